@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * See log.h. */
+#include "config.h"
+
+#include "core/log.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char *program_name = "ddp";
+static atomic_int program_rank = -1;
+static atomic_int max_level = -1;
+
+void ddp_log_set_name(const char *name)
+{
+    program_name = name;
+}
+
+void ddp_log_set_rank(int rank)
+{
+    atomic_store(&program_rank, rank);
+}
+
+void ddp_log_set_level(enum ddp_log_level level)
+{
+    atomic_store(&max_level, (int)level);
+}
+
+static int level_from_environment(void)
+{
+    static const char *const names[] = {"error", "warning", "info", "debug"};
+    const char *value = getenv("DDP_LOG");
+    for (int i = 0; value && i < 4; i++)
+        if (strcmp(value, names[i]) == 0)
+            return i;
+    return DDP_LOG_INFO;
+}
+
+static bool wanted(enum ddp_log_level level)
+{
+    int max = atomic_load(&max_level);
+    if (max < 0) {
+        max = level_from_environment();
+        atomic_store(&max_level, max);
+    }
+    return (int)level <= max;
+}
+
+/* Appends to a line of `size` bytes; what does not fit is cut. */
+static size_t append(char *line, size_t size, size_t used, const char *format, va_list args)
+{
+    int n = vsnprintf(line + used, size - used, format, args);
+    if (n < 0)
+        return used;
+    return (size_t)n < size - used ? used + (size_t)n : size - 1;
+}
+
+static size_t appendf(char *line, size_t size, size_t used, const char *format, ...)
+    DDP_PRINTF(4, 5);
+
+static size_t appendf(char *line, size_t size, size_t used, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    used = append(line, size, used, format, args);
+    va_end(args);
+    return used;
+}
+
+static void vlog(enum ddp_log_level level, const char *format, va_list args)
+{
+    static const char *const words[] = {"error: ", "warning: ", "", ""};
+    char line[4096];
+    size_t used = 0;
+    int saved_errno = errno;
+    int rank = atomic_load(&program_rank);
+
+    used = appendf(line, sizeof line - 1, used, "%s: ", program_name);
+    if (rank >= 0)
+        used = appendf(line, sizeof line - 1, used, "rank %d: ", rank);
+    used = appendf(line, sizeof line - 1, used, "%s", words[level]);
+    used = append(line, sizeof line - 1, used, format, args);
+    line[used++] = '\n';
+    for (size_t done = 0; done < used;) {
+        ssize_t n = write(STDERR_FILENO, line + done, used - done);
+        if (n > 0)
+            done += (size_t)n;
+        else if (n < 0 && errno != EINTR)
+            break; /* nobody is left to tell */
+    }
+    errno = saved_errno;
+}
+
+void ddp_log(enum ddp_log_level level, const char *format, ...)
+{
+    if (!wanted(level))
+        return;
+    va_list args;
+    va_start(args, format);
+    vlog(level, format, args);
+    va_end(args);
+}
+
+enum ddp_status ddp_fail(enum ddp_status status, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vlog(DDP_LOG_ERROR, format, args);
+    va_end(args);
+    return status;
+}

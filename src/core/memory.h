@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Sizes that cannot overflow, and memory for arrays and arenas. */
+#ifndef DDP_CORE_MEMORY_H
+#define DDP_CORE_MEMORY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define DDP_CACHE_LINE 64
+#define DDP_PAGE       4096
+
+/* a * b or a + b; false when it does not fit. */
+static inline bool ddp_size_multiply(size_t a, size_t b, size_t *product)
+{
+    return !__builtin_mul_overflow(a, b, product);
+}
+
+static inline bool ddp_size_add(size_t a, size_t b, size_t *sum)
+{
+    return !__builtin_add_overflow(a, b, sum);
+}
+
+/* The next multiple of a power of two. */
+static inline size_t ddp_align_up(size_t value, size_t alignment)
+{
+    return (value + alignment - 1) & ~(alignment - 1);
+}
+
+/* Zeroed memory for `count` elements of `size` bytes, freed with free(). NULL (logged) when there is none. */
+void *ddp_array_alloc(size_t count, size_t size);
+
+/* Zeroed, page-aligned memory, in huge pages where the system has them; freed with ddp_pages_free() and the same
+ * size. NULL (logged) when there is none. 0 bytes give one page. */
+void *ddp_pages_alloc(size_t bytes);
+void ddp_pages_free(void *memory, size_t bytes);
+
+#endif

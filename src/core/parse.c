@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * See parse.h. */
+#include "config.h"
+
+#include "core/parse.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool ddp_parse_int64(const char *text, int64_t min, int64_t max, int64_t *value)
+{
+    char *end;
+    if (!text || (!isdigit((unsigned char)text[0]) && text[0] != '-' && text[0] != '+'))
+        return false;
+    errno = 0;
+    long long number = strtoll(text, &end, 10);
+    if (errno || end == text || *end || number < min || number > max)
+        return false;
+    *value = number;
+    return true;
+}
+
+bool ddp_parse_double(const char *text, double min, double max, double *value)
+{
+    char *end;
+    if (!text || !*text || strspn(text, "+-.0123456789eE") != strlen(text))
+        return false; /* no hexadecimal, no inf, no nan, no blanks */
+    errno = 0;
+    double number = strtod(text, &end);
+    if (end == text || *end || !isfinite(number) || number < min || number > max)
+        return false;
+    *value = number;
+    return true;
+}

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Strict readers of numbers: the whole text must be the number, and it must be in range. They log nothing;
+ * the caller knows the name of the flag or variable. */
+#ifndef DDP_CORE_PARSE_H
+#define DDP_CORE_PARSE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Decimal integer in [min, max]. */
+bool ddp_parse_int64(const char *text, int64_t min, int64_t max, int64_t *value);
+
+/* Finite decimal number in [min, max]. Always with a decimal point, whatever the locale. */
+bool ddp_parse_double(const char *text, double min, double max, double *value);
+
+#endif

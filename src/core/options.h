@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Command lines from one table: parsing, ranges, --help. In long names '-' and '_' are the same. Forms:
+ * --name value, --name=value, -x value, -xvalue; flags: --name, -x, --no-name where the row allows it.
+ * A value may stand in the environment as well; the command line wins. */
+#ifndef DDP_CORE_OPTIONS_H
+#define DDP_CORE_OPTIONS_H
+
+#include "ddp.h"
+
+enum ddp_option_type {
+    DDP_OPTION_FLAG,   /* bool */
+    DDP_OPTION_INT,    /* int64_t in [min, max] */
+    DDP_OPTION_REAL,   /* double in [min, max] */
+    DDP_OPTION_TEXT,   /* const char *, points into argv or the environment, not empty */
+    DDP_OPTION_CHOICE, /* int: index into choices, a NULL-terminated list of words */
+    DDP_OPTION_CUSTOM, /* read() does it all */
+};
+
+struct ddp_option {
+    const char *name;     /* "batch-size"; NULL ends the table */
+    char letter;          /* 'n', or 0 */
+    enum ddp_option_type type;
+    size_t offset;        /* of the member in the destination struct */
+    double min, max;      /* INT, REAL */
+    const char *const *choices;
+    const char *argument; /* what --help calls the value: "N" */
+    const char *help;     /* one sentence, no full stop; NULL: an alias, not in --help */
+    const char *section;  /* starts a new section in --help; NULL: goes on */
+    const char *alias_of; /* the name of the row that this is another spelling of; the rest is unused then */
+    /* CUSTOM (value is NULL for a flag-like use: argument == NULL). Returns NULL, or what is wrong with the value,
+     * as a phrase that ends "--name VALUE: ". */
+    const char *(*read)(void *destination, const char *value);
+    const char *environment; /* a variable that gives the value when the command line does not; or NULL */
+    ptrdiff_t given_offset;  /* offset of a bool set when the option was given, or -1 */
+};
+
+/* Reads argv[1..] into `destination`. With stop_at_first, the first argument that is no option ends the options
+ * (for "ddprun [options] program ..."), and *rest is its index (argc when there is none); "--" always ends them.
+ * Without it, a stray argument is an error. DDP_ERR_INVALID: logged, with the flag and what would be right. */
+enum ddp_status ddp_options_parse(const struct ddp_option *table, void *destination, int argc,
+                                  char *const *argv, bool stop_at_first, int *rest);
+
+/* Sets one option by name, as ddp_options_parse() would. */
+enum ddp_status ddp_options_set(const struct ddp_option *table, void *destination, const char *name,
+                                const char *value);
+
+/* Prints the table, a line or more for each row, in at most 80 columns. */
+void ddp_options_help(const struct ddp_option *table, FILE *out);
+
+#endif

@@ -24,10 +24,10 @@ extern "C" {
 
 #if defined(__GNUC__)
 #define DDP_API __attribute__((visibility("default")))
-#define DDP_PRINTF(format, first) __attribute__((format(printf, format, first)))
+#define DDP_PRINTF(string, first) __attribute__((format(printf, string, first)))
 #else
 #define DDP_API
-#define DDP_PRINTF(format, first)
+#define DDP_PRINTF(string, first)
 #endif
 
 /* --- Status ------------------------------------------------------------------------------------ */

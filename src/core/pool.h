@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * A pool of threads that runs numbered tasks, the calling thread among them. Idle threads spin briefly, then
- * sleep on a futex. Libraries that bring OpenMP are held to one thread in every thread of the pool. */
+ * sleep on a futex; where threads outnumber the usable cores they sleep at once. Workers block all signals. */
 #ifndef DDP_CORE_POOL_H
 #define DDP_CORE_POOL_H
 

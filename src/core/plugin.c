@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * See plugin.h. */
+#include "config.h"
+
+#include "core/plugin.h"
+
+#include "core/log.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Names become part of a file name and of a package name: lower-case letters and digits. */
+static bool valid_name(const char *name)
+{
+    size_t length = name ? strlen(name) : 0;
+    return length > 0 && length <= 32 &&
+           strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789") == length;
+}
+
+/* What is wrong with the plugin's own description; NULL: nothing. */
+static const char *misfit(const struct ddp_plugin *plugin, const char *name)
+{
+    if (plugin->abi != DDP_PLUGIN_ABI)
+        return "it belongs to another version";
+    if (!plugin->name || strcmp(plugin->name, name) != 0)
+        return "it is a plugin of another name";
+    return NULL;
+}
+
+enum ddp_status ddp_plugin_load(const struct ddp_plugin **plugin, const char *name, bool required)
+{
+    if (!plugin || !valid_name(name))
+        return ddp_fail(DDP_ERR_INVALID, "'%s' is no name of a plugin", name ? name : "");
+    const char *directory = secure_getenv("DDP_PLUGIN_PATH");
+    if (!directory || !*directory)
+        directory = PKGLIBDIR;
+    char path[PATH_MAX];
+    int length = snprintf(path, sizeof path, "%s/libddp-%s.so", directory, name);
+    if (length < 0 || (size_t)length >= sizeof path)
+        return ddp_fail(DDP_ERR_INVALID, "DDP_PLUGIN_PATH: the directory's name is too long");
+
+    if (access(path, F_OK) != 0) {
+        if (required)
+            ddp_log(DDP_LOG_ERROR, "%s is not there: install the package ddprun-%s", path, name);
+        return DDP_ERR_UNSUPPORTED;
+    }
+    void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!handle) {
+        const char *reason = dlerror(); /* names the file */
+        if (required)
+            ddp_log(DDP_LOG_ERROR,
+                    "cannot load %s: install the package ddprun-%s and what it needs",
+                    reason ? reason : path, name);
+        return DDP_ERR_UNSUPPORTED;
+    }
+    const struct ddp_plugin *found = dlsym(handle, "ddp_plugin");
+    const char *problem = found ? misfit(found, name) : "it has no symbol ddp_plugin";
+    if (problem) {
+        if (required)
+            ddp_log(DDP_LOG_ERROR, "%s: %s: install the package ddprun-%s of version %s", path,
+                    problem, name, PACKAGE_VERSION);
+        dlclose(handle);
+        return DDP_ERR_UNSUPPORTED;
+    }
+    *plugin = found; /* the handle is kept: the plugin stays */
+    return DDP_OK;
+}

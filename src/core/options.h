@@ -22,17 +22,19 @@ struct ddp_option {
     char letter;          /* 'n', or 0 */
     enum ddp_option_type type;
     size_t offset;        /* of the member in the destination struct */
-    double min, max;      /* INT, REAL */
+    double min, max;      /* INT, REAL; both 0: no limits */
     const char *const *choices;
     const char *argument; /* what --help calls the value: "N" */
     const char *help;     /* one sentence, no full stop; NULL: an alias, not in --help */
     const char *section;  /* starts a new section in --help; NULL: goes on */
     const char *alias_of; /* the name of the row that this is another spelling of; the rest is unused then */
-    /* CUSTOM (value is NULL for a flag-like use: argument == NULL). Returns NULL, or what is wrong with the value,
-     * as a phrase that ends "--name VALUE: ". */
+    /* CUSTOM (value is NULL for a flag-like use: argument == NULL). Gets the whole destination struct. Returns NULL,
+     * or what is wrong with the value, as a phrase that ends "--name VALUE: ". */
     const char *(*read)(void *destination, const char *value);
     const char *environment; /* a variable that gives the value when the command line does not; or NULL */
-    ptrdiff_t given_offset;  /* offset of a bool set when the option was given, or -1 */
+    ptrdiff_t given_offset;  /* offset of a bool set when the option was given; 0 or -1: none (so that bool must
+                              * not be the first member) */
+    bool negatable;          /* FLAG: --no-name turns it off */
 };
 
 /* Reads argv[1..] into `destination`. With stop_at_first, the first argument that is no option ends the options

@@ -1,0 +1,459 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * See options.h. */
+#include "config.h"
+
+#include "core/options.h"
+
+#include "core/log.h"
+#include "core/memory.h"
+#include "core/parse.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define HELP_WIDTH  80
+#define HELP_COLUMN 26
+
+/* --- finding rows
+ * ---------------------------------------------------------------------------------- */
+
+static char folded(char c)
+{
+    return c == '_' ? '-' : c;
+}
+
+/* True when the first `length` bytes of `text` are the name, '-' and '_' being the same. */
+static bool same_name(const char *name, const char *text, size_t length)
+{
+    for (size_t i = 0; i < length; i++)
+        if (!name[i] || folded(name[i]) != folded(text[i]))
+            return false;
+    return !name[length];
+}
+
+static const struct ddp_option *find_name(const struct ddp_option *table, const char *text,
+                                          size_t length)
+{
+    for (const struct ddp_option *row = table; row->name; row++)
+        if (same_name(row->name, text, length))
+            return row;
+    return NULL;
+}
+
+static const struct ddp_option *find_letter(const struct ddp_option *table, char letter)
+{
+    for (const struct ddp_option *row = table; row->name; row++)
+        if (row->letter && row->letter == letter)
+            return row;
+    return NULL;
+}
+
+/* The row that holds the destination: an alias leads to it. */
+static const struct ddp_option *resolve(const struct ddp_option *table,
+                                        const struct ddp_option *row)
+{
+    return row && row->alias_of ? find_name(table, row->alias_of, strlen(row->alias_of)) : row;
+}
+
+static bool takes_value(const struct ddp_option *row)
+{
+    return row->type != DDP_OPTION_FLAG && !(row->type == DDP_OPTION_CUSTOM && !row->argument);
+}
+
+static size_t smallest(size_t a, size_t b, size_t c)
+{
+    size_t least = a < b ? a : b;
+    return least < c ? least : c;
+}
+
+/* Edit distance of two short words; large when one is too long to bother. */
+static size_t distance(const char *a, const char *b, size_t b_length)
+{
+    enum { LONGEST = 40 };
+    size_t row[LONGEST + 1], a_length = strlen(a);
+    if (a_length > LONGEST || b_length > LONGEST)
+        return LONGEST;
+    for (size_t j = 0; j <= b_length; j++)
+        row[j] = j;
+    for (size_t i = 1; i <= a_length; i++) {
+        size_t diagonal = row[0];
+        row[0] = i;
+        for (size_t j = 1; j <= b_length; j++) {
+            size_t above = row[j];
+            size_t change = diagonal + (folded(a[i - 1]) != folded(b[j - 1]));
+            row[j] = smallest(above + 1, row[j - 1] + 1, change);
+            diagonal = above;
+        }
+    }
+    return row[b_length];
+}
+
+static enum ddp_status unknown_name(const struct ddp_option *table, const char *text, size_t length)
+{
+    const char *best = NULL;
+    size_t least = 3; /* two slips of the finger */
+    for (const struct ddp_option *row = table; row->name; row++) {
+        size_t d = distance(row->name, text, length);
+        if (d < least && d < length) {
+            least = d;
+            best = row->name;
+        }
+    }
+    if (best)
+        return ddp_fail(DDP_ERR_INVALID, "--%.*s: unknown option; did you mean --%s?", (int)length,
+                        text, best);
+    return ddp_fail(DDP_ERR_INVALID, "--%.*s: unknown option; --help lists them all", (int)length,
+                    text);
+}
+
+/* --- values
+ * ---------------------------------------------------------------------------------------- */
+
+static void *member(const struct ddp_option *row, void *destination)
+{
+    return (char *)destination + row->offset;
+}
+
+static bool unlimited(const struct ddp_option *row)
+{
+    return row->min == 0 && row->max == 0;
+}
+
+/* The limits of an INT row: a double of 2^63 and above stands for "no limit". */
+static int64_t whole_limit(double limit)
+{
+    if (limit >= 9223372036854775807.0)
+        return INT64_MAX;
+    return limit <= -9223372036854775808.0 ? INT64_MIN : (int64_t)limit;
+}
+
+static enum ddp_status set_int(const struct ddp_option *row, void *destination, const char *value,
+                               const char *shown)
+{
+    int64_t number;
+    int64_t min = unlimited(row) ? INT64_MIN : whole_limit(row->min);
+    int64_t max = unlimited(row) ? INT64_MAX : whole_limit(row->max);
+    if (ddp_parse_int64(value, min, max, &number)) {
+        *(int64_t *)member(row, destination) = number;
+        return DDP_OK;
+    }
+    if (max == INT64_MAX && min == INT64_MIN)
+        return ddp_fail(DDP_ERR_INVALID, "%s: must be a whole number", shown);
+    if (max == INT64_MAX)
+        return ddp_fail(DDP_ERR_INVALID, "%s: must be a whole number of at least %lld", shown,
+                        (long long)min);
+    return ddp_fail(DDP_ERR_INVALID, "%s: must be a whole number from %lld to %lld", shown,
+                    (long long)min, (long long)max);
+}
+
+static enum ddp_status set_real(const struct ddp_option *row, void *destination, const char *value,
+                                const char *shown)
+{
+    double number;
+    double min = unlimited(row) ? -1.7e308 : row->min, max = unlimited(row) ? 1.7e308 : row->max;
+    if (ddp_parse_double(value, min, max, &number)) {
+        *(double *)member(row, destination) = number;
+        return DDP_OK;
+    }
+    if (unlimited(row))
+        return ddp_fail(DDP_ERR_INVALID, "%s: must be a number", shown);
+    if (max > 1e300)
+        return ddp_fail(DDP_ERR_INVALID, "%s: must be a number of at least %g", shown, min);
+    return ddp_fail(DDP_ERR_INVALID, "%s: must be a number from %g to %g", shown, min, max);
+}
+
+/* Writes "a, b or c". */
+static void list_choices(const char *const *choices, char *text, size_t size)
+{
+    size_t used = 0;
+    text[0] = 0;
+    for (int i = 0; choices[i] && used < size; i++) {
+        const char *between = i == 0 ? "" : choices[i + 1] ? ", " : " or ";
+        int n = snprintf(text + used, size - used, "%s%s", between, choices[i]);
+        used += n > 0 ? (size_t)n : 0;
+    }
+}
+
+static enum ddp_status set_choice(const struct ddp_option *row, void *destination,
+                                  const char *value, const char *shown)
+{
+    char list[256];
+    for (int i = 0; row->choices[i]; i++)
+        if (strcmp(row->choices[i], value) == 0) {
+            *(int *)member(row, destination) = i;
+            return DDP_OK;
+        }
+    list_choices(row->choices, list, sizeof list);
+    return ddp_fail(DDP_ERR_INVALID, "%s: must be %s", shown, list);
+}
+
+static enum ddp_status set_custom(const struct ddp_option *row, void *destination,
+                                  const char *value, const char *shown)
+{
+    const char *wrong = row->read(destination, value);
+    return wrong ? ddp_fail(DDP_ERR_INVALID, "%s: %s", shown, wrong) : DDP_OK;
+}
+
+/* Sets a row that takes a value; `shown` is how the user wrote it. */
+static enum ddp_status set_value(const struct ddp_option *row, void *destination, const char *value,
+                                 const char *shown)
+{
+    enum ddp_status status = DDP_OK;
+    switch (row->type) {
+    case DDP_OPTION_INT:
+        status = set_int(row, destination, value, shown);
+        break;
+    case DDP_OPTION_REAL:
+        status = set_real(row, destination, value, shown);
+        break;
+    case DDP_OPTION_CHOICE:
+        status = set_choice(row, destination, value, shown);
+        break;
+    case DDP_OPTION_CUSTOM:
+        status = set_custom(row, destination, value, shown);
+        break;
+    case DDP_OPTION_TEXT:
+        if (!*value)
+            return ddp_fail(DDP_ERR_INVALID, "%s: must not be empty", shown);
+        *(const char **)member(row, destination) = value;
+        break;
+    case DDP_OPTION_FLAG:
+        break;
+    }
+    return status;
+}
+
+static enum ddp_status set_flag(const struct ddp_option *row, void *destination, bool on,
+                                const char *shown)
+{
+    if (row->type == DDP_OPTION_CUSTOM)
+        return set_custom(row, destination, NULL, shown);
+    *(bool *)member(row, destination) = on;
+    return DDP_OK;
+}
+
+/* What one parse needs to know. */
+struct parse {
+    const struct ddp_option *table;
+    void *destination;
+    int argc;
+    char *const *argv;
+    int next;    /* index of the argument after the one being read */
+    bool *given; /* a bool for each row of the table */
+};
+
+static void mark_given(const struct parse *parse, const struct ddp_option *row)
+{
+    if (parse->given)
+        parse->given[row - parse->table] = true;
+    if (row->given_offset > 0)
+        *(bool *)((char *)parse->destination + row->given_offset) = true;
+}
+
+/* `value` is what came with the option itself, or NULL: then the next argument is taken if one is
+ * needed. `name` is the option as the user wrote it, with its dashes. */
+static enum ddp_status apply(struct parse *parse, const struct ddp_option *row, bool on,
+                             const char *name, int name_length, const char *value)
+{
+    char shown[256];
+    enum ddp_status status;
+    if (!takes_value(row)) {
+        if (value)
+            return ddp_fail(DDP_ERR_INVALID, "%.*s: takes no value", name_length, name);
+        snprintf(shown, sizeof shown, "%.*s", name_length, name);
+        status = set_flag(row, parse->destination, on, shown);
+    } else {
+        if (!value && parse->next < parse->argc)
+            value = parse->argv[parse->next++];
+        if (!value)
+            return ddp_fail(DDP_ERR_INVALID, "%.*s: needs a value%s%s", name_length, name,
+                            row->argument ? ", " : "", row->argument ? row->argument : "");
+        snprintf(shown, sizeof shown, "%.*s %s", name_length, name, value);
+        status = set_value(row, parse->destination, value, shown);
+    }
+    if (status == DDP_OK)
+        mark_given(parse, row);
+    return status;
+}
+
+static enum ddp_status parse_long(struct parse *parse, const char *arg)
+{
+    const char *text = arg + 2, *equals = strchr(text, '=');
+    size_t length = equals ? (size_t)(equals - text) : strlen(text);
+    const char *value = equals ? equals + 1 : NULL;
+    const struct ddp_option *row = resolve(parse->table, find_name(parse->table, text, length));
+    if (row)
+        return apply(parse, row, true, arg, (int)length + 2, value);
+    if (length > 3 && same_name("no-", text, 3))
+        row = resolve(parse->table, find_name(parse->table, text + 3, length - 3));
+    if (!row || row->type != DDP_OPTION_FLAG || !row->negatable)
+        return unknown_name(parse->table, text, length);
+    return apply(parse, row, false, arg, (int)length + 2, value);
+}
+
+/* -x value, -xvalue, -abc for flags. */
+static enum ddp_status parse_letters(struct parse *parse, const char *arg)
+{
+    for (const char *letter = arg + 1; *letter; letter++) {
+        char name[3] = {'-', *letter, 0};
+        const struct ddp_option *row = resolve(parse->table, find_letter(parse->table, *letter));
+        if (!row)
+            return ddp_fail(DDP_ERR_INVALID, "%s: unknown option; --help lists them all", name);
+        bool with_value = takes_value(row);
+        const char *value = with_value && letter[1] ? letter + 1 : NULL;
+        enum ddp_status status = apply(parse, row, true, name, 2, value);
+        if (status != DDP_OK || with_value)
+            return status;
+    }
+    return DDP_OK;
+}
+
+static bool read_switch(const char *value, bool *on)
+{
+    static const char *const words[] = {"0", "1", "no", "yes", "false", "true", "off", "on"};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (strcmp(value, words[i]) == 0) {
+            *on = i % 2 == 1;
+            return true;
+        }
+    return false;
+}
+
+static enum ddp_status apply_environment(const struct parse *parse, const struct ddp_option *row)
+{
+    const char *value = getenv(row->environment);
+    char shown[256];
+    bool on = true;
+    enum ddp_status status;
+    if (!value || !*value)
+        return DDP_OK;
+    snprintf(shown, sizeof shown, "%s=%s", row->environment, value);
+    if (takes_value(row)) {
+        status = set_value(row, parse->destination, value, shown);
+    } else {
+        if (!read_switch(value, &on))
+            return ddp_fail(DDP_ERR_INVALID, "%s: must be 1 or 0", shown);
+        if (!on && row->type == DDP_OPTION_CUSTOM)
+            return DDP_OK;
+        status = set_flag(row, parse->destination, on, shown);
+    }
+    if (status == DDP_OK)
+        mark_given(parse, row);
+    return status;
+}
+
+static enum ddp_status parse_arguments(struct parse *parse, bool stop_at_first, int *rest)
+{
+    while (parse->next < parse->argc) {
+        const char *arg = parse->argv[parse->next];
+        bool end = strcmp(arg, "--") == 0;
+        if (end || arg[0] != '-' || !arg[1]) {
+            parse->next += end;
+            if (!stop_at_first && parse->next < parse->argc)
+                return ddp_fail(DDP_ERR_INVALID, "%s: unexpected argument; options start with --",
+                                parse->argv[parse->next]);
+            break;
+        }
+        parse->next++;
+        enum ddp_status status = arg[1] == '-' ? parse_long(parse, arg) : parse_letters(parse, arg);
+        if (status != DDP_OK)
+            return status;
+    }
+    if (rest)
+        *rest = parse->next;
+    return DDP_OK;
+}
+
+enum ddp_status ddp_options_parse(const struct ddp_option *table, void *destination, int argc,
+                                  char *const *argv, bool stop_at_first, int *rest)
+{
+    size_t rows = 0;
+    while (table[rows].name)
+        rows++;
+    struct parse parse = {
+        .table = table, .destination = destination, .argc = argc, .argv = argv, .next = 1};
+    if (argc < 1)
+        parse.next = argc;
+    parse.given = ddp_array_alloc(rows, sizeof *parse.given);
+    if (!parse.given)
+        return DDP_ERR_MEMORY;
+    enum ddp_status status = parse_arguments(&parse, stop_at_first, rest);
+    for (size_t i = 0; i < rows && status == DDP_OK; i++)
+        if (table[i].environment && !table[i].alias_of && !parse.given[i])
+            status = apply_environment(&parse, &table[i]);
+    free(parse.given);
+    return status;
+}
+
+enum ddp_status ddp_options_set(const struct ddp_option *table, void *destination, const char *name,
+                                const char *value)
+{
+    char shown[256];
+    size_t length = strlen(name);
+    const struct ddp_option *row = resolve(table, find_name(table, name, length));
+    struct parse parse = {.table = table, .destination = destination};
+    if (!row)
+        return unknown_name(table, name, length);
+    snprintf(shown, sizeof shown, "--%s", name);
+    return apply(&parse, row, true, shown, (int)strlen(shown), value);
+}
+
+/* --- help
+ * ------------------------------------------------------------------------------------------- */
+
+/* Prints words from `column` on, wrapped and indented. */
+static void print_wrapped(FILE *out, const char *text, int column)
+{
+    int at = column;
+    while (*text) {
+        int word = (int)strcspn(text, " ");
+        if (at > column && at + 1 + word > HELP_WIDTH) {
+            fprintf(out, "\n%*s", column, "");
+            at = column;
+        }
+        at += fprintf(out, "%s%.*s", at > column ? " " : "", word, text);
+        text += word;
+        text += strspn(text, " ");
+    }
+    fputc('\n', out);
+}
+
+static void option_words(const struct ddp_option *row, char *text, size_t size)
+{
+    char argument[128] = "";
+    if (takes_value(row) && row->argument) {
+        snprintf(argument, sizeof argument, " %s", row->argument);
+    } else if (row->type == DDP_OPTION_CHOICE) {
+        size_t used = 0;
+        for (int i = 0; row->choices[i] && used < sizeof argument; i++) {
+            int n = snprintf(argument + used, sizeof argument - used, "%c%s", i ? '|' : ' ',
+                             row->choices[i]);
+            used += n > 0 ? (size_t)n : 0;
+        }
+    }
+    if (row->letter)
+        snprintf(text, size, "  -%c, --%s%s", row->letter, row->name, argument);
+    else
+        snprintf(text, size, "      --%s%s%s",
+                 row->type == DDP_OPTION_FLAG && row->negatable ? "[no-]" : "", row->name,
+                 argument);
+}
+
+void ddp_options_help(const struct ddp_option *table, FILE *out)
+{
+    char words[256];
+    for (const struct ddp_option *row = table; row->name; row++) {
+        if (row->section)
+            fprintf(out, "%s%s:\n", row == table ? "" : "\n", row->section);
+        if (!row->help || row->alias_of)
+            continue;
+        option_words(row, words, sizeof words);
+        int used = fprintf(out, "%s", words);
+        if (used > HELP_COLUMN - 2)
+            fprintf(out, "\n%*s", HELP_COLUMN, "");
+        else
+            fprintf(out, "%*s", HELP_COLUMN - used, "");
+        print_wrapped(out, row->help, HELP_COLUMN);
+    }
+}

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * See board.h. The memfd is sealed against a change of its size: no worker can make the launcher,
+ * or another worker, fault by truncating it. */
+#include "config.h"
+
+#include "job/board.h"
+
+#include "core/clock.h"
+#include "core/futex.h"
+#include "core/log.h"
+#include "core/memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+_Static_assert(sizeof(struct ddp_board_line) == 192, "a line is three cache lines");
+_Static_assert(sizeof(struct ddp_board_memory) % DDP_CACHE_LINE == 0, "lines start aligned");
+_Static_assert(ATOMIC_INT_LOCK_FREE == 2 && ATOMIC_LLONG_LOCK_FREE == 2,
+               "atomics must work between processes");
+
+static size_t board_bytes(int world_size)
+{
+    return sizeof(struct ddp_board_memory) + (size_t)world_size * sizeof(struct ddp_board_line);
+}
+
+static enum ddp_status map(struct ddp_board *board, int fd, size_t bytes)
+{
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (memory == MAP_FAILED)
+        return ddp_fail(DDP_ERR_SYSTEM, "cannot map the job's board: %s", strerror(errno));
+    board->memory = memory;
+    board->bytes = bytes;
+    return DDP_OK;
+}
+
+enum ddp_status ddp_board_create(struct ddp_board *board, int *fd, int world_size, uint64_t job_id)
+{
+    size_t bytes = board_bytes(world_size);
+    int board_fd = memfd_create("ddprun-board", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (board_fd < 0)
+        return ddp_fail(DDP_ERR_SYSTEM, "cannot create the job's board: %s", strerror(errno));
+    int error =
+        ftruncate(board_fd, (off_t)bytes) < 0 ? errno : posix_fallocate(board_fd, 0, (off_t)bytes);
+    if (!error && fcntl(board_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
+        error = errno;
+    enum ddp_status status =
+        error ? ddp_fail(DDP_ERR_MEMORY,
+                         "cannot get %zu bytes of shared memory for the job's board: %s", bytes,
+                         strerror(error))
+              : map(board, board_fd, bytes);
+    if (status != DDP_OK) {
+        close(board_fd);
+        return status;
+    }
+    struct ddp_board_memory *m = board->memory;
+    m->version = DDP_BOARD_VERSION;
+    m->world_size = (uint32_t)world_size;
+    m->bytes = bytes;
+    m->job_id = job_id;
+    m->start_ns = ddp_clock_ns();
+    m->launcher_pid = getpid();
+    atomic_store(&m->stop_step, INT64_MAX);
+    for (int rank = 0; rank < world_size; rank++)
+        atomic_store(&m->lines[rank].step, -1);
+    m->magic = DDP_BOARD_MAGIC;
+    board->world_size = world_size;
+    *fd = board_fd;
+    return DDP_OK;
+}
+
+enum ddp_status ddp_board_create_heap(int *fd)
+{
+    int heap_fd = memfd_create("ddprun-heap", MFD_CLOEXEC);
+    if (heap_fd < 0)
+        return ddp_fail(DDP_ERR_SYSTEM, "cannot create the job's heap: %s", strerror(errno));
+    *fd = heap_fd;
+    return DDP_OK;
+}
+
+static enum ddp_status check_header(const struct ddp_board *board, const char *source)
+{
+    const struct ddp_board_memory *m = board->memory;
+    if (m->magic != DDP_BOARD_MAGIC)
+        return ddp_fail(DDP_ERR_INVALID, "%s: not the board of a ddprun job", source);
+    if (m->version != DDP_BOARD_VERSION)
+        return ddp_fail(
+            DDP_ERR_INVALID,
+            "%s: the board has version %u, this libddp needs %u: use ddprun and libddp of "
+            "the same release",
+            source, m->version, DDP_BOARD_VERSION);
+    if (m->world_size < 1 || m->world_size > DDP_BOARD_MAX_WORLD || m->bytes != board->bytes ||
+        board_bytes((int)m->world_size) != board->bytes)
+        return ddp_fail(DDP_ERR_INVALID, "%s: the board is damaged (%u workers, %zu bytes)", source,
+                        m->world_size, board->bytes);
+    return DDP_OK;
+}
+
+enum ddp_status ddp_board_attach(struct ddp_board *board, int fd, const char *source)
+{
+    struct stat info;
+    if (fstat(fd, &info) < 0)
+        return ddp_fail(
+            DDP_ERR_INVALID,
+            "%s: the descriptor is not open: a wrapper between ddprun and this program has "
+            "closed it",
+            source);
+    int seals = S_ISREG(info.st_mode) ? fcntl(fd, F_GET_SEALS) : -1;
+    if (seals < 0 || !(seals & F_SEAL_SHRINK) ||
+        info.st_size < (off_t)sizeof(struct ddp_board_memory) ||
+        info.st_size > (off_t)board_bytes(DDP_BOARD_MAX_WORLD))
+        return ddp_fail(DDP_ERR_INVALID, "%s: not the board of a ddprun job", source);
+    struct ddp_board mapped = {0};
+    enum ddp_status status = map(&mapped, fd, (size_t)info.st_size);
+    if (status != DDP_OK)
+        return status;
+    status = check_header(&mapped, source);
+    if (status != DDP_OK) {
+        ddp_board_unmap(&mapped);
+        return status;
+    }
+    mapped.world_size = (int)mapped.memory->world_size;
+    *board = mapped;
+    return DDP_OK;
+}
+
+void ddp_board_unmap(struct ddp_board *board)
+{
+    if (board->memory)
+        munmap(board->memory, board->bytes);
+    board->memory = NULL;
+}
+
+void ddp_board_abort(struct ddp_board *board, uint32_t by)
+{
+    struct ddp_board_memory *m = board->memory;
+    uint32_t none = 0;
+    atomic_compare_exchange_strong(&m->abort_word, &none, by);
+    ddp_futex_wake(&m->barrier);
+    for (int slot = 0; slot < DDP_ID_SLOTS; slot++)
+        ddp_futex_wake(&m->ids[slot].state);
+}
+
+void ddp_board_store_name(_Atomic uint64_t words[DDP_BOARD_WORDS], const char *name)
+{
+    uint64_t copy[DDP_BOARD_WORDS] = {0};
+    memcpy(copy, name, strnlen(name, DDP_BOARD_NAME - 1));
+    for (int i = 0; i < DDP_BOARD_WORDS; i++)
+        atomic_store_explicit(&words[i], copy[i], memory_order_relaxed);
+}
+
+void ddp_board_load_name(const _Atomic uint64_t words[DDP_BOARD_WORDS], char name[DDP_BOARD_NAME])
+{
+    uint64_t copy[DDP_BOARD_WORDS];
+    for (int i = 0; i < DDP_BOARD_WORDS; i++)
+        copy[i] = atomic_load_explicit(&words[i], memory_order_relaxed);
+    memcpy(name, copy, DDP_BOARD_NAME);
+    name[DDP_BOARD_NAME - 1] = 0;
+    for (char *c = name; *c; c++)
+        if (*c < 0x20 || *c > 0x7e)
+            *c = '?';
+}
+
+#define LOAD(field) atomic_load_explicit(&line->field, memory_order_relaxed)
+
+static void read_progress(const struct ddp_board_line *line, struct ddp_board_view *view)
+{
+    view->step = LOAD(step);
+    view->changed_ns = LOAD(changed_ns);
+    ddp_board_load_name(line->phase, view->phase);
+}
+
+static void read_collective(const struct ddp_board_line *line, struct ddp_board_view *view)
+{
+    view->inside = LOAD(inside) != 0;
+    view->entered = LOAD(entered);
+    view->number = LOAD(number);
+    view->bytes = LOAD(bytes);
+    view->enter_ns = LOAD(enter_ns);
+    ddp_board_load_name(line->name, view->name);
+}
+
+/* Reads until nothing changed meanwhile. A worker that died in the middle of a store, or one that
+ * scribbles, cannot keep us here: after a few tries the words are taken as they are. */
+static void read_stable(const struct ddp_board_line *line, const _Atomic uint32_t *sequence,
+                        void (*read_part)(const struct ddp_board_line *, struct ddp_board_view *),
+                        struct ddp_board_view *view)
+{
+    for (int attempt = 0; attempt < 100; attempt++) {
+        uint32_t before = atomic_load_explicit(sequence, memory_order_acquire);
+        read_part(line, view);
+        atomic_thread_fence(memory_order_acquire);
+        if (!(before & 1) && atomic_load_explicit(sequence, memory_order_relaxed) == before)
+            return;
+    }
+}
+
+void ddp_board_read(const struct ddp_board *board, int rank, struct ddp_board_view *view)
+{
+    const struct ddp_board_line *line = &board->memory->lines[rank];
+    memset(view, 0, sizeof *view);
+    read_stable(line, &line->sequence, read_progress, view);
+    read_stable(line, &line->collective_sequence, read_collective, view);
+    view->pid = LOAD(pid);
+    view->closed = LOAD(closed) != 0;
+    view->wait_ns = LOAD(wait_ns);
+    view->timed = LOAD(timed);
+}

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The board: one sealed memfd in which the launcher and its workers meet. This header owns its
+ * layout and what the launcher does with it; a worker's side is job.h. Everything is an atomic
+ * word, so that a reader never sees more than old values; each worker writes only its own line. The
+ * launcher trusts nothing that it reads here: the number of workers and the size come from its own
+ * memory, text is copied, cut and cleaned. */
+#ifndef DDP_JOB_BOARD_H
+#define DDP_JOB_BOARD_H
+
+#include "ddp.h"
+
+#include <stdatomic.h>
+
+#define DDP_BOARD_MAGIC     UINT64_C(0x31647262706464) /* "ddpbrd1" */
+#define DDP_BOARD_VERSION   1u
+#define DDP_BOARD_MAX_WORLD 4096
+#define DDP_BOARD_FAULTS    16
+#define DDP_BOARD_WORDS     2 /* 64-bit words of a name: 15 bytes and a zero */
+#define DDP_BOARD_NAME      (DDP_BOARD_WORDS * 8)
+
+#define DDP_BOARD_FD_VARIABLE "DDPRUN_BOARD_FD"
+#define DDP_HEAP_FD_VARIABLE  "DDPRUN_HEAP_FD"
+
+/* Values of the abort word: 0, the rank that gave up plus one, or the launcher. */
+#define DDP_ABORT_BY_LAUNCHER UINT32_MAX
+
+/* Longest nap in a wait: how late an abort or a deadline can be noticed. */
+#define DDP_WAIT_SLICE_NS 20000000
+
+enum ddp_board_flag {
+    DDP_BOARD_TIMES = 1, /* workers time each collective, for the straggler report */
+};
+
+enum ddp_fault_kind {
+    DDP_FAULT_NONE = 0,
+    DDP_FAULT_KILL = 1, /* SIGKILL to itself */
+    DDP_FAULT_STOP = 2, /* SIGSTOP to itself */
+    DDP_FAULT_EXIT = 3, /* _exit(value) */
+    DDP_FAULT_SLOW = 4, /* sleeps value milliseconds at each step */
+};
+
+/* A fault that a worker acts out when it reports `step` (-1: any); written before any worker
+ * starts. */
+struct ddp_board_fault {
+    uint32_t kind;
+    int32_t rank; /* -1: all */
+    int64_t step;
+    int64_t value;
+};
+
+struct ddp_board_id {
+    _Alignas(64) _Atomic uint32_t state; /* futex: enum id_state in job.c */
+    _Atomic uint32_t bytes;
+    unsigned char data[DDP_ID_MAX_BYTES];
+};
+
+/* One worker's line. Progress and collective lie in cache lines of their own; `sequence` is odd
+ * while the words after it change. */
+struct ddp_board_line {
+    _Alignas(64) _Atomic uint32_t sequence;
+    _Atomic int32_t pid; /* 0: has not joined */
+    _Atomic int64_t step;
+    _Atomic int64_t changed_ns;
+    _Atomic uint64_t phase[DDP_BOARD_WORDS];
+    _Atomic uint32_t closed;
+
+    _Alignas(64) _Atomic uint32_t collective_sequence;
+    _Atomic uint32_t inside;  /* 1 between enter and leave */
+    _Atomic uint64_t entered; /* collectives entered so far */
+    _Atomic uint64_t number;
+    _Atomic uint64_t bytes;
+    _Atomic int64_t enter_ns;
+    _Atomic uint64_t name[DDP_BOARD_WORDS];
+
+    _Alignas(64) _Atomic int64_t leave_ns; /* with DDP_BOARD_TIMES only, as are those below */
+    _Atomic int64_t wait_ns;               /* in all collectives together */
+    _Atomic uint64_t timed;
+    uint64_t spare[5];
+};
+
+struct ddp_board_memory {
+    uint64_t magic;
+    uint32_t version;
+    uint32_t world_size;
+    uint64_t bytes;
+    uint64_t job_id;
+    int64_t start_ns;
+    int32_t launcher_pid;
+    uint32_t restart; /* 0, then one more for each restart of the job */
+    uint32_t flags;   /* enum ddp_board_flag */
+    uint32_t fault_count;
+
+    _Alignas(64) _Atomic uint32_t abort_word;
+    _Alignas(64) _Atomic uint64_t heap_next;
+    _Alignas(64) _Atomic uint32_t barrier;      /* futex: round << 16 | ranks that are here */
+    _Alignas(64) _Atomic uint32_t stop_request; /* somebody asks the job to end after a step */
+    _Atomic int64_t stop_step;                  /* the step that no rank starts; INT64_MAX: none */
+
+    struct ddp_board_fault faults[DDP_BOARD_FAULTS];
+    struct ddp_board_id ids[DDP_ID_SLOTS];
+    struct ddp_board_line lines[]; /* world_size of them */
+};
+
+/* A mapped board. */
+struct ddp_board {
+    struct ddp_board_memory *memory;
+    size_t bytes;
+    int world_size;
+};
+
+/* A copy of one line, safe to print. */
+struct ddp_board_view {
+    int pid;
+    bool closed;
+    int64_t step;
+    int64_t changed_ns;
+    char phase[DDP_BOARD_NAME];
+    bool inside;
+    uint64_t entered;
+    uint64_t number;
+    uint64_t bytes;
+    int64_t enter_ns;
+    char name[DDP_BOARD_NAME];
+    int64_t wait_ns;
+    uint64_t timed;
+};
+
+/* --- the launcher's side --- */
+
+/* Makes a board for `world_size` workers and maps it. *fd [out] is close-on-exec until a child
+ * clears that. */
+enum ddp_status ddp_board_create(struct ddp_board *board, int *fd, int world_size, uint64_t job_id);
+
+/* Makes the empty memfd for the heap, close-on-exec. */
+enum ddp_status ddp_board_create_heap(int *fd);
+
+/* Maps the board behind an inherited descriptor after checking that it is one. DDP_ERR_INVALID says
+ * what is wrong with it, in terms of `source`, such as "DDPRUN_BOARD_FD=5". */
+enum ddp_status ddp_board_attach(struct ddp_board *board, int fd, const char *source);
+
+void ddp_board_unmap(struct ddp_board *board);
+
+/* Takes the job down: sets the abort word (the first caller's value stays) and wakes who sleeps on
+ * the board. */
+void ddp_board_abort(struct ddp_board *board, uint32_t by);
+
+/* Copies the line of a rank in [0, world_size). */
+void ddp_board_read(const struct ddp_board *board, int rank, struct ddp_board_view *view);
+
+/* --- for both sides --- */
+
+/* Stores a name, cut at 15 bytes; loads one, cut and with anything unprintable replaced. */
+void ddp_board_store_name(_Atomic uint64_t words[DDP_BOARD_WORDS], const char *name);
+void ddp_board_load_name(const _Atomic uint64_t words[DDP_BOARD_WORDS], char name[DDP_BOARD_NAME]);
+
+#endif

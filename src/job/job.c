@@ -1,0 +1,436 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * See job.h and ddp.h. A world of one has a board too, in private memory: nothing below asks which
+ * it is. */
+#include "config.h"
+
+#include "job/job.h"
+
+#include "core/clock.h"
+#include "core/futex.h"
+#include "core/log.h"
+#include "core/memory.h"
+#include "core/parse.h"
+#include "job/board.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum id_state {
+    ID_EMPTY = 0,
+    ID_WRITING = 1,
+    ID_READY = 2,
+};
+
+struct ddp_job {
+    struct ddp_board board;
+    struct ddp_board_line *line;
+    int rank;
+    int local_rank;
+    int heap_fd;
+    bool timing;
+    bool has_faults;
+};
+
+/* --- opening -------------------------------------------------------------------------------------
+ */
+
+/* Reads a whole number from the environment. A variable that is not set leaves *value alone. */
+static enum ddp_status read_variable(const char *name, int64_t min, int64_t max, int *value)
+{
+    const char *text = getenv(name);
+    int64_t number;
+    if (!text)
+        return DDP_OK;
+    if (!ddp_parse_int64(text, min, max, &number))
+        return ddp_fail(DDP_ERR_INVALID, "%s=%s: must be a whole number from %lld to %lld", name,
+                        text, (long long)min, (long long)max);
+    *value = (int)number;
+    return DDP_OK;
+}
+
+/* Variables by which other launchers tell a process the size of its world. */
+static const char *const world_variables[] = {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE",
+                                              "SLURM_STEP_NUM_TASKS"};
+
+static enum ddp_status check_alone(void)
+{
+    int rank = 0;
+    for (size_t i = 0; i < sizeof world_variables / sizeof world_variables[0]; i++) {
+        const char *name = world_variables[i];
+        int64_t size = 1;
+        const char *text = getenv(name);
+        if (text && i == 0 && !ddp_parse_int64(text, 1, INT32_MAX, &size))
+            return ddp_fail(DDP_ERR_INVALID, "%s=%s: must be a whole number of at least 1", name,
+                            text);
+        if (text && ddp_parse_int64(text, 1, INT32_MAX, &size) && size > 1)
+            return ddp_fail(
+                DDP_ERR_UNSUPPORTED,
+                "%s=%s says that another launcher started this process, and it gave no board "
+                "(%s): start with ddprun --nproc %s, or unset %s for a world of one",
+                name, text, DDP_BOARD_FD_VARIABLE, text, name);
+    }
+    enum ddp_status status = read_variable("RANK", 0, INT32_MAX, &rank);
+    if (status == DDP_OK && rank != 0)
+        status = ddp_fail(DDP_ERR_INVALID,
+                          "RANK=%d, but WORLD_SIZE is not above it: start with ddprun", rank);
+    return status;
+}
+
+static enum ddp_status open_alone(struct ddp_job *job)
+{
+    enum ddp_status status = check_alone();
+    if (status != DDP_OK)
+        return status;
+    int fd;
+    status = ddp_board_create(&job->board, &fd, 1, 0);
+    if (status == DDP_OK)
+        close(fd);
+    return status;
+}
+
+static enum ddp_status open_heap(struct ddp_job *job)
+{
+    int fd = -1;
+    enum ddp_status status = read_variable(DDP_HEAP_FD_VARIABLE, 0, INT32_MAX, &fd);
+    if (status != DDP_OK)
+        return status;
+    if (fd < 0)
+        return ddp_fail(DDP_ERR_INVALID, "%s is set, but %s is not: both come from ddprun",
+                        DDP_BOARD_FD_VARIABLE, DDP_HEAP_FD_VARIABLE);
+    /* A descriptor of our own: the inherited one stays for programs that this one may start. */
+    job->heap_fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+    if (job->heap_fd < 0)
+        return ddp_fail(DDP_ERR_INVALID,
+                        "%s=%d: %s: a wrapper between ddprun and this program has closed it",
+                        DDP_HEAP_FD_VARIABLE, fd, strerror(errno));
+    if (fcntl(job->heap_fd, F_GET_SEALS) < 0)
+        return ddp_fail(DDP_ERR_INVALID, "%s=%d: not the heap of a ddprun job",
+                        DDP_HEAP_FD_VARIABLE, fd);
+    return DDP_OK;
+}
+
+static enum ddp_status open_launched(struct ddp_job *job, const char *fd_text)
+{
+    char source[64];
+    int fd = -1, world_size = 0;
+    snprintf(source, sizeof source, "%s=%.20s", DDP_BOARD_FD_VARIABLE, fd_text);
+    enum ddp_status status = read_variable(DDP_BOARD_FD_VARIABLE, 0, INT32_MAX, &fd);
+    if (status == DDP_OK)
+        status = ddp_board_attach(&job->board, fd, source);
+    if (status != DDP_OK)
+        return status;
+    world_size = job->board.world_size;
+    job->rank = -1;
+    if ((status = read_variable("WORLD_SIZE", 1, INT32_MAX, &world_size)) != DDP_OK ||
+        (status = read_variable("RANK", 0, INT32_MAX, &job->rank)) != DDP_OK)
+        return status;
+    if (world_size != job->board.world_size)
+        return ddp_fail(DDP_ERR_INVALID, "WORLD_SIZE=%d, but ddprun started %d workers", world_size,
+                        job->board.world_size);
+    if (job->rank < 0 && world_size == 1)
+        job->rank = 0;
+    if (job->rank < 0 || job->rank >= world_size)
+        return ddp_fail(DDP_ERR_INVALID, "RANK=%s: must be from 0 to %d, as ddprun set it",
+                        getenv("RANK") ? getenv("RANK") : "", world_size - 1);
+    job->local_rank = job->rank;
+    if ((status = read_variable("LOCAL_RANK", 0, DDP_BOARD_MAX_WORLD, &job->local_rank)) != DDP_OK)
+        return status;
+    return world_size > 1 ? open_heap(job) : DDP_OK;
+}
+
+enum ddp_status ddp_job_open(ddp_job **job)
+{
+    struct ddp_job *j = ddp_array_alloc(1, sizeof *j);
+    if (!j)
+        return DDP_ERR_MEMORY;
+    j->heap_fd = -1;
+    const char *fd_text = getenv(DDP_BOARD_FD_VARIABLE);
+    enum ddp_status status = fd_text ? open_launched(j, fd_text) : open_alone(j);
+    if (status != DDP_OK) {
+        ddp_job_close(j);
+        return status;
+    }
+    const struct ddp_board_memory *m = j->board.memory;
+    j->line = &j->board.memory->lines[j->rank];
+    j->timing = m->flags & DDP_BOARD_TIMES;
+    j->has_faults = m->fault_count > 0 && m->fault_count <= DDP_BOARD_FAULTS;
+    atomic_store(&j->line->closed, 0);
+    atomic_store(&j->line->changed_ns, ddp_clock_ns());
+    atomic_store(&j->line->pid, (int32_t)getpid());
+    if (j->board.world_size > 1)
+        ddp_log_set_rank(j->rank);
+    *job = j;
+    return DDP_OK;
+}
+
+void ddp_job_close(ddp_job *job)
+{
+    if (!job)
+        return;
+    if (job->line)
+        atomic_store(&job->line->closed, 1);
+    ddp_board_unmap(&job->board);
+    if (job->heap_fd >= 0)
+        close(job->heap_fd);
+    free(job);
+}
+
+int ddp_job_rank(const ddp_job *job)
+{
+    return job->rank;
+}
+
+int ddp_job_world_size(const ddp_job *job)
+{
+    return job->board.world_size;
+}
+
+int ddp_job_local_rank(const ddp_job *job)
+{
+    return job->local_rank;
+}
+
+/* --- heap and abort
+ * ---------------------------------------------------------------------------------- */
+
+int ddp_job_heap_fd(const ddp_job *job)
+{
+    return job->heap_fd;
+}
+
+enum ddp_status ddp_job_heap_reserve(ddp_job *job, size_t bytes, uint64_t *offset)
+{
+    _Atomic uint64_t *next = &job->board.memory->heap_next;
+    uint64_t start = atomic_load(next), end;
+    do {
+        if (__builtin_add_overflow(start, bytes, &end) || end > INT64_MAX)
+            return ddp_fail(DDP_ERR_MEMORY, "the job's heap cannot grow by %zu bytes", bytes);
+    } while (!atomic_compare_exchange_weak(next, &start, end));
+    *offset = start;
+    return DDP_OK;
+}
+
+const _Atomic uint32_t *ddp_job_abort_word(const ddp_job *job)
+{
+    return &job->board.memory->abort_word;
+}
+
+void ddp_job_abort(ddp_job *job)
+{
+    ddp_board_abort(&job->board, (uint32_t)job->rank + 1);
+}
+
+bool ddp_job_aborted(const ddp_job *job)
+{
+    return atomic_load_explicit(&job->board.memory->abort_word, memory_order_acquire) != 0;
+}
+
+/* --- waits
+ * ------------------------------------------------------------------------------------------- */
+
+/* Waits until the word differs from `value`: spins for a few microseconds, then sleeps in slices.
+ * Logs nothing. */
+static enum ddp_status wait_change(ddp_job *job, _Atomic uint32_t *word, uint32_t value,
+                                   int64_t deadline_ns)
+{
+    for (int spin = 0; spin < 200; spin++) {
+        if (atomic_load_explicit(word, memory_order_acquire) != value)
+            return DDP_OK;
+        ddp_cpu_relax();
+    }
+    while (atomic_load_explicit(word, memory_order_acquire) == value) {
+        if (ddp_job_aborted(job))
+            return DDP_ERR_ABORTED;
+        int64_t slice = DDP_WAIT_SLICE_NS;
+        if (deadline_ns != INT64_MAX) {
+            int64_t left = deadline_ns - ddp_clock_ns();
+            if (left <= 0)
+                return DDP_ERR_TIMEOUT;
+            slice = left < slice ? left : slice;
+        }
+        ddp_futex_wait(word, value, slice);
+    }
+    return DDP_OK;
+}
+
+/* Gives up its place in the round, unless the round became complete meanwhile. */
+static bool barrier_retract(_Atomic uint32_t *barrier, uint32_t round)
+{
+    uint32_t now = atomic_load(barrier);
+    do {
+        if (now >> 16 != round)
+            return false;
+    } while (!atomic_compare_exchange_weak(barrier, &now, now - 1));
+    return true;
+}
+
+enum ddp_status ddp_job_barrier(ddp_job *job, int timeout_ms)
+{
+    _Atomic uint32_t *barrier = &job->board.memory->barrier;
+    const uint32_t world = (uint32_t)job->board.world_size;
+    int64_t deadline_ns = ddp_deadline_ns(timeout_ms);
+    uint32_t now = atomic_load(barrier), next, round;
+    if (ddp_job_aborted(job))
+        return DDP_ERR_ABORTED;
+    do {
+        round = now >> 16;
+        bool last = (now & 0xffff) + 1 >= world;
+        next = last ? (round + 1) << 16 : now + 1;
+    } while (!atomic_compare_exchange_weak(barrier, &now, next));
+    if (next >> 16 != round) {
+        ddp_futex_wake(barrier);
+        return DDP_OK;
+    }
+    for (now = next; now >> 16 == round; now = atomic_load(barrier)) {
+        enum ddp_status status = wait_change(job, barrier, now, deadline_ns);
+        if (status == DDP_OK)
+            continue;
+        if (!barrier_retract(barrier, round))
+            return DDP_OK;
+        if (status == DDP_ERR_TIMEOUT)
+            return ddp_fail(status, "barrier: %d ms passed and only %u of %u ranks have arrived",
+                            timeout_ms, now & 0xffff, world);
+        return status;
+    }
+    return DDP_OK;
+}
+
+static enum ddp_status check_id(int slot, size_t bytes)
+{
+    if (slot < 0 || slot >= DDP_ID_SLOTS)
+        return ddp_fail(DDP_ERR_INVALID, "id slot %d: must be from 0 to %d", slot,
+                        DDP_ID_SLOTS - 1);
+    if (bytes > DDP_ID_MAX_BYTES)
+        return ddp_fail(DDP_ERR_INVALID, "an id of %zu bytes: at most %d fit", bytes,
+                        DDP_ID_MAX_BYTES);
+    return DDP_OK;
+}
+
+enum ddp_status ddp_job_put_id(ddp_job *job, int slot, const void *id, size_t bytes)
+{
+    enum ddp_status status = check_id(slot, bytes);
+    if (status != DDP_OK)
+        return status;
+    struct ddp_board_id *place = &job->board.memory->ids[slot];
+    uint32_t empty = ID_EMPTY;
+    if (!atomic_compare_exchange_strong(&place->state, &empty, ID_WRITING))
+        return ddp_fail(DDP_ERR_INVALID, "id slot %d has been written before", slot);
+    memcpy(place->data, id, bytes);
+    atomic_store(&place->bytes, (uint32_t)bytes);
+    atomic_store(&place->state, ID_READY);
+    ddp_futex_wake(&place->state);
+    return DDP_OK;
+}
+
+enum ddp_status ddp_job_get_id(ddp_job *job, int slot, void *id, size_t bytes, int timeout_ms)
+{
+    enum ddp_status status = check_id(slot, bytes);
+    if (status != DDP_OK)
+        return status;
+    struct ddp_board_id *place = &job->board.memory->ids[slot];
+    int64_t deadline_ns = ddp_deadline_ns(timeout_ms);
+    uint32_t state;
+    while ((state = atomic_load(&place->state)) != ID_READY) {
+        status = wait_change(job, &place->state, state, deadline_ns);
+        if (status == DDP_ERR_TIMEOUT)
+            return ddp_fail(status, "id slot %d: no rank has written it within %d ms", slot,
+                            timeout_ms);
+        if (status != DDP_OK)
+            return status;
+    }
+    if (atomic_load(&place->bytes) != bytes)
+        return ddp_fail(DDP_ERR_MISMATCH, "id slot %d holds %u bytes, %zu were asked for", slot,
+                        atomic_load(&place->bytes), bytes);
+    memcpy(id, place->data, bytes);
+    return DDP_OK;
+}
+
+/* --- this worker's line
+ * -------------------------------------------------------------------------------- */
+
+#define STORE(word, value) atomic_store_explicit(&(word), value, memory_order_relaxed)
+
+static uint32_t line_begin(_Atomic uint32_t *sequence)
+{
+    uint32_t next = atomic_load_explicit(sequence, memory_order_relaxed) | 1;
+    atomic_store_explicit(sequence, next, memory_order_relaxed);
+    atomic_thread_fence(memory_order_release);
+    return next + 1;
+}
+
+/* Acts out a fault that the user asked for with ddprun --inject. */
+static void act(const struct ddp_board_fault *fault)
+{
+    struct timespec pause = {.tv_sec = fault->value / 1000,
+                             .tv_nsec = fault->value % 1000 * 1000000};
+    switch (fault->kind) {
+    case DDP_FAULT_KILL:
+        raise(SIGKILL);
+        break;
+    case DDP_FAULT_STOP:
+        raise(SIGSTOP);
+        break;
+    case DDP_FAULT_EXIT:
+        _exit((int)fault->value);
+    case DDP_FAULT_SLOW:
+        nanosleep(&pause, NULL);
+        break;
+    }
+}
+
+static void inject(ddp_job *job, int64_t step)
+{
+    const struct ddp_board_memory *m = job->board.memory;
+    for (uint32_t i = 0; i < m->fault_count && i < DDP_BOARD_FAULTS; i++) {
+        const struct ddp_board_fault *fault = &m->faults[i];
+        if ((fault->rank < 0 || fault->rank == job->rank) &&
+            (fault->step < 0 || fault->step == step))
+            act(fault);
+    }
+}
+
+void ddp_job_report(ddp_job *job, const char *phase, int64_t step)
+{
+    struct ddp_board_line *line = job->line;
+    bool new_step = step != atomic_load_explicit(&line->step, memory_order_relaxed);
+    uint32_t done = line_begin(&line->sequence);
+    STORE(line->step, step);
+    STORE(line->changed_ns, ddp_clock_ns());
+    ddp_board_store_name(line->phase, phase ? phase : "");
+    atomic_store_explicit(&line->sequence, done, memory_order_release);
+    if (job->has_faults && new_step)
+        inject(job, step);
+}
+
+void ddp_job_collective_enter(ddp_job *job, const char *name, uint64_t number, uint64_t bytes)
+{
+    struct ddp_board_line *line = job->line;
+    uint32_t done = line_begin(&line->collective_sequence);
+    STORE(line->inside, 1);
+    STORE(line->entered, atomic_load_explicit(&line->entered, memory_order_relaxed) + 1);
+    STORE(line->number, number);
+    STORE(line->bytes, bytes);
+    STORE(line->enter_ns, ddp_clock_ns());
+    ddp_board_store_name(line->name, name);
+    atomic_store_explicit(&line->collective_sequence, done, memory_order_release);
+}
+
+void ddp_job_collective_leave(ddp_job *job)
+{
+    struct ddp_board_line *line = job->line;
+    if (job->timing) {
+        int64_t now = ddp_clock_ns();
+        int64_t entered = atomic_load_explicit(&line->enter_ns, memory_order_relaxed);
+        STORE(line->leave_ns, now);
+        STORE(line->wait_ns,
+              atomic_load_explicit(&line->wait_ns, memory_order_relaxed) + now - entered);
+        STORE(line->timed, atomic_load_explicit(&line->timed, memory_order_relaxed) + 1);
+    }
+    STORE(line->inside, 0);
+}

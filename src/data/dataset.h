@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Where samples come from. A source is one file with one const struct in the table of dataset.c; it
+ * opens a training set and, where it has one, a test set that is scaled with the training set's
+ * mean and deviation. */
+#ifndef DDP_DATA_DATASET_H
+#define DDP_DATA_DATASET_H
+
+#include "ddp.h"
+
+#define DDP_DATASET_MAX_DIMS 4
+
+/* Debian's package dataset-fashion-mnist: what the trainer learns when nothing else is asked for.
+ */
+#define DDP_DATASET_DEFAULT_DIR "/usr/share/datasets/fashion-mnist"
+
+typedef struct ddp_dataset ddp_dataset;
+
+struct ddp_dataset_options {
+    const char *path; /* idx: the directory; NULL: DDP_DATASET_DEFAULT_DIR */
+    int64_t
+        class_count; /* idx: classes that labels may name; 0: as many as the training labels show */
+    int64_t data_size; /* article: samples */
+    uint64_t seed;     /* article: of the generator that draws them */
+};
+
+/* What a dataset is; constant while it is open. */
+struct ddp_dataset_info {
+    const char *source;   /* the source's name: "idx" */
+    const char *path;     /* where it was read from, for messages; "" when from nowhere */
+    int64_t sample_count; /* > 0 */
+    int64_t class_count;  /* labels are 0 .. class_count-1; 0: no labels */
+    int dim_count;        /* of one sample */
+    int64_t dims[DDP_DATASET_MAX_DIMS]; /* channels, height, width for images */
+    size_t sample_floats;               /* the product of dims */
+    bool shuffled;                      /* training takes a random order unless told otherwise */
+    double mean, std; /* taken off and divided by, in units of the source; 0 and 1: none */
+};
+
+struct ddp_dataset_ops {
+    /* See ddp_dataset_read(); the indices are already checked. */
+    void (*read)(const ddp_dataset *dataset, const int64_t *indices, size_t count, float *x,
+                 int32_t *labels);
+    void (*close)(ddp_dataset *dataset);
+};
+
+/* Each source's own struct begins with this. */
+struct ddp_dataset {
+    const struct ddp_dataset_ops *ops;
+    struct ddp_dataset_info info;
+};
+
+struct ddp_dataset_source {
+    const char *name;
+    const char *help; /* a phrase for lists of sources */
+    /* *test is set to NULL by a source without a test set. */
+    enum ddp_status (*open)(const struct ddp_dataset_options *options, ddp_dataset **train,
+                            ddp_dataset **test);
+};
+
+/* The table's rows in turn; NULL after the last. */
+const struct ddp_dataset_source *ddp_dataset_source_at(size_t i);
+
+/* Opens a source by name.
+ *   train [out]  freed with ddp_dataset_close()
+ *   test [out]   the same; NULL where the source has none. Not required: pass NULL.
+ * DDP_ERR_INVALID (no such source, bad option), DDP_ERR_IO, DDP_ERR_FORMAT, DDP_ERR_MEMORY; the
+ * message names the file. */
+enum ddp_status ddp_dataset_open(const char *source, const struct ddp_dataset_options *options,
+                                 ddp_dataset **train, ddp_dataset **test);
+void ddp_dataset_close(ddp_dataset *dataset);
+
+const struct ddp_dataset_info *ddp_dataset_info(const ddp_dataset *dataset);
+
+/* Copies samples out. Any number of threads may read at a time.
+ *   indices  count numbers, each 0 .. sample_count-1 (else DDP_ERR_INVALID)
+ *   x [out]       (count, dims...) f32
+ *   labels [out]  count i32; NULL: not wanted; left alone by a dataset without labels */
+enum ddp_status ddp_dataset_read(const ddp_dataset *dataset, const int64_t *indices, size_t count,
+                                 float *x, int32_t *labels);
+
+/* The sources. */
+extern const struct ddp_dataset_source ddp_dataset_idx;
+extern const struct ddp_dataset_source ddp_dataset_article;
+
+#endif

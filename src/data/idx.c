@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Images and labels in IDX files, in the four files of MNIST and its relatives. Pixels stay bytes
+ * in memory; reading a batch turns them into floats, (pixel/255 - mean) / std, where mean and std
+ * are those of the training set. */
+#include "config.h"
+
+#include "core/log.h"
+#include "core/memory.h"
+#include "data/dataset.h"
+#include "data/idx_file.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+struct idx {
+    struct ddp_dataset base;
+    char *path;
+    unsigned char *pixels; /* (sample_count, dims...) */
+    unsigned char *labels; /* sample_count */
+    float scaled[256];     /* what each pixel value becomes */
+};
+
+static void idx_read(const ddp_dataset *dataset, const int64_t *indices, size_t count, float *x,
+                     int32_t *labels)
+{
+    const struct idx *idx = (const struct idx *)dataset;
+    const float *scaled = idx->scaled;
+    size_t floats = idx->base.info.sample_floats;
+    for (size_t i = 0; i < count; i++) {
+        const unsigned char *pixels = idx->pixels + (size_t)indices[i] * floats;
+        for (size_t j = 0; j < floats; j++)
+            x[j] = scaled[pixels[j]];
+        x += floats;
+        if (labels)
+            labels[i] = idx->labels[indices[i]];
+    }
+}
+
+static void idx_close(ddp_dataset *dataset)
+{
+    struct idx *idx = (struct idx *)dataset;
+    free(idx->path);
+    free(idx->pixels);
+    free(idx->labels);
+    free(idx);
+}
+
+static const struct ddp_dataset_ops ops = {.read = idx_read, .close = idx_close};
+
+/* --- files
+ * -------------------------------------------------------------------------------------------- */
+
+static enum ddp_status missing(const char *directory, const char *name)
+{
+    if (strcmp(directory, DDP_DATASET_DEFAULT_DIR) == 0)
+        return ddp_fail(
+            DDP_ERR_IO,
+            "%s/%s[.gz]: no such file: install Debian's package dataset-fashion-mnist, or "
+            "name a directory of IDX files with --data",
+            directory, name);
+    return ddp_fail(DDP_ERR_IO,
+                    "%s/%s[.gz]: no such file: the directory given with --data must hold it",
+                    directory, name);
+}
+
+static enum ddp_status check_directory(const char *directory)
+{
+    struct stat info;
+    if (stat(directory, &info) < 0) {
+        if (errno == ENOENT && strcmp(directory, DDP_DATASET_DEFAULT_DIR) == 0)
+            return ddp_fail(
+                DDP_ERR_IO,
+                "%s: no such directory: install Debian's package dataset-fashion-mnist, or "
+                "name a directory of IDX files with --data",
+                directory);
+        return ddp_fail(DDP_ERR_IO, "%s: cannot open the data directory: %s", directory,
+                        strerror(errno));
+    }
+    if (!S_ISDIR(info.st_mode))
+        return ddp_fail(DDP_ERR_IO,
+                        "%s: not a directory: --data takes the directory that holds the IDX files",
+                        directory);
+    return DDP_OK;
+}
+
+/* Opens NAME or NAME.gz; *path is what was opened, to be freed. */
+static enum ddp_status open_file(FILE **file, char **path, const char *directory, const char *name)
+{
+    static const char *const endings[] = {"", ".gz"};
+    for (int i = 0; i < 2; i++) {
+        struct stat info;
+        char *tried;
+        if (asprintf(&tried, "%s/%s%s", directory, name, endings[i]) < 0)
+            return ddp_fail(DDP_ERR_MEMORY, "%s: out of memory", directory);
+        FILE *opened = stat(tried, &info) < 0 ? NULL : fopen(tried, "rbe");
+        enum ddp_status status = DDP_OK;
+        if (opened && !S_ISREG(info.st_mode))
+            status = ddp_fail(DDP_ERR_IO, "%s: cannot read: not a regular file", tried);
+        else if (!opened && errno != ENOENT)
+            status = ddp_fail(DDP_ERR_IO, "%s: cannot read: %s", tried, strerror(errno));
+        if (opened && status == DDP_OK) {
+            *file = opened;
+            *path = tried;
+            return DDP_OK;
+        }
+        if (opened)
+            fclose(opened);
+        free(tried);
+        if (status != DDP_OK)
+            return status;
+    }
+    return missing(directory, name);
+}
+
+/* Reads one of the four files; *path is its full name, to be freed. */
+static enum ddp_status load(struct ddp_idx_file *idx, char **path, const char *directory,
+                            const char *split, const char *rest, int min_dims, int max_dims)
+{
+    char name[64];
+    FILE *file = NULL;
+    snprintf(name, sizeof name, "%s-%s", split, rest);
+    enum ddp_status status = open_file(&file, path, directory, name);
+    if (status != DDP_OK)
+        return status;
+    status = ddp_idx_file_read(idx, file, *path, min_dims, max_dims);
+    fclose(file);
+    if (status != DDP_OK) {
+        free(*path);
+        *path = NULL;
+    }
+    return status;
+}
+
+/* --- one set
+ * ------------------------------------------------------------------------------------------ */
+
+static void set_info(struct idx *idx, const struct ddp_idx_file *images, const char *directory)
+{
+    struct ddp_dataset_info *info = &idx->base.info;
+    bool channels = images->dim_count == 4;
+    info->source = "idx";
+    info->path = directory;
+    info->sample_count = images->dims[0];
+    info->dim_count = 3;
+    info->dims[0] = channels ? images->dims[1] : 1;
+    info->dims[1] = images->dims[images->dim_count - 2];
+    info->dims[2] = images->dims[images->dim_count - 1];
+    info->sample_floats = images->bytes / (size_t)images->dims[0];
+    info->shuffled = true;
+}
+
+/* With class_count 0 the labels themselves tell how many classes there are. */
+static enum ddp_status check_labels(struct idx *idx, const char *path, int64_t class_count)
+{
+    int64_t largest = 0;
+    for (int64_t i = 0; i < idx->base.info.sample_count; i++) {
+        if (class_count > 0 && idx->labels[i] >= class_count)
+            return ddp_fail(DDP_ERR_FORMAT, "%s: label %lld is %d: there are %lld classes, from 0",
+                            path, (long long)i, idx->labels[i], (long long)class_count);
+        if (idx->labels[i] > largest)
+            largest = idx->labels[i];
+    }
+    idx->base.info.class_count = class_count > 0 ? class_count : largest + 1;
+    return DDP_OK;
+}
+
+static enum ddp_status open_split(struct idx **result, const char *directory, const char *split,
+                                  int64_t class_count)
+{
+    struct ddp_idx_file images = {0}, labels = {0};
+    char *image_path = NULL, *label_path = NULL;
+    struct idx *idx = ddp_array_alloc(1, sizeof *idx);
+    if (!idx)
+        return DDP_ERR_MEMORY;
+    idx->base.ops = &ops;
+    idx->path = strdup(directory);
+    enum ddp_status status =
+        idx->path ? DDP_OK : ddp_fail(DDP_ERR_MEMORY, "%s: out of memory", directory);
+    /* Labels first: they are small, and wrong ones need not wait for the images. */
+    if (status == DDP_OK)
+        status = load(&labels, &label_path, directory, split, "labels-idx1-ubyte", 1, 1);
+    idx->labels = labels.values;
+    if (status == DDP_OK)
+        status = load(&images, &image_path, directory, split, "images-idx3-ubyte", 3, 4);
+    idx->pixels = images.values;
+    if (status == DDP_OK && images.dims[0] != labels.dims[0])
+        status = ddp_fail(DDP_ERR_FORMAT, "%s: %lld images, but %s has %lld labels", image_path,
+                          (long long)images.dims[0], label_path, (long long)labels.dims[0]);
+    if (status == DDP_OK) {
+        set_info(idx, &images, idx->path);
+        status = check_labels(idx, label_path, class_count);
+    }
+    free(image_path);
+    free(label_path);
+    if (status != DDP_OK) {
+        idx_close(&idx->base);
+        return status;
+    }
+    *result = idx;
+    return DDP_OK;
+}
+
+/* --- scaling
+ * ------------------------------------------------------------------------------------------ */
+
+/* Mean and deviation of all pixels / 255, from exact integer sums: the same on every machine. */
+static void measure(const struct idx *idx, double *mean, double *std)
+{
+    const size_t block = 1 << 15; /* 2^15 x 255^2 fits 32 bits, which makes the loop a fast one */
+    size_t bytes = (size_t)idx->base.info.sample_count * idx->base.info.sample_floats;
+    uint64_t sum = 0, squares = 0;
+    for (size_t i = 0; i < bytes; i += block) {
+        size_t end = bytes - i < block ? bytes : i + block;
+        uint32_t part = 0, part_squares = 0;
+        for (size_t j = i; j < end; j++) {
+            uint32_t pixel = idx->pixels[j];
+            part += pixel;
+            part_squares += pixel * pixel;
+        }
+        sum += part;
+        squares += part_squares;
+    }
+    double n = (double)bytes;
+    double average = (double)sum / n;
+    double variance = (double)squares / n - average * average;
+    *mean = average / 255;
+    *std =
+        variance > 0 ? sqrt(variance) / 255 : 1; /* images of one colour only: nothing to scale */
+}
+
+static void set_scale(struct idx *idx, double mean, double std)
+{
+    idx->base.info.mean = mean;
+    idx->base.info.std = std;
+    for (int i = 0; i < 256; i++)
+        idx->scaled[i] = (float)((i / 255.0 - mean) / std);
+}
+
+static enum ddp_status check_same_shape(const struct idx *train, const struct idx *test)
+{
+    const struct ddp_dataset_info *a = &train->base.info, *b = &test->base.info;
+    if (memcmp(a->dims, b->dims, sizeof a->dims) == 0)
+        return DDP_OK;
+    return ddp_fail(
+        DDP_ERR_FORMAT, "%s: test images of %lldx%lldx%lld, but training images of %lldx%lldx%lld",
+        train->path, (long long)b->dims[0], (long long)b->dims[1], (long long)b->dims[2],
+        (long long)a->dims[0], (long long)a->dims[1], (long long)a->dims[2]);
+}
+
+static enum ddp_status idx_open(const struct ddp_dataset_options *options, ddp_dataset **train,
+                                ddp_dataset **test)
+{
+    const char *directory = options->path ? options->path : DDP_DATASET_DEFAULT_DIR;
+    struct idx *new_train = NULL, *new_test = NULL;
+    double mean, std;
+    enum ddp_status status = check_directory(directory);
+    if (status == DDP_OK)
+        status = open_split(&new_train, directory, "train", options->class_count);
+    if (status != DDP_OK)
+        return status;
+    measure(new_train, &mean, &std);
+    set_scale(new_train, mean, std);
+    if (test) {
+        status = open_split(&new_test, directory, "t10k", new_train->base.info.class_count);
+        if (status == DDP_OK)
+            status = check_same_shape(new_train, new_test);
+        if (status != DDP_OK) {
+            idx_close(&new_train->base);
+            if (new_test)
+                idx_close(&new_test->base);
+            return status;
+        }
+        set_scale(new_test, mean, std);
+        *test = &new_test->base;
+    }
+    *train = &new_train->base;
+    return DDP_OK;
+}
+
+const struct ddp_dataset_source ddp_dataset_idx = {
+    .name = "idx",
+    .help = "images and labels in IDX files, as those of MNIST",
+    .open = idx_open,
+};

@@ -1,0 +1,402 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * See loader.h. Batches are numbered from 0 in the order of delivery; batch i lives in slot i %
+ * depth. A thread takes the next number and that batch's indices under plan_lock, waits until the
+ * slot is free and fills it. next() waits under ring_lock, which is never held while samples are
+ * read or an order is computed. */
+#include "config.h"
+
+#include "data/loader.h"
+
+#include "core/clock.h"
+#include "core/log.h"
+#include "core/memory.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_THREADS 256
+#define MAX_DEPTH   65536
+
+enum slot_state {
+    SLOT_FREE,
+    SLOT_FILLING,
+    SLOT_READY,
+    SLOT_HELD, /* by the caller */
+};
+
+struct slot {
+    struct ddp_batch batch;
+    int64_t *indices;
+    enum slot_state state; /* under ring_lock */
+    enum ddp_status status;
+    bool last; /* no batch, but the end of all */
+};
+
+struct cursor {
+    int64_t epoch, step, shard; /* shard: counted from first_shard */
+};
+
+struct ddp_loader {
+    struct ddp_loader_config config;
+    int64_t shard_samples, steps;
+    int64_t range_begin; /* added to each index of an evaluation */
+    size_t x_bytes;      /* of one slot */
+
+    pthread_mutex_t plan_lock;
+    uint64_t planned;         /* number of the next batch to fill */
+    struct cursor cursor;     /* ... and where it stands */
+    ddp_sampler *samplers[2]; /* the order of epoch e is in samplers[e % 2]; the other may be ready
+                                 for e + 1 */
+
+    pthread_mutex_t ring_lock;
+    pthread_cond_t ready, freed;
+    struct slot *slots;
+    uint64_t delivered; /* number of the next batch for next() */
+    int64_t wait_ns;
+    bool stopping;
+
+    int started; /* threads */
+    pthread_t *threads;
+};
+
+int64_t ddp_loader_steps_per_epoch(const struct ddp_sampler_config *sampler, int64_t batch_size)
+{
+    int64_t samples = ddp_sampler_shard_samples(sampler);
+    return samples / batch_size + (samples % batch_size != 0);
+}
+
+/* --- the threads
+ * -------------------------------------------------------------------------------------- */
+
+/* Copies the indices of the batch at the cursor into its slot and moves the cursor on. Under
+ * plan_lock. */
+static void plan_batch(struct ddp_loader *loader, struct slot *slot)
+{
+    struct cursor *at = &loader->cursor;
+    const struct ddp_loader_config *config = &loader->config;
+    slot->last = config->end_epoch >= 0 && at->epoch >= config->end_epoch;
+    if (slot->last)
+        return;
+    ddp_sampler *sampler = loader->samplers[at->epoch % 2];
+    ddp_sampler_set_epoch(sampler, at->epoch); /* does nothing when that order is there */
+    struct ddp_batch *batch = &slot->batch;
+    int64_t first = at->step * config->batch_size;
+    int64_t left = loader->shard_samples - first;
+    batch->rows = left < config->batch_size ? left : config->batch_size;
+    batch->epoch = at->epoch;
+    batch->step = at->step;
+    batch->shard = config->first_shard + at->shard;
+    for (int64_t i = 0; i < batch->rows; i++)
+        slot->indices[i] =
+            loader->range_begin + ddp_sampler_index(sampler, batch->shard, first + i);
+    if (++at->shard < config->shard_count)
+        return;
+    at->shard = 0;
+    if (++at->step < loader->steps)
+        return;
+    at->step = 0;
+    at->epoch++;
+}
+
+static bool slot_is_free(struct ddp_loader *loader, const struct slot *slot)
+{
+    pthread_mutex_lock(&loader->ring_lock);
+    bool is_free = slot->state == SLOT_FREE;
+    pthread_mutex_unlock(&loader->ring_lock);
+    return is_free;
+}
+
+/* Waits until the slot is free and marks it; false: the loader is going away. */
+static bool take_slot(struct ddp_loader *loader, struct slot *slot)
+{
+    pthread_mutex_lock(&loader->ring_lock);
+    while (slot->state != SLOT_FREE && !loader->stopping)
+        pthread_cond_wait(&loader->freed, &loader->ring_lock);
+    bool taken = !loader->stopping;
+    if (taken)
+        slot->state = SLOT_FILLING;
+    pthread_mutex_unlock(&loader->ring_lock);
+    return taken;
+}
+
+static void publish_slot(struct ddp_loader *loader, struct slot *slot, enum ddp_status status)
+{
+    pthread_mutex_lock(&loader->ring_lock);
+    slot->status = status;
+    slot->state = SLOT_READY;
+    pthread_cond_signal(&loader->ready);
+    pthread_mutex_unlock(&loader->ring_lock);
+}
+
+/* While all slots are full there is time to compute the next epoch's order, so that its start costs
+ * none. */
+static void prepare_next_epoch(struct ddp_loader *loader)
+{
+    int64_t next = loader->cursor.epoch + 1;
+    if (loader->config.end_epoch < 0 || next < loader->config.end_epoch)
+        ddp_sampler_set_epoch(loader->samplers[next % 2], next);
+}
+
+/* Takes the next batch in order, with its slot. NULL: stop. */
+static struct slot *claim(struct ddp_loader *loader)
+{
+    pthread_mutex_lock(&loader->plan_lock);
+    struct slot *slot = &loader->slots[loader->planned % (uint64_t)loader->config.depth];
+    if (!slot_is_free(loader, slot))
+        prepare_next_epoch(loader);
+    /* The lock is kept while waiting: no thread could do anything with a later slot before. */
+    bool taken = take_slot(loader, slot);
+    if (taken) {
+        loader->planned++;
+        plan_batch(loader, slot);
+    }
+    pthread_mutex_unlock(&loader->plan_lock);
+    return taken ? slot : NULL;
+}
+
+static void *fill_slots(void *arg)
+{
+    struct ddp_loader *loader = arg;
+    struct slot *slot;
+    while ((slot = claim(loader)) != NULL) {
+        enum ddp_status status = DDP_OK;
+        if (!slot->last)
+            status = ddp_dataset_read(loader->config.dataset, slot->indices,
+                                      (size_t)slot->batch.rows, slot->batch.x, slot->batch.labels);
+        bool last = slot->last; /* once published, the slot is the caller's */
+        publish_slot(loader, slot, status);
+        if (last || status != DDP_OK)
+            break;
+    }
+    return NULL;
+}
+
+/* --- making and ending
+ * -------------------------------------------------------------------------------- */
+
+static enum ddp_status check(const struct ddp_loader_config *c)
+{
+    const struct ddp_dataset_info *info = ddp_dataset_info(c->dataset);
+    if (c->batch_size < 1 || c->batch_size > INT32_MAX)
+        return ddp_fail(DDP_ERR_INVALID, "a batch of %lld samples: 1 to %d are possible",
+                        (long long)c->batch_size, INT32_MAX);
+    if (c->first_shard < 0 || c->shard_count < 1 ||
+        c->shard_count > c->sampler.shard_count - c->first_shard)
+        return ddp_fail(DDP_ERR_INVALID, "shards %lld to %lld: there are 0 to %lld",
+                        (long long)c->first_shard, (long long)(c->first_shard + c->shard_count - 1),
+                        (long long)c->sampler.shard_count - 1);
+    if (ddp_sampler_shard_samples(&c->sampler) == 0)
+        return ddp_fail(
+            DDP_ERR_INVALID, "%s has %lld samples: too few to give each of %lld shards one",
+            info->source, (long long)c->sampler.sample_count, (long long)c->sampler.shard_count);
+    if (c->threads < 1 || c->threads > MAX_THREADS || c->depth < 1 || c->depth > MAX_DEPTH)
+        return ddp_fail(DDP_ERR_INVALID,
+                        "%d loader threads, %d batches ahead: at most %d and %d are possible",
+                        c->threads, c->depth, MAX_THREADS, MAX_DEPTH);
+    if (c->epoch < 0 || c->step < 0 ||
+        c->step > ddp_loader_steps_per_epoch(&c->sampler, c->batch_size))
+        return ddp_fail(DDP_ERR_INVALID,
+                        "cannot start at epoch %lld, step %lld: an epoch has %lld steps",
+                        (long long)c->epoch, (long long)c->step,
+                        (long long)ddp_loader_steps_per_epoch(&c->sampler, c->batch_size));
+    return DDP_OK;
+}
+
+static enum ddp_status make_slots(struct ddp_loader *loader)
+{
+    const struct ddp_dataset_info *info = ddp_dataset_info(loader->config.dataset);
+    bool small = loader->shard_samples < loader->config.batch_size;
+    size_t rows = (size_t)(small ? loader->shard_samples : loader->config.batch_size);
+    if (!ddp_size_multiply(rows, info->sample_floats, &loader->x_bytes) ||
+        !ddp_size_multiply(loader->x_bytes, sizeof(float), &loader->x_bytes))
+        return ddp_fail(DDP_ERR_MEMORY, "a batch of %zu samples of %zu floats does not fit memory",
+                        rows, info->sample_floats);
+    loader->slots = ddp_array_alloc((size_t)loader->config.depth, sizeof *loader->slots);
+    if (!loader->slots)
+        return DDP_ERR_MEMORY;
+    for (int i = 0; i < loader->config.depth; i++) {
+        struct slot *slot = &loader->slots[i];
+        slot->batch.x = ddp_pages_alloc(loader->x_bytes);
+        slot->indices = ddp_array_alloc(rows, sizeof *slot->indices);
+        slot->batch.indices = slot->indices;
+        if (info->class_count > 0)
+            slot->batch.labels = ddp_array_alloc(rows, sizeof *slot->batch.labels);
+        if (!slot->batch.x || !slot->indices || (info->class_count > 0 && !slot->batch.labels))
+            return DDP_ERR_MEMORY;
+    }
+    return DDP_OK;
+}
+
+/* The threads take no signals: those are the program's. */
+static enum ddp_status start_threads(struct ddp_loader *loader)
+{
+    sigset_t all, old;
+    int error = 0;
+    loader->threads = ddp_array_alloc((size_t)loader->config.threads, sizeof *loader->threads);
+    if (!loader->threads)
+        return DDP_ERR_MEMORY;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    while (!error && loader->started < loader->config.threads) {
+        error = pthread_create(&loader->threads[loader->started], NULL, fill_slots, loader);
+        loader->started += !error;
+    }
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (error)
+        return ddp_fail(DDP_ERR_SYSTEM, "cannot start a loader thread: %s", strerror(error));
+    return DDP_OK;
+}
+
+static void set_defaults(struct ddp_loader_config *c)
+{
+    if (c->threads == 0)
+        c->threads = 1;
+    if (c->depth == 0 && c->shard_count > 0 && c->shard_count <= MAX_DEPTH / 2 - MAX_THREADS)
+        c->depth = (int)c->shard_count * 2 + c->threads;
+}
+
+static enum ddp_status create(ddp_loader **loader, const struct ddp_loader_config *config,
+                              int64_t range_begin)
+{
+    struct ddp_loader_config full = *config;
+    set_defaults(&full);
+    enum ddp_status status = check(&full);
+    if (status != DDP_OK)
+        return status;
+    struct ddp_loader *l = ddp_array_alloc(1, sizeof *l);
+    if (!l)
+        return DDP_ERR_MEMORY;
+    l->config = full;
+    l->range_begin = range_begin;
+    l->shard_samples = ddp_sampler_shard_samples(&full.sampler);
+    l->steps = ddp_loader_steps_per_epoch(&full.sampler, full.batch_size);
+    l->cursor = (struct cursor){.epoch = full.epoch, .step = full.step};
+    if (full.step == l->steps) /* the end of an epoch is the beginning of the next */
+        l->cursor = (struct cursor){.epoch = full.epoch + 1};
+    pthread_mutex_init(&l->plan_lock, NULL);
+    pthread_mutex_init(&l->ring_lock, NULL);
+    pthread_cond_init(&l->ready, NULL);
+    pthread_cond_init(&l->freed, NULL);
+    for (int i = 0; i < 2 && status == DDP_OK; i++)
+        status = ddp_sampler_create(&l->samplers[i], &full.sampler);
+    if (status == DDP_OK)
+        status = make_slots(l);
+    if (status == DDP_OK)
+        status = start_threads(l);
+    if (status != DDP_OK) {
+        ddp_loader_destroy(l);
+        return status;
+    }
+    *loader = l;
+    return DDP_OK;
+}
+
+enum ddp_status ddp_loader_create(ddp_loader **loader, const struct ddp_loader_config *config)
+{
+    struct ddp_loader_config full = *config;
+    full.sampler.sample_count = ddp_dataset_info(config->dataset)->sample_count;
+    return create(loader, &full, 0);
+}
+
+enum ddp_status ddp_loader_create_range(ddp_loader **loader, const ddp_dataset *dataset,
+                                        int64_t begin, int64_t end, int64_t batch_size, int threads)
+{
+    int64_t samples = ddp_dataset_info(dataset)->sample_count;
+    if (begin < 0 || begin > end || end > samples)
+        return ddp_fail(DDP_ERR_INVALID, "samples %lld to %lld of %lld were asked for",
+                        (long long)begin, (long long)end, (long long)samples);
+    struct ddp_loader_config config = {
+        .dataset = dataset,
+        /* An empty range still needs a sampler: one sample, of which no epoch is delivered. */
+        .sampler = {.sample_count = end > begin ? end - begin : 1, .shard_count = 1},
+        .batch_size = batch_size,
+        .shard_count = 1,
+        .end_epoch = end > begin,
+        .threads = threads,
+    };
+    return create(loader, &config, begin);
+}
+
+static void free_slots(struct ddp_loader *loader)
+{
+    for (int i = 0; loader->slots && i < loader->config.depth; i++) {
+        struct slot *slot = &loader->slots[i];
+        ddp_pages_free(slot->batch.x, loader->x_bytes);
+        free(slot->batch.labels);
+        free(slot->indices);
+    }
+    free(loader->slots);
+}
+
+void ddp_loader_destroy(ddp_loader *loader)
+{
+    if (!loader)
+        return;
+    pthread_mutex_lock(&loader->ring_lock);
+    loader->stopping = true;
+    pthread_cond_broadcast(&loader->freed);
+    pthread_mutex_unlock(&loader->ring_lock);
+    for (int i = 0; i < loader->started; i++)
+        pthread_join(loader->threads[i], NULL);
+    free(loader->threads);
+    free_slots(loader);
+    ddp_sampler_destroy(loader->samplers[0]);
+    ddp_sampler_destroy(loader->samplers[1]);
+    pthread_cond_destroy(&loader->freed);
+    pthread_cond_destroy(&loader->ready);
+    pthread_mutex_destroy(&loader->ring_lock);
+    pthread_mutex_destroy(&loader->plan_lock);
+    free(loader);
+}
+
+/* --- the caller's side
+ * -------------------------------------------------------------------------------- */
+
+enum ddp_status ddp_loader_next(ddp_loader *loader, const struct ddp_batch **batch)
+{
+    struct slot *slot = &loader->slots[loader->delivered % (uint64_t)loader->config.depth];
+    enum ddp_status status = DDP_OK;
+    pthread_mutex_lock(&loader->ring_lock);
+    if (slot->state == SLOT_HELD) {
+        status =
+            ddp_fail(DDP_ERR_INVALID, "all %d batches of the loader are held: release one first",
+                     loader->config.depth);
+    } else {
+        int64_t start = slot->state == SLOT_READY ? 0 : ddp_clock_ns();
+        while (slot->state != SLOT_READY)
+            pthread_cond_wait(&loader->ready, &loader->ring_lock);
+        if (start)
+            loader->wait_ns += ddp_clock_ns() - start;
+        status = slot->status;
+        if (status == DDP_OK && !slot->last) { /* an error and the end stay where they are */
+            slot->state = SLOT_HELD;
+            loader->delivered++;
+            *batch = &slot->batch;
+        } else if (status == DDP_OK) {
+            *batch = NULL;
+        }
+    }
+    pthread_mutex_unlock(&loader->ring_lock);
+    return status;
+}
+
+void ddp_loader_release(ddp_loader *loader, const struct ddp_batch *batch)
+{
+    if (!batch)
+        return;
+    struct slot *slot = (struct slot *)((char *)batch - offsetof(struct slot, batch));
+    pthread_mutex_lock(&loader->ring_lock);
+    assert(slot->state == SLOT_HELD);
+    slot->state = SLOT_FREE;
+    pthread_cond_broadcast(&loader->freed);
+    pthread_mutex_unlock(&loader->ring_lock);
+}
+
+double ddp_loader_wait_seconds(const ddp_loader *loader)
+{
+    return (double)loader->wait_ns * 1e-9;
+}

@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Writes what PyTorch itself gives, for check_rng and check_sampler to compare with, bit for bit.
+
+usage: generate.py DIRECTORY [EXTRA]
+
+DIRECTORY gets rng.txt and sampler.txt. EXTRA is a number that chooses other random cases than the committed ones, which
+have 0. A line is one case: a kind, its numbers, a colon, the answer. Floats are written as the hexadecimal of their bits,
+long answers as the 64-bit FNV-1a hash of their bytes.
+"""
+import os
+import random
+import sys
+
+import torch
+from torch import nn
+from torch.utils.data import DistributedSampler
+
+
+def bits(tensor):
+    return " ".join("%08x" % (b & 0xFFFFFFFF) for b in tensor.detach().flatten().view(torch.int32).tolist())
+
+
+def fnv(data):
+    value = 0xCBF29CE484222325
+    for byte in data:
+        value = ((value ^ byte) * 0x100000001B3) & 0xFFFFFFFFFFFFFFFF
+    return "%016x" % value
+
+
+def numbers(values):
+    return " ".join(str(int(v)) for v in values)
+
+
+def seeded(seed):
+    generator = torch.Generator()
+    generator.manual_seed(seed)
+    return generator
+
+
+def rng_cases(rnd):
+    seeds = [0, 1, 42, 2**31, 2**32 + 7, 2**63 - 1] + [rnd.getrandbits(40) for _ in range(4)]
+    for seed in seeds:
+        count = rnd.randrange(1, 40)
+        yield f"rand {seed} {count}", bits(torch.rand(count, generator=seeded(seed)))
+        lo, hi = sorted((rnd.uniform(-3, 3), rnd.uniform(-3, 3)))
+        tensor = torch.empty(count).uniform_(lo, hi, generator=seeded(seed))
+        yield f"uniform {seed} {count} {lo.hex()} {hi.hex()}", bits(tensor)
+        count = rnd.randrange(1, 30)
+        yield f"randperm {seed} {count}", numbers(torch.randperm(count, generator=seeded(seed)))
+        for first, second in ((1, 3), (rnd.randrange(1, 16), rnd.randrange(1, 16)), (15, 16), (3, 32), (17, 5)):
+            mean, std = rnd.choice(((0.0, 1.0), (0.0, 0.02), (rnd.uniform(-2, 2), rnd.uniform(0.1, 2))))
+            generator = seeded(seed)
+            both = [torch.empty(n).normal_(mean, std, generator=generator) for n in (first, second)]
+            yield f"normal {seed} {first} {second} {mean.hex()} {std.hex()}", bits(torch.cat(both))
+        torch.manual_seed(seed)
+        fan_in, out = rnd.randrange(1, 30), rnd.randrange(1, 4)
+        layer = nn.Linear(fan_in, out)
+        yield f"linear {seed} {fan_in} {out}", bits(layer.weight) + " " + bits(layer.bias)
+    torch.manual_seed(5)
+    conv = nn.Conv2d(3, 2, 3)
+    yield "linear 5 27 2", bits(conv.weight) + " " + bits(conv.bias)
+    for seed, count in ((0, 60000), (rnd.getrandbits(32), 700), (rnd.getrandbits(32), 623 * 7)):
+        order = torch.randperm(count, generator=seeded(seed)).to(torch.int32)
+        yield f"randperm-hash {seed} {count}", fnv(order.numpy().tobytes())
+    for seed, fan_in, out in ((1, 784, 512), (rnd.getrandbits(32), rnd.randrange(1, 3000), 5)):
+        torch.manual_seed(seed)
+        layer = nn.Linear(fan_in, out)
+        data = layer.weight.detach().numpy().tobytes() + layer.bias.detach().numpy().tobytes()
+        yield f"linear-hash {seed} {fan_in} {out}", fnv(data)
+    for seed, count in ((3, 100003), (rnd.getrandbits(32), 4096)):
+        yield f"normal-hash {seed} {count}", fnv(torch.randn(count, generator=seeded(seed)).numpy().tobytes())
+
+
+class Counted:
+    def __init__(self, count):
+        self.count = count
+
+    def __len__(self):
+        return self.count
+
+
+def sampler_cases(rnd):
+    shapes = [(10, 1), (10, 2), (10, 3), (2, 5), (1, 7), (8, 2), (9, 4), (16, 8), (3, 3), (3, 10)]
+    shapes += [(rnd.randrange(1, 60), rnd.randrange(1, 20)) for _ in range(10)]
+    for count, shards in shapes:
+        for shuffle in (False, True):
+            for drop_last in (False, True):
+                seed, epoch = rnd.choice((0, 42, rnd.getrandbits(33))), rnd.randrange(0, 5)
+                for rank in {0, shards - 1, rnd.randrange(shards)}:
+                    sampler = DistributedSampler(Counted(count), num_replicas=shards, rank=rank, shuffle=shuffle,
+                                                 seed=seed, drop_last=drop_last)
+                    sampler.set_epoch(epoch)
+                    name = f"sampler {count} {shards} {rank} {int(shuffle)} {int(drop_last)} {seed} {epoch}"
+                    yield name, numbers(sampler)
+
+
+def main():
+    directory, extra = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 0
+    torch.set_num_threads(1)
+    for name, cases in (("rng.txt", rng_cases), ("sampler.txt", sampler_cases)):
+        with open(os.path.join(directory, name), "w", encoding="ascii") as out:
+            for case, answer in cases(random.Random(extra)):
+                out.write(f"{case} : {answer}\n")
+
+
+main()

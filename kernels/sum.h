@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Sum of all elements, in the order of memory in double precision; its gradient fills with one value. */
+ * Sum of all elements in double precision, in one fixed order; its gradient fills with one value.
+ */
 #ifndef DDP_KERNELS_SUM_H
 #define DDP_KERNELS_SUM_H
 
@@ -21,5 +22,6 @@ struct ddp_sum_backward {
 enum ddp_status ddp_sum_forward(const struct ddp_sum_forward *args, void *stream);
 enum ddp_status ddp_sum_forward_reference(const struct ddp_sum_forward *args, void *stream);
 enum ddp_status ddp_sum_backward(const struct ddp_sum_backward *args, void *stream);
+enum ddp_status ddp_sum_backward_reference(const struct ddp_sum_backward *args, void *stream);
 
 #endif

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The CPU's tables of operations; see kernels.h. */
+#include "config.h"
+
+#include "kernels/kernels.h"
+
+const struct ddp_kernels ddp_kernels_cpu = {
+    .name = "cpu",
+    .linear_forward = ddp_linear_forward,
+    .linear_backward = ddp_linear_backward,
+    .softmax_cross_entropy = ddp_softmax_cross_entropy,
+    .sum_forward = ddp_sum_forward,
+    .sum_backward = ddp_sum_backward,
+    .sgd = ddp_sgd,
+};
+
+const struct ddp_kernels ddp_kernels_reference = {
+    .name = "reference",
+    .linear_forward = ddp_linear_forward_reference,
+    .linear_backward = ddp_linear_backward_reference,
+    .softmax_cross_entropy = ddp_softmax_cross_entropy_reference,
+    .sum_forward = ddp_sum_forward_reference,
+    .sum_backward = ddp_sum_backward_reference,
+    .sgd = ddp_sgd_reference,
+};

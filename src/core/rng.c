@@ -9,6 +9,7 @@
 
 #include <assert.h>
 #include <math.h>
+#include <string.h>
 
 #define MIDDLE 397
 
@@ -108,15 +109,74 @@ static double normal_double(struct ddp_rng *rng)
     return radius * cos(angle);
 }
 
-/* Turns 16 uniform numbers into 16 normal ones. */
-static void normal_block(float *v, float mean, float std)
+/* The single-precision functions below are those of Moshier's Cephes library with every multiply
+ * and add fused that PyTorch's compiler fuses. libm is as exact, but its last bit differs, also
+ * from one machine to another. */
+
+/* x * p(x) with the leading coefficient first. */
+static inline float polynomial(float x, const float *coefficients, int count)
 {
-    for (int j = 0; j < 8; j++) {
-        float radius = sqrtf(-2 * logf(1 - v[j]));
-        float angle = (float)(2 * pi) * v[j + 8];
-        v[j] = fmaf(radius * cosf(angle), std, mean);
-        v[j + 8] = fmaf(radius * sinf(angle), std, mean);
-    }
+    float y = coefficients[0];
+    for (int i = 1; i < count; i++)
+        y = fmaf(y, x, coefficients[i]);
+    return y * x;
+}
+
+/* Natural logarithm for 2^-126 <= x <= 1; less counts as 2^-126. */
+static inline float cephes_log(float x)
+{
+    static const float p[] = {7.0376836292e-2f,  -1.1514610310e-1f, 1.1676998740e-1f,
+                              -1.2420140846e-1f, 1.4249322787e-1f,  -1.6668057665e-1f,
+                              2.0000714765e-1f,  -2.4999993993e-1f, 3.3333331174e-1f};
+    uint32_t bits;
+    x = x < 0x1p-126f ? 0x1p-126f : x;
+    memcpy(&bits, &x, sizeof bits);
+    float exponent = (float)((int)(bits >> 23) - 126);
+    bits = (bits & 0x007fffffu) | 0x3f000000u; /* the mantissa as a number in [0.5, 1) */
+    memcpy(&x, &bits, sizeof bits);
+    bool low = x < 0.707106781186547524f;
+    exponent -= low ? 1.0f : 0.0f;
+    x = (x - 1) + (low ? x : 0.0f);
+    float z = x * x;
+    float y = fmaf(polynomial(x, p, 9), z, exponent * -2.12194440e-4f);
+    y = fmaf(z, -0.5f, y);
+    return fmaf(exponent, 0.693359375f, x + y);
+}
+
+/* Sine and cosine of an angle from 0 to 2 pi. */
+static inline void cephes_sincos(float angle, float *sine, float *cosine)
+{
+    static const float sine_p[] = {-1.9515295891e-4f, 8.3321608736e-3f, -1.6666654611e-1f};
+    static const float cosine_p[] = {2.443315711809948e-5f, -1.388731625493765e-3f,
+                                     4.166664568298827e-2f};
+    int octant = ((int)(angle * 1.27323954473516f) + 1) & ~1;
+    float n = (float)octant;
+    float x = fmaf(n, -3.77489497744594108e-8f,
+                   fmaf(n, -2.4187564849853515625e-4f, fmaf(n, -0.78515625f, angle)));
+    float z = x * x;
+    float c = fmaf(polynomial(z, cosine_p, 3), z, z * -0.5f) + 1;
+    float s = fmaf(polynomial(z, sine_p, 3), x, x);
+    bool swap = octant & 2;
+    float sine_part = swap ? c : s, cosine_part = swap ? s : c;
+    *sine = octant & 4 ? -sine_part : sine_part;
+    *cosine = (octant + 2) & 4 ? -cosine_part : cosine_part;
+}
+
+/* Turns each 16 uniform numbers into 16 normal ones. */
+#ifdef DDP_TARGET_CLONES
+__attribute__((target_clones(DDP_TARGET_CLONES)))
+#endif
+static void
+normal_blocks(float *v, size_t blocks, float mean, float std)
+{
+    for (; blocks > 0; blocks--, v += 16)
+        for (int j = 0; j < 8; j++) {
+            float sine, cosine;
+            float radius = sqrtf(-2 * cephes_log(1 - v[j]));
+            cephes_sincos((float)(2 * pi) * v[j + 8], &sine, &cosine);
+            v[j] = fmaf(radius * cosine, std, mean);
+            v[j + 8] = fmaf(radius * sine, std, mean);
+        }
 }
 
 void ddp_rng_fill_normal(struct ddp_rng *rng, float *out, size_t count, double mean, double std)
@@ -127,12 +187,10 @@ void ddp_rng_fill_normal(struct ddp_rng *rng, float *out, size_t count, double m
         return;
     }
     ddp_rng_fill_uniform01(rng, out, count);
-    size_t i = 0;
-    for (; i + 16 <= count; i += 16)
-        normal_block(out + i, (float)mean, (float)std);
-    if (i < count) { /* the last 16 are drawn again, over normal numbers that were ready */
+    normal_blocks(out, count / 16, (float)mean, (float)std);
+    if (count % 16) { /* the last 16 are drawn again, over normal numbers that were ready */
         ddp_rng_fill_uniform01(rng, out + count - 16, 16);
-        normal_block(out + count - 16, (float)mean, (float)std);
+        normal_blocks(out + count - 16, 1, (float)mean, (float)std);
     }
 }
 

@@ -362,9 +362,9 @@ enum ddp_status ddp_loader_next(ddp_loader *loader, const struct ddp_batch **bat
     enum ddp_status status = DDP_OK;
     pthread_mutex_lock(&loader->ring_lock);
     if (slot->state == SLOT_HELD) {
-        status =
-            ddp_fail(DDP_ERR_INVALID, "all %d batches of the loader are held: release one first",
-                     loader->config.depth);
+        status = ddp_fail(DDP_ERR_INVALID,
+                          "the loader's batch of %d calls ago is still held: release it first",
+                          loader->config.depth);
     } else {
         int64_t start = slot->state == SLOT_READY ? 0 : ddp_clock_ns();
         while (slot->state != SLOT_READY)

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * See children.h. The kernel's list of children is used where it has one, else all of /proc is
+ * looked through. Without /proc only the workers' process groups are ended. */
+#include "config.h"
+
+#include "launcher/children.h"
+
+#include "core/clock.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+typedef void visit(void *arg, pid_t pid);
+
+static bool visit_list(visit *each, void *arg)
+{
+    char path[64];
+    long pid;
+    snprintf(path, sizeof path, "/proc/self/task/%ld/children", (long)getpid());
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return false;
+    while (fscanf(file, "%ld", &pid) == 1)
+        each(arg, (pid_t)pid);
+    fclose(file);
+    return true;
+}
+
+/* The parent of a process, or -1. Its name may hold blanks and brackets: the last bracket ends it.
+ */
+static long parent_of(const char *pid)
+{
+    char path[300], text[512];
+    long parent = -1;
+    snprintf(path, sizeof path, "/proc/%s/stat", pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return -1;
+    ssize_t n = read(fd, text, sizeof text - 1);
+    close(fd);
+    text[n > 0 ? n : 0] = 0;
+    const char *end = strrchr(text, ')');
+    if (!end || sscanf(end, ") %*c %ld", &parent) != 1)
+        return -1;
+    return parent;
+}
+
+static void visit_all(visit *each, void *arg)
+{
+    if (visit_list(each, arg))
+        return;
+    DIR *proc = opendir("/proc");
+    const struct dirent *entry;
+    while (proc && (entry = readdir(proc)))
+        if (isdigit((unsigned char)entry->d_name[0]) && parent_of(entry->d_name) == getpid())
+            each(arg, (pid_t)atol(entry->d_name));
+    if (proc)
+        closedir(proc);
+}
+
+static void note(void *arg, pid_t pid)
+{
+    struct children *children = arg;
+    if (children->foreign_count < CHILDREN_FOREIGN)
+        children->foreign[children->foreign_count++] = pid;
+}
+
+void children_adopt(struct children *children)
+{
+    children->foreign_count = 0;
+    visit_all(note, children);
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+}
+
+struct killing {
+    const struct children *children;
+    int count;
+};
+
+static void end_one(void *arg, pid_t pid)
+{
+    struct killing *killing = arg;
+    for (int i = 0; i < killing->children->foreign_count; i++)
+        if (killing->children->foreign[i] == pid)
+            return;
+    kill(pid, SIGKILL);
+    killing->count++;
+}
+
+void children_end_all(const struct children *children)
+{
+    int64_t deadline_ns = ddp_deadline_ns(2000);
+    const struct timespec pause = {.tv_nsec = 500000};
+    while (!ddp_deadline_passed(deadline_ns)) {
+        pid_t reaped;
+        do
+            reaped = waitpid(-1, NULL, WNOHANG);
+        while (reaped > 0 || (reaped < 0 && errno == EINTR));
+        if (reaped < 0)
+            return; /* nobody is left */
+        struct killing killing = {.children = children};
+        visit_all(end_one, &killing);
+        if (killing.count == 0)
+            return;
+        nanosleep(&pause, NULL);
+    }
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Processes that workers left behind. ddprun is a child subreaper: what loses its parent below it
+ * becomes its child, and is ended with the job, also when it has made itself a session of its own.
+ */
+#ifndef DDP_LAUNCHER_CHILDREN_H
+#define DDP_LAUNCHER_CHILDREN_H
+
+#include <sys/types.h>
+
+#define CHILDREN_FOREIGN 64
+
+/* Children that ddprun had before it started any: a shell that executes ddprun in its place may
+ * leave some. They are not the job's and stay. */
+struct children {
+    pid_t foreign[CHILDREN_FOREIGN];
+    int foreign_count;
+};
+
+/* Becomes a subreaper and notes whom it has already. */
+void children_adopt(struct children *children);
+
+/* Kills and reaps all children but the foreign ones, and theirs, for at most two seconds. */
+void children_end_all(const struct children *children);
+
+#endif

@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * How many CPU cores this job may use. */
+#ifndef DDP_LAUNCHER_CORES_H
+#define DDP_LAUNCHER_CORES_H
+
+/* Cores in the affinity mask, further limited by the CPU quota of the control groups around this
+ * process (both versions); at least 1. */
+int cores_usable(void);
+
+#endif

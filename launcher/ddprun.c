@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * main() of ddprun: reads the command line, makes the plan, runs the job. */
+#include "config.h"
+
+#include "core/log.h"
+#include "launcher/plan.h"
+#include "launcher/settings.h"
+#include "launcher/supervise.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+/* Standard descriptors that are closed would be taken by the next file that is opened, and get
+ * messages. */
+static void open_standard_files(void)
+{
+    int fd;
+    do
+        fd = open("/dev/null", O_RDWR);
+    while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd >= 0)
+        close(fd);
+}
+
+static int print(void (*text)(FILE *))
+{
+    text(stdout);
+    return fflush(stdout) == 0 && !ferror(stdout) ? EXIT_SUCCESS : EXIT_LAUNCHER;
+}
+
+static void print_version(FILE *out)
+{
+    fprintf(out, "ddprun %s\n", ddp_version());
+}
+
+int main(int argc, char **argv)
+{
+    struct settings settings;
+    struct plan plan;
+    int exit_code = EXIT_LAUNCHER;
+    open_standard_files();
+    ddp_log_set_name("ddprun");
+    if (settings_read(&settings, argc, argv) != DDP_OK)
+        return EXIT_USAGE;
+    if (settings.help)
+        return print(settings_help);
+    if (settings.version)
+        return print(print_version);
+    if (plan_make(&plan, &settings, &exit_code) != DDP_OK)
+        return exit_code;
+    exit_code = supervise(&plan);
+    plan_free(&plan);
+    return exit_code;
+}

@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * See plan.h. */
+#include "config.h"
+
+#include "launcher/plan.h"
+
+#include "core/log.h"
+#include "job/board.h"
+#include "launcher/cores.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* --- the program ---------------------------------------------------------------------------------
+ */
+
+/* True when DIR/NAME is a file that can be executed. Otherwise errno tells why not; a directory is
+ * EISDIR. */
+static bool is_program(const char *path)
+{
+    struct stat info;
+    if (stat(path, &info) < 0)
+        return false;
+    if (S_ISDIR(info.st_mode)) {
+        errno = EISDIR;
+        return false;
+    }
+    return access(path, X_OK) == 0;
+}
+
+/* The directory that holds ddprun; "" when unknown. */
+static void own_directory(char *directory, size_t size)
+{
+    ssize_t n = readlink("/proc/self/exe", directory, size - 1);
+    directory[n > 0 ? n : 0] = 0;
+    char *slash = strrchr(directory, '/');
+    if (slash)
+        slash[slash == directory] = 0;
+}
+
+struct search {
+    const char *name;
+    char *found;
+    int error; /* EACCES when something of that name was there */
+};
+
+static bool try_directory(struct search *search, const char *directory, size_t length)
+{
+    char *path;
+    if (asprintf(&path, "%.*s%s%s", (int)length, directory, length ? "/" : "./", search->name) < 0)
+        return false;
+    if (is_program(path)) {
+        search->found = path;
+        return true;
+    }
+    if (errno == EACCES)
+        search->error = EACCES;
+    free(path);
+    return false;
+}
+
+/* Is the directory one of those in the search path? */
+static bool on_path(const char *directory, const char *path)
+{
+    struct stat own, other;
+    char part[4096];
+    if (stat(directory, &own) < 0)
+        return false;
+    for (;;) {
+        size_t length = strcspn(path, ":");
+        snprintf(part, sizeof part, "%.*s", (int)length, path);
+        if (length && length < sizeof part && stat(part, &other) == 0 &&
+            own.st_dev == other.st_dev && own.st_ino == other.st_ino)
+            return true;
+        if (!path[length])
+            return false;
+        path += length + 1;
+    }
+}
+
+/* ddprun's own directory comes first, so that the one in a build tree starts the trainer beside it;
+ * unless it is on PATH anyway: then PATH decides, and a Python from a virtual environment is not
+ * passed over for /usr/bin's. */
+static void search_program(struct search *search)
+{
+    char directory[4096];
+    const char *path = getenv("PATH");
+    if (!path)
+        path = "/usr/local/bin:/usr/bin:/bin";
+    own_directory(directory, sizeof directory);
+    if (*directory && !on_path(directory, path) &&
+        try_directory(search, directory, strlen(directory)))
+        return;
+    for (;;) {
+        size_t length = strcspn(path, ":");
+        if (try_directory(search, path, length) || !path[length])
+            return;
+        path += length + 1;
+    }
+}
+
+static enum ddp_status find_program(struct plan *plan, int *exit_code)
+{
+    const char *name = plan->argv[0];
+    struct search search = {.name = name, .error = ENOENT};
+    if (strchr(name, '/')) {
+        if (is_program(name))
+            search.found = strdup(name);
+        else
+            search.error = errno;
+    } else {
+        search_program(&search);
+    }
+    plan->program = search.found;
+    if (plan->program)
+        return DDP_OK;
+    bool missing = search.error == ENOENT || search.error == ENOTDIR;
+    *exit_code = missing ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE;
+    if (missing && !strchr(name, '/'))
+        return ddp_fail(DDP_ERR_INVALID, "%s: no such program, neither beside ddprun nor on PATH",
+                        name);
+    return ddp_fail(DDP_ERR_INVALID, "%s: cannot be executed: %s", name, strerror(search.error));
+}
+
+/* --- workers and devices
+ * -------------------------------------------------------------------------- */
+
+static enum ddp_status count_workers(struct plan *plan, int *exit_code)
+{
+    const struct settings *s = plan->settings;
+    *exit_code = EXIT_LAUNCHER;
+    plan->cores = cores_usable();
+    plan->nproc = s->nproc;
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    bool mig = visible && strstr(visible, "MIG-");
+    if (s->nproc_kind == NPROC_AUTO || s->nproc_kind == NPROC_GPU || s->virtual_local_rank || mig) {
+        enum ddp_status status = devices_find(&plan->devices);
+        if (status != DDP_OK)
+            return status;
+    }
+    if (s->nproc_kind == NPROC_CPU)
+        plan->nproc = plan->cores;
+    if (s->nproc_kind == NPROC_GPU || s->nproc_kind == NPROC_AUTO)
+        plan->nproc = plan->devices.count;
+    if (s->nproc_kind == NPROC_GPU && plan->nproc == 0)
+        return ddp_fail(DDP_ERR_UNSUPPORTED, "--nproc gpu: no GPU is visible%s%s",
+                        visible ? "; CUDA_VISIBLE_DEVICES=" : " (NVML finds none)",
+                        visible ? visible : "");
+    if (s->nproc_kind == NPROC_AUTO && plan->nproc == 0)
+        plan->nproc = plan->cores < NPROC_AUTO_CORES ? plan->cores : NPROC_AUTO_CORES;
+    if (plan->nproc > DDP_BOARD_MAX_WORLD)
+        plan->nproc = DDP_BOARD_MAX_WORLD;
+    plan->own_device = plan->devices.count > 0 && (s->virtual_local_rank || plan->devices.mig);
+    if (plan->own_device && plan->nproc > plan->devices.count) {
+        *exit_code = EXIT_USAGE;
+        return ddp_fail(
+            DDP_ERR_INVALID, "--nproc %d: only %d GPU%s visible, and each worker needs its own",
+            plan->nproc, plan->devices.count, plan->devices.count == 1 ? " is" : "s are");
+    }
+    return DDP_OK;
+}
+
+/* Asks the system for a port that nobody uses now. It is not held: not every program sets
+ * SO_REUSEADDR. */
+static int free_port(void)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET};
+    socklen_t length = sizeof address;
+    int port = 29500; /* torchrun's default, should there be no network at all */
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return port;
+    if (bind(fd, (struct sockaddr *)&address, sizeof address) == 0 &&
+        getsockname(fd, (struct sockaddr *)&address, &length) == 0)
+        port = ntohs(address.sin_port);
+    close(fd);
+    return port;
+}
+
+enum ddp_status plan_make(struct plan *plan, const struct settings *settings, int *exit_code)
+{
+    *plan = (struct plan){.settings = settings, .argv = settings->command};
+    enum ddp_status status = find_program(plan, exit_code);
+    if (status == DDP_OK)
+        status = count_workers(plan, exit_code);
+    if (status != DDP_OK) {
+        plan_free(plan);
+        return status;
+    }
+    plan->master_port = settings->master_port ? (int)settings->master_port : free_port();
+    return DDP_OK;
+}
+
+void plan_free(struct plan *plan)
+{
+    devices_free(&plan->devices);
+    free(plan->program);
+    plan->program = NULL;
+}
+
+/* --- environment
+ * ----------------------------------------------------------------------------------- */
+
+#define MAX_ADDED 40
+
+/* The variables that ddprun adds: collected in one text buffer. */
+struct added {
+    char text[8192];
+    size_t used;
+    size_t offsets[MAX_ADDED];
+    size_t count;
+    bool overflow;
+};
+
+static void add(struct added *added, const char *name, const char *format, ...) DDP_PRINTF(3, 4);
+
+static void add(struct added *added, const char *name, const char *format, ...)
+{
+    size_t left = sizeof added->text - added->used;
+    char *at = added->text + added->used;
+    int head = snprintf(at, left, "%s=", name);
+    va_list args;
+    va_start(args, format);
+    int tail = head < 0 || (size_t)head >= left
+                   ? -1
+                   : vsnprintf(at + head, left - (size_t)head, format, args);
+    va_end(args);
+    if (tail < 0 || (size_t)head + (size_t)tail >= left || added->count == MAX_ADDED) {
+        added->overflow = true;
+        return;
+    }
+    added->offsets[added->count++] = added->used;
+    added->used += (size_t)head + (size_t)tail + 1;
+}
+
+static bool replaced(const struct added *added, const char *variable)
+{
+    size_t length = strcspn(variable, "=") + 1;
+    for (size_t i = 0; i < added->count; i++)
+        if (strncmp(added->text + added->offsets[i], variable, length) == 0)
+            return true;
+    return false;
+}
+
+static void add_all(struct added *added, const struct plan *plan, int rank, int board_fd,
+                    int heap_fd)
+{
+    int threads = plan->cores / plan->nproc;
+    add(added, "RANK", "%d", rank);
+    add(added, "LOCAL_RANK", "%d", plan->own_device ? 0 : rank);
+    add(added, "WORLD_SIZE", "%d", plan->nproc);
+    add(added, "LOCAL_WORLD_SIZE", "%d", plan->nproc);
+    add(added, "MASTER_ADDR", "%s", plan->settings->master_addr);
+    add(added, "MASTER_PORT", "%d", plan->master_port);
+    add(added, DDP_BOARD_FD_VARIABLE, "%d", board_fd);
+    add(added, DDP_HEAP_FD_VARIABLE, "%d", heap_fd);
+    if (!getenv("OMP_NUM_THREADS"))
+        add(added, "OMP_NUM_THREADS", "%d", threads > 1 ? threads : 1);
+    if (plan->own_device)
+        add(added, "CUDA_VISIBLE_DEVICES", "%s", plan->devices.tokens[rank]);
+}
+
+char **plan_environment(const struct plan *plan, int rank, int board_fd, int heap_fd)
+{
+    struct added added = {.used = 0};
+    size_t inherited = 0, n = 0;
+    add_all(&added, plan, rank, board_fd, heap_fd);
+    if (added.overflow) {
+        ddp_log(DDP_LOG_ERROR, "the environment of rank %d has a value that is too long", rank);
+        return NULL;
+    }
+    while (environ && environ[inherited])
+        inherited++;
+    size_t pointers = (inherited + added.count + 1) * sizeof(char *);
+    char **block = malloc(pointers + added.used);
+    if (!block) {
+        ddp_log(DDP_LOG_ERROR, "out of memory for an environment of %zu variables", inherited);
+        return NULL;
+    }
+    char *text = (char *)block + pointers;
+    memcpy(text, added.text, added.used);
+    for (size_t i = 0; i < inherited; i++)
+        if (!replaced(&added, environ[i]))
+            block[n++] = environ[i];
+    for (size_t i = 0; i < added.count; i++)
+        block[n++] = text + added.offsets[i];
+    block[n] = NULL;
+    return block;
+}

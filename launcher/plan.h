@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What will be started: the program's path, how many workers, which device each gets, the
+ * environment of each. Made once, before the first fork; no process is touched here. */
+#ifndef DDP_LAUNCHER_PLAN_H
+#define DDP_LAUNCHER_PLAN_H
+
+#include "launcher/devices.h"
+#include "launcher/settings.h"
+
+struct plan {
+    const struct settings *settings;
+    char *program; /* the file to execute */
+    char *const *argv;
+    int nproc;
+    int cores;
+    struct devices devices; /* looked for only when something depends on them */
+    bool own_device;        /* each worker sees only its own device */
+    int master_port;
+};
+
+/* Makes the plan. *exit_code [out], on failure: what ddprun returns. */
+enum ddp_status plan_make(struct plan *plan, const struct settings *settings, int *exit_code);
+void plan_free(struct plan *plan);
+
+/* The environment of a worker: ours without what it replaces. One block, freed with free(); the
+ * strings that are not ours point into environ. NULL (logged) without memory. */
+char **plan_environment(const struct plan *plan, int rank, int board_fd, int heap_fd);
+
+#endif

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * See settings.h. */
+#include "config.h"
+
+#include "launcher/settings.h"
+
+#include "core/log.h"
+#include "core/parse.h"
+#include "job/board.h"
+
+#include <stddef.h>
+#include <string.h>
+
+static const char *read_nproc(void *destination, const char *value)
+{
+    static const struct {
+        const char *word;
+        enum nproc_kind kind;
+    } words[] = {{"auto", NPROC_AUTO}, {"gpu", NPROC_GPU}, {"cpu", NPROC_CPU}};
+    struct settings *settings = destination;
+    int64_t count;
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (strcmp(value, words[i].word) == 0) {
+            settings->nproc_kind = words[i].kind;
+            return NULL;
+        }
+    if (!ddp_parse_int64(value, 1, DDP_BOARD_MAX_WORLD, &count))
+        return "must be a number of workers from 1 to 4096, or auto, gpu or cpu";
+    settings->nproc_kind = NPROC_COUNT;
+    settings->nproc = (int)count;
+    return NULL;
+}
+
+static const char *read_nnodes(void *destination, const char *value)
+{
+    (void)destination;
+    if (strcmp(value, "1") != 0 && strcmp(value, "1:1") != 0)
+        return "ddprun runs on one machine; for several use mpirun, srun or torchrun";
+    return NULL;
+}
+
+#define MEMBER(name) offsetof(struct settings, name)
+
+const struct ddp_option settings_table[] = {
+    {.section = "Workers",
+     .name = "nproc",
+     .letter = 'n',
+     .type = DDP_OPTION_CUSTOM,
+     .read = read_nproc,
+     .argument = "N|auto|gpu|cpu",
+     .help =
+         "number of workers; auto (the default): one for each visible GPU, without a GPU one for "
+         "each usable core up to 8; gpu: one for each GPU; cpu: one for each core"},
+    {.name = "nproc-per-node", .alias_of = "nproc"},
+    {.name = "virtual-local-rank",
+     .type = DDP_OPTION_FLAG,
+     .offset = MEMBER(virtual_local_rank),
+     .help = "show each worker only its own GPU, with LOCAL_RANK 0 in all of them"},
+    {.name = "standalone",
+     .type = DDP_OPTION_FLAG,
+     .offset = MEMBER(standalone),
+     .help = "as for torchrun; always so: a job runs on this machine"},
+    {.name = "nnodes",
+     .type = DDP_OPTION_CUSTOM,
+     .read = read_nnodes,
+     .argument = "1",
+     .help = "as for torchrun; only 1 is possible"},
+    {.section = "Meeting point of programs that bring their own network",
+     .name = "master-addr",
+     .type = DDP_OPTION_TEXT,
+     .offset = MEMBER(master_addr),
+     .argument = "ADDRESS",
+     .help = "MASTER_ADDR of the workers (default 127.0.0.1)"},
+    {.name = "master-port",
+     .type = DDP_OPTION_INT,
+     .offset = MEMBER(master_port),
+     .min = 0,
+     .max = 65535,
+     .argument = "PORT",
+     .help = "MASTER_PORT of the workers (default 0: a free one)"},
+    {.section = "Ending",
+     .name = "grace",
+     .type = DDP_OPTION_REAL,
+     .offset = MEMBER(grace_seconds),
+     .min = 0,
+     .max = 86400,
+     .argument = "SECONDS",
+     .help =
+         "time between SIGTERM and SIGKILL for the workers when the job is taken down (default 5)"},
+    {.section = "Information",
+     .name = "help",
+     .letter = 'h',
+     .type = DDP_OPTION_FLAG,
+     .offset = MEMBER(help),
+     .help = "print this text"},
+    {.name = "version",
+     .letter = 'V',
+     .type = DDP_OPTION_FLAG,
+     .offset = MEMBER(version),
+     .help = "print the version"},
+    {.name = NULL},
+};
+
+enum ddp_status settings_read(struct settings *settings, int argc, char *const *argv)
+{
+    int rest = 0;
+    *settings =
+        (struct settings){.nproc_kind = NPROC_AUTO, .grace_seconds = 5, .master_addr = "127.0.0.1"};
+    enum ddp_status status = ddp_options_parse(settings_table, settings, argc, argv, true, &rest);
+    if (status != DDP_OK || settings->help || settings->version)
+        return status;
+    if (rest >= argc)
+        return ddp_fail(DDP_ERR_INVALID, "no program given; try: ddprun --nproc 2 trainer");
+    if (!*argv[rest])
+        return ddp_fail(DDP_ERR_INVALID, "the name of the program is empty");
+    settings->command = argv + rest;
+    return DDP_OK;
+}
+
+void settings_help(FILE *out)
+{
+    fputs("Usage: ddprun [OPTION]... PROGRAM [ARGUMENT]...\n"
+          "Starts a program several times on this machine as the workers of one job.\n\n",
+          out);
+    ddp_options_help(settings_table, out);
+    fputs("\nThe exit code is that of the first worker that fails (128 + N for signal N); 2, 125,\n"
+          "126 and 127 are ddprun's own. See man ddprun.\n",
+          out);
+}

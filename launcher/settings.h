@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * ddprun's command line: what the user asked for, before anything is known about the machine. */
+#ifndef DDP_LAUNCHER_SETTINGS_H
+#define DDP_LAUNCHER_SETTINGS_H
+
+#include "core/options.h"
+
+/* Exit codes of ddprun's own failures; all others are a worker's. As in env(1), nohup(1) and
+ * timeout(1). */
+enum {
+    EXIT_USAGE = 2,
+    EXIT_LAUNCHER = 125,
+    EXIT_NOT_EXECUTABLE = 126,
+    EXIT_NOT_FOUND = 127,
+};
+
+enum nproc_kind {
+    NPROC_AUTO, /* a worker for each visible GPU; without one, for each core up to NPROC_AUTO_CORES
+                 */
+    NPROC_COUNT,
+    NPROC_GPU,
+    NPROC_CPU,
+};
+
+#define NPROC_AUTO_CORES 8
+
+struct settings {
+    bool help;
+    bool version;
+    bool standalone; /* accepted for torchrun's sake: there is only one node */
+    bool virtual_local_rank;
+    enum nproc_kind nproc_kind;
+    int nproc;
+    double grace_seconds;
+    const char *master_addr;
+    int64_t master_port;  /* 0: a free one */
+    char *const *command; /* NULL-terminated: the program and its arguments */
+};
+
+extern const struct ddp_option settings_table[];
+
+/* Reads the command line. DDP_ERR_INVALID (logged) on any mistake. */
+enum ddp_status settings_read(struct settings *settings, int argc, char *const *argv);
+
+void settings_help(FILE *out);
+
+#endif

@@ -1,0 +1,406 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * See supervise.h. One loop around poll(): signals come through a signalfd, deadlines through
+ * poll's time limit; there is no handler and nothing spins. */
+#include "config.h"
+
+#include "launcher/supervise.h"
+
+#include "core/clock.h"
+#include "core/log.h"
+#include "core/memory.h"
+#include "job/board.h"
+#include "launcher/children.h"
+#include "launcher/keeper.h"
+#include "launcher/report.h"
+#include "launcher/spawn.h"
+#include "launcher/terminal.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* How long to wait for the rank that failed first when only its victims (exit code of
+ * DDP_ERR_ABORTED) are seen. */
+#define CULPRIT_WAIT_SECONDS 0.5
+
+enum state {
+    RUNNING,
+    DOUBTING, /* a victim has exited; the culprit should follow at once */
+    ENDING,   /* SIGTERM is sent; SIGKILL follows at the deadline */
+    KILLED,   /* SIGKILL is sent */
+};
+
+struct worker {
+    pid_t pid; /* 0: not started */
+    bool running;
+    bool suspect; /* has failed, and whether it failed first is not judged yet */
+    int wait_status;
+};
+
+struct job {
+    const struct plan *plan;
+    struct ddp_board board;
+    int board_fd;
+    int heap_fd;
+    struct children children;
+    struct keeper keeper;
+    struct spawner spawner;
+    struct terminal terminal;
+    struct worker *workers;
+    int running;
+    int signal_fd;
+    enum state state;
+    int64_t deadline_ns;
+    bool decided; /* exit_code is */
+    int exit_code;
+};
+
+/* --- signals
+ * ----------------------------------------------------------------------------------------- */
+
+static const int ending_signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+static const int passed_signals[] = {SIGUSR1, SIGUSR2};
+
+#define COUNT(array) (sizeof(array) / sizeof(array)[0])
+
+static void watch(sigset_t *set, const int *signals, size_t count)
+{
+    struct sigaction now;
+    for (size_t i = 0; i < count; i++)
+        if (sigaction(signals[i], NULL, &now) == 0 && now.sa_handler != SIG_IGN)
+            sigaddset(set, signals[i]); /* nohup's SIGHUP stays ignored */
+}
+
+/* All signals are blocked: around fork they must be, and elsewhere they are read from the
+ * descriptor. */
+static enum ddp_status open_signals(struct job *job)
+{
+    const struct sigaction normal = {.sa_handler = SIG_DFL};
+    sigset_t watched, all;
+    sigaction(SIGCHLD, &normal, NULL); /* ignored, it would hide how children ended */
+    sigemptyset(&watched);
+    sigaddset(&watched, SIGCHLD);
+    sigaddset(&watched, SIGTSTP);
+    watch(&watched, ending_signals, COUNT(ending_signals));
+    watch(&watched, passed_signals, COUNT(passed_signals));
+    sigfillset(&all);
+    sigdelset(&all, SIGTTIN);
+    sigprocmask(SIG_SETMASK, &all, NULL);
+    job->signal_fd = signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (job->signal_fd < 0)
+        return ddp_fail(DDP_ERR_SYSTEM, "cannot watch signals: %s", strerror(errno));
+    return DDP_OK;
+}
+
+static void signal_workers(const struct job *job, int signal)
+{
+    for (int rank = 0; rank < job->plan->nproc; rank++)
+        if (job->workers[rank].running)
+            kill(-job->workers[rank].pid, signal);
+}
+
+static void kill_workers(struct job *job)
+{
+    signal_workers(job, SIGKILL);
+    job->state = KILLED;
+    job->deadline_ns = INT64_MAX;
+}
+
+static void set_deadline(struct job *job, double seconds)
+{
+    job->deadline_ns = ddp_clock_ns() + (int64_t)(seconds * 1e9);
+}
+
+/* Asks all workers to end; who does not within the grace period is killed. */
+static void end_workers(struct job *job, int signal)
+{
+    signal_workers(job, signal);
+    signal_workers(job, SIGCONT); /* who is stopped must hear it too */
+    job->state = ENDING;
+    set_deadline(job, job->plan->settings->grace_seconds);
+}
+
+static void handle_ending_signal(struct job *job, int signal)
+{
+    char name[32];
+    static const char *const words[] = {
+        [RUNNING] = "ending", [DOUBTING] = "ending", [ENDING] = "killing", [KILLED] = "killing"};
+    bool again = job->state >= ENDING && signal == SIGINT;
+    if (job->state >= ENDING && !again) {
+        signal_workers(job, signal);
+        return;
+    }
+    ddp_log(DDP_LOG_INFO, "%s: %s %d worker%s", report_signal_name(signal, name, sizeof name),
+            words[job->state], job->running, job->running == 1 ? "" : "s");
+    if (again)
+        kill_workers(job);
+    else
+        end_workers(job, signal);
+}
+
+/* Ctrl-Z: all stop, and go on together. */
+static void pause_job(struct job *job)
+{
+    signal_workers(job, SIGSTOP);
+    terminal_pause(&job->terminal);
+    signal_workers(job, SIGCONT);
+}
+
+static void handle_signal(struct job *job, int signal)
+{
+    if (signal == SIGTSTP)
+        pause_job(job);
+    for (size_t i = 0; i < COUNT(passed_signals); i++)
+        if (signal == passed_signals[i])
+            signal_workers(job, signal);
+    for (size_t i = 0; i < COUNT(ending_signals); i++)
+        if (signal == ending_signals[i])
+            handle_ending_signal(job, signal);
+}
+
+/* --- who failed first
+ * ----------------------------------------------------------------------------------- */
+
+static void decide(struct job *job, int exit_code)
+{
+    if (!job->decided)
+        job->exit_code = exit_code;
+    job->decided = true;
+}
+
+/* Shows why a child could not start: once, the others fail in the same way. */
+static void show_start_errors(struct job *job)
+{
+    struct spawn_error error;
+    char text[512];
+    while (spawner_next_error(&job->spawner, &error)) {
+        if (job->decided)
+            continue;
+        spawn_error_text(&error, job->plan, text, sizeof text);
+        ddp_log(DDP_LOG_ERROR, "%s", text);
+        decide(job, spawn_error_exit_code(&error));
+        end_workers(job, SIGTERM);
+    }
+}
+
+static bool exited_with(int wait_status, enum ddp_status status)
+{
+    return WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == ddp_status_exit_code(status);
+}
+
+enum suspicion {
+    VICTIM,    /* gave up because another rank had failed */
+    PREEMPTED, /* stopped on request, as the others will */
+    EXITED,
+    SIGNALED,
+    ABORTED, /* took the job down itself */
+};
+
+static enum suspicion suspicion(const struct job *job, int rank)
+{
+    int status = job->workers[rank].wait_status;
+    if (exited_with(status, DDP_ERR_ABORTED))
+        return VICTIM;
+    if (exited_with(status, DDP_ERR_PREEMPTED))
+        return PREEMPTED;
+    if (atomic_load(&job->board.memory->abort_word) == (uint32_t)rank + 1)
+        return ABORTED;
+    return WIFSIGNALED(status) ? SIGNALED : EXITED;
+}
+
+/* The suspect that most likely failed first; -1 when there is none. Several may have ended by the
+ * time we look: those that only noticed another's failure come last. */
+static int first_suspect(const struct job *job)
+{
+    int first = -1;
+    for (int rank = 0; rank < job->plan->nproc; rank++)
+        if (job->workers[rank].suspect &&
+            (first < 0 || suspicion(job, rank) > suspicion(job, first)))
+            first = rank;
+    return first;
+}
+
+/* Takes the job down because of the first suspect. `final`: nobody worse will turn up. */
+static void judge(struct job *job, bool final)
+{
+    int rank = first_suspect(job);
+    if (rank < 0)
+        return;
+    enum suspicion how = suspicion(job, rank);
+    int status = job->workers[rank].wait_status;
+    if (job->state >= ENDING) {
+        decide(job, report_exit_code(status));
+        return;
+    }
+    if (how <= PREEMPTED && job->running > 0 && !final) {
+        if (job->state == RUNNING)
+            set_deadline(job,
+                         how == VICTIM ? CULPRIT_WAIT_SECONDS : job->plan->settings->grace_seconds);
+        job->state = DOUBTING;
+        return;
+    }
+    decide(job, report_exit_code(status));
+    if (how != PREEMPTED)
+        report_failure(&job->board, rank, job->workers[rank].pid, status, job->running);
+    ddp_board_abort(&job->board, DDP_ABORT_BY_LAUNCHER);
+    end_workers(job, SIGTERM);
+}
+
+/* --- children that ended or stopped
+ * ------------------------------------------------------------------------ */
+
+static int rank_of(const struct job *job, pid_t pid)
+{
+    for (int rank = 0; rank < job->plan->nproc; rank++)
+        if (job->workers[rank].running && job->workers[rank].pid == pid)
+            return rank;
+    return -1;
+}
+
+/* Reaps one child. A worker's group goes with it, and while it is not reaped its number cannot
+ * belong to others. */
+static void reap(struct job *job, pid_t pid)
+{
+    int status = 0, rank = rank_of(job, pid);
+    if (rank >= 0) {
+        kill(-pid, SIGKILL);
+        atomic_store(&job->keeper.groups[rank], 0);
+    }
+    if (waitpid(pid, &status, 0) < 0 || rank < 0)
+        return;
+    struct worker *worker = &job->workers[rank];
+    worker->running = false;
+    worker->wait_status = status;
+    worker->suspect = status != 0;
+    job->running--;
+}
+
+static void handle_children(struct job *job)
+{
+    siginfo_t info;
+    for (;;) {
+        info.si_pid = 0;
+        if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) < 0 || info.si_pid == 0)
+            break;
+        reap(job, info.si_pid);
+    }
+    for (;;) {
+        info.si_pid = 0;
+        if (waitid(P_ALL, 0, &info, WSTOPPED | WNOHANG) < 0 || info.si_pid == 0)
+            break;
+        if (rank_of(job, info.si_pid) < 0)
+            continue;
+        if (info.si_status == SIGTTIN || info.si_status == SIGTTOU)
+            terminal_lend(&job->terminal, info.si_pid);
+        else if (info.si_status == SIGTSTP && info.si_pid == job->terminal.borrower)
+            pause_job(job);
+    }
+    show_start_errors(job);
+    judge(job, false);
+}
+
+/* --- the loop
+ * ------------------------------------------------------------------------------------------------
+ */
+
+static int poll_limit_ms(const struct job *job)
+{
+    if (job->deadline_ns == INT64_MAX)
+        return -1;
+    int64_t left_ms = (job->deadline_ns - ddp_clock_ns() + 999999) / 1000000;
+    return left_ms < 0 ? 0 : left_ms > INT_MAX ? INT_MAX : (int)left_ms;
+}
+
+static void handle_deadline(struct job *job)
+{
+    if (!ddp_deadline_passed(job->deadline_ns))
+        return;
+    if (job->state == DOUBTING) {
+        judge(job, true);
+        return;
+    }
+    ddp_log(DDP_LOG_WARNING, "%d worker%s did not end within %g s: SIGKILL", job->running,
+            job->running == 1 ? "" : "s", job->plan->settings->grace_seconds);
+    kill_workers(job);
+}
+
+static void wait_for_workers(struct job *job)
+{
+    struct signalfd_siginfo info;
+    struct pollfd watched = {.fd = job->signal_fd, .events = POLLIN};
+    while (job->running > 0) {
+        poll(&watched, 1, poll_limit_ms(job));
+        bool children = false;
+        while (read(job->signal_fd, &info, sizeof info) == (ssize_t)sizeof info) {
+            children = children || info.ssi_signo == SIGCHLD;
+            handle_signal(job, (int)info.ssi_signo);
+        }
+        if (children)
+            handle_children(job);
+        if (job->running > 0)
+            handle_deadline(job);
+    }
+    judge(job, true);
+}
+
+static void start_workers(struct job *job)
+{
+    for (int rank = 0; rank < job->plan->nproc; rank++) {
+        struct worker *worker = &job->workers[rank];
+        if (spawner_start(&job->spawner, rank, &worker->pid) != DDP_OK) {
+            decide(job, EXIT_LAUNCHER);
+            end_workers(job, SIGKILL);
+            return;
+        }
+        worker->running = true;
+        job->running++;
+    }
+}
+
+static enum ddp_status open_job(struct job *job)
+{
+    enum ddp_status status;
+    job->workers = ddp_array_alloc((size_t)job->plan->nproc, sizeof *job->workers);
+    if (!job->workers)
+        return DDP_ERR_MEMORY;
+    if ((status = open_signals(job)) != DDP_OK ||
+        (status = ddp_board_create(&job->board, &job->board_fd, job->plan->nproc,
+                                   (uint64_t)getpid())) != DDP_OK ||
+        (status = ddp_board_create_heap(&job->heap_fd)) != DDP_OK)
+        return status;
+    children_adopt(&job->children);
+    terminal_open(&job->terminal);
+    status = keeper_start(&job->keeper, job->plan->nproc);
+    if (status != DDP_OK)
+        return status;
+    return spawner_open(&job->spawner, job->plan, &job->keeper, job->board_fd, job->heap_fd);
+}
+
+int supervise(const struct plan *plan)
+{
+    struct job job = {.plan = plan, .deadline_ns = INT64_MAX, .terminal = {.fd = -1}};
+    if (open_job(&job) != DDP_OK) {
+        keeper_stop(&job.keeper);
+        free(job.workers);
+        return EXIT_LAUNCHER; /* what is open closes with the process */
+    }
+    start_workers(&job);
+    wait_for_workers(&job);
+    keeper_stop(&job.keeper);
+    children_end_all(&job.children);
+    terminal_close(&job.terminal);
+    spawner_close(&job.spawner);
+    ddp_board_unmap(&job.board);
+    close(job.board_fd);
+    close(job.heap_fd);
+    close(job.signal_fd);
+    free(job.workers);
+    return job.exit_code;
+}

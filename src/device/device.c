@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * See device.h: chooses the kind of device and forwards to it. */
+#include "config.h"
+
+#include "device/device.h"
+
+#include "core/log.h"
+#include "core/memory.h"
+#include "core/plugin.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct ddp_device {
+    const struct ddp_device_ops *ops;
+    void *state;
+};
+
+/* A plugin's devices; NULL when there is no such plugin. */
+static const struct ddp_device_ops *plugin_ops(const char *kind, bool required)
+{
+    const struct ddp_plugin *plugin;
+    if (ddp_plugin_load(&plugin, kind, required) != DDP_OK)
+        return NULL;
+    if (!plugin->device && required)
+        ddp_log(DDP_LOG_ERROR, "--device %s: the plugin has no devices", kind);
+    return plugin->device;
+}
+
+static const struct ddp_device_ops *choose(const char *kind)
+{
+    if (strcmp(kind, "cpu") == 0)
+        return &ddp_device_cpu;
+    if (strcmp(kind, "auto") != 0)
+        return plugin_ops(kind, true);
+    const struct ddp_device_ops *cuda = plugin_ops("cuda", false);
+    return cuda && cuda->count() > 0 ? cuda : &ddp_device_cpu;
+}
+
+enum ddp_status ddp_device_open(ddp_device **device, const char *kind, int index, int threads)
+{
+    const struct ddp_device_ops *ops = choose(kind);
+    if (!ops)
+        return DDP_ERR_UNSUPPORTED;
+    int count = ops->count();
+    if (ops != &ddp_device_cpu && (index < 0 || index >= count))
+        return ddp_fail(DDP_ERR_UNSUPPORTED, "--device %s: there is no device %d (%d found)", kind, index,
+                        count);
+    struct ddp_device *d = ddp_array_alloc(1, sizeof *d);
+    if (!d)
+        return DDP_ERR_MEMORY;
+    d->ops = ops;
+    enum ddp_status status = ops->open(&d->state, index, threads);
+    if (status != DDP_OK) {
+        free(d);
+        return status;
+    }
+    *device = d;
+    return DDP_OK;
+}
+
+void ddp_device_close(ddp_device *device)
+{
+    if (!device)
+        return;
+    device->ops->close(device->state);
+    free(device);
+}
+
+const char *ddp_device_name(const ddp_device *device)
+{
+    return device->ops->name;
+}
+
+bool ddp_device_host_memory(const ddp_device *device)
+{
+    return device->ops->host_memory;
+}
+
+const struct ddp_kernels *ddp_device_kernels(const ddp_device *device)
+{
+    return device->ops->kernels;
+}
+
+void *ddp_device_stream(const ddp_device *device)
+{
+    return device->ops->stream(device->state);
+}
+
+enum ddp_status ddp_device_alloc(ddp_device *device, size_t bytes, void **memory)
+{
+    return device->ops->alloc(device->state, bytes, memory);
+}
+
+void ddp_device_free(ddp_device *device, void *memory, size_t bytes)
+{
+    if (memory)
+        device->ops->free(device->state, memory, bytes);
+}
+
+enum ddp_status ddp_device_copy_in(ddp_device *device, void *destination, const void *host, size_t bytes)
+{
+    return device->ops->copy_in(device->state, destination, host, bytes);
+}
+
+enum ddp_status ddp_device_copy_out(ddp_device *device, void *host, const void *source, size_t bytes)
+{
+    return device->ops->copy_out(device->state, host, source, bytes);
+}
+
+enum ddp_status ddp_device_copy(ddp_device *device, void *destination, const void *source, size_t bytes)
+{
+    return device->ops->copy(device->state, destination, source, bytes);
+}
+
+enum ddp_status ddp_device_synchronize(ddp_device *device)
+{
+    return device->ops->synchronize(device->state);
+}

@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Running a graph; see exec.h. */
+#include "config.h"
+
+#include "graph/internal.h"
+
+#include "core/log.h"
+#include "core/memory.h"
+
+#include <stdlib.h>
+
+struct ddp_exec {
+    const ddp_graph *graph;
+    ddp_device *device;
+    unsigned parts;
+    const float *weights;
+    float *gradients;
+    int32_t *predictions;
+    const void **inputs;
+    char *arena;
+    size_t arena_bytes;
+    size_t *value_offset;    /* by tensor id; SIZE_MAX: not in the arena */
+    size_t *gradient_offset; /* likewise */
+};
+
+static enum ddp_status place(ddp_exec *exec)
+{
+    const ddp_graph *graph = exec->graph;
+    struct placement *items;
+    int count;
+    enum ddp_status status =
+        ddp_graph_plan(graph, exec->parts, &items, &count, &exec->arena_bytes);
+    if (status != DDP_OK)
+        return status;
+    for (int i = 0; i < graph->tensor_count; i++)
+        exec->value_offset[i] = exec->gradient_offset[i] = SIZE_MAX;
+    for (int i = 0; i < count; i++)
+        (items[i].gradient ? exec->gradient_offset : exec->value_offset)[items[i].tensor] =
+            items[i].offset;
+    for (int i = 0; i < graph->tensor_count; i++) {
+        int consumer = graph->tensors[i]->consumer;
+        if (consumer >= 0 && graph->nodes[consumer].op->gradient_in_forward)
+            exec->gradient_offset[i] = exec->value_offset[i];
+    }
+    free(items);
+    return DDP_OK;
+}
+
+enum ddp_status ddp_exec_create(ddp_exec **exec, const ddp_graph *graph, ddp_device *device,
+                                unsigned parts, const float *weights)
+{
+    enum ddp_status status = DDP_ERR_MEMORY;
+    size_t tensors = (size_t)graph->tensor_count;
+    struct ddp_exec *e = ddp_array_alloc(1, sizeof *e);
+    if (!e)
+        return DDP_ERR_MEMORY;
+    e->graph = graph;
+    e->device = device;
+    e->parts = parts;
+    e->weights = weights;
+    e->inputs = ddp_array_alloc((size_t)graph->input_count, sizeof *e->inputs);
+    e->value_offset = ddp_array_alloc(tensors, sizeof *e->value_offset);
+    e->gradient_offset = ddp_array_alloc(tensors, sizeof *e->gradient_offset);
+    if (e->inputs && e->value_offset && e->gradient_offset)
+        status = place(e);
+    if (status == DDP_OK)
+        status = ddp_device_alloc(device, e->arena_bytes, (void **)&e->arena);
+    if (status != DDP_OK) {
+        ddp_exec_destroy(e);
+        return status;
+    }
+    *exec = e;
+    return DDP_OK;
+}
+
+void ddp_exec_destroy(ddp_exec *exec)
+{
+    if (!exec)
+        return;
+    ddp_device_free(exec->device, exec->arena, exec->arena_bytes);
+    free(exec->inputs);
+    free(exec->value_offset);
+    free(exec->gradient_offset);
+    free(exec);
+}
+
+enum ddp_status ddp_exec_arena_bytes(const ddp_graph *graph, unsigned parts, size_t *bytes)
+{
+    struct placement *items;
+    int count;
+    enum ddp_status status = ddp_graph_plan(graph, parts, &items, &count, bytes);
+    if (status == DDP_OK)
+        free(items);
+    return status;
+}
+
+static const ddp_tensor *find_input(const ddp_graph *graph, int input)
+{
+    for (int i = 0; i < graph->tensor_count; i++)
+        if (graph->tensors[i]->kind == TENSOR_INPUT && graph->tensors[i]->index == input)
+            return graph->tensors[i];
+    return NULL;
+}
+
+void ddp_exec_bind_input(ddp_exec *exec, int input, const void *memory)
+{
+    if (input >= 0 && input < exec->graph->input_count)
+        exec->inputs[input] = memory;
+}
+
+size_t ddp_exec_input_bytes(const ddp_exec *exec, int input)
+{
+    const ddp_tensor *tensor = find_input(exec->graph, input);
+    return tensor ? (size_t)tensor->count * ddp_dtype_bytes(tensor->dtype) : 0;
+}
+
+void ddp_exec_set_gradients(ddp_exec *exec, float *gradients)
+{
+    exec->gradients = gradients;
+}
+
+void ddp_exec_set_predictions(ddp_exec *exec, int32_t *predictions)
+{
+    exec->predictions = predictions;
+}
+
+static void *arena_at(const ddp_exec *exec, size_t offset)
+{
+    return offset == SIZE_MAX ? NULL : exec->arena + offset;
+}
+
+void *ddp_exec_value(const ddp_exec *exec, const ddp_tensor *tensor)
+{
+    if (!tensor)
+        return NULL;
+    switch (tensor->kind) {
+    case TENSOR_INPUT:
+        return (void *)exec->inputs[tensor->index];
+    case TENSOR_PARAMETER:
+        return (void *)(exec->weights + exec->graph->parameters[tensor->index].offset);
+    case TENSOR_ACTIVATION:
+        break;
+    }
+    if (tensor == exec->graph->loss && exec->gradients)
+        return exec->gradients; /* element 0: summed over the shards with them */
+    return arena_at(exec, exec->value_offset[tensor->id]);
+}
+
+float *ddp_exec_gradient(const ddp_exec *exec, const ddp_tensor *tensor)
+{
+    if (!tensor || !ddp_exec_trains(exec))
+        return NULL;
+    if (tensor->kind == TENSOR_PARAMETER)
+        return exec->gradients + exec->graph->parameters[tensor->index].offset;
+    return tensor->kind == TENSOR_ACTIVATION ? arena_at(exec, exec->gradient_offset[tensor->id])
+                                             : NULL;
+}
+
+int32_t *ddp_exec_predictions(const ddp_exec *exec)
+{
+    return exec->predictions;
+}
+
+bool ddp_exec_trains(const ddp_exec *exec)
+{
+    return exec->parts & DDP_EXEC_BACKWARD;
+}
+
+const struct ddp_kernels *ddp_exec_kernels(const ddp_exec *exec)
+{
+    return ddp_device_kernels(exec->device);
+}
+
+void *ddp_exec_stream(const ddp_exec *exec)
+{
+    return ddp_device_stream(exec->device);
+}
+
+float *ddp_exec_output(const ddp_exec *exec)
+{
+    return ddp_exec_value(exec, exec->graph->output);
+}
+
+float *ddp_exec_output_gradient(const ddp_exec *exec)
+{
+    return ddp_exec_gradient(exec, exec->graph->output);
+}
+
+size_t ddp_exec_output_bytes(const ddp_exec *exec)
+{
+    return (size_t)exec->graph->output->count * sizeof(float);
+}
+
+const float *ddp_exec_loss_value(const ddp_exec *exec)
+{
+    return ddp_exec_value(exec, exec->graph->loss);
+}
+
+static enum ddp_status run_forward(ddp_exec *exec, int first, int end)
+{
+    for (int n = first; n < end; n++) {
+        const struct node *node = &exec->graph->nodes[n];
+        enum ddp_status status = node->op->forward(exec, node);
+        if (status != DDP_OK)
+            return status;
+    }
+    return DDP_OK;
+}
+
+enum ddp_status ddp_exec_forward(ddp_exec *exec)
+{
+    return run_forward(exec, 0, exec->graph->output->producer + 1);
+}
+
+enum ddp_status ddp_exec_loss(ddp_exec *exec)
+{
+    return run_forward(exec, exec->graph->output->producer + 1, exec->graph->node_count);
+}
+
+/* Reports how far the flat gradients are final after a node's backward. */
+static enum ddp_status report_ready(const ddp_exec *exec, const struct node *node,
+                                    ddp_exec_ready *ready, void *arg)
+{
+    int64_t end = -1;
+    for (int i = 0; i < node->input_count; i++) {
+        const ddp_tensor *input = node->inputs[i];
+        if (!input || input->kind != TENSOR_PARAMETER)
+            continue;
+        const struct ddp_parameter *parameter = &exec->graph->parameters[input->index];
+        int64_t last = parameter->offset +
+                       (int64_t)ddp_align_up((size_t)parameter->count, DDP_FLAT_ALIGN);
+        if (last > end)
+            end = last;
+    }
+    return ready && end >= 0 ? ready(arg, end) : DDP_OK;
+}
+
+static enum ddp_status run_backward(ddp_exec *exec, int last, int end, ddp_exec_ready *ready,
+                                    void *arg)
+{
+    for (int n = last; n >= end; n--) {
+        const struct node *node = &exec->graph->nodes[n];
+        enum ddp_status status = node->op->backward ? node->op->backward(exec, node) : DDP_OK;
+        if (status == DDP_OK)
+            status = report_ready(exec, node, ready, arg);
+        if (status != DDP_OK)
+            return status;
+    }
+    return DDP_OK;
+}
+
+enum ddp_status ddp_exec_loss_backward(ddp_exec *exec)
+{
+    return run_backward(exec, exec->graph->node_count - 1, exec->graph->output->producer + 1, NULL,
+                        NULL);
+}
+
+enum ddp_status ddp_exec_backward(ddp_exec *exec, ddp_exec_ready *ready, void *arg)
+{
+    return run_backward(exec, exec->graph->output->producer, 0, ready, arg);
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The graph's classification loss: inputs logits (B,V), labels (B). In training the gradient is written over the
+ * logits in forward: nothing is left for backward. */
+#include "config.h"
+
+#include "graph/internal.h"
+
+static enum ddp_status forward(ddp_exec *exec, const struct node *node)
+{
+    const ddp_tensor *logits = node->inputs[0];
+    struct ddp_softmax_cross_entropy args = {
+        .rows = logits->dims[0],
+        .classes = logits->dims[1],
+        .logits = ddp_exec_value(exec, logits),
+        .labels = ddp_exec_value(exec, node->inputs[1]),
+        .loss = ddp_exec_value(exec, node->output),
+        .dlogits = ddp_exec_gradient(exec, logits),
+        .predictions = ddp_exec_predictions(exec),
+    };
+    return ddp_exec_kernels(exec)->softmax_cross_entropy(&args, ddp_exec_stream(exec));
+}
+
+static const struct ddp_op softmax_cross_entropy = {
+    .name = "softmax_cross_entropy",
+    .gradient_in_forward = true,
+    .forward = forward,
+};
+
+ddp_tensor *ddp_graph_softmax_cross_entropy(ddp_graph *graph, ddp_tensor *logits, ddp_tensor *labels)
+{
+    if (graph->status != DDP_OK || !logits || !labels)
+        return NULL;
+    if (logits->dim_count != 2 || labels->dim_count != 1 || labels->dims[0] != logits->dims[0] ||
+        logits->dtype != DDP_F32 || labels->dtype != DDP_I32 || logits->kind != TENSOR_ACTIVATION)
+        return ddp_graph_reject(graph, DDP_ERR_INVALID,
+                                "softmax_cross_entropy: %s must be (B,V) and %s (B) int32",
+                                logits->name, labels->name);
+    struct node node = {
+        .op = &softmax_cross_entropy, .inputs = {logits, labels}, .input_count = 2};
+    return ddp_graph_add_node(graph, &node, 1, (int64_t[]){1});
+}

@@ -19,7 +19,7 @@ struct ddp_exec {
     int32_t *predictions;
     const void **inputs;
     char *arena;
-    size_t arena_bytes;
+    size_t arena_bytes; /* its last cache line holds the gradient of the loss, 1 */
     size_t *value_offset;    /* by tensor id; SIZE_MAX: not in the arena */
     size_t *gradient_offset; /* likewise */
 };
@@ -33,6 +33,7 @@ static enum ddp_status place(ddp_exec *exec)
         ddp_graph_plan(graph, exec->parts, &items, &count, &exec->arena_bytes);
     if (status != DDP_OK)
         return status;
+    exec->arena_bytes += DDP_CACHE_LINE;
     for (int i = 0; i < graph->tensor_count; i++)
         exec->value_offset[i] = exec->gradient_offset[i] = SIZE_MAX;
     for (int i = 0; i < count; i++)
@@ -66,6 +67,11 @@ enum ddp_status ddp_exec_create(ddp_exec **exec, const ddp_graph *graph, ddp_dev
         status = place(e);
     if (status == DDP_OK)
         status = ddp_device_alloc(device, e->arena_bytes, (void **)&e->arena);
+    if (status == DDP_OK)
+        status = ddp_device_copy_in(device, e->arena + e->arena_bytes - DDP_CACHE_LINE,
+                                    &(const float){1.0f}, sizeof(float));
+    if (status == DDP_OK)
+        status = ddp_device_synchronize(device);
     if (status != DDP_OK) {
         ddp_exec_destroy(e);
         return status;
@@ -90,8 +96,10 @@ enum ddp_status ddp_exec_arena_bytes(const ddp_graph *graph, unsigned parts, siz
     struct placement *items;
     int count;
     enum ddp_status status = ddp_graph_plan(graph, parts, &items, &count, bytes);
-    if (status == DDP_OK)
+    if (status == DDP_OK) {
         free(items);
+        *bytes += DDP_CACHE_LINE;
+    }
     return status;
 }
 
@@ -151,6 +159,8 @@ float *ddp_exec_gradient(const ddp_exec *exec, const ddp_tensor *tensor)
 {
     if (!tensor || !ddp_exec_trains(exec))
         return NULL;
+    if (tensor == exec->graph->loss)
+        return (float *)(void *)(exec->arena + exec->arena_bytes - DDP_CACHE_LINE);
     if (tensor->kind == TENSOR_PARAMETER)
         return exec->gradients + exec->graph->parameters[tensor->index].offset;
     return tensor->kind == TENSOR_ACTIVATION ? arena_at(exec, exec->gradient_offset[tensor->id])

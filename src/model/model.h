@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Models by name. A model is one file that builds a graph for a shard of given shape, and one line in model.c. */
+#ifndef DDP_MODEL_MODEL_H
+#define DDP_MODEL_MODEL_H
+
+#include "graph/graph.h"
+
+#define DDP_MODEL_LAYERS 16
+
+struct ddp_model_config {
+    int64_t batch;      /* samples of a shard */
+    int64_t features;   /* numbers of one sample */
+    int64_t classes;    /* 0: no labels */
+    int hidden_count;   /* mlp: hidden layers */
+    int64_t hidden[DDP_MODEL_LAYERS];
+};
+
+struct ddp_model {
+    const char *name;
+    const char *dataset; /* the kind of data that it trains on by default */
+    enum ddp_status (*build)(ddp_graph *graph, const struct ddp_model_config *config);
+};
+
+/* The model of that name; NULL: there is none. */
+const struct ddp_model *ddp_model_find(const char *name);
+
+/* The i-th model; NULL after the last. */
+const struct ddp_model *ddp_model_at(int index);
+
+/* Builds a model's graph: inputs 0 (samples) and, with classes, 1 (labels).
+ *   graph [out]  freed with ddp_graph_destroy() */
+enum ddp_status ddp_model_build(ddp_graph **graph, const struct ddp_model *model,
+                                const struct ddp_model_config *config);
+
+extern const struct ddp_model ddp_model_article, ddp_model_mlp;
+
+#endif

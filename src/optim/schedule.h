@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The learning rate as a function of the optimizer step. A schedule is one function and one line in schedule.c. */
+#ifndef DDP_OPTIM_SCHEDULE_H
+#define DDP_OPTIM_SCHEDULE_H
+
+#include <stdint.h>
+
+enum ddp_schedule_kind {
+    DDP_SCHEDULE_CONSTANT,
+    DDP_SCHEDULE_LINEAR, /* falls to 0 at the last step */
+    DDP_SCHEDULE_COSINE, /* half a cosine to 0 */
+};
+
+/* The names of the kinds, in their order, ending in NULL: a list for a choice option. */
+extern const char *const ddp_schedule_names[];
+
+struct ddp_schedule {
+    enum ddp_schedule_kind kind;
+    double rate;          /* the highest */
+    int64_t warmup_steps; /* the rate rises linearly over these, from rate / warmup_steps */
+    int64_t total_steps;  /* of the whole training, warm-up included */
+};
+
+/* The learning rate of optimizer step `step`, from 0. */
+double ddp_schedule_rate(const struct ddp_schedule *schedule, int64_t step);
+
+#endif

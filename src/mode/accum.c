@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Gradient accumulation: one worker runs all shards of the global batch, one after another, then updates. */
+#include "config.h"
+
+#include "mode/replica.h"
+
+#include "core/memory.h"
+
+#include <stdlib.h>
+
+#define PARTS (DDP_EXEC_NETWORK | DDP_EXEC_LOSS | DDP_EXEC_BACKWARD)
+
+struct accum {
+    struct ddp_mode_setup setup;
+    struct replica replica;
+    ddp_optimizer *optimizer;
+};
+
+static void destroy(void *state)
+{
+    struct accum *accum = state;
+    ddp_optimizer_destroy(accum->optimizer);
+    replica_close(&accum->replica);
+    free(accum);
+}
+
+static enum ddp_status create(void **state, const struct ddp_mode_setup *setup)
+{
+    struct accum *accum = ddp_array_alloc(1, sizeof *accum);
+    if (!accum)
+        return DDP_ERR_MEMORY;
+    accum->setup = *setup;
+    enum ddp_status status = replica_open(&accum->replica, setup, 0, PARTS, NULL);
+    if (status == DDP_OK)
+        status = replica_optimizer(&accum->optimizer, &accum->replica, setup);
+    if (status != DDP_OK) {
+        destroy(accum);
+        return status;
+    }
+    *state = accum;
+    return DDP_OK;
+}
+
+static enum ddp_status step(void *state, ddp_loader *loader, float rate, int64_t number, float *loss)
+{
+    struct accum *accum = state;
+    const int64_t shards = accum->setup.global_shards;
+    enum ddp_status status = DDP_OK;
+    ddp_job_report(accum->setup.job, "compute", number);
+    for (int64_t i = 0; status == DDP_OK && i < shards; i++) {
+        const struct ddp_batch *batch;
+        status = ddp_loader_next(loader, &batch);
+        if (status != DDP_OK)
+            break;
+        status = replica_bind(&accum->replica, i, batch);
+        if (status == DDP_OK)
+            status = replica_run(&accum->replica, NULL, NULL);
+        ddp_loader_release(loader, batch);
+    }
+    if (status == DDP_OK)
+        status = replica_loss(&accum->replica, shards, loss);
+    if (status == DDP_OK)
+        status = replica_update(&accum->replica, accum->optimizer, shards, rate, number);
+    return status;
+}
+
+static void memory(const void *state, struct ddp_mode_memory *total)
+{
+    const struct accum *accum = state;
+    replica_memory(&accum->replica, &accum->setup, PARTS, total);
+    total->optimizer += ddp_optimizer_state_bytes(accum->optimizer);
+}
+
+static ddp_device *device(const void *state)
+{
+    return ((const struct accum *)state)->replica.device;
+}
+
+static float *weights(const void *state)
+{
+    return ((const struct accum *)state)->replica.weights;
+}
+
+const struct ddp_mode_ops ddp_mode_accum = {
+    .name = "accum",
+    .create = create,
+    .destroy = destroy,
+    .step = step,
+    .memory = memory,
+    .device = device,
+    .weights = weights,
+};

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * DistributedDataParallel: every worker runs its contiguous block of shards without communication; during the last
+ * backward pass the local sums go out in buckets, in the order in which they become ready, and are all-reduced while
+ * backward goes on. One exchange an optimizer step. */
+#include "config.h"
+
+#include "mode/replica.h"
+
+#include "core/memory.h"
+
+#include <stdlib.h>
+
+#define PARTS              (DDP_EXEC_NETWORK | DDP_EXEC_LOSS | DDP_EXEC_BACKWARD)
+#define FIRST_BUCKET_BYTES ((size_t)1 << 20) /* as PyTorch: the exchange starts early */
+
+struct ddp {
+    struct ddp_mode_setup setup;
+    struct replica replica;
+    ddp_optimizer *optimizer;
+    float *gradients;      /* registered with the communicator */
+    int64_t *bucket_end;   /* elements of the flat array; the last is its count */
+    int bucket_count;
+    int next_bucket;       /* the first that has not been started in this step */
+};
+
+static void destroy(void *state)
+{
+    struct ddp *ddp = state;
+    ddp_optimizer_destroy(ddp->optimizer);
+    replica_close(&ddp->replica);
+    free(ddp->bucket_end);
+    free(ddp); /* registered memory goes with the communicator: freeing it is collective, failing is not */
+}
+
+static int by_offset(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* Cuts the flat array, which is in ready order, into buckets at borders of parameters. */
+static enum ddp_status cut_buckets(struct ddp *ddp)
+{
+    const ddp_graph *graph = ddp->setup.graph;
+    const int count = ddp_graph_parameter_count(graph);
+    int64_t *ends = ddp_array_alloc((size_t)count + 1, sizeof *ends);
+    if (!ends)
+        return DDP_ERR_MEMORY;
+    for (int i = 0; i < count; i++) {
+        const struct ddp_parameter *parameter = ddp_graph_parameter_at(graph, i);
+        ends[i] = parameter->offset +
+                  (int64_t)ddp_align_up((size_t)parameter->count, DDP_FLAT_ALIGN);
+    }
+    qsort(ends, (size_t)count, sizeof *ends, by_offset);
+    int buckets = 0;
+    int64_t begin = 0;
+    for (int i = 0; i < count; i++) {
+        size_t limit = buckets == 0 && ddp->setup.bucket_bytes > FIRST_BUCKET_BYTES
+                           ? FIRST_BUCKET_BYTES
+                           : ddp->setup.bucket_bytes;
+        bool fits = i + 1 < count && (size_t)(ends[i + 1] - begin) * sizeof(float) <= limit;
+        if (!fits) {
+            begin = ends[i];
+            ends[buckets++] = begin; /* buckets <= i: only what has been read is overwritten */
+        }
+    }
+    ddp->bucket_end = ends;
+    ddp->bucket_count = buckets;
+    return DDP_OK;
+}
+
+static enum ddp_status create(void **state, const struct ddp_mode_setup *setup)
+{
+    struct ddp *ddp = ddp_array_alloc(1, sizeof *ddp);
+    if (!ddp)
+        return DDP_ERR_MEMORY;
+    ddp->setup = *setup;
+    int64_t flat_count = ddp_graph_flat_count(setup->graph);
+    enum ddp_status status = cut_buckets(ddp);
+    if (status == DDP_OK)
+        status = ddp_comm_alloc(setup->comm, (size_t)flat_count * sizeof(float),
+                                (void **)&ddp->gradients);
+    if (status == DDP_OK)
+        status = replica_open(&ddp->replica, setup, ddp_job_local_rank(setup->job), PARTS,
+                              ddp->gradients);
+    if (status == DDP_OK)
+        status = ddp_comm_broadcast(setup->comm, ddp->replica.weights, (size_t)flat_count, DDP_F32, 0);
+    if (status == DDP_OK)
+        status = replica_optimizer(&ddp->optimizer, &ddp->replica, setup);
+    if (status != DDP_OK) {
+        destroy(ddp);
+        return status;
+    }
+    *state = ddp;
+    return DDP_OK;
+}
+
+/* Called by the last backward pass: everything below `end` is summed locally. */
+static enum ddp_status start_buckets(void *arg, int64_t end)
+{
+    struct ddp *ddp = arg;
+    while (ddp->next_bucket < ddp->bucket_count && ddp->bucket_end[ddp->next_bucket] <= end) {
+        int bucket = ddp->next_bucket++;
+        int64_t begin = bucket ? ddp->bucket_end[bucket - 1] : 0;
+        enum ddp_status status =
+            ddp_comm_allreduce_start(ddp->setup.comm, ddp->gradients + begin,
+                                     (size_t)(ddp->bucket_end[bucket] - begin), DDP_F32, DDP_SUM);
+        if (status != DDP_OK)
+            return status;
+    }
+    return ddp_comm_progress(ddp->setup.comm);
+}
+
+static enum ddp_status step(void *state, ddp_loader *loader, float rate, int64_t number, float *loss)
+{
+    struct ddp *ddp = state;
+    const int64_t shards = ddp->setup.global_shards;
+    enum ddp_status status = DDP_OK;
+    ddp->next_bucket = 0;
+    ddp_job_report(ddp->setup.job, "compute", number);
+    for (int64_t i = 0; status == DDP_OK && i < ddp->setup.local_shards; i++) {
+        const struct ddp_batch *batch;
+        status = ddp_loader_next(loader, &batch);
+        if (status != DDP_OK)
+            break;
+        status = replica_bind(&ddp->replica, i, batch);
+        if (status == DDP_OK)
+            status = replica_run(&ddp->replica, start_buckets, ddp);
+        ddp_loader_release(loader, batch);
+    }
+    ddp_job_report(ddp->setup.job, "reduce", number);
+    if (status == DDP_OK)
+        status = ddp_comm_finish(ddp->setup.comm);
+    ddp_job_report(ddp->setup.job, "update", number);
+    if (status == DDP_OK)
+        status = replica_loss(&ddp->replica, shards, loss);
+    if (status == DDP_OK)
+        status = replica_update(&ddp->replica, ddp->optimizer, shards, rate, number);
+    return status;
+}
+
+static void memory(const void *state, struct ddp_mode_memory *total)
+{
+    const struct ddp *ddp = state;
+    replica_memory(&ddp->replica, &ddp->setup, PARTS, total);
+    total->optimizer += ddp_optimizer_state_bytes(ddp->optimizer);
+}
+
+static ddp_device *device(const void *state)
+{
+    return ((const struct ddp *)state)->replica.device;
+}
+
+static float *weights(const void *state)
+{
+    return ((const struct ddp *)state)->replica.weights;
+}
+
+const struct ddp_mode_ops ddp_mode_ddp = {
+    .name = "ddp",
+    .create = create,
+    .destroy = destroy,
+    .step = step,
+    .memory = memory,
+    .device = device,
+    .weights = weights,
+};

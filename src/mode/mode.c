@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The table of modes. */
+#include "config.h"
+
+#include "mode/mode.h"
+
+#include "core/memory.h"
+
+#include <stdlib.h>
+
+const char *const ddp_mode_names[] = {"accum", "ddp", "dp", NULL};
+
+static const struct ddp_mode_ops *const modes[] = {
+    [DDP_MODE_ACCUM] = &ddp_mode_accum,
+    [DDP_MODE_DDP] = &ddp_mode_ddp,
+    [DDP_MODE_DP] = &ddp_mode_dp,
+};
+
+struct ddp_mode {
+    const struct ddp_mode_ops *ops;
+    void *state;
+};
+
+enum ddp_status ddp_mode_create(ddp_mode **mode, enum ddp_mode_kind kind,
+                                const struct ddp_mode_setup *setup)
+{
+    struct ddp_mode *m = ddp_array_alloc(1, sizeof *m);
+    if (!m)
+        return DDP_ERR_MEMORY;
+    m->ops = modes[kind];
+    enum ddp_status status = m->ops->create(&m->state, setup);
+    if (status != DDP_OK) {
+        free(m);
+        return status;
+    }
+    *mode = m;
+    return DDP_OK;
+}
+
+void ddp_mode_destroy(ddp_mode *mode)
+{
+    if (!mode)
+        return;
+    mode->ops->destroy(mode->state);
+    free(mode);
+}
+
+enum ddp_status ddp_mode_step(ddp_mode *mode, ddp_loader *loader, float rate, int64_t step, float *loss)
+{
+    return mode->ops->step(mode->state, loader, rate, step, loss);
+}
+
+void ddp_mode_memory(const ddp_mode *mode, struct ddp_mode_memory *memory)
+{
+    mode->ops->memory(mode->state, memory);
+}
+
+ddp_device *ddp_mode_device(const ddp_mode *mode)
+{
+    return mode->ops->device(mode->state);
+}
+
+const float *ddp_mode_weights(const ddp_mode *mode)
+{
+    return mode->ops->weights(mode->state);
+}

@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * See replica.h. */
+#include "config.h"
+
+#include "mode/replica.h"
+
+#include <string.h>
+
+/* Partial sums that the binary counter needs for n shards: the levels that shards before the last can reach. */
+static int partials_needed(int64_t shards)
+{
+    int count = 0;
+    while (shards > 1) {
+        count++;
+        shards = (shards + 1) / 2;
+    }
+    return count;
+}
+
+enum ddp_status replica_stage_inputs(struct replica *replica)
+{
+    for (int i = 0; i < 2; i++) {
+        replica->input_bytes[i] = ddp_exec_input_bytes(replica->exec, i);
+        if (replica->input[i] || !replica->input_bytes[i])
+            continue;
+        enum ddp_status status =
+            ddp_device_alloc(replica->device, replica->input_bytes[i], &replica->input[i]);
+        if (status != DDP_OK)
+            return status;
+    }
+    return DDP_OK;
+}
+
+static enum ddp_status alloc_gradients(struct replica *replica, float *gradients)
+{
+    enum ddp_status status = DDP_OK;
+    replica->gradients = gradients;
+    replica->owns_gradients = !gradients;
+    if (!gradients)
+        status = ddp_device_alloc(replica->device, replica->flat_bytes, (void **)&replica->gradients);
+    int wanted = partials_needed(replica->shard_count);
+    for (; status == DDP_OK && replica->partial_count < wanted; replica->partial_count++)
+        status = ddp_device_alloc(replica->device, replica->flat_bytes,
+                                  (void **)&replica->partials[replica->partial_count]);
+    return status;
+}
+
+enum ddp_status replica_open(struct replica *replica, const struct ddp_mode_setup *setup, int index,
+                             unsigned parts, float *gradients)
+{
+    memset(replica, 0, sizeof *replica);
+    replica->batch_rows = setup->batch_rows;
+    replica->flat_count = ddp_graph_flat_count(setup->graph);
+    replica->flat_bytes = (size_t)replica->flat_count * sizeof(float);
+    replica->shard_count = setup->local_shards;
+    enum ddp_status status =
+        ddp_device_open(&replica->device, setup->device, index, setup->threads);
+    if (status != DDP_OK)
+        return status;
+    status = ddp_device_alloc(replica->device, replica->flat_bytes, (void **)&replica->weights);
+    if (status == DDP_OK)
+        status = ddp_device_copy_in(replica->device, replica->weights, setup->weights,
+                                    replica->flat_bytes);
+    if (status == DDP_OK)
+        status = alloc_gradients(replica, gradients);
+    if (status == DDP_OK)
+        status = ddp_exec_create(&replica->exec, setup->graph, replica->device, parts,
+                                 replica->weights);
+    if (status == DDP_OK && setup->tail_graph)
+        status = ddp_exec_create(&replica->tail_exec, setup->tail_graph, replica->device, parts,
+                                 replica->weights);
+    if (status == DDP_OK && !ddp_device_host_memory(replica->device))
+        status = replica_stage_inputs(replica);
+    if (status == DDP_OK)
+        status = ddp_device_synchronize(replica->device);
+    if (status != DDP_OK)
+        replica_close(replica);
+    return status;
+}
+
+void replica_close(struct replica *replica)
+{
+    if (!replica->device)
+        return;
+    for (int i = 0; i < 2; i++)
+        ddp_device_free(replica->device, replica->input[i], replica->input_bytes[i]);
+    for (int i = 0; i < replica->partial_count; i++)
+        ddp_device_free(replica->device, replica->partials[i], replica->flat_bytes);
+    if (replica->owns_gradients)
+        ddp_device_free(replica->device, replica->gradients, replica->flat_bytes);
+    ddp_exec_destroy(replica->tail_exec);
+    ddp_exec_destroy(replica->exec);
+    ddp_device_free(replica->device, replica->weights, replica->flat_bytes);
+    ddp_device_close(replica->device);
+    memset(replica, 0, sizeof *replica);
+}
+
+/* An even shard before the last is a partial sum as it is. */
+float *replica_leaf(const struct replica *replica)
+{
+    bool last = replica->shard == replica->shard_count - 1;
+    return last || (replica->shard & 1) ? replica->gradients : replica->partials[0];
+}
+
+enum ddp_status replica_bind(struct replica *replica, int64_t shard, const struct ddp_batch *batch)
+{
+    const void *host[2] = {batch->x, batch->labels};
+    replica->shard = shard;
+    replica->current =
+        batch->rows == replica->batch_rows ? replica->exec : replica->tail_exec;
+    for (int i = 0; i < 2; i++) {
+        const void *memory = host[i];
+        if (replica->input[i] && memory) {
+            enum ddp_status status =
+                ddp_device_copy_in(replica->device, replica->input[i], memory,
+                                   ddp_exec_input_bytes(replica->current, i));
+            if (status != DDP_OK)
+                return status;
+            memory = replica->input[i];
+        }
+        ddp_exec_bind_input(replica->current, i, memory);
+    }
+    ddp_exec_set_gradients(replica->current, replica_leaf(replica));
+    return DDP_OK;
+}
+
+/* The partial sums that the current shard absorbs, nearest first, and where the result goes. */
+static float *absorbed(const struct replica *replica, const float **partials, int *count)
+{
+    const bool last = replica->shard == replica->shard_count - 1;
+    int level = 0;
+    *count = 0;
+    for (int64_t bits = replica->shard; bits; bits >>= 1, level++) {
+        if (bits & 1)
+            partials[(*count)++] = replica->partials[level];
+        else if (!last)
+            break;
+    }
+    return last ? replica->gradients : replica->partials[level];
+}
+
+/* Adds elements [begin, end) of the current shard's gradient to the partial sums. */
+static enum ddp_status merge(struct replica *replica, int64_t begin, int64_t end)
+{
+    const float *partials[DDP_MERGE_MAX];
+    int count;
+    float *destination = absorbed(replica, partials, &count);
+    if (count == 0)
+        return DDP_OK; /* the gradient is already where it belongs */
+    for (int i = 0; i < count; i++)
+        partials[i] += begin;
+    struct ddp_merge args = {
+        .count = end - begin,
+        .partial_count = count,
+        .partials = partials,
+        .leaf = replica_leaf(replica) + begin,
+        .destination = destination + begin,
+    };
+    return ddp_device_kernels(replica->device)->merge(&args, ddp_device_stream(replica->device));
+}
+
+/* Passes on what backward has finished, merged. */
+struct progress {
+    struct replica *replica;
+    int64_t done;
+    ddp_exec_ready *ready;
+    void *arg;
+};
+
+static enum ddp_status on_ready(void *arg, int64_t end)
+{
+    struct progress *progress = arg;
+    enum ddp_status status = merge(progress->replica, progress->done, end);
+    progress->done = end;
+    if (status == DDP_OK && progress->ready)
+        status = progress->ready(progress->arg, end);
+    return status;
+}
+
+enum ddp_status replica_forward(struct replica *replica)
+{
+    return ddp_exec_forward(replica->current);
+}
+
+enum ddp_status replica_backward(struct replica *replica, ddp_exec_ready *ready, void *arg)
+{
+    const bool last = replica->shard == replica->shard_count - 1;
+    struct progress progress = {replica, 0, last ? ready : NULL, arg};
+    return ddp_exec_backward(replica->current, on_ready, &progress);
+}
+
+enum ddp_status replica_run(struct replica *replica, ddp_exec_ready *ready, void *arg)
+{
+    enum ddp_status status = replica_forward(replica);
+    if (status == DDP_OK)
+        status = ddp_exec_loss(replica->current);
+    if (status == DDP_OK)
+        status = ddp_exec_loss_backward(replica->current);
+    if (status == DDP_OK)
+        status = replica_backward(replica, ready, arg);
+    return status;
+}
+
+enum ddp_status replica_optimizer(ddp_optimizer **optimizer, const struct replica *replica,
+                                  const struct ddp_mode_setup *setup)
+{
+    return ddp_optimizer_create(optimizer, replica->device, replica->flat_count - DDP_FLAT_ALIGN,
+                                &setup->optimizer);
+}
+
+enum ddp_status replica_update(struct replica *replica, ddp_optimizer *optimizer, int64_t global_shards,
+                               float rate, int64_t step)
+{
+    struct ddp_optimizer_step args = {
+        .count = replica->flat_count - DDP_FLAT_ALIGN,
+        .weights = replica->weights + DDP_FLAT_ALIGN,
+        .gradients = replica->gradients + DDP_FLAT_ALIGN,
+        .scale = 1.0f / (float)global_shards,
+        .rate = rate,
+        .step = step,
+    };
+    return ddp_optimizer_run(optimizer, &args);
+}
+
+enum ddp_status replica_loss(struct replica *replica, int64_t global_shards, float *loss)
+{
+    float sum;
+    enum ddp_status status =
+        ddp_device_copy_out(replica->device, &sum, replica->gradients, sizeof sum);
+    if (status == DDP_OK)
+        status = ddp_device_synchronize(replica->device);
+    if (status == DDP_OK)
+        *loss = sum / (float)global_shards;
+    return status;
+}
+
+void replica_memory(const struct replica *replica, const struct ddp_mode_setup *setup, unsigned parts,
+                    struct ddp_mode_memory *memory)
+{
+    size_t arena = 0, tail_arena = 0;
+    if (ddp_exec_arena_bytes(setup->graph, parts, &arena) != DDP_OK ||
+        (setup->tail_graph &&
+         ddp_exec_arena_bytes(setup->tail_graph, parts, &tail_arena) != DDP_OK))
+        return;
+    memory->weights += replica->flat_bytes;
+    memory->gradients += replica->flat_bytes * (size_t)(1 + replica->partial_count);
+    memory->activations += arena + tail_arena;
+}

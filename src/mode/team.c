@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * See team.h. */
+#include "config.h"
+
+#include "mode/team.h"
+
+#include "core/log.h"
+#include "core/memory.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct member {
+    team *team;
+    int number;
+    pthread_t thread;
+    enum ddp_status status;
+};
+
+struct team {
+    pthread_mutex_t mutex;
+    pthread_cond_t go, done;
+    uint64_t phase; /* counts calls of team_run() */
+    int busy;       /* members that have not finished the phase */
+    bool quit;
+    team_work *work;
+    void *arg;
+    int size; /* threads that were started */
+    struct member members[];
+};
+
+static void *member_main(void *arg)
+{
+    struct member *member = arg;
+    team *team = member->team;
+    uint64_t phase = 0;
+    pthread_mutex_lock(&team->mutex);
+    for (;;) {
+        while (team->phase == phase && !team->quit)
+            pthread_cond_wait(&team->go, &team->mutex);
+        if (team->quit)
+            break;
+        phase = team->phase;
+        pthread_mutex_unlock(&team->mutex);
+        enum ddp_status status = team->work(team->arg, member->number);
+        pthread_mutex_lock(&team->mutex);
+        member->status = status;
+        if (--team->busy == 0)
+            pthread_cond_signal(&team->done);
+    }
+    pthread_mutex_unlock(&team->mutex);
+    return NULL;
+}
+
+enum ddp_status team_create(team **created, int size)
+{
+    team *t = ddp_array_alloc(1, sizeof *t + (size_t)size * sizeof(struct member));
+    if (!t)
+        return DDP_ERR_MEMORY;
+    pthread_mutex_init(&t->mutex, NULL);
+    pthread_cond_init(&t->go, NULL);
+    pthread_cond_init(&t->done, NULL);
+    for (; t->size < size; t->size++) {
+        struct member *member = &t->members[t->size];
+        *member = (struct member){.team = t, .number = t->size};
+        int error = pthread_create(&member->thread, NULL, member_main, member);
+        if (error) {
+            ddp_log(DDP_LOG_ERROR, "cannot start thread %d of %d: %s", t->size + 1, size,
+                    strerror(error));
+            team_destroy(t);
+            return DDP_ERR_SYSTEM;
+        }
+    }
+    *created = t;
+    return DDP_OK;
+}
+
+void team_destroy(team *team)
+{
+    if (!team)
+        return;
+    pthread_mutex_lock(&team->mutex);
+    team->quit = true;
+    pthread_cond_broadcast(&team->go);
+    pthread_mutex_unlock(&team->mutex);
+    for (int i = 0; i < team->size; i++)
+        pthread_join(team->members[i].thread, NULL);
+    pthread_cond_destroy(&team->done);
+    pthread_cond_destroy(&team->go);
+    pthread_mutex_destroy(&team->mutex);
+    free(team);
+}
+
+enum ddp_status team_run(team *team, team_work *work, void *arg)
+{
+    enum ddp_status status = DDP_OK;
+    pthread_mutex_lock(&team->mutex);
+    team->work = work;
+    team->arg = arg;
+    team->busy = team->size;
+    team->phase++;
+    pthread_cond_broadcast(&team->go);
+    while (team->busy > 0)
+        pthread_cond_wait(&team->done, &team->mutex);
+    for (int i = team->size - 1; i >= 0; i--)
+        if (team->members[i].status != DDP_OK)
+            status = team->members[i].status;
+    pthread_mutex_unlock(&team->mutex);
+    return status;
+}

@@ -154,6 +154,31 @@ DDP_API enum ddp_status ddp_comm_allreduce_start(ddp_comm *comm, void *buffer, s
 DDP_API enum ddp_status ddp_comm_progress(ddp_comm *comm);
 DDP_API enum ddp_status ddp_comm_finish(ddp_comm *comm);
 
+/* --- Training ----------------------------------------------------------------------------------------- */
+
+/* A training run: its options, which are those of the program `trainer` (see trainer(1)), and its result. */
+typedef struct ddp_train ddp_train;
+
+/* Makes a run with default options. Freed with ddp_train_destroy(). DDP_ERR_MEMORY. */
+DDP_API enum ddp_status ddp_train_create(ddp_train **train);
+DDP_API void ddp_train_destroy(ddp_train *train);
+
+/* Sets options from a command line, argv[1] .. argv[argc-1]; argv must outlive the run. In names '-' and '_' are the
+ * same. DDP_ERR_INVALID: the message names the flag and what would be right. */
+DDP_API enum ddp_status ddp_train_parse(ddp_train *train, int argc, char *const *argv);
+
+/* Sets one option by its long name, such as "batch-size". A flag takes value NULL. The value must outlive the run.
+ * DDP_ERR_INVALID. */
+DDP_API enum ddp_status ddp_train_set(ddp_train *train, const char *name, const char *value);
+
+/* Prints all options, as `trainer --help` does. */
+DDP_API void ddp_train_help(FILE *out);
+
+/* Trains: joins the job, loads the data, runs all steps, evaluates, saves. Collective over the job's workers. When one
+ * fails, the job is aborted.
+ *   out  where rank 0 prints plan, progress and results; NULL: nowhere */
+DDP_API enum ddp_status ddp_train_run(ddp_train *train, FILE *out);
+
 #ifdef __cplusplus
 }
 #endif

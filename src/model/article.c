@@ -19,5 +19,6 @@ static enum ddp_status build(ddp_graph *graph, const struct ddp_model_config *co
 const struct ddp_model ddp_model_article = {
     .name = "article",
     .dataset = "article",
+    .rate = 0.01,
     .build = build,
 };

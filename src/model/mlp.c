@@ -25,5 +25,6 @@ static enum ddp_status build(ddp_graph *graph, const struct ddp_model_config *co
 const struct ddp_model ddp_model_mlp = {
     .name = "mlp",
     .dataset = "idx",
+    .rate = 0.05,
     .build = build,
 };

@@ -18,7 +18,8 @@ struct ddp_model_config {
 
 struct ddp_model {
     const char *name;
-    const char *dataset; /* the kind of data that it trains on by default */
+    const char *dataset; /* the source of data that it trains on */
+    double rate;         /* the default learning rate */
     enum ddp_status (*build)(ddp_graph *graph, const struct ddp_model_config *config);
 };
 

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The table of training options. trainer --help, the man page and the completion are checked against it. */
+#include "config.h"
+
+#include "train/options.h"
+
+#include "core/parse.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define AT(member)    offsetof(struct train_options, member)
+#define GIVEN(member) (ptrdiff_t) offsetof(struct train_options, member)
+
+static const char *read_model(void *destination, const char *value)
+{
+    struct train_options *options = destination;
+    static char message[128];
+    const struct ddp_model *model = ddp_model_find(value);
+    if (!model) {
+        int used = snprintf(message, sizeof message, "no such model; there are");
+        for (int i = 0; ddp_model_at(i); i++)
+            used += snprintf(message + used, sizeof message - (size_t)used, " %s",
+                             ddp_model_at(i)->name);
+        return message;
+    }
+    options->model = model->name;
+    return NULL;
+}
+
+/* "512,256": the widths of the hidden layers; "none": a linear classifier. */
+static const char *read_hidden(void *destination, const char *value)
+{
+    struct train_options *options = destination;
+    char text[256];
+    int count = 0;
+    if (strcmp(value, "none") != 0) {
+        if (snprintf(text, sizeof text, "%s", value) >= (int)sizeof text)
+            return "too long";
+        for (char *rest = text, *word; (word = strsep(&rest, ","));) {
+            if (count == DDP_MODEL_LAYERS)
+                return "at most 16 layers";
+            if (!ddp_parse_int64(word, 1, 1 << 20, &options->hidden[count++]))
+                return "must be widths from 1 to 1048576 with commas between, or none";
+        }
+    }
+    options->hidden_count = count;
+    options->hidden_given = true;
+    return NULL;
+}
+
+static const char *const device_help =
+    "where to compute: auto (a GPU where there is one), cpu or cuda";
+
+#define COUNT_MAX 1e15
+
+const struct ddp_option train_option_table[] = {
+    {.section = "What to train", .name = "model", .type = DDP_OPTION_CUSTOM, .read = read_model,
+     .argument = "NAME", .help = "mlp (default) or article, the linear model of the example"},
+    {.name = "hidden", .type = DDP_OPTION_CUSTOM, .read = read_hidden, .argument = "N,N,...",
+     .help = "mlp: widths of the hidden layers (default 512,512), or none"},
+    {.name = "data", .letter = 'd', .type = DDP_OPTION_TEXT, .offset = AT(data), .argument = "DIR",
+     .help = "directory with IDX files, plain or gzipped (default: Debian's Fashion-MNIST)"},
+    {.name = "data-size", .type = DDP_OPTION_INT, .offset = AT(data_size), .min = 1, .max = 1e9,
+     .given_offset = GIVEN(data_size_given), .argument = "N",
+     .help = "article: number of samples (default 8)"},
+    {.name = "load", .type = DDP_OPTION_TEXT, .offset = AT(load), .argument = "FILE",
+     .help = "start from the weights in this safetensors file"},
+    {.name = "save", .type = DDP_OPTION_TEXT, .offset = AT(save), .argument = "FILE",
+     .help = "write the weights to this safetensors file at the end, whole or not at all"},
+    {.name = "seed", .type = DDP_OPTION_INT, .offset = AT(seed), .min = 0, .max = 4294967295.0,
+     .argument = "N", .help = "seed of initial weights and sample order (default 0)"},
+
+    {.section = "Where it runs", .name = "mode", .type = DDP_OPTION_CHOICE, .offset = AT(mode),
+     .choices = ddp_mode_names, .given_offset = GIVEN(mode_given), .argument = "MODE",
+     .help = "accum (default alone), ddp (default under ddprun) or dp"},
+    {.name = "distributed", .type = DDP_OPTION_FLAG, .offset = AT(distributed),
+     .help = "the same as --mode ddp"},
+    {.name = "replicas", .type = DDP_OPTION_INT, .offset = AT(replicas), .min = 1, .max = 64,
+     .given_offset = GIVEN(replicas_given), .argument = "N",
+     .help = "dp: threads with a replica of the model each (default 2)"},
+    {.name = "device", .type = DDP_OPTION_TEXT, .offset = AT(device), .argument = "KIND",
+     .help = device_help},
+    {.name = "threads", .letter = 't', .type = DDP_OPTION_INT, .offset = AT(threads), .min = 1,
+     .max = 1024, .given_offset = GIVEN(threads_given), .argument = "N",
+     .help = "computing threads of each worker or replica (default: OMP_NUM_THREADS, or its share "
+             "of the cores)"},
+    {.name = "bucket-mb", .type = DDP_OPTION_REAL, .offset = AT(bucket_mb), .min = 0.001,
+     .max = 1048576, .argument = "MB",
+     .help = "ddp: gradients all-reduced together, in MiB (default 25)"},
+
+    {.section = "How long and how much at a time", .name = "epochs", .letter = 'e',
+     .type = DDP_OPTION_INT, .offset = AT(epochs), .min = 1, .max = 1e9,
+     .given_offset = GIVEN(epochs_given), .argument = "N",
+     .help = "passes over the data (default 5)"},
+    {.name = "steps", .letter = 's', .type = DDP_OPTION_INT, .offset = AT(steps), .min = 1,
+     .max = COUNT_MAX, .argument = "N", .help = "optimizer steps instead of epochs"},
+    {.name = "batch-size", .letter = 'b', .type = DDP_OPTION_INT, .offset = AT(batch_size), .min = 1,
+     .max = 1e6, .given_offset = GIVEN(batch_size_given), .argument = "N",
+     .help = "samples of one shard: one forward and backward pass (default 64)"},
+    {.name = "acc-steps", .letter = 'a', .type = DDP_OPTION_INT, .offset = AT(acc_steps), .min = 1,
+     .max = 1e6, .given_offset = GIVEN(acc_steps_given), .argument = "N",
+     .help = "shards that a worker or replica runs before each update (default 1)"},
+    {.name = "global-batch", .letter = 'g', .type = DDP_OPTION_INT, .offset = AT(global_batch),
+     .min = 1, .max = 1e9, .given_offset = GIVEN(global_batch_given), .argument = "N",
+     .help = "samples of an update over all workers; derives --acc-steps"},
+    {.name = "shuffle", .type = DDP_OPTION_FLAG, .negatable = true, .offset = AT(shuffle),
+     .given_offset = GIVEN(shuffle_given),
+     .help = "a new random order each epoch (default; not for article)"},
+    {.name = "drop-last", .type = DDP_OPTION_FLAG, .offset = AT(drop_last),
+     .help = "leave out samples that do not fill all shards, instead of repeating some"},
+
+    {.section = "Optimizer (SGD)", .name = "lr", .type = DDP_OPTION_REAL, .offset = AT(rate),
+     .min = 0, .max = 1e6, .given_offset = GIVEN(rate_given), .argument = "RATE",
+     .help = "learning rate (default: 0.05 for mlp, 0.01 for article)"},
+    {.name = "momentum", .type = DDP_OPTION_REAL, .offset = AT(momentum), .min = 0, .max = 1,
+     .argument = "M", .help = "momentum (default 0.9)"},
+    {.name = "weight-decay", .type = DDP_OPTION_REAL, .offset = AT(weight_decay), .min = 0,
+     .max = 1e6, .argument = "D", .help = "L2 penalty (default 0)"},
+    {.name = "nesterov", .type = DDP_OPTION_FLAG, .offset = AT(nesterov),
+     .help = "Nesterov's momentum"},
+    {.name = "schedule", .type = DDP_OPTION_CHOICE, .offset = AT(schedule),
+     .choices = ddp_schedule_names, .argument = "NAME",
+     .help = "learning rate over the run: constant (default), linear or cosine, falling to 0"},
+    {.name = "warmup-steps", .type = DDP_OPTION_INT, .offset = AT(warmup_steps), .min = 0,
+     .max = COUNT_MAX, .argument = "N", .help = "steps over which the rate first rises (default 0)"},
+
+    {.section = "What is shown", .name = "eval", .type = DDP_OPTION_FLAG, .negatable = true,
+     .offset = AT(evaluate), .help = "test accuracy after each epoch (default)"},
+    {.name = "log-every", .type = DDP_OPTION_INT, .offset = AT(log_every), .min = 0, .max = COUNT_MAX,
+     .argument = "N", .help = "print the loss every N steps (default 0: a bar on a terminal)"},
+    {.name = "verbose", .letter = 'v', .type = DDP_OPTION_FLAG, .offset = AT(verbose),
+     .help = "print every step, and the weights of small models"},
+    {.name = "quiet", .letter = 'q', .type = DDP_OPTION_FLAG, .offset = AT(quiet),
+     .help = "print nothing but errors"},
+    {.name = NULL},
+};
+
+void train_options_default(struct train_options *options)
+{
+    *options = (struct train_options){
+        .model = ddp_model_mlp.name,
+        .data_size = 8,
+        .shuffle = true,
+        .hidden = {512, 512},
+        .hidden_count = 2,
+        .epochs = 5,
+        .batch_size = 64,
+        .acc_steps = 1,
+        .replicas = 2,
+        .device = "auto",
+        .momentum = 0.9,
+        .bucket_mb = 25,
+        .evaluate = true,
+    };
+}

@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * From options to a plan; see options.h. */
+#include "config.h"
+
+#include "train/options.h"
+
+#include "core/log.h"
+#include "core/parse.h"
+
+#include <inttypes.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+static enum ddp_status choose_mode(struct train_plan *plan, const struct train_options *options,
+                                   bool launched)
+{
+    if (options->distributed && options->mode_given && options->mode != DDP_MODE_DDP)
+        return ddp_fail(DDP_ERR_INVALID, "--distributed means --mode ddp, but --mode %s was given",
+                        ddp_mode_names[options->mode]);
+    plan->mode = launched ? DDP_MODE_DDP : DDP_MODE_ACCUM;
+    if (options->mode_given)
+        plan->mode = (enum ddp_mode_kind)options->mode;
+    if (options->distributed)
+        plan->mode = DDP_MODE_DDP;
+    if (plan->mode != DDP_MODE_DDP && plan->world_size > 1)
+        return ddp_fail(DDP_ERR_INVALID,
+                        "--mode %s runs in one process, but ddprun started %d workers: "
+                        "use --mode ddp, or ddprun --nproc 1",
+                        ddp_mode_names[plan->mode], plan->world_size);
+    if (options->replicas_given && plan->mode != DDP_MODE_DP)
+        return ddp_fail(DDP_ERR_INVALID, "--replicas belongs to --mode dp, and the mode is %s",
+                        ddp_mode_names[plan->mode]);
+    plan->replicas = plan->mode == DDP_MODE_DP ? (int)options->replicas : 1;
+    return DDP_OK;
+}
+
+static enum ddp_status check_model_options(const struct train_plan *plan,
+                                           const struct train_options *options)
+{
+    const bool article = plan->model == &ddp_model_article;
+    if (article && options->data)
+        return ddp_fail(DDP_ERR_INVALID,
+                        "--data: the model article draws its own samples; leave --data out");
+    if (article && options->hidden_given)
+        return ddp_fail(DDP_ERR_INVALID, "--hidden belongs to the model mlp");
+    if (!article && options->data_size_given)
+        return ddp_fail(DDP_ERR_INVALID, "--data-size belongs to the model article");
+    if (options->nesterov && options->momentum == 0)
+        return ddp_fail(DDP_ERR_INVALID, "--nesterov needs a --momentum above 0");
+    if (options->steps && options->epochs_given)
+        return ddp_fail(DDP_ERR_INVALID, "--steps and --epochs exclude each other: give one");
+    return DDP_OK;
+}
+
+/* Divides --global-batch by what was given, or chooses what was not. */
+static enum ddp_status divide_global_batch(struct train_plan *plan,
+                                           const struct train_options *options, int64_t units,
+                                           const char *unit_name)
+{
+    const int64_t global = options->global_batch;
+    int64_t part = units * (options->acc_steps_given ? options->acc_steps : 1);
+    if (options->batch_size_given)
+        part *= options->batch_size;
+    int64_t below = global / part * part;
+    if (global % part != 0) {
+        char fits[96];
+        if (below > 0)
+            snprintf(fits, sizeof fits, "%" PRId64 " or %" PRId64 " would fit", below, below + part);
+        else
+            snprintf(fits, sizeof fits, "%" PRId64 " would fit", part);
+        return ddp_fail(DDP_ERR_INVALID,
+                        "--global-batch %" PRId64 " is no multiple of %" PRId64 " (%" PRId64
+                        " %s%s%s%s): %s",
+                        global, part, units, unit_name, units == 1 ? "" : "s",
+                        options->batch_size_given ? " x the --batch-size" : "",
+                        options->acc_steps_given ? " x the --acc-steps" : "", fits);
+    }
+    int64_t rest = global / part;
+    if (options->batch_size_given && options->acc_steps_given) {
+        if (rest != 1)
+            return ddp_fail(DDP_ERR_INVALID,
+                            "--global-batch %" PRId64 " contradicts --batch-size x --acc-steps x %" PRId64
+                            " %s%s = %" PRId64 ": leave one of them out",
+                            global, units, unit_name, units == 1 ? "" : "s", part);
+    } else if (options->batch_size_given) {
+        plan->local_shards = rest;
+    } else if (options->acc_steps_given) {
+        plan->batch_size = rest;
+    } else {
+        int64_t batch = rest < options->batch_size ? rest : options->batch_size;
+        while (rest % batch != 0)
+            batch--;
+        plan->batch_size = batch;
+        plan->local_shards = rest / batch;
+    }
+    return DDP_OK;
+}
+
+/* OMP_NUM_THREADS, which ddprun sets, or the worker's share of the cores it may use. */
+static int default_threads(const struct train_plan *plan)
+{
+    int64_t threads;
+    if (ddp_parse_int64(getenv("OMP_NUM_THREADS"), 1, 1024, &threads))
+        return (int)threads;
+    cpu_set_t cpus;
+    int cores = sched_getaffinity(0, sizeof cpus, &cpus) == 0 ? CPU_COUNT(&cpus) : 1;
+    cores /= plan->replicas;
+    return cores < 1 ? 1 : cores;
+}
+
+enum ddp_status train_plan_workers(struct train_plan *plan, const struct train_options *options,
+                                   const ddp_job *job, bool launched)
+{
+    *plan = (struct train_plan){
+        .model = ddp_model_find(options->model),
+        .rank = ddp_job_rank(job),
+        .world_size = ddp_job_world_size(job),
+        .batch_size = options->batch_size,
+        .local_shards = options->acc_steps,
+    };
+    enum ddp_status status = choose_mode(plan, options, launched);
+    if (status == DDP_OK)
+        status = check_model_options(plan, options);
+    if (status != DDP_OK)
+        return status;
+    const int64_t units = plan->mode == DDP_MODE_DP ? plan->replicas : plan->world_size;
+    if (options->global_batch_given)
+        status = divide_global_batch(plan, options, units,
+                                     plan->mode == DDP_MODE_DP ? "replica" : "worker");
+    plan->global_shards = units * plan->local_shards;
+    plan->threads = options->threads_given ? (int)options->threads : default_threads(plan);
+    return status;
+}
+
+enum ddp_status train_plan_steps(struct train_plan *plan, const struct train_options *options,
+                                 const struct ddp_dataset_info *data)
+{
+    plan->sampler = (struct ddp_sampler_config){
+        .sample_count = data->sample_count,
+        .shard_count = plan->global_shards,
+        .shuffle = options->shuffle_given ? options->shuffle : data->shuffled,
+        .drop_last = options->drop_last,
+        .seed = (uint64_t)options->seed,
+    };
+    const int64_t samples = ddp_sampler_shard_samples(&plan->sampler);
+    if (samples == 0)
+        return ddp_fail(DDP_ERR_INVALID,
+                        "%" PRId64 " samples are too few for %" PRId64
+                        " shards with --drop-last: at least %" PRId64
+                        " are needed; use fewer workers or leave --drop-last out",
+                        data->sample_count, plan->global_shards, plan->global_shards);
+    if (data->sample_count < plan->global_shards && plan->rank == 0)
+        ddp_log(DDP_LOG_WARNING,
+                "%" PRId64 " samples are fewer than %" PRId64
+                " shards: some are repeated in every step",
+                data->sample_count, plan->global_shards);
+    if (plan->batch_size > samples)
+        plan->batch_size = samples; /* one batch an epoch: its short batch is the only one */
+    plan->steps_per_epoch = ddp_loader_steps_per_epoch(&plan->sampler, plan->batch_size);
+    plan->tail_rows = samples - (plan->steps_per_epoch - 1) * plan->batch_size;
+    plan->total_steps = options->steps;
+    if (!options->steps &&
+        __builtin_mul_overflow(options->epochs, plan->steps_per_epoch, &plan->total_steps))
+        return ddp_fail(DDP_ERR_INVALID, "--epochs %" PRId64 ": that many steps cannot be counted",
+                        options->epochs);
+    plan->schedule = (struct ddp_schedule){
+        .kind = (enum ddp_schedule_kind)options->schedule,
+        .rate = options->rate_given ? options->rate : plan->model->rate,
+        .warmup_steps = options->warmup_steps,
+        .total_steps = plan->total_steps,
+    };
+    const bool aligned = (plan->local_shards & (plan->local_shards - 1)) == 0;
+    if (!aligned && plan->global_shards > plan->local_shards && plan->rank == 0)
+        ddp_log(DDP_LOG_INFO,
+                "note: %" PRId64 " shards a worker is no power of two: the weights agree with other "
+                "splits of this global batch within rounding, not to the bit",
+                plan->local_shards);
+    return DDP_OK;
+}
+
+/* "2.7 MB": three digits, decimal units. */
+static const char *human_bytes(size_t bytes, char *text, size_t size)
+{
+    static const char *const units[] = {"B", "kB", "MB", "GB", "TB", "PB", "EB"};
+    double value = (double)bytes;
+    int unit = 0;
+    while (value >= 1000 && unit < 6) {
+        value /= 1000;
+        unit++;
+    }
+    snprintf(text, size, unit && value < 100 ? "%.1f %s" : "%.0f %s", value, units[unit]);
+    return text;
+}
+
+void train_plan_print(const struct train_plan *plan, const struct train_options *options,
+                      const struct ddp_dataset_info *data, const ddp_graph *graph,
+                      const struct ddp_mode_memory *memory, const char *device, FILE *out)
+{
+    char text[4][32];
+    const bool dp = plan->mode == DDP_MODE_DP;
+    const int units = dp ? plan->replicas : plan->world_size;
+    fprintf(out, "model    %s, %" PRId64 " parameters%s%s\n", plan->model->name,
+            ddp_graph_element_count(graph), options->load ? ", from " : "",
+            options->load ? options->load : "");
+    fprintf(out, "data     %s%s%" PRId64 " samples%s\n", data->path, *data->path ? ", " : "",
+            data->sample_count, plan->sampler.shuffle ? ", shuffled" : "");
+    fprintf(out, "workers  %d %s%s x %d %s thread%s, mode %s\n", units, dp ? "replica" : "worker",
+            units == 1 ? "" : "s", plan->threads, device, plan->threads == 1 ? "" : "s",
+            ddp_mode_names[plan->mode]);
+    fprintf(out,
+            "batch    %" PRId64 " samples x %" PRId64 " shard%s (%" PRId64
+            " a %s) = global batch %" PRId64 "\n",
+            plan->batch_size, plan->global_shards, plan->global_shards == 1 ? "" : "s",
+            plan->local_shards, dp ? "replica" : "worker", plan->batch_size * plan->global_shards);
+    fprintf(out, "steps    %" PRId64 " (%" PRId64 " an epoch), learning rate %g %s\n",
+            plan->total_steps, plan->steps_per_epoch, plan->schedule.rate,
+            ddp_schedule_names[plan->schedule.kind]);
+    fprintf(out, "memory   weights %s + gradients %s + optimizer %s + activations %s a worker\n",
+            human_bytes(memory->weights, text[0], sizeof text[0]),
+            human_bytes(memory->gradients, text[1], sizeof text[1]),
+            human_bytes(memory->optimizer, text[2], sizeof text[2]),
+            human_bytes(memory->activations, text[3], sizeof text[3]));
+    fflush(out);
+}

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * See progress.h. */
+#include "config.h"
+
+#include "train/progress.h"
+
+#include "core/clock.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define BAR_WIDTH   24
+#define REDRAW_NS   100000000
+#define LINE_COLUMNS 80
+
+void train_progress_start(struct train_progress *progress, FILE *out)
+{
+    const char *term = getenv("TERM");
+    progress->out = out;
+    progress->terminal = out && isatty(fileno(out)) && term && strcmp(term, "dumb") != 0;
+    progress->start_ns = ddp_clock_ns();
+}
+
+void train_progress_epoch(struct train_progress *progress, int64_t step, double wait_seconds)
+{
+    progress->epoch_ns = ddp_clock_ns();
+    progress->epoch_first_step = step;
+    progress->loss_sum = 0;
+    progress->wait_seconds = wait_seconds;
+}
+
+void train_progress_clear(struct train_progress *progress)
+{
+    if (progress->bar_shown)
+        fprintf(progress->out, "\r%*s\r", LINE_COLUMNS - 1, "");
+    progress->bar_shown = false;
+}
+
+/* "1:05", "2:03:59". */
+static const char *clock_text(double seconds, char *text, size_t size)
+{
+    int64_t s = seconds > 0 && seconds < 1e9 ? (int64_t)(seconds + 0.5) : 0;
+    if (s >= 3600)
+        snprintf(text, size, "%" PRId64 ":%02d:%02d", s / 3600, (int)(s / 60 % 60), (int)(s % 60));
+    else
+        snprintf(text, size, "%d:%02d", (int)(s / 60), (int)(s % 60));
+    return text;
+}
+
+static void draw_bar(struct train_progress *progress, int64_t step, float loss, int64_t now)
+{
+    const int64_t in_epoch = step - progress->epoch_first_step + 1;
+    int64_t of = progress->total_steps - progress->epoch_first_step;
+    if (of > progress->steps_per_epoch)
+        of = progress->steps_per_epoch;
+    const double seconds = (double)(now - progress->start_ns) / 1e9;
+    const double left = seconds / (double)(step + 1) * (double)(progress->total_steps - step - 1);
+    const double rate = (double)in_epoch * (double)progress->samples_per_step /
+                        ((double)(now - progress->epoch_ns) / 1e9 + 1e-9);
+    char bar[BAR_WIDTH + 1], eta[32];
+    const int full = (int)((double)in_epoch / (double)of * BAR_WIDTH);
+    for (int i = 0; i < BAR_WIDTH; i++)
+        bar[i] = i < full ? '=' : i == full ? '>' : ' ';
+    bar[BAR_WIDTH] = '\0';
+    char line[128];
+    snprintf(line, sizeof line, "[%s] %" PRId64 "/%" PRId64 "  loss %.4f  %.0f samples/s  ETA %s", bar,
+             in_epoch, of, (double)loss, rate, clock_text(left, eta, sizeof eta));
+    fprintf(progress->out, "\r%-*.*s", LINE_COLUMNS - 1, LINE_COLUMNS - 1, line);
+    fflush(progress->out);
+    progress->bar_shown = true;
+    progress->drawn_ns = now;
+}
+
+void train_progress_step(struct train_progress *progress, int64_t step, float loss)
+{
+    progress->loss_sum += (double)loss;
+    if (!progress->out)
+        return;
+    if (progress->log_every > 0 && (step + 1) % progress->log_every == 0) {
+        train_progress_clear(progress);
+        fprintf(progress->out, "step %" PRId64 "/%" PRId64 ": loss %.6f\n", step + 1,
+                progress->total_steps, (double)loss);
+        fflush(progress->out);
+    }
+    if (!progress->terminal)
+        return;
+    int64_t now = ddp_clock_ns();
+    if (now - progress->drawn_ns >= REDRAW_NS)
+        draw_bar(progress, step, loss, now);
+}
+
+void train_progress_epoch_end(struct train_progress *progress, int64_t epoch, int64_t step,
+                              double wait_seconds)
+{
+    if (!progress->out)
+        return;
+    const double seconds = (double)(ddp_clock_ns() - progress->epoch_ns) / 1e9;
+    const int64_t steps = step - progress->epoch_first_step + 1;
+    const double samples = (double)steps * (double)progress->samples_per_step;
+    train_progress_clear(progress);
+    fprintf(progress->out, "epoch %" PRId64, epoch + 1);
+    if (progress->epochs)
+        fprintf(progress->out, "/%" PRId64, progress->epochs);
+    fprintf(progress->out, ": loss %.4f, %.2f s, %.0f samples/s, %.0f %% waiting for data\n",
+            progress->loss_sum / (double)steps, seconds, samples / (seconds + 1e-9),
+            100.0 * (wait_seconds - progress->wait_seconds) / (seconds + 1e-9));
+    fflush(progress->out);
+}

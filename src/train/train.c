@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A training run from beginning to end: opens what the options name, runs the steps, evaluates, saves. It does not
+ * know which mode runs. */
+#include "config.h"
+
+#include "core/log.h"
+#include "core/memory.h"
+#include "job/board.h"
+#include "train/evaluate.h"
+#include "train/options.h"
+#include "train/progress.h"
+#include "train/weights.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+
+#define SMALL_MODEL 64 /* parameters: the weights of such a model are printed */
+
+struct ddp_train {
+    struct train_options options;
+};
+
+/* Everything a run opens; closed in reverse. */
+struct run {
+    const struct train_options *options;
+    struct train_plan plan;
+    ddp_job *job;
+    ddp_comm *comm;
+    ddp_dataset *data, *test;
+    struct ddp_model_config model_config;
+    ddp_graph *graph, *tail_graph;
+    float *weights; /* flat, host */
+    ddp_mode *mode;
+    ddp_loader *loader;
+    train_evaluator *evaluator;
+    struct train_progress progress;
+    FILE *out; /* NULL on all ranks but 0 */
+    bool warned;
+};
+
+enum ddp_status ddp_train_create(ddp_train **train)
+{
+    ddp_train *t = ddp_array_alloc(1, sizeof *t);
+    if (!t)
+        return DDP_ERR_MEMORY;
+    train_options_default(&t->options);
+    *train = t;
+    return DDP_OK;
+}
+
+void ddp_train_destroy(ddp_train *train)
+{
+    free(train);
+}
+
+enum ddp_status ddp_train_parse(ddp_train *train, int argc, char *const *argv)
+{
+    int rest;
+    ddp_log_set_name("trainer");
+    return ddp_options_parse(train_option_table, &train->options, argc, argv, false, &rest);
+}
+
+enum ddp_status ddp_train_set(ddp_train *train, const char *name, const char *value)
+{
+    return ddp_options_set(train_option_table, &train->options, name, value);
+}
+
+void ddp_train_help(FILE *out)
+{
+    ddp_options_help(train_option_table, out);
+}
+
+static enum ddp_status open_data(struct run *run)
+{
+    const struct train_options *options = run->options;
+    struct ddp_dataset_options data = {
+        .path = options->data,
+        .data_size = options->data_size,
+        .seed = (uint64_t)options->seed,
+    };
+    enum ddp_status status = ddp_dataset_open(run->plan.model->dataset, &data, &run->data,
+                                              options->evaluate ? &run->test : NULL);
+    if (status == DDP_OK)
+        status = train_plan_steps(&run->plan, options, ddp_dataset_info(run->data));
+    return status;
+}
+
+static enum ddp_status build_model(struct run *run)
+{
+    const struct train_options *options = run->options;
+    const struct ddp_dataset_info *info = ddp_dataset_info(run->data);
+    struct ddp_model_config *config = &run->model_config;
+    *config = (struct ddp_model_config){
+        .batch = run->plan.batch_size,
+        .features = (int64_t)info->sample_floats,
+        .classes = info->class_count,
+        .hidden_count = options->hidden_count,
+    };
+    for (int i = 0; i < options->hidden_count; i++)
+        config->hidden[i] = options->hidden[i];
+    enum ddp_status status = ddp_model_build(&run->graph, run->plan.model, config);
+    if (status == DDP_OK && run->plan.tail_rows != run->plan.batch_size) {
+        struct ddp_model_config tail = *config;
+        tail.batch = run->plan.tail_rows;
+        status = ddp_model_build(&run->tail_graph, run->plan.model, &tail);
+    }
+    return status;
+}
+
+static enum ddp_status init_weights(struct run *run)
+{
+    struct ddp_rng rng;
+    run->weights = ddp_array_alloc((size_t)ddp_graph_flat_count(run->graph), sizeof(float));
+    if (!run->weights)
+        return DDP_ERR_MEMORY;
+    ddp_rng_seed(&rng, (uint64_t)run->options->seed);
+    ddp_graph_init_parameters(run->graph, &rng, run->weights);
+    if (!run->options->load)
+        return DDP_OK;
+    return train_weights_load(run->options->load, run->graph, run->weights);
+}
+
+static enum ddp_status create_mode(struct run *run)
+{
+    const struct train_options *options = run->options;
+    const struct train_plan *plan = &run->plan;
+    struct ddp_mode_setup setup = {
+        .graph = run->graph,
+        .tail_graph = run->tail_graph,
+        .batch_rows = plan->batch_size,
+        .tail_rows = plan->tail_rows,
+        .job = run->job,
+        .comm = run->comm,
+        .device = options->device,
+        .threads = plan->threads,
+        .replicas = plan->replicas,
+        .local_shards = plan->local_shards,
+        .global_shards = plan->global_shards,
+        .weights = run->weights,
+        .optimizer = {.name = "sgd",
+                      .momentum = (float)options->momentum,
+                      .weight_decay = (float)options->weight_decay,
+                      .nesterov = options->nesterov},
+        .bucket_bytes = (size_t)(options->bucket_mb * 1048576),
+    };
+    return ddp_mode_create(&run->mode, plan->mode, &setup);
+}
+
+static enum ddp_status create_loader(struct run *run)
+{
+    const struct train_plan *plan = &run->plan;
+    const int64_t shards = plan->local_shards * plan->replicas;
+    struct ddp_loader_config config = {
+        .dataset = run->data,
+        .sampler = plan->sampler,
+        .batch_size = plan->batch_size,
+        .first_shard = plan->rank * shards,
+        .shard_count = shards,
+        .end_epoch = -1,
+    };
+    return ddp_loader_create(&run->loader, &config);
+}
+
+static enum ddp_status open_run(struct run *run)
+{
+    const struct train_options *options = run->options;
+    const bool launched = getenv(DDP_BOARD_FD_VARIABLE) != NULL;
+    enum ddp_status status = ddp_job_open(&run->job);
+    if (status != DDP_OK)
+        return status;
+    ddp_job_report(run->job, "start", 0);
+    if (ddp_job_rank(run->job) != 0 || options->quiet)
+        run->out = NULL;
+    status = train_plan_workers(&run->plan, options, run->job, launched);
+    if (status == DDP_OK && options->save && run->plan.rank == 0)
+        status = train_weights_check_path(options->save);
+    if (status == DDP_OK)
+        status = open_data(run);
+    if (status == DDP_OK)
+        status = build_model(run);
+    if (status == DDP_OK)
+        status = init_weights(run);
+    if (status == DDP_OK)
+        status = ddp_comm_create(&run->comm, run->job, NULL);
+    if (status == DDP_OK)
+        status = create_mode(run);
+    if (status == DDP_OK && run->test && ddp_dataset_info(run->test)->class_count > 0)
+        status = train_evaluator_create(&run->evaluator, run->mode, run->comm, run->plan.model,
+                                        &run->model_config, run->test);
+    if (status == DDP_OK)
+        status = create_loader(run);
+    return status;
+}
+
+static void close_run(struct run *run)
+{
+    ddp_loader_destroy(run->loader);
+    train_evaluator_destroy(run->evaluator);
+    ddp_mode_destroy(run->mode);
+    ddp_comm_destroy(run->comm);
+    free(run->weights);
+    ddp_graph_destroy(run->tail_graph);
+    ddp_graph_destroy(run->graph);
+    ddp_dataset_close(run->test);
+    ddp_dataset_close(run->data);
+    ddp_job_close(run->job);
+}
+
+/* Copies the current weights into run->weights. */
+static enum ddp_status fetch_weights(struct run *run)
+{
+    ddp_device *device = ddp_mode_device(run->mode);
+    enum ddp_status status =
+        ddp_device_copy_out(device, run->weights, ddp_mode_weights(run->mode),
+                            (size_t)ddp_graph_flat_count(run->graph) * sizeof(float));
+    return status == DDP_OK ? ddp_device_synchronize(device) : status;
+}
+
+/* The weights of a small model, in the order of its parameters: "Model weights: [0.9472, 0.9440]". */
+static enum ddp_status print_weights(struct run *run)
+{
+    if (!run->out || ddp_graph_element_count(run->graph) > SMALL_MODEL)
+        return DDP_OK;
+    enum ddp_status status = fetch_weights(run);
+    if (status != DDP_OK)
+        return status;
+    const char *separator = "";
+    fputs("Model weights: [", run->out);
+    for (int i = 0; i < ddp_graph_parameter_count(run->graph); i++) {
+        const struct ddp_parameter *parameter = ddp_graph_parameter_at(run->graph, i);
+        for (int64_t k = 0; k < parameter->count; k++) {
+            fprintf(run->out, "%s%.4f", separator, (double)run->weights[parameter->offset + k]);
+            separator = ", ";
+        }
+    }
+    fputs("]\n", run->out);
+    fflush(run->out);
+    return DDP_OK;
+}
+
+static enum ddp_status evaluate(struct run *run, int64_t step)
+{
+    double accuracy, loss;
+    if (!run->evaluator)
+        return DDP_OK;
+    ddp_job_report(run->job, "evaluate", step);
+    enum ddp_status status = train_evaluator_run(run->evaluator, &accuracy, &loss);
+    if (status == DDP_OK && run->out) {
+        fprintf(run->out, "test accuracy %.2f %%, test loss %.4f\n", 100 * accuracy, loss);
+        fflush(run->out);
+    }
+    return status;
+}
+
+static enum ddp_status train_step(struct run *run, int64_t step)
+{
+    float loss;
+    double rate = ddp_schedule_rate(&run->plan.schedule, step);
+    enum ddp_status status = ddp_mode_step(run->mode, run->loader, (float)rate, step, &loss);
+    if (status != DDP_OK)
+        return status;
+    if (!isfinite(loss) && !run->warned && run->plan.rank == 0) {
+        ddp_log(DDP_LOG_WARNING, "the loss is %g at step %" PRId64 ": a lower --lr may help",
+                (double)loss, step + 1);
+        run->warned = true;
+    }
+    train_progress_step(&run->progress, step, loss);
+    if (!run->options->verbose || !run->out)
+        return DDP_OK;
+    train_progress_clear(&run->progress);
+    fprintf(run->out, "epoch %" PRId64 " step %" PRId64 ": loss %.6f, learning rate %g\n",
+            step / run->plan.steps_per_epoch + 1, step % run->plan.steps_per_epoch + 1, (double)loss,
+            rate);
+    return print_weights(run);
+}
+
+static enum ddp_status train_steps(struct run *run)
+{
+    const struct train_plan *plan = &run->plan;
+    enum ddp_status status = DDP_OK;
+    run->progress.epochs = run->options->steps ? 0 : run->options->epochs;
+    run->progress.steps_per_epoch = plan->steps_per_epoch;
+    run->progress.total_steps = plan->total_steps;
+    run->progress.samples_per_step = plan->batch_size * plan->global_shards;
+    run->progress.log_every = run->options->log_every;
+    train_progress_start(&run->progress, run->out);
+    for (int64_t step = 0; status == DDP_OK && step < plan->total_steps; step++) {
+        const int64_t in_epoch = step % plan->steps_per_epoch;
+        if (in_epoch == 0)
+            train_progress_epoch(&run->progress, step, ddp_loader_wait_seconds(run->loader));
+        status = train_step(run, step);
+        bool epoch_end =
+            in_epoch == plan->steps_per_epoch - 1 || step == plan->total_steps - 1;
+        if (status == DDP_OK && epoch_end) {
+            train_progress_epoch_end(&run->progress, step / plan->steps_per_epoch, step,
+                                     ddp_loader_wait_seconds(run->loader));
+            status = evaluate(run, step);
+        }
+    }
+    train_progress_clear(&run->progress);
+    return status;
+}
+
+static enum ddp_status save(struct run *run)
+{
+    const char *path = run->options->save;
+    enum ddp_status status = DDP_OK;
+    if (path && run->plan.rank == 0) {
+        ddp_job_report(run->job, "save", run->plan.total_steps);
+        status = fetch_weights(run);
+        if (status == DDP_OK)
+            status = train_weights_save(path, run->graph, run->weights);
+        if (status == DDP_OK && run->out)
+            fprintf(run->out, "saved %s\n", path);
+    }
+    return status;
+}
+
+enum ddp_status ddp_train_run(ddp_train *train, FILE *out)
+{
+    struct run run = {.options = &train->options, .out = out};
+    enum ddp_status status = open_run(&run);
+    if (status == DDP_OK && run.out) {
+        struct ddp_mode_memory memory = {0};
+        ddp_mode_memory(run.mode, &memory);
+        train_plan_print(&run.plan, run.options, ddp_dataset_info(run.data), run.graph, &memory,
+                         ddp_device_name(ddp_mode_device(run.mode)), run.out);
+    }
+    if (status == DDP_OK)
+        status = train_steps(&run);
+    if (status == DDP_OK)
+        status = save(&run);
+    if (status == DDP_OK)
+        status = print_weights(&run);
+    if (status == DDP_OK)
+        status = ddp_comm_barrier(run.comm); /* nobody leaves a job that another may still fail */
+    if (status == DDP_OK && run.out && fflush(run.out) != 0)
+        status = ddp_fail(DDP_ERR_IO, "cannot write the results to standard output");
+    if (status != DDP_OK && status != DDP_ERR_ABORTED && run.job)
+        ddp_job_abort(run.job);
+    if (run.job)
+        ddp_job_report(run.job, status == DDP_OK ? "done" : "failed", run.plan.total_steps);
+    close_run(&run);
+    return status;
+}

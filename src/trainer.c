@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The program `trainer`: hands its command line to libddp and maps the result to an exit code. */
+#include "config.h"
+
+#include "ddp.h"
+
+#include <string.h>
+
+static void print_help(void)
+{
+    puts("usage: trainer [options]\n"
+         "       ddprun --nproc N trainer [options]\n"
+         "\n"
+         "Trains a model with data parallelism: alone with gradient accumulation, as one of several\n"
+         "workers under ddprun (DDP), or with replicas in threads (DataParallel). All three end in\n"
+         "the same weights, to the bit. See trainer(1).\n");
+    ddp_train_help(stdout);
+    puts("\n"
+         "  -h, --help           print this\n"
+         "      --version        print the version");
+}
+
+/* --help and --version win over everything else, wherever they stand. */
+static bool asks_for_text(int argc, char *const *argv)
+{
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
+            print_help();
+            return true;
+        }
+        if (strcmp(argv[i], "--version") == 0) {
+            printf("trainer %s\n", ddp_version());
+            return true;
+        }
+    }
+    return false;
+}
+
+int main(int argc, char **argv)
+{
+    ddp_train *train = NULL;
+    if (asks_for_text(argc, argv))
+        return fflush(stdout) == 0 ? 0 : ddp_status_exit_code(DDP_ERR_IO);
+    enum ddp_status status = ddp_train_create(&train);
+    if (status == DDP_OK)
+        status = ddp_train_parse(train, argc, argv);
+    if (status == DDP_OK)
+        status = ddp_train_run(train, stdout);
+    ddp_train_destroy(train);
+    return ddp_status_exit_code(status);
+}

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Joining partial sums on the CPU; see merge.h. */
+#include "config.h"
+
+#include "kernels/merge.h"
+
+#include "core/log.h"
+#include "kernels/cpu.h"
+
+#define BLOCK 4096 /* elements of a task, at least: the destination stays in L1 while all partial sums join */
+
+struct merge {
+    const struct ddp_merge *args;
+    struct ddp_blocks blocks;
+};
+
+/* destination = left + right; any of them may be equal. */
+DDP_MULTIVERSION
+static void add(float *destination, const float *left, const float *right, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++)
+        destination[i] = left[i] + right[i];
+}
+
+static void merge_task(void *arg, size_t index)
+{
+    const struct merge *merge = arg;
+    const struct ddp_merge *args = merge->args;
+    const int64_t begin = ddp_block_begin(&merge->blocks, index);
+    /* A piece at a time, so that destination and sum never leave the nearest cache. */
+    for (int64_t at = begin, end = ddp_block_end(&merge->blocks, index); at < end; at += BLOCK) {
+        const int64_t count = end - at < BLOCK ? end - at : BLOCK;
+        float sum[BLOCK];
+        const float *right = args->leaf + at;
+        for (int p = 0; p < args->partial_count; p++) {
+            bool last = p + 1 == args->partial_count;
+            float *destination = last ? args->destination + at : sum;
+            add(destination, args->partials[p] + at, right, count);
+            right = destination;
+        }
+        if (args->partial_count == 0)
+            memmove(args->destination + at, right, (size_t)count * sizeof(float));
+    }
+}
+
+static enum ddp_status check(const struct ddp_merge *args)
+{
+    bool missing = args->count > 0 && (!args->leaf || !args->destination);
+    if (args->count < 0 || args->partial_count < 0 || args->partial_count > DDP_MERGE_MAX)
+        return ddp_fail(DDP_ERR_INVALID, "merge: %lld elements, %d partial sums",
+                        (long long)args->count, args->partial_count);
+    for (int p = 0; p < args->partial_count; p++)
+        missing = missing || (args->count > 0 && !args->partials[p]);
+    return missing ? ddp_fail(DDP_ERR_INVALID, "merge: an array is missing") : DDP_OK;
+}
+
+enum ddp_status ddp_merge(const struct ddp_merge *args, void *stream)
+{
+    enum ddp_status status = check(args);
+    if (status)
+        return status;
+    struct merge merge = {.args = args, .blocks = ddp_blocks_cut(args->count, BLOCK, DDP_LANES)};
+    ddp_pool_run(ddp_stream_pool(stream), merge.blocks.count, merge_task, &merge);
+    return DDP_OK;
+}
+
+enum ddp_status ddp_merge_reference(const struct ddp_merge *args, void *stream)
+{
+    (void)stream;
+    enum ddp_status status = check(args);
+    if (status)
+        return status;
+    for (int64_t i = 0; i < args->count; i++) {
+        float sum = args->leaf[i];
+        for (int p = 0; p < args->partial_count; p++)
+            sum = args->partials[p][i] + sum;
+        args->destination[i] = sum;
+    }
+    return DDP_OK;
+}

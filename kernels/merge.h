@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The step of gradient accumulation: a new shard's gradient joins the partial sums to its left, nearest first,
- *   destination = partial[k-1] + (... + (partial[1] + (partial[0] + leaf))),
- * which is the right-hand edge of the binary tree in reduce.h. */
+ * The step of gradient accumulation: a new shard's gradient joins the partial sums to its left,
+ * nearest first, destination = partial[k-1] + (... + (partial[1] + (partial[0] + leaf))), which is
+ * the right-hand edge of the binary tree in reduce.h. */
 #ifndef DDP_KERNELS_MERGE_H
 #define DDP_KERNELS_MERGE_H
 
@@ -12,10 +12,10 @@
 
 struct ddp_merge {
     int64_t count;
-    int partial_count;             /* 0 .. DDP_MERGE_MAX; 0 copies the leaf */
-    const float *const *partials;  /* each (n) */
-    const float *leaf;             /* (n) */
-    float *destination;            /* (n) out; may equal the leaf or one of the partials */
+    int partial_count;            /* 0 .. DDP_MERGE_MAX; 0 copies the leaf */
+    const float *const *partials; /* each (n) */
+    const float *leaf;            /* (n) */
+    float *destination;           /* (n) out; may equal the leaf or one of the partials */
 };
 
 enum ddp_status ddp_merge(const struct ddp_merge *args, void *stream);

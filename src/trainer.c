@@ -9,12 +9,14 @@
 
 static void print_help(void)
 {
-    puts("usage: trainer [options]\n"
-         "       ddprun --nproc N trainer [options]\n"
-         "\n"
-         "Trains a model with data parallelism: alone with gradient accumulation, as one of several\n"
-         "workers under ddprun (DDP), or with replicas in threads (DataParallel). All three end in\n"
-         "the same weights, to the bit. See trainer(1).\n");
+    puts(
+        "usage: trainer [options]\n"
+        "       ddprun --nproc N trainer [options]\n"
+        "\n"
+        "Trains a model with data parallelism: alone with gradient accumulation, as one of "
+        "several\n"
+        "workers under ddprun (DDP), or with replicas in threads (DataParallel). All three end in\n"
+        "the same weights, to the bit. See trainer(1).\n");
     ddp_train_help(stdout);
     puts("\n"
          "  -h, --help           print this\n"

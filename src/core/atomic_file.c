@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * See atomic_file.h. The temporary file has no name at all where the file system has O_TMPFILE, so that even a
- * SIGKILL leaves nothing behind; linkat() then names it just before the rename. */
+ * See atomic_file.h. The temporary file has no name at all where the file system has O_TMPFILE, so
+ * that even a SIGKILL leaves nothing behind; linkat() then names it just before the rename. */
 #include "config.h"
 
 #include "core/atomic_file.h"
@@ -33,7 +33,8 @@ static bool set_names(struct ddp_atomic_file *file, const char *path)
 {
     const char *slash = strrchr(path, '/');
     file->path = strdup(path);
-    file->directory = slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup(".");
+    file->directory =
+        slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup(".");
     if (asprintf(&file->temporary, "%s.%ld.tmp", path, (long)getpid()) < 0)
         file->temporary = NULL;
     return file->path && file->directory && file->temporary;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Files that appear whole or not at all: written beside the target under a temporary name, synced, renamed,
- * the directory synced. Until commit the old file is untouched. */
+ * Files that appear whole or not at all: written beside the target under a temporary name, synced,
+ * renamed, the directory synced. Until commit the old file is untouched. */
 #ifndef DDP_CORE_ATOMIC_FILE_H
 #define DDP_CORE_ATOMIC_FILE_H
 
@@ -15,7 +15,8 @@ enum ddp_status ddp_atomic_file_open(ddp_atomic_file **file, const char *path);
 /* Appends bytes. After an error only close may follow. */
 enum ddp_status ddp_atomic_file_write(ddp_atomic_file *file, const void *data, size_t bytes);
 
-/* Makes the file durable and visible under its path. On failure the old file is still there, whole. */
+/* Makes the file durable and visible under its path. On failure the old file is still there, whole.
+ */
 enum ddp_status ddp_atomic_file_commit(ddp_atomic_file *file);
 
 /* Frees the object; without a commit the temporary file is removed. */

@@ -7,7 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Nanoseconds since an arbitrary start, the same for all processes of the machine (CLOCK_MONOTONIC). */
+/* Nanoseconds since an arbitrary start, the same for all processes of the machine
+ * (CLOCK_MONOTONIC). */
 int64_t ddp_clock_ns(void);
 
 /* The point in time timeout_ms from now; INT64_MAX for a negative timeout: never. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Messages on standard error: one write(2) a line, so lines of several processes never mix. Every error is
- * logged once, where it is first known, and then only propagated as a status. */
+ * Messages on standard error: one write(2) a line, so lines of several processes never mix. Every
+ * error is logged once, where it is first known, and then only propagated as a status. */
 #ifndef DDP_CORE_LOG_H
 #define DDP_CORE_LOG_H
 
@@ -14,8 +14,9 @@ enum ddp_log_level {
     DDP_LOG_DEBUG = 3,
 };
 
-/* The name before each line ("trainer", "ddprun") and the rank shown with it (-1: none). The name is not
- * copied. Level: what is more verbose is dropped; DDP_LOG=error|warning|info|debug in the environment is the default. */
+/* The name before each line ("trainer", "ddprun") and the rank shown with it (-1: none). The name
+ * is not copied. Level: what is more verbose is dropped; DDP_LOG=error|warning|info|debug in the
+ * environment is the default. */
 void ddp_log_set_name(const char *name);
 void ddp_log_set_rank(int rank);
 void ddp_log_set_level(enum ddp_log_level level);
@@ -23,7 +24,8 @@ void ddp_log_set_level(enum ddp_log_level level);
 /* Writes "name: [rank N: ]error: text\n"; warnings say "warning:", the other levels nothing. */
 void ddp_log(enum ddp_log_level level, const char *format, ...) DDP_PRINTF(2, 3);
 
-/* Logs an error and returns the status it was given, so that `return ddp_fail(DDP_ERR_IO, ...)` reads well. */
+/* Logs an error and returns the status it was given, so that `return ddp_fail(DDP_ERR_IO, ...)`
+ * reads well. */
 enum ddp_status ddp_fail(enum ddp_status status, const char *format, ...) DDP_PRINTF(2, 3);
 
 #endif

@@ -35,7 +35,8 @@ void *ddp_pages_alloc(size_t bytes)
         return NULL;
     }
     if (bytes >= huge_page)
-        madvise(memory, whole_pages(bytes), MADV_HUGEPAGE); /* only a hint: first touch is 7x faster */
+        madvise(memory, whole_pages(bytes),
+                MADV_HUGEPAGE); /* only a hint: first touch is 7x faster */
     return memory;
 }
 

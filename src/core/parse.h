@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Strict readers of numbers: the whole text must be the number, and it must be in range. They log nothing;
- * the caller knows the name of the flag or variable. */
+ * Strict readers of numbers: the whole text must be the number, and it must be in range. They log
+ * nothing; the caller knows the name of the flag or variable. */
 #ifndef DDP_CORE_PARSE_H
 #define DDP_CORE_PARSE_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The CPU as a device: memory is the host's, the stream is a pool of threads that finishes each operation before
- * it returns. */
+ * The CPU as a device: memory is the host's, the stream is a pool of threads that finishes each
+ * operation before it returns. */
 #include "config.h"
 
 #include "core/memory.h"

@@ -45,8 +45,8 @@ enum ddp_status ddp_device_open(ddp_device **device, const char *kind, int index
         return DDP_ERR_UNSUPPORTED;
     int count = ops->count();
     if (ops != &ddp_device_cpu && (index < 0 || index >= count))
-        return ddp_fail(DDP_ERR_UNSUPPORTED, "--device %s: there is no device %d (%d found)", kind, index,
-                        count);
+        return ddp_fail(DDP_ERR_UNSUPPORTED, "--device %s: there is no device %d (%d found)", kind,
+                        index, count);
     struct ddp_device *d = ddp_array_alloc(1, sizeof *d);
     if (!d)
         return DDP_ERR_MEMORY;
@@ -99,17 +99,20 @@ void ddp_device_free(ddp_device *device, void *memory, size_t bytes)
         device->ops->free(device->state, memory, bytes);
 }
 
-enum ddp_status ddp_device_copy_in(ddp_device *device, void *destination, const void *host, size_t bytes)
+enum ddp_status ddp_device_copy_in(ddp_device *device, void *destination, const void *host,
+                                   size_t bytes)
 {
     return device->ops->copy_in(device->state, destination, host, bytes);
 }
 
-enum ddp_status ddp_device_copy_out(ddp_device *device, void *host, const void *source, size_t bytes)
+enum ddp_status ddp_device_copy_out(ddp_device *device, void *host, const void *source,
+                                    size_t bytes)
 {
     return device->ops->copy_out(device->state, host, source, bytes);
 }
 
-enum ddp_status ddp_device_copy(ddp_device *device, void *destination, const void *source, size_t bytes)
+enum ddp_status ddp_device_copy(ddp_device *device, void *destination, const void *source,
+                                size_t bytes)
 {
     return device->ops->copy(device->state, destination, source, bytes);
 }

@@ -19,7 +19,7 @@ struct ddp_exec {
     int32_t *predictions;
     const void **inputs;
     char *arena;
-    size_t arena_bytes; /* its last cache line holds the gradient of the loss, 1 */
+    size_t arena_bytes;      /* its last cache line holds the gradient of the loss, 1 */
     size_t *value_offset;    /* by tensor id; SIZE_MAX: not in the arena */
     size_t *gradient_offset; /* likewise */
 };
@@ -29,8 +29,7 @@ static enum ddp_status place(ddp_exec *exec)
     const ddp_graph *graph = exec->graph;
     struct placement *items;
     int count;
-    enum ddp_status status =
-        ddp_graph_plan(graph, exec->parts, &items, &count, &exec->arena_bytes);
+    enum ddp_status status = ddp_graph_plan(graph, exec->parts, &items, &count, &exec->arena_bytes);
     if (status != DDP_OK)
         return status;
     exec->arena_bytes += DDP_CACHE_LINE;
@@ -238,8 +237,8 @@ static enum ddp_status report_ready(const ddp_exec *exec, const struct node *nod
         if (!input || input->kind != TENSOR_PARAMETER)
             continue;
         const struct ddp_parameter *parameter = &exec->graph->parameters[input->index];
-        int64_t last = parameter->offset +
-                       (int64_t)ddp_align_up((size_t)parameter->count, DDP_FLAT_ALIGN);
+        int64_t last =
+            parameter->offset + (int64_t)ddp_align_up((size_t)parameter->count, DDP_FLAT_ALIGN);
         if (last > end)
             end = last;
     }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A graph with memory on a device: an arena for activations planned from their lifetimes, and borrowed flat arrays for
- * weights and gradients. Runs one shard at a time, in parts, so that a mode can put the loss elsewhere. */
+ * A graph with memory on a device: an arena for activations planned from their lifetimes, and
+ * borrowed flat arrays for weights and gradients. Runs one shard at a time, in parts, so that a
+ * mode can put the loss elsewhere. */
 #ifndef DDP_GRAPH_EXEC_H
 #define DDP_GRAPH_EXEC_H
 
@@ -25,12 +26,13 @@ void ddp_exec_destroy(ddp_exec *exec);
 /* Bytes of the arena that such an exec has. */
 enum ddp_status ddp_exec_arena_bytes(const ddp_graph *graph, unsigned parts, size_t *bytes);
 
-/* Inputs are numbered in the order in which the graph made them; memory is device memory and is borrowed until the
- * next bind. */
+/* Inputs are numbered in the order in which the graph made them; memory is device memory and is
+ * borrowed until the next bind. */
 void ddp_exec_bind_input(ddp_exec *exec, int input, const void *memory);
 size_t ddp_exec_input_bytes(const ddp_exec *exec, int input); /* 0: no such input */
 
-/* Where backward writes (and, element 0, the loss); device memory of ddp_graph_flat_count() elements. */
+/* Where backward writes (and, element 0, the loss); device memory of ddp_graph_flat_count()
+ * elements. */
 void ddp_exec_set_gradients(ddp_exec *exec, float *gradients);
 
 /* Where the loss part writes the predicted class of each row; NULL: nowhere. Device memory. */
@@ -41,15 +43,17 @@ float *ddp_exec_output(const ddp_exec *exec);
 float *ddp_exec_output_gradient(const ddp_exec *exec);
 size_t ddp_exec_output_bytes(const ddp_exec *exec);
 
-/* The loss of the last shard (device memory, 1 element): element 0 of the gradients when they are set. */
+/* The loss of the last shard (device memory, 1 element): element 0 of the gradients when they are
+ * set. */
 const float *ddp_exec_loss_value(const ddp_exec *exec);
 
-enum ddp_status ddp_exec_forward(ddp_exec *exec);       /* the network part */
-enum ddp_status ddp_exec_loss(ddp_exec *exec);          /* the loss part: the loss and predictions */
-enum ddp_status ddp_exec_loss_backward(ddp_exec *exec); /* the loss part: the gradient of the output */
+enum ddp_status ddp_exec_forward(ddp_exec *exec); /* the network part */
+enum ddp_status ddp_exec_loss(ddp_exec *exec);    /* the loss part: the loss and predictions */
+enum ddp_status
+ddp_exec_loss_backward(ddp_exec *exec); /* the loss part: the gradient of the output */
 
-/* The network part: writes all gradients. `ready` (may be NULL) is called as they become final, in order: all
- * elements of the flat array below `end` are. */
+/* The network part: writes all gradients. `ready` (may be NULL) is called as they become final, in
+ * order: all elements of the flat array below `end` are. */
 typedef enum ddp_status ddp_exec_ready(void *arg, int64_t end);
 enum ddp_status ddp_exec_backward(ddp_exec *exec, ddp_exec_ready *ready, void *arg);
 

@@ -115,8 +115,8 @@ ddp_tensor *ddp_graph_input(ddp_graph *graph, const char *name, enum ddp_dtype d
     return tensor;
 }
 
-ddp_tensor *ddp_graph_parameter(ddp_graph *graph, const char *name, int dim_count, const int64_t *dims,
-                                enum ddp_init init, int64_t fan_in)
+ddp_tensor *ddp_graph_parameter(ddp_graph *graph, const char *name, int dim_count,
+                                const int64_t *dims, enum ddp_init init, int64_t fan_in)
 {
     ddp_tensor *tensor = add_tensor(graph, name, TENSOR_PARAMETER, DDP_F32, dim_count, dims);
     if (!tensor || !grow(graph, &graph->parameters, graph->parameter_count,
@@ -220,10 +220,11 @@ enum ddp_status ddp_graph_finish(ddp_graph *graph, ddp_tensor *output, ddp_tenso
     for (int n = 0; graph->status == DDP_OK && n < graph->node_count; n++) {
         const struct node *node = &graph->nodes[n];
         if (node->output != loss && node->output->consumer < 0)
-            ddp_graph_reject(graph, DDP_ERR_INVALID, "nothing reads the result of %s (operation %d)",
-                             node->op->name, n);
+            ddp_graph_reject(graph, DDP_ERR_INVALID,
+                             "nothing reads the result of %s (operation %d)", node->op->name, n);
         for (int i = 0; i < node->input_count; i++)
-            if (node->inputs[i] && n > output->producer && node->inputs[i]->kind == TENSOR_PARAMETER)
+            if (node->inputs[i] && n > output->producer &&
+                node->inputs[i]->kind == TENSOR_PARAMETER)
                 ddp_graph_reject(graph, DDP_ERR_UNSUPPORTED,
                                  "%s: a parameter after the output, in the loss", node->op->name);
     }

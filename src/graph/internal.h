@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What graph.c, plan.c, exec.c and the operations (op_*.c) share. A new operation is one file that ends in one const
- * struct ddp_op and offers one builder in graph.h. */
+ * What graph.c, plan.c, exec.c and the operations (op_*.c) share. A new operation is one file that
+ * ends in one const struct ddp_op and offers one builder in graph.h. */
 #ifndef DDP_GRAPH_INTERNAL_H
 #define DDP_GRAPH_INTERNAL_H
 
@@ -18,7 +18,7 @@ struct ddp_tensor {
     char *name;
     enum tensor_kind kind;
     enum ddp_dtype dtype;
-    int id;        /* index in graph->tensors */
+    int id; /* index in graph->tensors */
     int dim_count;
     int64_t dims[DDP_TENSOR_DIMS];
     int64_t count; /* elements */
@@ -41,7 +41,8 @@ struct ddp_op {
     bool backward_reads_output; /* needs its own output again (when the node has an activation) */
     bool gradient_in_forward;   /* in training, forward writes the gradient of inputs[0] over it */
     enum ddp_status (*forward)(ddp_exec *exec, const struct node *node);
-    enum ddp_status (*backward)(ddp_exec *exec, const struct node *node); /* NULL: nothing is left to do */
+    enum ddp_status (*backward)(ddp_exec *exec,
+                                const struct node *node); /* NULL: nothing is left to do */
 };
 
 struct ddp_graph {
@@ -67,22 +68,24 @@ ddp_tensor *ddp_graph_reject(ddp_graph *graph, enum ddp_status status, const cha
 
 /* Where an activation or its gradient lies in the arena. */
 struct placement {
-    int tensor;    /* id */
-    bool gradient; /* of the tensor, not its value */
+    int tensor;      /* id */
+    bool gradient;   /* of the tensor, not its value */
     int first, last; /* steps between which it is needed, both included */
     size_t bytes;
     size_t offset; /* from the start of the arena */
 };
 
-/* Places every activation and gradient that the parts of an exec need; *items is freed with free(). Two placements
- * overlap in memory only if they do not in time. */
+/* Places every activation and gradient that the parts of an exec need; *items is freed with free().
+ * Two placements overlap in memory only if they do not in time. */
 enum ddp_status ddp_graph_plan(const ddp_graph *graph, unsigned parts, struct placement **items,
                                int *item_count, size_t *arena_bytes);
 
-/* For operations: where a tensor's value and gradient lie on the exec's device, and what to call. */
-void *ddp_exec_value(const ddp_exec *exec, const ddp_tensor *tensor);    /* NULL for a NULL tensor */
-float *ddp_exec_gradient(const ddp_exec *exec, const ddp_tensor *tensor); /* NULL: nobody needs it */
-int32_t *ddp_exec_predictions(const ddp_exec *exec);                      /* NULL: nobody needs them */
+/* For operations: where a tensor's value and gradient lie on the exec's device, and what to call.
+ */
+void *ddp_exec_value(const ddp_exec *exec, const ddp_tensor *tensor); /* NULL for a NULL tensor */
+float *ddp_exec_gradient(const ddp_exec *exec,
+                         const ddp_tensor *tensor);  /* NULL: nobody needs it */
+int32_t *ddp_exec_predictions(const ddp_exec *exec); /* NULL: nobody needs them */
 bool ddp_exec_trains(const ddp_exec *exec);
 const struct ddp_kernels *ddp_exec_kernels(const ddp_exec *exec);
 void *ddp_exec_stream(const ddp_exec *exec);

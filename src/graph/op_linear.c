@@ -58,9 +58,7 @@ ddp_tensor *ddp_graph_linear(ddp_graph *graph, ddp_tensor *x, ddp_tensor *weight
         return ddp_graph_reject(graph, DDP_ERR_INVALID,
                                 "linear: the shapes of %s, %s and its bias do not fit", x->name,
                                 weight->name);
-    struct node node = {.op = &linear,
-                        .inputs = {x, weight, bias},
-                        .input_count = 3,
-                        .activation = activation};
+    struct node node = {
+        .op = &linear, .inputs = {x, weight, bias}, .input_count = 3, .activation = activation};
     return ddp_graph_add_node(graph, &node, 2, (int64_t[]){x->dims[0], weight->dims[0]});
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The graph's classification loss: inputs logits (B,V), labels (B). In training the gradient is written over the
- * logits in forward: nothing is left for backward. */
+ * The graph's classification loss: inputs logits (B,V), labels (B). In training the gradient is
+ * written over the logits in forward: nothing is left for backward. */
 #include "config.h"
 
 #include "graph/internal.h"
@@ -27,7 +27,8 @@ static const struct ddp_op softmax_cross_entropy = {
     .forward = forward,
 };
 
-ddp_tensor *ddp_graph_softmax_cross_entropy(ddp_graph *graph, ddp_tensor *logits, ddp_tensor *labels)
+ddp_tensor *ddp_graph_softmax_cross_entropy(ddp_graph *graph, ddp_tensor *logits,
+                                            ddp_tensor *labels)
 {
     if (graph->status != DDP_OK || !logits || !labels)
         return NULL;
@@ -36,7 +37,6 @@ ddp_tensor *ddp_graph_softmax_cross_entropy(ddp_graph *graph, ddp_tensor *logits
         return ddp_graph_reject(graph, DDP_ERR_INVALID,
                                 "softmax_cross_entropy: %s must be (B,V) and %s (B) int32",
                                 logits->name, labels->name);
-    struct node node = {
-        .op = &softmax_cross_entropy, .inputs = {logits, labels}, .input_count = 2};
+    struct node node = {.op = &softmax_cross_entropy, .inputs = {logits, labels}, .input_count = 2};
     return ddp_graph_add_node(graph, &node, 1, (int64_t[]){1});
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * Where each activation lies in the arena. Forward of operation i happens at step i, its backward at step 2n-1-i; a
- * tensor occupies memory from the first to the last step that touches it. Largest first, each at the lowest offset
- * where it meets no other tensor that is alive at the same time: the greedy-by-size rule of Pisarchyk and Lee,
- * "Efficient Memory Management for Deep Neural Net Inference" (2020). */
+ * Where each activation lies in the arena. Forward of operation i happens at step i, its backward
+ * at step 2n-1-i; a tensor occupies memory from the first to the last step that touches it. Largest
+ * first, each at the lowest offset where it meets no other tensor that is alive at the same time:
+ * the greedy-by-size rule of Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net
+ * Inference" (2020). */
 #include "config.h"
 
 #include "graph/internal.h"
@@ -36,10 +37,12 @@ static void add_activation(const ddp_graph *graph, const ddp_tensor *tensor, uns
     if (!in_parts(graph, tensor->producer, parts) &&
         !(consumer && in_parts(graph, tensor->consumer, parts)))
         return;
-    struct placement value = {tensor->id, false, forward, max_int(forward, tensor->consumer), bytes, 0};
+    struct placement value = {tensor->id, false, forward, max_int(forward, tensor->consumer),
+                              bytes,      0};
     if (trains && consumer && consumer->op->backward_reads_input)
         value.last = max_int(value.last, last_step - tensor->consumer);
-    if (trains && producer->op->backward_reads_output && producer->activation != DDP_ACTIVATION_NONE)
+    if (trains && producer->op->backward_reads_output &&
+        producer->activation != DDP_ACTIVATION_NONE)
         value.last = max_int(value.last, backward);
     if (trains && consumer) {
         if (consumer->op->gradient_in_forward)

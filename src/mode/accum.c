@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Gradient accumulation: one worker runs all shards of the global batch, one after another, then updates. */
+ * Gradient accumulation: one worker runs all shards of the global batch, one after another, then
+ * updates. */
 #include "config.h"
 
 #include "mode/replica.h"
@@ -13,7 +14,7 @@
 
 struct accum {
     struct ddp_mode_setup setup;
-    struct replica replica;
+    struct ddp_replica replica;
     ddp_optimizer *optimizer;
 };
 
@@ -21,7 +22,7 @@ static void destroy(void *state)
 {
     struct accum *accum = state;
     ddp_optimizer_destroy(accum->optimizer);
-    replica_close(&accum->replica);
+    ddp_replica_close(&accum->replica);
     free(accum);
 }
 
@@ -31,9 +32,9 @@ static enum ddp_status create(void **state, const struct ddp_mode_setup *setup)
     if (!accum)
         return DDP_ERR_MEMORY;
     accum->setup = *setup;
-    enum ddp_status status = replica_open(&accum->replica, setup, 0, PARTS, NULL);
+    enum ddp_status status = ddp_replica_open(&accum->replica, setup, 0, PARTS, NULL);
     if (status == DDP_OK)
-        status = replica_optimizer(&accum->optimizer, &accum->replica, setup);
+        status = ddp_replica_optimizer(&accum->optimizer, &accum->replica, setup);
     if (status != DDP_OK) {
         destroy(accum);
         return status;
@@ -42,7 +43,8 @@ static enum ddp_status create(void **state, const struct ddp_mode_setup *setup)
     return DDP_OK;
 }
 
-static enum ddp_status step(void *state, ddp_loader *loader, float rate, int64_t number, float *loss)
+static enum ddp_status step(void *state, ddp_loader *loader, float rate, int64_t number,
+                            float *loss)
 {
     struct accum *accum = state;
     const int64_t shards = accum->setup.global_shards;
@@ -53,22 +55,22 @@ static enum ddp_status step(void *state, ddp_loader *loader, float rate, int64_t
         status = ddp_loader_next(loader, &batch);
         if (status != DDP_OK)
             break;
-        status = replica_bind(&accum->replica, i, batch);
+        status = ddp_replica_bind(&accum->replica, i, batch);
         if (status == DDP_OK)
-            status = replica_run(&accum->replica, NULL, NULL);
+            status = ddp_replica_run(&accum->replica, NULL, NULL);
         ddp_loader_release(loader, batch);
     }
     if (status == DDP_OK)
-        status = replica_loss(&accum->replica, shards, loss);
+        status = ddp_replica_loss(&accum->replica, shards, loss);
     if (status == DDP_OK)
-        status = replica_update(&accum->replica, accum->optimizer, shards, rate, number);
+        status = ddp_replica_update(&accum->replica, accum->optimizer, shards, rate, number);
     return status;
 }
 
 static void memory(const void *state, struct ddp_mode_memory *total)
 {
     const struct accum *accum = state;
-    replica_memory(&accum->replica, &accum->setup, PARTS, total);
+    ddp_replica_memory(&accum->replica, &accum->setup, PARTS, total);
     total->optimizer += ddp_optimizer_state_bytes(accum->optimizer);
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * DistributedDataParallel: every worker runs its contiguous block of shards without communication; during the last
- * backward pass the local sums go out in buckets, in the order in which they become ready, and are all-reduced while
- * backward goes on. One exchange an optimizer step. */
+ * DistributedDataParallel: every worker runs its contiguous block of shards without communication;
+ * during the last backward pass the local sums go out in buckets, in the order in which they become
+ * ready, and are all-reduced while backward goes on. One exchange an optimizer step. */
 #include "config.h"
 
 #include "mode/replica.h"
@@ -16,21 +16,22 @@
 
 struct ddp {
     struct ddp_mode_setup setup;
-    struct replica replica;
+    struct ddp_replica replica;
     ddp_optimizer *optimizer;
-    float *gradients;      /* registered with the communicator */
-    int64_t *bucket_end;   /* elements of the flat array; the last is its count */
+    float *gradients;    /* registered with the communicator */
+    int64_t *bucket_end; /* elements of the flat array; the last is its count */
     int bucket_count;
-    int next_bucket;       /* the first that has not been started in this step */
+    int next_bucket; /* the first that has not been started in this step */
 };
 
 static void destroy(void *state)
 {
     struct ddp *ddp = state;
     ddp_optimizer_destroy(ddp->optimizer);
-    replica_close(&ddp->replica);
+    ddp_replica_close(&ddp->replica);
     free(ddp->bucket_end);
-    free(ddp); /* registered memory goes with the communicator: freeing it is collective, failing is not */
+    free(ddp); /* registered memory goes with the communicator: freeing it is collective, failing is
+                  not */
 }
 
 static int by_offset(const void *a, const void *b)
@@ -49,8 +50,8 @@ static enum ddp_status cut_buckets(struct ddp *ddp)
         return DDP_ERR_MEMORY;
     for (int i = 0; i < count; i++) {
         const struct ddp_parameter *parameter = ddp_graph_parameter_at(graph, i);
-        ends[i] = parameter->offset +
-                  (int64_t)ddp_align_up((size_t)parameter->count, DDP_FLAT_ALIGN);
+        ends[i] =
+            parameter->offset + (int64_t)ddp_align_up((size_t)parameter->count, DDP_FLAT_ALIGN);
     }
     qsort(ends, (size_t)count, sizeof *ends, by_offset);
     int buckets = 0;
@@ -82,12 +83,13 @@ static enum ddp_status create(void **state, const struct ddp_mode_setup *setup)
         status = ddp_comm_alloc(setup->comm, (size_t)flat_count * sizeof(float),
                                 (void **)&ddp->gradients);
     if (status == DDP_OK)
-        status = replica_open(&ddp->replica, setup, ddp_job_local_rank(setup->job), PARTS,
-                              ddp->gradients);
+        status = ddp_replica_open(&ddp->replica, setup, ddp_job_local_rank(setup->job), PARTS,
+                                  ddp->gradients);
     if (status == DDP_OK)
-        status = ddp_comm_broadcast(setup->comm, ddp->replica.weights, (size_t)flat_count, DDP_F32, 0);
+        status =
+            ddp_comm_broadcast(setup->comm, ddp->replica.weights, (size_t)flat_count, DDP_F32, 0);
     if (status == DDP_OK)
-        status = replica_optimizer(&ddp->optimizer, &ddp->replica, setup);
+        status = ddp_replica_optimizer(&ddp->optimizer, &ddp->replica, setup);
     if (status != DDP_OK) {
         destroy(ddp);
         return status;
@@ -112,7 +114,8 @@ static enum ddp_status start_buckets(void *arg, int64_t end)
     return ddp_comm_progress(ddp->setup.comm);
 }
 
-static enum ddp_status step(void *state, ddp_loader *loader, float rate, int64_t number, float *loss)
+static enum ddp_status step(void *state, ddp_loader *loader, float rate, int64_t number,
+                            float *loss)
 {
     struct ddp *ddp = state;
     const int64_t shards = ddp->setup.global_shards;
@@ -124,9 +127,9 @@ static enum ddp_status step(void *state, ddp_loader *loader, float rate, int64_t
         status = ddp_loader_next(loader, &batch);
         if (status != DDP_OK)
             break;
-        status = replica_bind(&ddp->replica, i, batch);
+        status = ddp_replica_bind(&ddp->replica, i, batch);
         if (status == DDP_OK)
-            status = replica_run(&ddp->replica, start_buckets, ddp);
+            status = ddp_replica_run(&ddp->replica, start_buckets, ddp);
         ddp_loader_release(loader, batch);
     }
     ddp_job_report(ddp->setup.job, "reduce", number);
@@ -134,16 +137,16 @@ static enum ddp_status step(void *state, ddp_loader *loader, float rate, int64_t
         status = ddp_comm_finish(ddp->setup.comm);
     ddp_job_report(ddp->setup.job, "update", number);
     if (status == DDP_OK)
-        status = replica_loss(&ddp->replica, shards, loss);
+        status = ddp_replica_loss(&ddp->replica, shards, loss);
     if (status == DDP_OK)
-        status = replica_update(&ddp->replica, ddp->optimizer, shards, rate, number);
+        status = ddp_replica_update(&ddp->replica, ddp->optimizer, shards, rate, number);
     return status;
 }
 
 static void memory(const void *state, struct ddp_mode_memory *total)
 {
     const struct ddp *ddp = state;
-    replica_memory(&ddp->replica, &ddp->setup, PARTS, total);
+    ddp_replica_memory(&ddp->replica, &ddp->setup, PARTS, total);
     total->optimizer += ddp_optimizer_state_bytes(ddp->optimizer);
 }
 

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * DataParallel, the older way: one process, a replica and a thread for each device, and a master (replica 0's device)
- * that everything waits for. A step, as torch.nn.DataParallel does it:
- *   master    scatters the inputs, broadcasts the weights
- *   replicas  forward
- *   master    gathers the outputs, computes the loss, returns its gradient
- *   replicas  backward
- *   master    sums the gradients, updates its weights
- * With several shards a replica, the middle three repeat before the sum. Replica r runs the shards that rank r would
- * run under DDP, so the sums are the same trees and end in the same bits. */
+ * DataParallel, the older way: one process, a replica and a thread for each device, and a master
+ * (replica 0's device) that everything waits for. A step, as torch.nn.DataParallel does it: master
+ * scatters the inputs, broadcasts the weights replicas  forward master    gathers the outputs,
+ * computes the loss, returns its gradient replicas  backward master    sums the gradients, updates
+ * its weights With several shards a replica, the middle three repeat before the sum. Replica r runs
+ * the shards that rank r would run under DDP, so the sums are the same trees and end in the same
+ * bits. */
 #include "config.h"
 
 #include "mode/replica.h"
@@ -23,19 +21,20 @@
 
 struct dp {
     struct ddp_mode_setup setup;
-    struct replica *replicas; /* 0 is the master's */
+    struct ddp_replica *replicas; /* 0 is the master's */
     int replica_count;
     ddp_exec *loss_exec, *tail_loss_exec; /* on the master */
-    float *loss;                          /* where they write the loss: DDP_FLAT_ALIGN floats of the master */
-    int32_t *labels;                      /* staging of labels on the master; NULL when not needed */
+    float *loss;     /* where they write the loss: DDP_FLAT_ALIGN floats of the master */
+    int32_t *labels; /* staging of labels on the master; NULL when not needed */
     ddp_optimizer *optimizer;
-    team *team;
-    const struct ddp_batch **batches; /* of one step: of replica r, shard i: [r * local_shards + i] */
+    ddp_team *team;
+    const struct ddp_batch *
+        *batches; /* of one step: of replica r, shard i: [r * local_shards + i] */
 };
 
 #define LOSS_BYTES (DDP_FLAT_ALIGN * sizeof(float))
 
-static struct replica *master(const struct dp *dp)
+static struct ddp_replica *master(const struct dp *dp)
 {
     return &dp->replicas[0];
 }
@@ -48,7 +47,7 @@ static size_t labels_bytes(const struct dp *dp)
 static void destroy(void *state)
 {
     struct dp *dp = state;
-    team_destroy(dp->team);
+    ddp_team_destroy(dp->team);
     ddp_optimizer_destroy(dp->optimizer);
     if (dp->replica_count > 0) {
         ddp_device_free(master(dp)->device, dp->labels, labels_bytes(dp));
@@ -57,7 +56,7 @@ static void destroy(void *state)
     ddp_exec_destroy(dp->tail_loss_exec);
     ddp_exec_destroy(dp->loss_exec);
     for (int r = dp->replica_count - 1; r >= 0; r--)
-        replica_close(&dp->replicas[r]);
+        ddp_replica_close(&dp->replicas[r]);
     free(dp->replicas);
     free(dp->batches);
     free(dp);
@@ -78,7 +77,7 @@ static enum ddp_status create_master(struct dp *dp)
     if (status == DDP_OK && !ddp_device_host_memory(device))
         status = ddp_device_alloc(device, labels_bytes(dp), (void **)&dp->labels);
     if (status == DDP_OK)
-        status = replica_optimizer(&dp->optimizer, master(dp), setup);
+        status = ddp_replica_optimizer(&dp->optimizer, master(dp), setup);
     return status;
 }
 
@@ -94,16 +93,16 @@ static enum ddp_status create(void **state, const struct ddp_mode_setup *setup)
     if (!dp->replicas || !dp->batches)
         status = DDP_ERR_MEMORY;
     for (; status == DDP_OK && dp->replica_count < setup->replicas; dp->replica_count++) {
-        struct replica *replica = &dp->replicas[dp->replica_count];
-        status = replica_open(replica, setup, dp->replica_count, REPLICA_PARTS, NULL);
+        struct ddp_replica *replica = &dp->replicas[dp->replica_count];
+        status = ddp_replica_open(replica, setup, dp->replica_count, REPLICA_PARTS, NULL);
         if (status != DDP_OK)
             break;
-        status = replica_stage_inputs(replica);
+        status = ddp_replica_stage_inputs(replica);
     }
     if (status == DDP_OK)
         status = create_master(dp);
     if (status == DDP_OK)
-        status = team_create(&dp->team, dp->replica_count);
+        status = ddp_team_create(&dp->team, dp->replica_count);
     if (status != DDP_OK) {
         destroy(dp);
         return status;
@@ -132,37 +131,37 @@ static enum ddp_status scatter_inputs(struct dp *dp, int64_t shard)
 {
     enum ddp_status status = DDP_OK;
     for (int r = 0; status == DDP_OK && r < dp->replica_count; r++)
-        status = replica_bind(&dp->replicas[r], shard, batch_of(dp, r, shard));
+        status = ddp_replica_bind(&dp->replicas[r], shard, batch_of(dp, r, shard));
     return status;
 }
 
 static enum ddp_status forward_member(void *arg, int member)
 {
     struct dp *dp = arg;
-    enum ddp_status status = replica_forward(&dp->replicas[member]);
+    enum ddp_status status = ddp_replica_forward(&dp->replicas[member]);
     return status == DDP_OK ? ddp_device_synchronize(dp->replicas[member].device) : status;
 }
 
 static enum ddp_status backward_member(void *arg, int member)
 {
     struct dp *dp = arg;
-    enum ddp_status status = replica_backward(&dp->replicas[member], NULL, NULL);
+    enum ddp_status status = ddp_replica_backward(&dp->replicas[member], NULL, NULL);
     return status == DDP_OK ? ddp_device_synchronize(dp->replicas[member].device) : status;
 }
 
-/* Master: one replica's output comes in, its loss is computed, the gradient goes back. The loss itself joins the
- * replica's gradients as their element 0, so that it is summed with them. */
+/* Master: one replica's output comes in, its loss is computed, the gradient goes back. The loss
+ * itself joins the replica's gradients as their element 0, so that it is summed with them. */
 static enum ddp_status loss_of(struct dp *dp, int r, const struct ddp_batch *batch)
 {
-    struct replica *replica = &dp->replicas[r];
+    struct ddp_replica *replica = &dp->replicas[r];
     ddp_device *device = master(dp)->device;
     ddp_exec *exec = batch->rows == dp->setup.batch_rows ? dp->loss_exec : dp->tail_loss_exec;
     const size_t bytes = ddp_exec_output_bytes(exec);
     const void *labels = batch->labels;
     enum ddp_status status = DDP_OK;
     if (labels && dp->labels) {
-        status = ddp_device_copy_in(device, dp->labels, labels,
-                                    (size_t)batch->rows * sizeof(int32_t));
+        status =
+            ddp_device_copy_in(device, dp->labels, labels, (size_t)batch->rows * sizeof(int32_t));
         labels = dp->labels;
     }
     ddp_exec_bind_input(exec, 1, labels);
@@ -178,7 +177,7 @@ static enum ddp_status loss_of(struct dp *dp, int r, const struct ddp_batch *bat
         status = ddp_device_copy(device, ddp_exec_output_gradient(replica->current),
                                  ddp_exec_output_gradient(exec), bytes);
     if (status == DDP_OK)
-        status = ddp_device_copy(device, replica_leaf(replica), dp->loss, sizeof(float));
+        status = ddp_device_copy(device, ddp_replica_leaf(replica), dp->loss, sizeof(float));
     return status;
 }
 
@@ -186,17 +185,18 @@ static enum ddp_status run_shard(struct dp *dp, int64_t shard)
 {
     enum ddp_status status = scatter_inputs(dp, shard);
     if (status == DDP_OK)
-        status = team_run(dp->team, forward_member, dp);
+        status = ddp_team_run(dp->team, forward_member, dp);
     for (int r = 0; status == DDP_OK && r < dp->replica_count; r++)
         status = loss_of(dp, r, batch_of(dp, r, shard));
     if (status == DDP_OK)
         status = ddp_device_synchronize(master(dp)->device);
     if (status == DDP_OK)
-        status = team_run(dp->team, backward_member, dp);
+        status = ddp_team_run(dp->team, backward_member, dp);
     return status;
 }
 
-/* Master: adds the gradients of replicas [low, high) up in those of `low`: the same tree over replicas as over ranks. */
+/* Master: adds the gradients of replicas [low, high) up in those of `low`: the same tree over
+ * replicas as over ranks. */
 static enum ddp_status sum_gradients(struct dp *dp, int low, int high)
 {
     if (high - low < 2)
@@ -221,7 +221,8 @@ static enum ddp_status sum_gradients(struct dp *dp, int low, int high)
         ->merge(&args, ddp_device_stream(master(dp)->device));
 }
 
-static enum ddp_status step(void *state, ddp_loader *loader, float rate, int64_t number, float *loss)
+static enum ddp_status step(void *state, ddp_loader *loader, float rate, int64_t number,
+                            float *loss)
 {
     struct dp *dp = state;
     const int64_t shards = dp->setup.global_shards;
@@ -242,9 +243,9 @@ static enum ddp_status step(void *state, ddp_loader *loader, float rate, int64_t
     if (status == DDP_OK)
         status = sum_gradients(dp, 0, dp->replica_count);
     if (status == DDP_OK)
-        status = replica_loss(master(dp), shards, loss);
+        status = ddp_replica_loss(master(dp), shards, loss);
     if (status == DDP_OK)
-        status = replica_update(master(dp), dp->optimizer, shards, rate, number);
+        status = ddp_replica_update(master(dp), dp->optimizer, shards, rate, number);
     return status;
 }
 
@@ -253,7 +254,7 @@ static void memory(const void *state, struct ddp_mode_memory *total)
     const struct dp *dp = state;
     size_t loss_arena = 0;
     for (int r = 0; r < dp->replica_count; r++)
-        replica_memory(&dp->replicas[r], &dp->setup, REPLICA_PARTS, total);
+        ddp_replica_memory(&dp->replicas[r], &dp->setup, REPLICA_PARTS, total);
     if (ddp_exec_arena_bytes(dp->setup.graph, MASTER_PARTS, &loss_arena) == DDP_OK)
         total->activations += loss_arena;
     total->optimizer += ddp_optimizer_state_bytes(dp->optimizer);

@@ -46,7 +46,8 @@ void ddp_mode_destroy(ddp_mode *mode)
     free(mode);
 }
 
-enum ddp_status ddp_mode_step(ddp_mode *mode, ddp_loader *loader, float rate, int64_t step, float *loss)
+enum ddp_status ddp_mode_step(ddp_mode *mode, ddp_loader *loader, float rate, int64_t step,
+                              float *loss)
 {
     return mode->ops->step(mode->state, loader, rate, step, loss);
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Where the shards of a global batch run. A mode owns the devices, the weights and the optimizer of this worker, and
- * turns one global batch into one update; all modes compute the same bits (kernels/reduce.h has the one formula). A
- * mode is one file that ends in one const struct ddp_mode_ops, and one line in mode.c. */
+ * Where the shards of a global batch run. A mode owns the devices, the weights and the optimizer of
+ * this worker, and turns one global batch into one update; all modes compute the same bits
+ * (kernels/reduce.h has the one formula). A mode is one file that ends in one const struct
+ * ddp_mode_ops, and one line in mode.c. */
 #ifndef DDP_MODE_MODE_H
 #define DDP_MODE_MODE_H
 
@@ -15,24 +16,28 @@ typedef struct ddp_mode ddp_mode;
 enum ddp_mode_kind {
     DDP_MODE_ACCUM, /* one worker, one shard after another */
     DDP_MODE_DDP,   /* many workers, a block of shards each; gradients all-reduced in buckets */
-    DDP_MODE_DP,    /* one worker, many replicas, a thread each; a master scatters, gathers and updates */
+    DDP_MODE_DP, /* one worker, many replicas, a thread each; a master scatters, gathers and updates
+                  */
 };
 
-/* What a mode is made from. The pointers are borrowed until it is destroyed, but for `weights` and `optimizer`. */
+/* What a mode is made from. The pointers are borrowed until it is destroyed, but for `weights` and
+ * `optimizer`. */
 struct ddp_mode_setup {
-    const ddp_graph *graph;      /* for a whole shard */
-    const ddp_graph *tail_graph; /* for the shorter shards of an epoch's last batch; NULL: there are none */
+    const ddp_graph *graph; /* for a whole shard */
+    const ddp_graph
+        *tail_graph; /* for the shorter shards of an epoch's last batch; NULL: there are none */
     int64_t batch_rows, tail_rows;
     ddp_job *job;
     ddp_comm *comm;
-    const char *device;          /* kind, for ddp_device_open() */
-    int threads;                 /* host threads a worker (or replica) computes with */
-    int replicas;                /* DataParallel; else 1 */
-    int64_t local_shards;        /* shards that each worker (or replica) runs, one after another */
-    int64_t global_shards;       /* W, of all workers and replicas */
-    const float *weights;        /* flat initial weights (host) */
+    const char *device;    /* kind, for ddp_device_open() */
+    int threads;           /* host threads a worker (or replica) computes with */
+    int replicas;          /* DataParallel; else 1 */
+    int64_t local_shards;  /* shards that each worker (or replica) runs, one after another */
+    int64_t global_shards; /* W, of all workers and replicas */
+    const float *weights;  /* flat initial weights (host) */
     struct ddp_optimizer_config optimizer;
-    size_t bucket_bytes;         /* DDP: gradients all-reduced together; the first bucket is at most 1 MiB */
+    size_t
+        bucket_bytes; /* DDP: gradients all-reduced together; the first bucket is at most 1 MiB */
 };
 
 /* Bytes that a worker holds, in the four parts. */
@@ -46,8 +51,8 @@ struct ddp_mode_ops {
     void (*destroy)(void *state);
     enum ddp_status (*step)(void *state, ddp_loader *loader, float rate, int64_t step, float *loss);
     void (*memory)(const void *state, struct ddp_mode_memory *memory);
-    ddp_device *(*device)(const void *state);    /* the device with the weights to evaluate and save */
-    float *(*weights)(const void *state);        /* on that device */
+    ddp_device *(*device)(const void *state); /* the device with the weights to evaluate and save */
+    float *(*weights)(const void *state);     /* on that device */
 };
 
 extern const struct ddp_mode_ops ddp_mode_accum, ddp_mode_ddp, ddp_mode_dp;
@@ -60,10 +65,10 @@ enum ddp_status ddp_mode_create(ddp_mode **mode, enum ddp_mode_kind kind,
                                 const struct ddp_mode_setup *setup);
 void ddp_mode_destroy(ddp_mode *mode);
 
-/* Runs one global batch: takes the batches of its shards from the loader (local_shards x replicas of them), forward and
- * backward, one exchange, one update. Collective in DDP.
- *   step        the optimizer step, from 0
- *   loss [out]  the mean of the shards' losses over the whole global batch, the same on all ranks */
+/* Runs one global batch: takes the batches of its shards from the loader (local_shards x replicas
+ * of them), forward and backward, one exchange, one update. Collective in DDP. step        the
+ * optimizer step, from 0 loss [out]  the mean of the shards' losses over the whole global batch,
+ * the same on all ranks */
 enum ddp_status ddp_mode_step(ddp_mode *mode, ddp_loader *loader, float rate, int64_t step,
                               float *loss);
 

@@ -7,7 +7,8 @@
 
 #include <string.h>
 
-/* Partial sums that the binary counter needs for n shards: the levels that shards before the last can reach. */
+/* Partial sums that the binary counter needs for n shards: the levels that shards before the last
+ * can reach. */
 static int partials_needed(int64_t shards)
 {
     int count = 0;
@@ -18,7 +19,7 @@ static int partials_needed(int64_t shards)
     return count;
 }
 
-enum ddp_status replica_stage_inputs(struct replica *replica)
+enum ddp_status ddp_replica_stage_inputs(struct ddp_replica *replica)
 {
     for (int i = 0; i < 2; i++) {
         replica->input_bytes[i] = ddp_exec_input_bytes(replica->exec, i);
@@ -32,13 +33,14 @@ enum ddp_status replica_stage_inputs(struct replica *replica)
     return DDP_OK;
 }
 
-static enum ddp_status alloc_gradients(struct replica *replica, float *gradients)
+static enum ddp_status alloc_gradients(struct ddp_replica *replica, float *gradients)
 {
     enum ddp_status status = DDP_OK;
     replica->gradients = gradients;
     replica->owns_gradients = !gradients;
     if (!gradients)
-        status = ddp_device_alloc(replica->device, replica->flat_bytes, (void **)&replica->gradients);
+        status =
+            ddp_device_alloc(replica->device, replica->flat_bytes, (void **)&replica->gradients);
     int wanted = partials_needed(replica->shard_count);
     for (; status == DDP_OK && replica->partial_count < wanted; replica->partial_count++)
         status = ddp_device_alloc(replica->device, replica->flat_bytes,
@@ -46,8 +48,8 @@ static enum ddp_status alloc_gradients(struct replica *replica, float *gradients
     return status;
 }
 
-enum ddp_status replica_open(struct replica *replica, const struct ddp_mode_setup *setup, int index,
-                             unsigned parts, float *gradients)
+enum ddp_status ddp_replica_open(struct ddp_replica *replica, const struct ddp_mode_setup *setup,
+                                 int index, unsigned parts, float *gradients)
 {
     memset(replica, 0, sizeof *replica);
     replica->batch_rows = setup->batch_rows;
@@ -65,21 +67,21 @@ enum ddp_status replica_open(struct replica *replica, const struct ddp_mode_setu
     if (status == DDP_OK)
         status = alloc_gradients(replica, gradients);
     if (status == DDP_OK)
-        status = ddp_exec_create(&replica->exec, setup->graph, replica->device, parts,
-                                 replica->weights);
+        status =
+            ddp_exec_create(&replica->exec, setup->graph, replica->device, parts, replica->weights);
     if (status == DDP_OK && setup->tail_graph)
         status = ddp_exec_create(&replica->tail_exec, setup->tail_graph, replica->device, parts,
                                  replica->weights);
     if (status == DDP_OK && !ddp_device_host_memory(replica->device))
-        status = replica_stage_inputs(replica);
+        status = ddp_replica_stage_inputs(replica);
     if (status == DDP_OK)
         status = ddp_device_synchronize(replica->device);
     if (status != DDP_OK)
-        replica_close(replica);
+        ddp_replica_close(replica);
     return status;
 }
 
-void replica_close(struct replica *replica)
+void ddp_replica_close(struct ddp_replica *replica)
 {
     if (!replica->device)
         return;
@@ -97,36 +99,35 @@ void replica_close(struct replica *replica)
 }
 
 /* An even shard before the last is a partial sum as it is. */
-float *replica_leaf(const struct replica *replica)
+float *ddp_replica_leaf(const struct ddp_replica *replica)
 {
     bool last = replica->shard == replica->shard_count - 1;
     return last || (replica->shard & 1) ? replica->gradients : replica->partials[0];
 }
 
-enum ddp_status replica_bind(struct replica *replica, int64_t shard, const struct ddp_batch *batch)
+enum ddp_status ddp_replica_bind(struct ddp_replica *replica, int64_t shard,
+                                 const struct ddp_batch *batch)
 {
     const void *host[2] = {batch->x, batch->labels};
     replica->shard = shard;
-    replica->current =
-        batch->rows == replica->batch_rows ? replica->exec : replica->tail_exec;
+    replica->current = batch->rows == replica->batch_rows ? replica->exec : replica->tail_exec;
     for (int i = 0; i < 2; i++) {
         const void *memory = host[i];
         if (replica->input[i] && memory) {
-            enum ddp_status status =
-                ddp_device_copy_in(replica->device, replica->input[i], memory,
-                                   ddp_exec_input_bytes(replica->current, i));
+            enum ddp_status status = ddp_device_copy_in(replica->device, replica->input[i], memory,
+                                                        ddp_exec_input_bytes(replica->current, i));
             if (status != DDP_OK)
                 return status;
             memory = replica->input[i];
         }
         ddp_exec_bind_input(replica->current, i, memory);
     }
-    ddp_exec_set_gradients(replica->current, replica_leaf(replica));
+    ddp_exec_set_gradients(replica->current, ddp_replica_leaf(replica));
     return DDP_OK;
 }
 
 /* The partial sums that the current shard absorbs, nearest first, and where the result goes. */
-static float *absorbed(const struct replica *replica, const float **partials, int *count)
+static float *absorbed(const struct ddp_replica *replica, const float **partials, int *count)
 {
     const bool last = replica->shard == replica->shard_count - 1;
     int level = 0;
@@ -141,7 +142,7 @@ static float *absorbed(const struct replica *replica, const float **partials, in
 }
 
 /* Adds elements [begin, end) of the current shard's gradient to the partial sums. */
-static enum ddp_status merge(struct replica *replica, int64_t begin, int64_t end)
+static enum ddp_status merge(struct ddp_replica *replica, int64_t begin, int64_t end)
 {
     const float *partials[DDP_MERGE_MAX];
     int count;
@@ -154,7 +155,7 @@ static enum ddp_status merge(struct replica *replica, int64_t begin, int64_t end
         .count = end - begin,
         .partial_count = count,
         .partials = partials,
-        .leaf = replica_leaf(replica) + begin,
+        .leaf = ddp_replica_leaf(replica) + begin,
         .destination = destination + begin,
     };
     return ddp_device_kernels(replica->device)->merge(&args, ddp_device_stream(replica->device));
@@ -162,7 +163,7 @@ static enum ddp_status merge(struct replica *replica, int64_t begin, int64_t end
 
 /* Passes on what backward has finished, merged. */
 struct progress {
-    struct replica *replica;
+    struct ddp_replica *replica;
     int64_t done;
     ddp_exec_ready *ready;
     void *arg;
@@ -178,39 +179,39 @@ static enum ddp_status on_ready(void *arg, int64_t end)
     return status;
 }
 
-enum ddp_status replica_forward(struct replica *replica)
+enum ddp_status ddp_replica_forward(struct ddp_replica *replica)
 {
     return ddp_exec_forward(replica->current);
 }
 
-enum ddp_status replica_backward(struct replica *replica, ddp_exec_ready *ready, void *arg)
+enum ddp_status ddp_replica_backward(struct ddp_replica *replica, ddp_exec_ready *ready, void *arg)
 {
     const bool last = replica->shard == replica->shard_count - 1;
     struct progress progress = {replica, 0, last ? ready : NULL, arg};
     return ddp_exec_backward(replica->current, on_ready, &progress);
 }
 
-enum ddp_status replica_run(struct replica *replica, ddp_exec_ready *ready, void *arg)
+enum ddp_status ddp_replica_run(struct ddp_replica *replica, ddp_exec_ready *ready, void *arg)
 {
-    enum ddp_status status = replica_forward(replica);
+    enum ddp_status status = ddp_replica_forward(replica);
     if (status == DDP_OK)
         status = ddp_exec_loss(replica->current);
     if (status == DDP_OK)
         status = ddp_exec_loss_backward(replica->current);
     if (status == DDP_OK)
-        status = replica_backward(replica, ready, arg);
+        status = ddp_replica_backward(replica, ready, arg);
     return status;
 }
 
-enum ddp_status replica_optimizer(ddp_optimizer **optimizer, const struct replica *replica,
-                                  const struct ddp_mode_setup *setup)
+enum ddp_status ddp_replica_optimizer(ddp_optimizer **optimizer, const struct ddp_replica *replica,
+                                      const struct ddp_mode_setup *setup)
 {
     return ddp_optimizer_create(optimizer, replica->device, replica->flat_count - DDP_FLAT_ALIGN,
                                 &setup->optimizer);
 }
 
-enum ddp_status replica_update(struct replica *replica, ddp_optimizer *optimizer, int64_t global_shards,
-                               float rate, int64_t step)
+enum ddp_status ddp_replica_update(struct ddp_replica *replica, ddp_optimizer *optimizer,
+                                   int64_t global_shards, float rate, int64_t step)
 {
     struct ddp_optimizer_step args = {
         .count = replica->flat_count - DDP_FLAT_ALIGN,
@@ -223,7 +224,7 @@ enum ddp_status replica_update(struct replica *replica, ddp_optimizer *optimizer
     return ddp_optimizer_run(optimizer, &args);
 }
 
-enum ddp_status replica_loss(struct replica *replica, int64_t global_shards, float *loss)
+enum ddp_status ddp_replica_loss(struct ddp_replica *replica, int64_t global_shards, float *loss)
 {
     float sum;
     enum ddp_status status =
@@ -235,8 +236,8 @@ enum ddp_status replica_loss(struct replica *replica, int64_t global_shards, flo
     return status;
 }
 
-void replica_memory(const struct replica *replica, const struct ddp_mode_setup *setup, unsigned parts,
-                    struct ddp_mode_memory *memory)
+void ddp_replica_memory(const struct ddp_replica *replica, const struct ddp_mode_setup *setup,
+                        unsigned parts, struct ddp_mode_memory *memory)
 {
     size_t arena = 0, tail_arena = 0;
     if (ddp_exec_arena_bytes(setup->graph, parts, &arena) != DDP_OK ||

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * What all modes are made of: one device with the model's weights, which runs shards one after another and adds their
- * gradients up in the fixed binary tree (kernels/reduce.h). Locally the tree is a binary counter: `partials[l]` holds
- * the sum of 2^l shards; shard i, once its gradient is there, absorbs the partial sums that its trailing one bits
- * name; the last shard absorbs all. */
+ * What all modes are made of: one device with the model's weights, which runs shards one after
+ * another and adds their gradients up in the fixed binary tree (kernels/reduce.h). Locally the tree
+ * is a binary counter: `partials[l]` holds the sum of 2^l shards; shard i, once its gradient is
+ * there, absorbs the partial sums that its trailing one bits name; the last shard absorbs all. */
 #ifndef DDP_MODE_REPLICA_H
 #define DDP_MODE_REPLICA_H
 
@@ -11,7 +11,7 @@
 #include "kernels/merge.h"
 #include "mode/mode.h"
 
-struct replica {
+struct ddp_replica {
     ddp_device *device;
     ddp_exec *exec, *tail_exec; /* for whole shards and for an epoch's short last ones */
     ddp_exec *current;          /* the one that the bound batch fits */
@@ -19,13 +19,13 @@ struct replica {
     size_t flat_bytes;
     int64_t flat_count;
     float *weights;
-    float *gradients;           /* where the local sum ends: ours, or registered memory of a communicator */
+    float *gradients; /* where the local sum ends: ours, or registered memory of a communicator */
     bool owns_gradients;
     float *partials[DDP_MERGE_MAX];
     int partial_count;
-    int64_t shard_count;        /* local shards a step */
-    int64_t shard;              /* the current one, 0 .. shard_count-1 */
-    void *input[2];             /* staging on devices that cannot read the loader's memory; else NULL */
+    int64_t shard_count; /* local shards a step */
+    int64_t shard;       /* the current one, 0 .. shard_count-1 */
+    void *input[2];      /* staging on devices that cannot read the loader's memory; else NULL */
     size_t input_bytes[2];
 };
 
@@ -33,41 +33,43 @@ struct replica {
  *   parts      of enum ddp_exec_part
  *   gradients  flat device memory to end in; NULL: the replica makes its own
  * On failure nothing is left open. */
-enum ddp_status replica_open(struct replica *replica, const struct ddp_mode_setup *setup, int index,
-                             unsigned parts, float *gradients);
-void replica_close(struct replica *replica);
+enum ddp_status ddp_replica_open(struct ddp_replica *replica, const struct ddp_mode_setup *setup,
+                                 int index, unsigned parts, float *gradients);
+void ddp_replica_close(struct ddp_replica *replica);
 
-/* Gives the replica memory of its own for inputs, also where it could read the loader's: DataParallel's master copies
- * samples to its replicas. */
-enum ddp_status replica_stage_inputs(struct replica *replica);
+/* Gives the replica memory of its own for inputs, also where it could read the loader's:
+ * DataParallel's master copies samples to its replicas. */
+enum ddp_status ddp_replica_stage_inputs(struct ddp_replica *replica);
 
-/* Prepares local shard `shard` with its batch: inputs, the exec that fits, where its gradient goes. */
-enum ddp_status replica_bind(struct replica *replica, int64_t shard, const struct ddp_batch *batch);
+/* Prepares local shard `shard` with its batch: inputs, the exec that fits, where its gradient goes.
+ */
+enum ddp_status ddp_replica_bind(struct ddp_replica *replica, int64_t shard,
+                                 const struct ddp_batch *batch);
 
 /* Where the bound shard's own gradient is written (element 0: its loss). */
-float *replica_leaf(const struct replica *replica);
+float *ddp_replica_leaf(const struct ddp_replica *replica);
 
-/* The whole pass over the bound shard. The last shard of a step calls `ready` (may be NULL) as parts of the local sum
- * become final; others only add to the partial sums. */
-enum ddp_status replica_run(struct replica *replica, ddp_exec_ready *ready, void *arg);
+/* The whole pass over the bound shard. The last shard of a step calls `ready` (may be NULL) as
+ * parts of the local sum become final; others only add to the partial sums. */
+enum ddp_status ddp_replica_run(struct ddp_replica *replica, ddp_exec_ready *ready, void *arg);
 
 /* Its halves, for DataParallel: the loss happens in between, elsewhere. */
-enum ddp_status replica_forward(struct replica *replica);
-enum ddp_status replica_backward(struct replica *replica, ddp_exec_ready *ready, void *arg);
+enum ddp_status ddp_replica_forward(struct ddp_replica *replica);
+enum ddp_status ddp_replica_backward(struct ddp_replica *replica, ddp_exec_ready *ready, void *arg);
 
 /* One optimizer step of the replica's weights with its local sum. */
-enum ddp_status replica_update(struct replica *replica, ddp_optimizer *optimizer, int64_t global_shards,
-                               float rate, int64_t step);
+enum ddp_status ddp_replica_update(struct ddp_replica *replica, ddp_optimizer *optimizer,
+                                   int64_t global_shards, float rate, int64_t step);
 
 /* The loss that the shards' sum carries in element 0, as a mean. */
-enum ddp_status replica_loss(struct replica *replica, int64_t global_shards, float *loss);
+enum ddp_status ddp_replica_loss(struct ddp_replica *replica, int64_t global_shards, float *loss);
 
 /* An optimizer for the replica's weights. */
-enum ddp_status replica_optimizer(ddp_optimizer **optimizer, const struct replica *replica,
-                                  const struct ddp_mode_setup *setup);
+enum ddp_status ddp_replica_optimizer(ddp_optimizer **optimizer, const struct ddp_replica *replica,
+                                      const struct ddp_mode_setup *setup);
 
 /* Adds what the replica holds. */
-void replica_memory(const struct replica *replica, const struct ddp_mode_setup *setup, unsigned parts,
-                    struct ddp_mode_memory *memory);
+void ddp_replica_memory(const struct ddp_replica *replica, const struct ddp_mode_setup *setup,
+                        unsigned parts, struct ddp_mode_memory *memory);
 
 #endif

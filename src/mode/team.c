@@ -13,19 +13,19 @@
 #include <string.h>
 
 struct member {
-    team *team;
+    ddp_team *team;
     int number;
     pthread_t thread;
     enum ddp_status status;
 };
 
-struct team {
+struct ddp_team {
     pthread_mutex_t mutex;
     pthread_cond_t go, done;
-    uint64_t phase; /* counts calls of team_run() */
+    uint64_t phase; /* counts calls of ddp_team_run() */
     int busy;       /* members that have not finished the phase */
     bool quit;
-    team_work *work;
+    ddp_team_work *work;
     void *arg;
     int size; /* threads that were started */
     struct member members[];
@@ -34,7 +34,7 @@ struct team {
 static void *member_main(void *arg)
 {
     struct member *member = arg;
-    team *team = member->team;
+    ddp_team *team = member->team;
     uint64_t phase = 0;
     pthread_mutex_lock(&team->mutex);
     for (;;) {
@@ -54,9 +54,9 @@ static void *member_main(void *arg)
     return NULL;
 }
 
-enum ddp_status team_create(team **created, int size)
+enum ddp_status ddp_team_create(ddp_team **created, int size)
 {
-    team *t = ddp_array_alloc(1, sizeof *t + (size_t)size * sizeof(struct member));
+    ddp_team *t = ddp_array_alloc(1, sizeof *t + (size_t)size * sizeof(struct member));
     if (!t)
         return DDP_ERR_MEMORY;
     pthread_mutex_init(&t->mutex, NULL);
@@ -69,7 +69,7 @@ enum ddp_status team_create(team **created, int size)
         if (error) {
             ddp_log(DDP_LOG_ERROR, "cannot start thread %d of %d: %s", t->size + 1, size,
                     strerror(error));
-            team_destroy(t);
+            ddp_team_destroy(t);
             return DDP_ERR_SYSTEM;
         }
     }
@@ -77,7 +77,7 @@ enum ddp_status team_create(team **created, int size)
     return DDP_OK;
 }
 
-void team_destroy(team *team)
+void ddp_team_destroy(ddp_team *team)
 {
     if (!team)
         return;
@@ -93,7 +93,7 @@ void team_destroy(team *team)
     free(team);
 }
 
-enum ddp_status team_run(team *team, team_work *work, void *arg)
+enum ddp_status ddp_team_run(ddp_team *team, ddp_team_work *work, void *arg)
 {
     enum ddp_status status = DDP_OK;
     pthread_mutex_lock(&team->mutex);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Models by name. A model is one file that builds a graph for a shard of given shape, and one line in model.c. */
+ * Models by name. A model is one file that builds a graph for a shard of given shape, and one line
+ * in model.c. */
 #ifndef DDP_MODEL_MODEL_H
 #define DDP_MODEL_MODEL_H
 
@@ -9,10 +10,10 @@
 #define DDP_MODEL_LAYERS 16
 
 struct ddp_model_config {
-    int64_t batch;      /* samples of a shard */
-    int64_t features;   /* numbers of one sample */
-    int64_t classes;    /* 0: no labels */
-    int hidden_count;   /* mlp: hidden layers */
+    int64_t batch;    /* samples of a shard */
+    int64_t features; /* numbers of one sample */
+    int64_t classes;  /* 0: no labels */
+    int hidden_count; /* mlp: hidden layers */
     int64_t hidden[DDP_MODEL_LAYERS];
 };
 

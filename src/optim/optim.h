@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Optimizers over a flat array of weights on a device. An optimizer is one file that ends in one const struct
- * ddp_optimizer_ops, and one line in optim.c. */
+ * Optimizers over a flat array of weights on a device. An optimizer is one file that ends in one
+ * const struct ddp_optimizer_ops, and one line in optim.c. */
 #ifndef DDP_OPTIM_OPTIM_H
 #define DDP_OPTIM_OPTIM_H
 
@@ -22,12 +22,13 @@ struct ddp_optimizer_step {
     const float *gradients; /* (n) device memory: a sum over shards */
     float scale;            /* 1 / shards */
     float rate;
-    int64_t step;           /* from 0 */
+    int64_t step; /* from 0 */
 };
 
 struct ddp_optimizer_ops {
     const char *name;
-    int (*state_count)(const struct ddp_optimizer_config *config); /* arrays of n floats that it keeps */
+    int (*state_count)(
+        const struct ddp_optimizer_config *config); /* arrays of n floats that it keeps */
     enum ddp_status (*step)(const struct ddp_optimizer_config *config, ddp_device *device,
                             float *const *state, const struct ddp_optimizer_step *args);
 };

@@ -10,7 +10,8 @@
 
 const char *const ddp_schedule_names[] = {"constant", "linear", "cosine", NULL};
 
-/* Each gives the factor for a part of the way, 0 at the first step after warm-up and below 1 at the last. */
+/* Each gives the factor for a part of the way, 0 at the first step after warm-up and below 1 at the
+ * last. */
 static double constant(double part)
 {
     (void)part;

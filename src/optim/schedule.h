@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The learning rate as a function of the optimizer step. A schedule is one function and one line in schedule.c. */
+ * The learning rate as a function of the optimizer step. A schedule is one function and one line in
+ * schedule.c. */
 #ifndef DDP_OPTIM_SCHEDULE_H
 #define DDP_OPTIM_SCHEDULE_H
 

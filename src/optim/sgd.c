@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Stochastic gradient descent with momentum, weight decay and Nesterov's variant, as torch.optim.SGD. */
+ * Stochastic gradient descent with momentum, weight decay and Nesterov's variant, as
+ * torch.optim.SGD. */
 #include "config.h"
 
 #include "optim/optim.h"

@@ -20,16 +20,16 @@ struct sized {
     ddp_exec *exec;
 };
 
-struct train_evaluator {
+struct ddp_train_evaluator {
     ddp_comm *comm;
     const ddp_dataset *test;
     ddp_device *device;
-    int64_t begin, end;        /* this rank's samples */
-    struct sized whole, tail;  /* for full batches and for the rest */
-    float *loss;               /* on the device, as a flat gradient array's first elements */
-    int32_t *predictions;      /* on the device */
+    int64_t begin, end;       /* this rank's samples */
+    struct sized whole, tail; /* for full batches and for the rest */
+    float *loss;              /* on the device, as a flat gradient array's first elements */
+    int32_t *predictions;     /* on the device */
     int32_t *host_predictions;
-    void *input[2];            /* staging where the device cannot read the loader's memory */
+    void *input[2]; /* staging where the device cannot read the loader's memory */
 };
 
 #define LOSS_BYTES (DDP_FLAT_ALIGN * sizeof(float))
@@ -55,13 +55,14 @@ static enum ddp_status make_sized(struct sized *sized, int64_t rows, const ddp_m
     return status;
 }
 
-static size_t input_bytes(const train_evaluator *evaluator, int input)
+static size_t input_bytes(const ddp_train_evaluator *evaluator, int input)
 {
-    return input == 0 ? EVAL_BATCH * ddp_dataset_info(evaluator->test)->sample_floats * sizeof(float)
-                      : labels_bytes();
+    return input == 0
+               ? EVAL_BATCH * ddp_dataset_info(evaluator->test)->sample_floats * sizeof(float)
+               : labels_bytes();
 }
 
-static enum ddp_status alloc_buffers(train_evaluator *e)
+static enum ddp_status alloc_buffers(ddp_train_evaluator *e)
 {
     enum ddp_status status = ddp_device_alloc(e->device, LOSS_BYTES, (void **)&e->loss);
     if (status == DDP_OK)
@@ -72,12 +73,12 @@ static enum ddp_status alloc_buffers(train_evaluator *e)
     return status == DDP_OK && !e->host_predictions ? DDP_ERR_MEMORY : status;
 }
 
-enum ddp_status train_evaluator_create(train_evaluator **evaluator, const ddp_mode *mode,
-                                       ddp_comm *comm, const struct ddp_model *model,
-                                       const struct ddp_model_config *config,
-                                       const ddp_dataset *test)
+enum ddp_status ddp_train_evaluator_create(ddp_train_evaluator **evaluator, const ddp_mode *mode,
+                                           ddp_comm *comm, const struct ddp_model *model,
+                                           const struct ddp_model_config *config,
+                                           const ddp_dataset *test)
 {
-    train_evaluator *e = ddp_array_alloc(1, sizeof *e);
+    ddp_train_evaluator *e = ddp_array_alloc(1, sizeof *e);
     if (!e)
         return DDP_ERR_MEMORY;
     e->comm = comm;
@@ -93,18 +94,18 @@ enum ddp_status train_evaluator_create(train_evaluator **evaluator, const ddp_mo
     if (status == DDP_OK)
         status = alloc_buffers(e);
     if (status != DDP_OK) {
-        train_evaluator_destroy(e);
+        ddp_train_evaluator_destroy(e);
         return status;
     }
     *evaluator = e;
     return DDP_OK;
 }
 
-void train_evaluator_destroy(train_evaluator *evaluator)
+void ddp_train_evaluator_destroy(ddp_train_evaluator *evaluator)
 {
     if (!evaluator)
         return;
-    train_evaluator *e = evaluator;
+    ddp_train_evaluator *e = evaluator;
     for (int i = 0; i < 2; i++)
         ddp_device_free(e->device, e->input[i], input_bytes(e, i));
     ddp_device_free(e->device, e->predictions, labels_bytes());
@@ -118,14 +119,15 @@ void train_evaluator_destroy(train_evaluator *evaluator)
 }
 
 /* Binds a batch's arrays, through staging where the device needs it. */
-static enum ddp_status bind_inputs(train_evaluator *e, ddp_exec *exec, const struct ddp_batch *batch)
+static enum ddp_status bind_inputs(ddp_train_evaluator *e, ddp_exec *exec,
+                                   const struct ddp_batch *batch)
 {
     const void *host[2] = {batch->x, batch->labels};
     for (int i = 0; i < 2; i++) {
         const void *memory = host[i];
         if (e->input[i] && memory) {
-            enum ddp_status status = ddp_device_copy_in(e->device, e->input[i], memory,
-                                                        ddp_exec_input_bytes(exec, i));
+            enum ddp_status status =
+                ddp_device_copy_in(e->device, e->input[i], memory, ddp_exec_input_bytes(exec, i));
             if (status != DDP_OK)
                 return status;
             memory = e->input[i];
@@ -135,8 +137,8 @@ static enum ddp_status bind_inputs(train_evaluator *e, ddp_exec *exec, const str
     return DDP_OK;
 }
 
-static enum ddp_status run_batch(train_evaluator *e, const struct ddp_batch *batch, int64_t *right,
-                                 double *loss)
+static enum ddp_status run_batch(ddp_train_evaluator *e, const struct ddp_batch *batch,
+                                 int64_t *right, double *loss)
 {
     ddp_exec *exec = batch->rows == e->whole.rows ? e->whole.exec : e->tail.exec;
     float mean;
@@ -162,9 +164,10 @@ static enum ddp_status run_batch(train_evaluator *e, const struct ddp_batch *bat
     return DDP_OK;
 }
 
-enum ddp_status train_evaluator_run(train_evaluator *evaluator, double *accuracy, double *loss)
+enum ddp_status ddp_train_evaluator_run(ddp_train_evaluator *evaluator, double *accuracy,
+                                        double *loss)
 {
-    train_evaluator *e = evaluator;
+    ddp_train_evaluator *e = evaluator;
     ddp_loader *loader = NULL;
     int64_t right = 0;
     double sum = 0;

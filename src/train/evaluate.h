@@ -8,19 +8,20 @@
 #include "mode/mode.h"
 #include "model/model.h"
 
-typedef struct train_evaluator train_evaluator;
+typedef struct ddp_train_evaluator ddp_train_evaluator;
 
 /* Prepares to evaluate this rank's part of the test set with the mode's weights.
  *   config  the model's, as for training; the batch is chosen here */
-enum ddp_status train_evaluator_create(train_evaluator **evaluator, const ddp_mode *mode,
-                                       ddp_comm *comm, const struct ddp_model *model,
-                                       const struct ddp_model_config *config,
-                                       const ddp_dataset *test);
-void train_evaluator_destroy(train_evaluator *evaluator);
+enum ddp_status ddp_train_evaluator_create(ddp_train_evaluator **evaluator, const ddp_mode *mode,
+                                           ddp_comm *comm, const struct ddp_model *model,
+                                           const struct ddp_model_config *config,
+                                           const ddp_dataset *test);
+void ddp_train_evaluator_destroy(ddp_train_evaluator *evaluator);
 
 /* Collective.
  *   accuracy [out]  share of right predictions, 0 .. 1
  *   loss [out]      mean over all samples */
-enum ddp_status train_evaluator_run(train_evaluator *evaluator, double *accuracy, double *loss);
+enum ddp_status ddp_train_evaluator_run(ddp_train_evaluator *evaluator, double *accuracy,
+                                        double *loss);
 
 #endif

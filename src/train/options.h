@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The options of a training run, in one table, and the plan that follows from them: how many shards of how many
- * samples make a global batch, who runs them, how many steps there are. */
+ * The options of a training run, in one table, and the plan that follows from them: how many shards
+ * of how many samples make a global batch, who runs them, how many steps there are. */
 #ifndef DDP_TRAIN_OPTIONS_H
 #define DDP_TRAIN_OPTIONS_H
 
@@ -11,7 +11,7 @@
 #include "model/model.h"
 #include "optim/schedule.h"
 
-struct train_options {
+struct ddp_train_options {
     const char *model;
     int mode; /* enum ddp_mode_kind */
     bool mode_given, distributed;
@@ -41,39 +41,43 @@ struct train_options {
 };
 
 /* Ends in a row without a name. */
-extern const struct ddp_option train_option_table[];
+extern const struct ddp_option ddp_train_option_table[];
 
-void train_options_default(struct train_options *options);
+void ddp_train_options_default(struct ddp_train_options *options);
 
 /* What a run will do. */
-struct train_plan {
+struct ddp_train_plan {
     const struct ddp_model *model;
     enum ddp_mode_kind mode;
     int rank, world_size;
     int replicas;
-    int threads;            /* a worker, or a replica */
-    int64_t local_shards;   /* a worker, or a replica */
-    int64_t global_shards;  /* W */
-    int64_t batch_size;     /* b, samples of a shard */
-    int64_t tail_rows;      /* samples of a shard in an epoch's last batch; batch_size when there is no shorter one */
+    int threads;           /* a worker, or a replica */
+    int64_t local_shards;  /* a worker, or a replica */
+    int64_t global_shards; /* W */
+    int64_t batch_size;    /* b, samples of a shard */
+    int64_t tail_rows; /* samples of a shard in an epoch's last batch; batch_size when there is no
+                          shorter one */
     struct ddp_sampler_config sampler;
     int64_t steps_per_epoch, total_steps;
     struct ddp_schedule schedule;
 };
 
-/* What the options alone decide: model, mode, shards. Before the data is opened, so that a wrong flag is told at once.
- *   launched  the worker was started by ddprun
- * DDP_ERR_INVALID: says which numbers would fit. */
-enum ddp_status train_plan_workers(struct train_plan *plan, const struct train_options *options,
-                                   const ddp_job *job, bool launched);
+/* What the options alone decide: model, mode, shards. Before the data is opened, so that a wrong
+ * flag is told at once. launched  the worker was started by ddprun DDP_ERR_INVALID: says which
+ * numbers would fit. */
+enum ddp_status ddp_train_plan_workers(struct ddp_train_plan *plan,
+                                       const struct ddp_train_options *options, const ddp_job *job,
+                                       bool launched);
 
 /* What depends on the data: steps, schedule. */
-enum ddp_status train_plan_steps(struct train_plan *plan, const struct train_options *options,
-                                 const struct ddp_dataset_info *data);
+enum ddp_status ddp_train_plan_steps(struct ddp_train_plan *plan,
+                                     const struct ddp_train_options *options,
+                                     const struct ddp_dataset_info *data);
 
 /* Prints the plan, a few lines. */
-void train_plan_print(const struct train_plan *plan, const struct train_options *options,
-                      const struct ddp_dataset_info *data, const ddp_graph *graph,
-                      const struct ddp_mode_memory *memory, const char *device, FILE *out);
+void ddp_train_plan_print(const struct ddp_train_plan *plan,
+                          const struct ddp_train_options *options,
+                          const struct ddp_dataset_info *data, const ddp_graph *graph,
+                          const struct ddp_mode_memory *memory, const char *device, FILE *out);
 
 #endif

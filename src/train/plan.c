@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static enum ddp_status choose_mode(struct train_plan *plan, const struct train_options *options,
-                                   bool launched)
+static enum ddp_status choose_mode(struct ddp_train_plan *plan,
+                                   const struct ddp_train_options *options, bool launched)
 {
     if (options->distributed && options->mode_given && options->mode != DDP_MODE_DDP)
         return ddp_fail(DDP_ERR_INVALID, "--distributed means --mode ddp, but --mode %s was given",
@@ -36,8 +36,8 @@ static enum ddp_status choose_mode(struct train_plan *plan, const struct train_o
     return DDP_OK;
 }
 
-static enum ddp_status check_model_options(const struct train_plan *plan,
-                                           const struct train_options *options)
+static enum ddp_status check_model_options(const struct ddp_train_plan *plan,
+                                           const struct ddp_train_options *options)
 {
     const bool article = plan->model == &ddp_model_article;
     if (article && options->data)
@@ -55,8 +55,8 @@ static enum ddp_status check_model_options(const struct train_plan *plan,
 }
 
 /* Divides --global-batch by what was given, or chooses what was not. */
-static enum ddp_status divide_global_batch(struct train_plan *plan,
-                                           const struct train_options *options, int64_t units,
+static enum ddp_status divide_global_batch(struct ddp_train_plan *plan,
+                                           const struct ddp_train_options *options, int64_t units,
                                            const char *unit_name)
 {
     const int64_t global = options->global_batch;
@@ -67,7 +67,8 @@ static enum ddp_status divide_global_batch(struct train_plan *plan,
     if (global % part != 0) {
         char fits[96];
         if (below > 0)
-            snprintf(fits, sizeof fits, "%" PRId64 " or %" PRId64 " would fit", below, below + part);
+            snprintf(fits, sizeof fits, "%" PRId64 " or %" PRId64 " would fit", below,
+                     below + part);
         else
             snprintf(fits, sizeof fits, "%" PRId64 " would fit", part);
         return ddp_fail(DDP_ERR_INVALID,
@@ -81,8 +82,9 @@ static enum ddp_status divide_global_batch(struct train_plan *plan,
     if (options->batch_size_given && options->acc_steps_given) {
         if (rest != 1)
             return ddp_fail(DDP_ERR_INVALID,
-                            "--global-batch %" PRId64 " contradicts --batch-size x --acc-steps x %" PRId64
-                            " %s%s = %" PRId64 ": leave one of them out",
+                            "--global-batch %" PRId64
+                            " contradicts --batch-size x --acc-steps x %" PRId64 " %s%s = %" PRId64
+                            ": leave one of them out",
                             global, units, unit_name, units == 1 ? "" : "s", part);
     } else if (options->batch_size_given) {
         plan->local_shards = rest;
@@ -99,7 +101,7 @@ static enum ddp_status divide_global_batch(struct train_plan *plan,
 }
 
 /* OMP_NUM_THREADS, which ddprun sets, or the worker's share of the cores it may use. */
-static int default_threads(const struct train_plan *plan)
+static int default_threads(const struct ddp_train_plan *plan)
 {
     int64_t threads;
     if (ddp_parse_int64(getenv("OMP_NUM_THREADS"), 1, 1024, &threads))
@@ -110,10 +112,11 @@ static int default_threads(const struct train_plan *plan)
     return cores < 1 ? 1 : cores;
 }
 
-enum ddp_status train_plan_workers(struct train_plan *plan, const struct train_options *options,
-                                   const ddp_job *job, bool launched)
+enum ddp_status ddp_train_plan_workers(struct ddp_train_plan *plan,
+                                       const struct ddp_train_options *options, const ddp_job *job,
+                                       bool launched)
 {
-    *plan = (struct train_plan){
+    *plan = (struct ddp_train_plan){
         .model = ddp_model_find(options->model),
         .rank = ddp_job_rank(job),
         .world_size = ddp_job_world_size(job),
@@ -134,8 +137,9 @@ enum ddp_status train_plan_workers(struct train_plan *plan, const struct train_o
     return status;
 }
 
-enum ddp_status train_plan_steps(struct train_plan *plan, const struct train_options *options,
-                                 const struct ddp_dataset_info *data)
+enum ddp_status ddp_train_plan_steps(struct ddp_train_plan *plan,
+                                     const struct ddp_train_options *options,
+                                     const struct ddp_dataset_info *data)
 {
     plan->sampler = (struct ddp_sampler_config){
         .sample_count = data->sample_count,
@@ -174,7 +178,8 @@ enum ddp_status train_plan_steps(struct train_plan *plan, const struct train_opt
     const bool aligned = (plan->local_shards & (plan->local_shards - 1)) == 0;
     if (!aligned && plan->global_shards > plan->local_shards && plan->rank == 0)
         ddp_log(DDP_LOG_INFO,
-                "note: %" PRId64 " shards a worker is no power of two: the weights agree with other "
+                "note: %" PRId64
+                " shards a worker is no power of two: the weights agree with other "
                 "splits of this global batch within rounding, not to the bit",
                 plan->local_shards);
     return DDP_OK;
@@ -194,9 +199,10 @@ static const char *human_bytes(size_t bytes, char *text, size_t size)
     return text;
 }
 
-void train_plan_print(const struct train_plan *plan, const struct train_options *options,
-                      const struct ddp_dataset_info *data, const ddp_graph *graph,
-                      const struct ddp_mode_memory *memory, const char *device, FILE *out)
+void ddp_train_plan_print(const struct ddp_train_plan *plan,
+                          const struct ddp_train_options *options,
+                          const struct ddp_dataset_info *data, const ddp_graph *graph,
+                          const struct ddp_mode_memory *memory, const char *device, FILE *out)
 {
     char text[4][32];
     const bool dp = plan->mode == DDP_MODE_DP;

@@ -12,11 +12,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#define BAR_WIDTH   24
-#define REDRAW_NS   100000000
+#define BAR_WIDTH    24
+#define REDRAW_NS    100000000
 #define LINE_COLUMNS 80
 
-void train_progress_start(struct train_progress *progress, FILE *out)
+void ddp_train_progress_start(struct ddp_train_progress *progress, FILE *out)
 {
     const char *term = getenv("TERM");
     progress->out = out;
@@ -24,7 +24,8 @@ void train_progress_start(struct train_progress *progress, FILE *out)
     progress->start_ns = ddp_clock_ns();
 }
 
-void train_progress_epoch(struct train_progress *progress, int64_t step, double wait_seconds)
+void ddp_train_progress_epoch(struct ddp_train_progress *progress, int64_t step,
+                              double wait_seconds)
 {
     progress->epoch_ns = ddp_clock_ns();
     progress->epoch_first_step = step;
@@ -32,7 +33,7 @@ void train_progress_epoch(struct train_progress *progress, int64_t step, double 
     progress->wait_seconds = wait_seconds;
 }
 
-void train_progress_clear(struct train_progress *progress)
+void ddp_train_progress_clear(struct ddp_train_progress *progress)
 {
     if (progress->bar_shown)
         fprintf(progress->out, "\r%*s\r", LINE_COLUMNS - 1, "");
@@ -50,7 +51,7 @@ static const char *clock_text(double seconds, char *text, size_t size)
     return text;
 }
 
-static void draw_bar(struct train_progress *progress, int64_t step, float loss, int64_t now)
+static void draw_bar(struct ddp_train_progress *progress, int64_t step, float loss, int64_t now)
 {
     const int64_t in_epoch = step - progress->epoch_first_step + 1;
     int64_t of = progress->total_steps - progress->epoch_first_step;
@@ -66,21 +67,21 @@ static void draw_bar(struct train_progress *progress, int64_t step, float loss, 
         bar[i] = i < full ? '=' : i == full ? '>' : ' ';
     bar[BAR_WIDTH] = '\0';
     char line[128];
-    snprintf(line, sizeof line, "[%s] %" PRId64 "/%" PRId64 "  loss %.4f  %.0f samples/s  ETA %s", bar,
-             in_epoch, of, (double)loss, rate, clock_text(left, eta, sizeof eta));
+    snprintf(line, sizeof line, "[%s] %" PRId64 "/%" PRId64 "  loss %.4f  %.0f samples/s  ETA %s",
+             bar, in_epoch, of, (double)loss, rate, clock_text(left, eta, sizeof eta));
     fprintf(progress->out, "\r%-*.*s", LINE_COLUMNS - 1, LINE_COLUMNS - 1, line);
     fflush(progress->out);
     progress->bar_shown = true;
     progress->drawn_ns = now;
 }
 
-void train_progress_step(struct train_progress *progress, int64_t step, float loss)
+void ddp_train_progress_step(struct ddp_train_progress *progress, int64_t step, float loss)
 {
     progress->loss_sum += (double)loss;
     if (!progress->out)
         return;
     if (progress->log_every > 0 && (step + 1) % progress->log_every == 0) {
-        train_progress_clear(progress);
+        ddp_train_progress_clear(progress);
         fprintf(progress->out, "step %" PRId64 "/%" PRId64 ": loss %.6f\n", step + 1,
                 progress->total_steps, (double)loss);
         fflush(progress->out);
@@ -92,15 +93,15 @@ void train_progress_step(struct train_progress *progress, int64_t step, float lo
         draw_bar(progress, step, loss, now);
 }
 
-void train_progress_epoch_end(struct train_progress *progress, int64_t epoch, int64_t step,
-                              double wait_seconds)
+void ddp_train_progress_epoch_end(struct ddp_train_progress *progress, int64_t epoch, int64_t step,
+                                  double wait_seconds)
 {
     if (!progress->out)
         return;
     const double seconds = (double)(ddp_clock_ns() - progress->epoch_ns) / 1e9;
     const int64_t steps = step - progress->epoch_first_step + 1;
     const double samples = (double)steps * (double)progress->samples_per_step;
-    train_progress_clear(progress);
+    ddp_train_progress_clear(progress);
     fprintf(progress->out, "epoch %" PRId64, epoch + 1);
     if (progress->epochs)
         fprintf(progress->out, "/%" PRId64, progress->epochs);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A training run from beginning to end: opens what the options name, runs the steps, evaluates, saves. It does not
- * know which mode runs. */
+ * A training run from beginning to end: opens what the options name, runs the steps, evaluates,
+ * saves. It does not know which mode runs. */
 #include "config.h"
 
 #include "core/log.h"
@@ -19,13 +19,13 @@
 #define SMALL_MODEL 64 /* parameters: the weights of such a model are printed */
 
 struct ddp_train {
-    struct train_options options;
+    struct ddp_train_options options;
 };
 
 /* Everything a run opens; closed in reverse. */
 struct run {
-    const struct train_options *options;
-    struct train_plan plan;
+    const struct ddp_train_options *options;
+    struct ddp_train_plan plan;
     ddp_job *job;
     ddp_comm *comm;
     ddp_dataset *data, *test;
@@ -34,8 +34,8 @@ struct run {
     float *weights; /* flat, host */
     ddp_mode *mode;
     ddp_loader *loader;
-    train_evaluator *evaluator;
-    struct train_progress progress;
+    ddp_train_evaluator *evaluator;
+    struct ddp_train_progress progress;
     FILE *out; /* NULL on all ranks but 0 */
     bool warned;
 };
@@ -45,7 +45,7 @@ enum ddp_status ddp_train_create(ddp_train **train)
     ddp_train *t = ddp_array_alloc(1, sizeof *t);
     if (!t)
         return DDP_ERR_MEMORY;
-    train_options_default(&t->options);
+    ddp_train_options_default(&t->options);
     *train = t;
     return DDP_OK;
 }
@@ -59,22 +59,22 @@ enum ddp_status ddp_train_parse(ddp_train *train, int argc, char *const *argv)
 {
     int rest;
     ddp_log_set_name("trainer");
-    return ddp_options_parse(train_option_table, &train->options, argc, argv, false, &rest);
+    return ddp_options_parse(ddp_train_option_table, &train->options, argc, argv, false, &rest);
 }
 
 enum ddp_status ddp_train_set(ddp_train *train, const char *name, const char *value)
 {
-    return ddp_options_set(train_option_table, &train->options, name, value);
+    return ddp_options_set(ddp_train_option_table, &train->options, name, value);
 }
 
 void ddp_train_help(FILE *out)
 {
-    ddp_options_help(train_option_table, out);
+    ddp_options_help(ddp_train_option_table, out);
 }
 
 static enum ddp_status open_data(struct run *run)
 {
-    const struct train_options *options = run->options;
+    const struct ddp_train_options *options = run->options;
     struct ddp_dataset_options data = {
         .path = options->data,
         .data_size = options->data_size,
@@ -83,13 +83,13 @@ static enum ddp_status open_data(struct run *run)
     enum ddp_status status = ddp_dataset_open(run->plan.model->dataset, &data, &run->data,
                                               options->evaluate ? &run->test : NULL);
     if (status == DDP_OK)
-        status = train_plan_steps(&run->plan, options, ddp_dataset_info(run->data));
+        status = ddp_train_plan_steps(&run->plan, options, ddp_dataset_info(run->data));
     return status;
 }
 
 static enum ddp_status build_model(struct run *run)
 {
-    const struct train_options *options = run->options;
+    const struct ddp_train_options *options = run->options;
     const struct ddp_dataset_info *info = ddp_dataset_info(run->data);
     struct ddp_model_config *config = &run->model_config;
     *config = (struct ddp_model_config){
@@ -119,13 +119,13 @@ static enum ddp_status init_weights(struct run *run)
     ddp_graph_init_parameters(run->graph, &rng, run->weights);
     if (!run->options->load)
         return DDP_OK;
-    return train_weights_load(run->options->load, run->graph, run->weights);
+    return ddp_train_weights_load(run->options->load, run->graph, run->weights);
 }
 
 static enum ddp_status create_mode(struct run *run)
 {
-    const struct train_options *options = run->options;
-    const struct train_plan *plan = &run->plan;
+    const struct ddp_train_options *options = run->options;
+    const struct ddp_train_plan *plan = &run->plan;
     struct ddp_mode_setup setup = {
         .graph = run->graph,
         .tail_graph = run->tail_graph,
@@ -150,7 +150,7 @@ static enum ddp_status create_mode(struct run *run)
 
 static enum ddp_status create_loader(struct run *run)
 {
-    const struct train_plan *plan = &run->plan;
+    const struct ddp_train_plan *plan = &run->plan;
     const int64_t shards = plan->local_shards * plan->replicas;
     struct ddp_loader_config config = {
         .dataset = run->data,
@@ -165,7 +165,7 @@ static enum ddp_status create_loader(struct run *run)
 
 static enum ddp_status open_run(struct run *run)
 {
-    const struct train_options *options = run->options;
+    const struct ddp_train_options *options = run->options;
     const bool launched = getenv(DDP_BOARD_FD_VARIABLE) != NULL;
     enum ddp_status status = ddp_job_open(&run->job);
     if (status != DDP_OK)
@@ -173,9 +173,9 @@ static enum ddp_status open_run(struct run *run)
     ddp_job_report(run->job, "start", 0);
     if (ddp_job_rank(run->job) != 0 || options->quiet)
         run->out = NULL;
-    status = train_plan_workers(&run->plan, options, run->job, launched);
+    status = ddp_train_plan_workers(&run->plan, options, run->job, launched);
     if (status == DDP_OK && options->save && run->plan.rank == 0)
-        status = train_weights_check_path(options->save);
+        status = ddp_train_weights_check_path(options->save);
     if (status == DDP_OK)
         status = open_data(run);
     if (status == DDP_OK)
@@ -187,8 +187,8 @@ static enum ddp_status open_run(struct run *run)
     if (status == DDP_OK)
         status = create_mode(run);
     if (status == DDP_OK && run->test && ddp_dataset_info(run->test)->class_count > 0)
-        status = train_evaluator_create(&run->evaluator, run->mode, run->comm, run->plan.model,
-                                        &run->model_config, run->test);
+        status = ddp_train_evaluator_create(&run->evaluator, run->mode, run->comm, run->plan.model,
+                                            &run->model_config, run->test);
     if (status == DDP_OK)
         status = create_loader(run);
     return status;
@@ -197,7 +197,7 @@ static enum ddp_status open_run(struct run *run)
 static void close_run(struct run *run)
 {
     ddp_loader_destroy(run->loader);
-    train_evaluator_destroy(run->evaluator);
+    ddp_train_evaluator_destroy(run->evaluator);
     ddp_mode_destroy(run->mode);
     ddp_comm_destroy(run->comm);
     free(run->weights);
@@ -218,7 +218,8 @@ static enum ddp_status fetch_weights(struct run *run)
     return status == DDP_OK ? ddp_device_synchronize(device) : status;
 }
 
-/* The weights of a small model, in the order of its parameters: "Model weights: [0.9472, 0.9440]". */
+/* The weights of a small model, in the order of its parameters: "Model weights: [0.9472, 0.9440]".
+ */
 static enum ddp_status print_weights(struct run *run)
 {
     if (!run->out || ddp_graph_element_count(run->graph) > SMALL_MODEL)
@@ -246,7 +247,7 @@ static enum ddp_status evaluate(struct run *run, int64_t step)
     if (!run->evaluator)
         return DDP_OK;
     ddp_job_report(run->job, "evaluate", step);
-    enum ddp_status status = train_evaluator_run(run->evaluator, &accuracy, &loss);
+    enum ddp_status status = ddp_train_evaluator_run(run->evaluator, &accuracy, &loss);
     if (status == DDP_OK && run->out) {
         fprintf(run->out, "test accuracy %.2f %%, test loss %.4f\n", 100 * accuracy, loss);
         fflush(run->out);
@@ -266,40 +267,39 @@ static enum ddp_status train_step(struct run *run, int64_t step)
                 (double)loss, step + 1);
         run->warned = true;
     }
-    train_progress_step(&run->progress, step, loss);
+    ddp_train_progress_step(&run->progress, step, loss);
     if (!run->options->verbose || !run->out)
         return DDP_OK;
-    train_progress_clear(&run->progress);
+    ddp_train_progress_clear(&run->progress);
     fprintf(run->out, "epoch %" PRId64 " step %" PRId64 ": loss %.6f, learning rate %g\n",
-            step / run->plan.steps_per_epoch + 1, step % run->plan.steps_per_epoch + 1, (double)loss,
-            rate);
+            step / run->plan.steps_per_epoch + 1, step % run->plan.steps_per_epoch + 1,
+            (double)loss, rate);
     return print_weights(run);
 }
 
 static enum ddp_status train_steps(struct run *run)
 {
-    const struct train_plan *plan = &run->plan;
+    const struct ddp_train_plan *plan = &run->plan;
     enum ddp_status status = DDP_OK;
     run->progress.epochs = run->options->steps ? 0 : run->options->epochs;
     run->progress.steps_per_epoch = plan->steps_per_epoch;
     run->progress.total_steps = plan->total_steps;
     run->progress.samples_per_step = plan->batch_size * plan->global_shards;
     run->progress.log_every = run->options->log_every;
-    train_progress_start(&run->progress, run->out);
+    ddp_train_progress_start(&run->progress, run->out);
     for (int64_t step = 0; status == DDP_OK && step < plan->total_steps; step++) {
         const int64_t in_epoch = step % plan->steps_per_epoch;
         if (in_epoch == 0)
-            train_progress_epoch(&run->progress, step, ddp_loader_wait_seconds(run->loader));
+            ddp_train_progress_epoch(&run->progress, step, ddp_loader_wait_seconds(run->loader));
         status = train_step(run, step);
-        bool epoch_end =
-            in_epoch == plan->steps_per_epoch - 1 || step == plan->total_steps - 1;
+        bool epoch_end = in_epoch == plan->steps_per_epoch - 1 || step == plan->total_steps - 1;
         if (status == DDP_OK && epoch_end) {
-            train_progress_epoch_end(&run->progress, step / plan->steps_per_epoch, step,
-                                     ddp_loader_wait_seconds(run->loader));
+            ddp_train_progress_epoch_end(&run->progress, step / plan->steps_per_epoch, step,
+                                         ddp_loader_wait_seconds(run->loader));
             status = evaluate(run, step);
         }
     }
-    train_progress_clear(&run->progress);
+    ddp_train_progress_clear(&run->progress);
     return status;
 }
 
@@ -311,7 +311,7 @@ static enum ddp_status save(struct run *run)
         ddp_job_report(run->job, "save", run->plan.total_steps);
         status = fetch_weights(run);
         if (status == DDP_OK)
-            status = train_weights_save(path, run->graph, run->weights);
+            status = ddp_train_weights_save(path, run->graph, run->weights);
         if (status == DDP_OK && run->out)
             fprintf(run->out, "saved %s\n", path);
     }
@@ -325,8 +325,8 @@ enum ddp_status ddp_train_run(ddp_train *train, FILE *out)
     if (status == DDP_OK && run.out) {
         struct ddp_mode_memory memory = {0};
         ddp_mode_memory(run.mode, &memory);
-        train_plan_print(&run.plan, run.options, ddp_dataset_info(run.data), run.graph, &memory,
-                         ddp_device_name(ddp_mode_device(run.mode)), run.out);
+        ddp_train_plan_print(&run.plan, run.options, ddp_dataset_info(run.data), run.graph, &memory,
+                             ddp_device_name(ddp_mode_device(run.mode)), run.out);
     }
     if (status == DDP_OK)
         status = train_steps(&run);

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Graphs: building, the memory plan, and backward against finite differences through a whole model. */
+#include "config.h"
+
+#include "core/memory.h"
+#include "graph/exec.h"
+#include "graph/internal.h"
+#include "model/model.h"
+#include "tests/runner.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ALL_PARTS (DDP_EXEC_NETWORK | DDP_EXEC_LOSS | DDP_EXEC_BACKWARD)
+
+static const struct ddp_model_config small = {
+    .batch = 5, .features = 7, .classes = 4, .hidden_count = 2, .hidden = {6, 5}};
+
+/* A model on the CPU with random inputs and weights. */
+struct fixture {
+    ddp_graph *graph;
+    ddp_device *device;
+    ddp_exec *exec;
+    float *weights, *gradients, *x;
+    int32_t labels[16];
+};
+
+static void open_fixture(struct fixture *f, const struct ddp_model *model, unsigned parts)
+{
+    struct ddp_rng rng;
+    memset(f, 0, sizeof *f);
+    ck_assert_int_eq(ddp_model_build(&f->graph, model, &small), DDP_OK);
+    ck_assert_int_eq(ddp_device_open(&f->device, "cpu", 0, 1), DDP_OK);
+    size_t count = (size_t)ddp_graph_flat_count(f->graph);
+    f->weights = ddp_array_alloc(count, sizeof(float));
+    f->gradients = ddp_array_alloc(count, sizeof(float));
+    f->x = ddp_array_alloc((size_t)(small.batch * small.features), sizeof(float));
+    ddp_rng_seed(&rng, 3);
+    ddp_graph_init_parameters(f->graph, &rng, f->weights);
+    ddp_rng_fill_normal(&rng, f->x, (size_t)(small.batch * small.features), 0, 1);
+    for (int i = 0; i < small.batch; i++)
+        f->labels[i] = i % (int)small.classes;
+    ck_assert_int_eq(ddp_exec_create(&f->exec, f->graph, f->device, parts, f->weights), DDP_OK);
+    ddp_exec_bind_input(f->exec, 0, f->x);
+    ddp_exec_bind_input(f->exec, 1, f->labels);
+    ddp_exec_set_gradients(f->exec, f->gradients);
+}
+
+static void close_fixture(struct fixture *f)
+{
+    ddp_exec_destroy(f->exec);
+    ddp_device_close(f->device);
+    ddp_graph_destroy(f->graph);
+    free(f->weights);
+    free(f->gradients);
+    free(f->x);
+}
+
+static double loss_of(struct fixture *f)
+{
+    ck_assert_int_eq(ddp_exec_forward(f->exec), DDP_OK);
+    ck_assert_int_eq(ddp_exec_loss(f->exec), DDP_OK);
+    return (double)*ddp_exec_loss_value(f->exec);
+}
+
+/* Every parameter's gradient against the slope of the loss. */
+static void check_gradients(const struct ddp_model *model)
+{
+    struct fixture f;
+    open_fixture(&f, model, ALL_PARTS);
+    loss_of(&f);
+    ck_assert_int_eq(ddp_exec_loss_backward(f.exec), DDP_OK);
+    ck_assert_int_eq(ddp_exec_backward(f.exec, NULL, NULL), DDP_OK);
+    for (int p = 0; p < ddp_graph_parameter_count(f.graph); p++) {
+        const struct ddp_parameter *parameter = ddp_graph_parameter_at(f.graph, p);
+        for (int64_t i = 0; i < parameter->count; i++) {
+            float *w = &f.weights[parameter->offset + i], saved = *w;
+            double analytic = (double)f.gradients[parameter->offset + i];
+            const float h = 4e-3f;
+            *w = saved + h;
+            double up = loss_of(&f);
+            *w = saved - h;
+            double down = loss_of(&f);
+            *w = saved;
+            double numeric = (up - down) / (2 * (double)h);
+            ck_assert_msg(fabs(numeric - analytic) < 2e-3 * (1 + fabs(numeric)),
+                          "%s[%lld]: backward %g, slope %g", parameter->name, (long long)i, analytic,
+                          numeric);
+        }
+    }
+    close_fixture(&f);
+}
+
+START_TEST(mlp_gradients)
+{
+    check_gradients(&ddp_model_mlp);
+}
+END_TEST
+
+START_TEST(article_gradients)
+{
+    check_gradients(&ddp_model_article);
+}
+END_TEST
+
+/* What overlaps in time must not overlap in memory, for every combination of parts. */
+START_TEST(plan_never_overlaps)
+{
+    ddp_graph *graph;
+    struct ddp_model_config deep = small;
+    deep.hidden_count = 6;
+    for (int i = 0; i < 6; i++)
+        deep.hidden[i] = 3 + 11 * (i % 3);
+    ck_assert_int_eq(ddp_model_build(&graph, &ddp_model_mlp, &deep), DDP_OK);
+    for (unsigned parts = 1; parts <= ALL_PARTS; parts++) {
+        struct placement *items;
+        int count;
+        size_t bytes, sum = 0;
+        ck_assert_int_eq(ddp_graph_plan(graph, parts, &items, &count, &bytes), DDP_OK);
+        for (int i = 0; i < count; i++) {
+            sum += items[i].bytes;
+            ck_assert_uint_le(items[i].offset + items[i].bytes, bytes);
+            ck_assert_int_le(items[i].first, items[i].last);
+            for (int j = 0; j < i; j++) {
+                bool time = items[i].first <= items[j].last && items[j].first <= items[i].last;
+                bool place = items[i].offset < items[j].offset + items[j].bytes &&
+                             items[j].offset < items[i].offset + items[i].bytes;
+                ck_assert_msg(!(time && place), "parts %u: %d and %d overlap", parts, i, j);
+            }
+        }
+        if (parts == (DDP_EXEC_NETWORK | DDP_EXEC_LOSS))
+            ck_assert_uint_lt(bytes, sum); /* without backward, memory is used again */
+        free(items);
+    }
+    ddp_graph_destroy(graph);
+}
+END_TEST
+
+static enum ddp_status note_ready(void *arg, int64_t end)
+{
+    int64_t *last = arg;
+    ck_assert_int_gt(end, *last);
+    *last = end;
+    return DDP_OK;
+}
+
+START_TEST(gradients_become_ready_in_flat_order)
+{
+    struct fixture f;
+    int64_t last = 0;
+    open_fixture(&f, &ddp_model_mlp, ALL_PARTS);
+    loss_of(&f);
+    ck_assert_int_eq(ddp_exec_loss_backward(f.exec), DDP_OK);
+    ck_assert_int_eq(ddp_exec_backward(f.exec, note_ready, &last), DDP_OK);
+    ck_assert_int_eq(last, ddp_graph_flat_count(f.graph));
+    close_fixture(&f);
+}
+END_TEST
+
+START_TEST(flat_layout)
+{
+    struct fixture f;
+    open_fixture(&f, &ddp_model_mlp, ALL_PARTS);
+    ck_assert_int_eq(ddp_graph_element_count(f.graph), 7 * 6 + 6 + 6 * 5 + 5 + 5 * 4 + 4);
+    ck_assert_str_eq(ddp_graph_parameter_at(f.graph, 0)->name, "fc1.weight");
+    for (int i = 0; i < ddp_graph_parameter_count(f.graph); i++) {
+        const struct ddp_parameter *p = ddp_graph_parameter_at(f.graph, i);
+        ck_assert_int_eq(p->offset % DDP_FLAT_ALIGN, 0);
+        ck_assert_int_ge(p->offset, DDP_FLAT_ALIGN);
+    }
+    /* the last layer's gradients are ready first */
+    ck_assert_int_eq(ddp_graph_parameter_at(f.graph, 4)->offset, DDP_FLAT_ALIGN);
+    close_fixture(&f);
+}
+END_TEST
+
+START_TEST(bad_graphs_are_refused)
+{
+    ddp_graph *graph;
+    ck_assert_int_eq(ddp_graph_create(&graph), DDP_OK);
+    ddp_tensor *x = ddp_graph_input(graph, "x", DDP_F32, 2, (int64_t[]){2, 3});
+    ddp_tensor *w = ddp_graph_parameter(graph, "w", 2, (int64_t[]){4, 5}, DDP_INIT_ZEROS, 0);
+    ck_assert_ptr_null(ddp_graph_linear(graph, x, w, NULL, DDP_ACTIVATION_NONE));
+    ck_assert_ptr_null(ddp_graph_input(graph, "y", DDP_F32, 2, (int64_t[]){2, 3}));
+    ck_assert_int_eq(ddp_graph_finish(graph, x, x), DDP_ERR_INVALID);
+    ddp_graph_destroy(graph);
+
+    ck_assert_int_eq(ddp_graph_create(&graph), DDP_OK);
+    ck_assert_ptr_null(ddp_graph_input(graph, "x", DDP_F32, 2, (int64_t[]){INT64_MAX / 2, 3}));
+    ddp_graph_destroy(graph);
+
+    ck_assert_int_eq(ddp_graph_create(&graph), DDP_OK);
+    x = ddp_graph_input(graph, "x", DDP_F32, 2, (int64_t[]){2, 3});
+    w = ddp_graph_parameter(graph, "w", 2, (int64_t[]){3, 3}, DDP_INIT_ZEROS, 0);
+    ddp_tensor *y = ddp_graph_linear(graph, x, w, NULL, DDP_ACTIVATION_NONE);
+    ck_assert_ptr_nonnull(y);
+    ck_assert_ptr_null(ddp_graph_linear(graph, y, w, NULL, DDP_ACTIVATION_NONE));
+    ck_assert_int_eq(ddp_graph_finish(graph, y, y), DDP_ERR_UNSUPPORTED);
+    ddp_graph_destroy(graph);
+}
+END_TEST
+
+Suite *test_suite(void)
+{
+    Suite *suite = suite_create("graph");
+    TCase *tc = test_case(suite, "graph", 60);
+    tcase_add_test(tc, mlp_gradients);
+    tcase_add_test(tc, article_gradients);
+    tcase_add_test(tc, plan_never_overlaps);
+    tcase_add_test(tc, gradients_become_ready_in_flat_order);
+    tcase_add_test(tc, flat_layout);
+    tcase_add_test(tc, bad_graphs_are_refused);
+    return suite;
+}

@@ -1,0 +1,26 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# The same loss curve as PyTorch: initial weights, sample order, gradients and SGD together, 50 steps of an MLP, within
+# 1e-4 of golden/mlp.txt in every mode.
+. "${srcdir:-.}/tests/cli.inc"
+need_fashion
+
+compare() {
+    name=$1 losses=$2
+    shift 2
+    count=$((count + 1))
+    "$@" --hidden 128,64 --steps 50 --no-eval --log-every 1 >"$work/out" 2>&1 || fail "$name: exit code $?"
+    sed -n 's/^step [0-9]*\/50: loss //p' "$work/out" >"$work/got"
+    echo "$losses" | tr ' ' '\n' | paste - "$work/got" | awk -v name="$name" '
+        { d = ($1 - $2) / $1; if (d < 0) d = -d; if (d > worst) worst = d }
+        END { printf "%s: %d steps, largest difference %.1e\n", name, NR, worst
+              exit NR != 50 || worst > 1e-4 }' || { fail "$name"; tail -n 3 "$work/out"; }
+}
+while read -r shards batch seed losses; do
+    case $shards in '#'*) continue ;; esac
+    set -- --batch-size "$batch" --seed "$seed" --lr 0.05
+    compare "accum x $shards" "$losses" "$trainer" "$@" --acc-steps "$shards"
+    compare "ddp x $shards" "$losses" "$ddprun" -n "$shards" trainer "$@"
+    compare "dp x $shards" "$losses" "$trainer" --mode dp --replicas "$shards" "$@"
+done <"$here/tests/golden/mlp.txt"
+finish

@@ -1,0 +1,43 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# Same parameters, bit for bit: any split of the same eight shards over workers, accumulation steps or replicas, with
+# one and two threads each, and with short batches at the end of epochs.
+. "${srcdir:-.}/tests/cli.inc"
+need_fashion
+
+common="--batch-size 32 --global-batch 256 --seed 1 --no-eval --quiet"
+first=
+
+# same NAME COMMAND...: trains, compares the saved file with the first of its group
+same() {
+    name=$1
+    shift
+    count=$((count + 1))
+    rm -f "$work/f"
+    if ! "$@" --save "$work/f" >"$work/out" 2>&1; then
+        fail "$name: exit code $?"
+        head -n 5 "$work/out"
+    elif [ -z "$first" ]; then
+        first=$name
+        mv "$work/f" "$work/first"
+    elif ! cmp -s "$work/first" "$work/f"; then
+        fail "$name: other bits than $first"
+    fi
+}
+
+for threads in 1 2; do
+    set -- $common --steps 200 --threads $threads
+    same "1 worker x 8, $threads threads" "$trainer" "$@"
+    same "2 workers x 4, $threads threads" "$ddprun" -n 2 trainer "$@"
+    same "4 workers x 2, $threads threads" "$ddprun" -n 4 trainer "$@"
+    same "8 workers x 1, $threads threads" "$ddprun" -n 8 trainer "$@"
+    same "dp, 8 replicas, $threads threads" "$trainer" --mode dp --replicas 8 "$@"
+    same "dp, 4 replicas x 2, $threads threads" "$trainer" --mode dp --replicas 4 "$@"
+done
+first=
+set -- $common --steps 240 --hidden 33,17 --nesterov --weight-decay 1e-4 --schedule cosine --warmup-steps 5
+same "tail: 1 worker x 8" "$trainer" "$@"
+same "tail: 2 workers x 4" "$ddprun" -n 2 trainer "$@" --bucket-mb 0.01
+same "tail: 8 workers x 1" "$ddprun" -n 8 trainer "$@" --bucket-mb 0.001
+same "tail: dp, 2 replicas x 4" "$trainer" --mode dp --replicas 2 "$@"
+finish

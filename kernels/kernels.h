@@ -6,6 +6,7 @@
 #define DDP_KERNELS_KERNELS_H
 
 #include "kernels/linear.h"
+#include "kernels/merge.h"
 #include "kernels/sgd.h"
 #include "kernels/softmax_cross_entropy.h"
 #include "kernels/sum.h"
@@ -25,6 +26,8 @@ struct ddp_kernels {
     enum ddp_status (*sum_forward)(const struct ddp_sum_forward *args, void *stream);
     /* its gradient */
     enum ddp_status (*sum_backward)(const struct ddp_sum_backward *args, void *stream);
+    /* a shard's gradient joins the partial sums */
+    enum ddp_status (*merge)(const struct ddp_merge *args, void *stream);
     /* one step of the optimizer over a flat array */
     enum ddp_status (*sgd)(const struct ddp_sgd *args, void *stream);
 };

@@ -12,6 +12,7 @@ const struct ddp_kernels ddp_kernels_cpu = {
     .softmax_cross_entropy = ddp_softmax_cross_entropy,
     .sum_forward = ddp_sum_forward,
     .sum_backward = ddp_sum_backward,
+    .merge = ddp_merge,
     .sgd = ddp_sgd,
 };
 
@@ -22,5 +23,6 @@ const struct ddp_kernels ddp_kernels_reference = {
     .softmax_cross_entropy = ddp_softmax_cross_entropy_reference,
     .sum_forward = ddp_sum_forward_reference,
     .sum_backward = ddp_sum_backward_reference,
+    .merge = ddp_merge_reference,
     .sgd = ddp_sgd_reference,
 };

@@ -18,7 +18,7 @@ compare() {
 }
 while read -r shards batch seed losses; do
     case $shards in '#'*) continue ;; esac
-    set -- --batch-size "$batch" --seed "$seed" --lr 0.05
+    set -- --batch-size "$batch" --seed "$seed" --lr 0.05 --schedule constant
     compare "accum x $shards" "$losses" "$trainer" "$@" --acc-steps "$shards"
     compare "ddp x $shards" "$losses" "$ddprun" -n "$shards" trainer "$@"
     compare "dp x $shards" "$losses" "$trainer" --mode dp --replicas "$shards" "$@"

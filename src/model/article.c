@@ -21,5 +21,6 @@ const struct ddp_model ddp_model_article = {
     .name = "article",
     .dataset = "article",
     .rate = 0.01,
+    .schedule = DDP_SCHEDULE_CONSTANT,
     .build = build,
 };

@@ -6,6 +6,7 @@
 #define DDP_MODEL_MODEL_H
 
 #include "graph/graph.h"
+#include "optim/schedule.h"
 
 #define DDP_MODEL_LAYERS 16
 
@@ -20,7 +21,8 @@ struct ddp_model_config {
 struct ddp_model {
     const char *name;
     const char *dataset; /* the source of data that it trains on */
-    double rate;         /* the default learning rate */
+    double rate;         /* the default learning rate, and how it changes */
+    enum ddp_schedule_kind schedule;
     enum ddp_status (*build)(ddp_graph *graph, const struct ddp_model_config *config);
 };
 

@@ -33,6 +33,7 @@ struct ddp_train_options {
     double rate, momentum, weight_decay;
     bool rate_given, nesterov;
     int schedule; /* enum ddp_schedule_kind */
+    bool schedule_given;
     int64_t warmup_steps;
     double bucket_mb;
     const char *save, *load;

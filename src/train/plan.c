@@ -170,7 +170,8 @@ enum ddp_status ddp_train_plan_steps(struct ddp_train_plan *plan,
         return ddp_fail(DDP_ERR_INVALID, "--epochs %" PRId64 ": that many steps cannot be counted",
                         options->epochs);
     plan->schedule = (struct ddp_schedule){
-        .kind = (enum ddp_schedule_kind)options->schedule,
+        .kind = options->schedule_given ? (enum ddp_schedule_kind)options->schedule
+                                        : plan->model->schedule,
         .rate = options->rate_given ? options->rate : plan->model->rate,
         .warmup_steps = options->warmup_steps,
         .total_steps = plan->total_steps,

@@ -20,12 +20,14 @@
 void omp_set_num_threads(int threads);
 #endif
 
-/* The largest tile, and the smallest that a product is cut into to occupy more threads. */
+/* The largest tile; and how far a product is cut to occupy more threads: to tiles of this much work
+ * at least. */
 #define TILE_ROWS     256
 #define TILE_COLUMNS  384
 #define SMALL_ROWS    64
 #define SMALL_COLUMNS 128
 #define TILES_WANTED  4
+#define TILE_PRODUCTS 524288.0 /* multiplications: about 10 microseconds */
 
 struct product {
     const struct ddp_gemm *gemm;
@@ -54,9 +56,11 @@ static void choose_grid(struct product *product)
 {
     const struct ddp_gemm *gemm = product->gemm;
     int64_t down = divide_up(gemm->m, TILE_ROWS), across = divide_up(gemm->n, TILE_COLUMNS);
-    while (down * across < TILES_WANTED && gemm->n / (across + 1) >= SMALL_COLUMNS)
+    const double tiles = (double)gemm->m * (double)gemm->n * (double)gemm->k / TILE_PRODUCTS;
+    const int64_t wanted = tiles < TILES_WANTED ? (int64_t)tiles : TILES_WANTED;
+    while (down * across < wanted && gemm->n / (across + 1) >= SMALL_COLUMNS)
         across++;
-    while (down * across < TILES_WANTED && gemm->m / (down + 1) >= SMALL_ROWS)
+    while (down * across < wanted && gemm->m / (down + 1) >= SMALL_ROWS)
         down++;
     product->tile_rows = even_part(gemm->m, down, 8);
     product->tile_columns = even_part(gemm->n, across, 16);

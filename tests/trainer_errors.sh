@@ -1,0 +1,128 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# Bad input to the trainer: one clear line that names the flag or file, the documented exit code, nothing left behind.
+. "${srcdir:-.}/tests/cli.inc"
+
+t="$trainer --quiet"
+one='--model article --epochs 1'
+
+# Flags: exit code 2.
+expect "unknown flag" 2 'error: .*--frobnicate' $t --frobnicate
+expect "stray word" 2 'error: .*banana' $t banana
+expect "unknown model" 2 'error: .*--model vgg.*mlp' $t --model vgg
+expect "unknown mode" 2 'error: .*--mode ring.*(accum|ddp|dp)' $t --mode ring
+expect "no value" 2 'error: .*--epochs' $t --epochs
+expect "zero epochs" 2 'error: .*--epochs 0' $t --epochs 0
+expect "negative batch" 2 'error: .*--batch[-_]size -1' $t --batch_size -1
+expect "overflowing steps" 2 'error: .*--steps 99999999999999999999' $t --steps 99999999999999999999
+expect "epochs that overflow" 2 'error: .*--epochs' $t --model article --data-size 1000000 --batch-size 1 --epochs 1000000000000000
+expect "not a number" 2 'error: .*--lr fast' $t --lr fast
+expect "lr nan" 2 'error: .*--lr nan' $t --lr nan
+expect "negative momentum" 2 'error: .*--momentum -0.5' $t --momentum -0.5
+expect "zero replicas" 2 'error: .*--replicas 0' $t --mode dp --replicas 0
+expect "zero threads" 2 'error: .*--threads 0' $t --threads 0
+expect "bad hidden" 2 'error: .*--hidden 5,,5' $t --hidden 5,,5
+expect "empty value" 2 'error: .*--save' $t --save ''
+
+# Combinations: exit code 2, and the numbers that would fit.
+expect "steps and epochs" 2 'error: --steps and --epochs' $t $one --steps 3
+expect "distributed and accum" 2 'error: --distributed .*--mode accum' $t $one --distributed --mode accum
+expect "replicas without dp" 2 'error: --replicas .*--mode dp' $t $one --replicas 2
+expect "global batch" 2 'error: --global-batch 100 .*96 or 128 would fit' $t $one --global-batch 100 --batch-size 32
+expect "global batch, replicas" 2 'error: --global-batch 7 .*6 or 9 would fit' $t $one --mode dp --replicas 3 --global-batch 7
+expect "global batch, both" 2 'error: --global-batch 64 contradicts' $t $one --global-batch 64 --batch-size 4 --acc-steps 2
+expect "data for article" 2 'error: --data' $t $one --data /tmp
+expect "data-size for mlp" 2 'error: --data-size' $t --data-size 3
+expect "nesterov alone" 2 'error: --nesterov' $t $one --nesterov --momentum 0
+expect "too few samples" 2 'error: 3 samples are too few for 4 shards.*at least 4' \
+    $t $one --data-size 3 --acc-steps 4 --drop-last
+expect "accum with 2 workers" 2 'error: --mode accum .*2 workers' "$ddprun" -n 2 trainer --quiet $one --mode accum
+expect "dp with 2 workers" 2 'error: --mode dp .*2 workers' "$ddprun" -n 2 trainer --quiet $one --mode dp
+expect "no board" 9 'error: .*WORLD_SIZE' env RANK=0 WORLD_SIZE=2 $t $one
+expect "device cuda" 9 'error: .*cuda' $t $one --device cuda
+expect "unknown device" 9 'error: .*toaster' $t $one --device toaster
+
+# Data files: exit code 4 when missing, 3 when their contents are wrong.
+mkdir "$work/data" "$work/empty"
+expect "no directory" 4 'error: .*nowhere' $t --data "$work/nowhere"
+expect "empty directory" 4 'error: .*empty.*train-images' $t --data "$work/empty"
+
+# idx FILE MAGIC COUNT...: a header in big-endian numbers, then zeros
+idx() {
+    file=$1 zeros=$2
+    shift 2
+    for number; do
+        printf "\\$(printf %03o $((number >> 24 & 255)))\\$(printf %03o $((number >> 16 & 255)))"
+        printf "\\$(printf %03o $((number >> 8 & 255)))\\$(printf %03o $((number & 255)))"
+    done >"$file"
+    head -c "$zeros" /dev/zero >>"$file"
+}
+good_data() {
+    rm -f "$work"/data/*
+    idx "$work/data/train-images-idx3-ubyte" 160 2051 10 4 4
+    idx "$work/data/train-labels-idx1-ubyte" 10 2049 10
+    idx "$work/data/t10k-images-idx3-ubyte" 48 2051 3 4 4
+    idx "$work/data/t10k-labels-idx1-ubyte" 3 2049 3
+}
+bad_data() {
+    expect "$1" "$2" "$3" $t --data "$work/data" --epochs 1
+}
+good_data
+expect "good data" 0 '' $t --data "$work/data" --epochs 1 --batch-size 4
+good_data; rm "$work/data/t10k-labels-idx1-ubyte"
+bad_data "missing test labels" 4 'error: .*t10k-labels'
+good_data; idx "$work/data/train-images-idx3-ubyte" 159 2051 10 4 4
+bad_data "truncated" 3 'error: .*train-images'
+good_data; idx "$work/data/train-images-idx3-ubyte" 161 2051 10 4 4
+bad_data "oversized" 3 'error: .*train-images'
+good_data; idx "$work/data/train-images-idx3-ubyte" 160 2052 10 4 4
+bad_data "wrong magic" 3 'error: .*train-images'
+good_data; idx "$work/data/train-labels-idx1-ubyte" 9 2049 9
+bad_data "counts differ" 3 'error: .*(train-labels|train-images).*'
+good_data; idx "$work/data/train-images-idx3-ubyte" 0 2051 0 4 4
+bad_data "no images" 3 'error: .*train-images'
+good_data; idx "$work/data/train-images-idx3-ubyte" 0 2051 2147483647 65535 65535
+bad_data "huge dimensions" 3 'error: .*train-images'
+good_data; idx "$work/data/t10k-images-idx3-ubyte" 27 2051 3 3 3
+bad_data "test images of another size" 3 'error: .*t10k-images'
+good_data; gzip "$work/data/train-images-idx3-ubyte"; printf 'xxxx' | dd of="$work/data/train-images-idx3-ubyte.gz" \
+    bs=1 seek=20 conv=notrunc 2>/dev/null
+bad_data "corrupt gzip" 3 'error: .*train-images-idx3-ubyte.gz'
+good_data; gzip "$work/data/train-images-idx3-ubyte"; truncate -s -5 "$work/data/train-images-idx3-ubyte.gz"
+bad_data "cut gzip" 3 'error: .*train-images-idx3-ubyte.gz'
+
+# Saved weights.
+expect "save to nowhere" 4 'error: .*nowhere/f' $t $one --save "$work/nowhere/f"
+expect "save over a directory" 4 'error: .*empty' $t $one --save "$work/empty"
+expect "save" 0 '' $t $one --save "$work/weights"
+expect "load" 0 '' $t $one --load "$work/weights"
+expect "load, missing" 4 'error: .*missing' $t $one --load "$work/missing"
+expect "load, another model's" 3 'error: .*weights.*fc1.weight' $t --data "$work/data" --load "$work/weights"
+head -c 60 "$work/weights" >"$work/cut"
+expect "load, truncated" 3 'error: .*cut' $t $one --load "$work/cut"
+cp "$work/weights" "$work/before"
+(
+    trap '' XFSZ
+    ulimit -f 0
+    exec $t $one --seed 9 --save "$work/weights" 2>"$work/err" >/dev/null
+)
+[ $? -eq 4 ] || fail "full disk: not exit code 4"
+cmp -s "$work/weights" "$work/before" || fail "full disk: the old file is damaged"
+[ "$(ls "$work" | grep -c tmp)" -eq 0 ] || fail "temporary files are left: $(ls "$work")"
+if [ "$(id -u)" -ne 0 ]; then
+    mkdir "$work/locked" && chmod 555 "$work/locked"
+    expect "locked directory" 4 'error: .*locked/f' $t $one --save "$work/locked/f"
+fi
+
+# Output that cannot be written.
+if [ -e /dev/full ]; then
+    count=$((count + 1))
+    $trainer $one >/dev/full 2>"$work/err"
+    [ $? -eq 4 ] || fail "full standard output: not exit code 4"
+fi
+
+# Under ddprun: one message, the worker's code, nobody left.
+expect "ddprun, bad flag" 2 'error: .*--frobnicate' "$ddprun" -n 2 trainer --frobnicate
+expect "ddprun, save to nowhere" 4 'error: .*nowhere/f' "$ddprun" -n 2 trainer --quiet $one --save "$work/nowhere/f"
+expect "ddprun, no such program" 127 'no-such-program' "$ddprun" -n 2 no-such-program
+finish

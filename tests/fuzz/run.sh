@@ -1,0 +1,56 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# Builds the fuzz targets with clang's libFuzzer and the sanitizers, and runs each for some seconds.
+# usage: run.sh [SECONDS [TARGET ...]]   in the build directory, with srcdir in the environment.
+# What makes a target fail is kept in fuzz-found/. Exit status: 0 nothing found, 1 found, 77 no clang with libFuzzer.
+set -eu
+seconds=${1:-20}
+[ $# -gt 0 ] && shift
+[ $# -gt 0 ] || set -- idx safetensors options
+srcdir=${srcdir:-.}
+clang=${FUZZ_CC:-clang}
+flags="-std=gnu11 -D_GNU_SOURCE -g -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -I. -I$srcdir/src -I$srcdir"
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+trap 'exit 1' INT TERM HUP
+
+echo 'int LLVMFuzzerTestOneInput(const unsigned char *d, unsigned long n); int LLVMFuzzerTestOneInput(const unsigned char *d, unsigned long n) { (void)d; (void)n; return 0; }' >"$work/probe.c"
+# shellcheck disable=SC2086 # flags are words
+if ! "$clang" $flags "$work/probe.c" -o "$work/probe" >"$work/log" 2>&1; then
+    echo "skipped: $clang cannot build with -fsanitize=fuzzer (Debian: clang and libclang-rt-14-dev)"
+    exit 77
+fi
+
+sources_of() {
+    core="core/log.c core/memory.c core/status.c"
+    case $1 in
+    idx) echo "$core data/byte_source.c data/idx_file.c" ;;
+    safetensors) echo "$core train/safetensors.c" ;;
+    options) echo "$core core/options.c core/parse.c" ;;
+    *) echo "no fuzz target named $1" >&2; exit 2 ;;
+    esac
+}
+
+failed=0
+for target in "$@"; do
+    sources=$srcdir/tests/fuzz/fuzz_$target.c
+    for file in $(sources_of "$target"); do
+        sources="$sources $srcdir/src/$file"
+    done
+    # shellcheck disable=SC2086
+    "$clang" $flags $sources -lz -ljansson -o "$work/$target"
+    mkdir "$work/corpus-$target"
+    mkdir -p fuzz-found
+    echo "fuzzing $target for $seconds s"
+    if "$work/$target" -close_fd_mask=2 -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -max_len=65536 \
+        -artifact_prefix="fuzz-found/$target-" -print_final_stats=1 "$work/corpus-$target" \
+        "$srcdir/tests/corpus/$target" >"$work/log" 2>&1; then
+        grep -E 'number_of_executed_units|peak_rss' "$work/log" || true
+    else
+        tail -n 60 "$work/log"
+        failed=1
+    fi
+done
+rmdir fuzz-found 2>/dev/null || true
+exit $failed

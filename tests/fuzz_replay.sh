@@ -1,0 +1,12 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# Every file of the corpora through its parser: good-* accepted, bad-* rejected.
+set -u
+corpus=${srcdir:-.}/tests/corpus
+status=0
+for target in idx safetensors options; do
+    printf '%s: ' "$target"
+    ./"replay_$target" "$corpus/$target"/* 2>"replay_$target.err" || { status=1; cat "replay_$target.err"; }
+    rm -f "replay_$target.err"
+done
+exit $status

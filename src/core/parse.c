@@ -7,6 +7,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <locale.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,9 +30,14 @@ bool ddp_parse_double(const char *text, double min, double max, double *value)
     char *end;
     if (!text || !*text || strspn(text, "+-.0123456789eE") != strlen(text))
         return false; /* no hexadecimal, no inf, no nan, no blanks */
+    locale_t c = newlocale(LC_NUMERIC_MASK, "C", (locale_t)0);
+    if (!c)
+        return false;
     errno = 0;
-    double number = strtod(text, &end);
-    if (end == text || *end || !isfinite(number) || number < min || number > max)
+    double number = strtod_l(text, &end, c);
+    bool out_of_range = errno == ERANGE && number != 0;
+    freelocale(c);
+    if (out_of_range || end == text || *end || !isfinite(number) || number < min || number > max)
         return false;
     *value = number;
     return true;

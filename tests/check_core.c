@@ -1,0 +1,508 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Tests of core: the option table, numbers, atomic files, the log. What is written to standard
+ * error is caught in a temporary file, because the words are part of what is promised. */
+#include "config.h"
+
+#include "tests/runner.h"
+
+#include "core/atomic_file.h"
+#include "core/log.h"
+#include "core/options.h"
+#include "core/parse.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <locale.h>
+#include <math.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* --- catching standard error --------------------------------------------------------------------
+ */
+
+static FILE *caught;
+static char messages[8192];
+
+static void catch_messages(void)
+{
+    fflush(stderr);
+    caught = tmpfile();
+    ck_assert_ptr_nonnull(caught);
+    ck_assert_int_ge(dup2(fileno(caught), STDERR_FILENO), 0);
+}
+
+/* What was written so far; the next call tells only what came later. */
+static const char *take_messages(void)
+{
+    ssize_t n = pread(fileno(caught), messages, sizeof messages - 1, 0);
+    messages[n > 0 ? n : 0] = 0;
+    ck_assert_int_eq(ftruncate(fileno(caught), 0), 0);
+    lseek(fileno(caught), 0, SEEK_SET);
+    return messages;
+}
+
+static void expect_message(const char *part)
+{
+    const char *text = take_messages();
+    ck_assert_msg(strstr(text, part) != NULL, "expected \"%s\", got \"%s\"", part, text);
+    ck_assert_msg(strchr(text, '\n') == text + strlen(text) - 1, "not one line: \"%s\"", text);
+}
+
+/* --- options ------------------------------------------------------------------------------------
+ */
+
+struct values {
+    bool verbose;
+    bool shuffle;
+    bool batch_given;
+    int64_t batch;
+    int64_t any;
+    double rate;
+    const char *path;
+    int mode;
+    int seen;
+};
+
+static const char *const modes[] = {"accum", "ddp", "dp", NULL};
+
+static const char *read_seen(void *destination, const char *value)
+{
+    struct values *values = destination;
+    if (value && strcmp(value, "bad") == 0)
+        return "is bad";
+    values->seen += value ? (int)strlen(value) : 100;
+    return NULL;
+}
+
+#define AT(field) offsetof(struct values, field)
+
+static const struct ddp_option table[] = {
+    {.section = "First",
+     .name = "verbose",
+     .letter = 'v',
+     .offset = AT(verbose),
+     .help = "say more"},
+    {.name = "shuffle", .offset = AT(shuffle), .negatable = true, .help = "mix", .letter = 's'},
+    {.name = "batch-size",
+     .letter = 'b',
+     .type = DDP_OPTION_INT,
+     .offset = AT(batch),
+     .min = 1,
+     .max = 100,
+     .argument = "N",
+     .help = "samples of a shard, a text that is long enough to need a second line in the help",
+     .environment = "CHECK_BATCH",
+     .given_offset = AT(batch_given)},
+    {.name = "batch", .alias_of = "batch-size"},
+    {.name = "any", .type = DDP_OPTION_INT, .offset = AT(any), .argument = "N", .help = "any"},
+    {.section = "Second",
+     .name = "lr",
+     .type = DDP_OPTION_REAL,
+     .offset = AT(rate),
+     .max = 10,
+     .argument = "X",
+     .help = "rate"},
+    {.name = "save",
+     .type = DDP_OPTION_TEXT,
+     .offset = AT(path),
+     .argument = "FILE",
+     .help = "file"},
+    {.name = "mode",
+     .type = DDP_OPTION_CHOICE,
+     .offset = AT(mode),
+     .choices = modes,
+     .help = "mode"},
+    {.name = "seen",
+     .type = DDP_OPTION_CUSTOM,
+     .read = read_seen,
+     .argument = "WORD",
+     .help = "seen",
+     .environment = "CHECK_SEEN"},
+    {.name = "mark", .letter = 'm', .type = DDP_OPTION_CUSTOM, .read = read_seen, .help = "mark"},
+    {.name = NULL},
+};
+
+static struct values values;
+static int rest;
+
+/* Parses a line split at blanks. */
+static enum ddp_status parse(const char *line, bool stop_at_first)
+{
+    static char copy[512];
+    char *argv[32] = {(char *)"prog"}, *save = NULL;
+    int argc = 1;
+    snprintf(copy, sizeof copy, "%s", line);
+    for (char *word = strtok_r(copy, " ", &save); word; word = strtok_r(NULL, " ", &save))
+        argv[argc++] = word;
+    memset(&values, 0, sizeof values);
+    values.shuffle = true;
+    rest = -1;
+    return ddp_options_parse(table, &values, argc, argv, stop_at_first, &rest);
+}
+
+START_TEST(options_forms)
+{
+    ck_assert_int_eq(parse("-v --batch-size 5 --lr=.5 --save f --mode dp --no-shuffle", false),
+                     DDP_OK);
+    ck_assert(values.verbose && !values.shuffle && values.batch_given);
+    ck_assert_int_eq(values.batch, 5);
+    ck_assert(values.rate == 0.5);
+    ck_assert_str_eq(values.path, "f");
+    ck_assert_int_eq(values.mode, 2);
+    ck_assert_int_eq(rest, 10);
+    ck_assert_int_eq(parse("-b7 -vm --any -3", false), DDP_OK);
+    ck_assert_int_eq(values.batch, 7);
+    ck_assert(values.verbose && values.batch_given);
+    ck_assert_int_eq(values.seen, 100);
+    ck_assert_int_eq(values.any, -3);
+    ck_assert_int_eq(parse("--batch_size=9", false), DDP_OK);
+    ck_assert_int_eq(values.batch, 9);
+    ck_assert_int_eq(parse("--batch 8 --seen abc --seen=de --no_shuffle", false), DDP_OK);
+    ck_assert_int_eq(values.batch, 8);
+    ck_assert_int_eq(values.seen, 5);
+    ck_assert(!values.shuffle && values.batch_given);
+    ck_assert_int_eq(parse("", false), DDP_OK);
+    ck_assert(!values.batch_given);
+    ck_assert_int_eq(rest, 1);
+}
+END_TEST
+
+START_TEST(options_stop)
+{
+    ck_assert_int_eq(parse("-v prog2 --batch-size 999", true), DDP_OK);
+    ck_assert_int_eq(rest, 2);
+    ck_assert_int_eq(parse("-v -- --batch-size 999", true), DDP_OK);
+    ck_assert_int_eq(rest, 3);
+    ck_assert_int_eq(parse("-v - x", true), DDP_OK);
+    ck_assert_int_eq(rest, 2);
+    ck_assert_int_eq(parse("-v", true), DDP_OK);
+    ck_assert_int_eq(rest, 2);
+    ck_assert_int_eq(parse("-v --", false), DDP_OK);
+}
+END_TEST
+
+static const struct {
+    const char *line;
+    const char *message;
+} bad_lines[] = {
+    {"--batch-size 0", "--batch-size 0: must be a whole number from 1 to 100"},
+    {"--batch-size 101", "from 1 to 100"},
+    {"--batch-size 1x", "--batch-size 1x: must be"},
+    {"--batch-size=", "--batch-size : must be"},
+    {"--batch-size 99999999999999999999", "from 1 to 100"},
+    {"--any 99999999999999999999", "--any 99999999999999999999: must be a whole number"},
+    {"--batch-size", "--batch-size: needs a value"},
+    {"-b", "-b: needs a value"},
+    {"--lr nan", "--lr nan: must be a number from 0 to 10"},
+    {"--lr -1", "from 0 to 10"},
+    {"--mode fast", "--mode fast: must be accum, ddp or dp"},
+    {"--save=", "must not be empty"},
+    {"--seen bad", "--seen bad: is bad"},
+    {"--verbose=1", "--verbose: takes no value"},
+    {"--no-verbose", "unknown option"},
+    {"--no-batch-size", "unknown option"},
+    {"--batch-sise 3", "did you mean --batch-size?"},
+    {"--frobnicate", "--frobnicate: unknown option; --help"},
+    {"-x", "-x: unknown option"},
+    {"-vx", "-x: unknown option"},
+    {"stray", "stray: unexpected argument"},
+    {"-- stray", "stray: unexpected argument"},
+};
+
+START_TEST(options_bad)
+{
+    catch_messages();
+    ck_assert_int_eq(parse(bad_lines[_i].line, false), DDP_ERR_INVALID);
+    expect_message(bad_lines[_i].message);
+}
+END_TEST
+
+START_TEST(options_environment)
+{
+    catch_messages();
+    setenv("CHECK_BATCH", "12", 1);
+    setenv("CHECK_SEEN", "four", 1);
+    ck_assert_int_eq(parse("", false), DDP_OK);
+    ck_assert_int_eq(values.batch, 12);
+    ck_assert_int_eq(values.seen, 4);
+    ck_assert(values.batch_given);
+    ck_assert_int_eq(parse("--batch 3", false), DDP_OK);
+    ck_assert_int_eq(values.batch, 3);
+    setenv("CHECK_BATCH", "many", 1);
+    ck_assert_int_eq(parse("", false), DDP_ERR_INVALID);
+    expect_message("CHECK_BATCH=many: must be a whole number from 1 to 100");
+    setenv("CHECK_BATCH", "", 1);
+    ck_assert_int_eq(parse("", false), DDP_OK);
+    ck_assert_int_eq(values.batch, 0);
+}
+END_TEST
+
+START_TEST(options_set)
+{
+    catch_messages();
+    memset(&values, 0, sizeof values);
+    ck_assert_int_eq(ddp_options_set(table, &values, "batch_size", "4"), DDP_OK);
+    ck_assert_int_eq(values.batch, 4);
+    ck_assert_int_eq(ddp_options_set(table, &values, "verbose", NULL), DDP_OK);
+    ck_assert(values.verbose);
+    ck_assert_int_eq(ddp_options_set(table, &values, "batch-size", "0"), DDP_ERR_INVALID);
+    expect_message("--batch-size 0: must be");
+    ck_assert_int_eq(ddp_options_set(table, &values, "nonsense", "0"), DDP_ERR_INVALID);
+    expect_message("--nonsense: unknown option");
+}
+END_TEST
+
+START_TEST(options_help)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&text, &size);
+    ddp_options_help(table, out);
+    fclose(out);
+    ck_assert_ptr_nonnull(strstr(text, "First:\n"));
+    ck_assert_ptr_nonnull(strstr(text, "\nSecond:\n"));
+    ck_assert_ptr_nonnull(strstr(text, "  -b, --batch-size N "));
+    ck_assert_ptr_nonnull(strstr(text, "--mode accum|ddp|dp"));
+    ck_assert_ptr_null(strstr(text, "--batch "));
+    for (char *line = text; *line; line += strcspn(line, "\n") + 1)
+        ck_assert_uint_le(strcspn(line, "\n"), 80);
+    free(text);
+}
+END_TEST
+
+/* --- numbers
+ * -------------------------------------------------------------------------------------- */
+
+START_TEST(parse_numbers)
+{
+    int64_t i = 7;
+    double d = 7;
+    ck_assert(ddp_parse_int64("-9223372036854775808", INT64_MIN, INT64_MAX, &i));
+    ck_assert_int_eq(i, INT64_MIN);
+    ck_assert(ddp_parse_int64("+5", 0, 5, &i));
+    ck_assert_int_eq(i, 5);
+    static const char *const bad_ints[] = {
+        "", " 5", "5 ", "0x5", "5.0", "-", "9223372036854775808"};
+    for (size_t n = 0; n < sizeof bad_ints / sizeof bad_ints[0]; n++)
+        ck_assert_msg(!ddp_parse_int64(bad_ints[n], INT64_MIN, INT64_MAX, &i), "%s", bad_ints[n]);
+    ck_assert_int_eq(i, 5);
+    ck_assert(!ddp_parse_int64(NULL, 0, 1, &i));
+    ck_assert(ddp_parse_double("-1.5e-3", -1, 1, &d));
+    ck_assert(d == -1.5e-3);
+    static const char *const bad_reals[] = {"",   "nan", "inf", "1e999", "0x1p3",
+                                            "1 ", ".",   "1,5", "1e",    "--1"};
+    for (size_t n = 0; n < sizeof bad_reals / sizeof bad_reals[0]; n++)
+        ck_assert_msg(!ddp_parse_double(bad_reals[n], -1e308, 1e308, &d), "%s", bad_reals[n]);
+    ck_assert(!ddp_parse_double("1.01", 0, 1, &d));
+}
+END_TEST
+
+START_TEST(parse_ignores_locale)
+{
+    double d = 0;
+    const char *const names[] = {"de_DE.UTF-8", "de_DE", "fr_FR.UTF-8"};
+    for (size_t n = 0; n < 3; n++)
+        if (setlocale(LC_ALL, names[n]))
+            break;
+    ck_assert(ddp_parse_double("2.5", 0, 10, &d));
+    ck_assert(d == 2.5);
+}
+END_TEST
+
+/* --- atomic files
+ * --------------------------------------------------------------------------------- */
+
+static char directory[] = "/tmp/check-core-XXXXXX";
+static char path[PATH_MAX];
+
+static void make_directory(void)
+{
+    ck_assert_ptr_nonnull(mkdtemp(directory));
+    snprintf(path, sizeof path, "%s/file", directory);
+}
+
+static void remove_directory(void)
+{
+    char command[PATH_MAX];
+    snprintf(command, sizeof command, "chmod 700 %s && rm -r %s", directory, directory);
+    ck_assert_int_eq(system(command), 0);
+    memcpy(directory + strlen(directory) - 6, "XXXXXX", 6);
+}
+
+static void write_whole(const char *text)
+{
+    ddp_atomic_file *file;
+    ck_assert_int_eq(ddp_atomic_file_open(&file, path), DDP_OK);
+    ck_assert_int_eq(ddp_atomic_file_write(file, text, strlen(text)), DDP_OK);
+    ck_assert_int_eq(ddp_atomic_file_commit(file), DDP_OK);
+    ddp_atomic_file_close(file);
+}
+
+static void expect_contents(const char *text)
+{
+    char contents[64] = "";
+    int fd = open(path, O_RDONLY);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_ge((int)read(fd, contents, sizeof contents - 1), 0);
+    close(fd);
+    ck_assert_str_eq(contents, text);
+}
+
+static void expect_alone(void)
+{
+    char command[PATH_MAX];
+    snprintf(command, sizeof command, "test \"$(ls -A %s)\" = file", directory);
+    ck_assert_int_eq(system(command), 0);
+}
+
+START_TEST(atomic_commit)
+{
+    ddp_atomic_file *file;
+    write_whole("old");
+    ck_assert_int_eq(ddp_atomic_file_open(&file, path), DDP_OK);
+    ck_assert_int_eq(ddp_atomic_file_write(file, "new", 3), DDP_OK);
+    expect_contents("old");
+    ddp_atomic_file_close(file); /* without a commit: as if nothing had been */
+    expect_contents("old");
+    expect_alone();
+    write_whole("newer");
+    expect_contents("newer");
+    expect_alone();
+}
+END_TEST
+
+START_TEST(atomic_full_disk)
+{
+    ddp_atomic_file *file;
+    struct rlimit limit = {.rlim_cur = 4096, .rlim_max = 4096};
+    char block[3000] = {0};
+    write_whole("old");
+    catch_messages();
+    signal(SIGXFSZ, SIG_IGN);
+    ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    ck_assert_int_eq(ddp_atomic_file_open(&file, path), DDP_OK);
+    ck_assert_int_eq(ddp_atomic_file_write(file, block, sizeof block), DDP_OK);
+    ck_assert_int_eq(ddp_atomic_file_write(file, block, sizeof block), DDP_ERR_IO);
+    expect_message("/file: cannot write: ");
+    ddp_atomic_file_close(file);
+    expect_contents("old");
+    expect_alone();
+}
+END_TEST
+
+START_TEST(atomic_bad_places)
+{
+    ddp_atomic_file *file = NULL;
+    char where[PATH_MAX + 16];
+    catch_messages();
+    ck_assert_int_eq(ddp_atomic_file_open(&file, directory), DDP_ERR_IO);
+    expect_message("it is a directory");
+    snprintf(where, sizeof where, "%s/none/file", directory);
+    ck_assert_int_eq(ddp_atomic_file_open(&file, where), DDP_ERR_IO);
+    expect_message("No such file or directory");
+    ck_assert_int_eq(ddp_atomic_file_open(&file, ""), DDP_ERR_IO);
+    expect_message("cannot write");
+    if (geteuid() != 0) {
+        ck_assert_int_eq(chmod(directory, 0500), 0);
+        ck_assert_int_eq(ddp_atomic_file_open(&file, path), DDP_ERR_IO);
+        expect_message("Permission denied");
+    }
+    ck_assert_ptr_null(file);
+}
+END_TEST
+
+/* A kill at any moment leaves the old file or the new one, never a part. */
+START_TEST(atomic_kill)
+{
+    write_whole("old");
+    for (int round = 0; round < 50; round++) {
+        pid_t pid = fork();
+        if (pid == 0)
+            for (;;)
+                write_whole("new");
+        usleep((useconds_t)(round * 50));
+        kill(pid, SIGKILL);
+        waitpid(pid, NULL, 0);
+        char contents[8] = "";
+        int fd = open(path, O_RDONLY);
+        ck_assert_int_ge(fd, 0);
+        ck_assert_int_eq((int)read(fd, contents, sizeof contents - 1), 3);
+        close(fd);
+        ck_assert(strcmp(contents, "old") == 0 || strcmp(contents, "new") == 0);
+    }
+}
+END_TEST
+
+/* --- log
+ * ------------------------------------------------------------------------------------------- */
+
+START_TEST(log_lines)
+{
+    char big[6000];
+    catch_messages();
+    ddp_log_set_name("prog");
+    ddp_log(DDP_LOG_INFO, "plain %d", 1);
+    ck_assert_str_eq(take_messages(), "prog: plain 1\n");
+    ddp_log_set_rank(3);
+    ck_assert_int_eq(ddp_fail(DDP_ERR_IO, "f: %s", "gone"), DDP_ERR_IO);
+    ck_assert_str_eq(take_messages(), "prog: rank 3: error: f: gone\n");
+    ddp_log(DDP_LOG_DEBUG, "hidden");
+    ck_assert_str_eq(take_messages(), "");
+    ddp_log_set_level(DDP_LOG_DEBUG);
+    ddp_log(DDP_LOG_DEBUG, "shown");
+    ck_assert_str_eq(take_messages(), "prog: rank 3: shown\n");
+    ddp_log_set_level(DDP_LOG_ERROR);
+    ddp_log(DDP_LOG_WARNING, "hidden");
+    ck_assert_str_eq(take_messages(), "");
+    memset(big, 'x', sizeof big - 1);
+    big[sizeof big - 1] = 0;
+    ddp_log(DDP_LOG_ERROR, "%s", big);
+    const char *text = take_messages();
+    ck_assert_uint_eq(strlen(text), 4095);
+    ck_assert(text[4094] == '\n');
+}
+END_TEST
+
+START_TEST(status_names)
+{
+    for (int status = 0; status >= -10; status--)
+        ck_assert_str_ne(ddp_status_string((enum ddp_status)status), "unknown status");
+    ck_assert_str_eq(ddp_status_string((enum ddp_status) - 11), "unknown status");
+    ck_assert_str_eq(ddp_status_string((enum ddp_status)1), "unknown status");
+    ck_assert_int_eq(ddp_status_exit_code(DDP_OK), 0);
+    ck_assert_int_eq(ddp_status_exit_code(DDP_ERR_ABORTED), 6);
+    ck_assert_int_eq(ddp_status_exit_code((enum ddp_status) - 99), 1);
+}
+END_TEST
+
+Suite *test_suite(void)
+{
+    Suite *suite = suite_create("core");
+    TCase *options = test_case(suite, "options", 10);
+    tcase_add_test(options, options_forms);
+    tcase_add_test(options, options_stop);
+    tcase_add_loop_test(options, options_bad, 0, sizeof bad_lines / sizeof bad_lines[0]);
+    tcase_add_test(options, options_environment);
+    tcase_add_test(options, options_set);
+    tcase_add_test(options, options_help);
+    TCase *numbers = test_case(suite, "parse", 10);
+    tcase_add_test(numbers, parse_numbers);
+    tcase_add_test(numbers, parse_ignores_locale);
+    TCase *files = test_case(suite, "atomic files", 30);
+    tcase_add_checked_fixture(files, make_directory, remove_directory);
+    tcase_add_test(files, atomic_commit);
+    tcase_add_test(files, atomic_full_disk);
+    tcase_add_test(files, atomic_bad_places);
+    tcase_add_test(files, atomic_kill);
+    TCase *log = test_case(suite, "log", 10);
+    tcase_add_test(log, log_lines);
+    tcase_add_test(log, status_names);
+    return suite;
+}

@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The linear layer: against the reference, gradients by differences, bits over thread counts, bad
+ * arguments. */
+#include "config.h"
+
+#include "kernels/linear.h"
+#include "tests/kernels_test.h"
+
+struct layer {
+    int64_t rows, in, out;
+    enum ddp_activation activation;
+    bool has_bias;
+    float *x, *weight, *bias, *y, *dy, *dx, *dweight, *dbias;
+};
+
+static struct layer layer_of(int64_t rows, int64_t in, int64_t out, bool relu, bool bias)
+{
+    return (struct layer){
+        .rows = rows,
+        .in = in,
+        .out = out,
+        .activation = relu ? DDP_ACTIVATION_RELU : DDP_ACTIVATION_NONE,
+        .has_bias = bias,
+        .x = array_of(rows * in),
+        .weight = array_of(out * in),
+        .bias = array_of(out),
+        .y = array_of(rows * out),
+        .dy = array_of(rows * out),
+        .dx = array_of(rows * in),
+        .dweight = array_of(out * in),
+        .dbias = array_of(out),
+    };
+}
+
+static void layer_free(struct layer *layer)
+{
+    array_free(layer->x, layer->rows * layer->in);
+    array_free(layer->weight, layer->out * layer->in);
+    array_free(layer->bias, layer->out);
+    array_free(layer->y, layer->rows * layer->out);
+    array_free(layer->dy, layer->rows * layer->out);
+    array_free(layer->dx, layer->rows * layer->in);
+    array_free(layer->dweight, layer->out * layer->in);
+    array_free(layer->dbias, layer->out);
+}
+
+/* The same inputs, and outputs of its own. */
+static struct layer layer_copy(const struct layer *from)
+{
+    struct layer layer = *from;
+    layer.x = array_copy(from->x, from->rows * from->in);
+    layer.weight = array_copy(from->weight, from->out * from->in);
+    layer.bias = array_copy(from->bias, from->out);
+    layer.y = array_of(from->rows * from->out);
+    layer.dy = array_copy(from->dy, from->rows * from->out);
+    layer.dx = array_of(from->rows * from->in);
+    layer.dweight = array_of(from->out * from->in);
+    layer.dbias = array_of(from->out);
+    return layer;
+}
+
+static struct ddp_linear_forward forward_of(const struct layer *layer)
+{
+    return (struct ddp_linear_forward){
+        .rows = layer->rows,
+        .in = layer->in,
+        .out = layer->out,
+        .activation = layer->activation,
+        .x = layer->x,
+        .weight = layer->weight,
+        .bias = layer->has_bias ? layer->bias : NULL,
+        .y = layer->y,
+    };
+}
+
+static struct ddp_linear_backward backward_of(const struct layer *layer)
+{
+    return (struct ddp_linear_backward){
+        .rows = layer->rows,
+        .in = layer->in,
+        .out = layer->out,
+        .activation = layer->activation,
+        .x = layer->x,
+        .y = layer->activation ? layer->y : NULL,
+        .weight = layer->weight,
+        .dy = layer->dy,
+        .dx = layer->dx,
+        .dweight = layer->dweight,
+        .dbias = layer->has_bias ? layer->dbias : NULL,
+    };
+}
+
+/* Forward, then backward from the output `y` of another run: a sign that rounding decides would
+ * differ else. */
+static void run_layer(struct layer *layer, const float *y, ddp_pool *pool, bool reference)
+{
+    struct ddp_linear_forward forward = forward_of(layer);
+    struct ddp_linear_backward backward = backward_of(layer);
+    ck_assert_int_eq(
+        (reference ? ddp_linear_forward_reference : ddp_linear_forward)(&forward, pool), DDP_OK);
+    if (layer->activation && y)
+        backward.y = y;
+    ck_assert_int_eq(
+        (reference ? ddp_linear_backward_reference : ddp_linear_backward)(&backward, pool), DDP_OK);
+}
+
+static bool layers_same(const struct layer *a, const struct layer *b)
+{
+    return same_bits(a->y, b->y, a->rows * a->out) && same_bits(a->dy, b->dy, a->rows * a->out) &&
+           same_bits(a->dx, b->dx, a->rows * a->in) &&
+           same_bits(a->dweight, b->dweight, a->out * a->in) &&
+           (!a->has_bias || same_bits(a->dbias, b->dbias, a->out));
+}
+
+static const int64_t shapes[][3] = {
+    {0, 4, 3},   {2, 0, 3},    {2, 3, 0},     {1, 1, 1},      {3, 5, 127},    {2, 7, 128},
+    {4, 3, 129}, {17, 31, 33}, {32, 784, 10}, {32, 100, 512}, {256, 65, 257}, {255, 300, 511},
+};
+
+START_TEST(test_shapes)
+{
+    random_seed((uint64_t)_i);
+    for (int flags = 0; flags < 4; flags++) {
+        struct layer expected =
+            layer_of(shapes[_i][0], shapes[_i][1], shapes[_i][2], flags & 1, flags & 2);
+        struct layer first = layer_copy(&expected);
+        run_layer(&expected, NULL, NULL, true);
+        run_layer(&first, expected.y, pools[0], false);
+        const int64_t outputs = expected.rows * expected.out;
+        ck_assert(largest_difference(first.y, expected.y, outputs) <=
+                  product_tolerance(expected.in));
+        ck_assert(same_bits(first.dy, expected.dy, outputs));
+        ck_assert(largest_difference(first.dx, expected.dx, expected.rows * expected.in) <=
+                  product_tolerance(expected.out));
+        ck_assert(largest_difference(first.dweight, expected.dweight, expected.out * expected.in) <=
+                  product_tolerance(expected.rows));
+        if (first.has_bias)
+            ck_assert(same_bits(first.dbias, expected.dbias, expected.out));
+        for (int pool = 1; pool < POOLS; pool++) {
+            struct layer other = layer_copy(&first);
+            /* first.dy is the gradient after the activation by now, which passing again leaves as
+             * it is */
+            run_layer(&other, expected.y, pools[pool], false);
+            ck_assert_msg(layers_same(&first, &other), "other bits on %d threads",
+                          pool_threads[pool]);
+            layer_free(&other);
+        }
+        layer_free(&first);
+        layer_free(&expected);
+    }
+}
+END_TEST
+
+struct probe {
+    struct ddp_linear_forward forward;
+    const float *dy;
+};
+
+static double loss_of(void *arg)
+{
+    struct probe *probe = arg;
+    ck_assert_int_eq(ddp_linear_forward(&probe->forward, NULL), DDP_OK);
+    double loss = 0;
+    for (int64_t i = 0; i < probe->forward.rows * probe->forward.out; i++)
+        loss += (double)probe->dy[i] * (double)probe->forward.y[i];
+    return loss;
+}
+
+/* With ReLU no output may lie so near to 0 that a difference steps over the kink. */
+static void keep_off_kink(struct layer *layer)
+{
+    struct ddp_linear_forward forward = forward_of(layer);
+    forward.activation = DDP_ACTIVATION_NONE;
+    bool near = true;
+    for (int round = 0; near && round < 1000; round++) {
+        ck_assert_int_eq(ddp_linear_forward(&forward, NULL), DDP_OK);
+        near = false;
+        for (int64_t i = 0; i < layer->rows * layer->out; i++)
+            near |= fabsf(layer->y[i]) < 0.02f;
+        for (int64_t i = 0; near && i < layer->rows * layer->in; i++)
+            layer->x[i] = random_number();
+    }
+    ck_assert(!near);
+}
+
+START_TEST(test_gradient)
+{
+    random_seed((uint64_t)_i);
+    struct layer layer = layer_of(3, 5, 4, _i & 1, _i & 2);
+    if (_i & 1)
+        keep_off_kink(&layer);
+    float *dy = array_copy(layer.dy, 12);
+    run_layer(&layer, NULL, NULL, false);
+    struct probe probe = {.forward = forward_of(&layer), .dy = dy};
+    check_gradient("x", layer.x, layer.dx, 15, loss_of, &probe, 2e-4);
+    check_gradient("weight", layer.weight, layer.dweight, 20, loss_of, &probe, 2e-4);
+    if (layer.has_bias)
+        check_gradient("bias", layer.bias, layer.dbias, 4, loss_of, &probe, 2e-4);
+    array_free(dy, 12);
+    layer_free(&layer);
+}
+END_TEST
+
+/* NaN goes through ReLU; outputs that are not wanted may be NULL. */
+START_TEST(test_nan_and_null)
+{
+    float x[2] = {NAN, -1}, weight[1] = {1}, y[2], dy[2] = {3, 4};
+    struct ddp_linear_forward forward = {
+        .rows = 2, .in = 1, .out = 1, .activation = DDP_ACTIVATION_RELU, .x = x, .weight = weight};
+    forward.y = y;
+    ck_assert_int_eq(ddp_linear_forward(&forward, NULL), DDP_OK);
+    ck_assert(isnan(y[0]) && y[1] == 0);
+    y[0] = 1;
+    struct ddp_linear_backward backward = {
+        .rows = 2, .in = 1, .out = 1, .activation = DDP_ACTIVATION_RELU, .y = y, .dy = dy};
+    ck_assert_int_eq(ddp_linear_backward(&backward, NULL), DDP_OK);
+    ck_assert(dy[0] == 3 && dy[1] == 0);
+}
+END_TEST
+
+START_TEST(test_arguments)
+{
+    float v[4] = {1, 2, 3, 4};
+    const struct ddp_linear_forward good = {.rows = 2,
+                                            .in = 2,
+                                            .out = 2,
+                                            .activation = DDP_ACTIVATION_RELU,
+                                            .x = v,
+                                            .weight = v,
+                                            .y = v};
+    struct ddp_linear_forward bad[] = {good, good, good, good, good, good, good};
+    bad[0].rows = -1;
+    bad[1].in = -1;
+    bad[2].out = -1;
+    bad[3].activation = (enum ddp_activation)7;
+    bad[4].x = NULL;
+    bad[5].weight = NULL;
+    bad[6].y = NULL;
+    for (int i = 0; i < 7; i++) {
+        ck_assert_int_eq(ddp_linear_forward(&bad[i], NULL), DDP_ERR_INVALID);
+        ck_assert_int_eq(ddp_linear_forward_reference(&bad[i], NULL), DDP_ERR_INVALID);
+        struct ddp_linear_backward backward = {
+            .rows = bad[i].rows,
+            .in = bad[i].in,
+            .out = bad[i].out,
+            .activation = bad[i].activation,
+            .x = bad[i].x,
+            .y = v,
+            .weight = bad[i].weight,
+            .dy = bad[i].y,
+            .dx = v,
+            .dweight = v,
+        };
+        ck_assert_int_eq(ddp_linear_backward(&backward, NULL), DDP_ERR_INVALID);
+        ck_assert_int_eq(ddp_linear_backward_reference(&backward, NULL), DDP_ERR_INVALID);
+    }
+}
+END_TEST
+
+Suite *test_suite(void)
+{
+    Suite *suite = suite_create("linear");
+    TCase *tc = kernel_case(suite, "linear");
+    tcase_add_loop_test(tc, test_shapes, 0, sizeof shapes / sizeof shapes[0]);
+    tcase_add_loop_test(tc, test_gradient, 0, 4);
+    tcase_add_test(tc, test_nan_and_null);
+    tcase_add_test(tc, test_arguments);
+    return suite;
+}

@@ -1,0 +1,260 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# ddprun from outside: exit codes, messages, environment, signals, and that nothing is left behind.
+# shellcheck disable=SC2016  # the workers' shells expand the variables
+set -u
+ddprun=./ddprun
+helper=./launcher_helper
+test -x $ddprun && test -x $helper || { echo "run in the build directory"; exit 99; }
+
+tmp=$(mktemp -d) || exit 99
+DDPRUN_TEST_MARK=mark.$$.$(basename "$tmp")
+export DDPRUN_TEST_MARK
+unset RANK WORLD_SIZE LOCAL_RANK OMP_NUM_THREADS CUDA_VISIBLE_DEVICES DDP_LOG || :
+
+# Every process of these tests carries the mark in its environment. Prints those there are, but this shell's.
+marked()
+{
+    grep -lsaF "$DDPRUN_TEST_MARK" /proc/[0-9]*/environ | while IFS=/ read -r _ _ pid _; do
+        command=$(tr '\0' ' ' 2>/dev/null <"/proc/$pid/cmdline") || continue
+        case $command in
+            '' | *launcher.sh* | 'grep -lsaF '*) ;;
+            *) echo "$pid $command" ;;
+        esac
+    done 2>/dev/null
+}
+
+cleanup()
+{
+    marked | while read -r pid rest; do
+        kill -9 "$pid"
+    done
+    rm -rf "$tmp"
+}
+trap cleanup EXIT
+
+failures=0
+fail()
+{
+    echo "FAIL: $*"
+    sed 's/^/    err: /' "$tmp/err" 2>/dev/null | head -5
+    failures=$((failures + 1))
+}
+
+# run CODE arguments...: ddprun must end with this code; its output is in $tmp/out and $tmp/err.
+run()
+{
+    want=$1
+    shift
+    timeout 60 $ddprun "$@" >"$tmp/out" 2>"$tmp/err" </dev/null
+    got=$?
+    test $got = "$want" || fail "ddprun $*: exit code $got, not $want"
+}
+
+# says TEXT: standard error has it, on exactly one line that begins with "ddprun: ".
+says()
+{
+    test "$(grep -c "^ddprun: .*$1" "$tmp/err")" = 1 || fail "no (single) line with: $1"
+}
+
+quiet()
+{
+    test ! -s "$tmp/err" || fail "unexpected words on standard error"
+}
+
+# gone SECONDS: after this time no marked process is left.
+gone()
+{
+    tries=$(($1 * 10))
+    while left=$(marked) && test -n "$left"; do
+        tries=$((tries - 1))
+        if test $tries -lt 0; then
+            fail "left behind: $left"
+            return
+        fi
+        sleep 0.1
+    done
+}
+
+now_ms()
+{
+    echo $(($(date +%s%N) / 1000000))
+}
+
+echo "# exit codes"
+run 0 -n 3 true; quiet
+run 7 -n 2 sh -c 'exit $((RANK * 7))'; says 'rank 1 (pid [0-9]*) exited with code 7'
+run 1 -n 1 false; says 'rank 0 (pid [0-9]*) exited with code 1$'
+run 139 -n 3 sh -c 'test $RANK = 1 && exec ./launcher_helper signal 11; exec sleep 60'
+says 'rank 1 .* was killed by SIGSEGV (Segmentation fault); ending the other 2 workers'
+run 137 -n 2 sh -c 'test $RANK = 0 && kill -9 $$; exec sleep 60'; says 'rank 0 .* SIGKILL'
+run 255 -n 2 sh -c 'exit 255'
+run 0 -- true; run 0 -n2 -- true; run 0 --nproc=2 true
+gone 1
+
+echo "# command line"
+for n in 0 -1 x 4097 99999999999999999999 1.5 ''; do
+    run 2 --nproc "$n" true; says "must be a number of workers from 1 to 4096"
+done
+run 2; says 'no program given'
+run 2 ''; says 'name of the program is empty'
+run 2 -n 2; says 'no program given'
+run 2 --nproc; says 'needs a value'
+run 2 --nprok 2 true; says 'did you mean --nproc'
+run 2 --nnodes 2 true; says 'mpirun, srun or torchrun'
+run 2 --grace -1 true; says '--grace -1: must be'
+run 2 --master-port 70000 true; says '--master-port 70000: must be'
+run 0 --help; quiet; grep -q '^Usage: ddprun' "$tmp/out" || fail "--help"
+run 0 --version; grep -q '^ddprun [0-9]' "$tmp/out" || fail "--version"
+$ddprun --help >/dev/full 2>/dev/null && fail "--help to a full disk"
+
+echo "# programs that do not start"
+run 127 -n 2 no-such-program; says 'no-such-program: no such program'
+run 127 -n 2 ./no/such; says 'No such file or directory'
+: >"$tmp/plain"
+run 126 -n 2 "$tmp/plain"; says 'Permission denied'
+run 126 -n 2 "$tmp"; says 'Is a directory'
+printf '#!/no/such/interpreter -x\n' >"$tmp/script"; chmod +x "$tmp/script"
+run 126 -n 4 "$tmp/script"; says 'its interpreter /no/such/interpreter does not exist'
+printf 'text' >"$tmp/script"
+run 126 -n 4 "$tmp/script"; says 'not a program for this machine'
+gone 1
+
+echo "# where programs are looked for"
+mkdir "$tmp/a" "$tmp/b"
+printf '#!/bin/sh\necho from-a\n' >"$tmp/a/prog"; printf '#!/bin/sh\necho from-b\n' >"$tmp/b/prog"
+chmod +x "$tmp/a/prog" "$tmp/b/prog"
+cp $ddprun "$tmp/a/ddprun"
+expect_from()
+{
+    grep -q "^from-$1\$" "$tmp/out" || fail "found another program than $1's"
+}
+ours=$ddprun
+ddprun=$tmp/a/ddprun
+saved=$PATH
+PATH=$tmp/b:$saved; export PATH
+run 0 -n 1 prog; expect_from a
+PATH=$tmp/b:$tmp/a:$saved
+run 0 -n 1 prog; expect_from b
+PATH=$saved
+run 0 -n 1 prog; expect_from a
+ddprun=$ours
+
+echo "# environment"
+OMP=$(( $(nproc) / 2 )); test $OMP -ge 1 || OMP=1
+run 0 -n 2 --master-addr 10.1.2.3 --master-port 1234 sh -c \
+    'echo $RANK $LOCAL_RANK $WORLD_SIZE $LOCAL_WORLD_SIZE $MASTER_ADDR $MASTER_PORT $OMP_NUM_THREADS'
+sort "$tmp/out" >"$tmp/sorted"
+{ echo "0 0 2 2 10.1.2.3 1234 $OMP"; echo "1 1 2 2 10.1.2.3 1234 $OMP"; } | cmp -s - "$tmp/sorted" ||
+    fail "environment: $(cat "$tmp/sorted") (OMP_NUM_THREADS $OMP?)"
+OMP_NUM_THREADS=5 RANK=9 WORLD_SIZE=77 MASTER_PORT=1 CUDA_VISIBLE_DEVICES='' \
+    timeout 20 $ddprun -n 1 sh -c 'env' >"$tmp/out"
+for line in OMP_NUM_THREADS=5 RANK=0 WORLD_SIZE=1 MASTER_ADDR=127.0.0.1 CUDA_VISIBLE_DEVICES=; do
+    test "$(grep -c "^$line\$" "$tmp/out")" = 1 || fail "environment lacks (or repeats) $line"
+done
+test "$(sed -n 's/^MASTER_PORT=//p' "$tmp/out")" -gt 1023 || fail "MASTER_PORT is not a free port"
+run 0 -n 1000 true
+run 0 -n 2 sh -c 'exec 3<&0; readlink /proc/$$/fd/3'
+run 0 -n 2 cat; quiet
+printf 'to rank 0\n' | timeout 20 $ddprun -n 3 cat >"$tmp/out"
+test "$(cat "$tmp/out")" = 'to rank 0' || fail "standard input went elsewhere"
+i=0; while test $i -lt 3000; do echo "export MANY_$i=$i"; i=$((i + 1)); done >"$tmp/many"
+(. "$tmp/many"; timeout 20 $ddprun -n 2 sh -c 'test $MANY_2999 = 2999') || fail "3000 variables"
+
+echo "# odd surroundings"
+# shellcheck disable=SC3045
+(ulimit -n 6; exec $ddprun -n 2 true) 2>"$tmp/err" && fail "no descriptors, and no complaint"
+says 'Too many open files'
+timeout 20 $ddprun -n 2 true <&- >&- 2>&- || fail "closed standard files"
+(trap '' CHLD; exec timeout 20 $ddprun -n 2 sh -c 'exit 4') 2>/dev/null
+test $? = 4 || fail "started with SIGCHLD ignored"
+(trap '' PIPE USR1; exec timeout 20 $ddprun -n 1 $helper signals) >"$tmp/out" 2>&1
+test ! -s "$tmp/out" || fail "workers inherit: $(cat "$tmp/out")"
+(trap '' HUP; exec $ddprun -n 1 $helper signals) >"$tmp/out" 2>&1
+test "$(cat "$tmp/out")" = 'ignored 1' || fail "nohup does not reach the workers: $(cat "$tmp/out")"
+$ddprun -n 4 $helper flood 20 | cat >/dev/null || fail "flood"
+timeout 20 $ddprun -n 2 sh -c "exec $helper flood 20 2>/dev/null" 2>/dev/null | head -c 10 >/dev/null
+gone 1
+
+echo "# first failure"
+run 9 -n 4 $helper abort 2
+says 'rank 2 .* exited with code 9 in phase backward, step 41, inside all-reduce 1042'
+run 3 -n 2 $helper scribble; says 'rank 0 .* exited with code 3'
+run 6 -n 2 sh -c 'exit 6'; says 'exited with code 6'
+start=$(now_ms)
+run 75 -n 2 $helper preempted 1; quiet
+test $(($(now_ms) - start)) -ge 900 || fail "workers that stop on request are not waited for"
+start=$(now_ms)
+run 7 -n 2 --grace 1 sh -c 'test $RANK = 1 && { sleep 0.1; exit 7; }; trap "" TERM; sleep 60; sleep 60'
+took=$(($(now_ms) - start))
+test $took -lt 1600 || fail "a worker that ignores SIGTERM took $took ms"
+start=$(now_ms)
+run 7 -n 2 --grace 0 sh -c 'test $RANK = 1 && exit 7; trap "" TERM; sleep 60; sleep 60'
+gone 1
+
+echo "# leftovers of workers"
+run 0 -n 2 sh -c 'sleep 60 & sleep 60 & exit 0'; gone 1
+run 0 -n 2 sh -c 'setsid sleep 60 & setsid sh -c "sleep 60 & sleep 60" & sleep 0.1'; gone 1
+run 5 -n 2 sh -c 'setsid sleep 60 & sleep 0.1; test $RANK = 0 && exit 5; exec sleep 60'; gone 1
+sh -c 'sleep 2 & exec '"$ddprun"' -n 1 true' || fail "exec from a shell with a child"
+marked | grep -q 'sleep 2' || fail "a child that is not the job's was ended"
+gone 4
+
+echo "# signals"
+# with_signal CODE SIGNAL arguments...: sends the signal to ddprun once the workers have made their files.
+with_signal()
+{
+    want=$1 signal=$2
+    shift 2
+    rm -f "$tmp"/up.*
+    UP=$tmp/up $ddprun "$@" >"$tmp/out" 2>"$tmp/err" </dev/null &
+    pid=$!
+    tries=200
+    while test ! -e "$tmp/up.0" || test ! -e "$tmp/up.1"; do
+        tries=$((tries - 1)); test $tries -gt 0 || break
+        sleep 0.02
+    done
+    for s in $signal; do
+        kill -"$s" $pid
+        sleep 0.1
+    done
+    wait $pid
+    got=$?
+    test $got = "$want" || fail "SIG$signal: exit code $got, not $want"
+}
+up=': >$UP.$RANK;'
+for pair in 'TERM 143' 'HUP 129' 'USR1 138' 'USR2 140'; do
+    with_signal "${pair#* }" "${pair% *}" -n 2 sh -c "ulimit -c 0; $up"' sleep 60 & wait'
+    gone 1
+done
+# A shell's background job ignores these; the helper restores them.
+ddprun="$helper normal $ours"
+with_signal 131 QUIT -n 2 sh -c "ulimit -c 0; $up"' sleep 60 & wait'
+with_signal 130 INT -n 2 sh -c "$up"' sleep 60 & wait'
+says 'SIGINT: ending 2 workers'
+start=$(now_ms)
+with_signal 137 'INT INT' -n 2 sh -c 'trap "" INT;'" $up"' sleep 60'
+test $(($(now_ms) - start)) -lt 3000 || fail "a second SIGINT does not kill at once"
+ddprun=$ours
+with_signal 4 TERM -n 2 sh -c "trap 'exit 4' TERM; $up"' sleep 60 & wait'
+with_signal 0 TERM -n 2 sh -c "trap 'exit 0' TERM; $up"' sleep 60 & wait'
+with_signal 137 TERM -n 2 --grace 0.3 sh -c "trap '' TERM; $up"' sleep 60'
+says 'did not end within 0.3 s: SIGKILL'
+with_signal 143 TERM -n 2 sh -c "$up"' kill -STOP $$; sleep 60'
+gone 1
+
+echo "# SIGKILL of ddprun at random moments"
+i=0
+while test $i -lt ${KILLS:-60}; do
+    $ddprun -n 4 sh -c 'sleep 60 & sleep 60' >/dev/null 2>&1 &
+    pid=$!
+    sleep 0.0$((i % 4))$((i * 7 % 10))
+    kill -9 $pid
+    wait $pid 2>/dev/null
+    i=$((i + 1))
+done
+gone 1
+
+echo "# nothing is left"
+gone 1
+test $failures = 0 || { echo "$failures failures"; exit 1; }

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A worker that misbehaves on demand: launcher_helper WORD [NUMBER]. The tests of ddprun start it.
+ */
+#include "config.h"
+
+#include "job/board.h"
+#include "job/job.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+static int rank_number(void)
+{
+    const char *rank = getenv("RANK");
+    return rank ? atoi(rank) : 0;
+}
+
+static ddp_job *join_job(void)
+{
+    ddp_job *job;
+    enum ddp_status status = ddp_job_open(&job);
+    if (status != DDP_OK)
+        exit(ddp_status_exit_code(status));
+    return job;
+}
+
+/* Rank N dies in the middle of a collective; the others give up with exit code 6 as soon as they
+ * see it. */
+static int abort_job(int culprit)
+{
+    ddp_job *job = join_job();
+    enum ddp_status status = ddp_job_barrier(job, 20000);
+    if (ddp_job_rank(job) == culprit) {
+        ddp_job_report(job, "backward", 41);
+        ddp_job_collective_enter(job, "all-reduce", 1042, 4096);
+        ddp_job_abort(job);
+        usleep(100000); /* the others are gone first */
+        return 9;
+    }
+    while (status == DDP_OK)
+        status = ddp_job_barrier(job, 20000);
+    return ddp_status_exit_code(status);
+}
+
+static int scribble(void)
+{
+    ddp_job *job = join_job();
+    const _Atomic uint32_t *word = ddp_job_abort_word(job);
+    unsigned char *page = (unsigned char *)((uintptr_t)word & ~(uintptr_t)4095);
+    memset(page, 0xa5, 4096); /* the header, the barrier, ids */
+    ddp_job_barrier(job, 10);
+    memset(page, 0xff, 4096);
+    return 3;
+}
+
+static int flood(long megabytes)
+{
+    static char block[1 << 20];
+    memset(block, 'x', sizeof block);
+    block[sizeof block - 1] = '\n';
+    for (long i = 0; i < megabytes; i++)
+        if (fwrite(block, 1, sizeof block, stdout) != sizeof block)
+            return 1;
+    return 0;
+}
+
+static int show_signals(void)
+{
+    sigset_t blocked;
+    struct sigaction action;
+    sigprocmask(SIG_SETMASK, NULL, &blocked);
+    for (int number = 1; number < NSIG; number++)
+        if (sigismember(&blocked, number) == 1)
+            printf("blocked %d\n", number);
+    for (int number = 1; number < NSIG; number++)
+        if (sigaction(number, NULL, &action) == 0 && action.sa_handler == SIG_IGN)
+            printf("ignored %d\n", number);
+    return 0;
+}
+
+static void exit_quietly(int number)
+{
+    (void)number;
+    _exit(75);
+}
+
+int main(int argc, char **argv)
+{
+    const char *word = argc > 1 ? argv[1] : "";
+    long number = argc > 2 ? atol(argv[2]) : 0;
+    const struct rlimit no_core = {0};
+    setrlimit(RLIMIT_CORE, &no_core);
+    if (strcmp(word, "signal") == 0)
+        return raise((int)number);
+    if (strcmp(word, "abort") == 0)
+        return abort_job((int)number);
+    if (strcmp(word, "scribble") == 0)
+        return rank_number() == 0 ? scribble() : (pause(), 0);
+    if (strcmp(word, "flood") == 0)
+        return flood(number);
+    if (strcmp(word, "signals") == 0)
+        return show_signals();
+    if (strcmp(word, "normal") == 0 && argc > 2) {
+        signal(SIGINT, SIG_DFL);
+        signal(SIGQUIT, SIG_DFL);
+        execv(argv[2], argv + 2);
+    }
+    if (strcmp(word, "preempted") == 0) {
+        signal(SIGTERM, exit_quietly);
+        signal(SIGUSR1, exit_quietly);
+        if (rank_number() > 0)
+            sleep((unsigned)number);
+        return 75;
+    }
+    fprintf(stderr, "launcher_helper: %s?\n", word);
+    return 99;
+}

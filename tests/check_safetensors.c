@@ -86,6 +86,19 @@ START_TEST(nothing_and_empty_tensors)
 }
 END_TEST
 
+START_TEST(data_begin_at_a_multiple_of_8)
+{
+    for (size_t n = 1; n <= 8; n++) {
+        struct ddp_safetensor tensor = three[0];
+        size_t bytes;
+        tensor.name = &"abcdefgh"[8 - n];
+        ck_assert_int_eq(ddp_safetensors_write(scratch_path("a"), &tensor, 1, NULL, 0), DDP_OK);
+        scratch_read("a", &bytes);
+        ck_assert_uint_eq(bytes % 8, 0);
+    }
+}
+END_TEST
+
 START_TEST(writer_refuses_what_cannot_be)
 {
     struct ddp_safetensor t[2] = {three[0], three[2]};
@@ -280,6 +293,7 @@ Suite *test_suite(void)
     tcase_add_test(tc, the_bytes_are_those_of_the_format);
     tcase_add_test(tc, what_is_written_reads_back);
     tcase_add_test(tc, nothing_and_empty_tensors);
+    tcase_add_test(tc, data_begin_at_a_multiple_of_8);
     tcase_add_test(tc, writer_refuses_what_cannot_be);
     tcase_add_test(tc, sizes_of_shapes);
     tcase_add_loop_test(tc, bad_header_is_named, 0, sizeof bad_headers / sizeof bad_headers[0]);

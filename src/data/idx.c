@@ -10,6 +10,7 @@
 #include "data/dataset.h"
 #include "data/idx_file.h"
 
+#include <endian.h>
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -24,6 +25,29 @@ struct idx {
     float scaled[256];     /* what each pixel value becomes */
 };
 
+/* Eight pixels a load: nearly twice as fast as one by one, where the loads are what it waits for.
+ */
+static void scale(float *restrict x, const unsigned char *restrict pixels, size_t count,
+                  const float *restrict scaled)
+{
+    size_t i = 0;
+    for (; i + 8 <= count; i += 8) {
+        uint64_t eight;
+        memcpy(&eight, pixels + i, sizeof eight);
+        eight = le64toh(eight);
+        x[i] = scaled[eight & 0xff];
+        x[i + 1] = scaled[eight >> 8 & 0xff];
+        x[i + 2] = scaled[eight >> 16 & 0xff];
+        x[i + 3] = scaled[eight >> 24 & 0xff];
+        x[i + 4] = scaled[eight >> 32 & 0xff];
+        x[i + 5] = scaled[eight >> 40 & 0xff];
+        x[i + 6] = scaled[eight >> 48 & 0xff];
+        x[i + 7] = scaled[eight >> 56];
+    }
+    for (; i < count; i++)
+        x[i] = scaled[pixels[i]];
+}
+
 static void idx_read(const ddp_dataset *dataset, const int64_t *indices, size_t count, float *x,
                      int32_t *labels)
 {
@@ -32,8 +56,7 @@ static void idx_read(const ddp_dataset *dataset, const int64_t *indices, size_t 
     size_t floats = idx->base.info.sample_floats;
     for (size_t i = 0; i < count; i++) {
         const unsigned char *pixels = idx->pixels + (size_t)indices[i] * floats;
-        for (size_t j = 0; j < floats; j++)
-            x[j] = scaled[pixels[j]];
+        scale(x, pixels, floats, scaled);
         x += floats;
         if (labels)
             labels[i] = idx->labels[indices[i]];

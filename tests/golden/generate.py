@@ -60,6 +60,10 @@ def rng_cases(rnd):
     torch.manual_seed(5)
     conv = nn.Conv2d(3, 2, 3)
     yield "linear 5 27 2", bits(conv.weight) + " " + bits(conv.bias)
+    for count in (0, 1, 2, 30):  # how many draws a permutation takes shows in what follows it
+        generator = seeded(8)
+        order = torch.randperm(count, generator=generator)
+        yield f"then 8 {count}", (numbers(order) + " " + bits(torch.rand(2, generator=generator))).strip()
     for seed, count in ((0, 60000), (rnd.getrandbits(32), 700), (rnd.getrandbits(32), 623 * 7)):
         order = torch.randperm(count, generator=seeded(seed)).to(torch.int32)
         yield f"randperm-hash {seed} {count}", fnv(order.numpy().tobytes())

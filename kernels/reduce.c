@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The ordered reduction on the CPU; see reduce.h. A block of elements at a time goes through the
+ * tree in the nearest cache and from there to all destinations, so memory is read once for each
+ * source and written once for each destination, whatever their numbers. */
+#include "config.h"
+
+#include "kernels/reduce.h"
+
+#include "core/log.h"
+#include "core/memory.h"
+#include "kernels/cpu.h"
+
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
+#define BLOCK_BYTES 4096
+#define MAX_DEPTH   6 /* log2(DDP_REDUCE_MAX) */
+
+#define COMBINE_SUM(a, b) ((a) + (b))
+#define COMBINE_MIN(a, b) ((b) < (a) ? (b) : (a))
+#define COMBINE_MAX(a, b) ((b) > (a) ? (b) : (a))
+
+/* out[i] = combine(a[i], b[i]): the one loop under every reduction. Restrict holds: `out` is a
+ * scratch block. */
+#define DEFINE_COMBINE(name, type, combine)                                                        \
+    DDP_MULTIVERSION                                                                               \
+    static void name(void *restrict out, const void *restrict a, const void *restrict b,           \
+                     size_t count)                                                                 \
+    {                                                                                              \
+        type *restrict o = out;                                                                    \
+        const type *restrict x = a, *restrict y = b;                                               \
+        for (size_t i = 0; i < count; i++)                                                         \
+            o[i] = combine(x[i], y[i]);                                                            \
+    }
+
+/* Integers are added as unsigned numbers: they wrap instead of being undefined. */
+DEFINE_COMBINE(sum_f32, float, COMBINE_SUM)
+DEFINE_COMBINE(sum_f64, double, COMBINE_SUM)
+DEFINE_COMBINE(sum_i32, uint32_t, COMBINE_SUM)
+DEFINE_COMBINE(sum_i64, uint64_t, COMBINE_SUM)
+DEFINE_COMBINE(min_f32, float, COMBINE_MIN)
+DEFINE_COMBINE(min_f64, double, COMBINE_MIN)
+DEFINE_COMBINE(min_i32, int32_t, COMBINE_MIN)
+DEFINE_COMBINE(min_i64, int64_t, COMBINE_MIN)
+DEFINE_COMBINE(max_f32, float, COMBINE_MAX)
+DEFINE_COMBINE(max_f64, double, COMBINE_MAX)
+DEFINE_COMBINE(max_i32, int32_t, COMBINE_MAX)
+DEFINE_COMBINE(max_i64, int64_t, COMBINE_MAX)
+
+typedef void combine_fn(void *restrict out, const void *restrict a, const void *restrict b,
+                        size_t count);
+
+static combine_fn *const combines[3][4] = {
+    [DDP_SUM] = {sum_f32, sum_f64, sum_i32, sum_i64},
+    [DDP_MIN] = {min_f32, min_f64, min_i32, min_i64},
+    [DDP_MAX] = {max_f32, max_f64, max_i32, max_i64},
+};
+
+struct tree {
+    combine_fn *combine;
+    const char *const *sources;
+    size_t at;                       /* bytes from the start of each source */
+    size_t count;                    /* elements of the block */
+    char (*scratch)[2][BLOCK_BYTES]; /* by depth: left and right */
+};
+
+/* The border between the two halves of [low, high): the largest power of two below its size. */
+static int middle_of(int low, int high)
+{
+    int half = 1;
+    while (half * 2 < high - low)
+        half *= 2;
+    return low + half;
+}
+
+/* The block's value over sources [low, high): the source itself, or `out` filled. */
+static const void *run_tree(const struct tree *tree, int low, int high, int depth, void *out)
+{
+    if (high - low == 1)
+        return tree->sources[low] + tree->at;
+    const int middle = middle_of(low, high);
+    const void *left = run_tree(tree, low, middle, depth + 1, tree->scratch[depth][0]);
+    const void *right = run_tree(tree, middle, high, depth + 1, tree->scratch[depth][1]);
+    tree->combine(out, left, right, tree->count);
+    return out;
+}
+
+/* Stores around the cache where the machine can and the address is aligned. */
+static void store(void *destination, const void *block, size_t bytes, bool stream)
+{
+#ifdef __SSE2__
+    if (stream && (uintptr_t)destination % sizeof(__m128i) == 0) {
+        __m128i *to = destination;
+        const __m128i *from = block;
+        const size_t vectors = bytes / sizeof(__m128i);
+        for (size_t i = 0; i < vectors; i++)
+            _mm_stream_si128(&to[i], _mm_load_si128(&from[i]));
+        destination = &to[vectors];
+        block = &from[vectors];
+        bytes %= sizeof(__m128i);
+    }
+#else
+    (void)stream;
+#endif
+    memcpy(destination, block, bytes);
+}
+
+static enum ddp_status check(const struct ddp_reduce *args)
+{
+    bool missing = false;
+    if (args->source_count < 1 || args->source_count > DDP_REDUCE_MAX ||
+        args->destination_count < 1 || args->destination_count > DDP_REDUCE_MAX ||
+        args->count < 0 || ddp_dtype_bytes(args->dtype) == 0 || (unsigned)args->op > DDP_MAX)
+        return ddp_fail(DDP_ERR_INVALID, "reduce: %d sources, %d destinations, %lld elements",
+                        args->source_count, args->destination_count, (long long)args->count);
+    for (int i = 0; i < args->source_count; i++)
+        missing = missing || (args->count > 0 && !args->sources[i]);
+    for (int i = 0; i < args->destination_count; i++)
+        missing = missing || (args->count > 0 && !args->destinations[i]);
+    return missing ? ddp_fail(DDP_ERR_INVALID, "reduce: an array is missing") : DDP_OK;
+}
+
+enum ddp_status ddp_reduce(const struct ddp_reduce *args)
+{
+    _Alignas(64) char scratch[MAX_DEPTH][2][BLOCK_BYTES];
+    _Alignas(64) char result[BLOCK_BYTES];
+    enum ddp_status status = check(args);
+    if (status)
+        return status;
+    const size_t size = ddp_dtype_bytes(args->dtype), total = (size_t)args->count * size;
+    struct tree tree = {.combine = combines[args->op][args->dtype],
+                        .sources = (const char *const *)args->sources,
+                        .scratch = scratch};
+    for (tree.at = 0; tree.at < total; tree.at += BLOCK_BYTES) {
+        size_t bytes = total - tree.at < BLOCK_BYTES ? total - tree.at : BLOCK_BYTES;
+        tree.count = bytes / size;
+        const void *block = run_tree(&tree, 0, args->source_count, 0, result);
+        for (int i = 0; i < args->destination_count; i++) {
+            char *destination = (char *)args->destinations[i] + tree.at;
+            if (block != destination)
+                store(destination, block, bytes, args->stream_stores && block == result);
+        }
+    }
+#ifdef __SSE2__
+    if (args->stream_stores)
+        _mm_sfence(); /* streamed lines are visible before whatever tells others that they are there
+                       */
+#endif
+    return DDP_OK;
+}
+
+/* One element over sources [low, high), as the formula in reduce.h says it. */
+static void reduce_element(const struct ddp_reduce *args, int64_t i, int low, int high, void *out)
+{
+    const size_t size = ddp_dtype_bytes(args->dtype);
+    if (high - low == 1) {
+        memcpy(out, (const char *)args->sources[low] + (size_t)i * size, size);
+        return;
+    }
+    _Alignas(8) char left[8], right[8];
+    reduce_element(args, i, low, middle_of(low, high), left);
+    reduce_element(args, i, middle_of(low, high), high, right);
+    combines[args->op][args->dtype](out, left, right, 1);
+}
+
+enum ddp_status ddp_reduce_reference(const struct ddp_reduce *args)
+{
+    enum ddp_status status = check(args);
+    if (status)
+        return status;
+    const size_t size = ddp_dtype_bytes(args->dtype);
+    for (int64_t i = 0; i < args->count; i++) {
+        _Alignas(8) char value[8];
+        reduce_element(args, i, 0, args->source_count, value);
+        for (int d = 0; d < args->destination_count; d++)
+            memcpy((char *)args->destinations[d] + (size_t)i * size, value, size);
+    }
+    return DDP_OK;
+}

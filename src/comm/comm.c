@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Communicators: the choice of a backend, and what is the same for all of them. */
+#include "config.h"
+
+#include "comm/comm.h"
+
+#include "core/log.h"
+#include "core/memory.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct ddp_comm_ops *const backends[] = {&ddp_comm_self, &ddp_comm_shm, NULL};
+
+struct ddp_comm {
+    const struct ddp_comm_ops *ops;
+    void *state;
+    struct ddp_comm_place place;
+    uint64_t number;      /* of the next collective */
+    bool overlapping;     /* all-reduces are started and not finished */
+    enum ddp_status dead; /* the failure that ended it, or DDP_OK */
+};
+
+/* Communicators made by this process so far: each has an id slot of its own, the same on all ranks.
+ */
+static atomic_int created;
+
+static const struct ddp_comm_ops *choose(const ddp_job *job, const char *name)
+{
+    for (int i = 0; backends[i]; i++)
+        if (name ? strcmp(backends[i]->name, name) == 0 : backends[i]->fits(job))
+            return backends[i];
+    return NULL;
+}
+
+enum ddp_status ddp_comm_create(ddp_comm **comm, ddp_job *job, const char *backend)
+{
+    const struct ddp_comm_ops *ops = choose(job, backend);
+    if (!ops)
+        return ddp_fail(DDP_ERR_UNSUPPORTED, "there is no communicator '%s'",
+                        backend ? backend : "for this job");
+    if (!ops->fits(job))
+        return ddp_fail(DDP_ERR_UNSUPPORTED, "the communicator '%s' does not serve %d workers here",
+                        ops->name, ddp_job_world_size(job));
+    int slot = atomic_fetch_add(&created, 1);
+    if (slot >= DDP_ID_SLOTS)
+        return ddp_fail(DDP_ERR_UNSUPPORTED, "a job can have %d communicators, and has had them",
+                        DDP_ID_SLOTS);
+    struct ddp_comm *c = ddp_array_alloc(1, sizeof *c);
+    if (!c)
+        return DDP_ERR_MEMORY;
+    c->ops = ops;
+    c->place = (struct ddp_comm_place){.job = job,
+                                       .rank = ddp_job_rank(job),
+                                       .size = ddp_job_world_size(job),
+                                       .id_slot = slot,
+                                       .timeout_ms = -1};
+    enum ddp_status status = ops->create(&c->state, &c->place);
+    if (status != DDP_OK) {
+        free(c);
+        return status;
+    }
+    *comm = c;
+    return DDP_OK;
+}
+
+void ddp_comm_destroy(ddp_comm *comm)
+{
+    if (!comm)
+        return;
+    comm->ops->destroy(comm->state);
+    free(comm);
+}
+
+int ddp_comm_rank(const ddp_comm *comm)
+{
+    return comm->place.rank;
+}
+
+int ddp_comm_size(const ddp_comm *comm)
+{
+    return comm->place.size;
+}
+
+const char *ddp_comm_backend(const ddp_comm *comm)
+{
+    return comm->ops->name;
+}
+
+void ddp_comm_set_timeout(ddp_comm *comm, int timeout_ms)
+{
+    comm->place.timeout_ms = timeout_ms;
+}
+
+/* Checks what all collectives share, and tells the board that this rank has arrived. */
+static enum ddp_status enter(ddp_comm *comm, const char *name, size_t count, enum ddp_dtype dtype)
+{
+    const size_t size = ddp_dtype_bytes(dtype);
+    size_t bytes, all;
+    if (comm->dead != DDP_OK)
+        return comm->dead;
+    if (size == 0 || !ddp_size_multiply(count, size, &bytes) ||
+        !ddp_size_multiply(bytes, (size_t)comm->place.size, &all))
+        return ddp_fail(DDP_ERR_INVALID, "%s: %zu elements of dtype %d", name, count, (int)dtype);
+    if (comm->overlapping && strcmp(name, "all-reduce+") != 0)
+        return ddp_fail(DDP_ERR_INVALID, "%s: all-reduces were started and not finished", name);
+    ddp_job_collective_enter(comm->place.job, name, comm->number++, bytes);
+    return DDP_OK;
+}
+
+static enum ddp_status leave(ddp_comm *comm, enum ddp_status status)
+{
+    ddp_job_collective_leave(comm->place.job);
+    if (status != DDP_OK &&
+        status != DDP_ERR_MEMORY) /* too little memory is so on all ranks alike */
+        comm->dead = status;
+    return status;
+}
+
+static enum ddp_status check_op(const char *name, enum ddp_redop op)
+{
+    return (unsigned)op > DDP_MAX ? ddp_fail(DDP_ERR_INVALID, "%s: no operator %d", name, (int)op)
+                                  : DDP_OK;
+}
+
+static enum ddp_status check_memory(const char *name, const void *memory, size_t count)
+{
+    return count > 0 && !memory ? ddp_fail(DDP_ERR_INVALID, "%s: no memory was given", name)
+                                : DDP_OK;
+}
+
+enum ddp_status ddp_comm_alloc(ddp_comm *comm, size_t bytes, void **memory)
+{
+    if (bytes == 0 || bytes > SIZE_MAX / 2 / (size_t)comm->place.size)
+        return ddp_fail(DDP_ERR_INVALID, "registered memory of %zu bytes cannot be had", bytes);
+    enum ddp_status status = enter(comm, "alloc", bytes / 4, DDP_F32);
+    return status != DDP_OK ? status : leave(comm, comm->ops->alloc(comm->state, bytes, memory));
+}
+
+enum ddp_status ddp_comm_free(ddp_comm *comm, void *memory)
+{
+    if (!memory || !comm->ops->registered(comm->state, memory, 1))
+        return ddp_fail(DDP_ERR_INVALID, "this memory is not the communicator's");
+    enum ddp_status status = enter(comm, "free", 0, DDP_F32);
+    return status != DDP_OK ? status : leave(comm, comm->ops->free(comm->state, memory));
+}
+
+enum ddp_status ddp_comm_allreduce(ddp_comm *comm, void *buffer, size_t count, enum ddp_dtype dtype,
+                                   enum ddp_redop op)
+{
+    enum ddp_status status = check_op("all-reduce", op);
+    if (status == DDP_OK)
+        status = check_memory("all-reduce", buffer, count);
+    if (status == DDP_OK)
+        status = enter(comm, "all-reduce", count, dtype);
+    return status != DDP_OK
+               ? status
+               : leave(comm, comm->ops->allreduce(comm->state, buffer, count, dtype, op));
+}
+
+enum ddp_status ddp_comm_reduce_scatter(ddp_comm *comm, const void *send, void *receive,
+                                        size_t count, enum ddp_dtype dtype, enum ddp_redop op)
+{
+    enum ddp_status status = check_op("reduce-scatter", op);
+    if (status == DDP_OK)
+        status = check_memory("reduce-scatter", send, count);
+    if (status == DDP_OK)
+        status = check_memory("reduce-scatter", receive, count);
+    if (status == DDP_OK)
+        status = enter(comm, "reduce-scatter", count, dtype);
+    return status != DDP_OK ? status
+                            : leave(comm, comm->ops->reduce_scatter(comm->state, send, receive,
+                                                                    count, dtype, op));
+}
+
+enum ddp_status ddp_comm_all_gather(ddp_comm *comm, const void *send, void *receive, size_t count,
+                                    enum ddp_dtype dtype)
+{
+    enum ddp_status status = check_memory("all-gather", send, count);
+    if (status == DDP_OK)
+        status = check_memory("all-gather", receive, count);
+    if (status == DDP_OK)
+        status = enter(comm, "all-gather", count, dtype);
+    return status != DDP_OK
+               ? status
+               : leave(comm, comm->ops->all_gather(comm->state, send, receive, count, dtype));
+}
+
+enum ddp_status ddp_comm_broadcast(ddp_comm *comm, void *buffer, size_t count, enum ddp_dtype dtype,
+                                   int root)
+{
+    enum ddp_status status = check_memory("broadcast", buffer, count);
+    if (status == DDP_OK && (root < 0 || root >= comm->place.size))
+        status = ddp_fail(DDP_ERR_INVALID, "broadcast: there is no rank %d", root);
+    if (status == DDP_OK)
+        status = enter(comm, "broadcast", count, dtype);
+    return status != DDP_OK
+               ? status
+               : leave(comm, comm->ops->broadcast(comm->state, buffer, count, dtype, root));
+}
+
+enum ddp_status ddp_comm_barrier(ddp_comm *comm)
+{
+    enum ddp_status status = enter(comm, "barrier", 0, DDP_F32);
+    return status != DDP_OK ? status : leave(comm, comm->ops->barrier(comm->state));
+}
+
+enum ddp_status ddp_comm_allreduce_start(ddp_comm *comm, void *buffer, size_t count,
+                                         enum ddp_dtype dtype, enum ddp_redop op)
+{
+    enum ddp_status status = check_op("all-reduce", op);
+    if (status == DDP_OK && count > 0 &&
+        !comm->ops->registered(comm->state, buffer, count * ddp_dtype_bytes(dtype)))
+        status = ddp_fail(DDP_ERR_INVALID,
+                          "all-reduce: only registered memory can be reduced while computing");
+    if (status == DDP_OK)
+        status = enter(comm, "all-reduce+", count, dtype);
+    if (status != DDP_OK)
+        return status;
+    comm->overlapping = true;
+    status = comm->ops->start(comm->state, buffer, count, dtype, op);
+    if (status != DDP_OK)
+        comm->dead = status;
+    return status;
+}
+
+enum ddp_status ddp_comm_progress(ddp_comm *comm)
+{
+    if (comm->dead != DDP_OK)
+        return comm->dead;
+    if (!comm->overlapping)
+        return DDP_OK;
+    enum ddp_status status = comm->ops->progress(comm->state);
+    if (status != DDP_OK)
+        comm->dead = status;
+    return status;
+}
+
+enum ddp_status ddp_comm_finish(ddp_comm *comm)
+{
+    if (comm->dead != DDP_OK)
+        return comm->dead;
+    if (!comm->overlapping)
+        return DDP_OK;
+    comm->overlapping = false;
+    return leave(comm, comm->ops->finish(comm->state));
+}

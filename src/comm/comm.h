@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The contract of a communicator's backend. comm.c checks arguments, keeps the number of the
+ * collective and tells the board; a backend moves data. A backend is one file that ends in one
+ * const struct ddp_comm_ops and one line in comm.c. The struct crosses the plugin border: a change
+ * in it changes DDP_PLUGIN_ABI. */
+#ifndef DDP_COMM_COMM_H
+#define DDP_COMM_COMM_H
+
+#include "ddp.h"
+
+#include "job/job.h"
+
+/* What a backend knows of its communicator. */
+struct ddp_comm_place {
+    ddp_job *job;
+    int rank, size;
+    int id_slot;    /* of the job's id slots: this communicator's alone */
+    int timeout_ms; /* of every wait; may change between calls */
+};
+
+struct ddp_comm_ops {
+    const char *name;
+    bool (*fits)(const ddp_job *job); /* can such a communicator be made here? */
+    enum ddp_status (*create)(void **state, const struct ddp_comm_place *place); /* collective */
+    void (*destroy)(void *state);                                                /* local */
+    enum ddp_status (*alloc)(void *state, size_t bytes, void **memory);          /* collective */
+    enum ddp_status (*free)(void *state, void *memory);                          /* collective */
+    bool (*registered)(const void *state, const void *memory, size_t bytes);     /* from alloc? */
+    enum ddp_status (*allreduce)(void *state, void *buffer, size_t count, enum ddp_dtype dtype,
+                                 enum ddp_redop op);
+    enum ddp_status (*reduce_scatter)(void *state, const void *send, void *receive, size_t count,
+                                      enum ddp_dtype dtype, enum ddp_redop op);
+    enum ddp_status (*all_gather)(void *state, const void *send, void *receive, size_t count,
+                                  enum ddp_dtype dtype);
+    enum ddp_status (*broadcast)(void *state, void *buffer, size_t count, enum ddp_dtype dtype,
+                                 int root);
+    enum ddp_status (*barrier)(void *state);
+    enum ddp_status (*start)(void *state, void *buffer, size_t count, enum ddp_dtype dtype,
+                             enum ddp_redop op); /* an all-reduce that overlaps */
+    enum ddp_status (*progress)(void *state);    /* never waits */
+    enum ddp_status (*finish)(void *state);      /* waits for all that were started */
+};
+
+extern const struct ddp_comm_ops ddp_comm_self, ddp_comm_shm;
+
+#endif

@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The communicator between processes of one machine: setting up, and all-reduces that overlap with
+ * computing. */
+#include "config.h"
+
+#include "comm/shm.h"
+
+#include "core/log.h"
+#include "core/memory.h"
+#include "kernels/reduce.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define SETUP_TIMEOUT_MS 600000 /* for rank 0 to come up */
+#define SPINS            4000   /* about 100 us; a wait is mostly much shorter, or much longer */
+#define SPINS_CROWDED    20     /* more ranks than processors: whoever is awaited needs this one */
+
+/* What rank 0 hands to the others through the communicator's id slot. */
+struct invitation {
+    uint64_t offset, bytes;
+};
+
+static bool fits(const ddp_job *job)
+{
+    return ddp_job_world_size(job) <= DDP_REDUCE_MAX && ddp_job_heap_fd(job) >= 0;
+}
+
+static size_t lines_bytes(int size)
+{
+    return ddp_align_up((size_t)size * sizeof(struct shm_line), DDP_PAGE);
+}
+
+static size_t control_bytes(int size)
+{
+    return lines_bytes(size) + (size_t)size * 2 * SHM_SLOT_BYTES;
+}
+
+/* Rank 0 takes a control area from the heap; everybody maps it. */
+static enum ddp_status map_control(struct shm *shm)
+{
+    const struct ddp_comm_place *place = shm->place;
+    struct invitation invitation = {.bytes = control_bytes(place->size)};
+    enum ddp_status status = DDP_OK;
+    if (place->rank == 0) {
+        status = shm_check_available(invitation.bytes, place->size);
+        if (status == DDP_OK)
+            status = ddp_job_heap_reserve(place->job, invitation.bytes, &invitation.offset);
+    } else {
+        status = ddp_job_get_id(place->job, place->id_slot, &invitation, sizeof invitation,
+                                place->timeout_ms < 0 ? SETUP_TIMEOUT_MS : place->timeout_ms);
+    }
+    if (status == DDP_OK && invitation.bytes != control_bytes(place->size))
+        status = ddp_fail(DDP_ERR_MISMATCH, "the ranks run different versions of libddp");
+    if (status == DDP_OK)
+        status = shm_map(shm, invitation.offset, invitation.bytes, invitation.offset,
+                         place->rank == 0 ? invitation.bytes : 0, &shm->control);
+    if (status != DDP_OK)
+        return status;
+    shm->control_bytes = invitation.bytes;
+    shm->control_offset = invitation.offset;
+    shm->lines = shm->control;
+    shm->slots = (char *)shm->control + lines_bytes(place->size);
+    if (place->rank == 0)
+        status = ddp_job_put_id(place->job, place->id_slot, &invitation, sizeof invitation);
+    return status;
+}
+
+/* Processors that this machine has, not those that this worker may use: workers are often bound to
+ * some each. */
+static bool crowded(int size)
+{
+    return size > sysconf(_SC_NPROCESSORS_ONLN);
+}
+
+static void destroy(void *state)
+{
+    struct shm *shm = state;
+    shm_free_regions(shm);
+    if (shm->control)
+        munmap(shm->control, shm->control_bytes);
+    free(shm);
+}
+
+static enum ddp_status create(void **state, const struct ddp_comm_place *place)
+{
+    struct shm *shm = ddp_array_alloc(1, sizeof *shm);
+    if (!shm)
+        return DDP_ERR_MEMORY;
+    shm->place = place;
+    shm->heap = ddp_job_heap_fd(place->job);
+    shm->spins = crowded(place->size) ? SPINS_CROWDED : SPINS;
+    enum ddp_status status = map_control(shm);
+    if (status == DDP_OK)
+        status = shm_barrier(shm);
+    if (status != DDP_OK) {
+        destroy(shm);
+        return status;
+    }
+    *state = shm;
+    return DDP_OK;
+}
+
+/* --- all-reduces that overlap --- */
+
+static struct shm_pending *pending_at(struct shm *shm, int index)
+{
+    return &shm->pending[(shm->pending_first + index) % SHM_RING];
+}
+
+static void drop_first(struct shm *shm)
+{
+    shm->pending_first = (shm->pending_first + 1) % SHM_RING;
+    shm->pending_count--;
+}
+
+/* Slices are done in the order of the starts: `done` only counts up. */
+static enum ddp_status reduce_arrived(struct shm *shm)
+{
+    for (int i = 0; i < shm->pending_count; i++) {
+        struct shm_pending *pending = pending_at(shm, i);
+        bool all = false;
+        if (pending->reduced)
+            continue;
+        enum ddp_status status = shm_try_gather(shm, pending->number, &pending->call, &all);
+        if (status == DDP_OK && !all)
+            return DDP_OK;
+        if (status == DDP_OK)
+            status = shm_reduce_slice(shm, pending->number, &pending->call);
+        if (status != DDP_OK)
+            return status;
+        shm_done(shm, pending->number);
+        pending->reduced = true;
+    }
+    return DDP_OK;
+}
+
+static enum ddp_status progress(void *state)
+{
+    struct shm *shm = state;
+    enum ddp_status status = reduce_arrived(shm);
+    while (status == DDP_OK && shm->pending_count > 0 && pending_at(shm, 0)->reduced &&
+           shm_all_done(shm, pending_at(shm, 0)->number))
+        drop_first(shm);
+    return status;
+}
+
+/* Waits until the oldest one is complete. */
+static enum ddp_status complete_first(struct shm *shm)
+{
+    struct shm_pending *first = pending_at(shm, 0);
+    enum ddp_status status = DDP_OK;
+    if (!first->reduced) {
+        status = shm_gather(shm, first->number, &first->call);
+        if (status == DDP_OK)
+            status = reduce_arrived(shm);
+    }
+    if (status == DDP_OK)
+        status = shm_wait_done(shm, first->number);
+    if (status == DDP_OK)
+        drop_first(shm);
+    return status;
+}
+
+static enum ddp_status finish(void *state)
+{
+    struct shm *shm = state;
+    enum ddp_status status = DDP_OK;
+    while (status == DDP_OK && shm->pending_count > 0) {
+        status = progress(shm);
+        if (status == DDP_OK && shm->pending_count > 0)
+            status = complete_first(shm);
+    }
+    return status;
+}
+
+static enum ddp_status start(void *state, void *buffer, size_t count, enum ddp_dtype dtype,
+                             enum ddp_redop op)
+{
+    struct shm *shm = state;
+    enum ddp_status status = DDP_OK;
+    if (count == 0)
+        return DDP_OK;
+    /* An entry of the ring may be written again once all ranks are done with what it announced. */
+    while (status == DDP_OK && shm->pending_count >= SHM_RING - 2)
+        status = complete_first(shm);
+    if (status != DDP_OK)
+        return status;
+    struct shm_pending *pending = pending_at(shm, shm->pending_count++);
+    *pending = (struct shm_pending){
+        .call = {
+            .kind = SHM_ALLREDUCE, .dtype = (uint8_t)dtype, .op = (uint8_t)op, .count = count}};
+    pending->number = shm_post(shm, &pending->call,
+                               shm_offset_of(shm, buffer, count * ddp_dtype_bytes(dtype)), NULL, 0);
+    return DDP_OK;
+}
+
+const struct ddp_comm_ops ddp_comm_shm = {
+    .name = "shm",
+    .fits = fits,
+    .create = create,
+    .destroy = destroy,
+    .alloc = shm_alloc,
+    .free = shm_free,
+    .registered = shm_registered,
+    .allreduce = shm_allreduce,
+    .reduce_scatter = shm_reduce_scatter,
+    .all_gather = shm_all_gather,
+    .broadcast = shm_broadcast,
+    .barrier = shm_barrier,
+    .start = start,
+    .progress = progress,
+    .finish = finish,
+};

@@ -336,7 +336,7 @@ enum ddp_status ddp_train_run(ddp_train *train, FILE *out)
         status = print_weights(&run);
     if (status == DDP_OK)
         status = ddp_comm_barrier(run.comm); /* nobody leaves a job that another may still fail */
-    if (status == DDP_OK && run.out && fflush(run.out) != 0)
+    if (status == DDP_OK && run.out && (fflush(run.out) != 0 || ferror(run.out)))
         status = ddp_fail(DDP_ERR_IO, "cannot write the results to standard output");
     if (status != DDP_OK && status != DDP_ERR_ABORTED && run.job)
         ddp_job_abort(run.job);

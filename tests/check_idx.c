@@ -409,7 +409,8 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("idx");
     TCase *tc = test_case(suite, "idx", 60);
-    tcase_add_checked_fixture(tc, scratch_make, scratch_remove);
+    tcase_add_unchecked_fixture(tc, scratch_make, scratch_remove);
+    tcase_add_checked_fixture(tc, scratch_clear, NULL);
     tcase_add_test(tc, plain_files);
     tcase_add_test(tc, compressed_files_in_one_and_two_members);
     tcase_add_test(tc, images_with_channels);

@@ -289,7 +289,8 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("safetensors");
     TCase *tc = test_case(suite, "safetensors", 30);
-    tcase_add_checked_fixture(tc, scratch_make, scratch_remove);
+    tcase_add_unchecked_fixture(tc, scratch_make, scratch_remove);
+    tcase_add_checked_fixture(tc, scratch_clear, NULL);
     tcase_add_test(tc, the_bytes_are_those_of_the_format);
     tcase_add_test(tc, what_is_written_reads_back);
     tcase_add_test(tc, nothing_and_empty_tensors);

@@ -35,7 +35,7 @@ static inline const char *scratch_path(const char *name)
     return path;
 }
 
-/* Counts the entries of the directory; with `remove`, removes them. */
+/* Counts the entries of the directory; with `clear`, removes them. */
 static inline int scratch_entries(bool clear)
 {
     int count = 0;
@@ -53,9 +53,18 @@ static inline int scratch_entries(bool clear)
     return count;
 }
 
+/* For a checked fixture: each test begins with an empty directory. */
+static inline void scratch_clear(void)
+{
+    chmod(scratch, 0700);
+    scratch_entries(true);
+}
+
+/* For an unchecked fixture with scratch_make(): it runs in the parent, so also when a test has
+ * failed. */
 static inline void scratch_remove(void)
 {
-    scratch_entries(true);
+    scratch_clear();
     rmdir(scratch);
 }
 

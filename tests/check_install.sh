@@ -1,0 +1,46 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+#
+# What `make install` leaves is enough: a program that knows only pkg-config compiles against the staged tree, runs as
+# a job of two, and the staged trainer prints its version.
+set -eu
+builddir=${abs_top_builddir:-$PWD}
+top=$(cd "${srcdir:-.}" && pwd)
+command -v pkg-config >/dev/null || { echo "skipped: pkg-config is not installed"; exit 77; }
+stage=$(mktemp -d) || exit 99
+trap 'rm -rf "$stage"' EXIT
+
+# Not part of the make that runs this test: without its options and its TESTS.
+env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL -u TESTS \
+    "${MAKE:-make}" -s -C "$builddir" install DESTDIR="$stage" >"$stage/install.log" 2>&1 ||
+    { cat "$stage/install.log"; exit 1; }
+find_one()
+{
+    found=$(find "$stage" -name "$1" | head -n 1)
+    [ -n "$found" ] || { echo "make install did not install $1" >&2; exit 1; }
+    echo "$found"
+}
+pc=$(find_one libddp.pc)
+header=$(find_one ddp.h)
+library=$(find_one libddp.so)
+for name in ddprun.1 trainer.1 ddp.3 README.md; do
+    find_one "$name" >/dev/null
+done
+find "$stage" -path '*completions/*' -type f -exec bash -n {} \;
+
+# A prefix of /usr makes these the system's directories, which pkg-config leaves out unless told.
+PKG_CONFIG_ALLOW_SYSTEM_CFLAGS=1 PKG_CONFIG_ALLOW_SYSTEM_LIBS=1
+PKG_CONFIG_SYSROOT_DIR=$stage PKG_CONFIG_PATH=$(dirname "$pc")
+export PKG_CONFIG_ALLOW_SYSTEM_CFLAGS PKG_CONFIG_ALLOW_SYSTEM_LIBS PKG_CONFIG_SYSROOT_DIR PKG_CONFIG_PATH
+flags=$(pkg-config --cflags --libs libddp)
+case $flags in
+*"-I$(dirname "$header")"*"-L$(dirname "$library")"*) ;;
+*) echo "libddp.pc gives '$flags', not the staged tree"; exit 1 ;;
+esac
+# shellcheck disable=SC2086 # lists of flags
+${CC:-cc} ${DDP_SANITIZE:-} -Wall -Wextra -Werror "$top/tests/client.c" -o "$stage/client" $flags
+LD_LIBRARY_PATH=$(dirname "$library")${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+export LD_LIBRARY_PATH
+bin=$(dirname "$(find "$stage" -name ddprun -type f -perm -u+x | head -n 1)")
+"$bin/ddprun" --nproc 2 "$stage/client"
+"$bin/trainer" --version

@@ -1,0 +1,43 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+#
+# Manual pages: mandoc's lint has nothing to say, each has the sections that readers look for, and the examples that
+# are marked with a comment line `.\" run` before their code are run as they stand.
+set -u
+top=${srcdir:-.}
+PATH=${abs_top_builddir:-$PWD}:$PATH
+failed=0
+for page in "$top"/man/*.[1-9]; do
+    for section in NAME SYNOPSIS DESCRIPTION 'EXIT STATUS' ENVIRONMENT EXAMPLES; do
+        case $page:$section in
+        *.3:'EXIT STATUS') section='RETURN VALUES' ;;
+        esac
+        grep -q "^\.S[hH] \"*$section" "$page" || { echo "$page: no section $section"; failed=1; }
+    done
+done
+if command -v mandoc >/dev/null; then
+    mandoc -Tlint -Wwarning "$top"/man/*.[1-9] || failed=1
+else
+    echo "mandoc is not installed: the pages were not linted"
+fi
+
+scratch=$(mktemp -d) || exit 99
+trap 'rm -rf "$scratch"' EXIT
+count=0
+for page in "$top"/man/*.1; do
+    awk '/^\.\\" run/ { mark = 1; next }
+         mark && /^\.(Dl|D1) / { sub(/^\.D[l1] /, ""); print; mark = 0; next }
+         mark && /^\.(Bd|nf|EX)/ { code = 1; next }
+         code && /^\.(Ed|fi|EE)/ { code = mark = 0 }
+         code' "$page" | sed 's/\\-/-/g; s/\\e/\\/g; s/\\(aq/'"'"'/g; s/\\&//g' >"$scratch/examples"
+    while read -r example; do
+        count=$((count + 1))
+        if ! (cd "$scratch" && timeout 120 sh -c "$example") </dev/null >"$scratch/out" 2>&1; then
+            echo "${page##*/}: this example fails: $example"
+            cat "$scratch/out"
+            failed=1
+        fi
+    done <"$scratch/examples"
+done
+echo "$count examples run"
+[ "$failed" -eq 0 ]

@@ -1,0 +1,48 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+#
+# Every long option in --help is in the manual page and in the completion, and every long option that these name is
+# one that the program takes. ('-' and '_' in a name are the same.)
+set -u
+LC_ALL=C
+export LC_ALL
+top=${srcdir:-.}
+PATH=${abs_top_builddir:-$PWD}:$PATH
+scratch=$(mktemp -d) || exit 99
+trap 'rm -rf "$scratch"' EXIT
+failed=0
+
+# The long options in a text, one a line; in manual pages "\-" is '-' and mdoc writes "Fl Fl name" or "Fl -name".
+options()
+{
+    sed 's/\\-/-/g; s/Fl Fl /--/g; s/Fl -/--/g' | grep -oE '(^|[^a-zA-Z0-9-])--[a-z][a-z0-9_-]*' |
+        sed 's/^[^-]*--//; s/[-_]*$//' | tr _ - | sort -u
+}
+
+# The second option is unknown for certain, so the program always stops there at the latest and never starts work.
+takes()
+{
+    timeout 20 "$1" "--$2=1" --surely-unknown-option >"$scratch/out" 2>&1
+    grep -q 'surely.unknown.option' "$scratch/out" || ! grep -qi 'unknown' "$scratch/out"
+}
+
+for program in ddprun trainer; do
+    "$program" --help | options >"$scratch/help"
+    [ -s "$scratch/help" ] || { echo "$program --help names no option"; failed=1; }
+    for place in man/$program.1 completion/$program; do
+        options <"$top/$place" >"$scratch/place"
+        missing=$(comm -23 "$scratch/help" "$scratch/place")
+        for name in $missing; do
+            echo "--$name: in $program --help, but not in $place"
+            failed=1
+        done
+        for name in $(comm -13 "$scratch/help" "$scratch/place"); do
+            if ! takes "$program" "$name"; then
+                echo "--$name: in $place, but $program does not take it"
+                failed=1
+            fi
+        done
+    done
+    echo "$program: $(wc -l <"$scratch/help") options compared"
+done
+[ "$failed" -eq 0 ]

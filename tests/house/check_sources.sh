@@ -1,0 +1,49 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+#
+# The habits of HACKING.md that a machine can see: an SPDX line in every source, config.h first in .c files and
+# never in headers, no file over 600 lines, no function over 100 (where ctags is installed).
+set -u
+LC_ALL=C
+export LC_ALL
+cd "${srcdir:-.}" || exit 99
+failed=0
+fail()
+{
+    echo "$*"
+    failed=1
+}
+
+code=$(find src kernels launcher tests bench examples -name '*.[ch]' -o -name '*.cu' | sort)
+scripts=$(find tests bench bootstrap .ci -name '*.sh' -o -name bootstrap -o -path .ci/run | sort)
+[ -n "$code" ] || fail "no sources found"
+for file in $code $scripts; do
+    head -n 3 "$file" | grep -q 'SPDX-License-Identifier: MIT' || fail "$file: no SPDX line"
+    lines=$(wc -l <"$file")
+    [ "$lines" -le 600 ] || fail "$file: $lines lines, more than 600"
+done
+for file in $code; do
+    first=$(grep -m 1 '^ *# *include' "$file")
+    case $file in
+    # Programs that people compile with the installed library see no config.h.
+    examples/* | tests/client.c) ;;
+    *.h) grep -q '^ *# *include *"config.h"' "$file" && fail "$file: config.h in a header" ;;
+    *.c) [ "$first" = '#include "config.h"' ] || fail "$file: the first include is not config.h" ;;
+    esac
+done
+if command -v ctags >/dev/null && ctags --version | grep -q Universal; then
+    functions=$(mktemp) || exit 99
+    echo "$code" | ctags -L - --languages=C,C++ --langmap=C++:+.cu --kinds-C=f --kinds-C++=f --fields=+ne -f "$functions"
+    long=$(awk -F'\t' '!/^!/ {
+        for (i = 4; i <= NF; i++) {
+            if ($i ~ /^line:/) line = substr($i, 6)
+            if ($i ~ /^end:/) end = substr($i, 5)
+        }
+        if (end - line + 1 > 100) printf "%s:%d: %s() has %d lines, more than 100\n", $2, line, $1, end - line + 1
+    }' "$functions")
+    rm -f "$functions"
+    [ -z "$long" ] || fail "$long"
+else
+    echo "universal-ctags is not installed: the length of functions was not looked at"
+fi
+[ "$failed" -eq 0 ]

@@ -57,7 +57,7 @@ static inline int64_t ddp_block_end(const struct ddp_blocks *blocks, size_t inde
 /* On the CPU a stream is a pool of threads. */
 static inline ddp_pool *ddp_stream_pool(void *stream)
 {
-    return stream;
+    return (ddp_pool *)stream; /* the cast is for C++ */
 }
 
 #endif

@@ -22,8 +22,8 @@ compare()
     sort -u "$2" -o "$2"
     cmp -s "$scratch/header" "$2" && return
     failed=1
-    comm -23 "$scratch/header" "$2" | sed "s/\$/: in ddp.h, but not in $1/"
-    comm -13 "$scratch/header" "$2" | sed "s/\$/: in $1, but not in ddp.h/"
+    comm -23 "$scratch/header" "$2" | sed "s|\$|: in ddp.h, but not in $1|"
+    comm -13 "$scratch/header" "$2" | sed "s|\$|: in $1, but not in ddp.h|"
 }
 
 sed -n 's/^ *\(ddp_[a-z0-9_]*\);$/\1/p' "$top/src/libddp.map" >"$scratch/map"

@@ -19,9 +19,9 @@ kernels: core
 device: kernels core
 data: core
 comm: job device kernels core
-graph: device kernels core
-model: graph device kernels core
 optim: device kernels core
+graph: device kernels core
+model: optim graph device kernels core
 mode: model graph comm optim data device job kernels core
 train: mode model graph comm optim data device job kernels core
 trainer: train mode model graph comm optim data device job kernels core

@@ -10,6 +10,8 @@ test -x $ddprun && test -x $helper || { echo "run in the build directory"; exit 
 tmp=$(mktemp -d) || exit 99
 DDPRUN_TEST_MARK=mark.$$.$(basename "$tmp")
 export DDPRUN_TEST_MARK
+export ASAN_OPTIONS="${ASAN_OPTIONS:-}:handle_segv=0" UBSAN_OPTIONS="${UBSAN_OPTIONS:-}:handle_segv=0"
+export TSAN_OPTIONS="${TSAN_OPTIONS:-}:handle_segv=0"
 unset RANK WORLD_SIZE LOCAL_RANK OMP_NUM_THREADS CUDA_VISIBLE_DEVICES DDP_LOG || :
 
 # Every process of these tests carries the mark in its environment. Prints those there are, but this shell's.

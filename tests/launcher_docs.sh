@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: MIT
 # Every option of ddprun stands in --help, in the man page and in the completion; the page is clean and its examples run.
 set -u
+: "${srcdir:=.}"
 page=$srcdir/man/ddprun.1
 words=$srcdir/completion/ddprun
 failures=0

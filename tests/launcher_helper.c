@@ -39,10 +39,12 @@ static int abort_job(int culprit)
         ddp_job_collective_enter(job, "all-reduce", 1042, 4096);
         ddp_job_abort(job);
         usleep(100000); /* the others are gone first */
+        ddp_job_close(job);
         return 9;
     }
     while (status == DDP_OK)
         status = ddp_job_barrier(job, 20000);
+    ddp_job_close(job);
     return ddp_status_exit_code(status);
 }
 
@@ -54,6 +56,7 @@ static int scribble(void)
     memset(page, 0xa5, 4096); /* the header, the barrier, ids */
     ddp_job_barrier(job, 10);
     memset(page, 0xff, 4096);
+    ddp_job_close(job);
     return 3;
 }
 

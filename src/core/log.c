@@ -51,6 +51,10 @@ static bool wanted(enum ddp_log_level level)
     return (int)level <= max;
 }
 
+static size_t append(char *line, size_t size, size_t used, const char *format, va_list args)
+    DDP_PRINTF(4, 0);
+static void vlog(enum ddp_log_level level, const char *format, va_list args) DDP_PRINTF(2, 0);
+
 /* Appends to a line of `size` bytes; what does not fit is cut. */
 static size_t append(char *line, size_t size, size_t used, const char *format, va_list args)
 {

@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 _Static_assert(sizeof(struct ddp_board_line) == 192, "a line is three cache lines");
@@ -150,14 +151,14 @@ void ddp_board_store_name(_Atomic uint64_t words[DDP_BOARD_WORDS], const char *n
     uint64_t copy[DDP_BOARD_WORDS] = {0};
     memcpy(copy, name, strnlen(name, DDP_BOARD_NAME - 1));
     for (int i = 0; i < DDP_BOARD_WORDS; i++)
-        atomic_store_explicit(&words[i], copy[i], memory_order_relaxed);
+        atomic_store_explicit(&words[i], copy[i], memory_order_release);
 }
 
 void ddp_board_load_name(const _Atomic uint64_t words[DDP_BOARD_WORDS], char name[DDP_BOARD_NAME])
 {
     uint64_t copy[DDP_BOARD_WORDS];
     for (int i = 0; i < DDP_BOARD_WORDS; i++)
-        copy[i] = atomic_load_explicit(&words[i], memory_order_relaxed);
+        copy[i] = atomic_load_explicit(&words[i], memory_order_acquire);
     memcpy(name, copy, DDP_BOARD_NAME);
     name[DDP_BOARD_NAME - 1] = 0;
     for (char *c = name; *c; c++)
@@ -165,7 +166,9 @@ void ddp_board_load_name(const _Atomic uint64_t words[DDP_BOARD_WORDS], char nam
             *c = '?';
 }
 
-#define LOAD(field) atomic_load_explicit(&line->field, memory_order_relaxed)
+/* Acquire: so that the second look at the sequence number comes after. Writers store with release,
+ * after they made the number odd. (No fences: the thread sanitizer does not know them.) */
+#define LOAD(field) atomic_load_explicit(&line->field, memory_order_acquire)
 
 static void read_progress(const struct ddp_board_line *line, struct ddp_board_view *view)
 {
@@ -184,18 +187,21 @@ static void read_collective(const struct ddp_board_line *line, struct ddp_board_
     ddp_board_load_name(line->name, view->name);
 }
 
-/* Reads until nothing changed meanwhile. A worker that died in the middle of a store, or one that
- * scribbles, cannot keep us here: after a few tries the words are taken as they are. */
+/* Reads until nothing changed meanwhile. A writer that lost its processor in the middle is given a
+ * few milliseconds; one that died there, or that scribbles, cannot keep us: then the words are
+ * taken as they are. */
 static void read_stable(const struct ddp_board_line *line, const _Atomic uint32_t *sequence,
                         void (*read_part)(const struct ddp_board_line *, struct ddp_board_view *),
                         struct ddp_board_view *view)
 {
-    for (int attempt = 0; attempt < 100; attempt++) {
+    const struct timespec nap = {.tv_nsec = 1000000};
+    for (int attempt = 0; attempt < 120; attempt++) {
         uint32_t before = atomic_load_explicit(sequence, memory_order_acquire);
         read_part(line, view);
-        atomic_thread_fence(memory_order_acquire);
         if (!(before & 1) && atomic_load_explicit(sequence, memory_order_relaxed) == before)
             return;
+        if (attempt >= 100)
+            nanosleep(&nap, NULL);
     }
 }
 

@@ -354,13 +354,13 @@ enum ddp_status ddp_job_get_id(ddp_job *job, int slot, void *id, size_t bytes, i
 /* --- this worker's line
  * -------------------------------------------------------------------------------- */
 
-#define STORE(word, value) atomic_store_explicit(&(word), value, memory_order_relaxed)
+/* Release: readers must not see a word without the odd sequence number before it. */
+#define STORE(word, value) atomic_store_explicit(&(word), value, memory_order_release)
 
 static uint32_t line_begin(_Atomic uint32_t *sequence)
 {
     uint32_t next = atomic_load_explicit(sequence, memory_order_relaxed) | 1;
     atomic_store_explicit(sequence, next, memory_order_relaxed);
-    atomic_thread_fence(memory_order_release);
     return next + 1;
 }
 

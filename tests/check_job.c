@@ -406,7 +406,7 @@ START_TEST(line_scribbled)
     struct ddp_board_view view;
     make_board(4);
     uint32_t state = 12345;
-    for (int round = 0; round < 200; round++) {
+    for (int round = 0; round < 10; round++) {
         unsigned char *bytes = (unsigned char *)board.memory;
         for (size_t i = 0; i < board.bytes; i++) {
             state = state * 1664525 + 1013904223;

@@ -163,6 +163,40 @@ test "$(cat "$tmp/out")" = 'to rank 0' || fail "standard input went elsewhere"
 i=0; while test $i -lt 3000; do echo "export MANY_$i=$i"; i=$((i + 1)); done >"$tmp/many"
 (. "$tmp/many"; timeout 20 $ddprun -n 2 sh -c 'test $MANY_2999 = 2999') || fail "3000 variables"
 
+echo "# GPUs"
+mkdir "$tmp/nvml"
+ln -s "$(pwd)/.libs/libfake_nvml.so" "$tmp/nvml/libnvidia-ml.so.1"
+# gpus COUNT VISIBLE arguments...: with so many GPUs, and CUDA_VISIBLE_DEVICES unless it is "-".
+# $tmp/sorted then has "RANK LOCAL_RANK WORLD_SIZE CUDA_VISIBLE_DEVICES" of each worker.
+gpus()
+{
+    count=$1 visible=$2
+    shift 2
+    (
+        FAKE_GPUS=$count LD_LIBRARY_PATH=$tmp/nvml
+        export FAKE_GPUS LD_LIBRARY_PATH
+        test "$visible" = - || { CUDA_VISIBLE_DEVICES=$visible; export CUDA_VISIBLE_DEVICES; }
+        timeout 20 $ddprun "$@" sh -c 'echo $RANK $LOCAL_RANK $WORLD_SIZE ${CUDA_VISIBLE_DEVICES-unset}'
+    ) >"$tmp/out" 2>"$tmp/err"
+    code=$?
+    sort "$tmp/out" >"$tmp/sorted"
+}
+workers()
+{
+    printf '%s\n' "$@" | cmp -s - "$tmp/sorted" || fail "workers: $(tr '\n' ',' <"$tmp/sorted") not $*"
+}
+gpus 3 -; workers '0 0 3 unset' '1 1 3 unset' '2 2 3 unset'
+gpus 3 2,0; workers '0 0 2 2,0' '1 1 2 2,0'
+gpus 3 2,7,0; workers '0 0 1 2,7,0'
+gpus 3 GPU-aa,GPU-bb --virtual-local-rank; workers '0 0 2 GPU-aa' '1 0 2 GPU-bb'
+gpus 2 MIG-1,MIG-2 -n 2; workers '0 0 2 MIG-1' '1 0 2 MIG-2'
+gpus 4 ' 3 , 1 ' -n gpu --virtual-local-rank; workers '0 0 2 3' '1 0 2 1'
+gpus 2 - -n 1; workers '0 0 1 unset'
+gpus 2 '' -n gpu; test $code = 125 || fail "hidden GPUs: exit code $code"; says 'no GPU is visible'
+gpus 0 - -n gpu; test $code = 125 || fail "no GPUs: exit code $code"
+gpus 2 - -n 3 --virtual-local-rank; test $code = 2 || fail "too few GPUs: exit code $code"
+says 'only 2 GPUs are visible'
+
 echo "# odd surroundings"
 # shellcheck disable=SC3045
 (ulimit -n 6; exec $ddprun -n 2 true) 2>"$tmp/err" && fail "no descriptors, and no complaint"

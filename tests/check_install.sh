@@ -3,6 +3,7 @@
 #
 # What `make install` leaves is enough: a program that knows only pkg-config compiles against the staged tree, runs as
 # a job of two, and the staged trainer prints its version.
+# shellcheck disable=SC2086 # compilers and flags are lists of words
 set -eu
 builddir=${abs_top_builddir:-$PWD}
 top=$(cd "${srcdir:-.}" && pwd)
@@ -37,10 +38,13 @@ case $flags in
 *"-I$(dirname "$header")"*"-L$(dirname "$library")"*) ;;
 *) echo "libddp.pc gives '$flags', not the staged tree"; exit 1 ;;
 esac
-# shellcheck disable=SC2086 # lists of flags
 ${CC:-cc} ${DDP_SANITIZE:-} -Wall -Wextra -Werror "$top/tests/client.c" -o "$stage/client" $flags
+# The example of ddp(3), as it stands in the page.
+sed -n '/^#include <ddp.h>/,/^}/p' "$top/man/ddp.3" | sed 's/\\e/\\/g' >"$stage/sum.c"
+${CC:-cc} ${DDP_SANITIZE:-} -Wall -Wextra -Werror "$stage/sum.c" -o "$stage/sum" $flags
 LD_LIBRARY_PATH=$(dirname "$library")${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export LD_LIBRARY_PATH
 bin=$(dirname "$(find "$stage" -name ddprun -type f -perm -u+x | head -n 1)")
 "$bin/ddprun" --nproc 2 "$stage/client"
+[ "$("$bin/ddprun" --nproc 2 "$stage/sum")" = 3 ] || { echo "the example of ddp(3) does not print 3"; exit 1; }
 "$bin/trainer" --version

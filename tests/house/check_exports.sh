@@ -30,8 +30,10 @@ sed -n 's/^ *\(ddp_[a-z0-9_]*\);$/\1/p' "$top/src/libddp.map" >"$scratch/map"
 compare src/libddp.map "$scratch/map"
 sed -n 's/^ \(ddp_[a-z0-9_]*\)@.*/\1/p' "$top/debian/libddp0.symbols" >"$scratch/symbols"
 compare debian/libddp0.symbols "$scratch/symbols"
-sed -n 's/^\.F[no] \(ddp_[a-z0-9_]*\).*/\1/p' "$top/man/ddp.3" >"$scratch/man"
-compare man/ddp.3 "$scratch/man"
+sed -n '/^\.Sh SYNOPSIS/,/^\.Sh DESCRIPTION/s/^\.F[no] \(ddp_[a-z0-9_]*\).*/\1/p' "$top/man/ddp.3" >"$scratch/man"
+compare 'the synopsis of man/ddp.3' "$scratch/man"
+sed -n '/^\.Sh DESCRIPTION/,/^\.Sh RETURN/s/^\.\(It \)*Fn \(ddp_[a-z0-9_]*\).*/\2/p' "$top/man/ddp.3" >"$scratch/man"
+compare 'the description of man/ddp.3' "$scratch/man"
 if [ -e "$library" ] && command -v nm >/dev/null; then
     # Besides the names of versions (type A) and what gcov and the sanitizers add.
     nm -D --defined-only "$library" |

@@ -12,11 +12,12 @@ scratch=$(mktemp -d) || exit 99
 trap 'rm -rf "$scratch"' EXIT
 failed=0
 
-# The long options in a text, one a line; in manual pages "\-" is '-' and mdoc writes "Fl Fl name" or "Fl -name".
+# The long options in a text, one a line. In manual pages "\-" is '-' and mdoc writes "Fl -name"; --help writes
+# "--[no-]name"; patterns of the shell such as "--master[-_]addr" are joined.
 options()
 {
-    sed 's/\\-/-/g; s/Fl Fl /--/g; s/Fl -/--/g' | grep -oE '(^|[^a-zA-Z0-9-])--[a-z][a-z0-9_-]*' |
-        sed 's/^[^-]*--//; s/[-_]*$//' | tr _ - | sort -u
+    sed 's/\\-/-/g; s/Fl -/--/g; s/--\[no-\]/--/g; s/\[-_\]/-/g' | grep -oE '(^|[^a-zA-Z0-9-])--[a-z][a-z0-9_-]*' |
+        sed 's/^[^-]*--//' | tr _ - | sort -u
 }
 
 # The second option is unknown for certain, so the program always stops there at the latest and never starts work.
@@ -27,9 +28,11 @@ takes()
 }
 
 for program in ddprun trainer; do
-    "$program" --help | options >"$scratch/help"
+    # Only what stands first in a line: the usage may show another program's options.
+    "$program" --help | grep -E '^ +(-., )?--' | options >"$scratch/help"
     [ -s "$scratch/help" ] || { echo "$program --help names no option"; failed=1; }
     for place in man/$program.1 completion/$program; do
+        [ -r "$top/$place" ] || { echo "$place is missing"; exit 1; }
         options <"$top/$place" >"$scratch/place"
         missing=$(comm -23 "$scratch/help" "$scratch/place")
         for name in $missing; do

@@ -2,6 +2,8 @@
  *
  * As much of NVML as ddprun uses, for machines without a GPU: FAKE_GPUS in the environment says how
  * many there are; without it the library fails, as one without a driver does. */
+#include "config.h"
+
 #include <stdlib.h>
 
 #define EXPORT __attribute__((visibility("default")))

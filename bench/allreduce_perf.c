@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The speed of all-reduce, in the columns of nccl-tests, each result compared bit for bit; see
+ * bench/README. Started alone it forks its ranks onto a board as ddprun makes it, and, where mpirun
+ * and mpicc are installed, measures Open MPI with the same loop in the same run (allreduce_mpi.c).
+ * Both sides bind rank r to core r. */
+#include "config.h"
+
+#include "bench/allreduce_loop.h"
+#include "core/log.h"
+#include "core/options.h"
+#include "ddp.h"
+#include "job/board.h"
+
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+struct settings {
+    int64_t ranks, rounds;
+    const char *mpi_source;
+};
+
+static const struct ddp_option options[] = {
+    {.name = "ranks",
+     .letter = 'n',
+     .type = DDP_OPTION_INT,
+     .argument = "N",
+     .min = 1,
+     .max = 64,
+     .offset = offsetof(struct settings, ranks),
+     .given_offset = -1,
+     .help = "number of ranks (2)"},
+    {.name = "rounds",
+     .type = DDP_OPTION_INT,
+     .argument = "N",
+     .min = 1,
+     .max = 100,
+     .offset = offsetof(struct settings, rounds),
+     .given_offset = -1,
+     .help = "how often each side is measured, by turns; the median counts (3)"},
+    {.name = "mpi-source",
+     .type = DDP_OPTION_TEXT,
+     .argument = "FILE",
+     .offset = offsetof(struct settings, mpi_source),
+     .given_offset = -1,
+     .help = "allreduce_mpi.c, compiled with mpicc (default: beside the sources)"},
+    {.name = NULL}};
+
+static void set_number(const char *name, int value)
+{
+    char text[16];
+    snprintf(text, sizeof text, "%d", value);
+    setenv(name, text, 1);
+}
+
+static void bind_core(int rank)
+{
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET(rank % (int)sysconf(_SC_NPROCESSORS_ONLN), &set);
+    sched_setaffinity(0, sizeof set, &set);
+}
+
+static ddp_comm *the_comm;
+
+static int reduce_floats(float *buffer, size_t count)
+{
+    return ddp_comm_allreduce(the_comm, buffer, count, DDP_F32, DDP_SUM) == DDP_OK ? 0 : 1;
+}
+
+static int wait_all(void)
+{
+    return ddp_comm_barrier(the_comm) == DDP_OK ? 0 : 1;
+}
+
+/* One rank: rows of results go to `out` from rank 0. only: one size in bytes, or 0 for all. */
+static int run_rank(int rank, int size, FILE *out, size_t only)
+{
+    ddp_job *job;
+    void *memory;
+    if (ddp_job_open(&job) != DDP_OK || ddp_comm_create(&the_comm, job, NULL) != DDP_OK ||
+        ddp_comm_alloc(the_comm, only ? only : LOOP_LARGEST, &memory) != DDP_OK)
+        return 1;
+    const struct loop loop = {rank, size, reduce_floats, wait_all};
+    int result = only ? loop_size(&loop, memory, only, out) : loop_all(&loop, memory, out);
+    ddp_comm_destroy(the_comm);
+    ddp_job_close(job);
+    return result;
+}
+
+/* Forks the ranks; returns what rank 0 wrote, to be read and closed, or NULL. */
+static FILE *run_ours(int size, size_t only)
+{
+    struct ddp_board board;
+    int board_fd, heap_fd, failed = 0;
+    FILE *out = tmpfile();
+    if (!out || ddp_board_create(&board, &board_fd, size, 1) != DDP_OK ||
+        ddp_board_create_heap(&heap_fd) != DDP_OK)
+        return NULL;
+    fflush(stdout);
+    for (int r = 0; r < size; r++)
+        if (fork() == 0) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+            set_number("RANK", r);
+            set_number("LOCAL_RANK", r);
+            set_number("WORLD_SIZE", size);
+            set_number(DDP_BOARD_FD_VARIABLE, board_fd);
+            set_number(DDP_HEAP_FD_VARIABLE, heap_fd);
+            if (size <= sysconf(_SC_NPROCESSORS_ONLN))
+                bind_core(r);
+            int result = run_rank(r, size, out, only);
+            fflush(out);
+            _exit(result);
+        }
+    for (int left = size, code; left > 0; left--)
+        if (wait(&code) > 0 && code != 0) {
+            ddp_board_abort(&board, DDP_ABORT_BY_LAUNCHER);
+            failed = 1;
+        }
+    ddp_board_unmap(&board);
+    close(board_fd);
+    close(heap_fd);
+    rewind(out);
+    if (failed)
+        fclose(out);
+    return failed ? NULL : out;
+}
+
+static FILE *run_mpi(int size, const char *program)
+{
+    char command[600];
+    FILE *out = tmpfile();
+    snprintf(
+        command, sizeof command,
+        "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun -n %d --bind-to core %s "
+        ">&%d",
+        size, program, out ? fileno(out) : 1);
+    fflush(stdout);
+    if (!out || system(command) != 0) {
+        if (out)
+            fclose(out);
+        return NULL;
+    }
+    rewind(out);
+    return out;
+}
+
+#define ROUNDS 100
+
+struct table {
+    double us[LOOP_SIZES][ROUNDS];
+    long wrong[LOOP_SIZES];
+    int rounds;
+};
+
+static bool read_rows(struct table *table, FILE *rows)
+{
+    size_t bytes;
+    double us;
+    long wrong;
+    int i = 0;
+    if (!rows)
+        return false;
+    for (; i < LOOP_SIZES && fscanf(rows, "%zu %lf %ld", &bytes, &us, &wrong) == 3; i++) {
+        table->us[i][table->rounds] = us;
+        table->wrong[i] += wrong;
+    }
+    fclose(rows);
+    table->rounds++;
+    return i == LOOP_SIZES;
+}
+
+static double median(const struct table *table, int i)
+{
+    double us[ROUNDS];
+    for (int r = 0; r < table->rounds; r++)
+        us[r] = table->us[i][r];
+    return loop_median(us, table->rounds);
+}
+
+static void print_table(const char *name, const struct table *table, int size)
+{
+    printf("# %s, %d ranks\n%12s %12s %6s %6s %10s %8s %8s %6s\n", name, size, "size (B)", "count",
+           "type", "redop", "time (us)", "algbw", "busbw", "#wrong");
+    for (int i = 0; i < LOOP_SIZES; i++) {
+        double us = median(table, i), algbw = (double)loop_sizes[i] / us / 1e3;
+        printf("%12zu %12zu %6s %6s %10.2f %8.2f %8.2f %6ld\n", loop_sizes[i], loop_sizes[i] / 4,
+               "float", "sum", us, algbw, algbw * 2 * (size - 1) / size, table->wrong[i]);
+    }
+}
+
+/* More ranks than cores, against as many as there are. */
+static void print_crowded(void)
+{
+    const size_t bytes = (size_t)16 << 20;
+    double us[2] = {0};
+    for (int i = 0; i < 2; i++) {
+        FILE *rows = run_ours(i ? 8 : 2, bytes);
+        if (!rows || fscanf(rows, "%*u %lf", &us[i]) != 1)
+            us[i] = 0;
+        if (rows)
+            fclose(rows);
+    }
+    if (us[0] > 0)
+        printf("16 MiB: 2 ranks %.0f us, 8 ranks %.0f us: time x%.2f, busbw x%.2f\n", us[0], us[1],
+               us[1] / us[0], 1.75 * us[0] / us[1]);
+}
+
+int main(int argc, char **argv)
+{
+    static struct table ours, theirs;
+    struct settings s = {.ranks = 2, .rounds = 3, .mpi_source = BENCH_SOURCE "/allreduce_mpi.c"};
+    char program[] = "/tmp/allreduce_mpi.XXXXXX", command[1024];
+    int rest;
+    if (argc == 2 && strcmp(argv[1], "--help") == 0) {
+        ddp_options_help(options, stdout);
+        return 0;
+    }
+    if (ddp_options_parse(options, &s, argc, argv, false, &rest) != DDP_OK)
+        return 2;
+    int fd = mkstemp(program);
+    if (fd >= 0)
+        close(fd);
+    snprintf(command, sizeof command, "mpicc -O2 -o %s '%s' 2>/dev/null", program, s.mpi_source);
+    bool mpi = fd >= 0 && system("command -v mpirun >/dev/null 2>&1") == 0 && system(command) == 0;
+    bool good = true;
+    for (int64_t r = 0; r < s.rounds && good; r++) {
+        good = read_rows(&ours, run_ours((int)s.ranks, 0));
+        mpi = mpi && read_rows(&theirs, run_mpi((int)s.ranks, program));
+    }
+    unlink(program);
+    if (!good)
+        return 1;
+    print_table("ddp", &ours, (int)s.ranks);
+    if (mpi)
+        print_table("Open MPI", &theirs, (int)s.ranks);
+    print_crowded();
+    for (int i = 0; i < LOOP_SIZES; i++)
+        good = good && ours.wrong[i] == 0;
+    if (mpi) {
+        double ratio[LOOP_SIZES];
+        for (int i = 0; i < LOOP_SIZES; i++)
+            ratio[i] = median(&theirs, i) / median(&ours, i);
+        printf("allreduce %d ranks: 4 B %.1fx, 1 MiB %.1fx, 64 MiB %.1fx, 496 MB %.1fx of Open "
+               "MPI's speed\n",
+               (int)s.ranks, ratio[LOOP_4B], ratio[LOOP_1MIB], ratio[LOOP_64MIB],
+               ratio[LOOP_496MB]);
+    } else {
+        puts("Open MPI is not installed (libopenmpi-dev, openmpi-bin): nothing to compare with");
+    }
+    return good ? 0 : 1;
+}

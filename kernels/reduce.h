@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * The ordered sum under every mode: element by element over several sources, in one fixed binary tree,
- *   sum(lo,hi) = sum(lo,mid) + sum(mid,hi),  mid = lo + the largest power of two below hi-lo,
- * written to one or more destinations. A block of 2^k aligned sources is a subtree, which is why any split of the
- * shards of a batch over workers gives the same bits. */
+ * The ordered sum under every mode: element by element over several sources, in one fixed binary
+ * tree, sum(lo,hi) = sum(lo,mid) + sum(mid,hi),  mid = lo + the largest power of two below hi-lo,
+ * written to one or more destinations. A block of 2^k aligned sources is a subtree, which is why
+ * any split of the shards of a batch over workers gives the same bits. */
 #ifndef DDP_KERNELS_REDUCE_H
 #define DDP_KERNELS_REDUCE_H
 
@@ -12,14 +12,15 @@
 #define DDP_REDUCE_MAX 64 /* sources, destinations */
 
 struct ddp_reduce {
-    int source_count;              /* 1 .. DDP_REDUCE_MAX */
-    int destination_count;         /* 1 .. DDP_REDUCE_MAX */
-    const void *const *sources;    /* each (n); may not overlap, except by being equal to a destination */
-    void *const *destinations;     /* each (n); may be among the sources */
-    int64_t count;                 /* n */
+    int source_count;      /* 1 .. DDP_REDUCE_MAX */
+    int destination_count; /* 1 .. DDP_REDUCE_MAX */
+    const void *const
+        *sources; /* each (n); may not overlap, except by being equal to a destination */
+    void *const *destinations; /* each (n); may be among the sources */
+    int64_t count;             /* n */
     enum ddp_dtype dtype;
     enum ddp_redop op;
-    bool stream_stores;            /* write around the cache: for more data than it holds */
+    bool stream_stores; /* write around the cache: for more data than it holds */
 };
 
 /* Runs on the calling thread. */

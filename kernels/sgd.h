@@ -17,7 +17,7 @@ struct ddp_sgd {
     float scale;           /* 1 / number of shards: the mean is taken here, once */
     float rate, momentum, weight_decay;
     bool nesterov;
-    bool first_step;       /* velocity holds nothing yet */
+    bool first_step; /* velocity holds nothing yet */
 };
 
 enum ddp_status ddp_sgd(const struct ddp_sgd *args, void *stream);

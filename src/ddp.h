@@ -3,8 +3,8 @@
  * libddp: data-parallel training in C. This is the library's one public header.
  *
  * Conventions
- *   - Functions that can fail return enum ddp_status; DDP_OK is 0, errors are negative. The cause is logged
- *     once, to standard error, where it is first known. Outputs are written on success only.
+ *   - Functions that can fail return enum ddp_status; DDP_OK is 0, errors are negative. The cause
+ * is logged once, to standard error, where it is first known. Outputs are written on success only.
  *   - "Collective" functions must be called by every rank, in the same order; all others are local.
  *   - Sizes named *_count are elements, *_bytes bytes, *_ms milliseconds (-1: no limit).
  *   - Objects are created and destroyed by their own functions; destroy functions take NULL.
@@ -23,14 +23,15 @@ extern "C" {
 #endif
 
 #if defined(__GNUC__)
-#define DDP_API __attribute__((visibility("default")))
+#define DDP_API                   __attribute__((visibility("default")))
 #define DDP_PRINTF(string, first) __attribute__((format(printf, string, first)))
 #else
 #define DDP_API
 #define DDP_PRINTF(string, first)
 #endif
 
-/* --- Status ------------------------------------------------------------------------------------ */
+/* --- Status ------------------------------------------------------------------------------------
+ */
 
 enum ddp_status {
     DDP_OK = 0,
@@ -55,15 +56,15 @@ DDP_API int ddp_status_exit_code(enum ddp_status status);
 /* The library's version, "major.minor.patch". */
 DDP_API const char *ddp_version(void);
 
-/* --- Job: which worker this is, and the board shared with the launcher --------------------------- */
+/* --- Job: which worker this is, and the board shared with the launcher ---------------------------
+ */
 
 typedef struct ddp_job ddp_job;
 
-/* Joins the job that ddprun started, found through the environment (DDPRUN_BOARD_FD, RANK, WORLD_SIZE,
- * LOCAL_RANK); without a launcher the job is a world of one.
- *   job [out]  freed with ddp_job_close().
- * DDP_ERR_INVALID: the environment contradicts itself; DDP_ERR_UNSUPPORTED: RANK and WORLD_SIZE > 1 come from
- * a launcher that gives no board; DDP_ERR_SYSTEM, DDP_ERR_MEMORY. */
+/* Joins the job that ddprun started, found through the environment (DDPRUN_BOARD_FD, RANK,
+ * WORLD_SIZE, LOCAL_RANK); without a launcher the job is a world of one. job [out]  freed with
+ * ddp_job_close(). DDP_ERR_INVALID: the environment contradicts itself; DDP_ERR_UNSUPPORTED: RANK
+ * and WORLD_SIZE > 1 come from a launcher that gives no board; DDP_ERR_SYSTEM, DDP_ERR_MEMORY. */
 DDP_API enum ddp_status ddp_job_open(ddp_job **job);
 DDP_API void ddp_job_close(ddp_job *job);
 
@@ -79,20 +80,24 @@ DDP_API int ddp_job_local_rank(const ddp_job *job); /* equals the rank on one ma
  *   bytes  at most DDP_ID_MAX_BYTES; the same on both sides (else DDP_ERR_MISMATCH)
  * ddp_job_get_id() waits until the id is there: DDP_ERR_TIMEOUT, DDP_ERR_ABORTED. */
 DDP_API enum ddp_status ddp_job_put_id(ddp_job *job, int slot, const void *id, size_t bytes);
-DDP_API enum ddp_status ddp_job_get_id(ddp_job *job, int slot, void *id, size_t bytes, int timeout_ms);
+DDP_API enum ddp_status ddp_job_get_id(ddp_job *job, int slot, void *id, size_t bytes,
+                                       int timeout_ms);
 
 /* Waits until all ranks are here. Collective. DDP_ERR_TIMEOUT, DDP_ERR_ABORTED. */
 DDP_API enum ddp_status ddp_job_barrier(ddp_job *job, int timeout_ms);
 
 /* Writes this worker's line on the board, which the launcher shows when the job fails or hangs.
- *   phase  a word such as "forward" (cut at 15 bytes); step: the optimizer step, from 0. Never blocks. */
+ *   phase  a word such as "forward" (cut at 15 bytes); step: the optimizer step, from 0. Never
+ * blocks. */
 DDP_API void ddp_job_report(ddp_job *job, const char *phase, int64_t step);
 
-/* Takes the whole job down: every wait of every rank ends with DDP_ERR_ABORTED. May be called by any thread. */
+/* Takes the whole job down: every wait of every rank ends with DDP_ERR_ABORTED. May be called by
+ * any thread. */
 DDP_API void ddp_job_abort(ddp_job *job);
 DDP_API bool ddp_job_aborted(const ddp_job *job);
 
-/* --- Collectives ----------------------------------------------------------------------------------- */
+/* --- Collectives
+ * ----------------------------------------------------------------------------------- */
 
 typedef struct ddp_comm ddp_comm;
 
@@ -104,7 +109,8 @@ enum ddp_dtype {
 };
 
 enum ddp_redop {
-    DDP_SUM = 0, /* floating sums are taken in one fixed binary tree over the ranks: the same bits every time */
+    DDP_SUM = 0, /* floating sums are taken in one fixed binary tree over the ranks: the same bits
+                    every time */
     DDP_MIN = 1,
     DDP_MAX = 2,
 };
@@ -124,17 +130,19 @@ DDP_API const char *ddp_comm_backend(const ddp_comm *comm);
 /* Every wait of this communicator gives up after this time (default: -1, no limit). */
 DDP_API void ddp_comm_set_timeout(ddp_comm *comm, int timeout_ms);
 
-/* Registered memory: zeroed, page-aligned, which peers can reach without a copy. Collective, with the same
- * size on all ranks (DDP_ERR_MISMATCH otherwise). DDP_ERR_MEMORY says what was needed and what there is.
- * ddp_comm_free() is collective too; memory that is left is freed with the communicator. */
+/* Registered memory: zeroed, page-aligned, which peers can reach without a copy. Collective, with
+ * the same size on all ranks (DDP_ERR_MISMATCH otherwise). DDP_ERR_MEMORY says what was needed and
+ * what there is. ddp_comm_free() is collective too; memory that is left is freed with the
+ * communicator. */
 DDP_API enum ddp_status ddp_comm_alloc(ddp_comm *comm, size_t bytes, void **memory);
 DDP_API enum ddp_status ddp_comm_free(ddp_comm *comm, void *memory);
 
 /* The collectives take any memory; registered memory is reduced where it lies.
- * count is elements per rank: of the whole vector for allreduce and broadcast, of one rank's part for
- * reduce_scatter (send: size x count) and all_gather (receive: size x count). send == receive part is allowed
- * (in place); other overlaps are not. count may be 0. All are collective; each can return DDP_ERR_ABORTED,
- * DDP_ERR_TIMEOUT, DDP_ERR_MISMATCH (ranks do not agree on the call), after which the communicator is dead. */
+ * count is elements per rank: of the whole vector for allreduce and broadcast, of one rank's part
+ * for reduce_scatter (send: size x count) and all_gather (receive: size x count). send == receive
+ * part is allowed (in place); other overlaps are not. count may be 0. All are collective; each can
+ * return DDP_ERR_ABORTED, DDP_ERR_TIMEOUT, DDP_ERR_MISMATCH (ranks do not agree on the call), after
+ * which the communicator is dead. */
 DDP_API enum ddp_status ddp_comm_allreduce(ddp_comm *comm, void *buffer, size_t count,
                                            enum ddp_dtype dtype, enum ddp_redop op);
 DDP_API enum ddp_status ddp_comm_reduce_scatter(ddp_comm *comm, const void *send, void *receive,
@@ -146,37 +154,40 @@ DDP_API enum ddp_status ddp_comm_broadcast(ddp_comm *comm, void *buffer, size_t 
                                            enum ddp_dtype dtype, int root);
 DDP_API enum ddp_status ddp_comm_barrier(ddp_comm *comm);
 
-/* All-reduce that overlaps with computing: start() returns at once, progress() does what can be done without
- * waiting, finish() waits until every started all-reduce is complete. The buffer must be registered and is not
- * touched between start and finish. Started in the same order on all ranks; no other collective in between. */
+/* All-reduce that overlaps with computing: start() returns at once, progress() does what can be
+ * done without waiting, finish() waits until every started all-reduce is complete. The buffer must
+ * be registered and is not touched between start and finish. Started in the same order on all
+ * ranks; no other collective in between. */
 DDP_API enum ddp_status ddp_comm_allreduce_start(ddp_comm *comm, void *buffer, size_t count,
                                                  enum ddp_dtype dtype, enum ddp_redop op);
 DDP_API enum ddp_status ddp_comm_progress(ddp_comm *comm);
 DDP_API enum ddp_status ddp_comm_finish(ddp_comm *comm);
 
-/* --- Training ----------------------------------------------------------------------------------------- */
+/* --- Training
+ * ----------------------------------------------------------------------------------------- */
 
-/* A training run: its options, which are those of the program `trainer` (see trainer(1)), and its result. */
+/* A training run: its options, which are those of the program `trainer` (see trainer(1)), and its
+ * result. */
 typedef struct ddp_train ddp_train;
 
 /* Makes a run with default options. Freed with ddp_train_destroy(). DDP_ERR_MEMORY. */
 DDP_API enum ddp_status ddp_train_create(ddp_train **train);
 DDP_API void ddp_train_destroy(ddp_train *train);
 
-/* Sets options from a command line, argv[1] .. argv[argc-1]; argv must outlive the run. In names '-' and '_' are the
- * same. DDP_ERR_INVALID: the message names the flag and what would be right. */
+/* Sets options from a command line, argv[1] .. argv[argc-1]; argv must outlive the run. In names
+ * '-' and '_' are the same. DDP_ERR_INVALID: the message names the flag and what would be right. */
 DDP_API enum ddp_status ddp_train_parse(ddp_train *train, int argc, char *const *argv);
 
-/* Sets one option by its long name, such as "batch-size". A flag takes value NULL. The value must outlive the run.
- * DDP_ERR_INVALID. */
+/* Sets one option by its long name, such as "batch-size". A flag takes value NULL. The value must
+ * outlive the run. DDP_ERR_INVALID. */
 DDP_API enum ddp_status ddp_train_set(ddp_train *train, const char *name, const char *value);
 
 /* Prints all options, as `trainer --help` does. */
 DDP_API void ddp_train_help(FILE *out);
 
-/* Trains: joins the job, loads the data, runs all steps, evaluates, saves. Collective over the job's workers. When one
- * fails, the job is aborted.
- *   out  where rank 0 prints plan, progress and results; NULL: nowhere */
+/* Trains: joins the job, loads the data, runs all steps, evaluates, saves. Collective over the
+ * job's workers. When one fails, the job is aborted. out  where rank 0 prints plan, progress and
+ * results; NULL: nowhere */
 DDP_API enum ddp_status ddp_train_run(ddp_train *train, FILE *out);
 
 #ifdef __cplusplus

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * What every unit test program shares. A program is one check_NAME.c that defines test_suite(); the runner's
- * main() runs it in forked processes (CK_FORK=no: in this one, for gdb), prints Check's lines, and fails when a
- * test failed or none ran. */
+ * What every unit test program shares. A program is one check_NAME.c that defines test_suite(); the
+ * runner's main() runs it in forked processes (CK_FORK=no: in this one, for gdb), prints Check's
+ * lines, and fails when a test failed or none ran. */
 #ifndef DDP_TESTS_RUNNER_H
 #define DDP_TESTS_RUNNER_H
 

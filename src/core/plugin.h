@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Backends that need libraries most machines lack (CUDA, MPI) are shared objects in pkglibdir, loaded when such a
- * device or communicator is asked for. DDP_PLUGIN_PATH in the environment names another directory. */
+ * Backends that need libraries most machines lack (CUDA, MPI) are shared objects in pkglibdir,
+ * loaded when such a device or communicator is asked for. DDP_PLUGIN_PATH in the environment names
+ * another directory. */
 #ifndef DDP_CORE_PLUGIN_H
 #define DDP_CORE_PLUGIN_H
 
@@ -11,14 +12,14 @@
 
 /* What a plugin exports under the name "ddp_plugin". */
 struct ddp_plugin {
-    uint32_t abi;                   /* DDP_PLUGIN_ABI */
-    const char *name;               /* "cuda" */
+    uint32_t abi;                        /* DDP_PLUGIN_ABI */
+    const char *name;                    /* "cuda" */
     const struct ddp_device_ops *device; /* device/device.h, or NULL */
     const struct ddp_comm_ops *comm;     /* comm/comm.h, or NULL */
 };
 
-/* Loads libddp-NAME.so; it stays loaded. With `required`, a plugin that is not there or does not fit is logged
- * with what to install (DDP_ERR_UNSUPPORTED); otherwise only the status tells. */
+/* Loads libddp-NAME.so; it stays loaded. With `required`, a plugin that is not there or does not
+ * fit is logged with what to install (DDP_ERR_UNSUPPORTED); otherwise only the status tells. */
 enum ddp_status ddp_plugin_load(const struct ddp_plugin **plugin, const char *name, bool required);
 
 #endif

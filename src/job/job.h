@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A worker's view of its job, for the rooms of the library: what ddp.h offers to programs is declared there.
- * Owns: the mapping of the board and the descriptors that the launcher handed down. */
+ * A worker's view of its job, for the rooms of the library: what ddp.h offers to programs is
+ * declared there. Owns: the mapping of the board and the descriptors that the launcher handed down.
+ */
 #ifndef DDP_JOB_JOB_H
 #define DDP_JOB_JOB_H
 
@@ -9,20 +10,20 @@
 
 #include <stdatomic.h>
 
-/* The descriptor of the heap, an empty memfd shared by all workers, which the communicator sizes and maps;
- * -1 in a world of one. Owned by the job. */
+/* The descriptor of the heap, an empty memfd shared by all workers, which the communicator sizes
+ * and maps; -1 in a world of one. Owned by the job. */
 int ddp_job_heap_fd(const ddp_job *job);
 
-/* Takes `bytes` (a multiple of the page size) of the heap for good; the offset is told to the caller only.
- * Local, safe between processes (an atomic addition on the board). */
+/* Takes `bytes` (a multiple of the page size) of the heap for good; the offset is told to the
+ * caller only. Local, safe between processes (an atomic addition on the board). */
 enum ddp_status ddp_job_heap_reserve(ddp_job *job, size_t bytes, uint64_t *offset);
 
 /* Non-zero as soon as the job is being taken down. Every wait loop polls it. Never NULL. */
 const _Atomic uint32_t *ddp_job_abort_word(const ddp_job *job);
 
-/* Writes the collective that this rank arrived at to its line: a name such as "all-reduce", its number from 0,
- * its size. And that it left: arrival times tell stragglers, a missing arrival explains a hang. Cheap: a few
- * stores and one clock reading. */
+/* Writes the collective that this rank arrived at to its line: a name such as "all-reduce", its
+ * number from 0, its size. And that it left: arrival times tell stragglers, a missing arrival
+ * explains a hang. Cheap: a few stores and one clock reading. */
 void ddp_job_collective_enter(ddp_job *job, const char *name, uint64_t number, uint64_t bytes);
 void ddp_job_collective_leave(ddp_job *job);
 

@@ -2,6 +2,8 @@
  *
  * Open MPI's side of allreduce_perf: compiled with mpicc and started with mpirun by that program.
  */
+#include "config.h"
+
 #include "allreduce_loop.h"
 
 #include <mpi.h>

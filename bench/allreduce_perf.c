@@ -225,7 +225,8 @@ int main(int argc, char **argv)
     int fd = mkstemp(program);
     if (fd >= 0)
         close(fd);
-    snprintf(command, sizeof command, "mpicc -O2 -o %s '%s' 2>/dev/null", program, s.mpi_source);
+    snprintf(command, sizeof command, "mpicc -O2 -I'" BENCH_BUILD "' -o %s '%s' 2>/dev/null",
+             program, s.mpi_source);
     bool mpi = fd >= 0 && system("command -v mpirun >/dev/null 2>&1") == 0 && system(command) == 0;
     bool good = true;
     for (int64_t r = 0; r < s.rounds && good; r++) {

@@ -8,9 +8,8 @@
 #include "core/log.h"
 #include "kernels/cpu.h"
 
-#define BLOCK                                                                                      \
-    4096 /* elements of a task, at least: the destination stays in L1 while all partial sums join  \
-          */
+/* Elements of a task, at least: the destination stays in L1 while all partial sums join. */
+#define BLOCK 4096
 
 struct merge {
     const struct ddp_merge *args;

@@ -5,6 +5,7 @@
 
 #include "ddp.h"
 
+#include <signal.h>
 #include <string.h>
 
 static void print_help(void)
@@ -42,8 +43,14 @@ static bool asks_for_text(int argc, char *const *argv)
 int main(int argc, char **argv)
 {
     ddp_train *train = NULL;
-    if (asks_for_text(argc, argv))
-        return fflush(stdout) == 0 ? 0 : ddp_status_exit_code(DDP_ERR_IO);
+    /* A file-size limit is then an error of write(), with a message, and not a death by signal. */
+    signal(SIGXFSZ, SIG_IGN);
+    if (asks_for_text(argc, argv)) {
+        if (fflush(stdout) == 0 && !ferror(stdout))
+            return 0;
+        fputs("trainer: error: cannot write to standard output\n", stderr);
+        return ddp_status_exit_code(DDP_ERR_IO);
+    }
     enum ddp_status status = ddp_train_create(&train);
     if (status == DDP_OK)
         status = ddp_train_parse(train, argc, argv);

@@ -31,6 +31,8 @@ expect "replicas without dp" 2 'error: --replicas .*--mode dp' $t $one --replica
 expect "global batch" 2 'error: --global-batch 100 .*96 or 128 would fit' $t $one --global-batch 100 --batch-size 32
 expect "global batch, replicas" 2 'error: --global-batch 7 .*6 or 9 would fit' $t $one --mode dp --replicas 3 --global-batch 7
 expect "global batch, both" 2 'error: --global-batch 64 contradicts' $t $one --global-batch 64 --batch-size 4 --acc-steps 2
+expect "bucket-mb without ddp" 2 'error: --bucket-mb .*--mode ddp' $t $one --bucket-mb 1
+expect "too many shards for dp" 2 'error: .*--acc-steps.*16000 shards' $t $one --mode dp --acc-steps 8001
 expect "data for article" 2 'error: --data' $t $one --data /tmp
 expect "data-size for mlp" 2 'error: --data-size' $t --data-size 3
 expect "nesterov alone" 2 'error: --nesterov' $t $one --nesterov --momentum 0
@@ -41,6 +43,9 @@ expect "dp with 2 workers" 2 'error: --mode dp .*2 workers' "$ddprun" -n 2 train
 expect "no board" 9 'error: .*WORLD_SIZE' env RANK=0 WORLD_SIZE=2 $t $one
 expect "device cuda" 9 'error: .*cuda' $t $one --device cuda
 expect "unknown device" 9 'error: .*toaster' $t $one --device toaster
+
+# As many accumulation steps as anybody likes: batches are read ahead by number, not by step.
+expect "many shards" 0 '' $t $one --data-size 40000 --batch-size 1 --acc-steps 40000
 
 # Data files: exit code 4 when missing, 3 when their contents are wrong.
 mkdir "$work/data" "$work/empty"
@@ -94,6 +99,9 @@ bad_data "cut gzip" 3 'error: .*train-images-idx3-ubyte.gz'
 # Saved weights.
 expect "save to nowhere" 4 'error: .*nowhere/f' $t $one --save "$work/nowhere/f"
 expect "save over a directory" 4 'error: .*empty' $t $one --save "$work/empty"
+mkfifo "$work/fifo"
+expect "save over a fifo" 4 'error: --save .*fifo.*not a regular file' $t $one --save "$work/fifo"
+[ -p "$work/fifo" ] || fail "save over a fifo: it is gone"
 expect "save" 0 '' $t $one --save "$work/weights"
 expect "load" 0 '' $t $one --load "$work/weights"
 expect "load, missing" 4 'error: .*missing' $t $one --load "$work/missing"
@@ -105,9 +113,8 @@ expect "save, larger" 0 '' $t --data "$work/data" --epochs 1 --save "$work/weigh
 cp "$work/weights" "$work/before"
 count=$((count + 1))
 (
-    trap '' XFSZ
-    ulimit -f 64 # blocks: the weights are 1 MB
-    exec $t --data "$work/data" --epochs 1 --seed 9 --save "$work/weights" >/dev/null 2>&1
+    ulimit -f 64 # blocks: the weights are 1 MB. SIGXFSZ has its default here, which kills
+    exec $t --data "$work/data" --epochs 1 --seed 9 --save "$work/weights" >/dev/null 2>"$work/err"
 )
 [ $? -eq 4 ] || fail "full disk: not exit code 4"
 cmp -s "$work/weights" "$work/before" || fail "full disk: the old file is damaged"
@@ -122,6 +129,10 @@ if [ -e /dev/full ]; then
     count=$((count + 1))
     $trainer $one >/dev/full 2>"$work/err"
     [ $? -eq 4 ] || fail "full standard output: not exit code 4"
+    count=$((count + 1))
+    $trainer --help >/dev/full 2>"$work/err"
+    [ $? -eq 4 ] || fail "help to a full standard output: not exit code 4"
+    grep -q 'standard output' "$work/err" || fail "help to a full standard output: no message"
 fi
 
 # Under ddprun: one message, the worker's code, nobody left.

@@ -37,8 +37,11 @@ struct ddp_device_ops {
 extern const struct ddp_device_ops ddp_device_cpu;
 
 /* Opens device `index` of a kind: "cpu", "cuda", or "auto" (a GPU where a plugin finds one, else
- * the CPU). threads  host threads that compute on a CPU device, at least 1 DDP_ERR_UNSUPPORTED: no
- * such kind here (says what to install) or no device of that index. */
+ * the CPU).
+ *   index    the CPU takes any number
+ *   threads  host threads that compute on a CPU device, at least 1
+ *
+ * DDP_ERR_UNSUPPORTED: no such kind here (says what to install) or no device of that index. */
 enum ddp_status ddp_device_open(ddp_device **device, const char *kind, int index, int threads);
 void ddp_device_close(ddp_device *device);
 

@@ -38,11 +38,9 @@ static enum ddp_status place(ddp_exec *exec)
     for (int i = 0; i < count; i++)
         (items[i].gradient ? exec->gradient_offset : exec->value_offset)[items[i].tensor] =
             items[i].offset;
-    for (int i = 0; i < graph->tensor_count; i++) {
-        int consumer = graph->tensors[i]->consumer;
-        if (consumer >= 0 && graph->nodes[consumer].op->gradient_in_forward)
+    for (int i = 0; i < graph->tensor_count; i++)
+        if (ddp_graph_gradient_in_place(graph, graph->tensors[i]))
             exec->gradient_offset[i] = exec->value_offset[i];
-    }
     free(items);
     return DDP_OK;
 }

@@ -39,7 +39,7 @@ struct ddp_op {
     const char *name;
     bool backward_reads_input;  /* needs the values of inputs[0] again */
     bool backward_reads_output; /* needs its own output again (when the node has an activation) */
-    bool gradient_in_forward;   /* in training, forward writes the gradient of inputs[0] over it */
+    bool gradient_in_forward;   /* in training, forward writes the gradient of inputs[0] already */
     enum ddp_status (*forward)(ddp_exec *exec, const struct node *node);
     enum ddp_status (*backward)(ddp_exec *exec,
                                 const struct node *node); /* NULL: nothing is left to do */
@@ -74,6 +74,10 @@ struct placement {
     size_t bytes;
     size_t offset; /* from the start of the arena */
 };
+
+/* Does the gradient of this activation take the place of its value? It does when the reader writes
+ * it in forward already and backward of the producer does not need the value again. */
+bool ddp_graph_gradient_in_place(const ddp_graph *graph, const ddp_tensor *tensor);
 
 /* Places every activation and gradient that the parts of an exec need; *items is freed with free().
  * Two placements overlap in memory only if they do not in time. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The graph's classification loss: inputs logits (B,V), labels (B). In training the gradient is
- * written over the logits in forward: nothing is left for backward. */
+ * The graph's classification loss: inputs logits (B,V), labels (B). In training
+ * forward already writes the gradient of the logits, mostly over them: nothing is left for
+ * backward. */
 #include "config.h"
 
 #include "graph/internal.h"

@@ -23,6 +23,19 @@ static int max_int(int a, int b)
     return a > b ? a : b;
 }
 
+/* Backward of the node that makes a tensor reads the tensor's value. */
+static bool needed_by_producer(const struct node *producer)
+{
+    return producer->op->backward_reads_output && producer->activation != DDP_ACTIVATION_NONE;
+}
+
+bool ddp_graph_gradient_in_place(const ddp_graph *graph, const ddp_tensor *tensor)
+{
+    return tensor->kind == TENSOR_ACTIVATION && tensor->consumer >= 0 &&
+           graph->nodes[tensor->consumer].op->gradient_in_forward &&
+           !needed_by_producer(&graph->nodes[tensor->producer]);
+}
+
 /* Adds the placements of one activation: its value and, in training, its gradient. */
 static void add_activation(const ddp_graph *graph, const ddp_tensor *tensor, unsigned parts,
                            struct placement *items, int *item_count)
@@ -41,15 +54,12 @@ static void add_activation(const ddp_graph *graph, const ddp_tensor *tensor, uns
                               bytes,      0};
     if (trains && consumer && consumer->op->backward_reads_input)
         value.last = max_int(value.last, last_step - tensor->consumer);
-    if (trains && producer->op->backward_reads_output &&
-        producer->activation != DDP_ACTIVATION_NONE)
+    if (trains && (needed_by_producer(producer) || ddp_graph_gradient_in_place(graph, tensor)))
         value.last = max_int(value.last, backward);
-    if (trains && consumer) {
-        if (consumer->op->gradient_in_forward)
-            value.last = max_int(value.last, backward); /* the gradient takes the value's place */
-        else
-            items[(*item_count)++] = (struct placement){
-                tensor->id, true, last_step - tensor->consumer, backward, bytes, 0};
+    if (trains && consumer && !ddp_graph_gradient_in_place(graph, tensor)) {
+        const int written =
+            consumer->op->gradient_in_forward ? tensor->consumer : last_step - tensor->consumer;
+        items[(*item_count)++] = (struct placement){tensor->id, true, written, backward, bytes, 0};
     }
     items[(*item_count)++] = value;
 }

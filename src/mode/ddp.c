@@ -30,8 +30,9 @@ static void destroy(void *state)
     ddp_optimizer_destroy(ddp->optimizer);
     ddp_replica_close(&ddp->replica);
     free(ddp->bucket_end);
-    free(ddp); /* registered memory goes with the communicator: freeing it is collective, failing is
-                  not */
+    /* The registered gradients go with the communicator: freeing them is collective, and a rank
+     * that fails comes here alone. */
+    free(ddp);
 }
 
 static int by_offset(const void *a, const void *b)
@@ -132,12 +133,14 @@ static enum ddp_status step(void *state, ddp_loader *loader, float rate, int64_t
             status = ddp_replica_run(&ddp->replica, start_buckets, ddp);
         ddp_loader_release(loader, batch);
     }
+    if (status != DDP_OK)
+        return status; /* the board keeps the phase that failed */
     ddp_job_report(ddp->setup.job, "reduce", number);
-    if (status == DDP_OK)
-        status = ddp_comm_finish(ddp->setup.comm);
+    status = ddp_comm_finish(ddp->setup.comm);
+    if (status != DDP_OK)
+        return status;
     ddp_job_report(ddp->setup.job, "update", number);
-    if (status == DDP_OK)
-        status = ddp_replica_loss(&ddp->replica, shards, loss);
+    status = ddp_replica_loss(&ddp->replica, shards, loss);
     if (status == DDP_OK)
         status = ddp_replica_update(&ddp->replica, ddp->optimizer, shards, rate, number);
     return status;

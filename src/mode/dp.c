@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
  * DataParallel, the older way: one process, a replica and a thread for each device, and a master
- * (replica 0's device) that everything waits for. A step, as torch.nn.DataParallel does it: master
- * scatters the inputs, broadcasts the weights replicas  forward master    gathers the outputs,
- * computes the loss, returns its gradient replicas  backward master    sums the gradients, updates
- * its weights With several shards a replica, the middle three repeat before the sum. Replica r runs
- * the shards that rank r would run under DDP, so the sums are the same trees and end in the same
- * bits. */
+ * (replica 0's device) that everything waits for. A step, as torch.nn.DataParallel does it:
+ *   - the master broadcasts the weights and scatters the inputs,
+ *   - the replicas run forward,
+ *   - the master gathers the outputs, computes the loss, returns its gradient,
+ *   - the replicas run backward,
+ *   - the master sums the gradients and updates its weights.
+ *
+ * With several shards a replica, everything from scattering to backward repeats before the sum.
+ * Replica r runs the shards that rank r would run under DDP, so the sums are the same trees and end
+ * in the same bits. */
 #include "config.h"
 
 #include "mode/replica.h"
@@ -28,8 +32,7 @@ struct dp {
     int32_t *labels; /* staging of labels on the master; NULL when not needed */
     ddp_optimizer *optimizer;
     ddp_team *team;
-    const struct ddp_batch *
-        *batches; /* of one step: of replica r, shard i: [r * local_shards + i] */
+    const struct ddp_batch **batches; /* of a step: replica r, shard i: [r * local_shards + i] */
 };
 
 #define LOSS_BYTES (DDP_FLAT_ALIGN * sizeof(float))
@@ -252,11 +255,13 @@ static enum ddp_status step(void *state, ddp_loader *loader, float rate, int64_t
 static void memory(const void *state, struct ddp_mode_memory *total)
 {
     const struct dp *dp = state;
-    size_t loss_arena = 0;
+    size_t loss_arena = 0, tail_arena = 0;
     for (int r = 0; r < dp->replica_count; r++)
         ddp_replica_memory(&dp->replicas[r], &dp->setup, REPLICA_PARTS, total);
-    if (ddp_exec_arena_bytes(dp->setup.graph, MASTER_PARTS, &loss_arena) == DDP_OK)
-        total->activations += loss_arena;
+    if (ddp_exec_arena_bytes(dp->setup.graph, MASTER_PARTS, &loss_arena) == DDP_OK &&
+        (!dp->setup.tail_graph ||
+         ddp_exec_arena_bytes(dp->setup.tail_graph, MASTER_PARTS, &tail_arena) == DDP_OK))
+        total->activations += loss_arena + tail_arena;
     total->optimizer += ddp_optimizer_state_bytes(dp->optimizer);
 }
 

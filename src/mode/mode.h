@@ -16,16 +16,14 @@ typedef struct ddp_mode ddp_mode;
 enum ddp_mode_kind {
     DDP_MODE_ACCUM, /* one worker, one shard after another */
     DDP_MODE_DDP,   /* many workers, a block of shards each; gradients all-reduced in buckets */
-    DDP_MODE_DP, /* one worker, many replicas, a thread each; a master scatters, gathers and updates
-                  */
+    DDP_MODE_DP,    /* one worker, replicas in threads; a master scatters, gathers and updates */
 };
 
 /* What a mode is made from. The pointers are borrowed until it is destroyed, but for `weights` and
  * `optimizer`. */
 struct ddp_mode_setup {
-    const ddp_graph *graph; /* for a whole shard */
-    const ddp_graph
-        *tail_graph; /* for the shorter shards of an epoch's last batch; NULL: there are none */
+    const ddp_graph *graph;      /* for a whole shard */
+    const ddp_graph *tail_graph; /* for an epoch's shorter last shards; NULL: there are none */
     int64_t batch_rows, tail_rows;
     ddp_job *job;
     ddp_comm *comm;
@@ -36,8 +34,7 @@ struct ddp_mode_setup {
     int64_t global_shards; /* W, of all workers and replicas */
     const float *weights;  /* flat initial weights (host) */
     struct ddp_optimizer_config optimizer;
-    size_t
-        bucket_bytes; /* DDP: gradients all-reduced together; the first bucket is at most 1 MiB */
+    size_t bucket_bytes; /* DDP: gradients all-reduced together; the first at most 1 MiB */
 };
 
 /* Bytes that a worker holds, in the four parts. */
@@ -66,9 +63,9 @@ enum ddp_status ddp_mode_create(ddp_mode **mode, enum ddp_mode_kind kind,
 void ddp_mode_destroy(ddp_mode *mode);
 
 /* Runs one global batch: takes the batches of its shards from the loader (local_shards x replicas
- * of them), forward and backward, one exchange, one update. Collective in DDP. step        the
- * optimizer step, from 0 loss [out]  the mean of the shards' losses over the whole global batch,
- * the same on all ranks */
+ * of them), forward and backward, one exchange, one update. Collective in DDP.
+ *   step        the optimizer step, from 0
+ *   loss [out]  mean of the shards' losses over the global batch, the same on all ranks */
 enum ddp_status ddp_mode_step(ddp_mode *mode, ddp_loader *loader, float rate, int64_t step,
                               float *loss);
 

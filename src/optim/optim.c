@@ -8,6 +8,7 @@
 #include "core/log.h"
 #include "core/memory.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -43,6 +44,7 @@ enum ddp_status ddp_optimizer_create(ddp_optimizer **optimizer, ddp_device *devi
         return DDP_ERR_MEMORY;
     *o = (struct ddp_optimizer){.ops = ops, .config = *config, .device = device, .count = count};
     o->state_count = ops->state_count(config);
+    assert(o->state_count <= STATE_MAX);
     enum ddp_status status = DDP_OK;
     for (int i = 0; status == DDP_OK && i < o->state_count; i++)
         status = ddp_device_alloc(device, array_bytes(o), (void **)&o->state[i]);

@@ -9,8 +9,8 @@
 
 enum ddp_schedule_kind {
     DDP_SCHEDULE_CONSTANT,
-    DDP_SCHEDULE_LINEAR, /* falls to 0 at the last step */
-    DDP_SCHEDULE_COSINE, /* half a cosine to 0 */
+    DDP_SCHEDULE_LINEAR, /* falls evenly; 0 would be the step after the last */
+    DDP_SCHEDULE_COSINE, /* half a cosine; likewise */
 };
 
 /* The names of the kinds, in their order, ending in NULL: a list for a choice option. */

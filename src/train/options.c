@@ -20,10 +20,10 @@ static const char *read_model(void *destination, const char *value)
     static char message[128];
     const struct ddp_model *model = ddp_model_find(value);
     if (!model) {
-        int used = snprintf(message, sizeof message, "no such model; there are");
-        for (int i = 0; ddp_model_at(i); i++)
-            used += snprintf(message + used, sizeof message - (size_t)used, " %s",
-                             ddp_model_at(i)->name);
+        size_t used = (size_t)snprintf(message, sizeof message, "no such model; there are");
+        for (int i = 0; ddp_model_at(i) && used < sizeof message; i++)
+            used += (size_t)snprintf(message + used, sizeof message - used, " %s",
+                                     ddp_model_at(i)->name);
         return message;
     }
     options->model = model->name;
@@ -140,6 +140,7 @@ const struct ddp_option ddp_train_option_table[] = {
      .offset = AT(bucket_mb),
      .min = 0.001,
      .max = 1048576,
+     .given_offset = GIVEN(bucket_mb_given),
      .argument = "MB",
      .help = "ddp: gradients all-reduced together, in MiB (default 25)"},
 

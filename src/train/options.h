@@ -36,6 +36,7 @@ struct ddp_train_options {
     bool schedule_given;
     int64_t warmup_steps;
     double bucket_mb;
+    bool bucket_mb_given;
     const char *save, *load;
     bool evaluate, verbose, quiet;
     int64_t log_every;
@@ -64,8 +65,10 @@ struct ddp_train_plan {
 };
 
 /* What the options alone decide: model, mode, shards. Before the data is opened, so that a wrong
- * flag is told at once. launched  the worker was started by ddprun DDP_ERR_INVALID: says which
- * numbers would fit. */
+ * flag is told at once.
+ *   launched  the worker was started by ddprun
+ *
+ * DDP_ERR_INVALID: says which numbers would fit. */
 enum ddp_status ddp_train_plan_workers(struct ddp_train_plan *plan,
                                        const struct ddp_train_options *options, const ddp_job *job,
                                        bool launched);

@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define DP_SHARDS_MAX 16000 /* within what a loader can hold */
+
 static enum ddp_status choose_mode(struct ddp_train_plan *plan,
                                    const struct ddp_train_options *options, bool launched)
 {
@@ -31,6 +33,9 @@ static enum ddp_status choose_mode(struct ddp_train_plan *plan,
                         ddp_mode_names[plan->mode], plan->world_size);
     if (options->replicas_given && plan->mode != DDP_MODE_DP)
         return ddp_fail(DDP_ERR_INVALID, "--replicas belongs to --mode dp, and the mode is %s",
+                        ddp_mode_names[plan->mode]);
+    if (options->bucket_mb_given && plan->mode != DDP_MODE_DDP)
+        return ddp_fail(DDP_ERR_INVALID, "--bucket-mb belongs to --mode ddp, and the mode is %s",
                         ddp_mode_names[plan->mode]);
     plan->replicas = plan->mode == DDP_MODE_DP ? (int)options->replicas : 1;
     return DDP_OK;
@@ -132,7 +137,15 @@ enum ddp_status ddp_train_plan_workers(struct ddp_train_plan *plan,
     if (options->global_batch_given)
         status = divide_global_batch(plan, options, units,
                                      plan->mode == DDP_MODE_DP ? "replica" : "worker");
+    if (status != DDP_OK)
+        return status;
     plan->global_shards = units * plan->local_shards;
+    if (plan->mode == DDP_MODE_DP && plan->global_shards > DP_SHARDS_MAX)
+        return ddp_fail(DDP_ERR_INVALID,
+                        "%" PRId64 " --replicas x %" PRId64
+                        " --acc-steps: --mode dp holds the batches of a whole step, of at most %d "
+                        "shards; --mode accum holds one at a time",
+                        units, plan->local_shards, DP_SHARDS_MAX);
     plan->threads = options->threads_given ? (int)options->threads : default_threads(plan);
     return status;
 }

@@ -16,7 +16,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define SMALL_MODEL 64 /* parameters: the weights of such a model are printed */
+#define SMALL_MODEL  64 /* parameters: the weights of such a model are printed */
+#define LOADER_DEPTH 16 /* batches read ahead: what evens out a slow read */
 
 struct ddp_train {
     struct ddp_train_options options;
@@ -148,6 +149,16 @@ static enum ddp_status create_mode(struct run *run)
     return ddp_mode_create(&run->mode, plan->mode, &setup);
 }
 
+/* Batches held at once: DataParallel takes all of a step before it begins (the loader's default is
+ * enough for that); the others hold one, so that accumulation costs time, not memory. */
+static int loader_depth(const struct ddp_train_plan *plan)
+{
+    const int64_t two_steps = 2 * plan->local_shards + 1;
+    if (plan->mode == DDP_MODE_DP)
+        return 0;
+    return two_steps < LOADER_DEPTH ? (int)two_steps : LOADER_DEPTH;
+}
+
 static enum ddp_status create_loader(struct run *run)
 {
     const struct ddp_train_plan *plan = &run->plan;
@@ -159,6 +170,7 @@ static enum ddp_status create_loader(struct run *run)
         .first_shard = plan->rank * shards,
         .shard_count = shards,
         .end_epoch = -1,
+        .depth = loader_depth(plan),
     };
     return ddp_loader_create(&run->loader, &config);
 }
@@ -340,8 +352,9 @@ enum ddp_status ddp_train_run(ddp_train *train, FILE *out)
         status = ddp_fail(DDP_ERR_IO, "cannot write the results to standard output");
     if (status != DDP_OK && status != DDP_ERR_ABORTED && run.job)
         ddp_job_abort(run.job);
-    if (run.job)
-        ddp_job_report(run.job, status == DDP_OK ? "done" : "failed", run.plan.total_steps);
+    if (status == DDP_OK)
+        ddp_job_report(run.job, "done", run.plan.total_steps);
+    /* After a failure the board keeps the phase it happened in, for the launcher to show. */
     close_run(&run);
     return status;
 }

@@ -20,8 +20,12 @@
 enum ddp_status ddp_train_weights_check_path(const char *path)
 {
     struct stat info;
-    if (stat(path, &info) == 0 && S_ISDIR(info.st_mode))
+    const bool found = stat(path, &info) == 0;
+    if (found && S_ISDIR(info.st_mode))
         return ddp_fail(DDP_ERR_IO, "--save %s: cannot write: it is a directory, not a file", path);
+    /* The rename at the end would put a file in the place of /dev/null. */
+    if (found && !S_ISREG(info.st_mode))
+        return ddp_fail(DDP_ERR_IO, "--save %s: cannot write: it is not a regular file", path);
     char *copy = strdup(path);
     if (!copy)
         return ddp_fail(DDP_ERR_MEMORY, "out of memory");
@@ -55,7 +59,7 @@ enum ddp_status ddp_train_weights_save(const char *path, const ddp_graph *graph,
     return status;
 }
 
-/* "(512,784)" */
+/* "512,784" */
 static const char *shape_text(int dim_count, const int64_t *dims, char *text, size_t size)
 {
     size_t used = 0;

@@ -14,7 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #define SETUP_TIMEOUT_MS 600000 /* for rank 0 to come up */
 #define SPINS            4000   /* about 100 us; a wait is mostly much shorter, or much longer */
@@ -70,11 +69,27 @@ static enum ddp_status map_control(struct shm *shm)
     return status;
 }
 
-/* Processors that this machine has, not those that this worker may use: workers are often bound to
- * some each. */
-static bool crowded(int size)
+/* Everybody shows the processors that it may use; ranks that outnumber them all must not spin. */
+static enum ddp_status choose_spins(struct shm *shm)
 {
-    return size > sysconf(_SC_NPROCESSORS_ONLN);
+    const int size = shm->place->size;
+    struct shm_call call = {.kind = SHM_EXCHANGE, .count = sizeof(cpu_set_t)};
+    cpu_set_t own, all;
+    CPU_ZERO(&own);
+    CPU_ZERO(&all);
+    if (sched_getaffinity(0, sizeof own, &own) < 0)
+        CPU_ZERO(&own); /* unknown: too few, to be on the safe side */
+    uint32_t number = shm_post(shm, &call, SHM_NOWHERE, &own, sizeof own);
+    enum ddp_status status = shm_gather(shm, number, &call);
+    if (status != DDP_OK)
+        return status;
+    for (int r = 0; r < size; r++) {
+        cpu_set_t theirs;
+        memcpy(&theirs, shm_entry_of(shm, r, number)->payload, sizeof theirs);
+        CPU_OR(&all, &all, &theirs);
+    }
+    shm->spins = size > CPU_COUNT(&all) ? SPINS_CROWDED : SPINS;
+    return DDP_OK;
 }
 
 static void destroy(void *state)
@@ -93,10 +108,9 @@ static enum ddp_status create(void **state, const struct ddp_comm_place *place)
         return DDP_ERR_MEMORY;
     shm->place = place;
     shm->heap = ddp_job_heap_fd(place->job);
-    shm->spins = crowded(place->size) ? SPINS_CROWDED : SPINS;
     enum ddp_status status = map_control(shm);
     if (status == DDP_OK)
-        status = shm_barrier(shm);
+        status = choose_spins(shm);
     if (status != DDP_OK) {
         destroy(shm);
         return status;
@@ -183,17 +197,16 @@ static enum ddp_status start(void *state, void *buffer, size_t count, enum ddp_d
 {
     struct shm *shm = state;
     enum ddp_status status = DDP_OK;
-    if (count == 0)
-        return DDP_OK;
     /* An entry of the ring may be written again once all ranks are done with what it announced. */
     while (status == DDP_OK && shm->pending_count >= SHM_RING - 2)
         status = complete_first(shm);
     if (status != DDP_OK)
         return status;
     struct shm_pending *pending = pending_at(shm, shm->pending_count++);
-    *pending = (struct shm_pending){
-        .call = {
-            .kind = SHM_ALLREDUCE, .dtype = (uint8_t)dtype, .op = (uint8_t)op, .count = count}};
+    *pending = (struct shm_pending){.call = {.kind = SHM_ALLREDUCE_STARTED,
+                                             .dtype = (uint8_t)dtype,
+                                             .op = (uint8_t)op,
+                                             .count = count}};
     pending->number = shm_post(shm, &pending->call,
                                shm_offset_of(shm, buffer, count * ddp_dtype_bytes(dtype)), NULL, 0);
     return DDP_OK;

@@ -38,6 +38,8 @@ enum ddp_status shm_reduce_slice(struct shm *shm, uint32_t number, const struct 
     const size_t begin = slice_begin(call->count, bytes, rank, size);
     const size_t end = slice_begin(call->count, bytes, rank + 1, size);
     void *parts[DDP_REDUCE_MAX];
+    if (begin == end)
+        return DDP_OK;
     for (int r = 0; r < size; r++)
         parts[r] = (char *)shm_at(shm, shm_entry_of(shm, r, number)->offset) + begin * bytes;
     struct ddp_reduce reduce = {

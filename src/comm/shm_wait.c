@@ -88,8 +88,11 @@ const struct shm_entry *shm_entry_of(const struct shm *shm, int rank, uint32_t n
 
 static void describe(const struct shm_call *call, char *text, size_t size)
 {
-    static const char *const kinds[] = {"all-reduce", "reduce-scatter", "all-gather", "broadcast",
-                                        "barrier",    "alloc",          "free",       "exchange"};
+    static const char *const kinds[] = {"all-reduce",     "all-reduce (started)",
+                                        "reduce-scatter", "all-gather",
+                                        "broadcast",      "barrier",
+                                        "alloc",          "free",
+                                        "exchange"};
     static const char *const dtypes[] = {"f32", "f64", "i32", "i64"};
     static const char *const ops[] = {"sum", "min", "max"};
     const char *kind = call->kind <= SHM_EXCHANGE ? kinds[call->kind] : "an unknown collective";

@@ -59,14 +59,42 @@ static void describe_line(const struct ddp_board *board, int rank, char *text, s
         snprintf(text + used, size - used, ", inside %s %" PRIu64, view.name, view.number);
 }
 
-void report_failure(const struct ddp_board *board, int rank, pid_t pid, int wait_status, int left)
+void report_failure(const struct ddp_board *board, const struct report_end *end)
 {
-    char end[128], last[128], others[64] = "";
-    describe_end(wait_status, end, sizeof end);
-    describe_line(board, rank, last, sizeof last);
-    if (left == 1)
+    char how[128], last[128], memory[96] = "", others[64] = "";
+    describe_end(end->wait_status, how, sizeof how);
+    describe_line(board, end->rank, last, sizeof last);
+    if (end->no_memory)
+        snprintf(memory, sizeof memory, "; the kernel ended it for want of memory");
+    if (end->peak_kib > 0) {
+        size_t used = strlen(memory);
+        snprintf(memory + used, sizeof memory - used, "; peak memory %ld MiB",
+                 (end->peak_kib + 1023) / 1024);
+    }
+    if (end->left == 1)
         snprintf(others, sizeof others, "; ending the other worker");
-    else if (left > 1)
-        snprintf(others, sizeof others, "; ending the other %d workers", left);
-    ddp_log(DDP_LOG_ERROR, "rank %d (pid %ld) %s%s%s", rank, (long)pid, end, last, others);
+    else if (end->left > 1)
+        snprintf(others, sizeof others, "; ending the other %d workers", end->left);
+    ddp_log(DDP_LOG_ERROR, "rank %d (pid %ld) %s%s%s%s", end->rank, (long)end->pid, how, last,
+            memory, others);
+}
+
+void report_last_words(int rank, char *text)
+{
+    enum { LINES = 10 };
+    size_t length = strlen(text);
+    while (length > 0 && (text[length - 1] == '\n' || text[length - 1] == '\r'))
+        text[--length] = 0;
+    if (length == 0)
+        return;
+    char *start = text + length;
+    for (int lines = 0; start > text; start--)
+        if (start[-1] == '\n' && ++lines == LINES)
+            break;
+    for (char *c = start; *c; c++)
+        if (((unsigned char)*c < 0x20 && *c != '\t' && *c != '\n') || *c == 0x7f)
+            *c = '?'; /* no escape sequence takes over the terminal */
+    ddp_log(DDP_LOG_ERROR, "the last lines of rank %d on standard error:", rank);
+    for (char *line = start, *save = NULL; (line = strtok_r(line, "\n", &save)); line = NULL)
+        ddp_log(DDP_LOG_ERROR, "  | %s", line);
 }

@@ -14,8 +14,21 @@ int report_exit_code(int wait_status);
 /* "SIGSEGV" for 11, "signal 77" for one without a name. The buffer is the caller's. */
 const char *report_signal_name(int signal, char *text, size_t size);
 
-/* Says how a worker ended and what it did last. `left`: workers that are being ended because of it.
- */
-void report_failure(const struct ddp_board *board, int rank, pid_t pid, int wait_status, int left);
+/* How a worker ended. */
+struct report_end {
+    int rank;
+    pid_t pid;
+    int wait_status;
+    long peak_kib;  /* of its memory, 0: unknown */
+    bool no_memory; /* the kernel killed a process of this job for want of memory */
+    int left;       /* workers that are being ended because of it */
+};
+
+/* Says so, with what the worker did last. */
+void report_failure(const struct ddp_board *board, const struct report_end *end);
+
+/* Shows the last lines that the worker wrote to standard error; nothing for "". The text is
+ * changed. */
+void report_last_words(int rank, char *text);
 
 #endif

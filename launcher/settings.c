@@ -40,6 +40,95 @@ static const char *read_nnodes(void *destination, const char *value)
     return NULL;
 }
 
+/* Reads "RANK:" if there is one; -1: there is none. False when it is no rank. */
+static bool read_rank(const char **at, int64_t *rank)
+{
+    char digits[16];
+    size_t n = strspn(*at, "0123456789");
+    *rank = -1;
+    if ((*at)[n] != ':')
+        return true;
+    snprintf(digits, sizeof digits, "%.*s", (int)n, *at);
+    if (n >= sizeof digits || !ddp_parse_int64(digits, 0, DDP_BOARD_MAX_WORLD, rank))
+        return false;
+    *at += n + 1;
+    return true;
+}
+
+/* Walks over "3" or "0:1,1:2". Returns what it says of `rank`, or -1 when it is wrong. */
+static int walk_streams(const char *text, int rank)
+{
+    int streams = 0;
+    for (const char *at = text;; at++) {
+        int64_t of;
+        if (!read_rank(&at, &of) || *at < '0' || *at > '3')
+            return -1;
+        if (of < 0 || of == rank)
+            streams = *at - '0';
+        at++;
+        if (!*at)
+            return streams;
+        if (*at != ',' || of < 0)
+            return -1;
+    }
+}
+
+int settings_streams(const char *text, int rank)
+{
+    int streams = text ? walk_streams(text, rank) : 0;
+    return streams < 0 ? 0 : streams;
+}
+
+static const char *check_streams(const char **member, const char *value)
+{
+    *member = value;
+    return walk_streams(value, 0) < 0
+               ? "must be 0 (none), 1 (stdout), 2 (stderr) or 3 (both), or such a "
+                 "number for each rank: 0:3,1:2"
+               : NULL;
+}
+
+static const char *read_redirects(void *destination, const char *value)
+{
+    return check_streams(&((struct settings *)destination)->redirects, value);
+}
+
+static const char *read_tee(void *destination, const char *value)
+{
+    return check_streams(&((struct settings *)destination)->tee, value);
+}
+
+/* Is the rank in a list such as "0,2"? -1 when the list is wrong. */
+static int in_list(const char *text, int rank)
+{
+    int found = 0;
+    for (const char *at = text;; at++) {
+        char digits[16];
+        int64_t number;
+        size_t n = strspn(at, "0123456789");
+        snprintf(digits, sizeof digits, "%.*s", (int)n, at);
+        if (n >= sizeof digits || !ddp_parse_int64(digits, 0, DDP_BOARD_MAX_WORLD, &number))
+            return -1;
+        found = found || number == rank;
+        at += n;
+        if (!*at)
+            return found;
+        if (*at != ',')
+            return -1;
+    }
+}
+
+static const char *read_filter(void *destination, const char *value)
+{
+    ((struct settings *)destination)->filter = value;
+    return in_list(value, 0) < 0 ? "must be ranks with commas between them: 0,2" : NULL;
+}
+
+bool settings_shown(const struct settings *settings, int rank)
+{
+    return !settings->filter || in_list(settings->filter, rank) == 1;
+}
+
 #define MEMBER(name) offsetof(struct settings, name)
 
 const struct ddp_option settings_table[] = {
@@ -79,6 +168,36 @@ const struct ddp_option settings_table[] = {
      .max = 65535,
      .argument = "PORT",
      .help = "MASTER_PORT of the workers (default 0: a free one)"},
+    {.section = "Output",
+     .name = "log-dir",
+     .type = DDP_OPTION_TEXT,
+     .offset = MEMBER(log_dir),
+     .argument = "DIR",
+     .help = "keep what workers write in files under DIR; alone it means --tee 3"},
+    {.name = "redirects",
+     .letter = 'r',
+     .type = DDP_OPTION_CUSTOM,
+     .read = read_redirects,
+     .argument = "STREAMS",
+     .help =
+         "write these to files instead of showing them: 1 standard output, 2 error, 3 both; or for "
+         "some ranks: 0:1,1:3"},
+    {.name = "tee",
+     .letter = 't',
+     .type = DDP_OPTION_CUSTOM,
+     .read = read_tee,
+     .argument = "STREAMS",
+     .help = "write these to files and show them"},
+    {.name = "local-ranks-filter",
+     .type = DDP_OPTION_CUSTOM,
+     .read = read_filter,
+     .argument = "RANKS",
+     .help = "show the output of these ranks only: 0,2"},
+    {.name = "role",
+     .type = DDP_OPTION_TEXT,
+     .offset = MEMBER(role),
+     .argument = "NAME",
+     .help = "name of the workers' role, for programs that ask for it (default: default)"},
     {.section = "Ending",
      .name = "grace",
      .type = DDP_OPTION_REAL,
@@ -105,8 +224,10 @@ const struct ddp_option settings_table[] = {
 enum ddp_status settings_read(struct settings *settings, int argc, char *const *argv)
 {
     int rest = 0;
-    *settings =
-        (struct settings){.nproc_kind = NPROC_AUTO, .grace_seconds = 5, .master_addr = "127.0.0.1"};
+    *settings = (struct settings){.nproc_kind = NPROC_AUTO,
+                                  .grace_seconds = 5,
+                                  .master_addr = "127.0.0.1",
+                                  .role = "default"};
     enum ddp_status status = ddp_options_parse(settings_table, settings, argc, argv, true, &rest);
     if (status != DDP_OK || settings->help || settings->version)
         return status;

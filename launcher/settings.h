@@ -34,7 +34,12 @@ struct settings {
     int nproc;
     double grace_seconds;
     const char *master_addr;
-    int64_t master_port;  /* 0: a free one */
+    int64_t master_port; /* 0: a free one */
+    const char *log_dir;
+    const char *redirects; /* checked: see settings_streams() */
+    const char *tee;
+    const char *filter; /* checked: see settings_shown() */
+    const char *role;
     char *const *command; /* NULL-terminated: the program and its arguments */
 };
 
@@ -42,6 +47,13 @@ extern const struct ddp_option settings_table[];
 
 /* Reads the command line. DDP_ERR_INVALID (logged) on any mistake. */
 enum ddp_status settings_read(struct settings *settings, int argc, char *const *argv);
+
+/* Which streams of a rank a value of --redirects or --tee names: 0 none, 1 standard output, 2
+ * error, 3 both. NULL names none. */
+int settings_streams(const char *text, int rank);
+
+/* Does --local-ranks-filter let the rank be shown? */
+bool settings_shown(const struct settings *settings, int rank);
 
 void settings_help(FILE *out);
 

@@ -22,6 +22,7 @@ enum ddp_status spawner_open(struct spawner *spawner, const struct plan *plan,
     int ends[2];
     *spawner =
         (struct spawner){.plan = plan, .keeper = keeper, .board_fd = board_fd, .heap_fd = heap_fd};
+    getrlimit(RLIMIT_NOFILE, &spawner->files);
     spawner->null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
     if (spawner->null_fd < 0)
         return ddp_fail(DDP_ERR_SYSTEM, "cannot open /dev/null: %s", strerror(errno));
@@ -75,8 +76,13 @@ static bool inherit(int fd)
     return fcntl(fd, F_SETFD, 0) == 0;
 }
 
-static _Noreturn void run_child(const struct spawner *spawner, int rank, pid_t parent,
-                                char *const *environment)
+static bool become(int fd, int standard)
+{
+    return fd < 0 || dup2(fd, standard) >= 0;
+}
+
+static _Noreturn void run_child(const struct spawner *spawner, int rank, pid_t parent, int out,
+                                int error, char *const *environment)
 {
     const struct plan *plan = spawner->plan;
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
@@ -86,9 +92,10 @@ static _Noreturn void run_child(const struct spawner *spawner, int rank, pid_t p
     if (setpgid(0, 0) < 0)
         give_up(spawner, rank, SPAWN_PREPARE);
     atomic_store(&spawner->keeper->groups[rank], (int32_t)getpid());
-    if ((rank > 0 && dup2(spawner->null_fd, STDIN_FILENO) < 0) || !inherit(spawner->board_fd) ||
-        !inherit(spawner->heap_fd))
+    if (!become(rank > 0 ? spawner->null_fd : -1, STDIN_FILENO) || !become(out, STDOUT_FILENO) ||
+        !become(error, STDERR_FILENO) || !inherit(spawner->board_fd) || !inherit(spawner->heap_fd))
         give_up(spawner, rank, SPAWN_PREPARE);
+    setrlimit(RLIMIT_NOFILE, &spawner->files);
     reset_signals();
     execve(plan->program, plan->argv, environment);
     give_up(spawner, rank, SPAWN_EXEC);
@@ -98,7 +105,8 @@ static _Noreturn void run_child(const struct spawner *spawner, int rank, pid_t p
 /* --- in ddprun
  * ---------------------------------------------------------------------------------------- */
 
-enum ddp_status spawner_start(const struct spawner *spawner, int rank, pid_t *pid)
+enum ddp_status spawner_start(const struct spawner *spawner, int rank, int out, int error,
+                              pid_t *pid)
 {
     pid_t parent = getpid();
     char **environment = plan_environment(spawner->plan, rank, spawner->board_fd, spawner->heap_fd);
@@ -106,12 +114,13 @@ enum ddp_status spawner_start(const struct spawner *spawner, int rank, pid_t *pi
         return DDP_ERR_MEMORY;
     pid_t child = fork();
     if (child == 0)
-        run_child(spawner, rank, parent, environment);
-    int error = errno;
+        run_child(spawner, rank, parent, out, error, environment);
+    int failure = errno;
     free(environment);
     if (child < 0)
-        return ddp_fail(DDP_ERR_SYSTEM, "rank %d cannot be started: %s%s", rank, strerror(error),
-                        error == EAGAIN ? " (the limit of processes, ulimit -u, is reached)" : "");
+        return ddp_fail(DDP_ERR_SYSTEM, "rank %d cannot be started: %s%s", rank, strerror(failure),
+                        failure == EAGAIN ? " (the limit of processes, ulimit -u, is reached)"
+                                          : "");
     setpgid(child, child); /* as the child does: whoever is first */
     *pid = child;
     return DDP_OK;

@@ -8,6 +8,8 @@
 #include "launcher/keeper.h"
 #include "launcher/plan.h"
 
+#include <sys/resource.h>
+
 enum spawn_stage {
     SPAWN_PREPARE = 1, /* before exec */
     SPAWN_EXEC = 2,
@@ -25,9 +27,10 @@ struct spawner {
     const struct keeper *keeper;
     int board_fd;
     int heap_fd;
-    int null_fd;     /* standard input of all ranks but 0 */
-    int error_write; /* children's end of the pipe */
-    int error_read;  /* non-blocking */
+    int null_fd;         /* standard input of all ranks but 0 */
+    int error_write;     /* children's end of the pipe */
+    int error_read;      /* non-blocking */
+    struct rlimit files; /* of descriptors, as ddprun found it: for the workers */
 };
 
 /* Opens the pipe and /dev/null. */
@@ -36,8 +39,9 @@ enum ddp_status spawner_open(struct spawner *spawner, const struct plan *plan,
 void spawner_close(struct spawner *spawner);
 
 /* Starts one worker, with all signals blocked by the caller. It leads a process group of its own.
- */
-enum ddp_status spawner_start(const struct spawner *spawner, int rank, pid_t *pid);
+ * `out` and `error` become its standard output and error; -1: it has ddprun's. */
+enum ddp_status spawner_start(const struct spawner *spawner, int rank, int out, int error,
+                              pid_t *pid);
 
 /* Takes one message of a child that could not start. */
 bool spawner_next_error(const struct spawner *spawner, struct spawn_error *error);

@@ -12,6 +12,8 @@
 #include "job/board.h"
 #include "launcher/children.h"
 #include "launcher/keeper.h"
+#include "launcher/memory_limit.h"
+#include "launcher/output.h"
 #include "launcher/report.h"
 #include "launcher/spawn.h"
 #include "launcher/terminal.h"
@@ -22,6 +24,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -42,6 +45,7 @@ struct worker {
     bool running;
     bool suspect; /* has failed, and whether it failed first is not judged yet */
     int wait_status;
+    long peak_kib; /* of its memory */
 };
 
 struct job {
@@ -53,13 +57,17 @@ struct job {
     struct keeper keeper;
     struct spawner spawner;
     struct terminal terminal;
+    struct output output;
     struct worker *workers;
     int running;
     int signal_fd;
     enum state state;
     int64_t deadline_ns;
-    bool decided; /* exit_code is */
+    bool interrupted; /* by a signal to ddprun */
+    bool decided;     /* exit_code is */
     int exit_code;
+    int failed_rank;          /* the one that was named, or -1 */
+    long long kills_at_start; /* for want of memory */
 };
 
 /* --- signals
@@ -137,6 +145,7 @@ static void handle_ending_signal(struct job *job, int signal)
         signal_workers(job, signal);
         return;
     }
+    job->interrupted = true;
     ddp_log(DDP_LOG_INFO, "%s: %s %d worker%s", report_signal_name(signal, name, sizeof name),
             words[job->state], job->running, job->running == 1 ? "" : "s");
     if (again)
@@ -227,6 +236,22 @@ static int first_suspect(const struct job *job)
     return first;
 }
 
+static void name_failed(struct job *job, int rank)
+{
+    const struct worker *worker = &job->workers[rank];
+    bool killed = WIFSIGNALED(worker->wait_status) && WTERMSIG(worker->wait_status) == SIGKILL;
+    const struct report_end end = {
+        .rank = rank,
+        .pid = worker->pid,
+        .wait_status = worker->wait_status,
+        .peak_kib = worker->peak_kib,
+        .no_memory = killed && memory_limit_kills() > job->kills_at_start,
+        .left = job->running,
+    };
+    report_failure(&job->board, &end);
+    job->failed_rank = rank;
+}
+
 /* Takes the job down because of the first suspect. `final`: nobody worse will turn up. */
 static void judge(struct job *job, bool final)
 {
@@ -248,7 +273,7 @@ static void judge(struct job *job, bool final)
     }
     decide(job, report_exit_code(status));
     if (how != PREEMPTED)
-        report_failure(&job->board, rank, job->workers[rank].pid, status, job->running);
+        name_failed(job, rank);
     ddp_board_abort(&job->board, DDP_ABORT_BY_LAUNCHER);
     end_workers(job, SIGTERM);
 }
@@ -269,15 +294,17 @@ static int rank_of(const struct job *job, pid_t pid)
 static void reap(struct job *job, pid_t pid)
 {
     int status = 0, rank = rank_of(job, pid);
+    struct rusage usage = {.ru_maxrss = 0};
     if (rank >= 0) {
         kill(-pid, SIGKILL);
         atomic_store(&job->keeper.groups[rank], 0);
     }
-    if (waitpid(pid, &status, 0) < 0 || rank < 0)
+    if (wait4(pid, &status, 0, &usage) < 0 || rank < 0)
         return;
     struct worker *worker = &job->workers[rank];
     worker->running = false;
     worker->wait_status = status;
+    worker->peak_kib = usage.ru_maxrss;
     worker->suspect = status != 0;
     job->running--;
 }
@@ -350,11 +377,39 @@ static void wait_for_workers(struct job *job)
     judge(job, true);
 }
 
+/* Waits until the last line is written. Who reads it may be slow, or stopped: a signal ends the
+ * wait. */
+static bool wait_for_output(struct job *job)
+{
+    struct signalfd_siginfo info;
+    struct pollfd watched[] = {{.fd = output_end(&job->output), .events = POLLIN},
+                               {.fd = job->signal_fd, .events = POLLIN}};
+    if (watched[0].fd < 0)
+        return true;
+    if (job->interrupted)
+        set_deadline(job, job->plan->settings->grace_seconds);
+    for (;;) {
+        if (poll(watched, 2, job->interrupted ? poll_limit_ms(job) : -1) == 0)
+            return false;
+        if (watched[0].revents)
+            return true;
+        if (read(job->signal_fd, &info, sizeof info) != (ssize_t)sizeof info)
+            continue;
+        if (info.ssi_signo == SIGTSTP)
+            terminal_pause(&job->terminal);
+        else if (info.ssi_signo != SIGCHLD && info.ssi_signo != SIGUSR1 &&
+                 info.ssi_signo != SIGUSR2) {
+            decide(job, 128 + (int)info.ssi_signo);
+            return false;
+        }
+    }
+}
+
 static void start_workers(struct job *job)
 {
     for (int rank = 0; rank < job->plan->nproc; rank++) {
         struct worker *worker = &job->workers[rank];
-        if (spawner_start(&job->spawner, rank, &worker->pid) != DDP_OK) {
+        if (output_start_worker(&job->output, &job->spawner, rank, &worker->pid) != DDP_OK) {
             decide(job, EXIT_LAUNCHER);
             end_workers(job, SIGKILL);
             return;
@@ -377,15 +432,29 @@ static enum ddp_status open_job(struct job *job)
         return status;
     children_adopt(&job->children);
     terminal_open(&job->terminal);
-    status = keeper_start(&job->keeper, job->plan->nproc);
-    if (status != DDP_OK)
+    if ((status = keeper_start(&job->keeper, job->plan->nproc)) != DDP_OK ||
+        (status = spawner_open(&job->spawner, job->plan, &job->keeper, job->board_fd,
+                               job->heap_fd)) != DDP_OK)
         return status;
-    return spawner_open(&job->spawner, job->plan, &job->keeper, job->board_fd, job->heap_fd);
+    return output_open(&job->output, job->plan);
+}
+
+static void show_last_words(struct job *job)
+{
+    char text[RELAY_TAIL + 1];
+    if (job->failed_rank < 0)
+        return;
+    output_tail(&job->output, job->failed_rank, text);
+    report_last_words(job->failed_rank, text);
 }
 
 int supervise(const struct plan *plan)
 {
-    struct job job = {.plan = plan, .deadline_ns = INT64_MAX, .terminal = {.fd = -1}};
+    struct job job = {.plan = plan,
+                      .deadline_ns = INT64_MAX,
+                      .terminal = {.fd = -1},
+                      .failed_rank = -1,
+                      .kills_at_start = memory_limit_kills()};
     if (open_job(&job) != DDP_OK) {
         keeper_stop(&job.keeper);
         free(job.workers);
@@ -395,6 +464,8 @@ int supervise(const struct plan *plan)
     wait_for_workers(&job);
     keeper_stop(&job.keeper);
     children_end_all(&job.children);
+    show_last_words(&job);
+    output_close(&job.output, wait_for_output(&job));
     terminal_close(&job.terminal);
     spawner_close(&job.spawner);
     ddp_board_unmap(&job.board);

@@ -78,6 +78,12 @@ gone()
     done
 }
 
+# The lines of $tmp/out without their prefixes, in $tmp/sorted.
+bare_sorted()
+{
+    sed 's/^\[[0-9]*\]: //' "$tmp/out" | sort >"$tmp/sorted"
+}
+
 now_ms()
 {
     echo $(($(date +%s%N) / 1000000))
@@ -86,9 +92,9 @@ now_ms()
 echo "# exit codes"
 run 0 -n 3 true; quiet
 run 7 -n 2 sh -c 'exit $((RANK * 7))'; says 'rank 1 (pid [0-9]*) exited with code 7'
-run 1 -n 1 false; says 'rank 0 (pid [0-9]*) exited with code 1$'
+run 1 -n 1 false; says 'rank 0 (pid [0-9]*) exited with code 1; peak'
 run 139 -n 3 sh -c 'test $RANK = 1 && exec ./launcher_helper signal 11; exec sleep 60'
-says 'rank 1 .* was killed by SIGSEGV (Segmentation fault); ending the other 2 workers'
+says 'rank 1 .* was killed by SIGSEGV (Segmentation fault).*; ending the other 2 workers'
 run 137 -n 2 sh -c 'test $RANK = 0 && kill -9 $$; exec sleep 60'; says 'rank 0 .* SIGKILL'
 run 255 -n 2 sh -c 'exit 255'
 run 0 -- true; run 0 -n2 -- true; run 0 --nproc=2 true
@@ -146,7 +152,7 @@ echo "# environment"
 OMP=$(( $(nproc) / 2 )); test $OMP -ge 1 || OMP=1
 run 0 -n 2 --master-addr 10.1.2.3 --master-port 1234 sh -c \
     'echo $RANK $LOCAL_RANK $WORLD_SIZE $LOCAL_WORLD_SIZE $MASTER_ADDR $MASTER_PORT $OMP_NUM_THREADS'
-sort "$tmp/out" >"$tmp/sorted"
+bare_sorted
 { echo "0 0 2 2 10.1.2.3 1234 $OMP"; echo "1 1 2 2 10.1.2.3 1234 $OMP"; } | cmp -s - "$tmp/sorted" ||
     fail "environment: $(cat "$tmp/sorted") (OMP_NUM_THREADS $OMP?)"
 OMP_NUM_THREADS=5 RANK=9 WORLD_SIZE=77 MASTER_PORT=1 CUDA_VISIBLE_DEVICES='' \
@@ -159,7 +165,7 @@ run 0 -n 1000 true
 run 0 -n 2 sh -c 'exec 3<&0; readlink /proc/$$/fd/3'
 run 0 -n 2 cat; quiet
 printf 'to rank 0\n' | timeout 20 $ddprun -n 3 cat >"$tmp/out"
-test "$(cat "$tmp/out")" = 'to rank 0' || fail "standard input went elsewhere"
+test "$(cat "$tmp/out")" = '[0]: to rank 0' || fail "standard input went elsewhere"
 i=0; while test $i -lt 3000; do echo "export MANY_$i=$i"; i=$((i + 1)); done >"$tmp/many"
 (. "$tmp/many"; timeout 20 $ddprun -n 2 sh -c 'test $MANY_2999 = 2999') || fail "3000 variables"
 
@@ -179,7 +185,7 @@ gpus()
         timeout 20 $ddprun "$@" sh -c 'echo $RANK $LOCAL_RANK $WORLD_SIZE ${CUDA_VISIBLE_DEVICES-unset}'
     ) >"$tmp/out" 2>"$tmp/err"
     code=$?
-    sort "$tmp/out" >"$tmp/sorted"
+    bare_sorted
 }
 workers()
 {
@@ -208,13 +214,79 @@ test $? = 4 || fail "started with SIGCHLD ignored"
 test ! -s "$tmp/out" || fail "workers inherit: $(cat "$tmp/out")"
 (trap '' HUP; exec $ddprun -n 1 $helper signals) >"$tmp/out" 2>&1
 test "$(cat "$tmp/out")" = 'ignored 1' || fail "nohup does not reach the workers: $(cat "$tmp/out")"
+(ulimit -n 40; exec $ddprun -n 30 sleep 1) 2>"$tmp/err" && fail "too few descriptors, and no complaint"
+says 'no pipe for its output: Too many open files'
 $ddprun -n 4 $helper flood 20 | cat >/dev/null || fail "flood"
 timeout 20 $ddprun -n 2 sh -c "exec $helper flood 20 2>/dev/null" 2>/dev/null | head -c 10 >/dev/null
 gone 1
 
+echo "# output"
+$ddprun -n 4 $helper lines 120 >"$tmp/out" 2>"$tmp/err" || fail "lines: exit code $?"
+quiet
+for rank in 0 1 2 3; do
+    RANK=$rank $helper lines 120 >"$tmp/one"
+    echo >>"$tmp/one"
+    sed -n "s/^\\[$rank\\]: //p" "$tmp/out" | cmp -s - "$tmp/one" || fail "lines of rank $rank are torn"
+done
+test "$(wc -l <"$tmp/out")" = 480 || fail "lines: $(wc -l <"$tmp/out"), not 480"
+run 0 -n 1 $helper lines 120; RANK=0 $helper lines 120 | cmp -s - "$tmp/out" || fail "one rank is changed"
+run 0 -n 3 --local-ranks-filter 1 $helper lines 60
+RANK=1 $helper lines 60 | cmp -s - "$tmp/out" || fail "a filter for one rank changes its output"
+run 0 -n 3 --local-ranks-filter 0,2 sh -c 'echo $RANK; echo $RANK >&2'; bare_sorted
+test "$(cat "$tmp/sorted")" = "$(printf '0\n2')" || fail "filter 0,2 shows $(cat "$tmp/sorted")"
+test "$(sort "$tmp/err")" = "$(printf '[0]: 0\n[2]: 2')" || fail "filter 0,2 shows $(cat "$tmp/err")"
+run 0 -n 2 --log-dir "$tmp/l/og" $helper lines 120
+for rank in 0 1; do
+    RANK=$rank $helper lines 120 | cmp -s - "$tmp"/l/og/none_*/attempt_0/$rank/stdout.log || fail "--log-dir alone"
+done
+test "$(wc -l <"$tmp/out")" = 240 || fail "--log-dir alone hides the output"
+rm -r "$tmp/l"
+run 0 -n 2 --log-dir "$tmp/l" -r 1 -t 0:2 sh -c 'echo out; echo err >&2'
+test "$(cat "$tmp/l"/*/attempt_0/1/stdout.log)" = out || fail "-r 1: stdout.log"
+test ! -e "$tmp/l"/*/attempt_0/1/stderr.log || fail "-r 1 files standard error"
+test "$(cat "$tmp/l"/*/attempt_0/0/stderr.log)" = err || fail "-t 0:2: stderr.log"
+test ! -s "$tmp/out" || fail "-r 1 shows standard output"
+test "$(sort "$tmp/err")" = "$(printf '[0]: err\n[1]: err')" || fail "-t 0:2 shows $(cat "$tmp/err")"
+TMPDIR=$tmp run 0 -n 2 -r 3 sh -c 'echo out'; says "log files are in $tmp/ddprun_"
+test "$(cat "$tmp"/ddprun_*/attempt_0/1/stdout.log)" = out || fail "-r 3 without --log-dir"
+TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE='<${role_name} ${local_rank}/${rank}>' run 0 -n 2 --role w sh -c 'echo x'
+test "$(sort "$tmp/out")" = "$(printf '<w 0/0>x\n<w 1/1>x')" || fail "prefix template: $(cat "$tmp/out")"
+for bad in 4 x 0: 0:4 1,2 0:1, :1 ''; do
+    run 2 -r "$bad" true; says 'must be 0 (none), 1 (stdout)'
+done
+for bad in x 0, ,1 ''; do
+    run 2 --local-ranks-filter "$bad" true; says 'must be ranks with commas'
+done
+: >"$tmp/file"
+run 125 -n 2 --log-dir "$tmp/file" true; says 'file: cannot be .*: Not a directory'
+start=$(now_ms)
+{ $ddprun -n 2 yes 2>/dev/null; echo $? >"$tmp/code"; } | head -n 1 >/dev/null
+test "$(cat "$tmp/code")" = 141 || fail "closed pipe: exit code $(cat "$tmp/code")"
+mkfifo "$tmp/fifo"
+sleep 30 <"$tmp/fifo" &
+sleeper=$!
+$ddprun -n 2 --grace 1 $helper flood 10 >"$tmp/fifo" 2>/dev/null &
+pid=$!
+sleep 0.5
+kill -TERM $pid
+wait $pid
+test $? = 143 || fail "a reader that does not read, and SIGTERM: exit code $?"
+kill $sleeper
+wait $sleeper 2>/dev/null
+test $(($(now_ms) - start)) -lt 15000 || fail "a stopped reader stops ddprun"
+
 echo "# first failure"
 run 9 -n 4 $helper abort 2
 says 'rank 2 .* exited with code 9 in phase backward, step 41, inside all-reduce 1042'
+grep -q 'peak memory [1-9]' "$tmp/err" || fail "no peak memory"
+run 7 -n 2 sh -c 'i=0; while test $i -lt 30; do echo "line $i of $RANK" >&2; i=$((i + 1)); done
+    printf "\033[2Jodd" >&2; test $RANK = 0 && sleep 60; exit 7'
+says 'the last lines of rank 1 on standard error:'
+sed -n 's/^ddprun: error:   | //p' "$tmp/err" >"$tmp/words"
+test "$(head -n 1 "$tmp/words")" = 'line 21 of 1' || fail "last lines: $(cat "$tmp/words")"
+test "$(tail -n 1 "$tmp/words")" = '?[2Jodd' || fail "last line: $(tail -n 1 "$tmp/words")"
+run 7 -n 2 -r 3 --log-dir "$tmp/l" sh -c 'echo "to the file" >&2; exit 7'
+grep -q '^ddprun: error:   | to the file' "$tmp/err" || fail "the last lines of a log file"
 run 3 -n 2 $helper scribble; says 'rank 0 .* exited with code 3'
 run 6 -n 2 sh -c 'exit 6'; says 'exited with code 6'
 start=$(now_ms)

@@ -71,6 +71,26 @@ static int flood(long megabytes)
     return 0;
 }
 
+/* Lines of the rank's own letter, of many lengths, in pieces that are not lines; the last has no
+ * end. */
+static int write_lines(long count)
+{
+    static char line[300000];
+    memset(line, 'a' + rank_number() % 26, sizeof line);
+    for (long i = 0; i < count; i++) {
+        size_t length = i % 50 == 49 ? sizeof line : (size_t)(i * 37 % 200);
+        for (size_t at = 0; at < length;) {
+            size_t piece = length - at < 7001 ? length - at : 7001;
+            if (write(STDOUT_FILENO, line + at, piece) != (ssize_t)piece)
+                return 1;
+            at += piece;
+        }
+        if (i + 1 < count && write(STDOUT_FILENO, "\n", 1) != 1)
+            return 1;
+    }
+    return 0;
+}
+
 static int show_signals(void)
 {
     sigset_t blocked;
@@ -105,6 +125,8 @@ int main(int argc, char **argv)
         return rank_number() == 0 ? scribble() : (pause(), 0);
     if (strcmp(word, "flood") == 0)
         return flood(number);
+    if (strcmp(word, "lines") == 0)
+        return write_lines(number);
     if (strcmp(word, "signals") == 0)
         return show_signals();
     if (strcmp(word, "normal") == 0 && argc > 2) {

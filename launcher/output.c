@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * See output.h. A stream that goes to one place only costs nothing: the worker writes there itself.
+ */
+#include "config.h"
+
+#include "launcher/output.h"
+
+#include "core/log.h"
+#include "core/memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define PIPE_BYTES 262144
+
+static const char *const file_names[] = {"stdout.log", "stderr.log"};
+
+/* What happens to one stream of a rank. */
+struct route {
+    bool shown;
+    bool relayed; /* through a pipe to us */
+    bool filed;
+};
+
+static int streams_to_tee(const struct settings *s, int rank)
+{
+    return s->log_dir && !s->tee && !s->redirects ? 3 : settings_streams(s->tee, rank);
+}
+
+static struct route route_of(const struct output *output, int rank, int index)
+{
+    const struct settings *s = output->plan->settings;
+    bool tee = streams_to_tee(s, rank) & (1 << index);
+    bool redirect = settings_streams(s->redirects, rank) & (1 << index);
+    struct route route = {.filed = tee || redirect,
+                          .shown = settings_shown(s, rank) && (tee || !redirect)};
+    /* Rank 0 keeps the terminal itself: progress bars and questions work as without ddprun. */
+    bool owns_terminal = rank == 0 && isatty(index + 1);
+    route.relayed = route.shown && (route.filed || (output->prefixed && !owns_terminal));
+    return route;
+}
+
+/* --- log files -----------------------------------------------------------------------------------
+ */
+
+static bool make_directory(const char *path)
+{
+    return mkdir(path, 0777) == 0 || errno == EEXIST;
+}
+
+/* Makes a directory and those above it. */
+static bool make_path(char *path)
+{
+    for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+        *slash = 0;
+        bool made = make_directory(path);
+        *slash = '/';
+        if (!made)
+            return false;
+    }
+    return make_directory(path);
+}
+
+static enum ddp_status make_run_directory(struct output *output)
+{
+    const struct settings *s = output->plan->settings;
+    const char *temporary = getenv("TMPDIR");
+    char *base = NULL;
+    int n = s->log_dir ? asprintf(&base, "%s", s->log_dir)
+                       : asprintf(&base, "%s", temporary && *temporary ? temporary : "/tmp");
+    if (n < 0)
+        return ddp_fail(DDP_ERR_MEMORY, "out of memory");
+    enum ddp_status status = DDP_OK;
+    if (!make_path(base))
+        status = ddp_fail(DDP_ERR_IO, "--log-dir %s: cannot be made: %s", base, strerror(errno));
+    else if (asprintf(&output->directory, "%s/%s_XXXXXX", base, s->log_dir ? "none" : "ddprun") < 0)
+        status = ddp_fail(DDP_ERR_MEMORY, "out of memory");
+    else if (!mkdtemp(output->directory))
+        status = ddp_fail(DDP_ERR_IO, "--log-dir %s: cannot be written: %s", base, strerror(errno));
+    free(base);
+    if (status == DDP_OK && !s->log_dir)
+        ddp_log(DDP_LOG_INFO, "log files are in %s", output->directory);
+    return status;
+}
+
+static enum ddp_status open_file(const struct output *output, int rank, int index, int *fd)
+{
+    char *path = NULL;
+    enum ddp_status status = DDP_OK;
+    if (asprintf(&path, "%s/attempt_%d/%d", output->directory, output->attempt, rank) < 0)
+        return ddp_fail(DDP_ERR_MEMORY, "out of memory");
+    if (!make_path(path))
+        status = ddp_fail(DDP_ERR_IO, "%s: cannot be made: %s", path, strerror(errno));
+    free(path);
+    if (status != DDP_OK)
+        return status;
+    if (asprintf(&path, "%s/attempt_%d/%d/%s", output->directory, output->attempt, rank,
+                 file_names[index]) < 0)
+        return ddp_fail(DDP_ERR_MEMORY, "out of memory");
+    *fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (*fd < 0)
+        status = ddp_fail(DDP_ERR_IO, "%s: cannot be opened: %s", path, strerror(errno));
+    free(path);
+    return status;
+}
+
+/* --- opening -------------------------------------------------------------------------------------
+ */
+
+/* Two pipes a worker may be more than the soft limit of descriptors; children get the old one back.
+ */
+static void raise_descriptor_limit(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
+enum ddp_status output_open(struct output *output, const struct plan *plan)
+{
+    int shown = 0, relayed = 0;
+    bool filed = plan->settings->log_dir;
+    *output = (struct output){.plan = plan};
+    output->slots = ddp_array_alloc((size_t)plan->nproc, sizeof *output->slots);
+    if (!output->slots)
+        return DDP_ERR_MEMORY;
+    for (int rank = 0; rank < plan->nproc; rank++) {
+        output->slots[rank][0] = output->slots[rank][1] = -1;
+        shown += settings_shown(plan->settings, rank);
+    }
+    output->prefixed = shown > 1;
+    for (int rank = 0; rank < plan->nproc; rank++)
+        for (int index = 0; index < 2; index++) {
+            struct route route = route_of(output, rank, index);
+            relayed += route.relayed;
+            filed = filed || route.filed;
+        }
+    enum ddp_status status = filed ? make_run_directory(output) : DDP_OK;
+    if (status == DDP_OK && relayed > 0) {
+        if (relayed > 400)
+            raise_descriptor_limit();
+        status = relay_start(&output->relay, relayed);
+    }
+    return status;
+}
+
+/* --- connecting a worker
+ * ----------------------------------------------------------------------------- */
+
+/* Both ends of what a worker's stream is connected to; -1 where there is nothing. */
+struct connection {
+    int child;  /* for the worker */
+    int source; /* for the relay */
+    int file;   /* for the relay */
+};
+
+static void disconnect(struct connection *connection)
+{
+    const int fds[] = {connection->child, connection->source, connection->file};
+    for (int i = 0; i < 3; i++)
+        if (fds[i] >= 0)
+            close(fds[i]);
+    *connection = (struct connection){-1, -1, -1};
+}
+
+static enum ddp_status connect_stream(const struct output *output, int rank, int index,
+                                      const struct spawner *spawner, struct connection *connection)
+{
+    struct route route = route_of(output, rank, index);
+    int ends[2], file = -1;
+    if (route.filed) {
+        enum ddp_status status = open_file(output, rank, index, &file);
+        if (status != DDP_OK)
+            return status;
+    }
+    if (!route.relayed) {
+        connection->child = file;
+        if (!route.shown && file < 0)
+            connection->child = fcntl(spawner->null_fd, F_DUPFD_CLOEXEC, 3);
+        return DDP_OK;
+    }
+    connection->file = file;
+    if (pipe2(ends, O_CLOEXEC) < 0)
+        return ddp_fail(DDP_ERR_SYSTEM, "rank %d: no pipe for its output: %s%s", rank,
+                        strerror(errno), errno == EMFILE ? " (ulimit -n)" : "");
+    fcntl(ends[1], F_SETPIPE_SZ, PIPE_BYTES); /* fewer switches between it and us */
+    connection->source = ends[0];
+    connection->child = ends[1];
+    return DDP_OK;
+}
+
+/* Fills in ${role_name}, ${local_rank} and ${rank} as torchrun's template has them. */
+static void expand_prefix(const char *template, const char *role, int rank,
+                          char prefix[RELAY_PREFIX])
+{
+    static const char *const fields[] = {"${role_name}", "${local_rank}", "${rank}"};
+    size_t used = 0;
+    while (*template && used + 1 < RELAY_PREFIX) {
+        size_t field = 0;
+        while (field < 3 && strncmp(template, fields[field], strlen(fields[field])) != 0)
+            field++;
+        int n = field == 0  ? snprintf(prefix + used, RELAY_PREFIX - used, "%s", role)
+                : field < 3 ? snprintf(prefix + used, RELAY_PREFIX - used, "%d", rank)
+                            : snprintf(prefix + used, RELAY_PREFIX - used, "%c", *template);
+        used += (size_t)n;
+        template += field < 3 ? strlen(fields[field]) : 1;
+    }
+    prefix[used < RELAY_PREFIX ? used : RELAY_PREFIX - 1] = 0;
+}
+
+static enum ddp_status relay_stream(struct output *output, int rank, int index,
+                                    struct connection *connection)
+{
+    struct relay_stream stream = {
+        .source = connection->source, .shown_on = index + 1, .file = connection->file};
+    const char *template = getenv("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE");
+    if (connection->source < 0)
+        return DDP_OK;
+    if (output->prefixed)
+        expand_prefix(template ? template : "[${rank}]: ", output->plan->settings->role, rank,
+                      stream.prefix);
+    enum ddp_status status = relay_add(output->relay, &stream, &output->slots[rank][index]);
+    if (status == DDP_OK)
+        connection->source = connection->file = -1;
+    return status;
+}
+
+enum ddp_status output_start_worker(struct output *output, const struct spawner *spawner, int rank,
+                                    pid_t *pid)
+{
+    struct connection streams[2] = {{-1, -1, -1}, {-1, -1, -1}};
+    enum ddp_status status = connect_stream(output, rank, 0, spawner, &streams[0]);
+    if (status == DDP_OK)
+        status = connect_stream(output, rank, 1, spawner, &streams[1]);
+    if (status == DDP_OK)
+        status = spawner_start(spawner, rank, streams[0].child, streams[1].child, pid);
+    for (int index = 0; index < 2 && status == DDP_OK; index++)
+        status = relay_stream(output, rank, index, &streams[index]);
+    disconnect(&streams[0]);
+    disconnect(&streams[1]);
+    return status;
+}
+
+/* The end of a log file that the worker wrote itself. */
+static void file_tail(const struct output *output, int rank, char text[RELAY_TAIL + 1])
+{
+    char *path;
+    if (asprintf(&path, "%s/attempt_%d/%d/%s", output->directory, output->attempt, rank,
+                 file_names[1]) < 0)
+        return;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    free(path);
+    if (fd < 0)
+        return;
+    off_t size = lseek(fd, 0, SEEK_END);
+    ssize_t n = pread(fd, text, RELAY_TAIL, size > RELAY_TAIL ? size - RELAY_TAIL : 0);
+    text[n > 0 ? n : 0] = 0;
+    close(fd);
+}
+
+void output_tail(struct output *output, int rank, char text[RELAY_TAIL + 1])
+{
+    text[0] = 0;
+    if (output->slots[rank][1] >= 0)
+        relay_tail(output->relay, output->slots[rank][1], 300, text);
+    else if (route_of(output, rank, 1).filed)
+        file_tail(output, rank, text);
+}
+
+int output_end(struct output *output)
+{
+    return output->relay ? relay_end(output->relay) : -1;
+}
+
+void output_close(struct output *output, bool written)
+{
+    if (output->relay && written)
+        relay_close(output->relay);
+    free(output->slots);
+    free(output->directory);
+    *output = (struct output){0};
+}

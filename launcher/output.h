@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Where each worker's standard output and error go: to ddprun's own, through the relay, to log
+ * files, or nowhere. */
+#ifndef DDP_LAUNCHER_OUTPUT_H
+#define DDP_LAUNCHER_OUTPUT_H
+
+#include "launcher/plan.h"
+#include "launcher/relay.h"
+#include "launcher/spawn.h"
+
+struct output {
+    const struct plan *plan;
+    struct relay *relay; /* NULL when nothing is relayed */
+    char *directory;     /* the run's log directory, or NULL */
+    int attempt;
+    bool prefixed;   /* several ranks are shown */
+    int (*slots)[2]; /* of each rank: standard output and error in the relay, or -1 */
+};
+
+/* Decides, makes the log directory, starts the relay if there is use for it. */
+enum ddp_status output_open(struct output *output, const struct plan *plan);
+
+/* Starts a worker with its output connected. */
+enum ddp_status output_start_worker(struct output *output, const struct spawner *spawner, int rank,
+                                    pid_t *pid);
+
+/* The last lines that a rank wrote to standard error; "" when they went past ddprun or there were
+ * none. */
+void output_tail(struct output *output, int rank, char text[RELAY_TAIL + 1]);
+
+/* Asks for the end of the output; the descriptor, if any (-1), becomes readable when all is
+ * written. */
+int output_end(struct output *output);
+
+/* Frees all. `written`: the end has come; otherwise somebody does not read, and the process is
+ * about to exit. */
+void output_close(struct output *output, bool written);
+
+#endif

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Brings the workers' lines to where they are shown and to their log files: a thread of its own, so
+ * that a terminal that has been stopped does not stop the watch over the workers. Lines are whole:
+ * no other line begins inside one. Memory is bounded: a buffer a stream; who writes faster than his
+ * reader reads has to wait. */
+#ifndef DDP_LAUNCHER_RELAY_H
+#define DDP_LAUNCHER_RELAY_H
+
+#include "ddp.h"
+
+struct relay;
+
+#define RELAY_PREFIX 64   /* bytes of a line's prefix, with the zero */
+#define RELAY_TAIL   2048 /* bytes kept of the end of each stream */
+
+struct relay_stream {
+    int source;                /* read end of the worker's pipe; the relay's from now on */
+    int shown_on;              /* STDOUT_FILENO, STDERR_FILENO, or -1: not shown */
+    int file;                  /* log file, or -1; the relay's from now on */
+    char prefix[RELAY_PREFIX]; /* "" leaves the bytes as they are */
+};
+
+/* `capacity`: the most streams there will be at a time. */
+enum ddp_status relay_start(struct relay **relay, int capacity);
+
+/* Adds a stream; *slot [out] is its number. */
+enum ddp_status relay_add(struct relay *relay, const struct relay_stream *stream, int *slot);
+
+/* Waits until the stream has ended, for at most timeout_ms; copies the last bytes of it, whole
+ * lines where possible. */
+void relay_tail(struct relay *relay, int slot, int timeout_ms, char text[RELAY_TAIL + 1]);
+
+/* Frees the slot of a stream. What has not been read of it is read first, for at most timeout_ms.
+ */
+void relay_remove(struct relay *relay, int slot, int timeout_ms);
+
+/* Asks for the end once everything is written; the descriptor becomes readable then. */
+int relay_end(struct relay *relay);
+
+/* Joins the thread, after its end, and frees all. */
+void relay_close(struct relay *relay);
+
+#endif

@@ -125,11 +125,12 @@ static void raise_descriptor_limit(void)
     }
 }
 
-enum ddp_status output_open(struct output *output, const struct plan *plan)
+enum ddp_status output_open(struct output *output, const struct plan *plan,
+                            const struct ddp_board *board)
 {
     int shown = 0, relayed = 0;
     bool filed = plan->settings->log_dir;
-    *output = (struct output){.plan = plan};
+    *output = (struct output){.plan = plan, .board = board};
     output->slots = ddp_array_alloc((size_t)plan->nproc, sizeof *output->slots);
     if (!output->slots)
         return DDP_ERR_MEMORY;
@@ -228,6 +229,8 @@ static enum ddp_status relay_stream(struct output *output, int rank, int index,
     if (output->prefixed)
         expand_prefix(template ? template : "[${rank}]: ", output->plan->settings->role, rank,
                       stream.prefix);
+    if (index == 0)
+        stream.bare = &output->board->memory->sole_output;
     enum ddp_status status = relay_add(output->relay, &stream, &output->slots[rank][index]);
     if (status == DDP_OK)
         connection->source = connection->file = -1;

@@ -5,12 +5,14 @@
 #ifndef DDP_LAUNCHER_OUTPUT_H
 #define DDP_LAUNCHER_OUTPUT_H
 
+#include "job/board.h"
 #include "launcher/plan.h"
 #include "launcher/relay.h"
 #include "launcher/spawn.h"
 
 struct output {
     const struct plan *plan;
+    const struct ddp_board *board;
     struct relay *relay; /* NULL when nothing is relayed */
     char *directory;     /* the run's log directory, or NULL */
     int attempt;
@@ -19,7 +21,8 @@ struct output {
 };
 
 /* Decides, makes the log directory, starts the relay if there is use for it. */
-enum ddp_status output_open(struct output *output, const struct plan *plan);
+enum ddp_status output_open(struct output *output, const struct plan *plan,
+                            const struct ddp_board *board);
 
 /* Starts a worker with its output connected. */
 enum ddp_status output_start_worker(struct output *output, const struct spawner *spawner, int rank,

@@ -97,6 +97,8 @@ static void show_lines(struct relay *relay, struct slot *slot, const char *data,
         show(relay, fd, data, bytes);
         return;
     }
+    if (slot->stream.bare && atomic_load(slot->stream.bare))
+        prefix_bytes = 0;
     while (bytes > 0) {
         const char *newline = memchr(data, '\n', bytes);
         size_t line = newline ? (size_t)(newline - data) + 1 : bytes;

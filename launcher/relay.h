@@ -9,16 +9,19 @@
 
 #include "ddp.h"
 
+#include <stdatomic.h>
+
 struct relay;
 
 #define RELAY_PREFIX 64   /* bytes of a line's prefix, with the zero */
 #define RELAY_TAIL   2048 /* bytes kept of the end of each stream */
 
 struct relay_stream {
-    int source;                /* read end of the worker's pipe; the relay's from now on */
-    int shown_on;              /* STDOUT_FILENO, STDERR_FILENO, or -1: not shown */
-    int file;                  /* log file, or -1; the relay's from now on */
-    char prefix[RELAY_PREFIX]; /* "" leaves the bytes as they are */
+    int source;                   /* read end of the worker's pipe; the relay's from now on */
+    int shown_on;                 /* STDOUT_FILENO, STDERR_FILENO, or -1: not shown */
+    int file;                     /* log file, or -1; the relay's from now on */
+    char prefix[RELAY_PREFIX];    /* "" leaves the bytes as they are */
+    const _Atomic uint32_t *bare; /* while not 0, lines have no prefix; or NULL */
 };
 
 /* `capacity`: the most streams there will be at a time. */

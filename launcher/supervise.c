@@ -436,7 +436,7 @@ static enum ddp_status open_job(struct job *job)
         (status = spawner_open(&job->spawner, job->plan, &job->keeper, job->board_fd,
                                job->heap_fd)) != DDP_OK)
         return status;
-    return output_open(&job->output, job->plan);
+    return output_open(&job->output, job->plan, &job->board);
 }
 
 static void show_last_words(struct job *job)
@@ -465,10 +465,12 @@ int supervise(const struct plan *plan)
     keeper_stop(&job.keeper);
     children_end_all(&job.children);
     show_last_words(&job);
-    output_close(&job.output, wait_for_output(&job));
+    bool written = wait_for_output(&job);
+    output_close(&job.output, written);
     terminal_close(&job.terminal);
     spawner_close(&job.spawner);
-    ddp_board_unmap(&job.board);
+    if (written) /* else the relay is still there, and looks at it */
+        ddp_board_unmap(&job.board);
     close(job.board_fd);
     close(job.heap_fd);
     close(job.signal_fd);

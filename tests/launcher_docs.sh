@@ -31,7 +31,7 @@ fi
 
 # The examples that need neither data nor Python, as they are printed.
 OUT=$(PATH=.:$PATH sh -c "$(sed -n 's/^\.Dl \(ddprun -n 4 .*\)/\1/p' "$page")" | sort)
-test "$OUT" = "$(printf 'rank %s of 4\n' 0 1 2 3)" || fail "the example with sh prints: $OUT"
+test "$OUT" = "$(printf '[%s]: rank %s of 4\n' 0 0 1 1 2 2 3 3)" || fail "the example with sh prints: $OUT"
 
 if command -v bash >/dev/null && test -r /usr/share/bash-completion/bash_completion; then
     bash -c '

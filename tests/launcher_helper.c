@@ -60,6 +60,18 @@ static int scribble(void)
     return 3;
 }
 
+static int speak_for_all(void)
+{
+    ddp_job *job = join_job();
+    ddp_job_sole_output(job);
+    if (ddp_job_rank(job) == 0) {
+        puts("for all");
+        fputs("for itself\n", stderr);
+    }
+    ddp_job_close(job);
+    return 0;
+}
+
 static int flood(long megabytes)
 {
     static char block[1 << 20];
@@ -123,6 +135,8 @@ int main(int argc, char **argv)
         return abort_job((int)number);
     if (strcmp(word, "scribble") == 0)
         return rank_number() == 0 ? scribble() : (pause(), 0);
+    if (strcmp(word, "sole") == 0)
+        return speak_for_all();
     if (strcmp(word, "flood") == 0)
         return flood(number);
     if (strcmp(word, "lines") == 0)

@@ -94,6 +94,7 @@ struct ddp_board_memory {
     _Alignas(64) _Atomic uint32_t abort_word;
     _Alignas(64) _Atomic uint64_t heap_next;
     _Alignas(64) _Atomic uint32_t barrier;      /* futex: round << 16 | ranks that are here */
+    _Alignas(64) _Atomic uint32_t sole_output;  /* only rank 0 writes to standard output */
     _Alignas(64) _Atomic uint32_t stop_request; /* somebody asks the job to end after a step */
     _Atomic int64_t stop_step;                  /* the step that no rank starts; INT64_MAX: none */
 

@@ -221,6 +221,11 @@ const _Atomic uint32_t *ddp_job_abort_word(const ddp_job *job)
     return &job->board.memory->abort_word;
 }
 
+void ddp_job_sole_output(ddp_job *job)
+{
+    atomic_store(&job->board.memory->sole_output, 1);
+}
+
 void ddp_job_abort(ddp_job *job)
 {
     ddp_board_abort(&job->board, (uint32_t)job->rank + 1);

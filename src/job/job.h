@@ -21,6 +21,10 @@ enum ddp_status ddp_job_heap_reserve(ddp_job *job, size_t bytes, uint64_t *offse
 /* Non-zero as soon as the job is being taken down. Every wait loop polls it. Never NULL. */
 const _Atomic uint32_t *ddp_job_abort_word(const ddp_job *job);
 
+/* Declares, before the first word is written, that of all ranks only rank 0 writes to standard
+ * output: the launcher then leaves out the rank before its lines. */
+void ddp_job_sole_output(ddp_job *job);
+
 /* Writes the collective that this rank arrived at to its line: a name such as "all-reduce", its
  * number from 0, its size. And that it left: arrival times tell stragglers, a missing arrival
  * explains a hang. Cheap: a few stores and one clock reading. */

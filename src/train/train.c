@@ -7,6 +7,7 @@
 #include "core/log.h"
 #include "core/memory.h"
 #include "job/board.h"
+#include "job/job.h"
 #include "train/evaluate.h"
 #include "train/options.h"
 #include "train/progress.h"
@@ -182,6 +183,7 @@ static enum ddp_status open_run(struct run *run)
     enum ddp_status status = ddp_job_open(&run->job);
     if (status != DDP_OK)
         return status;
+    ddp_job_sole_output(run->job);
     ddp_job_report(run->job, "start", 0);
     if (ddp_job_rank(run->job) != 0 || options->quiet)
         run->out = NULL;

@@ -23,9 +23,8 @@ struct ddp_linear_forward {
 struct ddp_linear_backward {
     int64_t rows, in, out;
     enum ddp_activation activation;
-    const float *x; /* (B,C) the input of forward */
-    const float
-        *y; /* (B,O) the output of forward; used with an activation only, else may be NULL */
+    const float *x;      /* (B,C) the input of forward */
+    const float *y;      /* (B,O) the output of forward; may be NULL without an activation */
     const float *weight; /* (O,C) */
     float *dy; /* (B,O) gradient of y; with an activation overwritten by the gradient before it */
     float *dx; /* (B,C) out, or NULL: not needed */

@@ -12,12 +12,11 @@
 #define DDP_REDUCE_MAX 64 /* sources, destinations */
 
 struct ddp_reduce {
-    int source_count;      /* 1 .. DDP_REDUCE_MAX */
-    int destination_count; /* 1 .. DDP_REDUCE_MAX */
-    const void *const
-        *sources; /* each (n); may not overlap, except by being equal to a destination */
-    void *const *destinations; /* each (n); may be among the sources */
-    int64_t count;             /* n */
+    int source_count;           /* 1 .. DDP_REDUCE_MAX */
+    int destination_count;      /* 1 .. DDP_REDUCE_MAX */
+    const void *const *sources; /* each (n); overlapping nothing, but may be a destination */
+    void *const *destinations;  /* each (n); may be among the sources */
+    int64_t count;              /* n */
     enum ddp_dtype dtype;
     enum ddp_redop op;
     bool stream_stores; /* write around the cache: for more data than it holds */

@@ -34,11 +34,10 @@ struct ddp_option {
      * struct. Returns NULL, or what is wrong with the value, as a phrase that ends "--name VALUE:
      * ". */
     const char *(*read)(void *destination, const char *value);
-    const char
-        *environment; /* a variable that gives the value when the command line does not; or NULL */
-    ptrdiff_t given_offset; /* offset of a bool set when the option was given; 0 or -1: none (so
-                             * that bool must not be the first member) */
-    bool negatable;         /* FLAG: --no-name turns it off */
+    const char *environment; /* a variable that stands in for the command line; or NULL */
+    ptrdiff_t given_offset;  /* offset of a bool set when the option was given; 0 or -1: none (so
+                              * that bool must not be the first member) */
+    bool negatable;          /* FLAG: --no-name turns it off */
 };
 
 /* Reads argv[1..] into `destination`. With stop_at_first, the first argument that is no option ends

@@ -25,7 +25,7 @@ done
 for file in $code; do
     first=$(grep -m 1 '^ *# *include' "$file")
     case $file in
-    # Programs that people compile with the installed library see no config.h.
+    # Programs that are compiled outside this build see no config.h.
     examples/* | tests/client.c) ;;
     *.h) grep -q '^ *# *include *"config.h"' "$file" && fail "$file: config.h in a header" ;;
     *.c) [ "$first" = '#include "config.h"' ] || fail "$file: the first include is not config.h" ;;

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * From options to a plan: shards, batches, steps and errors, row by row, for a world of one. */
+#include "config.h"
+
+#include "job/board.h"
+#include "tests/runner.h"
+#include "tests/scratch.h"
+#include "train/options.h"
+
+#define WORDS 12
+
+struct row {
+    const char *words[WORDS]; /* the command line */
+    int64_t samples;          /* of the data set */
+    int64_t batch, local, global, steps_per_epoch, tail, steps;
+};
+
+static const struct row good[] = {
+    /* the command line, samples, batch, local and global shards, steps an epoch, tail, steps */
+    {{"--epochs", "2"}, 100, 64, 1, 1, 2, 36, 4},
+    {{"--epochs", "2"}, 128, 64, 1, 1, 2, 64, 4},
+    {{"--epochs", "1"}, 10, 10, 1, 1, 1, 10, 1}, /* one batch is the whole epoch */
+    {{"--steps", "7"}, 100, 64, 1, 1, 2, 36, 7},
+    {{"--epochs", "1", "--acc-steps", "3", "--batch-size", "4"}, 100, 4, 3, 3, 9, 2, 9},
+    {{"--epochs", "1", "--acc-steps", "3", "--batch-size", "4", "--drop-last"},
+     100,
+     4,
+     3,
+     3,
+     9,
+     1,
+     9},
+    {{"--epochs", "1", "--global-batch", "256"}, 1024, 64, 4, 4, 4, 64, 4},
+    {{"--epochs", "1", "--global-batch", "96"}, 960, 48, 2, 2, 10, 48, 10},
+    {{"--epochs", "1", "--global-batch", "7"}, 70, 7, 1, 1, 10, 7, 10},
+    {{"--epochs", "1", "--global-batch", "97"}, 97, 1, 97, 97, 1, 1, 1}, /* a prime above 64 */
+    {{"--epochs", "1", "--global-batch", "96", "--batch-size", "32"}, 960, 32, 3, 3, 10, 32, 10},
+    {{"--epochs", "1", "--global-batch", "96", "--acc-steps", "2"}, 960, 48, 2, 2, 10, 48, 10},
+    {{"--epochs", "1", "--global-batch", "96", "--acc-steps", "2", "--batch-size", "48"},
+     960,
+     48,
+     2,
+     2,
+     10,
+     48,
+     10},
+    {{"--mode", "dp", "--epochs", "1", "--batch-size", "8"}, 160, 8, 1, 2, 10, 8, 10},
+    {{"--mode", "dp", "--replicas", "3", "--acc-steps", "2", "--batch-size", "5", "--epochs", "1"},
+     61,
+     5,
+     2,
+     6,
+     3,
+     1,
+     3},
+    {{"--mode", "dp", "--replicas", "4", "--global-batch", "128", "--epochs", "1"},
+     1280,
+     32,
+     1,
+     4,
+     10,
+     32,
+     10},
+    {{"--mode", "ddp", "--acc-steps", "2", "--batch-size", "5", "--epochs", "1"},
+     100,
+     5,
+     2,
+     2,
+     10,
+     5,
+     10},
+    {{"--distributed", "--bucket-mb", "1", "--epochs", "1", "--batch-size", "50"},
+     100,
+     50,
+     1,
+     1,
+     2,
+     50,
+     2},
+    {{"--epochs", "1", "--acc-steps", "8", "--batch-size", "2"}, 3, 1, 8, 8, 1, 1, 1}, /* repeats */
+    {{"--global-batch", "1000000000", "--batch-size", "1", "--steps", "1"},
+     10,
+     1,
+     1000000000,
+     1000000000,
+     1,
+     1,
+     1},
+};
+
+static const struct {
+    const char *words[WORDS];
+    int64_t samples;
+    const char *says, *also;
+} bad[] = {
+    {{"--distributed", "--mode", "dp"}, 100, "--distributed", "--mode dp"},
+    {{"--replicas", "2"}, 100, "--replicas", "--mode dp"},
+    {{"--mode", "dp", "--bucket-mb", "1"}, 100, "--bucket-mb", "--mode ddp"},
+    {{"--mode", "dp", "--acc-steps", "16001", "--replicas", "1"}, 100, "--acc-steps", "16000"},
+    {{"--model", "article", "--data", "d"}, 8, "--data", "article"},
+    {{"--model", "article", "--hidden", "3"}, 8, "--hidden", "mlp"},
+    {{"--data-size", "3"}, 100, "--data-size", "article"},
+    {{"--nesterov", "--momentum", "0"}, 100, "--nesterov", "--momentum"},
+    {{"--steps", "3", "--epochs", "3"}, 100, "--steps", "--epochs"},
+    {{"--global-batch", "100", "--batch-size", "64"}, 100, "--global-batch 100", "64 or 128"},
+    {{"--global-batch", "10", "--batch-size", "64"}, 100, "--global-batch 10", ": 64 would fit"},
+    {{"--global-batch", "7", "--mode", "dp"}, 100, "--global-batch 7", "6 or 8 would fit"},
+    {{"--global-batch", "12", "--batch-size", "2", "--acc-steps", "3"},
+     100,
+     "--global-batch 12",
+     "contradicts"},
+    {{"--drop-last", "--acc-steps", "8"}, 7, "7 samples", "at least 8"},
+};
+
+static enum ddp_status plan_of(const char *const *words, int64_t samples, bool launched,
+                               struct ddp_train_plan *plan)
+{
+    struct ddp_train_options options;
+    struct ddp_dataset_info info = {.sample_count = samples, .path = "", .shuffled = true};
+    const char *argv[WORDS + 2] = {"trainer"};
+    int argc = 1, rest;
+    ddp_job *job;
+    while (argc <= WORDS && words[argc - 1]) {
+        argv[argc] = words[argc - 1];
+        argc++;
+    }
+    ddp_train_options_default(&options);
+    ck_assert_int_eq(ddp_options_parse(ddp_train_option_table, &options, argc, (char *const *)argv,
+                                       false, &rest),
+                     DDP_OK);
+    ck_assert_int_eq(ddp_job_open(&job), DDP_OK);
+    enum ddp_status status = ddp_train_plan_workers(plan, &options, job, launched);
+    if (status == DDP_OK)
+        status = ddp_train_plan_steps(plan, &options, &info);
+    ddp_job_close(job);
+    return status;
+}
+
+START_TEST(good_rows)
+{
+    const struct row *row = &good[_i];
+    struct ddp_train_plan plan;
+    ck_assert_int_eq(plan_of(row->words, row->samples, false, &plan), DDP_OK);
+    ck_assert_int_eq(plan.batch_size, row->batch);
+    ck_assert_int_eq(plan.local_shards, row->local);
+    ck_assert_int_eq(plan.global_shards, row->global);
+    ck_assert_int_eq(plan.steps_per_epoch, row->steps_per_epoch);
+    ck_assert_int_eq(plan.tail_rows, row->tail);
+    ck_assert_int_eq(plan.total_steps, row->steps);
+    ck_assert_int_eq(plan.schedule.total_steps, row->steps);
+    ck_assert_int_ge(plan.threads, 1);
+}
+END_TEST
+
+START_TEST(bad_rows)
+{
+    struct ddp_train_plan plan;
+    capture_start();
+    enum ddp_status status = plan_of(bad[_i].words, bad[_i].samples, false, &plan);
+    const char *text = capture_stop();
+    ck_assert_msg(status == DDP_ERR_INVALID, "row %d: %s", _i, ddp_status_string(status));
+    one_message(text, bad[_i].says, bad[_i].also);
+}
+END_TEST
+
+/* Under ddprun the mode is ddp unless another is named; alone it is accum. */
+START_TEST(default_mode)
+{
+    const char *const none[WORDS] = {NULL}, *const dp[WORDS] = {"--mode", "dp"};
+    struct ddp_train_plan plan;
+    ck_assert_int_eq(plan_of(none, 100, false, &plan), DDP_OK);
+    ck_assert_int_eq(plan.mode, DDP_MODE_ACCUM);
+    ck_assert_int_eq(plan_of(none, 100, true, &plan), DDP_OK);
+    ck_assert_int_eq(plan.mode, DDP_MODE_DDP);
+    ck_assert_int_eq(plan_of(dp, 100, true, &plan), DDP_OK);
+    ck_assert_int_eq(plan.mode, DDP_MODE_DP);
+    ck_assert_int_eq(plan.replicas, 2);
+}
+END_TEST
+
+/* OMP_NUM_THREADS counts, --threads wins. */
+START_TEST(threads)
+{
+    const char *const none[WORDS] = {NULL}, *const three[WORDS] = {"--threads", "3"};
+    struct ddp_train_plan plan;
+    setenv("OMP_NUM_THREADS", "5", 1);
+    ck_assert_int_eq(plan_of(none, 100, false, &plan), DDP_OK);
+    ck_assert_int_eq(plan.threads, 5);
+    ck_assert_int_eq(plan_of(three, 100, false, &plan), DDP_OK);
+    ck_assert_int_eq(plan.threads, 3);
+    setenv("OMP_NUM_THREADS", "many", 1);
+    ck_assert_int_eq(plan_of(none, 100, false, &plan), DDP_OK);
+    ck_assert_int_ge(plan.threads, 1);
+}
+END_TEST
+
+Suite *test_suite(void)
+{
+    Suite *suite = suite_create("plan");
+    TCase *tc = test_case(suite, "plan", 20);
+    unsetenv("OMP_NUM_THREADS");
+    tcase_add_loop_test(tc, good_rows, 0, sizeof good / sizeof good[0]);
+    tcase_add_loop_test(tc, bad_rows, 0, sizeof bad / sizeof bad[0]);
+    tcase_add_test(tc, default_mode);
+    tcase_add_test(tc, threads);
+    return suite;
+}

@@ -5,8 +5,10 @@
 
 #include "ddp.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <string.h>
+#include <unistd.h>
 
 static void print_help(void)
 {
@@ -40,9 +42,22 @@ static bool asks_for_text(int argc, char *const *argv)
     return false;
 }
 
+/* Closed standard streams: the next file to be opened would get their number, and what is printed
+ * would go into it. The stand-ins cannot be written, so results that get lost are still noticed. */
+static void fill_standard_streams(void)
+{
+    for (int fd; (fd = open("/dev/null", O_RDONLY)) >= 0;) {
+        if (fd > STDERR_FILENO) {
+            close(fd);
+            break;
+        }
+    }
+}
+
 int main(int argc, char **argv)
 {
     ddp_train *train = NULL;
+    fill_standard_streams();
     /* A file-size limit is then an error of write(), with a message, and not a death by signal. */
     signal(SIGXFSZ, SIG_IGN);
     if (asks_for_text(argc, argv)) {

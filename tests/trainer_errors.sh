@@ -73,6 +73,7 @@ bad_data() {
     expect "$1" "$2" "$3" $t --data "$work/data" --epochs 1
 }
 good_data
+cp -r "$work/data" "$work/good"
 expect "good data" 0 '' $t --data "$work/data" --epochs 1 --batch-size 4
 good_data; rm "$work/data/t10k-labels-idx1-ubyte"
 bad_data "missing test labels" 4 'error: .*t10k-labels'
@@ -123,6 +124,52 @@ if [ "$(id -u)" -ne 0 ]; then
     mkdir "$work/locked" && chmod 555 "$work/locked"
     expect "locked directory" 4 'error: .*locked/f' $t $one --save "$work/locked/f"
 fi
+
+# Targets that are no plain file, and what can only be known at the end unless it is asked before.
+long=$(printf '%0300d' 0)
+expect "save, long name" 4 'error: .*00: .*File name too long' $t $one --save "$work/$long"
+expect "save, longest name" 0 '' $t $one --save "$work/${long%??????????????????????????????????????????????}"
+mkfifo "$work/fifo"
+expect "save over a FIFO" 4 'error: .*fifo.*not a regular file' $t $one --save "$work/fifo"
+[ -p "$work/fifo" ] || fail "save over a FIFO: it was replaced"
+expect "load from a FIFO" 4 'error: .*fifo.*not a regular file' $t $one --load "$work/fifo"
+ln -s loop "$work/loop"
+expect "save to a loop of links" 4 'error: .*loop' $t $one --save "$work/loop"
+ln -s target "$work/link"
+expect "save through a link" 0 '' $t $one --save "$work/link"
+[ -h "$work/link" ] && [ -s "$work/target" ] || fail "save through a link: the link was replaced"
+chmod 600 "$work/target"
+expect "save, old permissions" 0 '' $t $one --save "$work/target"
+[ "$(stat -c %a "$work/target")" = 600 ] || fail "save: the file's permissions have changed"
+(exit 0) &
+gone=$!
+wait
+: >"$work/target.$gone.tmp" # as a kill between linkat() and rename() leaves it
+: >"$work/target.$$.tmp"    # another job's, which is alive
+expect "save, removes the leftovers of the dead" 0 '' $t $one --save "$work/target"
+[ ! -e "$work/target.$gone.tmp" ] || fail "save: what a killed process left is still there"
+[ -e "$work/target.$$.tmp" ] || fail "save: another job's temporary file was removed"
+rm "$work/target.$$.tmp"
+good_data; rm "$work/data/train-images-idx3-ubyte"; mkfifo "$work/data/train-images-idx3-ubyte"
+bad_data "a FIFO for data" 4 'error: .*train-images.*not a regular file'
+
+# More than memory holds: refused before the kernel would have to kill.
+expect "model too large" 5 'error: out of memory.*parameters' $t --data "$work/good" --hidden 1048576,1048576
+good_data; rm "$work/data/train-images-idx3-ubyte"
+if idx "$work/data/train-images-idx3-ubyte" 0 2051 10 1000000 1000000 &&
+    truncate -s 10000000000016 "$work/data/train-images-idx3-ubyte" 2>/dev/null; then
+    bad_data "data too large" 5 'error: .*train-images.*out of memory'
+    rm "$work/data/train-images-idx3-ubyte"
+fi
+expect "shards without end" 0 '' $t --data "$work/good" --hidden 1 --steps 1 --batch-size 1 --acc-steps 40000
+expect "too many shards for dp" 2 'error: 80000 shards .*at most' $t $one --mode dp --replicas 2 --acc-steps 40000
+
+# Closed standard streams: the saved file must not take their place.
+count=$((count + 1))
+$trainer $one --save "$work/closed" <&- >&- 2>&-
+[ $? -eq 4 ] || fail "closed standard streams: not exit code 4"
+$t $one --save "$work/open" || fail "save"
+cmp -s "$work/closed" "$work/open" || fail "closed standard streams: the saved file differs"
 
 # Output that cannot be written.
 if [ -e /dev/full ]; then

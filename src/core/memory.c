@@ -7,8 +7,13 @@
 
 #include "core/log.h"
 
+#include <limits.h>
+#include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
+#include <sys/sysinfo.h>
 
 void *ddp_array_alloc(size_t count, size_t size)
 {
@@ -44,4 +49,65 @@ void ddp_pages_free(void *memory, size_t bytes)
 {
     if (memory)
         munmap(memory, whole_pages(bytes));
+}
+
+/* The number in a small file, such as the kernel's limits; SIZE_MAX where there is none. */
+static size_t read_limit(const char *path)
+{
+    FILE *file = fopen(path, "re");
+    unsigned long long value;
+    if (!file)
+        return SIZE_MAX;
+    if (fscanf(file, "%llu", &value) != 1) /* "max" */
+        value = ULLONG_MAX;
+    fclose(file);
+    return value < SIZE_MAX ? (size_t)value : SIZE_MAX;
+}
+
+/* The least limit of the control group and those above it; group begins with a slash. */
+static size_t group_limit(const char *root, const char *group, const char *name)
+{
+    char path[PATH_MAX];
+    size_t least = SIZE_MAX;
+    for (int length = (int)strlen(group); length >= 0; length--) {
+        if (group[length] != '/' && group[length] != '\0')
+            continue;
+        int used = snprintf(path, sizeof path, "%s%.*s/%s", root, length, group, name);
+        size_t limit = used < (int)sizeof path ? read_limit(path) : SIZE_MAX;
+        if (limit < least)
+            least = limit;
+    }
+    return least;
+}
+
+/* Lines are "0::/group" (version 2) or "4:memory:/group". */
+static size_t groups_limit(void)
+{
+    char line[PATH_MAX];
+    size_t least = SIZE_MAX;
+    FILE *file = fopen("/proc/self/cgroup", "re");
+    while (file && fgets(line, sizeof line, file)) {
+        line[strcspn(line, "\n")] = '\0';
+        char *controllers = strchr(line, ':');
+        char *group = controllers ? strchr(controllers + 1, ':') : NULL;
+        size_t limit = SIZE_MAX;
+        if (group && group == controllers + 1)
+            limit = group_limit("/sys/fs/cgroup", group + 1, "memory.max");
+        else if (group && strncmp(controllers, ":memory:", 8) == 0)
+            limit = group_limit("/sys/fs/cgroup/memory", group + 1, "memory.limit_in_bytes");
+        if (limit < least)
+            least = limit;
+    }
+    if (file)
+        fclose(file);
+    return least;
+}
+
+size_t ddp_memory_total(void)
+{
+    struct sysinfo info;
+    size_t total = SIZE_MAX, limit = groups_limit();
+    if (sysinfo(&info) == 0)
+        total = (info.totalram + info.totalswap) * info.mem_unit;
+    return limit < total ? limit : total;
 }

@@ -36,4 +36,8 @@ void *ddp_array_alloc(size_t count, size_t size);
 void *ddp_pages_alloc(size_t bytes);
 void ddp_pages_free(void *memory, size_t bytes);
 
+/* Bytes of memory and swap that this process could have at most: the machine's, or the limit of its
+ * control group. What needs more would be killed, not refused. */
+size_t ddp_memory_total(void);
+
 #endif

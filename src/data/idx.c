@@ -117,14 +117,17 @@ static enum ddp_status open_file(FILE **file, char **path, const char *directory
     for (int i = 0; i < 2; i++) {
         struct stat info;
         char *tried;
+        FILE *opened = NULL;
         if (asprintf(&tried, "%s/%s%s", directory, name, endings[i]) < 0)
             return ddp_fail(DDP_ERR_MEMORY, "%s: out of memory", directory);
-        FILE *opened = stat(tried, &info) < 0 ? NULL : fopen(tried, "rbe");
         enum ddp_status status = DDP_OK;
-        if (opened && !S_ISREG(info.st_mode))
+        const bool found = stat(tried, &info) == 0;
+        if (found && !S_ISREG(info.st_mode)) /* before open(), which would wait at a FIFO */
             status = ddp_fail(DDP_ERR_IO, "%s: cannot read: not a regular file", tried);
-        else if (!opened && errno != ENOENT)
-            status = ddp_fail(DDP_ERR_IO, "%s: cannot read: %s", tried, strerror(errno));
+        else if (!found || !(opened = fopen(tried, "rbe")))
+            status = errno == ENOENT
+                         ? DDP_OK
+                         : ddp_fail(DDP_ERR_IO, "%s: cannot read: %s", tried, strerror(errno));
         if (opened && status == DDP_OK) {
             *file = opened;
             *path = tried;

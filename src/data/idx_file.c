@@ -10,6 +10,7 @@
 #include "data/byte_source.h"
 
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #define UNSIGNED_BYTE 0x08
 #define FIRST_BYTES   ((size_t)4 << 20)
@@ -65,14 +66,21 @@ static enum ddp_status read_header(struct ddp_idx_file *idx, ddp_byte_source *so
 
 /* Doubles the buffer as data comes, so that a false header costs no memory. */
 static enum ddp_status read_values(struct ddp_idx_file *idx, ddp_byte_source *source,
-                                   const char *name)
+                                   const char *name, size_t file_bytes)
 {
     size_t done = 0, room = 0;
+    const size_t memory = ddp_memory_total();
     while (done < idx->bytes) {
         size_t got;
         room = room == 0 ? FIRST_BYTES : room > SIZE_MAX / 4 ? idx->bytes : room * 2;
         if (room > idx->bytes)
             room = idx->bytes;
+        /* Refused, for the kernel would not: it would end some process. Where the file is long
+         * enough to mean what its header says, before a byte is read. */
+        if (room > memory || (idx->bytes > memory && file_bytes >= idx->bytes))
+            return ddp_fail(DDP_ERR_MEMORY,
+                            "%s: out of memory: it holds %zu bytes, there are %zu at all", name,
+                            idx->bytes, memory);
         unsigned char *grown = realloc(idx->values, room);
         if (!grown)
             return ddp_fail(DDP_ERR_MEMORY, "%s: out of memory: it holds %zu bytes", name,
@@ -109,12 +117,14 @@ enum ddp_status ddp_idx_file_read(struct ddp_idx_file *idx, FILE *file, const ch
 {
     struct ddp_idx_file result = {0};
     ddp_byte_source *source;
+    struct stat info;
     enum ddp_status status = ddp_byte_source_open(&source, file, name);
     if (status != DDP_OK)
         return status;
     status = read_header(&result, source, name, min_dims, max_dims);
     if (status == DDP_OK)
-        status = read_values(&result, source, name);
+        status = read_values(&result, source, name,
+                             fstat(fileno(file), &info) == 0 ? (size_t)info.st_size : 0);
     if (status == DDP_OK)
         status = check_end(&result, source, name);
     ddp_byte_source_close(source);

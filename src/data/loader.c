@@ -20,6 +20,7 @@
 
 #define MAX_THREADS 256
 #define MAX_DEPTH   65536
+#define MAX_SHARDS  (MAX_DEPTH / 2 - MAX_THREADS) /* of which the default depth holds two each */
 
 enum slot_state {
     SLOT_FREE,
@@ -193,6 +194,10 @@ static enum ddp_status check(const struct ddp_loader_config *c)
         return ddp_fail(
             DDP_ERR_INVALID, "%s has %lld samples: too few to give each of %lld shards one",
             info->source, (long long)c->sampler.sample_count, (long long)c->sampler.shard_count);
+    if (c->depth == 0)
+        return ddp_fail(DDP_ERR_INVALID,
+                        "%lld shards in one process: at most %d are possible; use larger batches",
+                        (long long)c->shard_count, MAX_SHARDS);
     if (c->threads < 1 || c->threads > MAX_THREADS || c->depth < 1 || c->depth > MAX_DEPTH)
         return ddp_fail(DDP_ERR_INVALID,
                         "%d loader threads, %d batches ahead: at most %d and %d are possible",
@@ -255,7 +260,7 @@ static void set_defaults(struct ddp_loader_config *c)
 {
     if (c->threads == 0)
         c->threads = 1;
-    if (c->depth == 0 && c->shard_count > 0 && c->shard_count <= MAX_DEPTH / 2 - MAX_THREADS)
+    if (c->depth == 0 && c->shard_count > 0 && c->shard_count <= MAX_SHARDS)
         c->depth = (int)c->shard_count * 2 + c->threads;
 }
 

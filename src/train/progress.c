@@ -10,11 +10,13 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #define BAR_WIDTH    24
+#define BAR_COLUMNS  60 /* on narrower terminals the numbers matter more than the bar */
 #define REDRAW_NS    100000000
-#define LINE_COLUMNS 80
+#define LINE_COLUMNS 80 /* used at most */
 
 void ddp_train_progress_start(struct ddp_train_progress *progress, FILE *out)
 {
@@ -33,10 +35,22 @@ void ddp_train_progress_epoch(struct ddp_train_progress *progress, int64_t step,
     progress->wait_seconds = wait_seconds;
 }
 
+/* Columns that a line may fill, asked each time, for windows change; the last one stays free, where
+ * some terminals wrap. */
+static int line_columns(const struct ddp_train_progress *progress)
+{
+    struct winsize size;
+    int columns = LINE_COLUMNS;
+    if (ioctl(fileno(progress->out), TIOCGWINSZ, &size) == 0 && size.ws_col > 0 &&
+        size.ws_col < columns)
+        columns = size.ws_col;
+    return columns - 1;
+}
+
 void ddp_train_progress_clear(struct ddp_train_progress *progress)
 {
     if (progress->bar_shown)
-        fprintf(progress->out, "\r%*s\r", LINE_COLUMNS - 1, "");
+        fprintf(progress->out, "\r%*s\r", line_columns(progress), "");
     progress->bar_shown = false;
 }
 
@@ -66,10 +80,13 @@ static void draw_bar(struct ddp_train_progress *progress, int64_t step, float lo
     for (int i = 0; i < BAR_WIDTH; i++)
         bar[i] = i < full ? '=' : i == full ? '>' : ' ';
     bar[BAR_WIDTH] = '\0';
-    char line[128];
-    snprintf(line, sizeof line, "[%s] %" PRId64 "/%" PRId64 "  loss %.4f  %.0f samples/s  ETA %s",
-             bar, in_epoch, of, (double)loss, rate, clock_text(left, eta, sizeof eta));
-    fprintf(progress->out, "\r%-*.*s", LINE_COLUMNS - 1, LINE_COLUMNS - 1, line);
+    char line[192];
+    const int columns = line_columns(progress);
+    int used = columns >= BAR_COLUMNS ? snprintf(line, sizeof line, "[%s] ", bar) : 0;
+    snprintf(line + used, sizeof line - (size_t)used,
+             "%" PRId64 "/%" PRId64 "  loss %.4f  %.0f samples/s  ETA %s", in_epoch, of,
+             (double)loss, rate, clock_text(left, eta, sizeof eta));
+    fprintf(progress->out, "\r%-*.*s", columns, columns, line);
     fflush(progress->out);
     progress->bar_shown = true;
     progress->drawn_ns = now;

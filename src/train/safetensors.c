@@ -260,7 +260,7 @@ enum ddp_status ddp_safetensors_parse(ddp_safetensors **file, const char *name, 
 static enum ddp_status map_file(void **mapping, size_t *size, const char *path)
 {
     struct stat info;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC); /* a FIFO must not make it wait */
     if (fd < 0 || fstat(fd, &info) < 0) {
         enum ddp_status status = ddp_fail(DDP_ERR_IO, "%s: cannot read: %s", path, strerror(errno));
         if (fd >= 0)

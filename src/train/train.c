@@ -6,6 +6,7 @@
 
 #include "core/log.h"
 #include "core/memory.h"
+#include "graph/exec.h"
 #include "job/board.h"
 #include "job/job.h"
 #include "train/evaluate.h"
@@ -111,6 +112,39 @@ static enum ddp_status build_model(struct run *run)
     return status;
 }
 
+static double batch_bytes(const struct run *run)
+{
+    return (double)run->plan.batch_size * (double)ddp_dataset_info(run->data)->sample_floats *
+           sizeof(float);
+}
+
+/* More memory than the machine has would be promised by the kernel, and its use ended by a kill.
+ * The least that the run must hold is compared, so that what could fit is never refused. */
+static enum ddp_status check_memory(const struct run *run)
+{
+    const struct ddp_train_plan *plan = &run->plan;
+    const int64_t workers = plan->mode == DDP_MODE_DP ? plan->replicas : plan->world_size;
+    const double total = (double)ddp_memory_total();
+    const double weights = (double)ddp_graph_flat_count(run->graph) * sizeof(float);
+    const double shards =
+        plan->mode == DDP_MODE_DP ? 2.0 * (double)plan->local_shards : 1; /* batches held */
+    size_t arena;
+    enum ddp_status status = ddp_exec_arena_bytes(
+        run->graph, DDP_EXEC_NETWORK | DDP_EXEC_LOSS | DDP_EXEC_BACKWARD, &arena);
+    if (status != DDP_OK)
+        return status;
+    const double need = (2 * weights + (double)arena + shards * batch_bytes(run)) * (double)workers;
+    if (need > total)
+        return ddp_fail(DDP_ERR_MEMORY,
+                        "out of memory: %" PRId64 " worker%s with %" PRId64
+                        " parameters and batches of %" PRId64
+                        " need at least %.1f GB, and there are %.1f GB: use a smaller model, "
+                        "smaller batches or fewer workers",
+                        workers, workers == 1 ? "" : "s", ddp_graph_element_count(run->graph),
+                        plan->batch_size, need / 1e9, total / 1e9);
+    return DDP_OK;
+}
+
 static enum ddp_status init_weights(struct run *run)
 {
     struct ddp_rng rng;
@@ -194,6 +228,8 @@ static enum ddp_status open_run(struct run *run)
         status = open_data(run);
     if (status == DDP_OK)
         status = build_model(run);
+    if (status == DDP_OK)
+        status = check_memory(run);
     if (status == DDP_OK)
         status = init_weights(run);
     if (status == DDP_OK)

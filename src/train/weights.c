@@ -5,36 +5,21 @@
 
 #include "train/weights.h"
 
+#include "core/atomic_file.h"
 #include "core/log.h"
 #include "core/memory.h"
 #include "train/safetensors.h"
 
-#include <errno.h>
 #include <inttypes.h>
-#include <libgen.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 enum ddp_status ddp_train_weights_check_path(const char *path)
 {
-    struct stat info;
-    const bool found = stat(path, &info) == 0;
-    if (found && S_ISDIR(info.st_mode))
-        return ddp_fail(DDP_ERR_IO, "--save %s: cannot write: it is a directory, not a file", path);
-    /* The rename at the end would put a file in the place of /dev/null. */
-    if (found && !S_ISREG(info.st_mode))
-        return ddp_fail(DDP_ERR_IO, "--save %s: cannot write: it is not a regular file", path);
-    char *copy = strdup(path);
-    if (!copy)
-        return ddp_fail(DDP_ERR_MEMORY, "out of memory");
-    const char *directory = dirname(copy);
-    enum ddp_status status = DDP_OK;
-    if (access(directory, W_OK | X_OK) < 0)
-        status = ddp_fail(DDP_ERR_IO, "--save %s: cannot write into %s: %s", path, directory,
-                          strerror(errno));
-    free(copy);
+    ddp_atomic_file *file;
+    enum ddp_status status = ddp_atomic_file_open(&file, path);
+    if (status == DDP_OK)
+        ddp_atomic_file_close(file);
     return status;
 }
 

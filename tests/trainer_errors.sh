@@ -101,7 +101,7 @@ bad_data "cut gzip" 3 'error: .*train-images-idx3-ubyte.gz'
 expect "save to nowhere" 4 'error: .*nowhere/f' $t $one --save "$work/nowhere/f"
 expect "save over a directory" 4 'error: .*empty' $t $one --save "$work/empty"
 mkfifo "$work/fifo"
-expect "save over a fifo" 4 'error: --save .*fifo.*not a regular file' $t $one --save "$work/fifo"
+expect "save over a fifo" 4 'error: .*fifo.*not a regular file' $t $one --save "$work/fifo"
 [ -p "$work/fifo" ] || fail "save over a fifo: it is gone"
 expect "save" 0 '' $t $one --save "$work/weights"
 expect "load" 0 '' $t $one --load "$work/weights"
@@ -129,9 +129,6 @@ fi
 long=$(printf '%0300d' 0)
 expect "save, long name" 4 'error: .*00: .*File name too long' $t $one --save "$work/$long"
 expect "save, longest name" 0 '' $t $one --save "$work/${long%??????????????????????????????????????????????}"
-mkfifo "$work/fifo"
-expect "save over a FIFO" 4 'error: .*fifo.*not a regular file' $t $one --save "$work/fifo"
-[ -p "$work/fifo" ] || fail "save over a FIFO: it was replaced"
 expect "load from a FIFO" 4 'error: .*fifo.*not a regular file' $t $one --load "$work/fifo"
 ln -s loop "$work/loop"
 expect "save to a loop of links" 4 'error: .*loop' $t $one --save "$work/loop"
@@ -162,7 +159,6 @@ if idx "$work/data/train-images-idx3-ubyte" 0 2051 10 1000000 1000000 &&
     rm "$work/data/train-images-idx3-ubyte"
 fi
 expect "shards without end" 0 '' $t --data "$work/good" --hidden 1 --steps 1 --batch-size 1 --acc-steps 40000
-expect "too many shards for dp" 2 'error: 80000 shards .*at most' $t $one --mode dp --replicas 2 --acc-steps 40000
 
 # Closed standard streams: the saved file must not take their place.
 count=$((count + 1))

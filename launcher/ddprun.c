@@ -6,11 +6,13 @@
 #include "core/log.h"
 #include "launcher/plan.h"
 #include "launcher/settings.h"
+#include "launcher/status.h"
 #include "launcher/supervise.h"
 
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 /* Standard descriptors that are closed would be taken by the next file that is opened, and get
@@ -43,6 +45,8 @@ int main(int argc, char **argv)
     int exit_code = EXIT_LAUNCHER;
     open_standard_files();
     ddp_log_set_name("ddprun");
+    if (argc > 1 && strcmp(argv[1], "status") == 0)
+        return status_main(argc - 1, argv + 1);
     if (settings_read(&settings, argc, argv) != DDP_OK)
         return EXIT_USAGE;
     if (settings.help)

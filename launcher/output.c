@@ -151,6 +151,8 @@ enum ddp_status output_open(struct output *output, const struct plan *plan,
             raise_descriptor_limit();
         status = relay_start(&output->relay, relayed);
     }
+    if (status != DDP_OK)
+        output_close(output, false);
     return status;
 }
 

@@ -207,6 +207,19 @@ const struct ddp_option settings_table[] = {
      .argument = "SECONDS",
      .help =
          "time between SIGTERM and SIGKILL for the workers when the job is taken down (default 5)"},
+    {.name = "timeout",
+     .type = DDP_OPTION_REAL,
+     .offset = MEMBER(timeout_seconds),
+     .min = 0,
+     .max = 1e7,
+     .argument = "SECONDS",
+     .help = "end the job, and show where each rank is, when no rank of a program that uses libddp "
+             "has got "
+             "on for so long (default 0: never)"},
+    {.name = "straggler-report",
+     .type = DDP_OPTION_FLAG,
+     .offset = MEMBER(straggler_report),
+     .help = "say at the end which rank kept the others waiting"},
     {.section = "Information",
      .name = "help",
      .letter = 'h',
@@ -242,10 +255,11 @@ enum ddp_status settings_read(struct settings *settings, int argc, char *const *
 void settings_help(FILE *out)
 {
     fputs("Usage: ddprun [OPTION]... PROGRAM [ARGUMENT]...\n"
+          "       ddprun status [PID]...\n"
           "Starts a program several times on this machine as the workers of one job.\n\n",
           out);
     ddp_options_help(settings_table, out);
-    fputs("\nThe exit code is that of the first worker that fails (128 + N for signal N); 2, 125,\n"
-          "126 and 127 are ddprun's own. See man ddprun.\n",
+    fputs("\nThe exit code is that of the first worker that fails (128 + N for signal N); 2, 124,\n"
+          "125, 126 and 127 are ddprun's own. See man ddprun.\n",
           out);
 }

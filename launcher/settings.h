@@ -10,6 +10,7 @@
  * timeout(1). */
 enum {
     EXIT_USAGE = 2,
+    EXIT_HANG = 124,
     EXIT_LAUNCHER = 125,
     EXIT_NOT_EXECUTABLE = 126,
     EXIT_NOT_FOUND = 127,
@@ -33,6 +34,8 @@ struct settings {
     enum nproc_kind nproc_kind;
     int nproc;
     double grace_seconds;
+    double timeout_seconds; /* 0: no limit */
+    bool straggler_report;
     const char *master_addr;
     int64_t master_port; /* 0: a free one */
     const char *log_dir;

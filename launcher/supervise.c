@@ -16,6 +16,7 @@
 #include "launcher/output.h"
 #include "launcher/report.h"
 #include "launcher/spawn.h"
+#include "launcher/table.h"
 #include "launcher/terminal.h"
 
 #include <errno.h>
@@ -63,6 +64,8 @@ struct job {
     int signal_fd;
     enum state state;
     int64_t deadline_ns;
+    uint64_t progress; /* of the board, as last seen */
+    int64_t progress_ns;
     bool interrupted; /* by a signal to ddprun */
     bool decided;     /* exit_code is */
     int exit_code;
@@ -137,6 +140,8 @@ static void end_workers(struct job *job, int signal)
 
 static void handle_ending_signal(struct job *job, int signal)
 {
+    if (signal == SIGQUIT)
+        table_log(&job->board);
     char name[32];
     static const char *const words[] = {
         [RUNNING] = "ending", [DOUBTING] = "ending", [ENDING] = "killing", [KILLED] = "killing"};
@@ -337,11 +342,12 @@ static void handle_children(struct job *job)
  * ------------------------------------------------------------------------------------------------
  */
 
-static int poll_limit_ms(const struct job *job)
+/* How long poll() may sleep until `deadline_ns`. */
+static int milliseconds_until(int64_t deadline_ns)
 {
-    if (job->deadline_ns == INT64_MAX)
+    if (deadline_ns == INT64_MAX)
         return -1;
-    int64_t left_ms = (job->deadline_ns - ddp_clock_ns() + 999999) / 1000000;
+    int64_t left_ms = (deadline_ns - ddp_clock_ns() + 999999) / 1000000;
     return left_ms < 0 ? 0 : left_ms > INT_MAX ? INT_MAX : (int)left_ms;
 }
 
@@ -358,12 +364,43 @@ static void handle_deadline(struct job *job)
     kill_workers(job);
 }
 
+/* How often the board is looked at for progress: a tenth of the time limit, at most a second. */
+static int64_t watch_interval_ns(const struct job *job)
+{
+    double interval = job->plan->settings->timeout_seconds / 10;
+    return (int64_t)((interval < 1 ? interval : 1) * 1e9) + 1;
+}
+
+static void watch_progress(struct job *job)
+{
+    double limit = job->plan->settings->timeout_seconds;
+    if (limit <= 0 || job->state != RUNNING)
+        return;
+    uint64_t progress = table_progress(&job->board);
+    int64_t now = ddp_clock_ns();
+    if (progress != job->progress || progress == 0) {
+        job->progress = progress;
+        job->progress_ns = now;
+        return;
+    }
+    if ((double)(now - job->progress_ns) < limit * 1e9)
+        return;
+    ddp_log(DDP_LOG_ERROR, "no rank has got on for %g s; ending the job", limit);
+    table_log(&job->board);
+    decide(job, EXIT_HANG);
+    ddp_board_abort(&job->board, DDP_ABORT_BY_LAUNCHER);
+    end_workers(job, SIGTERM);
+}
+
 static void wait_for_workers(struct job *job)
 {
     struct signalfd_siginfo info;
     struct pollfd watched = {.fd = job->signal_fd, .events = POLLIN};
     while (job->running > 0) {
-        poll(&watched, 1, poll_limit_ms(job));
+        int64_t until_ns = job->deadline_ns;
+        if (job->state == RUNNING && job->plan->settings->timeout_seconds > 0)
+            until_ns = ddp_clock_ns() + watch_interval_ns(job);
+        poll(&watched, 1, milliseconds_until(until_ns));
         bool children = false;
         while (read(job->signal_fd, &info, sizeof info) == (ssize_t)sizeof info) {
             children = children || info.ssi_signo == SIGCHLD;
@@ -371,8 +408,10 @@ static void wait_for_workers(struct job *job)
         }
         if (children)
             handle_children(job);
-        if (job->running > 0)
+        if (job->running > 0) {
             handle_deadline(job);
+            watch_progress(job);
+        }
     }
     judge(job, true);
 }
@@ -389,7 +428,7 @@ static bool wait_for_output(struct job *job)
     if (job->interrupted)
         set_deadline(job, job->plan->settings->grace_seconds);
     for (;;) {
-        if (poll(watched, 2, job->interrupted ? poll_limit_ms(job) : -1) == 0)
+        if (poll(watched, 2, job->interrupted ? milliseconds_until(job->deadline_ns) : -1) == 0)
             return false;
         if (watched[0].revents)
             return true;
@@ -430,6 +469,8 @@ static enum ddp_status open_job(struct job *job)
                                    (uint64_t)getpid())) != DDP_OK ||
         (status = ddp_board_create_heap(&job->heap_fd)) != DDP_OK)
         return status;
+    if (job->plan->settings->straggler_report)
+        job->board.memory->flags |= DDP_BOARD_TIMES;
     children_adopt(&job->children);
     terminal_open(&job->terminal);
     if ((status = keeper_start(&job->keeper, job->plan->nproc)) != DDP_OK ||
@@ -469,6 +510,8 @@ int supervise(const struct plan *plan)
     output_close(&job.output, written);
     terminal_close(&job.terminal);
     spawner_close(&job.spawner);
+    if (plan->settings->straggler_report)
+        table_stragglers(&job.board);
     if (written) /* else the relay is still there, and looks at it */
         ddp_board_unmap(&job.board);
     close(job.board_fd);

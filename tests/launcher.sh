@@ -303,6 +303,32 @@ start=$(now_ms)
 run 7 -n 2 --grace 0 sh -c 'test $RANK = 1 && exit 7; trap "" TERM; sleep 60; sleep 60'
 gone 1
 
+echo "# hangs"
+run 124 -n 4 --timeout 0.5 $helper hang 3
+says 'no rank has got on for 0.5 s'
+says 'rank 3 has not arrived at all-reduce 1042; ranks 0 1 2 have waited [01] s'
+grep -q '^ddprun:  *3  *[0-9]* waiting  *backward  *12 ' "$tmp/err" || fail "no line for rank 3"
+run 0 -n 2 --timeout 0.3 sleep 1; quiet
+run 0 -n 3 --straggler-report $helper straggle 1
+says 'rank 1 arrived last most'
+$ddprun -n 3 $helper hang 1 2>"$tmp/err" &
+pid=$!
+tries=100
+until ./ddprun status $pid >"$tmp/out" 2>&1 && grep -q 'rank 1 has not arrived at all-reduce 1042' "$tmp/out"; do
+    tries=$((tries - 1)); test $tries -gt 0 || { fail "status: $(cat "$tmp/out")"; break; }
+    sleep 0.05
+done
+worker=$(sed -n 's/^  *2  *\([0-9]*\) .*/\1/p' "$tmp/out")
+kill -STOP "$worker"
+./ddprun status >"$tmp/out"
+grep -q "^job $pid: 3 workers" "$tmp/out" || fail "status does not list the job"
+grep -q "^  *2  *$worker stopped" "$tmp/out" || fail "a stopped worker is not told apart: $(cat "$tmp/out")"
+kill -TERM $pid
+wait $pid
+run 2 status x; says 'must be the process id'
+run 1 status 1; says 'no such job of yours'
+gone 1
+
 echo "# leftovers of workers"
 run 0 -n 2 sh -c 'sleep 60 & sleep 60 & exit 0'; gone 1
 run 0 -n 2 sh -c 'setsid sleep 60 & setsid sh -c "sleep 60 & sleep 60" & sleep 0.1'; gone 1
@@ -343,6 +369,8 @@ ddprun="$helper normal $ours"
 with_signal 131 QUIT -n 2 sh -c "ulimit -c 0; $up"' sleep 60 & wait'
 with_signal 130 INT -n 2 sh -c "$up"' sleep 60 & wait'
 says 'SIGINT: ending 2 workers'
+with_signal 131 QUIT -n 2 sh -c "ulimit -c 0; $up"' sleep 60 & wait'
+says 'no rank is inside a collective operation'
 start=$(now_ms)
 with_signal 137 'INT INT' -n 2 sh -c 'trap "" INT;'" $up"' sleep 60'
 test $(($(now_ms) - start)) -lt 3000 || fail "a second SIGINT does not kill at once"

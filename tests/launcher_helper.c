@@ -72,6 +72,38 @@ static int speak_for_all(void)
     return 0;
 }
 
+/* All ranks but one wait at the same all-reduce. */
+static int hang(int missing)
+{
+    ddp_job *job = join_job();
+    ddp_job_report(job, "backward", 12);
+    for (uint64_t i = 0; i < 1042; i++) {
+        ddp_job_collective_enter(job, "all-reduce", i, 4096);
+        ddp_job_collective_leave(job);
+    }
+    if (ddp_job_rank(job) == missing)
+        pause();
+    ddp_job_collective_enter(job, "all-reduce", 1042, 4096);
+    enum ddp_status status = ddp_job_barrier(job, 60000);
+    ddp_job_close(job);
+    return ddp_status_exit_code(status);
+}
+
+/* One rank comes late to each of five barriers. */
+static int straggle(int late)
+{
+    ddp_job *job = join_job();
+    for (uint64_t i = 0; i < 5; i++) {
+        if (ddp_job_rank(job) == late)
+            usleep(40000);
+        ddp_job_collective_enter(job, "barrier", i, 0);
+        ddp_job_barrier(job, 20000);
+        ddp_job_collective_leave(job);
+    }
+    ddp_job_close(job);
+    return 0;
+}
+
 static int flood(long megabytes)
 {
     static char block[1 << 20];
@@ -137,6 +169,10 @@ int main(int argc, char **argv)
         return rank_number() == 0 ? scribble() : (pause(), 0);
     if (strcmp(word, "sole") == 0)
         return speak_for_all();
+    if (strcmp(word, "hang") == 0)
+        return hang((int)number);
+    if (strcmp(word, "straggle") == 0)
+        return straggle((int)number);
     if (strcmp(word, "flood") == 0)
         return flood(number);
     if (strcmp(word, "lines") == 0)

@@ -55,7 +55,12 @@ int main(int argc, char **argv)
         return print(print_version);
     if (plan_make(&plan, &settings, &exit_code) != DDP_OK)
         return exit_code;
-    exit_code = supervise(&plan);
+    if (settings.dry_run) {
+        plan_print(&plan, stdout);
+        exit_code = fflush(stdout) == 0 && !ferror(stdout) ? EXIT_SUCCESS : EXIT_LAUNCHER;
+    } else {
+        exit_code = supervise(&plan);
+    }
     plan_free(&plan);
     return exit_code;
 }

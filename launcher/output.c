@@ -80,7 +80,8 @@ static enum ddp_status make_run_directory(struct output *output)
     enum ddp_status status = DDP_OK;
     if (!make_path(base))
         status = ddp_fail(DDP_ERR_IO, "--log-dir %s: cannot be made: %s", base, strerror(errno));
-    else if (asprintf(&output->directory, "%s/%s_XXXXXX", base, s->log_dir ? "none" : "ddprun") < 0)
+    else if (asprintf(&output->directory, "%s/%s_XXXXXX", base, s->log_dir ? s->run_id : "ddprun") <
+             0)
         status = ddp_fail(DDP_ERR_MEMORY, "out of memory");
     else if (!mkdtemp(output->directory))
         status = ddp_fail(DDP_ERR_IO, "--log-dir %s: cannot be written: %s", base, strerror(errno));
@@ -239,15 +240,31 @@ static enum ddp_status relay_stream(struct output *output, int rank, int index,
     return status;
 }
 
+/* Makes the rank's directory, in which torch's record decorator leaves error.json. */
+static enum ddp_status name_error_file(const struct output *output, int rank, char **path)
+{
+    if (asprintf(path, "%s/attempt_%d/%d/error.json", output->directory, output->attempt, rank) < 0)
+        return ddp_fail(DDP_ERR_MEMORY, "out of memory");
+    char *slash = strrchr(*path, '/');
+    *slash = 0;
+    bool made = make_path(*path);
+    *slash = '/';
+    return made ? DDP_OK : ddp_fail(DDP_ERR_IO, "%s: cannot be made: %s", *path, strerror(errno));
+}
+
 enum ddp_status output_start_worker(struct output *output, const struct spawner *spawner, int rank,
                                     pid_t *pid)
 {
+    char *error_file = NULL;
     struct connection streams[2] = {{-1, -1, -1}, {-1, -1, -1}};
     enum ddp_status status = connect_stream(output, rank, 0, spawner, &streams[0]);
     if (status == DDP_OK)
         status = connect_stream(output, rank, 1, spawner, &streams[1]);
+    if (status == DDP_OK && output->directory)
+        status = name_error_file(output, rank, &error_file);
     if (status == DDP_OK)
-        status = spawner_start(spawner, rank, streams[0].child, streams[1].child, pid);
+        status = spawner_start(spawner, rank, streams[0].child, streams[1].child, error_file, pid);
+    free(error_file);
     for (int index = 0; index < 2 && status == DDP_OK; index++)
         status = relay_stream(output, rank, index, &streams[index]);
     disconnect(&streams[0]);

@@ -6,6 +6,7 @@
 #include "launcher/plan.h"
 
 #include "core/log.h"
+#include "core/memory.h"
 #include "job/board.h"
 #include "launcher/cores.h"
 
@@ -129,6 +130,31 @@ static enum ddp_status find_program(struct plan *plan, int *exit_code)
     return ddp_fail(DDP_ERR_INVALID, "%s: cannot be executed: %s", name, strerror(search.error));
 }
 
+/* torchrun starts scripts with Python: a PROGRAM that ends in .py, and a module. PYTHON_EXEC names
+ * another one. */
+static enum ddp_status add_python(struct plan *plan)
+{
+    const struct settings *s = plan->settings;
+    const char *python = getenv("PYTHON_EXEC");
+    const char *name = plan->argv[0];
+    size_t length = strlen(name), count = 0, n = 0;
+    bool script = length > 3 && strcmp(name + length - 3, ".py") == 0 && !s->no_python;
+    if (!script && !s->module)
+        return DDP_OK;
+    while (plan->argv[count])
+        count++;
+    plan->python_argv = ddp_array_alloc(count + 4, sizeof(char *));
+    if (!plan->python_argv)
+        return DDP_ERR_MEMORY;
+    plan->python_argv[n++] = (char *)(python && *python ? python : "python3");
+    plan->python_argv[n++] = (char *)"-u"; /* lines at once, as torchrun asks for */
+    if (s->module)
+        plan->python_argv[n++] = (char *)"-m";
+    memcpy(plan->python_argv + n, plan->argv, count * sizeof(char *));
+    plan->argv = plan->python_argv;
+    return DDP_OK;
+}
+
 /* --- workers and devices
  * -------------------------------------------------------------------------- */
 
@@ -187,7 +213,10 @@ static int free_port(void)
 enum ddp_status plan_make(struct plan *plan, const struct settings *settings, int *exit_code)
 {
     *plan = (struct plan){.settings = settings, .argv = settings->command};
-    enum ddp_status status = find_program(plan, exit_code);
+    *exit_code = EXIT_LAUNCHER;
+    enum ddp_status status = add_python(plan);
+    if (status == DDP_OK)
+        status = find_program(plan, exit_code);
     if (status == DDP_OK)
         status = count_workers(plan, exit_code);
     if (status != DDP_OK) {
@@ -202,7 +231,9 @@ void plan_free(struct plan *plan)
 {
     devices_free(&plan->devices);
     free(plan->program);
+    free(plan->python_argv);
     plan->program = NULL;
+    plan->python_argv = NULL;
 }
 
 /* --- environment
@@ -250,7 +281,7 @@ static bool replaced(const struct added *added, const char *variable)
 }
 
 static void add_all(struct added *added, const struct plan *plan, int rank, int board_fd,
-                    int heap_fd)
+                    int heap_fd, const char *error_file)
 {
     int threads = plan->cores / plan->nproc;
     add(added, "RANK", "%d", rank);
@@ -259,6 +290,20 @@ static void add_all(struct added *added, const struct plan *plan, int rank, int 
     add(added, "LOCAL_WORLD_SIZE", "%d", plan->nproc);
     add(added, "MASTER_ADDR", "%s", plan->settings->master_addr);
     add(added, "MASTER_PORT", "%d", plan->master_port);
+    add(added, "GROUP_RANK", "0");
+    add(added, "GROUP_WORLD_SIZE", "1");
+    add(added, "ROLE_RANK", "%d", rank);
+    add(added, "ROLE_NAME", "%s", plan->settings->role);
+    add(added, "ROLE_WORLD_SIZE", "%d", plan->nproc);
+    add(added, "TORCHELASTIC_RESTART_COUNT", "0");
+    add(added, "TORCHELASTIC_MAX_RESTARTS", "0");
+    add(added, "TORCHELASTIC_RUN_ID", "%s", plan->settings->run_id);
+    /* Rank 0 makes the store itself: there is no agent that has one. */
+    add(added, "TORCHELASTIC_USE_AGENT_STORE", "False");
+    if (!getenv("TORCH_NCCL_ASYNC_ERROR_HANDLING"))
+        add(added, "TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
+    if (error_file)
+        add(added, "TORCHELASTIC_ERROR_FILE", "%s", error_file);
     add(added, DDP_BOARD_FD_VARIABLE, "%d", board_fd);
     add(added, DDP_HEAP_FD_VARIABLE, "%d", heap_fd);
     if (!getenv("OMP_NUM_THREADS"))
@@ -267,11 +312,12 @@ static void add_all(struct added *added, const struct plan *plan, int rank, int 
         add(added, "CUDA_VISIBLE_DEVICES", "%s", plan->devices.tokens[rank]);
 }
 
-char **plan_environment(const struct plan *plan, int rank, int board_fd, int heap_fd)
+char **plan_environment(const struct plan *plan, int rank, int board_fd, int heap_fd,
+                        const char *error_file)
 {
     struct added added = {.used = 0};
     size_t inherited = 0, n = 0;
-    add_all(&added, plan, rank, board_fd, heap_fd);
+    add_all(&added, plan, rank, board_fd, heap_fd, error_file);
     if (added.overflow) {
         ddp_log(DDP_LOG_ERROR, "the environment of rank %d has a value that is too long", rank);
         return NULL;
@@ -293,4 +339,43 @@ char **plan_environment(const struct plan *plan, int rank, int board_fd, int hea
         block[n++] = text + added.offsets[i];
     block[n] = NULL;
     return block;
+}
+
+/* --- --dry-run
+ * --------------------------------------------------------------------------------------- */
+
+/* Prints a word so that a shell reads it back. */
+static void print_word(const char *word, FILE *out)
+{
+    if (*word && strspn(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                              "_-+=:,./@%") == strlen(word)) {
+        fprintf(out, " %s", word);
+        return;
+    }
+    fputs(" '", out);
+    for (; *word; word++)
+        fprintf(out, *word == '\'' ? "'\\''" : "%c", *word);
+    fputc('\'', out);
+}
+
+void plan_print(const struct plan *plan, FILE *out)
+{
+    struct added added;
+    fprintf(out, "program: %s\ncommand:", plan->program);
+    for (char *const *arg = plan->argv; *arg; arg++)
+        print_word(*arg, out);
+    fprintf(out, "\nworkers: %d, on %d usable core%s\n", plan->nproc, plan->cores,
+            plan->cores == 1 ? "" : "s");
+    for (int rank = 0; rank < plan->nproc; rank++) {
+        added.used = added.count = 0;
+        added.overflow = false;
+        add_all(&added, plan, rank, 3, 4, NULL);
+        fprintf(out, "rank %d:", rank);
+        if (rank < plan->devices.count)
+            fprintf(out, " GPU %s,", plan->devices.tokens[rank]);
+        fputs(" environment", out);
+        for (size_t i = 0; i < added.count; i++)
+            print_word(added.text + added.offsets[i], out);
+        fputc('\n', out);
+    }
 }

@@ -11,7 +11,9 @@
 struct plan {
     const struct settings *settings;
     char *program; /* the file to execute */
-    char *const *argv;
+    char *const
+        *argv; /* what it is given; with the Python interpreter before it where one is needed */
+    char **python_argv; /* the same, when it is ours */
     int nproc;
     int cores;
     struct devices devices; /* looked for only when something depends on them */
@@ -23,8 +25,13 @@ struct plan {
 enum ddp_status plan_make(struct plan *plan, const struct settings *settings, int *exit_code);
 void plan_free(struct plan *plan);
 
+/* Prints what would be started. */
+void plan_print(const struct plan *plan, FILE *out);
+
 /* The environment of a worker: ours without what it replaces. One block, freed with free(); the
- * strings that are not ours point into environ. NULL (logged) without memory. */
-char **plan_environment(const struct plan *plan, int rank, int board_fd, int heap_fd);
+ * strings that are not ours point into environ. NULL (logged) without memory.
+ * `error_file`: where the worker may leave a reason for its failure, or NULL. */
+char **plan_environment(const struct plan *plan, int rank, int board_fd, int heap_fd,
+                        const char *error_file);
 
 #endif

@@ -129,11 +129,85 @@ bool settings_shown(const struct settings *settings, int rank)
     return !settings->filter || in_list(settings->filter, rank) == 1;
 }
 
+static const char *refuse_nodes(void *destination, const char *value)
+{
+    (void)destination;
+    (void)value;
+    return "ddprun runs on one machine; for several use mpirun, srun or torchrun";
+}
+
+static const char *read_node_rank(void *destination, const char *value)
+{
+    return strcmp(value, "0") == 0 ? NULL : refuse_nodes(destination, value);
+}
+
+static const char *read_rdzv_backend(void *destination, const char *value)
+{
+    (void)destination;
+    return strcmp(value, "static") == 0 || strcmp(value, "c10d") == 0
+               ? NULL
+               : "workers of one machine need no rendezvous server: leave it out";
+}
+
+/* Reads ",name=number" pairs after the kind of a fault. */
+static const char *read_fault_parts(struct ddp_board_fault *fault, char *parts)
+{
+    char *save = NULL;
+    for (char *part = strtok_r(parts, ",", &save); part; part = strtok_r(NULL, ",", &save)) {
+        char *equals = strchr(part, '=');
+        int64_t number;
+        if (!equals || !ddp_parse_int64(equals + 1, 0, 1000000000, &number))
+            return "must be like kill:rank=1,step=7";
+        *equals = 0;
+        if (strcmp(part, "rank") == 0 && number < DDP_BOARD_MAX_WORLD)
+            fault->rank = (int32_t)number;
+        else if (strcmp(part, "step") == 0)
+            fault->step = number;
+        else if ((strcmp(part, "code") == 0 && fault->kind == DDP_FAULT_EXIT && number < 256) ||
+                 (strcmp(part, "ms") == 0 && fault->kind == DDP_FAULT_SLOW))
+            fault->value = number;
+        else
+            return "knows rank= and step=, code= (0 to 255) for exit, ms= for slow";
+    }
+    return NULL;
+}
+
+static const char *read_inject(void *destination, const char *value)
+{
+    static const char *const kinds[] = {
+        [DDP_FAULT_KILL] = "kill",
+        [DDP_FAULT_STOP] = "stop",
+        [DDP_FAULT_EXIT] = "exit",
+        [DDP_FAULT_SLOW] = "slow",
+    };
+    struct settings *settings = destination;
+    struct ddp_board_fault fault = {.rank = -1, .step = -1};
+    char copy[128];
+    if (settings->fault_count == DDP_BOARD_FAULTS)
+        return "too many faults: 16 at most";
+    if (snprintf(copy, sizeof copy, "%s", value) >= (int)sizeof copy)
+        return "is too long";
+    char *parts = copy + strcspn(copy, ":");
+    if (*parts)
+        *parts++ = 0;
+    for (uint32_t kind = DDP_FAULT_KILL; kind <= DDP_FAULT_SLOW; kind++)
+        if (strcmp(copy, kinds[kind]) == 0)
+            fault.kind = kind;
+    if (fault.kind == DDP_FAULT_NONE)
+        return "must begin with kill:, stop:, exit: or slow:";
+    fault.value = fault.kind == DDP_FAULT_EXIT ? 1 : fault.kind == DDP_FAULT_SLOW ? 100 : 0;
+    const char *wrong = read_fault_parts(&fault, parts);
+    if (!wrong)
+        settings->faults[settings->fault_count++] = fault;
+    return wrong;
+}
+
 #define MEMBER(name) offsetof(struct settings, name)
 
 const struct ddp_option settings_table[] = {
     {.section = "Workers",
      .name = "nproc",
+     .environment = "PET_NPROC_PER_NODE",
      .letter = 'n',
      .type = DDP_OPTION_CUSTOM,
      .read = read_nproc,
@@ -143,25 +217,45 @@ const struct ddp_option settings_table[] = {
          "each usable core up to 8; gpu: one for each GPU; cpu: one for each core"},
     {.name = "nproc-per-node", .alias_of = "nproc"},
     {.name = "virtual-local-rank",
+     .environment = "PET_VIRTUAL_LOCAL_RANK",
      .type = DDP_OPTION_FLAG,
      .offset = MEMBER(virtual_local_rank),
      .help = "show each worker only its own GPU, with LOCAL_RANK 0 in all of them"},
     {.name = "standalone",
+     .environment = "PET_STANDALONE",
      .type = DDP_OPTION_FLAG,
      .offset = MEMBER(standalone),
      .help = "as for torchrun; always so: a job runs on this machine"},
     {.name = "nnodes",
+     .environment = "PET_NNODES",
      .type = DDP_OPTION_CUSTOM,
      .read = read_nnodes,
      .argument = "1",
      .help = "as for torchrun; only 1 is possible"},
+    {.name = "module",
+     .environment = "PET_MODULE",
+     .letter = 'm',
+     .type = DDP_OPTION_FLAG,
+     .offset = MEMBER(module),
+     .help = "PROGRAM is a Python module: python3 -m PROGRAM"},
+    {.name = "no-python",
+     .environment = "PET_NO_PYTHON",
+     .type = DDP_OPTION_FLAG,
+     .offset = MEMBER(no_python),
+     .help = "execute a PROGRAM that ends in .py itself, instead of giving it to python3"},
+    {.name = "dry-run",
+     .type = DDP_OPTION_FLAG,
+     .offset = MEMBER(dry_run),
+     .help = "print what would be started, and start nothing"},
     {.section = "Meeting point of programs that bring their own network",
      .name = "master-addr",
+     .environment = "PET_MASTER_ADDR",
      .type = DDP_OPTION_TEXT,
      .offset = MEMBER(master_addr),
      .argument = "ADDRESS",
      .help = "MASTER_ADDR of the workers (default 127.0.0.1)"},
     {.name = "master-port",
+     .environment = "PET_MASTER_PORT",
      .type = DDP_OPTION_INT,
      .offset = MEMBER(master_port),
      .min = 0,
@@ -170,11 +264,13 @@ const struct ddp_option settings_table[] = {
      .help = "MASTER_PORT of the workers (default 0: a free one)"},
     {.section = "Output",
      .name = "log-dir",
+     .environment = "PET_LOG_DIR",
      .type = DDP_OPTION_TEXT,
      .offset = MEMBER(log_dir),
      .argument = "DIR",
      .help = "keep what workers write in files under DIR; alone it means --tee 3"},
     {.name = "redirects",
+     .environment = "PET_REDIRECTS",
      .letter = 'r',
      .type = DDP_OPTION_CUSTOM,
      .read = read_redirects,
@@ -183,17 +279,20 @@ const struct ddp_option settings_table[] = {
          "write these to files instead of showing them: 1 standard output, 2 error, 3 both; or for "
          "some ranks: 0:1,1:3"},
     {.name = "tee",
+     .environment = "PET_TEE",
      .letter = 't',
      .type = DDP_OPTION_CUSTOM,
      .read = read_tee,
      .argument = "STREAMS",
      .help = "write these to files and show them"},
     {.name = "local-ranks-filter",
+     .environment = "PET_LOCAL_RANKS_FILTER",
      .type = DDP_OPTION_CUSTOM,
      .read = read_filter,
      .argument = "RANKS",
      .help = "show the output of these ranks only: 0,2"},
     {.name = "role",
+     .environment = "PET_ROLE",
      .type = DDP_OPTION_TEXT,
      .offset = MEMBER(role),
      .argument = "NAME",
@@ -220,6 +319,54 @@ const struct ddp_option settings_table[] = {
      .type = DDP_OPTION_FLAG,
      .offset = MEMBER(straggler_report),
      .help = "say at the end which rank kept the others waiting"},
+    {.name = "inject",
+     .type = DDP_OPTION_CUSTOM,
+     .read = read_inject,
+     .argument = "FAULT",
+     .help =
+         "let a worker that uses libddp fail: kill:rank=1,step=7 stop:rank=0 exit:step=3,code=9 "
+         "slow:rank=2,ms=50; may be repeated"},
+    {.section = "As for torchrun, where one machine needs them not",
+     .name = "rdzv-id",
+     .environment = "PET_RDZV_ID",
+     .type = DDP_OPTION_TEXT,
+     .offset = MEMBER(run_id),
+     .argument = "ID",
+     .help =
+         "TORCHELASTIC_RUN_ID of the workers, and part of the log directory's name (default none)"},
+    {.name = "rdzv-backend",
+     .type = DDP_OPTION_CUSTOM,
+     .read = read_rdzv_backend,
+     .argument = "static|c10d",
+     .help = "taken and not needed"},
+    {.name = "rdzv-endpoint",
+     .type = DDP_OPTION_TEXT,
+     .offset = MEMBER(ignored),
+     .argument = "HOST:PORT",
+     .help = "taken and not needed; see --master-addr and --master-port"},
+    {.name = "rdzv-conf",
+     .type = DDP_OPTION_TEXT,
+     .offset = MEMBER(ignored),
+     .argument = "K=V,...",
+     .help = "taken and not needed"},
+    {.name = "node-rank",
+     .environment = "PET_NODE_RANK",
+     .type = DDP_OPTION_CUSTOM,
+     .read = read_node_rank,
+     .argument = "0",
+     .help = "only 0 is possible"},
+    {.name = "monitor-interval",
+     .type = DDP_OPTION_REAL,
+     .offset = MEMBER(monitor_seconds),
+     .min = 0,
+     .max = 1e7,
+     .argument = "SECONDS",
+     .help = "taken and not needed: a worker's end is noticed at once"},
+    {.name = "start-method",
+     .type = DDP_OPTION_TEXT,
+     .offset = MEMBER(ignored),
+     .argument = "WORD",
+     .help = "taken and not needed"},
     {.section = "Information",
      .name = "help",
      .letter = 'h',
@@ -240,7 +387,8 @@ enum ddp_status settings_read(struct settings *settings, int argc, char *const *
     *settings = (struct settings){.nproc_kind = NPROC_AUTO,
                                   .grace_seconds = 5,
                                   .master_addr = "127.0.0.1",
-                                  .role = "default"};
+                                  .role = "default",
+                                  .run_id = "none"};
     enum ddp_status status = ddp_options_parse(settings_table, settings, argc, argv, true, &rest);
     if (status != DDP_OK || settings->help || settings->version)
         return status;

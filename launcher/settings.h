@@ -5,6 +5,7 @@
 #define DDP_LAUNCHER_SETTINGS_H
 
 #include "core/options.h"
+#include "job/board.h"
 
 /* Exit codes of ddprun's own failures; all others are a worker's. As in env(1), nohup(1) and
  * timeout(1). */
@@ -38,6 +39,14 @@ struct settings {
     bool straggler_report;
     const char *master_addr;
     int64_t master_port; /* 0: a free one */
+    bool no_python;
+    bool module;
+    bool dry_run;
+    double monitor_seconds; /* as for torchrun; nothing is polled */
+    const char *run_id;
+    const char *ignored; /* what torchrun takes and one machine does not need */
+    struct ddp_board_fault faults[DDP_BOARD_FAULTS];
+    int fault_count;
     const char *log_dir;
     const char *redirects; /* checked: see settings_streams() */
     const char *tee;

@@ -106,10 +106,11 @@ static _Noreturn void run_child(const struct spawner *spawner, int rank, pid_t p
  * ---------------------------------------------------------------------------------------- */
 
 enum ddp_status spawner_start(const struct spawner *spawner, int rank, int out, int error,
-                              pid_t *pid)
+                              const char *error_file, pid_t *pid)
 {
     pid_t parent = getpid();
-    char **environment = plan_environment(spawner->plan, rank, spawner->board_fd, spawner->heap_fd);
+    char **environment =
+        plan_environment(spawner->plan, rank, spawner->board_fd, spawner->heap_fd, error_file);
     if (!environment)
         return DDP_ERR_MEMORY;
     pid_t child = fork();

@@ -41,7 +41,7 @@ void spawner_close(struct spawner *spawner);
 /* Starts one worker, with all signals blocked by the caller. It leads a process group of its own.
  * `out` and `error` become its standard output and error; -1: it has ddprun's. */
 enum ddp_status spawner_start(const struct spawner *spawner, int rank, int out, int error,
-                              pid_t *pid);
+                              const char *error_file, pid_t *pid);
 
 /* Takes one message of a child that could not start. */
 bool spawner_next_error(const struct spawner *spawner, struct spawn_error *error);

@@ -469,7 +469,10 @@ static enum ddp_status open_job(struct job *job)
                                    (uint64_t)getpid())) != DDP_OK ||
         (status = ddp_board_create_heap(&job->heap_fd)) != DDP_OK)
         return status;
-    if (job->plan->settings->straggler_report)
+    const struct settings *settings = job->plan->settings;
+    memcpy(job->board.memory->faults, settings->faults, sizeof settings->faults);
+    job->board.memory->fault_count = (uint32_t)settings->fault_count;
+    if (settings->straggler_report)
         job->board.memory->flags |= DDP_BOARD_TIMES;
     children_adopt(&job->children);
     terminal_open(&job->terminal);

@@ -329,6 +329,50 @@ run 2 status x; says 'must be the process id'
 run 1 status 1; says 'no such job of yours'
 gone 1
 
+echo "# injected faults"
+run 137 -n 3 --inject kill:rank=1,step=7 $helper steps 20
+says 'rank 1 .* was killed by SIGKILL (Killed) in phase step, step 7;'
+run 9 -n 2 --inject exit:rank=0,step=3,code=9 $helper steps 20; says 'rank 0 .* exited with code 9 in phase step, step 3;'
+run 124 -n 2 --timeout 0.5 --inject stop:rank=1,step=2 $helper steps 20
+grep -q '^ddprun:  *1  *[0-9]* stopped' "$tmp/err" || fail "a worker that is stopped is not shown"
+start=$(now_ms)
+run 0 -n 2 --inject slow:rank=1,ms=20 --inject kill:rank=1,step=99 $helper steps 20
+test $(($(now_ms) - start)) -ge 400 || fail "slow: is fast"
+for bad in kil:rank=1 kill:rank kill:rank=x kill:ms=3 exit:code=256 slow:step=-1 ''; do
+    run 2 --inject "$bad" true
+    test -s "$tmp/err" || fail "--inject $bad: no words"
+done
+gone 1
+
+echo "# as torchrun"
+PET_NPROC_PER_NODE=3 PET_MASTER_PORT=1234 run 0 sh -c 'echo $WORLD_SIZE $MASTER_PORT'
+test "$(grep -c '3 1234$' "$tmp/out")" = 3 || fail "PET_ variables: $(cat "$tmp/out")"
+PET_NPROC_PER_NODE=many run 2 true; says 'PET_NPROC_PER_NODE=many: must be'
+run 0 --nnodes 1:1 --nproc_per_node=2 --rdzv_id 7 --rdzv-backend c10d --rdzv-endpoint localhost:0 --standalone \
+    --monitor-interval 1 --node_rank 0 --start-method spawn --no-python sh -c \
+    'echo $GROUP_RANK $ROLE_RANK $ROLE_NAME $GROUP_WORLD_SIZE $ROLE_WORLD_SIZE $TORCHELASTIC_RESTART_COUNT \
+    $TORCHELASTIC_MAX_RESTARTS $TORCHELASTIC_RUN_ID $TORCHELASTIC_USE_AGENT_STORE $TORCH_NCCL_ASYNC_ERROR_HANDLING'
+bare_sorted
+test "$(cat "$tmp/sorted")" = "$(printf '0 %s default 1 2 0 0 7 False 1\n' 0 1)" || fail "torchrun's variables: $(cat "$tmp/sorted")"
+for refused in '--nnodes 2' '--nnodes 1:2' '--node-rank 1' '--rdzv-backend etcd-v2'; do
+    # shellcheck disable=SC2086
+    run 2 $refused true
+    test -s "$tmp/err" || fail "$refused: no words"
+done
+run 0 -n 2 --log-dir "$tmp/t" --rdzv-id run7 sh -c 'echo "{}" >"$TORCHELASTIC_ERROR_FILE"'
+test -s "$tmp"/t/run7_*/attempt_0/1/error.json || fail "TORCHELASTIC_ERROR_FILE"
+if command -v python3 >/dev/null; then
+    echo 'import os, sys; print(os.environ["RANK"], *sys.argv[1:])' >"$tmp/script.py"
+    run 0 -n 2 "$tmp/script.py" a 'b c'; bare_sorted
+    test "$(cat "$tmp/sorted")" = "$(printf '%s a b c\n' 0 1)" || fail "script: $(cat "$tmp/out")"
+    run 126 -n 2 --no-python "$tmp/script.py"
+    PYTHONPATH=$tmp run 0 -n 2 -m script x; bare_sorted
+    test "$(cat "$tmp/sorted")" = "$(printf '%s x\n' 0 1)" || fail "module: $(cat "$tmp/out")"
+fi
+run 0 -n 2 --dry-run sh -c "echo it's"; quiet
+grep -q "^command: sh -c 'echo it'\\\\''s'\$" "$tmp/out" || fail "--dry-run: $(cat "$tmp/out")"
+grep -q '^rank 1: environment RANK=1 LOCAL_RANK=1 WORLD_SIZE=2' "$tmp/out" || fail "--dry-run: $(cat "$tmp/out")"
+
 echo "# leftovers of workers"
 run 0 -n 2 sh -c 'sleep 60 & sleep 60 & exit 0'; gone 1
 run 0 -n 2 sh -c 'setsid sleep 60 & setsid sh -c "sleep 60 & sleep 60" & sleep 0.1'; gone 1

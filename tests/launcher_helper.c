@@ -104,6 +104,19 @@ static int straggle(int late)
     return 0;
 }
 
+/* Reports `count` steps, with a barrier in each. */
+static int take_steps(long count)
+{
+    ddp_job *job = join_job();
+    enum ddp_status status = DDP_OK;
+    for (int64_t step = 0; step < count && status == DDP_OK; step++) {
+        ddp_job_report(job, "step", step);
+        status = ddp_job_barrier(job, 20000);
+    }
+    ddp_job_close(job);
+    return ddp_status_exit_code(status);
+}
+
 static int flood(long megabytes)
 {
     static char block[1 << 20];
@@ -173,6 +186,8 @@ int main(int argc, char **argv)
         return hang((int)number);
     if (strcmp(word, "straggle") == 0)
         return straggle((int)number);
+    if (strcmp(word, "steps") == 0)
+        return take_steps(number);
     if (strcmp(word, "flood") == 0)
         return flood(number);
     if (strcmp(word, "lines") == 0)

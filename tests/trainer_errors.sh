@@ -167,6 +167,15 @@ $trainer $one --save "$work/closed" <&- >&- 2>&-
 $t $one --save "$work/open" || fail "save"
 cmp -s "$work/closed" "$work/open" || fail "closed standard streams: the saved file differs"
 
+# A terminal of 20 columns: the line that is drawn again and again must not wrap.
+if command -v script >/dev/null; then
+    count=$((count + 1))
+    script -qec "stty cols 20; TERM=xterm $trainer --data $work/good --no-eval --hidden 1 --steps 3" /dev/null \
+        </dev/null | tr '\r' '\n' | grep '^1/1  loss' >"$work/out"
+    [ -s "$work/out" ] || fail "narrow terminal: no progress is shown"
+    [ "$(wc -L <"$work/out")" -le 19 ] || fail "narrow terminal: a line of $(wc -L <"$work/out") columns"
+fi
+
 # Output that cannot be written.
 if [ -e /dev/full ]; then
     count=$((count + 1))

@@ -22,7 +22,7 @@ void ddp_train_progress_start(struct ddp_train_progress *progress, FILE *out)
 {
     const char *term = getenv("TERM");
     progress->out = out;
-    progress->terminal = out && isatty(fileno(out)) && term && strcmp(term, "dumb") != 0;
+    progress->terminal = out && isatty(fileno(out)) && term && *term && strcmp(term, "dumb") != 0;
     progress->start_ns = ddp_clock_ns();
 }
 

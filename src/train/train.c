@@ -112,36 +112,50 @@ static enum ddp_status build_model(struct run *run)
     return status;
 }
 
-static double batch_bytes(const struct run *run)
+/* Does the device that will be used compute in the host's memory? */
+static bool in_host_memory(const struct run *run)
 {
-    return (double)run->plan.batch_size * (double)ddp_dataset_info(run->data)->sample_floats *
-           sizeof(float);
+    ddp_device *device;
+    if (ddp_device_open(&device, run->options->device, 0, 1) != DDP_OK)
+        return false; /* the mode will say so */
+    const bool host = ddp_device_host_memory(device);
+    ddp_device_close(device);
+    return host;
 }
 
 /* More memory than the machine has would be promised by the kernel, and its use ended by a kill.
- * The least that the run must hold is compared, so that what could fit is never refused. */
+ * Only what the run is sure to hold is counted, so that nothing that could fit is refused: the
+ * samples (a byte a value at least) and a copy of the weights a process; weights, gradients, one
+ * shard's activations and batch a worker or replica; momentum. */
 static enum ddp_status check_memory(const struct run *run)
 {
     const struct ddp_train_plan *plan = &run->plan;
-    const int64_t workers = plan->mode == DDP_MODE_DP ? plan->replicas : plan->world_size;
-    const double total = (double)ddp_memory_total();
+    const struct ddp_dataset_info *data = ddp_dataset_info(run->data);
+    const bool dp = plan->mode == DDP_MODE_DP;
+    const int64_t units = dp ? plan->replicas : plan->world_size;
+    const double processes = dp ? 1 : (double)plan->world_size;
     const double weights = (double)ddp_graph_flat_count(run->graph) * sizeof(float);
-    const double shards =
-        plan->mode == DDP_MODE_DP ? 2.0 * (double)plan->local_shards : 1; /* batches held */
+    const double sample = (double)data->sample_floats;
     size_t arena;
     enum ddp_status status = ddp_exec_arena_bytes(
         run->graph, DDP_EXEC_NETWORK | DDP_EXEC_LOSS | DDP_EXEC_BACKWARD, &arena);
     if (status != DDP_OK)
         return status;
-    const double need = (2 * weights + (double)arena + shards * batch_bytes(run)) * (double)workers;
-    if (need > total)
+    const double need =
+        processes *
+            ((run->options->momentum > 0 ? 2 : 1) * weights + (double)data->sample_count * sample) +
+        (double)units *
+            (2 * weights + (double)arena + (double)plan->batch_size * sample * sizeof(float));
+    const double total = (double)ddp_memory_total();
+    if (need > total && in_host_memory(run))
         return ddp_fail(DDP_ERR_MEMORY,
-                        "out of memory: %" PRId64 " worker%s with %" PRId64
+                        "out of memory: %" PRId64 " %s%s with %" PRId64
                         " parameters and batches of %" PRId64
                         " need at least %.1f GB, and there are %.1f GB: use a smaller model, "
-                        "smaller batches or fewer workers",
-                        workers, workers == 1 ? "" : "s", ddp_graph_element_count(run->graph),
-                        plan->batch_size, need / 1e9, total / 1e9);
+                        "smaller batches or fewer %ss",
+                        units, dp ? "replica" : "worker", units == 1 ? "" : "s",
+                        ddp_graph_element_count(run->graph), plan->batch_size, need / 1e9,
+                        total / 1e9, dp ? "replica" : "worker");
     return DDP_OK;
 }
 

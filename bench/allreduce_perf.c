@@ -3,7 +3,8 @@
  * The speed of all-reduce, in the columns of nccl-tests, each result compared bit for bit; see
  * bench/README. Started alone it forks its ranks onto a board as ddprun makes it, and, where mpirun
  * and mpicc are installed, measures Open MPI with the same loop in the same run (allreduce_mpi.c).
- * Both sides bind rank r to core r. */
+ * Rank r is bound to core r, modulo the number of cores: a slice stays in the cache of the core
+ * that summed it. */
 #include "config.h"
 
 #include "bench/allreduce_loop.h"
@@ -110,8 +111,7 @@ static FILE *run_ours(int size, size_t only)
             set_number("WORLD_SIZE", size);
             set_number(DDP_BOARD_FD_VARIABLE, board_fd);
             set_number(DDP_HEAP_FD_VARIABLE, heap_fd);
-            if (size <= sysconf(_SC_NPROCESSORS_ONLN))
-                bind_core(r);
+            bind_core(r);
             int result = run_rank(r, size, out, only);
             fflush(out);
             _exit(result);

@@ -14,12 +14,11 @@
 struct ddp_reduce {
     int source_count;           /* 1 .. DDP_REDUCE_MAX */
     int destination_count;      /* 1 .. DDP_REDUCE_MAX */
-    const void *const *sources; /* each (n); overlapping nothing, but may be a destination */
-    void *const *destinations;  /* each (n); may be among the sources */
+    const void *const *sources; /* each (n); one may be a destination, no other overlap */
+    void *const *destinations;  /* each (n) */
     int64_t count;              /* n */
     enum ddp_dtype dtype;
     enum ddp_redop op;
-    bool stream_stores; /* write around the cache: for more data than it holds */
 };
 
 /* Runs on the calling thread. */

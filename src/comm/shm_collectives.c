@@ -12,10 +12,6 @@
 
 #define LINE 64 /* slices begin at cache lines, counted from the buffer's start */
 
-/* More than the caches hold, all buffers together: stores go around them. Measured: see
- * bench/README. */
-#define STREAM_BYTES ((size_t)64 << 20)
-
 static size_t smaller(size_t a, size_t b)
 {
     return a < b ? a : b;
@@ -50,7 +46,6 @@ enum ddp_status shm_reduce_slice(struct shm *shm, uint32_t number, const struct 
         .count = (int64_t)(end - begin),
         .dtype = (enum ddp_dtype)call->dtype,
         .op = (enum ddp_redop)call->op,
-        .stream_stores = call->count * bytes * (size_t)size > STREAM_BYTES,
     };
     return ddp_reduce(&reduce);
 }

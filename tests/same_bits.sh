@@ -40,4 +40,16 @@ same "tail: 1 worker x 8" "$trainer" "$@"
 same "tail: 2 workers x 4" "$ddprun" -n 2 trainer "$@" --bucket-mb 0.01
 same "tail: 8 workers x 1" "$ddprun" -n 8 trainer "$@" --bucket-mb 0.001
 same "tail: dp, 2 replicas x 4" "$trainer" --mode dp --replicas 2 "$@"
+# Numbers of shards that are no power of two: one shard a worker, and three aligned blocks of two.
+for shards in 3 5 7; do
+    first=
+    set -- --batch-size 16 --steps 30 --hidden 40 --seed 2 --no-eval --quiet --threads 1
+    same "$shards shards: 1 worker" "$trainer" "$@" --acc-steps $shards
+    same "$shards shards: $shards workers" "$ddprun" -n $shards trainer "$@"
+    same "$shards shards: dp" "$trainer" --mode dp --replicas $shards "$@"
+done
+first=
+same "6 shards: 1 worker x 6" "$trainer" "$@" --acc-steps 6
+same "6 shards: 3 workers x 2" "$ddprun" -n 3 trainer "$@" --acc-steps 2 --bucket-mb 0.01
+same "6 shards: dp, 3 replicas x 2" "$trainer" --mode dp --replicas 3 "$@" --acc-steps 2
 finish

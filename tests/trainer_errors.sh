@@ -176,6 +176,18 @@ if command -v script >/dev/null; then
     [ "$(wc -L <"$work/out")" -le 19 ] || fail "narrow terminal: a line of $(wc -L <"$work/out") columns"
 fi
 
+# Too little memory, early and late (the sanitizers need all address space there is).
+if [ -z "${DDP_SANITIZE:-}" ]; then
+    expect "memory for the samples" 5 'error: out of memory' \
+        sh -c 'ulimit -v 300000; exec "$@"' sh $t $one --threads 1 --data-size 100000000
+    expect "memory for the gradients" 5 'error: out of memory' \
+        sh -c 'ulimit -v 800000; exec "$@"' sh $t --data "$work/good" --hidden 9000,9000 \
+        --threads 1 --epochs 1
+    expect "memory for replicas" 5 'error: out of memory' \
+        sh -c 'ulimit -v 600000; exec "$@"' sh $t --data "$work/good" --mode dp --replicas 40 \
+        --hidden 2000,2000 --threads 1 --epochs 1
+fi
+
 # Output that cannot be written.
 if [ -e /dev/full ]; then
     count=$((count + 1))

@@ -157,8 +157,7 @@ enum ddp_status output_open(struct output *output, const struct plan *plan,
     return status;
 }
 
-/* --- connecting a worker
- * ----------------------------------------------------------------------------- */
+/* --- connecting a worker --------------------------------------------------------------------- */
 
 /* Both ends of what a worker's stream is connected to; -1 where there is nothing. */
 struct connection {

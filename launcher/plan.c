@@ -155,8 +155,7 @@ static enum ddp_status add_python(struct plan *plan)
     return DDP_OK;
 }
 
-/* --- workers and devices
- * -------------------------------------------------------------------------- */
+/* --- workers and devices --------------------------------------------------------------------- */
 
 static enum ddp_status count_workers(struct plan *plan, int *exit_code)
 {
@@ -236,8 +235,7 @@ void plan_free(struct plan *plan)
     plan->python_argv = NULL;
 }
 
-/* --- environment
- * ----------------------------------------------------------------------------------- */
+/* --- environment ----------------------------------------------------------------------------- */
 
 #define MAX_ADDED 40
 
@@ -341,8 +339,7 @@ char **plan_environment(const struct plan *plan, int rank, int board_fd, int hea
     return block;
 }
 
-/* --- --dry-run
- * --------------------------------------------------------------------------------------- */
+/* --- --dry-run ------------------------------------------------------------------------------- */
 
 /* Prints a word so that a shell reads it back. */
 static void print_word(const char *word, FILE *out)

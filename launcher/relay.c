@@ -60,8 +60,7 @@ struct relay {
     char *out;
 };
 
-/* --- writing
- * ---------------------------------------------------------------------------------------- */
+/* --- writing --------------------------------------------------------------------------------- */
 
 static bool write_all(int fd, const char *data, size_t bytes)
 {
@@ -147,8 +146,7 @@ static void flush_slot(struct relay *relay, struct slot *slot, bool at_end)
         relay->owner_since_ns = ddp_clock_ns();
 }
 
-/* --- reading
- * ---------------------------------------------------------------------------------------- */
+/* --- reading --------------------------------------------------------------------------------- */
 
 static void keep_tail(struct slot *slot, const char *data, size_t bytes)
 {
@@ -284,8 +282,7 @@ static void *run(void *arg)
     return NULL;
 }
 
-/* --- the other threads' side
- * ------------------------------------------------------------------------- */
+/* --- the other threads' side ----------------------------------------------------------------- */
 
 static void relay_free(struct relay *relay)
 {

@@ -43,8 +43,7 @@ void spawner_close(struct spawner *spawner)
     close(spawner->error_write);
 }
 
-/* --- in the child
- * ----------------------------------------------------------------------------------- */
+/* --- in the child ---------------------------------------------------------------------------- */
 
 /* Default dispositions and an empty mask, whatever our own parent had set. Only a hang-up,
  * interrupt or quit signal that was ignored stays so: that is how nohup and background jobs of
@@ -102,8 +101,7 @@ static _Noreturn void run_child(const struct spawner *spawner, int rank, pid_t p
     _exit(EXIT_LAUNCHER);
 }
 
-/* --- in ddprun
- * ---------------------------------------------------------------------------------------- */
+/* --- in ddprun ------------------------------------------------------------------------------- */
 
 enum ddp_status spawner_start(const struct spawner *spawner, int rank, int out, int error,
                               const char *error_file, pid_t *pid)

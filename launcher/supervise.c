@@ -73,8 +73,7 @@ struct job {
     long long kills_at_start; /* for want of memory */
 };
 
-/* --- signals
- * ----------------------------------------------------------------------------------------- */
+/* --- signals --------------------------------------------------------------------------------- */
 
 static const int ending_signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
 static const int passed_signals[] = {SIGUSR1, SIGUSR2};
@@ -179,8 +178,7 @@ static void handle_signal(struct job *job, int signal)
             handle_ending_signal(job, signal);
 }
 
-/* --- who failed first
- * ----------------------------------------------------------------------------------- */
+/* --- who failed first ------------------------------------------------------------------------ */
 
 static void decide(struct job *job, int exit_code)
 {
@@ -283,8 +281,7 @@ static void judge(struct job *job, bool final)
     end_workers(job, SIGTERM);
 }
 
-/* --- children that ended or stopped
- * ------------------------------------------------------------------------ */
+/* --- children that ended or stopped ---------------------------------------------------------- */
 
 static int rank_of(const struct job *job, pid_t pid)
 {

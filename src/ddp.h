@@ -91,6 +91,17 @@ DDP_API enum ddp_status ddp_job_barrier(ddp_job *job, int timeout_ms);
  * blocks. */
 DDP_API void ddp_job_report(ddp_job *job, const char *phase, int64_t step);
 
+/* From now on SIGTERM and SIGUSR1 ask the job to stop after a step, instead of killing this
+ * process; ddprun passes on those it gets. Undone by ddp_job_close(). One job of a process at a
+ * time: DDP_ERR_INVALID otherwise. */
+DDP_API enum ddp_status ddp_job_accept_stop(ddp_job *job);
+
+/* Asked before each optimizer step, by every rank: true when the job is to stop before `step`. All
+ * ranks get true for the same step, provided that no rank can begin step s + 1 before every rank
+ * has begun step s, as is so when gradients are reduced in each. A program then saves its state,
+ * and exits with the code of DDP_ERR_PREEMPTED. Never blocks. */
+DDP_API bool ddp_job_should_stop(ddp_job *job, int64_t step);
+
 /* Takes the whole job down: every wait of every rank ends with DDP_ERR_ABORTED. May be called by
  * any thread. */
 DDP_API void ddp_job_abort(ddp_job *job);

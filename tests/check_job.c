@@ -60,8 +60,7 @@ static ddp_job *join_job(int rank)
     return job;
 }
 
-/* --- environment
- * ---------------------------------------------------------------------------------- */
+/* --- environment ----------------------------------------------------------------------------- */
 
 START_TEST(open_alone)
 {
@@ -208,8 +207,7 @@ START_TEST(board_is_sealed)
 }
 END_TEST
 
-/* --- between processes
- * ------------------------------------------------------------------------------ */
+/* --- between processes ----------------------------------------------------------------------- */
 
 /* Runs body(rank) in `world` processes; their exit codes must be as told. */
 static void run_world(int world, int (*body)(ddp_job *job, int rank), int expected)
@@ -344,6 +342,54 @@ START_TEST(abort_wakes)
 }
 END_TEST
 
+/* One rank, at a step of its own, is asked to stop: all stop before the same step. */
+static int stop_together(ddp_job *job, int rank)
+{
+    _Atomic uint32_t *stopped = (_Atomic uint32_t *)(void *)board.memory->ids[0].data;
+    if (ddp_job_accept_stop(job) != DDP_OK)
+        return 1;
+    for (int64_t step = 0; step < 2000; step++) {
+        if (ddp_job_should_stop(job, step)) {
+            uint32_t none = 0;
+            if (!atomic_compare_exchange_strong(stopped, &none, (uint32_t)step) && none != step)
+                return 2;
+            return step > 20 ? 0 : 3;
+        }
+        if (rank == 1 && step == 20)
+            raise(SIGUSR1);
+        if (ddp_job_barrier(job, 20000) != DDP_OK)
+            return 4;
+    }
+    return 5;
+}
+
+START_TEST(stop_processes)
+{
+    run_world(3, stop_together, 0);
+}
+END_TEST
+
+START_TEST(stop_alone)
+{
+    ddp_job *job = NULL, *other = NULL;
+    struct sigaction before, now;
+    sigaction(SIGTERM, NULL, &before);
+    clear_environment();
+    ck_assert_int_eq(ddp_job_open(&job), DDP_OK);
+    ck_assert_int_eq(ddp_job_open(&other), DDP_OK);
+    ck_assert_int_eq(ddp_job_accept_stop(job), DDP_OK);
+    ck_assert_int_eq(ddp_job_accept_stop(other), DDP_ERR_INVALID);
+    ck_assert(!ddp_job_should_stop(job, 4));
+    raise(SIGTERM);
+    ck_assert(ddp_job_should_stop(job, 5));
+    ck_assert(!ddp_job_should_stop(other, 5));
+    ddp_job_close(other);
+    ddp_job_close(job);
+    sigaction(SIGTERM, NULL, &now);
+    ck_assert(now.sa_handler == before.sa_handler);
+}
+END_TEST
+
 static int reserve_heap(ddp_job *job, int rank)
 {
     _Atomic uint32_t *taken = (_Atomic uint32_t *)(void *)board.memory->ids[0].data;
@@ -364,8 +410,7 @@ START_TEST(heap_processes)
 }
 END_TEST
 
-/* --- lines
- * ------------------------------------------------------------------------------------------ */
+/* --- lines ----------------------------------------------------------------------------------- */
 
 START_TEST(line_view)
 {
@@ -500,6 +545,8 @@ Suite *test_suite(void)
     tcase_add_test(processes, ids_processes);
     tcase_add_test(processes, ids_bad);
     tcase_add_test(processes, abort_wakes);
+    tcase_add_loop_test(processes, stop_processes, 0, 5);
+    tcase_add_test(processes, stop_alone);
     tcase_add_test(processes, heap_processes);
     TCase *lines = test_case(suite, "lines", 60);
     tcase_add_test(lines, line_view);

@@ -15,8 +15,7 @@
 #define HELP_WIDTH  80
 #define HELP_COLUMN 26
 
-/* --- finding rows
- * ---------------------------------------------------------------------------------- */
+/* --- finding rows ---------------------------------------------------------------------------- */
 
 static char folded(char c)
 {
@@ -107,8 +106,7 @@ static enum ddp_status unknown_name(const struct ddp_option *table, const char *
                     text);
 }
 
-/* --- values
- * ---------------------------------------------------------------------------------------- */
+/* --- values ---------------------------------------------------------------------------------- */
 
 static void *member(const struct ddp_option *row, void *destination)
 {
@@ -399,8 +397,7 @@ enum ddp_status ddp_options_set(const struct ddp_option *table, void *destinatio
     return apply(&parse, row, true, shown, (int)strlen(shown), value);
 }
 
-/* --- help
- * ------------------------------------------------------------------------------------------- */
+/* --- help ------------------------------------------------------------------------------------ */
 
 /* Prints words from `column` on, wrapped and indented. */
 static void print_wrapped(FILE *out, const char *text, int column)

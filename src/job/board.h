@@ -127,7 +127,7 @@ struct ddp_board_view {
     uint64_t timed;
 };
 
-/* --- the launcher's side --- */
+/* --- the launcher's side --------------------------------------------------------------------- */
 
 /* Makes a board for `world_size` workers and maps it. *fd [out] is close-on-exec until a child
  * clears that. */
@@ -149,7 +149,7 @@ void ddp_board_abort(struct ddp_board *board, uint32_t by);
 /* Copies the line of a rank in [0, world_size). */
 void ddp_board_read(const struct ddp_board *board, int rank, struct ddp_board_view *view);
 
-/* --- for both sides --- */
+/* --- for both sides -------------------------------------------------------------------------- */
 
 /* Stores a name, cut at 15 bytes; loads one, cut and with anything unprintable replaced. */
 void ddp_board_store_name(_Atomic uint64_t words[DDP_BOARD_WORDS], const char *name);

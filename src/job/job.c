@@ -37,8 +37,7 @@ struct ddp_job {
     bool has_faults;
 };
 
-/* --- opening -------------------------------------------------------------------------------------
- */
+/* --- opening -------------------------------------------------------------------------------- */
 
 /* Reads a whole number from the environment. A variable that is not set leaves *value alone. */
 static enum ddp_status read_variable(const char *name, int64_t min, int64_t max, int *value)
@@ -169,10 +168,13 @@ enum ddp_status ddp_job_open(ddp_job **job)
     return DDP_OK;
 }
 
+static void refuse_stop(ddp_job *job);
+
 void ddp_job_close(ddp_job *job)
 {
     if (!job)
         return;
+    refuse_stop(job);
     if (job->line)
         atomic_store(&job->line->closed, 1);
     ddp_board_unmap(&job->board);
@@ -196,8 +198,7 @@ int ddp_job_local_rank(const ddp_job *job)
     return job->local_rank;
 }
 
-/* --- heap and abort
- * ---------------------------------------------------------------------------------- */
+/* --- heap and abort -------------------------------------------------------------------------- */
 
 int ddp_job_heap_fd(const ddp_job *job)
 {
@@ -236,8 +237,58 @@ bool ddp_job_aborted(const ddp_job *job)
     return atomic_load_explicit(&job->board.memory->abort_word, memory_order_acquire) != 0;
 }
 
-/* --- waits
- * ------------------------------------------------------------------------------------------- */
+/* --- stopping on request --------------------------------------------------------------------- */
+
+static _Atomic(struct ddp_board_memory *) stop_board; /* where the handler writes */
+static const int stop_signals[] = {SIGTERM, SIGUSR1};
+static struct sigaction old_actions[2];
+
+static void ask_to_stop(int signal)
+{
+    struct ddp_board_memory *memory = atomic_load(&stop_board);
+    (void)signal;
+    if (memory)
+        atomic_store(&memory->stop_request, 1);
+}
+
+enum ddp_status ddp_job_accept_stop(ddp_job *job)
+{
+    struct ddp_board_memory *none = NULL;
+    struct sigaction action = {.sa_handler = ask_to_stop, .sa_flags = SA_RESTART};
+    if (!atomic_compare_exchange_strong(&stop_board, &none, job->board.memory))
+        return ddp_fail(DDP_ERR_INVALID, "a job of this process accepts requests to stop already");
+    sigemptyset(&action.sa_mask);
+    for (size_t i = 0; i < 2; i++)
+        sigaction(stop_signals[i], &action, &old_actions[i]);
+    return DDP_OK;
+}
+
+static void refuse_stop(ddp_job *job)
+{
+    struct ddp_board_memory *own = job->board.memory;
+    if (!own || atomic_load(&stop_board) != own)
+        return;
+    for (size_t i = 0; i < 2; i++)
+        sigaction(stop_signals[i], &old_actions[i], NULL);
+    atomic_store(&stop_board, NULL);
+}
+
+/* The first rank that sees the request before its step s names step s + 1: it has not given its
+ * part of step s yet, so no rank can have asked about s + 1, and every rank sees the name before it
+ * does. A world of one stops at once. */
+bool ddp_job_should_stop(ddp_job *job, int64_t step)
+{
+    struct ddp_board_memory *m = job->board.memory;
+    int64_t agreed = atomic_load(&m->stop_step);
+    if (agreed == INT64_MAX && atomic_load(&m->stop_request)) {
+        int64_t mine = job->board.world_size > 1 && step < INT64_MAX - 1 ? step + 1 : step;
+        if (atomic_compare_exchange_strong(&m->stop_step, &agreed, mine))
+            agreed = mine;
+    }
+    return step >= agreed;
+}
+
+/* --- waits ----------------------------------------------------------------------------------- */
 
 /* Waits until the word differs from `value`: spins for a few microseconds, then sleeps in slices.
  * Logs nothing. */
@@ -356,8 +407,7 @@ enum ddp_status ddp_job_get_id(ddp_job *job, int slot, void *id, size_t bytes, i
     return DDP_OK;
 }
 
-/* --- this worker's line
- * -------------------------------------------------------------------------------- */
+/* --- this worker's line ---------------------------------------------------------------------- */
 
 /* Release: readers must not see a word without the odd sequence number before it. */
 #define STORE(word, value) atomic_store_explicit(&(word), value, memory_order_release)

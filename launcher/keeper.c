@@ -60,7 +60,7 @@ enum ddp_status keeper_start(struct keeper *keeper, int workers)
         keep(keeper, ends[0]);
     }
     int error = errno;
-    close(ends[0]); /* the other end stays open as long as ddprun lives: that is its purpose */
+    close(ends[0]);
     if (pid < 0) {
         close(ends[1]);
         munmap(table, bytes);
@@ -68,6 +68,7 @@ enum ddp_status keeper_start(struct keeper *keeper, int workers)
                         error == EAGAIN ? " (the limit of processes, ulimit -u, is reached)" : "");
     }
     keeper->pid = pid;
+    keeper->pipe = ends[1];
     return DDP_OK;
 }
 
@@ -77,6 +78,8 @@ void keeper_stop(struct keeper *keeper)
         kill(keeper->pid, SIGKILL);
         while (waitpid(keeper->pid, NULL, 0) < 0 && errno == EINTR)
             ;
-        keeper->pid = 0;
+        close(keeper->pipe);
+        munmap((void *)keeper->groups, (size_t)keeper->count * sizeof *keeper->groups);
+        *keeper = (struct keeper){.pid = 0};
     }
 }

@@ -14,6 +14,7 @@
 
 struct keeper {
     pid_t pid;
+    int pipe; /* open as long as ddprun lives */
     int count;
     _Atomic int32_t *groups; /* shared with the keeper and the workers-to-be: a slot for each rank,
                                 0 when empty */

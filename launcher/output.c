@@ -95,14 +95,14 @@ static enum ddp_status open_file(const struct output *output, int rank, int inde
 {
     char *path = NULL;
     enum ddp_status status = DDP_OK;
-    if (asprintf(&path, "%s/attempt_%d/%d", output->directory, output->attempt, rank) < 0)
+    if (asprintf(&path, "%s/attempt_%d/%d", output->directory, output->plan->restart, rank) < 0)
         return ddp_fail(DDP_ERR_MEMORY, "out of memory");
     if (!make_path(path))
         status = ddp_fail(DDP_ERR_IO, "%s: cannot be made: %s", path, strerror(errno));
     free(path);
     if (status != DDP_OK)
         return status;
-    if (asprintf(&path, "%s/attempt_%d/%d/%s", output->directory, output->attempt, rank,
+    if (asprintf(&path, "%s/attempt_%d/%d/%s", output->directory, output->plan->restart, rank,
                  file_names[index]) < 0)
         return ddp_fail(DDP_ERR_MEMORY, "out of memory");
     *fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
@@ -127,14 +127,16 @@ static void raise_descriptor_limit(void)
 }
 
 enum ddp_status output_open(struct output *output, const struct plan *plan,
-                            const struct ddp_board *board)
+                            const struct ddp_board *board, char *directory)
 {
     int shown = 0, relayed = 0;
     bool filed = plan->settings->log_dir;
-    *output = (struct output){.plan = plan, .board = board};
+    *output = (struct output){.plan = plan, .board = board, .directory = directory};
     output->slots = ddp_array_alloc((size_t)plan->nproc, sizeof *output->slots);
-    if (!output->slots)
+    if (!output->slots) {
+        output_close(output, false);
         return DDP_ERR_MEMORY;
+    }
     for (int rank = 0; rank < plan->nproc; rank++) {
         output->slots[rank][0] = output->slots[rank][1] = -1;
         shown += settings_shown(plan->settings, rank);
@@ -146,7 +148,7 @@ enum ddp_status output_open(struct output *output, const struct plan *plan,
             relayed += route.relayed;
             filed = filed || route.filed;
         }
-    enum ddp_status status = filed ? make_run_directory(output) : DDP_OK;
+    enum ddp_status status = filed && !directory ? make_run_directory(output) : DDP_OK;
     if (status == DDP_OK && relayed > 0) {
         if (relayed > 400)
             raise_descriptor_limit();
@@ -242,7 +244,8 @@ static enum ddp_status relay_stream(struct output *output, int rank, int index,
 /* Makes the rank's directory, in which torch's record decorator leaves error.json. */
 static enum ddp_status name_error_file(const struct output *output, int rank, char **path)
 {
-    if (asprintf(path, "%s/attempt_%d/%d/error.json", output->directory, output->attempt, rank) < 0)
+    if (asprintf(path, "%s/attempt_%d/%d/error.json", output->directory, output->plan->restart,
+                 rank) < 0)
         return ddp_fail(DDP_ERR_MEMORY, "out of memory");
     char *slash = strrchr(*path, '/');
     *slash = 0;
@@ -275,7 +278,7 @@ enum ddp_status output_start_worker(struct output *output, const struct spawner 
 static void file_tail(const struct output *output, int rank, char text[RELAY_TAIL + 1])
 {
     char *path;
-    if (asprintf(&path, "%s/attempt_%d/%d/%s", output->directory, output->attempt, rank,
+    if (asprintf(&path, "%s/attempt_%d/%d/%s", output->directory, output->plan->restart, rank,
                  file_names[1]) < 0)
         return;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -300,6 +303,13 @@ void output_tail(struct output *output, int rank, char text[RELAY_TAIL + 1])
 int output_end(struct output *output)
 {
     return output->relay ? relay_end(output->relay) : -1;
+}
+
+char *output_take_directory(struct output *output)
+{
+    char *directory = output->directory;
+    output->directory = NULL;
+    return directory;
 }
 
 void output_close(struct output *output, bool written)

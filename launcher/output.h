@@ -15,14 +15,14 @@ struct output {
     const struct ddp_board *board;
     struct relay *relay; /* NULL when nothing is relayed */
     char *directory;     /* the run's log directory, or NULL */
-    int attempt;
-    bool prefixed;   /* several ranks are shown */
-    int (*slots)[2]; /* of each rank: standard output and error in the relay, or -1 */
+    bool prefixed;       /* several ranks are shown */
+    int (*slots)[2];     /* of each rank: standard output and error in the relay, or -1 */
 };
 
-/* Decides, makes the log directory, starts the relay if there is use for it. */
+/* Decides, makes the log directory, starts the relay if there is use for it. `directory`: that of
+ * the attempt before, which is used again; taken over. */
 enum ddp_status output_open(struct output *output, const struct plan *plan,
-                            const struct ddp_board *board);
+                            const struct ddp_board *board, char *directory);
 
 /* Starts a worker with its output connected. */
 enum ddp_status output_start_worker(struct output *output, const struct spawner *spawner, int rank,
@@ -35,6 +35,9 @@ void output_tail(struct output *output, int rank, char text[RELAY_TAIL + 1]);
 /* Asks for the end of the output; the descriptor, if any (-1), becomes readable when all is
  * written. */
 int output_end(struct output *output);
+
+/* Hands out the log directory, for the next attempt. */
+char *output_take_directory(struct output *output);
 
 /* Frees all. `written`: the end has come; otherwise somebody does not read, and the process is
  * about to exit. */

@@ -226,6 +226,13 @@ enum ddp_status plan_make(struct plan *plan, const struct settings *settings, in
     return DDP_OK;
 }
 
+void plan_next(struct plan *plan)
+{
+    plan->restart++;
+    if (!plan->settings->master_port)
+        plan->master_port = free_port();
+}
+
 void plan_free(struct plan *plan)
 {
     devices_free(&plan->devices);
@@ -293,8 +300,8 @@ static void add_all(struct added *added, const struct plan *plan, int rank, int 
     add(added, "ROLE_RANK", "%d", rank);
     add(added, "ROLE_NAME", "%s", plan->settings->role);
     add(added, "ROLE_WORLD_SIZE", "%d", plan->nproc);
-    add(added, "TORCHELASTIC_RESTART_COUNT", "0");
-    add(added, "TORCHELASTIC_MAX_RESTARTS", "0");
+    add(added, "TORCHELASTIC_RESTART_COUNT", "%d", plan->restart);
+    add(added, "TORCHELASTIC_MAX_RESTARTS", "%d", (int)plan->settings->max_restarts);
     add(added, "TORCHELASTIC_RUN_ID", "%s", plan->settings->run_id);
     /* Rank 0 makes the store itself: there is no agent that has one. */
     add(added, "TORCHELASTIC_USE_AGENT_STORE", "False");

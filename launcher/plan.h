@@ -19,10 +19,14 @@ struct plan {
     struct devices devices; /* looked for only when something depends on them */
     bool own_device;        /* each worker sees only its own device */
     int master_port;
+    int restart; /* how often the job has been started again */
 };
 
 /* Makes the plan. *exit_code [out], on failure: what ddprun returns. */
 enum ddp_status plan_make(struct plan *plan, const struct settings *settings, int *exit_code);
+/* Prepares for another start of the job: a free port again, if it was our choice. */
+void plan_next(struct plan *plan);
+
 void plan_free(struct plan *plan);
 
 /* Prints what would be started. */

@@ -37,6 +37,7 @@ struct settings {
     double grace_seconds;
     double timeout_seconds; /* 0: no limit */
     bool straggler_report;
+    int64_t max_restarts;
     const char *master_addr;
     int64_t master_port; /* 0: a free one */
     bool no_python;

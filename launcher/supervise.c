@@ -50,7 +50,7 @@ struct worker {
 };
 
 struct job {
-    const struct plan *plan;
+    struct plan *plan;
     struct ddp_board board;
     int board_fd;
     int heap_fd;
@@ -68,6 +68,7 @@ struct job {
     int64_t progress_ns;
     bool interrupted; /* by a signal to ddprun */
     bool decided;     /* exit_code is */
+    bool restartable; /* it failed in a way that may not come again */
     int exit_code;
     int failed_rank;          /* the one that was named, or -1 */
     long long kills_at_start; /* for want of memory */
@@ -142,8 +143,6 @@ static void handle_ending_signal(struct job *job, int signal)
     if (signal == SIGQUIT)
         table_log(&job->board);
     char name[32];
-    static const char *const words[] = {
-        [RUNNING] = "ending", [DOUBTING] = "ending", [ENDING] = "killing", [KILLED] = "killing"};
     bool again = job->state >= ENDING && signal == SIGINT;
     if (job->state >= ENDING && !again) {
         signal_workers(job, signal);
@@ -151,7 +150,7 @@ static void handle_ending_signal(struct job *job, int signal)
     }
     job->interrupted = true;
     ddp_log(DDP_LOG_INFO, "%s: %s %d worker%s", report_signal_name(signal, name, sizeof name),
-            words[job->state], job->running, job->running == 1 ? "" : "s");
+            again ? "killing" : "ending", job->running, job->running == 1 ? "" : "s");
     if (again)
         kill_workers(job);
     else
@@ -275,7 +274,8 @@ static void judge(struct job *job, bool final)
         return;
     }
     decide(job, report_exit_code(status));
-    if (how != PREEMPTED)
+    job->restartable = how != PREEMPTED;
+    if (job->restartable)
         name_failed(job, rank);
     ddp_board_abort(&job->board, DDP_ABORT_BY_LAUNCHER);
     end_workers(job, SIGTERM);
@@ -385,6 +385,7 @@ static void watch_progress(struct job *job)
     ddp_log(DDP_LOG_ERROR, "no rank has got on for %g s; ending the job", limit);
     table_log(&job->board);
     decide(job, EXIT_HANG);
+    job->restartable = true;
     ddp_board_abort(&job->board, DDP_ABORT_BY_LAUNCHER);
     end_workers(job, SIGTERM);
 }
@@ -455,29 +456,62 @@ static void start_workers(struct job *job)
     }
 }
 
+/* What lives as long as ddprun does. */
 static enum ddp_status open_job(struct job *job)
 {
-    enum ddp_status status;
     job->workers = ddp_array_alloc((size_t)job->plan->nproc, sizeof *job->workers);
     if (!job->workers)
         return DDP_ERR_MEMORY;
-    if ((status = open_signals(job)) != DDP_OK ||
-        (status = ddp_board_create(&job->board, &job->board_fd, job->plan->nproc,
-                                   (uint64_t)getpid())) != DDP_OK ||
-        (status = ddp_board_create_heap(&job->heap_fd)) != DDP_OK)
-        return status;
-    const struct settings *settings = job->plan->settings;
-    memcpy(job->board.memory->faults, settings->faults, sizeof settings->faults);
-    job->board.memory->fault_count = (uint32_t)settings->fault_count;
-    if (settings->straggler_report)
-        job->board.memory->flags |= DDP_BOARD_TIMES;
     children_adopt(&job->children);
     terminal_open(&job->terminal);
-    if ((status = keeper_start(&job->keeper, job->plan->nproc)) != DDP_OK ||
-        (status = spawner_open(&job->spawner, job->plan, &job->keeper, job->board_fd,
-                               job->heap_fd)) != DDP_OK)
+    return open_signals(job);
+}
+
+static enum ddp_status open_board(struct job *job)
+{
+    const struct settings *settings = job->plan->settings;
+    enum ddp_status status =
+        ddp_board_create(&job->board, &job->board_fd, job->plan->nproc, (uint64_t)getpid());
+    if (status != DDP_OK)
         return status;
-    return output_open(&job->output, job->plan, &job->board);
+    struct ddp_board_memory *memory = job->board.memory;
+    memory->restart = (uint32_t)job->plan->restart;
+    if (job->plan->restart == 0) { /* a fault comes once */
+        memcpy(memory->faults, settings->faults, sizeof settings->faults);
+        memory->fault_count = (uint32_t)settings->fault_count;
+    }
+    if (settings->straggler_report)
+        memory->flags |= DDP_BOARD_TIMES;
+    status = ddp_board_create_heap(&job->heap_fd);
+    if (status != DDP_OK) {
+        ddp_board_unmap(&job->board);
+        close(job->board_fd);
+    }
+    return status;
+}
+
+/* What is new in each attempt. */
+static enum ddp_status open_attempt(struct job *job)
+{
+    enum ddp_status status = open_board(job);
+    if (status != DDP_OK)
+        return status;
+    if ((status = keeper_start(&job->keeper, job->plan->nproc)) != DDP_OK)
+        goto no_keeper;
+    if ((status = spawner_open(&job->spawner, job->plan, &job->keeper, job->board_fd,
+                               job->heap_fd)) != DDP_OK)
+        goto no_spawner;
+    if ((status = output_open(&job->output, job->plan, &job->board,
+                              output_take_directory(&job->output))) == DDP_OK)
+        return DDP_OK;
+    spawner_close(&job->spawner);
+no_spawner:
+    keeper_stop(&job->keeper);
+no_keeper:
+    ddp_board_unmap(&job->board);
+    close(job->board_fd);
+    close(job->heap_fd);
+    return status;
 }
 
 static void show_last_words(struct job *job)
@@ -489,34 +523,77 @@ static void show_last_words(struct job *job)
     report_last_words(job->failed_rank, text);
 }
 
-int supervise(const struct plan *plan)
+/* Starts all workers once and waits for their end. */
+static void run_attempt(struct job *job)
 {
-    struct job job = {.plan = plan,
-                      .deadline_ns = INT64_MAX,
-                      .terminal = {.fd = -1},
-                      .failed_rank = -1,
-                      .kills_at_start = memory_limit_kills()};
-    if (open_job(&job) != DDP_OK) {
-        keeper_stop(&job.keeper);
-        free(job.workers);
-        return EXIT_LAUNCHER; /* what is open closes with the process */
+    memset(job->workers, 0, (size_t)job->plan->nproc * sizeof *job->workers);
+    job->state = RUNNING;
+    job->deadline_ns = INT64_MAX;
+    job->decided = job->restartable = false;
+    job->exit_code = 0;
+    job->failed_rank = -1;
+    job->kills_at_start = memory_limit_kills();
+    if (open_attempt(job) != DDP_OK) {
+        decide(job, EXIT_LAUNCHER);
+        return;
     }
-    start_workers(&job);
-    wait_for_workers(&job);
-    keeper_stop(&job.keeper);
-    children_end_all(&job.children);
-    show_last_words(&job);
-    bool written = wait_for_output(&job);
-    output_close(&job.output, written);
-    terminal_close(&job.terminal);
-    spawner_close(&job.spawner);
-    if (plan->settings->straggler_report)
-        table_stragglers(&job.board);
+    start_workers(job);
+    wait_for_workers(job);
+    keeper_stop(&job->keeper);
+    children_end_all(&job->children);
+    show_last_words(job);
+    bool written = wait_for_output(job);
+    char *directory = output_take_directory(&job->output);
+    output_close(&job->output, written);
+    job->output.directory = directory;
+    spawner_close(&job->spawner);
+    if (job->plan->settings->straggler_report)
+        table_stragglers(&job->board);
     if (written) /* else the relay is still there, and looks at it */
-        ddp_board_unmap(&job.board);
-    close(job.board_fd);
-    close(job.heap_fd);
-    close(job.signal_fd);
+        ddp_board_unmap(&job->board);
+    else
+        job->restartable = false;
+    close(job->board_fd);
+    close(job->heap_fd);
+}
+
+/* Waits before another attempt, each time twice as long, at most half a minute. False when a signal
+ * came that ends the job. */
+static bool back_off(struct job *job)
+{
+    struct signalfd_siginfo info;
+    struct pollfd watched = {.fd = job->signal_fd, .events = POLLIN};
+    int doublings = job->plan->restart < 8 ? job->plan->restart : 8;
+    double seconds = 0.2 * (1 << doublings);
+    ddp_log(DDP_LOG_INFO, "restarting all workers (%d of %d)", job->plan->restart + 1,
+            (int)job->plan->settings->max_restarts);
+    set_deadline(job, seconds < 30 ? seconds : 30);
+    while (poll(&watched, 1, milliseconds_until(job->deadline_ns)) != 0) {
+        if (read(job->signal_fd, &info, sizeof info) != (ssize_t)sizeof info)
+            continue;
+        for (size_t i = 0; i < COUNT(ending_signals); i++)
+            if ((int)info.ssi_signo == ending_signals[i]) {
+                job->exit_code = 128 + ending_signals[i];
+                return false;
+            }
+    }
+    return true;
+}
+
+int supervise(struct plan *plan)
+{
+    struct job job = {.plan = plan, .terminal = {.fd = -1}, .exit_code = EXIT_LAUNCHER};
+    if (open_job(&job) == DDP_OK) {
+        run_attempt(&job);
+        while (job.restartable && !job.interrupted &&
+               plan->restart < plan->settings->max_restarts && back_off(&job)) {
+            plan_next(plan);
+            run_attempt(&job);
+        }
+        close(job.signal_fd);
+    }
+    terminal_close(&job.terminal);
+    free(output_take_directory(&job.output));
     free(job.workers);
     return job.exit_code;
 }

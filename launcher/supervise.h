@@ -7,7 +7,7 @@
 
 #include "launcher/plan.h"
 
-/* Runs the job to its end. Returns ddprun's exit code. */
-int supervise(const struct plan *plan);
+/* Runs the job to its end, with the restarts that are allowed. Returns ddprun's exit code. */
+int supervise(struct plan *plan);
 
 #endif

@@ -344,12 +344,25 @@ for bad in kil:rank=1 kill:rank kill:rank=x kill:ms=3 exit:code=256 slow:step=-1
 done
 gone 1
 
+echo "# restarts"
+run 0 -n 2 --max-restarts 3 --log-dir "$tmp/r" sh -c \
+    'echo $RANK $TORCHELASTIC_RESTART_COUNT/$TORCHELASTIC_MAX_RESTARTS; test $TORCHELASTIC_RESTART_COUNT = 2 || exit 3'
+test "$(grep -c 'restarting all workers (. of 3)' "$tmp/err")" = 2 || fail "two restarts"
+test "$(cat "$tmp"/r/none_*/attempt_2/1/stdout.log)" = '1 2/3' || fail "log of the third attempt"
+test -s "$tmp"/r/none_*/attempt_0/0/stdout.log || fail "log of the first attempt"
+run 3 -n 2 --max-restarts 1 sh -c 'exit 3'
+test "$(grep -c 'exited with code 3' "$tmp/err")" = 2 || fail "one restart"
+run 0 -n 3 --max-restarts 1 --inject kill:rank=1,step=7 $helper steps 20; says 'restarting all workers (1 of 1)'
+run 75 -n 2 --max-restarts 2 $helper preempted 0; quiet
+run 126 -n 2 --max-restarts 2 "$tmp/script"; test "$(wc -l <"$tmp/err")" = 1 || fail "restarted what cannot start"
+gone 1
+
 echo "# as torchrun"
 PET_NPROC_PER_NODE=3 PET_MASTER_PORT=1234 run 0 sh -c 'echo $WORLD_SIZE $MASTER_PORT'
 test "$(grep -c '3 1234$' "$tmp/out")" = 3 || fail "PET_ variables: $(cat "$tmp/out")"
 PET_NPROC_PER_NODE=many run 2 true; says 'PET_NPROC_PER_NODE=many: must be'
 run 0 --nnodes 1:1 --nproc_per_node=2 --rdzv_id 7 --rdzv-backend c10d --rdzv-endpoint localhost:0 --standalone \
-    --monitor-interval 1 --node_rank 0 --start-method spawn --no-python sh -c \
+    --max-restarts 0 --monitor-interval 1 --node_rank 0 --start-method spawn --no-python sh -c \
     'echo $GROUP_RANK $ROLE_RANK $ROLE_NAME $GROUP_WORLD_SIZE $ROLE_WORLD_SIZE $TORCHELASTIC_RESTART_COUNT \
     $TORCHELASTIC_MAX_RESTARTS $TORCHELASTIC_RUN_ID $TORCHELASTIC_USE_AGENT_STORE $TORCH_NCCL_ASYNC_ERROR_HANDLING'
 bare_sorted

@@ -3,6 +3,8 @@
  * A program that trains several times in one process, as one that searches for a learning rate
  * does: train_again TIMES OPTION... Every run must print the same, also after a run that failed.
  * With TIMES negative the first run fails (there is no such file to load). */
+#include "config.h"
+
 #include "ddp.h"
 
 #include <stdlib.h>

@@ -9,8 +9,28 @@ within_ms=${KILLS_WITHIN_MS:-4000} # two seconds, and as many again for a busy m
 now_ms() { date +%s%3N; }
 pause_ms() { sleep "$(printf '%d.%03d' $(($1 / 1000)) $(($1 % 1000)))"; }
 
-# workers PID: ddprun's children that run the program; its keeper is none of them
-workers() { ps -o pid=,comm= --ppid "$1" | awk '$2 ~ /trainer$/ { print $1 }'; }
+if [ ! -r "/proc/$$/task/$$/children" ]; then
+    echo "SKIP: this kernel does not list a process's children"
+    exit 77
+fi
+
+# workers PID N: waits until N of ddprun's children run the program; its keeper is none of them
+workers() {
+    list=
+    tries=0
+    while [ "$(echo $list | wc -w)" -ne "$2" ] && [ $tries -lt 1000 ]; do
+        list=
+        for pid in $(cat "/proc/$1/task/$1/children" 2>/dev/null); do
+            case $(cat "/proc/$pid/comm" 2>/dev/null) in
+            *trainer) list="$list $pid" ;;
+            esac
+        done
+        tries=$((tries + 1))
+        sleep 0.01
+    done
+    [ $tries -lt 1000 ] || fail "the job has not started: $(cat "$work/out")"
+    list=${list# }
+}
 
 # only NAME FILE...: nothing but these files is in $work/dir
 only() {
@@ -46,8 +66,7 @@ while [ $i -lt "$kills" ]; do
     n=$((2 + i % 7))
     "$ddprun" -n $n "$trainer" $article --save "$work/dir/f" >"$work/out" 2>&1 &
     job=$!
-    list=
-    until [ "$(echo $list | wc -w)" -eq $n ]; do list=$(workers $job); done
+    workers $job $n
     pause_ms $((i * 37 % 250))
     victim=$(echo $list | cut -d ' ' -f $((1 + i % n)))
     start=$(now_ms)
@@ -93,8 +112,7 @@ steps='--model article --data-size 64 --epochs 20000 --lr 1e-7 --quiet --threads
 "$ddprun" -n 2 "$trainer" $steps --save "$work/awake" || fail "a job without a stop"
 "$ddprun" -n 2 "$trainer" $steps --save "$work/slept" >"$work/out" 2>&1 &
 job=$!
-list=
-until [ "$(echo $list | wc -w)" -eq 2 ]; do list=$(workers $job); done
+workers $job 2
 victim=$(echo $list | cut -d ' ' -f 1)
 pause_ms 100
 kill -STOP "$victim"
@@ -109,8 +127,7 @@ for signal in TERM:143 INT:130 HUP:129; do
     # A shell starts background commands with SIGINT ignored; env gives it back.
     env --default-signal=INT "$ddprun" -n 3 "$trainer" $article --save "$work/dir/f" >"$work/out" 2>&1 &
     job=$!
-    list=
-    until [ "$(echo $list | wc -w)" -eq 3 ]; do list=$(workers $job); done
+    workers $job 3
     pause_ms 100
     kill -"${signal%:*}" $job
     wait $job

@@ -13,11 +13,11 @@ trap 'rm -rf "$scratch"' EXIT
 failed=0
 
 # The long options in a text, one a line. In manual pages "\-" is '-' and mdoc writes "Fl -name"; --help writes
-# "--[no-]name"; patterns of the shell such as "--master[-_]addr" are joined.
+# "--[no-]name"; in the completion, patterns such as "--master[-_]addr" are joined, and "--rdzv*" is no name.
 options()
 {
     sed 's/\\-/-/g; s/Fl -/--/g; s/--\[no-\]/--/g; s/\[-_\]/-/g' | grep -oE '(^|[^a-zA-Z0-9-])--[a-z][a-z0-9_-]*' |
-        sed 's/^[^-]*--//' | tr _ - | sort -u
+        sed 's/^[^-]*--//' | tr _ - | grep -v -- '-$' | sort -u
 }
 
 # The second option is unknown for certain, so the program always stops there at the latest and never starts work.

@@ -40,6 +40,7 @@ expect "too few samples" 2 'error: 3 samples are too few for 4 shards.*at least 
     $t $one --data-size 3 --acc-steps 4 --drop-last
 expect "accum with 2 workers" 2 'error: --mode accum .*2 workers' "$ddprun" -n 2 trainer --quiet $one --mode accum
 expect "dp with 2 workers" 2 'error: --mode dp .*2 workers' "$ddprun" -n 2 trainer --quiet $one --mode dp
+expect "too many workers" 9 'error: --mode ddp serves at most 64 workers' "$ddprun" -n 65 trainer --quiet $one
 expect "no board" 9 'error: .*WORLD_SIZE' env RANK=0 WORLD_SIZE=2 $t $one
 expect "device cuda" 9 'error: .*cuda' $t $one --device cuda
 expect "unknown device" 9 'error: .*toaster' $t $one --device toaster

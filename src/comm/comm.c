@@ -7,6 +7,7 @@
 
 #include "core/log.h"
 #include "core/memory.h"
+#include "kernels/reduce.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -23,9 +24,9 @@ struct ddp_comm {
     enum ddp_status dead; /* the failure that ended it, or DDP_OK */
 };
 
-/* Communicators made by this process so far: each has an id slot of its own, the same on all ranks.
- */
-static atomic_int created;
+/* Id slots that this process has used so far: the same on all ranks, and never given back, because
+ * the slots lie on the board of its launcher. */
+static atomic_int slots_used;
 
 static const struct ddp_comm_ops *choose(const ddp_job *job, const char *name)
 {
@@ -38,13 +39,16 @@ static const struct ddp_comm_ops *choose(const ddp_job *job, const char *name)
 enum ddp_status ddp_comm_create(ddp_comm **comm, ddp_job *job, const char *backend)
 {
     const struct ddp_comm_ops *ops = choose(job, backend);
+    if (!ops && backend)
+        return ddp_fail(DDP_ERR_UNSUPPORTED, "there is no communicator '%s'", backend);
     if (!ops)
-        return ddp_fail(DDP_ERR_UNSUPPORTED, "there is no communicator '%s'",
-                        backend ? backend : "for this job");
+        return ddp_fail(DDP_ERR_UNSUPPORTED,
+                        "%d workers are too many: collectives on one machine serve at most %d",
+                        ddp_job_world_size(job), DDP_REDUCE_MAX);
     if (!ops->fits(job))
         return ddp_fail(DDP_ERR_UNSUPPORTED, "the communicator '%s' does not serve %d workers here",
                         ops->name, ddp_job_world_size(job));
-    int slot = atomic_fetch_add(&created, 1);
+    int slot = ops->needs_id ? atomic_fetch_add(&slots_used, 1) : -1;
     if (slot >= DDP_ID_SLOTS)
         return ddp_fail(DDP_ERR_UNSUPPORTED, "a job can have %d communicators, and has had them",
                         DDP_ID_SLOTS);

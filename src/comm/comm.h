@@ -15,12 +15,13 @@
 struct ddp_comm_place {
     ddp_job *job;
     int rank, size;
-    int id_slot;    /* of the job's id slots: this communicator's alone */
+    int id_slot;    /* of the job's id slots: this communicator's alone; -1 without needs_id */
     int timeout_ms; /* of every wait; may change between calls */
 };
 
 struct ddp_comm_ops {
     const char *name;
+    bool needs_id;                    /* takes one of the job's id slots, to find the other ranks */
     bool (*fits)(const ddp_job *job); /* can such a communicator be made here? */
     enum ddp_status (*create)(void **state, const struct ddp_comm_place *place); /* collective */
     void (*destroy)(void *state);                                                /* local */

@@ -214,6 +214,7 @@ static enum ddp_status start(void *state, void *buffer, size_t count, enum ddp_d
 
 const struct ddp_comm_ops ddp_comm_shm = {
     .name = "shm",
+    .needs_id = true,
     .fits = fits,
     .create = create,
     .destroy = destroy,

@@ -326,6 +326,8 @@ static enum ddp_status train_step(struct run *run, int64_t step)
     enum ddp_status status = ddp_mode_step(run->mode, run->loader, (float)rate, step, &loss);
     if (status != DDP_OK)
         return status;
+    if (isnan(loss))
+        loss = NAN; /* without a sign, which would be printed */
     if (!isfinite(loss) && !run->warned && run->plan.rank == 0) {
         ddp_log(DDP_LOG_WARNING, "the loss is %g at step %" PRId64 ": a lower --lr may help",
                 (double)loss, step + 1);

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# The habits of HACKING.md that a machine can see: an SPDX line in every source, config.h first in .c files and
+# The habits of HACKING.md that a machine can see: an SPDX line in every source, executable scripts, config.h first in .c files and
 # never in headers, no file over 600 lines, no function over 100 (where ctags is installed).
 set -u
 LC_ALL=C
@@ -21,6 +21,9 @@ for file in $code $scripts; do
     head -n 3 "$file" | grep -q 'SPDX-License-Identifier: MIT' || fail "$file: no SPDX line"
     lines=$(wc -l <"$file")
     [ "$lines" -le 600 ] || fail "$file: $lines lines, more than 600"
+done
+for file in $scripts; do
+    [ -x "$file" ] || fail "$file: not executable"
 done
 for file in $code; do
     first=$(grep -m 1 '^ *# *include' "$file")

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Accumulation: the merge kernel, and that a replica's binary counter of partial sums is the tree of reduce.h. */
+ * Accumulation: the merge kernel, and that a replica's binary counter of partial sums is the tree
+ * of reduce.h. */
 #include "config.h"
 
 #include "core/memory.h"

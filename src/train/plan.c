@@ -33,11 +33,10 @@ static enum ddp_status choose_mode(struct ddp_train_plan *plan,
                         "use --mode ddp, or ddprun --nproc 1",
                         ddp_mode_names[plan->mode], plan->world_size);
     if (plan->mode == DDP_MODE_DDP && plan->world_size > DDP_REDUCE_MAX)
-        return plan->rank != 0 ? DDP_ERR_UNSUPPORTED /* rank 0 says it for all */
-                               : ddp_fail(DDP_ERR_UNSUPPORTED,
-                                          "--mode ddp serves at most %d workers on one machine, "
-                                          "ddprun started %d: give ddprun a lower --nproc",
-                                          DDP_REDUCE_MAX, plan->world_size);
+        return ddp_fail(DDP_ERR_UNSUPPORTED,
+                        "--mode ddp serves at most %d workers on one machine, ddprun started %d: "
+                        "give ddprun a lower --nproc",
+                        DDP_REDUCE_MAX, plan->world_size);
     if (options->replicas_given && plan->mode != DDP_MODE_DP)
         return ddp_fail(DDP_ERR_INVALID, "--replicas belongs to --mode dp, and the mode is %s",
                         ddp_mode_names[plan->mode]);

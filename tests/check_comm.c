@@ -102,7 +102,7 @@ static void fill(void *memory, size_t count, enum ddp_dtype dtype, int rank)
             ((int32_t *)memory)[i] = (int32_t)h;
             break;
         case DDP_I64:
-            ((int64_t *)memory)[i] = (int64_t)h * 4294967291;
+            ((int64_t *)memory)[i] = (int64_t)((uint64_t)h * 4294967291u);
             break;
         }
     }

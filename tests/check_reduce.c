@@ -24,7 +24,7 @@ static void fill(void *memory, size_t count, enum ddp_dtype dtype, unsigned seed
             ((double *)memory)[i] = value;
             break;
         case DDP_I32:
-            ((int32_t *)memory)[i] = rand() * 5;
+            ((int32_t *)memory)[i] = (int32_t)((uint32_t)rand() * 5u);
             break;
         case DDP_I64:
             ((int64_t *)memory)[i] = (int64_t)((uint64_t)rand() * 0x123456789abu);

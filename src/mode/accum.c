@@ -47,24 +47,11 @@ static enum ddp_status step(void *state, ddp_loader *loader, float rate, int64_t
                             float *loss)
 {
     struct accum *accum = state;
-    const int64_t shards = accum->setup.global_shards;
-    enum ddp_status status = DDP_OK;
     ddp_job_report(accum->setup.job, "compute", number);
-    for (int64_t i = 0; status == DDP_OK && i < shards; i++) {
-        const struct ddp_batch *batch;
-        status = ddp_loader_next(loader, &batch);
-        if (status != DDP_OK)
-            break;
-        status = ddp_replica_bind(&accum->replica, i, batch);
-        if (status == DDP_OK)
-            status = ddp_replica_run(&accum->replica, NULL, NULL);
-        ddp_loader_release(loader, batch);
-    }
-    if (status == DDP_OK)
-        status = ddp_replica_loss(&accum->replica, shards, loss);
-    if (status == DDP_OK)
-        status = ddp_replica_update(&accum->replica, accum->optimizer, shards, rate, number);
-    return status;
+    enum ddp_status status = ddp_replica_run_shards(&accum->replica, loader, NULL, NULL);
+    return status == DDP_OK ? ddp_replica_update(&accum->replica, accum->optimizer,
+                                                 accum->setup.global_shards, rate, number, loss)
+                            : status;
 }
 
 static void memory(const void *state, struct ddp_mode_memory *total)

@@ -119,20 +119,9 @@ static enum ddp_status step(void *state, ddp_loader *loader, float rate, int64_t
                             float *loss)
 {
     struct ddp *ddp = state;
-    const int64_t shards = ddp->setup.global_shards;
-    enum ddp_status status = DDP_OK;
     ddp->next_bucket = 0;
     ddp_job_report(ddp->setup.job, "compute", number);
-    for (int64_t i = 0; status == DDP_OK && i < ddp->setup.local_shards; i++) {
-        const struct ddp_batch *batch;
-        status = ddp_loader_next(loader, &batch);
-        if (status != DDP_OK)
-            break;
-        status = ddp_replica_bind(&ddp->replica, i, batch);
-        if (status == DDP_OK)
-            status = ddp_replica_run(&ddp->replica, start_buckets, ddp);
-        ddp_loader_release(loader, batch);
-    }
+    enum ddp_status status = ddp_replica_run_shards(&ddp->replica, loader, start_buckets, ddp);
     if (status != DDP_OK)
         return status; /* the board keeps the phase that failed */
     ddp_job_report(ddp->setup.job, "reduce", number);
@@ -140,10 +129,8 @@ static enum ddp_status step(void *state, ddp_loader *loader, float rate, int64_t
     if (status != DDP_OK)
         return status;
     ddp_job_report(ddp->setup.job, "update", number);
-    status = ddp_replica_loss(&ddp->replica, shards, loss);
-    if (status == DDP_OK)
-        status = ddp_replica_update(&ddp->replica, ddp->optimizer, shards, rate, number);
-    return status;
+    return ddp_replica_update(&ddp->replica, ddp->optimizer, ddp->setup.global_shards, rate, number,
+                              loss);
 }
 
 static void memory(const void *state, struct ddp_mode_memory *total)

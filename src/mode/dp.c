@@ -246,9 +246,7 @@ static enum ddp_status step(void *state, ddp_loader *loader, float rate, int64_t
     if (status == DDP_OK)
         status = sum_gradients(dp, 0, dp->replica_count);
     if (status == DDP_OK)
-        status = ddp_replica_loss(master(dp), shards, loss);
-    if (status == DDP_OK)
-        status = ddp_replica_update(master(dp), dp->optimizer, shards, rate, number);
+        status = ddp_replica_update(master(dp), dp->optimizer, shards, rate, number, loss);
     return status;
 }
 

@@ -203,6 +203,23 @@ enum ddp_status ddp_replica_run(struct ddp_replica *replica, ddp_exec_ready *rea
     return status;
 }
 
+enum ddp_status ddp_replica_run_shards(struct ddp_replica *replica, ddp_loader *loader,
+                                       ddp_exec_ready *ready, void *arg)
+{
+    enum ddp_status status = DDP_OK;
+    for (int64_t i = 0; status == DDP_OK && i < replica->shard_count; i++) {
+        const struct ddp_batch *batch;
+        status = ddp_loader_next(loader, &batch);
+        if (status != DDP_OK)
+            return status;
+        status = ddp_replica_bind(replica, i, batch);
+        if (status == DDP_OK)
+            status = ddp_replica_run(replica, ready, arg);
+        ddp_loader_release(loader, batch);
+    }
+    return status;
+}
+
 enum ddp_status ddp_replica_optimizer(ddp_optimizer **optimizer, const struct ddp_replica *replica,
                                       const struct ddp_mode_setup *setup)
 {
@@ -210,21 +227,7 @@ enum ddp_status ddp_replica_optimizer(ddp_optimizer **optimizer, const struct dd
                                 &setup->optimizer);
 }
 
-enum ddp_status ddp_replica_update(struct ddp_replica *replica, ddp_optimizer *optimizer,
-                                   int64_t global_shards, float rate, int64_t step)
-{
-    struct ddp_optimizer_step args = {
-        .count = replica->flat_count - DDP_FLAT_ALIGN,
-        .weights = replica->weights + DDP_FLAT_ALIGN,
-        .gradients = replica->gradients + DDP_FLAT_ALIGN,
-        .scale = 1.0f / (float)global_shards,
-        .rate = rate,
-        .step = step,
-    };
-    return ddp_optimizer_run(optimizer, &args);
-}
-
-enum ddp_status ddp_replica_loss(struct ddp_replica *replica, int64_t global_shards, float *loss)
+static enum ddp_status fetch_loss(struct ddp_replica *replica, int64_t global_shards, float *loss)
 {
     float sum;
     enum ddp_status status =
@@ -234,6 +237,21 @@ enum ddp_status ddp_replica_loss(struct ddp_replica *replica, int64_t global_sha
     if (status == DDP_OK)
         *loss = sum / (float)global_shards;
     return status;
+}
+
+enum ddp_status ddp_replica_update(struct ddp_replica *replica, ddp_optimizer *optimizer,
+                                   int64_t global_shards, float rate, int64_t step, float *loss)
+{
+    struct ddp_optimizer_step args = {
+        .count = replica->flat_count - DDP_FLAT_ALIGN,
+        .weights = replica->weights + DDP_FLAT_ALIGN,
+        .gradients = replica->gradients + DDP_FLAT_ALIGN,
+        .scale = 1.0f / (float)global_shards,
+        .rate = rate,
+        .step = step,
+    };
+    enum ddp_status status = fetch_loss(replica, global_shards, loss);
+    return status == DDP_OK ? ddp_optimizer_run(optimizer, &args) : status;
 }
 
 void ddp_replica_memory(const struct ddp_replica *replica, const struct ddp_mode_setup *setup,

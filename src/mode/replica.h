@@ -53,16 +53,18 @@ float *ddp_replica_leaf(const struct ddp_replica *replica);
  * parts of the local sum become final; others only add to the partial sums. */
 enum ddp_status ddp_replica_run(struct ddp_replica *replica, ddp_exec_ready *ready, void *arg);
 
-/* Its halves, for DataParallel: the loss happens in between, elsewhere. */
+/* All local shards of one step: takes their batches from the loader and runs them in order. */
+enum ddp_status ddp_replica_run_shards(struct ddp_replica *replica, ddp_loader *loader,
+                                       ddp_exec_ready *ready, void *arg);
+
+/* The halves of ddp_replica_run(), for DataParallel: the loss happens in between, elsewhere. */
 enum ddp_status ddp_replica_forward(struct ddp_replica *replica);
 enum ddp_status ddp_replica_backward(struct ddp_replica *replica, ddp_exec_ready *ready, void *arg);
 
-/* One optimizer step of the replica's weights with its local sum. */
+/* After the shards: one optimizer step of the replica's weights with the sum in its gradients.
+ *   loss [out]  the mean over the shards, which the sum carries in element 0 */
 enum ddp_status ddp_replica_update(struct ddp_replica *replica, ddp_optimizer *optimizer,
-                                   int64_t global_shards, float rate, int64_t step);
-
-/* The loss that the shards' sum carries in element 0, as a mean. */
-enum ddp_status ddp_replica_loss(struct ddp_replica *replica, int64_t global_shards, float *loss);
+                                   int64_t global_shards, float rate, int64_t step, float *loss);
 
 /* An optimizer for the replica's weights. */
 enum ddp_status ddp_replica_optimizer(ddp_optimizer **optimizer, const struct ddp_replica *replica,

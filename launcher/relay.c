@@ -39,6 +39,7 @@ struct slot {
     char *buffer; /* what is not shown yet */
     size_t used;
     bool in_line; /* part of the line in the buffer is out already */
+    bool at_end;  /* all is read; the rest of the buffer waits for the output's owner */
     char tail[RELAY_TAIL];
     size_t tail_bytes; /* of all that ever came */
 };
@@ -172,19 +173,26 @@ static bool unwanted(const struct relay *relay, const struct slot *slot)
     return fd >= 0 && relay->broken[fd] && slot->stream.file < 0;
 }
 
-static void end_slot(struct relay *relay, struct slot *slot)
+/* Shows the rest of a stream that has ended, unless another one owns the output: then later. */
+static void finish_slot(struct relay *relay, struct slot *slot)
 {
     int fd = slot->stream.shown_on;
     if (fd >= 0 && relay->owner[fd] && relay->owner[fd] != slot)
-        relay->owner[fd] = NULL; /* better a broken line than a lost one */
+        return;
     flush_slot(relay, slot, true);
-    close(slot->stream.source);
-    if (slot->stream.file >= 0)
-        close(slot->stream.file);
     pthread_mutex_lock(&relay->mutex);
     slot->state = ENDED;
     pthread_cond_broadcast(&relay->changed);
     pthread_mutex_unlock(&relay->mutex);
+}
+
+static void end_slot(struct relay *relay, struct slot *slot)
+{
+    close(slot->stream.source);
+    if (slot->stream.file >= 0)
+        close(slot->stream.file);
+    slot->at_end = true;
+    finish_slot(relay, slot);
 }
 
 static void read_slot(struct relay *relay, struct slot *slot)
@@ -224,21 +232,26 @@ static void flush_waiting(struct relay *relay)
         pthread_mutex_lock(&relay->mutex);
         bool open = slot->state == OPEN;
         pthread_mutex_unlock(&relay->mutex);
-        if (open && slot->used > 0)
+        if (open && slot->at_end)
+            finish_slot(relay, slot);
+        else if (open && slot->used > 0)
             flush_slot(relay, slot, false);
     }
 }
 
-/* Fills the poll set; returns its size. */
-static int gather(struct relay *relay, bool *finishing)
+/* Fills the poll set; returns its size.
+ *   waiting [out]  some stream has ended, and its last lines wait for an owner */
+static int gather(struct relay *relay, bool *finishing, bool *waiting)
 {
     int n = 0;
+    *waiting = false;
     relay->polled[n++] = (struct pollfd){.fd = relay->wake, .events = POLLIN};
     pthread_mutex_lock(&relay->mutex);
     *finishing = relay->finishing;
     for (int i = 0; i < relay->capacity; i++) {
         const struct slot *slot = &relay->slots[i];
-        if (slot->state != OPEN || slot->used == BUFFER_BYTES)
+        *waiting = *waiting || (slot->state == OPEN && slot->at_end);
+        if (slot->state != OPEN || slot->at_end || slot->used == BUFFER_BYTES)
             continue;
         relay->polled_slot[n] = i;
         relay->polled[n++] = (struct pollfd){.fd = slot->stream.source, .events = POLLIN};
@@ -259,18 +272,19 @@ static void *run(void *arg)
     struct relay *relay = arg;
     int64_t last_ns = ddp_clock_ns();
     for (;;) {
-        bool finishing, owned = relay->owner[STDOUT_FILENO] || relay->owner[STDERR_FILENO];
+        bool finishing, waiting;
+        bool owned = relay->owner[STDOUT_FILENO] || relay->owner[STDERR_FILENO];
         uint64_t woken;
-        int n = gather(relay, &finishing);
-        if (finishing && n == 1)
+        int n = gather(relay, &finishing, &waiting);
+        if (finishing && n == 1 && !waiting)
             break;
-        int ready = poll(relay->polled, (nfds_t)n, owned || finishing ? 100 : -1);
+        int ready = poll(relay->polled, (nfds_t)n, owned || finishing || waiting ? 100 : -1);
         if (relay->polled[0].revents & POLLIN && read(relay->wake, &woken, sizeof woken) < 0)
             continue;
         for (int i = 1; i < n && ready > 0; i++)
             if (relay->polled[i].revents)
                 read_slot(relay, &relay->slots[relay->polled_slot[i]]);
-        if (owned)
+        if (owned || waiting)
             flush_waiting(relay);
         if (ready > 0)
             last_ns = ddp_clock_ns();

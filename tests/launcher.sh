@@ -226,7 +226,9 @@ quiet
 for rank in 0 1 2 3; do
     RANK=$rank $helper lines 120 >"$tmp/one"
     echo >>"$tmp/one"
-    sed -n "s/^\\[$rank\\]: //p" "$tmp/out" | cmp -s - "$tmp/one" || fail "lines of rank $rank are torn"
+    sed -n "s/^\\[$rank\\]: //p" "$tmp/out" >"$tmp/lines"
+    cmp -s "$tmp/lines" "$tmp/one" || fail "lines of rank $rank are torn: $(cmp "$tmp/lines" "$tmp/one" 2>&1)" \
+        "lengths: $(awk '{ printf "%d ", length }' "$tmp/lines" | tail -c 300)"
 done
 test "$(wc -l <"$tmp/out")" = 480 || fail "lines: $(wc -l <"$tmp/out"), not 480"
 run 0 -n 1 $helper lines 120; RANK=0 $helper lines 120 | cmp -s - "$tmp/out" || fail "one rank is changed"

@@ -21,10 +21,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#define BUFFER_BYTES 65536
-#define OUT_BYTES    131072
-#define OWNER_NS     1000000000 /* how long the others wait for the end of a line */
-#define DRAIN_NS     500000000  /* at the end: how long to wait for a pipe that somebody holds */
+#define BUFFER_BYTES   65536
+#define OUT_BYTES      131072
+#define OWNER_NS       1000000000 /* how long the others wait for the end of a line */
+#define IN_SIGHT_BYTES 800        /* that others have shown since: about ten lines */
+#define DRAIN_NS       500000000  /* at the end: how long to wait for a pipe that somebody holds */
 
 enum slot_state {
     FREE,
@@ -42,6 +43,7 @@ struct slot {
     bool at_end;  /* all is read; the rest of the buffer waits for the output's owner */
     char tail[RELAY_TAIL];
     size_t tail_bytes; /* of all that ever came */
+    uint64_t shown_at; /* the relay's shown_bytes when this stream was last shown */
 };
 
 struct relay {
@@ -51,7 +53,8 @@ struct relay {
     int done;               /* eventfd: all is written */
     int wake;               /* eventfd: slots were added, or the end is wanted */
     bool finishing;
-    bool broken[3]; /* nobody reads standard output (1) or error (2) any more */
+    uint64_t shown_bytes; /* on standard output and error together */
+    bool broken[3];       /* nobody reads standard output (1) or error (2) any more */
     struct slot *owner[3];
     int64_t owner_since_ns;
     int capacity;
@@ -85,6 +88,7 @@ static void show(struct relay *relay, int fd, const char *data, size_t bytes)
 {
     if (!relay->broken[fd] && !write_all(fd, data, bytes))
         relay->broken[fd] = true;
+    relay->shown_bytes += bytes;
 }
 
 /* Puts the prefix before each line of data[0..bytes) and shows it. */
@@ -136,6 +140,8 @@ static void flush_slot(struct relay *relay, struct slot *slot, bool at_end)
         (ready == 0 && slot->used == BUFFER_BYTES))
         ready = slot->used;
     show_lines(relay, slot, slot->buffer, ready);
+    if (ready > 0)
+        slot->shown_at = relay->shown_bytes;
     memmove(slot->buffer, slot->buffer + ready, slot->used - ready);
     slot->used -= ready;
     if (at_end && slot->in_line) {
@@ -383,7 +389,11 @@ void relay_tail(struct relay *relay, int slot, int timeout_ms, char text[RELAY_T
     struct slot *s = &relay->slots[slot];
     text[0] = 0;
     pthread_mutex_lock(&relay->mutex);
-    if (wait_end(relay, s, timeout_ms)) {
+    /* What a reader still sees is not said twice. */
+    bool ended = wait_end(relay, s, timeout_ms);
+    bool in_sight = s->stream.shown_on >= 0 && !relay->broken[s->stream.shown_on] &&
+                    relay->shown_bytes - s->shown_at < IN_SIGHT_BYTES;
+    if (ended && !in_sight) {
         size_t kept = s->tail_bytes < RELAY_TAIL ? s->tail_bytes : RELAY_TAIL;
         for (size_t i = 0; i < kept; i++)
             text[i] = s->tail[(s->tail_bytes - kept + i) % RELAY_TAIL];

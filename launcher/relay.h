@@ -31,7 +31,7 @@ enum ddp_status relay_start(struct relay **relay, int capacity);
 enum ddp_status relay_add(struct relay *relay, const struct relay_stream *stream, int *slot);
 
 /* Waits until the stream has ended, for at most timeout_ms; copies the last bytes of it, whole
- * lines where possible. */
+ * lines where possible. Nothing when they were shown just now. */
 void relay_tail(struct relay *relay, int slot, int timeout_ms, char text[RELAY_TAIL + 1]);
 
 /* Frees the slot of a stream. What has not been read of it is read first, for at most timeout_ms.

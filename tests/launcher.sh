@@ -284,12 +284,16 @@ echo "# first failure"
 run 9 -n 4 $helper abort 2
 says 'rank 2 .* exited with code 9 in phase backward, step 41, inside all-reduce 1042'
 grep -q 'peak memory [1-9]' "$tmp/err" || fail "no peak memory"
-run 7 -n 2 sh -c 'i=0; while test $i -lt 30; do echo "line $i of $RANK" >&2; i=$((i + 1)); done
-    printf "\033[2Jodd" >&2; test $RANK = 0 && sleep 60; exit 7'
+# repeated at the end, for the other worker has written much since
+run 7 -n 2 sh -c 'test $RANK = 0 && sleep 0.3
+    i=0; while test $i -lt 30; do echo "line $i of $RANK, which says so at some length" >&2; i=$((i + 1)); done
+    test $RANK = 0 && sleep 60; printf "\033[2Jodd\n" >&2; sleep 0.8; exit 7'
 says 'the last lines of rank 1 on standard error:'
 sed -n 's/^ddprun: error:   | //p' "$tmp/err" >"$tmp/words"
-test "$(head -n 1 "$tmp/words")" = 'line 21 of 1' || fail "last lines: $(cat "$tmp/words")"
+test "$(head -n 1 "$tmp/words")" = 'line 21 of 1, which says so at some length' || fail "last lines: $(cat "$tmp/words")"
 test "$(tail -n 1 "$tmp/words")" = '?[2Jodd' || fail "last line: $(tail -n 1 "$tmp/words")"
+run 7 -n 2 sh -c 'test $RANK = 0 && sleep 60; echo unmistakable >&2; exit 7'
+test "$(grep -c unmistakable "$tmp/err")" = 1 || fail "last lines are repeated though they are in sight"
 run 7 -n 2 -r 3 --log-dir "$tmp/l" sh -c 'echo "to the file" >&2; exit 7'
 grep -q '^ddprun: error:   | to the file' "$tmp/err" || fail "the last lines of a log file"
 run 3 -n 2 $helper scribble; says 'rank 0 .* exited with code 3'

@@ -61,7 +61,6 @@ static enum ddp_status map_control(struct shm *shm)
     if (status != DDP_OK)
         return status;
     shm->control_bytes = invitation.bytes;
-    shm->control_offset = invitation.offset;
     shm->lines = shm->control;
     shm->slots = (char *)shm->control + lines_bytes(place->size);
     if (place->rank == 0)

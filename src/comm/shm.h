@@ -74,7 +74,6 @@ struct shm {
     int heap;
     void *control;
     size_t control_bytes;
-    uint64_t control_offset;
     struct shm_line *lines; /* by rank */
     char *slots;            /* by rank, two each */
     struct shm_region *regions;

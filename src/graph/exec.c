@@ -120,6 +120,16 @@ size_t ddp_exec_input_bytes(const ddp_exec *exec, int input)
     return tensor ? (size_t)tensor->count * ddp_dtype_bytes(tensor->dtype) : 0;
 }
 
+enum ddp_status ddp_exec_load_input(ddp_exec *exec, int input, const void *host, void *staging)
+{
+    enum ddp_status status = DDP_OK;
+    if (staging && host)
+        status = ddp_device_copy_in(exec->device, staging, host, ddp_exec_input_bytes(exec, input));
+    if (status == DDP_OK)
+        ddp_exec_bind_input(exec, input, staging && host ? staging : host);
+    return status;
+}
+
 void ddp_exec_set_gradients(ddp_exec *exec, float *gradients)
 {
     exec->gradients = gradients;

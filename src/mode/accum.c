@@ -61,14 +61,9 @@ static void memory(const void *state, struct ddp_mode_memory *total)
     total->optimizer += ddp_optimizer_state_bytes(accum->optimizer);
 }
 
-static ddp_device *device(const void *state)
+static const struct ddp_replica *replica(const void *state)
 {
-    return ((const struct accum *)state)->replica.device;
-}
-
-static float *weights(const void *state)
-{
-    return ((const struct accum *)state)->replica.weights;
+    return &((const struct accum *)state)->replica;
 }
 
 const struct ddp_mode_ops ddp_mode_accum = {
@@ -77,6 +72,5 @@ const struct ddp_mode_ops ddp_mode_accum = {
     .destroy = destroy,
     .step = step,
     .memory = memory,
-    .device = device,
-    .weights = weights,
+    .replica = replica,
 };

@@ -140,14 +140,9 @@ static void memory(const void *state, struct ddp_mode_memory *total)
     total->optimizer += ddp_optimizer_state_bytes(ddp->optimizer);
 }
 
-static ddp_device *device(const void *state)
+static const struct ddp_replica *replica(const void *state)
 {
-    return ((const struct ddp *)state)->replica.device;
-}
-
-static float *weights(const void *state)
-{
-    return ((const struct ddp *)state)->replica.weights;
+    return &((const struct ddp *)state)->replica;
 }
 
 const struct ddp_mode_ops ddp_mode_ddp = {
@@ -156,6 +151,5 @@ const struct ddp_mode_ops ddp_mode_ddp = {
     .destroy = destroy,
     .step = step,
     .memory = memory,
-    .device = device,
-    .weights = weights,
+    .replica = replica,
 };

@@ -160,14 +160,7 @@ static enum ddp_status loss_of(struct dp *dp, int r, const struct ddp_batch *bat
     ddp_device *device = master(dp)->device;
     ddp_exec *exec = batch->rows == dp->setup.batch_rows ? dp->loss_exec : dp->tail_loss_exec;
     const size_t bytes = ddp_exec_output_bytes(exec);
-    const void *labels = batch->labels;
-    enum ddp_status status = DDP_OK;
-    if (labels && dp->labels) {
-        status =
-            ddp_device_copy_in(device, dp->labels, labels, (size_t)batch->rows * sizeof(int32_t));
-        labels = dp->labels;
-    }
-    ddp_exec_bind_input(exec, 1, labels);
+    enum ddp_status status = ddp_exec_load_input(exec, 1, batch->labels, dp->labels);
     ddp_exec_set_gradients(exec, dp->loss);
     if (status == DDP_OK)
         status = ddp_device_copy(device, ddp_exec_output(exec), ddp_exec_output(replica->current),
@@ -263,14 +256,9 @@ static void memory(const void *state, struct ddp_mode_memory *total)
     total->optimizer += ddp_optimizer_state_bytes(dp->optimizer);
 }
 
-static ddp_device *device(const void *state)
+static const struct ddp_replica *replica(const void *state)
 {
-    return master(state)->device;
-}
-
-static float *weights(const void *state)
-{
-    return master(state)->weights;
+    return master(state);
 }
 
 const struct ddp_mode_ops ddp_mode_dp = {
@@ -279,6 +267,5 @@ const struct ddp_mode_ops ddp_mode_dp = {
     .destroy = destroy,
     .step = step,
     .memory = memory,
-    .device = device,
-    .weights = weights,
+    .replica = replica,
 };

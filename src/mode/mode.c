@@ -6,6 +6,7 @@
 #include "mode/mode.h"
 
 #include "core/memory.h"
+#include "mode/replica.h"
 
 #include <stdlib.h>
 
@@ -59,10 +60,10 @@ void ddp_mode_memory(const ddp_mode *mode, struct ddp_mode_memory *memory)
 
 ddp_device *ddp_mode_device(const ddp_mode *mode)
 {
-    return mode->ops->device(mode->state);
+    return mode->ops->replica(mode->state)->device;
 }
 
 const float *ddp_mode_weights(const ddp_mode *mode)
 {
-    return mode->ops->weights(mode->state);
+    return mode->ops->replica(mode->state)->weights;
 }

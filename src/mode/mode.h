@@ -12,6 +12,7 @@
 #include "optim/optim.h"
 
 typedef struct ddp_mode ddp_mode;
+struct ddp_replica; /* mode/replica.h */
 
 enum ddp_mode_kind {
     DDP_MODE_ACCUM, /* one worker, one shard after another */
@@ -48,8 +49,8 @@ struct ddp_mode_ops {
     void (*destroy)(void *state);
     enum ddp_status (*step)(void *state, ddp_loader *loader, float rate, int64_t step, float *loss);
     void (*memory)(const void *state, struct ddp_mode_memory *memory);
-    ddp_device *(*device)(const void *state); /* the device with the weights to evaluate and save */
-    float *(*weights)(const void *state);     /* on that device */
+    const struct ddp_replica *(*replica)(
+        const void *state); /* with the weights to evaluate and save */
 };
 
 extern const struct ddp_mode_ops ddp_mode_accum, ddp_mode_ddp, ddp_mode_dp;

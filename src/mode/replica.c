@@ -112,15 +112,10 @@ enum ddp_status ddp_replica_bind(struct ddp_replica *replica, int64_t shard,
     replica->shard = shard;
     replica->current = batch->rows == replica->batch_rows ? replica->exec : replica->tail_exec;
     for (int i = 0; i < 2; i++) {
-        const void *memory = host[i];
-        if (replica->input[i] && memory) {
-            enum ddp_status status = ddp_device_copy_in(replica->device, replica->input[i], memory,
-                                                        ddp_exec_input_bytes(replica->current, i));
-            if (status != DDP_OK)
-                return status;
-            memory = replica->input[i];
-        }
-        ddp_exec_bind_input(replica->current, i, memory);
+        enum ddp_status status =
+            ddp_exec_load_input(replica->current, i, host[i], replica->input[i]);
+        if (status != DDP_OK)
+            return status;
     }
     ddp_exec_set_gradients(replica->current, ddp_replica_leaf(replica));
     return DDP_OK;

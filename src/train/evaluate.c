@@ -118,25 +118,6 @@ void ddp_train_evaluator_destroy(ddp_train_evaluator *evaluator)
     free(e);
 }
 
-/* Binds a batch's arrays, through staging where the device needs it. */
-static enum ddp_status bind_inputs(ddp_train_evaluator *e, ddp_exec *exec,
-                                   const struct ddp_batch *batch)
-{
-    const void *host[2] = {batch->x, batch->labels};
-    for (int i = 0; i < 2; i++) {
-        const void *memory = host[i];
-        if (e->input[i] && memory) {
-            enum ddp_status status =
-                ddp_device_copy_in(e->device, e->input[i], memory, ddp_exec_input_bytes(exec, i));
-            if (status != DDP_OK)
-                return status;
-            memory = e->input[i];
-        }
-        ddp_exec_bind_input(exec, i, memory);
-    }
-    return DDP_OK;
-}
-
 static enum ddp_status run_batch(ddp_train_evaluator *e, const struct ddp_batch *batch,
                                  int64_t *right, double *loss)
 {
@@ -144,7 +125,9 @@ static enum ddp_status run_batch(ddp_train_evaluator *e, const struct ddp_batch 
     float mean;
     ddp_exec_set_gradients(exec, e->loss);
     ddp_exec_set_predictions(exec, e->predictions);
-    enum ddp_status status = bind_inputs(e, exec, batch);
+    enum ddp_status status = ddp_exec_load_input(exec, 0, batch->x, e->input[0]);
+    if (status == DDP_OK)
+        status = ddp_exec_load_input(exec, 1, batch->labels, e->input[1]);
     if (status == DDP_OK)
         status = ddp_exec_forward(exec);
     if (status == DDP_OK)

@@ -1,46 +1,24 @@
 /* SPDX-License-Identifier: MIT
  *
- * A training run from beginning to end: opens what the options name, runs the steps, evaluates,
- * saves. It does not know which mode runs. */
+ * A training run from beginning to end: runs the steps of what open.c has opened, evaluates, saves.
+ * It does not know which mode runs. */
 #include "config.h"
+
+#include "train/run.h"
 
 #include "core/log.h"
 #include "core/memory.h"
-#include "graph/exec.h"
-#include "job/board.h"
 #include "job/job.h"
-#include "train/evaluate.h"
-#include "train/options.h"
-#include "train/progress.h"
 #include "train/weights.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 
-#define SMALL_MODEL  64 /* parameters: the weights of such a model are printed */
-#define LOADER_DEPTH 16 /* batches read ahead: what evens out a slow read */
+#define SMALL_MODEL 64 /* parameters: the weights of such a model are printed */
 
 struct ddp_train {
     struct ddp_train_options options;
-};
-
-/* Everything a run opens; closed in reverse. */
-struct run {
-    const struct ddp_train_options *options;
-    struct ddp_train_plan plan;
-    ddp_job *job;
-    ddp_comm *comm;
-    ddp_dataset *data, *test;
-    struct ddp_model_config model_config;
-    ddp_graph *graph, *tail_graph;
-    float *weights; /* flat, host */
-    ddp_mode *mode;
-    ddp_loader *loader;
-    ddp_train_evaluator *evaluator;
-    struct ddp_train_progress progress;
-    FILE *out; /* NULL on all ranks but 0 */
-    bool warned;
 };
 
 enum ddp_status ddp_train_create(ddp_train **train)
@@ -75,220 +53,13 @@ void ddp_train_help(FILE *out)
     ddp_options_help(ddp_train_option_table, out);
 }
 
-static enum ddp_status open_data(struct run *run)
-{
-    const struct ddp_train_options *options = run->options;
-    struct ddp_dataset_options data = {
-        .path = options->data,
-        .data_size = options->data_size,
-        .seed = (uint64_t)options->seed,
-    };
-    enum ddp_status status = ddp_dataset_open(run->plan.model->dataset, &data, &run->data,
-                                              options->evaluate ? &run->test : NULL);
-    if (status == DDP_OK)
-        status = ddp_train_plan_steps(&run->plan, options, ddp_dataset_info(run->data));
-    return status;
-}
-
-static enum ddp_status build_model(struct run *run)
-{
-    const struct ddp_train_options *options = run->options;
-    const struct ddp_dataset_info *info = ddp_dataset_info(run->data);
-    struct ddp_model_config *config = &run->model_config;
-    *config = (struct ddp_model_config){
-        .batch = run->plan.batch_size,
-        .features = (int64_t)info->sample_floats,
-        .classes = info->class_count,
-        .hidden_count = options->hidden_count,
-    };
-    for (int i = 0; i < options->hidden_count; i++)
-        config->hidden[i] = options->hidden[i];
-    enum ddp_status status = ddp_model_build(&run->graph, run->plan.model, config);
-    if (status == DDP_OK && run->plan.tail_rows != run->plan.batch_size) {
-        struct ddp_model_config tail = *config;
-        tail.batch = run->plan.tail_rows;
-        status = ddp_model_build(&run->tail_graph, run->plan.model, &tail);
-    }
-    return status;
-}
-
-/* Does the device that will be used compute in the host's memory? */
-static bool in_host_memory(const struct run *run)
-{
-    ddp_device *device;
-    if (ddp_device_open(&device, run->options->device, 0, 1) != DDP_OK)
-        return false; /* the mode will say so */
-    const bool host = ddp_device_host_memory(device);
-    ddp_device_close(device);
-    return host;
-}
-
-/* More memory than the machine has would be promised by the kernel, and its use ended by a kill.
- * Only what the run is sure to hold is counted, so that nothing that could fit is refused: the
- * samples (a byte a value at least) and a copy of the weights a process; weights, gradients, one
- * shard's activations and batch a worker or replica; momentum. */
-static enum ddp_status check_memory(const struct run *run)
-{
-    const struct ddp_train_plan *plan = &run->plan;
-    const struct ddp_dataset_info *data = ddp_dataset_info(run->data);
-    const bool dp = plan->mode == DDP_MODE_DP;
-    const int64_t units = dp ? plan->replicas : plan->world_size;
-    const double processes = dp ? 1 : (double)plan->world_size;
-    const double weights = (double)ddp_graph_flat_count(run->graph) * sizeof(float);
-    const double sample = (double)data->sample_floats;
-    size_t arena;
-    enum ddp_status status = ddp_exec_arena_bytes(
-        run->graph, DDP_EXEC_NETWORK | DDP_EXEC_LOSS | DDP_EXEC_BACKWARD, &arena);
-    if (status != DDP_OK)
-        return status;
-    const double need =
-        processes *
-            ((run->options->momentum > 0 ? 2 : 1) * weights + (double)data->sample_count * sample) +
-        (double)units *
-            (2 * weights + (double)arena + (double)plan->batch_size * sample * sizeof(float));
-    const double total = (double)ddp_memory_total();
-    if (need > total && in_host_memory(run))
-        return ddp_fail(DDP_ERR_MEMORY,
-                        "out of memory: %" PRId64 " %s%s with %" PRId64
-                        " parameters and batches of %" PRId64
-                        " need at least %.1f GB, and there are %.1f GB: use a smaller model, "
-                        "smaller batches or fewer %ss",
-                        units, dp ? "replica" : "worker", units == 1 ? "" : "s",
-                        ddp_graph_element_count(run->graph), plan->batch_size, need / 1e9,
-                        total / 1e9, dp ? "replica" : "worker");
-    return DDP_OK;
-}
-
-static enum ddp_status init_weights(struct run *run)
-{
-    struct ddp_rng rng;
-    run->weights = ddp_array_alloc((size_t)ddp_graph_flat_count(run->graph), sizeof(float));
-    if (!run->weights)
-        return DDP_ERR_MEMORY;
-    ddp_rng_seed(&rng, (uint64_t)run->options->seed);
-    ddp_graph_init_parameters(run->graph, &rng, run->weights);
-    if (!run->options->load)
-        return DDP_OK;
-    return ddp_train_weights_load(run->options->load, run->graph, run->weights);
-}
-
-static enum ddp_status create_mode(struct run *run)
-{
-    const struct ddp_train_options *options = run->options;
-    const struct ddp_train_plan *plan = &run->plan;
-    struct ddp_mode_setup setup = {
-        .graph = run->graph,
-        .tail_graph = run->tail_graph,
-        .batch_rows = plan->batch_size,
-        .tail_rows = plan->tail_rows,
-        .job = run->job,
-        .comm = run->comm,
-        .device = options->device,
-        .threads = plan->threads,
-        .replicas = plan->replicas,
-        .local_shards = plan->local_shards,
-        .global_shards = plan->global_shards,
-        .weights = run->weights,
-        .optimizer = {.name = "sgd",
-                      .momentum = (float)options->momentum,
-                      .weight_decay = (float)options->weight_decay,
-                      .nesterov = options->nesterov},
-        .bucket_bytes = (size_t)(options->bucket_mb * 1048576),
-    };
-    return ddp_mode_create(&run->mode, plan->mode, &setup);
-}
-
-/* Batches held at once: DataParallel takes all of a step before it begins (the loader's default is
- * enough for that); the others hold one, so that accumulation costs time, not memory. */
-static int loader_depth(const struct ddp_train_plan *plan)
-{
-    const int64_t two_steps = 2 * plan->local_shards + 1;
-    if (plan->mode == DDP_MODE_DP)
-        return 0;
-    return two_steps < LOADER_DEPTH ? (int)two_steps : LOADER_DEPTH;
-}
-
-static enum ddp_status create_loader(struct run *run)
-{
-    const struct ddp_train_plan *plan = &run->plan;
-    const int64_t shards = plan->local_shards * plan->replicas;
-    struct ddp_loader_config config = {
-        .dataset = run->data,
-        .sampler = plan->sampler,
-        .batch_size = plan->batch_size,
-        .first_shard = plan->rank * shards,
-        .shard_count = shards,
-        .end_epoch = -1,
-        .depth = loader_depth(plan),
-    };
-    return ddp_loader_create(&run->loader, &config);
-}
-
-static enum ddp_status open_run(struct run *run)
-{
-    const struct ddp_train_options *options = run->options;
-    const bool launched = getenv(DDP_BOARD_FD_VARIABLE) != NULL;
-    enum ddp_status status = ddp_job_open(&run->job);
-    if (status != DDP_OK)
-        return status;
-    ddp_job_sole_output(run->job);
-    ddp_job_report(run->job, "start", 0);
-    if (ddp_job_rank(run->job) != 0 || options->quiet)
-        run->out = NULL;
-    status = ddp_train_plan_workers(&run->plan, options, run->job, launched);
-    if (status == DDP_OK && options->save && run->plan.rank == 0)
-        status = ddp_train_weights_check_path(options->save);
-    if (status == DDP_OK)
-        status = open_data(run);
-    if (status == DDP_OK)
-        status = build_model(run);
-    if (status == DDP_OK)
-        status = check_memory(run);
-    if (status == DDP_OK)
-        status = init_weights(run);
-    if (status == DDP_OK)
-        status = ddp_comm_create(&run->comm, run->job, NULL);
-    if (status == DDP_OK)
-        status = create_mode(run);
-    if (status == DDP_OK && run->test && ddp_dataset_info(run->test)->class_count > 0)
-        status = ddp_train_evaluator_create(&run->evaluator, run->mode, run->comm, run->plan.model,
-                                            &run->model_config, run->test);
-    if (status == DDP_OK)
-        status = create_loader(run);
-    return status;
-}
-
-static void close_run(struct run *run)
-{
-    ddp_loader_destroy(run->loader);
-    ddp_train_evaluator_destroy(run->evaluator);
-    ddp_mode_destroy(run->mode);
-    ddp_comm_destroy(run->comm);
-    free(run->weights);
-    ddp_graph_destroy(run->tail_graph);
-    ddp_graph_destroy(run->graph);
-    ddp_dataset_close(run->test);
-    ddp_dataset_close(run->data);
-    ddp_job_close(run->job);
-}
-
-/* Copies the current weights into run->weights. */
-static enum ddp_status fetch_weights(struct run *run)
-{
-    ddp_device *device = ddp_mode_device(run->mode);
-    enum ddp_status status =
-        ddp_device_copy_out(device, run->weights, ddp_mode_weights(run->mode),
-                            (size_t)ddp_graph_flat_count(run->graph) * sizeof(float));
-    return status == DDP_OK ? ddp_device_synchronize(device) : status;
-}
-
 /* The weights of a small model, in the order of its parameters: "Model weights: [0.9472, 0.9440]".
  */
-static enum ddp_status print_weights(struct run *run)
+static enum ddp_status print_weights(struct ddp_run *run)
 {
     if (!run->out || ddp_graph_element_count(run->graph) > SMALL_MODEL)
         return DDP_OK;
-    enum ddp_status status = fetch_weights(run);
+    enum ddp_status status = ddp_run_fetch_weights(run);
     if (status != DDP_OK)
         return status;
     const char *separator = "";
@@ -305,7 +76,7 @@ static enum ddp_status print_weights(struct run *run)
     return DDP_OK;
 }
 
-static enum ddp_status evaluate(struct run *run, int64_t step)
+static enum ddp_status evaluate(struct ddp_run *run, int64_t step)
 {
     double accuracy, loss;
     if (!run->evaluator)
@@ -319,7 +90,7 @@ static enum ddp_status evaluate(struct run *run, int64_t step)
     return status;
 }
 
-static enum ddp_status train_step(struct run *run, int64_t step)
+static enum ddp_status train_step(struct ddp_run *run, int64_t step)
 {
     float loss;
     double rate = ddp_schedule_rate(&run->plan.schedule, step);
@@ -343,7 +114,7 @@ static enum ddp_status train_step(struct run *run, int64_t step)
     return print_weights(run);
 }
 
-static enum ddp_status train_steps(struct run *run)
+static enum ddp_status train_steps(struct ddp_run *run)
 {
     const struct ddp_train_plan *plan = &run->plan;
     enum ddp_status status = DDP_OK;
@@ -369,13 +140,13 @@ static enum ddp_status train_steps(struct run *run)
     return status;
 }
 
-static enum ddp_status save(struct run *run)
+static enum ddp_status save(struct ddp_run *run)
 {
     const char *path = run->options->save;
     enum ddp_status status = DDP_OK;
     if (path && run->plan.rank == 0) {
         ddp_job_report(run->job, "save", run->plan.total_steps);
-        status = fetch_weights(run);
+        status = ddp_run_fetch_weights(run);
         if (status == DDP_OK)
             status = ddp_train_weights_save(path, run->graph, run->weights);
         if (status == DDP_OK && run->out)
@@ -386,8 +157,8 @@ static enum ddp_status save(struct run *run)
 
 enum ddp_status ddp_train_run(ddp_train *train, FILE *out)
 {
-    struct run run = {.options = &train->options, .out = out};
-    enum ddp_status status = open_run(&run);
+    struct ddp_run run = {.options = &train->options, .out = out};
+    enum ddp_status status = ddp_run_open(&run);
     if (status == DDP_OK && run.out) {
         struct ddp_mode_memory memory = {0};
         ddp_mode_memory(run.mode, &memory);
@@ -409,6 +180,6 @@ enum ddp_status ddp_train_run(ddp_train *train, FILE *out)
     if (status == DDP_OK)
         ddp_job_report(run.job, "done", run.plan.total_steps);
     /* After a failure the board keeps the phase it happened in, for the launcher to show. */
-    close_run(&run);
+    ddp_run_close(&run);
     return status;
 }

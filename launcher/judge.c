@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * See judge.h. Several workers may have ended by the time we look. */
+#include "config.h"
+
+#include "launcher/judge.h"
+
+#include "core/log.h"
+#include "launcher/memory_limit.h"
+#include "launcher/report.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+
+/* How long to wait for the rank that failed first when only its victims (exit code of
+ * DDP_ERR_ABORTED) are seen. */
+#define CULPRIT_WAIT_SECONDS 0.5
+
+void judge_start(struct job *job)
+{
+    struct spawn_error error;
+    char text[512];
+    while (spawner_next_error(&job->spawner, &error)) {
+        if (job->decided)
+            continue;
+        spawn_error_text(&error, job->plan, text, sizeof text);
+        ddp_log(DDP_LOG_ERROR, "%s", text);
+        job_decide(job, spawn_error_exit_code(&error));
+        job_end(job, SIGTERM);
+    }
+}
+
+static bool exited_with(int wait_status, enum ddp_status status)
+{
+    return WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == ddp_status_exit_code(status);
+}
+
+enum suspicion {
+    VICTIM,    /* gave up because another rank had failed */
+    PREEMPTED, /* stopped on request, as the others will */
+    EXITED,
+    SIGNALED,
+    ABORTED, /* took the job down itself */
+};
+
+static enum suspicion suspicion(const struct job *job, int rank)
+{
+    int status = job->workers[rank].wait_status;
+    if (exited_with(status, DDP_ERR_ABORTED))
+        return VICTIM;
+    if (exited_with(status, DDP_ERR_PREEMPTED))
+        return PREEMPTED;
+    if (atomic_load(&job->board.memory->abort_word) == (uint32_t)rank + 1)
+        return ABORTED;
+    return WIFSIGNALED(status) ? SIGNALED : EXITED;
+}
+
+/* The suspect that most likely failed first; -1 when there is none. Several may have ended by the
+ * time we look: those that only noticed another's failure come last. */
+static int first_suspect(const struct job *job)
+{
+    int first = -1;
+    for (int rank = 0; rank < job->plan->nproc; rank++)
+        if (job->workers[rank].suspect &&
+            (first < 0 || suspicion(job, rank) > suspicion(job, first)))
+            first = rank;
+    return first;
+}
+
+static void name_failed(struct job *job, int rank)
+{
+    const struct worker *worker = &job->workers[rank];
+    bool killed = WIFSIGNALED(worker->wait_status) && WTERMSIG(worker->wait_status) == SIGKILL;
+    const struct report_end end = {
+        .rank = rank,
+        .pid = worker->pid,
+        .wait_status = worker->wait_status,
+        .peak_kib = worker->peak_kib,
+        .no_memory = killed && memory_limit_kills() > job->kills_at_start,
+        .left = job->running,
+    };
+    report_failure(&job->board, &end);
+    job->failed_rank = rank;
+}
+
+void judge_workers(struct job *job, bool final)
+{
+    int rank = first_suspect(job);
+    if (rank < 0)
+        return;
+    enum suspicion how = suspicion(job, rank);
+    int status = job->workers[rank].wait_status;
+    if (job->state >= ENDING) {
+        job_decide(job, report_exit_code(status));
+        return;
+    }
+    if (how <= PREEMPTED && job->running > 0 && !final) {
+        if (job->state == RUNNING)
+            job_set_deadline(job, how == VICTIM ? CULPRIT_WAIT_SECONDS
+                                                : job->plan->settings->grace_seconds);
+        job->state = DOUBTING;
+        return;
+    }
+    job_decide(job, report_exit_code(status));
+    job->restartable = how != PREEMPTED;
+    if (job->restartable)
+        name_failed(job, rank);
+    ddp_board_abort(&job->board, DDP_ABORT_BY_LAUNCHER);
+    job_end(job, SIGTERM);
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * See running.h. */
+#include "config.h"
+
+#include "launcher/running.h"
+
+#include "core/clock.h"
+
+#include <limits.h>
+#include <signal.h>
+
+void job_decide(struct job *job, int exit_code)
+{
+    if (!job->decided)
+        job->exit_code = exit_code;
+    job->decided = true;
+}
+
+void job_signal(const struct job *job, int signal)
+{
+    for (int rank = 0; rank < job->plan->nproc; rank++)
+        if (job->workers[rank].running)
+            kill(-job->workers[rank].pid, signal);
+}
+
+void job_kill(struct job *job)
+{
+    job_signal(job, SIGKILL);
+    job->state = KILLED;
+    job->deadline_ns = INT64_MAX;
+}
+
+void job_set_deadline(struct job *job, double seconds)
+{
+    job->deadline_ns = ddp_clock_ns() + (int64_t)(seconds * 1e9);
+}
+
+void job_end(struct job *job, int signal)
+{
+    job_signal(job, signal);
+    job_signal(job, SIGCONT); /* who is stopped must hear it too */
+    job->state = ENDING;
+    job_set_deadline(job, job->plan->settings->grace_seconds);
+}
+
+void job_pause(struct job *job)
+{
+    job_signal(job, SIGSTOP);
+    terminal_pause(&job->terminal);
+    job_signal(job, SIGCONT);
+}
+
+int job_milliseconds(int64_t deadline_ns)
+{
+    if (deadline_ns == INT64_MAX)
+        return -1;
+    int64_t left_ms = (deadline_ns - ddp_clock_ns() + 999999) / 1000000;
+    return left_ms < 0 ? 0 : left_ms > INT_MAX ? INT_MAX : (int)left_ms;
+}

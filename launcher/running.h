@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A job that runs: what ddprun knows of its workers, and what it can do to all of them. Shared by
+ * supervise.c (the attempts), watch.c (the loop), signals.c and judge.c (who failed first). */
+#ifndef DDP_LAUNCHER_RUNNING_H
+#define DDP_LAUNCHER_RUNNING_H
+
+#include "job/board.h"
+#include "launcher/children.h"
+#include "launcher/keeper.h"
+#include "launcher/output.h"
+#include "launcher/plan.h"
+#include "launcher/spawn.h"
+#include "launcher/terminal.h"
+
+enum state {
+    RUNNING,
+    DOUBTING, /* a victim has exited; the culprit should follow at once */
+    ENDING,   /* SIGTERM is sent; SIGKILL follows at the deadline */
+    KILLED,   /* SIGKILL is sent */
+};
+
+struct worker {
+    pid_t pid; /* 0: not started */
+    bool running;
+    bool suspect; /* has failed, and whether it failed first is not judged yet */
+    int wait_status;
+    long peak_kib; /* of its memory */
+};
+
+struct job {
+    struct plan *plan;
+    struct ddp_board board;
+    int board_fd;
+    int heap_fd;
+    struct children children;
+    struct keeper keeper;
+    struct spawner spawner;
+    struct terminal terminal;
+    struct output output;
+    struct worker *workers;
+    int running;
+    int signal_fd;
+    enum state state;
+    int64_t deadline_ns;
+    uint64_t progress; /* of the board, as last seen */
+    int64_t progress_ns;
+    bool interrupted; /* by a signal to ddprun */
+    bool decided;     /* exit_code is */
+    bool restartable; /* it failed in a way that may not come again */
+    int exit_code;
+    int failed_rank;          /* the one that was named, or -1 */
+    long long kills_at_start; /* for want of memory */
+};
+
+/* The job's exit code, unless there is one already. */
+void job_decide(struct job *job, int exit_code);
+
+/* Sends a signal to all workers that run, and to what they have started in their groups. */
+void job_signal(const struct job *job, int signal);
+
+/* Asks all workers to end; who does not within the grace period is killed. */
+void job_end(struct job *job, int signal);
+void job_kill(struct job *job);
+
+/* Ctrl-Z: all stop, and go on together. */
+void job_pause(struct job *job);
+
+void job_set_deadline(struct job *job, double seconds);
+
+/* How long poll() may sleep until `deadline_ns`. */
+int job_milliseconds(int64_t deadline_ns);
+
+#endif

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * See signals.h. */
+#include "config.h"
+
+#include "launcher/signals.h"
+
+#include "core/log.h"
+#include "launcher/report.h"
+#include "launcher/table.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/signalfd.h>
+
+static const int ending_signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+static const int passed_signals[] = {SIGUSR1, SIGUSR2};
+
+#define COUNT(array) (sizeof(array) / sizeof(array)[0])
+
+static void watch(sigset_t *set, const int *signals, size_t count)
+{
+    struct sigaction now;
+    for (size_t i = 0; i < count; i++)
+        if (sigaction(signals[i], NULL, &now) == 0 && now.sa_handler != SIG_IGN)
+            sigaddset(set, signals[i]); /* nohup's SIGHUP stays ignored */
+}
+
+enum ddp_status signals_open(struct job *job)
+{
+    const struct sigaction normal = {.sa_handler = SIG_DFL};
+    sigset_t watched, all;
+    sigaction(SIGCHLD, &normal, NULL); /* ignored, it would hide how children ended */
+    sigemptyset(&watched);
+    sigaddset(&watched, SIGCHLD);
+    sigaddset(&watched, SIGTSTP);
+    watch(&watched, ending_signals, COUNT(ending_signals));
+    watch(&watched, passed_signals, COUNT(passed_signals));
+    sigfillset(&all);
+    sigdelset(&all, SIGTTIN);
+    sigprocmask(SIG_SETMASK, &all, NULL);
+    job->signal_fd = signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (job->signal_fd < 0)
+        return ddp_fail(DDP_ERR_SYSTEM, "cannot watch signals: %s", strerror(errno));
+    return DDP_OK;
+}
+
+static void handle_ending_signal(struct job *job, int signal)
+{
+    if (signal == SIGQUIT)
+        table_log(&job->board);
+    char name[32];
+    bool again = job->state >= ENDING && signal == SIGINT;
+    if (job->state >= ENDING && !again) {
+        job_signal(job, signal);
+        return;
+    }
+    job->interrupted = true;
+    ddp_log(DDP_LOG_INFO, "%s: %s %d worker%s", report_signal_name(signal, name, sizeof name),
+            again ? "killing" : "ending", job->running, job->running == 1 ? "" : "s");
+    if (again)
+        job_kill(job);
+    else
+        job_end(job, signal);
+}
+
+bool signals_end_job(int signal)
+{
+    for (size_t i = 0; i < COUNT(ending_signals); i++)
+        if (signal == ending_signals[i])
+            return true;
+    return false;
+}
+
+void signals_handle(struct job *job, int signal)
+{
+    if (signal == SIGTSTP)
+        job_pause(job);
+    for (size_t i = 0; i < COUNT(passed_signals); i++)
+        if (signal == passed_signals[i])
+            job_signal(job, signal);
+    if (signals_end_job(signal))
+        handle_ending_signal(job, signal);
+}

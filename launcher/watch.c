@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * See watch.h. One loop around poll(): signals come through a signalfd, deadlines through poll's
+ * time limit; there is no handler and nothing spins. */
+#include "config.h"
+
+#include "launcher/watch.h"
+
+#include "core/clock.h"
+#include "core/log.h"
+#include "launcher/judge.h"
+#include "launcher/signals.h"
+#include "launcher/table.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static int rank_of(const struct job *job, pid_t pid)
+{
+    for (int rank = 0; rank < job->plan->nproc; rank++)
+        if (job->workers[rank].running && job->workers[rank].pid == pid)
+            return rank;
+    return -1;
+}
+
+/* Reaps one child. A worker's group goes with it, and while it is not reaped its number cannot
+ * belong to others. */
+static void reap(struct job *job, pid_t pid)
+{
+    int status = 0, rank = rank_of(job, pid);
+    struct rusage usage = {.ru_maxrss = 0};
+    if (rank >= 0) {
+        kill(-pid, SIGKILL);
+        atomic_store(&job->keeper.groups[rank], 0);
+    }
+    if (wait4(pid, &status, 0, &usage) < 0 || rank < 0)
+        return;
+    struct worker *worker = &job->workers[rank];
+    worker->running = false;
+    worker->wait_status = status;
+    worker->peak_kib = usage.ru_maxrss;
+    worker->suspect = status != 0;
+    job->running--;
+}
+
+static void handle_children(struct job *job)
+{
+    siginfo_t info;
+    for (;;) {
+        info.si_pid = 0;
+        if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) < 0 || info.si_pid == 0)
+            break;
+        reap(job, info.si_pid);
+    }
+    for (;;) {
+        info.si_pid = 0;
+        if (waitid(P_ALL, 0, &info, WSTOPPED | WNOHANG) < 0 || info.si_pid == 0)
+            break;
+        if (rank_of(job, info.si_pid) < 0)
+            continue;
+        if (info.si_status == SIGTTIN || info.si_status == SIGTTOU)
+            terminal_lend(&job->terminal, info.si_pid);
+        else if (info.si_status == SIGTSTP && info.si_pid == job->terminal.borrower)
+            job_pause(job);
+    }
+    judge_start(job);
+    judge_workers(job, false);
+}
+
+static void handle_deadline(struct job *job)
+{
+    if (!ddp_deadline_passed(job->deadline_ns))
+        return;
+    if (job->state == DOUBTING) {
+        judge_workers(job, true);
+        return;
+    }
+    ddp_log(DDP_LOG_WARNING, "%d worker%s did not end within %g s: SIGKILL", job->running,
+            job->running == 1 ? "" : "s", job->plan->settings->grace_seconds);
+    job_kill(job);
+}
+
+/* How often the board is looked at for progress: a tenth of the time limit, at most a second. */
+static int64_t watch_interval_ns(const struct job *job)
+{
+    double interval = job->plan->settings->timeout_seconds / 10;
+    return (int64_t)((interval < 1 ? interval : 1) * 1e9) + 1;
+}
+
+static void watch_progress(struct job *job)
+{
+    double limit = job->plan->settings->timeout_seconds;
+    if (limit <= 0 || job->state != RUNNING)
+        return;
+    uint64_t progress = table_progress(&job->board);
+    int64_t now = ddp_clock_ns();
+    if (progress != job->progress || progress == 0) {
+        job->progress = progress;
+        job->progress_ns = now;
+        return;
+    }
+    if ((double)(now - job->progress_ns) < limit * 1e9)
+        return;
+    ddp_log(DDP_LOG_ERROR, "no rank has got on for %g s; ending the job", limit);
+    table_log(&job->board);
+    job_decide(job, EXIT_HANG);
+    job->restartable = true;
+    ddp_board_abort(&job->board, DDP_ABORT_BY_LAUNCHER);
+    job_end(job, SIGTERM);
+}
+
+void watch_workers(struct job *job)
+{
+    struct signalfd_siginfo info;
+    struct pollfd watched = {.fd = job->signal_fd, .events = POLLIN};
+    while (job->running > 0) {
+        int64_t until_ns = job->deadline_ns;
+        if (job->state == RUNNING && job->plan->settings->timeout_seconds > 0)
+            until_ns = ddp_clock_ns() + watch_interval_ns(job);
+        poll(&watched, 1, job_milliseconds(until_ns));
+        bool children = false;
+        while (read(job->signal_fd, &info, sizeof info) == (ssize_t)sizeof info) {
+            children = children || info.ssi_signo == SIGCHLD;
+            signals_handle(job, (int)info.ssi_signo);
+        }
+        if (children)
+            handle_children(job);
+        if (job->running > 0) {
+            handle_deadline(job);
+            watch_progress(job);
+        }
+    }
+    judge_workers(job, true);
+}
+
+bool watch_output(struct job *job)
+{
+    struct signalfd_siginfo info;
+    struct pollfd watched[] = {{.fd = output_end(&job->output), .events = POLLIN},
+                               {.fd = job->signal_fd, .events = POLLIN}};
+    if (watched[0].fd < 0)
+        return true;
+    if (job->interrupted)
+        job_set_deadline(job, job->plan->settings->grace_seconds);
+    for (;;) {
+        if (poll(watched, 2, job->interrupted ? job_milliseconds(job->deadline_ns) : -1) == 0)
+            return false;
+        if (watched[0].revents)
+            return true;
+        if (read(job->signal_fd, &info, sizeof info) != (ssize_t)sizeof info)
+            continue;
+        if (info.ssi_signo == SIGTSTP)
+            terminal_pause(&job->terminal);
+        else if (info.ssi_signo != SIGCHLD && info.ssi_signo != SIGUSR1 &&
+                 info.ssi_signo != SIGUSR2) {
+            job_decide(job, 128 + (int)info.ssi_signo);
+            return false;
+        }
+    }
+}
+
+bool watch_pause(struct job *job)
+{
+    struct signalfd_siginfo info;
+    struct pollfd watched = {.fd = job->signal_fd, .events = POLLIN};
+    while (poll(&watched, 1, job_milliseconds(job->deadline_ns)) != 0)
+        if (read(job->signal_fd, &info, sizeof info) == (ssize_t)sizeof info &&
+            signals_end_job((int)info.ssi_signo)) {
+            job->exit_code = 128 + (int)info.ssi_signo;
+            return false;
+        }
+    return true;
+}

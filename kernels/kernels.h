@@ -5,6 +5,12 @@
 #ifndef DDP_KERNELS_KERNELS_H
 #define DDP_KERNELS_KERNELS_H
 
+#include "kernels/add.h"
+#include "kernels/attention.h"
+#include "kernels/bf16.h"
+#include "kernels/dropout.h"
+#include "kernels/embedding.h"
+#include "kernels/layer_norm.h"
 #include "kernels/linear.h"
 #include "kernels/merge.h"
 #include "kernels/sgd.h"
@@ -19,6 +25,22 @@ struct ddp_kernels {
     enum ddp_status (*linear_forward)(const struct ddp_linear_forward *args, void *stream);
     /* gradients of x, W and b */
     enum ddp_status (*linear_backward)(const struct ddp_linear_backward *args, void *stream);
+    /* each row to mean 0 and variance 1, then times gamma plus beta */
+    enum ddp_status (*layer_norm_forward)(const struct ddp_layer_norm_forward *args, void *stream);
+    enum ddp_status (*layer_norm_backward)(const struct ddp_layer_norm_backward *args,
+                                           void *stream);
+    /* rows of a table by token and by position */
+    enum ddp_status (*embedding_forward)(const struct ddp_embedding_forward *args, void *stream);
+    enum ddp_status (*embedding_backward)(const struct ddp_embedding_backward *args, void *stream);
+    /* causal self-attention on packed qkv */
+    enum ddp_status (*attention_forward)(const struct ddp_attention_forward *args, void *stream);
+    enum ddp_status (*attention_backward)(const struct ddp_attention_backward *args, void *stream);
+    /* y = a + b, a copy, or added to y */
+    enum ddp_status (*add)(const struct ddp_add *args, void *stream);
+    /* y = x with elements zeroed at random, in both passes */
+    enum ddp_status (*dropout)(const struct ddp_dropout *args, void *stream);
+    /* y = x rounded to bf16 */
+    enum ddp_status (*to_bf16)(const struct ddp_to_bf16 *args, void *stream);
     /* mean loss of class labels, with its gradient and the predictions */
     enum ddp_status (*softmax_cross_entropy)(const struct ddp_softmax_cross_entropy *args,
                                              void *stream);

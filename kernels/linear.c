@@ -30,6 +30,15 @@ static enum ddp_status check_shape(int64_t rows, int64_t in, int64_t out,
     return DDP_OK;
 }
 
+size_t ddp_linear_scratch_bytes(int64_t rows, int64_t in, int64_t out, enum ddp_dtype compute,
+                                bool has_weight_bf16)
+{
+    if (compute != DDP_BF16)
+        return 0;
+    size_t weights = has_weight_bf16 ? 0 : (size_t)(in * out);
+    return ((size_t)(rows * in) + (size_t)(rows * out) + weights) * sizeof(uint16_t);
+}
+
 static enum ddp_status check_forward(const struct ddp_linear_forward *args)
 {
     enum ddp_status status = check_shape(args->rows, args->in, args->out, args->activation);

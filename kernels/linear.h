@@ -9,28 +9,50 @@
 enum ddp_activation {
     DDP_ACTIVATION_NONE = 0,
     DDP_ACTIVATION_RELU = 1,
+    DDP_ACTIVATION_GELU = 2,      /* z (1 + erf(z / sqrt 2)) / 2, PyTorch's default */
+    DDP_ACTIVATION_GELU_TANH = 3, /* its approximation by tanh: GPT-2's "gelu_new" */
 };
+
+/* With compute DDP_BF16 the operands of each product are rounded to bf16 (nearest, ties to even)
+ * and the products added in float32. The rounded weights may be handed in as weight_bf16, the same
+ * values as `weight`; else they are made in the scratch memory. */
 
 struct ddp_linear_forward {
     int64_t rows, in, out; /* B, C, O */
     enum ddp_activation activation;
-    const float *x;      /* (B,C) */
-    const float *weight; /* (O,C) */
-    const float *bias;   /* (O), or NULL: none */
-    float *y;            /* (B,O) out */
+    enum ddp_dtype compute;      /* DDP_F32 or DDP_BF16 */
+    const float *x;              /* (B,C) */
+    const float *weight;         /* (O,C); with weight_bf16 not read, may be NULL */
+    const uint16_t *weight_bf16; /* (O,C), or NULL */
+    const float *bias;           /* (O), or NULL: none */
+    float *y;                    /* (B,O) out */
+    float *pre;    /* (B,O) out: what the activation took, for the backward pass of the two GELUs
+                      (other activations leave it alone); NULL: not needed. Not y. */
+    void *scratch; /* ddp_linear_scratch_bytes(), aligned to 64; NULL where that is 0 */
 };
 
 struct ddp_linear_backward {
     int64_t rows, in, out;
     enum ddp_activation activation;
-    const float *x;      /* (B,C) the input of forward */
-    const float *y;      /* (B,O) the output of forward; may be NULL without an activation */
-    const float *weight; /* (O,C) */
+    enum ddp_dtype compute;
+    const float *x;              /* (B,C) the input of forward */
+    const float *y;              /* (B,O) the output of forward; read for ReLU only */
+    const float *pre;            /* (B,O) read for the GELUs only */
+    const float *weight;         /* (O,C) */
+    const uint16_t *weight_bf16; /* (O,C), or NULL */
     float *dy; /* (B,O) gradient of y; with an activation overwritten by the gradient before it */
     float *dx; /* (B,C) out, or NULL: not needed */
-    float *dweight; /* (O,C) out, or NULL */
-    float *dbias;   /* (O) out, or NULL; rows are added from the first to the last */
+    float *dweight;          /* (O,C) out, or NULL */
+    float *dbias;            /* (O) out, or NULL; rows are added from the first to the last */
+    bool accumulate_dx;      /* add to what is in dx; false: overwrite it, whatever it is */
+    bool accumulate_dweight; /* likewise */
+    bool accumulate_dbias;   /* likewise: the sum over rows is made first, then added */
+    void *scratch;           /* as in forward, and the same size */
 };
+
+/* What either pass needs for a shape; 0 for DDP_F32. */
+size_t ddp_linear_scratch_bytes(int64_t rows, int64_t in, int64_t out, enum ddp_dtype compute,
+                                bool has_weight_bf16);
 
 enum ddp_status ddp_linear_forward(const struct ddp_linear_forward *args, void *stream);
 enum ddp_status ddp_linear_forward_reference(const struct ddp_linear_forward *args, void *stream);

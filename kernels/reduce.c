@@ -103,7 +103,7 @@ static enum ddp_status check(const struct ddp_reduce *args)
     bool missing = false;
     if (args->source_count < 1 || args->source_count > DDP_REDUCE_MAX ||
         args->destination_count < 1 || args->destination_count > DDP_REDUCE_MAX ||
-        args->count < 0 || ddp_dtype_bytes(args->dtype) == 0 || (unsigned)args->op > DDP_MAX)
+        args->count < 0 || (unsigned)args->dtype > DDP_I64 || (unsigned)args->op > DDP_MAX)
         return ddp_fail(DDP_ERR_INVALID, "reduce: %d sources, %d destinations, %lld elements",
                         args->source_count, args->destination_count, (long long)args->count);
     for (int i = 0; i < args->source_count; i++)

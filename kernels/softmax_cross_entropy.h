@@ -7,13 +7,20 @@
 
 #include "ddp.h"
 
+#define DDP_LABEL_NONE (-1) /* a row that does not count, such as padding */
+
+/* The mean is over the rows that count: those whose label is not DDP_LABEL_NONE. The others have
+ * no loss, and zeros for a gradient. A batch that comes in several chunks of rows gives `divisor`,
+ * the rows that count in all of it, and adds the losses up. */
 struct ddp_softmax_cross_entropy {
     int64_t rows, classes; /* B, V; V >= 1 */
+    int64_t divisor;       /* 0: the number of rows that count */
     const float *logits;   /* (B,V) */
-    const int32_t *labels; /* (B) each 0 .. V-1, else DDP_ERR_INVALID names the row */
-    float *loss;    /* (1) out: mean over the rows of -log softmax(logits)[label]; 0 for no rows */
-    float *dlogits; /* (B,V) out: gradient of loss; may equal logits; NULL: not needed */
-    int32_t *predictions; /* (B) out: the first class with the largest logit; NULL: not needed */
+    const int32_t *labels; /* (B) each 0 .. V-1 or NONE, else DDP_ERR_INVALID names the row */
+    float *loss;           /* (1) out: mean of -log softmax(logits)[label]; 0 when no row counts */
+    bool accumulate_loss;  /* add to what is in loss */
+    float *dlogits;        /* (B,V) out: gradient of loss; may equal logits; NULL: not needed */
+    int32_t *predictions;  /* (B) out: the first class with the largest logit; NULL: not needed */
 };
 
 enum ddp_status ddp_softmax_cross_entropy(const struct ddp_softmax_cross_entropy *args,

@@ -117,6 +117,7 @@ enum ddp_dtype {
     DDP_F64 = 1,
     DDP_I32 = 2,
     DDP_I64 = 3,
+    DDP_BF16 = 4, /* the upper half of a float32; collectives copy it, but do not reduce it */
 };
 
 enum ddp_redop {

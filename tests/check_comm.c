@@ -104,6 +104,9 @@ static void fill(void *memory, size_t count, enum ddp_dtype dtype, int rank)
         case DDP_I64:
             ((int64_t *)memory)[i] = (int64_t)((uint64_t)h * 4294967291u);
             break;
+        case DDP_BF16:
+            ((uint16_t *)memory)[i] = (uint16_t)h;
+            break;
         }
     }
 }
@@ -294,6 +297,34 @@ START_TEST(mismatch)
 }
 END_TEST
 
+/* bf16 is copied, but not reduced; the communicator lives on. */
+static void bf16_body(ddp_comm *comm, ddp_job *job)
+{
+    enum { COUNT = 33 };
+    uint16_t all[5 * COUNT], part[COUNT], expected[COUNT];
+    (void)job;
+    for (int round = 0; round < 2; round++) {
+        fill(part, COUNT, DDP_BF16, ddp_comm_rank(comm));
+        NEED(ddp_comm_all_gather(comm, part, all, COUNT, DDP_BF16) == DDP_OK);
+        for (int rank = 0; rank < ddp_comm_size(comm); rank++) {
+            fill(expected, COUNT, DDP_BF16, rank);
+            NEED(memcmp(all + rank * COUNT, expected, sizeof expected) == 0);
+        }
+        NEED(ddp_comm_broadcast(comm, part, COUNT, DDP_BF16, ddp_comm_size(comm) - 1) == DDP_OK);
+        NEED(memcmp(part, expected, sizeof expected) == 0);
+        NEED(ddp_comm_allreduce(comm, part, 1, DDP_BF16, DDP_SUM) == DDP_ERR_INVALID);
+        NEED(ddp_comm_allreduce_start(comm, part, 1, DDP_BF16, DDP_MAX) == DDP_ERR_INVALID);
+        NEED(ddp_comm_reduce_scatter(comm, all, part, 1, DDP_BF16, DDP_SUM) == DDP_ERR_INVALID);
+    }
+}
+
+START_TEST(bf16)
+{
+    run_ranks(1, bf16_body, -1);
+    run_ranks(5, bf16_body, -1);
+}
+END_TEST
+
 static void memory_body(ddp_comm *comm, ddp_job *job)
 {
     void *memory;
@@ -408,6 +439,7 @@ Suite *test_suite(void)
     tcase_add_loop_test(tc, overlap, 0, 4);
     tcase_add_test(tc, mismatch);
     tcase_add_test(tc, too_little_memory);
+    tcase_add_test(tc, bf16);
     tcase_add_test(tc, timeouts);
     tcase_add_test(tc, killed);
     tcase_add_test(tc, late_rank_burns_nothing);

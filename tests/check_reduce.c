@@ -29,6 +29,8 @@ static void fill(void *memory, size_t count, enum ddp_dtype dtype, unsigned seed
         case DDP_I64:
             ((int64_t *)memory)[i] = (int64_t)((uint64_t)rand() * 0x123456789abu);
             break;
+        case DDP_BF16:
+            break;
         }
     }
 }
@@ -94,6 +96,9 @@ START_TEST(order)
     args.source_count = 0;
     ck_assert_int_eq(ddp_reduce(&args), DDP_ERR_INVALID);
     args.source_count = DDP_REDUCE_MAX + 1;
+    ck_assert_int_eq(ddp_reduce(&args), DDP_ERR_INVALID);
+    args.source_count = 5;
+    args.dtype = DDP_BF16;
     ck_assert_int_eq(ddp_reduce(&args), DDP_ERR_INVALID);
 }
 END_TEST

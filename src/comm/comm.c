@@ -123,8 +123,11 @@ static enum ddp_status leave(ddp_comm *comm, enum ddp_status status)
     return status;
 }
 
-static enum ddp_status check_op(const char *name, enum ddp_redop op)
+static enum ddp_status check_op(const char *name, enum ddp_dtype dtype, enum ddp_redop op)
 {
+    if (dtype == DDP_BF16)
+        return ddp_fail(DDP_ERR_INVALID, "%s: bf16 is not reduced; reduce float32, then round",
+                        name);
     return (unsigned)op > DDP_MAX ? ddp_fail(DDP_ERR_INVALID, "%s: no operator %d", name, (int)op)
                                   : DDP_OK;
 }
@@ -154,7 +157,7 @@ enum ddp_status ddp_comm_free(ddp_comm *comm, void *memory)
 enum ddp_status ddp_comm_allreduce(ddp_comm *comm, void *buffer, size_t count, enum ddp_dtype dtype,
                                    enum ddp_redop op)
 {
-    enum ddp_status status = check_op("all-reduce", op);
+    enum ddp_status status = check_op("all-reduce", dtype, op);
     if (status == DDP_OK)
         status = check_memory("all-reduce", buffer, count);
     if (status == DDP_OK)
@@ -167,7 +170,7 @@ enum ddp_status ddp_comm_allreduce(ddp_comm *comm, void *buffer, size_t count, e
 enum ddp_status ddp_comm_reduce_scatter(ddp_comm *comm, const void *send, void *receive,
                                         size_t count, enum ddp_dtype dtype, enum ddp_redop op)
 {
-    enum ddp_status status = check_op("reduce-scatter", op);
+    enum ddp_status status = check_op("reduce-scatter", dtype, op);
     if (status == DDP_OK)
         status = check_memory("reduce-scatter", send, count);
     if (status == DDP_OK)
@@ -214,7 +217,7 @@ enum ddp_status ddp_comm_barrier(ddp_comm *comm)
 enum ddp_status ddp_comm_allreduce_start(ddp_comm *comm, void *buffer, size_t count,
                                          enum ddp_dtype dtype, enum ddp_redop op)
 {
-    enum ddp_status status = check_op("all-reduce", op);
+    enum ddp_status status = check_op("all-reduce", dtype, op);
     if (status == DDP_OK && count > 0 &&
         !comm->ops->registered(comm->state, buffer, count * ddp_dtype_bytes(dtype)))
         status = ddp_fail(DDP_ERR_INVALID,

@@ -93,10 +93,10 @@ static void describe(const struct shm_call *call, char *text, size_t size)
                                         "broadcast",      "barrier",
                                         "alloc",          "free",
                                         "exchange"};
-    static const char *const dtypes[] = {"f32", "f64", "i32", "i64"};
+    static const char *const dtypes[] = {"f32", "f64", "i32", "i64", "bf16"};
     static const char *const ops[] = {"sum", "min", "max"};
     const char *kind = call->kind <= SHM_EXCHANGE ? kinds[call->kind] : "an unknown collective";
-    const char *dtype = call->dtype <= DDP_I64 ? dtypes[call->dtype] : "?";
+    const char *dtype = call->dtype <= DDP_BF16 ? dtypes[call->dtype] : "?";
     const char *op = call->op <= DDP_MAX ? ops[call->op] : "?";
     if (call->kind == SHM_BARRIER || call->kind == SHM_FREE)
         snprintf(text, size, "%s", kind);

@@ -51,6 +51,8 @@ size_t ddp_dtype_bytes(enum ddp_dtype dtype)
     case DDP_F64:
     case DDP_I64:
         return 8;
+    case DDP_BF16:
+        return 2;
     }
     return 0;
 }

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Element by element: the sum of two arrays (a residual connection), a copy, or either of them
+ * added to what is there. */
+#ifndef DDP_KERNELS_ADD_H
+#define DDP_KERNELS_ADD_H
+
+#include "ddp.h"
+
+struct ddp_add {
+    int64_t count;
+    const float *a;  /* (n) */
+    const float *b;  /* (n), or NULL: none */
+    float *y;        /* (n) out: a + b; may be a or b; no other overlap */
+    bool accumulate; /* y = y + (a + b) */
+};
+
+enum ddp_status ddp_add(const struct ddp_add *args, void *stream);
+enum ddp_status ddp_add_reference(const struct ddp_add *args, void *stream);
+
+#endif

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Dropout: each element is zeroed with probability p, the others are divided by 1 - p. Which ones,
+ * is a function of the seed, the layer, the step, the shard and the element's place alone
+ * (Philox), so any split of the shards gives the same mask, and backward makes it again instead of
+ * reading it from memory: its call is the same, with dy for x and dx for y. */
+#ifndef DDP_KERNELS_DROPOUT_H
+#define DDP_KERNELS_DROPOUT_H
+
+#include "ddp.h"
+
+struct ddp_dropout {
+    int64_t count;
+    float probability; /* p, 0 <= p < 1 */
+    uint32_t seed, layer, shard, step;
+    const float *x;  /* (n) */
+    float *y;        /* (n) out; may be x */
+    bool accumulate; /* add to what is in y; false: overwrite it, whatever it is */
+};
+
+enum ddp_status ddp_dropout(const struct ddp_dropout *args, void *stream);
+enum ddp_status ddp_dropout_reference(const struct ddp_dropout *args, void *stream);
+
+#endif

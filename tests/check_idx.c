@@ -102,14 +102,14 @@ static void check_good_files(void)
     ck_assert_int_eq(info->class_count, 4);
     ck_assert_int_eq(info->dim_count, 3);
     ck_assert(info->dims[0] == 1 && info->dims[1] == 2 && info->dims[2] == 3);
-    ck_assert_uint_eq(info->sample_floats, 6);
+    ck_assert_uint_eq(info->sample_values, 6);
     ck_assert(info->shuffled);
     double std = sqrt((24.0 * 24 - 1) / 12) / 255; /* of 0 .. 23 */
-    ck_assert_double_eq_tol(info->mean, 11.5 / 255, 1e-12);
-    ck_assert_double_eq_tol(info->std, std, 1e-12);
+    ck_assert_double_eq_tol(info->mean[0], 11.5 / 255, 1e-12);
+    ck_assert_double_eq_tol(info->std[0], std, 1e-12);
     ck_assert_int_eq(ddp_dataset_info(test)->sample_count, 2);
-    ck_assert_double_eq(ddp_dataset_info(test)->mean, info->mean);
-    ck_assert_double_eq(ddp_dataset_info(test)->std, info->std);
+    ck_assert_double_eq(ddp_dataset_info(test)->mean[0], info->mean[0]);
+    ck_assert_double_eq(ddp_dataset_info(test)->std[0], info->std[0]);
 
     float x[12];
     int32_t labels[2];
@@ -117,10 +117,10 @@ static void check_good_files(void)
     ck_assert(labels[0] == 3 && labels[1] == 1);
     for (int i = 0; i < 12; i++) {
         int pixel = (i < 6 ? 18 : 0) + i;
-        ck_assert_float_eq(x[i], (float)((pixel / 255.0 - info->mean) / info->std));
+        ck_assert_float_eq(x[i], (float)((pixel / 255.0 - info->mean[0]) / info->std[0]));
     }
     ck_assert_int_eq(ddp_dataset_read(test, (int64_t[]){1}, 1, x, NULL), DDP_OK);
-    ck_assert_float_eq(x[0], (float)((106 / 255.0 - info->mean) / info->std));
+    ck_assert_float_eq(x[0], (float)((106 / 255.0 - info->mean[0]) / info->std[0]));
     capture_start();
     int beyond = ddp_dataset_read(test, (int64_t[]){2}, 1, x, NULL);
     int below = ddp_dataset_read(test, (int64_t[]){-1}, 1, x, NULL);
@@ -364,9 +364,9 @@ START_TEST(fashion_mnist)
     const struct ddp_dataset_info *info = ddp_dataset_info(train);
     ck_assert_int_eq(info->sample_count, 60000);
     ck_assert_int_eq(info->class_count, 10);
-    ck_assert_uint_eq(info->sample_floats, 784);
-    ck_assert_double_eq_tol(info->mean, 0.2860406, 1e-6); /* the published figures */
-    ck_assert_double_eq_tol(info->std, 0.3530242, 1e-6);
+    ck_assert_uint_eq(info->sample_values, 784);
+    ck_assert_double_eq_tol(info->mean[0], 0.2860406, 1e-6); /* the published figures */
+    ck_assert_double_eq_tol(info->std[0], 0.3530242, 1e-6);
     ck_assert_int_eq(ddp_dataset_info(test)->sample_count, 10000);
     for (int64_t i = 0; i < 10000; i++) {
         int32_t label;
@@ -390,7 +390,7 @@ START_TEST(article)
     const struct ddp_dataset_info *info = ddp_dataset_info(train);
     ck_assert_int_eq(info->sample_count, 8);
     ck_assert_int_eq(info->class_count, 0);
-    ck_assert(info->dim_count == 1 && info->dims[0] == 8 && info->sample_floats == 8);
+    ck_assert(info->dim_count == 1 && info->dims[0] == 8 && info->sample_values == 8);
     ck_assert(!info->shuffled);
     ck_assert_int_eq(ddp_dataset_read(train, (int64_t[]){0, 7}, 2, x, NULL), DDP_OK);
     ck_assert_float_eq(x[0], 0.49625658988952637f); /* torch.manual_seed(0); torch.rand(8, 8) */

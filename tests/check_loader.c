@@ -22,12 +22,13 @@ struct numbers {
     _Atomic int64_t rows; /* read so far */
 };
 
-static void numbers_read(const ddp_dataset *dataset, const int64_t *indices, size_t count, float *x,
-                         int32_t *labels)
+static enum ddp_status numbers_read(const ddp_dataset *dataset, const int64_t *indices,
+                                    size_t count, void *data, int32_t *labels)
 {
     struct numbers *numbers = (struct numbers *)(uintptr_t)dataset;
     if (numbers->delay_us)
         nanosleep(&(struct timespec){.tv_nsec = numbers->delay_us * 1000l}, NULL);
+    float *x = data;
     for (size_t i = 0; i < count; i++) {
         x[2 * i] = (float)indices[i];
         x[2 * i + 1] = 2 * (float)indices[i];
@@ -35,6 +36,7 @@ static void numbers_read(const ddp_dataset *dataset, const int64_t *indices, siz
             labels[i] = (int32_t)(indices[i] % 7);
     }
     atomic_fetch_add(&numbers->rows, (int64_t)count);
+    return DDP_OK;
 }
 
 static const struct ddp_dataset_ops numbers_ops = {.read = numbers_read};
@@ -48,17 +50,22 @@ static struct numbers make_numbers(int64_t count, int64_t classes)
                                               .class_count = classes,
                                               .dim_count = 1,
                                               .dims = {2},
-                                              .sample_floats = 2,
-                                              .std = 1}}};
+                                              .label_count = classes > 0,
+                                              .x_dtype = DDP_F32,
+                                              .sample_values = 2,
+                                              .sample_bytes = 2 * sizeof(float),
+                                              .channel_count = 1,
+                                              .std = {1}}}};
 }
 
 static void check_batch(const struct ddp_batch *batch, int64_t classes)
 {
     ck_assert_uint_eq((uintptr_t)batch->x % 4096, 0);
     ck_assert((batch->labels != NULL) == (classes > 0));
+    const float *x = batch->x;
     for (int64_t i = 0; i < batch->rows; i++) {
-        ck_assert_float_eq(batch->x[2 * i], (float)batch->indices[i]);
-        ck_assert_float_eq(batch->x[2 * i + 1], 2 * (float)batch->indices[i]);
+        ck_assert_float_eq(x[2 * i], (float)batch->indices[i]);
+        ck_assert_float_eq(x[2 * i + 1], 2 * (float)batch->indices[i]);
         if (batch->labels)
             ck_assert_int_eq(batch->labels[i], batch->indices[i] % 7);
     }

@@ -104,9 +104,10 @@ WRAP(void, ddp_loader_release, ddp_loader *loader, const struct ddp_batch *batch
 
 /* --- a data set, a model, a job --- */
 
-static void read_samples(const ddp_dataset *dataset, const int64_t *indices, size_t count, float *x,
-                         int32_t *labels)
+static enum ddp_status read_samples(const ddp_dataset *dataset, const int64_t *indices,
+                                    size_t count, void *data, int32_t *labels)
 {
+    float *x = data;
     (void)dataset;
     for (size_t i = 0; i < count; i++) {
         for (int f = 0; f < FEATURES; f++)
@@ -114,6 +115,7 @@ static void read_samples(const ddp_dataset *dataset, const int64_t *indices, siz
         if (labels)
             labels[i] = (int32_t)(indices[i] * 7 % CLASSES);
     }
+    return DDP_OK;
 }
 
 static const struct ddp_dataset_ops dataset_ops = {.read = read_samples};
@@ -124,8 +126,12 @@ static const ddp_dataset dataset = {.ops = &dataset_ops,
                                              .class_count = CLASSES,
                                              .dim_count = 1,
                                              .dims = {FEATURES},
-                                             .sample_floats = FEATURES,
-                                             .std = 1}};
+                                             .label_count = 1,
+                                             .x_dtype = DDP_F32,
+                                             .sample_values = FEATURES,
+                                             .sample_bytes = FEATURES * sizeof(float),
+                                             .channel_count = 1,
+                                             .std = {1}}};
 
 static ddp_job *job;
 static ddp_comm *comm;

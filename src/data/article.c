@@ -19,14 +19,16 @@ struct article {
     float *values; /* (sample_count, FEATURES) */
 };
 
-static void article_read(const ddp_dataset *dataset, const int64_t *indices, size_t count, float *x,
-                         int32_t *labels)
+static enum ddp_status article_read(const ddp_dataset *dataset, const int64_t *indices,
+                                    size_t count, void *x, int32_t *labels)
 {
     const struct article *article = (const struct article *)dataset;
+    float *to = x;
     (void)labels;
     for (size_t i = 0; i < count; i++)
-        memcpy(x + i * FEATURES, article->values + (size_t)indices[i] * FEATURES,
-               FEATURES * sizeof *x);
+        memcpy(to + i * FEATURES, article->values + (size_t)indices[i] * FEATURES,
+               FEATURES * sizeof *to);
+    return DDP_OK;
 }
 
 static void article_close(ddp_dataset *dataset)
@@ -55,8 +57,12 @@ static enum ddp_status article_open(const struct ddp_dataset_options *options, d
         .sample_count = options->data_size,
         .dim_count = 1,
         .dims = {FEATURES},
-        .sample_floats = FEATURES,
-        .std = 1,
+        .x_dtype = DDP_F32,
+        .sample_values = FEATURES,
+        .sample_bytes = FEATURES * sizeof(float),
+        .memory_bytes = floats * sizeof(float),
+        .channel_count = 1,
+        .std = {1},
     };
     article->values = ddp_array_alloc(floats, sizeof *article->values);
     if (!article->values) {

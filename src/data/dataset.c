@@ -51,13 +51,12 @@ const struct ddp_dataset_info *ddp_dataset_info(const ddp_dataset *dataset)
 }
 
 enum ddp_status ddp_dataset_read(const ddp_dataset *dataset, const int64_t *indices, size_t count,
-                                 float *x, int32_t *labels)
+                                 void *x, int32_t *labels)
 {
     for (size_t i = 0; i < count; i++)
         if (indices[i] < 0 || indices[i] >= dataset->info.sample_count)
             return ddp_fail(DDP_ERR_INVALID, "sample %lld was asked for: %s has 0 to %lld",
                             (long long)indices[i], dataset->info.source,
                             (long long)dataset->info.sample_count - 1);
-    dataset->ops->read(dataset, indices, count, x, labels);
-    return DDP_OK;
+    return dataset->ops->read(dataset, indices, count, x, labels);
 }

@@ -8,7 +8,8 @@
 
 #include "ddp.h"
 
-#define DDP_DATASET_MAX_DIMS 4
+#define DDP_DATASET_MAX_DIMS     4
+#define DDP_DATASET_MAX_CHANNELS 4
 
 /* Debian's package dataset-fashion-mnist: what the trainer learns when nothing else is asked for.
  */
@@ -16,31 +17,51 @@
 
 typedef struct ddp_dataset ddp_dataset;
 
+/* What the values of a token file are. */
+enum ddp_token_kind {
+    DDP_TOKENS_AUTO, /* as the file's first bytes and its name tell */
+    DDP_TOKENS_GPT2, /* llm.c's files, with their header: GPT-2's or Llama 3's tokens */
+    DDP_TOKENS_UINT16,
+    DDP_TOKENS_UINT32,
+    DDP_TOKENS_BYTES, /* any file: each byte is a token */
+};
+
 struct ddp_dataset_options {
-    const char *path; /* idx: the directory; NULL: DDP_DATASET_DEFAULT_DIR */
-    int64_t
-        class_count; /* idx: classes that labels may name; 0: as many as the training labels show */
+    const char *path; /* a directory, a file, a glob or "X.npy,Y.npy", as the source has it; NULL:
+                         DDP_DATASET_DEFAULT_DIR */
+    const char *val;  /* the same for the test set; NULL: as the source finds it */
+    int64_t class_count; /* classes, or tokens of the vocabulary, that labels may name; 0: as the
+                            source says */
+    int64_t seq_len;     /* tokens: T, of a sample */
+    enum ddp_token_kind tokens;
     int64_t data_size; /* article: samples */
     uint64_t seed;     /* article: of the generator that draws them */
 };
 
 /* What a dataset is; constant while it is open. */
 struct ddp_dataset_info {
-    const char *source;   /* the source's name: "idx" */
-    const char *path;     /* where it was read from, for messages; "" when from nowhere */
-    int64_t sample_count; /* > 0 */
-    int64_t class_count;  /* labels are 0 .. class_count-1; 0: no labels */
-    int dim_count;        /* of one sample */
-    int64_t dims[DDP_DATASET_MAX_DIMS]; /* channels, height, width for images */
-    size_t sample_floats;               /* the product of dims */
+    const char *source;     /* the source's name: "idx" */
+    const char *path;       /* where it was read from, for messages; "" when from nowhere */
+    int64_t sample_count;   /* > 0 */
+    int64_t class_count;    /* labels are 0 .. class_count-1; 0: no labels */
+    int64_t label_count;    /* of one sample: 0, 1 for a class, T for the next tokens */
+    enum ddp_dtype x_dtype; /* DDP_F32, or DDP_I32 for tokens */
+    int dim_count;          /* of one sample */
+    int64_t dims[DDP_DATASET_MAX_DIMS]; /* channels, height, width for images; T for tokens */
+    size_t sample_values;               /* the product of dims */
+    size_t sample_bytes;                /* ... in a batch */
+    size_t memory_bytes;                /* what it holds in memory */
     bool shuffled;                      /* training takes a random order unless told otherwise */
-    double mean, std; /* taken off and divided by, in units of the source; 0 and 1: none */
+    /* Of each channel of an image, otherwise the first of each: taken off and divided by, in units
+     * of the source. 0 and 1: none. */
+    int channel_count;
+    double mean[DDP_DATASET_MAX_CHANNELS], std[DDP_DATASET_MAX_CHANNELS];
 };
 
 struct ddp_dataset_ops {
     /* See ddp_dataset_read(); the indices are already checked. */
-    void (*read)(const ddp_dataset *dataset, const int64_t *indices, size_t count, float *x,
-                 int32_t *labels);
+    enum ddp_status (*read)(const ddp_dataset *dataset, const int64_t *indices, size_t count,
+                            void *x, int32_t *labels);
     void (*close)(ddp_dataset *dataset);
 };
 
@@ -74,10 +95,12 @@ const struct ddp_dataset_info *ddp_dataset_info(const ddp_dataset *dataset);
 
 /* Copies samples out. Any number of threads may read at a time.
  *   indices  count numbers, each 0 .. sample_count-1 (else DDP_ERR_INVALID)
- *   x [out]       (count, dims...) f32
- *   labels [out]  count i32; NULL: not wanted; left alone by a dataset without labels */
+ *   x [out]       (count, dims...) of x_dtype
+ *   labels [out]  (count, label_count) i32; NULL: not wanted; left alone by a dataset without
+ * labels DDP_ERR_IO, DDP_ERR_FORMAT: a file that is read as samples are wanted is gone, has shrunk
+ * or holds what no sample may. */
 enum ddp_status ddp_dataset_read(const ddp_dataset *dataset, const int64_t *indices, size_t count,
-                                 float *x, int32_t *labels);
+                                 void *x, int32_t *labels);
 
 /* The sources. */
 extern const struct ddp_dataset_source ddp_dataset_idx;

@@ -48,19 +48,21 @@ static void scale(float *restrict x, const unsigned char *restrict pixels, size_
         x[i] = scaled[pixels[i]];
 }
 
-static void idx_read(const ddp_dataset *dataset, const int64_t *indices, size_t count, float *x,
-                     int32_t *labels)
+static enum ddp_status idx_read(const ddp_dataset *dataset, const int64_t *indices, size_t count,
+                                void *x, int32_t *labels)
 {
     const struct idx *idx = (const struct idx *)dataset;
     const float *scaled = idx->scaled;
-    size_t floats = idx->base.info.sample_floats;
+    size_t floats = idx->base.info.sample_values;
+    float *to = x;
     for (size_t i = 0; i < count; i++) {
         const unsigned char *pixels = idx->pixels + (size_t)indices[i] * floats;
-        scale(x, pixels, floats, scaled);
-        x += floats;
+        scale(to, pixels, floats, scaled);
+        to += floats;
         if (labels)
             labels[i] = idx->labels[indices[i]];
     }
+    return DDP_OK;
 }
 
 static void idx_close(ddp_dataset *dataset)
@@ -175,7 +177,12 @@ static void set_info(struct idx *idx, const struct ddp_idx_file *images, const c
     info->dims[0] = channels ? images->dims[1] : 1;
     info->dims[1] = images->dims[images->dim_count - 2];
     info->dims[2] = images->dims[images->dim_count - 1];
-    info->sample_floats = images->bytes / (size_t)images->dims[0];
+    info->label_count = 1;
+    info->x_dtype = DDP_F32;
+    info->sample_values = images->bytes / (size_t)images->dims[0];
+    info->sample_bytes = info->sample_values * sizeof(float);
+    info->memory_bytes = images->bytes + (size_t)images->dims[0];
+    info->channel_count = 1; /* of the mean: one for the whole image */
     info->shuffled = true;
 }
 
@@ -237,7 +244,7 @@ static enum ddp_status open_split(struct idx **result, const char *directory, co
 static void measure(const struct idx *idx, double *mean, double *std)
 {
     const size_t block = 1 << 15; /* 2^15 x 255^2 fits 32 bits, which makes the loop a fast one */
-    size_t bytes = (size_t)idx->base.info.sample_count * idx->base.info.sample_floats;
+    size_t bytes = (size_t)idx->base.info.sample_count * idx->base.info.sample_values;
     uint64_t sum = 0, squares = 0;
     for (size_t i = 0; i < bytes; i += block) {
         size_t end = bytes - i < block ? bytes : i + block;
@@ -260,8 +267,8 @@ static void measure(const struct idx *idx, double *mean, double *std)
 
 static void set_scale(struct idx *idx, double mean, double std)
 {
-    idx->base.info.mean = mean;
-    idx->base.info.std = std;
+    idx->base.info.mean[0] = mean;
+    idx->base.info.std[0] = std;
     for (int i = 0; i < 256; i++)
         idx->scaled[i] = (float)((i / 255.0 - mean) / std);
 }

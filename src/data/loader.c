@@ -216,10 +216,11 @@ static enum ddp_status make_slots(struct ddp_loader *loader)
     const struct ddp_dataset_info *info = ddp_dataset_info(loader->config.dataset);
     bool small = loader->shard_samples < loader->config.batch_size;
     size_t rows = (size_t)(small ? loader->shard_samples : loader->config.batch_size);
-    if (!ddp_size_multiply(rows, info->sample_floats, &loader->x_bytes) ||
-        !ddp_size_multiply(loader->x_bytes, sizeof(float), &loader->x_bytes))
-        return ddp_fail(DDP_ERR_MEMORY, "a batch of %zu samples of %zu floats does not fit memory",
-                        rows, info->sample_floats);
+    size_t labels;
+    if (!ddp_size_multiply(rows, info->sample_bytes, &loader->x_bytes) ||
+        !ddp_size_multiply(rows, (size_t)info->label_count, &labels))
+        return ddp_fail(DDP_ERR_MEMORY, "a batch of %zu samples of %zu bytes does not fit memory",
+                        rows, info->sample_bytes);
     loader->slots = ddp_array_alloc((size_t)loader->config.depth, sizeof *loader->slots);
     if (!loader->slots)
         return DDP_ERR_MEMORY;
@@ -228,9 +229,9 @@ static enum ddp_status make_slots(struct ddp_loader *loader)
         slot->batch.x = ddp_pages_alloc(loader->x_bytes);
         slot->indices = ddp_array_alloc(rows, sizeof *slot->indices);
         slot->batch.indices = slot->indices;
-        if (info->class_count > 0)
-            slot->batch.labels = ddp_array_alloc(rows, sizeof *slot->batch.labels);
-        if (!slot->batch.x || !slot->indices || (info->class_count > 0 && !slot->batch.labels))
+        if (labels > 0)
+            slot->batch.labels = ddp_array_alloc(labels, sizeof *slot->batch.labels);
+        if (!slot->batch.x || !slot->indices || (labels > 0 && !slot->batch.labels))
             return DDP_ERR_MEMORY;
     }
     return DDP_OK;

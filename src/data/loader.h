@@ -24,8 +24,8 @@ struct ddp_loader_config {
 
 /* One shard's samples of one step. */
 struct ddp_batch {
-    float *x;               /* (rows, dims...) f32, page-aligned */
-    int32_t *labels;        /* rows i32; NULL for a dataset without labels */
+    void *x;                /* (rows, dims...) of the dataset's x_dtype, page-aligned */
+    int32_t *labels;        /* (rows, label_count) i32; NULL for a dataset without labels */
     const int64_t *indices; /* rows dataset indices */
     int64_t rows;           /* batch_size, or less in the last step of an epoch */
     int64_t epoch, step;    /* step: within its epoch */

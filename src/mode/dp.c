@@ -44,7 +44,7 @@ static struct ddp_replica *master(const struct dp *dp)
 
 static size_t labels_bytes(const struct dp *dp)
 {
-    return (size_t)dp->setup.batch_rows * sizeof(int32_t);
+    return ddp_exec_input_bytes(dp->loss_exec, 1);
 }
 
 static void destroy(void *state)
@@ -52,10 +52,10 @@ static void destroy(void *state)
     struct dp *dp = state;
     ddp_team_destroy(dp->team);
     ddp_optimizer_destroy(dp->optimizer);
-    if (dp->replica_count > 0) {
+    if (dp->labels)
         ddp_device_free(master(dp)->device, dp->labels, labels_bytes(dp));
+    if (dp->replica_count > 0)
         ddp_device_free(master(dp)->device, dp->loss, LOSS_BYTES);
-    }
     ddp_exec_destroy(dp->tail_loss_exec);
     ddp_exec_destroy(dp->loss_exec);
     for (int r = dp->replica_count - 1; r >= 0; r--)

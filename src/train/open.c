@@ -39,7 +39,7 @@ static enum ddp_status build_model(struct ddp_run *run)
     struct ddp_model_config *config = &run->model_config;
     *config = (struct ddp_model_config){
         .batch = run->plan.batch_size,
-        .features = (int64_t)info->sample_floats,
+        .features = (int64_t)info->sample_values,
         .classes = info->class_count,
         .hidden_count = options->hidden_count,
     };
@@ -67,7 +67,7 @@ static bool in_host_memory(const struct ddp_run *run)
 
 /* More memory than the machine has would be promised by the kernel, and its use ended by a kill.
  * Only what the run is sure to hold is counted, so that nothing that could fit is refused: the
- * samples (a byte a value at least) and a copy of the weights a process; weights, gradients, one
+ * samples that are kept in memory and a copy of the weights a process; weights, gradients, one
  * shard's activations and batch a worker or replica; momentum. */
 static enum ddp_status check_memory(const struct ddp_run *run)
 {
@@ -77,17 +77,15 @@ static enum ddp_status check_memory(const struct ddp_run *run)
     const int64_t units = dp ? plan->replicas : plan->world_size;
     const double processes = dp ? 1 : (double)plan->world_size;
     const double weights = (double)ddp_graph_flat_count(run->graph) * sizeof(float);
-    const double sample = (double)data->sample_floats;
+    const double sample = (double)data->sample_bytes;
     size_t arena;
     enum ddp_status status = ddp_exec_arena_bytes(
         run->graph, DDP_EXEC_NETWORK | DDP_EXEC_LOSS | DDP_EXEC_BACKWARD, &arena);
     if (status != DDP_OK)
         return status;
     const double need =
-        processes *
-            ((run->options->momentum > 0 ? 2 : 1) * weights + (double)data->sample_count * sample) +
-        (double)units *
-            (2 * weights + (double)arena + (double)plan->batch_size * sample * sizeof(float));
+        processes * ((run->options->momentum > 0 ? 2 : 1) * weights + (double)data->memory_bytes) +
+        (double)units * (2 * weights + (double)arena + (double)plan->batch_size * sample);
     const double total = (double)ddp_memory_total();
     if (need > total && in_host_memory(run))
         return ddp_fail(DDP_ERR_MEMORY,
@@ -192,7 +190,7 @@ enum ddp_status ddp_run_open(struct ddp_run *run)
         status = ddp_comm_create(&run->comm, run->job, NULL);
     if (status == DDP_OK)
         status = create_mode(run);
-    if (status == DDP_OK && run->test && ddp_dataset_info(run->test)->class_count > 0)
+    if (status == DDP_OK && run->test && ddp_dataset_info(run->test)->label_count > 0)
         status = ddp_train_evaluator_create(&run->evaluator, run->mode, run->comm, run->plan.model,
                                             &run->model_config, run->test);
     if (status == DDP_OK)

@@ -7,15 +7,21 @@
 
 #include "kernels/add.h"
 #include "kernels/attention.h"
+#include "kernels/batch_norm.h"
 #include "kernels/bf16.h"
+#include "kernels/conv2d.h"
 #include "kernels/dropout.h"
+#include "kernels/ema.h"
 #include "kernels/embedding.h"
 #include "kernels/layer_norm.h"
 #include "kernels/linear.h"
 #include "kernels/merge.h"
+#include "kernels/pool2d.h"
+#include "kernels/relu.h"
 #include "kernels/sgd.h"
 #include "kernels/softmax_cross_entropy.h"
 #include "kernels/sum.h"
+#include "kernels/transpose.h"
 
 /* The stream is the device's own: on the CPU a ddp_pool, or NULL for the calling thread alone. */
 struct ddp_kernels {
@@ -52,6 +58,29 @@ struct ddp_kernels {
     enum ddp_status (*merge)(const struct ddp_merge *args, void *stream);
     /* one step of the optimizer over a flat array */
     enum ddp_status (*sgd)(const struct ddp_sgd *args, void *stream);
+    /* images, channels-last: convolution with bias and activation, and its gradients */
+    enum ddp_status (*conv2d_forward)(const struct ddp_conv2d_forward *args, void *stream);
+    enum ddp_status (*conv2d_backward)(const struct ddp_conv2d_backward *args, void *stream);
+    /* pooling */
+    enum ddp_status (*max_pool2d_forward)(const struct ddp_max_pool2d_forward *args, void *stream);
+    enum ddp_status (*max_pool2d_backward)(const struct ddp_max_pool2d_backward *args,
+                                           void *stream);
+    enum ddp_status (*avg_pool2d_forward)(const struct ddp_avg_pool2d_forward *args, void *stream);
+    enum ddp_status (*avg_pool2d_backward)(const struct ddp_avg_pool2d_backward *args,
+                                           void *stream);
+    /* batch norm with residual and activation, in halves; its running statistics */
+    enum ddp_status (*batch_norm_sums)(const struct ddp_batch_norm_sums *args, void *stream);
+    enum ddp_status (*batch_norm_forward)(const struct ddp_batch_norm_forward *args, void *stream);
+    enum ddp_status (*batch_norm_backward_sums)(const struct ddp_batch_norm_backward_sums *args,
+                                                void *stream);
+    enum ddp_status (*batch_norm_backward)(const struct ddp_batch_norm_backward *args,
+                                           void *stream);
+    enum ddp_status (*ema)(const struct ddp_ema *args, void *stream);
+    /* y = max(x, 0), and its gradient */
+    enum ddp_status (*relu_forward)(const struct ddp_relu_forward *args, void *stream);
+    enum ddp_status (*relu_backward)(const struct ddp_relu_backward *args, void *stream);
+    /* between (B,C,H*W) and channels-last */
+    enum ddp_status (*transpose)(const struct ddp_transpose *args, void *stream);
 };
 
 extern const struct ddp_kernels ddp_kernels_cpu;       /* the fast versions */

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Batch norm over channels, as torch.nn.BatchNorm2d on channels-last images (B,H,W,C) seen as rows
+ * of C channels, with an optional residual that is added and an optional ReLU after it:
+ *
+ *     y = activation((x - mean) * rstd * gamma + beta + residual)
+ *
+ * Each pass has two halves. The first makes sums over rows, in double precision, which may be added
+ * over ranks before the second half reads them: then `count` is the rows of all ranks, and the norm
+ * is a synchronised one (torch.nn.SyncBatchNorm). */
+#ifndef DDP_KERNELS_BATCH_NORM_H
+#define DDP_KERNELS_BATCH_NORM_H
+
+#include "ddp.h"
+
+#include "kernels/linear.h"
+
+/* First half of the training forward pass. */
+struct ddp_batch_norm_sums {
+    int64_t rows, channels; /* B*H*W, C */
+    const float *x;         /* (rows,C) */
+    double *sums;           /* (2,C) out: sums of x, sums of its squares */
+    void *scratch;          /* ddp_batch_norm_scratch_bytes(), 64-byte aligned */
+};
+
+/* Second half; or, with sums NULL, the whole of evaluation. */
+struct ddp_batch_norm_forward {
+    int64_t rows, channels;
+    enum ddp_activation activation; /* none or ReLU */
+    float epsilon;
+    const float *x;        /* (rows,C) */
+    const float *gamma;    /* (C) */
+    const float *beta;     /* (C) */
+    const float *residual; /* (rows,C), or NULL: none */
+    const double *sums; /* (2,C) of the first half; NULL: evaluation, by the running statistics */
+    double count;       /* rows that are in sums; at least 2, as PyTorch wants */
+    const float *running_mean, *running_var; /* (C) each; evaluation only */
+    float *y;     /* (rows,C) out; may be the memory of x or residual in evaluation */
+    float *saved; /* (2,C) out: mean, 1/sqrt(biased variance + epsilon), for backward;
+                     training only */
+    float *stat_mean, *stat_var; /* (C) out, or NULL: mean and UNBIASED variance, for the running
+                                    statistics; training only */
+};
+
+/* First half of the backward pass. With dz the gradient through the activation and xhat the
+ * normalised x: */
+struct ddp_batch_norm_backward_sums {
+    int64_t rows, channels;
+    enum ddp_activation activation;
+    bool has_residual;
+    const float *x;  /* (rows,C) input of forward */
+    const float *y;  /* (rows,C) its output; read only with ReLU and a residual, else may be NULL */
+    const float *dy; /* (rows,C) gradient of y */
+    const float *gamma; /* (C) */
+    const float *beta;  /* (C) */
+    const float *saved; /* (2,C) of forward */
+    double *sums;  /* (2,C) out: sums of dz, sums of dz * xhat; of this rank's rows: the gradients
+                      of beta and gamma */
+    void *scratch; /* ddp_batch_norm_scratch_bytes() */
+};
+
+/* Second half. */
+struct ddp_batch_norm_backward {
+    int64_t rows, channels;
+    enum ddp_activation activation;
+    const float *x, *y, *dy, *gamma, *beta, *saved; /* as in the first half */
+    const double *sums; /* (2,C) of the first half, added over ranks for a synchronised norm */
+    double count;       /* rows that are in sums */
+    const double *local_sums; /* (2,C) of this rank's rows; may be the same memory as sums */
+    float *dx;         /* (rows,C) out, or NULL; may be the memory of dy unless dx is accumulated or
+                          there is a dresidual that is not dy too */
+    float *dresidual;  /* (rows,C) out, or NULL; dz */
+    bool has_residual; /* forward had one, whether or not its gradient is wanted */
+    float *dgamma;     /* (C) out, or NULL */
+    float *dbeta;      /* (C) out, or NULL */
+    bool accumulate_dx, accumulate_dresidual; /* add; else overwrite */
+    bool accumulate;                          /* the same for dgamma and dbeta */
+};
+
+size_t ddp_batch_norm_scratch_bytes(int64_t rows, int64_t channels);
+
+enum ddp_status ddp_batch_norm_sums(const struct ddp_batch_norm_sums *args, void *stream);
+enum ddp_status ddp_batch_norm_sums_reference(const struct ddp_batch_norm_sums *args, void *stream);
+enum ddp_status ddp_batch_norm_forward(const struct ddp_batch_norm_forward *args, void *stream);
+enum ddp_status ddp_batch_norm_forward_reference(const struct ddp_batch_norm_forward *args,
+                                                 void *stream);
+enum ddp_status ddp_batch_norm_backward_sums(const struct ddp_batch_norm_backward_sums *args,
+                                             void *stream);
+enum ddp_status
+ddp_batch_norm_backward_sums_reference(const struct ddp_batch_norm_backward_sums *args,
+                                       void *stream);
+enum ddp_status ddp_batch_norm_backward(const struct ddp_batch_norm_backward *args, void *stream);
+enum ddp_status ddp_batch_norm_backward_reference(const struct ddp_batch_norm_backward *args,
+                                                  void *stream);
+
+#endif

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * y = max(x, 0), elementwise, and its gradient, where no operation before it has it fused. NaN
+ * stays NaN. */
+#ifndef DDP_KERNELS_RELU_H
+#define DDP_KERNELS_RELU_H
+
+#include "ddp.h"
+
+struct ddp_relu_forward {
+    int64_t count;
+    const float *x; /* (n) */
+    float *y;       /* (n) out; may be the memory of x */
+};
+
+struct ddp_relu_backward {
+    int64_t count;
+    const float *y;  /* (n) output of forward */
+    const float *dy; /* (n) */
+    float *dx;       /* (n) out; may be the memory of dy when not accumulated */
+    bool accumulate_dx;
+};
+
+enum ddp_status ddp_relu_forward(const struct ddp_relu_forward *args, void *stream);
+enum ddp_status ddp_relu_forward_reference(const struct ddp_relu_forward *args, void *stream);
+enum ddp_status ddp_relu_backward(const struct ddp_relu_backward *args, void *stream);
+enum ddp_status ddp_relu_backward_reference(const struct ddp_relu_backward *args, void *stream);
+
+#endif

@@ -5,6 +5,7 @@
 #ifndef DDP_KERNELS_KERNELS_H
 #define DDP_KERNELS_KERNELS_H
 
+#include "kernels/adamw.h"
 #include "kernels/add.h"
 #include "kernels/attention.h"
 #include "kernels/batch_norm.h"
@@ -16,6 +17,7 @@
 #include "kernels/layer_norm.h"
 #include "kernels/linear.h"
 #include "kernels/merge.h"
+#include "kernels/norm.h"
 #include "kernels/pool2d.h"
 #include "kernels/relu.h"
 #include "kernels/sgd.h"
@@ -58,6 +60,9 @@ struct ddp_kernels {
     enum ddp_status (*merge)(const struct ddp_merge *args, void *stream);
     /* one step of the optimizer over a flat array */
     enum ddp_status (*sgd)(const struct ddp_sgd *args, void *stream);
+    enum ddp_status (*adamw)(const struct ddp_adamw *args, void *stream);
+    /* sums of squares of fixed blocks, for the norm of a gradient */
+    enum ddp_status (*norm)(const struct ddp_norm *args, void *stream);
     /* images, channels-last: convolution with bias and activation, and its gradients */
     enum ddp_status (*conv2d_forward)(const struct ddp_conv2d_forward *args, void *stream);
     enum ddp_status (*conv2d_backward)(const struct ddp_conv2d_backward *args, void *stream);

@@ -14,6 +14,8 @@ const struct ddp_kernels ddp_kernels_cpu = {
     .sum_backward = ddp_sum_backward,
     .merge = ddp_merge,
     .sgd = ddp_sgd,
+    .adamw = ddp_adamw,
+    .norm = ddp_norm,
 };
 
 const struct ddp_kernels ddp_kernels_reference = {
@@ -25,4 +27,6 @@ const struct ddp_kernels ddp_kernels_reference = {
     .sum_backward = ddp_sum_backward_reference,
     .merge = ddp_merge_reference,
     .sgd = ddp_sgd_reference,
+    .adamw = ddp_adamw_reference,
+    .norm = ddp_norm_reference,
 };

@@ -6,38 +6,32 @@
 #include "kernels/sgd.h"
 
 #include "core/log.h"
+#include "kernels/bf16.h"
 #include "kernels/cpu.h"
+#include "kernels/update.h"
 
 #include <math.h>
-
-#define BLOCK 16384 /* elements of a task, at least: 192 KiB with velocity */
-
-struct step {
-    const struct ddp_sgd *args;
-    struct ddp_blocks blocks;
-};
 
 /* The variants are separate loops so that each is one plain vector loop; restrict holds because
  * weight, gradient and velocity are different arrays by contract. */
 DDP_MULTIVERSION
-static void plain(const struct ddp_sgd *args, int64_t begin, int64_t end)
+static void plain(const struct ddp_sgd *args, float decay, int64_t begin, int64_t end)
 {
     float *restrict w = args->weight;
     const float *restrict gradient = args->gradient;
-    const float scale = args->scale, decay = args->weight_decay, rate = args->rate;
+    const float scale = args->scale, rate = args->rate;
     for (int64_t i = begin; i < end; i++) {
         float g = scale * gradient[i] + decay * w[i];
         w[i] = w[i] - rate * g;
     }
 }
 
-DDP_INLINE void with_momentum(const struct ddp_sgd *args, int64_t begin, int64_t end, bool nesterov,
-                              bool first)
+DDP_INLINE void with_momentum(const struct ddp_sgd *args, float decay, int64_t begin, int64_t end,
+                              bool nesterov, bool first)
 {
     float *restrict w = args->weight, *restrict velocity = args->velocity;
     const float *restrict gradient = args->gradient;
-    const float scale = args->scale, decay = args->weight_decay, rate = args->rate,
-                momentum = args->momentum;
+    const float scale = args->scale, rate = args->rate, momentum = args->momentum;
     for (int64_t i = begin; i < end; i++) {
         float g = scale * gradient[i] + decay * w[i];
         float v = first ? g : momentum * velocity[i] + g;
@@ -47,48 +41,62 @@ DDP_INLINE void with_momentum(const struct ddp_sgd *args, int64_t begin, int64_t
 }
 
 DDP_MULTIVERSION
-static void momentum(const struct ddp_sgd *args, int64_t begin, int64_t end)
+static void momentum(const struct ddp_sgd *args, float decay, int64_t begin, int64_t end)
 {
-    with_momentum(args, begin, end, false, false);
+    with_momentum(args, decay, begin, end, false, false);
 }
 
 DDP_MULTIVERSION
-static void momentum_first(const struct ddp_sgd *args, int64_t begin, int64_t end)
+static void momentum_first(const struct ddp_sgd *args, float decay, int64_t begin, int64_t end)
 {
-    with_momentum(args, begin, end, false, true);
+    with_momentum(args, decay, begin, end, false, true);
 }
 
 DDP_MULTIVERSION
-static void nesterov(const struct ddp_sgd *args, int64_t begin, int64_t end)
+static void nesterov(const struct ddp_sgd *args, float decay, int64_t begin, int64_t end)
 {
-    with_momentum(args, begin, end, true, false);
+    with_momentum(args, decay, begin, end, true, false);
 }
 
 DDP_MULTIVERSION
-static void nesterov_first(const struct ddp_sgd *args, int64_t begin, int64_t end)
+static void nesterov_first(const struct ddp_sgd *args, float decay, int64_t begin, int64_t end)
 {
-    with_momentum(args, begin, end, true, true);
+    with_momentum(args, decay, begin, end, true, true);
 }
 
-static void step_task(void *arg, size_t index)
+static void run_piece(const void *arg, int64_t begin, int64_t end, bool with_decay)
 {
-    const struct step *step = arg;
-    const struct ddp_sgd *args = step->args;
-    int64_t begin = ddp_block_begin(&step->blocks, index);
-    int64_t end = ddp_block_end(&step->blocks, index);
+    const struct ddp_sgd *args = arg;
+    const float decay = with_decay ? args->weight_decay : 0;
     if (args->momentum == 0)
-        plain(args, begin, end);
+        plain(args, decay, begin, end);
     else if (args->nesterov)
-        (args->first_step ? nesterov_first : nesterov)(args, begin, end);
+        (args->first_step ? nesterov_first : nesterov)(args, decay, begin, end);
     else
-        (args->first_step ? momentum_first : momentum)(args, begin, end);
+        (args->first_step ? momentum_first : momentum)(args, decay, begin, end);
 }
 
-static enum ddp_status check(const struct ddp_sgd *args)
+static struct ddp_update update_of(const struct ddp_sgd *args)
 {
-    if (args->count < 0 || (args->count > 0 && (!args->weight || !args->gradient)))
-        return ddp_fail(DDP_ERR_INVALID, "sgd: bad arguments (%lld elements)",
-                        (long long)args->count);
+    return (struct ddp_update){
+        .count = args->count,
+        .weight = args->weight,
+        .weight_bf16 = args->weight_bf16,
+        .no_decay = args->no_decay,
+        .no_decay_count = args->no_decay_count,
+        .first = args->first,
+        .piece = run_piece,
+        .args = args,
+    };
+}
+
+static enum ddp_status check(const struct ddp_sgd *args, const struct ddp_update *update)
+{
+    enum ddp_status status = ddp_update_check(update, "sgd");
+    if (status)
+        return status;
+    if (args->count > 0 && !args->gradient)
+        return ddp_fail(DDP_ERR_INVALID, "sgd: the gradient is missing");
     if (!isfinite(args->momentum) || args->momentum < 0)
         return ddp_fail(DDP_ERR_INVALID, "sgd: momentum %g is not 0 or more",
                         (double)args->momentum);
@@ -101,28 +109,31 @@ static enum ddp_status check(const struct ddp_sgd *args)
 
 enum ddp_status ddp_sgd(const struct ddp_sgd *args, void *stream)
 {
-    enum ddp_status status = check(args);
-    if (status)
-        return status;
-    struct step step = {.args = args, .blocks = ddp_blocks_cut(args->count, BLOCK, DDP_LANES)};
-    ddp_pool_run(ddp_stream_pool(stream), step.blocks.count, step_task, &step);
-    return DDP_OK;
+    const struct ddp_update update = update_of(args);
+    enum ddp_status status = check(args, &update);
+    if (status == DDP_OK)
+        ddp_update_run(&update, stream);
+    return status;
 }
 
 enum ddp_status ddp_sgd_reference(const struct ddp_sgd *args, void *stream)
 {
     (void)stream;
-    enum ddp_status status = check(args);
+    const struct ddp_update update = update_of(args);
+    enum ddp_status status = check(args, &update);
     if (status)
         return status;
     for (int64_t i = 0; i < args->count; i++) {
-        float g = args->scale * args->gradient[i] + args->weight_decay * args->weight[i];
+        const float decay = ddp_update_spares(&update, i) ? 0 : args->weight_decay;
+        float g = args->scale * args->gradient[i] + decay * args->weight[i];
         if (args->momentum != 0) {
             float v = args->first_step ? g : args->momentum * args->velocity[i] + g;
             args->velocity[i] = v;
             g = args->nesterov ? g + args->momentum * v : v;
         }
         args->weight[i] = args->weight[i] - args->rate * g;
+        if (args->weight_bf16)
+            args->weight_bf16[i] = ddp_bf16_of(args->weight[i]);
     }
     return DDP_OK;
 }

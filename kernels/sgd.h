@@ -9,13 +9,19 @@
 
 #include "ddp.h"
 
+#include "kernels/span.h"
+
 struct ddp_sgd {
     int64_t count;
     float *weight;         /* (n) in, out */
+    uint16_t *weight_bf16; /* (n) out: the new weights rounded to bf16; NULL: not wanted */
     const float *gradient; /* (n) a sum over shards */
     float *velocity;       /* (n) in, out; NULL when momentum is 0 */
     float scale;           /* 1 / number of shards: the mean is taken here, once */
     float rate, momentum, weight_decay;
+    const struct ddp_span *no_decay; /* elements that weight decay leaves alone, counted from */
+    int no_decay_count;              /* the beginning of the flat array */
+    int64_t first;                   /* where in the flat array element 0 lies */
     bool nesterov;
     bool first_step; /* velocity holds nothing yet */
 };

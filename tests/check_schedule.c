@@ -64,16 +64,16 @@ START_TEST(sgd_through_the_table)
     float weights[2] = {1, 2};
     const float gradients[2] = {4, 8};
     ck_assert_int_eq(ddp_device_open(&device, "cpu", 0, 1), DDP_OK);
-    ck_assert_int_eq(ddp_optimizer_create(&optimizer, device, 2, &config), DDP_OK);
+    ck_assert_int_eq(ddp_optimizer_create(&optimizer, device, 2, &config, NULL), DDP_OK);
     ck_assert_uint_eq(ddp_optimizer_state_bytes(optimizer), 0);
     ddp_optimizer_destroy(optimizer);
 
     config.momentum = 0.5f;
     config.weight_decay = 1;
-    ck_assert_int_eq(ddp_optimizer_create(&optimizer, device, 2, &config), DDP_OK);
+    ck_assert_int_eq(ddp_optimizer_create(&optimizer, device, 2, &config, NULL), DDP_OK);
     ck_assert_uint_eq(ddp_optimizer_state_bytes(optimizer), sizeof weights);
     struct ddp_optimizer_step step = {
-        .count = 2, .weights = weights, .gradients = gradients, .scale = 0.25f, .rate = 0.5f};
+        .end = 2, .weights = weights, .gradients = gradients, .scale = 0.25f, .rate = 0.5f};
     ck_assert_int_eq(ddp_optimizer_run(optimizer, &step), DDP_OK);
     ck_assert_float_eq(weights[0], 1 - 0.5f * (1 + 1)); /* gradient / 4 + weight */
     ck_assert_float_eq(weights[1], 2 - 0.5f * (2 + 2));
@@ -84,7 +84,7 @@ START_TEST(sgd_through_the_table)
     ddp_optimizer_destroy(optimizer);
 
     config.name = "frobnicate";
-    ck_assert_int_eq(ddp_optimizer_create(&optimizer, device, 2, &config), DDP_ERR_INVALID);
+    ck_assert_int_eq(ddp_optimizer_create(&optimizer, device, 2, &config, NULL), DDP_ERR_INVALID);
     ddp_device_close(device);
 }
 END_TEST

@@ -218,8 +218,8 @@ enum ddp_status ddp_replica_run_shards(struct ddp_replica *replica, ddp_loader *
 enum ddp_status ddp_replica_optimizer(ddp_optimizer **optimizer, const struct ddp_replica *replica,
                                       const struct ddp_mode_setup *setup)
 {
-    return ddp_optimizer_create(optimizer, replica->device, replica->flat_count - DDP_FLAT_ALIGN,
-                                &setup->optimizer);
+    return ddp_optimizer_create(optimizer, replica->device, replica->flat_count, &setup->optimizer,
+                                NULL);
 }
 
 static enum ddp_status fetch_loss(struct ddp_replica *replica, int64_t global_shards, float *loss)
@@ -238,9 +238,11 @@ enum ddp_status ddp_replica_update(struct ddp_replica *replica, ddp_optimizer *o
                                    int64_t global_shards, float rate, int64_t step, float *loss)
 {
     struct ddp_optimizer_step args = {
-        .count = replica->flat_count - DDP_FLAT_ALIGN,
-        .weights = replica->weights + DDP_FLAT_ALIGN,
-        .gradients = replica->gradients + DDP_FLAT_ALIGN,
+        .begin = DDP_FLAT_ALIGN,
+        .end = replica->flat_count,
+        .state_begin = DDP_FLAT_ALIGN,
+        .weights = replica->weights,
+        .gradients = replica->gradients,
         .scale = 1.0f / (float)global_shards,
         .rate = rate,
         .step = step,

@@ -6,23 +6,28 @@
 
 #include "optim/optim.h"
 
-static int state_count(const struct ddp_optimizer_config *config)
+static int states(const struct ddp_optimizer_config *config, const char **names)
 {
-    return config->momentum != 0.0f;
+    names[0] = "momentum_buffer";
+    return config->momentum != 0;
 }
 
 static enum ddp_status step(const struct ddp_optimizer_config *config, ddp_device *device,
                             float *const *state, const struct ddp_optimizer_step *args)
 {
     struct ddp_sgd sgd = {
-        .count = args->count,
-        .weight = args->weights,
-        .gradient = args->gradients,
-        .velocity = state[0],
+        .count = args->end - args->begin,
+        .weight = args->weights + args->begin,
+        .weight_bf16 = args->weights_bf16 ? args->weights_bf16 + args->begin : NULL,
+        .gradient = args->gradients + args->begin,
+        .velocity = state[0] ? state[0] + args->state_begin : NULL,
         .scale = args->scale,
-        .rate = args->rate,
-        .momentum = config->momentum,
-        .weight_decay = config->weight_decay,
+        .rate = (float)args->rate,
+        .momentum = (float)config->momentum,
+        .weight_decay = (float)config->weight_decay,
+        .no_decay = config->no_decay,
+        .no_decay_count = config->no_decay_count,
+        .first = args->begin,
         .nesterov = config->nesterov,
         .first_step = args->step == 0,
     };
@@ -31,6 +36,6 @@ static enum ddp_status step(const struct ddp_optimizer_config *config, ddp_devic
 
 const struct ddp_optimizer_ops ddp_optimizer_sgd = {
     .name = "sgd",
-    .state_count = state_count,
+    .states = states,
     .step = step,
 };

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Sums of squares on the CPU; see norm.h. */
+#include "config.h"
+
+#include "kernels/norm.h"
+
+#include "core/log.h"
+#include "kernels/cpu.h"
+
+#define TASK_BLOCKS 16 /* blocks of a task, at least */
+
+struct norm {
+    const struct ddp_norm *args;
+    int64_t first; /* block */
+    struct ddp_blocks tasks;
+};
+
+/* Sixteen running sums by place in the block, then their sum from the first to the last. */
+DDP_MULTIVERSION
+static double sum_block(const float *x, int64_t n)
+{
+    double lanes[DDP_LANES] = {0}, sum = 0;
+    for (int64_t i = 0; i < n; i += DDP_LANES)
+        for (int lane = 0; lane < DDP_LANES; lane++)
+            lanes[lane] += (double)x[i + lane] * (double)x[i + lane];
+    for (int lane = 0; lane < DDP_LANES; lane++)
+        sum += lanes[lane];
+    return sum;
+}
+
+/* A block that the range covers in part only: the rest is zero. */
+static double sum_part(const float *x, int64_t begin, int64_t end)
+{
+    float padded[DDP_NORM_BLOCK] = {0};
+    memcpy(padded + begin, x + begin, (size_t)(end - begin) * sizeof *x);
+    return sum_block(padded, DDP_NORM_BLOCK);
+}
+
+static void norm_task(void *arg, size_t index)
+{
+    const struct norm *norm = arg;
+    const struct ddp_norm *args = norm->args;
+    const int64_t last = norm->first + ddp_block_end(&norm->tasks, index);
+    for (int64_t b = norm->first + ddp_block_begin(&norm->tasks, index); b < last; b++) {
+        const int64_t at = b * DDP_NORM_BLOCK;
+        const int64_t begin = args->begin > at ? args->begin - at : 0;
+        const int64_t end = args->end - at < DDP_NORM_BLOCK ? args->end - at : DDP_NORM_BLOCK;
+        args->sums[b] = begin == 0 && end == DDP_NORM_BLOCK
+                            ? sum_block(args->x + at, DDP_NORM_BLOCK)
+                            : sum_part(args->x + at, begin, end);
+    }
+}
+
+static enum ddp_status check(const struct ddp_norm *args)
+{
+    if (args->begin < 0 || args->end < args->begin ||
+        (args->end > args->begin && (!args->x || !args->sums)))
+        return ddp_fail(DDP_ERR_INVALID, "norm: bad arguments (elements %lld to %lld)",
+                        (long long)args->begin, (long long)args->end);
+    return DDP_OK;
+}
+
+enum ddp_status ddp_norm(const struct ddp_norm *args, void *stream)
+{
+    enum ddp_status status = check(args);
+    if (status || args->begin == args->end)
+        return status;
+    struct norm norm = {.args = args, .first = args->begin / DDP_NORM_BLOCK};
+    norm.tasks = ddp_blocks_cut(ddp_norm_blocks(args->end) - norm.first, TASK_BLOCKS, 1);
+    ddp_pool_run(ddp_stream_pool(stream), norm.tasks.count, norm_task, &norm);
+    return DDP_OK;
+}
+
+enum ddp_status ddp_norm_reference(const struct ddp_norm *args, void *stream)
+{
+    (void)stream;
+    enum ddp_status status = check(args);
+    if (status)
+        return status;
+    for (int64_t b = args->begin / DDP_NORM_BLOCK; b * DDP_NORM_BLOCK < args->end; b++) {
+        args->sums[b] = 0;
+        for (int64_t i = b * DDP_NORM_BLOCK; i < (b + 1) * DDP_NORM_BLOCK; i++)
+            if (i >= args->begin && i < args->end)
+                args->sums[b] += (double)args->x[i] * (double)args->x[i];
+    }
+    return DDP_OK;
+}

@@ -9,91 +9,33 @@
 #include "kernels/softmax_cross_entropy.h"
 
 #include "core/log.h"
-#include "kernels/cpu.h"
-
-#include <math.h>
+#include "kernels/vmath.h"
 
 #define ROWS 16 /* of a task, at least */
 
 struct pass {
     const struct ddp_softmax_cross_entropy *args;
+    int64_t divisor;
     struct ddp_blocks blocks;
     double partial[DDP_BLOCKS_MAX]; /* loss of each block of rows */
 };
 
-DDP_INLINE ddp_f32x16 load(const float *p)
-{
-    ddp_f32x16 value;
-    memcpy(&value, p, sizeof value);
-    return value;
-}
-
-DDP_INLINE void store(float *p, ddp_f32x16 value)
-{
-    memcpy(p, &value, sizeof value);
-}
-
-/* The last n < 16 elements of a row; `rest` fills the other lanes. */
-DDP_INLINE ddp_f32x16 load_tail(const float *p, int64_t n, float rest)
-{
-    float lanes[DDP_LANES];
-    for (int lane = 0; lane < DDP_LANES; lane++)
-        lanes[lane] = lane < n ? p[lane] : rest;
-    return load(lanes);
-}
-
-DDP_INLINE void store_tail(float *p, int64_t n, ddp_f32x16 value)
-{
-    for (int64_t lane = 0; lane < n; lane++)
-        p[lane] = value[lane];
-}
-
-DDP_INLINE ddp_f32x16 select16(ddp_i32x16 mask, ddp_f32x16 yes, ddp_f32x16 no)
-{
-    return (ddp_f32x16)((mask & (ddp_i32x16)yes) | (~mask & (ddp_i32x16)no));
-}
-
-/* e^x for x <= 0 within 1 ulp, 0 where the result would be subnormal, NaN for NaN. x = n ln 2 + r
- * with |r| <= ln 2 / 2; e^r is Cephes' polynomial of degree 7; 2^n is built from its bits. */
-DDP_INLINE ddp_f32x16 exp16(ddp_f32x16 x)
-{
-    const ddp_f32x16 zero = {0};
-    const float lowest = -87.33654475f; /* e^x is the smallest normal number */
-    const float round_off =
-        12582912.0f; /* 1.5 * 2^23: adding it rounds to an integer in the low bits */
-    const float ln2_high = 0.693359375f, ln2_low = -2.12194440e-4f;
-    ddp_i32x16 tiny = x < lowest;
-    ddp_f32x16 shifted = x * 1.44269504f + round_off;
-    ddp_f32x16 n = shifted - round_off;
-    ddp_f32x16 r = x - n * ln2_high;
-    r = r - n * ln2_low;
-    ddp_f32x16 p = r * 1.9875691500e-4f + 1.3981999507e-3f;
-    p = p * r + 8.3334519073e-3f;
-    p = p * r + 4.1665795894e-2f;
-    p = p * r + 1.6666665459e-1f;
-    p = p * r + 5.0000001201e-1f;
-    p = (p * r) * r + r + 1.0f;
-    ddp_u32x16 bits = ((ddp_u32x16)shifted - 0x4b400000u + 127u) << 23;
-    return select16(tiny, zero, p * (ddp_f32x16)bits);
-}
-
-DDP_INLINE ddp_f32x16 max16(ddp_f32x16 a, ddp_f32x16 b)
-{
-    return select16(b > a, b, a);
-}
-
 DDP_INLINE float row_max(const float *x, int64_t n)
 {
-    ddp_f32x16 lanes = load_tail(x, 0, -INFINITY);
+    const ddp_f32x16 lowest = ddp_splat16(-INFINITY);
+    ddp_f32x16 a = lowest, b = lowest, c = lowest, d = lowest;
     int64_t i = 0;
+    for (; i + 4 * DDP_LANES <= n; i += 4 * DDP_LANES) {
+        a = ddp_max16(a, ddp_load16(x + i));
+        b = ddp_max16(b, ddp_load16(x + i + DDP_LANES));
+        c = ddp_max16(c, ddp_load16(x + i + 2 * DDP_LANES));
+        d = ddp_max16(d, ddp_load16(x + i + 3 * DDP_LANES));
+    }
     for (; i + DDP_LANES <= n; i += DDP_LANES)
-        lanes = max16(lanes, load(x + i));
+        a = ddp_max16(a, ddp_load16(x + i));
     if (i < n)
-        lanes = max16(lanes, load_tail(x + i, n - i, -INFINITY));
-    float max = -INFINITY;
-    for (int lane = 0; lane < DDP_LANES; lane++)
-        max = lanes[lane] > max ? lanes[lane] : max;
-    return max;
+        b = ddp_max16(b, ddp_load16_tail(x + i, n - i, -INFINITY));
+    return ddp_largest16(ddp_max16(ddp_max16(a, b), ddp_max16(c, d)));
 }
 
 /* Writes e^(x - max) to e (or not: NULL) and returns the sum. */
@@ -102,23 +44,20 @@ DDP_INLINE float row_exp(const float *x, float *e, int64_t n, float max)
     ddp_f32x16 sums = {0};
     int64_t i = 0;
     for (; i + DDP_LANES <= n; i += DDP_LANES) {
-        ddp_f32x16 value = exp16(load(x + i) - max);
+        ddp_f32x16 value = ddp_exp16_negative(ddp_load16(x + i) - max);
         sums += value;
         if (e)
-            store(e + i, value);
+            ddp_store16(e + i, value);
     }
     if (i < n) {
         /* -inf - max would be NaN for max = -inf: that row's sum is NaN already from its own
          * elements. */
-        ddp_f32x16 value = exp16(load_tail(x + i, n - i, -INFINITY) - max);
+        ddp_f32x16 value = ddp_exp16_negative(ddp_load16_tail(x + i, n - i, -INFINITY) - max);
         sums += value;
         if (e)
-            store_tail(e + i, n - i, value);
+            ddp_store16_tail(e + i, n - i, value);
     }
-    for (int half = DDP_LANES / 2; half > 0; half /= 2)
-        for (int lane = 0; lane < half; lane++)
-            sums[lane] += sums[lane + half];
-    return sums[0];
+    return ddp_sum16(sums);
 }
 
 DDP_INLINE void row_scale(float *e, int64_t n, float factor)
@@ -127,28 +66,45 @@ DDP_INLINE void row_scale(float *e, int64_t n, float factor)
         e[i] *= factor;
 }
 
-static int32_t first_equal(const float *x, int64_t n, float value)
+DDP_INLINE int32_t first_equal(const float *x, int64_t n, float value)
 {
-    for (int64_t i = 0; i < n; i++)
+    enum { STEP = 128 };
+    int64_t i = 0;
+    for (; i + STEP <= n; i += STEP) {
+        int32_t any = 0;
+        for (int64_t j = 0; j < STEP; j++)
+            any |= x[i + j] == value;
+        if (any)
+            break;
+    }
+    for (; i < n; i++)
         if (x[i] == value)
             return (int32_t)i;
     return 0; /* a row of NaN */
 }
 
 DDP_MULTIVERSION
-static double rows_block(const struct ddp_softmax_cross_entropy *args, int64_t begin, int64_t end)
+static double rows_block(const struct pass *pass, int64_t begin, int64_t end)
 {
+    const struct ddp_softmax_cross_entropy *args = pass->args;
     const int64_t n = args->classes;
-    const float mean = 1.0f / (float)args->rows;
+    const float mean = 1.0f / (float)pass->divisor;
     double loss = 0;
     for (int64_t row = begin; row < end; row++) {
         const float *x = args->logits + row * n;
         float *d = args->dlogits ? args->dlogits + row * n : NULL;
         const int32_t label = args->labels[row];
-        const float own = x[label]; /* d may be x */
-        float max = row_max(x, n);
+        float max = 0;
+        if (label != DDP_LABEL_NONE || args->predictions)
+            max = row_max(x, n);
         if (args->predictions)
             args->predictions[row] = first_equal(x, n, max);
+        if (label == DDP_LABEL_NONE) {
+            if (d)
+                memset(d, 0, (size_t)n * sizeof *d);
+            continue;
+        }
+        const float own = x[label]; /* d may be x */
         float sum = row_exp(x, d, n, max);
         loss += log((double)sum) - ((double)own - (double)max);
         if (d) {
@@ -163,69 +119,91 @@ static double rows_block(const struct ddp_softmax_cross_entropy *args, int64_t b
 static void rows_task(void *arg, size_t index)
 {
     struct pass *pass = arg;
-    pass->partial[index] = rows_block(pass->args, ddp_block_begin(&pass->blocks, index),
+    pass->partial[index] = rows_block(pass, ddp_block_begin(&pass->blocks, index),
                                       ddp_block_end(&pass->blocks, index));
 }
 
-static enum ddp_status check(const struct ddp_softmax_cross_entropy *args)
+/* *divisor [out]  what the sums are divided by; 0: no row counts. */
+static enum ddp_status check(const struct ddp_softmax_cross_entropy *args, int64_t *divisor)
 {
-    if (args->rows < 0 || args->classes < 1 || args->classes > INT32_MAX || !args->loss ||
-        (args->rows > 0 && (!args->logits || !args->labels)))
+    if (args->rows < 0 || args->classes < 1 || args->classes > INT32_MAX || args->divisor < 0 ||
+        !args->loss || (args->rows > 0 && (!args->logits || !args->labels)))
         return ddp_fail(DDP_ERR_INVALID,
                         "softmax cross-entropy: bad arguments (%lld rows of %lld classes)",
                         (long long)args->rows, (long long)args->classes);
-    for (int64_t row = 0; row < args->rows; row++)
+    int64_t counted = 0;
+    for (int64_t row = 0; row < args->rows; row++) {
+        if (args->labels[row] == DDP_LABEL_NONE)
+            continue;
         if (args->labels[row] < 0 || args->labels[row] >= args->classes)
             return ddp_fail(
                 DDP_ERR_INVALID,
                 "softmax cross-entropy: label %d in row %lld, but there are %lld classes",
                 (int)args->labels[row], (long long)row, (long long)args->classes);
+        counted++;
+    }
+    *divisor = counted > 0 && args->divisor > 0 ? args->divisor : counted;
     return DDP_OK;
+}
+
+static void put_loss(const struct ddp_softmax_cross_entropy *args, double sum, int64_t divisor)
+{
+    float mean = divisor ? (float)(sum / (double)divisor) : 0;
+    *args->loss = args->accumulate_loss ? *args->loss + mean : mean;
 }
 
 enum ddp_status ddp_softmax_cross_entropy(const struct ddp_softmax_cross_entropy *args,
                                           void *stream)
 {
-    enum ddp_status status = check(args);
+    struct pass pass = {.args = args};
+    enum ddp_status status = check(args, &pass.divisor);
     if (status)
         return status;
-    struct pass pass = {.args = args, .blocks = ddp_blocks_cut(args->rows, ROWS, 1)};
+    pass.blocks = ddp_blocks_cut(args->rows, ROWS, 1);
     ddp_pool_run(ddp_stream_pool(stream), pass.blocks.count, rows_task, &pass);
     double loss = 0;
     for (size_t i = 0; i < pass.blocks.count; i++)
         loss += pass.partial[i];
-    *args->loss = args->rows ? (float)(loss / (double)args->rows) : 0;
+    put_loss(args, loss, pass.divisor);
     return DDP_OK;
+}
+
+/* The row's loss. */
+static double reference_row(const struct ddp_softmax_cross_entropy *args, int64_t row,
+                            int64_t divisor)
+{
+    const float *x = args->logits + row * args->classes;
+    const int32_t label = args->labels[row];
+    int64_t best = 0;
+    double sum = 0;
+    for (int64_t i = 0; i < args->classes; i++)
+        if (x[i] > x[best] || isnan(x[best]))
+            best = i;
+    double max = (double)x[best];
+    for (int64_t i = 0; i < args->classes; i++)
+        sum += exp((double)x[i] - max);
+    double loss = label == DDP_LABEL_NONE ? 0 : log(sum) - ((double)x[label] - max);
+    if (args->predictions)
+        args->predictions[row] = isnan(x[best]) ? 0 : (int32_t)best;
+    for (int64_t i = 0; args->dlogits && i < args->classes; i++) {
+        double p = exp((double)x[i] - max) / sum;
+        args->dlogits[row * args->classes + i] =
+            label == DDP_LABEL_NONE ? 0 : (float)((p - (i == label)) / (double)divisor);
+    }
+    return loss;
 }
 
 enum ddp_status ddp_softmax_cross_entropy_reference(const struct ddp_softmax_cross_entropy *args,
                                                     void *stream)
 {
     (void)stream;
-    enum ddp_status status = check(args);
+    int64_t divisor;
+    enum ddp_status status = check(args, &divisor);
     if (status)
         return status;
     double loss = 0;
-    for (int64_t row = 0; row < args->rows; row++) {
-        const float *x = args->logits + row * args->classes;
-        int64_t best = 0;
-        double sum = 0;
-        for (int64_t i = 0; i < args->classes; i++)
-            if (x[i] > x[best] || isnan(x[best]))
-                best = i;
-        double max = (double)x[best];
-        for (int64_t i = 0; i < args->classes; i++)
-            sum += exp((double)x[i] - max);
-        loss += log(sum) - ((double)x[args->labels[row]] - max);
-        if (args->predictions)
-            args->predictions[row] = isnan(x[best]) ? 0 : (int32_t)best;
-        if (args->dlogits)
-            for (int64_t i = 0; i < args->classes; i++) {
-                double p = exp((double)x[i] - max) / sum;
-                args->dlogits[row * args->classes + i] =
-                    (float)((p - (i == args->labels[row])) / (double)args->rows);
-            }
-    }
-    *args->loss = args->rows ? (float)(loss / (double)args->rows) : 0;
+    for (int64_t row = 0; row < args->rows; row++)
+        loss += reference_row(args, row, divisor);
+    put_loss(args, loss, divisor);
     return DDP_OK;
 }

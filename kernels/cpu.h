@@ -17,7 +17,7 @@
 #else
 #define DDP_MULTIVERSION
 #endif
-#define DDP_INLINE static inline __attribute__((always_inline))
+#define DDP_INLINE static inline __attribute__((always_inline, unused))
 
 /* Sixteen lanes on every machine, so that lane sums have one order whatever the width of its
  * registers. */

@@ -65,7 +65,7 @@ static const struct {
     {"exp of negatives", exp16_negative_of, exp, 1.3, 0x1p-126, -INFINITY, 0},
     {"tanh", tanh16_of, tanh, 2, 0, -INFINITY, INFINITY},
     {"erf", erf16_of, erf, 2, 0, -INFINITY, INFINITY},
-    {"normal", normal16_of, normal_of, 4, 5e-9, -INFINITY, INFINITY},
+    {"normal", normal16_of, normal_of, 2.5, 4e-8, -INFINITY, INFINITY},
     {"gelu", gelu16_of, gelu_of, 2, 6e-8, -INFINITY, 1e30},
     {"gelu'", gelu16_derivative_of, gelu_derivative_of, 2, 1.5e-7, -1e15, 1e15},
     {"gelu tanh", gelu16_tanh_of, gelu_tanh_of, 2, 1e-7, -1e12, 1e12},

@@ -25,7 +25,7 @@ struct fixture {
     ddp_device *device;
     ddp_exec *exec;
     float *weights, *gradients, *x;
-    int32_t labels[16];
+    int32_t labels[32];
 };
 
 static void open_fixture(struct fixture *f, const struct ddp_model *model, unsigned parts)
@@ -41,7 +41,7 @@ static void open_fixture(struct fixture *f, const struct ddp_model *model, unsig
     ddp_rng_seed(&rng, 3);
     ddp_graph_init_parameters(f->graph, &rng, f->weights);
     ddp_rng_fill_normal(&rng, f->x, (size_t)(small.batch * small.features), 0, 1);
-    for (int i = 0; i < small.batch; i++)
+    for (int i = 0; i < 32; i++)
         f->labels[i] = i % (int)small.classes;
     ck_assert_int_eq(ddp_exec_create(&f->exec, f->graph, f->device, parts, f->weights), DDP_OK);
     ddp_exec_bind_input(f->exec, 0, f->x);
@@ -125,6 +125,28 @@ START_TEST(article_gradients)
 }
 END_TEST
 
+static void plan_is_disjoint(const ddp_graph *graph, unsigned parts)
+{
+    struct ddp_graph_plan plan;
+    size_t sum = 0;
+    ck_assert_int_eq(ddp_graph_plan_make(graph, parts, &plan), DDP_OK);
+    for (int i = 0; i < plan.item_count; i++) {
+        const struct placement *a = &plan.items[i];
+        sum += a->bytes;
+        ck_assert_uint_le(a->offset + a->bytes, plan.bytes);
+        ck_assert_int_le(a->first, a->last);
+        for (int j = 0; j < i; j++) {
+            const struct placement *b = &plan.items[j];
+            bool time = a->first <= b->last && b->first <= a->last;
+            bool place = a->offset < b->offset + b->bytes && b->offset < a->offset + a->bytes;
+            ck_assert_msg(!(time && place), "parts %u: %d and %d overlap", parts, i, j);
+        }
+    }
+    if (parts == (DDP_EXEC_NETWORK | DDP_EXEC_LOSS))
+        ck_assert_uint_lt(plan.bytes, sum); /* without backward, memory is used again */
+    ddp_graph_plan_free(&plan);
+}
+
 /* What overlaps in time must not overlap in memory, for every combination of parts. */
 START_TEST(plan_never_overlaps)
 {
@@ -134,26 +156,8 @@ START_TEST(plan_never_overlaps)
     for (int i = 0; i < 6; i++)
         deep.hidden[i] = 3 + 11 * (i % 3);
     ck_assert_int_eq(ddp_model_build(&graph, &ddp_model_mlp, &deep), DDP_OK);
-    for (unsigned parts = 1; parts <= ALL_PARTS; parts++) {
-        struct placement *items;
-        int count;
-        size_t bytes, sum = 0;
-        ck_assert_int_eq(ddp_graph_plan(graph, parts, &items, &count, &bytes), DDP_OK);
-        for (int i = 0; i < count; i++) {
-            sum += items[i].bytes;
-            ck_assert_uint_le(items[i].offset + items[i].bytes, bytes);
-            ck_assert_int_le(items[i].first, items[i].last);
-            for (int j = 0; j < i; j++) {
-                bool time = items[i].first <= items[j].last && items[j].first <= items[i].last;
-                bool place = items[i].offset < items[j].offset + items[j].bytes &&
-                             items[j].offset < items[i].offset + items[i].bytes;
-                ck_assert_msg(!(time && place), "parts %u: %d and %d overlap", parts, i, j);
-            }
-        }
-        if (parts == (DDP_EXEC_NETWORK | DDP_EXEC_LOSS))
-            ck_assert_uint_lt(bytes, sum); /* without backward, memory is used again */
-        free(items);
-    }
+    for (unsigned parts = 1; parts <= ALL_PARTS; parts++)
+        plan_is_disjoint(graph, parts);
     ddp_graph_destroy(graph);
 }
 END_TEST
@@ -201,7 +205,7 @@ START_TEST(bad_graphs_are_refused)
     ddp_graph *graph;
     ck_assert_int_eq(ddp_graph_create(&graph), DDP_OK);
     ddp_tensor *x = ddp_graph_input(graph, "x", DDP_F32, 2, (int64_t[]){2, 3});
-    ddp_tensor *w = ddp_graph_parameter(graph, "w", 2, (int64_t[]){4, 5}, DDP_INIT_ZEROS, 0);
+    ddp_tensor *w = ddp_graph_parameter(graph, "w", 2, (int64_t[]){4, 5}, (struct ddp_init){0});
     ck_assert_ptr_null(ddp_graph_linear(graph, x, w, NULL, DDP_ACTIVATION_NONE));
     ck_assert_ptr_null(ddp_graph_input(graph, "y", DDP_F32, 2, (int64_t[]){2, 3}));
     ck_assert_int_eq(ddp_graph_finish(graph, x, x), DDP_ERR_INVALID);
@@ -213,11 +217,19 @@ START_TEST(bad_graphs_are_refused)
 
     ck_assert_int_eq(ddp_graph_create(&graph), DDP_OK);
     x = ddp_graph_input(graph, "x", DDP_F32, 2, (int64_t[]){2, 3});
-    w = ddp_graph_parameter(graph, "w", 2, (int64_t[]){3, 3}, DDP_INIT_ZEROS, 0);
+    w = ddp_graph_parameter(graph, "w", 2, (int64_t[]){3, 3}, (struct ddp_init){0});
+    ddp_tensor *labels = ddp_graph_input(graph, "labels", DDP_I32, 1, (int64_t[]){2});
     ddp_tensor *y = ddp_graph_linear(graph, x, w, NULL, DDP_ACTIVATION_NONE);
-    ck_assert_ptr_nonnull(y);
-    ck_assert_ptr_null(ddp_graph_linear(graph, y, w, NULL, DDP_ACTIVATION_NONE));
+    ck_assert_ptr_nonnull(ddp_graph_add(graph, y, y));
+    /* its gradient would be written while y is still read */
+    ck_assert_ptr_null(ddp_graph_softmax_cross_entropy(graph, y, labels));
     ck_assert_int_eq(ddp_graph_finish(graph, y, y), DDP_ERR_UNSUPPORTED);
+    ddp_graph_destroy(graph);
+
+    ck_assert_int_eq(ddp_graph_create(&graph), DDP_OK);
+    x = ddp_graph_input(graph, "x", DDP_F32, 2, (int64_t[]){2, 6});
+    ck_assert_int_eq(ddp_graph_dims(ddp_graph_reshape(graph, x, 3, (int64_t[]){2, -1, 2}))[1], 3);
+    ck_assert_ptr_null(ddp_graph_reshape(graph, x, 2, (int64_t[]){5, -1}));
     ddp_graph_destroy(graph);
 }
 END_TEST

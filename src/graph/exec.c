@@ -15,41 +15,25 @@ struct ddp_exec {
     ddp_device *device;
     unsigned parts;
     const float *weights;
+    const uint16_t *weights_bf16;
     float *gradients;
     int32_t *predictions;
     const void **inputs;
+    struct ddp_exec_position position;
+    struct ddp_graph_plan plan;
     char *arena;
-    size_t arena_bytes;      /* its last cache line holds the gradient of the loss, 1 */
-    size_t *value_offset;    /* by tensor id; SIZE_MAX: not in the arena */
-    size_t *gradient_offset; /* likewise */
+    size_t arena_bytes; /* its last cache line holds the gradient of the loss, 1 */
 };
 
-static enum ddp_status place(ddp_exec *exec)
+/* The plan's memory and the gradient of the loss. */
+static size_t whole_arena(const struct ddp_graph_plan *plan)
 {
-    const ddp_graph *graph = exec->graph;
-    struct placement *items;
-    int count;
-    enum ddp_status status = ddp_graph_plan(graph, exec->parts, &items, &count, &exec->arena_bytes);
-    if (status != DDP_OK)
-        return status;
-    exec->arena_bytes += DDP_CACHE_LINE;
-    for (int i = 0; i < graph->tensor_count; i++)
-        exec->value_offset[i] = exec->gradient_offset[i] = SIZE_MAX;
-    for (int i = 0; i < count; i++)
-        (items[i].gradient ? exec->gradient_offset : exec->value_offset)[items[i].tensor] =
-            items[i].offset;
-    for (int i = 0; i < graph->tensor_count; i++)
-        if (ddp_graph_gradient_in_place(graph, graph->tensors[i]))
-            exec->gradient_offset[i] = exec->value_offset[i];
-    free(items);
-    return DDP_OK;
+    return plan->bytes + DDP_CACHE_LINE;
 }
 
 enum ddp_status ddp_exec_create(ddp_exec **exec, const ddp_graph *graph, ddp_device *device,
                                 unsigned parts, const float *weights)
 {
-    enum ddp_status status = DDP_ERR_MEMORY;
-    size_t tensors = (size_t)graph->tensor_count;
     struct ddp_exec *e = ddp_array_alloc(1, sizeof *e);
     if (!e)
         return DDP_ERR_MEMORY;
@@ -58,10 +42,9 @@ enum ddp_status ddp_exec_create(ddp_exec **exec, const ddp_graph *graph, ddp_dev
     e->parts = parts;
     e->weights = weights;
     e->inputs = ddp_array_alloc((size_t)graph->input_count, sizeof *e->inputs);
-    e->value_offset = ddp_array_alloc(tensors, sizeof *e->value_offset);
-    e->gradient_offset = ddp_array_alloc(tensors, sizeof *e->gradient_offset);
-    if (e->inputs && e->value_offset && e->gradient_offset)
-        status = place(e);
+    enum ddp_status status =
+        e->inputs ? ddp_graph_plan_make(graph, parts, &e->plan) : DDP_ERR_MEMORY;
+    e->arena_bytes = whole_arena(&e->plan);
     if (status == DDP_OK)
         status = ddp_device_alloc(device, e->arena_bytes, (void **)&e->arena);
     if (status == DDP_OK)
@@ -82,20 +65,18 @@ void ddp_exec_destroy(ddp_exec *exec)
     if (!exec)
         return;
     ddp_device_free(exec->device, exec->arena, exec->arena_bytes);
+    ddp_graph_plan_free(&exec->plan);
     free(exec->inputs);
-    free(exec->value_offset);
-    free(exec->gradient_offset);
     free(exec);
 }
 
 enum ddp_status ddp_exec_arena_bytes(const ddp_graph *graph, unsigned parts, size_t *bytes)
 {
-    struct placement *items;
-    int count;
-    enum ddp_status status = ddp_graph_plan(graph, parts, &items, &count, bytes);
+    struct ddp_graph_plan plan;
+    enum ddp_status status = ddp_graph_plan_make(graph, parts, &plan);
     if (status == DDP_OK) {
-        free(items);
-        *bytes += DDP_CACHE_LINE;
+        *bytes = whole_arena(&plan);
+        ddp_graph_plan_free(&plan);
     }
     return status;
 }
@@ -140,38 +121,91 @@ void ddp_exec_set_predictions(ddp_exec *exec, int32_t *predictions)
     exec->predictions = predictions;
 }
 
-static void *arena_at(const ddp_exec *exec, size_t offset)
+void ddp_exec_set_weights_bf16(ddp_exec *exec, const uint16_t *weights)
 {
-    return offset == SIZE_MAX ? NULL : exec->arena + offset;
+    exec->weights_bf16 = weights;
+}
+
+void ddp_exec_set_position(ddp_exec *exec, const struct ddp_exec_position *position)
+{
+    exec->position = *position;
+}
+
+const struct ddp_exec_position *ddp_exec_position(const ddp_exec *exec)
+{
+    return &exec->position;
+}
+
+static void *arena_at(const ddp_exec *exec, int item)
+{
+    return item < 0 ? NULL : exec->arena + exec->plan.items[item].offset;
+}
+
+static int64_t flat_offset(const ddp_exec *exec, const ddp_tensor *parameter)
+{
+    return exec->graph->parameters[parameter->index].offset;
 }
 
 void *ddp_exec_value(const ddp_exec *exec, const ddp_tensor *tensor)
 {
     if (!tensor)
         return NULL;
+    tensor = ddp_tensor_base(tensor);
     switch (tensor->kind) {
     case TENSOR_INPUT:
         return (void *)exec->inputs[tensor->index];
     case TENSOR_PARAMETER:
-        return (void *)(exec->weights + exec->graph->parameters[tensor->index].offset);
+        return (void *)(exec->weights + flat_offset(exec, tensor));
     case TENSOR_ACTIVATION:
         break;
     }
     if (tensor == exec->graph->loss && exec->gradients)
         return exec->gradients; /* element 0: summed over the shards with them */
-    return arena_at(exec, exec->value_offset[tensor->id]);
+    return arena_at(exec, exec->plan.value[tensor->id]);
+}
+
+const uint16_t *ddp_exec_value_bf16(const ddp_exec *exec, const ddp_tensor *tensor)
+{
+    return exec->weights_bf16 ? exec->weights_bf16 + flat_offset(exec, tensor) : NULL;
 }
 
 float *ddp_exec_gradient(const ddp_exec *exec, const ddp_tensor *tensor)
 {
     if (!tensor || !ddp_exec_trains(exec))
         return NULL;
+    tensor = ddp_tensor_base(tensor);
     if (tensor == exec->graph->loss)
         return (float *)(void *)(exec->arena + exec->arena_bytes - DDP_CACHE_LINE);
     if (tensor->kind == TENSOR_PARAMETER)
-        return exec->gradients + exec->graph->parameters[tensor->index].offset;
-    return tensor->kind == TENSOR_ACTIVATION ? arena_at(exec, exec->gradient_offset[tensor->id])
+        return exec->gradients + flat_offset(exec, tensor);
+    return tensor->kind == TENSOR_ACTIVATION ? arena_at(exec, exec->plan.gradient[tensor->id])
                                              : NULL;
+}
+
+bool ddp_exec_accumulates(const ddp_exec *exec, const struct node *node, int input)
+{
+    const ddp_tensor *tensor = ddp_tensor_base(node->inputs[input]);
+    if (tensor->last_reader != (int)(node - exec->graph->nodes))
+        return true;
+    for (int i = 0; i < input; i++)
+        if (node->inputs[i] && ddp_tensor_base(node->inputs[i]) == tensor)
+            return true;
+    return false;
+}
+
+void *ddp_exec_saved(const ddp_exec *exec, const struct node *node)
+{
+    return arena_at(exec, exec->plan.saved[node - exec->graph->nodes]);
+}
+
+void *ddp_exec_forward_scratch(const ddp_exec *exec, const struct node *node)
+{
+    return arena_at(exec, exec->plan.forward_scratch[node - exec->graph->nodes]);
+}
+
+void *ddp_exec_backward_scratch(const ddp_exec *exec, const struct node *node)
+{
+    return arena_at(exec, exec->plan.backward_scratch[node - exec->graph->nodes]);
 }
 
 int32_t *ddp_exec_predictions(const ddp_exec *exec)
@@ -235,19 +269,20 @@ enum ddp_status ddp_exec_loss(ddp_exec *exec)
     return run_forward(exec, exec->graph->output->producer + 1, exec->graph->node_count);
 }
 
-/* Reports how far the flat gradients are final after a node's backward. */
-static enum ddp_status report_ready(const ddp_exec *exec, const struct node *node,
-                                    ddp_exec_ready *ready, void *arg)
+/* Reports how far the flat gradients are final after a node's backward: it was the last to add to
+ * the parameters that no earlier operation reads. */
+static enum ddp_status report_ready(const ddp_exec *exec, int number, ddp_exec_ready *ready,
+                                    void *arg)
 {
+    const struct node *node = &exec->graph->nodes[number];
     int64_t end = -1;
     for (int i = 0; i < node->input_count; i++) {
         const ddp_tensor *input = node->inputs[i];
-        if (!input || input->kind != TENSOR_PARAMETER)
+        if (!input || input->kind != TENSOR_PARAMETER || input->first_reader != number)
             continue;
         const struct ddp_parameter *parameter = &exec->graph->parameters[input->index];
-        int64_t last =
-            parameter->offset + (int64_t)ddp_align_up((size_t)parameter->count, DDP_FLAT_ALIGN);
-        if (last > end)
+        const int64_t last = ddp_parameter_end(parameter);
+        if (!parameter->statistic && last > end)
             end = last;
     }
     return ready && end >= 0 ? ready(arg, end) : DDP_OK;
@@ -258,9 +293,11 @@ static enum ddp_status run_backward(ddp_exec *exec, int last, int end, ddp_exec_
 {
     for (int n = last; n >= end; n--) {
         const struct node *node = &exec->graph->nodes[n];
-        enum ddp_status status = node->op->backward ? node->op->backward(exec, node) : DDP_OK;
+        enum ddp_status status = DDP_OK;
+        if (node->op->backward && node->output->needs_gradient)
+            status = node->op->backward(exec, node);
         if (status == DDP_OK)
-            status = report_ready(exec, node, ready, arg);
+            status = report_ready(exec, n, ready, arg);
         if (status != DDP_OK)
             return status;
     }

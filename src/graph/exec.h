@@ -39,6 +39,18 @@ size_t ddp_exec_input_bytes(const ddp_exec *exec, int input); /* 0: no such inpu
  * elements. */
 void ddp_exec_set_gradients(ddp_exec *exec, float *gradients);
 
+/* A copy of the flat weights in bf16 for graphs that compute in it; NULL: operations round the
+ * weights themselves. Device memory; kept up to date by the caller. */
+void ddp_exec_set_weights_bf16(ddp_exec *exec, const uint16_t *weights);
+
+/* What random numbers depend on: nothing of where or how the shard is computed. */
+struct ddp_exec_position {
+    uint64_t seed;
+    uint32_t step;  /* of the optimizer */
+    uint32_t shard; /* of the global batch */
+};
+void ddp_exec_set_position(ddp_exec *exec, const struct ddp_exec_position *position);
+
 /* Where the loss part writes the predicted class of each row; NULL: nowhere. Device memory. */
 void ddp_exec_set_predictions(ddp_exec *exec, int32_t *predictions);
 

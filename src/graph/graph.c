@@ -29,10 +29,17 @@ void ddp_graph_destroy(ddp_graph *graph)
         free(graph->tensors[i]->name);
         free(graph->tensors[i]);
     }
+    for (int n = 0; n < graph->node_count; n++)
+        free(graph->nodes[n].attributes);
     free(graph->tensors);
     free(graph->nodes);
     free(graph->parameters);
     free(graph);
+}
+
+void ddp_graph_set_compute(ddp_graph *graph, enum ddp_dtype compute)
+{
+    graph->compute = compute;
 }
 
 ddp_tensor *ddp_graph_reject(ddp_graph *graph, enum ddp_status status, const char *format, ...)
@@ -99,8 +106,9 @@ static ddp_tensor *add_tensor(ddp_graph *graph, const char *name, enum tensor_ki
                            .dim_count = dim_count,
                            .count = count,
                            .producer = -1,
-                           .consumer = -1,
-                           .index = -1};
+                           .index = -1,
+                           .first_reader = -1,
+                           .last_reader = -1};
     memcpy(tensor->dims, dims, (size_t)dim_count * sizeof *dims);
     graph->tensors[graph->tensor_count++] = tensor;
     return tensor;
@@ -115,8 +123,8 @@ ddp_tensor *ddp_graph_input(ddp_graph *graph, const char *name, enum ddp_dtype d
     return tensor;
 }
 
-ddp_tensor *ddp_graph_parameter(ddp_graph *graph, const char *name, int dim_count,
-                                const int64_t *dims, enum ddp_init init, int64_t fan_in)
+static ddp_tensor *add_parameter(ddp_graph *graph, const char *name, int dim_count,
+                                 const int64_t *dims, struct ddp_init init, bool statistic)
 {
     ddp_tensor *tensor = add_tensor(graph, name, TENSOR_PARAMETER, DDP_F32, dim_count, dims);
     if (!tensor || !grow(graph, &graph->parameters, graph->parameter_count,
@@ -130,40 +138,134 @@ ddp_tensor *ddp_graph_parameter(ddp_graph *graph, const char *name, int dim_coun
                                         .dim_count = dim_count,
                                         .count = tensor->count,
                                         .offset = -1,
-                                        .init = init,
-                                        .fan_in = fan_in};
+                                        .statistic = statistic,
+                                        .init = init};
     memcpy(parameter->dims, tensor->dims, sizeof parameter->dims);
     tensor->index = graph->parameter_count++;
+    tensor->needs_gradient = !statistic;
     return tensor;
 }
 
-ddp_tensor *ddp_graph_add_node(ddp_graph *graph, const struct node *node, int dim_count,
-                               const int64_t *dims)
+ddp_tensor *ddp_graph_parameter(ddp_graph *graph, const char *name, int dim_count,
+                                const int64_t *dims, struct ddp_init init)
 {
-    if (graph->status != DDP_OK ||
-        !grow(graph, &graph->nodes, graph->node_count, &graph->node_capacity, sizeof *graph->nodes))
+    return add_parameter(graph, name, dim_count, dims, init, false);
+}
+
+ddp_tensor *ddp_graph_statistic(ddp_graph *graph, const char *name, int64_t count,
+                                enum ddp_init_kind init)
+{
+    return add_parameter(graph, name, 1, &count, (struct ddp_init){.kind = init}, true);
+}
+
+const int64_t *ddp_graph_dims(const ddp_tensor *tensor)
+{
+    static const int64_t none[DDP_TENSOR_DIMS];
+    return tensor ? tensor->dims : none;
+}
+
+ddp_tensor *ddp_graph_reshape(ddp_graph *graph, ddp_tensor *x, int dim_count, const int64_t *dims)
+{
+    int64_t shape[DDP_TENSOR_DIMS], known = 1;
+    int open = -1;
+    if (graph->status != DDP_OK || !x)
         return NULL;
-    int number = graph->node_count;
+    for (int i = 0; i < dim_count && dim_count <= DDP_TENSOR_DIMS; i++) {
+        shape[i] = dims[i];
+        if (dims[i] == -1 && open < 0)
+            open = i;
+        else if (dims[i] < 1 || __builtin_mul_overflow(known, dims[i], &known))
+            known = 0, i = dim_count;
+    }
+    if (dim_count < 1 || dim_count > DDP_TENSOR_DIMS || known < 1 || x->count % known ||
+        (open < 0 && known != x->count))
+        return ddp_graph_reject(graph, DDP_ERR_INVALID, "reshape: %s has %lld elements", x->name,
+                                (long long)x->count);
+    if (open >= 0)
+        shape[open] = x->count / known;
+    ddp_tensor *base = x->base ? x->base : x;
+    ddp_tensor *view = add_tensor(graph, x->name, base->kind, x->dtype, dim_count, shape);
+    if (!view)
+        return NULL;
+    view->base = base;
+    view->producer = base->producer;
+    view->index = base->index;
+    view->needs_gradient = base->needs_gradient;
+    return view;
+}
+
+/* Notes that node `number` reads its inputs, and whether anything before it learns. */
+static bool note_readers(ddp_graph *graph, const struct node *node, int number, bool *learns)
+{
     for (int i = 0; i < node->input_count; i++) {
         ddp_tensor *input = node->inputs[i];
         if (!input)
             continue;
-        if (input->graph != graph)
-            return ddp_graph_reject(graph, DDP_ERR_INVALID, "%s: %s belongs to another graph",
-                                    node->op->name, input->name);
-        if (input->consumer >= 0 && input->kind != TENSOR_INPUT)
-            return ddp_graph_reject(graph, DDP_ERR_UNSUPPORTED,
-                                    "%s: %s is already read by another operation", node->op->name,
-                                    input->name);
-        input->consumer = number;
+        if (input->graph != graph) {
+            ddp_graph_reject(graph, DDP_ERR_INVALID, "%s: %s belongs to another graph",
+                             node->op->name, input->name);
+            return false;
+        }
+        ddp_tensor *base = input->base ? input->base : input;
+        const int last = base->last_reader;
+        const bool last_writes =
+            last >= 0 && last < number && graph->nodes[last].op->gradient_in_forward;
+        if (base->kind == TENSOR_ACTIVATION &&
+            ((last >= 0 && i == 0 && node->op->gradient_in_forward) || last_writes)) {
+            ddp_graph_reject(graph, DDP_ERR_UNSUPPORTED, "%s: %s has another reader",
+                             node->op->name, input->name);
+            return false;
+        }
+        if (base->first_reader < 0)
+            base->first_reader = number;
+        base->last_reader = number;
+        base->reader_count++;
+        *learns |= base->needs_gradient;
     }
-    ddp_tensor *output =
-        add_tensor(graph, node->op->name, TENSOR_ACTIVATION, DDP_F32, dim_count, dims);
+    return true;
+}
+
+/* A result is called after the layer whose parameter makes it ("fc1" for "fc1.weight"), else after
+ * the operation. */
+static void name_output(const struct node *node, char *name, size_t size)
+{
+    snprintf(name, size, "%s", node->op->name);
+    for (int i = 0; i < node->input_count; i++) {
+        const ddp_tensor *input = node->inputs[i];
+        const char *dot = input ? strrchr(input->name, '.') : NULL;
+        if (input && input->kind == TENSOR_PARAMETER && dot) {
+            snprintf(name, size, "%.*s", (int)(dot - input->name), input->name);
+            return;
+        }
+    }
+}
+
+ddp_tensor *ddp_graph_add_node(ddp_graph *graph, const struct node *node, const void *attributes,
+                               size_t attributes_bytes, int dim_count, const int64_t *dims)
+{
+    bool learns = false;
+    char name[256];
+    if (graph->status != DDP_OK ||
+        !grow(graph, &graph->nodes, graph->node_count, &graph->node_capacity,
+              sizeof *graph->nodes) ||
+        !note_readers(graph, node, graph->node_count, &learns))
+        return NULL;
+    name_output(node, name, sizeof name);
+    ddp_tensor *output = add_tensor(graph, name, TENSOR_ACTIVATION, DDP_F32, dim_count, dims);
     if (!output)
         return NULL;
-    output->producer = number;
-    graph->nodes[number] = *node;
-    graph->nodes[number].output = output;
+    void *copy = NULL;
+    if (attributes_bytes) {
+        copy = malloc(attributes_bytes);
+        if (!copy)
+            return ddp_graph_reject(graph, DDP_ERR_MEMORY, "out of memory");
+        memcpy(copy, attributes, attributes_bytes);
+    }
+    output->producer = graph->node_count;
+    output->needs_gradient = learns;
+    graph->nodes[graph->node_count] = *node;
+    graph->nodes[graph->node_count].output = output;
+    graph->nodes[graph->node_count].attributes = copy;
     graph->node_count++;
     return output;
 }
@@ -175,37 +277,49 @@ ddp_tensor *ddp_graph_linear_layer(ddp_graph *graph, const char *name, ddp_tenso
     if (graph->status != DDP_OK || !x)
         return NULL;
     int64_t in = x->dims[x->dim_count - 1];
+    const struct ddp_init init = {.kind = DDP_INIT_LINEAR, .fan_in = in};
     snprintf(full, sizeof full, "%s.weight", name);
-    ddp_tensor *weight =
-        ddp_graph_parameter(graph, full, 2, (int64_t[]){out, in}, DDP_INIT_LINEAR, in);
+    ddp_tensor *weight = ddp_graph_parameter(graph, full, 2, (int64_t[]){out, in}, init);
     ddp_tensor *bias = NULL;
     if (with_bias) {
         snprintf(full, sizeof full, "%s.bias", name);
-        bias = ddp_graph_parameter(graph, full, 1, (int64_t[]){out}, DDP_INIT_LINEAR, in);
+        bias = ddp_graph_parameter(graph, full, 1, (int64_t[]){out}, init);
     }
     return ddp_graph_linear(graph, x, weight, bias, activation);
 }
 
-/* Gives parameters their offsets in the order in which backward finishes with them. */
+static void place_parameter(ddp_graph *graph, struct ddp_parameter *parameter)
+{
+    parameter->offset = graph->flat_count;
+    graph->flat_count = ddp_parameter_end(parameter);
+}
+
+/* Gives statistics, then parameters their offsets; these in the order in which backward finishes
+ * with them: at the first operation that reads them. */
 static enum ddp_status lay_out_parameters(ddp_graph *graph)
 {
-    int64_t offset = DDP_FLAT_ALIGN;
+    graph->flat_count = DDP_FLAT_ALIGN;
+    for (int i = 0; i < graph->parameter_count; i++)
+        if (graph->parameters[i].statistic)
+            place_parameter(graph, &graph->parameters[i]);
+    graph->statistics_count = graph->flat_count - DDP_FLAT_ALIGN;
     for (int n = graph->node_count - 1; n >= 0; n--) {
         const struct node *node = &graph->nodes[n];
         for (int i = 0; i < node->input_count; i++) {
-            if (!node->inputs[i] || node->inputs[i]->kind != TENSOR_PARAMETER)
+            const ddp_tensor *input = node->inputs[i];
+            if (!input || input->kind != TENSOR_PARAMETER || input->first_reader != n ||
+                graph->parameters[input->index].offset >= 0)
                 continue;
-            struct ddp_parameter *parameter = &graph->parameters[node->inputs[i]->index];
-            parameter->offset = offset;
-            offset += (int64_t)ddp_align_up((size_t)parameter->count, DDP_FLAT_ALIGN);
-            graph->element_count += parameter->count;
+            place_parameter(graph, &graph->parameters[input->index]);
+            graph->element_count += input->count;
         }
     }
-    for (int i = 0; i < graph->parameter_count; i++)
-        if (graph->parameters[i].offset < 0)
+    for (int i = 0; i < graph->tensor_count; i++) {
+        const ddp_tensor *tensor = graph->tensors[i];
+        if (tensor->kind == TENSOR_PARAMETER && !tensor->base && tensor->reader_count == 0)
             return ddp_fail(DDP_ERR_INVALID, "model: no operation reads parameter %s",
-                            graph->parameters[i].name);
-    graph->flat_count = offset;
+                            tensor->name);
+    }
     return DDP_OK;
 }
 
@@ -214,12 +328,12 @@ enum ddp_status ddp_graph_finish(ddp_graph *graph, ddp_tensor *output, ddp_tenso
     if (graph->status == DDP_OK && (!output || !loss))
         ddp_graph_reject(graph, DDP_ERR_INVALID, "it has no output or no loss");
     if (graph->status == DDP_OK && (loss->count != 1 || output->producer < 0 ||
-                                    loss->producer <= output->producer || loss->consumer >= 0))
+                                    loss->producer <= output->producer || loss->last_reader >= 0))
         ddp_graph_reject(graph, DDP_ERR_INVALID,
                          "the loss must be one number, made after the output and read by nothing");
     for (int n = 0; graph->status == DDP_OK && n < graph->node_count; n++) {
         const struct node *node = &graph->nodes[n];
-        if (node->output != loss && node->output->consumer < 0)
+        if (node->output != loss && node->output->last_reader < 0)
             ddp_graph_reject(graph, DDP_ERR_INVALID,
                              "nothing reads the result of %s (operation %d)", node->op->name, n);
         for (int i = 0; i < node->input_count; i++)
@@ -256,18 +370,50 @@ int64_t ddp_graph_flat_count(const ddp_graph *graph)
     return graph->flat_count;
 }
 
+int64_t ddp_graph_statistics_count(const ddp_graph *graph)
+{
+    return graph->statistics_count;
+}
+
+/* Backward costs as much as forward for the gradient of the input, where somebody needs it, and
+ * once more for that of the weight. */
+double ddp_graph_flops(const ddp_graph *graph)
+{
+    double sum = 0;
+    for (int n = 0; n < graph->node_count; n++) {
+        const struct node *node = &graph->nodes[n];
+        int products = 1;
+        for (int i = 0; i < 2 && i < node->input_count; i++)
+            products += node->inputs[i] && node->inputs[i]->needs_gradient;
+        if (node->op->flops)
+            sum += products * node->op->flops(node);
+    }
+    return sum;
+}
+
 void ddp_graph_init_parameters(const ddp_graph *graph, struct ddp_rng *rng, float *flat)
 {
     memset(flat, 0, (size_t)graph->flat_count * sizeof *flat);
     for (int i = 0; i < graph->parameter_count; i++) {
         const struct ddp_parameter *parameter = &graph->parameters[i];
         float *values = flat + parameter->offset;
-        if (parameter->init == DDP_INIT_ONES)
-            for (int64_t k = 0; k < parameter->count; k++)
+        const size_t count = (size_t)parameter->count, fan_in = (size_t)parameter->init.fan_in;
+        switch (parameter->init.kind) {
+        case DDP_INIT_ZEROS:
+            break;
+        case DDP_INIT_ONES:
+            for (size_t k = 0; k < count; k++)
                 values[k] = 1.0f;
-        else if (parameter->init == DDP_INIT_LINEAR && parameter->dim_count > 1)
-            ddp_rng_fill_linear_weight(rng, values, (size_t)parameter->count, parameter->fan_in);
-        else if (parameter->init == DDP_INIT_LINEAR)
-            ddp_rng_fill_linear_bias(rng, values, (size_t)parameter->count, parameter->fan_in);
+            break;
+        case DDP_INIT_LINEAR:
+            if (parameter->dim_count > 1)
+                ddp_rng_fill_linear_weight(rng, values, count, fan_in);
+            else
+                ddp_rng_fill_linear_bias(rng, values, count, fan_in);
+            break;
+        case DDP_INIT_NORMAL:
+            ddp_rng_fill_normal(rng, values, count, 0.0, parameter->init.std);
+            break;
+        }
     }
 }

@@ -9,7 +9,7 @@
 
 #include "graph/exec.h"
 
-#define NODE_INPUTS 4
+#define NODE_INPUTS 6
 
 enum tensor_kind { TENSOR_INPUT, TENSOR_PARAMETER, TENSOR_ACTIVATION };
 
@@ -21,10 +21,15 @@ struct ddp_tensor {
     int id; /* index in graph->tensors */
     int dim_count;
     int64_t dims[DDP_TENSOR_DIMS];
-    int64_t count; /* elements */
-    int producer;  /* node that makes it, or -1 */
-    int consumer;  /* node that reads it, or -1 */
-    int index;     /* among the inputs, or among the parameters */
+    int64_t count;       /* elements */
+    int producer;        /* node that makes it, or -1 */
+    ddp_tensor *base;    /* a view shares the memory of this tensor; else NULL */
+    int index;           /* among the inputs, or among the parameters */
+    bool needs_gradient; /* a parameter lies before it */
+
+    /* Of the readers; kept for the base of a view. */
+    int first_reader, last_reader; /* nodes; -1: none */
+    int reader_count;
 };
 
 struct node {
@@ -32,17 +37,30 @@ struct node {
     ddp_tensor *inputs[NODE_INPUTS]; /* NULL: an optional input that is not there */
     int input_count;
     ddp_tensor *output;
-    enum ddp_activation activation; /* linear */
+    void *attributes; /* the operation's own, freed with free() */
+
+    /* What backward needs, for the memory plan. */
+    unsigned keeps_inputs;  /* bit i: reads the value of inputs[i] again */
+    bool keeps_output;      /* reads the value of its output again */
+    bool overwrites_dy;     /* leaves something else where the gradient of its output was */
+    size_t saved_bytes;     /* what forward keeps for backward beside tensors */
+    size_t forward_scratch; /* bytes that are free to use while it runs */
+    size_t backward_scratch;
 };
 
 struct ddp_op {
     const char *name;
-    bool backward_reads_input;  /* needs the values of inputs[0] again */
-    bool backward_reads_output; /* needs its own output again (when the node has an activation) */
-    bool gradient_in_forward;   /* in training, forward writes the gradient of inputs[0] already */
+    bool gradient_in_forward; /* in training, forward writes the gradient of inputs[0] already; it
+                                 must be the only reader of that tensor */
+    bool joins;    /* its output's gradient is the gradient of inputs 0 and 1, unchanged: memory may
+                      be shared where nothing comes in between */
+    bool in_place; /* elementwise: the output may take the place of inputs[0] or, joins, inputs[1]
+                    */
     enum ddp_status (*forward)(ddp_exec *exec, const struct node *node);
     enum ddp_status (*backward)(ddp_exec *exec,
                                 const struct node *node); /* NULL: nothing is left to do */
+    double (*flops)(const struct node *node); /* floating-point operations of forward, a multiply
+                                                 and an add are two; NULL: too few to count */
 };
 
 struct ddp_graph {
@@ -53,44 +71,74 @@ struct ddp_graph {
     struct ddp_parameter *parameters;
     int parameter_count, parameter_capacity;
     int input_count;
+    int dropout_count;
+    enum ddp_dtype compute;
     ddp_tensor *output, *loss;
-    int64_t element_count, flat_count;
+    int64_t element_count, statistics_count, flat_count;
     enum ddp_status status; /* the first error while building */
 };
 
-/* Adds an operation with an output of the given shape; NULL after an error. */
-ddp_tensor *ddp_graph_add_node(ddp_graph *graph, const struct node *node, int dim_count,
-                               const int64_t *dims);
+/* Adds an operation with an output of the given shape; NULL after an error.
+ *   node  input_count, inputs and what backward needs are set
+ *   attributes, attributes_bytes  copied; NULL: none */
+ddp_tensor *ddp_graph_add_node(ddp_graph *graph, const struct node *node, const void *attributes,
+                               size_t attributes_bytes, int dim_count, const int64_t *dims);
 
 /* Remembers and logs an error of building. */
 ddp_tensor *ddp_graph_reject(ddp_graph *graph, enum ddp_status status, const char *format, ...)
     DDP_PRINTF(3, 4);
 
-/* Where an activation or its gradient lies in the arena. */
+/* The tensor whose memory a tensor has: itself, or the base of a view. */
+static inline const ddp_tensor *ddp_tensor_base(const ddp_tensor *tensor)
+{
+    return tensor->base ? tensor->base : tensor;
+}
+
+/* Elements of all dimensions but the last: the rows of a matrix whose rows are contiguous. */
+static inline int64_t ddp_tensor_rows(const ddp_tensor *tensor)
+{
+    return tensor->count / tensor->dims[tensor->dim_count - 1];
+}
+
+/* Something in the arena, and the steps between which it is needed, both included. Forward of node
+ * i is step i, its backward step 2n-1-i. */
 struct placement {
-    int tensor;      /* id */
-    bool gradient;   /* of the tensor, not its value */
-    int first, last; /* steps between which it is needed, both included */
+    int first, last;
     size_t bytes;
     size_t offset; /* from the start of the arena */
 };
 
-/* Does the gradient of this activation take the place of its value? It does when the reader writes
- * it in forward already and backward of the producer does not need the value again. */
-bool ddp_graph_gradient_in_place(const ddp_graph *graph, const ddp_tensor *tensor);
+/* Where everything lies. The arrays hold indices of `items`, -1: nowhere. Several tensors may share
+ * an item; two items overlap in memory only if they do not in time. */
+struct ddp_graph_plan {
+    struct placement *items;
+    int item_count;
+    size_t bytes;
+    int *value, *gradient;                           /* by tensor id */
+    int *saved, *forward_scratch, *backward_scratch; /* by node */
+};
 
-/* Places every activation and gradient that the parts of an exec need; *items is freed with free().
- * Two placements overlap in memory only if they do not in time. */
-enum ddp_status ddp_graph_plan(const ddp_graph *graph, unsigned parts, struct placement **items,
-                               int *item_count, size_t *arena_bytes);
+/* Plans for an exec of these parts. Freed with ddp_graph_plan_free(), which takes a zeroed plan. */
+enum ddp_status ddp_graph_plan_make(const ddp_graph *graph, unsigned parts,
+                                    struct ddp_graph_plan *plan);
+void ddp_graph_plan_free(struct ddp_graph_plan *plan);
 
 /* For operations: where a tensor's value and gradient lie on the exec's device, and what to call.
  */
 void *ddp_exec_value(const ddp_exec *exec, const ddp_tensor *tensor); /* NULL for a NULL tensor */
+/* The bf16 copy of a parameter; NULL: there is none. */
+const uint16_t *ddp_exec_value_bf16(const ddp_exec *exec, const ddp_tensor *tensor);
 float *ddp_exec_gradient(const ddp_exec *exec,
-                         const ddp_tensor *tensor);  /* NULL: nobody needs it */
+                         const ddp_tensor *tensor); /* NULL: nobody needs it */
+/* Is the gradient of inputs[input] added to, because a later operation reads it too and backward
+ * has been there, or written? */
+bool ddp_exec_accumulates(const ddp_exec *exec, const struct node *node, int input);
+void *ddp_exec_saved(const ddp_exec *exec, const struct node *node);
+void *ddp_exec_forward_scratch(const ddp_exec *exec, const struct node *node);
+void *ddp_exec_backward_scratch(const ddp_exec *exec, const struct node *node);
 int32_t *ddp_exec_predictions(const ddp_exec *exec); /* NULL: nobody needs them */
 bool ddp_exec_trains(const ddp_exec *exec);
+const struct ddp_exec_position *ddp_exec_position(const ddp_exec *exec);
 const struct ddp_kernels *ddp_exec_kernels(const ddp_exec *exec);
 void *ddp_exec_stream(const ddp_exec *exec);
 

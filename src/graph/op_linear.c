@@ -1,51 +1,79 @@
 /* SPDX-License-Identifier: MIT
  *
- * The graph's linear layer: inputs x (B,C), weight (O,C), optional bias (O). */
+ * The graph's linear layer: inputs x (...,C), weight (O,C), optional bias (O). Its backward leaves
+ * the gradient before the activation where that of its output was. */
 #include "config.h"
 
 #include "graph/internal.h"
 
+struct attributes {
+    enum ddp_activation activation;
+    enum ddp_dtype compute;
+};
+
+static bool is_gelu(enum ddp_activation activation)
+{
+    return activation == DDP_ACTIVATION_GELU || activation == DDP_ACTIVATION_GELU_TANH;
+}
+
 static enum ddp_status forward(ddp_exec *exec, const struct node *node)
 {
+    const struct attributes *attributes = node->attributes;
     const ddp_tensor *x = node->inputs[0], *weight = node->inputs[1];
     struct ddp_linear_forward args = {
-        .rows = x->dims[0],
+        .rows = ddp_tensor_rows(x),
         .in = weight->dims[1],
         .out = weight->dims[0],
-        .activation = node->activation,
+        .activation = attributes->activation,
+        .compute = attributes->compute,
         .x = ddp_exec_value(exec, x),
         .weight = ddp_exec_value(exec, weight),
+        .weight_bf16 = ddp_exec_value_bf16(exec, weight),
         .bias = ddp_exec_value(exec, node->inputs[2]),
         .y = ddp_exec_value(exec, node->output),
+        .pre = ddp_exec_saved(exec, node),
+        .scratch = ddp_exec_forward_scratch(exec, node),
     };
     return ddp_exec_kernels(exec)->linear_forward(&args, ddp_exec_stream(exec));
 }
 
 static enum ddp_status backward(ddp_exec *exec, const struct node *node)
 {
-    const ddp_tensor *x = node->inputs[0], *weight = node->inputs[1];
+    const struct attributes *attributes = node->attributes;
+    const ddp_tensor *x = node->inputs[0], *weight = node->inputs[1], *bias = node->inputs[2];
     struct ddp_linear_backward args = {
-        .rows = x->dims[0],
+        .rows = ddp_tensor_rows(x),
         .in = weight->dims[1],
         .out = weight->dims[0],
-        .activation = node->activation,
+        .activation = attributes->activation,
+        .compute = attributes->compute,
         .x = ddp_exec_value(exec, x),
         .y = ddp_exec_value(exec, node->output),
+        .pre = ddp_exec_saved(exec, node),
         .weight = ddp_exec_value(exec, weight),
+        .weight_bf16 = ddp_exec_value_bf16(exec, weight),
         .dy = ddp_exec_gradient(exec, node->output),
         .dx = ddp_exec_gradient(exec, x),
         .dweight = ddp_exec_gradient(exec, weight),
-        .dbias = ddp_exec_gradient(exec, node->inputs[2]),
+        .dbias = ddp_exec_gradient(exec, bias),
+        .accumulate_dx = ddp_exec_accumulates(exec, node, 0),
+        .accumulate_dweight = ddp_exec_accumulates(exec, node, 1),
+        .accumulate_dbias = bias && ddp_exec_accumulates(exec, node, 2),
+        .scratch = ddp_exec_backward_scratch(exec, node),
     };
     return ddp_exec_kernels(exec)->linear_backward(&args, ddp_exec_stream(exec));
 }
 
+static double flops(const struct node *node)
+{
+    return 2.0 * (double)node->inputs[0]->count * (double)node->inputs[1]->dims[0];
+}
+
 static const struct ddp_op linear = {
     .name = "linear",
-    .backward_reads_input = true,
-    .backward_reads_output = true,
     .forward = forward,
     .backward = backward,
+    .flops = flops,
 };
 
 ddp_tensor *ddp_graph_linear(ddp_graph *graph, ddp_tensor *x, ddp_tensor *weight, ddp_tensor *bias,
@@ -53,12 +81,30 @@ ddp_tensor *ddp_graph_linear(ddp_graph *graph, ddp_tensor *x, ddp_tensor *weight
 {
     if (graph->status != DDP_OK || !x || !weight)
         return NULL;
-    if (x->dim_count != 2 || weight->dim_count != 2 || x->dims[1] != weight->dims[1] ||
-        x->dtype != DDP_F32 || (bias && (bias->dim_count != 1 || bias->dims[0] != weight->dims[0])))
+    if (weight->dim_count != 2 || x->dims[x->dim_count - 1] != weight->dims[1] ||
+        x->dtype != DDP_F32 || weight->kind != TENSOR_PARAMETER ||
+        (bias && (bias->dim_count != 1 || bias->dims[0] != weight->dims[0])))
         return ddp_graph_reject(graph, DDP_ERR_INVALID,
                                 "linear: the shapes of %s, %s and its bias do not fit", x->name,
                                 weight->name);
+    const struct attributes attributes = {activation, graph->compute};
+    const int64_t rows = ddp_tensor_rows(x), out = weight->dims[0];
+    const size_t scratch =
+        ddp_linear_scratch_bytes(rows, weight->dims[1], out, graph->compute, true);
     struct node node = {
-        .op = &linear, .inputs = {x, weight, bias}, .input_count = 3, .activation = activation};
-    return ddp_graph_add_node(graph, &node, 2, (int64_t[]){x->dims[0], weight->dims[0]});
+        .op = &linear,
+        .inputs = {x, weight, bias},
+        .input_count = 3,
+        .keeps_inputs = 1,
+        .keeps_output = activation == DDP_ACTIVATION_RELU,
+        .overwrites_dy = activation != DDP_ACTIVATION_NONE,
+        .saved_bytes = is_gelu(activation) ? (size_t)(rows * out) * sizeof(float) : 0,
+        .forward_scratch = scratch,
+        .backward_scratch = scratch,
+    };
+    int64_t dims[DDP_TENSOR_DIMS];
+    for (int i = 0; i < x->dim_count; i++)
+        dims[i] = x->dims[i];
+    dims[x->dim_count - 1] = out;
+    return ddp_graph_add_node(graph, &node, &attributes, sizeof attributes, x->dim_count, dims);
 }

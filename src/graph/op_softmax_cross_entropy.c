@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The graph's classification loss: inputs logits (B,V), labels (B). In training
+ * The graph's classification loss: inputs logits (...,V), labels (...). In training
  * forward already writes the gradient of the logits, mostly over them: nothing is left for
  * backward. */
 #include "config.h"
@@ -11,8 +11,8 @@ static enum ddp_status forward(ddp_exec *exec, const struct node *node)
 {
     const ddp_tensor *logits = node->inputs[0];
     struct ddp_softmax_cross_entropy args = {
-        .rows = logits->dims[0],
-        .classes = logits->dims[1],
+        .rows = ddp_tensor_rows(logits),
+        .classes = logits->dims[logits->dim_count - 1],
         .logits = ddp_exec_value(exec, logits),
         .labels = ddp_exec_value(exec, node->inputs[1]),
         .loss = ddp_exec_value(exec, node->output),
@@ -33,11 +33,12 @@ ddp_tensor *ddp_graph_softmax_cross_entropy(ddp_graph *graph, ddp_tensor *logits
 {
     if (graph->status != DDP_OK || !logits || !labels)
         return NULL;
-    if (logits->dim_count != 2 || labels->dim_count != 1 || labels->dims[0] != logits->dims[0] ||
-        logits->dtype != DDP_F32 || labels->dtype != DDP_I32 || logits->kind != TENSOR_ACTIVATION)
+    if (labels->count != ddp_tensor_rows(logits) || logits->dtype != DDP_F32 ||
+        labels->dtype != DDP_I32 || ddp_tensor_base(logits)->kind != TENSOR_ACTIVATION)
         return ddp_graph_reject(graph, DDP_ERR_INVALID,
-                                "softmax_cross_entropy: %s must be (B,V) and %s (B) int32",
+                                "softmax_cross_entropy: %s must be (...,V) and %s int32, one for "
+                                "each row",
                                 logits->name, labels->name);
     struct node node = {.op = &softmax_cross_entropy, .inputs = {logits, labels}, .input_count = 2};
-    return ddp_graph_add_node(graph, &node, 1, (int64_t[]){1});
+    return ddp_graph_add_node(graph, &node, NULL, 0, 1, (int64_t[]){1});
 }

@@ -38,5 +38,5 @@ ddp_tensor *ddp_graph_sum(ddp_graph *graph, ddp_tensor *x)
     if (x->dtype != DDP_F32 || x->kind != TENSOR_ACTIVATION)
         return ddp_graph_reject(graph, DDP_ERR_INVALID, "sum: %s is no float32 result", x->name);
     struct node node = {.op = &sum, .inputs = {x}, .input_count = 1};
-    return ddp_graph_add_node(graph, &node, 1, (int64_t[]){1});
+    return ddp_graph_add_node(graph, &node, NULL, 0, 1, (int64_t[]){1});
 }

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
  * Where each activation lies in the arena. Forward of operation i happens at step i, its backward
- * at step 2n-1-i; a tensor occupies memory from the first to the last step that touches it. Largest
- * first, each at the lowest offset where it meets no other tensor that is alive at the same time:
- * the greedy-by-size rule of Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net
- * Inference" (2020). */
+ * at step 2n-1-i; a value, a gradient, or what an operation keeps beside them occupies memory from
+ * the first to the last step that touches it. Some share memory outright: the result of an
+ * elementwise operation takes the place of an input that nobody needs any more, and a sum hands
+ * its gradient on. Then largest first, each at the lowest offset where it meets no other item that
+ * is alive at the same time: the greedy-by-size rule of Pisarchyk and Lee, "Efficient Memory
+ * Management for Deep Neural Net Inference" (2020). */
 #include "config.h"
 
 #include "graph/internal.h"
@@ -13,9 +15,22 @@
 
 #include <stdlib.h>
 
-static bool in_parts(const ddp_graph *graph, int node, unsigned parts)
+struct planner {
+    const ddp_graph *graph;
+    unsigned parts;
+    bool trains;
+    struct ddp_graph_plan *plan;
+};
+
+static int backward_step(const struct planner *p, int node)
 {
-    return node <= graph->output->producer ? (parts & DDP_EXEC_NETWORK) : (parts & DDP_EXEC_LOSS);
+    return 2 * p->graph->node_count - 1 - node;
+}
+
+static bool runs(const struct planner *p, int node)
+{
+    return node <= p->graph->output->producer ? (p->parts & DDP_EXEC_NETWORK)
+                                              : (p->parts & DDP_EXEC_LOSS);
 }
 
 static int max_int(int a, int b)
@@ -23,66 +38,210 @@ static int max_int(int a, int b)
     return a > b ? a : b;
 }
 
-/* Backward of the node that makes a tensor reads the tensor's value. */
-static bool needed_by_producer(const struct node *producer)
+static void extend(struct placement *item, int step)
 {
-    return producer->op->backward_reads_output && producer->activation != DDP_ACTIVATION_NONE;
+    item->last = max_int(item->last, step);
 }
 
-bool ddp_graph_gradient_in_place(const ddp_graph *graph, const ddp_tensor *tensor)
+static int add_item(struct planner *p, int first, int last, size_t bytes)
 {
-    return tensor->kind == TENSOR_ACTIVATION && tensor->consumer >= 0 &&
-           graph->nodes[tensor->consumer].op->gradient_in_forward &&
-           !needed_by_producer(&graph->nodes[tensor->producer]);
+    struct ddp_graph_plan *plan = p->plan;
+    plan->items[plan->item_count] = (struct placement){
+        .first = first, .last = last, .bytes = ddp_align_up(bytes, DDP_CACHE_LINE)};
+    return plan->item_count++;
 }
 
-/* Adds the placements of one activation: its value and, in training, its gradient. */
-static void add_activation(const ddp_graph *graph, const ddp_tensor *tensor, unsigned parts,
-                           struct placement *items, int *item_count)
+static size_t tensor_bytes(const ddp_tensor *tensor)
 {
-    const int last_step = 2 * graph->node_count - 1;
-    const struct node *producer = &graph->nodes[tensor->producer];
-    const struct node *consumer = tensor->consumer >= 0 ? &graph->nodes[tensor->consumer] : NULL;
-    const bool trains = parts & DDP_EXEC_BACKWARD;
-    const size_t bytes = ddp_align_up((size_t)tensor->count * sizeof(float), DDP_CACHE_LINE);
-    const int forward = tensor->producer, backward = last_step - tensor->producer;
+    return (size_t)tensor->count * sizeof(float);
+}
 
-    if (!in_parts(graph, tensor->producer, parts) &&
-        !(consumer && in_parts(graph, tensor->consumer, parts)))
-        return;
-    struct placement value = {tensor->id, false, forward, max_int(forward, tensor->consumer),
-                              bytes,      0};
-    if (trains && consumer && consumer->op->backward_reads_input)
-        value.last = max_int(value.last, last_step - tensor->consumer);
-    if (trains && (needed_by_producer(producer) || ddp_graph_gradient_in_place(graph, tensor)))
-        value.last = max_int(value.last, backward);
-    if (trains && consumer && !ddp_graph_gradient_in_place(graph, tensor)) {
-        const int written =
-            consumer->op->gradient_in_forward ? tensor->consumer : last_step - tensor->consumer;
-        items[(*item_count)++] = (struct placement){tensor->id, true, written, backward, bytes, 0};
+static bool is_activation(const ddp_tensor *tensor)
+{
+    return tensor && ddp_tensor_base(tensor)->kind == TENSOR_ACTIVATION;
+}
+
+/* The last step at which a tensor's value is read, given where it lies from `step` on. */
+static int last_read(const struct planner *p, const ddp_tensor *tensor)
+{
+    const ddp_graph *graph = p->graph;
+    int last = max_int(tensor->producer, tensor->last_reader);
+    if (!p->trains)
+        return last;
+    if (graph->nodes[tensor->producer].keeps_output)
+        last = max_int(last, backward_step(p, tensor->producer));
+    for (int n = tensor->first_reader; n >= 0 && n <= tensor->last_reader; n++)
+        for (int i = 0; i < graph->nodes[n].input_count; i++)
+            if (graph->nodes[n].inputs[i] && ddp_tensor_base(graph->nodes[n].inputs[i]) == tensor &&
+                (graph->nodes[n].keeps_inputs >> i & 1))
+                last = max_int(last, backward_step(p, n));
+    return last;
+}
+
+/* An item of an input of node n that its output can take over: nothing needs the old value. */
+static int item_to_take(const struct planner *p, int n)
+{
+    const struct node *node = &p->graph->nodes[n];
+    const int candidates = node->op->joins ? 2 : 1;
+    if (!node->op->in_place)
+        return -1;
+    for (int i = 0; i < candidates; i++) {
+        if (!is_activation(node->inputs[i]))
+            continue;
+        const ddp_tensor *input = ddp_tensor_base(node->inputs[i]);
+        const int item = p->plan->value[input->id];
+        if (item >= 0 && input != p->graph->output && input->count == node->output->count &&
+            p->plan->items[item].last <= n)
+            return item;
     }
-    items[(*item_count)++] = value;
+    return -1;
 }
+
+static void place_values(struct planner *p)
+{
+    const ddp_graph *graph = p->graph;
+    for (int n = 0; n < graph->node_count; n++) {
+        const ddp_tensor *output = graph->nodes[n].output;
+        const bool reader_runs = output->last_reader >= 0 && runs(p, output->last_reader);
+        if (!runs(p, n) && !reader_runs)
+            continue;
+        int item = runs(p, n) ? item_to_take(p, n) : -1;
+        if (item < 0)
+            item = add_item(p, n, n, tensor_bytes(output));
+        p->plan->value[output->id] = item;
+        extend(&p->plan->items[item], last_read(p, output));
+    }
+}
+
+/* Does the gradient of this tensor take the place of its value? It does when its reader writes it
+ * in forward already and nothing needs the value again. */
+static bool replaces_value(const struct planner *p, const ddp_tensor *tensor)
+{
+    const int item = p->plan->value[tensor->id];
+    return item >= 0 && p->graph->nodes[tensor->last_reader].op->gradient_in_forward &&
+           p->plan->items[item].last <= tensor->last_reader;
+}
+
+/* Is join n the first to touch this input's gradient in backward? */
+static bool hands_on(const struct planner *p, const ddp_tensor *input, int n)
+{
+    return is_activation(input) && input->needs_gradient && input->last_reader == n &&
+           p->plan->gradient[input->id] < 0;
+}
+
+/* Does anything that backward has not done with yet lie in this item beside the output of node n?
+ */
+static bool held_by_others(const struct planner *p, int item, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (p->plan->gradient[p->graph->nodes[i].output->id] == item)
+            return true;
+    return false;
+}
+
+/* The reader of a tensor before node n; -1: none. */
+static int previous_reader(const struct planner *p, const ddp_tensor *tensor, int n)
+{
+    for (int r = n - 1; r >= tensor->first_reader; r--)
+        for (int i = 0; i < p->graph->nodes[r].input_count; i++)
+            if (p->graph->nodes[r].inputs[i] &&
+                ddp_tensor_base(p->graph->nodes[r].inputs[i]) == tensor)
+                return r;
+    return -1;
+}
+
+/* A join's gradient goes to both inputs unchanged. The input that was made last gets the very
+ * memory if the join is its only reader: its producer's backward comes before anything is added to
+ * the other's. The other input gets it too if its other readers come before that producer, so that
+ * they add to it when that producer is done, and that producer leaves it as it is. */
+static void share_gradients(struct planner *p, int n)
+{
+    const struct node *node = &p->graph->nodes[n];
+    int *gradient = p->plan->gradient;
+    const int item = gradient[node->output->id];
+    const ddp_tensor *late = ddp_tensor_base(node->inputs[0]);
+    const ddp_tensor *early = ddp_tensor_base(node->inputs[1]);
+    if (late == early || held_by_others(p, item, n))
+        return;
+    if (early->producer > late->producer) {
+        const ddp_tensor *swap = late;
+        late = early;
+        early = swap;
+    }
+    const bool late_shares = hands_on(p, late, n) && late->reader_count == 1;
+    bool early_shares = hands_on(p, early, n);
+    if (late_shares && early_shares)
+        early_shares = previous_reader(p, early, n) < late->producer &&
+                       early->producer < late->producer &&
+                       !p->graph->nodes[late->producer].overwrites_dy;
+    if (late_shares)
+        gradient[late->id] = item;
+    if (early_shares)
+        gradient[early->id] = item;
+}
+
+/* Gradients, in the order of backward, so that a join's inputs see its output's. */
+static void place_gradients(struct planner *p)
+{
+    const ddp_graph *graph = p->graph;
+    for (int n = graph->node_count - 1; n >= 0; n--) {
+        const ddp_tensor *tensor = graph->nodes[n].output;
+        const int last = backward_step(p, n);
+        const bool reader_runs = tensor->last_reader >= 0 && runs(p, tensor->last_reader);
+        if (tensor->last_reader < 0 || !tensor->needs_gradient || (!runs(p, n) && !reader_runs))
+            continue;
+        if (p->plan->gradient[tensor->id] < 0 && replaces_value(p, tensor))
+            p->plan->gradient[tensor->id] = p->plan->value[tensor->id];
+        if (p->plan->gradient[tensor->id] < 0) {
+            const int reader = tensor->last_reader;
+            const int written =
+                graph->nodes[reader].op->gradient_in_forward ? reader : backward_step(p, reader);
+            p->plan->gradient[tensor->id] = add_item(p, written, last, tensor_bytes(tensor));
+        }
+        extend(&p->plan->items[p->plan->gradient[tensor->id]], last);
+        if (graph->nodes[n].op->joins && runs(p, n) && p->plan->gradient[tensor->id] >= 0)
+            share_gradients(p, n);
+    }
+}
+
+static void place_extras(struct planner *p)
+{
+    for (int n = 0; n < p->graph->node_count; n++) {
+        const struct node *node = &p->graph->nodes[n];
+        const int backward = backward_step(p, n);
+        if (!runs(p, n))
+            continue;
+        if (node->forward_scratch)
+            p->plan->forward_scratch[n] = add_item(p, n, n, node->forward_scratch);
+        if (p->trains && node->saved_bytes)
+            p->plan->saved[n] = add_item(p, n, backward, node->saved_bytes);
+        if (p->trains && node->backward_scratch)
+            p->plan->backward_scratch[n] = add_item(p, backward, backward, node->backward_scratch);
+    }
+}
+
+struct sized {
+    int item;
+    size_t bytes;
+};
 
 static int larger_first(const void *a, const void *b)
 {
-    const struct placement *x = a, *y = b;
+    const struct sized *x = a, *y = b;
     if (x->bytes != y->bytes)
         return x->bytes < y->bytes ? 1 : -1;
-    if (x->tensor != y->tensor)
-        return x->tensor - y->tensor;
-    return (int)x->gradient - (int)y->gradient;
+    return x->item - y->item;
 }
 
-/* The lowest offset at which items[index] meets none of the items before it. */
-static size_t find_offset(const struct placement *items, int index)
+/* The lowest offset at which an item meets none of those already placed. */
+static size_t find_offset(const struct ddp_graph_plan *plan, const struct sized *order, int count)
 {
-    const struct placement *item = &items[index];
+    const struct placement *item = &plan->items[order[count].item];
     size_t offset = 0;
     for (bool moved = true; moved;) {
         moved = false;
-        for (int i = 0; i < index; i++) {
-            const struct placement *other = &items[i];
+        for (int i = 0; i < count; i++) {
+            const struct placement *other = &plan->items[order[i].item];
             bool same_time = other->first <= item->last && item->first <= other->last;
             bool same_place =
                 other->offset < offset + item->bytes && offset < other->offset + other->bytes;
@@ -95,25 +254,65 @@ static size_t find_offset(const struct placement *items, int index)
     return offset;
 }
 
-enum ddp_status ddp_graph_plan(const ddp_graph *graph, unsigned parts, struct placement **items,
-                               int *item_count, size_t *arena_bytes)
+static enum ddp_status give_offsets(struct ddp_graph_plan *plan)
 {
-    struct placement *list = ddp_array_alloc((size_t)graph->tensor_count * 2, sizeof *list);
-    int count = 0;
-    size_t bytes = 0;
-    if (!list)
+    struct sized *order = ddp_array_alloc((size_t)plan->item_count + 1, sizeof *order);
+    if (!order)
         return DDP_ERR_MEMORY;
-    for (int i = 0; i < graph->tensor_count; i++)
-        if (graph->tensors[i]->kind == TENSOR_ACTIVATION)
-            add_activation(graph, graph->tensors[i], parts, list, &count);
-    qsort(list, (size_t)count, sizeof *list, larger_first);
-    for (int i = 0; i < count; i++) {
-        list[i].offset = find_offset(list, i);
-        if (list[i].offset + list[i].bytes > bytes)
-            bytes = list[i].offset + list[i].bytes;
+    for (int i = 0; i < plan->item_count; i++)
+        order[i] = (struct sized){i, plan->items[i].bytes};
+    qsort(order, (size_t)plan->item_count, sizeof *order, larger_first);
+    for (int i = 0; i < plan->item_count; i++) {
+        struct placement *item = &plan->items[order[i].item];
+        item->offset = find_offset(plan, order, i);
+        if (item->offset + item->bytes > plan->bytes)
+            plan->bytes = item->offset + item->bytes;
     }
-    *items = list;
-    *item_count = count;
-    *arena_bytes = bytes;
+    free(order);
     return DDP_OK;
+}
+
+static int *indices(int count)
+{
+    int *list = ddp_array_alloc((size_t)count + 1, sizeof *list);
+    for (int i = 0; list && i < count; i++)
+        list[i] = -1;
+    return list;
+}
+
+enum ddp_status ddp_graph_plan_make(const ddp_graph *graph, unsigned parts,
+                                    struct ddp_graph_plan *plan)
+{
+    struct planner planner = {graph, parts, parts & DDP_EXEC_BACKWARD, plan};
+    *plan = (struct ddp_graph_plan){
+        .items = ddp_array_alloc((size_t)graph->node_count * 5 + 1, sizeof *plan->items),
+        .value = indices(graph->tensor_count),
+        .gradient = indices(graph->tensor_count),
+        .saved = indices(graph->node_count),
+        .forward_scratch = indices(graph->node_count),
+        .backward_scratch = indices(graph->node_count),
+    };
+    enum ddp_status status = DDP_ERR_MEMORY;
+    if (plan->items && plan->value && plan->gradient && plan->saved && plan->forward_scratch &&
+        plan->backward_scratch) {
+        place_values(&planner);
+        if (planner.trains)
+            place_gradients(&planner);
+        place_extras(&planner);
+        status = give_offsets(plan);
+    }
+    if (status != DDP_OK)
+        ddp_graph_plan_free(plan);
+    return status;
+}
+
+void ddp_graph_plan_free(struct ddp_graph_plan *plan)
+{
+    free(plan->items);
+    free(plan->value);
+    free(plan->gradient);
+    free(plan->saved);
+    free(plan->forward_scratch);
+    free(plan->backward_scratch);
+    *plan = (struct ddp_graph_plan){0};
 }

@@ -47,6 +47,7 @@ static enum ddp_status step(void *state, ddp_loader *loader, float rate, int64_t
                             float *loss)
 {
     struct accum *accum = state;
+    accum->replica.step = number;
     ddp_job_report(accum->setup.job, "compute", number);
     enum ddp_status status = ddp_replica_run_shards(&accum->replica, loader, NULL, NULL);
     return status == DDP_OK ? ddp_replica_update(&accum->replica, accum->optimizer,

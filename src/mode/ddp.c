@@ -120,6 +120,7 @@ static enum ddp_status step(void *state, ddp_loader *loader, float rate, int64_t
 {
     struct ddp *ddp = state;
     ddp->next_bucket = 0;
+    ddp->replica.step = number;
     ddp_job_report(ddp->setup.job, "compute", number);
     enum ddp_status status = ddp_replica_run_shards(&ddp->replica, loader, start_buckets, ddp);
     if (status != DDP_OK)

@@ -224,6 +224,8 @@ static enum ddp_status step(void *state, ddp_loader *loader, float rate, int64_t
     const int64_t shards = dp->setup.global_shards;
     int64_t taken = 0;
     enum ddp_status status = DDP_OK;
+    for (int r = 0; r < dp->replica_count; r++)
+        dp->replicas[r].step = number;
     ddp_job_report(dp->setup.job, "compute", number);
     for (; status == DDP_OK && taken < shards; taken++) {
         status = ddp_loader_next(loader, &dp->batches[taken]);

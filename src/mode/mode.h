@@ -34,6 +34,7 @@ struct ddp_mode_setup {
     int64_t local_shards;  /* shards that each worker (or replica) runs, one after another */
     int64_t global_shards; /* W, of all workers and replicas */
     const float *weights;  /* flat initial weights (host) */
+    uint64_t seed;         /* of random numbers in the graph: dropout */
     struct ddp_optimizer_config optimizer;
     size_t bucket_bytes; /* DDP: gradients all-reduced together; the first at most 1 MiB */
 };

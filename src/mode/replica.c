@@ -56,6 +56,7 @@ enum ddp_status ddp_replica_open(struct ddp_replica *replica, const struct ddp_m
     replica->flat_count = ddp_graph_flat_count(setup->graph);
     replica->flat_bytes = (size_t)replica->flat_count * sizeof(float);
     replica->shard_count = setup->local_shards;
+    replica->seed = setup->seed;
     enum ddp_status status =
         ddp_device_open(&replica->device, setup->device, index, setup->threads);
     if (status != DDP_OK)
@@ -117,6 +118,9 @@ enum ddp_status ddp_replica_bind(struct ddp_replica *replica, int64_t shard,
         if (status != DDP_OK)
             return status;
     }
+    const struct ddp_exec_position position = {replica->seed, (uint32_t)replica->step,
+                                               (uint32_t)batch->shard};
+    ddp_exec_set_position(replica->current, &position);
     ddp_exec_set_gradients(replica->current, ddp_replica_leaf(replica));
     return DDP_OK;
 }

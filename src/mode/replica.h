@@ -25,6 +25,8 @@ struct ddp_replica {
     int partial_count;
     int64_t shard_count; /* local shards a step */
     int64_t shard;       /* the current one, 0 .. shard_count-1 */
+    uint64_t seed;       /* of random numbers in the graph */
+    int64_t step;        /* the optimizer step that is run; set by the mode */
     void *input[2];      /* staging on devices that cannot read the loader's memory; else NULL */
     size_t input_bytes[2];
 };

@@ -11,8 +11,8 @@ static enum ddp_status build(ddp_graph *graph, const struct ddp_model_config *co
 {
     ddp_tensor *x =
         ddp_graph_input(graph, "samples", DDP_F32, 2, (int64_t[]){config->batch, config->features});
-    ddp_tensor *weight =
-        ddp_graph_parameter(graph, "weight", 2, (int64_t[]){1, config->features}, DDP_INIT_ONES, 0);
+    ddp_tensor *weight = ddp_graph_parameter(graph, "weight", 2, (int64_t[]){1, config->features},
+                                             (struct ddp_init){.kind = DDP_INIT_ONES});
     ddp_tensor *output = ddp_graph_linear(graph, x, weight, NULL, DDP_ACTIVATION_NONE);
     return ddp_graph_finish(graph, output, ddp_graph_sum(graph, output));
 }

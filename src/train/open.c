@@ -129,6 +129,7 @@ static enum ddp_status create_mode(struct ddp_run *run)
         .local_shards = plan->local_shards,
         .global_shards = plan->global_shards,
         .weights = run->weights,
+        .seed = (uint64_t)options->seed,
         .optimizer = {.name = "sgd",
                       .momentum = (float)options->momentum,
                       .weight_decay = (float)options->weight_decay,

@@ -67,6 +67,11 @@ static const struct ddp_replica *replica(const void *state)
     return &((const struct accum *)state)->replica;
 }
 
+static ddp_optimizer *optimizer(const void *state)
+{
+    return ((const struct accum *)state)->optimizer;
+}
+
 const struct ddp_mode_ops ddp_mode_accum = {
     .name = "accum",
     .create = create,
@@ -74,4 +79,5 @@ const struct ddp_mode_ops ddp_mode_accum = {
     .step = step,
     .memory = memory,
     .replica = replica,
+    .optimizer = optimizer,
 };

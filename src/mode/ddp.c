@@ -146,6 +146,17 @@ static const struct ddp_replica *replica(const void *state)
     return &((const struct ddp *)state)->replica;
 }
 
+static ddp_optimizer *optimizer(const void *state)
+{
+    return ((const struct ddp *)state)->optimizer;
+}
+
+static enum ddp_status share(void *state, float *array)
+{
+    struct ddp *ddp = state;
+    return ddp_comm_broadcast(ddp->setup.comm, array, (size_t)ddp->replica.flat_count, DDP_F32, 0);
+}
+
 const struct ddp_mode_ops ddp_mode_ddp = {
     .name = "ddp",
     .create = create,
@@ -153,4 +164,6 @@ const struct ddp_mode_ops ddp_mode_ddp = {
     .step = step,
     .memory = memory,
     .replica = replica,
+    .optimizer = optimizer,
+    .share = share,
 };

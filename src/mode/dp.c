@@ -263,6 +263,11 @@ static const struct ddp_replica *replica(const void *state)
     return master(state);
 }
 
+static ddp_optimizer *optimizer(const void *state)
+{
+    return ((const struct dp *)state)->optimizer;
+}
+
 const struct ddp_mode_ops ddp_mode_dp = {
     .name = "dp",
     .create = create,
@@ -270,4 +275,5 @@ const struct ddp_mode_ops ddp_mode_dp = {
     .step = step,
     .memory = memory,
     .replica = replica,
+    .optimizer = optimizer,
 };

@@ -67,3 +67,39 @@ const float *ddp_mode_weights(const ddp_mode *mode)
 {
     return mode->ops->replica(mode->state)->weights;
 }
+
+static float *state_array(const ddp_mode *mode, int i)
+{
+    const char *name;
+    return ddp_optimizer_state(mode->ops->optimizer(mode->state), i, &name);
+}
+
+const char *ddp_mode_state_name(const ddp_mode *mode, int i)
+{
+    const char *name = NULL;
+    return ddp_optimizer_state(mode->ops->optimizer(mode->state), i, &name) ? name : NULL;
+}
+
+enum ddp_status ddp_mode_save_state(ddp_mode *mode, int i, float *flat)
+{
+    const struct ddp_replica *replica = mode->ops->replica(mode->state);
+    if (!flat)
+        return DDP_OK;
+    enum ddp_status status =
+        ddp_device_copy_out(replica->device, flat, state_array(mode, i), replica->flat_bytes);
+    return status == DDP_OK ? ddp_device_synchronize(replica->device) : status;
+}
+
+enum ddp_status ddp_mode_load_state(ddp_mode *mode, int i, const float *flat)
+{
+    const struct ddp_replica *replica = mode->ops->replica(mode->state);
+    float *array = state_array(mode, i);
+    enum ddp_status status = DDP_OK;
+    if (flat)
+        status = ddp_device_copy_in(replica->device, array, flat, replica->flat_bytes);
+    if (status == DDP_OK)
+        status = ddp_device_synchronize(replica->device);
+    if (status == DDP_OK && mode->ops->share)
+        status = mode->ops->share(mode->state, array);
+    return status;
+}

@@ -51,7 +51,10 @@ struct ddp_mode_ops {
     enum ddp_status (*step)(void *state, ddp_loader *loader, float rate, int64_t step, float *loss);
     void (*memory)(const void *state, struct ddp_mode_memory *memory);
     const struct ddp_replica *(*replica)(
-        const void *state); /* with the weights to evaluate and save */
+        const void *state);                         /* with the weights to evaluate and save */
+    ddp_optimizer *(*optimizer)(const void *state); /* whose state is saved */
+    /* Gives rank 0's copy of an optimizer's state array to all ranks; NULL: there is one rank. */
+    enum ddp_status (*share)(void *state, float *array);
 };
 
 extern const struct ddp_mode_ops ddp_mode_accum, ddp_mode_ddp, ddp_mode_dp;
@@ -73,6 +76,14 @@ enum ddp_status ddp_mode_step(ddp_mode *mode, ddp_loader *loader, float rate, in
 
 void ddp_mode_memory(const ddp_mode *mode, struct ddp_mode_memory *memory);
 ddp_device *ddp_mode_device(const ddp_mode *mode);
+
+/* The optimizer's state, for checkpoints: the name of array i ("exp_avg"), NULL after the last. */
+const char *ddp_mode_state_name(const ddp_mode *mode, int i);
+
+/* Copies state array i to or from flat host memory of rank 0, with the weights' offsets. Collective
+ * in DDP, where other ranks pass NULL: what rank 0 loads goes to all. */
+enum ddp_status ddp_mode_save_state(ddp_mode *mode, int i, float *flat);
+enum ddp_status ddp_mode_load_state(ddp_mode *mode, int i, const float *flat);
 
 /* The current weights, flat, on ddp_mode_device(). Valid until the next step. */
 const float *ddp_mode_weights(const ddp_mode *mode);

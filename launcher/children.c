@@ -86,12 +86,15 @@ void children_adopt(struct children *children)
 
 struct killing {
     const struct children *children;
+    pid_t spared;
     int count;
 };
 
 static void end_one(void *arg, pid_t pid)
 {
     struct killing *killing = arg;
+    if (pid == killing->spared)
+        return;
     for (int i = 0; i < killing->children->foreign_count; i++)
         if (killing->children->foreign[i] == pid)
             return;
@@ -99,21 +102,26 @@ static void end_one(void *arg, pid_t pid)
     killing->count++;
 }
 
-void children_end_all(const struct children *children)
+bool children_end_all(const struct children *children, pid_t spared, int *spared_status)
 {
     int64_t deadline_ns = ddp_deadline_ns(2000);
     const struct timespec pause = {.tv_nsec = 500000};
+    bool died = false;
     while (!ddp_deadline_passed(deadline_ns)) {
         pid_t reaped;
-        do
-            reaped = waitpid(-1, NULL, WNOHANG);
-        while (reaped > 0 || (reaped < 0 && errno == EINTR));
+        int status;
+        while ((reaped = waitpid(-1, &status, WNOHANG)) > 0 || (reaped < 0 && errno == EINTR))
+            if (reaped == spared) {
+                *spared_status = status;
+                died = true;
+            }
         if (reaped < 0)
-            return; /* nobody is left */
-        struct killing killing = {.children = children};
+            break; /* nobody is left */
+        struct killing killing = {.children = children, .spared = spared};
         visit_all(end_one, &killing);
         if (killing.count == 0)
-            return;
+            break;
         nanosleep(&pause, NULL);
     }
+    return died;
 }

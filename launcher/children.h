@@ -6,6 +6,7 @@
 #ifndef DDP_LAUNCHER_CHILDREN_H
 #define DDP_LAUNCHER_CHILDREN_H
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 #define CHILDREN_FOREIGN 64
@@ -20,7 +21,8 @@ struct children {
 /* Becomes a subreaper and notes whom it has already. */
 void children_adopt(struct children *children);
 
-/* Kills and reaps all children but the foreign ones, and theirs, for at most two seconds. */
-void children_end_all(const struct children *children);
+/* Kills and reaps all children but the foreign ones and `spared`, and theirs, for at most two
+ * seconds. *spared_status [out] is set, and true returned, when the spared one was found dead. */
+bool children_end_all(const struct children *children, pid_t spared, int *spared_status);
 
 #endif

@@ -4,6 +4,7 @@
 #include "config.h"
 
 #include "core/log.h"
+#include "launcher/keeper.h"
 #include "launcher/plan.h"
 #include "launcher/settings.h"
 #include "launcher/status.h"
@@ -45,6 +46,7 @@ int main(int argc, char **argv)
     int exit_code = EXIT_LAUNCHER;
     open_standard_files();
     ddp_log_set_name("ddprun");
+    keeper_remember_title(argc, argv);
     if (argc > 1 && strcmp(argv[1], "status") == 0)
         return status_main(argc - 1, argv + 1);
     if (settings_read(&settings, argc, argv) != DDP_OK)

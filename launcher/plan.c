@@ -285,6 +285,14 @@ static bool replaced(const struct added *added, const char *variable)
     return false;
 }
 
+/* A job in a job has the marks of both: it ends with each. */
+static void add_mark(struct added *added, const char *mark)
+{
+    const char *outer = getenv(MARK_VARIABLE);
+    bool nested = outer && *outer && strlen(outer) < 1024;
+    add(added, MARK_VARIABLE, "%s%s%s", nested ? outer : "", nested ? "/" : "", mark);
+}
+
 static void add_all(struct added *added, const struct plan *plan, int rank, int board_fd,
                     int heap_fd, const char *error_file)
 {
@@ -309,6 +317,8 @@ static void add_all(struct added *added, const struct plan *plan, int rank, int 
         add(added, "TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
     if (error_file)
         add(added, "TORCHELASTIC_ERROR_FILE", "%s", error_file);
+    if (*plan->mark)
+        add_mark(added, plan->mark);
     add(added, DDP_BOARD_FD_VARIABLE, "%d", board_fd);
     add(added, DDP_HEAP_FD_VARIABLE, "%d", heap_fd);
     if (!getenv("OMP_NUM_THREADS"))

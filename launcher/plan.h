@@ -6,6 +6,7 @@
 #define DDP_LAUNCHER_PLAN_H
 
 #include "launcher/devices.h"
+#include "launcher/mark.h"
 #include "launcher/settings.h"
 
 struct plan {
@@ -19,7 +20,8 @@ struct plan {
     struct devices devices; /* looked for only when something depends on them */
     bool own_device;        /* each worker sees only its own device */
     int master_port;
-    int restart; /* how often the job has been started again */
+    char mark[MARK_SIZE]; /* of the job; "" in a mere plan */
+    int restart;          /* how often the job has been started again */
 };
 
 /* Makes the plan. *exit_code [out], on failure: what ddprun returns. */

@@ -24,13 +24,15 @@ static void start_workers(struct job *job)
 {
     for (int rank = 0; rank < job->plan->nproc; rank++) {
         struct worker *worker = &job->workers[rank];
-        if (output_start_worker(&job->output, &job->spawner, rank, &worker->pid) != DDP_OK) {
+        enum ddp_status status =
+            output_start_worker(&job->output, &job->spawner, rank, &worker->pid);
+        worker->running = worker->pid > 0; /* also when only its output could not be relayed */
+        job->running += worker->running;
+        if (status != DDP_OK) {
             job_decide(job, EXIT_LAUNCHER);
             job_end(job, SIGKILL);
             return;
         }
-        worker->running = true;
-        job->running++;
     }
 }
 
@@ -42,7 +44,10 @@ static enum ddp_status open_job(struct job *job)
         return DDP_ERR_MEMORY;
     children_adopt(&job->children);
     terminal_open(&job->terminal);
-    return signals_open(job);
+    mark_make(job->plan->mark);
+    enum ddp_status status = signals_open(job);
+    return status == DDP_OK ? keeper_start(&job->keeper, job->plan->nproc, job->plan->mark)
+                            : status;
 }
 
 static enum ddp_status open_board(struct job *job)
@@ -74,8 +79,7 @@ static enum ddp_status open_attempt(struct job *job)
     enum ddp_status status = open_board(job);
     if (status != DDP_OK)
         return status;
-    if ((status = keeper_start(&job->keeper, job->plan->nproc)) != DDP_OK)
-        goto no_keeper;
+    keeper_forget(&job->keeper);
     if ((status = spawner_open(&job->spawner, job->plan, &job->keeper, job->board_fd,
                                job->heap_fd)) != DDP_OK)
         goto no_spawner;
@@ -84,8 +88,6 @@ static enum ddp_status open_attempt(struct job *job)
         return DDP_OK;
     spawner_close(&job->spawner);
 no_spawner:
-    keeper_stop(&job->keeper);
-no_keeper:
     ddp_board_unmap(&job->board);
     close(job->board_fd);
     close(job->heap_fd);
@@ -99,6 +101,14 @@ static void show_last_words(struct job *job)
         return;
     output_tail(&job->output, job->failed_rank, text);
     report_last_words(job->failed_rank, text);
+}
+
+/* Ends what the workers have left behind. */
+static void end_children(struct job *job)
+{
+    int status;
+    if (children_end_all(&job->children, job->keeper.pid, &status))
+        keeper_replace(&job->keeper, status);
 }
 
 /* Starts all workers once and waits for their end. */
@@ -117,8 +127,7 @@ static void run_attempt(struct job *job)
     }
     start_workers(job);
     watch_workers(job);
-    keeper_stop(&job->keeper);
-    children_end_all(&job->children);
+    end_children(job);
     show_last_words(job);
     bool written = watch_output(job);
     char *directory = output_take_directory(&job->output);
@@ -158,6 +167,7 @@ int supervise(struct plan *plan)
             run_attempt(&job);
         }
         close(job.signal_fd);
+        keeper_stop(&job.keeper);
     }
     terminal_close(&job.terminal);
     free(output_take_directory(&job.output));

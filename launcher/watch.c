@@ -37,7 +37,11 @@ static void reap(struct job *job, pid_t pid)
         kill(-pid, SIGKILL);
         atomic_store(&job->keeper.groups[rank], 0);
     }
-    if (wait4(pid, &status, 0, &usage) < 0 || rank < 0)
+    if (wait4(pid, &status, 0, &usage) < 0)
+        return;
+    if (pid == job->keeper.pid)
+        keeper_replace(&job->keeper, status);
+    if (rank < 0)
         return;
     struct worker *worker = &job->workers[rank];
     worker->running = false;
@@ -47,7 +51,7 @@ static void reap(struct job *job, pid_t pid)
     job->running--;
 }
 
-static void handle_children(struct job *job)
+static void reap_ended(struct job *job)
 {
     siginfo_t info;
     for (;;) {
@@ -56,6 +60,12 @@ static void handle_children(struct job *job)
             break;
         reap(job, info.si_pid);
     }
+}
+
+static void handle_children(struct job *job)
+{
+    siginfo_t info;
+    reap_ended(job);
     for (;;) {
         info.si_pid = 0;
         if (waitid(P_ALL, 0, &info, WSTOPPED | WNOHANG) < 0 || info.si_pid == 0)
@@ -153,6 +163,8 @@ bool watch_output(struct job *job)
             return true;
         if (read(job->signal_fd, &info, sizeof info) != (ssize_t)sizeof info)
             continue;
+        if (info.ssi_signo == SIGCHLD)
+            reap_ended(job);
         if (info.ssi_signo == SIGTSTP)
             terminal_pause(&job->terminal);
         else if (info.ssi_signo != SIGCHLD && info.ssi_signo != SIGUSR1 &&
@@ -167,11 +179,15 @@ bool watch_pause(struct job *job)
 {
     struct signalfd_siginfo info;
     struct pollfd watched = {.fd = job->signal_fd, .events = POLLIN};
-    while (poll(&watched, 1, job_milliseconds(job->deadline_ns)) != 0)
-        if (read(job->signal_fd, &info, sizeof info) == (ssize_t)sizeof info &&
-            signals_end_job((int)info.ssi_signo)) {
+    while (poll(&watched, 1, job_milliseconds(job->deadline_ns)) != 0) {
+        if (read(job->signal_fd, &info, sizeof info) != (ssize_t)sizeof info)
+            continue;
+        if (info.ssi_signo == SIGCHLD)
+            reap_ended(job);
+        if (signals_end_job((int)info.ssi_signo)) {
             job->exit_code = 128 + (int)info.ssi_signo;
             return false;
         }
+    }
     return true;
 }

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Writes what PyTorch itself gives, for check_rng and check_sampler to compare with, bit for bit.
+"""Writes what PyTorch itself gives, for check_rng and check_sampler to compare with, bit for bit, and check_adamw and
+check_norm within rounding.
 
 usage: generate.py DIRECTORY [EXTRA]
 
-DIRECTORY gets rng.txt and sampler.txt. EXTRA is a number that chooses other random cases than the committed ones, which
+DIRECTORY gets rng.txt, sampler.txt and optim.txt. EXTRA is a number that chooses other random cases than the committed ones, which
 have 0. A line is one case: a kind, its numbers, a colon, the answer. Floats are written as the hexadecimal of their bits,
 long answers as the 64-bit FNV-1a hash of their bytes.
 """
@@ -99,10 +100,40 @@ def sampler_cases(rnd):
                     yield name, numbers(sampler)
 
 
+def adam_case(rnd, name, betas, weight_decay):
+    """Weights and gradients are torch.rand() - 0.5 from one generator; the answer is weights, exp_avg, exp_avg_sq."""
+    seed, count, steps = rnd.getrandbits(32), rnd.choice((1, 7, 16, 33)), rnd.randrange(1, 8)
+    rate, eps = 10 ** rnd.uniform(-4, -1), rnd.choice((1e-8, 1e-6, 1e-3))
+    generator = seeded(seed)
+    weight = nn.Parameter(torch.rand(count, generator=generator) - 0.5)
+    kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[name]
+    optimizer = kind([weight], lr=rate, betas=betas, eps=eps, weight_decay=weight_decay, foreach=False)
+    for _ in range(steps):
+        weight.grad = torch.rand(count, generator=generator) - 0.5
+        optimizer.step()
+    state = optimizer.state[weight]
+    numbers_of = " ".join(x.hex() for x in (rate, *betas, eps, weight_decay))
+    return (f"{name} {seed} {count} {steps} {numbers_of}",
+            " ".join(bits(t) for t in (weight, state["exp_avg"], state["exp_avg_sq"])))
+
+
+def optim_cases(rnd):
+    for name in ("adam", "adamw"):
+        for betas in ((0.9, 0.999), (0.9, 0.95), (0.0, 0.9), (0.3, 0.5), (rnd.random(), rnd.random())):
+            for weight_decay in (0.0, 0.01, rnd.uniform(0, 1)):
+                yield adam_case(rnd, name, betas, weight_decay)
+    for count in (1, 100, 4096, 5000, 20011):
+        seed, limit = rnd.getrandbits(32), rnd.uniform(0.1, 50)
+        weight = nn.Parameter(torch.zeros(count))
+        weight.grad = torch.rand(count, generator=seeded(seed)) - 0.5
+        norm = torch.nn.utils.clip_grad_norm_([weight], limit)
+        yield f"clip {seed} {count} {limit.hex()}", bits(norm) + " " + bits(weight.grad[:1])
+
+
 def main():
     directory, extra = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 0
     torch.set_num_threads(1)
-    for name, cases in (("rng.txt", rng_cases), ("sampler.txt", sampler_cases)):
+    for name, cases in (("rng.txt", rng_cases), ("sampler.txt", sampler_cases), ("optim.txt", optim_cases)):
         with open(os.path.join(directory, name), "w", encoding="ascii") as out:
             for case, answer in cases(random.Random(extra)):
                 out.write(f"{case} : {answer}\n")

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Sums of squares by block: the same bits for any cut of the array at block borders and any number
+ * of threads, near the plain sums, and PyTorch's norm. */
+#include "config.h"
+
+#include "core/rng.h"
+#include "kernels/norm.h"
+#include "tests/golden.h"
+#include "tests/kernels_test.h"
+
+#define B ((int64_t)DDP_NORM_BLOCK)
+
+static const struct {
+    int64_t begin, end;
+} ranges[] = {{0, 0}, {0, 1}, {16, 17}, {16, B - 1}, {0, B}, {16, B + 1}, {3, 2 * B}, {B, 3 * B},
+              {B + 7, 40 * B + 5}, {70000, 70001}};
+
+START_TEST(blocks)
+{
+    const int64_t begin = ranges[_i].begin, end = ranges[_i].end, count = ddp_norm_blocks(end);
+    random_seed((uint64_t)_i);
+    float *x = array_of(end);
+    double *expected = calloc((size_t)count + 1, sizeof *expected);
+    struct ddp_norm norm = {.begin = begin, .end = end, .x = x, .sums = expected};
+    ck_assert_int_eq(ddp_norm_reference(&norm, NULL), DDP_OK);
+    double *first = calloc((size_t)count + 1, sizeof *first);
+    for (int pool = 0; pool < POOLS; pool++) {
+        double *sums = calloc((size_t)count + 1, sizeof *sums);
+        norm.sums = sums;
+        ck_assert_int_eq(ddp_norm(&norm, pools[pool]), DDP_OK);
+        for (int64_t b = 0; b < count; b++)
+            ck_assert_double_eq_tol(sums[b], expected[b], 1e-12 * (expected[b] + 1));
+        ck_assert_double_eq(sums[count], 0);
+        if (pool == 0)
+            memcpy(first, sums, (size_t)count * sizeof *sums);
+        ck_assert(memcmp(first, sums, (size_t)count * sizeof *sums) == 0);
+        free(sums);
+    }
+    double *parts = calloc((size_t)count + 1, sizeof *parts);
+    norm.sums = parts;
+    for (int64_t at = begin; at < end; at = norm.end) {
+        norm.begin = at;
+        norm.end = (at / B + 1 + random_below(3)) * B;
+        norm.end = norm.end > end ? end : norm.end;
+        ck_assert_int_eq(ddp_norm(&norm, pools[1]), DDP_OK);
+    }
+    ck_assert(memcmp(first, parts, (size_t)count * sizeof *parts) == 0);
+    free(parts);
+    free(first);
+    free(expected);
+    array_free(x, end);
+}
+END_TEST
+
+START_TEST(as_pytorch)
+{
+    struct golden g;
+    int cases = 0;
+    FILE *file = golden_open("optim.txt");
+    while (golden_next(file, &g)) {
+        if (strcmp(g.words[0], "clip") == 0) {
+            struct ddp_rng rng;
+            const int64_t n = strtoll(g.words[2], NULL, 10);
+            const uint32_t word = (uint32_t)strtoul(g.answer[0], NULL, 16);
+            float *x = array_of(n), expected;
+            double sums[8] = {0}, total = 0;
+            memcpy(&expected, &word, sizeof expected);
+            ddp_rng_seed(&rng, strtoull(g.words[1], NULL, 10));
+            ddp_rng_fill_uniform01(&rng, x, (size_t)n);
+            for (int64_t i = 0; i < n; i++)
+                x[i] -= 0.5f;
+            struct ddp_norm norm = {.end = n, .x = x, .sums = sums};
+            ck_assert_int_le(ddp_norm_blocks(n), 8);
+            ck_assert_int_eq(ddp_norm(&norm, NULL), DDP_OK);
+            for (int b = 0; b < 8; b++)
+                total += sums[b];
+            ck_assert_double_eq_tol(sqrt(total), (double)expected, 1e-6 * (double)expected);
+            array_free(x, n);
+            cases++;
+        }
+        golden_free(&g);
+    }
+    fclose(file);
+    ck_assert_int_ge(cases, 5);
+}
+END_TEST
+
+/* What is not finite shows in the sum. */
+START_TEST(not_finite)
+{
+    float x[3] = {1, NAN, 2};
+    double sum;
+    struct ddp_norm norm = {.end = 3, .x = x, .sums = &sum};
+    ck_assert_int_eq(ddp_norm(&norm, NULL), DDP_OK);
+    ck_assert(isnan(sum));
+    x[1] = -INFINITY;
+    ck_assert_int_eq(ddp_norm(&norm, NULL), DDP_OK);
+    ck_assert(isinf(sum));
+    x[1] = 1e30f; /* whose square is no float */
+    ck_assert_int_eq(ddp_norm(&norm, NULL), DDP_OK);
+    ck_assert_double_eq_tol(sum, 1e60, 1e53);
+}
+END_TEST
+
+START_TEST(bad_arguments)
+{
+    float x[1] = {1};
+    double sums[1];
+    const struct ddp_norm bad[] = {{.begin = -1, .end = 1, .x = x, .sums = sums},
+                                   {.begin = 1, .end = 0, .x = x, .sums = sums},
+                                   {.begin = 0, .end = 1, .sums = sums},
+                                   {.begin = 0, .end = 1, .x = x}};
+    for (int i = 0; i < 4; i++) {
+        ck_assert_int_eq(ddp_norm(&bad[i], NULL), DDP_ERR_INVALID);
+        ck_assert_int_eq(ddp_norm_reference(&bad[i], NULL), DDP_ERR_INVALID);
+    }
+}
+END_TEST
+
+Suite *test_suite(void)
+{
+    Suite *suite = suite_create("norm");
+    TCase *tc = kernel_case(suite, "norm");
+    tcase_add_loop_test(tc, blocks, 0, sizeof ranges / sizeof ranges[0]);
+    tcase_add_test(tc, as_pytorch);
+    tcase_add_test(tc, not_finite);
+    tcase_add_test(tc, bad_arguments);
+    return suite;
+}

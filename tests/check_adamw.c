@@ -10,17 +10,39 @@
 #include "tests/golden.h"
 #include "tests/kernels_test.h"
 
-static const struct ddp_span spans[] = {{3, 5}, {16, 48}, {1000, 1001}, {1001, 20000}, {60000, 70001}};
+static const struct ddp_span spans[] = {
+    {3, 5}, {16, 48}, {1000, 1001}, {1001, 20000}, {60000, 70001}};
 
 static const struct ddp_adamw variants[] = {
     {.scale = 1, .rate = 0.1, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .decoupled = true},
-    {.scale = 0.125f, .rate = 0.01, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1,
-     .decoupled = true, .step = 3},
-    {.scale = 1, .rate = 0.01, .beta1 = 0.2, .beta2 = 0.5, .eps = 1e-3, .weight_decay = 0.1,
-     .decoupled = true, .step = 1, .no_decay = spans, .no_decay_count = 5},
+    {.scale = 0.125f,
+     .rate = 0.01,
+     .beta1 = 0.9,
+     .beta2 = 0.95,
+     .eps = 1e-8,
+     .weight_decay = 0.1,
+     .decoupled = true,
+     .step = 3},
+    {.scale = 1,
+     .rate = 0.01,
+     .beta1 = 0.2,
+     .beta2 = 0.5,
+     .eps = 1e-3,
+     .weight_decay = 0.1,
+     .decoupled = true,
+     .step = 1,
+     .no_decay = spans,
+     .no_decay_count = 5},
     {.scale = 0.5f, .rate = 0.01, .beta1 = 0, .beta2 = 0, .eps = 1e-6, .step = 9},
-    {.scale = 0.25f, .rate = 0.01, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.01,
-     .step = 100000, .no_decay = spans, .no_decay_count = 5},
+    {.scale = 0.25f,
+     .rate = 0.01,
+     .beta1 = 0.9,
+     .beta2 = 0.999,
+     .eps = 1e-8,
+     .weight_decay = 0.01,
+     .step = 100000,
+     .no_decay = spans,
+     .no_decay_count = 5},
     {.scale = 0.25f, .rate = 0.01, .beta1 = 0.5, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.01},
 };
 static const int64_t counts[] = {0, 1, 15, 16, 17, 16383, 16384, 16385, 70001};

@@ -51,7 +51,7 @@ expect "many shards" 0 '' $t $one --data-size 40000 --batch-size 1 --acc-steps 4
 # Data files: exit code 4 when missing, 3 when their contents are wrong.
 mkdir "$work/data" "$work/empty"
 expect "no directory" 4 'error: .*nowhere' $t --data "$work/nowhere"
-expect "empty directory" 4 'error: .*empty/train-' $t --data "$work/empty"
+expect "empty directory" 4 'error: .*empty: no data.*train-images' $t --data "$work/empty"
 
 # idx FILE MAGIC COUNT...: a header in big-endian numbers, then zeros
 idx() {

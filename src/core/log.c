@@ -41,6 +41,9 @@ static int level_from_environment(void)
     return DDP_LOG_INFO;
 }
 
+static _Thread_local char *held; /* where this thread's errors go; NULL: to standard error */
+static _Thread_local size_t held_size;
+
 static bool wanted(enum ddp_log_level level)
 {
     int max = atomic_load(&max_level);
@@ -110,11 +113,22 @@ void ddp_log(enum ddp_log_level level, const char *format, ...)
     va_end(args);
 }
 
+void ddp_log_hold(char *text, size_t size)
+{
+    held = text;
+    held_size = size;
+    if (text)
+        *text = '\0';
+}
+
 enum ddp_status ddp_fail(enum ddp_status status, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    vlog(DDP_LOG_ERROR, format, args);
+    if (!held)
+        vlog(DDP_LOG_ERROR, format, args);
+    else if (!*held)
+        append(held, held_size, 0, format, args);
     va_end(args);
     return status;
 }

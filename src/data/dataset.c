@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: MIT
  *
- * The table of sources, and what all of them share. */
+ * The table of sources, how one is found for a path, and what all of them share. */
 #include "config.h"
 
 #include "data/dataset.h"
 
 #include "core/log.h"
 
+#include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static const struct ddp_dataset_source *const sources[] = {
     &ddp_dataset_idx,
+    &ddp_dataset_tokens, /* after those of which a path tells more than that it is a file */
     &ddp_dataset_article,
 };
 
@@ -21,22 +24,65 @@ const struct ddp_dataset_source *ddp_dataset_source_at(size_t i)
     return i < SOURCE_COUNT ? sources[i] : NULL;
 }
 
+static enum ddp_status find_by_name(const char *name, const struct ddp_dataset_source **source)
+{
+    for (size_t i = 0; i < SOURCE_COUNT; i++)
+        if (strcmp(sources[i]->name, name) == 0) {
+            *source = sources[i];
+            return DDP_OK;
+        }
+    return ddp_fail(DDP_ERR_INVALID, "there is no data source named '%s'", name);
+}
+
+static enum ddp_status not_recognised(const char *path)
+{
+    char looked_for[512] = "";
+    size_t used = 0;
+    struct stat info;
+    if (stat(path, &info) < 0)
+        return ddp_fail(DDP_ERR_IO, "%s: cannot open the data: %s", path, strerror(errno));
+    if (!S_ISDIR(info.st_mode))
+        return ddp_fail(DDP_ERR_IO, "%s: cannot read: not a regular file", path);
+    for (size_t i = 0; i < SOURCE_COUNT; i++)
+        if (sources[i]->looks_for && used < sizeof looked_for)
+            used += (size_t)snprintf(looked_for + used, sizeof looked_for - used, "%s%s",
+                                     used ? "; " : "", sources[i]->looks_for);
+    return ddp_fail(DDP_ERR_IO, "%s: no data found in this directory. Looked for: %s", path,
+                    looked_for);
+}
+
+static enum ddp_status find_by_path(const char *path, const struct ddp_dataset_source **source)
+{
+    for (size_t i = 0; i < SOURCE_COUNT; i++)
+        if (sources[i]->recognise && sources[i]->recognise(path)) {
+            *source = sources[i];
+            return DDP_OK;
+        }
+    return not_recognised(path);
+}
+
 enum ddp_status ddp_dataset_open(const char *source, const struct ddp_dataset_options *options,
                                  ddp_dataset **train, ddp_dataset **test)
 {
-    for (size_t i = 0; i < SOURCE_COUNT; i++) {
-        if (strcmp(sources[i]->name, source) != 0)
-            continue;
-        ddp_dataset *new_train = NULL, *new_test = NULL;
-        enum ddp_status status = sources[i]->open(options, &new_train, test ? &new_test : NULL);
-        if (status != DDP_OK)
-            return status;
-        *train = new_train;
-        if (test)
-            *test = new_test;
-        return DDP_OK;
-    }
-    return ddp_fail(DDP_ERR_INVALID, "there is no data source named '%s'", source);
+    const struct ddp_dataset_source *found = &ddp_dataset_idx;
+    ddp_dataset *new_train = NULL, *new_test = NULL;
+    enum ddp_status status = DDP_OK;
+    if (source)
+        status = find_by_name(source, &found);
+    else if (options->path)
+        status = find_by_path(options->path, &found);
+    if (status == DDP_OK && options->val && !found->takes_val)
+        status = ddp_fail(DDP_ERR_INVALID,
+                          "--val: data of the kind %s have a test set of their own, or none",
+                          found->name);
+    if (status == DDP_OK)
+        status = found->open(options, &new_train, test ? &new_test : NULL);
+    if (status != DDP_OK)
+        return status;
+    *train = new_train;
+    if (test)
+        *test = new_test;
+    return DDP_OK;
 }
 
 void ddp_dataset_close(ddp_dataset *dataset)

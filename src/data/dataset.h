@@ -26,6 +26,8 @@ enum ddp_token_kind {
     DDP_TOKENS_BYTES, /* any file: each byte is a token */
 };
 
+extern const char *const ddp_token_kind_names[]; /* ends in NULL */
+
 struct ddp_dataset_options {
     const char *path; /* a directory, a file, a glob or "X.npy,Y.npy", as the source has it; NULL:
                          DDP_DATASET_DEFAULT_DIR */
@@ -73,7 +75,11 @@ struct ddp_dataset {
 
 struct ddp_dataset_source {
     const char *name;
-    const char *help; /* a phrase for lists of sources */
+    const char *help;      /* a phrase for lists of sources */
+    const char *looks_for; /* what makes a directory one of this source's, for messages */
+    bool takes_val;        /* --val means something to it */
+    /* Is this file, directory or pattern one of this source's? NULL: it reads none. */
+    bool (*recognise)(const char *path);
     /* *test is set to NULL by a source without a test set. */
     enum ddp_status (*open)(const struct ddp_dataset_options *options, ddp_dataset **train,
                             ddp_dataset **test);
@@ -82,7 +88,8 @@ struct ddp_dataset_source {
 /* The table's rows in turn; NULL after the last. */
 const struct ddp_dataset_source *ddp_dataset_source_at(size_t i);
 
-/* Opens a source by name.
+/* Opens a source.
+ *   source       its name; NULL: the one that recognises the path
  *   train [out]  freed with ddp_dataset_close()
  *   test [out]   the same; NULL where the source has none. Not required: pass NULL.
  * DDP_ERR_INVALID (no such source, bad option), DDP_ERR_IO, DDP_ERR_FORMAT, DDP_ERR_MEMORY; the
@@ -104,6 +111,7 @@ enum ddp_status ddp_dataset_read(const ddp_dataset *dataset, const int64_t *indi
 
 /* The sources. */
 extern const struct ddp_dataset_source ddp_dataset_idx;
+extern const struct ddp_dataset_source ddp_dataset_tokens;
 extern const struct ddp_dataset_source ddp_dataset_article;
 
 #endif

@@ -7,6 +7,7 @@
 
 #include "core/log.h"
 #include "core/memory.h"
+#include "data/data_file.h"
 #include "data/dataset.h"
 #include "data/idx_file.h"
 
@@ -314,8 +315,24 @@ static enum ddp_status idx_open(const struct ddp_dataset_options *options, ddp_d
     return DDP_OK;
 }
 
+/* Also a directory that lacks some of the files: then the missing one can be named. */
+static bool idx_recognise(const char *path)
+{
+    static const char *const names[] = {"train-images-idx3-ubyte", "train-images-idx3-ubyte.gz",
+                                        "train-labels-idx1-ubyte", "train-labels-idx1-ubyte.gz"};
+    bool found = strcmp(path, DDP_DATASET_DEFAULT_DIR) == 0;
+    for (size_t i = 0; !found && i < sizeof names / sizeof names[0]; i++) {
+        char *file = ddp_data_path(path, names[i]);
+        found = file && ddp_data_file_exists(file);
+        free(file);
+    }
+    return found;
+}
+
 const struct ddp_dataset_source ddp_dataset_idx = {
     .name = "idx",
     .help = "images and labels in IDX files, as those of MNIST",
+    .looks_for = "train-images-idx3-ubyte[.gz] (IDX)",
+    .recognise = idx_recognise,
     .open = idx_open,
 };

@@ -18,9 +18,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_THREADS 256
-#define MAX_DEPTH   65536
-#define MAX_SHARDS  (MAX_DEPTH / 2 - MAX_THREADS) /* of which the default depth holds two each */
+#define MAX_THREADS   256
+#define MAX_DEPTH     65536
+#define MESSAGE_BYTES 4096
+#define MAX_SHARDS    (MAX_DEPTH / 2 - MAX_THREADS) /* of which the default depth holds two each */
 
 enum slot_state {
     SLOT_FREE,
@@ -34,7 +35,8 @@ struct slot {
     int64_t *indices;
     enum slot_state state; /* under ring_lock */
     enum ddp_status status;
-    bool last; /* no batch, but the end of all */
+    char *message; /* of a failure, told when its turn comes */
+    bool last;     /* no batch, but the end of all */
 };
 
 struct cursor {
@@ -58,7 +60,7 @@ struct ddp_loader {
     struct slot *slots;
     uint64_t delivered; /* number of the next batch for next() */
     int64_t wait_ns;
-    bool stopping;
+    bool stopping, failed; /* failed: nothing more is read, the failure's turn will come */
 
     int started; /* threads */
     pthread_t *threads;
@@ -115,9 +117,9 @@ static bool slot_is_free(struct ddp_loader *loader, const struct slot *slot)
 static bool take_slot(struct ddp_loader *loader, struct slot *slot)
 {
     pthread_mutex_lock(&loader->ring_lock);
-    while (slot->state != SLOT_FREE && !loader->stopping)
+    while (slot->state != SLOT_FREE && !loader->stopping && !loader->failed)
         pthread_cond_wait(&loader->freed, &loader->ring_lock);
-    bool taken = !loader->stopping;
+    bool taken = !loader->stopping && !loader->failed;
     if (taken)
         slot->state = SLOT_FILLING;
     pthread_mutex_unlock(&loader->ring_lock);
@@ -127,6 +129,7 @@ static bool take_slot(struct ddp_loader *loader, struct slot *slot)
 static void publish_slot(struct ddp_loader *loader, struct slot *slot, enum ddp_status status)
 {
     pthread_mutex_lock(&loader->ring_lock);
+    loader->failed |= status != DDP_OK;
     slot->status = status;
     slot->state = SLOT_READY;
     pthread_cond_signal(&loader->ready);
@@ -159,6 +162,19 @@ static struct slot *claim(struct ddp_loader *loader)
     return taken ? slot : NULL;
 }
 
+static enum ddp_status fill(struct ddp_loader *loader, struct slot *slot)
+{
+    char message[MESSAGE_BYTES];
+    ddp_log_hold(message, sizeof message);
+    enum ddp_status status =
+        ddp_dataset_read(loader->config.dataset, slot->indices, (size_t)slot->batch.rows,
+                         slot->batch.x, slot->batch.labels);
+    ddp_log_hold(NULL, 0);
+    if (status != DDP_OK)
+        slot->message = strdup(message);
+    return status;
+}
+
 static void *fill_slots(void *arg)
 {
     struct ddp_loader *loader = arg;
@@ -166,8 +182,7 @@ static void *fill_slots(void *arg)
     while ((slot = claim(loader)) != NULL) {
         enum ddp_status status = DDP_OK;
         if (!slot->last)
-            status = ddp_dataset_read(loader->config.dataset, slot->indices,
-                                      (size_t)slot->batch.rows, slot->batch.x, slot->batch.labels);
+            status = fill(loader, slot);
         bool last = slot->last; /* once published, the slot is the caller's */
         publish_slot(loader, slot, status);
         if (last || status != DDP_OK)
@@ -333,6 +348,7 @@ static void free_slots(struct ddp_loader *loader)
         struct slot *slot = &loader->slots[i];
         ddp_pages_free(slot->batch.x, loader->x_bytes);
         free(slot->batch.labels);
+        free(slot->message);
         free(slot->indices);
     }
     free(loader->slots);
@@ -378,6 +394,11 @@ enum ddp_status ddp_loader_next(ddp_loader *loader, const struct ddp_batch **bat
         if (start)
             loader->wait_ns += ddp_clock_ns() - start;
         status = slot->status;
+        if (status != DDP_OK && slot->message) {
+            ddp_log(DDP_LOG_ERROR, "%s", slot->message);
+            free(slot->message);
+            slot->message = NULL;
+        }
         if (status == DDP_OK && !slot->last) { /* an error and the end stay where they are */
             slot->state = SLOT_HELD;
             loader->delivered++;

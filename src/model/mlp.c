@@ -24,6 +24,7 @@ static enum ddp_status build(ddp_graph *graph, const struct ddp_model_config *co
 const struct ddp_model ddp_model_mlp = {
     .name = "mlp",
     .dataset = "idx",
+    .labels = true,
     .rate = 0.1,
     .schedule = DDP_SCHEDULE_LINEAR,
     .build = build,

@@ -20,8 +20,10 @@ struct ddp_model_config {
 
 struct ddp_model {
     const char *name;
-    const char *dataset; /* the source of data that it trains on */
-    double rate;         /* the default learning rate, and how it changes */
+    const char *dataset;    /* the source of its data when nothing is said about data */
+    enum ddp_dtype x_dtype; /* of its samples: DDP_F32 numbers, DDP_I32 tokens */
+    bool labels;            /* it needs labels */
+    double rate;            /* the default learning rate, and how it changes */
     enum ddp_schedule_kind schedule;
     enum ddp_status (*build)(ddp_graph *graph, const struct ddp_model_config *config);
 };

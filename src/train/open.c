@@ -17,16 +17,48 @@
 
 #define LOADER_DEPTH 16 /* batches read ahead: what evens out a slow read */
 
+/* Can the model learn from such data? And does every option for the data mean something? */
+static enum ddp_status check_fit(const struct ddp_run *run)
+{
+    const struct ddp_train_options *options = run->options;
+    const struct ddp_model *model = run->plan.model;
+    const struct ddp_dataset_info *info = ddp_dataset_info(run->data);
+    const bool tokens = info->x_dtype == DDP_I32;
+    const char *where = *info->path ? info->path : info->source;
+    if (tokens != (model->x_dtype == DDP_I32))
+        return ddp_fail(DDP_ERR_INVALID, "%s holds %s, and the model %s learns from %s", where,
+                        tokens ? "tokens" : "numbers", model->name, tokens ? "numbers" : "tokens");
+    if (model->labels && info->label_count == 0)
+        return ddp_fail(DDP_ERR_INVALID, "%s has no labels, and the model %s needs them", where,
+                        model->name);
+    if (!tokens && (options->seq_len_given || options->tokens_given || options->vocab_size_given))
+        return ddp_fail(DDP_ERR_INVALID, "--%s belongs to token data, and %s holds numbers",
+                        options->seq_len_given  ? "seq-len"
+                        : options->tokens_given ? "tokens"
+                                                : "vocab-size",
+                        where);
+    return DDP_OK;
+}
+
 static enum ddp_status open_data(struct ddp_run *run)
 {
     const struct ddp_train_options *options = run->options;
     struct ddp_dataset_options data = {
         .path = options->data,
+        .val = options->val,
+        .class_count = options->vocab_size,
+        .seq_len = options->seq_len,
+        .tokens = (enum ddp_token_kind)options->tokens,
         .data_size = options->data_size,
         .seed = (uint64_t)options->seed,
     };
-    enum ddp_status status = ddp_dataset_open(run->plan.model->dataset, &data, &run->data,
-                                              options->evaluate ? &run->test : NULL);
+    const char *source = options->dataset;
+    if (!source && !options->data)
+        source = run->plan.model->dataset;
+    enum ddp_status status =
+        ddp_dataset_open(source, &data, &run->data, options->evaluate ? &run->test : NULL);
+    if (status == DDP_OK)
+        status = check_fit(run);
     if (status == DDP_OK)
         status = ddp_train_plan_steps(&run->plan, options, ddp_dataset_info(run->data));
     return status;
@@ -160,6 +192,7 @@ static enum ddp_status create_loader(struct ddp_run *run)
         .first_shard = plan->rank * shards,
         .shard_count = shards,
         .end_epoch = -1,
+        .threads = (int)run->options->data_threads,
         .depth = loader_depth(plan),
     };
     return ddp_loader_create(&run->loader, &config);
@@ -191,7 +224,7 @@ enum ddp_status ddp_run_open(struct ddp_run *run)
         status = ddp_comm_create(&run->comm, run->job, NULL);
     if (status == DDP_OK)
         status = create_mode(run);
-    if (status == DDP_OK && run->test && ddp_dataset_info(run->test)->label_count > 0)
+    if (status == DDP_OK && run->test && run->plan.model->labels)
         status = ddp_train_evaluator_create(&run->evaluator, run->mode, run->comm, run->plan.model,
                                             &run->model_config, run->test);
     if (status == DDP_OK)

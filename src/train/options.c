@@ -30,6 +30,23 @@ static const char *read_model(void *destination, const char *value)
     return NULL;
 }
 
+static const char *read_dataset(void *destination, const char *value)
+{
+    struct ddp_train_options *options = destination;
+    static char message[128];
+    size_t used = (size_t)snprintf(message, sizeof message, "no such source of data; there are");
+    for (size_t i = 0; ddp_dataset_source_at(i); i++) {
+        const char *name = ddp_dataset_source_at(i)->name;
+        if (strcmp(name, value) == 0) {
+            options->dataset = name;
+            return NULL;
+        }
+        if (used < sizeof message)
+            used += (size_t)snprintf(message + used, sizeof message - used, " %s", name);
+    }
+    return message;
+}
+
 /* "512,256": the widths of the hidden layers; "none": a linear classifier. */
 static const char *read_hidden(void *destination, const char *value)
 {
@@ -72,8 +89,51 @@ const struct ddp_option ddp_train_option_table[] = {
      .letter = 'd',
      .type = DDP_OPTION_TEXT,
      .offset = AT(data),
-     .argument = "DIR",
-     .help = "directory with IDX files, plain or gzipped (default: Debian's Fashion-MNIST)"},
+     .argument = "PATH",
+     .help =
+         "what to learn: a directory (IDX, CIFAR, train.bin), a file of tokens, a glob of them, "
+         "or any text (default: Debian's Fashion-MNIST)"},
+    {.name = "dataset",
+     .type = DDP_OPTION_CUSTOM,
+     .read = read_dataset,
+     .argument = "NAME",
+     .help = "how to read --data, where its name does not tell: idx, tokens or article"},
+    {.name = "val",
+     .type = DDP_OPTION_TEXT,
+     .offset = AT(val),
+     .argument = "PATH",
+     .help = "what to evaluate on, where --data alone does not say"},
+    {.name = "seq-len",
+     .type = DDP_OPTION_INT,
+     .offset = AT(seq_len),
+     .min = 1,
+     .max = 1 << 24,
+     .given_offset = GIVEN(seq_len_given),
+     .argument = "T",
+     .help = "tokens: length of a sample (default 256)"},
+    {.name = "tokens",
+     .type = DDP_OPTION_CHOICE,
+     .offset = AT(tokens),
+     .choices = ddp_token_kind_names,
+     .given_offset = GIVEN(tokens_given),
+     .argument = "KIND",
+     .help = "tokens: what files hold: auto (default), gpt2 (llm.c's), uint16, uint32 or bytes"},
+    {.name = "vocab-size",
+     .type = DDP_OPTION_INT,
+     .offset = AT(vocab_size),
+     .min = 2,
+     .max = 1 << 24,
+     .given_offset = GIVEN(vocab_size_given),
+     .argument = "N",
+     .help =
+         "tokens: how many there are (default: 50257 for 16 bits, 128256 for 32, 256 for bytes)"},
+    {.name = "data-threads",
+     .type = DDP_OPTION_INT,
+     .offset = AT(data_threads),
+     .min = 1,
+     .max = 64,
+     .argument = "N",
+     .help = "threads of each worker that read ahead (default 1)"},
     {.name = "data-size",
      .type = DDP_OPTION_INT,
      .offset = AT(data_size),
@@ -274,6 +334,8 @@ void ddp_train_options_default(struct ddp_train_options *options)
     *options = (struct ddp_train_options){
         .model = ddp_model_mlp.name,
         .data_size = 8,
+        .seq_len = 256,
+        .data_threads = 1,
         .shuffle = true,
         .hidden = {512, 512},
         .hidden_count = 2,

@@ -15,7 +15,11 @@ struct ddp_train_options {
     const char *model;
     int mode; /* enum ddp_mode_kind */
     bool mode_given, distributed;
-    const char *data;
+    const char *data, *dataset, *val; /* NULL: not given */
+    int tokens;                       /* enum ddp_token_kind */
+    int64_t seq_len, vocab_size;      /* vocab_size 0: as the data say */
+    bool seq_len_given, vocab_size_given, tokens_given;
+    int64_t data_threads;
     int64_t data_size;
     bool data_size_given;
     int64_t seed;

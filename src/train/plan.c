@@ -230,8 +230,11 @@ void ddp_train_plan_print(const struct ddp_train_plan *plan,
     fprintf(out, "model    %s, %" PRId64 " parameters%s%s\n", plan->model->name,
             ddp_graph_element_count(graph), options->load ? ", from " : "",
             options->load ? options->load : "");
-    fprintf(out, "data     %s%s%" PRId64 " samples%s\n", data->path, *data->path ? ", " : "",
-            data->sample_count, plan->sampler.shuffle ? ", shuffled" : "");
+    fprintf(out, "data     %s%s%" PRId64 " samples", data->path, *data->path ? ", " : "",
+            data->sample_count);
+    if (data->x_dtype == DDP_I32)
+        fprintf(out, " of %" PRId64 " tokens", data->label_count);
+    fprintf(out, "%s\n", plan->sampler.shuffle ? ", shuffled" : "");
     fprintf(out, "workers  %d %s%s x %d %s thread%s, mode %s\n", units, dp ? "replica" : "worker",
             units == 1 ? "" : "s", plan->threads, device, plan->threads == 1 ? "" : "s",
             ddp_mode_names[plan->mode]);

@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * See token_file.h. */
+#include "config.h"
+
+#include "data/token_file.h"
+
+#include "core/log.h"
+
+#include <endian.h>
+#include <inttypes.h>
+#include <string.h>
+
+/* llm.c's header: 256 numbers of 32 bits, of which three are used: magic, version, tokens. */
+#define HEADER_BYTES 1024
+
+#define GPT2_VOCABULARY   50257
+#define LLAMA3_VOCABULARY 128256
+
+#define LOOKED_AT 4096 /* first bytes that tell whether a file is text */
+
+static const struct header_kind {
+    uint32_t magic, version;
+    const char *what;
+    int width; /* 0: another of llm.c's files, which holds no tokens to train on */
+    int64_t vocabulary;
+} header_kinds[] = {
+    {20240520, 1, "GPT-2 tokens", 2, GPT2_VOCABULARY},
+    {20240801, 7, "Llama 3 tokens", 4, LLAMA3_VOCABULARY},
+    {20240522, 1, "an evaluation set", 0, 0},
+    {20240328, 2, "a tokenizer", 0, 0},
+    {20240326, 3, "a GPT-2 model", 0, 0},
+    {20240327, 1, "the state of a run", 0, 0},
+    {20240803, 3, "a Llama 3 model", 0, 0},
+};
+
+const char *const ddp_token_kind_names[] = {"auto", "gpt2", "uint16", "uint32", "bytes", NULL};
+
+static const struct header_kind *find_kind(uint32_t magic)
+{
+    for (size_t i = 0; i < sizeof header_kinds / sizeof header_kinds[0]; i++)
+        if (header_kinds[i].magic == magic)
+            return &header_kinds[i];
+    return NULL;
+}
+
+/* The first of `got` bytes as numbers. */
+struct start {
+    unsigned char bytes[LOOKED_AT];
+    size_t got;
+};
+
+static uint32_t number(const struct start *start, size_t i)
+{
+    uint32_t value;
+    memcpy(&value, start->bytes + 4 * i, sizeof value);
+    return le32toh(value);
+}
+
+static enum ddp_status read_header(struct ddp_token_file *t, const struct start *start,
+                                   const struct header_kind *kind)
+{
+    const char *path = t->file.path;
+    if (kind->width == 0)
+        return ddp_fail(DDP_ERR_FORMAT, "%s: this is llm.c's file of %s, not of tokens", path,
+                        kind->what);
+    if (start->got < HEADER_BYTES)
+        return ddp_fail(DDP_ERR_FORMAT, "%s: truncated: %zu bytes, its header has %d", path,
+                        start->got, HEADER_BYTES);
+    if (number(start, 1) != kind->version)
+        return ddp_fail(DDP_ERR_FORMAT,
+                        "%s: %s of version %" PRIu32 ": only version %" PRIu32 " can be read", path,
+                        kind->what, number(start, 1), kind->version);
+    const uint64_t count = number(start, 2);
+    const uint64_t wanted = HEADER_BYTES + count * (uint64_t)kind->width;
+    if (wanted != t->file.bytes)
+        return ddp_fail(DDP_ERR_FORMAT,
+                        "%s: %s: its header announces %" PRIu64 " tokens, which take %" PRIu64
+                        " bytes, and the file has %" PRIu64,
+                        path, t->file.bytes < wanted ? "truncated" : "too long", count, wanted,
+                        t->file.bytes);
+    t->offset = HEADER_BYTES;
+    t->count = (int64_t)count;
+    t->width = kind->width;
+    t->vocabulary = kind->vocabulary;
+    return DDP_OK;
+}
+
+static enum ddp_status set_bare(struct ddp_token_file *t, int width, int64_t vocabulary)
+{
+    if (t->file.bytes % (uint64_t)width != 0)
+        return ddp_fail(DDP_ERR_FORMAT,
+                        "%s: truncated: %" PRIu64 " bytes are no whole number of tokens of %d "
+                        "bytes",
+                        t->file.path, t->file.bytes, width);
+    t->count = (int64_t)(t->file.bytes / (uint64_t)width);
+    t->width = width;
+    t->vocabulary = vocabulary;
+    t->text = width == 1;
+    return DDP_OK;
+}
+
+static bool ends_with(const char *path, const char *ending)
+{
+    size_t n = strlen(path), m = strlen(ending);
+    return n >= m && strcmp(path + n - m, ending) == 0;
+}
+
+/* What a file without a header is. */
+static enum ddp_status guess(struct ddp_token_file *t, const struct start *start)
+{
+    if (ends_with(t->file.path, ".bin"))
+        return set_bare(t, 2, GPT2_VOCABULARY);
+    if (memchr(start->bytes, 0, start->got))
+        return ddp_fail(DDP_ERR_FORMAT,
+                        "%s: neither text nor a known file of tokens: say with --tokens what it "
+                        "holds: gpt2, uint16, uint32 or bytes",
+                        t->file.path);
+    return set_bare(t, 1, 256);
+}
+
+static enum ddp_status recognise(struct ddp_token_file *t, enum ddp_token_kind kind)
+{
+    struct start start;
+    start.got = t->file.bytes < LOOKED_AT ? (size_t)t->file.bytes : LOOKED_AT;
+    enum ddp_status status = ddp_data_file_read(&t->file, 0, start.bytes, start.got);
+    if (status != DDP_OK)
+        return status;
+    if (kind == DDP_TOKENS_BYTES)
+        return set_bare(t, 1, 256);
+    if (start.got >= 8) {
+        const struct header_kind *header = find_kind(number(&start, 0));
+        if (header && (kind == DDP_TOKENS_AUTO || kind == DDP_TOKENS_GPT2))
+            return read_header(t, &start, header);
+        if (header && number(&start, 1) == header->version)
+            return ddp_fail(DDP_ERR_FORMAT,
+                            "%s: this file has llm.c's header, of %s: leave --tokens out",
+                            t->file.path, header->what);
+        header = find_kind(__builtin_bswap32(number(&start, 0)));
+        if (header && __builtin_bswap32(number(&start, 1)) == header->version)
+            return ddp_fail(DDP_ERR_FORMAT,
+                            "%s: llm.c's header of %s, but big-endian: only little-endian files "
+                            "can be read",
+                            t->file.path, header->what);
+    }
+    switch (kind) {
+    case DDP_TOKENS_GPT2:
+        return ddp_fail(DDP_ERR_FORMAT,
+                        "%s: it does not begin with llm.c's header (magic number 20240520 or "
+                        "20240801)",
+                        t->file.path);
+    case DDP_TOKENS_UINT16:
+        return set_bare(t, 2, GPT2_VOCABULARY);
+    case DDP_TOKENS_UINT32:
+        return set_bare(t, 4, LLAMA3_VOCABULARY);
+    default:
+        return guess(t, &start);
+    }
+}
+
+enum ddp_status ddp_token_file_open(struct ddp_token_file *tokens, const char *path,
+                                    enum ddp_token_kind kind, bool keep)
+{
+    *tokens = (struct ddp_token_file){.file = {.fd = -1}};
+    enum ddp_status status = ddp_data_file_open(&tokens->file, path, keep);
+    if (status == DDP_OK)
+        status = recognise(tokens, kind);
+    if (status != DDP_OK)
+        ddp_token_file_close(tokens);
+    return status;
+}
+
+void ddp_token_file_close(struct ddp_token_file *tokens)
+{
+    ddp_data_file_close(&tokens->file);
+}
+
+/* Widens and gives the largest. */
+static uint32_t widen(const void *raw, int width, size_t count, int32_t *out)
+{
+    uint32_t largest = 0;
+    if (width == 1) {
+        const uint8_t *from = raw;
+        for (size_t i = 0; i < count; i++)
+            out[i] = from[i];
+        return count > 0 ? 255 : 0; /* a bound; looked at only where it is beyond */
+    }
+    if (width == 2) {
+        const uint16_t *from = raw;
+        for (size_t i = 0; i < count; i++) {
+            const uint32_t token = le16toh(from[i]);
+            out[i] = (int32_t)token;
+            largest = token > largest ? token : largest;
+        }
+        return largest;
+    }
+    const uint32_t *from = raw;
+    for (size_t i = 0; i < count; i++) {
+        const uint32_t token = le32toh(from[i]);
+        out[i] = (int32_t)token;
+        largest = token > largest ? token : largest;
+    }
+    return largest;
+}
+
+enum ddp_status ddp_token_file_read(const struct ddp_token_file *tokens, int64_t first,
+                                    size_t count, int64_t vocabulary, void *raw, int32_t *out)
+{
+    const uint64_t at = tokens->offset + (uint64_t)first * (uint64_t)tokens->width;
+    enum ddp_status status =
+        ddp_data_file_read(&tokens->file, at, raw, count * (size_t)tokens->width);
+    if (status != DDP_OK || widen(raw, tokens->width, count, out) < vocabulary)
+        return status;
+    for (size_t i = 0; i < count; i++)
+        if ((uint32_t)out[i] >= vocabulary)
+            return ddp_fail(DDP_ERR_FORMAT,
+                            "%s: token %" PRId64 " is %" PRIu32 ": the vocabulary has %" PRId64
+                            " tokens, from 0",
+                            tokens->file.path, first + (int64_t)i, (uint32_t)out[i], vocabulary);
+    return DDP_OK;
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * One file of tokens: llm.c's with a header (GPT-2's tokens as 16 bits, Llama 3's as 32), nanoGPT's
+ * without one, or any file as bytes. */
+#ifndef DDP_DATA_TOKEN_FILE_H
+#define DDP_DATA_TOKEN_FILE_H
+
+#include "data/data_file.h"
+#include "data/dataset.h"
+
+struct ddp_token_file {
+    struct ddp_data_file file;
+    uint64_t offset;    /* of the first token, bytes */
+    int64_t count;      /* tokens */
+    int width;          /* bytes of a token: 1, 2 or 4, little-endian */
+    int64_t vocabulary; /* what tokens of this kind stay below */
+    bool text;          /* bytes */
+};
+
+/* Opens a file, finds out what it holds and checks that its size fits.
+ *   kind  what it must be, or DDP_TOKENS_AUTO
+ * DDP_ERR_IO, DDP_ERR_FORMAT, DDP_ERR_MEMORY; *tokens is then closed. */
+enum ddp_status ddp_token_file_open(struct ddp_token_file *tokens, const char *path,
+                                    enum ddp_token_kind kind, bool keep);
+void ddp_token_file_close(struct ddp_token_file *tokens); /* also a zeroed one */
+
+/* Reads tokens first .. first+count-1; they are there.
+ *   out [out]   count numbers
+ *   vocabulary  a token beyond it is DDP_ERR_FORMAT: the message has file, position and value
+ *   raw         memory for count tokens of `width` bytes */
+enum ddp_status ddp_token_file_read(const struct ddp_token_file *tokens, int64_t first,
+                                    size_t count, int64_t vocabulary, void *raw, int32_t *out);
+
+#endif

@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Tokens for language models, from one file or many: sample i is tokens [i*T, i*T+T] of a file, its
+ * first T are what the model sees, its last T what it is to say. No sample crosses from one file to
+ * the next. */
+#include "config.h"
+
+#include "core/log.h"
+#include "core/memory.h"
+#include "data/dataset.h"
+#include "data/token_file.h"
+
+#include <errno.h>
+#include <glob.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_SEQ_LEN (1 << 24)
+#define KEEP_OPEN   512 /* files; where there are more, each is opened when it is read */
+
+struct shard {
+    struct ddp_token_file tokens;
+    int64_t first_token, token_count; /* the part of the file that is ours */
+    int64_t first_sample, end_sample;
+};
+
+struct tokens {
+    struct ddp_dataset base;
+    char *path;
+    struct shard *shards;
+    size_t shard_count;
+};
+
+/* --- reading
+ * ------------------------------------------------------------------------------------------ */
+
+static const struct shard *find_shard(const struct tokens *t, int64_t sample)
+{
+    size_t low = 0, high = t->shard_count;
+    while (high - low > 1) {
+        size_t middle = (low + high) / 2;
+        if (t->shards[middle].first_sample <= sample)
+            low = middle;
+        else
+            high = middle;
+    }
+    return &t->shards[low];
+}
+
+static enum ddp_status tokens_read(const ddp_dataset *dataset, const int64_t *indices, size_t count,
+                                   void *x, int32_t *labels)
+{
+    const struct tokens *t = (const struct tokens *)dataset;
+    const size_t seq = dataset->info.sample_values;
+    enum ddp_status status = DDP_OK;
+    int32_t *both = ddp_array_alloc(seq + 1, 2 * sizeof *both); /* as numbers; and as read */
+    if (!both)
+        return DDP_ERR_MEMORY;
+    for (size_t i = 0; status == DDP_OK && i < count; i++) {
+        const struct shard *shard = find_shard(t, indices[i]);
+        const int64_t at = shard->first_token + (indices[i] - shard->first_sample) * (int64_t)seq;
+        status = ddp_token_file_read(&shard->tokens, at, seq + 1, dataset->info.class_count,
+                                     both + seq + 1, both);
+        if (status != DDP_OK)
+            break;
+        memcpy((int32_t *)x + i * seq, both, seq * sizeof *both);
+        if (labels)
+            memcpy(labels + i * seq, both + 1, seq * sizeof *both);
+    }
+    free(both);
+    return status;
+}
+
+static void tokens_close(ddp_dataset *dataset)
+{
+    struct tokens *t = (struct tokens *)dataset;
+    for (size_t i = 0; t->shards && i < t->shard_count; i++)
+        ddp_token_file_close(&t->shards[i].tokens);
+    free(t->shards);
+    free(t->path);
+    free(t);
+}
+
+static const struct ddp_dataset_ops ops = {.read = tokens_read, .close = tokens_close};
+
+/* --- which files
+ * -------------------------------------------------------------------------------------- */
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+struct names {
+    char **at;
+    size_t count;
+};
+
+static void free_names(struct names *names)
+{
+    for (size_t i = 0; i < names->count; i++)
+        free(names->at[i]);
+    free(names->at);
+}
+
+static enum ddp_status copy_names(struct names *names, char *const *from, size_t count)
+{
+    names->at = ddp_array_alloc(count, sizeof *names->at);
+    if (!names->at)
+        return DDP_ERR_MEMORY;
+    for (size_t i = 0; i < count; i++, names->count++)
+        if (!(names->at[i] = strdup(from[i])))
+            return ddp_fail(DDP_ERR_MEMORY, "%s: out of memory", from[i]);
+    qsort(names->at, count, sizeof *names->at, by_name);
+    return DDP_OK;
+}
+
+/* The files that a path stands for, in the order of their bytes, whatever the locale. Freed with
+ * free_names(), also after a failure. */
+static enum ddp_status list_files(const char *path, struct names *files)
+{
+    if (ddp_data_file_exists(path) || !strpbrk(path, "*?["))
+        return copy_names(files, (char *[]){(char *)(uintptr_t)path}, 1); /* no pattern */
+    glob_t found = {0};
+    enum ddp_status status;
+    int result = glob(path, GLOB_NOSORT | GLOB_ERR, NULL, &found);
+    if (result == 0)
+        status = copy_names(files, found.gl_pathv, found.gl_pathc);
+    else if (result == GLOB_NOMATCH)
+        status = ddp_fail(DDP_ERR_IO, "%s: no such file, and no file of such a pattern", path);
+    else if (result == GLOB_NOSPACE)
+        status = ddp_fail(DDP_ERR_MEMORY, "%s: out of memory", path);
+    else
+        status = ddp_fail(DDP_ERR_IO, "%s: cannot list the files: %s", path, strerror(errno));
+    globfree(&found);
+    return status;
+}
+
+static bool matches(const char *pattern)
+{
+    glob_t files = {0};
+    bool found = glob(pattern, GLOB_NOSORT, NULL, &files) == 0 && files.gl_pathc > 0;
+    globfree(&files);
+    return found;
+}
+
+/* The first of the names and patterns that a directory has; *path stays NULL without one. */
+static enum ddp_status find_in(const char *directory, const char *const *names, char **path)
+{
+    for (int i = 0; names[i]; i++) {
+        char *tried = ddp_data_path(directory, names[i]);
+        if (!tried)
+            return DDP_ERR_MEMORY;
+        if (ddp_data_file_exists(tried) || matches(tried)) {
+            *path = tried;
+            return DDP_OK;
+        }
+        free(tried);
+    }
+    return DDP_OK;
+}
+
+/* nanoGPT's names, then those of llm.c's prepared data. */
+static const char *const train_names[] = {"train.bin", "*_train.bin", "*_train_*.bin", NULL};
+static const char *const val_names[] = {"val.bin", "*_val.bin", "*_val_*.bin", NULL};
+
+/* --- making
+ * ------------------------------------------------------------------------------------------- */
+
+static enum ddp_status open_shards(struct tokens *t, const struct names *files,
+                                   enum ddp_token_kind kind)
+{
+    const bool keep = files->count <= KEEP_OPEN;
+    t->shards = ddp_array_alloc(files->count, sizeof *t->shards);
+    if (!t->shards)
+        return DDP_ERR_MEMORY;
+    for (size_t i = 0; i < files->count; i++) {
+        struct shard *shard = &t->shards[i];
+        enum ddp_status status = ddp_token_file_open(&shard->tokens, files->at[i], kind, keep);
+        if (status != DDP_OK)
+            return status;
+        t->shard_count = i + 1;
+        shard->token_count = shard->tokens.count;
+    }
+    return DDP_OK;
+}
+
+/* Counts the samples, after the shards have got their tokens. */
+static enum ddp_status set_info(struct tokens *t, const struct ddp_dataset_options *options)
+{
+    const int64_t seq = options->seq_len;
+    struct ddp_dataset_info *info = &t->base.info;
+    int64_t samples = 0, vocabulary = 0, longest = 0;
+    for (size_t i = 0; i < t->shard_count; i++) {
+        struct shard *shard = &t->shards[i];
+        shard->first_sample = samples;
+        if (shard->token_count > seq)
+            samples += (shard->token_count - 1) / seq;
+        shard->end_sample = samples;
+        if (shard->tokens.vocabulary > vocabulary)
+            vocabulary = shard->tokens.vocabulary;
+        if (shard->token_count > longest)
+            longest = shard->token_count;
+    }
+    if (samples == 0)
+        return ddp_fail(DDP_ERR_FORMAT,
+                        "%s: %" PRId64 " tokens are too few: one sample of --seq-len %" PRId64
+                        " takes %" PRId64,
+                        t->path, longest, seq, seq + 1);
+    *info = (struct ddp_dataset_info){
+        .source = "tokens",
+        .path = t->path,
+        .sample_count = samples,
+        .class_count = options->class_count ? options->class_count : vocabulary,
+        .label_count = seq,
+        .x_dtype = DDP_I32,
+        .dim_count = 1,
+        .dims = {seq},
+        .sample_values = (size_t)seq,
+        .sample_bytes = (size_t)seq * sizeof(int32_t),
+        .memory_bytes = t->shard_count * sizeof *t->shards,
+        .shuffled = true,
+        .channel_count = 1,
+        .std = {1},
+    };
+    return DDP_OK;
+}
+
+/* Leaves nine tenths of a text for training or the rest for the test set, as nanoGPT prepares
+ * Shakespeare's plays. */
+static void take_part(struct shard *shard, bool test)
+{
+    const int64_t whole = shard->tokens.count;
+    const int64_t part = whole / 10 * 9 + whole % 10 * 9 / 10;
+    shard->first_token = test ? part : 0;
+    shard->token_count = test ? whole - part : part;
+}
+
+enum part { ALL, TRAIN_PART, TEST_PART };
+
+/* *split [out]  it is a single text, of which the test set may be a part; may be NULL. */
+static enum ddp_status open_set(struct tokens **result, const char *path,
+                                const struct ddp_dataset_options *options, enum part part,
+                                bool *split)
+{
+    struct names files = {0};
+    struct tokens *t = ddp_array_alloc(1, sizeof *t);
+    if (!t)
+        return DDP_ERR_MEMORY;
+    t->base.ops = &ops;
+    t->path = strdup(path);
+    enum ddp_status status = t->path ? DDP_OK : ddp_fail(DDP_ERR_MEMORY, "%s: out of memory", path);
+    if (status == DDP_OK)
+        status = list_files(path, &files);
+    if (status == DDP_OK)
+        status = open_shards(t, &files, options->tokens);
+    free_names(&files);
+    const bool text = status == DDP_OK && t->shard_count == 1 && t->shards[0].tokens.text;
+    if (text && part != ALL)
+        take_part(&t->shards[0], part == TEST_PART);
+    if (split)
+        *split = text;
+    if (status == DDP_OK)
+        status = set_info(t, options);
+    if (status != DDP_OK) {
+        tokens_close(&t->base);
+        return status;
+    }
+    *result = t;
+    return DDP_OK;
+}
+
+/* Opens what the path and --val stand for, once directories are resolved. */
+static enum ddp_status open_both(const char *path, const char *val,
+                                 const struct ddp_dataset_options *options, ddp_dataset **train,
+                                 ddp_dataset **test)
+{
+    struct tokens *new_train = NULL, *new_test = NULL;
+    bool split;
+    /* A text gives its last tenth away also when there is to be no evaluation: whether one is
+     * printed must not change what is learned. */
+    enum ddp_status status = open_set(&new_train, path, options, val ? ALL : TRAIN_PART, &split);
+    if (status != DDP_OK)
+        return status;
+    struct ddp_dataset_options same = *options;
+    same.class_count = new_train->base.info.class_count;
+    if (test && val)
+        status = open_set(&new_test, val, &same, ALL, NULL);
+    else if (test && split)
+        status = open_set(&new_test, path, &same, TEST_PART, NULL);
+    if (status != DDP_OK) {
+        tokens_close(&new_train->base);
+        return status;
+    }
+    *train = &new_train->base;
+    if (test)
+        *test = new_test ? &new_test->base : NULL;
+    return DDP_OK;
+}
+
+static enum ddp_status tokens_open(const struct ddp_dataset_options *options, ddp_dataset **train,
+                                   ddp_dataset **test)
+{
+    char *found = NULL, *found_val = NULL;
+    const char *path = options->path, *val = options->val;
+    enum ddp_status status = DDP_OK;
+    if (!path)
+        return ddp_fail(DDP_ERR_INVALID,
+                        "tokens must come from somewhere: name a text, a file of tokens or a "
+                        "directory with train.bin and val.bin with --data");
+    if (options->seq_len < 1 || options->seq_len > MAX_SEQ_LEN)
+        return ddp_fail(DDP_ERR_INVALID, "--seq-len %" PRId64 ": 1 to %d are possible",
+                        options->seq_len, MAX_SEQ_LEN);
+    if (ddp_data_directory_exists(path)) {
+        status = find_in(path, train_names, &found);
+        if (status == DDP_OK && !found)
+            status = ddp_fail(DDP_ERR_IO,
+                              "%s: neither train.bin nor *_train.bin nor *_train_*.bin is in this "
+                              "directory",
+                              path);
+        if (status == DDP_OK && !val)
+            status = find_in(path, val_names, &found_val);
+    }
+    if (status == DDP_OK)
+        status = open_both(found ? found : path, found_val ? found_val : val, options, train, test);
+    free(found);
+    free(found_val);
+    return status;
+}
+
+static bool tokens_recognise(const char *path)
+{
+    char *found = NULL;
+    if (!ddp_data_directory_exists(path))
+        return ddp_data_file_exists(path) || (strpbrk(path, "*?[") && matches(path));
+    bool recognised = find_in(path, train_names, &found) == DDP_OK && found;
+    free(found);
+    return recognised;
+}
+
+const struct ddp_dataset_source ddp_dataset_tokens = {
+    .name = "tokens",
+    .help = "token files of llm.c and nanoGPT, or any text as bytes",
+    .looks_for = "train.bin, *_train.bin or *_train_*.bin (tokens)",
+    .takes_val = true,
+    .recognise = tokens_recognise,
+    .open = tokens_open,
+};

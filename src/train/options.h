@@ -44,6 +44,7 @@ struct ddp_train_options {
     const char *save, *load;
     bool evaluate, verbose, quiet;
     int64_t log_every;
+    const char *log, *tensorboard;
 };
 
 /* Ends in a row without a name. */

@@ -5,8 +5,8 @@
 #define DDP_TRAIN_RUN_H
 
 #include "train/evaluate.h"
+#include "train/metrics.h"
 #include "train/options.h"
-#include "train/progress.h"
 
 /* Everything a run opens; closed in reverse. */
 struct ddp_run {
@@ -21,7 +21,7 @@ struct ddp_run {
     ddp_mode *mode;
     ddp_loader *loader;
     ddp_train_evaluator *evaluator;
-    struct ddp_train_progress progress;
+    ddp_train_metrics *metrics;
     FILE *out; /* NULL on all ranks but 0 */
     bool warned;
 };

@@ -82,11 +82,10 @@ static enum ddp_status evaluate(struct ddp_run *run, int64_t step)
     if (!run->evaluator)
         return DDP_OK;
     ddp_job_report(run->job, "evaluate", step);
+    ddp_train_metrics_begin_evaluation(run->metrics);
     enum ddp_status status = ddp_train_evaluator_run(run->evaluator, &accuracy, &loss);
-    if (status == DDP_OK && run->out) {
-        fprintf(run->out, "test accuracy %.2f %%, test loss %.4f\n", 100 * accuracy, loss);
-        fflush(run->out);
-    }
+    if (status == DDP_OK)
+        ddp_train_metrics_evaluation(run->metrics, step, loss, accuracy);
     return status;
 }
 
@@ -100,44 +99,46 @@ static enum ddp_status train_step(struct ddp_run *run, int64_t step)
     if (isnan(loss))
         loss = NAN; /* without a sign, which would be printed */
     if (!isfinite(loss) && !run->warned && run->plan.rank == 0) {
+        ddp_train_metrics_pause(run->metrics);
         ddp_log(DDP_LOG_WARNING, "the loss is %g at step %" PRId64 ": a lower --lr may help",
                 (double)loss, step + 1);
         run->warned = true;
     }
-    ddp_train_progress_step(&run->progress, step, loss);
-    if (!run->options->verbose || !run->out)
-        return DDP_OK;
-    ddp_train_progress_clear(&run->progress);
-    fprintf(run->out, "epoch %" PRId64 " step %" PRId64 ": loss %.6f, learning rate %g\n",
-            step / run->plan.steps_per_epoch + 1, step % run->plan.steps_per_epoch + 1,
-            (double)loss, rate);
-    return print_weights(run);
+    ddp_train_metrics_step(run->metrics, step, (double)loss, rate, NAN,
+                           ddp_loader_wait_seconds(run->loader));
+    return run->options->verbose ? print_weights(run) : DDP_OK;
 }
 
 static enum ddp_status train_steps(struct ddp_run *run)
 {
     const struct ddp_train_plan *plan = &run->plan;
     enum ddp_status status = DDP_OK;
-    run->progress.epochs = run->options->steps ? 0 : run->options->epochs;
-    run->progress.steps_per_epoch = plan->steps_per_epoch;
-    run->progress.total_steps = plan->total_steps;
-    run->progress.samples_per_step = plan->batch_size * plan->global_shards;
-    run->progress.log_every = run->options->log_every;
-    ddp_train_progress_start(&run->progress, run->out);
     for (int64_t step = 0; status == DDP_OK && step < plan->total_steps; step++) {
         const int64_t in_epoch = step % plan->steps_per_epoch;
-        if (in_epoch == 0)
-            ddp_train_progress_epoch(&run->progress, step, ddp_loader_wait_seconds(run->loader));
         status = train_step(run, step);
         bool epoch_end = in_epoch == plan->steps_per_epoch - 1 || step == plan->total_steps - 1;
-        if (status == DDP_OK && epoch_end) {
-            ddp_train_progress_epoch_end(&run->progress, step / plan->steps_per_epoch, step,
-                                         ddp_loader_wait_seconds(run->loader));
+        if (status == DDP_OK && epoch_end)
             status = evaluate(run, step);
-        }
     }
-    ddp_train_progress_clear(&run->progress);
     return status;
+}
+
+/* Shows the plan and opens what will show the steps. */
+static enum ddp_status open_metrics(struct ddp_run *run)
+{
+    struct ddp_train_facts facts = {
+        .options = run->options,
+        .plan = &run->plan,
+        .data = ddp_dataset_info(run->data),
+        .graph = run->graph,
+        .device = ddp_device_name(ddp_mode_device(run->mode)),
+        .out = run->out,
+    };
+    ddp_mode_memory(run->mode, &facts.memory);
+    if (run->out)
+        ddp_train_plan_print(facts.plan, facts.options, facts.data, facts.graph, &facts.memory,
+                             facts.device, run->out);
+    return ddp_train_metrics_open(&run->metrics, &facts);
 }
 
 static enum ddp_status save(struct ddp_run *run)
@@ -159,14 +160,11 @@ enum ddp_status ddp_train_run(ddp_train *train, FILE *out)
 {
     struct ddp_run run = {.options = &train->options, .out = out};
     enum ddp_status status = ddp_run_open(&run);
-    if (status == DDP_OK && run.out) {
-        struct ddp_mode_memory memory = {0};
-        ddp_mode_memory(run.mode, &memory);
-        ddp_train_plan_print(&run.plan, run.options, ddp_dataset_info(run.data), run.graph, &memory,
-                             ddp_device_name(ddp_mode_device(run.mode)), run.out);
-    }
+    if (status == DDP_OK)
+        status = open_metrics(&run);
     if (status == DDP_OK)
         status = train_steps(&run);
+    ddp_train_metrics_close(run.metrics, status);
     if (status == DDP_OK)
         status = save(&run);
     if (status == DDP_OK)

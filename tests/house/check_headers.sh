@@ -28,7 +28,7 @@ compile()
 }
 
 cd "$top" || exit 99
-headers=$(find src kernels launcher tests -name '*.h' | sed 's,^src/,,' | sort)
+headers=$(find src kernels launcher tests -name '*.h' ! -name '*.pb-c.h' | sed 's,^src/,,' | sort)
 [ -n "${CXX:-}" ] || echo "no C++ compiler: headers are compiled as C only"
 for header in $headers; do
     count=$((count + 1))

@@ -14,7 +14,7 @@ fail()
     failed=1
 }
 
-code=$(find src kernels launcher tests bench examples -name '*.[ch]' -o -name '*.cu' | sort)
+code=$(find src kernels launcher tests bench examples \( -name '*.[ch]' -o -name '*.cu' \) ! -name '*.pb-c.*' | sort)
 scripts=$(find tests bench bootstrap .ci -name '*.sh' -o -name bootstrap -o -path .ci/run | sort)
 [ -n "$code" ] || fail "no sources found"
 for file in $code $scripts; do

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A file that grows by whole records: logs and event files. What cannot be written (a full disk)
+ * is told once and costs that record only; the program goes on, and the file never holds half a
+ * record. */
+#ifndef DDP_CORE_APPEND_FILE_H
+#define DDP_CORE_APPEND_FILE_H
+
+#include "ddp.h"
+
+typedef struct ddp_append_file ddp_append_file;
+
+/* Opens `path` for appending, and makes it where it is missing. A last line without an end (a
+ * program was killed) is ended first when `lines`. DDP_ERR_IO names the path. */
+enum ddp_status ddp_append_file_open(ddp_append_file **file, const char *path, bool lines);
+
+/* Appends one record with one write. Its failure is logged once, as a warning. Of one process at a
+ * time. */
+void ddp_append_file_write(ddp_append_file *file, const void *record, size_t bytes);
+
+void ddp_append_file_close(ddp_append_file *file);
+
+#endif

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What a run tells about itself while it trains: rank 0 hands every step and evaluation to the
+ * sinks that the options name (bar and lines, JSON lines, TensorBoard). A sink is one file that
+ * ends in one const struct ddp_train_sink_ops, and one line in metrics.c. */
+#ifndef DDP_TRAIN_METRICS_H
+#define DDP_TRAIN_METRICS_H
+
+#include "train/options.h"
+
+/* What a run is, for headers. All of it outlives the metrics. */
+struct ddp_train_facts {
+    const struct ddp_train_options *options;
+    const struct ddp_train_plan *plan;
+    const struct ddp_dataset_info *data;
+    const ddp_graph *graph;
+    struct ddp_mode_memory memory;
+    const char *device;
+    int64_t first_step; /* above 0: training was resumed */
+    FILE *out;          /* NULL: nothing is printed */
+};
+
+/* One optimizer step. */
+struct ddp_train_step {
+    int64_t step;            /* from 0 */
+    int64_t epoch, in_epoch; /* both from 0 */
+    bool last_of_epoch;      /* or of the run */
+    double loss, rate;
+    double gradient_norm; /* NAN: nobody computed it */
+    double seconds;       /* since the end of the step before, evaluations left out */
+    double wait_seconds;  /* of these, for data */
+    double samples;       /* of the global batch */
+    double items;         /* what `unit` counts */
+    const char *unit;     /* "samples", say, or "tokens" */
+};
+
+struct ddp_train_evaluation {
+    int64_t step, epoch; /* that it came after, from 0 */
+    double loss, accuracy;
+    double seconds;
+};
+
+struct ddp_train_sink_ops {
+    /* *state [out] stays NULL when the options do not ask for this sink. */
+    enum ddp_status (*open)(void **state, const struct ddp_train_facts *facts);
+    void (*step)(void *state, const struct ddp_train_step *step);
+    void (*evaluation)(void *state, const struct ddp_train_evaluation *evaluation);
+    void (*pause)(void *state); /* before others print a line; NULL: it shows nothing */
+    void (*close)(void *state, enum ddp_status status); /* with the result of the training */
+};
+
+extern const struct ddp_train_sink_ops ddp_train_sink_progress, ddp_train_sink_json,
+    ddp_train_sink_tensorboard;
+
+typedef struct ddp_train_metrics ddp_train_metrics;
+
+/* Before the first step. On ranks other than 0 there are no sinks, and the rest does nothing. */
+enum ddp_status ddp_train_metrics_open(ddp_train_metrics **metrics,
+                                       const struct ddp_train_facts *facts);
+
+/* After each step.
+ *   wait_seconds  that data has been waited for since the start */
+void ddp_train_metrics_step(ddp_train_metrics *metrics, int64_t step, double loss, double rate,
+                            double gradient_norm, double wait_seconds);
+
+/* Around an evaluation after `step`: begin before it, so that its time is its own. */
+void ddp_train_metrics_begin_evaluation(ddp_train_metrics *metrics);
+void ddp_train_metrics_evaluation(ddp_train_metrics *metrics, int64_t step, double loss,
+                                  double accuracy);
+
+/* Before a line is printed by others: removes the bar. */
+void ddp_train_metrics_pause(ddp_train_metrics *metrics);
+
+/* metrics may be NULL. */
+void ddp_train_metrics_close(ddp_train_metrics *metrics, enum ddp_status status);
+
+#endif

@@ -1,0 +1,39 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# What a run shows and writes about itself: lines, the bar on a terminal, files on a full disk.
+. "${srcdir:-.}/tests/cli.inc"
+
+article="$trainer --model article --batch-size 2 --epochs 3"
+
+expect "lines of steps" 0 '^step 4/12: loss [0-9.]+, learning rate 0.01, [0-9]+ samples/s, ETA 0:00$' \
+    $article --log-every 4
+[ "$(grep -c '^step ' "$work/out")" -eq 3 ] || fail "lines of steps: 3 were expected"
+expect "lines of epochs" 0 '^epoch 3/3: loss ' $article
+grep -q "$(printf '\033')" "$work/out" && fail "lines of epochs: control characters outside a terminal"
+
+# The bar: never wider than the terminal, the more the wider it is, gone at the end.
+if command -v script >/dev/null; then
+    for columns in 12 40 64 90 300; do
+        count=$((count + 1))
+        script -qec "stty cols $columns; TERM=xterm $article --epochs 1 --no-shuffle" /dev/null </dev/null |
+            tr '\r' '\n' | grep '1/4' | sed "s/$(printf '\033')\[J//" >"$work/bar"
+        [ -s "$work/bar" ] || fail "no bar in $columns columns"
+        [ "$(wc -L <"$work/bar")" -lt "$columns" ] || fail "a bar of $(wc -L <"$work/bar") in $columns columns"
+    done
+    grep -qE '^epoch 1/1 \[=+>? *\] 1/4  loss [0-9.]+  [0-9]+ samples/s  lr 0.01  ETA 0:00$' "$work/bar" ||
+        fail "a wide bar: $(cat "$work/bar")"
+fi
+
+# Nothing of these ends the training; each is told once.
+expect "a full disk" 0 'log|/dev/full: cannot write' $article --log /dev/full
+[ "$(grep -c 'cannot write' "$work/out")" -eq 1 ] || fail "a full disk is told more or less than once"
+expect "a log that cannot be opened" 4 "$work/none/log: cannot open" $article --log "$work/none/log"
+expect "a log that is a directory" 4 "$work: cannot open" $article --log "$work"
+if grep -q 'define HAVE_PROTOBUF_C 1' config.h; then
+    echo >"$work/file"
+    expect "event files in a file" 4 "$work/file.*: cannot" $article --tensorboard "$work/file"
+    expect "event files below a file" 4 "cannot make this directory" $article --tensorboard "$work/file/x"
+else
+    expect "event files without protobuf-c" 9 "without protobuf-c" $article --tensorboard "$work/x"
+fi
+finish

@@ -6,9 +6,11 @@
 #include "data/data_file.h"
 
 #include "core/log.h"
+#include "core/memory.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -109,4 +111,65 @@ char *ddp_data_path(const char *directory, const char *name)
         return NULL;
     }
     return path;
+}
+
+/* --- names --- */
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static enum ddp_status copy_names(struct ddp_data_names *names, char *const *from, size_t count)
+{
+    names->at = ddp_array_alloc(count, sizeof *names->at);
+    if (!names->at)
+        return DDP_ERR_MEMORY;
+    for (size_t i = 0; i < count; i++, names->count++)
+        if (!(names->at[i] = strdup(from[i])))
+            return ddp_fail(DDP_ERR_MEMORY, "%s: out of memory", from[i]);
+    qsort(names->at, count, sizeof *names->at, by_name);
+    return DDP_OK;
+}
+
+static bool is_pattern(const char *path)
+{
+    return strpbrk(path, "*?[") != NULL;
+}
+
+enum ddp_status ddp_data_names_list(struct ddp_data_names *names, const char *path)
+{
+    if (!is_pattern(path) || ddp_data_file_exists(path))
+        return copy_names(names, (char *[]){(char *)(uintptr_t)path}, 1);
+    glob_t found = {0};
+    enum ddp_status status;
+    int result = glob(path, GLOB_NOSORT | GLOB_ERR, NULL, &found);
+    if (result == 0)
+        status = copy_names(names, found.gl_pathv, found.gl_pathc);
+    else if (result == GLOB_NOMATCH)
+        status = ddp_fail(DDP_ERR_IO, "%s: no such file, and no file of such a pattern", path);
+    else if (result == GLOB_NOSPACE)
+        status = ddp_fail(DDP_ERR_MEMORY, "%s: out of memory", path);
+    else
+        status = ddp_fail(DDP_ERR_IO, "%s: cannot list the files: %s", path, strerror(errno));
+    globfree(&found);
+    return status;
+}
+
+void ddp_data_names_free(struct ddp_data_names *names)
+{
+    for (size_t i = 0; i < names->count; i++)
+        free(names->at[i]);
+    free(names->at);
+    *names = (struct ddp_data_names){0};
+}
+
+bool ddp_data_names_any(const char *path)
+{
+    glob_t found = {0};
+    if (!is_pattern(path) || ddp_data_file_exists(path))
+        return ddp_data_file_exists(path);
+    bool any = glob(path, GLOB_NOSORT, NULL, &found) == 0 && found.gl_pathc > 0;
+    globfree(&found);
+    return any;
 }

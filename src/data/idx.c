@@ -10,10 +10,9 @@
 #include "data/data_file.h"
 #include "data/dataset.h"
 #include "data/idx_file.h"
+#include "data/pixels.h"
 
-#include <endian.h>
 #include <errno.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -26,29 +25,6 @@ struct idx {
     float scaled[256];     /* what each pixel value becomes */
 };
 
-/* Eight pixels a load: nearly twice as fast as one by one, where the loads are what it waits for.
- */
-static void scale(float *restrict x, const unsigned char *restrict pixels, size_t count,
-                  const float *restrict scaled)
-{
-    size_t i = 0;
-    for (; i + 8 <= count; i += 8) {
-        uint64_t eight;
-        memcpy(&eight, pixels + i, sizeof eight);
-        eight = le64toh(eight);
-        x[i] = scaled[eight & 0xff];
-        x[i + 1] = scaled[eight >> 8 & 0xff];
-        x[i + 2] = scaled[eight >> 16 & 0xff];
-        x[i + 3] = scaled[eight >> 24 & 0xff];
-        x[i + 4] = scaled[eight >> 32 & 0xff];
-        x[i + 5] = scaled[eight >> 40 & 0xff];
-        x[i + 6] = scaled[eight >> 48 & 0xff];
-        x[i + 7] = scaled[eight >> 56];
-    }
-    for (; i < count; i++)
-        x[i] = scaled[pixels[i]];
-}
-
 static enum ddp_status idx_read(const ddp_dataset *dataset, const int64_t *indices, size_t count,
                                 void *x, int32_t *labels)
 {
@@ -58,7 +34,7 @@ static enum ddp_status idx_read(const ddp_dataset *dataset, const int64_t *indic
     float *to = x;
     for (size_t i = 0; i < count; i++) {
         const unsigned char *pixels = idx->pixels + (size_t)indices[i] * floats;
-        scale(to, pixels, floats, scaled);
+        ddp_pixels_scale(to, pixels, floats, scaled);
         to += floats;
         if (labels)
             labels[i] = idx->labels[indices[i]];
@@ -241,37 +217,19 @@ static enum ddp_status open_split(struct idx **result, const char *directory, co
 /* --- scaling
  * ------------------------------------------------------------------------------------------ */
 
-/* Mean and deviation of all pixels / 255, from exact integer sums: the same on every machine. */
 static void measure(const struct idx *idx, double *mean, double *std)
 {
-    const size_t block = 1 << 15; /* 2^15 x 255^2 fits 32 bits, which makes the loop a fast one */
-    size_t bytes = (size_t)idx->base.info.sample_count * idx->base.info.sample_values;
-    uint64_t sum = 0, squares = 0;
-    for (size_t i = 0; i < bytes; i += block) {
-        size_t end = bytes - i < block ? bytes : i + block;
-        uint32_t part = 0, part_squares = 0;
-        for (size_t j = i; j < end; j++) {
-            uint32_t pixel = idx->pixels[j];
-            part += pixel;
-            part_squares += pixel * pixel;
-        }
-        sum += part;
-        squares += part_squares;
-    }
-    double n = (double)bytes;
-    double average = (double)sum / n;
-    double variance = (double)squares / n - average * average;
-    *mean = average / 255;
-    *std =
-        variance > 0 ? sqrt(variance) / 255 : 1; /* images of one colour only: nothing to scale */
+    struct ddp_pixel_sums sums = {0};
+    ddp_pixels_add(&sums, idx->pixels,
+                   (size_t)idx->base.info.sample_count * idx->base.info.sample_values);
+    ddp_pixels_moments(&sums, mean, std);
 }
 
 static void set_scale(struct idx *idx, double mean, double std)
 {
     idx->base.info.mean[0] = mean;
     idx->base.info.std[0] = std;
-    for (int i = 0; i < 256; i++)
-        idx->scaled[i] = (float)((i / 255.0 - mean) / std);
+    ddp_pixels_table(idx->scaled, mean, std);
 }
 
 static enum ddp_status check_same_shape(const struct idx *train, const struct idx *test)

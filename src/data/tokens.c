@@ -10,8 +10,6 @@
 #include "data/dataset.h"
 #include "data/token_file.h"
 
-#include <errno.h>
-#include <glob.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -87,64 +85,6 @@ static const struct ddp_dataset_ops ops = {.read = tokens_read, .close = tokens_
 /* --- which files
  * -------------------------------------------------------------------------------------- */
 
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-struct names {
-    char **at;
-    size_t count;
-};
-
-static void free_names(struct names *names)
-{
-    for (size_t i = 0; i < names->count; i++)
-        free(names->at[i]);
-    free(names->at);
-}
-
-static enum ddp_status copy_names(struct names *names, char *const *from, size_t count)
-{
-    names->at = ddp_array_alloc(count, sizeof *names->at);
-    if (!names->at)
-        return DDP_ERR_MEMORY;
-    for (size_t i = 0; i < count; i++, names->count++)
-        if (!(names->at[i] = strdup(from[i])))
-            return ddp_fail(DDP_ERR_MEMORY, "%s: out of memory", from[i]);
-    qsort(names->at, count, sizeof *names->at, by_name);
-    return DDP_OK;
-}
-
-/* The files that a path stands for, in the order of their bytes, whatever the locale. Freed with
- * free_names(), also after a failure. */
-static enum ddp_status list_files(const char *path, struct names *files)
-{
-    if (ddp_data_file_exists(path) || !strpbrk(path, "*?["))
-        return copy_names(files, (char *[]){(char *)(uintptr_t)path}, 1); /* no pattern */
-    glob_t found = {0};
-    enum ddp_status status;
-    int result = glob(path, GLOB_NOSORT | GLOB_ERR, NULL, &found);
-    if (result == 0)
-        status = copy_names(files, found.gl_pathv, found.gl_pathc);
-    else if (result == GLOB_NOMATCH)
-        status = ddp_fail(DDP_ERR_IO, "%s: no such file, and no file of such a pattern", path);
-    else if (result == GLOB_NOSPACE)
-        status = ddp_fail(DDP_ERR_MEMORY, "%s: out of memory", path);
-    else
-        status = ddp_fail(DDP_ERR_IO, "%s: cannot list the files: %s", path, strerror(errno));
-    globfree(&found);
-    return status;
-}
-
-static bool matches(const char *pattern)
-{
-    glob_t files = {0};
-    bool found = glob(pattern, GLOB_NOSORT, NULL, &files) == 0 && files.gl_pathc > 0;
-    globfree(&files);
-    return found;
-}
-
 /* The first of the names and patterns that a directory has; *path stays NULL without one. */
 static enum ddp_status find_in(const char *directory, const char *const *names, char **path)
 {
@@ -152,7 +92,7 @@ static enum ddp_status find_in(const char *directory, const char *const *names, 
         char *tried = ddp_data_path(directory, names[i]);
         if (!tried)
             return DDP_ERR_MEMORY;
-        if (ddp_data_file_exists(tried) || matches(tried)) {
+        if (ddp_data_names_any(tried)) {
             *path = tried;
             return DDP_OK;
         }
@@ -168,7 +108,7 @@ static const char *const val_names[] = {"val.bin", "*_val.bin", "*_val_*.bin", N
 /* --- making
  * ------------------------------------------------------------------------------------------- */
 
-static enum ddp_status open_shards(struct tokens *t, const struct names *files,
+static enum ddp_status open_shards(struct tokens *t, const struct ddp_data_names *files,
                                    enum ddp_token_kind kind)
 {
     const bool keep = files->count <= KEEP_OPEN;
@@ -244,7 +184,7 @@ static enum ddp_status open_set(struct tokens **result, const char *path,
                                 const struct ddp_dataset_options *options, enum part part,
                                 bool *split)
 {
-    struct names files = {0};
+    struct ddp_data_names files = {0};
     struct tokens *t = ddp_array_alloc(1, sizeof *t);
     if (!t)
         return DDP_ERR_MEMORY;
@@ -252,10 +192,10 @@ static enum ddp_status open_set(struct tokens **result, const char *path,
     t->path = strdup(path);
     enum ddp_status status = t->path ? DDP_OK : ddp_fail(DDP_ERR_MEMORY, "%s: out of memory", path);
     if (status == DDP_OK)
-        status = list_files(path, &files);
+        status = ddp_data_names_list(&files, path);
     if (status == DDP_OK)
         status = open_shards(t, &files, options->tokens);
-    free_names(&files);
+    ddp_data_names_free(&files);
     const bool text = status == DDP_OK && t->shard_count == 1 && t->shards[0].tokens.text;
     if (text && part != ALL)
         take_part(&t->shards[0], part == TEST_PART);
@@ -333,7 +273,7 @@ static bool tokens_recognise(const char *path)
 {
     char *found = NULL;
     if (!ddp_data_directory_exists(path))
-        return ddp_data_file_exists(path) || (strpbrk(path, "*?[") && matches(path));
+        return ddp_data_names_any(path);
     bool recognised = find_in(path, train_names, &found) == DDP_OK && found;
     free(found);
     return recognised;

@@ -20,7 +20,6 @@ void ddp_pixels_moments(const struct ddp_pixel_sums *sums, double *mean, double 
 void ddp_pixels_table(float table[256], double mean, double std);
 
 /* x[i] = table[pixels[i]] */
-void ddp_pixels_scale(float *restrict x, const unsigned char *restrict pixels, size_t count,
-                      const float *restrict table);
+void ddp_pixels_scale(float *x, const unsigned char *pixels, size_t count, const float *table);
 
 #endif

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Sums of arrays on the CPU; see add.h. */
+#include "config.h"
+
+#include "kernels/add.h"
+
+#include "core/log.h"
+#include "kernels/vmath.h"
+
+#define SMALLEST 32768 /* elements of a task */
+
+struct pass {
+    const struct ddp_add *args;
+    struct ddp_blocks blocks;
+};
+
+/* Whole vectors are read before any is written: y may be a or b. */
+DDP_INLINE void add_block(const float *a, const float *b, float *y, int64_t n, bool two,
+                          bool accumulate)
+{
+    int64_t i = 0;
+    for (; i + DDP_LANES <= n; i += DDP_LANES) {
+        ddp_f32x16 sum = ddp_load16(a + i);
+        if (two)
+            sum += ddp_load16(b + i);
+        if (accumulate)
+            sum = ddp_load16(y + i) + sum;
+        ddp_store16(y + i, sum);
+    }
+    for (; i < n; i++) {
+        float sum = two ? a[i] + b[i] : a[i];
+        y[i] = accumulate ? y[i] + sum : sum;
+    }
+}
+
+DDP_MULTIVERSION
+static void add(const float *a, const float *b, float *y, int64_t n, bool accumulate)
+{
+    if (b && accumulate)
+        add_block(a, b, y, n, true, true);
+    else if (b)
+        add_block(a, b, y, n, true, false);
+    else if (accumulate)
+        add_block(a, b, y, n, false, true);
+    else if (y != a)
+        memcpy(y, a, (size_t)n * sizeof *y);
+}
+
+static void block_task(void *arg, size_t index)
+{
+    const struct pass *pass = arg;
+    const struct ddp_add *args = pass->args;
+    int64_t begin = ddp_block_begin(&pass->blocks, index);
+    add(args->a + begin, args->b ? args->b + begin : NULL, args->y + begin,
+        ddp_block_end(&pass->blocks, index) - begin, args->accumulate);
+}
+
+static enum ddp_status check(const struct ddp_add *args)
+{
+    if (args->count < 0 || (args->count > 0 && (!args->a || !args->y)))
+        return ddp_fail(DDP_ERR_INVALID, "add: bad arguments (%lld elements)",
+                        (long long)args->count);
+    return DDP_OK;
+}
+
+enum ddp_status ddp_add(const struct ddp_add *args, void *stream)
+{
+    enum ddp_status status = check(args);
+    if (status)
+        return status;
+    struct pass pass = {.args = args, .blocks = ddp_blocks_cut(args->count, SMALLEST, DDP_LANES)};
+    ddp_pool_run(ddp_stream_pool(stream), pass.blocks.count, block_task, &pass);
+    return DDP_OK;
+}
+
+enum ddp_status ddp_add_reference(const struct ddp_add *args, void *stream)
+{
+    (void)stream;
+    enum ddp_status status = check(args);
+    if (status)
+        return status;
+    for (int64_t i = 0; i < args->count; i++) {
+        float sum = args->b ? args->a[i] + args->b[i] : args->a[i];
+        args->y[i] = args->accumulate ? args->y[i] + sum : sum;
+    }
+    return DDP_OK;
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Rounding to bf16 on the CPU; see bf16.h. */
+#include "config.h"
+
+#include "kernels/bf16.h"
+
+#include "core/log.h"
+#include "kernels/cpu.h"
+
+#define SMALLEST 65536 /* elements of a task */
+#define GRANULE  64
+
+struct pass {
+    const struct ddp_to_bf16 *args;
+    struct ddp_blocks blocks;
+};
+
+DDP_MULTIVERSION
+static void convert(const float *restrict x, uint16_t *restrict y, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, &x[i], sizeof bits);
+        uint32_t nan = bits >> 16 | 0x40u, number = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
+        y[i] = (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? nan : number);
+    }
+}
+
+static void block_task(void *arg, size_t index)
+{
+    const struct pass *pass = arg;
+    int64_t begin = ddp_block_begin(&pass->blocks, index);
+    convert(pass->args->x + begin, pass->args->y + begin,
+            ddp_block_end(&pass->blocks, index) - begin);
+}
+
+static enum ddp_status check(const struct ddp_to_bf16 *args)
+{
+    if (args->count < 0 || (args->count > 0 && (!args->x || !args->y)))
+        return ddp_fail(DDP_ERR_INVALID, "to bf16: bad arguments (%lld elements)",
+                        (long long)args->count);
+    return DDP_OK;
+}
+
+enum ddp_status ddp_to_bf16(const struct ddp_to_bf16 *args, void *stream)
+{
+    enum ddp_status status = check(args);
+    if (status)
+        return status;
+    struct pass pass = {.args = args, .blocks = ddp_blocks_cut(args->count, SMALLEST, GRANULE)};
+    ddp_pool_run(ddp_stream_pool(stream), pass.blocks.count, block_task, &pass);
+    return DDP_OK;
+}
+
+enum ddp_status ddp_to_bf16_reference(const struct ddp_to_bf16 *args, void *stream)
+{
+    (void)stream;
+    enum ddp_status status = check(args);
+    if (status)
+        return status;
+    for (int64_t i = 0; i < args->count; i++)
+        args->y[i] = ddp_bf16_of(args->x[i]);
+    return DDP_OK;
+}

@@ -37,6 +37,7 @@ struct job {
     struct keeper keeper;
     struct spawner spawner;
     struct terminal terminal;
+    pid_t refused; /* the worker that could not have it, or 0 */
     struct output output;
     struct worker *workers;
     int running;

@@ -6,6 +6,8 @@
 
 #include "launcher/terminal.h"
 
+#include "core/clock.h"
+
 #include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
@@ -26,19 +28,29 @@ void terminal_close(struct terminal *terminal)
     terminal->fd = -1;
 }
 
-static bool is_ours(const struct terminal *terminal)
+bool terminal_is_ours(const struct terminal *terminal)
 {
+    if (terminal->fd < 0)
+        return false;
     pid_t owner = tcgetpgrp(terminal->fd);
     return owner == getpgrp() || (terminal->borrower && owner == terminal->borrower);
 }
 
+bool terminal_wait(const struct terminal *terminal)
+{
+    /* In an orphaned process group the signal does nothing. */
+    for (int quick = 0; quick < 3 && !terminal_is_ours(terminal); quick++) {
+        int64_t before_ns = ddp_clock_ns();
+        raise(SIGTTIN); /* sleeps here until "fg", or "bg" */
+        if (ddp_clock_ns() - before_ns > 1000000)
+            quick = 0;
+    }
+    return terminal_is_ours(terminal);
+}
+
 void terminal_lend(struct terminal *terminal, pid_t group)
 {
-    if (terminal->fd < 0)
-        return;
-    if (!is_ours(terminal))
-        raise(SIGTTIN); /* sleeps here until "fg" */
-    if (is_ours(terminal) && tcsetpgrp(terminal->fd, group) == 0)
+    if (terminal_is_ours(terminal) && tcsetpgrp(terminal->fd, group) == 0)
         terminal->borrower = group;
     kill(-group, SIGCONT);
 }

@@ -62,6 +62,29 @@ static void reap_ended(struct job *job)
     }
 }
 
+/* A worker was stopped because it uses the terminal. In the background the whole job stops with it.
+ */
+static void lend_terminal(struct job *job, pid_t group)
+{
+    bool away = !terminal_is_ours(&job->terminal);
+    bool ours = true;
+    if (away) {
+        job_signal(job, SIGSTOP);
+        ours = terminal_wait(&job->terminal);
+    }
+    if (!ours) {
+        ddp_log(DDP_LOG_ERROR,
+                "rank %d uses the terminal, and no shell is left that could bring the job to the "
+                "foreground",
+                rank_of(job, group));
+        kill(-group, job->refused == group ? SIGKILL : SIGHUP);
+        job->refused = group;
+    }
+    terminal_lend(&job->terminal, group);
+    if (away)
+        job_signal(job, SIGCONT);
+}
+
 static void handle_children(struct job *job)
 {
     siginfo_t info;
@@ -73,7 +96,7 @@ static void handle_children(struct job *job)
         if (rank_of(job, info.si_pid) < 0)
             continue;
         if (info.si_status == SIGTTIN || info.si_status == SIGTTOU)
-            terminal_lend(&job->terminal, info.si_pid);
+            lend_terminal(job, info.si_pid);
         else if (info.si_status == SIGTSTP && info.si_pid == job->terminal.borrower)
             job_pause(job);
     }

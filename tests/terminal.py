@@ -1,0 +1,320 @@
+# SPDX-License-Identifier: MIT
+"""ddprun in an interactive shell on a pseudo-terminal: Ctrl-Z, fg, bg, Ctrl-C, Ctrl-\\, questions, progress bars."""
+import glob
+import os
+import pty
+import re
+import select
+import shutil
+import signal
+import sys
+import tempfile
+import time
+
+SLOW = 20.0  # seconds for what takes milliseconds: the machine may be busy
+failures = 0
+
+
+def fail(text):
+    global failures
+    failures += 1
+    print("FAIL:", text, flush=True)
+
+
+class Shell:
+    """An interactive bash on a terminal of its own."""
+
+    def __init__(self):
+        self.work = tempfile.mkdtemp()
+        self.seen = ""
+        self.all = ""
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.environ.update(PS1="<ready>", T=self.work, INPUTRC="/dev/null", TERM="dumb", HISTFILE="/dev/null")
+            os.environ.pop("PROMPT_COMMAND", None)
+            os.execvp("bash", ["bash", "--norc", "--noprofile", "-i"])
+        self.expect("<ready>")
+
+    def read(self, seconds):
+        if select.select([self.fd], [], [], seconds)[0]:
+            try:
+                text = os.read(self.fd, 65536).decode(errors="replace")
+            except OSError:
+                return False
+            self.seen += text
+            self.all += text
+            return True
+        return False
+
+    def expect(self, pattern, seconds=SLOW):
+        """Waits until the terminal shows the pattern, and returns its match; forgets what stood before."""
+        end = time.monotonic() + seconds
+        while True:
+            match = re.search(pattern, self.seen)
+            if match:
+                self.seen = self.seen[match.end():]
+                return match
+            if time.monotonic() > end:
+                fail("the terminal does not show %r but %r" % (pattern, self.seen[-600:]))
+                raise TimeoutError
+            self.read(0.05)
+
+    def type(self, text):
+        os.write(self.fd, text.encode())
+
+    def start(self, command, background=False):
+        """Starts a job, with its processes writing their numbers to files, and waits for `workers` of them."""
+        for path in glob.glob(self.work + "/pid.*"):
+            os.unlink(path)
+        self.seen = ""
+        self.type(command + (" &" if background else "") + "\n")
+
+    def workers(self, count):
+        end = time.monotonic() + SLOW
+        while True:
+            paths = glob.glob(self.work + "/pid.*")
+            texts = [open(path).read().strip() for path in sorted(paths)]
+            if len(texts) == count and all(texts):
+                return [int(text) for text in texts]
+            if time.monotonic() > end:
+                fail("%d workers have not started: %r" % (count, self.seen[-600:]))
+                raise TimeoutError
+            self.read(0.02)
+
+    def code(self, wanted):
+        self.type("echo code=$?\n")
+        got = int(self.expect(r"code=(\d+)").group(1))
+        if got != wanted:
+            fail("exit code %d, not %d" % (got, wanted))
+
+    def close(self):
+        os.close(self.fd)
+        try:
+            os.kill(self.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        os.waitpid(self.pid, 0)
+        shutil.rmtree(self.work)
+
+
+def state(pid):
+    try:
+        with open("/proc/%d/stat" % pid) as file:
+            return file.read().rpartition(")")[2].split()[0]
+    except OSError:
+        return "-"
+
+
+def groups(pids):
+    """The processes that lead these groups, and the others in them."""
+    found = []
+    for path in glob.glob("/proc/[0-9]*/stat"):
+        try:
+            with open(path) as file:
+                fields = file.read().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[2]) in pids:
+            found.append(int(path.split("/")[2]))
+    return found
+
+
+def wait_states(pids, letters, what):
+    end = time.monotonic() + SLOW
+    while True:
+        states = {pid: state(pid) for pid in pids}
+        if all(letter in letters for letter in states.values()):
+            return
+        if time.monotonic() > end:
+            fail("%s: %r, not %s" % (what, states, letters))
+            return
+        time.sleep(0.01)
+
+
+def gone(pids, what):
+    wait_states(pids, "-Z", what + ": not gone")
+
+
+MARK = "echo $$ >$T/pid.$RANK; "
+
+
+def stop_and_go(shell):
+    shell.start("./ddprun -n 3 sh -c '%s sleep 60; sleep 60'" % MARK)
+    leaders = shell.workers(3)
+    time.sleep(0.1)
+    everybody = groups(leaders)
+    if len(everybody) != 6:
+        fail("stop and go: %d processes, not 3 shells and 3 sleeps" % len(everybody))
+    shell.type("\x1a")
+    shell.expect("Stopped")
+    shell.expect("<ready>")
+    wait_states(everybody, "T", "after Ctrl-Z")
+    shell.type("jobs -p\n")
+    ddprun = int(shell.expect(r"(\d+)\r").group(1))
+    wait_states([ddprun], "T", "ddprun after Ctrl-Z")
+    shell.type("bg\n")
+    wait_states(everybody + [ddprun], "SR", "after bg")
+    shell.type("fg\n")
+    time.sleep(0.2)
+    shell.type("\x1a")
+    shell.expect("Stopped")
+    wait_states(everybody + [ddprun], "T", "after a second Ctrl-Z")
+    shell.type("fg\n")
+    wait_states(everybody + [ddprun], "SR", "after fg")
+    time.sleep(0.1)
+    shell.type("\x03")
+    shell.expect("SIGINT: ending 3 workers")
+    shell.expect("<ready>")
+    shell.code(130)
+    gone(everybody, "after Ctrl-C")
+
+
+def second_interrupt(shell):
+    shell.start("./ddprun -n 2 --grace 30 sh -c 'trap \"\" INT TERM; %s sleep 60; sleep 60'" % MARK)
+    leaders = shell.workers(2)
+    shell.type("\x03")
+    shell.expect("SIGINT: ending 2 workers")
+    time.sleep(0.3)
+    wait_states(leaders, "SR", "workers that ignore one Ctrl-C")
+    start = time.monotonic()
+    shell.type("\x03")
+    shell.expect("SIGINT: killing 2 workers")
+    shell.expect("<ready>")
+    took = time.monotonic() - start
+    if took > 5:
+        fail("a second Ctrl-C takes %.1f s" % took)
+    shell.code(137)
+    gone(leaders, "after a second Ctrl-C")
+
+
+def quit(shell):
+    shell.start("./ddprun -n 2 sh -c '%s ulimit -c 0; sleep 60; sleep 60'" % MARK)
+    leaders = shell.workers(2)
+    time.sleep(0.1)
+    shell.type("\x1c")
+    shell.expect("rank +pid state")
+    shell.expect("<ready>")
+    shell.code(131)
+    gone(leaders, "after Ctrl-\\")
+
+
+QUESTION = MARK + "test $RANK = 0 || exec sleep 60; until test -s $T/pid.1; do sleep 0.05; done; " \
+    "read answer; echo \"<$answer>\"; exit 4"
+
+
+def question(shell):
+    shell.start("./ddprun -n 2 sh -c '%s'" % QUESTION)
+    leaders = shell.workers(2)
+    time.sleep(0.2)
+    shell.type("to rank 0\n")
+    shell.expect("<to rank 0>")
+    shell.expect("<ready>")
+    shell.code(4)
+    gone(leaders, "after a question")
+
+
+def stopped_question(shell):
+    """Ctrl-Z while rank 0 has the terminal."""
+    shell.start("./ddprun -n 2 sh -c '%s'" % QUESTION)
+    leaders = shell.workers(2)
+    time.sleep(0.3)
+    shell.type("\x1a")
+    shell.expect("Stopped")
+    wait_states(leaders, "T", "Ctrl-Z at a question")
+    shell.type("fg\n")
+    wait_states(leaders, "SR", "fg at a question")
+    shell.type("after a stop\n")
+    shell.expect("<after a stop>")
+    shell.expect("<ready>")
+    shell.code(4)
+    gone(leaders, "after a stopped question")
+
+
+def interrupted_question(shell):
+    shell.start("./ddprun -n 2 sh -c '%s'" % QUESTION)
+    leaders = shell.workers(2)
+    time.sleep(0.3)
+    shell.type("\x03")
+    shell.expect("<ready>")
+    shell.code(130)
+    gone(leaders, "Ctrl-C at a question")
+
+
+def background_question(shell):
+    """A background job that reads is stopped as a whole, until fg."""
+    shell.start("./ddprun -n 2 sh -c '%s'" % QUESTION, background=True)
+    leaders = shell.workers(2)
+    wait_states(leaders, "T", "a question in the background")
+    end = time.monotonic() + SLOW
+    while True:
+        shell.seen = ""
+        shell.type("jobs -l\n")
+        shell.expect("ddprun")
+        if re.search("Stopped", shell.all[-400:]):
+            break
+        if time.monotonic() > end:
+            fail("a background job that reads is not stopped")
+            return
+        time.sleep(0.1)
+    shell.type("fg\n")
+    wait_states(leaders, "SR", "a question in the foreground")
+    shell.type("at last\n")
+    shell.expect("<at last>")
+    shell.expect("<ready>")
+    shell.code(4)
+    gone(leaders, "after a question in the background")
+
+
+def orphaned_question(shell):
+    """Who asks where nobody can ever answer is ended, and nothing spins."""
+    shell.start("(./ddprun -n 2 sh -c 'sleep 0.3; %s' </dev/tty &)" % QUESTION)
+    leaders = shell.workers(2)
+    shell.expect("rank 0 uses the terminal, and no shell is left")
+    shell.expect("rank 0 .* was killed by SIGHUP")
+    gone(leaders, "after a question that nobody can answer")
+
+
+def progress_bar(shell):
+    """Rank 0 has the terminal itself, of the same size; what it writes is not changed by a byte."""
+    shell.type("stty rows 31 cols 97\n")
+    shell.expect("<ready>")
+    shell.start("./ddprun -n 3 sh -c 'test -t 1 && test -t 2 && stty size </dev/tty; "
+                "test -t 1 || test -t 2 || printf \"%s\\n\" \"pipe of $RANK\"; "
+                "test $RANK = 0 && { sleep 0.2; printf \"a 10%%\\ra 20%%\\ra 100%%\\n\"; }; true'")
+    shell.expect("<ready>")
+    shown = shell.all[-1000:]
+    for wanted in ("31 97\r\n", r"[1]: pipe of 1", r"[2]: pipe of 2", "a 10%\ra 20%\ra 100%\r\n"):
+        if wanted not in shown:
+            fail("progress bar: %r is not in %r" % (wanted, shown))
+    shell.code(0)
+
+
+def closed_terminal(shell):
+    """The window is closed."""
+    shell.start("./ddprun -n 2 sh -c '%s sleep 60; sleep 60'" % MARK)
+    leaders = shell.workers(2)
+    everybody = groups(leaders)
+    os.close(shell.fd)
+    gone(everybody, "after the terminal was closed")
+    shell.fd = os.open("/dev/null", os.O_RDONLY)
+
+
+def main():
+    for test in (stop_and_go, second_interrupt, quit, question, stopped_question, interrupted_question,
+                 background_question, orphaned_question, progress_bar, closed_terminal):
+        if len(sys.argv) > 1 and test.__name__ not in sys.argv[1:]:
+            continue
+        print("#", test.__name__, flush=True)
+        before = failures
+        shell = Shell()
+        try:
+            test(shell)
+        except TimeoutError:
+            pass
+        if failures > before:
+            print("    the terminal's last lines: %r" % shell.all[-1500:])
+        shell.close()
+    return failures > 0
+
+
+sys.exit(main())

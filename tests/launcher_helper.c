@@ -10,7 +10,10 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 static int rank_number(void)
@@ -58,6 +61,53 @@ static int scribble(void)
     memset(page, 0xff, 4096);
     ddp_job_close(job);
     return 3;
+}
+
+static unsigned char *map_inherited(const char *variable, size_t *bytes)
+{
+    struct stat info;
+    const char *text = getenv(variable);
+    int fd = text ? atoi(text) : -1;
+    if (fstat(fd, &info) < 0 || (info.st_size == 0 && ftruncate(fd, info.st_size = 65536) < 0))
+        exit(99);
+    void *memory = mmap(NULL, (size_t)info.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (memory == MAP_FAILED)
+        exit(99);
+    *bytes = (size_t)info.st_size;
+    return memory;
+}
+
+/* Writes at random places of the board and the heap, as fast as it can: random bytes, and values
+ * that are nearly right. */
+static int scrawl(long milliseconds)
+{
+    static const unsigned char odd[] = {0, 0, 0, 1, 2, 0x7f, 0x80, 0xff};
+    size_t sizes[2];
+    unsigned char *memory[] = {map_inherited(DDP_BOARD_FD_VARIABLE, &sizes[0]),
+                               map_inherited(DDP_HEAP_FD_VARIABLE, &sizes[1])};
+    uint64_t random = (uint64_t)getpid() * UINT64_C(0x9e3779b97f4a7c15) | 1;
+    struct timespec start, now;
+    clock_gettime(CLOCK_MONOTONIC, &start);
+    struct ddp_board_memory *board = (struct ddp_board_memory *)memory[0];
+    do {
+        for (int i = 0; i < 1000; i++) {
+            random ^= random << 13, random ^= random >> 7, random ^= random << 17;
+            int which = (random >> 60) == 0;
+            unsigned char byte = (random >> 40) & 1 ? odd[(random >> 41) % sizeof odd]
+                                                    : (unsigned char)(random >> 48);
+            ((volatile unsigned char *)memory[which])[(uint32_t)random % sizes[which]] = byte;
+            /* Mostly a board by its head, so that readers go on to what follows. */
+            ((volatile struct ddp_board_memory *)board)->magic = DDP_BOARD_MAGIC;
+            ((volatile struct ddp_board_memory *)board)->version = DDP_BOARD_VERSION;
+            ((volatile struct ddp_board_memory *)board)->bytes = sizes[0];
+            ((volatile struct ddp_board_memory *)board)->world_size =
+                i % 2 ? (uint32_t)((sizes[0] - sizeof *board) / sizeof board->lines[0])
+                      : DDP_BOARD_MAX_WORLD;
+        }
+        clock_gettime(CLOCK_MONOTONIC, &now);
+    } while ((now.tv_sec - start.tv_sec) * 1000 + (now.tv_nsec - start.tv_nsec) / 1000000 <
+             milliseconds);
+    return 5;
 }
 
 static int speak_for_all(void)
@@ -180,6 +230,8 @@ int main(int argc, char **argv)
         return abort_job((int)number);
     if (strcmp(word, "scribble") == 0)
         return rank_number() == 0 ? scribble() : (pause(), 0);
+    if (strcmp(word, "scrawl") == 0)
+        return scrawl(number);
     if (strcmp(word, "sole") == 0)
         return speak_for_all();
     if (strcmp(word, "hang") == 0)

@@ -83,21 +83,26 @@ enum ddp_status ddp_board_create_heap(int *fd)
     return DDP_OK;
 }
 
-static enum ddp_status check_header(const struct ddp_board *board, const char *source)
+/* Checks the head, and counts the workers by the size of the memfd, which is sealed: the number
+ * that stands there may change after it was checked. */
+static enum ddp_status check_header(struct ddp_board *board, const char *source)
 {
-    const struct ddp_board_memory *m = board->memory;
+    const volatile struct ddp_board_memory *m = board->memory;
+    size_t lines = board->bytes - sizeof(struct ddp_board_memory);
+    uint32_t version = m->version, world_size = m->world_size;
+    board->world_size = (int)(lines / sizeof(struct ddp_board_line));
     if (m->magic != DDP_BOARD_MAGIC)
         return ddp_fail(DDP_ERR_INVALID, "%s: not the board of a ddprun job", source);
-    if (m->version != DDP_BOARD_VERSION)
+    if (version != DDP_BOARD_VERSION)
         return ddp_fail(
             DDP_ERR_INVALID,
             "%s: the board has version %u, this libddp needs %u: use ddprun and libddp of "
             "the same release",
-            source, m->version, DDP_BOARD_VERSION);
-    if (m->world_size < 1 || m->world_size > DDP_BOARD_MAX_WORLD || m->bytes != board->bytes ||
-        board_bytes((int)m->world_size) != board->bytes)
+            source, version, DDP_BOARD_VERSION);
+    if (board->world_size < 1 || lines % sizeof(struct ddp_board_line) != 0 ||
+        m->bytes != board->bytes || world_size != (uint32_t)board->world_size)
         return ddp_fail(DDP_ERR_INVALID, "%s: the board is damaged (%u workers, %zu bytes)", source,
-                        m->world_size, board->bytes);
+                        world_size, board->bytes);
     return DDP_OK;
 }
 
@@ -124,7 +129,6 @@ enum ddp_status ddp_board_attach(struct ddp_board *board, int fd, const char *so
         ddp_board_unmap(&mapped);
         return status;
     }
-    mapped.world_size = (int)mapped.memory->world_size;
     *board = mapped;
     return DDP_OK;
 }

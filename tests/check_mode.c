@@ -139,6 +139,21 @@ static ddp_graph *graph, *tail_graph;
 static float *weights;
 static struct ddp_mode_setup setup;
 
+/* How the weights are updated. */
+static const struct {
+    struct ddp_optimizer_config optimizer;
+    bool decay_matrices_only, gradient_norm;
+    double clip_norm;
+} updates[] = {
+    {.optimizer = {.name = "sgd", .momentum = 0.9}},
+    {.optimizer = {.name = "adamw", .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.5},
+     .decay_matrices_only = true,
+     .clip_norm = 0.125},
+    {.optimizer = {.name = "adam", .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8},
+     .gradient_norm = true},
+};
+static int update; /* the one of `updates` that setups have */
+
 static ddp_graph *build(int64_t rows)
 {
     ddp_graph *built;
@@ -179,7 +194,10 @@ static void open_setup(int units, int64_t local_shards)
         .local_shards = local_shards,
         .global_shards = units * local_shards,
         .weights = weights,
-        .optimizer = {.name = "sgd", .momentum = 0.9f},
+        .optimizer = updates[update].optimizer,
+        .decay_matrices_only = updates[update].decay_matrices_only,
+        .clip_norm = updates[update].clip_norm,
+        .gradient_norm = updates[update].gradient_norm,
         .bucket_bytes = 64,
     };
 }
@@ -219,6 +237,7 @@ static ddp_loader *open_loader(void)
 /* What a training ends in. */
 struct result {
     float weights[128], losses[STEPS];
+    double norms[STEPS];
     size_t count;
 };
 
@@ -229,8 +248,10 @@ static struct result train(enum ddp_mode_kind kind, int units, int64_t local_sha
     open_setup(units, local_shards);
     ddp_loader *loader = open_loader();
     ck_assert_int_eq(ddp_mode_create(&mode, kind, &setup), DDP_OK);
-    for (int64_t step = 0; step < STEPS; step++)
-        ck_assert_int_eq(ddp_mode_step(mode, loader, 0.1f, step, &result.losses[step]), DDP_OK);
+    for (int64_t step = 0; step < STEPS; step++) {
+        ck_assert_int_eq(ddp_mode_step(mode, loader, 0.1, step, &result.losses[step]), DDP_OK);
+        result.norms[step] = ddp_mode_gradient_norm(mode);
+    }
     result.count = (size_t)ddp_graph_flat_count(graph);
     ck_assert_uint_le(result.count, 128);
     memcpy(result.weights, ddp_mode_weights(mode), result.count * sizeof(float));
@@ -320,12 +341,15 @@ static void same(const struct result *a, const struct result *b, const char *nam
                   "%lld shards: %s ends in other weights", (long long)shards, name);
     ck_assert_msg(memcmp(a->losses, b->losses, sizeof a->losses) == 0,
                   "%lld shards: %s has other losses", (long long)shards, name);
+    ck_assert_msg(memcmp(a->norms, b->norms, sizeof a->norms) == 0,
+                  "%lld shards: %s has other norms", (long long)shards, name);
 }
 
 /* Every mode, and every split over replicas in aligned blocks of a power of two. */
 START_TEST(modes_end_in_the_same_bits)
 {
     const int shards = _i;
+    update = shards % 3;
     struct result accum = train(DDP_MODE_ACCUM, 1, shards), other;
     other = train(DDP_MODE_DDP, 1, shards);
     same(&accum, &other, "ddp", shards);
@@ -347,6 +371,52 @@ START_TEST(odd_blocks_agree_within_rounding)
 }
 END_TEST
 
+/* Clipping scales the gradient to the given norm, and weight decay leaves biases alone, also of
+ * SGD; what clips nothing changes nothing. */
+START_TEST(clipping_and_decay)
+{
+    struct ddp_mode *mode;
+    struct ddp_parameter parameter;
+    float loss, moved[3][128];
+    double norm = 0;
+    for (int run = 0; run < 3; run++) { /* plain, clipped, decayed */
+        update = 0;
+        open_setup(1, 2);
+        setup.optimizer = (struct ddp_optimizer_config){.name = "sgd"};
+        setup.gradient_norm = true;
+        setup.clip_norm = run == 1 ? norm / 2 : run == 2 ? norm * 2 : 0;
+        setup.optimizer.weight_decay = run == 2 ? 0.5 : 0;
+        setup.decay_matrices_only = run == 2;
+        ddp_loader *loader = open_loader();
+        ck_assert_int_eq(ddp_mode_create(&mode, DDP_MODE_ACCUM, &setup), DDP_OK);
+        ck_assert_int_eq(ddp_mode_step(mode, loader, 0.25, 0, &loss), DDP_OK);
+        if (run == 0)
+            norm = ddp_mode_gradient_norm(mode);
+        ck_assert_double_eq(ddp_mode_gradient_norm(mode), norm);
+        double squares = 0;
+        for (int p = 0; p < ddp_graph_parameter_count(graph); p++) {
+            parameter = *ddp_graph_parameter_at(graph, p);
+            for (int64_t i = parameter.offset; i < parameter.offset + parameter.count; i++) {
+                moved[run][i] = (weights[i] - ddp_mode_weights(mode)[i]) / 0.25f;
+                squares += (double)moved[run][i] * (double)moved[run][i];
+                if (run == 1)
+                    ck_assert_float_eq_tol(moved[1][i], moved[0][i] / 2, 1e-5f);
+                if (run == 2)
+                    ck_assert_float_eq_tol(
+                        moved[2][i], moved[0][i] + (parameter.dim_count > 1 ? weights[i] / 2 : 0),
+                        1e-5f);
+            }
+        }
+        if (run < 2)
+            ck_assert_double_eq_tol(sqrt(squares), run == 1 ? norm / 2 : norm, 1e-5);
+        ddp_loader_destroy(loader);
+        ddp_mode_destroy(mode);
+        close_setup();
+    }
+    ck_assert_double_gt(norm, 0.01);
+}
+END_TEST
+
 static void nothing_left(const char *what, int64_t n)
 {
     ck_assert_msg(memory_blocks == 0 && devices == 0 && batches == 0,
@@ -360,6 +430,7 @@ START_TEST(create_fails_cleanly)
     const enum ddp_mode_kind kind = (enum ddp_mode_kind)_i;
     enum ddp_status status = DDP_ERR_MEMORY;
     int64_t n = 0;
+    update = 1;
     for (; status != DDP_OK; n++) {
         ddp_mode *mode = NULL;
         open_setup(kind == DDP_MODE_DP ? 3 : 1, 3);
@@ -386,6 +457,7 @@ START_TEST(step_fails_cleanly)
     const enum ddp_mode_kind kind = (enum ddp_mode_kind)_i;
     enum ddp_status status = DDP_ERR_MEMORY;
     int64_t n = 0;
+    update = 1;
     for (; status != DDP_OK; n++) {
         ddp_mode *mode;
         float loss;
@@ -434,6 +506,7 @@ Suite *test_suite(void)
     tcase_add_loop_test(tc, local_sum_is_the_tree, 1, SHARDS + 1);
     tcase_add_loop_test(tc, modes_end_in_the_same_bits, 1, 13);
     tcase_add_test(tc, odd_blocks_agree_within_rounding);
+    tcase_add_test(tc, clipping_and_decay);
     tcase_add_test(tc, memory_is_counted);
     tc = test_case(suite, "failures", 60);
     tcase_add_checked_fixture(tc, open_job, close_job);

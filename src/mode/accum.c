@@ -4,7 +4,7 @@
  * updates. */
 #include "config.h"
 
-#include "mode/replica.h"
+#include "mode/updater.h"
 
 #include "core/memory.h"
 
@@ -15,13 +15,13 @@
 struct accum {
     struct ddp_mode_setup setup;
     struct ddp_replica replica;
-    ddp_optimizer *optimizer;
+    struct ddp_updater updater;
 };
 
 static void destroy(void *state)
 {
     struct accum *accum = state;
-    ddp_optimizer_destroy(accum->optimizer);
+    ddp_updater_close(&accum->updater);
     ddp_replica_close(&accum->replica);
     free(accum);
 }
@@ -34,7 +34,8 @@ static enum ddp_status create(void **state, const struct ddp_mode_setup *setup)
     accum->setup = *setup;
     enum ddp_status status = ddp_replica_open(&accum->replica, setup, 0, PARTS, NULL);
     if (status == DDP_OK)
-        status = ddp_replica_optimizer(&accum->optimizer, &accum->replica, setup);
+        status = ddp_updater_open(&accum->updater, &accum->replica, setup,
+                                  accum->replica.flat_count, NULL);
     if (status != DDP_OK) {
         destroy(accum);
         return status;
@@ -43,23 +44,21 @@ static enum ddp_status create(void **state, const struct ddp_mode_setup *setup)
     return DDP_OK;
 }
 
-static enum ddp_status step(void *state, ddp_loader *loader, float rate, int64_t number,
+static enum ddp_status step(void *state, ddp_loader *loader, double rate, int64_t number,
                             float *loss)
 {
     struct accum *accum = state;
     accum->replica.step = number;
     ddp_job_report(accum->setup.job, "compute", number);
     enum ddp_status status = ddp_replica_run_shards(&accum->replica, loader, NULL, NULL);
-    return status == DDP_OK ? ddp_replica_update(&accum->replica, accum->optimizer,
-                                                 accum->setup.global_shards, rate, number, loss)
-                            : status;
+    return status == DDP_OK ? ddp_updater_run(&accum->updater, rate, number, loss) : status;
 }
 
 static void memory(const void *state, struct ddp_mode_memory *total)
 {
     const struct accum *accum = state;
     ddp_replica_memory(&accum->replica, &accum->setup, PARTS, total);
-    total->optimizer += ddp_optimizer_state_bytes(accum->optimizer);
+    ddp_updater_memory(&accum->updater, total);
 }
 
 static const struct ddp_replica *replica(const void *state)
@@ -67,9 +66,9 @@ static const struct ddp_replica *replica(const void *state)
     return &((const struct accum *)state)->replica;
 }
 
-static ddp_optimizer *optimizer(const void *state)
+static const struct ddp_updater *updater(const void *state)
 {
-    return ((const struct accum *)state)->optimizer;
+    return &((const struct accum *)state)->updater;
 }
 
 const struct ddp_mode_ops ddp_mode_accum = {
@@ -79,5 +78,5 @@ const struct ddp_mode_ops ddp_mode_accum = {
     .step = step,
     .memory = memory,
     .replica = replica,
-    .optimizer = optimizer,
+    .updater = updater,
 };

@@ -5,7 +5,7 @@
  * ready, and are all-reduced while backward goes on. One exchange an optimizer step. */
 #include "config.h"
 
-#include "mode/replica.h"
+#include "mode/updater.h"
 
 #include "core/memory.h"
 
@@ -17,7 +17,7 @@
 struct ddp {
     struct ddp_mode_setup setup;
     struct ddp_replica replica;
-    ddp_optimizer *optimizer;
+    struct ddp_updater updater;
     float *gradients;    /* registered with the communicator */
     int64_t *bucket_end; /* elements of the flat array; the last is its count */
     int bucket_count;
@@ -27,7 +27,7 @@ struct ddp {
 static void destroy(void *state)
 {
     struct ddp *ddp = state;
-    ddp_optimizer_destroy(ddp->optimizer);
+    ddp_updater_close(&ddp->updater);
     ddp_replica_close(&ddp->replica);
     free(ddp->bucket_end);
     /* The registered gradients go with the communicator: freeing them is collective, and a rank
@@ -85,12 +85,12 @@ static enum ddp_status create(void **state, const struct ddp_mode_setup *setup)
                                 (void **)&ddp->gradients);
     if (status == DDP_OK)
         status = ddp_replica_open(&ddp->replica, setup, ddp_job_local_rank(setup->job), PARTS,
-                                  ddp->gradients);
+                                  &(struct ddp_replica_memory){.gradients = ddp->gradients});
     if (status == DDP_OK)
         status =
             ddp_comm_broadcast(setup->comm, ddp->replica.weights, (size_t)flat_count, DDP_F32, 0);
     if (status == DDP_OK)
-        status = ddp_replica_optimizer(&ddp->optimizer, &ddp->replica, setup);
+        status = ddp_updater_open(&ddp->updater, &ddp->replica, setup, flat_count, NULL);
     if (status != DDP_OK) {
         destroy(ddp);
         return status;
@@ -115,7 +115,7 @@ static enum ddp_status start_buckets(void *arg, int64_t end)
     return ddp_comm_progress(ddp->setup.comm);
 }
 
-static enum ddp_status step(void *state, ddp_loader *loader, float rate, int64_t number,
+static enum ddp_status step(void *state, ddp_loader *loader, double rate, int64_t number,
                             float *loss)
 {
     struct ddp *ddp = state;
@@ -130,15 +130,14 @@ static enum ddp_status step(void *state, ddp_loader *loader, float rate, int64_t
     if (status != DDP_OK)
         return status;
     ddp_job_report(ddp->setup.job, "update", number);
-    return ddp_replica_update(&ddp->replica, ddp->optimizer, ddp->setup.global_shards, rate, number,
-                              loss);
+    return ddp_updater_run(&ddp->updater, rate, number, loss);
 }
 
 static void memory(const void *state, struct ddp_mode_memory *total)
 {
     const struct ddp *ddp = state;
     ddp_replica_memory(&ddp->replica, &ddp->setup, PARTS, total);
-    total->optimizer += ddp_optimizer_state_bytes(ddp->optimizer);
+    ddp_updater_memory(&ddp->updater, total);
 }
 
 static const struct ddp_replica *replica(const void *state)
@@ -146,9 +145,9 @@ static const struct ddp_replica *replica(const void *state)
     return &((const struct ddp *)state)->replica;
 }
 
-static ddp_optimizer *optimizer(const void *state)
+static const struct ddp_updater *updater(const void *state)
 {
-    return ((const struct ddp *)state)->optimizer;
+    return &((const struct ddp *)state)->updater;
 }
 
 static enum ddp_status share(void *state, float *array)
@@ -164,6 +163,6 @@ const struct ddp_mode_ops ddp_mode_ddp = {
     .step = step,
     .memory = memory,
     .replica = replica,
-    .optimizer = optimizer,
+    .updater = updater,
     .share = share,
 };

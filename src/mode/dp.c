@@ -13,8 +13,8 @@
  * in the same bits. */
 #include "config.h"
 
-#include "mode/replica.h"
 #include "mode/team.h"
+#include "mode/updater.h"
 
 #include "core/memory.h"
 
@@ -30,7 +30,7 @@ struct dp {
     ddp_exec *loss_exec, *tail_loss_exec; /* on the master */
     float *loss;     /* where they write the loss: DDP_FLAT_ALIGN floats of the master */
     int32_t *labels; /* staging of labels on the master; NULL when not needed */
-    ddp_optimizer *optimizer;
+    struct ddp_updater updater;
     ddp_team *team;
     const struct ddp_batch **batches; /* of a step: replica r, shard i: [r * local_shards + i] */
 };
@@ -51,7 +51,7 @@ static void destroy(void *state)
 {
     struct dp *dp = state;
     ddp_team_destroy(dp->team);
-    ddp_optimizer_destroy(dp->optimizer);
+    ddp_updater_close(&dp->updater);
     if (dp->labels)
         ddp_device_free(master(dp)->device, dp->labels, labels_bytes(dp));
     if (dp->replica_count > 0)
@@ -80,7 +80,7 @@ static enum ddp_status create_master(struct dp *dp)
     if (status == DDP_OK && !ddp_device_host_memory(device))
         status = ddp_device_alloc(device, labels_bytes(dp), (void **)&dp->labels);
     if (status == DDP_OK)
-        status = ddp_replica_optimizer(&dp->optimizer, master(dp), setup);
+        status = ddp_updater_open(&dp->updater, master(dp), setup, master(dp)->flat_count, NULL);
     return status;
 }
 
@@ -122,10 +122,15 @@ static const struct ddp_batch *batch_of(const struct dp *dp, int replica, int64_
 /* Master: the weights go to all replicas. */
 static enum ddp_status broadcast_weights(struct dp *dp)
 {
+    const struct ddp_replica *from = master(dp);
+    const size_t bf16_bytes = from->weights_bf16 ? from->flat_bytes / 2 : 0;
     enum ddp_status status = DDP_OK;
-    for (int r = 1; status == DDP_OK && r < dp->replica_count; r++)
-        status = ddp_device_copy(dp->replicas[r].device, dp->replicas[r].weights,
-                                 master(dp)->weights, master(dp)->flat_bytes);
+    for (int r = 1; status == DDP_OK && r < dp->replica_count; r++) {
+        struct ddp_replica *to = &dp->replicas[r];
+        status = ddp_device_copy(to->device, to->weights, from->weights, from->flat_bytes);
+        if (status == DDP_OK && bf16_bytes > 0)
+            status = ddp_device_copy(to->device, to->weights_bf16, from->weights_bf16, bf16_bytes);
+    }
     return status;
 }
 
@@ -217,7 +222,7 @@ static enum ddp_status sum_gradients(struct dp *dp, int low, int high)
         ->merge(&args, ddp_device_stream(master(dp)->device));
 }
 
-static enum ddp_status step(void *state, ddp_loader *loader, float rate, int64_t number,
+static enum ddp_status step(void *state, ddp_loader *loader, double rate, int64_t number,
                             float *loss)
 {
     struct dp *dp = state;
@@ -241,7 +246,7 @@ static enum ddp_status step(void *state, ddp_loader *loader, float rate, int64_t
     if (status == DDP_OK)
         status = sum_gradients(dp, 0, dp->replica_count);
     if (status == DDP_OK)
-        status = ddp_replica_update(master(dp), dp->optimizer, shards, rate, number, loss);
+        status = ddp_updater_run(&dp->updater, rate, number, loss);
     return status;
 }
 
@@ -255,7 +260,7 @@ static void memory(const void *state, struct ddp_mode_memory *total)
         (!dp->setup.tail_graph ||
          ddp_exec_arena_bytes(dp->setup.tail_graph, MASTER_PARTS, &tail_arena) == DDP_OK))
         total->activations += loss_arena + tail_arena;
-    total->optimizer += ddp_optimizer_state_bytes(dp->optimizer);
+    ddp_updater_memory(&dp->updater, total);
 }
 
 static const struct ddp_replica *replica(const void *state)
@@ -263,9 +268,9 @@ static const struct ddp_replica *replica(const void *state)
     return master(state);
 }
 
-static ddp_optimizer *optimizer(const void *state)
+static const struct ddp_updater *updater(const void *state)
 {
-    return ((const struct dp *)state)->optimizer;
+    return &((const struct dp *)state)->updater;
 }
 
 const struct ddp_mode_ops ddp_mode_dp = {
@@ -275,5 +280,5 @@ const struct ddp_mode_ops ddp_mode_dp = {
     .step = step,
     .memory = memory,
     .replica = replica,
-    .optimizer = optimizer,
+    .updater = updater,
 };

@@ -6,7 +6,7 @@
 #include "mode/mode.h"
 
 #include "core/memory.h"
-#include "mode/replica.h"
+#include "mode/updater.h"
 
 #include <stdlib.h>
 
@@ -47,10 +47,15 @@ void ddp_mode_destroy(ddp_mode *mode)
     free(mode);
 }
 
-enum ddp_status ddp_mode_step(ddp_mode *mode, ddp_loader *loader, float rate, int64_t step,
+enum ddp_status ddp_mode_step(ddp_mode *mode, ddp_loader *loader, double rate, int64_t step,
                               float *loss)
 {
     return mode->ops->step(mode->state, loader, rate, step, loss);
+}
+
+double ddp_mode_gradient_norm(const ddp_mode *mode)
+{
+    return mode->ops->updater(mode->state)->norm;
 }
 
 void ddp_mode_memory(const ddp_mode *mode, struct ddp_mode_memory *memory)
@@ -71,13 +76,13 @@ const float *ddp_mode_weights(const ddp_mode *mode)
 static float *state_array(const ddp_mode *mode, int i)
 {
     const char *name;
-    return ddp_optimizer_state(mode->ops->optimizer(mode->state), i, &name);
+    return ddp_optimizer_state(mode->ops->updater(mode->state)->optimizer, i, &name);
 }
 
 const char *ddp_mode_state_name(const ddp_mode *mode, int i)
 {
     const char *name = NULL;
-    return ddp_optimizer_state(mode->ops->optimizer(mode->state), i, &name) ? name : NULL;
+    return ddp_optimizer_state(mode->ops->updater(mode->state)->optimizer, i, &name) ? name : NULL;
 }
 
 enum ddp_status ddp_mode_save_state(ddp_mode *mode, int i, float *flat)

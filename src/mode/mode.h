@@ -13,6 +13,7 @@
 
 typedef struct ddp_mode ddp_mode;
 struct ddp_replica; /* mode/replica.h */
+struct ddp_updater; /* mode/updater.h */
 
 enum ddp_mode_kind {
     DDP_MODE_ACCUM, /* one worker, one shard after another */
@@ -28,15 +29,20 @@ struct ddp_mode_setup {
     int64_t batch_rows, tail_rows;
     ddp_job *job;
     ddp_comm *comm;
-    const char *device;    /* kind, for ddp_device_open() */
-    int threads;           /* host threads a worker (or replica) computes with */
-    int replicas;          /* DataParallel; else 1 */
-    int64_t local_shards;  /* shards that each worker (or replica) runs, one after another */
-    int64_t global_shards; /* W, of all workers and replicas */
-    const float *weights;  /* flat initial weights (host) */
-    uint64_t seed;         /* of random numbers in the graph: dropout */
-    struct ddp_optimizer_config optimizer;
-    size_t bucket_bytes; /* DDP: gradients all-reduced together; the first at most 1 MiB */
+    const char *device;     /* kind, for ddp_device_open() */
+    int threads;            /* host threads a worker (or replica) computes with */
+    int replicas;           /* DataParallel; else 1 */
+    int64_t local_shards;   /* shards that each worker (or replica) runs, one after another */
+    int64_t global_shards;  /* W, of all workers and replicas */
+    const float *weights;   /* flat initial weights (host) */
+    enum ddp_dtype compute; /* DDP_BF16: the graphs compute in it, and get the weights so; else
+                               DDP_F32 */
+    uint64_t seed;          /* of random numbers in the graph: dropout */
+    struct ddp_optimizer_config optimizer; /* its no_decay is not used: */
+    bool decay_matrices_only; /* no weight decay for parameters of one dimension: biases, norms */
+    double clip_norm;         /* the mean gradient is scaled down to this norm; 0: never */
+    bool gradient_norm;       /* compute its norm in each step, also without clipping */
+    size_t bucket_bytes;      /* DDP: gradients all-reduced together; the first at most 1 MiB */
 };
 
 /* Bytes that a worker holds, in the four parts. */
@@ -48,11 +54,12 @@ struct ddp_mode_ops {
     const char *name;
     enum ddp_status (*create)(void **state, const struct ddp_mode_setup *setup);
     void (*destroy)(void *state);
-    enum ddp_status (*step)(void *state, ddp_loader *loader, float rate, int64_t step, float *loss);
+    enum ddp_status (*step)(void *state, ddp_loader *loader, double rate, int64_t step,
+                            float *loss);
     void (*memory)(const void *state, struct ddp_mode_memory *memory);
     const struct ddp_replica *(*replica)(
-        const void *state);                         /* with the weights to evaluate and save */
-    ddp_optimizer *(*optimizer)(const void *state); /* whose state is saved */
+        const void *state); /* with the weights to evaluate and save */
+    const struct ddp_updater *(*updater)(const void *state);
     /* Gives rank 0's copy of an optimizer's state array to all ranks; NULL: there is one rank. */
     enum ddp_status (*share)(void *state, float *array);
 };
@@ -71,8 +78,12 @@ void ddp_mode_destroy(ddp_mode *mode);
  * of them), forward and backward, one exchange, one update. Collective in DDP.
  *   step        the optimizer step, from 0
  *   loss [out]  mean of the shards' losses over the global batch, the same on all ranks */
-enum ddp_status ddp_mode_step(ddp_mode *mode, ddp_loader *loader, float rate, int64_t step,
+enum ddp_status ddp_mode_step(ddp_mode *mode, ddp_loader *loader, double rate, int64_t step,
                               float *loss);
+
+/* The norm of the last step's mean gradient, before it was clipped: not finite when the gradient
+ * was not; -1 when the setup does not ask for it. The same on all ranks, and in all modes. */
+double ddp_mode_gradient_norm(const ddp_mode *mode);
 
 void ddp_mode_memory(const ddp_mode *mode, struct ddp_mode_memory *memory);
 ddp_device *ddp_mode_device(const ddp_mode *mode);

@@ -33,12 +33,48 @@ enum ddp_status ddp_replica_stage_inputs(struct ddp_replica *replica)
     return DDP_OK;
 }
 
-static enum ddp_status alloc_gradients(struct ddp_replica *replica, float *gradients)
+static size_t bf16_bytes(const struct ddp_replica *replica)
+{
+    return (size_t)replica->flat_count * sizeof(uint16_t);
+}
+
+static enum ddp_status make_weights(struct ddp_replica *replica, const struct ddp_mode_setup *setup,
+                                    const struct ddp_replica_memory *given)
+{
+    ddp_device *device = replica->device;
+    enum ddp_status status = DDP_OK;
+    replica->weights = given->weights;
+    replica->owns_weights = !given->weights;
+    if (replica->owns_weights)
+        status = ddp_device_alloc(device, replica->flat_bytes, (void **)&replica->weights);
+    if (status == DDP_OK && replica->owns_weights)
+        status = ddp_device_copy_in(device, replica->weights, setup->weights, replica->flat_bytes);
+    if (status != DDP_OK || setup->compute != DDP_BF16)
+        return status;
+    replica->weights_bf16 = given->weights_bf16;
+    replica->owns_weights_bf16 = !given->weights_bf16;
+    if (replica->owns_weights_bf16)
+        status = ddp_device_alloc(device, bf16_bytes(replica), (void **)&replica->weights_bf16);
+    return status == DDP_OK && replica->owns_weights_bf16 ? ddp_replica_round_weights(replica)
+                                                          : status;
+}
+
+enum ddp_status ddp_replica_round_weights(struct ddp_replica *replica)
+{
+    struct ddp_to_bf16 args = {
+        .count = replica->flat_count, .x = replica->weights, .y = replica->weights_bf16};
+    return replica->weights_bf16 ? ddp_device_kernels(replica->device)
+                                       ->to_bf16(&args, ddp_device_stream(replica->device))
+                                 : DDP_OK;
+}
+
+static enum ddp_status make_gradients(struct ddp_replica *replica,
+                                      const struct ddp_replica_memory *given)
 {
     enum ddp_status status = DDP_OK;
-    replica->gradients = gradients;
-    replica->owns_gradients = !gradients;
-    if (!gradients)
+    replica->gradients = given->gradients;
+    replica->owns_gradients = !given->gradients;
+    if (replica->owns_gradients)
         status =
             ddp_device_alloc(replica->device, replica->flat_bytes, (void **)&replica->gradients);
     int wanted = partials_needed(replica->shard_count);
@@ -48,9 +84,19 @@ static enum ddp_status alloc_gradients(struct ddp_replica *replica, float *gradi
     return status;
 }
 
-enum ddp_status ddp_replica_open(struct ddp_replica *replica, const struct ddp_mode_setup *setup,
-                                 int index, unsigned parts, float *gradients)
+static enum ddp_status make_exec(struct ddp_replica *replica, const ddp_graph *graph,
+                                 unsigned parts, ddp_exec **exec)
 {
+    enum ddp_status status = ddp_exec_create(exec, graph, replica->device, parts, replica->weights);
+    if (status == DDP_OK)
+        ddp_exec_set_weights_bf16(*exec, replica->weights_bf16);
+    return status;
+}
+
+enum ddp_status ddp_replica_open(struct ddp_replica *replica, const struct ddp_mode_setup *setup,
+                                 int index, unsigned parts, const struct ddp_replica_memory *given)
+{
+    const struct ddp_replica_memory none = {0};
     memset(replica, 0, sizeof *replica);
     replica->batch_rows = setup->batch_rows;
     replica->flat_count = ddp_graph_flat_count(setup->graph);
@@ -61,18 +107,13 @@ enum ddp_status ddp_replica_open(struct ddp_replica *replica, const struct ddp_m
         ddp_device_open(&replica->device, setup->device, index, setup->threads);
     if (status != DDP_OK)
         return status;
-    status = ddp_device_alloc(replica->device, replica->flat_bytes, (void **)&replica->weights);
+    status = make_weights(replica, setup, given ? given : &none);
     if (status == DDP_OK)
-        status = ddp_device_copy_in(replica->device, replica->weights, setup->weights,
-                                    replica->flat_bytes);
+        status = make_gradients(replica, given ? given : &none);
     if (status == DDP_OK)
-        status = alloc_gradients(replica, gradients);
-    if (status == DDP_OK)
-        status =
-            ddp_exec_create(&replica->exec, setup->graph, replica->device, parts, replica->weights);
+        status = make_exec(replica, setup->graph, parts, &replica->exec);
     if (status == DDP_OK && setup->tail_graph)
-        status = ddp_exec_create(&replica->tail_exec, setup->tail_graph, replica->device, parts,
-                                 replica->weights);
+        status = make_exec(replica, setup->tail_graph, parts, &replica->tail_exec);
     if (status == DDP_OK && !ddp_device_host_memory(replica->device))
         status = ddp_replica_stage_inputs(replica);
     if (status == DDP_OK)
@@ -94,7 +135,10 @@ void ddp_replica_close(struct ddp_replica *replica)
         ddp_device_free(replica->device, replica->gradients, replica->flat_bytes);
     ddp_exec_destroy(replica->tail_exec);
     ddp_exec_destroy(replica->exec);
-    ddp_device_free(replica->device, replica->weights, replica->flat_bytes);
+    if (replica->owns_weights_bf16)
+        ddp_device_free(replica->device, replica->weights_bf16, bf16_bytes(replica));
+    if (replica->owns_weights)
+        ddp_device_free(replica->device, replica->weights, replica->flat_bytes);
     ddp_device_close(replica->device);
     memset(replica, 0, sizeof *replica);
 }
@@ -219,42 +263,6 @@ enum ddp_status ddp_replica_run_shards(struct ddp_replica *replica, ddp_loader *
     return status;
 }
 
-enum ddp_status ddp_replica_optimizer(ddp_optimizer **optimizer, const struct ddp_replica *replica,
-                                      const struct ddp_mode_setup *setup)
-{
-    return ddp_optimizer_create(optimizer, replica->device, replica->flat_count, &setup->optimizer,
-                                NULL);
-}
-
-static enum ddp_status fetch_loss(struct ddp_replica *replica, int64_t global_shards, float *loss)
-{
-    float sum;
-    enum ddp_status status =
-        ddp_device_copy_out(replica->device, &sum, replica->gradients, sizeof sum);
-    if (status == DDP_OK)
-        status = ddp_device_synchronize(replica->device);
-    if (status == DDP_OK)
-        *loss = sum / (float)global_shards;
-    return status;
-}
-
-enum ddp_status ddp_replica_update(struct ddp_replica *replica, ddp_optimizer *optimizer,
-                                   int64_t global_shards, float rate, int64_t step, float *loss)
-{
-    struct ddp_optimizer_step args = {
-        .begin = DDP_FLAT_ALIGN,
-        .end = replica->flat_count,
-        .state_begin = DDP_FLAT_ALIGN,
-        .weights = replica->weights,
-        .gradients = replica->gradients,
-        .scale = 1.0f / (float)global_shards,
-        .rate = rate,
-        .step = step,
-    };
-    enum ddp_status status = fetch_loss(replica, global_shards, loss);
-    return status == DDP_OK ? ddp_optimizer_run(optimizer, &args) : status;
-}
-
 void ddp_replica_memory(const struct ddp_replica *replica, const struct ddp_mode_setup *setup,
                         unsigned parts, struct ddp_mode_memory *memory)
 {
@@ -263,7 +271,7 @@ void ddp_replica_memory(const struct ddp_replica *replica, const struct ddp_mode
         (setup->tail_graph &&
          ddp_exec_arena_bytes(setup->tail_graph, parts, &tail_arena) != DDP_OK))
         return;
-    memory->weights += replica->flat_bytes;
+    memory->weights += replica->flat_bytes + (replica->weights_bf16 ? bf16_bytes(replica) : 0);
     memory->gradients += replica->flat_bytes * (size_t)(1 + replica->partial_count);
     memory->activations += arena + tail_arena;
 }

@@ -19,8 +19,9 @@ struct ddp_replica {
     size_t flat_bytes;
     int64_t flat_count;
     float *weights;
-    float *gradients; /* where the local sum ends: ours, or registered memory of a communicator */
-    bool owns_gradients;
+    uint16_t *weights_bf16; /* their copy, for graphs that compute in bf16; else NULL */
+    float *gradients;       /* where the local sum ends */
+    bool owns_weights, owns_weights_bf16, owns_gradients; /* or they are a communicator's */
     float *partials[DDP_MERGE_MAX];
     int partial_count;
     int64_t shard_count; /* local shards a step */
@@ -31,13 +32,23 @@ struct ddp_replica {
     size_t input_bytes[2];
 };
 
+/* Flat device memory that a mode brings; what is NULL the replica makes itself. */
+struct ddp_replica_memory {
+    float *weights;         /* with the initial weights */
+    uint16_t *weights_bf16; /* with their copy */
+    float *gradients;
+};
+
 /* Opens device `index` and makes the replica on it, with the setup's initial weights.
- *   parts      of enum ddp_exec_part
- *   gradients  flat device memory to end in; NULL: the replica makes its own
+ *   parts  of enum ddp_exec_part
+ *   given  may be NULL
  * On failure nothing is left open. */
 enum ddp_status ddp_replica_open(struct ddp_replica *replica, const struct ddp_mode_setup *setup,
-                                 int index, unsigned parts, float *gradients);
+                                 int index, unsigned parts, const struct ddp_replica_memory *given);
 void ddp_replica_close(struct ddp_replica *replica);
+
+/* Makes the bf16 copy, where there is one, follow weights that were not written by an optimizer. */
+enum ddp_status ddp_replica_round_weights(struct ddp_replica *replica);
 
 /* Gives the replica memory of its own for inputs, also where it could read the loader's:
  * DataParallel's master copies samples to its replicas. */
@@ -62,15 +73,6 @@ enum ddp_status ddp_replica_run_shards(struct ddp_replica *replica, ddp_loader *
 /* The halves of ddp_replica_run(), for DataParallel: the loss happens in between, elsewhere. */
 enum ddp_status ddp_replica_forward(struct ddp_replica *replica);
 enum ddp_status ddp_replica_backward(struct ddp_replica *replica, ddp_exec_ready *ready, void *arg);
-
-/* After the shards: one optimizer step of the replica's weights with the sum in its gradients.
- *   loss [out]  the mean over the shards, which the sum carries in element 0 */
-enum ddp_status ddp_replica_update(struct ddp_replica *replica, ddp_optimizer *optimizer,
-                                   int64_t global_shards, float rate, int64_t step, float *loss);
-
-/* An optimizer for the replica's weights. */
-enum ddp_status ddp_replica_optimizer(ddp_optimizer **optimizer, const struct ddp_replica *replica,
-                                      const struct ddp_mode_setup *setup);
 
 /* Adds what the replica holds. */
 void ddp_replica_memory(const struct ddp_replica *replica, const struct ddp_mode_setup *setup,

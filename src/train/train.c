@@ -93,7 +93,7 @@ static enum ddp_status train_step(struct ddp_run *run, int64_t step)
 {
     float loss;
     double rate = ddp_schedule_rate(&run->plan.schedule, step);
-    enum ddp_status status = ddp_mode_step(run->mode, run->loader, (float)rate, step, &loss);
+    enum ddp_status status = ddp_mode_step(run->mode, run->loader, rate, step, &loss);
     if (status != DDP_OK)
         return status;
     if (isnan(loss))

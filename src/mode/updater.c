@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * See updater.h. */
+#include "config.h"
+
+#include "mode/updater.h"
+
+#include "core/memory.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CLIP_EPS 1e-6 /* as torch.nn.utils.clip_grad_norm_ */
+
+static int by_begin(const void *a, const void *b)
+{
+    const struct ddp_span *x = a, *y = b;
+    return x->begin < y->begin ? -1 : x->begin > y->begin;
+}
+
+/* The parameters of one dimension, biases and those of norms, as spans. */
+static enum ddp_status find_vectors(const ddp_graph *graph, struct ddp_span **spans, int *count)
+{
+    const int parameters = ddp_graph_parameter_count(graph);
+    struct ddp_span *list = ddp_array_alloc((size_t)parameters, sizeof *list);
+    int found = 0, joined = 0;
+    if (!list)
+        return DDP_ERR_MEMORY;
+    for (int i = 0; i < parameters; i++) {
+        const struct ddp_parameter *parameter = ddp_graph_parameter_at(graph, i);
+        if (!parameter->statistic && parameter->dim_count < 2)
+            list[found++] = (struct ddp_span){parameter->offset, ddp_parameter_end(parameter)};
+    }
+    qsort(list, (size_t)found, sizeof *list, by_begin);
+    for (int i = 0; i < found; i++) {
+        if (joined > 0 && list[joined - 1].end == list[i].begin)
+            list[joined - 1].end = list[i].end;
+        else
+            list[joined++] = list[i];
+    }
+    *spans = list;
+    *count = joined;
+    return DDP_OK;
+}
+
+static enum ddp_status create_optimizer(struct ddp_updater *updater,
+                                        const struct ddp_mode_setup *setup, int64_t state_count,
+                                        float *const *state)
+{
+    struct ddp_optimizer_config config = setup->optimizer;
+    struct ddp_span *spans = NULL;
+    enum ddp_status status = DDP_OK;
+    config.no_decay_count = 0;
+    if (setup->decay_matrices_only && config.weight_decay != 0)
+        status = find_vectors(setup->graph, &spans, &config.no_decay_count);
+    config.no_decay = spans;
+    if (status == DDP_OK)
+        status = ddp_optimizer_create(&updater->optimizer, updater->replica->device, state_count,
+                                      &config, state);
+    free(spans);
+    return status;
+}
+
+static size_t blocks_bytes(const struct ddp_updater *updater)
+{
+    return (size_t)updater->block_count * sizeof(double);
+}
+
+enum ddp_status ddp_updater_open(struct ddp_updater *updater, struct ddp_replica *replica,
+                                 const struct ddp_mode_setup *setup, int64_t state_count,
+                                 float *const *state)
+{
+    *updater = (struct ddp_updater){
+        .replica = replica,
+        .first_parameter = DDP_FLAT_ALIGN + ddp_graph_statistics_count(setup->graph),
+        .global_shards = setup->global_shards,
+        .clip_norm = setup->clip_norm,
+        .norm = -1,
+    };
+    enum ddp_status status = DDP_OK;
+    if (setup->clip_norm > 0 || setup->gradient_norm) {
+        updater->block_count = ddp_norm_blocks(replica->flat_count);
+        status =
+            ddp_device_alloc(replica->device, blocks_bytes(updater), (void **)&updater->blocks);
+    }
+    if (status == DDP_OK) {
+        updater->sums = ddp_array_alloc((size_t)updater->block_count + 1, sizeof(double));
+        status = updater->sums ? DDP_OK : DDP_ERR_MEMORY;
+    }
+    if (status == DDP_OK)
+        status = create_optimizer(updater, setup, state_count, state);
+    if (status != DDP_OK)
+        ddp_updater_close(updater);
+    return status;
+}
+
+void ddp_updater_close(struct ddp_updater *updater)
+{
+    ddp_optimizer_destroy(updater->optimizer);
+    if (updater->blocks)
+        ddp_device_free(updater->replica->device, updater->blocks, blocks_bytes(updater));
+    free(updater->sums);
+    memset(updater, 0, sizeof *updater);
+}
+
+void ddp_updater_begin(struct ddp_updater *updater)
+{
+    for (int64_t i = 0; i <= updater->block_count; i++)
+        updater->sums[i] = -0.0;
+}
+
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+static int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+enum ddp_status ddp_updater_measure(struct ddp_updater *updater, int64_t begin, int64_t end)
+{
+    ddp_device *device = updater->replica->device;
+    const int64_t first = larger(begin, updater->first_parameter);
+    float loss = 0;
+    enum ddp_status status = DDP_OK;
+    assert(begin % DDP_UPDATE_GRAIN == 0);
+    if (begin == 0)
+        status = ddp_device_copy_out(device, &loss, updater->replica->gradients, sizeof loss);
+    if (status == DDP_OK && updater->block_count > 0 && first < end) {
+        const int64_t block = first / DDP_NORM_BLOCK;
+        struct ddp_norm norm = {
+            .begin = first, .end = end, .x = updater->replica->gradients, .sums = updater->blocks};
+        status = ddp_device_kernels(device)->norm(&norm, ddp_device_stream(device));
+        if (status == DDP_OK)
+            status = ddp_device_copy_out(device, updater->sums + 1 + block, updater->blocks + block,
+                                         (size_t)(ddp_norm_blocks(end) - block) * sizeof(double));
+    }
+    if (status == DDP_OK)
+        status = ddp_device_synchronize(device);
+    if (status == DDP_OK && begin == 0)
+        updater->sums[0] = (double)loss;
+    return status;
+}
+
+double *ddp_updater_sums(struct ddp_updater *updater, size_t *count)
+{
+    *count = (size_t)updater->block_count + 1;
+    return updater->sums;
+}
+
+void ddp_updater_decide(struct ddp_updater *updater, double rate, int64_t step, float *loss)
+{
+    const float shards = (float)updater->global_shards;
+    double total = 0, factor = 1;
+    for (int64_t b = 1; b <= updater->block_count; b++)
+        total += updater->sums[b];
+    updater->norm = updater->block_count > 0 ? sqrt(total) / (double)updater->global_shards : -1;
+    if (updater->clip_norm > 0)
+        factor = updater->clip_norm / (updater->norm + CLIP_EPS);
+    updater->scale = 1.0f / shards;
+    if (!(factor >= 1)) /* also NaN, which then shows in the weights, as in PyTorch */
+        updater->scale = (float)((double)updater->scale * factor);
+    updater->rate = rate;
+    updater->step = step;
+    *loss = (float)updater->sums[0] / shards;
+}
+
+/* The statistics among elements [begin, end) follow what the shards saw. */
+static enum ddp_status follow_statistics(struct ddp_updater *updater, int64_t begin, int64_t end)
+{
+    const struct ddp_replica *replica = updater->replica;
+    if (begin >= end)
+        return DDP_OK;
+    struct ddp_ema ema = {
+        .count = end - begin,
+        .momentum = DDP_STATISTIC_MOMENTUM,
+        .scale = 1.0f / (float)updater->global_shards,
+        .sum = replica->gradients + begin,
+        .running = replica->weights + begin,
+    };
+    return ddp_device_kernels(replica->device)->ema(&ema, ddp_device_stream(replica->device));
+}
+
+enum ddp_status ddp_updater_apply(struct ddp_updater *updater, int64_t begin, int64_t end,
+                                  int64_t state_begin)
+{
+    const struct ddp_replica *replica = updater->replica;
+    const int64_t first = smaller(end, larger(begin, updater->first_parameter));
+    struct ddp_optimizer_step step = {
+        .begin = first,
+        .end = end,
+        .state_begin = state_begin + (first - begin),
+        .weights = replica->weights,
+        .weights_bf16 = replica->weights_bf16,
+        .gradients = replica->gradients,
+        .scale = updater->scale,
+        .rate = updater->rate,
+        .step = updater->step,
+    };
+    enum ddp_status status = follow_statistics(updater, larger(begin, DDP_FLAT_ALIGN),
+                                               smaller(end, updater->first_parameter));
+    return status == DDP_OK ? ddp_optimizer_run(updater->optimizer, &step) : status;
+}
+
+enum ddp_status ddp_updater_run(struct ddp_updater *updater, double rate, int64_t step, float *loss)
+{
+    const int64_t count = updater->replica->flat_count;
+    ddp_updater_begin(updater);
+    enum ddp_status status = ddp_updater_measure(updater, 0, count);
+    if (status != DDP_OK)
+        return status;
+    ddp_updater_decide(updater, rate, step, loss);
+    return ddp_updater_apply(updater, 0, count, 0);
+}
+
+void ddp_updater_memory(const struct ddp_updater *updater, struct ddp_mode_memory *memory)
+{
+    memory->optimizer += ddp_optimizer_state_bytes(updater->optimizer) + blocks_bytes(updater);
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * From a replica's summed gradients to its new weights: the loss, the gradient's norm and its
+ * clipping, the optimizer, the statistics. Everything works on parts of the flat array, so that
+ * workers can share it out, and ends in the same bits however they do:
+ *   ddp_updater_begin(); ddp_updater_measure() for each part;
+ *   between workers: an all-reduce of the ddp_updater_sums();
+ *   ddp_updater_decide(); ddp_updater_apply() for each part.
+ * Parts begin at multiples of DDP_UPDATE_GRAIN and end there, or with the flat array. */
+#ifndef DDP_MODE_UPDATER_H
+#define DDP_MODE_UPDATER_H
+
+#include "kernels/norm.h"
+#include "mode/replica.h"
+
+#define DDP_UPDATE_GRAIN DDP_NORM_BLOCK
+
+struct ddp_updater {
+    struct ddp_replica *replica;
+    ddp_optimizer *optimizer;
+    int64_t first_parameter; /* in the flat array; before it lie the loss and the statistics */
+    int64_t global_shards;
+    double clip_norm;    /* 0: no clipping */
+    int64_t block_count; /* of the norm; 0 when nobody wants it */
+    double *blocks;      /* device memory: their sums of squares */
+    double *sums;        /* host: the loss, then the same */
+    /* of the current step */
+    double norm, rate;
+    float scale;
+    int64_t step;
+};
+
+/* The optimizer's state arrays have state_count elements.
+ *   state  as for ddp_optimizer_create()
+ *
+ * On failure nothing is left behind. */
+enum ddp_status ddp_updater_open(struct ddp_updater *updater, struct ddp_replica *replica,
+                                 const struct ddp_mode_setup *setup, int64_t state_count,
+                                 float *const *state);
+void ddp_updater_close(struct ddp_updater *updater); /* before its replica */
+
+void ddp_updater_begin(struct ddp_updater *updater);
+enum ddp_status ddp_updater_measure(struct ddp_updater *updater, int64_t begin, int64_t end);
+
+/* What the parts add up to, in host memory. What a worker has not measured is -0, so that a sum
+ * over workers has the bits of the one who has. */
+double *ddp_updater_sums(struct ddp_updater *updater, size_t *count);
+
+/* loss [out]  the mean over the shards */
+void ddp_updater_decide(struct ddp_updater *updater, double rate, int64_t step, float *loss);
+
+/* state_begin  where in the state arrays the state of element `begin` lies */
+enum ddp_status ddp_updater_apply(struct ddp_updater *updater, int64_t begin, int64_t end,
+                                  int64_t state_begin);
+
+/* All of that at once, for one worker. */
+enum ddp_status ddp_updater_run(struct ddp_updater *updater, double rate, int64_t step,
+                                float *loss);
+
+/* Adds what it holds. */
+void ddp_updater_memory(const struct ddp_updater *updater, struct ddp_mode_memory *memory);
+
+#endif

@@ -21,6 +21,8 @@ const struct ddp_kernels ddp_kernels_cpu = {
     .sum_backward = ddp_sum_backward,
     .merge = ddp_merge,
     .sgd = ddp_sgd,
+    .conv2d_forward = ddp_conv2d_forward,
+    .conv2d_backward = ddp_conv2d_backward,
     .adamw = ddp_adamw,
     .norm = ddp_norm,
 };
@@ -41,6 +43,8 @@ const struct ddp_kernels ddp_kernels_reference = {
     .sum_backward = ddp_sum_backward_reference,
     .merge = ddp_merge_reference,
     .sgd = ddp_sgd_reference,
+    .conv2d_forward = ddp_conv2d_forward_reference,
+    .conv2d_backward = ddp_conv2d_backward_reference,
     .adamw = ddp_adamw_reference,
     .norm = ddp_norm_reference,
 };

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * How convolution cuts images into tiles, and brings a tile into a block of memory that stays in
+ * cache: with its padding, rounded and gated as wanted. Private to conv2d*.c.
+ *
+ * Positions are what one strip of outputs belongs to: output pixels going forward, pixels of x
+ * going back. Position p reads the pixels origin + p * stride + t * step for the taps t of its
+ * window. */
+#ifndef DDP_KERNELS_CONV2D_TILE_H
+#define DDP_KERNELS_CONV2D_TILE_H
+
+#include "kernels/conv2d_micro.h"
+
+/* Of the block, which lies on the stack of the thread: 160 KiB, with two tables of 16 KiB. */
+#define DDP_CONV_BLOCK     40960 /* floats */
+#define DDP_CONV_POSITIONS 2048
+
+struct ddp_conv_axis {
+    int64_t size;  /* pixels of the image */
+    int64_t count; /* positions */
+    int64_t taps;  /* of the window; 0: nothing is read */
+    int64_t step;  /* pixels between taps */
+    int64_t stride;
+    int64_t origin; /* pixel of tap 0 for position 0; negative: padding */
+};
+
+struct ddp_conv_images {
+    int64_t batch, channels;
+    struct ddp_conv_axis row, column;
+    const float *x;    /* (B,row.size,column.size,C) */
+    const float *gate; /* of the same shape: x counts as 0 where this is not above 0; or NULL */
+    bool round_bf16;
+};
+
+/* The cut; it depends on the shape alone. A tile is `rows` by `columns` positions of `group`
+ * images, for `channels` channels at a time. */
+struct ddp_conv_cut {
+    int64_t group, groups;
+    int64_t rows, row_tiles;
+    int64_t columns, column_tiles;
+    int64_t channels, channel_blocks;
+};
+
+/* False when not even one position fits the block. */
+bool ddp_conv_cut(struct ddp_conv_cut *cut, const struct ddp_conv_images *images,
+                  int64_t group_limit);
+
+struct ddp_conv_tile {
+    int64_t image, images;
+    int64_t row, rows;       /* positions */
+    int64_t column, columns; /* positions */
+    int64_t channel, channels;
+};
+
+/* Tile `index` of groups x row tiles x column tiles, without its channels. */
+struct ddp_conv_tile ddp_conv_tile_at(const struct ddp_conv_cut *cut,
+                                      const struct ddp_conv_images *images, int64_t index);
+
+/* Where a tile's pixels lie: in the block, or still in x where they can be read as they are. */
+struct ddp_conv_view {
+    const float *x; /* tap (0,0) of position (0,0) of the tile's first image */
+    int64_t image_step, row_step, pixel_step;
+};
+
+struct ddp_conv_view ddp_conv_load(const struct ddp_conv_images *images,
+                                   const struct ddp_conv_tile *tile, float *block);
+
+/* The runs that a position reads of a view. `merge`: may a row of the window be one run? */
+struct ddp_conv_runs ddp_conv_runs(const struct ddp_conv_images *images,
+                                   const struct ddp_conv_view *view, int64_t channels, bool merge);
+
+/* The offset of each position of the tile: image, row, column, fastest last. */
+int64_t ddp_conv_offsets(int64_t *offsets, const struct ddp_conv_tile *tile, int64_t image_step,
+                         int64_t row_step, int64_t column_step);
+
+#endif

@@ -102,6 +102,24 @@ static const struct {
     {{"--model", "article", "--hidden", "3"}, 8, "--hidden", "mlp"},
     {{"--data-size", "3"}, 100, "--data-size", "article"},
     {{"--nesterov", "--momentum", "0"}, 100, "--nesterov", "--momentum"},
+    {{"--momentum", "0.5", "--optimizer", "adamw"}, 100, "--momentum", "--optimizer sgd"},
+    {{"--nesterov", "--optimizer", "adam"}, 100, "--nesterov", "--optimizer sgd"},
+    {{"--beta1", "0.5"}, 100, "--beta1", "--optimizer adam or adamw"},
+    {{"--beta2", "0.5"}, 100, "--beta2", "--optimizer adam or adamw"},
+    {{"--eps", "0.5"}, 100, "--eps", "--optimizer adam or adamw"},
+    {{"--min-lr", "0.2"}, 100, "--min-lr 0.2", "0.1"},
+    {{"--min-lr", "0.01", "--schedule", "constant"},
+     100,
+     "--min-lr",
+     "--schedule linear or cosine"},
+    {{"--lr-gamma", "0.5"}, 100, "--lr-gamma", "--schedule step"},
+    {{"--lr-step-size", "5"}, 100, "--lr-step-size", "--schedule step"},
+    {{"--lr-milestones", "5,6"}, 100, "--lr-milestones", "--schedule step"},
+    {{"--schedule", "step", "--lr-milestones", "5", "--lr-step-size", "5"},
+     100,
+     "--lr-milestones",
+     "--lr-step-size"},
+    {{"--warmup-steps", "5", "--warmup-epochs", "0.5"}, 100, "--warmup-steps", "--warmup-epochs"},
     {{"--steps", "3", "--epochs", "3"}, 100, "--steps", "--epochs"},
     {{"--global-batch", "100", "--batch-size", "64"}, 100, "--global-batch 100", "64 or 128"},
     {{"--global-batch", "10", "--batch-size", "64"}, 100, "--global-batch 10", ": 64 would fit"},
@@ -153,6 +171,76 @@ START_TEST(good_rows)
 }
 END_TEST
 
+/* What the optimizer's flags, or their absence, come to. */
+START_TEST(optimizer_rows)
+{
+    static const struct {
+        const char *words[WORDS];
+        const char *name;
+        double rate, decay, beta2, clip;
+        int64_t warmup;
+    } rows[] = {
+        {{NULL}, "sgd", 0.1, 0, 0.999, 0, 0},
+        {{"--optimizer", "adamw"}, "adamw", 0.001, 0.01, 0.999, 0, 0},
+        {{"--optimizer", "adam", "--beta2", "0.95", "--weight-decay", "0.5", "--lr", "0.2"},
+         "adam",
+         0.2,
+         0.5,
+         0.95,
+         0,
+         0},
+        {{"--optimizer", "adamw", "--weight-decay", "0", "--clip-grad-norm", "1"},
+         "adamw",
+         0.001,
+         0,
+         0.999,
+         1,
+         0},
+        {{"--scale-lr", "--acc-steps", "4", "--warmup-epochs", "1.5"}, "sgd", 0.4, 0, 0.999, 0, 2},
+        {{"--scale-lr", "--mode", "dp", "--replicas", "4", "--warmup-steps", "7"},
+         "sgd",
+         0.4,
+         0,
+         0.999,
+         0,
+         7},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct ddp_train_plan plan;
+        ck_assert_int_eq(plan_of(rows[i].words, 100, false, &plan), DDP_OK);
+        ck_assert_str_eq(plan.optimizer.name, rows[i].name);
+        ck_assert_double_eq(plan.schedule.rate, rows[i].rate);
+        ck_assert_double_eq(plan.optimizer.weight_decay, rows[i].decay);
+        ck_assert_double_eq(plan.optimizer.beta2, rows[i].beta2);
+        ck_assert_double_eq(plan.clip_norm, rows[i].clip);
+        ck_assert_int_eq(plan.schedule.warmup_steps, rows[i].warmup);
+        ck_assert(!plan.decay_matrices_only);
+    }
+}
+END_TEST
+
+/* Epochs become steps: 13 shards of 8 and fewer samples an epoch. */
+START_TEST(step_schedule)
+{
+    const char *const every[WORDS] = {"--schedule", "step",         "--lr-step-size",
+                                      "2",          "--batch-size", "8"};
+    const char *const at[WORDS] = {"--schedule",   "step", "--lr-milestones", "1,3",
+                                   "--batch-size", "8",    "--lr-gamma",      "0.5"};
+    struct ddp_train_plan plan;
+    ck_assert_int_eq(plan_of(every, 100, false, &plan), DDP_OK);
+    ck_assert_int_eq(plan.steps_per_epoch, 13);
+    ck_assert_int_eq(plan.schedule.step_size, 26);
+    ck_assert_double_eq(plan.schedule.gamma, 0.1);
+    ck_assert_int_eq(plan_of(at, 100, false, &plan), DDP_OK);
+    ck_assert_int_eq(plan.schedule.step_size, 0);
+    ck_assert_int_eq(plan.schedule.milestone_count, 2);
+    ck_assert_int_eq(plan.schedule.milestones[1], 39);
+    ck_assert_double_eq(ddp_schedule_rate(&plan.schedule, 12), 0.1);
+    ck_assert_double_eq(ddp_schedule_rate(&plan.schedule, 13), 0.05);
+    ck_assert_double_eq(ddp_schedule_rate(&plan.schedule, 39), 0.025);
+}
+END_TEST
+
 START_TEST(bad_rows)
 {
     struct ddp_train_plan plan;
@@ -201,6 +289,8 @@ Suite *test_suite(void)
     TCase *tc = test_case(suite, "plan", 20);
     unsetenv("OMP_NUM_THREADS");
     tcase_add_loop_test(tc, good_rows, 0, sizeof good / sizeof good[0]);
+    tcase_add_test(tc, optimizer_rows);
+    tcase_add_test(tc, step_schedule);
     tcase_add_loop_test(tc, bad_rows, 0, sizeof bad / sizeof bad[0]);
     tcase_add_test(tc, default_mode);
     tcase_add_test(tc, threads);

@@ -25,6 +25,10 @@ struct ddp_model {
     bool labels;            /* it needs labels */
     double rate;            /* the default learning rate, and how it changes */
     enum ddp_schedule_kind schedule;
+    /* what else people train it with; 0: what PyTorch has as default */
+    const char *optimizer; /* NULL: sgd */
+    double beta2, weight_decay, clip_norm;
+    bool decay_matrices_only; /* no weight decay for biases and norms */
     enum ddp_status (*build)(ddp_graph *graph, const struct ddp_model_config *config);
 };
 

@@ -8,37 +8,55 @@
 #include <math.h>
 #include <stddef.h>
 
-const char *const ddp_schedule_names[] = {"constant", "linear", "cosine", NULL};
+const char *const ddp_schedule_names[] = {"constant", "linear", "cosine", "step", NULL};
 
-/* Each gives the factor for a part of the way, 0 at the first step after warm-up and below 1 at the
- * last. */
-static double constant(double part)
+/* The part of the way after warm-up, 0 at the first step and below 1 at the last. */
+static double part(const struct ddp_schedule *schedule, int64_t step)
 {
-    (void)part;
-    return 1.0;
+    const int64_t rest = schedule->total_steps - schedule->warmup_steps;
+    const double part = rest > 0 ? (double)(step - schedule->warmup_steps) / (double)rest : 0.0;
+    return part > 1.0 ? 1.0 : part;
 }
 
-static double linear(double part)
+static double between(const struct ddp_schedule *schedule, double factor)
 {
-    return 1.0 - part;
+    return schedule->min_rate + factor * (schedule->rate - schedule->min_rate);
 }
 
-static double cosine(double part)
+static double constant(const struct ddp_schedule *schedule, int64_t step)
 {
-    return 0.5 * (1.0 + cos(3.14159265358979323846 * part));
+    (void)step;
+    return schedule->rate;
 }
 
-static double (*const factors[])(double) = {
+static double linear(const struct ddp_schedule *schedule, int64_t step)
+{
+    return between(schedule, 1.0 - part(schedule, step));
+}
+
+static double cosine(const struct ddp_schedule *schedule, int64_t step)
+{
+    return between(schedule, 0.5 * (1.0 + cos(3.14159265358979323846 * part(schedule, step))));
+}
+
+static double falls(const struct ddp_schedule *schedule, int64_t step)
+{
+    int64_t count = schedule->step_size > 0 ? step / schedule->step_size : 0;
+    for (int i = 0; i < schedule->milestone_count; i++)
+        count += step >= schedule->milestones[i];
+    return schedule->rate * pow(schedule->gamma, (double)count);
+}
+
+static double (*const rates[])(const struct ddp_schedule *schedule, int64_t step) = {
     [DDP_SCHEDULE_CONSTANT] = constant,
     [DDP_SCHEDULE_LINEAR] = linear,
     [DDP_SCHEDULE_COSINE] = cosine,
+    [DDP_SCHEDULE_STEP] = falls,
 };
 
 double ddp_schedule_rate(const struct ddp_schedule *schedule, int64_t step)
 {
     if (step < schedule->warmup_steps)
         return schedule->rate * (double)(step + 1) / (double)schedule->warmup_steps;
-    int64_t rest = schedule->total_steps - schedule->warmup_steps;
-    double part = rest > 0 ? (double)(step - schedule->warmup_steps) / (double)rest : 0.0;
-    return schedule->rate * factors[schedule->kind](part > 1.0 ? 1.0 : part);
+    return rates[schedule->kind](schedule, step);
 }

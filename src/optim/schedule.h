@@ -9,18 +9,27 @@
 
 enum ddp_schedule_kind {
     DDP_SCHEDULE_CONSTANT,
-    DDP_SCHEDULE_LINEAR, /* falls evenly; 0 would be the step after the last */
+    DDP_SCHEDULE_LINEAR, /* falls evenly; would be at its end in the step after the last */
     DDP_SCHEDULE_COSINE, /* half a cosine; likewise */
+    DDP_SCHEDULE_STEP,   /* times gamma at certain steps */
 };
 
 /* The names of the kinds, in their order, ending in NULL: a list for a choice option. */
 extern const char *const ddp_schedule_names[];
 
+#define DDP_SCHEDULE_MILESTONES 16
+
 struct ddp_schedule {
     enum ddp_schedule_kind kind;
     double rate;          /* the highest */
+    double min_rate;      /* linear, cosine: what they end in */
     int64_t warmup_steps; /* the rate rises linearly over these, from rate / warmup_steps */
     int64_t total_steps;  /* of the whole training, warm-up included */
+    /* step: counted from the beginning of training, warm-up included */
+    double gamma;
+    int64_t step_size; /* a fall every so many steps; 0: at the milestones */
+    int64_t milestones[DDP_SCHEDULE_MILESTONES];
+    int milestone_count;
 };
 
 /* The learning rate of optimizer step `step`, from 0. */

@@ -100,7 +100,7 @@ static bool in_host_memory(const struct ddp_run *run)
 /* More memory than the machine has would be promised by the kernel, and its use ended by a kill.
  * Only what the run is sure to hold is counted, so that nothing that could fit is refused: the
  * samples that are kept in memory and a copy of the weights a process; weights, gradients, one
- * shard's activations and batch a worker or replica; momentum. */
+ * shard's activations and batch a worker or replica; the optimizer's state. */
 static enum ddp_status check_memory(const struct ddp_run *run)
 {
     const struct ddp_train_plan *plan = &run->plan;
@@ -113,10 +113,13 @@ static enum ddp_status check_memory(const struct ddp_run *run)
     size_t arena;
     enum ddp_status status = ddp_exec_arena_bytes(
         run->graph, DDP_EXEC_NETWORK | DDP_EXEC_LOSS | DDP_EXEC_BACKWARD, &arena);
+    int states;
+    if (status == DDP_OK)
+        status = ddp_optimizer_states(&plan->optimizer, &states);
     if (status != DDP_OK)
         return status;
     const double need =
-        processes * ((run->options->momentum > 0 ? 2 : 1) * weights + (double)data->memory_bytes) +
+        processes * ((1 + states) * weights + (double)data->memory_bytes) +
         (double)units * (2 * weights + (double)arena + (double)plan->batch_size * sample);
     const double total = (double)ddp_memory_total();
     if (need > total && in_host_memory(run))
@@ -162,10 +165,10 @@ static enum ddp_status create_mode(struct ddp_run *run)
         .global_shards = plan->global_shards,
         .weights = run->weights,
         .seed = (uint64_t)options->seed,
-        .optimizer = {.name = "sgd",
-                      .momentum = (float)options->momentum,
-                      .weight_decay = (float)options->weight_decay,
-                      .nesterov = options->nesterov},
+        .optimizer = plan->optimizer,
+        .decay_matrices_only = plan->decay_matrices_only,
+        .clip_norm = plan->clip_norm,
+        .gradient_norm = options->log || options->tensorboard,
         .bucket_bytes = (size_t)(options->bucket_mb * 1048576),
     };
     return ddp_mode_create(&run->mode, plan->mode, &setup);

@@ -34,11 +34,19 @@ struct ddp_train_options {
     int64_t replicas, threads;
     bool replicas_given, threads_given;
     const char *device;
-    double rate, momentum, weight_decay;
-    bool rate_given, nesterov;
+    int optimizer; /* index of ddp_optimizer_names */
+    double rate, momentum, beta1, beta2, eps, weight_decay, clip_norm;
+    int decay_on; /* index of ddp_train_decay_names */
+    bool optimizer_given, rate_given, momentum_given, nesterov, beta1_given, beta2_given, eps_given,
+        weight_decay_given, decay_on_given, clip_norm_given, scale_rate;
     int schedule; /* enum ddp_schedule_kind */
     bool schedule_given;
     int64_t warmup_steps;
+    double warmup_epochs, min_rate, gamma;
+    bool warmup_steps_given, warmup_epochs_given, min_rate_given, gamma_given;
+    int64_t step_size, milestones[DDP_SCHEDULE_MILESTONES]; /* epochs */
+    int milestone_count;
+    bool step_size_given;
     double bucket_mb;
     bool bucket_mb_given;
     const char *save, *load;
@@ -46,6 +54,10 @@ struct ddp_train_options {
     int64_t log_every;
     const char *log, *tensorboard;
 };
+
+/* What weight decay applies to, ending in NULL. */
+enum ddp_train_decay { DDP_DECAY_ALL, DDP_DECAY_MATRICES };
+extern const char *const ddp_train_decay_names[];
 
 /* Ends in a row without a name. */
 extern const struct ddp_option ddp_train_option_table[];
@@ -66,6 +78,9 @@ struct ddp_train_plan {
                           shorter one */
     struct ddp_sampler_config sampler;
     int64_t steps_per_epoch, total_steps;
+    struct ddp_optimizer_config optimizer;
+    bool decay_matrices_only;
+    double clip_norm;
     struct ddp_schedule schedule;
 };
 
@@ -82,6 +97,14 @@ enum ddp_status ddp_train_plan_workers(struct ddp_train_plan *plan,
 enum ddp_status ddp_train_plan_steps(struct ddp_train_plan *plan,
                                      const struct ddp_train_options *options,
                                      const struct ddp_dataset_info *data);
+
+/* The parts of these two about the optimizer and its learning rate (plan_optimizer.c). */
+enum ddp_status ddp_train_plan_optimizer(struct ddp_train_plan *plan,
+                                         const struct ddp_train_options *options);
+enum ddp_status ddp_train_plan_schedule(struct ddp_train_plan *plan,
+                                        const struct ddp_train_options *options);
+
+void ddp_train_plan_print_optimizer(const struct ddp_train_plan *plan, FILE *out);
 
 /* Prints the plan, a few lines. */
 void ddp_train_plan_print(const struct ddp_train_plan *plan,

@@ -58,8 +58,6 @@ static enum ddp_status check_model_options(const struct ddp_train_plan *plan,
         return ddp_fail(DDP_ERR_INVALID, "--hidden belongs to the model mlp");
     if (!article && options->data_size_given)
         return ddp_fail(DDP_ERR_INVALID, "--data-size belongs to the model article");
-    if (options->nesterov && options->momentum == 0)
-        return ddp_fail(DDP_ERR_INVALID, "--nesterov needs a --momentum above 0");
     if (options->steps && options->epochs_given)
         return ddp_fail(DDP_ERR_INVALID, "--steps and --epochs exclude each other: give one");
     return DDP_OK;
@@ -153,7 +151,7 @@ enum ddp_status ddp_train_plan_workers(struct ddp_train_plan *plan,
                         "shards; --mode accum holds one at a time",
                         units, plan->local_shards, DP_SHARDS_MAX);
     plan->threads = options->threads_given ? (int)options->threads : default_threads(plan);
-    return status;
+    return ddp_train_plan_optimizer(plan, options);
 }
 
 enum ddp_status ddp_train_plan_steps(struct ddp_train_plan *plan,
@@ -188,13 +186,9 @@ enum ddp_status ddp_train_plan_steps(struct ddp_train_plan *plan,
         __builtin_mul_overflow(options->epochs, plan->steps_per_epoch, &plan->total_steps))
         return ddp_fail(DDP_ERR_INVALID, "--epochs %" PRId64 ": that many steps cannot be counted",
                         options->epochs);
-    plan->schedule = (struct ddp_schedule){
-        .kind = options->schedule_given ? (enum ddp_schedule_kind)options->schedule
-                                        : plan->model->schedule,
-        .rate = options->rate_given ? options->rate : plan->model->rate,
-        .warmup_steps = options->warmup_steps,
-        .total_steps = plan->total_steps,
-    };
+    enum ddp_status status = ddp_train_plan_schedule(plan, options);
+    if (status != DDP_OK)
+        return status;
     const bool aligned = (plan->local_shards & (plan->local_shards - 1)) == 0;
     if (!aligned && plan->global_shards > plan->local_shards && plan->rank == 0)
         ddp_log(DDP_LOG_INFO,
@@ -246,6 +240,7 @@ void ddp_train_plan_print(const struct ddp_train_plan *plan,
     fprintf(out, "steps    %" PRId64 " (%" PRId64 " an epoch), learning rate %g %s\n",
             plan->total_steps, plan->steps_per_epoch, plan->schedule.rate,
             ddp_schedule_names[plan->schedule.kind]);
+    ddp_train_plan_print_optimizer(plan, out);
     fprintf(out, "memory   weights %s + gradients %s + optimizer %s + activations %s a worker\n",
             human_bytes(memory->weights, text[0], sizeof text[0]),
             human_bytes(memory->gradients, text[1], sizeof text[1]),

@@ -89,6 +89,13 @@ static enum ddp_status evaluate(struct ddp_run *run, int64_t step)
     return status;
 }
 
+/* NaN: nobody asked for it. */
+static double gradient_norm(const struct ddp_run *run)
+{
+    const double norm = ddp_mode_gradient_norm(run->mode);
+    return norm < 0 ? NAN : norm;
+}
+
 static enum ddp_status train_step(struct ddp_run *run, int64_t step)
 {
     float loss;
@@ -104,7 +111,7 @@ static enum ddp_status train_step(struct ddp_run *run, int64_t step)
                 (double)loss, step + 1);
         run->warned = true;
     }
-    ddp_train_metrics_step(run->metrics, step, (double)loss, rate, NAN,
+    ddp_train_metrics_step(run->metrics, step, (double)loss, rate, gradient_norm(run),
                            ddp_loader_wait_seconds(run->loader));
     return run->options->verbose ? print_weights(run) : DDP_OK;
 }

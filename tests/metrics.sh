@@ -24,6 +24,29 @@ if command -v script >/dev/null; then
         fail "a wide bar: $(cat "$work/bar")"
 fi
 
+# A trace of all ranks, whole and of a run that is killed.
+trace() {
+    name=$1
+    shift
+    if command -v python3 >/dev/null; then
+        expect "$name" 0 "are in order" python3 "$here/tests/trace_check.py" "$@"
+    fi
+}
+expect "trace" 0 "" "$ddprun" -n 3 $article --trace "$work/trace" --bucket-mb 0.001
+trace "trace: three ranks" "$work/trace" 3 6 step forward backward loss update linear bucket \
+    "finish all-reduces" "read batch"
+expect "trace of some steps" 0 "" $article --trace "$work/trace" --trace-steps 3-5 --save "$work/weights"
+trace "trace: three steps" "$work/trace" 1 3 step forward backward update
+expect "trace of dp" 0 "" $article --mode dp --trace "$work/trace"
+trace "trace: dp" "$work/trace" 1 6 step forward backward "sum gradients" scatter update
+expect "trace of a killed run" 137 "" "$ddprun" -n 2 --grace 1 --inject kill:rank=1,step=20000 \
+    "$trainer" --model article --batch-size 2 --epochs 15000 --trace-steps 1-1000000 --trace "$work/trace" --quiet
+trace "trace: killed" "$work/trace" 2 0 step forward backward update bucket
+expect "trace that cannot be opened" 4 "$work/none/trace: cannot open" $article --trace "$work/none/trace"
+expect "trace on a full disk" 0 "/dev/full: cannot write to it" $article --trace /dev/full
+expect "steps without a trace" 2 "give both" $article --trace-steps 1-2
+expect "no steps" 2 "the first and the last step" $article --trace "$work/trace" --trace-steps 5-2
+
 # Nothing of these ends the training; each is told once.
 expect "a full disk" 0 'log|/dev/full: cannot write' $article --log /dev/full
 [ "$(grep -c 'cannot write' "$work/out")" -eq 1 ] || fail "a full disk is told more or less than once"

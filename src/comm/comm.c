@@ -7,6 +7,7 @@
 
 #include "core/log.h"
 #include "core/memory.h"
+#include "core/trace.h"
 #include "kernels/reduce.h"
 
 #include <stdatomic.h>
@@ -22,6 +23,9 @@ struct ddp_comm {
     uint64_t number;      /* of the next collective */
     bool overlapping;     /* all-reduces are started and not finished */
     enum ddp_status dead; /* the failure that ended it, or DDP_OK */
+    const char *name;     /* of the current collective, its size and begin: for the trace */
+    int64_t begin_ns;
+    size_t bytes;
 };
 
 /* Id slots that this process has used so far: the same on all ranks, and never given back, because
@@ -111,12 +115,16 @@ static enum ddp_status enter(ddp_comm *comm, const char *name, size_t count, enu
     if (comm->overlapping && strcmp(name, "all-reduce+") != 0)
         return ddp_fail(DDP_ERR_INVALID, "%s: all-reduces were started and not finished", name);
     ddp_job_collective_enter(comm->place.job, name, comm->number++, bytes);
+    comm->name = name;
+    comm->bytes = bytes;
+    comm->begin_ns = ddp_trace_begin();
     return DDP_OK;
 }
 
 static enum ddp_status leave(ddp_comm *comm, enum ddp_status status)
 {
     ddp_job_collective_leave(comm->place.job);
+    ddp_trace_end(comm->name, comm->begin_ns, "bytes", (int64_t)comm->bytes);
     if (status != DDP_OK &&
         status != DDP_ERR_MEMORY) /* too little memory is so on all ranks alike */
         comm->dead = status;
@@ -252,5 +260,7 @@ enum ddp_status ddp_comm_finish(ddp_comm *comm)
     if (!comm->overlapping)
         return DDP_OK;
     comm->overlapping = false;
+    comm->name = "finish all-reduces";
+    comm->begin_ns = ddp_trace_begin();
     return leave(comm, comm->ops->finish(comm->state));
 }

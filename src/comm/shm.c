@@ -8,6 +8,7 @@
 
 #include "core/log.h"
 #include "core/memory.h"
+#include "core/trace.h"
 #include "kernels/reduce.h"
 
 #include <sched.h>
@@ -127,6 +128,10 @@ static struct shm_pending *pending_at(struct shm *shm, int index)
 
 static void drop_first(struct shm *shm)
 {
+    const struct shm_pending *first = pending_at(shm, 0);
+    ddp_trace_end_overlapping(
+        "bucket", first->begin_ns, first->number, "bytes",
+        (int64_t)(first->call.count * ddp_dtype_bytes((enum ddp_dtype)first->call.dtype)));
     shm->pending_first = (shm->pending_first + 1) % SHM_RING;
     shm->pending_count--;
 }
@@ -206,6 +211,7 @@ static enum ddp_status start(void *state, void *buffer, size_t count, enum ddp_d
                                              .dtype = (uint8_t)dtype,
                                              .op = (uint8_t)op,
                                              .count = count}};
+    pending->begin_ns = ddp_trace_begin();
     pending->number = shm_post(shm, &pending->call,
                                shm_offset_of(shm, buffer, count * ddp_dtype_bytes(dtype)), NULL, 0);
     return DDP_OK;

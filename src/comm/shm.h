@@ -65,7 +65,8 @@ struct shm_region {
 /* An all-reduce that was started and is not complete. */
 struct shm_pending {
     uint32_t number;
-    bool reduced; /* this rank's slice is done */
+    bool reduced;     /* this rank's slice is done */
+    int64_t begin_ns; /* for the trace */
     struct shm_call call;
 };
 

@@ -6,6 +6,7 @@
 
 #include "comm/shm.h"
 
+#include "core/trace.h"
 #include "kernels/reduce.h"
 
 #include <string.h>
@@ -47,7 +48,10 @@ enum ddp_status shm_reduce_slice(struct shm *shm, uint32_t number, const struct 
         .dtype = (enum ddp_dtype)call->dtype,
         .op = (enum ddp_redop)call->op,
     };
-    return ddp_reduce(&reduce);
+    const int64_t began = ddp_trace_begin();
+    enum ddp_status status = ddp_reduce(&reduce);
+    ddp_trace_end("add up slice", began, "bytes", (int64_t)((end - begin) * bytes));
+    return status;
 }
 
 /* True when every rank's buffer is registered: then the collective happens in place. */

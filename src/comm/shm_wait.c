@@ -8,6 +8,7 @@
 #include "core/clock.h"
 #include "core/futex.h"
 #include "core/log.h"
+#include "core/trace.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -45,12 +46,19 @@ static enum ddp_status sleep_until(struct shm *shm, int peer, _Atomic uint32_t *
 static enum ddp_status wait_until(struct shm *shm, int peer, _Atomic uint32_t *word,
                                   uint32_t target)
 {
-    for (int i = 0; i <= shm->spins; i++) {
-        if (reached(atomic_load_explicit(word, memory_order_acquire), target))
-            return DDP_OK;
+    if (reached(atomic_load_explicit(word, memory_order_acquire), target))
+        return DDP_OK;
+    const int64_t begin = ddp_trace_begin();
+    enum ddp_status status = DDP_OK;
+    bool done = false;
+    for (int i = 0; i < shm->spins && !done; i++) {
         ddp_cpu_relax();
+        done = reached(atomic_load_explicit(word, memory_order_acquire), target);
     }
-    return sleep_until(shm, peer, word, target);
+    if (!done)
+        status = sleep_until(shm, peer, word, target);
+    ddp_trace_end("wait", begin, "for rank", peer);
+    return status;
 }
 
 /* Stores a word of this rank's line and wakes who sleeps on it. The store and the load of

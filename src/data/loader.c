@@ -11,6 +11,7 @@
 #include "core/clock.h"
 #include "core/log.h"
 #include "core/memory.h"
+#include "core/trace.h"
 
 #include <assert.h>
 #include <pthread.h>
@@ -166,10 +167,12 @@ static enum ddp_status fill(struct ddp_loader *loader, struct slot *slot)
 {
     char message[MESSAGE_BYTES];
     ddp_log_hold(message, sizeof message);
+    const int64_t begin = ddp_trace_begin();
     enum ddp_status status =
         ddp_dataset_read(loader->config.dataset, slot->indices, (size_t)slot->batch.rows,
                          slot->batch.x, slot->batch.labels);
     ddp_log_hold(NULL, 0);
+    ddp_trace_end("read batch", begin, "shard", slot->batch.shard);
     if (status != DDP_OK)
         slot->message = strdup(message);
     return status;
@@ -179,6 +182,7 @@ static void *fill_slots(void *arg)
 {
     struct ddp_loader *loader = arg;
     struct slot *slot;
+    ddp_trace_name_thread("loader");
     while ((slot = claim(loader)) != NULL) {
         enum ddp_status status = DDP_OK;
         if (!slot->last)
@@ -389,10 +393,13 @@ enum ddp_status ddp_loader_next(ddp_loader *loader, const struct ddp_batch **bat
                           loader->config.depth);
     } else {
         int64_t start = slot->state == SLOT_READY ? 0 : ddp_clock_ns();
+        const int64_t begin = ddp_trace_begin();
         while (slot->state != SLOT_READY)
             pthread_cond_wait(&loader->ready, &loader->ring_lock);
-        if (start)
+        if (start) {
             loader->wait_ns += ddp_clock_ns() - start;
+            ddp_trace_end("wait for data", begin, NULL, 0);
+        }
         status = slot->status;
         if (status != DDP_OK && slot->message) {
             ddp_log(DDP_LOG_ERROR, "%s", slot->message);

@@ -7,6 +7,7 @@
 
 #include "core/log.h"
 #include "core/memory.h"
+#include "core/trace.h"
 
 #include <stdlib.h>
 
@@ -252,7 +253,9 @@ static enum ddp_status run_forward(ddp_exec *exec, int first, int end)
 {
     for (int n = first; n < end; n++) {
         const struct node *node = &exec->graph->nodes[n];
+        const int64_t begin = ddp_trace_begin();
         enum ddp_status status = node->op->forward(exec, node);
+        ddp_trace_end_text(node->op->name, begin, "output", node->output->name);
         if (status != DDP_OK)
             return status;
     }
@@ -288,6 +291,14 @@ static enum ddp_status report_ready(const ddp_exec *exec, int number, ddp_exec_r
     return ready && end >= 0 ? ready(arg, end) : DDP_OK;
 }
 
+static enum ddp_status traced_backward(ddp_exec *exec, const struct node *node)
+{
+    const int64_t begin = ddp_trace_begin();
+    enum ddp_status status = node->op->backward(exec, node);
+    ddp_trace_end_text(node->op->name, begin, "gradient of", node->output->name);
+    return status;
+}
+
 static enum ddp_status run_backward(ddp_exec *exec, int last, int end, ddp_exec_ready *ready,
                                     void *arg)
 {
@@ -295,7 +306,7 @@ static enum ddp_status run_backward(ddp_exec *exec, int last, int end, ddp_exec_
         const struct node *node = &exec->graph->nodes[n];
         enum ddp_status status = DDP_OK;
         if (node->op->backward && node->output->needs_gradient)
-            status = node->op->backward(exec, node);
+            status = traced_backward(exec, node);
         if (status == DDP_OK)
             status = report_ready(exec, n, ready, arg);
         if (status != DDP_OK)

@@ -17,6 +17,7 @@
 #include "mode/updater.h"
 
 #include "core/memory.h"
+#include "core/trace.h"
 
 #include <stdlib.h>
 
@@ -184,13 +185,17 @@ static enum ddp_status loss_of(struct dp *dp, int r, const struct ddp_batch *bat
 
 static enum ddp_status run_shard(struct dp *dp, int64_t shard)
 {
+    int64_t begin = ddp_trace_begin();
     enum ddp_status status = scatter_inputs(dp, shard);
+    ddp_trace_end("scatter", begin, "shard", shard);
     if (status == DDP_OK)
         status = ddp_team_run(dp->team, forward_member, dp);
+    begin = ddp_trace_begin();
     for (int r = 0; status == DDP_OK && r < dp->replica_count; r++)
         status = loss_of(dp, r, batch_of(dp, r, shard));
     if (status == DDP_OK)
         status = ddp_device_synchronize(master(dp)->device);
+    ddp_trace_end("gather, loss", begin, "shard", shard);
     if (status == DDP_OK)
         status = ddp_team_run(dp->team, backward_member, dp);
     return status;
@@ -243,8 +248,10 @@ static enum ddp_status step(void *state, ddp_loader *loader, double rate, int64_
         status = run_shard(dp, i);
     for (int64_t i = 0; i < taken; i++)
         ddp_loader_release(loader, dp->batches[i]);
+    const int64_t begin = ddp_trace_begin();
     if (status == DDP_OK)
         status = sum_gradients(dp, 0, dp->replica_count);
+    ddp_trace_end("sum gradients", begin, "replicas", dp->replica_count);
     if (status == DDP_OK)
         status = ddp_updater_run(&dp->updater, rate, number, loss);
     return status;

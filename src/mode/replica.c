@@ -5,6 +5,8 @@
 
 #include "mode/replica.h"
 
+#include "core/trace.h"
+
 #include <string.h>
 
 /* Partial sums that the binary counter needs for n shards: the levels that shards before the last
@@ -201,7 +203,11 @@ static enum ddp_status merge(struct ddp_replica *replica, int64_t begin, int64_t
         .leaf = ddp_replica_leaf(replica) + begin,
         .destination = destination + begin,
     };
-    return ddp_device_kernels(replica->device)->merge(&args, ddp_device_stream(replica->device));
+    const int64_t began = ddp_trace_begin();
+    enum ddp_status status =
+        ddp_device_kernels(replica->device)->merge(&args, ddp_device_stream(replica->device));
+    ddp_trace_end("merge", began, "shards", count + 1);
+    return status;
 }
 
 /* Passes on what backward has finished, merged. */
@@ -224,23 +230,31 @@ static enum ddp_status on_ready(void *arg, int64_t end)
 
 enum ddp_status ddp_replica_forward(struct ddp_replica *replica)
 {
-    return ddp_exec_forward(replica->current);
+    const int64_t begin = ddp_trace_begin();
+    enum ddp_status status = ddp_exec_forward(replica->current);
+    ddp_trace_end("forward", begin, "shard", replica->shard);
+    return status;
 }
 
 enum ddp_status ddp_replica_backward(struct ddp_replica *replica, ddp_exec_ready *ready, void *arg)
 {
     const bool last = replica->shard == replica->shard_count - 1;
     struct progress progress = {replica, 0, last ? ready : NULL, arg};
-    return ddp_exec_backward(replica->current, on_ready, &progress);
+    const int64_t begin = ddp_trace_begin();
+    enum ddp_status status = ddp_exec_backward(replica->current, on_ready, &progress);
+    ddp_trace_end("backward", begin, "shard", replica->shard);
+    return status;
 }
 
 enum ddp_status ddp_replica_run(struct ddp_replica *replica, ddp_exec_ready *ready, void *arg)
 {
     enum ddp_status status = ddp_replica_forward(replica);
+    const int64_t begin = ddp_trace_begin();
     if (status == DDP_OK)
         status = ddp_exec_loss(replica->current);
     if (status == DDP_OK)
         status = ddp_exec_loss_backward(replica->current);
+    ddp_trace_end("loss", begin, "shard", replica->shard);
     if (status == DDP_OK)
         status = ddp_replica_backward(replica, ready, arg);
     return status;

@@ -7,6 +7,7 @@
 
 #include "core/log.h"
 #include "core/memory.h"
+#include "core/trace.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -36,6 +37,7 @@ static void *member_main(void *arg)
     struct member *member = arg;
     ddp_team *team = member->team;
     uint64_t phase = 0;
+    ddp_trace_name_thread("replica");
     pthread_mutex_lock(&team->mutex);
     for (;;) {
         while (team->phase == phase && !team->quit)

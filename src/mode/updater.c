@@ -6,6 +6,7 @@
 #include "mode/updater.h"
 
 #include "core/memory.h"
+#include "core/trace.h"
 
 #include <assert.h>
 #include <math.h>
@@ -127,6 +128,7 @@ enum ddp_status ddp_updater_measure(struct ddp_updater *updater, int64_t begin, 
     const int64_t first = larger(begin, updater->first_parameter);
     float loss = 0;
     enum ddp_status status = DDP_OK;
+    const int64_t began = ddp_trace_begin();
     assert(begin % DDP_UPDATE_GRAIN == 0);
     if (begin == 0)
         status = ddp_device_copy_out(device, &loss, updater->replica->gradients, sizeof loss);
@@ -141,6 +143,7 @@ enum ddp_status ddp_updater_measure(struct ddp_updater *updater, int64_t begin, 
     }
     if (status == DDP_OK)
         status = ddp_device_synchronize(device);
+    ddp_trace_end("loss, norm", began, "elements", end - begin);
     if (status == DDP_OK && begin == 0)
         updater->sums[0] = (double)loss;
     return status;
@@ -201,9 +204,13 @@ enum ddp_status ddp_updater_apply(struct ddp_updater *updater, int64_t begin, in
         .rate = updater->rate,
         .step = updater->step,
     };
+    const int64_t began = ddp_trace_begin();
     enum ddp_status status = follow_statistics(updater, larger(begin, DDP_FLAT_ALIGN),
                                                smaller(end, updater->first_parameter));
-    return status == DDP_OK ? ddp_optimizer_run(updater->optimizer, &step) : status;
+    if (status == DDP_OK)
+        status = ddp_optimizer_run(updater->optimizer, &step);
+    ddp_trace_end("update", began, "elements", end - begin);
+    return status;
 }
 
 enum ddp_status ddp_updater_run(struct ddp_updater *updater, double rate, int64_t step, float *loss)

@@ -6,7 +6,9 @@
 #include "train/metrics.h"
 
 #include "core/clock.h"
+#include "core/log.h"
 #include "core/memory.h"
+#include "core/trace.h"
 
 #include <stdlib.h>
 
@@ -22,17 +24,52 @@ struct ddp_train_metrics {
     const struct ddp_train_plan *plan;
     int64_t clock_ns; /* the end of the last step or evaluation */
     double wait_seconds;
-    void *states[SINK_COUNT]; /* NULL: not asked for */
+    double items_of_sample;
+    const char *unit;
+    bool traces;
+    int64_t trace_first, trace_last; /* steps that are recorded, from 0, both included */
+    int64_t trace_begin_ns;          /* of the current step or aside */
+    void *states[SINK_COUNT];        /* NULL: not asked for */
 };
+
+/* Is this step, from 0, one that the trace shows? */
+static bool recorded(const ddp_train_metrics *metrics, int64_t step)
+{
+    return metrics->traces && step >= metrics->trace_first && step <= metrics->trace_last;
+}
+
+/* All ranks write to the file that rank 0 makes. */
+static enum ddp_status open_trace(ddp_train_metrics *metrics, const struct ddp_train_facts *facts)
+{
+    const char *path = facts->options->trace;
+    const bool first = facts->plan->rank == 0;
+    enum ddp_status status = DDP_OK;
+    if (!path)
+        return DDP_OK;
+    if (first)
+        status = ddp_trace_open(path, 0, true);
+    if (status == DDP_OK)
+        status = ddp_comm_barrier(facts->comm);
+    if (status == DDP_OK && !first)
+        status = ddp_trace_open(path, facts->plan->rank, false);
+    metrics->traces = status == DDP_OK;
+    metrics->trace_first = facts->options->trace_first - 1;
+    metrics->trace_last = facts->options->trace_last - 1;
+    ddp_trace_set_recording(recorded(metrics, facts->first_step));
+    return status;
+}
 
 enum ddp_status ddp_train_metrics_open(ddp_train_metrics **metrics,
                                        const struct ddp_train_facts *facts)
 {
-    enum ddp_status status = DDP_OK;
     struct ddp_train_metrics *m = ddp_array_alloc(1, sizeof *m);
     if (!m)
         return DDP_ERR_MEMORY;
     m->plan = facts->plan;
+    const bool tokens = facts->data->x_dtype == DDP_I32;
+    m->unit = tokens ? "tokens" : "samples";
+    m->items_of_sample = tokens ? (double)facts->data->sample_values : 1;
+    enum ddp_status status = open_trace(m, facts);
     for (size_t i = 0; status == DDP_OK && i < SINK_COUNT && facts->plan->rank == 0; i++)
         status = sinks[i]->open(&m->states[i], facts);
     if (status != DDP_OK) {
@@ -40,6 +77,7 @@ enum ddp_status ddp_train_metrics_open(ddp_train_metrics **metrics,
         return status;
     }
     m->clock_ns = ddp_clock_ns();
+    m->trace_begin_ns = ddp_trace_begin();
     *metrics = m;
     return DDP_OK;
 }
@@ -71,18 +109,33 @@ void ddp_train_metrics_step(ddp_train_metrics *metrics, int64_t step, double los
         .seconds = lap(metrics),
         .wait_seconds = wait_seconds - metrics->wait_seconds,
         .samples = (double)rows * (double)plan->global_shards,
-        .unit = "samples",
+        .unit = metrics->unit,
     };
-    event.items = event.samples;
+    event.items = event.samples * metrics->items_of_sample;
     metrics->wait_seconds = wait_seconds;
+    ddp_trace_end("step", metrics->trace_begin_ns, "step", step + 1);
     for (size_t i = 0; i < SINK_COUNT; i++)
         if (metrics->states[i])
             sinks[i]->step(metrics->states[i], &event);
+    if (metrics->traces) {
+        /* What follows the last recorded step, an evaluation say, still belongs to it. */
+        ddp_trace_set_recording(recorded(metrics, step) || recorded(metrics, step + 1));
+        ddp_trace_flush(step == metrics->trace_last);
+    }
+    metrics->trace_begin_ns = recorded(metrics, step + 1) ? ddp_trace_begin() : 0;
 }
 
-void ddp_train_metrics_begin_evaluation(ddp_train_metrics *metrics)
+void ddp_train_metrics_begin_aside(ddp_train_metrics *metrics)
 {
     lap(metrics);
+    metrics->trace_begin_ns = ddp_trace_begin();
+}
+
+void ddp_train_metrics_end_aside(ddp_train_metrics *metrics, const char *name)
+{
+    lap(metrics);
+    ddp_trace_end(name, metrics->trace_begin_ns, NULL, 0);
+    metrics->trace_begin_ns = ddp_trace_begin();
 }
 
 void ddp_train_metrics_evaluation(ddp_train_metrics *metrics, int64_t step, double loss,
@@ -95,6 +148,7 @@ void ddp_train_metrics_evaluation(ddp_train_metrics *metrics, int64_t step, doub
         .accuracy = accuracy,
         .seconds = lap(metrics),
     };
+    ddp_train_metrics_end_aside(metrics, "evaluate");
     for (size_t i = 0; i < SINK_COUNT; i++)
         if (metrics->states[i])
             sinks[i]->evaluation(metrics->states[i], &event);
@@ -114,5 +168,7 @@ void ddp_train_metrics_close(ddp_train_metrics *metrics, enum ddp_status status)
     for (size_t i = 0; i < SINK_COUNT; i++)
         if (metrics->states[i])
             sinks[i]->close(metrics->states[i], status);
+    if (metrics->traces)
+        ddp_trace_finish();
     free(metrics);
 }

@@ -16,6 +16,7 @@ struct ddp_train_facts {
     const ddp_graph *graph;
     struct ddp_mode_memory memory;
     const char *device;
+    ddp_comm *comm;
     int64_t first_step; /* above 0: training was resumed */
     FILE *out;          /* NULL: nothing is printed */
 };
@@ -54,7 +55,7 @@ extern const struct ddp_train_sink_ops ddp_train_sink_progress, ddp_train_sink_j
 
 typedef struct ddp_train_metrics ddp_train_metrics;
 
-/* Before the first step. On ranks other than 0 there are no sinks, and the rest does nothing. */
+/* Before the first step. Collective. Only rank 0 has sinks; all ranks write to the trace. */
 enum ddp_status ddp_train_metrics_open(ddp_train_metrics **metrics,
                                        const struct ddp_train_facts *facts);
 
@@ -63,15 +64,19 @@ enum ddp_status ddp_train_metrics_open(ddp_train_metrics **metrics,
 void ddp_train_metrics_step(ddp_train_metrics *metrics, int64_t step, double loss, double rate,
                             double gradient_norm, double wait_seconds);
 
-/* Around an evaluation after `step`: begin before it, so that its time is its own. */
-void ddp_train_metrics_begin_evaluation(ddp_train_metrics *metrics);
+/* Around what is no part of a step: its time is its own, and has a name in the trace. */
+void ddp_train_metrics_begin_aside(ddp_train_metrics *metrics);
+void ddp_train_metrics_end_aside(ddp_train_metrics *metrics, const char *name);
+
+/* The result of an evaluation after `step`; ends an aside. */
 void ddp_train_metrics_evaluation(ddp_train_metrics *metrics, int64_t step, double loss,
                                   double accuracy);
 
 /* Before a line is printed by others: removes the bar. */
 void ddp_train_metrics_pause(ddp_train_metrics *metrics);
 
-/* metrics may be NULL. */
+/* Ends what was written about the run. Of the trace its file is left: ddp_trace_close(), when no
+ * thread of the run is left. metrics may be NULL. */
 void ddp_train_metrics_close(ddp_train_metrics *metrics, enum ddp_status status);
 
 #endif

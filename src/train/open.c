@@ -7,6 +7,7 @@
 
 #include "core/log.h"
 #include "core/memory.h"
+#include "core/trace.h"
 #include "graph/exec.h"
 #include "job/board.h"
 #include "job/job.h"
@@ -238,6 +239,7 @@ enum ddp_status ddp_run_open(struct ddp_run *run)
 void ddp_run_close(struct ddp_run *run)
 {
     ddp_loader_destroy(run->loader);
+    ddp_trace_close(run->complete && run->plan.rank == 0);
     ddp_train_evaluator_destroy(run->evaluator);
     ddp_mode_destroy(run->mode);
     ddp_comm_destroy(run->comm);

@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define COUNT_MAX 1e15
+
 #define AT(member)    offsetof(struct ddp_train_options, member)
 #define GIVEN(member) (ptrdiff_t) offsetof(struct ddp_train_options, member)
 
@@ -87,11 +89,28 @@ static const char *read_milestones(void *destination, const char *value)
     return NULL;
 }
 
+/* "20-40", or "20": the steps that a trace shows. */
+static const char *read_trace_steps(void *destination, const char *value)
+{
+    struct ddp_train_options *options = destination;
+    char text[64];
+    if (snprintf(text, sizeof text, "%s", value) >= (int)sizeof text)
+        return "too long";
+    char *last = strchr(text, '-');
+    if (last)
+        *last++ = '\0';
+    if (!ddp_parse_int64(text, 1, (int64_t)COUNT_MAX, &options->trace_first) ||
+        !ddp_parse_int64(last ? last : text, options->trace_first, (int64_t)COUNT_MAX,
+                         &options->trace_last))
+        return "must be the first and the last step, such as 20-40";
+    options->trace_steps_given = true;
+    return NULL;
+}
+
 static const char *const device_help =
     "where to compute: auto (a GPU where there is one), cpu or cuda";
 
-#define COUNT_MAX 1e15
-#define BETA_MAX  0.9999999999
+#define BETA_MAX 0.9999999999
 
 const struct ddp_option ddp_train_option_table[] = {
     {.section = "What to train",
@@ -438,6 +457,16 @@ const struct ddp_option ddp_train_option_table[] = {
      .offset = AT(tensorboard),
      .argument = "DIR",
      .help = "write them to an event file in this directory, for TensorBoard"},
+    {.name = "trace",
+     .type = DDP_OPTION_TEXT,
+     .offset = AT(trace),
+     .argument = "FILE",
+     .help = "write what each worker does when to this file, for Perfetto or chrome://tracing"},
+    {.name = "trace-steps",
+     .type = DDP_OPTION_CUSTOM,
+     .read = read_trace_steps,
+     .argument = "A-B",
+     .help = "the steps that --trace shows (default 1-1000)"},
     {.name = "verbose",
      .letter = 'v',
      .type = DDP_OPTION_FLAG,
@@ -474,5 +503,7 @@ void ddp_train_options_default(struct ddp_train_options *options)
         .step_size = 30,
         .bucket_mb = 25,
         .evaluate = true,
+        .trace_first = 1,
+        .trace_last = 1000,
     };
 }

@@ -52,7 +52,9 @@ struct ddp_train_options {
     const char *save, *load;
     bool evaluate, verbose, quiet;
     int64_t log_every;
-    const char *log, *tensorboard;
+    const char *log, *tensorboard, *trace;
+    int64_t trace_first, trace_last; /* from 1 */
+    bool trace_steps_given;
 };
 
 /* What weight decay applies to, ending in NULL. */

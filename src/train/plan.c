@@ -58,6 +58,8 @@ static enum ddp_status check_model_options(const struct ddp_train_plan *plan,
         return ddp_fail(DDP_ERR_INVALID, "--hidden belongs to the model mlp");
     if (!article && options->data_size_given)
         return ddp_fail(DDP_ERR_INVALID, "--data-size belongs to the model article");
+    if (options->trace_steps_given && !options->trace)
+        return ddp_fail(DDP_ERR_INVALID, "--trace-steps says what --trace shows: give both");
     if (options->steps && options->epochs_given)
         return ddp_fail(DDP_ERR_INVALID, "--steps and --epochs exclude each other: give one");
     return DDP_OK;

@@ -24,6 +24,7 @@ struct ddp_run {
     ddp_train_metrics *metrics;
     FILE *out; /* NULL on all ranks but 0 */
     bool warned;
+    bool complete; /* all ranks have done their work */
 };
 
 /* Opens what the options name, step by step; on failure run is closed by the caller all the same.

@@ -8,6 +8,7 @@
 
 #include "core/log.h"
 #include "core/memory.h"
+#include "core/trace.h"
 #include "job/job.h"
 #include "train/weights.h"
 
@@ -82,7 +83,7 @@ static enum ddp_status evaluate(struct ddp_run *run, int64_t step)
     if (!run->evaluator)
         return DDP_OK;
     ddp_job_report(run->job, "evaluate", step);
-    ddp_train_metrics_begin_evaluation(run->metrics);
+    ddp_train_metrics_begin_aside(run->metrics);
     enum ddp_status status = ddp_train_evaluator_run(run->evaluator, &accuracy, &loss);
     if (status == DDP_OK)
         ddp_train_metrics_evaluation(run->metrics, step, loss, accuracy);
@@ -139,6 +140,7 @@ static enum ddp_status open_metrics(struct ddp_run *run)
         .data = ddp_dataset_info(run->data),
         .graph = run->graph,
         .device = ddp_device_name(ddp_mode_device(run->mode)),
+        .comm = run->comm,
         .out = run->out,
     };
     ddp_mode_memory(run->mode, &facts.memory);
@@ -153,10 +155,12 @@ static enum ddp_status save(struct ddp_run *run)
     const char *path = run->options->save;
     enum ddp_status status = DDP_OK;
     if (path && run->plan.rank == 0) {
+        const int64_t begin = ddp_trace_begin();
         ddp_job_report(run->job, "save", run->plan.total_steps);
         status = ddp_run_fetch_weights(run);
         if (status == DDP_OK)
             status = ddp_train_weights_save(path, run->graph, run->weights);
+        ddp_trace_end("save", begin, NULL, 0);
         if (status == DDP_OK && run->out)
             fprintf(run->out, "saved %s\n", path);
     }
@@ -171,11 +175,11 @@ enum ddp_status ddp_train_run(ddp_train *train, FILE *out)
         status = open_metrics(&run);
     if (status == DDP_OK)
         status = train_steps(&run);
-    ddp_train_metrics_close(run.metrics, status);
     if (status == DDP_OK)
         status = save(&run);
     if (status == DDP_OK)
         status = print_weights(&run);
+    ddp_train_metrics_close(run.metrics, status);
     if (status == DDP_OK)
         status = ddp_comm_barrier(run.comm); /* nobody leaves a job that another may still fail */
     if (status == DDP_OK && run.out && (fflush(run.out) != 0 || ferror(run.out)))
@@ -184,6 +188,7 @@ enum ddp_status ddp_train_run(ddp_train *train, FILE *out)
         ddp_job_abort(run.job);
     if (status == DDP_OK)
         ddp_job_report(run.job, "done", run.plan.total_steps);
+    run.complete = status == DDP_OK;
     /* After a failure the board keeps the phase it happened in, for the launcher to show. */
     ddp_run_close(&run);
     return status;

@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * See trace.h. A thread's buffer is a ring with one writer, the thread, and one reader, the thread
+ * that opened the trace. The file is an array of events, a line each, to which all processes
+ * append whole lines with single writes; until the end it lacks its closing bracket, which readers
+ * of this format do not need. */
+#include "config.h"
+
+#include "core/trace.h"
+
+#include "core/log.h"
+#include "core/memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define RING_EVENTS 16384 /* a power of two */
+#define FLUSH_NS    INT64_C(500000000)
+#define CHUNK_BYTES 65536
+#define EVENT_BYTES 640 /* a line at most */
+#define NAME_BYTES  96
+
+int ddp_trace_recording;
+
+struct ring {
+    struct ring *next;
+    int track;
+    const char *thread;
+    bool announced;                                    /* the track's name is in the file */
+    _Alignas(DDP_CACHE_LINE) _Atomic uint64_t written; /* by the thread */
+    _Atomic uint64_t dropped;
+    _Alignas(DDP_CACHE_LINE) _Atomic uint64_t read; /* by the reader */
+    struct ddp_trace_event events[RING_EVENTS];
+};
+
+/* Of the process. */
+static struct {
+    pthread_mutex_t lock; /* of `rings`, when a thread adds its own */
+    struct ring *rings;
+    int tracks;
+    _Atomic uint32_t generation; /* of the trace; rings of older ones are gone */
+    pthread_t reader;
+    int fd;
+    int rank;
+    bool failed, finished;
+    char path[4096];
+    int64_t flushed_ns;
+    size_t used;
+    char chunk[CHUNK_BYTES];
+} trace = {.lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1};
+
+static _Thread_local struct ring *own_ring;
+static _Thread_local uint32_t own_generation;
+static _Thread_local const char *own_name;
+
+void ddp_trace_name_thread(const char *name)
+{
+    own_name = name;
+}
+
+/* This thread's ring of the current trace; NULL: no memory. */
+static struct ring *find_ring(void)
+{
+    const uint32_t generation = atomic_load_explicit(&trace.generation, memory_order_acquire);
+    if (own_ring && own_generation == generation)
+        return own_ring;
+    struct ring *ring = ddp_pages_alloc(sizeof *ring);
+    if (!ring)
+        return NULL;
+    pthread_mutex_lock(&trace.lock);
+    ring->track = trace.tracks++;
+    ring->thread = own_name                                      ? own_name
+                   : pthread_equal(pthread_self(), trace.reader) ? "main"
+                                                                 : "thread";
+    ring->next = trace.rings;
+    trace.rings = ring;
+    pthread_mutex_unlock(&trace.lock);
+    own_ring = ring;
+    own_generation = generation;
+    return ring;
+}
+
+void ddp_trace_record(const struct ddp_trace_event *event)
+{
+    struct ring *ring = find_ring();
+    if (!ring)
+        return;
+    const uint64_t at = atomic_load_explicit(&ring->written, memory_order_relaxed);
+    if (at - atomic_load_explicit(&ring->read, memory_order_acquire) == RING_EVENTS) {
+        if (!pthread_equal(pthread_self(), trace.reader)) {
+            atomic_fetch_add_explicit(&ring->dropped, 1, memory_order_relaxed);
+            return;
+        }
+        ddp_trace_flush(true);
+    }
+    ring->events[at % RING_EVENTS] = *event;
+    atomic_store_explicit(&ring->written, at + 1, memory_order_release);
+}
+
+void ddp_trace_set_recording(bool on)
+{
+    __atomic_store_n(&ddp_trace_recording, on && trace.fd >= 0 && !trace.failed && !trace.finished,
+                     __ATOMIC_RELAXED);
+}
+
+/* --- the file --- */
+
+static void give_up(void)
+{
+    const int error = errno;
+    trace.failed = true;
+    ddp_trace_set_recording(false);
+    ddp_log(DDP_LOG_WARNING, "%s: cannot write to it: %s: the trace ends here", trace.path,
+            strerror(error));
+}
+
+/* One write, so that lines of several processes never mix. Half of one is taken back. */
+static void write_chunk(void)
+{
+    if (trace.used > 0 && !trace.failed) {
+        ssize_t n;
+        do
+            n = write(trace.fd, trace.chunk, trace.used);
+        while (n < 0 && errno == EINTR);
+        if (n != (ssize_t)trace.used) {
+            const off_t end = lseek(trace.fd, 0, SEEK_CUR);
+            if (n > 0) {
+                errno = ENOSPC;
+                (void)!ftruncate(trace.fd, end - n);
+            }
+            give_up();
+        }
+    }
+    trace.used = 0;
+}
+
+/* A text with nothing in it that JSON would escape. */
+static const char *clean(const char *text, char *copy)
+{
+    size_t i = 0;
+    for (; text[i] && i < NAME_BYTES - 1; i++) {
+        const unsigned char c = (unsigned char)text[i];
+        copy[i] = c < 32 || c > 126 || c == '"' || c == '\\' ? '_' : text[i];
+    }
+    copy[i] = '\0';
+    return copy;
+}
+
+static void add_line(const char *line)
+{
+    const size_t bytes = strlen(line);
+    if (trace.used + bytes > sizeof trace.chunk)
+        write_chunk();
+    memcpy(trace.chunk + trace.used, line, bytes);
+    trace.used += bytes;
+}
+
+static void add_event(const struct ring *ring, const struct ddp_trace_event *event)
+{
+    char line[EVENT_BYTES], arguments[2 * NAME_BYTES + 64] = "", name[NAME_BYTES], key[NAME_BYTES],
+                                                       text[NAME_BYTES];
+    if (event->key && event->text)
+        snprintf(arguments, sizeof arguments, ",\"args\":{\"%s\":\"%s\"}", clean(event->key, key),
+                 clean(event->text, text));
+    else if (event->key)
+        snprintf(arguments, sizeof arguments, ",\"args\":{\"%s\":%" PRId64 "}",
+                 clean(event->key, key), event->value);
+    clean(event->name, name);
+    const double begin = (double)event->begin_ns / 1e3, end = (double)event->end_ns / 1e3;
+    if (event->overlaps)
+        snprintf(line, sizeof line,
+                 "{\"name\":\"%s\",\"cat\":\"%s\",\"ph\":\"b\",\"id2\":{\"local\":\"%" PRIu32
+                 "\"},\"ts\":%.3f,\"pid\":%d,\"tid\":%d%s},\n"
+                 "{\"name\":\"%s\",\"cat\":\"%s\",\"ph\":\"e\",\"id2\":{\"local\":\"%" PRIu32
+                 "\"},\"ts\":%.3f,\"pid\":%d,\"tid\":%d},\n",
+                 name, name, event->id, begin, trace.rank, ring->track, arguments, name, name,
+                 event->id, end, trace.rank, ring->track);
+    else
+        snprintf(line, sizeof line,
+                 "{\"name\":\"%s\",\"ph\":\"X\",\"ts\":%.3f,\"dur\":%.3f,\"pid\":%d,\"tid\":%d%s},"
+                 "\n",
+                 name, begin, end - begin, trace.rank, ring->track, arguments);
+    add_line(line);
+}
+
+static void add_name(const char *what, int track, const char *name)
+{
+    char line[EVENT_BYTES];
+    snprintf(line, sizeof line,
+             "{\"name\":\"%s\",\"ph\":\"M\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":\"%s\"}},\n",
+             what, trace.rank, track, name);
+    add_line(line);
+}
+
+/* Processes are shown by rank. */
+static void add_sort_index(const char *end)
+{
+    char line[EVENT_BYTES];
+    snprintf(line, sizeof line,
+             "{\"name\":\"process_sort_index\",\"ph\":\"M\",\"pid\":%d,\"tid\":0,"
+             "\"args\":{\"sort_index\":%d}}%s",
+             trace.rank, trace.rank, end);
+    add_line(line);
+}
+
+static void flush_ring(struct ring *ring)
+{
+    const uint64_t end = atomic_load_explicit(&ring->written, memory_order_acquire);
+    uint64_t at = atomic_load_explicit(&ring->read, memory_order_relaxed);
+    char name[NAME_BYTES];
+    if (at != end && !ring->announced) {
+        add_name("thread_name", ring->track, clean(ring->thread, name));
+        ring->announced = true;
+    }
+    for (; at != end; at++)
+        add_event(ring, &ring->events[at % RING_EVENTS]);
+    atomic_store_explicit(&ring->read, end, memory_order_release);
+}
+
+void ddp_trace_flush(bool now)
+{
+    if (trace.fd < 0 || trace.finished || (!now && ddp_clock_ns() - trace.flushed_ns < FLUSH_NS))
+        return;
+    const int64_t begin = ddp_trace_begin();
+    pthread_mutex_lock(&trace.lock);
+    struct ring *rings = trace.rings;
+    pthread_mutex_unlock(&trace.lock);
+    for (struct ring *ring = rings; ring; ring = ring->next)
+        flush_ring(ring);
+    write_chunk();
+    trace.flushed_ns = ddp_clock_ns();
+    ddp_trace_end("write trace", begin, NULL, 0);
+}
+
+enum ddp_status ddp_trace_open(const char *path, int rank, bool create)
+{
+    char name[NAME_BYTES];
+    snprintf(trace.path, sizeof trace.path, "%s", path);
+    trace.fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC | (create ? O_CREAT | O_TRUNC : 0), 0666);
+    if (trace.fd < 0)
+        return ddp_fail(DDP_ERR_IO, "%s: cannot open it for writing: %s", path, strerror(errno));
+    trace.rank = rank;
+    trace.failed = trace.finished = false;
+    trace.reader = pthread_self();
+    trace.flushed_ns = ddp_clock_ns();
+    trace.used = 0;
+    trace.tracks = 0;
+    atomic_fetch_add_explicit(&trace.generation, 1, memory_order_release);
+    if (create)
+        add_line("[\n");
+    snprintf(name, sizeof name, "rank %d", rank);
+    add_name("process_name", 0, name);
+    add_sort_index(",\n");
+    write_chunk();
+    return DDP_OK;
+}
+
+void ddp_trace_finish(void)
+{
+    ddp_trace_set_recording(false);
+    ddp_trace_flush(true);
+    trace.finished = true;
+}
+
+void ddp_trace_close(bool complete)
+{
+    uint64_t dropped = 0;
+    if (trace.fd < 0)
+        return;
+    ddp_trace_finish();
+    if (complete) { /* an event without a comma after it, so that the whole file is one JSON text */
+        add_sort_index("\n]\n");
+        write_chunk();
+    }
+    if (close(trace.fd) < 0 && !trace.failed)
+        give_up();
+    trace.fd = -1;
+    atomic_fetch_add_explicit(&trace.generation, 1, memory_order_release);
+    while (trace.rings) {
+        struct ring *ring = trace.rings;
+        trace.rings = ring->next;
+        dropped += atomic_load(&ring->dropped);
+        ddp_pages_free(ring, sizeof *ring);
+    }
+    if (dropped > 0)
+        ddp_log(DDP_LOG_WARNING, "%s: %" PRIu64 " spans came too fast and are not in it",
+                trace.path, dropped);
+}

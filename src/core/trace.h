@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A record of what each thread did when, as a Chrome trace (JSON): one file for all processes of a
+ * job, which Perfetto and chrome://tracing open. Spans are kept in a buffer of their thread and
+ * written out between steps. Recording a span costs two readings of the clock and a store; when
+ * nothing records, a load and a branch.
+ *
+ *     const int64_t begin = ddp_trace_begin();
+ *     ... work ...
+ *     ddp_trace_end("forward", begin, "shard", shard);
+ *
+ * Names, keys and texts are not copied: they must live until the trace is closed. */
+#ifndef DDP_CORE_TRACE_H
+#define DDP_CORE_TRACE_H
+
+#include "ddp.h"
+
+#include "core/clock.h"
+
+extern int ddp_trace_recording; /* read and written atomically */
+
+/* The time, or 0 when nothing records. */
+static inline int64_t ddp_trace_begin(void)
+{
+    return __atomic_load_n(&ddp_trace_recording, __ATOMIC_RELAXED) ? ddp_clock_ns() : 0;
+}
+
+struct ddp_trace_event {
+    const char *name;
+    int64_t begin_ns, end_ns;
+    const char *key;  /* of the argument; NULL: none */
+    const char *text; /* the argument; NULL: it is `value` */
+    int64_t value;
+    bool overlaps; /* others on this thread: shown on a track of its own, told apart by `id` */
+    uint32_t id;
+};
+
+/* For the functions below. */
+void ddp_trace_record(const struct ddp_trace_event *event);
+
+/* This thread did `name` since `begin`. Spans of a thread nest. begin == 0: nothing happens. */
+static inline void ddp_trace_end(const char *name, int64_t begin, const char *key, int64_t value)
+{
+    if (begin) {
+        const struct ddp_trace_event event = {name, begin, ddp_clock_ns(), key, NULL, value, 0, 0};
+        ddp_trace_record(&event);
+    }
+}
+
+static inline void ddp_trace_end_text(const char *name, int64_t begin, const char *key,
+                                      const char *text)
+{
+    if (begin) {
+        const struct ddp_trace_event event = {name, begin, ddp_clock_ns(), key, text, 0, 0, 0};
+        ddp_trace_record(&event);
+    }
+}
+
+/* The same for what goes on beside other things, such as an all-reduce that was started. */
+static inline void ddp_trace_end_overlapping(const char *name, int64_t begin, uint32_t id,
+                                             const char *key, int64_t value)
+{
+    if (begin) {
+        const struct ddp_trace_event event = {name, begin, ddp_clock_ns(), key, NULL, value, 1, id};
+        ddp_trace_record(&event);
+    }
+}
+
+/* What the calling thread's track is called, "loader" say. The first thread to record is "main". */
+void ddp_trace_name_thread(const char *name);
+
+/* Opens the file of this process's trace; one at a time. Nothing is recorded yet. Every process of
+ * the job opens the same file, rank 0 with `create` and before all others. DDP_ERR_IO names the
+ * path. */
+enum ddp_status ddp_trace_open(const char *path, int rank, bool create);
+
+/* Begins or ends recording. */
+void ddp_trace_set_recording(bool on);
+
+/* Writes out what has been recorded, if the last time is a while ago or `now`. By the thread that
+ * opened the trace, as are all functions here. */
+void ddp_trace_flush(bool now);
+
+/* Ends recording and writes out the rest: after this the process writes nothing to the file. */
+void ddp_trace_finish(void);
+
+/* No thread records any more. Frees everything, after ddp_trace_finish() where that was not called.
+ *   complete  all processes have finished, and this one adds the end of the file */
+void ddp_trace_close(bool complete);
+
+#endif

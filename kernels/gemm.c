@@ -9,6 +9,7 @@
 #include "core/log.h"
 #include "kernels/cpu.h"
 #include "kernels/gemm_plain.h"
+#include "kernels/gemm_tiles.h"
 
 #include <stdatomic.h>
 #ifdef HAVE_ONEDNN
@@ -31,10 +32,8 @@ void omp_set_num_threads(int threads);
 
 struct product {
     const struct ddp_gemm *gemm;
-    int64_t tile_rows, tile_columns;
-    int64_t column_tiles;
-    void (*tile)(struct product *product, int64_t row, int64_t rows, int64_t column,
-                 int64_t columns);
+    struct ddp_gemm_grid grid;
+    void (*tile)(struct product *product, const struct ddp_gemm_tile *tile);
     atomic_int error; /* of the library, from any thread */
 };
 
@@ -50,21 +49,50 @@ static int64_t even_part(int64_t size, int64_t parts, int64_t granule)
     return part < size ? part : size;
 }
 
-/* The grid depends on the shape alone. Columns are cut first: then every part of B is packed once.
- */
-static void choose_grid(struct product *product)
+struct ddp_gemm_grid ddp_gemm_grid_cut(int64_t m, int64_t n, int64_t k)
 {
-    const struct ddp_gemm *gemm = product->gemm;
-    int64_t down = divide_up(gemm->m, TILE_ROWS), across = divide_up(gemm->n, TILE_COLUMNS);
-    const double tiles = (double)gemm->m * (double)gemm->n * (double)gemm->k / TILE_PRODUCTS;
+    struct ddp_gemm_grid grid = {.m = m, .n = n};
+    int64_t down = divide_up(m, TILE_ROWS), across = divide_up(n, TILE_COLUMNS);
+    const double tiles = (double)m * (double)n * (double)k / TILE_PRODUCTS;
     const int64_t wanted = tiles < TILES_WANTED ? (int64_t)tiles : TILES_WANTED;
-    while (down * across < wanted && gemm->n / (across + 1) >= SMALL_COLUMNS)
+    while (down * across < wanted && n / (across + 1) >= SMALL_COLUMNS)
         across++;
-    while (down * across < wanted && gemm->m / (down + 1) >= SMALL_ROWS)
+    while (down * across < wanted && m / (down + 1) >= SMALL_ROWS)
         down++;
-    product->tile_rows = even_part(gemm->m, down, 8);
-    product->tile_columns = even_part(gemm->n, across, 16);
-    product->column_tiles = divide_up(gemm->n, product->tile_columns);
+    grid.tile_rows = even_part(m, down, 8);
+    grid.tile_columns = even_part(n, across, 16);
+    grid.column_tiles = divide_up(n, grid.tile_columns);
+    grid.count = (size_t)(divide_up(m, grid.tile_rows) * grid.column_tiles);
+    return grid;
+}
+
+struct ddp_gemm_tile ddp_gemm_grid_tile(const struct ddp_gemm_grid *grid, size_t index)
+{
+    struct ddp_gemm_tile tile = {
+        .row = (int64_t)index / grid->column_tiles * grid->tile_rows,
+        .column = (int64_t)index % grid->column_tiles * grid->tile_columns,
+    };
+    int64_t rows = grid->m - tile.row, columns = grid->n - tile.column;
+    tile.rows = rows < grid->tile_rows ? rows : grid->tile_rows;
+    tile.columns = columns < grid->tile_columns ? columns : grid->tile_columns;
+    return tile;
+}
+
+void ddp_gemm_empty_tile(float *c, int64_t ldc, const struct ddp_gemm_tile *tile, float beta)
+{
+    for (int64_t i = tile->row; i < tile->row + tile->rows; i++)
+        for (int64_t j = tile->column; j < tile->column + tile->columns; j++)
+            c[i * ldc + j] = beta == 0 ? 0 : beta * c[i * ldc + j];
+}
+
+void ddp_gemm_stay_single(void)
+{
+#ifdef HAVE_GOMP
+    static _Thread_local bool single; /* the setting is the calling thread's */
+    if (!single)
+        omp_set_num_threads(1);
+    single = true;
+#endif
 }
 
 /* Operand A from row `row` of op(A), operand B from column `column` of op(B). */
@@ -79,64 +107,51 @@ static const float *b_at(const struct ddp_gemm *gemm, int64_t column)
 }
 
 #ifdef HAVE_ONEDNN
-static void onednn_tile(struct product *product, int64_t row, int64_t rows, int64_t column,
-                        int64_t columns)
+static void onednn_tile(struct product *product, const struct ddp_gemm_tile *tile)
 {
-#ifdef HAVE_GOMP
-    /* Outside a parallel region each call would start a team of its own. The setting is the calling
-     * thread's. */
-    static _Thread_local bool single;
-    if (!single)
-        omp_set_num_threads(1);
-    single = true;
-#endif
     const struct ddp_gemm *gemm = product->gemm;
-    dnnl_status_t status =
-        dnnl_sgemm(gemm->transpose_a ? 'T' : 'N', gemm->transpose_b ? 'T' : 'N', rows, columns,
-                   gemm->k, 1.0f, a_at(gemm, row), gemm->lda, b_at(gemm, column), gemm->ldb,
-                   gemm->beta, gemm->c + row * gemm->ldc + column, gemm->ldc);
+    ddp_gemm_stay_single();
+    dnnl_status_t status = dnnl_sgemm(
+        gemm->transpose_a ? 'T' : 'N', gemm->transpose_b ? 'T' : 'N', tile->rows, tile->columns,
+        gemm->k, 1.0f, a_at(gemm, tile->row), gemm->lda, b_at(gemm, tile->column), gemm->ldb,
+        gemm->beta, gemm->c + tile->row * gemm->ldc + tile->column, gemm->ldc);
     if (status != dnnl_success)
         atomic_store(&product->error, (int)status);
 }
 #endif
 
-static void plain_tile(struct product *product, int64_t row, int64_t rows, int64_t column,
-                       int64_t columns)
+static void plain_tile(struct product *product, const struct ddp_gemm_tile *tile)
 {
     const struct ddp_gemm *gemm = product->gemm;
-    struct ddp_gemm tile = *gemm;
-    tile.m = rows;
-    tile.n = columns;
-    tile.a = a_at(gemm, row);
-    tile.b = b_at(gemm, column);
-    tile.c = gemm->c + row * gemm->ldc + column;
-    ddp_gemm_plain_tile(&tile);
+    struct ddp_gemm part = *gemm;
+    part.m = tile->rows;
+    part.n = tile->columns;
+    part.a = a_at(gemm, tile->row);
+    part.b = b_at(gemm, tile->column);
+    part.c = gemm->c + tile->row * gemm->ldc + tile->column;
+    ddp_gemm_plain_tile(&part);
 }
 
-/* For k = 0, where the operands may be NULL. */
-static void empty_tile(struct product *product, int64_t row, int64_t rows, int64_t column,
-                       int64_t columns)
+static void empty_tile(struct product *product, const struct ddp_gemm_tile *tile)
 {
     const struct ddp_gemm *gemm = product->gemm;
-    for (int64_t i = row; i < row + rows; i++)
-        for (int64_t j = column; j < column + columns; j++) {
-            float *c = &gemm->c[i * gemm->ldc + j];
-            *c = gemm->beta == 0 ? 0 : gemm->beta * *c;
-        }
+    ddp_gemm_empty_tile(gemm->c, gemm->ldc, tile, gemm->beta);
 }
+
+#ifdef HAVE_ONEDNN
+#define best_tile onednn_tile
+#else
+#define best_tile plain_tile
+#endif
 
 static void tile_task(void *arg, size_t index)
 {
     struct product *product = arg;
     const struct ddp_gemm *gemm = product->gemm;
-    int64_t row = (int64_t)index / product->column_tiles * product->tile_rows;
-    int64_t column = (int64_t)index % product->column_tiles * product->tile_columns;
-    int64_t rows = gemm->m - row < product->tile_rows ? gemm->m - row : product->tile_rows;
-    int64_t columns =
-        gemm->n - column < product->tile_columns ? gemm->n - column : product->tile_columns;
-    product->tile(product, row, rows, column, columns);
+    const struct ddp_gemm_tile tile = ddp_gemm_grid_tile(&product->grid, index);
+    product->tile(product, &tile);
     if (gemm->epilogue)
-        gemm->epilogue(gemm->epilogue_arg, row, rows, column, columns);
+        gemm->epilogue(gemm->epilogue_arg, tile.row, tile.rows, tile.column, tile.columns);
 }
 
 static enum ddp_status check(const struct ddp_gemm *gemm)
@@ -157,6 +172,14 @@ static enum ddp_status check(const struct ddp_gemm *gemm)
     return DDP_OK;
 }
 
+static enum ddp_status result(struct product *product)
+{
+    int error = atomic_load(&product->error);
+    if (error)
+        return ddp_fail(DDP_ERR_SYSTEM, "gemm: oneDNN's sgemm failed with status %d", error);
+    return DDP_OK;
+}
+
 static enum ddp_status run(struct product *product, void *stream)
 {
     const struct ddp_gemm *gemm = product->gemm;
@@ -164,24 +187,26 @@ static enum ddp_status run(struct product *product, void *stream)
     if (status || gemm->m == 0 || gemm->n == 0)
         return status;
     if (gemm->k == 0)
-        product->tile = empty_tile; /* oneDNN would leave C as it is */
-    choose_grid(product);
-    int64_t row_tiles = divide_up(gemm->m, product->tile_rows);
-    ddp_pool_run(ddp_stream_pool(stream), (size_t)(row_tiles * product->column_tiles), tile_task,
-                 product);
-    int error = atomic_load(&product->error);
-    if (error)
-        return ddp_fail(DDP_ERR_SYSTEM, "gemm: oneDNN's sgemm failed with status %d", error);
-    return DDP_OK;
+        product->tile = empty_tile;
+    product->grid = ddp_gemm_grid_cut(gemm->m, gemm->n, gemm->k);
+    ddp_pool_run(ddp_stream_pool(stream), product->grid.count, tile_task, product);
+    return result(product);
+}
+
+enum ddp_status ddp_gemm_serial(const struct ddp_gemm *gemm)
+{
+    struct product product = {.gemm = gemm, .tile = best_tile};
+    enum ddp_status status = check(gemm);
+    if (status || gemm->m == 0 || gemm->n == 0)
+        return status;
+    const struct ddp_gemm_tile whole = {.rows = gemm->m, .columns = gemm->n};
+    (gemm->k == 0 ? empty_tile : best_tile)(&product, &whole);
+    return result(&product);
 }
 
 enum ddp_status ddp_gemm(const struct ddp_gemm *gemm, void *stream)
 {
-#ifdef HAVE_ONEDNN
-    struct product product = {.gemm = gemm, .tile = onednn_tile};
-#else
-    struct product product = {.gemm = gemm, .tile = plain_tile};
-#endif
+    struct product product = {.gemm = gemm, .tile = best_tile};
     return run(&product, stream);
 }
 

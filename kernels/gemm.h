@@ -29,6 +29,10 @@ struct ddp_gemm {
  */
 enum ddp_status ddp_gemm(const struct ddp_gemm *gemm, void *stream);
 
+/* The whole product at once on the calling thread, without the epilogue: for operations that cut
+ * their work themselves. */
+enum ddp_status ddp_gemm_serial(const struct ddp_gemm *gemm);
+
 /* The version without oneDNN, in every build; its bits are the same on every instruction set. */
 enum ddp_status ddp_gemm_plain(const struct ddp_gemm *gemm, void *stream);
 

@@ -6,6 +6,7 @@
 
 #include "kernels/gemm_plain.h"
 
+#include "kernels/bf16.h"
 #include "kernels/cpu.h"
 
 #define STRIP_ROWS    6
@@ -24,39 +25,57 @@ static int64_t at_most(int64_t value, int64_t limit)
     return value < limit ? value : limit;
 }
 
-/* op(A)[row.., depth..] as strips of 6 rows: for each depth the 6 values, zeros below the last row.
- */
-static void pack_a(float *packed, const struct ddp_gemm *gemm, int64_t row, int64_t rows,
-                   int64_t depth, int64_t depths)
+/* What the products of both headers come to. */
+struct operands {
+    const void *a, *b; /* float or, with bf16, uint16_t */
+    bool bf16;
+    int64_t m, n, k;
+    int64_t a_row, a_depth; /* steps from one row of op(A) to the next, and along K */
+    int64_t b_column, b_depth;
+    float *c;
+    int64_t ldc;
+    float beta;
+};
+
+DDP_INLINE float element(const void *values, int64_t at, bool bf16)
 {
-    const int64_t row_step = gemm->transpose_a ? 1 : gemm->lda;
-    const int64_t depth_step = gemm->transpose_a ? gemm->lda : 1;
-    const float *a = gemm->a + row * row_step + depth * depth_step;
-    for (int64_t strip = 0; strip < rows; strip += STRIP_ROWS, packed += STRIP_ROWS * depths) {
-        const int64_t here = at_most(rows - strip, STRIP_ROWS);
-        if (here < STRIP_ROWS)
-            memset(packed, 0, (size_t)(STRIP_ROWS * depths) * sizeof *packed);
+    return bf16 ? ddp_bf16_to_f32(((const uint16_t *)values)[at]) : ((const float *)values)[at];
+}
+
+/* `lines` rows of op(A), or columns of op(B), from element `from` on, as strips of `width` of them:
+ * for each depth its `width` values, zeros behind the last. */
+DDP_INLINE void pack(float *packed, const void *values, bool bf16, int64_t from, int64_t lines,
+                     int64_t line_step, int64_t depths, int64_t depth_step, int64_t width)
+{
+    for (int64_t strip = 0; strip < lines; strip += width, packed += width * depths) {
+        const int64_t here = at_most(lines - strip, width);
+        if (here < width)
+            memset(packed, 0, (size_t)(width * depths) * sizeof *packed);
         for (int64_t l = 0; l < depths; l++)
             for (int64_t i = 0; i < here; i++)
-                packed[l * STRIP_ROWS + i] = a[(strip + i) * row_step + l * depth_step];
+                packed[l * width + i] =
+                    element(values, from + (strip + i) * line_step + l * depth_step, bf16);
     }
 }
 
-static void pack_b(float *packed, const struct ddp_gemm *gemm, int64_t column, int64_t columns,
+static void pack_a(float *packed, const struct operands *o, int64_t row, int64_t rows,
                    int64_t depth, int64_t depths)
 {
-    const int64_t column_step = gemm->transpose_b ? gemm->ldb : 1;
-    const int64_t depth_step = gemm->transpose_b ? 1 : gemm->ldb;
-    const float *b = gemm->b + column * column_step + depth * depth_step;
-    for (int64_t strip = 0; strip < columns;
-         strip += STRIP_COLUMNS, packed += STRIP_COLUMNS * depths) {
-        const int64_t here = at_most(columns - strip, STRIP_COLUMNS);
-        if (here < STRIP_COLUMNS)
-            memset(packed, 0, (size_t)(STRIP_COLUMNS * depths) * sizeof *packed);
-        for (int64_t l = 0; l < depths; l++)
-            for (int64_t j = 0; j < here; j++)
-                packed[l * STRIP_COLUMNS + j] = b[(strip + j) * column_step + l * depth_step];
-    }
+    const int64_t from = row * o->a_row + depth * o->a_depth;
+    if (o->bf16)
+        pack(packed, o->a, true, from, rows, o->a_row, depths, o->a_depth, STRIP_ROWS);
+    else
+        pack(packed, o->a, false, from, rows, o->a_row, depths, o->a_depth, STRIP_ROWS);
+}
+
+static void pack_b(float *packed, const struct operands *o, int64_t column, int64_t columns,
+                   int64_t depth, int64_t depths)
+{
+    const int64_t from = column * o->b_column + depth * o->b_depth;
+    if (o->bf16)
+        pack(packed, o->b, true, from, columns, o->b_column, depths, o->b_depth, STRIP_COLUMNS);
+    else
+        pack(packed, o->b, false, from, columns, o->b_column, depths, o->b_depth, STRIP_COLUMNS);
 }
 
 /* c += (or = , with beta 0) the product of one strip of A and one of B. Six sums by name: an array
@@ -95,21 +114,59 @@ static void blocks(float *c, int64_t ldc, int64_t rows, int64_t columns,
                    packed->a + i * depths, packed->b + j * depths, depths, beta);
 }
 
-void ddp_gemm_plain_tile(const struct ddp_gemm *gemm)
+static void tile(const struct operands *o)
 {
     struct packed packed; /* 112 KiB of stack */
-    for (int64_t depth = 0; depth < gemm->k; depth += BLOCK_K) {
-        int64_t depths = at_most(gemm->k - depth, BLOCK_K);
-        float beta = depth == 0 ? gemm->beta : 1;
-        for (int64_t column = 0; column < gemm->n; column += BLOCK_COLUMNS) {
-            int64_t columns = at_most(gemm->n - column, BLOCK_COLUMNS);
-            pack_b(packed.b, gemm, column, columns, depth, depths);
-            for (int64_t row = 0; row < gemm->m; row += BLOCK_ROWS) {
-                int64_t rows = at_most(gemm->m - row, BLOCK_ROWS);
-                pack_a(packed.a, gemm, row, rows, depth, depths);
-                blocks(gemm->c + row * gemm->ldc + column, gemm->ldc, rows, columns, &packed,
-                       depths, beta);
+    for (int64_t depth = 0; depth < o->k; depth += BLOCK_K) {
+        int64_t depths = at_most(o->k - depth, BLOCK_K);
+        float beta = depth == 0 ? o->beta : 1;
+        for (int64_t column = 0; column < o->n; column += BLOCK_COLUMNS) {
+            int64_t columns = at_most(o->n - column, BLOCK_COLUMNS);
+            pack_b(packed.b, o, column, columns, depth, depths);
+            for (int64_t row = 0; row < o->m; row += BLOCK_ROWS) {
+                int64_t rows = at_most(o->m - row, BLOCK_ROWS);
+                pack_a(packed.a, o, row, rows, depth, depths);
+                blocks(o->c + row * o->ldc + column, o->ldc, rows, columns, &packed, depths, beta);
             }
         }
     }
+}
+
+void ddp_gemm_plain_tile(const struct ddp_gemm *gemm)
+{
+    const struct operands operands = {
+        .a = gemm->a,
+        .b = gemm->b,
+        .m = gemm->m,
+        .n = gemm->n,
+        .k = gemm->k,
+        .a_row = gemm->transpose_a ? 1 : gemm->lda,
+        .a_depth = gemm->transpose_a ? gemm->lda : 1,
+        .b_column = gemm->transpose_b ? gemm->ldb : 1,
+        .b_depth = gemm->transpose_b ? 1 : gemm->ldb,
+        .c = gemm->c,
+        .ldc = gemm->ldc,
+        .beta = gemm->beta,
+    };
+    tile(&operands);
+}
+
+void ddp_gemm_bf16_plain_tile(const struct ddp_gemm_bf16 *gemm)
+{
+    const struct operands operands = {
+        .a = gemm->a,
+        .b = gemm->b,
+        .bf16 = true,
+        .m = gemm->m,
+        .n = gemm->n,
+        .k = gemm->k,
+        .a_row = gemm->transpose_a ? 1 : gemm->lda,
+        .a_depth = gemm->transpose_a ? gemm->lda : 1,
+        .b_column = gemm->transpose_b ? gemm->ldb : 1,
+        .b_depth = gemm->transpose_b ? 1 : gemm->ldb,
+        .c = gemm->c,
+        .ldc = gemm->ldc,
+        .beta = gemm->beta,
+    };
+    tile(&operands);
 }

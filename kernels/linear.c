@@ -1,67 +1,172 @@
 /* SPDX-License-Identifier: MIT
  *
- * Linear layer on the CPU; see linear.h. The products are in gemm.c; bias and activation follow
- * each tile. */
+ * Linear layer on the CPU; see linear.h. The products are in gemm.c and gemm_bf16.c; bias and
+ * activation follow each tile while it is in the cache. */
 #include "config.h"
 
 #include "kernels/linear.h"
 
 #include "core/log.h"
-#include "kernels/cpu.h"
+#include "core/memory.h"
+#include "kernels/bf16.h"
 #include "kernels/gemm.h"
+#include "kernels/gemm_bf16.h"
+#include "kernels/vmath.h"
 
-#define COLUMNS 128   /* of a task of the backward pass */
+#define COLUMNS 128   /* of a task of the backward pass; whole vectors */
 #define SMALL   32768 /* elements that are not worth waking a thread for */
+#define ALIGN   64
 
-/* Not max(): NaN must stay NaN. */
-DDP_INLINE float activate(float value, enum ddp_activation activation)
+static bool is_gelu(enum ddp_activation activation)
 {
-    return activation == DDP_ACTIVATION_RELU && value < 0 ? 0 : value;
+    return activation == DDP_ACTIVATION_GELU || activation == DDP_ACTIVATION_GELU_TANH;
 }
 
 static enum ddp_status check_shape(int64_t rows, int64_t in, int64_t out,
-                                   enum ddp_activation activation)
+                                   enum ddp_activation activation, enum ddp_dtype compute)
 {
     if (rows < 0 || in < 0 || out < 0)
         return ddp_fail(DDP_ERR_INVALID, "linear: negative size (%lld rows, %lld in, %lld out)",
                         (long long)rows, (long long)in, (long long)out);
-    if (activation != DDP_ACTIVATION_NONE && activation != DDP_ACTIVATION_RELU)
+    if ((unsigned)activation > DDP_ACTIVATION_GELU_TANH)
         return ddp_fail(DDP_ERR_INVALID, "linear: unknown activation %d", (int)activation);
+    if (compute != DDP_F32 && compute != DDP_BF16)
+        return ddp_fail(DDP_ERR_INVALID, "linear: computes in f32 or bf16, not dtype %d",
+                        (int)compute);
     return DDP_OK;
+}
+
+/* Where the operands that are rounded to bf16 lie in the scratch memory: x, dy, weight. */
+struct rounded {
+    uint16_t *x, *dy, *weight;
+};
+
+static size_t part_bytes(int64_t count)
+{
+    return ddp_align_up((size_t)count * sizeof(uint16_t), ALIGN);
 }
 
 size_t ddp_linear_scratch_bytes(int64_t rows, int64_t in, int64_t out, enum ddp_dtype compute,
                                 bool has_weight_bf16)
 {
-    if (compute != DDP_BF16)
+    if (compute != DDP_BF16 || rows < 0 || in < 0 || out < 0)
         return 0;
-    size_t weights = has_weight_bf16 ? 0 : (size_t)(in * out);
-    return ((size_t)(rows * in) + (size_t)(rows * out) + weights) * sizeof(uint16_t);
+    return part_bytes(rows * in) + part_bytes(rows * out) +
+           (has_weight_bf16 ? 0 : part_bytes(in * out));
 }
 
-static enum ddp_status check_forward(const struct ddp_linear_forward *args)
+static struct rounded rounded_in(void *scratch, int64_t rows, int64_t in, int64_t out)
 {
-    enum ddp_status status = check_shape(args->rows, args->in, args->out, args->activation);
-    if (status)
-        return status;
-    bool inputs = args->rows > 0 && args->out > 0 && args->in > 0;
-    if ((inputs && (!args->x || !args->weight)) || (args->rows > 0 && args->out > 0 && !args->y))
-        return ddp_fail(DDP_ERR_INVALID, "linear: x, weight or y is NULL");
-    return DDP_OK;
+    char *memory = scratch;
+    return (struct rounded){
+        .x = (uint16_t *)(void *)memory,
+        .dy = (uint16_t *)(void *)(memory + part_bytes(rows * in)),
+        .weight = (uint16_t *)(void *)(memory + part_bytes(rows * in) + part_bytes(rows * out)),
+    };
+}
+
+/* The two ways to compute everything: fast and plain. */
+struct ways {
+    enum ddp_status (*gemm)(const struct ddp_gemm *gemm, void *stream);
+    enum ddp_status (*gemm_bf16)(const struct ddp_gemm_bf16 *gemm, void *stream);
+    enum ddp_status (*to_bf16)(const struct ddp_to_bf16 *args, void *stream);
+};
+
+static const struct ways fast = {ddp_gemm, ddp_gemm_bf16, ddp_to_bf16};
+static const struct ways plain = {ddp_gemm_reference, ddp_gemm_bf16_reference,
+                                  ddp_to_bf16_reference};
+
+static enum ddp_status round_to(const struct ways *ways, uint16_t *to, const float *from,
+                                int64_t count, void *stream)
+{
+    const struct ddp_to_bf16 args = {.count = count, .x = from, .y = to};
+    return ways->to_bf16(&args, stream);
+}
+
+/* The same product with operands of bf16. */
+static enum ddp_status run_bf16(const struct ways *ways, const struct ddp_gemm *like,
+                                const uint16_t *a, const uint16_t *b, void *stream)
+{
+    const struct ddp_gemm_bf16 gemm = {
+        .transpose_a = like->transpose_a,
+        .transpose_b = like->transpose_b,
+        .m = like->m,
+        .n = like->n,
+        .k = like->k,
+        .a = a,
+        .b = b,
+        .c = like->c,
+        .lda = like->lda,
+        .ldb = like->ldb,
+        .ldc = like->ldc,
+        .beta = like->beta,
+        .epilogue = like->epilogue,
+        .epilogue_arg = like->epilogue_arg,
+    };
+    return ways->gemm_bf16(&gemm, stream);
 }
 
 /* --- forward
  * -------------------------------------------------------------------------------------- */
 
-DDP_INLINE void finish_rows(const struct ddp_linear_forward *args, int64_t row, int64_t rows,
-                            int64_t column, int64_t columns, bool bias, bool relu)
+static enum ddp_status check_forward(const struct ddp_linear_forward *args)
 {
-    const float *restrict b = args->bias + (bias ? column : 0);
+    enum ddp_status status =
+        check_shape(args->rows, args->in, args->out, args->activation, args->compute);
+    if (status)
+        return status;
+    const bool outputs = args->rows > 0 && args->out > 0, inputs = outputs && args->in > 0;
+    const bool bf16 = args->compute == DDP_BF16;
+    const bool weight = args->weight || (bf16 && args->weight_bf16);
+    if ((inputs && (!args->x || !weight)) || (outputs && !args->y))
+        return ddp_fail(DDP_ERR_INVALID, "linear: x, weight or y is NULL");
+    if (inputs && bf16 && !args->scratch)
+        return ddp_fail(DDP_ERR_INVALID, "linear: bf16 without scratch memory");
+    return DDP_OK;
+}
+
+/* Not max(): NaN must stay NaN. */
+DDP_INLINE ddp_f32x16 activate(ddp_f32x16 z, enum ddp_activation activation)
+{
+    const ddp_f32x16 zero = {0};
+    switch (activation) {
+    case DDP_ACTIVATION_NONE:
+        break;
+    case DDP_ACTIVATION_RELU:
+        return ddp_select16(z < zero, zero, z);
+    case DDP_ACTIVATION_GELU:
+        return ddp_gelu16(z);
+    case DDP_ACTIVATION_GELU_TANH:
+        return ddp_gelu16_tanh(z);
+    }
+    return z;
+}
+
+DDP_INLINE void finish_rows(const struct ddp_linear_forward *args, int64_t row, int64_t rows,
+                            int64_t column, int64_t columns, enum ddp_activation activation)
+{
+    const bool gelu = activation == DDP_ACTIVATION_GELU || activation == DDP_ACTIVATION_GELU_TANH;
+    const float *b = args->bias ? args->bias + column : NULL;
     for (int64_t i = row; i < row + rows; i++) {
-        float *restrict y = args->y + i * args->out + column;
-        for (int64_t j = 0; j < columns; j++)
-            y[j] = activate(bias ? y[j] + b[j] : y[j],
-                            relu ? DDP_ACTIVATION_RELU : DDP_ACTIVATION_NONE);
+        float *y = args->y + i * args->out + column;
+        float *pre = gelu && args->pre ? args->pre + i * args->out + column : NULL;
+        int64_t j = 0;
+        for (; j + DDP_LANES <= columns; j += DDP_LANES) {
+            ddp_f32x16 z = ddp_load16(y + j);
+            if (b)
+                z += ddp_load16(b + j);
+            if (pre)
+                ddp_store16(pre + j, z);
+            ddp_store16(y + j, activate(z, activation));
+        }
+        if (j == columns)
+            continue;
+        ddp_f32x16 z = ddp_load16_tail(y + j, columns - j, 0);
+        if (b)
+            z += ddp_load16_tail(b + j, columns - j, 0);
+        if (pre)
+            ddp_store16_tail(pre + j, columns - j, z);
+        ddp_store16_tail(y + j, columns - j, activate(z, activation));
     }
 }
 
@@ -69,18 +174,27 @@ DDP_MULTIVERSION
 static void finish_tile(void *arg, int64_t row, int64_t rows, int64_t column, int64_t columns)
 {
     const struct ddp_linear_forward *args = arg;
-    bool relu = args->activation == DDP_ACTIVATION_RELU;
-    if (args->bias && relu)
-        finish_rows(args, row, rows, column, columns, true, true);
-    else if (args->bias)
-        finish_rows(args, row, rows, column, columns, true, false);
-    else
-        finish_rows(args, row, rows, column, columns, false, true);
+    switch (args->activation) {
+    case DDP_ACTIVATION_NONE:
+        finish_rows(args, row, rows, column, columns, DDP_ACTIVATION_NONE);
+        break;
+    case DDP_ACTIVATION_RELU:
+        finish_rows(args, row, rows, column, columns, DDP_ACTIVATION_RELU);
+        break;
+    case DDP_ACTIVATION_GELU:
+        finish_rows(args, row, rows, column, columns, DDP_ACTIVATION_GELU);
+        break;
+    case DDP_ACTIVATION_GELU_TANH:
+        finish_rows(args, row, rows, column, columns, DDP_ACTIVATION_GELU_TANH);
+        break;
+    }
 }
 
-static struct ddp_gemm forward_product(const struct ddp_linear_forward *args)
+static enum ddp_status forward_product(const struct ways *ways,
+                                       const struct ddp_linear_forward *args,
+                                       struct ddp_linear_forward *epilogue_arg, void *stream)
 {
-    return (struct ddp_gemm){
+    struct ddp_gemm product = {
         .transpose_b = true,
         .m = args->rows,
         .n = args->out,
@@ -91,7 +205,21 @@ static struct ddp_gemm forward_product(const struct ddp_linear_forward *args)
         .ldb = args->in,
         .c = args->y,
         .ldc = args->out,
+        .epilogue = epilogue_arg ? finish_tile : NULL,
+        .epilogue_arg = epilogue_arg,
     };
+    if (args->compute == DDP_F32)
+        return ways->gemm(&product, stream);
+    if (args->rows == 0 || args->out == 0)
+        return DDP_OK;
+    const struct rounded rounded = rounded_in(args->scratch, args->rows, args->in, args->out);
+    const uint16_t *weight = args->weight_bf16;
+    enum ddp_status status = round_to(ways, rounded.x, args->x, args->rows * args->in, stream);
+    if (status == DDP_OK && !weight) {
+        status = round_to(ways, rounded.weight, args->weight, args->out * args->in, stream);
+        weight = rounded.weight;
+    }
+    return status == DDP_OK ? run_bf16(ways, &product, rounded.x, weight, stream) : status;
 }
 
 enum ddp_status ddp_linear_forward(const struct ddp_linear_forward *args, void *stream)
@@ -100,27 +228,40 @@ enum ddp_status ddp_linear_forward(const struct ddp_linear_forward *args, void *
     if (status)
         return status;
     struct ddp_linear_forward copy = *args;
-    struct ddp_gemm product = forward_product(args);
-    if (args->bias || args->activation != DDP_ACTIVATION_NONE) {
-        product.epilogue = finish_tile;
-        product.epilogue_arg = &copy;
+    bool finish = args->bias || args->activation != DDP_ACTIVATION_NONE;
+    return forward_product(&fast, args, finish ? &copy : NULL, stream);
+}
+
+static double activate_reference(double z, enum ddp_activation activation)
+{
+    const double root = sqrt(2 / acos(-1.0));
+    switch (activation) {
+    case DDP_ACTIVATION_NONE:
+        break;
+    case DDP_ACTIVATION_RELU:
+        return z < 0 ? 0 : z;
+    case DDP_ACTIVATION_GELU:
+        return 0.5 * z * (1 + erf(z * sqrt(0.5)));
+    case DDP_ACTIVATION_GELU_TANH:
+        return 0.5 * z * (1 + tanh(root * (z + 0.044715 * z * z * z)));
     }
-    return ddp_gemm(&product, stream);
+    return z;
 }
 
 enum ddp_status ddp_linear_forward_reference(const struct ddp_linear_forward *args, void *stream)
 {
     enum ddp_status status = check_forward(args);
-    if (status)
-        return status;
-    struct ddp_gemm product = forward_product(args);
-    status = ddp_gemm_reference(&product, stream);
+    if (status == DDP_OK)
+        status = forward_product(&plain, args, NULL, stream);
     if (status)
         return status;
     for (int64_t i = 0; i < args->rows; i++)
         for (int64_t j = 0; j < args->out; j++) {
-            float *y = &args->y[i * args->out + j];
-            *y = activate(*y + (args->bias ? args->bias[j] : 0), args->activation);
+            const int64_t at = i * args->out + j;
+            const float z = args->y[at] + (args->bias ? args->bias[j] : 0);
+            if (is_gelu(args->activation) && args->pre)
+                args->pre[at] = z;
+            args->y[at] = (float)activate_reference((double)z, args->activation);
         }
     return DDP_OK;
 }
@@ -130,89 +271,165 @@ enum ddp_status ddp_linear_forward_reference(const struct ddp_linear_forward *ar
 
 static enum ddp_status check_backward(const struct ddp_linear_backward *args)
 {
-    enum ddp_status status = check_shape(args->rows, args->in, args->out, args->activation);
+    enum ddp_status status =
+        check_shape(args->rows, args->in, args->out, args->activation, args->compute);
     if (status)
         return status;
-    bool outputs = args->rows > 0 && args->out > 0;
+    const bool outputs = args->rows > 0 && args->out > 0, inputs = outputs && args->in > 0;
+    const bool bf16 = args->compute == DDP_BF16;
     bool missing = outputs && !args->dy;
-    missing |= outputs && args->activation != DDP_ACTIVATION_NONE && !args->y;
-    missing |= outputs && args->in > 0 && args->dweight && !args->x;
-    missing |= outputs && args->in > 0 && args->dx && !args->weight;
+    missing |= outputs && args->activation == DDP_ACTIVATION_RELU && !args->y;
+    missing |= outputs && is_gelu(args->activation) && !args->pre;
+    missing |= inputs && args->dweight && !args->x;
+    missing |= inputs && args->dx && !args->weight && !(bf16 && args->weight_bf16);
     if (missing)
-        return ddp_fail(DDP_ERR_INVALID, "linear backward: dy, y, x or weight is NULL");
+        return ddp_fail(DDP_ERR_INVALID, "linear backward: dy, y, pre, x or weight is NULL");
+    if (inputs && bf16 && !args->scratch)
+        return ddp_fail(DDP_ERR_INVALID, "linear backward: bf16 without scratch memory");
     return DDP_OK;
 }
 
-struct columns {
-    const struct ddp_linear_backward *args;
-    bool relu;
-};
+/* The gradient before the activation; `kept` is y for ReLU, else what the activation took. */
+DDP_INLINE ddp_f32x16 deactivate(ddp_f32x16 dy, ddp_f32x16 kept, enum ddp_activation activation)
+{
+    const ddp_f32x16 zero = {0};
+    switch (activation) {
+    case DDP_ACTIVATION_NONE:
+        break;
+    case DDP_ACTIVATION_RELU:
+        return ddp_select16(kept > zero, dy, zero);
+    case DDP_ACTIVATION_GELU:
+        return dy * ddp_gelu16_derivative(kept);
+    case DDP_ACTIVATION_GELU_TANH:
+        return dy * ddp_gelu16_tanh_derivative(kept);
+    }
+    return dy;
+}
 
 /* The gradient through the activation, and its column sums, for columns [begin, begin+count). */
+DDP_INLINE void columns_block(const struct ddp_linear_backward *args, int64_t begin, int64_t count,
+                              enum ddp_activation activation, float sums[COLUMNS])
+{
+    const bool active = activation != DDP_ACTIVATION_NONE;
+    const float *kept = activation == DDP_ACTIVATION_RELU ? args->y : args->pre;
+    for (int64_t i = 0; i < args->rows; i++) {
+        float *dy = args->dy + i * args->out + begin;
+        const float *z = active ? kept + i * args->out + begin : NULL;
+        int64_t j = 0;
+        for (; j + DDP_LANES <= count; j += DDP_LANES) {
+            ddp_f32x16 d = ddp_load16(dy + j);
+            if (active) {
+                d = deactivate(d, ddp_load16(z + j), activation);
+                ddp_store16(dy + j, d);
+            }
+            ddp_store16(sums + j, ddp_load16(sums + j) + d);
+        }
+        if (j == count)
+            continue;
+        ddp_f32x16 d = ddp_load16_tail(dy + j, count - j, 0);
+        if (active) {
+            d = deactivate(d, ddp_load16_tail(z + j, count - j, 0), activation);
+            ddp_store16_tail(dy + j, count - j, d);
+        }
+        ddp_store16(sums + j, ddp_load16(sums + j) + d);
+    }
+}
+
 DDP_MULTIVERSION
-static void columns_block(const struct ddp_linear_backward *args, bool relu, int64_t begin,
-                          int64_t count)
+static void columns_run(const struct ddp_linear_backward *args, int64_t begin, int64_t count)
 {
     float sums[COLUMNS] = {0};
-    for (int64_t i = 0; i < args->rows; i++) {
-        float *restrict dy = args->dy + i * args->out + begin;
-        if (relu) {
-            const float *restrict y = args->y + i * args->out + begin;
-            for (int64_t j = 0; j < count; j++)
-                dy[j] = y[j] > 0 ? dy[j] : 0;
-        }
-        if (args->dbias)
-            for (int64_t j = 0; j < count; j++)
-                sums[j] += dy[j];
+    switch (args->activation) {
+    case DDP_ACTIVATION_NONE:
+        columns_block(args, begin, count, DDP_ACTIVATION_NONE, sums);
+        break;
+    case DDP_ACTIVATION_RELU:
+        columns_block(args, begin, count, DDP_ACTIVATION_RELU, sums);
+        break;
+    case DDP_ACTIVATION_GELU:
+        columns_block(args, begin, count, DDP_ACTIVATION_GELU, sums);
+        break;
+    case DDP_ACTIVATION_GELU_TANH:
+        columns_block(args, begin, count, DDP_ACTIVATION_GELU_TANH, sums);
+        break;
     }
-    if (args->dbias)
-        memcpy(args->dbias + begin, sums, (size_t)count * sizeof *sums);
+    for (int64_t j = 0; args->dbias && j < count; j++)
+        args->dbias[begin + j] =
+            args->accumulate_dbias ? args->dbias[begin + j] + sums[j] : sums[j];
 }
 
 static void columns_task(void *arg, size_t index)
 {
-    const struct columns *columns = arg;
+    const struct ddp_linear_backward *args = arg;
     int64_t begin = (int64_t)index * COLUMNS;
-    int64_t left = columns->args->out - begin;
-    columns_block(columns->args, columns->relu, begin, left < COLUMNS ? left : COLUMNS);
+    int64_t left = args->out - begin;
+    columns_run(args, begin, left < COLUMNS ? left : COLUMNS);
 }
 
-typedef enum ddp_status gemm_function(const struct ddp_gemm *gemm, void *stream);
-
-/* dW = dz^T x and dx = dz W, where dz stands in dy by now. */
-static enum ddp_status backward_products(const struct ddp_linear_backward *args,
-                                         gemm_function *gemm, void *stream)
+/* Rounds what the products read; dz stands in dy by now. */
+static enum ddp_status round_backward(const struct ways *ways,
+                                      const struct ddp_linear_backward *args,
+                                      struct rounded *rounded, const uint16_t **weight,
+                                      void *stream)
 {
+    enum ddp_status status = round_to(ways, rounded->dy, args->dy, args->rows * args->out, stream);
+    if (status == DDP_OK && args->dweight)
+        status = round_to(ways, rounded->x, args->x, args->rows * args->in, stream);
+    *weight = args->weight_bf16;
+    if (status == DDP_OK && args->dx && !*weight) {
+        status = round_to(ways, rounded->weight, args->weight, args->out * args->in, stream);
+        *weight = rounded->weight;
+    }
+    return status;
+}
+
+/* dW = dz^T x and dx = dz W. */
+static enum ddp_status backward_products(const struct ways *ways,
+                                         const struct ddp_linear_backward *args, void *stream)
+{
+    const struct ddp_gemm dweight = {
+        .transpose_a = true,
+        .m = args->out,
+        .n = args->in,
+        .k = args->rows,
+        .a = args->dy,
+        .lda = args->out,
+        .b = args->x,
+        .ldb = args->in,
+        .c = args->dweight,
+        .ldc = args->in,
+        .beta = args->accumulate_dweight ? 1 : 0,
+    };
+    const struct ddp_gemm dx = {
+        .m = args->rows,
+        .n = args->in,
+        .k = args->out,
+        .a = args->dy,
+        .lda = args->out,
+        .b = args->weight,
+        .ldb = args->in,
+        .c = args->dx,
+        .ldc = args->in,
+        .beta = args->accumulate_dx ? 1 : 0,
+    };
     enum ddp_status status = DDP_OK;
-    if (args->dweight) {
-        struct ddp_gemm product = {
-            .transpose_a = true,
-            .m = args->out,
-            .n = args->in,
-            .k = args->rows,
-            .a = args->dy,
-            .lda = args->out,
-            .b = args->x,
-            .ldb = args->in,
-            .c = args->dweight,
-            .ldc = args->in,
-        };
-        status = gemm(&product, stream);
+    if (args->compute == DDP_F32) {
+        if (args->dweight)
+            status = ways->gemm(&dweight, stream);
+        return args->dx && status == DDP_OK ? ways->gemm(&dx, stream) : status;
     }
-    if (args->dx && status == DDP_OK) {
-        struct ddp_gemm product = {
-            .m = args->rows,
-            .n = args->in,
-            .k = args->out,
-            .a = args->dy,
-            .lda = args->out,
-            .b = args->weight,
-            .ldb = args->in,
-            .c = args->dx,
-            .ldc = args->in,
-        };
-        status = gemm(&product, stream);
+    if (args->in == 0 || (!args->dweight && !args->dx))
+        return DDP_OK;
+    struct rounded rounded = {0};
+    const uint16_t *weight = NULL;
+    if (args->rows > 0 && args->out > 0) { /* else the products are empty, and read nothing */
+        rounded = rounded_in(args->scratch, args->rows, args->in, args->out);
+        status = round_backward(ways, args, &rounded, &weight, stream);
     }
+    if (args->dweight && status == DDP_OK)
+        status = run_bf16(ways, &dweight, rounded.dy, rounded.x, stream);
+    if (args->dx && status == DDP_OK)
+        status = run_bf16(ways, &dx, rounded.dy, weight, stream);
     return status;
 }
 
@@ -221,14 +438,24 @@ enum ddp_status ddp_linear_backward(const struct ddp_linear_backward *args, void
     enum ddp_status status = check_backward(args);
     if (status)
         return status;
-    struct columns columns = {.args = args, .relu = args->activation == DDP_ACTIVATION_RELU};
-    if (columns.relu || args->dbias) {
-        bool small = args->rows == 0 || args->out <= SMALL / args->rows;
+    if (args->activation != DDP_ACTIVATION_NONE || args->dbias) {
+        struct ddp_linear_backward copy = *args;
+        const int64_t limit = is_gelu(args->activation) ? SMALL / 8 : SMALL;
+        bool small = args->rows == 0 || args->out <= limit / args->rows;
         ddp_pool_run(small ? NULL : ddp_stream_pool(stream),
                      (size_t)(args->out / COLUMNS + (args->out % COLUMNS != 0)), columns_task,
-                     &columns);
+                     &copy);
     }
-    return backward_products(args, ddp_gemm, stream);
+    return backward_products(&fast, args, stream);
+}
+
+static double derivative_reference(double z, enum ddp_activation activation)
+{
+    const double pi = acos(-1.0), root = sqrt(2 / pi);
+    if (activation == DDP_ACTIVATION_GELU)
+        return 0.5 * (1 + erf(z * sqrt(0.5))) + z * exp(-0.5 * z * z) / sqrt(2 * pi);
+    const double t = tanh(root * (z + 0.044715 * z * z * z));
+    return 0.5 * (1 + t) + 0.5 * z * (1 - t * t) * root * (1 + 3 * 0.044715 * z * z);
 }
 
 enum ddp_status ddp_linear_backward_reference(const struct ddp_linear_backward *args, void *stream)
@@ -242,10 +469,14 @@ enum ddp_status ddp_linear_backward_reference(const struct ddp_linear_backward *
             int64_t at = i * args->out + j;
             if (args->activation == DDP_ACTIVATION_RELU && !(args->y[at] > 0))
                 args->dy[at] = 0;
+            if (is_gelu(args->activation))
+                args->dy[at] =
+                    (float)((double)args->dy[at] *
+                            derivative_reference((double)args->pre[at], args->activation));
             sum += args->dy[at];
         }
         if (args->dbias)
-            args->dbias[j] = sum;
+            args->dbias[j] = args->accumulate_dbias ? args->dbias[j] + sum : sum;
     }
-    return backward_products(args, ddp_gemm_reference, stream);
+    return backward_products(&plain, args, stream);
 }

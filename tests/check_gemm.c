@@ -130,6 +130,31 @@ START_TEST(test_epilogue)
 }
 END_TEST
 
+/* The whole at once is the same product. */
+START_TEST(test_serial)
+{
+    random_seed(9);
+    for (int64_t m = 0; m < 300; m = 2 * m + 1)
+        for (int64_t k = 0; k < 200; k = 2 * k + 1) {
+            const int64_t n = m + 7;
+            float *a = array_of(m * k), *b = array_of(k * n), *c = array_of(m * n),
+                  *expected = array_copy(c, m * n);
+            struct ddp_gemm gemm = {.m = m, .n = n, .k = k, .a = a, .b = b, .c = expected};
+            gemm.lda = k;
+            gemm.ldb = gemm.ldc = n;
+            gemm.beta = 1;
+            ck_assert_int_eq(ddp_gemm_reference(&gemm, NULL), DDP_OK);
+            gemm.c = c;
+            ck_assert_int_eq(ddp_gemm_serial(&gemm), DDP_OK);
+            ck_assert(largest_difference(c, expected, m * n) <= product_tolerance(k));
+            array_free(a, m * k);
+            array_free(b, k * n);
+            array_free(c, m * n);
+            array_free(expected, m * n);
+        }
+}
+END_TEST
+
 START_TEST(test_arguments)
 {
     float x[4] = {1, 2, 3, 4};
@@ -150,6 +175,7 @@ START_TEST(test_arguments)
     for (int i = 0; i < 9; i++) {
         ck_assert_int_eq(ddp_gemm(&bad[i], NULL), DDP_ERR_INVALID);
         ck_assert_int_eq(ddp_gemm_plain(&bad[i], NULL), DDP_ERR_INVALID);
+        ck_assert_int_eq(ddp_gemm_serial(&bad[i]), DDP_ERR_INVALID);
         ck_assert_int_eq(ddp_gemm_reference(&bad[i], NULL), DDP_ERR_INVALID);
     }
 }
@@ -163,6 +189,7 @@ Suite *test_suite(void)
     tcase_add_loop_test(tc, test_random_shapes, 0, 4);
     tcase_add_test(tc, test_nan);
     tcase_add_test(tc, test_epilogue);
+    tcase_add_test(tc, test_serial);
     tcase_add_test(tc, test_arguments);
     return suite;
 }

@@ -4,33 +4,59 @@
  * arguments. */
 #include "config.h"
 
+#include "kernels/bf16.h"
 #include "kernels/linear.h"
 #include "tests/kernels_test.h"
 
 struct layer {
     int64_t rows, in, out;
     enum ddp_activation activation;
+    enum ddp_dtype compute;
     bool has_bias;
-    float *x, *weight, *bias, *y, *dy, *dx, *dweight, *dbias;
+    bool accumulate;   /* every gradient is added to what is there */
+    bool give_rounded; /* the weights are handed in as bf16 too */
+    float *x, *weight, *bias, *y, *pre, *dy, *dx, *dweight, *dbias;
+    uint16_t *weight_bf16;
+    void *scratch;
 };
 
-static struct layer layer_of(int64_t rows, int64_t in, int64_t out, bool relu, bool bias)
+static void add_memory(struct layer *layer)
 {
-    return (struct layer){
+    const int64_t weights = layer->out * layer->in;
+    layer->weight_bf16 = malloc((size_t)(weights + 1) * sizeof(uint16_t));
+    for (int64_t i = 0; i < weights; i++)
+        layer->weight_bf16[i] = ddp_bf16_of(layer->weight[i]);
+    size_t bytes = ddp_linear_scratch_bytes(layer->rows, layer->in, layer->out, layer->compute,
+                                            layer->give_rounded);
+    layer->scratch = bytes ? aligned_alloc(64, bytes) : NULL;
+}
+
+/* flags: bias, accumulate, weights handed in as bf16 */
+static struct layer layer_of(const int64_t *shape, enum ddp_activation activation,
+                             enum ddp_dtype compute, int flags)
+{
+    const int64_t rows = shape[0], in = shape[1], out = shape[2];
+    struct layer layer = {
         .rows = rows,
         .in = in,
         .out = out,
-        .activation = relu ? DDP_ACTIVATION_RELU : DDP_ACTIVATION_NONE,
-        .has_bias = bias,
+        .activation = activation,
+        .compute = compute,
+        .has_bias = flags & 1,
+        .accumulate = flags & 2,
+        .give_rounded = flags & 4,
         .x = array_of(rows * in),
         .weight = array_of(out * in),
         .bias = array_of(out),
         .y = array_of(rows * out),
+        .pre = array_of(rows * out),
         .dy = array_of(rows * out),
         .dx = array_of(rows * in),
         .dweight = array_of(out * in),
         .dbias = array_of(out),
     };
+    add_memory(&layer);
+    return layer;
 }
 
 static void layer_free(struct layer *layer)
@@ -39,24 +65,31 @@ static void layer_free(struct layer *layer)
     array_free(layer->weight, layer->out * layer->in);
     array_free(layer->bias, layer->out);
     array_free(layer->y, layer->rows * layer->out);
+    array_free(layer->pre, layer->rows * layer->out);
     array_free(layer->dy, layer->rows * layer->out);
     array_free(layer->dx, layer->rows * layer->in);
     array_free(layer->dweight, layer->out * layer->in);
     array_free(layer->dbias, layer->out);
+    free(layer->weight_bf16);
+    free(layer->scratch);
 }
 
-/* The same inputs, and outputs of its own. */
+/* The same inputs, and outputs of its own: what is there is the same where it counts. */
 static struct layer layer_copy(const struct layer *from)
 {
     struct layer layer = *from;
+    const bool same = from->accumulate;
     layer.x = array_copy(from->x, from->rows * from->in);
     layer.weight = array_copy(from->weight, from->out * from->in);
     layer.bias = array_copy(from->bias, from->out);
     layer.y = array_of(from->rows * from->out);
+    layer.pre = array_of(from->rows * from->out);
     layer.dy = array_copy(from->dy, from->rows * from->out);
-    layer.dx = array_of(from->rows * from->in);
-    layer.dweight = array_of(from->out * from->in);
-    layer.dbias = array_of(from->out);
+    layer.dx = same ? array_copy(from->dx, from->rows * from->in) : array_of(from->rows * from->in);
+    layer.dweight =
+        same ? array_copy(from->dweight, from->out * from->in) : array_of(from->out * from->in);
+    layer.dbias = same ? array_copy(from->dbias, from->out) : array_of(from->out);
+    add_memory(&layer);
     return layer;
 }
 
@@ -67,10 +100,14 @@ static struct ddp_linear_forward forward_of(const struct layer *layer)
         .in = layer->in,
         .out = layer->out,
         .activation = layer->activation,
+        .compute = layer->compute,
         .x = layer->x,
-        .weight = layer->weight,
+        .weight = layer->give_rounded ? NULL : layer->weight,
+        .weight_bf16 = layer->give_rounded ? layer->weight_bf16 : NULL,
         .bias = layer->has_bias ? layer->bias : NULL,
         .y = layer->y,
+        .pre = layer->pre,
+        .scratch = layer->scratch,
     };
 }
 
@@ -81,26 +118,36 @@ static struct ddp_linear_backward backward_of(const struct layer *layer)
         .in = layer->in,
         .out = layer->out,
         .activation = layer->activation,
+        .compute = layer->compute,
         .x = layer->x,
-        .y = layer->activation ? layer->y : NULL,
-        .weight = layer->weight,
+        .y = layer->activation == DDP_ACTIVATION_RELU ? layer->y : NULL,
+        .pre = layer->activation > DDP_ACTIVATION_RELU ? layer->pre : NULL,
+        .weight = layer->give_rounded ? NULL : layer->weight,
+        .weight_bf16 = layer->give_rounded ? layer->weight_bf16 : NULL,
         .dy = layer->dy,
         .dx = layer->dx,
         .dweight = layer->dweight,
         .dbias = layer->has_bias ? layer->dbias : NULL,
+        .accumulate_dx = layer->accumulate,
+        .accumulate_dweight = layer->accumulate,
+        .accumulate_dbias = layer->accumulate,
+        .scratch = layer->scratch,
     };
 }
 
-/* Forward, then backward from the output `y` of another run: a sign that rounding decides would
+/* Forward, then backward from the outputs of another run: a sign that rounding decides would
  * differ else. */
-static void run_layer(struct layer *layer, const float *y, ddp_pool *pool, bool reference)
+static void run_layer(struct layer *layer, const struct layer *other, ddp_pool *pool,
+                      bool reference)
 {
     struct ddp_linear_forward forward = forward_of(layer);
     struct ddp_linear_backward backward = backward_of(layer);
     ck_assert_int_eq(
         (reference ? ddp_linear_forward_reference : ddp_linear_forward)(&forward, pool), DDP_OK);
-    if (layer->activation && y)
-        backward.y = y;
+    if (other) {
+        backward.y = backward.y ? other->y : NULL;
+        backward.pre = backward.pre ? other->pre : NULL;
+    }
     ck_assert_int_eq(
         (reference ? ddp_linear_backward_reference : ddp_linear_backward)(&backward, pool), DDP_OK);
 }
@@ -108,6 +155,7 @@ static void run_layer(struct layer *layer, const float *y, ddp_pool *pool, bool 
 static bool layers_same(const struct layer *a, const struct layer *b)
 {
     return same_bits(a->y, b->y, a->rows * a->out) && same_bits(a->dy, b->dy, a->rows * a->out) &&
+           (a->activation <= DDP_ACTIVATION_RELU || same_bits(a->pre, b->pre, a->rows * a->out)) &&
            same_bits(a->dx, b->dx, a->rows * a->in) &&
            same_bits(a->dweight, b->dweight, a->out * a->in) &&
            (!a->has_bias || same_bits(a->dbias, b->dbias, a->out));
@@ -118,37 +166,89 @@ static const int64_t shapes[][3] = {
     {4, 3, 129}, {17, 31, 33}, {32, 784, 10}, {32, 100, 512}, {256, 65, 257}, {255, 300, 511},
 };
 
+static void check_against(const struct layer *first, const struct layer *expected)
+{
+    const int64_t outputs = expected->rows * expected->out;
+    const bool gelu = expected->activation > DDP_ACTIVATION_RELU;
+    /* a rounding of dz to bf16 that went the other way is 2^-9 of it */
+    const double flips = gelu && expected->compute == DDP_BF16 ? 0x1p-8 : 0;
+    ck_assert(largest_difference(first->y, expected->y, outputs) <=
+              product_tolerance(expected->in) + (gelu ? 2e-7 : 0));
+    if (gelu) {
+        ck_assert(largest_difference(first->pre, expected->pre, outputs) <=
+                  product_tolerance(expected->in));
+        ck_assert(largest_difference(first->dy, expected->dy, outputs) <= 3e-7);
+    } else
+        ck_assert(same_bits(first->dy, expected->dy, outputs));
+    ck_assert(largest_difference(first->dx, expected->dx, expected->rows * expected->in) <=
+              product_tolerance(expected->out) + (gelu ? 3e-7 : 0) * (double)expected->out + flips);
+    ck_assert(largest_difference(first->dweight, expected->dweight, expected->out * expected->in) <=
+              product_tolerance(expected->rows) + (gelu ? 3e-7 : 0) * (double)expected->rows +
+                  flips);
+    if (!first->has_bias)
+        return;
+    if (gelu)
+        ck_assert(largest_difference(first->dbias, expected->dbias, expected->out) <=
+                  3e-7 * (double)(expected->rows + 2));
+    else
+        ck_assert(same_bits(first->dbias, expected->dbias, expected->out));
+}
+
+static void check_layer(const int64_t *shape, enum ddp_activation activation,
+                        enum ddp_dtype compute, int flags)
+{
+    struct layer expected = layer_of(shape, activation, compute, flags);
+    struct layer first = layer_copy(&expected), before = layer_copy(&expected);
+    run_layer(&expected, NULL, NULL, true);
+    run_layer(&first, &expected, pools[0], false);
+    check_against(&first, &expected);
+    for (int pool = 1; pool < POOLS; pool++) {
+        struct layer other = layer_copy(&before);
+        run_layer(&other, &expected, pools[pool], false);
+        ck_assert_msg(layers_same(&first, &other), "other bits on %d threads", pool_threads[pool]);
+        layer_free(&other);
+    }
+    layer_free(&first);
+    layer_free(&before);
+    layer_free(&expected);
+}
+
 START_TEST(test_shapes)
 {
     random_seed((uint64_t)_i);
-    for (int flags = 0; flags < 4; flags++) {
-        struct layer expected =
-            layer_of(shapes[_i][0], shapes[_i][1], shapes[_i][2], flags & 1, flags & 2);
-        struct layer first = layer_copy(&expected);
-        run_layer(&expected, NULL, NULL, true);
-        run_layer(&first, expected.y, pools[0], false);
-        const int64_t outputs = expected.rows * expected.out;
-        ck_assert(largest_difference(first.y, expected.y, outputs) <=
-                  product_tolerance(expected.in));
-        ck_assert(same_bits(first.dy, expected.dy, outputs));
-        ck_assert(largest_difference(first.dx, expected.dx, expected.rows * expected.in) <=
-                  product_tolerance(expected.out));
-        ck_assert(largest_difference(first.dweight, expected.dweight, expected.out * expected.in) <=
-                  product_tolerance(expected.rows));
-        if (first.has_bias)
-            ck_assert(same_bits(first.dbias, expected.dbias, expected.out));
-        for (int pool = 1; pool < POOLS; pool++) {
-            struct layer other = layer_copy(&first);
-            /* first.dy is the gradient after the activation by now, which passing again leaves as
-             * it is */
-            run_layer(&other, expected.y, pools[pool], false);
-            ck_assert_msg(layers_same(&first, &other), "other bits on %d threads",
-                          pool_threads[pool]);
-            layer_free(&other);
-        }
-        layer_free(&first);
-        layer_free(&expected);
-    }
+    for (int activation = 0; activation <= DDP_ACTIVATION_GELU_TANH; activation++)
+        for (int flags = 0; flags < 4; flags++)
+            check_layer(shapes[_i], (enum ddp_activation)activation, DDP_F32, flags);
+}
+END_TEST
+
+START_TEST(test_bf16)
+{
+    random_seed((uint64_t)_i);
+    for (int activation = 0; activation <= DDP_ACTIVATION_GELU_TANH; activation++)
+        for (int flags = activation & 1; flags < 8; flags += 2)
+            check_layer(shapes[_i], (enum ddp_activation)activation, DDP_BF16, flags);
+}
+END_TEST
+
+/* Operands are rounded: sums of what bf16 holds are exact, and what it does not hold is lost. */
+START_TEST(test_bf16_rounds)
+{
+    _Alignas(64) char scratch[3 * 64];
+    float x[2] = {1.0f, 1.0f + 0x1p-9f}, weight[2] = {3, 0x1p-7f}, y;
+    const struct ddp_linear_forward args = {.rows = 1,
+                                            .in = 2,
+                                            .out = 1,
+                                            .compute = DDP_BF16,
+                                            .x = x,
+                                            .weight = weight,
+                                            .y = &y,
+                                            .scratch = scratch};
+    ck_assert_uint_le(ddp_linear_scratch_bytes(1, 2, 1, DDP_BF16, false), sizeof scratch);
+    ck_assert_int_eq(ddp_linear_forward(&args, NULL), DDP_OK);
+    ck_assert_float_eq(y, 3 + 0x1p-7f);
+    ck_assert_int_eq(ddp_linear_forward_reference(&args, NULL), DDP_OK);
+    ck_assert_float_eq(y, 3 + 0x1p-7f);
 }
 END_TEST
 
@@ -186,9 +286,10 @@ static void keep_off_kink(struct layer *layer)
 
 START_TEST(test_gradient)
 {
+    const enum ddp_activation activation = (enum ddp_activation)(_i / 2);
     random_seed((uint64_t)_i);
-    struct layer layer = layer_of(3, 5, 4, _i & 1, _i & 2);
-    if (_i & 1)
+    struct layer layer = layer_of((const int64_t[]){3, 5, 4}, activation, DDP_F32, _i & 1);
+    if (activation == DDP_ACTIVATION_RELU)
         keep_off_kink(&layer);
     float *dy = array_copy(layer.dy, 12);
     run_layer(&layer, NULL, NULL, false);
@@ -229,7 +330,7 @@ START_TEST(test_arguments)
                                             .x = v,
                                             .weight = v,
                                             .y = v};
-    struct ddp_linear_forward bad[] = {good, good, good, good, good, good, good};
+    struct ddp_linear_forward bad[] = {good, good, good, good, good, good, good, good, good};
     bad[0].rows = -1;
     bad[1].in = -1;
     bad[2].out = -1;
@@ -237,7 +338,9 @@ START_TEST(test_arguments)
     bad[4].x = NULL;
     bad[5].weight = NULL;
     bad[6].y = NULL;
-    for (int i = 0; i < 7; i++) {
+    bad[7].compute = DDP_I32;
+    bad[8].compute = DDP_BF16; /* without scratch memory */
+    for (int i = 0; i < 9; i++) {
         ck_assert_int_eq(ddp_linear_forward(&bad[i], NULL), DDP_ERR_INVALID);
         ck_assert_int_eq(ddp_linear_forward_reference(&bad[i], NULL), DDP_ERR_INVALID);
         struct ddp_linear_backward backward = {
@@ -245,6 +348,7 @@ START_TEST(test_arguments)
             .in = bad[i].in,
             .out = bad[i].out,
             .activation = bad[i].activation,
+            .compute = bad[i].compute,
             .x = bad[i].x,
             .y = v,
             .weight = bad[i].weight,
@@ -255,6 +359,9 @@ START_TEST(test_arguments)
         ck_assert_int_eq(ddp_linear_backward(&backward, NULL), DDP_ERR_INVALID);
         ck_assert_int_eq(ddp_linear_backward_reference(&backward, NULL), DDP_ERR_INVALID);
     }
+    struct ddp_linear_backward no_pre = {.rows = 1, .in = 1, .out = 1, .y = v, .dy = v};
+    no_pre.activation = DDP_ACTIVATION_GELU;
+    ck_assert_int_eq(ddp_linear_backward(&no_pre, NULL), DDP_ERR_INVALID);
 }
 END_TEST
 
@@ -263,7 +370,9 @@ Suite *test_suite(void)
     Suite *suite = suite_create("linear");
     TCase *tc = kernel_case(suite, "linear");
     tcase_add_loop_test(tc, test_shapes, 0, sizeof shapes / sizeof shapes[0]);
-    tcase_add_loop_test(tc, test_gradient, 0, 4);
+    tcase_add_loop_test(tc, test_bf16, 0, sizeof shapes / sizeof shapes[0]);
+    tcase_add_test(tc, test_bf16_rounds);
+    tcase_add_loop_test(tc, test_gradient, 0, 8);
     tcase_add_test(tc, test_nan_and_null);
     tcase_add_test(tc, test_arguments);
     return suite;

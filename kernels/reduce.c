@@ -60,6 +60,14 @@ static void sum_two_in_place(float *restrict a, float *restrict b, size_t count)
     }
 }
 
+/* The same for one of them: a reduce-scatter of two ranks. */
+DDP_MULTIVERSION
+static void sum_into(float *restrict a, const float *restrict b, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        a[i] = a[i] + b[i];
+}
+
 typedef void combine_fn(void *restrict out, const void *restrict a, const void *restrict b,
                         size_t count);
 
@@ -113,11 +121,18 @@ static enum ddp_status check(const struct ddp_reduce *args)
     return missing ? ddp_fail(DDP_ERR_INVALID, "reduce: an array is missing") : DDP_OK;
 }
 
-static bool is_two_in_place(const struct ddp_reduce *args)
+/* The sum of two float arrays: 2 when it goes into both, 1 when into one of them, else 0. */
+static int two_in_place(const struct ddp_reduce *args)
 {
-    return args->source_count == 2 && args->destination_count == 2 && args->dtype == DDP_F32 &&
-           args->op == DDP_SUM && args->sources[0] == args->destinations[0] &&
-           args->sources[1] == args->destinations[1] && args->sources[0] != args->sources[1];
+    if (args->source_count != 2 || args->dtype != DDP_F32 || args->op != DDP_SUM ||
+        args->sources[0] == args->sources[1])
+        return 0;
+    if (args->destination_count == 1)
+        return args->destinations[0] == args->sources[0] ||
+               args->destinations[0] == args->sources[1];
+    const bool both = args->destination_count == 2 && args->sources[0] == args->destinations[0] &&
+                      args->sources[1] == args->destinations[1];
+    return both ? 2 : 0;
 }
 
 enum ddp_status ddp_reduce(const struct ddp_reduce *args)
@@ -127,10 +142,14 @@ enum ddp_status ddp_reduce(const struct ddp_reduce *args)
     enum ddp_status status = check(args);
     if (status)
         return status;
-    if (is_two_in_place(args)) {
+    const int in_place = two_in_place(args);
+    if (in_place == 2)
         sum_two_in_place(args->destinations[0], args->destinations[1], (size_t)args->count);
+    if (in_place == 1)
+        sum_into(args->destinations[0], args->sources[args->sources[0] == args->destinations[0]],
+                 (size_t)args->count);
+    if (in_place)
         return DDP_OK;
-    }
     const size_t size = ddp_dtype_bytes(args->dtype), total = (size_t)args->count * size;
     struct tree tree = {.combine = combines[args->op][args->dtype],
                         .sources = (const char *const *)args->sources,

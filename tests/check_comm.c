@@ -3,6 +3,7 @@
  * The collectives between real processes, which meet on a board as ddprun makes it. */
 #include "config.h"
 
+#include "comm/comm.h"
 #include "core/clock.h"
 #include "core/log.h"
 #include "job/board.h"
@@ -289,6 +290,104 @@ static void mismatch_alloc_body(ddp_comm *comm, ddp_job *job)
          DDP_ERR_MISMATCH);
 }
 
+/* Slices: started in between all-reduces, each rank gets its own sum and keeps the rest; gathered,
+ * all have all, whether the memory is registered or not. */
+static void slices_body(ddp_comm *comm, ddp_job *job)
+{
+    enum { MOST = 30000 };
+    static const size_t counts[] = {0, 1, 16, 4096, 4097, 12288, MOST};
+    const int rank = ddp_comm_rank(comm), size = ddp_comm_size(comm);
+    void *registered, *second;
+    float *plain = malloc(MOST * sizeof *plain), *filled = malloc(MOST * sizeof *filled);
+    (void)job;
+    NEED(ddp_comm_has_slices(comm));
+    NEED(ddp_comm_alloc(comm, MOST * sizeof(float), &registered) == DDP_OK);
+    NEED(ddp_comm_alloc(comm, MOST * sizeof(float), &second) == DDP_OK);
+    for (size_t i = 0; i < 2 * sizeof counts / sizeof counts[0]; i++) {
+        const size_t count = counts[i / 2], grain = i & 1 ? 4096 : 16;
+        const size_t begin = ddp_slice_begin(count, grain, rank, size);
+        const size_t end = ddp_slice_begin(count, grain, rank + 1, size);
+        float *sum = expect(size, count, DDP_F32, DDP_SUM), *all = registered;
+        fill(filled, MOST, DDP_F32, rank);
+        fill(all, MOST, DDP_F32, rank);
+        fill(second, MOST, DDP_F32, rank);
+        NEED(begin % grain == 0 || begin == count);
+        NEED(ddp_comm_reduce_slices_start(comm, all, count, grain, DDP_F32, DDP_SUM) == DDP_OK);
+        NEED(ddp_comm_allreduce_start(comm, second, count, DDP_F32, DDP_SUM) == DDP_OK);
+        NEED(ddp_comm_finish(comm) == DDP_OK);
+        NEED(memcmp(all + begin, sum + begin, (end - begin) * sizeof *all) == 0);
+        NEED(memcmp(second, sum, count * sizeof *all) == 0);
+        for (size_t k = size > 1 ? 0 : MOST; k < MOST; k++)
+            NEED((k >= begin && k < end) || memcmp(&all[k], &filled[k], sizeof *all) == 0);
+        memcpy(plain, all, MOST * sizeof *all);
+        NEED(ddp_comm_gather_slices(comm, all, count, grain, DDP_F32) == DDP_OK);
+        if (size > 1)
+            NEED(memcmp(all, sum, count * sizeof *all) == 0);
+        NEED(ddp_comm_gather_slices(comm, rank & 1 ? plain : all, count, grain, DDP_F32) == DDP_OK);
+        NEED(ddp_comm_gather_slices(comm, plain, count, grain, DDP_F32) == DDP_OK);
+        if (size > 1)
+            NEED(memcmp(plain, sum, count * sizeof *all) == 0);
+        free(sum);
+    }
+    NEED(ddp_comm_gather_slices(comm, plain, 1, 0, DDP_F32) == DDP_ERR_INVALID);
+    if (size > 1)
+        NEED(ddp_comm_reduce_slices_start(comm, plain, 1, 1, DDP_F32, DDP_SUM) == DDP_ERR_INVALID);
+    free(plain);
+    free(filled);
+}
+
+START_TEST(slices)
+{
+    static const int sizes[] = {1, 2, 3, 8};
+    run_ranks(sizes[_i], slices_body, -1);
+}
+END_TEST
+
+/* What one rank writes all others read, also when some have left the communicator. */
+static void shared_body(ddp_comm *comm, ddp_job *job)
+{
+    const int rank = ddp_comm_rank(comm), size = ddp_comm_size(comm);
+    const size_t counts[] = {1, 1000, 100001};
+    int32_t *shared[3], sum = 0;
+    NEED(ddp_comm_has_shared(comm));
+    for (int i = 0; i < 3; i++) {
+        void *memory;
+        NEED(ddp_comm_alloc_shared(comm, counts[i] * sizeof(int32_t), &memory) == DDP_OK);
+        NEED((uintptr_t)memory % 4096 == 0);
+        shared[i] = memory;
+        for (size_t k = 0; k < counts[i]; k++)
+            NEED(shared[i][k] == 0);
+        NEED(ddp_comm_barrier(comm) == DDP_OK);
+        for (size_t k = (size_t)rank; k < counts[i]; k += (size_t)size)
+            shared[i][k] = (int32_t)k + i;
+    }
+    NEED(ddp_comm_barrier(comm) == DDP_OK);
+    for (int i = 0; i < 3; i++)
+        for (size_t k = 0; k < counts[i]; k++)
+            NEED(shared[i][k] == (int32_t)k + i);
+    NEED(ddp_comm_barrier(comm) == DDP_OK);
+    NEED(ddp_comm_free(comm, shared[0]) == (size > 1 ? DDP_ERR_INVALID : DDP_OK));
+    for (int r = 0; r < size; r++) /* it may be a collective's buffer as other memory is */
+        shared[2][r] = 1;
+    NEED(ddp_comm_barrier(comm) == DDP_OK);
+    sum = shared[2][rank];
+    NEED(ddp_comm_allreduce(comm, &sum, 1, DDP_I32, DDP_SUM) == DDP_OK);
+    NEED(sum == size);
+    if (rank == size - 1) { /* the others leave meanwhile */
+        usleep(50000);
+        for (size_t k = 100; k < counts[2]; k++)
+            NEED(shared[2][k] == (int32_t)k + 2);
+    }
+    (void)job;
+}
+
+START_TEST(shared)
+{
+    static const int sizes[] = {1, 2, 5};
+    run_ranks(sizes[_i], shared_body, -1);
+}
+END_TEST
+
 START_TEST(mismatch)
 {
     run_ranks(3, mismatch_body, -1);
@@ -436,6 +535,8 @@ Suite *test_suite(void)
     TCase *tc = test_case(suite, "comm", 120);
     tcase_add_loop_test(tc, collectives, 0, 5);
     tcase_add_test(tc, large);
+    tcase_add_loop_test(tc, slices, 0, 4);
+    tcase_add_loop_test(tc, shared, 0, 3);
     tcase_add_loop_test(tc, overlap, 0, 4);
     tcase_add_test(tc, mismatch);
     tcase_add_test(tc, too_little_memory);

@@ -53,6 +53,15 @@ static void compare(int sources, int64_t n, enum ddp_dtype dtype, enum ddp_redop
                               .dtype = dtype,
                               .op = op};
     ck_assert_int_eq(ddp_reduce_reference(&args), DDP_OK);
+    if (in_place && sources > 1) { /* into the second alone, and back */
+        void *kept = malloc(MOST * element);
+        memcpy(kept, in[1], MOST * element);
+        args.destinations = &in[1];
+        ck_assert_int_eq(ddp_reduce(&args), DDP_OK);
+        ck_assert(memcmp(in[1], expected, (size_t)n * element) == 0);
+        memcpy(in[1], kept, MOST * element);
+        free(kept);
+    }
     args.destination_count = 2;
     args.destinations = out;
     ck_assert_int_eq(ddp_reduce(&args), DDP_OK);

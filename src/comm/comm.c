@@ -112,7 +112,7 @@ static enum ddp_status enter(ddp_comm *comm, const char *name, size_t count, enu
     if (size == 0 || !ddp_size_multiply(count, size, &bytes) ||
         !ddp_size_multiply(bytes, (size_t)comm->place.size, &all))
         return ddp_fail(DDP_ERR_INVALID, "%s: %zu elements of dtype %d", name, count, (int)dtype);
-    if (comm->overlapping && strcmp(name, "all-reduce+") != 0)
+    if (comm->overlapping && name[strlen(name) - 1] != '+')
         return ddp_fail(DDP_ERR_INVALID, "%s: all-reduces were started and not finished", name);
     ddp_job_collective_enter(comm->place.job, name, comm->number++, bytes);
     comm->name = name;
@@ -144,6 +144,13 @@ static enum ddp_status check_memory(const char *name, const void *memory, size_t
 {
     return count > 0 && !memory ? ddp_fail(DDP_ERR_INVALID, "%s: no memory was given", name)
                                 : DDP_OK;
+}
+
+static enum ddp_status check_grain(const char *name, size_t grain)
+{
+    return grain == 0 || grain > INT32_MAX
+               ? ddp_fail(DDP_ERR_INVALID, "%s: slices of %zu elements", name, grain)
+               : DDP_OK;
 }
 
 enum ddp_status ddp_comm_alloc(ddp_comm *comm, size_t bytes, void **memory)
@@ -239,6 +246,59 @@ enum ddp_status ddp_comm_allreduce_start(ddp_comm *comm, void *buffer, size_t co
     if (status != DDP_OK)
         comm->dead = status;
     return status;
+}
+
+bool ddp_comm_has_slices(const ddp_comm *comm)
+{
+    return comm->ops->start_slices && comm->ops->gather_slices;
+}
+
+enum ddp_status ddp_comm_reduce_slices_start(ddp_comm *comm, void *buffer, size_t count,
+                                             size_t grain, enum ddp_dtype dtype, enum ddp_redop op)
+{
+    enum ddp_status status = check_op("reduce-scatter", dtype, op);
+    if (status == DDP_OK)
+        status = check_grain("reduce-scatter", grain);
+    if (status == DDP_OK && count > 0 &&
+        !comm->ops->registered(comm->state, buffer, count * ddp_dtype_bytes(dtype)))
+        status = ddp_fail(DDP_ERR_INVALID,
+                          "reduce-scatter: only registered memory can be reduced while computing");
+    if (status == DDP_OK)
+        status = enter(comm, "reduce-scatter+", count, dtype);
+    if (status != DDP_OK)
+        return status;
+    comm->overlapping = true;
+    status = comm->ops->start_slices(comm->state, buffer, count, grain, dtype, op);
+    if (status != DDP_OK)
+        comm->dead = status;
+    return status;
+}
+
+enum ddp_status ddp_comm_gather_slices(ddp_comm *comm, void *buffer, size_t count, size_t grain,
+                                       enum ddp_dtype dtype)
+{
+    enum ddp_status status = check_memory("all-gather", buffer, count);
+    if (status == DDP_OK)
+        status = check_grain("all-gather", grain);
+    if (status == DDP_OK)
+        status = enter(comm, "all-gather", count, dtype);
+    return status != DDP_OK
+               ? status
+               : leave(comm, comm->ops->gather_slices(comm->state, buffer, count, grain, dtype));
+}
+
+bool ddp_comm_has_shared(const ddp_comm *comm)
+{
+    return comm->ops->alloc_shared != NULL;
+}
+
+enum ddp_status ddp_comm_alloc_shared(ddp_comm *comm, size_t bytes, void **memory)
+{
+    if (bytes == 0 || bytes > SIZE_MAX / 2)
+        return ddp_fail(DDP_ERR_INVALID, "shared memory of %zu bytes cannot be had", bytes);
+    enum ddp_status status = enter(comm, "alloc", bytes / 4, DDP_F32);
+    return status != DDP_OK ? status
+                            : leave(comm, comm->ops->alloc_shared(comm->state, bytes, memory));
 }
 
 enum ddp_status ddp_comm_progress(ddp_comm *comm)

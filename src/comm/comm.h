@@ -41,8 +41,45 @@ struct ddp_comm_ops {
                              enum ddp_redop op); /* an all-reduce that overlaps */
     enum ddp_status (*progress)(void *state);    /* never waits */
     enum ddp_status (*finish)(void *state);      /* waits for all that were started */
+    /* Optional: NULL where the backend cannot. See the functions below. */
+    enum ddp_status (*alloc_shared)(void *state, size_t bytes, void **memory); /* collective */
+    enum ddp_status (*start_slices)(void *state, void *buffer, size_t count, size_t grain,
+                                    enum ddp_dtype dtype, enum ddp_redop op);
+    enum ddp_status (*gather_slices)(void *state, void *buffer, size_t count, size_t grain,
+                                     enum ddp_dtype dtype);
 };
 
 extern const struct ddp_comm_ops ddp_comm_self, ddp_comm_shm;
+
+/* --- For modes that share work out; not part of the public interface ---
+ *
+ * A vector of `count` elements is cut into a slice for each rank, at multiples of `grain` elements,
+ * as evenly as that goes: the slice of a rank begins here, that of rank `size` is the end. */
+static inline size_t ddp_slice_begin(size_t count, size_t grain, int rank, int size)
+{
+    const size_t grains = count / grain + (count % grain != 0);
+    const size_t share = grains / (size_t)size, rest = grains % (size_t)size;
+    const size_t before = (size_t)rank < rest ? (size_t)rank : rest;
+    const size_t begin = (share * (size_t)rank + before) * grain;
+    return begin < count ? begin : count;
+}
+
+/* Can this communicator work on slices? */
+bool ddp_comm_has_slices(const ddp_comm *comm);
+
+/* Like ddp_comm_allreduce_start(), but afterwards each rank has the result in its slice only, and
+ * the rest of its buffer is as it was. Ends with ddp_comm_finish(); may be mixed with all-reduces.
+ */
+enum ddp_status ddp_comm_reduce_slices_start(ddp_comm *comm, void *buffer, size_t count,
+                                             size_t grain, enum ddp_dtype dtype, enum ddp_redop op);
+
+/* The way back: each rank's slice goes to all others. Collective. */
+enum ddp_status ddp_comm_gather_slices(ddp_comm *comm, void *buffer, size_t count, size_t grain,
+                                       enum ddp_dtype dtype);
+
+/* One memory that all ranks read and write, zeroed and page-aligned; freed with the communicator.
+ * It is not registered: collectives treat it as any other. Collective. */
+bool ddp_comm_has_shared(const ddp_comm *comm);
+enum ddp_status ddp_comm_alloc_shared(ddp_comm *comm, size_t bytes, void **memory);
 
 #endif

@@ -196,10 +196,9 @@ static enum ddp_status finish(void *state)
     return status;
 }
 
-static enum ddp_status start(void *state, void *buffer, size_t count, enum ddp_dtype dtype,
-                             enum ddp_redop op)
+static enum ddp_status start_call(struct shm *shm, const void *buffer, const struct shm_call *call)
 {
-    struct shm *shm = state;
+    const size_t bytes = call->count * ddp_dtype_bytes((enum ddp_dtype)call->dtype);
     enum ddp_status status = DDP_OK;
     /* An entry of the ring may be written again once all ranks are done with what it announced. */
     while (status == DDP_OK && shm->pending_count >= SHM_RING - 2)
@@ -207,14 +206,29 @@ static enum ddp_status start(void *state, void *buffer, size_t count, enum ddp_d
     if (status != DDP_OK)
         return status;
     struct shm_pending *pending = pending_at(shm, shm->pending_count++);
-    *pending = (struct shm_pending){.call = {.kind = SHM_ALLREDUCE_STARTED,
-                                             .dtype = (uint8_t)dtype,
-                                             .op = (uint8_t)op,
-                                             .count = count}};
+    *pending = (struct shm_pending){.call = *call};
     pending->begin_ns = ddp_trace_begin();
-    pending->number = shm_post(shm, &pending->call,
-                               shm_offset_of(shm, buffer, count * ddp_dtype_bytes(dtype)), NULL, 0);
+    pending->number = shm_post(shm, call, shm_offset_of(shm, buffer, bytes), NULL, 0);
     return DDP_OK;
+}
+
+static enum ddp_status start(void *state, void *buffer, size_t count, enum ddp_dtype dtype,
+                             enum ddp_redop op)
+{
+    const struct shm_call call = {
+        .kind = SHM_ALLREDUCE_STARTED, .dtype = (uint8_t)dtype, .op = (uint8_t)op, .count = count};
+    return start_call(state, buffer, &call);
+}
+
+static enum ddp_status start_slices(void *state, void *buffer, size_t count, size_t grain,
+                                    enum ddp_dtype dtype, enum ddp_redop op)
+{
+    const struct shm_call call = {.kind = SHM_SLICES_STARTED,
+                                  .dtype = (uint8_t)dtype,
+                                  .op = (uint8_t)op,
+                                  .root = (int32_t)grain,
+                                  .count = count};
+    return start_call(state, buffer, &call);
 }
 
 const struct ddp_comm_ops ddp_comm_shm = {
@@ -234,4 +248,7 @@ const struct ddp_comm_ops ddp_comm_shm = {
     .start = start,
     .progress = progress,
     .finish = finish,
+    .alloc_shared = shm_alloc_shared,
+    .start_slices = start_slices,
+    .gather_slices = shm_gather_slices,
 };

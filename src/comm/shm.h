@@ -28,13 +28,16 @@ enum shm_kind {
     SHM_BARRIER,
     SHM_ALLOC,
     SHM_FREE,
+    SHM_SLICES_STARTED,
+    SHM_GATHER_SLICES,
+    SHM_ALLOC_SHARED,
     SHM_EXCHANGE, /* a piece of a collective on memory that is not registered */
 };
 
 /* What a rank calls; all ranks must call the same. */
 struct shm_call {
     uint8_t kind, dtype, op, spare;
-    int32_t root;
+    int32_t root; /* of a broadcast; the grain of slices */
     uint64_t count;
 };
 
@@ -62,7 +65,7 @@ struct shm_region {
     size_t stride, bytes;
 };
 
-/* An all-reduce that was started and is not complete. */
+/* An all-reduce, or one that ends in slices, that was started and is not complete. */
 struct shm_pending {
     uint32_t number;
     bool reduced;     /* this rank's slice is done */
@@ -75,12 +78,12 @@ struct shm {
     int heap;
     void *control;
     size_t control_bytes;
-    struct shm_line *lines; /* by rank */
-    char *slots;            /* by rank, two each */
-    struct shm_region *regions;
-    uint32_t next;      /* number of the next collective */
-    uint32_t exchanges; /* counts pieces: which of the two slots is used */
-    int spins;          /* before a wait sleeps */
+    struct shm_line *lines;              /* by rank */
+    char *slots;                         /* by rank, two each */
+    struct shm_region *regions, *shared; /* shared: of one part, which is everybody's */
+    uint32_t next;                       /* number of the next collective */
+    uint32_t exchanges;                  /* counts pieces: which of the two slots is used */
+    int spins;                           /* before a wait sleeps */
     struct shm_pending pending[SHM_RING];
     int pending_first, pending_count;
 };
@@ -115,6 +118,8 @@ enum ddp_status shm_alloc(void *state, size_t bytes, void **memory);
 enum ddp_status shm_free(void *state, void *memory);
 bool shm_registered(const void *state, const void *memory, size_t bytes);
 
+enum ddp_status shm_alloc_shared(void *state, size_t bytes, void **memory);
+
 /* The place of a buffer in the heap, and the other way round (any rank's). */
 uint64_t shm_offset_of(const struct shm *shm, const void *memory, size_t bytes);
 void *shm_at(const struct shm *shm, uint64_t offset);
@@ -141,6 +146,8 @@ enum ddp_status shm_all_gather(void *state, const void *send, void *receive, siz
 enum ddp_status shm_broadcast(void *state, void *buffer, size_t count, enum ddp_dtype dtype,
                               int root);
 enum ddp_status shm_barrier(void *state);
+enum ddp_status shm_gather_slices(void *state, void *buffer, size_t count, size_t grain,
+                                  enum ddp_dtype dtype);
 
 /* This rank's slice of an all-reduce on registered buffers whose entries have been gathered. */
 enum ddp_status shm_reduce_slice(struct shm *shm, uint32_t number, const struct shm_call *call);

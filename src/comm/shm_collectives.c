@@ -21,19 +21,17 @@ static size_t smaller(size_t a, size_t b)
 /* The first element of a rank's slice; that of rank `size` is the end. */
 static size_t slice_begin(size_t count, size_t element_bytes, int rank, int size)
 {
-    const size_t per_line = LINE / element_bytes;
-    const size_t lines = (count + per_line - 1) / per_line;
-    const size_t share = lines / (size_t)size, rest = lines % (size_t)size;
-    const size_t begin = share * (size_t)rank + smaller((size_t)rank, rest);
-    return smaller(begin * per_line, count);
+    return ddp_slice_begin(count, LINE / element_bytes, rank, size);
 }
 
 enum ddp_status shm_reduce_slice(struct shm *shm, uint32_t number, const struct shm_call *call)
 {
     const int size = shm->place->size, rank = shm->place->rank;
+    const bool own = call->kind == SHM_SLICES_STARTED; /* the result is for this rank alone */
     const size_t bytes = ddp_dtype_bytes((enum ddp_dtype)call->dtype);
-    const size_t begin = slice_begin(call->count, bytes, rank, size);
-    const size_t end = slice_begin(call->count, bytes, rank + 1, size);
+    const size_t grain = own ? (size_t)call->root : LINE / bytes;
+    const size_t begin = ddp_slice_begin(call->count, grain, rank, size);
+    const size_t end = ddp_slice_begin(call->count, grain, rank + 1, size);
     void *parts[DDP_REDUCE_MAX];
     if (begin == end)
         return DDP_OK;
@@ -41,9 +39,9 @@ enum ddp_status shm_reduce_slice(struct shm *shm, uint32_t number, const struct 
         parts[r] = (char *)shm_at(shm, shm_entry_of(shm, r, number)->offset) + begin * bytes;
     struct ddp_reduce reduce = {
         .source_count = size,
-        .destination_count = size,
+        .destination_count = own ? 1 : size,
         .sources = (const void *const *)parts,
-        .destinations = parts,
+        .destinations = own ? &parts[rank] : parts,
         .count = (int64_t)(end - begin),
         .dtype = (enum ddp_dtype)call->dtype,
         .op = (enum ddp_redop)call->op,
@@ -313,6 +311,46 @@ enum ddp_status shm_broadcast(void *state, void *buffer, size_t count, enum ddp_
             memcpy((char *)buffer + at, slot_of(shm, root, exchange), bytes);
     }
     return DDP_OK;
+}
+
+/* The slices of all ranks, one after another, to everybody who cannot be reached. */
+static enum ddp_status gather_slices_staged(struct shm *shm, char *buffer,
+                                            const struct shm_call *call)
+{
+    const int size = shm->place->size;
+    const size_t bytes = ddp_dtype_bytes((enum ddp_dtype)call->dtype);
+    enum ddp_status status = DDP_OK;
+    for (int r = 0; status == DDP_OK && r < size; r++) {
+        const size_t begin = ddp_slice_begin(call->count, (size_t)call->root, r, size);
+        const size_t end = ddp_slice_begin(call->count, (size_t)call->root, r + 1, size);
+        status =
+            shm_broadcast(shm, buffer + begin * bytes, end - begin, (enum ddp_dtype)call->dtype, r);
+    }
+    return status;
+}
+
+enum ddp_status shm_gather_slices(void *state, void *buffer, size_t count, size_t grain,
+                                  enum ddp_dtype dtype)
+{
+    struct shm *shm = state;
+    const int size = shm->place->size, rank = shm->place->rank;
+    const size_t bytes = ddp_dtype_bytes(dtype);
+    struct shm_call call = {
+        .kind = SHM_GATHER_SLICES, .dtype = (uint8_t)dtype, .root = (int32_t)grain, .count = count};
+    uint32_t number = shm_post(shm, &call, shm_offset_of(shm, buffer, count * bytes), NULL, 0);
+    enum ddp_status status = shm_gather(shm, number, &call);
+    if (status != DDP_OK || count == 0)
+        return status;
+    if (!all_registered(shm, number))
+        return gather_slices_staged(shm, buffer, &call);
+    for (int i = 1; i < size; i++) { /* each takes the others' */
+        const int r = (rank + i) % size;
+        const size_t begin = ddp_slice_begin(count, grain, r, size) * bytes;
+        const size_t end = ddp_slice_begin(count, grain, r + 1, size) * bytes;
+        const char *theirs = shm_at(shm, shm_entry_of(shm, r, number)->offset);
+        memcpy((char *)buffer + begin, theirs + begin, end - begin);
+    }
+    return end_in_place(shm, number, DDP_OK);
 }
 
 enum ddp_status shm_barrier(void *state)

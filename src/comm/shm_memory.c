@@ -97,12 +97,11 @@ static void unmap_region(struct shm *shm, struct shm_region *region)
     free(region);
 }
 
-/* Rank 0 finds room for all parts; the others learn the offset from its entry. */
-static enum ddp_status agree_on_offset(struct shm *shm, size_t bytes, size_t stride,
-                                       uint64_t *offset)
+/* Rank 0 finds room for `total` bytes; the others learn the offset from its entry. */
+static enum ddp_status agree_on_offset(struct shm *shm, enum shm_kind kind, size_t bytes,
+                                       size_t total, uint64_t *offset)
 {
-    const size_t total = stride * (size_t)shm->place->size;
-    struct shm_call call = {.kind = SHM_ALLOC, .count = bytes};
+    struct shm_call call = {.kind = (uint8_t)kind, .count = bytes};
     enum ddp_status status = DDP_OK;
     *offset = SHM_NOWHERE;
     if (shm->place->rank == 0) {
@@ -134,7 +133,8 @@ enum ddp_status shm_alloc(void *state, size_t bytes, void **memory)
     const size_t stride = stride_for(bytes);
     struct shm_region *region = ddp_array_alloc(1, sizeof *region);
     uint64_t offset;
-    enum ddp_status status = agree_on_offset(shm, bytes, stride, &offset);
+    enum ddp_status status =
+        agree_on_offset(shm, SHM_ALLOC, bytes, stride * (size_t)shm->place->size, &offset);
     if (status != DDP_OK) {
         free(region);
         return status;
@@ -160,6 +160,64 @@ enum ddp_status shm_alloc(void *state, size_t bytes, void **memory)
     region->next = shm->regions;
     shm->regions = region;
     *memory = region->base + stride * (size_t)shm->place->rank;
+    return DDP_OK;
+}
+
+/* Behind shared memory: how many ranks have left it. The last one gives its pages back: others may
+ * still read weights while one ends. */
+struct leavers {
+    _Atomic uint32_t count;
+};
+
+static void unmap_shared(struct shm *shm, struct shm_region *region)
+{
+    struct leavers *leavers = (struct leavers *)(void *)(region->base + region->stride - DDP_PAGE);
+    const bool last = atomic_fetch_add(&leavers->count, 1) + 1 == (uint32_t)shm->place->size;
+    munmap(region->base, region->stride);
+    if (last)
+        fallocate(shm->heap, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)region->offset,
+                  (off_t)region->stride);
+    free(region);
+}
+
+/* Each rank makes its share of the pages: one alone would take that many times longer. */
+static enum ddp_status map_shared(struct shm *shm, struct shm_region *region)
+{
+    const size_t pages = region->stride / DDP_PAGE;
+    const size_t begin = ddp_slice_begin(pages, 1, shm->place->rank, shm->place->size);
+    const size_t end = ddp_slice_begin(pages, 1, shm->place->rank + 1, shm->place->size);
+    return shm_map(shm, region->offset, region->stride, region->offset + begin * DDP_PAGE,
+                   (end - begin) * DDP_PAGE, (void **)&region->base);
+}
+
+enum ddp_status shm_alloc_shared(void *state, size_t bytes, void **memory)
+{
+    struct shm *shm = state;
+    struct shm_region *region = ddp_array_alloc(1, sizeof *region);
+    const size_t stride = ddp_align_up(bytes, DDP_PAGE) + DDP_PAGE;
+    uint64_t offset;
+    enum ddp_status status = agree_on_offset(shm, SHM_ALLOC_SHARED, bytes, stride, &offset);
+    if (status != DDP_OK) {
+        free(region);
+        return status;
+    }
+    status = DDP_ERR_MEMORY;
+    if (region) {
+        *region = (struct shm_region){.offset = offset, .stride = stride, .bytes = bytes};
+        status = map_shared(shm, region);
+    }
+    const bool mapped = status == DDP_OK;
+    status = vote(shm, status);
+    if (status != DDP_OK) {
+        if (mapped)
+            unmap_shared(shm, region);
+        else
+            free(region);
+        return status;
+    }
+    region->next = shm->shared;
+    shm->shared = region;
+    *memory = region->base;
     return DDP_OK;
 }
 
@@ -193,6 +251,11 @@ void shm_free_regions(struct shm *shm)
         struct shm_region *next = shm->regions->next;
         unmap_region(shm, shm->regions);
         shm->regions = next;
+    }
+    while (shm->shared) {
+        struct shm_region *next = shm->shared->next;
+        unmap_shared(shm, shm->shared);
+        shm->shared = next;
     }
 }
 

@@ -96,10 +96,17 @@ const struct shm_entry *shm_entry_of(const struct shm *shm, int rank, uint32_t n
 
 static void describe(const struct shm_call *call, char *text, size_t size)
 {
-    static const char *const kinds[] = {"all-reduce",     "all-reduce (started)",
-                                        "reduce-scatter", "all-gather",
-                                        "broadcast",      "barrier",
-                                        "alloc",          "free",
+    static const char *const kinds[] = {"all-reduce",
+                                        "all-reduce (started)",
+                                        "reduce-scatter",
+                                        "all-gather",
+                                        "broadcast",
+                                        "barrier",
+                                        "alloc",
+                                        "free",
+                                        "reduce-scatter (started)",
+                                        "all-gather of slices",
+                                        "alloc of shared memory",
                                         "exchange"};
     static const char *const dtypes[] = {"f32", "f64", "i32", "i64", "bf16"};
     static const char *const ops[] = {"sum", "min", "max"};
@@ -108,12 +115,13 @@ static void describe(const struct shm_call *call, char *text, size_t size)
     const char *op = call->op <= DDP_MAX ? ops[call->op] : "?";
     if (call->kind == SHM_BARRIER || call->kind == SHM_FREE)
         snprintf(text, size, "%s", kind);
-    else if (call->kind == SHM_ALLOC || call->kind == SHM_EXCHANGE)
+    else if (call->kind == SHM_ALLOC || call->kind == SHM_ALLOC_SHARED ||
+             call->kind == SHM_EXCHANGE)
         snprintf(text, size, "%s of %" PRIu64 " bytes", kind, call->count);
     else if (call->kind == SHM_BROADCAST)
         snprintf(text, size, "%s of %" PRIu64 " %s from rank %d", kind, call->count, dtype,
                  call->root);
-    else if (call->kind == SHM_ALL_GATHER)
+    else if (call->kind == SHM_ALL_GATHER || call->kind == SHM_GATHER_SLICES)
         snprintf(text, size, "%s of %" PRIu64 " %s", kind, call->count, dtype);
     else
         snprintf(text, size, "%s (%s) of %" PRIu64 " %s", kind, op, call->count, dtype);

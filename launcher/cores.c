@@ -89,7 +89,7 @@ static bool has_cpu(const char *controllers)
     return false;
 }
 
-static int cores_by_quota(void)
+int cores_quota(void)
 {
     char line[4352];
     int least = 0;
@@ -117,6 +117,6 @@ static int cores_by_quota(void)
 
 int cores_usable(void)
 {
-    int cores = cores_by_affinity(), quota = cores_by_quota();
+    int cores = cores_by_affinity(), quota = cores_quota();
     return quota && quota < cores ? quota : cores;
 }

@@ -8,4 +8,7 @@
  * process (both versions); at least 1. */
 int cores_usable(void);
 
+/* That quota alone, in whole cores, at least 1; 0: there is none. */
+int cores_quota(void);
+
 #endif

@@ -15,26 +15,154 @@
 #include <string.h>
 #include <unistd.h>
 
+/* --- NVML ------------------------------------------------------------------------------------ */
+
+typedef struct nvmlDevice_st *nvml_device;
+
+/* nvmlPciInfo_t, of which only the end is of interest. */
+struct nvml_pci {
+    char legacy[16];
+    unsigned int numbers[5];
+    char bus_id[32];
+};
+
+enum {
+    NVML_OK = 0,
+    NVML_NOT_FOUND = 6,
+    NVML_GPU_IS_LOST = 15,
+};
+
+struct nvml {
+    void *library;
+    int (*init)(void);
+    int (*shutdown)(void);
+    int (*count)(unsigned int *count);
+    int (*by_index)(unsigned int index, nvml_device *device);
+    int (*by_uuid)(const char *uuid, nvml_device *device);
+    int (*parent)(nvml_device part, nvml_device *whole); /* of a MIG device */
+    int (*uuid)(nvml_device device, char *text, unsigned int size);
+    int (*pci)(nvml_device device, struct nvml_pci *pci);
+};
+
+static void close_nvml(struct nvml *nvml)
+{
+    nvml->shutdown();
+    dlclose(nvml->library);
+}
+
+static bool open_nvml(struct nvml *nvml)
+{
+    void *library = dlopen("libnvidia-ml.so.1", RTLD_LAZY | RTLD_LOCAL);
+    if (!library)
+        return false;
+    const struct {
+        void *function;
+        const char *name;
+    } symbols[] = {
+        {&nvml->init, "nvmlInit_v2"},
+        {&nvml->shutdown, "nvmlShutdown"},
+        {&nvml->count, "nvmlDeviceGetCount_v2"},
+        {&nvml->by_index, "nvmlDeviceGetHandleByIndex_v2"},
+        {&nvml->by_uuid, "nvmlDeviceGetHandleByUUID"},
+        {&nvml->uuid, "nvmlDeviceGetUUID"},
+        {&nvml->pci, "nvmlDeviceGetPciInfo_v3"},
+        {&nvml->parent, "nvmlDeviceGetDeviceHandleFromMigDeviceHandle"}, /* from driver 450 on */
+    };
+    size_t count = sizeof symbols / sizeof symbols[0];
+    *nvml = (struct nvml){.library = library};
+    for (size_t i = 0; i < count; i++) {
+        void *symbol = dlsym(library, symbols[i].name);
+        memcpy(symbols[i].function, &symbol, sizeof symbol);
+        if (!symbol && i + 1 < count)
+            goto failed;
+    }
+    if (nvml->init() == NVML_OK)
+        return true;
+failed:
+    dlclose(library);
+    return false;
+}
+
 /* GPUs that NVML counts, or -1 when it cannot be asked. */
 static int count_by_nvml(void)
 {
-    void *library = dlopen("libnvidia-ml.so.1", RTLD_LAZY | RTLD_LOCAL);
-    int count = -1;
+    struct nvml nvml;
     unsigned int found = 0;
-    if (!library)
+    if (!open_nvml(&nvml))
         return -1;
-    int (*init)(void) = (int (*)(void))dlsym(library, "nvmlInit_v2");
-    int (*get_count)(unsigned int *) =
-        (int (*)(unsigned int *))dlsym(library, "nvmlDeviceGetCount_v2");
-    int (*end)(void) = (int (*)(void))dlsym(library, "nvmlShutdown");
-    if (init && get_count && end && init() == 0) {
-        if (get_count(&found) == 0 && found <= DEVICES_MAX)
-            count = (int)found;
-        end();
-    }
-    dlclose(library);
+    int count = nvml.count(&found) == NVML_OK && found <= DEVICES_MAX ? (int)found : -1;
+    close_nvml(&nvml);
     return count;
 }
+
+/* The GPU whose UUID begins with the text: CUDA takes such abbreviations. */
+static int find_by_prefix(const struct nvml *nvml, const char *prefix, nvml_device *device)
+{
+    unsigned int count = 0;
+    char uuid[96];
+    nvml->count(&count);
+    for (unsigned int i = 0; i < count && i < DEVICES_MAX; i++)
+        if (nvml->by_index(i, device) == NVML_OK &&
+            nvml->uuid(*device, uuid, sizeof uuid) == NVML_OK &&
+            strncmp(uuid, prefix, strlen(prefix)) == 0)
+            return NVML_OK;
+    return NVML_NOT_FOUND;
+}
+
+static int find_by_token(const struct nvml *nvml, const char *token, nvml_device *device)
+{
+    int64_t index;
+    if (ddp_parse_int64(token, 0, DEVICES_MAX, &index))
+        return nvml->by_index((unsigned int)index, device);
+    int result = nvml->by_uuid(token, device);
+    return result == NVML_OK ? result : find_by_prefix(nvml, token, device);
+}
+
+void devices_identify(struct devices *devices)
+{
+    struct nvml nvml;
+    struct nvml_pci pci;
+    nvml_device handle, whole;
+    if (devices->count == 0 || !open_nvml(&nvml))
+        return;
+    for (int i = 0; i < devices->count; i++) {
+        struct device *device = &devices->list[i];
+        if (find_by_token(&nvml, device->token, &handle) != NVML_OK)
+            continue;
+        if (nvml.uuid(handle, device->uuid, sizeof device->uuid) != NVML_OK)
+            device->uuid[0] = 0;
+        device->uuid[sizeof device->uuid - 1] = 0;
+        if (nvml.parent && nvml.parent(handle, &whole) == NVML_OK)
+            handle = whole;
+        if (nvml.pci(handle, &pci) == NVML_OK)
+            snprintf(device->bus_id, sizeof device->bus_id, "%.*s", (int)sizeof pci.bus_id - 1,
+                     pci.bus_id);
+    }
+    close_nvml(&nvml);
+}
+
+int devices_find_lost(const struct devices *devices)
+{
+    struct nvml nvml;
+    nvml_device handle;
+    char uuid[96];
+    int lost = -1;
+    if (devices->count == 0 || !open_nvml(&nvml))
+        return -1;
+    for (int i = 0; i < devices->count && lost < 0; i++) {
+        if (!devices->list[i].uuid[0])
+            continue;
+        int result = nvml.by_uuid(devices->list[i].uuid, &handle);
+        if (result == NVML_OK)
+            result = nvml.uuid(handle, uuid, sizeof uuid);
+        if (result == NVML_NOT_FOUND || result == NVML_GPU_IS_LOST)
+            lost = i;
+    }
+    close_nvml(&nvml);
+    return lost;
+}
+
+/* --- tokens ---------------------------------------------------------------------------------- */
 
 static int count_by_nodes(void)
 {
@@ -60,7 +188,7 @@ static enum ddp_status add(struct devices *devices, const char *token, size_t le
     char *copy = strndup(token, length);
     if (!copy)
         return ddp_fail(DDP_ERR_MEMORY, "out of memory");
-    devices->tokens[devices->count++] = copy;
+    devices->list[devices->count++].token = copy;
     devices->mig = devices->mig || strncmp(copy, "MIG-", 4) == 0;
     return DDP_OK;
 }
@@ -76,8 +204,8 @@ static enum ddp_status add_visible(struct devices *devices, const char *visible,
         enum ddp_status status = add(devices, visible, bare);
         if (status != DDP_OK)
             return status;
-        if (!names_gpu(devices->tokens[devices->count - 1], present)) {
-            free(devices->tokens[--devices->count]); /* CUDA ignores it and all after it */
+        if (!names_gpu(devices->list[devices->count - 1].token, present)) {
+            devices_drop(devices, devices->count - 1); /* CUDA ignores it and all after it */
             break;
         }
         if (!visible[length])
@@ -90,8 +218,8 @@ static enum ddp_status add_visible(struct devices *devices, const char *visible,
 enum ddp_status devices_find(struct devices *devices)
 {
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");
-    *devices = (struct devices){.tokens = ddp_array_alloc(DEVICES_MAX, sizeof(char *))};
-    if (!devices->tokens)
+    *devices = (struct devices){.list = ddp_array_alloc(DEVICES_MAX, sizeof *devices->list)};
+    if (!devices->list)
         return DDP_ERR_MEMORY;
     if (visible && (!*visible || strcmp(visible, "-1") == 0))
         return DDP_OK; /* hidden on purpose: no need to wake the driver */
@@ -113,10 +241,18 @@ enum ddp_status devices_find(struct devices *devices)
     return status;
 }
 
+void devices_drop(struct devices *devices, int index)
+{
+    struct device *device = &devices->list[index];
+    free(device->token);
+    memmove(device, device + 1, (size_t)(devices->count - index - 1) * sizeof *device);
+    memset(&devices->list[--devices->count], 0, sizeof *device);
+}
+
 void devices_free(struct devices *devices)
 {
-    for (int i = 0; i < devices->count; i++)
-        free(devices->tokens[i]);
-    free(devices->tokens);
+    while (devices->count > 0)
+        devices_drop(devices, devices->count - 1);
+    free(devices->list);
     *devices = (struct devices){0};
 }

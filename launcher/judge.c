@@ -21,10 +21,13 @@ void judge_start(struct job *job)
     struct spawn_error error;
     char text[512];
     while (spawner_next_error(&job->spawner, &error)) {
-        if (job->decided)
+        bool starts = error.stage == SPAWN_BIND;
+        if (job->decided && !starts)
             continue;
         spawn_error_text(&error, job->plan, text, sizeof text);
-        ddp_log(DDP_LOG_ERROR, "%s", text);
+        ddp_log(starts ? DDP_LOG_WARNING : DDP_LOG_ERROR, "%s", text);
+        if (starts)
+            continue;
         job_decide(job, spawn_error_exit_code(&error));
         job_end(job, SIGTERM);
     }

@@ -7,7 +7,8 @@
 
 #include "launcher/running.h"
 
-/* Shows why a child could not start: once, the others fail in the same way. */
+/* Shows what went wrong between fork and exec; why a child could not start once, for the others
+ * fail in the same way. */
 void judge_start(struct job *job);
 
 /* Takes the job down because of the first suspect. `final`: nobody worse will turn up. */

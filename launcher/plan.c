@@ -157,16 +157,25 @@ static enum ddp_status add_python(struct plan *plan)
 
 /* --- workers and devices --------------------------------------------------------------------- */
 
+static enum ddp_status find_devices(struct plan *plan)
+{
+    if (plan->devices_found)
+        return DDP_OK;
+    plan->devices_found = true;
+    return devices_find(&plan->devices);
+}
+
 static enum ddp_status count_workers(struct plan *plan, int *exit_code)
 {
     const struct settings *s = plan->settings;
     *exit_code = EXIT_LAUNCHER;
     plan->cores = cores_usable();
+    plan->quota = cores_quota();
     plan->nproc = s->nproc;
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");
     bool mig = visible && strstr(visible, "MIG-");
     if (s->nproc_kind == NPROC_AUTO || s->nproc_kind == NPROC_GPU || s->virtual_local_rank || mig) {
-        enum ddp_status status = devices_find(&plan->devices);
+        enum ddp_status status = find_devices(plan);
         if (status != DDP_OK)
             return status;
     }
@@ -189,7 +198,31 @@ static enum ddp_status count_workers(struct plan *plan, int *exit_code)
             DDP_ERR_INVALID, "--nproc %d: only %d GPU%s visible, and each worker needs its own",
             plan->nproc, plan->devices.count, plan->devices.count == 1 ? " is" : "s are");
     }
+    if (s->min_nproc > plan->nproc) {
+        *exit_code = EXIT_USAGE;
+        return ddp_fail(DDP_ERR_INVALID, "--min-nproc %d is more than the number of workers, %d",
+                        (int)s->min_nproc, plan->nproc);
+    }
     return DDP_OK;
+}
+
+static enum ddp_status bind_workers(struct plan *plan)
+{
+    const struct settings *s = plan->settings;
+    enum bind_kind kind = s->bind;
+    if (kind == BIND_AUTO && (plan->nproc == 1 || !bindings_useful()))
+        kind = BIND_NONE;
+    if (kind != BIND_NONE || s->min_nproc) {
+        enum ddp_status status = find_devices(plan);
+        if (status != DDP_OK)
+            return status;
+        if (plan->restart == 0)
+            devices_identify(&plan->devices);
+    }
+    /* A worker that leads several GPUs may need the CPUs near any of them. */
+    if (kind == BIND_AUTO && plan->devices.count != plan->nproc)
+        kind = BIND_NONE;
+    return bindings_make(&plan->bindings, kind, plan->nproc, &plan->devices);
 }
 
 /* Asks the system for a port that nobody uses now. It is not held: not every program sets
@@ -218,6 +251,8 @@ enum ddp_status plan_make(struct plan *plan, const struct settings *settings, in
         status = find_program(plan, exit_code);
     if (status == DDP_OK)
         status = count_workers(plan, exit_code);
+    if (status == DDP_OK)
+        status = bind_workers(plan);
     if (status != DDP_OK) {
         plan_free(plan);
         return status;
@@ -226,15 +261,20 @@ enum ddp_status plan_make(struct plan *plan, const struct settings *settings, in
     return DDP_OK;
 }
 
-void plan_next(struct plan *plan)
+enum ddp_status plan_next(struct plan *plan, bool changed)
 {
     plan->restart++;
     if (!plan->settings->master_port)
         plan->master_port = free_port();
+    if (!changed)
+        return DDP_OK;
+    bindings_free(&plan->bindings);
+    return bind_workers(plan);
 }
 
 void plan_free(struct plan *plan)
 {
+    bindings_free(&plan->bindings);
     devices_free(&plan->devices);
     free(plan->program);
     free(plan->python_argv);
@@ -293,10 +333,48 @@ static void add_mark(struct added *added, const char *mark)
     add(added, MARK_VARIABLE, "%s%s%s", nested ? outer : "", nested ? "/" : "", mark);
 }
 
+/* Threads that a worker's share of the CPUs can keep busy. */
+static int threads_of(const struct plan *plan, int rank)
+{
+    int threads = plan->cores / plan->nproc;
+    if (rank < plan->bindings.count) {
+        const struct binding *binding = &plan->bindings.workers[rank];
+        threads = binding->cpus / binding->sharers;
+        if (plan->quota && threads > plan->quota / plan->nproc)
+            threads = plan->quota / plan->nproc;
+    }
+    return threads > 1 ? threads : 1;
+}
+
+/* What a device is called in CUDA_VISIBLE_DEVICES: as the user wrote it, unless a device has gone,
+ * for then an index may mean another one. */
+static const char *device_name(const struct plan *plan, int index)
+{
+    const struct device *device = &plan->devices.list[index];
+    return plan->fewer_devices && device->uuid[0] ? device->uuid : device->token;
+}
+
+static void add_devices(struct added *added, const struct plan *plan, int rank)
+{
+    char list[4096] = "";
+    size_t used = 0;
+    if (plan->own_device) {
+        add(added, "CUDA_VISIBLE_DEVICES", "%s", device_name(plan, rank));
+        return;
+    }
+    if (!plan->fewer_devices)
+        return;
+    for (int i = 0; i < plan->devices.count && used < sizeof list; i++)
+        used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i ? "," : "",
+                                 device_name(plan, i));
+    if (used >= sizeof list)
+        added->overflow = true;
+    add(added, "CUDA_VISIBLE_DEVICES", "%s", list);
+}
+
 static void add_all(struct added *added, const struct plan *plan, int rank, int board_fd,
                     int heap_fd, const char *error_file)
 {
-    int threads = plan->cores / plan->nproc;
     add(added, "RANK", "%d", rank);
     add(added, "LOCAL_RANK", "%d", plan->own_device ? 0 : rank);
     add(added, "WORLD_SIZE", "%d", plan->nproc);
@@ -322,9 +400,8 @@ static void add_all(struct added *added, const struct plan *plan, int rank, int 
     add(added, DDP_BOARD_FD_VARIABLE, "%d", board_fd);
     add(added, DDP_HEAP_FD_VARIABLE, "%d", heap_fd);
     if (!getenv("OMP_NUM_THREADS"))
-        add(added, "OMP_NUM_THREADS", "%d", threads > 1 ? threads : 1);
-    if (plan->own_device)
-        add(added, "CUDA_VISIBLE_DEVICES", "%s", plan->devices.tokens[rank]);
+        add(added, "OMP_NUM_THREADS", "%d", threads_of(plan, rank));
+    add_devices(added, plan, rank);
 }
 
 char **plan_environment(const struct plan *plan, int rank, int board_fd, int heap_fd,
@@ -372,6 +449,13 @@ static void print_word(const char *word, FILE *out)
     fputc('\'', out);
 }
 
+void plan_report_bindings(const struct plan *plan)
+{
+    for (int rank = 0; rank < plan->nproc; rank++)
+        ddp_log(DDP_LOG_INFO, "rank %d: %s", rank,
+                rank < plan->bindings.count ? plan->bindings.workers[rank].text : "not bound");
+}
+
 void plan_print(const struct plan *plan, FILE *out)
 {
     struct added added;
@@ -386,7 +470,9 @@ void plan_print(const struct plan *plan, FILE *out)
         add_all(&added, plan, rank, 3, 4, NULL);
         fprintf(out, "rank %d:", rank);
         if (rank < plan->devices.count)
-            fprintf(out, " GPU %s,", plan->devices.tokens[rank]);
+            fprintf(out, " GPU %s,", device_name(plan, rank));
+        if (rank < plan->bindings.count)
+            fprintf(out, " %s,", plan->bindings.workers[rank].text);
         fputs(" environment", out);
         for (size_t i = 0; i < added.count; i++)
             print_word(added.text + added.offsets[i], out);

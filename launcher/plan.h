@@ -5,6 +5,7 @@
 #ifndef DDP_LAUNCHER_PLAN_H
 #define DDP_LAUNCHER_PLAN_H
 
+#include "launcher/bind.h"
 #include "launcher/devices.h"
 #include "launcher/mark.h"
 #include "launcher/settings.h"
@@ -17,8 +18,12 @@ struct plan {
     char **python_argv; /* the same, when it is ours */
     int nproc;
     int cores;
+    int quota;              /* of CPU time, in cores; 0: none */
     struct devices devices; /* looked for only when something depends on them */
+    bool devices_found;     /* they have been looked for */
     bool own_device;        /* each worker sees only its own device */
+    bool fewer_devices;     /* some of them are not to be used any more */
+    struct bindings bindings;
     int master_port;
     char mark[MARK_SIZE]; /* of the job; "" in a mere plan */
     int restart;          /* how often the job has been started again */
@@ -26,10 +31,14 @@ struct plan {
 
 /* Makes the plan. *exit_code [out], on failure: what ddprun returns. */
 enum ddp_status plan_make(struct plan *plan, const struct settings *settings, int *exit_code);
-/* Prepares for another start of the job: a free port again, if it was our choice. */
-void plan_next(struct plan *plan);
+/* Prepares for another start of the job, with plan->nproc workers: a free port again, if it was our
+ * choice, and new bindings if `changed`, the number of workers or what they run on. */
+enum ddp_status plan_next(struct plan *plan, bool changed);
 
 void plan_free(struct plan *plan);
+
+/* Tells which CPUs each worker gets. */
+void plan_report_bindings(const struct plan *plan);
 
 /* Prints what would be started. */
 void plan_print(const struct plan *plan, FILE *out);

@@ -32,6 +32,31 @@ static const char *read_nproc(void *destination, const char *value)
     return NULL;
 }
 
+static const char *read_bind(void *destination, const char *value)
+{
+    static const char *const words[] = {[BIND_AUTO] = "auto",
+                                        [BIND_NONE] = "none",
+                                        [BIND_CORE] = "core",
+                                        [BIND_NUMA] = "numa",
+                                        [BIND_GPU] = "gpu"};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (strcmp(value, words[i]) == 0) {
+            ((struct settings *)destination)->bind = (enum bind_kind)i;
+            return NULL;
+        }
+    return "must be auto, none, core, numa or gpu";
+}
+
+/* torchrun's words for the same. */
+static const char *read_numa_binding(void *destination, const char *value)
+{
+    if (strcmp(value, "node") == 0)
+        return read_bind(destination, "numa");
+    if (strcmp(value, "exclusive") == 0)
+        return read_bind(destination, "core");
+    return "can be node (as --bind numa) or exclusive (as --bind core)";
+}
+
 static const char *read_nnodes(void *destination, const char *value)
 {
     (void)destination;
@@ -221,6 +246,18 @@ const struct ddp_option settings_table[] = {
      .type = DDP_OPTION_FLAG,
      .offset = MEMBER(virtual_local_rank),
      .help = "show each worker only its own GPU, with LOCAL_RANK 0 in all of them"},
+    {.name = "bind",
+     .type = DDP_OPTION_CUSTOM,
+     .read = read_bind,
+     .argument = "auto|none|core|numa|gpu",
+     .help = "let each worker run only on some CPUs, near its GPU where it has one: on cores that "
+             "no other worker has (core; gpu: an error without GPUs) or on a NUMA node (numa); "
+             "auto (the default): numa if each worker has a GPU and there are several nodes, else "
+             "none"},
+    {.name = "report-bindings",
+     .type = DDP_OPTION_FLAG,
+     .offset = MEMBER(report_bindings),
+     .help = "say which CPUs each worker gets"},
     {.name = "standalone",
      .environment = "PET_STANDALONE",
      .type = DDP_OPTION_FLAG,
@@ -370,6 +407,12 @@ const struct ddp_option settings_table[] = {
      .max = 1e7,
      .argument = "SECONDS",
      .help = "taken and not needed: a worker's end is noticed at once"},
+    {.name = "numa-binding",
+     .environment = "PET_NUMA_BINDING",
+     .type = DDP_OPTION_CUSTOM,
+     .read = read_numa_binding,
+     .argument = "node|exclusive",
+     .help = "--bind numa or --bind core"},
     {.name = "start-method",
      .type = DDP_OPTION_TEXT,
      .offset = MEMBER(ignored),

@@ -27,6 +27,14 @@ enum nproc_kind {
 
 #define NPROC_AUTO_CORES 8
 
+enum bind_kind {
+    BIND_AUTO, /* BIND_NUMA where that puts the workers of GPUs near these, else BIND_NONE */
+    BIND_NONE,
+    BIND_CORE, /* cores of its own for each worker */
+    BIND_NUMA, /* a NUMA node for each worker, which others may share */
+    BIND_GPU,  /* as BIND_CORE, and an error when it is not known which are near its GPU */
+};
+
 struct settings {
     bool help;
     bool version;
@@ -34,6 +42,9 @@ struct settings {
     bool virtual_local_rank;
     enum nproc_kind nproc_kind;
     int nproc;
+    int64_t min_nproc; /* 0: never fewer than at the start */
+    enum bind_kind bind;
+    bool report_bindings;
     double grace_seconds;
     double timeout_seconds; /* 0: no limit */
     bool straggler_report;

@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -62,12 +63,27 @@ static void reset_signals(void)
     sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-static void give_up(const struct spawner *spawner, int rank, enum spawn_stage stage)
+static struct spawn_error tell(const struct spawner *spawner, int rank, enum spawn_stage stage)
 {
     struct spawn_error error = {.rank = rank, .stage = stage, .error = errno};
     ssize_t written = write(spawner->error_write, &error, sizeof error);
     (void)written; /* the exit code tells too */
+    return error;
+}
+
+static void give_up(const struct spawner *spawner, int rank, enum spawn_stage stage)
+{
+    struct spawn_error error = tell(spawner, rank, stage);
     _exit(spawn_error_exit_code(&error));
+}
+
+static void bind_child(const struct spawner *spawner, int rank)
+{
+    if (rank >= spawner->plan->bindings.count)
+        return;
+    const struct binding *binding = &spawner->plan->bindings.workers[rank];
+    if (sched_setaffinity(0, binding->set_bytes, binding->set) < 0)
+        tell(spawner, rank, SPAWN_BIND);
 }
 
 static bool inherit(int fd)
@@ -91,6 +107,7 @@ static _Noreturn void run_child(const struct spawner *spawner, int rank, pid_t p
     if (setpgid(0, 0) < 0)
         give_up(spawner, rank, SPAWN_PREPARE);
     atomic_store(&spawner->keeper->groups[rank], (int32_t)getpid());
+    bind_child(spawner, rank);
     if (!become(rank > 0 ? spawner->null_fd : -1, STDIN_FILENO) || !become(out, STDOUT_FILENO) ||
         !become(error, STDERR_FILENO) || !inherit(spawner->board_fd) || !inherit(spawner->heap_fd))
         give_up(spawner, rank, SPAWN_PREPARE);
@@ -164,7 +181,10 @@ void spawn_error_text(const struct spawn_error *error, const struct plan *plan, 
     char interpreter[128];
     const char *why = strerror(error->error);
     read_interpreter(plan->program, interpreter, sizeof interpreter);
-    if (error->stage != SPAWN_EXEC)
+    if (error->stage == SPAWN_BIND)
+        snprintf(text, size, "rank %d cannot be bound to %s: %s; it runs unbound", error->rank,
+                 plan->bindings.workers[error->rank].text, why);
+    else if (error->stage != SPAWN_EXEC)
         snprintf(text, size, "cannot prepare the worker: %s", why);
     else if (error->error == ENOENT && *interpreter)
         snprintf(text, size, "%s: its interpreter %s does not exist", plan->program, interpreter);

@@ -13,6 +13,7 @@
 enum spawn_stage {
     SPAWN_PREPARE = 1, /* before exec */
     SPAWN_EXEC = 2,
+    SPAWN_BIND = 3, /* it could not be bound to its CPUs, and runs nevertheless */
 };
 
 /* What a child writes before it gives up: one write, below PIPE_BUF. */

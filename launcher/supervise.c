@@ -125,6 +125,8 @@ static void run_attempt(struct job *job)
         job_decide(job, EXIT_LAUNCHER);
         return;
     }
+    if (job->plan->settings->report_bindings)
+        plan_report_bindings(job->plan);
     start_workers(job);
     watch_workers(job);
     end_children(job);
@@ -163,7 +165,8 @@ int supervise(struct plan *plan)
         run_attempt(&job);
         while (job.restartable && !job.interrupted &&
                plan->restart < plan->settings->max_restarts && back_off(&job)) {
-            plan_next(plan);
+            if (plan_next(plan, false) != DDP_OK)
+                break;
             run_attempt(&job);
         }
         close(job.signal_fd);

@@ -149,12 +149,13 @@ static void watch_progress(struct job *job)
 void watch_workers(struct job *job)
 {
     struct signalfd_siginfo info;
-    struct pollfd watched = {.fd = job->signal_fd, .events = POLLIN};
+    struct pollfd watched[] = {{.fd = job->signal_fd, .events = POLLIN},
+                               {.fd = job->spawner.error_read, .events = POLLIN}};
     while (job->running > 0) {
         int64_t until_ns = job->deadline_ns;
         if (job->state == RUNNING && job->plan->settings->timeout_seconds > 0)
             until_ns = ddp_clock_ns() + watch_interval_ns(job);
-        poll(&watched, 1, job_milliseconds(until_ns));
+        poll(watched, 2, job_milliseconds(until_ns));
         bool children = false;
         while (read(job->signal_fd, &info, sizeof info) == (ssize_t)sizeof info) {
             children = children || info.ssi_signo == SIGCHLD;
@@ -162,6 +163,8 @@ void watch_workers(struct job *job)
         }
         if (children)
             handle_children(job);
+        else if (watched[1].revents)
+            judge_start(job);
         if (job->running > 0) {
             handle_deadline(job);
             watch_progress(job);

@@ -1,29 +1,114 @@
 /* SPDX-License-Identifier: MIT
  *
- * As much of NVML as ddprun uses, for machines without a GPU: FAKE_GPUS in the environment says how
- * many there are; without it the library fails, as one without a driver does. */
+ * As much of NVML as ddprun uses, for machines without a GPU. In the environment, FAKE_GPUS says
+ * how many there are; without it the library fails, as one without a driver does. FAKE_GPUS_PCI
+ * holds their bus ids, and FAKE_GPUS_LOST names a file with the indices of those that have fallen
+ * off the bus, which may change while ddprun runs. The UUIDs are GPU-aa-0, GPU-bb-1, ... */
 #include "config.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define EXPORT __attribute__((visibility("default")))
+
+enum {
+    OK = 0,
+    INVALID = 2,
+    NOT_FOUND = 6,
+    DRIVER_NOT_LOADED = 9,
+    GPU_IS_LOST = 15,
+};
+
+/* The handle of GPU i points at entry i. */
+struct gpu {
+    char unused;
+};
+static struct gpu gpus[26];
+
+struct pci {
+    char legacy[16];
+    unsigned int domain, bus, device, ids[2];
+    char bus_id[32];
+};
 
 EXPORT int nvmlInit_v2(void);
 EXPORT int nvmlShutdown(void);
 EXPORT int nvmlDeviceGetCount_v2(unsigned int *count);
+EXPORT int nvmlDeviceGetHandleByIndex_v2(unsigned int index, struct gpu **gpu);
+EXPORT int nvmlDeviceGetHandleByUUID(const char *uuid, struct gpu **gpu);
+EXPORT int nvmlDeviceGetUUID(const struct gpu *gpu, char *text, unsigned int size);
+EXPORT int nvmlDeviceGetPciInfo_v3(const struct gpu *gpu, struct pci *pci);
 
 int nvmlInit_v2(void)
 {
-    return getenv("FAKE_GPUS") ? 0 : 9; /* NVML_ERROR_DRIVER_NOT_LOADED */
+    return getenv("FAKE_GPUS") ? OK : DRIVER_NOT_LOADED;
 }
 
 int nvmlShutdown(void)
 {
-    return 0;
+    return OK;
 }
 
 int nvmlDeviceGetCount_v2(unsigned int *count)
 {
     *count = (unsigned int)atoi(getenv("FAKE_GPUS"));
-    return 0;
+    return OK;
+}
+
+static int is_lost(unsigned int index)
+{
+    const char *path = getenv("FAKE_GPUS_LOST");
+    FILE *file = path ? fopen(path, "re") : NULL;
+    unsigned int lost;
+    int found = 0;
+    while (file && fscanf(file, "%u", &lost) == 1)
+        found = found || lost == index;
+    if (file)
+        fclose(file);
+    return found;
+}
+
+int nvmlDeviceGetHandleByIndex_v2(unsigned int index, struct gpu **gpu)
+{
+    unsigned int count;
+    nvmlDeviceGetCount_v2(&count);
+    if (index >= count || index >= 26)
+        return INVALID;
+    *gpu = &gpus[index];
+    return is_lost(index) ? GPU_IS_LOST : OK;
+}
+
+int nvmlDeviceGetUUID(const struct gpu *gpu, char *text, unsigned int size)
+{
+    int index = (int)(gpu - gpus);
+    snprintf(text, size, "GPU-%c%c-%d", 'a' + index, 'a' + index, index);
+    return OK;
+}
+
+int nvmlDeviceGetHandleByUUID(const char *uuid, struct gpu **gpu)
+{
+    char text[32];
+    unsigned int count;
+    nvmlDeviceGetCount_v2(&count);
+    for (unsigned int i = 0; i < count && i < 26; i++) {
+        nvmlDeviceGetUUID(&gpus[i], text, sizeof text);
+        if (strcmp(text, uuid) == 0)
+            return nvmlDeviceGetHandleByIndex_v2(i, gpu);
+    }
+    return NOT_FOUND;
+}
+
+int nvmlDeviceGetPciInfo_v3(const struct gpu *gpu, struct pci *pci)
+{
+    const char *ids = getenv("FAKE_GPUS_PCI");
+    memset(pci, 0, sizeof *pci);
+    for (size_t skip = (size_t)(gpu - gpus); ids && skip > 0; skip--) {
+        ids = strchr(ids, ' ');
+        ids = ids ? ids + 1 : NULL;
+    }
+    if (!ids)
+        return NOT_FOUND;
+    snprintf(pci->bus_id, sizeof pci->bus_id, "%.*s", (int)strcspn(ids, " "), ids);
+    return OK;
 }

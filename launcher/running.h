@@ -7,6 +7,7 @@
 
 #include "job/board.h"
 #include "launcher/children.h"
+#include "launcher/fewer.h"
 #include "launcher/keeper.h"
 #include "launcher/output.h"
 #include "launcher/plan.h"
@@ -50,7 +51,8 @@ struct job {
     bool decided;     /* exit_code is */
     bool restartable; /* it failed in a way that may not come again */
     int exit_code;
-    int failed_rank;          /* the one that was named, or -1 */
+    int failed_rank; /* the one that was named, or -1 */
+    struct failures failures;
     long long kills_at_start; /* for want of memory */
 };
 

@@ -351,6 +351,14 @@ const struct ddp_option settings_table[] = {
      .max = 1000000,
      .argument = "N",
      .help = "start all workers again when one fails, at most so often (default 0)"},
+    {.name = "min-nproc",
+     .type = DDP_OPTION_INT,
+     .offset = MEMBER(min_nproc),
+     .min = 1,
+     .max = DDP_BOARD_MAX_WORLD,
+     .argument = "M",
+     .help = "with --max-restarts: go on with fewer workers, but not fewer than M, when a GPU is "
+             "gone or the same rank fails twice in a row"},
     {.name = "timeout",
      .type = DDP_OPTION_REAL,
      .offset = MEMBER(timeout_seconds),
@@ -443,6 +451,11 @@ enum ddp_status settings_read(struct settings *settings, int argc, char *const *
     enum ddp_status status = ddp_options_parse(settings_table, settings, argc, argv, true, &rest);
     if (status != DDP_OK || settings->help || settings->version)
         return status;
+    if (settings->min_nproc && !settings->max_restarts)
+        return ddp_fail(DDP_ERR_INVALID,
+                        "--min-nproc %d needs --max-restarts: without it no job "
+                        "goes on after a failure",
+                        (int)settings->min_nproc);
     if (rest >= argc)
         return ddp_fail(DDP_ERR_INVALID, "no program given; try: ddprun --nproc 2 trainer");
     if (!*argv[rest])

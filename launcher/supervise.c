@@ -146,29 +146,47 @@ static void run_attempt(struct job *job)
     close(job->heap_fd);
 }
 
-/* Waits before another attempt, each time twice as long, at most half a minute. False when a signal
- * came that ends the job. */
-static bool back_off(struct job *job)
+/* Says how the job goes on, and waits: each time twice as long, at most half a minute. False when a
+ * signal came that ends the job. */
+static bool back_off(struct job *job, int before, const char *why)
 {
     int doublings = job->plan->restart < 8 ? job->plan->restart : 8;
     double seconds = 0.2 * (1 << doublings);
-    ddp_log(DDP_LOG_INFO, "restarting all workers (%d of %d)", job->plan->restart + 1,
-            (int)job->plan->settings->max_restarts);
+    int number = job->plan->restart + 1, most = (int)job->plan->settings->max_restarts;
+    if (!*why)
+        ddp_log(DDP_LOG_INFO, "restarting all workers (%d of %d)", number, most);
+    else
+        ddp_log(DDP_LOG_WARNING, "restarting with %d of %d workers (%d of %d): %s",
+                job->plan->nproc, before, number, most, why);
     job_set_deadline(job, seconds < 30 ? seconds : 30);
     return watch_pause(job);
 }
 
+/* Prepares another attempt, if there may be one. */
+static bool next_attempt(struct job *job)
+{
+    struct plan *plan = job->plan;
+    char why[320];
+    int before = plan->nproc;
+    if (!job->restartable || job->interrupted || plan->restart >= plan->settings->max_restarts)
+        return false;
+    if (!fewer_decide(plan, &job->failures, job->failed_rank, why, sizeof why) ||
+        !back_off(job, before, why))
+        return false;
+    if (plan_next(plan, *why) == DDP_OK)
+        return true;
+    job->exit_code = EXIT_LAUNCHER;
+    return false;
+}
+
 int supervise(struct plan *plan)
 {
-    struct job job = {.plan = plan, .terminal = {.fd = -1}, .exit_code = EXIT_LAUNCHER};
+    struct job job = {
+        .plan = plan, .terminal = {.fd = -1}, .exit_code = EXIT_LAUNCHER, .failures = {.rank = -1}};
     if (open_job(&job) == DDP_OK) {
-        run_attempt(&job);
-        while (job.restartable && !job.interrupted &&
-               plan->restart < plan->settings->max_restarts && back_off(&job)) {
-            if (plan_next(plan, false) != DDP_OK)
-                break;
+        do
             run_attempt(&job);
-        }
+        while (next_attempt(&job));
         close(job.signal_fd);
         keeper_stop(&job.keeper);
     }

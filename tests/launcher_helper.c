@@ -167,6 +167,20 @@ static int take_steps(long count)
     return ddp_status_exit_code(status);
 }
 
+/* The rank always fails, in the middle of the others' barrier. */
+static int fail_rank(int rank)
+{
+    ddp_job *job = join_job();
+    enum ddp_status status = DDP_OK;
+    if (ddp_job_rank(job) == rank) {
+        ddp_job_close(job);
+        return 1;
+    }
+    status = ddp_job_barrier(job, 20000);
+    ddp_job_close(job);
+    return ddp_status_exit_code(status);
+}
+
 static int flood(long megabytes)
 {
     static char block[1 << 20];
@@ -238,6 +252,8 @@ int main(int argc, char **argv)
         return hang((int)number);
     if (strcmp(word, "straggle") == 0)
         return straggle((int)number);
+    if (strcmp(word, "fails") == 0)
+        return fail_rank((int)number);
     if (strcmp(word, "steps") == 0)
         return take_steps(number);
     if (strcmp(word, "flood") == 0)

@@ -9,11 +9,6 @@
 
 #include "kernels/cpu.h"
 
-#ifdef __clang__
-#define UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#endif
 #define NOINLINE __attribute__((noinline))
 
 #if defined(__x86_64__) && defined(DDP_TARGET_CLONES)

@@ -19,6 +19,14 @@
 #endif
 #define DDP_INLINE static inline __attribute__((always_inline, unused))
 
+/* Before a loop of a few rounds, a number known when compiling, over arrays that are to live in
+ * registers. */
+#ifdef __clang__
+#define DDP_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define DDP_UNROLL _Pragma("GCC unroll 16")
+#endif
+
 /* Sixteen lanes on every machine, so that lane sums have one order whatever the width of its
  * registers. */
 #define DDP_LANES 16

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Batch norm as its formulas say it, in double precision, and what both versions share; see
+ * batch_norm.h. */
+#include "config.h"
+
+#include "kernels/batch_norm_check.h"
+
+#include "core/log.h"
+#include "core/memory.h"
+
+#include <math.h>
+#include <string.h>
+
+/* --- arguments
+ * ------------------------------------------------------------------------------------ */
+
+static enum ddp_status check_shape(int64_t rows, int64_t channels, enum ddp_activation activation)
+{
+    size_t bytes;
+    if (rows < 0 || channels < 1 || channels > INT32_MAX ||
+        !ddp_size_multiply((size_t)rows, (size_t)channels * sizeof(float), &bytes))
+        return ddp_fail(DDP_ERR_INVALID, "batch norm: %lld rows of %lld channels", (long long)rows,
+                        (long long)channels);
+    if (activation != DDP_ACTIVATION_NONE && activation != DDP_ACTIVATION_RELU)
+        return ddp_fail(DDP_ERR_INVALID, "batch norm: activation %d is not fused", (int)activation);
+    return DDP_OK;
+}
+
+static enum ddp_status missing(bool is)
+{
+    return is ? ddp_fail(DDP_ERR_INVALID, "batch norm: NULL where elements are needed") : DDP_OK;
+}
+
+enum ddp_status ddp_batch_norm_check_sums(const struct ddp_batch_norm_sums *a)
+{
+    enum ddp_status status = check_shape(a->rows, a->channels, DDP_ACTIVATION_NONE);
+    return status ? status : missing(!a->sums || (a->rows > 0 && !a->x));
+}
+
+enum ddp_status ddp_batch_norm_check_forward(const struct ddp_batch_norm_forward *a)
+{
+    enum ddp_status status = check_shape(a->rows, a->channels, a->activation);
+    if (status)
+        return status;
+    if (a->sums && !(a->count >= 2))
+        return ddp_fail(DDP_ERR_INVALID,
+                        "batch norm: training needs at least 2 values of each channel, not %g",
+                        a->count);
+    bool is = !a->gamma || !a->beta || (a->rows > 0 && (!a->x || !a->y));
+    is |= a->sums ? !a->saved : !a->running_mean || !a->running_var;
+    return missing(is);
+}
+
+enum ddp_status ddp_batch_norm_check_backward_sums(const struct ddp_batch_norm_backward_sums *a)
+{
+    enum ddp_status status = check_shape(a->rows, a->channels, a->activation);
+    if (status)
+        return status;
+    bool is = !a->gamma || !a->beta || !a->saved || !a->sums;
+    is |= a->rows > 0 && (!a->x || !a->dy);
+    is |= a->rows > 0 && a->activation != DDP_ACTIVATION_NONE && a->has_residual && !a->y;
+    return missing(is);
+}
+
+enum ddp_status ddp_batch_norm_check_backward(const struct ddp_batch_norm_backward *a)
+{
+    enum ddp_status status = check_shape(a->rows, a->channels, a->activation);
+    if (status)
+        return status;
+    if (a->rows > 0 && !(a->count > 0))
+        return ddp_fail(DDP_ERR_INVALID, "batch norm: sums of %g rows", a->count);
+    bool is = !a->gamma || !a->beta || !a->saved || !a->sums;
+    is |= (a->dgamma || a->dbeta) && !a->local_sums;
+    is |= a->rows > 0 && (!a->x || !a->dy);
+    is |= a->rows > 0 && a->activation != DDP_ACTIVATION_NONE && a->has_residual && !a->y;
+    return missing(is);
+}
+
+/* --- once for each channel
+ * ------------------------------------------------------------------------ */
+
+void ddp_batch_norm_statistics(const struct ddp_batch_norm_forward *a)
+{
+    for (int64_t c = 0; c < a->channels; c++) {
+        const double mean = a->sums[c] / a->count;
+        double variance = a->sums[a->channels + c] / a->count - mean * mean;
+        if (variance < 0) /* rounding; NaN stays */
+            variance = 0;
+        a->saved[c] = (float)mean;
+        a->saved[a->channels + c] = (float)(1 / sqrt(variance + (double)a->epsilon));
+        if (a->stat_mean)
+            a->stat_mean[c] = (float)mean;
+        if (a->stat_var)
+            a->stat_var[c] = (float)(variance * (a->count / (a->count - 1)));
+    }
+}
+
+void ddp_batch_norm_parameters(const struct ddp_batch_norm_backward *a)
+{
+    for (int64_t c = 0; a->dbeta && c < a->channels; c++)
+        a->dbeta[c] = (a->accumulate ? a->dbeta[c] : 0) + (float)a->local_sums[c];
+    for (int64_t c = 0; a->dgamma && c < a->channels; c++)
+        a->dgamma[c] = (a->accumulate ? a->dgamma[c] : 0) + (float)a->local_sums[a->channels + c];
+}
+
+/* --- the plain version
+ * ---------------------------------------------------------------------------- */
+
+enum ddp_status ddp_batch_norm_sums_reference(const struct ddp_batch_norm_sums *args, void *stream)
+{
+    (void)stream;
+    enum ddp_status status = ddp_batch_norm_check_sums(args);
+    if (status)
+        return status;
+    memset(args->sums, 0, (size_t)args->channels * 2 * sizeof *args->sums);
+    for (int64_t i = 0; i < args->rows * args->channels; i++) {
+        const double x = (double)args->x[i];
+        args->sums[i % args->channels] += x;
+        args->sums[args->channels + i % args->channels] += x * x;
+    }
+    return DDP_OK;
+}
+
+enum ddp_status ddp_batch_norm_forward_reference(const struct ddp_batch_norm_forward *args,
+                                                 void *stream)
+{
+    (void)stream;
+    enum ddp_status status = ddp_batch_norm_check_forward(args);
+    if (status)
+        return status;
+    if (args->sums)
+        ddp_batch_norm_statistics(args);
+    for (int64_t i = 0; i < args->rows * args->channels; i++) {
+        const int64_t c = i % args->channels;
+        double mean, rstd;
+        if (args->sums) {
+            mean = (double)args->saved[c];
+            rstd = (double)args->saved[args->channels + c];
+        } else {
+            mean = (double)args->running_mean[c];
+            rstd = 1 / sqrt((double)args->running_var[c] + (double)args->epsilon);
+        }
+        double y =
+            ((double)args->x[i] - mean) * rstd * (double)args->gamma[c] + (double)args->beta[c];
+        if (args->residual)
+            y += (double)args->residual[i];
+        args->y[i] = args->activation == DDP_ACTIVATION_RELU && y < 0 ? 0 : (float)y;
+    }
+    return DDP_OK;
+}
+
+/* The gradient through the activation. Without a residual the sign of y is computed again. */
+static double gradient_at(const float *x, const float *y, const float *dy, const float *gamma,
+                          const float *beta, const float *saved, int64_t channels, bool relu,
+                          bool residual, int64_t i)
+{
+    const int64_t c = i % channels;
+    const float scale = saved[channels + c] * gamma[c];
+    const float value = relu && residual ? y[i] : (x[i] - saved[c]) * scale + beta[c];
+    return relu && !(value > 0) ? 0 : (double)dy[i];
+}
+
+enum ddp_status
+ddp_batch_norm_backward_sums_reference(const struct ddp_batch_norm_backward_sums *args,
+                                       void *stream)
+{
+    (void)stream;
+    enum ddp_status status = ddp_batch_norm_check_backward_sums(args);
+    if (status)
+        return status;
+    const int64_t channels = args->channels;
+    memset(args->sums, 0, (size_t)channels * 2 * sizeof *args->sums);
+    for (int64_t i = 0; i < args->rows * channels; i++) {
+        const int64_t c = i % channels;
+        const double dz =
+            gradient_at(args->x, args->y, args->dy, args->gamma, args->beta, args->saved, channels,
+                        args->activation == DDP_ACTIVATION_RELU, args->has_residual, i);
+        args->sums[c] += dz;
+        args->sums[channels + c] +=
+            dz * ((double)args->x[i] - (double)args->saved[c]) * (double)args->saved[channels + c];
+    }
+    return DDP_OK;
+}
+
+enum ddp_status ddp_batch_norm_backward_reference(const struct ddp_batch_norm_backward *args,
+                                                  void *stream)
+{
+    (void)stream;
+    enum ddp_status status = ddp_batch_norm_check_backward(args);
+    if (status)
+        return status;
+    ddp_batch_norm_parameters(args);
+    const int64_t channels = args->channels;
+    for (int64_t i = 0; i < args->rows * channels; i++) {
+        const int64_t c = i % channels;
+        const double dz =
+            gradient_at(args->x, args->y, args->dy, args->gamma, args->beta, args->saved, channels,
+                        args->activation == DDP_ACTIVATION_RELU, args->has_residual, i);
+        const double rstd = (double)args->saved[channels + c];
+        const double xhat = ((double)args->x[i] - (double)args->saved[c]) * rstd;
+        const double dx =
+            (double)args->gamma[c] * rstd *
+            (dz - args->sums[c] / args->count - xhat * (args->sums[channels + c] / args->count));
+        if (args->dx)
+            args->dx[i] = (float)(dx + (args->accumulate_dx ? (double)args->dx[i] : 0));
+        if (args->dresidual && args->has_residual)
+            args->dresidual[i] =
+                (float)(dz + (args->accumulate_dresidual ? (double)args->dresidual[i] : 0));
+    }
+    return DDP_OK;
+}

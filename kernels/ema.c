@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Running statistics on the CPU; see ema.h. They are a few thousand numbers. */
+#include "config.h"
+
+#include "kernels/ema.h"
+
+#include "core/log.h"
+#include "kernels/cpu.h"
+
+#define BLOCK 16384 /* elements of a task, at least */
+
+static enum ddp_status check(const struct ddp_ema *args)
+{
+    if (args->count < 0 || (args->count > 0 && (!args->sum || !args->running)))
+        return ddp_fail(DDP_ERR_INVALID, "ema: bad arguments (%lld elements)",
+                        (long long)args->count);
+    return DDP_OK;
+}
+
+DDP_MULTIVERSION
+static void update(const struct ddp_ema *args, int64_t begin, int64_t end)
+{
+    const float keep = 1 - args->momentum, take = args->momentum, scale = args->scale;
+    const float *restrict sum = args->sum;
+    float *restrict running = args->running;
+    for (int64_t i = begin; i < end; i++)
+        running[i] = keep * running[i] + take * (scale * sum[i]);
+}
+
+struct work {
+    const struct ddp_ema *args;
+    struct ddp_blocks blocks;
+};
+
+static void task(void *arg, size_t index)
+{
+    const struct work *work = arg;
+    update(work->args, ddp_block_begin(&work->blocks, index), ddp_block_end(&work->blocks, index));
+}
+
+enum ddp_status ddp_ema(const struct ddp_ema *args, void *stream)
+{
+    enum ddp_status status = check(args);
+    if (status)
+        return status;
+    struct work work = {args, ddp_blocks_cut(args->count, BLOCK, DDP_LANES)};
+    ddp_pool_run(ddp_stream_pool(stream), work.blocks.count, task, &work);
+    return DDP_OK;
+}
+
+enum ddp_status ddp_ema_reference(const struct ddp_ema *args, void *stream)
+{
+    (void)stream;
+    enum ddp_status status = check(args);
+    if (status)
+        return status;
+    for (int64_t i = 0; i < args->count; i++)
+        args->running[i] =
+            (1 - args->momentum) * args->running[i] + args->momentum * (args->scale * args->sum[i]);
+    return DDP_OK;
+}

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * ReLU on the CPU; see relu.h. */
+#include "config.h"
+
+#include "kernels/relu.h"
+
+#include "core/log.h"
+#include "kernels/cpu.h"
+
+#define BLOCK 16384 /* elements of a task, at least */
+
+struct work {
+    const struct ddp_relu_forward *forward; /* one of both */
+    const struct ddp_relu_backward *backward;
+    struct ddp_blocks blocks;
+};
+
+static enum ddp_status check_forward(const struct ddp_relu_forward *args)
+{
+    if (args->count < 0 || (args->count > 0 && (!args->x || !args->y)))
+        return ddp_fail(DDP_ERR_INVALID, "relu: bad arguments (%lld elements)",
+                        (long long)args->count);
+    return DDP_OK;
+}
+
+static enum ddp_status check_backward(const struct ddp_relu_backward *args)
+{
+    if (args->count < 0 || (args->count > 0 && (!args->y || !args->dy || !args->dx)))
+        return ddp_fail(DDP_ERR_INVALID, "relu backward: bad arguments (%lld elements)",
+                        (long long)args->count);
+    return DDP_OK;
+}
+
+/* Not max(): NaN must stay NaN. */
+DDP_MULTIVERSION
+static void forward_block(const float *x, float *y, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        y[i] = x[i] < 0 ? 0 : x[i];
+}
+
+DDP_MULTIVERSION
+static void backward_block(const float *y, const float *dy, float *dx, bool add, int64_t n)
+{
+    if (add)
+        for (int64_t i = 0; i < n; i++)
+            dx[i] += y[i] > 0 ? dy[i] : 0;
+    else
+        for (int64_t i = 0; i < n; i++)
+            dx[i] = y[i] > 0 ? dy[i] : 0;
+}
+
+static void forward_task(void *arg, size_t index)
+{
+    const struct work *work = arg;
+    const int64_t begin = ddp_block_begin(&work->blocks, index);
+    forward_block(work->forward->x + begin, work->forward->y + begin,
+                  ddp_block_end(&work->blocks, index) - begin);
+}
+
+static void backward_task(void *arg, size_t index)
+{
+    const struct work *work = arg;
+    const struct ddp_relu_backward *args = work->backward;
+    const int64_t begin = ddp_block_begin(&work->blocks, index);
+    backward_block(args->y + begin, args->dy + begin, args->dx + begin, args->accumulate_dx,
+                   ddp_block_end(&work->blocks, index) - begin);
+}
+
+enum ddp_status ddp_relu_forward(const struct ddp_relu_forward *args, void *stream)
+{
+    enum ddp_status status = check_forward(args);
+    if (status)
+        return status;
+    struct work work = {.forward = args, .blocks = ddp_blocks_cut(args->count, BLOCK, DDP_LANES)};
+    ddp_pool_run(ddp_stream_pool(stream), work.blocks.count, forward_task, &work);
+    return DDP_OK;
+}
+
+enum ddp_status ddp_relu_backward(const struct ddp_relu_backward *args, void *stream)
+{
+    enum ddp_status status = check_backward(args);
+    if (status)
+        return status;
+    struct work work = {.backward = args, .blocks = ddp_blocks_cut(args->count, BLOCK, DDP_LANES)};
+    ddp_pool_run(ddp_stream_pool(stream), work.blocks.count, backward_task, &work);
+    return DDP_OK;
+}
+
+enum ddp_status ddp_relu_forward_reference(const struct ddp_relu_forward *args, void *stream)
+{
+    (void)stream;
+    enum ddp_status status = check_forward(args);
+    for (int64_t i = 0; status == DDP_OK && i < args->count; i++)
+        args->y[i] = args->x[i] < 0 ? 0 : args->x[i];
+    return status;
+}
+
+enum ddp_status ddp_relu_backward_reference(const struct ddp_relu_backward *args, void *stream)
+{
+    (void)stream;
+    enum ddp_status status = check_backward(args);
+    for (int64_t i = 0; status == DDP_OK && i < args->count; i++) {
+        const float dx = args->y[i] > 0 ? args->dy[i] : 0;
+        args->dx[i] = args->accumulate_dx ? args->dx[i] + dx : dx;
+    }
+    return status;
+}

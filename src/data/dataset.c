@@ -14,7 +14,9 @@
 static const struct ddp_dataset_source *const sources[] = {
     &ddp_dataset_idx,
     &ddp_dataset_cifar,
-    &ddp_dataset_tokens, /* after those of which a path tells more than that it is a file */
+    &ddp_dataset_npy,
+    /* After those of which a path tells more than that it is a file. */
+    &ddp_dataset_tokens,
     &ddp_dataset_article,
 };
 

@@ -112,6 +112,7 @@ enum ddp_status ddp_dataset_read(const ddp_dataset *dataset, const int64_t *indi
 /* The sources. */
 extern const struct ddp_dataset_source ddp_dataset_idx;
 extern const struct ddp_dataset_source ddp_dataset_cifar;
+extern const struct ddp_dataset_source ddp_dataset_npy;
 extern const struct ddp_dataset_source ddp_dataset_tokens;
 extern const struct ddp_dataset_source ddp_dataset_article;
 

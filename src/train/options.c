@@ -129,14 +129,14 @@ const struct ddp_option ddp_train_option_table[] = {
      .type = DDP_OPTION_TEXT,
      .offset = AT(data),
      .argument = "PATH",
-     .help =
-         "what to learn: a directory (IDX, CIFAR, train.bin), a file of tokens, a glob of them, "
-         "or any text (default: Debian's Fashion-MNIST)"},
+     .help = "what to learn: a directory (IDX, CIFAR, train.bin), X.npy,Y.npy, FILE.npz, a file of "
+             "tokens, a glob of them, or any text (default: Debian's Fashion-MNIST)"},
     {.name = "dataset",
      .type = DDP_OPTION_CUSTOM,
      .read = read_dataset,
      .argument = "NAME",
-     .help = "how to read --data, where its name does not tell: idx, cifar, tokens or article"},
+     .help =
+         "how to read --data, where its name does not tell: idx, cifar, npy, tokens or article"},
     {.name = "val",
      .type = DDP_OPTION_TEXT,
      .offset = AT(val),

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Writes the corpora beside this file: idx/, safetensors/, options/. See README."""
+"""Writes the corpora beside this file, a directory for each parser. See README."""
 import gzip
+import io
 import json
 import os
 import struct
 import sys
+import zipfile
 
 HERE = sys.argv[1] if len(sys.argv) > 1 else os.path.dirname(os.path.abspath(__file__))
 
@@ -142,6 +144,153 @@ def write_options():
         put("options", "bad-" + name, args.encode())
 
 
+def npy(dictionary, data=b"", version=1, length=None):
+    text = dictionary if isinstance(dictionary, bytes) else dictionary.encode()
+    size = len(text) if length is None else length
+    return b"\x93NUMPY" + bytes([version, 0]) + struct.pack("<H" if version == 1 else "<I", size) + text + data
+
+
+def array(descr, shape, fortran="False"):
+    return "{'descr': %s, 'fortran_order': %s, 'shape': %s, }\n" % (descr, fortran, shape)
+
+
+def write_npy():
+    f4 = array("'<f4'", "(2, 3)")
+    put("npy", "good-version-1", npy(f4, bytes(24)))
+    put("npy", "good-version-2", npy(f4, bytes(24), 2))
+    put("npy", "good-version-3", npy(f4, bytes(24), 3))
+    put("npy", "good-padded", npy(" " * 60 + f4.strip() + " " * 20 + "\n", bytes(24)))
+    put("npy", "good-double-quotes", npy(f4.replace("'", '"'), bytes(24)))
+    put("npy", "good-other-order", npy("{'shape':(2,),'fortran_order':True,'descr':'|u1'}", bytes(2)))
+    put("npy", "good-scalar", npy(array("'<i8'", "()"), bytes(8)))
+    put("npy", "good-empty", npy(array("'<i8'", "(3, 0)")))
+    put("npy", "good-python-2", npy(array("'<f2'", "(3L,)"), bytes(6)))
+    for descr in ("|b1", "|i1", "|u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8", "<f2", "<f8"):
+        put("npy", "good-" + descr[1:], npy(array("'%s'" % descr, "(2,)"), bytes(range(200, 200 + 2 * int(descr[2])))))
+    put("npy", "bad-nothing", b"")
+    put("npy", "bad-magic", b"\x93NUMPX" + npy(f4, bytes(24))[6:])
+    put("npy", "bad-magic-cut", npy(f4)[:8])
+    put("npy", "bad-length-cut", npy(f4, version=2)[:11])
+    put("npy", "bad-version-0", npy(f4, bytes(24), 0))
+    put("npy", "bad-version-4", npy(f4, bytes(24), 4))
+    put("npy", "bad-header-cut", npy(f4)[:40])
+    put("npy", "bad-header-4-gigabytes", npy(f4, bytes(24), 2, 2**32 - 1))
+    put("npy", "bad-header-empty", npy("", bytes(24)))
+    put("npy", "bad-data-cut", npy(f4, bytes(23)))
+    put("npy", "bad-trailing", npy(f4, bytes(25)))
+    put("npy", "bad-big-endian", npy(array("'>f4'", "(2, 3)"), bytes(24)))
+    put("npy", "bad-fortran", npy(array("'<f4'", "(2, 3)", "True"), bytes(24)))
+    put("npy", "bad-overflow", npy(array("'<f4'", "(4611686018427387904, 4)")))
+    put("npy", "bad-overflow-number", npy(array("'<f4'", "(99999999999999999999,)")))
+    put("npy", "bad-overflow-signed", npy(array("'<f8'", "(4611686018427387903,)")))
+    put("npy", "bad-negative", npy(array("'<f4'", "(-1,)")))
+    put("npy", "bad-shape-number", npy(array("'<f4'", "(6)"), bytes(24)))
+    put("npy", "bad-shape-list", npy(array("'<f4'", "[6]"), bytes(24)))
+    put("npy", "bad-shape-long", npy(array("'<f4'", "(" + "1, " * 9 + ")"), bytes(4)))
+    put("npy", "bad-shape-open", npy(b"{'descr':'<f4','fortran_order':False,'shape':(2,"))
+    put("npy", "bad-string-open", npy(b"{'descr':'<f4"))
+    put("npy", "bad-records", npy(array("[('a', '<f4')]", "(2, 3)"), bytes(24)))
+    put("npy", "bad-objects", npy(array("'|O'", "(1,)"), bytes(8)))
+    put("npy", "bad-complex", npy(array("'<c8'", "(3,)"), bytes(24)))
+    put("npy", "bad-twice", npy("{'descr':'<f4','descr':'<f4','shape':(6,)}", bytes(24)))
+    put("npy", "bad-missing", npy("{'descr':'<f4','shape':(6,)}", bytes(24)))
+    put("npy", "bad-unknown", npy("{'descr':'<f4','fortran_order':False,'shape':(6,),'x':1}", bytes(24)))
+    put("npy", "bad-after", npy(f4 + "x", bytes(24)))
+    put("npy", "bad-zero-byte", npy(b"{\0}", bytes(24)))
+
+
+def archive(members, method=zipfile.ZIP_STORED, large=False, comment=b""):
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as z:
+        z.comment = comment
+        for name, data in members:
+            info = zipfile.ZipInfo(name)
+            info.compress_type = method
+            with z.open(info, "w", force_zip64=large) as member:
+                member.write(data)
+    return out.getvalue()
+
+
+def changed(data, at, value):
+    data = bytearray(data)
+    data[at : at + len(value)] = value
+    return bytes(data)
+
+
+def end64(plain):
+    """The same archive with its end in 64 bits, as one of more than 4 GiB has it."""
+    end = plain.index(b"PK\5\6")
+    count, size, offset = struct.unpack("<10xHII", plain[end : end + 20])
+    record = struct.pack("<IQHHIIQQQQ", 0x06064B50, 44, 45, 45, 0, 0, count, count, size, offset)
+    locator = struct.pack("<IIQI", 0x07064B50, 0, end, 1)
+    return plain[:end] + record + locator + struct.pack("<IHHHHIIH", 0x06054B50, 0, 0, 0xFFFF, 0xFFFF, 2**32 - 1, 2**32 - 1, 0)
+
+
+def write_zip():
+    two = [("x.npy", bytes(range(100))), ("y.npy", b"label" * 20)]
+    plain, deflated = archive(two), archive(two, zipfile.ZIP_DEFLATED)
+    end, entry = plain.index(b"PK\5\6"), plain.index(b"PK\1\2")
+    put("zip", "good-stored", plain)
+    put("zip", "good-deflated", deflated)
+    put("zip", "good-empty", archive([]))
+    put("zip", "good-empty-member", archive([("a", b"")], zipfile.ZIP_DEFLATED))
+    put("zip", "good-64-bit-members", archive(two, large=True))
+    put("zip", "good-64-bit-end", end64(plain))
+    put("zip", "good-comment", archive(two, comment=b"a comment"))
+    put("zip", "bad-nothing", b"")
+    put("zip", "bad-cut", plain[:-1])
+    put("zip", "bad-trailing", plain + b"x")
+    put("zip", "bad-directory-cut", changed(plain, end + 12, struct.pack("<I", 60)))
+    put("zip", "bad-directory-beyond", changed(plain, end + 16, struct.pack("<I", end)))
+    put("zip", "bad-count", changed(plain, end + 10, b"\3\0"))
+    put("zip", "bad-parts", changed(plain, end + 4, b"\1\0"))
+    put("zip", "bad-64-bit-end-missing", changed(plain, end + 16, b"\xff" * 4))
+    put("zip", "bad-64-bit-end-beyond", changed(end64(plain), -34, struct.pack("<Q", 2**63)))
+    put("zip", "bad-64-bit-count", changed(end64(plain), end + 32, struct.pack("<Q", 2**60)))
+    put("zip", "bad-64-bit-size", changed(plain, entry + 24, b"\xff" * 4))
+    put("zip", "bad-encrypted", changed(plain, entry + 8, b"\1\0"))
+    put("zip", "bad-method", changed(deflated, deflated.index(b"PK\1\2") + 10, b"\14\0"))
+    put("zip", "bad-crc", flipped(deflated, deflated.index(b"PK\1\2") + 16))
+    put("zip", "bad-deflate", flipped(deflated, 40))
+    put("zip", "bad-two-sizes", changed(plain, entry + 24, struct.pack("<I", 99)))
+    put("zip", "bad-claims-4-gigabytes", changed(deflated, deflated.index(b"PK\1\2") + 24, struct.pack("<I", 2**32 - 2)))
+    put("zip", "bad-size", changed(deflated, deflated.index(b"PK\1\2") + 24, struct.pack("<I", 101)))
+    put("zip", "bad-member-beyond", changed(plain, entry + 42, struct.pack("<I", end)))
+    put("zip", "bad-member-elsewhere", changed(plain, entry + 42, struct.pack("<I", 1)))
+    put("zip", "bad-name", changed(plain, entry + 46, b"z"))
+    put("zip", "bad-name-zero", changed(plain, entry + 46, b"\0"))
+    put("zip", "bad-name-long", changed(plain, entry + 28, b"\xff\xff"))
+    put("zip", "bad-duplicate", archive([("a", b"1"), ("b", b"2")]).replace(b"b", b"a"))
+
+
+def tokens(count, magic=20240520, version=1, announced=None, width=2, order="<"):
+    head = struct.pack(order + "256i", magic, version, count if announced is None else announced, *[0] * 253)
+    return head + b"".join(struct.pack("<H" if width == 2 else "<I", i % 50000) for i in range(count))
+
+
+def write_tokens():
+    put("tokens", "good-gpt2", tokens(20))
+    put("tokens", "good-llama3", tokens(20, 20240801, 7, width=4))
+    put("tokens", "good-no-tokens", tokens(0))
+    put("tokens", "good-text", "To be, or not to b\u00e9".encode())
+    put("tokens", "good-empty", b"")
+    put("tokens", "bad-cut", tokens(20)[:-1])
+    put("tokens", "bad-header-cut", tokens(0)[:-1])
+    put("tokens", "bad-magic-only", tokens(0)[:8])
+    put("tokens", "bad-trailing", tokens(20) + b"x")
+    put("tokens", "bad-claims-2-billion", tokens(20, announced=2**31 - 1))
+    put("tokens", "bad-negative", tokens(20, announced=-1))
+    put("tokens", "bad-version", tokens(20, version=2))
+    put("tokens", "bad-big-endian", tokens(20, order=">"))
+    put("tokens", "bad-evaluation", tokens(20, 20240522))
+    put("tokens", "bad-tokenizer", tokens(20, 20240328, 2))
+    put("tokens", "bad-model", tokens(20, 20240326, 3))
+    put("tokens", "bad-binary", bytes(range(100)))
+
+
+write_npy()
+write_zip()
+write_tokens()
 write_idx()
 write_safetensors()
 write_options()

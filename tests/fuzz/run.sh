@@ -6,7 +6,7 @@
 set -eu
 seconds=${1:-20}
 [ $# -gt 0 ] && shift
-[ $# -gt 0 ] || set -- idx safetensors options
+[ $# -gt 0 ] || set -- idx safetensors options npy zip tokens
 srcdir=${srcdir:-.}
 clang=${FUZZ_CC:-clang}
 flags="-std=gnu11 -D_GNU_SOURCE -g -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -I. -I$srcdir/src -I$srcdir"
@@ -27,6 +27,9 @@ sources_of() {
     case $1 in
     idx) echo "$core data/byte_source.c data/idx_file.c" ;;
     safetensors) echo "$core train/safetensors.c" ;;
+    npy) echo "$core data/data_file.c data/blob.c data/npy_file.c" ;;
+    zip) echo "$core data/data_file.c data/blob.c data/zip_file.c" ;;
+    tokens) echo "$core data/data_file.c data/token_file.c" ;;
     options) echo "$core core/options.c core/parse.c" ;;
     *) echo "no fuzz target named $1" >&2; exit 2 ;;
     esac

@@ -101,7 +101,8 @@ static bool in_host_memory(const struct ddp_run *run)
 /* More memory than the machine has would be promised by the kernel, and its use ended by a kill.
  * Only what the run is sure to hold is counted, so that nothing that could fit is refused: the
  * samples that are kept in memory and a copy of the weights a process; weights, gradients, one
- * shard's activations and batch a worker or replica; the optimizer's state. */
+ * shard's activations and batch a worker or replica; the optimizer's state; the copy that
+ * checkpoints are written from. */
 static enum ddp_status check_memory(const struct ddp_run *run)
 {
     const struct ddp_train_plan *plan = &run->plan;
@@ -120,6 +121,7 @@ static enum ddp_status check_memory(const struct ddp_run *run)
     if (status != DDP_OK)
         return status;
     const double need =
+        (run->options->checkpoint ? (1 + states) * weights : 0) +
         processes * ((1 + states) * weights + (double)data->memory_bytes) +
         (double)units * (2 * weights + (double)arena + (double)plan->batch_size * sample);
     const double total = (double)ddp_memory_total();
@@ -195,6 +197,8 @@ static enum ddp_status create_loader(struct ddp_run *run)
         .batch_size = plan->batch_size,
         .first_shard = plan->rank * shards,
         .shard_count = shards,
+        .epoch = run->first_step / plan->steps_per_epoch,
+        .step = run->first_step % plan->steps_per_epoch,
         .end_epoch = -1,
         .threads = (int)run->options->data_threads,
         .depth = loader_depth(plan),
@@ -217,6 +221,8 @@ enum ddp_status ddp_run_open(struct ddp_run *run)
     if (status == DDP_OK && options->save && run->plan.rank == 0)
         status = ddp_train_weights_check_path(options->save);
     if (status == DDP_OK)
+        status = ddp_run_checkpoint_open(run);
+    if (status == DDP_OK)
         status = open_data(run);
     if (status == DDP_OK)
         status = build_model(run);
@@ -227,7 +233,11 @@ enum ddp_status ddp_run_open(struct ddp_run *run)
     if (status == DDP_OK)
         status = ddp_comm_create(&run->comm, run->job, NULL);
     if (status == DDP_OK)
+        status = ddp_run_resume(run);
+    if (status == DDP_OK)
         status = create_mode(run);
+    if (status == DDP_OK)
+        status = ddp_run_restore(run);
     if (status == DDP_OK && run->test && run->plan.model->labels)
         status = ddp_train_evaluator_create(&run->evaluator, run->mode, run->comm, run->plan.model,
                                             &run->model_config, run->test);
@@ -238,6 +248,7 @@ enum ddp_status ddp_run_open(struct ddp_run *run)
 
 void ddp_run_close(struct ddp_run *run)
 {
+    ddp_run_checkpoint_close(run); /* waits for what is being written */
     ddp_loader_destroy(run->loader);
     ddp_trace_close(run->complete && run->plan.rank == 0);
     ddp_train_evaluator_destroy(run->evaluator);

@@ -50,6 +50,9 @@ struct ddp_train_options {
     double bucket_mb;
     bool bucket_mb_given;
     const char *save, *load;
+    const char *checkpoint, *resume_from;
+    int64_t checkpoint_every, keep; /* steps, 0: each epoch; checkpoints, 0: all */
+    bool keep_given, resume;
     bool evaluate, verbose, quiet;
     int64_t log_every;
     const char *log, *tensorboard, *trace;

@@ -4,6 +4,7 @@
 #ifndef DDP_TRAIN_RUN_H
 #define DDP_TRAIN_RUN_H
 
+#include "train/checkpoint.h"
 #include "train/evaluate.h"
 #include "train/metrics.h"
 #include "train/options.h"
@@ -25,12 +26,43 @@ struct ddp_run {
     FILE *out; /* NULL on all ranks but 0 */
     bool warned;
     bool complete; /* all ranks have done their work */
+    /* Checkpoints; rank 0 has the directory, the writer and what was read. */
+    struct ddp_checkpoint_dir checkpoint_dir; /* path NULL: none */
+    ddp_checkpoint_writer *checkpoints;
+    struct ddp_checkpoint resumed;
+    bool is_resumed;
+    int64_t first_step;
+    int64_t saved_step;                      /* of the newest checkpoint; -1: none */
+    int64_t checkpoint_count, checkpoint_ns; /* written by this run, and the time they took it */
 };
 
 /* Opens what the options name, step by step; on failure run is closed by the caller all the same.
  *   run  options and out are set, the rest is zero */
 enum ddp_status ddp_run_open(struct ddp_run *run);
 void ddp_run_close(struct ddp_run *run);
+
+/* The parts of opening that have to do with checkpoints, in their order: checks the options and
+ * locks the directory; after the communicator is there, reads the weights and tells all ranks the
+ * first step; after the mode is there, gives it the optimizer's state. */
+enum ddp_status ddp_run_checkpoint_open(struct ddp_run *run);
+enum ddp_status ddp_run_resume(struct ddp_run *run);
+enum ddp_status ddp_run_restore(struct ddp_run *run);
+void ddp_run_resume_print(const struct ddp_run *run);
+
+/* Is a checkpoint to be written after `step` steps? The same on all ranks.
+ *   last  the run ends here */
+bool ddp_run_checkpoint_due(const struct ddp_run *run, int64_t step, bool last);
+
+/* Copies the state and begins to write it. Collective. */
+enum ddp_status ddp_run_checkpoint(struct ddp_run *run, int64_t step);
+
+/* The failure of a write that has ended. Never blocks. */
+enum ddp_status ddp_run_checkpoint_poll(const struct ddp_run *run);
+
+/* Waits until the last one is durable, and says so.
+ *   stopped  the run ends early, on request */
+enum ddp_status ddp_run_checkpoint_finish(struct ddp_run *run, bool stopped);
+void ddp_run_checkpoint_close(struct ddp_run *run);
 
 /* Copies the mode's current weights into run->weights. */
 enum ddp_status ddp_run_fetch_weights(struct ddp_run *run);

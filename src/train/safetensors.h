@@ -35,6 +35,14 @@ enum ddp_status ddp_safetensors_write(const char *path, const struct ddp_safeten
                                       const struct ddp_safetensors_pair *metadata,
                                       size_t metadata_count);
 
+/* The same bytes to where the caller wants them, piece after piece.
+ *   name  for messages */
+typedef enum ddp_status ddp_safetensors_sink(void *arg, const void *data, size_t bytes);
+enum ddp_status ddp_safetensors_write_to(ddp_safetensors_sink *sink, void *arg, const char *name,
+                                         const struct ddp_safetensor *tensors, size_t tensor_count,
+                                         const struct ddp_safetensors_pair *metadata,
+                                         size_t metadata_count);
+
 /* Opens and checks a file. It is mapped, not copied, so it must not be changed in place meanwhile;
  * replacing it by rename, as ddp_safetensors_write() does, is fine. file [out]  freed with
  * ddp_safetensors_close() DDP_ERR_IO, DDP_ERR_FORMAT (what is wrong, with the file's and the

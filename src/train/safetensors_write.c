@@ -168,30 +168,14 @@ static enum ddp_status make_header(char **header, size_t *header_bytes, const ch
     return DDP_OK;
 }
 
-static enum ddp_status write_file(const char *path, const char *header, size_t header_bytes,
-                                  const struct ddp_safetensor *const *list, size_t count)
-{
-    ddp_atomic_file *file;
-    enum ddp_status status = ddp_atomic_file_open(&file, path);
-    if (status != DDP_OK)
-        return status;
-    status = ddp_atomic_file_write(file, header, header_bytes);
-    for (size_t i = 0; i < count && status == DDP_OK; i++)
-        status = ddp_atomic_file_write(file, list[i]->data, list[i]->bytes);
-    if (status == DDP_OK)
-        status = ddp_atomic_file_commit(file);
-    ddp_atomic_file_close(file);
-    return status;
-}
-
-enum ddp_status ddp_safetensors_write(const char *path, const struct ddp_safetensor *tensors,
-                                      size_t tensor_count,
-                                      const struct ddp_safetensors_pair *metadata,
-                                      size_t metadata_count)
+enum ddp_status ddp_safetensors_write_to(ddp_safetensors_sink *sink, void *arg, const char *name,
+                                         const struct ddp_safetensor *tensors, size_t tensor_count,
+                                         const struct ddp_safetensors_pair *metadata,
+                                         size_t metadata_count)
 {
     char *header = NULL;
     size_t header_bytes = 0;
-    enum ddp_status status = check_tensors(path, tensors, tensor_count);
+    enum ddp_status status = check_tensors(name, tensors, tensor_count);
     if (status != DDP_OK)
         return status;
     const struct ddp_safetensor **list =
@@ -199,10 +183,34 @@ enum ddp_status ddp_safetensors_write(const char *path, const struct ddp_safeten
     if (!list)
         return DDP_ERR_MEMORY;
     status =
-        make_header(&header, &header_bytes, path, list, tensor_count, metadata, metadata_count);
+        make_header(&header, &header_bytes, name, list, tensor_count, metadata, metadata_count);
     if (status == DDP_OK)
-        status = write_file(path, header, header_bytes, list, tensor_count);
+        status = sink(arg, header, header_bytes);
+    for (size_t i = 0; i < tensor_count && status == DDP_OK; i++)
+        status = sink(arg, list[i]->data, list[i]->bytes);
     free(header);
     free(list);
+    return status;
+}
+
+static enum ddp_status to_file(void *arg, const void *data, size_t bytes)
+{
+    return ddp_atomic_file_write(arg, data, bytes);
+}
+
+enum ddp_status ddp_safetensors_write(const char *path, const struct ddp_safetensor *tensors,
+                                      size_t tensor_count,
+                                      const struct ddp_safetensors_pair *metadata,
+                                      size_t metadata_count)
+{
+    ddp_atomic_file *file;
+    enum ddp_status status = ddp_atomic_file_open(&file, path);
+    if (status != DDP_OK)
+        return status;
+    status = ddp_safetensors_write_to(to_file, file, path, tensors, tensor_count, metadata,
+                                      metadata_count);
+    if (status == DDP_OK)
+        status = ddp_atomic_file_commit(file);
+    ddp_atomic_file_close(file);
     return status;
 }

@@ -117,16 +117,36 @@ static enum ddp_status train_step(struct ddp_run *run, int64_t step)
     return run->options->verbose ? print_weights(run) : DDP_OK;
 }
 
+/* Between steps, when `step` are done: writes a checkpoint where one is due, stops on request. */
+static enum ddp_status between_steps(struct ddp_run *run, int64_t step)
+{
+    const bool stop = run->options->checkpoint && step < run->plan.total_steps &&
+                      ddp_job_should_stop(run->job, step);
+    const bool due = stop || step > run->first_step;
+    enum ddp_status status = ddp_run_checkpoint_poll(run);
+    if (status == DDP_OK && due && ddp_run_checkpoint_due(run, step, stop))
+        status = ddp_run_checkpoint(run, step);
+    return status == DDP_OK && stop ? DDP_ERR_PREEMPTED : status;
+}
+
 static enum ddp_status train_steps(struct ddp_run *run)
 {
     const struct ddp_train_plan *plan = &run->plan;
     enum ddp_status status = DDP_OK;
-    for (int64_t step = 0; status == DDP_OK && step < plan->total_steps; step++) {
+    if (run->options->checkpoint)
+        status = ddp_job_accept_stop(run->job);
+    if (status == DDP_OK)
+        status = between_steps(run, run->first_step);
+    if (status == DDP_OK && run->first_step >= plan->total_steps) /* complete: only the result */
+        status = evaluate(run, run->first_step - 1);
+    for (int64_t step = run->first_step; status == DDP_OK && step < plan->total_steps; step++) {
         const int64_t in_epoch = step % plan->steps_per_epoch;
         status = train_step(run, step);
         bool epoch_end = in_epoch == plan->steps_per_epoch - 1 || step == plan->total_steps - 1;
         if (status == DDP_OK && epoch_end)
             status = evaluate(run, step);
+        if (status == DDP_OK)
+            status = between_steps(run, step + 1);
     }
     return status;
 }
@@ -141,12 +161,14 @@ static enum ddp_status open_metrics(struct ddp_run *run)
         .graph = run->graph,
         .device = ddp_device_name(ddp_mode_device(run->mode)),
         .comm = run->comm,
+        .first_step = run->first_step,
         .out = run->out,
     };
     ddp_mode_memory(run->mode, &facts.memory);
     if (run->out)
         ddp_train_plan_print(facts.plan, facts.options, facts.data, facts.graph, &facts.memory,
                              facts.device, run->out);
+    ddp_run_resume_print(run);
     return ddp_train_metrics_open(&run->metrics, &facts);
 }
 
@@ -175,11 +197,14 @@ enum ddp_status ddp_train_run(ddp_train *train, FILE *out)
         status = open_metrics(&run);
     if (status == DDP_OK)
         status = train_steps(&run);
+    const bool stopped = status == DDP_ERR_PREEMPTED;
     if (status == DDP_OK)
         status = save(&run);
     if (status == DDP_OK)
         status = print_weights(&run);
-    ddp_train_metrics_close(run.metrics, status);
+    if (status == DDP_OK || stopped)
+        status = ddp_run_checkpoint_finish(&run, stopped);
+    ddp_train_metrics_close(run.metrics, stopped && status == DDP_OK ? DDP_ERR_PREEMPTED : status);
     if (status == DDP_OK)
         status = ddp_comm_barrier(run.comm); /* nobody leaves a job that another may still fail */
     if (status == DDP_OK && run.out && (fflush(run.out) != 0 || ferror(run.out)))
@@ -191,5 +216,5 @@ enum ddp_status ddp_train_run(ddp_train *train, FILE *out)
     run.complete = status == DDP_OK;
     /* After a failure the board keeps the phase it happened in, for the launcher to show. */
     ddp_run_close(&run);
-    return status;
+    return status == DDP_OK && stopped ? DDP_ERR_PREEMPTED : status;
 }

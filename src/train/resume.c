@@ -1,0 +1,380 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A run's checkpoints: when they are written and with what, and how a run goes on from one. Rank 0
+ * reads and writes; what it reads goes to all. */
+#include "config.h"
+
+#include "train/run.h"
+
+#include "core/clock.h"
+#include "core/log.h"
+#include "core/memory.h"
+#include "job/job.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* --- what makes two runs the same --------------------------------------------------------------
+ */
+
+/* The shortest text that reads back as the same number. */
+static const char *number_text(char text[32], double value)
+{
+    for (int digits = 6; digits <= 17; digits++) {
+        snprintf(text, 32, "%.*g", digits, value);
+        if (strtod(text, NULL) == value)
+            break;
+    }
+    return text;
+}
+
+static void add_number(struct ddp_checkpoint_facts *facts, const char *name, double value)
+{
+    char text[32];
+    ddp_checkpoint_fact_add(facts, name, "%s", number_text(text, value));
+}
+
+static void add_flag(struct ddp_checkpoint_facts *facts, const char *name, bool value)
+{
+    ddp_checkpoint_fact_add(facts, name, "%s", value ? "yes" : "no");
+}
+
+/* Where the rate falls: "30,60" steps. */
+static const char *milestones_text(const struct ddp_schedule *schedule, char *text, size_t size)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (int i = 0; i < schedule->milestone_count && used < size; i++)
+        used += (size_t)snprintf(text + used, size - used, "%s%" PRId64, i ? "," : "",
+                                 schedule->milestones[i]);
+    return text;
+}
+
+/* A constant rate and one that falls in steps say nothing of the end: such a run may be made
+ * longer. */
+static void add_schedule(struct ddp_checkpoint_facts *facts, const struct ddp_schedule *schedule)
+{
+    char number[32], milestones[128];
+    const char *name = ddp_schedule_names[schedule->kind];
+    add_number(facts, "learning rate", schedule->rate);
+    ddp_checkpoint_fact_add(facts, "warm-up steps", "%" PRId64, schedule->warmup_steps);
+    switch (schedule->kind) {
+    case DDP_SCHEDULE_CONSTANT:
+        ddp_checkpoint_fact_add(facts, "schedule", "%s", name);
+        break;
+    case DDP_SCHEDULE_STEP:
+        number_text(number, schedule->gamma);
+        if (schedule->step_size > 0)
+            ddp_checkpoint_fact_add(facts, "schedule", "%s, times %s every %" PRId64 " steps", name,
+                                    number, schedule->step_size);
+        else
+            ddp_checkpoint_fact_add(facts, "schedule", "%s, times %s at %s", name, number,
+                                    milestones_text(schedule, milestones, sizeof milestones));
+        break;
+    case DDP_SCHEDULE_LINEAR:
+    case DDP_SCHEDULE_COSINE:
+        ddp_checkpoint_fact_add(facts, "schedule", "%s to %s over %" PRId64 " steps", name,
+                                number_text(number, schedule->min_rate), schedule->total_steps);
+        break;
+    }
+}
+
+static void add_optimizer(struct ddp_checkpoint_facts *facts, const struct ddp_train_plan *plan)
+{
+    const struct ddp_optimizer_config *optimizer = &plan->optimizer;
+    ddp_checkpoint_fact_add(facts, "optimizer", "%s", optimizer->name);
+    if (strcmp(optimizer->name, "sgd") == 0) {
+        add_number(facts, "momentum", optimizer->momentum);
+        add_flag(facts, "nesterov", optimizer->nesterov);
+    } else {
+        add_number(facts, "beta1", optimizer->beta1);
+        add_number(facts, "beta2", optimizer->beta2);
+        add_number(facts, "eps", optimizer->eps);
+    }
+    add_number(facts, "weight decay", optimizer->weight_decay);
+    if (optimizer->weight_decay > 0)
+        add_flag(facts, "decay of matrices alone", plan->decay_matrices_only);
+    add_number(facts, "norm to clip at", plan->clip_norm);
+}
+
+/* Everything that decides the bits of the weights, and nothing else: neither workers nor modes.
+ * What decides them anew must be added here. */
+static void collect_facts(const struct ddp_run *run, struct ddp_checkpoint_facts *facts)
+{
+    const struct ddp_train_plan *plan = &run->plan;
+    facts->count = 0;
+    ddp_checkpoint_fact_add(facts, "model", "%s", plan->model->name);
+    ddp_checkpoint_fact_add(facts, "parameters", "%" PRId64, ddp_graph_element_count(run->graph));
+    ddp_checkpoint_fact_add(facts, "samples", "%" PRId64,
+                            ddp_dataset_info(run->data)->sample_count);
+    add_flag(facts, "shuffle", plan->sampler.shuffle);
+    add_flag(facts, "drop last", plan->sampler.drop_last);
+    ddp_checkpoint_fact_add(facts, "shards", "%" PRId64, plan->global_shards);
+    ddp_checkpoint_fact_add(facts, "batch size", "%" PRId64, plan->batch_size);
+    add_optimizer(facts, plan);
+    add_schedule(facts, &plan->schedule);
+}
+
+static struct ddp_checkpoint_cursor cursor_at(const struct ddp_run *run, int64_t step)
+{
+    const struct ddp_train_plan *plan = &run->plan;
+    const int64_t in_epoch = step % plan->steps_per_epoch;
+    return (struct ddp_checkpoint_cursor){
+        .seed = run->options->seed,
+        .step = step,
+        .epoch = step / plan->steps_per_epoch,
+        .step_in_epoch = in_epoch,
+        .sample = in_epoch * plan->batch_size * plan->global_shards,
+    };
+}
+
+/* --- going on from one -------------------------------------------------------------------------
+ */
+
+enum ddp_status ddp_run_checkpoint_open(struct ddp_run *run)
+{
+    const struct ddp_train_options *options = run->options;
+    const char *alone = options->checkpoint_every ? "--checkpoint-every"
+                        : options->keep_given     ? "--keep"
+                        : options->resume         ? "--resume"
+                                                  : NULL;
+    if (alone && !options->checkpoint)
+        return ddp_fail(DDP_ERR_INVALID, "%s: say where checkpoints are, with --checkpoint DIR",
+                        alone);
+    if (options->resume_from && options->load)
+        return ddp_fail(DDP_ERR_INVALID,
+                        "--resume-from and --load exclude each other: a checkpoint has weights");
+    run->saved_step = -1;
+    if (!options->checkpoint || run->plan.rank != 0)
+        return DDP_OK;
+    return ddp_checkpoint_dir_open(&run->checkpoint_dir, options->checkpoint);
+}
+
+/* Without --resume the checkpoints of another run would be mixed up with the new ones. */
+static enum ddp_status check_new(const struct ddp_run *run)
+{
+    int64_t *steps = NULL;
+    size_t count = 0;
+    enum ddp_status status = ddp_checkpoint_dir_list(&run->checkpoint_dir, &steps, &count);
+    if (status == DDP_OK && count > 0)
+        status = ddp_fail(DDP_ERR_INVALID,
+                          "%s: there are checkpoints already, the last one of step %" PRId64
+                          ": use --resume to go on from it, or another directory for a new run",
+                          run->checkpoint_dir.path, steps[0]);
+    free(steps);
+    return status;
+}
+
+/* Is the checkpoint one of those in the run's directory? */
+static bool is_own(const struct ddp_run *run, const char *path)
+{
+    struct stat own, above, itself;
+    char *parent = NULL;
+    if (fstat(run->checkpoint_dir.fd, &own) < 0 || asprintf(&parent, "%s/..", path) < 0)
+        return false;
+    const bool known = stat(parent, &above) == 0 && stat(path, &itself) == 0;
+    free(parent);
+    return known && ((above.st_dev == own.st_dev && above.st_ino == own.st_ino) ||
+                     (itself.st_dev == own.st_dev && itself.st_ino == own.st_ino));
+}
+
+static enum ddp_status find_checkpoint(struct ddp_run *run)
+{
+    const struct ddp_train_options *options = run->options;
+    enum ddp_status status = DDP_OK;
+    if (options->resume)
+        status = ddp_checkpoint_read_latest(&run->resumed, &run->checkpoint_dir);
+    if (status != DDP_OK || run->resumed.path)
+        return status;
+    if (options->checkpoint && !options->resume &&
+        !(options->resume_from && is_own(run, options->resume_from)))
+        status = check_new(run);
+    if (status == DDP_OK && options->resume_from)
+        status = ddp_checkpoint_read(&run->resumed, options->resume_from);
+    return status;
+}
+
+static enum ddp_status check_checkpoint(struct ddp_run *run)
+{
+    const struct ddp_checkpoint_cursor *saved = &run->resumed.state.cursor;
+    struct ddp_checkpoint_facts facts;
+    collect_facts(run, &facts);
+    enum ddp_status status = ddp_checkpoint_state_match(&run->resumed.state, run->resumed.path,
+                                                        run->options->seed, &facts);
+    const struct ddp_checkpoint_cursor now = cursor_at(run, saved->step);
+    if (status == DDP_OK && memcmp(&now, saved, sizeof now) != 0)
+        status = ddp_fail(DDP_ERR_FORMAT,
+                          "%s: its cursor (step %" PRId64 ", epoch %" PRId64 ", sample %" PRId64
+                          ") is no place in this data",
+                          run->resumed.path, saved->step, saved->epoch, saved->sample);
+    return status;
+}
+
+enum ddp_status ddp_run_resume(struct ddp_run *run)
+{
+    int64_t found[2] = {0, 0}; /* is there one, and its step */
+    enum ddp_status status = DDP_OK;
+    if (!run->options->resume && !run->options->resume_from && !run->options->checkpoint)
+        return DDP_OK;
+    if (run->plan.rank == 0) {
+        status = find_checkpoint(run);
+        if (status == DDP_OK && run->resumed.path) {
+            found[0] = 1;
+            found[1] = run->resumed.state.cursor.step;
+            status = check_checkpoint(run);
+            if (status == DDP_OK)
+                status = ddp_checkpoint_take_weights(&run->resumed, run->graph, run->weights);
+        }
+    }
+    if (status == DDP_OK)
+        status = ddp_comm_broadcast(run->comm, found, 2, DDP_I64, 0);
+    if (status == DDP_OK) {
+        run->is_resumed = found[0] != 0;
+        run->first_step = found[1];
+        run->saved_step = run->is_resumed ? run->first_step : -1;
+    }
+    return status;
+}
+
+/* Rank 0 gives each state array of the optimizer to all. */
+static enum ddp_status restore_optimizer(struct ddp_run *run)
+{
+    const size_t bytes = (size_t)ddp_graph_flat_count(run->graph) * sizeof(float);
+    const bool reader = run->plan.rank == 0;
+    enum ddp_status status = DDP_OK;
+    float *flat = reader ? ddp_pages_alloc(bytes) : NULL;
+    const char *name;
+    if (reader && !flat)
+        return DDP_ERR_MEMORY;
+    for (int i = 0; status == DDP_OK && (name = ddp_mode_state_name(run->mode, i)); i++) {
+        if (reader)
+            status = ddp_checkpoint_take_array(&run->resumed, run->graph, name, flat);
+        if (status == DDP_OK)
+            status = ddp_mode_load_state(run->mode, i, flat);
+    }
+    ddp_pages_free(flat, bytes);
+    return status;
+}
+
+enum ddp_status ddp_run_restore(struct ddp_run *run)
+{
+    struct ddp_checkpoint_writer_config config = {
+        .dir = &run->checkpoint_dir,
+        .graph = run->graph,
+        .keep = run->options->keep,
+        .array_count = 1,
+    };
+    enum ddp_status status = run->is_resumed ? restore_optimizer(run) : DDP_OK;
+    ddp_checkpoint_drop_files(&run->resumed);
+    if (status != DDP_OK || !run->checkpoint_dir.path)
+        return status;
+    for (const char *name; config.array_count < DDP_CHECKPOINT_ARRAYS &&
+                           (name = ddp_mode_state_name(run->mode, config.array_count - 1));)
+        config.array_names[config.array_count++] = name;
+    return ddp_checkpoint_writer_create(&run->checkpoints, &config);
+}
+
+void ddp_run_resume_print(const struct ddp_run *run)
+{
+    const int64_t steps = run->plan.steps_per_epoch;
+    if (!run->out)
+        return;
+    if (run->is_resumed && run->first_step >= run->plan.total_steps)
+        fprintf(run->out, "resumed from %s: all %" PRId64 " steps are done\n", run->resumed.path,
+                run->first_step);
+    else if (run->is_resumed)
+        fprintf(run->out,
+                "resumed from %s: %" PRId64 " of %" PRId64 " steps are done, epoch %" PRId64
+                " goes on at its step %" PRId64 "\n",
+                run->resumed.path, run->first_step, run->plan.total_steps,
+                run->first_step / steps + 1, run->first_step % steps + 1);
+    else if (run->options->resume)
+        fprintf(run->out, "there is no checkpoint in %s yet: starting anew\n",
+                run->options->checkpoint);
+}
+
+/* --- writing -----------------------------------------------------------------------------------
+ */
+
+bool ddp_run_checkpoint_due(const struct ddp_run *run, int64_t step, bool last)
+{
+    const int64_t every =
+        run->options->checkpoint_every ? run->options->checkpoint_every : run->plan.steps_per_epoch;
+    if (!run->options->checkpoint || step == run->saved_step)
+        return false;
+    return last || step % every == 0 || step == run->plan.total_steps;
+}
+
+/* The copy for which training stops. Collective in the modes that share the state out. */
+static enum ddp_status take_snapshot(struct ddp_run *run)
+{
+    float *const *arrays = NULL;
+    enum ddp_status status = DDP_OK;
+    if (run->checkpoints)
+        status = ddp_checkpoint_begin(run->checkpoints, &arrays);
+    if (status == DDP_OK && arrays)
+        status =
+            ddp_device_copy_out(ddp_mode_device(run->mode), arrays[0], ddp_mode_weights(run->mode),
+                                (size_t)ddp_graph_flat_count(run->graph) * sizeof(float));
+    for (int i = 0; status == DDP_OK && ddp_mode_state_name(run->mode, i); i++)
+        status = ddp_mode_save_state(run->mode, i, arrays ? arrays[1 + i] : NULL);
+    if (status == DDP_OK && arrays)
+        status = ddp_device_synchronize(ddp_mode_device(run->mode));
+    return status;
+}
+
+enum ddp_status ddp_run_checkpoint(struct ddp_run *run, int64_t step)
+{
+    const int64_t start = ddp_clock_ns();
+    ddp_job_report(run->job, "checkpoint", step);
+    ddp_train_metrics_begin_aside(run->metrics);
+    enum ddp_status status = take_snapshot(run);
+    if (status == DDP_OK && run->checkpoints) {
+        struct ddp_checkpoint_state state = {.cursor = cursor_at(run, step)};
+        collect_facts(run, &state.facts);
+        status = ddp_checkpoint_start(run->checkpoints, &state);
+    }
+    run->saved_step = step;
+    run->checkpoint_count++;
+    ddp_train_metrics_end_aside(run->metrics, "checkpoint");
+    run->checkpoint_ns += ddp_clock_ns() - start;
+    return status;
+}
+
+enum ddp_status ddp_run_checkpoint_poll(const struct ddp_run *run)
+{
+    return run->checkpoints ? ddp_checkpoint_poll(run->checkpoints) : DDP_OK;
+}
+
+enum ddp_status ddp_run_checkpoint_finish(struct ddp_run *run, bool stopped)
+{
+    char name[DDP_CHECKPOINT_NAME];
+    const int64_t start = ddp_clock_ns();
+    if (!run->checkpoints)
+        return DDP_OK;
+    enum ddp_status status = ddp_checkpoint_wait(run->checkpoints);
+    if (status != DDP_OK || !run->out)
+        return status;
+    ddp_checkpoint_name(name, run->saved_step);
+    if (stopped)
+        fprintf(run->out, "stopped on request after %" PRId64 " of %" PRId64 " steps\n",
+                run->saved_step, run->plan.total_steps);
+    if (run->checkpoint_count > 0)
+        fprintf(run->out,
+                "checkpoint %s/%s (%" PRId64 " written; training stopped %.3f s for them, and "
+                "waited %.3f s at the end)\n",
+                run->checkpoint_dir.path, name, run->checkpoint_count,
+                (double)run->checkpoint_ns * 1e-9, (double)(ddp_clock_ns() - start) * 1e-9);
+    return DDP_OK;
+}
+
+void ddp_run_checkpoint_close(struct ddp_run *run)
+{
+    ddp_checkpoint_writer_destroy(run->checkpoints);
+    ddp_checkpoint_free(&run->resumed);
+    if (run->checkpoint_dir.path)
+        ddp_checkpoint_dir_close(&run->checkpoint_dir);
+}

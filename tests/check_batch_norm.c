@@ -7,8 +7,7 @@
 
 #include "kernels/batch_norm.h"
 #include "kernels/ema.h"
-#include "tests/golden.h"
-#include "tests/kernels_test.h"
+#include "tests/kernels_golden.h"
 
 struct norm {
     int64_t rows, channels;
@@ -510,6 +509,48 @@ START_TEST(test_arguments)
 }
 END_TEST
 
+static void run_golden(struct golden_case *c)
+{
+    golden_seed(c);
+    const int64_t rows = golden_number(c), channels = golden_number(c), n = rows * channels;
+    struct norm norm = norm_of(rows, channels, 0);
+    norm.relu = golden_number(c);
+    norm.has_residual = golden_number(c);
+    golden_draw(c, norm.x, n);
+    golden_draw(c, norm.residual, n);
+    golden_draw(c, norm.gamma, channels);
+    golden_draw(c, norm.beta, channels);
+    golden_draw(c, norm.dy, n);
+    run_forward(&norm, NULL, false);
+    run_backward(&norm, NULL, false);
+    golden_compare(c, "y", norm.y, n, 2e-6);
+    golden_compare(c, "dx", norm.dx, n, 1e-5);
+    golden_compare(c, "dgamma", norm.dgamma, channels, 1e-5);
+    golden_compare(c, "dbeta", norm.dbeta, channels, 5e-6);
+    if (norm.has_residual)
+        golden_compare(c, "dresidual", norm.dresidual, n, 0);
+    float mean[64], var[64];
+    ck_assert_int_lt(channels, 64);
+    for (int64_t i = 0; i < channels; i++) {
+        mean[i] = 0;
+        var[i] = 1;
+    }
+    struct ddp_ema ema = {channels, 0.1f, 1, norm.stat_mean, mean};
+    ck_assert_int_eq(ddp_ema(&ema, NULL), DDP_OK);
+    ema.sum = norm.stat_var;
+    ema.running = var;
+    ck_assert_int_eq(ddp_ema(&ema, NULL), DDP_OK);
+    golden_compare(c, "running mean", mean, channels, 1e-7);
+    golden_compare(c, "running variance", var, channels, 1.5e-7);
+    norm_free(&norm);
+}
+
+START_TEST(test_pytorch)
+{
+    golden_run("images.txt", "batch_norm", run_golden);
+}
+END_TEST
+
 Suite *test_suite(void)
 {
     Suite *suite = suite_create("batch_norm");
@@ -520,6 +561,7 @@ Suite *test_suite(void)
     tcase_add_test(tc, test_large_mean);
     tcase_add_test(tc, test_evaluation);
     tcase_add_test(tc, test_ema);
+    tcase_add_test(tc, test_pytorch);
     tcase_add_test(tc, test_arguments);
     return suite;
 }

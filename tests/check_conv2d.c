@@ -6,8 +6,7 @@
 
 #include "kernels/conv2d.h"
 #include "kernels/conv2d_micro.h"
-#include "tests/golden.h"
-#include "tests/kernels_test.h"
+#include "tests/kernels_golden.h"
 
 #include "kernels/bf16.h"
 
@@ -431,6 +430,40 @@ START_TEST(test_arguments)
 }
 END_TEST
 
+static void run_golden(struct golden_case *c)
+{
+    golden_seed(c);
+    struct ddp_conv2d_shape s = {.batch = golden_number(c)};
+    s.height = golden_number(c);
+    s.width = golden_number(c);
+    s.in = golden_number(c);
+    s.out = golden_number(c);
+    s.kernel_height = golden_number(c);
+    s.kernel_width = golden_number(c);
+    s.stride = golden_number(c);
+    s.padding = golden_number(c);
+    s.dilation = golden_number(c);
+    struct layer layer = layer_of(s);
+    layer.activation = golden_number(c) ? DDP_ACTIVATION_RELU : DDP_ACTIVATION_NONE;
+    golden_draw(c, layer.x, layer.x_count);
+    golden_draw(c, layer.weight, layer.weight_count);
+    golden_draw(c, layer.bias, s.out);
+    golden_draw(c, layer.dy, layer.y_count);
+    run_forward(&layer, NULL, false);
+    run_backward(&layer, NULL, false);
+    golden_compare(c, "y", layer.y, layer.y_count, 1e-6);
+    golden_compare(c, "dx", layer.dx, layer.x_count, 2e-6);
+    golden_compare(c, "dweight", layer.dweight, layer.weight_count, 3e-6);
+    golden_compare(c, "dbias", layer.dbias, s.out, 3e-6);
+    layer_free(&layer);
+}
+
+START_TEST(test_pytorch)
+{
+    golden_run("images.txt", "conv2d", run_golden);
+}
+END_TEST
+
 Suite *test_suite(void)
 {
     Suite *suite = suite_create("conv2d");
@@ -441,6 +474,7 @@ Suite *test_suite(void)
     tcase_add_test(tc, test_bf16);
     tcase_add_test(tc, test_nan_and_null);
     tcase_add_test(tc, test_instruction_sets);
+    tcase_add_test(tc, test_pytorch);
     tcase_add_test(tc, test_arguments);
     return suite;
 }

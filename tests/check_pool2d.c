@@ -6,8 +6,7 @@
 
 #include "kernels/conv2d.h"
 #include "kernels/pool2d.h"
-#include "tests/golden.h"
-#include "tests/kernels_test.h"
+#include "tests/kernels_golden.h"
 
 static const struct ddp_pool2d_shape shapes[] = {
     {1, 1, 1, 1, 1, 1, 1, 0},    {2, 4, 4, 3, 2, 2, 2, 0},  {3, 5, 7, 16, 2, 2, 2, 0},
@@ -191,6 +190,52 @@ START_TEST(test_arguments)
 }
 END_TEST
 
+static void run_golden(struct golden_case *c)
+{
+    const bool max = strcmp(c->line->words[0], "max_pool2d") == 0;
+    golden_seed(c);
+    struct ddp_pool2d_shape s = {.batch = golden_number(c)};
+    s.height = golden_number(c);
+    s.width = golden_number(c);
+    s.channels = golden_number(c);
+    s.kernel_height = golden_number(c);
+    s.kernel_width = golden_number(c);
+    s.stride = golden_number(c);
+    s.padding = golden_number(c);
+    const int64_t count = s.batch * s.height * s.width * s.channels, outputs = outputs_of(&s);
+    float *x = array_of(count), *dx = array_of(count), *y = array_of(outputs);
+    float *dy = array_of(outputs);
+    uint8_t *chosen = malloc((size_t)outputs);
+    golden_draw(c, x, count);
+    golden_draw(c, dy, outputs);
+    for (int64_t i = 0; max && i < count; i++)
+        x[i] = rintf(x[i] * 4);
+    if (max) {
+        struct ddp_max_pool2d_forward forward = {s, x, y, chosen};
+        struct ddp_max_pool2d_backward backward = {s, dy, chosen, dx, false};
+        ck_assert_int_eq(ddp_max_pool2d_forward(&forward, NULL), DDP_OK);
+        ck_assert_int_eq(ddp_max_pool2d_backward(&backward, NULL), DDP_OK);
+    } else {
+        struct ddp_avg_pool2d_forward forward = {s, x, y};
+        struct ddp_avg_pool2d_backward backward = {s, dy, dx, false};
+        ck_assert_int_eq(ddp_avg_pool2d_forward(&forward, NULL), DDP_OK);
+        ck_assert_int_eq(ddp_avg_pool2d_backward(&backward, NULL), DDP_OK);
+    }
+    golden_compare(c, "y", y, outputs, 2e-7);
+    golden_compare(c, "dx", dx, count, 5e-7);
+    array_free(x, count);
+    array_free(dx, count);
+    array_free(y, outputs);
+    array_free(dy, outputs);
+    free(chosen);
+}
+
+START_TEST(test_pytorch)
+{
+    golden_run("images.txt", _i ? "max_pool2d" : "avg_pool2d", run_golden);
+}
+END_TEST
+
 Suite *test_suite(void)
 {
     Suite *suite = suite_create("pool2d");
@@ -198,6 +243,7 @@ Suite *test_suite(void)
     tcase_add_loop_test(tc, test_max, 0, SHAPES);
     tcase_add_loop_test(tc, test_avg, 0, SHAPES);
     tcase_add_loop_test(tc, test_gradient, 0, 2);
+    tcase_add_loop_test(tc, test_pytorch, 0, 2);
     tcase_add_test(tc, test_arguments);
     return suite;
 }

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Random numbers, samplers and optimizers against the PyTorch installed here, with other cases each time.
+# Random numbers, samplers, optimizers and image operations against the PyTorch installed here, with other cases each time.
 set -u
 python=${PYTHON:-python3}
 if ! "$python" -c 'import torch' >/dev/null 2>&1; then
@@ -14,4 +14,4 @@ case=$(date +%s)
 echo "cases of number $case"
 "$python" "${srcdir:-.}/tests/golden/generate.py" "$work" "$case" || exit 99
 export DDP_GOLDEN_DIR="$work"
-./check_rng && ./check_sampler && ./check_adamw && ./check_norm
+./check_rng && ./check_sampler && ./check_adamw && ./check_norm && ./check_conv2d && ./check_pool2d && ./check_batch_norm

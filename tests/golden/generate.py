@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Writes what PyTorch itself gives, for check_rng and check_sampler to compare with, bit for bit, and check_adamw and
-check_norm within rounding.
+"""Writes what PyTorch itself gives, for check_rng and check_sampler to compare with, bit for bit, and check_adamw,
+check_norm, check_conv2d, check_pool2d and check_batch_norm within rounding.
 
 usage: generate.py DIRECTORY [EXTRA]
 
-DIRECTORY gets rng.txt, sampler.txt and optim.txt. EXTRA is a number that chooses other random cases than the committed ones, which
-have 0. A line is one case: a kind, its numbers, a colon, the answer. Floats are written as the hexadecimal of their bits,
+DIRECTORY gets rng.txt, sampler.txt, optim.txt and images.txt. EXTRA is a number that chooses other random cases than the
+committed ones, which have 0. A line is one case: a kind, its numbers, a colon, the answer. Floats are written as the hexadecimal of their bits,
 long answers as the 64-bit FNV-1a hash of their bytes.
 """
 import os
@@ -130,10 +130,88 @@ def optim_cases(rnd):
         yield f"clip {seed} {count} {limit.hex()}", bits(norm) + " " + bits(weight.grad[:1])
 
 
+def rand(generator, *dims):
+    return (torch.rand(dims, generator=generator) - 0.5).requires_grad_()
+
+
+def flat(*tensors):
+    return " ".join(bits(t) for t in tensors)
+
+
+def images_out(y, dy, *inputs):
+    """y, then the gradients of the inputs; images go in and out channels-last."""
+    y.backward(dy.detach())
+    return flat(y.contiguous(), *(i.grad.contiguous() for i in inputs))
+
+
+def channels_first(x):
+    return x.permute(0, 3, 1, 2)
+
+
+def channels_last(y):
+    return y.permute(0, 2, 3, 1)
+
+
+def conv2d_case(rnd, size, channels, kernel, stride, padding, dilation, relu):
+    seed = rnd.getrandbits(32)
+    g = seeded(seed)
+    batch, (height, width), (inner, out) = 2, size, channels
+    x, weight, bias = rand(g, batch, height, width, inner), rand(g, out, inner, *kernel), rand(g, out)
+    y = nn.functional.conv2d(channels_first(x), weight, bias, stride, padding, dilation)
+    y = channels_last(torch.relu(y) if relu else y)
+    name = (f"conv2d {seed} {batch} {height} {width} {inner} {out} {kernel[0]} {kernel[1]} {stride} {padding} "
+            f"{dilation} {int(relu)}")
+    return name, images_out(y, rand(g, *y.shape), x, weight, bias)
+
+
+def pool2d_case(rnd, kind, size, channels, kernel, stride, padding):
+    seed = rnd.getrandbits(32)
+    g = seeded(seed)
+    x = rand(g, 2, *size, channels)
+    if kind == "max":
+        x = (x * 4).round().detach().requires_grad_()  # ties
+    pool = {"max": nn.functional.max_pool2d, "avg": nn.functional.avg_pool2d}[kind]
+    y = channels_last(pool(channels_first(x), kernel, stride, padding))
+    name = f"{kind}_pool2d {seed} 2 {size[0]} {size[1]} {channels} {kernel[0]} {kernel[1]} {stride} {padding}"
+    return name, images_out(y, rand(g, *y.shape), x)
+
+
+def batch_norm_case(rnd, rows, channels, relu, has_residual):
+    seed = rnd.getrandbits(32)
+    g = seeded(seed)
+    x, residual, gamma, beta = rand(g, rows, channels), rand(g, rows, channels), rand(g, channels), rand(g, channels)
+    mean, var = torch.zeros(channels), torch.ones(channels)
+    y = nn.functional.batch_norm(x, mean, var, gamma, beta, training=True, momentum=0.1, eps=1e-5)
+    y = y + residual if has_residual else y
+    y = torch.relu(y) if relu else y
+    name = f"batch_norm {seed} {rows} {channels} {int(relu)} {int(has_residual)}"
+    answer = images_out(y, rand(g, rows, channels), x, gamma, beta, *([residual] if has_residual else []))
+    return name, answer + " " + flat(mean, var)
+
+
+def image_cases(rnd):
+    for relu in (False, True):
+        yield conv2d_case(rnd, (5, 6), (3, 4), (3, 3), 1, 1, 1, relu)
+        yield conv2d_case(rnd, (7, 6), (2, 5), (3, 3), 2, 1, 1, relu)
+        yield conv2d_case(rnd, (8, 7), (2, 3), (3, 2), 2, 2, 3, relu)
+        yield conv2d_case(rnd, (5, 4), (2, 17), (1, 1), 2, 0, 1, relu)
+        yield conv2d_case(rnd, (rnd.randrange(4, 9), rnd.randrange(4, 9)), (rnd.randrange(1, 6), rnd.randrange(1, 6)),
+                          (rnd.randrange(1, 4), rnd.randrange(1, 4)), rnd.randrange(1, 4), rnd.randrange(0, 3), 1, relu)
+    for kind in ("max", "avg"):
+        yield pool2d_case(rnd, kind, (4, 6), 3, (2, 2), 2, 0)
+        yield pool2d_case(rnd, kind, (7, 5), 2, (3, 3), 2, 1)
+        yield pool2d_case(rnd, kind, (5, 6), 4, (3, 2), 1, 1)
+        yield pool2d_case(rnd, kind, (4, 4), 5, (4, 4), 4, 0)
+    for rows, channels in ((8, 3), (12, 4), (40, 6), (rnd.randrange(8, 30), rnd.randrange(1, 20))):
+        for flags in range(4):
+            yield batch_norm_case(rnd, rows, channels, flags & 1, flags & 2)
+
+
 def main():
     directory, extra = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 0
     torch.set_num_threads(1)
-    for name, cases in (("rng.txt", rng_cases), ("sampler.txt", sampler_cases), ("optim.txt", optim_cases)):
+    for name, cases in (("rng.txt", rng_cases), ("sampler.txt", sampler_cases), ("optim.txt", optim_cases),
+                        ("images.txt", image_cases)):
         with open(os.path.join(directory, name), "w", encoding="ascii") as out:
             for case, answer in cases(random.Random(extra)):
                 out.write(f"{case} : {answer}\n")

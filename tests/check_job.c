@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -199,6 +200,38 @@ START_TEST(open_damaged_board)
 END_TEST
 
 /* A worker cannot pull the memory away under the launcher. */
+/* Another process changes the number of workers to and fro: a board that is taken has the true one.
+ */
+START_TEST(attach_while_changed)
+{
+    make_board(2);
+    volatile uint32_t *number = &board.memory->world_size;
+    int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    ck_assert_int_eq(dup2(null, STDERR_FILENO), STDERR_FILENO); /* the complaints */
+    pid_t writer = fork();
+    if (writer == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        for (uint64_t i = 0;; i++)
+            *number = i & 1024 ? 2 : DDP_BOARD_MAX_WORLD;
+    }
+    int taken = 0, wrong = 0;
+    int64_t end_ns = ddp_deadline_ns(1000);
+    while (!ddp_deadline_passed(end_ns)) {
+        struct ddp_board other;
+        if (ddp_board_attach(&other, board_fd, "board") != DDP_OK)
+            continue;
+        taken++;
+        wrong += other.world_size != 2;
+        ddp_board_unmap(&other);
+    }
+    kill(writer, SIGKILL);
+    waitpid(writer, NULL, 0);
+    close(null);
+    ck_assert_int_gt(taken, 0);
+    ck_assert_int_eq(wrong, 0);
+}
+END_TEST
+
 START_TEST(board_is_sealed)
 {
     make_board(2);
@@ -538,6 +571,7 @@ Suite *test_suite(void)
     tcase_add_test(opening, open_launched);
     tcase_add_loop_test(opening, open_contradictions, 0, 9);
     tcase_add_loop_test(opening, open_damaged_board, 0, 5);
+    tcase_add_test(opening, attach_while_changed);
     tcase_add_test(opening, board_is_sealed);
     TCase *processes = test_case(suite, "processes", 60);
     tcase_add_loop_test(processes, barrier_processes, 1, 5);

@@ -77,9 +77,21 @@ static void note(void *arg, pid_t pid)
         children->foreign[children->foreign_count++] = pid;
 }
 
+static bool has_none(void)
+{
+    siginfo_t info;
+    return waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) < 0 && errno == ECHILD;
+}
+
+bool children_left(const struct children *children)
+{
+    return children->none_before && access("/proc/self", F_OK) < 0 && !has_none();
+}
+
 void children_adopt(struct children *children)
 {
     children->foreign_count = 0;
+    children->none_before = has_none();
     visit_all(note, children);
     prctl(PR_SET_CHILD_SUBREAPER, 1);
 }

@@ -16,6 +16,7 @@
 struct children {
     pid_t foreign[CHILDREN_FOREIGN];
     int foreign_count;
+    bool none_before; /* there were no children at all */
 };
 
 /* Becomes a subreaper and notes whom it has already. */
@@ -24,5 +25,8 @@ void children_adopt(struct children *children);
 /* Kills and reaps all children but the foreign ones and `spared`, and theirs, for at most two
  * seconds. *spared_status [out] is set, and true returned, when the spared one was found dead. */
 bool children_end_all(const struct children *children, pid_t spared, int *spared_status);
+
+/* Without /proc nobody is found: is anybody left, after all workers and the keeper were reaped? */
+bool children_left(const struct children *children);
 
 #endif

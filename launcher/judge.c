@@ -73,13 +73,12 @@ static int first_suspect(const struct job *job)
 static void name_failed(struct job *job, int rank)
 {
     const struct worker *worker = &job->workers[rank];
-    bool killed = WIFSIGNALED(worker->wait_status) && WTERMSIG(worker->wait_status) == SIGKILL;
     const struct report_end end = {
         .rank = rank,
         .pid = worker->pid,
         .wait_status = worker->wait_status,
         .peak_kib = worker->peak_kib,
-        .no_memory = killed && memory_limit_kills() > job->kills_at_start,
+        .no_memory = memory_limit_kills() > job->kills_at_start,
         .left = job->running,
     };
     report_failure(&job->board, &end);

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * Kills by the kernel for want of memory, as the control group around this job counts them. */
+ * What the kernel tells of the memory cgroup that the job runs in. */
 #ifndef DDP_LAUNCHER_MEMORY_LIMIT_H
 #define DDP_LAUNCHER_MEMORY_LIMIT_H
 
-/* Kills so far in the memory control group of this process; -1 when that cannot be known. */
+/* How many processes the out-of-memory killer has ended in this cgroup, of the whole machine where
+ * the cgroup does not tell; -1: not known. */
 long long memory_limit_kills(void);
+
+/* The cgroup's limit, the least of its own and those above; -1: none, or not known. */
+long long memory_limit_bytes(void);
 
 #endif

@@ -117,11 +117,12 @@ static enum ddp_status open_file(const struct output *output, int rank, int inde
 
 /* Two pipes a worker may be more than the soft limit of descriptors; children get the old one back.
  */
-static void raise_descriptor_limit(void)
+static void raise_descriptor_limit(int pipes)
 {
     struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
-        limit.rlim_cur = limit.rlim_max;
+    rlim_t wanted = (rlim_t)pipes + 64;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < wanted) {
+        limit.rlim_cur = limit.rlim_max < wanted ? limit.rlim_max : wanted;
         setrlimit(RLIMIT_NOFILE, &limit);
     }
 }
@@ -150,8 +151,7 @@ enum ddp_status output_open(struct output *output, const struct plan *plan,
         }
     enum ddp_status status = filed && !directory ? make_run_directory(output) : DDP_OK;
     if (status == DDP_OK && relayed > 0) {
-        if (relayed > 400)
-            raise_descriptor_limit();
+        raise_descriptor_limit(relayed);
         status = relay_start(&output->relay, relayed);
     }
     if (status != DDP_OK)

@@ -325,6 +325,7 @@ enum ddp_status relay_start(struct relay **relay, int capacity)
     if (!r)
         return DDP_ERR_MEMORY;
     pthread_condattr_t monotonic;
+    int error;
     r->capacity = capacity;
     r->slots = ddp_array_alloc((size_t)capacity, sizeof *r->slots);
     r->polled = ddp_array_alloc((size_t)capacity + 1, sizeof *r->polled);
@@ -342,8 +343,10 @@ enum ddp_status relay_start(struct relay **relay, int capacity)
         status = DDP_ERR_MEMORY;
     else if (r->wake < 0 || r->done < 0)
         status = ddp_fail(DDP_ERR_SYSTEM, "cannot make an eventfd: %s", strerror(errno));
-    else if (pthread_create(&r->thread, NULL, run, r) != 0)
-        status = ddp_fail(DDP_ERR_SYSTEM, "cannot start the thread that relays output");
+    else if ((error = pthread_create(&r->thread, NULL, run, r)) != 0)
+        status = ddp_fail(
+            DDP_ERR_SYSTEM, "cannot start the thread that relays output: %s%s", strerror(error),
+            error == EAGAIN ? " (the limit of processes, ulimit -u, is reached)" : "");
     if (status != DDP_OK) {
         relay_free(r);
         return status;

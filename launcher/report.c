@@ -6,6 +6,7 @@
 #include "launcher/report.h"
 
 #include "core/log.h"
+#include "launcher/memory_limit.h"
 
 #include <inttypes.h>
 #include <signal.h>
@@ -59,13 +60,26 @@ static void describe_line(const struct ddp_board *board, int rank, char *text, s
         snprintf(text + used, size - used, ", inside %s %" PRIu64, view.name, view.number);
 }
 
+/* The worker itself may have been ended, or a process of which it waited for something. */
+static void describe_want(int wait_status, char *text, size_t size)
+{
+    bool hit = WIFSIGNALED(wait_status) && WTERMSIG(wait_status) == SIGKILL;
+    long long limit = memory_limit_bytes();
+    int used = snprintf(text, size, "; %s",
+                        hit ? "the kernel ended it for want of memory"
+                            : "the kernel's out-of-memory killer has struck meanwhile");
+    if (limit >= 0)
+        snprintf(text + used, size - (size_t)used, " (its cgroup may use %lld MiB)",
+                 limit / (1 << 20));
+}
+
 void report_failure(const struct ddp_board *board, const struct report_end *end)
 {
-    char how[128], last[128], memory[96] = "", others[64] = "";
+    char how[128], last[128], memory[192] = "", others[64] = "";
     describe_end(end->wait_status, how, sizeof how);
     describe_line(board, end->rank, last, sizeof last);
     if (end->no_memory)
-        snprintf(memory, sizeof memory, "; the kernel ended it for want of memory");
+        describe_want(end->wait_status, memory, sizeof memory);
     if (end->peak_kib > 0) {
         size_t used = strlen(memory);
         snprintf(memory + used, sizeof memory - used, "; peak memory %ld MiB",

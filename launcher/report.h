@@ -20,7 +20,7 @@ struct report_end {
     pid_t pid;
     int wait_status;
     long peak_kib;  /* of its memory, 0: unknown */
-    bool no_memory; /* the kernel killed a process of this job for want of memory */
+    bool no_memory; /* the kernel has ended processes for want of memory since the start */
     int left;       /* workers that are being ended because of it */
 };
 

@@ -81,14 +81,19 @@ static int show_all(void)
 {
     int shown = 0;
     DIR *proc = opendir("/proc");
+    if (!proc || access("/proc/self", F_OK) < 0) {
+        if (proc)
+            closedir(proc);
+        ddp_fail(DDP_ERR_SYSTEM, "status: jobs are found through /proc, which is missing");
+        return EXIT_LAUNCHER;
+    }
     const struct dirent *entry;
-    while (proc && (entry = readdir(proc))) {
+    while ((entry = readdir(proc))) {
         int pid = isdigit((unsigned char)entry->d_name[0]) ? atoi(entry->d_name) : 0;
         if (pid > 0 && is_job(pid))
             shown += show(pid);
     }
-    if (proc)
-        closedir(proc);
+    closedir(proc);
     if (shown == 0)
         puts("no jobs");
     return EXIT_SUCCESS;

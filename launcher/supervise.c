@@ -189,6 +189,9 @@ int supervise(struct plan *plan)
         while (next_attempt(&job));
         close(job.signal_fd);
         keeper_stop(&job.keeper);
+        if (children_left(&job.children))
+            ddp_log(DDP_LOG_WARNING, "workers have left processes behind that cannot be found, "
+                                     "because /proc is missing; they stay");
     }
     terminal_close(&job.terminal);
     free(output_take_directory(&job.output));

@@ -226,6 +226,19 @@ static int show_signals(void)
     return 0;
 }
 
+/* Uses so many MiB. */
+static int eat(long megabytes)
+{
+    for (long i = 0; i < megabytes; i++) {
+        volatile char *block = malloc(1 << 20);
+        if (!block)
+            return 9;
+        for (size_t at = 0; at < 1 << 20; at += 4096)
+            block[at] = (char)i;
+    }
+    return 0;
+}
+
 static void exit_quietly(int number)
 {
     (void)number;
@@ -267,6 +280,14 @@ int main(int argc, char **argv)
         signal(SIGQUIT, SIG_DFL);
         execv(argv[2], argv + 2);
     }
+    if (strcmp(word, "blocked") == 0 && argc > 2) { /* as a careless parent leaves it */
+        sigset_t all;
+        sigfillset(&all);
+        sigprocmask(SIG_BLOCK, &all, NULL);
+        execv(argv[2], argv + 2);
+    }
+    if (strcmp(word, "eat") == 0)
+        return eat(number);
     if (strcmp(word, "preempted") == 0) {
         signal(SIGTERM, exit_quietly);
         signal(SIGUSR1, exit_quietly);

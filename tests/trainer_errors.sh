@@ -21,6 +21,11 @@ expect "lr nan" 2 'error: .*--lr nan' $t --lr nan
 expect "negative momentum" 2 'error: .*--momentum -0.5' $t --momentum -0.5
 expect "zero replicas" 2 'error: .*--replicas 0' $t --mode dp --replicas 0
 expect "zero threads" 2 'error: .*--threads 0' $t --threads 0
+expect "bad augment" 2 'error: .*--augment crop,flop' $t --augment crop,flop
+expect "augment without images" 2 'error: article holds no images' $t $one --augment flip
+expect "tokens for mlp" 2 'error: .*holds tokens.*mlp.*numbers' $t --data "$0"
+expect "no labels for mlp" 2 'error: article has no labels.*mlp' $t --dataset article
+expect "unknown dataset" 2 'error: .*--dataset mnist.*idx.*cifar' $t --dataset mnist
 expect "bad hidden" 2 'error: .*--hidden 5,,5' $t --hidden 5,,5
 expect "empty value" 2 'error: .*--save' $t --save ''
 
@@ -76,6 +81,7 @@ bad_data() {
 good_data
 cp -r "$work/data" "$work/good"
 expect "good data" 0 '' $t --data "$work/data" --epochs 1 --batch-size 4
+expect "seq-len for images" 2 'error: --seq-len belongs to token data' $t --data "$work/good" --seq-len 8
 good_data; rm "$work/data/t10k-labels-idx1-ubyte"
 bad_data "missing test labels" 4 'error: .*t10k-labels'
 good_data; idx "$work/data/train-images-idx3-ubyte" 159 2051 10 4 4

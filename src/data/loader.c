@@ -171,6 +171,10 @@ static enum ddp_status fill(struct ddp_loader *loader, struct slot *slot)
     enum ddp_status status =
         ddp_dataset_read(loader->config.dataset, slot->indices, (size_t)slot->batch.rows,
                          slot->batch.x, slot->batch.labels);
+    if (status == DDP_OK)
+        status = ddp_augment_batch(&loader->config.augment,
+                                   ddp_dataset_info(loader->config.dataset), slot->batch.epoch,
+                                   slot->indices, (size_t)slot->batch.rows, slot->batch.x);
     ddp_log_hold(NULL, 0);
     ddp_trace_end("read batch", begin, "shard", slot->batch.shard);
     if (status != DDP_OK)
@@ -221,6 +225,9 @@ static enum ddp_status check(const struct ddp_loader_config *c)
         return ddp_fail(DDP_ERR_INVALID,
                         "%d loader threads, %d batches ahead: at most %d and %d are possible",
                         c->threads, c->depth, MAX_THREADS, MAX_DEPTH);
+    if ((c->augment.crop || c->augment.flip) && !ddp_augment_fits(info))
+        return ddp_fail(DDP_ERR_INVALID, "%s holds no images: there is nothing to crop or flip",
+                        *info->path ? info->path : info->source);
     if (c->epoch < 0 || c->step < 0 ||
         c->step > ddp_loader_steps_per_epoch(&c->sampler, c->batch_size))
         return ddp_fail(DDP_ERR_INVALID,

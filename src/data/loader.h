@@ -6,6 +6,7 @@
 #ifndef DDP_DATA_LOADER_H
 #define DDP_DATA_LOADER_H
 
+#include "data/augment.h"
 #include "data/dataset.h"
 #include "data/sampler.h"
 
@@ -18,6 +19,7 @@ struct ddp_loader_config {
     int64_t first_shard, shard_count;  /* the shards that this worker computes */
     int64_t epoch, step;               /* the cursor: where to start; step 0 .. steps_per_epoch */
     int64_t end_epoch;                 /* first epoch that is not delivered; negative: no end */
+    struct ddp_augment augment;        /* of images; zero: none */
     int threads;                       /* 0: one */
     int depth; /* batches held at most; 0: two for each local shard, and one a thread */
 };

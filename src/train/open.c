@@ -200,6 +200,9 @@ static enum ddp_status create_loader(struct ddp_run *run)
         .epoch = run->first_step / plan->steps_per_epoch,
         .step = run->first_step % plan->steps_per_epoch,
         .end_epoch = -1,
+        .augment = {.crop = run->options->crop,
+                    .flip = run->options->flip,
+                    .seed = (uint64_t)run->options->seed},
         .threads = (int)run->options->data_threads,
         .depth = loader_depth(plan),
     };

@@ -49,6 +49,25 @@ static const char *read_dataset(void *destination, const char *value)
     return message;
 }
 
+/* "crop,flip" */
+static const char *read_augment(void *destination, const char *value)
+{
+    struct ddp_train_options *options = destination;
+    char text[64];
+    options->crop = options->flip = false;
+    if (strcmp(value, "none") == 0)
+        return NULL;
+    snprintf(text, sizeof text, "%s", value);
+    for (char *rest = text, *word; (word = strsep(&rest, ","));)
+        if (strcmp(word, "crop") == 0)
+            options->crop = true;
+        else if (strcmp(word, "flip") == 0)
+            options->flip = true;
+        else
+            return "must be crop, flip, both with a comma between, or none";
+    return NULL;
+}
+
 /* "512,256": the widths of the hidden layers; "none": a linear classifier. */
 static const char *read_hidden(void *destination, const char *value)
 {
@@ -166,6 +185,12 @@ const struct ddp_option ddp_train_option_table[] = {
      .argument = "N",
      .help =
          "tokens: how many there are (default: 50257 for 16 bits, 128256 for 32, 256 for bytes)"},
+    {.name = "augment",
+     .type = DDP_OPTION_CUSTOM,
+     .read = read_augment,
+     .argument = "LIST",
+     .help = "change training images at random: crop (4 pixels of padding), flip (left and right), "
+             "crop,flip or none (default)"},
     {.name = "data-threads",
      .type = DDP_OPTION_INT,
      .offset = AT(data_threads),

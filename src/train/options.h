@@ -20,6 +20,7 @@ struct ddp_train_options {
     int64_t seq_len, vocab_size;      /* vocab_size 0: as the data say */
     bool seq_len_given, vocab_size_given, tokens_given;
     int64_t data_threads;
+    bool crop, flip; /* --augment */
     int64_t data_size;
     bool data_size_given;
     int64_t seed;

@@ -20,6 +20,7 @@ static const struct {
     [-DDP_ERR_MISMATCH] = {"ranks disagree on a collective", 8},
     [-DDP_ERR_UNSUPPORTED] = {"not supported here", 9},
     [-DDP_ERR_PREEMPTED] = {"stopped on request", 75},
+    [-DDP_ERR_DIVERGED] = {"loss or gradient not finite", 10},
 };
 
 static bool known(enum ddp_status status)

@@ -219,6 +219,16 @@ bool ddp_exec_trains(const ddp_exec *exec)
     return exec->parts & DDP_EXEC_BACKWARD;
 }
 
+const ddp_graph *ddp_exec_graph(const ddp_exec *exec)
+{
+    return exec->graph;
+}
+
+ddp_device *ddp_exec_device(const ddp_exec *exec)
+{
+    return exec->device;
+}
+
 const struct ddp_kernels *ddp_exec_kernels(const ddp_exec *exec)
 {
     return ddp_device_kernels(exec->device);

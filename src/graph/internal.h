@@ -139,6 +139,8 @@ void *ddp_exec_backward_scratch(const ddp_exec *exec, const struct node *node);
 int32_t *ddp_exec_predictions(const ddp_exec *exec); /* NULL: nobody needs them */
 bool ddp_exec_trains(const ddp_exec *exec);
 const struct ddp_exec_position *ddp_exec_position(const ddp_exec *exec);
+const ddp_graph *ddp_exec_graph(const ddp_exec *exec);
+ddp_device *ddp_exec_device(const ddp_exec *exec);
 const struct ddp_kernels *ddp_exec_kernels(const ddp_exec *exec);
 void *ddp_exec_stream(const ddp_exec *exec);
 

@@ -41,6 +41,7 @@ struct ddp_mode_setup {
     struct ddp_optimizer_config optimizer; /* its no_decay is not used: */
     bool decay_matrices_only; /* no weight decay for parameters of one dimension: biases, norms */
     double clip_norm;         /* the mean gradient is scaled down to this norm; 0: never */
+    bool only_finite;         /* leave out an update when its loss, or norm, is not finite */
     bool gradient_norm;       /* compute its norm in each step, also without clipping */
     size_t bucket_bytes;      /* DDP: gradients all-reduced together; the first at most 1 MiB */
 };

@@ -78,6 +78,7 @@ enum ddp_status ddp_updater_open(struct ddp_updater *updater, struct ddp_replica
         .first_parameter = DDP_FLAT_ALIGN + ddp_graph_statistics_count(setup->graph),
         .global_shards = setup->global_shards,
         .clip_norm = setup->clip_norm,
+        .only_finite = setup->only_finite,
         .norm = -1,
     };
     enum ddp_status status = DDP_OK;
@@ -170,6 +171,7 @@ void ddp_updater_decide(struct ddp_updater *updater, double rate, int64_t step, 
     updater->rate = rate;
     updater->step = step;
     *loss = (float)updater->sums[0] / shards;
+    updater->left_out = updater->only_finite && (!isfinite(*loss) || !isfinite(updater->norm));
 }
 
 /* The statistics among elements [begin, end) follow what the shards saw. */
@@ -205,6 +207,8 @@ enum ddp_status ddp_updater_apply(struct ddp_updater *updater, int64_t begin, in
         .step = updater->step,
     };
     const int64_t began = ddp_trace_begin();
+    if (updater->left_out)
+        return DDP_OK;
     enum ddp_status status = follow_statistics(updater, larger(begin, DDP_FLAT_ALIGN),
                                                smaller(end, updater->first_parameter));
     if (status == DDP_OK)

@@ -21,11 +21,13 @@ struct ddp_updater {
     int64_t first_parameter; /* in the flat array; before it lie the loss and the statistics */
     int64_t global_shards;
     double clip_norm;    /* 0: no clipping */
+    bool only_finite;    /* no update when loss or norm is not finite */
     int64_t block_count; /* of the norm; 0 when nobody wants it */
     double *blocks;      /* device memory: their sums of squares */
     double *sums;        /* host: the loss, then the same */
     /* of the current step */
     double norm, rate;
+    bool left_out; /* because of only_finite */
     float scale;
     int64_t step;
 };

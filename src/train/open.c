@@ -171,6 +171,7 @@ static enum ddp_status create_mode(struct ddp_run *run)
         .optimizer = plan->optimizer,
         .decay_matrices_only = plan->decay_matrices_only,
         .clip_norm = plan->clip_norm,
+        .only_finite = options->nan != DDP_NAN_WARN,
         .gradient_norm = options->log || options->tensorboard,
         .bucket_bytes = (size_t)(options->bucket_mb * 1048576),
     };
@@ -187,7 +188,8 @@ static int loader_depth(const struct ddp_train_plan *plan)
     return two_steps < LOADER_DEPTH ? (int)two_steps : LOADER_DEPTH;
 }
 
-static enum ddp_status create_loader(struct ddp_run *run)
+enum ddp_status ddp_run_open_loader(const struct ddp_run *run, int64_t step, int depth,
+                                    ddp_loader **loader)
 {
     const struct ddp_train_plan *plan = &run->plan;
     const int64_t shards = plan->local_shards * plan->replicas;
@@ -197,16 +199,16 @@ static enum ddp_status create_loader(struct ddp_run *run)
         .batch_size = plan->batch_size,
         .first_shard = plan->rank * shards,
         .shard_count = shards,
-        .epoch = run->first_step / plan->steps_per_epoch,
-        .step = run->first_step % plan->steps_per_epoch,
+        .epoch = step / plan->steps_per_epoch,
+        .step = step % plan->steps_per_epoch,
         .end_epoch = -1,
         .augment = {.crop = run->options->crop,
                     .flip = run->options->flip,
                     .seed = (uint64_t)run->options->seed},
         .threads = (int)run->options->data_threads,
-        .depth = loader_depth(plan),
+        .depth = depth,
     };
-    return ddp_loader_create(&run->loader, &config);
+    return ddp_loader_create(loader, &config);
 }
 
 enum ddp_status ddp_run_open(struct ddp_run *run)
@@ -245,7 +247,7 @@ enum ddp_status ddp_run_open(struct ddp_run *run)
         status = ddp_train_evaluator_create(&run->evaluator, run->mode, run->comm, run->plan.model,
                                             &run->model_config, run->test);
     if (status == DDP_OK)
-        status = create_loader(run);
+        status = ddp_run_open_loader(run, run->first_step, loader_depth(&run->plan), &run->loader);
     return status;
 }
 

@@ -505,6 +505,14 @@ const struct ddp_option ddp_train_option_table[] = {
      .argument = "N",
      .help =
          "print the loss every N steps (default 0: a bar on a terminal, else a line now and then)"},
+    {.name = "nan",
+     .type = DDP_OPTION_CHOICE,
+     .offset = AT(nan),
+     .choices = ddp_nan_names,
+     .argument = "WHAT",
+     .help =
+         "when a loss is not finite: stop and name the first tensor that is not (default), skip "
+         "the update and go on, or warn only"},
     {.name = "log",
      .type = DDP_OPTION_TEXT,
      .offset = AT(log),

@@ -10,6 +10,7 @@
 #include "mode/mode.h"
 #include "model/model.h"
 #include "optim/schedule.h"
+#include "train/guard.h"
 
 struct ddp_train_options {
     const char *model;
@@ -56,6 +57,7 @@ struct ddp_train_options {
     bool keep_given, resume;
     bool evaluate, verbose, quiet;
     int64_t log_every;
+    int nan; /* enum ddp_nan_kind */
     const char *log, *tensorboard, *trace;
     int64_t trace_first, trace_last; /* from 1 */
     bool trace_steps_given;

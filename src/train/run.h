@@ -6,6 +6,7 @@
 
 #include "train/checkpoint.h"
 #include "train/evaluate.h"
+#include "train/guard.h"
 #include "train/metrics.h"
 #include "train/options.h"
 
@@ -24,7 +25,7 @@ struct ddp_run {
     ddp_train_evaluator *evaluator;
     ddp_train_metrics *metrics;
     FILE *out; /* NULL on all ranks but 0 */
-    bool warned;
+    struct ddp_train_guard guard;
     bool complete; /* all ranks have done their work */
     /* Checkpoints; rank 0 has the directory, the writer and what was read. */
     struct ddp_checkpoint_dir checkpoint_dir; /* path NULL: none */
@@ -63,6 +64,11 @@ enum ddp_status ddp_run_checkpoint_poll(const struct ddp_run *run);
  *   stopped  the run ends early, on request */
 enum ddp_status ddp_run_checkpoint_finish(struct ddp_run *run, bool stopped);
 void ddp_run_checkpoint_close(struct ddp_run *run);
+
+/* A loader of this rank's shards that begins with optimizer step `step`.
+ *   depth  batches held at once; 0: the loader's default */
+enum ddp_status ddp_run_open_loader(const struct ddp_run *run, int64_t step, int depth,
+                                    ddp_loader **loader);
 
 /* Copies the mode's current weights into run->weights. */
 enum ddp_status ddp_run_fetch_weights(struct ddp_run *run);

@@ -106,14 +106,12 @@ static enum ddp_status train_step(struct ddp_run *run, int64_t step)
         return status;
     if (isnan(loss))
         loss = NAN; /* without a sign, which would be printed */
-    if (!isfinite(loss) && !run->warned && run->plan.rank == 0) {
-        ddp_train_metrics_pause(run->metrics);
-        ddp_log(DDP_LOG_WARNING, "the loss is %g at step %" PRId64 ": a lower --lr may help",
-                (double)loss, step + 1);
-        run->warned = true;
-    }
-    ddp_train_metrics_step(run->metrics, step, (double)loss, rate, gradient_norm(run),
+    const double norm = gradient_norm(run);
+    ddp_train_metrics_step(run->metrics, step, (double)loss, rate, norm,
                            ddp_loader_wait_seconds(run->loader));
+    status = ddp_train_guard_step(run, step, (double)loss, norm);
+    if (status != DDP_OK)
+        return status;
     return run->options->verbose ? print_weights(run) : DDP_OK;
 }
 
@@ -148,6 +146,7 @@ static enum ddp_status train_steps(struct ddp_run *run)
         if (status == DDP_OK)
             status = between_steps(run, step + 1);
     }
+    ddp_train_guard_end(run);
     return status;
 }
 

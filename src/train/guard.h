@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The guard against losses that are not finite, or jump: --nan. With `stop` and `skip` the mode
+ * leaves out an update from such a loss or gradient, so the weights are still those it came from,
+ * and the guard can run the step's shards again and name the first tensor that went bad. */
+#ifndef DDP_TRAIN_GUARD_H
+#define DDP_TRAIN_GUARD_H
+
+#include "ddp.h"
+
+struct ddp_run;
+
+enum ddp_nan_kind {
+    DDP_NAN_STOP, /* end with DDP_ERR_DIVERGED */
+    DDP_NAN_SKIP, /* leave the update out and go on */
+    DDP_NAN_WARN, /* go on, as PyTorch would */
+};
+
+extern const char *const ddp_nan_names[]; /* of the kinds, ending in NULL */
+
+struct ddp_train_guard {
+    int64_t bad_steps; /* so far */
+    int64_t seen;      /* finite losses so far */
+    int64_t quiet_until;
+    double mean, square; /* averages of them that forget */
+};
+
+/* After a step. Collective when loss or norm is not finite, which they are on
+ * all ranks or none.
+ *   norm  of the gradient; NAN: not computed */
+enum ddp_status ddp_train_guard_step(struct ddp_run *run, int64_t step, double loss, double norm);
+
+/* At the end: says how many steps were left out. */
+void ddp_train_guard_end(const struct ddp_run *run);
+
+#endif

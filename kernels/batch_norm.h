@@ -67,8 +67,7 @@ struct ddp_batch_norm_backward {
     const double *sums; /* (2,C) of the first half, added over ranks for a synchronised norm */
     double count;       /* rows that are in sums */
     const double *local_sums; /* (2,C) of this rank's rows; may be the same memory as sums */
-    float *dx;         /* (rows,C) out, or NULL; may be the memory of dy unless dx is accumulated or
-                          there is a dresidual that is not dy too */
+    float *dx;         /* (rows,C) out, or NULL; may be the memory of dy when not accumulated */
     float *dresidual;  /* (rows,C) out, or NULL; dz */
     bool has_residual; /* forward had one, whether or not its gradient is wanted */
     float *dgamma;     /* (C) out, or NULL */

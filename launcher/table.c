@@ -16,16 +16,23 @@
 #include <string.h>
 #include <unistd.h>
 
+/* Programs that do not use libddp never join the board: of them the first process is known. */
+static int process_of(const struct ddp_board_view *view)
+{
+    return view->pid > 0 ? view->pid : view->started;
+}
+
 /* What the kernel says of a process. */
 static const char *process_state(const struct ddp_board_view *view)
 {
     char path[64], text[512];
-    if (view->pid <= 0)
-        return "not joined";
-    snprintf(path, sizeof path, "/proc/%d/stat", view->pid);
+    int pid = process_of(view);
+    if (pid <= 0)
+        return "not started";
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
-        return kill(view->pid, 0) < 0 && errno == ESRCH ? "dead" : "unknown";
+        return kill(pid, 0) < 0 && errno == ESRCH ? "dead" : "unknown";
     ssize_t n = read(fd, text, sizeof text - 1);
     close(fd);
     text[n > 0 ? n : 0] = 0;
@@ -61,9 +68,12 @@ static void write_line(const struct ddp_board_view *view, int rank, FILE *out)
         snprintf(number, sizeof number, "%" PRIu64, view->number);
         snprintf(bytes, sizeof bytes, "%" PRIu64, view->bytes);
     }
-    fprintf(out, "%4d %7d %-10s %-15s %8s %-15s %8s %12s %8.1f\n", rank, view->pid,
-            process_state(view), view->phase[0] ? view->phase : "-", step,
-            view->inside ? view->name : "-", number, bytes,
+    fprintf(out, "%4d %7d %-10s %-15s %8s %-15s %8s %12s %8.1f\n", rank, process_of(view),
+            process_state(view),
+            view->phase[0]  ? view->phase
+            : view->pid > 0 ? "-"
+                            : "not joined",
+            step, view->inside ? view->name : "-", number, bytes,
             seconds_since(view->inside ? view->enter_ns : view->changed_ns));
 }
 

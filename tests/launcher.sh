@@ -301,10 +301,13 @@ run 6 -n 2 sh -c 'exit 6'; says 'exited with code 6'
 start=$(now_ms)
 run 75 -n 2 $helper preempted 1; quiet
 test $(($(now_ms) - start)) -ge 900 || fail "workers that stop on request are not waited for"
-start=$(now_ms)
-run 7 -n 2 --grace 1 sh -c 'test $RANK = 1 && { sleep 0.1; exit 7; }; trap "" TERM; sleep 60; sleep 60'
-took=$(($(now_ms) - start))
-test $took -lt 3000 || fail "a worker that ignores SIGTERM took $took ms"
+for try in 1 2 3 4; do # half a second is little on a machine that has much to do
+    start=$(now_ms)
+    run 7 -n 2 --grace 1 sh -c 'test $RANK = 1 && { sleep 0.1; exit 7; }; trap "" TERM; sleep 60; sleep 60'
+    took=$(($(now_ms) - start))
+    test $took -gt 1500 || break
+done
+test $took -le 1500 || fail "a worker that ignores SIGTERM took $took ms with --grace 1, at the $try. try too"
 start=$(now_ms)
 run 7 -n 2 --grace 0 sh -c 'test $RANK = 1 && exit 7; trap "" TERM; sleep 60; sleep 60'
 gone 1

@@ -216,6 +216,7 @@ void ddp_board_read(const struct ddp_board *board, int rank, struct ddp_board_vi
     read_stable(line, &line->sequence, read_progress, view);
     read_stable(line, &line->collective_sequence, read_collective, view);
     view->pid = LOAD(pid);
+    view->started = LOAD(started);
     view->closed = LOAD(closed) != 0;
     view->wait_ns = LOAD(wait_ns);
     view->timed = LOAD(timed);

@@ -76,7 +76,9 @@ struct ddp_board_line {
     _Alignas(64) _Atomic int64_t leave_ns; /* with DDP_BOARD_TIMES only, as are those below */
     _Atomic int64_t wait_ns;               /* in all collectives together */
     _Atomic uint64_t timed;
-    uint64_t spare[5];
+    _Atomic int32_t started; /* by the launcher: the process that it made; 0: none yet */
+    int32_t spare_word;
+    uint64_t spare[4];
 };
 
 struct ddp_board_memory {
@@ -112,7 +114,8 @@ struct ddp_board {
 
 /* A copy of one line, safe to print. */
 struct ddp_board_view {
-    int pid;
+    int pid;     /* of who joined, or 0 */
+    int started; /* of who was started; the same unless that one started the program */
     bool closed;
     int64_t step;
     int64_t changed_ns;

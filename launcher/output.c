@@ -244,8 +244,8 @@ static enum ddp_status relay_stream(struct output *output, int rank, int index,
 /* Makes the rank's directory, in which torch's record decorator leaves error.json. */
 static enum ddp_status name_error_file(const struct output *output, int rank, char **path)
 {
-    if (asprintf(path, "%s/attempt_%d/%d/error.json", output->directory, output->plan->restart,
-                 rank) < 0)
+    *path = output_error_file(output, rank);
+    if (!*path)
         return ddp_fail(DDP_ERR_MEMORY, "out of memory");
     char *slash = strrchr(*path, '/');
     *slash = 0;
@@ -298,6 +298,20 @@ void output_tail(struct output *output, int rank, char text[RELAY_TAIL + 1])
         relay_tail(output->relay, output->slots[rank][1], 300, text);
     else if (route_of(output, rank, 1).filed)
         file_tail(output, rank, text);
+}
+
+char *output_error_file(const struct output *output, int rank)
+{
+    char *path;
+    if (!output->directory || asprintf(&path, "%s/attempt_%d/%d/error.json", output->directory,
+                                       output->plan->restart, rank) < 0)
+        return NULL;
+    return path;
+}
+
+bool output_shows_errors(const struct output *output, int rank)
+{
+    return route_of(output, rank, 1).shown;
 }
 
 int output_end(struct output *output)

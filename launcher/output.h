@@ -32,6 +32,12 @@ enum ddp_status output_start_worker(struct output *output, const struct spawner 
  * none. */
 void output_tail(struct output *output, int rank, char text[RELAY_TAIL + 1]);
 
+/* The rank's TORCHELASTIC_ERROR_FILE, freed with free(); NULL when it has none. */
+char *output_error_file(const struct output *output, int rank);
+
+/* Is what the rank writes to standard error shown? */
+bool output_shows_errors(const struct output *output, int rank);
+
 /* Asks for the end of the output; the descriptor, if any (-1), becomes readable when all is
  * written. */
 int output_end(struct output *output);

@@ -93,22 +93,48 @@ void report_failure(const struct ddp_board *board, const struct report_end *end)
             memory, others);
 }
 
-void report_last_words(int rank, char *text)
+/* Cuts line ends off, and lets no escape sequence take over the terminal. */
+static void clean(char *text)
 {
-    enum { LINES = 10 };
     size_t length = strlen(text);
     while (length > 0 && (text[length - 1] == '\n' || text[length - 1] == '\r'))
         text[--length] = 0;
-    if (length == 0)
-        return;
-    char *start = text + length;
+    for (char *c = text; *c; c++)
+        if (((unsigned char)*c < 0x20 && *c != '\t' && *c != '\n') || *c == 0x7f)
+            *c = '?';
+}
+
+/* Shows the last lines of a text that clean() has seen. */
+static void show_end(char *text)
+{
+    enum { LINES = 10 };
+    char *start = text + strlen(text);
     for (int lines = 0; start > text; start--)
         if (start[-1] == '\n' && ++lines == LINES)
             break;
-    for (char *c = start; *c; c++)
-        if (((unsigned char)*c < 0x20 && *c != '\t' && *c != '\n') || *c == 0x7f)
-            *c = '?'; /* no escape sequence takes over the terminal */
-    ddp_log(DDP_LOG_ERROR, "the last lines of rank %d on standard error:", rank);
     for (char *line = start, *save = NULL; (line = strtok_r(line, "\n", &save)); line = NULL)
         ddp_log(DDP_LOG_ERROR, "  | %s", line);
+}
+
+void report_last_words(int rank, char *text)
+{
+    clean(text);
+    if (!*text)
+        return;
+    ddp_log(DDP_LOG_ERROR, "the last lines of rank %d on standard error:", rank);
+    show_end(text);
+}
+
+void report_reason(int rank, char *message, char *stack)
+{
+    enum { MORE = 3 };
+    char *save = NULL;
+    clean(message);
+    clean(stack);
+    const char *line = strtok_r(message, "\n", &save);
+    ddp_log(DDP_LOG_ERROR, "rank %d gave the reason: %s", rank, line ? line : "");
+    for (int i = 0; i < MORE && (line = strtok_r(NULL, "\n", &save)); i++)
+        ddp_log(DDP_LOG_ERROR, "  | %s", line);
+    if (*stack)
+        show_end(stack);
 }

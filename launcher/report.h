@@ -31,4 +31,8 @@ void report_failure(const struct ddp_board *board, const struct report_end *end)
  * changed. */
 void report_last_words(int rank, char *text);
 
+/* Shows what the worker itself gave as the reason of its failure: the first lines of the message,
+ * the last of the stack ("": none). Both are changed. */
+void report_reason(int rank, char *message, char *stack);
+
 #endif

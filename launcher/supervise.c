@@ -8,6 +8,7 @@
 
 #include "core/log.h"
 #include "core/memory.h"
+#include "launcher/error_file.h"
 #include "launcher/memory_limit.h"
 #include "launcher/report.h"
 #include "launcher/running.h"
@@ -66,7 +67,7 @@ static enum ddp_status open_board(struct job *job)
     }
     if (settings->straggler_report)
         memory->flags |= DDP_BOARD_TIMES;
-    status = ddp_board_create_heap(&job->heap_fd);
+    status = ddp_board_create_heap(&job->board, &job->heap_fd);
     if (status != DDP_OK) {
         ddp_board_unmap(&job->board);
         close(job->board_fd);
@@ -98,10 +99,20 @@ no_spawner:
 static void show_last_words(struct job *job)
 {
     char text[RELAY_TAIL + 1];
-    if (job->failed_rank < 0)
+    struct error_text reason;
+    const int rank = job->failed_rank;
+    if (rank < 0)
         return;
-    output_tail(&job->output, job->failed_rank, text);
-    report_last_words(job->failed_rank, text);
+    output_tail(&job->output, rank, text);
+    char *path = output_error_file(&job->output, rank);
+    if (path && error_file_read(path, &reason)) {
+        /* Python writes the same stack to standard error. */
+        if (output_shows_errors(&job->output, rank) || strstr(text, reason.message))
+            reason.stack[0] = 0;
+        report_reason(rank, reason.message, reason.stack);
+    }
+    free(path);
+    report_last_words(rank, text);
 }
 
 /* Ends what the workers have left behind. */

@@ -62,7 +62,7 @@ static void run_ranks(int size, body *run, int dies)
     int board_fd, heap_fd;
     pid_t pids[64];
     ck_assert_int_eq(ddp_board_create(&board, &board_fd, size, 1), DDP_OK);
-    ck_assert_int_eq(ddp_board_create_heap(&heap_fd), DDP_OK);
+    ck_assert_int_eq(ddp_board_create_heap(&board, &heap_fd), DDP_OK);
     for (int r = 0; r < size; r++) {
         pids[r] = fork();
         ck_assert_int_ge(pids[r], 0);

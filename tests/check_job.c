@@ -46,7 +46,7 @@ static void make_board(int world)
 {
     clear_environment();
     ck_assert_int_eq(ddp_board_create(&board, &board_fd, world, 42), DDP_OK);
-    ck_assert_int_eq(ddp_board_create_heap(&heap_fd), DDP_OK);
+    ck_assert_int_eq(ddp_board_create_heap(&board, &heap_fd), DDP_OK);
     set_number("DDPRUN_BOARD_FD", board_fd);
     set_number("DDPRUN_HEAP_FD", heap_fd);
     set_number("WORLD_SIZE", world);

@@ -443,6 +443,33 @@ for refused in '--nnodes 2' '--nnodes 1:2' '--node-rank 1' '--rdzv-backend etcd-
 done
 run 0 -n 2 --log-dir "$tmp/t" --rdzv-id run7 sh -c 'echo "{}" >"$TORCHELASTIC_ERROR_FILE"'
 test -s "$tmp"/t/run7_*/attempt_0/1/error.json || fail "TORCHELASTIC_ERROR_FILE"
+# error JSON CODE arguments...: rank 1 writes this to its error file, and fails
+error()
+{
+    json=$1
+    shift
+    JSON=$json run 5 -n 2 --log-dir "$tmp/t" "$@" sh -c 'test $RANK = 0 && exec sleep 20
+        printf "%s" "$JSON" >"$TORCHELASTIC_ERROR_FILE"; test "$JSON" || head -c 300000 /dev/zero >"$TORCHELASTIC_ERROR_FILE"
+        echo shown >&2; exit 5'
+}
+error '{"message": {"message": "RuntimeError: no\nway\u001b[2J", "extraInfo": {"py_callstack": "Traceback:\n  line 7\n"}}}'
+says 'rank 1 gave the reason: RuntimeError: no$'
+grep -q '^ddprun: error:   | way?\[2J$' "$tmp/err" || fail "the second line of a reason"
+grep -q 'line 7' "$tmp/err" && fail "a stack that is in sight is repeated"
+error '{"message": {"message": "no", "extraInfo": {"py_callstack": "Traceback:\n  line 7\n"}}}' --local-ranks-filter 0
+grep -q '^ddprun: error:   |   line 7$' "$tmp/err" || fail "the stack of a rank that is not shown"
+error '{"message": "short form", "timestamp": 1}'; says 'rank 1 gave the reason: short form'
+error ''; says 'rank 1 gave the reason: see .*/1/error.json, 300000 bytes'
+long=$(head -c 20000 /dev/zero | tr '\0' x)
+error "{\"message\": \"$long\"}"; says 'gave the reason: xxxx'
+test "$(wc -c <"$tmp/err")" -lt 2000 || fail "a long reason"
+nested=$(head -c 20000 /dev/zero | tr '\0' '[')
+for json in '{' '[]' '{"message": 7}' '{"message": {"message": null, "extraInfo": []}}' '{"message": "half' '"x"' "$nested"; do
+    error "$json"; says 'rank 1 .*exited with code 5'
+    grep -q reason "$tmp/err" && fail "a reason from $(echo "$json" | head -c 50)"
+done
+run 5 -n 1 --log-dir "$tmp/t" sh -c 'rm -f "$TORCHELASTIC_ERROR_FILE"; mkfifo "$TORCHELASTIC_ERROR_FILE"; exit 5'
+run 5 -n 1 --log-dir "$tmp/t" sh -c 'mkdir "$TORCHELASTIC_ERROR_FILE"; exit 5'
 if command -v python3 >/dev/null; then
     echo 'import os, sys; print(os.environ["RANK"], *sys.argv[1:])' >"$tmp/script.py"
     run 0 -n 2 "$tmp/script.py" a 'b c'; bare_sorted

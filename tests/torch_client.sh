@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# A PyTorch DDP script gives the same weights under ddprun as under torchrun, unchanged.
+# PyTorch under ddprun: a DDP script gives the same weights as under torchrun, unchanged; the article's run ends in its
+# weights; and the reason that torch's record decorator files is shown.
 set -u
 script=${srcdir:=.}/tests/torch_client.py
 python=
@@ -25,4 +26,24 @@ for workers in 2 4; do
         "$script" "$tmp/theirs" >"$tmp/log" 2>&1 || { echo "torchrun itself fails:"; tail -n 5 "$tmp/log"; exit 77; }
     cmp "$tmp/ours" "$tmp/theirs" || { echo "FAIL: $workers workers: other weights"; failures=1; }
 done
+
+# The article, to its printed digits.
+timeout 60 ./ddprun -n 2 "$srcdir/tests/torch_article.py" >"$tmp/log" 2>&1 || { echo "FAIL: the article: exit code $?"; failures=1; }
+grep -q '^\[0\]: Model weights: \[0.9472, 0.944, 0.9527, 0.9687, 0.957, 0.9343, 0.9411, 0.9186\]$' "$tmp/log" ||
+    { echo "FAIL: the article: other weights"; tail -n 5 "$tmp/log"; failures=1; }
+
+# recorded CODE PATTERN OPTION...: what is said of a worker that fails in a recorded main()
+recorded()
+{
+    want=$1 pattern=$2
+    shift 2
+    timeout 60 ./ddprun -n 2 --log-dir "$tmp/logs" "$@" "$srcdir/tests/torch_record.py" >"$tmp/log" 2>&1
+    got=$?
+    test $got = "$want" || { echo "FAIL: recorded: exit code $got"; failures=1; }
+    test "$(grep -c "^ddprun: error: $pattern" "$tmp/log")" = 1 ||
+        { echo "FAIL: not said once: $pattern"; cat "$tmp/log"; failures=1; }
+}
+recorded 1 'rank 1 gave the reason: RuntimeError: rank 1 is out of luck$'
+grep -q '^ddprun: .*raise RuntimeError' "$tmp/log" && { echo "FAIL: a stack in sight is repeated"; failures=1; }
+recorded 1 '  |     raise RuntimeError("rank 1 is out of luck")' -r 3
 exit $failures

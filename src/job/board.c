@@ -74,13 +74,27 @@ enum ddp_status ddp_board_create(struct ddp_board *board, int *fd, int world_siz
     return DDP_OK;
 }
 
-enum ddp_status ddp_board_create_heap(int *fd)
+enum ddp_status ddp_board_create_heap(struct ddp_board *board, int *fd)
 {
+    struct stat info;
     int heap_fd = memfd_create("ddprun-heap", MFD_CLOEXEC);
     if (heap_fd < 0)
         return ddp_fail(DDP_ERR_SYSTEM, "cannot create the job's heap: %s", strerror(errno));
+    if (fstat(heap_fd, &info) < 0) {
+        close(heap_fd);
+        return ddp_fail(DDP_ERR_SYSTEM, "cannot look at the job's heap: %s", strerror(errno));
+    }
+    board->memory->heap_device = info.st_dev;
+    board->memory->heap_inode = info.st_ino;
     *fd = heap_fd;
     return DDP_OK;
+}
+
+bool ddp_board_is_heap(const struct ddp_board *board, int fd)
+{
+    struct stat info;
+    return fstat(fd, &info) == 0 && info.st_dev == board->memory->heap_device &&
+           info.st_ino == board->memory->heap_inode;
 }
 
 /* Checks the head, and counts the workers by the size of the memfd, which is sealed: the number

@@ -13,7 +13,7 @@
 #include <stdatomic.h>
 
 #define DDP_BOARD_MAGIC     UINT64_C(0x31647262706464) /* "ddpbrd1" */
-#define DDP_BOARD_VERSION   1u
+#define DDP_BOARD_VERSION   2u
 #define DDP_BOARD_MAX_WORLD 4096
 #define DDP_BOARD_FAULTS    16
 #define DDP_BOARD_WORDS     2 /* 64-bit words of a name: 15 bytes and a zero */
@@ -92,6 +92,8 @@ struct ddp_board_memory {
     uint32_t restart; /* 0, then one more for each restart of the job */
     uint32_t flags;   /* enum ddp_board_flag */
     uint32_t fault_count;
+    uint64_t heap_device; /* which file the heap is: fstat's st_dev and st_ino */
+    uint64_t heap_inode;
 
     _Alignas(64) _Atomic uint32_t abort_word;
     _Alignas(64) _Atomic uint64_t heap_next;
@@ -137,7 +139,10 @@ struct ddp_board_view {
 enum ddp_status ddp_board_create(struct ddp_board *board, int *fd, int world_size, uint64_t job_id);
 
 /* Makes the empty memfd for the heap, close-on-exec. */
-enum ddp_status ddp_board_create_heap(int *fd);
+enum ddp_status ddp_board_create_heap(struct ddp_board *board, int *fd);
+
+/* Is the descriptor that heap, and no other file? */
+bool ddp_board_is_heap(const struct ddp_board *board, int fd);
 
 /* Maps the board behind an inherited descriptor after checking that it is one. DDP_ERR_INVALID says
  * what is wrong with it, in terms of `source`, such as "DDPRUN_BOARD_FD=5". */

@@ -108,8 +108,9 @@ static enum ddp_status open_heap(struct ddp_job *job)
         return ddp_fail(DDP_ERR_INVALID,
                         "%s=%d: %s: a wrapper between ddprun and this program has closed it",
                         DDP_HEAP_FD_VARIABLE, fd, strerror(errno));
-    if (fcntl(job->heap_fd, F_GET_SEALS) < 0)
-        return ddp_fail(DDP_ERR_INVALID, "%s=%d: not the heap of a ddprun job",
+    /* Any other file would be written over. */
+    if (!ddp_board_is_heap(&job->board, job->heap_fd))
+        return ddp_fail(DDP_ERR_INVALID, "%s=%d: not the heap of this ddprun job",
                         DDP_HEAP_FD_VARIABLE, fd);
     return DDP_OK;
 }

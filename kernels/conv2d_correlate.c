@@ -78,33 +78,39 @@ static void pack_task(void *arg, size_t index)
     }
 }
 
-/* All positions of a tile, vectors [begin, end) of the output. */
-static void tile_strips(const struct work *work, struct ddp_conv_strip *strip, int64_t count,
-                        int64_t begin, int64_t end, int64_t channel, int64_t channels)
+/* What a tile's task hands to its classes. */
+struct tile {
+    const struct work *work;
+    int64_t begin, end;        /* vectors of the output */
+    int64_t channel, channels; /* of the input */
+    struct ddp_conv_strip strip;
+};
+
+static void run_classes(void *arg, const struct ddp_conv_walk *walk)
 {
+    const struct tile *tile = arg;
+    const struct work *work = tile->work;
     const struct ddp_correlate *args = work->args;
-    const int64_t *x_offsets = strip->x_offsets, *y_offsets = strip->y_offsets;
-    float *y = strip->y;
-    for (int64_t v = begin; v < end;) {
-        const int64_t vectors = at_most(work->micro->vectors, end - v);
-        strip->weight = packed_at(work, channel, channels, v);
-        strip->y = y + v * DDP_CONV_LANES;
-        strip->lanes = at_most(args->out - v * DDP_CONV_LANES, vectors * DDP_CONV_LANES);
-        strip->bias = args->bias && channel + channels == args->images.channels
-                          ? args->bias + v * DDP_CONV_LANES
-                          : NULL;
-        for (int64_t at = 0; at < count;) {
-            const int64_t pixels = at_most(count - at, work->micro->pixels);
-            strip->x_offsets = x_offsets + at;
-            strip->y_offsets = y_offsets + at;
-            work->micro->strip(strip, pixels, vectors);
-            at += pixels;
+    const bool last = tile->channel + tile->channels == args->images.channels;
+    struct ddp_conv_strip strip = tile->strip;
+    for (int64_t v = tile->begin, vectors; v < tile->end; v += vectors) {
+        vectors = at_most(work->micro->vectors, tile->end - v);
+        strip.y = tile->strip.y + v * DDP_CONV_LANES;
+        strip.lanes = at_most(args->out - v * DDP_CONV_LANES, vectors * DDP_CONV_LANES);
+        strip.bias = args->bias && last ? args->bias + v * DDP_CONV_LANES : NULL;
+        const float *weight = packed_at(work, tile->channel, tile->channels, v);
+        for (int i = 0; i < walk->class_count; i++) {
+            const struct ddp_conv_class *class = &walk->classes[i];
+            strip.runs = class->runs;
+            strip.weight = weight + class->weight;
+            for (int64_t at = 0, pixels; at < class->count; at += pixels) {
+                pixels = at_most(class->count - at, work->micro->pixels);
+                strip.x_offsets = walk->x_offsets + class->at + at;
+                strip.y_offsets = walk->out_offsets + class->at + at;
+                work->micro->strip(&strip, pixels, vectors);
+            }
         }
-        v += vectors;
     }
-    strip->x_offsets = x_offsets;
-    strip->y_offsets = y_offsets;
-    strip->y = y;
 }
 
 static void tile_task(void *arg, size_t index)
@@ -112,32 +118,34 @@ static void tile_task(void *arg, size_t index)
     const struct work *work = arg;
     const struct ddp_correlate *args = work->args;
     const struct ddp_conv_images *images = &args->images;
-    const int64_t begin = (int64_t)index % work->ranges * work->task_vectors;
-    const int64_t end = at_most(begin + work->task_vectors, work->vectors);
-    struct ddp_conv_tile tile = ddp_conv_tile_at(&work->cut, images, (int64_t)index / work->ranges);
-    int64_t x_offsets[DDP_CONV_POSITIONS], y_offsets[DDP_CONV_POSITIONS];
+    struct ddp_conv_tile at = ddp_conv_tile_at(&work->cut, images, (int64_t)index / work->ranges);
+    struct tile tile = {.work = work, .begin = (int64_t)index % work->ranges * work->task_vectors};
+    tile.end = at_most(tile.begin + work->task_vectors, work->vectors);
     _Alignas(64) float block[DDP_CONV_BLOCK];
-    ddp_conv_offsets(y_offsets, &tile, args->y_image, args->y_row, args->y_column);
-    for (int64_t channel = 0; channel < images->channels; channel += tile.channels) {
-        tile.channel = channel;
-        tile.channels = at_most(work->cut.channels, images->channels - channel);
-        const struct ddp_conv_view view = ddp_conv_load(images, &tile, block);
-        const int64_t count =
-            ddp_conv_offsets(x_offsets, &tile, view.image_step, images->row.stride * view.row_step,
-                             images->column.stride * view.pixel_step);
-        const bool last = channel + tile.channels == images->channels;
-        struct ddp_conv_strip strip = {
-            .runs = ddp_conv_runs(images, &view, tile.channels, true),
+    struct ddp_conv_view view;
+    struct ddp_conv_walk walk;
+    walk.images = images;
+    walk.tile = &at;
+    walk.view = &view;
+    walk.out_image = args->y_image;
+    walk.out_row = args->y_row;
+    walk.out_column = args->y_column;
+    walk.run = run_classes;
+    walk.arg = &tile;
+    for (int64_t channel = 0; channel < images->channels; channel += at.channels) {
+        at.channel = tile.channel = channel;
+        at.channels = tile.channels = at_most(work->cut.channels, images->channels - channel);
+        view = ddp_conv_load(images, &at, block);
+        walk.weight_channels = at.channels;
+        tile.strip = (struct ddp_conv_strip){
             .x = view.x,
-            .x_offsets = x_offsets,
-            .weight_step = taps_of(args) * tile.channels * DDP_CONV_LANES,
-            .y = args->y + tile.image * args->y_image + tile.row * args->y_row +
-                 tile.column * args->y_column,
-            .y_offsets = y_offsets,
+            .weight_step = taps_of(args) * at.channels * DDP_CONV_LANES,
+            .y = args->y + at.image * args->y_image + at.row * args->y_row +
+                 at.column * args->y_column,
             .add = args->add || channel > 0,
-            .relu = args->relu && last,
+            .relu = args->relu && channel + at.channels == images->channels,
         };
-        tile_strips(work, &strip, count, begin, end, channel, tile.channels);
+        ddp_conv_walk(&walk);
     }
 }
 

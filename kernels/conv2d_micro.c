@@ -24,6 +24,7 @@
 #define LOAD(from)            _mm512_loadu_ps(from)
 #define STORE(to, vector)     _mm512_storeu_ps(to, vector)
 #define ADD(a, b)             _mm512_add_ps(a, b)
+#define RELU(a)               _mm512_max_ps(_mm512_setzero_ps(), a) /* NaN stays */
 #define MULTIPLY_ADD(a, b, c) _mm512_fmadd_ps(a, b, c)
 #define PIXELS                8
 #define VECTORS               2
@@ -58,6 +59,12 @@ AVX2_INLINE struct halves halves_add(struct halves a, struct halves b)
     return (struct halves){_mm256_add_ps(a.low, b.low), _mm256_add_ps(a.high, b.high)};
 }
 
+AVX2_INLINE struct halves halves_relu(struct halves a)
+{
+    const __m256 zero = _mm256_setzero_ps();
+    return (struct halves){_mm256_max_ps(zero, a.low), _mm256_max_ps(zero, a.high)};
+}
+
 AVX2_INLINE struct halves halves_multiply_add(struct halves a, struct halves b, struct halves c)
 {
     return (struct halves){_mm256_fmadd_ps(a.low, b.low, c.low),
@@ -73,6 +80,7 @@ AVX2_INLINE struct halves halves_multiply_add(struct halves a, struct halves b, 
 #define LOAD(from)            halves_load(from)
 #define STORE(to, vector)     halves_store(to, vector)
 #define ADD(a, b)             halves_add(a, b)
+#define RELU(a)               halves_relu(a)
 #define MULTIPLY_ADD(a, b, c) halves_multiply_add(a, b, c)
 #define PIXELS                6
 #define VECTORS               1
@@ -111,6 +119,16 @@ DDP_INLINE struct quarters quarters_add(struct quarters a, struct quarters b)
     return (struct quarters){{a.q[0] + b.q[0], a.q[1] + b.q[1], a.q[2] + b.q[2], a.q[3] + b.q[3]}};
 }
 
+DDP_INLINE struct quarters quarters_relu(struct quarters a)
+{
+    float lanes[DDP_CONV_LANES];
+    memcpy(lanes, &a, sizeof lanes);
+    for (int l = 0; l < DDP_CONV_LANES; l++)
+        lanes[l] = lanes[l] < 0 ? 0 : lanes[l];
+    memcpy(&a, lanes, sizeof lanes);
+    return a;
+}
+
 DDP_INLINE struct quarters quarters_multiply_add(struct quarters a, struct quarters b,
                                                  struct quarters c)
 {
@@ -127,6 +145,7 @@ DDP_INLINE struct quarters quarters_multiply_add(struct quarters a, struct quart
 #define LOAD(from)            quarters_load(from)
 #define STORE(to, vector)     quarters_store(to, vector)
 #define ADD(a, b)             quarters_add(a, b)
+#define RELU(a)               quarters_relu(a)
 #define MULTIPLY_ADD(a, b, c) quarters_multiply_add(a, b, c)
 #define PIXELS                2
 #define VECTORS               1

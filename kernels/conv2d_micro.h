@@ -12,10 +12,11 @@
 #define DDP_CONV_LANES  16 /* output channels of a vector */
 #define DDP_CONV_PIXELS 8  /* of a strip, at most */
 
-/* What a pixel reads: outer x inner runs of `length` values side by side. */
+/* What a pixel reads: outer x inner runs of `length` values side by side, and the steps between
+ * them in the pixels and in the weight. */
 struct ddp_conv_runs {
-    int64_t outer, outer_step;
-    int64_t inner, inner_step;
+    int64_t outer, outer_step, outer_weight;
+    int64_t inner, inner_step, inner_weight;
     int64_t length;
 };
 
@@ -25,7 +26,7 @@ struct ddp_conv_strip {
     struct ddp_conv_runs runs;
     const float *x;
     const int64_t *x_offsets; /* of each pixel */
-    const float *weight;      /* (values of all runs, 16), 64-byte aligned */
+    const float *weight;      /* (values, 16) of the first run */
     int64_t weight_step;      /* from one vector of outputs to the next */
     float *y;
     const int64_t *y_offsets;

@@ -113,82 +113,157 @@ static void copy(float *restrict to, const float *restrict from, const float *re
             to[i] = ddp_bf16_to_f32(ddp_bf16_of(to[i]));
 }
 
-/* One row of pixels [first, first + count), of which those outside the image are zeros. `from` and
- * `gate` point to pixel 0 of the image's row; they are NULL for a row outside. */
-static void load_row(float *to, const struct ddp_conv_images *images,
-                     const struct ddp_conv_tile *tile, int64_t offset, bool inside, int64_t first,
-                     int64_t count)
+/* The pixels of the image that `count` positions from `first` on meet. */
+static int64_t pixels_met(const struct ddp_conv_axis *axis, int64_t first, int64_t count,
+                          int64_t *begin)
 {
-    const int64_t channels = tile->channels, size = images->column.size;
-    int64_t begin = first < 0 ? at_most(-first, count) : 0;
-    int64_t end = size - first < count ? size - first : count;
-    if (!inside || end <= begin)
-        begin = end = 0;
-    memset(to, 0, (size_t)(begin * channels) * sizeof *to);
-    memset(to + end * channels, 0, (size_t)((count - end) * channels) * sizeof *to);
-    const bool whole = channels == images->channels;
-    const int64_t pieces = whole ? begin < end : end - begin;
-    const int64_t length = whole ? (end - begin) * channels : channels;
-    for (int64_t i = 0; i < pieces; i++) {
-        const int64_t at = offset + (first + begin + i) * images->channels + tile->channel;
-        copy(to + (begin + i) * channels, images->x + at, images->gate ? images->gate + at : NULL,
-             images->round_bf16, length);
-    }
+    const int64_t at = axis->origin + first * axis->stride;
+    const int64_t end = at_most(at + reach(axis, count), axis->size);
+    *begin = at < 0 ? 0 : at;
+    return end > *begin ? end - *begin : 0;
 }
 
 struct ddp_conv_view ddp_conv_load(const struct ddp_conv_images *images,
                                    const struct ddp_conv_tile *tile, float *block)
 {
-    const struct ddp_conv_axis *down = &images->row, *across = &images->column;
-    const int64_t row = down->origin + tile->row * down->stride;
-    const int64_t column = across->origin + tile->column * across->stride;
-    const int64_t high = reach(down, tile->rows), wide = reach(across, tile->columns);
-    const int64_t line = across->size * images->channels;
+    struct ddp_conv_view view = {.x = block};
+    const int64_t high = pixels_met(&images->row, tile->row, tile->rows, &view.row);
+    const int64_t wide = pixels_met(&images->column, tile->column, tile->columns, &view.column);
+    const int64_t line = images->column.size * images->channels;
     if (high == 0 || wide == 0)
-        return (struct ddp_conv_view){.x = block};
-    if (!images->gate && !images->round_bf16 && row >= 0 && row + high <= down->size &&
-        column >= 0 && column + wide <= across->size)
-        return (struct ddp_conv_view){
-            .x = images->x + (tile->image * down->size + row) * line + column * images->channels +
-                 tile->channel,
-            .image_step = down->size * line,
-            .row_step = line,
-            .pixel_step = images->channels,
-        };
+        return view;
+    const int64_t first = (tile->image * images->row.size + view.row) * line +
+                          view.column * images->channels + tile->channel;
+    if (!images->gate && !images->round_bf16) {
+        view.x = images->x + first;
+        view.image_step = images->row.size * line;
+        view.row_step = line;
+        view.pixel_step = images->channels;
+        return view;
+    }
+    view.pixel_step = tile->channels;
+    view.row_step = wide * view.pixel_step;
+    view.image_step = high * view.row_step;
+    const bool whole = tile->channels == images->channels;
+    const int64_t pieces = whole ? 1 : wide, length = whole ? view.row_step : tile->channels;
     for (int64_t image = 0; image < tile->images; image++)
-        for (int64_t r = row; r < row + high; r++) {
-            const int64_t offset = ((tile->image + image) * down->size + r) * line;
-            const int64_t at = (image * high + r - row) * wide * tile->channels;
-            load_row(block + at, images, tile, offset, r >= 0 && r < down->size, column, wide);
+        for (int64_t row = 0; row < high; row++)
+            for (int64_t piece = 0; piece < pieces; piece++) {
+                const int64_t at =
+                    first + (image * images->row.size + row) * line + piece * images->channels;
+                copy(block + image * view.image_step + row * view.row_step +
+                         piece * view.pixel_step,
+                     images->x + at, images->gate ? images->gate + at : NULL, images->round_bf16,
+                     length);
+            }
+    return view;
+}
+
+/* The taps [first, first + count) with which a position meets the image. */
+struct taps {
+    int64_t first, count;
+};
+
+static struct taps taps_at(const struct ddp_conv_axis *axis, int64_t position)
+{
+    const int64_t pixel = axis->origin + position * axis->stride;
+    struct taps taps = {.first = pixel < 0 ? divide_up(-pixel, axis->step) : 0};
+    const int64_t end =
+        pixel < axis->size ? at_most(divide_up(axis->size - pixel, axis->step), axis->taps) : 0;
+    taps.count = end > taps.first ? end - taps.first : 0;
+    if (taps.count == 0)
+        taps.first = 0;
+    return taps;
+}
+
+/* How many positions from `position` on have its taps. */
+static int64_t span_at(const struct ddp_conv_axis *axis, int64_t position, int64_t end)
+{
+    const struct taps taps = taps_at(axis, position);
+    int64_t next = position + 1;
+    for (; next < end; next++) {
+        const struct taps other = taps_at(axis, next);
+        if (other.first != taps.first || other.count != taps.count)
+            break;
+    }
+    return next - position;
+}
+
+/* Offsets of the positions of a class: images x rows x columns. */
+static int64_t fill_offsets(struct ddp_conv_walk *walk, int64_t at, int64_t first,
+                            const int64_t rows[2], const int64_t columns[2])
+{
+    const struct ddp_conv_view *view = walk->view;
+    const struct ddp_conv_tile *tile = walk->tile;
+    const int64_t row_step = walk->images->row.stride * view->row_step;
+    const int64_t column_step = walk->images->column.stride * view->pixel_step;
+    for (int64_t image = 0; image < tile->images; image++)
+        for (int64_t row = 0; row < rows[1]; row++) {
+            const int64_t x = first + image * view->image_step + row * row_step;
+            const int64_t out = image * walk->out_image +
+                                (rows[0] - tile->row + row) * walk->out_row +
+                                (columns[0] - tile->column) * walk->out_column;
+            for (int64_t column = 0; column < columns[1]; column++, at++) {
+                walk->x_offsets[at] = x + column * column_step;
+                walk->out_offsets[at] = out + column * walk->out_column;
+            }
         }
-    return (struct ddp_conv_view){
-        .x = block,
-        .image_step = high * wide * tile->channels,
-        .row_step = wide * tile->channels,
-        .pixel_step = tile->channels,
+    return at;
+}
+
+static void add_class(struct ddp_conv_walk *walk, int64_t at, const int64_t rows[2],
+                      const int64_t columns[2])
+{
+    const struct ddp_conv_images *images = walk->images;
+    const struct ddp_conv_axis *down = &images->row, *across = &images->column;
+    const struct ddp_conv_view *view = walk->view;
+    const struct taps row = taps_at(down, rows[0]), column = taps_at(across, columns[0]);
+    const int64_t channels = walk->tile->channels;
+    const int64_t tap = walk->weight_channels * DDP_CONV_LANES;
+    const bool merged =
+        across->step == 1 && view->pixel_step == channels && walk->weight_channels == channels;
+    const bool empty = row.count == 0 || column.count == 0;
+    const int64_t pixel_row =
+        down->origin + rows[0] * down->stride + row.first * down->step - view->row;
+    const int64_t pixel_column =
+        across->origin + columns[0] * across->stride + column.first * across->step - view->column;
+    const int64_t first = empty ? 0 : pixel_row * view->row_step + pixel_column * view->pixel_step;
+    const int64_t end = fill_offsets(walk, at, first, rows, columns);
+    walk->classes[walk->class_count++] = (struct ddp_conv_class){
+        .at = at,
+        .count = end - at,
+        .runs = {.outer = empty ? 0 : row.count,
+                 .outer_step = down->step * view->row_step,
+                 .outer_weight = across->taps * tap,
+                 .inner = merged ? 1 : column.count,
+                 .inner_step = across->step * view->pixel_step,
+                 .inner_weight = tap,
+                 .length = merged ? column.count * channels : channels},
+        .weight = (row.first * across->taps + column.first) * tap,
     };
 }
 
-struct ddp_conv_runs ddp_conv_runs(const struct ddp_conv_images *images,
-                                   const struct ddp_conv_view *view, int64_t channels, bool merge)
+void ddp_conv_walk(struct ddp_conv_walk *walk)
 {
-    const bool merged = merge && view->pixel_step == channels && images->column.step == 1;
-    return (struct ddp_conv_runs){
-        .outer = images->column.taps == 0 ? 0 : images->row.taps,
-        .outer_step = images->row.step * view->row_step,
-        .inner = merged ? 1 : images->column.taps,
-        .inner_step = images->column.step * view->pixel_step,
-        .length = merged ? images->column.taps * channels : channels,
-    };
-}
-
-int64_t ddp_conv_offsets(int64_t *offsets, const struct ddp_conv_tile *tile, int64_t image_step,
-                         int64_t row_step, int64_t column_step)
-{
-    int64_t count = 0;
-    for (int64_t image = 0; image < tile->images; image++)
-        for (int64_t row = 0; row < tile->rows; row++)
-            for (int64_t column = 0; column < tile->columns; column++)
-                offsets[count++] = image * image_step + row * row_step + column * column_step;
-    return count;
+    const struct ddp_conv_tile *tile = walk->tile;
+    const int64_t row_end = tile->row + tile->rows, column_end = tile->column + tile->columns;
+    int64_t at = 0;
+    walk->class_count = 0;
+    for (int64_t row = tile->row; row < row_end;) {
+        const int64_t rows = span_at(&walk->images->row, row, row_end);
+        for (int64_t column = tile->column; column < column_end;) {
+            const int64_t columns = span_at(&walk->images->column, column, column_end);
+            add_class(walk, at, (const int64_t[]){row, rows}, (const int64_t[]){column, columns});
+            at += tile->images * rows * columns;
+            column += columns;
+            if (walk->class_count == DDP_CONV_CLASSES) {
+                walk->run(walk->arg, walk);
+                walk->class_count = 0;
+                at = 0;
+            }
+        }
+        row += rows;
+    }
+    if (walk->class_count > 0)
+        walk->run(walk->arg, walk);
 }

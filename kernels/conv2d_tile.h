@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * How convolution cuts images into tiles, and brings a tile into a block of memory that stays in
- * cache: with its padding, rounded and gated as wanted. Private to conv2d*.c.
+ * How convolution cuts images into tiles, brings a tile into a block of memory that stays in cache
+ * where it must be rounded or gated, and which taps of its window each output meets. Private to
+ * conv2d*.c.
  *
  * Positions are what one strip of outputs belongs to: output pixels going forward, pixels of x
  * going back. Position p reads the pixels origin + p * stride + t * step for the taps t of its
@@ -11,7 +12,7 @@
 
 #include "kernels/conv2d_micro.h"
 
-/* Of the block, which lies on the stack of the thread: 160 KiB, with two tables of 16 KiB. */
+/* Of the block, which lies on the stack of the thread: 160 KiB, with tables of 32 KiB. */
 #define DDP_CONV_BLOCK     40960 /* floats */
 #define DDP_CONV_POSITIONS 2048
 
@@ -56,21 +57,42 @@ struct ddp_conv_tile {
 struct ddp_conv_tile ddp_conv_tile_at(const struct ddp_conv_cut *cut,
                                       const struct ddp_conv_images *images, int64_t index);
 
-/* Where a tile's pixels lie: in the block, or still in x where they can be read as they are. */
+/* Where a tile's pixels lie: in the block, or still in x where they can be read as they are.
+ * Padding is nowhere: classes leave out the taps that meet it. */
 struct ddp_conv_view {
-    const float *x; /* tap (0,0) of position (0,0) of the tile's first image */
+    const float *x;      /* pixel (row,column) of the tile's first image */
+    int64_t row, column; /* of the image */
     int64_t image_step, row_step, pixel_step;
 };
 
 struct ddp_conv_view ddp_conv_load(const struct ddp_conv_images *images,
                                    const struct ddp_conv_tile *tile, float *block);
 
-/* The runs that a position reads of a view. `merge`: may a row of the window be one run? */
-struct ddp_conv_runs ddp_conv_runs(const struct ddp_conv_images *images,
-                                   const struct ddp_conv_view *view, int64_t channels, bool merge);
+/* Positions of a tile whose windows meet the image with the same taps. */
+struct ddp_conv_class {
+    int64_t at, count; /* in the tables of offsets */
+    struct ddp_conv_runs runs;
+    int64_t weight; /* offset of the first tap's values */
+};
 
-/* The offset of each position of the tile: image, row, column, fastest last. */
-int64_t ddp_conv_offsets(int64_t *offsets, const struct ddp_conv_tile *tile, int64_t image_step,
-                         int64_t row_step, int64_t column_step);
+#define DDP_CONV_CLASSES 36
+
+struct ddp_conv_walk {
+    const struct ddp_conv_images *images;
+    const struct ddp_conv_tile *tile;
+    const struct ddp_conv_view *view;
+    int64_t weight_channels;                 /* from tap to tap of the weight, in rows of 16 */
+    int64_t out_image, out_row, out_column;  /* steps of the second table */
+    int64_t x_offsets[DDP_CONV_POSITIONS];   /* of the first tap's values in the view */
+    int64_t out_offsets[DDP_CONV_POSITIONS]; /* from the tile's first position */
+    struct ddp_conv_class classes[DDP_CONV_CLASSES];
+    int class_count;
+    void (*run)(void *arg, const struct ddp_conv_walk *walk);
+    void *arg;
+};
+
+/* Calls run() with classes until each position of the tile has been in one. Most tiles need one
+ * call. */
+void ddp_conv_walk(struct ddp_conv_walk *walk);
 
 #endif

@@ -124,38 +124,36 @@ static void load_gradients(const struct gradients *gradients, const int64_t *off
 }
 
 struct tile {
+    const struct work *work;
     struct ddp_conv_tile at;
     struct ddp_conv_view view;
-    const int64_t *x_offsets, *dy_offsets;
-    int64_t count;
+    int64_t begin, end;  /* vectors of the output */
     const float *dy, *y; /* of the tile's first position */
-    bool first;          /* tile of the chunk: sums are written, not added to */
     float *sums, *bias;  /* of the chunk */
 };
 
-/* Some positions of a tile, for one or two vectors of outputs whose gradients lie at `outer`. */
-static void add_products(const struct work *work, const struct tile *tile,
+/* Some positions of a class, for one or two vectors of outputs whose gradients lie at `outer`. */
+static void add_products(const struct tile *tile, const struct ddp_conv_class *class,
                          struct ddp_conv_outer outer, int64_t vector, int64_t vectors)
 {
-    const struct ddp_conv_images *images = &work->images;
-    const bool whole = tile->at.channels == images->channels;
-    const struct ddp_conv_runs runs = ddp_conv_runs(images, &tile->view, tile->at.channels, whole);
-    float *sums = tile->sums + vector * work->vector_floats;
+    const struct work *work = tile->work;
+    float *sums = tile->sums + vector * work->vector_floats + class->weight +
+                  tile->at.channel * DDP_CONV_LANES;
     outer.dweight_step = work->vector_floats;
-    for (int64_t o = 0; o < runs.outer; o++)
-        for (int64_t i = 0; i < runs.inner; i++) {
-            int64_t value = (o * images->column.taps + i) * images->channels + tile->at.channel;
-            outer.x = tile->view.x + o * runs.outer_step + i * runs.inner_step;
-            outer.dweight = sums + value * DDP_CONV_LANES;
-            work->micro->outer(&outer, runs.length, vectors);
+    outer.add = true;
+    for (int64_t o = 0; o < class->runs.outer; o++)
+        for (int64_t i = 0; i < class->runs.inner; i++) {
+            outer.x = tile->view.x + o * class->runs.outer_step + i * class->runs.inner_step;
+            outer.dweight = sums + o * class->runs.outer_weight + i * class->runs.inner_weight;
+            work->micro->outer(&outer, class->runs.length, vectors);
         }
 }
 
 /* The positions go in pieces whose gradients fit a block on the stack. */
-static void tile_vectors(const struct work *work, const struct tile *tile, int64_t vector,
-                         int64_t vectors)
+static void class_vectors(const struct tile *tile, const struct ddp_conv_walk *walk,
+                          const struct ddp_conv_class *class, int64_t vector, int64_t vectors)
 {
-    const struct ddp_conv2d_backward *args = work->args;
+    const struct ddp_conv2d_backward *args = tile->work->args;
     const int64_t first = vector * DDP_CONV_LANES, width = vectors * DDP_CONV_LANES;
     const struct gradients gradients = {
         .dy = tile->dy + first,
@@ -169,15 +167,14 @@ static void tile_vectors(const struct work *work, const struct tile *tile, int64
     _Alignas(64) float block[GRADIENTS];
     int64_t offsets[GRADIENTS / DDP_CONV_LANES];
     float bias[2 * DDP_CONV_LANES] = {0};
-    const int64_t most = at_most(tile->count, GRADIENTS / width);
-    for (int64_t at = 0; at < tile->count; at += most) {
-        const int64_t count = at_most(most, tile->count - at);
+    const int64_t most = GRADIENTS / width;
+    for (int64_t at = 0, count; at < class->count; at += count) {
+        count = at_most(most, class->count - at);
         struct ddp_conv_outer outer = {
-            .x_offsets = tile->x_offsets + at,
+            .x_offsets = walk->x_offsets + class->at + at,
             .dy = gradients.dy,
-            .dy_offsets = tile->dy_offsets + at,
+            .dy_offsets = walk->out_offsets + class->at + at,
             .pixels = count,
-            .add = !tile->first || at > 0,
         };
         if (!direct || sum_bias)
             load_gradients(&gradients, outer.dy_offsets, count, block, sum_bias ? bias : NULL);
@@ -188,31 +185,43 @@ static void tile_vectors(const struct work *work, const struct tile *tile, int64
             outer.dy_offsets = offsets;
         }
         if (args->dweight)
-            add_products(work, tile, outer, vector, vectors);
+            add_products(tile, class, outer, vector, vectors);
     }
     for (int64_t l = 0; sum_bias && l < width; l++)
-        tile->bias[first + l] = tile->first ? bias[l] : tile->bias[first + l] + bias[l];
+        tile->bias[first + l] += bias[l];
 }
 
-static void tile_run(const struct work *work, const struct ddp_conv_images *images,
-                     struct tile *tile, int64_t begin, int64_t end)
+static void run_classes(void *arg, const struct ddp_conv_walk *walk)
 {
-    int64_t x_offsets[DDP_CONV_POSITIONS];
+    const struct tile *tile = arg;
+    for (int64_t vector = tile->begin, vectors; vector < tile->end; vector += vectors) {
+        vectors = at_most(tile->work->micro->vectors, tile->end - vector);
+        for (int i = 0; i < walk->class_count; i++)
+            class_vectors(tile, walk, &walk->classes[i], vector, vectors);
+    }
+}
+
+static void tile_run(struct tile *tile, const struct ddp_conv_images *images)
+{
+    const struct work *work = tile->work;
     _Alignas(64) float block[DDP_CONV_BLOCK];
+    struct ddp_conv_walk walk;
+    walk.images = images;
+    walk.tile = &tile->at;
+    walk.view = &tile->view;
+    walk.weight_channels = images->channels;
+    walk.out_column = work->args->shape.out;
+    walk.out_row = images->column.count * walk.out_column;
+    walk.out_image = images->row.count * walk.out_row;
+    walk.run = run_classes;
+    walk.arg = tile;
     for (int64_t channel = 0; channel < images->channels; channel += tile->at.channels) {
         tile->at.channel = channel;
         tile->at.channels = at_most(work->cut.channels, images->channels - channel);
+        tile->view = (struct ddp_conv_view){.x = block};
         if (work->args->dweight)
             tile->view = ddp_conv_load(images, &tile->at, block);
-        ddp_conv_offsets(x_offsets, &tile->at, tile->view.image_step,
-                         images->row.stride * tile->view.row_step,
-                         images->column.stride * tile->view.pixel_step);
-        tile->x_offsets = x_offsets;
-        for (int64_t vector = begin; vector < end;) {
-            int64_t vectors = at_most(work->micro->vectors, end - vector);
-            tile_vectors(work, tile, vector, vectors);
-            vector += vectors;
-        }
+        ddp_conv_walk(&walk);
     }
 }
 
@@ -229,23 +238,26 @@ static void chunk_task(void *arg, size_t index)
     images.x =
         args->x ? args->x + image * images.row.size * images.column.size * images.channels : NULL;
     const int64_t out = args->shape.out, line = images.column.count * out;
-    int64_t dy_offsets[DDP_CONV_POSITIONS];
     struct tile tile = {
-        .dy_offsets = dy_offsets,
+        .work = work,
+        .begin = begin,
+        .end = end,
         .sums = work->sums + chunk * work->vectors * work->vector_floats,
         .bias = work->bias + chunk * work->vectors * DDP_CONV_LANES,
     };
+    memset(tile.sums + begin * work->vector_floats, 0,
+           (size_t)((end - begin) * work->vector_floats) * sizeof(float));
+    memset(tile.bias + begin * DDP_CONV_LANES, 0,
+           (size_t)((end - begin) * DDP_CONV_LANES) * sizeof(float));
     const int64_t groups = divide_up(images.batch, work->cut.group);
     const int64_t tiles = groups * work->cut.row_tiles * work->cut.column_tiles;
     for (int64_t i = 0; i < tiles; i++) {
-        tile.first = i == 0;
         tile.at = ddp_conv_tile_at(&work->cut, &images, i);
-        tile.count = ddp_conv_offsets(dy_offsets, &tile.at, images.row.count * line, line, out);
         const int64_t first = ((image + tile.at.image) * images.row.count + tile.at.row) * line +
                               tile.at.column * out;
         tile.dy = args->dy + first;
         tile.y = args->y ? args->y + first : NULL;
-        tile_run(work, &images, &tile, begin, end);
+        tile_run(&tile, &images);
     }
 }
 

@@ -6,6 +6,7 @@
 
 #include "core/append_file.h"
 #include "core/crc32c.h"
+#include "core/hash.h"
 #include "runner.h"
 #include "scratch.h"
 
@@ -75,6 +76,25 @@ START_TEST(append_file_names_the_path)
     ddp_append_file *file;
     const char *path = scratch_path("none/log");
     ck_assert_int_eq(ddp_append_file_open(&file, path, true), DDP_ERR_IO);
+}
+END_TEST
+
+/* Every bit counts, at every place. */
+START_TEST(hash_sees_every_bit)
+{
+    unsigned char bytes[100];
+    for (size_t i = 0; i < sizeof bytes; i++)
+        bytes[i] = (unsigned char)(i * 7);
+    for (size_t count = 0; count <= sizeof bytes; count++) {
+        const uint64_t hash = ddp_hash(bytes, count);
+        for (size_t bit = 0; bit < count * 8; bit++) {
+            bytes[bit / 8] ^= (unsigned char)(1 << bit % 8);
+            ck_assert_uint_ne(ddp_hash(bytes, count), hash);
+            bytes[bit / 8] ^= (unsigned char)(1 << bit % 8);
+        }
+        ck_assert_uint_eq(ddp_hash(bytes, count), hash);
+        ck_assert(count == 0 || ddp_hash(bytes, count - 1) != hash);
+    }
 }
 END_TEST
 
@@ -152,6 +172,7 @@ Suite *test_suite(void)
     tcase_add_test(tcase, append_file_ends_a_torn_line);
     tcase_add_test(tcase, append_file_keeps_whole_records);
     tcase_add_test(tcase, append_file_names_the_path);
+    tcase_add_test(tcase, hash_sees_every_bit);
     tcase_add_test(tcase, json_lines_of_a_run);
     suite_add_tcase(suite, tcase);
     return suite;

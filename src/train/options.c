@@ -513,6 +513,13 @@ const struct ddp_option ddp_train_option_table[] = {
      .help =
          "when a loss is not finite: stop and name the first tensor that is not (default), skip "
          "the update and go on, or warn only"},
+    {.name = "check-replicas",
+     .type = DDP_OPTION_INT,
+     .offset = AT(check_replicas),
+     .min = 0,
+     .max = COUNT_MAX,
+     .argument = "K",
+     .help = "ddp: compare the parameters of all workers every K steps, and name who differs"},
     {.name = "log",
      .type = DDP_OPTION_TEXT,
      .offset = AT(log),

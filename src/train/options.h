@@ -58,6 +58,7 @@ struct ddp_train_options {
     bool evaluate, verbose, quiet;
     int64_t log_every;
     int nan; /* enum ddp_nan_kind */
+    int64_t check_replicas;
     const char *log, *tensorboard, *trace;
     int64_t trace_first, trace_last; /* from 1 */
     bool trace_steps_given;

@@ -10,6 +10,7 @@
 #include "core/memory.h"
 #include "core/trace.h"
 #include "job/job.h"
+#include "train/replicas.h"
 #include "train/weights.h"
 
 #include <inttypes.h>
@@ -141,6 +142,8 @@ static enum ddp_status train_steps(struct ddp_run *run)
         const int64_t in_epoch = step % plan->steps_per_epoch;
         status = train_step(run, step);
         bool epoch_end = in_epoch == plan->steps_per_epoch - 1 || step == plan->total_steps - 1;
+        if (status == DDP_OK)
+            status = ddp_train_check_replicas(run, step + 1);
         if (status == DDP_OK && epoch_end)
             status = evaluate(run, step);
         if (status == DDP_OK)

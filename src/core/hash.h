@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A 64-bit hash of memory, to tell copies apart: a changed bit anywhere changes it. Not against
+ * people, and the same on little-endian machines only. */
+#ifndef DDP_CORE_HASH_H
+#define DDP_CORE_HASH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+uint64_t ddp_hash(const void *data, size_t bytes);
+
+#endif

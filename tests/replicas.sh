@@ -1,0 +1,25 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# A bit that flips in one worker's parameters is found, and the worker named.
+. "${srcdir:-.}/tests/cli.inc"
+need_fashion
+command -v python3 >/dev/null || { echo "skipped: no python3"; exit 77; }
+
+common="--hidden 32,16 --batch-size 8 --lr 0 --no-eval --quiet"
+expect "the parameters" 0 "" "$trainer" $common --steps 1 --save "$work/weights"
+expect "nothing to find" 0 "" "$ddprun" -n 3 trainer $common --steps 40 --check-replicas 1
+
+# spoil NAME RANKS VICTIM PATTERN
+spoil() {
+    expect "$1" 8 "$4" python3 "$here/tests/replicas.py" "$2" "$3" "$work/weights" \
+        "$ddprun" -n "$2" "$trainer" $common --epochs 10000 --check-replicas 5
+    if [ "$got" -eq 77 ]; then
+        echo "skipped: this process may not write to the memory of its children"
+        exit 77
+    fi
+    [ "$(grep -c 'drifted apart' "$work/out")" -eq 1 ] || fail "$1: not one message"
+}
+spoil "rank 1 of 3" 3 1 'after step [0-9]*[05] rank 1 has other values in fc2.weight than the other 2:'
+spoil "rank 0 of 3" 3 0 'after step [0-9]*[05] rank 0 has other values in fc2.weight than the other 2:'
+spoil "rank 1 of 2" 2 1 'ranks 0, 1 differ in fc2.weight, and no majority says who is right'
+finish

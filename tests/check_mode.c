@@ -152,7 +152,8 @@ static const struct {
     {.optimizer = {.name = "adam", .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8},
      .gradient_norm = true},
 };
-static int update; /* the one of `updates` that setups have */
+static bool zero, shared_weights; /* of setups */
+static int update;                /* the one of `updates` that setups have */
 
 static ddp_graph *build(int64_t rows)
 {
@@ -198,6 +199,8 @@ static void open_setup(int units, int64_t local_shards)
         .decay_matrices_only = updates[update].decay_matrices_only,
         .clip_norm = updates[update].clip_norm,
         .gradient_norm = updates[update].gradient_norm,
+        .zero = zero,
+        .shared_weights = shared_weights,
         .bucket_bytes = 64,
     };
 }
@@ -351,8 +354,12 @@ START_TEST(modes_end_in_the_same_bits)
     const int shards = _i;
     update = shards % 3;
     struct result accum = train(DDP_MODE_ACCUM, 1, shards), other;
-    other = train(DDP_MODE_DDP, 1, shards);
-    same(&accum, &other, "ddp", shards);
+    for (int kind = 0; kind < 3; kind++) {
+        zero = kind > 0;
+        shared_weights = kind > 1;
+        other = train(DDP_MODE_DDP, 1, shards);
+        same(&accum, &other, "ddp", shards);
+    }
     for (int block = 1; block <= shards; block *= 2) {
         if (shards % block)
             continue;

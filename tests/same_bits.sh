@@ -40,6 +40,22 @@ same "tail: 1 worker x 8" "$trainer" "$@"
 same "tail: 2 workers x 4" "$ddprun" -n 2 trainer "$@" --bucket-mb 0.01
 same "tail: 8 workers x 1" "$ddprun" -n 8 trainer "$@" --bucket-mb 0.001
 same "tail: dp, 2 replicas x 4" "$trainer" --mode dp --replicas 2 "$@"
+# Every way to share the update out, with a norm over all parts, and slices of buckets that are small and large.
+first=
+set -- $common --steps 20 --hidden 200,33,17 --optimizer adamw --clip-grad-norm 0.5 --weight-decay 0.1 --decay-on matrices
+same "update: 1 worker x 8" "$trainer" "$@"
+for workers in 2 8; do
+    same "update: $workers workers, small buckets" "$ddprun" -n $workers trainer "$@" --bucket-mb 0.03
+    same "update: $workers workers, weights of their own" "$ddprun" -n $workers trainer "$@" --no-shared-weights --bucket-mb 0.1
+    same "update: $workers replicas" "$ddprun" -n $workers trainer "$@" --zero 0 --bucket-mb 0.1
+done
+same "update: dp, 4 replicas x 2" "$trainer" --mode dp --replicas 4 "$@"
+first=
+set -- $common --steps 10 --optimizer adam --weight-decay 0.1
+same "adam: 1 worker x 8" "$trainer" "$@"
+same "adam: 4 workers x 2" "$ddprun" -n 4 trainer "$@"
+same "adam: 4 workers, weights of their own" "$ddprun" -n 4 trainer "$@" --no-shared-weights
+same "adam: 4 replicas" "$ddprun" -n 4 trainer "$@" --zero 0
 # Numbers of shards that are no power of two: one shard a worker, and three aligned blocks of two.
 for shards in 3 5 7; do
     first=

@@ -73,6 +73,11 @@ const float *ddp_mode_weights(const ddp_mode *mode)
     return mode->ops->replica(mode->state)->weights;
 }
 
+const uint16_t *ddp_mode_weights_bf16(const ddp_mode *mode)
+{
+    return mode->ops->replica(mode->state)->weights_bf16;
+}
+
 static float *state_array(const ddp_mode *mode, int i)
 {
     const char *name;
@@ -88,8 +93,8 @@ const char *ddp_mode_state_name(const ddp_mode *mode, int i)
 enum ddp_status ddp_mode_save_state(ddp_mode *mode, int i, float *flat)
 {
     const struct ddp_replica *replica = mode->ops->replica(mode->state);
-    if (!flat)
-        return DDP_OK;
+    if (mode->ops->save_state)
+        return mode->ops->save_state(mode->state, i, flat);
     enum ddp_status status =
         ddp_device_copy_out(replica->device, flat, state_array(mode, i), replica->flat_bytes);
     return status == DDP_OK ? ddp_device_synchronize(replica->device) : status;
@@ -98,13 +103,9 @@ enum ddp_status ddp_mode_save_state(ddp_mode *mode, int i, float *flat)
 enum ddp_status ddp_mode_load_state(ddp_mode *mode, int i, const float *flat)
 {
     const struct ddp_replica *replica = mode->ops->replica(mode->state);
-    float *array = state_array(mode, i);
-    enum ddp_status status = DDP_OK;
-    if (flat)
-        status = ddp_device_copy_in(replica->device, array, flat, replica->flat_bytes);
-    if (status == DDP_OK)
-        status = ddp_device_synchronize(replica->device);
-    if (status == DDP_OK && mode->ops->share)
-        status = mode->ops->share(mode->state, array);
-    return status;
+    if (mode->ops->load_state)
+        return mode->ops->load_state(mode->state, i, flat);
+    enum ddp_status status =
+        ddp_device_copy_in(replica->device, state_array(mode, i), flat, replica->flat_bytes);
+    return status == DDP_OK ? ddp_device_synchronize(replica->device) : status;
 }

@@ -43,7 +43,10 @@ struct ddp_mode_setup {
     double clip_norm;         /* the mean gradient is scaled down to this norm; 0: never */
     bool only_finite;         /* leave out an update when its loss, or norm, is not finite */
     bool gradient_norm;       /* compute its norm in each step, also without clipping */
-    size_t bucket_bytes;      /* DDP: gradients all-reduced together; the first at most 1 MiB */
+    bool zero;                /* DDP: the update is shared out over the workers */
+    bool shared_weights; /* ... which have one copy of weights and state, where the communicator has
+                            shared memory; the device computes in the host's memory */
+    size_t bucket_bytes; /* DDP: gradients all-reduced together; the first at most 1 MiB */
 };
 
 /* Bytes that a worker holds, in the four parts. */
@@ -61,8 +64,10 @@ struct ddp_mode_ops {
     const struct ddp_replica *(*replica)(
         const void *state); /* with the weights to evaluate and save */
     const struct ddp_updater *(*updater)(const void *state);
-    /* Gives rank 0's copy of an optimizer's state array to all ranks; NULL: there is one rank. */
-    enum ddp_status (*share)(void *state, float *array);
+    /* As ddp_mode_save_state() and ddp_mode_load_state(); NULL: there is one rank, with all of the
+     * updater's state. */
+    enum ddp_status (*save_state)(void *state, int i, float *flat);
+    enum ddp_status (*load_state)(void *state, int i, const float *flat);
 };
 
 extern const struct ddp_mode_ops ddp_mode_accum, ddp_mode_ddp, ddp_mode_dp;
@@ -99,5 +104,7 @@ enum ddp_status ddp_mode_load_state(ddp_mode *mode, int i, const float *flat);
 
 /* The current weights, flat, on ddp_mode_device(). Valid until the next step. */
 const float *ddp_mode_weights(const ddp_mode *mode);
+/* Their bf16 copy; NULL unless the graphs compute in bf16. */
+const uint16_t *ddp_mode_weights_bf16(const ddp_mode *mode);
 
 #endif

@@ -88,7 +88,7 @@ enum ddp_status ddp_updater_open(struct ddp_updater *updater, struct ddp_replica
             ddp_device_alloc(replica->device, blocks_bytes(updater), (void **)&updater->blocks);
     }
     if (status == DDP_OK) {
-        updater->sums = ddp_array_alloc((size_t)updater->block_count + 1, sizeof(double));
+        updater->sums = ddp_array_alloc((size_t)updater->block_count, sizeof(double));
         status = updater->sums ? DDP_OK : DDP_ERR_MEMORY;
     }
     if (status == DDP_OK)
@@ -107,10 +107,19 @@ void ddp_updater_close(struct ddp_updater *updater)
     memset(updater, 0, sizeof *updater);
 }
 
-void ddp_updater_begin(struct ddp_updater *updater)
+enum ddp_status ddp_updater_begin(struct ddp_updater *updater)
 {
-    for (int64_t i = 0; i <= updater->block_count; i++)
-        updater->sums[i] = -0.0;
+    ddp_device *device = updater->replica->device;
+    float sum;
+    for (int64_t b = 0; b < updater->block_count; b++)
+        updater->sums[b] = -0.0;
+    enum ddp_status status =
+        ddp_device_copy_out(device, &sum, updater->replica->gradients, sizeof sum);
+    if (status == DDP_OK)
+        status = ddp_device_synchronize(device);
+    if (status == DDP_OK)
+        updater->loss = sum / (float)updater->global_shards;
+    return status;
 }
 
 static int64_t larger(int64_t a, int64_t b)
@@ -126,52 +135,44 @@ static int64_t smaller(int64_t a, int64_t b)
 enum ddp_status ddp_updater_measure(struct ddp_updater *updater, int64_t begin, int64_t end)
 {
     ddp_device *device = updater->replica->device;
-    const int64_t first = larger(begin, updater->first_parameter);
-    float loss = 0;
-    enum ddp_status status = DDP_OK;
+    const int64_t first = larger(begin, updater->first_parameter), block = first / DDP_NORM_BLOCK;
     const int64_t began = ddp_trace_begin();
     assert(begin % DDP_UPDATE_GRAIN == 0);
-    if (begin == 0)
-        status = ddp_device_copy_out(device, &loss, updater->replica->gradients, sizeof loss);
-    if (status == DDP_OK && updater->block_count > 0 && first < end) {
-        const int64_t block = first / DDP_NORM_BLOCK;
-        struct ddp_norm norm = {
-            .begin = first, .end = end, .x = updater->replica->gradients, .sums = updater->blocks};
-        status = ddp_device_kernels(device)->norm(&norm, ddp_device_stream(device));
-        if (status == DDP_OK)
-            status = ddp_device_copy_out(device, updater->sums + 1 + block, updater->blocks + block,
-                                         (size_t)(ddp_norm_blocks(end) - block) * sizeof(double));
-    }
+    if (updater->block_count == 0 || first >= end)
+        return DDP_OK;
+    struct ddp_norm norm = {
+        .begin = first, .end = end, .x = updater->replica->gradients, .sums = updater->blocks};
+    enum ddp_status status = ddp_device_kernels(device)->norm(&norm, ddp_device_stream(device));
+    if (status == DDP_OK)
+        status = ddp_device_copy_out(device, updater->sums + block, updater->blocks + block,
+                                     (size_t)(ddp_norm_blocks(end) - block) * sizeof(double));
     if (status == DDP_OK)
         status = ddp_device_synchronize(device);
-    ddp_trace_end("loss, norm", began, "elements", end - begin);
-    if (status == DDP_OK && begin == 0)
-        updater->sums[0] = (double)loss;
+    ddp_trace_end("norm", began, "elements", end - begin);
     return status;
 }
 
 double *ddp_updater_sums(struct ddp_updater *updater, size_t *count)
 {
-    *count = (size_t)updater->block_count + 1;
+    *count = (size_t)updater->block_count;
     return updater->sums;
 }
 
-void ddp_updater_decide(struct ddp_updater *updater, double rate, int64_t step, float *loss)
+void ddp_updater_decide(struct ddp_updater *updater, double rate, int64_t step)
 {
-    const float shards = (float)updater->global_shards;
     double total = 0, factor = 1;
-    for (int64_t b = 1; b <= updater->block_count; b++)
+    for (int64_t b = 0; b < updater->block_count; b++)
         total += updater->sums[b];
     updater->norm = updater->block_count > 0 ? sqrt(total) / (double)updater->global_shards : -1;
     if (updater->clip_norm > 0)
         factor = updater->clip_norm / (updater->norm + CLIP_EPS);
-    updater->scale = 1.0f / shards;
+    updater->scale = 1.0f / (float)updater->global_shards;
     if (!(factor >= 1)) /* also NaN, which then shows in the weights, as in PyTorch */
         updater->scale = (float)((double)updater->scale * factor);
     updater->rate = rate;
     updater->step = step;
-    *loss = (float)updater->sums[0] / shards;
-    updater->left_out = updater->only_finite && (!isfinite(*loss) || !isfinite(updater->norm));
+    updater->left_out =
+        updater->only_finite && (!isfinite(updater->loss) || !isfinite(updater->norm));
 }
 
 /* The statistics among elements [begin, end) follow what the shards saw. */
@@ -220,11 +221,13 @@ enum ddp_status ddp_updater_apply(struct ddp_updater *updater, int64_t begin, in
 enum ddp_status ddp_updater_run(struct ddp_updater *updater, double rate, int64_t step, float *loss)
 {
     const int64_t count = updater->replica->flat_count;
-    ddp_updater_begin(updater);
-    enum ddp_status status = ddp_updater_measure(updater, 0, count);
+    enum ddp_status status = ddp_updater_begin(updater);
+    if (status == DDP_OK)
+        status = ddp_updater_measure(updater, 0, count);
     if (status != DDP_OK)
         return status;
-    ddp_updater_decide(updater, rate, step, loss);
+    ddp_updater_decide(updater, rate, step);
+    *loss = updater->loss;
     return ddp_updater_apply(updater, 0, count, 0);
 }
 

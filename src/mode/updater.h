@@ -4,7 +4,7 @@
  * clipping, the optimizer, the statistics. Everything works on parts of the flat array, so that
  * workers can share it out, and ends in the same bits however they do:
  *   ddp_updater_begin(); ddp_updater_measure() for each part;
- *   between workers: an all-reduce of the ddp_updater_sums();
+ *   between workers, when there is a norm: an all-reduce of the ddp_updater_sums();
  *   ddp_updater_decide(); ddp_updater_apply() for each part.
  * Parts begin at multiples of DDP_UPDATE_GRAIN and end there, or with the flat array. */
 #ifndef DDP_MODE_UPDATER_H
@@ -24,8 +24,9 @@ struct ddp_updater {
     bool only_finite;    /* no update when loss or norm is not finite */
     int64_t block_count; /* of the norm; 0 when nobody wants it */
     double *blocks;      /* device memory: their sums of squares */
-    double *sums;        /* host: the loss, then the same */
+    double *sums;        /* host: the same */
     /* of the current step */
+    float loss; /* the mean over the shards */
     double norm, rate;
     bool left_out; /* because of only_finite */
     float scale;
@@ -41,15 +42,15 @@ enum ddp_status ddp_updater_open(struct ddp_updater *updater, struct ddp_replica
                                  float *const *state);
 void ddp_updater_close(struct ddp_updater *updater); /* before its replica */
 
-void ddp_updater_begin(struct ddp_updater *updater);
+/* The loss, which the sum carries in element 0, must be there. */
+enum ddp_status ddp_updater_begin(struct ddp_updater *updater);
 enum ddp_status ddp_updater_measure(struct ddp_updater *updater, int64_t begin, int64_t end);
 
-/* What the parts add up to, in host memory. What a worker has not measured is -0, so that a sum
- * over workers has the bits of the one who has. */
+/* The parts' sums of squares, in host memory; none without a norm. What a worker has not measured
+ * is -0, so that a sum over workers has the bits of the one who has. */
 double *ddp_updater_sums(struct ddp_updater *updater, size_t *count);
 
-/* loss [out]  the mean over the shards */
-void ddp_updater_decide(struct ddp_updater *updater, double rate, int64_t step, float *loss);
+void ddp_updater_decide(struct ddp_updater *updater, double rate, int64_t step);
 
 /* state_begin  where in the state arrays the state of element `begin` lies */
 enum ddp_status ddp_updater_apply(struct ddp_updater *updater, int64_t begin, int64_t end,

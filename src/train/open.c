@@ -100,9 +100,9 @@ static bool in_host_memory(const struct ddp_run *run)
 
 /* More memory than the machine has would be promised by the kernel, and its use ended by a kill.
  * Only what the run is sure to hold is counted, so that nothing that could fit is refused: the
- * samples that are kept in memory and a copy of the weights a process; weights, gradients, one
- * shard's activations and batch a worker or replica; the optimizer's state; the copy that
- * checkpoints are written from. */
+ * samples that are kept in memory and the initial weights a process; gradients, one shard's
+ * activations and batch a worker or replica; weights and the optimizer's state, once where they are
+ * shared; the copy that checkpoints are written from. */
 static enum ddp_status check_memory(const struct ddp_run *run)
 {
     const struct ddp_train_plan *plan = &run->plan;
@@ -120,10 +120,13 @@ static enum ddp_status check_memory(const struct ddp_run *run)
         status = ddp_optimizer_states(&plan->optimizer, &states);
     if (status != DDP_OK)
         return status;
+    const double copies = plan->shared_weights ? 1 : (double)units; /* of weights, of state: */
+    const double state_copies = plan->zero ? 1 : processes;
     const double need =
         (run->options->checkpoint ? (1 + states) * weights : 0) +
-        processes * ((1 + states) * weights + (double)data->memory_bytes) +
-        (double)units * (2 * weights + (double)arena + (double)plan->batch_size * sample);
+        processes * (weights + (double)data->memory_bytes) +
+        (copies + state_copies * states) * weights +
+        (double)units * (weights + (double)arena + (double)plan->batch_size * sample);
     const double total = (double)ddp_memory_total();
     if (need > total && in_host_memory(run))
         return ddp_fail(DDP_ERR_MEMORY,
@@ -173,9 +176,14 @@ static enum ddp_status create_mode(struct ddp_run *run)
         .clip_norm = plan->clip_norm,
         .only_finite = options->nan != DDP_NAN_WARN,
         .gradient_norm = options->log || options->tensorboard,
+        .zero = plan->zero,
+        .shared_weights = plan->shared_weights && in_host_memory(run),
         .bucket_bytes = (size_t)(options->bucket_mb * 1048576),
     };
-    return ddp_mode_create(&run->mode, plan->mode, &setup);
+    enum ddp_status status = ddp_mode_create(&run->mode, plan->mode, &setup);
+    free(run->weights); /* the mode has its own */
+    run->weights = NULL;
+    return status;
 }
 
 /* Batches held at once: DataParallel takes all of a step before it begins (the loader's default is
@@ -270,6 +278,10 @@ void ddp_run_close(struct ddp_run *run)
 enum ddp_status ddp_run_fetch_weights(struct ddp_run *run)
 {
     ddp_device *device = ddp_mode_device(run->mode);
+    if (!run->weights)
+        run->weights = ddp_array_alloc((size_t)ddp_graph_flat_count(run->graph), sizeof(float));
+    if (!run->weights)
+        return DDP_ERR_MEMORY;
     enum ddp_status status =
         ddp_device_copy_out(device, run->weights, ddp_mode_weights(run->mode),
                             (size_t)ddp_graph_flat_count(run->graph) * sizeof(float));

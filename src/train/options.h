@@ -50,7 +50,8 @@ struct ddp_train_options {
     int milestone_count;
     bool step_size_given;
     double bucket_mb;
-    bool bucket_mb_given;
+    int64_t zero; /* stage */
+    bool shared_weights, bucket_mb_given, zero_given, shared_weights_given;
     const char *save, *load;
     const char *checkpoint, *resume_from;
     int64_t checkpoint_every, keep; /* steps, 0: each epoch; checkpoints, 0: all */
@@ -87,6 +88,7 @@ struct ddp_train_plan {
                           shorter one */
     struct ddp_sampler_config sampler;
     int64_t steps_per_epoch, total_steps;
+    bool zero, shared_weights; /* how workers share the update out */
     struct ddp_optimizer_config optimizer;
     bool decay_matrices_only;
     double clip_norm;

@@ -16,6 +16,29 @@
 
 #define DP_SHARDS_MAX 16000 /* within what a loader can hold */
 
+/* How workers share the update out: not at all when there is one. */
+static enum ddp_status choose_sharing(struct ddp_train_plan *plan,
+                                      const struct ddp_train_options *options)
+{
+    const bool ddp = plan->mode == DDP_MODE_DDP;
+    if (options->zero_given && options->zero > 0 && !ddp)
+        return ddp_fail(DDP_ERR_INVALID,
+                        "--zero 1 shares the update out over the workers of --mode ddp, and the "
+                        "mode is %s, where one process does it",
+                        ddp_mode_names[plan->mode]);
+    if (options->shared_weights_given && options->shared_weights && !ddp)
+        return ddp_fail(DDP_ERR_INVALID,
+                        "--shared-weights belongs to --mode ddp, and the mode is %s",
+                        ddp_mode_names[plan->mode]);
+    if (options->shared_weights_given && options->shared_weights && options->zero == 0)
+        return ddp_fail(DDP_ERR_INVALID,
+                        "--shared-weights needs --zero 1: with --zero 0 each worker updates "
+                        "weights of its own");
+    plan->zero = ddp && plan->world_size > 1 && options->zero > 0;
+    plan->shared_weights = plan->zero && options->shared_weights;
+    return DDP_OK;
+}
+
 static enum ddp_status choose_mode(struct ddp_train_plan *plan,
                                    const struct ddp_train_options *options, bool launched)
 {
@@ -44,7 +67,7 @@ static enum ddp_status choose_mode(struct ddp_train_plan *plan,
         return ddp_fail(DDP_ERR_INVALID, "--bucket-mb belongs to --mode ddp, and the mode is %s",
                         ddp_mode_names[plan->mode]);
     plan->replicas = plan->mode == DDP_MODE_DP ? (int)options->replicas : 1;
-    return DDP_OK;
+    return choose_sharing(plan, options);
 }
 
 static enum ddp_status check_model_options(const struct ddp_train_plan *plan,

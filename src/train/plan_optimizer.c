@@ -150,5 +150,7 @@ void ddp_train_plan_print_optimizer(const struct ddp_train_plan *plan, FILE *out
                 plan->decay_matrices_only ? " of matrices" : "");
     if (plan->clip_norm > 0)
         fprintf(out, ", clipped to norm %g", plan->clip_norm);
+    if (plan->zero)
+        fprintf(out, ", shared out%s", plan->shared_weights ? " over one copy of the weights" : "");
     fputc('\n', out);
 }

@@ -19,7 +19,7 @@ struct ddp_run {
     ddp_dataset *data, *test;
     struct ddp_model_config model_config;
     ddp_graph *graph, *tail_graph;
-    float *weights; /* flat, host */
+    float *weights; /* flat, host: the initial ones, later what was fetched; NULL in between */
     ddp_mode *mode;
     ddp_loader *loader;
     ddp_train_evaluator *evaluator;

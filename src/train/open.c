@@ -150,7 +150,7 @@ static enum ddp_status init_weights(struct ddp_run *run)
     ddp_graph_init_parameters(run->graph, &rng, run->weights);
     if (!run->options->load)
         return DDP_OK;
-    return ddp_train_weights_load(run->options->load, run->graph, run->weights);
+    return ddp_train_weights_load(run->options->load, run->graph, 0, run->weights);
 }
 
 static enum ddp_status create_mode(struct ddp_run *run)

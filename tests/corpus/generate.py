@@ -291,6 +291,120 @@ def write_tokens():
 write_npy()
 write_zip()
 write_tokens()
+def write_llmc():
+    def header(size=None, **words):
+        fields = {"magic": 20240326, "version": 3, "context": 4, "vocabulary": 5, "layers": 2, "heads": 2, "channels": 4,
+                  "padded": 128, **{k: v for k, v in words.items() if not k.startswith("w")}}
+        values = list(fields.values()) + [0] * 248
+        for name, value in words.items():
+            if name.startswith("w"):
+                values[int(name[1:])] = value
+        c, v, t, n = fields["channels"], fields["padded"], fields["context"], fields["layers"]
+        count = v * c + t * c + n * (12 * c * c + 13 * c) + 2 * c
+        full = 1024 + count * (2 if fields["version"] == 5 else 4)
+        return struct.pack("<256i", *values) + struct.pack("<Q", (full if size is None else size) % 2**64)
+
+    good = header()
+    put("llmc", "good-fp32", good)
+    put("llmc", "good-bf16", header(version=5))
+    put("llmc", "good-no-padding", header(padded=5))
+    put("llmc", "good-124M", header(context=1024, vocabulary=50257, layers=12, heads=12, channels=768, padded=50304))
+    put("llmc", "bad-empty", b"")
+    put("llmc", "bad-header-cut", good[:1020])
+    put("llmc", "bad-big-endian", struct.pack(">256i", *struct.unpack("<256i", good[:1024])) + good[1024:])
+    put("llmc", "bad-magic", header(magic=20240327))
+    put("llmc", "bad-tokens-magic", header(magic=20240520))
+    put("llmc", "bad-version-1", header(version=1))
+    put("llmc", "bad-version-4", header(version=4))
+    for field in ("context", "vocabulary", "layers", "heads", "channels", "padded"):
+        put("llmc", f"bad-{field}-zero", header(**{field: 0}))
+        put("llmc", f"bad-{field}-negative", header(**{field: -4}))
+        put("llmc", f"bad-{field}-huge", header(**{field: 2**31 - 1}))
+    put("llmc", "bad-heads", header(heads=3))
+    put("llmc", "bad-padding", header(padded=4))
+    put("llmc", "bad-word", header(w100=1))
+    put("llmc", "bad-overflow", header(layers=2**24, channels=2**24, padded=2**24, context=2**24))
+    put("llmc", "bad-truncated", header(size=2048))
+    put("llmc", "bad-size-zero", header(size=0))
+    put("llmc", "bad-trailing", header(size=10**6))
+
+
+def write_hf_config():
+    gpt2 = {"activation_function": "gelu_new", "architectures": ["GPT2LMHeadModel"], "attn_pdrop": 0.1,
+            "bos_token_id": 50256, "embd_pdrop": 0.1, "eos_token_id": 50256, "initializer_range": 0.02,
+            "layer_norm_epsilon": 1e-05, "model_type": "gpt2", "n_ctx": 1024, "n_embd": 768, "n_head": 12,
+            "n_layer": 12, "n_positions": 1024, "resid_pdrop": 0.1, "summary_activation": None,
+            "task_specific_params": {"text-generation": {"do_sample": True}}, "vocab_size": 50257}
+    put("hf_config", "good-gpt2", json.dumps(gpt2, indent=2).encode())
+    put("hf_config", "good-empty", b"{}")
+    put("hf_config", "good-n-ctx", b'{"n_ctx": 256}')
+    put("hf_config", "good-n-inner", json.dumps({**gpt2, "n_inner": 3072}).encode())
+    put("hf_config", "good-n-inner-null", json.dumps({**gpt2, "n_inner": None}).encode())
+    put("hf_config", "good-exact", b'{"activation_function": "gelu", "embd_pdrop": 0, "resid_pdrop": 0.0}')
+    put("hf_config", "good-attention-defaults", b'{"scale_attn_weights": true, "tie_word_embeddings": true}')
+    for name, text in (("nothing", b""), ("list", b"[]"), ("cut", b'{"n_layer": 12'), ("duplicate", b'{"n_layer": 1, "n_layer": 2}'),
+                       ("not-utf8", b'{"n_layer\xff": 1}'), ("deep", b'{"a":' + b"[" * 5000), ("trailing", b"{}x")):
+        put("hf_config", "bad-" + name, text)
+    for name, fields in (("type", {"model_type": "llama"}), ("type-number", {"model_type": 2}), ("layers-zero", {"n_layer": 0}),
+                         ("layers-text", {"n_layer": "12"}), ("layers-real", {"n_layer": 12.5}), ("heads-negative", {"n_head": -1}),
+                         ("heads", {"n_head": 7}), ("vocabulary-huge", {"vocab_size": 2**40}), ("n-inner", {"n_inner": 3071}),
+                         ("activation", {"activation_function": "relu"}), ("activation-null", {"activation_function": None}),
+                         ("eps-zero", {"layer_norm_epsilon": 0}), ("eps-text", {"layer_norm_epsilon": "x"}),
+                         ("dropout-one", {"resid_pdrop": 1, "embd_pdrop": 1}), ("dropouts-differ", {"resid_pdrop": 0.2}),
+                         ("untied", {"tie_word_embeddings": False}), ("untied-text", {"tie_word_embeddings": "no"}),
+                         ("unscaled", {"scale_attn_weights": False}), ("by-layer", {"scale_attn_by_inverse_layer_idx": True}),
+                         ("cross", {"add_cross_attention": True})):
+        put("hf_config", "bad-" + name, json.dumps({**gpt2, **fields}).encode())
+
+
+def write_checkpoint():
+    # "sign" as the last line: the target makes the checksum right.
+    cursor = {"seed": 0, "step": 35, "epoch": 3, "step_in_epoch": 5, "sample": 320}
+    files = {n: {"bytes": 104, "crc32": "c4d33fe1"} for n in ("model.safetensors", "optimizer.safetensors")}
+    state = {"format": "ddprun checkpoint", "version": 1, "checksum": "00000000", "cursor": cursor,
+             "run": {"model": "mlp", "batch size": "8"}, "files": files}
+
+    def text(signed=True, **changes):
+        fields = {k: v for k, v in {**state, **changes}.items() if v != "left out"}
+        return json.dumps(fields, indent=2).encode() + (b"\nsign" if signed else b"\n")
+
+    put("checkpoint", "good-state", text())
+    put("checkpoint", "good-no-facts", text(run={}))
+    put("checkpoint", "good-large", text(cursor={**cursor, "step": 2**62}))
+    put("checkpoint", "good-extra", text(later={"a": [1, 2]}))
+    put("checkpoint", "bad-nothing", b"")
+    put("checkpoint", "bad-checksum", text(signed=False))
+    put("checkpoint", "bad-no-checksum", text(checksum="left out"))
+    put("checkpoint", "bad-checksum-short", text(checksum="0000"))
+    put("checkpoint", "bad-checksum-capitals", text(signed=False, checksum="ABCDEF00"))
+    put("checkpoint", "bad-no-line-end", text()[:-5])
+    put("checkpoint", "bad-long", text(run={"a": "b" * 70000}))
+    put("checkpoint", "bad-json", text()[:200] + b"\nsign")
+    put("checkpoint", "bad-list", b'["checksum", {"checksum": "00000000"}]\nsign')
+    put("checkpoint", "bad-format", text(format="other"))
+    put("checkpoint", "bad-version", text(version=2))
+    put("checkpoint", "bad-version-text", text(version="1"))
+    put("checkpoint", "bad-no-cursor", text(cursor="left out"))
+    put("checkpoint", "bad-cursor-list", text(cursor=[1]))
+    for name, value in (("negative", -1), ("text", "5"), ("real", 1.5), ("null", None)):
+        put("checkpoint", "bad-step-" + name, text(cursor={**cursor, "step": value}))
+    put("checkpoint", "bad-no-sample", text(cursor={k: v for k, v in cursor.items() if k != "sample"}))
+    put("checkpoint", "bad-no-run", text(run="left out"))
+    put("checkpoint", "bad-fact-number", text(run={"model": 1}))
+    put("checkpoint", "bad-fact-long", text(run={"model": "m" * 200}))
+    put("checkpoint", "bad-fact-name-long", text(run={"m" * 200: "model"}))
+    put("checkpoint", "bad-many-facts", text(run={str(i): "x" for i in range(33)}))
+    put("checkpoint", "bad-no-files", text(files="left out"))
+    put("checkpoint", "bad-one-file", text(files={"model.safetensors": files["model.safetensors"]}))
+    for name, file in (("negative", {"bytes": -1, "crc32": "c4d33fe1"}), ("no-crc", {"bytes": 1}),
+                       ("crc-short", {"bytes": 1, "crc32": "c4"}), ("crc-long", {"bytes": 1, "crc32": "c4d33fe1a"}),
+                       ("crc-capitals", {"bytes": 1, "crc32": "C4D33FE1"}), ("crc-number", {"bytes": 1, "crc32": 1})):
+        put("checkpoint", "bad-file-" + name, text(files={**files, "model.safetensors": file}))
+
+
 write_idx()
 write_safetensors()
 write_options()
+write_llmc()
+write_hf_config()
+write_checkpoint()

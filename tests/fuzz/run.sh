@@ -6,7 +6,7 @@
 set -eu
 seconds=${1:-20}
 [ $# -gt 0 ] && shift
-[ $# -gt 0 ] || set -- idx safetensors options npy zip tokens
+[ $# -gt 0 ] || set -- idx safetensors options npy zip tokens llmc hf_config checkpoint
 srcdir=${srcdir:-.}
 clang=${FUZZ_CC:-clang}
 flags="-std=gnu11 -D_GNU_SOURCE -g -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -I. -I$srcdir/src -I$srcdir"
@@ -30,6 +30,9 @@ sources_of() {
     npy) echo "$core data/data_file.c data/blob.c data/npy_file.c" ;;
     zip) echo "$core data/data_file.c data/blob.c data/zip_file.c" ;;
     tokens) echo "$core data/data_file.c data/token_file.c" ;;
+    llmc) echo "$core train/gpt2_tensors.c train/llmc_header.c" ;;
+    hf_config) echo "$core core/atomic_file.c core/parse.c train/hf_config.c" ;;
+    checkpoint) echo "$core train/checkpoint_state.c" ;;
     options) echo "$core core/options.c core/parse.c" ;;
     *) echo "no fuzz target named $1" >&2; exit 2 ;;
     esac

@@ -85,7 +85,14 @@ static bool has_none(void)
 
 bool children_left(const struct children *children)
 {
-    return children->none_before && access("/proc/self", F_OK) < 0 && !has_none();
+    const struct timespec pause = {.tv_nsec = 1000000};
+    int64_t deadline_ns = ddp_deadline_ns(200); /* for those that are just dying */
+    if (!children->none_before || access("/proc/self", F_OK) == 0)
+        return false;
+    while (!has_none() && !ddp_deadline_passed(deadline_ns))
+        if (waitpid(-1, NULL, WNOHANG) == 0)
+            nanosleep(&pause, NULL);
+    return !has_none();
 }
 
 void children_adopt(struct children *children)

@@ -85,6 +85,13 @@ static enum ddp_status not_finite(const struct npy *n, int64_t sample, const flo
                     sample, i, isnan(x[i]) ? "not a number (NaN)" : "infinite, or beyond float32");
 }
 
+/* Are the bytes of a sample in the file those of a sample in a batch? */
+static bool is_direct(const struct npy *n)
+{
+    return n->x.npy.kind == 'f' && n->x.npy.width == 4 && !n->channels_last &&
+           __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__;
+}
+
 /* buffer: a row as it is in the file, then a sample of floats */
 static enum ddp_status read_sample(const struct npy *n, int64_t sample, unsigned char *buffer,
                                    float *x)
@@ -93,7 +100,8 @@ static enum ddp_status read_sample(const struct npy *n, int64_t sample, unsigned
     const struct ddp_npy *npy = &n->x.npy;
     const unsigned char *row;
     const uint64_t at = npy->offset + (uint64_t)sample * n->row_bytes;
-    enum ddp_status status = ddp_blob_at(&npy->blob, at, n->row_bytes, buffer, &row);
+    enum ddp_status status =
+        ddp_blob_at(&npy->blob, at, n->row_bytes, is_direct(n) ? (void *)x : buffer, &row);
     if (status != DDP_OK)
         return status;
     if (n->pixels) {
@@ -102,7 +110,8 @@ static enum ddp_status read_sample(const struct npy *n, int64_t sample, unsigned
     }
     float *floats =
         n->channels_last ? (float *)(void *)(buffer + ddp_align_up(n->row_bytes, 8)) : x;
-    ddp_npy_to_floats(npy, row, info->sample_values, floats);
+    if (row != (const unsigned char *)x) /* else it was read there */
+        ddp_npy_to_floats(npy, row, info->sample_values, floats);
     if (!all_finite(floats, info->sample_values))
         return not_finite(n, sample, floats);
     if (n->channels_last) {

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What the loader delivers, for each format: samples and bytes a second of threads that do nothing
+ * else, from files in the page cache. usage: loader_perf [SECONDS [THREADS [BATCH]]] */
+#include "config.h"
+
+#include "core/clock.h"
+#include "data/loader.h"
+
+#include <dirent.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define ROUNDS       5
+#define IMAGES       10000
+#define TOKENS       (32 << 20)
+#define SEQ_LEN      1024
+#define CIFAR_PIXELS 3072
+
+static char directory[PATH_MAX / 2];
+static double seconds = 0.5; /* of a round */
+static int threads = 1;
+static int64_t batch_size = 64;
+
+/* --- files --- */
+
+static char *path_of(const char *name)
+{
+    static char paths[4][PATH_MAX];
+    static int next;
+    char *path = paths[next++ % 4];
+    snprintf(path, PATH_MAX, "%s/%s", directory, name);
+    return path;
+}
+
+static void fail(const char *what)
+{
+    perror(what);
+    exit(EXIT_FAILURE);
+}
+
+/* head, then `bytes` bytes that look like anything. */
+static void put(const char *name, const void *head, size_t head_bytes, size_t bytes, bool text)
+{
+    static unsigned char chunk[1 << 16];
+    uint32_t state = 1;
+    FILE *file = fopen(path_of(name), "wb");
+    if (!file || fwrite(head, 1, head_bytes, file) != head_bytes)
+        fail(name);
+    for (size_t done = 0, count; done < bytes; done += count) {
+        count = bytes - done < sizeof chunk ? bytes - done : sizeof chunk;
+        for (size_t i = 0; i < count; i++) {
+            state = state * 1664525u + 1013904223u;
+            chunk[i] = (unsigned char)(text ? ' ' + (state >> 24) % 90 : (state >> 24) % 100);
+        }
+        if (fwrite(chunk, 1, count, file) != count)
+            fail(name);
+    }
+    if (fclose(file) != 0)
+        fail(name);
+}
+
+static void put_idx(void)
+{
+    static const unsigned char images[16] = {0, 0, 8, 3,  0, 0, IMAGES >> 8, IMAGES & 255,
+                                             0, 0, 0, 28, 0, 0, 0,           28};
+    static const unsigned char labels[8] = {0, 0, 8, 1, 0, 0, IMAGES >> 8, IMAGES & 255};
+    put("train-images-idx3-ubyte", images, sizeof images, (size_t)IMAGES * 784, false);
+    put("train-labels-idx1-ubyte", labels, sizeof labels, IMAGES, false);
+}
+
+/* All labels are 0; the pixels are anything. */
+static void put_cifar(void)
+{
+    unsigned char record[1 + CIFAR_PIXELS] = {0};
+    FILE *file = fopen(path_of("data_batch_1.bin"), "wb");
+    if (!file)
+        fail("data_batch_1.bin");
+    for (int i = 0; i < IMAGES; i++) {
+        for (int p = 0; p < CIFAR_PIXELS; p++)
+            record[1 + p] = (unsigned char)(i * 7 + p * 13);
+        if (fwrite(record, 1, sizeof record, file) != sizeof record)
+            fail("data_batch_1.bin");
+    }
+    if (fclose(file) != 0)
+        fail("data_batch_1.bin");
+}
+
+static void put_npy(const char *name, const char *descr, int dims, size_t bytes)
+{
+    char header[256];
+    int length = snprintf(header + 10, sizeof header - 10,
+                          "{'descr': '%s', 'fortran_order': False, 'shape': (%d, %s), }\n", descr,
+                          IMAGES, dims == 3 ? "3, 32, 32" : "");
+    memcpy(header, "\x93NUMPY\1", 8);
+    header[8] = (char)length;
+    header[9] = 0;
+    put(name, header, 10 + (size_t)length, bytes, false);
+}
+
+static void put_tokens(void)
+{
+    put("tokens.bin", "", 0, (size_t)2 * TOKENS, false); /* each below 25,700 */
+    put("tokens32.bin", "", 0, 0, false);
+    FILE *file = fopen(path_of("tokens32.bin"), "wb");
+    for (uint32_t i = 0; file && i < TOKENS / 2; i++)
+        fwrite(&(uint32_t){i % 128256}, 4, 1, file);
+    if (!file || fclose(file) != 0)
+        fail("tokens32.bin");
+    put("text", "", 0, TOKENS, true);
+}
+
+static void remove_files(void)
+{
+    DIR *dir = opendir(directory);
+    for (struct dirent *entry; dir && (entry = readdir(dir));)
+        if (*entry->d_name != '.')
+            unlink(path_of(entry->d_name));
+    if (dir)
+        closedir(dir);
+    rmdir(directory);
+}
+
+/* --- measuring --- */
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double cpu_seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+/* Samples a second of one round.
+ *   cpu [out]  seconds of processor time a sample, which a busy machine changes less */
+static double round_of(const ddp_dataset *dataset, bool augment, double *cpu)
+{
+    ddp_loader *loader;
+    const struct ddp_batch *batch;
+    int64_t samples = 0;
+    const struct ddp_loader_config config = {.dataset = dataset,
+                                             .sampler = {.shard_count = 1, .shuffle = true},
+                                             .batch_size = batch_size,
+                                             .shard_count = 1,
+                                             .end_epoch = -1,
+                                             .augment = {.crop = augment, .flip = augment},
+                                             .threads = threads,
+                                             .depth = 16};
+    if (ddp_loader_create(&loader, &config) != DDP_OK)
+        exit(EXIT_FAILURE);
+    int64_t begin = 0, end = 0;
+    double cpu_begin = 0;
+    for (int64_t batches = 0; batches < 40 || (double)(end - begin) < seconds * 1e9; batches++) {
+        if (batches == 20) { /* what was read ahead does not count */
+            begin = ddp_clock_ns();
+            cpu_begin = cpu_seconds();
+        }
+        if (ddp_loader_next(loader, &batch) != DDP_OK)
+            exit(EXIT_FAILURE);
+        samples += batches >= 20 ? batch->rows : 0;
+        ddp_loader_release(loader, batch);
+        end = ddp_clock_ns();
+    }
+    *cpu = (cpu_seconds() - cpu_begin) / (double)samples;
+    ddp_loader_destroy(loader);
+    return (double)samples / ((double)(end - begin) * 1e-9);
+}
+
+static void measure(const char *what, const char *source, const char *path,
+                    enum ddp_token_kind tokens, bool augment)
+{
+    ddp_dataset *dataset;
+    double rates[ROUNDS], cpu[ROUNDS];
+    const struct ddp_dataset_options options = {
+        .path = path, .tokens = tokens, .seq_len = SEQ_LEN, .val = tokens ? path : NULL};
+    const int64_t begin = ddp_clock_ns();
+    if (ddp_dataset_open(source, &options, &dataset, NULL) != DDP_OK)
+        exit(EXIT_FAILURE);
+    const double open_ms = (double)(ddp_clock_ns() - begin) * 1e-6;
+    const struct ddp_dataset_info *info = ddp_dataset_info(dataset);
+    const double bytes = (double)(info->sample_bytes + (size_t)info->label_count * sizeof(int32_t));
+    for (int i = 0; i < ROUNDS; i++)
+        rates[i] = round_of(dataset, augment, &cpu[i]);
+    qsort(rates, ROUNDS, sizeof *rates, by_value);
+    qsort(cpu, ROUNDS, sizeof *cpu, by_value);
+    printf("%-24s %8.0f %12.0f %8.2f %10.2f %9.1f %9.2f\n", what, bytes, rates[ROUNDS / 2],
+           rates[ROUNDS / 2] * bytes * 1e-9, cpu[ROUNDS / 2] * 1e6,
+           info->x_dtype == DDP_I32 ? rates[ROUNDS / 2] * SEQ_LEN * 1e-6 : 0.0, open_ms);
+    fflush(stdout);
+    ddp_dataset_close(dataset);
+}
+
+int main(int argc, char **argv)
+{
+    const char *parent = getenv("TMPDIR");
+    if (argc > 1)
+        seconds = atof(argv[1]);
+    if (argc > 2)
+        threads = atoi(argv[2]);
+    if (argc > 3)
+        batch_size = atoi(argv[3]);
+    snprintf(directory, sizeof directory, "%s/loader-perf.XXXXXX", parent ? parent : "/tmp");
+    if (!mkdtemp(directory))
+        fail(directory);
+    atexit(remove_files);
+    put_idx();
+    put_cifar();
+    put_npy("f4.npy", "<f4", 3, (size_t)IMAGES * CIFAR_PIXELS * 4);
+    put_npy("f2.npy", "<f2", 3, (size_t)IMAGES * CIFAR_PIXELS * 2);
+    put_npy("u1.npy", "|u1", 3, (size_t)IMAGES * CIFAR_PIXELS);
+    put_tokens();
+    printf(
+        "%d thread%s, batches of %lld, medians of %d rounds of %g s; one sequence has %d tokens\n",
+        threads, threads == 1 ? "" : "s", (long long)batch_size, ROUNDS, seconds, SEQ_LEN);
+    printf("%-24s %8s %12s %8s %10s %9s %9s\n", "format", "bytes", "samples/s", "GB/s", "CPU us",
+           "Mtokens/s", "open ms");
+    measure("idx 28x28", "idx", directory, DDP_TOKENS_AUTO, false);
+    measure("cifar 3x32x32", "cifar", directory, DDP_TOKENS_AUTO, false);
+    measure("cifar, crop and flip", "cifar", directory, DDP_TOKENS_AUTO, true);
+    measure("npy uint8 3x32x32", NULL, path_of("u1.npy"), DDP_TOKENS_AUTO, false);
+    measure("npy float32 3x32x32", NULL, path_of("f4.npy"), DDP_TOKENS_AUTO, false);
+    measure("npy float16 3x32x32", NULL, path_of("f2.npy"), DDP_TOKENS_AUTO, false);
+    measure("tokens of 16 bits", NULL, path_of("tokens.bin"), DDP_TOKENS_UINT16, false);
+    measure("tokens of 32 bits", NULL, path_of("tokens32.bin"), DDP_TOKENS_UINT32, false);
+    measure("text as bytes", NULL, path_of("text"), DDP_TOKENS_BYTES, false);
+    return 0;
+}

@@ -7,13 +7,13 @@
 
 #include "core/log.h"
 #include "core/philox.h"
-#include "kernels/cpu.h"
-
-#include <math.h>
+#include "kernels/vmath.h"
 
 #define SMALLEST 16384 /* elements of a task */
-#define COUNTERS 64    /* side by side */
+#define COUNTERS 8     /* side by side, in lanes of 64 bits for their products */
 #define STEP     (4 * COUNTERS)
+
+typedef uint64_t u64x8 __attribute__((vector_size(64)));
 
 struct pass {
     const struct ddp_dropout *args;
@@ -22,35 +22,45 @@ struct pass {
     float scale;
 };
 
-/* The numbers of counters first .. first+63 of a key: words[j][i] is number j of counter i. */
-DDP_INLINE void philox_many(const struct ddp_dropout *args, uint64_t first,
-                            uint32_t words[4][COUNTERS])
+/* numbers[4 i + j] is number j of counter first + i. As ddp_philox(), which says what is done. */
+DDP_INLINE void philox_many(const struct ddp_dropout *args, uint64_t first, uint32_t numbers[STEP])
 {
+    const u64x8 lane = {0, 1, 2, 3, 4, 5, 6, 7}, low = (u64x8){0} + 0xffffffffu;
+    const u64x8 place = first + lane;
+    u64x8 c0 = place & low, c1 = place >> 32;
+    u64x8 c2 = (u64x8){0} + args->shard, c3 = (u64x8){0} + args->step;
     uint32_t k0 = args->seed, k1 = args->layer;
-    for (int i = 0; i < COUNTERS; i++) {
-        uint64_t place = first + (uint64_t)i;
-        words[0][i] = (uint32_t)place;
-        words[1][i] = (uint32_t)(place >> 32);
-        words[2][i] = args->shard;
-        words[3][i] = args->step;
-    }
     for (int round = 0; round < DDP_PHILOX_ROUNDS; round++) {
-        for (int i = 0; i < COUNTERS; i++) {
-            const uint64_t a = (uint64_t)0xD2511F53u * words[0][i];
-            const uint64_t b = (uint64_t)0xCD9E8D57u * words[2][i];
-            words[0][i] = (uint32_t)(b >> 32) ^ words[1][i] ^ k0;
-            words[1][i] = (uint32_t)b;
-            words[2][i] = (uint32_t)(a >> 32) ^ words[3][i] ^ k1;
-            words[3][i] = (uint32_t)a;
-        }
+        const u64x8 a = c0 * 0xD2511F53u, b = c2 * 0xCD9E8D57u;
+        c0 = (b >> 32) ^ c1 ^ k0;
+        c1 = b & low;
+        c2 = (a >> 32) ^ c3 ^ k1;
+        c3 = a & low;
         k0 += 0x9E3779B9u;
         k1 += 0xBB67AE85u;
     }
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    const u64x8 first_two = c0 << 32 | c1, last_two = c2 << 32 | c3;
+#else
+    const u64x8 first_two = c0 | c1 << 32, last_two = c2 | c3 << 32;
+#endif
+    uint64_t pairs[2][COUNTERS], mixed[2 * COUNTERS];
+    memcpy(pairs[0], &first_two, sizeof first_two);
+    memcpy(pairs[1], &last_two, sizeof last_two);
+    for (int i = 0; i < COUNTERS; i++) {
+        mixed[2 * i] = pairs[0][i];
+        mixed[2 * i + 1] = pairs[1][i];
+    }
+    memcpy(numbers, mixed, sizeof mixed);
 }
 
-DDP_INLINE float dropped(const struct pass *pass, float x, uint32_t number)
+DDP_INLINE ddp_f32x16 dropped(const struct pass *pass, ddp_f32x16 x, const uint32_t *numbers)
 {
-    return number >> 8 >= pass->threshold ? x * pass->scale : 0;
+    const ddp_f32x16 zero = {0};
+    ddp_i32x16 upper;
+    memcpy(&upper, numbers, sizeof upper);
+    upper = (ddp_i32x16)((ddp_u32x16)upper >> 8);
+    return ddp_select16(upper >= (int32_t)pass->threshold, x * pass->scale, zero);
 }
 
 /* `begin` is a multiple of STEP. */
@@ -58,22 +68,23 @@ DDP_MULTIVERSION
 static void drop(const struct pass *pass, int64_t begin, int64_t end)
 {
     const struct ddp_dropout *args = pass->args;
-    uint32_t words[4][COUNTERS], numbers[STEP];
-    for (int64_t at = begin; at < end; at += STEP) {
-        const float *x = args->x + at;
-        float *y = args->y + at, result[STEP];
-        const int64_t n = end - at < STEP ? end - at : STEP;
-        philox_many(args, (uint64_t)at / 4, words);
-        for (int i = 0; i < COUNTERS; i++)
-            for (int j = 0; j < 4; j++)
-                numbers[4 * i + j] = words[j][i];
-        for (int64_t i = 0; i < n; i++)
-            result[i] = dropped(pass, x[i], numbers[i]);
-        if (args->accumulate)
-            for (int64_t i = 0; i < n; i++)
-                y[i] += result[i];
-        else
-            memcpy(y, result, (size_t)n * sizeof *y);
+    uint32_t numbers[STEP];
+    int64_t at = begin;
+    for (; at + STEP <= end; at += STEP) {
+        philox_many(args, (uint64_t)at / 4, numbers);
+        for (int i = 0; i < STEP; i += DDP_LANES) {
+            ddp_f32x16 value = dropped(pass, ddp_load16(args->x + at + i), numbers + i);
+            if (args->accumulate)
+                value = ddp_load16(args->y + at + i) + value;
+            ddp_store16(args->y + at + i, value);
+        }
+    }
+    if (at == end)
+        return;
+    philox_many(args, (uint64_t)at / 4, numbers);
+    for (int i = 0; at + i < end; i++) {
+        float value = numbers[i] >> 8 >= pass->threshold ? args->x[at + i] * pass->scale : 0;
+        args->y[at + i] = args->accumulate ? args->y[at + i] + value : value;
     }
 }
 

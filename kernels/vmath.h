@@ -205,27 +205,28 @@ DDP_INLINE ddp_f32x16 ddp_gelu16_derivative(ddp_f32x16 x)
     return ddp_normal16(x) + x * (ddp_exp16_negative(exponent) * 0.39894228f);
 }
 
-/* By tanh: x (1 + tanh u) / 2 = x / (1 + e^(-2u)), u = sqrt(2/pi) (x + 0.044715 x^3). *e is
- * e^(-|2u|), the result 1 / (1 + e^(-2u)). */
-DDP_INLINE ddp_f32x16 ddp_gelu16_sigmoid(ddp_f32x16 x, ddp_f32x16 *e)
+/* By tanh: x (1 + tanh u) / 2 = x / (1 + e^(-2u)), u = sqrt(2/pi) (x + 0.044715 x^3). Returns
+ * 1 / (1 + e^(-2u)); *slope is its derivative by 2u, e^(-2u) / (1 + e^(-2u))^2. */
+DDP_INLINE ddp_f32x16 ddp_gelu16_sigmoid(ddp_f32x16 x, ddp_f32x16 *slope)
 {
     const ddp_f32x16 zero = {0}, one = ddp_splat16(1);
     ddp_f32x16 u2 = x * (1.59576912f + 0.0713548163f * x * x);
-    *e = ddp_exp16_negative(-ddp_abs16(u2));
-    return ddp_select16(u2 < zero, *e, one) / (1.0f + *e);
+    ddp_f32x16 e = ddp_exp16_negative(-ddp_abs16(u2));
+    ddp_f32x16 r = 1.0f / (1.0f + e);
+    *slope = e * r * r;
+    return ddp_select16(u2 < zero, e, one) * r;
 }
 
 DDP_INLINE ddp_f32x16 ddp_gelu16_tanh(ddp_f32x16 x)
 {
-    ddp_f32x16 e;
-    return x * ddp_gelu16_sigmoid(x, &e);
+    ddp_f32x16 slope;
+    return x * ddp_gelu16_sigmoid(x, &slope);
 }
 
 DDP_INLINE ddp_f32x16 ddp_gelu16_tanh_derivative(ddp_f32x16 x)
 {
-    ddp_f32x16 e, s = ddp_gelu16_sigmoid(x, &e), sum = 1.0f + e;
-    ddp_f32x16 slope = 1.59576912f + 0.214064449f * x * x; /* of 2u */
-    return s + x * (e / (sum * sum)) * slope;
+    ddp_f32x16 slope, s = ddp_gelu16_sigmoid(x, &slope);
+    return s + x * slope * (1.59576912f + 0.214064449f * x * x);
 }
 
 #pragma GCC diagnostic pop

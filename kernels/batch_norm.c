@@ -230,14 +230,13 @@ static void sum_columns(const struct sums *sums, double *partial, int64_t first,
         const int64_t at = first + begin * width + column;
         float out[2][LINE];
         if (backward) {
-            const float *sign = backward->has_residual ? backward->y + at : NULL;
-            const float *x = sums->x + at, *dy = backward->dy + at;
             const bool relu = backward->activation == DDP_ACTIVATION_RELU;
+            const float *sign = relu && backward->has_residual ? backward->y + at : NULL;
+            const float *x = sums->x + at, *dy = backward->dy + at;
             if (whole)
-                add_gradient_line4(out, x, dy, relu ? sign : NULL, relu, width, here, &channel);
+                add_gradient_line4(out, x, dy, sign, relu, width, here, &channel);
             else
-                add_gradient_line1(out, x, dy, relu ? sign : NULL, relu, width, here, &channel,
-                                   values);
+                add_gradient_line1(out, x, dy, sign, relu, width, here, &channel, values);
         } else if (whole) {
             add_line4(out, sums->x + at, width, here, shift);
         } else {

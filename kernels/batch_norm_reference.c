@@ -19,7 +19,8 @@ static enum ddp_status check_shape(int64_t rows, int64_t channels, enum ddp_acti
 {
     size_t bytes;
     if (rows < 0 || channels < 1 || channels > INT32_MAX ||
-        !ddp_size_multiply((size_t)rows, (size_t)channels * sizeof(float), &bytes))
+        !ddp_size_multiply((size_t)rows, (size_t)channels * sizeof(float), &bytes) ||
+        bytes > INT64_MAX)
         return ddp_fail(DDP_ERR_INVALID, "batch norm: %lld rows of %lld channels", (long long)rows,
                         (long long)channels);
     if (activation != DDP_ACTIVATION_NONE && activation != DDP_ACTIVATION_RELU)

@@ -72,11 +72,13 @@ enum ddp_status ddp_transpose_reference(const struct ddp_transpose *args, void *
 {
     (void)stream;
     enum ddp_status status = check(args);
+    if (status)
+        return status;
     const int64_t size = args->rows * args->columns;
-    for (int64_t i = 0; status == DDP_OK && i < args->batch * size; i++) {
+    for (int64_t i = 0; i < args->batch * size; i++) {
         float *y =
             args->y + i / size * size + i % args->columns * args->rows + i % size / args->columns;
         *y = args->accumulate ? *y + args->x[i] : args->x[i];
     }
-    return status;
+    return DDP_OK;
 }

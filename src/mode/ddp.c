@@ -16,6 +16,7 @@
 
 #include "comm/comm.h"
 #include "core/memory.h"
+#include "core/trace.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -271,16 +272,25 @@ static enum ddp_status update(struct ddp *ddp)
     struct ddp_updater *updater = &ddp->updater;
     struct slice slice = {0};
     enum ddp_status status = DDP_OK;
-    if (!ddp->zero)
-        return ddp_updater_apply(updater, 0, ddp->replica.flat_count, 0);
-    for (int bucket = 0; status == DDP_OK && next_slice(ddp, &bucket, &slice);)
+    const int64_t began = ddp_trace_begin();
+    int64_t elements = 0;
+    if (!ddp->zero) {
+        elements = ddp->replica.flat_count;
+        status = ddp_updater_apply(updater, 0, elements, 0);
+    }
+    for (int bucket = 0; ddp->zero && status == DDP_OK && next_slice(ddp, &bucket, &slice);) {
+        elements += slice.end - slice.begin;
         status = ddp_updater_apply(updater, slice.begin, slice.end,
                                    is_packed(ddp) ? slice.packed : slice.begin);
-    if (status == DDP_OK)
+    }
+    if (status == DDP_OK && ddp->zero)
         status = ddp_device_synchronize(ddp->replica.device);
-    if (status == DDP_OK && !ddp->shared)
+    ddp_trace_end("update", began, "elements", elements);
+    if (status != DDP_OK || !ddp->zero)
+        return status;
+    if (!ddp->shared)
         return collect_weights(ddp);
-    return status == DDP_OK ? ddp_comm_barrier(ddp->setup.comm) : status;
+    return ddp_comm_barrier(ddp->setup.comm);
 }
 
 static enum ddp_status step(void *state, ddp_loader *loader, double rate, int64_t number,

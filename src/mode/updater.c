@@ -207,15 +207,11 @@ enum ddp_status ddp_updater_apply(struct ddp_updater *updater, int64_t begin, in
         .rate = updater->rate,
         .step = updater->step,
     };
-    const int64_t began = ddp_trace_begin();
     if (updater->left_out)
         return DDP_OK;
     enum ddp_status status = follow_statistics(updater, larger(begin, DDP_FLAT_ALIGN),
                                                smaller(end, updater->first_parameter));
-    if (status == DDP_OK)
-        status = ddp_optimizer_run(updater->optimizer, &step);
-    ddp_trace_end("update", began, "elements", end - begin);
-    return status;
+    return status == DDP_OK ? ddp_optimizer_run(updater->optimizer, &step) : status;
 }
 
 enum ddp_status ddp_updater_run(struct ddp_updater *updater, double rate, int64_t step, float *loss)
@@ -228,7 +224,10 @@ enum ddp_status ddp_updater_run(struct ddp_updater *updater, double rate, int64_
         return status;
     ddp_updater_decide(updater, rate, step);
     *loss = updater->loss;
-    return ddp_updater_apply(updater, 0, count, 0);
+    const int64_t began = ddp_trace_begin();
+    status = ddp_updater_apply(updater, 0, count, 0);
+    ddp_trace_end("update", began, "elements", count);
+    return status;
 }
 
 void ddp_updater_memory(const struct ddp_updater *updater, struct ddp_mode_memory *memory)

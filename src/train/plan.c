@@ -34,7 +34,13 @@ static enum ddp_status choose_sharing(struct ddp_train_plan *plan,
         return ddp_fail(DDP_ERR_INVALID,
                         "--shared-weights needs --zero 1: with --zero 0 each worker updates "
                         "weights of its own");
-    plan->zero = ddp && plan->world_size > 1 && options->zero > 0;
+    const bool compare = options->check_replicas > 0; /* there must be copies */
+    if (compare && ((options->zero_given && options->zero > 0) ||
+                    (options->shared_weights_given && options->shared_weights)))
+        return ddp_fail(DDP_ERR_INVALID,
+                        "--check-replicas compares workers that each update weights of their own: "
+                        "it goes with --zero 0");
+    plan->zero = ddp && plan->world_size > 1 && options->zero > 0 && !compare;
     plan->shared_weights = plan->zero && options->shared_weights;
     return DDP_OK;
 }

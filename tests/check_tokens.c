@@ -179,6 +179,35 @@ START_TEST(any_file_as_bytes)
 }
 END_TEST
 
+/* As build-nanogpt prepares FineWeb-Edu: shards that numpy.save() wrote. */
+START_TEST(arrays_of_numpy)
+{
+    static const char text[] = "{'descr': '<u2', 'fortran_order': False, 'shape': (20,), }\n";
+    enum { HEAD = 10 + sizeof text - 1 };
+    unsigned char bytes[HEAD + 40] = "\x93NUMPY\1";
+    ddp_dataset *train, *test;
+    for (int shard = 0; shard < 2; shard++) {
+        bytes[8] = sizeof text - 1;
+        memcpy(bytes + 10, text, sizeof text - 1);
+        for (int i = 0; i < 20; i++)
+            bytes[HEAD + 2 * i] = (unsigned char)(100 * shard + i);
+        scratch_write(shard ? "s1.npy" : "s0.npy", bytes, sizeof bytes);
+    }
+    struct ddp_dataset_options options = options_of(scratch_path("s?.npy"), 4);
+    ck_assert_int_eq(ddp_dataset_open(NULL, &options, &train, &test), DDP_OK);
+    ck_assert_ptr_null(test);
+    ck_assert_int_eq(ddp_dataset_info(train)->sample_count, 8);
+    ck_assert_int_eq(ddp_dataset_info(train)->class_count, 50257);
+    check_sample(train, 1, 4);
+    check_sample(train, 7, 112);
+    ddp_dataset_close(train);
+    options.path = scratch_path("s1.npy");
+    ck_assert_int_eq(ddp_dataset_open(NULL, &options, &train, NULL), DDP_OK);
+    check_sample(train, 0, 100);
+    ddp_dataset_close(train);
+}
+END_TEST
+
 START_TEST(a_pattern_in_the_order_of_its_bytes)
 {
     ddp_dataset *train;
@@ -459,6 +488,7 @@ Suite *test_suite(void)
     tcase_add_test(tc, bare_files_of_16_and_32_bits);
     tcase_add_test(tc, a_text_is_split);
     tcase_add_test(tc, any_file_as_bytes);
+    tcase_add_test(tc, arrays_of_numpy);
     tcase_add_test(tc, a_pattern_in_the_order_of_its_bytes);
     tcase_add_test(tc, a_name_that_looks_like_a_pattern);
     tcase_add_test(tc, more_files_than_may_be_open);

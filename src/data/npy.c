@@ -10,8 +10,8 @@
 #include "core/memory.h"
 #include "data/dataset.h"
 #include "data/npy_file.h"
+#include "data/npy_place.h"
 #include "data/pixels.h"
-#include "data/zip_file.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -161,112 +161,6 @@ static void npy_close(ddp_dataset *dataset)
 
 static const struct ddp_dataset_ops ops = {.read = npy_read, .close = npy_close};
 
-/* --- finding the arrays
- * ------------------------------------------------------------------------------- */
-
-/* Where a set's arrays are: files; or members of an archive. y NULL: there are no labels. */
-struct place {
-    char *archive; /* NULL: x and y are files */
-    char *x, *y;
-};
-
-static void free_place(struct place *place)
-{
-    free(place->archive);
-    free(place->x);
-    free(place->y);
-    *place = (struct place){0};
-}
-
-/* The names in use: Keras, MedMNIST, everybody. */
-static const struct {
-    const char *x, *y, *test_x, *test_y;
-} member_names[] = {
-    {"x_train", "y_train", "x_test", "y_test"},
-    {"train_images", "train_labels", "test_images", "test_labels"},
-    {"x", "y", NULL, NULL},
-};
-
-static bool ends_with(const char *path, const char *ending)
-{
-    size_t n = strlen(path), m = strlen(ending);
-    return n >= m && strcmp(path + n - m, ending) == 0;
-}
-
-/* Opens an archive, for as long as the file is open. */
-static enum ddp_status open_archive(const char *path, struct ddp_data_file *file,
-                                    struct ddp_zip *zip)
-{
-    enum ddp_status status = ddp_data_file_open(file, path, true);
-    if (status != DDP_OK)
-        return status;
-    const struct ddp_blob blob = {.name = file->path, .file = file, .bytes = file->bytes};
-    return ddp_zip_open(zip, &blob);
-}
-
-static bool has_member(const struct ddp_zip *zip, const char *name)
-{
-    char member[64];
-    snprintf(member, sizeof member, "%s.npy", name);
-    return name && ddp_zip_find(zip, member);
-}
-
-static enum ddp_status set_place(struct place *place, const char *archive, const char *x,
-                                 const char *y)
-{
-    place->archive = archive ? strdup(archive) : NULL;
-    place->x = strdup(x);
-    place->y = y ? strdup(y) : NULL;
-    if ((archive && !place->archive) || !place->x || (y && !place->y))
-        return ddp_fail(DDP_ERR_MEMORY, "%s: out of memory", x);
-    return DDP_OK;
-}
-
-/* The set that an archive has for training, and for the test. */
-static enum ddp_status find_members(const char *path, const struct ddp_zip *zip,
-                                    struct place *train, struct place *test)
-{
-    const size_t kinds = sizeof member_names / sizeof member_names[0];
-    for (size_t i = 0; i < kinds; i++) {
-        if (!has_member(zip, member_names[i].x))
-            continue;
-        const char *y = has_member(zip, member_names[i].y) ? member_names[i].y : NULL;
-        enum ddp_status status = set_place(train, path, member_names[i].x, y);
-        if (status == DDP_OK && test && member_names[i].test_x &&
-            has_member(zip, member_names[i].test_x))
-            status =
-                set_place(test, path, member_names[i].test_x, y ? member_names[i].test_y : NULL);
-        return status;
-    }
-    return ddp_fail(DDP_ERR_FORMAT,
-                    "%s: no samples in this archive: looked for the arrays x and y, x_train and "
-                    "y_train, train_images and train_labels",
-                    path);
-}
-
-/* "FILE.npz", "X.npy" or "X.npy,Y.npy". test may be NULL. */
-static enum ddp_status find_places(const char *path, struct place *train, struct place *test)
-{
-    struct ddp_data_file file = {.fd = -1};
-    struct ddp_zip zip = {0};
-    if (ends_with(path, ".npz")) {
-        enum ddp_status status = open_archive(path, &file, &zip);
-        if (status == DDP_OK)
-            status = find_members(path, &zip, train, test);
-        ddp_zip_close(&zip);
-        ddp_data_file_close(&file);
-        return status;
-    }
-    const char *comma = ddp_data_file_exists(path) ? NULL : strchr(path, ',');
-    if (!comma)
-        return set_place(train, NULL, path, NULL);
-    char *x = strndup(path, (size_t)(comma - path));
-    enum ddp_status status = x ? set_place(train, NULL, x, comma + 1)
-                               : ddp_fail(DDP_ERR_MEMORY, "%s: out of memory", path);
-    free(x);
-    return status;
-}
-
 /* --- opening
  * ------------------------------------------------------------------------------------------ */
 
@@ -280,7 +174,7 @@ static enum ddp_status open_member(struct array *array, const char *archive, con
         array->name = NULL;
         return ddp_fail(DDP_ERR_MEMORY, "%s: out of memory", archive);
     }
-    enum ddp_status status = open_archive(archive, &array->file, &zip);
+    enum ddp_status status = ddp_npy_archive_open(archive, &array->file, &zip);
     const struct ddp_zip_member *found = status == DDP_OK ? ddp_zip_find(&zip, name) : NULL;
     if (status == DDP_OK && !found)
         status = ddp_fail(DDP_ERR_FORMAT, "%s: this array is missing", array->name);
@@ -414,8 +308,8 @@ static enum ddp_status read_labels(struct npy *n, int64_t class_count)
     return status;
 }
 
-static enum ddp_status open_set(struct npy **result, const char *path, const struct place *place,
-                                int64_t class_count)
+static enum ddp_status open_set(struct npy **result, const char *path,
+                                const struct ddp_npy_place *place, int64_t class_count)
 {
     struct npy *n = ddp_array_alloc(1, sizeof *n);
     if (!n)
@@ -517,7 +411,7 @@ static enum ddp_status check_same_kind(const struct npy *train, const struct npy
 }
 
 static enum ddp_status open_test(struct npy **test, const struct npy *train, const char *path,
-                                 const struct place *place)
+                                 const struct ddp_npy_place *place)
 {
     if (!place->y && train->labels)
         return ddp_fail(DDP_ERR_FORMAT, "%s: test samples without labels", path);
@@ -530,8 +424,9 @@ static enum ddp_status open_test(struct npy **test, const struct npy *train, con
 }
 
 static enum ddp_status open_both(const struct ddp_dataset_options *options,
-                                 const struct place *train_place, const struct place *test_place,
-                                 struct npy **train, struct npy **test)
+                                 const struct ddp_npy_place *train_place,
+                                 const struct ddp_npy_place *test_place, struct npy **train,
+                                 struct npy **test)
 {
     enum ddp_status status = open_set(train, options->path, train_place, options->class_count);
     if (status == DDP_OK && (*train)->pixels) {
@@ -547,20 +442,20 @@ static enum ddp_status open_both(const struct ddp_dataset_options *options,
 static enum ddp_status npy_open(const struct ddp_dataset_options *options, ddp_dataset **train,
                                 ddp_dataset **test)
 {
-    struct place train_place = {0}, test_place = {0};
+    struct ddp_npy_place train_place = {0}, test_place = {0};
     struct npy *new_train = NULL, *new_test = NULL;
     if (!options->path)
         return ddp_fail(DDP_ERR_INVALID,
                         "NumPy arrays must come from somewhere: name X.npy,Y.npy or an archive "
                         "(.npz) with --data");
     enum ddp_status status =
-        find_places(options->path, &train_place, test && !options->val ? &test_place : NULL);
+        ddp_npy_place_find(options->path, &train_place, test && !options->val ? &test_place : NULL);
     if (status == DDP_OK && test && options->val)
-        status = find_places(options->val, &test_place, NULL);
+        status = ddp_npy_place_find(options->val, &test_place, NULL);
     if (status == DDP_OK)
         status = open_both(options, &train_place, &test_place, &new_train, &new_test);
-    free_place(&train_place);
-    free_place(&test_place);
+    ddp_npy_place_free(&train_place);
+    ddp_npy_place_free(&test_place);
     if (status != DDP_OK) {
         if (new_train)
             npy_close(&new_train->base);
@@ -574,10 +469,29 @@ static enum ddp_status npy_open(const struct ddp_dataset_options *options, ddp_d
     return DDP_OK;
 }
 
+/* An array of one dimension of whole numbers is tokens, as are many files. */
+static bool holds_tokens(const char *path)
+{
+    char message[256];
+    struct array array = {.file = {.fd = -1}};
+    ddp_log_hold(message, sizeof message);
+    const bool tokens = open_array(&array, NULL, path) == DDP_OK && array.npy.dim_count == 1 &&
+                        array.npy.kind != 'f';
+    ddp_log_hold(NULL, 0);
+    close_array(&array);
+    return tokens;
+}
+
 /* By its name, whether it is there or not: then the missing file can be named. */
 static bool npy_recognise(const char *path)
 {
-    return ends_with(path, ".npz") || ends_with(path, ".npy");
+    if (ddp_npy_ends_with(path, ".npz"))
+        return true;
+    if (!ddp_npy_ends_with(path, ".npy"))
+        return false;
+    if (ddp_data_file_exists(path))
+        return !holds_tokens(path);
+    return strchr(path, ',') || !ddp_data_names_any(path);
 }
 
 const struct ddp_dataset_source ddp_dataset_npy = {

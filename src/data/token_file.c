@@ -6,6 +6,7 @@
 #include "data/token_file.h"
 
 #include "core/log.h"
+#include "data/npy_file.h"
 
 #include <endian.h>
 #include <inttypes.h>
@@ -16,6 +17,8 @@
 
 #define GPT2_VOCABULARY   50257
 #define LLAMA3_VOCABULARY 128256
+
+static const char npy_magic[] = "\x93NUMPY";
 
 #define LOOKED_AT 4096 /* first bytes that tell whether a file is text */
 
@@ -106,6 +109,28 @@ static bool ends_with(const char *path, const char *ending)
     return n >= m && strcmp(path + n - m, ending) == 0;
 }
 
+/* An array of whole numbers that NumPy saved. */
+static enum ddp_status read_npy(struct ddp_token_file *t)
+{
+    char text[160];
+    struct ddp_npy npy;
+    const struct ddp_blob blob = {.name = t->file.path, .file = &t->file, .bytes = t->file.bytes};
+    enum ddp_status status = ddp_npy_open(&npy, &blob);
+    if (status != DDP_OK)
+        return status;
+    const bool fits = npy.kind == 'u' ? npy.width <= 4 : npy.kind == 'i' && npy.width == 4;
+    if (npy.dim_count != 1 || !fits)
+        return ddp_fail(DDP_ERR_FORMAT,
+                        "%s: %s: an array of tokens has one dimension and is uint8, uint16, uint32 "
+                        "or int32",
+                        t->file.path, ddp_npy_describe(&npy, text, sizeof text));
+    t->offset = npy.offset;
+    t->count = npy.dims[0];
+    t->width = npy.width;
+    t->vocabulary = npy.width == 1 ? 256 : npy.width == 2 ? GPT2_VOCABULARY : LLAMA3_VOCABULARY;
+    return DDP_OK;
+}
+
 /* What a file without a header is. */
 static enum ddp_status guess(struct ddp_token_file *t, const struct start *start)
 {
@@ -128,6 +153,9 @@ static enum ddp_status recognise(struct ddp_token_file *t, enum ddp_token_kind k
         return status;
     if (kind == DDP_TOKENS_BYTES)
         return set_bare(t, 1, 256);
+    if (kind == DDP_TOKENS_AUTO && start.got >= sizeof npy_magic - 1 &&
+        memcmp(start.bytes, npy_magic, sizeof npy_magic - 1) == 0)
+        return read_npy(t);
     if (start.got >= 8) {
         const struct header_kind *header = find_kind(number(&start, 0));
         if (header && (kind == DDP_TOKENS_AUTO || kind == DDP_TOKENS_GPT2))

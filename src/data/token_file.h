@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * One file of tokens: llm.c's with a header (GPT-2's tokens as 16 bits, Llama 3's as 32), nanoGPT's
- * without one, or any file as bytes. */
+ * without one, an array of whole numbers that NumPy saved, or any file as bytes. */
 #ifndef DDP_DATA_TOKEN_FILE_H
 #define DDP_DATA_TOKEN_FILE_H
 

@@ -29,7 +29,7 @@ sources_of() {
     safetensors) echo "$core train/safetensors.c" ;;
     npy) echo "$core data/data_file.c data/blob.c data/npy_file.c" ;;
     zip) echo "$core data/data_file.c data/blob.c data/zip_file.c" ;;
-    tokens) echo "$core data/data_file.c data/token_file.c" ;;
+    tokens) echo "$core data/data_file.c data/blob.c data/npy_file.c data/token_file.c" ;;
     llmc) echo "$core train/gpt2_tensors.c train/llmc_header.c" ;;
     hf_config) echo "$core core/atomic_file.c core/parse.c train/hf_config.c" ;;
     checkpoint) echo "$core train/checkpoint_state.c" ;;

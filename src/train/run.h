@@ -34,7 +34,8 @@ struct ddp_run {
     bool is_resumed;
     int64_t first_step;
     int64_t saved_step;                      /* of the newest checkpoint; -1: none */
-    int64_t checkpoint_count, checkpoint_ns; /* written by this run, and the time they took it */
+    int64_t checkpoint_count, checkpoint_ns; /* written by this run, and the time they took it; */
+    int64_t checkpoint_wait_ns;              /* of that, for the one before */
 };
 
 /* Opens what the options name, step by step; on failure run is closed by the caller all the same.

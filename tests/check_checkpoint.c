@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Checkpoints below the trainer: state.json and its checksum, the directory, what is read back. */
+#include "config.h"
+
+#include "tests/runner.h"
+#include "tests/scratch.h"
+#include "train/checkpoint.h"
+
+#include <inttypes.h>
+
+static const struct ddp_checkpoint_cursor cursor = {
+    .seed = 7, .step = 123456789012, .epoch = 3, .step_in_epoch = 5, .sample = 320};
+
+static struct ddp_checkpoint_state make_state(void)
+{
+    struct ddp_checkpoint_state state = {
+        .cursor = cursor,
+        .parts = {{.bytes = 104, .crc32 = 0xfedcba98}, {.bytes = 1ull << 40, .crc32 = 0}}};
+    ddp_checkpoint_fact_add(&state.facts, "model", "%s", "gpt2 \"quoted\" \\ \xc3\xa9");
+    ddp_checkpoint_fact_add(&state.facts, "batch size", "%d", 64);
+    return state;
+}
+
+START_TEST(state_reads_back)
+{
+    struct ddp_checkpoint_state state = make_state(), back;
+    char *text = NULL, reason[DDP_CHECKPOINT_REASON] = "";
+    size_t bytes = 0;
+    ck_assert_int_eq(ddp_checkpoint_state_format(&text, &bytes, &state), DDP_OK);
+    ck_assert_msg(ddp_checkpoint_state_parse(&back, text, bytes, reason), "%s", reason);
+    ck_assert_mem_eq(&back.cursor, &cursor, sizeof cursor);
+    ck_assert_int_eq(back.facts.count, 2);
+    ck_assert_str_eq(back.facts.facts[0].value, state.facts.facts[0].value);
+    ck_assert_str_eq(back.facts.facts[1].name, "batch size");
+    for (int i = 0; i < DDP_CHECKPOINT_PARTS; i++) {
+        ck_assert_uint_eq(back.parts[i].bytes, state.parts[i].bytes);
+        ck_assert_uint_eq(back.parts[i].crc32, state.parts[i].crc32);
+    }
+    free(text);
+}
+END_TEST
+
+/* Every bit of the file, every length of it. */
+START_TEST(state_notices_every_change)
+{
+    struct ddp_checkpoint_state state = make_state(), back;
+    char *text = NULL, reason[DDP_CHECKPOINT_REASON];
+    size_t bytes = 0;
+    ck_assert_int_eq(ddp_checkpoint_state_format(&text, &bytes, &state), DDP_OK);
+    for (size_t i = 0; i < bytes * 8; i++) {
+        text[i / 8] ^= (char)(1 << i % 8);
+        reason[0] = '\0';
+        ck_assert_msg(!ddp_checkpoint_state_parse(&back, text, bytes, reason), "bit %zu", i);
+        ck_assert_uint_gt(strlen(reason), 0);
+        text[i / 8] ^= (char)(1 << i % 8);
+    }
+    for (size_t i = 0; i < bytes; i++)
+        ck_assert_msg(!ddp_checkpoint_state_parse(&back, text, i, reason), "%zu bytes", i);
+    free(text);
+}
+END_TEST
+
+START_TEST(match_names_all_differences)
+{
+    struct ddp_checkpoint_state state = make_state();
+    struct ddp_checkpoint_facts now = {0};
+    ddp_checkpoint_fact_add(&now, "model", "gpt2 \"quoted\" \\ \xc3\xa9");
+    ddp_checkpoint_fact_add(&now, "batch size", "64");
+    ck_assert_int_eq(ddp_checkpoint_state_match(&state, "p", 7, &now), DDP_OK);
+    ddp_checkpoint_fact_add(&now, "new", "x");
+    snprintf(now.facts[1].value, sizeof now.facts[1].value, "32");
+    capture_start();
+    enum ddp_status status = ddp_checkpoint_state_match(&state, "p", 8, &now);
+    const char *message = capture_stop();
+    ck_assert_int_eq(status, DDP_ERR_INVALID);
+    one_message(message, "seed 7 (now 8), batch size 64 (now 32)", "new unknown (now x)");
+    now.count = 1;
+    capture_start();
+    status = ddp_checkpoint_state_match(&state, "p", 7, &now);
+    message = capture_stop();
+    ck_assert_int_eq(status, DDP_ERR_INVALID);
+    one_message(message, "batch size 64 (now unknown)", "p: ");
+}
+END_TEST
+
+/* A linear model of 3 inputs and 2 outputs. */
+static ddp_graph *make_graph(void)
+{
+    ddp_graph *graph;
+    ck_assert_int_eq(ddp_graph_create(&graph), DDP_OK);
+    ddp_tensor *x = ddp_graph_input(graph, "x", DDP_F32, 2, (int64_t[]){1, 3});
+    x = ddp_graph_linear_layer(graph, "fc", x, 2, true, DDP_ACTIVATION_NONE);
+    ck_assert_int_eq(ddp_graph_finish(graph, x, ddp_graph_sum(graph, x)), DDP_OK);
+    return graph;
+}
+
+static void write_one(struct ddp_checkpoint_dir *dir, const ddp_graph *graph, int64_t step,
+                      float value, int64_t keep)
+{
+    struct ddp_checkpoint_writer_config config = {
+        .dir = dir, .graph = graph, .keep = keep, .array_count = 2, .array_names = {NULL, "sum"}};
+    struct ddp_checkpoint_state state = make_state();
+    ddp_checkpoint_writer *writer;
+    float *const *arrays;
+    state.cursor.step = step;
+    ck_assert_int_eq(ddp_checkpoint_writer_create(&writer, &config), DDP_OK);
+    ck_assert_int_eq(ddp_checkpoint_begin(writer, &arrays), DDP_OK);
+    for (int64_t i = 0; i < ddp_graph_flat_count(graph); i++) {
+        arrays[0][i] = value + (float)i;
+        arrays[1][i] = -arrays[0][i];
+    }
+    ck_assert_int_eq(ddp_checkpoint_start(writer, &state), DDP_OK);
+    ck_assert_int_eq(ddp_checkpoint_wait(writer), DDP_OK);
+    ddp_checkpoint_writer_destroy(writer);
+}
+
+static void remove_all(struct ddp_checkpoint_dir *dir)
+{
+    int64_t *steps;
+    size_t count;
+    ck_assert_int_eq(ddp_checkpoint_dir_list(dir, &steps, &count), DDP_OK);
+    for (size_t i = 0; i < count; i++)
+        ddp_checkpoint_dir_remove(dir, steps[i]);
+    free(steps);
+    ddp_checkpoint_dir_close(dir);
+}
+
+START_TEST(newest_is_read_and_replaced)
+{
+    struct ddp_checkpoint_dir dir;
+    struct ddp_checkpoint found;
+    ddp_graph *graph = make_graph();
+    const size_t count = (size_t)ddp_graph_flat_count(graph);
+    float *flat = calloc(count, sizeof *flat);
+    ck_assert_int_eq(ddp_checkpoint_dir_open(&dir, scratch_path("c")), DDP_OK);
+    ck_assert_int_eq(ddp_checkpoint_read_latest(&found, &dir), DDP_OK);
+    ck_assert_ptr_null(found.path);
+    write_one(&dir, graph, 9, 1, 0);
+    write_one(&dir, graph, 10, 2, 0);
+    write_one(&dir, graph, 10, 3, 0); /* in the place of the one before */
+    write_one(&dir, graph, 8, 4, 0);
+    ck_assert_int_eq(ddp_checkpoint_read_latest(&found, &dir), DDP_OK);
+    ck_assert_int_eq(found.state.cursor.step, 10);
+    const struct ddp_parameter *bias = ddp_graph_parameter_at(graph, 1);
+    ck_assert_int_eq(ddp_checkpoint_take_array(&found, graph, "sum", flat), DDP_OK);
+    ck_assert_float_eq(flat[bias->offset + 1], -(3 + (float)bias->offset + 1));
+    ck_assert_int_eq(ddp_checkpoint_take_weights(&found, graph, flat), DDP_OK);
+    ck_assert_float_eq(flat[bias->offset + 1], 3 + (float)bias->offset + 1);
+    capture_start();
+    enum ddp_status status = ddp_checkpoint_take_array(&found, graph, "other", flat);
+    one_message(capture_stop(), "state.fc.weight.other", "optimizer.safetensors");
+    ck_assert_int_eq(status, DDP_ERR_FORMAT);
+    ddp_checkpoint_free(&found);
+    remove_all(&dir);
+    ck_assert_int_eq(rmdir(scratch_path("c")), 0); /* nothing was left in it */
+    free(flat);
+    ddp_graph_destroy(graph);
+}
+END_TEST
+
+/* Only older ones go, and damaged ones neither go nor count. */
+START_TEST(old_ones_go)
+{
+    struct ddp_checkpoint_dir dir;
+    int64_t *steps;
+    size_t count;
+    ddp_graph *graph = make_graph();
+    ck_assert_int_eq(ddp_checkpoint_dir_open(&dir, scratch_path("c")), DDP_OK);
+    for (int64_t step = 1; step <= 4; step++)
+        write_one(&dir, graph, step, 1, 0);
+    write_one(&dir, graph, 9, 1, 0);
+    ck_assert_int_eq(truncate(scratch_path("c/step-00000004/model.safetensors"), 10), 0);
+    write_one(&dir, graph, 5, 1, 2);
+    ck_assert_int_eq(ddp_checkpoint_dir_list(&dir, &steps, &count), DDP_OK);
+    ck_assert_uint_eq(count, 4);
+    ck_assert_int_eq(steps[0], 9);
+    ck_assert_int_eq(steps[1], 5);
+    ck_assert_int_eq(steps[2], 4);
+    ck_assert_int_eq(steps[3], 3);
+    free(steps);
+    remove_all(&dir);
+    rmdir(scratch_path("c"));
+    ddp_graph_destroy(graph);
+}
+END_TEST
+
+START_TEST(lock_and_leftovers)
+{
+    struct ddp_checkpoint_dir dir, second;
+    char name[DDP_CHECKPOINT_NAME];
+    int fd;
+    ck_assert_str_eq(ddp_checkpoint_name(name, 7), "step-00000007");
+    ck_assert_str_eq(ddp_checkpoint_name(name, 1234567890), "step-1234567890");
+    ck_assert_int_eq(ddp_checkpoint_dir_open(&dir, scratch_path("c")), DDP_OK);
+    ck_assert(dir.locked);
+    capture_start();
+    enum ddp_status status = ddp_checkpoint_dir_open(&second, scratch_path("c"));
+    one_message(capture_stop(), "another trainer", scratch_path("c"));
+    ck_assert_int_eq(status, DDP_ERR_IO);
+    ck_assert_int_eq(ddp_checkpoint_dir_begin(&dir, 3, &fd), DDP_OK);
+    close(fd); /* killed here */
+    ddp_checkpoint_dir_close(&dir);
+    ck_assert_int_ne(rmdir(scratch_path("c")), 0);
+    ck_assert_int_eq(ddp_checkpoint_dir_open(&dir, scratch_path("c")), DDP_OK);
+    ddp_checkpoint_dir_close(&dir);
+    ck_assert_int_eq(rmdir(scratch_path("c")), 0);
+}
+END_TEST
+
+Suite *test_suite(void)
+{
+    Suite *suite = suite_create("checkpoint");
+    TCase *tests = tcase_create("checkpoint");
+    tcase_add_unchecked_fixture(tests, scratch_make, scratch_remove);
+    tcase_add_checked_fixture(tests, scratch_clear, NULL);
+    tcase_add_test(tests, state_reads_back);
+    tcase_add_test(tests, state_notices_every_change);
+    tcase_add_test(tests, match_names_all_differences);
+    tcase_add_test(tests, newest_is_read_and_replaced);
+    tcase_add_test(tests, old_ones_go);
+    tcase_add_test(tests, lock_and_leftovers);
+    suite_add_tcase(suite, tests);
+    return suite;
+}

@@ -10,6 +10,8 @@
 
 #include <string.h>
 
+#define COPY_PIECE ((size_t)1 << 20)
+
 static int cpu_count(void)
 {
     return 1;
@@ -54,6 +56,30 @@ static enum ddp_status cpu_copy(void *state, void *destination, const void *sour
     return DDP_OK;
 }
 
+struct copy {
+    char *destination;
+    const char *source;
+    size_t bytes;
+};
+
+static void copy_piece(void *arg, size_t index)
+{
+    const struct copy *copy = arg;
+    const size_t begin = index * COPY_PIECE, left = copy->bytes - begin;
+    memcpy(copy->destination + begin, copy->source + begin, left < COPY_PIECE ? left : COPY_PIECE);
+}
+
+/* To the host: whole models go this way into checkpoints, so large ones are copied by all threads.
+ */
+static enum ddp_status cpu_copy_out(void *state, void *host, const void *source, size_t bytes)
+{
+    struct copy copy = {host, source, bytes};
+    if (bytes < 4 * COPY_PIECE)
+        return cpu_copy(state, host, source, bytes);
+    ddp_pool_run(state, (bytes + COPY_PIECE - 1) / COPY_PIECE, copy_piece, &copy);
+    return DDP_OK;
+}
+
 static enum ddp_status cpu_synchronize(void *state)
 {
     (void)state;
@@ -74,7 +100,7 @@ const struct ddp_device_ops ddp_device_cpu = {
     .alloc = cpu_alloc,
     .free = cpu_free,
     .copy_in = cpu_copy,
-    .copy_out = cpu_copy,
+    .copy_out = cpu_copy_out,
     .copy = cpu_copy,
     .synchronize = cpu_synchronize,
     .stream = cpu_stream,

@@ -29,7 +29,7 @@ struct ddp_checkpoint_writer_config {
     const char *array_names[DDP_CHECKPOINT_ARRAYS];
 };
 
-/* The snapshot's memory is taken with the first checkpoint. DDP_ERR_MEMORY. */
+/* Takes the snapshot's memory, so that it is not missing later. DDP_ERR_MEMORY, DDP_ERR_SYSTEM. */
 enum ddp_status ddp_checkpoint_writer_create(ddp_checkpoint_writer **writer,
                                              const struct ddp_checkpoint_writer_config *config);
 

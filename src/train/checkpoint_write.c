@@ -191,7 +191,7 @@ static enum ddp_status write_checkpoint(struct ddp_checkpoint_writer *writer)
     return status;
 }
 
-static void *run(void *arg)
+static void *write_snapshot(void *arg)
 {
     struct ddp_checkpoint_writer *writer = arg;
     writer->begin_ns = ddp_trace_begin();
@@ -199,6 +199,36 @@ static void *run(void *arg)
     writer->end_ns = ddp_clock_ns();
     atomic_store(&writer->done, true);
     return NULL;
+}
+
+/* Touches the snapshot's memory while training begins, so that the first copy into it is as fast as
+ * the others. */
+static void *touch_snapshot(void *arg)
+{
+    struct ddp_checkpoint_writer *writer = arg;
+    for (int i = 0; i < writer->array_count; i++)
+        for (size_t at = 0; at < writer->array_bytes; at += DDP_PAGE)
+            ((volatile char *)writer->arrays[i])[at] = 0;
+    atomic_store(&writer->done, true);
+    return NULL;
+}
+
+/* The thread takes no signals: those are the program's. And a limit on the size of files then
+ * comes as an error, which has a message, instead of a SIGXFSZ that kills. */
+static enum ddp_status start_thread(struct ddp_checkpoint_writer *writer, void *(*main)(void *))
+{
+    sigset_t all, old;
+    atomic_store(&writer->done, false);
+    writer->begin_ns = 0;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    const int error = pthread_create(&writer->thread, NULL, main, writer);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (error)
+        return ddp_fail(DDP_ERR_SYSTEM, "cannot start a thread for checkpoints: %s",
+                        strerror(error));
+    writer->running = true;
+    return DDP_OK;
 }
 
 /* --- for training ----------------------------------------------------------------------------- */
@@ -218,6 +248,11 @@ enum ddp_status ddp_checkpoint_writer_create(ddp_checkpoint_writer **writer,
     for (int i = 1; status == DDP_OK && i < config->array_count; i++)
         if (!(w->array_names[i] = strdup(config->array_names[i])))
             status = ddp_fail(DDP_ERR_MEMORY, "out of memory");
+    for (int i = 0; status == DDP_OK && i < config->array_count; i++)
+        if (!(w->arrays[i] = ddp_pages_alloc(w->array_bytes)))
+            status = DDP_ERR_MEMORY;
+    if (status == DDP_OK)
+        status = start_thread(w, touch_snapshot);
     if (status != DDP_OK) {
         ddp_checkpoint_writer_destroy(w);
         return status;
@@ -241,34 +276,16 @@ void ddp_checkpoint_writer_destroy(ddp_checkpoint_writer *writer)
 enum ddp_status ddp_checkpoint_begin(ddp_checkpoint_writer *writer, float *const **arrays)
 {
     enum ddp_status status = ddp_checkpoint_wait(writer);
-    for (int i = 0; status == DDP_OK && i < writer->array_count; i++) {
-        if (!writer->arrays[i])
-            writer->arrays[i] = ddp_pages_alloc(writer->array_bytes);
-        if (!writer->arrays[i])
-            status = DDP_ERR_MEMORY;
-    }
     if (status == DDP_OK)
         *arrays = writer->arrays;
     return status;
 }
 
-/* The thread takes no signals: those are the program's. And a limit on the size of files then
- * comes as an error, which has a message, instead of a SIGXFSZ that kills. */
 enum ddp_status ddp_checkpoint_start(ddp_checkpoint_writer *writer,
                                      const struct ddp_checkpoint_state *state)
 {
-    sigset_t all, old;
     writer->state = *state;
-    atomic_store(&writer->done, false);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    const int error = pthread_create(&writer->thread, NULL, run, writer);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    if (error)
-        return ddp_fail(DDP_ERR_SYSTEM, "cannot start a thread for the checkpoint: %s",
-                        strerror(error));
-    writer->running = true;
-    return DDP_OK;
+    return start_thread(writer, write_snapshot);
 }
 
 enum ddp_status ddp_checkpoint_poll(ddp_checkpoint_writer *writer)

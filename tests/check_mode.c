@@ -8,7 +8,7 @@
 
 #include "core/memory.h"
 #include "kernels/reduce.h"
-#include "mode/replica.h"
+#include "mode/updater.h"
 #include "model/model.h"
 #include "tests/runner.h"
 
@@ -431,6 +431,55 @@ static void nothing_left(const char *what, int64_t n)
                   (long long)n, (long long)memory_blocks, (long long)devices, (long long)batches);
 }
 
+/* Statistics follow the mean over the shards, are no part of the norm, and no optimizer moves them.
+ */
+START_TEST(statistics_follow)
+{
+    struct ddp_replica replica;
+    struct ddp_updater updater;
+    float loss;
+    update = 0;
+    open_setup(1, 1);
+    ddp_graph_destroy(graph);
+    ck_assert_int_eq(ddp_graph_create(&graph), DDP_OK);
+    ddp_tensor *x = ddp_graph_input(graph, "x", DDP_F32, 2, (int64_t[]){BATCH, FEATURES});
+    ddp_tensor *running = ddp_graph_statistic(graph, "running", 21, DDP_INIT_ONES);
+    ddp_tensor *weight = ddp_graph_parameter(graph, "weight", 2, (int64_t[]){21, FEATURES},
+                                             (struct ddp_init){DDP_INIT_LINEAR, FEATURES, 0});
+    x = ddp_graph_linear(graph, x, weight, running, DDP_ACTIVATION_NONE); /* it needs a reader */
+    ck_assert_int_eq(ddp_graph_finish(graph, x, ddp_graph_sum(graph, x)), DDP_OK);
+    setup.tail_graph = NULL;
+    setup.graph = graph;
+    setup.global_shards = 4;
+    setup.gradient_norm = true;
+    setup.optimizer.weight_decay = 0.5;
+    ck_assert_int_eq(ddp_graph_statistics_count(graph), 32);
+    float *initial = calloc((size_t)ddp_graph_flat_count(graph), sizeof *initial);
+    struct ddp_rng rng;
+    ddp_rng_seed(&rng, 1);
+    ddp_graph_init_parameters(graph, &rng, initial);
+    setup.weights = initial;
+    ck_assert_int_eq(ddp_replica_open(&replica, &setup, 0, ALL_PARTS, NULL), DDP_OK);
+    ck_assert_int_eq(ddp_updater_open(&updater, &replica, &setup, replica.flat_count, NULL),
+                     DDP_OK);
+    replica.gradients[0] = 8;
+    for (int i = 0; i < 21; i++)
+        replica.gradients[DDP_FLAT_ALIGN + i] = 4 * (float)i;
+    ck_assert_int_eq(ddp_updater_run(&updater, 0.5, 0, &loss), DDP_OK);
+    ck_assert_float_eq(loss, 2);
+    ck_assert_double_eq(updater.norm, 0);
+    for (int i = 0; i < 21; i++)
+        ck_assert_float_eq_tol(replica.weights[DDP_FLAT_ALIGN + i], 0.9f + 0.1f * (float)i, 1e-6f);
+    for (int64_t i = DDP_FLAT_ALIGN + 32; i < replica.flat_count; i++)
+        ck_assert_float_eq(replica.weights[i], initial[i] * 0.75f);
+    ddp_updater_close(&updater);
+    ddp_replica_close(&replica);
+    free(initial);
+    close_setup();
+    nothing_left("statistics", 0);
+}
+END_TEST
+
 /* Each call in turn fails while a mode is made. */
 START_TEST(create_fails_cleanly)
 {
@@ -514,6 +563,7 @@ Suite *test_suite(void)
     tcase_add_loop_test(tc, modes_end_in_the_same_bits, 1, 13);
     tcase_add_test(tc, odd_blocks_agree_within_rounding);
     tcase_add_test(tc, clipping_and_decay);
+    tcase_add_test(tc, statistics_follow);
     tcase_add_test(tc, memory_is_counted);
     tc = test_case(suite, "failures", 60);
     tcase_add_checked_fixture(tc, open_job, close_job);

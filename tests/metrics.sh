@@ -11,6 +11,19 @@ expect "lines of steps" 0 '^step 4/12: loss [0-9.]+, learning rate 0.01, [0-9]+ 
 expect "lines of epochs" 0 '^epoch 3/3: loss ' $article
 grep -q "$(printf '\033')" "$work/out" && fail "lines of epochs: control characters outside a terminal"
 
+# The plan alone: nothing is trained or written. And what was measured, after training.
+expect "plan" 0 '^compute  [0-9.]+ FLOP a step, [0-9.]+ FLOP a sample$' \
+    $article --plan --log "$work/planned" --save "$work/planned" --trace "$work/planned"
+grep -q '^epoch\|^speed' "$work/out" && fail "plan: it trains"
+[ -e "$work/planned" ] && fail "plan: it writes"
+expect "plan of operations" 0 '^linear +[^ ]+ +2 x 1 +8 +' $article --plan --verbose
+expect "plan of two workers" 0 '^workers  2 workers' "$ddprun" -n 2 $article --plan
+expect "summary" 0 '^speed    12 steps in [0-9.]+ s, [0-9.]+ [kMG]?FLOP/s of the model$' $article
+grep -qE '^memory   [0-9.]+ MB at the peak of a worker: [0-9.]+ k?B as planned, data' "$work/out" ||
+    fail "summary: no memory"
+expect "share of the peak" 0 '^speed .*: [0-9]+ % of [0-9.]+ [MGT]FLOP/s$' "$ddprun" -n 2 $article --mfu --log "$work/log"
+grep -q '"share_of_peak":[0-9]' "$work/log" || fail "share of the peak: not in the log"
+
 # The bar: never wider than the terminal, the more the wider it is, gone at the end.
 if command -v script >/dev/null; then
     for columns in 12 40 64 90 300; do
@@ -32,7 +45,7 @@ trace() {
         expect "$name" 0 "are in order" python3 "$here/tests/trace_check.py" "$@"
     fi
 }
-expect "trace" 0 "" "$ddprun" -n 3 $article --trace "$work/trace" --bucket-mb 0.001
+expect "trace" 0 "" "$ddprun" -n 3 $article --trace "$work/trace" --bucket-mb 0.001 --zero 0
 trace "trace: three ranks" "$work/trace" 3 6 step forward backward loss update linear bucket \
     "finish all-reduces" "read batch"
 expect "trace of some steps" 0 "" $article --trace "$work/trace" --trace-steps 3-5 --save "$work/weights"
@@ -40,7 +53,7 @@ trace "trace: three steps" "$work/trace" 1 3 step forward backward update
 expect "trace of dp" 0 "" $article --mode dp --trace "$work/trace"
 trace "trace: dp" "$work/trace" 1 6 step forward backward "sum gradients" scatter update
 expect "trace of a killed run" 137 "" "$ddprun" -n 2 --grace 1 --inject kill:rank=1,step=20000 \
-    "$trainer" --model article --batch-size 2 --epochs 15000 --trace-steps 1-1000000 --trace "$work/trace" --quiet
+    "$trainer" --model article --batch-size 2 --epochs 15000 --zero 0 --trace-steps 1-1000000 --trace "$work/trace" --quiet
 trace "trace: killed" "$work/trace" 2 0 step forward backward update bucket
 expect "trace that cannot be opened" 4 "$work/none/trace: cannot open" $article --trace "$work/none/trace"
 expect "trace on a full disk" 0 "/dev/full: cannot write to it" $article --trace /dev/full

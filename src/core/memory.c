@@ -111,3 +111,16 @@ size_t ddp_memory_total(void)
         total = (info.totalram + info.totalswap) * info.mem_unit;
     return limit < total ? limit : total;
 }
+
+size_t ddp_memory_peak(void)
+{
+    char line[256];
+    unsigned long long kilobytes = 0;
+    FILE *file = fopen("/proc/self/status", "re");
+    while (file && fgets(line, sizeof line, file))
+        if (sscanf(line, "VmHWM: %llu kB", &kilobytes) == 1)
+            break;
+    if (file)
+        fclose(file);
+    return (size_t)kilobytes * 1024;
+}

@@ -40,4 +40,7 @@ void ddp_pages_free(void *memory, size_t bytes);
  * control group. What needs more would be killed, not refused. */
 size_t ddp_memory_total(void);
 
+/* Bytes of memory that this process has held at most, shared memory included; 0: not known. */
+size_t ddp_memory_peak(void);
+
 #endif

@@ -90,7 +90,7 @@ static json_t *header(const struct ddp_train_facts *facts)
     char host[256] = "";
     gethostname(host, sizeof host - 1);
     json_t *config = json_pack(
-        "{s:s, s:I, s:o?, s:I, s:b, s:s, s:s, s:i, s:I, s:I, s:I, s:I, s:I, s:f, s:s, s:I}",
+        "{s:s, s:I, s:o?, s:I, s:b, s:s, s:s, s:i, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:s, s:I}",
         "model", plan->model->name, "parameters", (json_int_t)ddp_graph_element_count(facts->graph),
         "data", json_string(facts->data->path), "samples", (json_int_t)facts->data->sample_count,
         "shuffled", (int)plan->sampler.shuffle, "mode", ddp_mode_names[plan->mode], "device",
@@ -98,8 +98,8 @@ static json_t *header(const struct ddp_train_facts *facts)
         "shards", (json_int_t)plan->global_shards, "global_batch",
         (json_int_t)(plan->batch_size * plan->global_shards), "steps_per_epoch",
         (json_int_t)plan->steps_per_epoch, "total_steps", (json_int_t)plan->total_steps,
-        "learning_rate", plan->schedule.rate, "schedule", ddp_schedule_names[plan->schedule.kind],
-        "seed", (json_int_t)facts->options->seed);
+        "flops_of_step", facts->step_flops, "learning_rate", plan->schedule.rate, "schedule",
+        ddp_schedule_names[plan->schedule.kind], "seed", (json_int_t)facts->options->seed);
     return json_pack("{s:s, s:f, s:s, s:I, s:i, s:i, s:o?, s:o?, s:o?, s:o?}", "event", "run",
                      "time", wall_time(), "host", host, "first_step",
                      (json_int_t)facts->first_step + 1, "world_size", plan->world_size, "replicas",
@@ -144,6 +144,11 @@ static void json_step(void *state, const struct ddp_train_step *step)
                   "waiting_for_data", step->wait_seconds / (step->seconds + 1e-9));
     if (object && !isnan(step->gradient_norm))
         json_object_set_new(object, "gradient_norm", real(step->gradient_norm));
+    const double speed = step->flops / (step->seconds + 1e-9);
+    if (object && step->flops > 0)
+        json_object_set_new(object, "model_flops_per_second", json_real(speed));
+    if (object && step->peak_flops > 0)
+        json_object_set_new(object, "share_of_peak", json_real(speed / step->peak_flops));
     write_object(log, object);
 }
 

@@ -22,6 +22,8 @@ static const struct ddp_train_sink_ops *const sinks[] = {
 
 struct ddp_train_metrics {
     const struct ddp_train_plan *plan;
+    double step_flops, tail_flops, peak_flops;
+    struct ddp_train_totals totals;
     int64_t clock_ns; /* the end of the last step or evaluation */
     double wait_seconds;
     double items_of_sample;
@@ -66,6 +68,9 @@ enum ddp_status ddp_train_metrics_open(ddp_train_metrics **metrics,
     if (!m)
         return DDP_ERR_MEMORY;
     m->plan = facts->plan;
+    m->step_flops = facts->step_flops;
+    m->tail_flops = facts->tail_flops;
+    m->peak_flops = facts->peak_flops;
     const bool tokens = facts->data->x_dtype == DDP_I32;
     m->unit = tokens ? "tokens" : "samples";
     m->items_of_sample = tokens ? (double)facts->data->sample_values : 1;
@@ -110,7 +115,12 @@ void ddp_train_metrics_step(ddp_train_metrics *metrics, int64_t step, double los
         .wait_seconds = wait_seconds - metrics->wait_seconds,
         .samples = (double)rows * (double)plan->global_shards,
         .unit = metrics->unit,
+        .flops = tail ? metrics->tail_flops : metrics->step_flops,
+        .peak_flops = metrics->peak_flops,
     };
+    metrics->totals.steps++;
+    metrics->totals.seconds += event.seconds;
+    metrics->totals.flops += event.flops;
     event.items = event.samples * metrics->items_of_sample;
     metrics->wait_seconds = wait_seconds;
     ddp_trace_end("step", metrics->trace_begin_ns, "step", step + 1);
@@ -152,6 +162,11 @@ void ddp_train_metrics_evaluation(ddp_train_metrics *metrics, int64_t step, doub
     for (size_t i = 0; i < SINK_COUNT; i++)
         if (metrics->states[i])
             sinks[i]->evaluation(metrics->states[i], &event);
+}
+
+void ddp_train_metrics_totals(const ddp_train_metrics *metrics, struct ddp_train_totals *totals)
+{
+    *totals = metrics->totals;
 }
 
 void ddp_train_metrics_pause(ddp_train_metrics *metrics)

@@ -17,8 +17,10 @@ struct ddp_train_facts {
     struct ddp_mode_memory memory;
     const char *device;
     ddp_comm *comm;
-    int64_t first_step; /* above 0: training was resumed */
-    FILE *out;          /* NULL: nothing is printed */
+    double step_flops, tail_flops; /* of a step, and of the last of an epoch */
+    double peak_flops;             /* a second; 0: not measured */
+    int64_t first_step;            /* above 0: training was resumed */
+    FILE *out;                     /* NULL: nothing is printed */
 };
 
 /* One optimizer step. */
@@ -33,6 +35,14 @@ struct ddp_train_step {
     double samples;       /* of the global batch */
     double items;         /* what `unit` counts */
     const char *unit;     /* "samples", say, or "tokens" */
+    double flops;         /* of the model */
+    double peak_flops;    /* that the machine could do in a second; 0: not measured */
+};
+
+/* What a run has done so far, evaluations and checkpoints left out. */
+struct ddp_train_totals {
+    int64_t steps;
+    double seconds, flops;
 };
 
 struct ddp_train_evaluation {
@@ -71,6 +81,8 @@ void ddp_train_metrics_end_aside(ddp_train_metrics *metrics, const char *name);
 /* The result of an evaluation after `step`; ends an aside. */
 void ddp_train_metrics_evaluation(ddp_train_metrics *metrics, int64_t step, double loss,
                                   double accuracy);
+
+void ddp_train_metrics_totals(const ddp_train_metrics *metrics, struct ddp_train_totals *totals);
 
 /* Before a line is printed by others: removes the bar. */
 void ddp_train_metrics_pause(ddp_train_metrics *metrics);

@@ -506,7 +506,17 @@ const struct ddp_option ddp_train_option_table[] = {
      .help = "go on from this checkpoint (.../step-N), or the newest one in this directory"},
 
     {.section = "What is shown",
-     .name = "eval",
+     .name = "plan",
+     .type = DDP_OPTION_FLAG,
+     .offset = AT(plan),
+     .help = "print what would be done, with memory and operations, and end; with --verbose each "
+             "operation"},
+    {.name = "mfu",
+     .type = DDP_OPTION_FLAG,
+     .offset = AT(mfu),
+     .help = "measure what the machine reaches in matrix products, and tell the share of it that "
+             "training uses"},
+    {.name = "eval",
      .type = DDP_OPTION_FLAG,
      .negatable = true,
      .offset = AT(evaluate),

@@ -56,7 +56,7 @@ struct ddp_train_options {
     const char *checkpoint, *resume_from;
     int64_t checkpoint_every, keep; /* steps, 0: each epoch; checkpoints, 0: all */
     bool keep_given, resume;
-    bool evaluate, verbose, quiet;
+    bool evaluate, verbose, quiet, plan, mfu;
     int64_t log_every;
     int nan; /* enum ddp_nan_kind */
     int64_t check_replicas;

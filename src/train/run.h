@@ -26,7 +26,8 @@ struct ddp_run {
     ddp_train_metrics *metrics;
     FILE *out; /* NULL on all ranks but 0 */
     struct ddp_train_guard guard;
-    bool complete; /* all ranks have done their work */
+    double peak_flops; /* a second, of all workers; 0: not measured */
+    bool complete;     /* all ranks have done their work */
     /* Checkpoints; rank 0 has the directory, the writer and what was read. */
     struct ddp_checkpoint_dir checkpoint_dir; /* path NULL: none */
     ddp_checkpoint_writer *checkpoints;

@@ -217,6 +217,11 @@ static void board_step(void *state, const struct ddp_train_step *step)
     add_scalar(&scalars, "train/learning_rate", step->rate);
     add_scalar(&scalars, rate_tag, step->items / (step->seconds + 1e-9));
     add_scalar(&scalars, "train/waiting_for_data", step->wait_seconds / (step->seconds + 1e-9));
+    if (step->flops > 0)
+        add_scalar(&scalars, "train/model_gflops", 1e-9 * step->flops / (step->seconds + 1e-9));
+    if (step->peak_flops > 0)
+        add_scalar(&scalars, "train/share_of_peak",
+                   step->flops / (step->seconds + 1e-9) / step->peak_flops);
     if (!isnan(step->gradient_norm))
         add_scalar(&scalars, "train/gradient_norm", step->gradient_norm);
     write_summary(board, number, scalars.pointers, scalars.count);

@@ -11,6 +11,7 @@
 #include "core/trace.h"
 #include "job/job.h"
 #include "train/replicas.h"
+#include "train/summary.h"
 #include "train/weights.h"
 
 #include <inttypes.h>
@@ -166,12 +167,21 @@ static enum ddp_status open_metrics(struct ddp_run *run)
         .first_step = run->first_step,
         .out = run->out,
     };
+    facts.step_flops = facts.tail_flops = ddp_run_step_flops(run);
+    if (run->tail_graph)
+        facts.tail_flops = ddp_graph_flops(run->tail_graph) * (double)run->plan.global_shards;
+    enum ddp_status status = ddp_run_measure_peak(run);
+    if (status != DDP_OK)
+        return status;
+    facts.peak_flops = run->peak_flops;
     ddp_mode_memory(run->mode, &facts.memory);
     if (run->out)
         ddp_train_plan_print(facts.plan, facts.options, facts.data, facts.graph, &facts.memory,
                              facts.device, run->out);
+    if (run->out)
+        ddp_run_print_compute(run);
     ddp_run_resume_print(run);
-    return ddp_train_metrics_open(&run->metrics, &facts);
+    return run->options->plan ? DDP_OK : ddp_train_metrics_open(&run->metrics, &facts);
 }
 
 static enum ddp_status save(struct ddp_run *run)
@@ -191,21 +201,34 @@ static enum ddp_status save(struct ddp_run *run)
     return status;
 }
 
+/* All steps, and what is left of them.
+ *   stopped [out]  the run ended early, on request: no failure */
+static enum ddp_status train_and_save(struct ddp_run *run, bool *stopped)
+{
+    enum ddp_status status = train_steps(run);
+    *stopped = status == DDP_ERR_PREEMPTED;
+    if (status == DDP_OK || *stopped) {
+        const enum ddp_status printed = ddp_run_print_summary(run);
+        status = printed == DDP_OK ? status : printed;
+    }
+    if (status == DDP_OK)
+        status = save(run);
+    if (status == DDP_OK)
+        status = print_weights(run);
+    if (status == DDP_OK || *stopped)
+        status = ddp_run_checkpoint_finish(run, *stopped);
+    return status;
+}
+
 enum ddp_status ddp_train_run(ddp_train *train, FILE *out)
 {
     struct ddp_run run = {.options = &train->options, .out = out};
     enum ddp_status status = ddp_run_open(&run);
     if (status == DDP_OK)
         status = open_metrics(&run);
-    if (status == DDP_OK)
-        status = train_steps(&run);
-    const bool stopped = status == DDP_ERR_PREEMPTED;
-    if (status == DDP_OK)
-        status = save(&run);
-    if (status == DDP_OK)
-        status = print_weights(&run);
-    if (status == DDP_OK || stopped)
-        status = ddp_run_checkpoint_finish(&run, stopped);
+    bool stopped = false;
+    if (status == DDP_OK && !run.options->plan)
+        status = train_and_save(&run, &stopped);
     ddp_train_metrics_close(run.metrics, stopped && status == DDP_OK ? DDP_ERR_PREEMPTED : status);
     if (status == DDP_OK)
         status = ddp_comm_barrier(run.comm); /* nobody leaves a job that another may still fail */

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * See summary.h. */
+#include "config.h"
+
+#include "train/summary.h"
+
+#include "core/clock.h"
+#include "core/memory.h"
+#include "graph/describe.h"
+#include "kernels/kernels.h"
+#include "train/run.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PROBE_NS    INT64_C(150000000) /* how long the peak is looked for */
+#define PROBE_LEAST 3                  /* products, at least */
+
+double ddp_run_step_flops(const struct ddp_run *run)
+{
+    return ddp_graph_flops(run->graph) * (double)run->plan.global_shards;
+}
+
+/* "1.23 GFLOP": three digits. */
+static const char *human_count(double value, const char *unit, char *text, size_t size)
+{
+    static const char *const prefixes[] = {"", "k", "M", "G", "T", "P", "E"};
+    int prefix = 0;
+    for (; value >= 999.5 && prefix < 6; prefix++)
+        value /= 1000;
+    snprintf(text, size, "%.*f %s%s",
+             value < 9.995   ? 2
+             : value < 99.95 ? 1
+                             : 0,
+             value, prefixes[prefix], unit);
+    return text;
+}
+
+/* --- the peak --- */
+
+struct probe {
+    int64_t size; /* of square matrices */
+    ddp_device *device;
+    float *memory; /* three of them, then scratch */
+    size_t bytes, scratch_bytes;
+};
+
+static enum ddp_status multiply(const struct probe *probe, enum ddp_dtype compute)
+{
+    const size_t count = (size_t)(probe->size * probe->size);
+    struct ddp_linear_forward product = {
+        .rows = probe->size,
+        .in = probe->size,
+        .out = probe->size,
+        .compute = compute,
+        .x = probe->memory,
+        .weight = probe->memory + count,
+        .y = probe->memory + 2 * count,
+        .scratch = probe->scratch_bytes ? probe->memory + 3 * count : NULL,
+    };
+    enum ddp_status status = ddp_device_kernels(probe->device)
+                                 ->linear_forward(&product, ddp_device_stream(probe->device));
+    return status == DDP_OK ? ddp_device_synchronize(probe->device) : status;
+}
+
+/* The best of several products while all workers compute, in operations a second. */
+static enum ddp_status run_probe(struct ddp_run *run, struct probe *probe, double *flops)
+{
+    const enum ddp_dtype compute = ddp_graph_compute(run->graph);
+    int64_t best = INT64_MAX;
+    enum ddp_status status = multiply(probe, compute);
+    if (status == DDP_OK)
+        status = ddp_comm_barrier(run->comm);
+    const int64_t end = ddp_clock_ns() + PROBE_NS;
+    for (int i = 0; status == DDP_OK && (i < PROBE_LEAST || ddp_clock_ns() < end); i++) {
+        const int64_t begin = ddp_clock_ns();
+        status = multiply(probe, compute);
+        const int64_t taken = ddp_clock_ns() - begin;
+        best = taken < best ? taken : best;
+    }
+    const double size = (double)probe->size;
+    *flops = 2 * size * size * size / ((double)best * 1e-9 + 1e-12);
+    return status;
+}
+
+enum ddp_status ddp_run_measure_peak(struct ddp_run *run)
+{
+    const int threads = run->plan.threads * run->plan.replicas;
+    struct probe probe = {.size = threads > 4 ? 2048 : 1024};
+    double flops = 0;
+    if (!run->options->mfu)
+        return DDP_OK;
+    ddp_job_report(run->job, "measure", 0);
+    enum ddp_status status =
+        ddp_device_open(&probe.device, run->options->device, ddp_job_local_rank(run->job), threads);
+    if (status != DDP_OK)
+        return status;
+    probe.scratch_bytes = ddp_linear_scratch_bytes(probe.size, probe.size, probe.size,
+                                                   ddp_graph_compute(run->graph), false);
+    probe.bytes = 3 * (size_t)(probe.size * probe.size) * sizeof(float) + probe.scratch_bytes;
+    status = ddp_device_alloc(probe.device, probe.bytes, (void **)&probe.memory);
+    if (status == DDP_OK)
+        status = run_probe(run, &probe, &flops);
+    ddp_device_free(probe.device, probe.memory, probe.bytes);
+    ddp_device_close(probe.device);
+    if (status == DDP_OK)
+        status = ddp_comm_allreduce(run->comm, &flops, 1, DDP_F64, DDP_SUM);
+    run->peak_flops = flops;
+    return status;
+}
+
+/* --- what is printed --- */
+
+static void print_operations(const struct ddp_run *run)
+{
+    char flops[32], parameters[32];
+    fprintf(run->out, "%-22s %-28s %-22s %12s %14s\n", "operation", "output", "shape", "parameters",
+            "forward");
+    for (int i = 0; i < ddp_graph_operation_count(run->graph); i++) {
+        struct ddp_operation operation;
+        char shape[96] = "";
+        ddp_graph_describe(run->graph, i, &operation);
+        for (int d = 0; d < operation.dim_count; d++) {
+            const size_t used = strlen(shape);
+            snprintf(shape + used, sizeof shape - used, "%s%" PRId64, d ? " x " : "",
+                     operation.dims[d]);
+        }
+        snprintf(parameters, sizeof parameters, "%" PRId64, operation.parameter_count);
+        fprintf(run->out, "%-22s %-28s %-22s %12s %14s\n", operation.name, operation.output, shape,
+                operation.parameter_count ? parameters : "",
+                operation.flops > 0 ? human_count(operation.flops, "FLOP", flops, sizeof flops)
+                                    : "");
+    }
+}
+
+void ddp_run_print_compute(const struct ddp_run *run)
+{
+    const double step = ddp_run_step_flops(run);
+    char text[3][32];
+    fprintf(run->out, "compute  %s a step, %s a sample",
+            human_count(step, "FLOP", text[0], sizeof text[0]),
+            human_count(step / (double)(run->plan.batch_size * run->plan.global_shards), "FLOP",
+                        text[1], sizeof text[1]));
+    if (run->peak_flops > 0)
+        fprintf(run->out, ", on a machine of %s (measured)",
+                human_count(run->peak_flops, "FLOP/s", text[2], sizeof text[2]));
+    fputc('\n', run->out);
+    if (run->options->plan && run->options->verbose)
+        print_operations(run);
+    fflush(run->out);
+}
+
+enum ddp_status ddp_run_print_summary(struct ddp_run *run)
+{
+    struct ddp_mode_memory memory = {0};
+    struct ddp_train_totals totals;
+    int64_t peak = (int64_t)ddp_memory_peak();
+    char text[3][32];
+    enum ddp_status status = ddp_comm_allreduce(run->comm, &peak, 1, DDP_I64, DDP_MAX);
+    ddp_train_metrics_totals(run->metrics, &totals);
+    if (status != DDP_OK || !run->out || totals.steps == 0)
+        return status;
+    ddp_mode_memory(run->mode, &memory);
+    const double planned =
+        (double)(memory.weights + memory.gradients + memory.optimizer + memory.activations);
+    const double speed = totals.flops / (totals.seconds + 1e-9);
+    ddp_train_metrics_pause(run->metrics);
+    fprintf(run->out, "speed    %" PRId64 " steps in %.2f s, %s of the model", totals.steps,
+            totals.seconds, human_count(speed, "FLOP/s", text[0], sizeof text[0]));
+    if (run->peak_flops > 0)
+        fprintf(run->out, ": %.0f %% of %s", 100 * speed / run->peak_flops,
+                human_count(run->peak_flops, "FLOP/s", text[1], sizeof text[1]));
+    fprintf(run->out, "\nmemory   %s at the peak of a worker: %s as planned, ",
+            human_count((double)peak, "B", text[0], sizeof text[0]),
+            human_count(planned, "B", text[1], sizeof text[1]));
+    fprintf(run->out, "data %s, the rest program, libraries and buffers\n",
+            human_count((double)ddp_dataset_info(run->data)->memory_bytes, "B", text[2],
+                        sizeof text[2]));
+    fflush(run->out);
+    return DDP_OK;
+}

@@ -6,125 +6,12 @@
 
 #include "train/options.h"
 
-#include "core/parse.h"
+#include "train/options_read.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#define COUNT_MAX 1e15
+#include <stddef.h>
 
 #define AT(member)    offsetof(struct ddp_train_options, member)
 #define GIVEN(member) (ptrdiff_t) offsetof(struct ddp_train_options, member)
-
-static const char *read_model(void *destination, const char *value)
-{
-    struct ddp_train_options *options = destination;
-    static char message[128];
-    const struct ddp_model *model = ddp_model_find(value);
-    if (!model) {
-        size_t used = (size_t)snprintf(message, sizeof message, "no such model; there are");
-        for (int i = 0; ddp_model_at(i) && used < sizeof message; i++)
-            used += (size_t)snprintf(message + used, sizeof message - used, " %s",
-                                     ddp_model_at(i)->name);
-        return message;
-    }
-    options->model = model->name;
-    return NULL;
-}
-
-static const char *read_dataset(void *destination, const char *value)
-{
-    struct ddp_train_options *options = destination;
-    static char message[128];
-    size_t used = (size_t)snprintf(message, sizeof message, "no such source of data; there are");
-    for (size_t i = 0; ddp_dataset_source_at(i); i++) {
-        const char *name = ddp_dataset_source_at(i)->name;
-        if (strcmp(name, value) == 0) {
-            options->dataset = name;
-            return NULL;
-        }
-        if (used < sizeof message)
-            used += (size_t)snprintf(message + used, sizeof message - used, " %s", name);
-    }
-    return message;
-}
-
-/* "crop,flip" */
-static const char *read_augment(void *destination, const char *value)
-{
-    struct ddp_train_options *options = destination;
-    char text[64];
-    options->crop = options->flip = false;
-    if (strcmp(value, "none") == 0)
-        return NULL;
-    snprintf(text, sizeof text, "%s", value);
-    for (char *rest = text, *word; (word = strsep(&rest, ","));)
-        if (strcmp(word, "crop") == 0)
-            options->crop = true;
-        else if (strcmp(word, "flip") == 0)
-            options->flip = true;
-        else
-            return "must be crop, flip, both with a comma between, or none";
-    return NULL;
-}
-
-/* "512,256": the widths of the hidden layers; "none": a linear classifier. */
-static const char *read_hidden(void *destination, const char *value)
-{
-    struct ddp_train_options *options = destination;
-    char text[256];
-    int count = 0;
-    if (strcmp(value, "none") != 0) {
-        if (snprintf(text, sizeof text, "%s", value) >= (int)sizeof text)
-            return "too long";
-        for (char *rest = text, *word; (word = strsep(&rest, ","));) {
-            if (count == DDP_MODEL_LAYERS)
-                return "at most 16 layers";
-            if (!ddp_parse_int64(word, 1, 1 << 20, &options->hidden[count++]))
-                return "must be widths from 1 to 1048576 with commas between, or none";
-        }
-    }
-    options->hidden_count = count;
-    options->hidden_given = true;
-    return NULL;
-}
-
-/* "30,60,80": rising numbers of epochs. */
-static const char *read_milestones(void *destination, const char *value)
-{
-    struct ddp_train_options *options = destination;
-    char text[256];
-    int count = 0;
-    if (snprintf(text, sizeof text, "%s", value) >= (int)sizeof text)
-        return "too long";
-    for (char *rest = text, *word; (word = strsep(&rest, ","));) {
-        const int64_t above = count ? options->milestones[count - 1] : 0;
-        if (count == DDP_SCHEDULE_MILESTONES)
-            return "at most 16 milestones";
-        if (!ddp_parse_int64(word, above + 1, 1000000000, &options->milestones[count++]))
-            return "must be rising numbers of epochs with commas between";
-    }
-    options->milestone_count = count;
-    return NULL;
-}
-
-/* "20-40", or "20": the steps that a trace shows. */
-static const char *read_trace_steps(void *destination, const char *value)
-{
-    struct ddp_train_options *options = destination;
-    char text[64];
-    if (snprintf(text, sizeof text, "%s", value) >= (int)sizeof text)
-        return "too long";
-    char *last = strchr(text, '-');
-    if (last)
-        *last++ = '\0';
-    if (!ddp_parse_int64(text, 1, (int64_t)COUNT_MAX, &options->trace_first) ||
-        !ddp_parse_int64(last ? last : text, options->trace_first, (int64_t)COUNT_MAX,
-                         &options->trace_last))
-        return "must be the first and the last step, such as 20-40";
-    options->trace_steps_given = true;
-    return NULL;
-}
 
 static const char *const device_help =
     "where to compute: auto (a GPU where there is one), cpu or cuda";
@@ -135,12 +22,12 @@ const struct ddp_option ddp_train_option_table[] = {
     {.section = "What to train",
      .name = "model",
      .type = DDP_OPTION_CUSTOM,
-     .read = read_model,
+     .read = ddp_train_read_model,
      .argument = "NAME",
      .help = "mlp (default) or article, the linear model of the example"},
     {.name = "hidden",
      .type = DDP_OPTION_CUSTOM,
-     .read = read_hidden,
+     .read = ddp_train_read_hidden,
      .argument = "N,N,...",
      .help = "mlp: widths of the hidden layers (default 512,512), or none"},
     {.name = "data",
@@ -152,7 +39,7 @@ const struct ddp_option ddp_train_option_table[] = {
              "tokens, a glob of them, or any text (default: Debian's Fashion-MNIST)"},
     {.name = "dataset",
      .type = DDP_OPTION_CUSTOM,
-     .read = read_dataset,
+     .read = ddp_train_read_dataset,
      .argument = "NAME",
      .help =
          "how to read --data, where its name does not tell: idx, cifar, npy, tokens or article"},
@@ -187,7 +74,7 @@ const struct ddp_option ddp_train_option_table[] = {
          "tokens: how many there are (default: 50257 for 16 bits, 128256 for 32, 256 for bytes)"},
     {.name = "augment",
      .type = DDP_OPTION_CUSTOM,
-     .read = read_augment,
+     .read = ddp_train_read_augment,
      .argument = "LIST",
      .help = "change training images at random: crop (4 pixels of padding), flip (left and right), "
              "crop,flip or none (default)"},
@@ -297,7 +184,7 @@ const struct ddp_option ddp_train_option_table[] = {
      .type = DDP_OPTION_INT,
      .offset = AT(steps),
      .min = 1,
-     .max = COUNT_MAX,
+     .max = (double)DDP_COUNT_MAX,
      .argument = "N",
      .help = "optimizer steps instead of epochs"},
     {.name = "batch-size",
@@ -430,7 +317,7 @@ const struct ddp_option ddp_train_option_table[] = {
      .type = DDP_OPTION_INT,
      .offset = AT(warmup_steps),
      .min = 0,
-     .max = COUNT_MAX,
+     .max = (double)DDP_COUNT_MAX,
      .given_offset = GIVEN(warmup_steps_given),
      .argument = "N",
      .help = "steps over which the rate first rises (default 0)"},
@@ -468,7 +355,7 @@ const struct ddp_option ddp_train_option_table[] = {
      .help = "step: epochs between falls (default 30)"},
     {.name = "lr-milestones",
      .type = DDP_OPTION_CUSTOM,
-     .read = read_milestones,
+     .read = ddp_train_read_milestones,
      .argument = "N,N,...",
      .help = "step: the epochs after which the rate falls, instead"},
 
@@ -483,14 +370,14 @@ const struct ddp_option ddp_train_option_table[] = {
      .type = DDP_OPTION_INT,
      .offset = AT(checkpoint_every),
      .min = 1,
-     .max = COUNT_MAX,
+     .max = (double)DDP_COUNT_MAX,
      .argument = "N",
      .help = "a checkpoint every N steps and at the end (default: after each epoch)"},
     {.name = "keep",
      .type = DDP_OPTION_INT,
      .offset = AT(keep),
      .min = 0,
-     .max = COUNT_MAX,
+     .max = (double)DDP_COUNT_MAX,
      .given_offset = GIVEN(keep_given),
      .argument = "N",
      .help = "remove all but the newest N checkpoints (default 3; 0: keep all)"},
@@ -525,7 +412,7 @@ const struct ddp_option ddp_train_option_table[] = {
      .type = DDP_OPTION_INT,
      .offset = AT(log_every),
      .min = 0,
-     .max = COUNT_MAX,
+     .max = (double)DDP_COUNT_MAX,
      .argument = "N",
      .help =
          "print the loss every N steps (default 0: a bar on a terminal, else a line now and then)"},
@@ -541,7 +428,7 @@ const struct ddp_option ddp_train_option_table[] = {
      .type = DDP_OPTION_INT,
      .offset = AT(check_replicas),
      .min = 0,
-     .max = COUNT_MAX,
+     .max = (double)DDP_COUNT_MAX,
      .argument = "K",
      .help = "ddp: compare the parameters of all workers every K steps, and name who differs"},
     {.name = "log",
@@ -561,7 +448,7 @@ const struct ddp_option ddp_train_option_table[] = {
      .help = "write what each worker does when to this file, for Perfetto or chrome://tracing"},
     {.name = "trace-steps",
      .type = DDP_OPTION_CUSTOM,
-     .read = read_trace_steps,
+     .read = ddp_train_read_trace_steps,
      .argument = "A-B",
      .help = "the steps that --trace shows (default 1-1000)"},
     {.name = "verbose",

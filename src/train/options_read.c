@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Reads the values of options that are more than a number or a word; see options_read.h. */
+#include "config.h"
+
+#include "train/options_read.h"
+
+#include "core/parse.h"
+#include "train/options.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+const char *ddp_train_read_model(void *destination, const char *value)
+{
+    struct ddp_train_options *options = destination;
+    static char message[128];
+    const struct ddp_model *model = ddp_model_find(value);
+    if (!model) {
+        size_t used = (size_t)snprintf(message, sizeof message, "no such model; there are");
+        for (int i = 0; ddp_model_at(i) && used < sizeof message; i++)
+            used += (size_t)snprintf(message + used, sizeof message - used, " %s",
+                                     ddp_model_at(i)->name);
+        return message;
+    }
+    options->model = model->name;
+    return NULL;
+}
+
+const char *ddp_train_read_dataset(void *destination, const char *value)
+{
+    struct ddp_train_options *options = destination;
+    static char message[128];
+    size_t used = (size_t)snprintf(message, sizeof message, "no such source of data; there are");
+    for (size_t i = 0; ddp_dataset_source_at(i); i++) {
+        const char *name = ddp_dataset_source_at(i)->name;
+        if (strcmp(name, value) == 0) {
+            options->dataset = name;
+            return NULL;
+        }
+        if (used < sizeof message)
+            used += (size_t)snprintf(message + used, sizeof message - used, " %s", name);
+    }
+    return message;
+}
+
+/* "crop,flip" */
+const char *ddp_train_read_augment(void *destination, const char *value)
+{
+    struct ddp_train_options *options = destination;
+    char text[64];
+    options->crop = options->flip = false;
+    if (strcmp(value, "none") == 0)
+        return NULL;
+    snprintf(text, sizeof text, "%s", value);
+    for (char *rest = text, *word; (word = strsep(&rest, ","));)
+        if (strcmp(word, "crop") == 0)
+            options->crop = true;
+        else if (strcmp(word, "flip") == 0)
+            options->flip = true;
+        else
+            return "must be crop, flip, both with a comma between, or none";
+    return NULL;
+}
+
+/* "512,256": the widths of the hidden layers; "none": a linear classifier. */
+const char *ddp_train_read_hidden(void *destination, const char *value)
+{
+    struct ddp_train_options *options = destination;
+    char text[256];
+    int count = 0;
+    if (strcmp(value, "none") != 0) {
+        if (snprintf(text, sizeof text, "%s", value) >= (int)sizeof text)
+            return "too long";
+        for (char *rest = text, *word; (word = strsep(&rest, ","));) {
+            if (count == DDP_MODEL_LAYERS)
+                return "at most 16 layers";
+            if (!ddp_parse_int64(word, 1, 1 << 20, &options->hidden[count++]))
+                return "must be widths from 1 to 1048576 with commas between, or none";
+        }
+    }
+    options->hidden_count = count;
+    options->hidden_given = true;
+    return NULL;
+}
+
+/* "30,60,80": rising numbers of epochs. */
+const char *ddp_train_read_milestones(void *destination, const char *value)
+{
+    struct ddp_train_options *options = destination;
+    char text[256];
+    int count = 0;
+    if (snprintf(text, sizeof text, "%s", value) >= (int)sizeof text)
+        return "too long";
+    for (char *rest = text, *word; (word = strsep(&rest, ","));) {
+        const int64_t above = count ? options->milestones[count - 1] : 0;
+        if (count == DDP_SCHEDULE_MILESTONES)
+            return "at most 16 milestones";
+        if (!ddp_parse_int64(word, above + 1, 1000000000, &options->milestones[count++]))
+            return "must be rising numbers of epochs with commas between";
+    }
+    options->milestone_count = count;
+    return NULL;
+}
+
+/* "20-40", or "20": the steps that a trace shows. */
+const char *ddp_train_read_trace_steps(void *destination, const char *value)
+{
+    struct ddp_train_options *options = destination;
+    char text[64];
+    if (snprintf(text, sizeof text, "%s", value) >= (int)sizeof text)
+        return "too long";
+    char *last = strchr(text, '-');
+    if (last)
+        *last++ = '\0';
+    if (!ddp_parse_int64(text, 1, DDP_COUNT_MAX, &options->trace_first) ||
+        !ddp_parse_int64(last ? last : text, options->trace_first, DDP_COUNT_MAX,
+                         &options->trace_last))
+        return "must be the first and the last step, such as 20-40";
+    options->trace_steps_given = true;
+    return NULL;
+}

@@ -6,13 +6,6 @@
 
 #include "ddp.h"
 
-enum ddp_activation {
-    DDP_ACTIVATION_NONE = 0,
-    DDP_ACTIVATION_RELU = 1,
-    DDP_ACTIVATION_GELU = 2,      /* z (1 + erf(z / sqrt 2)) / 2, PyTorch's default */
-    DDP_ACTIVATION_GELU_TANH = 3, /* its approximation by tanh: GPT-2's "gelu_new" */
-};
-
 /* With compute DDP_BF16 the operands of each product are rounded to bf16 (nearest, ties to even)
  * and the products added in float32. The rounded weights may be handed in as weight_bf16, the same
  * values as `weight`; else they are made in the scratch memory. */

@@ -176,6 +176,131 @@ DDP_API enum ddp_status ddp_comm_allreduce_start(ddp_comm *comm, void *buffer, s
 DDP_API enum ddp_status ddp_comm_progress(ddp_comm *comm);
 DDP_API enum ddp_status ddp_comm_finish(ddp_comm *comm);
 
+/* --- Models
+ * ------------------------------------------------------------------------------------------- */
+
+/* A model is a list of operations on tensors, built once for a shard of fixed shape: building order
+ * is execution order, and backward runs it in reverse. Builders return NULL once one has failed,
+ * and take NULL then; ddp_graph_finish() returns the first error, so a model is a page of straight
+ * code. Tensors belong to their graph. */
+typedef struct ddp_graph ddp_graph;
+typedef struct ddp_tensor ddp_tensor;
+
+#define DDP_TENSOR_DIMS 4
+
+enum ddp_activation {
+    DDP_ACTIVATION_NONE = 0,
+    DDP_ACTIVATION_RELU = 1,
+    DDP_ACTIVATION_GELU = 2,      /* z (1 + erf(z / sqrt 2)) / 2, PyTorch's default */
+    DDP_ACTIVATION_GELU_TANH = 3, /* its approximation by tanh: GPT-2's "gelu_new" */
+};
+
+enum ddp_init_kind {
+    DDP_INIT_ZEROS,
+    DDP_INIT_ONES,
+    DDP_INIT_LINEAR, /* uniform in +-1/sqrt(fan_in), as torch.nn.Linear and Conv2d draw their weight
+                        and bias */
+    DDP_INIT_NORMAL, /* mean 0, deviation std */
+};
+
+struct ddp_init {
+    enum ddp_init_kind kind;
+    int64_t fan_in; /* DDP_INIT_LINEAR: inputs of one output */
+    double std;     /* DDP_INIT_NORMAL */
+};
+
+/* Tensors. Names are copied. The dims are those of one shard; the first is the rows of the shard.
+ */
+DDP_API ddp_tensor *ddp_graph_input(ddp_graph *graph, const char *name, enum ddp_dtype dtype,
+                                    int dim_count, const int64_t *dims);
+/* Float32. Parameters draw their initial values in the order in which they are made. */
+DDP_API ddp_tensor *ddp_graph_parameter(ddp_graph *graph, const char *name, int dim_count,
+                                        const int64_t *dims, struct ddp_init init);
+/* The same numbers in another shape; no copy. One dimension may be -1: what is left. */
+DDP_API ddp_tensor *ddp_graph_reshape(ddp_graph *graph, ddp_tensor *x, int dim_count,
+                                      const int64_t *dims);
+
+/* The dimensions of a tensor, DDP_TENSOR_DIMS of them, 0 beyond the last; all 0 for NULL. */
+DDP_API const int64_t *ddp_graph_dims(const ddp_tensor *tensor);
+
+/* Operations. Each gives a new tensor; shapes are checked. A tensor may be read by several: its
+ * gradient is their sum. */
+
+/* (...,C) x (O,C)^T + (O) -> (...,O); bias may be NULL. */
+DDP_API ddp_tensor *ddp_graph_linear(ddp_graph *graph, ddp_tensor *x, ddp_tensor *weight,
+                                     ddp_tensor *bias, enum ddp_activation activation);
+/* (...,V) float32 and (...) int32 -> (1): the mean over rows. */
+DDP_API ddp_tensor *ddp_graph_softmax_cross_entropy(ddp_graph *graph, ddp_tensor *logits,
+                                                    ddp_tensor *labels);
+/* (B,T) int32, (V,C), (P,C) -> (B,T,C): rows of wte by token plus rows of wpe by place; wpe may be
+ * NULL. */
+DDP_API ddp_tensor *ddp_graph_embedding(ddp_graph *graph, ddp_tensor *tokens, ddp_tensor *wte,
+                                        ddp_tensor *wpe);
+/* (B,T,3C) -> (B,T,C): causal attention of several heads on packed queries, keys and values. */
+DDP_API ddp_tensor *ddp_graph_attention(ddp_graph *graph, ddp_tensor *qkv, int64_t heads);
+/* The sum of two tensors of one shape. */
+DDP_API ddp_tensor *ddp_graph_add(ddp_graph *graph, ddp_tensor *a, ddp_tensor *b);
+/* Zeroes elements with this probability in training, divides the others by what is left of 1; 0:
+ * nothing at all. */
+DDP_API ddp_tensor *ddp_graph_dropout(ddp_graph *graph, ddp_tensor *x, double probability);
+/* Image operations take channels-last images. (B,C,H,W) -> (B,H,W,C), and back. */
+DDP_API ddp_tensor *ddp_graph_channels_last(ddp_graph *graph, ddp_tensor *x);
+DDP_API ddp_tensor *ddp_graph_channels_first(ddp_graph *graph, ddp_tensor *x);
+/* (B,H,W,C) -> (B,OH,OW,C): the largest of each kernel x kernel window. */
+DDP_API ddp_tensor *ddp_graph_max_pool2d(ddp_graph *graph, ddp_tensor *x, int64_t kernel,
+                                         int64_t stride, int64_t padding);
+/* (B,H,W,C) -> (B,C): the mean of each channel. */
+DDP_API ddp_tensor *ddp_graph_global_avg_pool2d(ddp_graph *graph, ddp_tensor *x);
+/* Any float32 -> (1). */
+DDP_API ddp_tensor *ddp_graph_sum(ddp_graph *graph, ddp_tensor *x);
+
+/* A whole torch.nn.Linear: makes "NAME.weight" (out,C) and, with_bias, "NAME.bias" (out). */
+DDP_API ddp_tensor *ddp_graph_linear_layer(ddp_graph *graph, const char *name, ddp_tensor *x,
+                                           int64_t out, bool with_bias,
+                                           enum ddp_activation activation);
+
+/* A whole torch.nn.LayerNorm over the last dimension: makes "NAME.weight" and "NAME.bias" (C). */
+DDP_API ddp_tensor *ddp_graph_layer_norm_layer(ddp_graph *graph, const char *name, ddp_tensor *x,
+                                               float eps);
+
+/* A whole torch.nn.Conv2d with a square window, (B,H,W,C) -> (B,OH,OW,O): makes "NAME.weight"
+ * (O,C,K,K) and, with_bias, "NAME.bias" (O). */
+struct ddp_conv2d_options {
+    int64_t out, kernel, stride, padding; /* stride 0: 1 */
+    bool with_bias;
+    enum ddp_activation activation; /* none or ReLU */
+};
+DDP_API ddp_tensor *ddp_graph_conv2d_layer(ddp_graph *graph, const char *name, ddp_tensor *x,
+                                           const struct ddp_conv2d_options *options);
+
+/* A whole torch.nn.BatchNorm over the last dimension, then residual (may be NULL) added, then the
+ * activation (none or ReLU): makes "NAME.weight", "NAME.bias" and the statistics
+ * "NAME.running_mean" and "NAME.running_var" (C). */
+DDP_API ddp_tensor *ddp_graph_batch_norm_layer(ddp_graph *graph, const char *name, ddp_tensor *x,
+                                               ddp_tensor *residual,
+                                               enum ddp_activation activation);
+
+/* Ends building: marks output and loss, lays out parameters, plans nothing yet.
+ * DDP_ERR_UNSUPPORTED: parameters in the loss part. */
+DDP_API enum ddp_status ddp_graph_finish(ddp_graph *graph, ddp_tensor *output, ddp_tensor *loss);
+
+/* What a model is built for. */
+struct ddp_model_shape {
+    int64_t batch;                 /* samples of a shard */
+    enum ddp_dtype dtype;          /* of a sample: DDP_F32, or DDP_I32 for tokens */
+    int dim_count;                 /* of one sample */
+    int64_t dims[DDP_TENSOR_DIMS]; /* (C,H,W) of images, (T) of tokens */
+    int64_t classes;     /* labels are 0 .. classes-1; of tokens the vocabulary; 0: no labels */
+    int64_t label_count; /* labels of one sample: 1, or T of tokens */
+};
+
+/* Builds a model: input 0 is the samples (batch, dims...), input 1 the labels (batch) int32, or
+ * (batch, label_count), if there are any. Ends with ddp_graph_finish() and returns what it gives.
+ * Called for several batch sizes and by every worker: the same parameters each time.
+ *   arg  as it was given to ddp_train_set_model() */
+typedef enum ddp_status ddp_model_builder(ddp_graph *graph, const struct ddp_model_shape *shape,
+                                          void *arg);
+
 /* --- Training
  * ----------------------------------------------------------------------------------------- */
 
@@ -194,6 +319,11 @@ DDP_API enum ddp_status ddp_train_parse(ddp_train *train, int argc, char *const 
 /* Sets one option by its long name, such as "batch-size". A flag takes value NULL. The value must
  * outlive the run. DDP_ERR_INVALID. */
 DDP_API enum ddp_status ddp_train_set(ddp_train *train, const char *name, const char *value);
+
+/* Trains this model instead of one of the trainer's, on whatever data the options name.
+ *   name  for the plan, without spaces; must outlive the run, as must `arg` */
+DDP_API void ddp_train_set_model(ddp_train *train, const char *name, ddp_model_builder *build,
+                                 void *arg);
 
 /* Prints all options, as `trainer --help` does. */
 DDP_API void ddp_train_help(FILE *out);

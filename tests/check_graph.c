@@ -25,7 +25,7 @@ struct fixture {
     ddp_device *device;
     ddp_exec *exec;
     float *weights, *gradients, *x;
-    int32_t labels[32];
+    int32_t labels[32], tokens[32];
 };
 
 static void open_fixture(struct fixture *f, const struct ddp_model *model, unsigned parts)
@@ -41,10 +41,12 @@ static void open_fixture(struct fixture *f, const struct ddp_model *model, unsig
     ddp_rng_seed(&rng, 3);
     ddp_graph_init_parameters(f->graph, &rng, f->weights);
     ddp_rng_fill_normal(&rng, f->x, (size_t)(small.batch * small.features), 0, 1);
-    for (int i = 0; i < 32; i++)
+    for (int i = 0; i < 32; i++) {
         f->labels[i] = i % (int)small.classes;
+        f->tokens[i] = i * i % 5;
+    }
     ck_assert_int_eq(ddp_exec_create(&f->exec, f->graph, f->device, parts, f->weights), DDP_OK);
-    ddp_exec_bind_input(f->exec, 0, f->x);
+    ddp_exec_bind_input(f->exec, 0, strcmp(model->name, "sharing") == 0 ? (void *)f->tokens : f->x);
     ddp_exec_bind_input(f->exec, 1, f->labels);
     ddp_exec_set_gradients(f->exec, f->gradients);
 }
@@ -125,6 +127,47 @@ START_TEST(article_gradients)
 }
 END_TEST
 
+/* A model with every way in which tensors share: residual connections, a tied weight, a tensor
+ * with three readers, a join of a join, views, dropout, attention. Its samples are tokens. */
+static enum ddp_status build_sharing(ddp_graph *graph, const struct ddp_model_config *config)
+{
+    enum { LENGTH = 4, CHANNELS = 6, VOCABULARY = 5 };
+    const struct ddp_init normal = {.kind = DDP_INIT_NORMAL, .std = 0.5};
+    ddp_tensor *tokens =
+        ddp_graph_input(graph, "tokens", DDP_I32, 2, (int64_t[]){config->batch, LENGTH});
+    ddp_tensor *labels =
+        ddp_graph_input(graph, "labels", DDP_I32, 2, (int64_t[]){config->batch, LENGTH});
+    ddp_tensor *wte =
+        ddp_graph_parameter(graph, "wte", 2, (int64_t[]){VOCABULARY, CHANNELS}, normal);
+    ddp_tensor *wpe = ddp_graph_parameter(graph, "wpe", 2, (int64_t[]){LENGTH, CHANNELS}, normal);
+    ddp_tensor *x = ddp_graph_embedding(graph, tokens, wte, wpe);
+    x = ddp_graph_dropout(graph, x, 0.25);
+    ddp_tensor *y = ddp_graph_layer_norm_layer(graph, "ln1", x, 1e-5f);
+    y = ddp_graph_linear_layer(graph, "qkv", y, 3 * CHANNELS, true, DDP_ACTIVATION_NONE);
+    y = ddp_graph_attention(graph, y, 2);
+    y = ddp_graph_linear_layer(graph, "proj", y, CHANNELS, true, DDP_ACTIVATION_NONE);
+    x = ddp_graph_add(graph, x, y);
+    y = ddp_graph_layer_norm_layer(graph, "ln2", x, 1e-5f);
+    y = ddp_graph_linear_layer(graph, "fc", y, 2 * CHANNELS, true, DDP_ACTIVATION_GELU_TANH);
+    y = ddp_graph_linear_layer(graph, "out", y, CHANNELS, true, DDP_ACTIVATION_NONE);
+    ddp_tensor *joined = ddp_graph_add(graph, ddp_graph_add(graph, y, x), x);
+    ddp_tensor *side =
+        ddp_graph_linear_layer(graph, "side", joined, CHANNELS, true, DDP_ACTIVATION_GELU);
+    joined = ddp_graph_add(graph, side, joined);
+    joined = ddp_graph_add(graph, joined, joined);
+    joined = ddp_graph_reshape(graph, joined, 2, (int64_t[]){-1, CHANNELS});
+    ddp_tensor *logits = ddp_graph_linear(graph, joined, wte, NULL, DDP_ACTIVATION_NONE);
+    return ddp_graph_finish(graph, logits, ddp_graph_softmax_cross_entropy(graph, logits, labels));
+}
+
+static const struct ddp_model sharing = {.name = "sharing", .build = build_sharing};
+
+START_TEST(shared_tensors_gradients)
+{
+    check_gradients(&sharing);
+}
+END_TEST
+
 static void plan_is_disjoint(const ddp_graph *graph, unsigned parts)
 {
     struct ddp_graph_plan plan;
@@ -155,9 +198,35 @@ START_TEST(plan_never_overlaps)
     deep.hidden_count = 6;
     for (int i = 0; i < 6; i++)
         deep.hidden[i] = 3 + 11 * (i % 3);
-    ck_assert_int_eq(ddp_model_build(&graph, &ddp_model_mlp, &deep), DDP_OK);
-    for (unsigned parts = 1; parts <= ALL_PARTS; parts++)
-        plan_is_disjoint(graph, parts);
+    for (int m = 0; m < 2; m++) {
+        ck_assert_int_eq(ddp_model_build(&graph, m ? &sharing : &ddp_model_mlp, &deep), DDP_OK);
+        for (unsigned parts = 1; parts <= ALL_PARTS; parts++)
+            plan_is_disjoint(graph, parts);
+        ddp_graph_destroy(graph);
+    }
+}
+END_TEST
+
+/* The residual connections of a transformer's block cost no memory for gradients: both inputs of a
+ * join share its output's. A join of a join may not. */
+START_TEST(joins_share_gradients)
+{
+    ddp_graph *graph;
+    struct ddp_graph_plan plan;
+    int shared = 0, joins = 0;
+    ck_assert_int_eq(ddp_model_build(&graph, &sharing, &small), DDP_OK);
+    ck_assert_int_eq(ddp_graph_plan_make(graph, ALL_PARTS, &plan), DDP_OK);
+    for (int n = 0; n < graph->node_count; n++) {
+        const struct node *node = &graph->nodes[n];
+        if (!node->op->joins)
+            continue;
+        joins++;
+        shared += plan.gradient[node->inputs[0]->id] == plan.gradient[node->output->id];
+        shared += plan.gradient[node->inputs[1]->id] == plan.gradient[node->output->id];
+    }
+    ck_assert_int_eq(joins, 5);
+    ck_assert_int_ge(shared, 4);
+    ddp_graph_plan_free(&plan);
     ddp_graph_destroy(graph);
 }
 END_TEST
@@ -241,7 +310,9 @@ Suite *test_suite(void)
     tcase_add_test(tc, mlp_gradients);
     tcase_add_test(tc, article_gradients);
     tcase_add_test(tc, relu_logits_gradients);
+    tcase_add_test(tc, shared_tensors_gradients);
     tcase_add_test(tc, plan_never_overlaps);
+    tcase_add_test(tc, joins_share_gradients);
     tcase_add_test(tc, gradients_become_ready_in_flat_order);
     tcase_add_test(tc, flat_layout);
     tcase_add_test(tc, bad_graphs_are_refused);

@@ -8,4 +8,10 @@ expect "train, alone" 0 "$weights" "$top/examples/train"
 expect "train, 2 workers" 0 "$weights" "$ddprun" -n 2 "$top/examples/train"
 expect "overlap, alone" 0 '1 ranks, last bucket: 7$' "$top/examples/overlap"
 expect "overlap, 4 workers" 0 '4 ranks, last bucket: 34$' "$ddprun" -n 4 "$top/examples/overlap"
+need_fashion
+set -- --steps 3 --batch-size 8 --global-batch 16 --no-eval
+expect "own model, alone" 0 "model    own, " "$top/examples/own_model" "$@" --save "$work/alone"
+expect "own model, 2 workers" 0 "model    own, " "$ddprun" -n 2 "$top/examples/own_model" "$@" --save "$work/two"
+expect "own model, dp" 0 "model    own, " "$top/examples/own_model" "$@" --mode dp --save "$work/dp"
+cmp "$work/alone" "$work/two" && cmp "$work/alone" "$work/dp" || fail "own model: other weights in other modes"
 finish

@@ -31,6 +31,7 @@ void ddp_graph_destroy(ddp_graph *graph)
     }
     for (int n = 0; n < graph->node_count; n++)
         free(graph->nodes[n].attributes);
+    free(graph->description);
     free(graph->tensors);
     free(graph->nodes);
     free(graph->parameters);
@@ -40,6 +41,19 @@ void ddp_graph_destroy(ddp_graph *graph)
 void ddp_graph_set_compute(ddp_graph *graph, enum ddp_dtype compute)
 {
     graph->compute = compute;
+}
+
+void ddp_graph_set_description(ddp_graph *graph, const char *text)
+{
+    free(graph->description);
+    graph->description = strdup(text);
+    if (!graph->description)
+        ddp_graph_reject(graph, DDP_ERR_MEMORY, "out of memory");
+}
+
+const char *ddp_graph_description(const ddp_graph *graph)
+{
+    return graph->description ? graph->description : "";
 }
 
 ddp_tensor *ddp_graph_reject(ddp_graph *graph, enum ddp_status status, const char *format, ...)

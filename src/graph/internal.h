@@ -73,6 +73,7 @@ struct ddp_graph {
     int input_count;
     int dropout_count;
     enum ddp_dtype compute;
+    char *description;
     ddp_tensor *output, *loss;
     int64_t element_count, statistics_count, flat_count;
     enum ddp_status status; /* the first error while building */

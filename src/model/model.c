@@ -5,12 +5,12 @@
 
 #include "model/model.h"
 
+#include "core/log.h"
+
 #include <string.h>
 
 static const struct ddp_model *const models[] = {
-    &ddp_model_mlp,
-    &ddp_model_article,
-    NULL,
+    &ddp_model_mlp, &ddp_model_cnn, &ddp_model_resnet, &ddp_model_gpt2, &ddp_model_article, NULL,
 };
 
 const struct ddp_model *ddp_model_at(int index)
@@ -26,6 +26,33 @@ const struct ddp_model *ddp_model_find(const char *name)
     return NULL;
 }
 
+enum ddp_status ddp_model_configure(const struct ddp_model *model, struct ddp_model_config *config)
+{
+    const struct ddp_model_config given = *config;
+    const bool gpt2 = model == &ddp_model_gpt2;
+    if (given.size && !model->set_size)
+        return ddp_fail(DDP_ERR_INVALID, "--size: the model %s has one size only", model->name);
+    if (!gpt2 && (given.heads || given.channels || given.layers || given.context || given.dropout))
+        return ddp_fail(DDP_ERR_INVALID,
+                        "--layers, --heads, --channels, --context and --dropout belong to the "
+                        "model gpt2");
+    if (model->set_size) {
+        const char *size = given.size ? given.size : model->default_size;
+        const char *message = model->set_size(config, size);
+        if (message)
+            return ddp_fail(DDP_ERR_INVALID, "--size %s: %s", size, message);
+    }
+    if (given.layers)
+        config->layers = given.layers;
+    if (given.heads)
+        config->heads = given.heads;
+    if (given.channels)
+        config->channels = given.channels;
+    if (given.context)
+        config->context = given.context;
+    return model->check ? model->check(config) : DDP_OK;
+}
+
 enum ddp_status ddp_model_build(ddp_graph **graph, const struct ddp_model *model,
                                 const struct ddp_model_config *config)
 {
@@ -33,6 +60,10 @@ enum ddp_status ddp_model_build(ddp_graph **graph, const struct ddp_model *model
     enum ddp_status status = ddp_graph_create(&g);
     if (status != DDP_OK)
         return status;
+    char description[DDP_MODEL_TEXT];
+    ddp_model_describe(model, config, description);
+    ddp_graph_set_description(g, description);
+    ddp_graph_set_compute(g, config->compute);
     status = model->build(g, config);
     if (status != DDP_OK) {
         ddp_graph_destroy(g);

@@ -26,7 +26,7 @@ static enum ddp_status check_fit(const struct ddp_run *run)
     const struct ddp_dataset_info *info = ddp_dataset_info(run->data);
     const bool tokens = info->x_dtype == DDP_I32;
     const char *where = *info->path ? info->path : info->source;
-    if (tokens != (model->x_dtype == DDP_I32))
+    if (!options->custom && tokens != (model->x_dtype == DDP_I32))
         return ddp_fail(DDP_ERR_INVALID, "%s holds %s, and the model %s learns from %s", where,
                         tokens ? "tokens" : "numbers", model->name, tokens ? "numbers" : "tokens");
     if (model->labels && info->label_count == 0)
@@ -75,10 +75,26 @@ static enum ddp_status build_model(struct ddp_run *run)
         .features = (int64_t)info->sample_values,
         .classes = info->class_count,
         .hidden_count = options->hidden_count,
+        .dim_count = info->dim_count,
+        .builder = options->builder,
+        .builder_arg = options->builder_arg,
+        .x_dtype = info->x_dtype,
+        .label_count = info->label_count,
+        .compute = options->dtype == DDP_TRAIN_BF16 ? DDP_BF16 : DDP_F32,
+        .size = options->size,
+        .layers = options->layers,
+        .heads = options->heads,
+        .channels = options->channels,
+        .context = options->context,
+        .dropout = options->dropout,
     };
+    for (int i = 0; i < info->dim_count; i++)
+        config->dims[i] = info->dims[i];
     for (int i = 0; i < options->hidden_count; i++)
         config->hidden[i] = options->hidden[i];
-    enum ddp_status status = ddp_model_build(&run->graph, run->plan.model, config);
+    enum ddp_status status = ddp_model_configure(run->plan.model, config);
+    if (status == DDP_OK)
+        status = ddp_model_build(&run->graph, run->plan.model, config);
     if (status == DDP_OK && run->plan.tail_rows != run->plan.batch_size) {
         struct ddp_model_config tail = *config;
         tail.batch = run->plan.tail_rows;
@@ -150,7 +166,8 @@ static enum ddp_status init_weights(struct ddp_run *run)
     ddp_graph_init_parameters(run->graph, &rng, run->weights);
     if (!run->options->load)
         return DDP_OK;
-    return ddp_train_weights_load(run->options->load, run->graph, 0, run->weights);
+    return ddp_train_weights_load(run->options->load, run->graph, run->model_config.heads,
+                                  run->weights);
 }
 
 static enum ddp_status create_mode(struct ddp_run *run)
@@ -251,7 +268,7 @@ enum ddp_status ddp_run_open(struct ddp_run *run)
         status = create_mode(run);
     if (status == DDP_OK)
         status = ddp_run_restore(run);
-    if (status == DDP_OK && run->test && run->plan.model->labels)
+    if (status == DDP_OK && run->test && ddp_dataset_info(run->test)->label_count > 0)
         status = ddp_train_evaluator_create(&run->evaluator, run->mode, run->comm, run->plan.model,
                                             &run->model_config, run->test);
     if (status == DDP_OK)

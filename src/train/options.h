@@ -12,8 +12,14 @@
 #include "optim/schedule.h"
 #include "train/guard.h"
 
+/* What --dtype takes, in the order of its names. */
+enum ddp_train_dtype { DDP_TRAIN_FP32, DDP_TRAIN_BF16 };
+
 struct ddp_train_options {
     const char *model;
+    const struct ddp_model *custom; /* of ddp_train_set_model(); NULL: `model` names it */
+    ddp_model_builder *builder;
+    void *builder_arg;
     int mode; /* enum ddp_mode_kind */
     bool mode_given, distributed;
     const char *data, *dataset, *val; /* NULL: not given */
@@ -29,6 +35,14 @@ struct ddp_train_options {
     int64_t hidden[DDP_MODEL_LAYERS];
     int hidden_count;
     bool hidden_given;
+    const char *size;                         /* of gpt2 and resnet; NULL: not given */
+    int64_t layers, heads, channels, context; /* gpt2; 0: not given */
+    double dropout;
+    int64_t generate; /* tokens; 0: train */
+    const char *prompt;
+    double temperature;
+    int64_t top_k;
+    int dtype;             /* enum ddp_train_dtype */
     int64_t epochs, steps; /* steps 0: as the epochs say */
     bool epochs_given;
     int64_t batch_size, global_batch, acc_steps;
@@ -103,6 +117,10 @@ struct ddp_train_plan {
 enum ddp_status ddp_train_plan_workers(struct ddp_train_plan *plan,
                                        const struct ddp_train_options *options, const ddp_job *job,
                                        bool launched);
+
+/* Threads of one of `replicas` in this process: --threads, or OMP_NUM_THREADS, which ddprun sets,
+ * or its share of the cores that the process may use. */
+int ddp_train_threads(const struct ddp_train_options *options, int replicas);
 
 /* What depends on the data: steps, schedule. */
 enum ddp_status ddp_train_plan_steps(struct ddp_train_plan *plan,

@@ -140,15 +140,16 @@ static enum ddp_status divide_global_batch(struct ddp_train_plan *plan,
     return DDP_OK;
 }
 
-/* OMP_NUM_THREADS, which ddprun sets, or the worker's share of the cores it may use. */
-static int default_threads(const struct ddp_train_plan *plan)
+int ddp_train_threads(const struct ddp_train_options *options, int replicas)
 {
     int64_t threads;
+    if (options->threads_given)
+        return (int)options->threads;
     if (ddp_parse_int64(getenv("OMP_NUM_THREADS"), 1, 1024, &threads))
         return (int)threads;
     cpu_set_t cpus;
     int cores = sched_getaffinity(0, sizeof cpus, &cpus) == 0 ? CPU_COUNT(&cpus) : 1;
-    cores /= plan->replicas;
+    cores /= replicas;
     return cores < 1 ? 1 : cores;
 }
 
@@ -157,7 +158,7 @@ enum ddp_status ddp_train_plan_workers(struct ddp_train_plan *plan,
                                        bool launched)
 {
     *plan = (struct ddp_train_plan){
-        .model = ddp_model_find(options->model),
+        .model = options->custom ? options->custom : ddp_model_find(options->model),
         .rank = ddp_job_rank(job),
         .world_size = ddp_job_world_size(job),
         .batch_size = options->batch_size,
@@ -181,7 +182,7 @@ enum ddp_status ddp_train_plan_workers(struct ddp_train_plan *plan,
                         " --acc-steps: --mode dp holds the batches of a whole step, of at most %d "
                         "shards; --mode accum holds one at a time",
                         units, plan->local_shards, DP_SHARDS_MAX);
-    plan->threads = options->threads_given ? (int)options->threads : default_threads(plan);
+    plan->threads = ddp_train_threads(options, plan->replicas);
     return ddp_train_plan_optimizer(plan, options);
 }
 

@@ -11,6 +11,7 @@
 #include "core/trace.h"
 #include "job/job.h"
 #include "train/replicas.h"
+#include "train/sample.h"
 #include "train/summary.h"
 #include "train/weights.h"
 
@@ -22,6 +23,7 @@
 
 struct ddp_train {
     struct ddp_train_options options;
+    struct ddp_model custom; /* of ddp_train_set_model() */
 };
 
 enum ddp_status ddp_train_create(ddp_train **train)
@@ -49,6 +51,15 @@ enum ddp_status ddp_train_parse(ddp_train *train, int argc, char *const *argv)
 enum ddp_status ddp_train_set(ddp_train *train, const char *name, const char *value)
 {
     return ddp_options_set(ddp_train_option_table, &train->options, name, value);
+}
+
+void ddp_train_set_model(ddp_train *train, const char *name, ddp_model_builder *build, void *arg)
+{
+    train->custom = ddp_model_custom;
+    train->custom.name = name;
+    train->options.custom = &train->custom;
+    train->options.builder = build;
+    train->options.builder_arg = arg;
 }
 
 void ddp_train_help(FILE *out)
@@ -223,6 +234,8 @@ static enum ddp_status train_and_save(struct ddp_run *run, bool *stopped)
 enum ddp_status ddp_train_run(ddp_train *train, FILE *out)
 {
     struct ddp_run run = {.options = &train->options, .out = out};
+    if (train->options.generate)
+        return ddp_train_sample(&train->options, out);
     enum ddp_status status = ddp_run_open(&run);
     if (status == DDP_OK)
         status = open_metrics(&run);

@@ -18,6 +18,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define MODEL_KEY "ddprun.model" /* in the file's metadata */
+
 enum ddp_status ddp_train_weights_check_path(const char *path)
 {
     ddp_atomic_file *file;
@@ -43,8 +45,24 @@ enum ddp_status ddp_train_weights_save(const char *path, const ddp_graph *graph,
         for (int d = 0; d < parameter->dim_count; d++)
             tensors[i].dims[d] = parameter->dims[d];
     }
-    enum ddp_status status = ddp_safetensors_write(path, tensors, count, NULL, 0);
+    const struct ddp_safetensors_pair model = {MODEL_KEY, ddp_graph_description(graph)};
+    enum ddp_status status = ddp_safetensors_write(path, tensors, count, &model, 1);
     free(tensors);
+    return status;
+}
+
+enum ddp_status ddp_train_weights_model(const char *path, const struct ddp_model **model,
+                                        struct ddp_model_config *config)
+{
+    ddp_safetensors *file;
+    enum ddp_status status = ddp_safetensors_open(&file, path);
+    if (status != DDP_OK)
+        return status;
+    const char *text = ddp_safetensors_metadata(file, MODEL_KEY);
+    *model = NULL;
+    if (text)
+        status = ddp_model_read_description(model, config, text, path);
+    ddp_safetensors_close(file);
     return status;
 }
 

@@ -5,6 +5,8 @@
 #ifndef DDP_TRAIN_WEIGHTS_H
 #define DDP_TRAIN_WEIGHTS_H
 
+#include "graph/graph.h"
+#include "model/model.h"
 #include "train/hf_config.h"
 
 /* Can a file be written there at all? Asked before training, so that hours are not lost.
@@ -13,6 +15,11 @@ enum ddp_status ddp_train_weights_check_path(const char *path);
 
 /* Writes the flat host weights; the old file stays whole on failure. DDP_ERR_IO. */
 enum ddp_status ddp_train_weights_save(const char *path, const ddp_graph *graph, const float *flat);
+
+/* What model a saved file says that it holds.
+ *   model [out]  NULL: it does not say */
+enum ddp_status ddp_train_weights_model(const char *path, const struct ddp_model **model,
+                                        struct ddp_model_config *config);
 
 /* Reads into the flat host weights. What the file is its contents tell: ours, or a GPT-2 of Hugging
  * Face or llm.c (interchange.h). It must have exactly the graph's parameters, of its shapes; ours

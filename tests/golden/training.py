@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """Writes the goldens of whole trainings, computed by PyTorch with its own modules, optimizer, DistributedSampler and
-DataLoader: article.txt (the article's model) and mlp.txt (losses of an MLP on Fashion-MNIST).
+DataLoader: article.txt (the article's model), mlp.txt (losses of an MLP on Fashion-MNIST) and models.txt (losses of the
+other models, of models.py, on Fashion-MNIST and on a text that every Debian system has).
 
 A step is what DistributedDataParallel computes: each of W ranks takes its sampler's batch, the gradients are averaged
 over ranks. The ranks run one after another here, so that any W fits on one machine.
 
-usage: training.py DIRECTORY [--data FASHION_MNIST_DIRECTORY]"""
+usage: training.py DIRECTORY [--data FASHION_MNIST_DIRECTORY] [--text FILE] [--seed N]"""
 import argparse
 import gzip
 import itertools
@@ -17,9 +18,18 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.data.distributed import DistributedSampler
 
+import models
 
-def train(model, dataset, loss_of, shards, batch, epochs, steps, seed, shuffle, lr, momentum):
-    optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=momentum)
+
+def sgd(parameters, lr, momentum=0.9):
+    return torch.optim.SGD(parameters, lr=lr, momentum=momentum)
+
+
+def adamw(parameters, lr):
+    return torch.optim.AdamW(parameters, lr=lr)
+
+
+def train(model, dataset, loss_of, shards, batch, epochs, steps, seed, shuffle, optimizer):
     samplers = [DistributedSampler(dataset, num_replicas=shards, rank=r, shuffle=shuffle, seed=seed)
                 for r in range(shards)]
     loaders = [DataLoader(dataset, batch_size=batch, sampler=s) for s in samplers]
@@ -48,7 +58,8 @@ def article(data_size, batch, seed, epochs, shards):
     dataset = TensorDataset(torch.rand(data_size, 8))
     model = torch.nn.Linear(8, 1, bias=False)
     torch.nn.init.ones_(model.weight)
-    train(model, dataset, lambda m, t: m(t[0]).sum(), shards, batch, epochs, 0, seed, False, 0.01, 0.9)
+    train(model, dataset, lambda m, t: m(t[0]).sum(), shards, batch, epochs, 0, seed, False,
+          sgd(model.parameters(), 0.01))
     return model.weight.detach().flatten().tolist()
 
 
@@ -68,31 +79,75 @@ def read_idx(path):
     return torch.frombuffer(bytearray(data[4 + 4 * data[3]:]), dtype=torch.uint8).reshape(dims)
 
 
-def write_mlp(path, directory):
+def class_loss(model, tensors):
+    logits = model(tensors[0])
+    return torch.nn.functional.cross_entropy(logits.flatten(0, -2), tensors[1].flatten())
+
+
+def fashion(directory):
     images = read_idx(directory / 'train-images-idx3-ubyte.gz').double() / 255
     labels = read_idx(directory / 'train-labels-idx1-ubyte.gz').long()
-    images = ((images - images.mean()) / images.std(unbiased=False)).float().flatten(1)
-    dataset = TensorDataset(images, labels)
+    images = ((images - images.mean()) / images.std(unbiased=False)).float()
+    return images.unsqueeze(1), labels
+
+
+def write_mlp(path, directory):
+    images, labels = fashion(directory)
+    dataset = TensorDataset(images.flatten(1), labels)
     with open(path, 'w') as out:
         out.write('# shards batch seed, then the loss of each step, from training.py\n')
         for shards, batch, seed in [(1, 64, 0), (2, 32, 1), (8, 32, 3)]:
             torch.manual_seed(seed)
             model = torch.nn.Sequential(torch.nn.Linear(784, 128), torch.nn.ReLU(),
                                         torch.nn.Linear(128, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10))
-            losses = train(model, dataset,
-                           lambda m, t: torch.nn.functional.cross_entropy(m(t[0]), t[1]),
-                           shards, batch, 1, 50, seed, True, 0.05, 0.9)
+            losses = train(model, dataset, class_loss, shards, batch, 1, 50, seed, True,
+                           sgd(model.parameters(), 0.05))
             out.write(f'{shards} {batch} {seed} ' + ' '.join(f'{x:.6f}' for x in losses) + '\n')
+
+
+def windows(text, length):
+    """The text's bytes as samples of `length` tokens and the tokens after them; the last part is kept for validation,
+    as the trainer does."""
+    tokens = torch.tensor(list(text), dtype=torch.long)
+    tokens = tokens[:len(tokens) * 9 // 10]
+    count = (len(tokens) - 1) // length
+    return TensorDataset(tokens[:count * length].view(count, length), tokens[1:count * length + 1].view(count, length))
+
+
+def write_models(path, directory, text, seed):
+    images, labels = fashion(directory)
+    images = TensorDataset(images, labels)
+    words = windows(text.read_bytes(), 32)
+    make = {'mlp': lambda: torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(784, 512), torch.nn.ReLU(),
+                                               torch.nn.Linear(512, 512), torch.nn.ReLU(), torch.nn.Linear(512, 10)),
+            'cnn': lambda: models.Cnn(1, 28, 10),
+            'resnet': lambda: models.ResNet(20, 1, 10),
+            'gpt2': lambda: models.Gpt2(256, 32, 2, 2, 32)}
+    cases = [('mlp', adamw, 1e-3, 2, 32), ('cnn', sgd, 0.005, 2, 16), ('cnn', adamw, 3e-4, 1, 32),
+             ('resnet', sgd, 5e-5, 2, 16), ('resnet', adamw, 2e-6, 1, 16),
+             ('gpt2', sgd, 0.02, 2, 4), ('gpt2', adamw, 1e-3, 4, 2)]
+    with open(path, 'w') as out:
+        out.write('# model optimizer rate shards batch seed, then the loss of each step, from training.py\n')
+        for name, optimizer, rate, shards, batch in cases:
+            torch.manual_seed(seed)
+            model = make[name]()
+            losses = train(model, words if name == 'gpt2' else images, class_loss, shards, batch, 1, 50, seed, True,
+                           optimizer(model.parameters(), rate))
+            out.write(f'{name} {optimizer.__name__} {rate} {shards} {batch} {seed} '
+                      + ' '.join(f'{x:.7f}' for x in losses) + '\n')
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument('directory', type=pathlib.Path)
     parser.add_argument('--data', type=pathlib.Path, default='/usr/share/datasets/fashion-mnist')
+    parser.add_argument('--text', type=pathlib.Path, default='/usr/share/common-licenses/GPL-3')
+    parser.add_argument('--seed', type=int, default=0)
     args = parser.parse_args()
     torch.set_num_threads(1)
     write_article(args.directory / 'article.txt')
     write_mlp(args.directory / 'mlp.txt', args.data)
+    write_models(args.directory / 'models.txt', args.data, args.text, args.seed)
 
 
 if __name__ == '__main__':

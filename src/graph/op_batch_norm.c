@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The graph's batch norm: inputs x (...,C), gamma (C), beta (C), optional residual of the shape of
+ * x, running mean (C) and running variance (C). Training normalises by the shard's own statistics
+ * and writes them where the graph sums statistics over shards; evaluation uses the running ones. */
+#include "config.h"
+
+#include "graph/internal.h"
+
+#include "core/memory.h"
+
+enum { X, GAMMA, BETA, RESIDUAL, MEAN, VARIANCE };
+
+struct attributes {
+    enum ddp_activation activation;
+    float epsilon;
+    size_t sums_bytes; /* of the scratch, before what the kernels want */
+};
+
+static void *behind(void *scratch, size_t bytes)
+{
+    return (char *)scratch + bytes;
+}
+
+static enum ddp_status forward(ddp_exec *exec, const struct node *node)
+{
+    const struct attributes *attributes = node->attributes;
+    const ddp_tensor *x = node->inputs[X];
+    const bool trains = ddp_exec_trains(exec);
+    void *scratch = ddp_exec_forward_scratch(exec, node);
+    struct ddp_batch_norm_sums sums = {
+        .rows = ddp_tensor_rows(x),
+        .channels = x->dims[x->dim_count - 1],
+        .x = ddp_exec_value(exec, x),
+        .sums = scratch,
+        .scratch = behind(scratch, attributes->sums_bytes),
+    };
+    struct ddp_batch_norm_forward args = {
+        .rows = sums.rows,
+        .channels = sums.channels,
+        .activation = attributes->activation,
+        .epsilon = attributes->epsilon,
+        .x = sums.x,
+        .gamma = ddp_exec_value(exec, node->inputs[GAMMA]),
+        .beta = ddp_exec_value(exec, node->inputs[BETA]),
+        .residual = ddp_exec_value(exec, node->inputs[RESIDUAL]),
+        .sums = trains ? sums.sums : NULL,
+        .count = (double)sums.rows,
+        .running_mean = ddp_exec_value(exec, node->inputs[MEAN]),
+        .running_var = ddp_exec_value(exec, node->inputs[VARIANCE]),
+        .y = ddp_exec_value(exec, node->output),
+        .saved = ddp_exec_saved(exec, node),
+        .stat_mean = ddp_exec_gradient(exec, node->inputs[MEAN]),
+        .stat_var = ddp_exec_gradient(exec, node->inputs[VARIANCE]),
+    };
+    enum ddp_status status = DDP_OK;
+    if (trains)
+        status = ddp_exec_kernels(exec)->batch_norm_sums(&sums, ddp_exec_stream(exec));
+    if (status == DDP_OK)
+        status = ddp_exec_kernels(exec)->batch_norm_forward(&args, ddp_exec_stream(exec));
+    return status;
+}
+
+static enum ddp_status backward(ddp_exec *exec, const struct node *node)
+{
+    const struct attributes *attributes = node->attributes;
+    const ddp_tensor *x = node->inputs[X], *residual = node->inputs[RESIDUAL];
+    void *scratch = ddp_exec_backward_scratch(exec, node);
+    struct ddp_batch_norm_backward_sums sums = {
+        .rows = ddp_tensor_rows(x),
+        .channels = x->dims[x->dim_count - 1],
+        .activation = attributes->activation,
+        .has_residual = residual,
+        .x = ddp_exec_value(exec, x),
+        .y = ddp_exec_value(exec, node->output),
+        .dy = ddp_exec_gradient(exec, node->output),
+        .gamma = ddp_exec_value(exec, node->inputs[GAMMA]),
+        .beta = ddp_exec_value(exec, node->inputs[BETA]),
+        .saved = ddp_exec_saved(exec, node),
+        .sums = scratch,
+        .scratch = behind(scratch, attributes->sums_bytes),
+    };
+    struct ddp_batch_norm_backward args = {
+        .rows = sums.rows,
+        .channels = sums.channels,
+        .activation = attributes->activation,
+        .x = sums.x,
+        .y = sums.y,
+        .dy = sums.dy,
+        .gamma = sums.gamma,
+        .beta = sums.beta,
+        .saved = sums.saved,
+        .sums = sums.sums,
+        .count = (double)sums.rows,
+        .local_sums = sums.sums,
+        .dx = ddp_exec_gradient(exec, x),
+        .dresidual = ddp_exec_gradient(exec, residual),
+        .has_residual = residual,
+        .dgamma = ddp_exec_gradient(exec, node->inputs[GAMMA]),
+        .dbeta = ddp_exec_gradient(exec, node->inputs[BETA]),
+        .accumulate_dx = ddp_exec_accumulates(exec, node, X),
+        .accumulate_dresidual = residual && ddp_exec_accumulates(exec, node, RESIDUAL),
+        .accumulate = ddp_exec_accumulates(exec, node, GAMMA),
+    };
+    enum ddp_status status =
+        ddp_exec_kernels(exec)->batch_norm_backward_sums(&sums, ddp_exec_stream(exec));
+    if (status == DDP_OK)
+        status = ddp_exec_kernels(exec)->batch_norm_backward(&args, ddp_exec_stream(exec));
+    return status;
+}
+
+static const struct ddp_op batch_norm = {
+    .name = "batch_norm",
+    .forward = forward,
+    .backward = backward,
+};
+
+ddp_tensor *ddp_graph_batch_norm_layer(ddp_graph *graph, const char *name, ddp_tensor *x,
+                                       ddp_tensor *residual, enum ddp_activation activation)
+{
+    static const struct {
+        const char *suffix;
+        enum ddp_init_kind init;
+        bool statistic;
+    } parts[] = {{"weight", DDP_INIT_ONES, false},
+                 {"bias", DDP_INIT_ZEROS, false},
+                 {"running_mean", DDP_INIT_ZEROS, true},
+                 {"running_var", DDP_INIT_ONES, true}};
+    ddp_tensor *made[4];
+    char full[256];
+    if (graph->status != DDP_OK || !x)
+        return NULL;
+    const int64_t rows = ddp_tensor_rows(x), channels = x->dims[x->dim_count - 1];
+    if (x->dtype != DDP_F32 || (residual && residual->count != x->count))
+        return ddp_graph_reject(graph, DDP_ERR_INVALID, "%s: %s and its residual do not fit", name,
+                                x->name);
+    for (int i = 0; i < 4; i++) {
+        snprintf(full, sizeof full, "%s.%s", name, parts[i].suffix);
+        made[i] = parts[i].statistic
+                      ? ddp_graph_statistic(graph, full, channels, parts[i].init)
+                      : ddp_graph_parameter(graph, full, 1, &channels,
+                                            (struct ddp_init){.kind = parts[i].init});
+        if (!made[i])
+            return NULL;
+    }
+    const struct attributes attributes = {
+        activation, 1e-5f, ddp_align_up(2 * (size_t)channels * sizeof(double), DDP_CACHE_LINE)};
+    const size_t scratch = attributes.sums_bytes + ddp_batch_norm_scratch_bytes(rows, channels);
+    struct node node = {
+        .op = &batch_norm,
+        .inputs = {x, made[0], made[1], residual, made[2], made[3]},
+        .input_count = 6,
+        .keeps_inputs = 1u << X,
+        .keeps_output = residual && activation != DDP_ACTIVATION_NONE,
+        .saved_bytes = 2 * (size_t)channels * sizeof(float),
+        .forward_scratch = scratch,
+        .backward_scratch = scratch,
+    };
+    return ddp_graph_add_node(graph, &node, &attributes, sizeof attributes, x->dim_count, x->dims);
+}

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The graph's layer norm: inputs x (...,C), gamma (C), beta (C). */
+#include "config.h"
+
+#include "graph/internal.h"
+
+struct attributes {
+    float eps;
+};
+
+static enum ddp_status forward(ddp_exec *exec, const struct node *node)
+{
+    const struct attributes *attributes = node->attributes;
+    const ddp_tensor *x = node->inputs[0];
+    struct ddp_layer_norm_forward args = {
+        .rows = ddp_tensor_rows(x),
+        .features = x->dims[x->dim_count - 1],
+        .eps = attributes->eps,
+        .x = ddp_exec_value(exec, x),
+        .gamma = ddp_exec_value(exec, node->inputs[1]),
+        .beta = ddp_exec_value(exec, node->inputs[2]),
+        .y = ddp_exec_value(exec, node->output),
+        .statistics = ddp_exec_saved(exec, node),
+    };
+    return ddp_exec_kernels(exec)->layer_norm_forward(&args, ddp_exec_stream(exec));
+}
+
+static enum ddp_status backward(ddp_exec *exec, const struct node *node)
+{
+    const ddp_tensor *x = node->inputs[0];
+    struct ddp_layer_norm_backward args = {
+        .rows = ddp_tensor_rows(x),
+        .features = x->dims[x->dim_count - 1],
+        .x = ddp_exec_value(exec, x),
+        .gamma = ddp_exec_value(exec, node->inputs[1]),
+        .statistics = ddp_exec_saved(exec, node),
+        .dy = ddp_exec_gradient(exec, node->output),
+        .dx = ddp_exec_gradient(exec, x),
+        .dgamma = ddp_exec_gradient(exec, node->inputs[1]),
+        .dbeta = ddp_exec_gradient(exec, node->inputs[2]),
+        .accumulate_dx = ddp_exec_accumulates(exec, node, 0),
+        .accumulate = ddp_exec_accumulates(exec, node, 1),
+        .scratch = ddp_exec_backward_scratch(exec, node),
+    };
+    return ddp_exec_kernels(exec)->layer_norm_backward(&args, ddp_exec_stream(exec));
+}
+
+static const struct ddp_op layer_norm = {
+    .name = "layer_norm",
+    .forward = forward,
+    .backward = backward,
+};
+
+ddp_tensor *ddp_graph_layer_norm_layer(ddp_graph *graph, const char *name, ddp_tensor *x, float eps)
+{
+    char full[256];
+    if (graph->status != DDP_OK || !x)
+        return NULL;
+    const int64_t features = x->dims[x->dim_count - 1];
+    snprintf(full, sizeof full, "%s.weight", name);
+    ddp_tensor *gamma =
+        ddp_graph_parameter(graph, full, 1, &features, (struct ddp_init){.kind = DDP_INIT_ONES});
+    snprintf(full, sizeof full, "%s.bias", name);
+    ddp_tensor *beta =
+        ddp_graph_parameter(graph, full, 1, &features, (struct ddp_init){.kind = DDP_INIT_ZEROS});
+    if (!gamma || !beta)
+        return NULL;
+    if (x->dtype != DDP_F32)
+        return ddp_graph_reject(graph, DDP_ERR_INVALID, "layer_norm: %s is not float32", x->name);
+    const struct attributes attributes = {eps};
+    const int64_t rows = ddp_tensor_rows(x);
+    struct node node = {
+        .op = &layer_norm,
+        .inputs = {x, gamma, beta},
+        .input_count = 3,
+        .keeps_inputs = 1,
+        .saved_bytes = 2 * (size_t)rows * sizeof(float),
+        .backward_scratch = ddp_layer_norm_scratch_bytes(rows, features),
+    };
+    return ddp_graph_add_node(graph, &node, &attributes, sizeof attributes, x->dim_count, x->dims);
+}

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Residual networks (He et al., "Deep Residual Learning for Image Recognition", 2016) of basic
+ * blocks: those for CIFAR with three stages of 16, 32 and 64 channels (20, 32, 44, 56 and 110
+ * layers), and ResNet-18 and 34 with four stages of 64 to 512, whose first layer is that for small
+ * images (3 x 3, no pooling) when they have at most 64 pixels a side. A shortcut that changes shape
+ * is a 1 x 1 convolution. Parameters are called, ordered and initialised as a PyTorch module of
+ * torchvision's names would. */
+#include "config.h"
+
+#include "model/model.h"
+
+#include "core/log.h"
+#include "core/parse.h"
+
+#define STAGES_MAX 4
+
+struct shape {
+    int depth;
+    int stages;
+    int64_t channels; /* of the first stage; each next has twice as many */
+    int blocks[STAGES_MAX];
+};
+
+static const struct shape shapes[] = {
+    {20, 3, 16, {3, 3, 3}},    {32, 3, 16, {5, 5, 5}},     {44, 3, 16, {7, 7, 7}},
+    {56, 3, 16, {9, 9, 9}},    {110, 3, 16, {18, 18, 18}}, {18, 4, 64, {2, 2, 2, 2}},
+    {34, 4, 64, {3, 4, 6, 3}},
+};
+
+static const struct shape *find_shape(int64_t depth)
+{
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
+        if (shapes[i].depth == depth)
+            return &shapes[i];
+    return NULL;
+}
+
+static const char *set_size(struct ddp_model_config *config, const char *size)
+{
+    if (ddp_parse_int64(size, 1, 1000, &config->layers) && find_shape(config->layers))
+        return NULL;
+    return "resnet comes with 20, 32, 44, 56 or 110 layers (for CIFAR), 18 or 34";
+}
+
+static enum ddp_status check(struct ddp_model_config *config)
+{
+    if (config->dim_count != 3 || config->dims[1] < 8 || config->dims[2] < 8)
+        return ddp_fail(DDP_ERR_INVALID,
+                        "--model resnet: the samples are no images of 8 x 8 or more");
+    return DDP_OK;
+}
+
+static ddp_tensor *convolution(ddp_graph *graph, const char *name, ddp_tensor *x, int64_t out,
+                               int64_t kernel, int64_t stride)
+{
+    const struct ddp_conv2d_options options = {
+        .out = out, .kernel = kernel, .stride = stride, .padding = kernel / 2};
+    return ddp_graph_conv2d_layer(graph, name, x, &options);
+}
+
+/* x -> relu(bn2(conv2(relu(bn1(conv1(x))))) + shortcut(x)) */
+static ddp_tensor *block(ddp_graph *graph, const char *prefix, ddp_tensor *x, int64_t channels,
+                         int64_t stride)
+{
+    char name[64];
+#define NAME(suffix) (snprintf(name, sizeof name, "%s.%s", prefix, suffix), name)
+    const bool same_shape = stride == 1 && ddp_graph_dims(x)[3] == channels;
+    ddp_tensor *y = convolution(graph, NAME("conv1"), x, channels, 3, stride);
+    y = ddp_graph_batch_norm_layer(graph, NAME("bn1"), y, NULL, DDP_ACTIVATION_RELU);
+    ddp_tensor *inner = convolution(graph, NAME("conv2"), y, channels, 3, 1);
+    ddp_tensor *shortcut = x;
+    if (!same_shape) {
+        shortcut = convolution(graph, NAME("downsample.0"), x, channels, 1, stride);
+        shortcut = ddp_graph_batch_norm_layer(graph, NAME("downsample.1"), shortcut, NULL,
+                                              DDP_ACTIVATION_NONE);
+    }
+    return ddp_graph_batch_norm_layer(graph, NAME("bn2"), inner, shortcut, DDP_ACTIVATION_RELU);
+#undef NAME
+}
+
+static enum ddp_status build(ddp_graph *graph, const struct ddp_model_config *config)
+{
+    const struct shape *shape = find_shape(config->layers);
+    const int64_t dims[] = {config->batch, config->dims[0], config->dims[1], config->dims[2]};
+    const bool large = shape->stages == 4 && (dims[2] > 64 || dims[3] > 64);
+    ddp_tensor *x = ddp_graph_input(graph, "samples", DDP_F32, 4, dims);
+    ddp_tensor *labels = ddp_graph_input(graph, "labels", DDP_I32, 1, &config->batch);
+    x = ddp_graph_channels_last(graph, x);
+    x = convolution(graph, "conv1", x, shape->channels, large ? 7 : 3, large ? 2 : 1);
+    x = ddp_graph_batch_norm_layer(graph, "bn1", x, NULL, DDP_ACTIVATION_RELU);
+    if (large)
+        x = ddp_graph_max_pool2d(graph, x, 3, 2, 1);
+    for (int stage = 0; stage < shape->stages; stage++)
+        for (int i = 0; i < shape->blocks[stage]; i++) {
+            char prefix[32];
+            snprintf(prefix, sizeof prefix, "layer%d.%d", stage + 1, i);
+            x = block(graph, prefix, x, shape->channels << stage, stage > 0 && i == 0 ? 2 : 1);
+        }
+    x = ddp_graph_global_avg_pool2d(graph, x);
+    x = ddp_graph_linear_layer(graph, "fc", x, config->classes, true, DDP_ACTIVATION_NONE);
+    return ddp_graph_finish(graph, x, ddp_graph_softmax_cross_entropy(graph, x, labels));
+}
+
+const struct ddp_model ddp_model_resnet = {
+    .name = "resnet",
+    .dataset = "cifar",
+    .x_dtype = DDP_F32,
+    .labels = true,
+    .default_size = "20",
+    .rate = 0.1,
+    .schedule = DDP_SCHEDULE_COSINE,
+    .weight_decay = 1e-4,
+    .set_size = set_size,
+    .check = check,
+    .build = build,
+};

@@ -218,9 +218,9 @@ static void spoil(float *values, int64_t count)
 
 /* rows, channels */
 static const int64_t shapes[][2] = {
-    {2, 1},    {3, 5},     {7, 16},    {64, 16},     {65, 16},  {4099, 16}, {1000, 32},
-    {129, 64}, {20000, 8}, {300, 100}, {64, 3},      {63, 128}, {17, 79},   {70000, 2},
-    {513, 66}, {12, 512},  {255, 4},   {131072, 16}, {8, 1},    {2, 64},
+    {2, 1},    {3, 5},     {7, 16},    {64, 16},   {65, 16},  {4099, 16}, {1000, 32},
+    {129, 64}, {20000, 8}, {300, 100}, {64, 3},    {63, 128}, {17, 79},   {70000, 2},
+    {513, 66}, {12, 512},  {255, 4},   {40000, 3}, {8, 1},    {2, 64},
 };
 #define SHAPES ((int)(sizeof shapes / sizeof *shapes))
 
@@ -229,8 +229,6 @@ START_TEST(test_shapes)
     random_seed((uint64_t)_i);
     const int64_t rows = shapes[_i][0], channels = shapes[_i][1], n = rows * channels;
     for (int flags = 0; flags < 8; flags++) {
-        if (n > 1000000 && flags != 3)
-            continue;
         struct norm expected = norm_of(rows, channels, flags);
         struct norm fresh = norm_copy(&expected), first = norm_copy(&expected);
         if (!first.accumulate) {

@@ -56,6 +56,12 @@ same "adam: 1 worker x 8" "$trainer" "$@"
 same "adam: 4 workers x 2" "$ddprun" -n 4 trainer "$@"
 same "adam: 4 workers, weights of their own" "$ddprun" -n 4 trainer "$@" --no-shared-weights
 same "adam: 4 replicas" "$ddprun" -n 4 trainer "$@" --zero 0
+# Images changed at random, read by more than one thread.
+first=
+set -- $common --steps 10 --augment crop,flip
+same "augment: 1 worker x 8" "$trainer" "$@" --data-threads 3
+same "augment: 4 workers x 2" "$ddprun" -n 4 trainer "$@"
+same "augment: dp, 2 replicas x 4" "$trainer" --mode dp --replicas 2 "$@" --data-threads 2
 # Numbers of shards that are no power of two: one shard a worker, and three aligned blocks of two.
 for shards in 3 5 7; do
     first=

@@ -15,7 +15,7 @@
 #include <string.h>
 
 #define MAX_SEQ_LEN (1 << 24)
-#define KEEP_OPEN   512 /* files; where there are more, each is opened when it is read */
+#define KEEP_OPEN   256 /* files; where there are more, each is opened when it is read */
 
 struct shard {
     struct ddp_token_file tokens;

@@ -15,6 +15,7 @@
 #include <limits.h>
 #include <locale.h>
 #include <math.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -467,6 +468,36 @@ START_TEST(log_lines)
 }
 END_TEST
 
+static void count_calls(void *arg)
+{
+    ++*(int *)arg;
+}
+
+static void *log_a_line(void *arg)
+{
+    (void)arg;
+    ddp_log(DDP_LOG_ERROR, "a line of another thread");
+    return NULL;
+}
+
+START_TEST(log_makes_room_in_its_thread)
+{
+    int calls = 0;
+    pthread_t thread;
+    ddp_log_set_before(count_calls, &calls);
+    ddp_log(DDP_LOG_DEBUG, "not wanted");
+    ck_assert_int_eq(calls, 0);
+    ddp_log(DDP_LOG_ERROR, "one");
+    ddp_fail(DDP_ERR_IO, "two");
+    ck_assert_int_eq(pthread_create(&thread, NULL, log_a_line, NULL), 0);
+    pthread_join(thread, NULL);
+    ck_assert_int_eq(calls, 2);
+    ddp_log_set_before(NULL, NULL);
+    ddp_log(DDP_LOG_ERROR, "three");
+    ck_assert_int_eq(calls, 2);
+}
+END_TEST
+
 START_TEST(status_names)
 {
     for (int status = 0; status >= -11; status--)
@@ -500,6 +531,7 @@ Suite *test_suite(void)
     tcase_add_test(files, atomic_kill);
     TCase *log = test_case(suite, "log", 10);
     tcase_add_test(log, log_lines);
+    tcase_add_test(log, log_makes_room_in_its_thread);
     tcase_add_test(log, status_names);
     return suite;
 }

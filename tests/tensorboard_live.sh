@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # Event files against TensorBoard's own reader, where Python has it.
 . "${srcdir:-.}/tests/cli.inc"
-python=${PYTHON:-python3}
+python=${TENSORBOARD_PYTHON:-${PYTHON:-python3}}
 grep -q 'define HAVE_PROTOBUF_C 1' config.h || { echo "skipped: built without protobuf-c"; exit 77; }
 if ! "$python" -c 'import tensorboard.backend.event_processing.event_accumulator' >/dev/null 2>&1; then
     echo "skipped: $python has no tensorboard package"

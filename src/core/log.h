@@ -24,6 +24,10 @@ void ddp_log_set_level(enum ddp_log_level level);
 /* Writes "name: [rank N: ]error: text\n"; warnings say "warning:", the other levels nothing. */
 void ddp_log(enum ddp_log_level level, const char *format, ...) DDP_PRINTF(2, 3);
 
+/* before(arg) is called before each line that this thread writes, so that it can make room for it;
+ * NULL: nothing is. */
+void ddp_log_set_before(void (*before)(void *arg), void *arg);
+
 /* Errors of this thread are kept from now on, the first of them in `text`, until it is NULL again:
  * for work done ahead, whose failure is told only when its turn comes. */
 void ddp_log_hold(char *text, size_t size);

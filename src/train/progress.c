@@ -7,6 +7,7 @@
 #include "train/metrics.h"
 
 #include "core/clock.h"
+#include "core/log.h"
 #include "core/memory.h"
 
 #include <inttypes.h>
@@ -205,6 +206,13 @@ static void end_epoch(struct progress *p, const struct ddp_train_step *step, int
     p->printed_ns = now;
 }
 
+static void progress_pause(void *state)
+{
+    struct progress *p = state;
+    clear_bar(p);
+    fflush(p->out);
+}
+
 static enum ddp_status progress_open(void **state, const struct ddp_train_facts *facts)
 {
     const char *term = getenv("TERM");
@@ -221,6 +229,8 @@ static enum ddp_status progress_open(void **state, const struct ddp_train_facts 
     p->verbose = facts->options->verbose;
     p->terminal = isatty(fileno(p->out)) && term && *term && strcmp(term, "dumb") != 0;
     p->printed_ns = p->terminal ? 0 : ddp_clock_ns(); /* the first step shows the bar */
+    if (p->terminal)
+        ddp_log_set_before(progress_pause, p);
     *state = p;
     return DDP_OK;
 }
@@ -260,17 +270,11 @@ static void progress_evaluation(void *state, const struct ddp_train_evaluation *
     p->printed_ns = ddp_clock_ns();
 }
 
-static void progress_pause(void *state)
-{
-    struct progress *p = state;
-    clear_bar(p);
-    fflush(p->out);
-}
-
 static void progress_close(void *state, enum ddp_status status)
 {
     struct progress *p = state;
     (void)status;
+    ddp_log_set_before(NULL, NULL);
     clear_bar(p);
     fflush(p->out);
     free(p);

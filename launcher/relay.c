@@ -53,8 +53,9 @@ struct relay {
     int done;               /* eventfd: all is written */
     int wake;               /* eventfd: slots were added, or the end is wanted */
     bool finishing;
-    uint64_t shown_bytes; /* on standard output and error together */
-    bool broken[3];       /* nobody reads standard output (1) or error (2) any more */
+    /* These two are written by the thread alone, and read by relay_tail() too. */
+    _Atomic uint64_t shown_bytes; /* on standard output and error together */
+    atomic_bool broken[3];        /* nobody reads standard output (1) or error (2) any more */
     struct slot *owner[3];
     int64_t owner_since_ns;
     int capacity;

@@ -144,9 +144,8 @@ struct running {
 };
 
 /* Takes in the scores of one block of keys; what y holds is brought to the new maximum. */
-DDP_MULTIVERSION
-static void take_in(const struct head *head, float *scores, struct running *running, float *y,
-                    int64_t query, int64_t queries, int64_t key, int64_t keys)
+DDP_INLINE void take_in_rows(const struct head *head, float *scores, struct running *running,
+                             float *y, int64_t query, int64_t queries, int64_t key, int64_t keys)
 {
     for (int64_t i = 0; i < queries; i++) {
         float *row = scores + i * KEYS;
@@ -162,6 +161,13 @@ static void take_in(const struct head *head, float *scores, struct running *runn
         running->max[i] = max;
         running->sum[i] += exponentials(row, n, keys, head->scale, max);
     }
+}
+
+DDP_MULTIVERSION
+static void take_in(const struct head *head, float *scores, struct running *running, float *y,
+                    int64_t query, int64_t queries, int64_t key, int64_t keys)
+{
+    take_in_rows(head, scores, running, y, query, queries, key, keys);
 }
 
 DDP_MULTIVERSION
@@ -264,9 +270,9 @@ DDP_INLINE float row_dot(const float *a, const float *b, int64_t n)
 
 /* Scores become probabilities p, and dp = dy . v becomes the gradient of the scores,
  * p (dp - dy . y) scale. */
-DDP_MULTIVERSION
-static void score_gradients(const struct head *head, const struct rows *rows, float *scores,
-                            float *dp, int64_t query, int64_t queries, int64_t key, int64_t keys)
+DDP_INLINE void score_gradient_rows(const struct head *head, const struct rows *rows, float *scores,
+                                    float *dp, int64_t query, int64_t queries, int64_t key,
+                                    int64_t keys)
 {
     const ddp_f32x16 zero = {0};
     for (int64_t i = 0; i < queries; i++) {
@@ -288,6 +294,13 @@ static void score_gradients(const struct head *head, const struct rows *rows, fl
             ddp_store16(d + j, zero);
         }
     }
+}
+
+DDP_MULTIVERSION
+static void score_gradients(const struct head *head, const struct rows *rows, float *scores,
+                            float *dp, int64_t query, int64_t queries, int64_t key, int64_t keys)
+{
+    score_gradient_rows(head, rows, scores, dp, query, queries, key, keys);
 }
 
 static void clear_rows(float *out, int64_t count, int64_t size, int64_t stride)

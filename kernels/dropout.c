@@ -64,8 +64,7 @@ DDP_INLINE ddp_f32x16 dropped(const struct pass *pass, ddp_f32x16 x, const uint3
 }
 
 /* `begin` is a multiple of STEP. */
-DDP_MULTIVERSION
-static void drop(const struct pass *pass, int64_t begin, int64_t end)
+DDP_INLINE void drop_block(const struct pass *pass, int64_t begin, int64_t end)
 {
     const struct ddp_dropout *args = pass->args;
     uint32_t numbers[STEP];
@@ -86,6 +85,12 @@ static void drop(const struct pass *pass, int64_t begin, int64_t end)
         float value = numbers[i] >> 8 >= pass->threshold ? args->x[at + i] * pass->scale : 0;
         args->y[at + i] = args->accumulate ? args->y[at + i] + value : value;
     }
+}
+
+DDP_MULTIVERSION
+static void drop(const struct pass *pass, int64_t begin, int64_t end)
+{
+    drop_block(pass, begin, end);
 }
 
 static void block_task(void *arg, size_t index)

@@ -9,10 +9,14 @@
 typedef void function16(const float *x, float *y);
 
 #define FUNCTION(name)                                                                             \
+    DDP_INLINE void name##_inline(const float *x, float *y)                                        \
+    {                                                                                              \
+        ddp_store16(y, ddp_##name(ddp_load16(x)));                                                 \
+    }                                                                                              \
     DDP_MULTIVERSION                                                                               \
     static void name##_of(const float *x, float *y)                                                \
     {                                                                                              \
-        ddp_store16(y, ddp_##name(ddp_load16(x)));                                                 \
+        name##_inline(x, y);                                                                       \
     }
 FUNCTION(exp16)
 FUNCTION(exp16_negative)

@@ -188,27 +188,53 @@ refuses("a directory", "cannot read: not a regular file", "load", DIR, path("out
 refuses("suffix", "--export-format", "auto", path("ours"), path("out.pt"), code=2)
 check("refused output was written", not os.path.exists(path("out.pt")))
 
+# A model that the trainer trains, exports and loads again: the same loss everywhere.
+TRAINER = os.path.join(os.path.dirname(os.path.abspath(TOOL)), "trainer")
+SEQ, BATCH = 16, 4
+
+
+def train(*args):
+    run = subprocess.run([TRAINER, "--model", "gpt2", "--data", path("text"), "--tokens", "bytes", "--seq-len", str(SEQ),
+                          "--batch-size", str(BATCH), "--threads", "1", "--no-eval", *args], capture_output=True, text=True)
+    check(f"trainer {args}: exit code {run.returncode}: {run.stderr}", run.returncode == 0)
+    return run.stdout
+
+
+write("text", bytes(rng.integers(32, 127, 4000, np.uint8)))
+os.mkdir(path("model"))
+small = ("--layers", "2", "--heads", "2", "--channels", "32")
+train(*small, "--steps", "20", "--save", path("saved-by-us"), "--export", path("model/model.safetensors"), "--quiet")
+train(*small, "--steps", "20", "--export", path("exported.bin"), "--quiet")
+losses = []
+for name in ("saved-by-us", "model/model.safetensors", "exported.bin"):
+    shown = train("--config", path("model/config.json"), "--load", path(name), "--steps", "1", "--lr", "0", "--weight-decay", "0",
+                  "--no-shuffle", "--verbose")
+    losses += [float(line.split("loss ")[1].split(",")[0]) for line in shown.splitlines() if "step 1: loss" in line]
+check(f"losses {losses}", len(losses) == 3 and len(set(losses)) == 1)
+
 # The same logits in transformers, in both directions
 try:
     import torch
     import transformers
-    from transformers import GPT2Config, GPT2LMHeadModel
+    from transformers import GPT2LMHeadModel
 except ImportError as error:
     print(f"left out: transformers: {error}")
 else:
     model = GPT2LMHeadModel.from_pretrained(DIR).eval()
-    tokens = torch.arange(T).reshape(1, T) * 7 % V
-    with torch.no_grad():
-        logits = model(tokens).logits
     for n, a in ours.items():
         parameter = model.transformer.get_parameter(n).detach().numpy()
         check(f"transformers: {n}", np.array_equal(parameter.T if n in turned else parameter, a))
     model.save_pretrained(path("saved"))
     works("saved by transformers", "load", path("saved/model.safetensors"), path("out"))
     same("saved by transformers", "out", ours)
-    check("transformers: finite logits", bool(torch.isfinite(logits).all()))
     run = subprocess.run([TOOL, "config", path("saved/config.json"), path("config.out")], capture_output=True, text=True)
     check(f"transformers' config: {run.stderr}", run.returncode == 0)
+    model = GPT2LMHeadModel.from_pretrained(path("model")).eval()
+    tokens = torch.tensor(list(read("text")[:SEQ * BATCH + 1]))
+    with torch.no_grad():
+        logits = model(tokens[:-1].reshape(BATCH, SEQ)).logits
+        loss = torch.nn.functional.cross_entropy(logits.reshape(-1, 256), tokens[1:]).item()
+    check(f"transformers' loss {loss}, ours {losses[0]}", abs(loss - losses[0]) < 5e-6)
     print(f"transformers {transformers.__version__}, torch {torch.__version__}")
 print(f"{checks} checks, {failures} failed")
 sys.exit(1 if failures or not checks else 0)

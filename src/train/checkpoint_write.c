@@ -10,6 +10,7 @@
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/trace.h"
+#include "train/weights.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -96,6 +97,8 @@ static enum ddp_status output_close(struct output *output, enum ddp_status statu
 static enum ddp_status put_arrays(struct ddp_checkpoint_writer *writer, struct output *output,
                                   int first, int end)
 {
+    const struct ddp_safetensors_pair model = {DDP_WEIGHTS_MODEL_KEY,
+                                               ddp_graph_description(writer->graph)};
     const size_t each = ddp_checkpoint_tensor_count(writer->graph, first > 0);
     const size_t count = first < end ? each * (size_t)(end - first) : 0;
     struct ddp_safetensor *tensors = ddp_array_alloc(count, sizeof *tensors);
@@ -107,7 +110,8 @@ static enum ddp_status put_arrays(struct ddp_checkpoint_writer *writer, struct o
                                         tensors + at, names + at);
     }
     if (status == DDP_OK)
-        status = ddp_safetensors_write_to(put, output, output->path, tensors, count, NULL, 0);
+        status = ddp_safetensors_write_to(put, output, output->path, tensors, count, &model,
+                                          first == 0 && *model.value);
     for (size_t i = 0; names && i < count; i++)
         free(names[i]);
     free(names);

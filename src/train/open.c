@@ -47,7 +47,8 @@ static enum ddp_status open_data(struct ddp_run *run)
     struct ddp_dataset_options data = {
         .path = options->data,
         .val = options->val,
-        .class_count = options->vocab_size,
+        .class_count = options->vocab_size || !options->config ? options->vocab_size
+                                                               : run->hf_config.shape.vocabulary,
         .seq_len = options->seq_len,
         .tokens = (enum ddp_token_kind)options->tokens,
         .data_size = options->data_size,
@@ -92,6 +93,7 @@ static enum ddp_status build_model(struct ddp_run *run)
         config->dims[i] = info->dims[i];
     for (int i = 0; i < options->hidden_count; i++)
         config->hidden[i] = options->hidden[i];
+    ddp_run_apply_config(run, config);
     enum ddp_status status = ddp_model_configure(run->plan.model, config);
     if (status == DDP_OK)
         status = ddp_model_build(&run->graph, run->plan.model, config);
@@ -252,6 +254,8 @@ enum ddp_status ddp_run_open(struct ddp_run *run)
         status = ddp_train_weights_check_path(options->save);
     if (status == DDP_OK)
         status = ddp_run_checkpoint_open(run);
+    if (status == DDP_OK)
+        status = ddp_run_read_config(run);
     if (status == DDP_OK)
         status = open_data(run);
     if (status == DDP_OK)

@@ -7,6 +7,7 @@
 #include "train/options.h"
 
 #include "train/options_read.h"
+#include "train/weights.h"
 
 #include <stddef.h>
 
@@ -66,11 +67,17 @@ const struct ddp_option ddp_train_option_table[] = {
      .max = 1 << 20,
      .argument = "N",
      .help = "gpt2: positions it has room for (default --seq-len; 1024 from 124M on)"},
+    {.name = "config",
+     .type = DDP_OPTION_TEXT,
+     .offset = AT(config),
+     .argument = "FILE",
+     .help = "gpt2: shape and dropout from this config.json of Hugging Face"},
     {.name = "dropout",
      .type = DDP_OPTION_REAL,
      .offset = AT(dropout),
      .min = 0,
      .max = 0.99,
+     .given_offset = GIVEN(dropout_given),
      .argument = "P",
      .help = "gpt2: share of elements that are dropped after embeddings and layers (default 0)"},
     {.name = "dtype",
@@ -152,6 +159,18 @@ const struct ddp_option ddp_train_option_table[] = {
      .offset = AT(save),
      .argument = "FILE",
      .help = "write the weights to this safetensors file at the end, whole or not at all"},
+    {.name = "export",
+     .type = DDP_OPTION_TEXT,
+     .offset = AT(export),
+     .argument = "FILE",
+     .help = "gpt2: write the weights at the end for other programs"},
+    {.name = "export-format",
+     .type = DDP_OPTION_CHOICE,
+     .offset = AT(export_format),
+     .choices = ddp_export_format_names,
+     .argument = "FORMAT",
+     .help = "hf (Hugging Face), llmc or llmc-bf16 (default: hf for a FILE.safetensors, llmc for a "
+             "FILE.bin)"},
     {.name = "seed",
      .type = DDP_OPTION_INT,
      .offset = AT(seed),

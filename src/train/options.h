@@ -38,7 +38,10 @@ struct ddp_train_options {
     const char *size;                         /* of gpt2 and resnet; NULL: not given */
     int64_t layers, heads, channels, context; /* gpt2; 0: not given */
     double dropout;
-    int64_t generate; /* tokens; 0: train */
+    bool dropout_given;
+    const char *config, *export; /* gpt2 */
+    int export_format;           /* enum ddp_export_format */
+    int64_t generate;            /* tokens; 0: train */
     const char *prompt;
     double temperature;
     int64_t top_k;

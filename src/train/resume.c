@@ -106,7 +106,9 @@ static void collect_facts(const struct ddp_run *run, struct ddp_checkpoint_facts
 {
     const struct ddp_train_plan *plan = &run->plan;
     facts->count = 0;
-    ddp_checkpoint_fact_add(facts, "model", "%s", plan->model->name);
+    ddp_checkpoint_fact_add(facts, "model", "%s", ddp_graph_description(run->graph));
+    add_number(facts, "dropout", run->model_config.dropout);
+    add_flag(facts, "bf16", run->model_config.compute == DDP_BF16);
     ddp_checkpoint_fact_add(facts, "parameters", "%" PRId64, ddp_graph_element_count(run->graph));
     ddp_checkpoint_fact_add(facts, "samples", "%" PRId64,
                             ddp_dataset_info(run->data)->sample_count);

@@ -6,6 +6,7 @@
 
 #include "train/checkpoint.h"
 #include "train/evaluate.h"
+#include "train/hf_config.h"
 #include "train/guard.h"
 #include "train/metrics.h"
 #include "train/options.h"
@@ -18,6 +19,7 @@ struct ddp_run {
     ddp_comm *comm;
     ddp_dataset *data, *test;
     struct ddp_model_config model_config;
+    struct ddp_hf_config hf_config; /* with --config */
     ddp_graph *graph, *tail_graph;
     float *weights; /* flat, host: the initial ones, later what was fetched; NULL in between */
     ddp_mode *mode;
@@ -71,6 +73,12 @@ void ddp_run_checkpoint_close(struct ddp_run *run);
  *   depth  batches held at once; 0: the loader's default */
 enum ddp_status ddp_run_open_loader(const struct ddp_run *run, int64_t step, int depth,
                                     ddp_loader **loader);
+
+/* --config and --export: reads and checks, before the data are opened; fills in what the command
+ * line leaves open; writes the weights. */
+enum ddp_status ddp_run_read_config(struct ddp_run *run);
+void ddp_run_apply_config(const struct ddp_run *run, struct ddp_model_config *config);
+enum ddp_status ddp_run_export(struct ddp_run *run);
 
 /* Copies the mode's current weights into run->weights. */
 enum ddp_status ddp_run_fetch_weights(struct ddp_run *run);

@@ -225,6 +225,8 @@ static enum ddp_status train_and_save(struct ddp_run *run, bool *stopped)
     if (status == DDP_OK)
         status = save(run);
     if (status == DDP_OK)
+        status = ddp_run_export(run);
+    if (status == DDP_OK)
         status = print_weights(run);
     if (status == DDP_OK || *stopped)
         status = ddp_run_checkpoint_finish(run, *stopped);

@@ -18,8 +18,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MODEL_KEY "ddprun.model" /* in the file's metadata */
-
 enum ddp_status ddp_train_weights_check_path(const char *path)
 {
     ddp_atomic_file *file;
@@ -45,7 +43,7 @@ enum ddp_status ddp_train_weights_save(const char *path, const ddp_graph *graph,
         for (int d = 0; d < parameter->dim_count; d++)
             tensors[i].dims[d] = parameter->dims[d];
     }
-    const struct ddp_safetensors_pair model = {MODEL_KEY, ddp_graph_description(graph)};
+    const struct ddp_safetensors_pair model = {DDP_WEIGHTS_MODEL_KEY, ddp_graph_description(graph)};
     enum ddp_status status = ddp_safetensors_write(path, tensors, count, &model, 1);
     free(tensors);
     return status;
@@ -58,7 +56,7 @@ enum ddp_status ddp_train_weights_model(const char *path, const struct ddp_model
     enum ddp_status status = ddp_safetensors_open(&file, path);
     if (status != DDP_OK)
         return status;
-    const char *text = ddp_safetensors_metadata(file, MODEL_KEY);
+    const char *text = ddp_safetensors_metadata(file, DDP_WEIGHTS_MODEL_KEY);
     *model = NULL;
     if (text)
         status = ddp_model_read_description(model, config, text, path);

@@ -9,6 +9,9 @@
 #include "model/model.h"
 #include "train/hf_config.h"
 
+/* Under which a file's metadata have the description of its model. */
+#define DDP_WEIGHTS_MODEL_KEY "ddprun.model"
+
 /* Can a file be written there at all? Asked before training, so that hours are not lost.
  * DDP_ERR_IO. */
 enum ddp_status ddp_train_weights_check_path(const char *path);

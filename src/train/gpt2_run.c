@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A run's dealings with other programs' GPT-2: its shape from a config.json (--config), its weights
+ * written for them at the end (--export). */
+#include "config.h"
+
+#include "train/run.h"
+
+#include "core/log.h"
+#include "core/trace.h"
+#include "job/job.h"
+#include "train/weights.h"
+
+enum ddp_status ddp_run_read_config(struct ddp_run *run)
+{
+    const struct ddp_train_options *options = run->options;
+    const bool gpt2 = run->plan.model == &ddp_model_gpt2;
+    enum ddp_export_format format = (enum ddp_export_format)options->export_format;
+    const char *flag = options->config          ? "--config"
+                       : options->export        ? "--export"
+                       : options->export_format ? "--export-format"
+                                                : NULL;
+    if (flag && !gpt2)
+        return ddp_fail(DDP_ERR_INVALID, "%s belongs to the model gpt2, and the model is %s", flag,
+                        run->plan.model->name);
+    if (options->export_format && !options->export)
+        return ddp_fail(DDP_ERR_INVALID, "--export-format: say where to, with --export FILE");
+    if (options->config && options->size)
+        return ddp_fail(DDP_ERR_INVALID, "--config and --size exclude each other: give one");
+    enum ddp_status status = DDP_OK;
+    if (options->export)
+        status = ddp_train_export_format(&format, options->export);
+    if (status == DDP_OK && options->export && run->plan.rank == 0)
+        status = ddp_train_weights_check_path(options->export);
+    if (status == DDP_OK && options->config)
+        status = ddp_hf_config_read(&run->hf_config, options->config);
+    return status;
+}
+
+/* What is given on the command line goes before the file. */
+void ddp_run_apply_config(const struct ddp_run *run, struct ddp_model_config *config)
+{
+    const struct ddp_hf_config *file = &run->hf_config;
+    if (!run->options->config)
+        return;
+    if (!config->layers)
+        config->layers = file->shape.layers;
+    if (!config->heads)
+        config->heads = file->shape.heads;
+    if (!config->channels)
+        config->channels = file->shape.channels;
+    if (!config->context)
+        config->context = file->shape.context;
+    if (!run->options->dropout_given)
+        config->dropout = file->dropout;
+    config->norm_eps = file->norm_eps;
+    config->exact_gelu = file->exact_gelu;
+}
+
+enum ddp_status ddp_run_export(struct ddp_run *run)
+{
+    const char *path = run->options->export;
+    const struct ddp_model_config *model = &run->model_config;
+    const struct ddp_hf_config config = {
+        .shape = {.heads = model->heads},
+        .dropout = model->dropout,
+        .exact_gelu = model->exact_gelu,
+        .norm_eps = model->norm_eps,
+    };
+    if (!path || run->plan.rank != 0)
+        return DDP_OK;
+    const int64_t begin = ddp_trace_begin();
+    ddp_job_report(run->job, "export", run->plan.total_steps);
+    enum ddp_status status = ddp_run_fetch_weights(run);
+    if (status == DDP_OK)
+        status = ddp_train_weights_export(path, (enum ddp_export_format)run->options->export_format,
+                                          run->graph, &config, run->weights);
+    ddp_trace_end("export", begin, NULL, 0);
+    if (status == DDP_OK && run->out)
+        fprintf(run->out, "exported %s\n", path);
+    return status;
+}

@@ -152,8 +152,8 @@ static const struct {
     {.optimizer = {.name = "adam", .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8},
      .gradient_norm = true},
 };
-static bool zero, shared_weights; /* of setups */
-static int update;                /* the one of `updates` that setups have */
+static bool zero, shared_weights, bf16; /* of setups */
+static int update;                      /* the one of `updates` that setups have */
 
 static ddp_graph *build(int64_t rows)
 {
@@ -201,6 +201,7 @@ static void open_setup(int units, int64_t local_shards)
         .gradient_norm = updates[update].gradient_norm,
         .zero = zero,
         .shared_weights = shared_weights,
+        .compute = bf16 ? DDP_BF16 : DDP_F32,
         .bucket_bytes = 64,
     };
 }
@@ -259,6 +260,9 @@ static struct result train(enum ddp_mode_kind kind, int units, int64_t local_sha
     ck_assert_uint_le(result.count, 128);
     memcpy(result.weights, ddp_mode_weights(mode), result.count * sizeof(float));
     ck_assert(memcmp(result.weights, weights, result.count * sizeof(float)) != 0);
+    ck_assert_int_eq(ddp_mode_weights_bf16(mode) != NULL, bf16);
+    for (size_t i = 0; bf16 && i < result.count; i++)
+        ck_assert_uint_eq(ddp_mode_weights_bf16(mode)[i], ddp_bf16_of(result.weights[i]));
     ddp_loader_destroy(loader);
     ddp_mode_destroy(mode);
     close_setup();
@@ -353,6 +357,7 @@ START_TEST(modes_end_in_the_same_bits)
 {
     const int shards = _i;
     update = shards % 3;
+    bf16 = shards % 2; /* the copy that an update leaves */
     struct result accum = train(DDP_MODE_ACCUM, 1, shards), other;
     for (int kind = 0; kind < 3; kind++) {
         zero = kind > 0;

@@ -24,7 +24,7 @@
 #define RING_EVENTS 16384 /* a power of two */
 #define FLUSH_NS    INT64_C(500000000)
 #define CHUNK_BYTES 65536
-#define EVENT_BYTES 640 /* a line at most */
+#define EVENT_BYTES 1024 /* a line at most */
 #define NAME_BYTES  96
 
 int ddp_trace_recording;

@@ -10,7 +10,7 @@
 
 #include <sched.h>
 
-#define BIND_TEXT 160
+#define BIND_TEXT 256
 
 struct binding {
     cpu_set_t *set; /* NULL: not bound */

@@ -6,6 +6,8 @@
 
 #include "graph/internal.h"
 
+#include <assert.h>
+
 struct attributes {
     enum ddp_activation activation;
     enum ddp_dtype compute;
@@ -20,6 +22,7 @@ static enum ddp_status forward(ddp_exec *exec, const struct node *node)
 {
     const struct attributes *attributes = node->attributes;
     const ddp_tensor *x = node->inputs[0], *weight = node->inputs[1];
+    assert(attributes->compute != DDP_BF16 || ddp_exec_value_bf16(exec, weight));
     struct ddp_linear_forward args = {
         .rows = ddp_tensor_rows(x),
         .in = weight->dims[1],

@@ -54,6 +54,8 @@ static enum ddp_status make_sized(struct sized *sized, int64_t rows, const ddp_m
     if (status == DDP_OK)
         status = ddp_exec_create(&sized->exec, sized->graph, ddp_mode_device(mode), PARTS,
                                  ddp_mode_weights(mode));
+    if (status == DDP_OK)
+        ddp_exec_set_weights_bf16(sized->exec, ddp_mode_weights_bf16(mode));
     return status;
 }
 

@@ -51,8 +51,10 @@ static enum ddp_status open_rerun(struct rerun *rerun, const struct ddp_run *run
     enum ddp_status status = ddp_exec_create(&rerun->exec, graph, rerun->device,
                                              DDP_EXEC_NETWORK | DDP_EXEC_LOSS | DDP_EXEC_BACKWARD,
                                              ddp_mode_weights(run->mode));
-    if (status == DDP_OK)
+    if (status == DDP_OK) {
+        ddp_exec_set_weights_bf16(rerun->exec, ddp_mode_weights_bf16(run->mode));
         status = ddp_device_alloc(rerun->device, rerun->gradient_bytes, (void **)&rerun->gradients);
+    }
     for (int i = 0; status == DDP_OK && i < 2 && !ddp_device_host_memory(rerun->device); i++) {
         rerun->input_bytes[i] = ddp_exec_input_bytes(rerun->exec, i);
         if (rerun->input_bytes[i])

@@ -179,6 +179,7 @@ static enum ddp_status create_mode(struct ddp_run *run)
     struct ddp_mode_setup setup = {
         .graph = run->graph,
         .tail_graph = run->tail_graph,
+        .compute = run->model_config.compute,
         .batch_rows = plan->batch_size,
         .tail_rows = plan->tail_rows,
         .job = run->job,

@@ -1,0 +1,61 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# Same parameters and statistics, bit for bit, for every model, in fp32 and bf16, with dropout and clipping: any split
+# of the same eight shards over workers, accumulation steps or replicas.
+. "${srcdir:-.}/tests/cli.inc"
+need_fashion
+
+first=
+
+# same NAME COMMAND...: trains, compares the saved file with the first of its group
+same() {
+    name=$1
+    shift
+    count=$((count + 1))
+    rm -f "$work/f"
+    if ! "$@" --save "$work/f" >"$work/out" 2>&1; then
+        fail "$name: exit code $?"
+        head -n 5 "$work/out"
+    elif [ -z "$first" ]; then
+        first=$name
+        mv "$work/f" "$work/first"
+    elif ! cmp -s "$work/first" "$work/f"; then
+        fail "$name: other bits than $first"
+    fi
+}
+
+# A text that is the same everywhere.
+i=0
+while [ $i -lt 400 ]; do
+    echo "line $i: the square of $i is $((i * i)), its cube $((i * i * i))."
+    i=$((i + 1))
+done >"$work/text"
+
+# model NAME OPTIONS...
+model() {
+    model=$1
+    shift
+    set -- "$@" --batch-size 2 --global-batch 16 --steps 3 --seed 3 --no-eval --quiet
+    first=
+    same "$model: 1 worker x 8" "$trainer" "$@" --threads 1
+    same "$model: 1 worker x 8, 2 threads" "$trainer" "$@" --threads 2
+    same "$model: 2 workers x 4" "$ddprun" -n 2 trainer "$@" --bucket-mb 0.05
+    same "$model: 8 workers x 1" "$ddprun" -n 8 trainer "$@" --threads 1
+    same "$model: 2 workers x 4, replicas" "$ddprun" -n 2 trainer "$@" --zero 0
+    same "$model: dp, 4 replicas x 2" "$trainer" --mode dp --replicas 4 "$@"
+}
+
+gpt2="--model gpt2 --data $work/text --seq-len 24 --layers 2 --heads 3 --channels 48"
+for dtype in fp32 bf16; do
+    model "cnn $dtype" --model cnn --dtype $dtype
+    model "resnet $dtype" --model resnet --dataset idx --dtype $dtype
+    model "gpt2 $dtype" $gpt2 --dropout 0.1 --dtype $dtype
+done
+
+# Another seed drops other elements; none at all is another result again.
+first=
+set -- $gpt2 --batch-size 2 --steps 2 --no-eval --quiet
+same "no dropout" "$trainer" "$@"
+"$trainer" "$@" --dropout 0.1 --save "$work/f" >"$work/out" 2>&1 || fail "dropout: exit code $?"
+cmp -s "$work/first" "$work/f" && fail "dropout: does nothing"
+finish

@@ -123,8 +123,10 @@ def write_models(path, directory, text, seed):
             'cnn': lambda: models.Cnn(1, 28, 10),
             'resnet': lambda: models.ResNet(20, 1, 10),
             'gpt2': lambda: models.Gpt2(256, 32, 2, 2, 32)}
+    # Rates at which rounding does not grow: a ResNet at its start multiplies differences step by step, so that with sgd
+    # at 1e-3 PyTorch with one and with two threads is 1 % apart after 50 steps.
     cases = [('mlp', adamw, 1e-3, 2, 32), ('cnn', sgd, 0.005, 2, 16), ('cnn', adamw, 3e-4, 1, 32),
-             ('resnet', sgd, 5e-5, 2, 16), ('resnet', adamw, 2e-6, 1, 16),
+             ('resnet', sgd, 1e-5, 2, 16), ('resnet', adamw, 2e-6, 1, 16),
              ('gpt2', sgd, 0.02, 2, 4), ('gpt2', adamw, 1e-3, 4, 2)]
     with open(path, 'w') as out:
         out.write('# model optimizer rate shards batch seed, then the loss of each step, from training.py\n')

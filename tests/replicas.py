@@ -71,6 +71,10 @@ pattern = needle(weights, "fc2.weight")
 job = subprocess.Popen(sys.argv[4:])
 end = time.monotonic() + 40
 try:
+    # Not before it trains: what rank 0 begins with goes to all ranks.
+    log = sys.argv[sys.argv.index("--log") + 1]
+    while not (os.path.exists(log) and '"event":"step"' in open(log).read()) and job.poll() is None:
+        time.sleep(0.1)
     # Again and again, for the copy that trains is made from others, which may be found first.
     while job.poll() is None and time.monotonic() < end:
         pid = worker(job.pid, victim)

@@ -11,8 +11,9 @@ expect "nothing to find" 0 "" "$ddprun" -n 3 trainer $common --steps 40 --check-
 
 # spoil NAME RANKS VICTIM PATTERN
 spoil() {
+    rm -f "$work/log"
     expect "$1" 8 "$4" python3 "$here/tests/replicas.py" "$2" "$3" "$work/weights" \
-        "$ddprun" -n "$2" "$trainer" $common --epochs 10000 --check-replicas 5
+        "$ddprun" -n "$2" "$trainer" $common --epochs 10000 --check-replicas 5 --log "$work/log" --log-every 5
     if [ "$got" -eq 77 ]; then
         echo "skipped: this process may not write to the memory of its children"
         exit 77

@@ -116,6 +116,7 @@ const struct ddp_model ddp_model_gpt2 = {
     .dataset = "tokens",
     .x_dtype = DDP_I32,
     .labels = true,
+    .batch = 8,
     .default_size = "d4",
     .rate = 6e-4,
     .schedule = DDP_SCHEDULE_COSINE,

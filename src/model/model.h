@@ -39,6 +39,7 @@ struct ddp_model {
     const char *dataset;      /* the source of its data when nothing is said about data */
     enum ddp_dtype x_dtype;   /* of its samples: DDP_F32 numbers, DDP_I32 tokens */
     bool labels;              /* it needs labels */
+    int64_t batch; /* default samples of a shard; 0: 64 */
     const char *default_size; /* NULL: it has one size only */
     double rate;              /* the default learning rate, and how it changes */
     enum ddp_schedule_kind schedule;

@@ -17,32 +17,58 @@ enum ddp_status ddp_run_read_config(struct ddp_run *run)
     const bool gpt2 = run->plan.model == &ddp_model_gpt2;
     enum ddp_export_format format = (enum ddp_export_format)options->export_format;
     const char *flag = options->config          ? "--config"
-                       : options->export        ? "--export"
+                       : options->export_path   ? "--export"
                        : options->export_format ? "--export-format"
                                                 : NULL;
     if (flag && !gpt2)
         return ddp_fail(DDP_ERR_INVALID, "%s belongs to the model gpt2, and the model is %s", flag,
                         run->plan.model->name);
-    if (options->export_format && !options->export)
+    if (options->export_format && !options->export_path)
         return ddp_fail(DDP_ERR_INVALID, "--export-format: say where to, with --export FILE");
     if (options->config && options->size)
         return ddp_fail(DDP_ERR_INVALID, "--config and --size exclude each other: give one");
     enum ddp_status status = DDP_OK;
-    if (options->export)
-        status = ddp_train_export_format(&format, options->export);
-    if (status == DDP_OK && options->export && run->plan.rank == 0)
-        status = ddp_train_weights_check_path(options->export);
+    if (options->export_path)
+        status = ddp_train_export_format(&format, options->export_path);
+    if (status == DDP_OK && options->export_path && run->plan.rank == 0)
+        status = ddp_train_weights_check_path(options->export_path);
     if (status == DDP_OK && options->config)
         status = ddp_hf_config_read(&run->hf_config, options->config);
     return status;
 }
 
+/* Without --size and --config, weights that are loaded say how large the model is. */
+static enum ddp_status apply_weights(const struct ddp_run *run, struct ddp_model_config *config)
+{
+    const struct ddp_train_options *options = run->options;
+    const struct ddp_model *model;
+    struct ddp_model_config file;
+    if (!options->load || options->size || run->plan.model != &ddp_model_gpt2)
+        return DDP_OK;
+    enum ddp_status status = ddp_train_weights_model(options->load, &model, &file);
+    if (status != DDP_OK || model != &ddp_model_gpt2)
+        return status;
+    if (!config->layers)
+        config->layers = file.layers;
+    if (!config->heads)
+        config->heads = file.heads;
+    if (!config->channels)
+        config->channels = file.channels;
+    if (!config->context)
+        config->context = file.context;
+    if (config->norm_eps == 0) {
+        config->norm_eps = file.norm_eps;
+        config->exact_gelu = file.exact_gelu;
+    }
+    return DDP_OK;
+}
+
 /* What is given on the command line goes before the file. */
-void ddp_run_apply_config(const struct ddp_run *run, struct ddp_model_config *config)
+enum ddp_status ddp_run_apply_config(const struct ddp_run *run, struct ddp_model_config *config)
 {
     const struct ddp_hf_config *file = &run->hf_config;
     if (!run->options->config)
-        return;
+        return apply_weights(run, config);
     if (!config->layers)
         config->layers = file->shape.layers;
     if (!config->heads)
@@ -55,11 +81,12 @@ void ddp_run_apply_config(const struct ddp_run *run, struct ddp_model_config *co
         config->dropout = file->dropout;
     config->norm_eps = file->norm_eps;
     config->exact_gelu = file->exact_gelu;
+    return DDP_OK;
 }
 
 enum ddp_status ddp_run_export(struct ddp_run *run)
 {
-    const char *path = run->options->export;
+    const char *path = run->options->export_path;
     const struct ddp_model_config *model = &run->model_config;
     const struct ddp_hf_config config = {
         .shape = {.heads = model->heads},

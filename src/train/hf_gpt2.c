@@ -45,6 +45,22 @@ bool ddp_hf_gpt2_is(const ddp_safetensors *file)
     return find(file, prefix, "wte.weight") && find(file, prefix, "h.0.attn.c_attn.weight");
 }
 
+bool ddp_hf_gpt2_shape(struct ddp_gpt2_shape *shape, const ddp_safetensors *file)
+{
+    const char *prefix = prefix_of(file);
+    const struct ddp_safetensor *wte = find(file, prefix, "wte.weight");
+    const struct ddp_safetensor *wpe = find(file, prefix, "wpe.weight");
+    char name[DDP_GPT2_NAME];
+    if (!wte || !wpe || wte->dim_count != 2 || wpe->dim_count != 2)
+        return false;
+    *shape = (struct ddp_gpt2_shape){
+        .channels = wte->dims[1], .vocabulary = wte->dims[0], .context = wpe->dims[0]};
+    do
+        snprintf(name, sizeof name, "h.%d.attn.c_attn.weight", (int)shape->layers);
+    while (find(file, prefix, name) && ++shape->layers);
+    return shape->layers > 0;
+}
+
 /* --- reading ---------------------------------------------------------------------------------- */
 
 static float f16_to_f32(uint16_t half)

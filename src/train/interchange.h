@@ -15,6 +15,10 @@
  * matrices, of another dtype, or with buffers that are no weights? */
 bool ddp_hf_gpt2_is(const ddp_safetensors *file);
 
+/* The shape of the GPT-2 in a file, by its tensors; heads 0, for they do not tell. false: it holds
+ * none. */
+bool ddp_hf_gpt2_shape(struct ddp_gpt2_shape *shape, const ddp_safetensors *file);
+
 /* Reads such a file. float32, float16 and bfloat16 are taken; matrices are turned where the file
  * has them (in, out); attention masks are left out, and an lm_head that is the embedding's equal.
  * DDP_ERR_FORMAT: names the file and the tensor; `flat` may be partly written then. */

@@ -93,8 +93,9 @@ static enum ddp_status build_model(struct ddp_run *run)
         config->dims[i] = info->dims[i];
     for (int i = 0; i < options->hidden_count; i++)
         config->hidden[i] = options->hidden[i];
-    ddp_run_apply_config(run, config);
-    enum ddp_status status = ddp_model_configure(run->plan.model, config);
+    enum ddp_status status = ddp_run_apply_config(run, config);
+    if (status == DDP_OK)
+        status = ddp_model_configure(run->plan.model, config);
     if (status == DDP_OK)
         status = ddp_model_build(&run->graph, run->plan.model, config);
     if (status == DDP_OK && run->plan.tail_rows != run->plan.batch_size) {

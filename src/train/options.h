@@ -39,9 +39,9 @@ struct ddp_train_options {
     int64_t layers, heads, channels, context; /* gpt2; 0: not given */
     double dropout;
     bool dropout_given;
-    const char *config, *export; /* gpt2 */
-    int export_format;           /* enum ddp_export_format */
-    int64_t generate;            /* tokens; 0: train */
+    const char *config, *export_path; /* gpt2 */
+    int export_format;                /* enum ddp_export_format */
+    int64_t generate;                 /* tokens; 0: train */
     const char *prompt;
     double temperature;
     int64_t top_k;

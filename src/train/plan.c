@@ -131,7 +131,7 @@ static enum ddp_status divide_global_batch(struct ddp_train_plan *plan,
     } else if (options->acc_steps_given) {
         plan->batch_size = rest;
     } else {
-        int64_t batch = rest < options->batch_size ? rest : options->batch_size;
+        int64_t batch = rest < plan->batch_size ? rest : plan->batch_size;
         while (rest % batch != 0)
             batch--;
         plan->batch_size = batch;
@@ -164,6 +164,8 @@ enum ddp_status ddp_train_plan_workers(struct ddp_train_plan *plan,
         .batch_size = options->batch_size,
         .local_shards = options->acc_steps,
     };
+    if (!options->batch_size_given && plan->model->batch)
+        plan->batch_size = plan->model->batch;
     enum ddp_status status = choose_mode(plan, options, launched);
     if (status == DDP_OK)
         status = check_model_options(plan, options);

@@ -77,7 +77,7 @@ enum ddp_status ddp_run_open_loader(const struct ddp_run *run, int64_t step, int
 /* --config and --export: reads and checks, before the data are opened; fills in what the command
  * line leaves open; writes the weights. */
 enum ddp_status ddp_run_read_config(struct ddp_run *run);
-void ddp_run_apply_config(const struct ddp_run *run, struct ddp_model_config *config);
+enum ddp_status ddp_run_apply_config(const struct ddp_run *run, struct ddp_model_config *config);
 enum ddp_status ddp_run_export(struct ddp_run *run);
 
 /* Copies the mode's current weights into run->weights. */

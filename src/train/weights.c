@@ -49,21 +49,6 @@ enum ddp_status ddp_train_weights_save(const char *path, const ddp_graph *graph,
     return status;
 }
 
-enum ddp_status ddp_train_weights_model(const char *path, const struct ddp_model **model,
-                                        struct ddp_model_config *config)
-{
-    ddp_safetensors *file;
-    enum ddp_status status = ddp_safetensors_open(&file, path);
-    if (status != DDP_OK)
-        return status;
-    const char *text = ddp_safetensors_metadata(file, DDP_WEIGHTS_MODEL_KEY);
-    *model = NULL;
-    if (text)
-        status = ddp_model_read_description(model, config, text, path);
-    ddp_safetensors_close(file);
-    return status;
-}
-
 /* "512,784" */
 static const char *shape_text(int dim_count, const int64_t *dims, char *text, size_t size)
 {

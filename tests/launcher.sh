@@ -2,6 +2,10 @@
 # SPDX-License-Identifier: MIT
 # ddprun from outside: exit codes, messages, environment, signals, and that nothing is left behind.
 # shellcheck disable=SC2016  # the workers' shells expand the variables
+# Under nohup SIGHUP is ignored, and a shell cannot take that back.
+case $(sed -n 's/^SigIgn:.*\(.\)$/\1/p' /proc/$$/status 2>/dev/null) in
+[13579bdf]) exec env --default-signal=HUP "$0" "$@" ;;
+esac
 set -u
 ddprun=./ddprun
 helper=./launcher_helper

@@ -4,7 +4,7 @@
 set -u
 corpus=${srcdir:-.}/tests/corpus
 status=0
-for target in idx safetensors options npy zip tokens llmc hf_config checkpoint; do
+for target in idx safetensors options npy zip tokens llmc hf_config checkpoint description; do
     printf '%s: ' "$target"
     ./"replay_$target" "$corpus/$target"/* 2>"replay_$target.err" || { status=1; cat "replay_$target.err"; }
     rm -f "replay_$target.err"

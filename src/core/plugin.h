@@ -8,7 +8,7 @@
 
 #include "ddp.h"
 
-#define DDP_PLUGIN_ABI 1 /* changes with any change of a struct that crosses the border */
+#define DDP_PLUGIN_ABI 2 /* changes with any change of a struct that crosses the border */
 
 /* What a plugin exports under the name "ddp_plugin". */
 struct ddp_plugin {

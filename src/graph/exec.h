@@ -39,8 +39,8 @@ size_t ddp_exec_input_bytes(const ddp_exec *exec, int input); /* 0: no such inpu
  * elements. */
 void ddp_exec_set_gradients(ddp_exec *exec, float *gradients);
 
-/* A copy of the flat weights in bf16, which graphs that compute in it must have. Device memory; kept
- * up to date by the caller. */
+/* A copy of the flat weights in bf16, which graphs that compute in it must have. Device memory;
+ * kept up to date by the caller. */
 void ddp_exec_set_weights_bf16(ddp_exec *exec, const uint16_t *weights);
 
 /* What random numbers depend on: nothing of where or how the shard is computed. */

@@ -42,11 +42,11 @@ static int64_t *numbers_of(struct ddp_model_config *config, enum kind kind, int 
     return kind == DIMS ? config->dims : config->hidden;
 }
 
-void ddp_model_describe(const struct ddp_model *model, const struct ddp_model_config *config,
+void ddp_model_describe(const char *name, const struct ddp_model_config *config,
                         char text[DDP_MODEL_TEXT])
 {
     struct ddp_model_config copy = *config;
-    size_t used = (size_t)snprintf(text, DDP_MODEL_TEXT, "%s", model->name);
+    size_t used = (size_t)snprintf(text, DDP_MODEL_TEXT, "%s", name);
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
         const struct field *field = &fields[i];
         const void *at = (const char *)&copy + field->offset;
@@ -114,7 +114,7 @@ static bool read_field(struct ddp_model_config *config, const struct field *fiel
     return false;
 }
 
-enum ddp_status ddp_model_read_description(const struct ddp_model **model,
+enum ddp_status ddp_model_read_description(char name[DDP_MODEL_TEXT],
                                            struct ddp_model_config *config, const char *text,
                                            const char *path)
 {
@@ -122,8 +122,7 @@ enum ddp_status ddp_model_read_description(const struct ddp_model **model,
     struct ddp_model_config result = {0};
     if (snprintf(copy, sizeof copy, "%s", text) >= (int)sizeof copy)
         return ddp_fail(DDP_ERR_FORMAT, "%s: the model's description is too long", path);
-    const char *name = strsep(&rest, " ");
-    const struct ddp_model *found = ddp_model_find(name);
+    const char *first = strsep(&rest, " ");
     while (rest) {
         char *value = strsep(&rest, " ");
         const char *key = strsep(&value, "=");
@@ -139,7 +138,7 @@ enum ddp_status ddp_model_read_description(const struct ddp_model **model,
     for (int i = 0; i < result.dim_count; i++)
         if (__builtin_mul_overflow(result.features, result.dims[i], &result.features))
             return ddp_fail(DDP_ERR_FORMAT, "%s: the model's description has wrong dims", path);
-    *model = found;
+    snprintf(name, DDP_MODEL_TEXT, "%s", first);
     *config = result;
     return DDP_OK;
 }

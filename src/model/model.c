@@ -61,7 +61,7 @@ enum ddp_status ddp_model_build(ddp_graph **graph, const struct ddp_model *model
     if (status != DDP_OK)
         return status;
     char description[DDP_MODEL_TEXT];
-    ddp_model_describe(model, config, description);
+    ddp_model_describe(model->name, config, description);
     ddp_graph_set_description(g, description);
     ddp_graph_set_compute(g, config->compute);
     status = model->build(g, config);

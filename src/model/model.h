@@ -39,7 +39,7 @@ struct ddp_model {
     const char *dataset;      /* the source of its data when nothing is said about data */
     enum ddp_dtype x_dtype;   /* of its samples: DDP_F32 numbers, DDP_I32 tokens */
     bool labels;              /* it needs labels */
-    int64_t batch; /* default samples of a shard; 0: 64 */
+    int64_t batch;            /* default samples of a shard; 0: 64 */
     const char *default_size; /* NULL: it has one size only */
     double rate;              /* the default learning rate, and how it changes */
     enum ddp_schedule_kind schedule;
@@ -67,13 +67,13 @@ enum ddp_status ddp_model_configure(const struct ddp_model *model, struct ddp_mo
 /* A completed config as one line of text, "gpt2 classes=256 layers=4 ...", to be kept with weights:
  * what is needed to build the model again for other batches. */
 #define DDP_MODEL_TEXT 512
-void ddp_model_describe(const struct ddp_model *model, const struct ddp_model_config *config,
+void ddp_model_describe(const char *name, const struct ddp_model_config *config,
                         char text[DDP_MODEL_TEXT]);
 /* The reverse, for text from a file. DDP_ERR_FORMAT: names it.
- *   model [out]   NULL: no model of that name in this version
+ *   name [out]    of the model, which this version may not have
  *   config [out]  all but batch
  *   path          for the message */
-enum ddp_status ddp_model_read_description(const struct ddp_model **model,
+enum ddp_status ddp_model_read_description(char name[DDP_MODEL_TEXT],
                                            struct ddp_model_config *config, const char *text,
                                            const char *path);
 

@@ -15,7 +15,6 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -28,8 +27,8 @@
 
 struct ddp_safetensors {
     const char *name; /* for messages, while the file is parsed */
-    void *mapping;    /* NULL: the bytes are the caller's */
-    size_t mapping_bytes;
+    void *pages;      /* NULL: the bytes are the caller's */
+    size_t page_bytes;
     json_t *header;              /* owns names and metadata */
     const unsigned char *buffer; /* the values */
     size_t buffer_bytes;
@@ -257,7 +256,25 @@ enum ddp_status ddp_safetensors_parse(ddp_safetensors **file, const char *name, 
 /* --- files
  * ---------------------------------------------------------------------------------------------- */
 
-static enum ddp_status map_file(void **mapping, size_t *size, const char *path)
+static enum ddp_status read_all(int fd, char *bytes, size_t size, const char *path)
+{
+    size_t done = 0;
+    while (done < size) {
+        const ssize_t got = pread(fd, bytes + done, size - done, (off_t)done);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return ddp_fail(DDP_ERR_IO, "%s: cannot read: %s", path, strerror(errno));
+        if (got == 0)
+            return ddp_fail(DDP_ERR_IO, "%s: it got shorter while it was read", path);
+        done += (size_t)got;
+    }
+    return DDP_OK;
+}
+
+/* Reads a file into pages. Mapping it would be less memory, but a file that is cut meanwhile would
+ * end the process. */
+static enum ddp_status read_file(void **pages, size_t *size, const char *path)
 {
     struct stat info;
     int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC); /* a FIFO must not make it wait */
@@ -268,38 +285,41 @@ static enum ddp_status map_file(void **mapping, size_t *size, const char *path)
         return status;
     }
     enum ddp_status status = DDP_OK;
-    void *mapped = NULL;
+    void *memory = NULL;
     if (!S_ISREG(info.st_mode)) {
         status = ddp_fail(DDP_ERR_IO, "%s: cannot read: not a regular file", path);
     } else if (info.st_size == 0) {
         status = ddp_fail(DDP_ERR_FORMAT, "%s: not a safetensors file: it is empty", path);
     } else {
-        mapped = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-        if (mapped == MAP_FAILED)
-            status = ddp_fail(DDP_ERR_IO, "%s: cannot map: %s", path, strerror(errno));
+        memory = ddp_pages_alloc((size_t)info.st_size);
+        status = memory ? read_all(fd, memory, (size_t)info.st_size, path)
+                        : ddp_fail(DDP_ERR_MEMORY, "%s: out of memory: it has %lld bytes", path,
+                                   (long long)info.st_size);
     }
     close(fd);
     if (status == DDP_OK) {
-        *mapping = mapped;
+        *pages = memory;
         *size = (size_t)info.st_size;
+    } else if (memory) {
+        ddp_pages_free(memory, (size_t)info.st_size);
     }
     return status;
 }
 
 enum ddp_status ddp_safetensors_open(ddp_safetensors **file, const char *path)
 {
-    void *mapping = NULL;
+    void *pages = NULL;
     size_t size = 0;
-    enum ddp_status status = map_file(&mapping, &size, path);
+    enum ddp_status status = read_file(&pages, &size, path);
     if (status != DDP_OK)
         return status;
-    status = ddp_safetensors_parse(file, path, mapping, size);
+    status = ddp_safetensors_parse(file, path, pages, size);
     if (status != DDP_OK) {
-        munmap(mapping, size);
+        ddp_pages_free(pages, size);
         return status;
     }
-    (*file)->mapping = mapping;
-    (*file)->mapping_bytes = size;
+    (*file)->pages = pages;
+    (*file)->page_bytes = size;
     return DDP_OK;
 }
 
@@ -310,8 +330,8 @@ void ddp_safetensors_close(ddp_safetensors *file)
     json_decref(file->header);
     free(file->tensors);
     free(file->by_name);
-    if (file->mapping)
-        munmap(file->mapping, file->mapping_bytes);
+    if (file->pages)
+        ddp_pages_free(file->pages, file->page_bytes);
     free(file);
 }
 

@@ -43,10 +43,10 @@ enum ddp_status ddp_safetensors_write_to(ddp_safetensors_sink *sink, void *arg, 
                                          const struct ddp_safetensors_pair *metadata,
                                          size_t metadata_count);
 
-/* Opens and checks a file. It is mapped, not copied, so it must not be changed in place meanwhile;
- * replacing it by rename, as ddp_safetensors_write() does, is fine. file [out]  freed with
- * ddp_safetensors_close() DDP_ERR_IO, DDP_ERR_FORMAT (what is wrong, with the file's and the
- * tensor's name), DDP_ERR_MEMORY. */
+/* Reads a file into memory and checks it.
+ *   file [out]  freed with ddp_safetensors_close()
+ * DDP_ERR_IO, DDP_ERR_FORMAT (what is wrong, with the file's and the tensor's name),
+ * DDP_ERR_MEMORY. */
 enum ddp_status ddp_safetensors_open(ddp_safetensors **file, const char *path);
 
 /* The same for a file's bytes in memory, which stay the caller's and must outlive *file.

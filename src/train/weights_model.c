@@ -72,6 +72,7 @@ enum ddp_status ddp_train_weights_model(const char *path, const struct ddp_model
     struct ddp_llmc_model header;
     struct ddp_gpt2_shape shape;
     ddp_safetensors *file;
+    char name[DDP_MODEL_TEXT];
     bool found;
     *model = NULL;
     enum ddp_status status = read_llmc(path, &header, &found);
@@ -83,9 +84,11 @@ enum ddp_status ddp_train_weights_model(const char *path, const struct ddp_model
     if (status != DDP_OK)
         return status;
     const char *text = ddp_safetensors_metadata(file, DDP_WEIGHTS_MODEL_KEY);
-    if (text && *text)
-        status = ddp_model_read_description(model, config, text, path);
-    else if (ddp_hf_gpt2_shape(&shape, file)) {
+    if (text && *text) {
+        status = ddp_model_read_description(name, config, text, path);
+        if (status == DDP_OK)
+            *model = ddp_model_find(name);
+    } else if (ddp_hf_gpt2_shape(&shape, file)) {
         status = read_heads(path, &shape);
         set_gpt2(&shape, model, config);
     }

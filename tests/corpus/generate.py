@@ -405,9 +405,32 @@ def write_checkpoint():
         put("checkpoint", "bad-file-" + name, text(files={**files, "model.safetensors": file}))
 
 
+def write_description():
+    put("description", "good-mlp", b"mlp dims=1,28,28 classes=10 hidden=512,512")
+    put("description", "good-gpt2",
+        b"gpt2 dims=64 classes=256 layers=2 heads=2 channels=128 context=64 norm_eps=9.99999975e-06")
+    put("description", "good-gelu", b"gpt2 dims=8 classes=9 exact_gelu=1")
+    put("description", "good-name-alone", b"resnet")
+    put("description", "good-unknown-model", b"later layers=3")
+    put("description", "bad-word", b"mlp wide=3")
+    put("description", "bad-no-value", b"mlp layers")
+    put("description", "bad-empty-value", b"mlp layers=")
+    put("description", "bad-number", b"mlp layers=three")
+    put("description", "bad-negative", b"gpt2 heads=-1")
+    put("description", "bad-large", b"gpt2 channels=99999999999999999999")
+    put("description", "bad-dims", b"cnn dims=1,2,3,4,5")
+    put("description", "bad-dims-zero", b"cnn dims=1,0,3")
+    put("description", "bad-dims-overflow", b"cnn dims=1000000000,1000000000,1000000000")
+    put("description", "bad-hidden", b"mlp hidden=" + b",".join([b"1"] * 17))
+    put("description", "bad-eps", b"gpt2 norm_eps=nan")
+    put("description", "bad-long", b"mlp hidden=" + b"1" * 600)
+    put("description", "bad-two-spaces", b"mlp  layers=1")
+
+
 write_idx()
 write_safetensors()
 write_options()
 write_llmc()
 write_hf_config()
 write_checkpoint()
+write_description()

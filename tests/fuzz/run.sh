@@ -6,7 +6,7 @@
 set -eu
 seconds=${1:-20}
 [ $# -gt 0 ] && shift
-[ $# -gt 0 ] || set -- idx safetensors options npy zip tokens llmc hf_config checkpoint
+[ $# -gt 0 ] || set -- idx safetensors options npy zip tokens llmc hf_config checkpoint description
 srcdir=${srcdir:-.}
 clang=${FUZZ_CC:-clang}
 flags="-std=gnu11 -D_GNU_SOURCE -g -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -I. -I$srcdir/src -I$srcdir"
@@ -33,6 +33,7 @@ sources_of() {
     llmc) echo "$core train/gpt2_tensors.c train/llmc_header.c" ;;
     hf_config) echo "$core core/atomic_file.c core/parse.c train/hf_config.c" ;;
     checkpoint) echo "$core train/checkpoint_state.c" ;;
+    description) echo "$core core/parse.c model/describe.c" ;;
     options) echo "$core core/options.c core/parse.c" ;;
     *) echo "no fuzz target named $1" >&2; exit 2 ;;
     esac

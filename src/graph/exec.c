@@ -19,6 +19,9 @@ struct ddp_exec {
     const uint16_t *weights_bf16;
     float *gradients;
     int32_t *predictions;
+    ddp_exec_sync *sync; /* or NULL */
+    void *sync_arg;
+    int sync_shards;
     const void **inputs;
     struct ddp_exec_position position;
     struct ddp_graph_plan plan;
@@ -135,6 +138,23 @@ void ddp_exec_set_position(ddp_exec *exec, const struct ddp_exec_position *posit
 const struct ddp_exec_position *ddp_exec_position(const ddp_exec *exec)
 {
     return &exec->position;
+}
+
+void ddp_exec_set_sync(ddp_exec *exec, ddp_exec_sync *sync, void *arg, int shards)
+{
+    exec->sync = sync;
+    exec->sync_arg = arg;
+    exec->sync_shards = shards;
+}
+
+int ddp_exec_sync_shards(const ddp_exec *exec)
+{
+    return exec->sync ? exec->sync_shards : 1;
+}
+
+enum ddp_status ddp_exec_sync_sums(ddp_exec *exec, double *sums, size_t count)
+{
+    return exec->sync ? exec->sync(exec->sync_arg, sums, count) : DDP_OK;
 }
 
 static void *arena_at(const ddp_exec *exec, int item)

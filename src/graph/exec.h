@@ -51,6 +51,16 @@ struct ddp_exec_position {
 };
 void ddp_exec_set_position(ddp_exec *exec, const struct ddp_exec_position *position);
 
+/* Adds up, over all shards of the step, double sums that an operation has made of its shard. Device
+ * memory. Every shard's exec calls it equally often, in the same order, with the same count. */
+typedef enum ddp_status ddp_exec_sync(void *arg, double *sums, size_t count);
+
+/* Training's batch norms are of all shards of a step together, which run at the same moment, and
+ * have the same rows each; without this, of the exec's shard.
+ *   sync    NULL: none
+ *   shards  how many it adds up */
+void ddp_exec_set_sync(ddp_exec *exec, ddp_exec_sync *sync, void *arg, int shards);
+
 /* Where the loss part writes the predicted class of each row; NULL: nowhere. Device memory. */
 void ddp_exec_set_predictions(ddp_exec *exec, int32_t *predictions);
 

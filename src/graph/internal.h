@@ -137,6 +137,10 @@ bool ddp_exec_accumulates(const ddp_exec *exec, const struct node *node, int inp
 void *ddp_exec_saved(const ddp_exec *exec, const struct node *node);
 void *ddp_exec_forward_scratch(const ddp_exec *exec, const struct node *node);
 void *ddp_exec_backward_scratch(const ddp_exec *exec, const struct node *node);
+/* Shards whose sums are one, 1: only this one's. Where there are more, adds `count` sums up over
+ * them; device memory. */
+int ddp_exec_sync_shards(const ddp_exec *exec);
+enum ddp_status ddp_exec_sync_sums(ddp_exec *exec, double *sums, size_t count);
 int32_t *ddp_exec_predictions(const ddp_exec *exec); /* NULL: nobody needs them */
 bool ddp_exec_trains(const ddp_exec *exec);
 const struct ddp_exec_position *ddp_exec_position(const ddp_exec *exec);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * The graph's batch norm: inputs x (...,C), gamma (C), beta (C), optional residual of the shape of
- * x, running mean (C) and running variance (C). Training normalises by the shard's own statistics
- * and writes them where the graph sums statistics over shards; evaluation uses the running ones. */
+ * x, running mean (C) and running variance (C). Training normalises by the shard's own statistics,
+ * or by those of all shards that the exec adds up, and writes them where the graph sums statistics
+ * over shards; evaluation uses the running ones. */
 #include "config.h"
 
 #include "graph/internal.h"
@@ -14,7 +15,8 @@ enum { X, GAMMA, BETA, RESIDUAL, MEAN, VARIANCE };
 struct attributes {
     enum ddp_activation activation;
     float epsilon;
-    size_t sums_bytes; /* of the scratch, before what the kernels want */
+    size_t sums_bytes; /* of the scratch, before what the kernels want; backward has them twice: of
+                          this shard and of all */
 };
 
 static void *behind(void *scratch, size_t bytes)
@@ -45,7 +47,7 @@ static enum ddp_status forward(ddp_exec *exec, const struct node *node)
         .beta = ddp_exec_value(exec, node->inputs[BETA]),
         .residual = ddp_exec_value(exec, node->inputs[RESIDUAL]),
         .sums = trains ? sums.sums : NULL,
-        .count = (double)sums.rows,
+        .count = (double)sums.rows * ddp_exec_sync_shards(exec),
         .running_mean = ddp_exec_value(exec, node->inputs[MEAN]),
         .running_var = ddp_exec_value(exec, node->inputs[VARIANCE]),
         .y = ddp_exec_value(exec, node->output),
@@ -56,9 +58,25 @@ static enum ddp_status forward(ddp_exec *exec, const struct node *node)
     enum ddp_status status = DDP_OK;
     if (trains)
         status = ddp_exec_kernels(exec)->batch_norm_sums(&sums, ddp_exec_stream(exec));
+    if (status == DDP_OK && trains)
+        status = ddp_exec_sync_sums(exec, sums.sums, 2 * (size_t)sums.channels);
     if (status == DDP_OK)
         status = ddp_exec_kernels(exec)->batch_norm_forward(&args, ddp_exec_stream(exec));
     return status;
+}
+
+/* Replaces `sums` by those of all shards, in memory of their own: the shard's stay. */
+static enum ddp_status sync_copy(ddp_exec *exec, const struct node *node, const double **sums)
+{
+    const struct attributes *attributes = node->attributes;
+    const ddp_tensor *gamma = node->inputs[GAMMA];
+    double *all = behind(ddp_exec_backward_scratch(exec, node), attributes->sums_bytes);
+    if (ddp_exec_sync_shards(exec) == 1)
+        return DDP_OK;
+    enum ddp_status status =
+        ddp_device_copy(ddp_exec_device(exec), all, *sums, 2 * (size_t)gamma->count * sizeof *all);
+    *sums = all;
+    return status == DDP_OK ? ddp_exec_sync_sums(exec, all, 2 * (size_t)gamma->count) : status;
 }
 
 static enum ddp_status backward(ddp_exec *exec, const struct node *node)
@@ -78,7 +96,7 @@ static enum ddp_status backward(ddp_exec *exec, const struct node *node)
         .beta = ddp_exec_value(exec, node->inputs[BETA]),
         .saved = ddp_exec_saved(exec, node),
         .sums = scratch,
-        .scratch = behind(scratch, attributes->sums_bytes),
+        .scratch = behind(scratch, 2 * attributes->sums_bytes),
     };
     struct ddp_batch_norm_backward args = {
         .rows = sums.rows,
@@ -91,7 +109,7 @@ static enum ddp_status backward(ddp_exec *exec, const struct node *node)
         .beta = sums.beta,
         .saved = sums.saved,
         .sums = sums.sums,
-        .count = (double)sums.rows,
+        .count = (double)sums.rows * ddp_exec_sync_shards(exec),
         .local_sums = sums.sums,
         .dx = ddp_exec_gradient(exec, x),
         .dresidual = ddp_exec_gradient(exec, residual),
@@ -104,6 +122,8 @@ static enum ddp_status backward(ddp_exec *exec, const struct node *node)
     };
     enum ddp_status status =
         ddp_exec_kernels(exec)->batch_norm_backward_sums(&sums, ddp_exec_stream(exec));
+    if (status == DDP_OK)
+        status = sync_copy(exec, node, &args.sums);
     if (status == DDP_OK)
         status = ddp_exec_kernels(exec)->batch_norm_backward(&args, ddp_exec_stream(exec));
     return status;
@@ -154,7 +174,7 @@ ddp_tensor *ddp_graph_batch_norm_layer(ddp_graph *graph, const char *name, ddp_t
         .keeps_output = residual && activation != DDP_ACTIVATION_NONE,
         .saved_bytes = 2 * (size_t)channels * sizeof(float),
         .forward_scratch = scratch,
-        .backward_scratch = scratch,
+        .backward_scratch = scratch + attributes.sums_bytes,
     };
     return ddp_graph_add_node(graph, &node, &attributes, sizeof attributes, x->dim_count, x->dims);
 }

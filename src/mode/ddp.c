@@ -18,6 +18,7 @@
 #include "core/memory.h"
 #include "core/trace.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,6 +35,7 @@ struct ddp {
     int64_t *bucket_end; /* elements of the flat array; the last is its count */
     int bucket_count;
     int next_bucket; /* the first that has not been started in this step */
+    ddp_comm *sync;  /* for batch norm's sums: buckets are on their way in the other one; or NULL */
 };
 
 static void destroy(void *state)
@@ -41,6 +43,7 @@ static void destroy(void *state)
     struct ddp *ddp = state;
     ddp_updater_close(&ddp->updater);
     ddp_replica_close(&ddp->replica);
+    ddp_comm_destroy(ddp->sync);
     free(ddp->bucket_end);
     /* Registered and shared memory goes with the communicator: freeing it is collective, and a rank
      * that fails comes here alone. */
@@ -183,6 +186,24 @@ static enum ddp_status open_updater(struct ddp *ddp)
                             ddp->shared ? state : NULL);
 }
 
+/* In double and in the fixed tree: a repeated run has the same bits. */
+static enum ddp_status sync_sums(void *arg, double *sums, size_t count)
+{
+    return ddp_comm_allreduce(arg, sums, count, DDP_F64, DDP_SUM);
+}
+
+static enum ddp_status open_sync(struct ddp *ddp)
+{
+    assert(ddp->setup.local_shards == 1);
+    enum ddp_status status = ddp_comm_create(&ddp->sync, ddp->setup.job, NULL);
+    if (status != DDP_OK)
+        return status;
+    ddp_exec_set_sync(ddp->replica.exec, sync_sums, ddp->sync, ddp->size);
+    if (ddp->replica.tail_exec)
+        ddp_exec_set_sync(ddp->replica.tail_exec, sync_sums, ddp->sync, ddp->size);
+    return DDP_OK;
+}
+
 static enum ddp_status create(void **state, const struct ddp_mode_setup *setup)
 {
     struct ddp_replica_memory memory;
@@ -204,6 +225,8 @@ static enum ddp_status create(void **state, const struct ddp_mode_setup *setup)
         status = spread_weights(ddp, memory.weights != NULL);
     if (status == DDP_OK)
         status = open_updater(ddp);
+    if (status == DDP_OK && setup->sync_batch_norm)
+        status = open_sync(ddp);
     if (status != DDP_OK) {
         destroy(ddp);
         return status;

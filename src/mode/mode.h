@@ -46,7 +46,8 @@ struct ddp_mode_setup {
     bool zero;                /* DDP: the update is shared out over the workers */
     bool shared_weights; /* ... which have one copy of weights and state, where the communicator has
                             shared memory; the device computes in the host's memory */
-    size_t bucket_bytes; /* DDP: gradients all-reduced together; the first at most 1 MiB */
+    bool sync_batch_norm; /* DDP with one local shard: batch norm over all workers' shards */
+    size_t bucket_bytes;  /* DDP: gradients all-reduced together; the first at most 1 MiB */
 };
 
 /* Bytes that a worker holds, in the four parts. */

@@ -98,6 +98,9 @@ static enum ddp_status build_model(struct ddp_run *run)
         status = ddp_model_configure(run->plan.model, config);
     if (status == DDP_OK)
         status = ddp_model_build(&run->graph, run->plan.model, config);
+    if (status == DDP_OK && options->sync_batch_norm && ddp_graph_statistics_count(run->graph) == 0)
+        return ddp_fail(DDP_ERR_INVALID, "--sync-batch-norm: the model %s has no batch norm",
+                        run->plan.model->name);
     if (status == DDP_OK && run->plan.tail_rows != run->plan.batch_size) {
         struct ddp_model_config tail = *config;
         tail.batch = run->plan.tail_rows;
@@ -199,6 +202,7 @@ static enum ddp_status create_mode(struct ddp_run *run)
         .gradient_norm = options->log || options->tensorboard,
         .zero = plan->zero,
         .shared_weights = plan->shared_weights && in_host_memory(run),
+        .sync_batch_norm = plan->sync_batch_norm,
         .bucket_bytes = (size_t)(options->bucket_mb * 1048576),
     };
     enum ddp_status status = ddp_mode_create(&run->mode, plan->mode, &setup);

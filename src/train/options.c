@@ -264,6 +264,10 @@ const struct ddp_option ddp_train_option_table[] = {
      .offset = AT(shared_weights),
      .given_offset = GIVEN(shared_weights_given),
      .help = "ddp: one copy of weights and optimizer state for all workers (default on the CPU)"},
+    {.name = "sync-batch-norm",
+     .type = DDP_OPTION_FLAG,
+     .offset = AT(sync_batch_norm),
+     .help = "ddp: batch norm over the samples of all workers in a step, not of each by itself"},
 
     {.section = "How long and how much at a time",
      .name = "epochs",

@@ -68,7 +68,7 @@ struct ddp_train_options {
     bool step_size_given;
     double bucket_mb;
     int64_t zero; /* stage */
-    bool shared_weights, bucket_mb_given, zero_given, shared_weights_given;
+    bool shared_weights, bucket_mb_given, zero_given, shared_weights_given, sync_batch_norm;
     const char *save, *load;
     const char *checkpoint, *resume_from;
     int64_t checkpoint_every, keep; /* steps, 0: each epoch; checkpoints, 0: all */
@@ -106,6 +106,7 @@ struct ddp_train_plan {
     struct ddp_sampler_config sampler;
     int64_t steps_per_epoch, total_steps;
     bool zero, shared_weights; /* how workers share the update out */
+    bool sync_batch_norm;
     struct ddp_optimizer_config optimizer;
     bool decay_matrices_only;
     double clip_norm;

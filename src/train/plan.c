@@ -76,6 +76,27 @@ static enum ddp_status choose_mode(struct ddp_train_plan *plan,
     return choose_sharing(plan, options);
 }
 
+/* Batch norm's sums can be added up over shards that are there at the same moment only. */
+static enum ddp_status choose_sync(struct ddp_train_plan *plan,
+                                   const struct ddp_train_options *options)
+{
+    if (options->sync_batch_norm && plan->mode != DDP_MODE_DDP)
+        return ddp_fail(DDP_ERR_INVALID,
+                        "--sync-batch-norm adds up over workers that run a shard each at the same "
+                        "moment, and --mode %s has one worker: start several with ddprun, "
+                        "--mode ddp",
+                        ddp_mode_names[plan->mode]);
+    if (options->sync_batch_norm && plan->local_shards > 1)
+        return ddp_fail(DDP_ERR_INVALID,
+                        "--sync-batch-norm: each worker runs %" PRId64
+                        " shards of a step one after another, and batch norm can be synchronised "
+                        "only over shards that run at the same moment: use --acc-steps 1, with "
+                        "more workers or a larger --batch-size",
+                        plan->local_shards);
+    plan->sync_batch_norm = options->sync_batch_norm;
+    return DDP_OK;
+}
+
 static enum ddp_status check_model_options(const struct ddp_train_plan *plan,
                                            const struct ddp_train_options *options)
 {
@@ -177,6 +198,9 @@ enum ddp_status ddp_train_plan_workers(struct ddp_train_plan *plan,
                                      plan->mode == DDP_MODE_DP ? "replica" : "worker");
     if (status != DDP_OK)
         return status;
+    status = choose_sync(plan, options);
+    if (status != DDP_OK)
+        return status;
     plan->global_shards = units * plan->local_shards;
     if (plan->mode == DDP_MODE_DP && plan->global_shards > DP_SHARDS_MAX)
         return ddp_fail(DDP_ERR_INVALID,
@@ -263,9 +287,9 @@ void ddp_train_plan_print(const struct ddp_train_plan *plan,
     if (data->x_dtype == DDP_I32)
         fprintf(out, " of %" PRId64 " tokens", data->label_count);
     fprintf(out, "%s\n", plan->sampler.shuffle ? ", shuffled" : "");
-    fprintf(out, "workers  %d %s%s x %d %s thread%s, mode %s\n", units, dp ? "replica" : "worker",
+    fprintf(out, "workers  %d %s%s x %d %s thread%s, mode %s%s\n", units, dp ? "replica" : "worker",
             units == 1 ? "" : "s", plan->threads, device, plan->threads == 1 ? "" : "s",
-            ddp_mode_names[plan->mode]);
+            ddp_mode_names[plan->mode], plan->sync_batch_norm ? ", batch norm synchronised" : "");
     fprintf(out,
             "batch    %" PRId64 " samples x %" PRId64 " shard%s (%" PRId64
             " a %s) = global batch %" PRId64 "\n",

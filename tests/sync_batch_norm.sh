@@ -1,0 +1,154 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# --sync-batch-norm: the batch norm of W workers with b samples each is that of one worker with all W x b, in losses,
+# gradients and running statistics; the same bits each time; a worker that dies while others wait in it ends the job.
+. "${srcdir:-.}/tests/cli.inc"
+need_fashion
+
+# At this rate rounding does not grow; see golden/training.py.
+rate='--optimizer sgd --lr 1e-5 --weight-decay 0 --schedule constant'
+common="--model resnet --size 20 --dataset idx --seed 1 $rate --no-eval --threads 1"
+
+# train NAME COMMAND...: the losses in $work/NAME.loss, one a line, and the weights in $work/NAME
+train() {
+    to=$1
+    shift
+    count=$((count + 1))
+    timeout 120 "$@" $common --log-every 1 --save "$work/$to" >"$work/out" 2>&1 || {
+        fail "$to: exit code $?"
+        tail -n 5 "$work/out"
+    }
+    sed -n 's/^step [0-9]*\/[0-9]*: loss \([0-9.]*\).*/\1/p' "$work/out" >"$work/$to.loss"
+}
+
+# near NAME OTHER STEPS: are the losses equal within 1e-4?
+near() {
+    paste "$work/$1.loss" "$work/$2.loss" | awk -v names="$1, $2" -v steps="$3" '
+        { d = ($1 - $2) / $1; if (d < 0) d = -d; if (d > worst) worst = d }
+        END { printf "%s: %d steps, largest difference %.1e\n", names, NR, worst
+              exit NR != steps || !(worst <= 1e-4) }'
+}
+
+steps=6
+train whole "$trainer" --batch-size 8 --steps $steps
+train alone "$ddprun" -n 4 trainer --batch-size 2 --steps $steps
+train four "$ddprun" -n 4 trainer --batch-size 2 --steps $steps --sync-batch-norm
+train again "$ddprun" -n 4 trainer --batch-size 2 --steps $steps --sync-batch-norm
+train replicas "$ddprun" -n 4 trainer --batch-size 2 --steps $steps --sync-batch-norm --zero 0 --bucket-mb 0.01
+near whole four $steps || fail "4 workers differ from one with the whole batch"
+near whole alone $steps && fail "4 workers that are not synchronised do not differ: nothing was tested"
+cmp -s "$work/four" "$work/again" || fail "another run has other bits"
+cmp -s "$work/four" "$work/replicas" || fail "replicas with small buckets have other bits"
+
+train three "$ddprun" -n 3 trainer --batch-size 2 --steps $steps --sync-batch-norm
+train six "$trainer" --batch-size 6 --steps $steps
+near three six $steps || fail "3 workers differ from one with the whole batch"
+
+# changed START ONE OTHER: is what training changed in each tensor, running statistics too, equal within 1e-3?
+changed() {
+    count=$((count + 1))
+    python3 - "$work/$1" "$work/$2" "$work/$3" <<'END'
+import array, json, math, struct, sys
+
+def load(name):
+    with open(name, 'rb') as file:
+        size, = struct.unpack('<Q', file.read(8))
+        header, data = json.loads(file.read(size)), file.read()
+    return {key: array.array('f', data[slice(*entry['data_offsets'])])
+            for key, entry in header.items() if entry.get('dtype') == 'F32'}
+
+start, one, other = map(load, sys.argv[1:])
+assert start.keys() == one.keys() == other.keys() and any('running_var' in key for key in one)
+worst, where = max((math.dist(one[key], other[key]) / math.dist(one[key], start[key]), key) for key in one)
+print(f'{len(one)} tensors, largest difference {worst:.1e} in {where}')
+sys.exit(worst > 1e-3)
+END
+}
+
+# One step at a large rate shows the gradients.
+if command -v python3 >/dev/null 2>&1; then
+    big='--steps 1 --momentum 0'
+    from="--load $work/whole"
+    common="$common --lr 1"
+    train whole1 "$trainer" --batch-size 8 $from $big
+    train alone1 "$ddprun" -n 4 trainer --batch-size 2 $from $big
+    train four1 "$ddprun" -n 4 trainer --batch-size 2 $from $big --sync-batch-norm
+    train six1 "$trainer" --batch-size 6 $from $big
+    train three1 "$ddprun" -n 3 trainer --batch-size 2 $from $big --sync-batch-norm
+    changed whole whole1 four1 || fail "4 workers have other gradients or statistics"
+    changed whole six1 three1 || fail "3 workers have other gradients or statistics"
+    changed whole whole1 alone1 && fail "gradients that are not synchronised do not differ: nothing was tested"
+    common="${common% --lr 1}"
+fi
+
+# The last batch of an epoch is shorter: 20 samples are two batches of 4 x 2 and one of 4 x 1.
+mkdir "$work/data"
+(
+    printf '\0\0\010\003\0\0\0\024\0\0\0\034\0\0\0\034'
+    zcat "$fashion/train-images-idx3-ubyte.gz" 2>/dev/null | tail -c +17 | head -c $((20 * 28 * 28))
+) >"$work/data/train-images-idx3-ubyte"
+(
+    printf '\0\0\010\001\0\0\0\024'
+    zcat "$fashion/train-labels-idx1-ubyte.gz" 2>/dev/null | tail -c +9 | head -c 20
+) >"$work/data/train-labels-idx1-ubyte"
+train tail8 "$trainer" --data "$work/data" --batch-size 8 --epochs 2
+train tail2 "$ddprun" -n 4 trainer --data "$work/data" --batch-size 2 --epochs 2 --sync-batch-norm
+near tail8 tail2 6 || fail "with a shorter last batch, 4 workers differ from one"
+
+# A worker stops, so that all others wait for it in a batch norm; then it dies.
+count=$((count + 1))
+"$ddprun" -n 4 trainer $common --batch-size 2 --steps 1000000 --sync-batch-norm --quiet >"$work/out" 2>&1 &
+job=$!
+list=
+tries=0
+while [ "$(echo $list | wc -w)" -ne 4 ] && [ $tries -lt 1000 ]; do
+    list=
+    for pid in $(cat "/proc/$job/task/$job/children" 2>/dev/null); do
+        case $(cat "/proc/$pid/comm" 2>/dev/null) in *trainer) list="$list $pid" ;; esac
+    done
+    tries=$((tries + 1))
+    sleep 0.01
+done
+victim=$(echo $list | cut -d ' ' -f 3)
+tries=0
+while ! "$ddprun" status "$job" 2>/dev/null | grep -q compute && [ $tries -lt 300 ]; do
+    tries=$((tries + 1))
+    sleep 0.05
+done
+# Once more where it stopped after the step's last batch norm.
+tries=0
+waiting=0
+while [ "$waiting" -lt 3 ] && [ $tries -lt 20 ]; do
+    kill -CONT "$victim"
+    sleep 0.3
+    kill -STOP "$victim"
+    sleep 0.7
+    "$ddprun" status "$job" >"$work/status" 2>&1
+    waiting=$(grep -c 'waiting .*compute .* all-reduce ' "$work/status")
+    tries=$((tries + 1))
+done
+[ "$waiting" -ge 3 ] || {
+    fail "the others do not wait in a batch norm"
+    cat "$work/status"
+}
+start=$(date +%s%3N)
+kill -9 "$victim"
+wait $job
+code=$?
+took=$(($(date +%s%3N) - start))
+[ $code -eq 137 ] || fail "a worker is killed: exit code $code: $(cat "$work/out")"
+[ $took -le "${KILLS_WITHIN_MS:-4000}" ] || fail "a worker is killed: the job was down after $took ms"
+for pid in $list; do
+    kill -0 "$pid" 2>/dev/null && fail "worker $pid survives"
+done
+
+# Where it does not make sense.
+expect "one worker" 2 "sync-batch-norm adds up over workers .* --mode accum has one worker" \
+    "$trainer" $common --steps 1 --sync-batch-norm
+expect "dp" 2 "sync-batch-norm adds up over workers .* --mode dp has one worker" \
+    "$trainer" --mode dp $common --steps 1 --sync-batch-norm
+expect "accumulation" 2 "each worker runs 2 shards of a step one after another" \
+    "$ddprun" -n 2 trainer $common --steps 1 --acc-steps 2 --sync-batch-norm
+expect "no batch norm" 2 "the model mlp has no batch norm" \
+    "$ddprun" -n 2 trainer --model mlp --steps 1 --no-eval --sync-batch-norm
+finish

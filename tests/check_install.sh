@@ -42,9 +42,17 @@ ${CC:-cc} ${DDP_SANITIZE:-} -Wall -Wextra -Werror "$top/tests/client.c" -o "$sta
 # The example of ddp(3), as it stands in the page.
 sed -n '/^#include <ddp.h>/,/^}/p' "$top/man/ddp.3" | sed 's/\\e/\\/g' >"$stage/sum.c"
 ${CC:-cc} ${DDP_SANITIZE:-} -Wall -Wextra -Werror "$stage/sum.c" -o "$stage/sum" $flags
+${CC:-cc} ${DDP_SANITIZE:-} -Wall -Wextra -Werror "$top/examples/own_model.c" -o "$stage/own_model" $flags
 LD_LIBRARY_PATH=$(dirname "$library")${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export LD_LIBRARY_PATH
 bin=$(dirname "$(find "$stage" -name ddprun -type f -perm -u+x | head -n 1)")
 "$bin/ddprun" --nproc 2 "$stage/client"
 [ "$("$bin/ddprun" --nproc 2 "$stage/sum" | sed 's/^\[0\]: //')" = 3 ] || { echo "the example of ddp(3) does not print 3"; exit 1; }
+# A model of the program's own, on two workers as alone; as far as there are data.
+"$stage/own_model" --bad-option 2>/dev/null && { echo "own_model takes a bad option"; exit 1; }
+if [ -r /usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz ]; then
+    "$stage/own_model" --steps 2 --batch-size 4 --acc-steps 2 --no-eval --quiet --save "$stage/one"
+    "$bin/ddprun" --nproc 2 "$stage/own_model" --steps 2 --batch-size 4 --no-eval --quiet --save "$stage/two"
+    cmp "$stage/one" "$stage/two"
+fi
 "$bin/trainer" --version

@@ -116,6 +116,7 @@ static void collect_facts(const struct ddp_run *run, struct ddp_checkpoint_facts
     add_flag(facts, "drop last", plan->sampler.drop_last);
     add_flag(facts, "crop", run->options->crop);
     add_flag(facts, "flip", run->options->flip);
+    add_flag(facts, "sync batch norm", run->options->sync_batch_norm);
     ddp_checkpoint_fact_add(facts, "shards", "%" PRId64, plan->global_shards);
     ddp_checkpoint_fact_add(facts, "batch size", "%" PRId64, plan->batch_size);
     add_optimizer(facts, plan);

@@ -85,7 +85,9 @@ class Attention(nn.Module):
         batch, length, channels = x.shape
         q, k, v = (part.view(batch, length, self.heads, -1).transpose(1, 2)
                    for part in self.c_attn(x).split(channels, 2))
-        y = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        scores = (q @ k.transpose(2, 3) / math.sqrt(q.shape[-1])).masked_fill(
+            torch.ones(length, length, dtype=torch.bool).triu(1), float("-inf"))
+        y = scores.softmax(3) @ v
         return self.c_proj(y.transpose(1, 2).reshape(batch, length, channels))
 
 

@@ -7,7 +7,7 @@ other models, of models.py, on Fashion-MNIST and on a text that every Debian sys
 A step is what DistributedDataParallel computes: each of W ranks takes its sampler's batch, the gradients are averaged
 over ranks. The ranks run one after another here, so that any W fits on one machine.
 
-usage: training.py DIRECTORY [--data FASHION_MNIST_DIRECTORY] [--text FILE] [--seed N]"""
+usage: training.py DIRECTORY [--data FASHION_MNIST_DIRECTORY] [--text FILE] [--seed N] [--no-article]"""
 import argparse
 import gzip
 import itertools
@@ -145,9 +145,11 @@ def main():
     parser.add_argument('--data', type=pathlib.Path, default='/usr/share/datasets/fashion-mnist')
     parser.add_argument('--text', type=pathlib.Path, default='/usr/share/common-licenses/GPL-3')
     parser.add_argument('--seed', type=int, default=0)
+    parser.add_argument('--no-article', action='store_true', help='leave article.txt out')
     args = parser.parse_args()
     torch.set_num_threads(1)
-    write_article(args.directory / 'article.txt')
+    if not args.no_article:
+        write_article(args.directory / 'article.txt')
     write_mlp(args.directory / 'mlp.txt', args.data)
     write_models(args.directory / 'models.txt', args.data, args.text, args.seed)
 

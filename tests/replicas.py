@@ -52,6 +52,8 @@ def flip(pid, pattern):
             if "rw" not in access:
                 continue
             begin, end = (int(x, 16) for x in span.split("-"))
+            if end - begin > 1 << 30:  # the terabytes that a sanitizer sets aside
+                continue
             try:
                 memory.seek(begin)
                 data = memory.read(end - begin)

@@ -35,7 +35,7 @@ DDP_INLINE void add_block(const float *a, const float *b, float *y, int64_t n, b
 }
 
 DDP_MULTIVERSION
-static void add(const float *a, const float *b, float *y, int64_t n, bool accumulate)
+static void add_arrays(const float *a, const float *b, float *y, int64_t n, bool accumulate)
 {
     if (b && accumulate)
         add_block(a, b, y, n, true, true);
@@ -52,8 +52,8 @@ static void block_task(void *arg, size_t index)
     const struct pass *pass = arg;
     const struct ddp_add *args = pass->args;
     int64_t begin = ddp_block_begin(&pass->blocks, index);
-    add(args->a + begin, args->b ? args->b + begin : NULL, args->y + begin,
-        ddp_block_end(&pass->blocks, index) - begin, args->accumulate);
+    add_arrays(args->a + begin, args->b ? args->b + begin : NULL, args->y + begin,
+               ddp_block_end(&pass->blocks, index) - begin, args->accumulate);
 }
 
 static enum ddp_status check(const struct ddp_add *args)

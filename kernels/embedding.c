@@ -48,7 +48,7 @@ struct forward {
 };
 
 DDP_MULTIVERSION
-static void forward_rows(const struct ddp_embedding_forward *args, int64_t begin, int64_t end)
+static void look_up_rows(const struct ddp_embedding_forward *args, int64_t begin, int64_t end)
 {
     const int64_t n = args->features;
     for (int64_t row = begin; row < end; row++) {
@@ -67,7 +67,7 @@ static void forward_rows(const struct ddp_embedding_forward *args, int64_t begin
 static void forward_task(void *arg, size_t index)
 {
     const struct forward *forward = arg;
-    forward_rows(forward->args, ddp_block_begin(&forward->blocks, index),
+    look_up_rows(forward->args, ddp_block_begin(&forward->blocks, index),
                  ddp_block_end(&forward->blocks, index));
 }
 

@@ -18,7 +18,7 @@ struct norm {
 
 /* Sixteen running sums by place in the block, then their sum from the first to the last. */
 DDP_MULTIVERSION
-static double sum_block(const float *x, int64_t n)
+static double squares_of_block(const float *x, int64_t n)
 {
     double lanes[DDP_LANES] = {0}, sum = 0;
     for (int64_t i = 0; i < n; i += DDP_LANES)
@@ -34,7 +34,7 @@ static double sum_part(const float *x, int64_t begin, int64_t end)
 {
     float padded[DDP_NORM_BLOCK] = {0};
     memcpy(padded + begin, x + begin, (size_t)(end - begin) * sizeof *x);
-    return sum_block(padded, DDP_NORM_BLOCK);
+    return squares_of_block(padded, DDP_NORM_BLOCK);
 }
 
 static void norm_task(void *arg, size_t index)
@@ -47,7 +47,7 @@ static void norm_task(void *arg, size_t index)
         const int64_t begin = args->begin > at ? args->begin - at : 0;
         const int64_t end = args->end - at < DDP_NORM_BLOCK ? args->end - at : DDP_NORM_BLOCK;
         args->sums[b] = begin == 0 && end == DDP_NORM_BLOCK
-                            ? sum_block(args->x + at, DDP_NORM_BLOCK)
+                            ? squares_of_block(args->x + at, DDP_NORM_BLOCK)
                             : sum_part(args->x + at, begin, end);
     }
 }

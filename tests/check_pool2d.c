@@ -205,7 +205,7 @@ static void run_golden(struct golden_case *c)
     const int64_t count = s.batch * s.height * s.width * s.channels, outputs = outputs_of(&s);
     float *x = array_of(count), *dx = array_of(count), *y = array_of(outputs);
     float *dy = array_of(outputs);
-    uint8_t *chosen = malloc((size_t)outputs);
+    uint8_t *chosen = calloc((size_t)outputs + 1, 1);
     golden_draw(c, x, count);
     golden_draw(c, dy, outputs);
     for (int64_t i = 0; max && i < count; i++)

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: MIT
 # ddprun from outside: exit codes, messages, environment, signals, and that nothing is left behind.
 # shellcheck disable=SC2016  # the workers' shells expand the variables
-# Under nohup SIGHUP is ignored, and a shell cannot take that back.
+# Under nohup SIGHUP is ignored, in the background SIGINT and SIGQUIT; a shell cannot take that back.
 case $(sed -n 's/^SigIgn:.*\(.\)$/\1/p' /proc/$$/status 2>/dev/null) in
-[13579bdf]) exec env --default-signal=HUP "$0" "$@" ;;
+[1-79a-f]) exec env --default-signal=HUP,INT,QUIT "$0" "$@" ;;
 esac
 set -u
 ddprun=./ddprun

@@ -69,7 +69,8 @@ static bool open_nvml(struct nvml *nvml)
         {&nvml->parent, "nvmlDeviceGetDeviceHandleFromMigDeviceHandle"}, /* from driver 450 on */
     };
     size_t count = sizeof symbols / sizeof symbols[0];
-    *nvml = (struct nvml){.library = library};
+    memset(nvml, 0, sizeof *nvml);
+    nvml->library = library;
     for (size_t i = 0; i < count; i++) {
         void *symbol = dlsym(library, symbols[i].name);
         memcpy(symbols[i].function, &symbol, sizeof symbol);

@@ -31,6 +31,16 @@ static const char *misfit(const struct ddp_plugin *plugin, const char *name)
     return NULL;
 }
 
+static void log_for_plugin(int level, const char *text)
+{
+    if (level == DDP_LOG_ERROR)
+        (void)ddp_fail(DDP_ERR_SYSTEM, "%s", text); /* so that errors that are held are */
+    else
+        ddp_log((enum ddp_log_level)level, "%s", text);
+}
+
+static const struct ddp_plugin_host host = {.log = log_for_plugin};
+
 enum ddp_status ddp_plugin_load(const struct ddp_plugin **plugin, const char *name, bool required)
 {
     if (!plugin || !valid_name(name))
@@ -66,6 +76,8 @@ enum ddp_status ddp_plugin_load(const struct ddp_plugin **plugin, const char *na
         dlclose(handle);
         return DDP_ERR_UNSUPPORTED;
     }
+    if (found->attach)
+        found->attach(&host);
     *plugin = found; /* the handle is kept: the plugin stays */
     return DDP_OK;
 }

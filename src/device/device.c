@@ -9,6 +9,7 @@
 #include "core/memory.h"
 #include "core/plugin.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -120,4 +121,67 @@ enum ddp_status ddp_device_copy(ddp_device *device, void *destination, const voi
 enum ddp_status ddp_device_synchronize(ddp_device *device)
 {
     return device->ops->synchronize(device->state);
+}
+
+const char *ddp_device_describe(const ddp_device *device)
+{
+    return device->ops->describe ? device->ops->describe(device->state) : device->ops->name;
+}
+
+enum ddp_status ddp_device_wait(ddp_device *device, ddp_device *other)
+{
+    assert(device->ops == other->ops);
+    return device->ops->wait && device != other ? device->ops->wait(device->state, other->state)
+                                                : DDP_OK;
+}
+
+void ddp_device_set_poll(ddp_device *device, enum ddp_status (*poll)(void *arg), void *arg)
+{
+    if (device->ops->set_poll)
+        device->ops->set_poll(device->state, poll, arg);
+}
+
+enum ddp_status ddp_device_host_alloc(ddp_device *device, size_t bytes, void **memory)
+{
+    if (device->ops->host_alloc)
+        return device->ops->host_alloc(device->state, bytes, memory);
+    *memory = ddp_pages_alloc(bytes);
+    return *memory ? DDP_OK : DDP_ERR_MEMORY;
+}
+
+void ddp_device_host_free(ddp_device *device, void *memory, size_t bytes)
+{
+    if (!memory)
+        return;
+    if (device->ops->host_free)
+        device->ops->host_free(device->state, memory, bytes);
+    else
+        ddp_pages_free(memory, bytes);
+}
+
+enum ddp_status ddp_device_copied(ddp_device *device)
+{
+    return device->ops->copied ? device->ops->copied(device->state) : DDP_OK;
+}
+
+enum ddp_status ddp_device_record_begin(ddp_device *device)
+{
+    return device->ops->record_begin ? device->ops->record_begin(device->state)
+                                     : DDP_ERR_UNSUPPORTED;
+}
+
+enum ddp_status ddp_device_record_end(ddp_device *device, void **recording)
+{
+    return device->ops->record_end(device->state, recording);
+}
+
+enum ddp_status ddp_device_replay(ddp_device *device, void *recording)
+{
+    return device->ops->replay(device->state, recording);
+}
+
+void ddp_device_recording_free(ddp_device *device, void *recording)
+{
+    if (recording)
+        device->ops->recording_free(device->state, recording);
 }

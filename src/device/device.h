@@ -32,6 +32,24 @@ struct ddp_device_ops {
     enum ddp_status (*synchronize)(void *state);
     void *(*stream)(void *state); /* the last argument of every kernel */
     const struct ddp_kernels *kernels;
+    /* Below: NULL where a kind has no use for it. */
+    const char *(*describe)(void *state); /* "NVIDIA H200, 139.8 GiB" */
+    /* What is put on this stream from now on waits for what is on the other's, of the same kind. */
+    enum ddp_status (*wait)(void *state, void *other);
+    /* Called while synchronize() waits; its failure ends the wait and is returned. NULL: none. */
+    void (*set_poll)(void *state, enum ddp_status (*poll)(void *arg), void *arg);
+    /* Page-locked host memory, from which copy_in() returns at once and overlaps with computing: it
+     * may be written again after copied(). */
+    enum ddp_status (*host_alloc)(void *state, size_t bytes, void **memory);
+    void (*host_free)(void *state, void *memory, size_t bytes);
+    enum ddp_status (*copied)(
+        void *state); /* waits until all copy_in() have read their host memory */
+    /* What is put on the stream between begin and end is not run but recorded, and run by each
+     * replay. A recording that fails leaves *recording NULL and is no error. */
+    enum ddp_status (*record_begin)(void *state);
+    enum ddp_status (*record_end)(void *state, void **recording);
+    enum ddp_status (*replay)(void *state, void *recording);
+    void (*recording_free)(void *state, void *recording);
 };
 
 extern const struct ddp_device_ops ddp_device_cpu;
@@ -59,5 +77,25 @@ enum ddp_status ddp_device_copy_out(ddp_device *device, void *host, const void *
 enum ddp_status ddp_device_copy(ddp_device *device, void *destination, const void *source,
                                 size_t bytes);
 enum ddp_status ddp_device_synchronize(ddp_device *device);
+
+/* In words; the name where the kind has no more to say. */
+const char *ddp_device_describe(const ddp_device *device);
+
+/* What is put on `device` from now on waits for what is on `other`, of the same kind. */
+enum ddp_status ddp_device_wait(ddp_device *device, ddp_device *other);
+void ddp_device_set_poll(ddp_device *device, enum ddp_status (*poll)(void *arg), void *arg);
+
+/* Host memory for copy_in(), page-locked where the kind knows that; ordinary pages elsewhere. After
+ * copied() it may be written again. */
+enum ddp_status ddp_device_host_alloc(ddp_device *device, size_t bytes, void **memory);
+void ddp_device_host_free(ddp_device *device, void *memory, size_t bytes);
+enum ddp_status ddp_device_copied(ddp_device *device);
+
+/* Recording and replaying of the operations between begin and end. Where the kind cannot, begin is
+ * DDP_ERR_UNSUPPORTED without a message, and nothing is recorded. */
+enum ddp_status ddp_device_record_begin(ddp_device *device);
+enum ddp_status ddp_device_record_end(ddp_device *device, void **recording);
+enum ddp_status ddp_device_replay(ddp_device *device, void *recording);
+void ddp_device_recording_free(ddp_device *device, void *recording);
 
 #endif

@@ -21,6 +21,7 @@ data: core
 comm: job device kernels core
 optim: device kernels core
 graph: device kernels core
+plugins: comm job device kernels core
 model: optim graph device kernels core
 mode: model graph comm optim data device job kernels core
 train: mode model graph comm optim data device job kernels core

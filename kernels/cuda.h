@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What the CUDA versions of the operations share: the context that they get as their stream, the
+ * launch macro, and small device functions. The .cu files compile with nvcc and, for tests on
+ * machines without a GPU, as C++ against a simulation of the device; so they use the portable
+ * subset of CUDA C++ only: no inline PTX, no cooperative groups, no atomics.
+ *
+ * Rules for kernels: kernels and their templates are static; blocks do not talk to each other; a
+ * sum's order depends on the shape alone, never on the device, so that all devices of a kind give
+ * the same bits; nothing synchronises and nothing allocates. */
+#ifndef DDP_KERNELS_CUDA_H
+#define DDP_KERNELS_CUDA_H
+
+#include "ddp.h"
+
+#include <cublasLt.h>
+#include <cuda_runtime.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define DDP_CUDA_WORKSPACE_BYTES ((size_t)32 << 20) /* of cublasLt, and free between operations */
+
+/* What is wrong with the data, found by a kernel: written by plain stores (any of several writers
+ * may win), read by the host at the next synchronisation. */
+enum ddp_cuda_fault_code {
+    DDP_CUDA_FAULT_NONE = 0,
+    DDP_CUDA_FAULT_LABEL, /* row, value, limit: a label that is no class */
+    DDP_CUDA_FAULT_TOKEN, /* row, column, value, limit: a token that is not in the vocabulary */
+};
+
+struct ddp_cuda_fault {
+    int32_t code;
+    int32_t value, limit;
+    int64_t row, column;
+};
+
+/* The stream of a CUDA device: the last argument of every operation in ddp_kernels_cuda. Made and
+ * owned by the device (device/cuda.c). */
+struct ddp_cuda {
+    cudaStream_t stream; /* compute */
+    cublasLtHandle_t blas;
+    void *workspace;              /* DDP_CUDA_WORKSPACE_BYTES on the device, for this stream */
+    struct ddp_cuda_fault *fault; /* device address of host memory */
+    int index;                    /* of the device */
+    int capability;               /* 90 for compute capability 9.0 */
+    bool synchronous;             /* DDP_CUDA_SYNC: wait after every operation */
+    void *plans;                  /* products that cublasLt has chosen algorithms for, by shape */
+};
+
+/* After the launches of an operation: reports an error of theirs with the operation's name. */
+enum ddp_status ddp_cuda_launched(struct ddp_cuda *cuda, const char *operation);
+
+/* Turns an error of a CUDA call into a status, logged as "OPERATION: words of CUDA, what to do". */
+enum ddp_status ddp_cuda_failed(cudaError_t error, const char *operation);
+
+#ifdef __cplusplus
+}
+#endif
+
+/* --- for .cu files --- */
+#if defined(__CUDACC__) || defined(DDP_CUDASIM)
+#ifdef DDP_CUDASIM
+#include <cudasim.h>
+#define DDP_LAUNCH(kernel, grid, block, shared_bytes, stream, ...)                                 \
+    cudasim_launch(kernel, grid, block, shared_bytes, stream, __VA_ARGS__)
+#define DDP_DYN_SHARED(type, name) type *const name = (type *)cudasim_dynamic_shared()
+#else
+#define DDP_LAUNCH(kernel, grid, block, shared_bytes, stream, ...)                                 \
+    kernel<<<grid, block, shared_bytes, stream>>>(__VA_ARGS__)
+#define DDP_DYN_SHARED(type, name)                                                                 \
+    extern __shared__ __align__(16) unsigned char ddp_dynamic_shared[];                            \
+    type *const name = reinterpret_cast<type *>(ddp_dynamic_shared)
+#endif
+
+#define DDP_WARP      32
+#define DDP_FULL_MASK 0xffffffffu
+
+/* Blocks of `size` that cover `count` elements. */
+static inline unsigned ddp_cuda_blocks(int64_t count, int64_t size)
+{
+    return (unsigned)((count + size - 1) / size);
+}
+
+#endif
+#endif

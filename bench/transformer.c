@@ -21,13 +21,34 @@
 #define C       768
 #define HEADS   12
 #define V       50257
+#define PIECES  32
 
 static ddp_pool *pool;
 static double peak_f32, peak_bf16; /* GFLOP/s */
 static double layer_ms;            /* sum over the operations of one layer */
 static bool busy;
+static void *pieces[PIECES]; /* of memory */
+static size_t piece_count;
 
 typedef enum ddp_status call(void *args);
+
+#define RUN(name, operation)                                                                       \
+    static enum ddp_status run_##name(void *args)                                                  \
+    {                                                                                              \
+        return ddp_##operation(args, pool);                                                        \
+    }
+RUN(add, add)
+RUN(gemm, gemm)
+RUN(gemm_bf16, gemm_bf16)
+RUN(attention_forward, attention_forward)
+RUN(attention_backward, attention_backward)
+RUN(norm_forward, layer_norm_forward)
+RUN(norm_backward, layer_norm_backward)
+RUN(dropout, dropout)
+RUN(linear_forward, linear_forward)
+RUN(loss, softmax_cross_entropy)
+RUN(embedding_forward, embedding_forward)
+RUN(embedding_backward, embedding_backward)
 
 static int by_value(const void *a, const void *b)
 {
@@ -65,13 +86,21 @@ static double measure(call *function, void *args)
     return samples[SAMPLES / 2];
 }
 
+/* Until release(). */
 static void *memory(size_t bytes)
 {
     void *values = aligned_alloc(64, (bytes + 63) / 64 * 64);
-    if (!values)
+    if (!values || piece_count == PIECES)
         exit(EXIT_FAILURE);
     memset(values, 0, bytes);
-    return values;
+    return pieces[piece_count++] = values;
+}
+
+/* Frees all memory but the first `left` pieces. */
+static void release(size_t left)
+{
+    while (piece_count > left)
+        free(pieces[--piece_count]);
 }
 
 /* In [-1/2, 1/2); never so small that products of them underflow. */
@@ -99,38 +128,24 @@ static void print_flops(const char *name, double ms, double gflop, double peak)
     layer_ms += ms;
 }
 
-static enum ddp_status run_add(void *args)
-{
-    return ddp_add(args, pool);
-}
-
 /* A copy that moves as many bytes is the bound. */
 static void print_bytes(const char *name, double ms, int64_t bytes)
 {
+    const size_t begin = piece_count;
     float *from = numbers(bytes / 8), *to = numbers(bytes / 8);
     double bound = measure(run_add, &(struct ddp_add){.count = bytes / 8, .a = from, .y = to});
     printf("  %-34s %9.3f ms  %7.1f GB/s     %3.0f %% of a copy\n", name, ms,
            (double)bytes / 1e6 / ms, 100 * bound / ms);
-    free(from);
-    free(to);
+    release(begin);
     layer_ms += ms;
 }
 
 /* --- products
  * ------------------------------------------------------------------------------------- */
 
-static enum ddp_status run_gemm(void *args)
-{
-    return ddp_gemm(args, pool);
-}
-
-static enum ddp_status run_gemm_bf16(void *args)
-{
-    return ddp_gemm_bf16(args, pool);
-}
-
 static void bench_product(const char *name, int64_t m, int64_t n, int64_t k, bool ta, bool tb)
 {
+    const size_t begin = piece_count;
     float *a = numbers(m * k), *b = numbers(k * n), *c = numbers(m * n);
     uint16_t *a16 = rounded(a, m * k), *b16 = rounded(b, k * n);
     const int64_t lda = ta ? m : k, ldb = tb ? k : n;
@@ -154,16 +169,13 @@ static void bench_product(const char *name, int64_t m, int64_t n, int64_t k, boo
                100 * gflop / half * 1e3 / peak_bf16);
     }
     puts("");
-    free(a);
-    free(b);
-    free(c);
-    free(a16);
-    free(b16);
+    release(begin);
 }
 
 /* The fastest product there is: square tiles in plenty, nothing transposed. */
 static void find_peaks(void)
 {
+    const size_t begin = piece_count;
     enum { M = 1536, N = 1536, K = 768 };
     float *a = numbers(M * K), *b = numbers(K * N), *c = numbers(M * N);
     uint16_t *a16 = rounded(a, M * K), *b16 = rounded(b, K * N);
@@ -181,11 +193,7 @@ static void find_peaks(void)
         printf(", of bf16 %.0f", peak_bf16);
     }
     puts("");
-    free(a);
-    free(b);
-    free(c);
-    free(a16);
-    free(b16);
+    release(begin);
 }
 
 static void bench_products(int64_t rows)
@@ -210,19 +218,10 @@ static void bench_products(int64_t rows)
 /* --- one layer
  * ------------------------------------------------------------------------------------ */
 
-static enum ddp_status run_attention_forward(void *args)
-{
-    return ddp_attention_forward(args, pool);
-}
-
-static enum ddp_status run_attention_backward(void *args)
-{
-    return ddp_attention_backward(args, pool);
-}
-
 /* Half of the square counts as work: what is above the diagonal does not. */
 static void bench_attention(int64_t length)
 {
+    const size_t begin = piece_count;
     const int64_t n = BATCH * length * C, rows = BATCH * length * HEADS;
     float *qkv = numbers(3 * n), *y = numbers(n), *lse = numbers(rows), *dy = numbers(n),
           *dqkv = numbers(3 * n);
@@ -246,30 +245,12 @@ static void bench_attention(int64_t length)
     print_flops("attention forward", measure(run_attention_forward, &forward), 2 * gflop, peak_f32);
     print_flops("attention backward", measure(run_attention_backward, &backward), 5 * gflop,
                 peak_f32);
-    free(qkv);
-    free(y);
-    free(lse);
-    free(dy);
-    free(dqkv);
-}
-
-static enum ddp_status run_norm_forward(void *args)
-{
-    return ddp_layer_norm_forward(args, pool);
-}
-
-static enum ddp_status run_norm_backward(void *args)
-{
-    return ddp_layer_norm_backward(args, pool);
-}
-
-static enum ddp_status run_dropout(void *args)
-{
-    return ddp_dropout(args, pool);
+    release(begin);
 }
 
 static void bench_rows(int64_t rows)
 {
+    const size_t begin = piece_count;
     const int64_t n = rows * C;
     float *x = numbers(n), *y = numbers(n), *dy = numbers(n), *gamma = numbers(4 * C),
           *statistics = numbers(2 * rows);
@@ -300,17 +281,7 @@ static void bench_rows(int64_t rows)
     const double before = layer_ms; /* dropout is off in GPT-2's own pretraining */
     print_bytes("(dropout, 2)", 2 * measure(run_dropout, &dropout), 16 * n);
     layer_ms = before;
-    free(backward.scratch);
-    free(x);
-    free(y);
-    free(dy);
-    free(gamma);
-    free(statistics);
-}
-
-static enum ddp_status run_linear_forward(void *args)
-{
-    return ddp_linear_forward(args, pool);
+    release(begin);
 }
 
 /* dy is made anew each time, or it would shrink to nothing. */
@@ -329,6 +300,7 @@ static enum ddp_status run_linear_backward(void *args)
 static void bench_linear(const char *name, int64_t rows, int64_t in, int64_t out,
                          enum ddp_activation activation, enum ddp_dtype compute)
 {
+    const size_t begin = piece_count;
     float *x = numbers(rows * in), *y = numbers(rows * out), *pre = numbers(rows * out),
           *weight = numbers(out * in), *bias = numbers(out), *dy = numbers(rows * out),
           *dx = numbers(rows * in), *dweight = numbers(out * in), *dbias = numbers(out);
@@ -369,18 +341,7 @@ static void bench_linear(const char *name, int64_t rows, int64_t in, int64_t out
     print_flops(text, measure(run_linear_forward, &forward), gflop, peak);
     snprintf(text, sizeof text, "%s backward%s", name, compute == DDP_F32 ? "" : ", bf16");
     print_flops(text, measure(run_linear_backward, &again), 2 * gflop, peak);
-    free(x);
-    free(y);
-    free(pre);
-    free(weight);
-    free(bias);
-    free(dy);
-    free(dx);
-    free(dweight);
-    free(dbias);
-    free(weight_bf16);
-    free(scratch);
-    free(again.args.dy);
+    release(begin);
 }
 
 static void bench_layer(int64_t length, enum ddp_dtype compute)
@@ -401,23 +362,9 @@ static void bench_layer(int64_t length, enum ddp_dtype compute)
 /* --- both ends
  * ------------------------------------------------------------------------------------ */
 
-static enum ddp_status run_loss(void *args)
-{
-    return ddp_softmax_cross_entropy(args, pool);
-}
-
-static enum ddp_status run_embedding_forward(void *args)
-{
-    return ddp_embedding_forward(args, pool);
-}
-
-static enum ddp_status run_embedding_backward(void *args)
-{
-    return ddp_embedding_backward(args, pool);
-}
-
 static void bench_ends(int64_t length)
 {
+    const size_t begin = piece_count;
     const int64_t rows = BATCH * length;
     float *logits = numbers(rows * V), *wte = numbers((int64_t)V * C), *wpe = numbers(length * C),
           *y = numbers(rows * C), loss;
@@ -453,11 +400,7 @@ static void bench_ends(int64_t length)
     print_bytes("embedding forward", measure(run_embedding_forward, &forward), 12 * rows * C);
     print_bytes("embedding backward, tied", measure(run_embedding_backward, &backward),
                 20 * rows * C);
-    free(logits);
-    free(wte);
-    free(wpe);
-    free(y);
-    free(tokens);
+    release(begin);
 }
 
 int main(int argc, char **argv)

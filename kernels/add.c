@@ -10,11 +10,6 @@
 
 #define SMALLEST 32768 /* elements of a task */
 
-struct pass {
-    const struct ddp_add *args;
-    struct ddp_blocks blocks;
-};
-
 /* Whole vectors are read before any is written: y may be a or b. */
 DDP_INLINE void add_block(const float *a, const float *b, float *y, int64_t n, bool two,
                           bool accumulate)
@@ -47,13 +42,11 @@ static void add_arrays(const float *a, const float *b, float *y, int64_t n, bool
         memcpy(y, a, (size_t)n * sizeof *y);
 }
 
-static void block_task(void *arg, size_t index)
+static void add_range(const void *arg, int64_t begin, int64_t end)
 {
-    const struct pass *pass = arg;
-    const struct ddp_add *args = pass->args;
-    int64_t begin = ddp_block_begin(&pass->blocks, index);
-    add_arrays(args->a + begin, args->b ? args->b + begin : NULL, args->y + begin,
-               ddp_block_end(&pass->blocks, index) - begin, args->accumulate);
+    const struct ddp_add *args = arg;
+    add_arrays(args->a + begin, args->b ? args->b + begin : NULL, args->y + begin, end - begin,
+               args->accumulate);
 }
 
 static enum ddp_status check(const struct ddp_add *args)
@@ -69,8 +62,7 @@ enum ddp_status ddp_add(const struct ddp_add *args, void *stream)
     enum ddp_status status = check(args);
     if (status)
         return status;
-    struct pass pass = {.args = args, .blocks = ddp_blocks_cut(args->count, SMALLEST, DDP_LANES)};
-    ddp_pool_run(ddp_stream_pool(stream), pass.blocks.count, block_task, &pass);
+    ddp_blocks_run(ddp_blocks_cut(args->count, SMALLEST, DDP_LANES), add_range, args, stream);
     return DDP_OK;
 }
 

@@ -393,21 +393,26 @@ DDP_INLINE void normalise(const struct ddp_batch_norm_forward *args, const struc
     }
 }
 
+/* Calls the loop with flags, width and lanes that the compiler knows, in the cases that matter. */
+#define SPECIALISED(loop, args, channel, width, at, count, relu, residual, values)                 \
+    do {                                                                                           \
+        if ((values) != LINE)                                                                      \
+            loop(args, channel, width, at, count, relu, residual, 1, values);                      \
+        else if ((relu) && (residual))                                                             \
+            loop(args, channel, width, at, count, true, true, VECTORS, DDP_LANES);                 \
+        else if (relu)                                                                             \
+            loop(args, channel, width, at, count, true, false, VECTORS, DDP_LANES);                \
+        else                                                                                       \
+            loop(args, channel, width, at, count, false, residual, VECTORS, DDP_LANES);            \
+    } while (0)
+
 DDP_MULTIVERSION
 static void forward_columns(const struct pass *pass, const struct channel *channel, int64_t at,
                             int64_t count, int64_t values)
 {
     const struct ddp_batch_norm_forward *args = pass->forward;
     const bool relu = args->activation == DDP_ACTIVATION_RELU, residual = args->residual;
-    const int64_t width = pass->lines.width;
-    if (values != LINE)
-        normalise(args, channel, width, at, count, relu, residual, 1, values);
-    else if (relu && residual)
-        normalise(args, channel, width, at, count, true, true, VECTORS, DDP_LANES);
-    else if (relu)
-        normalise(args, channel, width, at, count, true, false, VECTORS, DDP_LANES);
-    else
-        normalise(args, channel, width, at, count, false, residual, VECTORS, DDP_LANES);
+    SPECIALISED(normalise, args, channel, pass->lines.width, at, count, relu, residual, values);
 }
 
 static void forward_channels(const struct pass *pass, struct channel *channel, int64_t column,
@@ -496,15 +501,7 @@ static void backward_columns(const struct pass *pass, const struct channel *chan
 {
     const struct ddp_batch_norm_backward *args = pass->backward;
     const bool relu = args->activation == DDP_ACTIVATION_RELU, residual = args->has_residual;
-    const int64_t width = pass->lines.width;
-    if (values != LINE)
-        differentiate(args, channel, width, at, count, relu, residual, 1, values);
-    else if (relu && residual)
-        differentiate(args, channel, width, at, count, true, true, VECTORS, DDP_LANES);
-    else if (relu)
-        differentiate(args, channel, width, at, count, true, false, VECTORS, DDP_LANES);
-    else
-        differentiate(args, channel, width, at, count, false, residual, VECTORS, DDP_LANES);
+    SPECIALISED(differentiate, args, channel, pass->lines.width, at, count, relu, residual, values);
 }
 
 static void backward_pass_channels(const struct pass *pass, struct channel *channel, int64_t column,

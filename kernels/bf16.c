@@ -11,11 +11,6 @@
 #define SMALLEST 65536 /* elements of a task */
 #define GRANULE  64
 
-struct pass {
-    const struct ddp_to_bf16 *args;
-    struct ddp_blocks blocks;
-};
-
 DDP_MULTIVERSION
 static void convert(const float *restrict x, uint16_t *restrict y, int64_t n)
 {
@@ -27,12 +22,10 @@ static void convert(const float *restrict x, uint16_t *restrict y, int64_t n)
     }
 }
 
-static void block_task(void *arg, size_t index)
+static void convert_range(const void *arg, int64_t begin, int64_t end)
 {
-    const struct pass *pass = arg;
-    int64_t begin = ddp_block_begin(&pass->blocks, index);
-    convert(pass->args->x + begin, pass->args->y + begin,
-            ddp_block_end(&pass->blocks, index) - begin);
+    const struct ddp_to_bf16 *args = arg;
+    convert(args->x + begin, args->y + begin, end - begin);
 }
 
 static enum ddp_status check(const struct ddp_to_bf16 *args)
@@ -48,8 +41,7 @@ enum ddp_status ddp_to_bf16(const struct ddp_to_bf16 *args, void *stream)
     enum ddp_status status = check(args);
     if (status)
         return status;
-    struct pass pass = {.args = args, .blocks = ddp_blocks_cut(args->count, SMALLEST, GRANULE)};
-    ddp_pool_run(ddp_stream_pool(stream), pass.blocks.count, block_task, &pass);
+    ddp_blocks_run(ddp_blocks_cut(args->count, SMALLEST, GRANULE), convert_range, args, stream);
     return DDP_OK;
 }
 

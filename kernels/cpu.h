@@ -69,4 +69,27 @@ static inline ddp_pool *ddp_stream_pool(void *stream)
     return (ddp_pool *)stream; /* the cast is for C++ */
 }
 
+/* Does elements [begin, end) of an operation. */
+typedef void ddp_range_function(const void *args, int64_t begin, int64_t end);
+
+struct ddp_blocks_run {
+    struct ddp_blocks blocks;
+    ddp_range_function *range;
+    const void *args;
+};
+
+static inline void ddp_blocks_run_task(void *arg, size_t index)
+{
+    const struct ddp_blocks_run *run = (const struct ddp_blocks_run *)arg;
+    run->range(run->args, ddp_block_begin(&run->blocks, index), ddp_block_end(&run->blocks, index));
+}
+
+/* Each block as a task. */
+static inline void ddp_blocks_run(struct ddp_blocks blocks, ddp_range_function *range,
+                                  const void *args, void *stream)
+{
+    struct ddp_blocks_run run = {blocks, range, args};
+    ddp_pool_run(ddp_stream_pool(stream), blocks.count, ddp_blocks_run_task, &run);
+}
+
 #endif

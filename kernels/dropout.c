@@ -17,7 +17,6 @@ typedef uint64_t u64x8 __attribute__((vector_size(64)));
 
 struct pass {
     const struct ddp_dropout *args;
-    struct ddp_blocks blocks;
     uint32_t threshold; /* the upper 24 bits of a number: an element below it is dropped */
     float scale;
 };
@@ -88,15 +87,9 @@ DDP_INLINE void drop_block(const struct pass *pass, int64_t begin, int64_t end)
 }
 
 DDP_MULTIVERSION
-static void drop(const struct pass *pass, int64_t begin, int64_t end)
+static void drop(const void *pass, int64_t begin, int64_t end)
 {
     drop_block(pass, begin, end);
-}
-
-static void block_task(void *arg, size_t index)
-{
-    const struct pass *pass = arg;
-    drop(pass, ddp_block_begin(&pass->blocks, index), ddp_block_end(&pass->blocks, index));
 }
 
 static enum ddp_status check(const struct ddp_dropout *args)
@@ -115,13 +108,12 @@ enum ddp_status ddp_dropout(const struct ddp_dropout *args, void *stream)
     enum ddp_status status = check(args);
     if (status)
         return status;
-    struct pass pass = {
+    const struct pass pass = {
         .args = args,
-        .blocks = ddp_blocks_cut(args->count, SMALLEST, STEP),
         .threshold = (uint32_t)ceil((double)args->probability * 0x1p24),
         .scale = 1 / (1 - args->probability),
     };
-    ddp_pool_run(ddp_stream_pool(stream), pass.blocks.count, block_task, &pass);
+    ddp_blocks_run(ddp_blocks_cut(args->count, SMALLEST, STEP), drop, &pass, stream);
     return DDP_OK;
 }
 

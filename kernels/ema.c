@@ -19,8 +19,9 @@ static enum ddp_status check(const struct ddp_ema *args)
 }
 
 DDP_MULTIVERSION
-static void update(const struct ddp_ema *args, int64_t begin, int64_t end)
+static void update(const void *arg, int64_t begin, int64_t end)
 {
+    const struct ddp_ema *args = arg;
     const float keep = 1 - args->momentum, take = args->momentum, scale = args->scale;
     const float *restrict sum = args->sum;
     float *restrict running = args->running;
@@ -28,24 +29,12 @@ static void update(const struct ddp_ema *args, int64_t begin, int64_t end)
         running[i] = keep * running[i] + take * (scale * sum[i]);
 }
 
-struct work {
-    const struct ddp_ema *args;
-    struct ddp_blocks blocks;
-};
-
-static void task(void *arg, size_t index)
-{
-    const struct work *work = arg;
-    update(work->args, ddp_block_begin(&work->blocks, index), ddp_block_end(&work->blocks, index));
-}
-
 enum ddp_status ddp_ema(const struct ddp_ema *args, void *stream)
 {
     enum ddp_status status = check(args);
     if (status)
         return status;
-    struct work work = {args, ddp_blocks_cut(args->count, BLOCK, DDP_LANES)};
-    ddp_pool_run(ddp_stream_pool(stream), work.blocks.count, task, &work);
+    ddp_blocks_run(ddp_blocks_cut(args->count, BLOCK, DDP_LANES), update, args, stream);
     return DDP_OK;
 }
 

@@ -42,14 +42,10 @@ static enum ddp_status check_positions(const char *name, int64_t length, int64_t
 /* --- forward ------------------------------------------------------------------------------------
  */
 
-struct forward {
-    const struct ddp_embedding_forward *args;
-    struct ddp_blocks blocks;
-};
-
 DDP_MULTIVERSION
-static void look_up_rows(const struct ddp_embedding_forward *args, int64_t begin, int64_t end)
+static void look_up_rows(const void *arg, int64_t begin, int64_t end)
 {
+    const struct ddp_embedding_forward *args = arg;
     const int64_t n = args->features;
     for (int64_t row = begin; row < end; row++) {
         const float *token = args->wte + args->tokens[row] * n;
@@ -62,13 +58,6 @@ static void look_up_rows(const struct ddp_embedding_forward *args, int64_t begin
         for (int64_t j = 0; j < n; j++)
             y[j] = token[j] + place[j];
     }
-}
-
-static void forward_task(void *arg, size_t index)
-{
-    const struct forward *forward = arg;
-    look_up_rows(forward->args, ddp_block_begin(&forward->blocks, index),
-                 ddp_block_end(&forward->blocks, index));
 }
 
 static enum ddp_status check_forward(const struct ddp_embedding_forward *args)
@@ -89,9 +78,8 @@ enum ddp_status ddp_embedding_forward(const struct ddp_embedding_forward *args, 
     enum ddp_status status = check_forward(args);
     if (status || args->features == 0)
         return status;
-    struct forward forward = {.args = args};
-    forward.blocks = ddp_blocks_cut(args->batch * args->length, ELEMENTS / args->features + 1, 1);
-    ddp_pool_run(ddp_stream_pool(stream), forward.blocks.count, forward_task, &forward);
+    ddp_blocks_run(ddp_blocks_cut(args->batch * args->length, ELEMENTS / args->features + 1, 1),
+                   look_up_rows, args, stream);
     return DDP_OK;
 }
 

@@ -30,10 +30,12 @@ void omp_set_num_threads(int threads);
 #define TILES_WANTED  4
 #define TILE_PRODUCTS 524288.0 /* multiplications: about 10 microseconds */
 
-struct product {
-    const struct ddp_gemm *gemm;
+/* A product on its way; `gemm` is what the tile function gets. */
+struct run {
+    const struct ddp_gemm_frame *frame;
+    const void *gemm;
     struct ddp_gemm_grid grid;
-    void (*tile)(struct product *product, const struct ddp_gemm_tile *tile);
+    ddp_gemm_tile_function *tile;
     atomic_int error; /* of the library, from any thread */
 };
 
@@ -78,13 +80,6 @@ struct ddp_gemm_tile ddp_gemm_grid_tile(const struct ddp_gemm_grid *grid, size_t
     return tile;
 }
 
-void ddp_gemm_empty_tile(float *c, int64_t ldc, const struct ddp_gemm_tile *tile, float beta)
-{
-    for (int64_t i = tile->row; i < tile->row + tile->rows; i++)
-        for (int64_t j = tile->column; j < tile->column + tile->columns; j++)
-            c[i * ldc + j] = beta == 0 ? 0 : beta * c[i * ldc + j];
-}
-
 void ddp_gemm_stay_single(void)
 {
 #ifdef HAVE_GOMP
@@ -93,6 +88,87 @@ void ddp_gemm_stay_single(void)
         omp_set_num_threads(1);
     single = true;
 #endif
+}
+
+enum ddp_status ddp_gemm_check(const struct ddp_gemm_frame *frame)
+{
+    const int64_t m = frame->m, n = frame->n, k = frame->k;
+    if (m < 0 || n < 0 || k < 0)
+        return ddp_fail(DDP_ERR_INVALID, "%s: negative size (%lld x %lld x %lld)", frame->name,
+                        (long long)m, (long long)n, (long long)k);
+    if (m == 0 || n == 0)
+        return DDP_OK;
+    if (!frame->c || (k > 0 && (!frame->a || !frame->b)))
+        return ddp_fail(DDP_ERR_INVALID, "%s: a, b or c is NULL", frame->name);
+    if (frame->ldc < n || (k > 0 && (frame->lda < (frame->transpose_a ? m : k) ||
+                                     frame->ldb < (frame->transpose_b ? k : n))))
+        return ddp_fail(
+            DDP_ERR_INVALID, "%s: a leading dimension is shorter than a row (%lld, %lld, %lld)",
+            frame->name, (long long)frame->lda, (long long)frame->ldb, (long long)frame->ldc);
+    return DDP_OK;
+}
+
+/* C = beta C, for k = 0, where the operands may be NULL and oneDNN would leave C as it is. */
+static void empty_tile(const struct ddp_gemm_frame *frame, const struct ddp_gemm_tile *tile)
+{
+    for (int64_t i = tile->row; i < tile->row + tile->rows; i++)
+        for (int64_t j = tile->column; j < tile->column + tile->columns; j++) {
+            float *c = &frame->c[i * frame->ldc + j];
+            *c = frame->beta == 0 ? 0 : frame->beta * *c;
+        }
+}
+
+static void run_tile(struct run *run, const struct ddp_gemm_tile *tile)
+{
+    if (run->frame->k == 0) {
+        empty_tile(run->frame, tile);
+        return;
+    }
+    int error = run->tile(run->gemm, tile);
+    if (error)
+        atomic_store(&run->error, error);
+}
+
+static void tile_task(void *arg, size_t index)
+{
+    struct run *run = arg;
+    const struct ddp_gemm_frame *frame = run->frame;
+    const struct ddp_gemm_tile tile = ddp_gemm_grid_tile(&run->grid, index);
+    run_tile(run, &tile);
+    if (frame->epilogue)
+        frame->epilogue(frame->epilogue_arg, tile.row, tile.rows, tile.column, tile.columns);
+}
+
+static enum ddp_status result(struct run *run)
+{
+    int error = atomic_load(&run->error);
+    if (error)
+        return ddp_fail(DDP_ERR_SYSTEM, "%s: oneDNN failed with status %d", run->frame->name,
+                        error);
+    return DDP_OK;
+}
+
+enum ddp_status ddp_gemm_run(const struct ddp_gemm_frame *frame, ddp_gemm_tile_function *tile,
+                             const void *gemm, void *stream)
+{
+    struct run run = {.frame = frame, .gemm = gemm, .tile = tile};
+    enum ddp_status status = ddp_gemm_check(frame);
+    if (status || frame->m == 0 || frame->n == 0)
+        return status;
+    run.grid = ddp_gemm_grid_cut(frame->m, frame->n, frame->k);
+    ddp_pool_run(ddp_stream_pool(stream), run.grid.count, tile_task, &run);
+    return result(&run);
+}
+
+enum ddp_status ddp_gemm_run_serial(const struct ddp_gemm_frame *frame,
+                                    ddp_gemm_tile_function *tile, const void *gemm)
+{
+    struct run run = {.frame = frame, .gemm = gemm, .tile = tile};
+    enum ddp_status status = ddp_gemm_check(frame);
+    if (status || frame->m == 0 || frame->n == 0)
+        return status;
+    run_tile(&run, &(struct ddp_gemm_tile){.rows = frame->m, .columns = frame->n});
+    return result(&run);
 }
 
 /* Operand A from row `row` of op(A), operand B from column `column` of op(B). */
@@ -107,22 +183,20 @@ static const float *b_at(const struct ddp_gemm *gemm, int64_t column)
 }
 
 #ifdef HAVE_ONEDNN
-static void onednn_tile(struct product *product, const struct ddp_gemm_tile *tile)
+static int onednn_tile(const void *arg, const struct ddp_gemm_tile *tile)
 {
-    const struct ddp_gemm *gemm = product->gemm;
+    const struct ddp_gemm *gemm = arg;
     ddp_gemm_stay_single();
-    dnnl_status_t status = dnnl_sgemm(
-        gemm->transpose_a ? 'T' : 'N', gemm->transpose_b ? 'T' : 'N', tile->rows, tile->columns,
-        gemm->k, 1.0f, a_at(gemm, tile->row), gemm->lda, b_at(gemm, tile->column), gemm->ldb,
-        gemm->beta, gemm->c + tile->row * gemm->ldc + tile->column, gemm->ldc);
-    if (status != dnnl_success)
-        atomic_store(&product->error, (int)status);
+    return (int)dnnl_sgemm(gemm->transpose_a ? 'T' : 'N', gemm->transpose_b ? 'T' : 'N', tile->rows,
+                           tile->columns, gemm->k, 1.0f, a_at(gemm, tile->row), gemm->lda,
+                           b_at(gemm, tile->column), gemm->ldb, gemm->beta,
+                           gemm->c + tile->row * gemm->ldc + tile->column, gemm->ldc);
 }
 #endif
 
-static void plain_tile(struct product *product, const struct ddp_gemm_tile *tile)
+static int plain_tile(const void *arg, const struct ddp_gemm_tile *tile)
 {
-    const struct ddp_gemm *gemm = product->gemm;
+    const struct ddp_gemm *gemm = arg;
     struct ddp_gemm part = *gemm;
     part.m = tile->rows;
     part.n = tile->columns;
@@ -130,12 +204,7 @@ static void plain_tile(struct product *product, const struct ddp_gemm_tile *tile
     part.b = b_at(gemm, tile->column);
     part.c = gemm->c + tile->row * gemm->ldc + tile->column;
     ddp_gemm_plain_tile(&part);
-}
-
-static void empty_tile(struct product *product, const struct ddp_gemm_tile *tile)
-{
-    const struct ddp_gemm *gemm = product->gemm;
-    ddp_gemm_empty_tile(gemm->c, gemm->ldc, tile, gemm->beta);
+    return 0;
 }
 
 #ifdef HAVE_ONEDNN
@@ -144,82 +213,25 @@ static void empty_tile(struct product *product, const struct ddp_gemm_tile *tile
 #define best_tile plain_tile
 #endif
 
-static void tile_task(void *arg, size_t index)
-{
-    struct product *product = arg;
-    const struct ddp_gemm *gemm = product->gemm;
-    const struct ddp_gemm_tile tile = ddp_gemm_grid_tile(&product->grid, index);
-    product->tile(product, &tile);
-    if (gemm->epilogue)
-        gemm->epilogue(gemm->epilogue_arg, tile.row, tile.rows, tile.column, tile.columns);
-}
-
-static enum ddp_status check(const struct ddp_gemm *gemm)
-{
-    const int64_t m = gemm->m, n = gemm->n, k = gemm->k;
-    if (m < 0 || n < 0 || k < 0)
-        return ddp_fail(DDP_ERR_INVALID, "gemm: negative size (%lld x %lld x %lld)", (long long)m,
-                        (long long)n, (long long)k);
-    if (m == 0 || n == 0)
-        return DDP_OK;
-    if (!gemm->c || (k > 0 && (!gemm->a || !gemm->b)))
-        return ddp_fail(DDP_ERR_INVALID, "gemm: a, b or c is NULL");
-    if (gemm->ldc < n || (k > 0 && (gemm->lda < (gemm->transpose_a ? m : k) ||
-                                    gemm->ldb < (gemm->transpose_b ? k : n))))
-        return ddp_fail(DDP_ERR_INVALID,
-                        "gemm: a leading dimension is shorter than a row (%lld, %lld, %lld)",
-                        (long long)gemm->lda, (long long)gemm->ldb, (long long)gemm->ldc);
-    return DDP_OK;
-}
-
-static enum ddp_status result(struct product *product)
-{
-    int error = atomic_load(&product->error);
-    if (error)
-        return ddp_fail(DDP_ERR_SYSTEM, "gemm: oneDNN's sgemm failed with status %d", error);
-    return DDP_OK;
-}
-
-static enum ddp_status run(struct product *product, void *stream)
-{
-    const struct ddp_gemm *gemm = product->gemm;
-    enum ddp_status status = check(gemm);
-    if (status || gemm->m == 0 || gemm->n == 0)
-        return status;
-    if (gemm->k == 0)
-        product->tile = empty_tile;
-    product->grid = ddp_gemm_grid_cut(gemm->m, gemm->n, gemm->k);
-    ddp_pool_run(ddp_stream_pool(stream), product->grid.count, tile_task, product);
-    return result(product);
-}
-
 enum ddp_status ddp_gemm_serial(const struct ddp_gemm *gemm)
 {
-    struct product product = {.gemm = gemm, .tile = best_tile};
-    enum ddp_status status = check(gemm);
-    if (status || gemm->m == 0 || gemm->n == 0)
-        return status;
-    const struct ddp_gemm_tile whole = {.rows = gemm->m, .columns = gemm->n};
-    (gemm->k == 0 ? empty_tile : best_tile)(&product, &whole);
-    return result(&product);
+    return ddp_gemm_run_serial(&DDP_GEMM_FRAME("gemm", gemm), best_tile, gemm);
 }
 
 enum ddp_status ddp_gemm(const struct ddp_gemm *gemm, void *stream)
 {
-    struct product product = {.gemm = gemm, .tile = best_tile};
-    return run(&product, stream);
+    return ddp_gemm_run(&DDP_GEMM_FRAME("gemm", gemm), best_tile, gemm, stream);
 }
 
 enum ddp_status ddp_gemm_plain(const struct ddp_gemm *gemm, void *stream)
 {
-    struct product product = {.gemm = gemm, .tile = plain_tile};
-    return run(&product, stream);
+    return ddp_gemm_run(&DDP_GEMM_FRAME("gemm", gemm), plain_tile, gemm, stream);
 }
 
 enum ddp_status ddp_gemm_reference(const struct ddp_gemm *gemm, void *stream)
 {
     (void)stream;
-    enum ddp_status status = check(gemm);
+    enum ddp_status status = ddp_gemm_check(&DDP_GEMM_FRAME("gemm", gemm));
     if (status)
         return status;
     for (int64_t i = 0; i < gemm->m; i++)

@@ -45,11 +45,6 @@ static enum ddp_status check_shape(const char *name, int64_t rows, int64_t featu
 /* --- forward ------------------------------------------------------------------------------------
  */
 
-struct forward {
-    const struct ddp_layer_norm_forward *args;
-    struct ddp_blocks blocks;
-};
-
 DDP_INLINE float row_sum(const float *x, int64_t n)
 {
     ddp_f32x16 sums = {0};
@@ -96,8 +91,9 @@ DDP_INLINE void scale_row(const float *x, const float *gamma, const float *beta,
 }
 
 DDP_MULTIVERSION
-static void forward_rows(const struct ddp_layer_norm_forward *args, int64_t begin, int64_t end)
+static void forward_rows(const void *arg, int64_t begin, int64_t end)
 {
+    const struct ddp_layer_norm_forward *args = arg;
     const int64_t n = args->features;
     for (int64_t row = begin; row < end; row++) {
         const float *x = args->x + row * n;
@@ -109,13 +105,6 @@ static void forward_rows(const struct ddp_layer_norm_forward *args, int64_t begi
             args->statistics[2 * row + 1] = rstd;
         }
     }
-}
-
-static void forward_task(void *arg, size_t index)
-{
-    const struct forward *forward = arg;
-    forward_rows(forward->args, ddp_block_begin(&forward->blocks, index),
-                 ddp_block_end(&forward->blocks, index));
 }
 
 static enum ddp_status check_forward(const struct ddp_layer_norm_forward *args)
@@ -133,8 +122,7 @@ enum ddp_status ddp_layer_norm_forward(const struct ddp_layer_norm_forward *args
     enum ddp_status status = check_forward(args);
     if (status || args->features == 0)
         return status;
-    struct forward forward = {.args = args, .blocks = row_blocks(args->rows)};
-    ddp_pool_run(ddp_stream_pool(stream), forward.blocks.count, forward_task, &forward);
+    ddp_blocks_run(row_blocks(args->rows), forward_rows, args, stream);
     return DDP_OK;
 }
 

@@ -11,11 +11,6 @@
 /* Elements of a task, at least: the destination stays in L1 while all partial sums join. */
 #define BLOCK 4096
 
-struct merge {
-    const struct ddp_merge *args;
-    struct ddp_blocks blocks;
-};
-
 /* destination = left + right; any of them may be equal. */
 DDP_MULTIVERSION
 static void add(float *destination, const float *left, const float *right, int64_t count)
@@ -24,13 +19,11 @@ static void add(float *destination, const float *left, const float *right, int64
         destination[i] = left[i] + right[i];
 }
 
-static void merge_task(void *arg, size_t index)
+static void merge_range(const void *arg, int64_t begin, int64_t end)
 {
-    const struct merge *merge = arg;
-    const struct ddp_merge *args = merge->args;
-    const int64_t begin = ddp_block_begin(&merge->blocks, index);
+    const struct ddp_merge *args = arg;
     /* A piece at a time, so that destination and sum never leave the nearest cache. */
-    for (int64_t at = begin, end = ddp_block_end(&merge->blocks, index); at < end; at += BLOCK) {
+    for (int64_t at = begin; at < end; at += BLOCK) {
         const int64_t count = end - at < BLOCK ? end - at : BLOCK;
         float sum[BLOCK];
         const float *right = args->leaf + at;
@@ -61,8 +54,7 @@ enum ddp_status ddp_merge(const struct ddp_merge *args, void *stream)
     enum ddp_status status = check(args);
     if (status)
         return status;
-    struct merge merge = {.args = args, .blocks = ddp_blocks_cut(args->count, BLOCK, DDP_LANES)};
-    ddp_pool_run(ddp_stream_pool(stream), merge.blocks.count, merge_task, &merge);
+    ddp_blocks_run(ddp_blocks_cut(args->count, BLOCK, DDP_LANES), merge_range, args, stream);
     return DDP_OK;
 }
 

@@ -10,12 +10,6 @@
 
 #define BLOCK 16384 /* elements of a task, at least */
 
-struct work {
-    const struct ddp_relu_forward *forward; /* one of both */
-    const struct ddp_relu_backward *backward;
-    struct ddp_blocks blocks;
-};
-
 static enum ddp_status check_forward(const struct ddp_relu_forward *args)
 {
     if (args->count < 0 || (args->count > 0 && (!args->x || !args->y)))
@@ -51,21 +45,17 @@ static void backward_block(const float *y, const float *dy, float *dx, bool add,
             dx[i] = y[i] > 0 ? dy[i] : 0;
 }
 
-static void forward_task(void *arg, size_t index)
+static void forward_range(const void *arg, int64_t begin, int64_t end)
 {
-    const struct work *work = arg;
-    const int64_t begin = ddp_block_begin(&work->blocks, index);
-    forward_block(work->forward->x + begin, work->forward->y + begin,
-                  ddp_block_end(&work->blocks, index) - begin);
+    const struct ddp_relu_forward *args = arg;
+    forward_block(args->x + begin, args->y + begin, end - begin);
 }
 
-static void backward_task(void *arg, size_t index)
+static void backward_range(const void *arg, int64_t begin, int64_t end)
 {
-    const struct work *work = arg;
-    const struct ddp_relu_backward *args = work->backward;
-    const int64_t begin = ddp_block_begin(&work->blocks, index);
+    const struct ddp_relu_backward *args = arg;
     backward_block(args->y + begin, args->dy + begin, args->dx + begin, args->accumulate_dx,
-                   ddp_block_end(&work->blocks, index) - begin);
+                   end - begin);
 }
 
 enum ddp_status ddp_relu_forward(const struct ddp_relu_forward *args, void *stream)
@@ -73,8 +63,7 @@ enum ddp_status ddp_relu_forward(const struct ddp_relu_forward *args, void *stre
     enum ddp_status status = check_forward(args);
     if (status)
         return status;
-    struct work work = {.forward = args, .blocks = ddp_blocks_cut(args->count, BLOCK, DDP_LANES)};
-    ddp_pool_run(ddp_stream_pool(stream), work.blocks.count, forward_task, &work);
+    ddp_blocks_run(ddp_blocks_cut(args->count, BLOCK, DDP_LANES), forward_range, args, stream);
     return DDP_OK;
 }
 
@@ -83,8 +72,7 @@ enum ddp_status ddp_relu_backward(const struct ddp_relu_backward *args, void *st
     enum ddp_status status = check_backward(args);
     if (status)
         return status;
-    struct work work = {.backward = args, .blocks = ddp_blocks_cut(args->count, BLOCK, DDP_LANES)};
-    ddp_pool_run(ddp_stream_pool(stream), work.blocks.count, backward_task, &work);
+    ddp_blocks_run(ddp_blocks_cut(args->count, BLOCK, DDP_LANES), backward_range, args, stream);
     return DDP_OK;
 }
 

@@ -77,20 +77,12 @@ enum ddp_status ddp_sum_forward_reference(const struct ddp_sum_forward *args, vo
     return DDP_OK;
 }
 
-struct backward {
-    const struct ddp_sum_backward *args;
-    struct ddp_blocks blocks;
-};
-
-static void backward_task(void *arg, size_t index)
+static void backward_range(const void *arg, int64_t begin, int64_t end)
 {
-    const struct backward *backward = arg;
-    const float value = *backward->args->dy;
-    float *dx = backward->args->dx;
-    for (int64_t i = ddp_block_begin(&backward->blocks, index),
-                 end = ddp_block_end(&backward->blocks, index);
-         i < end; i++)
-        dx[i] = value;
+    const struct ddp_sum_backward *args = arg;
+    const float value = *args->dy;
+    for (int64_t i = begin; i < end; i++)
+        args->dx[i] = value;
 }
 
 static enum ddp_status check_backward(const struct ddp_sum_backward *args)
@@ -106,9 +98,7 @@ enum ddp_status ddp_sum_backward(const struct ddp_sum_backward *args, void *stre
     enum ddp_status status = check_backward(args);
     if (status)
         return status;
-    struct backward backward = {.args = args,
-                                .blocks = ddp_blocks_cut(args->count, BLOCK, DDP_LANES)};
-    ddp_pool_run(ddp_stream_pool(stream), backward.blocks.count, backward_task, &backward);
+    ddp_blocks_run(ddp_blocks_cut(args->count, BLOCK, DDP_LANES), backward_range, args, stream);
     return DDP_OK;
 }
 

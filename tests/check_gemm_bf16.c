@@ -6,176 +6,24 @@
 
 #include "kernels/bf16.h"
 #include "kernels/gemm_bf16.h"
-#include "tests/kernels_test.h"
+#include "tests/runner.h"
 
-typedef enum ddp_status gemm_function(const struct ddp_gemm_bf16 *gemm, void *stream);
-static gemm_function *const versions[] = {ddp_gemm_bf16, ddp_gemm_bf16_plain};
+typedef struct ddp_gemm_bf16 product_arguments;
+typedef uint16_t operand;
+typedef enum ddp_status product_function(const struct ddp_gemm_bf16 *gemm, void *stream);
+static product_function *const versions[] = {ddp_gemm_bf16, ddp_gemm_bf16_plain};
+static product_function *const reference = ddp_gemm_bf16_reference;
 
-static uint16_t *rounded_of(int64_t count)
+static operand operand_from(float value)
 {
-    uint16_t *values = malloc((size_t)(count + 1) * sizeof *values);
-    ck_assert_ptr_nonnull(values);
-    for (int64_t i = 0; i < count; i++)
-        values[i] = ddp_bf16_of(random_number());
-    return values;
+    return ddp_bf16_of(value);
 }
 
-/* Leading dimensions are `extra` longer than a row. */
-static void check_product(int64_t m, int64_t n, int64_t k, bool ta, bool tb, float beta,
-                          int64_t extra)
-{
-    struct ddp_gemm_bf16 gemm = {.transpose_a = ta, .transpose_b = tb, .m = m, .n = n, .k = k};
-    gemm.lda = (ta ? m : k) + extra;
-    gemm.ldb = (tb ? k : n) + extra;
-    gemm.ldc = n + extra;
-    gemm.beta = beta;
-    const int64_t a_count = (ta ? k : m) * gemm.lda, b_count = (tb ? n : k) * gemm.ldb,
-                  c_count = m * gemm.ldc;
-    uint16_t *a = rounded_of(a_count), *b = rounded_of(b_count);
-    float *before = array_of(c_count);
-    float *expected = array_copy(before, c_count);
-    gemm.a = a;
-    gemm.b = b;
-    gemm.c = expected;
-    ck_assert_int_eq(ddp_gemm_bf16_reference(&gemm, NULL), DDP_OK);
-
-    for (size_t version = 0; version < sizeof versions / sizeof versions[0]; version++) {
-        float *first = NULL;
-        for (int pool = 0; pool < POOLS; pool++) {
-            float *c = array_copy(before, c_count);
-            gemm.c = c;
-            ck_assert_int_eq(versions[version](&gemm, pools[pool]), DDP_OK);
-            double worst = largest_difference(c, expected, c_count);
-            ck_assert_msg(worst <= product_tolerance(k),
-                          "%lld x %lld x %lld, version %zu: differs by %g", (long long)m,
-                          (long long)n, (long long)k, version, worst);
-            if (!first) {
-                first = c;
-                continue;
-            }
-            ck_assert_msg(same_bits(c, first, c_count),
-                          "%lld x %lld x %lld, version %zu: other bits on %d threads", (long long)m,
-                          (long long)n, (long long)k, version, pool_threads[pool]);
-            array_free(c, c_count);
-        }
-        array_free(first, c_count);
-    }
-    free(a);
-    free(b);
-    array_free(before, c_count);
-    array_free(expected, c_count);
-}
-
-static const int64_t shapes[][3] = {
-    {0, 0, 0},    {0, 3, 2},      {3, 0, 2},      {3, 2, 0},       {1, 1, 1},       {5, 15, 255},
-    {6, 16, 256}, {7, 17, 257},   {32, 10, 64},   {47, 63, 31},    {48, 64, 256},   {49, 65, 257},
-    {1, 512, 64}, {255, 383, 33}, {256, 384, 32}, {257, 385, 100}, {300, 128, 784}, {32, 512, 784},
-};
-
-START_TEST(test_shapes)
-{
-    random_seed((uint64_t)_i);
-    for (int flags = 0; flags < 8; flags++)
-        check_product(shapes[_i][0], shapes[_i][1], shapes[_i][2], flags & 1, flags & 2,
-                      flags & 4 ? 1.0f : 0.0f, flags == 5 ? 3 : 0);
-}
-END_TEST
-
-START_TEST(test_random_shapes)
-{
-    random_seed((uint64_t)_i + 100);
-    for (int round = 0; round < 5; round++) {
-        int64_t flags = random_below(8);
-        check_product(1 + random_below(150), 1 + random_below(400), 1 + random_below(300),
-                      flags & 1, flags & 2, flags & 4 ? 1.0f : 0.0f, random_below(3));
-    }
-}
-END_TEST
-
-/* With beta 0 what C held does not matter, NaN included; a NaN of an operand arrives. */
-START_TEST(test_nan)
-{
-    for (size_t version = 0; version < sizeof versions / sizeof versions[0]; version++)
-        for (int64_t k = 0; k < 2; k++) {
-            uint16_t a[2] = {0x3f80, 0x3f80}, b[2] = {0x4000, 0x7fc0};
-            float c[4] = {NAN, NAN, NAN, NAN};
-            struct ddp_gemm_bf16 gemm = {
-                .m = 2, .n = 2, .k = k, .a = a, .b = b, .c = c, .lda = 1, .ldb = 2, .ldc = 2};
-            ck_assert_int_eq(versions[version](&gemm, NULL), DDP_OK);
-            ck_assert(c[0] == (k ? 2 : 0) && c[2] == c[0]);
-            ck_assert(k ? isnan(c[1]) && isnan(c[3]) : c[1] == 0 && c[3] == 0);
-        }
-}
-END_TEST
-
-static void add_one(void *arg, int64_t row, int64_t rows, int64_t column, int64_t columns)
-{
-    float *c = arg;
-    for (int64_t i = row; i < row + rows; i++)
-        for (int64_t j = column; j < column + columns; j++)
-            c[i * 700 + j] += 1;
-}
-
-/* Each element of C passes through the epilogue once, after its product. */
-START_TEST(test_epilogue)
-{
-    const int64_t m = 300, n = 700, k = 20;
-    for (int version = 0; version < 3; version++)
-        for (int64_t depth = 0; depth <= k; depth += k) {
-            uint16_t *a = rounded_of(m * k), *b = rounded_of(k * n);
-            float *c = array_of(m * n), *expected = array_of(m * n);
-            struct ddp_gemm_bf16 gemm = {.m = m, .n = n, .k = depth, .a = a, .b = b, .c = expected};
-            gemm.lda = k;
-            gemm.ldb = gemm.ldc = n;
-            gemm_function *function = version == 2 ? ddp_gemm_bf16_reference : versions[version];
-            ck_assert_int_eq(function(&gemm, NULL), DDP_OK);
-            gemm.c = gemm.epilogue_arg = c;
-            gemm.epilogue = add_one;
-            ck_assert_int_eq(function(&gemm, pools[1]), DDP_OK);
-            for (int64_t i = 0; i < m * n; i++)
-                ck_assert_float_eq(c[i], expected[i] + 1);
-            free(a);
-            free(b);
-            array_free(c, m * n);
-            array_free(expected, m * n);
-        }
-}
-END_TEST
-
-START_TEST(test_arguments)
-{
-    uint16_t x[4] = {1, 2, 3, 4};
-    float y[4];
-    const struct ddp_gemm_bf16 good = {
-        .m = 2, .n = 2, .k = 2, .a = x, .b = x, .c = y, .lda = 2, .ldb = 2, .ldc = 2};
-    struct ddp_gemm_bf16 bad[9];
-    for (int i = 0; i < 9; i++)
-        bad[i] = good;
-    bad[0].m = -1;
-    bad[1].n = -1;
-    bad[2].k = -1;
-    bad[3].lda = 1;
-    bad[4].ldb = 1;
-    bad[5].ldc = 1;
-    bad[6].a = NULL;
-    bad[7].b = NULL;
-    bad[8].c = NULL;
-    for (int i = 0; i < 9; i++) {
-        ck_assert_int_eq(ddp_gemm_bf16(&bad[i], NULL), DDP_ERR_INVALID);
-        ck_assert_int_eq(ddp_gemm_bf16_plain(&bad[i], NULL), DDP_ERR_INVALID);
-        ck_assert_int_eq(ddp_gemm_bf16_reference(&bad[i], NULL), DDP_ERR_INVALID);
-    }
-}
-END_TEST
+#include "tests/gemm_test.inc"
 
 Suite *test_suite(void)
 {
     Suite *suite = suite_create("gemm_bf16");
-    TCase *tc = kernel_case(suite, "gemm_bf16");
-    tcase_add_loop_test(tc, test_shapes, 0, sizeof shapes / sizeof shapes[0]);
-    tcase_add_loop_test(tc, test_random_shapes, 0, 4);
-    tcase_add_test(tc, test_nan);
-    tcase_add_test(tc, test_epilogue);
-    tcase_add_test(tc, test_arguments);
+    product_case(suite, "gemm_bf16");
     return suite;
 }

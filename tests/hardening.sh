@@ -3,10 +3,7 @@
 # ddprun in narrow places: long argument lists, no descriptors, no processes, no /proc, no memory, odd signals, as the
 # first process of a container. It works, or says why in one line with a documented exit code, and leaves nothing.
 # shellcheck disable=SC2016  # the workers' shells expand the variables
-# Under nohup SIGHUP is ignored, in the background SIGINT and SIGQUIT; a shell cannot take that back.
-case $(sed -n 's/^SigIgn:.*\(.\)$/\1/p' /proc/$$/status 2>/dev/null) in
-[1-79a-f]) exec env --default-signal=HUP,INT,QUIT "$0" "$@" ;;
-esac
+. "${srcdir:-.}/tests/signals.inc"
 set -u
 ddprun=./ddprun
 helper=./launcher_helper

@@ -2,10 +2,7 @@
 # SPDX-License-Identifier: MIT
 # ddprun from outside: exit codes, messages, environment, signals, and that nothing is left behind.
 # shellcheck disable=SC2016  # the workers' shells expand the variables
-# Under nohup SIGHUP is ignored, in the background SIGINT and SIGQUIT; a shell cannot take that back.
-case $(sed -n 's/^SigIgn:.*\(.\)$/\1/p' /proc/$$/status 2>/dev/null) in
-[1-79a-f]) exec env --default-signal=HUP,INT,QUIT "$0" "$@" ;;
-esac
+. "${srcdir:-.}/tests/signals.inc"
 set -u
 ddprun=./ddprun
 helper=./launcher_helper

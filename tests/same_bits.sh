@@ -6,24 +6,6 @@
 need_fashion
 
 common="--batch-size 32 --global-batch 256 --seed 1 --no-eval --quiet"
-first=
-
-# same NAME COMMAND...: trains, compares the saved file with the first of its group
-same() {
-    name=$1
-    shift
-    count=$((count + 1))
-    rm -f "$work/f"
-    if ! "$@" --save "$work/f" >"$work/out" 2>&1; then
-        fail "$name: exit code $?"
-        head -n 5 "$work/out"
-    elif [ -z "$first" ]; then
-        first=$name
-        mv "$work/f" "$work/first"
-    elif ! cmp -s "$work/first" "$work/f"; then
-        fail "$name: other bits than $first"
-    fi
-}
 
 for threads in 1 2; do
     set -- $common --steps 200 --threads $threads

@@ -5,25 +5,6 @@
 . "${srcdir:-.}/tests/cli.inc"
 need_fashion
 
-first=
-
-# same NAME COMMAND...: trains, compares the saved file with the first of its group
-same() {
-    name=$1
-    shift
-    count=$((count + 1))
-    rm -f "$work/f"
-    if ! "$@" --save "$work/f" >"$work/out" 2>&1; then
-        fail "$name: exit code $?"
-        head -n 5 "$work/out"
-    elif [ -z "$first" ]; then
-        first=$name
-        mv "$work/f" "$work/first"
-    elif ! cmp -s "$work/first" "$work/f"; then
-        fail "$name: other bits than $first"
-    fi
-}
-
 # A text that is the same everywhere.
 i=0
 while [ $i -lt 400 ]; do

@@ -2,10 +2,7 @@
 # SPDX-License-Identifier: MIT
 # ddprun status: which jobs it shows to whom, and how it tells workers apart that run, wait, are stopped, or are dead.
 # shellcheck disable=SC2016  # the workers' shells expand the variables
-# Under nohup SIGHUP is ignored, in the background SIGINT and SIGQUIT; a shell cannot take that back.
-case $(sed -n 's/^SigIgn:.*\(.\)$/\1/p' /proc/$$/status 2>/dev/null) in
-[1-79a-f]) exec env --default-signal=HUP,INT,QUIT "$0" "$@" ;;
-esac
+. "${srcdir:-.}/tests/signals.inc"
 set -u
 ddprun=./ddprun
 test -x $ddprun || { echo "run in the build directory"; exit 99; }

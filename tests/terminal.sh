@@ -1,10 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # Job control, at a pseudo-terminal that Python makes.
-# Under nohup SIGHUP is ignored, in the background SIGINT and SIGQUIT; a shell cannot take that back.
-case $(sed -n 's/^SigIgn:.*\(.\)$/\1/p' /proc/$$/status 2>/dev/null) in
-[1-79a-f]) exec env --default-signal=HUP,INT,QUIT "$0" "$@" ;;
-esac
+. "${srcdir:-.}/tests/signals.inc"
 test -x ./ddprun || { echo "run in the build directory"; exit 99; }
 for needed in python3 bash; do
     command -v $needed >/dev/null || { echo "skipped: $needed is not installed"; exit 77; }

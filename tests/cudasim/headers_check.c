@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Compiles, where CUDA is installed, only if the mini headers agree with NVIDIA's: every constant
+ * is compared, and every mini prototype follows the real one of the same function, so that a
+ * difference is an error. Not run. */
+#include <cublasLt.h>
+#include <cublas_v2.h>
+#include <cuda_runtime_api.h>
+#ifdef CUDASIM_REAL_NCCL
+#include <nccl.h>
+#endif
+
+#define CUDASIM_CHECK
+#include "tests/cudasim/include/library_types.h"
+#include "tests/cudasim/include/cublas_v2.h"
+#include "tests/cudasim/include/cublasLt.h"
+#ifdef CUDASIM_REAL_NCCL
+#include "tests/cudasim/include/nccl.h"
+#endif
+
+#define SAME(name, value) _Static_assert((long)(name) == (long)(value), #name);
+
+CUDASIM_DATA_TYPES(SAME)
+CUDASIM_CUBLAS_STATUSES(SAME)
+CUDASIM_CUBLAS_OPERATIONS(SAME)
+CUDASIM_CUBLAS_COMPUTE_TYPES(SAME)
+CUDASIM_CUBLAS_POINTER_MODES(SAME)
+CUDASIM_CUBLAS_MATH_MODES(SAME)
+CUDASIM_CUBLAS_ALGORITHMS(SAME)
+CUDASIM_LT_ORDERS(SAME)
+CUDASIM_LT_POINTER_MODES(SAME)
+CUDASIM_LT_LAYOUT_ATTRIBUTES(SAME)
+CUDASIM_LT_MATMUL_ATTRIBUTES(SAME)
+CUDASIM_LT_EPILOGUES(SAME)
+CUDASIM_LT_PREFERENCES(SAME)
+CUDASIM_LT_REDUCTIONS(SAME)
+#ifdef CUDASIM_REAL_NCCL
+CUDASIM_NCCL_RESULTS(SAME)
+CUDASIM_NCCL_OPERATORS(SAME)
+CUDASIM_NCCL_TYPES(SAME)
+CUDASIM_NCCL_NUMBERS(SAME)
+#endif
+
+int main(void)
+{
+    return 0;
+}

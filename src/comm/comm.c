@@ -131,6 +131,11 @@ void ddp_comm_set_timeout(ddp_comm *comm, int timeout_ms)
     comm->place.timeout_ms = timeout_ms;
 }
 
+void ddp_comm_set_fast(ddp_comm *comm, bool fast)
+{
+    comm->place.fast = fast;
+}
+
 /* Checks what all collectives share, and tells the board that this rank has arrived. */
 static enum ddp_status enter(ddp_comm *comm, const char *name, size_t count, enum ddp_dtype dtype)
 {

@@ -19,6 +19,7 @@ struct ddp_comm_place {
     int id_slot;        /* of the job's id slots: this communicator's alone; -1 without needs_id */
     int timeout_ms;     /* of every wait; may change between calls */
     ddp_device *device; /* whose memory is communicated; NULL: host memory */
+    bool fast;          /* sums in whatever order is fastest; may change between calls */
 };
 
 struct ddp_comm_ops {
@@ -59,6 +60,10 @@ extern const struct ddp_comm_ops ddp_comm_self, ddp_comm_shm;
  * in ddp_device_synchronize() too, which watches the communicator. Collective. */
 enum ddp_status ddp_comm_create_on(ddp_comm **comm, ddp_job *job, const char *backend,
                                    ddp_device *device);
+
+/* With `fast` the backend may add up in an order of its own, which may differ between machines and
+ * numbers of ranks. Without it (the default) sums have the bits of the fixed tree. */
+void ddp_comm_set_fast(ddp_comm *comm, bool fast);
 
 /* --- For modes that share work out; not part of the public interface ---
  *

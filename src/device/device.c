@@ -39,6 +39,19 @@ static const struct ddp_device_ops *choose(const char *kind)
     return cuda && cuda->count() > 0 ? cuda : &ddp_device_cpu;
 }
 
+enum ddp_status ddp_device_find(struct ddp_device_kind *found, const char *kind)
+{
+    const struct ddp_device_ops *ops = choose(kind);
+    if (!ops)
+        return DDP_ERR_UNSUPPORTED;
+    const bool cpu = ops == &ddp_device_cpu;
+    *found = (struct ddp_device_kind){ops->name, ops->host_memory, cpu ? 0 : ops->count()};
+    if (!cpu && found->count == 0)
+        return ddp_fail(DDP_ERR_UNSUPPORTED,
+                        "--device %s: there is no such device here that can be used", kind);
+    return DDP_OK;
+}
+
 enum ddp_status ddp_device_open(ddp_device **device, const char *kind, int index, int threads)
 {
     const struct ddp_device_ops *ops = choose(kind);

@@ -54,6 +54,16 @@ struct ddp_device_ops {
 
 extern const struct ddp_device_ops ddp_device_cpu;
 
+/* What a kind means here, before any device is opened. */
+struct ddp_device_kind {
+    const char *name; /* "auto" is resolved */
+    bool host_memory;
+    int count; /* devices of it; 0 for the CPU, which takes any index */
+};
+
+/* DDP_ERR_UNSUPPORTED: no such kind here, or no device of it (says what to do). */
+enum ddp_status ddp_device_find(struct ddp_device_kind *found, const char *kind);
+
 /* Opens device `index` of a kind: "cpu", "cuda", or "auto" (a GPU where a plugin finds one, else
  * the CPU).
  *   index    the CPU takes any number

@@ -103,13 +103,24 @@ static enum ddp_status check(const struct ddp_dropout *args)
     return DDP_OK;
 }
 
+static struct ddp_dropout placed(const struct ddp_dropout *args)
+{
+    struct ddp_dropout own = *args;
+    if (own.place) {
+        own.shard = own.place[0];
+        own.step = own.place[1];
+    }
+    return own;
+}
+
 enum ddp_status ddp_dropout(const struct ddp_dropout *args, void *stream)
 {
     enum ddp_status status = check(args);
     if (status)
         return status;
+    const struct ddp_dropout own = placed(args);
     const struct pass pass = {
-        .args = args,
+        .args = &own,
         .threshold = (uint32_t)ceil((double)args->probability * 0x1p24),
         .scale = 1 / (1 - args->probability),
     };
@@ -123,12 +134,12 @@ enum ddp_status ddp_dropout_reference(const struct ddp_dropout *args, void *stre
     enum ddp_status status = check(args);
     if (status)
         return status;
+    const struct ddp_dropout own = placed(args);
     const uint32_t key[2] = {args->seed, args->layer};
     const float scale = 1 / (1 - args->probability);
     for (int64_t i = 0; i < args->count; i++) {
         const uint64_t place = (uint64_t)i / 4;
-        const uint32_t counter[4] = {(uint32_t)place, (uint32_t)(place >> 32), args->shard,
-                                     args->step};
+        const uint32_t counter[4] = {(uint32_t)place, (uint32_t)(place >> 32), own.shard, own.step};
         uint32_t numbers[4];
         ddp_philox(numbers, counter, key);
         bool keep = ddp_philox_uniform(numbers[i % 4]) >= args->probability;

@@ -13,9 +13,12 @@ struct ddp_dropout {
     int64_t count;
     float probability; /* p, 0 <= p < 1 */
     uint32_t seed, layer, shard, step;
-    const float *x;  /* (n) */
-    float *y;        /* (n) out; may be x */
-    bool accumulate; /* add to what is in y; false: overwrite it, whatever it is */
+    const uint32_t *place; /* shard and step, read when the work runs, instead of those above: for
+                              work that is recorded once and replayed; NULL: those above. Where the
+                              kernels' other memory is */
+    const float *x;        /* (n) */
+    float *y;              /* (n) out; may be x */
+    bool accumulate;       /* add to what is in y; false: overwrite it, whatever it is */
 };
 
 enum ddp_status ddp_dropout(const struct ddp_dropout *args, void *stream);

@@ -6,6 +6,7 @@
 #include "core/plugin.h"
 
 #include "core/log.h"
+#include "core/trace.h"
 
 #include <dlfcn.h>
 #include <limits.h>
@@ -38,8 +39,6 @@ static void log_for_plugin(int level, const char *text)
     else
         ddp_log((enum ddp_log_level)level, "%s", text);
 }
-
-static const struct ddp_plugin_host host = {.log = log_for_plugin};
 
 enum ddp_status ddp_plugin_load(const struct ddp_plugin **plugin, const char *name, bool required)
 {
@@ -76,6 +75,11 @@ enum ddp_status ddp_plugin_load(const struct ddp_plugin **plugin, const char *na
         dlclose(handle);
         return DDP_ERR_UNSUPPORTED;
     }
+    const struct ddp_plugin_host host = {
+        .log = log_for_plugin,
+        .trace_recording = ddp_trace_recording,
+        .trace = ddp_trace_record,
+    };
     if (found->attach)
         found->attach(&host);
     *plugin = found; /* the handle is kept: the plugin stays */

@@ -8,11 +8,15 @@
 
 #include "ddp.h"
 
+#include "core/trace.h"
+
 #define DDP_PLUGIN_ABI 3 /* changes with any change of a struct that crosses the border */
 
 /* What the library lends to a plugin, which has a copy of core and job of its own. */
 struct ddp_plugin_host {
     void (*log)(int level, const char *text); /* one message, of enum ddp_log_level; "%s" only */
+    const int *trace_recording;               /* for ddp_trace_set_sink(), both */
+    void (*trace)(const struct ddp_trace_event *event);
 };
 
 /* What a plugin exports under the name "ddp_plugin". */

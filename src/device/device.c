@@ -39,6 +39,13 @@ static const struct ddp_device_ops *choose(const char *kind)
     return cuda && cuda->count() > 0 ? cuda : &ddp_device_cpu;
 }
 
+static enum ddp_status none_found(const struct ddp_device_ops *ops, const char *kind)
+{
+    const char *reason = ops->reason ? ops->reason() : NULL;
+    return ddp_fail(DDP_ERR_UNSUPPORTED, "--device %s: %s", kind,
+                    reason ? reason : "there is no such device here");
+}
+
 enum ddp_status ddp_device_find(struct ddp_device_kind *found, const char *kind)
 {
     const struct ddp_device_ops *ops = choose(kind);
@@ -46,10 +53,7 @@ enum ddp_status ddp_device_find(struct ddp_device_kind *found, const char *kind)
         return DDP_ERR_UNSUPPORTED;
     const bool cpu = ops == &ddp_device_cpu;
     *found = (struct ddp_device_kind){ops->name, ops->host_memory, cpu ? 0 : ops->count()};
-    if (!cpu && found->count == 0)
-        return ddp_fail(DDP_ERR_UNSUPPORTED,
-                        "--device %s: there is no such device here that can be used", kind);
-    return DDP_OK;
+    return !cpu && found->count == 0 ? none_found(ops, kind) : DDP_OK;
 }
 
 enum ddp_status ddp_device_open(ddp_device **device, const char *kind, int index, int threads)
@@ -58,6 +62,8 @@ enum ddp_status ddp_device_open(ddp_device **device, const char *kind, int index
     if (!ops)
         return DDP_ERR_UNSUPPORTED;
     int count = ops->count();
+    if (count == 0)
+        return none_found(ops, kind);
     if (ops != &ddp_device_cpu && (index < 0 || index >= count))
         return ddp_fail(DDP_ERR_UNSUPPORTED, "--device %s: there is no device %d (%d found)", kind,
                         index, count);
@@ -177,6 +183,23 @@ enum ddp_status ddp_device_copied(ddp_device *device)
     return device->ops->copied ? device->ops->copied(device->state) : DDP_OK;
 }
 
+enum ddp_status ddp_device_fill(ddp_device *device, int slot, void *destination, const void *host,
+                                size_t bytes)
+{
+    return device->ops->fill ? device->ops->fill(device->state, slot, destination, host, bytes)
+                             : ddp_device_copy_in(device, destination, host, bytes);
+}
+
+enum ddp_status ddp_device_arrive(ddp_device *device, int slot)
+{
+    return device->ops->arrive ? device->ops->arrive(device->state, slot) : DDP_OK;
+}
+
+enum ddp_status ddp_device_leave(ddp_device *device, int slot)
+{
+    return device->ops->leave ? device->ops->leave(device->state, slot) : DDP_OK;
+}
+
 enum ddp_status ddp_device_record_begin(ddp_device *device)
 {
     return device->ops->record_begin ? device->ops->record_begin(device->state)
@@ -197,4 +220,18 @@ void ddp_device_recording_free(ddp_device *device, void *recording)
 {
     if (recording)
         device->ops->recording_free(device->state, recording);
+}
+
+void ddp_device_span_begin(ddp_device *device, int64_t begin)
+{
+    if (begin && device->ops->span_begin)
+        device->ops->span_begin(device->state);
+}
+
+void ddp_device_span_end(ddp_device *device, int64_t begin, const char *name, const char *key,
+                         const char *text)
+{
+    const struct ddp_trace_event event = {.name = name, .key = key, .text = text};
+    if (begin && device->ops->span_end)
+        device->ops->span_end(device->state, &event);
 }

@@ -8,6 +8,7 @@
 
 #include "ddp.h"
 
+#include "core/trace.h"
 #include "kernels/kernels.h"
 
 typedef struct ddp_device ddp_device;
@@ -44,12 +45,24 @@ struct ddp_device_ops {
     void (*host_free)(void *state, void *memory, size_t bytes);
     enum ddp_status (*copied)(
         void *state); /* waits until all copy_in() have read their host memory */
+    /* Input buffers that are filled while others are read, each with a slot of its own, 0 or 1.
+     * fill() copies from host memory as soon as the work that the last leave() of the slot stood
+     * behind is done; after arrive() the stream finds all that was filled; leave() says that what
+     * reads the slot's buffers is on the stream. */
+    enum ddp_status (*fill)(void *state, int slot, void *device, const void *host, size_t bytes);
+    enum ddp_status (*arrive)(void *state, int slot);
+    enum ddp_status (*leave)(void *state, int slot);
     /* What is put on the stream between begin and end is not run but recorded, and run by each
      * replay. A recording that fails leaves *recording NULL and is no error. */
     enum ddp_status (*record_begin)(void *state);
     enum ddp_status (*record_end)(void *state, void **recording);
     enum ddp_status (*replay)(void *state, void *recording);
     void (*recording_free)(void *state, void *recording);
+    /* Around an operation, while a trace records (core/trace.h): shows when the device ran it. */
+    void (*span_begin)(void *state);
+    void (*span_end)(void *state, const struct ddp_trace_event *event);
+    /* Why count() is 0, as the end of a sentence; NULL: there simply is none. */
+    const char *(*reason)(void);
 };
 
 extern const struct ddp_device_ops ddp_device_cpu;
@@ -101,11 +114,27 @@ enum ddp_status ddp_device_host_alloc(ddp_device *device, size_t bytes, void **m
 void ddp_device_host_free(ddp_device *device, void *memory, size_t bytes);
 enum ddp_status ddp_device_copied(ddp_device *device);
 
+/* Filling input buffers ahead; see struct ddp_device_ops. Where the kind cannot, fill() is
+ * copy_in().
+ */
+enum { DDP_DEVICE_SLOTS = 2 };
+enum ddp_status ddp_device_fill(ddp_device *device, int slot, void *destination, const void *host,
+                                size_t bytes);
+enum ddp_status ddp_device_arrive(ddp_device *device, int slot);
+enum ddp_status ddp_device_leave(ddp_device *device, int slot);
+
 /* Recording and replaying of the operations between begin and end. Where the kind cannot, begin is
  * DDP_ERR_UNSUPPORTED without a message, and nothing is recorded. */
 enum ddp_status ddp_device_record_begin(ddp_device *device);
 enum ddp_status ddp_device_record_end(ddp_device *device, void **recording);
 enum ddp_status ddp_device_replay(ddp_device *device, void *recording);
 void ddp_device_recording_free(ddp_device *device, void *recording);
+
+/* An operation on the device's stream, for the trace: its time there is shown on a track of the
+ * device. `begin` is what ddp_trace_begin() gave; 0: nothing happens. Name, key and text live until
+ * the trace is closed. */
+void ddp_device_span_begin(ddp_device *device, int64_t begin);
+void ddp_device_span_end(ddp_device *device, int64_t begin, const char *name, const char *key,
+                         const char *text);
 
 #endif

@@ -6,11 +6,13 @@
 #include "comm/nccl.h"
 #include "core/log.h"
 #include "core/plugin.h"
+#include "core/trace.h"
 #include "device/cuda.h"
 
 static void attach(const struct ddp_plugin_host *host)
 {
     ddp_log_set_sink(host->log);
+    ddp_trace_set_sink(host->trace_recording, host->trace);
 }
 
 extern DDP_API const struct ddp_plugin ddp_plugin;

@@ -20,7 +20,16 @@
 extern "C" {
 #endif
 
-#define DDP_CUDA_WORKSPACE_BYTES ((size_t)32 << 20) /* of cublasLt, and free between operations */
+/* Memory on the device that is free between operations: cublasLt's, and behind it what an operation
+ * with products in it has for itself. The simulation makes do with less. */
+#ifdef DDP_CUDASIM
+#define DDP_CUDA_BLAS_BYTES  ((size_t)1 << 20)
+#define DDP_CUDA_SPARE_BYTES ((size_t)1 << 20)
+#else
+#define DDP_CUDA_BLAS_BYTES  ((size_t)32 << 20)
+#define DDP_CUDA_SPARE_BYTES ((size_t)32 << 20)
+#endif
+#define DDP_CUDA_WORKSPACE_BYTES (DDP_CUDA_BLAS_BYTES + DDP_CUDA_SPARE_BYTES)
 
 /* What is wrong with the data, found by a kernel: written by plain stores (any of several writers
  * may win), read by the host at the next synchronisation. */
@@ -48,6 +57,12 @@ struct ddp_cuda {
     bool synchronous;             /* DDP_CUDA_SYNC: wait after every operation */
     void *plans;                  /* products that cublasLt has chosen algorithms for, by shape */
 };
+
+/* DDP_CUDA_SPARE_BYTES that no product touches. */
+static inline void *ddp_cuda_spare(const struct ddp_cuda *cuda)
+{
+    return (char *)cuda->workspace + DDP_CUDA_BLAS_BYTES;
+}
 
 /* After the launches of an operation: reports an error of theirs with the operation's name. */
 enum ddp_status ddp_cuda_launched(struct ddp_cuda *cuda, const char *operation);

@@ -69,7 +69,8 @@ static enum ddp_status create_with(ddp_comm **comm, ddp_job *job, const struct d
                                        .size = ddp_job_world_size(job),
                                        .id_slot = slot,
                                        .timeout_ms = -1,
-                                       .device = device};
+                                       .device = device,
+                                       .device_state = device ? ddp_device_state(device) : NULL};
     enum ddp_status status = ops->create(&c->state, &c->place);
     if (status != DDP_OK) {
         free(c);

@@ -19,6 +19,7 @@ struct ddp_comm_place {
     int id_slot;        /* of the job's id slots: this communicator's alone; -1 without needs_id */
     int timeout_ms;     /* of every wait; may change between calls */
     ddp_device *device; /* whose memory is communicated; NULL: host memory */
+    void *device_state; /* what its kind made: for a backend that comes with that kind */
     bool fast;          /* sums in whatever order is fastest; may change between calls */
 };
 

@@ -108,6 +108,11 @@ void *ddp_device_stream(const ddp_device *device)
     return device->ops->stream(device->state);
 }
 
+void *ddp_device_state(const ddp_device *device)
+{
+    return device->state;
+}
+
 enum ddp_status ddp_device_alloc(ddp_device *device, size_t bytes, void **memory)
 {
     return device->ops->alloc(device->state, bytes, memory);

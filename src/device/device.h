@@ -90,6 +90,7 @@ const char *ddp_device_name(const ddp_device *device);
 bool ddp_device_host_memory(const ddp_device *device);
 const struct ddp_kernels *ddp_device_kernels(const ddp_device *device);
 void *ddp_device_stream(const ddp_device *device);
+void *ddp_device_state(const ddp_device *device); /* what its kind's open() made */
 
 enum ddp_status ddp_device_alloc(ddp_device *device, size_t bytes, void **memory);
 void ddp_device_free(ddp_device *device, void *memory, size_t bytes); /* takes NULL memory */

@@ -75,7 +75,7 @@ enum ddp_status ddp_cuda_failed(cudaError_t error, const char *operation);
 #endif
 
 /* --- for .cu files --- */
-#if defined(__CUDACC__) || defined(DDP_CUDASIM)
+#if defined(__CUDACC__) || (defined(DDP_CUDASIM) && defined(__cplusplus))
 #ifdef DDP_CUDASIM
 #include <cudasim.h>
 #define DDP_LAUNCH(kernel, grid, block, shared_bytes, stream, ...)                                 \

@@ -7,11 +7,14 @@
  *
  * Rules for kernels: kernels and their templates are static; blocks do not talk to each other; a
  * sum's order depends on the shape alone, never on the device, so that all devices of a kind give
- * the same bits; nothing synchronises and nothing allocates. */
+ * the same bits; nothing synchronises and nothing allocates. A struct that a kernel takes has a
+ * name of its own among all .cu files: templates of the same types are one function to a linker. */
 #ifndef DDP_KERNELS_CUDA_H
 #define DDP_KERNELS_CUDA_H
 
 #include "ddp.h"
+
+#include "core/log.h"
 
 #include <cublasLt.h>
 #include <cuda_runtime.h>
@@ -92,10 +95,53 @@ enum ddp_status ddp_cuda_failed(cudaError_t error, const char *operation);
 #define DDP_WARP      32
 #define DDP_FULL_MASK 0xffffffffu
 
+#define DDP_BLOCK 256 /* threads of a block where an operation has no reason for others */
+
 /* Blocks of `size` that cover `count` elements. */
 static inline unsigned ddp_cuda_blocks(int64_t count, int64_t size)
 {
     return (unsigned)((count + size - 1) / size);
+}
+
+/* Consecutive elements that are loaded and stored as one access, of 16 bytes when W * sizeof(T) is
+ * 16. An operation over a flat array gives each thread one pack and is built for two widths: whole
+ * packs where all its arrays allow it, else one element. */
+template <typename T, int W> struct alignas(sizeof(T) * W) ddp_pack {
+    T at[W];
+};
+
+template <typename T, int W>
+static __host__ __device__ inline ddp_pack<T, W> ddp_load(const T *from)
+{
+    return *reinterpret_cast<const ddp_pack<T, W> *>(from);
+}
+
+template <typename T, int W>
+static __host__ __device__ inline void ddp_store(T *to, const ddp_pack<T, W> &pack)
+{
+    *reinterpret_cast<ddp_pack<T, W> *>(to) = pack;
+}
+
+/* Is memory aligned to 16 bytes? NULL is. */
+static inline bool ddp_aligned(const void *memory)
+{
+    return reinterpret_cast<uintptr_t>(memory) % 16 == 0;
+}
+
+/* The first element of this thread's pack of W, the blocks of the grid lying one behind another. */
+static __device__ inline int64_t ddp_first_of_pack(int W)
+{
+    return ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * W;
+}
+
+/* a * b, rounded before anything is added to it: as the CPU's, which has no fused operations. */
+static __device__ inline float ddp_product(float a, float b)
+{
+#ifdef __CUDA_ARCH__
+    return __fmul_rn(a, b);
+#else
+    return a * b;
+#endif
 }
 
 #endif

@@ -19,6 +19,7 @@
 #include "kernels/merge.h"
 #include "kernels/norm.h"
 #include "kernels/pool2d.h"
+#include "kernels/reduce.h"
 #include "kernels/relu.h"
 #include "kernels/sgd.h"
 #include "kernels/softmax_cross_entropy.h"
@@ -86,6 +87,8 @@ struct ddp_kernels {
     enum ddp_status (*relu_backward)(const struct ddp_relu_backward *args, void *stream);
     /* between (B,C,H*W) and channels-last */
     enum ddp_status (*transpose)(const struct ddp_transpose *args, void *stream);
+    /* the ordered reduction on device memory; NULL where the host reaches it, with ddp_reduce() */
+    enum ddp_status (*reduce)(const struct ddp_reduce *args, void *stream);
 };
 
 extern const struct ddp_kernels ddp_kernels_cpu;       /* the fast versions */

@@ -39,4 +39,5 @@ const struct ddp_kernels ddp_kernels_cuda = {
     .relu_forward = ddp_cuda_relu_forward,
     .relu_backward = ddp_cuda_relu_backward,
     .transpose = ddp_cuda_transpose,
+    .reduce = ddp_cuda_reduce,
 };

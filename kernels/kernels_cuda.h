@@ -6,7 +6,6 @@
 #define DDP_KERNELS_KERNELS_CUDA_H
 
 #include "kernels/kernels.h"
-#include "kernels/reduce.h"
 
 #ifdef __cplusplus
 extern "C" {

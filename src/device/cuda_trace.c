@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * When a GPU did what, for the trace: events around operations, whose times are known once they
+ * are done. One moment that is known on both clocks, that of the GPU and that of the host, puts
+ * them where they belong. */
+#include "config.h"
+
+#include "device/cuda_state.h"
+
+#include "core/memory.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Names of tracks, which the trace keeps beyond the device. */
+#define TRACKS 64
+
+static const char *track_name(int index, const char *what)
+{
+    static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+    static char names[TRACKS][32];
+    char name[32];
+    int i = 0;
+    snprintf(name, sizeof name, "GPU %d %s", index, what);
+    pthread_mutex_lock(&mutex);
+    while (i < TRACKS - 1 && *names[i] && strcmp(names[i], name) != 0)
+        i++;
+    if (!*names[i])
+        memcpy(names[i], name, sizeof name);
+    pthread_mutex_unlock(&mutex);
+    return names[i];
+}
+
+/* Finds a moment of both clocks, on a stream with nothing on it but what is waited for. */
+static bool set_base(struct ddp_cuda_device *gpu)
+{
+    if (!gpu->base && cudaEventCreate(&gpu->base) != cudaSuccess)
+        return false;
+    if (cudaEventRecord(gpu->base, gpu->cuda.stream) != cudaSuccess ||
+        ddp_cuda_wait_event(gpu, gpu->base) != DDP_OK)
+        return false;
+    gpu->base_ns = ddp_clock_ns();
+    return true;
+}
+
+/* All that a trace needs; false: there will be no spans, which is no error. */
+static bool ready(struct ddp_cuda_device *gpu)
+{
+    if (!gpu->spans)
+        gpu->spans = ddp_array_alloc(DDP_CUDA_SPANS, sizeof *gpu->spans);
+    return gpu->spans && gpu->span_count < DDP_CUDA_SPANS && (gpu->base_ns || set_base(gpu));
+}
+
+struct ddp_cuda_span *ddp_cuda_span_begin(struct ddp_cuda *cuda, cudaStream_t stream,
+                                          const char *track)
+{
+    struct ddp_cuda_device *gpu = (struct ddp_cuda_device *)cuda;
+    if (!ddp_trace_begin() || gpu->recording || gpu->lost)
+        return NULL;
+    ddp_cuda_use(gpu);
+    if (!ready(gpu))
+        return NULL;
+    struct ddp_cuda_span *span = &gpu->spans[(gpu->span_first + gpu->span_count) % DDP_CUDA_SPANS];
+    if ((!span->begin && cudaEventCreate(&span->begin) != cudaSuccess) ||
+        (!span->end && cudaEventCreate(&span->end) != cudaSuccess) ||
+        cudaEventRecord(span->begin, stream) != cudaSuccess) {
+        (void)cudaGetLastError();
+        return NULL;
+    }
+    span->event.track = track_name(cuda->index, track);
+    span->stream = stream;
+    span->complete = false;
+    gpu->span_count++;
+    return span;
+}
+
+void ddp_cuda_span_end(struct ddp_cuda_span *span, const struct ddp_trace_event *event)
+{
+    if (!span)
+        return;
+    const char *track = span->event.track;
+    span->event = *event;
+    span->event.track = track;
+    span->complete = cudaEventRecord(span->end, span->stream) == cudaSuccess;
+}
+
+void ddp_cuda_trace_begin(void *state)
+{
+    struct ddp_cuda_device *gpu = state;
+    gpu->open_span = ddp_cuda_span_begin(&gpu->cuda, gpu->cuda.stream, "compute");
+}
+
+void ddp_cuda_trace_end(void *state, const struct ddp_trace_event *event)
+{
+    struct ddp_cuda_device *gpu = state;
+    ddp_cuda_use(gpu);
+    ddp_cuda_span_end(gpu->open_span, event);
+    gpu->open_span = NULL;
+}
+
+static void record(const struct ddp_cuda_device *gpu, const struct ddp_cuda_span *span)
+{
+    struct ddp_trace_event event = span->event;
+    float begin_ms, end_ms;
+    if (cudaEventElapsedTime(&begin_ms, gpu->base, span->begin) != cudaSuccess ||
+        cudaEventElapsedTime(&end_ms, gpu->base, span->end) != cudaSuccess) {
+        (void)cudaGetLastError();
+        return;
+    }
+    event.begin_ns = gpu->base_ns + (int64_t)((double)begin_ms * 1e6);
+    event.end_ns = gpu->base_ns + (int64_t)((double)end_ms * 1e6);
+    ddp_trace_record(&event);
+}
+
+/* In order; the first that is still going on, on another stream, stays for the next time. */
+void ddp_cuda_spans_collect(struct ddp_cuda_device *gpu)
+{
+    if (gpu->span_count == 0)
+        return;
+    for (; gpu->span_count > 0; gpu->span_count--) {
+        const struct ddp_cuda_span *span = &gpu->spans[gpu->span_first];
+        if (span->complete && cudaEventQuery(span->end) == cudaErrorNotReady)
+            break;
+        if (span->complete && ddp_trace_begin())
+            record(gpu, span);
+        gpu->span_first = (gpu->span_first + 1) % DDP_CUDA_SPANS;
+    }
+    (void)cudaGetLastError();
+    if (gpu->span_count == 0 && ddp_trace_begin())
+        (void)set_base(gpu); /* anew, so that the clocks do not drift apart; nothing runs now */
+}
+
+void ddp_cuda_spans_free(struct ddp_cuda_device *gpu)
+{
+    for (size_t i = 0; gpu->spans && i < DDP_CUDA_SPANS; i++) {
+        if (gpu->spans[i].begin)
+            (void)cudaEventDestroy(gpu->spans[i].begin);
+        if (gpu->spans[i].end)
+            (void)cudaEventDestroy(gpu->spans[i].end);
+    }
+    free(gpu->spans);
+    if (gpu->base)
+        (void)cudaEventDestroy(gpu->base);
+}

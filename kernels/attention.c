@@ -7,7 +7,7 @@
 
 #include "kernels/attention.h"
 
-#include "core/log.h"
+#include "kernels/attention_check.h"
 #include "kernels/gemm.h"
 #include "kernels/vmath.h"
 
@@ -38,16 +38,6 @@ static struct head head_of(int64_t length, int64_t heads, int64_t size, int64_t 
         .lse = index * length,
         .scale = 1 / sqrtf((float)size),
     };
-}
-
-static enum ddp_status check_shape(const char *name, int64_t batch, int64_t length, int64_t heads,
-                                   int64_t head_size)
-{
-    if (batch < 0 || length < 0 || heads < 0 || head_size < 0)
-        return ddp_fail(
-            DDP_ERR_INVALID, "%s: negative size (%lld x %lld tokens, %lld heads of %lld)", name,
-            (long long)batch, (long long)length, (long long)heads, (long long)head_size);
-    return DDP_OK;
 }
 
 /* One product of a task; the first failure of any is kept. */
@@ -215,27 +205,10 @@ static void forward_task(void *arg, size_t index)
     finish_rows(&head, &running, y, args->lse ? args->lse + head.lse + query : NULL, queries);
 }
 
-static bool is_empty(int64_t batch, int64_t length, int64_t heads, int64_t head_size)
-{
-    return batch == 0 || length == 0 || heads == 0 || head_size == 0;
-}
-
-static enum ddp_status check_forward(const struct ddp_attention_forward *args)
-{
-    enum ddp_status status =
-        check_shape("attention", args->batch, args->length, args->heads, args->head_size);
-    if (status)
-        return status;
-    if (!is_empty(args->batch, args->length, args->heads, args->head_size) &&
-        (!args->qkv || !args->y))
-        return ddp_fail(DDP_ERR_INVALID, "attention: qkv or y is NULL");
-    return DDP_OK;
-}
-
 enum ddp_status ddp_attention_forward(const struct ddp_attention_forward *args, void *stream)
 {
-    enum ddp_status status = check_forward(args);
-    if (status || is_empty(args->batch, args->length, args->heads, args->head_size))
+    enum ddp_status status = ddp_attention_check_forward(args);
+    if (status || ddp_attention_is_empty(args->batch, args->length, args->heads, args->head_size))
         return status;
     struct forward forward = {.args = args, .blocks = (args->length + QUERIES - 1) / QUERIES};
     ddp_pool_run(ddp_stream_pool(stream), (size_t)(args->batch * args->heads * forward.blocks),
@@ -390,22 +363,10 @@ static void backward_task(void *arg, size_t index)
     }
 }
 
-static enum ddp_status check_backward(const struct ddp_attention_backward *args)
-{
-    enum ddp_status status =
-        check_shape("attention backward", args->batch, args->length, args->heads, args->head_size);
-    if (status)
-        return status;
-    if (!is_empty(args->batch, args->length, args->heads, args->head_size) &&
-        (!args->qkv || !args->y || !args->lse || !args->dy || !args->dqkv))
-        return ddp_fail(DDP_ERR_INVALID, "attention backward: qkv, y, lse, dy or dqkv is NULL");
-    return DDP_OK;
-}
-
 enum ddp_status ddp_attention_backward(const struct ddp_attention_backward *args, void *stream)
 {
-    enum ddp_status status = check_backward(args);
-    if (status || is_empty(args->batch, args->length, args->heads, args->head_size))
+    enum ddp_status status = ddp_attention_check_backward(args);
+    if (status || ddp_attention_is_empty(args->batch, args->length, args->heads, args->head_size))
         return status;
     struct backward backward = {.args = args};
     ddp_pool_run(ddp_stream_pool(stream), (size_t)(args->batch * args->heads), backward_task,
@@ -453,7 +414,7 @@ enum ddp_status ddp_attention_forward_reference(const struct ddp_attention_forwa
                                                 void *stream)
 {
     (void)stream;
-    enum ddp_status status = check_forward(args);
+    enum ddp_status status = ddp_attention_check_forward(args);
     if (status || args->head_size == 0)
         return status;
     for (int64_t i = 0; i < args->batch * args->heads; i++) {
@@ -485,7 +446,7 @@ enum ddp_status ddp_attention_backward_reference(const struct ddp_attention_back
                                                  void *stream)
 {
     (void)stream;
-    enum ddp_status status = check_backward(args);
+    enum ddp_status status = ddp_attention_check_backward(args);
     if (status)
         return status;
     const int64_t elements = args->batch * args->length * 3 * args->heads * args->head_size;

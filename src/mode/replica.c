@@ -95,6 +95,13 @@ static enum ddp_status make_exec(struct ddp_replica *replica, const ddp_graph *g
     return status;
 }
 
+enum ddp_status ddp_replica_open_device(ddp_device **device, const struct ddp_mode_setup *setup,
+                                        int replica)
+{
+    return ddp_device_open(device, setup->device,
+                           setup->devices ? setup->devices[replica] : replica, setup->threads);
+}
+
 enum ddp_status ddp_replica_open(struct ddp_replica *replica, const struct ddp_mode_setup *setup,
                                  int index, unsigned parts, const struct ddp_replica_memory *given)
 {
@@ -105,8 +112,11 @@ enum ddp_status ddp_replica_open(struct ddp_replica *replica, const struct ddp_m
     replica->flat_bytes = (size_t)replica->flat_count * sizeof(float);
     replica->shard_count = setup->local_shards;
     replica->seed = setup->seed;
-    enum ddp_status status =
-        ddp_device_open(&replica->device, setup->device, index, setup->threads);
+    enum ddp_status status = DDP_OK;
+    replica->device = given ? given->device : NULL;
+    replica->owns_device = !replica->device;
+    if (replica->owns_device)
+        status = ddp_replica_open_device(&replica->device, setup, index);
     if (status != DDP_OK)
         return status;
     status = make_weights(replica, setup, given ? given : &none);
@@ -141,7 +151,8 @@ void ddp_replica_close(struct ddp_replica *replica)
         ddp_device_free(replica->device, replica->weights_bf16, bf16_bytes(replica));
     if (replica->owns_weights)
         ddp_device_free(replica->device, replica->weights, replica->flat_bytes);
-    ddp_device_close(replica->device);
+    if (replica->owns_device)
+        ddp_device_close(replica->device);
     memset(replica, 0, sizeof *replica);
 }
 

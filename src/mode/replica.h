@@ -22,6 +22,7 @@ struct ddp_replica {
     uint16_t *weights_bf16; /* their copy, for graphs that compute in bf16; else NULL */
     float *gradients;       /* where the local sum ends */
     bool owns_weights, owns_weights_bf16, owns_gradients; /* or they are a communicator's */
+    bool owns_device;                                     /* or it is the mode's */
     float *partials[DDP_MERGE_MAX];
     int partial_count;
     int64_t shard_count; /* local shards a step */
@@ -32,14 +33,20 @@ struct ddp_replica {
     size_t input_bytes[2];
 };
 
-/* Flat device memory that a mode brings; what is NULL the replica makes itself. */
+/* What a mode brings: a device that is open, and flat memory on it. What is NULL the replica opens
+ * and makes itself. */
 struct ddp_replica_memory {
+    ddp_device *device;     /* outlives the replica */
     float *weights;         /* with the initial weights */
     uint16_t *weights_bf16; /* with their copy */
     float *gradients;
 };
 
-/* Opens device `index` and makes the replica on it, with the setup's initial weights.
+/* The device of replica `replica`, or 0 for a worker. */
+enum ddp_status ddp_replica_open_device(ddp_device **device, const struct ddp_mode_setup *setup,
+                                        int replica);
+
+/* Makes replica `index` on its device, with the setup's initial weights.
  *   parts  of enum ddp_exec_part
  *   given  may be NULL
  * On failure nothing is left open. */

@@ -11,6 +11,7 @@
 #include "graph/exec.h"
 #include "job/board.h"
 #include "job/job.h"
+#include "train/devices.h"
 #include "train/weights.h"
 
 #include <inttypes.h>
@@ -109,17 +110,6 @@ static enum ddp_status build_model(struct ddp_run *run)
     return status;
 }
 
-/* Does the device that will be used compute in the host's memory? */
-static bool in_host_memory(const struct ddp_run *run)
-{
-    ddp_device *device;
-    if (ddp_device_open(&device, run->options->device, 0, 1) != DDP_OK)
-        return false; /* the mode will say so */
-    const bool host = ddp_device_host_memory(device);
-    ddp_device_close(device);
-    return host;
-}
-
 /* More memory than the machine has would be promised by the kernel, and its use ended by a kill.
  * Only what the run is sure to hold is counted, so that nothing that could fit is refused: the
  * samples that are kept in memory and the initial weights a process; gradients, one shard's
@@ -150,7 +140,7 @@ static enum ddp_status check_memory(const struct ddp_run *run)
         (copies + state_copies * states) * weights +
         (double)units * (weights + (double)arena + (double)plan->batch_size * sample);
     const double total = (double)ddp_memory_total();
-    if (need > total && in_host_memory(run))
+    if (need > total && plan->device.host_memory)
         return ddp_fail(DDP_ERR_MEMORY,
                         "out of memory: %" PRId64 " %s%s with %" PRId64
                         " parameters and batches of %" PRId64
@@ -188,7 +178,9 @@ static enum ddp_status create_mode(struct ddp_run *run)
         .tail_rows = plan->tail_rows,
         .job = run->job,
         .comm = run->comm,
-        .device = options->device,
+        .device = plan->device.name,
+        .devices = plan->devices,
+        .fast = options->fast,
         .threads = plan->threads,
         .replicas = plan->replicas,
         .local_shards = plan->local_shards,
@@ -201,7 +193,7 @@ static enum ddp_status create_mode(struct ddp_run *run)
         .only_finite = options->nan != DDP_NAN_WARN,
         .gradient_norm = options->log || options->tensorboard,
         .zero = plan->zero,
-        .shared_weights = plan->shared_weights && in_host_memory(run),
+        .shared_weights = plan->shared_weights,
         .sync_batch_norm = plan->sync_batch_norm,
         .bucket_bytes = (size_t)(options->bucket_mb * 1048576),
     };
@@ -272,6 +264,8 @@ enum ddp_status ddp_run_open(struct ddp_run *run)
         status = init_weights(run);
     if (status == DDP_OK)
         status = ddp_comm_create(&run->comm, run->job, NULL);
+    if (status == DDP_OK)
+        status = ddp_run_check_devices(run);
     if (status == DDP_OK)
         status = ddp_run_resume(run);
     if (status == DDP_OK)

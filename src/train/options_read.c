@@ -84,6 +84,26 @@ const char *ddp_train_read_hidden(void *destination, const char *value)
     return NULL;
 }
 
+/* "0,1": numbers of GPUs, which may repeat. */
+const char *ddp_train_read_devices(void *destination, const char *value)
+{
+    struct ddp_train_options *options = destination;
+    char text[512];
+    int count = 0;
+    int64_t index;
+    if (snprintf(text, sizeof text, "%s", value) >= (int)sizeof text)
+        return "too long";
+    for (char *rest = text, *word; (word = strsep(&rest, ","));) {
+        if (count == DDP_TRAIN_DEVICES)
+            return "at most 64 devices";
+        if (!ddp_parse_int64(word, 0, 1023, &index))
+            return "must be numbers of GPUs, counted from 0, with commas between";
+        options->devices[count++] = (int)index;
+    }
+    options->device_count = count;
+    return NULL;
+}
+
 /* "30,60,80": rising numbers of epochs. */
 const char *ddp_train_read_milestones(void *destination, const char *value)
 {

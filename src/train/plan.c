@@ -8,6 +8,7 @@
 #include "core/log.h"
 #include "core/parse.h"
 #include "kernels/reduce.h"
+#include "train/devices.h"
 
 #include <inttypes.h>
 #include <sched.h>
@@ -41,7 +42,7 @@ static enum ddp_status choose_sharing(struct ddp_train_plan *plan,
                         "--check-replicas compares workers that each update weights of their own: "
                         "it goes with --zero 0");
     plan->zero = ddp && plan->world_size > 1 && options->zero > 0 && !compare;
-    plan->shared_weights = plan->zero && options->shared_weights;
+    plan->shared_weights = plan->zero && options->shared_weights && plan->device.host_memory;
     return DDP_OK;
 }
 
@@ -72,7 +73,7 @@ static enum ddp_status choose_mode(struct ddp_train_plan *plan,
     if (options->bucket_mb_given && plan->mode != DDP_MODE_DDP)
         return ddp_fail(DDP_ERR_INVALID, "--bucket-mb belongs to --mode ddp, and the mode is %s",
                         ddp_mode_names[plan->mode]);
-    plan->replicas = plan->mode == DDP_MODE_DP ? (int)options->replicas : 1;
+    plan->replicas = plan->mode == DDP_MODE_DP ? plan->replicas : 1;
     return choose_sharing(plan, options);
 }
 
@@ -187,7 +188,11 @@ enum ddp_status ddp_train_plan_workers(struct ddp_train_plan *plan,
     };
     if (!options->batch_size_given && plan->model->batch)
         plan->batch_size = plan->model->batch;
-    enum ddp_status status = choose_mode(plan, options, launched);
+    enum ddp_status status = ddp_train_plan_kind(plan, options);
+    if (status == DDP_OK)
+        status = choose_mode(plan, options, launched);
+    if (status == DDP_OK)
+        status = ddp_train_plan_devices(plan, options, job);
     if (status == DDP_OK)
         status = check_model_options(plan, options);
     if (status != DDP_OK)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Which devices a run computes on: the kind, and one for this worker or for each of its replicas. */
+ * Which devices a run computes on: the kind, and one for this worker or for each of its
+ * replicas. */
 #ifndef DDP_TRAIN_DEVICES_H
 #define DDP_TRAIN_DEVICES_H
 

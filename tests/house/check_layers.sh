@@ -27,7 +27,7 @@ mode: model graph comm optim data device job kernels core
 train: mode model graph comm optim data device job kernels core
 trainer: train mode model graph comm optim data device job kernels core
 '
-find src kernels launcher \( -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' \) ! -name '*.pb-c.*' | sort | tr '\n' '\0' |
+find src kernels launcher \( -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' -o -name '*.cc' \) ! -name '*.pb-c.*' | sort | tr '\n' '\0' |
     xargs -0 awk -v table="$table" -v edges="$edges" '
     function room(path, parts, n) {
         n = split(path, parts, "/")

@@ -83,7 +83,7 @@ enum ddp_status ddp_generator_create(ddp_generator **generator,
     g->order = ddp_array_alloc((size_t)vocabulary(g), sizeof *g->order);
     enum ddp_status status = g->window && g->logits && g->order ? DDP_OK : DDP_ERR_MEMORY;
     if (status == DDP_OK)
-        status = ddp_device_open(&g->device, config->device, 0, config->threads);
+        status = ddp_device_open(&g->device, config->device, config->index, config->threads);
     if (status == DDP_OK)
         status = ddp_device_alloc(g->device, window_bytes(g), (void **)&g->tokens);
     if (status == DDP_OK)

@@ -292,9 +292,14 @@ void ddp_train_plan_print(const struct ddp_train_plan *plan,
     if (data->x_dtype == DDP_I32)
         fprintf(out, " of %" PRId64 " tokens", data->label_count);
     fprintf(out, "%s\n", plan->sampler.shuffle ? ", shuffled" : "");
-    fprintf(out, "workers  %d %s%s x %d %s thread%s, mode %s%s\n", units, dp ? "replica" : "worker",
-            units == 1 ? "" : "s", plan->threads, device, plan->threads == 1 ? "" : "s",
-            ddp_mode_names[plan->mode], plan->sync_batch_norm ? ", batch norm synchronised" : "");
+    fprintf(out, "workers  %d %s%s", units, dp ? "replica" : "worker", units == 1 ? "" : "s");
+    if (plan->device.host_memory)
+        fprintf(out, " x %d %s thread%s", plan->threads, device, plan->threads == 1 ? "" : "s");
+    else
+        fprintf(out, " on %s: %s", plan->device.name, device);
+    fprintf(out, ", mode %s%s%s\n", ddp_mode_names[plan->mode],
+            plan->sync_batch_norm ? ", batch norm synchronised" : "",
+            options->fast && !plan->device.host_memory ? ", in NCCL's order" : "");
     fprintf(out,
             "batch    %" PRId64 " samples x %" PRId64 " shard%s (%" PRId64
             " a %s) = global batch %" PRId64 "\n",

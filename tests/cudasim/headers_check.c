@@ -11,6 +11,7 @@
 #endif
 
 #define CUDASIM_CHECK
+#include "tests/cudasim/include/cuda_runtime_api.h"
 #include "tests/cudasim/include/library_types.h"
 #include "tests/cudasim/include/cublas_v2.h"
 #include "tests/cudasim/include/cublasLt.h"
@@ -20,6 +21,14 @@
 
 #define SAME(name, value) _Static_assert((long)(name) == (long)(value), #name);
 
+CUDASIM_ERRORS(SAME)
+CUDASIM_COPIES(SAME)
+CUDASIM_MEMORY_TYPES(SAME)
+CUDASIM_CAPTURE_MODES(SAME)
+CUDASIM_CAPTURE_STATUSES(SAME)
+CUDASIM_FUNCTION_ATTRIBUTES(SAME)
+CUDASIM_DEVICE_ATTRIBUTES(SAME)
+CUDASIM_FLAGS(SAME)
 CUDASIM_DATA_TYPES(SAME)
 CUDASIM_CUBLAS_STATUSES(SAME)
 CUDASIM_CUBLAS_OPERATIONS(SAME)

@@ -26,18 +26,57 @@ static __device__ inline float ddp_warp_max(float value)
     return value;
 }
 
-/* Every thread gets the sum; blockDim.x is a multiple of 32. `partial` is shared memory with
- * DDP_WARPS_MAX elements, which may be used again at once. All threads of the block call it. */
-template <typename T> static __device__ inline T ddp_block_sum(T value, T *partial)
+template <typename T> static __device__ inline T ddp_warp_min(T value)
+{
+#pragma unroll
+    for (int step = 1; step < DDP_WARP; step *= 2) {
+        const T other = __shfl_xor_sync(DDP_FULL_MASK, value, step);
+        value = other < value ? other : value;
+    }
+    return value;
+}
+
+/* A team is the WARPS warps of one row: one warp, several teams to a block, or the whole block.
+ * Every thread gets the result. `partial` is shared memory with DDP_WARPS_MAX elements, free again
+ * at once; a team of one warp does not touch it. All threads of the team call these. */
+template <int WARPS, typename T> static __device__ inline T ddp_team_sum(T value, T *partial)
 {
     value = ddp_warp_sum(value);
-    if (blockDim.x == DDP_WARP)
+    if (WARPS == 1)
         return value;
     const int lane = (int)threadIdx.x % DDP_WARP;
     if (lane == 0)
         partial[threadIdx.x / DDP_WARP] = value;
     __syncthreads();
-    value = ddp_warp_sum(lane < (int)(blockDim.x / DDP_WARP) ? partial[lane] : T(0));
+    value = ddp_warp_sum(lane < WARPS ? partial[lane] : T(0));
+    __syncthreads();
+    return value;
+}
+
+template <int WARPS> static __device__ inline float ddp_team_max(float value, float *partial)
+{
+    value = ddp_warp_max(value);
+    if (WARPS == 1)
+        return value;
+    const int lane = (int)threadIdx.x % DDP_WARP;
+    if (lane == 0)
+        partial[threadIdx.x / DDP_WARP] = value;
+    __syncthreads();
+    value = ddp_warp_max(partial[lane % WARPS]);
+    __syncthreads();
+    return value;
+}
+
+template <int WARPS, typename T> static __device__ inline T ddp_team_min(T value, T *partial)
+{
+    value = ddp_warp_min(value);
+    if (WARPS == 1)
+        return value;
+    const int lane = (int)threadIdx.x % DDP_WARP;
+    if (lane == 0)
+        partial[threadIdx.x / DDP_WARP] = value;
+    __syncthreads();
+    value = ddp_warp_min(partial[lane % WARPS]);
     __syncthreads();
     return value;
 }

@@ -20,7 +20,7 @@ static __global__ void __launch_bounds__(DDP_BLOCK)
 #pragma unroll 8
     for (int64_t i = begin + threadIdx.x; i < end; i += DDP_BLOCK)
         sum += (double)x[i];
-    sum = ddp_block_sum(sum, partial);
+    sum = ddp_team_sum<DDP_BLOCK / DDP_WARP>(sum, partial);
     if (threadIdx.x == 0)
         parts[blockIdx.x] = sum;
 }
@@ -32,7 +32,7 @@ static __global__ void __launch_bounds__(DDP_BLOCK)
     double sum = 0;
     for (int i = (int)threadIdx.x; i < count; i += DDP_BLOCK)
         sum += parts[i];
-    sum = ddp_block_sum(sum, partial);
+    sum = ddp_team_sum<DDP_BLOCK / DDP_WARP>(sum, partial);
     if (threadIdx.x == 0)
         *y = (float)sum;
 }

@@ -24,6 +24,7 @@ struct ddp_exec {
     int sync_shards;
     const void **inputs;
     struct ddp_exec_position position;
+    const uint32_t *place; /* or NULL */
     struct ddp_graph_plan plan;
     char *arena;
     size_t arena_bytes; /* its last cache line holds the gradient of the loss, 1 */
@@ -135,6 +136,21 @@ void ddp_exec_set_position(ddp_exec *exec, const struct ddp_exec_position *posit
     exec->position = *position;
 }
 
+void ddp_exec_set_place(ddp_exec *exec, const uint32_t *place)
+{
+    exec->place = place;
+}
+
+const uint32_t *ddp_exec_place(const ddp_exec *exec)
+{
+    return exec->place;
+}
+
+bool ddp_exec_draws(const ddp_exec *exec)
+{
+    return exec->graph->dropout_count > 0;
+}
+
 const struct ddp_exec_position *ddp_exec_position(const ddp_exec *exec)
 {
     return &exec->position;
@@ -145,6 +161,11 @@ void ddp_exec_set_sync(ddp_exec *exec, ddp_exec_sync *sync, void *arg, int shard
     exec->sync = sync;
     exec->sync_arg = arg;
     exec->sync_shards = shards;
+}
+
+bool ddp_exec_syncs(const ddp_exec *exec)
+{
+    return exec->sync != NULL;
 }
 
 int ddp_exec_sync_shards(const ddp_exec *exec)
@@ -284,7 +305,9 @@ static enum ddp_status run_forward(ddp_exec *exec, int first, int end)
     for (int n = first; n < end; n++) {
         const struct node *node = &exec->graph->nodes[n];
         const int64_t begin = ddp_trace_begin();
+        ddp_device_span_begin(exec->device, begin);
         enum ddp_status status = node->op->forward(exec, node);
+        ddp_device_span_end(exec->device, begin, node->op->name, "output", node->output->name);
         ddp_trace_end_text(node->op->name, begin, "output", node->output->name);
         if (status != DDP_OK)
             return status;
@@ -324,7 +347,9 @@ static enum ddp_status report_ready(const ddp_exec *exec, int number, ddp_exec_r
 static enum ddp_status traced_backward(ddp_exec *exec, const struct node *node)
 {
     const int64_t begin = ddp_trace_begin();
+    ddp_device_span_begin(exec->device, begin);
     enum ddp_status status = node->op->backward(exec, node);
+    ddp_device_span_end(exec->device, begin, node->op->name, "gradient of", node->output->name);
     ddp_trace_end_text(node->op->name, begin, "gradient of", node->output->name);
     return status;
 }

@@ -50,6 +50,10 @@ struct ddp_exec_position {
     uint32_t shard; /* of the global batch */
 };
 void ddp_exec_set_position(ddp_exec *exec, const struct ddp_exec_position *position);
+/* Shard and step are read from device memory when operations run, not taken from the position: two
+ * values that the caller keeps up to date. NULL: from the position. */
+void ddp_exec_set_place(ddp_exec *exec, const uint32_t *place);
+bool ddp_exec_draws(const ddp_exec *exec); /* does it use random numbers at all? */
 
 /* Adds up, over all shards of the step, double sums that an operation has made of its shard. Device
  * memory. Every shard's exec calls it equally often, in the same order, with the same count. */
@@ -60,6 +64,8 @@ typedef enum ddp_status ddp_exec_sync(void *arg, double *sums, size_t count);
  *   sync    NULL: none
  *   shards  how many it adds up */
 void ddp_exec_set_sync(ddp_exec *exec, ddp_exec_sync *sync, void *arg, int shards);
+
+bool ddp_exec_syncs(const ddp_exec *exec); /* is there a sync? */
 
 /* Where the loss part writes the predicted class of each row; NULL: nowhere. Device memory. */
 void ddp_exec_set_predictions(ddp_exec *exec, int32_t *predictions);

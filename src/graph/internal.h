@@ -144,6 +144,7 @@ enum ddp_status ddp_exec_sync_sums(ddp_exec *exec, double *sums, size_t count);
 int32_t *ddp_exec_predictions(const ddp_exec *exec); /* NULL: nobody needs them */
 bool ddp_exec_trains(const ddp_exec *exec);
 const struct ddp_exec_position *ddp_exec_position(const ddp_exec *exec);
+const uint32_t *ddp_exec_place(const ddp_exec *exec); /* as kernels/dropout.h has it */
 const ddp_graph *ddp_exec_graph(const ddp_exec *exec);
 ddp_device *ddp_exec_device(const ddp_exec *exec);
 const struct ddp_kernels *ddp_exec_kernels(const ddp_exec *exec);

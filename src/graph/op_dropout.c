@@ -23,6 +23,7 @@ static enum ddp_status run(ddp_exec *exec, const struct node *node, const float 
         .layer = attributes->layer,
         .shard = position->shard,
         .step = position->step,
+        .place = ddp_exec_place(exec),
         .x = x,
         .y = y,
         .accumulate = accumulate,

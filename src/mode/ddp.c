@@ -271,6 +271,8 @@ static enum ddp_status create(void **state, const struct ddp_mode_setup *setup)
         status = alloc_flat(ddp, &memory);
     if (status == DDP_OK)
         status = ddp_replica_open(&ddp->replica, setup, 0, PARTS, &memory);
+    ddp->replica.cuts = ddp->bucket_end;
+    ddp->replica.cut_count = ddp->bucket_count;
     if (status == DDP_OK)
         status = spread_weights(ddp, memory.weights != NULL);
     if (status == DDP_OK)

@@ -10,6 +10,7 @@
 #include "graph/exec.h"
 #include "kernels/merge.h"
 #include "mode/mode.h"
+#include "mode/recording.h"
 
 struct ddp_replica {
     ddp_device *device;
@@ -29,8 +30,16 @@ struct ddp_replica {
     int64_t shard;       /* the current one, 0 .. shard_count-1 */
     uint64_t seed;       /* of random numbers in the graph */
     int64_t step;        /* the optimizer step that is run; set by the mode */
-    void *input[2];      /* staging on devices that cannot read the loader's memory; else NULL */
+    /* Staging on devices that cannot read the loader's memory; else NULL. Two sets, so that one is
+     * filled while the other is read: shard i has set i % 2, which is the device's slot. */
+    void *input[2][DDP_DEVICE_SLOTS];
     size_t input_bytes[2];
+    uint32_t *place; /* device memory, for ddp_exec_set_place(); NULL: not needed */
+    struct ddp_recordings recordings;
+    /* Elements of the flat array at which `ready` does something: recorded passes end parts there.
+     * Set by the mode; NULL: it may do so anywhere. */
+    const int64_t *cuts;
+    int cut_count;
 };
 
 /* What a mode brings: a device that is open, and flat memory on it. What is NULL the replica opens

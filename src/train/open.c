@@ -213,6 +213,16 @@ static int loader_depth(const struct ddp_train_plan *plan)
     return two_steps < LOADER_DEPTH ? (int)two_steps : LOADER_DEPTH;
 }
 
+static enum ddp_status alloc_batch(void *device, size_t bytes, void **memory)
+{
+    return ddp_device_host_alloc(device, bytes, memory);
+}
+
+static void free_batch(void *device, void *memory, size_t bytes)
+{
+    ddp_device_host_free(device, memory, bytes);
+}
+
 enum ddp_status ddp_run_open_loader(const struct ddp_run *run, int64_t step, int depth,
                                     ddp_loader **loader)
 {
@@ -231,6 +241,7 @@ enum ddp_status ddp_run_open_loader(const struct ddp_run *run, int64_t step, int
                     .flip = run->options->flip,
                     .seed = (uint64_t)run->options->seed},
         .threads = (int)run->options->data_threads,
+        .memory = {alloc_batch, free_batch, ddp_mode_device(run->mode)},
         .depth = depth,
     };
     return ddp_loader_create(loader, &config);

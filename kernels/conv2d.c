@@ -58,54 +58,15 @@ enum ddp_status ddp_conv2d_forward(const struct ddp_conv2d_forward *args, void *
 /* --- backward
  * ------------------------------------------------------------------------------------- */
 
-/* Pixels residue, residue + stride, ... of x in one direction, and the taps of the window that meet
- * them: every `every`-th one, down from `last`. */
-struct phase {
-    struct ddp_conv_axis axis; /* over dy */
-    int64_t last, every;
-};
-
-static int64_t common_divisor(int64_t a, int64_t b)
-{
-    while (b != 0) {
-        const int64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
-/* Pixel i of x meets tap k at position (i + padding - k * dilation) / stride, where that is whole.
- */
-static struct phase phase_of(const struct ddp_conv2d_shape *shape, int64_t residue, int64_t size,
-                             int64_t positions, int64_t kernel)
-{
-    const int64_t stride = shape->stride, shared = common_divisor(stride, shape->dilation);
-    struct phase phase = {
-        .axis = {.size = positions, .stride = 1, .step = shape->dilation / shared},
-        .every = stride / shared,
-    };
-    phase.axis.count = residue < size ? (size - residue - 1) / stride + 1 : 0;
-    for (int64_t k = 0; k < kernel; k++) {
-        const int64_t at = residue + shape->padding - k * shape->dilation;
-        if (at % stride != 0)
-            continue;
-        phase.axis.taps++;
-        phase.axis.origin = at / stride;
-        phase.last = k;
-    }
-    return phase;
-}
-
 static enum ddp_status backward_phase(const struct ddp_conv2d_backward *args,
                                       const struct ddp_conv_images *forward, int64_t row,
                                       int64_t column, void *stream)
 {
     const struct ddp_conv2d_shape *shape = &args->shape;
-    const struct phase down =
-        phase_of(shape, row, shape->height, forward->row.count, shape->kernel_height);
-    const struct phase across =
-        phase_of(shape, column, shape->width, forward->column.count, shape->kernel_width);
+    const struct ddp_conv_phase down =
+        ddp_conv_phase_of(shape, row, shape->height, forward->row.count, shape->kernel_height);
+    const struct ddp_conv_phase across =
+        ddp_conv_phase_of(shape, column, shape->width, forward->column.count, shape->kernel_width);
     const int64_t taps = shape->kernel_height * shape->kernel_width;
     struct ddp_correlate correlate = {
         .images = {.batch = shape->batch,

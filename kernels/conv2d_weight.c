@@ -43,22 +43,12 @@ static int64_t divide_up(int64_t a, int64_t b)
 
 struct ddp_conv_images ddp_conv2d_images(const struct ddp_conv2d_shape *shape)
 {
-    struct ddp_conv_images images = {.batch = shape->batch, .channels = shape->in};
-    images.row = (struct ddp_conv_axis){
-        .size = shape->height,
-        .count = ddp_window_count(shape->height, shape->kernel_height, shape->stride,
-                                  shape->padding, shape->dilation),
-        .taps = shape->kernel_height,
-        .step = shape->dilation,
-        .stride = shape->stride,
-        .origin = -shape->padding,
+    return (struct ddp_conv_images){
+        .batch = shape->batch,
+        .channels = shape->in,
+        .row = ddp_conv_axis_of(shape, shape->height, shape->kernel_height),
+        .column = ddp_conv_axis_of(shape, shape->width, shape->kernel_width),
     };
-    images.column = images.row;
-    images.column.size = shape->width;
-    images.column.count = ddp_window_count(shape->width, shape->kernel_width, shape->stride,
-                                           shape->padding, shape->dilation);
-    images.column.taps = shape->kernel_width;
-    return images;
 }
 
 /* Everything that follows from the shape. */

@@ -253,7 +253,7 @@ static enum ddp_status plans_of(struct ddp_cuda *cuda, struct plans **out)
 static enum ddp_status plan_of(struct plan **out, const struct ddp_cuda_gemm *gemm, bool gelu,
                                struct ddp_cuda *cuda)
 {
-    struct plans *plans;
+    struct plans *plans = NULL;
     enum ddp_status status = plans_of(cuda, &plans);
     if (status)
         return status;
@@ -314,7 +314,7 @@ static enum ddp_status library(const struct ddp_cuda_gemm *gemm, bool gelu, stru
 enum ddp_status ddp_cuda_gemm(const struct ddp_cuda_gemm *gemm, struct ddp_cuda *cuda,
                               bool *activated)
 {
-    struct plans *plans;
+    struct plans *plans = NULL;
     bool done = false;
     if (activated)
         *activated = false;

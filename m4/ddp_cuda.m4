@@ -110,7 +110,8 @@ AC_DEFUN([DDP_CUDA_TRY], [
     # Every major architecture from 7.5 on runs what is compiled for its first; newer ones take the last one's PTX.
     NVCC_GENCODE=
     for ddp_sm in $("$NVCC" --list-gpu-code 2>/dev/null | sed -n 's/^sm_\(75\|@<:@0-9@:>@*0\)$/\1/p' | sort -n); do
-      AS_IF([test "$ddp_sm" -ge 75 && test "$ddp_sm" -ne 110], [
+      # 11.0 is a module with ARM cores.
+      AS_IF([test "$ddp_sm" -lt 75], [], [test "$ddp_sm" -eq 110 && test "$host_cpu" != aarch64], [], [
         NVCC_GENCODE="$NVCC_GENCODE${NVCC_GENCODE:+ }-gencode=arch=compute_$ddp_sm,code=sm_$ddp_sm"
         ddp_ptx="-gencode=arch=compute_$ddp_sm,code=compute_$ddp_sm"])
     done

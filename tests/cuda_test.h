@@ -19,8 +19,8 @@ static inline bool cuda_test_simulated(void)
     return getenv("DDP_TEST_PLUGINS") == NULL;
 }
 
-/* The first line of test_suite(): chooses the plugin, and ends the program as skipped where there is
- * no device. Looks in a child: Check forks its tests, and CUDA does not survive a fork. */
+/* The first line of test_suite(): chooses the plugin, and ends the program as skipped where there
+ * is no device. Looks in a child: Check forks its tests, and CUDA does not survive a fork. */
 static inline void cuda_test_begin(void)
 {
     char folder[4096];

@@ -40,8 +40,8 @@ for header in $headers; do
     tests/cudasim/include/*) cuda="-I$sim -I$sim/include" ;;
     *cuda* | comm/nccl*) cuda=$CUDA_INCLUDES ;;
     esac
-    # Device code is C++ only, for which this compiler needs the simulated device.
-    if [ -n "$cuda" ] && grep -qs __device__ "$header"; then
+    # Device code is C++ only (but a header that says itself for whom is for C too), for which this compiler needs the simulated device.
+    if cat "$header" "src/$header" 2>/dev/null | awk '/__device__/ { d = 1 } /__CUDACC__/ { g = 1 } END { exit !(d && !g) }'; then
         [ -z "${CXX:-}" ] || compile "$header" $CXX -std=c++17 -DDDP_CUDASIM -Wno-unknown-pragmas $flags $paths $cuda -xc++
         continue
     fi

@@ -216,6 +216,16 @@ VISIBLE const char *cublasLtGetStatusString(cublasStatus_t status)
     }
 }
 
+VISIBLE const char *cublasGetStatusName(cublasStatus_t status)
+{
+    return cublasLtGetStatusName(status);
+}
+
+VISIBLE const char *cublasGetStatusString(cublasStatus_t status)
+{
+    return cublasLtGetStatusString(status);
+}
+
 /* --- matrix layout -----------------------------------------------------------------------------
  */
 struct blas_layout *blas_layout_of(cublasLtMatrixLayout_t layout)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Inside the simulated cuBLAS: what its parts share. blas.c has handles and descriptors,
- * blas_check.c what the real library refuses and the choice of an algorithm, blas_run.c the product
- * itself, blas_handle.c the older interface on top of the same product. */
+ * Inside the simulated cuBLASLt: what its parts share. blas.c has handles and descriptors,
+ * blas_check.c what the real library refuses and the choice of an algorithm, blas_run.c the
+ * product. */
 #ifndef DDP_TESTS_CUDASIM_BLAS_H
 #define DDP_TESTS_CUDASIM_BLAS_H
 

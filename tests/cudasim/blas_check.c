@@ -14,8 +14,9 @@
 enum {
     ALGO_MAGIC = 0x416c676f,
     WORKSPACE_BYTES = 32 << 10, /* what an algorithm asks for, where it may */
-    WORKSPACE_ALIGNMENT = 256,
-    VECTOR_ALIGNMENT = 16, /* that a kernel needs at most */
+    /* What kernels need at most. NVIDIA's memory is aligned to 256 bytes, and cublasLt takes that
+     * for granted by default; the simulation's to 16 only, so that an overrun meets the guard. */
+    VECTOR_ALIGNMENT = 16,
 };
 
 size_t blas_type_bytes(int32_t type)
@@ -319,7 +320,9 @@ VISIBLE cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
             (limits->alignment[i] & (limits->alignment[i] - 1)) != 0)
             return blas_refuse(CUBLAS_STATUS_NOT_SUPPORTED, "%c aligned to %u bytes", "ABCD"[i],
                                limits -> alignment[i]);
-        algo.alignment[i] = (uint16_t)(limits->alignment[i] < 4096 ? limits->alignment[i] : 4096);
+        algo.alignment[i] =
+            (uint16_t)(limits->alignment[i] < VECTOR_ALIGNMENT ? limits->alignment[i]
+                                                               : VECTOR_ALIGNMENT);
     }
     /* The library looks at these pointers as they are now. */
     algo.bias_alignment = alignment_of(own->bias, VECTOR_ALIGNMENT);
@@ -340,8 +343,8 @@ static void check_promises(const struct blas_product *product, const struct blas
 {
     for (int i = 0; i < BLAS_MATRICES; i++)
         if ((uintptr_t)product->matrix[i].data % algo->alignment[i] != 0)
-            sim_report("cublasLtMatmul: %c at %p is not aligned to the %u bytes that "
-                       "CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_%c_BYTES (default 256) promised",
+            sim_report("cublasLtMatmul: %c at %p is not aligned to %u bytes, though "
+                       "CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_%c_BYTES (default 256) promised it",
                        "ABCD"[i], product -> matrix[i].data, (unsigned)algo->alignment[i],
                        "ABCD"[i]);
     if (blas_bias_bytes(product) > 0 && (uintptr_t)product->bias % algo->bias_alignment != 0)
@@ -370,9 +373,9 @@ static cublasStatus_t check_algo(struct blas_product *product, const cublasLtMat
     if (workspace_bytes < algo.workspace_bytes)
         return blas_refuse(CUBLAS_STATUS_INVALID_VALUE, "workspace of %zu bytes, %llu needed",
                            workspace_bytes, (unsigned long long)algo.workspace_bytes);
-    if (algo.workspace_bytes > 0 && (uintptr_t)product->workspace % WORKSPACE_ALIGNMENT != 0)
+    if (algo.workspace_bytes > 0 && (uintptr_t)product->workspace % VECTOR_ALIGNMENT != 0)
         return blas_refuse(CUBLAS_STATUS_INVALID_VALUE, "workspace is not aligned to %d bytes",
-                           WORKSPACE_ALIGNMENT);
+                           VECTOR_ALIGNMENT);
     product->workspace_bytes = algo.workspace_bytes;
     return CUBLAS_STATUS_SUCCESS;
 }

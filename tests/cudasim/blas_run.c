@@ -109,6 +109,12 @@ static bool prepare(struct operand *operand, const struct blas_matrix *matrix, i
     return true;
 }
 
+/* A single line may have any stride to the next. */
+static int64_t line_stride(int64_t stride, int64_t length)
+{
+    return stride < length ? length : stride;
+}
+
 /* sums (m,n), column by column. In rows that is sums' (n,m) = op(B)' (n,k) op(A)' (k,m). */
 static bool multiply(const struct blas_product *product, const struct operand *a,
                      const struct operand *b, float *sums)
@@ -135,8 +141,8 @@ static bool multiply(const struct blas_product *product, const struct operand *a
         .a = b->data,
         .b = a->data,
         .c = sums,
-        .lda = transpose_a ? b->down : b->across,
-        .ldb = transpose_b ? a->down : a->across,
+        .lda = transpose_a ? line_stride(b->down, n) : line_stride(b->across, k),
+        .ldb = transpose_b ? line_stride(a->down, k) : line_stride(a->across, m),
         .ldc = m,
     };
     return ddp_gemm_serial(&gemm) == DDP_OK;

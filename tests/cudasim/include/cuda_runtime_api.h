@@ -44,6 +44,9 @@
     X(cudaErrorMisalignedAddress, 716)                                                             \
     X(cudaErrorAssert, 710)                                                                        \
     X(cudaErrorHardwareStackError, 714)                                                            \
+    X(cudaErrorLaunchTimeout, 702)                                                                 \
+    X(cudaErrorIllegalInstruction, 715)                                                            \
+    X(cudaErrorInvalidPc, 718)                                                                     \
     X(cudaErrorInvalidPtx, 218)                                                                    \
     X(cudaErrorPeerAccessUnsupported, 217)                                                         \
     X(cudaErrorUnsupportedPtxVersion, 222)

@@ -61,7 +61,7 @@ static __global__ void __launch_bounds__(DDP_BLOCK) forward(struct ddp_layer_nor
     const int64_t n = args.features;
     const float *from = args.x + row * n;
     const int first = (int)threadIdx.x % TEAM * 4;
-    quad x[QUADS];
+    quad x[QUADS] = {};
     float sum = 0, squares = 0;
 #pragma unroll
     for (int q = 0; q < QUADS; q++) {
@@ -289,7 +289,7 @@ static __global__ void __launch_bounds__(DDP_BLOCK) backward(struct layer_norm_p
             dgamma[q].at[i] = dbeta[q].at[i] = 0;
     for (int64_t row = begin + (int)threadIdx.x / TEAM; row < end; row += TEAMS) {
         const float mean = args.statistics[2 * row], rstd = args.statistics[2 * row + 1];
-        quad x[QUADS], dy[QUADS];
+        quad x[QUADS] = {}, dy[QUADS] = {};
 #pragma unroll
         for (int q = 0; q < QUADS; q++) {
             const int column = first + q * TEAM * 4;

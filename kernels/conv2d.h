@@ -14,6 +14,10 @@
 
 #include "kernels/linear.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 struct ddp_conv2d_shape {
     int64_t batch, height, width, in;    /* B, H, W, C of x */
     int64_t out;                         /* O */
@@ -65,5 +69,9 @@ enum ddp_status ddp_conv2d_forward(const struct ddp_conv2d_forward *args, void *
 enum ddp_status ddp_conv2d_forward_reference(const struct ddp_conv2d_forward *args, void *stream);
 enum ddp_status ddp_conv2d_backward(const struct ddp_conv2d_backward *args, void *stream);
 enum ddp_status ddp_conv2d_backward_reference(const struct ddp_conv2d_backward *args, void *stream);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -153,5 +153,6 @@ Suite *test_suite(void)
     cuda_test_begin();
     Suite *suite = suite_create("cuda_kernels");
     cuda_element_cases(suite);
+    cuda_layer_cases(suite);
     return suite;
 }

@@ -16,11 +16,11 @@
 #include <string.h>
 #include <time.h>
 
-#define SPIN_NS  INT64_C(100000)
-#define NAP_NS   INT64_C(20000) /* shortest and longest sleep */
-#define REST_NS  INT64_C(1000000)
-#define CLOSE_MS 5000
-#define MAX_GPUS 64
+#define SPIN_NS    INT64_C(100000)
+#define NAP_NS     INT64_C(20000) /* shortest and longest sleep */
+#define REST_NS    INT64_C(1000000)
+#define QUIESCE_MS 2000
+#define MAX_GPUS   64
 
 /* --- which GPUs there are --- */
 
@@ -29,7 +29,8 @@ static char no_device[256]; /* why count() was 0 last */
 static void explain_old_driver(void)
 {
     int driver = 0, needed = 0;
-    (void)cudaDriverGetVersion(&driver);
+    if (cudaDriverGetVersion(&driver) != cudaSuccess)
+        driver = 0;
     (void)cudaRuntimeGetVersion(&needed);
     if (driver == 0)
         snprintf(no_device, sizeof no_device,
@@ -187,15 +188,17 @@ static enum ddp_status cuda_open(void **state, int index, int threads)
 }
 
 /* Errors are told no more: they have been, or concern nobody. */
-static void quiesce(struct ddp_cuda_device *gpu)
+void ddp_cuda_quiesce(struct ddp_cuda_device *gpu)
 {
-    const int64_t deadline = ddp_deadline_ns(CLOSE_MS);
+    const int64_t deadline = ddp_deadline_ns(QUIESCE_MS);
     const struct timespec nap = {.tv_nsec = NAP_NS};
     const cudaStream_t streams[] = {gpu->filling, gpu->cuda.stream};
-    for (int i = 0; i < 2 && !gpu->lost; i++)
-        while (streams[i] && cudaStreamQuery(streams[i]) == cudaErrorNotReady &&
-               !ddp_deadline_passed(deadline))
+    for (int i = 0; i < 2 && !gpu->stuck; i++)
+        while (streams[i] && !gpu->stuck && cudaStreamQuery(streams[i]) == cudaErrorNotReady) {
             nanosleep(&nap, NULL);
+            gpu->stuck = ddp_deadline_passed(deadline);
+        }
+    (void)cudaGetLastError();
 }
 
 static void destroy_event(cudaEvent_t event)
@@ -208,7 +211,7 @@ static void cuda_close(void *state)
 {
     struct ddp_cuda_device *gpu = state;
     ddp_cuda_use(gpu);
-    quiesce(gpu);
+    ddp_cuda_quiesce(gpu);
     ddp_cuda_spans_free(gpu);
     ddp_cuda_staging_free(gpu);
     ddp_cuda_gemm_forget(&gpu->cuda);

@@ -93,6 +93,7 @@ void ddp_cuda_host_free(void *state, void *memory, size_t bytes)
         return;
     }
     ddp_cuda_use(state);
+    ddp_cuda_quiesce(state);
     (void)cudaFreeHost(entry->memory);
     free(entry);
 }
@@ -137,7 +138,8 @@ void ddp_cuda_free(void *state, void *memory, size_t bytes)
 {
     (void)bytes;
     ddp_cuda_use(state);
-    (void)cudaFree(memory); /* waits for all that uses it */
+    ddp_cuda_quiesce(state);
+    (void)cudaFree(memory);
 }
 
 /* --- through the chunks --- */

@@ -45,7 +45,8 @@ struct ddp_cuda_device {
     struct ddp_cuda_fault *fault; /* the host's address */
     enum ddp_status (*poll)(void *arg);
     void *poll_arg;
-    bool lost; /* a wait failed: nothing waits any more */
+    bool lost;  /* a wait has failed */
+    bool stuck; /* the work on the streams does not end */
     char *staging;
     struct ddp_cuda_chunk chunks[DDP_CUDA_CHUNKS];
     int next_chunk;
@@ -67,6 +68,10 @@ static inline void ddp_cuda_use(const struct ddp_cuda_device *gpu)
 
 /* Waits for an event, polls meanwhile, gives up when that fails. */
 enum ddp_status ddp_cuda_wait_event(struct ddp_cuda_device *gpu, cudaEvent_t event);
+
+/* Before memory is given back: waits until no work uses it. Not for ever, where work waits for
+ * another process that is gone. */
+void ddp_cuda_quiesce(struct ddp_cuda_device *gpu);
 
 enum ddp_status ddp_cuda_alloc(void *state, size_t bytes, void **memory);
 void ddp_cuda_free(void *state, void *memory, size_t bytes);

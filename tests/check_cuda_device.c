@@ -1,0 +1,663 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * device/cuda: copies, input slots, waiting, recording, several devices and threads, the trace; on
+ * the simulated CUDA also every call that fails, and every error in words. Streams of the
+ * simulation do nothing until somebody waits, so that a missing order shows. */
+#include "config.h"
+
+#include "core/memory.h"
+#include "tests/cuda_test.h"
+#include "tests/scratch.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MIB ((size_t)1 << 20)
+#define N   1000
+
+static ddp_device *open_device(int index)
+{
+    ddp_device *device;
+    ck_assert_int_eq(ddp_device_open(&device, "cuda", index, 1), DDP_OK);
+    return device;
+}
+
+static void *allocate(ddp_device *device, size_t bytes)
+{
+    void *memory;
+    ck_assert_int_eq(ddp_device_alloc(device, bytes, &memory), DDP_OK);
+    return memory;
+}
+
+/* y = a + b, or y += a + b, on the device. */
+static enum ddp_status add(ddp_device *device, const float *a, const float *b, float *y,
+                           bool accumulate)
+{
+    const struct ddp_add args = {N, a, b, y, accumulate};
+    return ddp_device_kernels(device)->add(&args, ddp_device_stream(device));
+}
+
+static void expect_all(ddp_device *device, const float *memory, float value)
+{
+    float host[N];
+    memset(host, 0xff, sizeof host);
+    ck_assert_int_eq(ddp_device_copy_out(device, host, memory, sizeof host), DDP_OK);
+    ck_assert_int_eq(ddp_device_synchronize(device), DDP_OK);
+    for (int i = 0; i < N; i++)
+        ck_assert_float_eq(host[i], value);
+}
+
+static void fill(float *host, float value)
+{
+    for (int i = 0; i < N; i++)
+        host[i] = value;
+}
+
+/* --- copies --- */
+
+static const size_t sizes[] = {0,       1,           4097,         2 * MIB - 1,
+                               2 * MIB, 2 * MIB + 1, 10 * MIB + 3, 16 * MIB};
+
+static void pattern(unsigned char *bytes, size_t count, unsigned seed)
+{
+    for (size_t i = 0; i < count; i++)
+        bytes[i] = (unsigned char)((i * 2654435761u + seed) >> 7);
+}
+
+/* From ordinary memory, which may be written again at once, and from page-locked memory, which may
+ * after copied(). */
+START_TEST(test_copies)
+{
+    ddp_device *device = open_device(0);
+    const size_t bytes = sizes[_i];
+    unsigned char *expected = malloc(bytes + 1), *host = malloc(bytes + 1);
+    void *locked, *memory = allocate(device, bytes);
+    ck_assert_int_eq(ddp_device_host_alloc(device, bytes, &locked), DDP_OK);
+    for (int i = 0; i < 4; i++) {
+        pattern(expected, bytes, (unsigned)i);
+        void *from = i & 1 ? locked : host, *to = i & 2 ? locked : host;
+        memcpy(from, expected, bytes);
+        ck_assert_int_eq(ddp_device_copy_in(device, memory, from, bytes), DDP_OK);
+        if (i & 1)
+            ck_assert_int_eq(ddp_device_copied(device), DDP_OK);
+        memset(from, 0xee, bytes);
+        memset(to, 0xdd, bytes);
+        ck_assert_int_eq(ddp_device_copy_out(device, to, memory, bytes), DDP_OK);
+        ck_assert_int_eq(ddp_device_synchronize(device), DDP_OK);
+        ck_assert(memcmp(to, expected, bytes) == 0);
+    }
+    ddp_device_host_free(device, locked, bytes);
+    ddp_device_free(device, memory, bytes);
+    ddp_device_close(device);
+    free(expected);
+    free(host);
+}
+END_TEST
+
+/* Memory begins as zeros; many small copies out before one wait; an out between ins. */
+START_TEST(test_order)
+{
+    ddp_device *device = open_device(0);
+    float *x = allocate(device, N * sizeof *x), *y = allocate(device, N * sizeof *y);
+    float host[N], seen[20] = {0};
+    expect_all(device, x, 0);
+    for (int i = 0; i < 20; i++) {
+        fill(host, (float)i);
+        ck_assert_int_eq(ddp_device_copy_in(device, x, host, sizeof host), DDP_OK);
+        ck_assert_int_eq(add(device, x, NULL, y, true), DDP_OK);
+        ck_assert_int_eq(ddp_device_copy_out(device, &seen[i], y + i, sizeof(float)), DDP_OK);
+    }
+    ck_assert_int_eq(ddp_device_synchronize(device), DDP_OK);
+    for (int i = 0; i < 20; i++)
+        ck_assert_float_eq(seen[i], (float)(i * (i + 1) / 2));
+    ddp_device_free(device, x, N * sizeof *x);
+    ddp_device_free(device, y, N * sizeof *y);
+    ddp_device_close(device);
+}
+END_TEST
+
+/* Inputs filled while others are read: neither too early, nor after the host has changed them. */
+START_TEST(test_slots)
+{
+    ddp_device *device = open_device(0);
+    const size_t bytes = N * sizeof(float);
+    float *x[2] = {allocate(device, bytes), allocate(device, bytes)}, *y = allocate(device, bytes);
+    float ordinary[N], *host = ordinary;
+    void *locked;
+    ck_assert_int_eq(ddp_device_host_alloc(device, bytes, &locked), DDP_OK);
+    if (_i)
+        host = locked;
+    for (int i = 1; i <= 20; i++) {
+        const int slot = i & 1;
+        fill(host, (float)i);
+        ck_assert_int_eq(ddp_device_fill(device, slot, x[slot], host, bytes), DDP_OK);
+        ck_assert_int_eq(ddp_device_arrive(device, slot), DDP_OK);
+        ck_assert_int_eq(add(device, x[slot], NULL, y, true), DDP_OK);
+        ck_assert_int_eq(ddp_device_leave(device, slot), DDP_OK);
+        ck_assert_int_eq(ddp_device_copied(device), DDP_OK);
+    }
+    expect_all(device, y, 210);
+    ddp_device_host_free(device, locked, bytes);
+    for (int i = 0; i < 2; i++)
+        ddp_device_free(device, x[i], bytes);
+    ddp_device_free(device, y, bytes);
+    ddp_device_close(device);
+}
+END_TEST
+
+/* --- recording --- */
+
+START_TEST(test_recording)
+{
+    ddp_device *device = open_device(0);
+    const size_t bytes = N * sizeof(float);
+    float *x = allocate(device, bytes), *y = allocate(device, bytes), host[N];
+    void *work = NULL, *refused = device;
+    fill(host, 1);
+    ck_assert_int_eq(ddp_device_copy_in(device, x, host, bytes), DDP_OK);
+    ck_assert_int_eq(ddp_device_record_begin(device), DDP_OK);
+    ck_assert_int_eq(add(device, x, NULL, y, true), DDP_OK);
+    ck_assert_int_eq(add(device, y, NULL, y, true), DDP_OK);
+    ck_assert_int_eq(ddp_device_record_end(device, &work), DDP_OK);
+    ck_assert_ptr_nonnull(work);
+    expect_all(device, y, 0); /* recorded, not run */
+    ck_assert_int_eq(ddp_device_replay(device, work), DDP_OK);
+    ck_assert_int_eq(ddp_device_replay(device, work), DDP_OK);
+    expect_all(device, y, 6); /* (0 + 1) * 2 = 2, (2 + 1) * 2 = 6 */
+    fill(host, 4);
+    ck_assert_int_eq(ddp_device_copy_in(device, x, host, bytes), DDP_OK);
+    ck_assert_int_eq(ddp_device_replay(device, work), DDP_OK);
+    expect_all(device, y, 20);
+    ddp_device_recording_free(device, work);
+    /* What the host takes part in cannot be recorded: nothing is, and nobody complains. */
+    capture_start();
+    ck_assert_int_eq(ddp_device_record_begin(device), DDP_OK);
+    ck_assert_int_eq(ddp_device_record_begin(device), DDP_ERR_UNSUPPORTED);
+    ck_assert_int_eq(ddp_device_copy_in(device, x, host, bytes), DDP_ERR_UNSUPPORTED);
+    ck_assert_int_eq(ddp_device_synchronize(device), DDP_ERR_UNSUPPORTED);
+    ck_assert_int_eq(ddp_device_record_end(device, &refused), DDP_OK);
+    ck_assert_str_eq(capture_stop(), "");
+    ck_assert_ptr_null(refused);
+    expect_all(device, y, 20);
+    ddp_device_free(device, x, bytes);
+    ddp_device_free(device, y, bytes);
+    ddp_device_close(device);
+}
+END_TEST
+
+START_TEST(test_no_recording)
+{
+    setenv(_i ? "DDP_CUDA_SYNC" : "DDP_CUDA_GRAPHS", _i ? "1" : "0", 1);
+    ddp_device *device = open_device(0);
+    ck_assert_int_eq(ddp_device_record_begin(device), DDP_ERR_UNSUPPORTED);
+    ddp_device_close(device);
+}
+END_TEST
+
+/* --- several devices, several threads --- */
+
+static bool has_two(void)
+{
+    struct ddp_device_kind kind;
+    return ddp_device_find(&kind, "cuda") == DDP_OK && kind.count >= 2;
+}
+
+/* One after the other, without the host waiting in between. */
+START_TEST(test_two_devices)
+{
+    if (!has_two())
+        return;
+    ddp_device *first = open_device(0), *second = open_device(_i);
+    const size_t bytes = N * sizeof(float);
+    float *x = allocate(first, bytes), *y = allocate(second, bytes), host[N];
+    fill(host, 3);
+    for (int i = 0; i < 5; i++) {
+        ck_assert_int_eq(ddp_device_copy_in(first, x, host, bytes), DDP_OK);
+        ck_assert_int_eq(add(first, x, x, x, false), DDP_OK);
+        ck_assert_int_eq(ddp_device_wait(second, first), DDP_OK);
+        ck_assert_int_eq(ddp_device_copy(second, y, x, bytes), DDP_OK);
+        ck_assert_int_eq(ddp_device_wait(first, second), DDP_OK);
+    }
+    expect_all(second, y, 6);
+    ddp_device_free(first, x, bytes);
+    ddp_device_free(second, y, bytes);
+    ck_assert_ptr_nonnull(strstr(ddp_device_describe(first), "GiB"));
+    ddp_device_close(first);
+    ddp_device_close(second);
+}
+END_TEST
+
+static void *work_alone(void *arg)
+{
+    ddp_device *device = open_device(*(int *)arg % (has_two() ? 2 : 1));
+    const size_t bytes = N * sizeof(float);
+    float *x = allocate(device, bytes), *y = allocate(device, bytes), host[N];
+    void *work = NULL;
+    ck_assert_int_eq(ddp_device_record_begin(device), DDP_OK);
+    ck_assert_int_eq(add(device, x, NULL, y, true), DDP_OK);
+    ck_assert_int_eq(ddp_device_record_end(device, &work), DDP_OK);
+    for (int i = 0; i < 20; i++) {
+        fill(host, (float)i);
+        ck_assert_int_eq(ddp_device_copy_in(device, x, host, bytes), DDP_OK);
+        ck_assert_int_eq(ddp_device_replay(device, work), DDP_OK);
+        if (i % 4 == 0)
+            ck_assert_int_eq(ddp_device_synchronize(device), DDP_OK);
+    }
+    expect_all(device, y, 190);
+    ddp_device_recording_free(device, work);
+    ddp_device_free(device, x, bytes);
+    ddp_device_free(device, y, bytes);
+    ddp_device_close(device);
+    return NULL;
+}
+
+/* Threads with a device each, two of them the same GPU; then one device used by another thread. */
+START_TEST(test_threads)
+{
+    pthread_t threads[4];
+    int numbers[4] = {0, 1, 2, 3};
+    for (int i = 0; i < 4; i++)
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, work_alone, &numbers[i]), 0);
+    for (int i = 0; i < 4; i++)
+        pthread_join(threads[i], NULL);
+}
+END_TEST
+
+static void *use_elsewhere(void *arg)
+{
+    void **args = arg;
+    ck_assert_int_eq(add(args[0], args[1], args[1], args[1], false), DDP_OK);
+    expect_all(args[0], args[1], 4);
+    return NULL;
+}
+
+START_TEST(test_other_thread)
+{
+    ddp_device *device = open_device(has_two() ? 1 : 0), *other = open_device(0);
+    float *x = allocate(device, N * sizeof *x), host[N];
+    pthread_t thread;
+    fill(host, 2);
+    ck_assert_int_eq(ddp_device_copy_in(device, x, host, sizeof host), DDP_OK);
+    ck_assert_int_eq(pthread_create(&thread, NULL, use_elsewhere, (void *[]){device, x}), 0);
+    pthread_join(thread, NULL);
+    ddp_device_free(device, x, N * sizeof *x);
+    ddp_device_close(other);
+    ddp_device_close(device);
+}
+END_TEST
+
+/* --- bad data --- */
+
+START_TEST(test_bad_token)
+{
+    ddp_device *device = open_device(0);
+    const int32_t tokens[6] = {0, 1, 2, 0, 7, 1};
+    void *t = allocate(device, sizeof tokens), *memory = allocate(device, 4096);
+    const struct ddp_embedding_forward args = {.batch = 2,
+                                               .length = 3,
+                                               .features = 4,
+                                               .vocabulary = 5,
+                                               .tokens = t,
+                                               .wte = memory,
+                                               .y = (float *)memory + 64};
+    ck_assert_int_eq(ddp_device_copy_in(device, t, tokens, sizeof tokens), DDP_OK);
+    ck_assert_int_eq(
+        ddp_device_kernels(device)->embedding_forward(&args, ddp_device_stream(device)), DDP_OK);
+    capture_start();
+    ck_assert_int_eq(ddp_device_synchronize(device), DDP_ERR_INVALID);
+    one_message(capture_stop(), "embedding: token 7 in row 1, place 1, but the vocabulary has 5",
+                "");
+    ck_assert_int_eq(ddp_device_synchronize(device), DDP_OK); /* told once */
+    ddp_device_free(device, t, sizeof tokens);
+    ddp_device_free(device, memory, 4096);
+    ddp_device_close(device);
+}
+END_TEST
+
+START_TEST(test_bad_label)
+{
+    ddp_device *device = open_device(0);
+    const int32_t labels[3] = {0, 3, 1};
+    void *l = allocate(device, sizeof labels), *memory = allocate(device, 4096);
+    const struct ddp_softmax_cross_entropy args = {.rows = 3,
+                                                   .classes = 3,
+                                                   .logits = memory,
+                                                   .labels = l,
+                                                   .loss = (float *)memory + 64,
+                                                   .dlogits = memory};
+    ck_assert_int_eq(ddp_device_copy_in(device, l, labels, sizeof labels), DDP_OK);
+    ck_assert_int_eq(
+        ddp_device_kernels(device)->softmax_cross_entropy(&args, ddp_device_stream(device)),
+        DDP_OK);
+    capture_start();
+    ck_assert_int_eq(ddp_device_synchronize(device), DDP_ERR_INVALID);
+    one_message(capture_stop(), "softmax cross-entropy: label 3 in row 1, but there are 3 classes",
+                "");
+    ddp_device_free(device, l, sizeof labels);
+    ddp_device_free(device, memory, 4096);
+    ddp_device_close(device);
+}
+END_TEST
+
+/* --- the trace --- */
+
+START_TEST(test_trace)
+{
+    scratch_make();
+    const char *path = scratch_path("trace");
+    ddp_device *device = open_device(0);
+    float *x = allocate(device, N * sizeof *x);
+    ck_assert_int_eq(ddp_trace_open(path, 0, true), DDP_OK);
+    ddp_trace_set_recording(true);
+    for (int i = 0; i < 3; i++) {
+        for (int j = 0; j < 4; j++) {
+            const int64_t begin = ddp_trace_begin();
+            ddp_device_span_begin(device, begin);
+            ck_assert_int_eq(add(device, x, x, x, false), DDP_OK);
+            ddp_device_span_end(device, begin, "doubling", "output", "x");
+        }
+        ck_assert_int_eq(ddp_device_synchronize(device), DDP_OK);
+    }
+    ddp_trace_close(true);
+    size_t bytes;
+    char text[20000] = "";
+    const char *content = scratch_read("trace", &bytes);
+    ck_assert_uint_lt(bytes, sizeof text);
+    memcpy(text, content, bytes);
+    ck_assert_ptr_nonnull(strstr(text, "\"GPU 0 compute\""));
+    int spans = 0;
+    for (const char *at = text; (at = strstr(at, "\"doubling\"")) != NULL; at++)
+        spans++;
+    ck_assert_int_eq(spans, 12);
+    ck_assert_ptr_null(strstr(text, "\"dur\":-"));
+    ddp_device_free(device, x, N * sizeof *x);
+    ddp_device_close(device);
+    scratch_remove();
+}
+END_TEST
+
+/* --- the simulation's: what goes wrong --- */
+
+/* Opening fails, in one line. */
+static void expect_no_device(const char *words)
+{
+    ddp_device *device;
+    capture_start();
+    ck_assert_int_eq(ddp_device_open(&device, "cuda", 0, 1), DDP_ERR_UNSUPPORTED);
+    one_message(capture_stop(), "--device cuda: ", words);
+}
+
+START_TEST(test_no_device)
+{
+    static const struct {
+        const char *variable, *value, *words;
+    } cases[] = {
+        {"DDP_CUDASIM_DEVICES", "0", "no GPU"},
+        {"CUDA_VISIBLE_DEVICES", "", "CUDA_VISIBLE_DEVICES=''"},
+        {"DDP_CUDASIM_FAIL", "cudaGetDeviceCount:1:100", "no GPU"},
+        {"DDP_CUDASIM_FAIL", "cudaGetDeviceCount:1:35", "too old: it supports CUDA up to 13.0"},
+        {"DDP_CUDASIM_FAIL", "cudaGetDeviceCount:1:35,cudaDriverGetVersion:1", "no NVIDIA driver"},
+        {"DDP_CUDASIM_FAIL", "cudaGetDeviceCount:1:999", "does not work"},
+    };
+    setenv(cases[_i].variable, cases[_i].value, 1);
+    expect_no_device(cases[_i].words);
+}
+END_TEST
+
+START_TEST(test_no_such_device)
+{
+    ddp_device *device;
+    capture_start();
+    ck_assert_int_eq(ddp_device_open(&device, "cuda", 99, 1), DDP_ERR_UNSUPPORTED);
+    one_message(capture_stop(), "there is no device 99", "");
+}
+END_TEST
+
+START_TEST(test_out_of_memory)
+{
+    setenv("DDP_CUDASIM_MEMORY", "104857600", 1); /* 100 MiB */
+    ddp_device *device = open_device(0);
+    void *memory = NULL;
+    capture_start();
+    ck_assert_int_eq(ddp_device_alloc(device, 1288490189, &memory), DDP_ERR_MEMORY);
+    one_message(capture_stop(),
+                "--device cuda: out of memory on GPU 0: 1.2 GiB wanted, 0.1 GiB free",
+                "a smaller --batch-size or more --acc-steps");
+    memory = allocate(device, 1000); /* what fits is still to be had */
+    ck_assert_int_eq(ddp_device_synchronize(device), DDP_OK);
+    ddp_device_free(device, memory, 1000);
+    ddp_device_close(device);
+}
+END_TEST
+
+/* An error that shows while the host waits, and one under DDP_CUDA_SYNC. */
+START_TEST(test_words)
+{
+    static const struct {
+        const char *fail, *sync, *words, *more;
+    } cases[] = {
+        {"cudaEventQuery:1:214", NULL, "GPU 0: ", "its memory is damaged"},
+        {"cudaEventQuery:1:999", NULL, "GPU 0: ", "may be lost"},
+        {"cudaEventQuery:1:700", NULL, "waiting for the GPU: ", "DDP_CUDA_SYNC=1"},
+        {"cudaEventQuery:1:719", NULL, "waiting for the GPU: ", "DDP_CUDA_SYNC=1"},
+        {"cudaStreamSynchronize:1:700", "1", "add: GPU 0: ", "error in the program"},
+        {"cudaStreamSynchronize:1:719", "1", "add: GPU 0: ", "error in the program"},
+    };
+    setenv("DDP_CUDASIM_FAIL", cases[_i].fail, 1);
+    if (cases[_i].sync)
+        setenv("DDP_CUDA_SYNC", cases[_i].sync, 1);
+    ddp_device *device = open_device(0);
+    float *x = allocate(device, N * sizeof *x);
+    capture_start();
+    enum ddp_status status = add(device, x, x, x, false);
+    if (status == DDP_OK)
+        status = ddp_device_synchronize(device);
+    ck_assert_int_eq(status, DDP_ERR_SYSTEM);
+    one_message(capture_stop(), cases[_i].words, cases[_i].more);
+    ddp_device_free(device, x, N * sizeof *x);
+    ddp_device_close(device);
+}
+END_TEST
+
+static enum ddp_status give_up(void *arg)
+{
+    int *calls = arg;
+    return ++*calls == 3 ? DDP_ERR_ABORTED : DDP_OK;
+}
+
+/* What never ends is left when the poll says so; nothing is written to the host any more. */
+START_TEST(test_poll)
+{
+    char fail[16 * 32] = "";
+    for (int i = 1; i <= 9; i++)
+        snprintf(fail + strlen(fail), sizeof fail - strlen(fail), "%scudaEventQuery:%d:600",
+                 i > 1 ? "," : "", i);
+    setenv("DDP_CUDASIM_FAIL", fail, 1);
+    ddp_device *device = open_device(0);
+    float *x = allocate(device, N * sizeof *x), host = 7;
+    int calls = 0;
+    ddp_device_set_poll(device, give_up, &calls);
+    ck_assert_int_eq(ddp_device_copy_out(device, &host, x, sizeof host), DDP_OK);
+    ck_assert_int_eq(ddp_device_synchronize(device), DDP_ERR_ABORTED);
+    ck_assert_int_eq(calls, 3);
+    ddp_device_set_poll(device, NULL, NULL);
+    ck_assert_int_eq(ddp_device_synchronize(device), DDP_OK);
+    ck_assert_float_eq(host, 7);
+    ddp_device_free(device, x, N * sizeof *x);
+    ddp_device_close(device);
+}
+END_TEST
+
+/* Everything that a device does, once or twice; ends at the first failure. */
+static enum ddp_status everything(ddp_device *device, ddp_device *other, void *memory[3],
+                                  float *result)
+{
+    const size_t bytes = N * sizeof(float);
+    float host[N], *locked = memory[2], *x = memory[0], *y = memory[1];
+    void *work = NULL;
+    fill(host, 1);
+    fill(locked, 2);
+    enum ddp_status status = ddp_device_copy_in(device, x, host, bytes);
+    if (status == DDP_OK)
+        status = ddp_device_fill(device, 0, y, locked, bytes);
+    if (status == DDP_OK)
+        status = ddp_device_arrive(device, 0);
+    if (status == DDP_OK && ddp_device_record_begin(device) == DDP_OK) {
+        status = add(device, x, NULL, y, true);
+        enum ddp_status end = ddp_device_record_end(device, &work);
+        status = status == DDP_OK ? end : status;
+    }
+    if (status == DDP_OK)
+        status = work ? ddp_device_replay(device, work) : add(device, x, NULL, y, true);
+    if (status == DDP_OK)
+        status = ddp_device_leave(device, 0);
+    if (status == DDP_OK)
+        status = ddp_device_copied(device);
+    if (status == DDP_OK)
+        status = ddp_device_copy_in(device, x, locked, bytes);
+    if (status == DDP_OK)
+        status = ddp_device_fill(device, 1, x, host, bytes);
+    if (status == DDP_OK)
+        status = ddp_device_arrive(device, 1);
+    if (status == DDP_OK)
+        status = ddp_device_wait(other, device);
+    if (status == DDP_OK)
+        status = ddp_device_wait(device, other);
+    if (status == DDP_OK)
+        status = ddp_device_copy(device, x, y, bytes);
+    if (status == DDP_OK)
+        status = ddp_device_copy_out(device, result, x, sizeof *result);
+    if (status == DDP_OK)
+        status = ddp_device_copy_out(device, locked, x, bytes);
+    if (status == DDP_OK)
+        status = ddp_device_synchronize(device);
+    ddp_device_recording_free(device, work);
+    return status;
+}
+
+static enum ddp_status from_beginning_to_end(float *result)
+{
+    const size_t bytes = N * sizeof(float);
+    ddp_device *devices[2] = {NULL, NULL};
+    void *memory[3] = {NULL, NULL, NULL};
+    enum ddp_status status = ddp_device_open(&devices[0], "cuda", 0, 1);
+    if (status == DDP_OK)
+        status = ddp_device_open(&devices[1], "cuda", 1, 1);
+    for (int i = 0; status == DDP_OK && i < 2; i++)
+        status = ddp_device_alloc(devices[0], bytes, &memory[i]);
+    if (status == DDP_OK)
+        status = ddp_device_host_alloc(devices[0], bytes, &memory[2]);
+    if (status == DDP_OK)
+        status = everything(devices[0], devices[1], memory, result);
+    if (devices[0]) {
+        ddp_device_host_free(devices[0], memory[2], bytes);
+        ddp_device_free(devices[0], memory[1], bytes);
+        ddp_device_free(devices[0], memory[0], bytes);
+    }
+    ddp_device_close(devices[1]);
+    ddp_device_close(devices[0]);
+    return status;
+}
+
+/* In a process of its own, call `number` of a function fails. An error is told in one line; what is
+ * no error leaves the right result, and at most a warning.
+ *   returns whether there are as many calls */
+static bool fail_call(const char *function, int number)
+{
+    char fail[80], count_file[] = "/tmp/ddp-cuda-XXXXXX";
+    snprintf(fail, sizeof fail, "%s:%d", function, number);
+    int counter = mkstemp(count_file);
+    ck_assert_int_ge(counter, 0);
+    unlink(count_file);
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        float result = 0;
+        setenv("DDP_CUDASIM_FAIL", fail, 1);
+        dup2(counter, STDERR_FILENO);
+        enum ddp_status status = from_beginning_to_end(&result);
+        _exit(status != DDP_OK ? 1 : result == 3 ? 0 : 2);
+    }
+    int status = -1;
+    char text[2000] = "";
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert_int_ge(pread(counter, text, sizeof text - 1, 0), 0);
+    close(counter);
+    ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) < 2, "%s: ended with %d: %s", fail,
+                  status, text);
+    int lines = 0;
+    for (const char *at = text; (at = strchr(at, '\n')) != NULL; at++)
+        lines++;
+    if (WEXITSTATUS(status) == 1)
+        ck_assert_msg(lines == 1 && strstr(text, "error: "), "%s: not one error: %s", fail, text);
+    else
+        ck_assert_msg(lines == 0 || (lines == 1 && strstr(text, "warning: ")),
+                      "%s: no error, but: %s", fail, text);
+    return WEXITSTATUS(status) == 1 || lines == 1;
+}
+
+static const char *const functions[] = {
+    "cudaGetDeviceCount",       "cudaSetDevice",
+    "cudaGetDeviceProperties",  "cudaStreamCreateWithFlags",
+    "cudaEventCreateWithFlags", "cudaHostAlloc",
+    "cudaHostGetDevicePointer", "cudaMalloc",
+    "cublasLtCreate",           "cudaMemsetAsync",
+    "cudaMemcpyAsync",          "cudaEventRecord",
+    "cudaEventQuery",           "cudaStreamWaitEvent",
+    "cudaStreamBeginCapture",   "cudaStreamEndCapture",
+    "cudaGraphInstantiate",     "cudaGraphLaunch",
+    "cudaDeviceCanAccessPeer",  "cudaDeviceEnablePeerAccess",
+};
+
+START_TEST(test_failures)
+{
+    for (int number = 1, quiet = 0; quiet < 5; number++)
+        quiet = fail_call(functions[_i], number) ? 0 : quiet + 1;
+}
+END_TEST
+
+/* The calls that must make an error are really called: the test above is no empty one. */
+START_TEST(test_failures_show)
+{
+    static const char *const sure[] = {"cudaGetDeviceProperties",  "cudaStreamCreateWithFlags",
+                                       "cudaEventCreateWithFlags", "cudaMalloc",
+                                       "cudaMemcpyAsync",          "cudaEventRecord",
+                                       "cudaEventQuery",           "cudaStreamWaitEvent",
+                                       "cudaGraphLaunch",          "cudaHostAlloc"};
+    for (size_t i = 0; i < sizeof sure / sizeof *sure; i++)
+        ck_assert_msg(fail_call(sure[i], 1), "%s", sure[i]);
+}
+END_TEST
+
+static void simulated_cases(TCase *tc)
+{
+    tcase_add_loop_test(tc, test_no_device, 0, 6);
+    tcase_add_test(tc, test_out_of_memory);
+    tcase_add_loop_test(tc, test_words, 0, 6);
+    tcase_add_test(tc, test_poll);
+    tcase_add_loop_test(tc, test_failures, 0, sizeof functions / sizeof *functions);
+    tcase_add_test(tc, test_failures_show);
+}
+
+Suite *test_suite(void)
+{
+    cuda_test_begin();
+    Suite *suite = suite_create("cuda device");
+    TCase *tc = test_case(suite, "cuda device", 120);
+    tcase_add_loop_test(tc, test_copies, 0, sizeof sizes / sizeof *sizes);
+    tcase_add_test(tc, test_order);
+    tcase_add_loop_test(tc, test_slots, 0, 2);
+    tcase_add_test(tc, test_recording);
+    tcase_add_loop_test(tc, test_no_recording, 0, 2);
+    tcase_add_loop_test(tc, test_two_devices, 0, 2);
+    tcase_add_test(tc, test_threads);
+    tcase_add_test(tc, test_other_thread);
+    tcase_add_test(tc, test_bad_token);
+    tcase_add_test(tc, test_bad_label);
+    tcase_add_test(tc, test_trace);
+    tcase_add_test(tc, test_no_such_device);
+    if (cuda_test_simulated())
+        simulated_cases(tc);
+    return suite;
+}

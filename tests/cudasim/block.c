@@ -26,12 +26,6 @@ struct sim_block sim_block;
 static struct sim_fibre *free_fibres;
 static char *shared_end; /* of the memory that dynamic shared memory ends at */
 
-/* ThreadSanitizer takes the threads of one block for different ones, so each has its fibre. Of a
- * stream, lest it take an order of two streams from them. */
-struct sim_threads {
-    struct sim_fibre *fibres[SIM_MAX_THREADS];
-};
-
 static size_t stack_bytes(void)
 {
     return (size_t)128 << 10;
@@ -65,12 +59,8 @@ static void thread_body(void *unused);
 
 static struct sim_fibre *fibre_for(int thread)
 {
-    if (sim_tsan()) {
-        struct sim_fibre **fixed = &sim_block.threads->fibres[thread];
-        if (!*fixed)
-            *fixed = sim_fibre_create(stack_bytes(), thread_body, NULL);
-        return *fixed;
-    }
+    if (sim_tsan())
+        return sim_block.threads->fibres[thread];
     struct sim_fibre *fibre = free_fibres;
     if (!fibre)
         return sim_fibre_create(stack_bytes(), thread_body, NULL);
@@ -148,9 +138,11 @@ static void run_thread(void)
     int thread = b->current;
     b->thread[thread].fibre = b->fibre;
     b->thread[thread].state = SIM_THREAD_RUNS;
-    sim_acquire(&b->begin);
+    if (b->threads)
+        sim_acquire(&b->threads->begin);
     b->launch->call(b->arguments);
-    sim_release(&b->end);
+    if (b->threads)
+        sim_release(&b->threads->end);
     b->thread[thread].state = SIM_THREAD_EXITED;
     b->live--;
     sim_thread_exited(thread);
@@ -228,11 +220,13 @@ static void run_block(void)
     order_threads(b->thread_count);
     sim_reset_sync();
     prepare_shared(b->launch->shared_bytes);
-    sim_release(&b->begin);
+    if (b->threads)
+        sim_release(&b->threads->begin);
     start_next();
     b->fibre = fibre_for(b->current);
     sim_fibre_switch(&b->home, b->fibre);
-    sim_acquire(&b->end);
+    if (b->threads)
+        sim_acquire(&b->threads->end);
     b->thread_count = 0;
 }
 
@@ -255,6 +249,23 @@ static uint64_t block_step(uint64_t count)
     }
 }
 
+/* Made here and not where one is needed first: what makes a fibre comes before all that it does. */
+static void prepare_threads(struct CUstream_st *stream)
+{
+    if (!sim_tsan())
+        return;
+    if (!stream->threads && !(stream->threads = calloc(1, sizeof *stream->threads)))
+        sim_report("no memory for the threads of a stream");
+    for (unsigned i = 0; i < blockDim.x * blockDim.y * blockDim.z; i++)
+        if (!stream->threads->fibres[i])
+            stream->threads->fibres[i] = sim_fibre_create(stack_bytes(), thread_body, NULL);
+    /* Shared memory is one variable for all streams here: what another stream did to it is over. */
+    static struct CUstream_st *last;
+    if (last && last != stream)
+        sim_forget_globals((const void *)(uintptr_t)sim_block.launch->call);
+    last = stream;
+}
+
 void sim_run_kernel(const struct sim_launch *launch, void *arguments, struct CUstream_st *stream)
 {
     struct sim_block *b = &sim_block;
@@ -264,12 +275,11 @@ void sim_run_kernel(const struct sim_launch *launch, void *arguments, struct CUs
         at = count - 1;
     if (sim_settings.order == SIM_RANDOM)
         at = sim_random() % count;
-    if (sim_tsan() && !stream->threads && !(stream->threads = calloc(1, sizeof *stream->threads)))
-        sim_report("no memory for the threads of a stream");
     gridDim = launch->grid;
     blockDim = launch->block;
     b->launch = launch;
     b->arguments = arguments;
+    prepare_threads(stream);
     b->threads = stream->threads;
     sim_fibre_adopt(&b->home);
     for (uint64_t i = 0; i < count; i++) {

@@ -28,6 +28,17 @@ struct sim_thread {
     uint64_t result; /* got from it, or from a barrier */
 };
 
+/* ThreadSanitizer takes the threads of one block for different ones, so each has its fibre. The
+ * words are addresses to acquire and release. All of a stream, lest an order between streams come
+ * of them. */
+struct sim_threads {
+    struct sim_fibre *fibres[SIM_MAX_THREADS];
+    uint64_t begin, end;
+    uint64_t
+        barrier[2]; /* of even and odd rounds: a thread may come to the next before all have left */
+    uint64_t warp[SIM_MAX_THREADS / SIM_WARP][2];
+};
+
 struct sim_block {
     const struct sim_launch *launch; /* NULL: no kernel runs */
     void *arguments;
@@ -39,7 +50,6 @@ struct sim_block {
     short order[SIM_MAX_THREADS];
     short ready[SIM_RING];
     struct sim_thread thread[SIM_MAX_THREADS];
-    char begin, end; /* for ThreadSanitizer: addresses alone */
 };
 
 extern struct sim_block sim_block;

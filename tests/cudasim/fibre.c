@@ -11,6 +11,7 @@
 #include "tests/cudasim/sim.h"
 
 #include <errno.h>
+#include <link.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,6 +33,8 @@ extern void __tsan_destroy_fiber(void *fibre) __attribute__((weak));
 extern void __tsan_switch_to_fiber(void *fibre, unsigned flags) __attribute__((weak));
 extern void __tsan_acquire(void *address) __attribute__((weak));
 extern void __tsan_release(void *address) __attribute__((weak));
+extern void __tsan_java_init(unsigned long start, unsigned long bytes) __attribute__((weak));
+extern void __tsan_java_alloc(unsigned long start, unsigned long bytes) __attribute__((weak));
 extern void __asan_unpoison_memory_region(const volatile void *memory, size_t bytes)
     __attribute__((weak));
 
@@ -50,6 +53,51 @@ void sim_release(void *address)
 {
     if (sim_tsan())
         __tsan_release(address);
+}
+
+struct search {
+    uintptr_t code, start, bytes;
+};
+
+static int find_globals(struct dl_phdr_info *info, size_t size, void *argument)
+{
+    struct search *search = argument;
+    uintptr_t start = 0, end = 0;
+    bool found = false;
+    (void)size;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *part = &info->dlpi_phdr[i];
+        uintptr_t at = info->dlpi_addr + part->p_vaddr;
+        if (part->p_type != PT_LOAD)
+            continue;
+        if (search->code - at < part->p_memsz)
+            found = true;
+        if (part->p_flags & PF_W) {
+            start = (at + 7) & ~(uintptr_t)7;
+            end = (at + part->p_memsz) & ~(uintptr_t)7;
+        }
+    }
+    if (!found || end <= start)
+        return 0;
+    search->start = start;
+    search->bytes = end - start;
+    return 1;
+}
+
+/* The sanitizer has a call for this, for the heap of a Java machine; it takes one heap, so this
+ * serves one program or library with kernels. */
+void sim_forget_globals(const void *code)
+{
+    struct search search = {.code = (uintptr_t)code};
+    static uintptr_t heap;
+    if (!__tsan_java_init || !__tsan_java_alloc || !dl_iterate_phdr(find_globals, &search))
+        return;
+    if (heap == 0) {
+        heap = search.start;
+        __tsan_java_init(search.start, search.bytes);
+    }
+    if (search.start == heap)
+        __tsan_java_alloc(search.start, search.bytes);
 }
 
 #ifdef SIM_PORTABLE_FIBRES

@@ -35,4 +35,8 @@ bool sim_tsan(void);
 void sim_acquire(void *address);
 void sim_release(void *address);
 
+/* Makes ThreadSanitizer forget who touched the global variables of the program or library that some
+ * code belongs to. */
+void sim_forget_globals(const void *code);
+
 #endif

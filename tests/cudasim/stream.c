@@ -45,6 +45,8 @@ void sim_mark_release(struct sim_mark *mark)
         free(mark);
 }
 
+static void stream_body(void *argument);
+
 struct CUstream_st *sim_stream_create(int device, unsigned flags, int priority)
 {
     struct CUstream_st *stream = calloc(1, sizeof *stream);
@@ -56,6 +58,9 @@ struct CUstream_st *sim_stream_create(int device, unsigned flags, int priority)
     stream->tail = &stream->head;
     stream->next = streams;
     streams = stream;
+    /* With the stream: what comes before the making of a fibre comes before all that it does. */
+    if (sim_tsan())
+        stream->fibre = sim_fibre_create((size_t)512 << 10, stream_body, stream);
     return stream;
 }
 
@@ -155,13 +160,11 @@ static void perform(struct CUstream_st *stream)
     sim_release(&stream->completed);
 }
 
-static struct CUstream_st *starting; /* whose fibre begins */
 static struct sim_fibre *performing; /* the fibre to go back to */
 
-static void stream_body(void *unused)
+static void stream_body(void *argument)
 {
-    struct CUstream_st *stream = starting;
-    (void)unused;
+    struct CUstream_st *stream = argument;
     for (;;) {
         struct sim_fibre *back = performing;
         perform(stream);
@@ -196,9 +199,6 @@ static bool run_head(struct CUstream_st *stream)
     if (sim_tsan()) {
         struct sim_fibre here;
         sim_fibre_adopt(&here);
-        if (!stream->fibre)
-            stream->fibre = sim_fibre_create((size_t)512 << 10, stream_body, NULL);
-        starting = stream;
         performing = &here;
         sim_fibre_switch(&here, stream->fibre);
     } else {

@@ -21,7 +21,6 @@ struct warp {
     struct group groups[SIM_WARP];
     int group_count;
     unsigned round;
-    char sync[2];
 };
 
 static struct warp warps[SIM_MAX_THREADS / SIM_WARP];
@@ -30,7 +29,6 @@ static struct {
     int waiting, first;
     int holds; /* threads whose predicate holds */
     unsigned round;
-    char sync[2]; /* of even and odd rounds: a thread may come to the next before all have left */
 } barrier;
 
 void sim_reset_sync(void)
@@ -136,10 +134,11 @@ int cudasim_barrier(enum cudasim_barrier kind, int predicate, const char *file, 
     } else if (barrier.kind != kind || !same_site(me, &b->thread[barrier.first])) {
         report_pair("threads of one block wait in different __syncthreads", barrier.first, thread);
     }
-    char *sync = &barrier.sync[barrier.round % 2];
+    uint64_t *sync = b->threads ? &b->threads->barrier[barrier.round % 2] : NULL;
     barrier.waiting++;
     barrier.holds += predicate != 0;
-    sim_release(sync);
+    if (sync)
+        sim_release(sync);
     if (barrier.waiting < b->live) {
         me->state = SIM_THREAD_AT_BARRIER;
         sim_go_on(me->fibre);
@@ -147,7 +146,8 @@ int cudasim_barrier(enum cudasim_barrier kind, int predicate, const char *file, 
         me->result = (uint64_t)barrier_result();
         release_barrier();
     }
-    sim_acquire(sync);
+    if (sync)
+        sim_acquire(sync);
     return (int)me->result;
 }
 
@@ -282,8 +282,10 @@ uint64_t cudasim_warp(enum cudasim_warp kind, unsigned mask, uint64_t value, int
     me->width = width;
     me->mask = mask;
     struct group *group = find_group(warp, kind, mask, thread);
-    char *sync = &warp->sync[warp->round % 2];
-    if (kind == CUDASIM_SYNC)
+    uint64_t *sync = NULL; /* a shuffle orders no memory */
+    if (kind == CUDASIM_SYNC && b->threads)
+        sync = &b->threads->warp[thread / SIM_WARP][warp->round % 2];
+    if (sync)
         sim_release(sync);
     group->arrived |= 1u << (thread - first);
     if (group->arrived == mask) {
@@ -295,7 +297,7 @@ uint64_t cudasim_warp(enum cudasim_warp kind, unsigned mask, uint64_t value, int
         me->state = SIM_THREAD_AT_WARP;
         sim_go_on(me->fibre);
     }
-    if (kind == CUDASIM_SYNC)
+    if (sync)
         sim_acquire(sync);
     return me->result;
 }

@@ -153,6 +153,7 @@ AC_DEFUN([DDP_CHECK_CUDA], [
       have_cuda=yes
       cuda_summary="CUDA $cuda_words, NCCL $nccl_words"])])
   AS_IF([test "$have_cuda" = no], [cuda_summary="no ($cuda_missing)"])
+  AC_SUBST([cuda_summary])
   AM_CONDITIONAL([CUDA], [test "$have_cuda" = yes])
   # Without NCCL's header too the simulation takes its own.
   AM_CONDITIONAL([CUDA_HEADERS], [test "$have_cuda" = yes])])

@@ -48,6 +48,9 @@ expect "dp with 2 workers" 2 'error: --mode dp .*2 workers' "$ddprun" -n 2 train
 expect "too many workers" 9 'error: --mode ddp serves at most 64 workers' "$ddprun" -n 65 trainer --quiet $one
 expect "no board" 9 'error: .*WORLD_SIZE' env RANK=0 WORLD_SIZE=2 $t $one
 expect "device cuda" 9 'error: .*cuda' $t $one --device cuda
+expect "devices of the CPU" 9 'error: --devices names GPUs, and --device is cpu' $t $one --device cpu --devices 0
+expect "bad devices" 2 'error: --devices 0,x' $t $one --devices 0,x
+expect "fast on the CPU" 0 'warning: --fast does nothing on the CPU' $t $one --device cpu --fast
 expect "unknown device" 9 'error: .*toaster' $t $one --device toaster
 
 # As many accumulation steps as anybody likes: batches are read ahead by number, not by step.

@@ -334,6 +334,7 @@ enum ddp_status ddp_cuda_fill(void *state, int slot, void *device, const void *h
     cudaError_t error = cudaStreamWaitEvent(gpu->filling, s->left, 0);
     if (error != cudaSuccess)
         return ddp_cuda_failed(error, "copying to the GPU");
+    struct ddp_cuda_span *span = ddp_cuda_span_begin(&gpu->cuda, gpu->filling, "copies");
     if (is_locked(host, bytes)) {
         status = locked_in(gpu->filling, device, host, bytes, s->filled);
     } else {
@@ -342,6 +343,7 @@ enum ddp_status ddp_cuda_fill(void *state, int slot, void *device, const void *h
         if (error != cudaSuccess)
             status = ddp_cuda_failed(error, "copying to the GPU");
     }
+    ddp_cuda_span_end(span, &(const struct ddp_trace_event){.name = "fill input"});
     s->filling |= status == DDP_OK;
     return status;
 }

@@ -152,7 +152,9 @@ enum ddp_status ddp_updater_measure(struct ddp_updater *updater, int64_t begin, 
         return DDP_OK;
     struct ddp_norm norm = {
         .begin = first, .end = end, .x = updater->replica->gradients, .sums = updater->blocks};
+    ddp_device_span_begin(device, began);
     enum ddp_status status = ddp_device_kernels(device)->norm(&norm, ddp_device_stream(device));
+    ddp_device_span_end(device, began, "norm", NULL, NULL);
     if (status == DDP_OK)
         status = ddp_device_copy_out(device, updater->sums + block, updater->blocks + block,
                                      (size_t)(ddp_norm_blocks(end) - block) * sizeof(double));
@@ -219,7 +221,12 @@ enum ddp_status ddp_updater_apply(struct ddp_updater *updater, int64_t begin, in
         return DDP_OK;
     enum ddp_status status = follow_statistics(updater, larger(begin, DDP_FLAT_ALIGN),
                                                smaller(end, updater->first_parameter));
-    return status == DDP_OK ? ddp_optimizer_run(updater->optimizer, &step) : status;
+    const int64_t began = ddp_trace_begin();
+    ddp_device_span_begin(replica->device, began);
+    if (status == DDP_OK)
+        status = ddp_optimizer_run(updater->optimizer, &step);
+    ddp_device_span_end(replica->device, began, "update", NULL, NULL);
+    return status;
 }
 
 enum ddp_status ddp_updater_run(struct ddp_updater *updater, double rate, int64_t step, float *loss)

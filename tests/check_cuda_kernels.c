@@ -154,5 +154,6 @@ Suite *test_suite(void)
     Suite *suite = suite_create("cuda_kernels");
     cuda_element_cases(suite);
     cuda_layer_cases(suite);
+    cuda_image_cases(suite);
     return suite;
 }

@@ -169,7 +169,7 @@ START_TEST(test_linear)
     random_seed((uint64_t)_i);
     for (int activation = 0; activation <= DDP_ACTIVATION_GELU_TANH; activation++)
         for (int flags = 0; flags < 16; flags++)
-            if (compute == DDP_BF16 || !(flags & 4))
+            if ((flags + activation + _i) % 3 == 0 && (compute == DDP_BF16 || !(flags & 4)))
                 check_layer(shape, (enum ddp_activation)activation, compute, flags);
 }
 END_TEST

@@ -7,6 +7,7 @@
 
 #include "core/log.h"
 #include "core/memory.h"
+#include "device/cuda_state.h"
 
 #include <stdlib.h>
 
@@ -93,8 +94,12 @@ void nccl_forget_memory(struct nccl *nccl)
         forget(nccl, block);
 }
 
+/* What the device still has to do may read or write it: that comes to an end first, also after a
+ * failure. */
 void nccl_free_memory(struct nccl *nccl)
 {
+    if (nccl->blocks && !nccl->stuck)
+        ddp_cuda_quiesce(nccl->place->device_state);
     while (nccl->blocks) {
         struct nccl_block *next = nccl->blocks->next;
         if (!nccl->stuck)

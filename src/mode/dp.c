@@ -39,6 +39,7 @@ struct dp {
     struct ddp_updater updater;
     ddp_team *team;
     const struct ddp_batch **batches; /* of a step: replica r, shard i: [r * local_shards + i] */
+    bool failed;
 };
 
 #define LOSS_BYTES (DDP_FLAT_ALIGN * sizeof(float))
@@ -56,6 +57,9 @@ static size_t labels_bytes(const struct dp *dp)
 static void destroy(void *state)
 {
     struct dp *dp = state;
+    /* No device waits for another one any more when memory goes. */
+    for (int r = 0; !dp->failed && r < dp->replica_count; r++)
+        (void)ddp_device_synchronize(dp->replicas[r].device);
     ddp_team_destroy(dp->team);
     ddp_updater_close(&dp->updater);
     if (dp->labels)
@@ -150,6 +154,7 @@ static enum ddp_status create(void **state, const struct ddp_mode_setup *setup)
     if (status == DDP_OK)
         status = ddp_team_create(&dp->team, dp->replica_count);
     if (status != DDP_OK) {
+        dp->failed = true;
         destroy(dp);
         return status;
     }
@@ -304,6 +309,7 @@ static enum ddp_status step(void *state, ddp_loader *loader, double rate, int64_
     ddp_trace_end("sum gradients", begin, "replicas", dp->replica_count);
     if (status == DDP_OK)
         status = ddp_updater_run(&dp->updater, rate, number, loss);
+    dp->failed = status != DDP_OK;
     return status;
 }
 

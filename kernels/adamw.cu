@@ -15,23 +15,24 @@ struct adamw_arrays {
     uint16_t *weight_bf16;
     const float *gradient;
     float *exp_avg, *exp_avg_sq;
-    struct ddp_adamw_factors factors[2]; /* without and with decay */
+    struct ddp_adamw_factors factors; /* with decay */
 };
 
 /* One element, each operation rounded as in adamw.c. */
 static __device__ inline void update(float *w, float gradient, float *exp_avg, float *exp_avg_sq,
-                                     const struct ddp_adamw_factors &f)
+                                     const struct ddp_adamw_factors &f, bool spared)
 {
+    const float keep = spared ? 1 : f.keep, decay = spared ? 0 : f.decay;
     float g = ddp_product(f.scale, gradient);
-    if (f.decay != 0) /* 0 * w would spread a weight that is not finite */
-        g = g + ddp_product(f.decay, *w);
+    if (decay != 0) /* 0 * w would spread a weight that is not finite */
+        g = g + ddp_product(decay, *w);
     const float way = g - *exp_avg;
     const float m =
         f.from_end ? g - ddp_product(way, 1 - f.lerp) : *exp_avg + ddp_product(f.lerp, way);
     const float v = ddp_product(f.beta2, *exp_avg_sq) + ddp_product(ddp_product(f.square, g), g);
     *exp_avg = m;
     *exp_avg_sq = v;
-    *w = ddp_product(*w, f.keep) - ddp_product(f.step_size, m) / (sqrtf(v) / f.root + f.eps);
+    *w = ddp_product(*w, keep) - ddp_product(f.step_size, m) / (sqrtf(v) / f.root + f.eps);
 }
 
 /* Thread t has W elements; those of a block lie together, so that they begin their search for a
@@ -49,8 +50,8 @@ static __global__ void __launch_bounds__(DDP_BLOCK)
         ddp_pack<float, W> v = ddp_load<float, W>(a.exp_avg_sq + at);
         const ddp_pack<float, W> g = ddp_load<float, W>(a.gradient + at);
         for (int i = 0; i < W; i++)
-            update(&w.at[i], g.at[i], &m.at[i], &v.at[i],
-                   a.factors[!ddp_cuda_spares(part, at + i, &span)]);
+            update(&w.at[i], g.at[i], &m.at[i], &v.at[i], a.factors,
+                   ddp_cuda_spares(part, at + i, &span));
         ddp_store<float, W>(a.weight + at, w);
         ddp_store<float, W>(a.exp_avg + at, m);
         ddp_store<float, W>(a.exp_avg_sq + at, v);
@@ -63,8 +64,8 @@ static __global__ void __launch_bounds__(DDP_BLOCK)
         return;
     }
     for (int64_t i = at; i < part.end; i++) {
-        update(a.weight + i, a.gradient[i], a.exp_avg + i, a.exp_avg_sq + i,
-               a.factors[!ddp_cuda_spares(part, i, &span)]);
+        update(a.weight + i, a.gradient[i], a.exp_avg + i, a.exp_avg_sq + i, a.factors,
+               ddp_cuda_spares(part, i, &span));
         if (a.weight_bf16)
             a.weight_bf16[i] = ddp_cuda_bf16_of(a.weight[i]);
     }
@@ -114,8 +115,7 @@ extern "C" enum ddp_status ddp_cuda_adamw(const struct ddp_adamw *args, void *st
     arrays.gradient = args->gradient;
     arrays.exp_avg = args->exp_avg;
     arrays.exp_avg_sq = args->exp_avg_sq;
-    for (int decay = 0; decay < 2; decay++)
-        arrays.factors[decay] = ddp_adamw_factors_of(args, decay);
+    arrays.factors = ddp_adamw_factors_of(args, true);
     const bool aligned = ddp_aligned(args->weight) && ddp_aligned(args->weight_bf16) &&
                          ddp_aligned(args->gradient) && ddp_aligned(args->exp_avg) &&
                          ddp_aligned(args->exp_avg_sq);

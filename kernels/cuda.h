@@ -119,6 +119,19 @@ static __host__ __device__ inline ddp_pack<T, W> ddp_load(const T *from)
 template <typename T, int W>
 static __host__ __device__ inline void ddp_store(T *to, const ddp_pack<T, W> &pack)
 {
+#ifdef __CUDA_ARCH__
+    /* nvcc would store 16-bit elements one by one. */
+    if constexpr (sizeof(T) == 2 && W % 4 == 0) {
+        ddp_pack<unsigned long long, W / 4> words;
+        for (int i = 0; i < W / 4; i++)
+            words.at[i] = (unsigned long long)pack.at[4 * i] |
+                          (unsigned long long)pack.at[4 * i + 1] << 16 |
+                          (unsigned long long)pack.at[4 * i + 2] << 32 |
+                          (unsigned long long)pack.at[4 * i + 3] << 48;
+        *reinterpret_cast<ddp_pack<unsigned long long, W / 4> *>(to) = words;
+        return;
+    }
+#endif
     *reinterpret_cast<ddp_pack<T, W> *>(to) = pack;
 }
 

@@ -81,4 +81,13 @@ template <int WARPS, typename T> static __device__ inline T ddp_team_min(T value
     return value;
 }
 
+/* What the team's threads wrote before, all of them see afterwards. */
+template <int WARPS> static __device__ inline void ddp_team_barrier(void)
+{
+    if (WARPS == 1)
+        __syncwarp();
+    else
+        __syncthreads();
+}
+
 #endif

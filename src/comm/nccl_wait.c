@@ -151,6 +151,8 @@ enum ddp_status nccl_failed(struct nccl *nccl, ncclResult_t result, const char *
         return nccl->dead;
     if (nccl->closing || aborted(nccl))
         return fail_quietly(nccl);
+    if (nccl_calls_compare(nccl) != DDP_OK)
+        return nccl_end(nccl, DDP_ERR_MISMATCH);
     last_words(nccl, result, text, sizeof text);
     if (strstr(text, "Duplicate GPU")) {
         ddp_log(DDP_LOG_ERROR,
@@ -306,11 +308,13 @@ enum ddp_status nccl_drain(struct nccl *nccl, const struct nccl_call *call)
     while (nccl_oldest(nccl)) {
         enum ddp_status status = nccl_wait_event(nccl, nccl_oldest(nccl)->end, call);
         if (status == DDP_OK)
-            status = nccl_check(nccl);
+            status = nccl_retire(nccl);
         if (status != DDP_OK)
             return status;
     }
-    return DDP_OK;
+    show_waiting(nccl, false);
+    enum ddp_status status = nccl_calls_compare(nccl);
+    return status == DDP_OK ? DDP_OK : nccl_end(nccl, status);
 }
 
 /* --- the communicators of a device --- */

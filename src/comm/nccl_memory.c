@@ -98,8 +98,10 @@ void nccl_forget_memory(struct nccl *nccl)
  * failure. */
 void nccl_free_memory(struct nccl *nccl)
 {
-    if (nccl->blocks && !nccl->stuck)
+    if (!nccl->stuck) {
+        nccl_quiesce(nccl);
         ddp_cuda_quiesce(nccl->place->device_state);
+    }
     while (nccl->blocks) {
         struct nccl_block *next = nccl->blocks->next;
         if (!nccl->stuck)

@@ -121,6 +121,9 @@ enum ddp_status nccl_drain(struct nccl *nccl, const struct nccl_call *call);
  * status. What happened has been logged. */
 enum ddp_status nccl_end(struct nccl *nccl, enum ddp_status status);
 
+/* Waits, not for ever, until nothing of the communicator's stream runs. */
+void nccl_quiesce(const struct nccl *nccl);
+
 /* A failure of NCCL or CUDA in words, then nccl_end(). */
 enum ddp_status nccl_failed(struct nccl *nccl, ncclResult_t result, const char *what);
 enum ddp_status nccl_cuda_failed(struct nccl *nccl, cudaError_t error, const char *what);

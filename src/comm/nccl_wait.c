@@ -116,6 +116,15 @@ enum ddp_status nccl_end(struct nccl *nccl, enum ddp_status status)
     return status;
 }
 
+void nccl_quiesce(const struct nccl *nccl)
+{
+    const int64_t deadline = ddp_deadline_ns(CLOSE_MS);
+    while (nccl->own.stream && cudaStreamQuery(nccl->own.stream) == cudaErrorNotReady &&
+           !ddp_deadline_passed(deadline))
+        sleep_ns(NAP_FIRST_NS);
+    (void)cudaGetLastError();
+}
+
 /* --- failures in words --- */
 
 /* What NCCL said last, without the end of line. */

@@ -136,8 +136,7 @@ START_TEST(test_fast_types)
 }
 END_TEST
 
-/* --- what is refused ---------------------------------------------------------------------------
- */
+/* --- what is refused --- */
 static cublasStatus_t heuristic_of(const struct product *p,
                                    cublasLtMatrixLayoutAttribute_t attribute, int matrix,
                                    const void *value, size_t bytes)
@@ -292,8 +291,7 @@ START_TEST(test_host_pointer)
 }
 END_TEST
 
-/* --- streams and graphs ------------------------------------------------------------------------
- */
+/* --- streams and graphs --- */
 START_TEST(test_graph)
 {
     struct product p = plain;

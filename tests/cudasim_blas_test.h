@@ -23,8 +23,7 @@
 static cublasLtHandle_t blas;
 static cudaStream_t stream;
 
-/* --- one product -------------------------------------------------------------------------------
- */
+/* --- one product --- */
 enum { A, B, C, D, BIAS, AUX, ARRAYS };
 
 struct product {
@@ -271,8 +270,7 @@ static void arrays_free(struct array *arrays)
     }
 }
 
-/* --- the reference -----------------------------------------------------------------------------
- */
+/* --- the reference --- */
 static double gelu(double x)
 {
     return 0.5 * x * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));

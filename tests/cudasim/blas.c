@@ -139,8 +139,7 @@ static cublasStatus_t get(const void *object, const struct attribute *table, siz
     return CUBLAS_STATUS_SUCCESS;
 }
 
-/* --- handle ------------------------------------------------------------------------------------
- */
+/* --- handle --- */
 VISIBLE cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle)
 {
     cublasStatus_t status = fault("cublasLtCreate");
@@ -226,8 +225,7 @@ VISIBLE const char *cublasGetStatusString(cublasStatus_t status)
     return cublasLtGetStatusString(status);
 }
 
-/* --- matrix layout -----------------------------------------------------------------------------
- */
+/* --- matrix layout --- */
 struct blas_layout *blas_layout_of(cublasLtMatrixLayout_t layout)
 {
     struct blas_layout *own = (struct blas_layout *)(void *)layout;
@@ -282,8 +280,7 @@ VISIBLE cublasStatus_t cublasLtMatrixLayoutGetAttribute(cublasLtMatrixLayout_t l
                value, bytes, written);
 }
 
-/* --- product -----------------------------------------------------------------------------------
- */
+/* --- product --- */
 struct blas_desc *blas_desc_of(cublasLtMatmulDesc_t desc)
 {
     struct blas_desc *own = (struct blas_desc *)(void *)desc;
@@ -337,8 +334,7 @@ VISIBLE cublasStatus_t cublasLtMatmulDescGetAttribute(cublasLtMatmulDesc_t desc,
                bytes, written);
 }
 
-/* --- preference --------------------------------------------------------------------------------
- */
+/* --- preference --- */
 VISIBLE cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *preference)
 {
     cublasStatus_t status = fault("cublasLtMatmulPreferenceCreate");

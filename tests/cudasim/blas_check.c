@@ -257,8 +257,7 @@ void blas_check_memory(const char *call, const struct blas_product *product, int
     }
 }
 
-/* --- algorithm ---------------------------------------------------------------------------------
- */
+/* --- algorithm --- */
 /* FNV-1a over everything that decides which kernel is chosen. */
 static uint64_t problem_of(const struct blas_product *product)
 {

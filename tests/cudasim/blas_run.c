@@ -148,8 +148,7 @@ static bool multiply(const struct blas_product *product, const struct operand *a
     return ddp_gemm_serial(&gemm) == DDP_OK;
 }
 
-/* --- epilogue ----------------------------------------------------------------------------------
- */
+/* --- epilogue --- */
 #define GELU_SCALE 0.7978845608028654f /* sqrt(2 / pi) */
 #define GELU_CUBE  0.044715f
 

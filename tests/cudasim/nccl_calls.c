@@ -48,8 +48,7 @@ ncclResult_t nccl_sim_group_add_init(struct ncclComm *comm)
     return ncclSuccess;
 }
 
-/* --- batches -----------------------------------------------------------------------------------
- */
+/* --- batches --- */
 void nccl_sim_batch_free(struct nccl_sim_batch *batch)
 {
     free(batch->streams);
@@ -128,8 +127,7 @@ ncclResult_t nccl_sim_launch_pending(struct ncclComm *comm)
     return ncclSuccess;
 }
 
-/* --- groups ------------------------------------------------------------------------------------
- */
+/* --- groups --- */
 static void group_clear(void)
 {
     while (group.batches) {
@@ -221,8 +219,7 @@ VISIBLE ncclResult_t ncclGroupEnd(void)
     return group_end();
 }
 
-/* --- calls -------------------------------------------------------------------------------------
- */
+/* --- calls --- */
 /* Elements of a buffer, for each element of the call's count. */
 static size_t blocks(const struct ncclComm *comm, bool of_all)
 {

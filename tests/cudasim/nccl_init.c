@@ -90,8 +90,7 @@ VISIBLE ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
     return id ? nccl_sim_id_create(id) : ncclInvalidArgument;
 }
 
-/* --- memory ------------------------------------------------------------------------------------
- */
+/* --- memory --- */
 VISIBLE ncclResult_t ncclMemAlloc(void **memory, size_t bytes)
 {
     int code = ncclUnhandledCudaError, device;
@@ -110,8 +109,7 @@ VISIBLE ncclResult_t ncclMemFree(void *memory)
     return sim_free(memory) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
 }
 
-/* --- joining -----------------------------------------------------------------------------------
- */
+/* --- joining --- */
 void nccl_sim_check_comm(const char *call, const struct ncclComm *comm)
 {
     const struct ncclComm *known = comms;
@@ -391,8 +389,7 @@ VISIBLE ncclResult_t ncclCommInitAll(ncclComm_t *out, int count, const int *devi
     return result != ncclSuccess ? result : end;
 }
 
-/* --- questions ---------------------------------------------------------------------------------
- */
+/* --- questions --- */
 VISIBLE ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
 {
     int code = ncclSystemError;
@@ -435,8 +432,7 @@ VISIBLE ncclResult_t ncclCommUserRank(const ncclComm_t comm, int *rank)
     return ask("ncclCommUserRank", comm, comm ? &comm->rank : NULL, rank);
 }
 
-/* --- registration ------------------------------------------------------------------------------
- */
+/* --- registration --- */
 VISIBLE ncclResult_t ncclCommRegister(const ncclComm_t comm, void *memory, size_t bytes,
                                       void **handle)
 {
@@ -485,8 +481,7 @@ VISIBLE ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle)
     return ncclSuccess;
 }
 
-/* --- the end -----------------------------------------------------------------------------------
- */
+/* --- the end --- */
 void nccl_sim_release(struct ncclComm *comm)
 {
     if (comm->state != NCCL_SIM_GONE || comm->outstanding > 0)

@@ -53,8 +53,7 @@ static bool alike(const struct nccl_sim_signature *a, const struct nccl_sim_sign
            a->root == b->root && a->number == b->number;
 }
 
-/* --- collectives -------------------------------------------------------------------------------
- */
+/* --- collectives --- */
 /* Parts of a call that one round carries: ReduceScatter posts a block for each rank. */
 static size_t blocks_posted(const struct ncclComm *comm, const struct nccl_sim_task *task)
 {
@@ -181,8 +180,7 @@ static bool step_collective(struct ncclComm *comm, struct nccl_sim_task *task)
     return true;
 }
 
-/* --- send and receive --------------------------------------------------------------------------
- */
+/* --- send and receive --- */
 static size_t pair_elements(const struct nccl_sim_task *task)
 {
     const size_t bytes = nccl_sim_type_bytes((ncclDataType_t)task->signature.type);
@@ -238,8 +236,7 @@ static bool step_receive(struct ncclComm *comm, struct nccl_sim_task *task)
     return true;
 }
 
-/* --- batches -----------------------------------------------------------------------------------
- */
+/* --- batches --- */
 static bool is_pair(const struct nccl_sim_task *task)
 {
     return task->signature.kind == NCCL_SIM_SEND || task->signature.kind == NCCL_SIM_RECV;

@@ -39,8 +39,7 @@ struct nccl_sim_signature {
     int32_t kind, type, op, root; /* op and root: -1 where the call has none */
 };
 
-/* --- shared memory; see nccl_shared.c ----------------------------------------------------------
- */
+/* --- shared memory; see nccl_shared.c --- */
 struct nccl_sim_rank {
     _Atomic uint32_t joined; /* 1: being filled in, 2: the plain members are valid */
     int32_t device;
@@ -64,8 +63,7 @@ struct nccl_sim_shared {
     _Atomic uint32_t size; /* ranks; 0 until the first comes */
 };
 
-/* --- this process ------------------------------------------------------------------------------
- */
+/* --- this process --- */
 struct nccl_sim_task {
     struct nccl_sim_signature signature;
     int peer; /* of send and receive */

@@ -183,6 +183,9 @@ static enum ddp_status from_beginning_to_end(float *result)
     return status;
 }
 
+/* Where the program is built to look for memory that nobody holds any more. */
+extern int __lsan_do_recoverable_leak_check(void) __attribute__((weak));
+
 /* In a process of its own, call `number` of a function fails. An error is told in one line; what is
  * no error leaves the right result, and at most a warning.
  *   returns whether there are as many calls */
@@ -200,6 +203,8 @@ static bool fail_call(const char *function, int number)
         setenv("DDP_CUDASIM_FAIL", fail, 1);
         dup2(counter, STDERR_FILENO);
         enum ddp_status status = from_beginning_to_end(&result);
+        if (__lsan_do_recoverable_leak_check && __lsan_do_recoverable_leak_check())
+            _exit(3);
         _exit(status != DDP_OK ? 1 : result == 3 ? 0 : 2);
     }
     int status = -1;

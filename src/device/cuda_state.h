@@ -32,6 +32,7 @@ struct ddp_cuda_span {
     cudaEvent_t begin, end;
     cudaStream_t stream;
     bool complete; /* `end` was recorded */
+    bool told;     /* it is in the trace, or never will be */
     struct ddp_trace_event event;
 };
 

@@ -70,7 +70,7 @@ struct ddp_cuda_span *ddp_cuda_span_begin(struct ddp_cuda *cuda, cudaStream_t st
     }
     span->event.track = track_name(cuda->index, track);
     span->stream = stream;
-    span->complete = false;
+    span->complete = span->told = false;
     gpu->span_count++;
     return span;
 }
@@ -83,6 +83,7 @@ void ddp_cuda_span_end(struct ddp_cuda_span *span, const struct ddp_trace_event 
     span->event = *event;
     span->event.track = track;
     span->complete = cudaEventRecord(span->end, span->stream) == cudaSuccess;
+    span->told = !span->complete; /* it never will be */
 }
 
 void ddp_cuda_trace_begin(void *state)
@@ -113,20 +114,25 @@ static void record(const struct ddp_cuda_device *gpu, const struct ddp_cuda_span
     ddp_trace_record(&event);
 }
 
-/* In order; the first that is still going on, on another stream, stays for the next time. */
+/* What is still going on, on another stream, stays for the next time. */
 void ddp_cuda_spans_collect(struct ddp_cuda_device *gpu)
 {
     if (gpu->span_count == 0)
         return;
-    for (; gpu->span_count > 0; gpu->span_count--) {
-        const struct ddp_cuda_span *span = &gpu->spans[gpu->span_first];
-        if (span->complete && cudaEventQuery(span->end) == cudaErrorNotReady)
-            break;
-        if (span->complete && ddp_trace_begin())
+    for (size_t i = 0; i < gpu->span_count; i++) {
+        struct ddp_cuda_span *span = &gpu->spans[(gpu->span_first + i) % DDP_CUDA_SPANS];
+        if (!span->complete || cudaEventQuery(span->end) == cudaErrorNotReady)
+            continue;
+        if (ddp_trace_begin())
             record(gpu, span);
-        gpu->span_first = (gpu->span_first + 1) % DDP_CUDA_SPANS;
+        span->complete = false;
+        span->told = true;
     }
     (void)cudaGetLastError();
+    while (gpu->span_count > 0 && gpu->spans[gpu->span_first].told) {
+        gpu->span_first = (gpu->span_first + 1) % DDP_CUDA_SPANS;
+        gpu->span_count--;
+    }
     if (gpu->span_count == 0 && ddp_trace_begin())
         (void)set_base(gpu); /* anew, so that the clocks do not drift apart; nothing runs now */
 }

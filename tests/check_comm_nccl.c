@@ -81,6 +81,34 @@ START_TEST(large)
 }
 END_TEST
 
+/* Each needs more scratch than the one before, which still uses it. */
+static void growing_body(ddp_comm *comm, ddp_job *job)
+{
+    static const size_t counts[] = {100000, 900000, 3000000};
+    const int size = ddp_comm_size(comm);
+    void *memory[3];
+    (void)job;
+    for (int i = 0; i < 3; i++) {
+        NEED(ddp_comm_alloc(comm, counts[i] * 4, &memory[i]) == DDP_OK);
+        ranks_fill(memory[i], counts[i], DDP_F32, ddp_comm_rank(comm));
+    }
+    for (int i = 0; i < 3; i++)
+        NEED(ddp_comm_allreduce_start(comm, memory[i], counts[i], DDP_F32, DDP_SUM) == DDP_OK);
+    NEED(ddp_comm_finish(comm) == DDP_OK);
+    for (int i = 0; i < 3; i++) {
+        float *sum = ranks_expect(size, counts[i], DDP_F32, DDP_SUM);
+        NEED(ranks_same(memory[i], sum, counts[i] * 4));
+        free(sum);
+    }
+}
+
+START_TEST(growing)
+{
+    choose_streams(_i);
+    run_ranks(3, growing_body, -1);
+}
+END_TEST
+
 /* --- in NCCL's own order --- */
 
 static void fast_body(ddp_comm *comm, ddp_job *job)
@@ -491,6 +519,7 @@ Suite *test_suite(void)
     tcase_add_test(tc, bf16);
     tcase_add_test(tc, alone);
     tcase_add_test(tc, large);
+    tcase_add_loop_test(tc, growing, 0, 2);
     tcase_add_test(tc, fast);
     tcase_add_loop_test(tc, several_communicators, 0, 2);
     tc = test_case(suite, "failures", 60);

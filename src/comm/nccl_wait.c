@@ -205,10 +205,11 @@ static enum ddp_status too_late(struct nccl *nccl, const struct nccl_call *call,
 
 /* --- looking --- */
 
-/* Tells the board whether this rank waits for something on its device. */
+/* Tells the board whether this rank waits for something on its device: each time, because the board
+ * was told meanwhile that the call is left. */
 static void show_waiting(struct nccl *nccl, bool waits)
 {
-    if (nccl->waits != waits)
+    if (nccl->waits || waits)
         ddp_job_collective_wait(nccl->place->job, waits);
     nccl->waits = waits;
 }

@@ -314,6 +314,8 @@ static enum ddp_status cuda_synchronize(void *state)
     cudaError_t error = cudaEventRecord(gpu->done, gpu->cuda.stream);
     enum ddp_status status = error == cudaSuccess ? ddp_cuda_wait_event(gpu, gpu->done)
                                                   : ddp_cuda_failed(error, "waiting for the GPU");
+    if (status == DDP_OK && gpu->poll) /* also to learn that nothing is waited for any more */
+        status = gpu->poll(gpu->poll_arg);
     if (status == DDP_OK)
         status = take_fault(gpu);
     if (status != DDP_OK) {

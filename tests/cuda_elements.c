@@ -54,21 +54,18 @@ static void check_add(int loop, int second, int in_place, bool accumulate)
     free(y);
 }
 
-START_TEST(test_add)
+static void try_add(int loop)
 {
-    random_seed((uint64_t)_i);
     for (int second = 0; second < 3; second++)
         for (int in_place = 0; in_place < (second == 1 ? 3 : 2); in_place++)
             for (int accumulate = 0; accumulate < 2; accumulate++)
-                check_add(_i, second, in_place, accumulate);
+                check_add(loop, second, in_place, accumulate);
 }
-END_TEST
 
-START_TEST(test_relu)
+static void try_relu(int loop)
 {
-    const int64_t n = size_of(_i);
-    const size_t shift = shift_of(_i);
-    random_seed((uint64_t)_i);
+    const int64_t n = size_of(loop);
+    const size_t shift = shift_of(loop);
     for (int in_place = 0; in_place < 2; in_place++) {
         float *x = special_array(n), *y = array_of(n);
         float *d_x = cuda_floats(x, n, shift);
@@ -82,16 +79,14 @@ START_TEST(test_relu)
         free(y);
     }
 }
-END_TEST
 
-START_TEST(test_relu_backward)
+static void try_relu_backward(int loop)
 {
-    const int64_t n = size_of(_i);
-    const size_t shift = shift_of(_i);
-    random_seed((uint64_t)_i);
+    const int64_t n = size_of(loop);
+    const size_t shift = shift_of(loop);
     for (int way = 0; way < 3; way++) { /* accumulated, overwritten, in place */
         float *y = special_array(n), *dy = array_of(n), *dx = array_of(n);
-        float *d_y = cuda_floats(y, n, shift_of(_i + 2)), *d_dy = cuda_floats(dy, n, shift);
+        float *d_y = cuda_floats(y, n, shift_of(loop + 2)), *d_dy = cuda_floats(dy, n, shift);
         float *d_dx = way == 0   ? cuda_floats(dx, n, shift)
                       : way == 1 ? cuda_memory((size_t)n * sizeof *y, shift * sizeof *y)
                                  : d_dy;
@@ -108,18 +103,16 @@ START_TEST(test_relu_backward)
         free(dx);
     }
 }
-END_TEST
 
-START_TEST(test_dropout)
+static void try_dropout(int loop)
 {
-    const int64_t n = size_of(_i);
+    const int64_t n = size_of(loop);
     const uint32_t place[2] = {5, 77};
     const uint32_t *d_place = cuda_copy(place, sizeof place, 0);
-    random_seed((uint64_t)_i);
     for (int way = 0; way < 4; way++) { /* bit 0: accumulated; bit 1: place from memory */
         float *x = array_of(n), *y = array_of(n);
-        float *d_x = cuda_floats(x, n, shift_of(_i));
-        float *d_y = way & 1 ? cuda_floats(y, n, shift_of(_i)) : d_x;
+        float *d_x = cuda_floats(x, n, shift_of(loop));
+        float *d_y = way & 1 ? cuda_floats(y, n, shift_of(loop)) : d_x;
         struct ddp_dropout args = {.count = n, .probability = 0.3f, .seed = 9, .layer = 2};
         args.accumulate = way & 1;
         args.shard = place[0];
@@ -139,12 +132,10 @@ START_TEST(test_dropout)
         free(y);
     }
 }
-END_TEST
 
-START_TEST(test_to_bf16)
+static void try_to_bf16(int loop)
 {
-    const int64_t n = size_of(_i);
-    random_seed((uint64_t)_i);
+    const int64_t n = size_of(loop);
     float *x = special_array(n);
     uint16_t *y = malloc((size_t)(n + 1) * sizeof *y), *got = malloc((size_t)(n + 1) * sizeof *y);
     for (int64_t i = 0; i < n; i++) { /* any bits, ties between two bf16 among them */
@@ -155,10 +146,10 @@ START_TEST(test_to_bf16)
         if (i % 3 == 1)
             memcpy(&x[i], &tie, sizeof tie);
     }
-    uint16_t *d_y = cuda_memory((size_t)n * sizeof *y, shift_of(_i) * sizeof *y);
+    uint16_t *d_y = cuda_memory((size_t)n * sizeof *y, shift_of(loop) * sizeof *y);
     struct ddp_to_bf16 args = {.count = n, .x = x, .y = y};
     ck_assert_int_eq(ddp_kernels_reference.to_bf16(&args, NULL), DDP_OK);
-    args.x = cuda_floats(x, n, shift_of(_i + 2));
+    args.x = cuda_floats(x, n, shift_of(loop + 2));
     args.y = d_y;
     ck_assert_int_eq(on_cuda->to_bf16(&args, cuda_stream), DDP_OK);
     cuda_get(got, d_y, (size_t)n * sizeof *y);
@@ -167,14 +158,12 @@ START_TEST(test_to_bf16)
     free(y);
     free(got);
 }
-END_TEST
 
-START_TEST(test_ema)
+static void try_ema(int loop)
 {
-    const int64_t n = size_of(_i);
-    random_seed((uint64_t)_i);
+    const int64_t n = size_of(loop);
     float *sum = array_of(n), *running = array_of(n);
-    float *d_running = cuda_floats(running, n, shift_of(_i));
+    float *d_running = cuda_floats(running, n, shift_of(loop));
     struct ddp_ema args = {.count = n, .momentum = 0.1f, .scale = 1.0f / 3};
     args.sum = sum;
     args.running = running;
@@ -186,7 +175,6 @@ START_TEST(test_ema)
     free(sum);
     free(running);
 }
-END_TEST
 
 static void check_merge(int loop, int partials, int destination)
 {
@@ -215,18 +203,16 @@ static void check_merge(int loop, int partials, int destination)
         free(host[i]);
 }
 
-START_TEST(test_merge)
+static void try_merge(int loop)
 {
-    random_seed((uint64_t)_i);
-    check_merge(_i, 0, -1);
-    check_merge(_i, 0, 0); /* the leaf itself */
-    check_merge(_i, 1, 0);
-    check_merge(_i, 3, 3);
-    check_merge(_i, 5, 2);
-    if (_i % 8 == 0)
-        check_merge(_i, DDP_MERGE_MAX, -1);
+    check_merge(loop, 0, -1);
+    check_merge(loop, 0, 0); /* the leaf itself */
+    check_merge(loop, 1, 0);
+    check_merge(loop, 3, 3);
+    check_merge(loop, 5, 2);
+    if (loop % 8 == 0)
+        check_merge(loop, DDP_MERGE_MAX, -1);
 }
-END_TEST
 
 /* Random bytes as numbers of a type: integers of any size, so that sums wrap. */
 static void *numbers_of(enum ddp_dtype dtype, int64_t n)
@@ -290,23 +276,35 @@ static void check_reduce(int loop, int sources, int destinations, enum ddp_dtype
     free(got);
 }
 
-START_TEST(test_reduce)
+static void try_reduce(int loop)
 {
-    random_seed((uint64_t)_i);
     for (int sources = 1; sources <= 9; sources++)
-        check_reduce(_i, sources, 1 + sources % 3, (enum ddp_dtype)(sources % 4),
+        check_reduce(loop, sources, 1 + sources % 3, (enum ddp_dtype)(sources % 4),
                      (enum ddp_redop)(sources % 3));
+}
+
+static void (*const tries[])(int loop) = {
+    try_add, try_relu, try_relu_backward, try_dropout, try_to_bf16, try_ema, try_merge, try_reduce,
+};
+
+START_TEST(test_sizes)
+{
+    for (int loop = 0; loop < LOOPS; loop++) {
+        random_seed((uint64_t)loop);
+        tries[_i](loop);
+    }
 }
 END_TEST
 
 /* Every number of sources: the tree's form. */
 START_TEST(test_reduce_trees)
 {
-    random_seed((uint64_t)_i);
-    check_reduce(12, _i + 1, 1, DDP_F32, DDP_SUM);
-    if (_i + 1 == DDP_REDUCE_MAX)
-        check_reduce(13, _i + 1, DDP_REDUCE_MAX, DDP_F64, DDP_SUM);
-    check_reduce(9, _i + 1, 2, (enum ddp_dtype)(_i % 4), (enum ddp_redop)(_i / 4 % 3));
+    random_seed(6);
+    for (int n = 1; n <= DDP_REDUCE_MAX; n++) {
+        check_reduce(12, n, 1, DDP_F32, DDP_SUM);
+        check_reduce(9, n, 2, (enum ddp_dtype)(n % 4), (enum ddp_redop)(n / 4 % 3));
+    }
+    check_reduce(13, DDP_REDUCE_MAX, DDP_REDUCE_MAX, DDP_F64, DDP_SUM);
 }
 END_TEST
 
@@ -336,14 +334,7 @@ END_TEST
 void cuda_element_cases(Suite *suite)
 {
     TCase *tc = cuda_case(suite, "elements");
-    tcase_add_loop_test(tc, test_add, 0, LOOPS);
-    tcase_add_loop_test(tc, test_relu, 0, LOOPS);
-    tcase_add_loop_test(tc, test_relu_backward, 0, LOOPS);
-    tcase_add_loop_test(tc, test_dropout, 0, LOOPS);
-    tcase_add_loop_test(tc, test_to_bf16, 0, LOOPS);
-    tcase_add_loop_test(tc, test_ema, 0, LOOPS);
-    tcase_add_loop_test(tc, test_merge, 0, LOOPS);
-    tcase_add_loop_test(tc, test_reduce, 0, LOOPS);
-    tcase_add_loop_test(tc, test_reduce_trees, 0, DDP_REDUCE_MAX);
+    tcase_add_loop_test(tc, test_sizes, 0, sizeof tries / sizeof *tries);
+    tcase_add_test(tc, test_reduce_trees);
     tcase_add_test(tc, test_arguments);
 }

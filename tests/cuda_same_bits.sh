@@ -6,37 +6,16 @@
 . "${srcdir:-.}/tests/cli.inc"
 . "$here/tests/cuda.inc"
 gpus 8
-
-# Small images of ten classes, a text: made of what stands here.
-mkdir "$work/images"
-{
-    printf '\0\0\010\003\0\0\0\100\0\0\0\010\0\0\0\010'
-    cat "$here/tests/cli.inc" "$here/tests/cuda.inc" | head -c 4096
-} >"$work/images/train-images-idx3-ubyte"
-{
-    printf '\0\0\010\001\0\0\0\100'
-    i=0
-    while [ $i -lt 64 ]; do
-        printf "\\$(printf %03o $((i * i % 10)))"
-        i=$((i + 1))
-    done
-} >"$work/images/train-labels-idx1-ubyte"
-cp "$work/images/train-images-idx3-ubyte" "$work/images/t10k-images-idx3-ubyte"
-cp "$work/images/train-labels-idx1-ubyte" "$work/images/t10k-labels-idx1-ubyte"
-i=0
-while [ $i -lt 200 ]; do
-    echo "line $i: the square of $i is $((i * i)), its cube $((i * i * i))."
-    i=$((i + 1))
-done >"$work/text"
+make_data
 
 # model NAME OPTIONS...
 model() {
     model=$1
     shift
-    set -- --device cuda "$@" --batch-size 2 --global-batch 16 --steps 3 --seed 3 --no-eval --quiet --bucket-mb 0.02
+    set -- --device cuda "$@" --batch-size 2 --global-batch 16 --steps 3 --seed 3 --no-eval --quiet
     first=
     same "$model: 1 worker x 8" "$trainer" "$@"
-    same "$model: 2 workers x 4" "$ddprun" -n 2 $share trainer "$@"
+    same "$model: 2 workers x 4" "$ddprun" -n 2 $share trainer "$@" --bucket-mb 0.02
     same "$model: 8 workers x 1" "$ddprun" -n 8 $share trainer "$@"
     replicas 4
     same "$model: dp, 4 replicas x 2" "$trainer" $dp "$@"
@@ -50,11 +29,22 @@ model "gpt2 fp32" $gpt2 --dropout 0.1
 model "gpt2 bf16" $gpt2 --dropout 0.1 --dtype bf16
 model "cnn fp32" --model cnn --data "$work/images"
 
+# Batch norm over all workers: the same bits however the update is shared out, near one worker with the whole batch.
+set -- --device cuda --model resnet --size 20 --data "$work/images" --seed 1 --optimizer sgd --lr 1e-5 --weight-decay 0 \
+    --schedule constant --no-eval --quiet --steps 2
+first=
+same "sync-batch-norm: 2 workers" "$ddprun" -n 2 $share trainer "$@" --batch-size 1 --sync-batch-norm
+same "sync-batch-norm: 2 workers, replicas" "$ddprun" -n 2 $share trainer "$@" --batch-size 1 --sync-batch-norm --zero 0
+count=$((count + 1))
+"$trainer" "$@" --batch-size 2 --save "$work/f" >"$work/out" 2>&1 || fail "resnet: $(cat "$work/out")"
+near "$work/f" "$work/first" 1e-4 || fail "sync-batch-norm: 2 workers differ from one with the whole batch"
+
 # Ways to share the update out, and other splits; the CPU ends near the same weights.
 set -- --device cuda $mlp --batch-size 2 --global-batch 16 --steps 4 --seed 3 --no-eval --quiet --optimizer adamw
 first=
 same "update: 1 worker x 8" "$trainer" "$@"
 same "update: 4 workers x 2, replicas" "$ddprun" -n 4 $share trainer "$@" --zero 0
+same "update: 1 worker under ddprun" "$ddprun" -n 1 trainer "$@"
 same "update: 4 workers x 2" "$ddprun" -n 4 $share trainer "$@" --bucket-mb 0.001
 count=$((count + 1))
 "$trainer" "$@" --device cpu --save "$work/f" >"$work/out" 2>&1 || fail "on the CPU: $(cat "$work/out")"

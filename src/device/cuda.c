@@ -178,6 +178,7 @@ static enum ddp_status cuda_open(void **state, int index, int threads)
     gpu->cuda.index = index;
     gpu->cuda.synchronous = is_set("DDP_CUDA_SYNC", "1");
     gpu->graphs = !gpu->cuda.synchronous && !is_set("DDP_CUDA_GRAPHS", "0");
+    ddp_cuda_tracks_open(gpu);
     enum ddp_status status = create(gpu);
     if (status != DDP_OK) {
         cuda_close(gpu);

@@ -12,6 +12,7 @@
 #define DDP_CUDA_CHUNKS      4 /* of page-locked memory, that ordinary memory is copied through */
 #define DDP_CUDA_CHUNK_BYTES ((size_t)2 << 20)
 #define DDP_CUDA_SPANS       4096 /* between two synchronisations */
+#define DDP_CUDA_TRACED      8    /* streams with spans */
 
 /* A piece of page-locked memory on its way to or from the device. */
 struct ddp_cuda_chunk {
@@ -58,6 +59,11 @@ struct ddp_cuda_device {
     size_t span_first, span_count;
     cudaEvent_t base; /* a moment that is known on both clocks */
     int64_t base_ns;
+    struct {
+        cudaStream_t stream;
+        int64_t end_ns;
+    } told[DDP_CUDA_TRACED]; /* until when each stream's spans are told */
+    int replica;             /* among the open devices on this GPU */
     char description[320];
 };
 
@@ -97,6 +103,8 @@ void ddp_cuda_recording_free(void *state, void *recording);
 /* Is it recording? Then what was asked for cannot be recorded, and nothing is. */
 bool ddp_cuda_refuse(struct ddp_cuda_device *gpu);
 
+/* Several devices may be open on one GPU: each has tracks of its own. */
+void ddp_cuda_tracks_open(struct ddp_cuda_device *gpu);
 void ddp_cuda_trace_begin(void *state);
 void ddp_cuda_trace_end(void *state, const struct ddp_trace_event *event);
 /* After a wait for the compute stream: what is done goes into the trace. */

@@ -14,21 +14,45 @@
 #include <string.h>
 
 /* Names of tracks, which the trace keeps beyond the device. */
-#define TRACKS 64
+#define TRACKS       64
+#define MAX_GPUS     64
+#define MAX_REPLICAS 32
 
-static const char *track_name(int index, const char *what)
+static pthread_mutex_t tracks_mutex = PTHREAD_MUTEX_INITIALIZER;
+static unsigned open_replicas[MAX_GPUS]; /* a bit each */
+
+void ddp_cuda_tracks_open(struct ddp_cuda_device *gpu)
 {
-    static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-    static char names[TRACKS][32];
-    char name[32];
+    unsigned *open = &open_replicas[gpu->cuda.index % MAX_GPUS];
+    pthread_mutex_lock(&tracks_mutex);
+    while (gpu->replica < MAX_REPLICAS - 1 && *open >> gpu->replica & 1)
+        gpu->replica++;
+    *open |= 1u << gpu->replica;
+    pthread_mutex_unlock(&tracks_mutex);
+}
+
+static void tracks_close(const struct ddp_cuda_device *gpu)
+{
+    pthread_mutex_lock(&tracks_mutex);
+    open_replicas[gpu->cuda.index % MAX_GPUS] &= ~(1u << gpu->replica);
+    pthread_mutex_unlock(&tracks_mutex);
+}
+
+static const char *track_name(const struct ddp_cuda_device *gpu, const char *what)
+{
+    static char names[TRACKS][40];
+    char name[40];
     int i = 0;
-    snprintf(name, sizeof name, "GPU %d %s", index, what);
-    pthread_mutex_lock(&mutex);
+    if (gpu->replica == 0)
+        snprintf(name, sizeof name, "GPU %d %s", gpu->cuda.index, what);
+    else
+        snprintf(name, sizeof name, "GPU %d (%d) %s", gpu->cuda.index, gpu->replica + 1, what);
+    pthread_mutex_lock(&tracks_mutex);
     while (i < TRACKS - 1 && *names[i] && strcmp(names[i], name) != 0)
         i++;
     if (!*names[i])
         memcpy(names[i], name, sizeof name);
-    pthread_mutex_unlock(&mutex);
+    pthread_mutex_unlock(&tracks_mutex);
     return names[i];
 }
 
@@ -68,7 +92,7 @@ struct ddp_cuda_span *ddp_cuda_span_begin(struct ddp_cuda *cuda, cudaStream_t st
         (void)cudaGetLastError();
         return NULL;
     }
-    span->event.track = track_name(cuda->index, track);
+    span->event.track = track_name(gpu, track);
     span->stream = stream;
     span->complete = span->told = false;
     gpu->span_count++;
@@ -100,8 +124,20 @@ void ddp_cuda_trace_end(void *state, const struct ddp_trace_event *event)
     gpu->open_span = NULL;
 }
 
-static void record(const struct ddp_cuda_device *gpu, const struct ddp_cuda_span *span)
+/* Until when the stream's spans are told. */
+static int64_t *told_until(struct ddp_cuda_device *gpu, cudaStream_t stream)
 {
+    int i = 0;
+    while (i < DDP_CUDA_TRACED - 1 && gpu->told[i].stream && gpu->told[i].stream != stream)
+        i++;
+    gpu->told[i].stream = stream;
+    return &gpu->told[i].end_ns;
+}
+
+/* Spans of a stream follow one another; times in milliseconds, as floats, may say otherwise. */
+static void record(struct ddp_cuda_device *gpu, const struct ddp_cuda_span *span)
+{
+    int64_t *until = told_until(gpu, span->stream);
     struct ddp_trace_event event = span->event;
     float begin_ms, end_ms;
     if (cudaEventElapsedTime(&begin_ms, gpu->base, span->begin) != cudaSuccess ||
@@ -111,6 +147,9 @@ static void record(const struct ddp_cuda_device *gpu, const struct ddp_cuda_span
     }
     event.begin_ns = gpu->base_ns + (int64_t)((double)begin_ms * 1e6);
     event.end_ns = gpu->base_ns + (int64_t)((double)end_ms * 1e6);
+    event.begin_ns = event.begin_ns < *until ? *until : event.begin_ns;
+    event.end_ns = event.end_ns < event.begin_ns ? event.begin_ns : event.end_ns;
+    *until = event.end_ns;
     ddp_trace_record(&event);
 }
 
@@ -139,6 +178,7 @@ void ddp_cuda_spans_collect(struct ddp_cuda_device *gpu)
 
 void ddp_cuda_spans_free(struct ddp_cuda_device *gpu)
 {
+    tracks_close(gpu);
     for (size_t i = 0; gpu->spans && i < DDP_CUDA_SPANS; i++) {
         if (gpu->spans[i].begin)
             (void)cudaEventDestroy(gpu->spans[i].begin);

@@ -7,6 +7,7 @@
 
 #include "tests/cudasim/block.h"
 
+#include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -208,6 +209,32 @@ static void prepare_shared(size_t bytes)
         memset(shared_end - rounded, 0xff, bytes);
 }
 
+static int poison_module(struct dl_phdr_info *info, size_t size, void *argument)
+{
+    uintptr_t code = (uintptr_t)argument;
+    const ElfW(Phdr) *local = NULL;
+    bool found = false;
+    (void)size;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *part = &info->dlpi_phdr[i];
+        if (part->p_type == PT_LOAD && code - (info->dlpi_addr + part->p_vaddr) < part->p_memsz)
+            found = true;
+        if (part->p_type == PT_TLS)
+            local = part;
+    }
+    if (found && local && info->dlpi_tls_data)
+        memset(info->dlpi_tls_data, 0xff, local->p_memsz);
+    return found;
+}
+
+/* NaN in all thread-local variables of the program or library that the kernel belongs to. */
+static void poison_shared(const struct sim_launch *launch)
+{
+    struct sim_host_thread mine = sim_host_thread;
+    dl_iterate_phdr(poison_module, (void *)(uintptr_t)launch->call);
+    sim_host_thread = mine;
+}
+
 static void run_block(void)
 {
     struct sim_block *b = &sim_block;
@@ -220,6 +247,8 @@ static void run_block(void)
     order_threads(b->thread_count);
     sim_reset_sync();
     prepare_shared(b->launch->shared_bytes);
+    if (b->launch->thread_local_shared)
+        poison_shared(b->launch);
     if (b->threads)
         sim_release(&b->threads->begin);
     start_next();

@@ -180,7 +180,8 @@ static __global__ void past_static_shared(float *out, const float *in, int count
     unsigned at = blockIdx.x * THREADS + threadIdx.x;
     tile[threadIdx.x] = in[at];
     __syncthreads();
-    out[at] = tile[threadIdx.x + (unsigned)(count == ALL)];
+    const float *next = tile + (count == ALL);
+    out[at] = next[threadIdx.x];
 }
 
 /* Behind the bytes that were asked for. */

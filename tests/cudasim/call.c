@@ -12,21 +12,10 @@
 static uint64_t calls;
 static pid_t owner; /* the process that used CUDA first */
 static cudaError_t device_errors[SIM_MAX_DEVICES];
-static __thread cudaError_t last_error;
-static __thread int current_device;
+__thread struct sim_host_thread sim_host_thread;
 
 extern void __tsan_read_range(void *memory, unsigned long bytes) __attribute__((weak));
 extern void __tsan_write_range(void *memory, unsigned long bytes) __attribute__((weak));
-
-cudaError_t *sim_last_error(void)
-{
-    return &last_error;
-}
-
-int *sim_current_device(void)
-{
-    return &current_device;
-}
 
 uint64_t sim_calls(void)
 {
@@ -46,13 +35,13 @@ cudaError_t sim_enter(const char *name)
         return code != 0 ? (cudaError_t)code : cudaErrorUnknown;
     if (sim_settings.device_count == 0)
         return cudaErrorNoDevice;
-    return device_errors[current_device];
+    return device_errors[sim_host_thread.device];
 }
 
 cudaError_t sim_leave(cudaError_t error)
 {
     if (error != cudaSuccess)
-        last_error = error;
+        sim_host_thread.last_error = error;
     sim_unlock();
     return error;
 }

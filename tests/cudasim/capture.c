@@ -14,7 +14,7 @@ struct sim_capture {
     struct sim_capture *next; /* of those under way */
     struct CUstream_st *origin;
     enum cudaStreamCaptureMode mode;
-    int *thread; /* that began it: the address of a variable of its own */
+    const struct sim_host_thread *thread; /* that began it */
     bool spoiled;
     int branch_count;
     struct CUgraph_st *graph;
@@ -38,7 +38,7 @@ cudaError_t sim_capture_forbids(void)
     cudaError_t error = cudaSuccess;
     for (struct sim_capture *c = captures; c; c = c->next) {
         if (c->mode == cudaStreamCaptureModeRelaxed ||
-            (c->mode == cudaStreamCaptureModeThreadLocal && c->thread != sim_current_device()))
+            (c->mode == cudaStreamCaptureModeThreadLocal && c->thread != &sim_host_thread))
             continue;
         c->spoiled = true;
         error = cudaErrorStreamCaptureUnsupported;
@@ -124,7 +124,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t handle, enum cudaStreamCaptureMo
     *capture = (struct sim_capture){.next = captures,
                                     .origin = stream,
                                     .mode = mode,
-                                    .thread = sim_current_device(),
+                                    .thread = &sim_host_thread,
                                     .branch_count = 1,
                                     .graph = graph};
     captures = capture;

@@ -35,9 +35,11 @@
 /* One block runs at a time. With CUDASIM_THREAD_LOCAL_SHARED, shared memory is poisoned before
  * every block; without it, AddressSanitizer guards it. */
 #ifdef CUDASIM_THREAD_LOCAL_SHARED
-#define __shared__ static __thread
+#define __shared__     static __thread
+#define CUDASIM_POISON 1
 #else
-#define __shared__ static
+#define __shared__     static
+#define CUDASIM_POISON 0
 #endif
 
 #define CUDASIM_SITE const char *file = __builtin_FILE(), int line = __builtin_LINE()
@@ -82,8 +84,8 @@ static inline void launch(const char *name, void (*kernel)(P...), dim3 grid, dim
     static_assert((std::is_trivially_copyable<P>::value && ...), "plain arguments only");
     typename call::pack pack(kernel, static_cast<P>(std::forward<A>(arguments))...);
     unsigned offsets[sizeof...(P) + 1];
-    struct cudasim_kernel k = {name, reinterpret_cast<const void *>(kernel), call::run, offsets,
-                               0,    static_cast<unsigned>(sizeof pack)};
+    struct cudasim_kernel k = {name, reinterpret_cast<const void *>(kernel), call::run,     offsets,
+                               0,    static_cast<unsigned>(sizeof pack),     CUDASIM_POISON};
     call::pointers(pack, k, offsets, std::index_sequence_for<P...>());
     cudasim_launch_kernel(&k, grid, block, shared_bytes, stream, &pack);
 }

@@ -25,7 +25,8 @@ struct cudasim_kernel {
     void (*call)(void *arguments);   /* with the arguments as they were at the launch */
     const unsigned *pointer_offsets; /* of those arguments that are pointers */
     unsigned pointer_count;
-    unsigned bytes; /* of arguments */
+    unsigned bytes;          /* of arguments */
+    int thread_local_shared; /* __shared__ is thread-local: to be poisoned before each block */
 };
 
 /* Enqueues a kernel. An error is the calling thread's last error, as CUDA has it. */

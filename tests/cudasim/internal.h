@@ -41,9 +41,16 @@ uint64_t sim_random(void);
 cudaError_t sim_enter(const char *name);
 cudaError_t sim_leave(cudaError_t error);
 
-cudaError_t *sim_last_error(void); /* of the calling thread */
-int *sim_current_device(void);     /* of the calling thread */
-uint64_t sim_calls(void);          /* how often sim_enter() was called in this process */
+/* Of each thread of the host. All of it is here, as shared memory may be thread-local, too, and is
+ * poisoned. */
+struct sim_host_thread {
+    cudaError_t last_error;
+    int device;
+    int lock_depth;
+};
+
+extern __thread struct sim_host_thread sim_host_thread;
+uint64_t sim_calls(void); /* how often sim_enter() was called in this process */
 
 /* Gives the lock up for some microseconds, to wait for another thread or process. */
 void sim_pause(long microseconds);
@@ -171,6 +178,7 @@ struct sim_launch {
     void (*call)(void *arguments);
     dim3 grid, block;
     size_t shared_bytes;
+    bool thread_local_shared;
 };
 
 /* Runs all blocks on `arguments`, here and now. `stream` has the fibres of its threads. */

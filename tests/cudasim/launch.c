@@ -79,7 +79,7 @@ void cudasim_launch_kernel(const struct cudasim_kernel *kernel, dim3 grid, dim3 
     struct CUstream_st *stream = error == cudaSuccess ? sim_stream(handle) : NULL;
     if (error == cudaSuccess && !stream)
         error = cudaErrorInvalidResourceHandle;
-    if (error == cudaSuccess && stream->device != *sim_current_device())
+    if (error == cudaSuccess && stream->device != sim_host_thread.device)
         error = cudaErrorInvalidResourceHandle;
     if (error == cudaSuccess)
         error = check_shape(grid, block, shared_bytes, kernel->address);
@@ -104,7 +104,8 @@ void cudasim_launch_kernel(const struct cudasim_kernel *kernel, dim3 grid, dim3 
                                        .call = kernel->call,
                                        .grid = grid,
                                        .block = block,
-                                       .shared_bytes = shared_bytes};
+                                       .shared_bytes = shared_bytes,
+                                       .thread_local_shared = kernel->thread_local_shared != 0};
     memcpy(call->arguments, arguments, kernel->bytes);
     error = sim_enqueue(stream->flags & SIM_STREAM_DEFAULT ? NULL : stream, kernel->name, SIM_RUN,
                         run_kernel, call, bytes);

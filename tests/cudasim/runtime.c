@@ -74,7 +74,8 @@ const char *cudaGetErrorName(cudaError_t error)
 static cudaError_t last_error(bool reset)
 {
     sim_lock();
-    cudaError_t *mine = sim_last_error(), device = sim_device_error(*sim_current_device());
+    cudaError_t *mine = &sim_host_thread.last_error,
+                device = sim_device_error(sim_host_thread.device);
     cudaError_t error = *mine != cudaSuccess ? *mine : device;
     if (reset)
         *mine = device;
@@ -129,14 +130,14 @@ cudaError_t cudaSetDevice(int device)
 {
     cudaError_t error = enter_device("cudaSetDevice", device);
     if (error == cudaSuccess)
-        *sim_current_device() = device;
+        sim_host_thread.device = device;
     return sim_leave(error);
 }
 
 cudaError_t cudaGetDevice(int *device)
 {
     cudaError_t error = sim_enter("cudaGetDevice");
-    *device = *sim_current_device();
+    *device = sim_host_thread.device;
     return sim_leave(error);
 }
 
@@ -231,7 +232,7 @@ cudaError_t cudaDeviceSynchronize(void)
     if (error == cudaSuccess)
         error = sim_capture_forbids();
     if (error == cudaSuccess)
-        error = sim_wait_device(*sim_current_device());
+        error = sim_wait_device(sim_host_thread.device);
     return sim_leave(error);
 }
 
@@ -248,7 +249,7 @@ cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer)
 cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags)
 {
     cudaError_t error = enter_device("cudaDeviceEnablePeerAccess", peer);
-    int device = *sim_current_device();
+    int device = sim_host_thread.device;
     if (error == cudaSuccess && flags != 0)
         error = cudaErrorInvalidValue;
     if (error == cudaSuccess && device == peer)
@@ -265,7 +266,7 @@ cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total)
     cudaError_t error = sim_enter("cudaMemGetInfo");
     if (error == cudaSuccess) {
         *total = sim_settings.memory_bytes;
-        *free_bytes = sim_settings.memory_bytes - sim_memory_used(*sim_current_device());
+        *free_bytes = sim_settings.memory_bytes - sim_memory_used(sim_host_thread.device);
     }
     return sim_leave(error);
 }

@@ -18,7 +18,7 @@ cudaError_t cudaMalloc(void **memory, size_t bytes)
 {
     cudaError_t error = enter_unless_capturing("cudaMalloc");
     if (error == cudaSuccess)
-        error = sim_malloc(memory, bytes, *sim_current_device());
+        error = sim_malloc(memory, bytes, sim_host_thread.device);
     return sim_leave(error == cudaErrorUnknown ? cudaErrorMemoryAllocation : error);
 }
 
@@ -102,7 +102,7 @@ cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, c
         attributes->devicePointer = (void *)(uintptr_t)pointer;
     } else if (known && known->kind != SIM_FREED) {
         attributes->type = cudaMemoryTypeHost;
-        attributes->device = *sim_current_device();
+        attributes->device = sim_host_thread.device;
         attributes->devicePointer = attributes->hostPointer = (void *)(uintptr_t)pointer;
     }
     return sim_leave(cudaSuccess);

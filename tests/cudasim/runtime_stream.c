@@ -27,7 +27,7 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, i
     if (error == cudaSuccess && (!stream || flags & ~(unsigned)cudaStreamNonBlocking))
         error = cudaErrorInvalidValue;
     if (error == cudaSuccess &&
-        !(*stream = sim_stream_create(*sim_current_device(), flags, priority)))
+        !(*stream = sim_stream_create(sim_host_thread.device, flags, priority)))
         error = cudaErrorMemoryAllocation;
     return sim_leave(error);
 }
@@ -127,7 +127,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
         struct CUevent_st *made = calloc(1, sizeof *made);
         if (!made)
             return sim_leave(cudaErrorMemoryAllocation);
-        made->device = *sim_current_device();
+        made->device = sim_host_thread.device;
         made->flags = flags;
         *event = made;
     }

@@ -161,7 +161,6 @@ bool sim_fault(const char *name, int *code)
  * again on fibres that ThreadSanitizer takes for other threads. */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static __thread int depth;
 
 static void start(void)
 {
@@ -172,12 +171,12 @@ static void start(void)
 void sim_lock(void)
 {
     pthread_once(&once, start);
-    if (depth++ == 0)
+    if (sim_host_thread.lock_depth++ == 0)
         pthread_mutex_lock(&mutex);
 }
 
 void sim_unlock(void)
 {
-    if (--depth == 0)
+    if (--sim_host_thread.lock_depth == 0)
         pthread_mutex_unlock(&mutex);
 }

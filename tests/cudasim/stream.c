@@ -72,9 +72,9 @@ struct CUstream_st *sim_stream(cudaStream_t handle)
                 return s;
         return NULL;
     }
-    struct CUstream_st **stream = &default_streams[*sim_current_device()];
+    struct CUstream_st **stream = &default_streams[sim_host_thread.device];
     if (!*stream)
-        *stream = sim_stream_create(*sim_current_device(), SIM_STREAM_DEFAULT, 0);
+        *stream = sim_stream_create(sim_host_thread.device, SIM_STREAM_DEFAULT, 0);
     if (!*stream)
         sim_report("no memory");
     return *stream;

@@ -3,6 +3,8 @@
  * Compiles, where CUDA is installed, only if the mini headers agree with NVIDIA's: every constant
  * is compared, and every mini prototype follows the real one of the same function, so that a
  * difference is an error. Not run. */
+#include "config.h"
+
 #include <cublasLt.h>
 #include <cublas_v2.h>
 #include <cuda_runtime_api.h>

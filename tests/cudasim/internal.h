@@ -114,7 +114,7 @@ struct sim_entry {
     struct sim_mark *mark;
     int branch; /* in a graph: which of its streams */
     size_t bytes;
-    _Alignas(16) char arguments[];
+    char arguments[] __attribute__((aligned(16)));
 };
 
 struct sim_capture;

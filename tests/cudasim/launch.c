@@ -59,7 +59,7 @@ static cudaError_t check_shape(dim3 grid, dim3 block, size_t shared_bytes, const
 
 struct call {
     struct sim_launch launch;
-    _Alignas(16) char arguments[];
+    char arguments[] __attribute__((aligned(16)));
 };
 
 static cudaError_t run_kernel(void *bytes)

@@ -7,6 +7,7 @@
 
 #include "comm/comm.h"
 #include "core/clock.h"
+#include "core/log.h"
 #include "core/parse.h"
 
 #include <inttypes.h>
@@ -46,7 +47,7 @@ static enum ddp_status measure(struct bench *b, size_t count, double *took)
     if (status != DDP_OK)
         return status;
     if (sum != (float)ddp_comm_size(b->comm))
-        return ddp_fail(DDP_ERR_INTERNAL, "the sum over %d ranks is %g", ddp_comm_size(b->comm),
+        return ddp_fail(DDP_ERR_SYSTEM, "the sum over %d ranks is %g", ddp_comm_size(b->comm),
                         (double)sum);
     *took = (seconds + (double)ddp_clock_ns() * 1e-9) / CALLS;
     return DDP_OK;

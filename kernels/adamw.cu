@@ -6,7 +6,6 @@
 #include "kernels/adamw.h"
 #include "kernels/adamw_factors.h"
 #include "kernels/cuda.h"
-#include "kernels/cuda_round.h"
 #include "kernels/cuda_update.h"
 #include "kernels/kernels_cuda.h"
 

@@ -6,8 +6,6 @@
  * product that follows. */
 #include "kernels/conv2d_cuda.h"
 
-#include "kernels/cuda_round.h"
-
 /* --- windows -------------------------------------------------------------------------------- */
 
 /* Pixel of a tap, or -1: padding. */

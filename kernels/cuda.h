@@ -18,6 +18,9 @@
 
 #include <cublasLt.h>
 #include <cuda_runtime.h>
+#ifdef __CUDACC__
+#include <cuda_bf16.h>
+#endif
 
 #ifdef __cplusplus
 extern "C" {
@@ -133,6 +136,139 @@ static __host__ __device__ inline void ddp_store(T *to, const ddp_pack<T, W> &pa
     }
 #endif
     *reinterpret_cast<ddp_pack<T, W> *>(to) = pack;
+}
+
+/* --- bf16 --- */
+
+/* By the rule of bf16.h. */
+static __device__ inline uint16_t ddp_cuda_bf16_of(float value)
+{
+    const unsigned bits = __float_as_uint(value);
+    if ((bits & 0x7fffffffu) > 0x7f800000u)
+        return (uint16_t)(bits >> 16 | 0x40u);
+    return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+}
+
+static __device__ inline float ddp_cuda_bf16_to_f32(uint16_t value)
+{
+    return __uint_as_float((unsigned)value << 16);
+}
+
+/* An element of either type, as it is stored. */
+static __device__ inline float ddp_cuda_f32_of(float value)
+{
+    return value;
+}
+
+static __device__ inline float ddp_cuda_f32_of(uint16_t value)
+{
+    return ddp_cuda_bf16_to_f32(value);
+}
+
+static __device__ inline void ddp_cuda_round_to(float *to, float value)
+{
+    *to = value;
+}
+
+static __device__ inline void ddp_cuda_round_to(uint16_t *to, float value)
+{
+    *to = ddp_cuda_bf16_of(value);
+}
+
+/* Elements of bf16, two in a word: one access too, which nvcc would not make of 16-bit ones. */
+template <int N> struct [[gnu::may_alias]] alignas(4 * N) ddp_words {
+    unsigned at[N];
+};
+
+/* Two elements of bf16 in a word, the first in its lower half. The same numbers as above; which NaN
+ * a NaN becomes is the device's choice. */
+static __device__ inline unsigned ddp_cuda_bf16_pair(float first, float second)
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    const __nv_bfloat162 pair = __floats2bfloat162_rn(first, second); /* one instruction */
+    return *reinterpret_cast<const unsigned *>(&pair);
+#else
+    return (unsigned)ddp_cuda_bf16_of(first) | (unsigned)ddp_cuda_bf16_of(second) << 16;
+#endif
+}
+
+/* W elements of an activation, whichever type it has, as floats: kernels compute with these. The
+ * memory is aligned to a pack, of at most 16 bytes. ddp_write() rounds to bf16 once. Kernels over
+ * activations are templates over T, float or uint16_t (bf16), and over W, ddp_width<T> or 1. */
+template <typename T> static constexpr int ddp_width = 16 / (int)sizeof(T);
+
+template <int W> static __device__ inline ddp_pack<float, W> ddp_read(const float *from)
+{
+    constexpr int part = W > 4 ? 4 : W;
+    ddp_pack<float, W> values;
+#pragma unroll
+    for (int first = 0; first < W; first += part) {
+        const ddp_pack<float, part> read = ddp_load<float, part>(from + first);
+        for (int i = 0; i < part; i++)
+            values.at[first + i] = read.at[i];
+    }
+    return values;
+}
+
+template <int W> static __device__ inline ddp_pack<float, W> ddp_read(const uint16_t *from)
+{
+    ddp_pack<float, W> values;
+    if constexpr (W == 1) {
+        values.at[0] = ddp_cuda_bf16_to_f32(*from);
+    } else {
+        constexpr int part = W > 8 ? 8 : W;
+#pragma unroll
+        for (int first = 0; first < W; first += part) {
+            const auto words = *reinterpret_cast<const ddp_words<part / 2> *>(from + first);
+            for (int i = 0; i < part / 2; i++) {
+                values.at[first + 2 * i] = __uint_as_float(words.at[i] << 16);
+                values.at[first + 2 * i + 1] = __uint_as_float(words.at[i] & 0xffff0000u);
+            }
+        }
+    }
+    return values;
+}
+
+template <int W>
+static __device__ inline void ddp_write(float *to, const ddp_pack<float, W> &values)
+{
+    constexpr int part = W > 4 ? 4 : W;
+#pragma unroll
+    for (int first = 0; first < W; first += part) {
+        ddp_pack<float, part> written;
+        for (int i = 0; i < part; i++)
+            written.at[i] = values.at[first + i];
+        ddp_store<float, part>(to + first, written);
+    }
+}
+
+template <int W>
+static __device__ inline void ddp_write(uint16_t *to, const ddp_pack<float, W> &values)
+{
+    if constexpr (W == 1) {
+        *to = (uint16_t)ddp_cuda_bf16_pair(values.at[0], 0);
+    } else {
+        constexpr int part = W > 8 ? 8 : W;
+#pragma unroll
+        for (int first = 0; first < W; first += part) {
+            ddp_words<part / 2> words;
+            for (int i = 0; i < part / 2; i++)
+                words.at[i] =
+                    ddp_cuda_bf16_pair(values.at[first + 2 * i], values.at[first + 2 * i + 1]);
+            *reinterpret_cast<ddp_words<part / 2> *>(to + first) = words;
+        }
+    }
+}
+
+/* One element, likewise. */
+template <typename T> static __device__ inline float ddp_read_one(const T *from)
+{
+    return ddp_read<1>(from).at[0];
+}
+
+template <typename T> static __device__ inline void ddp_write_one(T *to, float value)
+{
+    ddp_write<1>(to, {{value}});
 }
 
 /* Is memory aligned to 16 bytes? NULL is. */

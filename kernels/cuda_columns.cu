@@ -6,8 +6,6 @@
  * pieces, all in one order. */
 #include "kernels/cuda_columns.h"
 
-#include "kernels/cuda_round.h"
-
 #define ACROSS     32   /* threads over columns */
 #define DOWN       8    /* over rows */
 #define MOST       1024 /* blocks */

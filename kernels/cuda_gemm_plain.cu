@@ -7,8 +7,6 @@
  * that of k. */
 #include "kernels/cuda_gemm.h"
 
-#include "kernels/cuda_round.h"
-
 #define TILE    64
 #define DEPTH   16
 #define THREADS 256

@@ -4,7 +4,6 @@
  * rounding of the CPU's version, so with its bits. Bound: 12 bytes an element, 20 with momentum, 2
  * more for the copy in bf16. */
 #include "kernels/cuda.h"
-#include "kernels/cuda_round.h"
 #include "kernels/cuda_update.h"
 #include "kernels/kernels_cuda.h"
 #include "kernels/sgd.h"

@@ -4,6 +4,7 @@
  * in cuda_*.c. */
 #include "config.h"
 
+#include "kernels/bf16.h"
 #include "tests/cuda_kernels_test.h"
 #include "tests/cuda_test.h"
 
@@ -115,28 +116,68 @@ void cuda_put(void *device, const void *host, size_t bytes)
     ck_assert_int_eq(ddp_device_synchronize(cuda), DDP_OK);
 }
 
-static float *fetched(const float *device, int64_t count)
+static float rounded(enum ddp_dtype dtype, float value)
 {
-    float *values = malloc((size_t)(count + 1) * sizeof *values);
-    ck_assert_ptr_nonnull(values);
-    cuda_get(values, device, (size_t)count * sizeof *values);
-    return values;
+    return dtype == DDP_BF16 ? ddp_bf16_to_f32(ddp_bf16_of(value)) : value;
 }
 
-void cuda_expect_bits(const char *what, const float *device, const float *expected, int64_t count)
+void cuda_put_numbers(enum ddp_dtype dtype, void *device, float *host, int64_t count)
 {
-    float *values = fetched(device, count);
-    for (int64_t i = 0; i < count; i++)
-        if (!same_bits(&values[i], &expected[i], 1)) /* an assertion is a system call */
-            ck_abort_msg("%s: element %lld of %lld is %.9g on the device, not %.9g", what,
-                         (long long)i, (long long)count, (double)values[i], (double)expected[i]);
+    if (dtype == DDP_F32) {
+        cuda_put(device, host, (size_t)count * sizeof *host);
+        return;
+    }
+    uint16_t *values = malloc((size_t)(count + 1) * sizeof *values);
+    ck_assert_ptr_nonnull(values);
+    for (int64_t i = 0; i < count; i++) {
+        values[i] = ddp_bf16_of(host[i]);
+        host[i] = rounded(dtype, host[i]);
+    }
+    cuda_put(device, values, (size_t)count * sizeof *values);
     free(values);
 }
 
-void cuda_expect_near(const char *what, const float *device, const float *expected, int64_t count,
-                      double absolute, double relative)
+void *cuda_numbers(enum ddp_dtype dtype, float *host, int64_t count, size_t shift)
 {
-    float *values = fetched(device, count);
+    const size_t size = ddp_dtype_bytes(dtype);
+    void *device = cuda_memory((size_t)count * size, shift * size);
+    cuda_put_numbers(dtype, device, host, count);
+    return device;
+}
+
+float *cuda_fetch(enum ddp_dtype dtype, const void *device, int64_t count)
+{
+    float *values = malloc((size_t)(count + 1) * sizeof *values);
+    uint16_t *stored = malloc((size_t)(count + 1) * sizeof *stored);
+    ck_assert(values && stored);
+    if (dtype == DDP_F32)
+        cuda_get(values, device, (size_t)count * sizeof *values);
+    else
+        cuda_get(stored, device, (size_t)count * sizeof *stored);
+    for (int64_t i = 0; i < count && dtype == DDP_BF16; i++)
+        values[i] = ddp_bf16_to_f32(stored[i]);
+    free(stored);
+    return values;
+}
+
+void cuda_expect_bits_type(const char *what, enum ddp_dtype dtype, const void *device,
+                           const float *expected, int64_t count)
+{
+    float *values = cuda_fetch(dtype, device, count);
+    for (int64_t i = 0; i < count; i++) {
+        const float wanted = rounded(dtype, expected[i]);
+        const bool any_nan = dtype == DDP_BF16 && isnan(wanted) && isnan(values[i]);
+        if (!any_nan && !same_bits(&values[i], &wanted, 1)) /* an assertion is a system call */
+            ck_abort_msg("%s: element %lld of %lld is %.9g on the device, not %.9g", what,
+                         (long long)i, (long long)count, (double)values[i], (double)wanted);
+    }
+    free(values);
+}
+
+void cuda_expect_near_type(const char *what, enum ddp_dtype dtype, const void *device,
+                           const float *expected, int64_t count, double absolute, double relative)
+{
+    float *values = cuda_fetch(dtype, device, count);
     for (int64_t i = 0; i < count; i++) {
         const double got = (double)values[i], wanted = (double)expected[i];
         const bool near = isnan(wanted) ? isnan(got)

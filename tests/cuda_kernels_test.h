@@ -28,16 +28,37 @@ void cuda_get(void *host, const void *device, size_t bytes);
 /* Fills host memory again. */
 void cuda_put(void *device, const void *host, size_t bytes);
 
+/* Arrays of float32 or bf16 on the device are arrays of float on the host. To the device: host[] is
+ * rounded to what the device gets. */
+void *cuda_numbers(enum ddp_dtype dtype, float *host, int64_t count, size_t shift);
+void cuda_put_numbers(enum ddp_dtype dtype, void *device, float *host, int64_t count);
+/* Back, in memory to be freed. */
+float *cuda_fetch(enum ddp_dtype dtype, const void *device, int64_t count);
+
 static inline float *cuda_floats(const float *host, int64_t count, size_t shift)
 {
     return cuda_copy(host, (size_t)count * sizeof *host, shift * sizeof *host);
 }
 
-/* Not on the CPU as on the device: fails with the first element. */
-void cuda_expect_bits(const char *what, const float *device, const float *expected, int64_t count);
+/* The device does not have the bits of expected[], rounded to its type: fails with the first such
+ * element. */
+void cuda_expect_bits_type(const char *what, enum ddp_dtype dtype, const void *device,
+                           const float *expected, int64_t count);
 /* |device - expected| <= absolute + relative * |expected|; NaN only where it is expected. */
-void cuda_expect_near(const char *what, const float *device, const float *expected, int64_t count,
-                      double absolute, double relative);
+void cuda_expect_near_type(const char *what, enum ddp_dtype dtype, const void *device,
+                           const float *expected, int64_t count, double absolute, double relative);
+
+static inline void cuda_expect_bits(const char *what, const float *device, const float *expected,
+                                    int64_t count)
+{
+    cuda_expect_bits_type(what, DDP_F32, device, expected, count);
+}
+
+static inline void cuda_expect_near(const char *what, const float *device, const float *expected,
+                                    int64_t count, double absolute, double relative)
+{
+    cuda_expect_near_type(what, DDP_F32, device, expected, count, absolute, relative);
+}
 
 /* Sizes around everything that work is cut by. */
 #define CUDA_SIZES 22

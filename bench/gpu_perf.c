@@ -103,7 +103,7 @@ static enum ddp_status product(struct gpu_bench *bench)
 static double product_speed(struct gpu_bench *bench, int64_t size, enum ddp_dtype compute)
 {
     const size_t count = (size_t)size * (size_t)size;
-    const size_t scratch = ddp_linear_scratch_bytes(size, size, size, compute, true);
+    const size_t scratch = ddp_linear_scratch_bytes(size, size, size, compute, DDP_F32, true);
     bench->product = size;
     bench->compute = compute;
     bench->x = device_memory(bench, count * sizeof(float));

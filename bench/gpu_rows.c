@@ -23,20 +23,21 @@ static int64_t rows_of(const struct gpu_bench *b, int64_t width)
 
 static enum ddp_status add(struct gpu_bench *b)
 {
-    const struct ddp_add args = {b->count, b->memory[0], b->memory[1], b->memory[2], false};
+    const struct ddp_add args = {b->count,     DDP_F32,      b->memory[0],
+                                 b->memory[1], b->memory[2], false};
     return b->kernels->add(&args, b->stream);
 }
 
 static enum ddp_status relu_forward(struct gpu_bench *b)
 {
-    const struct ddp_relu_forward args = {b->count, b->memory[0], b->memory[1]};
+    const struct ddp_relu_forward args = {b->count, DDP_F32, b->memory[0], b->memory[1]};
     return b->kernels->relu_forward(&args, b->stream);
 }
 
 static enum ddp_status relu_backward(struct gpu_bench *b)
 {
-    const struct ddp_relu_backward args = {b->count, b->memory[0], b->memory[1], b->memory[2],
-                                           false};
+    const struct ddp_relu_backward args = {b->count,     DDP_F32,      b->memory[0],
+                                           b->memory[1], b->memory[2], false};
     return b->kernels->relu_backward(&args, b->stream);
 }
 
@@ -183,8 +184,8 @@ static enum ddp_status transpose(struct gpu_bench *b)
 
 static enum ddp_status batch_norm_sums(struct gpu_bench *b)
 {
-    const struct ddp_batch_norm_sums args = {rows_of(b, CHANNELS), CHANNELS, b->memory[0], b->sums,
-                                             b->scratch};
+    const struct ddp_batch_norm_sums args = {rows_of(b, CHANNELS), CHANNELS, DDP_F32,
+                                             b->memory[0],         b->sums,  b->scratch};
     return b->kernels->batch_norm_sums(&args, b->stream);
 }
 
@@ -251,21 +252,21 @@ static struct ddp_pool2d_shape pool_shape(const struct gpu_bench *b)
 
 static enum ddp_status max_pool2d_forward(struct gpu_bench *b)
 {
-    const struct ddp_max_pool2d_forward args = {pool_shape(b), b->memory[0], b->memory[1],
+    const struct ddp_max_pool2d_forward args = {pool_shape(b), DDP_F32, b->memory[0], b->memory[1],
                                                 b->chosen};
     return b->kernels->max_pool2d_forward(&args, b->stream);
 }
 
 static enum ddp_status max_pool2d_backward(struct gpu_bench *b)
 {
-    const struct ddp_max_pool2d_backward args = {pool_shape(b), b->memory[1], b->chosen,
-                                                 b->memory[2], false};
+    const struct ddp_max_pool2d_backward args = {pool_shape(b), DDP_F32,      b->memory[1],
+                                                 b->chosen,     b->memory[2], false};
     return b->kernels->max_pool2d_backward(&args, b->stream);
 }
 
 static enum ddp_status avg_pool2d_forward(struct gpu_bench *b)
 {
-    const struct ddp_avg_pool2d_forward args = {pool_shape(b), b->memory[0], b->memory[1]};
+    const struct ddp_avg_pool2d_forward args = {pool_shape(b), DDP_F32, b->memory[0], b->memory[1]};
     return b->kernels->avg_pool2d_forward(&args, b->stream);
 }
 

@@ -48,9 +48,11 @@ extern "C" enum ddp_status ddp_cuda_add(const struct ddp_add *args, void *stream
         return status;
     if (ddp_aligned(args->a) && ddp_aligned(args->b) && ddp_aligned(args->y))
         DDP_LAUNCH((add<4>), ddp_cuda_blocks(args->count, 4 * DDP_BLOCK), DDP_BLOCK, 0,
-                   cuda->stream, args->count, args->a, args->b, args->y, args->accumulate);
+                   cuda->stream, args->count, (const float *)args->a, (const float *)args->b,
+                   (float *)args->y, args->accumulate);
     else
         DDP_LAUNCH((add<1>), ddp_cuda_blocks(args->count, DDP_BLOCK), DDP_BLOCK, 0, cuda->stream,
-                   args->count, args->a, args->b, args->y, args->accumulate);
+                   args->count, (const float *)args->a, (const float *)args->b, (float *)args->y,
+                   args->accumulate);
     return ddp_cuda_launched(cuda, "add");
 }

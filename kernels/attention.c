@@ -181,13 +181,13 @@ static void forward_task(void *arg, size_t index)
     const int64_t query = (forward->blocks - 1 - (int64_t)index % forward->blocks) * QUERIES;
     const int64_t left = head.length - query, queries = left < QUERIES ? left : QUERIES;
     const int64_t end = query + queries, c = head.y_stride;
-    const float *q = args->qkv + head.qkv + query * head.stride;
-    float *y = args->y + head.y + query * c;
+    const float *q = (const float *)args->qkv + head.qkv + query * head.stride;
+    float *y = (float *)args->y + head.y + query * c;
     _Alignas(64) float scores[QUERIES * KEYS];
     struct running running = {.sum = {0}};
     for (int64_t key = 0; key < end; key += KEYS) {
         const int64_t keys = end - key < KEYS ? end - key : KEYS;
-        const float *k = args->qkv + head.qkv + c + key * head.stride, *v = k + c;
+        const float *k = (const float *)args->qkv + head.qkv + c + key * head.stride, *v = k + c;
         scores_of(&forward->failed, scores, q, head.stride, queries, k, head.stride, keys,
                   head.size);
         take_in(&head, scores, &running, y, query, queries, key, keys);
@@ -208,6 +208,8 @@ static void forward_task(void *arg, size_t index)
 enum ddp_status ddp_attention_forward(const struct ddp_attention_forward *args, void *stream)
 {
     enum ddp_status status = ddp_attention_check_forward(args);
+    if (status == DDP_OK)
+        status = ddp_cpu_check_dtype("attention", args->dtype);
     if (status || ddp_attention_is_empty(args->batch, args->length, args->heads, args->head_size))
         return status;
     struct forward forward = {.args = args, .blocks = (args->length + QUERIES - 1) / QUERIES};
@@ -327,15 +329,17 @@ static void backward_block(atomic_int *failed, const struct head *head, const st
 
 static struct rows rows_of(const struct ddp_attention_backward *args, const struct head *head)
 {
+    const float *y = args->y;
+    const float *dy = args->dy;
     const int64_t c = head->y_stride;
-    const float *qkv = args->qkv + head->qkv;
-    float *dqkv = args->dqkv + head->qkv;
+    const float *qkv = (const float *)args->qkv + head->qkv;
+    float *dqkv = (float *)args->dqkv + head->qkv;
     return (struct rows){
         .q = qkv,
         .k = qkv + c,
         .v = qkv + 2 * c,
-        .y = args->y + head->y,
-        .dy = args->dy + head->y,
+        .y = y + head->y,
+        .dy = dy + head->y,
         .lse = args->lse + head->lse,
         .dq = dqkv,
         .dk = dqkv + c,
@@ -366,6 +370,8 @@ static void backward_task(void *arg, size_t index)
 enum ddp_status ddp_attention_backward(const struct ddp_attention_backward *args, void *stream)
 {
     enum ddp_status status = ddp_attention_check_backward(args);
+    if (status == DDP_OK)
+        status = ddp_cpu_check_dtype("attention", args->dtype);
     if (status || ddp_attention_is_empty(args->batch, args->length, args->heads, args->head_size))
         return status;
     struct backward backward = {.args = args};
@@ -393,8 +399,9 @@ static double score(const struct head *head, const float *q, const float *k, int
 static void reference_row(const struct ddp_attention_forward *args, const struct head *head,
                           int64_t t)
 {
-    const float *q = args->qkv + head->qkv, *k = q + head->y_stride, *v = k + head->y_stride;
-    float *y = args->y + head->y + t * head->y_stride;
+    const float *qkv = args->qkv;
+    const float *q = qkv + head->qkv, *k = q + head->y_stride, *v = k + head->y_stride;
+    float *y = (float *)args->y + head->y + t * head->y_stride;
     double max = -INFINITY, sum = 0;
     for (int64_t s = 0; s <= t; s++)
         max = fmax(max, score(head, q, k, t, s));
@@ -415,6 +422,8 @@ enum ddp_status ddp_attention_forward_reference(const struct ddp_attention_forwa
 {
     (void)stream;
     enum ddp_status status = ddp_attention_check_forward(args);
+    if (status == DDP_OK)
+        status = ddp_cpu_check_dtype("attention", args->dtype);
     if (status || args->head_size == 0)
         return status;
     for (int64_t i = 0; i < args->batch * args->heads; i++) {
@@ -445,13 +454,16 @@ static void reference_gradients(const struct head *head, const struct rows *rows
 enum ddp_status ddp_attention_backward_reference(const struct ddp_attention_backward *args,
                                                  void *stream)
 {
+    float *dqkv = args->dqkv;
     (void)stream;
     enum ddp_status status = ddp_attention_check_backward(args);
+    if (status == DDP_OK)
+        status = ddp_cpu_check_dtype("attention", args->dtype);
     if (status)
         return status;
     const int64_t elements = args->batch * args->length * 3 * args->heads * args->head_size;
     for (int64_t i = 0; !args->accumulate_dqkv && i < elements; i++)
-        args->dqkv[i] = 0;
+        dqkv[i] = 0;
     for (int64_t i = 0; i < args->batch * args->heads; i++) {
         const struct head head = head_of(args->length, args->heads, args->head_size, i);
         const struct rows rows = rows_of(args, &head);

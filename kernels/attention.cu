@@ -339,7 +339,7 @@ static void forward_launch(struct geometry g, int64_t all, const struct ddp_atte
 {
     g.blocks = (g.length + cut<D>::rows - 1) / cut<D>::rows;
     DDP_LAUNCH(forward_kernel<D>, (unsigned)(all * g.blocks), THREADS, 0, cuda->stream, g,
-               args->qkv, args->y, args->lse);
+               (const float *)args->qkv, (float *)args->y, args->lse);
 }
 
 /* --- backward ------------------------------------------------------------------------------- */
@@ -568,11 +568,13 @@ extern "C" enum ddp_status ddp_cuda_attention_backward(const struct ddp_attentio
     float *mean = (float *)ddp_cuda_spare(cuda);
     for (int64_t head = 0; head < all && status == DDP_OK; head += fit) {
         const int64_t count = all - head < fit ? all - head : fit;
-        struct backward b = {args->qkv, args->lse,  args->dy,
-                             mean,      args->dqkv, args->accumulate_dqkv};
+        struct backward b = {(const float *)args->qkv, args->lse,
+                             (const float *)args->dy,  mean,
+                             (float *)args->dqkv,      args->accumulate_dqkv};
         g.first = head;
         DDP_LAUNCH(mean_kernel, ddp_cuda_blocks(count * g.length, THREADS / DDP_WARP), THREADS, 0,
-                   cuda->stream, g, count * g.length, args->y, args->dy, mean);
+                   cuda->stream, g, count * g.length, (const float *)args->y,
+                   (const float *)args->dy, mean);
         backward_of(g.size)(g, count, &b, cuda);
         status = ddp_cuda_launched(cuda, "attention backward");
     }

@@ -222,9 +222,11 @@ extern "C" enum ddp_status ddp_cuda_batch_norm_sums(const struct ddp_batch_norm_
     double *partial = (double *)ddp_cuda_spare(cuda);
     const unsigned blocks = (unsigned)(g.tiles * g.pieces);
     if (blocks > 0 && W == 4)
-        DDP_LAUNCH(sums_kernel<4>, blocks, DDP_BLOCK, 0, cuda->stream, g, args->x, partial);
+        DDP_LAUNCH(sums_kernel<4>, blocks, DDP_BLOCK, 0, cuda->stream, g, (const float *)args->x,
+                   partial);
     else if (blocks > 0)
-        DDP_LAUNCH(sums_kernel<1>, blocks, DDP_BLOCK, 0, cuda->stream, g, args->x, partial);
+        DDP_LAUNCH(sums_kernel<1>, blocks, DDP_BLOCK, 0, cuda->stream, g, (const float *)args->x,
+                   partial);
     finish(&g, partial, args->sums, cuda);
     return ddp_cuda_launched(cuda, "batch norm sums");
 }
@@ -236,9 +238,9 @@ ddp_cuda_batch_norm_backward_sums(const struct ddp_batch_norm_backward_sums *arg
     if (status)
         return status;
     struct ddp_cuda *cuda = (struct ddp_cuda *)stream;
-    const struct gradient gradient = {args->x,
-                                      args->y,
-                                      args->dy,
+    const struct gradient gradient = {(const float *)args->x,
+                                      (const float *)args->y,
+                                      (const float *)args->dy,
                                       args->gamma,
                                       args->beta,
                                       args->saved,
@@ -315,9 +317,9 @@ static __global__ void __launch_bounds__(DDP_BLOCK)
     }
     for (int64_t row = part.begin; row < part.end; row += g.down) {
         const int64_t at = row * g.channels + part.channel;
-        ddp_pack<float, W> value = ddp_load<float, W>(a.x + at), other = {};
+        ddp_pack<float, W> value = ddp_load<float, W>((const float *)a.x + at), other = {};
         if (a.residual)
-            other = ddp_load<float, W>(a.residual + at);
+            other = ddp_load<float, W>((const float *)a.residual + at);
         for (int i = 0; i < W; i++) {
             /* rounded as in backward, which makes the sign of y again */
             float y = ddp_product(value.at[i] - mean[i], scale[i]) + beta[i];
@@ -325,7 +327,7 @@ static __global__ void __launch_bounds__(DDP_BLOCK)
                 y += other.at[i];
             value.at[i] = relu && y < 0 ? 0 : y; /* NaN stays */
         }
-        ddp_store(a.y + at, value);
+        ddp_store((float *)a.y + at, value);
     }
 }
 
@@ -360,10 +362,10 @@ static __global__ void __launch_bounds__(DDP_BLOCK)
         if (a.dx) {
             for (int i = 0; i < W; i++)
                 value.at[i] = (dz.at[i] - centre[i] - value.at[i] * slope[i]) * c.scale[i];
-            put<W>(a.dx + at, value, a.accumulate_dx);
+            put<W>((float *)a.dx + at, value, a.accumulate_dx);
         }
         if (a.dresidual && a.has_residual)
-            put<W>(a.dresidual + at, dz, a.accumulate_dresidual);
+            put<W>((float *)a.dresidual + at, dz, a.accumulate_dresidual);
     }
 }
 
@@ -398,9 +400,9 @@ extern "C" enum ddp_status ddp_cuda_batch_norm_backward(const struct ddp_batch_n
     if (args->dgamma || args->dbeta)
         DDP_LAUNCH(parameters_kernel, ddp_cuda_blocks(args->channels, DDP_BLOCK), DDP_BLOCK, 0,
                    cuda->stream, *args);
-    const struct gradient gradient = {args->x,
-                                      args->y,
-                                      args->dy,
+    const struct gradient gradient = {(const float *)args->x,
+                                      (const float *)args->y,
+                                      (const float *)args->dy,
                                       args->gamma,
                                       args->beta,
                                       args->saved,

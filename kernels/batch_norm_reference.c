@@ -6,6 +6,8 @@
 
 #include "kernels/batch_norm_check.h"
 
+#include "kernels/cpu.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -43,11 +45,13 @@ enum ddp_status ddp_batch_norm_sums_reference(const struct ddp_batch_norm_sums *
 {
     (void)stream;
     enum ddp_status status = ddp_batch_norm_check_sums(args);
+    if (status == DDP_OK)
+        status = ddp_cpu_check_dtype("batch norm", args->dtype);
     if (status)
         return status;
     memset(args->sums, 0, (size_t)args->channels * 2 * sizeof *args->sums);
     for (int64_t i = 0; i < args->rows * args->channels; i++) {
-        const double x = (double)args->x[i];
+        const double x = (double)((const float *)args->x)[i];
         args->sums[i % args->channels] += x;
         args->sums[args->channels + i % args->channels] += x * x;
     }
@@ -57,8 +61,12 @@ enum ddp_status ddp_batch_norm_sums_reference(const struct ddp_batch_norm_sums *
 enum ddp_status ddp_batch_norm_forward_reference(const struct ddp_batch_norm_forward *args,
                                                  void *stream)
 {
+    const float *x = args->x;
+    const float *residual = args->residual;
     (void)stream;
     enum ddp_status status = ddp_batch_norm_check_forward(args);
+    if (status == DDP_OK)
+        status = ddp_cpu_check_dtype("batch norm", args->dtype);
     if (status)
         return status;
     if (args->sums)
@@ -73,11 +81,10 @@ enum ddp_status ddp_batch_norm_forward_reference(const struct ddp_batch_norm_for
             mean = (double)args->running_mean[c];
             rstd = 1 / sqrt((double)args->running_var[c] + (double)args->epsilon);
         }
-        double y =
-            ((double)args->x[i] - mean) * rstd * (double)args->gamma[c] + (double)args->beta[c];
-        if (args->residual)
-            y += (double)args->residual[i];
-        args->y[i] = args->activation == DDP_ACTIVATION_RELU && y < 0 ? 0 : (float)y;
+        double y = ((double)x[i] - mean) * rstd * (double)args->gamma[c] + (double)args->beta[c];
+        if (residual)
+            y += (double)residual[i];
+        ((float *)args->y)[i] = args->activation == DDP_ACTIVATION_RELU && y < 0 ? 0 : (float)y;
     }
     return DDP_OK;
 }
@@ -97,8 +104,11 @@ enum ddp_status
 ddp_batch_norm_backward_sums_reference(const struct ddp_batch_norm_backward_sums *args,
                                        void *stream)
 {
+    const float *x = args->x;
     (void)stream;
     enum ddp_status status = ddp_batch_norm_check_backward_sums(args);
+    if (status == DDP_OK)
+        status = ddp_cpu_check_dtype("batch norm", args->dtype);
     if (status)
         return status;
     const int64_t channels = args->channels;
@@ -106,11 +116,11 @@ ddp_batch_norm_backward_sums_reference(const struct ddp_batch_norm_backward_sums
     for (int64_t i = 0; i < args->rows * channels; i++) {
         const int64_t c = i % channels;
         const double dz =
-            gradient_at(args->x, args->y, args->dy, args->gamma, args->beta, args->saved, channels,
+            gradient_at(x, args->y, args->dy, args->gamma, args->beta, args->saved, channels,
                         args->activation == DDP_ACTIVATION_RELU, args->has_residual, i);
         args->sums[c] += dz;
         args->sums[channels + c] +=
-            dz * ((double)args->x[i] - (double)args->saved[c]) * (double)args->saved[channels + c];
+            dz * ((double)x[i] - (double)args->saved[c]) * (double)args->saved[channels + c];
     }
     return DDP_OK;
 }
@@ -118,8 +128,11 @@ ddp_batch_norm_backward_sums_reference(const struct ddp_batch_norm_backward_sums
 enum ddp_status ddp_batch_norm_backward_reference(const struct ddp_batch_norm_backward *args,
                                                   void *stream)
 {
+    float *dresidual = args->dresidual;
     (void)stream;
     enum ddp_status status = ddp_batch_norm_check_backward(args);
+    if (status == DDP_OK)
+        status = ddp_cpu_check_dtype("batch norm", args->dtype);
     if (status)
         return status;
     ddp_batch_norm_parameters(args);
@@ -130,15 +143,15 @@ enum ddp_status ddp_batch_norm_backward_reference(const struct ddp_batch_norm_ba
             gradient_at(args->x, args->y, args->dy, args->gamma, args->beta, args->saved, channels,
                         args->activation == DDP_ACTIVATION_RELU, args->has_residual, i);
         const double rstd = (double)args->saved[channels + c];
-        const double xhat = ((double)args->x[i] - (double)args->saved[c]) * rstd;
+        const double xhat = ((double)((const float *)args->x)[i] - (double)args->saved[c]) * rstd;
         const double dx =
             (double)args->gamma[c] * rstd *
             (dz - args->sums[c] / args->count - xhat * (args->sums[channels + c] / args->count));
         if (args->dx)
-            args->dx[i] = (float)(dx + (args->accumulate_dx ? (double)args->dx[i] : 0));
-        if (args->dresidual && args->has_residual)
-            args->dresidual[i] =
-                (float)(dz + (args->accumulate_dresidual ? (double)args->dresidual[i] : 0));
+            ((float *)args->dx)[i] =
+                (float)(dx + (args->accumulate_dx ? (double)((float *)args->dx)[i] : 0));
+        if (dresidual && args->has_residual)
+            dresidual[i] = (float)(dz + (args->accumulate_dresidual ? (double)dresidual[i] : 0));
     }
     return DDP_OK;
 }

@@ -29,6 +29,8 @@ size_t ddp_conv2d_forward_scratch_bytes(const struct ddp_conv2d_shape *shape)
 enum ddp_status ddp_conv2d_forward(const struct ddp_conv2d_forward *args, void *stream)
 {
     enum ddp_status status = ddp_conv2d_check_forward(args);
+    if (status == DDP_OK)
+        status = ddp_cpu_check_dtype("conv2d", args->dtype);
     if (status || args->shape.batch == 0)
         return status;
     if (!args->scratch)
@@ -62,6 +64,7 @@ static enum ddp_status backward_phase(const struct ddp_conv2d_backward *args,
                                       const struct ddp_conv_images *forward, int64_t row,
                                       int64_t column, void *stream)
 {
+    float *dx = args->dx;
     const struct ddp_conv2d_shape *shape = &args->shape;
     const struct ddp_conv_phase down =
         ddp_conv_phase_of(shape, row, shape->height, forward->row.count, shape->kernel_height);
@@ -82,7 +85,7 @@ static enum ddp_status backward_phase(const struct ddp_conv2d_backward *args,
         .weight_in = shape->in * taps,
         .weight_row = -down.every * shape->kernel_width,
         .weight_column = -across.every,
-        .y = args->dx + (row * shape->width + column) * shape->in,
+        .y = dx + (row * shape->width + column) * shape->in,
         .y_image = shape->height * shape->width * shape->in,
         .y_row = shape->stride * shape->width * shape->in,
         .y_column = shape->stride * shape->in,
@@ -111,6 +114,8 @@ size_t ddp_conv2d_backward_scratch_bytes(const struct ddp_conv2d_shape *shape)
 enum ddp_status ddp_conv2d_backward(const struct ddp_conv2d_backward *args, void *stream)
 {
     enum ddp_status status = ddp_conv2d_check_backward(args);
+    if (status == DDP_OK)
+        status = ddp_cpu_check_dtype("conv2d", args->dtype);
     if (status)
         return status;
     if (!args->scratch)

@@ -146,7 +146,7 @@ static enum ddp_status forward_pieces(const struct ddp_conv2d_forward *args, con
             .k = width_of(&w),
             .type = args->compute,
             .b = weight,
-            .c = args->y + first * out,
+            .c = (float *)args->y + first * out,
             .lda = width_of(&w),
             .ldb = width_of(&w),
             .ldc = out,
@@ -247,7 +247,7 @@ static enum ddp_status dx_piece(const struct ddp_conv2d_backward *args, struct p
         .k = width,
         .type = args->compute,
         .b = args->scratch,
-        .c = values ? values : args->dx + first * in,
+        .c = values ? values : (float *)args->dx + first * in,
         .lda = width,
         .ldb = in,
         .ldc = in,
@@ -288,7 +288,7 @@ static enum ddp_status gradient_of(const struct ddp_conv2d_backward *args, int64
 {
     const bool relu = args->activation == DDP_ACTIVATION_RELU, bf16 = args->compute == DDP_BF16;
     const int64_t at = first * args->shape.out;
-    *dz = args->dy + at;
+    *dz = (const float *)args->dy + at;
     if (!relu && !bf16)
         return DDP_OK;
     *dz = memory;
@@ -296,8 +296,8 @@ static enum ddp_status gradient_of(const struct ddp_conv2d_backward *args, int64
         .rows = count,
         .columns = args->shape.out,
         .activation = args->activation,
-        .dy = args->dy + at,
-        .kept = relu ? args->y + at : NULL,
+        .dy = (const float *)args->dy + at,
+        .kept = relu ? (const float *)args->y + at : NULL,
         .dz = bf16 ? NULL : memory,
         .dz_bf16 = bf16 ? memory : NULL,
     };

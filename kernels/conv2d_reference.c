@@ -7,6 +7,7 @@
 
 #include "core/memory.h"
 #include "kernels/bf16.h"
+#include "kernels/cpu.h"
 
 #include <stdlib.h>
 
@@ -101,8 +102,11 @@ static void add_dweight(void *arg, const struct place *place)
 
 enum ddp_status ddp_conv2d_forward_reference(const struct ddp_conv2d_forward *args, void *stream)
 {
+    float *y = args->y;
     (void)stream;
     enum ddp_status status = ddp_conv2d_check_forward(args);
+    if (status == DDP_OK)
+        status = ddp_cpu_check_dtype("conv2d", args->dtype);
     if (status || args->shape.batch == 0)
         return status;
     const int64_t out = args->shape.out;
@@ -115,7 +119,7 @@ enum ddp_status ddp_conv2d_forward_reference(const struct ddp_conv2d_forward *ar
     visit_all(&args->shape, add_forward, &sums);
     for (int64_t i = 0; i < count * out; i++) {
         const float value = (float)(sums.out[i] + (args->bias ? (double)args->bias[i % out] : 0));
-        args->y[i] = args->activation == DDP_ACTIVATION_RELU && value < 0 ? 0 : value;
+        y[i] = args->activation == DDP_ACTIVATION_RELU && value < 0 ? 0 : value;
     }
     free(sums.out);
     return DDP_OK;
@@ -139,6 +143,8 @@ enum ddp_status ddp_conv2d_backward_reference(const struct ddp_conv2d_backward *
 {
     (void)stream;
     enum ddp_status status = ddp_conv2d_check_backward(args);
+    if (status == DDP_OK)
+        status = ddp_cpu_check_dtype("conv2d", args->dtype);
     if (status)
         return status;
     const struct ddp_conv2d_shape *s = &args->shape;

@@ -102,8 +102,8 @@ extern "C" enum ddp_status ddp_cuda_dropout(const struct ddp_dropout *args, void
     pass.place = args->place;
     pass.threshold = (uint32_t)ceil((double)args->probability * 16777216.0);
     pass.scale = 1 / (1 - args->probability);
-    pass.x = args->x;
-    pass.y = args->y;
+    pass.x = (const float *)args->x;
+    pass.y = (float *)args->y;
     pass.accumulate = args->accumulate;
     const unsigned blocks = ddp_cuda_blocks(args->count, 4 * DDP_BLOCK);
     if (ddp_aligned(args->x) && ddp_aligned(args->y))

@@ -93,7 +93,7 @@ static __global__ void __launch_bounds__(DDP_BLOCK) look_up(struct ddp_embedding
             for (int j = 0; j < W; j++)
                 value.at[j] += other.at[j];
         }
-        ddp_store(args.y + row * n + i, value);
+        ddp_store((float *)args.y + row * n + i, value);
     }
 }
 
@@ -207,7 +207,8 @@ static __global__ void __launch_bounds__(DDP_BLOCK) add_places(struct ddp_embedd
     if (at < size) {
 #pragma unroll 8
         for (int64_t row = 0; row < args.batch; row++) {
-            const ddp_pack<float, W> value = ddp_load<float, W>(args.dy + row * size + at);
+            const ddp_pack<float, W> value =
+                ddp_load<float, W>((const float *)args.dy + row * size + at);
             for (int j = 0; j < W; j++)
                 sum.at[j] += value.at[j];
         }
@@ -228,7 +229,7 @@ static enum ddp_status backward_tokens(const struct ddp_embedding_backward *args
     struct embedding_chunk chunk;
     chunk.features = n;
     chunk.vocabulary = args->vocabulary;
-    chunk.dy = args->dy;
+    chunk.dy = (const float *)args->dy;
     chunk.dwte = args->dwte;
     const int64_t most = ddp_cuda_sort_most(DDP_CUDA_WORKSPACE_BYTES);
     const int64_t columns = packs ? n / 4 : n;

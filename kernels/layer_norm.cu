@@ -59,7 +59,7 @@ static __global__ void __launch_bounds__(DDP_BLOCK) forward(struct ddp_layer_nor
     if (row >= args.rows)
         return;
     const int64_t n = args.features;
-    const float *from = args.x + row * n;
+    const float *from = (const float *)args.x + row * n;
     const int first = (int)threadIdx.x % TEAM * 4;
     quad x[QUADS] = {};
     float sum = 0, squares = 0;
@@ -86,7 +86,8 @@ static __global__ void __launch_bounds__(DDP_BLOCK) forward(struct ddp_layer_nor
     for (int q = 0; q < QUADS; q++) {
         const int column = first + q * TEAM * 4;
         if (column < n)
-            ddp_store(args.y + row * n + column, normalized_quad(args, x[q], mean, rstd, column));
+            ddp_store((float *)args.y + row * n + column,
+                      normalized_quad(args, x[q], mean, rstd, column));
     }
     if (first == 0)
         put_statistics(args, row, mean, rstd);
@@ -102,7 +103,7 @@ static __global__ void __launch_bounds__(DDP_BLOCK) forward_any(struct ddp_layer
     if (row >= args.rows)
         return;
     const int64_t n = args.features;
-    const float *x = args.x + row * n;
+    const float *x = (const float *)args.x + row * n;
     const int first = (int)threadIdx.x % TEAM;
     float sum = 0, squares = 0;
     for (int64_t i = first; i < n; i += TEAM)
@@ -112,7 +113,7 @@ static __global__ void __launch_bounds__(DDP_BLOCK) forward_any(struct ddp_layer
         squares += (x[i] - mean) * (x[i] - mean);
     const float rstd = 1 / sqrtf(ddp_team_sum<WARPS>(squares, partial) / (float)n + args.eps);
     for (int64_t i = first; i < n; i += TEAM)
-        args.y[row * n + i] = normalized(args, x[i], mean, rstd, i);
+        ((float *)args.y)[row * n + i] = normalized(args, x[i], mean, rstd, i);
     if (first == 0)
         put_statistics(args, row, mean, rstd);
 }
@@ -228,7 +229,7 @@ static __device__ inline void put_dx(const struct ddp_layer_norm_backward &args,
     quad gamma = {{1, 1, 1, 1}};
     if (args.gamma)
         gamma = ddp_load<float, 4>(args.gamma + column);
-    float *to = args.dx + row * args.features + column;
+    float *to = (float *)args.dx + row * args.features + column;
     for (int i = 0; i < 4; i++)
         dy.at[i] = dx_of(dy.at[i] * gamma.at[i], xhat.at[i], means, rstd);
     if (args.accumulate_dx) {
@@ -294,8 +295,8 @@ static __global__ void __launch_bounds__(DDP_BLOCK) backward(struct layer_norm_p
         for (int q = 0; q < QUADS; q++) {
             const int column = first + q * TEAM * 4;
             if (column < n) {
-                x[q] = ddp_load<float, 4>(args.x + row * n + column);
-                dy[q] = ddp_load<float, 4>(args.dy + row * n + column);
+                x[q] = ddp_load<float, 4>((const float *)args.x + row * n + column);
+                dy[q] = ddp_load<float, 4>((const float *)args.dy + row * n + column);
             }
         }
         const struct means means = row_means<WARPS, QUADS>(args, x, dy, first, mean, rstd, partial);
@@ -327,7 +328,7 @@ static __global__ void __launch_bounds__(DDP_BLOCK) backward_any(struct layer_no
     if (row >= args.rows)
         return;
     const int64_t n = args.features;
-    const float *x = args.x + row * n, *dy = args.dy + row * n;
+    const float *x = (const float *)args.x + row * n, *dy = (const float *)args.dy + row * n;
     const float mean = args.statistics[2 * row], rstd = args.statistics[2 * row + 1];
     struct means means = {0, 0};
     for (int64_t i = (int)threadIdx.x % TEAM; i < n; i += TEAM) {
@@ -340,7 +341,7 @@ static __global__ void __launch_bounds__(DDP_BLOCK) backward_any(struct layer_no
     for (int64_t i = (int)threadIdx.x % TEAM; i < n; i += TEAM) {
         const float g = args.gamma ? dy[i] * args.gamma[i] : dy[i];
         const float value = dx_of(g, (x[i] - mean) * rstd, means, rstd);
-        float *to = &args.dx[row * n + i];
+        float *to = &((float *)args.dx)[row * n + i];
         *to = args.accumulate_dx ? *to + value : value;
     }
 }
@@ -357,8 +358,8 @@ static __global__ void __launch_bounds__(DDP_BLOCK) columns_any(struct layer_nor
     const int64_t column = (int64_t)blockIdx.x * ACROSS + across;
     float dgamma = 0, dbeta = 0;
     for (int64_t row = begin + down; row < end && column < n; row += DOWN) {
-        const float dy = args.dy[row * n + column];
-        const float off = args.x[row * n + column] - args.statistics[2 * row];
+        const float dy = ((const float *)args.dy)[row * n + column];
+        const float off = ((const float *)args.x)[row * n + column] - args.statistics[2 * row];
         dgamma += dy * (off * args.statistics[2 * row + 1]);
         dbeta += dy;
     }

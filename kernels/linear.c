@@ -82,8 +82,8 @@ DDP_INLINE void finish_rows(const struct ddp_linear_forward *args, int64_t row, 
     const bool gelu = activation == DDP_ACTIVATION_GELU || activation == DDP_ACTIVATION_GELU_TANH;
     const float *b = args->bias ? args->bias + column : NULL;
     for (int64_t i = row; i < row + rows; i++) {
-        float *y = args->y + i * args->out + column;
-        float *pre = gelu && args->pre ? args->pre + i * args->out + column : NULL;
+        float *y = (float *)args->y + i * args->out + column;
+        float *pre = gelu && args->pre ? (float *)args->pre + i * args->out + column : NULL;
         int64_t j = 0;
         for (; j + DDP_LANES <= columns; j += DDP_LANES) {
             ddp_f32x16 z = ddp_load16(y + j);
@@ -147,7 +147,7 @@ static enum ddp_status forward_product(const struct ways *ways,
     if (args->rows == 0 || args->out == 0)
         return DDP_OK;
     const struct ddp_linear_rounded rounded =
-        ddp_linear_rounded_in(args->scratch, args->rows, args->in, args->out);
+        ddp_linear_rounded_in(args->scratch, args->rows, args->in, args->out, args->dtype);
     const uint16_t *weight = args->weight_bf16;
     enum ddp_status status = round_to(ways, rounded.x, args->x, args->rows * args->in, stream);
     if (status == DDP_OK && !weight) {
@@ -160,6 +160,8 @@ static enum ddp_status forward_product(const struct ways *ways,
 enum ddp_status ddp_linear_forward(const struct ddp_linear_forward *args, void *stream)
 {
     enum ddp_status status = ddp_linear_check_forward(args);
+    if (status == DDP_OK)
+        status = ddp_cpu_check_dtype("linear", args->dtype);
     if (status)
         return status;
     struct ddp_linear_forward copy = *args;
@@ -185,7 +187,11 @@ static double activate_reference(double z, enum ddp_activation activation)
 
 enum ddp_status ddp_linear_forward_reference(const struct ddp_linear_forward *args, void *stream)
 {
+    float *y = args->y;
+    float *pre = args->pre;
     enum ddp_status status = ddp_linear_check_forward(args);
+    if (status == DDP_OK)
+        status = ddp_cpu_check_dtype("linear", args->dtype);
     if (status == DDP_OK)
         status = forward_product(&plain, args, NULL, stream);
     if (status)
@@ -193,10 +199,10 @@ enum ddp_status ddp_linear_forward_reference(const struct ddp_linear_forward *ar
     for (int64_t i = 0; i < args->rows; i++)
         for (int64_t j = 0; j < args->out; j++) {
             const int64_t at = i * args->out + j;
-            const float z = args->y[at] + (args->bias ? args->bias[j] : 0);
-            if (ddp_linear_is_gelu(args->activation) && args->pre)
-                args->pre[at] = z;
-            args->y[at] = (float)activate_reference((double)z, args->activation);
+            const float z = y[at] + (args->bias ? args->bias[j] : 0);
+            if (ddp_linear_is_gelu(args->activation) && pre)
+                pre[at] = z;
+            y[at] = (float)activate_reference((double)z, args->activation);
         }
     return DDP_OK;
 }
@@ -228,7 +234,7 @@ DDP_INLINE void columns_block(const struct ddp_linear_backward *args, int64_t be
     const bool active = activation != DDP_ACTIVATION_NONE;
     const float *kept = activation == DDP_ACTIVATION_RELU ? args->y : args->pre;
     for (int64_t i = 0; i < args->rows; i++) {
-        float *dy = args->dy + i * args->out + begin;
+        float *dy = (float *)args->dy + i * args->out + begin;
         const float *z = active ? kept + i * args->out + begin : NULL;
         int64_t j = 0;
         for (; j + DDP_LANES <= count; j += DDP_LANES) {
@@ -338,7 +344,8 @@ static enum ddp_status backward_products(const struct ways *ways,
     struct ddp_linear_rounded rounded = {0};
     const uint16_t *weight = NULL;
     if (args->rows > 0 && args->out > 0) { /* else the products are empty, and read nothing */
-        rounded = ddp_linear_rounded_in(args->scratch, args->rows, args->in, args->out);
+        rounded =
+            ddp_linear_rounded_in(args->scratch, args->rows, args->in, args->out, args->dtype);
         status = round_backward(ways, args, &rounded, &weight, stream);
     }
     if (args->dweight && status == DDP_OK)
@@ -351,6 +358,8 @@ static enum ddp_status backward_products(const struct ways *ways,
 enum ddp_status ddp_linear_backward(const struct ddp_linear_backward *args, void *stream)
 {
     enum ddp_status status = ddp_linear_check_backward(args);
+    if (status == DDP_OK)
+        status = ddp_cpu_check_dtype("linear", args->dtype);
     if (status)
         return status;
     if (args->activation != DDP_ACTIVATION_NONE || args->dbias) {
@@ -375,20 +384,24 @@ static double derivative_reference(double z, enum ddp_activation activation)
 
 enum ddp_status ddp_linear_backward_reference(const struct ddp_linear_backward *args, void *stream)
 {
+    const float *y = args->y;
+    const float *pre = args->pre;
+    float *dy = args->dy;
     enum ddp_status status = ddp_linear_check_backward(args);
+    if (status == DDP_OK)
+        status = ddp_cpu_check_dtype("linear", args->dtype);
     if (status)
         return status;
     for (int64_t j = 0; j < args->out; j++) {
         float sum = 0;
         for (int64_t i = 0; i < args->rows; i++) {
             int64_t at = i * args->out + j;
-            if (args->activation == DDP_ACTIVATION_RELU && !(args->y[at] > 0))
-                args->dy[at] = 0;
+            if (args->activation == DDP_ACTIVATION_RELU && !(y[at] > 0))
+                dy[at] = 0;
             if (ddp_linear_is_gelu(args->activation))
-                args->dy[at] =
-                    (float)((double)args->dy[at] *
-                            derivative_reference((double)args->pre[at], args->activation));
-            sum += args->dy[at];
+                dy[at] = (float)((double)dy[at] *
+                                 derivative_reference((double)pre[at], args->activation));
+            sum += dy[at];
         }
         if (args->dbias)
             args->dbias[j] = args->accumulate_dbias ? args->dbias[j] + sum : sum;

@@ -30,22 +30,24 @@ static size_t part_bytes(int64_t count)
 }
 
 size_t ddp_linear_scratch_bytes(int64_t rows, int64_t in, int64_t out, enum ddp_dtype compute,
-                                bool has_weight_bf16)
+                                enum ddp_dtype dtype, bool has_weight_bf16)
 {
     if (compute != DDP_BF16 || rows < 0 || in < 0 || out < 0)
         return 0;
-    return part_bytes(rows * in) + part_bytes(rows * out) +
+    return (dtype == DDP_BF16 ? 0 : part_bytes(rows * in) + part_bytes(rows * out)) +
            (has_weight_bf16 ? 0 : part_bytes(in * out));
 }
 
 struct ddp_linear_rounded ddp_linear_rounded_in(void *scratch, int64_t rows, int64_t in,
-                                                int64_t out)
+                                                int64_t out, enum ddp_dtype dtype)
 {
+    const size_t x_bytes = dtype == DDP_BF16 ? 0 : part_bytes(rows * in);
+    const size_t dy_bytes = dtype == DDP_BF16 ? 0 : part_bytes(rows * out);
     char *memory = scratch;
     return (struct ddp_linear_rounded){
         .x = (uint16_t *)(void *)memory,
-        .dy = (uint16_t *)(void *)(memory + part_bytes(rows * in)),
-        .weight = (uint16_t *)(void *)(memory + part_bytes(rows * in) + part_bytes(rows * out)),
+        .dy = (uint16_t *)(void *)(memory + x_bytes),
+        .weight = (uint16_t *)(void *)(memory + x_bytes + dy_bytes),
     };
 }
 
@@ -60,7 +62,9 @@ enum ddp_status ddp_linear_check_forward(const struct ddp_linear_forward *args)
     const bool weight = args->weight || (bf16 && args->weight_bf16);
     if ((inputs && (!args->x || !weight)) || (outputs && !args->y))
         return ddp_fail(DDP_ERR_INVALID, "linear: x, weight or y is NULL");
-    if (inputs && bf16 && !args->scratch)
+    if (inputs && !args->scratch &&
+        ddp_linear_scratch_bytes(args->rows, args->in, args->out, args->compute, args->dtype,
+                                 args->weight_bf16) > 0)
         return ddp_fail(DDP_ERR_INVALID, "linear: bf16 without scratch memory");
     return DDP_OK;
 }
@@ -80,7 +84,9 @@ enum ddp_status ddp_linear_check_backward(const struct ddp_linear_backward *args
     missing |= inputs && args->dx && !args->weight && !(bf16 && args->weight_bf16);
     if (missing)
         return ddp_fail(DDP_ERR_INVALID, "linear backward: dy, y, pre, x or weight is NULL");
-    if (inputs && bf16 && !args->scratch)
+    if (inputs && !args->scratch &&
+        ddp_linear_scratch_bytes(args->rows, args->in, args->out, args->compute, args->dtype,
+                                 args->weight_bf16) > 0)
         return ddp_fail(DDP_ERR_INVALID, "linear backward: bf16 without scratch memory");
     return DDP_OK;
 }

@@ -21,6 +21,6 @@ struct ddp_linear_rounded {
 };
 
 struct ddp_linear_rounded ddp_linear_rounded_in(void *scratch, int64_t rows, int64_t in,
-                                                int64_t out);
+                                                int64_t out, enum ddp_dtype dtype);
 
 #endif

@@ -29,7 +29,7 @@ static enum ddp_status round_forward(const struct ddp_linear_forward *args,
                                      struct ddp_cuda_gemm *product, struct ddp_cuda *cuda)
 {
     const struct ddp_linear_rounded rounded =
-        ddp_linear_rounded_in(args->scratch, args->rows, args->in, args->out);
+        ddp_linear_rounded_in(args->scratch, args->rows, args->in, args->out, args->dtype);
     product->a = rounded.x;
     product->b = args->weight_bf16 ? args->weight_bf16 : rounded.weight;
     enum ddp_status status = round_to(rounded.x, args->x, args->rows * args->in, cuda);
@@ -119,7 +119,8 @@ enum ddp_status ddp_cuda_linear_backward(const struct ddp_linear_backward *args,
     const bool round = bf16 && elements && args->in > 0 && (args->dweight || args->dx);
     struct ddp_linear_rounded rounded = {0};
     if (round)
-        rounded = ddp_linear_rounded_in(args->scratch, args->rows, args->in, args->out);
+        rounded =
+            ddp_linear_rounded_in(args->scratch, args->rows, args->in, args->out, args->dtype);
     const bool active = args->activation != DDP_ACTIVATION_NONE;
     const struct ddp_cuda_columns columns = {
         .rows = args->rows,

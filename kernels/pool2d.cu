@@ -185,8 +185,8 @@ extern "C" enum ddp_status ddp_cuda_max_pool2d_forward(const struct ddp_max_pool
         return status;
     struct pass p = {};
     p.s = args->shape;
-    p.from = args->x;
-    p.to = args->y;
+    p.from = (const float *)args->x;
+    p.to = (float *)args->y;
     p.chosen_out = args->chosen;
     return run<true>(&p, true, stream, "max pooling");
 }
@@ -200,8 +200,8 @@ extern "C" enum ddp_status ddp_cuda_max_pool2d_backward(const struct ddp_max_poo
         return status;
     struct pass p = {};
     p.s = args->shape;
-    p.from = args->dy;
-    p.to = args->dx;
+    p.from = (const float *)args->dy;
+    p.to = (float *)args->dx;
     p.chosen = args->chosen;
     p.add = args->accumulate_dx;
     return run<true>(&p, false, stream, "max pooling backward");
@@ -215,8 +215,8 @@ extern "C" enum ddp_status ddp_cuda_avg_pool2d_forward(const struct ddp_avg_pool
         return status;
     struct pass p = {};
     p.s = args->shape;
-    p.from = args->x;
-    p.to = args->y;
+    p.from = (const float *)args->x;
+    p.to = (float *)args->y;
     return run<false>(&p, true, stream, "average pooling");
 }
 
@@ -228,8 +228,8 @@ extern "C" enum ddp_status ddp_cuda_avg_pool2d_backward(const struct ddp_avg_poo
         return status;
     struct pass p = {};
     p.s = args->shape;
-    p.from = args->dy;
-    p.to = args->dx;
+    p.from = (const float *)args->dy;
+    p.to = (float *)args->dx;
     p.add = args->accumulate_dx;
     return run<false>(&p, false, stream, "average pooling backward");
 }

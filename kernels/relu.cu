@@ -59,10 +59,10 @@ extern "C" enum ddp_status ddp_cuda_relu_forward(const struct ddp_relu_forward *
         return DDP_OK;
     if (ddp_aligned(args->x) && ddp_aligned(args->y))
         DDP_LAUNCH((forward<4>), ddp_cuda_blocks(n, 4 * DDP_BLOCK), DDP_BLOCK, 0, cuda->stream, n,
-                   args->x, args->y);
+                   (const float *)args->x, (float *)args->y);
     else
         DDP_LAUNCH((forward<1>), ddp_cuda_blocks(n, DDP_BLOCK), DDP_BLOCK, 0, cuda->stream, n,
-                   args->x, args->y);
+                   (const float *)args->x, (float *)args->y);
     return ddp_cuda_launched(cuda, "relu");
 }
 
@@ -78,9 +78,11 @@ extern "C" enum ddp_status ddp_cuda_relu_backward(const struct ddp_relu_backward
         return DDP_OK;
     if (ddp_aligned(args->y) && ddp_aligned(args->dy) && ddp_aligned(args->dx))
         DDP_LAUNCH((backward<4>), ddp_cuda_blocks(n, 4 * DDP_BLOCK), DDP_BLOCK, 0, cuda->stream, n,
-                   args->y, args->dy, args->dx, args->accumulate_dx);
+                   (const float *)args->y, (const float *)args->dy, (float *)args->dx,
+                   args->accumulate_dx);
     else
         DDP_LAUNCH((backward<1>), ddp_cuda_blocks(n, DDP_BLOCK), DDP_BLOCK, 0, cuda->stream, n,
-                   args->y, args->dy, args->dx, args->accumulate_dx);
+                   (const float *)args->y, (const float *)args->dy, (float *)args->dx,
+                   args->accumulate_dx);
     return ddp_cuda_launched(cuda, "relu backward");
 }

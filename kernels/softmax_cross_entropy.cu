@@ -154,8 +154,8 @@ static __device__ inline struct cross_entropy_row row_of(const struct ddp_softma
 {
     struct cross_entropy_row row;
     row.n = (int)a.classes;
-    row.x = a.logits + number * a.classes;
-    row.d = a.dlogits ? a.dlogits + number * a.classes : NULL;
+    row.x = (const float *)a.logits + number * a.classes;
+    row.d = a.dlogits ? (float *)a.dlogits + number * a.classes : NULL;
     const int off = (int)(reinterpret_cast<uintptr_t>(row.x) / sizeof(float) % 4);
     const int off_d = row.d ? (int)(reinterpret_cast<uintptr_t>(row.d) / sizeof(float) % 4) : off;
     row.head = (4 - off) % 4;

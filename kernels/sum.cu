@@ -62,7 +62,8 @@ extern "C" enum ddp_status ddp_cuda_sum_forward(const struct ddp_sum_forward *ar
     const unsigned parts = ddp_cuda_blocks(n, size);
     double *sums = (double *)cuda->workspace;
     if (parts > 0)
-        DDP_LAUNCH(sum_part, parts, DDP_BLOCK, 0, cuda->stream, n, size, args->x, sums);
+        DDP_LAUNCH(sum_part, parts, DDP_BLOCK, 0, cuda->stream, n, size, (const float *)args->x,
+                   sums);
     DDP_LAUNCH(sum_parts, 1, DDP_BLOCK, 0, cuda->stream, (int)parts, sums, args->y);
     return ddp_cuda_launched(cuda, "sum");
 }
@@ -78,9 +79,9 @@ extern "C" enum ddp_status ddp_cuda_sum_backward(const struct ddp_sum_backward *
         return DDP_OK;
     if (ddp_aligned(args->dx))
         DDP_LAUNCH((fill<4>), ddp_cuda_blocks(n, 4 * DDP_BLOCK), DDP_BLOCK, 0, cuda->stream, n,
-                   args->dy, args->dx);
+                   args->dy, (float *)args->dx);
     else
         DDP_LAUNCH((fill<1>), ddp_cuda_blocks(n, DDP_BLOCK), DDP_BLOCK, 0, cuda->stream, n,
-                   args->dy, args->dx);
+                   args->dy, (float *)args->dx);
     return ddp_cuda_launched(cuda, "sum backward");
 }

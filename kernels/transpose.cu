@@ -16,7 +16,7 @@
 
 static __device__ inline void put(const struct ddp_transpose &args, int64_t at, float value)
 {
-    args.y[at] = args.accumulate ? args.y[at] + value : value;
+    ((float *)args.y)[at] = args.accumulate ? ((float *)args.y)[at] + value : value;
 }
 
 static __global__ void __launch_bounds__(SQUARE *DOWN)
@@ -26,7 +26,7 @@ static __global__ void __launch_bounds__(SQUARE *DOWN)
     const int64_t rows = args.rows, columns = args.columns;
     const int64_t matrix = blockIdx.x / (down * across), place = blockIdx.x % (down * across);
     const int64_t row = place / across * SQUARE, column = place % across * SQUARE;
-    const float *x = args.x + matrix * rows * columns;
+    const float *x = (const float *)args.x + matrix * rows * columns;
     const int lane = (int)threadIdx.x % SQUARE, first = (int)threadIdx.x / SQUARE;
 #pragma unroll
     for (int i = first; i < SQUARE; i += DOWN)
@@ -48,9 +48,9 @@ template <bool FEW_ROWS> static __global__ void elements(struct ddp_transpose ar
     const int64_t rows = args.rows, columns = args.columns, size = rows * columns;
     const int64_t begin = at / size * size, place = at - begin;
     if (FEW_ROWS)
-        put(args, at, args.x[begin + place % rows * columns + place / rows]);
+        put(args, at, ((const float *)args.x)[begin + place % rows * columns + place / rows]);
     else
-        put(args, begin + place % columns * rows + place / columns, args.x[at]);
+        put(args, begin + place % columns * rows + place / columns, ((const float *)args.x)[at]);
 }
 
 static enum ddp_status check(const struct ddp_transpose *args)

@@ -179,18 +179,18 @@ static void check_max_pool(const struct ddp_pool2d_shape *s, size_t shift, bool 
     struct ddp_max_pool2d_forward args = {
         .shape = *s, .x = x.device, .y = y.device, .chosen = device_chosen};
     ck_assert_int_eq(on_cuda->max_pool2d_forward(&args, cuda_stream), DDP_OK);
-    args = (struct ddp_max_pool2d_forward){*s, x.host, y.host, chosen};
+    args = (struct ddp_max_pool2d_forward){*s, DDP_F32, x.host, y.host, chosen};
     ck_assert_int_eq(ddp_kernels_reference.max_pool2d_forward(&args, NULL), DDP_OK);
     pair_near("max pooling", &y, 0);
     cuda_get(got, device_chosen, (size_t)outputs);
     ck_assert_int_eq(memcmp(got, chosen, (size_t)outputs), 0);
-    args = (struct ddp_max_pool2d_forward){*s, x.device, y.device, NULL};
+    args = (struct ddp_max_pool2d_forward){*s, DDP_F32, x.device, y.device, NULL};
     ck_assert_int_eq(on_cuda->max_pool2d_forward(&args, cuda_stream), DDP_OK);
     pair_near("max pooling, not chosen", &y, 0);
 
-    struct ddp_max_pool2d_backward back = {*s, dy.device, device_chosen, dx.device, add};
+    struct ddp_max_pool2d_backward back = {*s, DDP_F32, dy.device, device_chosen, dx.device, add};
     ck_assert_int_eq(on_cuda->max_pool2d_backward(&back, cuda_stream), DDP_OK);
-    back = (struct ddp_max_pool2d_backward){*s, dy.host, chosen, dx.host, add};
+    back = (struct ddp_max_pool2d_backward){*s, DDP_F32, dy.host, chosen, dx.host, add};
     ck_assert_int_eq(ddp_kernels_reference.max_pool2d_backward(&back, NULL), DDP_OK);
     pair_near("max pooling dx", &dx, 1e-6);
     free(chosen);
@@ -206,14 +206,14 @@ static void check_avg_pool(const struct ddp_pool2d_shape *s, size_t shift, bool 
     const int64_t inputs = s->batch * s->height * s->width * s->channels, outputs = pooled(s);
     struct pair x = pair_of(inputs, shift), y = pair_out(outputs, shift, false);
     struct pair dy = pair_of(outputs, shift), dx = pair_out(inputs, shift, add);
-    struct ddp_avg_pool2d_forward args = {*s, x.device, y.device};
+    struct ddp_avg_pool2d_forward args = {*s, DDP_F32, x.device, y.device};
     ck_assert_int_eq(on_cuda->avg_pool2d_forward(&args, cuda_stream), DDP_OK);
-    args = (struct ddp_avg_pool2d_forward){*s, x.host, y.host};
+    args = (struct ddp_avg_pool2d_forward){*s, DDP_F32, x.host, y.host};
     ck_assert_int_eq(ddp_kernels_reference.avg_pool2d_forward(&args, NULL), DDP_OK);
     pair_near("average pooling", &y, 1e-6);
-    struct ddp_avg_pool2d_backward back = {*s, dy.device, dx.device, add};
+    struct ddp_avg_pool2d_backward back = {*s, DDP_F32, dy.device, dx.device, add};
     ck_assert_int_eq(on_cuda->avg_pool2d_backward(&back, cuda_stream), DDP_OK);
-    back = (struct ddp_avg_pool2d_backward){*s, dy.host, dx.host, add};
+    back = (struct ddp_avg_pool2d_backward){*s, DDP_F32, dy.host, dx.host, add};
     ck_assert_int_eq(ddp_kernels_reference.avg_pool2d_backward(&back, NULL), DDP_OK);
     pair_near("average pooling dx", &dx, 1e-6);
     pair_free(&x);
@@ -296,7 +296,10 @@ static void norm_forward(const struct norm *n, bool device, bool training)
 {
     const struct ddp_kernels *table = device ? on_cuda : &ddp_kernels_reference;
     void *stream = device ? cuda_stream : NULL;
-    const struct ddp_batch_norm_sums sums = {n->rows, n->channels, device ? n->x.device : n->x.host,
+    const struct ddp_batch_norm_sums sums = {n->rows,
+                                             n->channels,
+                                             DDP_F32,
+                                             device ? n->x.device : n->x.host,
                                              device ? n->device_sums : n->sums,
                                              device ? n->device_scratch : n->scratch};
     const struct ddp_batch_norm_forward args = {

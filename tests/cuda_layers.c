@@ -44,7 +44,8 @@ static struct layer layer_of(const int64_t *shape, enum ddp_activation activatio
     l.dx = pair_out(l.rows * l.in, l.shift, l.add);
     l.dweight = pair_out(l.out * l.in, l.shift, l.add);
     l.dbias = pair_out(l.out, l.shift, l.add);
-    const size_t bytes = ddp_linear_scratch_bytes(l.rows, l.in, l.out, l.compute, l.rounded);
+    const size_t bytes =
+        ddp_linear_scratch_bytes(l.rows, l.in, l.out, l.compute, DDP_F32, l.rounded);
     l.scratch = bytes ? aligned_alloc(64, bytes) : NULL;
     l.device_scratch = scratch_of(bytes);
     l.weight_bf16 = malloc((size_t)(l.out * l.in + 1) * sizeof *l.weight_bf16);
@@ -324,7 +325,7 @@ END_TEST
 START_TEST(test_attention_refused)
 {
     float some[1];
-    struct ddp_attention_forward args = {1, 1, 1, 257, some, some, NULL};
+    struct ddp_attention_forward args = {1, 1, 1, 257, DDP_F32, some, some, NULL};
     ck_assert_int_eq(on_cuda->attention_forward(&args, cuda_stream), DDP_ERR_UNSUPPORTED);
     args.qkv = NULL;
     ck_assert_int_eq(on_cuda->attention_forward(&args, cuda_stream), DDP_ERR_INVALID);

@@ -93,7 +93,7 @@ ddp_tensor *ddp_graph_linear(ddp_graph *graph, ddp_tensor *x, ddp_tensor *weight
     const struct attributes attributes = {activation, graph->compute};
     const int64_t rows = ddp_tensor_rows(x), out = weight->dims[0];
     const size_t scratch =
-        ddp_linear_scratch_bytes(rows, weight->dims[1], out, graph->compute, true);
+        ddp_linear_scratch_bytes(rows, weight->dims[1], out, graph->compute, DDP_F32, true);
     struct node node = {
         .op = &linear,
         .inputs = {x, weight, bias},

@@ -90,7 +90,7 @@ static enum ddp_status run_probe(struct ddp_run *run, struct probe *probe, doubl
 static enum ddp_status measure_size(struct ddp_run *run, struct probe *probe, double *flops)
 {
     probe->scratch_bytes = ddp_linear_scratch_bytes(probe->size, probe->size, probe->size,
-                                                    ddp_graph_compute(run->graph), false);
+                                                    ddp_graph_compute(run->graph), DDP_F32, false);
     probe->bytes = 3 * (size_t)(probe->size * probe->size) * sizeof(float) + probe->scratch_bytes;
     enum ddp_status status = ddp_device_alloc(probe->device, probe->bytes, (void **)&probe->memory);
     if (status == DDP_OK)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Dropout on a GPU; see dropout.h. A thread makes the four numbers of one counter and drops the
- * four elements that they belong to: the mask has the bits of the CPU's. Bound: 8 bytes an element
- * (12 accumulating); ten rounds of Philox hide behind them. */
+ * Dropout on a GPU; see dropout.h. A thread makes the four numbers of a counter and drops the
+ * four elements that they belong to, of bf16 eight of two counters: the mask has the bits of the
+ * CPU's. Bound: 8 bytes an element (12 accumulating), half of that in bf16; ten rounds of Philox
+ * for every four elements hide behind them. */
 #include "core/philox.h"
 #include "kernels/cuda.h"
 #include "kernels/dropout.h"
@@ -16,8 +17,8 @@ struct dropout_pass {
     const uint32_t *place;
     uint32_t threshold; /* the upper 24 bits of a number: an element below it is dropped */
     float scale;
-    const float *x;
-    float *y;
+    const void *x;
+    void *y;
     bool accumulate;
 };
 
@@ -49,31 +50,58 @@ static __device__ inline float dropped(const struct dropout_pass *pass, float x,
     return number >> 8 >= pass->threshold ? ddp_product(x, pass->scale) : 0;
 }
 
-/* A thread has four elements in either case: they share a counter. */
-template <bool WHOLE> static __global__ void drop(struct dropout_pass pass)
+/* Drops what the numbers of its elements say; W elements, the first one behind `at` elements. */
+template <int W>
+static __device__ inline void drop_values(const struct dropout_pass *pass, int64_t at,
+                                          ddp_pack<float, W> *values)
 {
-    const int64_t at = ddp_first_of_pack(4);
+#pragma unroll
+    for (int first = 0; first < W; first += 4) {
+        uint32_t numbers[4];
+        philox(numbers, (uint64_t)(at + first) / 4, pass);
+        for (int i = 0; i < 4; i++)
+            values->at[first + i] = dropped(pass, values->at[first + i], numbers[i]);
+    }
+}
+
+/* A thread has whole counters in either case. */
+template <typename T, bool WHOLE> static __global__ void drop(struct dropout_pass pass)
+{
+    constexpr int W = ddp_width<T>;
+    const T *x = (const T *)pass.x;
+    T *y = (T *)pass.y;
+    const int64_t at = ddp_first_of_pack(W);
     if (at >= pass.count)
         return;
-    uint32_t numbers[4];
-    philox(numbers, (uint64_t)at / 4, &pass);
-    if (WHOLE && at + 4 <= pass.count) {
-        ddp_pack<float, 4> value = ddp_load<float, 4>(pass.x + at);
-        for (int i = 0; i < 4; i++)
-            value.at[i] = dropped(&pass, value.at[i], numbers[i]);
+    ddp_pack<float, W> values = {};
+    if (WHOLE && at + W <= pass.count) {
+        values = ddp_read<W>(x + at);
+        drop_values<W>(&pass, at, &values);
         if (pass.accumulate) {
-            const ddp_pack<float, 4> old = ddp_load<float, 4>(pass.y + at);
-            for (int i = 0; i < 4; i++)
-                value.at[i] = old.at[i] + value.at[i];
+            const ddp_pack<float, W> old = ddp_read<W>(y + at);
+            for (int i = 0; i < W; i++)
+                values.at[i] = old.at[i] + values.at[i];
         }
-        ddp_store<float, 4>(pass.y + at, value);
+        ddp_write<W>(y + at, values);
         return;
     }
-    for (int i = 0; i < 4; i++)
-        if (at + i < pass.count) {
-            const float value = dropped(&pass, pass.x[at + i], numbers[i]);
-            pass.y[at + i] = pass.accumulate ? pass.y[at + i] + value : value;
-        }
+    for (int i = 0; i < W; i++)
+        if (at + i < pass.count)
+            values.at[i] = ddp_read_one(x + at + i);
+    drop_values<W>(&pass, at, &values);
+    for (int i = 0; i < W; i++)
+        if (at + i < pass.count)
+            ddp_write_one(y + at + i,
+                          pass.accumulate ? ddp_read_one(y + at + i) + values.at[i] : values.at[i]);
+}
+
+template <typename T> static void launch(const struct dropout_pass &pass, struct ddp_cuda *cuda)
+{
+    const unsigned blocks = ddp_cuda_blocks(pass.count, ddp_width<T> * DDP_BLOCK);
+    if (ddp_aligned(pass.x) && ddp_aligned(pass.y))
+        DDP_LAUNCH((drop<T, true>), blocks, DDP_BLOCK, 0, cuda->stream, pass);
+    else
+        DDP_LAUNCH((drop<T, false>), blocks, DDP_BLOCK, 0, cuda->stream, pass);
 }
 
 static enum ddp_status check(const struct ddp_dropout *args)
@@ -102,13 +130,12 @@ extern "C" enum ddp_status ddp_cuda_dropout(const struct ddp_dropout *args, void
     pass.place = args->place;
     pass.threshold = (uint32_t)ceil((double)args->probability * 16777216.0);
     pass.scale = 1 / (1 - args->probability);
-    pass.x = (const float *)args->x;
-    pass.y = (float *)args->y;
+    pass.x = args->x;
+    pass.y = args->y;
     pass.accumulate = args->accumulate;
-    const unsigned blocks = ddp_cuda_blocks(args->count, 4 * DDP_BLOCK);
-    if (ddp_aligned(args->x) && ddp_aligned(args->y))
-        DDP_LAUNCH((drop<true>), blocks, DDP_BLOCK, 0, cuda->stream, pass);
+    if (args->dtype == DDP_BF16)
+        launch<uint16_t>(pass, cuda);
     else
-        DDP_LAUNCH((drop<false>), blocks, DDP_BLOCK, 0, cuda->stream, pass);
+        launch<float>(pass, cuda);
     return ddp_cuda_launched(cuda, "dropout");
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Elementwise operations of CUDA: they round as the CPU does, so the bits are the CPU's, at every
- * size and alignment. */
+ * size and alignment; those of bf16 activations are the CPU's for the same numbers, rounded. */
 #include "config.h"
 
 #include "tests/cuda_kernels_test.h"
@@ -31,88 +31,96 @@ static float *special_array(int64_t count)
     return values;
 }
 
+/* On the device: the same numbers, or NaN. */
+static void *numbers_or_nan(enum ddp_dtype dtype, float *host, int64_t n, size_t shift, bool same)
+{
+    const size_t size = ddp_dtype_bytes(dtype);
+    return same ? cuda_numbers(dtype, host, n, shift) : cuda_memory((size_t)n * size, shift * size);
+}
+
 /* b: another array, a itself or none. y: memory of its own, a or b. */
-static void check_add(int loop, int second, int in_place, bool accumulate)
+static void check_add(int loop, enum ddp_dtype dtype, int second, int in_place, bool accumulate)
 {
     const int64_t n = size_of(loop);
     float *a = array_of(n), *b = array_of(n), *y = array_of(n);
-    float *d_a = cuda_floats(a, n, shift_of(loop)), *d_b = cuda_floats(b, n, shift_of(loop + 2));
-    float *d_y = accumulate ? cuda_floats(y, n, shift_of(loop))
-                            : cuda_memory((size_t)n * sizeof *y, shift_of(loop) * sizeof *y);
+    void *d_a = cuda_numbers(dtype, a, n, shift_of(loop));
+    void *d_b = cuda_numbers(dtype, b, n, shift_of(loop + 2));
+    void *d_y = numbers_or_nan(dtype, y, n, shift_of(loop), accumulate);
     struct ddp_add args = {.count = n, .a = a, .y = y, .accumulate = accumulate};
     args.b = second == 0 ? NULL : second == 1 ? b : a;
     args.y = in_place == 0 ? y : in_place == 1 ? a : b;
     ck_assert_int_eq(ddp_kernels_reference.add(&args, NULL), DDP_OK);
     const float *expected = args.y;
+    args.dtype = dtype;
     args.a = d_a;
     args.b = second == 0 ? NULL : second == 1 ? d_b : d_a;
     args.y = in_place == 0 ? d_y : in_place == 1 ? d_a : d_b;
     ck_assert_int_eq(on_cuda->add(&args, cuda_stream), DDP_OK);
-    cuda_expect_bits("add", args.y, expected, n);
+    cuda_expect_bits_type("add", dtype, args.y, expected, n);
     free(a);
     free(b);
     free(y);
 }
 
-static void try_add(int loop)
+static void try_add(int loop, enum ddp_dtype dtype)
 {
     for (int second = 0; second < 3; second++)
         for (int in_place = 0; in_place < (second == 1 ? 3 : 2); in_place++)
             for (int accumulate = 0; accumulate < 2; accumulate++)
-                check_add(loop, second, in_place, accumulate);
+                check_add(loop, dtype, second, in_place, accumulate);
 }
 
-static void try_relu(int loop)
+static void try_relu(int loop, enum ddp_dtype dtype)
 {
     const int64_t n = size_of(loop);
     const size_t shift = shift_of(loop);
     for (int in_place = 0; in_place < 2; in_place++) {
         float *x = special_array(n), *y = array_of(n);
-        float *d_x = cuda_floats(x, n, shift);
-        float *d_y = in_place ? d_x : cuda_memory((size_t)n * sizeof *y, shift * sizeof *y);
+        void *d_x = cuda_numbers(dtype, x, n, shift);
+        void *d_y = in_place ? d_x : numbers_or_nan(dtype, y, n, shift, false);
         struct ddp_relu_forward args = {.count = n, .x = x, .y = y};
         ck_assert_int_eq(ddp_kernels_reference.relu_forward(&args, NULL), DDP_OK);
-        args = (struct ddp_relu_forward){.count = n, .x = d_x, .y = d_y};
+        args = (struct ddp_relu_forward){.count = n, .dtype = dtype, .x = d_x, .y = d_y};
         ck_assert_int_eq(on_cuda->relu_forward(&args, cuda_stream), DDP_OK);
-        cuda_expect_bits("relu", d_y, y, n);
+        cuda_expect_bits_type("relu", dtype, d_y, y, n);
         free(x);
         free(y);
     }
 }
 
-static void try_relu_backward(int loop)
+static void try_relu_backward(int loop, enum ddp_dtype dtype)
 {
     const int64_t n = size_of(loop);
     const size_t shift = shift_of(loop);
     for (int way = 0; way < 3; way++) { /* accumulated, overwritten, in place */
         float *y = special_array(n), *dy = array_of(n), *dx = array_of(n);
-        float *d_y = cuda_floats(y, n, shift_of(loop + 2)), *d_dy = cuda_floats(dy, n, shift);
-        float *d_dx = way == 0   ? cuda_floats(dx, n, shift)
-                      : way == 1 ? cuda_memory((size_t)n * sizeof *y, shift * sizeof *y)
-                                 : d_dy;
+        void *d_y = cuda_numbers(dtype, y, n, shift_of(loop + 2));
+        void *d_dy = cuda_numbers(dtype, dy, n, shift);
+        void *d_dx = way == 2 ? d_dy : numbers_or_nan(dtype, dx, n, shift, way == 0);
         struct ddp_relu_backward args = {.count = n, .y = y, .dy = dy, .dx = dx};
         args.accumulate_dx = way == 0;
         ck_assert_int_eq(ddp_kernels_reference.relu_backward(&args, NULL), DDP_OK);
+        args.dtype = dtype;
         args.y = d_y;
         args.dy = d_dy;
         args.dx = d_dx;
         ck_assert_int_eq(on_cuda->relu_backward(&args, cuda_stream), DDP_OK);
-        cuda_expect_bits("relu backward", d_dx, dx, n);
+        cuda_expect_bits_type("relu backward", dtype, d_dx, dx, n);
         free(y);
         free(dy);
         free(dx);
     }
 }
 
-static void try_dropout(int loop)
+static void try_dropout(int loop, enum ddp_dtype dtype)
 {
     const int64_t n = size_of(loop);
     const uint32_t place[2] = {5, 77};
     const uint32_t *d_place = cuda_copy(place, sizeof place, 0);
     for (int way = 0; way < 4; way++) { /* bit 0: accumulated; bit 1: place from memory */
         float *x = array_of(n), *y = array_of(n);
-        float *d_x = cuda_floats(x, n, shift_of(loop));
-        float *d_y = way & 1 ? cuda_floats(y, n, shift_of(loop)) : d_x;
+        void *d_x = cuda_numbers(dtype, x, n, shift_of(loop));
+        void *d_y = way & 1 ? cuda_numbers(dtype, y, n, shift_of(loop)) : d_x;
         struct ddp_dropout args = {.count = n, .probability = 0.3f, .seed = 9, .layer = 2};
         args.accumulate = way & 1;
         args.shard = place[0];
@@ -120,6 +128,7 @@ static void try_dropout(int loop)
         args.x = x;
         args.y = y;
         ck_assert_int_eq(ddp_kernels_reference.dropout(&args, NULL), DDP_OK);
+        args.dtype = dtype;
         args.x = d_x;
         args.y = d_y;
         if (way & 2) {
@@ -127,7 +136,7 @@ static void try_dropout(int loop)
             args.place = d_place;
         }
         ck_assert_int_eq(on_cuda->dropout(&args, cuda_stream), DDP_OK);
-        cuda_expect_bits("dropout", d_y, y, n);
+        cuda_expect_bits_type("dropout", dtype, d_y, y, n);
         free(x);
         free(y);
     }
@@ -283,15 +292,31 @@ static void try_reduce(int loop)
                      (enum ddp_redop)(sources % 3));
 }
 
-static void (*const tries[])(int loop) = {
-    try_add, try_relu, try_relu_backward, try_dropout, try_to_bf16, try_ema, try_merge, try_reduce,
+static void (*const tries[])(int loop) = {try_to_bf16, try_ema, try_merge, try_reduce};
+
+/* Of activations: with either type. */
+static void (*const activation_tries[])(int loop, enum ddp_dtype dtype) = {
+    try_add,
+    try_relu,
+    try_relu_backward,
+    try_dropout,
 };
+#define ACTIVATION_TRIES (int)(sizeof activation_tries / sizeof *activation_tries)
 
 START_TEST(test_sizes)
 {
     for (int loop = 0; loop < LOOPS; loop++) {
         random_seed((uint64_t)loop);
         tries[_i](loop);
+    }
+}
+END_TEST
+
+START_TEST(test_activations)
+{
+    for (int loop = 0; loop < LOOPS; loop++) {
+        random_seed((uint64_t)loop);
+        activation_tries[_i / 2](loop, _i % 2 ? DDP_BF16 : DDP_F32);
     }
 }
 END_TEST
@@ -335,6 +360,7 @@ void cuda_element_cases(Suite *suite)
 {
     TCase *tc = cuda_case(suite, "elements");
     tcase_add_loop_test(tc, test_sizes, 0, sizeof tries / sizeof *tries);
+    tcase_add_loop_test(tc, test_activations, 0, 2 * ACTIVATION_TRIES);
     tcase_add_test(tc, test_reduce_trees);
     tcase_add_test(tc, test_arguments);
 }

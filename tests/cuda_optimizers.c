@@ -202,13 +202,15 @@ START_TEST(test_norm)
 }
 END_TEST
 
-static void check_sum(int64_t count, size_t shift)
+static void check_sum(enum ddp_dtype dtype, int64_t count, size_t shift)
 {
-    float *x = array_of(count), expected, dy = 3.25f, *dx = array_of(count);
+    float *x = array_of(count), expected, dy = 3.2568f, *dx = array_of(count);
+    const void *d_x = cuda_numbers(dtype, x, count, shift);
     float *d_y = cuda_memory(sizeof expected, 0), first, again;
     struct ddp_sum_forward args = {.count = count, .x = x, .y = &expected};
     ck_assert_int_eq(ddp_kernels_reference.sum_forward(&args, NULL), DDP_OK);
-    args.x = cuda_floats(x, count, shift);
+    args.dtype = dtype;
+    args.x = d_x;
     args.y = d_y;
     ck_assert_int_eq(on_cuda->sum_forward(&args, cuda_stream), DDP_OK);
     cuda_expect_near("sum", d_y, &expected, 1, 0, 0x1p-23);
@@ -217,13 +219,14 @@ static void check_sum(int64_t count, size_t shift)
     cuda_get(&again, d_y, sizeof again);
     ck_assert(same_bits(&first, &again, 1));
 
-    float *d_dx = cuda_memory((size_t)count * sizeof *dx, shift * sizeof *dx);
+    const size_t size = ddp_dtype_bytes(dtype);
+    void *d_dx = cuda_memory((size_t)count * size, shift * size);
     const struct ddp_sum_backward backward = {
-        .count = count, .dy = cuda_copy(&dy, sizeof dy, 0), .dx = d_dx};
+        .count = count, .dtype = dtype, .dy = cuda_copy(&dy, sizeof dy, 0), .dx = d_dx};
     ck_assert_int_eq(on_cuda->sum_backward(&backward, cuda_stream), DDP_OK);
     for (int64_t i = 0; i < count; i++)
         dx[i] = dy;
-    cuda_expect_bits("sum backward", d_dx, dx, count);
+    cuda_expect_bits_type("sum backward", dtype, d_dx, dx, count);
     free(x);
     free(dx);
 }
@@ -231,9 +234,11 @@ static void check_sum(int64_t count, size_t shift)
 START_TEST(test_sum)
 {
     random_seed(3);
-    for (int i = 0; i < CUDA_SIZES; i++)
-        check_sum(cuda_sizes[i], i % 3 == 2);
-    check_sum(1024 * 4096 + 5, 0); /* parts longer than the least */
+    for (int i = 0; i < CUDA_SIZES; i++) {
+        check_sum(DDP_F32, cuda_sizes[i], i % 3 == 2);
+        check_sum(DDP_BF16, cuda_sizes[i], i % 3 == 2);
+    }
+    check_sum(DDP_F32, 1024 * 4096 + 5, 0); /* parts longer than the least */
 }
 END_TEST
 

@@ -271,6 +271,14 @@ template <typename T> static __device__ inline void ddp_write_one(T *to, float v
     ddp_write<1>(to, {{value}});
 }
 
+/* What would be read where value is written. */
+template <typename T> static __device__ inline float ddp_rounded(float value)
+{
+    if constexpr (sizeof(T) == sizeof(float))
+        return value;
+    return __uint_as_float(ddp_cuda_bf16_pair(value, 0) << 16);
+}
+
 /* Is memory aligned to 16 bytes? NULL is. */
 static inline bool ddp_aligned(const void *memory)
 {

@@ -2,9 +2,10 @@
  *
  * Embedding on a GPU; see embedding.h. Forward: a warp has a row. Backward: the tokens are sorted,
  * so that a warp has all rows of dy that go to one row of the table, and adds them first to last:
- * no atomics, and the bits of the CPU. Bound: 12 bytes an element forward; backward 4 of dy for
- * each table, and 8 for each row of the tables that is touched (4 more for all of dwte when it
- * starts from zeros). A token that fills a large part of the batch is bound by latency instead. */
+ * no atomics, and the bits of the CPU. Bound: 12 bytes an element forward, 10 to bf16; backward
+ * 4 of dy, or 2 of bf16, for each table, and 8 for each row of the tables that is touched (4 more
+ * for all of dwte when it starts from zeros). A token that fills a large part of the batch is bound
+ * by latency instead. */
 #include "kernels/cuda.h"
 #include "kernels/cuda_reduce.h"
 #include "kernels/cuda_sort.h"
@@ -72,7 +73,7 @@ static enum ddp_status check_positions(const char *name, int64_t length, int64_t
 /* --- forward -------------------------------------------------------------------------------- */
 
 /* Zeros where the token is bad. */
-template <int W>
+template <typename T, int W>
 static __global__ void __launch_bounds__(DDP_BLOCK) look_up(struct ddp_embedding_forward args)
 {
     const int64_t n = args.features;
@@ -87,14 +88,26 @@ static __global__ void __launch_bounds__(DDP_BLOCK) look_up(struct ddp_embedding
     for (int64_t i = (int)threadIdx.x % DDP_WARP * W; i < n; i += DDP_WARP * W) {
         ddp_pack<float, W> value = {};
         if (good)
-            value = ddp_load<float, W>(from + i);
+            value = ddp_read<W>(from + i);
         if (place) {
-            const ddp_pack<float, W> other = ddp_load<float, W>(place + i);
+            const ddp_pack<float, W> other = ddp_read<W>(place + i);
             for (int j = 0; j < W; j++)
                 value.at[j] += other.at[j];
         }
-        ddp_store((float *)args.y + row * n + i, value);
+        ddp_write<W>((T *)args.y + row * n + i, value);
     }
+}
+
+template <typename T>
+static void launch_look_up(const struct ddp_embedding_forward *args, struct ddp_cuda *cuda)
+{
+    constexpr int W = ddp_width<T>;
+    const unsigned blocks = ddp_cuda_blocks(args->batch * args->length, WARPS);
+    if (args->features % W == 0 && ddp_aligned(args->wte) && ddp_aligned(args->wpe) &&
+        ddp_aligned(args->y))
+        DDP_LAUNCH((look_up<T, W>), blocks, DDP_BLOCK, 0, cuda->stream, *args);
+    else
+        DDP_LAUNCH((look_up<T, 1>), blocks, DDP_BLOCK, 0, cuda->stream, *args);
 }
 
 extern "C" enum ddp_status ddp_cuda_embedding_forward(const struct ddp_embedding_forward *args,
@@ -112,12 +125,10 @@ extern "C" enum ddp_status ddp_cuda_embedding_forward(const struct ddp_embedding
     DDP_LAUNCH(check_tokens, 1, CHECKERS, 0, cuda->stream, tokens, cuda->fault);
     if (args->features > 0 && (!args->wte || !args->y))
         return ddp_fail(DDP_ERR_INVALID, "embedding: wte or y is NULL");
-    const bool packs = args->features % 4 == 0 && ddp_aligned(args->wte) &&
-                       ddp_aligned(args->wpe) && ddp_aligned(args->y);
-    if (packs && args->features > 0)
-        DDP_LAUNCH((look_up<4>), ddp_cuda_blocks(rows, WARPS), DDP_BLOCK, 0, cuda->stream, *args);
+    if (args->features > 0 && args->dtype == DDP_BF16)
+        launch_look_up<uint16_t>(args, cuda);
     else if (args->features > 0)
-        DDP_LAUNCH((look_up<1>), ddp_cuda_blocks(rows, WARPS), DDP_BLOCK, 0, cuda->stream, *args);
+        launch_look_up<float>(args, cuda);
     return ddp_cuda_launched(cuda, "embedding");
 }
 
@@ -128,21 +139,21 @@ struct embedding_chunk {
     struct ddp_cuda_sorted sorted;
     int64_t begin, count;
     int64_t features, vocabulary;
-    const float *dy;
+    const void *dy;
     float *dwte;
 };
 
 /* Adds GROUP rows of dy, whose numbers the lanes from `first` on have; all of them are on their way
- * before the first is added. */
-template <int W, int GROUP>
-static __device__ inline void add_group(ddp_pack<float, W> *sum, const float *dy, int64_t n,
-                                        int place, int first)
+ * before the first is added. W is 4 or 1 for either type: what there is most of is float. */
+template <typename T, int W, int GROUP>
+static __device__ inline void add_group(ddp_pack<float, W> *sum, const T *dy, int64_t n, int place,
+                                        int first)
 {
     ddp_pack<float, W> rows[GROUP];
 #pragma unroll
     for (int i = 0; i < GROUP; i++) {
         const int64_t row = __shfl_sync(DDP_FULL_MASK, place, first + i);
-        rows[i] = ddp_load<float, W>(dy + row * n);
+        rows[i] = ddp_read<W>(dy + row * n);
     }
 #pragma unroll
     for (int i = 0; i < GROUP; i++)
@@ -151,22 +162,22 @@ static __device__ inline void add_group(ddp_pack<float, W> *sum, const float *dy
 }
 
 /* The rows that the first `count` lanes have. */
-template <int W>
-static __device__ inline void add_rows(ddp_pack<float, W> *sum, const float *dy, int64_t n,
-                                       int place, int count)
+template <typename T, int W>
+static __device__ inline void add_rows(ddp_pack<float, W> *sum, const T *dy, int64_t n, int place,
+                                       int count)
 {
     int first = 0;
     for (; first + 16 <= count; first += 16)
-        add_group<W, 16>(sum, dy, n, place, first);
+        add_group<T, W, 16>(sum, dy, n, place, first);
     for (; first + 4 <= count; first += 4)
-        add_group<W, 4>(sum, dy, n, place, first);
+        add_group<T, W, 4>(sum, dy, n, place, first);
     for (; first < count; first++)
-        add_group<W, 1>(sum, dy, n, place, first);
+        add_group<T, W, 1>(sum, dy, n, place, first);
 }
 
 /* A warp begins at each element of the sorted list, and goes on where a new token begins: it has
  * all rows of that token, and 32 W columns of them. */
-template <int W>
+template <typename T, int W>
 static __global__ void __launch_bounds__(DDP_BLOCK, 2) add_tokens(struct embedding_chunk chunk)
 {
     const int lane = (int)threadIdx.x % DDP_WARP;
@@ -180,7 +191,7 @@ static __global__ void __launch_bounds__(DDP_BLOCK, 2) add_tokens(struct embeddi
     const bool inside = column < chunk.features;
     column = inside ? column : 0; /* lanes behind the end do the first column for nothing */
     float *to = chunk.dwte + token * chunk.features + column;
-    const float *dy = chunk.dy + chunk.begin * chunk.features + column;
+    const T *dy = (const T *)chunk.dy + chunk.begin * chunk.features + column;
     ddp_pack<float, W> sum = {};
     if (inside)
         sum = ddp_load<float, W>(to);
@@ -188,14 +199,14 @@ static __global__ void __launch_bounds__(DDP_BLOCK, 2) add_tokens(struct embeddi
         const bool own = at + lane < chunk.count && chunk.sorted.keys[at + lane] == token;
         const int place = own ? chunk.sorted.places[at + lane] : 0;
         count = __popc(__ballot_sync(DDP_FULL_MASK, own));
-        add_rows<W>(&sum, dy, chunk.features, place, count);
+        add_rows<T, W>(&sum, dy, chunk.features, place, count);
     }
     if (inside)
         ddp_store(to, sum);
 }
 
 /* dwpe: a thread has a pack of a position, and adds the batch's rows first to last. */
-template <int W>
+template <typename T, int W>
 static __global__ void __launch_bounds__(DDP_BLOCK) add_places(struct ddp_embedding_backward args)
 {
     const int64_t at = ddp_first_of_pack(W), n = args.features, size = args.length * n;
@@ -207,8 +218,7 @@ static __global__ void __launch_bounds__(DDP_BLOCK) add_places(struct ddp_embedd
     if (at < size) {
 #pragma unroll 8
         for (int64_t row = 0; row < args.batch; row++) {
-            const ddp_pack<float, W> value =
-                ddp_load<float, W>((const float *)args.dy + row * size + at);
+            const ddp_pack<float, W> value = ddp_read<W>((const T *)args.dy + row * size + at);
             for (int j = 0; j < W; j++)
                 sum.at[j] += value.at[j];
         }
@@ -216,6 +226,7 @@ static __global__ void __launch_bounds__(DDP_BLOCK) add_places(struct ddp_embedd
     ddp_store(args.dwpe + at, sum);
 }
 
+template <typename T>
 static enum ddp_status backward_tokens(const struct ddp_embedding_backward *args, bool packs,
                                        struct ddp_cuda *cuda)
 {
@@ -229,7 +240,7 @@ static enum ddp_status backward_tokens(const struct ddp_embedding_backward *args
     struct embedding_chunk chunk;
     chunk.features = n;
     chunk.vocabulary = args->vocabulary;
-    chunk.dy = (const float *)args->dy;
+    chunk.dy = args->dy;
     chunk.dwte = args->dwte;
     const int64_t most = ddp_cuda_sort_most(DDP_CUDA_WORKSPACE_BYTES);
     const int64_t columns = packs ? n / 4 : n;
@@ -239,23 +250,37 @@ static enum ddp_status backward_tokens(const struct ddp_embedding_backward *args
                       cuda->workspace, &chunk.sorted, cuda);
         const dim3 grid(ddp_cuda_blocks(chunk.count, WARPS), ddp_cuda_blocks(columns, DDP_WARP));
         if (packs)
-            DDP_LAUNCH((add_tokens<4>), grid, DDP_BLOCK, 0, cuda->stream, chunk);
+            DDP_LAUNCH((add_tokens<T, 4>), grid, DDP_BLOCK, 0, cuda->stream, chunk);
         else
-            DDP_LAUNCH((add_tokens<1>), grid, DDP_BLOCK, 0, cuda->stream, chunk);
+            DDP_LAUNCH((add_tokens<T, 1>), grid, DDP_BLOCK, 0, cuda->stream, chunk);
     }
     return DDP_OK;
 }
 
+template <typename T>
 static void backward_places(const struct ddp_embedding_backward *args, bool packs,
                             struct ddp_cuda *cuda)
 {
     const int64_t count = args->positions * args->features;
     if (count > 0 && packs)
-        DDP_LAUNCH((add_places<4>), ddp_cuda_blocks(count, 4 * DDP_BLOCK), DDP_BLOCK, 0,
+        DDP_LAUNCH((add_places<T, 4>), ddp_cuda_blocks(count, 4 * DDP_BLOCK), DDP_BLOCK, 0,
                    cuda->stream, *args);
     else if (count > 0)
-        DDP_LAUNCH((add_places<1>), ddp_cuda_blocks(count, DDP_BLOCK), DDP_BLOCK, 0, cuda->stream,
-                   *args);
+        DDP_LAUNCH((add_places<T, 1>), ddp_cuda_blocks(count, DDP_BLOCK), DDP_BLOCK, 0,
+                   cuda->stream, *args);
+}
+
+template <typename T>
+static enum ddp_status backward(const struct ddp_embedding_backward *args, struct ddp_cuda *cuda)
+{
+    enum ddp_status status = DDP_OK;
+    const bool packs = args->features % 4 == 0 && ddp_aligned(args->dy) &&
+                       ddp_aligned(args->dwte) && ddp_aligned(args->dwpe);
+    if (args->dwte && args->features > 0 && args->vocabulary > 0)
+        status = backward_tokens<T>(args, packs, cuda);
+    if (status == DDP_OK && args->dwpe && args->features > 0)
+        backward_places<T>(args, packs, cuda);
+    return status;
 }
 
 extern "C" enum ddp_status ddp_cuda_embedding_backward(const struct ddp_embedding_backward *args,
@@ -274,11 +299,6 @@ extern "C" enum ddp_status ddp_cuda_embedding_backward(const struct ddp_embeddin
         return status;
     if (rows > 0)
         DDP_LAUNCH(check_tokens, 1, CHECKERS, 0, cuda->stream, tokens, cuda->fault);
-    const bool packs = args->features % 4 == 0 && ddp_aligned(args->dy) &&
-                       ddp_aligned(args->dwte) && ddp_aligned(args->dwpe);
-    if (args->dwte && args->features > 0 && args->vocabulary > 0)
-        status = backward_tokens(args, packs, cuda);
-    if (status == DDP_OK && args->dwpe && args->features > 0)
-        backward_places(args, packs, cuda);
+    status = args->dtype == DDP_BF16 ? backward<uint16_t>(args, cuda) : backward<float>(args, cuda);
     return status ? status : ddp_cuda_launched(cuda, "embedding backward");
 }

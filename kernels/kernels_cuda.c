@@ -16,6 +16,7 @@ const struct ddp_kernels ddp_kernels_cuda = {
     .attention_forward = ddp_cuda_attention_forward,
     .attention_backward = ddp_cuda_attention_backward,
     .add = ddp_cuda_add,
+    .add_layer_norm_forward = ddp_cuda_add_layer_norm_forward,
     .dropout = ddp_cuda_dropout,
     .to_bf16 = ddp_cuda_to_bf16,
     .softmax_cross_entropy = ddp_cuda_softmax_cross_entropy,

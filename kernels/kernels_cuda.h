@@ -15,6 +15,8 @@ enum ddp_status ddp_cuda_linear_forward(const struct ddp_linear_forward *args, v
 enum ddp_status ddp_cuda_linear_backward(const struct ddp_linear_backward *args, void *stream);
 enum ddp_status ddp_cuda_layer_norm_forward(const struct ddp_layer_norm_forward *args,
                                             void *stream);
+enum ddp_status ddp_cuda_add_layer_norm_forward(const struct ddp_add_layer_norm_forward *args,
+                                                void *stream);
 enum ddp_status ddp_cuda_layer_norm_backward(const struct ddp_layer_norm_backward *args,
                                              void *stream);
 enum ddp_status ddp_cuda_embedding_forward(const struct ddp_embedding_forward *args, void *stream);

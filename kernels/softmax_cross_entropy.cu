@@ -4,7 +4,8 @@
  * count and looks for labels that are no class. Then a team of threads, from a warp to a block of
  * 1024, has a row: one pass over it for the largest logit and the sum of the exponentials, a second
  * one for the gradient, which finds the row in the cache. Each row's loss goes to the workspace,
- * and one block adds these in one order. Bound: 8 bytes a logit with the gradient, 4 without. */
+ * and one block adds these in one order. Bound: 8 bytes a logit with the gradient, 4 without; half
+ * of that in bf16. */
 #include "kernels/cuda.h"
 #include "kernels/cuda_reduce.h"
 #include "kernels/kernels_cuda.h"
@@ -13,7 +14,7 @@
 #include <math.h>
 
 #define CHUNK  131072 /* rows whose losses are in the workspace together */
-#define AHEAD  4      /* packs of a thread whose loads are on their way together */
+#define AHEAD  16     /* logits of a thread whose loads are on their way together */
 #define ADDERS 1024   /* threads that add losses, and that count labels */
 
 /* In the workspace; the losses are behind it. */
@@ -69,9 +70,9 @@ static __device__ inline int64_t divisor_of(const struct cross_entropy_pass &pas
 }
 
 /* A row as a thread sees it: `head` single elements, then packs, then single ones again. */
-struct cross_entropy_row {
-    const float *x;
-    float *d; /* NULL: not wanted */
+template <typename T> struct cross_entropy_row {
+    const T *x;
+    T *d; /* NULL: not wanted */
     int n, head, packs;
 };
 
@@ -81,98 +82,102 @@ struct cross_entropy_state {
     int best; /* -1: none yet */
 };
 
-/* Takes W numbers in: packs of four that stand at `first`, first + STRIDE, ... */
-template <int W, int STRIDE, bool PREDICT>
-static __device__ inline void take(struct cross_entropy_state *state, const float (&x)[W],
+/* Takes COUNT numbers in: packs of W that stand at `first`, first + STRIDE, ... */
+template <int COUNT, int W, int STRIDE, bool PREDICT>
+static __device__ inline void take(struct cross_entropy_state *state, const float (&x)[COUNT],
                                    int first)
 {
     float max = state->max, sum = 0;
 #pragma unroll
-    for (int i = 0; i < W; i++) {
+    for (int i = 0; i < COUNT; i++) {
         if (PREDICT && (x[i] > max || (state->best < 0 && x[i] == max)))
-            state->best = first + i / 4 * STRIDE + i % 4;
+            state->best = first + i / W * STRIDE + i % W;
         max = fmaxf(max, x[i]);
     }
     /* e^(-inf - -inf) would be NaN. */
     const float from = max == -INFINITY ? 0 : max;
 #pragma unroll
-    for (int i = 0; i < W; i++)
+    for (int i = 0; i < COUNT; i++)
         sum += expf(x[i] - from);
     state->sum = state->sum * expf(state->max - from) + sum;
     state->max = max;
 }
 
-/* This thread's part of a row; four packs at a time: one rescaling for sixteen exponentials. */
-template <int TEAM, bool PREDICT>
-static __device__ inline struct cross_entropy_state state_of(const struct cross_entropy_row &row,
+/* This thread's part of a row; several packs at a time: one rescaling for sixteen exponentials. */
+template <typename T, int TEAM, bool PREDICT>
+static __device__ inline struct cross_entropy_state state_of(const cross_entropy_row<T> &row,
                                                              int lane)
 {
+    constexpr int W = ddp_width<T>, PACKS = AHEAD / W;
     struct cross_entropy_state state = {-INFINITY, 0, -1};
-    const float *packs = row.x + row.head;
+    const T *packs = row.x + row.head;
     if (lane < row.head)
-        take<1, 0, PREDICT>(&state, {row.x[lane]}, lane);
+        take<1, 1, 0, PREDICT>(&state, {ddp_read_one(row.x + lane)}, lane);
     int p = lane;
-    for (; p + (AHEAD - 1) * TEAM < row.packs; p += AHEAD * TEAM) {
-        ddp_pack<float, 4> quads[AHEAD];
-        float x[4 * AHEAD];
+    for (; p + (PACKS - 1) * TEAM < row.packs; p += PACKS * TEAM) {
+        ddp_pack<float, W> read[PACKS];
+        float x[AHEAD];
 #pragma unroll
-        for (int q = 0; q < AHEAD; q++)
-            quads[q] = ddp_load<float, 4>(packs + 4 * (p + q * TEAM));
+        for (int q = 0; q < PACKS; q++)
+            read[q] = ddp_read<W>(packs + W * (p + q * TEAM));
 #pragma unroll
-        for (int i = 0; i < 4 * AHEAD; i++)
-            x[i] = quads[i / 4].at[i % 4];
-        take<4 * AHEAD, 4 * TEAM, PREDICT>(&state, x, row.head + 4 * p);
+        for (int i = 0; i < AHEAD; i++)
+            x[i] = read[i / W].at[i % W];
+        take<AHEAD, W, W * TEAM, PREDICT>(&state, x, row.head + W * p);
     }
     for (; p < row.packs; p += TEAM)
-        take<4, 0, PREDICT>(&state, ddp_load<float, 4>(packs + 4 * p).at, row.head + 4 * p);
-    for (int i = row.head + 4 * row.packs + lane; i < row.n; i += TEAM)
-        take<1, 0, PREDICT>(&state, {row.x[i]}, i);
+        take<W, W, 0, PREDICT>(&state, ddp_read<W>(packs + W * p).at, row.head + W * p);
+    for (int i = row.head + W * row.packs + lane; i < row.n; i += TEAM)
+        take<1, 1, 0, PREDICT>(&state, {ddp_read_one(row.x + i)}, i);
     return state;
 }
 
 /* d = e^(x - max) * factor, elements as in state_of(): each thread reads what it overwrites. */
-template <int TEAM>
-static __device__ inline void put_gradient(const struct cross_entropy_row &row, int lane, float max,
+template <typename T, int TEAM>
+static __device__ inline void put_gradient(const cross_entropy_row<T> &row, int lane, float max,
                                            float factor)
 {
+    constexpr int W = ddp_width<T>;
     if (lane < row.head)
-        row.d[lane] = expf(row.x[lane] - max) * factor;
+        ddp_write_one(row.d + lane, expf(ddp_read_one(row.x + lane) - max) * factor);
 #pragma unroll 4
     for (int p = lane; p < row.packs; p += TEAM) {
-        const int at = row.head + 4 * p;
-        ddp_pack<float, 4> value = ddp_load<float, 4>(row.x + at);
-        for (int i = 0; i < 4; i++)
+        const int at = row.head + W * p;
+        ddp_pack<float, W> value = ddp_read<W>(row.x + at);
+        for (int i = 0; i < W; i++)
             value.at[i] = expf(value.at[i] - max) * factor;
-        ddp_store(row.d + at, value);
+        ddp_write<W>(row.d + at, value);
     }
-    for (int i = row.head + 4 * row.packs + lane; i < row.n; i += TEAM)
-        row.d[i] = expf(row.x[i] - max) * factor;
+    for (int i = row.head + W * row.packs + lane; i < row.n; i += TEAM)
+        ddp_write_one(row.d + i, expf(ddp_read_one(row.x + i) - max) * factor);
 }
 
-static __device__ inline struct cross_entropy_row row_of(const struct ddp_softmax_cross_entropy &a,
-                                                         int64_t number)
+template <typename T>
+static __device__ inline cross_entropy_row<T> row_of(const struct ddp_softmax_cross_entropy &a,
+                                                     int64_t number)
 {
-    struct cross_entropy_row row;
+    constexpr int W = ddp_width<T>;
+    cross_entropy_row<T> row;
     row.n = (int)a.classes;
-    row.x = (const float *)a.logits + number * a.classes;
-    row.d = a.dlogits ? (float *)a.dlogits + number * a.classes : NULL;
-    const int off = (int)(reinterpret_cast<uintptr_t>(row.x) / sizeof(float) % 4);
-    const int off_d = row.d ? (int)(reinterpret_cast<uintptr_t>(row.d) / sizeof(float) % 4) : off;
-    row.head = (4 - off) % 4;
+    row.x = (const T *)a.logits + number * a.classes;
+    row.d = a.dlogits ? (T *)a.dlogits + number * a.classes : NULL;
+    const int off = (int)(reinterpret_cast<uintptr_t>(row.x) / sizeof(T) % W);
+    const int off_d = row.d ? (int)(reinterpret_cast<uintptr_t>(row.d) / sizeof(T) % W) : off;
+    row.head = (W - off) % W;
     row.head = row.head < row.n ? row.head : row.n;
-    row.packs = off == off_d ? (row.n - row.head) / 4 : 0;
+    row.packs = off == off_d ? (row.n - row.head) / W : 0;
     return row;
 }
 
 /* A row without a label: its prediction at most, and a gradient of zeros. */
-template <int TEAM>
-static __device__ inline void put_zeros(const struct cross_entropy_row &row, int lane)
+template <typename T, int TEAM>
+static __device__ inline void put_zeros(const cross_entropy_row<T> &row, int lane)
 {
     for (int i = lane; row.d && i < row.n; i += TEAM)
         row.d[i] = 0;
 }
 
-template <int WARPS, int BLOCK, bool PREDICT>
+template <typename T, int WARPS, int BLOCK, bool PREDICT>
 static __global__ void __launch_bounds__(BLOCK) rows_kernel(struct cross_entropy_pass pass)
 {
     enum { TEAM = WARPS * DDP_WARP };
@@ -184,17 +189,18 @@ static __global__ void __launch_bounds__(BLOCK) rows_kernel(struct cross_entropy
         pass.begin + (int64_t)blockIdx.x * (BLOCK / TEAM) + (int)threadIdx.x / TEAM;
     if (number >= pass.end)
         return;
-    const struct cross_entropy_row row = row_of(args, number);
+    const cross_entropy_row<T> row = row_of<T>(args, number);
     const int32_t label = args.labels[number];
     const bool counts = is_class(args, label);
     if (lane == 0)
         pass.losses[number - pass.begin] = 0;
     if (!counts && !PREDICT) {
-        put_zeros<TEAM>(row, lane);
+        put_zeros<T, TEAM>(row, lane);
         return;
     }
-    const float own = counts ? row.x[label] : 0; /* read by all before anybody writes over it */
-    struct cross_entropy_state state = state_of<TEAM, PREDICT>(row, lane);
+    const float own =
+        counts ? ddp_read_one(row.x + label) : 0; /* read by all before anybody writes over it */
+    struct cross_entropy_state state = state_of<T, TEAM, PREDICT>(row, lane);
     const float max = ddp_team_max<WARPS>(state.max, partial);
     if (PREDICT) {
         const int place = state.best >= 0 && state.max == max ? state.best : row.n;
@@ -203,7 +209,7 @@ static __global__ void __launch_bounds__(BLOCK) rows_kernel(struct cross_entropy
             args.predictions[number] = best < row.n ? best : 0; /* a row of NaN */
     }
     if (!counts) {
-        put_zeros<TEAM>(row, lane);
+        put_zeros<T, TEAM>(row, lane);
         return;
     }
     const float sum = ddp_team_sum<WARPS>(state.sum * expf(state.max - max), partial);
@@ -212,10 +218,10 @@ static __global__ void __launch_bounds__(BLOCK) rows_kernel(struct cross_entropy
     if (!row.d)
         return;
     const float mean = 1.0f / (float)divisor_of(pass);
-    put_gradient<TEAM>(row, lane, max, mean / sum);
+    put_gradient<T, TEAM>(row, lane, max, mean / sum);
     ddp_team_barrier<WARPS>();
     if (lane == 0)
-        row.d[label] = (expf(own - max) / sum - 1.0f) * mean;
+        ddp_write_one(row.d + label, (expf(own - max) / sum - 1.0f) * mean);
 }
 
 /* The losses of a chunk, in one tree; behind the last chunk the mean. */
@@ -238,14 +244,27 @@ static __global__ void __launch_bounds__(ADDERS) add_losses(struct cross_entropy
     *pass.args.loss = pass.args.accumulate_loss ? *pass.args.loss + mean : mean;
 }
 
-template <int WARPS, int BLOCK>
-static void launch_rows(const struct cross_entropy_pass &pass, struct ddp_cuda *cuda)
+template <typename T, int WARPS, int BLOCK>
+static void launch_team(const struct cross_entropy_pass &pass, struct ddp_cuda *cuda)
 {
     const unsigned blocks = ddp_cuda_blocks(pass.end - pass.begin, BLOCK / (WARPS * DDP_WARP));
     if (pass.args.predictions)
-        DDP_LAUNCH((rows_kernel<WARPS, BLOCK, true>), blocks, BLOCK, 0, cuda->stream, pass);
+        DDP_LAUNCH((rows_kernel<T, WARPS, BLOCK, true>), blocks, BLOCK, 0, cuda->stream, pass);
     else
-        DDP_LAUNCH((rows_kernel<WARPS, BLOCK, false>), blocks, BLOCK, 0, cuda->stream, pass);
+        DDP_LAUNCH((rows_kernel<T, WARPS, BLOCK, false>), blocks, BLOCK, 0, cuda->stream, pass);
+}
+
+template <typename T>
+static void launch_rows(const struct cross_entropy_pass &pass, struct ddp_cuda *cuda)
+{
+    if (pass.begin == pass.end)
+        return;
+    if (pass.args.classes <= 1024)
+        launch_team<T, 1, DDP_BLOCK>(pass, cuda);
+    else if (pass.args.classes <= 8192)
+        launch_team<T, 8, DDP_BLOCK>(pass, cuda);
+    else
+        launch_team<T, 32, 1024>(pass, cuda);
 }
 
 static enum ddp_status check(const struct ddp_softmax_cross_entropy *args)
@@ -274,12 +293,10 @@ ddp_cuda_softmax_cross_entropy(const struct ddp_softmax_cross_entropy *args, voi
     do {
         pass.begin = pass.end;
         pass.end = args->rows - pass.begin < CHUNK ? args->rows : pass.begin + CHUNK;
-        if (args->classes <= 1024 && pass.begin < pass.end)
-            launch_rows<1, DDP_BLOCK>(pass, cuda);
-        else if (args->classes <= 8192 && pass.begin < pass.end)
-            launch_rows<8, DDP_BLOCK>(pass, cuda);
-        else if (pass.begin < pass.end)
-            launch_rows<32, 1024>(pass, cuda);
+        if (args->dtype == DDP_BF16)
+            launch_rows<uint16_t>(pass, cuda);
+        else
+            launch_rows<float>(pass, cuda);
         DDP_LAUNCH(add_losses, 1, ADDERS, 0, cuda->stream, pass);
     } while (pass.end < args->rows);
     return ddp_cuda_launched(cuda, "softmax cross-entropy");

@@ -9,19 +9,21 @@
 
 /* --- transpose ------------------------------------------------------------------------------ */
 
-static void check_transpose(int64_t batch, int64_t rows, int64_t columns, bool accumulate)
+static void check_transpose(enum ddp_dtype dtype, int64_t batch, int64_t rows, int64_t columns,
+                            bool accumulate)
 {
     const int64_t n = batch * rows * columns;
-    struct pair x = pair_of(n, 1), y = pair_out(n, 3, accumulate);
+    struct pair x = pair_of_type(dtype, n, 1), y = pair_out_type(dtype, n, 3, accumulate);
     struct ddp_transpose args = {.batch = batch, .rows = rows, .columns = columns};
     args.accumulate = accumulate;
     args.x = x.host;
     args.y = y.host;
     ck_assert_int_eq(ddp_kernels_reference.transpose(&args, NULL), DDP_OK);
+    args.dtype = dtype;
     args.x = x.device;
     args.y = y.device;
     ck_assert_int_eq(on_cuda->transpose(&args, cuda_stream), DDP_OK);
-    cuda_expect_bits("transpose", y.device, y.host, n);
+    pair_equal("transpose", &y);
     pair_free(&x);
     pair_free(&y);
 }
@@ -29,12 +31,13 @@ static void check_transpose(int64_t batch, int64_t rows, int64_t columns, bool a
 START_TEST(test_transpose)
 {
     static const int64_t sides[] = {1, 3, 16, 17, 31, 32, 33, 65, 100};
+    const enum ddp_dtype dtype = _i ? DDP_BF16 : DDP_F32;
     random_seed(1);
     for (size_t i = 0; i < sizeof sides / sizeof *sides; i++)
         for (size_t j = 0; j < sizeof sides / sizeof *sides; j++)
-            check_transpose(1 + (int64_t)(i + j) % 3, sides[i], sides[j], (i + j) % 2);
-    check_transpose(0, 3, 4, false);
-    check_transpose(2, 0, 4, false);
+            check_transpose(dtype, 1 + (int64_t)(i + j) % 3, sides[i], sides[j], (i + j) % 2);
+    check_transpose(dtype, 0, 3, 4, false);
+    check_transpose(dtype, 2, 0, 4, false);
 }
 END_TEST
 
@@ -71,9 +74,11 @@ START_TEST(test_embedding)
     const int64_t count = shape[BATCH] * shape[LENGTH] * n;
     random_seed((uint64_t)_i);
     int32_t *tokens = tokens_of(shape);
-    for (int way = 0; way < 4; way++) { /* bit 0: wpe; bit 1: not aligned */
+    for (int way = 0; way < 8; way++) { /* bit 0: wpe; bit 1: not aligned; bit 2: y is bf16 */
+        const enum ddp_dtype dtype = way & 4 ? DDP_BF16 : DDP_F32;
         struct pair wte = pair_of(shape[VOCABULARY] * n, way & 2 ? 1 : 0);
-        struct pair wpe = pair_of(shape[POSITIONS] * n, 0), y = pair_out(count, 0, false);
+        struct pair wpe = pair_of(shape[POSITIONS] * n, 0);
+        struct pair y = pair_out_type(dtype, count, 0, false);
         struct ddp_embedding_forward args = {.batch = shape[BATCH], .length = shape[LENGTH]};
         args.features = n;
         args.vocabulary = shape[VOCABULARY];
@@ -87,8 +92,9 @@ START_TEST(test_embedding)
         args.wte = wte.device;
         args.wpe = way & 1 ? wpe.device : NULL;
         args.y = y.device;
+        args.dtype = dtype;
         ck_assert_int_eq(on_cuda->embedding_forward(&args, cuda_stream), DDP_OK);
-        cuda_expect_bits("embedding", y.device, y.host, count);
+        pair_equal("embedding", &y);
         pair_free(&wte);
         pair_free(&wpe);
         pair_free(&y);
@@ -97,12 +103,12 @@ START_TEST(test_embedding)
 }
 END_TEST
 
-/* way: bit 0: without dwpe; bit 1: accumulated; bit 2: not aligned. */
+/* way: bit 0: without dwpe; bit 1: accumulated; bit 2: not aligned; bit 3: dy is bf16. */
 static void check_embedding_backward(const int64_t *shape, int way)
 {
-    const int64_t n = shape[FEATURES];
+    const int64_t n = shape[FEATURES], count = shape[BATCH] * shape[LENGTH] * n;
     int32_t *tokens = tokens_of(shape);
-    struct pair dy = pair_of(shape[BATCH] * shape[LENGTH] * n, way & 4 ? 1 : 0);
+    struct pair dy = pair_of_type(way & 8 ? DDP_BF16 : DDP_F32, count, way & 4 ? 1 : 0);
     struct pair dwte = pair_out(shape[VOCABULARY] * n, 0, way & 2);
     struct pair dwpe = pair_out(shape[POSITIONS] * n, 0, way & 2);
     struct ddp_embedding_backward args = {.batch = shape[BATCH], .length = shape[LENGTH]};
@@ -116,6 +122,7 @@ static void check_embedding_backward(const int64_t *shape, int way)
     args.accumulate_dwte = args.accumulate_dwpe = way & 2;
     ck_assert_int_eq(ddp_kernels_reference.embedding_backward(&args, NULL), DDP_OK);
     args.tokens = cuda_tokens(tokens, shape);
+    args.dtype = dy.dtype;
     args.dy = dy.device;
     args.dwte = dwte.device;
     args.dwpe = way & 1 ? NULL : dwpe.device;
@@ -132,7 +139,7 @@ static void check_embedding_backward(const int64_t *shape, int way)
 START_TEST(test_embedding_backward)
 {
     random_seed((uint64_t)_i);
-    for (int way = 0; way < 8; way++)
+    for (int way = 0; way < 16; way++)
         check_embedding_backward(embeddings[_i], way);
 }
 END_TEST
@@ -158,26 +165,29 @@ struct norm_case {
     int64_t rows, n;
     struct pair x, y, gamma, beta, statistics, dy, dx, dgamma, dbeta;
     bool affine;
+    enum ddp_dtype dtype; /* on the device */
 };
 
-/* way: bit 0: without gamma and beta; bit 1: accumulated; bit 2: not aligned. */
+/* way: bit 0: without gamma and beta; bit 1: accumulated; bit 2: not aligned; bit 3: bf16. */
 static struct norm_case norm_case_of(const int64_t *shape, int way)
 {
     const int64_t rows = shape[0], n = shape[1];
     const size_t shift = way & 4 ? 1 : 0;
+    const enum ddp_dtype dtype = way & 8 ? DDP_BF16 : DDP_F32;
     return (struct norm_case){
         .rows = rows,
         .n = n,
-        .x = pair_of(rows * n, shift),
-        .y = pair_out(rows * n, shift, false),
+        .x = pair_of_type(dtype, rows * n, shift),
+        .y = pair_out_type(dtype, rows * n, shift, false),
         .gamma = pair_of(n, 0),
         .beta = pair_of(n, 0),
         .statistics = pair_out(2 * rows, 0, false),
-        .dy = pair_of(rows * n, 0),
-        .dx = pair_out(rows * n, 0, way & 2),
+        .dy = pair_of_type(dtype, rows * n, 0),
+        .dx = pair_out_type(dtype, rows * n, 0, way & 2),
         .dgamma = pair_out(n, 0, way & 2),
         .dbeta = pair_out(n, 0, way & 2),
         .affine = !(way & 1),
+        .dtype = dtype,
     };
 }
 
@@ -192,6 +202,7 @@ static void norm_case_free(struct norm_case *c)
 static void norm_forward(const struct norm_case *c, bool device)
 {
     struct ddp_layer_norm_forward args = {.rows = c->rows, .features = c->n, .eps = 1e-5f};
+    args.dtype = device ? c->dtype : DDP_F32;
     args.x = device ? c->x.device : c->x.host;
     args.y = device ? c->y.device : c->y.host;
     if (c->affine) {
@@ -206,6 +217,7 @@ static void norm_forward(const struct norm_case *c, bool device)
 static void norm_backward(const struct norm_case *c, bool device, int way, void *scratch)
 {
     struct ddp_layer_norm_backward args = {.rows = c->rows, .features = c->n};
+    args.dtype = device ? c->dtype : DDP_F32;
     args.x = device ? c->x.device : c->x.host;
     args.statistics = device ? c->statistics.device : c->statistics.host;
     args.dy = device ? c->dy.device : c->dy.host;
@@ -267,12 +279,13 @@ START_TEST(test_layer_norm_in_place)
     static const int64_t shapes[][2] = {{20, 36}, {20, 37}, {7, 1536}, {3, 4100}};
     random_seed(5);
     for (int i = 0; i < 4; i++) {
-        const int64_t rows = shapes[i][0], n = shapes[i][1], count = rows * n;
-        struct norm_case c = norm_case_of(shapes[i], 0);
+        const int64_t rows = shapes[i][0], n = shapes[i][1];
+        struct norm_case c = norm_case_of(shapes[i], _i ? 8 : 0);
         norm_forward(&c, true);
         norm_backward(&c, true, 0, NULL);
         float *y = pair_fetch(&c.y), *dx = pair_fetch(&c.dx), *dgamma = pair_fetch(&c.dgamma);
         struct ddp_layer_norm_backward args = {.rows = rows, .features = n, .x = c.x.device};
+        args.dtype = c.dtype;
         args.gamma = c.gamma.device;
         args.statistics = c.statistics.device;
         args.dy = c.dy.device;
@@ -282,20 +295,66 @@ START_TEST(test_layer_norm_in_place)
         args.dgamma = NULL;
         args.dx = c.dy.device;
         ck_assert_int_eq(on_cuda->layer_norm_backward(&args, cuda_stream), DDP_OK);
-        cuda_expect_bits("dx over dy", c.dy.device, dx, count);
+        pair_same("dx over dy", &c.dy, dx);
         const struct ddp_layer_norm_forward forward = {.rows = rows,
                                                        .features = n,
+                                                       .dtype = c.dtype,
                                                        .eps = 1e-5f,
                                                        .x = c.x.device,
                                                        .gamma = c.gamma.device,
                                                        .beta = c.beta.device,
                                                        .y = c.x.device};
         ck_assert_int_eq(on_cuda->layer_norm_forward(&forward, cuda_stream), DDP_OK);
-        cuda_expect_bits("y over x", c.x.device, y, count);
-        free(y);
-        free(dx);
+        pair_same("y over x", &c.x, y);
         free(dgamma);
         norm_case_free(&c);
+    }
+}
+END_TEST
+
+/* A sum and its norm in one pass: the bits of one after the other. way: as above, but bit 1: the
+ * sum overwrites one of what is added. */
+static void check_add_layer_norm(const int64_t *shape, int way)
+{
+    struct norm_case c = norm_case_of(shape, way & ~2);
+    const int64_t count = c.rows * c.n;
+    const size_t shift = c.x.shift;
+    struct pair a = pair_of_type(c.dtype, count, shift), b = pair_of_type(c.dtype, count, shift);
+    struct pair own = pair_out_type(c.dtype, count, shift, false);
+    const struct ddp_add add = {
+        .count = count, .dtype = c.dtype, .a = a.device, .b = b.device, .y = c.x.device};
+    ck_assert_int_eq(on_cuda->add(&add, cuda_stream), DDP_OK);
+    norm_forward(&c, true);
+    float *x = pair_fetch(&c.x), *y = pair_fetch(&c.y), *statistics = pair_fetch(&c.statistics);
+    struct pair *sum = !(way & 2) ? &own : way & 1 ? &a : &b;
+    struct pair out = pair_out_type(c.dtype, count, shift, false);
+    struct pair out_statistics = pair_out(2 * c.rows, 0, false);
+    const struct ddp_add_layer_norm_forward args = {.rows = c.rows,
+                                                    .features = c.n,
+                                                    .dtype = c.dtype,
+                                                    .eps = 1e-5f,
+                                                    .a = a.device,
+                                                    .b = b.device,
+                                                    .sum = sum->device,
+                                                    .gamma = c.affine ? c.gamma.device : NULL,
+                                                    .beta = c.affine ? c.beta.device : NULL,
+                                                    .y = out.device,
+                                                    .statistics = out_statistics.device};
+    ck_assert_int_eq(on_cuda->add_layer_norm_forward(&args, cuda_stream), DDP_OK);
+    pair_same("sum", sum, x);
+    pair_same("norm of a sum", &out, y);
+    pair_same("statistics of a sum", &out_statistics, statistics);
+    struct pair *const all[] = {&a, &b, &own, &out, &out_statistics};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        pair_free(all[i]);
+    norm_case_free(&c);
+}
+
+START_TEST(test_add_layer_norm)
+{
+    for (size_t i = 0; i < NORMS; i++) {
+        random_seed(i);
+        check_add_layer_norm(norms[i], _i);
     }
 }
 END_TEST
@@ -330,12 +389,14 @@ static void run_entropy(struct ddp_softmax_cross_entropy args, const struct pair
 }
 
 /* way: bit 0: all rows count; bit 1: gradient in place; bit 2: no predictions; bit 3: a divisor,
- * and added to the loss; d lies otherwise than the logits where it is not in place. */
+ * and added to the loss; bit 4: bf16; d lies otherwise than the logits where it is not in place. */
 static void check_entropy(const int64_t *shape, int way)
 {
     const int64_t rows = shape[0], classes = shape[1], n = rows * classes;
     const size_t bytes = (size_t)rows * sizeof(int32_t);
-    struct pair logits = pair_of(n, (size_t)way % 4), d = pair_out(n, 2, false);
+    const enum ddp_dtype dtype = way & 16 ? DDP_BF16 : DDP_F32;
+    struct pair logits = pair_of_type(dtype, n, (size_t)way % 4);
+    struct pair d = pair_out_type(dtype, n, 2, false);
     struct pair loss = pair_out(1, 0, way & 8);
     for (int64_t i = 0; i < n; i++)
         logits.host[i] *= i % 7 == 0 ? 60 : 8;
@@ -350,13 +411,15 @@ static void check_entropy(const int64_t *shape, int way)
     args.accumulate_loss = way & 8;
     run_entropy(args, &logits, &d, &loss, best, labels);
     args.labels = cuda_copy(labels, bytes, 0);
+    args.dtype = dtype;
     args.logits = logits.device;
     args.dlogits = way & 2 ? logits.device : d.device;
     args.loss = loss.device;
     args.predictions = way & 4 ? NULL : cuda_memory(bytes, 0);
     ck_assert_int_eq(on_cuda->softmax_cross_entropy(&args, cuda_stream), DDP_OK);
     pair_near("loss", &loss, 1e-6);
-    cuda_expect_near("dlogits", args.dlogits, d.host, n, 8e-7 / (double)(rows + 1), 0);
+    cuda_expect_near_type("dlogits", dtype, args.dlogits, d.host, n, 8e-7 / (double)(rows + 1),
+                          dtype == DDP_BF16 ? 0x1p-8 : 0);
     if (args.predictions) {
         cuda_get(got, args.predictions, bytes);
         ck_assert(memcmp(got, best, bytes) == 0);
@@ -390,7 +453,7 @@ START_TEST(test_entropy_chunks)
 {
     random_seed(9);
     check_entropy((const int64_t[]){32768 + 5, 1}, 1);
-    check_entropy((const int64_t[]){32768 + 9, 2}, 10);
+    check_entropy((const int64_t[]){32768 + 9, 2}, 10 + 16);
 }
 END_TEST
 
@@ -490,13 +553,14 @@ END_TEST
 void cuda_row_cases(Suite *suite)
 {
     TCase *tc = cuda_case(suite, "rows");
-    tcase_add_test(tc, test_transpose);
+    tcase_add_loop_test(tc, test_transpose, 0, 2);
     tcase_add_loop_test(tc, test_embedding, 0, EMBEDDINGS);
     tcase_add_loop_test(tc, test_embedding_backward, 0, EMBEDDINGS);
     tcase_add_test(tc, test_long_embedding);
-    tcase_add_loop_test(tc, test_layer_norm, 0, 8);
-    tcase_add_test(tc, test_layer_norm_in_place);
-    tcase_add_loop_test(tc, test_entropy, 0, 16);
+    tcase_add_loop_test(tc, test_layer_norm, 0, 16);
+    tcase_add_loop_test(tc, test_layer_norm_in_place, 0, 2);
+    tcase_add_loop_test(tc, test_add_layer_norm, 0, 16);
+    tcase_add_loop_test(tc, test_entropy, 0, 32);
     tcase_add_test(tc, test_entropy_chunks);
     tcase_add_test(tc, test_extremes);
     tcase_add_test(tc, test_bad_numbers);

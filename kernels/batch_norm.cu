@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Batch norm on a CUDA device; see batch_norm.h. Every pass reads each array once, four channels of
- * a row at a time, and is bound by memory. A thread stays with its channels, whose numbers it keeps
- * in registers, and goes down the rows.
+ * Batch norm on a CUDA device; see batch_norm.h. Every pass reads each array once, 16 bytes of
+ * a row's channels at a time, and is bound by memory. A thread stays with its channels, whose
+ * numbers it keeps in registers, and goes down the rows.
  *
  * Sums are double precision from the first addition on. The rows are cut into at most 1024 pieces
  * by the shape alone; the threads of a channel add every so many rows of a piece, then each other,
@@ -66,7 +66,8 @@ static __device__ inline struct part part_of(const struct grid *g, int W)
 /* --- the gradient through the activation ------------------------------------------------------ */
 
 struct gradient {
-    const float *x, *y, *dy, *gamma, *beta, *saved;
+    const void *x, *y, *dy;
+    const float *gamma, *beta, *saved;
     bool relu, has_residual;
 };
 
@@ -89,14 +90,14 @@ static __device__ inline void read_channels(channels<W> *c, const struct gradien
 
 /* dz; *value: x less its mean. Without a residual the sign of y is computed again, as the CPU does.
  */
-template <int W>
+template <typename T, int W>
 static __device__ inline ddp_pack<float, W>
 gradient_at(const struct gradient *g, const channels<W> *c, int64_t at, ddp_pack<float, W> *value)
 {
-    ddp_pack<float, W> dz = ddp_load<float, W>(g->dy + at), sign;
-    *value = ddp_load<float, W>(g->x + at);
+    ddp_pack<float, W> dz = ddp_read<W>((const T *)g->dy + at), sign;
+    *value = ddp_read<W>((const T *)g->x + at);
     if (g->relu && g->has_residual)
-        sign = ddp_load<float, W>(g->y + at);
+        sign = ddp_read<W>((const T *)g->y + at);
     for (int i = 0; i < W; i++) {
         value->at[i] -= c->mean[i];
         if (g->relu) {
@@ -131,14 +132,14 @@ static __device__ void finish_piece(const struct grid *g, const struct part *par
     }
 }
 
-template <int W>
+template <typename T, int W>
 static __global__ void __launch_bounds__(DDP_BLOCK)
-    sums_kernel(struct grid g, const float *x, double *partial)
+    sums_kernel(struct grid g, const T *x, double *partial)
 {
     const struct part part = part_of(&g, W);
     double sums[2][W] = {};
     for (int64_t row = part.begin; part.active && row < part.end; row += g.down) {
-        const ddp_pack<float, W> pack = ddp_load<float, W>(x + row * g.channels + part.channel);
+        const ddp_pack<float, W> pack = ddp_read<W>(x + row * g.channels + part.channel);
         for (int i = 0; i < W; i++) {
             const double value = (double)pack.at[i];
             sums[0][i] += value;
@@ -148,7 +149,7 @@ static __global__ void __launch_bounds__(DDP_BLOCK)
     finish_piece<W>(&g, &part, sums, partial);
 }
 
-template <int W>
+template <typename T, int W>
 static __global__ void __launch_bounds__(DDP_BLOCK)
     backward_sums_kernel(struct grid g, struct gradient gradient, double *partial)
 {
@@ -160,7 +161,7 @@ static __global__ void __launch_bounds__(DDP_BLOCK)
     for (int64_t row = part.begin; part.active && row < part.end; row += g.down) {
         ddp_pack<float, W> value;
         const ddp_pack<float, W> dz =
-            gradient_at<W>(&gradient, &c, row * g.channels + part.channel, &value);
+            gradient_at<T, W>(&gradient, &c, row * g.channels + part.channel, &value);
         for (int i = 0; i < W; i++) {
             sums[0][i] += (double)dz.at[i];
             sums[1][i] += (double)dz.at[i] * (double)value.at[i];
@@ -207,61 +208,75 @@ static void finish(const struct grid *g, const double *partial, double *sums, st
                g->pieces, partial, sums);
 }
 
+template <typename T>
+static enum ddp_status sums(const struct ddp_batch_norm_sums *args, struct ddp_cuda *cuda)
+{
+    const T *x = (const T *)args->x;
+    const bool wide = args->channels % ddp_width<T> == 0 && ddp_aligned(x);
+    const struct grid g = grid_of(args->rows, args->channels, wide ? ddp_width<T> : 1);
+    enum ddp_status status = check_room(&g);
+    if (status)
+        return status;
+    double *partial = (double *)ddp_cuda_spare(cuda);
+    const unsigned blocks = (unsigned)(g.tiles * g.pieces);
+    if (blocks > 0 && wide)
+        DDP_LAUNCH((sums_kernel<T, ddp_width<T>>), blocks, DDP_BLOCK, 0, cuda->stream, g, x,
+                   partial);
+    else if (blocks > 0)
+        DDP_LAUNCH((sums_kernel<T, 1>), blocks, DDP_BLOCK, 0, cuda->stream, g, x, partial);
+    finish(&g, partial, args->sums, cuda);
+    return ddp_cuda_launched(cuda, "batch norm sums");
+}
+
 extern "C" enum ddp_status ddp_cuda_batch_norm_sums(const struct ddp_batch_norm_sums *args,
                                                     void *stream)
 {
     enum ddp_status status = ddp_batch_norm_check_sums(args);
     struct ddp_cuda *cuda = (struct ddp_cuda *)stream;
-    const int W = args->channels % 4 == 0 && ddp_aligned(args->x) ? 4 : 1;
     if (status)
         return status;
-    const struct grid g = grid_of(args->rows, args->channels, W);
-    status = check_room(&g);
+    return args->dtype == DDP_BF16 ? sums<uint16_t>(args, cuda) : sums<float>(args, cuda);
+}
+
+template <typename T>
+static enum ddp_status backward_sums(const struct ddp_batch_norm_backward_sums *args,
+                                     struct ddp_cuda *cuda)
+{
+    const struct gradient gradient = {args->x,
+                                      args->y,
+                                      args->dy,
+                                      args->gamma,
+                                      args->beta,
+                                      args->saved,
+                                      args->activation == DDP_ACTIVATION_RELU,
+                                      args->has_residual};
+    const bool wide = args->channels % ddp_width<T> == 0 && ddp_aligned(args->x) &&
+                      ddp_aligned(args->dy) && ddp_aligned(args->y);
+    const struct grid g = grid_of(args->rows, args->channels, wide ? ddp_width<T> : 1);
+    enum ddp_status status = check_room(&g);
     if (status)
         return status;
     double *partial = (double *)ddp_cuda_spare(cuda);
     const unsigned blocks = (unsigned)(g.tiles * g.pieces);
-    if (blocks > 0 && W == 4)
-        DDP_LAUNCH(sums_kernel<4>, blocks, DDP_BLOCK, 0, cuda->stream, g, (const float *)args->x,
-                   partial);
+    if (blocks > 0 && wide)
+        DDP_LAUNCH((backward_sums_kernel<T, ddp_width<T>>), blocks, DDP_BLOCK, 0, cuda->stream, g,
+                   gradient, partial);
     else if (blocks > 0)
-        DDP_LAUNCH(sums_kernel<1>, blocks, DDP_BLOCK, 0, cuda->stream, g, (const float *)args->x,
+        DDP_LAUNCH((backward_sums_kernel<T, 1>), blocks, DDP_BLOCK, 0, cuda->stream, g, gradient,
                    partial);
     finish(&g, partial, args->sums, cuda);
-    return ddp_cuda_launched(cuda, "batch norm sums");
+    return ddp_cuda_launched(cuda, "batch norm backward sums");
 }
 
 extern "C" enum ddp_status
 ddp_cuda_batch_norm_backward_sums(const struct ddp_batch_norm_backward_sums *args, void *stream)
 {
     enum ddp_status status = ddp_batch_norm_check_backward_sums(args);
-    if (status)
-        return status;
     struct ddp_cuda *cuda = (struct ddp_cuda *)stream;
-    const struct gradient gradient = {(const float *)args->x,
-                                      (const float *)args->y,
-                                      (const float *)args->dy,
-                                      args->gamma,
-                                      args->beta,
-                                      args->saved,
-                                      args->activation == DDP_ACTIVATION_RELU,
-                                      args->has_residual};
-    const bool wide = args->channels % 4 == 0 && ddp_aligned(args->x) && ddp_aligned(args->dy) &&
-                      ddp_aligned(args->y);
-    const struct grid g = grid_of(args->rows, args->channels, wide ? 4 : 1);
-    status = check_room(&g);
     if (status)
         return status;
-    double *partial = (double *)ddp_cuda_spare(cuda);
-    const unsigned blocks = (unsigned)(g.tiles * g.pieces);
-    if (blocks > 0 && wide)
-        DDP_LAUNCH(backward_sums_kernel<4>, blocks, DDP_BLOCK, 0, cuda->stream, g, gradient,
-                   partial);
-    else if (blocks > 0)
-        DDP_LAUNCH(backward_sums_kernel<1>, blocks, DDP_BLOCK, 0, cuda->stream, g, gradient,
-                   partial);
-    finish(&g, partial, args->sums, cuda);
-    return ddp_cuda_launched(cuda, "batch norm backward sums");
+    return args->dtype == DDP_BF16 ? backward_sums<uint16_t>(args, cuda)
+                                   : backward_sums<float>(args, cuda);
 }
 
 /* --- once for each channel -------------------------------------------------------------------- */
@@ -298,7 +313,7 @@ static __global__ void __launch_bounds__(DDP_BLOCK)
 
 /* --- rows ----------------------------------------------------------------------------------- */
 
-template <int W>
+template <typename T, int W>
 static __global__ void __launch_bounds__(DDP_BLOCK)
     forward_kernel(struct grid g, struct ddp_batch_norm_forward a)
 {
@@ -317,9 +332,9 @@ static __global__ void __launch_bounds__(DDP_BLOCK)
     }
     for (int64_t row = part.begin; row < part.end; row += g.down) {
         const int64_t at = row * g.channels + part.channel;
-        ddp_pack<float, W> value = ddp_load<float, W>((const float *)a.x + at), other = {};
+        ddp_pack<float, W> value = ddp_read<W>((const T *)a.x + at), other = {};
         if (a.residual)
-            other = ddp_load<float, W>((const float *)a.residual + at);
+            other = ddp_read<W>((const T *)a.residual + at);
         for (int i = 0; i < W; i++) {
             /* rounded as in backward, which makes the sign of y again */
             float y = ddp_product(value.at[i] - mean[i], scale[i]) + beta[i];
@@ -327,21 +342,22 @@ static __global__ void __launch_bounds__(DDP_BLOCK)
                 y += other.at[i];
             value.at[i] = relu && y < 0 ? 0 : y; /* NaN stays */
         }
-        ddp_store((float *)a.y + at, value);
+        ddp_write<W>((T *)a.y + at, value);
     }
 }
 
-template <int W> static __device__ inline void put(float *to, ddp_pack<float, W> value, bool add)
+template <typename T, int W>
+static __device__ inline void put(T *to, ddp_pack<float, W> value, bool add)
 {
     if (add) {
-        const ddp_pack<float, W> old = ddp_load<float, W>(to);
+        const ddp_pack<float, W> old = ddp_read<W>(to);
         for (int i = 0; i < W; i++)
             value.at[i] += old.at[i];
     }
-    ddp_store(to, value);
+    ddp_write<W>(to, value);
 }
 
-template <int W>
+template <typename T, int W>
 static __global__ void __launch_bounds__(DDP_BLOCK)
     backward_kernel(struct grid g, struct gradient gradient, struct ddp_batch_norm_backward a)
 {
@@ -358,15 +374,28 @@ static __global__ void __launch_bounds__(DDP_BLOCK)
     for (int64_t row = part.begin; row < part.end; row += g.down) {
         const int64_t at = row * g.channels + part.channel;
         ddp_pack<float, W> value;
-        const ddp_pack<float, W> dz = gradient_at<W>(&gradient, &c, at, &value);
+        const ddp_pack<float, W> dz = gradient_at<T, W>(&gradient, &c, at, &value);
         if (a.dx) {
             for (int i = 0; i < W; i++)
                 value.at[i] = (dz.at[i] - centre[i] - value.at[i] * slope[i]) * c.scale[i];
-            put<W>((float *)a.dx + at, value, a.accumulate_dx);
+            put<T, W>((T *)a.dx + at, value, a.accumulate_dx);
         }
         if (a.dresidual && a.has_residual)
-            put<W>((float *)a.dresidual + at, dz, a.accumulate_dresidual);
+            put<T, W>((T *)a.dresidual + at, dz, a.accumulate_dresidual);
     }
+}
+
+template <typename T>
+static void launch_forward(const struct ddp_batch_norm_forward *args, struct ddp_cuda *cuda)
+{
+    const bool wide = args->channels % ddp_width<T> == 0 && ddp_aligned(args->x) &&
+                      ddp_aligned(args->y) && ddp_aligned(args->residual);
+    const struct grid g = grid_of(args->rows, args->channels, wide ? ddp_width<T> : 1);
+    const unsigned blocks = (unsigned)(g.tiles * g.pieces);
+    if (blocks > 0 && wide)
+        DDP_LAUNCH((forward_kernel<T, ddp_width<T>>), blocks, DDP_BLOCK, 0, cuda->stream, g, *args);
+    else if (blocks > 0)
+        DDP_LAUNCH((forward_kernel<T, 1>), blocks, DDP_BLOCK, 0, cuda->stream, g, *args);
 }
 
 extern "C" enum ddp_status ddp_cuda_batch_norm_forward(const struct ddp_batch_norm_forward *args,
@@ -379,15 +408,35 @@ extern "C" enum ddp_status ddp_cuda_batch_norm_forward(const struct ddp_batch_no
     if (args->sums)
         DDP_LAUNCH(statistics_kernel, ddp_cuda_blocks(args->channels, DDP_BLOCK), DDP_BLOCK, 0,
                    cuda->stream, *args);
-    const bool wide = args->channels % 4 == 0 && ddp_aligned(args->x) && ddp_aligned(args->y) &&
-                      ddp_aligned(args->residual);
-    const struct grid g = grid_of(args->rows, args->channels, wide ? 4 : 1);
-    const unsigned blocks = (unsigned)(g.tiles * g.pieces);
-    if (blocks > 0 && wide)
-        DDP_LAUNCH(forward_kernel<4>, blocks, DDP_BLOCK, 0, cuda->stream, g, *args);
-    else if (blocks > 0)
-        DDP_LAUNCH(forward_kernel<1>, blocks, DDP_BLOCK, 0, cuda->stream, g, *args);
+    if (args->dtype == DDP_BF16)
+        launch_forward<uint16_t>(args, cuda);
+    else
+        launch_forward<float>(args, cuda);
     return ddp_cuda_launched(cuda, "batch norm");
+}
+
+template <typename T>
+static void launch_backward(const struct ddp_batch_norm_backward *args, struct ddp_cuda *cuda)
+{
+    const struct gradient gradient = {args->x,
+                                      args->y,
+                                      args->dy,
+                                      args->gamma,
+                                      args->beta,
+                                      args->saved,
+                                      args->activation == DDP_ACTIVATION_RELU,
+                                      args->has_residual};
+    const bool wide = args->channels % ddp_width<T> == 0 && ddp_aligned(args->x) &&
+                      ddp_aligned(args->dy) && ddp_aligned(args->y) && ddp_aligned(args->dx) &&
+                      ddp_aligned(args->dresidual);
+    const struct grid g = grid_of(args->rows, args->channels, wide ? ddp_width<T> : 1);
+    const unsigned blocks = (unsigned)(g.tiles * g.pieces);
+    const bool rows = blocks > 0 && (args->dx || (args->dresidual && args->has_residual));
+    if (rows && wide)
+        DDP_LAUNCH((backward_kernel<T, ddp_width<T>>), blocks, DDP_BLOCK, 0, cuda->stream, g,
+                   gradient, *args);
+    else if (rows)
+        DDP_LAUNCH((backward_kernel<T, 1>), blocks, DDP_BLOCK, 0, cuda->stream, g, gradient, *args);
 }
 
 extern "C" enum ddp_status ddp_cuda_batch_norm_backward(const struct ddp_batch_norm_backward *args,
@@ -400,22 +449,9 @@ extern "C" enum ddp_status ddp_cuda_batch_norm_backward(const struct ddp_batch_n
     if (args->dgamma || args->dbeta)
         DDP_LAUNCH(parameters_kernel, ddp_cuda_blocks(args->channels, DDP_BLOCK), DDP_BLOCK, 0,
                    cuda->stream, *args);
-    const struct gradient gradient = {(const float *)args->x,
-                                      (const float *)args->y,
-                                      (const float *)args->dy,
-                                      args->gamma,
-                                      args->beta,
-                                      args->saved,
-                                      args->activation == DDP_ACTIVATION_RELU,
-                                      args->has_residual};
-    const bool wide = args->channels % 4 == 0 && ddp_aligned(args->x) && ddp_aligned(args->dy) &&
-                      ddp_aligned(args->y) && ddp_aligned(args->dx) && ddp_aligned(args->dresidual);
-    const struct grid g = grid_of(args->rows, args->channels, wide ? 4 : 1);
-    const unsigned blocks = (unsigned)(g.tiles * g.pieces);
-    const bool rows = blocks > 0 && (args->dx || (args->dresidual && args->has_residual));
-    if (rows && wide)
-        DDP_LAUNCH(backward_kernel<4>, blocks, DDP_BLOCK, 0, cuda->stream, g, gradient, *args);
-    else if (rows)
-        DDP_LAUNCH(backward_kernel<1>, blocks, DDP_BLOCK, 0, cuda->stream, g, gradient, *args);
+    if (args->dtype == DDP_BF16)
+        launch_backward<uint16_t>(args, cuda);
+    else
+        launch_backward<float>(args, cuda);
     return ddp_cuda_launched(cuda, "batch norm backward");
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Pooling on a CUDA device; see pool2d.h. A thread makes one result, or four channels of it: going
- * forward it reads the pixels of a window, going back the results of all windows that meet a pixel,
- * so that no two threads write the same memory. Bound by memory: windows that overlap are read
- * again from the cache. */
+ * Pooling on a CUDA device; see pool2d.h. A thread makes one result, or 16 bytes of its channels:
+ * going forward it reads the pixels of a window, going back the results of all windows that meet a
+ * pixel, so that no two threads write the same memory. Bound by memory: windows that overlap are
+ * read again from the cache. */
 #include "kernels/conv2d.h"
 #include "kernels/cuda.h"
 #include "kernels/kernels_cuda.h"
@@ -14,8 +14,8 @@
 struct pass {
     struct ddp_pool2d_shape s;
     int64_t rows, columns; /* of y */
-    const float *from;
-    float *to;
+    const void *from;
+    void *to;
     uint8_t *chosen_out;
     const uint8_t *chosen;
     bool add;
@@ -55,7 +55,7 @@ static __device__ inline void take_in(ddp_pack<float, W> *best, ddp_pack<uint8_t
     }
 }
 
-template <typename I, bool MAX, int W>
+template <typename T, typename I, bool MAX, int W>
 static __global__ void __launch_bounds__(DDP_BLOCK) forward_kernel(struct pass p, I packs)
 {
     const I at = (I)ddp_first_of_pack(1);
@@ -67,7 +67,7 @@ static __global__ void __launch_bounds__(DDP_BLOCK) forward_kernel(struct pass p
     const int64_t h_begin = top < 0 ? 0 : top, w_begin = left < 0 ? 0 : left;
     const int64_t h_end = top + s->kernel_height < s->height ? top + s->kernel_height : s->height;
     const int64_t w_end = left + s->kernel_width < s->width ? left + s->kernel_width : s->width;
-    const float *image = p.from + y.image * s->height * s->width * s->channels + y.channel;
+    const T *image = (const T *)p.from + y.image * s->height * s->width * s->channels + y.channel;
     ddp_pack<float, W> best;
     ddp_pack<uint8_t, W> chosen;
     for (int i = 0; i < W; i++) {
@@ -76,12 +76,11 @@ static __global__ void __launch_bounds__(DDP_BLOCK) forward_kernel(struct pass p
     }
     for (int64_t h = h_begin; h < h_end; h++)
         for (int64_t w = w_begin; w < w_end; w++)
-            take_in<MAX, W>(&best, &chosen,
-                            ddp_load<float, W>(image + (h * s->width + w) * s->channels),
+            take_in<MAX, W>(&best, &chosen, ddp_read<W>(image + (h * s->width + w) * s->channels),
                             (h - top) * s->kernel_width + w - left);
     for (int i = 0; i < W && !MAX; i++)
         best.at[i] /= (float)(s->kernel_height * s->kernel_width);
-    ddp_store(p.to + (int64_t)at * W, best);
+    ddp_write<W>((T *)p.to + (int64_t)at * W, best);
     if (MAX && p.chosen_out)
         ddp_store(p.chosen_out + (int64_t)at * W, chosen);
 }
@@ -98,7 +97,7 @@ static __device__ inline void windows_of(int64_t pixel, int64_t kernel, int64_t 
     *end = at / s->stride + 1 < count ? at / s->stride + 1 : count;
 }
 
-template <typename I, bool MAX, int W>
+template <typename T, typename I, bool MAX, int W>
 static __global__ void __launch_bounds__(DDP_BLOCK) backward_kernel(struct pass p, I packs)
 {
     const I at = (I)ddp_first_of_pack(1);
@@ -116,7 +115,7 @@ static __global__ void __launch_bounds__(DDP_BLOCK) backward_kernel(struct pass 
                 ((x.image * p.rows + row) * p.columns + column) * s->channels + x.channel;
             const int64_t position = (x.row + s->padding - row * s->stride) * s->kernel_width +
                                      x.column + s->padding - column * s->stride;
-            const ddp_pack<float, W> dy = ddp_load<float, W>(p.from + from);
+            const ddp_pack<float, W> dy = ddp_read<W>((const T *)p.from + from);
             ddp_pack<uint8_t, W> chosen = {};
             if (MAX)
                 chosen = ddp_load<uint8_t, W>(p.chosen + from);
@@ -126,39 +125,53 @@ static __global__ void __launch_bounds__(DDP_BLOCK) backward_kernel(struct pass 
                 else if (chosen.at[i] == position)
                     sum.at[i] += dy.at[i];
         }
-    float *to = p.to + (int64_t)at * W;
+    T *to = (T *)p.to + (int64_t)at * W;
     if (p.add) {
-        const ddp_pack<float, W> old = ddp_load<float, W>(to);
+        const ddp_pack<float, W> old = ddp_read<W>(to);
         for (int i = 0; i < W; i++)
             sum.at[i] += old.at[i];
     }
-    ddp_store(to, sum);
+    ddp_write<W>(to, sum);
 }
 
 /* --- launches ------------------------------------------------------------------------------- */
 
-template <typename I, bool MAX, int W>
+template <typename T, typename I, bool MAX, int W>
 static void launch(const struct pass *p, int64_t packs, bool forward, struct ddp_cuda *cuda)
 {
     const unsigned blocks = ddp_cuda_blocks(packs, DDP_BLOCK);
     if (forward)
-        DDP_LAUNCH((forward_kernel<I, MAX, W>), blocks, DDP_BLOCK, 0, cuda->stream, *p, (I)packs);
+        DDP_LAUNCH((forward_kernel<T, I, MAX, W>), blocks, DDP_BLOCK, 0, cuda->stream, *p,
+                   (I)packs);
     else
-        DDP_LAUNCH((backward_kernel<I, MAX, W>), blocks, DDP_BLOCK, 0, cuda->stream, *p, (I)packs);
+        DDP_LAUNCH((backward_kernel<T, I, MAX, W>), blocks, DDP_BLOCK, 0, cuda->stream, *p,
+                   (I)packs);
 }
 
 /* Divisions of 32 bits where the indices allow them; they are what a thread does most. */
-template <bool MAX, int W>
+template <typename T, bool MAX, int W>
 static void launch_sized(const struct pass *p, int64_t packs, bool forward, struct ddp_cuda *cuda)
 {
     if (packs <= INT32_MAX - DDP_BLOCK)
-        launch<int32_t, MAX, W>(p, packs, forward, cuda);
+        launch<T, int32_t, MAX, W>(p, packs, forward, cuda);
     else
-        launch<int64_t, MAX, W>(p, packs, forward, cuda);
+        launch<T, int64_t, MAX, W>(p, packs, forward, cuda);
+}
+
+template <typename T, bool MAX>
+static void launch_wide(const struct pass *p, int64_t count, bool forward, struct ddp_cuda *cuda)
+{
+    constexpr int W = ddp_width<T>;
+    if (p->s.channels % W == 0 && ddp_aligned(p->from) && ddp_aligned(p->to) &&
+        ddp_aligned(p->chosen) && ddp_aligned(p->chosen_out))
+        launch_sized<T, MAX, W>(p, count / W, forward, cuda);
+    else
+        launch_sized<T, MAX, 1>(p, count, forward, cuda);
 }
 
 template <bool MAX>
-static enum ddp_status run(struct pass *p, bool forward, void *stream, const char *name)
+static enum ddp_status run(struct pass *p, enum ddp_dtype dtype, bool forward, void *stream,
+                           const char *name)
 {
     struct ddp_cuda *cuda = (struct ddp_cuda *)stream;
     const struct ddp_pool2d_shape *s = &p->s;
@@ -166,14 +179,12 @@ static enum ddp_status run(struct pass *p, bool forward, void *stream, const cha
     p->columns = ddp_window_count(s->width, s->kernel_width, s->stride, s->padding, 1);
     const int64_t pixels = forward ? p->rows * p->columns : s->height * s->width;
     const int64_t count = s->batch * pixels * s->channels;
-    const bool wide = s->channels % 4 == 0 && ddp_aligned(p->from) && ddp_aligned(p->to) &&
-                      ddp_aligned(p->chosen) && ddp_aligned(p->chosen_out);
     if (count == 0)
         return DDP_OK;
-    if (wide)
-        launch_sized<MAX, 4>(p, count / 4, forward, cuda);
+    if (dtype == DDP_BF16)
+        launch_wide<uint16_t, MAX>(p, count, forward, cuda);
     else
-        launch_sized<MAX, 1>(p, count, forward, cuda);
+        launch_wide<float, MAX>(p, count, forward, cuda);
     return ddp_cuda_launched(cuda, name);
 }
 
@@ -185,10 +196,10 @@ extern "C" enum ddp_status ddp_cuda_max_pool2d_forward(const struct ddp_max_pool
         return status;
     struct pass p = {};
     p.s = args->shape;
-    p.from = (const float *)args->x;
-    p.to = (float *)args->y;
+    p.from = args->x;
+    p.to = args->y;
     p.chosen_out = args->chosen;
-    return run<true>(&p, true, stream, "max pooling");
+    return run<true>(&p, args->dtype, true, stream, "max pooling");
 }
 
 extern "C" enum ddp_status ddp_cuda_max_pool2d_backward(const struct ddp_max_pool2d_backward *args,
@@ -200,11 +211,11 @@ extern "C" enum ddp_status ddp_cuda_max_pool2d_backward(const struct ddp_max_poo
         return status;
     struct pass p = {};
     p.s = args->shape;
-    p.from = (const float *)args->dy;
-    p.to = (float *)args->dx;
+    p.from = args->dy;
+    p.to = args->dx;
     p.chosen = args->chosen;
     p.add = args->accumulate_dx;
-    return run<true>(&p, false, stream, "max pooling backward");
+    return run<true>(&p, args->dtype, false, stream, "max pooling backward");
 }
 
 extern "C" enum ddp_status ddp_cuda_avg_pool2d_forward(const struct ddp_avg_pool2d_forward *args,
@@ -215,9 +226,9 @@ extern "C" enum ddp_status ddp_cuda_avg_pool2d_forward(const struct ddp_avg_pool
         return status;
     struct pass p = {};
     p.s = args->shape;
-    p.from = (const float *)args->x;
-    p.to = (float *)args->y;
-    return run<false>(&p, true, stream, "average pooling");
+    p.from = args->x;
+    p.to = args->y;
+    return run<false>(&p, args->dtype, true, stream, "average pooling");
 }
 
 extern "C" enum ddp_status ddp_cuda_avg_pool2d_backward(const struct ddp_avg_pool2d_backward *args,
@@ -228,8 +239,8 @@ extern "C" enum ddp_status ddp_cuda_avg_pool2d_backward(const struct ddp_avg_poo
         return status;
     struct pass p = {};
     p.s = args->shape;
-    p.from = (const float *)args->dy;
-    p.to = (float *)args->dx;
+    p.from = args->dy;
+    p.to = args->dx;
     p.add = args->accumulate_dx;
-    return run<false>(&p, false, stream, "average pooling backward");
+    return run<false>(&p, args->dtype, false, stream, "average pooling backward");
 }

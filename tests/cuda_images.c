@@ -166,31 +166,41 @@ static int64_t pooled(const struct ddp_pool2d_shape *s)
            ddp_window_count(s->width, s->kernel_width, s->stride, s->padding, 1);
 }
 
-static void check_max_pool(const struct ddp_pool2d_shape *s, size_t shift, bool add, bool nans)
+static void check_max_pool(const struct ddp_pool2d_shape *s, enum ddp_dtype dtype, size_t shift,
+                           bool add, bool nans)
 {
     const int64_t inputs = s->batch * s->height * s->width * s->channels, outputs = pooled(s);
-    struct pair x = pair_of(inputs, shift), y = pair_out(outputs, shift, false);
-    struct pair dy = pair_of(outputs, shift), dx = pair_out(inputs, shift, add);
+    struct pair x = pair_of_type(dtype, inputs, shift);
+    struct pair y = pair_out_type(dtype, outputs, shift, false);
+    struct pair dy = pair_of_type(dtype, outputs, shift);
+    struct pair dx = pair_out_type(dtype, inputs, shift, add);
     uint8_t *chosen = malloc((size_t)outputs + 1), *got = malloc((size_t)outputs + 1);
     uint8_t *device_chosen = cuda_memory((size_t)outputs, shift);
     for (int64_t i = 0; i < inputs; i++) /* equals, and NaN */
         x.host[i] = nans && random_below(6) == 0 ? NAN : (float)random_below(4);
     pair_send(&x);
     struct ddp_max_pool2d_forward args = {
-        .shape = *s, .x = x.device, .y = y.device, .chosen = device_chosen};
+        .shape = *s, .dtype = dtype, .x = x.device, .y = y.device, .chosen = device_chosen};
     ck_assert_int_eq(on_cuda->max_pool2d_forward(&args, cuda_stream), DDP_OK);
-    args = (struct ddp_max_pool2d_forward){*s, DDP_F32, x.host, y.host, chosen};
+    args = (struct ddp_max_pool2d_forward){.shape = *s, .x = x.host, .y = y.host, .chosen = chosen};
     ck_assert_int_eq(ddp_kernels_reference.max_pool2d_forward(&args, NULL), DDP_OK);
-    pair_near("max pooling", &y, 0);
+    pair_equal("max pooling", &y);
     cuda_get(got, device_chosen, (size_t)outputs);
     ck_assert_int_eq(memcmp(got, chosen, (size_t)outputs), 0);
-    args = (struct ddp_max_pool2d_forward){*s, DDP_F32, x.device, y.device, NULL};
+    args =
+        (struct ddp_max_pool2d_forward){.shape = *s, .dtype = dtype, .x = x.device, .y = y.device};
     ck_assert_int_eq(on_cuda->max_pool2d_forward(&args, cuda_stream), DDP_OK);
-    pair_near("max pooling, not chosen", &y, 0);
+    pair_equal("max pooling, not chosen", &y);
 
-    struct ddp_max_pool2d_backward back = {*s, DDP_F32, dy.device, device_chosen, dx.device, add};
+    struct ddp_max_pool2d_backward back = {.shape = *s,
+                                           .dtype = dtype,
+                                           .dy = dy.device,
+                                           .chosen = device_chosen,
+                                           .dx = dx.device,
+                                           .accumulate_dx = add};
     ck_assert_int_eq(on_cuda->max_pool2d_backward(&back, cuda_stream), DDP_OK);
-    back = (struct ddp_max_pool2d_backward){*s, DDP_F32, dy.host, chosen, dx.host, add};
+    back = (struct ddp_max_pool2d_backward){
+        .shape = *s, .dy = dy.host, .chosen = chosen, .dx = dx.host, .accumulate_dx = add};
     ck_assert_int_eq(ddp_kernels_reference.max_pool2d_backward(&back, NULL), DDP_OK);
     pair_near("max pooling dx", &dx, 1e-6);
     free(chosen);
@@ -201,19 +211,25 @@ static void check_max_pool(const struct ddp_pool2d_shape *s, size_t shift, bool 
     pair_free(&dx);
 }
 
-static void check_avg_pool(const struct ddp_pool2d_shape *s, size_t shift, bool add)
+static void check_avg_pool(const struct ddp_pool2d_shape *s, enum ddp_dtype dtype, size_t shift,
+                           bool add)
 {
     const int64_t inputs = s->batch * s->height * s->width * s->channels, outputs = pooled(s);
-    struct pair x = pair_of(inputs, shift), y = pair_out(outputs, shift, false);
-    struct pair dy = pair_of(outputs, shift), dx = pair_out(inputs, shift, add);
-    struct ddp_avg_pool2d_forward args = {*s, DDP_F32, x.device, y.device};
+    struct pair x = pair_of_type(dtype, inputs, shift);
+    struct pair y = pair_out_type(dtype, outputs, shift, false);
+    struct pair dy = pair_of_type(dtype, outputs, shift);
+    struct pair dx = pair_out_type(dtype, inputs, shift, add);
+    struct ddp_avg_pool2d_forward args = {
+        .shape = *s, .dtype = dtype, .x = x.device, .y = y.device};
     ck_assert_int_eq(on_cuda->avg_pool2d_forward(&args, cuda_stream), DDP_OK);
-    args = (struct ddp_avg_pool2d_forward){*s, DDP_F32, x.host, y.host};
+    args = (struct ddp_avg_pool2d_forward){.shape = *s, .x = x.host, .y = y.host};
     ck_assert_int_eq(ddp_kernels_reference.avg_pool2d_forward(&args, NULL), DDP_OK);
     pair_near("average pooling", &y, 1e-6);
-    struct ddp_avg_pool2d_backward back = {*s, DDP_F32, dy.device, dx.device, add};
+    struct ddp_avg_pool2d_backward back = {
+        .shape = *s, .dtype = dtype, .dy = dy.device, .dx = dx.device, .accumulate_dx = add};
     ck_assert_int_eq(on_cuda->avg_pool2d_backward(&back, cuda_stream), DDP_OK);
-    back = (struct ddp_avg_pool2d_backward){*s, DDP_F32, dy.host, dx.host, add};
+    back = (struct ddp_avg_pool2d_backward){
+        .shape = *s, .dy = dy.host, .dx = dx.host, .accumulate_dx = add};
     ck_assert_int_eq(ddp_kernels_reference.avg_pool2d_backward(&back, NULL), DDP_OK);
     pair_near("average pooling dx", &dx, 1e-6);
     pair_free(&x);
@@ -225,9 +241,11 @@ static void check_avg_pool(const struct ddp_pool2d_shape *s, size_t shift, bool 
 START_TEST(test_pool2d)
 {
     random_seed((uint64_t)_i);
-    for (int flags = 0; flags < 8; flags++) {
-        check_max_pool(&pools2d[_i], flags & 1, flags & 2, flags & 4);
-        check_avg_pool(&pools2d[_i], flags & 1, flags & 2);
+    for (int flags = 0; flags < 16; flags++) {
+        const enum ddp_dtype dtype = flags & 8 ? DDP_BF16 : DDP_F32;
+        check_max_pool(&pools2d[_i], dtype, flags & 1, flags & 2, flags & 4);
+        if (flags & 4)
+            check_avg_pool(&pools2d[_i], dtype, flags & 1, flags & 2);
     }
 }
 END_TEST
@@ -248,6 +266,7 @@ static const int64_t norms[][2] = {{2, 1},    {5, 3},     {64, 16},  {65, 4},   
 
 struct norm {
     int64_t rows, channels;
+    enum ddp_dtype dtype; /* on the device */
     enum ddp_activation activation;
     bool residual, add;
     struct pair x, y, gamma, beta, other, saved, mean, var, dy, dx, dother, dgamma, dbeta;
@@ -259,19 +278,21 @@ static struct norm norm_of(const int64_t *shape, int flags)
 {
     const int64_t rows = shape[0], channels = shape[1], count = rows * channels;
     const size_t shift = flags & 8 ? 1 : 0;
+    const enum ddp_dtype dtype = flags & 16 ? DDP_BF16 : DDP_F32;
     struct norm n = {.rows = rows, .channels = channels, .residual = flags & 1, .add = flags & 4};
+    n.dtype = dtype;
     n.activation = flags & 2 ? DDP_ACTIVATION_RELU : DDP_ACTIVATION_NONE;
-    n.x = pair_of(count, shift);
-    n.y = pair_out(count, shift, false);
+    n.x = pair_of_type(dtype, count, shift);
+    n.y = pair_out_type(dtype, count, shift, false);
     n.gamma = pair_of(channels, shift);
     n.beta = pair_of(channels, shift);
-    n.other = pair_of(count, shift);
+    n.other = pair_of_type(dtype, count, shift);
     n.saved = pair_out(2 * channels, shift, false);
     n.mean = pair_out(channels, shift, false);
     n.var = pair_out(channels, shift, false);
-    n.dy = pair_of(count, shift);
-    n.dx = pair_out(count, shift, n.add);
-    n.dother = pair_out(count, shift, n.add);
+    n.dy = pair_of_type(dtype, count, shift);
+    n.dx = pair_out_type(dtype, count, shift, n.add);
+    n.dother = pair_out_type(dtype, count, shift, n.add);
     n.dgamma = pair_out(channels, shift, n.add);
     n.dbeta = pair_out(channels, shift, n.add);
     const size_t bytes = ddp_batch_norm_scratch_bytes(rows, channels);
@@ -296,15 +317,18 @@ static void norm_forward(const struct norm *n, bool device, bool training)
 {
     const struct ddp_kernels *table = device ? on_cuda : &ddp_kernels_reference;
     void *stream = device ? cuda_stream : NULL;
-    const struct ddp_batch_norm_sums sums = {n->rows,
-                                             n->channels,
-                                             DDP_F32,
-                                             device ? n->x.device : n->x.host,
-                                             device ? n->device_sums : n->sums,
-                                             device ? n->device_scratch : n->scratch};
+    const struct ddp_batch_norm_sums sums = {
+        .rows = n->rows,
+        .channels = n->channels,
+        .dtype = device ? n->dtype : DDP_F32,
+        .x = device ? n->x.device : n->x.host,
+        .sums = device ? n->device_sums : n->sums,
+        .scratch = device ? n->device_scratch : n->scratch,
+    };
     const struct ddp_batch_norm_forward args = {
         .rows = n->rows,
         .channels = n->channels,
+        .dtype = device ? n->dtype : DDP_F32,
         .activation = n->activation,
         .epsilon = 1e-5f,
         .x = device ? n->x.device : n->x.host,
@@ -340,6 +364,7 @@ static void norm_backward(const struct norm *n, bool device)
     const struct ddp_batch_norm_backward_sums sums = {
         .rows = n->rows,
         .channels = n->channels,
+        .dtype = device ? n->dtype : DDP_F32,
         .activation = n->activation,
         .has_residual = n->residual,
         .x = device ? n->x.device : n->x.host,
@@ -354,6 +379,7 @@ static void norm_backward(const struct norm *n, bool device)
     const struct ddp_batch_norm_backward args = {
         .rows = n->rows,
         .channels = n->channels,
+        .dtype = device ? n->dtype : DDP_F32,
         .activation = n->activation,
         .x = sums.x,
         .y = sums.y,
@@ -427,7 +453,7 @@ static void check_norm(const int64_t *shape, int flags)
 START_TEST(test_batch_norm)
 {
     random_seed((uint64_t)_i);
-    for (int flags = 0; flags < 16; flags++)
+    for (int flags = 0; flags < 32; flags++)
         if (norms[_i][0] * norms[_i][1] < 2000 || (flags + _i) % 4 == 0)
             check_norm(norms[_i], flags);
 }

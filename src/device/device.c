@@ -52,7 +52,8 @@ enum ddp_status ddp_device_find(struct ddp_device_kind *found, const char *kind)
     if (!ops)
         return DDP_ERR_UNSUPPORTED;
     const bool cpu = ops == &ddp_device_cpu;
-    *found = (struct ddp_device_kind){ops->name, ops->host_memory, cpu ? 0 : ops->count()};
+    *found =
+        (struct ddp_device_kind){ops->name, ops->host_memory, cpu ? 0 : ops->count(), ops->kernels};
     return !cpu && found->count == 0 ? none_found(ops, kind) : DDP_OK;
 }
 

@@ -72,6 +72,7 @@ struct ddp_device_kind {
     const char *name; /* "auto" is resolved */
     bool host_memory;
     int count; /* devices of it; 0 for the CPU, which takes any index */
+    const struct ddp_kernels *kernels;
 };
 
 /* DDP_ERR_UNSUPPORTED: no such kind here, or no device of it (says what to do). */

@@ -103,7 +103,7 @@ void ddp_exec_bind_input(ddp_exec *exec, int input, const void *memory)
 size_t ddp_exec_input_bytes(const ddp_exec *exec, int input)
 {
     const ddp_tensor *tensor = find_input(exec->graph, input);
-    return tensor ? (size_t)tensor->count * ddp_dtype_bytes(tensor->dtype) : 0;
+    return tensor ? ddp_tensor_bytes(tensor) : 0;
 }
 
 enum ddp_status ddp_exec_load_input(ddp_exec *exec, int input, const void *host, void *staging)
@@ -211,13 +211,13 @@ const uint16_t *ddp_exec_value_bf16(const ddp_exec *exec, const ddp_tensor *tens
     return exec->weights_bf16 ? exec->weights_bf16 + flat_offset(exec, tensor) : NULL;
 }
 
-float *ddp_exec_gradient(const ddp_exec *exec, const ddp_tensor *tensor)
+void *ddp_exec_gradient(const ddp_exec *exec, const ddp_tensor *tensor)
 {
     if (!tensor || !ddp_exec_trains(exec))
         return NULL;
     tensor = ddp_tensor_base(tensor);
     if (tensor == exec->graph->loss)
-        return (float *)(void *)(exec->arena + exec->arena_bytes - DDP_CACHE_LINE);
+        return (void *)(exec->arena + exec->arena_bytes - DDP_CACHE_LINE);
     if (tensor->kind == TENSOR_PARAMETER)
         return exec->gradients + flat_offset(exec, tensor);
     return tensor->kind == TENSOR_ACTIVATION ? arena_at(exec, exec->plan.gradient[tensor->id])
@@ -280,19 +280,19 @@ void *ddp_exec_stream(const ddp_exec *exec)
     return ddp_device_stream(exec->device);
 }
 
-float *ddp_exec_output(const ddp_exec *exec)
+void *ddp_exec_output(const ddp_exec *exec)
 {
     return ddp_exec_value(exec, exec->graph->output);
 }
 
-float *ddp_exec_output_gradient(const ddp_exec *exec)
+void *ddp_exec_output_gradient(const ddp_exec *exec)
 {
     return ddp_exec_gradient(exec, exec->graph->output);
 }
 
 size_t ddp_exec_output_bytes(const ddp_exec *exec)
 {
-    return (size_t)exec->graph->output->count * sizeof(float);
+    return ddp_tensor_bytes(exec->graph->output);
 }
 
 const float *ddp_exec_loss_value(const ddp_exec *exec)
@@ -300,13 +300,22 @@ const float *ddp_exec_loss_value(const ddp_exec *exec)
     return ddp_exec_value(exec, exec->graph->loss);
 }
 
+/* Does node n with the one behind it, in a device that can. */
+static bool is_fused(const ddp_exec *exec, int n)
+{
+    return ddp_graph_fuses(exec->graph, n) && ddp_exec_kernels(exec)->add_layer_norm_forward;
+}
+
 static enum ddp_status run_forward(ddp_exec *exec, int first, int end)
 {
     for (int n = first; n < end; n++) {
+        const bool fused = is_fused(exec, n);
         const struct node *node = &exec->graph->nodes[n];
         const int64_t begin = ddp_trace_begin();
         ddp_device_span_begin(exec->device, begin);
-        enum ddp_status status = node->op->forward(exec, node);
+        enum ddp_status status =
+            fused ? node->op->forward_fused(exec, node) : node->op->forward(exec, node);
+        n += fused;
         ddp_device_span_end(exec->device, begin, node->op->name, "output", node->output->name);
         ddp_trace_end_text(node->op->name, begin, "output", node->output->name);
         if (status != DDP_OK)

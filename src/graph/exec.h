@@ -70,9 +70,10 @@ bool ddp_exec_syncs(const ddp_exec *exec); /* is there a sync? */
 /* Where the loss part writes the predicted class of each row; NULL: nowhere. Device memory. */
 void ddp_exec_set_predictions(ddp_exec *exec, int32_t *predictions);
 
-/* The output and its gradient, in the arena; for handing them from one exec to another. */
-float *ddp_exec_output(const ddp_exec *exec);
-float *ddp_exec_output_gradient(const ddp_exec *exec);
+/* The output and its gradient, in the arena, as the graph's activations are; for handing them from
+ * one exec to another. */
+void *ddp_exec_output(const ddp_exec *exec);
+void *ddp_exec_output_gradient(const ddp_exec *exec);
 size_t ddp_exec_output_bytes(const ddp_exec *exec);
 
 /* The loss of the last shard (device memory, 1 element): element 0 of the gradients when they are

@@ -43,6 +43,24 @@ void ddp_graph_set_compute(ddp_graph *graph, enum ddp_dtype compute)
     graph->compute = compute;
 }
 
+void ddp_graph_set_activations(ddp_graph *graph, enum ddp_dtype activations)
+{
+    graph->activations = activations;
+}
+
+void ddp_graph_set_fuses_norms(ddp_graph *graph, bool fuses)
+{
+    graph->fuses_norms = fuses;
+}
+
+bool ddp_graph_fuses(const ddp_graph *graph, int n)
+{
+    if (!graph->fuses_norms || n < 0 || n + 1 >= graph->node_count || n == graph->output->producer)
+        return false;
+    const struct node *node = &graph->nodes[n], *next = node + 1;
+    return node->op->forward_fused && next->op->is_norm && next->inputs[0] == node->output;
+}
+
 void ddp_graph_set_description(ddp_graph *graph, const char *text)
 {
     free(graph->description);
@@ -132,9 +150,11 @@ ddp_tensor *ddp_graph_input(ddp_graph *graph, const char *name, enum ddp_dtype d
                             const int64_t *dims)
 {
     ddp_tensor *tensor = add_tensor(graph, name, TENSOR_INPUT, dtype, dim_count, dims);
-    if (tensor)
-        tensor->index = graph->input_count++;
-    return tensor;
+    if (!tensor)
+        return NULL;
+    tensor->index = graph->input_count++;
+    return dtype == DDP_F32 && graph->activations != DDP_F32 ? ddp_graph_cast(graph, tensor)
+                                                             : tensor;
 }
 
 static ddp_tensor *add_parameter(ddp_graph *graph, const char *name, int dim_count,
@@ -244,6 +264,8 @@ static bool note_readers(ddp_graph *graph, const struct node *node, int number, 
 static void name_output(const struct node *node, char *name, size_t size)
 {
     snprintf(name, size, "%s", node->op->name);
+    if (node->op->is_cast)
+        snprintf(name, size, "%s", node->inputs[0]->name);
     for (int i = 0; i < node->input_count; i++) {
         const ddp_tensor *input = node->inputs[i];
         const char *dot = input ? strrchr(input->name, '.') : NULL;
@@ -265,7 +287,8 @@ ddp_tensor *ddp_graph_add_node(ddp_graph *graph, const struct node *node, const 
         !note_readers(graph, node, graph->node_count, &learns))
         return NULL;
     name_output(node, name, sizeof name);
-    ddp_tensor *output = add_tensor(graph, name, TENSOR_ACTIVATION, DDP_F32, dim_count, dims);
+    const enum ddp_dtype dtype = node->op->is_float32 ? DDP_F32 : graph->activations;
+    ddp_tensor *output = add_tensor(graph, name, TENSOR_ACTIVATION, dtype, dim_count, dims);
     if (!output)
         return NULL;
     void *copy = NULL;

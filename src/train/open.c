@@ -71,6 +71,7 @@ static enum ddp_status build_model(struct ddp_run *run)
 {
     const struct ddp_train_options *options = run->options;
     const struct ddp_dataset_info *info = ddp_dataset_info(run->data);
+    const struct ddp_kernels *kernels = run->plan.device.kernels;
     struct ddp_model_config *config = &run->model_config;
     *config = (struct ddp_model_config){
         .batch = run->plan.batch_size,
@@ -83,6 +84,9 @@ static enum ddp_status build_model(struct ddp_run *run)
         .x_dtype = info->x_dtype,
         .label_count = info->label_count,
         .compute = options->dtype == DDP_TRAIN_BF16 ? DDP_BF16 : DDP_F32,
+        .activations =
+            options->dtype == DDP_TRAIN_BF16 && kernels->bf16_activations ? DDP_BF16 : DDP_F32,
+        .fuses_norms = kernels->add_layer_norm_forward,
         .size = options->size,
         .layers = options->layers,
         .heads = options->heads,

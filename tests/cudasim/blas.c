@@ -71,6 +71,7 @@ static const struct attribute desc_attributes[] = {
 
 static const struct attribute preference_attributes[] = {
     FIELD(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, struct blas_preference, workspace_bytes),
+    FIELD(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, struct blas_preference, reductions),
     FIELD(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, struct blas_preference, alignment[BLAS_A]),
     FIELD(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, struct blas_preference, alignment[BLAS_B]),
     FIELD(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, struct blas_preference, alignment[BLAS_C]),
@@ -345,8 +346,10 @@ VISIBLE cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t
     cublasLtMatmulPreference_t object = calloc(1, sizeof *object);
     if (!object)
         return CUBLAS_STATUS_ALLOC_FAILED;
-    *(struct blas_preference *)(void *)object = (struct blas_preference){
-        .magic = PREFERENCE_MAGIC, .alignment = {ALIGNMENT, ALIGNMENT, ALIGNMENT, ALIGNMENT}};
+    *(struct blas_preference *)(void *)object =
+        (struct blas_preference){.magic = PREFERENCE_MAGIC,
+                                 .alignment = {ALIGNMENT, ALIGNMENT, ALIGNMENT, ALIGNMENT},
+                                 .reductions = CUBLASLT_REDUCTION_SCHEME_MASK};
     *preference = object;
     return CUBLAS_STATUS_SUCCESS;
 }
@@ -361,10 +364,9 @@ VISIBLE cublasStatus_t cublasLtMatmulPreferenceSetAttribute(
     cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttributes_t attribute,
     const void *value, size_t bytes)
 {
-    /* How it searches and sums makes no difference here. */
+    /* How it searches makes no difference here. */
     if (preference && value && bytes == sizeof(uint32_t) &&
-        (attribute == CUBLASLT_MATMUL_PREF_SEARCH_MODE ||
-         attribute == CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK))
+        attribute == CUBLASLT_MATMUL_PREF_SEARCH_MODE)
         return CUBLAS_STATUS_SUCCESS;
     return set(preference, preference_attributes, COUNT(preference_attributes), (int)attribute,
                value, bytes);

@@ -34,6 +34,7 @@ struct blas_desc {
 struct blas_preference {
     uint32_t magic;
     uint32_t alignment[BLAS_MATRICES]; /* bytes */
+    uint32_t reductions;               /* cublasLtReductionScheme_t, those that may be used */
     uint64_t workspace_bytes;
 };
 
@@ -41,6 +42,7 @@ struct blas_algo {
     uint32_t magic;
     uint16_t alignment[BLAS_MATRICES]; /* bytes that the caller promised */
     uint16_t bias_alignment, aux_alignment;
+    int32_t parts;    /* of k, added in the type of D */
     uint64_t problem; /* hash of what it was chosen for */
     uint64_t workspace_bytes;
 };
@@ -65,6 +67,7 @@ struct blas_product {
     int64_t bias_stride, aux_ld, aux_stride;
     void *workspace;
     uint64_t workspace_bytes; /* that the algorithm uses */
+    int32_t parts;            /* likewise */
 };
 
 /* Parts of an epilogue's number. */

@@ -17,6 +17,7 @@ enum {
     /* What kernels need at most. NVIDIA's memory is aligned to 256 bytes, and cublasLt takes that
      * for granted by default; the simulation's to 16 only, so that an overrun meets the guard. */
     VECTOR_ALIGNMENT = 16,
+    LEAST_PARTED = 128, /* k that is worth cutting */
 };
 
 size_t blas_type_bytes(int32_t type)
@@ -292,6 +293,17 @@ static uint16_t alignment_of(const void *pointer, uint16_t most)
     return alignment;
 }
 
+/* The library's choice may cut k into parts and add them up in the type of D, if it is allowed to:
+ * less precise where that is bf16. */
+static int32_t parts_of(const struct blas_product *product, uint32_t reductions)
+{
+    const uint32_t in_d = CUBLASLT_REDUCTION_SCHEME_INPLACE | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
+    return product->matrix[BLAS_D].type == CUDA_R_16BF && product->k >= LEAST_PARTED &&
+                   (reductions & in_d) != 0
+               ? 2
+               : 1;
+}
+
 VISIBLE cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
     cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
     cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
@@ -326,6 +338,7 @@ VISIBLE cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
     /* The library looks at these pointers as they are now. */
     algo.bias_alignment = alignment_of(own->bias, VECTOR_ALIGNMENT);
     algo.aux_alignment = alignment_of(own->aux, VECTOR_ALIGNMENT);
+    algo.parts = parts_of(&product, limits->reductions);
     algo.workspace_bytes =
         limits->workspace_bytes < WORKSPACE_BYTES ? limits->workspace_bytes : WORKSPACE_BYTES;
     memset(results, 0, sizeof results[0] * (size_t)wanted);
@@ -359,7 +372,8 @@ static void check_promises(const struct blas_product *product, const struct blas
 static cublasStatus_t check_algo(struct blas_product *product, const cublasLtMatmulAlgo_t *given,
                                  size_t workspace_bytes)
 {
-    struct blas_algo algo = {.magic = ALGO_MAGIC, .bias_alignment = 1, .aux_alignment = 1};
+    struct blas_algo algo = {
+        .magic = ALGO_MAGIC, .bias_alignment = 1, .aux_alignment = 1, .parts = 1};
     if (given) {
         memcpy(&algo, given, sizeof algo);
         if (algo.magic != ALGO_MAGIC)
@@ -376,6 +390,7 @@ static cublasStatus_t check_algo(struct blas_product *product, const cublasLtMat
         return blas_refuse(CUBLAS_STATUS_INVALID_VALUE, "workspace is not aligned to %d bytes",
                            VECTOR_ALIGNMENT);
     product->workspace_bytes = algo.workspace_bytes;
+    product->parts = algo.parts;
     return CUBLAS_STATUS_SUCCESS;
 }
 

@@ -115,11 +115,12 @@ static int64_t line_stride(int64_t stride, int64_t length)
     return stride < length ? length : stride;
 }
 
-/* sums (m,n), column by column. In rows that is sums' (n,m) = op(B)' (n,k) op(A)' (k,m). */
-static bool multiply(const struct blas_product *product, const struct operand *a,
-                     const struct operand *b, float *sums)
+/* sums (m,n), column by column, over k products. In rows that is sums' (n,m) = op(B)' (n,k) op(A)'
+ * (k,m). */
+static bool multiply_part(const struct blas_product *product, const struct operand *a,
+                          const struct operand *b, int64_t k, float *sums)
 {
-    const int64_t m = product->m, n = product->n, k = product->k;
+    const int64_t m = product->m, n = product->n;
     if (m * n <= SMALL_PRODUCTS && m * n * k <= SMALL_PRODUCTS) {
         for (int64_t j = 0; j < n; j++)
             for (int64_t i = 0; i < m; i++) {
@@ -146,6 +147,24 @@ static bool multiply(const struct blas_product *product, const struct operand *a
         .ldc = m,
     };
     return ddp_gemm_serial(&gemm) == DDP_OK;
+}
+
+/* Of an algorithm that cuts k, the parts are added in the type of D. */
+static bool multiply(const struct blas_product *product, const struct operand *a,
+                     const struct operand *b, float *sums)
+{
+    if (product->parts < 2)
+        return multiply_part(product, a, b, product->k, sums);
+    const int64_t count = product->m * product->n, half = product->k / 2;
+    const struct operand a2 = {a->data + half * a->across, a->down, a->across, NULL};
+    const struct operand b2 = {b->data + half * b->down, b->down, b->across, NULL};
+    float *others = malloc((size_t)count * sizeof *others);
+    const bool done = others && multiply_part(product, a, b, half, sums) &&
+                      multiply_part(product, &a2, &b2, product->k - half, others);
+    for (int64_t i = 0; done && i < count; i++)
+        sums[i] = ddp_bf16_to_f32(ddp_bf16_of(sums[i])) + ddp_bf16_to_f32(ddp_bf16_of(others[i]));
+    free(others);
+    return done;
 }
 
 /* --- epilogue --- */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * See conv2d_cuda.h. Bound by memory: each element of a matrix of windows is written once, in
- * accesses of four channels where their number allows it; what is read comes from the cache for all
- * but the first tap that meets it, and what is written stays in the second-level cache for the
- * product that follows. */
+ * accesses of 16 bytes where the number of channels allows it; what is read comes from the cache
+ * for all but the first tap that meets it, and what is written stays in the second-level cache for
+ * the product that follows. */
 #include "kernels/conv2d_cuda.h"
 
 /* --- windows -------------------------------------------------------------------------------- */
@@ -16,7 +16,8 @@ static __device__ inline int64_t pixel_of(const struct ddp_conv_axis *axis, int6
     return at < axis->size ? at : -1; /* negative: padding too */
 }
 
-template <typename T, int W>
+/* From elements X of images to elements T of the matrix. */
+template <typename X, typename T, int W>
 static __global__ void __launch_bounds__(DDP_BLOCK)
     windows_kernel(struct ddp_conv_windows w, int packs, T *matrix)
 {
@@ -36,39 +37,40 @@ static __global__ void __launch_bounds__(DDP_BLOCK)
         const int64_t image = row_position / w.row.count;
         const int64_t from =
             ((image * w.row.size + row) * w.column.size + column) * w.channels + channel;
-        values = ddp_load<float, W>(w.x + from);
+        values = ddp_read<W>((const X *)w.x + from);
         if (w.gate) {
-            const ddp_pack<float, W> gate = ddp_load<float, W>(w.gate + from);
+            const ddp_pack<float, W> gate = ddp_read<W>((const X *)w.gate + from);
             for (int i = 0; i < W; i++)
                 values.at[i] = gate.at[i] > 0 ? values.at[i] : 0;
         }
     }
-    ddp_pack<T, W> rounded;
-    for (int i = 0; i < W; i++)
-        ddp_cuda_round_to(&rounded.at[i], values.at[i]);
-    ddp_store(matrix + (int64_t)at * W, rounded);
+    ddp_write<W>(matrix + (int64_t)at * W, values);
 }
 
-template <typename T> static void windows(const struct ddp_conv_windows *w, struct ddp_cuda *cuda)
+template <typename X, typename T>
+static void windows(const struct ddp_conv_windows *w, struct ddp_cuda *cuda)
 {
+    constexpr int W = ddp_width<X>;
     const bool wide =
-        w->channels % 4 == 0 && ddp_aligned(w->x) && ddp_aligned(w->gate) && ddp_aligned(w->matrix);
+        w->channels % W == 0 && ddp_aligned(w->x) && ddp_aligned(w->gate) && ddp_aligned(w->matrix);
     const int64_t all = w->count * w->row.taps * w->column.taps * w->channels;
     if (wide)
-        DDP_LAUNCH((windows_kernel<T, 4>), ddp_cuda_blocks(all / 4, DDP_BLOCK), DDP_BLOCK, 0,
-                   cuda->stream, *w, (int)(all / 4), (T *)w->matrix);
+        DDP_LAUNCH((windows_kernel<X, T, W>), ddp_cuda_blocks(all / W, DDP_BLOCK), DDP_BLOCK, 0,
+                   cuda->stream, *w, (int)(all / W), (T *)w->matrix);
     else
-        DDP_LAUNCH((windows_kernel<T, 1>), ddp_cuda_blocks(all, DDP_BLOCK), DDP_BLOCK, 0,
+        DDP_LAUNCH((windows_kernel<X, T, 1>), ddp_cuda_blocks(all, DDP_BLOCK), DDP_BLOCK, 0,
                    cuda->stream, *w, (int)all, (T *)w->matrix);
 }
 
 extern "C" enum ddp_status ddp_cuda_conv_windows(const struct ddp_conv_windows *args,
                                                  struct ddp_cuda *cuda)
 {
-    if (args->type == DDP_BF16)
-        windows<uint16_t>(args, cuda);
+    if (args->dtype == DDP_BF16)
+        windows<uint16_t, uint16_t>(args, cuda);
+    else if (args->type == DDP_BF16)
+        windows<float, uint16_t>(args, cuda);
     else
-        windows<float>(args, cuda);
+        windows<float, float>(args, cuda);
     return ddp_cuda_launched(cuda, "windows of a convolution");
 }
 
@@ -127,7 +129,7 @@ extern "C" enum ddp_status ddp_cuda_conv_unpack(float *dweight, const float *pac
 
 /* --- pixels of the gradient ------------------------------------------------------------------ */
 
-template <int W>
+template <typename T, int W>
 static __global__ void __launch_bounds__(DDP_BLOCK)
     scatter_kernel(struct ddp_conv_scatter s, int64_t packs)
 {
@@ -139,28 +141,38 @@ static __global__ void __launch_bounds__(DDP_BLOCK)
     const int64_t row = s.row + position / s.columns % s.rows * s.stride;
     const int64_t column = s.column + position % s.columns * s.stride;
     const int64_t image = position / s.columns / s.rows;
-    float *to = s.image + ((image * s.height + row) * s.width + column) * s.channels + channel;
+    T *to = (T *)s.image + ((image * s.height + row) * s.width + column) * s.channels + channel;
     ddp_pack<float, W> value = {};
     if (s.values)
-        value = ddp_load<float, W>(s.values + at * W);
+        value = ddp_read<W>(s.values + at * W);
     if (s.add) {
-        const ddp_pack<float, W> old = ddp_load<float, W>(to);
+        const ddp_pack<float, W> old = ddp_read<W>(to);
         for (int i = 0; i < W; i++)
             value.at[i] += old.at[i];
     }
-    ddp_store(to, value);
+    ddp_write<W>(to, value);
+}
+
+template <typename T>
+static void scatter(const struct ddp_conv_scatter *args, struct ddp_cuda *cuda)
+{
+    constexpr int W = ddp_width<T>;
+    const bool wide =
+        args->channels % W == 0 && ddp_aligned(args->image) && ddp_aligned(args->values);
+    const int64_t packs = args->count * args->channels / (wide ? W : 1);
+    const unsigned blocks = ddp_cuda_blocks(packs, DDP_BLOCK);
+    if (wide)
+        DDP_LAUNCH((scatter_kernel<T, W>), blocks, DDP_BLOCK, 0, cuda->stream, *args, packs);
+    else
+        DDP_LAUNCH((scatter_kernel<T, 1>), blocks, DDP_BLOCK, 0, cuda->stream, *args, packs);
 }
 
 extern "C" enum ddp_status ddp_cuda_conv_scatter(const struct ddp_conv_scatter *args,
                                                  struct ddp_cuda *cuda)
 {
-    const bool wide =
-        args->channels % 4 == 0 && ddp_aligned(args->image) && ddp_aligned(args->values);
-    const int64_t packs = args->count * args->channels / (wide ? 4 : 1);
-    const unsigned blocks = ddp_cuda_blocks(packs, DDP_BLOCK);
-    if (wide)
-        DDP_LAUNCH(scatter_kernel<4>, blocks, DDP_BLOCK, 0, cuda->stream, *args, packs);
+    if (args->dtype == DDP_BF16)
+        scatter<uint16_t>(args, cuda);
     else
-        DDP_LAUNCH(scatter_kernel<1>, blocks, DDP_BLOCK, 0, cuda->stream, *args, packs);
+        scatter<float>(args, cuda);
     return ddp_cuda_launched(cuda, "gradient of a convolution's input");
 }

@@ -54,7 +54,7 @@ bool ddp_conv2d_shape_fits(const struct ddp_conv2d_shape *s)
 }
 
 static enum ddp_status check_shape(const struct ddp_conv2d_shape *s, enum ddp_activation activation,
-                                   enum ddp_dtype compute)
+                                   enum ddp_dtype compute, enum ddp_dtype dtype)
 {
     if (!ddp_conv2d_shape_fits(s))
         return ddp_fail(DDP_ERR_INVALID,
@@ -68,12 +68,16 @@ static enum ddp_status check_shape(const struct ddp_conv2d_shape *s, enum ddp_ac
         return ddp_fail(DDP_ERR_INVALID, "conv2d: activation %d is not fused", (int)activation);
     if (compute != DDP_F32 && compute != DDP_BF16)
         return ddp_fail(DDP_ERR_INVALID, "conv2d: cannot compute in dtype %d", (int)compute);
+    if (dtype != DDP_F32 && (dtype != DDP_BF16 || compute != DDP_BF16))
+        return ddp_fail(DDP_ERR_INVALID, "conv2d: dtype %d with products of dtype %d", (int)dtype,
+                        (int)compute);
     return DDP_OK;
 }
 
 enum ddp_status ddp_conv2d_check_forward(const struct ddp_conv2d_forward *args)
 {
-    enum ddp_status status = check_shape(&args->shape, args->activation, args->compute);
+    enum ddp_status status =
+        check_shape(&args->shape, args->activation, args->compute, args->dtype);
     if (status)
         return status;
     if (args->shape.batch > 0 && (!args->x || !args->weight || !args->y))
@@ -83,7 +87,8 @@ enum ddp_status ddp_conv2d_check_forward(const struct ddp_conv2d_forward *args)
 
 enum ddp_status ddp_conv2d_check_backward(const struct ddp_conv2d_backward *args)
 {
-    enum ddp_status status = check_shape(&args->shape, args->activation, args->compute);
+    enum ddp_status status =
+        check_shape(&args->shape, args->activation, args->compute, args->dtype);
     if (status || args->shape.batch == 0)
         return status;
     bool missing = !args->dy || (args->activation != DDP_ACTIVATION_NONE && !args->y);

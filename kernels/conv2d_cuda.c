@@ -12,8 +12,9 @@
  *            apart, whose taps are those that meet it, so that nothing is multiplied by zero
  *   dweight  dz^T (O, positions) times windows of x, the pieces added one after another
  *
- * A window of one pixel in float32 needs no matrix: the image is one. Pieces follow from the shape
- * alone. `scratch` holds the weight with its channels last, or the sums of dweight in that order.
+ * A window of one pixel needs no matrix if the image has the product's type: it is one. Pieces
+ * follow from the shape alone. `scratch` holds the weight with its channels last, or the sums of
+ * dweight in that order.
  */
 #include "config.h"
 
@@ -33,6 +34,12 @@
 static int64_t size_of(enum ddp_dtype type)
 {
     return type == DDP_BF16 ? 2 : 4;
+}
+
+/* Element `at` of an array of `type`. */
+static void *element(const void *array, enum ddp_dtype type, int64_t at)
+{
+    return (char *)(uintptr_t)array + at * size_of(type);
 }
 
 static int64_t divide_up(int64_t a, int64_t b)
@@ -62,7 +69,7 @@ static enum ddp_status too_large(void)
 static bool is_direct(const struct ddp_conv_windows *w)
 {
     const struct ddp_conv_axis *row = &w->row, *column = &w->column;
-    return w->type == DDP_F32 && !w->gate && row->taps == 1 && column->taps == 1 &&
+    return w->type == w->dtype && !w->gate && row->taps == 1 && column->taps == 1 &&
            row->stride == 1 && column->stride == 1 && row->origin == 0 && column->origin == 0 &&
            row->count == row->size && column->count == column->size;
 }
@@ -79,7 +86,7 @@ static enum ddp_status make_windows(struct ddp_conv_windows *w, int64_t first, i
     w->first = first;
     w->count = count;
     w->matrix = ddp_cuda_spare(cuda);
-    *matrix = is_direct(w) ? (const void *)(w->x + first * w->channels) : w->matrix;
+    *matrix = is_direct(w) ? element(w->x, w->dtype, first * w->channels) : w->matrix;
     return is_direct(w) ? DDP_OK : ddp_cuda_conv_windows(w, cuda);
 }
 
@@ -95,13 +102,14 @@ static int64_t window_bytes(const struct ddp_conv_windows *w)
     return is_direct(w) ? 0 : width_of(w) * size_of(w->type);
 }
 
-static struct ddp_conv_windows windows_of(const struct ddp_conv2d_shape *shape, const float *x,
-                                          enum ddp_dtype type)
+static struct ddp_conv_windows windows_of(const struct ddp_conv2d_shape *shape, const void *x,
+                                          enum ddp_dtype dtype, enum ddp_dtype type)
 {
     return (struct ddp_conv_windows){
         .row = ddp_conv_axis_of(shape, shape->height, shape->kernel_height),
         .column = ddp_conv_axis_of(shape, shape->width, shape->kernel_width),
         .channels = shape->in,
+        .dtype = dtype,
         .x = x,
         .type = type,
     };
@@ -131,10 +139,28 @@ static enum ddp_status pack_weight(const struct ddp_conv2d_forward *args, const 
                               cuda);
 }
 
-static enum ddp_status forward_pieces(const struct ddp_conv2d_forward *args, const void *weight,
-                                      struct ddp_cuda *cuda)
+/* The bias as it is added, of the type of the result: behind the weight in the scratch memory,
+ * which has room for a weight of float32 whose outputs are made up to a multiple of 16. */
+static enum ddp_status round_bias(const struct ddp_conv2d_forward *args, const void **bias,
+                                  struct ddp_cuda *cuda)
 {
-    struct ddp_conv_windows w = windows_of(&args->shape, args->x, args->compute);
+    const struct ddp_conv2d_shape *s = &args->shape;
+    *bias = args->bias;
+    if (!args->bias || args->dtype != DDP_BF16)
+        return DDP_OK;
+    const size_t weight_bytes =
+        (size_t)(s->out * s->in * s->kernel_height * s->kernel_width) * sizeof(uint16_t);
+    const size_t at = ddp_align_up(weight_bytes, 16);
+    const struct ddp_to_bf16 round = {
+        .count = s->out, .x = args->bias, .y = (uint16_t *)(void *)((char *)args->scratch + at)};
+    *bias = round.y;
+    return ddp_cuda_to_bf16(&round, cuda);
+}
+
+static enum ddp_status forward_pieces(const struct ddp_conv2d_forward *args, const void *weight,
+                                      const void *bias, struct ddp_cuda *cuda)
+{
+    struct ddp_conv_windows w = windows_of(&args->shape, args->x, args->dtype, args->compute);
     const int64_t rows = args->shape.batch * w.row.count * w.column.count, out = args->shape.out;
     const int64_t piece = is_direct(&w) ? rows : piece_of(rows, window_bytes(&w));
     enum ddp_status status = piece == 0 ? too_large() : DDP_OK;
@@ -146,17 +172,19 @@ static enum ddp_status forward_pieces(const struct ddp_conv2d_forward *args, con
             .k = width_of(&w),
             .type = args->compute,
             .b = weight,
-            .c = (float *)args->y + first * out,
+            .result = args->dtype,
+            .c = element(args->y, args->dtype, first * out),
             .lda = width_of(&w),
             .ldb = width_of(&w),
             .ldc = out,
-            .bias = args->bias,
+            .bias = bias,
         };
         status = make_windows(&w, first, product.m, &product.a, cuda);
         if (status == DDP_OK)
             status = ddp_cuda_gemm(&product, cuda, NULL);
         if (status == DDP_OK)
-            status = ddp_cuda_activate(product.c, NULL, product.m * out, args->activation, cuda);
+            status = ddp_cuda_activate(product.c, NULL, product.m * out, args->activation,
+                                       args->dtype, cuda);
     }
     return status;
 }
@@ -173,7 +201,7 @@ struct phase {
 static struct phase phase_of(const struct ddp_conv2d_backward *args, int64_t row, int64_t column)
 {
     const struct ddp_conv2d_shape *shape = &args->shape;
-    const struct ddp_conv_windows forward = windows_of(shape, args->x, args->compute);
+    const struct ddp_conv_windows forward = windows_of(shape, args->x, args->dtype, args->compute);
     struct phase phase = {
         .row = row,
         .column = column,
@@ -186,6 +214,7 @@ static struct phase phase_of(const struct ddp_conv2d_backward *args, int64_t row
         .row = phase.down.axis,
         .column = phase.across.axis,
         .channels = shape->out,
+        .dtype = args->dtype,
         .x = args->dy,
         .gate = args->activation == DDP_ACTIVATION_RELU ? args->y : NULL,
         .type = args->compute,
@@ -231,6 +260,7 @@ static enum ddp_status scatter(const struct ddp_conv2d_backward *args, const str
         .first = first,
         .count = count,
         .values = values,
+        .dtype = args->dtype,
         .image = args->dx,
         .add = args->accumulate_dx,
     };
@@ -247,7 +277,8 @@ static enum ddp_status dx_piece(const struct ddp_conv2d_backward *args, struct p
         .k = width,
         .type = args->compute,
         .b = args->scratch,
-        .c = values ? values : (float *)args->dx + first * in,
+        .result = values ? DDP_F32 : args->dtype,
+        .c = values ? values : element(args->dx, args->dtype, first * in),
         .lda = width,
         .ldb = in,
         .ldc = in,
@@ -286,20 +317,23 @@ static enum ddp_status gradient_of(const struct ddp_conv2d_backward *args, int64
                                    int64_t count, void *memory, const void **dz,
                                    struct ddp_cuda *cuda)
 {
-    const bool relu = args->activation == DDP_ACTIVATION_RELU, bf16 = args->compute == DDP_BF16;
+    const bool relu = args->activation == DDP_ACTIVATION_RELU;
+    const bool round = args->compute != args->dtype;
     const int64_t at = first * args->shape.out;
-    *dz = (const float *)args->dy + at;
-    if (!relu && !bf16)
+    const void *dy = element(args->dy, args->dtype, at);
+    *dz = dy;
+    if (!relu && !round)
         return DDP_OK;
     *dz = memory;
     const struct ddp_cuda_columns columns = {
         .rows = count,
         .columns = args->shape.out,
         .activation = args->activation,
-        .dy = (const float *)args->dy + at,
-        .kept = relu ? (const float *)args->y + at : NULL,
-        .dz = bf16 ? NULL : memory,
-        .dz_bf16 = bf16 ? memory : NULL,
+        .dtype = args->dtype,
+        .dy = dy,
+        .kept = relu ? element(args->y, args->dtype, at) : NULL,
+        .dz = round ? NULL : memory,
+        .dz_bf16 = round ? memory : NULL,
     };
     return ddp_cuda_columns(&columns, cuda);
 }
@@ -307,7 +341,7 @@ static enum ddp_status gradient_of(const struct ddp_conv2d_backward *args, int64
 static enum ddp_status dweight(const struct ddp_conv2d_backward *args, struct ddp_cuda *cuda)
 {
     const struct ddp_conv2d_shape *shape = &args->shape;
-    struct ddp_conv_windows w = windows_of(shape, args->x, args->compute);
+    struct ddp_conv_windows w = windows_of(shape, args->x, args->dtype, args->compute);
     const int64_t rows = shape->batch * w.row.count * w.column.count, width = width_of(&w);
     const int64_t taps = shape->kernel_height * shape->kernel_width;
     const bool right = taps == 1 || shape->in == 1; /* the order of sums is that of dweight */
@@ -344,11 +378,12 @@ static enum ddp_status dweight(const struct ddp_conv2d_backward *args, struct dd
 
 static enum ddp_status dbias(const struct ddp_conv2d_backward *args, struct ddp_cuda *cuda)
 {
-    const struct ddp_conv_windows w = windows_of(&args->shape, args->x, args->compute);
+    const struct ddp_conv_windows w = windows_of(&args->shape, args->x, args->dtype, args->compute);
     const struct ddp_cuda_columns columns = {
         .rows = args->shape.batch * w.row.count * w.column.count,
         .columns = args->shape.out,
         .activation = args->activation,
+        .dtype = args->dtype,
         .dy = args->dy,
         .kept = args->y,
         .sums = args->dbias,
@@ -367,9 +402,11 @@ enum ddp_status ddp_cuda_conv2d_forward(const struct ddp_conv2d_forward *args, v
     if (!args->scratch)
         return ddp_fail(DDP_ERR_INVALID, "conv2d: scratch is NULL");
     struct ddp_cuda *cuda = stream;
-    const void *weight;
+    const void *weight, *bias = NULL;
     status = pack_weight(args, &weight, cuda);
-    return status == DDP_OK ? forward_pieces(args, weight, cuda) : status;
+    if (status == DDP_OK)
+        status = round_bias(args, &bias, cuda);
+    return status == DDP_OK ? forward_pieces(args, weight, bias, cuda) : status;
 }
 
 enum ddp_status ddp_cuda_conv2d_backward(const struct ddp_conv2d_backward *args, void *stream)

@@ -18,10 +18,11 @@ struct ddp_conv_windows {
     struct ddp_conv_axis row, column;
     int64_t channels;
     int64_t first, count;
-    const float *x;      /* (B,row.size,column.size,channels) */
-    const float *gate;   /* of the same shape: x counts as 0 where this is not above 0; or NULL */
-    enum ddp_dtype type; /* of the matrix: DDP_F32 or DDP_BF16, rounded */
-    void *matrix;        /* out */
+    enum ddp_dtype dtype; /* of x and gate */
+    const void *x;        /* (B,row.size,column.size,channels) */
+    const void *gate;     /* of the same shape: x counts as 0 where this is not above 0; or NULL */
+    enum ddp_dtype type;  /* of the matrix: DDP_F32 or DDP_BF16, rounded */
+    void *matrix;         /* out */
 };
 
 enum ddp_status ddp_cuda_conv_windows(const struct ddp_conv_windows *args, struct ddp_cuda *cuda);
@@ -51,8 +52,9 @@ struct ddp_conv_scatter {
     int64_t row, column;   /* of the first pixel */
     int64_t rows, columns; /* positions of an image */
     int64_t first, count;
-    const float *values; /* (count,channels), or NULL: zeros */
-    float *image;
+    const float *values;  /* (count,channels), or NULL: zeros */
+    enum ddp_dtype dtype; /* of image */
+    void *image;
     bool add;
 };
 

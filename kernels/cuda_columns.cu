@@ -10,6 +10,7 @@
 #define DOWN       8    /* over rows */
 #define MOST       1024 /* blocks */
 #define PIECE_ROWS 64   /* at least */
+#define AHEAD      4    /* rows that a thread reads before it stores one */
 
 /* --- activations ---------------------------------------------------------------------------- */
 
@@ -41,42 +42,43 @@ template <int ACTIVATION> static __device__ inline float deactivated(float dy, f
     return dy;
 }
 
-template <int ACTIVATION, int W>
-static __global__ void __launch_bounds__(DDP_BLOCK)
-    activate_kernel(int64_t packs, float *y, float *pre)
+template <int ACTIVATION, int W, typename T>
+static __global__ void __launch_bounds__(DDP_BLOCK) activate_kernel(int64_t packs, T *y, T *pre)
 {
     const int64_t at = ddp_first_of_pack(W);
     if (at >= packs * W)
         return;
-    ddp_pack<float, W> z = ddp_load<float, W>(y + at);
+    ddp_pack<float, W> z = ddp_read<W>(y + at);
     if (pre)
-        ddp_store(pre + at, z);
+        ddp_write<W>(pre + at, z);
     for (int i = 0; i < W; i++)
         z.at[i] = activated<ACTIVATION>(z.at[i]);
-    ddp_store(y + at, z);
+    ddp_write<W>(y + at, z);
 }
 
-template <int ACTIVATION>
-static void activate(float *y, float *pre, int64_t count, struct ddp_cuda *cuda)
+template <int ACTIVATION, typename T>
+static void activate(T *y, T *pre, int64_t count, struct ddp_cuda *cuda)
 {
-    const bool wide = ddp_aligned(y) && ddp_aligned(pre);
-    const int64_t packs = wide ? count / 4 : 0, rest = count - packs * 4;
+    constexpr int W = ddp_width<T>;
+    const int64_t packs = ddp_aligned(y) && ddp_aligned(pre) ? count / W : 0;
+    const int64_t rest = count - packs * W;
     if (packs > 0)
-        DDP_LAUNCH((activate_kernel<ACTIVATION, 4>), ddp_cuda_blocks(packs, DDP_BLOCK), DDP_BLOCK,
-                   0, cuda->stream, packs, y, pre);
+        DDP_LAUNCH((activate_kernel<ACTIVATION, W, T>), ddp_cuda_blocks(packs, DDP_BLOCK),
+                   DDP_BLOCK, 0, cuda->stream, packs, y, pre);
     if (rest > 0)
-        DDP_LAUNCH((activate_kernel<ACTIVATION, 1>), ddp_cuda_blocks(rest, DDP_BLOCK), DDP_BLOCK, 0,
-                   cuda->stream, rest, y + packs * 4, pre ? pre + packs * 4 : pre);
+        DDP_LAUNCH((activate_kernel<ACTIVATION, 1, T>), ddp_cuda_blocks(rest, DDP_BLOCK), DDP_BLOCK,
+                   0, cuda->stream, rest, y + packs * W, pre ? pre + packs * W : pre);
 }
 
-extern "C" enum ddp_status ddp_cuda_activate(float *y, float *pre, int64_t count,
-                                             enum ddp_activation activation, struct ddp_cuda *cuda)
+template <typename T>
+static void activate_by(enum ddp_activation activation, T *y, T *pre, int64_t count,
+                        struct ddp_cuda *cuda)
 {
     switch (activation) {
     case DDP_ACTIVATION_NONE:
         break;
     case DDP_ACTIVATION_RELU:
-        activate<DDP_ACTIVATION_RELU>(y, NULL, count, cuda);
+        activate<DDP_ACTIVATION_RELU>(y, (T *)NULL, count, cuda);
         break;
     case DDP_ACTIVATION_GELU:
         activate<DDP_ACTIVATION_GELU>(y, pre, count, cuda);
@@ -85,6 +87,16 @@ extern "C" enum ddp_status ddp_cuda_activate(float *y, float *pre, int64_t count
         activate<DDP_ACTIVATION_GELU_TANH>(y, pre, count, cuda);
         break;
     }
+}
+
+extern "C" enum ddp_status ddp_cuda_activate(void *y, void *pre, int64_t count,
+                                             enum ddp_activation activation, enum ddp_dtype dtype,
+                                             struct ddp_cuda *cuda)
+{
+    if (dtype == DDP_BF16)
+        activate_by(activation, (uint16_t *)y, (uint16_t *)pre, count, cuda);
+    else
+        activate_by(activation, (float *)y, (float *)pre, count, cuda);
     return ddp_cuda_launched(cuda, "activation");
 }
 
@@ -93,34 +105,41 @@ extern "C" enum ddp_status ddp_cuda_activate(float *y, float *pre, int64_t count
 struct pass {
     int64_t rows, columns;
     int64_t tiles, pieces, piece; /* of columns; of rows, and the rows of one */
-    const float *dy, *kept;
-    float *dz;
+    const void *dy, *kept;
+    void *dz;
     uint16_t *dz_bf16;
     float *partial; /* (pieces, columns) */
 };
 
-template <int ACTIVATION, int W>
-static __device__ void one_row(const struct pass *p, int64_t at, float *sums)
+/* What one thread has of a row. */
+template <int W> struct row_part {
+    ddp_pack<float, W> dy, kept;
+};
+
+template <int ACTIVATION, int W, typename T>
+static __device__ inline void read_part(const struct pass *p, int64_t at, struct row_part<W> *part)
 {
-    ddp_pack<float, W> gradient = ddp_load<float, W>(p->dy + at);
-    if (ACTIVATION != DDP_ACTIVATION_NONE) {
-        const ddp_pack<float, W> kept = ddp_load<float, W>(p->kept + at);
-        for (int i = 0; i < W; i++)
-            gradient.at[i] = deactivated<ACTIVATION>(gradient.at[i], kept.at[i]);
-    }
-    if (p->dz)
-        ddp_store(p->dz + at, gradient);
-    if (p->dz_bf16) {
-        ddp_pack<uint16_t, W> rounded;
-        for (int i = 0; i < W; i++)
-            rounded.at[i] = ddp_cuda_bf16_of(gradient.at[i]);
-        ddp_store(p->dz_bf16 + at, rounded);
-    }
-    for (int i = 0; i < W; i++)
-        sums[i] += gradient.at[i];
+    part->dy = ddp_read<W>((const T *)p->dy + at);
+    if (ACTIVATION != DDP_ACTIVATION_NONE)
+        part->kept = ddp_read<W>((const T *)p->kept + at);
 }
 
-template <int ACTIVATION, int W>
+template <int ACTIVATION, int W, typename T>
+static __device__ inline void finish_part(const struct pass *p, int64_t at,
+                                          struct row_part<W> *part, float *sums)
+{
+    if (ACTIVATION != DDP_ACTIVATION_NONE)
+        for (int i = 0; i < W; i++)
+            part->dy.at[i] = deactivated<ACTIVATION>(part->dy.at[i], part->kept.at[i]);
+    if (p->dz)
+        ddp_write<W>((T *)p->dz + at, part->dy);
+    if (p->dz_bf16)
+        ddp_write<W>(p->dz_bf16 + at, part->dy);
+    for (int i = 0; i < W; i++)
+        sums[i] += part->dy.at[i];
+}
+
+template <int ACTIVATION, int W, typename T>
 static __global__ void __launch_bounds__(ACROSS *DOWN) columns_kernel(struct pass p)
 {
     __shared__ float all[DOWN][ACROSS * W];
@@ -129,9 +148,19 @@ static __global__ void __launch_bounds__(ACROSS *DOWN) columns_kernel(struct pas
     const int64_t column = (blockIdx.x % p.tiles * ACROSS + across) * W;
     const int64_t end = p.piece * (piece + 1) < p.rows ? p.piece * (piece + 1) : p.rows;
     float sums[W] = {};
-    if (column < p.columns)
-        for (int64_t row = p.piece * piece + down; row < end; row += DOWN)
-            one_row<ACTIVATION, W>(&p, row * p.columns + column, sums);
+    for (int64_t row = p.piece * piece + down; column < p.columns && row < end;
+         row += DOWN * AHEAD) {
+        struct row_part<W> parts[AHEAD];
+#pragma unroll
+        for (int i = 0; i < AHEAD; i++)
+            if (row + i * DOWN < end)
+                read_part<ACTIVATION, W, T>(&p, (row + i * DOWN) * p.columns + column, &parts[i]);
+#pragma unroll
+        for (int i = 0; i < AHEAD; i++)
+            if (row + i * DOWN < end)
+                finish_part<ACTIVATION, W, T>(&p, (row + i * DOWN) * p.columns + column, &parts[i],
+                                              sums);
+    }
     if (!p.partial)
         return;
     for (int i = 0; i < W; i++)
@@ -179,21 +208,37 @@ static void cut(struct pass *p, int W)
     p->pieces = (p->rows + p->piece - 1) / p->piece;
 }
 
-template <int ACTIVATION, int W> static void run(struct pass *p, struct ddp_cuda *cuda)
+template <int ACTIVATION, int W, typename T> static void run(struct pass *p, struct ddp_cuda *cuda)
 {
     cut(p, W);
-    DDP_LAUNCH((columns_kernel<ACTIVATION, W>), (unsigned)(p->tiles * p->pieces), ACROSS * DOWN, 0,
-               cuda->stream, *p);
+    DDP_LAUNCH((columns_kernel<ACTIVATION, W, T>), (unsigned)(p->tiles * p->pieces), ACROSS * DOWN,
+               0, cuda->stream, *p);
 }
 
-template <int ACTIVATION> static void run_wide_or_not(struct pass *p, struct ddp_cuda *cuda)
+template <int ACTIVATION, typename T>
+static void run_wide_or_not(struct pass *p, struct ddp_cuda *cuda)
 {
-    const bool wide = p->columns % 4 == 0 && ddp_aligned(p->dy) && ddp_aligned(p->kept) &&
-                      ddp_aligned(p->dz) && ddp_aligned(p->dz_bf16);
+    const bool wide = p->columns % ddp_width<T> == 0 && ddp_aligned(p->dy) &&
+                      ddp_aligned(p->kept) && ddp_aligned(p->dz) && ddp_aligned(p->dz_bf16);
     if (wide)
-        run<ACTIVATION, 4>(p, cuda);
+        run<ACTIVATION, ddp_width<T>, T>(p, cuda);
     else
-        run<ACTIVATION, 1>(p, cuda);
+        run<ACTIVATION, 1, T>(p, cuda);
+}
+
+template <typename T>
+static void run_by(enum ddp_activation activation, struct pass *p, struct ddp_cuda *cuda)
+{
+    switch (activation) {
+    case DDP_ACTIVATION_NONE:
+        return run_wide_or_not<DDP_ACTIVATION_NONE, T>(p, cuda);
+    case DDP_ACTIVATION_RELU:
+        return run_wide_or_not<DDP_ACTIVATION_RELU, T>(p, cuda);
+    case DDP_ACTIVATION_GELU:
+        return run_wide_or_not<DDP_ACTIVATION_GELU, T>(p, cuda);
+    case DDP_ACTIVATION_GELU_TANH:
+        return run_wide_or_not<DDP_ACTIVATION_GELU_TANH, T>(p, cuda);
+    }
 }
 
 extern "C" enum ddp_status ddp_cuda_columns(const struct ddp_cuda_columns *args,
@@ -209,21 +254,10 @@ extern "C" enum ddp_status ddp_cuda_columns(const struct ddp_cuda_columns *args,
     p.dz = args->dz;
     p.dz_bf16 = args->dz_bf16;
     p.partial = args->sums ? (float *)ddp_cuda_spare(cuda) : NULL;
-    if (args->rows > 0)
-        switch (args->activation) {
-        case DDP_ACTIVATION_NONE:
-            run_wide_or_not<DDP_ACTIVATION_NONE>(&p, cuda);
-            break;
-        case DDP_ACTIVATION_RELU:
-            run_wide_or_not<DDP_ACTIVATION_RELU>(&p, cuda);
-            break;
-        case DDP_ACTIVATION_GELU:
-            run_wide_or_not<DDP_ACTIVATION_GELU>(&p, cuda);
-            break;
-        case DDP_ACTIVATION_GELU_TANH:
-            run_wide_or_not<DDP_ACTIVATION_GELU_TANH>(&p, cuda);
-            break;
-        }
+    if (args->rows > 0 && args->dtype == DDP_BF16)
+        run_by<uint16_t>(args->activation, &p, cuda);
+    else if (args->rows > 0)
+        run_by<float>(args->activation, &p, cuda);
     if (args->sums)
         DDP_LAUNCH(finish_kernel, ddp_cuda_blocks(p.columns, ACROSS), ACROSS * DOWN, 0,
                    cuda->stream, p.columns, p.pieces, p.partial, args->sums, args->add);

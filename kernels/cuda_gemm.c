@@ -3,9 +3,9 @@
  * See cuda_gemm.h. cublasLt is column-major, so that it is asked for the transposed product,
  * C^T = op(B)^T op(A)^T, on the same memory.
  *
- * Bits: an algorithm is chosen by the shape, the operands' type and 16 bytes of alignment, not by
- * where in memory an operand lies, which differs between modes; the workspace is one, of one size;
- * TF32 is never asked for. */
+ * Bits: an algorithm is chosen by the shape, the types and 16 bytes of alignment, not by where in
+ * memory an operand lies, which differs between modes; the workspace is one, of one size; TF32 is
+ * never asked for. One that cuts a sum into parts adds them in float32, of a bf16 result too. */
 #include "config.h"
 
 #include "kernels/cuda_gemm.h"
@@ -20,8 +20,8 @@
 /* All that an algorithm depends on: whole words only, compared as memory. */
 struct key {
     int64_t m, n, k, lda, ldb, ldc;
-    int64_t transpose_a, transpose_b, type;
-    int64_t align_a, align_b, align_c; /* bytes, at most 16 */
+    int64_t transpose_a, transpose_b, type, result;
+    int64_t align_a, align_b, align_c, align_bias; /* bytes, at most 16 */
     int64_t bias, gelu, pre;
 };
 
@@ -70,9 +70,11 @@ static struct key key_of(const struct ddp_cuda_gemm *gemm, bool gelu)
         .transpose_a = gemm->transpose_a,
         .transpose_b = gemm->transpose_b,
         .type = gemm->type,
+        .result = gemm->result,
         .align_a = alignment_of(gemm->a),
         .align_b = alignment_of(gemm->b),
         .align_c = gelu && gemm->pre && align_pre < align_c ? align_pre : align_c,
+        .align_bias = alignment_of(gemm->bias),
         .bias = gemm->bias != NULL,
         .gelu = gelu,
         .pre = gelu && gemm->pre,
@@ -155,7 +157,7 @@ static cublasStatus_t describe_matrices(struct plan *plan)
         status =
             layout(&plan->second, key->type, ta ? key->k : key->m, ta ? key->m : key->k, key->lda);
     if (status == CUBLAS_STATUS_SUCCESS)
-        status = layout(&plan->result, DDP_F32, key->m, key->n, key->ldc);
+        status = layout(&plan->result, key->result, key->m, key->n, key->ldc);
     return status;
 }
 
@@ -172,6 +174,11 @@ static cublasStatus_t prefer(cublasLtMatmulPreference_t preference, const struct
     for (size_t i = 0; i < sizeof names / sizeof *names && status == CUBLAS_STATUS_SUCCESS; i++)
         status =
             cublasLtMatmulPreferenceSetAttribute(preference, names[i], &bytes[i], sizeof bytes[i]);
+    /* the other ways add the parts in the type of the result */
+    const uint32_t sums = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+    if (key->result == DDP_BF16 && status == CUBLAS_STATUS_SUCCESS)
+        status = cublasLtMatmulPreferenceSetAttribute(
+            preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &sums, sizeof sums);
     return status;
 }
 
@@ -271,6 +278,12 @@ static enum ddp_status plan_of(struct plan **out, const struct ddp_cuda_gemm *ge
     plan->next = *bucket;
     *bucket = *out = plan;
     return DDP_OK;
+}
+
+bool ddp_cuda_gemm_is_plain(struct ddp_cuda *cuda)
+{
+    struct plans *plans = NULL;
+    return plans_of(cuda, &plans) == DDP_OK && plans->plain;
 }
 
 void ddp_cuda_gemm_forget(struct ddp_cuda *cuda)

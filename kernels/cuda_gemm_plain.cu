@@ -15,8 +15,8 @@
 struct product {
     int64_t m, n, k;
     int64_t a_row, a_column, b_row, b_column, ldc; /* strides of op(A) and op(B) */
-    float *c;
-    const float *bias;
+    void *c;                                       /* of the template's type, as is the bias */
+    const void *bias;
     bool add;
 };
 
@@ -36,17 +36,18 @@ static __device__ void load_tile(float (*tile)[TILE], const T *from, int64_t row
     }
 }
 
+template <typename C>
 static __device__ void store(const struct product *p, int64_t row, int64_t column, float value)
 {
     if (row >= p->m || column >= p->n)
         return;
-    float *c = p->c + row * p->ldc + column;
+    C *c = (C *)p->c + row * p->ldc + column;
     if (p->bias)
-        value += p->bias[column];
-    *c = p->add ? *c + value : value;
+        value += ddp_cuda_f32_of(((const C *)p->bias)[column]);
+    ddp_cuda_round_to(c, p->add ? ddp_cuda_f32_of(*c) + value : value);
 }
 
-template <typename T>
+template <typename T, typename C>
 static __global__ void __launch_bounds__(THREADS)
     product_kernel(struct product p, const T *a, const T *b)
 {
@@ -67,7 +68,7 @@ static __global__ void __launch_bounds__(THREADS)
     }
     for (int i = 0; i < OWN; i++)
         for (int j = 0; j < OWN; j++)
-            store(&p, row + down + 16 * i, column + across + 16 * j, sums[i][j]);
+            store<C>(&p, row + down + 16 * i, column + across + 16 * j, sums[i][j]);
 }
 
 extern "C" enum ddp_status ddp_cuda_gemm_plain(const struct ddp_cuda_gemm *gemm,
@@ -88,11 +89,14 @@ extern "C" enum ddp_status ddp_cuda_gemm_plain(const struct ddp_cuda_gemm *gemm,
     p.bias = gemm->bias;
     p.add = gemm->add;
     const unsigned blocks = ddp_cuda_blocks(p.m, TILE) * ddp_cuda_blocks(p.n, TILE);
-    if (gemm->type == DDP_BF16)
-        DDP_LAUNCH(product_kernel<uint16_t>, blocks, THREADS, 0, cuda->stream, p,
+    if (gemm->type == DDP_BF16 && gemm->result == DDP_BF16)
+        DDP_LAUNCH((product_kernel<uint16_t, uint16_t>), blocks, THREADS, 0, cuda->stream, p,
+                   (const uint16_t *)gemm->a, (const uint16_t *)gemm->b);
+    else if (gemm->type == DDP_BF16)
+        DDP_LAUNCH((product_kernel<uint16_t, float>), blocks, THREADS, 0, cuda->stream, p,
                    (const uint16_t *)gemm->a, (const uint16_t *)gemm->b);
     else
-        DDP_LAUNCH(product_kernel<float>, blocks, THREADS, 0, cuda->stream, p,
+        DDP_LAUNCH((product_kernel<float, float>), blocks, THREADS, 0, cuda->stream, p,
                    (const float *)gemm->a, (const float *)gemm->b);
     return ddp_cuda_launched(cuda, "matrix product");
 }

@@ -8,7 +8,9 @@
 
 /* With compute DDP_BF16 the operands of each product are rounded to bf16 (nearest, ties to even)
  * and the products added in float32. The rounded weights may be handed in as weight_bf16, the same
- * values as `weight`; else they are made in the scratch memory. */
+ * values as `weight`; else they are made in the scratch memory. A dtype of DDP_BF16 goes with this
+ * only: its tensors are operands as they are, results and the bias that is added to them are
+ * rounded once, and what is added to dweight and dbias stays float32. */
 
 struct ddp_linear_forward {
     int64_t rows, in, out; /* B, C, O */
@@ -19,7 +21,8 @@ struct ddp_linear_forward {
     const float *weight;         /* (O,C); with weight_bf16 not read, may be NULL */
     const uint16_t *weight_bf16; /* (O,C), or NULL */
     const float *bias;           /* (O), or NULL: none */
-    void *y;                     /* (B,O) out */
+    const uint16_t *bias_bf16; /* (O) rounded, which saves a pass with a dtype of DDP_BF16; NULL */
+    void *y;                   /* (B,O) out */
     void *pre;     /* (B,O) out: what the activation took, for the backward pass of the two GELUs
                        (other activations leave it alone); NULL: not needed. Not y. */
     void *scratch; /* ddp_linear_scratch_bytes(), aligned to 64; NULL where that is 0 */

@@ -11,7 +11,8 @@
 #define ALIGN 64
 
 static enum ddp_status check_shape(int64_t rows, int64_t in, int64_t out,
-                                   enum ddp_activation activation, enum ddp_dtype compute)
+                                   enum ddp_activation activation, enum ddp_dtype compute,
+                                   enum ddp_dtype dtype)
 {
     if (rows < 0 || in < 0 || out < 0)
         return ddp_fail(DDP_ERR_INVALID, "linear: negative size (%lld rows, %lld in, %lld out)",
@@ -20,6 +21,9 @@ static enum ddp_status check_shape(int64_t rows, int64_t in, int64_t out,
         return ddp_fail(DDP_ERR_INVALID, "linear: unknown activation %d", (int)activation);
     if (compute != DDP_F32 && compute != DDP_BF16)
         return ddp_fail(DDP_ERR_INVALID, "linear: computes in f32 or bf16, not dtype %d",
+                        (int)compute);
+    if (dtype != DDP_F32 && (dtype != DDP_BF16 || compute != DDP_BF16))
+        return ddp_fail(DDP_ERR_INVALID, "linear: dtype %d with products of dtype %d", (int)dtype,
                         (int)compute);
     return DDP_OK;
 }
@@ -54,7 +58,7 @@ struct ddp_linear_rounded ddp_linear_rounded_in(void *scratch, int64_t rows, int
 enum ddp_status ddp_linear_check_forward(const struct ddp_linear_forward *args)
 {
     enum ddp_status status =
-        check_shape(args->rows, args->in, args->out, args->activation, args->compute);
+        check_shape(args->rows, args->in, args->out, args->activation, args->compute, args->dtype);
     if (status)
         return status;
     const bool outputs = args->rows > 0 && args->out > 0, inputs = outputs && args->in > 0;
@@ -72,7 +76,7 @@ enum ddp_status ddp_linear_check_forward(const struct ddp_linear_forward *args)
 enum ddp_status ddp_linear_check_backward(const struct ddp_linear_backward *args)
 {
     enum ddp_status status =
-        check_shape(args->rows, args->in, args->out, args->activation, args->compute);
+        check_shape(args->rows, args->in, args->out, args->activation, args->compute, args->dtype);
     if (status)
         return status;
     const bool outputs = args->rows > 0 && args->out > 0, inputs = outputs && args->in > 0;

@@ -34,6 +34,7 @@ static enum ddp_status forward(ddp_exec *exec, const struct node *node)
         .weight = ddp_exec_value(exec, weight),
         .weight_bf16 = ddp_exec_value_bf16(exec, weight),
         .bias = ddp_exec_value(exec, node->inputs[2]),
+        .bias_bf16 = node->inputs[2] ? ddp_exec_value_bf16(exec, node->inputs[2]) : NULL,
         .y = ddp_exec_value(exec, node->output),
         .pre = ddp_exec_saved(exec, node),
         .scratch = ddp_exec_forward_scratch(exec, node),

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Causal attention on a CUDA device, in float32, in any CUDA; see attention.h. A block of 128
- * threads keeps some rows of one head (64 for heads of up to 64) in shared memory, goes over the
- * rows of the other kind that meet them below the diagonal, and holds its results in registers, so
- * nothing is as large as T x T and no two blocks write the same memory:
+ * Causal attention on a CUDA device, in float32 arithmetic, in any CUDA; see attention.h. A block
+ * of 128 threads keeps some rows of one head (64 for heads of up to 64) in shared memory, goes over
+ * the rows of the other kind that meet them below the diagonal, and holds its results in registers,
+ * so nothing is as large as T x T and no two blocks write the same memory:
  *
  *   forward  queries stay; keys, then values, pass by; the softmax is brought along as it grows
  *   dk, dv   keys and values stay; queries and their dy pass by
@@ -16,12 +16,12 @@
  * (multiply-adds, half of them above the diagonal left out). Operands come from shared memory as
  * float4 along D, eight rows by four columns to a thread: at 64 features 32 multiply-adds for 2.5
  * loads, which keeps the multipliers about two thirds busy. All tiles fit 48 KiB and 168 registers,
- * three or four blocks to a multiprocessor, which hides the loads. Faster paths belong beside this
- * file and are chosen in forward_of() and backward_of(); heads of 128 and 256 are done right, not
- * fast. */
+ * three or four blocks to a multiprocessor, which hides the loads. The tensor cores do it many
+ * times as fast (attention_mma.cu), in bf16; forward() and backward() choose. Heads of 128 and 256
+ * are done right, not fast. */
 #include "core/log.h"
 #include "kernels/attention_check.h"
-#include "kernels/cuda.h"
+#include "kernels/attention_cuda.h"
 #include "kernels/kernels_cuda.h"
 
 #include <math.h>
@@ -29,32 +29,6 @@
 #define THREADS 128
 #define TX      16 /* threads over columns of a tile, TY over rows */
 #define TY      (THREADS / TX)
-
-struct geometry {
-    int64_t length, size; /* T, D */
-    int64_t heads;        /* of a token */
-    int64_t first;        /* head of the batch that this launch begins with */
-    int64_t blocks;       /* of rows, per head */
-    float scale;
-    bool wide; /* rows may be read in accesses of 16 bytes */
-};
-
-/* Where one head lies. */
-struct head {
-    int64_t stride, y_stride, qkv, y, lse;
-};
-
-static __device__ inline struct head head_of(const struct geometry *g, int64_t index)
-{
-    const int64_t b = index / g->heads, h = index % g->heads, c = g->heads * g->size;
-    struct head head;
-    head.stride = 3 * c;
-    head.y_stride = c;
-    head.qkv = b * g->length * 3 * c + h * g->size;
-    head.y = b * g->length * c + h * g->size;
-    head.lse = index * g->length;
-    return head;
-}
 
 /* --- tiles ---------------------------------------------------------------------------------- */
 
@@ -74,29 +48,29 @@ template <int D> static __device__ inline int place(int row, int quad, bool swiz
     return row * D + 4 * (swizzled ? quad ^ (row & 7) : quad);
 }
 
-static __device__ inline float4 read_quad(const float *from, int64_t left, bool wide)
+template <typename T>
+static __device__ inline ddp_pack<float, 4> read_quad(const T *from, int64_t left, bool wide)
 {
     if (wide && left >= 4)
-        return *reinterpret_cast<const float4 *>(from);
-    float4 quad;
-    quad.x = left > 0 ? from[0] : 0;
-    quad.y = left > 1 ? from[1] : 0;
-    quad.z = left > 2 ? from[2] : 0;
-    quad.w = left > 3 ? from[3] : 0;
+        return ddp_read<4>(from);
+    ddp_pack<float, 4> quad;
+    for (int i = 0; i < 4; i++)
+        quad.at[i] = i < left ? ddp_read_one(from + i) : 0;
     return quad;
 }
 
 /* Rows [row, row + ROWS) of `from`, with zeros for what is not there. */
-template <int D, int ROWS>
-static __device__ void load_tile(const struct geometry *g, float *tile, const float *from,
+template <int D, int ROWS, typename T>
+static __device__ void load_tile(const struct ddp_heads *g, float *tile, const T *from,
                                  int64_t stride, int64_t row, bool swizzled)
 {
     for (int i = (int)threadIdx.x; i < ROWS * D / 4; i += THREADS) {
         const int r = i / (D / 4), quad = i % (D / 4);
         const int64_t left = row + r < g->length ? g->size - 4 * quad : 0;
-        *reinterpret_cast<float4 *>(tile + place<D>(r, quad, swizzled)) =
-            left > 0 ? read_quad(from + (row + r) * stride + 4 * quad, left, g->wide)
-                     : make_float4(0, 0, 0, 0);
+        ddp_pack<float, 4> read = {};
+        if (left > 0)
+            read = read_quad(from + (row + r) * stride + 4 * quad, left, g->wide);
+        ddp_store(tile + place<D>(r, quad, swizzled), read);
     }
 }
 
@@ -219,16 +193,16 @@ template <int D> static __device__ inline void clear(struct results<D> *results)
 }
 
 /* Rows of the results to memory, times `factor`. */
-template <int D>
-static __device__ void store_row(const struct geometry *g, float *to, const float *values,
-                                 int across, float factor, bool add)
+template <int D, typename T>
+static __device__ void store_row(const struct ddp_heads *g, T *to, const float *values, int across,
+                                 float factor, bool add)
 {
     for (int group = 0; group < cut<D>::groups; group++)
         for (int i = 0; i < cut<D>::wide; i++) {
             const int column = column_of<D>(across, group) + i;
             const float value = values[group * cut<D>::wide + i] * factor;
             if (column < g->size)
-                to[column] = add ? to[column] + value : value;
+                ddp_write_one(to + column, add ? ddp_read_one(to + column) + value : value);
         }
 }
 
@@ -260,7 +234,7 @@ template <int D> struct running {
  * shared memory. */
 template <int D>
 static __device__ void
-take_in(const struct geometry *g, struct running<D> *running, struct results<D> *results,
+take_in(const struct ddp_heads *g, struct running<D> *running, struct results<D> *results,
         float (&scores)[cut<D>::own][cut<D>::rows / TX], float *weights, int64_t query, int64_t key)
 {
     constexpr int rows = cut<D>::rows, own = cut<D>::own;
@@ -290,17 +264,17 @@ take_in(const struct geometry *g, struct running<D> *running, struct results<D> 
     }
 }
 
-template <int D>
+template <int D, typename T>
 static __global__ void __launch_bounds__(THREADS)
-    forward_kernel(struct geometry g, const float *qkv, float *y, float *lse)
+    forward_kernel(struct ddp_heads g, const T *qkv, T *y, float *lse)
 {
     constexpr int rows = cut<D>::rows, own = cut<D>::own;
     __shared__ __align__(16) float queries[rows * D], others[rows * D], weights[rows * rows];
     const int across = (int)threadIdx.x % TX, down = (int)threadIdx.x / TX;
-    const struct head head = head_of(&g, g.first + blockIdx.x / g.blocks);
+    const struct ddp_head head = ddp_head_of(&g, g.first + blockIdx.x / g.blocks);
     /* the longest rows first, so that none is left over at the end */
     const int64_t query = (g.blocks - 1 - blockIdx.x % g.blocks) * rows;
-    const float *q = qkv + head.qkv, *k = q + head.y_stride, *v = k + head.y_stride;
+    const T *q = qkv + head.qkv, *k = q + head.y_stride, *v = k + head.y_stride;
     struct results<D> results;
     struct running<D> running;
     clear<D>(&results);
@@ -308,15 +282,15 @@ static __global__ void __launch_bounds__(THREADS)
         running.max[i] = -INFINITY;
         running.sum[i] = 0;
     }
-    load_tile<D, rows>(&g, queries, q, head.stride, query, false);
+    load_tile<D, rows, T>(&g, queries, q, head.stride, query, false);
     for (int64_t key = 0; key <= query; key += rows) {
         float scores[own][rows / TX];
-        load_tile<D, rows>(&g, others, k, head.stride, key, true);
+        load_tile<D, rows, T>(&g, others, k, head.stride, key, true);
         __syncthreads();
         products<D, own, rows / TX>(scores, queries, down * own, others, across, TX);
         take_in<D>(&g, &running, &results, scores, weights, query, key);
         __syncthreads();
-        load_tile<D, rows>(&g, others, v, head.stride, key, false);
+        load_tile<D, rows, T>(&g, others, v, head.stride, key, false);
         __syncthreads();
         add_down<D, rows>(&results, weights + down * own * rows, rows, others, across, false);
         __syncthreads();
@@ -326,51 +300,75 @@ static __global__ void __launch_bounds__(THREADS)
         const int64_t at = query + down * own + i;
         if (at >= g.length)
             continue;
-        store_row<D>(&g, y + head.y + at * head.y_stride, results.at[i], across, 1 / running.sum[i],
-                     false);
+        store_row<D, T>(&g, y + head.y + at * head.y_stride, results.at[i], across,
+                        1 / running.sum[i], false);
         if (lse && across == 0)
             lse[head.lse + at] = running.max[i] + logf(running.sum[i]);
     }
 }
 
 template <int D>
-static void forward_launch(struct geometry g, int64_t all, const struct ddp_attention_forward *args,
+static void forward_launch(struct ddp_heads g, const struct ddp_attention_forward *args,
                            struct ddp_cuda *cuda)
 {
     g.blocks = (g.length + cut<D>::rows - 1) / cut<D>::rows;
-    DDP_LAUNCH(forward_kernel<D>, (unsigned)(all * g.blocks), THREADS, 0, cuda->stream, g,
-               (const float *)args->qkv, (float *)args->y, args->lse);
+    const unsigned blocks = (unsigned)(g.count * g.blocks);
+    if (args->dtype == DDP_BF16)
+        DDP_LAUNCH((forward_kernel<D, uint16_t>), blocks, THREADS, 0, cuda->stream, g,
+                   (const uint16_t *)args->qkv, (uint16_t *)args->y, args->lse);
+    else
+        DDP_LAUNCH((forward_kernel<D, float>), blocks, THREADS, 0, cuda->stream, g,
+                   (const float *)args->qkv, (float *)args->y, args->lse);
 }
 
 /* --- backward ------------------------------------------------------------------------------- */
 
-struct backward {
-    const float *qkv, *lse, *dy;
-    const float *mean; /* dy . y of each query, from the head `first` on */
-    float *dqkv;
-    bool add;
-};
-
-/* dy . y of a query, a warp each. */
+/* dy . y of a query, by as many lanes as have packs of W of it, at most a warp. */
+template <typename T, int W>
 static __global__ void __launch_bounds__(THREADS)
-    mean_kernel(struct geometry g, int64_t queries, const float *y, const float *dy, float *mean)
+    mean_kernel(struct ddp_heads g, int lanes, const T *y, const T *dy, float *mean)
 {
-    const int64_t query = (int64_t)blockIdx.x * (THREADS / DDP_WARP) + threadIdx.x / DDP_WARP;
-    if (query >= queries)
-        return;
-    const struct head head = head_of(&g, g.first + query / g.length);
-    const int64_t at = head.y + query % g.length * head.y_stride;
+    const int64_t query = ((int64_t)blockIdx.x * THREADS + threadIdx.x) / lanes;
+    const int lane = (int)threadIdx.x % lanes;
     float sum = 0;
-    for (int64_t j = threadIdx.x % DDP_WARP; j < g.size; j += DDP_WARP)
-        sum += y[at + j] * dy[at + j];
-    for (int lanes = DDP_WARP / 2; lanes > 0; lanes /= 2)
-        sum += __shfl_xor_sync(DDP_FULL_MASK, sum, lanes);
-    if (threadIdx.x % DDP_WARP == 0)
+    if (query < g.count * g.length) {
+        const struct ddp_head head = ddp_head_of(&g, g.first + query / g.length);
+        const int64_t at = head.y + query % g.length * head.y_stride;
+        for (int64_t j = lane * W; j < g.size; j += lanes * W) {
+            const ddp_pack<float, W> a = ddp_read<W>(y + at + j), b = ddp_read<W>(dy + at + j);
+            for (int i = 0; i < W; i++)
+                sum += a.at[i] * b.at[i];
+        }
+    }
+    for (int step = lanes / 2; step > 0; step /= 2)
+        sum += __shfl_xor_sync(DDP_FULL_MASK, sum, step);
+    if (lane == 0 && query < g.count * g.length)
         mean[query] = sum;
 }
 
+template <typename T, int W>
+static void launch_means(const struct ddp_heads *g, const struct ddp_attention_backward *args,
+                         float *mean, struct ddp_cuda *cuda)
+{
+    int lanes = 1;
+    while (lanes < DDP_WARP && lanes * W < g->size)
+        lanes *= 2;
+    DDP_LAUNCH((mean_kernel<T, W>), ddp_cuda_blocks(g->count * g->length * lanes, THREADS), THREADS,
+               0, cuda->stream, *g, lanes, (const T *)args->y, (const T *)args->dy, mean);
+}
+
+template <typename T>
+static void means(const struct ddp_heads *g, const struct ddp_attention_backward *args, float *mean,
+                  struct ddp_cuda *cuda)
+{
+    if (g->size % ddp_width<T> == 0 && ddp_aligned(args->y) && ddp_aligned(args->dy))
+        launch_means<T, ddp_width<T>>(g, args, mean, cuda);
+    else
+        launch_means<T, 1>(g, args, mean, cuda);
+}
+
 /* What score . and dy . v of one pair become: the probability, and the gradient of the score. */
-static __device__ inline void gradient_of(const struct geometry *g, int64_t query, int64_t key,
+static __device__ inline void gradient_of(const struct ddp_heads *g, int64_t query, int64_t key,
                                           float lse, float mean, float score, float dp, float *p,
                                           float *gradient)
 {
@@ -379,8 +377,9 @@ static __device__ inline void gradient_of(const struct geometry *g, int64_t quer
     *gradient = seen ? *p * (dp - mean) * g->scale : 0;
 }
 
-template <int D>
-static __global__ void __launch_bounds__(THREADS) keys_kernel(struct geometry g, struct backward b)
+template <int D, typename T>
+static __global__ void __launch_bounds__(THREADS)
+    keys_kernel(struct ddp_heads g, struct ddp_attention_gradient b)
 {
     constexpr int rows = cut<D>::rows, step = cut<D>::step, own = cut<D>::own;
     constexpr int mine = step > TY ? step / TY : 1; /* queries of a thread's scores */
@@ -389,17 +388,18 @@ static __global__ void __launch_bounds__(THREADS) keys_kernel(struct geometry g,
     __shared__ __align__(16) float p[step * rows], gradient[step * rows];
     const int across = (int)threadIdx.x % TX, down = (int)threadIdx.x / TX;
     const int64_t local = blockIdx.x / g.blocks; /* the head in this launch */
-    const struct head head = head_of(&g, g.first + local);
+    const struct ddp_head head = ddp_head_of(&g, g.first + local);
     const int64_t key = blockIdx.x % g.blocks * rows;
-    const float *q = b.qkv + head.qkv, *k = q + head.y_stride, *v = k + head.y_stride;
+    const T *q = (const T *)b.qkv + head.qkv, *dy = (const T *)b.dy + head.y;
+    const T *k = q + head.y_stride, *v = k + head.y_stride;
     struct results<D> dk, dv;
     clear<D>(&dk);
     clear<D>(&dv);
-    load_tile<D, rows>(&g, keys, k, head.stride, key, true);
-    load_tile<D, rows>(&g, values, v, head.stride, key, true);
+    load_tile<D, rows, T>(&g, keys, k, head.stride, key, true);
+    load_tile<D, rows, T>(&g, values, v, head.stride, key, true);
     for (int64_t query = key; query < g.length; query += step) {
-        load_tile<D, step>(&g, queries, q, head.stride, query, false);
-        load_tile<D, step>(&g, dys, b.dy + head.y, head.y_stride, query, false);
+        load_tile<D, step, T>(&g, queries, q, head.stride, query, false);
+        load_tile<D, step, T>(&g, dys, dy, head.y_stride, query, false);
         __syncthreads();
         if (down * mine < step) {
             float score[mine][rows / TX], dp[mine][rows / TX];
@@ -425,15 +425,15 @@ static __global__ void __launch_bounds__(THREADS) keys_kernel(struct geometry g,
     for (int i = 0; i < own; i++) {
         if (key + down * own + i >= g.length)
             continue;
-        float *to = b.dqkv + head.qkv + (key + down * own + i) * head.stride + head.y_stride;
-        store_row<D>(&g, to, dk.at[i], across, 1, b.add);
-        store_row<D>(&g, to + head.y_stride, dv.at[i], across, 1, b.add);
+        T *to = (T *)b.dqkv + head.qkv + (key + down * own + i) * head.stride + head.y_stride;
+        store_row<D, T>(&g, to, dk.at[i], across, 1, b.add);
+        store_row<D, T>(&g, to + head.y_stride, dv.at[i], across, 1, b.add);
     }
 }
 
-template <int D>
+template <int D, typename T>
 static __global__ void __launch_bounds__(THREADS)
-    queries_kernel(struct geometry g, struct backward b)
+    queries_kernel(struct ddp_heads g, struct ddp_attention_gradient b)
 {
     constexpr int rows = cut<D>::rows, step = cut<D>::step, own = cut<D>::own;
     /* scores: a thread has one key and `mine` queries */
@@ -444,14 +444,15 @@ static __global__ void __launch_bounds__(THREADS)
     const int across = (int)threadIdx.x % TX, down = (int)threadIdx.x / TX;
     const int column = (int)threadIdx.x % step, row = (int)threadIdx.x / step * mine;
     const int64_t local = blockIdx.x / g.blocks;
-    const struct head head = head_of(&g, g.first + local);
+    const struct ddp_head head = ddp_head_of(&g, g.first + local);
     const int64_t query = (g.blocks - 1 - blockIdx.x % g.blocks) * rows;
     const int64_t end = query + rows < g.length ? query + rows : g.length;
-    const float *q = b.qkv + head.qkv, *k = q + head.y_stride, *v = k + head.y_stride;
+    const T *q = (const T *)b.qkv + head.qkv, *dy = (const T *)b.dy + head.y;
+    const T *k = q + head.y_stride, *v = k + head.y_stride;
     struct results<D> dq;
     clear<D>(&dq);
-    load_tile<D, rows>(&g, queries, q, head.stride, query, false);
-    load_tile<D, rows>(&g, dys, b.dy + head.y, head.y_stride, query, false);
+    load_tile<D, rows, T>(&g, queries, q, head.stride, query, false);
+    load_tile<D, rows, T>(&g, dys, dy, head.y_stride, query, false);
     float lse[mine], mean[mine];
     for (int i = 0; i < mine; i++) {
         const int64_t at = query + row + i;
@@ -460,8 +461,8 @@ static __global__ void __launch_bounds__(THREADS)
         mean[i] = there ? b.mean[local * g.length + at] : 0;
     }
     for (int64_t key = 0; key < end; key += step) {
-        load_tile<D, step>(&g, keys, k, head.stride, key, true);
-        load_tile<D, step>(&g, values, v, head.stride, key, true);
+        load_tile<D, step, T>(&g, keys, k, head.stride, key, true);
+        load_tile<D, step, T>(&g, values, v, head.stride, key, true);
         __syncthreads();
         if (row < rows) {
             float score[mine][1], dp[mine][1], p;
@@ -478,30 +479,36 @@ static __global__ void __launch_bounds__(THREADS)
 #pragma unroll
     for (int i = 0; i < own; i++)
         if (query + down * own + i < g.length)
-            store_row<D>(&g, b.dqkv + head.qkv + (query + down * own + i) * head.stride, dq.at[i],
-                         across, 1, b.add);
+            store_row<D, T>(&g, (T *)b.dqkv + head.qkv + (query + down * own + i) * head.stride,
+                            dq.at[i], across, 1, b.add);
 }
 
 template <int D>
-static void backward_launch(struct geometry g, int64_t all, const struct backward *b,
-                            struct ddp_cuda *cuda)
+static void backward_launch(struct ddp_heads g, const struct ddp_attention_gradient *b,
+                            enum ddp_dtype dtype, struct ddp_cuda *cuda)
 {
     g.blocks = (g.length + cut<D>::rows - 1) / cut<D>::rows;
-    const unsigned blocks = (unsigned)(all * g.blocks);
-    DDP_LAUNCH(keys_kernel<D>, blocks, THREADS, 0, cuda->stream, g, *b);
-    DDP_LAUNCH(queries_kernel<D>, blocks, THREADS, 0, cuda->stream, g, *b);
+    const unsigned blocks = (unsigned)(g.count * g.blocks);
+    if (dtype == DDP_BF16) {
+        DDP_LAUNCH((keys_kernel<D, uint16_t>), blocks, THREADS, 0, cuda->stream, g, *b);
+        DDP_LAUNCH((queries_kernel<D, uint16_t>), blocks, THREADS, 0, cuda->stream, g, *b);
+    } else {
+        DDP_LAUNCH((keys_kernel<D, float>), blocks, THREADS, 0, cuda->stream, g, *b);
+        DDP_LAUNCH((queries_kernel<D, float>), blocks, THREADS, 0, cuda->stream, g, *b);
+    }
 }
 
 /* --- choice --------------------------------------------------------------------------------- */
 
 #define LARGEST 256 /* features of a head */
 
-static struct geometry geometry_of(int64_t length, int64_t heads, int64_t size)
+static struct ddp_heads heads_of(int64_t batch, int64_t length, int64_t heads, int64_t size)
 {
-    struct geometry g = {};
+    struct ddp_heads g = {};
     g.length = length;
     g.size = size;
     g.heads = heads;
+    g.count = batch * heads;
     g.scale = 1 / sqrtf((float)size);
     g.wide = size % 4 == 0;
     return g;
@@ -513,25 +520,34 @@ static enum ddp_status too_large(int64_t size)
                     (long long)size, LARGEST);
 }
 
-typedef void forward_function(struct geometry g, int64_t all,
-                              const struct ddp_attention_forward *args, struct ddp_cuda *cuda);
-typedef void backward_function(struct geometry g, int64_t all, const struct backward *b,
-                               struct ddp_cuda *cuda);
-
-static forward_function *forward_of(int64_t size)
+static void forward(const struct ddp_heads *g, const struct ddp_attention_forward *args,
+                    struct ddp_cuda *cuda)
 {
-    return size <= 32    ? forward_launch<32>
-           : size <= 64  ? forward_launch<64>
-           : size <= 128 ? forward_launch<128>
-                         : forward_launch<256>;
+    if (ddp_cuda_attention_has_mma(cuda, args->dtype, g->size, args->qkv, args->y, NULL))
+        ddp_cuda_attention_mma_forward(*g, args, cuda);
+    else if (g->size <= 32)
+        forward_launch<32>(*g, args, cuda);
+    else if (g->size <= 64)
+        forward_launch<64>(*g, args, cuda);
+    else if (g->size <= 128)
+        forward_launch<128>(*g, args, cuda);
+    else
+        forward_launch<256>(*g, args, cuda);
 }
 
-static backward_function *backward_of(int64_t size)
+static void backward(const struct ddp_heads *g, const struct ddp_attention_gradient *b,
+                     enum ddp_dtype dtype, struct ddp_cuda *cuda)
 {
-    return size <= 32    ? backward_launch<32>
-           : size <= 64  ? backward_launch<64>
-           : size <= 128 ? backward_launch<128>
-                         : backward_launch<256>;
+    if (ddp_cuda_attention_has_mma(cuda, dtype, g->size, b->qkv, b->dy, b->dqkv))
+        ddp_cuda_attention_mma_backward(*g, b, cuda);
+    else if (g->size <= 32)
+        backward_launch<32>(*g, b, dtype, cuda);
+    else if (g->size <= 64)
+        backward_launch<64>(*g, b, dtype, cuda);
+    else if (g->size <= 128)
+        backward_launch<128>(*g, b, dtype, cuda);
+    else
+        backward_launch<256>(*g, b, dtype, cuda);
 }
 
 extern "C" enum ddp_status ddp_cuda_attention_forward(const struct ddp_attention_forward *args,
@@ -543,9 +559,9 @@ extern "C" enum ddp_status ddp_cuda_attention_forward(const struct ddp_attention
     if (args->head_size > LARGEST)
         return too_large(args->head_size);
     struct ddp_cuda *cuda = (struct ddp_cuda *)stream;
-    struct geometry g = geometry_of(args->length, args->heads, args->head_size);
+    struct ddp_heads g = heads_of(args->batch, args->length, args->heads, args->head_size);
     g.wide = g.wide && ddp_aligned(args->qkv);
-    forward_of(g.size)(g, args->batch * args->heads, args, cuda);
+    forward(&g, args, cuda);
     return ddp_cuda_launched(cuda, "attention");
 }
 
@@ -558,24 +574,23 @@ extern "C" enum ddp_status ddp_cuda_attention_backward(const struct ddp_attentio
     if (args->head_size > LARGEST)
         return too_large(args->head_size);
     struct ddp_cuda *cuda = (struct ddp_cuda *)stream;
-    struct geometry g = geometry_of(args->length, args->heads, args->head_size);
+    struct ddp_heads g = heads_of(args->batch, args->length, args->heads, args->head_size);
     g.wide = g.wide && ddp_aligned(args->qkv) && ddp_aligned(args->dy);
-    const int64_t all = args->batch * args->heads;
+    const int64_t all = g.count;
     const int64_t fit = (int64_t)(DDP_CUDA_SPARE_BYTES / sizeof(float)) / args->length;
     if (fit < 1)
         return ddp_fail(DDP_ERR_UNSUPPORTED, "attention backward: rows of %lld tokens are too long",
                         (long long)args->length);
     float *mean = (float *)ddp_cuda_spare(cuda);
-    for (int64_t head = 0; head < all && status == DDP_OK; head += fit) {
-        const int64_t count = all - head < fit ? all - head : fit;
-        struct backward b = {(const float *)args->qkv, args->lse,
-                             (const float *)args->dy,  mean,
-                             (float *)args->dqkv,      args->accumulate_dqkv};
-        g.first = head;
-        DDP_LAUNCH(mean_kernel, ddp_cuda_blocks(count * g.length, THREADS / DDP_WARP), THREADS, 0,
-                   cuda->stream, g, count * g.length, (const float *)args->y,
-                   (const float *)args->dy, mean);
-        backward_of(g.size)(g, count, &b, cuda);
+    const struct ddp_attention_gradient b = {args->qkv, args->dy,   args->lse,
+                                             mean,      args->dqkv, args->accumulate_dqkv};
+    for (; g.first < all && status == DDP_OK; g.first += fit) {
+        g.count = all - g.first < fit ? all - g.first : fit;
+        if (args->dtype == DDP_BF16)
+            means<uint16_t>(&g, args, mean, cuda);
+        else
+            means<float>(&g, args, mean, cuda);
+        backward(&g, &b, args->dtype, cuda);
         status = ddp_cuda_launched(cuda, "attention backward");
     }
     return status;

@@ -11,11 +11,11 @@
 struct layer {
     int64_t rows, in, out;
     enum ddp_activation activation;
-    enum ddp_dtype compute;
-    bool bias, add, rounded; /* gradients are added; the weight is given in bf16 */
+    enum ddp_dtype compute, dtype;
+    bool bias, add, rounded; /* gradients are added; weight and bias are given in bf16 */
     size_t shift;
     struct pair x, weight, b, y, pre, dy, dx, dweight, dbias;
-    uint16_t *weight_bf16, *device_bf16;
+    uint16_t *weight_bf16, *device_bf16, *device_b_bf16;
     void *scratch, *device_scratch;
 };
 
@@ -35,19 +35,23 @@ static struct layer layer_of(const int64_t *shape, enum ddp_activation activatio
     l.add = flags & 2;
     l.rounded = flags & 4;
     l.shift = flags & 8 ? 1 : 0;
-    l.x = pair_of(l.rows * l.in, l.shift);
+    l.dtype = flags & 16 ? DDP_BF16 : DDP_F32;
+    l.x = pair_of_type(l.dtype, l.rows * l.in, l.shift);
     l.weight = pair_of(l.out * l.in, l.shift);
     l.b = pair_of(l.out, l.shift);
-    l.y = pair_out(l.rows * l.out, l.shift, false);
-    l.pre = pair_out(l.rows * l.out, l.shift, false);
-    l.dy = pair_of(l.rows * l.out, l.shift);
-    l.dx = pair_out(l.rows * l.in, l.shift, l.add);
+    l.y = pair_out_type(l.dtype, l.rows * l.out, l.shift, false);
+    l.pre = pair_out_type(l.dtype, l.rows * l.out, l.shift, false);
+    l.dy = pair_of_type(l.dtype, l.rows * l.out, l.shift);
+    l.dx = pair_out_type(l.dtype, l.rows * l.in, l.shift, l.add);
     l.dweight = pair_out(l.out * l.in, l.shift, l.add);
     l.dbias = pair_out(l.out, l.shift, l.add);
     const size_t bytes =
         ddp_linear_scratch_bytes(l.rows, l.in, l.out, l.compute, DDP_F32, l.rounded);
     l.scratch = bytes ? aligned_alloc(64, bytes) : NULL;
-    l.device_scratch = scratch_of(bytes);
+    l.device_scratch =
+        scratch_of(ddp_linear_scratch_bytes(l.rows, l.in, l.out, l.compute, l.dtype, l.rounded));
+    if (l.dtype == DDP_BF16) /* the bias that is added is rounded */
+        l.device_b_bf16 = cuda_numbers(DDP_BF16, l.b.host, l.out, l.shift);
     l.weight_bf16 = malloc((size_t)(l.out * l.in + 1) * sizeof *l.weight_bf16);
     ck_assert_ptr_nonnull(l.weight_bf16);
     for (int64_t i = 0; i < l.out * l.in; i++)
@@ -80,6 +84,7 @@ static void linear_forward(const struct layer *l, bool device)
         .out = l->out,
         .activation = l->activation,
         .compute = l->compute,
+        .dtype = device ? l->dtype : DDP_F32,
         .x = device ? l->x.device : l->x.host,
         .weight = l->rounded ? NULL
                   : device   ? l->weight.device
@@ -90,6 +95,7 @@ static void linear_forward(const struct layer *l, bool device)
         .bias = !l->bias ? NULL
                 : device ? l->b.device
                          : l->b.host,
+        .bias_bf16 = l->rounded && device ? l->device_b_bf16 : NULL,
         .y = device ? l->y.device : l->y.host,
         .pre = device ? l->pre.device : l->pre.host,
         .scratch = device ? l->device_scratch : l->scratch,
@@ -106,6 +112,7 @@ static void linear_backward(const struct layer *l, bool device)
         .out = l->out,
         .activation = l->activation,
         .compute = l->compute,
+        .dtype = device ? l->dtype : DDP_F32,
         .x = device ? l->x.device : l->x.host,
         .y = device ? l->y.device : l->y.host,
         .pre = device ? l->pre.device : l->pre.host,
@@ -128,6 +135,14 @@ static void linear_backward(const struct layer *l, bool device)
     ck_assert_int_eq(table->linear_backward(&args, device ? cuda_stream : NULL), DDP_OK);
 }
 
+static float largest(const struct pair *pair)
+{
+    float most = 0;
+    for (int64_t i = 0; i < pair->count; i++)
+        most = fmaxf(most, fabsf(pair->host[i]));
+    return most;
+}
+
 static void check_layer(const int64_t *shape, enum ddp_activation activation,
                         enum ddp_dtype compute, int flags)
 {
@@ -137,7 +152,9 @@ static void check_layer(const int64_t *shape, enum ddp_activation activation,
     linear_forward(&l, true);
     pair_same("linear, again", &l.y, y);
     linear_forward(&l, false);
-    pair_near("linear y", &l.y, 2e-6 + product_tolerance(l.in));
+    /* What GELU takes may be rounded first: its result may be much smaller. */
+    const double taken = l.dtype == DDP_BF16 && is_gelu(&l) ? 0x1p-8 * (double)largest(&l.pre) : 0;
+    pair_near("linear y", &l.y, 2e-6 + product_tolerance(l.in) + taken);
     if (is_gelu(&l))
         pair_near("linear pre", &l.pre, product_tolerance(l.in));
     pair_send(&l.y); /* the same signs on both sides */
@@ -169,8 +186,8 @@ START_TEST(test_linear)
     const enum ddp_dtype compute = _i % 2 ? DDP_BF16 : DDP_F32;
     random_seed((uint64_t)_i);
     for (int activation = 0; activation <= DDP_ACTIVATION_GELU_TANH; activation++)
-        for (int flags = 0; flags < 16; flags++)
-            if ((flags + activation + _i) % 3 == 0 && (compute == DDP_BF16 || !(flags & 4)))
+        for (int flags = 0; flags < 32; flags++)
+            if ((flags + activation + _i) % 3 == 0 && (compute == DDP_BF16 || !(flags & 20)))
                 check_layer(shape, (enum ddp_activation)activation, compute, flags);
 }
 END_TEST
@@ -182,6 +199,8 @@ START_TEST(test_linear_tall)
     random_seed(5);
     check_layer(shape, DDP_ACTIVATION_RELU, DDP_F32, 3);
     check_layer(odd, DDP_ACTIVATION_GELU_TANH, DDP_BF16, 1);
+    check_layer(shape, DDP_ACTIVATION_GELU_TANH, DDP_BF16, 16 + 7);
+    check_layer(odd, DDP_ACTIVATION_RELU, DDP_BF16, 16 + 3);
 }
 END_TEST
 
@@ -191,16 +210,16 @@ START_TEST(test_linear_nan)
     const int64_t shape[] = {3, 8, 8};
     random_seed(6);
     for (int activation = 0; activation <= DDP_ACTIVATION_GELU_TANH; activation++)
-        for (int bf16 = 0; bf16 < 2; bf16++) {
-            struct layer l =
-                layer_of(shape, (enum ddp_activation)activation, bf16 ? DDP_BF16 : DDP_F32, 1);
+        for (int bf16 = 0; bf16 < 3; bf16++) {
+            struct layer l = layer_of(shape, (enum ddp_activation)activation,
+                                      bf16 ? DDP_BF16 : DDP_F32, bf16 == 2 ? 17 : 1);
             l.x.host[8] = NAN;
             pair_send(&l.x);
             linear_forward(&l, true);
             linear_forward(&l, false);
             for (int64_t j = 0; j < 8; j++)
                 ck_assert(isnan(l.y.host[8 + j]));
-            pair_near("linear of NaN", &l.y, 1e-5);
+            pair_near("linear of NaN", &l.y, l.dtype == DDP_BF16 ? 0x1p-7 : 1e-5);
             layer_free(&l);
         }
 }
@@ -210,7 +229,9 @@ START_TEST(test_linear_refused)
 {
     const struct ddp_linear_forward forward = {.rows = 1, .in = 1, .out = 1};
     const struct ddp_linear_backward backward = {.rows = -1};
+    const struct ddp_linear_forward mixed = {.dtype = DDP_BF16}; /* products of float32 */
     ck_assert_int_eq(on_cuda->linear_forward(&forward, cuda_stream), DDP_ERR_INVALID);
+    ck_assert_int_eq(on_cuda->linear_forward(&mixed, cuda_stream), DDP_ERR_INVALID);
     ck_assert_int_eq(on_cuda->linear_backward(&backward, cuda_stream), DDP_ERR_INVALID);
 }
 END_TEST
@@ -234,6 +255,7 @@ static void attend(const int64_t *s, const struct pair *qkv, const struct pair *
         .length = s[1],
         .heads = s[2],
         .head_size = s[3],
+        .dtype = device ? qkv->dtype : DDP_F32,
         .qkv = device ? qkv->device : qkv->host,
         .y = device ? y->device : y->host,
         .lse = !lse     ? NULL
@@ -251,6 +273,7 @@ static void attend_back(const int64_t *s, const struct pair *all, bool add, bool
         .length = s[1],
         .heads = s[2],
         .head_size = s[3],
+        .dtype = device ? all[0].dtype : DDP_F32,
         .qkv = device ? all[0].device : all[0].host,
         .y = device ? all[1].device : all[1].host,
         .lse = device ? all[2].device : all[2].host,
@@ -270,30 +293,58 @@ static void sharpen(struct pair *qkv)
     pair_send(qkv);
 }
 
-static void check_attention(const int64_t *s, size_t shift, bool add)
+/* Root of the mean square of the differences, in parts of the numbers'. */
+static void expect_share(const char *what, const struct pair *pair, double most)
+{
+    float *got = pair_fetch(pair);
+    double differences = 0, all = 1e-30;
+    for (int64_t i = 0; i < pair->count; i++) {
+        const double wanted = (double)pair->host[i];
+        differences += ((double)got[i] - wanted) * ((double)got[i] - wanted);
+        all += wanted * wanted;
+    }
+    const double share = sqrt(differences / all);
+    ck_assert_msg(share <= most, "%s is off by %g of its size on the device", what, share);
+    free(got);
+}
+
+/* The tensor cores take probabilities as bf16, each off by up to 2^-9 of itself. */
+static void near_or_rounded(const char *what, const struct pair *pair, double tolerance, bool mma)
+{
+    if (mma)
+        expect_share(what, pair, 0x1p-8);
+    pair_near(what, pair, mma ? 0x1p-8 * (double)largest(pair) : tolerance);
+}
+
+static void check_attention(const int64_t *s, enum ddp_dtype dtype, size_t shift, bool add,
+                            bool mma)
 {
     const int64_t rows = s[0] * s[1], c = s[2] * s[3];
-    struct pair all[5] = {pair_of(rows * 3 * c, shift), pair_out(rows * c, shift, false),
-                          pair_out(rows * s[2], shift, false), pair_of(rows * c, shift),
-                          pair_out(rows * 3 * c, shift, add)};
+    struct pair all[5] = {pair_of_type(dtype, rows * 3 * c, shift),
+                          pair_out_type(dtype, rows * c, shift, false),
+                          pair_out(rows * s[2], shift, false), pair_of_type(dtype, rows * c, shift),
+                          pair_out_type(dtype, rows * 3 * c, shift, add)};
     sharpen(&all[0]);
     attend(s, &all[0], &all[1], &all[2], true);
     attend(s, &all[0], &all[1], &all[2], false);
-    pair_near("attention y", &all[1], 1e-5);
+    near_or_rounded("attention y", &all[1], 1e-5, mma);
     pair_near("attention lse", &all[2], 1e-5);
     float *y = pair_fetch(&all[1]);
     attend(s, &all[0], &all[1], NULL, true);
     pair_same("attention without lse", &all[1], y);
+    if (dtype == DDP_BF16)
+        pair_send(&all[1]);
 
     attend_back(s, all, add, true);
     attend_back(s, all, add, false);
-    pair_near("attention dqkv", &all[4], 1e-4);
+    near_or_rounded("attention dqkv", &all[4], 1e-4, mma);
     float *dqkv = pair_fetch(&all[4]);
     if (!add) {
         attend_back(s, all, add, true);
-        cuda_expect_bits("attention dqkv, again", all[4].device, dqkv, all[4].count);
+        pair_same("attention dqkv, again", &all[4], dqkv);
+    } else {
+        free(dqkv);
     }
-    free(dqkv);
     for (int i = 0; i < 5; i++)
         pair_free(&all[i]);
 }
@@ -302,14 +353,31 @@ START_TEST(test_attention)
 {
     random_seed((uint64_t)_i);
     for (int flags = 0; flags < 4; flags++)
-        check_attention(attentions[_i], flags & 1, flags & 2);
+        check_attention(attentions[_i], DDP_F32, flags & 1, flags & 2, false);
+}
+END_TEST
+
+/* On tensor cores where they can do it, then by the plain kernels. */
+START_TEST(test_attention_bf16)
+{
+    const int64_t *s = attentions[_i % ATTENTIONS];
+    const bool plain = _i >= ATTENTIONS;
+    random_seed((uint64_t)_i);
+    if (plain)
+        setenv("DDP_CUDA_PLAIN", "1", 1);
+    for (int flags = 0; flags < 4; flags++)
+        check_attention(s, DDP_BF16, flags & 1, flags & 2,
+                        !plain && !(flags & 1) && s[3] % 8 == 0 && s[3] <= 128);
+    unsetenv("DDP_CUDA_PLAIN");
 }
 END_TEST
 
 START_TEST(test_attention_nan)
 {
     const int64_t s[] = {1, 70, 1, 64};
-    struct pair qkv = pair_of(70 * 3 * 64, 0), y = pair_out(70 * 64, 0, false);
+    const enum ddp_dtype dtype = _i == 0 ? DDP_F32 : DDP_BF16;
+    struct pair qkv = pair_of_type(dtype, 70 * 3 * 64, 0);
+    struct pair y = pair_out_type(dtype, 70 * 64, 0, false);
     qkv.host[66 * 3 * 64 + 64] = NAN; /* a key: of its query and those after it */
     pair_send(&qkv);
     attend(s, &qkv, &y, NULL, true);
@@ -341,6 +409,7 @@ void cuda_layer_cases(Suite *suite)
     tcase_add_test(tc, test_linear_refused);
     tc = cuda_case(suite, "attention");
     tcase_add_loop_test(tc, test_attention, 0, ATTENTIONS);
-    tcase_add_test(tc, test_attention_nan);
+    tcase_add_loop_test(tc, test_attention_bf16, 0, 2 * ATTENTIONS);
+    tcase_add_loop_test(tc, test_attention_nan, 0, 2);
     tcase_add_test(tc, test_attention_refused);
 }

@@ -3,6 +3,7 @@
  * Convolution, pooling and batch norm of CUDA against the reference, and against themselves. */
 #include "config.h"
 
+#include "kernels/bf16.h"
 #include "tests/cuda_pair.h"
 
 /* --- convolution ---------------------------------------------------------------------------- */
@@ -23,7 +24,7 @@ static const struct ddp_conv2d_shape convolutions[] = {
 struct conv {
     struct ddp_conv2d_shape s;
     enum ddp_activation activation;
-    enum ddp_dtype compute;
+    enum ddp_dtype compute, dtype;
     bool add;
     int64_t pixels; /* of y */
     struct pair x, weight, bias, y, dy, dx, dweight, dbias;
@@ -36,16 +37,17 @@ static struct conv conv_of(const struct ddp_conv2d_shape *s, int flags)
     struct conv c = {.s = *s, .add = flags & 1};
     c.activation = flags & 2 ? DDP_ACTIVATION_RELU : DDP_ACTIVATION_NONE;
     c.compute = flags & 8 ? DDP_BF16 : DDP_F32;
+    c.dtype = flags & 16 ? DDP_BF16 : DDP_F32;
     c.pixels = s->batch *
                ddp_window_count(s->height, s->kernel_height, s->stride, s->padding, s->dilation) *
                ddp_window_count(s->width, s->kernel_width, s->stride, s->padding, s->dilation);
     const int64_t weights = s->out * s->in * s->kernel_height * s->kernel_width;
-    c.x = pair_of(s->batch * s->height * s->width * s->in, shift);
+    c.x = pair_of_type(c.dtype, s->batch * s->height * s->width * s->in, shift);
     c.weight = pair_of(weights, shift);
     c.bias = pair_of(s->out, shift);
-    c.y = pair_out(c.pixels * s->out, shift, false);
-    c.dy = pair_of(c.pixels * s->out, shift);
-    c.dx = pair_out(c.x.count, shift, c.add);
+    c.y = pair_out_type(c.dtype, c.pixels * s->out, shift, false);
+    c.dy = pair_of_type(c.dtype, c.pixels * s->out, shift);
+    c.dx = pair_out_type(c.dtype, c.x.count, shift, c.add);
     c.dweight = pair_out(weights, shift, c.add);
     c.dbias = pair_out(s->out, shift, c.add);
     c.forward_scratch = scratch_of(ddp_conv2d_forward_scratch_bytes(s));
@@ -67,6 +69,7 @@ static void conv_forward(const struct conv *c, bool bias, bool device)
         .shape = c->s,
         .activation = c->activation,
         .compute = c->compute,
+        .dtype = device ? c->dtype : DDP_F32,
         .x = device ? c->x.device : c->x.host,
         .weight = device ? c->weight.device : c->weight.host,
         .bias = !bias    ? NULL
@@ -85,6 +88,7 @@ static void conv_backward(const struct conv *c, bool device)
         .shape = c->s,
         .activation = c->activation,
         .compute = c->compute,
+        .dtype = device ? c->dtype : DDP_F32,
         .x = device ? c->x.device : c->x.host,
         .y = device ? c->y.device : c->y.host,
         .weight = device ? c->weight.device : c->weight.host,
@@ -104,6 +108,9 @@ static void check_conv(const struct ddp_conv2d_shape *shape, int flags)
 {
     struct conv c = conv_of(shape, flags);
     const int64_t taps = c.s.kernel_height * c.s.kernel_width;
+    if (c.dtype == DDP_BF16) /* the bias that is added is rounded */
+        for (int64_t i = 0; i < c.s.out; i++)
+            c.bias.host[i] = ddp_bf16_to_f32(ddp_bf16_of(c.bias.host[i]));
     conv_forward(&c, flags & 4, true);
     float *y = pair_fetch(&c.y);
     conv_forward(&c, flags & 4, true);
@@ -130,8 +137,9 @@ START_TEST(test_conv2d)
 {
     const struct ddp_conv2d_shape *s = &convolutions[_i];
     random_seed((uint64_t)_i);
-    for (int flags = 0; flags < 16; flags++)
-        if (s->batch * s->height * s->in < 500 || flags % 5 == 3)
+    for (int flags = 0; flags < 32; flags++)
+        if ((flags < 16 || flags & 8) &&
+            (s->batch * s->height * s->in < 500 || flags % 5 == 3 || flags % 6 == 1))
             check_conv(s, flags);
 }
 END_TEST
@@ -143,6 +151,10 @@ START_TEST(test_conv2d_refused)
     float some[4] = {0};
     struct ddp_conv2d_forward args = {.shape = never, .x = some, .weight = some, .y = some};
     ck_assert_int_eq(on_cuda->conv2d_forward(&args, cuda_stream), DDP_ERR_INVALID);
+    args = (struct ddp_conv2d_forward){
+        .shape = shape, .dtype = DDP_BF16, .x = some, .weight = some, .y = some};
+    ck_assert_int_eq(on_cuda->conv2d_forward(&args, cuda_stream), DDP_ERR_INVALID);
+    args.dtype = DDP_F32;
     args.shape = shape; /* no scratch */
     ck_assert_int_eq(on_cuda->conv2d_forward(&args, cuda_stream), DDP_ERR_INVALID);
 }

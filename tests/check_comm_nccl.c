@@ -488,6 +488,43 @@ START_TEST(several_communicators)
 }
 END_TEST
 
+/* What goes wrong in any communicator of a device ends the wait for it, whichever was made first;
+ * and when one is destroyed the others are watched still. */
+static int broken;
+
+static void watched_body(ddp_comm *comm, ddp_job *job)
+{
+    ddp_comm *comms[3] = {comm};
+    void *values = ranks_alloc(1000);
+    for (int i = 1; i < 3; i++)
+        NEED(ranks_join(&comms[i], job) == DDP_OK);
+    if (broken >= 3) {
+        ddp_comm_destroy(comms[2]); /* the latest */
+        comms[2] = NULL;
+    }
+    meet(comm);
+    if (ddp_comm_rank(comm) == 0) {
+        while (!ddp_job_aborted(job))
+            usleep(1000);
+    } else {
+        for (int i = 0; i < 3 && comms[i]; i++)
+            ddp_comm_set_timeout(comms[i], i == broken % 3 ? 200 : -1);
+        const int64_t start = ddp_clock_ns();
+        NEED(ddp_comm_allreduce(comms[broken % 3], values, 250, DDP_F32, DDP_SUM) == DDP_OK);
+        NEED(settle() == DDP_ERR_TIMEOUT);
+        need_between(start, 195, 2000);
+    }
+    ddp_comm_destroy(comms[2]);
+    ddp_comm_destroy(comms[1]);
+}
+
+START_TEST(all_are_watched)
+{
+    broken = _i;
+    run_ranks(2, watched_body, -1);
+}
+END_TEST
+
 /* Workers that share a GPU: NCCL refuses, unless they look like several machines. */
 static void duplicate_body(ddp_comm *comm, ddp_job *job)
 {
@@ -531,6 +568,7 @@ Suite *test_suite(void)
     tcase_add_loop_test(tc, killed, 0, 2);
     tcase_add_loop_test(tc, killed_inside, 0, 2);
     tcase_add_test(tc, aborted);
+    tcase_add_loop_test(tc, all_are_watched, 0, 5);
     tcase_add_test(tc, never_comes);
     tcase_add_test(tc, late_rank_burns_little);
     tcase_add_test(tc, shared_gpu);

@@ -74,7 +74,7 @@ struct nccl {
     ncclComm_t comm;       /* NULL in a world of one */
     cudaEvent_t computed;  /* on the device's stream */
     enum ddp_status dead;  /* what ended it */
-    bool stuck;            /* NCCL could not be aborted in time: nothing of it may be touched */
+    bool stuck;            /* its work could not be ended in time: nothing of it may be touched */
     bool waits;            /* the board says so */
     bool closing;          /* failures concern nobody any more */
 
@@ -121,8 +121,8 @@ enum ddp_status nccl_drain(struct nccl *nccl, const struct nccl_call *call);
  * status. What happened has been logged. */
 enum ddp_status nccl_end(struct nccl *nccl, enum ddp_status status);
 
-/* Waits, not for ever, until nothing of the communicator's stream runs. */
-void nccl_quiesce(const struct nccl *nccl);
+/* Waits, not for ever, until nothing of the communicator's stream runs. False: something does. */
+bool nccl_quiesce(const struct nccl *nccl);
 
 /* A failure of NCCL or CUDA in words, then nccl_end(). */
 enum ddp_status nccl_failed(struct nccl *nccl, ncclResult_t result, const char *what);

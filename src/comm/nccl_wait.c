@@ -116,13 +116,15 @@ enum ddp_status nccl_end(struct nccl *nccl, enum ddp_status status)
     return status;
 }
 
-void nccl_quiesce(const struct nccl *nccl)
+bool nccl_quiesce(const struct nccl *nccl)
 {
     const int64_t deadline = ddp_deadline_ns(CLOSE_MS);
-    while (nccl->own.stream && cudaStreamQuery(nccl->own.stream) == cudaErrorNotReady &&
+    bool busy;
+    while ((busy = nccl->own.stream && cudaStreamQuery(nccl->own.stream) == cudaErrorNotReady) &&
            !ddp_deadline_passed(deadline))
         sleep_ns(NAP_FIRST_NS);
     (void)cudaGetLastError();
+    return !busy;
 }
 
 /* --- failures in words --- */

@@ -155,39 +155,6 @@ START_TEST(fast)
 }
 END_TEST
 
-/* --- memory --- */
-
-START_TEST(too_little_memory)
-{
-    run_ranks(2, row_memory, -1);
-}
-END_TEST
-
-/* One rank's trouble is everybody's. */
-static void one_fails(int rank)
-{
-    if (rank == 1)
-        setenv("DDP_CUDASIM_MEMORY", "100000000", 1);
-}
-
-static void uneven_memory_body(ddp_comm *comm, ddp_job *job)
-{
-    void *memory;
-    (void)job;
-    NEED(ddp_comm_alloc(comm, 200000000, &memory) == DDP_ERR_MEMORY);
-    NEED(ddp_comm_alloc(comm, 1000, &memory) == DDP_OK);
-    NEED(ddp_comm_barrier(comm) == DDP_OK);
-}
-
-START_TEST(uneven_memory)
-{
-    if (!cuda_test_simulated())
-        return;
-    ranks_prepare = one_fails;
-    run_ranks(3, uneven_memory_body, -1);
-}
-END_TEST
-
 /* --- ranks that do not agree --- */
 
 static enum ddp_status settle(void)
@@ -288,55 +255,6 @@ START_TEST(timeouts)
 {
     run_ranks(2, timeout_body, -1);
     run_ranks(2, barrier_timeout_body, -1);
-}
-END_TEST
-
-/* Memory is given back while the device waits for rank 0, which does not come. CUDA would wait for
- * it too, and for ever: what is looked after comes to an end, what is not is left. */
-static void give_back_body(ddp_comm *comm, ddp_job *job)
-{
-    void *values = ranks_alloc(1000), *unused = ranks_alloc(1000);
-    if (ddp_comm_rank(comm) == 0) {
-        while (!ddp_job_aborted(job))
-            usleep(1000);
-        ranks_free(unused, 1000);
-        return;
-    }
-    ddp_comm_set_timeout(comm, 200);
-    const int64_t start = ddp_clock_ns();
-    NEED(ddp_comm_allreduce(comm, values, 250, DDP_F32, DDP_SUM) == DDP_OK);
-    ranks_free(unused, 1000);
-    need_between(start, 195, 2000);
-    NEED(ddp_comm_barrier(comm) == DDP_ERR_TIMEOUT);
-}
-
-static enum ddp_status fail_at_once(void *arg)
-{
-    (void)arg;
-    return DDP_ERR_ABORTED;
-}
-
-static void leave_behind_body(ddp_comm *comm, ddp_job *job)
-{
-    void *values = ranks_alloc(1000), *unused = ranks_alloc(1000);
-    if (ddp_comm_rank(comm) == 0) {
-        while (!ddp_job_aborted(job))
-            usleep(1000);
-        return;
-    }
-    NEED(ddp_comm_allreduce(comm, values, 250, DDP_F32, DDP_SUM) == DDP_OK);
-    ddp_device_set_poll(ranks_device, fail_at_once, NULL);
-    NEED(settle() == DDP_ERR_ABORTED);
-    const int64_t start = ddp_clock_ns();
-    ranks_free(unused, 1000);
-    need_between(start, 1900, 4000);
-    ddp_job_abort(job);
-}
-
-START_TEST(give_back)
-{
-    run_ranks(2, give_back_body, -1);
-    run_ranks(2, leave_behind_body, -1);
 }
 END_TEST
 
@@ -609,11 +527,8 @@ Suite *test_suite(void)
     tcase_add_test(tc, fast);
     tcase_add_loop_test(tc, several_communicators, 0, 2);
     tc = test_case(suite, "failures", 60);
-    tcase_add_test(tc, too_little_memory);
-    tcase_add_test(tc, uneven_memory);
     tcase_add_test(tc, mismatch);
     tcase_add_test(tc, timeouts);
-    tcase_add_test(tc, give_back);
     tcase_add_test(tc, patience);
     tcase_add_loop_test(tc, killed, 0, 2);
     tcase_add_loop_test(tc, killed_inside, 0, 2);

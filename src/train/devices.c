@@ -103,8 +103,13 @@ enum ddp_status ddp_train_plan_devices(struct ddp_train_plan *plan,
                 "--fast does nothing on the CPU: the exchange that keeps the bits is the fastest "
                 "there");
     else if (options->fast && plan->mode != DDP_MODE_DDP)
-        return ddp_fail(DDP_ERR_INVALID, "--fast belongs to --mode ddp, and the mode is %s",
+        return ddp_fail(DDP_ERR_INVALID,
+                        "--fast belongs to --mode ddp, which adds gradients up over NCCL, and the "
+                        "mode is %s, which does not",
                         ddp_mode_names[plan->mode]);
+    if (options->threads_given && is_gpu(plan) && plan->rank == 0)
+        ddp_log(DDP_LOG_WARNING,
+                "--threads does nothing on GPUs: --data-threads read ahead for them");
     switch (plan->mode) {
     case DDP_MODE_DP:
         return plan_dp(plan, options);

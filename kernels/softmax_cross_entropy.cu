@@ -193,7 +193,9 @@ static __global__ void __launch_bounds__(BLOCK) rows_kernel(struct cross_entropy
         put_zeros<TEAM>(row, lane);
         return;
     }
-    const float own = counts ? row.x[label] : 0; /* read by all before anybody writes over it */
+    const float own = counts ? row.x[label] : 0;
+    if (WARPS == 1)
+        __syncwarp(); /* read by all before anybody writes over it; more warps meet below */
     struct cross_entropy_state state = state_of<TEAM, PREDICT>(row, lane);
     const float max = ddp_team_max<WARPS>(state.max, partial);
     if (PREDICT) {

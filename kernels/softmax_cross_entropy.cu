@@ -214,6 +214,8 @@ static __global__ void __launch_bounds__(BLOCK) rows_kernel(struct cross_entropy
     if (!row.d)
         return;
     const float mean = 1.0f / (float)divisor_of(pass);
+    if (WARPS == 1)
+        __syncwarp(); /* the shuffles of the sum order no memory: everybody has its own element */
     put_gradient<TEAM>(row, lane, max, mean / sum);
     ddp_team_barrier<WARPS>();
     if (lane == 0)

@@ -26,6 +26,7 @@
 /* --- which GPUs there are --- */
 
 static char no_device[256]; /* why count() was 0 last */
+static bool faulty;         /* ... which is not that there is none */
 
 static void explain_old_driver(void)
 {
@@ -33,6 +34,7 @@ static void explain_old_driver(void)
     if (cudaDriverGetVersion(&driver) != cudaSuccess)
         driver = 0;
     (void)cudaRuntimeGetVersion(&needed);
+    faulty = driver != 0;
     if (driver == 0)
         snprintf(no_device, sizeof no_device,
                  "there is no NVIDIA driver: install it (nvidia-smi then lists the GPUs)");
@@ -46,6 +48,7 @@ static void explain_old_driver(void)
 static void explain(cudaError_t error)
 {
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    faulty = error != cudaSuccess && error != cudaErrorNoDevice;
     if (error == cudaErrorInsufficientDriver)
         explain_old_driver();
     else if ((error == cudaSuccess || error == cudaErrorNoDevice) && visible)
@@ -72,6 +75,11 @@ static int cuda_count(void)
 static const char *cuda_reason(void)
 {
     return *no_device ? no_device : NULL;
+}
+
+static bool cuda_faulty(void)
+{
+    return faulty;
 }
 
 /* --- opening --- */
@@ -390,4 +398,5 @@ const struct ddp_device_ops ddp_device_cuda = {
     .span_begin = ddp_cuda_trace_begin,
     .span_end = ddp_cuda_trace_end,
     .reason = cuda_reason,
+    .faulty = cuda_faulty,
 };

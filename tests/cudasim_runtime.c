@@ -306,6 +306,7 @@ START_TEST(captures)
     /* What waits or allocates spoils a capture. */
     ck_cuda(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
     ck_assert_int_eq(cudaMalloc(&more, 1), cudaErrorStreamCaptureUnsupported);
+    ck_assert_int_eq(cudaMemsetAsync(memory, 5, COUNT, stream), cudaErrorStreamCaptureInvalidated);
     ck_assert_int_eq(cudaStreamEndCapture(stream, &graph), cudaErrorStreamCaptureInvalidated);
     ck_assert_ptr_null(graph);
     /* A branch must come back. */

@@ -92,6 +92,35 @@ static void leave_behind_body(ddp_comm *comm, ddp_job *job)
     ddp_job_abort(job);
 }
 
+/* One communicator's sum never ends, and nobody waits for it: not the device's stream, not the
+ * host. Another one's memory goes first, when the job is down. */
+static void other_goes_first_body(ddp_comm *comm, ddp_job *job)
+{
+    ddp_comm *other;
+    void *values, *memory;
+    NEED(ranks_join(&other, job) == DDP_OK);
+    NEED(ddp_comm_alloc(comm, 1000, &values) == DDP_OK);
+    NEED(ddp_comm_alloc(other, 1000, &memory) == DDP_OK);
+    if (ddp_comm_rank(comm) == 0) {
+        usleep(300000);
+        ddp_job_abort(job);
+    } else {
+        NEED(ddp_comm_allreduce_start(comm, values, 250, DDP_F32, DDP_SUM) == DDP_OK);
+        while (!ddp_job_aborted(job))
+            usleep(1000);
+    }
+    const int64_t start = ddp_clock_ns();
+    ddp_comm_destroy(other);
+    need_between(start, 0, 1500);
+}
+
+START_TEST(other_goes_first)
+{
+    setenv("DDP_CUDASIM_STREAMS", _i ? "eager" : "lazy", 1);
+    run_ranks(2, other_goes_first_body, -1);
+}
+END_TEST
+
 START_TEST(give_back)
 {
     run_ranks(2, give_back_body, -1);
@@ -109,5 +138,6 @@ Suite *test_suite(void)
     tcase_add_test(tc, too_little_memory);
     tcase_add_test(tc, uneven_memory);
     tcase_add_test(tc, give_back);
+    tcase_add_loop_test(tc, other_goes_first, 0, 2);
     return suite;
 }

@@ -117,9 +117,13 @@ enum ddp_status nccl_wait_event(struct nccl *nccl, cudaEvent_t event, const stru
 /* Waits for everything on the communicator's stream. */
 enum ddp_status nccl_drain(struct nccl *nccl, const struct nccl_call *call);
 
-/* Ends the communicator: sets the job's abort word, aborts NCCL within a bounded time. Returns the
- * status. What happened has been logged. */
+/* Ends the communicator: sets the job's abort word, aborts NCCL within a bounded time, and then the
+ * device's other communicators. Returns the status. What happened has been logged. */
 enum ddp_status nccl_end(struct nccl *nccl, enum ddp_status status);
+
+/* Where the job is down, the device's other communicators are ended: to free memory waits for all
+ * that is on a device, and theirs may never end. */
+void nccl_leave_others(const struct nccl *nccl);
 
 /* Waits, not for ever, until nothing of the communicator's stream runs. False: something does. */
 bool nccl_quiesce(const struct nccl *nccl);

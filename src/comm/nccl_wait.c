@@ -35,6 +35,23 @@ static void sleep_ns(int64_t ns)
     nanosleep(&nap, NULL);
 }
 
+/* --- the communicators of a device --- */
+
+static pthread_mutex_t watched_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct nccl *watched;
+
+/* Communicators of one device belong to one thread; only the list is shared. */
+static int watched_on(const void *device_state, struct nccl *found[DDP_ID_SLOTS])
+{
+    int count = 0;
+    pthread_mutex_lock(&watched_lock);
+    for (struct nccl *nccl = watched; nccl && count < DDP_ID_SLOTS; nccl = nccl->next)
+        if (nccl->place->device_state == device_state)
+            found[count++] = nccl;
+    pthread_mutex_unlock(&watched_lock);
+    return count;
+}
+
 /* --- ending --- */
 
 /* ncclCommAbort() on a thread of its own, which may never come back; the last one to let go frees
@@ -99,6 +116,22 @@ static bool abort_in_time(const struct nccl *nccl)
     return done;
 }
 
+/* Those of the same device: to free memory waits for all that is on it, also for their work. */
+static void end_others(const struct nccl *nccl)
+{
+    struct nccl *found[DDP_ID_SLOTS];
+    const int count = watched_on(nccl->place->device_state, found);
+    for (int i = 0; i < count; i++)
+        if (found[i] != nccl)
+            (void)nccl_end(found[i], DDP_ERR_ABORTED);
+}
+
+void nccl_leave_others(const struct nccl *nccl)
+{
+    if (aborted(nccl))
+        end_others(nccl);
+}
+
 enum ddp_status nccl_end(struct nccl *nccl, enum ddp_status status)
 {
     if (nccl->dead != DDP_OK)
@@ -113,6 +146,8 @@ enum ddp_status nccl_end(struct nccl *nccl, enum ddp_status status)
         ddp_log(DDP_LOG_WARNING, "NCCL does not let go of the GPU within %d s", ABORT_MS / 1000);
     }
     nccl->comm = NULL;
+    if (!nccl->closing)
+        end_others(nccl);
     return status;
 }
 
@@ -329,22 +364,7 @@ enum ddp_status nccl_drain(struct nccl *nccl, const struct nccl_call *call)
     return status == DDP_OK ? DDP_OK : nccl_end(nccl, status);
 }
 
-/* --- the communicators of a device --- */
-
-static pthread_mutex_t watched_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct nccl *watched;
-
-/* Communicators of one device belong to one thread; only the list is shared. */
-static int watched_on(const void *device_state, struct nccl *found[DDP_ID_SLOTS])
-{
-    int count = 0;
-    pthread_mutex_lock(&watched_lock);
-    for (struct nccl *nccl = watched; nccl && count < DDP_ID_SLOTS; nccl = nccl->next)
-        if (nccl->place->device_state == device_state)
-            found[count++] = nccl;
-    pthread_mutex_unlock(&watched_lock);
-    return count;
-}
+/* --- polling --- */
 
 static enum ddp_status poll_device(void *device_state)
 {

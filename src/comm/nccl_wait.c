@@ -95,20 +95,26 @@ static bool start_detached(struct ending *ending)
     return started;
 }
 
-/* False: NCCL still holds on to it after a while. */
-static bool abort_in_time(const struct nccl *nccl)
+/* NULL: it cannot be. */
+static struct ending *start_abort(const struct nccl *nccl)
 {
     struct ending *ending = ddp_array_alloc(1, sizeof *ending);
     if (!ending)
-        return false;
+        return NULL;
     ending->comm = nccl->comm;
     ending->device = nccl->cuda->index;
     atomic_init(&ending->users, 2);
-    if (!start_detached(ending)) {
-        free(ending);
+    if (start_detached(ending))
+        return ending;
+    free(ending);
+    return NULL;
+}
+
+/* False: NCCL still holds on to it after a while. Takes NULL. */
+static bool ends_in_time(struct ending *ending, int64_t deadline)
+{
+    if (!ending)
         return false;
-    }
-    const int64_t deadline = ddp_deadline_ns(ABORT_MS);
     while (!atomic_load(&ending->done) && !ddp_deadline_passed(deadline))
         ddp_futex_wait(&ending->done, 0, 100000000);
     const bool done = atomic_load(&ending->done) != 0;
@@ -116,38 +122,64 @@ static bool abort_in_time(const struct nccl *nccl)
     return done;
 }
 
-/* Those of the same device: to free memory waits for all that is on it, also for their work. */
-static void end_others(const struct nccl *nccl)
+/* Together: to free memory waits for all that is on a device, and NCCL frees some of its own, so
+ * that one may come to an end only with the others. */
+static void abort_all(struct nccl *const *comms, int count)
+{
+    const int64_t deadline = ddp_deadline_ns(ABORT_MS);
+    struct ending *endings[DDP_ID_SLOTS + 1];
+    for (int i = 0; i < count; i++)
+        endings[i] = comms[i]->comm ? start_abort(comms[i]) : NULL;
+    for (int i = 0; i < count; i++) {
+        if (comms[i]->comm && !ends_in_time(endings[i], deadline)) {
+            comms[i]->stuck = true;
+            ddp_log(DDP_LOG_WARNING, "NCCL does not let go of the GPU within %d s",
+                    ABORT_MS / 1000);
+        }
+        comms[i]->comm = NULL;
+    }
+}
+
+static void mark_dead(struct nccl *nccl, enum ddp_status status)
+{
+    nccl->dead = status;
+    if (nccl->waits)
+        ddp_job_collective_wait(nccl->place->job, true); /* for the launcher to show */
+}
+
+/* Adds the device's others, which end likewise. */
+static int add_others(struct nccl *comms[DDP_ID_SLOTS + 1], int count, const struct nccl *nccl)
 {
     struct nccl *found[DDP_ID_SLOTS];
-    const int count = watched_on(nccl->place->device_state, found);
-    for (int i = 0; i < count; i++)
-        if (found[i] != nccl)
-            (void)nccl_end(found[i], DDP_ERR_ABORTED);
+    const int watched_count = watched_on(nccl->place->device_state, found);
+    for (int i = 0; i < watched_count; i++)
+        if (found[i] != nccl && found[i]->dead == DDP_OK) {
+            mark_dead(found[i], DDP_ERR_ABORTED);
+            comms[count++] = found[i];
+        }
+    return count;
 }
 
 void nccl_leave_others(const struct nccl *nccl)
 {
+    struct nccl *comms[DDP_ID_SLOTS + 1];
     if (aborted(nccl))
-        end_others(nccl);
+        abort_all(comms, add_others(comms, 0, nccl));
 }
 
 enum ddp_status nccl_end(struct nccl *nccl, enum ddp_status status)
 {
+    struct nccl *comms[DDP_ID_SLOTS + 1] = {nccl};
+    int count = 1;
     if (nccl->dead != DDP_OK)
         return nccl->dead;
-    nccl->dead = status;
-    if (nccl->waits)
-        ddp_job_collective_wait(nccl->place->job, true); /* for the launcher to show */
-    if (!nccl->closing && nccl->place->size > 1)
-        ddp_job_abort(nccl->place->job);
-    if (nccl->comm && !abort_in_time(nccl)) {
-        nccl->stuck = true;
-        ddp_log(DDP_LOG_WARNING, "NCCL does not let go of the GPU within %d s", ABORT_MS / 1000);
+    mark_dead(nccl, status);
+    if (!nccl->closing) {
+        if (nccl->place->size > 1)
+            ddp_job_abort(nccl->place->job);
+        count = add_others(comms, count, nccl);
     }
-    nccl->comm = NULL;
-    if (!nccl->closing)
-        end_others(nccl);
+    abort_all(comms, count);
     return status;
 }
 

@@ -197,6 +197,8 @@ static __global__ void __launch_bounds__(BLOCK) rows_kernel(struct cross_entropy
     if (WARPS == 1)
         __syncwarp(); /* read by all before anybody writes over it; more warps meet below */
     struct cross_entropy_state state = state_of<TEAM, PREDICT>(row, lane);
+    if (WARPS == 1)
+        __syncwarp(); /* all have read what is written over below: shuffles order no memory */
     const float max = ddp_team_max<WARPS>(state.max, partial);
     if (PREDICT) {
         const int place = state.best >= 0 && state.max == max ? state.best : row.n;
@@ -214,8 +216,6 @@ static __global__ void __launch_bounds__(BLOCK) rows_kernel(struct cross_entropy
     if (!row.d)
         return;
     const float mean = 1.0f / (float)divisor_of(pass);
-    if (WARPS == 1)
-        __syncwarp(); /* the shuffles of the sum order no memory: everybody has its own element */
     put_gradient<TEAM>(row, lane, max, mean / sum);
     ddp_team_barrier<WARPS>();
     if (lane == 0)

@@ -144,6 +144,21 @@ for options in "" "--zero 0" "--check-replicas 1 --clip-grad-norm 100"; do
     near "$work/f" "$work/first" 1e-4 || fail "fast $options: ends elsewhere"
 done
 
+# A bit that flips in the memory of one GPU, of which only a simulated one's can be written from outside.
+if [ $simulated = yes ] && command -v python3 >/dev/null; then
+    gpus 3
+    flat="--data $work/images --hidden 32,16 --batch-size 8 --lr 0 --no-eval --quiet --device cuda"
+    rm -f "$work/log"
+    expect "weights" 0 '' "$trainer" $flat --steps 1 --save "$work/flat"
+    count=$((count + 1))
+    timeout 60 python3 "$here/tests/replicas.py" 3 1 "$work/flat" "$ddprun" -n 3 "$trainer" $flat --epochs 10000 \
+        --check-replicas 5 --log "$work/log" --log-every 5 >"$work/out" 2>&1
+    got=$?
+    [ $got -eq 77 ] || { [ $got -eq 8 ] &&
+        grep -qE 'after step [0-9]*[05] rank 1 has other values in fc2.weight than the other 2:' "$work/out"; } ||
+        fail "a flipped bit: exit code $got: $(cat "$work/out")"
+fi
+
 # All are named: here, or there. What ends the program, and what is the default everywhere, needs no GPU.
 "$trainer" --help | grep -oE '^ +(-[a-z], +)?--(\[no-\])?[a-z0-9-]+' | sed -E 's/.*--(\[no-\])?//' |
     grep -vxE 'help|version' | sort -u >"$work/options"

@@ -17,10 +17,10 @@
 #include <time.h>
 
 #define SPIN_NS    INT64_C(100000)
-#define NAP_NS     INT64_C(20000) /* shortest sleep, and longest */
+#define NAP_NS     INT64_C(20000)  /* shortest sleep, and longest */
 #define REST_NS    INT64_C(200000) /* longer ones would show in the time of a step */
-#define QUIESCE_MS 30000 /* for the work on the streams, before memory is given back */
-#define LOST_MS    2000  /* the same after a wait has failed */
+#define QUIESCE_MS 30000           /* for the work on the streams, before memory is given back */
+#define LOST_MS    2000            /* the same after a wait has failed */
 #define MAX_GPUS   64
 
 /* --- which GPUs there are --- */

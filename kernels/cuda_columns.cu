@@ -246,6 +246,11 @@ extern "C" enum ddp_status ddp_cuda_columns(const struct ddp_cuda_columns *args,
 {
     if (args->columns == 0)
         return DDP_OK;
+    /* at most 1024 tiles' sums, or one of each column */
+    if (args->sums && (size_t)args->columns > DDP_CUDA_SPARE_BYTES / sizeof(float))
+        return ddp_fail(DDP_ERR_UNSUPPORTED, "sums of %lld columns: CUDA has at most %lld",
+                        (long long)args->columns,
+                        (long long)(DDP_CUDA_SPARE_BYTES / sizeof(float)));
     struct pass p = {};
     p.rows = args->rows;
     p.columns = args->columns;

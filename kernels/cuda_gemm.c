@@ -21,8 +21,9 @@
 struct key {
     int64_t m, n, k, lda, ldb, ldc;
     int64_t transpose_a, transpose_b, type, result;
-    int64_t align_a, align_b, align_c, align_bias; /* bytes, at most 16 */
-    int64_t bias, gelu, pre;
+    int64_t align_a, align_b, align_c; /* bytes, at most 16 */
+    int64_t bias, pre;                 /* likewise; 0: there is none */
+    int64_t gelu;
 };
 
 struct plan {
@@ -74,10 +75,9 @@ static struct key key_of(const struct ddp_cuda_gemm *gemm, bool gelu)
         .align_a = alignment_of(gemm->a),
         .align_b = alignment_of(gemm->b),
         .align_c = gelu && gemm->pre && align_pre < align_c ? align_pre : align_c,
-        .align_bias = alignment_of(gemm->bias),
-        .bias = gemm->bias != NULL,
+        .bias = gemm->bias ? alignment_of(gemm->bias) : 0,
+        .pre = gelu && gemm->pre ? align_pre : 0,
         .gelu = gelu,
-        .pre = gelu && gemm->pre,
     };
     return key;
 }

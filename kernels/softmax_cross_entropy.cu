@@ -198,9 +198,12 @@ static __global__ void __launch_bounds__(BLOCK) rows_kernel(struct cross_entropy
         put_zeros<T, TEAM>(row, lane);
         return;
     }
-    const float own =
-        counts ? ddp_read_one(row.x + label) : 0; /* read by all before anybody writes over it */
+    const float own = counts ? ddp_read_one(row.x + label) : 0;
+    if (WARPS == 1)
+        __syncwarp(); /* read by all before anybody writes over it; more warps meet below */
     struct cross_entropy_state state = state_of<T, TEAM, PREDICT>(row, lane);
+    if (WARPS == 1)
+        __syncwarp(); /* all have read what is written over below: shuffles order no memory */
     const float max = ddp_team_max<WARPS>(state.max, partial);
     if (PREDICT) {
         const int place = state.best >= 0 && state.max == max ? state.best : row.n;

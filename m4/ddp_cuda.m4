@@ -79,7 +79,7 @@ AC_DEFUN([DDP_CUDA_PARTS], [
     nccl_code=$(awk '/^# *define +NCCL_VERSION_CODE / { print $NF; exit }' "$nccl_include/nccl.h")
     nccl_words="$((${nccl_code:-0} / 10000)).$((${nccl_code:-0} % 10000 / 100)).$((${nccl_code:-0} % 100))"
     AC_MSG_RESULT([$nccl_words in $nccl_libdir])
-    AS_IF([test "${nccl_code:-0}" -lt 21900], [DDP_CUDA_MISSING([NCCL $nccl_words is too old], [install NCCL 2.19 or newer])])
+    AS_IF([test "${nccl_code:-0}" -lt 21903], [DDP_CUDA_MISSING([NCCL $nccl_words is too old], [install NCCL 2.19.3 or newer])])
     DDP_CUDA_LIB([nccl], [$nccl_libdir])
     ddp_nccl_cppflags="-isystem $nccl_include"
     AS_CASE([$nccl_include], [/usr/include | "$cuda_include"], [ddp_nccl_cppflags=])])

@@ -155,39 +155,6 @@ START_TEST(fast)
 }
 END_TEST
 
-/* --- memory --- */
-
-START_TEST(too_little_memory)
-{
-    run_ranks(2, row_memory, -1);
-}
-END_TEST
-
-/* One rank's trouble is everybody's. */
-static void one_fails(int rank)
-{
-    if (rank == 1)
-        setenv("DDP_CUDASIM_MEMORY", "100000000", 1);
-}
-
-static void uneven_memory_body(ddp_comm *comm, ddp_job *job)
-{
-    void *memory;
-    (void)job;
-    NEED(ddp_comm_alloc(comm, 200000000, &memory) == DDP_ERR_MEMORY);
-    NEED(ddp_comm_alloc(comm, 1000, &memory) == DDP_OK);
-    NEED(ddp_comm_barrier(comm) == DDP_OK);
-}
-
-START_TEST(uneven_memory)
-{
-    if (!cuda_test_simulated())
-        return;
-    ranks_prepare = one_fails;
-    run_ranks(3, uneven_memory_body, -1);
-}
-END_TEST
-
 /* --- ranks that do not agree --- */
 
 static enum ddp_status settle(void)
@@ -488,6 +455,43 @@ START_TEST(several_communicators)
 }
 END_TEST
 
+/* What goes wrong in any communicator of a device ends the wait for it, whichever was made first;
+ * and when one is destroyed the others are watched still. */
+static int broken;
+
+static void watched_body(ddp_comm *comm, ddp_job *job)
+{
+    ddp_comm *comms[3] = {comm};
+    void *values = ranks_alloc(1000);
+    for (int i = 1; i < 3; i++)
+        NEED(ranks_join(&comms[i], job) == DDP_OK);
+    if (broken >= 3) {
+        ddp_comm_destroy(comms[2]); /* the latest */
+        comms[2] = NULL;
+    }
+    meet(comm);
+    if (ddp_comm_rank(comm) == 0) {
+        while (!ddp_job_aborted(job))
+            usleep(1000);
+    } else {
+        for (int i = 0; i < 3 && comms[i]; i++)
+            ddp_comm_set_timeout(comms[i], i == broken % 3 ? 200 : -1);
+        const int64_t start = ddp_clock_ns();
+        NEED(ddp_comm_allreduce(comms[broken % 3], values, 250, DDP_F32, DDP_SUM) == DDP_OK);
+        NEED(settle() == DDP_ERR_TIMEOUT);
+        need_between(start, 195, 2000);
+    }
+    ddp_comm_destroy(comms[2]);
+    ddp_comm_destroy(comms[1]);
+}
+
+START_TEST(all_are_watched)
+{
+    broken = _i;
+    run_ranks(2, watched_body, -1);
+}
+END_TEST
+
 /* Workers that share a GPU: NCCL refuses, unless they look like several machines. */
 static void duplicate_body(ddp_comm *comm, ddp_job *job)
 {
@@ -523,14 +527,13 @@ Suite *test_suite(void)
     tcase_add_test(tc, fast);
     tcase_add_loop_test(tc, several_communicators, 0, 2);
     tc = test_case(suite, "failures", 60);
-    tcase_add_test(tc, too_little_memory);
-    tcase_add_test(tc, uneven_memory);
     tcase_add_test(tc, mismatch);
     tcase_add_test(tc, timeouts);
     tcase_add_test(tc, patience);
     tcase_add_loop_test(tc, killed, 0, 2);
     tcase_add_loop_test(tc, killed_inside, 0, 2);
     tcase_add_test(tc, aborted);
+    tcase_add_loop_test(tc, all_are_watched, 0, 5);
     tcase_add_test(tc, never_comes);
     tcase_add_test(tc, late_rank_burns_little);
     tcase_add_test(tc, shared_gpu);

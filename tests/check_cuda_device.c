@@ -246,10 +246,11 @@ START_TEST(test_other_thread)
 {
     ddp_device *device = open_device(has_two() ? 1 : 0), *other = open_device(0);
     float *x = allocate(device, N * sizeof *x), host[N];
+    void *args[] = {device, x};
     pthread_t thread;
     fill(host, 2);
     ck_assert_int_eq(ddp_device_copy_in(device, x, host, sizeof host), DDP_OK);
-    ck_assert_int_eq(pthread_create(&thread, NULL, use_elsewhere, (void *[]){device, x}), 0);
+    ck_assert_int_eq(pthread_create(&thread, NULL, use_elsewhere, args), 0);
     pthread_join(thread, NULL);
     ddp_device_free(device, x, N * sizeof *x);
     ddp_device_close(other);

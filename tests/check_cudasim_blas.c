@@ -345,7 +345,7 @@ START_TEST(test_repeats)
     CUDA_OK(cudaMalloc((void **)&scales, sizeof host));
     CUDA_OK(cudaMemcpy(scales, host, sizeof host, cudaMemcpyHostToDevice));
     set(call.desc, CUBLASLT_MATMUL_DESC_POINTER_MODE, &mode, sizeof mode);
-    CUDA_OK(cudaMemset(arrays[D].device, 0, arrays[D].bytes));
+    CUDA_OK(cudaMemsetAsync(arrays[D].device, 0, arrays[D].bytes, stream));
     BLAS_OK(cublasLtMatmul(blas, call.desc, &scales[0], arrays[A].device, call.layout[A],
                            arrays[B].device, call.layout[B], &scales[1], arrays[C].device,
                            call.layout[C], arrays[D].device, call.layout[D], &call.found.algo,

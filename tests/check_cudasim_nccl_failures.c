@@ -269,6 +269,30 @@ START_TEST(test_remote_error)
 }
 END_TEST
 
+/* Memory goes while the communicator still knows it: NCCL would go on to map and use it. */
+static void die(int number)
+{
+    (void)number;
+    raise(SIGKILL); /* as run_ranks() wants its dead */
+}
+
+static void freed_early(struct rank *r)
+{
+    void *memory, *handle;
+    signal(SIGABRT, die);
+    rank_begin(r);
+    NCCL_OK(ncclMemAlloc(&memory, 4096));
+    NCCL_OK(ncclCommRegister(r->comm, memory, 4096, &handle));
+    (void)ncclMemFree(memory);
+    _exit(1); /* it has not been found */
+}
+
+START_TEST(test_freed_early)
+{
+    run_ranks(2, freed_early, NULL, 3);
+}
+END_TEST
+
 /* DDP_CUDASIM_FAIL reaches NCCL's calls. */
 START_TEST(test_fault)
 {
@@ -299,6 +323,7 @@ Suite *test_suite(void)
     tcase_add_loop_test(failures, test_absent, 0, SIZES);
     tcase_add_loop_test(failures, test_death, 0, 2 * SIZES);
     tcase_add_test(failures, test_remote_error);
+    tcase_add_test(failures, test_freed_early);
     tcase_add_test(failures, test_fault);
     return suite;
 }

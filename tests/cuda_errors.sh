@@ -43,6 +43,33 @@ expect "one GPU each" 0 '' "$ddprun" -n 2 --virtual-local-rank $d --epochs 1
 # shellcheck disable=SC2016  # the worker's shell expands it
 expect "one GPU each, by a script" 0 '' "$ddprun" -n 2 sh -c 'CUDA_VISIBLE_DEVICES=$LOCAL_RANK exec "$@"' sh "$top/"$d --epochs 1
 
+expect "a GPU that is not there" 9 'error: --devices: there is no GPU 9: 2 are visible, counted from 0' \
+    $t --epochs 1 --devices 9
+expect "a GPU that is not there, auto" 9 'error: --devices: there is no GPU 9: 2 are visible' \
+    $trainer --quiet --model article --epochs 1 --devices 9
+expect "a GPU that is not there, workers" 9 'error: --devices: there is no GPU 9: 2 are visible' \
+    "$ddprun" -n 2 $d --epochs 1 --devices 0,9
+
+# What hides GPUs: an error where they are asked for, a warning, once, where they would be taken.
+# hidden NAME FAILURES WORDS
+hidden() {
+    expect "$1" 9 "^trainer: error: --device cuda: $3" env DDP_CUDASIM_FAIL="$2" $t --epochs 1
+    expect "$1, auto" 0 "warning: training on the CPU, since $3" \
+        env DDP_CUDASIM_FAIL="$2" "$ddprun" -n 2 trainer --quiet --model article --epochs 1
+    [ "$(grep -c 'warning: ' "$work/out")" -eq 1 ] || fail "$1, auto: not one warning: $(cat "$work/out")"
+    expect "$1, auto with devices" 9 "error: --devices names GPUs, and $3" \
+        env DDP_CUDASIM_FAIL="$2" $trainer --quiet --model article --epochs 1 --devices 0
+    expect "$1, cpu" 0 '' env DDP_CUDASIM_FAIL="$2" $trainer --quiet --model article --epochs 1 --device cpu
+    [ ! -s "$work/out" ] || fail "$1, cpu: $(cat "$work/out")"
+}
+hidden "an old driver" cudaGetDeviceCount:1:35 'the NVIDIA driver is too old: it supports CUDA up to 13.0, and this'
+hidden "a broken driver" cudaGetDeviceCount:1:999 'the NVIDIA driver does not work: '
+# There simply is none.
+for cause in cudaGetDeviceCount:1:100 cudaGetDeviceCount:1:35,cudaDriverGetVersion:1; do
+    expect "no GPU, $cause" 0 '' env DDP_CUDASIM_FAIL=$cause $trainer --quiet --model article --epochs 1
+    [ ! -s "$work/out" ] || fail "no GPU, $cause: $(cat "$work/out")"
+done
+
 # What does not go together.
 expect "fast alone" 2 'error: --fast belongs to --mode ddp' $t --epochs 1 --fast
 expect "shared weights" 9 'error: --shared-weights .*--device is cuda' "$ddprun" -n 2 $d --epochs 1 --shared-weights
@@ -68,5 +95,53 @@ for call in cudaMalloc:4 cudaMemcpyAsync:3 cudaEventRecord:2 cudaStreamCreateWit
 done
 for call in ncclCommInitRankConfig:1 ncclSend:2 ncclGetUniqueId:1 cudaMalloc:2; do
     broken $call "$ddprun" -n 2 $d --epochs 1
+done
+expect "a damaged memory" 1 '^trainer: error: .*GPU 0: .*ECC error.*: its memory is damaged: leave this GPU out' \
+    env DDP_CUDASIM_FAIL=cudaEventQuery:3:214 $t --epochs 1
+
+# One rank's trouble: that rank tells it, in one line, and all end in time. Twice each: with one communicator, and with one
+# for batch norm's sums beside it.
+make_data
+resnet="--model resnet --size 20 --data $work/images --batch-size 1 --sync-batch-norm --lr 1e-9 --no-eval --steps 4"
+# one_broken FAILURE WORDS OPTIONS...
+one_broken() {
+    failure=$1 words=$2
+    shift 2
+    count=$((count + 1))
+    rank=$((count % 2))
+    # shellcheck disable=SC2016  # the worker's shell expands it
+    timeout 30 "$ddprun" -n 2 sh -c '[ "$RANK" != "$1" ] || export DDP_CUDASIM_FAIL="$2"; shift 2; exec "$@"' sh \
+        $rank "$failure" "$trainer" --quiet --device cuda "$@" >"$work/out" 2>&1
+    got=$?
+    grep -E ': (error|warning): ' "$work/out" | grep -v ddprun: >"$work/said"
+    if [ $got -eq 0 ] || [ $got -ge 100 ] || [ "$(wc -l <"$work/said")" -ne 1 ] ||
+        ! grep -qE "rank $rank: error: .*$words" "$work/said"; then
+        fail "$failure at rank $rank of $*: exit code $got"
+        sed 's/^/    /' "$work/out" | head -n 10
+    fi
+}
+for options in "--model article --epochs 9" "$resnet"; do
+    one_broken cudaMalloc:1 'GPU [01]: out of memory' $options
+    one_broken cudaEventQuery:9:214 'GPU [01]: .*ECC error' $options
+    one_broken ncclCommInitRankConfig:1 'NCCL: set-up: ' $options
+    one_broken ncclBroadcast:1 'NCCL: broadcast of ' $options
+    one_broken ncclSend:2 'NCCL: all-(reduce|gather) ' $options
+    one_broken cudaStreamWaitEvent:4:1 'GPU [01]: ' $options
+done
+one_broken ncclCommInitRankConfig:2 'NCCL: set-up: ' $resnet
+one_broken cudaEventCreateWithFlags:200 '' $resnet
+one_broken ncclAllReduce:3 'NCCL: all-reduce ' $resnet --fast
+one_broken ncclReduceScatter:1 'NCCL: reduce-scatter ' $resnet --fast
+# Only rank 0 makes ids.
+count=$((count + (count + 1) % 2))
+one_broken ncclGetUniqueId:1 'NCCL: set-up: ' $resnet
+count=$((count + (count + 1) % 2))
+one_broken ncclGetUniqueId:2 'NCCL: set-up: ' $resnet
+# Memory that NCCL cannot register, and communicators that do not end well, stop nobody.
+for call in ncclMemAlloc:1 ncclCommRegister:1 ncclCommFinalize:1 ncclCommDestroy:1 ncclCommFinalize:2; do
+    count=$((count + 1))
+    DDP_CUDASIM_FAIL=$call timeout 30 "$ddprun" -n 2 "$trainer" --quiet --device cuda $resnet >"$work/out" 2>&1
+    got=$?
+    [ $got -eq 0 ] || fail "$call fails: exit code $got: $(cat "$work/out")"
 done
 finish

@@ -236,6 +236,47 @@ START_TEST(test_linear_refused)
 }
 END_TEST
 
+/* The same shape with arrays that lie differently: what was chosen for one may not do for the
+ * other. */
+START_TEST(test_linear_alignment)
+{
+    const int64_t n = 16;
+    for (int aligned = 1; aligned >= 0; aligned--) {
+        struct pair x = pair_of(n * n, 0), weight = pair_of(n * n, 0);
+        struct pair bias = pair_of(n, aligned ? 0 : 1), y = pair_out(n * n, 0, false);
+        struct ddp_linear_forward args = {.rows = n,
+                                          .in = n,
+                                          .out = n,
+                                          .x = x.device,
+                                          .weight = weight.device,
+                                          .bias = bias.device,
+                                          .y = y.device};
+        ck_assert_int_eq(on_cuda->linear_forward(&args, cuda_stream), DDP_OK);
+        args.x = x.host;
+        args.weight = weight.host;
+        args.bias = bias.host;
+        args.y = y.host;
+        ck_assert_int_eq(ddp_kernels_reference.linear_forward(&args, NULL), DDP_OK);
+        pair_near("linear y", &y, 1e-5);
+        pair_free(&x);
+        pair_free(&weight);
+        pair_free(&bias);
+        pair_free(&y);
+    }
+}
+END_TEST
+
+/* More columns than there is memory to sum them in. */
+START_TEST(test_linear_wide)
+{
+    const int64_t columns = 9000000;
+    float *v = cuda_memory((size_t)columns * sizeof *v, 0);
+    const struct ddp_linear_backward args = {.rows = 1, .out = columns, .dy = v, .dbias = v};
+    ck_assert_int_eq(on_cuda->linear_backward(&args, cuda_stream), DDP_ERR_UNSUPPORTED);
+    ck_assert_int_eq(ddp_device_synchronize(cuda), DDP_OK);
+}
+END_TEST
+
 /* --- attention ------------------------------------------------------------------------------ */
 
 /* Of batch, length, heads, size. Lengths around the tiles' borders, sizes around the templates'. */
@@ -407,6 +448,8 @@ void cuda_layer_cases(Suite *suite)
     tcase_add_test(tc, test_linear_tall);
     tcase_add_test(tc, test_linear_nan);
     tcase_add_test(tc, test_linear_refused);
+    tcase_add_test(tc, test_linear_alignment);
+    tcase_add_test(tc, test_linear_wide);
     tc = cuda_case(suite, "attention");
     tcase_add_loop_test(tc, test_attention, 0, ATTENTIONS);
     tcase_add_loop_test(tc, test_attention_bf16, 0, 2 * ATTENTIONS);

@@ -113,6 +113,7 @@ static void destroy(void *state)
     nccl_unwatch(nccl);
     if (nccl->cuda)
         (void)cudaSetDevice(nccl->cuda->index);
+    nccl_leave_others(nccl);
     if (nccl->comm)
         leave(nccl);
     nccl_free_memory(nccl);

@@ -98,10 +98,8 @@ void nccl_forget_memory(struct nccl *nccl)
  * failure. */
 void nccl_free_memory(struct nccl *nccl)
 {
-    if (!nccl->stuck) {
-        nccl_quiesce(nccl);
-        ddp_cuda_quiesce(nccl->place->device_state);
-    }
+    nccl->stuck =
+        nccl->stuck || !nccl_quiesce(nccl) || !ddp_cuda_quiesce(nccl->place->device_state);
     while (nccl->blocks) {
         struct nccl_block *next = nccl->blocks->next;
         if (!nccl->stuck)

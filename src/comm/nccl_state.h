@@ -74,7 +74,7 @@ struct nccl {
     ncclComm_t comm;       /* NULL in a world of one */
     cudaEvent_t computed;  /* on the device's stream */
     enum ddp_status dead;  /* what ended it */
-    bool stuck;            /* NCCL could not be aborted in time: nothing of it may be touched */
+    bool stuck;            /* its work could not be ended in time: nothing of it may be touched */
     bool waits;            /* the board says so */
     bool closing;          /* failures concern nobody any more */
 
@@ -117,12 +117,16 @@ enum ddp_status nccl_wait_event(struct nccl *nccl, cudaEvent_t event, const stru
 /* Waits for everything on the communicator's stream. */
 enum ddp_status nccl_drain(struct nccl *nccl, const struct nccl_call *call);
 
-/* Ends the communicator: sets the job's abort word, aborts NCCL within a bounded time. Returns the
- * status. What happened has been logged. */
+/* Ends the communicator: sets the job's abort word, aborts NCCL within a bounded time, and then the
+ * device's other communicators. Returns the status. What happened has been logged. */
 enum ddp_status nccl_end(struct nccl *nccl, enum ddp_status status);
 
-/* Waits, not for ever, until nothing of the communicator's stream runs. */
-void nccl_quiesce(const struct nccl *nccl);
+/* Where the job is down, the device's other communicators are ended: to free memory waits for all
+ * that is on a device, and theirs may never end. */
+void nccl_leave_others(const struct nccl *nccl);
+
+/* Waits, not for ever, until nothing of the communicator's stream runs. False: something does. */
+bool nccl_quiesce(const struct nccl *nccl);
 
 /* A failure of NCCL or CUDA in words, then nccl_end(). */
 enum ddp_status nccl_failed(struct nccl *nccl, ncclResult_t result, const char *what);

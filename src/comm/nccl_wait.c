@@ -35,6 +35,23 @@ static void sleep_ns(int64_t ns)
     nanosleep(&nap, NULL);
 }
 
+/* --- the communicators of a device --- */
+
+static pthread_mutex_t watched_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct nccl *watched;
+
+/* Communicators of one device belong to one thread; only the list is shared. */
+static int watched_on(const void *device_state, struct nccl *found[DDP_ID_SLOTS])
+{
+    int count = 0;
+    pthread_mutex_lock(&watched_lock);
+    for (struct nccl *nccl = watched; nccl && count < DDP_ID_SLOTS; nccl = nccl->next)
+        if (nccl->place->device_state == device_state)
+            found[count++] = nccl;
+    pthread_mutex_unlock(&watched_lock);
+    return count;
+}
+
 /* --- ending --- */
 
 /* ncclCommAbort() on a thread of its own, which may never come back; the last one to let go frees
@@ -78,20 +95,26 @@ static bool start_detached(struct ending *ending)
     return started;
 }
 
-/* False: NCCL still holds on to it after a while. */
-static bool abort_in_time(const struct nccl *nccl)
+/* NULL: it cannot be. */
+static struct ending *start_abort(const struct nccl *nccl)
 {
     struct ending *ending = ddp_array_alloc(1, sizeof *ending);
     if (!ending)
-        return false;
+        return NULL;
     ending->comm = nccl->comm;
     ending->device = nccl->cuda->index;
     atomic_init(&ending->users, 2);
-    if (!start_detached(ending)) {
-        free(ending);
+    if (start_detached(ending))
+        return ending;
+    free(ending);
+    return NULL;
+}
+
+/* False: NCCL still holds on to it after a while. Takes NULL. */
+static bool ends_in_time(struct ending *ending, int64_t deadline)
+{
+    if (!ending)
         return false;
-    }
-    const int64_t deadline = ddp_deadline_ns(ABORT_MS);
     while (!atomic_load(&ending->done) && !ddp_deadline_passed(deadline))
         ddp_futex_wait(&ending->done, 0, 100000000);
     const bool done = atomic_load(&ending->done) != 0;
@@ -99,30 +122,76 @@ static bool abort_in_time(const struct nccl *nccl)
     return done;
 }
 
-enum ddp_status nccl_end(struct nccl *nccl, enum ddp_status status)
+/* Together: to free memory waits for all that is on a device, and NCCL frees some of its own, so
+ * that one may come to an end only with the others. */
+static void abort_all(struct nccl *const *comms, int count)
 {
-    if (nccl->dead != DDP_OK)
-        return nccl->dead;
+    const int64_t deadline = ddp_deadline_ns(ABORT_MS);
+    struct ending *endings[DDP_ID_SLOTS + 1];
+    for (int i = 0; i < count; i++)
+        endings[i] = comms[i]->comm ? start_abort(comms[i]) : NULL;
+    for (int i = 0; i < count; i++) {
+        if (comms[i]->comm && !ends_in_time(endings[i], deadline)) {
+            comms[i]->stuck = true;
+            ddp_log(DDP_LOG_WARNING, "NCCL does not let go of the GPU within %d s",
+                    ABORT_MS / 1000);
+        }
+        comms[i]->comm = NULL;
+    }
+}
+
+static void mark_dead(struct nccl *nccl, enum ddp_status status)
+{
     nccl->dead = status;
     if (nccl->waits)
         ddp_job_collective_wait(nccl->place->job, true); /* for the launcher to show */
-    if (!nccl->closing && nccl->place->size > 1)
-        ddp_job_abort(nccl->place->job);
-    if (nccl->comm && !abort_in_time(nccl)) {
-        nccl->stuck = true;
-        ddp_log(DDP_LOG_WARNING, "NCCL does not let go of the GPU within %d s", ABORT_MS / 1000);
+}
+
+/* Adds the device's others, which end likewise. */
+static int add_others(struct nccl *comms[DDP_ID_SLOTS + 1], int count, const struct nccl *nccl)
+{
+    struct nccl *found[DDP_ID_SLOTS];
+    const int watched_count = watched_on(nccl->place->device_state, found);
+    for (int i = 0; i < watched_count; i++)
+        if (found[i] != nccl && found[i]->dead == DDP_OK) {
+            mark_dead(found[i], DDP_ERR_ABORTED);
+            comms[count++] = found[i];
+        }
+    return count;
+}
+
+void nccl_leave_others(const struct nccl *nccl)
+{
+    struct nccl *comms[DDP_ID_SLOTS + 1];
+    if (aborted(nccl))
+        abort_all(comms, add_others(comms, 0, nccl));
+}
+
+enum ddp_status nccl_end(struct nccl *nccl, enum ddp_status status)
+{
+    struct nccl *comms[DDP_ID_SLOTS + 1] = {nccl};
+    int count = 1;
+    if (nccl->dead != DDP_OK)
+        return nccl->dead;
+    mark_dead(nccl, status);
+    if (!nccl->closing) {
+        if (nccl->place->size > 1)
+            ddp_job_abort(nccl->place->job);
+        count = add_others(comms, count, nccl);
     }
-    nccl->comm = NULL;
+    abort_all(comms, count);
     return status;
 }
 
-void nccl_quiesce(const struct nccl *nccl)
+bool nccl_quiesce(const struct nccl *nccl)
 {
     const int64_t deadline = ddp_deadline_ns(CLOSE_MS);
-    while (nccl->own.stream && cudaStreamQuery(nccl->own.stream) == cudaErrorNotReady &&
+    bool busy;
+    while ((busy = nccl->own.stream && cudaStreamQuery(nccl->own.stream) == cudaErrorNotReady) &&
            !ddp_deadline_passed(deadline))
         sleep_ns(NAP_FIRST_NS);
     (void)cudaGetLastError();
+    return !busy;
 }
 
 /* --- failures in words --- */
@@ -327,22 +396,7 @@ enum ddp_status nccl_drain(struct nccl *nccl, const struct nccl_call *call)
     return status == DDP_OK ? DDP_OK : nccl_end(nccl, status);
 }
 
-/* --- the communicators of a device --- */
-
-static pthread_mutex_t watched_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct nccl *watched;
-
-/* Communicators of one device belong to one thread; only the list is shared. */
-static int watched_on(const void *device_state, struct nccl *found[DDP_ID_SLOTS])
-{
-    int count = 0;
-    pthread_mutex_lock(&watched_lock);
-    for (struct nccl *nccl = watched; nccl && count < DDP_ID_SLOTS; nccl = nccl->next)
-        if (nccl->place->device_state == device_state)
-            found[count++] = nccl;
-    pthread_mutex_unlock(&watched_lock);
-    return count;
-}
+/* --- polling --- */
 
 static enum ddp_status poll_device(void *device_state)
 {

@@ -17,14 +17,16 @@
 #include <time.h>
 
 #define SPIN_NS    INT64_C(100000)
-#define NAP_NS     INT64_C(20000) /* shortest and longest sleep */
-#define REST_NS    INT64_C(1000000)
-#define QUIESCE_MS 2000
+#define NAP_NS     INT64_C(20000)  /* shortest sleep, and longest */
+#define REST_NS    INT64_C(200000) /* longer ones would show in the time of a step */
+#define QUIESCE_MS 30000           /* for the work on the streams, before memory is given back */
+#define LOST_MS    2000            /* the same after a wait has failed */
 #define MAX_GPUS   64
 
 /* --- which GPUs there are --- */
 
 static char no_device[256]; /* why count() was 0 last */
+static bool faulty;         /* ... which is not that there is none */
 
 static void explain_old_driver(void)
 {
@@ -32,6 +34,7 @@ static void explain_old_driver(void)
     if (cudaDriverGetVersion(&driver) != cudaSuccess)
         driver = 0;
     (void)cudaRuntimeGetVersion(&needed);
+    faulty = driver != 0;
     if (driver == 0)
         snprintf(no_device, sizeof no_device,
                  "there is no NVIDIA driver: install it (nvidia-smi then lists the GPUs)");
@@ -45,6 +48,7 @@ static void explain_old_driver(void)
 static void explain(cudaError_t error)
 {
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    faulty = error != cudaSuccess && error != cudaErrorNoDevice;
     if (error == cudaErrorInsufficientDriver)
         explain_old_driver();
     else if ((error == cudaSuccess || error == cudaErrorNoDevice) && visible)
@@ -71,6 +75,11 @@ static int cuda_count(void)
 static const char *cuda_reason(void)
 {
     return *no_device ? no_device : NULL;
+}
+
+static bool cuda_faulty(void)
+{
+    return faulty;
 }
 
 /* --- opening --- */
@@ -188,18 +197,44 @@ static enum ddp_status cuda_open(void **state, int index, int threads)
     return DDP_OK;
 }
 
-/* Errors are told no more: they have been, or concern nobody. */
-void ddp_cuda_quiesce(struct ddp_cuda_device *gpu)
+/* At first without giving the processor away; then for a small part of the time so far. */
+static void pause_waiting(int64_t waited_ns)
 {
-    const int64_t deadline = ddp_deadline_ns(QUIESCE_MS);
-    const struct timespec nap = {.tv_nsec = NAP_NS};
+    if (waited_ns < SPIN_NS)
+        return;
+    int64_t nap = waited_ns / 32;
+    nap = nap < NAP_NS ? NAP_NS : nap > REST_NS ? REST_NS : nap;
+    nanosleep(&(struct timespec){.tv_nsec = nap}, NULL);
+}
+
+static bool is_idle(const struct ddp_cuda_device *gpu)
+{
     const cudaStream_t streams[] = {gpu->filling, gpu->cuda.stream};
-    for (int i = 0; i < 2 && !gpu->stuck; i++)
-        while (streams[i] && !gpu->stuck && cudaStreamQuery(streams[i]) == cudaErrorNotReady) {
-            nanosleep(&nap, NULL);
-            gpu->stuck = ddp_deadline_passed(deadline);
+    bool idle = true;
+    for (int i = 0; i < 2; i++)
+        idle = idle && !(streams[i] && cudaStreamQuery(streams[i]) == cudaErrorNotReady);
+    (void)cudaGetLastError(); /* errors are told no more: they have been, or concern nobody */
+    return idle;
+}
+
+bool ddp_cuda_quiesce(struct ddp_cuda_device *gpu)
+{
+    int64_t begin = ddp_clock_ns();
+    while (!is_idle(gpu)) {
+        const int64_t waited = ddp_clock_ns() - begin;
+        const int64_t limit_ms = gpu->stuck ? 0 : gpu->lost ? LOST_MS : QUIESCE_MS;
+        if (waited >= limit_ms * 1000000) {
+            gpu->stuck = true;
+            return false;
         }
-    (void)cudaGetLastError();
+        if (!gpu->lost && gpu->poll && gpu->poll(gpu->poll_arg) != DDP_OK) {
+            gpu->lost = true;
+            begin = ddp_clock_ns();
+        }
+        pause_waiting(waited);
+    }
+    gpu->stuck = false;
+    return true;
 }
 
 static void destroy_event(cudaEvent_t event)
@@ -212,7 +247,9 @@ static void cuda_close(void *state)
 {
     struct ddp_cuda_device *gpu = state;
     ddp_cuda_use(gpu);
-    ddp_cuda_quiesce(gpu);
+    ddp_cuda_tracks_close(gpu);
+    if (!ddp_cuda_quiesce(gpu)) /* else most of these calls wait for ever */
+        return;
     ddp_cuda_spans_free(gpu);
     ddp_cuda_staging_free(gpu);
     ddp_cuda_gemm_forget(&gpu->cuda);
@@ -256,16 +293,6 @@ static void cuda_set_poll(void *state, enum ddp_status (*poll)(void *arg), void 
     struct ddp_cuda_device *gpu = state;
     gpu->poll = poll;
     gpu->poll_arg = arg;
-}
-
-/* At first without giving the processor away; then for a small part of the time so far. */
-static void pause_waiting(int64_t waited_ns)
-{
-    if (waited_ns < SPIN_NS)
-        return;
-    int64_t nap = waited_ns / 32;
-    nap = nap < NAP_NS ? NAP_NS : nap > REST_NS ? REST_NS : nap;
-    nanosleep(&(struct timespec){.tv_nsec = nap}, NULL);
 }
 
 enum ddp_status ddp_cuda_wait_event(struct ddp_cuda_device *gpu, cudaEvent_t event)
@@ -371,4 +398,5 @@ const struct ddp_device_ops ddp_device_cuda = {
     .span_begin = ddp_cuda_trace_begin,
     .span_end = ddp_cuda_trace_end,
     .reason = cuda_reason,
+    .faulty = cuda_faulty,
 };

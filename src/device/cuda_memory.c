@@ -93,8 +93,8 @@ void ddp_cuda_host_free(void *state, void *memory, size_t bytes)
         return;
     }
     ddp_cuda_use(state);
-    ddp_cuda_quiesce(state);
-    (void)cudaFreeHost(entry->memory);
+    if (ddp_cuda_quiesce(state))
+        (void)cudaFreeHost(entry->memory);
     free(entry);
 }
 
@@ -138,8 +138,8 @@ void ddp_cuda_free(void *state, void *memory, size_t bytes)
 {
     (void)bytes;
     ddp_cuda_use(state);
-    ddp_cuda_quiesce(state);
-    (void)cudaFree(memory);
+    if (ddp_cuda_quiesce(state))
+        (void)cudaFree(memory);
 }
 
 /* --- through the chunks --- */

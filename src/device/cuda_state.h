@@ -77,8 +77,9 @@ static inline void ddp_cuda_use(const struct ddp_cuda_device *gpu)
 enum ddp_status ddp_cuda_wait_event(struct ddp_cuda_device *gpu, cudaEvent_t event);
 
 /* Before memory is given back: waits until no work uses it. Not for ever, where work waits for
- * another process that is gone. */
-void ddp_cuda_quiesce(struct ddp_cuda_device *gpu);
+ * another process that is gone. False: it still may be used, and giving it back would wait for
+ * ever, so that it has to be left. */
+bool ddp_cuda_quiesce(struct ddp_cuda_device *gpu);
 
 enum ddp_status ddp_cuda_alloc(void *state, size_t bytes, void **memory);
 void ddp_cuda_free(void *state, void *memory, size_t bytes);
@@ -105,6 +106,7 @@ bool ddp_cuda_refuse(struct ddp_cuda_device *gpu);
 
 /* Several devices may be open on one GPU: each has tracks of its own. */
 void ddp_cuda_tracks_open(struct ddp_cuda_device *gpu);
+void ddp_cuda_tracks_close(const struct ddp_cuda_device *gpu);
 void ddp_cuda_trace_begin(void *state);
 void ddp_cuda_trace_end(void *state, const struct ddp_trace_event *event);
 /* After a wait for the compute stream: what is done goes into the trace. */

@@ -31,7 +31,7 @@ void ddp_cuda_tracks_open(struct ddp_cuda_device *gpu)
     pthread_mutex_unlock(&tracks_mutex);
 }
 
-static void tracks_close(const struct ddp_cuda_device *gpu)
+void ddp_cuda_tracks_close(const struct ddp_cuda_device *gpu)
 {
     pthread_mutex_lock(&tracks_mutex);
     open_replicas[gpu->cuda.index % MAX_GPUS] &= ~(1u << gpu->replica);
@@ -178,7 +178,6 @@ void ddp_cuda_spans_collect(struct ddp_cuda_device *gpu)
 
 void ddp_cuda_spans_free(struct ddp_cuda_device *gpu)
 {
-    tracks_close(gpu);
     for (size_t i = 0; gpu->spans && i < DDP_CUDA_SPANS; i++) {
         if (gpu->spans[i].begin)
             (void)cudaEventDestroy(gpu->spans[i].begin);

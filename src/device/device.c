@@ -46,14 +46,22 @@ static enum ddp_status none_found(const struct ddp_device_ops *ops, const char *
                     reason ? reason : "there is no such device here");
 }
 
+/* What keeps "auto" from GPUs that may be there. */
+static const char *hidden_by(const char *kind)
+{
+    const struct ddp_device_ops *cuda =
+        strcmp(kind, "auto") == 0 ? plugin_ops("cuda", false) : NULL;
+    return cuda && cuda->faulty && cuda->faulty() ? cuda->reason() : NULL;
+}
+
 enum ddp_status ddp_device_find(struct ddp_device_kind *found, const char *kind)
 {
     const struct ddp_device_ops *ops = choose(kind);
     if (!ops)
         return DDP_ERR_UNSUPPORTED;
     const bool cpu = ops == &ddp_device_cpu;
-    *found =
-        (struct ddp_device_kind){ops->name, ops->host_memory, cpu ? 0 : ops->count(), ops->kernels};
+    *found = (struct ddp_device_kind){ops->name, ops->host_memory, cpu ? 0 : ops->count(),
+                                      ops->kernels, cpu ? hidden_by(kind) : NULL};
     return !cpu && found->count == 0 ? none_found(ops, kind) : DDP_OK;
 }
 

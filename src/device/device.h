@@ -63,6 +63,8 @@ struct ddp_device_ops {
     void (*span_end)(void *state, const struct ddp_trace_event *event);
     /* Why count() is 0, as the end of a sentence; NULL: there simply is none. */
     const char *(*reason)(void);
+    /* Is that a fault which may hide devices, and not that there are none? */
+    bool (*faulty)(void);
 };
 
 extern const struct ddp_device_ops ddp_device_cpu;
@@ -73,6 +75,7 @@ struct ddp_device_kind {
     bool host_memory;
     int count; /* devices of it; 0 for the CPU, which takes any index */
     const struct ddp_kernels *kernels;
+    const char *fault; /* what hides GPUs from "auto", as the end of a sentence; or NULL */
 };
 
 /* DDP_ERR_UNSUPPORTED: no such kind here, or no device of it (says what to do). */

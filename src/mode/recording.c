@@ -52,14 +52,13 @@ static void end_part(struct ddp_recordings *recordings, struct ddp_recording *re
     recording->parts[recording->part_count++] = (struct ddp_recording_part){work, end};
 }
 
-void ddp_recordings_cut(struct ddp_recordings *recordings, struct ddp_recording *recording,
-                        int64_t end)
+enum ddp_status ddp_recordings_cut(struct ddp_recordings *recordings,
+                                   struct ddp_recording *recording, int64_t end)
 {
-    if (recordings->failed)
-        return;
     end_part(recordings, recording, end);
     if (!recordings->failed && ddp_device_record_begin(recordings->device) != DDP_OK)
         recordings->failed = true;
+    return recordings->failed ? DDP_ERR_UNSUPPORTED : DDP_OK;
 }
 
 /* Errors while recording are none: the pass will be run, and fail then if it has to. */

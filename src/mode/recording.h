@@ -34,8 +34,10 @@ typedef enum ddp_status ddp_recording_pass(void *arg);
 /* Records the pass; where that fails there are no parts. */
 void ddp_recordings_make(struct ddp_recordings *recordings, struct ddp_recording *recording,
                          ddp_recording_pass *pass, void *arg);
-void ddp_recordings_cut(struct ddp_recordings *recordings, struct ddp_recording *recording,
-                        int64_t end);
+/* DDP_ERR_UNSUPPORTED (not logged): nothing is recorded any more, and the pass must end, since what
+ * follows would be run, on what has not been. */
+enum ddp_status ddp_recordings_cut(struct ddp_recordings *recordings,
+                                   struct ddp_recording *recording, int64_t end);
 
 /* Runs the parts, and calls `ready` (may be NULL) between them. */
 enum ddp_status ddp_recordings_run(const struct ddp_recordings *recordings,

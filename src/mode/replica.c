@@ -361,7 +361,7 @@ static enum ddp_status cut(void *arg, int64_t end)
     while (recorder->next_cut < replica->cut_count && replica->cuts[recorder->next_cut] <= end)
         recorder->next_cut++;
     if (!replica->cuts || recorder->next_cut > first)
-        ddp_recordings_cut(&recorder->replica->recordings, recorder->recording, end);
+        return ddp_recordings_cut(&recorder->replica->recordings, recorder->recording, end);
     return DDP_OK;
 }
 

@@ -26,9 +26,12 @@ enum ddp_status ddp_train_plan_kind(struct ddp_train_plan *plan,
     enum ddp_status status = ddp_device_find(&plan->device, options->device);
     if (status != DDP_OK)
         return status;
+    if (plan->device.fault && plan->rank == 0 && options->device_count == 0)
+        ddp_log(DDP_LOG_WARNING, "training on the CPU, since %s", plan->device.fault);
     if (!is_gpu(plan) && options->device_count > 0)
         return ddp_fail(DDP_ERR_UNSUPPORTED, "--devices names GPUs, and %s",
-                        strcmp(options->device, "cpu") == 0
+                        plan->device.fault ? plan->device.fault
+                        : strcmp(options->device, "cpu") == 0
                             ? "--device is cpu"
                             : "none is found here; --device cuda says what is missing");
     for (int i = 0; i < options->device_count; i++)
@@ -103,8 +106,13 @@ enum ddp_status ddp_train_plan_devices(struct ddp_train_plan *plan,
                 "--fast does nothing on the CPU: the exchange that keeps the bits is the fastest "
                 "there");
     else if (options->fast && plan->mode != DDP_MODE_DDP)
-        return ddp_fail(DDP_ERR_INVALID, "--fast belongs to --mode ddp, and the mode is %s",
+        return ddp_fail(DDP_ERR_INVALID,
+                        "--fast belongs to --mode ddp, which adds gradients up over NCCL, and the "
+                        "mode is %s, which does not",
                         ddp_mode_names[plan->mode]);
+    if (options->threads_given && is_gpu(plan) && plan->rank == 0)
+        ddp_log(DDP_LOG_WARNING,
+                "--threads does nothing on GPUs: --data-threads read ahead for them");
     switch (plan->mode) {
     case DDP_MODE_DP:
         return plan_dp(plan, options);

@@ -36,6 +36,10 @@ static enum ddp_status choose_sharing(struct ddp_train_plan *plan,
                         "--shared-weights needs --zero 1: with --zero 0 each worker updates "
                         "weights of its own");
     const bool compare = options->check_replicas > 0; /* there must be copies */
+    if (compare && !ddp)
+        return ddp_fail(DDP_ERR_INVALID,
+                        "--check-replicas compares the workers of --mode ddp, and the mode is %s",
+                        ddp_mode_names[plan->mode]);
     if (compare && ((options->zero_given && options->zero > 0) ||
                     (options->shared_weights_given && options->shared_weights)))
         return ddp_fail(DDP_ERR_INVALID,

@@ -46,6 +46,11 @@ cudaError_t sim_capture_forbids(void)
     return error;
 }
 
+bool sim_capture_spoiled(const struct CUstream_st *stream)
+{
+    return stream->capture && stream->capture->spoiled;
+}
+
 void sim_capture_add(struct CUstream_st *stream, struct sim_entry *entry)
 {
     struct CUgraph_st *graph = stream->capture->graph;

@@ -70,6 +70,7 @@ struct sim_allocation {
     size_t mapping_bytes;
     enum sim_memory kind;
     int device;
+    int holders; /* communicators that it is registered with */
 };
 
 /* The allocation that an address lies in (or just behind), NULL for memory of the plain host. */
@@ -78,6 +79,8 @@ cudaError_t sim_pinned_malloc(void **memory, size_t bytes);
 cudaError_t sim_register(void *memory, size_t bytes);
 cudaError_t sim_unregister(void *memory);
 cudaError_t sim_pinned_free(void *memory);
+/* Adds to the holders of the allocation around an address: while there are any it is not freed. */
+void sim_hold(const void *memory, int holders);
 size_t sim_memory_used(int device);
 bool sim_peer_enabled(int device, int peer);
 void sim_enable_peer(int device, int peer);
@@ -166,6 +169,8 @@ struct CUstream_st *sim_running_stream(void); /* whose operation runs */
 
 /* Takes an entry into the graph that a stream captures. */
 void sim_capture_add(struct CUstream_st *stream, struct sim_entry *entry);
+/* Has something gone wrong while it captures? Then it takes nothing any more. */
+bool sim_capture_spoiled(const struct CUstream_st *stream);
 /* What a call that waits or allocates returns while a capture forbids it, which spoils it. */
 cudaError_t sim_capture_forbids(void);
 /* A stream takes part in the capture that a mark was recorded in from now on. */

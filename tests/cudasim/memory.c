@@ -96,7 +96,7 @@ static cudaError_t allocate(void **memory, size_t bytes, enum sim_memory kind, i
     if (mapping == MAP_FAILED)
         return cudaErrorMemoryAllocation;
     char *start = mapping + page + (pages - bytes) / alignment * alignment;
-    struct sim_allocation allocation = {start, bytes, mapping, mapped, kind, device};
+    struct sim_allocation allocation = {start, bytes, mapping, mapped, kind, device, 0};
     if (mprotect(mapping + page, pages, PROT_READ | PROT_WRITE) != 0 ||
         insert(allocation) != cudaSuccess) {
         munmap(mapping, mapped);
@@ -149,6 +149,8 @@ static cudaError_t release(const char *call, void *memory, enum sim_memory kind)
         return cudaErrorInvalidValue;
     }
     struct sim_allocation *a = &table[at];
+    if (a->holders > 0)
+        sim_report("%s: %p is still registered with a communicator", call, memory);
     sim_protect(false);
     check_slack(a, call);
     if (kind == SIM_DEVICE)
@@ -162,6 +164,13 @@ static cudaError_t release(const char *call, void *memory, enum sim_memory kind)
     drop_freed();
     sim_protect(true);
     return cudaSuccess;
+}
+
+void sim_hold(const void *memory, int holders)
+{
+    int at = position(memory);
+    if (at >= 0)
+        table[at].holders += holders;
 }
 
 cudaError_t sim_malloc(void **memory, size_t bytes, int device)
@@ -202,7 +211,7 @@ cudaError_t sim_register(void *memory, size_t bytes)
         return cudaErrorInvalidValue;
     if (known && known->kind == SIM_REGISTERED && known->start == memory)
         return cudaErrorHostMemoryAlreadyRegistered;
-    return insert((struct sim_allocation){memory, bytes, NULL, 0, SIM_REGISTERED, -1});
+    return insert((struct sim_allocation){memory, bytes, NULL, 0, SIM_REGISTERED, -1, 0});
 }
 
 cudaError_t sim_unregister(void *memory)

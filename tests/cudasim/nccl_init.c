@@ -452,8 +452,9 @@ VISIBLE ncclResult_t ncclCommRegister(const ncclComm_t comm, void *memory, size_
     if (!registration)
         return ncclSystemError;
     sim_lock();
-    *registration = (struct nccl_sim_registration){.next = comm->registrations, .comm = comm};
+    *registration = (struct nccl_sim_registration){.next = comm->registrations, .memory = memory};
     comm->registrations = registration;
+    sim_hold(memory, 1);
     sim_unlock();
     *handle = registration;
     return ncclSuccess;
@@ -471,8 +472,10 @@ VISIBLE ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle)
     while (*link && *link != handle)
         link = &(*link)->next;
     struct nccl_sim_registration *found = *link;
-    if (found)
+    if (found) {
         *link = found->next;
+        sim_hold(found->memory, -1);
+    }
     sim_unlock();
     if (!found)
         return nccl_sim_fail(ncclInvalidUsage,
@@ -484,17 +487,20 @@ VISIBLE ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle)
 /* --- the end --- */
 void nccl_sim_release(struct ncclComm *comm)
 {
-    if (comm->state != NCCL_SIM_GONE || comm->outstanding > 0)
+    if (comm->state != NCCL_SIM_GONE)
+        return;
+    while (comm->registrations) {
+        struct nccl_sim_registration *next = comm->registrations->next;
+        sim_hold(comm->registrations->memory, -1);
+        free(comm->registrations);
+        comm->registrations = next;
+    }
+    if (comm->outstanding > 0)
         return;
     nccl_sim_detach(comm);
     free(comm->sent);
     free(comm->received);
     comm->sent = comm->received = NULL;
-    while (comm->registrations) {
-        struct nccl_sim_registration *next = comm->registrations->next;
-        free(comm->registrations);
-        comm->registrations = next;
-    }
 }
 
 VISIBLE ncclResult_t ncclCommFinalize(ncclComm_t comm)

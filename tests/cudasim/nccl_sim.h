@@ -98,7 +98,7 @@ enum nccl_sim_state {
 
 struct nccl_sim_registration {
     struct nccl_sim_registration *next;
-    struct ncclComm *comm;
+    const void *memory;
 };
 
 struct ncclComm {

@@ -361,7 +361,8 @@ cudaError_t sim_enqueue(cudaStream_t handle, const char *name, enum sim_kind kin
     struct CUstream_st *stream = sim_stream(handle);
     cudaError_t error = cudaErrorInvalidResourceHandle;
     if (stream)
-        error = sim_device_error(stream->device);
+        error = sim_capture_spoiled(stream) ? cudaErrorStreamCaptureInvalidated
+                                            : sim_device_error(stream->device);
     if (error == cudaSuccess) {
         struct sim_entry *entry = sim_entry_create(name, SIM_STEP_OPERATION, bytes);
         entry->kind = kind;

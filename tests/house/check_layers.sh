@@ -13,6 +13,8 @@ trap 'rm -f "$edges"' EXIT
 result=0
 table='
 core:
+jansson: core
+zlib:
 job: core
 launcher: job core
 kernels: core

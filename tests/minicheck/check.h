@@ -19,6 +19,7 @@ typedef struct ck_test {
     void (*run)(int _i);
     const char *name;
     int start, end;
+    int signal; /* that it must end by; 0: none */
     struct ck_test *next;
 } ck_test;
 
@@ -91,17 +92,18 @@ static inline void tcase_set_timeout(TCase *tc, double seconds)
     tc->timeout = seconds;
 }
 
-static inline void ck_add_test(TCase *tc, const TTest *test, int start, int end)
+static inline void ck_add_test(TCase *tc, const TTest *test, int start, int end, int wanted)
 {
     ck_test *added = (ck_test *)ck_new(sizeof *added);
-    *added = (ck_test){test->run, test->name, start, end, NULL};
+    *added = (ck_test){test->run, test->name, start, end, wanted, NULL};
     ck_test **last = &tc->tests;
     while (*last)
         last = &(*last)->next;
     *last = added;
 }
-#define tcase_add_test(tc, test)                  ck_add_test(tc, test, 0, 1)
-#define tcase_add_loop_test(tc, test, start, end) ck_add_test(tc, test, start, (int)(end))
+#define tcase_add_test(tc, test)                      ck_add_test(tc, test, 0, 1, 0)
+#define tcase_add_loop_test(tc, test, start, end)     ck_add_test(tc, test, start, (int)(end), 0)
+#define tcase_add_test_raise_signal(tc, test, signal) ck_add_test(tc, test, 0, 1, signal)
 
 static inline void ck_add_fixture(TCase *tc, void (*setup)(void), void (*teardown)(void), int child)
 {
@@ -165,12 +167,17 @@ static inline int ck_run_forked(const TCase *tc, const ck_test *test, int i)
     while (waitpid(child, &status, 0) != child)
         ;
     kill(-child, SIGKILL);
-    if (WIFSIGNALED(status))
-        printf("%s:%s:%d: E: ended by signal %d (%s)\n", tc->name, test->name, i, WTERMSIG(status),
-               WTERMSIG(status) == SIGALRM ? "took too long" : strsignal(WTERMSIG(status)));
+    const int ended_by = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+    if (test->signal && ended_by == test->signal)
+        return 0;
+    if (test->signal)
+        printf("%s:%s:%d: F: not ended by signal %d\n", tc->name, test->name, i, test->signal);
+    if (ended_by)
+        printf("%s:%s:%d: E: ended by signal %d (%s)\n", tc->name, test->name, i, ended_by,
+               ended_by == SIGALRM ? "took too long" : strsignal(ended_by));
     else if (WEXITSTATUS(status) != 0)
         printf("%s:%s:%d: F\n", tc->name, test->name, i);
-    return status != 0;
+    return status != 0 || test->signal;
 }
 
 static inline int ck_wanted(const char *variable, const char *name)

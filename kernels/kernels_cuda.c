@@ -7,6 +7,7 @@
 
 const struct ddp_kernels ddp_kernels_cuda = {
     .name = "cuda",
+    .bf16_activations = true,
     .linear_forward = ddp_cuda_linear_forward,
     .linear_backward = ddp_cuda_linear_backward,
     .layer_norm_forward = ddp_cuda_layer_norm_forward,

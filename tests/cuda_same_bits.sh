@@ -28,6 +28,8 @@ model "mlp bf16, adamw, clipped" $mlp --dtype bf16 --optimizer adamw --clip-grad
 model "gpt2 fp32" $gpt2 --dropout 0.1
 model "gpt2 bf16" $gpt2 --dropout 0.1 --dtype bf16
 model "cnn fp32" --model cnn --data "$work/images"
+model "cnn bf16" --model cnn --data "$work/images" --dtype bf16
+model "resnet bf16" --model resnet --size 20 --data "$work/images" --dtype bf16 --lr 1e-3
 
 # Batch norm over all workers: the same bits however the update is shared out, near one worker with the whole batch.
 set -- --device cuda --model resnet --size 20 --data "$work/images" --seed 1 --optimizer sgd --lr 1e-5 --weight-decay 0 \

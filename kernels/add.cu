@@ -54,7 +54,7 @@ static enum ddp_status check(const struct ddp_add *args)
     if (args->count < 0 || (args->count > 0 && (!args->a || !args->y)))
         return ddp_fail(DDP_ERR_INVALID, "add: bad arguments (%lld elements)",
                         (long long)args->count);
-    return DDP_OK;
+    return ddp_cuda_check_dtype("add", args->dtype);
 }
 
 extern "C" enum ddp_status ddp_cuda_add(const struct ddp_add *args, void *stream)

@@ -112,7 +112,7 @@ static enum ddp_status check(const struct ddp_dropout *args)
     if (args->count < 0 || (args->count > 0 && (!args->x || !args->y)))
         return ddp_fail(DDP_ERR_INVALID, "dropout: bad arguments (%lld elements)",
                         (long long)args->count);
-    return DDP_OK;
+    return ddp_cuda_check_dtype("dropout", args->dtype);
 }
 
 extern "C" enum ddp_status ddp_cuda_dropout(const struct ddp_dropout *args, void *stream)

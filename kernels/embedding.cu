@@ -49,7 +49,7 @@ static __global__ void __launch_bounds__(CHECKERS)
 }
 
 static enum ddp_status check(const char *name, const struct embedding_tokens &args,
-                             int64_t features)
+                             int64_t features, enum ddp_dtype dtype)
 {
     if (args.batch < 0 || args.length < 0 || features < 0 || args.vocabulary < 0 ||
         args.vocabulary > INT32_MAX)
@@ -59,7 +59,7 @@ static enum ddp_status check(const char *name, const struct embedding_tokens &ar
                         (long long)args.vocabulary);
     if (args.batch * args.length > 0 && !args.tokens)
         return ddp_fail(DDP_ERR_INVALID, "%s: the tokens are NULL", name);
-    return DDP_OK;
+    return ddp_cuda_check_dtype(name, dtype);
 }
 
 static enum ddp_status check_positions(const char *name, int64_t length, int64_t positions)
@@ -116,7 +116,7 @@ extern "C" enum ddp_status ddp_cuda_embedding_forward(const struct ddp_embedding
     struct ddp_cuda *cuda = (struct ddp_cuda *)stream;
     const struct embedding_tokens tokens = {args->batch, args->length, args->vocabulary,
                                             args->tokens};
-    enum ddp_status status = check("embedding", tokens, args->features);
+    enum ddp_status status = check("embedding", tokens, args->features, args->dtype);
     if (status == DDP_OK && args->wpe)
         status = check_positions("embedding", args->length, args->positions);
     const int64_t rows = args->batch * args->length;
@@ -290,7 +290,7 @@ extern "C" enum ddp_status ddp_cuda_embedding_backward(const struct ddp_embeddin
     const struct embedding_tokens tokens = {args->batch, args->length, args->vocabulary,
                                             args->tokens};
     const int64_t rows = args->batch * args->length;
-    enum ddp_status status = check("embedding backward", tokens, args->features);
+    enum ddp_status status = check("embedding backward", tokens, args->features, args->dtype);
     if (status == DDP_OK && args->dwpe)
         status = check_positions("embedding backward", args->length, args->positions);
     if (status == DDP_OK && rows > 0 && args->features > 0 && !args->dy)

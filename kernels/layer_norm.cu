@@ -208,20 +208,21 @@ static void choose_forward(const struct layer_norm_rows &rows, struct ddp_cuda *
         launch_forward<T, 8, 8192>(rows, cuda);
 }
 
-static enum ddp_status check_shape(const char *name, int64_t rows, int64_t features, float eps)
+static enum ddp_status check_shape(const char *name, int64_t rows, int64_t features, float eps,
+                                   enum ddp_dtype dtype)
 {
     if (rows < 0 || features < 0)
         return ddp_fail(DDP_ERR_INVALID, "%s: negative size (%lld rows, %lld features)", name,
                         (long long)rows, (long long)features);
     if (!(eps >= 0))
         return ddp_fail(DDP_ERR_INVALID, "%s: eps %g is negative", name, (double)eps);
-    return DDP_OK;
+    return ddp_cuda_check_dtype(name, dtype);
 }
 
 static enum ddp_status run_forward(const char *name, const struct layer_norm_rows &rows,
                                    enum ddp_dtype dtype, struct ddp_cuda *cuda)
 {
-    enum ddp_status status = check_shape(name, rows.rows, rows.features, rows.eps);
+    enum ddp_status status = check_shape(name, rows.rows, rows.features, rows.eps, dtype);
     if (status || rows.rows == 0 || rows.features == 0)
         return status;
     if (!rows.a || !rows.y)
@@ -524,7 +525,8 @@ static void launch_rows(const struct layer_norm_pass &pass, unsigned blocks, str
 
 static enum ddp_status check_backward(const struct ddp_layer_norm_backward *args)
 {
-    enum ddp_status status = check_shape("layer norm backward", args->rows, args->features, 0);
+    enum ddp_status status =
+        check_shape("layer norm backward", args->rows, args->features, 0, args->dtype);
     if (status)
         return status;
     const bool any = args->rows > 0 && args->features > 0;

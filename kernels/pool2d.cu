@@ -179,8 +179,9 @@ static enum ddp_status run(struct pass *p, enum ddp_dtype dtype, bool forward, v
     p->columns = ddp_window_count(s->width, s->kernel_width, s->stride, s->padding, 1);
     const int64_t pixels = forward ? p->rows * p->columns : s->height * s->width;
     const int64_t count = s->batch * pixels * s->channels;
-    if (count == 0)
-        return DDP_OK;
+    const enum ddp_status status = ddp_cuda_check_dtype(name, dtype);
+    if (status || count == 0)
+        return status;
     if (dtype == DDP_BF16)
         launch_wide<uint16_t, MAX>(p, count, forward, cuda);
     else

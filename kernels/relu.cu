@@ -94,8 +94,9 @@ extern "C" enum ddp_status ddp_cuda_relu_forward(const struct ddp_relu_forward *
     const int64_t n = args->count;
     if (n < 0 || (n > 0 && (!args->x || !args->y)))
         return ddp_fail(DDP_ERR_INVALID, "relu: bad arguments (%lld elements)", (long long)n);
-    if (n == 0)
-        return DDP_OK;
+    const enum ddp_status status = ddp_cuda_check_dtype("relu", args->dtype);
+    if (status || n == 0)
+        return status;
     if (args->dtype == DDP_BF16)
         launch_forward<uint16_t>(args, cuda);
     else
@@ -111,8 +112,9 @@ extern "C" enum ddp_status ddp_cuda_relu_backward(const struct ddp_relu_backward
     if (n < 0 || (n > 0 && (!args->y || !args->dy || !args->dx)))
         return ddp_fail(DDP_ERR_INVALID, "relu backward: bad arguments (%lld elements)",
                         (long long)n);
-    if (n == 0)
-        return DDP_OK;
+    const enum ddp_status status = ddp_cuda_check_dtype("relu backward", args->dtype);
+    if (status || n == 0)
+        return status;
     if (args->dtype == DDP_BF16)
         launch_backward<uint16_t>(args, cuda);
     else

@@ -277,7 +277,7 @@ static enum ddp_status check(const struct ddp_softmax_cross_entropy *args)
         return ddp_fail(DDP_ERR_INVALID,
                         "softmax cross-entropy: bad arguments (%lld rows of %lld classes)",
                         (long long)args->rows, (long long)args->classes);
-    return DDP_OK;
+    return ddp_cuda_check_dtype("softmax cross-entropy", args->dtype);
 }
 
 extern "C" enum ddp_status

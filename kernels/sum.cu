@@ -74,6 +74,9 @@ extern "C" enum ddp_status ddp_cuda_sum_forward(const struct ddp_sum_forward *ar
     const int64_t n = args->count;
     if (n < 0 || (n > 0 && !args->x) || !args->y)
         return ddp_fail(DDP_ERR_INVALID, "sum: bad arguments (%lld elements)", (long long)n);
+    const enum ddp_status status = ddp_cuda_check_dtype("sum", args->dtype);
+    if (status)
+        return status;
     const int64_t size = n > (int64_t)PARTS * LEAST ? (n + PARTS - 1) / PARTS : LEAST;
     const unsigned parts = ddp_cuda_blocks(n, size);
     double *sums = (double *)cuda->workspace;
@@ -94,8 +97,9 @@ extern "C" enum ddp_status ddp_cuda_sum_backward(const struct ddp_sum_backward *
     if (n < 0 || !args->dy || (n > 0 && !args->dx))
         return ddp_fail(DDP_ERR_INVALID, "sum backward: bad arguments (%lld elements)",
                         (long long)n);
-    if (n == 0)
-        return DDP_OK;
+    const enum ddp_status status = ddp_cuda_check_dtype("sum backward", args->dtype);
+    if (status || n == 0)
+        return status;
     if (args->dtype == DDP_BF16)
         launch_fill<uint16_t>(args, cuda);
     else

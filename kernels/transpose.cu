@@ -69,7 +69,7 @@ static enum ddp_status check(const struct ddp_transpose *args)
     if (!fits || (count > 0 && (!args->x || !args->y)))
         return ddp_fail(DDP_ERR_INVALID, "transpose: bad arguments (%lld of %lld x %lld)",
                         (long long)args->batch, (long long)args->rows, (long long)args->columns);
-    return DDP_OK;
+    return ddp_cuda_check_dtype("transpose", args->dtype);
 }
 
 template <typename T>

@@ -333,6 +333,41 @@ START_TEST(test_reduce_trees)
 }
 END_TEST
 
+/* Activations are float32 or bf16. */
+START_TEST(test_other_types)
+{
+    float *v = cuda_memory(64, 0);
+    const struct ddp_add add = {.count = 4, .dtype = DDP_F64, .a = v, .y = v, .accumulate = true};
+    ck_assert_int_eq(on_cuda->add(&add, cuda_stream), DDP_ERR_UNSUPPORTED);
+    const struct ddp_relu_forward relu = {.count = 4, .dtype = DDP_I32, .x = v, .y = v};
+    ck_assert_int_eq(on_cuda->relu_forward(&relu, cuda_stream), DDP_ERR_UNSUPPORTED);
+    const struct ddp_relu_backward backward = {
+        .count = 4, .dtype = DDP_F64, .y = v, .dy = v, .dx = v};
+    ck_assert_int_eq(on_cuda->relu_backward(&backward, cuda_stream), DDP_ERR_UNSUPPORTED);
+    const struct ddp_dropout dropout = {.count = 4, .dtype = DDP_F64, .x = v, .y = v};
+    ck_assert_int_eq(on_cuda->dropout(&dropout, cuda_stream), DDP_ERR_UNSUPPORTED);
+    const struct ddp_sum_forward sum = {.count = 4, .dtype = DDP_F64, .x = v, .y = v};
+    ck_assert_int_eq(on_cuda->sum_forward(&sum, cuda_stream), DDP_ERR_UNSUPPORTED);
+    const struct ddp_transpose transpose = {1, 2, 2, .dtype = DDP_F64, .x = v, .y = v};
+    ck_assert_int_eq(on_cuda->transpose(&transpose, cuda_stream), DDP_ERR_UNSUPPORTED);
+    const struct ddp_layer_norm_forward norm = {
+        .rows = 1, .features = 4, .dtype = DDP_F64, .x = v, .y = v};
+    ck_assert_int_eq(on_cuda->layer_norm_forward(&norm, cuda_stream), DDP_ERR_UNSUPPORTED);
+    const struct ddp_max_pool2d_forward pool = {
+        .shape = {1, 2, 2, 1, 1, 1, 1, 0}, .dtype = DDP_F64, .x = v, .y = v};
+    ck_assert_int_eq(on_cuda->max_pool2d_forward(&pool, cuda_stream), DDP_ERR_UNSUPPORTED);
+    const struct ddp_batch_norm_sums sums = {
+        .rows = 2, .channels = 2, .dtype = DDP_F64, .x = v, .sums = (double *)v, .scratch = v};
+    ck_assert_int_eq(on_cuda->batch_norm_sums(&sums, cuda_stream), DDP_ERR_UNSUPPORTED);
+    const struct ddp_embedding_forward embedding = {
+        1, 1, 4, 1, .dtype = DDP_F64, .tokens = (int32_t *)v, .wte = v, .y = v};
+    ck_assert_int_eq(on_cuda->embedding_forward(&embedding, cuda_stream), DDP_ERR_UNSUPPORTED);
+    const struct ddp_softmax_cross_entropy entropy = {
+        .rows = 1, .classes = 4, .dtype = DDP_F64, .logits = v, .labels = (int32_t *)v, .loss = v};
+    ck_assert_int_eq(on_cuda->softmax_cross_entropy(&entropy, cuda_stream), DDP_ERR_UNSUPPORTED);
+}
+END_TEST
+
 /* What does not fit is refused before anything runs. */
 START_TEST(test_arguments)
 {
@@ -362,5 +397,6 @@ void cuda_element_cases(Suite *suite)
     tcase_add_loop_test(tc, test_sizes, 0, sizeof tries / sizeof *tries);
     tcase_add_loop_test(tc, test_activations, 0, 2 * ACTIVATION_TRIES);
     tcase_add_test(tc, test_reduce_trees);
+    tcase_add_test(tc, test_other_types);
     tcase_add_test(tc, test_arguments);
 }

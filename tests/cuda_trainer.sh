@@ -37,6 +37,8 @@ cmp -s "$work/said" "$work/out" || fail "text: $(cat "$work/out"), not $(cat "$w
 
 # What is printed and written.
 expect "plan" 0 'workers  2 replicas on cuda: ' $t $mlp $dp --plan
+expect "plan, bf16" 0 'bf16 activations' $t $gpt2 --dtype bf16 --plan
+expect "mfu, bf16" 0 ' % of [0-9.]+ .FLOP/s' $t $mlp --dtype bf16 --steps 3 --no-eval --mfu
 expect "mfu" 0 ' % of [0-9.]+ .FLOP/s' $t $mlp --steps 3 --no-eval --mfu
 expect "memory" 0 '^memory .* on the host .* on GPUs as planned' $t $mlp --steps 3 --no-eval
 expect "log" 0 '' $d $mlp --steps 4 --no-eval --log "$work/log"
@@ -46,6 +48,19 @@ expect "trace" 0 '' $d $mlp --steps 6 --no-eval --trace "$work/trace"
 for what in all-reduce backward update; do
     grep -q "\"name\":\"$what" "$work/trace" || fail "trace: nothing of $what"
 done
+
+# With bf16 activations GPUs learn as the CPU does, which rounds operands only: each step's loss is near, and falls.
+for device in cpu cuda; do
+    expect "bf16 on $device" 0 '' "$trainer" --device $device --seed 1 $gpt2 --dtype bf16 --steps 24 --lr 1e-2 --no-eval \
+        --log "$work/$device.log"
+    grep '"event":"step"' "$work/$device.log" | sed 's/.*"loss":\([0-9.e+-]*\).*/\1/' >"$work/$device.losses"
+done
+count=$((count + 1))
+paste "$work/cpu.losses" "$work/cuda.losses" | awk '
+    NR == 1 { first = $2 }
+    { d = $1 - $2; if (d < 0) d = -d; if (!(d < 0.01 * $1)) bad++; same += d == 0; last = $2 }
+    END { exit !(NR == 24 && !bad && same < NR && last < 0.8 * first) }' ||
+    fail "bf16: the losses differ: $(paste "$work/cpu.losses" "$work/cuda.losses" | tr '\n' ' ')"
 
 # Steps that are replayed from a recording are the steps that were recorded.
 set -- $gpt2 --dropout 0.1 --steps 8 --no-eval --quiet --acc-steps 2

@@ -85,7 +85,8 @@ const struct ddp_option ddp_train_option_table[] = {
      .offset = AT(dtype),
      .choices = dtype_names,
      .argument = "TYPE",
-     .help = "operands of matrix products: fp32 (default) or bf16; sums and weights stay fp32"},
+     .help = "operands of products, on GPUs activations too: fp32 (default) or bf16; weights stay "
+             "fp32"},
     {.name = "data",
      .letter = 'd',
      .type = DDP_OPTION_TEXT,

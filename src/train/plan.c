@@ -7,6 +7,7 @@
 
 #include "core/log.h"
 #include "core/parse.h"
+#include "graph/describe.h"
 #include "kernels/reduce.h"
 #include "train/devices.h"
 
@@ -313,10 +314,11 @@ void ddp_train_plan_print(const struct ddp_train_plan *plan,
             plan->total_steps, plan->steps_per_epoch, plan->schedule.rate,
             ddp_schedule_names[plan->schedule.kind]);
     ddp_train_plan_print_optimizer(plan, out);
-    fprintf(out, "memory   weights %s + gradients %s + optimizer %s + activations %s a worker\n",
+    fprintf(out, "memory   weights %s + gradients %s + optimizer %s + %sactivations %s a worker\n",
             human_bytes(memory->weights, text[0], sizeof text[0]),
             human_bytes(memory->gradients, text[1], sizeof text[1]),
             human_bytes(memory->optimizer, text[2], sizeof text[2]),
+            ddp_graph_activations(graph) == DDP_BF16 ? "bf16 " : "",
             human_bytes(memory->activations, text[3], sizeof text[3]));
     fflush(out);
 }

@@ -49,16 +49,20 @@ struct probe {
     size_t bytes, scratch_bytes;
 };
 
-static enum ddp_status multiply(const struct probe *probe, enum ddp_dtype compute)
+/* As a layer of the graph has it; in bf16 activations with rounded weights. */
+static enum ddp_status multiply(const struct probe *probe, const ddp_graph *graph)
 {
+    const bool bf16 = ddp_graph_activations(graph) == DDP_BF16;
     const size_t count = (size_t)(probe->size * probe->size);
     struct ddp_linear_forward product = {
         .rows = probe->size,
         .in = probe->size,
         .out = probe->size,
-        .compute = compute,
+        .compute = ddp_graph_compute(graph),
+        .dtype = ddp_graph_activations(graph),
         .x = probe->memory,
         .weight = probe->memory + count,
+        .weight_bf16 = bf16 ? (const uint16_t *)(const void *)(probe->memory + count) : NULL,
         .y = probe->memory + 2 * count,
         .scratch = probe->scratch_bytes ? probe->memory + 3 * count : NULL,
     };
@@ -70,15 +74,14 @@ static enum ddp_status multiply(const struct probe *probe, enum ddp_dtype comput
 /* The best of several products while all workers compute, in operations a second. */
 static enum ddp_status run_probe(struct ddp_run *run, struct probe *probe, double *flops)
 {
-    const enum ddp_dtype compute = ddp_graph_compute(run->graph);
     int64_t best = INT64_MAX;
-    enum ddp_status status = multiply(probe, compute);
+    enum ddp_status status = multiply(probe, run->graph);
     if (status == DDP_OK)
         status = ddp_comm_barrier(run->comm);
     const int64_t end = ddp_clock_ns() + PROBE_NS;
     for (int i = 0; status == DDP_OK && (i < PROBE_LEAST || ddp_clock_ns() < end); i++) {
         const int64_t begin = ddp_clock_ns();
-        status = multiply(probe, compute);
+        status = multiply(probe, run->graph);
         const int64_t taken = ddp_clock_ns() - begin;
         best = taken < best ? taken : best;
     }
@@ -89,8 +92,10 @@ static enum ddp_status run_probe(struct ddp_run *run, struct probe *probe, doubl
 
 static enum ddp_status measure_size(struct ddp_run *run, struct probe *probe, double *flops)
 {
+    const enum ddp_dtype activations = ddp_graph_activations(run->graph);
     probe->scratch_bytes = ddp_linear_scratch_bytes(probe->size, probe->size, probe->size,
-                                                    ddp_graph_compute(run->graph), DDP_F32, false);
+                                                    ddp_graph_compute(run->graph), activations,
+                                                    activations == DDP_BF16);
     probe->bytes = 3 * (size_t)(probe->size * probe->size) * sizeof(float) + probe->scratch_bytes;
     enum ddp_status status = ddp_device_alloc(probe->device, probe->bytes, (void **)&probe->memory);
     if (status == DDP_OK)

@@ -144,6 +144,8 @@ static struct result run(const struct subject *subject, const char *device, enum
     open_pass(&p, subject, device, compute, activations, fuses);
     for (int n = 0; n < p.graph->node_count; n++)
         result.fused += ddp_graph_fuses(p.graph, n);
+    ck_assert(!ddp_device_kernels(p.device)->add_layer_norm_forward ==
+              (strcmp(device, "cpu") == 0));
     ck_assert_int_eq(ddp_exec_forward(p.exec), DDP_OK);
     ck_assert_int_eq(ddp_exec_loss(p.exec), DDP_OK);
     ck_assert_int_eq(ddp_exec_loss_backward(p.exec), DDP_OK);

@@ -22,6 +22,7 @@
 #include "core/log.h"
 #include "kernels/attention_check.h"
 #include "kernels/attention_cuda.h"
+#include "kernels/cudnn.h"
 #include "kernels/kernels_cuda.h"
 
 #include <math.h>
@@ -556,9 +557,13 @@ extern "C" enum ddp_status ddp_cuda_attention_forward(const struct ddp_attention
     enum ddp_status status = ddp_attention_check_forward(args);
     if (status || ddp_attention_is_empty(args->batch, args->length, args->heads, args->head_size))
         return status;
+    struct ddp_cuda *cuda = (struct ddp_cuda *)stream;
+    bool done = false;
+    status = ddp_cudnn_attention_forward(args, cuda, &done);
+    if (status || done)
+        return status;
     if (args->head_size > LARGEST)
         return too_large(args->head_size);
-    struct ddp_cuda *cuda = (struct ddp_cuda *)stream;
     struct ddp_heads g = heads_of(args->batch, args->length, args->heads, args->head_size);
     g.wide = g.wide && ddp_aligned(args->qkv);
     forward(&g, args, cuda);
@@ -571,9 +576,13 @@ extern "C" enum ddp_status ddp_cuda_attention_backward(const struct ddp_attentio
     enum ddp_status status = ddp_attention_check_backward(args);
     if (status || ddp_attention_is_empty(args->batch, args->length, args->heads, args->head_size))
         return status;
+    struct ddp_cuda *cuda = (struct ddp_cuda *)stream;
+    bool done = false;
+    status = ddp_cudnn_attention_backward(args, cuda, &done);
+    if (status || done)
+        return status;
     if (args->head_size > LARGEST)
         return too_large(args->head_size);
-    struct ddp_cuda *cuda = (struct ddp_cuda *)stream;
     struct ddp_heads g = heads_of(args->batch, args->length, args->heads, args->head_size);
     g.wide = g.wide && ddp_aligned(args->qkv) && ddp_aligned(args->dy);
     const int64_t all = g.count;

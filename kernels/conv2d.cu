@@ -105,25 +105,31 @@ extern "C" enum ddp_status ddp_cuda_conv_pack(const struct ddp_conv_taps *args,
     return ddp_cuda_launched(cuda, "weight of a convolution");
 }
 
+template <typename T>
 static __global__ void __launch_bounds__(DDP_BLOCK)
-    unpack_kernel(int64_t count, int64_t taps, int64_t in, const float *packed, float *dweight,
+    unpack_kernel(int64_t count, int64_t taps, int64_t in, const T *packed, float *dweight,
                   bool add)
 {
     const int64_t at = ddp_first_of_pack(1);
     if (at >= count)
         return;
     const int64_t tap = at % taps, c = at / taps % in, o = at / taps / in;
-    const float value = packed[(o * taps + tap) * in + c];
+    const float value = ddp_read_one(packed + (o * taps + tap) * in + c);
     dweight[at] = add ? dweight[at] + value : value;
 }
 
-extern "C" enum ddp_status ddp_cuda_conv_unpack(float *dweight, const float *packed, int64_t out,
-                                                int64_t taps, int64_t in, bool add,
-                                                struct ddp_cuda *cuda)
+extern "C" enum ddp_status ddp_cuda_conv_unpack(float *dweight, const void *packed,
+                                                enum ddp_dtype type, int64_t out, int64_t taps,
+                                                int64_t in, bool add, struct ddp_cuda *cuda)
 {
     const int64_t count = out * taps * in;
-    DDP_LAUNCH(unpack_kernel, ddp_cuda_blocks(count, DDP_BLOCK), DDP_BLOCK, 0, cuda->stream, count,
-               taps, in, packed, dweight, add);
+    const unsigned blocks = ddp_cuda_blocks(count, DDP_BLOCK);
+    if (type == DDP_BF16)
+        DDP_LAUNCH(unpack_kernel<uint16_t>, blocks, DDP_BLOCK, 0, cuda->stream, count, taps, in,
+                   (const uint16_t *)packed, dweight, add);
+    else
+        DDP_LAUNCH(unpack_kernel<float>, blocks, DDP_BLOCK, 0, cuda->stream, count, taps, in,
+                   (const float *)packed, dweight, add);
     return ddp_cuda_launched(cuda, "gradient of a convolution's weight");
 }
 

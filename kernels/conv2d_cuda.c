@@ -26,6 +26,7 @@
 #include "kernels/conv2d_cuda.h"
 #include "kernels/cuda_columns.h"
 #include "kernels/cuda_gemm.h"
+#include "kernels/cudnn.h"
 #include "kernels/kernels_cuda.h"
 
 #define PIECE_ROWS 128 /* pieces are whole multiples of this, where they can be */
@@ -372,7 +373,7 @@ static enum ddp_status dweight(const struct ddp_conv2d_backward *args, struct dd
     }
     if (right || status)
         return status;
-    return ddp_cuda_conv_unpack(args->dweight, args->scratch, shape->out, taps, shape->in,
+    return ddp_cuda_conv_unpack(args->dweight, args->scratch, DDP_F32, shape->out, taps, shape->in,
                                 args->accumulate_dweight, cuda);
 }
 
@@ -403,6 +404,10 @@ enum ddp_status ddp_cuda_conv2d_forward(const struct ddp_conv2d_forward *args, v
         return ddp_fail(DDP_ERR_INVALID, "conv2d: scratch is NULL");
     struct ddp_cuda *cuda = stream;
     const void *weight, *bias = NULL;
+    bool done = false;
+    status = ddp_cudnn_conv2d_forward(args, cuda, &done);
+    if (status || done)
+        return status;
     status = pack_weight(args, &weight, cuda);
     if (status == DDP_OK)
         status = round_bias(args, &bias, cuda);
@@ -417,10 +422,16 @@ enum ddp_status ddp_cuda_conv2d_backward(const struct ddp_conv2d_backward *args,
     if (!args->scratch)
         return ddp_fail(DDP_ERR_INVALID, "conv2d backward: scratch is NULL");
     struct ddp_cuda *cuda = stream;
-    for (int64_t row = 0; args->dx && row < args->shape.stride; row++)
+    bool done = false;
+    if (args->dx)
+        status = ddp_cudnn_conv2d_dx(args, cuda, &done);
+    for (int64_t row = 0; args->dx && !done && row < args->shape.stride; row++)
         for (int64_t column = 0; column < args->shape.stride && status == DDP_OK; column++)
             status = dx_phase(args, row, column, cuda);
+    done = false;
     if (args->dweight && status == DDP_OK)
+        status = ddp_cudnn_conv2d_dweight(args, cuda, &done);
+    if (args->dweight && !done && status == DDP_OK)
         status = dweight(args, cuda);
     if (args->dbias && status == DDP_OK)
         status = dbias(args, cuda);

@@ -41,9 +41,10 @@ struct ddp_conv_taps {
 
 enum ddp_status ddp_cuda_conv_pack(const struct ddp_conv_taps *args, struct ddp_cuda *cuda);
 
-/* (O,taps,C) to or onto dweight (O,C,taps). */
-enum ddp_status ddp_cuda_conv_unpack(float *dweight, const float *packed, int64_t out, int64_t taps,
-                                     int64_t in, bool add, struct ddp_cuda *cuda);
+/* (O,taps,C), of float32 or bf16, to or onto dweight (O,C,taps). */
+enum ddp_status ddp_cuda_conv_unpack(float *dweight, const void *packed, enum ddp_dtype type,
+                                     int64_t out, int64_t taps, int64_t in, bool add,
+                                     struct ddp_cuda *cuda);
 
 /* Rows [first, first + count) of positions, every stride-th pixel from (row, column) on of images
  * (B,height,width,channels), to or onto those. */

@@ -18,6 +18,7 @@
 
 #include <cublasLt.h>
 #include <cuda_runtime.h>
+#include <dlfcn.h>
 #ifdef __CUDACC__
 #include <cuda_bf16.h>
 #endif
@@ -25,6 +26,8 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+struct ddp_cudnn;
 
 /* Memory on the device that is free between operations: cublasLt's, and behind it what an operation
  * with products in it has for itself. The simulation makes do with less. */
@@ -36,6 +39,17 @@ extern "C" {
 #define DDP_CUDA_SPARE_BYTES ((size_t)32 << 20)
 #endif
 #define DDP_CUDA_WORKSPACE_BYTES (DDP_CUDA_BLAS_BYTES + DDP_CUDA_SPARE_BYTES)
+
+/* Libraries that are loaded if they are there: the simulation has its own. */
+#ifdef DDP_CUDASIM
+void *cudasim_dlopen(const char *name);
+void *cudasim_dlsym(void *library, const char *name);
+#define ddp_cuda_dlopen(name)         cudasim_dlopen(name)
+#define ddp_cuda_dlsym(library, name) cudasim_dlsym(library, name)
+#else
+#define ddp_cuda_dlopen(name)         dlopen(name, RTLD_NOW | RTLD_LOCAL)
+#define ddp_cuda_dlsym(library, name) dlsym(library, name)
+#endif
 
 /* What is wrong with the data, found by a kernel: written by plain stores (any of several writers
  * may win), read by the host at the next synchronisation. */
@@ -62,6 +76,7 @@ struct ddp_cuda {
     int capability;               /* 90 for compute capability 9.0 */
     bool synchronous;             /* DDP_CUDA_SYNC: wait after every operation */
     void *plans;                  /* products that cublasLt has chosen algorithms for, by shape */
+    struct ddp_cudnn *cudnn;      /* cuDNN, once it is wanted (cudnn_library.c) */
 };
 
 /* DDP_CUDA_SPARE_BYTES that no product touches. */

@@ -157,3 +157,46 @@ AC_DEFUN([DDP_CHECK_CUDA], [
   AM_CONDITIONAL([CUDA], [test "$have_cuda" = yes])
   # Without NCCL's header too the simulation takes its own.
   AM_CONDITIONAL([CUDA_HEADERS], [test "$have_cuda" = yes])])
+
+# DDP_CHECK_CUDNN: whether the plugin knows cuDNN, after DDP_CHECK_CUDA. Its header is enough: the library is loaded when
+# the plugin runs, found where it lay at configure time or where the loader looks. Sets CUDNN_CPPFLAGS, CUDNN_LDFLAGS,
+# cudnn_summary and the conditional CUDNN.
+AC_DEFUN([DDP_CHECK_CUDNN], [
+  AC_ARG_WITH([cudnn],
+    [AS_HELP_STRING([--with-cudnn@<:@=DIR@:>@], [attention and convolution through cuDNN 9 where its library is present (default: when its header is found); nvidia/cudnn of a Python environment will do as DIR])],
+    [], [with_cudnn=check])
+  cudnn_include= cudnn_libdir= cudnn_missing= CUDNN_CPPFLAGS= CUDNN_LDFLAGS=
+  AS_IF([test "x$with_cudnn" = xno], [cudnn_missing='as asked for'],
+    [test "$have_cuda" = no], [cudnn_missing='no CUDA'], [
+    AC_MSG_CHECKING([for cuDNN])
+    ddp_cudnn_roots="$cuda_root $cuda_root/cudnn $cuda_root/nvidia/cudnn $cuda_root/../cudnn /usr/local /usr"
+    AS_IF([test "x$with_cudnn" != xyes && test "x$with_cudnn" != xcheck],
+      [ddp_cudnn_roots="$with_cudnn $with_cudnn/cudnn $with_cudnn/nvidia/cudnn"])
+    cudnn_code=0
+    for ddp_root in $ddp_cudnn_roots; do
+      for ddp_dir in "$ddp_root/include" "$ddp_root/include/$host_cpu-linux-gnu"; do
+        AS_IF([test -z "$cudnn_include" && test -f "$ddp_dir/cudnn.h" && test -f "$ddp_dir/cudnn_version.h"], [
+          ddp_file=$ddp_dir/cudnn_version.h
+          AS_IF([test -f "$ddp_dir/cudnn_version_v9.h"], [ddp_file=$ddp_dir/cudnn_version_v9.h])
+          cudnn_code=$(awk '/^# *define +CUDNN_MAJOR / { a = $NF } /^# *define +CUDNN_MINOR / { b = $NF } /^# *define +CUDNN_PATCHLEVEL / { c = $NF }
+            END { print a * 10000 + b * 100 + c }' "$ddp_file")
+          cudnn_include=$ddp_dir
+          DDP_CUDA_FIND([cudnn_libdir], [libcudnn.so.9], [$ddp_root/lib64 $ddp_root/lib $ddp_root/lib/$host_cpu-linux-gnu])])
+      done
+    done
+    AS_IF([test -z "$cudnn_include"], [cudnn_missing='cudnn.h is not found'],
+      [test "$cudnn_code" -lt 90000], [cudnn_missing='its version is below 9'])
+    cudnn_words="$((cudnn_code / 10000)).$((cudnn_code / 100 % 100)).$((cudnn_code % 100))"
+    AS_IF([test -n "$cudnn_missing"], [AC_MSG_RESULT([no, $cudnn_missing])], [
+      AC_MSG_RESULT([$cudnn_words in $cudnn_include])
+      CUDNN_CPPFLAGS="-DDDP_WITH_CUDNN"
+      AS_CASE([$cudnn_include], [/usr/include | "$cuda_include"], [], [CUDNN_CPPFLAGS="$CUDNN_CPPFLAGS -isystem $cudnn_include"])
+      AS_CASE([$cudnn_libdir], ['' | /usr/lib | "/usr/lib/$host_cpu-linux-gnu"], [], [CUDNN_LDFLAGS="-R$cudnn_libdir"])])
+    AS_IF([test -n "$cudnn_missing" && test "x$with_cudnn" != xcheck],
+      [AC_MSG_ERROR([--with-cudnn was asked for, but $cudnn_missing: install cuDNN 9 (libcudnn9-dev), or name its folder])])])
+  AS_IF([test -n "$cudnn_missing"], [cudnn_summary="no ($cudnn_missing)"],
+    [test -n "$cudnn_libdir"], [cudnn_summary="cuDNN $cudnn_words, loaded when it is present"],
+    [cudnn_summary="cuDNN $cudnn_words, of which only the header is here"])
+  AC_SUBST([CUDNN_CPPFLAGS])
+  AC_SUBST([CUDNN_LDFLAGS])
+  AM_CONDITIONAL([CUDNN], [test "$have_cuda" = yes && test -z "$cudnn_missing"])])

@@ -30,11 +30,17 @@ static size_t whole(const struct memory *memory)
     return memory->bytes + memory->shift + (size_t)2 * GUARD_BYTES;
 }
 
-static void cuda_open(void)
+void cuda_open_cudnn(void)
 {
     ck_assert_int_eq(ddp_device_open(&cuda, "cuda", 0, 1), DDP_OK);
     on_cuda = ddp_device_kernels(cuda);
     cuda_stream = ddp_device_stream(cuda);
+}
+
+static void cuda_open(void)
+{
+    setenv("DDP_CUDNN", "0", 1);
+    cuda_open_cudnn();
 }
 
 static void expect_filling(const unsigned char *bytes, size_t count, const struct memory *memory,
@@ -58,7 +64,7 @@ static void memory_free(struct memory *memory)
     free(memory);
 }
 
-static void cuda_close(void)
+void cuda_close(void)
 {
     while (memories) {
         struct memory *memory = memories;
@@ -199,5 +205,6 @@ Suite *test_suite(void)
     cuda_row_cases(suite);
     cuda_layer_cases(suite);
     cuda_image_cases(suite);
+    cuda_cudnn_cases(suite);
     return suite;
 }

@@ -15,8 +15,11 @@ extern ddp_device *cuda;
 extern const struct ddp_kernels *on_cuda;
 extern void *cuda_stream;
 
-/* A case whose tests have the device open. */
+/* A case whose tests have the device open, with our own kernels alone. */
 TCase *cuda_case(Suite *suite, const char *name);
+/* For others: opens it, with cuDNN if that is there, and closes it. */
+void cuda_open_cudnn(void);
+void cuda_close(void);
 
 /* Memory on the device, until the test ends; then what lies before and behind it must be as it was.
  * It starts `shift` bytes behind an address that is aligned to 256; 0xff fills it, which is NaN. */
@@ -70,5 +73,6 @@ void cuda_optimizer_cases(Suite *suite);
 void cuda_row_cases(Suite *suite);
 void cuda_layer_cases(Suite *suite);
 void cuda_image_cases(Suite *suite);
+void cuda_cudnn_cases(Suite *suite);
 
 #endif

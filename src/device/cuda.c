@@ -9,6 +9,7 @@
 #include "core/log.h"
 #include "core/memory.h"
 #include "kernels/cuda_gemm.h"
+#include "kernels/cudnn.h"
 #include "kernels/kernels_cuda.h"
 
 #include <pthread.h>
@@ -253,6 +254,7 @@ static void cuda_close(void *state)
     ddp_cuda_spans_free(gpu);
     ddp_cuda_staging_free(gpu);
     ddp_cuda_gemm_forget(&gpu->cuda);
+    ddp_cudnn_forget(&gpu->cuda);
     if (gpu->cuda.blas)
         (void)cublasLtDestroy(gpu->cuda.blas);
     if (gpu->cuda.workspace)

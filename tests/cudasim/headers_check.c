@@ -11,6 +11,9 @@
 #ifdef CUDASIM_REAL_NCCL
 #include <nccl.h>
 #endif
+#ifdef CUDASIM_REAL_CUDNN
+#include <cudnn.h>
+#endif
 
 #define CUDASIM_CHECK
 #include "tests/cudasim/include/cuda_runtime_api.h"
@@ -19,6 +22,9 @@
 #include "tests/cudasim/include/cublasLt.h"
 #ifdef CUDASIM_REAL_NCCL
 #include "tests/cudasim/include/nccl.h"
+#endif
+#ifdef CUDASIM_REAL_CUDNN
+#include "tests/cudasim/include/cudnn/cudnn.h"
 #endif
 
 #define SAME(name, value) _Static_assert((long)(name) == (long)(value), #name);
@@ -48,6 +54,18 @@ CUDASIM_NCCL_RESULTS(SAME)
 CUDASIM_NCCL_OPERATORS(SAME)
 CUDASIM_NCCL_TYPES(SAME)
 CUDASIM_NCCL_NUMBERS(SAME)
+#endif
+#ifdef CUDASIM_REAL_CUDNN
+CUDASIM_CUDNN_STATUSES(SAME)
+CUDASIM_CUDNN_DATA_TYPES(SAME)
+CUDASIM_CUDNN_REDUCTIONS(SAME)
+CUDASIM_CUDNN_CONVOLUTIONS(SAME)
+CUDASIM_CUDNN_POINTWISE(SAME)
+CUDASIM_CUDNN_NOTES(SAME)
+CUDASIM_CUDNN_HEURISTICS(SAME)
+CUDASIM_CUDNN_TYPES(SAME)
+CUDASIM_CUDNN_DESCRIPTORS(SAME)
+CUDASIM_CUDNN_ATTRIBUTES(SAME)
 #endif
 
 int main(void)

@@ -53,7 +53,12 @@ AC_DEFUN([DDP_CUDA_TOOLKIT], [
 # DDP_CUDA_PARTS: nvcc, the libraries, NCCL.
 AC_DEFUN([DDP_CUDA_PARTS], [
   AS_IF([test -z "$NVCC"], [AC_PATH_PROG([NVCC], [nvcc], [], [$cuda_root/bin$PATH_SEPARATOR$PATH])])
-  AS_IF([test -z "$NVCC"], [DDP_CUDA_MISSING([CUDA in $cuda_root has no nvcc], [install CUDA's compiler (cuda-nvcc)])])
+  AS_IF([test -z "$NVCC"], [DDP_CUDA_MISSING([CUDA in $cuda_root has no nvcc], [install CUDA's compiler (cuda-nvcc)])], [
+    # It may be another one than the headers are of.
+    ddp_nvcc_words=$("$NVCC" --version 2>/dev/null | sed -n 's/.*release \(@<:@0-9@:>@*\.@<:@0-9@:>@*\).*/\1/p')
+    AS_IF([expr "x$ddp_nvcc_words" : 'x@<:@0-9@:>@@<:@0-9@:>@*\.' >/dev/null &&
+      test $((${ddp_nvcc_words%.*} * 100 + ${ddp_nvcc_words#*.})) -lt 1204],
+      [DDP_CUDA_MISSING([$NVCC is of CUDA $ddp_nvcc_words], [install CUDA 12.4 or newer, or set NVCC])])])
   ddp_lib_dirs="$cuda_root/lib64 $cuda_root/lib $cuda_root/targets/$host_cpu-linux/lib $cuda_root/lib/$host_cpu-linux-gnu"
   ddp_cuda_dirs= ddp_cuda_ldflags= ddp_cuda_ls= ddp_nccl_cppflags=
   DDP_CUDA_FIND([cuda_libdir], [libcudart.so libcudart.so.*], [$ddp_lib_dirs])

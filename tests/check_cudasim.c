@@ -26,7 +26,8 @@ enum {
     NANS = 4,   /* results are NaN */
     BITS = 8,   /* results depend on the order of threads or streams */
     TOOL = 16,  /* the sanitizer says so */
-    UNDEFINED = 32
+    UNDEFINED = 32,
+    REFUSED = 64 /* CUDA returns an error, in the words of the table */
 };
 
 /* By how a bug is found: by the program as it is, with AddressSanitizer and UBSan, with
@@ -52,6 +53,7 @@ static const struct bug {
     {"deadlock", REPORT, REPORT, REPORT, REPORT, "for lanes 0xffffffff; 32 from thread (1,0,0)"},
     {"not-in-mask", REPORT, REPORT, REPORT, REPORT, "is not in its own mask 0x7fffffff"},
     {"source-not-in-mask", NANS, NANS, NANS, NANS, NULL},
+    {"divergent-shuffle", REPORT, REPORT, REPORT, REPORT, "meet in different operations"},
     {"read-past", FAULT, TOOL, TOOL, FAULT, "0 bytes past the end of 2048 bytes of device memory"},
     {"write-past", FAULT, TOOL, TOOL, FAULT, "0 bytes past the end of 2048 bytes of device memory"},
     {"past-static-shared", NOTHING, TOOL, NOTHING, NOTHING, NULL},
@@ -77,6 +79,12 @@ static const struct bug {
     {"copy-too-long", REPORT, REPORT, REPORT, REPORT, "where only 2044 of 2044 are left"},
     {"wrong-direction", REPORT, REPORT, REPORT, REPORT, "where the kind of copy has the host's"},
     {"host-reads-device", NOTHING, NOTHING, NOTHING, NOTHING, NULL},
+    {"control-no-leak", NOTHING, NOTHING, NOTHING, NOTHING, NULL},
+    {"leak", REPORT, REPORT, REPORT, REPORT, "1 allocations are never freed, among them 2048"},
+    {"too-many-threads", REFUSED, REFUSED, REFUSED, REFUSED, "invalid configuration argument"},
+    {"no-blocks", REFUSED, REFUSED, REFUSED, REFUSED, "invalid configuration argument"},
+    {"grid-too-high", REFUSED, REFUSED, REFUSED, REFUSED, "invalid configuration argument"},
+    {"too-much-shared", REFUSED, REFUSED, REFUSED, REFUSED, "invalid argument"},
     /* What runs from one tensor of an allocation into the next is not seen by anything here. */
     {"arena", NOTHING, NOTHING, NOTHING, NOTHING, NULL},
 };
@@ -92,7 +100,7 @@ static const struct {
 enum { MODES = sizeof modes / sizeof *modes };
 
 struct outcome {
-    bool finished;
+    bool finished, exited; /* with a result; by itself */
     uint64_t hash;
     int nans;
     char text[16384];
@@ -105,6 +113,7 @@ static void exec_child(const char *program, const char *name, int mode, bool pro
     setenv("DDP_CUDASIM_STREAMS", modes[mode].streams, 1);
     setenv("DDP_CUDASIM_ORDER", modes[mode].order, 1);
     setenv("DDP_CUDASIM_PROTECT", protect ? "1" : "0", 1);
+    setenv("DDP_CUDASIM_LEAKS", strstr(name, "leak") ? "1" : "0", 1);
     setenv("ASAN_OPTIONS", "detect_leaks=0", 1);
     unsetenv("DDP_CUDASIM_DEVICES");
     unsetenv("DDP_CUDASIM_FAIL");
@@ -146,6 +155,7 @@ static void run(struct outcome *outcome, const char *program, const char *name, 
     ck_assert_int_eq(waitpid(child, &status, 0), child);
     ck_assert_msg(!WIFEXITED(status) || WEXITSTATUS(status) != TEST_HARD, "%s cannot run", program);
     const char *result = strstr(outcome->text, "result ");
+    outcome->exited = WIFEXITED(status);
     unsigned long long hash;
     if (result && sscanf(result, "result %llx nan %d", &hash, &outcome->nans) == 2) {
         outcome->hash = hash;
@@ -163,6 +173,8 @@ static unsigned found_in(const struct outcome *outcome, const char *words)
         found |= said ? FAULT : 0;
     else if (report && !outcome->finished)
         found |= said ? REPORT : 0;
+    else if (outcome->exited && !outcome->finished && words && said)
+        found |= REFUSED;
     if (strstr(outcome->text, "ThreadSanitizer: ") || strstr(outcome->text, "AddressSanitizer: ") ||
         strstr(outcome->text, "AddressSanitizer:DEADLYSIGNAL"))
         found |= TOOL;
@@ -193,9 +205,9 @@ static unsigned find(const struct bug *bug, const char *name, int mode_count, bo
 
 static void expect(const struct bug *bug, const char *program, unsigned wanted, unsigned found)
 {
-    const char *const names[] = {"a report", "a fault",   "NaN",
-                                 "bits",     "sanitizer", "undefined behaviour"};
-    for (int i = 0; i < 6; i++)
+    const char *const names[] = {
+        "a report", "a fault", "NaN", "bits", "sanitizer", "undefined behaviour", "an error"};
+    for (int i = 0; i < 7; i++)
         ck_assert_msg(!(wanted >> i & 1) || found >> i & 1, "%s of %s is not found by %s",
                       bug->name, program, names[i]);
     if (strncmp(bug->name, "control-", 8) == 0)

@@ -47,6 +47,14 @@ written "a CPU's" "$ddprun" -n 2 trainer $common $cpu
 resumed "a CPU's, then a GPU" "$trainer" $common $gpu $from
 resumed "a CPU's, then 2 GPUs" "$ddprun" -n 2 $share trainer $common $gpu $from
 
+# A worker that is killed, or that stops and is ended: all start again, from the last checkpoint, to the same bits.
+for fault in kill stop; do
+    rm -rf "$dir"
+    same "a worker meets $fault" "$ddprun" -n 2 $share --max-restarts 1 --inject $fault:rank=1,step=12 --timeout 2 --grace 1 \
+        trainer $common $gpu --checkpoint "$dir" --checkpoint-every 5 --resume
+    grep -q 'restarting all workers' "$work/out" || fail "a worker meets $fault: $(cat "$work/out")"
+done
+
 # Workers that hold whole copies of the weights have the same.
 expect "check replicas" 0 '' "$ddprun" -n 2 $share trainer $common $gpu --zero 0 --check-replicas 3
 finish

@@ -315,7 +315,7 @@ enum ddp_status nccl_check(struct nccl *nccl)
     }
     if (result != ncclSuccess && result != ncclInProgress) {
         const struct nccl_pending *oldest = nccl_oldest(nccl);
-        char text[96] = "a collective";
+        char text[96] = "between collectives";
         if (oldest)
             nccl_describe(&oldest->call, text, sizeof text);
         return nccl_failed(nccl, result, text);

@@ -162,6 +162,18 @@ static __global__ void source_not_in_mask(float *out, const float *in, int)
         out[at] = __shfl_sync(0xffffu, in[at], 20);
 }
 
+/* Both halves of a warp shuffle with all of it, each in a branch of its own. */
+static __global__ void divergent_shuffle(float *out, const float *in, int)
+{
+    unsigned at = blockIdx.x * THREADS + threadIdx.x;
+    float value = in[at];
+    if (threadIdx.x % 32 < 16)
+        value += __shfl_xor_sync(0xffffffffu, value, 1);
+    else
+        value -= __shfl_xor_sync(0xffffffffu, value, 1);
+    out[at] = value;
+}
+
 static __global__ void read_past(float *out, const float *in, int count)
 {
     unsigned at = blockIdx.x * THREADS + threadIdx.x;
@@ -275,6 +287,7 @@ const struct bug bug_kernels[] = {
     {"deadlock", RUN(deadlock, ALL / THREADS)},
     {"not-in-mask", RUN(not_in_mask, ALL / THREADS)},
     {"source-not-in-mask", RUN(source_not_in_mask, ALL / THREADS)},
+    {"divergent-shuffle", RUN(divergent_shuffle, ALL / THREADS)},
     {"read-past", RUN(read_past, ALL / THREADS)},
     {"write-past", RUN(write_past, ALL / THREADS)},
     {"past-static-shared", RUN(past_static_shared, ALL / THREADS)},

@@ -237,6 +237,48 @@ static void host_reads_device(float *results)
     results[0] = a[0];
 }
 
+/* Found with DDP_CUDASIM_LEAKS=1. */
+static void leak(float *)
+{
+    MUST(cudaFree(bug_device(ALL)));
+    MUST(cudaFreeHost(bug_pinned(ALL)));
+    bug_device(ALL);
+}
+
+static void no_leak(float *)
+{
+    MUST(cudaFree(bug_device(ALL)));
+    MUST(cudaFreeHost(bug_pinned(ALL)));
+}
+
+/* Launches that CUDA refuses. */
+static void launch(dim3 grid, dim3 block, size_t shared_bytes)
+{
+    float *a = bug_device(ALL);
+    cudasim_launch(add_one, grid, block, shared_bytes, bug_stream(), a, (const float *)a);
+    MUST(cudaGetLastError());
+}
+
+static void too_many_threads(float *)
+{
+    launch(1, dim3(64, 17), 0);
+}
+
+static void no_blocks(float *)
+{
+    launch(0, THREADS, 0);
+}
+
+static void grid_too_high(float *)
+{
+    launch(dim3(1, 65536), THREADS, 0);
+}
+
+static void too_much_shared(float *)
+{
+    launch(1, THREADS, (48 << 10) + 4);
+}
+
 /* Two tensors in one allocation: what runs past the first is not seen. */
 static void arena(float *results)
 {
@@ -265,6 +307,12 @@ const struct bug bug_streams[] = {
     {"copy-too-long", copy_too_long},
     {"wrong-direction", wrong_direction},
     {"host-reads-device", host_reads_device},
+    {"control-no-leak", no_leak},
+    {"leak", leak},
+    {"too-many-threads", too_many_threads},
+    {"no-blocks", no_blocks},
+    {"grid-too-high", grid_too_high},
+    {"too-much-shared", too_much_shared},
     {"arena", arena},
     {},
 };

@@ -22,6 +22,11 @@ uint64_t sim_calls(void)
     return calls;
 }
 
+bool sim_is_owner(void)
+{
+    return owner == getpid();
+}
+
 cudaError_t sim_enter(const char *name)
 {
     int code = 0;

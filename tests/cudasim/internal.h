@@ -29,6 +29,7 @@ struct sim_settings {
     int device_count;     /* DDP_CUDASIM_DEVICES, less what CUDA_VISIBLE_DEVICES leaves out */
     int physical[SIM_MAX_DEVICES]; /* which of them each device is */
     size_t memory_bytes;           /* DDP_CUDASIM_MEMORY, of each device */
+    bool leaks; /* DDP_CUDASIM_LEAKS=1: the process ends with a report if it holds anything */
 };
 
 extern struct sim_settings sim_settings;
@@ -50,6 +51,7 @@ struct sim_host_thread {
 };
 
 extern __thread struct sim_host_thread sim_host_thread;
+bool sim_is_owner(void);  /* whether this is the process that used CUDA */
 uint64_t sim_calls(void); /* how often sim_enter() was called in this process */
 
 /* Gives the lock up for some microseconds, to wait for another thread or process. */

@@ -289,3 +289,23 @@ void sim_describe(const void *address, char *text, size_t size)
                      (size_t)(at - start), a->bytes, kinds[a->kind]);
     }
 }
+
+/* At the end of the process that used the devices: what it still holds. A failed device keeps what
+ * it has, as nothing on it can be freed. */
+static void __attribute__((destructor)) report_leaks(void)
+{
+    int held = 0;
+    const struct sim_allocation *first = NULL;
+    if (!sim_settings.leaks || !sim_is_owner())
+        return;
+    for (int i = 0; i < table_count; i++) {
+        bool counts =
+            table[i].kind == SIM_PINNED ||
+            (table[i].kind == SIM_DEVICE && sim_device_error(table[i].device) == cudaSuccess);
+        first = counts && !first ? &table[i] : first;
+        held += counts;
+    }
+    if (held > 0)
+        sim_report("leak: %d allocations are never freed, among them %zu bytes of %s memory", held,
+                   first->bytes, first->kind == SIM_DEVICE ? "device" : "page-locked");
+}

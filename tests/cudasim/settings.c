@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * What the environment asks of the simulation: DDP_CUDASIM_STREAMS, _ORDER, _DEVICES, _MEMORY,
- * _PROTECT and _FAIL. A value that makes no sense is reported, never ignored. */
+ * _PROTECT, _LEAKS and _FAIL. A value that makes no sense is reported, never ignored. */
 #include "config.h"
 
 #include "tests/cudasim/internal.h"
@@ -119,11 +119,12 @@ static void read_environment(void)
     const char *streams = getenv("DDP_CUDASIM_STREAMS"), *order = getenv("DDP_CUDASIM_ORDER");
     const char *devices = getenv("DDP_CUDASIM_DEVICES"), *memory = getenv("DDP_CUDASIM_MEMORY");
     const char *protect = getenv("DDP_CUDASIM_PROTECT"), *fail = getenv("DDP_CUDASIM_FAIL");
-    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES"), *leaks = getenv("DDP_CUDASIM_LEAKS");
     if (streams && strcmp(streams, "eager") != 0 && strcmp(streams, "lazy") != 0)
         sim_report("DDP_CUDASIM_STREAMS=%s: lazy or eager", streams);
     sim_settings.eager = streams && strcmp(streams, "eager") == 0;
     sim_settings.protect = protect && strcmp(protect, "1") == 0;
+    sim_settings.leaks = leaks && strcmp(leaks, "1") == 0;
     sim_settings.memory_bytes = (size_t)8 << 30;
     if (memory)
         sim_settings.memory_bytes = (size_t)number("DDP_CUDASIM_MEMORY", memory, NULL, 1);

@@ -91,6 +91,7 @@ static enum ddp_status product(struct gpu_bench *bench)
                                             .in = bench->product,
                                             .out = bench->product,
                                             .compute = bench->compute,
+                                            .dtype = bench->activations,
                                             .x = bench->x,
                                             .weight = bench->weight,
                                             .weight_bf16 = bench->weight_bf16,
@@ -99,13 +100,22 @@ static enum ddp_status product(struct gpu_bench *bench)
     return bench->kernels->linear_forward(&args, bench->stream);
 }
 
-/* FLOP/s of a square product; the weights are rounded beforehand, as in training, x each time. */
+static void round_to(const struct gpu_bench *bench, const float *from, void *to, size_t count)
+{
+    const struct ddp_to_bf16 args = {(int64_t)count, from, to};
+    must(bench->kernels->to_bf16(&args, bench->stream));
+}
+
+/* FLOP/s of a square product, with operands and result as in training. */
 static double product_speed(struct gpu_bench *bench, int64_t size, enum ddp_dtype compute)
 {
     const size_t count = (size_t)size * (size_t)size;
-    const size_t scratch = ddp_linear_scratch_bytes(size, size, size, compute, DDP_F32, true);
     bench->product = size;
     bench->compute = compute;
+    bench->activations =
+        compute == DDP_BF16 && bench->kernels->bf16_activations ? DDP_BF16 : DDP_F32;
+    const size_t scratch =
+        ddp_linear_scratch_bytes(size, size, size, compute, bench->activations, true);
     bench->x = device_memory(bench, count * sizeof(float));
     bench->weight = device_memory(bench, count * sizeof(float));
     bench->y = device_memory(bench, count * sizeof(float));
@@ -115,9 +125,10 @@ static double product_speed(struct gpu_bench *bench, int64_t size, enum ddp_dtyp
     fill(bench, bench->weight, count);
     if (compute == DDP_BF16) {
         bench->weight_bf16 = device_memory(bench, count * sizeof(uint16_t));
-        const struct ddp_to_bf16 args = {(int64_t)count, bench->weight, bench->weight_bf16};
-        must(bench->kernels->to_bf16(&args, bench->stream));
+        round_to(bench, bench->weight, bench->weight_bf16, count);
     }
+    if (bench->activations == DDP_BF16)
+        round_to(bench, bench->weight, bench->x, count);
     const double took = seconds(bench, product);
     ddp_device_free(bench->device, bench->x, count * sizeof(float));
     ddp_device_free(bench->device, bench->weight, count * sizeof(float));

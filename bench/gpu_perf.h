@@ -24,8 +24,9 @@ struct gpu_bench {
     size_t scratch_bytes;
     /* Of products. */
     int64_t product;
-    enum ddp_dtype compute;
-    float *x, *weight, *y;
+    enum ddp_dtype compute, activations;
+    void *x, *y; /* of activations */
+    float *weight;
     uint16_t *weight_bf16;
     void *product_scratch;
 };

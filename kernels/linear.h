@@ -14,6 +14,8 @@
 
 struct ddp_linear_forward {
     int64_t rows, in, out; /* B, C, O */
+    int64_t y_stride; /* from row to row of y: O, or 0, which is O; more with a dtype of DDP_BF16
+                         and without an activation, what lies between is not written */
     enum ddp_activation activation;
     enum ddp_dtype compute;      /* DDP_F32 or DDP_BF16 */
     enum ddp_dtype dtype;        /* of x, y and pre: DDP_F32 or DDP_BF16 */
@@ -30,6 +32,7 @@ struct ddp_linear_forward {
 
 struct ddp_linear_backward {
     int64_t rows, in, out;
+    int64_t y_stride; /* of dy, likewise; what lies between is not read */
     enum ddp_activation activation;
     enum ddp_dtype compute;
     enum ddp_dtype dtype;        /* of x, y, pre and their gradients: DDP_F32 or DDP_BF16 */

@@ -10,6 +10,16 @@
 
 #define ALIGN 64
 
+static enum ddp_status check_stride(int64_t stride, int64_t out, enum ddp_activation activation,
+                                    enum ddp_dtype dtype)
+{
+    if (stride == 0 || stride == out ||
+        (stride > out && dtype == DDP_BF16 && activation == DDP_ACTIVATION_NONE))
+        return DDP_OK;
+    return ddp_fail(DDP_ERR_INVALID, "linear: rows of %lld elements, %lld apart", (long long)out,
+                    (long long)stride);
+}
+
 static enum ddp_status check_shape(int64_t rows, int64_t in, int64_t out,
                                    enum ddp_activation activation, enum ddp_dtype compute,
                                    enum ddp_dtype dtype)
@@ -59,6 +69,8 @@ enum ddp_status ddp_linear_check_forward(const struct ddp_linear_forward *args)
 {
     enum ddp_status status =
         check_shape(args->rows, args->in, args->out, args->activation, args->compute, args->dtype);
+    if (status == DDP_OK)
+        status = check_stride(args->y_stride, args->out, args->activation, args->dtype);
     if (status)
         return status;
     const bool outputs = args->rows > 0 && args->out > 0, inputs = outputs && args->in > 0;
@@ -77,6 +89,8 @@ enum ddp_status ddp_linear_check_backward(const struct ddp_linear_backward *args
 {
     enum ddp_status status =
         check_shape(args->rows, args->in, args->out, args->activation, args->compute, args->dtype);
+    if (status == DDP_OK)
+        status = check_stride(args->y_stride, args->out, args->activation, args->dtype);
     if (status)
         return status;
     const bool outputs = args->rows > 0 && args->out > 0, inputs = outputs && args->in > 0;

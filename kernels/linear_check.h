@@ -10,6 +10,11 @@
 enum ddp_status ddp_linear_check_forward(const struct ddp_linear_forward *args);
 enum ddp_status ddp_linear_check_backward(const struct ddp_linear_backward *args);
 
+static inline int64_t ddp_linear_stride(int64_t y_stride, int64_t out)
+{
+    return y_stride > 0 ? y_stride : out;
+}
+
 static inline bool ddp_linear_is_gelu(enum ddp_activation activation)
 {
     return activation == DDP_ACTIVATION_GELU || activation == DDP_ACTIVATION_GELU_TANH;

@@ -129,6 +129,8 @@ static void rows_task(void *arg, size_t index)
 static enum ddp_status check(const struct ddp_softmax_cross_entropy *args, int64_t *divisor)
 {
     if (args->rows < 0 || args->classes < 1 || args->classes > INT32_MAX || args->divisor < 0 ||
+        (args->stride != 0 && args->stride != args->classes &&
+         (args->stride < args->classes || args->dtype != DDP_BF16)) ||
         !args->loss || (args->rows > 0 && (!args->logits || !args->labels)))
         return ddp_fail(DDP_ERR_INVALID,
                         "softmax cross-entropy: bad arguments (%lld rows of %lld classes)",

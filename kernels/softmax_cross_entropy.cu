@@ -159,8 +159,9 @@ static __device__ inline cross_entropy_row<T> row_of(const struct ddp_softmax_cr
     constexpr int W = ddp_width<T>;
     cross_entropy_row<T> row;
     row.n = (int)a.classes;
-    row.x = (const T *)a.logits + number * a.classes;
-    row.d = a.dlogits ? (T *)a.dlogits + number * a.classes : NULL;
+    const int64_t stride = a.stride > 0 ? a.stride : a.classes;
+    row.x = (const T *)a.logits + number * stride;
+    row.d = a.dlogits ? (T *)a.dlogits + number * stride : NULL;
     const int off = (int)(reinterpret_cast<uintptr_t>(row.x) / sizeof(T) % W);
     const int off_d = row.d ? (int)(reinterpret_cast<uintptr_t>(row.d) / sizeof(T) % W) : off;
     row.head = (W - off) % W;
@@ -273,6 +274,8 @@ static void launch_rows(const struct cross_entropy_pass &pass, struct ddp_cuda *
 static enum ddp_status check(const struct ddp_softmax_cross_entropy *args)
 {
     if (args->rows < 0 || args->classes < 1 || args->classes > INT32_MAX || args->divisor < 0 ||
+        (args->stride != 0 && args->stride != args->classes &&
+         (args->stride < args->classes || args->dtype != DDP_BF16)) ||
         !args->loss || (args->rows > 0 && (!args->logits || !args->labels)))
         return ddp_fail(DDP_ERR_INVALID,
                         "softmax cross-entropy: bad arguments (%lld rows of %lld classes)",

@@ -26,6 +26,10 @@ evaluated "evaluation, 2 workers" 0 '' $d $mlp --steps 3
 replicas 2
 evaluated "evaluation, dp" 0 '' $t $mlp $dp --steps 3
 rm "$work/evaluation"
+evaluated "evaluation, bf16" 0 '' $t $mlp --dtype bf16 --steps 3 --acc-steps 2
+evaluated "evaluation, bf16, 2 workers" 0 '' $d $mlp --dtype bf16 --steps 3
+evaluated "evaluation, bf16, dp" 0 '' $t $mlp --dtype bf16 $dp --steps 3
+rm "$work/evaluation"
 
 # Text: what is likeliest is so everywhere.
 expect "a text model" 0 'saved' $t $gpt2 --steps 8 --lr 1e-2 --no-eval --save "$work/w.safetensors"
@@ -70,11 +74,17 @@ same "not recorded" env DDP_CUDA_GRAPHS=0 $t "$@"
 same "one operation after another" env DDP_CUDA_SYNC=1 $t "$@"
 same "recorded, 2 workers" $d "$@" --acc-steps 1
 same "not recorded, 2 workers" env DDP_CUDA_GRAPHS=0 $d "$@" --acc-steps 1
+first=
+same "recorded, bf16" $t "$@" --dtype bf16
+same "not recorded, bf16" env DDP_CUDA_GRAPHS=0 $t "$@" --dtype bf16
+same "a trace, bf16" $t "$@" --dtype bf16 --trace "$work/trace"
+grep -q '"name":"add, layer_norm"' "$work/trace" || fail "trace: nothing of sums with norms"
 
 # A loss that is not finite: the tensor is named, and left-out updates change nothing.
 nan="$mlp --lr 1000 --schedule constant --steps 30 --no-eval"
 expect "not finite" 10 'error: the loss is (nan|inf) at step [0-9]+: first in the output of linear' $t $nan
 expect "not finite, 2 workers" 10 'error: the loss is (nan|inf) at step [0-9]+: first in the output of linear' $d $nan
+expect "not finite, bf16" 10 'error: the loss is (nan|inf) at step [0-9]+: first in ' $t $nan --dtype bf16
 expect "left out" 0 'warning: [0-9]+ of 30 updates were left out' $t $nan --nan skip
 
 finish

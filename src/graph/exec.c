@@ -311,13 +311,15 @@ static enum ddp_status run_forward(ddp_exec *exec, int first, int end)
     for (int n = first; n < end; n++) {
         const bool fused = is_fused(exec, n);
         const struct node *node = &exec->graph->nodes[n];
+        const char *name = fused ? "add, layer_norm" : node->op->name;
+        const char *output = (node + fused)->output->name;
         const int64_t begin = ddp_trace_begin();
         ddp_device_span_begin(exec->device, begin);
         enum ddp_status status =
             fused ? node->op->forward_fused(exec, node) : node->op->forward(exec, node);
         n += fused;
-        ddp_device_span_end(exec->device, begin, node->op->name, "output", node->output->name);
-        ddp_trace_end_text(node->op->name, begin, "output", node->output->name);
+        ddp_device_span_end(exec->device, begin, name, "output", output);
+        ddp_trace_end_text(name, begin, "output", output);
         if (status != DDP_OK)
             return status;
     }

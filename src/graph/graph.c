@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define ROW_ALIGN 64 /* elements of bf16, of rows that are aligned */
+
 enum ddp_status ddp_graph_create(ddp_graph **graph)
 {
     struct ddp_graph *g = ddp_array_alloc(1, sizeof *g);
@@ -142,6 +144,7 @@ static ddp_tensor *add_tensor(ddp_graph *graph, const char *name, enum tensor_ki
                            .first_reader = -1,
                            .last_reader = -1};
     memcpy(tensor->dims, dims, (size_t)dim_count * sizeof *dims);
+    tensor->pitch = dims[dim_count - 1];
     graph->tensors[graph->tensor_count++] = tensor;
     return tensor;
 }
@@ -360,6 +363,17 @@ static enum ddp_status lay_out_parameters(ddp_graph *graph)
     return DDP_OK;
 }
 
+/* Tensor cores want rows of bf16 that are aligned to 16 bytes: a vocabulary is of any size, and its
+ * logits are the operand of two large products. */
+static void align_output(const ddp_graph *graph, ddp_tensor *output)
+{
+    const struct node *maker = &graph->nodes[output->producer];
+    const struct node *reader = &graph->nodes[output->first_reader];
+    if (output->dtype == DDP_BF16 && !output->base && maker->gives_pitch &&
+        output->reader_count == 1 && reader->op->takes_pitch && reader->inputs[0] == output)
+        output->pitch = (output->pitch + ROW_ALIGN - 1) / ROW_ALIGN * ROW_ALIGN;
+}
+
 enum ddp_status ddp_graph_finish(ddp_graph *graph, ddp_tensor *output, ddp_tensor *loss)
 {
     if (graph->status == DDP_OK && (!output || !loss))
@@ -381,6 +395,7 @@ enum ddp_status ddp_graph_finish(ddp_graph *graph, ddp_tensor *output, ddp_tenso
     }
     if (graph->status != DDP_OK)
         return graph->status;
+    align_output(graph, output);
     graph->output = output;
     graph->loss = loss;
     graph->status = lay_out_parameters(graph);

@@ -22,6 +22,8 @@ struct ddp_tensor {
     int dim_count;
     int64_t dims[DDP_TENSOR_DIMS];
     int64_t count;       /* elements */
+    int64_t pitch;       /* from one row of the last dimension to the next; more than that is only
+                            where the graph was finished with such an output */
     int producer;        /* node that makes it, or -1 */
     ddp_tensor *base;    /* a view shares the memory of this tensor; else NULL */
     int index;           /* among the inputs, or among the parameters */
@@ -42,6 +44,7 @@ struct node {
     /* What backward needs, for the memory plan. */
     unsigned keeps_inputs;  /* bit i: reads the value of inputs[i] again */
     bool keeps_output;      /* reads the value of its output again */
+    bool gives_pitch;       /* rows of its output may lie apart */
     bool overwrites_dy;     /* leaves something else where the gradient of its output was */
     size_t saved_bytes;     /* what forward keeps for backward beside tensors */
     size_t forward_scratch; /* bytes that are free to use while it runs */
@@ -58,7 +61,8 @@ struct ddp_op {
                     */
     bool is_cast;  /* its output is called as inputs[0] is */
     bool is_norm;  /* of the rows of inputs[0]: may be done with the sum that makes those */
-    bool is_float32; /* its output is float32 whatever the graph's activations are: a loss */
+    bool takes_pitch; /* rows of inputs[0] may lie apart */
+    bool is_float32;  /* its output is float32 whatever the graph's activations are: a loss */
     enum ddp_status (*forward)(ddp_exec *exec, const struct node *node);
     /* Does its forward and that of the node behind it in one pass, where the graph has planned for
      * it (ddp_graph_fuses()) and the device can; NULL: nothing to do that with. */
@@ -105,7 +109,8 @@ static inline const ddp_tensor *ddp_tensor_base(const ddp_tensor *tensor)
 /* In memory; gradients of activations are as large. */
 static inline size_t ddp_tensor_bytes(const ddp_tensor *tensor)
 {
-    return (size_t)tensor->count * ddp_dtype_bytes(tensor->dtype);
+    const int64_t width = tensor->dims[tensor->dim_count - 1];
+    return (size_t)(tensor->count / width * tensor->pitch) * ddp_dtype_bytes(tensor->dtype);
 }
 
 /* A float32 input as the graph's activations are: itself, or cast. */

@@ -13,6 +13,7 @@ static enum ddp_status forward(ddp_exec *exec, const struct node *node)
     struct ddp_softmax_cross_entropy args = {
         .rows = ddp_tensor_rows(logits),
         .classes = logits->dims[logits->dim_count - 1],
+        .stride = logits->pitch,
         .dtype = logits->dtype,
         .logits = ddp_exec_value(exec, logits),
         .labels = ddp_exec_value(exec, node->inputs[1]),
@@ -26,6 +27,7 @@ static enum ddp_status forward(ddp_exec *exec, const struct node *node)
 static const struct ddp_op softmax_cross_entropy = {
     .name = "softmax_cross_entropy",
     .gradient_in_forward = true,
+    .takes_pitch = true,
     .is_float32 = true,
     .forward = forward,
 };

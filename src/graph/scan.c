@@ -14,8 +14,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static float value_at(const ddp_tensor *tensor, const void *values, int64_t index)
+static float value_at(const ddp_tensor *tensor, const void *values, int64_t element)
 {
+    const int64_t width = tensor->dims[tensor->dim_count - 1];
+    const int64_t index = element / width * tensor->pitch + element % width;
     return tensor->dtype == DDP_BF16 ? ddp_bf16_to_f32(((const uint16_t *)values)[index])
                                      : ((const float *)values)[index];
 }

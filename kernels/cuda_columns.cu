@@ -102,7 +102,7 @@ extern "C" enum ddp_status ddp_cuda_activate(void *y, void *pre, int64_t count,
 
 /* --- gradients and their sums ----------------------------------------------------------------- */
 
-struct pass {
+struct columns_pass {
     int64_t rows, columns, stride;
     int64_t tiles, pieces, piece; /* of columns; of rows, and the rows of one */
     const void *dy, *kept;
@@ -117,7 +117,8 @@ template <int W> struct row_part {
 };
 
 template <int ACTIVATION, int W, typename T>
-static __device__ inline void read_part(const struct pass *p, int64_t at, struct row_part<W> *part)
+static __device__ inline void read_part(const struct columns_pass *p, int64_t at,
+                                        struct row_part<W> *part)
 {
     part->dy = ddp_read<W>((const T *)p->dy + at);
     if (ACTIVATION != DDP_ACTIVATION_NONE)
@@ -125,7 +126,7 @@ static __device__ inline void read_part(const struct pass *p, int64_t at, struct
 }
 
 template <int ACTIVATION, int W, typename T>
-static __device__ inline void finish_part(const struct pass *p, int64_t at,
+static __device__ inline void finish_part(const struct columns_pass *p, int64_t at,
                                           struct row_part<W> *part, float *sums)
 {
     if (ACTIVATION != DDP_ACTIVATION_NONE)
@@ -140,7 +141,7 @@ static __device__ inline void finish_part(const struct pass *p, int64_t at,
 }
 
 template <int ACTIVATION, int W, typename T>
-static __global__ void __launch_bounds__(ACROSS *DOWN) columns_kernel(struct pass p)
+static __global__ void __launch_bounds__(ACROSS *DOWN) columns_kernel(struct columns_pass p)
 {
     __shared__ float all[DOWN][ACROSS * W];
     const int across = (int)threadIdx.x % ACROSS, down = (int)threadIdx.x / ACROSS;
@@ -197,7 +198,7 @@ static __global__ void __launch_bounds__(ACROSS *DOWN)
 }
 
 /* By the shape alone: the order of a sum follows. */
-static void cut(struct pass *p, int W)
+static void cut(struct columns_pass *p, int W)
 {
     p->tiles = (p->columns + ACROSS * W - 1) / (ACROSS * W);
     const int64_t most = p->tiles < MOST ? MOST / p->tiles : 1;
@@ -208,7 +209,8 @@ static void cut(struct pass *p, int W)
     p->pieces = (p->rows + p->piece - 1) / p->piece;
 }
 
-template <int ACTIVATION, int W, typename T> static void run(struct pass *p, struct ddp_cuda *cuda)
+template <int ACTIVATION, int W, typename T>
+static void run(struct columns_pass *p, struct ddp_cuda *cuda)
 {
     cut(p, W);
     DDP_LAUNCH((columns_kernel<ACTIVATION, W, T>), (unsigned)(p->tiles * p->pieces), ACROSS * DOWN,
@@ -216,7 +218,7 @@ template <int ACTIVATION, int W, typename T> static void run(struct pass *p, str
 }
 
 template <int ACTIVATION, typename T>
-static void run_wide_or_not(struct pass *p, struct ddp_cuda *cuda)
+static void run_wide_or_not(struct columns_pass *p, struct ddp_cuda *cuda)
 {
     const bool wide = p->columns % ddp_width<T> == 0 && p->stride % ddp_width<T> == 0 &&
                       ddp_aligned(p->dy) && ddp_aligned(p->kept) && ddp_aligned(p->dz) &&
@@ -228,7 +230,7 @@ static void run_wide_or_not(struct pass *p, struct ddp_cuda *cuda)
 }
 
 template <typename T>
-static void run_by(enum ddp_activation activation, struct pass *p, struct ddp_cuda *cuda)
+static void run_by(enum ddp_activation activation, struct columns_pass *p, struct ddp_cuda *cuda)
 {
     switch (activation) {
     case DDP_ACTIVATION_NONE:
@@ -252,7 +254,7 @@ extern "C" enum ddp_status ddp_cuda_columns(const struct ddp_cuda_columns *args,
         return ddp_fail(DDP_ERR_UNSUPPORTED, "sums of %lld columns: CUDA has at most %lld",
                         (long long)args->columns,
                         (long long)(DDP_CUDA_SPARE_BYTES / sizeof(float)));
-    struct pass p = {};
+    struct columns_pass p = {};
     p.rows = args->rows;
     p.columns = args->columns;
     p.stride = args->stride > 0 ? args->stride : args->columns;

@@ -11,7 +11,7 @@
 
 #include <math.h>
 
-struct pass {
+struct pool_pass {
     struct ddp_pool2d_shape s;
     int64_t rows, columns; /* of y */
     const void *from;
@@ -56,7 +56,7 @@ static __device__ inline void take_in(ddp_pack<float, W> *best, ddp_pack<uint8_t
 }
 
 template <typename T, typename I, bool MAX, int W>
-static __global__ void __launch_bounds__(DDP_BLOCK) forward_kernel(struct pass p, I packs)
+static __global__ void __launch_bounds__(DDP_BLOCK) forward_kernel(struct pool_pass p, I packs)
 {
     const I at = (I)ddp_first_of_pack(1);
     if (at >= packs)
@@ -98,7 +98,7 @@ static __device__ inline void windows_of(int64_t pixel, int64_t kernel, int64_t 
 }
 
 template <typename T, typename I, bool MAX, int W>
-static __global__ void __launch_bounds__(DDP_BLOCK) backward_kernel(struct pass p, I packs)
+static __global__ void __launch_bounds__(DDP_BLOCK) backward_kernel(struct pool_pass p, I packs)
 {
     const I at = (I)ddp_first_of_pack(1);
     if (at >= packs)
@@ -137,7 +137,7 @@ static __global__ void __launch_bounds__(DDP_BLOCK) backward_kernel(struct pass 
 /* --- launches ------------------------------------------------------------------------------- */
 
 template <typename T, typename I, bool MAX, int W>
-static void launch(const struct pass *p, int64_t packs, bool forward, struct ddp_cuda *cuda)
+static void launch(const struct pool_pass *p, int64_t packs, bool forward, struct ddp_cuda *cuda)
 {
     const unsigned blocks = ddp_cuda_blocks(packs, DDP_BLOCK);
     if (forward)
@@ -150,7 +150,8 @@ static void launch(const struct pass *p, int64_t packs, bool forward, struct ddp
 
 /* Divisions of 32 bits where the indices allow them; they are what a thread does most. */
 template <typename T, bool MAX, int W>
-static void launch_sized(const struct pass *p, int64_t packs, bool forward, struct ddp_cuda *cuda)
+static void launch_sized(const struct pool_pass *p, int64_t packs, bool forward,
+                         struct ddp_cuda *cuda)
 {
     if (packs <= INT32_MAX - DDP_BLOCK)
         launch<T, int32_t, MAX, W>(p, packs, forward, cuda);
@@ -159,7 +160,8 @@ static void launch_sized(const struct pass *p, int64_t packs, bool forward, stru
 }
 
 template <typename T, bool MAX>
-static void launch_wide(const struct pass *p, int64_t count, bool forward, struct ddp_cuda *cuda)
+static void launch_wide(const struct pool_pass *p, int64_t count, bool forward,
+                        struct ddp_cuda *cuda)
 {
     constexpr int W = ddp_width<T>;
     if (p->s.channels % W == 0 && ddp_aligned(p->from) && ddp_aligned(p->to) &&
@@ -170,7 +172,7 @@ static void launch_wide(const struct pass *p, int64_t count, bool forward, struc
 }
 
 template <bool MAX>
-static enum ddp_status run(struct pass *p, enum ddp_dtype dtype, bool forward, void *stream,
+static enum ddp_status run(struct pool_pass *p, enum ddp_dtype dtype, bool forward, void *stream,
                            const char *name)
 {
     struct ddp_cuda *cuda = (struct ddp_cuda *)stream;
@@ -195,7 +197,7 @@ extern "C" enum ddp_status ddp_cuda_max_pool2d_forward(const struct ddp_max_pool
     enum ddp_status status = ddp_pool2d_check(&args->shape, args->x && args->y, true);
     if (status)
         return status;
-    struct pass p = {};
+    struct pool_pass p = {};
     p.s = args->shape;
     p.from = args->x;
     p.to = args->y;
@@ -210,7 +212,7 @@ extern "C" enum ddp_status ddp_cuda_max_pool2d_backward(const struct ddp_max_poo
         ddp_pool2d_check(&args->shape, args->dy && args->dx && args->chosen, true);
     if (status)
         return status;
-    struct pass p = {};
+    struct pool_pass p = {};
     p.s = args->shape;
     p.from = args->dy;
     p.to = args->dx;
@@ -225,7 +227,7 @@ extern "C" enum ddp_status ddp_cuda_avg_pool2d_forward(const struct ddp_avg_pool
     enum ddp_status status = ddp_pool2d_check(&args->shape, args->x && args->y, false);
     if (status)
         return status;
-    struct pass p = {};
+    struct pool_pass p = {};
     p.s = args->shape;
     p.from = args->x;
     p.to = args->y;
@@ -238,7 +240,7 @@ extern "C" enum ddp_status ddp_cuda_avg_pool2d_backward(const struct ddp_avg_poo
     enum ddp_status status = ddp_pool2d_check(&args->shape, args->dy && args->dx, false);
     if (status)
         return status;
-    struct pass p = {};
+    struct pool_pass p = {};
     p.s = args->shape;
     p.from = args->dy;
     p.to = args->dx;

@@ -124,18 +124,18 @@ static bool read_call(const struct nccl *nccl, int rank, uint32_t number, struct
 void nccl_describe(const struct nccl_call *call, char *text, size_t size)
 {
     static const char *const kinds[] = {
-        "set-up",
-        "all-reduce",
-        "all-reduce (started)",
-        "reduce-scatter",
-        "reduce-scatter (started)",
-        "all-gather",
-        "all-gather of slices",
-        "broadcast",
-        "barrier",
-        "alloc",
-        "free",
-        "end",
+        [NCCL_CREATE] = "set-up",
+        [NCCL_ALLREDUCE] = "all-reduce",
+        [NCCL_ALLREDUCE_STARTED] = "all-reduce (started)",
+        [NCCL_REDUCE_SCATTER] = "reduce-scatter",
+        [NCCL_SLICES_STARTED] = "reduce-scatter (started)",
+        [NCCL_ALL_GATHER] = "all-gather",
+        [NCCL_GATHER_SLICES] = "all-gather of slices",
+        [NCCL_BROADCAST] = "broadcast",
+        [NCCL_BARRIER] = "barrier",
+        [NCCL_ALLOC] = "alloc",
+        [NCCL_FREE] = "free",
+        [NCCL_DESTROY] = "end",
     };
     static const char *const dtypes[] = {"f32", "f64", "i32", "i64", "bf16"};
     static const char *const ops[] = {"sum", "min", "max"};

@@ -12,8 +12,18 @@
 #include <assert.h>
 
 static const char *const names[] = {
-    "set-up",     "all-reduce", "all-reduce", "reduce-scatter", "reduce-scatter", "all-gather",
-    "all-gather", "broadcast",  "barrier",    "alloc",          "free",           "end",
+    [NCCL_CREATE] = "set-up",
+    [NCCL_ALLREDUCE] = "all-reduce",
+    [NCCL_ALLREDUCE_STARTED] = "all-reduce",
+    [NCCL_REDUCE_SCATTER] = "reduce-scatter",
+    [NCCL_SLICES_STARTED] = "reduce-scatter",
+    [NCCL_ALL_GATHER] = "all-gather",
+    [NCCL_GATHER_SLICES] = "all-gather",
+    [NCCL_BROADCAST] = "broadcast",
+    [NCCL_BARRIER] = "barrier",
+    [NCCL_ALLOC] = "alloc",
+    [NCCL_FREE] = "free",
+    [NCCL_DESTROY] = "end",
 };
 
 static const char *name_of(const struct nccl_call *call)
@@ -69,7 +79,9 @@ enum ddp_status nccl_begin(struct nccl *nccl, const struct nccl_call *call)
 {
     if (nccl->dead != DDP_OK)
         return nccl->dead;
-    assert(!ddp_cuda_refuse(nccl->place->device_state)); /* collectives are not recorded */
+    const bool recording = ddp_cuda_refuse(nccl->place->device_state);
+    assert(!recording); /* no mode records collectives */
+    (void)recording;
     cudaError_t error = cudaSetDevice(nccl->cuda->index);
     const uint32_t number = nccl_calls_post(nccl, call);
     enum ddp_status status = nccl_check(nccl);

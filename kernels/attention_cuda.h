@@ -27,6 +27,10 @@ struct ddp_attention_gradient {
     bool add;
 };
 
+/* mean[i] = dy . y of query i, of all heads of the launch. */
+void ddp_cuda_attention_means(const struct ddp_heads *g, const struct ddp_attention_backward *args,
+                              float *mean, struct ddp_cuda *cuda);
+
 /* Tensor cores: bf16 on devices of compute capability 8.0 and newer, heads of up to 128 features,
  * a multiple of eight, arrays aligned to 16 bytes. Probabilities and their gradients are operands
  * of products too, and rounded. */

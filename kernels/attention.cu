@@ -459,18 +459,6 @@ static void backward_launch(struct ddp_heads g, const struct ddp_attention_gradi
 
 #define LARGEST 256 /* features of a head */
 
-static struct ddp_heads heads_of(int64_t batch, int64_t length, int64_t heads, int64_t size)
-{
-    struct ddp_heads g = {};
-    g.length = length;
-    g.size = size;
-    g.heads = heads;
-    g.count = batch * heads;
-    g.scale = 1 / sqrtf((float)size);
-    g.wide = size % 4 == 0;
-    return g;
-}
-
 static enum ddp_status too_large(int64_t size)
 {
     return ddp_fail(DDP_ERR_UNSUPPORTED, "attention: heads of %lld features; CUDA has at most %d",
@@ -520,7 +508,7 @@ extern "C" enum ddp_status ddp_cuda_attention_forward(const struct ddp_attention
         return status;
     if (args->head_size > LARGEST)
         return too_large(args->head_size);
-    struct ddp_heads g = heads_of(args->batch, args->length, args->heads, args->head_size);
+    struct ddp_heads g = ddp_heads_of(args->batch, args->length, args->heads, args->head_size);
     g.wide = g.wide && ddp_aligned(args->qkv);
     forward(&g, args, cuda);
     return ddp_cuda_launched(cuda, "attention");
@@ -539,7 +527,7 @@ extern "C" enum ddp_status ddp_cuda_attention_backward(const struct ddp_attentio
         return status;
     if (args->head_size > LARGEST)
         return too_large(args->head_size);
-    struct ddp_heads g = heads_of(args->batch, args->length, args->heads, args->head_size);
+    struct ddp_heads g = ddp_heads_of(args->batch, args->length, args->heads, args->head_size);
     g.wide = g.wide && ddp_aligned(args->qkv) && ddp_aligned(args->dy);
     const int64_t all = g.count;
     const int64_t fit = (int64_t)(DDP_CUDA_SPARE_BYTES / sizeof(float)) / args->length;

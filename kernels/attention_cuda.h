@@ -8,6 +8,8 @@
 #include "kernels/attention.h"
 #include "kernels/cuda.h"
 
+#include <math.h>
+
 /* The shape, and which heads of the batch a launch is for. */
 struct ddp_heads {
     int64_t length, size; /* T, D */
@@ -43,6 +45,20 @@ void ddp_cuda_attention_mma_backward(struct ddp_heads g, const struct ddp_attent
 
 /* --- for .cu files --- */
 #if defined(__CUDACC__) || (defined(DDP_CUDASIM) && defined(__cplusplus))
+
+/* All heads; `wide` if memory allows it too. */
+static inline struct ddp_heads ddp_heads_of(int64_t batch, int64_t length, int64_t heads,
+                                            int64_t size)
+{
+    struct ddp_heads g = {};
+    g.length = length;
+    g.size = size;
+    g.heads = heads;
+    g.count = batch * heads;
+    g.scale = 1 / sqrtf((float)size);
+    g.wide = size % 4 == 0;
+    return g;
+}
 
 /* Where one head lies. */
 struct ddp_head {

@@ -9,7 +9,7 @@
  * shape, without measuring, so that all runs and ranks with the same library and model of GPU take
  * the same one.
  *
- * DDP_CUDNN=0 in the environment switches it off. */
+ * DDP_CUDNN=0 in the environment switches it off, as does DDP_CUDA_PLAIN=1. */
 #ifndef DDP_KERNELS_CUDNN_H
 #define DDP_KERNELS_CUDNN_H
 

@@ -86,15 +86,20 @@ static void open_library(struct ddp_cudnn *cudnn, struct ddp_cuda *cuda)
         ddp_log(DDP_LOG_DEBUG, "cuDNN is not used: %s", cudnn->calls.error_string(status));
 }
 
+static bool is_set(const char *variable, const char *value)
+{
+    const char *set = getenv(variable);
+    return set && strcmp(set, value) == 0;
+}
+
 enum ddp_status ddp_cudnn_of(struct ddp_cuda *cuda, struct ddp_cudnn **out)
 {
     if (!cuda->cudnn) {
-        const char *set = getenv("DDP_CUDNN");
         struct ddp_cudnn *cudnn = calloc(1, sizeof *cudnn);
         if (!cudnn)
             return ddp_fail(DDP_ERR_MEMORY, "cuDNN: out of memory");
         cuda->cudnn = cudnn;
-        if (!set || strcmp(set, "0") != 0)
+        if (!is_set("DDP_CUDNN", "0") && !is_set("DDP_CUDA_PLAIN", "1"))
             open_library(cudnn, cuda);
     }
     *out = cuda->cudnn;

@@ -38,6 +38,7 @@ for header in $headers; do
     cuda=
     case $header in
     tests/cudasim/include/*) cuda="-I$sim -I$sim/include" ;;
+    *cudnn*) cuda="$CUDA_INCLUDES -I$sim/include/cudnn" ;;
     *cuda* | comm/nccl*) cuda=$CUDA_INCLUDES ;;
     esac
     # Device code is C++ only (but a header that says itself for whom is for C too), for which this compiler needs the simulated device.

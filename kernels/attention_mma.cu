@@ -168,34 +168,37 @@ struct softmax {
     float max[2], sum[2]; /* sum: of this lane's columns */
 };
 
-/* Scores become exponentials below the new maximum, and y is brought to it. NaN in a score is in
- * the sum afterwards: no maximum shows it. */
+/* Scores, times the scale, become exponentials below the new maximum, and y is brought to it. NaN
+ * in a score is in the sum afterwards: no maximum shows it. */
 template <int D, int N>
 static __device__ inline void take_in(struct softmax *softmax, float (&y)[D / 8][4],
                                       float (&scores)[N][4], float scale, int64_t query,
                                       int64_t key)
 {
     const int lane = (int)threadIdx.x % DDP_WARP;
+    const bool whole = key + 8 * N <= query + 1; /* all below the diagonal */
 #pragma unroll
     for (int i = 0; i < 2; i++) {
-        const int64_t left = query + lane / 4 + 8 * i - key - lane % 4 * 2; /* keys that it sees */
-        float max = -INFINITY, sum = 0;
+        const int left = (int)(query - key) + lane / 4 + 8 * i - lane % 4 * 2; /* keys it sees */
+        float max = softmax->max[i], sum = 0;
+        if (!whole)
+#pragma unroll
+            for (int n = 0; n < N; n++)
+#pragma unroll
+                for (int j = 0; j < 2; j++)
+                    scores[n][2 * i + j] = 8 * n + j <= left ? scores[n][2 * i + j] : -INFINITY;
+#pragma unroll
+        for (int n = 0; n < N; n++)
+            max = fmaxf(max, fmaxf(scores[n][2 * i], scores[n][2 * i + 1]));
+        max = quad_max(max);
+        const float below = max * scale;
+        const float old = softmax->max[i] == max ? 1 : exp2f(softmax->max[i] * scale - below);
 #pragma unroll
         for (int n = 0; n < N; n++)
 #pragma unroll
             for (int j = 0; j < 2; j++) {
                 float *score = &scores[n][2 * i + j];
-                *score = 8 * n + j <= left ? *score * scale : -INFINITY;
-                max = fmaxf(max, *score);
-            }
-        max = fmaxf(quad_max(max), softmax->max[i]);
-        const float old = softmax->max[i] == max ? 1 : exp2f(softmax->max[i] - max);
-#pragma unroll
-        for (int n = 0; n < N; n++)
-#pragma unroll
-            for (int j = 0; j < 2; j++) {
-                float *score = &scores[n][2 * i + j];
-                *score = 8 * n + j <= left ? exp2f(*score - max) : 0;
+                *score = exp2f(*score * scale - below);
                 sum += *score;
             }
         softmax->max[i] = max;
@@ -219,7 +222,7 @@ static __device__ inline void finish_queries(const struct ddp_heads *g, const st
         const int64_t at = query + lane / 4 + 8 * i;
         softmax->sum[i] = quad_sum(softmax->sum[i]);
         if (lse && lane % 4 == 0 && at < g->length)
-            lse[head->lse + at] = (softmax->max[i] + log2f(softmax->sum[i])) * LN_2;
+            lse[head->lse + at] = softmax->max[i] * g->scale + log2f(softmax->sum[i]) * LN_2;
     }
     store_tile<D>(g, y + head->y, head->y_stride, query, sums, 1 / softmax->sum[0],
                   1 / softmax->sum[1], false);

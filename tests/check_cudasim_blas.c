@@ -136,6 +136,38 @@ START_TEST(test_fast_types)
 }
 END_TEST
 
+/* A sum of a bf16 result may be cut into parts that are rounded, unless that is forbidden: a call
+ * without an algorithm does not cut. */
+START_TEST(test_parts)
+{
+    struct product p = plain;
+    struct array arrays[ARRAYS];
+    struct call call;
+    p.m = p.n = 16;
+    p.k = 300;
+    p.in = p.out = CUDA_R_16BF;
+    double *results[3];
+    for (int i = 0; i < 3; i++) {
+        const uint32_t in_float = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+        if (i == 0)
+            arrays_create(arrays, &p);
+        allowed_reductions = i == 1 ? &in_float : NULL;
+        p.no_algorithm = i == 2;
+        call_create(&call, &p, arrays);
+        BLAS_OK(multiply(&call, &p, arrays));
+        results[i] = array_read(&arrays[D]);
+        call_free(&call);
+    }
+    allowed_reductions = NULL;
+    const size_t bytes = arrays[D].count * sizeof *results[0];
+    ck_assert(memcmp(results[0], results[2], bytes) != 0);
+    ck_assert(memcmp(results[1], results[2], bytes) == 0);
+    for (int i = 0; i < 3; i++)
+        free(results[i]);
+    arrays_free(arrays);
+}
+END_TEST
+
 /* --- what is refused --- */
 static cublasStatus_t heuristic_of(const struct product *p,
                                    cublasLtMatrixLayoutAttribute_t attribute, int matrix,
@@ -368,6 +400,7 @@ Suite *test_suite(void)
     tcase_add_loop_test(products, test_shapes, 0, (int)SHAPES);
     tcase_add_loop_test(products, test_epilogues, 0, (int)EPILOGUES);
     tcase_add_test(products, test_fast_types);
+    tcase_add_test(products, test_parts);
     tcase_add_test(products, test_graph);
     tcase_add_test(products, test_repeats);
     TCase *refused = test_case(suite, "refused", 30);

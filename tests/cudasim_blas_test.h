@@ -204,6 +204,9 @@ struct call {
     size_t workspace_bytes;
 };
 
+/* NULL: the library's default. */
+static const uint32_t *allowed_reductions;
+
 static cublasStatus_t choose(struct call *call, size_t workspace_bytes)
 {
     cublasLtMatmulPreference_t preference;
@@ -212,6 +215,10 @@ static cublasStatus_t choose(struct call *call, size_t workspace_bytes)
     BLAS_OK(cublasLtMatmulPreferenceSetAttribute(preference,
                                                  CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
                                                  &workspace_bytes, sizeof workspace_bytes));
+    if (allowed_reductions)
+        BLAS_OK(cublasLtMatmulPreferenceSetAttribute(
+            preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, allowed_reductions,
+            sizeof *allowed_reductions));
     cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
         blas, call->desc, call->layout[A], call->layout[B], call->layout[C], call->layout[D],
         preference, 1, &call->found, &count);

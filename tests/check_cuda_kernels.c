@@ -203,6 +203,7 @@ Suite *test_suite(void)
     cuda_element_cases(suite);
     cuda_optimizer_cases(suite);
     cuda_row_cases(suite);
+    cuda_entropy_cases(suite);
     cuda_layer_cases(suite);
     cuda_image_cases(suite);
     cuda_cudnn_cases(suite);

@@ -71,6 +71,7 @@ extern const int64_t cuda_sizes[CUDA_SIZES];
 void cuda_element_cases(Suite *suite);
 void cuda_optimizer_cases(Suite *suite);
 void cuda_row_cases(Suite *suite);
+void cuda_entropy_cases(Suite *suite);
 void cuda_layer_cases(Suite *suite);
 void cuda_image_cases(Suite *suite);
 void cuda_cudnn_cases(Suite *suite);

@@ -118,6 +118,8 @@ static void open_pass(struct pass *p, const struct subject *subject, const char 
     ck_assert_int_eq(ddp_device_open(&p->device, device, 0, 1), DDP_OK);
     give_weights(p);
     ck_assert_int_eq(ddp_exec_create(&p->exec, p->graph, p->device, ALL_PARTS, p->weights), DDP_OK);
+    if (activations == DDP_BF16) /* the rows of logits are aligned */
+        ck_assert_uint_eq(ddp_exec_output_bytes(p->exec) % 128, 0);
     if (compute == DDP_BF16)
         ddp_exec_set_weights_bf16(p->exec, p->rounded);
     ddp_exec_set_gradients(p->exec, p->gradients);

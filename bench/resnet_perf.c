@@ -317,15 +317,16 @@ static void step(void *arg)
 {
     (void)arg;
     struct layer *last = &layers[LAYERS - 1];
-    must(ddp_transpose(&(struct ddp_transpose){BATCH, 3, 1024, pixels, pixels_last, false}, pool));
+    must(ddp_transpose(&(struct ddp_transpose){BATCH, 3, 1024, DDP_F32, pixels, pixels_last, false},
+                       pool));
     for (int i = 0; i < LAYERS; i++) {
         conv_forward(&layers[i]);
         norm_forward(&layers[i]);
     }
-    must(
-        ddp_avg_pool2d_forward(&(struct ddp_avg_pool2d_forward){last_pool, last->y, pooled}, pool));
+    must(ddp_avg_pool2d_forward(
+        &(struct ddp_avg_pool2d_forward){last_pool, DDP_F32, last->y, pooled}, pool));
     must(ddp_avg_pool2d_backward(
-        &(struct ddp_avg_pool2d_backward){last_pool, dpooled, last->dy, false}, pool));
+        &(struct ddp_avg_pool2d_backward){last_pool, DDP_F32, dpooled, last->dy, false}, pool));
     for (int i = LAYERS - 1; i >= 0; i--) {
         norm_backward(&layers[i]);
         conv_gradients(&layers[i], layers[i].dy, layers[i].dx, layers[i].dweight);

@@ -305,7 +305,7 @@ static void bench_linear(const char *name, int64_t rows, int64_t in, int64_t out
           *weight = numbers(out * in), *bias = numbers(out), *dy = numbers(rows * out),
           *dx = numbers(rows * in), *dweight = numbers(out * in), *dbias = numbers(out);
     uint16_t *weight_bf16 = rounded(weight, out * in);
-    void *scratch = memory(ddp_linear_scratch_bytes(rows, in, out, compute, true) + 1);
+    void *scratch = memory(ddp_linear_scratch_bytes(rows, in, out, compute, DDP_F32, true) + 1);
     struct ddp_linear_forward forward = {.rows = rows,
                                          .in = in,
                                          .out = out,

@@ -7,41 +7,16 @@
 #include "kernels/adamw.h"
 
 #include "core/log.h"
+#include "kernels/adamw_factors.h"
 #include "kernels/bf16.h"
 #include "kernels/cpu.h"
 #include "kernels/update.h"
 
 #include <math.h>
 
-/* What is the same for all elements: computed in double, rounded once. */
-struct factors {
-    float scale, keep, decay; /* keep: what weights are multiplied by; decay: joins the gradient */
-    float beta2, square, step_size, root, eps;
-    float lerp;
-    bool from_end; /* torch.lerp: the way from the nearer end, so that 1 gives the end itself */
-};
-
-static struct factors factors_of(const struct ddp_adamw *args, bool with_decay)
-{
-    const double steps = (double)args->step + 1, lerp = 1 - args->beta1;
-    const double decay = with_decay ? args->weight_decay : 0;
-    return (struct factors){
-        .scale = args->scale,
-        .keep = args->decoupled ? (float)(1 - args->rate * decay) : 1,
-        .decay = args->decoupled ? 0 : (float)decay,
-        .beta2 = (float)args->beta2,
-        .square = (float)(1 - args->beta2),
-        .step_size = (float)(args->rate / (1 - pow(args->beta1, steps))),
-        .root = (float)sqrt(1 - pow(args->beta2, steps)),
-        .eps = (float)args->eps,
-        .lerp = (float)lerp,
-        .from_end = (float)lerp >= 0.5f,
-    };
-}
-
 /* One element; the arrays are different by contract. */
 DDP_INLINE void update(float *w, float gradient, float *exp_avg, float *exp_avg_sq,
-                       const struct factors *f, bool l2, bool from_end)
+                       const struct ddp_adamw_factors *f, bool l2, bool from_end)
 {
     float g = f->scale * gradient;
     if (l2)
@@ -57,9 +32,10 @@ DDP_INLINE void update(float *w, float gradient, float *exp_avg, float *exp_avg_
 #define DEFINE_VARIANT(name, l2, from_end)                                                         \
     DDP_MULTIVERSION                                                                               \
     static void name(float *restrict w, const float *restrict gradient, float *restrict exp_avg,   \
-                     float *restrict exp_avg_sq, int64_t count, const struct factors *factors)     \
+                     float *restrict exp_avg_sq, int64_t count,                                    \
+                     const struct ddp_adamw_factors *factors)                                      \
     {                                                                                              \
-        const struct factors f = *factors;                                                         \
+        const struct ddp_adamw_factors f = *factors;                                               \
         for (int64_t i = 0; i < count; i++)                                                        \
             update(&w[i], gradient[i], &exp_avg[i], &exp_avg_sq[i], &f, l2, from_end);             \
     }
@@ -70,10 +46,11 @@ DEFINE_VARIANT(coupled, true, false)
 DEFINE_VARIANT(coupled_from_end, true, true)
 
 typedef void variant(float *restrict w, const float *restrict gradient, float *restrict exp_avg,
-                     float *restrict exp_avg_sq, int64_t count, const struct factors *factors);
+                     float *restrict exp_avg_sq, int64_t count,
+                     const struct ddp_adamw_factors *factors);
 
 /* Without decay the gradient stays as it is: 0 * w would spread a weight that is not finite. */
-static variant *variant_for(const struct factors *f)
+static variant *variant_for(const struct ddp_adamw_factors *f)
 {
     if (f->decay == 0)
         return f->from_end ? decoupled_from_end : decoupled;
@@ -82,14 +59,14 @@ static variant *variant_for(const struct factors *f)
 
 struct step {
     const struct ddp_adamw *args;
-    struct factors factors[2]; /* without and with decay */
+    struct ddp_adamw_factors factors[2]; /* without and with decay */
 };
 
 static void run_piece(const void *arg, int64_t begin, int64_t end, bool decay)
 {
     const struct step *step = arg;
     const struct ddp_adamw *args = step->args;
-    const struct factors *factors = &step->factors[decay];
+    const struct ddp_adamw_factors *factors = &step->factors[decay];
     variant_for(factors)(args->weight + begin, args->gradient + begin, args->exp_avg + begin,
                          args->exp_avg_sq + begin, end - begin, factors);
 }
@@ -129,7 +106,8 @@ static enum ddp_status check(const struct ddp_adamw *args, const struct ddp_upda
 
 enum ddp_status ddp_adamw(const struct ddp_adamw *args, void *stream)
 {
-    struct step step = {args, {factors_of(args, false), factors_of(args, true)}};
+    struct step step = {args,
+                        {ddp_adamw_factors_of(args, false), ddp_adamw_factors_of(args, true)}};
     const struct ddp_update update = update_of(&step);
     enum ddp_status status = check(args, &update);
     if (status == DDP_OK)
@@ -140,13 +118,14 @@ enum ddp_status ddp_adamw(const struct ddp_adamw *args, void *stream)
 enum ddp_status ddp_adamw_reference(const struct ddp_adamw *args, void *stream)
 {
     (void)stream;
-    struct step step = {args, {factors_of(args, false), factors_of(args, true)}};
+    struct step step = {args,
+                        {ddp_adamw_factors_of(args, false), ddp_adamw_factors_of(args, true)}};
     const struct ddp_update update = update_of(&step);
     enum ddp_status status = check(args, &update);
     if (status)
         return status;
     for (int64_t i = 0; i < args->count; i++) {
-        const struct factors *f = &step.factors[!ddp_update_spares(&update, i)];
+        const struct ddp_adamw_factors *f = &step.factors[!ddp_update_spares(&update, i)];
         const float w = args->weight[i] * f->keep;
         float g = f->scale * args->gradient[i];
         if (f->decay != 0)

@@ -45,8 +45,10 @@ static void add_arrays(const float *a, const float *b, float *y, int64_t n, bool
 static void add_range(const void *arg, int64_t begin, int64_t end)
 {
     const struct ddp_add *args = arg;
-    add_arrays(args->a + begin, args->b ? args->b + begin : NULL, args->y + begin, end - begin,
-               args->accumulate);
+    const float *a = args->a;
+    const float *b = args->b;
+    float *y = args->y;
+    add_arrays(a + begin, b ? b + begin : NULL, y + begin, end - begin, args->accumulate);
 }
 
 static enum ddp_status check(const struct ddp_add *args)
@@ -54,7 +56,7 @@ static enum ddp_status check(const struct ddp_add *args)
     if (args->count < 0 || (args->count > 0 && (!args->a || !args->y)))
         return ddp_fail(DDP_ERR_INVALID, "add: bad arguments (%lld elements)",
                         (long long)args->count);
-    return DDP_OK;
+    return ddp_cpu_check_dtype("add", args->dtype);
 }
 
 enum ddp_status ddp_add(const struct ddp_add *args, void *stream)
@@ -68,13 +70,16 @@ enum ddp_status ddp_add(const struct ddp_add *args, void *stream)
 
 enum ddp_status ddp_add_reference(const struct ddp_add *args, void *stream)
 {
+    const float *a = args->a;
+    const float *b = args->b;
+    float *y = args->y;
     (void)stream;
     enum ddp_status status = check(args);
     if (status)
         return status;
     for (int64_t i = 0; i < args->count; i++) {
-        float sum = args->b ? args->a[i] + args->b[i] : args->a[i];
-        args->y[i] = args->accumulate ? args->y[i] + sum : sum;
+        float sum = b ? a[i] + b[i] : a[i];
+        y[i] = args->accumulate ? y[i] + sum : sum;
     }
     return DDP_OK;
 }

@@ -9,10 +9,11 @@
 
 struct ddp_add {
     int64_t count;
-    const float *a;  /* (n) */
-    const float *b;  /* (n), or NULL: none */
-    float *y;        /* (n) out: a + b; may be a or b; no other overlap */
-    bool accumulate; /* y = y + (a + b) */
+    enum ddp_dtype dtype; /* of a, b and y: DDP_F32 or DDP_BF16 */
+    const void *a;        /* (n) */
+    const void *b;        /* (n), or NULL: none */
+    void *y;              /* (n) out: a + b; may be a or b; no other overlap */
+    bool accumulate;      /* y = y + (a + b) */
 };
 
 enum ddp_status ddp_add(const struct ddp_add *args, void *stream);

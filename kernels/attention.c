@@ -7,7 +7,7 @@
 
 #include "kernels/attention.h"
 
-#include "core/log.h"
+#include "kernels/attention_check.h"
 #include "kernels/gemm.h"
 #include "kernels/vmath.h"
 
@@ -38,16 +38,6 @@ static struct head head_of(int64_t length, int64_t heads, int64_t size, int64_t 
         .lse = index * length,
         .scale = 1 / sqrtf((float)size),
     };
-}
-
-static enum ddp_status check_shape(const char *name, int64_t batch, int64_t length, int64_t heads,
-                                   int64_t head_size)
-{
-    if (batch < 0 || length < 0 || heads < 0 || head_size < 0)
-        return ddp_fail(
-            DDP_ERR_INVALID, "%s: negative size (%lld x %lld tokens, %lld heads of %lld)", name,
-            (long long)batch, (long long)length, (long long)heads, (long long)head_size);
-    return DDP_OK;
 }
 
 /* One product of a task; the first failure of any is kept. */
@@ -191,13 +181,13 @@ static void forward_task(void *arg, size_t index)
     const int64_t query = (forward->blocks - 1 - (int64_t)index % forward->blocks) * QUERIES;
     const int64_t left = head.length - query, queries = left < QUERIES ? left : QUERIES;
     const int64_t end = query + queries, c = head.y_stride;
-    const float *q = args->qkv + head.qkv + query * head.stride;
-    float *y = args->y + head.y + query * c;
+    const float *q = (const float *)args->qkv + head.qkv + query * head.stride;
+    float *y = (float *)args->y + head.y + query * c;
     _Alignas(64) float scores[QUERIES * KEYS];
     struct running running = {.sum = {0}};
     for (int64_t key = 0; key < end; key += KEYS) {
         const int64_t keys = end - key < KEYS ? end - key : KEYS;
-        const float *k = args->qkv + head.qkv + c + key * head.stride, *v = k + c;
+        const float *k = (const float *)args->qkv + head.qkv + c + key * head.stride, *v = k + c;
         scores_of(&forward->failed, scores, q, head.stride, queries, k, head.stride, keys,
                   head.size);
         take_in(&head, scores, &running, y, query, queries, key, keys);
@@ -215,27 +205,12 @@ static void forward_task(void *arg, size_t index)
     finish_rows(&head, &running, y, args->lse ? args->lse + head.lse + query : NULL, queries);
 }
 
-static bool is_empty(int64_t batch, int64_t length, int64_t heads, int64_t head_size)
-{
-    return batch == 0 || length == 0 || heads == 0 || head_size == 0;
-}
-
-static enum ddp_status check_forward(const struct ddp_attention_forward *args)
-{
-    enum ddp_status status =
-        check_shape("attention", args->batch, args->length, args->heads, args->head_size);
-    if (status)
-        return status;
-    if (!is_empty(args->batch, args->length, args->heads, args->head_size) &&
-        (!args->qkv || !args->y))
-        return ddp_fail(DDP_ERR_INVALID, "attention: qkv or y is NULL");
-    return DDP_OK;
-}
-
 enum ddp_status ddp_attention_forward(const struct ddp_attention_forward *args, void *stream)
 {
-    enum ddp_status status = check_forward(args);
-    if (status || is_empty(args->batch, args->length, args->heads, args->head_size))
+    enum ddp_status status = ddp_attention_check_forward(args);
+    if (status == DDP_OK)
+        status = ddp_cpu_check_dtype("attention", args->dtype);
+    if (status || ddp_attention_is_empty(args->batch, args->length, args->heads, args->head_size))
         return status;
     struct forward forward = {.args = args, .blocks = (args->length + QUERIES - 1) / QUERIES};
     ddp_pool_run(ddp_stream_pool(stream), (size_t)(args->batch * args->heads * forward.blocks),
@@ -354,15 +329,17 @@ static void backward_block(atomic_int *failed, const struct head *head, const st
 
 static struct rows rows_of(const struct ddp_attention_backward *args, const struct head *head)
 {
+    const float *y = args->y;
+    const float *dy = args->dy;
     const int64_t c = head->y_stride;
-    const float *qkv = args->qkv + head->qkv;
-    float *dqkv = args->dqkv + head->qkv;
+    const float *qkv = (const float *)args->qkv + head->qkv;
+    float *dqkv = (float *)args->dqkv + head->qkv;
     return (struct rows){
         .q = qkv,
         .k = qkv + c,
         .v = qkv + 2 * c,
-        .y = args->y + head->y,
-        .dy = args->dy + head->y,
+        .y = y + head->y,
+        .dy = dy + head->y,
         .lse = args->lse + head->lse,
         .dq = dqkv,
         .dk = dqkv + c,
@@ -390,22 +367,12 @@ static void backward_task(void *arg, size_t index)
     }
 }
 
-static enum ddp_status check_backward(const struct ddp_attention_backward *args)
-{
-    enum ddp_status status =
-        check_shape("attention backward", args->batch, args->length, args->heads, args->head_size);
-    if (status)
-        return status;
-    if (!is_empty(args->batch, args->length, args->heads, args->head_size) &&
-        (!args->qkv || !args->y || !args->lse || !args->dy || !args->dqkv))
-        return ddp_fail(DDP_ERR_INVALID, "attention backward: qkv, y, lse, dy or dqkv is NULL");
-    return DDP_OK;
-}
-
 enum ddp_status ddp_attention_backward(const struct ddp_attention_backward *args, void *stream)
 {
-    enum ddp_status status = check_backward(args);
-    if (status || is_empty(args->batch, args->length, args->heads, args->head_size))
+    enum ddp_status status = ddp_attention_check_backward(args);
+    if (status == DDP_OK)
+        status = ddp_cpu_check_dtype("attention", args->dtype);
+    if (status || ddp_attention_is_empty(args->batch, args->length, args->heads, args->head_size))
         return status;
     struct backward backward = {.args = args};
     ddp_pool_run(ddp_stream_pool(stream), (size_t)(args->batch * args->heads), backward_task,
@@ -432,8 +399,9 @@ static double score(const struct head *head, const float *q, const float *k, int
 static void reference_row(const struct ddp_attention_forward *args, const struct head *head,
                           int64_t t)
 {
-    const float *q = args->qkv + head->qkv, *k = q + head->y_stride, *v = k + head->y_stride;
-    float *y = args->y + head->y + t * head->y_stride;
+    const float *qkv = args->qkv;
+    const float *q = qkv + head->qkv, *k = q + head->y_stride, *v = k + head->y_stride;
+    float *y = (float *)args->y + head->y + t * head->y_stride;
     double max = -INFINITY, sum = 0;
     for (int64_t s = 0; s <= t; s++)
         max = fmax(max, score(head, q, k, t, s));
@@ -453,7 +421,9 @@ enum ddp_status ddp_attention_forward_reference(const struct ddp_attention_forwa
                                                 void *stream)
 {
     (void)stream;
-    enum ddp_status status = check_forward(args);
+    enum ddp_status status = ddp_attention_check_forward(args);
+    if (status == DDP_OK)
+        status = ddp_cpu_check_dtype("attention", args->dtype);
     if (status || args->head_size == 0)
         return status;
     for (int64_t i = 0; i < args->batch * args->heads; i++) {
@@ -484,13 +454,16 @@ static void reference_gradients(const struct head *head, const struct rows *rows
 enum ddp_status ddp_attention_backward_reference(const struct ddp_attention_backward *args,
                                                  void *stream)
 {
+    float *dqkv = args->dqkv;
     (void)stream;
-    enum ddp_status status = check_backward(args);
+    enum ddp_status status = ddp_attention_check_backward(args);
+    if (status == DDP_OK)
+        status = ddp_cpu_check_dtype("attention", args->dtype);
     if (status)
         return status;
     const int64_t elements = args->batch * args->length * 3 * args->heads * args->head_size;
     for (int64_t i = 0; !args->accumulate_dqkv && i < elements; i++)
-        args->dqkv[i] = 0;
+        dqkv[i] = 0;
     for (int64_t i = 0; i < args->batch * args->heads; i++) {
         const struct head head = head_of(args->length, args->heads, args->head_size, i);
         const struct rows rows = rows_of(args, &head);

@@ -12,18 +12,20 @@
 struct ddp_attention_forward {
     int64_t batch, length;    /* B, T */
     int64_t heads, head_size; /* H, D; C = H D */
-    const float *qkv;         /* (B,T,3,H,D) */
-    float *y;                 /* (B,T,H,D) out */
+    enum ddp_dtype dtype;     /* of qkv and y: DDP_F32 or DDP_BF16 */
+    const void *qkv;          /* (B,T,3,H,D) */
+    void *y;                  /* (B,T,H,D) out */
     float *lse; /* (B,H,T) out: log of the sum of the exponentials; NULL: not needed */
 };
 
 struct ddp_attention_backward {
     int64_t batch, length, heads, head_size;
-    const float *qkv;     /* (B,T,3,H,D) the input of forward */
-    const float *y;       /* (B,T,H,D) the output of forward */
+    enum ddp_dtype dtype; /* of qkv, y and their gradients: DDP_F32 or DDP_BF16 */
+    const void *qkv;      /* (B,T,3,H,D) the input of forward */
+    const void *y;        /* (B,T,H,D) the output of forward */
     const float *lse;     /* (B,H,T) from forward */
-    const float *dy;      /* (B,T,H,D) */
-    float *dqkv;          /* (B,T,3,H,D) out */
+    const void *dy;       /* (B,T,H,D) */
+    void *dqkv;           /* (B,T,3,H,D) out */
     bool accumulate_dqkv; /* add to what is in dqkv; false: overwrite it, whatever it is */
 };
 

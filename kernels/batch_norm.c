@@ -231,8 +231,10 @@ static void sum_columns(const struct sums *sums, double *partial, int64_t first,
         float out[2][LINE];
         if (backward) {
             const bool relu = backward->activation == DDP_ACTIVATION_RELU;
-            const float *sign = relu && backward->has_residual ? backward->y + at : NULL;
-            const float *x = sums->x + at, *dy = backward->dy + at;
+            const float *sign = relu && backward->has_residual
+                                    ? (const float *)(const float *)backward->y + at
+                                    : NULL;
+            const float *x = sums->x + at, *dy = (const float *)(const float *)backward->dy + at;
             if (whole)
                 add_gradient_line4(out, x, dy, sign, relu, width, here, &channel);
             else
@@ -298,6 +300,8 @@ static void sum_rows(struct sums *sums, double *out, void *stream)
 enum ddp_status ddp_batch_norm_sums(const struct ddp_batch_norm_sums *args, void *stream)
 {
     enum ddp_status status = ddp_batch_norm_check_sums(args);
+    if (status == DDP_OK)
+        status = ddp_cpu_check_dtype("batch norm", args->dtype);
     if (status)
         return status;
     struct sums sums = {
@@ -312,6 +316,8 @@ enum ddp_status ddp_batch_norm_backward_sums(const struct ddp_batch_norm_backwar
                                              void *stream)
 {
     enum ddp_status status = ddp_batch_norm_check_backward_sums(args);
+    if (status == DDP_OK)
+        status = ddp_cpu_check_dtype("batch norm", args->dtype);
     if (status)
         return status;
     struct sums sums = {.x = args->x,
@@ -381,15 +387,15 @@ DDP_INLINE void normalise(const struct ddp_batch_norm_forward *args, const struc
         DDP_UNROLL
     for (int v = 0; v < vectors; v++) {
         ddp_f32x16 value, other;
-        load(&value, args->x + at + v * DDP_LANES, lanes);
+        load(&value, (const float *)(const float *)args->x + at + v * DDP_LANES, lanes);
         value = (value - mean[v]) * scale[v] + beta[v];
         if (residual) {
-            load(&other, args->residual + at + v * DDP_LANES, lanes);
+            load(&other, (const float *)(const float *)args->residual + at + v * DDP_LANES, lanes);
             value += other;
         }
         if (relu)
             cut_below_zero(&value);
-        store(args->y + at + v * DDP_LANES, &value, lanes);
+        store((float *)(float *)args->y + at + v * DDP_LANES, &value, lanes);
     }
 }
 
@@ -437,6 +443,8 @@ static void forward_channels(const struct pass *pass, struct channel *channel, i
 enum ddp_status ddp_batch_norm_forward(const struct ddp_batch_norm_forward *args, void *stream)
 {
     enum ddp_status status = ddp_batch_norm_check_forward(args);
+    if (status == DDP_OK)
+        status = ddp_cpu_check_dtype("batch norm", args->dtype);
     if (status)
         return status;
     if (args->sums)
@@ -477,21 +485,22 @@ DDP_INLINE void differentiate(const struct ddp_batch_norm_backward *args,
     for (int v = 0; v < vectors; v++) {
         const int64_t here = at + v * DDP_LANES;
         ddp_f32x16 value, dz, gate;
-        load(&value, args->x + here, lanes);
-        load(&dz, args->dy + here, lanes);
+        load(&value, (const float *)args->x + here, lanes);
+        load(&dz, (const float *)args->dy + here, lanes);
         value -= mean[v];
         if (relu && residual)
-            load(&gate, args->y + here, lanes);
+            load(&gate, (const float *)args->y + here, lanes);
         else
             gate = value * scale[v] + beta[v];
         if (relu)
             keep_where_positive(&dz, &gate);
         if (args->dx) {
             ddp_f32x16 dx = (dz - centre[v] - value * slope[v]) * scale[v];
-            add_or_store(args->dx + here, &dx, args->accumulate_dx, lanes);
+            add_or_store((float *)(float *)args->dx + here, &dx, args->accumulate_dx, lanes);
         }
         if (residual && args->dresidual)
-            add_or_store(args->dresidual + here, &dz, args->accumulate_dresidual, lanes);
+            add_or_store((float *)(float *)args->dresidual + here, &dz, args->accumulate_dresidual,
+                         lanes);
     }
 }
 
@@ -523,6 +532,8 @@ static void backward_pass_channels(const struct pass *pass, struct channel *chan
 enum ddp_status ddp_batch_norm_backward(const struct ddp_batch_norm_backward *args, void *stream)
 {
     enum ddp_status status = ddp_batch_norm_check_backward(args);
+    if (status == DDP_OK)
+        status = ddp_cpu_check_dtype("batch norm", args->dtype);
     if (status)
         return status;
     ddp_batch_norm_parameters(args);

@@ -18,7 +18,8 @@
 /* First half of the training forward pass. */
 struct ddp_batch_norm_sums {
     int64_t rows, channels; /* B*H*W, C */
-    const float *x;         /* (rows,C) */
+    enum ddp_dtype dtype;   /* of x: DDP_F32 or DDP_BF16 */
+    const void *x;          /* (rows,C) */
     double *sums;           /* (2,C) out: sums of x, sums of its squares */
     void *scratch;          /* ddp_batch_norm_scratch_bytes(), 64-byte aligned */
 };
@@ -26,16 +27,17 @@ struct ddp_batch_norm_sums {
 /* Second half; or, with sums NULL, the whole of evaluation. */
 struct ddp_batch_norm_forward {
     int64_t rows, channels;
+    enum ddp_dtype dtype;           /* of x, residual and y: DDP_F32 or DDP_BF16 */
     enum ddp_activation activation; /* none or ReLU */
     float epsilon;
-    const float *x;        /* (rows,C) */
-    const float *gamma;    /* (C) */
-    const float *beta;     /* (C) */
-    const float *residual; /* (rows,C), or NULL: none */
-    const double *sums; /* (2,C) of the first half; NULL: evaluation, by the running statistics */
-    double count;       /* rows that are in sums; at least 2, as PyTorch wants */
+    const void *x;        /* (rows,C) */
+    const float *gamma;   /* (C) */
+    const float *beta;    /* (C) */
+    const void *residual; /* (rows,C), or NULL: none */
+    const double *sums;   /* (2,C) of the first half; NULL: evaluation, by the running statistics */
+    double count;         /* rows that are in sums; at least 2, as PyTorch wants */
     const float *running_mean, *running_var; /* (C) each; evaluation only */
-    float *y;     /* (rows,C) out; may be the memory of x or residual in evaluation */
+    void *y;      /* (rows,C) out; may be the memory of x or residual in evaluation */
     float *saved; /* (2,C) out: mean, 1/sqrt(biased variance + epsilon), for backward;
                      training only */
     float *stat_mean, *stat_var; /* (C) out, or NULL: mean and UNBIASED variance, for the running
@@ -46,11 +48,12 @@ struct ddp_batch_norm_forward {
  * normalised x: */
 struct ddp_batch_norm_backward_sums {
     int64_t rows, channels;
+    enum ddp_dtype dtype; /* of x, y and dy: DDP_F32 or DDP_BF16 */
     enum ddp_activation activation;
     bool has_residual;
-    const float *x;  /* (rows,C) input of forward */
-    const float *y;  /* (rows,C) its output; read only with ReLU and a residual, else may be NULL */
-    const float *dy; /* (rows,C) gradient of y */
+    const void *x;  /* (rows,C) input of forward */
+    const void *y;  /* (rows,C) its output; read only with ReLU and a residual, else may be NULL */
+    const void *dy; /* (rows,C) gradient of y */
     const float *gamma; /* (C) */
     const float *beta;  /* (C) */
     const float *saved; /* (2,C) of forward */
@@ -62,13 +65,15 @@ struct ddp_batch_norm_backward_sums {
 /* Second half. */
 struct ddp_batch_norm_backward {
     int64_t rows, channels;
+    enum ddp_dtype dtype; /* of x, y, the residual and their gradients: DDP_F32 or DDP_BF16 */
     enum ddp_activation activation;
-    const float *x, *y, *dy, *gamma, *beta, *saved; /* as in the first half */
+    const void *x, *y, *dy;            /* as in the first half */
+    const float *gamma, *beta, *saved; /* likewise */
     const double *sums; /* (2,C) of the first half, added over ranks for a synchronised norm */
     double count;       /* rows that are in sums */
     const double *local_sums; /* (2,C) of this rank's rows; may be the same memory as sums */
-    float *dx;         /* (rows,C) out, or NULL; may be the memory of dy when not accumulated */
-    float *dresidual;  /* (rows,C) out, or NULL; dz */
+    void *dx;          /* (rows,C) out, or NULL; may be the memory of dy when not accumulated */
+    void *dresidual;   /* (rows,C) out, or NULL; dz */
     bool has_residual; /* forward had one, whether or not its gradient is wanted */
     float *dgamma;     /* (C) out, or NULL */
     float *dbeta;      /* (C) out, or NULL */

@@ -6,77 +6,10 @@
 
 #include "kernels/batch_norm_check.h"
 
-#include "core/log.h"
-#include "core/memory.h"
+#include "kernels/cpu.h"
 
 #include <math.h>
 #include <string.h>
-
-/* --- arguments
- * ------------------------------------------------------------------------------------ */
-
-static enum ddp_status check_shape(int64_t rows, int64_t channels, enum ddp_activation activation)
-{
-    size_t bytes;
-    if (rows < 0 || channels < 1 || channels > INT32_MAX ||
-        !ddp_size_multiply((size_t)rows, (size_t)channels * sizeof(float), &bytes) ||
-        bytes > INT64_MAX)
-        return ddp_fail(DDP_ERR_INVALID, "batch norm: %lld rows of %lld channels", (long long)rows,
-                        (long long)channels);
-    if (activation != DDP_ACTIVATION_NONE && activation != DDP_ACTIVATION_RELU)
-        return ddp_fail(DDP_ERR_INVALID, "batch norm: activation %d is not fused", (int)activation);
-    return DDP_OK;
-}
-
-static enum ddp_status missing(bool is)
-{
-    return is ? ddp_fail(DDP_ERR_INVALID, "batch norm: NULL where elements are needed") : DDP_OK;
-}
-
-enum ddp_status ddp_batch_norm_check_sums(const struct ddp_batch_norm_sums *a)
-{
-    enum ddp_status status = check_shape(a->rows, a->channels, DDP_ACTIVATION_NONE);
-    return status ? status : missing(!a->sums || (a->rows > 0 && !a->x));
-}
-
-enum ddp_status ddp_batch_norm_check_forward(const struct ddp_batch_norm_forward *a)
-{
-    enum ddp_status status = check_shape(a->rows, a->channels, a->activation);
-    if (status)
-        return status;
-    if (a->sums && !(a->count >= 2))
-        return ddp_fail(DDP_ERR_INVALID,
-                        "batch norm: training needs at least 2 values of each channel, not %g",
-                        a->count);
-    bool is = !a->gamma || !a->beta || (a->rows > 0 && (!a->x || !a->y));
-    is |= a->sums ? !a->saved : !a->running_mean || !a->running_var;
-    return missing(is);
-}
-
-enum ddp_status ddp_batch_norm_check_backward_sums(const struct ddp_batch_norm_backward_sums *a)
-{
-    enum ddp_status status = check_shape(a->rows, a->channels, a->activation);
-    if (status)
-        return status;
-    bool is = !a->gamma || !a->beta || !a->saved || !a->sums;
-    is |= a->rows > 0 && (!a->x || !a->dy);
-    is |= a->rows > 0 && a->activation != DDP_ACTIVATION_NONE && a->has_residual && !a->y;
-    return missing(is);
-}
-
-enum ddp_status ddp_batch_norm_check_backward(const struct ddp_batch_norm_backward *a)
-{
-    enum ddp_status status = check_shape(a->rows, a->channels, a->activation);
-    if (status)
-        return status;
-    if (a->rows > 0 && !(a->count > 0))
-        return ddp_fail(DDP_ERR_INVALID, "batch norm: sums of %g rows", a->count);
-    bool is = !a->gamma || !a->beta || !a->saved || !a->sums;
-    is |= (a->dgamma || a->dbeta) && !a->local_sums;
-    is |= a->rows > 0 && (!a->x || !a->dy);
-    is |= a->rows > 0 && a->activation != DDP_ACTIVATION_NONE && a->has_residual && !a->y;
-    return missing(is);
-}
 
 /* --- once for each channel
  * ------------------------------------------------------------------------ */
@@ -112,11 +45,13 @@ enum ddp_status ddp_batch_norm_sums_reference(const struct ddp_batch_norm_sums *
 {
     (void)stream;
     enum ddp_status status = ddp_batch_norm_check_sums(args);
+    if (status == DDP_OK)
+        status = ddp_cpu_check_dtype("batch norm", args->dtype);
     if (status)
         return status;
     memset(args->sums, 0, (size_t)args->channels * 2 * sizeof *args->sums);
     for (int64_t i = 0; i < args->rows * args->channels; i++) {
-        const double x = (double)args->x[i];
+        const double x = (double)((const float *)args->x)[i];
         args->sums[i % args->channels] += x;
         args->sums[args->channels + i % args->channels] += x * x;
     }
@@ -126,8 +61,12 @@ enum ddp_status ddp_batch_norm_sums_reference(const struct ddp_batch_norm_sums *
 enum ddp_status ddp_batch_norm_forward_reference(const struct ddp_batch_norm_forward *args,
                                                  void *stream)
 {
+    const float *x = args->x;
+    const float *residual = args->residual;
     (void)stream;
     enum ddp_status status = ddp_batch_norm_check_forward(args);
+    if (status == DDP_OK)
+        status = ddp_cpu_check_dtype("batch norm", args->dtype);
     if (status)
         return status;
     if (args->sums)
@@ -142,11 +81,10 @@ enum ddp_status ddp_batch_norm_forward_reference(const struct ddp_batch_norm_for
             mean = (double)args->running_mean[c];
             rstd = 1 / sqrt((double)args->running_var[c] + (double)args->epsilon);
         }
-        double y =
-            ((double)args->x[i] - mean) * rstd * (double)args->gamma[c] + (double)args->beta[c];
-        if (args->residual)
-            y += (double)args->residual[i];
-        args->y[i] = args->activation == DDP_ACTIVATION_RELU && y < 0 ? 0 : (float)y;
+        double y = ((double)x[i] - mean) * rstd * (double)args->gamma[c] + (double)args->beta[c];
+        if (residual)
+            y += (double)residual[i];
+        ((float *)args->y)[i] = args->activation == DDP_ACTIVATION_RELU && y < 0 ? 0 : (float)y;
     }
     return DDP_OK;
 }
@@ -166,8 +104,11 @@ enum ddp_status
 ddp_batch_norm_backward_sums_reference(const struct ddp_batch_norm_backward_sums *args,
                                        void *stream)
 {
+    const float *x = args->x;
     (void)stream;
     enum ddp_status status = ddp_batch_norm_check_backward_sums(args);
+    if (status == DDP_OK)
+        status = ddp_cpu_check_dtype("batch norm", args->dtype);
     if (status)
         return status;
     const int64_t channels = args->channels;
@@ -175,11 +116,11 @@ ddp_batch_norm_backward_sums_reference(const struct ddp_batch_norm_backward_sums
     for (int64_t i = 0; i < args->rows * channels; i++) {
         const int64_t c = i % channels;
         const double dz =
-            gradient_at(args->x, args->y, args->dy, args->gamma, args->beta, args->saved, channels,
+            gradient_at(x, args->y, args->dy, args->gamma, args->beta, args->saved, channels,
                         args->activation == DDP_ACTIVATION_RELU, args->has_residual, i);
         args->sums[c] += dz;
         args->sums[channels + c] +=
-            dz * ((double)args->x[i] - (double)args->saved[c]) * (double)args->saved[channels + c];
+            dz * ((double)x[i] - (double)args->saved[c]) * (double)args->saved[channels + c];
     }
     return DDP_OK;
 }
@@ -187,8 +128,11 @@ ddp_batch_norm_backward_sums_reference(const struct ddp_batch_norm_backward_sums
 enum ddp_status ddp_batch_norm_backward_reference(const struct ddp_batch_norm_backward *args,
                                                   void *stream)
 {
+    float *dresidual = args->dresidual;
     (void)stream;
     enum ddp_status status = ddp_batch_norm_check_backward(args);
+    if (status == DDP_OK)
+        status = ddp_cpu_check_dtype("batch norm", args->dtype);
     if (status)
         return status;
     ddp_batch_norm_parameters(args);
@@ -199,15 +143,15 @@ enum ddp_status ddp_batch_norm_backward_reference(const struct ddp_batch_norm_ba
             gradient_at(args->x, args->y, args->dy, args->gamma, args->beta, args->saved, channels,
                         args->activation == DDP_ACTIVATION_RELU, args->has_residual, i);
         const double rstd = (double)args->saved[channels + c];
-        const double xhat = ((double)args->x[i] - (double)args->saved[c]) * rstd;
+        const double xhat = ((double)((const float *)args->x)[i] - (double)args->saved[c]) * rstd;
         const double dx =
             (double)args->gamma[c] * rstd *
             (dz - args->sums[c] / args->count - xhat * (args->sums[channels + c] / args->count));
         if (args->dx)
-            args->dx[i] = (float)(dx + (args->accumulate_dx ? (double)args->dx[i] : 0));
-        if (args->dresidual && args->has_residual)
-            args->dresidual[i] =
-                (float)(dz + (args->accumulate_dresidual ? (double)args->dresidual[i] : 0));
+            ((float *)args->dx)[i] =
+                (float)(dx + (args->accumulate_dx ? (double)((float *)args->dx)[i] : 0));
+        if (dresidual && args->has_residual)
+            dresidual[i] = (float)(dz + (args->accumulate_dresidual ? (double)dresidual[i] : 0));
     }
     return DDP_OK;
 }

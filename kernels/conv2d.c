@@ -29,6 +29,8 @@ size_t ddp_conv2d_forward_scratch_bytes(const struct ddp_conv2d_shape *shape)
 enum ddp_status ddp_conv2d_forward(const struct ddp_conv2d_forward *args, void *stream)
 {
     enum ddp_status status = ddp_conv2d_check_forward(args);
+    if (status == DDP_OK)
+        status = ddp_cpu_check_dtype("conv2d", args->dtype);
     if (status || args->shape.batch == 0)
         return status;
     if (!args->scratch)
@@ -58,54 +60,16 @@ enum ddp_status ddp_conv2d_forward(const struct ddp_conv2d_forward *args, void *
 /* --- backward
  * ------------------------------------------------------------------------------------- */
 
-/* Pixels residue, residue + stride, ... of x in one direction, and the taps of the window that meet
- * them: every `every`-th one, down from `last`. */
-struct phase {
-    struct ddp_conv_axis axis; /* over dy */
-    int64_t last, every;
-};
-
-static int64_t common_divisor(int64_t a, int64_t b)
-{
-    while (b != 0) {
-        const int64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
-/* Pixel i of x meets tap k at position (i + padding - k * dilation) / stride, where that is whole.
- */
-static struct phase phase_of(const struct ddp_conv2d_shape *shape, int64_t residue, int64_t size,
-                             int64_t positions, int64_t kernel)
-{
-    const int64_t stride = shape->stride, shared = common_divisor(stride, shape->dilation);
-    struct phase phase = {
-        .axis = {.size = positions, .stride = 1, .step = shape->dilation / shared},
-        .every = stride / shared,
-    };
-    phase.axis.count = residue < size ? (size - residue - 1) / stride + 1 : 0;
-    for (int64_t k = 0; k < kernel; k++) {
-        const int64_t at = residue + shape->padding - k * shape->dilation;
-        if (at % stride != 0)
-            continue;
-        phase.axis.taps++;
-        phase.axis.origin = at / stride;
-        phase.last = k;
-    }
-    return phase;
-}
-
 static enum ddp_status backward_phase(const struct ddp_conv2d_backward *args,
                                       const struct ddp_conv_images *forward, int64_t row,
                                       int64_t column, void *stream)
 {
+    float *dx = args->dx;
     const struct ddp_conv2d_shape *shape = &args->shape;
-    const struct phase down =
-        phase_of(shape, row, shape->height, forward->row.count, shape->kernel_height);
-    const struct phase across =
-        phase_of(shape, column, shape->width, forward->column.count, shape->kernel_width);
+    const struct ddp_conv_phase down =
+        ddp_conv_phase_of(shape, row, shape->height, forward->row.count, shape->kernel_height);
+    const struct ddp_conv_phase across =
+        ddp_conv_phase_of(shape, column, shape->width, forward->column.count, shape->kernel_width);
     const int64_t taps = shape->kernel_height * shape->kernel_width;
     struct ddp_correlate correlate = {
         .images = {.batch = shape->batch,
@@ -121,7 +85,7 @@ static enum ddp_status backward_phase(const struct ddp_conv2d_backward *args,
         .weight_in = shape->in * taps,
         .weight_row = -down.every * shape->kernel_width,
         .weight_column = -across.every,
-        .y = args->dx + (row * shape->width + column) * shape->in,
+        .y = dx + (row * shape->width + column) * shape->in,
         .y_image = shape->height * shape->width * shape->in,
         .y_row = shape->stride * shape->width * shape->in,
         .y_column = shape->stride * shape->in,
@@ -150,6 +114,8 @@ size_t ddp_conv2d_backward_scratch_bytes(const struct ddp_conv2d_shape *shape)
 enum ddp_status ddp_conv2d_backward(const struct ddp_conv2d_backward *args, void *stream)
 {
     enum ddp_status status = ddp_conv2d_check_backward(args);
+    if (status == DDP_OK)
+        status = ddp_cpu_check_dtype("conv2d", args->dtype);
     if (status)
         return status;
     if (!args->scratch)

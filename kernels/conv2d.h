@@ -14,6 +14,10 @@
 
 #include "kernels/linear.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 struct ddp_conv2d_shape {
     int64_t batch, height, width, in;    /* B, H, W, C of x */
     int64_t out;                         /* O */
@@ -28,26 +32,28 @@ int64_t ddp_window_count(int64_t size, int64_t kernel, int64_t stride, int64_t p
 
 struct ddp_conv2d_forward {
     struct ddp_conv2d_shape shape;
+    enum ddp_dtype dtype;           /* of x and y: DDP_F32 or DDP_BF16 */
     enum ddp_activation activation; /* none or ReLU */
     enum ddp_dtype compute;         /* DDP_F32; DDP_BF16: x and weight are rounded to bf16 (as
                                        torch.autocast does), products are added in float32 */
-    const float *x;                 /* (B,H,W,C) */
+    const void *x;                  /* (B,H,W,C) */
     const float *weight;            /* (O,C,KH,KW) */
     const float *bias;              /* (O), or NULL: none */
-    float *y;                       /* (B,OH,OW,O) out */
+    void *y;                        /* (B,OH,OW,O) out */
     void *scratch;                  /* ddp_conv2d_forward_scratch_bytes(), 64-byte aligned */
 };
 
 struct ddp_conv2d_backward {
     struct ddp_conv2d_shape shape;
+    enum ddp_dtype dtype; /* of x, y and their gradients: DDP_F32 or DDP_BF16 */
     enum ddp_activation activation;
     enum ddp_dtype compute; /* DDP_BF16: x, weight and the gradient that arrives are rounded; dbias
                                is not */
-    const float *x;         /* (B,H,W,C) the input of forward; may be NULL without dweight */
-    const float *y;      /* (B,OH,OW,O) the output of forward; may be NULL without an activation */
+    const void *x;          /* (B,H,W,C) the input of forward; may be NULL without dweight */
+    const void *y;       /* (B,OH,OW,O) the output of forward; may be NULL without an activation */
     const float *weight; /* (O,C,KH,KW); may be NULL without dx */
-    const float *dy;     /* (B,OH,OW,O) gradient of y */
-    float *dx;           /* (B,H,W,C) out, or NULL: not needed (a first layer) */
+    const void *dy;      /* (B,OH,OW,O) gradient of y */
+    void *dx;            /* (B,H,W,C) out, or NULL: not needed (a first layer) */
     float *dweight;      /* (O,C,KH,KW) out, or NULL */
     float *dbias;        /* (O) out, or NULL */
     bool accumulate_dx;  /* add to dx; else overwrite, NaN in it does not matter */
@@ -65,5 +71,9 @@ enum ddp_status ddp_conv2d_forward(const struct ddp_conv2d_forward *args, void *
 enum ddp_status ddp_conv2d_forward_reference(const struct ddp_conv2d_forward *args, void *stream);
 enum ddp_status ddp_conv2d_backward(const struct ddp_conv2d_backward *args, void *stream);
 enum ddp_status ddp_conv2d_backward_reference(const struct ddp_conv2d_backward *args, void *stream);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

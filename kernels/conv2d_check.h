@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The arguments of convolution, checked. Private to conv2d*.c. */
+ * The arguments of convolution, checked: for all devices. Private to conv2d*. */
 #ifndef DDP_KERNELS_CONV2D_CHECK_H
 #define DDP_KERNELS_CONV2D_CHECK_H
 

@@ -3,27 +3,16 @@
  * How convolution cuts images into tiles, brings a tile into a block of memory that stays in cache
  * where it must be rounded or gated, and which taps of its window each output meets. Private to
  * conv2d*.c.
- *
- * Positions are what one strip of outputs belongs to: output pixels going forward, pixels of x
- * going back. Position p reads the pixels origin + p * stride + t * step for the taps t of its
- * window. */
+ */
 #ifndef DDP_KERNELS_CONV2D_TILE_H
 #define DDP_KERNELS_CONV2D_TILE_H
 
+#include "kernels/conv2d_axis.h"
 #include "kernels/conv2d_micro.h"
 
 /* Of the block, which lies on the stack of the thread: 160 KiB, with tables of 32 KiB. */
 #define DDP_CONV_BLOCK     40960 /* floats */
 #define DDP_CONV_POSITIONS 2048
-
-struct ddp_conv_axis {
-    int64_t size;  /* pixels of the image */
-    int64_t count; /* positions */
-    int64_t taps;  /* of the window; 0: nothing is read */
-    int64_t step;  /* pixels between taps */
-    int64_t stride;
-    int64_t origin; /* pixel of tap 0 for position 0; negative: padding */
-};
 
 struct ddp_conv_images {
     int64_t batch, channels;

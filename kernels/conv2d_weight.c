@@ -43,22 +43,12 @@ static int64_t divide_up(int64_t a, int64_t b)
 
 struct ddp_conv_images ddp_conv2d_images(const struct ddp_conv2d_shape *shape)
 {
-    struct ddp_conv_images images = {.batch = shape->batch, .channels = shape->in};
-    images.row = (struct ddp_conv_axis){
-        .size = shape->height,
-        .count = ddp_window_count(shape->height, shape->kernel_height, shape->stride,
-                                  shape->padding, shape->dilation),
-        .taps = shape->kernel_height,
-        .step = shape->dilation,
-        .stride = shape->stride,
-        .origin = -shape->padding,
+    return (struct ddp_conv_images){
+        .batch = shape->batch,
+        .channels = shape->in,
+        .row = ddp_conv_axis_of(shape, shape->height, shape->kernel_height),
+        .column = ddp_conv_axis_of(shape, shape->width, shape->kernel_width),
     };
-    images.column = images.row;
-    images.column.size = shape->width;
-    images.column.count = ddp_window_count(shape->width, shape->kernel_width, shape->stride,
-                                           shape->padding, shape->dilation);
-    images.column.taps = shape->kernel_width;
-    return images;
 }
 
 /* Everything that follows from the shape. */
@@ -229,14 +219,16 @@ static void chunk_task(void *arg, size_t index)
 {
     const struct work *work = arg;
     const struct ddp_conv2d_backward *args = work->args;
+    const float *x = args->x;
+    const float *y = args->y;
+    const float *dy = args->dy;
     const int64_t chunk = (int64_t)index / work->ranges;
     const int64_t begin = (int64_t)index % work->ranges * work->task_vectors;
     const int64_t end = at_most(begin + work->task_vectors, work->vectors);
     struct ddp_conv_images images = work->images;
     const int64_t image = chunk * work->chunk;
     images.batch = at_most(work->chunk, images.batch - image);
-    images.x =
-        args->x ? args->x + image * images.row.size * images.column.size * images.channels : NULL;
+    images.x = x ? x + image * images.row.size * images.column.size * images.channels : NULL;
     const int64_t out = args->shape.out, line = images.column.count * out;
     struct tile tile = {
         .work = work,
@@ -255,8 +247,8 @@ static void chunk_task(void *arg, size_t index)
         tile.at = ddp_conv_tile_at(&work->cut, &images, i);
         const int64_t first = ((image + tile.at.image) * images.row.count + tile.at.row) * line +
                               tile.at.column * out;
-        tile.dy = args->dy + first;
-        tile.y = args->y ? args->y + first : NULL;
+        tile.dy = dy + first;
+        tile.y = y ? y + first : NULL;
         tile_run(&tile, &images);
     }
 }

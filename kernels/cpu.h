@@ -5,6 +5,8 @@
 #ifndef DDP_KERNELS_CPU_H
 #define DDP_KERNELS_CPU_H
 
+#include "ddp.h"
+
 #include "core/pool.h"
 
 #include <string.h>
@@ -68,6 +70,9 @@ static inline ddp_pool *ddp_stream_pool(void *stream)
 {
     return (ddp_pool *)stream; /* the cast is for C++ */
 }
+
+/* The CPU's operations take float32 activations only: DDP_ERR_UNSUPPORTED for another dtype. */
+enum ddp_status ddp_cpu_check_dtype(const char *operation, enum ddp_dtype dtype);
 
 /* Does elements [begin, end) of an operation. */
 typedef void ddp_range_function(const void *args, int64_t begin, int64_t end);

@@ -66,23 +66,25 @@ DDP_INLINE ddp_f32x16 dropped(const struct pass *pass, ddp_f32x16 x, const uint3
 DDP_INLINE void drop_block(const struct pass *pass, int64_t begin, int64_t end)
 {
     const struct ddp_dropout *args = pass->args;
+    const float *x = args->x;
+    float *y = args->y;
     uint32_t numbers[STEP];
     int64_t at = begin;
     for (; at + STEP <= end; at += STEP) {
         philox_many(args, (uint64_t)at / 4, numbers);
         for (int i = 0; i < STEP; i += DDP_LANES) {
-            ddp_f32x16 value = dropped(pass, ddp_load16(args->x + at + i), numbers + i);
+            ddp_f32x16 value = dropped(pass, ddp_load16(x + at + i), numbers + i);
             if (args->accumulate)
-                value = ddp_load16(args->y + at + i) + value;
-            ddp_store16(args->y + at + i, value);
+                value = ddp_load16(y + at + i) + value;
+            ddp_store16(y + at + i, value);
         }
     }
     if (at == end)
         return;
     philox_many(args, (uint64_t)at / 4, numbers);
     for (int i = 0; at + i < end; i++) {
-        float value = numbers[i] >> 8 >= pass->threshold ? args->x[at + i] * pass->scale : 0;
-        args->y[at + i] = args->accumulate ? args->y[at + i] + value : value;
+        float value = numbers[i] >> 8 >= pass->threshold ? x[at + i] * pass->scale : 0;
+        y[at + i] = args->accumulate ? y[at + i] + value : value;
     }
 }
 
@@ -100,7 +102,17 @@ static enum ddp_status check(const struct ddp_dropout *args)
     if (args->count < 0 || (args->count > 0 && (!args->x || !args->y)))
         return ddp_fail(DDP_ERR_INVALID, "dropout: bad arguments (%lld elements)",
                         (long long)args->count);
-    return DDP_OK;
+    return ddp_cpu_check_dtype("dropout", args->dtype);
+}
+
+static struct ddp_dropout placed(const struct ddp_dropout *args)
+{
+    struct ddp_dropout own = *args;
+    if (own.place) {
+        own.shard = own.place[0];
+        own.step = own.place[1];
+    }
+    return own;
 }
 
 enum ddp_status ddp_dropout(const struct ddp_dropout *args, void *stream)
@@ -108,8 +120,9 @@ enum ddp_status ddp_dropout(const struct ddp_dropout *args, void *stream)
     enum ddp_status status = check(args);
     if (status)
         return status;
+    const struct ddp_dropout own = placed(args);
     const struct pass pass = {
-        .args = args,
+        .args = &own,
         .threshold = (uint32_t)ceil((double)args->probability * 0x1p24),
         .scale = 1 / (1 - args->probability),
     };
@@ -119,21 +132,23 @@ enum ddp_status ddp_dropout(const struct ddp_dropout *args, void *stream)
 
 enum ddp_status ddp_dropout_reference(const struct ddp_dropout *args, void *stream)
 {
+    const float *x = args->x;
+    float *y = args->y;
     (void)stream;
     enum ddp_status status = check(args);
     if (status)
         return status;
+    const struct ddp_dropout own = placed(args);
     const uint32_t key[2] = {args->seed, args->layer};
     const float scale = 1 / (1 - args->probability);
     for (int64_t i = 0; i < args->count; i++) {
         const uint64_t place = (uint64_t)i / 4;
-        const uint32_t counter[4] = {(uint32_t)place, (uint32_t)(place >> 32), args->shard,
-                                     args->step};
+        const uint32_t counter[4] = {(uint32_t)place, (uint32_t)(place >> 32), own.shard, own.step};
         uint32_t numbers[4];
         ddp_philox(numbers, counter, key);
         bool keep = ddp_philox_uniform(numbers[i % 4]) >= args->probability;
-        float value = keep ? args->x[i] * scale : 0;
-        args->y[i] = args->accumulate ? args->y[i] + value : value;
+        float value = keep ? x[i] * scale : 0;
+        y[i] = args->accumulate ? y[i] + value : value;
     }
     return DDP_OK;
 }

@@ -11,11 +11,15 @@
 
 struct ddp_dropout {
     int64_t count;
-    float probability; /* p, 0 <= p < 1 */
+    enum ddp_dtype dtype; /* of x and y: DDP_F32 or DDP_BF16 */
+    float probability;    /* p, 0 <= p < 1 */
     uint32_t seed, layer, shard, step;
-    const float *x;  /* (n) */
-    float *y;        /* (n) out; may be x */
-    bool accumulate; /* add to what is in y; false: overwrite it, whatever it is */
+    const uint32_t *place; /* shard and step, read when the work runs, instead of those above: for
+                              work that is recorded once and replayed; NULL: those above. Where the
+                              kernels' other memory is */
+    const void *x;         /* (n) */
+    void *y;               /* (n) out; may be x */
+    bool accumulate;       /* add to what is in y; false: overwrite it, whatever it is */
 };
 
 enum ddp_status ddp_dropout(const struct ddp_dropout *args, void *stream);

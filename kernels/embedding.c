@@ -49,7 +49,7 @@ static void look_up_rows(const void *arg, int64_t begin, int64_t end)
     const int64_t n = args->features;
     for (int64_t row = begin; row < end; row++) {
         const float *token = args->wte + args->tokens[row] * n;
-        float *restrict y = args->y + row * n;
+        float *restrict y = (float *)args->y + row * n;
         if (!args->wpe) {
             memcpy(y, token, (size_t)n * sizeof *y);
             continue;
@@ -70,7 +70,7 @@ static enum ddp_status check_forward(const struct ddp_embedding_forward *args)
         return status;
     if (args->batch > 0 && args->length > 0 && args->features > 0 && (!args->wte || !args->y))
         return ddp_fail(DDP_ERR_INVALID, "embedding: wte or y is NULL");
-    return DDP_OK;
+    return ddp_cpu_check_dtype("embedding", args->dtype);
 }
 
 enum ddp_status ddp_embedding_forward(const struct ddp_embedding_forward *args, void *stream)
@@ -86,6 +86,7 @@ enum ddp_status ddp_embedding_forward(const struct ddp_embedding_forward *args, 
 enum ddp_status ddp_embedding_forward_reference(const struct ddp_embedding_forward *args,
                                                 void *stream)
 {
+    float *y = args->y;
     (void)stream;
     enum ddp_status status = check_forward(args);
     if (status)
@@ -94,7 +95,7 @@ enum ddp_status ddp_embedding_forward_reference(const struct ddp_embedding_forwa
     for (int64_t row = 0; row < args->batch * args->length; row++)
         for (int64_t j = 0; j < n; j++) {
             float place = args->wpe ? args->wpe[row % args->length * n + j] : 0;
-            args->y[row * n + j] = args->wte[args->tokens[row] * n + j] + place;
+            y[row * n + j] = args->wte[args->tokens[row] * n + j] + place;
         }
     return DDP_OK;
 }
@@ -113,7 +114,7 @@ static void add_columns(const struct ddp_embedding_backward *args, int64_t begin
 {
     const int64_t n = args->features, rows = args->batch * args->length;
     for (int64_t row = 0; row < rows; row++) {
-        const float *dy = args->dy + row * n + begin;
+        const float *dy = (const float *)args->dy + row * n + begin;
         if (args->dwte) {
             float *restrict token = args->dwte + args->tokens[row] * n + begin;
             for (int64_t j = 0; j < count; j++)
@@ -149,7 +150,7 @@ static enum ddp_status check_backward(const struct ddp_embedding_backward *args)
         return status;
     if (args->batch > 0 && args->length > 0 && args->features > 0 && !args->dy)
         return ddp_fail(DDP_ERR_INVALID, "embedding backward: dy is NULL");
-    return DDP_OK;
+    return ddp_cpu_check_dtype("embedding", args->dtype);
 }
 
 enum ddp_status ddp_embedding_backward(const struct ddp_embedding_backward *args, void *stream)
@@ -166,6 +167,7 @@ enum ddp_status ddp_embedding_backward(const struct ddp_embedding_backward *args
 enum ddp_status ddp_embedding_backward_reference(const struct ddp_embedding_backward *args,
                                                  void *stream)
 {
+    const float *dy = args->dy;
     (void)stream;
     enum ddp_status status = check_backward(args);
     if (status)
@@ -178,9 +180,9 @@ enum ddp_status ddp_embedding_backward_reference(const struct ddp_embedding_back
     for (int64_t row = 0; row < args->batch * args->length; row++)
         for (int64_t j = 0; j < n; j++) {
             if (args->dwte)
-                args->dwte[args->tokens[row] * n + j] += args->dy[row * n + j];
+                args->dwte[args->tokens[row] * n + j] += dy[row * n + j];
             if (args->dwpe)
-                args->dwpe[row % args->length * n + j] += args->dy[row * n + j];
+                args->dwpe[row % args->length * n + j] += dy[row * n + j];
         }
     return DDP_OK;
 }

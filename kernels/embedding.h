@@ -14,16 +14,18 @@ struct ddp_embedding_forward {
     int64_t batch, length, features; /* B, T, C */
     int64_t vocabulary;              /* V */
     int64_t positions;               /* P, rows of wpe: at least T */
+    enum ddp_dtype dtype;            /* of y: DDP_F32 or DDP_BF16 */
     const int32_t *tokens;           /* (B,T) */
     const float *wte;                /* (V,C) */
     const float *wpe;                /* (P,C), or NULL: none */
-    float *y;                        /* (B,T,C) out */
+    void *y;                         /* (B,T,C) out */
 };
 
 struct ddp_embedding_backward {
     int64_t batch, length, features, vocabulary, positions;
+    enum ddp_dtype dtype;  /* of dy: DDP_F32 or DDP_BF16 */
     const int32_t *tokens; /* (B,T) */
-    const float *dy;       /* (B,T,C) */
+    const void *dy;        /* (B,T,C) */
     float *dwte;           /* (V,C) out, or NULL: not needed; rows are added first to last */
     float *dwpe;           /* (P,C) out, or NULL */
     bool accumulate_dwte;  /* add each row of dy to what is in dwte; false: start from zeros */

@@ -19,6 +19,7 @@
 #include "kernels/merge.h"
 #include "kernels/norm.h"
 #include "kernels/pool2d.h"
+#include "kernels/reduce.h"
 #include "kernels/relu.h"
 #include "kernels/sgd.h"
 #include "kernels/softmax_cross_entropy.h"
@@ -28,6 +29,8 @@
 /* The stream is the device's own: on the CPU a ddp_pool, or NULL for the calling thread alone. */
 struct ddp_kernels {
     const char *name; /* "cpu", "reference" */
+    /* They take activations and their gradients in bf16: `dtype` may be DDP_BF16. */
+    bool bf16_activations;
 
     /* y = activation(x W^T + b) */
     enum ddp_status (*linear_forward)(const struct ddp_linear_forward *args, void *stream);
@@ -37,6 +40,9 @@ struct ddp_kernels {
     enum ddp_status (*layer_norm_forward)(const struct ddp_layer_norm_forward *args, void *stream);
     enum ddp_status (*layer_norm_backward)(const struct ddp_layer_norm_backward *args,
                                            void *stream);
+    /* a + b and the norm of its rows in one pass; NULL: none, the two above do it */
+    enum ddp_status (*add_layer_norm_forward)(const struct ddp_add_layer_norm_forward *args,
+                                              void *stream);
     /* rows of a table by token and by position */
     enum ddp_status (*embedding_forward)(const struct ddp_embedding_forward *args, void *stream);
     enum ddp_status (*embedding_backward)(const struct ddp_embedding_backward *args, void *stream);
@@ -86,6 +92,8 @@ struct ddp_kernels {
     enum ddp_status (*relu_backward)(const struct ddp_relu_backward *args, void *stream);
     /* between (B,C,H*W) and channels-last */
     enum ddp_status (*transpose)(const struct ddp_transpose *args, void *stream);
+    /* the ordered reduction on device memory; NULL where the host reaches it, with ddp_reduce() */
+    enum ddp_status (*reduce)(const struct ddp_reduce *args, void *stream);
 };
 
 extern const struct ddp_kernels ddp_kernels_cpu;       /* the fast versions */

@@ -5,6 +5,18 @@
 
 #include "kernels/kernels.h"
 
+#include "core/log.h"
+#include "kernels/cpu.h"
+
+enum ddp_status ddp_cpu_check_dtype(const char *operation, enum ddp_dtype dtype)
+{
+    if (dtype != DDP_F32)
+        return ddp_fail(DDP_ERR_UNSUPPORTED,
+                        "%s: the CPU keeps activations in float32, not dtype %d", operation,
+                        (int)dtype);
+    return DDP_OK;
+}
+
 const struct ddp_kernels ddp_kernels_cpu = {
     .name = "cpu",
     .linear_forward = ddp_linear_forward,

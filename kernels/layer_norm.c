@@ -94,12 +94,13 @@ DDP_MULTIVERSION
 static void forward_rows(const void *arg, int64_t begin, int64_t end)
 {
     const struct ddp_layer_norm_forward *args = arg;
+    float *y = args->y;
     const int64_t n = args->features;
     for (int64_t row = begin; row < end; row++) {
-        const float *x = args->x + row * n;
+        const float *x = (const float *)args->x + row * n;
         const float mean = row_sum(x, n) / (float)n;
         const float rstd = 1 / sqrtf(row_squares(x, n, mean) / (float)n + args->eps);
-        scale_row(x, args->gamma, args->beta, args->y + row * n, n, mean, rstd);
+        scale_row(x, args->gamma, args->beta, y + row * n, n, mean, rstd);
         if (args->statistics) {
             args->statistics[2 * row] = mean;
             args->statistics[2 * row + 1] = rstd;
@@ -114,7 +115,7 @@ static enum ddp_status check_forward(const struct ddp_layer_norm_forward *args)
         return status;
     if (args->rows > 0 && args->features > 0 && (!args->x || !args->y))
         return ddp_fail(DDP_ERR_INVALID, "layer norm: x or y is NULL");
-    return DDP_OK;
+    return ddp_cpu_check_dtype("layer norm", args->dtype);
 }
 
 enum ddp_status ddp_layer_norm_forward(const struct ddp_layer_norm_forward *args, void *stream)
@@ -129,13 +130,14 @@ enum ddp_status ddp_layer_norm_forward(const struct ddp_layer_norm_forward *args
 enum ddp_status ddp_layer_norm_forward_reference(const struct ddp_layer_norm_forward *args,
                                                  void *stream)
 {
+    float *y = args->y;
     (void)stream;
     enum ddp_status status = check_forward(args);
     if (status)
         return status;
     const int64_t n = args->features;
     for (int64_t row = 0; n > 0 && row < args->rows; row++) {
-        const float *x = args->x + row * n;
+        const float *x = (const float *)args->x + row * n;
         double mean = 0, variance = 0;
         for (int64_t j = 0; j < n; j++)
             mean += (double)x[j] / (double)n;
@@ -145,7 +147,7 @@ enum ddp_status ddp_layer_norm_forward_reference(const struct ddp_layer_norm_for
         for (int64_t j = 0; j < n; j++) {
             double value = ((double)x[j] - mean) * rstd;
             value *= args->gamma ? (double)args->gamma[j] : 1;
-            args->y[row * n + j] = (float)(value + (args->beta ? (double)args->beta[j] : 0));
+            y[row * n + j] = (float)(value + (args->beta ? (double)args->beta[j] : 0));
         }
         if (args->statistics) {
             args->statistics[2 * row] = (float)mean;
@@ -189,8 +191,9 @@ DDP_INLINE void row_backward(const struct ddp_layer_norm_backward *args, int64_t
 {
     const int64_t n = args->features;
     const float mean = args->statistics[2 * row], rstd = args->statistics[2 * row + 1];
-    const float *x = args->x + row * n, *dy = args->dy + row * n, *gamma = args->gamma;
-    float *dx = args->dx ? args->dx + row * n : NULL, means[2] = {0};
+    const float *x = (const float *)args->x + row * n, *dy = (const float *)args->dy + row * n,
+                *gamma = args->gamma;
+    float *dx = args->dx ? (float *)args->dx + row * n : NULL, means[2] = {0};
     if (dx)
         row_means(x, dy, gamma, n, mean, rstd, means);
     for (int64_t i = 0; i < n; i += DDP_LANES) {
@@ -273,7 +276,7 @@ static enum ddp_status check_backward(const struct ddp_layer_norm_backward *args
         return ddp_fail(DDP_ERR_INVALID, "layer norm backward: x, statistics or dy is NULL");
     if (any && (args->dgamma || args->dbeta) && !args->scratch)
         return ddp_fail(DDP_ERR_INVALID, "layer norm backward: no scratch memory");
-    return DDP_OK;
+    return ddp_cpu_check_dtype("layer norm", args->dtype);
 }
 
 enum ddp_status ddp_layer_norm_backward(const struct ddp_layer_norm_backward *args, void *stream)
@@ -297,7 +300,7 @@ enum ddp_status ddp_layer_norm_backward(const struct ddp_layer_norm_backward *ar
 static void reference_dx(const struct ddp_layer_norm_backward *args, int64_t row)
 {
     const int64_t n = args->features;
-    const float *x = args->x + row * n, *dy = args->dy + row * n;
+    const float *x = (const float *)args->x + row * n, *dy = (const float *)args->dy + row * n;
     const double mean = (double)args->statistics[2 * row];
     const double rstd = (double)args->statistics[2 * row + 1];
     double mean_g = 0, mean_gx = 0;
@@ -309,7 +312,7 @@ static void reference_dx(const struct ddp_layer_norm_backward *args, int64_t row
     for (int64_t j = 0; j < n; j++) {
         double g = (double)dy[j] * (args->gamma ? (double)args->gamma[j] : 1);
         double value = rstd * (g - mean_g - ((double)x[j] - mean) * rstd * mean_gx);
-        float *dx = &args->dx[row * n + j];
+        float *dx = &((float *)args->dx)[row * n + j];
         *dx = (float)(args->accumulate_dx ? (double)*dx + value : value);
     }
 }
@@ -317,6 +320,7 @@ static void reference_dx(const struct ddp_layer_norm_backward *args, int64_t row
 enum ddp_status ddp_layer_norm_backward_reference(const struct ddp_layer_norm_backward *args,
                                                   void *stream)
 {
+    const float *x = args->x;
     (void)stream;
     enum ddp_status status = check_backward(args);
     if (status)
@@ -325,9 +329,9 @@ enum ddp_status ddp_layer_norm_backward_reference(const struct ddp_layer_norm_ba
     for (int64_t j = 0; j < n; j++) {
         double dgamma = 0, dbeta = 0;
         for (int64_t row = 0; row < args->rows; row++) {
-            const double dy = (double)args->dy[row * n + j];
+            const double dy = (double)((const float *)args->dy)[row * n + j];
             dbeta += dy;
-            dgamma += dy * ((double)args->x[row * n + j] - (double)args->statistics[2 * row]) *
+            dgamma += dy * ((double)x[row * n + j] - (double)args->statistics[2 * row]) *
                       (double)args->statistics[2 * row + 1];
         }
         if (args->dgamma)

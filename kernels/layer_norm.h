@@ -9,21 +9,37 @@
 
 struct ddp_layer_norm_forward {
     int64_t rows, features; /* B, C */
+    enum ddp_dtype dtype;   /* of x and y: DDP_F32 or DDP_BF16 */
     float eps;
-    const float *x;     /* (B,C) */
+    const void *x;      /* (B,C) */
     const float *gamma; /* (C), or NULL: ones */
     const float *beta;  /* (C), or NULL: zeros */
-    float *y;           /* (B,C) out; may be x */
+    void *y;            /* (B,C) out; may be x */
     float *statistics;  /* (B,2) out: mean and rstd of each row; NULL: not needed */
+};
+
+/* The sum of a residual connection and its norm in one pass: as ddp_add, then
+ * ddp_layer_norm_forward of what it stored; the same bits. */
+struct ddp_add_layer_norm_forward {
+    int64_t rows, features;
+    enum ddp_dtype dtype; /* of a, b, sum and y */
+    float eps;
+    const void *a, *b;  /* (B,C) */
+    void *sum;          /* (B,C) out: a + b; may be a or b */
+    const float *gamma; /* (C), or NULL: ones */
+    const float *beta;  /* (C), or NULL: zeros */
+    void *y;            /* (B,C) out */
+    float *statistics;  /* (B,2) out: mean and rstd of each row of sum; NULL: not needed */
 };
 
 struct ddp_layer_norm_backward {
     int64_t rows, features;
-    const float *x;          /* (B,C) the input of forward */
+    enum ddp_dtype dtype;    /* of x and the gradients of x and y: DDP_F32 or DDP_BF16 */
+    const void *x;           /* (B,C) the input of forward */
     const float *gamma;      /* (C), or NULL: ones */
     const float *statistics; /* (B,2) from forward */
-    const float *dy;         /* (B,C) */
-    float *dx;               /* (B,C) out, or NULL: not needed; may be dy, if not accumulated */
+    const void *dy;          /* (B,C) */
+    void *dx;                /* (B,C) out, or NULL: not needed; may be dy, if not accumulated */
     float *dgamma;           /* (C) out, or NULL */
     float *dbeta;            /* (C) out, or NULL */
     bool accumulate_dx;      /* add to what is in dx; false: overwrite it, whatever it is */

@@ -6,64 +6,14 @@
 
 #include "kernels/linear.h"
 
-#include "core/log.h"
-#include "core/memory.h"
 #include "kernels/bf16.h"
 #include "kernels/gemm.h"
 #include "kernels/gemm_bf16.h"
+#include "kernels/linear_check.h"
 #include "kernels/vmath.h"
 
 #define COLUMNS 128   /* of a task of the backward pass; whole vectors */
 #define SMALL   32768 /* elements that are not worth waking a thread for */
-#define ALIGN   64
-
-static bool is_gelu(enum ddp_activation activation)
-{
-    return activation == DDP_ACTIVATION_GELU || activation == DDP_ACTIVATION_GELU_TANH;
-}
-
-static enum ddp_status check_shape(int64_t rows, int64_t in, int64_t out,
-                                   enum ddp_activation activation, enum ddp_dtype compute)
-{
-    if (rows < 0 || in < 0 || out < 0)
-        return ddp_fail(DDP_ERR_INVALID, "linear: negative size (%lld rows, %lld in, %lld out)",
-                        (long long)rows, (long long)in, (long long)out);
-    if ((unsigned)activation > DDP_ACTIVATION_GELU_TANH)
-        return ddp_fail(DDP_ERR_INVALID, "linear: unknown activation %d", (int)activation);
-    if (compute != DDP_F32 && compute != DDP_BF16)
-        return ddp_fail(DDP_ERR_INVALID, "linear: computes in f32 or bf16, not dtype %d",
-                        (int)compute);
-    return DDP_OK;
-}
-
-/* Where the operands that are rounded to bf16 lie in the scratch memory: x, dy, weight. */
-struct rounded {
-    uint16_t *x, *dy, *weight;
-};
-
-static size_t part_bytes(int64_t count)
-{
-    return ddp_align_up((size_t)count * sizeof(uint16_t), ALIGN);
-}
-
-size_t ddp_linear_scratch_bytes(int64_t rows, int64_t in, int64_t out, enum ddp_dtype compute,
-                                bool has_weight_bf16)
-{
-    if (compute != DDP_BF16 || rows < 0 || in < 0 || out < 0)
-        return 0;
-    return part_bytes(rows * in) + part_bytes(rows * out) +
-           (has_weight_bf16 ? 0 : part_bytes(in * out));
-}
-
-static struct rounded rounded_in(void *scratch, int64_t rows, int64_t in, int64_t out)
-{
-    char *memory = scratch;
-    return (struct rounded){
-        .x = (uint16_t *)(void *)memory,
-        .dy = (uint16_t *)(void *)(memory + part_bytes(rows * in)),
-        .weight = (uint16_t *)(void *)(memory + part_bytes(rows * in) + part_bytes(rows * out)),
-    };
-}
 
 /* The two ways to compute everything: fast and plain. */
 struct ways {
@@ -109,22 +59,6 @@ static enum ddp_status run_bf16(const struct ways *ways, const struct ddp_gemm *
 /* --- forward
  * -------------------------------------------------------------------------------------- */
 
-static enum ddp_status check_forward(const struct ddp_linear_forward *args)
-{
-    enum ddp_status status =
-        check_shape(args->rows, args->in, args->out, args->activation, args->compute);
-    if (status)
-        return status;
-    const bool outputs = args->rows > 0 && args->out > 0, inputs = outputs && args->in > 0;
-    const bool bf16 = args->compute == DDP_BF16;
-    const bool weight = args->weight || (bf16 && args->weight_bf16);
-    if ((inputs && (!args->x || !weight)) || (outputs && !args->y))
-        return ddp_fail(DDP_ERR_INVALID, "linear: x, weight or y is NULL");
-    if (inputs && bf16 && !args->scratch)
-        return ddp_fail(DDP_ERR_INVALID, "linear: bf16 without scratch memory");
-    return DDP_OK;
-}
-
 /* Not max(): NaN must stay NaN. */
 DDP_INLINE ddp_f32x16 activate(ddp_f32x16 z, enum ddp_activation activation)
 {
@@ -148,8 +82,8 @@ DDP_INLINE void finish_rows(const struct ddp_linear_forward *args, int64_t row, 
     const bool gelu = activation == DDP_ACTIVATION_GELU || activation == DDP_ACTIVATION_GELU_TANH;
     const float *b = args->bias ? args->bias + column : NULL;
     for (int64_t i = row; i < row + rows; i++) {
-        float *y = args->y + i * args->out + column;
-        float *pre = gelu && args->pre ? args->pre + i * args->out + column : NULL;
+        float *y = (float *)args->y + i * args->out + column;
+        float *pre = gelu && args->pre ? (float *)args->pre + i * args->out + column : NULL;
         int64_t j = 0;
         for (; j + DDP_LANES <= columns; j += DDP_LANES) {
             ddp_f32x16 z = ddp_load16(y + j);
@@ -212,7 +146,8 @@ static enum ddp_status forward_product(const struct ways *ways,
         return ways->gemm(&product, stream);
     if (args->rows == 0 || args->out == 0)
         return DDP_OK;
-    const struct rounded rounded = rounded_in(args->scratch, args->rows, args->in, args->out);
+    const struct ddp_linear_rounded rounded =
+        ddp_linear_rounded_in(args->scratch, args->rows, args->in, args->out, args->dtype);
     const uint16_t *weight = args->weight_bf16;
     enum ddp_status status = round_to(ways, rounded.x, args->x, args->rows * args->in, stream);
     if (status == DDP_OK && !weight) {
@@ -224,7 +159,9 @@ static enum ddp_status forward_product(const struct ways *ways,
 
 enum ddp_status ddp_linear_forward(const struct ddp_linear_forward *args, void *stream)
 {
-    enum ddp_status status = check_forward(args);
+    enum ddp_status status = ddp_linear_check_forward(args);
+    if (status == DDP_OK)
+        status = ddp_cpu_check_dtype("linear", args->dtype);
     if (status)
         return status;
     struct ddp_linear_forward copy = *args;
@@ -250,7 +187,11 @@ static double activate_reference(double z, enum ddp_activation activation)
 
 enum ddp_status ddp_linear_forward_reference(const struct ddp_linear_forward *args, void *stream)
 {
-    enum ddp_status status = check_forward(args);
+    float *y = args->y;
+    float *pre = args->pre;
+    enum ddp_status status = ddp_linear_check_forward(args);
+    if (status == DDP_OK)
+        status = ddp_cpu_check_dtype("linear", args->dtype);
     if (status == DDP_OK)
         status = forward_product(&plain, args, NULL, stream);
     if (status)
@@ -258,36 +199,16 @@ enum ddp_status ddp_linear_forward_reference(const struct ddp_linear_forward *ar
     for (int64_t i = 0; i < args->rows; i++)
         for (int64_t j = 0; j < args->out; j++) {
             const int64_t at = i * args->out + j;
-            const float z = args->y[at] + (args->bias ? args->bias[j] : 0);
-            if (is_gelu(args->activation) && args->pre)
-                args->pre[at] = z;
-            args->y[at] = (float)activate_reference((double)z, args->activation);
+            const float z = y[at] + (args->bias ? args->bias[j] : 0);
+            if (ddp_linear_is_gelu(args->activation) && pre)
+                pre[at] = z;
+            y[at] = (float)activate_reference((double)z, args->activation);
         }
     return DDP_OK;
 }
 
 /* --- backward
  * ------------------------------------------------------------------------------------- */
-
-static enum ddp_status check_backward(const struct ddp_linear_backward *args)
-{
-    enum ddp_status status =
-        check_shape(args->rows, args->in, args->out, args->activation, args->compute);
-    if (status)
-        return status;
-    const bool outputs = args->rows > 0 && args->out > 0, inputs = outputs && args->in > 0;
-    const bool bf16 = args->compute == DDP_BF16;
-    bool missing = outputs && !args->dy;
-    missing |= outputs && args->activation == DDP_ACTIVATION_RELU && !args->y;
-    missing |= outputs && is_gelu(args->activation) && !args->pre;
-    missing |= inputs && args->dweight && !args->x;
-    missing |= inputs && args->dx && !args->weight && !(bf16 && args->weight_bf16);
-    if (missing)
-        return ddp_fail(DDP_ERR_INVALID, "linear backward: dy, y, pre, x or weight is NULL");
-    if (inputs && bf16 && !args->scratch)
-        return ddp_fail(DDP_ERR_INVALID, "linear backward: bf16 without scratch memory");
-    return DDP_OK;
-}
 
 /* The gradient before the activation; `kept` is y for ReLU, else what the activation took. */
 DDP_INLINE ddp_f32x16 deactivate(ddp_f32x16 dy, ddp_f32x16 kept, enum ddp_activation activation)
@@ -313,7 +234,7 @@ DDP_INLINE void columns_block(const struct ddp_linear_backward *args, int64_t be
     const bool active = activation != DDP_ACTIVATION_NONE;
     const float *kept = activation == DDP_ACTIVATION_RELU ? args->y : args->pre;
     for (int64_t i = 0; i < args->rows; i++) {
-        float *dy = args->dy + i * args->out + begin;
+        float *dy = (float *)args->dy + i * args->out + begin;
         const float *z = active ? kept + i * args->out + begin : NULL;
         int64_t j = 0;
         for (; j + DDP_LANES <= count; j += DDP_LANES) {
@@ -369,7 +290,7 @@ static void columns_task(void *arg, size_t index)
 /* Rounds what the products read; dz stands in dy by now. */
 static enum ddp_status round_backward(const struct ways *ways,
                                       const struct ddp_linear_backward *args,
-                                      struct rounded *rounded, const uint16_t **weight,
+                                      struct ddp_linear_rounded *rounded, const uint16_t **weight,
                                       void *stream)
 {
     enum ddp_status status = round_to(ways, rounded->dy, args->dy, args->rows * args->out, stream);
@@ -420,10 +341,11 @@ static enum ddp_status backward_products(const struct ways *ways,
     }
     if (args->in == 0 || (!args->dweight && !args->dx))
         return DDP_OK;
-    struct rounded rounded = {0};
+    struct ddp_linear_rounded rounded = {0};
     const uint16_t *weight = NULL;
     if (args->rows > 0 && args->out > 0) { /* else the products are empty, and read nothing */
-        rounded = rounded_in(args->scratch, args->rows, args->in, args->out);
+        rounded =
+            ddp_linear_rounded_in(args->scratch, args->rows, args->in, args->out, args->dtype);
         status = round_backward(ways, args, &rounded, &weight, stream);
     }
     if (args->dweight && status == DDP_OK)
@@ -435,12 +357,14 @@ static enum ddp_status backward_products(const struct ways *ways,
 
 enum ddp_status ddp_linear_backward(const struct ddp_linear_backward *args, void *stream)
 {
-    enum ddp_status status = check_backward(args);
+    enum ddp_status status = ddp_linear_check_backward(args);
+    if (status == DDP_OK)
+        status = ddp_cpu_check_dtype("linear", args->dtype);
     if (status)
         return status;
     if (args->activation != DDP_ACTIVATION_NONE || args->dbias) {
         struct ddp_linear_backward copy = *args;
-        const int64_t limit = is_gelu(args->activation) ? SMALL / 8 : SMALL;
+        const int64_t limit = ddp_linear_is_gelu(args->activation) ? SMALL / 8 : SMALL;
         bool small = args->rows == 0 || args->out <= limit / args->rows;
         ddp_pool_run(small ? NULL : ddp_stream_pool(stream),
                      (size_t)(args->out / COLUMNS + (args->out % COLUMNS != 0)), columns_task,
@@ -460,20 +384,24 @@ static double derivative_reference(double z, enum ddp_activation activation)
 
 enum ddp_status ddp_linear_backward_reference(const struct ddp_linear_backward *args, void *stream)
 {
-    enum ddp_status status = check_backward(args);
+    const float *y = args->y;
+    const float *pre = args->pre;
+    float *dy = args->dy;
+    enum ddp_status status = ddp_linear_check_backward(args);
+    if (status == DDP_OK)
+        status = ddp_cpu_check_dtype("linear", args->dtype);
     if (status)
         return status;
     for (int64_t j = 0; j < args->out; j++) {
         float sum = 0;
         for (int64_t i = 0; i < args->rows; i++) {
             int64_t at = i * args->out + j;
-            if (args->activation == DDP_ACTIVATION_RELU && !(args->y[at] > 0))
-                args->dy[at] = 0;
-            if (is_gelu(args->activation))
-                args->dy[at] =
-                    (float)((double)args->dy[at] *
-                            derivative_reference((double)args->pre[at], args->activation));
-            sum += args->dy[at];
+            if (args->activation == DDP_ACTIVATION_RELU && !(y[at] > 0))
+                dy[at] = 0;
+            if (ddp_linear_is_gelu(args->activation))
+                dy[at] = (float)((double)dy[at] *
+                                 derivative_reference((double)pre[at], args->activation));
+            sum += dy[at];
         }
         if (args->dbias)
             args->dbias[j] = args->accumulate_dbias ? args->dbias[j] + sum : sum;

@@ -157,6 +157,8 @@ static void forward_run(struct pass *pass, ddp_pool_task *task, void *stream)
 enum ddp_status ddp_max_pool2d_forward(const struct ddp_max_pool2d_forward *args, void *stream)
 {
     enum ddp_status status = ddp_pool2d_check(&args->shape, args->x && args->y, true);
+    if (status == DDP_OK)
+        status = ddp_cpu_check_dtype("pool2d", args->dtype);
     if (status || args->shape.batch == 0)
         return status;
     struct pass pass = pass_of(&args->shape);
@@ -170,6 +172,8 @@ enum ddp_status ddp_max_pool2d_forward(const struct ddp_max_pool2d_forward *args
 enum ddp_status ddp_avg_pool2d_forward(const struct ddp_avg_pool2d_forward *args, void *stream)
 {
     enum ddp_status status = ddp_pool2d_check(&args->shape, args->x && args->y, false);
+    if (status == DDP_OK)
+        status = ddp_cpu_check_dtype("pool2d", args->dtype);
     if (status || args->shape.batch == 0)
         return status;
     struct pass pass = pass_of(&args->shape);
@@ -247,6 +251,8 @@ enum ddp_status ddp_max_pool2d_backward(const struct ddp_max_pool2d_backward *ar
 {
     enum ddp_status status =
         ddp_pool2d_check(&args->shape, args->dy && args->dx && args->chosen, true);
+    if (status == DDP_OK)
+        status = ddp_cpu_check_dtype("pool2d", args->dtype);
     if (status)
         return status;
     struct pass pass = pass_of(&args->shape);
@@ -261,6 +267,8 @@ enum ddp_status ddp_max_pool2d_backward(const struct ddp_max_pool2d_backward *ar
 enum ddp_status ddp_avg_pool2d_backward(const struct ddp_avg_pool2d_backward *args, void *stream)
 {
     enum ddp_status status = ddp_pool2d_check(&args->shape, args->dy && args->dx, false);
+    if (status == DDP_OK)
+        status = ddp_cpu_check_dtype("pool2d", args->dtype);
     if (status)
         return status;
     struct pass pass = pass_of(&args->shape);

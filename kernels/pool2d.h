@@ -17,30 +17,34 @@ struct ddp_pool2d_shape {
 
 struct ddp_max_pool2d_forward {
     struct ddp_pool2d_shape shape;
-    const float *x;  /* (B,H,W,C) */
-    float *y;        /* (B,OH,OW,C) out; NaN in a window is its maximum */
+    enum ddp_dtype dtype; /* of x and y: DDP_F32 or DDP_BF16 */
+    const void *x;        /* (B,H,W,C) */
+    void *y;              /* (B,OH,OW,C) out; NaN in a window is its maximum */
     uint8_t *chosen; /* (B,OH,OW,C) out: which position of the window (row * KW + column), the first
                         of equals; NULL: not needed (evaluation) */
 };
 
 struct ddp_max_pool2d_backward {
     struct ddp_pool2d_shape shape;
-    const float *dy;       /* (B,OH,OW,C) */
+    enum ddp_dtype dtype;  /* of dx and dy: DDP_F32 or DDP_BF16 */
+    const void *dy;        /* (B,OH,OW,C) */
     const uint8_t *chosen; /* (B,OH,OW,C) of forward */
-    float *dx;             /* (B,H,W,C) out */
+    void *dx;              /* (B,H,W,C) out */
     bool accumulate_dx;    /* add to dx; else overwrite */
 };
 
 struct ddp_avg_pool2d_forward {
     struct ddp_pool2d_shape shape;
-    const float *x; /* (B,H,W,C) */
-    float *y;       /* (B,OH,OW,C) out: sums in the window, over KH * KW */
+    enum ddp_dtype dtype; /* of x and y: DDP_F32 or DDP_BF16 */
+    const void *x;        /* (B,H,W,C) */
+    void *y;              /* (B,OH,OW,C) out: sums in the window, over KH * KW */
 };
 
 struct ddp_avg_pool2d_backward {
     struct ddp_pool2d_shape shape;
-    const float *dy; /* (B,OH,OW,C) */
-    float *dx;       /* (B,H,W,C) out */
+    enum ddp_dtype dtype; /* of dx and dy: DDP_F32 or DDP_BF16 */
+    const void *dy;       /* (B,OH,OW,C) */
+    void *dx;             /* (B,H,W,C) out */
     bool accumulate_dx;
 };
 

@@ -1,45 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * Pooling one output at a time, and the check that both versions share; see pool2d.h. */
+ * Pooling one output at a time; see pool2d.h. */
 #include "config.h"
 
 #include "kernels/pool2d_check.h"
 
-#include "core/log.h"
-#include "core/memory.h"
 #include "kernels/conv2d.h"
+#include "kernels/cpu.h"
 
 #include <math.h>
 #include <string.h>
-
-#define SIZE_LIMIT 16777216 /* of one dimension */
-
-enum ddp_status ddp_pool2d_check(const struct ddp_pool2d_shape *s, bool given, bool max)
-{
-    const int64_t sizes[] = {s->height,        s->width,        s->channels,
-                             s->kernel_height, s->kernel_width, s->stride};
-    bool fits = s->batch >= 0 && s->batch <= SIZE_LIMIT && s->padding >= 0;
-    size_t bytes = sizeof(double) * (size_t)s->batch;
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-        fits &= sizes[i] >= 1 && sizes[i] <= SIZE_LIMIT;
-    fits = fits && s->padding <= s->kernel_height / 2 && s->padding <= s->kernel_width / 2 &&
-           ddp_size_multiply(bytes, (size_t)s->height, &bytes) &&
-           ddp_size_multiply(bytes, (size_t)s->width, &bytes) &&
-           ddp_size_multiply(bytes, (size_t)s->channels, &bytes) && bytes <= INT64_MAX / 64 &&
-           ddp_window_count(s->height, s->kernel_height, s->stride, s->padding, 1) > 0 &&
-           ddp_window_count(s->width, s->kernel_width, s->stride, s->padding, 1) > 0 &&
-           (!max || s->kernel_height * s->kernel_width <= 256);
-    if (!fits)
-        return ddp_fail(DDP_ERR_INVALID,
-                        "pool2d: %lld images of %lld x %lld x %lld with windows of %lld x %lld "
-                        "(stride %lld, padding %lld) do not fit",
-                        (long long)s->batch, (long long)s->height, (long long)s->width,
-                        (long long)s->channels, (long long)s->kernel_height,
-                        (long long)s->kernel_width, (long long)s->stride, (long long)s->padding);
-    if (s->batch > 0 && !given)
-        return ddp_fail(DDP_ERR_INVALID, "pool2d: NULL where elements are needed");
-    return DDP_OK;
-}
 
 /* One output: where its window begins, and where in x a position of the window lies. */
 struct output {
@@ -80,8 +50,12 @@ static int64_t index_of(const struct output *o, int64_t position)
 enum ddp_status ddp_max_pool2d_forward_reference(const struct ddp_max_pool2d_forward *args,
                                                  void *stream)
 {
+    const float *x = args->x;
+    float *y = args->y;
     (void)stream;
-    enum ddp_status status = ddp_pool2d_check(&args->shape, args->x && args->y, true);
+    enum ddp_status status = ddp_pool2d_check(&args->shape, x && y, true);
+    if (status == DDP_OK)
+        status = ddp_cpu_check_dtype("pool2d", args->dtype);
     if (status)
         return status;
     const struct ddp_pool2d_shape *s = &args->shape;
@@ -92,10 +66,10 @@ enum ddp_status ddp_max_pool2d_forward_reference(const struct ddp_max_pool2d_for
             const int64_t at = index_of(&output, p);
             if (at < 0)
                 continue;
-            if (best < 0 || args->x[at] > args->x[index_of(&output, best)] || isnan(args->x[at]))
+            if (best < 0 || x[at] > x[index_of(&output, best)] || isnan(x[at]))
                 best = p;
         }
-        args->y[i] = args->x[index_of(&output, best)];
+        y[i] = x[index_of(&output, best)];
         if (args->chosen)
             args->chosen[i] = (uint8_t)best;
     }
@@ -105,18 +79,20 @@ enum ddp_status ddp_max_pool2d_forward_reference(const struct ddp_max_pool2d_for
 enum ddp_status ddp_max_pool2d_backward_reference(const struct ddp_max_pool2d_backward *args,
                                                   void *stream)
 {
+    const float *dy = args->dy;
+    float *dx = args->dx;
     (void)stream;
-    enum ddp_status status =
-        ddp_pool2d_check(&args->shape, args->dy && args->dx && args->chosen, true);
+    enum ddp_status status = ddp_pool2d_check(&args->shape, dy && dx && args->chosen, true);
+    if (status == DDP_OK)
+        status = ddp_cpu_check_dtype("pool2d", args->dtype);
     if (status)
         return status;
     const struct ddp_pool2d_shape *s = &args->shape;
     if (!args->accumulate_dx && s->batch > 0)
-        memset(args->dx, 0,
-               (size_t)(s->batch * s->height * s->width * s->channels) * sizeof *args->dx);
+        memset(dx, 0, (size_t)(s->batch * s->height * s->width * s->channels) * sizeof *dx);
     for (int64_t i = 0, n = count_outputs(s); i < n; i++) {
         const struct output output = output_at(s, i);
-        args->dx[index_of(&output, args->chosen[i])] += args->dy[i];
+        dx[index_of(&output, args->chosen[i])] += dy[i];
     }
     return DDP_OK;
 }
@@ -124,8 +100,12 @@ enum ddp_status ddp_max_pool2d_backward_reference(const struct ddp_max_pool2d_ba
 enum ddp_status ddp_avg_pool2d_forward_reference(const struct ddp_avg_pool2d_forward *args,
                                                  void *stream)
 {
+    const float *x = args->x;
+    float *y = args->y;
     (void)stream;
-    enum ddp_status status = ddp_pool2d_check(&args->shape, args->x && args->y, false);
+    enum ddp_status status = ddp_pool2d_check(&args->shape, x && y, false);
+    if (status == DDP_OK)
+        status = ddp_cpu_check_dtype("pool2d", args->dtype);
     if (status)
         return status;
     const struct ddp_pool2d_shape *s = &args->shape;
@@ -135,9 +115,9 @@ enum ddp_status ddp_avg_pool2d_forward_reference(const struct ddp_avg_pool2d_for
         double sum = 0;
         for (int64_t p = 0; p < positions; p++) {
             const int64_t at = index_of(&output, p);
-            sum += at < 0 ? 0 : (double)args->x[at];
+            sum += at < 0 ? 0 : (double)x[at];
         }
-        args->y[i] = (float)(sum / (double)positions);
+        y[i] = (float)(sum / (double)positions);
     }
     return DDP_OK;
 }
@@ -145,21 +125,24 @@ enum ddp_status ddp_avg_pool2d_forward_reference(const struct ddp_avg_pool2d_for
 enum ddp_status ddp_avg_pool2d_backward_reference(const struct ddp_avg_pool2d_backward *args,
                                                   void *stream)
 {
+    const float *dy = args->dy;
+    float *dx = args->dx;
     (void)stream;
-    enum ddp_status status = ddp_pool2d_check(&args->shape, args->dy && args->dx, false);
+    enum ddp_status status = ddp_pool2d_check(&args->shape, dy && dx, false);
+    if (status == DDP_OK)
+        status = ddp_cpu_check_dtype("pool2d", args->dtype);
     if (status)
         return status;
     const struct ddp_pool2d_shape *s = &args->shape;
     const int64_t positions = s->kernel_height * s->kernel_width;
     if (!args->accumulate_dx && s->batch > 0)
-        memset(args->dx, 0,
-               (size_t)(s->batch * s->height * s->width * s->channels) * sizeof *args->dx);
+        memset(dx, 0, (size_t)(s->batch * s->height * s->width * s->channels) * sizeof *dx);
     for (int64_t i = 0, n = count_outputs(s); i < n; i++) {
         const struct output output = output_at(s, i);
         for (int64_t p = 0; p < positions; p++) {
             const int64_t at = index_of(&output, p);
             if (at >= 0)
-                args->dx[at] += args->dy[i] / (float)positions;
+                dx[at] += dy[i] / (float)positions;
         }
     }
     return DDP_OK;

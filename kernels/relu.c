@@ -15,7 +15,7 @@ static enum ddp_status check_forward(const struct ddp_relu_forward *args)
     if (args->count < 0 || (args->count > 0 && (!args->x || !args->y)))
         return ddp_fail(DDP_ERR_INVALID, "relu: bad arguments (%lld elements)",
                         (long long)args->count);
-    return DDP_OK;
+    return ddp_cpu_check_dtype("relu", args->dtype);
 }
 
 static enum ddp_status check_backward(const struct ddp_relu_backward *args)
@@ -23,7 +23,7 @@ static enum ddp_status check_backward(const struct ddp_relu_backward *args)
     if (args->count < 0 || (args->count > 0 && (!args->y || !args->dy || !args->dx)))
         return ddp_fail(DDP_ERR_INVALID, "relu backward: bad arguments (%lld elements)",
                         (long long)args->count);
-    return DDP_OK;
+    return ddp_cpu_check_dtype("relu", args->dtype);
 }
 
 /* Not max(): NaN must stay NaN. */
@@ -48,14 +48,18 @@ static void backward_block(const float *y, const float *dy, float *dx, bool add,
 static void forward_range(const void *arg, int64_t begin, int64_t end)
 {
     const struct ddp_relu_forward *args = arg;
-    forward_block(args->x + begin, args->y + begin, end - begin);
+    const float *x = args->x;
+    float *y = args->y;
+    forward_block(x + begin, y + begin, end - begin);
 }
 
 static void backward_range(const void *arg, int64_t begin, int64_t end)
 {
     const struct ddp_relu_backward *args = arg;
-    backward_block(args->y + begin, args->dy + begin, args->dx + begin, args->accumulate_dx,
-                   end - begin);
+    const float *y = args->y;
+    const float *dy = args->dy;
+    float *dx = args->dx;
+    backward_block(y + begin, dy + begin, dx + begin, args->accumulate_dx, end - begin);
 }
 
 enum ddp_status ddp_relu_forward(const struct ddp_relu_forward *args, void *stream)
@@ -78,20 +82,24 @@ enum ddp_status ddp_relu_backward(const struct ddp_relu_backward *args, void *st
 
 enum ddp_status ddp_relu_forward_reference(const struct ddp_relu_forward *args, void *stream)
 {
+    const float *x = args->x;
+    float *y = args->y;
     (void)stream;
     enum ddp_status status = check_forward(args);
     for (int64_t i = 0; status == DDP_OK && i < args->count; i++)
-        args->y[i] = args->x[i] < 0 ? 0 : args->x[i];
+        y[i] = x[i] < 0 ? 0 : x[i];
     return status;
 }
 
 enum ddp_status ddp_relu_backward_reference(const struct ddp_relu_backward *args, void *stream)
 {
+    const float *y = args->y;
+    const float *dy = args->dy;
     (void)stream;
     enum ddp_status status = check_backward(args);
     for (int64_t i = 0; status == DDP_OK && i < args->count; i++) {
-        const float dx = args->y[i] > 0 ? args->dy[i] : 0;
-        args->dx[i] = args->accumulate_dx ? args->dx[i] + dx : dx;
+        const float dx = y[i] > 0 ? dy[i] : 0;
+        ((float *)args->dx)[i] = args->accumulate_dx ? ((float *)args->dx)[i] + dx : dx;
     }
     return status;
 }

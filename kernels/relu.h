@@ -9,15 +9,17 @@
 
 struct ddp_relu_forward {
     int64_t count;
-    const float *x; /* (n) */
-    float *y;       /* (n) out; may be the memory of x */
+    enum ddp_dtype dtype; /* of x and y: DDP_F32 or DDP_BF16 */
+    const void *x;        /* (n) */
+    void *y;              /* (n) out; may be the memory of x */
 };
 
 struct ddp_relu_backward {
     int64_t count;
-    const float *y;  /* (n) output of forward */
-    const float *dy; /* (n) */
-    float *dx;       /* (n) out; may be the memory of dy when not accumulated */
+    enum ddp_dtype dtype; /* of y and the gradients: DDP_F32 or DDP_BF16 */
+    const void *y;        /* (n) output of forward */
+    const void *dy;       /* (n) */
+    void *dx;             /* (n) out; may be the memory of dy when not accumulated */
     bool accumulate_dx;
 };
 

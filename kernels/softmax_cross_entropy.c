@@ -87,12 +87,14 @@ DDP_MULTIVERSION
 static double rows_block(const struct pass *pass, int64_t begin, int64_t end)
 {
     const struct ddp_softmax_cross_entropy *args = pass->args;
+    const float *logits = args->logits;
+    float *dlogits = args->dlogits;
     const int64_t n = args->classes;
     const float mean = 1.0f / (float)pass->divisor;
     double loss = 0;
     for (int64_t row = begin; row < end; row++) {
-        const float *x = args->logits + row * n;
-        float *d = args->dlogits ? args->dlogits + row * n : NULL;
+        const float *x = logits + row * n;
+        float *d = dlogits ? dlogits + row * n : NULL;
         const int32_t label = args->labels[row];
         float max = 0;
         if (label != DDP_LABEL_NONE || args->predictions)
@@ -127,6 +129,8 @@ static void rows_task(void *arg, size_t index)
 static enum ddp_status check(const struct ddp_softmax_cross_entropy *args, int64_t *divisor)
 {
     if (args->rows < 0 || args->classes < 1 || args->classes > INT32_MAX || args->divisor < 0 ||
+        (args->stride != 0 && args->stride != args->classes &&
+         (args->stride < args->classes || args->dtype != DDP_BF16)) ||
         !args->loss || (args->rows > 0 && (!args->logits || !args->labels)))
         return ddp_fail(DDP_ERR_INVALID,
                         "softmax cross-entropy: bad arguments (%lld rows of %lld classes)",
@@ -143,7 +147,7 @@ static enum ddp_status check(const struct ddp_softmax_cross_entropy *args, int64
         counted++;
     }
     *divisor = counted > 0 && args->divisor > 0 ? args->divisor : counted;
-    return DDP_OK;
+    return ddp_cpu_check_dtype("softmax cross-entropy", args->dtype);
 }
 
 static void put_loss(const struct ddp_softmax_cross_entropy *args, double sum, int64_t divisor)
@@ -172,7 +176,9 @@ enum ddp_status ddp_softmax_cross_entropy(const struct ddp_softmax_cross_entropy
 static double reference_row(const struct ddp_softmax_cross_entropy *args, int64_t row,
                             int64_t divisor)
 {
-    const float *x = args->logits + row * args->classes;
+    const float *logits = args->logits;
+    float *dlogits = args->dlogits;
+    const float *x = logits + row * args->classes;
     const int32_t label = args->labels[row];
     int64_t best = 0;
     double sum = 0;
@@ -185,9 +191,9 @@ static double reference_row(const struct ddp_softmax_cross_entropy *args, int64_
     double loss = label == DDP_LABEL_NONE ? 0 : log(sum) - ((double)x[label] - max);
     if (args->predictions)
         args->predictions[row] = isnan(x[best]) ? 0 : (int32_t)best;
-    for (int64_t i = 0; args->dlogits && i < args->classes; i++) {
+    for (int64_t i = 0; dlogits && i < args->classes; i++) {
         double p = exp((double)x[i] - max) / sum;
-        args->dlogits[row * args->classes + i] =
+        dlogits[row * args->classes + i] =
             label == DDP_LABEL_NONE ? 0 : (float)((p - (i == label)) / (double)divisor);
     }
     return loss;

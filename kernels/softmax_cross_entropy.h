@@ -15,11 +15,14 @@
 struct ddp_softmax_cross_entropy {
     int64_t rows, classes; /* B, V; V >= 1 */
     int64_t divisor;       /* 0: the number of rows that count */
-    const float *logits;   /* (B,V) */
+    int64_t stride;        /* from row to row of logits and dlogits: V, or 0, which is V; with
+                              DDP_BF16 also more, what lies between is not read nor written */
+    enum ddp_dtype dtype;  /* of logits and dlogits: DDP_F32 or DDP_BF16 */
+    const void *logits;    /* (B,V) */
     const int32_t *labels; /* (B) each 0 .. V-1 or NONE, else DDP_ERR_INVALID names the row */
     float *loss;           /* (1) out: mean of -log softmax(logits)[label]; 0 when no row counts */
     bool accumulate_loss;  /* add to what is in loss */
-    float *dlogits;        /* (B,V) out: gradient of loss; may equal logits; NULL: not needed */
+    void *dlogits;         /* (B,V) out: gradient of loss; may equal logits; NULL: not needed */
     int32_t *predictions;  /* (B) out: the first class with the largest logit; NULL: not needed */
 };
 

@@ -46,7 +46,7 @@ static enum ddp_status check_forward(const struct ddp_sum_forward *args)
     if (args->count < 0 || (args->count > 0 && !args->x) || !args->y)
         return ddp_fail(DDP_ERR_INVALID, "sum: bad arguments (%lld elements)",
                         (long long)args->count);
-    return DDP_OK;
+    return ddp_cpu_check_dtype("sum", args->dtype);
 }
 
 enum ddp_status ddp_sum_forward(const struct ddp_sum_forward *args, void *stream)
@@ -66,13 +66,14 @@ enum ddp_status ddp_sum_forward(const struct ddp_sum_forward *args, void *stream
 
 enum ddp_status ddp_sum_forward_reference(const struct ddp_sum_forward *args, void *stream)
 {
+    const float *x = args->x;
     (void)stream;
     enum ddp_status status = check_forward(args);
     if (status)
         return status;
     double sum = 0;
     for (int64_t i = 0; i < args->count; i++)
-        sum += (double)args->x[i];
+        sum += (double)x[i];
     *args->y = (float)sum;
     return DDP_OK;
 }
@@ -80,9 +81,10 @@ enum ddp_status ddp_sum_forward_reference(const struct ddp_sum_forward *args, vo
 static void backward_range(const void *arg, int64_t begin, int64_t end)
 {
     const struct ddp_sum_backward *args = arg;
+    float *dx = args->dx;
     const float value = *args->dy;
     for (int64_t i = begin; i < end; i++)
-        args->dx[i] = value;
+        dx[i] = value;
 }
 
 static enum ddp_status check_backward(const struct ddp_sum_backward *args)
@@ -90,7 +92,7 @@ static enum ddp_status check_backward(const struct ddp_sum_backward *args)
     if (args->count < 0 || !args->dy || (args->count > 0 && !args->dx))
         return ddp_fail(DDP_ERR_INVALID, "sum backward: bad arguments (%lld elements)",
                         (long long)args->count);
-    return DDP_OK;
+    return ddp_cpu_check_dtype("sum", args->dtype);
 }
 
 enum ddp_status ddp_sum_backward(const struct ddp_sum_backward *args, void *stream)
@@ -104,11 +106,12 @@ enum ddp_status ddp_sum_backward(const struct ddp_sum_backward *args, void *stre
 
 enum ddp_status ddp_sum_backward_reference(const struct ddp_sum_backward *args, void *stream)
 {
+    float *dx = args->dx;
     (void)stream;
     enum ddp_status status = check_backward(args);
     if (status)
         return status;
     for (int64_t i = 0; i < args->count; i++)
-        args->dx[i] = *args->dy;
+        dx[i] = *args->dy;
     return DDP_OK;
 }

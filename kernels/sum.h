@@ -9,14 +9,16 @@
 
 struct ddp_sum_forward {
     int64_t count;
-    const float *x; /* (n) */
-    float *y;       /* (1) out */
+    enum ddp_dtype dtype; /* of x: DDP_F32 or DDP_BF16 */
+    const void *x;        /* (n) */
+    float *y;             /* (1) out */
 };
 
 struct ddp_sum_backward {
     int64_t count;
-    const float *dy; /* (1) gradient of the sum */
-    float *dx;       /* (n) out: dy in every element */
+    enum ddp_dtype dtype; /* of dx: DDP_F32 or DDP_BF16 */
+    const float *dy;      /* (1) gradient of the sum */
+    void *dx;             /* (n) out: dy in every element */
 };
 
 enum ddp_status ddp_sum_forward(const struct ddp_sum_forward *args, void *stream);

@@ -23,7 +23,7 @@ static enum ddp_status check(const struct ddp_transpose *args)
     if (!fits || (count > 0 && (!args->x || !args->y)))
         return ddp_fail(DDP_ERR_INVALID, "transpose: bad arguments (%lld of %lld x %lld)",
                         (long long)args->batch, (long long)args->rows, (long long)args->columns);
-    return DDP_OK;
+    return ddp_cpu_check_dtype("transpose", args->dtype);
 }
 
 struct work {
@@ -36,8 +36,8 @@ static void square(const struct ddp_transpose *args, int64_t at, int64_t row, in
     const int64_t rows = args->rows, columns = args->columns;
     const int64_t row_end = rows - row < SQUARE ? rows : row + SQUARE;
     const int64_t column_end = columns - column < SQUARE ? columns : column + SQUARE;
-    const float *x = args->x + at;
-    float *y = args->y + at;
+    const float *x = (const float *)args->x + at;
+    float *y = (float *)args->y + at;
     for (int64_t j = column; j < column_end; j++)
         for (int64_t i = row; i < row_end; i++) {
             float *to = &y[j * rows + i];
@@ -70,15 +70,16 @@ enum ddp_status ddp_transpose(const struct ddp_transpose *args, void *stream)
 
 enum ddp_status ddp_transpose_reference(const struct ddp_transpose *args, void *stream)
 {
+    const float *x = args->x;
     (void)stream;
     enum ddp_status status = check(args);
     if (status)
         return status;
     const int64_t size = args->rows * args->columns;
     for (int64_t i = 0; i < args->batch * size; i++) {
-        float *y =
-            args->y + i / size * size + i % args->columns * args->rows + i % size / args->columns;
-        *y = args->accumulate ? *y + args->x[i] : args->x[i];
+        float *y = (float *)args->y + i / size * size + i % args->columns * args->rows +
+                   i % size / args->columns;
+        *y = args->accumulate ? *y + x[i] : x[i];
     }
     return DDP_OK;
 }

@@ -10,9 +10,10 @@
 
 struct ddp_transpose {
     int64_t batch, rows, columns;
-    const float *x;  /* (B,rows,columns) */
-    float *y;        /* (B,columns,rows) out */
-    bool accumulate; /* add to y; else overwrite */
+    enum ddp_dtype dtype; /* of x and y: DDP_F32 or DDP_BF16 */
+    const void *x;        /* (B,rows,columns) */
+    void *y;              /* (B,columns,rows) out */
+    bool accumulate;      /* add to y; else overwrite */
 };
 
 enum ddp_status ddp_transpose(const struct ddp_transpose *args, void *stream);

@@ -174,7 +174,8 @@ static enum ddp_status count_workers(struct plan *plan, int *exit_code)
     plan->nproc = s->nproc;
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");
     bool mig = visible && strstr(visible, "MIG-");
-    if (s->nproc_kind == NPROC_AUTO || s->nproc_kind == NPROC_GPU || s->virtual_local_rank || mig) {
+    if (s->nproc_kind == NPROC_AUTO || s->nproc_kind == NPROC_GPU || s->virtual_local_rank ||
+        s->oversubscribe || mig) {
         enum ddp_status status = find_devices(plan);
         if (status != DDP_OK)
             return status;
@@ -191,12 +192,16 @@ static enum ddp_status count_workers(struct plan *plan, int *exit_code)
         plan->nproc = plan->cores < NPROC_AUTO_CORES ? plan->cores : NPROC_AUTO_CORES;
     if (plan->nproc > DDP_BOARD_MAX_WORLD)
         plan->nproc = DDP_BOARD_MAX_WORLD;
-    plan->own_device = plan->devices.count > 0 && (s->virtual_local_rank || plan->devices.mig);
-    if (plan->own_device && plan->nproc > plan->devices.count) {
+    const int devices = plan->devices.count;
+    plan->oversubscribed = s->oversubscribe && devices > 0 && plan->nproc > devices;
+    plan->own_device =
+        devices > 0 && (s->virtual_local_rank || plan->devices.mig || plan->oversubscribed);
+    if (plan->own_device && plan->nproc > devices && !plan->oversubscribed) {
         *exit_code = EXIT_USAGE;
-        return ddp_fail(
-            DDP_ERR_INVALID, "--nproc %d: only %d GPU%s visible, and each worker needs its own",
-            plan->nproc, plan->devices.count, plan->devices.count == 1 ? " is" : "s are");
+        return ddp_fail(DDP_ERR_INVALID,
+                        "--nproc %d: only %d GPU%s visible, and each worker needs its own; "
+                        "--oversubscribe lets them share",
+                        plan->nproc, devices, devices == 1 ? " is" : "s are");
     }
     if (s->min_nproc > plan->nproc) {
         *exit_code = EXIT_USAGE;
@@ -257,6 +262,11 @@ enum ddp_status plan_make(struct plan *plan, const struct settings *settings, in
         plan_free(plan);
         return status;
     }
+    if (plan->oversubscribed)
+        ddp_log(DDP_LOG_WARNING,
+                "--oversubscribe: %d workers share %d GPU%s: they take turns, and NCCL goes "
+                "through sockets",
+                plan->nproc, plan->devices.count, plan->devices.count == 1 ? "" : "s");
     plan->master_port = settings->master_port ? (int)settings->master_port : free_port();
     return DDP_OK;
 }
@@ -354,12 +364,29 @@ static const char *device_name(const struct plan *plan, int index)
     return plan->fewer_devices && device->uuid[0] ? device->uuid : device->token;
 }
 
+/* The device of a worker; there are some. */
+static int device_of(const struct plan *plan, int rank)
+{
+    return plan->oversubscribed ? rank % plan->devices.count : rank;
+}
+
+/* NCCL refuses two ranks on one device of one host. With ids of their own they count as hosts,
+ * which talk through sockets: through the loopback, unless somebody has said otherwise. */
+static void add_sharing(struct added *added, int rank)
+{
+    add(added, "NCCL_HOSTID", "ddprun-%d", rank);
+    if (!getenv("NCCL_SOCKET_IFNAME"))
+        add(added, "NCCL_SOCKET_IFNAME", "lo");
+}
+
 static void add_devices(struct added *added, const struct plan *plan, int rank)
 {
     char list[4096] = "";
     size_t used = 0;
+    if (plan->oversubscribed)
+        add_sharing(added, rank);
     if (plan->own_device) {
-        add(added, "CUDA_VISIBLE_DEVICES", "%s", device_name(plan, rank));
+        add(added, "CUDA_VISIBLE_DEVICES", "%s", device_name(plan, device_of(plan, rank)));
         return;
     }
     if (!plan->fewer_devices)
@@ -469,8 +496,8 @@ void plan_print(const struct plan *plan, FILE *out)
         added.overflow = false;
         add_all(&added, plan, rank, 3, 4, NULL);
         fprintf(out, "rank %d:", rank);
-        if (rank < plan->devices.count)
-            fprintf(out, " GPU %s,", device_name(plan, rank));
+        if (device_of(plan, rank) < plan->devices.count)
+            fprintf(out, " GPU %s,", device_name(plan, device_of(plan, rank)));
         if (rank < plan->bindings.count)
             fprintf(out, " %s,", plan->bindings.workers[rank].text);
         fputs(" environment", out);

@@ -22,6 +22,7 @@ struct plan {
     struct devices devices; /* looked for only when something depends on them */
     bool devices_found;     /* they have been looked for */
     bool own_device;        /* each worker sees only its own device */
+    bool oversubscribed;    /* there are more workers than devices, handed out in turn */
     bool fewer_devices;     /* some of them are not to be used any more */
     struct bindings bindings;
     int master_port;

@@ -40,6 +40,7 @@ struct settings {
     bool version;
     bool standalone; /* accepted for torchrun's sake: there is only one node */
     bool virtual_local_rank;
+    bool oversubscribe;
     enum nproc_kind nproc_kind;
     int nproc;
     int64_t min_nproc; /* 0: never fewer than at the start */

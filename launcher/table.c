@@ -107,6 +107,23 @@ static bool is_missing(const struct ddp_board_view *view, uint64_t furthest)
     return view->entered < furthest;
 }
 
+static bool is_stopped(const struct ddp_board_view *view, uint64_t furthest)
+{
+    (void)furthest;
+    return strcmp(process_state(view), "stopped") == 0;
+}
+
+/* Ranks that arrived and then were stopped hold the others up as well, where each brings a part of
+ * the result. */
+static void write_stopped(const struct ddp_board *board, FILE *out)
+{
+    char stopped[200];
+    const int count = list_ranks(board, 0, is_stopped, stopped, sizeof stopped);
+    if (count > 0)
+        fprintf(out, "; %s %s stopped", stopped, count == 1 ? "is" : "are");
+    fputc('\n', out);
+}
+
 /* Says who has not arrived where the others wait. */
 static void write_reason(const struct ddp_board *board, FILE *out)
 {
@@ -122,17 +139,19 @@ static void write_reason(const struct ddp_board *board, FILE *out)
         }
     }
     if (front.entered == 0) {
-        fprintf(out, "no rank is inside a collective operation\n");
+        fputs("no rank is inside a collective operation", out);
+        write_stopped(board, out);
         return;
     }
     int waiting_count = list_ranks(board, front.entered, is_waiting, waiting, sizeof waiting);
     int missing_count = list_ranks(board, front.entered, is_missing, missing, sizeof missing);
     if (missing_count == 0)
-        fprintf(out, "all ranks have arrived at %s %" PRIu64 "\n", front.name, front.number);
+        fprintf(out, "all ranks have arrived at %s %" PRIu64, front.name, front.number);
     else
-        fprintf(out, "%s %s not arrived at %s %" PRIu64 "; %s %s waited %.0f s\n", missing,
+        fprintf(out, "%s %s not arrived at %s %" PRIu64 "; %s %s waited %.0f s", missing,
                 missing_count == 1 ? "has" : "have", front.name, front.number, waiting,
                 waiting_count == 1 ? "has" : "have", waited);
+    write_stopped(board, out);
 }
 
 void table_write(const struct ddp_board *board, FILE *out)

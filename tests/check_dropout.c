@@ -93,6 +93,21 @@ START_TEST(test_masks)
 }
 END_TEST
 
+/* Shard and step from memory: the mask of those values, whatever the arguments say. */
+START_TEST(test_place)
+{
+    static bool given[N], read[N];
+    const uint32_t place[2] = {3, 4};
+    struct ddp_dropout args = {.probability = 0.2f, .seed = 1, .layer = 2, .shard = 3, .step = 4};
+    mask_of(&args, given);
+    args.place = place;
+    args.shard = 5;
+    args.step = 6;
+    mask_of(&args, read);
+    ck_assert(memcmp(given, read, sizeof read) == 0);
+}
+END_TEST
+
 START_TEST(test_arguments)
 {
     float x = 1, y = 9;
@@ -118,6 +133,7 @@ Suite *test_suite(void)
     TCase *tc = kernel_case(suite, "dropout");
     tcase_add_loop_test(tc, test_reference, 0, sizeof counts / sizeof counts[0]);
     tcase_add_test(tc, test_masks);
+    tcase_add_test(tc, test_place);
     tcase_add_test(tc, test_arguments);
     return suite;
 }

@@ -105,7 +105,7 @@ static double loss_of(void *arg)
     ck_assert_int_eq(ddp_embedding_forward(&probe->forward, NULL), DDP_OK);
     double loss = 0;
     for (int64_t i = 0; i < 24; i++)
-        loss += (double)probe->dy[i] * (double)probe->forward.y[i];
+        loss += (double)probe->dy[i] * (double)((const float *)probe->forward.y)[i];
     return loss;
 }
 

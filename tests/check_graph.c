@@ -207,6 +207,91 @@ START_TEST(plan_never_overlaps)
 }
 END_TEST
 
+/* A norm that is done together with the sum before it is written while that sum's inputs are read.
+ */
+START_TEST(fused_norms_begin_with_their_sums)
+{
+    ddp_graph *graph;
+    struct ddp_graph_plan plan;
+    int fused = 0;
+    ck_assert_int_eq(ddp_model_build(&graph, &sharing, &small), DDP_OK);
+    for (int n = 0; n < graph->node_count; n++)
+        ck_assert(!ddp_graph_fuses(graph, n));
+    ddp_graph_set_fuses_norms(graph, true);
+    for (unsigned parts = 1; parts <= ALL_PARTS; parts++)
+        plan_is_disjoint(graph, parts);
+    ck_assert_int_eq(ddp_graph_plan_make(graph, ALL_PARTS, &plan), DDP_OK);
+    for (int n = 0; n < graph->node_count; n++) {
+        const struct node *sum = &graph->nodes[n], *norm = sum + 1;
+        if (!ddp_graph_fuses(graph, n))
+            continue;
+        fused++;
+        ck_assert_str_eq(norm->op->name, "layer_norm");
+        ck_assert_int_eq(plan.items[plan.value[norm->output->id]].first, n);
+        ck_assert_int_eq(plan.items[plan.saved[n + 1]].first, n);
+        for (int i = 0; i < 2; i++)
+            ck_assert_int_ge(plan.items[plan.value[sum->inputs[i]->id]].last, n);
+    }
+    ck_assert_int_eq(fused, 1);
+    ddp_graph_plan_free(&plan);
+    ddp_graph_destroy(graph);
+}
+END_TEST
+
+/* GPT-2 124M of 4 x 1024 tokens: with bf16 activations the arena is about half as large. */
+START_TEST(bf16_activations_halve_the_arena)
+{
+    struct ddp_model_config config = {.batch = 4,
+                                      .dim_count = 1,
+                                      .dims = {1024},
+                                      .classes = 50257,
+                                      .size = "d12",
+                                      .compute = DDP_BF16};
+    size_t bytes[2];
+    ck_assert_int_eq(ddp_model_configure(&ddp_model_gpt2, &config), DDP_OK);
+    for (int i = 0; i < 2; i++) {
+        ddp_graph *graph;
+        config.activations = i ? DDP_BF16 : DDP_F32;
+        ck_assert_int_eq(ddp_model_build(&graph, &ddp_model_gpt2, &config), DDP_OK);
+        ck_assert_int_eq(ddp_exec_arena_bytes(graph, ALL_PARTS, &bytes[i]), DDP_OK);
+        for (int n = 0; n < graph->node_count; n++)
+            ck_assert_int_eq(graph->nodes[n].output->dtype,
+                             i && graph->nodes[n].output != graph->loss ? DDP_BF16 : DDP_F32);
+        ddp_graph_destroy(graph);
+    }
+    ck_assert_uint_gt(bytes[1], bytes[0] * 2 / 5);
+    ck_assert_uint_lt(bytes[1], bytes[0] * 52 / 100);
+}
+END_TEST
+
+/* What is float32 comes in by a cast; a parameter is no activation. */
+START_TEST(bf16_graphs_take_bf16)
+{
+    ddp_graph *graph;
+    ck_assert_int_eq(ddp_graph_create(&graph), DDP_OK);
+    ddp_graph_set_compute(graph, DDP_BF16);
+    ddp_graph_set_activations(graph, DDP_BF16);
+    ddp_tensor *x = ddp_graph_input(graph, "x", DDP_F32, 2, (int64_t[]){2, 3});
+    ddp_tensor *labels = ddp_graph_input(graph, "labels", DDP_I32, 1, (int64_t[]){2});
+    ck_assert_str_eq(x->name, "x");
+    ck_assert_int_eq(x->dtype, DDP_BF16);
+    ck_assert_int_eq(graph->nodes[x->producer].inputs[0]->dtype, DDP_F32);
+    ck_assert_int_eq(labels->kind, TENSOR_INPUT);
+    ddp_tensor *y = ddp_graph_linear_layer(graph, "fc", x, 3, true, DDP_ACTIVATION_NONE);
+    ck_assert_int_eq(ddp_graph_finish(graph, y, ddp_graph_softmax_cross_entropy(graph, y, labels)),
+                     DDP_OK);
+    ck_assert_int_eq(graph->loss->dtype, DDP_F32);
+    ddp_graph_destroy(graph);
+
+    ck_assert_int_eq(ddp_graph_create(&graph), DDP_OK);
+    ddp_graph_set_activations(graph, DDP_BF16);
+    x = ddp_graph_input(graph, "x", DDP_F32, 2, (int64_t[]){3, 3});
+    ddp_tensor *w = ddp_graph_parameter(graph, "w", 2, (int64_t[]){3, 3}, (struct ddp_init){0});
+    ck_assert_ptr_null(ddp_graph_add(graph, x, w));
+    ddp_graph_destroy(graph);
+}
+END_TEST
+
 /* The residual connections of a transformer's block cost no memory for gradients: both inputs of a
  * join share its output's. A join of a join may not. */
 START_TEST(joins_share_gradients)
@@ -312,6 +397,9 @@ Suite *test_suite(void)
     tcase_add_test(tc, relu_logits_gradients);
     tcase_add_test(tc, shared_tensors_gradients);
     tcase_add_test(tc, plan_never_overlaps);
+    tcase_add_test(tc, fused_norms_begin_with_their_sums);
+    tcase_add_test(tc, bf16_activations_halve_the_arena);
+    tcase_add_test(tc, bf16_graphs_take_bf16);
     tcase_add_test(tc, joins_share_gradients);
     tcase_add_test(tc, gradients_become_ready_in_flat_order);
     tcase_add_test(tc, flat_layout);

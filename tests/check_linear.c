@@ -27,7 +27,7 @@ static void add_memory(struct layer *layer)
     for (int64_t i = 0; i < weights; i++)
         layer->weight_bf16[i] = ddp_bf16_of(layer->weight[i]);
     size_t bytes = ddp_linear_scratch_bytes(layer->rows, layer->in, layer->out, layer->compute,
-                                            layer->give_rounded);
+                                            DDP_F32, layer->give_rounded);
     layer->scratch = bytes ? aligned_alloc(64, bytes) : NULL;
 }
 
@@ -278,7 +278,7 @@ START_TEST(test_bf16_rounds)
                                             .weight = weight,
                                             .y = &y,
                                             .scratch = scratch};
-    ck_assert_uint_le(ddp_linear_scratch_bytes(1, 2, 1, DDP_BF16, false), sizeof scratch);
+    ck_assert_uint_le(ddp_linear_scratch_bytes(1, 2, 1, DDP_BF16, DDP_F32, false), sizeof scratch);
     ck_assert_int_eq(ddp_linear_forward(&args, NULL), DDP_OK);
     ck_assert_float_eq(y, 3 + 0x1p-7f);
     ck_assert_int_eq(ddp_linear_forward_reference(&args, NULL), DDP_OK);
@@ -297,7 +297,7 @@ static double loss_of(void *arg)
     ck_assert_int_eq(ddp_linear_forward(&probe->forward, NULL), DDP_OK);
     double loss = 0;
     for (int64_t i = 0; i < probe->forward.rows * probe->forward.out; i++)
-        loss += (double)probe->dy[i] * (double)probe->forward.y[i];
+        loss += (double)probe->dy[i] * (double)((const float *)probe->forward.y)[i];
     return loss;
 }
 

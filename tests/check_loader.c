@@ -8,6 +8,7 @@
 
 #include "core/clock.h"
 #include "core/log.h"
+#include "core/memory.h"
 #include "tests/runner.h"
 #include "tests/scratch.h"
 
@@ -310,6 +311,53 @@ START_TEST(waiting_is_measured_and_prefetching_hides_it)
 }
 END_TEST
 
+/* Batches lie where the caller wants them, all are given back, also when there are too few. */
+struct lender {
+    int left, lent; /* how many more there are, and how many are out */
+};
+
+static enum ddp_status lend(void *arg, size_t bytes, void **memory)
+{
+    struct lender *lender = arg;
+    if (lender->left-- == 0)
+        return ddp_fail(DDP_ERR_MEMORY, "none left");
+    lender->lent++;
+    *memory = ddp_pages_alloc(bytes);
+    return DDP_OK;
+}
+
+static void take_back(void *arg, void *memory, size_t bytes)
+{
+    struct lender *lender = arg;
+    lender->lent--;
+    ddp_pages_free(memory, bytes);
+}
+
+START_TEST(memory_of_the_caller)
+{
+    struct numbers numbers = make_numbers(50, 7);
+    struct lender lender = {.left = 1000};
+    struct ddp_loader_config config = {.dataset = &numbers.base,
+                                       .sampler = {.shard_count = 2},
+                                       .batch_size = 3,
+                                       .shard_count = 2,
+                                       .end_epoch = 2,
+                                       .memory = {lend, take_back, &lender},
+                                       .depth = 5};
+    check_all(config);
+    ck_assert_int_eq(lender.left, 995);
+    ck_assert_int_eq(lender.lent, 0);
+    for (int count = 0; count < 5; count++) {
+        ddp_loader *loader = NULL;
+        lender.left = count;
+        capture_start();
+        ck_assert_int_eq(ddp_loader_create(&loader, &config), DDP_ERR_MEMORY);
+        one_message(capture_stop(), "error: ", "none left");
+        ck_assert_int_eq(lender.lent, 0);
+    }
+}
+END_TEST
+
 static enum ddp_status try_config(struct ddp_loader_config config)
 {
     ddp_loader *loader = NULL;
@@ -376,6 +424,7 @@ Suite *test_suite(void)
     tcase_add_test(tc, errors_come_out_in_their_turn);
     tcase_add_test(tc, destroyed_at_any_moment);
     tcase_add_test(tc, waiting_is_measured_and_prefetching_hides_it);
+    tcase_add_test(tc, memory_of_the_caller);
     tcase_add_test(tc, bad_configurations);
     return suite;
 }

@@ -36,23 +36,23 @@ START_TEST(test_max)
     float *dx = array_of(count);
     float *expected_dx = array_copy(dx, count);
     uint8_t *chosen = malloc((size_t)outputs + 1), *expected_chosen = malloc((size_t)outputs + 1);
-    struct ddp_max_pool2d_forward forward = {*s, x, expected, expected_chosen};
+    struct ddp_max_pool2d_forward forward = {*s, DDP_F32, x, expected, expected_chosen};
     ck_assert_int_eq(ddp_max_pool2d_forward_reference(&forward, NULL), DDP_OK);
     const bool add = _i % 2;
-    struct ddp_max_pool2d_backward backward = {*s, dy, expected_chosen, expected_dx, add};
+    struct ddp_max_pool2d_backward backward = {*s, DDP_F32, dy, expected_chosen, expected_dx, add};
     ck_assert_int_eq(ddp_max_pool2d_backward_reference(&backward, NULL), DDP_OK);
     for (int pool = 0; pool < POOLS; pool++) {
         float *y = array_of(outputs), *other = array_copy(dx, count);
         for (int64_t i = 0; !add && i < count; i++)
             other[i] = NAN;
-        forward = (struct ddp_max_pool2d_forward){*s, x, y, NULL};
+        forward = (struct ddp_max_pool2d_forward){*s, DDP_F32, x, y, NULL};
         ck_assert_int_eq(ddp_max_pool2d_forward(&forward, pools[pool]), DDP_OK);
         ck_assert(same_bits(y, expected, outputs));
         forward.chosen = chosen;
         ck_assert_int_eq(ddp_max_pool2d_forward(&forward, pools[pool]), DDP_OK);
         ck_assert(same_bits(y, expected, outputs));
         ck_assert(memcmp(chosen, expected_chosen, (size_t)outputs) == 0);
-        backward = (struct ddp_max_pool2d_backward){*s, dy, chosen, other, add};
+        backward = (struct ddp_max_pool2d_backward){*s, DDP_F32, dy, chosen, other, add};
         ck_assert_int_eq(ddp_max_pool2d_backward(&backward, pools[pool]), DDP_OK);
         ck_assert(largest_difference(other, expected_dx, count) == 0); /* -0 and 0 are equal */
         array_free(y, outputs);
@@ -76,10 +76,10 @@ START_TEST(test_avg)
     float *x = array_of(count), *dy = array_of(outputs), *expected = array_of(outputs);
     float *dx = array_of(count), *first = NULL, *first_dx = NULL;
     float *expected_dx = array_copy(dx, count);
-    struct ddp_avg_pool2d_forward forward = {*s, x, expected};
+    struct ddp_avg_pool2d_forward forward = {*s, DDP_F32, x, expected};
     ck_assert_int_eq(ddp_avg_pool2d_forward_reference(&forward, NULL), DDP_OK);
     const bool add = _i % 2;
-    struct ddp_avg_pool2d_backward backward = {*s, dy, expected_dx, add};
+    struct ddp_avg_pool2d_backward backward = {*s, DDP_F32, dy, expected_dx, add};
     ck_assert_int_eq(ddp_avg_pool2d_backward_reference(&backward, NULL), DDP_OK);
     for (int pool = 0; pool < POOLS; pool++) {
         float *y = array_of(outputs), *other = array_copy(dx, count);
@@ -120,8 +120,8 @@ struct probe {
 static double loss_of(void *arg)
 {
     struct probe *probe = arg;
-    struct ddp_max_pool2d_forward max = {probe->shape, probe->x, probe->y, NULL};
-    struct ddp_avg_pool2d_forward avg = {probe->shape, probe->x, probe->y};
+    struct ddp_max_pool2d_forward max = {probe->shape, DDP_F32, probe->x, probe->y, NULL};
+    struct ddp_avg_pool2d_forward avg = {probe->shape, DDP_F32, probe->x, probe->y};
     ck_assert_int_eq(probe->max ? ddp_max_pool2d_forward(&max, NULL)
                                 : ddp_avg_pool2d_forward(&avg, NULL),
                      DDP_OK);
@@ -141,9 +141,9 @@ START_TEST(test_gradient)
     uint8_t chosen[2 * 6 * 5 * 3];
     for (int64_t i = 0; i < count; i++) /* no two so near that a difference changes their order */
         x[i] = (float)(i * 37 % count) * 0.05f;
-    struct ddp_max_pool2d_forward forward = {s, x, y, chosen};
-    struct ddp_max_pool2d_backward max = {s, dy, chosen, dx, false};
-    struct ddp_avg_pool2d_backward avg = {s, dy, dx, false};
+    struct ddp_max_pool2d_forward forward = {s, DDP_F32, x, y, chosen};
+    struct ddp_max_pool2d_backward max = {s, DDP_F32, dy, chosen, dx, false};
+    struct ddp_avg_pool2d_backward avg = {s, DDP_F32, dy, dx, false};
     ck_assert_int_eq(ddp_max_pool2d_forward(&forward, NULL), DDP_OK);
     ck_assert_int_eq(_i ? ddp_max_pool2d_backward(&max, NULL) : ddp_avg_pool2d_backward(&avg, NULL),
                      DDP_OK);
@@ -160,7 +160,7 @@ START_TEST(test_arguments)
 {
     float v[64] = {0};
     uint8_t chosen[64];
-    struct ddp_max_pool2d_forward good = {{1, 4, 4, 1, 2, 2, 2, 0}, v, v, chosen}, bad[9];
+    struct ddp_max_pool2d_forward good = {{1, 4, 4, 1, 2, 2, 2, 0}, DDP_F32, v, v, chosen}, bad[9];
     for (int i = 0; i < 9; i++)
         bad[i] = good;
     bad[0].shape.batch = -1;
@@ -175,15 +175,16 @@ START_TEST(test_arguments)
     for (int i = 0; i < 9; i++) {
         ck_assert_int_eq(ddp_max_pool2d_forward(&bad[i], NULL), DDP_ERR_INVALID);
         ck_assert_int_eq(ddp_max_pool2d_forward_reference(&bad[i], NULL), DDP_ERR_INVALID);
-        struct ddp_max_pool2d_backward backward = {bad[i].shape, bad[i].x, chosen, v, false};
+        struct ddp_max_pool2d_backward backward = {bad[i].shape, DDP_F32, bad[i].x,
+                                                   chosen,       v,       false};
         ck_assert_int_eq(ddp_max_pool2d_backward(&backward, NULL), DDP_ERR_INVALID);
         ck_assert_int_eq(ddp_max_pool2d_backward_reference(&backward, NULL), DDP_ERR_INVALID);
         if (i == 8)
             break;
-        struct ddp_avg_pool2d_forward avg = {bad[i].shape, bad[i].x, v};
+        struct ddp_avg_pool2d_forward avg = {bad[i].shape, DDP_F32, bad[i].x, v};
         ck_assert_int_eq(ddp_avg_pool2d_forward(&avg, NULL), DDP_ERR_INVALID);
         ck_assert_int_eq(ddp_avg_pool2d_forward_reference(&avg, NULL), DDP_ERR_INVALID);
-        struct ddp_avg_pool2d_backward back = {bad[i].shape, bad[i].x, v, false};
+        struct ddp_avg_pool2d_backward back = {bad[i].shape, DDP_F32, bad[i].x, v, false};
         ck_assert_int_eq(ddp_avg_pool2d_backward(&back, NULL), DDP_ERR_INVALID);
         ck_assert_int_eq(ddp_avg_pool2d_backward_reference(&back, NULL), DDP_ERR_INVALID);
     }
@@ -211,13 +212,13 @@ static void run_golden(struct golden_case *c)
     for (int64_t i = 0; max && i < count; i++)
         x[i] = rintf(x[i] * 4);
     if (max) {
-        struct ddp_max_pool2d_forward forward = {s, x, y, chosen};
-        struct ddp_max_pool2d_backward backward = {s, dy, chosen, dx, false};
+        struct ddp_max_pool2d_forward forward = {s, DDP_F32, x, y, chosen};
+        struct ddp_max_pool2d_backward backward = {s, DDP_F32, dy, chosen, dx, false};
         ck_assert_int_eq(ddp_max_pool2d_forward(&forward, NULL), DDP_OK);
         ck_assert_int_eq(ddp_max_pool2d_backward(&backward, NULL), DDP_OK);
     } else {
-        struct ddp_avg_pool2d_forward forward = {s, x, y};
-        struct ddp_avg_pool2d_backward backward = {s, dy, dx, false};
+        struct ddp_avg_pool2d_forward forward = {s, DDP_F32, x, y};
+        struct ddp_avg_pool2d_backward backward = {s, DDP_F32, dy, dx, false};
         ck_assert_int_eq(ddp_avg_pool2d_forward(&forward, NULL), DDP_OK);
         ck_assert_int_eq(ddp_avg_pool2d_backward(&backward, NULL), DDP_OK);
     }

@@ -20,7 +20,7 @@ START_TEST(test_relu)
         x[1] = 0;
         x[2] = -INFINITY;
     }
-    struct ddp_relu_forward forward = {n, x, expected};
+    struct ddp_relu_forward forward = {n, DDP_F32, x, expected};
     ck_assert_int_eq(ddp_relu_forward_reference(&forward, NULL), DDP_OK);
     if (n > 3)
         ck_assert(isnan(expected[0]) && expected[1] == 0 && expected[2] == 0);
@@ -29,10 +29,10 @@ START_TEST(test_relu)
         float *y = array_copy(x, n), *dx = array_copy(kept, n), *expected_dx = array_copy(kept, n);
         for (int64_t j = 0; !add && j < n; j++)
             dx[j] = NAN;
-        forward = (struct ddp_relu_forward){n, y, y}; /* in place */
+        forward = (struct ddp_relu_forward){n, DDP_F32, y, y}; /* in place */
         ck_assert_int_eq(ddp_relu_forward(&forward, pools[i / 2]), DDP_OK);
         ck_assert(same_bits(y, expected, n));
-        struct ddp_relu_backward backward = {n, y, dy, dx, add};
+        struct ddp_relu_backward backward = {n, DDP_F32, y, dy, dx, add};
         ck_assert_int_eq(ddp_relu_backward(&backward, pools[i / 2]), DDP_OK);
         backward.dx = expected_dx;
         ck_assert_int_eq(ddp_relu_backward_reference(&backward, NULL), DDP_OK);
@@ -65,7 +65,7 @@ START_TEST(test_transpose)
     for (int i = 0; i < 2 * POOLS; i++) {
         const bool add = i % 2;
         float *y = array_copy(kept, n), *expected = array_copy(kept, n);
-        struct ddp_transpose args = {batch, rows, columns, x, expected, add};
+        struct ddp_transpose args = {batch, rows, columns, DDP_F32, x, expected, add};
         ck_assert_int_eq(ddp_transpose_reference(&args, NULL), DDP_OK);
         args.y = y;
         ck_assert_int_eq(ddp_transpose(&args, pools[i / 2]), DDP_OK);
@@ -78,7 +78,8 @@ START_TEST(test_transpose)
                     right &= y[to] == (add ? kept[to] : 0) + x[(b * rows + r) * columns + c];
                 }
         ck_assert(right);
-        args = (struct ddp_transpose){batch, columns, rows, y, expected, false}; /* and back */
+        args = (struct ddp_transpose){batch, columns,  rows, DDP_F32,
+                                      y,     expected, false}; /* and back */
         ck_assert_int_eq(ddp_transpose(&args, pools[i / 2]), DDP_OK);
         if (!add)
             ck_assert(same_bits(expected, x, n));
@@ -93,17 +94,17 @@ END_TEST
 START_TEST(test_arguments)
 {
     float v[4] = {0};
-    struct ddp_relu_forward forward = {-1, v, v};
+    struct ddp_relu_forward forward = {-1, DDP_F32, v, v};
     ck_assert_int_eq(ddp_relu_forward(&forward, NULL), DDP_ERR_INVALID);
-    forward = (struct ddp_relu_forward){1, NULL, v};
+    forward = (struct ddp_relu_forward){1, DDP_F32, NULL, v};
     ck_assert_int_eq(ddp_relu_forward_reference(&forward, NULL), DDP_ERR_INVALID);
-    struct ddp_relu_backward backward = {1, v, NULL, v, false};
+    struct ddp_relu_backward backward = {1, DDP_F32, v, NULL, v, false};
     ck_assert_int_eq(ddp_relu_backward(&backward, NULL), DDP_ERR_INVALID);
     ck_assert_int_eq(ddp_relu_backward_reference(&backward, NULL), DDP_ERR_INVALID);
-    const struct ddp_transpose bad[] = {{-1, 2, 2, v, v, false},
-                                        {1, -2, 2, v, v, false},
-                                        {1, 2, 2, NULL, v, false},
-                                        {INT64_MAX, INT64_MAX, 2, v, v, false}};
+    const struct ddp_transpose bad[] = {{-1, 2, 2, DDP_F32, v, v, false},
+                                        {1, -2, 2, DDP_F32, v, v, false},
+                                        {1, 2, 2, DDP_F32, NULL, v, false},
+                                        {INT64_MAX, INT64_MAX, 2, DDP_F32, v, v, false}};
     for (int i = 0; i < 4; i++) {
         ck_assert_int_eq(ddp_transpose(&bad[i], NULL), DDP_ERR_INVALID);
         ck_assert_int_eq(ddp_transpose_reference(&bad[i], NULL), DDP_ERR_INVALID);

@@ -66,8 +66,10 @@ END_TEST
 START_TEST(test_arguments)
 {
     float x = 1, y;
-    struct ddp_sum_forward forward[] = {{-1, &x, &y}, {1, NULL, &y}, {1, &x, NULL}};
-    struct ddp_sum_backward backward[] = {{-1, &y, &x}, {1, NULL, &x}, {1, &y, NULL}};
+    struct ddp_sum_forward forward[] = {
+        {-1, DDP_F32, &x, &y}, {1, DDP_F32, NULL, &y}, {1, DDP_F32, &x, NULL}};
+    struct ddp_sum_backward backward[] = {
+        {-1, DDP_F32, &y, &x}, {1, DDP_F32, NULL, &x}, {1, DDP_F32, &y, NULL}};
     for (int i = 0; i < 3; i++) {
         ck_assert_int_eq(ddp_sum_forward(&forward[i], NULL), DDP_ERR_INVALID);
         ck_assert_int_eq(ddp_sum_forward_reference(&forward[i], NULL), DDP_ERR_INVALID);

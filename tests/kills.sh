@@ -3,59 +3,8 @@
 # Processes killed, stopped and interrupted at moments spread over their whole life: the job is down at once, the saved
 # file is the old one or the new one, and nothing is left. KILLS=N makes it N kills of each kind.
 . "${srcdir:-.}/tests/cli.inc"
+. "$here/tests/kills.inc"
 kills=${KILLS:-12}
-within_ms=${KILLS_WITHIN_MS:-4000} # two seconds, and as many again for a busy machine
-
-now_ms() { date +%s%3N; }
-pause_ms() { sleep "$(printf '%d.%03d' $(($1 / 1000)) $(($1 % 1000)))"; }
-
-if [ ! -r "/proc/$$/task/$$/children" ]; then
-    echo "SKIP: this kernel does not list a process's children"
-    exit 77
-fi
-
-# workers PID N: waits until N of ddprun's children run the program; its keeper is none of them
-workers() {
-    list=
-    tries=0
-    while [ "$(echo $list | wc -w)" -ne "$2" ] && [ $tries -lt 1000 ]; do
-        list=
-        for pid in $(cat "/proc/$1/task/$1/children" 2>/dev/null); do
-            case $(cat "/proc/$pid/comm" 2>/dev/null) in
-            *trainer) list="$list $pid" ;;
-            esac
-        done
-        tries=$((tries + 1))
-        sleep 0.01
-    done
-    [ $tries -lt 1000 ] || fail "the job has not started: $(cat "$work/out")"
-    list=${list# }
-}
-
-# only NAME FILE...: nothing but these files is in $work/dir
-only() {
-    name=$1
-    shift
-    for found in $(ls -A "$work/dir"); do
-        case " $* " in
-        *" $found "*) ;;
-        *) fail "$name: $found was left" ;;
-        esac
-    done
-}
-
-# gone NAME PID...
-gone() {
-    name=$1
-    shift
-    for pid; do
-        if kill -0 "$pid" 2>/dev/null; then
-            fail "$name: worker $pid survives"
-            kill -9 "$pid"
-        fi
-    done
-}
-
 article='--model article --epochs 100000000 --quiet --threads 1'
 mkdir "$work/dir"
 

@@ -203,6 +203,14 @@ gpus 2 '' -n gpu; test $code = 125 || fail "hidden GPUs: exit code $code"; says 
 gpus 0 - -n gpu; test $code = 125 || fail "no GPUs: exit code $code"
 gpus 2 - -n 3 --virtual-local-rank; test $code = 2 || fail "too few GPUs: exit code $code"
 says 'only 2 GPUs are visible'
+says '--oversubscribe'
+gpus 2 - -n 3 --oversubscribe; workers '0 0 3 0' '1 0 3 1' '2 0 3 0'
+says '--oversubscribe: 3 workers share 2 GPUs'
+gpus 2 GPU-aa,GPU-bb -n 2 --oversubscribe; workers '0 0 2 GPU-aa,GPU-bb' '1 1 2 GPU-aa,GPU-bb'
+gpus 2 - --oversubscribe; workers '0 0 2 unset' '1 1 2 unset'
+gpus 0 - -n 2 --oversubscribe; workers '0 0 2 unset' '1 1 2 unset'
+gpus 1 - -n 2 --oversubscribe --dry-run
+grep -q 'rank 1: GPU 0,.* NCCL_HOSTID=ddprun-1 NCCL_SOCKET_IFNAME=lo' "$tmp/out" || fail "no host ids for NCCL"
 
 echo "# odd surroundings"
 # shellcheck disable=SC3045

@@ -30,7 +30,7 @@ else
 fi
 
 # The examples that need neither data nor Python, as they are printed.
-OUT=$(PATH=.:$PATH sh -c "$(sed -n 's/^\.Dl \(ddprun -n 4 .*\)/\1/p' "$page")" | sort)
+OUT=$(PATH=.:$PATH sh -c "$(sed -n 's/^\.Dl \(ddprun -n 4 sh .*\)/\1/p' "$page")" | sort)
 test "$OUT" = "$(printf '[%s]: rank %s of 4\n' 0 0 1 1 2 2 3 3)" || fail "the example with sh prints: $OUT"
 
 if command -v bash >/dev/null && test -r /usr/share/bash-completion/bash_completion; then

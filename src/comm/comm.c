@@ -7,6 +7,7 @@
 
 #include "core/log.h"
 #include "core/memory.h"
+#include "core/plugin.h"
 #include "core/trace.h"
 #include "kernels/reduce.h"
 
@@ -40,18 +41,21 @@ static const struct ddp_comm_ops *choose(const ddp_job *job, const char *name)
     return NULL;
 }
 
-enum ddp_status ddp_comm_create(ddp_comm **comm, ddp_job *job, const char *backend)
+/* The backend of a plugin; what is missing is logged. */
+static const struct ddp_comm_ops *plugin_ops(const char *backend, const ddp_device *device)
 {
-    const struct ddp_comm_ops *ops = choose(job, backend);
-    if (!ops && backend)
-        return ddp_fail(DDP_ERR_UNSUPPORTED, "there is no communicator '%s'", backend);
-    if (!ops)
-        return ddp_fail(DDP_ERR_UNSUPPORTED,
-                        "%d workers are too many: collectives on one machine serve at most %d",
-                        ddp_job_world_size(job), DDP_REDUCE_MAX);
-    if (!ops->fits(job))
-        return ddp_fail(DDP_ERR_UNSUPPORTED, "the communicator '%s' does not serve %d workers here",
-                        ops->name, ddp_job_world_size(job));
+    const struct ddp_plugin *plugin;
+    if (ddp_plugin_load(&plugin, ddp_device_name(device), true) != DDP_OK)
+        return NULL;
+    if (plugin->comm && strcmp(plugin->comm->name, backend) == 0)
+        return plugin->comm;
+    ddp_log(DDP_LOG_ERROR, "the plugin %s has no communicator '%s'", plugin->name, backend);
+    return NULL;
+}
+
+static enum ddp_status create_with(ddp_comm **comm, ddp_job *job, const struct ddp_comm_ops *ops,
+                                   ddp_device *device)
+{
     int slot = ops->needs_id ? atomic_fetch_add(&slots_used, 1) : -1;
     if (slot >= DDP_ID_SLOTS)
         return ddp_fail(DDP_ERR_UNSUPPORTED, "a job can have %d communicators, and has had them",
@@ -64,7 +68,9 @@ enum ddp_status ddp_comm_create(ddp_comm **comm, ddp_job *job, const char *backe
                                        .rank = ddp_job_rank(job),
                                        .size = ddp_job_world_size(job),
                                        .id_slot = slot,
-                                       .timeout_ms = -1};
+                                       .timeout_ms = -1,
+                                       .device = device,
+                                       .device_state = device ? ddp_device_state(device) : NULL};
     enum ddp_status status = ops->create(&c->state, &c->place);
     if (status != DDP_OK) {
         free(c);
@@ -72,6 +78,30 @@ enum ddp_status ddp_comm_create(ddp_comm **comm, ddp_job *job, const char *backe
     }
     *comm = c;
     return DDP_OK;
+}
+
+enum ddp_status ddp_comm_create_on(ddp_comm **comm, ddp_job *job, const char *backend,
+                                   ddp_device *device)
+{
+    const struct ddp_comm_ops *ops = plugin_ops(backend, device);
+    if (!ops)
+        return DDP_ERR_UNSUPPORTED;
+    return create_with(comm, job, ops, device);
+}
+
+enum ddp_status ddp_comm_create(ddp_comm **comm, ddp_job *job, const char *backend)
+{
+    const struct ddp_comm_ops *ops = choose(job, backend);
+    if (!ops && backend)
+        return ddp_fail(DDP_ERR_UNSUPPORTED, "there is no communicator '%s'", backend);
+    if (!ops)
+        return ddp_fail(DDP_ERR_UNSUPPORTED,
+                        "%d workers are too many: collectives on one machine serve at most %d",
+                        ddp_job_world_size(job), DDP_REDUCE_MAX);
+    if (!ops->fits(job))
+        return ddp_fail(DDP_ERR_UNSUPPORTED, "the communicator '%s' does not serve %d workers here",
+                        ops->name, ddp_job_world_size(job));
+    return create_with(comm, job, ops, NULL);
 }
 
 void ddp_comm_destroy(ddp_comm *comm)
@@ -100,6 +130,11 @@ const char *ddp_comm_backend(const ddp_comm *comm)
 void ddp_comm_set_timeout(ddp_comm *comm, int timeout_ms)
 {
     comm->place.timeout_ms = timeout_ms;
+}
+
+void ddp_comm_set_fast(ddp_comm *comm, bool fast)
+{
+    comm->place.fast = fast;
 }
 
 /* Checks what all collectives share, and tells the board that this rank has arrived. */

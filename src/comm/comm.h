@@ -9,14 +9,18 @@
 
 #include "ddp.h"
 
+#include "device/device.h"
 #include "job/job.h"
 
 /* What a backend knows of its communicator. */
 struct ddp_comm_place {
     ddp_job *job;
     int rank, size;
-    int id_slot;    /* of the job's id slots: this communicator's alone; -1 without needs_id */
-    int timeout_ms; /* of every wait; may change between calls */
+    int id_slot;        /* of the job's id slots: this communicator's alone; -1 without needs_id */
+    int timeout_ms;     /* of every wait; may change between calls */
+    ddp_device *device; /* whose memory is communicated; NULL: host memory */
+    void *device_state; /* what its kind made: for a backend that comes with that kind */
+    bool fast;          /* sums in whatever order is fastest; may change between calls */
 };
 
 struct ddp_comm_ops {
@@ -50,6 +54,17 @@ struct ddp_comm_ops {
 };
 
 extern const struct ddp_comm_ops ddp_comm_self, ddp_comm_shm;
+
+/* A communicator for the memory of a device, "nccl" from the device's plugin. Each call puts its
+ * work behind what is on the device's stream and returns; what is put on that stream afterwards
+ * (for overlapping calls: after ddp_comm_finish()) finds the result. Failures of other ranks show
+ * in ddp_device_synchronize() too, which watches the communicator. Collective. */
+enum ddp_status ddp_comm_create_on(ddp_comm **comm, ddp_job *job, const char *backend,
+                                   ddp_device *device);
+
+/* With `fast` the backend may add up in an order of its own, which may differ between machines and
+ * numbers of ranks. Without it (the default) sums have the bits of the fixed tree. */
+void ddp_comm_set_fast(ddp_comm *comm, bool fast);
 
 /* --- For modes that share work out; not part of the public interface ---
  *

@@ -44,8 +44,17 @@ static int level_from_environment(void)
 static _Thread_local char *held; /* where this thread's errors go; NULL: to standard error */
 static _Thread_local size_t held_size;
 
+static void (*sink)(int level, const char *text); /* set before there are threads; or NULL */
+
+void ddp_log_set_sink(void (*to)(int level, const char *text))
+{
+    sink = to;
+}
+
 static bool wanted(enum ddp_log_level level)
 {
+    if (sink) /* which decides */
+        return true;
     int max = atomic_load(&max_level);
     if (max < 0) {
         max = level_from_environment();
@@ -96,6 +105,12 @@ static void vlog(enum ddp_log_level level, const char *format, va_list args)
     int saved_errno = errno;
     int rank = atomic_load(&program_rank);
 
+    if (sink) {
+        append(line, sizeof line, 0, format, args);
+        sink((int)level, line);
+        errno = saved_errno;
+        return;
+    }
     used = appendf(line, sizeof line - 1, used, "%s: ", program_name);
     if (rank >= 0)
         used = appendf(line, sizeof line - 1, used, "rank %d: ", rank);

@@ -7,6 +7,10 @@
 
 #include "ddp.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 enum ddp_log_level {
     DDP_LOG_ERROR = 0,
     DDP_LOG_WARNING = 1,
@@ -32,8 +36,16 @@ void ddp_log_set_before(void (*before)(void *arg), void *arg);
  * for work done ahead, whose failure is told only when its turn comes. */
 void ddp_log_hold(char *text, size_t size);
 
+/* Messages of this copy of the library go to another's from now on, as text without name and rank:
+ * that of the program which loaded this plugin. */
+void ddp_log_set_sink(void (*sink)(int level, const char *text));
+
 /* Logs an error and returns the status it was given, so that `return ddp_fail(DDP_ERR_IO, ...)`
  * reads well. */
 enum ddp_status ddp_fail(enum ddp_status status, const char *format, ...) DDP_PRINTF(2, 3);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -6,9 +6,11 @@
 #include "core/plugin.h"
 
 #include "core/log.h"
+#include "core/trace.h"
 
 #include <dlfcn.h>
 #include <limits.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -29,6 +31,36 @@ static const char *misfit(const struct ddp_plugin *plugin, const char *name)
     if (!plugin->name || strcmp(plugin->name, name) != 0)
         return "it is a plugin of another name";
     return NULL;
+}
+
+static void log_for_plugin(int level, const char *text)
+{
+    if (level == DDP_LOG_ERROR)
+        (void)ddp_fail(DDP_ERR_SYSTEM, "%s", text); /* so that errors that are held are */
+    else
+        ddp_log((enum ddp_log_level)level, "%s", text);
+}
+
+/* Once for each plugin, whichever thread loads it first: what it sets, others may already use. */
+static void attach(const struct ddp_plugin *plugin)
+{
+    enum { MAX_PLUGINS = 16 };
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static const struct ddp_plugin *attached[MAX_PLUGINS];
+    const struct ddp_plugin_host host = {
+        .log = log_for_plugin,
+        .trace_recording = ddp_trace_recording,
+        .trace = ddp_trace_record,
+    };
+    int at = 0;
+    pthread_mutex_lock(&lock);
+    while (at < MAX_PLUGINS && attached[at] && attached[at] != plugin)
+        at++;
+    if (plugin->attach && (at == MAX_PLUGINS || !attached[at]))
+        plugin->attach(&host);
+    if (at < MAX_PLUGINS)
+        attached[at] = plugin;
+    pthread_mutex_unlock(&lock);
 }
 
 enum ddp_status ddp_plugin_load(const struct ddp_plugin **plugin, const char *name, bool required)
@@ -66,6 +98,7 @@ enum ddp_status ddp_plugin_load(const struct ddp_plugin **plugin, const char *na
         dlclose(handle);
         return DDP_ERR_UNSUPPORTED;
     }
+    attach(found);
     *plugin = found; /* the handle is kept: the plugin stays */
     return DDP_OK;
 }

@@ -8,14 +8,24 @@
 
 #include "ddp.h"
 
-#define DDP_PLUGIN_ABI 2 /* changes with any change of a struct that crosses the border */
+#include "core/trace.h"
+
+#define DDP_PLUGIN_ABI 3 /* changes with any change of a struct that crosses the border */
+
+/* What the library lends to a plugin, which has a copy of core and job of its own. */
+struct ddp_plugin_host {
+    void (*log)(int level, const char *text); /* one message, of enum ddp_log_level; "%s" only */
+    const int *trace_recording;               /* for ddp_trace_set_sink(), both */
+    void (*trace)(const struct ddp_trace_event *event);
+};
 
 /* What a plugin exports under the name "ddp_plugin". */
 struct ddp_plugin {
-    uint32_t abi;                        /* DDP_PLUGIN_ABI */
-    const char *name;                    /* "cuda" */
-    const struct ddp_device_ops *device; /* device/device.h, or NULL */
-    const struct ddp_comm_ops *comm;     /* comm/comm.h, or NULL */
+    uint32_t abi;                                       /* DDP_PLUGIN_ABI */
+    const char *name;                                   /* "cuda" */
+    const struct ddp_device_ops *device;                /* device/device.h, or NULL */
+    const struct ddp_comm_ops *comm;                    /* comm/comm.h, or NULL */
+    void (*attach)(const struct ddp_plugin_host *host); /* called once, before all else; or NULL */
 };
 
 /* Loads libddp-NAME.so; it stays loaded. With `required`, a plugin that is not there or does not

@@ -27,7 +27,11 @@
 #define EVENT_BYTES 1024 /* a line at most */
 #define NAME_BYTES  96
 
-int ddp_trace_recording;
+#define TRACKS 16 /* with names of their own */
+
+static int recording;
+const int *ddp_trace_recording = &recording;
+static void (*sink)(const struct ddp_trace_event *event); /* or NULL: it is recorded here */
 
 struct ring {
     struct ring *next;
@@ -52,6 +56,11 @@ static struct {
     bool failed, finished;
     char path[4096];
     int64_t flushed_ns;
+    struct {
+        const char *name;
+        int track;
+    } named[TRACKS]; /* tracks of devices; the reader's alone */
+    int named_count;
     size_t used;
     char chunk[CHUNK_BYTES];
 } trace = {.lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1};
@@ -87,8 +96,18 @@ static struct ring *find_ring(void)
     return ring;
 }
 
+void ddp_trace_set_sink(const int *theirs, void (*record)(const struct ddp_trace_event *event))
+{
+    ddp_trace_recording = theirs;
+    sink = record;
+}
+
 void ddp_trace_record(const struct ddp_trace_event *event)
 {
+    if (sink) {
+        sink(event);
+        return;
+    }
     struct ring *ring = find_ring();
     if (!ring)
         return;
@@ -106,7 +125,7 @@ void ddp_trace_record(const struct ddp_trace_event *event)
 
 void ddp_trace_set_recording(bool on)
 {
-    __atomic_store_n(&ddp_trace_recording, on && trace.fd >= 0 && !trace.failed && !trace.finished,
+    __atomic_store_n(&recording, on && trace.fd >= 0 && !trace.failed && !trace.finished,
                      __ATOMIC_RELAXED);
 }
 
@@ -162,6 +181,35 @@ static void add_line(const char *line)
     trace.used += bytes;
 }
 
+static void add_name(const char *what, int track, const char *name)
+{
+    char line[EVENT_BYTES];
+    snprintf(line, sizeof line,
+             "{\"name\":\"%s\",\"ph\":\"M\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":\"%s\"}},\n",
+             what, trace.rank, track, name);
+    add_line(line);
+}
+
+/* The track of an event: its thread's, or one that is known by name. */
+static int track_of(const struct ring *ring, const struct ddp_trace_event *event)
+{
+    char name[NAME_BYTES];
+    if (!event->track)
+        return ring->track;
+    for (int i = 0; i < trace.named_count; i++)
+        if (strcmp(trace.named[i].name, event->track) == 0)
+            return trace.named[i].track;
+    if (trace.named_count == TRACKS)
+        return ring->track;
+    pthread_mutex_lock(&trace.lock);
+    const int track = trace.tracks++;
+    pthread_mutex_unlock(&trace.lock);
+    trace.named[trace.named_count].name = event->track;
+    trace.named[trace.named_count++].track = track;
+    add_name("thread_name", track, clean(event->track, name));
+    return track;
+}
+
 static void add_event(const struct ring *ring, const struct ddp_trace_event *event)
 {
     char line[EVENT_BYTES], arguments[2 * NAME_BYTES + 64] = "", name[NAME_BYTES], key[NAME_BYTES],
@@ -173,6 +221,7 @@ static void add_event(const struct ring *ring, const struct ddp_trace_event *eve
         snprintf(arguments, sizeof arguments, ",\"args\":{\"%s\":%" PRId64 "}",
                  clean(event->key, key), event->value);
     clean(event->name, name);
+    const int track = track_of(ring, event);
     const double begin = (double)event->begin_ns / 1e3, end = (double)event->end_ns / 1e3;
     if (event->overlaps)
         snprintf(line, sizeof line,
@@ -180,22 +229,13 @@ static void add_event(const struct ring *ring, const struct ddp_trace_event *eve
                  "\"},\"ts\":%.3f,\"pid\":%d,\"tid\":%d%s},\n"
                  "{\"name\":\"%s\",\"cat\":\"%s\",\"ph\":\"e\",\"id2\":{\"local\":\"%" PRIu32
                  "\"},\"ts\":%.3f,\"pid\":%d,\"tid\":%d},\n",
-                 name, name, event->id, begin, trace.rank, ring->track, arguments, name, name,
-                 event->id, end, trace.rank, ring->track);
+                 name, name, event->id, begin, trace.rank, track, arguments, name, name, event->id,
+                 end, trace.rank, track);
     else
         snprintf(line, sizeof line,
                  "{\"name\":\"%s\",\"ph\":\"X\",\"ts\":%.3f,\"dur\":%.3f,\"pid\":%d,\"tid\":%d%s},"
                  "\n",
-                 name, begin, end - begin, trace.rank, ring->track, arguments);
-    add_line(line);
-}
-
-static void add_name(const char *what, int track, const char *name)
-{
-    char line[EVENT_BYTES];
-    snprintf(line, sizeof line,
-             "{\"name\":\"%s\",\"ph\":\"M\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":\"%s\"}},\n",
-             what, trace.rank, track, name);
+                 name, begin, end - begin, trace.rank, track, arguments);
     add_line(line);
 }
 
@@ -251,7 +291,7 @@ enum ddp_status ddp_trace_open(const char *path, int rank, bool create)
     trace.reader = pthread_self();
     trace.flushed_ns = ddp_clock_ns();
     trace.used = 0;
-    trace.tracks = 0;
+    trace.tracks = trace.named_count = 0;
     atomic_fetch_add_explicit(&trace.generation, 1, memory_order_release);
     if (create)
         add_line("[\n");

@@ -17,12 +17,12 @@
 
 #include "core/clock.h"
 
-extern int ddp_trace_recording; /* read and written atomically */
+extern const int *ddp_trace_recording; /* read and written atomically */
 
 /* The time, or 0 when nothing records. */
 static inline int64_t ddp_trace_begin(void)
 {
-    return __atomic_load_n(&ddp_trace_recording, __ATOMIC_RELAXED) ? ddp_clock_ns() : 0;
+    return __atomic_load_n(ddp_trace_recording, __ATOMIC_RELAXED) ? ddp_clock_ns() : 0;
 }
 
 struct ddp_trace_event {
@@ -33,6 +33,7 @@ struct ddp_trace_event {
     int64_t value;
     bool overlaps; /* others on this thread: shown on a track of its own, told apart by `id` */
     uint32_t id;
+    const char *track; /* shown on a track of this name, a device's say; NULL: on the thread's */
 };
 
 /* For the functions below. */
@@ -42,7 +43,8 @@ void ddp_trace_record(const struct ddp_trace_event *event);
 static inline void ddp_trace_end(const char *name, int64_t begin, const char *key, int64_t value)
 {
     if (begin) {
-        const struct ddp_trace_event event = {name, begin, ddp_clock_ns(), key, NULL, value, 0, 0};
+        const struct ddp_trace_event event = {name, begin, ddp_clock_ns(), key, NULL, value, 0,
+                                              0,    NULL};
         ddp_trace_record(&event);
     }
 }
@@ -51,7 +53,8 @@ static inline void ddp_trace_end_text(const char *name, int64_t begin, const cha
                                       const char *text)
 {
     if (begin) {
-        const struct ddp_trace_event event = {name, begin, ddp_clock_ns(), key, text, 0, 0, 0};
+        const struct ddp_trace_event event = {name, begin, ddp_clock_ns(), key, text, 0, 0,
+                                              0,    NULL};
         ddp_trace_record(&event);
     }
 }
@@ -61,13 +64,19 @@ static inline void ddp_trace_end_overlapping(const char *name, int64_t begin, ui
                                              const char *key, int64_t value)
 {
     if (begin) {
-        const struct ddp_trace_event event = {name, begin, ddp_clock_ns(), key, NULL, value, 1, id};
+        const struct ddp_trace_event event = {name, begin, ddp_clock_ns(), key, NULL, value, 1,
+                                              id,   NULL};
         ddp_trace_record(&event);
     }
 }
 
 /* What the calling thread's track is called, "loader" say. The first thread to record is "main". */
 void ddp_trace_name_thread(const char *name);
+
+/* A plugin's copy of this file records into the trace of the program that loaded it from now on.
+ *   recording  whether that records
+ *   record     takes what ddp_trace_record() gets */
+void ddp_trace_set_sink(const int *recording, void (*record)(const struct ddp_trace_event *event));
 
 /* Opens the file of this process's trace; one at a time. Nothing is recorded yet. Every process of
  * the job opens the same file, rank 0 with `create` and before all others. DDP_ERR_IO names the

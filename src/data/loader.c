@@ -48,7 +48,8 @@ struct ddp_loader {
     struct ddp_loader_config config;
     int64_t shard_samples, steps;
     int64_t range_begin; /* added to each index of an evaluation */
-    size_t x_bytes;      /* of one slot */
+    size_t slot_bytes;   /* of x and, from labels_offset, labels */
+    size_t labels_offset;
 
     pthread_mutex_t plan_lock;
     uint64_t planned;         /* number of the next batch to fill */
@@ -237,30 +238,57 @@ static enum ddp_status check(const struct ddp_loader_config *c)
     return DDP_OK;
 }
 
+static enum ddp_status ordinary_alloc(void *arg, size_t bytes, void **memory)
+{
+    (void)arg;
+    *memory = ddp_pages_alloc(bytes);
+    return *memory ? DDP_OK : DDP_ERR_MEMORY;
+}
+
+static void ordinary_free(void *arg, void *memory, size_t bytes)
+{
+    (void)arg;
+    ddp_pages_free(memory, bytes);
+}
+
+static enum ddp_status make_slot(struct ddp_loader *loader, struct slot *slot, size_t rows)
+{
+    const struct ddp_loader_memory *memory = &loader->config.memory;
+    void *pages;
+    slot->indices = ddp_array_alloc(rows, sizeof *slot->indices);
+    if (!slot->indices)
+        return DDP_ERR_MEMORY;
+    slot->batch.indices = slot->indices;
+    enum ddp_status status = memory->alloc(memory->arg, loader->slot_bytes, &pages);
+    if (status != DDP_OK)
+        return status;
+    slot->batch.x = pages;
+    if (ddp_dataset_info(loader->config.dataset)->label_count > 0)
+        slot->batch.labels = (int32_t *)(void *)((char *)pages + loader->labels_offset);
+    return DDP_OK;
+}
+
 static enum ddp_status make_slots(struct ddp_loader *loader)
 {
     const struct ddp_dataset_info *info = ddp_dataset_info(loader->config.dataset);
     bool small = loader->shard_samples < loader->config.batch_size;
     size_t rows = (size_t)(small ? loader->shard_samples : loader->config.batch_size);
-    size_t labels;
-    if (!ddp_size_multiply(rows, info->sample_bytes, &loader->x_bytes) ||
-        !ddp_size_multiply(rows, (size_t)info->label_count, &labels))
+    enum ddp_status status = DDP_OK;
+    size_t x_bytes, label_bytes;
+    if (!ddp_size_multiply(rows, info->sample_bytes, &x_bytes) ||
+        !ddp_size_add(x_bytes, DDP_CACHE_LINE, &loader->labels_offset) ||
+        !ddp_size_multiply(rows, (size_t)info->label_count * sizeof(int32_t), &label_bytes) ||
+        !ddp_size_add(loader->labels_offset, label_bytes, &loader->slot_bytes))
         return ddp_fail(DDP_ERR_MEMORY, "a batch of %zu samples of %zu bytes does not fit memory",
                         rows, info->sample_bytes);
+    loader->labels_offset = ddp_align_up(x_bytes, DDP_CACHE_LINE);
+    loader->slot_bytes = loader->labels_offset + label_bytes;
     loader->slots = ddp_array_alloc((size_t)loader->config.depth, sizeof *loader->slots);
     if (!loader->slots)
         return DDP_ERR_MEMORY;
-    for (int i = 0; i < loader->config.depth; i++) {
-        struct slot *slot = &loader->slots[i];
-        slot->batch.x = ddp_pages_alloc(loader->x_bytes);
-        slot->indices = ddp_array_alloc(rows, sizeof *slot->indices);
-        slot->batch.indices = slot->indices;
-        if (labels > 0)
-            slot->batch.labels = ddp_array_alloc(labels, sizeof *slot->batch.labels);
-        if (!slot->batch.x || !slot->indices || (labels > 0 && !slot->batch.labels))
-            return DDP_ERR_MEMORY;
-    }
-    return DDP_OK;
+    for (int i = 0; status == DDP_OK && i < loader->config.depth; i++)
+        status = make_slot(loader, &loader->slots[i], rows);
+    return status;
 }
 
 /* The threads take no signals: those are the program's. */
@@ -287,6 +315,8 @@ static void set_defaults(struct ddp_loader_config *c)
 {
     if (c->threads == 0)
         c->threads = 1;
+    if (!c->memory.alloc)
+        c->memory = (struct ddp_loader_memory){ordinary_alloc, ordinary_free, NULL};
     if (c->depth == 0 && c->shard_count > 0 && c->shard_count <= MAX_SHARDS)
         c->depth = (int)c->shard_count * 2 + c->threads;
 }
@@ -355,10 +385,11 @@ enum ddp_status ddp_loader_create_range(ddp_loader **loader, const ddp_dataset *
 
 static void free_slots(struct ddp_loader *loader)
 {
+    const struct ddp_loader_memory *memory = &loader->config.memory;
     for (int i = 0; loader->slots && i < loader->config.depth; i++) {
         struct slot *slot = &loader->slots[i];
-        ddp_pages_free(slot->batch.x, loader->x_bytes);
-        free(slot->batch.labels);
+        if (slot->batch.x)
+            memory->free(memory->arg, slot->batch.x, loader->slot_bytes);
         free(slot->message);
         free(slot->indices);
     }

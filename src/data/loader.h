@@ -12,6 +12,13 @@
 
 typedef struct ddp_loader ddp_loader;
 
+/* Where batches lie: memory from which a device copies fast. */
+struct ddp_loader_memory {
+    enum ddp_status (*alloc)(void *arg, size_t bytes, void **memory); /* page-aligned */
+    void (*free)(void *arg, void *memory, size_t bytes);
+    void *arg; /* outlives the loader */
+};
+
 struct ddp_loader_config {
     const ddp_dataset *dataset;        /* outlives the loader */
     struct ddp_sampler_config sampler; /* its sample_count is taken from the dataset */
@@ -21,6 +28,7 @@ struct ddp_loader_config {
     int64_t end_epoch;                 /* first epoch that is not delivered; negative: no end */
     struct ddp_augment augment;        /* of images; zero: none */
     int threads;                       /* 0: one */
+    struct ddp_loader_memory memory;   /* zero: ordinary memory */
     int depth; /* batches held at most; 0: two for each local shard, and one a thread */
 };
 

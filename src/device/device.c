@@ -9,6 +9,7 @@
 #include "core/memory.h"
 #include "core/plugin.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,12 +39,40 @@ static const struct ddp_device_ops *choose(const char *kind)
     return cuda && cuda->count() > 0 ? cuda : &ddp_device_cpu;
 }
 
+static enum ddp_status none_found(const struct ddp_device_ops *ops, const char *kind)
+{
+    const char *reason = ops->reason ? ops->reason() : NULL;
+    return ddp_fail(DDP_ERR_UNSUPPORTED, "--device %s: %s", kind,
+                    reason ? reason : "there is no such device here");
+}
+
+/* What keeps "auto" from GPUs that may be there. */
+static const char *hidden_by(const char *kind)
+{
+    const struct ddp_device_ops *cuda =
+        strcmp(kind, "auto") == 0 ? plugin_ops("cuda", false) : NULL;
+    return cuda && cuda->faulty && cuda->faulty() ? cuda->reason() : NULL;
+}
+
+enum ddp_status ddp_device_find(struct ddp_device_kind *found, const char *kind)
+{
+    const struct ddp_device_ops *ops = choose(kind);
+    if (!ops)
+        return DDP_ERR_UNSUPPORTED;
+    const bool cpu = ops == &ddp_device_cpu;
+    *found = (struct ddp_device_kind){ops->name, ops->host_memory, cpu ? 0 : ops->count(),
+                                      ops->kernels, cpu ? hidden_by(kind) : NULL};
+    return !cpu && found->count == 0 ? none_found(ops, kind) : DDP_OK;
+}
+
 enum ddp_status ddp_device_open(ddp_device **device, const char *kind, int index, int threads)
 {
     const struct ddp_device_ops *ops = choose(kind);
     if (!ops)
         return DDP_ERR_UNSUPPORTED;
     int count = ops->count();
+    if (count == 0)
+        return none_found(ops, kind);
     if (ops != &ddp_device_cpu && (index < 0 || index >= count))
         return ddp_fail(DDP_ERR_UNSUPPORTED, "--device %s: there is no device %d (%d found)", kind,
                         index, count);
@@ -88,6 +117,11 @@ void *ddp_device_stream(const ddp_device *device)
     return device->ops->stream(device->state);
 }
 
+void *ddp_device_state(const ddp_device *device)
+{
+    return device->state;
+}
+
 enum ddp_status ddp_device_alloc(ddp_device *device, size_t bytes, void **memory)
 {
     return device->ops->alloc(device->state, bytes, memory);
@@ -120,4 +154,98 @@ enum ddp_status ddp_device_copy(ddp_device *device, void *destination, const voi
 enum ddp_status ddp_device_synchronize(ddp_device *device)
 {
     return device->ops->synchronize(device->state);
+}
+
+const char *ddp_device_describe(const ddp_device *device)
+{
+    return device->ops->describe ? device->ops->describe(device->state) : device->ops->name;
+}
+
+enum ddp_status ddp_device_wait(ddp_device *device, ddp_device *other)
+{
+    assert(device->ops == other->ops);
+    return device->ops->wait && device != other ? device->ops->wait(device->state, other->state)
+                                                : DDP_OK;
+}
+
+void ddp_device_set_poll(ddp_device *device, enum ddp_status (*poll)(void *arg), void *arg)
+{
+    if (device->ops->set_poll)
+        device->ops->set_poll(device->state, poll, arg);
+}
+
+enum ddp_status ddp_device_host_alloc(ddp_device *device, size_t bytes, void **memory)
+{
+    if (device->ops->host_alloc)
+        return device->ops->host_alloc(device->state, bytes, memory);
+    *memory = ddp_pages_alloc(bytes);
+    return *memory ? DDP_OK : DDP_ERR_MEMORY;
+}
+
+void ddp_device_host_free(ddp_device *device, void *memory, size_t bytes)
+{
+    if (!memory)
+        return;
+    if (device->ops->host_free)
+        device->ops->host_free(device->state, memory, bytes);
+    else
+        ddp_pages_free(memory, bytes);
+}
+
+enum ddp_status ddp_device_copied(ddp_device *device)
+{
+    return device->ops->copied ? device->ops->copied(device->state) : DDP_OK;
+}
+
+enum ddp_status ddp_device_fill(ddp_device *device, int slot, void *destination, const void *host,
+                                size_t bytes)
+{
+    return device->ops->fill ? device->ops->fill(device->state, slot, destination, host, bytes)
+                             : ddp_device_copy_in(device, destination, host, bytes);
+}
+
+enum ddp_status ddp_device_arrive(ddp_device *device, int slot)
+{
+    return device->ops->arrive ? device->ops->arrive(device->state, slot) : DDP_OK;
+}
+
+enum ddp_status ddp_device_leave(ddp_device *device, int slot)
+{
+    return device->ops->leave ? device->ops->leave(device->state, slot) : DDP_OK;
+}
+
+enum ddp_status ddp_device_record_begin(ddp_device *device)
+{
+    return device->ops->record_begin ? device->ops->record_begin(device->state)
+                                     : DDP_ERR_UNSUPPORTED;
+}
+
+enum ddp_status ddp_device_record_end(ddp_device *device, void **recording)
+{
+    return device->ops->record_end(device->state, recording);
+}
+
+enum ddp_status ddp_device_replay(ddp_device *device, void *recording)
+{
+    return device->ops->replay(device->state, recording);
+}
+
+void ddp_device_recording_free(ddp_device *device, void *recording)
+{
+    if (recording)
+        device->ops->recording_free(device->state, recording);
+}
+
+void ddp_device_span_begin(ddp_device *device, int64_t begin)
+{
+    if (begin && device->ops->span_begin)
+        device->ops->span_begin(device->state);
+}
+
+void ddp_device_span_end(ddp_device *device, int64_t begin, const char *name, const char *key,
+                         const char *text)
+{
+    const struct ddp_trace_event event = {.name = name, .key = key, .text = text};
+    if (begin && device->ops->span_end)
+        device->ops->span_end(device->state, &event);
 }

@@ -8,6 +8,7 @@
 
 #include "ddp.h"
 
+#include "core/trace.h"
 #include "kernels/kernels.h"
 
 typedef struct ddp_device ddp_device;
@@ -32,9 +33,53 @@ struct ddp_device_ops {
     enum ddp_status (*synchronize)(void *state);
     void *(*stream)(void *state); /* the last argument of every kernel */
     const struct ddp_kernels *kernels;
+    /* Below: NULL where a kind has no use for it. */
+    const char *(*describe)(void *state); /* "NVIDIA H200, 139.8 GiB" */
+    /* What is put on this stream from now on waits for what is on the other's, of the same kind. */
+    enum ddp_status (*wait)(void *state, void *other);
+    /* Called while synchronize() waits; its failure ends the wait and is returned. NULL: none. */
+    void (*set_poll)(void *state, enum ddp_status (*poll)(void *arg), void *arg);
+    /* Page-locked host memory, from which copy_in() returns at once and overlaps with computing: it
+     * may be written again after copied(). */
+    enum ddp_status (*host_alloc)(void *state, size_t bytes, void **memory);
+    void (*host_free)(void *state, void *memory, size_t bytes);
+    enum ddp_status (*copied)(
+        void *state); /* waits until all copy_in() have read their host memory */
+    /* Input buffers that are filled while others are read, each with a slot of its own, 0 or 1.
+     * fill() copies from host memory as soon as the work that the last leave() of the slot stood
+     * behind is done; after arrive() the stream finds all that was filled; leave() says that what
+     * reads the slot's buffers is on the stream. */
+    enum ddp_status (*fill)(void *state, int slot, void *device, const void *host, size_t bytes);
+    enum ddp_status (*arrive)(void *state, int slot);
+    enum ddp_status (*leave)(void *state, int slot);
+    /* What is put on the stream between begin and end is not run but recorded, and run by each
+     * replay. A recording that fails leaves *recording NULL and is no error. */
+    enum ddp_status (*record_begin)(void *state);
+    enum ddp_status (*record_end)(void *state, void **recording);
+    enum ddp_status (*replay)(void *state, void *recording);
+    void (*recording_free)(void *state, void *recording);
+    /* Around an operation, while a trace records (core/trace.h): shows when the device ran it. */
+    void (*span_begin)(void *state);
+    void (*span_end)(void *state, const struct ddp_trace_event *event);
+    /* Why count() is 0, as the end of a sentence; NULL: there simply is none. */
+    const char *(*reason)(void);
+    /* Is that a fault which may hide devices, and not that there are none? */
+    bool (*faulty)(void);
 };
 
 extern const struct ddp_device_ops ddp_device_cpu;
+
+/* What a kind means here, before any device is opened. */
+struct ddp_device_kind {
+    const char *name; /* "auto" is resolved */
+    bool host_memory;
+    int count; /* devices of it; 0 for the CPU, which takes any index */
+    const struct ddp_kernels *kernels;
+    const char *fault; /* what hides GPUs from "auto", as the end of a sentence; or NULL */
+};
+
+/* DDP_ERR_UNSUPPORTED: no such kind here, or no device of it (says what to do). */
+enum ddp_status ddp_device_find(struct ddp_device_kind *found, const char *kind);
 
 /* Opens device `index` of a kind: "cpu", "cuda", or "auto" (a GPU where a plugin finds one, else
  * the CPU).
@@ -49,6 +94,7 @@ const char *ddp_device_name(const ddp_device *device);
 bool ddp_device_host_memory(const ddp_device *device);
 const struct ddp_kernels *ddp_device_kernels(const ddp_device *device);
 void *ddp_device_stream(const ddp_device *device);
+void *ddp_device_state(const ddp_device *device); /* what its kind's open() made */
 
 enum ddp_status ddp_device_alloc(ddp_device *device, size_t bytes, void **memory);
 void ddp_device_free(ddp_device *device, void *memory, size_t bytes); /* takes NULL memory */
@@ -59,5 +105,41 @@ enum ddp_status ddp_device_copy_out(ddp_device *device, void *host, const void *
 enum ddp_status ddp_device_copy(ddp_device *device, void *destination, const void *source,
                                 size_t bytes);
 enum ddp_status ddp_device_synchronize(ddp_device *device);
+
+/* In words; the name where the kind has no more to say. */
+const char *ddp_device_describe(const ddp_device *device);
+
+/* What is put on `device` from now on waits for what is on `other`, of the same kind. */
+enum ddp_status ddp_device_wait(ddp_device *device, ddp_device *other);
+void ddp_device_set_poll(ddp_device *device, enum ddp_status (*poll)(void *arg), void *arg);
+
+/* Host memory for copy_in(), page-locked where the kind knows that; ordinary pages elsewhere. After
+ * copied() it may be written again. */
+enum ddp_status ddp_device_host_alloc(ddp_device *device, size_t bytes, void **memory);
+void ddp_device_host_free(ddp_device *device, void *memory, size_t bytes);
+enum ddp_status ddp_device_copied(ddp_device *device);
+
+/* Filling input buffers ahead; see struct ddp_device_ops. Where the kind cannot, fill() is
+ * copy_in().
+ */
+enum { DDP_DEVICE_SLOTS = 2 };
+enum ddp_status ddp_device_fill(ddp_device *device, int slot, void *destination, const void *host,
+                                size_t bytes);
+enum ddp_status ddp_device_arrive(ddp_device *device, int slot);
+enum ddp_status ddp_device_leave(ddp_device *device, int slot);
+
+/* Recording and replaying of the operations between begin and end. Where the kind cannot, begin is
+ * DDP_ERR_UNSUPPORTED without a message, and nothing is recorded. */
+enum ddp_status ddp_device_record_begin(ddp_device *device);
+enum ddp_status ddp_device_record_end(ddp_device *device, void **recording);
+enum ddp_status ddp_device_replay(ddp_device *device, void *recording);
+void ddp_device_recording_free(ddp_device *device, void *recording);
+
+/* An operation on the device's stream, for the trace: its time there is shown on a track of the
+ * device. `begin` is what ddp_trace_begin() gave; 0: nothing happens. Name, key and text live until
+ * the trace is closed. */
+void ddp_device_span_begin(ddp_device *device, int64_t begin);
+void ddp_device_span_end(ddp_device *device, int64_t begin, const char *name, const char *key,
+                         const char *text);
 
 #endif

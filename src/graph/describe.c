@@ -29,6 +29,11 @@ void ddp_graph_describe(const ddp_graph *graph, int index, struct ddp_operation 
     }
 }
 
+enum ddp_dtype ddp_graph_activations(const ddp_graph *graph)
+{
+    return graph->activations;
+}
+
 enum ddp_dtype ddp_graph_compute(const ddp_graph *graph)
 {
     return graph->compute;

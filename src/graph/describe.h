@@ -20,5 +20,7 @@ void ddp_graph_describe(const ddp_graph *graph, int index, struct ddp_operation 
 
 /* What products are computed in: DDP_F32 or DDP_BF16. */
 enum ddp_dtype ddp_graph_compute(const ddp_graph *graph);
+/* What activations are in memory: likewise. */
+enum ddp_dtype ddp_graph_activations(const ddp_graph *graph);
 
 #endif

@@ -24,6 +24,7 @@ struct ddp_exec {
     int sync_shards;
     const void **inputs;
     struct ddp_exec_position position;
+    const uint32_t *place; /* or NULL */
     struct ddp_graph_plan plan;
     char *arena;
     size_t arena_bytes; /* its last cache line holds the gradient of the loss, 1 */
@@ -102,7 +103,7 @@ void ddp_exec_bind_input(ddp_exec *exec, int input, const void *memory)
 size_t ddp_exec_input_bytes(const ddp_exec *exec, int input)
 {
     const ddp_tensor *tensor = find_input(exec->graph, input);
-    return tensor ? (size_t)tensor->count * ddp_dtype_bytes(tensor->dtype) : 0;
+    return tensor ? ddp_tensor_bytes(tensor) : 0;
 }
 
 enum ddp_status ddp_exec_load_input(ddp_exec *exec, int input, const void *host, void *staging)
@@ -135,6 +136,21 @@ void ddp_exec_set_position(ddp_exec *exec, const struct ddp_exec_position *posit
     exec->position = *position;
 }
 
+void ddp_exec_set_place(ddp_exec *exec, const uint32_t *place)
+{
+    exec->place = place;
+}
+
+const uint32_t *ddp_exec_place(const ddp_exec *exec)
+{
+    return exec->place;
+}
+
+bool ddp_exec_draws(const ddp_exec *exec)
+{
+    return exec->graph->dropout_count > 0;
+}
+
 const struct ddp_exec_position *ddp_exec_position(const ddp_exec *exec)
 {
     return &exec->position;
@@ -145,6 +161,11 @@ void ddp_exec_set_sync(ddp_exec *exec, ddp_exec_sync *sync, void *arg, int shard
     exec->sync = sync;
     exec->sync_arg = arg;
     exec->sync_shards = shards;
+}
+
+bool ddp_exec_syncs(const ddp_exec *exec)
+{
+    return exec->sync != NULL;
 }
 
 int ddp_exec_sync_shards(const ddp_exec *exec)
@@ -190,13 +211,13 @@ const uint16_t *ddp_exec_value_bf16(const ddp_exec *exec, const ddp_tensor *tens
     return exec->weights_bf16 ? exec->weights_bf16 + flat_offset(exec, tensor) : NULL;
 }
 
-float *ddp_exec_gradient(const ddp_exec *exec, const ddp_tensor *tensor)
+void *ddp_exec_gradient(const ddp_exec *exec, const ddp_tensor *tensor)
 {
     if (!tensor || !ddp_exec_trains(exec))
         return NULL;
     tensor = ddp_tensor_base(tensor);
     if (tensor == exec->graph->loss)
-        return (float *)(void *)(exec->arena + exec->arena_bytes - DDP_CACHE_LINE);
+        return (void *)(exec->arena + exec->arena_bytes - DDP_CACHE_LINE);
     if (tensor->kind == TENSOR_PARAMETER)
         return exec->gradients + flat_offset(exec, tensor);
     return tensor->kind == TENSOR_ACTIVATION ? arena_at(exec, exec->plan.gradient[tensor->id])
@@ -259,19 +280,19 @@ void *ddp_exec_stream(const ddp_exec *exec)
     return ddp_device_stream(exec->device);
 }
 
-float *ddp_exec_output(const ddp_exec *exec)
+void *ddp_exec_output(const ddp_exec *exec)
 {
     return ddp_exec_value(exec, exec->graph->output);
 }
 
-float *ddp_exec_output_gradient(const ddp_exec *exec)
+void *ddp_exec_output_gradient(const ddp_exec *exec)
 {
     return ddp_exec_gradient(exec, exec->graph->output);
 }
 
 size_t ddp_exec_output_bytes(const ddp_exec *exec)
 {
-    return (size_t)exec->graph->output->count * sizeof(float);
+    return ddp_tensor_bytes(exec->graph->output);
 }
 
 const float *ddp_exec_loss_value(const ddp_exec *exec)
@@ -279,13 +300,26 @@ const float *ddp_exec_loss_value(const ddp_exec *exec)
     return ddp_exec_value(exec, exec->graph->loss);
 }
 
+/* Does node n with the one behind it, in a device that can. */
+static bool is_fused(const ddp_exec *exec, int n)
+{
+    return ddp_graph_fuses(exec->graph, n) && ddp_exec_kernels(exec)->add_layer_norm_forward;
+}
+
 static enum ddp_status run_forward(ddp_exec *exec, int first, int end)
 {
     for (int n = first; n < end; n++) {
+        const bool fused = is_fused(exec, n);
         const struct node *node = &exec->graph->nodes[n];
+        const char *name = fused ? "add, layer_norm" : node->op->name;
+        const char *output = (node + fused)->output->name;
         const int64_t begin = ddp_trace_begin();
-        enum ddp_status status = node->op->forward(exec, node);
-        ddp_trace_end_text(node->op->name, begin, "output", node->output->name);
+        ddp_device_span_begin(exec->device, begin);
+        enum ddp_status status =
+            fused ? node->op->forward_fused(exec, node) : node->op->forward(exec, node);
+        n += fused;
+        ddp_device_span_end(exec->device, begin, name, "output", output);
+        ddp_trace_end_text(name, begin, "output", output);
         if (status != DDP_OK)
             return status;
     }
@@ -324,7 +358,9 @@ static enum ddp_status report_ready(const ddp_exec *exec, int number, ddp_exec_r
 static enum ddp_status traced_backward(ddp_exec *exec, const struct node *node)
 {
     const int64_t begin = ddp_trace_begin();
+    ddp_device_span_begin(exec->device, begin);
     enum ddp_status status = node->op->backward(exec, node);
+    ddp_device_span_end(exec->device, begin, node->op->name, "gradient of", node->output->name);
     ddp_trace_end_text(node->op->name, begin, "gradient of", node->output->name);
     return status;
 }

@@ -50,6 +50,10 @@ struct ddp_exec_position {
     uint32_t shard; /* of the global batch */
 };
 void ddp_exec_set_position(ddp_exec *exec, const struct ddp_exec_position *position);
+/* Shard and step are read from device memory when operations run, not taken from the position: two
+ * values that the caller keeps up to date. NULL: from the position. */
+void ddp_exec_set_place(ddp_exec *exec, const uint32_t *place);
+bool ddp_exec_draws(const ddp_exec *exec); /* does it use random numbers at all? */
 
 /* Adds up, over all shards of the step, double sums that an operation has made of its shard. Device
  * memory. Every shard's exec calls it equally often, in the same order, with the same count. */
@@ -61,12 +65,15 @@ typedef enum ddp_status ddp_exec_sync(void *arg, double *sums, size_t count);
  *   shards  how many it adds up */
 void ddp_exec_set_sync(ddp_exec *exec, ddp_exec_sync *sync, void *arg, int shards);
 
+bool ddp_exec_syncs(const ddp_exec *exec); /* is there a sync? */
+
 /* Where the loss part writes the predicted class of each row; NULL: nowhere. Device memory. */
 void ddp_exec_set_predictions(ddp_exec *exec, int32_t *predictions);
 
-/* The output and its gradient, in the arena; for handing them from one exec to another. */
-float *ddp_exec_output(const ddp_exec *exec);
-float *ddp_exec_output_gradient(const ddp_exec *exec);
+/* The output and its gradient, in the arena, as the graph's activations are; for handing them from
+ * one exec to another. */
+void *ddp_exec_output(const ddp_exec *exec);
+void *ddp_exec_output_gradient(const ddp_exec *exec);
 size_t ddp_exec_output_bytes(const ddp_exec *exec);
 
 /* The loss of the last shard (device memory, 1 element): element 0 of the gradients when they are

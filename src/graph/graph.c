@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define ROW_ALIGN 64 /* elements of bf16, of rows that are aligned */
+
 enum ddp_status ddp_graph_create(ddp_graph **graph)
 {
     struct ddp_graph *g = ddp_array_alloc(1, sizeof *g);
@@ -41,6 +43,24 @@ void ddp_graph_destroy(ddp_graph *graph)
 void ddp_graph_set_compute(ddp_graph *graph, enum ddp_dtype compute)
 {
     graph->compute = compute;
+}
+
+void ddp_graph_set_activations(ddp_graph *graph, enum ddp_dtype activations)
+{
+    graph->activations = activations;
+}
+
+void ddp_graph_set_fuses_norms(ddp_graph *graph, bool fuses)
+{
+    graph->fuses_norms = fuses;
+}
+
+bool ddp_graph_fuses(const ddp_graph *graph, int n)
+{
+    if (!graph->fuses_norms || n < 0 || n + 1 >= graph->node_count || n == graph->output->producer)
+        return false;
+    const struct node *node = &graph->nodes[n], *next = node + 1;
+    return node->op->forward_fused && next->op->is_norm && next->inputs[0] == node->output;
 }
 
 void ddp_graph_set_description(ddp_graph *graph, const char *text)
@@ -124,6 +144,7 @@ static ddp_tensor *add_tensor(ddp_graph *graph, const char *name, enum tensor_ki
                            .first_reader = -1,
                            .last_reader = -1};
     memcpy(tensor->dims, dims, (size_t)dim_count * sizeof *dims);
+    tensor->pitch = dims[dim_count - 1];
     graph->tensors[graph->tensor_count++] = tensor;
     return tensor;
 }
@@ -132,9 +153,11 @@ ddp_tensor *ddp_graph_input(ddp_graph *graph, const char *name, enum ddp_dtype d
                             const int64_t *dims)
 {
     ddp_tensor *tensor = add_tensor(graph, name, TENSOR_INPUT, dtype, dim_count, dims);
-    if (tensor)
-        tensor->index = graph->input_count++;
-    return tensor;
+    if (!tensor)
+        return NULL;
+    tensor->index = graph->input_count++;
+    return dtype == DDP_F32 && graph->activations != DDP_F32 ? ddp_graph_cast(graph, tensor)
+                                                             : tensor;
 }
 
 static ddp_tensor *add_parameter(ddp_graph *graph, const char *name, int dim_count,
@@ -244,6 +267,8 @@ static bool note_readers(ddp_graph *graph, const struct node *node, int number, 
 static void name_output(const struct node *node, char *name, size_t size)
 {
     snprintf(name, size, "%s", node->op->name);
+    if (node->op->is_cast)
+        snprintf(name, size, "%s", node->inputs[0]->name);
     for (int i = 0; i < node->input_count; i++) {
         const ddp_tensor *input = node->inputs[i];
         const char *dot = input ? strrchr(input->name, '.') : NULL;
@@ -265,7 +290,8 @@ ddp_tensor *ddp_graph_add_node(ddp_graph *graph, const struct node *node, const 
         !note_readers(graph, node, graph->node_count, &learns))
         return NULL;
     name_output(node, name, sizeof name);
-    ddp_tensor *output = add_tensor(graph, name, TENSOR_ACTIVATION, DDP_F32, dim_count, dims);
+    const enum ddp_dtype dtype = node->op->is_float32 ? DDP_F32 : graph->activations;
+    ddp_tensor *output = add_tensor(graph, name, TENSOR_ACTIVATION, dtype, dim_count, dims);
     if (!output)
         return NULL;
     void *copy = NULL;
@@ -337,6 +363,17 @@ static enum ddp_status lay_out_parameters(ddp_graph *graph)
     return DDP_OK;
 }
 
+/* Tensor cores want rows of bf16 that are aligned to 16 bytes: a vocabulary is of any size, and its
+ * logits are the operand of two large products. */
+static void align_output(const ddp_graph *graph, ddp_tensor *output)
+{
+    const struct node *maker = &graph->nodes[output->producer];
+    const struct node *reader = &graph->nodes[output->first_reader];
+    if (output->dtype == DDP_BF16 && !output->base && maker->gives_pitch &&
+        output->reader_count == 1 && reader->op->takes_pitch && reader->inputs[0] == output)
+        output->pitch = (output->pitch + ROW_ALIGN - 1) / ROW_ALIGN * ROW_ALIGN;
+}
+
 enum ddp_status ddp_graph_finish(ddp_graph *graph, ddp_tensor *output, ddp_tensor *loss)
 {
     if (graph->status == DDP_OK && (!output || !loss))
@@ -358,6 +395,7 @@ enum ddp_status ddp_graph_finish(ddp_graph *graph, ddp_tensor *output, ddp_tenso
     }
     if (graph->status != DDP_OK)
         return graph->status;
+    align_output(graph, output);
     graph->output = output;
     graph->loss = loss;
     graph->status = lay_out_parameters(graph);

@@ -15,8 +15,17 @@
 enum ddp_status ddp_graph_create(ddp_graph **graph);
 
 /* In what matrix products and convolutions take their operands, before they are built: DDP_F32 (the
- * default) or DDP_BF16. They add up in float32 either way, and all tensors stay float32. */
+ * default) or DDP_BF16. They add up in float32 either way. */
 void ddp_graph_set_compute(ddp_graph *graph, enum ddp_dtype compute);
+
+/* What results of operations and their gradients are in memory, before anything is built: DDP_F32
+ * (the default), or DDP_BF16 for devices whose kernels take it, with that compute too. Inputs of
+ * float32 are cast. Parameters, their gradients, statistics and the loss are float32 always. */
+void ddp_graph_set_activations(ddp_graph *graph, enum ddp_dtype activations);
+
+/* Before an exec is made: sums whose rows are normalised next are planned as one operation, for
+ * devices that have it. The same bits. */
+void ddp_graph_set_fuses_norms(ddp_graph *graph, bool fuses);
 
 void ddp_graph_destroy(ddp_graph *graph); /* with its tensors */
 

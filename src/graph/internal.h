@@ -22,6 +22,8 @@ struct ddp_tensor {
     int dim_count;
     int64_t dims[DDP_TENSOR_DIMS];
     int64_t count;       /* elements */
+    int64_t pitch;       /* from one row of the last dimension to the next; more than that is only
+                            where the graph was finished with such an output */
     int producer;        /* node that makes it, or -1 */
     ddp_tensor *base;    /* a view shares the memory of this tensor; else NULL */
     int index;           /* among the inputs, or among the parameters */
@@ -42,6 +44,7 @@ struct node {
     /* What backward needs, for the memory plan. */
     unsigned keeps_inputs;  /* bit i: reads the value of inputs[i] again */
     bool keeps_output;      /* reads the value of its output again */
+    bool gives_pitch;       /* rows of its output may lie apart */
     bool overwrites_dy;     /* leaves something else where the gradient of its output was */
     size_t saved_bytes;     /* what forward keeps for backward beside tensors */
     size_t forward_scratch; /* bytes that are free to use while it runs */
@@ -56,7 +59,14 @@ struct ddp_op {
                       be shared where nothing comes in between */
     bool in_place; /* elementwise: the output may take the place of inputs[0] or, joins, inputs[1]
                     */
+    bool is_cast;  /* its output is called as inputs[0] is */
+    bool is_norm;  /* of the rows of inputs[0]: may be done with the sum that makes those */
+    bool takes_pitch; /* rows of inputs[0] may lie apart */
+    bool is_float32;  /* its output is float32 whatever the graph's activations are: a loss */
     enum ddp_status (*forward)(ddp_exec *exec, const struct node *node);
+    /* Does its forward and that of the node behind it in one pass, where the graph has planned for
+     * it (ddp_graph_fuses()) and the device can; NULL: nothing to do that with. */
+    enum ddp_status (*forward_fused)(ddp_exec *exec, const struct node *node);
     enum ddp_status (*backward)(ddp_exec *exec,
                                 const struct node *node); /* NULL: nothing is left to do */
     double (*flops)(const struct node *node); /* floating-point operations of forward, a multiply
@@ -72,7 +82,8 @@ struct ddp_graph {
     int parameter_count, parameter_capacity;
     int input_count;
     int dropout_count;
-    enum ddp_dtype compute;
+    enum ddp_dtype compute, activations;
+    bool fuses_norms;
     char *description;
     ddp_tensor *output, *loss;
     int64_t element_count, statistics_count, flat_count;
@@ -94,6 +105,24 @@ static inline const ddp_tensor *ddp_tensor_base(const ddp_tensor *tensor)
 {
     return tensor->base ? tensor->base : tensor;
 }
+
+/* In memory; gradients of activations are as large. */
+static inline size_t ddp_tensor_bytes(const ddp_tensor *tensor)
+{
+    const int64_t width = tensor->dims[tensor->dim_count - 1];
+    return (size_t)(tensor->count / width * tensor->pitch) * ddp_dtype_bytes(tensor->dtype);
+}
+
+/* A float32 input as the graph's activations are: itself, or cast. */
+ddp_tensor *ddp_graph_cast(ddp_graph *graph, ddp_tensor *x);
+
+/* Forward of an add and of the layer norm behind it in one pass. */
+enum ddp_status ddp_graph_forward_add_norm(ddp_exec *exec, const struct node *sum,
+                                           const struct node *norm);
+
+/* Is node n a sum whose rows node n + 1 normalises, to be done in one pass? What n + 1 makes is
+ * then made in the step of n. */
+bool ddp_graph_fuses(const ddp_graph *graph, int n);
 
 /* Elements of all dimensions but the last: the rows of a matrix whose rows are contiguous. */
 static inline int64_t ddp_tensor_rows(const ddp_tensor *tensor)
@@ -129,8 +158,8 @@ void ddp_graph_plan_free(struct ddp_graph_plan *plan);
 void *ddp_exec_value(const ddp_exec *exec, const ddp_tensor *tensor); /* NULL for a NULL tensor */
 /* The bf16 copy of a parameter; NULL: there is none. */
 const uint16_t *ddp_exec_value_bf16(const ddp_exec *exec, const ddp_tensor *tensor);
-float *ddp_exec_gradient(const ddp_exec *exec,
-                         const ddp_tensor *tensor); /* NULL: nobody needs it */
+/* Float32 of a parameter or the loss, else of the tensor's dtype; NULL: nobody needs it. */
+void *ddp_exec_gradient(const ddp_exec *exec, const ddp_tensor *tensor);
 /* Is the gradient of inputs[input] added to, because a later operation reads it too and backward
  * has been there, or written? */
 bool ddp_exec_accumulates(const ddp_exec *exec, const struct node *node, int input);
@@ -144,6 +173,7 @@ enum ddp_status ddp_exec_sync_sums(ddp_exec *exec, double *sums, size_t count);
 int32_t *ddp_exec_predictions(const ddp_exec *exec); /* NULL: nobody needs them */
 bool ddp_exec_trains(const ddp_exec *exec);
 const struct ddp_exec_position *ddp_exec_position(const ddp_exec *exec);
+const uint32_t *ddp_exec_place(const ddp_exec *exec); /* as kernels/dropout.h has it */
 const ddp_graph *ddp_exec_graph(const ddp_exec *exec);
 ddp_device *ddp_exec_device(const ddp_exec *exec);
 const struct ddp_kernels *ddp_exec_kernels(const ddp_exec *exec);

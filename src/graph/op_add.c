@@ -12,11 +12,17 @@ static enum ddp_status forward(ddp_exec *exec, const struct node *node)
 {
     struct ddp_add args = {
         .count = node->output->count,
+        .dtype = node->output->dtype,
         .a = ddp_exec_value(exec, node->inputs[0]),
         .b = ddp_exec_value(exec, node->inputs[1]),
         .y = ddp_exec_value(exec, node->output),
     };
     return ddp_exec_kernels(exec)->add(&args, ddp_exec_stream(exec));
+}
+
+static enum ddp_status forward_fused(ddp_exec *exec, const struct node *node)
+{
+    return ddp_graph_forward_add_norm(exec, node, node + 1);
 }
 
 static enum ddp_status backward(ddp_exec *exec, const struct node *node)
@@ -25,6 +31,7 @@ static enum ddp_status backward(ddp_exec *exec, const struct node *node)
     for (int i = 0; status == DDP_OK && i < 2; i++) {
         struct ddp_add args = {
             .count = node->output->count,
+            .dtype = node->output->dtype,
             .a = ddp_exec_gradient(exec, node->output),
             .y = ddp_exec_gradient(exec, node->inputs[i]),
             .accumulate = ddp_exec_accumulates(exec, node, i),
@@ -40,6 +47,7 @@ static const struct ddp_op add = {
     .joins = true,
     .in_place = true,
     .forward = forward,
+    .forward_fused = forward_fused,
     .backward = backward,
 };
 
@@ -47,9 +55,10 @@ ddp_tensor *ddp_graph_add(ddp_graph *graph, ddp_tensor *a, ddp_tensor *b)
 {
     if (graph->status != DDP_OK || !a || !b)
         return NULL;
-    if (a->dim_count != b->dim_count || a->dtype != DDP_F32 || b->dtype != DDP_F32 ||
+    if (a->dim_count != b->dim_count || a->dtype != graph->activations || b->dtype != a->dtype ||
         memcmp(a->dims, b->dims, (size_t)a->dim_count * sizeof a->dims[0]) != 0)
-        return ddp_graph_reject(graph, DDP_ERR_INVALID, "add: %s and %s differ in shape", a->name,
+        return ddp_graph_reject(graph, DDP_ERR_INVALID,
+                                "add: %s and %s differ in shape, or are no results", a->name,
                                 b->name);
     struct node node = {.op = &add, .inputs = {a, b}, .input_count = 2};
     return ddp_graph_add_node(graph, &node, NULL, 0, a->dim_count, a->dims);

@@ -18,6 +18,7 @@ static enum ddp_status forward(ddp_exec *exec, const struct node *node)
         .length = qkv->dims[1],
         .heads = attributes->heads,
         .head_size = attributes->head_size,
+        .dtype = node->output->dtype,
         .qkv = ddp_exec_value(exec, qkv),
         .y = ddp_exec_value(exec, node->output),
         .lse = ddp_exec_saved(exec, node),
@@ -34,6 +35,7 @@ static enum ddp_status backward(ddp_exec *exec, const struct node *node)
         .length = qkv->dims[1],
         .heads = attributes->heads,
         .head_size = attributes->head_size,
+        .dtype = node->output->dtype,
         .qkv = ddp_exec_value(exec, qkv),
         .y = ddp_exec_value(exec, node->output),
         .lse = ddp_exec_saved(exec, node),
@@ -63,7 +65,8 @@ ddp_tensor *ddp_graph_attention(ddp_graph *graph, ddp_tensor *qkv, int64_t heads
 {
     if (graph->status != DDP_OK || !qkv)
         return NULL;
-    if (qkv->dim_count != 3 || qkv->dtype != DDP_F32 || heads < 1 || qkv->dims[2] % (3 * heads))
+    if (qkv->dim_count != 3 || qkv->dtype != graph->activations || heads < 1 ||
+        qkv->dims[2] % (3 * heads))
         return ddp_graph_reject(graph, DDP_ERR_INVALID,
                                 "attention: %s must be (B,T,3C) with C a multiple of %lld heads",
                                 qkv->name, (long long)heads);

@@ -33,6 +33,7 @@ static enum ddp_status forward(ddp_exec *exec, const struct node *node)
     struct ddp_batch_norm_sums sums = {
         .rows = ddp_tensor_rows(x),
         .channels = x->dims[x->dim_count - 1],
+        .dtype = x->dtype,
         .x = ddp_exec_value(exec, x),
         .sums = scratch,
         .scratch = behind(scratch, attributes->sums_bytes),
@@ -40,6 +41,7 @@ static enum ddp_status forward(ddp_exec *exec, const struct node *node)
     struct ddp_batch_norm_forward args = {
         .rows = sums.rows,
         .channels = sums.channels,
+        .dtype = x->dtype,
         .activation = attributes->activation,
         .epsilon = attributes->epsilon,
         .x = sums.x,
@@ -87,6 +89,7 @@ static enum ddp_status backward(ddp_exec *exec, const struct node *node)
     struct ddp_batch_norm_backward_sums sums = {
         .rows = ddp_tensor_rows(x),
         .channels = x->dims[x->dim_count - 1],
+        .dtype = x->dtype,
         .activation = attributes->activation,
         .has_residual = residual,
         .x = ddp_exec_value(exec, x),
@@ -101,6 +104,7 @@ static enum ddp_status backward(ddp_exec *exec, const struct node *node)
     struct ddp_batch_norm_backward args = {
         .rows = sums.rows,
         .channels = sums.channels,
+        .dtype = x->dtype,
         .activation = attributes->activation,
         .x = sums.x,
         .y = sums.y,
@@ -151,7 +155,8 @@ ddp_tensor *ddp_graph_batch_norm_layer(ddp_graph *graph, const char *name, ddp_t
     if (graph->status != DDP_OK || !x)
         return NULL;
     const int64_t rows = ddp_tensor_rows(x), channels = x->dims[x->dim_count - 1];
-    if (x->dtype != DDP_F32 || (residual && residual->count != x->count))
+    if (x->dtype != graph->activations ||
+        (residual && (residual->count != x->count || residual->dtype != x->dtype)))
         return ddp_graph_reject(graph, DDP_ERR_INVALID, "%s: %s and its residual do not fit", name,
                                 x->name);
     for (int i = 0; i < 4; i++) {

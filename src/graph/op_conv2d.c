@@ -16,6 +16,7 @@ static enum ddp_status forward(ddp_exec *exec, const struct node *node)
     const struct attributes *attributes = node->attributes;
     struct ddp_conv2d_forward args = {
         .shape = attributes->shape,
+        .dtype = node->output->dtype,
         .activation = attributes->activation,
         .compute = attributes->compute,
         .x = ddp_exec_value(exec, node->inputs[0]),
@@ -32,6 +33,7 @@ static enum ddp_status backward(ddp_exec *exec, const struct node *node)
     const struct attributes *attributes = node->attributes;
     struct ddp_conv2d_backward args = {
         .shape = attributes->shape,
+        .dtype = node->output->dtype,
         .activation = attributes->activation,
         .compute = attributes->compute,
         .x = ddp_exec_value(exec, node->inputs[0]),
@@ -67,7 +69,7 @@ ddp_tensor *ddp_graph_conv2d_layer(ddp_graph *graph, const char *name, ddp_tenso
     char full[256];
     if (graph->status != DDP_OK || !x)
         return NULL;
-    if (x->dim_count != 4 || x->dtype != DDP_F32)
+    if (x->dim_count != 4 || x->dtype != graph->activations)
         return ddp_graph_reject(graph, DDP_ERR_INVALID, "%s: %s is no (B,H,W,C) image", name,
                                 x->name);
     const int64_t kernel = options->kernel, stride = options->stride ? options->stride : 1;

@@ -11,18 +11,20 @@ struct attributes {
     uint32_t layer;
 };
 
-static enum ddp_status run(ddp_exec *exec, const struct node *node, const float *x, float *y,
+static enum ddp_status run(ddp_exec *exec, const struct node *node, const void *x, void *y,
                            bool accumulate)
 {
     const struct attributes *attributes = node->attributes;
     const struct ddp_exec_position *position = ddp_exec_position(exec);
     struct ddp_dropout args = {
         .count = node->output->count,
+        .dtype = node->output->dtype,
         .probability = ddp_exec_trains(exec) ? attributes->probability : 0,
         .seed = (uint32_t)position->seed,
         .layer = attributes->layer,
         .shard = position->shard,
         .step = position->step,
+        .place = ddp_exec_place(exec),
         .x = x,
         .y = y,
         .accumulate = accumulate,
@@ -32,8 +34,8 @@ static enum ddp_status run(ddp_exec *exec, const struct node *node, const float 
 
 static enum ddp_status forward(ddp_exec *exec, const struct node *node)
 {
-    const float *x = ddp_exec_value(exec, node->inputs[0]);
-    float *y = ddp_exec_value(exec, node->output);
+    const void *x = ddp_exec_value(exec, node->inputs[0]);
+    void *y = ddp_exec_value(exec, node->output);
     if (!ddp_exec_trains(exec) && x == y)
         return DDP_OK;
     return run(exec, node, x, y, false);
@@ -56,7 +58,7 @@ ddp_tensor *ddp_graph_dropout(ddp_graph *graph, ddp_tensor *x, double probabilit
 {
     if (graph->status != DDP_OK || !x)
         return NULL;
-    if (!(probability >= 0 && probability < 1) || x->dtype != DDP_F32)
+    if (!(probability >= 0 && probability < 1) || x->dtype != graph->activations)
         return ddp_graph_reject(graph, DDP_ERR_INVALID,
                                 "dropout: the probability must be from 0 to below 1, not %g",
                                 probability);

@@ -16,6 +16,7 @@ static enum ddp_status forward(ddp_exec *exec, const struct node *node)
     struct ddp_layer_norm_forward args = {
         .rows = ddp_tensor_rows(x),
         .features = x->dims[x->dim_count - 1],
+        .dtype = x->dtype,
         .eps = attributes->eps,
         .x = ddp_exec_value(exec, x),
         .gamma = ddp_exec_value(exec, node->inputs[1]),
@@ -26,12 +27,34 @@ static enum ddp_status forward(ddp_exec *exec, const struct node *node)
     return ddp_exec_kernels(exec)->layer_norm_forward(&args, ddp_exec_stream(exec));
 }
 
+enum ddp_status ddp_graph_forward_add_norm(ddp_exec *exec, const struct node *sum,
+                                           const struct node *norm)
+{
+    const struct attributes *attributes = norm->attributes;
+    const ddp_tensor *x = sum->output;
+    struct ddp_add_layer_norm_forward args = {
+        .rows = ddp_tensor_rows(x),
+        .features = x->dims[x->dim_count - 1],
+        .dtype = x->dtype,
+        .eps = attributes->eps,
+        .a = ddp_exec_value(exec, sum->inputs[0]),
+        .b = ddp_exec_value(exec, sum->inputs[1]),
+        .sum = ddp_exec_value(exec, x),
+        .gamma = ddp_exec_value(exec, norm->inputs[1]),
+        .beta = ddp_exec_value(exec, norm->inputs[2]),
+        .y = ddp_exec_value(exec, norm->output),
+        .statistics = ddp_exec_saved(exec, norm),
+    };
+    return ddp_exec_kernels(exec)->add_layer_norm_forward(&args, ddp_exec_stream(exec));
+}
+
 static enum ddp_status backward(ddp_exec *exec, const struct node *node)
 {
     const ddp_tensor *x = node->inputs[0];
     struct ddp_layer_norm_backward args = {
         .rows = ddp_tensor_rows(x),
         .features = x->dims[x->dim_count - 1],
+        .dtype = x->dtype,
         .x = ddp_exec_value(exec, x),
         .gamma = ddp_exec_value(exec, node->inputs[1]),
         .statistics = ddp_exec_saved(exec, node),
@@ -48,6 +71,7 @@ static enum ddp_status backward(ddp_exec *exec, const struct node *node)
 
 static const struct ddp_op layer_norm = {
     .name = "layer_norm",
+    .is_norm = true,
     .forward = forward,
     .backward = backward,
 };
@@ -66,8 +90,9 @@ ddp_tensor *ddp_graph_layer_norm_layer(ddp_graph *graph, const char *name, ddp_t
         ddp_graph_parameter(graph, full, 1, &features, (struct ddp_init){.kind = DDP_INIT_ZEROS});
     if (!gamma || !beta)
         return NULL;
-    if (x->dtype != DDP_F32)
-        return ddp_graph_reject(graph, DDP_ERR_INVALID, "layer_norm: %s is not float32", x->name);
+    if (x->dtype != graph->activations)
+        return ddp_graph_reject(graph, DDP_ERR_INVALID,
+                                "layer_norm: %s is no result of an operation", x->name);
     const struct attributes attributes = {eps};
     const int64_t rows = ddp_tensor_rows(x);
     struct node node = {

@@ -27,12 +27,15 @@ static enum ddp_status forward(ddp_exec *exec, const struct node *node)
         .rows = ddp_tensor_rows(x),
         .in = weight->dims[1],
         .out = weight->dims[0],
+        .y_stride = node->output->pitch,
         .activation = attributes->activation,
         .compute = attributes->compute,
+        .dtype = node->output->dtype,
         .x = ddp_exec_value(exec, x),
         .weight = ddp_exec_value(exec, weight),
         .weight_bf16 = ddp_exec_value_bf16(exec, weight),
         .bias = ddp_exec_value(exec, node->inputs[2]),
+        .bias_bf16 = node->inputs[2] ? ddp_exec_value_bf16(exec, node->inputs[2]) : NULL,
         .y = ddp_exec_value(exec, node->output),
         .pre = ddp_exec_saved(exec, node),
         .scratch = ddp_exec_forward_scratch(exec, node),
@@ -48,8 +51,10 @@ static enum ddp_status backward(ddp_exec *exec, const struct node *node)
         .rows = ddp_tensor_rows(x),
         .in = weight->dims[1],
         .out = weight->dims[0],
+        .y_stride = node->output->pitch,
         .activation = attributes->activation,
         .compute = attributes->compute,
+        .dtype = node->output->dtype,
         .x = ddp_exec_value(exec, x),
         .y = ddp_exec_value(exec, node->output),
         .pre = ddp_exec_saved(exec, node),
@@ -85,23 +90,24 @@ ddp_tensor *ddp_graph_linear(ddp_graph *graph, ddp_tensor *x, ddp_tensor *weight
     if (graph->status != DDP_OK || !x || !weight)
         return NULL;
     if (weight->dim_count != 2 || x->dims[x->dim_count - 1] != weight->dims[1] ||
-        x->dtype != DDP_F32 || weight->kind != TENSOR_PARAMETER ||
+        x->dtype != graph->activations || weight->kind != TENSOR_PARAMETER ||
         (bias && (bias->dim_count != 1 || bias->dims[0] != weight->dims[0])))
         return ddp_graph_reject(graph, DDP_ERR_INVALID,
                                 "linear: the shapes of %s, %s and its bias do not fit", x->name,
                                 weight->name);
     const struct attributes attributes = {activation, graph->compute};
     const int64_t rows = ddp_tensor_rows(x), out = weight->dims[0];
-    const size_t scratch =
-        ddp_linear_scratch_bytes(rows, weight->dims[1], out, graph->compute, true);
+    const size_t scratch = ddp_linear_scratch_bytes(rows, weight->dims[1], out, graph->compute,
+                                                    graph->activations, true);
     struct node node = {
         .op = &linear,
         .inputs = {x, weight, bias},
         .input_count = 3,
         .keeps_inputs = 1,
         .keeps_output = activation == DDP_ACTIVATION_RELU,
+        .gives_pitch = activation == DDP_ACTIVATION_NONE,
         .overwrites_dy = activation != DDP_ACTIVATION_NONE,
-        .saved_bytes = is_gelu(activation) ? (size_t)(rows * out) * sizeof(float) : 0,
+        .saved_bytes = is_gelu(activation) ? (size_t)(rows * out) * ddp_dtype_bytes(x->dtype) : 0,
         .forward_scratch = scratch,
         .backward_scratch = scratch,
     };

@@ -9,6 +9,7 @@ static enum ddp_status max_forward(ddp_exec *exec, const struct node *node)
 {
     struct ddp_max_pool2d_forward args = {
         .shape = *(const struct ddp_pool2d_shape *)node->attributes,
+        .dtype = node->output->dtype,
         .x = ddp_exec_value(exec, node->inputs[0]),
         .y = ddp_exec_value(exec, node->output),
         .chosen = ddp_exec_saved(exec, node),
@@ -20,6 +21,7 @@ static enum ddp_status max_backward(ddp_exec *exec, const struct node *node)
 {
     struct ddp_max_pool2d_backward args = {
         .shape = *(const struct ddp_pool2d_shape *)node->attributes,
+        .dtype = node->output->dtype,
         .dy = ddp_exec_gradient(exec, node->output),
         .chosen = ddp_exec_saved(exec, node),
         .dx = ddp_exec_gradient(exec, node->inputs[0]),
@@ -38,6 +40,7 @@ static enum ddp_status average_forward(ddp_exec *exec, const struct node *node)
 {
     struct ddp_avg_pool2d_forward args = {
         .shape = *(const struct ddp_pool2d_shape *)node->attributes,
+        .dtype = node->output->dtype,
         .x = ddp_exec_value(exec, node->inputs[0]),
         .y = ddp_exec_value(exec, node->output),
     };
@@ -48,6 +51,7 @@ static enum ddp_status average_backward(ddp_exec *exec, const struct node *node)
 {
     struct ddp_avg_pool2d_backward args = {
         .shape = *(const struct ddp_pool2d_shape *)node->attributes,
+        .dtype = node->output->dtype,
         .dy = ddp_exec_gradient(exec, node->output),
         .dx = ddp_exec_gradient(exec, node->inputs[0]),
         .accumulate_dx = ddp_exec_accumulates(exec, node, 0),
@@ -65,7 +69,7 @@ static ddp_tensor *add_pool(ddp_graph *graph, const struct ddp_op *op, ddp_tenso
                             int64_t kernel_height, int64_t kernel_width, int64_t stride,
                             int64_t padding)
 {
-    if (x->dim_count != 4 || x->dtype != DDP_F32)
+    if (x->dim_count != 4 || x->dtype != graph->activations)
         return ddp_graph_reject(graph, DDP_ERR_INVALID, "%s: %s is no (B,H,W,C) image", op->name,
                                 x->name);
     const int64_t height = ddp_window_count(x->dims[1], kernel_height, stride, padding, 1);

@@ -13,6 +13,8 @@ static enum ddp_status forward(ddp_exec *exec, const struct node *node)
     struct ddp_softmax_cross_entropy args = {
         .rows = ddp_tensor_rows(logits),
         .classes = logits->dims[logits->dim_count - 1],
+        .stride = logits->pitch,
+        .dtype = logits->dtype,
         .logits = ddp_exec_value(exec, logits),
         .labels = ddp_exec_value(exec, node->inputs[1]),
         .loss = ddp_exec_value(exec, node->output),
@@ -25,6 +27,8 @@ static enum ddp_status forward(ddp_exec *exec, const struct node *node)
 static const struct ddp_op softmax_cross_entropy = {
     .name = "softmax_cross_entropy",
     .gradient_in_forward = true,
+    .takes_pitch = true,
+    .is_float32 = true,
     .forward = forward,
 };
 
@@ -33,7 +37,7 @@ ddp_tensor *ddp_graph_softmax_cross_entropy(ddp_graph *graph, ddp_tensor *logits
 {
     if (graph->status != DDP_OK || !logits || !labels)
         return NULL;
-    if (labels->count != ddp_tensor_rows(logits) || logits->dtype != DDP_F32 ||
+    if (labels->count != ddp_tensor_rows(logits) || logits->dtype != graph->activations ||
         labels->dtype != DDP_I32 || ddp_tensor_base(logits)->kind != TENSOR_ACTIVATION)
         return ddp_graph_reject(graph, DDP_ERR_INVALID,
                                 "softmax_cross_entropy: %s must be (...,V) and %s int32, one for "

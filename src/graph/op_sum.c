@@ -9,6 +9,7 @@ static enum ddp_status forward(ddp_exec *exec, const struct node *node)
 {
     struct ddp_sum_forward args = {
         .count = node->inputs[0]->count,
+        .dtype = node->inputs[0]->dtype,
         .x = ddp_exec_value(exec, node->inputs[0]),
         .y = ddp_exec_value(exec, node->output),
     };
@@ -19,6 +20,7 @@ static enum ddp_status backward(ddp_exec *exec, const struct node *node)
 {
     struct ddp_sum_backward args = {
         .count = node->inputs[0]->count,
+        .dtype = node->inputs[0]->dtype,
         .dy = ddp_exec_gradient(exec, node->output),
         .dx = ddp_exec_gradient(exec, node->inputs[0]),
     };
@@ -27,6 +29,7 @@ static enum ddp_status backward(ddp_exec *exec, const struct node *node)
 
 static const struct ddp_op sum = {
     .name = "sum",
+    .is_float32 = true,
     .forward = forward,
     .backward = backward,
 };
@@ -35,8 +38,9 @@ ddp_tensor *ddp_graph_sum(ddp_graph *graph, ddp_tensor *x)
 {
     if (graph->status != DDP_OK || !x)
         return NULL;
-    if (x->dtype != DDP_F32 || x->kind != TENSOR_ACTIVATION)
-        return ddp_graph_reject(graph, DDP_ERR_INVALID, "sum: %s is no float32 result", x->name);
+    if (x->dtype != graph->activations || x->kind != TENSOR_ACTIVATION)
+        return ddp_graph_reject(graph, DDP_ERR_INVALID, "sum: %s is no result of an operation",
+                                x->name);
     struct node node = {.op = &sum, .inputs = {x}, .input_count = 1};
     return ddp_graph_add_node(graph, &node, NULL, 0, 1, (int64_t[]){1});
 }

@@ -15,6 +15,7 @@ static enum ddp_status forward(ddp_exec *exec, const struct node *node)
     const struct attributes *attributes = node->attributes;
     struct ddp_transpose args = {
         .batch = node->output->dims[0],
+        .dtype = node->output->dtype,
         .rows = attributes->rows,
         .columns = attributes->columns,
         .x = ddp_exec_value(exec, node->inputs[0]),
@@ -28,6 +29,7 @@ static enum ddp_status backward(ddp_exec *exec, const struct node *node)
     const struct attributes *attributes = node->attributes;
     struct ddp_transpose args = {
         .batch = node->output->dims[0],
+        .dtype = node->output->dtype,
         .rows = attributes->columns,
         .columns = attributes->rows,
         .x = ddp_exec_gradient(exec, node->output),
@@ -57,7 +59,7 @@ static bool is_image(ddp_graph *graph, const ddp_tensor *x)
 {
     if (graph->status != DDP_OK || !x)
         return false;
-    if (x->dim_count == 4 && x->dtype == DDP_F32)
+    if (x->dim_count == 4 && x->dtype == graph->activations)
         return true;
     ddp_graph_reject(graph, DDP_ERR_INVALID, "%s is no image of four dimensions", x->name);
     return false;

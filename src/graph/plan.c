@@ -51,11 +51,6 @@ static int add_item(struct planner *p, int first, int last, size_t bytes)
     return plan->item_count++;
 }
 
-static size_t tensor_bytes(const ddp_tensor *tensor)
-{
-    return (size_t)tensor->count * sizeof(float);
-}
-
 static bool is_activation(const ddp_tensor *tensor)
 {
     return tensor && ddp_tensor_base(tensor)->kind == TENSOR_ACTIVATION;
@@ -78,6 +73,12 @@ static int last_read(const struct planner *p, const ddp_tensor *tensor)
     return last;
 }
 
+/* The step in which node n begins to write: with the sum before it, if they are one operation. */
+static int first_step(const struct planner *p, int n)
+{
+    return ddp_graph_fuses(p->graph, n - 1) ? n - 1 : n;
+}
+
 /* An item of an input of node n that its output can take over: nothing needs the old value. */
 static int item_to_take(const struct planner *p, int n)
 {
@@ -90,7 +91,8 @@ static int item_to_take(const struct planner *p, int n)
             continue;
         const ddp_tensor *input = ddp_tensor_base(node->inputs[i]);
         const int item = p->plan->value[input->id];
-        if (item >= 0 && input != p->graph->output && input->count == node->output->count &&
+        if (item >= 0 && input != p->graph->output &&
+            ddp_tensor_bytes(input) == ddp_tensor_bytes(node->output) &&
             p->plan->items[item].last <= n)
             return item;
     }
@@ -107,7 +109,7 @@ static void place_values(struct planner *p)
             continue;
         int item = runs(p, n) ? item_to_take(p, n) : -1;
         if (item < 0)
-            item = add_item(p, n, n, tensor_bytes(output));
+            item = add_item(p, first_step(p, n), n, ddp_tensor_bytes(output));
         p->plan->value[output->id] = item;
         extend(&p->plan->items[item], last_read(p, output));
     }
@@ -196,7 +198,7 @@ static void place_gradients(struct planner *p)
             const int reader = tensor->last_reader;
             const int written =
                 graph->nodes[reader].op->gradient_in_forward ? reader : backward_step(p, reader);
-            p->plan->gradient[tensor->id] = add_item(p, written, last, tensor_bytes(tensor));
+            p->plan->gradient[tensor->id] = add_item(p, written, last, ddp_tensor_bytes(tensor));
         }
         extend(&p->plan->items[p->plan->gradient[tensor->id]], last);
         if (graph->nodes[n].op->joins && runs(p, n) && p->plan->gradient[tensor->id] >= 0)
@@ -214,7 +216,7 @@ static void place_extras(struct planner *p)
         if (node->forward_scratch)
             p->plan->forward_scratch[n] = add_item(p, n, n, node->forward_scratch);
         if (p->trains && node->saved_bytes)
-            p->plan->saved[n] = add_item(p, n, backward, node->saved_bytes);
+            p->plan->saved[n] = add_item(p, first_step(p, n), backward, node->saved_bytes);
         if (p->trains && node->backward_scratch)
             p->plan->backward_scratch[n] = add_item(p, backward, backward, node->backward_scratch);
     }

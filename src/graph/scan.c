@@ -7,22 +7,31 @@
 
 #include "core/memory.h"
 #include "graph/internal.h"
+#include "kernels/bf16.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+static float value_at(const ddp_tensor *tensor, const void *values, int64_t element)
+{
+    const int64_t width = tensor->dims[tensor->dim_count - 1];
+    const int64_t index = element / width * tensor->pitch + element % width;
+    return tensor->dtype == DDP_BF16 ? ddp_bf16_to_f32(((const uint16_t *)values)[index])
+                                     : ((const float *)values)[index];
+}
+
 /* Looks at a tensor's value or gradient; true: there is something to tell. */
-static enum ddp_status look(ddp_exec *exec, const ddp_tensor *tensor, const float *memory,
+static enum ddp_status look(ddp_exec *exec, const ddp_tensor *tensor, const void *memory,
                             enum ddp_scan_place place, const char *operation, struct ddp_scan *scan)
 {
     ddp_device *device = ddp_exec_device(exec);
-    const size_t bytes = (size_t)tensor->count * sizeof(float);
-    const float *values = memory;
-    float *copy = NULL;
+    const size_t bytes = ddp_tensor_bytes(tensor);
+    const void *values = memory;
+    void *copy = NULL;
     enum ddp_status status = DDP_OK;
-    if (!memory || tensor->dtype != DDP_F32)
+    if (!memory || (tensor->dtype != DDP_F32 && tensor->dtype != DDP_BF16))
         return DDP_OK;
     if (!ddp_device_host_memory(device)) {
         copy = ddp_array_alloc(1, bytes);
@@ -33,13 +42,18 @@ static enum ddp_status look(ddp_exec *exec, const ddp_tensor *tensor, const floa
         status = ddp_device_synchronize(device);
     int64_t bad = 0, first = -1;
     for (int64_t i = 0; status == DDP_OK && i < tensor->count; i++) {
-        if (isfinite(values[i]))
+        if (isfinite(value_at(tensor, values, i)))
             continue;
         first = bad++ == 0 ? i : first;
     }
     if (bad > 0)
-        *scan = (struct ddp_scan){place, tensor->name, operation,    tensor->count,
-                                  bad,   first,        values[first]};
+        *scan = (struct ddp_scan){place,
+                                  tensor->name,
+                                  operation,
+                                  tensor->count,
+                                  bad,
+                                  first,
+                                  value_at(tensor, values, first)};
     free(copy);
     return status;
 }

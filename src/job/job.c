@@ -490,3 +490,8 @@ void ddp_job_collective_leave(ddp_job *job)
     }
     STORE(line->inside, 0);
 }
+
+void ddp_job_collective_wait(ddp_job *job, bool waits)
+{
+    STORE(job->line->inside, waits);
+}

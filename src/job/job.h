@@ -31,4 +31,8 @@ void ddp_job_sole_output(ddp_job *job);
 void ddp_job_collective_enter(ddp_job *job, const char *name, uint64_t number, uint64_t bytes);
 void ddp_job_collective_leave(ddp_job *job);
 
+/* For collectives that go on after they were left, on a device: this rank waits, or no longer, for
+ * what it arrived at. */
+void ddp_job_collective_wait(ddp_job *job, bool waits);
+
 #endif

@@ -9,7 +9,11 @@
  *   zero       each worker gets the sum of its slices (reduce-scatter), keeps the optimizer's state
  *              for these and updates them; then all collect the weights (ZeRO, stage 1)
  *   shared     likewise, but weights and state are one copy in memory that all workers map: nothing
- *              is collected, and the machine holds each weight once */
+ *              is collected, and the machine holds each weight once
+ *
+ * Gradients and weights travel by `wire`: on the CPU the worker's communicator, on a device with
+ * memory of its own one for that memory, whose work the host only puts in line. Host data (sums of
+ * the norm, state for checkpoints) always go by the worker's communicator. */
 #include "config.h"
 
 #include "mode/updater.h"
@@ -30,23 +34,33 @@ struct ddp {
     struct ddp_replica replica;
     struct ddp_updater updater;
     int rank, size;
-    bool zero, shared;   /* shared implies zero */
-    float *gradients;    /* registered with the communicator */
+    bool zero, shared; /* shared implies zero */
+    ddp_device *device;
+    ddp_comm *wire; /* NULL: a device of one worker, alone */
+    bool owns_wire;
+    bool failed;         /* what is on its way to or from others will not come to an end */
+    float *gradients;    /* registered with the wire */
     int64_t *bucket_end; /* elements of the flat array; the last is its count */
     int bucket_count;
     int next_bucket; /* the first that has not been started in this step */
-    ddp_comm *sync;  /* for batch norm's sums: buckets are on their way in the other one; or NULL */
+    ddp_comm *sync;  /* for batch norm's sums: buckets are on their way on the wire; or NULL */
 };
 
 static void destroy(void *state)
 {
     struct ddp *ddp = state;
+    if (ddp->device && !ddp->failed)
+        (void)ddp_device_synchronize(ddp->device);
+    /* Registered and shared memory goes with the communicator: freeing it is collective, and a rank
+     * that fails comes here alone. Communicators go first, since a device with a collective that
+     * never ends frees no memory. */
+    ddp_comm_destroy(ddp->sync);
+    if (ddp->owns_wire)
+        ddp_comm_destroy(ddp->wire);
     ddp_updater_close(&ddp->updater);
     ddp_replica_close(&ddp->replica);
-    ddp_comm_destroy(ddp->sync);
+    ddp_device_close(ddp->device);
     free(ddp->bucket_end);
-    /* Registered and shared memory goes with the communicator: freeing it is collective, and a rank
-     * that fails comes here alone. */
     free(ddp);
 }
 
@@ -125,8 +139,8 @@ static bool is_packed(const struct ddp *ddp)
 
 static enum ddp_status alloc_memory(struct ddp *ddp, size_t bytes, void **memory)
 {
-    return ddp->shared ? ddp_comm_alloc_shared(ddp->setup.comm, bytes, memory)
-                       : ddp_comm_alloc(ddp->setup.comm, bytes, memory);
+    return ddp->shared ? ddp_comm_alloc_shared(ddp->wire, bytes, memory)
+                       : ddp_comm_alloc(ddp->wire, bytes, memory);
 }
 
 /* Memory from the communicator: gradients always, weights where workers share or collect them. */
@@ -134,7 +148,9 @@ static enum ddp_status alloc_flat(struct ddp *ddp, struct ddp_replica_memory *me
 {
     const size_t count = (size_t)ddp_graph_flat_count(ddp->setup.graph);
     void *gradients, *weights = NULL, *bf16 = NULL;
-    enum ddp_status status = ddp_comm_alloc(ddp->setup.comm, count * sizeof(float), &gradients);
+    if (!ddp->wire)
+        return DDP_OK;
+    enum ddp_status status = ddp_comm_alloc(ddp->wire, count * sizeof(float), &gradients);
     if (status == DDP_OK && ddp->zero)
         status = alloc_memory(ddp, count * sizeof(float), &weights);
     if (status == DDP_OK && ddp->zero && ddp->setup.compute == DDP_BF16)
@@ -142,7 +158,38 @@ static enum ddp_status alloc_flat(struct ddp *ddp, struct ddp_replica_memory *me
     if (status != DDP_OK)
         return status;
     ddp->gradients = gradients;
-    *memory = (struct ddp_replica_memory){weights, bf16, gradients};
+    memory->weights = weights;
+    memory->weights_bf16 = bf16;
+    memory->gradients = gradients;
+    return DDP_OK;
+}
+
+/* The communicator for memory of the device. */
+static enum ddp_status open_wire(struct ddp *ddp, ddp_comm **comm)
+{
+    enum ddp_status status = ddp_comm_create_on(comm, ddp->setup.job, "nccl", ddp->device);
+    if (status == DDP_OK)
+        ddp_comm_set_fast(*comm, ddp->setup.fast);
+    return status;
+}
+
+/* Opens the device and what connects it with those of the other workers. */
+static enum ddp_status connect(struct ddp *ddp)
+{
+    const struct ddp_mode_setup *setup = &ddp->setup;
+    enum ddp_status status = ddp_replica_open_device(&ddp->device, setup, 0);
+    if (status != DDP_OK)
+        return status;
+    if (ddp_device_host_memory(ddp->device)) {
+        ddp->wire = setup->comm;
+    } else if (ddp->size > 1) {
+        status = open_wire(ddp, &ddp->wire);
+        ddp->owns_wire = status == DDP_OK;
+    }
+    if (status != DDP_OK || !ddp->wire)
+        return status;
+    ddp->zero = setup->zero && ddp_comm_has_slices(ddp->wire);
+    ddp->shared = ddp->zero && setup->shared_weights && ddp_comm_has_shared(ddp->wire);
     return DDP_OK;
 }
 
@@ -157,8 +204,8 @@ static enum ddp_status spread_weights(struct ddp *ddp, bool given)
         if (status == DDP_OK)
             status = ddp_device_synchronize(replica->device);
     }
-    if (status == DDP_OK && !ddp->shared)
-        status = ddp_comm_broadcast(ddp->setup.comm, replica->weights, (size_t)replica->flat_count,
+    if (status == DDP_OK && !ddp->shared && ddp->wire)
+        status = ddp_comm_broadcast(ddp->wire, replica->weights, (size_t)replica->flat_count,
                                     DDP_F32, 0);
     if (status == DDP_OK && (!ddp->shared || ddp->rank == 0))
         status = ddp_replica_round_weights(replica);
@@ -195,7 +242,10 @@ static enum ddp_status sync_sums(void *arg, double *sums, size_t count)
 static enum ddp_status open_sync(struct ddp *ddp)
 {
     assert(ddp->setup.local_shards == 1);
-    enum ddp_status status = ddp_comm_create(&ddp->sync, ddp->setup.job, NULL);
+    if (!ddp->wire)
+        return DDP_OK; /* this worker's sums are all there are */
+    enum ddp_status status = ddp->owns_wire ? open_wire(ddp, &ddp->sync)
+                                            : ddp_comm_create(&ddp->sync, ddp->setup.job, NULL);
     if (status != DDP_OK)
         return status;
     ddp_exec_set_sync(ddp->replica.exec, sync_sums, ddp->sync, ddp->size);
@@ -206,21 +256,23 @@ static enum ddp_status open_sync(struct ddp *ddp)
 
 static enum ddp_status create(void **state, const struct ddp_mode_setup *setup)
 {
-    struct ddp_replica_memory memory;
+    struct ddp_replica_memory memory = {0};
     struct ddp *ddp = ddp_array_alloc(1, sizeof *ddp);
     if (!ddp)
         return DDP_ERR_MEMORY;
     ddp->setup = *setup;
     ddp->rank = ddp_comm_rank(setup->comm);
     ddp->size = ddp_comm_size(setup->comm);
-    ddp->zero = setup->zero && ddp_comm_has_slices(setup->comm);
-    ddp->shared = ddp->zero && setup->shared_weights && ddp_comm_has_shared(setup->comm);
-    enum ddp_status status = cut_buckets(ddp);
+    enum ddp_status status = connect(ddp);
+    memory.device = ddp->device;
+    if (status == DDP_OK)
+        status = cut_buckets(ddp);
     if (status == DDP_OK)
         status = alloc_flat(ddp, &memory);
     if (status == DDP_OK)
-        status =
-            ddp_replica_open(&ddp->replica, setup, ddp_job_local_rank(setup->job), PARTS, &memory);
+        status = ddp_replica_open(&ddp->replica, setup, 0, PARTS, &memory);
+    ddp->replica.cuts = ddp->bucket_end;
+    ddp->replica.cut_count = ddp->bucket_count;
     if (status == DDP_OK)
         status = spread_weights(ddp, memory.weights != NULL);
     if (status == DDP_OK)
@@ -228,6 +280,7 @@ static enum ddp_status create(void **state, const struct ddp_mode_setup *setup)
     if (status == DDP_OK && setup->sync_batch_norm)
         status = open_sync(ddp);
     if (status != DDP_OK) {
+        ddp->failed = true;
         destroy(ddp);
         return status;
     }
@@ -239,7 +292,7 @@ static enum ddp_status create(void **state, const struct ddp_mode_setup *setup)
 static enum ddp_status start_buckets(void *arg, int64_t end)
 {
     struct ddp *ddp = arg;
-    ddp_comm *comm = ddp->setup.comm;
+    ddp_comm *comm = ddp->wire;
     while (ddp->next_bucket < ddp->bucket_count && ddp->bucket_end[ddp->next_bucket] <= end) {
         const int bucket = ddp->next_bucket++;
         float *gradients = ddp->gradients + bucket_begin(ddp, bucket);
@@ -262,19 +315,20 @@ static enum ddp_status measure(struct ddp *ddp)
     size_t count;
     double *sums = ddp_updater_sums(&ddp->updater, &count);
     enum ddp_status status = ddp_updater_begin(&ddp->updater);
-    if (count == 0)
-        return status;
-    for (int bucket = 0; status == DDP_OK && next_slice(ddp, &bucket, &slice);)
+    for (int bucket = 0; count > 0 && status == DDP_OK && next_slice(ddp, &bucket, &slice);)
         status = ddp_updater_measure(&ddp->updater, slice.begin, slice.end);
-    return status == DDP_OK ? ddp_comm_allreduce(ddp->setup.comm, sums, count, DDP_F64, DDP_SUM)
-                            : status;
+    if (status == DDP_OK)
+        status = ddp_updater_wait(&ddp->updater);
+    return status == DDP_OK && count > 0
+               ? ddp_comm_allreduce(ddp->setup.comm, sums, count, DDP_F64, DDP_SUM)
+               : status;
 }
 
 /* The slices that other workers have updated. */
 static enum ddp_status collect_weights(struct ddp *ddp)
 {
     struct ddp_replica *replica = &ddp->replica;
-    ddp_comm *comm = ddp->setup.comm;
+    ddp_comm *comm = ddp->wire;
     enum ddp_status status = DDP_OK;
     for (int bucket = 0; status == DDP_OK && bucket < ddp->bucket_count; bucket++) {
         const int64_t begin = bucket_begin(ddp, bucket);
@@ -306,7 +360,7 @@ static enum ddp_status update(struct ddp *ddp)
         status = ddp_updater_apply(updater, slice.begin, slice.end,
                                    is_packed(ddp) ? slice.packed : slice.begin);
     }
-    if (status == DDP_OK && ddp->zero)
+    if (status == DDP_OK && ddp->zero && !ddp->owns_wire) /* others read it at once */
         status = ddp_device_synchronize(ddp->replica.device);
     ddp_trace_end("update", began, "elements", elements);
     if (status != DDP_OK || !ddp->zero)
@@ -316,18 +370,19 @@ static enum ddp_status update(struct ddp *ddp)
     return ddp_comm_barrier(ddp->setup.comm);
 }
 
-static enum ddp_status step(void *state, ddp_loader *loader, double rate, int64_t number,
-                            float *loss)
+static enum ddp_status run_step(struct ddp *ddp, ddp_loader *loader, double rate, int64_t number,
+                                float *loss)
 {
-    struct ddp *ddp = state;
     ddp->next_bucket = 0;
     ddp->replica.step = number;
     ddp_job_report(ddp->setup.job, "compute", number);
-    enum ddp_status status = ddp_replica_run_shards(&ddp->replica, loader, start_buckets, ddp);
+    enum ddp_status status =
+        ddp_replica_run_shards(&ddp->replica, loader, ddp->wire ? start_buckets : NULL, ddp);
     if (status != DDP_OK)
         return status; /* the board keeps the phase that failed */
     ddp_job_report(ddp->setup.job, "reduce", number);
-    status = ddp_comm_finish(ddp->setup.comm);
+    if (ddp->wire)
+        status = ddp_comm_finish(ddp->wire);
     if (status == DDP_OK)
         status = measure(ddp);
     if (status != DDP_OK)
@@ -336,6 +391,15 @@ static enum ddp_status step(void *state, ddp_loader *loader, double rate, int64_
     ddp_updater_decide(&ddp->updater, rate, number);
     *loss = ddp->updater.loss;
     return update(ddp);
+}
+
+static enum ddp_status step(void *state, ddp_loader *loader, double rate, int64_t number,
+                            float *loss)
+{
+    struct ddp *ddp = state;
+    enum ddp_status status = run_step(ddp, loader, rate, number, loss);
+    ddp->failed = status != DDP_OK;
+    return status;
 }
 
 /* A worker's share of what all workers hold once. */
@@ -441,11 +505,11 @@ static enum ddp_status load_state(void *state, int i, const float *flat)
         status = ddp_device_copy_in(ddp->replica.device, array, flat, ddp->replica.flat_bytes);
     if (status == DDP_OK)
         status = ddp_device_synchronize(ddp->replica.device);
-    if (status != DDP_OK)
+    if (status != DDP_OK || !ddp->wire)
         return status;
-    return ddp->shared ? ddp_comm_barrier(ddp->setup.comm)
-                       : ddp_comm_broadcast(ddp->setup.comm, array, (size_t)ddp->replica.flat_count,
-                                            DDP_F32, 0);
+    if (ddp->shared)
+        return ddp_comm_barrier(ddp->wire);
+    return ddp_comm_broadcast(ddp->wire, array, (size_t)ddp->replica.flat_count, DDP_F32, 0);
 }
 
 const struct ddp_mode_ops ddp_mode_ddp = {

@@ -8,7 +8,11 @@
  *   - the replicas run backward,
  *   - the master sums the gradients and updates its weights.
  *
- * With several shards a replica, everything from scattering to backward repeats before the sum.
+ * With several shards a replica, everything from scattering to backward repeats before the sum. The
+ * host puts all of it in line, and waits only for the sum; where a device needs what another made,
+ * its stream waits. Gradients are summed in pairs, on the first one's device, and end on the
+ * master's.
+ *
  * Replica r runs the shards that rank r would run under DDP, so the sums are the same trees and end
  * in the same bits. */
 #include "config.h"
@@ -31,9 +35,11 @@ struct dp {
     ddp_exec *loss_exec, *tail_loss_exec; /* on the master */
     float *loss;     /* where they write the loss: DDP_FLAT_ALIGN floats of the master */
     int32_t *labels; /* staging of labels on the master; NULL when not needed */
+    float **staging; /* of each replica: gradients that come from another device; or NULL */
     struct ddp_updater updater;
     ddp_team *team;
     const struct ddp_batch **batches; /* of a step: replica r, shard i: [r * local_shards + i] */
+    bool failed;
 };
 
 #define LOSS_BYTES (DDP_FLAT_ALIGN * sizeof(float))
@@ -51,6 +57,9 @@ static size_t labels_bytes(const struct dp *dp)
 static void destroy(void *state)
 {
     struct dp *dp = state;
+    /* No device waits for another one any more when memory goes. */
+    for (int r = 0; !dp->failed && r < dp->replica_count; r++)
+        (void)ddp_device_synchronize(dp->replicas[r].device);
     ddp_team_destroy(dp->team);
     ddp_updater_close(&dp->updater);
     if (dp->labels)
@@ -59,8 +68,11 @@ static void destroy(void *state)
         ddp_device_free(master(dp)->device, dp->loss, LOSS_BYTES);
     ddp_exec_destroy(dp->tail_loss_exec);
     ddp_exec_destroy(dp->loss_exec);
+    for (int r = 0; r < dp->replica_count; r++)
+        ddp_device_free(dp->replicas[r].device, dp->staging[r], dp->replicas[r].flat_bytes);
     for (int r = dp->replica_count - 1; r >= 0; r--)
         ddp_replica_close(&dp->replicas[r]);
+    free(dp->staging);
     free(dp->replicas);
     free(dp->batches);
     free(dp);
@@ -85,6 +97,37 @@ static enum ddp_status create_master(struct dp *dp)
     return status;
 }
 
+/* Can one replica's device read the other's memory as its own? */
+static bool share_memory(const struct dp *dp, int a, int b)
+{
+    const int *devices = dp->setup.devices;
+    return ddp_device_host_memory(master(dp)->device) || (devices && devices[a] == devices[b]);
+}
+
+/* Where the sum over replicas [low, high) is cut in two: as over ranks. */
+static int middle_of(int low, int high)
+{
+    int half = 1;
+    while (half * 2 < high - low)
+        half *= 2;
+    return low + half;
+}
+
+/* Memory for what sum_gradients() takes from other devices. */
+static enum ddp_status make_staging(struct dp *dp, int low, int high)
+{
+    if (high - low < 2)
+        return DDP_OK;
+    const int middle = middle_of(low, high);
+    enum ddp_status status = make_staging(dp, low, middle);
+    if (status == DDP_OK)
+        status = make_staging(dp, middle, high);
+    if (status != DDP_OK || dp->staging[low] || share_memory(dp, low, middle))
+        return status;
+    return ddp_device_alloc(dp->replicas[low].device, dp->replicas[low].flat_bytes,
+                            (void **)&dp->staging[low]);
+}
+
 static enum ddp_status create(void **state, const struct ddp_mode_setup *setup)
 {
     enum ddp_status status = DDP_OK;
@@ -94,7 +137,8 @@ static enum ddp_status create(void **state, const struct ddp_mode_setup *setup)
     dp->setup = *setup;
     dp->replicas = ddp_array_alloc((size_t)setup->replicas, sizeof *dp->replicas);
     dp->batches = ddp_array_alloc((size_t)setup->global_shards, sizeof(const struct ddp_batch *));
-    if (!dp->replicas || !dp->batches)
+    dp->staging = ddp_array_alloc((size_t)setup->replicas, sizeof *dp->staging);
+    if (!dp->replicas || !dp->batches || !dp->staging)
         status = DDP_ERR_MEMORY;
     for (; status == DDP_OK && dp->replica_count < setup->replicas; dp->replica_count++) {
         struct ddp_replica *replica = &dp->replicas[dp->replica_count];
@@ -104,10 +148,13 @@ static enum ddp_status create(void **state, const struct ddp_mode_setup *setup)
         status = ddp_replica_stage_inputs(replica);
     }
     if (status == DDP_OK)
+        status = make_staging(dp, 0, dp->replica_count);
+    if (status == DDP_OK)
         status = create_master(dp);
     if (status == DDP_OK)
         status = ddp_team_create(&dp->team, dp->replica_count);
     if (status != DDP_OK) {
+        dp->failed = true;
         destroy(dp);
         return status;
     }
@@ -128,7 +175,9 @@ static enum ddp_status broadcast_weights(struct dp *dp)
     enum ddp_status status = DDP_OK;
     for (int r = 1; status == DDP_OK && r < dp->replica_count; r++) {
         struct ddp_replica *to = &dp->replicas[r];
-        status = ddp_device_copy(to->device, to->weights, from->weights, from->flat_bytes);
+        status = ddp_device_wait(to->device, from->device);
+        if (status == DDP_OK)
+            status = ddp_device_copy(to->device, to->weights, from->weights, from->flat_bytes);
         if (status == DDP_OK && bf16_bytes > 0)
             status = ddp_device_copy(to->device, to->weights_bf16, from->weights_bf16, bf16_bytes);
     }
@@ -147,15 +196,13 @@ static enum ddp_status scatter_inputs(struct dp *dp, int64_t shard)
 static enum ddp_status forward_member(void *arg, int member)
 {
     struct dp *dp = arg;
-    enum ddp_status status = ddp_replica_forward(&dp->replicas[member]);
-    return status == DDP_OK ? ddp_device_synchronize(dp->replicas[member].device) : status;
+    return ddp_replica_forward(&dp->replicas[member]);
 }
 
 static enum ddp_status backward_member(void *arg, int member)
 {
     struct dp *dp = arg;
-    enum ddp_status status = ddp_replica_backward(&dp->replicas[member], NULL, NULL);
-    return status == DDP_OK ? ddp_device_synchronize(dp->replicas[member].device) : status;
+    return ddp_replica_backward(&dp->replicas[member], NULL, NULL);
 }
 
 /* Master: one replica's output comes in, its loss is computed, the gradient goes back. The loss
@@ -169,6 +216,8 @@ static enum ddp_status loss_of(struct dp *dp, int r, const struct ddp_batch *bat
     enum ddp_status status = ddp_exec_load_input(exec, 1, batch->labels, dp->labels);
     ddp_exec_set_gradients(exec, dp->loss);
     if (status == DDP_OK)
+        status = ddp_device_wait(device, replica->device);
+    if (status == DDP_OK)
         status = ddp_device_copy(device, ddp_exec_output(exec), ddp_exec_output(replica->current),
                                  bytes);
     if (status == DDP_OK)
@@ -180,6 +229,8 @@ static enum ddp_status loss_of(struct dp *dp, int r, const struct ddp_batch *bat
                                  ddp_exec_output_gradient(exec), bytes);
     if (status == DDP_OK)
         status = ddp_device_copy(device, ddp_replica_leaf(replica), dp->loss, sizeof(float));
+    if (status == DDP_OK)
+        status = ddp_device_wait(replica->device, device);
     return status;
 }
 
@@ -193,38 +244,40 @@ static enum ddp_status run_shard(struct dp *dp, int64_t shard)
     begin = ddp_trace_begin();
     for (int r = 0; status == DDP_OK && r < dp->replica_count; r++)
         status = loss_of(dp, r, batch_of(dp, r, shard));
-    if (status == DDP_OK)
-        status = ddp_device_synchronize(master(dp)->device);
     ddp_trace_end("gather, loss", begin, "shard", shard);
     if (status == DDP_OK)
         status = ddp_team_run(dp->team, backward_member, dp);
     return status;
 }
 
-/* Master: adds the gradients of replicas [low, high) up in those of `low`: the same tree over
- * replicas as over ranks. */
+/* Adds the gradients of replicas [low, high) up in those of `low`, on its device: the same tree
+ * over replicas as over ranks. */
 static enum ddp_status sum_gradients(struct dp *dp, int low, int high)
 {
     if (high - low < 2)
         return DDP_OK;
-    int half = 1;
-    while (half * 2 < high - low)
-        half *= 2;
-    const int middle = low + half;
+    const int middle = middle_of(low, high);
+    struct ddp_replica *to = &dp->replicas[low], *from = &dp->replicas[middle];
+    const float *gradients = from->gradients;
     enum ddp_status status = sum_gradients(dp, low, middle);
     if (status == DDP_OK)
         status = sum_gradients(dp, middle, high);
+    if (status == DDP_OK)
+        status = ddp_device_wait(to->device, from->device);
+    if (status == DDP_OK && !share_memory(dp, low, middle)) {
+        gradients = dp->staging[low];
+        status = ddp_device_copy(to->device, dp->staging[low], from->gradients, to->flat_bytes);
+    }
     if (status != DDP_OK)
         return status;
     struct ddp_merge args = {
-        .count = master(dp)->flat_count,
+        .count = to->flat_count,
         .partial_count = 1,
-        .partials = (const float *const[]){dp->replicas[low].gradients},
-        .leaf = dp->replicas[middle].gradients,
-        .destination = dp->replicas[low].gradients,
+        .partials = (const float *const[]){to->gradients},
+        .leaf = gradients,
+        .destination = to->gradients,
     };
-    return ddp_device_kernels(master(dp)->device)
-        ->merge(&args, ddp_device_stream(master(dp)->device));
+    return ddp_device_kernels(to->device)->merge(&args, ddp_device_stream(to->device));
 }
 
 static enum ddp_status step(void *state, ddp_loader *loader, double rate, int64_t number,
@@ -246,6 +299,8 @@ static enum ddp_status step(void *state, ddp_loader *loader, double rate, int64_
         status = broadcast_weights(dp);
     for (int64_t i = 0; status == DDP_OK && i < dp->setup.local_shards; i++)
         status = run_shard(dp, i);
+    for (int r = 0; status == DDP_OK && r < dp->replica_count; r++)
+        status = ddp_device_copied(dp->replicas[r].device);
     for (int64_t i = 0; i < taken; i++)
         ddp_loader_release(loader, dp->batches[i]);
     const int64_t begin = ddp_trace_begin();
@@ -254,6 +309,10 @@ static enum ddp_status step(void *state, ddp_loader *loader, double rate, int64_
     ddp_trace_end("sum gradients", begin, "replicas", dp->replica_count);
     if (status == DDP_OK)
         status = ddp_updater_run(&dp->updater, rate, number, loss);
+    /* The sum was behind their work, which is done; what they found in the data is told here. */
+    for (int r = 1; status == DDP_OK && r < dp->replica_count; r++)
+        status = ddp_device_synchronize(dp->replicas[r].device);
+    dp->failed = status != DDP_OK;
     return status;
 }
 
@@ -263,6 +322,8 @@ static void memory(const void *state, struct ddp_mode_memory *total)
     size_t loss_arena = 0, tail_arena = 0;
     for (int r = 0; r < dp->replica_count; r++)
         ddp_replica_memory(&dp->replicas[r], &dp->setup, REPLICA_PARTS, total);
+    for (int r = 0; r < dp->replica_count; r++)
+        total->gradients += dp->staging[r] ? master(dp)->flat_bytes : 0;
     if (ddp_exec_arena_bytes(dp->setup.graph, MASTER_PARTS, &loss_arena) == DDP_OK &&
         (!dp->setup.tail_graph ||
          ddp_exec_arena_bytes(dp->setup.tail_graph, MASTER_PARTS, &tail_arena) == DDP_OK))

@@ -6,6 +6,7 @@
 #include "mode/mode.h"
 
 #include "core/memory.h"
+#include "core/trace.h"
 #include "mode/updater.h"
 
 #include <stdlib.h>
@@ -50,7 +51,10 @@ void ddp_mode_destroy(ddp_mode *mode)
 enum ddp_status ddp_mode_step(ddp_mode *mode, ddp_loader *loader, double rate, int64_t step,
                               float *loss)
 {
-    return mode->ops->step(mode->state, loader, rate, step, loss);
+    enum ddp_status status = mode->ops->step(mode->state, loader, rate, step, loss);
+    /* In a trace a step ends when its device is done with it: that is when spans are known. */
+    return status == DDP_OK && ddp_trace_begin() ? ddp_device_synchronize(ddp_mode_device(mode))
+                                                 : status;
 }
 
 double ddp_mode_gradient_norm(const ddp_mode *mode)

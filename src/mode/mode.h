@@ -30,6 +30,8 @@ struct ddp_mode_setup {
     ddp_job *job;
     ddp_comm *comm;
     const char *device;     /* kind, for ddp_device_open() */
+    const int *devices;     /* of it: the worker's, or each replica's; NULL: the first ones */
+    bool fast;              /* DDP on devices: sums in the order that is fastest there */
     int threads;            /* host threads a worker (or replica) computes with */
     int replicas;           /* DataParallel; else 1 */
     int64_t local_shards;   /* shards that each worker (or replica) runs, one after another */

@@ -10,6 +10,7 @@
 #include "graph/exec.h"
 #include "kernels/merge.h"
 #include "mode/mode.h"
+#include "mode/recording.h"
 
 struct ddp_replica {
     ddp_device *device;
@@ -22,24 +23,39 @@ struct ddp_replica {
     uint16_t *weights_bf16; /* their copy, for graphs that compute in bf16; else NULL */
     float *gradients;       /* where the local sum ends */
     bool owns_weights, owns_weights_bf16, owns_gradients; /* or they are a communicator's */
+    bool owns_device;                                     /* or it is the mode's */
     float *partials[DDP_MERGE_MAX];
     int partial_count;
     int64_t shard_count; /* local shards a step */
     int64_t shard;       /* the current one, 0 .. shard_count-1 */
     uint64_t seed;       /* of random numbers in the graph */
     int64_t step;        /* the optimizer step that is run; set by the mode */
-    void *input[2];      /* staging on devices that cannot read the loader's memory; else NULL */
+    /* Staging on devices that cannot read the loader's memory; else NULL. Two sets, so that one is
+     * filled while the other is read: shard i has set i % 2, which is the device's slot. */
+    void *input[2][DDP_DEVICE_SLOTS];
     size_t input_bytes[2];
+    uint32_t *place; /* device memory, for ddp_exec_set_place(); NULL: not needed */
+    struct ddp_recordings recordings;
+    /* Elements of the flat array at which `ready` does something: recorded passes end parts there.
+     * Set by the mode; NULL: it may do so anywhere. */
+    const int64_t *cuts;
+    int cut_count;
 };
 
-/* Flat device memory that a mode brings; what is NULL the replica makes itself. */
+/* What a mode brings: a device that is open, and flat memory on it. What is NULL the replica opens
+ * and makes itself. */
 struct ddp_replica_memory {
+    ddp_device *device;     /* outlives the replica */
     float *weights;         /* with the initial weights */
     uint16_t *weights_bf16; /* with their copy */
     float *gradients;
 };
 
-/* Opens device `index` and makes the replica on it, with the setup's initial weights.
+/* The device of replica `replica`, or 0 for a worker. */
+enum ddp_status ddp_replica_open_device(ddp_device **device, const struct ddp_mode_setup *setup,
+                                        int replica);
+
+/* Makes replica `index` on its device, with the setup's initial weights.
  *   parts  of enum ddp_exec_part
  *   given  may be NULL
  * On failure nothing is left open. */

@@ -69,6 +69,11 @@ static size_t blocks_bytes(const struct ddp_updater *updater)
     return (size_t)updater->block_count * sizeof(double);
 }
 
+static size_t host_bytes(const struct ddp_updater *updater)
+{
+    return blocks_bytes(updater) + sizeof(double);
+}
+
 enum ddp_status ddp_updater_open(struct ddp_updater *updater, struct ddp_replica *replica,
                                  const struct ddp_mode_setup *setup, int64_t state_count,
                                  float *const *state)
@@ -87,12 +92,13 @@ enum ddp_status ddp_updater_open(struct ddp_updater *updater, struct ddp_replica
         status =
             ddp_device_alloc(replica->device, blocks_bytes(updater), (void **)&updater->blocks);
     }
-    if (status == DDP_OK) {
-        updater->sums = ddp_array_alloc((size_t)updater->block_count, sizeof(double));
-        status = updater->sums ? DDP_OK : DDP_ERR_MEMORY;
-    }
     if (status == DDP_OK)
+        status =
+            ddp_device_host_alloc(replica->device, host_bytes(updater), (void **)&updater->sums);
+    if (status == DDP_OK) {
+        updater->loss_sum = (float *)(updater->sums + updater->block_count);
         status = create_optimizer(updater, setup, state_count, state);
+    }
     if (status != DDP_OK)
         ddp_updater_close(updater);
     return status;
@@ -103,22 +109,26 @@ void ddp_updater_close(struct ddp_updater *updater)
     ddp_optimizer_destroy(updater->optimizer);
     if (updater->blocks)
         ddp_device_free(updater->replica->device, updater->blocks, blocks_bytes(updater));
-    free(updater->sums);
+    if (updater->sums)
+        ddp_device_host_free(updater->replica->device, updater->sums, host_bytes(updater));
     memset(updater, 0, sizeof *updater);
 }
 
 enum ddp_status ddp_updater_begin(struct ddp_updater *updater)
 {
-    ddp_device *device = updater->replica->device;
-    float sum;
     for (int64_t b = 0; b < updater->block_count; b++)
         updater->sums[b] = -0.0;
-    enum ddp_status status =
-        ddp_device_copy_out(device, &sum, updater->replica->gradients, sizeof sum);
+    return ddp_device_copy_out(updater->replica->device, updater->loss_sum,
+                               updater->replica->gradients, sizeof(float));
+}
+
+enum ddp_status ddp_updater_wait(struct ddp_updater *updater)
+{
+    const int64_t began = ddp_trace_begin();
+    enum ddp_status status = ddp_device_synchronize(updater->replica->device);
+    ddp_trace_end("wait for gradients", began, NULL, 0);
     if (status == DDP_OK)
-        status = ddp_device_synchronize(device);
-    if (status == DDP_OK)
-        updater->loss = sum / (float)updater->global_shards;
+        updater->loss = *updater->loss_sum / (float)updater->global_shards;
     return status;
 }
 
@@ -142,12 +152,12 @@ enum ddp_status ddp_updater_measure(struct ddp_updater *updater, int64_t begin, 
         return DDP_OK;
     struct ddp_norm norm = {
         .begin = first, .end = end, .x = updater->replica->gradients, .sums = updater->blocks};
+    ddp_device_span_begin(device, began);
     enum ddp_status status = ddp_device_kernels(device)->norm(&norm, ddp_device_stream(device));
+    ddp_device_span_end(device, began, "norm", NULL, NULL);
     if (status == DDP_OK)
         status = ddp_device_copy_out(device, updater->sums + block, updater->blocks + block,
                                      (size_t)(ddp_norm_blocks(end) - block) * sizeof(double));
-    if (status == DDP_OK)
-        status = ddp_device_synchronize(device);
     ddp_trace_end("norm", began, "elements", end - begin);
     return status;
 }
@@ -211,7 +221,12 @@ enum ddp_status ddp_updater_apply(struct ddp_updater *updater, int64_t begin, in
         return DDP_OK;
     enum ddp_status status = follow_statistics(updater, larger(begin, DDP_FLAT_ALIGN),
                                                smaller(end, updater->first_parameter));
-    return status == DDP_OK ? ddp_optimizer_run(updater->optimizer, &step) : status;
+    const int64_t began = ddp_trace_begin();
+    ddp_device_span_begin(replica->device, began);
+    if (status == DDP_OK)
+        status = ddp_optimizer_run(updater->optimizer, &step);
+    ddp_device_span_end(replica->device, began, "update", NULL, NULL);
+    return status;
 }
 
 enum ddp_status ddp_updater_run(struct ddp_updater *updater, double rate, int64_t step, float *loss)
@@ -220,6 +235,8 @@ enum ddp_status ddp_updater_run(struct ddp_updater *updater, double rate, int64_
     enum ddp_status status = ddp_updater_begin(updater);
     if (status == DDP_OK)
         status = ddp_updater_measure(updater, 0, count);
+    if (status == DDP_OK)
+        status = ddp_updater_wait(updater);
     if (status != DDP_OK)
         return status;
     ddp_updater_decide(updater, rate, step);

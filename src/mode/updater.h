@@ -3,7 +3,8 @@
  * From a replica's summed gradients to its new weights: the loss, the gradient's norm and its
  * clipping, the optimizer, the statistics. Everything works on parts of the flat array, so that
  * workers can share it out, and ends in the same bits however they do:
- *   ddp_updater_begin(); ddp_updater_measure() for each part;
+ *   ddp_updater_begin(); ddp_updater_measure() for each part; ddp_updater_wait(), the one moment
+ *   of a step at which the host waits for the device;
  *   between workers, when there is a norm: an all-reduce of the ddp_updater_sums();
  *   ddp_updater_decide(); ddp_updater_apply() for each part.
  * Parts begin at multiples of DDP_UPDATE_GRAIN and end there, or with the flat array. */
@@ -24,7 +25,8 @@ struct ddp_updater {
     bool only_finite;    /* no update when loss or norm is not finite */
     int64_t block_count; /* of the norm; 0 when nobody wants it */
     double *blocks;      /* device memory: their sums of squares */
-    double *sums;        /* host: the same */
+    double *sums;        /* host, page-locked: the same, behind them the sum of the losses */
+    float *loss_sum;
     /* of the current step */
     float loss; /* the mean over the shards */
     double norm, rate;
@@ -45,6 +47,7 @@ void ddp_updater_close(struct ddp_updater *updater); /* before its replica */
 /* The loss, which the sum carries in element 0, must be there. */
 enum ddp_status ddp_updater_begin(struct ddp_updater *updater);
 enum ddp_status ddp_updater_measure(struct ddp_updater *updater, int64_t begin, int64_t end);
+enum ddp_status ddp_updater_wait(struct ddp_updater *updater);
 
 /* The parts' sums of squares, in host memory; none without a norm. What a worker has not measured
  * is -0, so that a sum over workers has the bits of the one who has. */

@@ -64,6 +64,8 @@ enum ddp_status ddp_model_build(ddp_graph **graph, const struct ddp_model *model
     ddp_model_describe(model->name, config, description);
     ddp_graph_set_description(g, description);
     ddp_graph_set_compute(g, config->compute);
+    ddp_graph_set_activations(g, config->activations);
+    ddp_graph_set_fuses_norms(g, config->fuses_norms);
     status = model->build(g, config);
     if (status != DDP_OK) {
         ddp_graph_destroy(g);

@@ -18,7 +18,10 @@ struct ddp_model_config {
     int64_t dims[4];
     int64_t classes;        /* or tokens of the vocabulary; 0: no labels */
     enum ddp_dtype compute; /* of matrix products: DDP_F32 or DDP_BF16 */
-    int hidden_count;       /* mlp: hidden layers */
+    /* What the device's kernels offer; of the run, not of the model: */
+    enum ddp_dtype activations; /* in memory: DDP_F32, or DDP_BF16 with that compute */
+    bool fuses_norms;           /* sums are normalised in one pass */
+    int hidden_count;           /* mlp: hidden layers */
     int64_t hidden[DDP_MODEL_LAYERS];
     ddp_model_builder *builder; /* custom: the user's, and what else it is told */
     void *builder_arg;

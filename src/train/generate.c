@@ -78,12 +78,13 @@ enum ddp_status ddp_generator_create(ddp_generator **generator,
     g->model_config = *config->model_config;
     g->model_config.batch = 1;
     g->model_config.dim_count = 1;
+    g->model_config.compute = g->model_config.activations = DDP_F32;
     g->window = ddp_array_alloc((size_t)g->model_config.context, sizeof *g->window);
     g->logits = ddp_array_alloc((size_t)vocabulary(g), sizeof *g->logits);
     g->order = ddp_array_alloc((size_t)vocabulary(g), sizeof *g->order);
     enum ddp_status status = g->window && g->logits && g->order ? DDP_OK : DDP_ERR_MEMORY;
     if (status == DDP_OK)
-        status = ddp_device_open(&g->device, config->device, 0, config->threads);
+        status = ddp_device_open(&g->device, config->device, config->index, config->threads);
     if (status == DDP_OK)
         status = ddp_device_alloc(g->device, window_bytes(g), (void **)&g->tokens);
     if (status == DDP_OK)
@@ -154,7 +155,7 @@ static enum ddp_status run(ddp_generator *generator, int64_t count)
         status = ddp_exec_forward(generator->exec);
     if (status == DDP_OK)
         status = ddp_device_copy_out(generator->device, generator->logits,
-                                     ddp_exec_output(generator->exec) +
+                                     (const float *)ddp_exec_output(generator->exec) +
                                          (count - 1) * vocabulary(generator),
                                      (size_t)vocabulary(generator) * sizeof(float));
     if (status == DDP_OK)

@@ -15,6 +15,7 @@ struct ddp_generator_config {
     const struct ddp_model_config *model_config; /* batch and dims are chosen here; copied */
     const float *weights;                        /* flat, host; borrowed */
     const char *device;
+    int index; /* of that kind */
     int threads;
     double temperature; /* divides the logits; 0: always the likeliest token */
     int64_t top_k;      /* only the k likeliest are drawn from; 0: all */

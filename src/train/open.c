@@ -11,6 +11,7 @@
 #include "graph/exec.h"
 #include "job/board.h"
 #include "job/job.h"
+#include "train/devices.h"
 #include "train/weights.h"
 
 #include <inttypes.h>
@@ -70,6 +71,7 @@ static enum ddp_status build_model(struct ddp_run *run)
 {
     const struct ddp_train_options *options = run->options;
     const struct ddp_dataset_info *info = ddp_dataset_info(run->data);
+    const struct ddp_kernels *kernels = run->plan.device.kernels;
     struct ddp_model_config *config = &run->model_config;
     *config = (struct ddp_model_config){
         .batch = run->plan.batch_size,
@@ -82,6 +84,9 @@ static enum ddp_status build_model(struct ddp_run *run)
         .x_dtype = info->x_dtype,
         .label_count = info->label_count,
         .compute = options->dtype == DDP_TRAIN_BF16 ? DDP_BF16 : DDP_F32,
+        .activations =
+            options->dtype == DDP_TRAIN_BF16 && kernels->bf16_activations ? DDP_BF16 : DDP_F32,
+        .fuses_norms = kernels->add_layer_norm_forward,
         .size = options->size,
         .layers = options->layers,
         .heads = options->heads,
@@ -107,17 +112,6 @@ static enum ddp_status build_model(struct ddp_run *run)
         status = ddp_model_build(&run->tail_graph, run->plan.model, &tail);
     }
     return status;
-}
-
-/* Does the device that will be used compute in the host's memory? */
-static bool in_host_memory(const struct ddp_run *run)
-{
-    ddp_device *device;
-    if (ddp_device_open(&device, run->options->device, 0, 1) != DDP_OK)
-        return false; /* the mode will say so */
-    const bool host = ddp_device_host_memory(device);
-    ddp_device_close(device);
-    return host;
 }
 
 /* More memory than the machine has would be promised by the kernel, and its use ended by a kill.
@@ -150,7 +144,7 @@ static enum ddp_status check_memory(const struct ddp_run *run)
         (copies + state_copies * states) * weights +
         (double)units * (weights + (double)arena + (double)plan->batch_size * sample);
     const double total = (double)ddp_memory_total();
-    if (need > total && in_host_memory(run))
+    if (need > total && plan->device.host_memory)
         return ddp_fail(DDP_ERR_MEMORY,
                         "out of memory: %" PRId64 " %s%s with %" PRId64
                         " parameters and batches of %" PRId64
@@ -188,7 +182,9 @@ static enum ddp_status create_mode(struct ddp_run *run)
         .tail_rows = plan->tail_rows,
         .job = run->job,
         .comm = run->comm,
-        .device = options->device,
+        .device = plan->device.name,
+        .devices = plan->devices,
+        .fast = options->fast,
         .threads = plan->threads,
         .replicas = plan->replicas,
         .local_shards = plan->local_shards,
@@ -201,7 +197,7 @@ static enum ddp_status create_mode(struct ddp_run *run)
         .only_finite = options->nan != DDP_NAN_WARN,
         .gradient_norm = options->log || options->tensorboard,
         .zero = plan->zero,
-        .shared_weights = plan->shared_weights && in_host_memory(run),
+        .shared_weights = plan->shared_weights,
         .sync_batch_norm = plan->sync_batch_norm,
         .bucket_bytes = (size_t)(options->bucket_mb * 1048576),
     };
@@ -219,6 +215,16 @@ static int loader_depth(const struct ddp_train_plan *plan)
     if (plan->mode == DDP_MODE_DP)
         return 0;
     return two_steps < LOADER_DEPTH ? (int)two_steps : LOADER_DEPTH;
+}
+
+static enum ddp_status alloc_batch(void *device, size_t bytes, void **memory)
+{
+    return ddp_device_host_alloc(device, bytes, memory);
+}
+
+static void free_batch(void *device, void *memory, size_t bytes)
+{
+    ddp_device_host_free(device, memory, bytes);
 }
 
 enum ddp_status ddp_run_open_loader(const struct ddp_run *run, int64_t step, int depth,
@@ -239,6 +245,7 @@ enum ddp_status ddp_run_open_loader(const struct ddp_run *run, int64_t step, int
                     .flip = run->options->flip,
                     .seed = (uint64_t)run->options->seed},
         .threads = (int)run->options->data_threads,
+        .memory = {alloc_batch, free_batch, ddp_mode_device(run->mode)},
         .depth = depth,
     };
     return ddp_loader_create(loader, &config);
@@ -272,6 +279,8 @@ enum ddp_status ddp_run_open(struct ddp_run *run)
         status = init_weights(run);
     if (status == DDP_OK)
         status = ddp_comm_create(&run->comm, run->job, NULL);
+    if (status == DDP_OK)
+        status = ddp_run_check_devices(run);
     if (status == DDP_OK)
         status = ddp_run_resume(run);
     if (status == DDP_OK)

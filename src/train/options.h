@@ -15,6 +15,8 @@
 /* What --dtype takes, in the order of its names. */
 enum ddp_train_dtype { DDP_TRAIN_FP32, DDP_TRAIN_BF16 };
 
+#define DDP_TRAIN_DEVICES 64 /* --devices and --replicas go up to that */
+
 struct ddp_train_options {
     const char *model;
     const struct ddp_model *custom; /* of ddp_train_set_model(); NULL: `model` names it */
@@ -53,6 +55,8 @@ struct ddp_train_options {
     int64_t replicas, threads;
     bool replicas_given, threads_given;
     const char *device;
+    int devices[DDP_TRAIN_DEVICES], device_count; /* --devices; count 0: not given */
+    bool fast;
     int optimizer; /* index of ddp_optimizer_names */
     double rate, momentum, beta1, beta2, eps, weight_decay, clip_norm;
     int decay_on; /* index of ddp_train_decay_names */
@@ -97,10 +101,12 @@ struct ddp_train_plan {
     enum ddp_mode_kind mode;
     int rank, world_size;
     int replicas;
-    int threads;           /* a worker, or a replica */
-    int64_t local_shards;  /* a worker, or a replica */
-    int64_t global_shards; /* W */
-    int64_t batch_size;    /* b, samples of a shard */
+    struct ddp_device_kind device;
+    int devices[DDP_TRAIN_DEVICES]; /* of this worker, or of each replica */
+    int threads;                    /* a worker, or a replica */
+    int64_t local_shards;           /* a worker, or a replica */
+    int64_t global_shards;          /* W */
+    int64_t batch_size;             /* b, samples of a shard */
     int64_t tail_rows; /* samples of a shard in an epoch's last batch; batch_size when there is no
                           shorter one */
     struct ddp_sampler_config sampler;

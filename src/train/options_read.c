@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Reads the values of options that are more than a number or a word; see options_read.h. */
+ * Reads the values of options that are more than a number or a word (see options_read.h); the
+ * defaults of all of them. */
 #include "config.h"
 
 #include "train/options_read.h"
@@ -84,6 +85,26 @@ const char *ddp_train_read_hidden(void *destination, const char *value)
     return NULL;
 }
 
+/* "0,1": numbers of GPUs, which may repeat. */
+const char *ddp_train_read_devices(void *destination, const char *value)
+{
+    struct ddp_train_options *options = destination;
+    char text[512];
+    int count = 0;
+    int64_t index;
+    if (snprintf(text, sizeof text, "%s", value) >= (int)sizeof text)
+        return "too long";
+    for (char *rest = text, *word; (word = strsep(&rest, ","));) {
+        if (count == DDP_TRAIN_DEVICES)
+            return "at most 64 devices";
+        if (!ddp_parse_int64(word, 0, 1023, &index))
+            return "must be numbers of GPUs, counted from 0, with commas between";
+        options->devices[count++] = (int)index;
+    }
+    options->device_count = count;
+    return NULL;
+}
+
 /* "30,60,80": rising numbers of epochs. */
 const char *ddp_train_read_milestones(void *destination, const char *value)
 {
@@ -119,4 +140,36 @@ const char *ddp_train_read_trace_steps(void *destination, const char *value)
         return "must be the first and the last step, such as 20-40";
     options->trace_steps_given = true;
     return NULL;
+}
+
+void ddp_train_options_default(struct ddp_train_options *options)
+{
+    *options = (struct ddp_train_options){
+        .model = ddp_model_mlp.name,
+        .data_size = 8,
+        .seq_len = 256,
+        .temperature = 0.8,
+        .top_k = 200,
+        .data_threads = 1,
+        .shuffle = true,
+        .hidden = {512, 512},
+        .hidden_count = 2,
+        .epochs = 5,
+        .batch_size = 64,
+        .acc_steps = 1,
+        .device = "auto",
+        .momentum = 0.9,
+        .beta1 = 0.9,
+        .beta2 = 0.999,
+        .eps = 1e-8,
+        .gamma = 0.1,
+        .step_size = 30,
+        .bucket_mb = 25,
+        .zero = 1,
+        .shared_weights = true,
+        .keep = 3,
+        .evaluate = true,
+        .trace_first = 1,
+        .trace_last = 1000,
+    };
 }

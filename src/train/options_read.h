@@ -13,6 +13,7 @@ const char *ddp_train_read_model(void *destination, const char *value);
 const char *ddp_train_read_dataset(void *destination, const char *value);
 const char *ddp_train_read_augment(void *destination, const char *value);
 const char *ddp_train_read_hidden(void *destination, const char *value);
+const char *ddp_train_read_devices(void *destination, const char *value);
 const char *ddp_train_read_milestones(void *destination, const char *value);
 const char *ddp_train_read_trace_steps(void *destination, const char *value);
 

@@ -7,7 +7,9 @@
 
 #include "core/log.h"
 #include "core/parse.h"
+#include "graph/describe.h"
 #include "kernels/reduce.h"
+#include "train/devices.h"
 
 #include <inttypes.h>
 #include <sched.h>
@@ -35,13 +37,17 @@ static enum ddp_status choose_sharing(struct ddp_train_plan *plan,
                         "--shared-weights needs --zero 1: with --zero 0 each worker updates "
                         "weights of its own");
     const bool compare = options->check_replicas > 0; /* there must be copies */
+    if (compare && !ddp)
+        return ddp_fail(DDP_ERR_INVALID,
+                        "--check-replicas compares the workers of --mode ddp, and the mode is %s",
+                        ddp_mode_names[plan->mode]);
     if (compare && ((options->zero_given && options->zero > 0) ||
                     (options->shared_weights_given && options->shared_weights)))
         return ddp_fail(DDP_ERR_INVALID,
                         "--check-replicas compares workers that each update weights of their own: "
                         "it goes with --zero 0");
     plan->zero = ddp && plan->world_size > 1 && options->zero > 0 && !compare;
-    plan->shared_weights = plan->zero && options->shared_weights;
+    plan->shared_weights = plan->zero && options->shared_weights && plan->device.host_memory;
     return DDP_OK;
 }
 
@@ -72,7 +78,7 @@ static enum ddp_status choose_mode(struct ddp_train_plan *plan,
     if (options->bucket_mb_given && plan->mode != DDP_MODE_DDP)
         return ddp_fail(DDP_ERR_INVALID, "--bucket-mb belongs to --mode ddp, and the mode is %s",
                         ddp_mode_names[plan->mode]);
-    plan->replicas = plan->mode == DDP_MODE_DP ? (int)options->replicas : 1;
+    plan->replicas = plan->mode == DDP_MODE_DP ? plan->replicas : 1;
     return choose_sharing(plan, options);
 }
 
@@ -187,7 +193,11 @@ enum ddp_status ddp_train_plan_workers(struct ddp_train_plan *plan,
     };
     if (!options->batch_size_given && plan->model->batch)
         plan->batch_size = plan->model->batch;
-    enum ddp_status status = choose_mode(plan, options, launched);
+    enum ddp_status status = ddp_train_plan_kind(plan, options);
+    if (status == DDP_OK)
+        status = choose_mode(plan, options, launched);
+    if (status == DDP_OK)
+        status = ddp_train_plan_devices(plan, options, job);
     if (status == DDP_OK)
         status = check_model_options(plan, options);
     if (status != DDP_OK)
@@ -287,9 +297,14 @@ void ddp_train_plan_print(const struct ddp_train_plan *plan,
     if (data->x_dtype == DDP_I32)
         fprintf(out, " of %" PRId64 " tokens", data->label_count);
     fprintf(out, "%s\n", plan->sampler.shuffle ? ", shuffled" : "");
-    fprintf(out, "workers  %d %s%s x %d %s thread%s, mode %s%s\n", units, dp ? "replica" : "worker",
-            units == 1 ? "" : "s", plan->threads, device, plan->threads == 1 ? "" : "s",
-            ddp_mode_names[plan->mode], plan->sync_batch_norm ? ", batch norm synchronised" : "");
+    fprintf(out, "workers  %d %s%s", units, dp ? "replica" : "worker", units == 1 ? "" : "s");
+    if (plan->device.host_memory)
+        fprintf(out, " x %d %s thread%s", plan->threads, device, plan->threads == 1 ? "" : "s");
+    else
+        fprintf(out, " on %s: %s", plan->device.name, device);
+    fprintf(out, ", mode %s%s%s\n", ddp_mode_names[plan->mode],
+            plan->sync_batch_norm ? ", batch norm synchronised" : "",
+            options->fast && !plan->device.host_memory ? ", in NCCL's order" : "");
     fprintf(out,
             "batch    %" PRId64 " samples x %" PRId64 " shard%s (%" PRId64
             " a %s) = global batch %" PRId64 "\n",
@@ -299,10 +314,11 @@ void ddp_train_plan_print(const struct ddp_train_plan *plan,
             plan->total_steps, plan->steps_per_epoch, plan->schedule.rate,
             ddp_schedule_names[plan->schedule.kind]);
     ddp_train_plan_print_optimizer(plan, out);
-    fprintf(out, "memory   weights %s + gradients %s + optimizer %s + activations %s a worker\n",
+    fprintf(out, "memory   weights %s + gradients %s + optimizer %s + %sactivations %s a worker\n",
             human_bytes(memory->weights, text[0], sizeof text[0]),
             human_bytes(memory->gradients, text[1], sizeof text[1]),
             human_bytes(memory->optimizer, text[2], sizeof text[2]),
+            ddp_graph_activations(graph) == DDP_BF16 ? "bf16 " : "",
             human_bytes(memory->activations, text[3], sizeof text[3]));
     fflush(out);
 }

@@ -171,6 +171,7 @@ enum ddp_status ddp_train_sample(const struct ddp_train_options *options, FILE *
             .model_config = &sample.config,
             .weights = sample.weights,
             .device = options->device,
+            .index = options->device_count > 0 ? options->devices[0] : 0,
             .threads = ddp_train_threads(options, 1),
             .temperature = options->temperature,
             .top_k = options->top_k,

@@ -15,8 +15,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PROBE_NS    INT64_C(150000000) /* how long the peak is looked for */
-#define PROBE_LEAST 3                  /* products, at least */
+#define PROBE_NS       INT64_C(150000000) /* how long the peak is looked for */
+#define PROBE_LEAST    3                  /* products, at least */
+#define PROBE_SIZE_MAX 8192               /* on GPUs; from 1024 on */
+#define PROBE_SECONDS  1e-3               /* of a product at least, there */
 
 double ddp_run_step_flops(const struct ddp_run *run)
 {
@@ -47,16 +49,20 @@ struct probe {
     size_t bytes, scratch_bytes;
 };
 
-static enum ddp_status multiply(const struct probe *probe, enum ddp_dtype compute)
+/* As a layer of the graph has it; in bf16 activations with rounded weights. */
+static enum ddp_status multiply(const struct probe *probe, const ddp_graph *graph)
 {
+    const bool bf16 = ddp_graph_activations(graph) == DDP_BF16;
     const size_t count = (size_t)(probe->size * probe->size);
     struct ddp_linear_forward product = {
         .rows = probe->size,
         .in = probe->size,
         .out = probe->size,
-        .compute = compute,
+        .compute = ddp_graph_compute(graph),
+        .dtype = ddp_graph_activations(graph),
         .x = probe->memory,
         .weight = probe->memory + count,
+        .weight_bf16 = bf16 ? (const uint16_t *)(const void *)(probe->memory + count) : NULL,
         .y = probe->memory + 2 * count,
         .scratch = probe->scratch_bytes ? probe->memory + 3 * count : NULL,
     };
@@ -68,21 +74,65 @@ static enum ddp_status multiply(const struct probe *probe, enum ddp_dtype comput
 /* The best of several products while all workers compute, in operations a second. */
 static enum ddp_status run_probe(struct ddp_run *run, struct probe *probe, double *flops)
 {
-    const enum ddp_dtype compute = ddp_graph_compute(run->graph);
     int64_t best = INT64_MAX;
-    enum ddp_status status = multiply(probe, compute);
+    enum ddp_status status = multiply(probe, run->graph);
     if (status == DDP_OK)
         status = ddp_comm_barrier(run->comm);
     const int64_t end = ddp_clock_ns() + PROBE_NS;
     for (int i = 0; status == DDP_OK && (i < PROBE_LEAST || ddp_clock_ns() < end); i++) {
         const int64_t begin = ddp_clock_ns();
-        status = multiply(probe, compute);
+        status = multiply(probe, run->graph);
         const int64_t taken = ddp_clock_ns() - begin;
         best = taken < best ? taken : best;
     }
     const double size = (double)probe->size;
     *flops = 2 * size * size * size / ((double)best * 1e-9 + 1e-12);
     return status;
+}
+
+static enum ddp_status measure_size(struct ddp_run *run, struct probe *probe, double *flops)
+{
+    const enum ddp_dtype activations = ddp_graph_activations(run->graph);
+    probe->scratch_bytes = ddp_linear_scratch_bytes(probe->size, probe->size, probe->size,
+                                                    ddp_graph_compute(run->graph), activations,
+                                                    activations == DDP_BF16);
+    probe->bytes = 3 * (size_t)(probe->size * probe->size) * sizeof(float) + probe->scratch_bytes;
+    enum ddp_status status = ddp_device_alloc(probe->device, probe->bytes, (void **)&probe->memory);
+    if (status == DDP_OK)
+        status = run_probe(run, probe, flops);
+    ddp_device_free(probe->device, probe->memory, probe->bytes);
+    probe->memory = NULL;
+    return status;
+}
+
+/* What is a large product depends on the GPU: the size grows until one takes long enough to time.
+ */
+static enum ddp_status measure_on(struct ddp_run *run, struct probe *probe, double *flops)
+{
+    for (;;) {
+        enum ddp_status status = measure_size(run, probe, flops);
+        double slowest = *flops;
+        if (status == DDP_OK)
+            status = ddp_comm_allreduce(run->comm, &slowest, 1, DDP_F64, DDP_MIN);
+        const double size = (double)probe->size;
+        if (status != DDP_OK || run->plan.device.host_memory || probe->size >= PROBE_SIZE_MAX ||
+            2 * size * size * size > slowest * PROBE_SECONDS)
+            return status;
+        probe->size *= 2;
+    }
+}
+
+/* The GPUs of this process. */
+static int distinct_devices(const struct ddp_train_plan *plan)
+{
+    int count = 0;
+    for (int r = 0; r < plan->replicas; r++) {
+        bool seen = false;
+        for (int before = 0; before < r; before++)
+            seen = seen || plan->devices[before] == plan->devices[r];
+        count += !seen;
+    }
+    return count;
 }
 
 enum ddp_status ddp_run_measure_peak(struct ddp_run *run)
@@ -94,17 +144,13 @@ enum ddp_status ddp_run_measure_peak(struct ddp_run *run)
         return DDP_OK;
     ddp_job_report(run->job, "measure", 0);
     enum ddp_status status =
-        ddp_device_open(&probe.device, run->options->device, ddp_job_local_rank(run->job), threads);
+        ddp_device_open(&probe.device, run->plan.device.name, run->plan.devices[0], threads);
     if (status != DDP_OK)
         return status;
-    probe.scratch_bytes = ddp_linear_scratch_bytes(probe.size, probe.size, probe.size,
-                                                   ddp_graph_compute(run->graph), false);
-    probe.bytes = 3 * (size_t)(probe.size * probe.size) * sizeof(float) + probe.scratch_bytes;
-    status = ddp_device_alloc(probe.device, probe.bytes, (void **)&probe.memory);
-    if (status == DDP_OK)
-        status = run_probe(run, &probe, &flops);
-    ddp_device_free(probe.device, probe.memory, probe.bytes);
+    status = measure_on(run, &probe, &flops);
     ddp_device_close(probe.device);
+    if (!run->plan.device.host_memory)
+        flops *= distinct_devices(&run->plan);
     if (status == DDP_OK)
         status = ddp_comm_allreduce(run->comm, &flops, 1, DDP_F64, DDP_SUM);
     run->peak_flops = flops;
@@ -156,6 +202,7 @@ enum ddp_status ddp_run_print_summary(struct ddp_run *run)
 {
     struct ddp_mode_memory memory = {0};
     struct ddp_train_totals totals;
+    const bool gpu = !run->plan.device.host_memory;
     int64_t peak = (int64_t)ddp_memory_peak();
     char text[3][32];
     enum ddp_status status = ddp_comm_allreduce(run->comm, &peak, 1, DDP_I64, DDP_MAX);
@@ -172,10 +219,13 @@ enum ddp_status ddp_run_print_summary(struct ddp_run *run)
     if (run->peak_flops > 0)
         fprintf(run->out, ": %.0f %% of %s", 100 * speed / run->peak_flops,
                 human_count(run->peak_flops, "FLOP/s", text[1], sizeof text[1]));
-    fprintf(run->out, "\nmemory   %s at the peak of a worker: %s as planned, ",
+    fprintf(run->out,
+            gpu ? "\nmemory   %s on the host at the peak of a worker, %s on GPUs as planned; "
+                : "\nmemory   %s at the peak of a worker: %s as planned, ",
             human_count((double)peak, "B", text[0], sizeof text[0]),
             human_count(planned, "B", text[1], sizeof text[1]));
-    fprintf(run->out, "data %s, the rest program, libraries and buffers\n",
+    fprintf(run->out,
+            gpu ? "of the host's, data %s\n" : "data %s, the rest program, libraries and buffers\n",
             human_count((double)ddp_dataset_info(run->data)->memory_bytes, "B", text[2],
                         sizeof text[2]));
     fflush(run->out);

@@ -188,7 +188,7 @@ static enum ddp_status open_metrics(struct ddp_run *run)
     ddp_mode_memory(run->mode, &facts.memory);
     if (run->out)
         ddp_train_plan_print(facts.plan, facts.options, facts.data, facts.graph, &facts.memory,
-                             facts.device, run->out);
+                             ddp_device_describe(ddp_mode_device(run->mode)), run->out);
     if (run->out)
         ddp_run_print_compute(run);
     ddp_run_resume_print(run);

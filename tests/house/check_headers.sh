@@ -3,12 +3,15 @@
 #
 # Every header compiles alone, as C11 and as C++ (CUDA code is C++); the public one without any of ours beside it, as
 # C99 and C++11 too. C only: headers that share C11 atomics, which C++17 does not know, and those of tests and launcher.
+# Those for CUDA see its headers, NVIDIA's or those of the simulation, and nothing else does.
 # shellcheck disable=SC2086 # compilers and flags are lists of words
 set -u
 CC=${CC:-cc}
 top=$(cd "${srcdir:-.}" && pwd)
 flags="-fsyntax-only -Wall -Wextra -Werror"
 paths="-I$top/src -I$top"
+sim="$top/tests/cudasim"
+CUDA_INCLUDES=${CUDA_INCLUDES:--I$sim -I$sim/include}
 failed=0
 count=0
 c_only=
@@ -32,13 +35,27 @@ headers=$(find src kernels launcher tests -name '*.h' ! -name '*.pb-c.h' | sed '
 [ -n "${CXX:-}" ] || echo "no C++ compiler: headers are compiled as C only"
 for header in $headers; do
     count=$((count + 1))
-    compile "$header" $CC -std=gnu11 $flags $paths -xc
-    case $header in tests/* | launcher/*) continue ;; esac
+    cuda=
+    case $header in
+    tests/cudasim/include/*) cuda="-I$sim -I$sim/include" ;;
+    *cudnn*) cuda="$CUDA_INCLUDES -I$sim/include/cudnn" ;;
+    *cuda* | comm/nccl*) cuda=$CUDA_INCLUDES ;;
+    esac
+    # Device code is C++ only (but a header that says itself for whom is for C too), for which this compiler needs the simulated device.
+    if cat "$header" "src/$header" 2>/dev/null | awk '/__device__/ { d = 1 } /__CUDACC__/ { g = 1 } END { exit !(d && !g) }'; then
+        [ -z "${CXX:-}" ] || compile "$header" $CXX -std=c++17 -DDDP_CUDASIM -Wno-unknown-pragmas $flags $paths $cuda -xc++
+        continue
+    fi
+    compile "$header" $CC -std=gnu11 $flags $paths $cuda -xc
+    case $header in
+    tests/cudasim/*) ;;
+    tests/* | launcher/*) continue ;;
+    esac
     [ -n "${CXX:-}" ] || continue
-    if echo "#include \"$header\"" | $CC $paths -xc -M - | grep -q 'stdatomic\.h'; then
+    if echo "#include \"$header\"" | $CC $paths $cuda -xc -M - | grep -q 'stdatomic\.h'; then
         c_only="$c_only $header"
     else
-        compile "$header" $CXX -std=c++17 $flags $paths -xc++
+        compile "$header" $CXX -std=c++17 $flags $paths $cuda -xc++
     fi
 done
 mkdir "$scratch/public"

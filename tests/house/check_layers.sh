@@ -13,6 +13,8 @@ trap 'rm -f "$edges"' EXIT
 result=0
 table='
 core:
+jansson: core
+zlib:
 job: core
 launcher: job core
 kernels: core
@@ -21,12 +23,13 @@ data: core
 comm: job device kernels core
 optim: device kernels core
 graph: device kernels core
+plugins: comm job device kernels core
 model: optim graph device kernels core
 mode: model graph comm optim data device job kernels core
 train: mode model graph comm optim data device job kernels core
 trainer: train mode model graph comm optim data device job kernels core
 '
-find src kernels launcher \( -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' \) ! -name '*.pb-c.*' | sort | tr '\n' '\0' |
+find src kernels launcher \( -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' -o -name '*.cc' \) ! -name '*.pb-c.*' | sort | tr '\n' '\0' |
     xargs -0 awk -v table="$table" -v edges="$edges" '
     function room(path, parts, n) {
         n = split(path, parts, "/")

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Linear layer on a CUDA device; see linear.h. The products are cublasLt's (cuda_gemm.c), which are
+ * bound by arithmetic and do the bias on the way; what stands around them is one pass over memory
+ * each (cuda_columns.cu), bound by bytes: activations, and, going back, the activation's gradient
+ * and the bias's sum together. Float32 tensors of a bf16 product are rounded in passes too, x and
+ * the weight alone, dy in that of its gradient; tensors of bf16 are operands as they are.
+ *
+ * cublasLt's own GELU is taken for bf16 operands only: its tanh may be an approximation, and
+ * float32 promises PyTorch's numerics. Its ReLU is not taken: it is documented as max(x, 0), which
+ * would turn NaN into 0, and diverged training must be seen. */
+#include "config.h"
+
+#include "kernels/linear.h"
+
+#include "kernels/cuda_columns.h"
+#include "kernels/cuda_gemm.h"
+#include "kernels/kernels_cuda.h"
+#include "kernels/linear_check.h"
+
+static enum ddp_status round_to(uint16_t *to, const float *from, int64_t count, void *stream)
+{
+    const struct ddp_to_bf16 args = {.count = count, .x = from, .y = to};
+    return count > 0 ? ddp_cuda_to_bf16(&args, stream) : DDP_OK;
+}
+
+/* --- forward -------------------------------------------------------------------------------- */
+
+/* The operands in bf16. */
+static enum ddp_status round_forward(const struct ddp_linear_forward *args,
+                                     struct ddp_cuda_gemm *product, struct ddp_cuda *cuda)
+{
+    struct ddp_linear_rounded rounded = {0};
+    if (args->scratch)
+        rounded =
+            ddp_linear_rounded_in(args->scratch, args->rows, args->in, args->out, args->dtype);
+    enum ddp_status status = DDP_OK;
+    if (args->dtype != DDP_BF16) {
+        product->a = rounded.x;
+        status = round_to(rounded.x, args->x, args->rows * args->in, cuda);
+    }
+    product->b = args->weight_bf16 ? args->weight_bf16 : rounded.weight;
+    if (status == DDP_OK && !args->weight_bf16)
+        status = round_to(rounded.weight, args->weight, args->out * args->in, cuda);
+    return status;
+}
+
+/* The bias as it is added: of the type of the result. */
+static enum ddp_status round_bias(const struct ddp_linear_forward *args,
+                                  struct ddp_cuda_gemm *product, struct ddp_cuda *cuda)
+{
+    product->bias = args->bias;
+    if (!args->bias || args->dtype != DDP_BF16)
+        return DDP_OK;
+    product->bias = args->bias_bf16;
+    if (args->bias_bf16)
+        return DDP_OK;
+    if ((size_t)args->out * sizeof(uint16_t) > DDP_CUDA_SPARE_BYTES)
+        return ddp_fail(DDP_ERR_UNSUPPORTED, "linear: a bias of %lld elements is too large",
+                        (long long)args->out);
+    product->bias = ddp_cuda_spare(cuda);
+    return round_to(ddp_cuda_spare(cuda), args->bias, args->out, cuda);
+}
+
+enum ddp_status ddp_cuda_linear_forward(const struct ddp_linear_forward *args, void *stream)
+{
+    enum ddp_status status = ddp_linear_check_forward(args);
+    if (status || args->rows == 0 || args->out == 0)
+        return status;
+    struct ddp_cuda *cuda = stream;
+    bool activated = false;
+    struct ddp_cuda_gemm product = {
+        .transpose_b = true,
+        .m = args->rows,
+        .n = args->out,
+        .k = args->in,
+        .type = args->compute,
+        .a = args->x,
+        .b = args->weight,
+        .result = args->dtype,
+        .c = args->y,
+        .lda = args->in,
+        .ldb = args->in,
+        .ldc = ddp_linear_stride(args->y_stride, args->out),
+        .gelu = args->activation == DDP_ACTIVATION_GELU_TANH && args->compute == DDP_BF16,
+        .pre = args->pre,
+    };
+    status = round_bias(args, &product, cuda);
+    if (status == DDP_OK && args->compute == DDP_BF16 && args->in > 0)
+        status = round_forward(args, &product, cuda);
+    if (status == DDP_OK)
+        status = ddp_cuda_gemm(&product, cuda, &activated);
+    if (status || activated || args->activation == DDP_ACTIVATION_NONE)
+        return status;
+    return ddp_cuda_activate(args->y, args->pre, args->rows * args->out, args->activation,
+                             args->dtype, cuda);
+}
+
+/* --- backward ------------------------------------------------------------------------------- */
+
+/* dW = dz^T x and dx = dz W. */
+static enum ddp_status backward_products(const struct ddp_linear_backward *args, const void *dz,
+                                         const void *x, const void *weight, struct ddp_cuda *cuda)
+{
+    const struct ddp_cuda_gemm dweight = {
+        .transpose_a = true,
+        .m = args->out,
+        .n = args->in,
+        .k = args->rows,
+        .type = args->compute,
+        .a = dz,
+        .b = x,
+        .c = args->dweight,
+        .lda = ddp_linear_stride(args->y_stride, args->out),
+        .ldb = args->in,
+        .ldc = args->in,
+        .add = args->accumulate_dweight,
+    };
+    const struct ddp_cuda_gemm dx = {
+        .m = args->rows,
+        .n = args->in,
+        .k = args->out,
+        .type = args->compute,
+        .a = dz,
+        .b = weight,
+        .result = args->dtype,
+        .c = args->dx,
+        .lda = ddp_linear_stride(args->y_stride, args->out),
+        .ldb = args->in,
+        .ldc = args->in,
+        .add = args->accumulate_dx,
+    };
+    enum ddp_status status = DDP_OK;
+    if (args->dweight)
+        status = ddp_cuda_gemm(&dweight, cuda, NULL);
+    return args->dx && status == DDP_OK ? ddp_cuda_gemm(&dx, cuda, NULL) : status;
+}
+
+/* dz in place, rounded where the products need another type, and its sums. */
+static enum ddp_status gradient(const struct ddp_linear_backward *args, uint16_t *rounded,
+                                struct ddp_cuda *cuda)
+{
+    const bool active = args->activation != DDP_ACTIVATION_NONE;
+    const struct ddp_cuda_columns columns = {
+        .rows = args->rows,
+        .columns = args->out,
+        .stride = args->y_stride,
+        .activation = args->activation,
+        .dtype = args->dtype,
+        .dy = args->dy,
+        .kept = args->activation == DDP_ACTIVATION_RELU ? args->y : args->pre,
+        .dz = active ? args->dy : NULL,
+        .dz_bf16 = rounded,
+        .sums = args->dbias,
+        .add = args->accumulate_dbias,
+    };
+    return active || rounded || args->dbias ? ddp_cuda_columns(&columns, cuda) : DDP_OK;
+}
+
+enum ddp_status ddp_cuda_linear_backward(const struct ddp_linear_backward *args, void *stream)
+{
+    enum ddp_status status = ddp_linear_check_backward(args);
+    if (status)
+        return status;
+    struct ddp_cuda *cuda = stream;
+    const bool bf16 = args->compute == DDP_BF16, elements = args->rows > 0 && args->out > 0;
+    const bool products = elements && args->in > 0 && (args->dweight || args->dx);
+    const bool round = bf16 && products && args->dtype != DDP_BF16;
+    struct ddp_linear_rounded rounded = {0};
+    if (args->scratch)
+        rounded =
+            ddp_linear_rounded_in(args->scratch, args->rows, args->in, args->out, args->dtype);
+    const void *dz = args->dy, *x = args->x, *weight = args->weight;
+    status = gradient(args, round ? rounded.dy : NULL, cuda);
+    if (round) {
+        dz = rounded.dy;
+        x = rounded.x;
+        if (args->dweight && status == DDP_OK)
+            status = round_to(rounded.x, args->x, args->rows * args->in, cuda);
+    }
+    if (bf16 && products && args->dx) {
+        weight = args->weight_bf16 ? args->weight_bf16 : rounded.weight;
+        if (!args->weight_bf16 && status == DDP_OK)
+            status = round_to(rounded.weight, args->weight, args->out * args->in, cuda);
+    }
+    return status == DDP_OK ? backward_products(args, dz, x, weight, cuda) : status;
+}

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * See devices.h. */
+#include "config.h"
+
+#include "train/devices.h"
+
+#include "core/hash.h"
+#include "core/log.h"
+#include "core/memory.h"
+#include "train/run.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define CPU_REPLICAS 2 /* of --mode dp, when nobody says how many */
+
+static bool is_gpu(const struct ddp_train_plan *plan)
+{
+    return !plan->device.host_memory;
+}
+
+enum ddp_status ddp_train_plan_kind(struct ddp_train_plan *plan,
+                                    const struct ddp_train_options *options)
+{
+    enum ddp_status status = ddp_device_find(&plan->device, options->device);
+    if (status != DDP_OK)
+        return status;
+    if (plan->device.fault && plan->rank == 0 && options->device_count == 0)
+        ddp_log(DDP_LOG_WARNING, "training on the CPU, since %s", plan->device.fault);
+    if (!is_gpu(plan) && options->device_count > 0)
+        return ddp_fail(DDP_ERR_UNSUPPORTED, "--devices names GPUs, and %s",
+                        plan->device.fault ? plan->device.fault
+                        : strcmp(options->device, "cpu") == 0
+                            ? "--device is cpu"
+                            : "none is found here; --device cuda says what is missing");
+    for (int i = 0; i < options->device_count; i++)
+        if (options->devices[i] >= plan->device.count)
+            return ddp_fail(
+                DDP_ERR_UNSUPPORTED, "--devices: there is no GPU %d: %d %s visible, counted from 0",
+                options->devices[i], plan->device.count, plan->device.count == 1 ? "is" : "are");
+    if (is_gpu(plan) && options->shared_weights_given && options->shared_weights)
+        return ddp_fail(DDP_ERR_UNSUPPORTED,
+                        "--shared-weights is one copy in the host's memory, and --device is %s: "
+                        "leave it out",
+                        plan->device.name);
+    plan->replicas = options->replicas_given     ? (int)options->replicas
+                     : options->device_count > 0 ? options->device_count
+                     : is_gpu(plan)              ? plan->device.count
+                                                 : CPU_REPLICAS;
+    if (plan->replicas > DDP_TRAIN_DEVICES)
+        plan->replicas = DDP_TRAIN_DEVICES;
+    return DDP_OK;
+}
+
+static enum ddp_status plan_dp(struct ddp_train_plan *plan, const struct ddp_train_options *options)
+{
+    const int given = options->device_count;
+    if (given > 0 && given != plan->replicas)
+        return ddp_fail(DDP_ERR_INVALID, "--devices names %d device%s, and --replicas is %d", given,
+                        given == 1 ? "" : "s", plan->replicas);
+    if (given == 0 && is_gpu(plan) && plan->replicas > plan->device.count)
+        return ddp_fail(DDP_ERR_UNSUPPORTED,
+                        "--replicas %d: only %d GPU%s visible; several replicas on one are asked "
+                        "for by --devices, such as --devices 0,0",
+                        plan->replicas, plan->device.count,
+                        plan->device.count == 1 ? " is" : "s are");
+    bool shared = false;
+    for (int r = 0; r < plan->replicas; r++) {
+        plan->devices[r] = given > 0 ? options->devices[r] : r;
+        for (int before = 0; before < r; before++)
+            shared = shared || plan->devices[before] == plan->devices[r];
+    }
+    if (shared && is_gpu(plan))
+        ddp_log(DDP_LOG_WARNING,
+                "--devices: several of %d replicas share a GPU: they take turns on it, and each "
+                "needs memory of its own there",
+                plan->replicas);
+    return DDP_OK;
+}
+
+static enum ddp_status plan_ddp(struct ddp_train_plan *plan,
+                                const struct ddp_train_options *options, int local_rank)
+{
+    const int given = options->device_count, count = plan->device.count;
+    if (given > 0 && given != plan->world_size)
+        return ddp_fail(DDP_ERR_INVALID, "--devices names %d device%s for %d worker%s", given,
+                        given == 1 ? "" : "s", plan->world_size, plan->world_size == 1 ? "" : "s");
+    if (given > 0)
+        plan->devices[0] = options->devices[plan->rank];
+    else if (is_gpu(plan) && count > 1 && plan->world_size > count)
+        return ddp_fail(DDP_ERR_UNSUPPORTED,
+                        "%d workers, and only %d GPUs are visible: start fewer with ddprun "
+                        "--nproc %d, or let them share the GPUs with ddprun --oversubscribe",
+                        plan->world_size, count, count);
+    else /* who sees one device was given it: by ddprun, or by a script around this program */
+        plan->devices[0] = count == 1 ? 0 : local_rank;
+    return DDP_OK;
+}
+
+enum ddp_status ddp_train_plan_devices(struct ddp_train_plan *plan,
+                                       const struct ddp_train_options *options, const ddp_job *job)
+{
+    if (options->fast && !is_gpu(plan) && plan->rank == 0)
+        ddp_log(DDP_LOG_WARNING,
+                "--fast does nothing on the CPU: the exchange that keeps the bits is the fastest "
+                "there");
+    else if (options->fast && plan->mode != DDP_MODE_DDP)
+        return ddp_fail(DDP_ERR_INVALID,
+                        "--fast belongs to --mode ddp, which adds gradients up over NCCL, and the "
+                        "mode is %s, which does not",
+                        ddp_mode_names[plan->mode]);
+    if (options->threads_given && is_gpu(plan) && plan->rank == 0)
+        ddp_log(DDP_LOG_WARNING,
+                "--threads does nothing on GPUs: --data-threads read ahead for them");
+    switch (plan->mode) {
+    case DDP_MODE_DP:
+        return plan_dp(plan, options);
+    case DDP_MODE_DDP:
+        return plan_ddp(plan, options, ddp_job_local_rank(job));
+    case DDP_MODE_ACCUM:
+        break;
+    }
+    if (options->device_count > 1)
+        return ddp_fail(DDP_ERR_INVALID,
+                        "--devices names %d devices, and --mode accum computes on one: use "
+                        "--mode dp, or ddprun",
+                        options->device_count);
+    plan->devices[0] = options->device_count > 0 ? options->devices[0] : 0;
+    return DDP_OK;
+}
+
+/* What a worker means by its device's number. */
+struct place {
+    int64_t index;
+    uint64_t visible;
+};
+
+/* The first rank that has the same device as `rank`. */
+static int first_on(const struct place *places, int rank)
+{
+    for (int r = 0; r < rank; r++)
+        if (memcmp(&places[r], &places[rank], sizeof *places) == 0)
+            return r;
+    return rank;
+}
+
+static int count_devices(const struct place *places, int ranks)
+{
+    int count = 0;
+    for (int r = 0; r < ranks; r++)
+        count += first_on(places, r) == r;
+    return count;
+}
+
+/* NCCL takes ranks on one device for different hosts then, which talk through sockets. */
+static enum ddp_status share_devices(const struct ddp_run *run, int devices)
+{
+    const int ranks = run->plan.world_size;
+    char host[64];
+    if (run->plan.rank == 0)
+        ddp_log(DDP_LOG_WARNING,
+                "--devices: %d workers share %d GPU%s: they take turns, and NCCL goes through "
+                "sockets",
+                ranks, devices, devices == 1 ? "" : "s");
+    snprintf(host, sizeof host, "ddprun-%d", run->plan.rank);
+    if (setenv("NCCL_HOSTID", host, 1) != 0 || setenv("NCCL_SOCKET_IFNAME", "lo", 0) != 0)
+        return ddp_fail(DDP_ERR_MEMORY, "out of memory for the environment");
+    return DDP_OK;
+}
+
+enum ddp_status ddp_run_check_devices(struct ddp_run *run)
+{
+    const struct ddp_train_plan *plan = &run->plan;
+    const int ranks = plan->world_size;
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    if (ranks == 1 || !is_gpu(plan))
+        return DDP_OK;
+    struct place *places = ddp_array_alloc((size_t)ranks, sizeof *places);
+    if (!places)
+        return DDP_ERR_MEMORY;
+    const struct place own = {plan->devices[0], visible ? ddp_hash(visible, strlen(visible)) : 0};
+    enum ddp_status status = ddp_comm_all_gather(run->comm, &own, places, 2, DDP_I64);
+    const int devices = status == DDP_OK ? count_devices(places, ranks) : ranks;
+    free(places);
+    if (devices == ranks || getenv("NCCL_HOSTID")) /* ddprun --oversubscribe has said it */
+        return status;
+    if (run->options->device_count > 0)
+        return share_devices(run, devices);
+    return ddp_fail(DDP_ERR_UNSUPPORTED,
+                    "%d workers, and only %d GPU%s visible: start fewer with ddprun --nproc %d, or "
+                    "let them share with ddprun --oversubscribe",
+                    ranks, devices, devices == 1 ? " is" : "s are", devices);
+}

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * See comm_ranks.h. */
+#include "config.h"
+
+#include "tests/comm_ranks.h"
+
+#include "core/log.h"
+#include "job/board.h"
+#include "kernels/reduce.h"
+#include "tests/runner.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+static const char *device_kind, *device_backend;
+static bool without_comm;
+
+ddp_device *ranks_device;
+void (*ranks_prepare)(int rank);
+
+void ranks_use(const char *kind, const char *backend)
+{
+    device_kind = kind;
+    device_backend = backend;
+}
+
+static void set_number(const char *name, int value)
+{
+    char text[16];
+    snprintf(text, sizeof text, "%d", value);
+    setenv(name, text, 1);
+}
+
+/* Workers that share a GPU look like different machines to NCCL, as with ddprun --oversubscribe. */
+static void open_device(int rank, int size)
+{
+    struct ddp_device_kind found;
+    NEED(ddp_device_find(&found, device_kind) == DDP_OK);
+    if (found.count < size && !getenv("RANKS_AS_ONE_HOST")) {
+        set_number("NCCL_HOSTID", rank);
+        setenv("NCCL_SOCKET_IFNAME", "lo", 1);
+    }
+    NEED(ddp_device_open(&ranks_device, device_kind, rank % found.count, 1) == DDP_OK);
+}
+
+enum ddp_status ranks_join(ddp_comm **comm, ddp_job *job)
+{
+    return device_kind ? ddp_comm_create_on(comm, job, device_backend, ranks_device)
+                       : ddp_comm_create(comm, job, NULL);
+}
+
+static void child(int rank, int size, int board_fd, int heap_fd, ranks_body *run)
+{
+    ddp_job *job;
+    ddp_comm *comm = NULL;
+    set_number("RANK", rank);
+    set_number("LOCAL_RANK", rank);
+    set_number("WORLD_SIZE", size);
+    set_number(DDP_BOARD_FD_VARIABLE, board_fd);
+    set_number(DDP_HEAP_FD_VARIABLE, heap_fd);
+    ddp_log_set_rank(rank);
+    if (ranks_prepare)
+        ranks_prepare(rank);
+    NEED(ddp_job_open(&job) == DDP_OK);
+    if (device_kind)
+        open_device(rank, size);
+    if (!without_comm)
+        NEED(ranks_join(&comm, job) == DDP_OK);
+    run(comm, job);
+    ddp_comm_destroy(comm);
+    ddp_device_close(ranks_device);
+    ddp_job_close(job);
+    _exit(0);
+}
+
+void run_ranks(int size, ranks_body *body, int dies)
+{
+    struct ddp_board board;
+    int board_fd, heap_fd;
+    pid_t pids[64];
+    ck_assert_int_eq(ddp_board_create(&board, &board_fd, size, 1), DDP_OK);
+    ck_assert_int_eq(ddp_board_create_heap(&board, &heap_fd), DDP_OK);
+    for (int r = 0; r < size; r++) {
+        pids[r] = fork();
+        ck_assert_int_ge(pids[r], 0);
+        if (pids[r] == 0)
+            child(r, size, board_fd, heap_fd, body);
+    }
+    int bad = 0;
+    for (int left = size; left > 0; left--) {
+        int code;
+        pid_t pid = wait(&code);
+        bool expected = dies >= 0 && pid == pids[dies];
+        if (code != 0)
+            ddp_board_abort(&board, DDP_ABORT_BY_LAUNCHER);
+        if (code != 0 && !expected) {
+            bad++;
+            fprintf(stderr, "process %d ended with %s %d\n", (int)pid,
+                    WIFSIGNALED(code) ? "signal" : "status",
+                    WIFSIGNALED(code) ? WTERMSIG(code) : WEXITSTATUS(code));
+        }
+    }
+    ddp_board_unmap(&board);
+    close(board_fd);
+    close(heap_fd);
+    ck_assert_int_eq(bad, 0);
+}
+
+void run_ranks_alone(int size, ranks_body *body, int dies)
+{
+    without_comm = true;
+    run_ranks(size, body, dies);
+    without_comm = false;
+}
+
+/* --- memory --- */
+
+void *ranks_alloc(size_t bytes)
+{
+    void *memory = NULL;
+    if (!ranks_device)
+        return malloc(bytes);
+    NEED(ddp_device_alloc(ranks_device, bytes, &memory) == DDP_OK);
+    return memory;
+}
+
+void ranks_free(void *memory, size_t bytes)
+{
+    if (ranks_device)
+        ddp_device_free(ranks_device, memory, bytes);
+    else
+        free(memory);
+}
+
+void ranks_put(void *memory, const void *host, size_t bytes)
+{
+    if (!ranks_device)
+        memcpy(memory, host, bytes);
+    else
+        NEED(ddp_device_copy_in(ranks_device, memory, host, bytes) == DDP_OK);
+}
+
+void ranks_get(void *host, const void *memory, size_t bytes)
+{
+    if (!ranks_device) {
+        memcpy(host, memory, bytes);
+        return;
+    }
+    NEED(ddp_device_copy_out(ranks_device, host, memory, bytes) == DDP_OK);
+    NEED(ddp_device_synchronize(ranks_device) == DDP_OK);
+}
+
+bool ranks_same(const void *memory, const void *expected, size_t bytes)
+{
+    char *host = malloc(bytes + 1);
+    ranks_get(host, memory, bytes);
+    const bool same = memcmp(host, expected, bytes) == 0;
+    free(host);
+    return same;
+}
+
+/* --- values --- */
+
+void ranks_values(void *host, size_t count, enum ddp_dtype dtype, int rank)
+{
+    for (size_t i = 0; i < count; i++) {
+        uint32_t h = ((uint32_t)i * 2654435761u) ^ ((uint32_t)rank * 40503u + 77u) * 2246822519u;
+        double value = ((int32_t)h) / 3.0e4;
+        switch (dtype) {
+        case DDP_F32:
+            ((float *)host)[i] = (float)value;
+            break;
+        case DDP_F64:
+            ((double *)host)[i] = value;
+            break;
+        case DDP_I32:
+            ((int32_t *)host)[i] = (int32_t)h;
+            break;
+        case DDP_I64:
+            ((int64_t *)host)[i] = (int64_t)((uint64_t)h * 4294967291u);
+            break;
+        case DDP_BF16:
+            ((uint16_t *)host)[i] = (uint16_t)h;
+            break;
+        }
+    }
+}
+
+void ranks_fill(void *memory, size_t count, enum ddp_dtype dtype, int rank)
+{
+    const size_t bytes = count * ddp_dtype_bytes(dtype);
+    void *host = malloc(bytes + 1);
+    ranks_values(host, count, dtype, rank);
+    ranks_put(memory, host, bytes);
+    free(host);
+}
+
+void *ranks_expect(int size, size_t count, enum ddp_dtype dtype, enum ddp_redop op)
+{
+    const size_t bytes = count * ddp_dtype_bytes(dtype);
+    void *sources[64], *out = malloc(bytes + 1);
+    for (int r = 0; r < size; r++) {
+        sources[r] = malloc(bytes + 1);
+        ranks_values(sources[r], count, dtype, r);
+    }
+    struct ddp_reduce args = {.source_count = size,
+                              .destination_count = 1,
+                              .sources = (const void *const *)sources,
+                              .destinations = &out,
+                              .count = (int64_t)count,
+                              .dtype = dtype,
+                              .op = op};
+    NEED(ddp_reduce_reference(&args) == DDP_OK);
+    for (int r = 0; r < size; r++)
+        free(sources[r]);
+    return out;
+}

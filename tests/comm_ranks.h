@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What the tests of communicators share: real processes that meet on a board as ddprun makes it,
+ * with a communicator for the host's memory or for that of a device, and the rows that every
+ * backend must pass (comm_rows.c). */
+#ifndef DDP_TESTS_COMM_RANKS_H
+#define DDP_TESTS_COMM_RANKS_H
+
+#include "comm/comm.h"
+#include "device/device.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+#define NEED(condition)                                                                            \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            fprintf(stderr, "%s:%d: rank %s: %s\n", __FILE__, __LINE__, getenv("RANK"),            \
+                    #condition);                                                                   \
+            _exit(1);                                                                              \
+        }                                                                                          \
+    } while (0)
+
+typedef void ranks_body(ddp_comm *comm, ddp_job *job);
+
+/* Before run_ranks(), for all that follow: the kind of device ("cuda"), and the communicator for
+ * its memory. By default it is the host's memory. */
+void ranks_use(const char *kind, const char *backend);
+
+/* Called first of all in each process of those that follow: for the environment of one rank. */
+extern void (*ranks_prepare)(int rank);
+
+/* The device of this process, NULL: the host. Memory of it is read and written by the functions
+ * below only. */
+extern ddp_device *ranks_device;
+
+/* Runs the body in `size` processes; a rank in `dies` may be killed (-1: none). The parent stands
+ * in for the launcher: a death sets the abort word. */
+void run_ranks(int size, ranks_body *body, int dies);
+
+/* The same without a communicator: comm is NULL, and may be made by ranks_join(). */
+void run_ranks_alone(int size, ranks_body *body, int dies);
+enum ddp_status ranks_join(ddp_comm **comm, ddp_job *job);
+
+void *ranks_alloc(size_t bytes); /* that is not registered */
+void ranks_free(void *memory, size_t bytes);
+void ranks_put(void *memory, const void *host, size_t bytes);
+void ranks_get(void *host, const void *memory, size_t bytes); /* all that goes on is done then */
+bool ranks_same(const void *memory, const void *expected, size_t bytes);
+
+/* The values of a rank, of so many bits that sums round, and only the right order gives them. */
+void ranks_values(void *host, size_t count, enum ddp_dtype dtype, int rank);
+void ranks_fill(void *memory, size_t count, enum ddp_dtype dtype, int rank); /* ... there */
+
+/* What an all-reduce over `size` ranks must give, on the host; for free(). */
+void *ranks_expect(int size, size_t count, enum ddp_dtype dtype, enum ddp_redop op);
+
+/* --- comm_rows.c --- */
+
+ranks_body row_collectives, row_overlap, row_slices, row_bf16, row_memory;
+
+#endif

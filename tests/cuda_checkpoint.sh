@@ -1,0 +1,60 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# Checkpoints and GPUs: what one number of workers wrote another goes on with, to the same bits; and a CPU goes on with a
+# GPU's, or a GPU with a CPU's, within rounding.
+. "${srcdir:-.}/tests/cli.inc"
+. "$here/tests/cuda.inc"
+gpus 4
+
+gpu="--device cuda" cpu="--device cpu --threads 1"
+common="--model article --data-size 1000 --shuffle --batch-size 8 --global-batch 64 --steps 20 --lr 1e-4 --quiet"
+common="$common --optimizer adamw --clip-grad-norm 1"
+dir=$work/dir
+
+# written NAME COMMAND...: checkpoints after steps 9 and 20
+written() {
+    name=$1
+    shift
+    count=$((count + 1))
+    rm -rf "$dir"
+    "$@" --checkpoint "$dir" --checkpoint-every 9 --keep 0 >"$work/out" 2>&1 || fail "$name: $(head -n 3 "$work/out")"
+}
+from="--resume-from $dir/step-00000009"
+
+first=
+same "uninterrupted" "$trainer" $common $gpu
+written "4 workers" "$ddprun" -n 4 $share trainer $common $gpu
+same "4 workers, then 2" "$ddprun" -n 2 $share trainer $common $gpu $from
+same "4 workers, then 1" "$trainer" $common $gpu $from
+replicas 2
+same "4 workers, then 2 replicas" "$trainer" $common $gpu $dp $from
+written "2 replicas" "$trainer" $common $gpu $dp
+same "2 replicas, then 4 workers" "$ddprun" -n 4 $share trainer $common $gpu $from --zero 0
+written "4 workers with replicas" "$ddprun" -n 4 $share trainer $common $gpu --zero 0
+same "4 workers with replicas, then 2 workers" "$ddprun" -n 2 $share trainer $common $gpu $from
+
+# resumed NAME COMMAND...: ends near the weights of the GPU
+resumed() {
+    name=$1
+    shift
+    count=$((count + 1))
+    rm -f "$work/f"
+    "$@" --save "$work/f" >"$work/out" 2>&1 || fail "$name: $(head -n 3 "$work/out")"
+    near "$work/f" "$work/first" 1e-5 || fail "$name: ends elsewhere"
+}
+resumed "a GPU's, then a CPU" "$ddprun" -n 2 trainer $common $cpu $from
+written "a CPU's" "$ddprun" -n 2 trainer $common $cpu
+resumed "a CPU's, then a GPU" "$trainer" $common $gpu $from
+resumed "a CPU's, then 2 GPUs" "$ddprun" -n 2 $share trainer $common $gpu $from
+
+# A worker that is killed, or that stops and is ended: all start again, from the last checkpoint, to the same bits.
+for fault in kill stop; do
+    rm -rf "$dir"
+    same "a worker meets $fault" "$ddprun" -n 2 $share --max-restarts 1 --inject $fault:rank=1,step=12 --timeout 2 --grace 1 \
+        trainer $common $gpu --checkpoint "$dir" --checkpoint-every 5 --resume
+    grep -q 'restarting all workers' "$work/out" || fail "a worker meets $fault: $(cat "$work/out")"
+done
+
+# Workers that hold whole copies of the weights have the same.
+expect "check replicas" 0 '' "$ddprun" -n 2 $share trainer $common $gpu --zero 0 --check-replicas 3
+finish

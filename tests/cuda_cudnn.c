@@ -1,0 +1,379 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Attention and convolution by cuDNN against the CPU's and against our own kernels; and that our
+ * own take over where cuDNN is missing, refuses or has no plan. The other files of tests do without
+ * cuDNN. On the simulated device, where its calls can be made to fail, it is also seen that they
+ * are made. */
+#include "config.h"
+
+#include "kernels/bf16.h"
+#include "tests/cuda_pair.h"
+#include "tests/cuda_test.h"
+
+#include <stdlib.h>
+
+/* A second device on the same GPU that has our own kernels only. */
+static ddp_device *plain;
+
+static void open_both(void)
+{
+    cuda_open_cudnn();
+    ck_assert_int_eq(ddp_device_open(&plain, "cuda", 0, 1), DDP_OK);
+}
+
+static void close_both(void)
+{
+    ddp_device_close(plain);
+    cuda_close();
+}
+
+/* DDP_CUDNN is looked at when a device first does something of cuDNN's. */
+static void *stream_of(bool cudnn)
+{
+    setenv("DDP_CUDNN", cudnn ? "1" : "0", 1);
+    return cudnn ? cuda_stream : ddp_device_stream(plain);
+}
+
+static const struct ddp_kernels *table_of(bool device)
+{
+    return device ? on_cuda : &ddp_kernels_reference;
+}
+
+/* Results are fetched through the other device. */
+static enum ddp_status done(enum ddp_status status)
+{
+    if (plain)
+        ck_assert_int_eq(ddp_device_synchronize(plain), DDP_OK);
+    return status;
+}
+
+static void expect_near_share(const char *what, const struct pair *pair, double share)
+{
+    double most = 0;
+    for (int64_t i = 0; i < pair->count; i++)
+        if (fabs((double)pair->host[i]) > most)
+            most = fabs((double)pair->host[i]);
+    pair_near(what, pair, share * most);
+}
+
+/* --- attention ------------------------------------------------------------------------------ */
+
+/* Of batch, length, heads, size. The workspace of the simulation holds about 60 heads of up to 128
+ * tokens: more are done in pieces of the batch or of the heads. The last two are left to our own
+ * kernels. */
+static const int64_t attentions[][4] = {
+    {1, 2, 1, 8},    {2, 17, 2, 8}, {1, 64, 3, 32}, {2, 65, 2, 64}, {1, 130, 2, 64}, {3, 33, 1, 80},
+    {1, 40, 2, 128}, {43, 8, 2, 8}, {2, 8, 70, 8},  {2, 6, 70, 8},  {3, 5, 1, 12},
+};
+#define ATTENTIONS (int)(sizeof attentions / sizeof *attentions)
+
+enum { QKV, Y, LSE, DY, DQKV, ARRAYS };
+
+static enum ddp_status attend(const int64_t *s, const struct pair *all, bool lse, void *stream)
+{
+    const bool device = stream != NULL;
+    const struct ddp_attention_forward args = {
+        .batch = s[0],
+        .length = s[1],
+        .heads = s[2],
+        .head_size = s[3],
+        .dtype = device ? DDP_BF16 : DDP_F32,
+        .qkv = device ? all[QKV].device : all[QKV].host,
+        .y = device ? all[Y].device : all[Y].host,
+        .lse = !lse     ? NULL
+               : device ? all[LSE].device
+                        : all[LSE].host,
+    };
+    return done(table_of(device)->attention_forward(&args, stream));
+}
+
+static enum ddp_status attend_back(const int64_t *s, const struct pair *all, bool add, void *stream)
+{
+    const bool device = stream != NULL;
+    const struct ddp_attention_backward args = {
+        .batch = s[0],
+        .length = s[1],
+        .heads = s[2],
+        .head_size = s[3],
+        .dtype = device ? DDP_BF16 : DDP_F32,
+        .qkv = device ? all[QKV].device : all[QKV].host,
+        .y = device ? all[Y].device : all[Y].host,
+        .lse = device ? all[LSE].device : all[LSE].host,
+        .dy = device ? all[DY].device : all[DY].host,
+        .dqkv = device ? all[DQKV].device : all[DQKV].host,
+        .accumulate_dqkv = add,
+    };
+    return done(table_of(device)->attention_backward(&args, stream));
+}
+
+static void attention_arrays(const int64_t *s, struct pair *all)
+{
+    const int64_t rows = s[0] * s[1], c = s[2] * s[3];
+    all[QKV] = pair_of_type(DDP_BF16, rows * 3 * c, 0);
+    all[Y] = pair_out_type(DDP_BF16, rows * c, 0, false);
+    all[LSE] = pair_out(rows * s[2], 0, false);
+    all[DY] = pair_of_type(DDP_BF16, rows * c, 0);
+    all[DQKV] = pair_of_type(DDP_BF16, rows * 3 * c, 0);
+    for (int64_t i = 0; i < all[QKV].count; i++) /* a softmax that is not flat */
+        all[QKV].host[i] *= 3;
+    pair_send(&all[QKV]);
+}
+
+/* Both passes on a device, compared with the CPU's. `one`: the same kernels in all calls. */
+static void check_attention(const int64_t *s, void *stream, bool add, bool one)
+{
+    struct pair all[ARRAYS];
+    attention_arrays(s, all);
+    ck_assert_int_eq(attend(s, all, true, stream), DDP_OK);
+    ck_assert_int_eq(attend(s, all, true, NULL), DDP_OK);
+    expect_near_share("attention y", &all[Y], 0x1p-8);
+    pair_near("attention lse", &all[LSE], 1e-5);
+    float *y = pair_fetch(&all[Y]);
+    ck_assert_int_eq(attend(s, all, !one, stream), DDP_OK);
+    pair_same("attention without lse", &all[Y], y);
+    pair_send(&all[Y]);
+    ck_assert_int_eq(attend_back(s, all, add, stream), DDP_OK);
+    ck_assert_int_eq(attend_back(s, all, add, NULL), DDP_OK);
+    expect_near_share("attention dqkv", &all[DQKV], 0x1p-7);
+    if (!add) {
+        float *dqkv = pair_fetch(&all[DQKV]);
+        ck_assert_int_eq(attend_back(s, all, add, stream), DDP_OK);
+        pair_same("attention dqkv, again", &all[DQKV], dqkv);
+    }
+    for (int i = 0; i < ARRAYS; i++)
+        pair_free(&all[i]);
+}
+
+START_TEST(test_attention)
+{
+    random_seed((uint64_t)_i);
+    check_attention(attentions[_i], stream_of(true), false, true);
+    check_attention(attentions[_i], stream_of(true), true, true);
+    random_seed((uint64_t)_i); /* the same numbers by our own kernels, to the same bounds */
+    check_attention(attentions[_i], stream_of(false), false, true);
+}
+END_TEST
+
+/* What one kernel leaves, the other takes. */
+START_TEST(test_attention_mixed)
+{
+    const int64_t s[] = {2, 65, 2, 64};
+    struct pair all[ARRAYS];
+    attention_arrays(s, all);
+    ck_assert_int_eq(attend(s, all, true, stream_of(false)), DDP_OK);
+    ck_assert_int_eq(ddp_device_synchronize(plain), DDP_OK);
+    ck_assert_int_eq(attend_back(s, all, false, stream_of(true)), DDP_OK);
+    ck_assert_int_eq(attend(s, all, true, NULL), DDP_OK);
+    ck_assert_int_eq(attend_back(s, all, false, NULL), DDP_OK);
+    expect_near_share("attention dqkv", &all[DQKV], 0x1p-7);
+    for (int i = 0; i < ARRAYS; i++)
+        pair_free(&all[i]);
+}
+END_TEST
+
+/* --- convolution ---------------------------------------------------------------------------- */
+
+static const struct ddp_conv2d_shape convolutions[] = {
+    {1, 1, 1, 8, 8, 1, 1, 1, 0, 1},    {2, 5, 4, 3, 8, 3, 3, 1, 1, 1},
+    {2, 6, 6, 8, 16, 3, 3, 2, 1, 1},   {2, 7, 5, 8, 8, 1, 1, 2, 0, 1},
+    {1, 9, 8, 8, 3, 3, 2, 1, 2, 2},    {2, 8, 8, 3, 4, 5, 5, 3, 0, 1},
+    {3, 16, 16, 16, 8, 3, 3, 1, 1, 1},
+};
+#define CONVOLUTIONS (int)(sizeof convolutions / sizeof *convolutions)
+
+enum { X, WEIGHT, BIAS, CY, CDY, DX, DWEIGHT, DBIAS, CONV_ARRAYS };
+
+struct conv {
+    struct ddp_conv2d_shape s;
+    enum ddp_activation activation;
+    bool add, bias;
+    struct pair all[CONV_ARRAYS];
+    void *scratch;
+};
+
+static struct conv conv_of(const struct ddp_conv2d_shape *s, int flags)
+{
+    struct conv c = {.s = *s, .add = flags & 1, .bias = flags & 2};
+    const int64_t weights = s->out * s->in * s->kernel_height * s->kernel_width;
+    const int64_t pixels =
+        s->batch *
+        ddp_window_count(s->height, s->kernel_height, s->stride, s->padding, s->dilation) *
+        ddp_window_count(s->width, s->kernel_width, s->stride, s->padding, s->dilation);
+    const size_t forward = ddp_conv2d_forward_scratch_bytes(s);
+    const size_t backward = ddp_conv2d_backward_scratch_bytes(s);
+    c.activation = flags & 4 ? DDP_ACTIVATION_RELU : DDP_ACTIVATION_NONE;
+    c.all[X] = pair_of_type(DDP_BF16, s->batch * s->height * s->width * s->in, 0);
+    c.all[WEIGHT] = pair_of(weights, 0);
+    c.all[BIAS] = pair_of(s->out, 0);
+    for (int64_t i = 0; i < s->out; i++) /* which our own kernel rounds */
+        c.all[BIAS].host[i] = ddp_bf16_to_f32(ddp_bf16_of(c.all[BIAS].host[i]));
+    pair_send(&c.all[BIAS]);
+    c.all[CY] = pair_out_type(DDP_BF16, pixels * s->out, 0, false);
+    c.all[CDY] = pair_of_type(DDP_BF16, pixels * s->out, 0);
+    c.all[DX] = pair_out_type(DDP_BF16, c.all[X].count, 0, c.add);
+    c.all[DWEIGHT] = pair_out(weights, 0, c.add);
+    c.all[DBIAS] = pair_out(s->out, 0, c.add);
+    c.scratch = scratch_of(forward > backward ? forward : backward);
+    return c;
+}
+
+static void *array(const struct conv *c, int which, bool device)
+{
+    return device ? c->all[which].device : c->all[which].host;
+}
+
+static enum ddp_status conv_forward(const struct conv *c, void *stream)
+{
+    const bool device = stream != NULL;
+    const struct ddp_conv2d_forward args = {
+        .shape = c->s,
+        .activation = c->activation,
+        .compute = DDP_BF16,
+        .dtype = device ? DDP_BF16 : DDP_F32,
+        .x = array(c, X, device),
+        .weight = array(c, WEIGHT, device),
+        .bias = c->bias ? array(c, BIAS, device) : NULL,
+        .y = array(c, CY, device),
+        .scratch = c->scratch,
+    };
+    return done(table_of(device)->conv2d_forward(&args, stream));
+}
+
+static enum ddp_status conv_backward(const struct conv *c, void *stream)
+{
+    const bool device = stream != NULL;
+    const struct ddp_conv2d_backward args = {
+        .shape = c->s,
+        .activation = c->activation,
+        .compute = DDP_BF16,
+        .dtype = device ? DDP_BF16 : DDP_F32,
+        .x = array(c, X, device),
+        .y = array(c, CY, device),
+        .weight = array(c, WEIGHT, device),
+        .dy = array(c, CDY, device),
+        .dx = array(c, DX, device),
+        .dweight = array(c, DWEIGHT, device),
+        .dbias = array(c, DBIAS, device),
+        .accumulate_dx = c->add,
+        .accumulate_dweight = c->add,
+        .scratch = c->scratch,
+    };
+    return done(table_of(device)->conv2d_backward(&args, stream));
+}
+
+static void check_conv(const struct ddp_conv2d_shape *shape, int flags, void *stream)
+{
+    struct conv c = conv_of(shape, flags);
+    ck_assert_int_eq(conv_forward(&c, stream), DDP_OK);
+    ck_assert_int_eq(conv_forward(&c, NULL), DDP_OK);
+    pair_near("conv2d y", &c.all[CY], 1e-4);
+    pair_send(&c.all[CY]); /* the same signs on both sides */
+    ck_assert_int_eq(conv_backward(&c, stream), DDP_OK);
+    ck_assert_int_eq(conv_backward(&c, NULL), DDP_OK);
+    pair_near("conv2d dx", &c.all[DX], 1e-3);
+    expect_near_share("conv2d dweight", &c.all[DWEIGHT], 0x1p-8); /* rounded to bf16 */
+    pair_near("conv2d dbias", &c.all[DBIAS], 1e-3);
+    if (!c.add) {
+        float *dx = pair_fetch(&c.all[DX]), *dweight = pair_fetch(&c.all[DWEIGHT]);
+        ck_assert_int_eq(conv_backward(&c, stream), DDP_OK);
+        pair_same("conv2d dx, again", &c.all[DX], dx);
+        pair_same("conv2d dweight, again", &c.all[DWEIGHT], dweight);
+    }
+    for (int i = 0; i < CONV_ARRAYS; i++)
+        pair_free(&c.all[i]);
+}
+
+START_TEST(test_conv2d)
+{
+    for (int flags = 0; flags < 8; flags++) {
+        random_seed((uint64_t)_i);
+        check_conv(&convolutions[_i], flags, stream_of(true));
+        random_seed((uint64_t)_i);
+        check_conv(&convolutions[_i], flags, stream_of(false));
+    }
+}
+END_TEST
+
+/* --- failures, of the simulation ------------------------------------------------------------ */
+
+/* Whatever of cuDNN fails while a plan is made: our own kernels do it. */
+static const char *const tolerated[] = {
+    "dlopen:1",
+    "dlsym:4",
+    "cudnnCreate:1",
+    "cudnnSetStream:1",
+    "cudnnBackendCreateDescriptor:1",
+    "cudnnBackendCreateDescriptor:70",
+    "cudnnBackendSetAttribute:1",
+    "cudnnBackendSetAttribute:100",
+    "cudnnBackendFinalize:1",
+    "cudnnBackendFinalize:60",
+    "cudnnBackendGetAttribute:1",
+    "cudnnBackendGetAttribute:2",
+    "cudnnBackendGetAttribute:3",
+    "cudnnBackendGetAttribute:4",
+};
+#define TOLERATED (int)(sizeof tolerated / sizeof *tolerated)
+
+/* The call is looked up once in a process, so that it is named before the device is opened. */
+static void open_failing(const char *call)
+{
+    setenv("DDP_CUDASIM_FAIL", call, 1);
+    setenv("DDP_CUDNN", "1", 1);
+    cuda_open_cudnn();
+}
+
+START_TEST(test_tolerated)
+{
+    open_failing(tolerated[_i]);
+    check_attention(attentions[3], cuda_stream, false, false);
+    check_conv(&convolutions[2], 0, cuda_stream);
+    cuda_close();
+}
+END_TEST
+
+/* What is on its way to the device fails: an error, by which it is also seen that cuDNN does it. */
+START_TEST(test_refused)
+{
+    static const char *const calls[] = {"cudnnBackendExecute:1", "cudnnBackendExecute:2"};
+    struct pair all[ARRAYS];
+    const int64_t *s = attentions[3];
+    open_failing(calls[_i]);
+    attention_arrays(s, all);
+    ck_assert_int_eq(attend(s, all, true, cuda_stream), _i == 0 ? DDP_ERR_SYSTEM : DDP_OK);
+    ck_assert_int_eq(attend_back(s, all, false, cuda_stream), _i == 1 ? DDP_ERR_SYSTEM : DDP_OK);
+    ck_assert_int_eq(attend_back(s, all, true, cuda_stream), DDP_OK);
+    for (int i = 0; i < ARRAYS; i++)
+        pair_free(&all[i]);
+    cuda_close();
+}
+END_TEST
+
+START_TEST(test_conv2d_refused)
+{
+    static const char *const calls[] = {"cudnnBackendExecute:1", "cudnnBackendExecute:2",
+                                        "cudnnBackendExecute:3"};
+    open_failing(calls[_i]); /* y, dx, dweight */
+    struct conv c = conv_of(&convolutions[2], 0);
+    ck_assert_int_eq(conv_forward(&c, cuda_stream), _i == 0 ? DDP_ERR_SYSTEM : DDP_OK);
+    ck_assert_int_eq(conv_backward(&c, cuda_stream), _i > 0 ? DDP_ERR_SYSTEM : DDP_OK);
+    for (int i = 0; i < CONV_ARRAYS; i++)
+        pair_free(&c.all[i]);
+    cuda_close();
+}
+END_TEST
+
+void cuda_cudnn_cases(Suite *suite)
+{
+    TCase *tc = test_case(suite, "cudnn", 120);
+    tcase_add_checked_fixture(tc, open_both, close_both);
+    tcase_add_loop_test(tc, test_attention, 0, ATTENTIONS);
+    tcase_add_test(tc, test_attention_mixed);
+    tcase_add_loop_test(tc, test_conv2d, 0, CONVOLUTIONS);
+    if (!cuda_test_simulated())
+        return;
+    tc = test_case(suite, "cudnn failures", 120);
+    tcase_add_loop_test(tc, test_tolerated, 0, TOLERATED);
+    tcase_add_loop_test(tc, test_refused, 0, 2);
+    tcase_add_loop_test(tc, test_conv2d_refused, 0, 3);
+}

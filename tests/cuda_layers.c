@@ -1,0 +1,542 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The linear layer and attention of CUDA against the reference, and against themselves. */
+#include "config.h"
+
+#include "kernels/bf16.h"
+#include "tests/cuda_pair.h"
+
+/* --- linear --------------------------------------------------------------------------------- */
+
+struct layer {
+    int64_t rows, in, out;
+    enum ddp_activation activation;
+    enum ddp_dtype compute, dtype;
+    int64_t y_stride;
+    bool bias, add, rounded; /* gradients are added; weight and bias are given in bf16 */
+    size_t shift;
+    struct pair x, weight, b, y, pre, dy, dx, dweight, dbias;
+    uint16_t *weight_bf16, *device_bf16, *device_b_bf16;
+    void *scratch, *device_scratch;
+};
+
+/* Of rows, in, out. Sums over a multiple of eight, and not; more rows than one piece of them. */
+static const int64_t layers[][3] = {
+    {1, 1, 1},    {0, 3, 5},    {4, 0, 6},   {3, 5, 0},     {2, 8, 16},  {7, 3, 5},
+    {16, 16, 16}, {33, 17, 31}, {64, 64, 8}, {65, 129, 63}, {5, 200, 7}, {200, 24, 40},
+};
+
+static struct layer layer_of(const int64_t *shape, enum ddp_activation activation,
+                             enum ddp_dtype compute, int flags)
+{
+    struct layer l = {.rows = shape[0], .in = shape[1], .out = shape[2]};
+    l.activation = activation;
+    l.compute = compute;
+    l.bias = flags & 1;
+    l.add = flags & 2;
+    l.rounded = flags & 4;
+    l.shift = flags & 8 ? 1 : 0;
+    l.dtype = flags & 16 ? DDP_BF16 : DDP_F32;
+    l.x = pair_of_type(l.dtype, l.rows * l.in, l.shift);
+    l.weight = pair_of(l.out * l.in, l.shift);
+    l.b = pair_of(l.out, l.shift);
+    l.y = pair_out_type(l.dtype, l.rows * l.out, l.shift, false);
+    l.pre = pair_out_type(l.dtype, l.rows * l.out, l.shift, false);
+    l.dy = pair_of_type(l.dtype, l.rows * l.out, l.shift);
+    l.dx = pair_out_type(l.dtype, l.rows * l.in, l.shift, l.add);
+    l.dweight = pair_out(l.out * l.in, l.shift, l.add);
+    l.dbias = pair_out(l.out, l.shift, l.add);
+    const size_t bytes =
+        ddp_linear_scratch_bytes(l.rows, l.in, l.out, l.compute, DDP_F32, l.rounded);
+    l.scratch = bytes ? aligned_alloc(64, bytes) : NULL;
+    l.device_scratch =
+        scratch_of(ddp_linear_scratch_bytes(l.rows, l.in, l.out, l.compute, l.dtype, l.rounded));
+    if (l.dtype == DDP_BF16) /* the bias that is added is rounded */
+        l.device_b_bf16 = cuda_numbers(DDP_BF16, l.b.host, l.out, l.shift);
+    l.weight_bf16 = malloc((size_t)(l.out * l.in + 1) * sizeof *l.weight_bf16);
+    ck_assert_ptr_nonnull(l.weight_bf16);
+    for (int64_t i = 0; i < l.out * l.in; i++)
+        l.weight_bf16[i] = ddp_bf16_of(l.weight.host[i]);
+    l.device_bf16 = cuda_copy(l.weight_bf16, (size_t)(l.out * l.in) * sizeof *l.weight_bf16,
+                              l.shift * sizeof *l.weight_bf16);
+    return l;
+}
+
+static void layer_free(struct layer *l)
+{
+    struct pair *all[] = {&l->x,  &l->weight, &l->b,       &l->y,    &l->pre,
+                          &l->dy, &l->dx,     &l->dweight, &l->dbias};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        pair_free(all[i]);
+    free(l->scratch);
+    free(l->weight_bf16);
+}
+
+static bool is_gelu(const struct layer *l)
+{
+    return l->activation == DDP_ACTIVATION_GELU || l->activation == DDP_ACTIVATION_GELU_TANH;
+}
+
+static void linear_forward(const struct layer *l, bool device)
+{
+    struct ddp_linear_forward args = {
+        .rows = l->rows,
+        .in = l->in,
+        .out = l->out,
+        .y_stride = device ? l->y_stride : 0,
+        .activation = l->activation,
+        .compute = l->compute,
+        .dtype = device ? l->dtype : DDP_F32,
+        .x = device ? l->x.device : l->x.host,
+        .weight = l->rounded ? NULL
+                  : device   ? l->weight.device
+                             : l->weight.host,
+        .weight_bf16 = !l->rounded ? NULL
+                       : device    ? l->device_bf16
+                                   : l->weight_bf16,
+        .bias = !l->bias ? NULL
+                : device ? l->b.device
+                         : l->b.host,
+        .bias_bf16 = l->rounded && device ? l->device_b_bf16 : NULL,
+        .y = device ? l->y.device : l->y.host,
+        .pre = device ? l->pre.device : l->pre.host,
+        .scratch = device ? l->device_scratch : l->scratch,
+    };
+    const struct ddp_kernels *table = device ? on_cuda : &ddp_kernels_reference;
+    ck_assert_int_eq(table->linear_forward(&args, device ? cuda_stream : NULL), DDP_OK);
+}
+
+static void linear_backward(const struct layer *l, bool device)
+{
+    struct ddp_linear_backward args = {
+        .rows = l->rows,
+        .in = l->in,
+        .out = l->out,
+        .y_stride = device ? l->y_stride : 0,
+        .activation = l->activation,
+        .compute = l->compute,
+        .dtype = device ? l->dtype : DDP_F32,
+        .x = device ? l->x.device : l->x.host,
+        .y = device ? l->y.device : l->y.host,
+        .pre = device ? l->pre.device : l->pre.host,
+        .weight = l->rounded ? NULL
+                  : device   ? l->weight.device
+                             : l->weight.host,
+        .weight_bf16 = !l->rounded ? NULL
+                       : device    ? l->device_bf16
+                                   : l->weight_bf16,
+        .dy = device ? l->dy.device : l->dy.host,
+        .dx = device ? l->dx.device : l->dx.host,
+        .dweight = device ? l->dweight.device : l->dweight.host,
+        .dbias = device ? l->dbias.device : l->dbias.host,
+        .accumulate_dx = l->add,
+        .accumulate_dweight = l->add,
+        .accumulate_dbias = l->add,
+        .scratch = device ? l->device_scratch : l->scratch,
+    };
+    const struct ddp_kernels *table = device ? on_cuda : &ddp_kernels_reference;
+    ck_assert_int_eq(table->linear_backward(&args, device ? cuda_stream : NULL), DDP_OK);
+}
+
+static float largest(const struct pair *pair)
+{
+    float most = 0;
+    for (int64_t i = 0; i < pair->count; i++)
+        most = fmaxf(most, fabsf(pair->host[i]));
+    return most;
+}
+
+static void check_layer(const int64_t *shape, enum ddp_activation activation,
+                        enum ddp_dtype compute, int flags)
+{
+    struct layer l = layer_of(shape, activation, compute, flags);
+    linear_forward(&l, true);
+    float *y = pair_fetch(&l.y);
+    linear_forward(&l, true);
+    pair_same("linear, again", &l.y, y);
+    linear_forward(&l, false);
+    /* What GELU takes may be rounded first: its result may be much smaller. */
+    const double taken = l.dtype == DDP_BF16 && is_gelu(&l) ? 0x1p-8 * (double)largest(&l.pre) : 0;
+    pair_near("linear y", &l.y, 2e-6 + product_tolerance(l.in) + taken);
+    if (is_gelu(&l))
+        pair_near("linear pre", &l.pre, product_tolerance(l.in));
+    pair_send(&l.y); /* the same signs on both sides */
+    pair_send(&l.pre);
+
+    /* GELU's derivative may round to the neighbouring bf16. */
+    const double apart = compute == DDP_BF16 && is_gelu(&l) ? 0x1p-7 : 4e-6;
+    linear_backward(&l, true);
+    float *dweight = l.add ? NULL : pair_fetch(&l.dweight), *dbias = pair_fetch(&l.dbias);
+    linear_backward(&l, false);
+    pair_near("linear dy", &l.dy, 4e-6);
+    pair_near("linear dx", &l.dx, apart + product_tolerance(l.out));
+    pair_near("linear dweight", &l.dweight, apart + product_tolerance(l.rows));
+    pair_near("linear dbias", &l.dbias, 4e-6 + product_tolerance(l.rows));
+    if (!l.add && activation == DDP_ACTIVATION_NONE) { /* dy is as it was */
+        linear_backward(&l, true);
+        pair_same("linear dweight, again", &l.dweight, dweight);
+        pair_same("linear dbias, again", &l.dbias, dbias);
+    } else {
+        free(dweight);
+        free(dbias);
+    }
+    layer_free(&l);
+}
+
+START_TEST(test_linear)
+{
+    const int64_t *shape = layers[_i / 2];
+    const enum ddp_dtype compute = _i % 2 ? DDP_BF16 : DDP_F32;
+    random_seed((uint64_t)_i);
+    for (int activation = 0; activation <= DDP_ACTIVATION_GELU_TANH; activation++)
+        for (int flags = 0; flags < 32; flags++)
+            if ((flags + activation + _i) % 3 == 0 && (compute == DDP_BF16 || !(flags & 20)))
+                check_layer(shape, (enum ddp_activation)activation, compute, flags);
+}
+END_TEST
+
+/* Many rows: the bias's gradient in several pieces. */
+START_TEST(test_linear_tall)
+{
+    const int64_t shape[] = {3000, 8, 12}, odd[] = {1027, 4, 3};
+    random_seed(5);
+    check_layer(shape, DDP_ACTIVATION_RELU, DDP_F32, 3);
+    check_layer(odd, DDP_ACTIVATION_GELU_TANH, DDP_BF16, 1);
+    check_layer(shape, DDP_ACTIVATION_GELU_TANH, DDP_BF16, 16 + 7);
+    check_layer(odd, DDP_ACTIVATION_RELU, DDP_BF16, 16 + 3);
+}
+END_TEST
+
+/* Rows of y and dy that lie apart, as those of logits do: what is between them is not touched. */
+START_TEST(test_linear_apart)
+{
+    const int64_t shape[] = {70, 24, 13}, stride = 16;
+    random_seed(7);
+    struct layer l = layer_of(shape, DDP_ACTIVATION_NONE, DDP_BF16, 16 + 4 + 1);
+    struct pair y = pair_out_type(DDP_BF16, l.rows * stride, 0, false), dy = y;
+    dy.device = cuda_memory((size_t)dy.count * sizeof(uint16_t), 0);
+    dy.host = array_of(dy.count);
+    for (int64_t i = 0; i < dy.count; i++)
+        dy.host[i] = i % stride < l.out ? l.dy.host[i / stride * l.out + i % stride] : NAN;
+    pair_send(&dy);
+    struct layer apart = l;
+    apart.y_stride = stride;
+    apart.y = y;
+    apart.dy = dy;
+    linear_forward(&apart, true);
+    linear_forward(&l, false);
+    for (int64_t i = 0; i < y.count; i++)
+        y.host[i] = i % stride < l.out ? l.y.host[i / stride * l.out + i % stride] : NAN;
+    pair_near("linear y, apart", &y, product_tolerance(l.in));
+    linear_backward(&apart, true);
+    linear_backward(&l, false);
+    pair_near("linear dx, apart", &l.dx, product_tolerance(l.out));
+    pair_near("linear dweight, apart", &l.dweight, product_tolerance(l.rows));
+    pair_near("linear dbias, apart", &l.dbias, product_tolerance(l.rows));
+    const struct ddp_linear_forward active = {
+        .activation = DDP_ACTIVATION_RELU, .compute = DDP_BF16, .dtype = DDP_BF16, .y_stride = 1};
+    ck_assert_int_eq(on_cuda->linear_forward(&active, cuda_stream), DDP_ERR_INVALID);
+    pair_free(&y);
+    pair_free(&dy);
+    layer_free(&l);
+}
+END_TEST
+
+/* Rows of logits that lie apart: what is between them is not touched. */
+START_TEST(test_logits_apart)
+{
+    const int64_t rows = 9, classes = 1003, stride = 1024;
+    random_seed(11);
+    struct pair logits = pair_of_type(DDP_BF16, rows * stride, 0);
+    struct pair close = pair_of_type(DDP_BF16, rows * classes, 0);
+    struct pair loss = pair_out(1, 0, false), again = pair_out(1, 0, false);
+    int32_t labels[9];
+    for (int64_t row = 0; row < rows; row++) {
+        labels[row] = (int32_t)random_below(classes);
+        for (int64_t i = 0; i < stride; i++)
+            logits.host[row * stride + i] = i < classes ? close.host[row * classes + i] : NAN;
+    }
+    pair_send(&logits);
+    struct ddp_softmax_cross_entropy args = {
+        .rows = rows,
+        .classes = classes,
+        .dtype = DDP_BF16,
+        .logits = close.device,
+        .labels = cuda_copy(labels, sizeof labels, 0),
+        .loss = loss.device,
+        .dlogits = close.device,
+    };
+    ck_assert_int_eq(on_cuda->softmax_cross_entropy(&args, cuda_stream), DDP_OK);
+    args.logits = args.dlogits = logits.device;
+    args.stride = stride;
+    args.loss = again.device;
+    ck_assert_int_eq(on_cuda->softmax_cross_entropy(&args, cuda_stream), DDP_OK);
+    pair_same("softmax cross-entropy, apart", &again, pair_fetch(&loss));
+    float *d = pair_fetch(&close);
+    for (int64_t i = 0; i < rows * stride; i++)
+        logits.host[i] = i % stride < classes ? d[i / stride * classes + i % stride] : NAN;
+    free(d);
+    pair_near("softmax cross-entropy's gradient, apart", &logits, 1e-9);
+    args.stride = classes - 1;
+    ck_assert_int_eq(on_cuda->softmax_cross_entropy(&args, cuda_stream), DDP_ERR_INVALID);
+    pair_free(&logits);
+    pair_free(&close);
+    pair_free(&loss);
+    pair_free(&again);
+}
+END_TEST
+
+/* Training that has diverged must be seen. */
+START_TEST(test_linear_nan)
+{
+    const int64_t shape[] = {3, 8, 8};
+    random_seed(6);
+    for (int activation = 0; activation <= DDP_ACTIVATION_GELU_TANH; activation++)
+        for (int bf16 = 0; bf16 < 3; bf16++) {
+            struct layer l = layer_of(shape, (enum ddp_activation)activation,
+                                      bf16 ? DDP_BF16 : DDP_F32, bf16 == 2 ? 17 : 1);
+            l.x.host[8] = NAN;
+            pair_send(&l.x);
+            linear_forward(&l, true);
+            linear_forward(&l, false);
+            for (int64_t j = 0; j < 8; j++)
+                ck_assert(isnan(l.y.host[8 + j]));
+            pair_near("linear of NaN", &l.y, l.dtype == DDP_BF16 ? 0x1p-7 : 1e-5);
+            layer_free(&l);
+        }
+}
+END_TEST
+
+START_TEST(test_linear_refused)
+{
+    const struct ddp_linear_forward forward = {.rows = 1, .in = 1, .out = 1};
+    const struct ddp_linear_backward backward = {.rows = -1};
+    const struct ddp_linear_forward mixed = {.dtype = DDP_BF16}; /* products of float32 */
+    ck_assert_int_eq(on_cuda->linear_forward(&forward, cuda_stream), DDP_ERR_INVALID);
+    ck_assert_int_eq(on_cuda->linear_forward(&mixed, cuda_stream), DDP_ERR_INVALID);
+    ck_assert_int_eq(on_cuda->linear_backward(&backward, cuda_stream), DDP_ERR_INVALID);
+}
+END_TEST
+
+/* The same shape with arrays that lie differently: what was chosen for one may not do for the
+ * other. */
+START_TEST(test_linear_alignment)
+{
+    const int64_t n = 16;
+    for (int aligned = 1; aligned >= 0; aligned--) {
+        struct pair x = pair_of(n * n, 0), weight = pair_of(n * n, 0);
+        struct pair bias = pair_of(n, aligned ? 0 : 1), y = pair_out(n * n, 0, false);
+        struct ddp_linear_forward args = {.rows = n,
+                                          .in = n,
+                                          .out = n,
+                                          .x = x.device,
+                                          .weight = weight.device,
+                                          .bias = bias.device,
+                                          .y = y.device};
+        ck_assert_int_eq(on_cuda->linear_forward(&args, cuda_stream), DDP_OK);
+        args.x = x.host;
+        args.weight = weight.host;
+        args.bias = bias.host;
+        args.y = y.host;
+        ck_assert_int_eq(ddp_kernels_reference.linear_forward(&args, NULL), DDP_OK);
+        pair_near("linear y", &y, 1e-5);
+        pair_free(&x);
+        pair_free(&weight);
+        pair_free(&bias);
+        pair_free(&y);
+    }
+}
+END_TEST
+
+/* More columns than there is memory to sum them in. */
+START_TEST(test_linear_wide)
+{
+    const int64_t columns = 9000000;
+    float *v = cuda_memory((size_t)columns * sizeof *v, 0);
+    const struct ddp_linear_backward args = {.rows = 1, .out = columns, .dy = v, .dbias = v};
+    ck_assert_int_eq(on_cuda->linear_backward(&args, cuda_stream), DDP_ERR_UNSUPPORTED);
+    ck_assert_int_eq(ddp_device_synchronize(cuda), DDP_OK);
+}
+END_TEST
+
+/* --- attention ------------------------------------------------------------------------------ */
+
+/* Of batch, length, heads, size. Lengths around the tiles' borders, sizes around the templates'. */
+static const int64_t attentions[][4] = {
+    {1, 1, 1, 1},    {2, 3, 2, 4},    {1, 17, 2, 8},   {1, 64, 1, 32},  {1, 65, 2, 33},
+    {2, 63, 1, 64},  {1, 128, 2, 64}, {1, 130, 1, 64}, {1, 100, 2, 48}, {1, 31, 1, 80},
+    {1, 33, 1, 128}, {1, 65, 1, 128}, {1, 17, 1, 130}, {1, 35, 1, 256}, {3, 5, 3, 6},
+    {1, 200, 1, 16}, {1, 16, 1, 64},  {0, 3, 2, 4},    {2, 0, 2, 4},
+};
+#define ATTENTIONS (int)(sizeof attentions / sizeof *attentions)
+
+static void attend(const int64_t *s, const struct pair *qkv, const struct pair *y,
+                   const struct pair *lse, bool device)
+{
+    const struct ddp_attention_forward args = {
+        .batch = s[0],
+        .length = s[1],
+        .heads = s[2],
+        .head_size = s[3],
+        .dtype = device ? qkv->dtype : DDP_F32,
+        .qkv = device ? qkv->device : qkv->host,
+        .y = device ? y->device : y->host,
+        .lse = !lse     ? NULL
+               : device ? lse->device
+                        : lse->host,
+    };
+    const struct ddp_kernels *table = device ? on_cuda : &ddp_kernels_reference;
+    ck_assert_int_eq(table->attention_forward(&args, device ? cuda_stream : NULL), DDP_OK);
+}
+
+static void attend_back(const int64_t *s, const struct pair *all, bool add, bool device)
+{
+    const struct ddp_attention_backward args = {
+        .batch = s[0],
+        .length = s[1],
+        .heads = s[2],
+        .head_size = s[3],
+        .dtype = device ? all[0].dtype : DDP_F32,
+        .qkv = device ? all[0].device : all[0].host,
+        .y = device ? all[1].device : all[1].host,
+        .lse = device ? all[2].device : all[2].host,
+        .dy = device ? all[3].device : all[3].host,
+        .dqkv = device ? all[4].device : all[4].host,
+        .accumulate_dqkv = add,
+    };
+    const struct ddp_kernels *table = device ? on_cuda : &ddp_kernels_reference;
+    ck_assert_int_eq(table->attention_backward(&args, device ? cuda_stream : NULL), DDP_OK);
+}
+
+/* Larger scores than random numbers give, so that the softmax is not flat. */
+static void sharpen(struct pair *qkv)
+{
+    for (int64_t i = 0; i < qkv->count; i++)
+        qkv->host[i] *= 3;
+    pair_send(qkv);
+}
+
+/* Root of the mean square of the differences, in parts of the numbers'. */
+static void expect_share(const char *what, const struct pair *pair, double most)
+{
+    float *got = pair_fetch(pair);
+    double differences = 0, all = 1e-30;
+    for (int64_t i = 0; i < pair->count; i++) {
+        const double wanted = (double)pair->host[i];
+        differences += ((double)got[i] - wanted) * ((double)got[i] - wanted);
+        all += wanted * wanted;
+    }
+    const double share = sqrt(differences / all);
+    ck_assert_msg(share <= most, "%s is off by %g of its size on the device", what, share);
+    free(got);
+}
+
+/* The tensor cores take probabilities as bf16, each off by up to 2^-9 of itself. */
+static void near_or_rounded(const char *what, const struct pair *pair, double tolerance, bool mma)
+{
+    if (mma)
+        expect_share(what, pair, 0x1p-8);
+    pair_near(what, pair, mma ? 0x1p-8 * (double)largest(pair) : tolerance);
+}
+
+static void check_attention(const int64_t *s, enum ddp_dtype dtype, size_t shift, bool add,
+                            bool mma)
+{
+    const int64_t rows = s[0] * s[1], c = s[2] * s[3];
+    struct pair all[5] = {pair_of_type(dtype, rows * 3 * c, shift),
+                          pair_out_type(dtype, rows * c, shift, false),
+                          pair_out(rows * s[2], shift, false), pair_of_type(dtype, rows * c, shift),
+                          pair_out_type(dtype, rows * 3 * c, shift, add)};
+    sharpen(&all[0]);
+    attend(s, &all[0], &all[1], &all[2], true);
+    attend(s, &all[0], &all[1], &all[2], false);
+    near_or_rounded("attention y", &all[1], 1e-5, mma);
+    pair_near("attention lse", &all[2], 1e-5);
+    float *y = pair_fetch(&all[1]);
+    attend(s, &all[0], &all[1], NULL, true);
+    pair_same("attention without lse", &all[1], y);
+    if (dtype == DDP_BF16)
+        pair_send(&all[1]);
+
+    attend_back(s, all, add, true);
+    attend_back(s, all, add, false);
+    near_or_rounded("attention dqkv", &all[4], 1e-4, mma);
+    float *dqkv = pair_fetch(&all[4]);
+    if (!add) {
+        attend_back(s, all, add, true);
+        pair_same("attention dqkv, again", &all[4], dqkv);
+    } else {
+        free(dqkv);
+    }
+    for (int i = 0; i < 5; i++)
+        pair_free(&all[i]);
+}
+
+START_TEST(test_attention)
+{
+    random_seed((uint64_t)_i);
+    for (int flags = 0; flags < 4; flags++)
+        check_attention(attentions[_i], DDP_F32, flags & 1, flags & 2, false);
+}
+END_TEST
+
+/* On tensor cores where they can do it, then by the plain kernels. */
+START_TEST(test_attention_bf16)
+{
+    const int64_t *s = attentions[_i % ATTENTIONS];
+    const bool plain = _i >= ATTENTIONS;
+    random_seed((uint64_t)_i);
+    if (plain)
+        setenv("DDP_CUDA_PLAIN", "1", 1);
+    for (int flags = 0; flags < 4; flags++)
+        check_attention(s, DDP_BF16, flags & 1, flags & 2,
+                        !plain && !(flags & 1) && s[3] % 8 == 0 && s[3] <= 128);
+    unsetenv("DDP_CUDA_PLAIN");
+}
+END_TEST
+
+START_TEST(test_attention_nan)
+{
+    const int64_t s[] = {1, 70, 1, 64};
+    const enum ddp_dtype dtype = _i == 0 ? DDP_F32 : DDP_BF16;
+    struct pair qkv = pair_of_type(dtype, 70 * 3 * 64, 0);
+    struct pair y = pair_out_type(dtype, 70 * 64, 0, false);
+    qkv.host[66 * 3 * 64 + 64] = NAN; /* a key: of its query and those after it */
+    pair_send(&qkv);
+    attend(s, &qkv, &y, NULL, true);
+    float *values = pair_fetch(&y);
+    for (int64_t i = 0; i < 70 * 64; i++)
+        ck_assert_msg(isnan(values[i]) == (i >= 66 * 64), "element %lld", (long long)i);
+    free(values);
+    pair_free(&qkv);
+    pair_free(&y);
+}
+END_TEST
+
+START_TEST(test_attention_refused)
+{
+    float some[1];
+    struct ddp_attention_forward args = {1, 1, 1, 257, DDP_F32, some, some, NULL};
+    ck_assert_int_eq(on_cuda->attention_forward(&args, cuda_stream), DDP_ERR_UNSUPPORTED);
+    args.qkv = NULL;
+    ck_assert_int_eq(on_cuda->attention_forward(&args, cuda_stream), DDP_ERR_INVALID);
+}
+END_TEST
+
+void cuda_layer_cases(Suite *suite)
+{
+    TCase *tc = cuda_case(suite, "linear");
+    tcase_add_loop_test(tc, test_linear, 0, 2 * (int)(sizeof layers / sizeof *layers));
+    tcase_add_test(tc, test_linear_tall);
+    tcase_add_test(tc, test_linear_apart);
+    tcase_add_test(tc, test_logits_apart);
+    tcase_add_test(tc, test_linear_nan);
+    tcase_add_test(tc, test_linear_refused);
+    tcase_add_test(tc, test_linear_alignment);
+    tcase_add_test(tc, test_linear_wide);
+    tc = cuda_case(suite, "attention");
+    tcase_add_loop_test(tc, test_attention, 0, ATTENTIONS);
+    tcase_add_loop_test(tc, test_attention_bf16, 0, 2 * ATTENTIONS);
+    tcase_add_loop_test(tc, test_attention_nan, 0, 2);
+    tcase_add_test(tc, test_attention_refused);
+}

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * An array twice, for tests of CUDA operations: floats of the host, for the reference, and float32
+ * or bf16 of the device; `shift` elements behind an address that is aligned to 256 bytes. The
+ * host's numbers are ones that the device's type has, where the device is given them. */
+#ifndef DDP_TESTS_CUDA_PAIR_H
+#define DDP_TESTS_CUDA_PAIR_H
+
+#include "tests/cuda_kernels_test.h"
+
+struct pair {
+    float *host;
+    void *device;
+    int64_t count;
+    size_t shift;
+    enum ddp_dtype dtype; /* on the device */
+};
+
+/* The same random numbers on both sides. */
+static inline struct pair pair_of_type(enum ddp_dtype dtype, int64_t count, size_t shift)
+{
+    float *host = array_of(count);
+    return (struct pair){host, cuda_numbers(dtype, host, count, shift), count, shift, dtype};
+}
+
+/* For results: random numbers of the host, NaN on the device; the same on both with `same`. */
+static inline struct pair pair_out_type(enum ddp_dtype dtype, int64_t count, size_t shift,
+                                        bool same)
+{
+    if (same)
+        return pair_of_type(dtype, count, shift);
+    const size_t size = ddp_dtype_bytes(dtype);
+    return (struct pair){array_of(count), cuda_memory((size_t)count * size, shift * size), count,
+                         shift, dtype};
+}
+
+static inline struct pair pair_of(int64_t count, size_t shift)
+{
+    return pair_of_type(DDP_F32, count, shift);
+}
+
+static inline struct pair pair_out(int64_t count, size_t shift, bool same)
+{
+    return pair_out_type(DDP_F32, count, shift, same);
+}
+
+/* The device's becomes the host's again, which is rounded to the device's type. */
+static inline void pair_send(const struct pair *pair)
+{
+    cuda_put_numbers(pair->dtype, pair->device, pair->host, pair->count);
+}
+
+/* bf16 may be off by its rounding too. */
+static inline void pair_near(const char *what, const struct pair *pair, double tolerance)
+{
+    cuda_expect_near_type(what, pair->dtype, pair->device, pair->host, pair->count, tolerance,
+                          pair->dtype == DDP_BF16 ? tolerance + 0x1p-8 : tolerance);
+}
+
+/* The device's numbers are the host's, rounded. */
+static inline void pair_equal(const char *what, const struct pair *pair)
+{
+    cuda_expect_bits_type(what, pair->dtype, pair->device, pair->host, pair->count);
+}
+
+static inline void pair_free(struct pair *pair)
+{
+    array_free(pair->host, pair->count);
+}
+
+/* The numbers that are on the device now, to be compared after a second run. */
+static inline float *pair_fetch(const struct pair *pair)
+{
+    return cuda_fetch(pair->dtype, pair->device, pair->count);
+}
+
+static inline void pair_same(const char *what, const struct pair *pair, float *before)
+{
+    cuda_expect_bits_type(what, pair->dtype, pair->device, before, pair->count);
+    free(before);
+}
+
+/* 64-byte aligned memory that holds nothing; NULL for 0 bytes. */
+static inline void *scratch_of(size_t bytes)
+{
+    return bytes > 0 ? cuda_memory(bytes, 0) : NULL;
+}
+
+#endif

@@ -1,0 +1,63 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# Same parameters, bit for bit, on GPUs: any split of the same eight shards over accumulation steps, workers or replicas,
+# for every kind of model, in fp32 and bf16, with dropout, clipping and every way to share the update out; on GPUs of
+# their own and on shared ones. With --fast the result is near.
+. "${srcdir:-.}/tests/cli.inc"
+. "$here/tests/cuda.inc"
+gpus 8
+make_data
+
+# model NAME OPTIONS...
+model() {
+    model=$1
+    shift
+    set -- --device cuda "$@" --batch-size 2 --global-batch 16 --steps 3 --seed 3 --no-eval --quiet
+    first=
+    same "$model: 1 worker x 8" "$trainer" "$@"
+    same "$model: 2 workers x 4" "$ddprun" -n 2 $share trainer "$@" --bucket-mb 0.02
+    same "$model: 8 workers x 1" "$ddprun" -n 8 $share trainer "$@"
+    replicas 4
+    same "$model: dp, 4 replicas x 2" "$trainer" $dp "$@"
+}
+
+mlp="--data $work/images --hidden 33,17"
+gpt2="--model gpt2 --data $work/text --seq-len 12 --layers 2 --heads 2 --channels 16"
+model "mlp fp32" $mlp --nesterov --weight-decay 1e-2
+model "mlp bf16, adamw, clipped" $mlp --dtype bf16 --optimizer adamw --clip-grad-norm 0.1 --weight-decay 0.1
+model "gpt2 fp32" $gpt2 --dropout 0.1
+model "gpt2 bf16" $gpt2 --dropout 0.1 --dtype bf16
+model "cnn fp32" --model cnn --data "$work/images"
+model "cnn bf16" --model cnn --data "$work/images" --dtype bf16
+model "resnet bf16" --model resnet --size 20 --data "$work/images" --dtype bf16 --lr 1e-3
+
+# Batch norm over all workers: the same bits however the update is shared out, near one worker with the whole batch.
+set -- --device cuda --model resnet --size 20 --data "$work/images" --seed 1 --optimizer sgd --lr 1e-5 --weight-decay 0 \
+    --schedule constant --no-eval --quiet --steps 2
+first=
+same "sync-batch-norm: 2 workers" "$ddprun" -n 2 $share trainer "$@" --batch-size 1 --sync-batch-norm
+same "sync-batch-norm: 2 workers, replicas" "$ddprun" -n 2 $share trainer "$@" --batch-size 1 --sync-batch-norm --zero 0
+count=$((count + 1))
+"$trainer" "$@" --batch-size 2 --save "$work/f" >"$work/out" 2>&1 || fail "resnet: $(cat "$work/out")"
+near "$work/f" "$work/first" 1e-4 || fail "sync-batch-norm: 2 workers differ from one with the whole batch"
+
+# Ways to share the update out, and other splits; the CPU ends near the same weights.
+set -- --device cuda $mlp --batch-size 2 --global-batch 16 --steps 4 --seed 3 --no-eval --quiet --optimizer adamw
+first=
+same "update: 1 worker x 8" "$trainer" "$@"
+same "update: 4 workers x 2, replicas" "$ddprun" -n 4 $share trainer "$@" --zero 0
+same "update: 1 worker under ddprun" "$ddprun" -n 1 trainer "$@"
+same "update: 4 workers x 2" "$ddprun" -n 4 $share trainer "$@" --bucket-mb 0.001
+count=$((count + 1))
+"$trainer" "$@" --device cpu --save "$work/f" >"$work/out" 2>&1 || fail "on the CPU: $(cat "$work/out")"
+near "$work/f" "$work/first" 1e-3 || fail "the CPU ends elsewhere"
+count=$((count + 1))
+"$ddprun" -n 4 $share trainer "$@" --fast --save "$work/f" >"$work/out" 2>&1 || fail "--fast: $(cat "$work/out")"
+near "$work/f" "$work/first" 1e-3 || fail "--fast ends elsewhere"
+
+# Shared GPUs.
+[ $simulated = no ] || gpus 2
+same "update: 8 workers on 2 GPUs" "$ddprun" -n 8 --oversubscribe trainer "$@"
+same "update: 2 workers on 1 GPU" "$ddprun" -n 2 trainer "$@" --devices 0,0
+same "update: dp, 2 replicas on 1 GPU" "$trainer" "$@" --mode dp --devices 0,0
+finish

@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Stands in for NVIDIA's header of this name (of cuDNN 9), as far as it is used here, where cuDNN
+ * is not installed; see library_types.h. In a folder of its own, as CUDA may be there without it.
+ */
+#ifndef CUDASIM_CUDNN_H
+#define CUDASIM_CUDNN_H
+
+#define CUDASIM_CUDNN_STATUSES(X)                                                                  \
+    X(CUDNN_STATUS_SUCCESS, 0)                                                                     \
+    X(CUDNN_STATUS_NOT_INITIALIZED, 1001)                                                          \
+    X(CUDNN_STATUS_BAD_PARAM, 2000)                                                                \
+    X(CUDNN_STATUS_BAD_PARAM_NULL_POINTER, 2002)                                                   \
+    X(CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER, 2003)                                             \
+    X(CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED, 2004)                                                  \
+    X(CUDNN_STATUS_BAD_PARAM_OUT_OF_BOUND, 2005)                                                   \
+    X(CUDNN_STATUS_BAD_PARAM_SIZE_INSUFFICIENT, 2006)                                              \
+    X(CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH, 2008)                                                 \
+    X(CUDNN_STATUS_BAD_PARAM_DUPLICATED_ENTRIES, 2009)                                             \
+    X(CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE, 2010)                                                 \
+    X(CUDNN_STATUS_BAD_PARAM_DESCRIPTOR_TYPE, 2012)                                                \
+    X(CUDNN_STATUS_NOT_SUPPORTED, 3000)                                                            \
+    X(CUDNN_STATUS_NOT_SUPPORTED_GRAPH_PATTERN, 3001)                                              \
+    X(CUDNN_STATUS_NOT_SUPPORTED_SHAPE, 3002)                                                      \
+    X(CUDNN_STATUS_INTERNAL_ERROR, 4000)                                                           \
+    X(CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED, 4003)                                    \
+    X(CUDNN_STATUS_EXECUTION_FAILED, 5000)
+
+#define CUDASIM_CUDNN_DATA_TYPES(X)                                                                \
+    X(CUDNN_DATA_FLOAT, 0)                                                                         \
+    X(CUDNN_DATA_DOUBLE, 1)                                                                        \
+    X(CUDNN_DATA_INT32, 4)                                                                         \
+    X(CUDNN_DATA_BFLOAT16, 9)                                                                      \
+    X(CUDNN_DATA_INT64, 10)                                                                        \
+    X(CUDNN_DATA_BOOLEAN, 11)
+
+#define CUDASIM_CUDNN_REDUCTIONS(X)                                                                \
+    X(CUDNN_REDUCE_TENSOR_ADD, 0)                                                                  \
+    X(CUDNN_REDUCE_TENSOR_MAX, 3)
+
+#define CUDASIM_CUDNN_CONVOLUTIONS(X)                                                              \
+    X(CUDNN_CONVOLUTION, 0)                                                                        \
+    X(CUDNN_CROSS_CORRELATION, 1)
+
+#define CUDASIM_CUDNN_POINTWISE(X)                                                                 \
+    X(CUDNN_POINTWISE_ADD, 0)                                                                      \
+    X(CUDNN_POINTWISE_MUL, 1)                                                                      \
+    X(CUDNN_POINTWISE_SUB, 9)                                                                      \
+    X(CUDNN_POINTWISE_DIV, 6)                                                                      \
+    X(CUDNN_POINTWISE_EXP, 13)                                                                     \
+    X(CUDNN_POINTWISE_LOG, 15)                                                                     \
+    X(CUDNN_POINTWISE_IDENTITY, 21)                                                                \
+    X(CUDNN_POINTWISE_RELU_FWD, 100)                                                               \
+    X(CUDNN_POINTWISE_CMP_GE, 303)                                                                 \
+    X(CUDNN_POINTWISE_GEN_INDEX, 501)                                                              \
+    X(CUDNN_POINTWISE_BINARY_SELECT, 601)
+
+#define CUDASIM_CUDNN_NOTES(X)                                                                     \
+    X(CUDNN_NUMERICAL_NOTE_TENSOR_CORE, 0)                                                         \
+    X(CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS, 1)                                                 \
+    X(CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION, 2)                                         \
+    X(CUDNN_NUMERICAL_NOTE_FFT, 3)                                                                 \
+    X(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC, 4)                                                    \
+    X(CUDNN_NUMERICAL_NOTE_WINOGRAD, 5)                                                            \
+    X(CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP, 9)                                                     \
+    X(CUDNN_NUMERICAL_NOTE_TYPE_COUNT, 10)
+
+#define CUDASIM_CUDNN_HEURISTICS(X)                                                                \
+    X(CUDNN_HEUR_MODE_INSTANT, 0)                                                                  \
+    X(CUDNN_HEUR_MODE_B, 1)                                                                        \
+    X(CUDNN_HEUR_MODE_FALLBACK, 2)                                                                 \
+    X(CUDNN_HEUR_MODE_A, 3)
+
+#define CUDASIM_CUDNN_TYPES(X)                                                                     \
+    X(CUDNN_TYPE_HANDLE, 0)                                                                        \
+    X(CUDNN_TYPE_DATA_TYPE, 1)                                                                     \
+    X(CUDNN_TYPE_BOOLEAN, 2)                                                                       \
+    X(CUDNN_TYPE_INT64, 3)                                                                         \
+    X(CUDNN_TYPE_DOUBLE, 5)                                                                        \
+    X(CUDNN_TYPE_VOID_PTR, 6)                                                                      \
+    X(CUDNN_TYPE_CONVOLUTION_MODE, 7)                                                              \
+    X(CUDNN_TYPE_HEUR_MODE, 8)                                                                     \
+    X(CUDNN_TYPE_NUMERICAL_NOTE, 11)                                                               \
+    X(CUDNN_TYPE_POINTWISE_MODE, 14)                                                               \
+    X(CUDNN_TYPE_BACKEND_DESCRIPTOR, 15)                                                           \
+    X(CUDNN_TYPE_REDUCTION_OPERATOR_TYPE, 18)                                                      \
+    X(CUDNN_TYPE_CHAR, 24)
+
+#define CUDASIM_CUDNN_DESCRIPTORS(X)                                                               \
+    X(CUDNN_BACKEND_POINTWISE_DESCRIPTOR, 0)                                                       \
+    X(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR, 1)                                                     \
+    X(CUDNN_BACKEND_ENGINE_DESCRIPTOR, 2)                                                          \
+    X(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, 3)                                                       \
+    X(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, 4)                                                      \
+    X(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, 5)                                                  \
+    X(CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR, 10)                                  \
+    X(CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR, 11)                          \
+    X(CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR, 12)                            \
+    X(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, 13)                                            \
+    X(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, 15)                                                 \
+    X(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, 16)                                                   \
+    X(CUDNN_BACKEND_TENSOR_DESCRIPTOR, 17)                                                         \
+    X(CUDNN_BACKEND_MATMUL_DESCRIPTOR, 18)                                                         \
+    X(CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR, 19)                                               \
+    X(CUDNN_BACKEND_REDUCTION_DESCRIPTOR, 21)                                                      \
+    X(CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR, 22)                                            \
+    X(CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR, 31)                                              \
+    X(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, 38)
+
+#define CUDASIM_CUDNN_ATTRIBUTES(X)                                                                \
+    X(CUDNN_ATTR_POINTWISE_MODE, 0)                                                                \
+    X(CUDNN_ATTR_POINTWISE_MATH_PREC, 1)                                                           \
+    X(CUDNN_ATTR_POINTWISE_AXIS, 9)                                                                \
+    X(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, 100)                                                       \
+    X(CUDNN_ATTR_CONVOLUTION_CONV_MODE, 101)                                                       \
+    X(CUDNN_ATTR_CONVOLUTION_DILATIONS, 102)                                                       \
+    X(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, 103)                                                  \
+    X(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, 104)                                                   \
+    X(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, 105)                                                    \
+    X(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, 106)                                                    \
+    X(CUDNN_ATTR_ENGINEHEUR_MODE, 200)                                                             \
+    X(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, 201)                                                  \
+    X(CUDNN_ATTR_ENGINEHEUR_RESULTS, 202)                                                          \
+    X(CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, 204)                                                       \
+    X(CUDNN_ATTR_ENGINECFG_ENGINE, 300)                                                            \
+    X(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, 400)                                                       \
+    X(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, 401)                                                \
+    X(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, 402)                                               \
+    X(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, 407)                                                   \
+    X(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, 700)                                         \
+    X(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA, 701)                                          \
+    X(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, 702)                                     \
+    X(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, 703)                                             \
+    X(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, 704)                                             \
+    X(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, 705)                                             \
+    X(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA, 706)                                        \
+    X(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA, 707)                                         \
+    X(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC, 708)                                    \
+    X(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W, 709)                                            \
+    X(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX, 710)                                           \
+    X(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY, 711)                                           \
+    X(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA, 712)                                      \
+    X(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA, 713)                                       \
+    X(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC, 714)                                  \
+    X(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW, 715)                                         \
+    X(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X, 716)                                          \
+    X(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY, 717)                                         \
+    X(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, 750)                                           \
+    X(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, 751)                                                   \
+    X(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, 752)                                                   \
+    X(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, 753)                                                   \
+    X(CUDNN_ATTR_OPERATION_POINTWISE_TDESC, 758)                                                   \
+    X(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, 800)                                                       \
+    X(CUDNN_ATTR_OPERATIONGRAPH_OPS, 801)                                                          \
+    X(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, 900)                                                       \
+    X(CUDNN_ATTR_TENSOR_DATA_TYPE, 901)                                                            \
+    X(CUDNN_ATTR_TENSOR_DIMENSIONS, 902)                                                           \
+    X(CUDNN_ATTR_TENSOR_STRIDES, 903)                                                              \
+    X(CUDNN_ATTR_TENSOR_UNIQUE_ID, 906)                                                            \
+    X(CUDNN_ATTR_TENSOR_IS_VIRTUAL, 907)                                                           \
+    X(CUDNN_ATTR_TENSOR_IS_BY_VALUE, 908)                                                          \
+    X(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, 1000)                                                    \
+    X(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, 1001)                                                 \
+    X(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, 1003)                                                     \
+    X(CUDNN_ATTR_ENGINE_OPERATION_GRAPH, 1300)                                                     \
+    X(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, 1301)                                                        \
+    X(CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, 1303)                                                      \
+    X(CUDNN_ATTR_MATMUL_COMP_TYPE, 1500)                                                           \
+    X(CUDNN_ATTR_OPERATION_MATMUL_ADESC, 1520)                                                     \
+    X(CUDNN_ATTR_OPERATION_MATMUL_BDESC, 1521)                                                     \
+    X(CUDNN_ATTR_OPERATION_MATMUL_CDESC, 1522)                                                     \
+    X(CUDNN_ATTR_OPERATION_MATMUL_DESC, 1523)                                                      \
+    X(CUDNN_ATTR_REDUCTION_OPERATOR, 1600)                                                         \
+    X(CUDNN_ATTR_REDUCTION_COMP_TYPE, 1601)                                                        \
+    X(CUDNN_ATTR_OPERATION_REDUCTION_XDESC, 1610)                                                  \
+    X(CUDNN_ATTR_OPERATION_REDUCTION_YDESC, 1611)                                                  \
+    X(CUDNN_ATTR_OPERATION_REDUCTION_DESC, 1612)                                                   \
+    X(CUDNN_ATTR_OPERATION_RESHAPE_XDESC, 2200)                                                    \
+    X(CUDNN_ATTR_OPERATION_RESHAPE_YDESC, 2201)                                                    \
+    X(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, 2702)
+
+#ifndef CUDASIM_CHECK
+#include <cuda_runtime_api.h>
+#include <library_types.h>
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct cudnnContext *cudnnHandle_t;
+typedef void *cudnnBackendDescriptor_t;
+
+typedef enum { CUDASIM_CUDNN_STATUSES(CUDASIM_CONSTANT) } cudnnStatus_t;
+typedef enum { CUDASIM_CUDNN_DATA_TYPES(CUDASIM_CONSTANT) } cudnnDataType_t;
+typedef enum { CUDASIM_CUDNN_REDUCTIONS(CUDASIM_CONSTANT) } cudnnReduceTensorOp_t;
+typedef enum { CUDASIM_CUDNN_CONVOLUTIONS(CUDASIM_CONSTANT) } cudnnConvolutionMode_t;
+typedef enum { CUDASIM_CUDNN_POINTWISE(CUDASIM_CONSTANT) } cudnnPointwiseMode_t;
+typedef enum { CUDASIM_CUDNN_NOTES(CUDASIM_CONSTANT) } cudnnBackendNumericalNote_t;
+typedef enum { CUDASIM_CUDNN_HEURISTICS(CUDASIM_CONSTANT) } cudnnBackendHeurMode_t;
+typedef enum { CUDASIM_CUDNN_TYPES(CUDASIM_CONSTANT) } cudnnBackendAttributeType_t;
+typedef enum { CUDASIM_CUDNN_DESCRIPTORS(CUDASIM_CONSTANT) } cudnnBackendDescriptorType_t;
+typedef enum { CUDASIM_CUDNN_ATTRIBUTES(CUDASIM_CONSTANT) } cudnnBackendAttributeName_t;
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+size_t cudnnGetVersion(void);
+const char *cudnnGetErrorString(cudnnStatus_t status);
+cudnnStatus_t cudnnCreate(cudnnHandle_t *handle);
+cudnnStatus_t cudnnDestroy(cudnnHandle_t handle);
+cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t stream);
+cudnnStatus_t cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t type,
+                                           cudnnBackendDescriptor_t *descriptor);
+cudnnStatus_t cudnnBackendDestroyDescriptor(cudnnBackendDescriptor_t descriptor);
+cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t descriptor);
+cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t descriptor,
+                                       cudnnBackendAttributeName_t name,
+                                       cudnnBackendAttributeType_t type, int64_t count,
+                                       const void *elements);
+cudnnStatus_t cudnnBackendGetAttribute(const cudnnBackendDescriptor_t descriptor,
+                                       cudnnBackendAttributeName_t name,
+                                       cudnnBackendAttributeType_t type, int64_t requested,
+                                       int64_t *count, void *elements);
+cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
+                                  cudnnBackendDescriptor_t pack);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -26,8 +26,11 @@ enum { KEY_WHAT, KEY_BATCH, KEY_LENGTH, KEY_HEADS, KEY_ALL_HEADS, KEY_SIZE, KEY_
 /* Backward with other lengths reads beyond the end in versions up to this. */
 #define EVEN_LENGTHS_VERSION 91500
 #define EVEN_LENGTH          128
-#define WORKSPACE_ALIGN      256
-#define ALIGNMENT            16
+/* From this compute capability on NVIDIA's frontend names an engine and its knobs for backward with
+ * the same bits every time; heuristics are not asked there. */
+#define NAMED_ENGINE_CAPABILITY 100
+#define WORKSPACE_ALIGN         256
+#define ALIGNMENT               16
 
 /* Tensors outside the graphs, in the order in which they are made; forward has those up to STATS.
  */
@@ -407,7 +410,8 @@ enum ddp_status ddp_cudnn_attention_backward(const struct ddp_attention_backward
                                 args->qkv,   args->y,      args->lse};
     struct ddp_cudnn *cudnn = NULL;
     *done = false;
-    if (args->dtype != DDP_BF16 || args->accumulate_dqkv)
+    if (args->dtype != DDP_BF16 || args->accumulate_dqkv ||
+        cuda->capability >= NAMED_ENGINE_CAPABILITY)
         return DDP_OK;
     enum ddp_status status = ddp_cudnn_of(cuda, &cudnn);
     if (status || !is_for_us(cudnn, cuda, &a) || !is_aligned(args->dy) || !is_aligned(args->dqkv))

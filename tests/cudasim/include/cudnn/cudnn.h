@@ -186,6 +186,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#ifndef CUDASIM_CONSTANT /* library_types.h was NVIDIA's */
+#define CUDASIM_CONSTANT(name, value) name = value,
+#endif
+
 typedef struct cudnnContext *cudnnHandle_t;
 typedef void *cudnnBackendDescriptor_t;
 

@@ -34,20 +34,16 @@ spans() {
         }' "$work/trace" | sort -k 1,1n -k 2,2n
 }
 
-# traced NAME OPERATION OPTIONS...: of two workers each shows one such operation a bucket and step on its communicator's
-# track, one after another, and some beside operations of the backward pass.
+# overlap OPERATION: in the trace each of two workers shows one such operation a bucket and step on its communicator's track,
+# one after another, and some beside operations of the backward pass. What lacks is in the file bad.
 gpus 2
 make_data
 steps=4 buckets=10
-traced() {
-    name=$1 operation=$2
-    shift 2
-    expect "$name" 0 '' env DDP_CUDASIM_STREAMS=eager "$ddprun" -n 2 $share "$trainer" --device cuda --data "$work/images" \
-        --hidden 256,256,256 --batch-size 16 --bucket-mb 0.05 --steps $steps --no-eval --quiet --trace "$work/trace" "$@"
+overlap() {
     spans compute >"$work/compute"
     spans NCCL >"$work/nccl"
     for rank in 0 1; do
-        awk -v rank=$rank -v operation="$operation" -v least=$((steps * buckets)) '
+        awk -v rank=$rank -v operation="$1" -v least=$((steps * buckets)) '
             $1 != rank { next }
             FILENAME ~ /compute$/ { begin[++n] = $2; end[n] = $3; back[n] = $5 == "back"; next }
             $2 < last - 0.002 { crossed++ }
@@ -58,9 +54,23 @@ traced() {
                 if (found < least || crossed || beside == 0)
                     printf "rank %d: %d of %s, %d beside backward, %d at the same time\n", rank, found, operation, beside,
                         crossed
-            }' "$work/compute" "$work/nccl" >"$work/bad"
-        [ ! -s "$work/bad" ] || fail "$name: $(cat "$work/bad")"
+            }' "$work/compute" "$work/nccl"
+    done >"$work/bad"
+    [ ! -s "$work/bad" ]
+}
+
+# traced NAME OPERATION OPTIONS...: once in a few runs. On a busy machine the threads that play a device may get their turns
+# one after another.
+traced() {
+    name=$1 operation=$2
+    shift 2
+    for try in 1 2 3 4 5; do
+        expect "$name, try $try" 0 '' env DDP_CUDASIM_STREAMS=eager "$ddprun" -n 2 $share "$trainer" --device cuda \
+            --data "$work/images" --hidden 256,256,256 --batch-size 16 --bucket-mb 0.05 --steps $steps --no-eval --quiet \
+            --trace "$work/trace" "$@"
+        ! overlap "$operation" || return
     done
+    fail "$name: $(cat "$work/bad")"
 }
 traced "trace" reduce-scatter
 traced "trace, replicas" all-reduce --zero 0

@@ -16,12 +16,7 @@ static __device__ inline void add_pack(int64_t at, const T *a, const T *b, T *y,
         for (int i = 0; i < W; i++)
             sum.at[i] += other.at[i];
     }
-    if (accumulate) {
-        const ddp_pack<float, W> old = ddp_read<W>(y + at);
-        for (int i = 0; i < W; i++)
-            sum.at[i] = old.at[i] + sum.at[i];
-    }
-    ddp_write<W>(y + at, sum);
+    ddp_put(y + at, sum, accumulate);
 }
 
 template <typename T, int W>

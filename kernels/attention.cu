@@ -203,7 +203,7 @@ static __device__ void store_row(const struct ddp_heads *g, T *to, const float *
             const int column = column_of<D>(across, group) + i;
             const float value = values[group * cut<D>::wide + i] * factor;
             if (column < g->size)
-                ddp_write_one(to + column, add ? ddp_read_one(to + column) + value : value);
+                ddp_put_one(to + column, value, add);
         }
 }
 

@@ -136,13 +136,9 @@ static __device__ inline void store_tile(const struct ddp_heads *g, uint16_t *to
             if (8 * n >= g->size)
                 break;
             uint16_t *pair = to + at * stride + 8 * n + lane % 4 * 2;
-            ddp_pack<float, 2> values = {{sums[n][2 * i] * factor, sums[n][2 * i + 1] * factor}};
-            if (add) {
-                const ddp_pack<float, 2> old = ddp_read<2>(pair);
-                values.at[0] += old.at[0];
-                values.at[1] += old.at[1];
-            }
-            ddp_write<2>(pair, values);
+            const ddp_pack<float, 2> values = {
+                {sums[n][2 * i] * factor, sums[n][2 * i + 1] * factor}};
+            ddp_put(pair, values, add);
         }
     }
 }
@@ -287,6 +283,24 @@ static __global__ void __launch_bounds__(THREADS)
 
 /* --- backward ------------------------------------------------------------------------------- */
 
+/* p and dp: 16 rows of two tiles of the block, from row `own` on, times all rows of two others. */
+template <int D, int N>
+static __device__ inline void make_products(float (&p)[1][N][4], const uint16_t *left,
+                                            const uint16_t *right, float (&dp)[1][N][4],
+                                            const uint16_t *dleft, const uint16_t *dright, int own)
+{
+    clear(p);
+    clear(dp);
+#pragma unroll
+    for (int s = 0; s < D / 16; s++) {
+        unsigned rows[1][4];
+        load_left<D>(rows[0], left, own, s);
+        times_rows<D>(p, rows, right, s);
+        load_left<D>(rows[0], dleft, own, s);
+        times_rows<D>(dp, rows, dright, s);
+    }
+}
+
 /* Scores become probabilities, and what comes to them through dy and the values, the gradient
  * before the scale. `lse` to base 2. */
 static __device__ inline void gradient_of(float *score, float *gradient, bool seen, float scale,
@@ -327,16 +341,7 @@ static __global__ void __launch_bounds__(THREADS)
         if (query + step <= first + own)
             continue;                                /* above the diagonal for all of the warp's */
         float p[1][step / 8][4], dp[1][step / 8][4]; /* (keys, queries) */
-        clear(p);
-        clear(dp);
-#pragma unroll
-        for (int s = 0; s < D / 16; s++) {
-            unsigned left[1][4];
-            load_left<D>(left[0], keys, own, s);
-            times_rows<D>(p, left, queries[buffer], s);
-            load_left<D>(left[0], values, own, s);
-            times_rows<D>(dp, left, dys[buffer], s);
-        }
+        make_products<D>(p, keys, queries[buffer], dp, values, dys[buffer], own);
 #pragma unroll
         for (int n = 0; n < step / 8; n++)
 #pragma unroll
@@ -398,16 +403,7 @@ static __global__ void __launch_bounds__(THREADS)
         if (key >= first + own + 16)
             continue;                                /* above the diagonal for all of the warp's */
         float p[1][step / 8][4], dp[1][step / 8][4]; /* (queries, keys) */
-        clear(p);
-        clear(dp);
-#pragma unroll
-        for (int s = 0; s < D / 16; s++) {
-            unsigned left[1][4];
-            load_left<D>(left[0], queries, own, s);
-            times_rows<D>(p, left, keys[buffer], s);
-            load_left<D>(left[0], dys, own, s);
-            times_rows<D>(dp, left, values[buffer], s);
-        }
+        make_products<D>(p, queries, keys[buffer], dp, dys, values[buffer], own);
 #pragma unroll
         for (int i = 0; i < 2; i++) {
             const int64_t at = first + own + lane / 4 + 8 * i;

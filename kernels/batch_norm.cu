@@ -351,17 +351,6 @@ static __global__ void __launch_bounds__(DDP_BLOCK)
 }
 
 template <typename T, int W>
-static __device__ inline void put(T *to, ddp_pack<float, W> value, bool add)
-{
-    if (add) {
-        const ddp_pack<float, W> old = ddp_read<W>(to);
-        for (int i = 0; i < W; i++)
-            value.at[i] += old.at[i];
-    }
-    ddp_write<W>(to, value);
-}
-
-template <typename T, int W>
 static __global__ void __launch_bounds__(DDP_BLOCK)
     backward_kernel(struct grid g, struct gradient gradient, struct ddp_batch_norm_backward a)
 {
@@ -382,10 +371,10 @@ static __global__ void __launch_bounds__(DDP_BLOCK)
         if (a.dx) {
             for (int i = 0; i < W; i++)
                 value.at[i] = (dz.at[i] - centre[i] - value.at[i] * slope[i]) * c.scale[i];
-            put<T, W>((T *)a.dx + at, value, a.accumulate_dx);
+            ddp_put<T, W>((T *)a.dx + at, value, a.accumulate_dx);
         }
         if (a.dresidual && a.has_residual)
-            put<T, W>((T *)a.dresidual + at, dz, a.accumulate_dresidual);
+            ddp_put<T, W>((T *)a.dresidual + at, dz, a.accumulate_dresidual);
     }
 }
 

@@ -151,12 +151,7 @@ static __global__ void __launch_bounds__(DDP_BLOCK)
     ddp_pack<float, W> value = {};
     if (s.values)
         value = ddp_read<W>(s.values + at * W);
-    if (s.add) {
-        const ddp_pack<float, W> old = ddp_read<W>(to);
-        for (int i = 0; i < W; i++)
-            value.at[i] += old.at[i];
-    }
-    ddp_write<W>(to, value);
+    ddp_put(to, value, s.add);
 }
 
 template <typename T>

@@ -289,6 +289,23 @@ template <typename T> static __device__ inline void ddp_write_one(T *to, float v
     ddp_write<1>(to, {{value}});
 }
 
+/* Writes values, or adds them to those that are there and writes the sums. */
+template <typename T, int W>
+static __device__ inline void ddp_put(T *to, ddp_pack<float, W> values, bool accumulate)
+{
+    if (accumulate) {
+        const ddp_pack<float, W> old = ddp_read<W>(to);
+        for (int i = 0; i < W; i++)
+            values.at[i] = old.at[i] + values.at[i];
+    }
+    ddp_write<W>(to, values);
+}
+
+template <typename T> static __device__ inline void ddp_put_one(T *to, float value, bool accumulate)
+{
+    ddp_put<T, 1>(to, {{value}}, accumulate);
+}
+
 /* What would be read where value is written. */
 template <typename T> static __device__ inline float ddp_rounded(float value)
 {

@@ -22,27 +22,15 @@ struct dropout_pass {
     bool accumulate;
 };
 
-/* core/philox.h's ddp_philox() for a device. */
-static __device__ inline void philox(uint32_t numbers[4], uint64_t place,
-                                     const struct dropout_pass *pass)
+/* The four numbers of a counter. */
+static __device__ inline void draw(uint32_t numbers[4], uint64_t place,
+                                   const struct dropout_pass *pass)
 {
-    uint32_t c0 = (uint32_t)place, c1 = (uint32_t)(place >> 32);
-    uint32_t c2 = pass->place ? pass->place[0] : pass->shard;
-    uint32_t c3 = pass->place ? pass->place[1] : pass->step;
-    uint32_t k0 = pass->seed, k1 = pass->layer;
-    for (int round = 0; round < DDP_PHILOX_ROUNDS; round++) {
-        const uint64_t a = (uint64_t)0xD2511F53u * c0, b = (uint64_t)0xCD9E8D57u * c2;
-        c0 = (uint32_t)(b >> 32) ^ c1 ^ k0;
-        c1 = (uint32_t)b;
-        c2 = (uint32_t)(a >> 32) ^ c3 ^ k1;
-        c3 = (uint32_t)a;
-        k0 += 0x9E3779B9u;
-        k1 += 0xBB67AE85u;
-    }
-    numbers[0] = c0;
-    numbers[1] = c1;
-    numbers[2] = c2;
-    numbers[3] = c3;
+    const uint32_t counter[4] = {(uint32_t)place, (uint32_t)(place >> 32),
+                                 pass->place ? pass->place[0] : pass->shard,
+                                 pass->place ? pass->place[1] : pass->step};
+    const uint32_t key[2] = {pass->seed, pass->layer};
+    ddp_philox(numbers, counter, key);
 }
 
 static __device__ inline float dropped(const struct dropout_pass *pass, float x, uint32_t number)
@@ -58,7 +46,7 @@ static __device__ inline void drop_values(const struct dropout_pass *pass, int64
 #pragma unroll
     for (int first = 0; first < W; first += 4) {
         uint32_t numbers[4];
-        philox(numbers, (uint64_t)(at + first) / 4, pass);
+        draw(numbers, (uint64_t)(at + first) / 4, pass);
         for (int i = 0; i < 4; i++)
             values->at[first + i] = dropped(pass, values->at[first + i], numbers[i]);
     }
@@ -77,12 +65,7 @@ template <typename T, bool WHOLE> static __global__ void drop(struct dropout_pas
     if (WHOLE && at + W <= pass.count) {
         values = ddp_read<W>(x + at);
         drop_values<W>(&pass, at, &values);
-        if (pass.accumulate) {
-            const ddp_pack<float, W> old = ddp_read<W>(y + at);
-            for (int i = 0; i < W; i++)
-                values.at[i] = old.at[i] + values.at[i];
-        }
-        ddp_write<W>(y + at, values);
+        ddp_put(y + at, values, pass.accumulate);
         return;
     }
     for (int i = 0; i < W; i++)
@@ -91,8 +74,7 @@ template <typename T, bool WHOLE> static __global__ void drop(struct dropout_pas
     drop_values<W>(&pass, at, &values);
     for (int i = 0; i < W; i++)
         if (at + i < pass.count)
-            ddp_write_one(y + at + i,
-                          pass.accumulate ? ddp_read_one(y + at + i) + values.at[i] : values.at[i]);
+            ddp_put_one(y + at + i, values.at[i], pass.accumulate);
 }
 
 template <typename T> static void launch(const struct dropout_pass &pass, struct ddp_cuda *cuda)

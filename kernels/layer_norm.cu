@@ -312,12 +312,7 @@ static __device__ inline void put_dx(const struct ddp_layer_norm_backward &args,
     T *to = (T *)args.dx + row * args.features + column;
     for (int i = 0; i < W; i++)
         dy.at[i] = dx_of(dy.at[i] * gamma.at[i], xhat.at[i], means, rstd);
-    if (args.accumulate_dx) {
-        const ddp_pack<float, W> old = ddp_read<W>(to);
-        for (int i = 0; i < W; i++)
-            dy.at[i] = old.at[i] + dy.at[i];
-    }
-    ddp_write<W>(to, dy);
+    ddp_put(to, dy, args.accumulate_dx);
 }
 
 /* Adds the sums of a block's teams up, first to last, and writes them. */
@@ -422,8 +417,7 @@ static __global__ void __launch_bounds__(DDP_BLOCK) backward_any(struct layer_no
     for (int64_t i = (int)threadIdx.x % TEAM; i < n; i += TEAM) {
         const float g = ddp_read_one(dy + i) * (args.gamma ? args.gamma[i] : 1);
         const float value = dx_of(g, (ddp_read_one(x + i) - mean) * rstd, means, rstd);
-        T *to = (T *)args.dx + row * n + i;
-        ddp_write_one(to, args.accumulate_dx ? ddp_read_one(to) + value : value);
+        ddp_put_one((T *)args.dx + row * n + i, value, args.accumulate_dx);
     }
 }
 

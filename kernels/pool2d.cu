@@ -125,13 +125,7 @@ static __global__ void __launch_bounds__(DDP_BLOCK) backward_kernel(struct pool_
                 else if (chosen.at[i] == position)
                     sum.at[i] += dy.at[i];
         }
-    T *to = (T *)p.to + (int64_t)at * W;
-    if (p.add) {
-        const ddp_pack<float, W> old = ddp_read<W>(to);
-        for (int i = 0; i < W; i++)
-            sum.at[i] += old.at[i];
-    }
-    ddp_write<W>(to, sum);
+    ddp_put((T *)p.to + (int64_t)at * W, sum, p.add);
 }
 
 /* --- launches ------------------------------------------------------------------------------- */

@@ -39,12 +39,7 @@ static __device__ inline void backward_pack(int64_t at, const T *y, const T *dy,
     ddp_pack<float, W> value = ddp_read<W>(dy + at);
     for (int i = 0; i < W; i++)
         value.at[i] = out.at[i] > 0 ? value.at[i] : 0;
-    if (accumulate) {
-        const ddp_pack<float, W> old = ddp_read<W>(dx + at);
-        for (int i = 0; i < W; i++)
-            value.at[i] = old.at[i] + value.at[i];
-    }
-    ddp_write<W>(dx + at, value);
+    ddp_put(dx + at, value, accumulate);
 }
 
 template <typename T, int W>

@@ -18,8 +18,7 @@
 template <typename T>
 static __device__ inline void put(const struct ddp_transpose &args, int64_t at, float value)
 {
-    T *y = (T *)args.y + at;
-    ddp_write_one(y, args.accumulate ? ddp_read_one(y) + value : value);
+    ddp_put_one((T *)args.y + at, value, args.accumulate);
 }
 
 template <typename T>

@@ -11,9 +11,16 @@
 
 #define DDP_PHILOX_ROUNDS 10
 
+#ifdef __CUDACC__ /* kernels call it too */
+#define DDP_PHILOX_DEVICE __host__ __device__
+#else
+#define DDP_PHILOX_DEVICE
+#endif
+
 /* Four independent 32-bit numbers, evenly distributed.
  *   out [out]  may be the counter itself */
-static inline void ddp_philox(uint32_t out[4], const uint32_t counter[4], const uint32_t key[2])
+DDP_PHILOX_DEVICE static inline void ddp_philox(uint32_t out[4], const uint32_t counter[4],
+                                                const uint32_t key[2])
 {
     uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3];
     uint32_t k0 = key[0], k1 = key[1];

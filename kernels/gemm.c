@@ -7,6 +7,7 @@
 #include "kernels/gemm.h"
 
 #include "core/log.h"
+#include "core/signals.h"
 #include "kernels/cpu.h"
 #include "kernels/gemm_plain.h"
 #include "kernels/gemm_tiles.h"
@@ -156,7 +157,10 @@ enum ddp_status ddp_gemm_run(const struct ddp_gemm_frame *frame, ddp_gemm_tile_f
     if (status || frame->m == 0 || frame->n == 0)
         return status;
     run.grid = ddp_gemm_grid_cut(frame->m, frame->n, frame->k);
+    struct ddp_signals signals; /* of this thread, which computes tiles too */
+    ddp_signals_hold(&signals);
     ddp_pool_run(ddp_stream_pool(stream), run.grid.count, tile_task, &run);
+    ddp_signals_release(&signals);
     return result(&run);
 }
 
@@ -167,7 +171,10 @@ enum ddp_status ddp_gemm_run_serial(const struct ddp_gemm_frame *frame,
     enum ddp_status status = ddp_gemm_check(frame);
     if (status || frame->m == 0 || frame->n == 0)
         return status;
+    struct ddp_signals signals;
+    ddp_signals_hold(&signals);
     run_tile(&run, &(struct ddp_gemm_tile){.rows = frame->m, .columns = frame->n});
+    ddp_signals_release(&signals);
     return result(&run);
 }
 

@@ -104,8 +104,10 @@ void judge_workers(struct job *job, bool final)
         return;
     }
     job_decide(job, report_exit_code(status));
-    job->restartable = how != PREEMPTED;
-    if (job->restartable)
+    /* A worker that the request to stop has killed did not fail. */
+    const bool asked = WIFSIGNALED(status) && WTERMSIG(status) == job->stop_request;
+    job->restartable = how != PREEMPTED && !asked;
+    if (how != PREEMPTED)
         name_failed(job, rank);
     ddp_board_abort(&job->board, DDP_ABORT_BY_LAUNCHER);
     job_end(job, SIGTERM);

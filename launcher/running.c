@@ -36,6 +36,21 @@ void job_set_deadline(struct job *job, double seconds)
     job->deadline_ns = ddp_clock_ns() + (int64_t)(seconds * 1e9);
 }
 
+bool job_accepts_stop(const struct job *job)
+{
+    for (int rank = 0; rank < job->plan->nproc; rank++)
+        if (job->workers[rank].running &&
+            atomic_load(&job->board.memory->lines[rank].accepts_stop) != 0)
+            return true;
+    return false;
+}
+
+void job_request_stop(struct job *job, int signal)
+{
+    job->stop_request = signal;
+    atomic_store(&job->board.memory->stop_request, 1);
+}
+
 void job_end(struct job *job, int signal)
 {
     job_signal(job, signal);

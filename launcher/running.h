@@ -48,6 +48,8 @@ struct job {
     uint64_t progress; /* of the board, as last seen */
     int64_t progress_ns;
     bool interrupted; /* by a signal to ddprun */
+    int stop_request; /* the signal that asked the job to stop after a step, in this attempt or an
+                         earlier one; 0: none */
     bool decided;     /* exit_code is */
     bool restartable; /* it failed in a way that may not come again */
     int exit_code;
@@ -61,6 +63,12 @@ void job_decide(struct job *job, int exit_code);
 
 /* Sends a signal to all workers that run, and to what they have started in their groups. */
 void job_signal(const struct job *job, int signal);
+
+/* Do workers stop after a step when the board asks for it? Then they need no signal. */
+bool job_accepts_stop(const struct job *job);
+
+/* Asks for that, in this attempt and in later ones. */
+void job_request_stop(struct job *job, int signal);
 
 /* Asks all workers to end; who does not within the grace period is killed. */
 void job_end(struct job *job, int signal);

@@ -46,12 +46,30 @@ enum ddp_status signals_open(struct job *job)
     return DDP_OK;
 }
 
+/* A request that the workers answer by themselves: no deadline runs, for a step and a checkpoint
+ * take their time. */
+static void ask_to_stop(struct job *job, int signal)
+{
+    char name[32];
+    if (!job->stop_request)
+        ddp_log(DDP_LOG_INFO, "%s: stopping after this step%s",
+                report_signal_name(signal, name, sizeof name),
+                signal == SIGINT ? "; again: ending at once" : "");
+    job_request_stop(job, signal);
+}
+
 static void handle_ending_signal(struct job *job, int signal)
 {
     if (signal == SIGQUIT)
         table_log(&job->board);
     char name[32];
-    bool again = job->state >= ENDING && signal == SIGINT;
+    const bool asked = job->stop_request == SIGINT || job->stop_request == SIGTERM;
+    if (job->state < ENDING && !asked && (signal == SIGINT || signal == SIGTERM) &&
+        job_accepts_stop(job)) {
+        ask_to_stop(job, signal);
+        return;
+    }
+    bool again = signal == SIGINT && (job->state >= ENDING || job->stop_request == SIGINT);
     if (job->state >= ENDING && !again) {
         job_signal(job, signal);
         return;
@@ -77,6 +95,12 @@ void signals_handle(struct job *job, int signal)
 {
     if (signal == SIGTSTP)
         job_pause(job);
+    if (signal == SIGUSR1 && job_accepts_stop(job)) {
+        ask_to_stop(job, signal);
+        return;
+    }
+    if (signal == SIGUSR1)
+        job_request_stop(job, signal);
     for (size_t i = 0; i < COUNT(passed_signals); i++)
         if (signal == passed_signals[i])
             job_signal(job, signal);

@@ -67,6 +67,7 @@ static enum ddp_status open_board(struct job *job)
     }
     if (settings->straggler_report)
         memory->flags |= DDP_BOARD_TIMES;
+    atomic_store(&memory->stop_request, job->stop_request != 0);
     status = ddp_board_create_heap(&job->board, &job->heap_fd);
     if (status != DDP_OK) {
         ddp_board_unmap(&job->board);

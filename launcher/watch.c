@@ -210,6 +210,8 @@ bool watch_pause(struct job *job)
             continue;
         if (info.ssi_signo == SIGCHLD)
             reap_ended(job);
+        if (info.ssi_signo == SIGUSR1)
+            job->stop_request = SIGUSR1; /* the next attempt is asked at once */
         if (signals_end_job((int)info.ssi_signo)) {
             job->exit_code = 128 + (int)info.ssi_signo;
             return false;

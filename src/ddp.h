@@ -92,9 +92,12 @@ DDP_API enum ddp_status ddp_job_barrier(ddp_job *job, int timeout_ms);
  * blocks. */
 DDP_API void ddp_job_report(ddp_job *job, const char *phase, int64_t step);
 
-/* From now on SIGTERM and SIGUSR1 ask the job to stop after a step, instead of killing this
- * process; ddprun passes on those it gets. Undone by ddp_job_close(). One job of a process at a
- * time: DDP_ERR_INVALID otherwise. */
+/* From now on SIGTERM, SIGUSR1 and the first SIGINT ask the job to stop after a step, instead of
+ * killing this process; ddprun tells the job of those that it gets. A SIGINT that was ignored stays
+ * ignored. A program that must not lose an early request, or be killed by a late one, blocks the
+ * three at the beginning of main(): this call unblocks them, so that a pending one counts, and
+ * ddp_job_close() undoes it all. To be called by the thread that runs the steps, by one job of a
+ * process at a time: DDP_ERR_INVALID otherwise. */
 DDP_API enum ddp_status ddp_job_accept_stop(ddp_job *job);
 
 /* Asked before each optimizer step, by every rank: true when the job is to stop before `step`. All
@@ -324,6 +327,9 @@ DDP_API enum ddp_status ddp_train_set(ddp_train *train, const char *name, const 
  *   name  for the plan, without spaces; must outlive the run, as must `arg` */
 DDP_API void ddp_train_set_model(ddp_train *train, const char *name, ddp_model_builder *build,
                                  void *arg);
+
+/* Will ddp_train_run() call ddp_job_accept_stop()? It does where checkpoints are written. */
+DDP_API bool ddp_train_accepts_stop(const ddp_train *train);
 
 /* Prints all options, as `trainer --help` does. */
 DDP_API void ddp_train_help(FILE *out);

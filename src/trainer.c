@@ -54,13 +54,27 @@ static void fill_standard_streams(void)
     }
 }
 
+/* Requests to stop wait from the first line to the last: training with checkpoints lets them
+ * through when it can answer them, all else at once (how: SIG_BLOCK or SIG_UNBLOCK). */
+static void mask_stop_signals(int how)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGUSR1);
+    sigprocmask(how, &set, NULL);
+}
+
 int main(int argc, char **argv)
 {
     ddp_train *train = NULL;
+    mask_stop_signals(SIG_BLOCK);
     fill_standard_streams();
     /* A file-size limit is then an error of write(), with a message, and not a death by signal. */
     signal(SIGXFSZ, SIG_IGN);
     if (asks_for_text(argc, argv)) {
+        mask_stop_signals(SIG_UNBLOCK);
         if (fflush(stdout) == 0 && !ferror(stdout))
             return 0;
         fputs("trainer: error: cannot write to standard output\n", stderr);
@@ -69,6 +83,8 @@ int main(int argc, char **argv)
     enum ddp_status status = ddp_train_create(&train);
     if (status == DDP_OK)
         status = ddp_train_parse(train, argc, argv);
+    if (status == DDP_OK && !ddp_train_accepts_stop(train))
+        mask_stop_signals(SIG_UNBLOCK);
     if (status == DDP_OK)
         status = ddp_train_run(train, stdout);
     ddp_train_destroy(train);

@@ -9,9 +9,9 @@
 #include "core/futex.h"
 #include "core/log.h"
 #include "core/memory.h"
+#include "core/signals.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -81,18 +81,11 @@ static void *abort_comm(void *arg)
 
 static bool start_detached(struct ending *ending)
 {
-    pthread_attr_t attributes;
     pthread_t thread;
-    sigset_t all, old;
-    if (pthread_attr_init(&attributes) != 0)
+    if (ddp_thread_create(&thread, abort_comm, ending) != 0)
         return false;
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old); /* signals are for the program's own threads */
-    const bool started = pthread_create(&thread, &attributes, abort_comm, ending) == 0;
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    pthread_attr_destroy(&attributes);
-    return started;
+    pthread_detach(thread);
+    return true;
 }
 
 /* NULL: it cannot be. */

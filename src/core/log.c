@@ -21,6 +21,11 @@ void ddp_log_set_name(const char *name)
     program_name = name;
 }
 
+const char *ddp_log_name(void)
+{
+    return program_name;
+}
+
 void ddp_log_set_rank(int rank)
 {
     atomic_store(&program_rank, rank);

@@ -22,6 +22,7 @@ enum ddp_log_level {
  * is not copied. Level: what is more verbose is dropped; DDP_LOG=error|warning|info|debug in the
  * environment is the default. */
 void ddp_log_set_name(const char *name);
+const char *ddp_log_name(void);
 void ddp_log_set_rank(int rank);
 void ddp_log_set_level(enum ddp_log_level level);
 

@@ -11,11 +11,11 @@
 #include "core/futex.h"
 #include "core/log.h"
 #include "core/memory.h"
+#include "core/signals.h"
 
 #include <assert.h>
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -101,6 +101,8 @@ static void spin(ddp_pool *pool, bool (*waiting)(ddp_pool *))
 static void *worker_main(void *arg)
 {
     ddp_pool *pool = arg;
+    struct ddp_signals for_good;
+    ddp_signals_hold(&for_good);
     for (;;) {
         uint32_t wakeups = atomic_load(&pool->wakeups);
         while (run_one(pool))
@@ -146,17 +148,12 @@ enum ddp_status ddp_pool_create(ddp_pool **result, int threads)
     pool->threads = threads;
     pool->spin_ns = threads <= usable_cores() ? SPIN_NS : 0;
 
-    /* Signals are for the program's own threads. */
-    sigset_t all, old;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
     int error = 0, started = 0;
     while (started < threads - 1 && error == 0) {
-        error = pthread_create(&pool->workers[started], NULL, worker_main, pool);
+        error = ddp_thread_create(&pool->workers[started], worker_main, pool);
         if (error == 0)
             started++;
     }
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
     if (error) {
         stop_workers(pool, started);
         free(pool);

@@ -11,11 +11,11 @@
 #include "core/clock.h"
 #include "core/log.h"
 #include "core/memory.h"
+#include "core/signals.h"
 #include "core/trace.h"
 
 #include <assert.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -291,21 +291,16 @@ static enum ddp_status make_slots(struct ddp_loader *loader)
     return status;
 }
 
-/* The threads take no signals: those are the program's. */
 static enum ddp_status start_threads(struct ddp_loader *loader)
 {
-    sigset_t all, old;
     int error = 0;
     loader->threads = ddp_array_alloc((size_t)loader->config.threads, sizeof *loader->threads);
     if (!loader->threads)
         return DDP_ERR_MEMORY;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
     while (!error && loader->started < loader->config.threads) {
-        error = pthread_create(&loader->threads[loader->started], NULL, fill_slots, loader);
+        error = ddp_thread_create(&loader->threads[loader->started], fill_slots, loader);
         loader->started += !error;
     }
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
     if (error)
         return ddp_fail(DDP_ERR_SYSTEM, "cannot start a loader thread: %s", strerror(error));
     return DDP_OK;

@@ -77,7 +77,7 @@ struct ddp_board_line {
     _Atomic int64_t wait_ns;               /* in all collectives together */
     _Atomic uint64_t timed;
     _Atomic int32_t started; /* by the launcher: the process that it made; 0: none yet */
-    int32_t spare_word;
+    _Atomic int32_t accepts_stop; /* a request to stop on the board is heard: no signal is needed */
     uint64_t spare[4];
 };
 

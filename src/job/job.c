@@ -11,7 +11,7 @@
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/parse.h"
-#include "job/board.h"
+#include "job/state.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -25,16 +25,6 @@ enum id_state {
     ID_EMPTY = 0,
     ID_WRITING = 1,
     ID_READY = 2,
-};
-
-struct ddp_job {
-    struct ddp_board board;
-    struct ddp_board_line *line;
-    int rank;
-    int local_rank;
-    int heap_fd;
-    bool timing;
-    bool has_faults;
 };
 
 /* --- opening -------------------------------------------------------------------------------- */
@@ -169,15 +159,14 @@ enum ddp_status ddp_job_open(ddp_job **job)
     return DDP_OK;
 }
 
-static void refuse_stop(ddp_job *job);
-
 void ddp_job_close(ddp_job *job)
 {
     if (!job)
         return;
-    refuse_stop(job);
-    if (job->line)
+    if (job->line) {
+        ddp_stop_refuse(job);
         atomic_store(&job->line->closed, 1);
+    }
     ddp_board_unmap(&job->board);
     if (job->heap_fd >= 0)
         close(job->heap_fd);
@@ -236,57 +225,6 @@ void ddp_job_abort(ddp_job *job)
 bool ddp_job_aborted(const ddp_job *job)
 {
     return atomic_load_explicit(&job->board.memory->abort_word, memory_order_acquire) != 0;
-}
-
-/* --- stopping on request --------------------------------------------------------------------- */
-
-static _Atomic(struct ddp_board_memory *) stop_board; /* where the handler writes */
-static const int stop_signals[] = {SIGTERM, SIGUSR1};
-static struct sigaction old_actions[2];
-
-static void ask_to_stop(int signal)
-{
-    struct ddp_board_memory *memory = atomic_load(&stop_board);
-    (void)signal;
-    if (memory)
-        atomic_store(&memory->stop_request, 1);
-}
-
-enum ddp_status ddp_job_accept_stop(ddp_job *job)
-{
-    struct ddp_board_memory *none = NULL;
-    struct sigaction action = {.sa_handler = ask_to_stop, .sa_flags = SA_RESTART};
-    if (!atomic_compare_exchange_strong(&stop_board, &none, job->board.memory))
-        return ddp_fail(DDP_ERR_INVALID, "a job of this process accepts requests to stop already");
-    sigemptyset(&action.sa_mask);
-    for (size_t i = 0; i < 2; i++)
-        sigaction(stop_signals[i], &action, &old_actions[i]);
-    return DDP_OK;
-}
-
-static void refuse_stop(ddp_job *job)
-{
-    struct ddp_board_memory *own = job->board.memory;
-    if (!own || atomic_load(&stop_board) != own)
-        return;
-    for (size_t i = 0; i < 2; i++)
-        sigaction(stop_signals[i], &old_actions[i], NULL);
-    atomic_store(&stop_board, NULL);
-}
-
-/* The first rank that sees the request before its step s names step s + 1: it has not given its
- * part of step s yet, so no rank can have asked about s + 1, and every rank sees the name before it
- * does. A world of one stops at once. */
-bool ddp_job_should_stop(ddp_job *job, int64_t step)
-{
-    struct ddp_board_memory *m = job->board.memory;
-    int64_t agreed = atomic_load(&m->stop_step);
-    if (agreed == INT64_MAX && atomic_load(&m->stop_request)) {
-        int64_t mine = job->board.world_size > 1 && step < INT64_MAX - 1 ? step + 1 : step;
-        if (atomic_compare_exchange_strong(&m->stop_step, &agreed, mine))
-            agreed = mine;
-    }
-    return step >= agreed;
 }
 
 /* --- waits ----------------------------------------------------------------------------------- */

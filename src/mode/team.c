@@ -7,6 +7,7 @@
 
 #include "core/log.h"
 #include "core/memory.h"
+#include "core/signals.h"
 #include "core/trace.h"
 
 #include <pthread.h>
@@ -37,6 +38,8 @@ static void *member_main(void *arg)
     struct member *member = arg;
     ddp_team *team = member->team;
     uint64_t phase = 0;
+    struct ddp_signals for_good;
+    ddp_signals_hold(&for_good);
     ddp_trace_name_thread("replica");
     pthread_mutex_lock(&team->mutex);
     for (;;) {
@@ -67,7 +70,7 @@ enum ddp_status ddp_team_create(ddp_team **created, int size)
     for (; t->size < size; t->size++) {
         struct member *member = &t->members[t->size];
         *member = (struct member){.team = t, .number = t->size};
-        int error = pthread_create(&member->thread, NULL, member_main, member);
+        int error = ddp_thread_create(&member->thread, member_main, member);
         if (error) {
             ddp_log(DDP_LOG_ERROR, "cannot start thread %d of %d: %s", t->size + 1, size,
                     strerror(error));

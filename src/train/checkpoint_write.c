@@ -9,13 +9,13 @@
 
 #include "core/log.h"
 #include "core/memory.h"
+#include "core/signals.h"
 #include "core/trace.h"
 #include "train/weights.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -217,17 +217,13 @@ static void *touch_snapshot(void *arg)
     return NULL;
 }
 
-/* The thread takes no signals: those are the program's. And a limit on the size of files then
- * comes as an error, which has a message, instead of a SIGXFSZ that kills. */
+/* The thread takes no signals, so a limit on the size of files comes as an error, which has a
+ * message, instead of a SIGXFSZ that kills. */
 static enum ddp_status start_thread(struct ddp_checkpoint_writer *writer, void *(*main)(void *))
 {
-    sigset_t all, old;
     atomic_store(&writer->done, false);
     writer->begin_ns = 0;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    const int error = pthread_create(&writer->thread, NULL, main, writer);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    const int error = ddp_thread_create(&writer->thread, main, writer);
     if (error)
         return ddp_fail(DDP_ERR_SYSTEM, "cannot start a thread for checkpoints: %s",
                         strerror(error));

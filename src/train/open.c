@@ -258,6 +258,10 @@ enum ddp_status ddp_run_open(struct ddp_run *run)
     enum ddp_status status = ddp_job_open(&run->job);
     if (status != DDP_OK)
         return status;
+    if (ddp_train_options_accept_stop(options))
+        status = ddp_job_accept_stop(run->job);
+    if (status != DDP_OK)
+        return status;
     ddp_job_sole_output(run->job);
     ddp_job_report(run->job, "start", 0);
     if (ddp_job_rank(run->job) != 0 || options->quiet)

@@ -95,6 +95,9 @@ extern const struct ddp_option ddp_train_option_table[];
 
 void ddp_train_options_default(struct ddp_train_options *options);
 
+/* Will a run with these options stop on request, with a checkpoint? */
+bool ddp_train_options_accept_stop(const struct ddp_train_options *options);
+
 /* What a run will do. */
 struct ddp_train_plan {
     const struct ddp_model *model;

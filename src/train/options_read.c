@@ -142,6 +142,11 @@ const char *ddp_train_read_trace_steps(void *destination, const char *value)
     return NULL;
 }
 
+bool ddp_train_options_accept_stop(const struct ddp_train_options *options)
+{
+    return options->checkpoint && !options->generate && !options->plan;
+}
+
 void ddp_train_options_default(struct ddp_train_options *options)
 {
     *options = (struct ddp_train_options){

@@ -62,6 +62,11 @@ void ddp_train_set_model(ddp_train *train, const char *name, ddp_model_builder *
     train->options.builder_arg = arg;
 }
 
+bool ddp_train_accepts_stop(const ddp_train *train)
+{
+    return ddp_train_options_accept_stop(&train->options);
+}
+
 void ddp_train_help(FILE *out)
 {
     ddp_options_help(ddp_train_option_table, out);
@@ -143,11 +148,7 @@ static enum ddp_status between_steps(struct ddp_run *run, int64_t step)
 static enum ddp_status train_steps(struct ddp_run *run)
 {
     const struct ddp_train_plan *plan = &run->plan;
-    enum ddp_status status = DDP_OK;
-    if (run->options->checkpoint)
-        status = ddp_job_accept_stop(run->job);
-    if (status == DDP_OK)
-        status = between_steps(run, run->first_step);
+    enum ddp_status status = between_steps(run, run->first_step);
     if (status == DDP_OK && run->first_step >= plan->total_steps) /* complete: only the result */
         status = evaluate(run, run->first_step - 1);
     for (int64_t step = run->first_step; status == DDP_OK && step < plan->total_steps; step++) {

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * See signals.h. */
+#include "config.h"
+
+#include "core/signals.h"
+
+#include <stddef.h>
+
+static _Thread_local bool holding;
+
+/* All but what a thread raises by its own fault: those come at once or end the process. */
+static void choose(sigset_t *set)
+{
+    static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS};
+    sigfillset(set);
+    for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++)
+        sigdelset(set, faults[i]);
+}
+
+void ddp_signals_hold(struct ddp_signals *signals)
+{
+    sigset_t held;
+    signals->outermost = !holding;
+    if (holding)
+        return;
+    choose(&held);
+    pthread_sigmask(SIG_BLOCK, &held, &signals->before);
+    holding = true;
+}
+
+void ddp_signals_release(const struct ddp_signals *signals)
+{
+    if (!signals->outermost)
+        return;
+    holding = false;
+    pthread_sigmask(SIG_SETMASK, &signals->before, NULL);
+}
+
+int ddp_thread_create(pthread_t *thread, void *(*main)(void *), void *arg)
+{
+    sigset_t held, old;
+    choose(&held);
+    pthread_sigmask(SIG_BLOCK, &held, &old);
+    const int error = pthread_create(thread, NULL, main, arg);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return error;
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Signals and threads that compute. Code that oneDNN generates keeps other things than a stack in
+ * the stack pointer, so the frame of a handler that ran there would be written over live memory.
+ * Hence signals are held back around each product, and for good in threads of our own. */
+#ifndef DDP_CORE_SIGNALS_H
+#define DDP_CORE_SIGNALS_H
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What a thread let through before it held signals back. */
+struct ddp_signals {
+    sigset_t before;
+    bool outermost;
+};
+
+/* Holds back all signals of the calling thread but those of its own faults (SIGSEGV and the like),
+ * until they are released. Pairs may nest; only the outermost makes system calls. A thread that
+ * never takes signals holds them once and does not release them. */
+void ddp_signals_hold(struct ddp_signals *signals);
+void ddp_signals_release(const struct ddp_signals *signals);
+
+/* pthread_create() for a thread that takes no signals from its first instruction on: those are for
+ * the program's own threads. Returns an errno. */
+int ddp_thread_create(pthread_t *thread, void *(*main)(void *), void *arg);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Stopping on request: signals become a word on the board, and the ranks agree on a step. */
+#include "config.h"
+
+#include "core/log.h"
+#include "job/job.h"
+#include "job/state.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static const int stop_signals[] = {SIGTERM, SIGUSR1, SIGINT};
+#define STOP_SIGNALS (sizeof stop_signals / sizeof stop_signals[0])
+
+static _Atomic(struct ddp_board_memory *) stop_board; /* where the handler writes */
+static struct sigaction old_actions[STOP_SIGNALS];
+static sigset_t blocked_before;
+static char interrupt_text[128];
+
+/* The second Ctrl-C finds the action that was there before. */
+static void ask_to_stop(int signal)
+{
+    const int saved_errno = errno;
+    struct ddp_board_memory *memory = atomic_load(&stop_board);
+    if (memory)
+        atomic_store(&memory->stop_request, 1);
+    if (signal == SIGINT && write(STDERR_FILENO, interrupt_text, strlen(interrupt_text)) < 0)
+        errno = 0; /* nobody is left to tell */
+    errno = saved_errno;
+}
+
+enum ddp_status ddp_job_accept_stop(ddp_job *job)
+{
+    struct ddp_board_memory *none = NULL;
+    struct sigaction action = {.sa_handler = ask_to_stop};
+    sigset_t taken, mask;
+    if (!atomic_compare_exchange_strong(&stop_board, &none, job->board.memory))
+        return ddp_fail(DDP_ERR_INVALID, "a job of this process accepts requests to stop already");
+    snprintf(interrupt_text, sizeof interrupt_text,
+             "%.64s: SIGINT: stopping after this step; again: ending at once\n", ddp_log_name());
+    sigemptyset(&action.sa_mask);
+    sigemptyset(&taken);
+    sigemptyset(&blocked_before);
+    pthread_sigmask(SIG_SETMASK, NULL, &mask);
+    for (size_t i = 0; i < STOP_SIGNALS; i++) {
+        const int signal = stop_signals[i];
+        action.sa_flags = signal == SIGINT ? SA_RESTART | SA_RESETHAND : SA_RESTART;
+        sigaction(signal, NULL, &old_actions[i]);
+        if (signal == SIGINT && old_actions[i].sa_handler == SIG_IGN)
+            continue; /* a background job of a script: Ctrl-C is not for it */
+        sigaction(signal, &action, NULL);
+        sigaddset(&taken, signal);
+        if (sigismember(&mask, signal))
+            sigaddset(&blocked_before, signal);
+    }
+    pthread_sigmask(SIG_UNBLOCK, &taken, NULL);
+    atomic_store(&job->line->accepts_stop, 1);
+    return DDP_OK;
+}
+
+void ddp_stop_refuse(ddp_job *job)
+{
+    if (atomic_load(&stop_board) != job->board.memory)
+        return;
+    atomic_store(&job->line->accepts_stop, 0);
+    pthread_sigmask(SIG_BLOCK, &blocked_before, NULL);
+    for (size_t i = 0; i < STOP_SIGNALS; i++)
+        sigaction(stop_signals[i], &old_actions[i], NULL);
+    atomic_store(&stop_board, NULL);
+}
+
+/* The first rank that sees the request before its step s names step s + 1: it has not given its
+ * part of step s yet, so no rank can have asked about s + 1, and every rank sees the name before it
+ * does. A world of one stops at once. */
+bool ddp_job_should_stop(ddp_job *job, int64_t step)
+{
+    struct ddp_board_memory *m = job->board.memory;
+    int64_t agreed = atomic_load(&m->stop_step);
+    if (agreed == INT64_MAX && atomic_load(&m->stop_request)) {
+        int64_t mine = job->board.world_size > 1 && step < INT64_MAX - 1 ? step + 1 : step;
+        if (atomic_compare_exchange_strong(&m->stop_step, &agreed, mine))
+            agreed = mine;
+    }
+    return step >= agreed;
+}

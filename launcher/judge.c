@@ -94,6 +94,8 @@ void judge_workers(struct job *job, bool final)
     int status = job->workers[rank].wait_status;
     if (job->state >= ENDING) {
         job_decide(job, report_exit_code(status));
+        if (how != PREEMPTED) /* the others may hold back the signal that has ended this one */
+            ddp_board_abort(&job->board, DDP_ABORT_BY_LAUNCHER);
         return;
     }
     if (how <= PREEMPTED && job->running > 0 && !final) {

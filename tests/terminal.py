@@ -187,6 +187,29 @@ def second_interrupt(shell):
     gone(leaders, "after a second Ctrl-C")
 
 
+def interrupted_training(shell):
+    """The first Ctrl-C saves."""
+    for start in ("./trainer", "./ddprun -n 2 ./trainer"):
+        shutil.rmtree(shell.work + "/dir", ignore_errors=True)
+        if os.path.exists(shell.work + "/log"):
+            os.unlink(shell.work + "/log")
+        shell.start(start + " --model article --steps 100000000 --log $T/log "
+                    "--checkpoint $T/dir --checkpoint-every 10000000")
+        end = time.monotonic() + SLOW
+        while not (os.path.exists(shell.work + "/log") and '"step"' in open(shell.work + "/log").read()):
+            if time.monotonic() > end:
+                fail("%s makes no step: %r" % (start, shell.seen[-600:]))
+                return
+            shell.read(0.02)
+        shell.type("\x03")
+        shell.expect("SIGINT: stopping after this step; again: ending at once")
+        shell.expect("to go on: the same command with --resume")
+        shell.expect("<ready>")
+        shell.code(75)
+        if len(glob.glob(shell.work + "/dir/step-*")) != 1:
+            fail("%s: %r after Ctrl-C" % (start, os.listdir(shell.work + "/dir")))
+
+
 def quit(shell):
     shell.start("./ddprun -n 2 sh -c '%s ulimit -c 0; sleep 60; sleep 60'" % MARK)
     leaders = shell.workers(2)
@@ -300,7 +323,7 @@ def closed_terminal(shell):
 
 
 def main():
-    for test in (stop_and_go, second_interrupt, quit, question, stopped_question, interrupted_question,
+    for test in (stop_and_go, second_interrupt, interrupted_training, quit, question, stopped_question, interrupted_question,
                  background_question, orphaned_question, progress_bar, closed_terminal):
         if len(sys.argv) > 1 and test.__name__ not in sys.argv[1:]:
             continue

@@ -475,7 +475,8 @@ const struct ddp_option ddp_train_option_table[] = {
      .type = DDP_OPTION_TEXT,
      .offset = AT(checkpoint),
      .argument = "DIR",
-     .help = "write checkpoints to this directory; SIGTERM and SIGUSR1 then write one and stop the "
+     .help = "write checkpoints to this directory; Ctrl-C, SIGTERM and SIGUSR1 then write one and "
+             "stop the "
              "job with exit code 75"},
     {.name = "checkpoint-every",
      .type = DDP_OPTION_INT,

@@ -367,7 +367,9 @@ enum ddp_status ddp_run_checkpoint_finish(struct ddp_run *run, bool stopped)
         return status;
     ddp_checkpoint_name(name, run->saved_step);
     if (stopped)
-        fprintf(run->out, "stopped on request after %" PRId64 " of %" PRId64 " steps\n",
+        fprintf(run->out,
+                "stopped on request after %" PRId64 " of %" PRId64
+                " steps; to go on: the same command with --resume\n",
                 run->saved_step, run->plan.total_steps);
     if (run->checkpoint_count > 0)
         fprintf(run->out,

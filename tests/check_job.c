@@ -423,6 +423,51 @@ START_TEST(stop_alone)
 }
 END_TEST
 
+/* What a program does that must not lose a request before its job is open, nor be killed by one
+ * afterwards. */
+START_TEST(stop_blocked)
+{
+    ddp_job *job = NULL;
+    struct sigaction now;
+    sigset_t three, mask;
+    clear_environment();
+    sigemptyset(&three);
+    sigaddset(&three, SIGINT);
+    sigaddset(&three, SIGTERM);
+    sigaddset(&three, SIGUSR1);
+    sigprocmask(SIG_BLOCK, &three, NULL);
+    raise(SIGUSR1);
+    ck_assert_int_eq(ddp_job_open(&job), DDP_OK);
+    ck_assert(!ddp_job_should_stop(job, 0));
+    ck_assert_int_eq(ddp_job_accept_stop(job), DDP_OK);
+    ck_assert(ddp_job_should_stop(job, 0));
+    raise(SIGINT);
+    sigaction(SIGINT, NULL, &now);
+    ck_assert(now.sa_handler == SIG_DFL); /* the second one ends the program */
+    ddp_job_close(job);
+    sigprocmask(SIG_SETMASK, NULL, &mask);
+    for (size_t i = 0; i < 3; i++)
+        ck_assert_int_eq(sigismember(&mask, (const int[]){SIGINT, SIGTERM, SIGUSR1}[i]), 1);
+    raise(SIGTERM); /* stays pending */
+}
+END_TEST
+
+START_TEST(stop_ignored)
+{
+    ddp_job *job = NULL;
+    struct sigaction now;
+    clear_environment();
+    signal(SIGINT, SIG_IGN);
+    ck_assert_int_eq(ddp_job_open(&job), DDP_OK);
+    ck_assert_int_eq(ddp_job_accept_stop(job), DDP_OK);
+    sigaction(SIGINT, NULL, &now);
+    ck_assert(now.sa_handler == SIG_IGN);
+    raise(SIGINT);
+    ck_assert(!ddp_job_should_stop(job, 0));
+    ddp_job_close(job);
+}
+END_TEST
+
 static int reserve_heap(ddp_job *job, int rank)
 {
     _Atomic uint32_t *taken = (_Atomic uint32_t *)(void *)board.memory->ids[0].data;
@@ -581,6 +626,8 @@ Suite *test_suite(void)
     tcase_add_test(processes, abort_wakes);
     tcase_add_loop_test(processes, stop_processes, 0, 5);
     tcase_add_test(processes, stop_alone);
+    tcase_add_test(processes, stop_blocked);
+    tcase_add_test(processes, stop_ignored);
     tcase_add_test(processes, heap_processes);
     TCase *lines = test_case(suite, "lines", 60);
     tcase_add_test(lines, line_view);

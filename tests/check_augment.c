@@ -195,6 +195,43 @@ START_TEST(any_split_sees_the_same_images)
 }
 END_TEST
 
+/* A loader that begins in the middle, as after a checkpoint, goes on with the images of the run
+ * that was not interrupted: those of its epoch, not of the first. */
+START_TEST(from_the_middle_the_same_images)
+{
+    const ddp_dataset dataset = {.ops = &ops, .info = images(3, 6, 5, 3)};
+    float *whole = calloc(EPOCHS * 60 * VALUES, sizeof *whole);
+    gather(whole, 1, 1, 1);
+    for (int64_t start = 0; start < EPOCHS * 15; start += 4) {
+        ddp_loader *loader;
+        const struct ddp_batch *batch;
+        struct ddp_loader_config config = {
+            .dataset = &dataset,
+            .sampler = {.shard_count = 1, .shuffle = true, .seed = 9},
+            .batch_size = 4,
+            .shard_count = 1,
+            .epoch = start / 15,
+            .step = start % 15,
+            .end_epoch = EPOCHS,
+            .augment = {.crop = true, .flip = true, .seed = 9}};
+        int64_t rows = 0;
+        ck_assert_int_eq(ddp_loader_create(&loader, &config), DDP_OK);
+        while (ddp_loader_next(loader, &batch) == DDP_OK && batch) {
+            for (int64_t i = 0; i < batch->rows; i++, rows++)
+                ck_assert_msg(
+                    memcmp(whole + (size_t)(batch->epoch * 60 + batch->indices[i]) * VALUES,
+                           (const float *)batch->x + (size_t)i * VALUES,
+                           VALUES * sizeof *whole) == 0,
+                    "from step %d: another image in epoch %d", (int)start, (int)batch->epoch);
+            ddp_loader_release(loader, batch);
+        }
+        ddp_loader_destroy(loader);
+        ck_assert_int_eq(rows, (EPOCHS * 15 - start) * 4);
+    }
+    free(whole);
+}
+END_TEST
+
 Suite *test_suite(void)
 {
     Suite *suite = suite_create("augment");
@@ -204,5 +241,6 @@ Suite *test_suite(void)
     tcase_add_test(tc, what_is_not_asked_for_does_not_happen);
     tcase_add_test(tc, draws_follow_from_seed_epoch_and_index);
     tcase_add_test(tc, any_split_sees_the_same_images);
+    tcase_add_test(tc, from_the_middle_the_same_images);
     return suite;
 }

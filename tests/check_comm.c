@@ -136,6 +136,13 @@ START_TEST(mismatch)
 }
 END_TEST
 
+START_TEST(returns)
+{
+    static const int sizes[] = {1, 2, 3, 5, 8};
+    run_ranks(sizes[_i], row_returns, -1);
+}
+END_TEST
+
 START_TEST(bf16)
 {
     run_ranks(1, row_bf16, -1);
@@ -243,6 +250,7 @@ Suite *test_suite(void)
     Suite *suite = suite_create("comm");
     TCase *tc = test_case(suite, "comm", 120);
     tcase_add_loop_test(tc, collectives, 0, 5);
+    tcase_add_loop_test(tc, returns, 0, 5);
     tcase_add_test(tc, large);
     tcase_add_loop_test(tc, slices, 0, 4);
     tcase_add_loop_test(tc, shared, 0, 3);

@@ -44,6 +44,13 @@ START_TEST(slices)
 }
 END_TEST
 
+START_TEST(returns)
+{
+    choose_streams(_i);
+    run_ranks(sizes[_i], row_returns, -1);
+}
+END_TEST
+
 START_TEST(bf16)
 {
     run_ranks(3, row_bf16, -1);
@@ -56,6 +63,7 @@ START_TEST(alone)
     run_ranks(1, row_collectives, -1);
     run_ranks(1, row_overlap, -1);
     run_ranks(1, row_slices, -1);
+    run_ranks(1, row_returns, -1);
     run_ranks(1, row_bf16, -1);
 }
 END_TEST
@@ -520,6 +528,7 @@ Suite *test_suite(void)
     tcase_add_loop_test(tc, collectives, 0, 4);
     tcase_add_loop_test(tc, overlap, 0, 4);
     tcase_add_loop_test(tc, slices, 0, 4);
+    tcase_add_loop_test(tc, returns, 0, 4);
     tcase_add_test(tc, bf16);
     tcase_add_test(tc, alone);
     tcase_add_test(tc, large);

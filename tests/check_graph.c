@@ -168,6 +168,120 @@ START_TEST(shared_tensors_gradients)
 }
 END_TEST
 
+static uint64_t chance; /* what the next random graph is */
+
+static int below(int limit)
+{
+    chance = chance * 6364136223846793005u + 1442695040888963407u;
+    return (int)((chance >> 33) % (uint64_t)limit);
+}
+
+/* One more operation over two tensors that are there. */
+static ddp_tensor *random_operation(ddp_graph *graph, ddp_tensor *a, ddp_tensor *b, int number)
+{
+    const int64_t channels = ddp_graph_dims(a)[2];
+    char name[16];
+    snprintf(name, sizeof name, "n%d", number);
+    switch (below(8)) {
+    case 0:
+        return ddp_graph_layer_norm_layer(graph, name, a, 1e-5f);
+    case 1:
+        return ddp_graph_linear_layer(graph, name, a, channels, true, DDP_ACTIVATION_GELU);
+    case 2:
+        return ddp_graph_dropout(graph, a, 0.25);
+    case 3:
+        a = ddp_graph_linear_layer(graph, name, a, 3 * channels, true, DDP_ACTIVATION_NONE);
+        return ddp_graph_attention(graph, a, 2);
+    default:
+        return ddp_graph_add(graph, a, b);
+    }
+}
+
+/* Joins of whatever is there, with other operations between them; what nobody reads is joined to
+ * the end. */
+static enum ddp_status build_random(ddp_graph *graph, const struct ddp_model_config *config)
+{
+    enum { LENGTH = 4, CHANNELS = 6, VOCABULARY = 5, MOST = 14 };
+    const struct ddp_init normal = {.kind = DDP_INIT_NORMAL, .std = 0.5};
+    ddp_tensor *made[MOST];
+    bool read[MOST] = {false};
+    ddp_tensor *tokens =
+        ddp_graph_input(graph, "tokens", DDP_I32, 2, (int64_t[]){config->batch, LENGTH});
+    ddp_tensor *labels =
+        ddp_graph_input(graph, "labels", DDP_I32, 2, (int64_t[]){config->batch, LENGTH});
+    ddp_tensor *wte =
+        ddp_graph_parameter(graph, "wte", 2, (int64_t[]){VOCABULARY, CHANNELS}, normal);
+    ddp_tensor *wpe = ddp_graph_parameter(graph, "wpe", 2, (int64_t[]){LENGTH, CHANNELS}, normal);
+    const int count = 4 + below(MOST - 3);
+    made[0] = ddp_graph_embedding(graph, tokens, wte, wpe);
+    for (int n = 1; n < count; n++) {
+        const int a = below(2) ? n - 1 : below(n), b = below(n);
+        made[n] = random_operation(graph, made[a], made[b], n);
+        read[a] = true;
+        read[b] = read[b] || graph->nodes[graph->node_count - 1].op->joins;
+    }
+    ddp_tensor *y = made[count - 1];
+    for (int n = count - 2; n >= 0; n--)
+        if (!read[n])
+            y = below(2) ? ddp_graph_add(graph, y, made[n]) : ddp_graph_add(graph, made[n], y);
+    y = ddp_graph_layer_norm_layer(graph, "ln", y, 1e-5f);
+    y = ddp_graph_linear_layer(graph, "head", y, config->classes, true, DDP_ACTIVATION_NONE);
+    return ddp_graph_finish(graph, y, ddp_graph_softmax_cross_entropy(graph, y, labels));
+}
+
+/* The loss where this parameter is moved by `step` along `direction`. */
+static double loss_along(struct fixture *f, const struct ddp_parameter *p, const double *direction,
+                         double step)
+{
+    float *w = f->weights + p->offset, kept[128];
+    ck_assert_int_le(p->count, 128);
+    memcpy(kept, w, (size_t)p->count * sizeof *w);
+    for (int64_t i = 0; i < p->count; i++)
+        w[i] = (float)((double)w[i] + step * direction[i]);
+    const double loss = loss_of(f);
+    memcpy(w, kept, (size_t)p->count * sizeof *w);
+    return loss;
+}
+
+/* Along a random direction of one parameter the loss has the slope that its gradient says. */
+static void check_slope(struct fixture *f, const struct ddp_parameter *p, int number)
+{
+    double direction[128], length = 0, slope = 0, size = 0;
+    const double step = 0x1p-7;
+    for (int64_t i = 0; i < p->count; i++) {
+        direction[i] = below(2001) / 1000.0 - 1;
+        length += direction[i] * direction[i];
+    }
+    for (int64_t i = 0; i < p->count; i++) {
+        const double gradient = (double)f->gradients[p->offset + i];
+        direction[i] /= sqrt(length);
+        slope += gradient * direction[i];
+        size += gradient * gradient;
+    }
+    const double up = loss_along(f, p, direction, step), down = loss_along(f, p, direction, -step);
+    const double seen = (up - down) / (2 * step);
+    ck_assert_msg(fabs(seen - slope) <= 1e-3 + 0.01 * sqrt(size),
+                  "graph %d, %s: backward %g, slope %g", number, p->name, slope, seen);
+}
+
+START_TEST(random_graphs_gradients)
+{
+    static const struct ddp_model model = {.name = "sharing", .build = build_random};
+    for (int number = _i * 100; number < _i * 100 + 100; number++) {
+        struct fixture f;
+        chance = (uint64_t)number * 2654435761u + 1;
+        open_fixture(&f, &model, ALL_PARTS);
+        loss_of(&f);
+        ck_assert_int_eq(ddp_exec_loss_backward(f.exec), DDP_OK);
+        ck_assert_int_eq(ddp_exec_backward(f.exec, NULL, NULL), DDP_OK);
+        for (int p = 0; p < ddp_graph_parameter_count(f.graph); p++)
+            for (int way = 0; way < 3; way++)
+                check_slope(&f, ddp_graph_parameter_at(f.graph, p), number);
+        close_fixture(&f);
+    }
+}
+END_TEST
+
 static void plan_is_disjoint(const ddp_graph *graph, unsigned parts)
 {
     struct ddp_graph_plan plan;
@@ -396,6 +510,7 @@ Suite *test_suite(void)
     tcase_add_test(tc, article_gradients);
     tcase_add_test(tc, relu_logits_gradients);
     tcase_add_test(tc, shared_tensors_gradients);
+    tcase_add_loop_test(tc, random_graphs_gradients, 0, 4);
     tcase_add_test(tc, plan_never_overlaps);
     tcase_add_test(tc, fused_norms_begin_with_their_sums);
     tcase_add_test(tc, bf16_activations_halve_the_arena);

@@ -371,6 +371,8 @@ START_TEST(abort_wakes)
     int64_t start = ddp_clock_ns();
     run_world(3, abort_others, 0);
     ck_assert_int_lt(ddp_clock_ns() - start, INT64_C(2000000000));
+    ddp_board_abort(&board, DDP_ABORT_BY_LAUNCHER);
+    ddp_board_abort(&board, 3);
     ck_assert_uint_eq(atomic_load(&board.memory->abort_word), 1); /* rank 0 was first */
 }
 END_TEST

@@ -157,6 +157,53 @@ START_TEST(test_shapes)
 }
 END_TEST
 
+static bool all_nan(const float *values, int64_t count)
+{
+    bool all = true;
+    for (int64_t i = 0; i < count; i++)
+        all = all && isnan(values[i]);
+    return all;
+}
+
+/* A NaN anywhere in a row is in all that comes of the row, in nothing that comes of another, and in
+ * every sum over rows that the row is in. */
+static void check_nan(int64_t rows, int64_t features, int64_t at, bool in_dy, bool reference)
+{
+    struct layer layer = layer_of((const int64_t[]){rows, features}, true), whole;
+    const int64_t row = at / features, column = at % features, before = row * features;
+    const int64_t after = (rows - row - 1) * features;
+    whole = layer_copy(&layer);
+    (in_dy ? layer.dy : layer.x)[at] = NAN;
+    run_forward(&layer, pools[1], reference);
+    run_forward(&whole, pools[1], reference);
+    run_backward(&layer, pools[1], false, reference);
+    run_backward(&whole, pools[1], false, reference);
+    const bool lost =
+        !in_dy && (!all_nan(layer.y + before, features) ||
+                   !all_nan(layer.statistics + 2 * row, 2) || !all_nan(layer.dgamma, features));
+    ck_assert_msg(!lost && all_nan(layer.dx + before, features) && isnan(layer.dgamma[column]) &&
+                      isnan(layer.dbeta[column]) == in_dy,
+                  "rows of %lld: the NaN in column %lld of %s is lost", (long long)features,
+                  (long long)column, in_dy ? "dy" : "x");
+    ck_assert(same_bits(layer.y, whole.y, before) && same_bits(layer.dx, whole.dx, before));
+    ck_assert(same_bits(layer.y + before + features, whole.y + before + features, after));
+    ck_assert(same_bits(layer.dx + before + features, whole.dx + before + features, after));
+    layer_free(&layer);
+    layer_free(&whole);
+}
+
+START_TEST(test_nan)
+{
+    static const int64_t widths[] = {1, 15, 16, 17, 48, 257, 768, 1025, 4096, 5003};
+    const int64_t n = widths[_i], columns[] = {0, n / 2, n - 1, n - n % 16 - 1};
+    random_seed(13);
+    for (int i = 0; i < 4; i++)
+        for (int flags = 0; flags < 4; flags++)
+            if (columns[i] >= 0)
+                check_nan(3, n, n + columns[i], flags & 1, flags & 2);
+}
+END_TEST
+
 static double loss_of(void *arg)
 {
     struct layer *layer = arg;
@@ -255,6 +302,7 @@ Suite *test_suite(void)
     Suite *suite = suite_create("layer_norm");
     TCase *tc = kernel_case(suite, "layer_norm");
     tcase_add_loop_test(tc, test_shapes, 0, sizeof shapes / sizeof shapes[0]);
+    tcase_add_loop_test(tc, test_nan, 0, 10);
     tcase_add_loop_test(tc, test_gradient, 0, 2);
     tcase_add_test(tc, test_in_place);
     tcase_add_test(tc, test_arguments);

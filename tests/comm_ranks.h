@@ -57,6 +57,6 @@ void *ranks_expect(int size, size_t count, enum ddp_dtype dtype, enum ddp_redop 
 
 /* --- comm_rows.c --- */
 
-ranks_body row_collectives, row_overlap, row_slices, row_bf16, row_memory;
+ranks_body row_collectives, row_overlap, row_slices, row_returns, row_bf16, row_memory;
 
 #endif

@@ -157,6 +157,127 @@ void row_slices(ddp_comm *comm, ddp_job *job)
     ranks_free(plain, SLICED * sizeof *plain);
 }
 
+/* Buffers that are used again the moment that a collective returns. */
+struct reused {
+    int size, rank;
+    size_t count, bytes; /* of a part; elements are float32 */
+    char *all, *part;    /* size parts; one */
+    const char *own;     /* host: what this rank puts in, for all parts */
+    const char *sum;     /* ... their sum over the ranks */
+    const char *parts;   /* ... part r as rank r has it */
+    char *result, *junk;
+};
+
+/* Spoils `parts` parts, first of all the ends, which others read last. */
+static void spoil(const struct reused *r, char *memory, int parts)
+{
+    const size_t end = r->bytes < 4096 ? r->bytes : 4096;
+    for (int p = parts - 1; p >= 0; p--)
+        ranks_put(memory + (size_t)(p + 1) * r->bytes - end, r->junk, end);
+    ranks_put(memory, r->junk, (size_t)parts * r->bytes);
+}
+
+static void reuse_reduced(ddp_comm *comm, const struct reused *r)
+{
+    const size_t whole = r->bytes * (size_t)r->size;
+    ranks_put(r->all, r->own, whole);
+    NEED(ddp_comm_reduce_scatter(comm, r->all, r->part, r->count, DDP_F32, DDP_SUM) == DDP_OK);
+    spoil(r, r->all, r->size);
+    NEED(ranks_same(r->part, r->sum + (size_t)r->rank * r->bytes, r->bytes));
+    ranks_put(r->all, r->own, whole);
+    NEED(ddp_comm_allreduce(comm, r->all, r->count * (size_t)r->size, DDP_F32, DDP_SUM) == DDP_OK);
+    ranks_get(r->result, r->all, whole);
+    spoil(r, r->all, r->size);
+    NEED(memcmp(r->result, r->sum, whole) == 0);
+    ranks_put(r->all, r->own, r->bytes); /* a small one goes another way */
+    NEED(ddp_comm_allreduce(comm, r->all, 8, DDP_F32, DDP_SUM) == DDP_OK);
+    ranks_get(r->result, r->all, 32);
+    spoil(r, r->all, 1);
+    NEED(memcmp(r->result, r->sum, 32) == 0);
+}
+
+static void reuse_copied(ddp_comm *comm, const struct reused *r, int root)
+{
+    const size_t whole = r->bytes * (size_t)r->size, elements = r->count * (size_t)r->size;
+    ranks_put(r->part, r->own, r->bytes);
+    NEED(ddp_comm_all_gather(comm, r->part, r->all, r->count, DDP_F32) == DDP_OK);
+    spoil(r, r->part, 1);
+    ranks_get(r->result, r->all, whole);
+    spoil(r, r->all, r->size);
+    NEED(memcmp(r->result, r->parts, whole) == 0);
+    ranks_put(r->part, r->own, r->bytes);
+    NEED(ddp_comm_broadcast(comm, r->part, r->count, DDP_F32, root) == DDP_OK);
+    ranks_get(r->result, r->part, r->bytes);
+    spoil(r, r->part, 1);
+    NEED(memcmp(r->result, r->parts + (size_t)root * r->bytes, r->bytes) == 0);
+    ranks_put(r->all, r->sum, whole); /* of which its slice alone is this rank's to give */
+    const size_t begin = 4 * ddp_slice_begin(elements, 16, r->rank, r->size);
+    const size_t end = 4 * ddp_slice_begin(elements, 16, r->rank + 1, r->size);
+    ranks_put(r->all, r->junk, begin);
+    ranks_put(r->all + end, r->junk, whole - end);
+    NEED(ddp_comm_gather_slices(comm, r->all, elements, 16, DDP_F32) == DDP_OK);
+    ranks_get(r->result, r->all, whole);
+    spoil(r, r->all, r->size);
+    NEED(memcmp(r->result, r->sum, whole) == 0);
+}
+
+static void reuse_slices(ddp_comm *comm, const struct reused *r)
+{
+    const size_t whole = r->bytes * (size_t)r->size, elements = r->count * (size_t)r->size;
+    const size_t begin = 4 * ddp_slice_begin(elements, 16, r->rank, r->size);
+    const size_t end = 4 * ddp_slice_begin(elements, 16, r->rank + 1, r->size);
+    ranks_put(r->all, r->own, whole);
+    NEED(ddp_comm_reduce_slices_start(comm, r->all, elements, 16, DDP_F32, DDP_SUM) == DDP_OK);
+    NEED(ddp_comm_finish(comm) == DDP_OK);
+    ranks_get(r->result, r->all, whole);
+    spoil(r, r->all, r->size);
+    NEED(memcmp(r->result + begin, r->sum + begin, end - begin) == 0);
+    ranks_put(r->all, r->own, whole);
+    NEED(ddp_comm_allreduce_start(comm, r->all, elements, DDP_F32, DDP_SUM) == DDP_OK);
+    NEED(ddp_comm_finish(comm) == DDP_OK);
+    ranks_get(r->result, r->all, whole);
+    spoil(r, r->all, r->size);
+    NEED(memcmp(r->result, r->sum, whole) == 0);
+}
+
+/* A collective that returns has let go of its buffers: nobody reads or writes there any more. */
+void row_returns(ddp_comm *comm, ddp_job *job)
+{
+    const int size = ddp_comm_size(comm), rounds = ranks_device ? 2 : 40;
+    struct reused r = {.size = size, .rank = ddp_comm_rank(comm)};
+    r.count = ranks_device ? 1000 : 50000;
+    r.bytes = r.count * sizeof(float);
+    const size_t elements = r.count * (size_t)size, whole = elements * sizeof(float);
+    void *registered, *parts = malloc(whole), *own = malloc(whole);
+    char *plain = ranks_alloc(whole + r.bytes);
+    (void)job;
+    NEED(ddp_comm_alloc(comm, whole + r.bytes, &registered) == DDP_OK);
+    for (int rank = 0; rank < size; rank++)
+        ranks_values((char *)parts + (size_t)rank * r.bytes, r.count, DDP_F32, rank);
+    ranks_values(own, elements, DDP_F32, r.rank);
+    r.own = own;
+    r.parts = parts;
+    r.sum = ranks_expect(size, elements, DDP_F32, DDP_SUM);
+    r.result = malloc(whole);
+    r.junk = malloc(whole);
+    memset(r.junk, 0x5a, whole);
+    for (int round = 0; round < rounds; round++) {
+        const bool mixed = round % 4 == 3, staged = round % 4 == 2 || (mixed && r.rank % 2);
+        r.all = staged ? plain : registered;
+        r.part = r.all + whole;
+        reuse_reduced(comm, &r);
+        reuse_copied(comm, &r, round % size);
+        r.all = registered;
+        reuse_slices(comm, &r);
+    }
+    free(parts);
+    free(own);
+    free((void *)(uintptr_t)r.sum);
+    free(r.result);
+    free(r.junk);
+    ranks_free(plain, whole + r.bytes);
+}
+
 /* bf16 is copied, but not reduced; the communicator lives on. */
 void row_bf16(ddp_comm *comm, ddp_job *job)
 {

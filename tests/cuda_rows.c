@@ -273,6 +273,44 @@ START_TEST(test_layer_norm)
 }
 END_TEST
 
+/* A NaN anywhere in a row is in all that comes of the row. */
+static void check_layer_norm_nan(struct norm_case *c, int64_t row, int64_t column)
+{
+    const int64_t begin = row * c->n, end = begin + c->n;
+    const float kept = c->x.host[begin + column];
+    c->x.host[begin + column] = NAN;
+    pair_send(&c->x);
+    norm_forward(c, true);
+    norm_backward(c, true, 0, NULL);
+    float *y = pair_fetch(&c->y), *dx = pair_fetch(&c->dx), *all = pair_fetch(&c->statistics);
+    for (int64_t i = 0; i < c->rows * c->n; i++)
+        ck_assert_msg((i >= begin && i < end) == (isnan(y[i]) && isnan(dx[i])),
+                      "rows of %d, a NaN in column %d: element %d is %g, its gradient %g",
+                      (int)c->n, (int)column, (int)i, (double)y[i], (double)dx[i]);
+    for (int64_t i = 0; i < 2 * c->rows; i++)
+        ck_assert_msg((i / 2 == row) == isnan(all[i]),
+                      "rows of %d, a NaN in column %d: statistic %d is %g", (int)c->n, (int)column,
+                      (int)i, (double)all[i]);
+    c->x.host[begin + column] = kept;
+    free(y);
+    free(dx);
+    free(all);
+}
+
+START_TEST(test_layer_norm_nan)
+{
+    for (size_t i = 1; i < NORMS; i++) {
+        const int64_t rows = norms[i][0], n = norms[i][1];
+        if (rows > 20)
+            continue;
+        struct norm_case c = norm_case_of(norms[i], 4 * _i);
+        check_layer_norm_nan(&c, 0, n - 1);
+        check_layer_norm_nan(&c, rows / 2, n / 3);
+        norm_case_free(&c);
+    }
+}
+END_TEST
+
 /* y may be x, dx may be dy; sums without dx, and dx without sums. */
 START_TEST(test_layer_norm_in_place)
 {
@@ -410,6 +448,7 @@ void cuda_row_cases(Suite *suite)
     tcase_add_loop_test(tc, test_embedding_backward, 0, EMBEDDINGS);
     tcase_add_test(tc, test_long_embedding);
     tcase_add_loop_test(tc, test_layer_norm, 0, 16);
+    tcase_add_loop_test(tc, test_layer_norm_nan, 0, 4);
     tcase_add_loop_test(tc, test_layer_norm_in_place, 0, 2);
     tcase_add_loop_test(tc, test_add_layer_norm, 0, 16);
     tcase_add_test(tc, test_bad_numbers);

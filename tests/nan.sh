@@ -39,6 +39,40 @@ expect "log of a stopped run" 10 "$first" "$trainer" $common --steps 40 --log "$
 grep -q '"step":'"$bad"',.*"loss":null' "$work/log" || fail "log: no line of the bad step"
 tail -n 1 "$work/log" | grep -q '"event":"end",.*"status":"loss or gradient not finite"' || fail "log: no end"
 
+# Huge samples with weights of zero: the loss is finite, each shard's gradient too, and their sum is not.
+# bytes OCTAL...: these bytes
+bytes() {
+    # shellcheck disable=SC2059 # the format is the bytes
+    printf "$(printf '\\%s' "$@")"
+}
+# npy TYPE: the header of an array of 64
+npy() {
+    bytes 223 && printf NUMPY && bytes 1 0 166 0
+    printf '%-117s\n' "{'descr': '$1', 'fortran_order': False, 'shape': (64,), }"
+}
+{ npy '<f4' && for i in $(seq 64); do bytes 377 377 377 176; done; } >"$work/x.npy" # half of the largest float32
+{ npy '|u1' && bytes 1 && for i in $(seq 63); do bytes 0; done; } >"$work/y.npy"
+header='{"fc1.bias":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},'
+header=$header'"fc1.weight":{"dtype":"F32","shape":[2,1],"data_offsets":[8,16]},'
+header=$header'"fc2.bias":{"dtype":"F32","shape":[2],"data_offsets":[16,24]},'
+header=$header'"fc2.weight":{"dtype":"F32","shape":[2,2],"data_offsets":[24,40]}}'
+{
+    bytes "$(printf %o ${#header})" 0 0 0 0 0 0 0
+    printf %s "$header"
+    bytes 0 0 200 77 0 0 200 77 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 # 1, 1; 0, 0; 0, 0
+    bytes 0 0 200 77 0 0 200 277 0 0 200 277 0 0 200 77         # 1, -1, -1, 1
+} >"$work/weights"
+huge="--data $work/x.npy,$work/y.npy --load $work/weights --hidden 2 --batch-size 8 --global-batch 64 --steps 3 --no-eval"
+sum="the gradient's norm is inf at step 1: each shard by itself is finite, their sum is not"
+for start in trainer "trainer --mode dp --replicas 2" "ddprun -n 2 trainer" "ddprun -n 2 trainer --no-shared-weights"; do
+    # shellcheck disable=SC2086 # options
+    expect "norm, $start" 0 "warning: 3 of 3 updates were left out" "$top"/$start $huge --nan skip --save "$work/f"
+    grep -q "warning: $sum" "$work/out" || fail "norm, $start: no '$sum'"
+    [ "$(tail -c 40 "$work/f" | od -An -tx1)" = "$(tail -c 40 "$work/weights" | od -An -tx1)" ] || fail "norm, $start: the weights have changed"
+done
+# shellcheck disable=SC2086 # options
+expect "norm, stop" 10 "error: $sum" "$trainer" $huge --clip-grad-norm 1
+
 # A jump of the loss, by a learning rate that comes in too high.
 expect "spike" 0 "warning: loss spike: [0-9.e+]+ at step [0-9]+, where [0-9.e+]+ \+- [0-9.e+]+ was usual" \
     "$trainer" --hidden 64,64 --steps 300 --warmup-steps 900 --lr 30 --no-eval --nan warn

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # Our safetensors files against the format's own library, where Python has it.
 set -u
-python=${PYTHON:-python3}
+python=${SAFETENSORS_PYTHON:-${PYTHON:-python3}}
 if ! "$python" -c 'import numpy, safetensors' >/dev/null 2>&1; then
     echo "skipped: $python has no safetensors package, or no numpy"
     exit 77

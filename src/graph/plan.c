@@ -174,7 +174,6 @@ static void share_gradients(struct planner *p, int n)
     bool early_shares = hands_on(p, early, n);
     if (late_shares && early_shares)
         early_shares = previous_reader(p, early, n) < late->producer &&
-                       early->producer < late->producer &&
                        !p->graph->nodes[late->producer].overwrites_dy;
     if (late_shares)
         gradient[late->id] = item;

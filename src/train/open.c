@@ -195,7 +195,7 @@ static enum ddp_status create_mode(struct ddp_run *run)
         .decay_matrices_only = plan->decay_matrices_only,
         .clip_norm = plan->clip_norm,
         .only_finite = options->nan != DDP_NAN_WARN,
-        .gradient_norm = options->log || options->tensorboard,
+        .gradient_norm = options->log || options->tensorboard || options->nan == DDP_NAN_SKIP,
         .zero = plan->zero,
         .shared_weights = plan->shared_weights,
         .sync_batch_norm = plan->sync_batch_norm,

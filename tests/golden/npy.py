@@ -133,5 +133,10 @@ for save, ending in ((np.savez, "stored"), (np.savez_compressed, "deflated")):
     save(path(name), x=x)
     line("train", name, x, None, x, 0)
 
+# Where the first size may be a number of channels, it is, whatever the last one is.
+for shape in ((2, 3, 3, 3), (2, 3, 5, 3), (2, 1, 4, 3), (2, 4, 2, 1), (2, 3, 2, 4), (2, 2, 3, 1)):
+    for dtype in ("u1", "<f4"):
+        pair("channels-%s-%s" % ("x".join(map(str, shape[1:])), np.dtype(dtype).name), shape, dtype)
+
 with open(os.path.join(OUT, "npy.txt"), "w", encoding="ascii") as out:
     out.write("\n".join(lines) + "\n")

@@ -142,6 +142,7 @@ static void run_attempt(struct job *job)
     start_workers(job);
     watch_workers(job);
     end_children(job);
+    output_check_files(&job->output);
     show_last_words(job);
     bool written = watch_output(job);
     char *directory = output_take_directory(&job->output);
@@ -205,6 +206,8 @@ int supervise(struct plan *plan)
             ddp_log(DDP_LOG_WARNING, "workers have left processes behind that cannot be found, "
                                      "because /proc is missing; they stay");
     }
+    if (job.exit_code == EXIT_SUCCESS && relay_has_lost())
+        job.exit_code = EXIT_LAUNCHER;
     terminal_close(&job.terminal);
     free(output_take_directory(&job.output));
     free(job.workers);

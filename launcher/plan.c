@@ -211,6 +211,20 @@ static enum ddp_status count_workers(struct plan *plan, int *exit_code)
     return DDP_OK;
 }
 
+/* A fault of a rank that there is not would never come. */
+static enum ddp_status check_faults(const struct plan *plan, int *exit_code)
+{
+    const struct settings *s = plan->settings;
+    for (int i = 0; i < s->fault_count; i++)
+        if (s->faults[i].rank >= plan->nproc) {
+            *exit_code = EXIT_USAGE;
+            return ddp_fail(DDP_ERR_INVALID, "--inject %s: there is no rank %d among %d worker%s",
+                            s->fault_texts[i], s->faults[i].rank, plan->nproc,
+                            plan->nproc == 1 ? "" : "s");
+        }
+    return DDP_OK;
+}
+
 static enum ddp_status bind_workers(struct plan *plan)
 {
     const struct settings *s = plan->settings;
@@ -256,6 +270,8 @@ enum ddp_status plan_make(struct plan *plan, const struct settings *settings, in
         status = find_program(plan, exit_code);
     if (status == DDP_OK)
         status = count_workers(plan, exit_code);
+    if (status == DDP_OK)
+        status = check_faults(plan, exit_code);
     if (status == DDP_OK)
         status = bind_workers(plan);
     if (status != DDP_OK) {

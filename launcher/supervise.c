@@ -115,6 +115,33 @@ static void show_last_words(struct job *job)
     report_last_words(rank, text);
 }
 
+/* Has a worker been where the fault waits? */
+static bool fault_reached(const struct job *job, const struct ddp_board_fault *fault, bool *joined)
+{
+    struct ddp_board_view view;
+    bool reached = false;
+    for (int rank = 0; rank < job->plan->nproc; rank++) {
+        ddp_board_read(&job->board, rank, &view);
+        *joined = *joined || view.pid > 0;
+        if ((fault->rank < 0 || fault->rank == rank) && view.step >= 0)
+            reached = reached || view.step >= fault->step;
+    }
+    return reached;
+}
+
+/* A job that ends well shows nothing when its faults never came. */
+static void report_missed_faults(const struct job *job)
+{
+    const struct settings *settings = job->plan->settings;
+    for (int i = 0; i < settings->fault_count; i++) {
+        bool joined = false;
+        if (!fault_reached(job, &settings->faults[i], &joined))
+            ddp_log(DDP_LOG_WARNING, "--inject %s did not happen: %s", settings->fault_texts[i],
+                    joined ? "the program ended before that step"
+                           : "the program does not use libddp");
+    }
+}
+
 /* Ends what the workers have left behind. */
 static void end_children(struct job *job)
 {
@@ -151,6 +178,8 @@ static void run_attempt(struct job *job)
     spawner_close(&job->spawner);
     if (job->plan->settings->straggler_report)
         table_stragglers(&job->board);
+    if (job->exit_code == EXIT_SUCCESS && job->plan->restart == 0)
+        report_missed_faults(job);
     if (written) /* else the relay is still there, and looks at it */
         ddp_board_unmap(&job->board);
     else

@@ -156,7 +156,7 @@ static void run_attempt(struct job *job)
     memset(job->workers, 0, (size_t)job->plan->nproc * sizeof *job->workers);
     job->state = RUNNING;
     job->deadline_ns = INT64_MAX;
-    job->decided = job->restartable = false;
+    job->decided = job->restartable = job->disk_full = false;
     job->exit_code = 0;
     job->failed_rank = -1;
     job->kills_at_start = memory_limit_kills();
@@ -212,6 +212,12 @@ static bool next_attempt(struct job *job)
     int before = plan->nproc;
     if (!job->restartable || job->interrupted || plan->restart >= plan->settings->max_restarts)
         return false;
+    if (job->disk_full) {
+        ddp_log(DDP_LOG_ERROR,
+                "not restarting: rank %d met a full disk, and would again; make room first",
+                job->failed_rank);
+        return false;
+    }
     if (!fewer_decide(plan, &job->failures, job->failed_rank, why, sizeof why) ||
         !back_off(job, before, why))
         return false;

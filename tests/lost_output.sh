@@ -101,6 +101,26 @@ else
     not_run "log files on a full disk: no file system can be mounted here"
 fi
 
+echo "# a worker that meets a full disk is not started again"
+article="$trainer --model article --steps 2"
+# shellcheck disable=SC2086
+to_full 4 "results" -n 1 --max-restarts 2 $article
+says 1 'not restarting: rank 0 met a full disk, and would again; make room first$'
+grep -q ' restarting all' "$work/err" && fail "$name: $(cat "$work/err")"
+if [ -n "$space" ]; then
+    # shellcheck disable=SC2086
+    run 4 "a checkpoint" $space sh -c 'mount -t tmpfs -o size=8k none "$0" && exec "$@"' "$work/disk" \
+        "$ddprun" -n 2 --max-restarts 2 $article --checkpoint "$work/disk/c" --checkpoint-every 1
+    says 1 'not restarting: rank [01] met a full disk'
+    grep -q ' restarting all' "$work/err" && fail "$name: $(cat "$work/err")"
+fi
+# The same exit code for other reasons, or of other programs, may be worth a try.
+# shellcheck disable=SC2086
+run 4 "no data" "$ddprun" -n 2 --max-restarts 1 $trainer --data "$work/none"
+grep -q ' restarting all' "$work/err" && [ "$(grep -c 'not restarting' "$work/err")" = 0 ] || fail "$name: $(cat "$work/err")"
+run 4 "another program" "$ddprun" -n 2 --max-restarts 1 sh -c 'echo x >/dev/full; exit 4'
+grep -q ' restarting all' "$work/err" && [ "$(grep -c 'not restarting' "$work/err")" = 0 ] || fail "$name: $(cat "$work/err")"
+
 echo "# no newline at the end"
 # tail_of NAME PREFIXES ARGUMENT...: two workers whose last words have no newline, "one\nlast RANK" on standard output
 # and "err RANK" on standard error

@@ -147,9 +147,18 @@ void ddp_log_hold(char *text, size_t size)
         *text = '\0';
 }
 
+static atomic_bool disk_full;
+
+bool ddp_fail_disk_full(void)
+{
+    return disk_full;
+}
+
 enum ddp_status ddp_fail(enum ddp_status status, const char *format, ...)
 {
     va_list args;
+    if (status == DDP_ERR_IO && (errno == ENOSPC || errno == EDQUOT))
+        atomic_store(&disk_full, true);
     va_start(args, format);
     if (!held)
         vlog(DDP_LOG_ERROR, format, args);

@@ -44,6 +44,10 @@ void ddp_log_set_sink(void (*sink)(int level, const char *text));
  * reads well. */
 enum ddp_status ddp_fail(enum ddp_status status, const char *format, ...) DDP_PRINTF(2, 3);
 
+/* Has this process called ddp_fail() with DDP_ERR_IO while errno said that a disk, or the user's
+ * part of it, is full? */
+bool ddp_fail_disk_full(void);
+
 #ifdef __cplusplus
 }
 #endif

@@ -3,6 +3,7 @@
 # ddprun from outside: exit codes, messages, environment, signals, and that nothing is left behind.
 # shellcheck disable=SC2016  # the workers' shells expand the variables
 . "${srcdir:-.}/tests/signals.inc"
+. "${srcdir:-.}/tests/result.inc"
 set -u
 ddprun=./ddprun
 helper=./launcher_helper
@@ -36,7 +37,6 @@ cleanup()
 }
 trap cleanup EXIT
 
-failures=0
 fail()
 {
     echo "FAIL: $*"
@@ -49,6 +49,7 @@ run()
 {
     want=$1
     shift
+    count=$((count + 1))
     timeout 60 $ddprun "$@" >"$tmp/out" 2>"$tmp/err" </dev/null
     got=$?
     test $got = "$want" || fail "ddprun $*: exit code $got, not $want"
@@ -504,6 +505,8 @@ if command -v python3 >/dev/null; then
     run 126 -n 2 --no-python "$tmp/script.py"
     PYTHONPATH=$tmp run 0 -n 2 -m script x; bare_sorted
     test "$(cat "$tmp/sorted")" = "$(printf '%s x\n' 0 1)" || fail "module: $(cat "$tmp/out")"
+else
+    not_run "scripts and modules of Python: python3 is not installed"
 fi
 run 0 -n 2 --dry-run sh -c "echo it's"; quiet
 grep -q "^command: sh -c 'echo it'\\\\''s'\$" "$tmp/out" || fail "--dry-run: $(cat "$tmp/out")"
@@ -576,4 +579,4 @@ gone 1
 
 echo "# nothing is left"
 gone 1
-test $failures = 0 || { echo "$failures failures"; exit 1; }
+finish

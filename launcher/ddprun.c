@@ -10,6 +10,7 @@
 #include "launcher/status.h"
 #include "launcher/supervise.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -28,10 +29,19 @@ static void open_standard_files(void)
         close(fd);
 }
 
+/* The exit code, unless what was printed is lost. */
+static int end_printing(int exit_code)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return exit_code;
+    ddp_log(DDP_LOG_ERROR, "standard output cannot be written: %s", strerror(errno));
+    return EXIT_LAUNCHER;
+}
+
 static int print(void (*text)(FILE *))
 {
     text(stdout);
-    return fflush(stdout) == 0 && !ferror(stdout) ? EXIT_SUCCESS : EXIT_LAUNCHER;
+    return end_printing(EXIT_SUCCESS);
 }
 
 static void print_version(FILE *out)
@@ -48,7 +58,7 @@ int main(int argc, char **argv)
     ddp_log_set_name("ddprun");
     keeper_remember_title(argc, argv);
     if (argc > 1 && strcmp(argv[1], "status") == 0)
-        return status_main(argc - 1, argv + 1);
+        return end_printing(status_main(argc - 1, argv + 1));
     if (settings_read(&settings, argc, argv) != DDP_OK)
         return EXIT_USAGE;
     if (settings.help)
@@ -59,7 +69,7 @@ int main(int argc, char **argv)
         return exit_code;
     if (settings.dry_run) {
         plan_print(&plan, stdout);
-        exit_code = fflush(stdout) == 0 && !ferror(stdout) ? EXIT_SUCCESS : EXIT_LAUNCHER;
+        exit_code = end_printing(EXIT_SUCCESS);
     } else {
         exit_code = supervise(&plan);
     }

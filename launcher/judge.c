@@ -70,6 +70,14 @@ static int first_suspect(const struct job *job)
     return first;
 }
 
+/* Only programs that use libddp say so; with the same exit code of others it may be worth a try. */
+static bool disk_is_full(const struct job *job, int rank)
+{
+    struct ddp_board_view view;
+    ddp_board_read(&job->board, rank, &view);
+    return view.disk_full && exited_with(job->workers[rank].wait_status, DDP_ERR_IO);
+}
+
 static void name_failed(struct job *job, int rank)
 {
     const struct worker *worker = &job->workers[rank];
@@ -111,6 +119,7 @@ void judge_workers(struct job *job, bool final)
     job->restartable = how != PREEMPTED && !asked;
     if (how != PREEMPTED)
         name_failed(job, rank);
+    job->disk_full = disk_is_full(job, rank);
     ddp_board_abort(&job->board, DDP_ABORT_BY_LAUNCHER);
     job_end(job, SIGTERM);
 }

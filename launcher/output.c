@@ -91,25 +91,40 @@ static enum ddp_status make_run_directory(struct output *output)
     return status;
 }
 
-static enum ddp_status open_file(const struct output *output, int rank, int index, int *fd)
+/* DIRECTORY/attempt_N/RANK/NAME, freed with free(); NULL without memory. */
+static char *path_of(const struct output *output, int rank, const char *name)
 {
-    char *path = NULL;
+    char *path;
+    int n = asprintf(&path, "%s/attempt_%d/%d/%s", output->directory, output->plan->restart, rank,
+                     name);
+    return n < 0 ? NULL : path;
+}
+
+/* Makes the directory that a file is to lie in. */
+static enum ddp_status make_directory_of(char *path)
+{
+    char *slash = strrchr(path, '/');
+    *slash = 0;
     enum ddp_status status = DDP_OK;
-    if (asprintf(&path, "%s/attempt_%d/%d", output->directory, output->plan->restart, rank) < 0)
-        return ddp_fail(DDP_ERR_MEMORY, "out of memory");
     if (!make_path(path))
         status = ddp_fail(DDP_ERR_IO, "%s: cannot be made: %s", path, strerror(errno));
-    free(path);
+    *slash = '/';
+    return status;
+}
+
+/* *path [out] is freed with free(), also after a failure. */
+static enum ddp_status open_file(const struct output *output, int rank, int index, int *fd,
+                                 char **path)
+{
+    *path = path_of(output, rank, file_names[index]);
+    if (!*path)
+        return ddp_fail(DDP_ERR_MEMORY, "out of memory");
+    enum ddp_status status = make_directory_of(*path);
     if (status != DDP_OK)
         return status;
-    if (asprintf(&path, "%s/attempt_%d/%d/%s", output->directory, output->plan->restart, rank,
-                 file_names[index]) < 0)
-        return ddp_fail(DDP_ERR_MEMORY, "out of memory");
-    *fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    if (*fd < 0)
-        status = ddp_fail(DDP_ERR_IO, "%s: cannot be opened: %s", path, strerror(errno));
-    free(path);
-    return status;
+    *fd = open(*path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    return *fd >= 0 ? DDP_OK
+                    : ddp_fail(DDP_ERR_IO, "%s: cannot be opened: %s", *path, strerror(errno));
 }
 
 /* --- opening -------------------------------------------------------------------------------------
@@ -166,7 +181,10 @@ struct connection {
     int child;  /* for the worker */
     int source; /* for the relay */
     int file;   /* for the relay */
+    char *path; /* of the log file, for the relay */
 };
+
+static const struct connection not_connected = {-1, -1, -1, NULL};
 
 static void disconnect(struct connection *connection)
 {
@@ -174,7 +192,8 @@ static void disconnect(struct connection *connection)
     for (int i = 0; i < 3; i++)
         if (fds[i] >= 0)
             close(fds[i]);
-    *connection = (struct connection){-1, -1, -1};
+    free(connection->path);
+    *connection = not_connected;
 }
 
 static enum ddp_status connect_stream(const struct output *output, int rank, int index,
@@ -183,7 +202,7 @@ static enum ddp_status connect_stream(const struct output *output, int rank, int
     struct route route = route_of(output, rank, index);
     int ends[2], file = -1;
     if (route.filed) {
-        enum ddp_status status = open_file(output, rank, index, &file);
+        enum ddp_status status = open_file(output, rank, index, &file, &connection->path);
         if (status != DDP_OK)
             return status;
     }
@@ -225,8 +244,10 @@ static void expand_prefix(const char *template, const char *role, int rank,
 static enum ddp_status relay_stream(struct output *output, int rank, int index,
                                     struct connection *connection)
 {
-    struct relay_stream stream = {
-        .source = connection->source, .shown_on = index + 1, .file = connection->file};
+    struct relay_stream stream = {.source = connection->source,
+                                  .shown_on = index + 1,
+                                  .file = connection->file,
+                                  .file_path = connection->path};
     const char *template = getenv("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE");
     if (connection->source < 0)
         return DDP_OK;
@@ -237,28 +258,22 @@ static enum ddp_status relay_stream(struct output *output, int rank, int index,
         stream.bare = &output->board->memory->sole_output;
     enum ddp_status status = relay_add(output->relay, &stream, &output->slots[rank][index]);
     if (status == DDP_OK)
-        connection->source = connection->file = -1;
+        *connection = (struct connection){.child = connection->child, .source = -1, .file = -1};
     return status;
 }
 
-/* Makes the rank's directory, in which torch's record decorator leaves error.json. */
+/* Names the file in which torch's record decorator leaves its reason, and makes its directory. */
 static enum ddp_status name_error_file(const struct output *output, int rank, char **path)
 {
     *path = output_error_file(output, rank);
-    if (!*path)
-        return ddp_fail(DDP_ERR_MEMORY, "out of memory");
-    char *slash = strrchr(*path, '/');
-    *slash = 0;
-    bool made = make_path(*path);
-    *slash = '/';
-    return made ? DDP_OK : ddp_fail(DDP_ERR_IO, "%s: cannot be made: %s", *path, strerror(errno));
+    return *path ? make_directory_of(*path) : ddp_fail(DDP_ERR_MEMORY, "out of memory");
 }
 
 enum ddp_status output_start_worker(struct output *output, const struct spawner *spawner, int rank,
                                     pid_t *pid)
 {
     char *error_file = NULL;
-    struct connection streams[2] = {{-1, -1, -1}, {-1, -1, -1}};
+    struct connection streams[2] = {not_connected, not_connected};
     enum ddp_status status = connect_stream(output, rank, 0, spawner, &streams[0]);
     if (status == DDP_OK)
         status = connect_stream(output, rank, 1, spawner, &streams[1]);
@@ -277,9 +292,8 @@ enum ddp_status output_start_worker(struct output *output, const struct spawner 
 /* The end of a log file that the worker wrote itself. */
 static void file_tail(const struct output *output, int rank, char text[RELAY_TAIL + 1])
 {
-    char *path;
-    if (asprintf(&path, "%s/attempt_%d/%d/%s", output->directory, output->plan->restart, rank,
-                 file_names[1]) < 0)
+    char *path = path_of(output, rank, file_names[1]);
+    if (!path)
         return;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     free(path);
@@ -302,11 +316,33 @@ void output_tail(struct output *output, int rank, char text[RELAY_TAIL + 1])
 
 char *output_error_file(const struct output *output, int rank)
 {
-    char *path;
-    if (!output->directory || asprintf(&path, "%s/attempt_%d/%d/error.json", output->directory,
-                                       output->plan->restart, rank) < 0)
-        return NULL;
-    return path;
+    return output->directory ? path_of(output, rank, "error.json") : NULL;
+}
+
+/* A worker that writes into its log file itself, and does not look whether it can, says nothing of
+ * a full disk. Its file cannot grow then. */
+static void check_file(const struct output *output, int rank, int index)
+{
+    struct stat info;
+    char *path = path_of(output, rank, file_names[index]);
+    int fd = path ? open(path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW) : -1;
+    if (fd >= 0 && fstat(fd, &info) == 0 && S_ISREG(info.st_mode) &&
+        fallocate(fd, FALLOC_FL_KEEP_SIZE, info.st_size, 1) < 0 &&
+        (errno == ENOSPC || errno == EDQUOT || errno == EFBIG))
+        relay_lose_file(path);
+    if (fd >= 0)
+        close(fd);
+    free(path);
+}
+
+void output_check_files(const struct output *output)
+{
+    for (int rank = 0; rank < output->plan->nproc; rank++)
+        for (int index = 0; index < 2; index++) {
+            struct route route = route_of(output, rank, index);
+            if (route.filed && !route.relayed)
+                check_file(output, rank, index);
+        }
 }
 
 bool output_shows_errors(const struct output *output, int rank)

@@ -35,6 +35,10 @@ void output_tail(struct output *output, int rank, char text[RELAY_TAIL + 1]);
 /* The rank's TORCHELASTIC_ERROR_FILE, freed with free(); NULL when it has none. */
 char *output_error_file(const struct output *output, int rank);
 
+/* Looks, when no worker writes any more, for a disk so full that a worker's log file may lack what
+ * it wrote last; notes it in the relay, which says so. */
+void output_check_files(const struct output *output);
+
 /* Is what the rank writes to standard error shown? */
 bool output_shows_errors(const struct output *output, int rank);
 

@@ -7,6 +7,7 @@
 
 #include "core/log.h"
 #include "core/memory.h"
+#include "core/text.h"
 #include "job/board.h"
 #include "launcher/cores.h"
 
@@ -211,6 +212,20 @@ static enum ddp_status count_workers(struct plan *plan, int *exit_code)
     return DDP_OK;
 }
 
+/* A fault of a rank that there is not would never come. */
+static enum ddp_status check_faults(const struct plan *plan, int *exit_code)
+{
+    const struct settings *s = plan->settings;
+    for (int i = 0; i < s->fault_count; i++)
+        if (s->faults[i].rank >= plan->nproc) {
+            *exit_code = EXIT_USAGE;
+            return ddp_fail(DDP_ERR_INVALID, "--inject %s: there is no rank %d among %d worker%s",
+                            s->fault_texts[i], s->faults[i].rank, plan->nproc,
+                            plan->nproc == 1 ? "" : "s");
+        }
+    return DDP_OK;
+}
+
 static enum ddp_status bind_workers(struct plan *plan)
 {
     const struct settings *s = plan->settings;
@@ -256,6 +271,8 @@ enum ddp_status plan_make(struct plan *plan, const struct settings *settings, in
         status = find_program(plan, exit_code);
     if (status == DDP_OK)
         status = count_workers(plan, exit_code);
+    if (status == DDP_OK)
+        status = check_faults(plan, exit_code);
     if (status == DDP_OK)
         status = bind_workers(plan);
     if (status != DDP_OK) {
@@ -462,12 +479,31 @@ char **plan_environment(const struct plan *plan, int rank, int board_fd, int hea
 
 /* --- --dry-run ------------------------------------------------------------------------------- */
 
+/* Prints a word that a terminal must not see as it is, as bash and others read it back: $'\x1b'. */
+static void print_escaped(const char *word, FILE *out)
+{
+    fputs(" $'", out);
+    for (; *word; word++) {
+        const unsigned char byte = (unsigned char)*word;
+        if (byte < 0x20 || byte >= 0x7f)
+            fprintf(out, "\\x%02x", byte);
+        else
+            fprintf(out, byte == '\'' || byte == '\\' ? "\\%c" : "%c", byte);
+    }
+    fputc('\'', out);
+}
+
 /* Prints a word so that a shell reads it back. */
 static void print_word(const char *word, FILE *out)
 {
     if (*word && strspn(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
                               "_-+=:,./@%") == strlen(word)) {
         fprintf(out, " %s", word);
+        return;
+    }
+    char shown[DDP_TEXT_SHOWN];
+    if (strcmp(ddp_text_show(shown, word), word) != 0) {
+        print_escaped(word, out);
         return;
     }
     fputs(" '", out);
@@ -486,7 +522,8 @@ void plan_report_bindings(const struct plan *plan)
 void plan_print(const struct plan *plan, FILE *out)
 {
     struct added added;
-    fprintf(out, "program: %s\ncommand:", plan->program);
+    char shown[DDP_TEXT_SHOWN];
+    fprintf(out, "program: %s\ncommand:", ddp_text_show(shown, plan->program));
     for (char *const *arg = plan->argv; *arg; arg++)
         print_word(*arg, out);
     fprintf(out, "\nworkers: %d, on %d usable core%s\n", plan->nproc, plan->cores,
@@ -497,7 +534,8 @@ void plan_print(const struct plan *plan, FILE *out)
         add_all(&added, plan, rank, 3, 4, NULL);
         fprintf(out, "rank %d:", rank);
         if (device_of(plan, rank) < plan->devices.count)
-            fprintf(out, " GPU %s,", device_name(plan, device_of(plan, rank)));
+            fprintf(out, " GPU %s,",
+                    ddp_text_show(shown, device_name(plan, device_of(plan, rank))));
         if (rank < plan->bindings.count)
             fprintf(out, " %s,", plan->bindings.workers[rank].text);
         fputs(" environment", out);

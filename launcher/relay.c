@@ -2,7 +2,8 @@
  *
  * See relay.h. One poll() over all pipes. A stream that is in the middle of a line longer than its
  * buffer owns its output until the line ends (or a second passes without a byte); the others wait
- * meanwhile. */
+ * meanwhile. What cannot be written, on a full disk for example, is dropped, and the workers go on:
+ * it may be hours of their work. Only when nobody reads any more do they notice. */
 #include "config.h"
 
 #include "launcher/relay.h"
@@ -67,6 +68,30 @@ struct relay {
 
 /* --- writing --------------------------------------------------------------------------------- */
 
+/* What this process cannot write: standard output (1), standard error (2), log files (0). It stays
+ * so when another relay follows. */
+static atomic_bool lost[3];
+
+bool relay_has_lost(void)
+{
+    return lost[0] || lost[STDOUT_FILENO] || lost[STDERR_FILENO];
+}
+
+void relay_lose_file(const char *path)
+{
+    if (!atomic_exchange(&lost[0], true))
+        ddp_log(DDP_LOG_ERROR,
+                "%s: cannot be written: %s; the job goes on, its log files are incomplete", path,
+                strerror(errno));
+}
+
+static void lose_output(int fd)
+{
+    if (!atomic_exchange(&lost[fd], true))
+        ddp_log(DDP_LOG_ERROR, "standard %s cannot be written: %s; the job goes on without it",
+                fd == STDOUT_FILENO ? "output" : "error", strerror(errno));
+}
+
 static bool write_all(int fd, const char *data, size_t bytes)
 {
     while (bytes > 0) {
@@ -87,9 +112,14 @@ static bool write_all(int fd, const char *data, size_t bytes)
 
 static void show(struct relay *relay, int fd, const char *data, size_t bytes)
 {
-    if (!relay->broken[fd] && !write_all(fd, data, bytes))
+    if (relay->broken[fd] || lost[fd])
+        return;
+    if (write_all(fd, data, bytes))
+        relay->shown_bytes += bytes;
+    else if (errno == EPIPE)
         relay->broken[fd] = true;
-    relay->shown_bytes += bytes;
+    else
+        lose_output(fd);
 }
 
 /* Puts the prefix before each line of data[0..bytes) and shows it. */
@@ -193,11 +223,20 @@ static void finish_slot(struct relay *relay, struct slot *slot)
     pthread_mutex_unlock(&relay->mutex);
 }
 
+/* Some file systems say only here that they have no room. */
+static void close_file(struct slot *slot)
+{
+    if (slot->stream.file >= 0 && close(slot->stream.file) < 0 && errno != EINTR)
+        relay_lose_file(slot->stream.file_path);
+    slot->stream.file = -1;
+    free(slot->stream.file_path);
+    slot->stream.file_path = NULL;
+}
+
 static void end_slot(struct relay *relay, struct slot *slot)
 {
     close(slot->stream.source);
-    if (slot->stream.file >= 0)
-        close(slot->stream.file);
+    close_file(slot);
     slot->at_end = true;
     finish_slot(relay, slot);
 }
@@ -210,9 +249,8 @@ static void read_slot(struct relay *relay, struct slot *slot)
         return;
     if (n > 0) {
         if (slot->stream.file >= 0 && !write_all(slot->stream.file, at, (size_t)n)) {
-            ddp_log(DDP_LOG_ERROR, "a log file cannot be written: %s", strerror(errno));
-            close(slot->stream.file);
-            slot->stream.file = -1;
+            relay_lose_file(slot->stream.file_path);
+            close_file(slot);
         }
         keep_tail(slot, at, (size_t)n);
         slot->used += (size_t)n;
@@ -395,7 +433,8 @@ void relay_tail(struct relay *relay, int slot, int timeout_ms, char text[RELAY_T
     pthread_mutex_lock(&relay->mutex);
     /* What a reader still sees is not said twice. */
     bool ended = wait_end(relay, s, timeout_ms);
-    bool in_sight = s->stream.shown_on >= 0 && !relay->broken[s->stream.shown_on] &&
+    int fd = s->stream.shown_on;
+    bool in_sight = fd >= 0 && !relay->broken[fd] && !lost[fd] &&
                     relay->shown_bytes - s->shown_at < IN_SIGHT_BYTES;
     if (ended && !in_sight) {
         size_t kept = s->tail_bytes < RELAY_TAIL ? s->tail_bytes : RELAY_TAIL;

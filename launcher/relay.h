@@ -20,6 +20,7 @@ struct relay_stream {
     int source;                   /* read end of the worker's pipe; the relay's from now on */
     int shown_on;                 /* STDOUT_FILENO, STDERR_FILENO, or -1: not shown */
     int file;                     /* log file, or -1; the relay's from now on */
+    char *file_path;              /* of it, for messages; the relay's from now on */
     char prefix[RELAY_PREFIX];    /* "" leaves the bytes as they are */
     const _Atomic uint32_t *bare; /* while not 0, lines have no prefix; or NULL */
 };
@@ -40,6 +41,13 @@ void relay_remove(struct relay *relay, int slot, int timeout_ms);
 
 /* Asks for the end once everything is written; the descriptor becomes readable then. */
 int relay_end(struct relay *relay);
+
+/* Has anything been lost, in this process, because standard output, standard error (2) or a log
+ * file could not be written? Each was said once. A reader who has gone away is no loss. */
+bool relay_has_lost(void);
+
+/* Notes, and says once, that a log file cannot be written; errno says why. */
+void relay_lose_file(const char *path);
 
 /* Joins the thread, after its end, and frees all. */
 void relay_close(struct relay *relay);

@@ -93,18 +93,15 @@ void report_failure(const struct ddp_board *board, const struct report_end *end)
             memory, others);
 }
 
-/* Cuts line ends off, and lets no escape sequence take over the terminal. */
-static void clean(char *text)
+/* Cuts line ends off; what a terminal must not see is the log's to escape. */
+static void cut_line_ends(char *text)
 {
     size_t length = strlen(text);
     while (length > 0 && (text[length - 1] == '\n' || text[length - 1] == '\r'))
         text[--length] = 0;
-    for (char *c = text; *c; c++)
-        if (((unsigned char)*c < 0x20 && *c != '\t' && *c != '\n') || *c == 0x7f)
-            *c = '?';
 }
 
-/* Shows the last lines of a text that clean() has seen. */
+/* Shows the last lines of a text whose line ends are cut off. */
 static void show_end(char *text)
 {
     enum { LINES = 10 };
@@ -118,7 +115,7 @@ static void show_end(char *text)
 
 void report_last_words(int rank, char *text)
 {
-    clean(text);
+    cut_line_ends(text);
     if (!*text)
         return;
     ddp_log(DDP_LOG_ERROR, "the last lines of rank %d on standard error:", rank);
@@ -129,8 +126,8 @@ void report_reason(int rank, char *message, char *stack)
 {
     enum { MORE = 3 };
     char *save = NULL;
-    clean(message);
-    clean(stack);
+    cut_line_ends(message);
+    cut_line_ends(stack);
     const char *line = strtok_r(message, "\n", &save);
     ddp_log(DDP_LOG_ERROR, "rank %d gave the reason: %s", rank, line ? line : "");
     for (int i = 0; i < MORE && (line = strtok_r(NULL, "\n", &save)); i++)

@@ -52,6 +52,7 @@ struct job {
                          earlier one; 0: none */
     bool decided;     /* exit_code is */
     bool restartable; /* it failed in a way that may not come again */
+    bool disk_full;   /* it failed for that, and would again */
     int exit_code;
     int failed_rank; /* the one that was named, or -1 */
     struct failures failures;

@@ -12,6 +12,8 @@
 #include <stddef.h>
 #include <string.h>
 
+#define RUN_ID_BYTES 200 /* leaves room for what else is in a file's name */
+
 static const char *read_nproc(void *destination, const char *value)
 {
     static const struct {
@@ -177,6 +179,8 @@ static const char *read_rdzv_backend(void *destination, const char *value)
 /* Reads ",name=number" pairs after the kind of a fault. */
 static const char *read_fault_parts(struct ddp_board_fault *fault, char *parts)
 {
+    enum { RANK = 1, STEP = 2, VALUE = 4 };
+    unsigned seen = 0, part_is;
     char *save = NULL;
     for (char *part = strtok_r(parts, ",", &save); part; part = strtok_r(NULL, ",", &save)) {
         char *equals = strchr(part, '=');
@@ -184,15 +188,22 @@ static const char *read_fault_parts(struct ddp_board_fault *fault, char *parts)
         if (!equals || !ddp_parse_int64(equals + 1, 0, 1000000000, &number))
             return "must be like kill:rank=1,step=7";
         *equals = 0;
-        if (strcmp(part, "rank") == 0 && number < DDP_BOARD_MAX_WORLD)
-            fault->rank = (int32_t)number;
-        else if (strcmp(part, "step") == 0)
+        if (strcmp(part, "rank") == 0) {
+            fault->rank = (int32_t)number; /* plan.c looks whether there is such a rank */
+            part_is = RANK;
+        } else if (strcmp(part, "step") == 0) {
             fault->step = number;
-        else if ((strcmp(part, "code") == 0 && fault->kind == DDP_FAULT_EXIT && number < 256) ||
-                 (strcmp(part, "ms") == 0 && fault->kind == DDP_FAULT_SLOW))
+            part_is = STEP;
+        } else if ((strcmp(part, "code") == 0 && fault->kind == DDP_FAULT_EXIT && number < 256) ||
+                   (strcmp(part, "ms") == 0 && fault->kind == DDP_FAULT_SLOW)) {
             fault->value = number;
-        else
+            part_is = VALUE;
+        } else {
             return "knows rank= and step=, code= (0 to 255) for exit, ms= for slow";
+        }
+        if (seen & part_is)
+            return "has one part twice; for several ranks or steps repeat --inject";
+        seen |= part_is;
     }
     return NULL;
 }
@@ -222,9 +233,30 @@ static const char *read_inject(void *destination, const char *value)
         return "must begin with kill:, stop:, exit: or slow:";
     fault.value = fault.kind == DDP_FAULT_EXIT ? 1 : fault.kind == DDP_FAULT_SLOW ? 100 : 0;
     const char *wrong = read_fault_parts(&fault, parts);
-    if (!wrong)
+    if (!wrong) {
+        settings->fault_texts[settings->fault_count] = value;
         settings->faults[settings->fault_count++] = fault;
+    }
     return wrong;
+}
+
+/* A part of the log directory's name: it must stay one, and fit there. */
+static const char *read_run_id(void *destination, const char *value)
+{
+    const unsigned char *byte = (const unsigned char *)value;
+    if (!*value)
+        return "must not be empty";
+    if (strlen(value) > RUN_ID_BYTES)
+        return "must have at most 200 bytes, because the log directory is named after it";
+    if (strcmp(value, ".") == 0 || strcmp(value, "..") == 0)
+        return "must not be . or .., because the log directory is named after it";
+    for (; *byte; byte++)
+        if (*byte == '/' || *byte < 0x20 || *byte == 0x7f ||
+            (*byte == 0xc2 && byte[1] >= 0x80 && byte[1] < 0xa0)) /* C1, in UTF-8 */
+            return "must have no / and no control characters, because the log directory is named "
+                   "after it";
+    ((struct settings *)destination)->run_id = value;
+    return NULL;
 }
 
 #define MEMBER(name) offsetof(struct settings, name)
@@ -386,8 +418,8 @@ const struct ddp_option settings_table[] = {
     {.section = "As for torchrun, where one machine needs them not",
      .name = "rdzv-id",
      .environment = "PET_RDZV_ID",
-     .type = DDP_OPTION_TEXT,
-     .offset = MEMBER(run_id),
+     .type = DDP_OPTION_CUSTOM,
+     .read = read_run_id,
      .argument = "ID",
      .help =
          "TORCHELASTIC_RUN_ID of the workers, and part of the log directory's name (default none)"},

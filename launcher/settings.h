@@ -59,6 +59,7 @@ struct settings {
     const char *run_id;
     const char *ignored; /* what torchrun takes and one machine does not need */
     struct ddp_board_fault faults[DDP_BOARD_FAULTS];
+    const char *fault_texts[DDP_BOARD_FAULTS]; /* as the user wrote them */
     int fault_count;
     const char *log_dir;
     const char *redirects; /* checked: see settings_streams() */

@@ -113,5 +113,5 @@ int status_main(int argc, char *const *argv)
             exit_code = 1;
         }
     }
-    return fflush(stdout) == 0 ? exit_code : EXIT_LAUNCHER;
+    return exit_code;
 }

@@ -116,6 +116,33 @@ static void show_last_words(struct job *job)
     report_last_words(rank, text);
 }
 
+/* Has a worker been where the fault waits? */
+static bool fault_reached(const struct job *job, const struct ddp_board_fault *fault, bool *joined)
+{
+    struct ddp_board_view view;
+    bool reached = false;
+    for (int rank = 0; rank < job->plan->nproc; rank++) {
+        ddp_board_read(&job->board, rank, &view);
+        *joined = *joined || view.pid > 0;
+        if ((fault->rank < 0 || fault->rank == rank) && view.step >= 0)
+            reached = reached || view.step >= fault->step;
+    }
+    return reached;
+}
+
+/* A job that ends well shows nothing when its faults never came. */
+static void report_missed_faults(const struct job *job)
+{
+    const struct settings *settings = job->plan->settings;
+    for (int i = 0; i < settings->fault_count; i++) {
+        bool joined = false;
+        if (!fault_reached(job, &settings->faults[i], &joined))
+            ddp_log(DDP_LOG_WARNING, "--inject %s did not happen: %s", settings->fault_texts[i],
+                    joined ? "the program ended before that step"
+                           : "the program does not use libddp");
+    }
+}
+
 /* Ends what the workers have left behind. */
 static void end_children(struct job *job)
 {
@@ -130,7 +157,7 @@ static void run_attempt(struct job *job)
     memset(job->workers, 0, (size_t)job->plan->nproc * sizeof *job->workers);
     job->state = RUNNING;
     job->deadline_ns = INT64_MAX;
-    job->decided = job->restartable = false;
+    job->decided = job->restartable = job->disk_full = false;
     job->exit_code = 0;
     job->failed_rank = -1;
     job->kills_at_start = memory_limit_kills();
@@ -143,6 +170,7 @@ static void run_attempt(struct job *job)
     start_workers(job);
     watch_workers(job);
     end_children(job);
+    output_check_files(&job->output);
     show_last_words(job);
     bool written = watch_output(job);
     char *directory = output_take_directory(&job->output);
@@ -151,6 +179,8 @@ static void run_attempt(struct job *job)
     spawner_close(&job->spawner);
     if (job->plan->settings->straggler_report)
         table_stragglers(&job->board);
+    if (job->exit_code == EXIT_SUCCESS && job->plan->restart == 0)
+        report_missed_faults(job);
     if (written) /* else the relay is still there, and looks at it */
         ddp_board_unmap(&job->board);
     else
@@ -183,6 +213,12 @@ static bool next_attempt(struct job *job)
     int before = plan->nproc;
     if (!job->restartable || job->interrupted || plan->restart >= plan->settings->max_restarts)
         return false;
+    if (job->disk_full) {
+        ddp_log(DDP_LOG_ERROR,
+                "not restarting: rank %d met a full disk, and would again; make room first",
+                job->failed_rank);
+        return false;
+    }
     if (!fewer_decide(plan, &job->failures, job->failed_rank, why, sizeof why) ||
         !back_off(job, before, why))
         return false;
@@ -206,6 +242,8 @@ int supervise(struct plan *plan)
             ddp_log(DDP_LOG_WARNING, "workers have left processes behind that cannot be found, "
                                      "because /proc is missing; they stay");
     }
+    if (job.exit_code == EXIT_SUCCESS && relay_has_lost())
+        job.exit_code = EXIT_LAUNCHER;
     terminal_close(&job.terminal);
     free(output_take_directory(&job.output));
     free(job.workers);

@@ -4,7 +4,8 @@
 # shellcheck disable=SC2016  # the workers' shells expand the variables
 . "${srcdir:-.}/tests/cli.inc"
 unset CUDA_VISIBLE_DEVICES HWLOC_XMLFILE HWLOC_SYNTHETIC HWLOC_THISSYSTEM
-"$ddprun" --bind core -n 1 true 2>"$work/err" || { sed 's/^ddprun: error/SKIP/' "$work/err"; exit 77; }
+grep -q 'define HAVE_HWLOC 1' config.h || skip "built without hwloc"
+expect "hwloc" 0 '' "$ddprun" --bind core -n 1 true
 
 mine=$(sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/self/status)
 list=$(echo "$mine" | tr , '\n' | while IFS=- read -r a b; do seq "$a" "${b:-$a}"; done)
@@ -12,6 +13,7 @@ cpus=$(echo "$list" | wc -l)
 echo "# this machine: CPUs $mine"
 # Threads are not compared under a CPU quota, which divides them further.
 usable=$("$ddprun" --dry-run --bind none -n 1 true | sed -n 's/.* on \([0-9]*\) usable.*/\1/p')
+[ "$usable" = "$cpus" ] || not_run "OMP_NUM_THREADS: $usable of $cpus CPUs are usable, by a quota"
 threads()
 {
     if [ "$usable" = "$cpus" ]; then cat; else sed 's/ [0-9]*\(;\|$\)/\1/g'; fi
@@ -91,6 +93,8 @@ if [ "$cpus" -ge 2 ]; then
     # what a worker starts is bound with it
     expect "children of workers" 0 "^${first}\$" taskset -c "$first,$second" "$ddprun" -n 2 --bind core --local-ranks-filter 0 \
         sh -c 'sh -c "sed -n \"s/^Cpus_allowed_list:[[:space:]]*//p\" /proc/self/status"'
+else
+    not_run "workers on cores of their own: there is one CPU"
 fi
 
 echo "# two NUMA nodes, pretended: plans"
@@ -189,6 +193,6 @@ if [ "$first" = 0 ] && [ "$cpus" -ge 2 ] && [ "$second" = 1 ]; then
     workers "after a restart" "$(printf '%s\n' '0 0 1' '1 1 1')" env CUDA_VISIBLE_DEVICES= "$ddprun" --bind core -n 2 \
         --max-restarts 1 sh -c 'test $TORCHELASTIC_RESTART_COUNT = 1 && exec "$0"; exit 3'
 else
-    echo "this machine has not CPUs 0 and 1: pretended nodes are only planned"
+    not_run "workers bound to pretended nodes: CPUs 0 and 1 are not here"
 fi
 finish

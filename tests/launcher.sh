@@ -3,6 +3,7 @@
 # ddprun from outside: exit codes, messages, environment, signals, and that nothing is left behind.
 # shellcheck disable=SC2016  # the workers' shells expand the variables
 . "${srcdir:-.}/tests/signals.inc"
+. "${srcdir:-.}/tests/result.inc"
 set -u
 ddprun=./ddprun
 helper=./launcher_helper
@@ -36,7 +37,6 @@ cleanup()
 }
 trap cleanup EXIT
 
-failures=0
 fail()
 {
     echo "FAIL: $*"
@@ -49,6 +49,7 @@ run()
 {
     want=$1
     shift
+    count=$((count + 1))
     timeout 60 $ddprun "$@" >"$tmp/out" 2>"$tmp/err" </dev/null
     got=$?
     test $got = "$want" || fail "ddprun $*: exit code $got, not $want"
@@ -300,7 +301,7 @@ run 7 -n 2 sh -c 'test $RANK = 0 && sleep 0.3
 says 'the last lines of rank 1 on standard error:'
 sed -n 's/^ddprun: error:   | //p' "$tmp/err" >"$tmp/words"
 test "$(head -n 1 "$tmp/words")" = 'line 21 of 1, which says so at some length' || fail "last lines: $(cat "$tmp/words")"
-test "$(tail -n 1 "$tmp/words")" = '?[2Jodd' || fail "last line: $(tail -n 1 "$tmp/words")"
+test "$(tail -n 1 "$tmp/words")" = '\x1b[2Jodd' || fail "last line: $(tail -n 1 "$tmp/words")"
 run 7 -n 2 sh -c 'test $RANK = 0 && sleep 60; echo unmistakable >&2; exit 7'
 test "$(grep -c unmistakable "$tmp/err")" = 1 || fail "last lines are repeated though they are in sight"
 run 7 -n 2 -r 3 --log-dir "$tmp/l" sh -c 'echo "to the file" >&2; exit 7'
@@ -356,10 +357,18 @@ grep -q '^ddprun:  *1  *[0-9]* stopped' "$tmp/err" || fail "a worker that is sto
 start=$(now_ms)
 run 0 -n 2 --inject slow:rank=1,ms=20 --inject kill:rank=1,step=99 $helper steps 20
 test $(($(now_ms) - start)) -ge 400 || fail "slow: is fast"
-for bad in kil:rank=1 kill:rank kill:rank=x kill:ms=3 exit:code=256 slow:step=-1 ''; do
+test "$(cat "$tmp/err")" = 'ddprun: warning: --inject kill:rank=1,step=99 did not happen: the program ended before that step' ||
+    fail "a step that never comes: $(cat "$tmp/err")"
+run 0 -n 2 --inject kill true; says '--inject kill did not happen: the program does not use libddp'
+for bad in kil:rank=1 kill:rank kill:rank=x kill:rank=-1 kill:rank=0,rank=1 kill:ms=3 kill:step=7x exit:code=256 slow:step=-1 ''; do
     run 2 --inject "$bad" true
-    test -s "$tmp/err" || fail "--inject $bad: no words"
+    test "$(grep -c "^ddprun: error: --inject.*: " "$tmp/err")" = 1 || fail "--inject $bad: not one line"
 done
+run 2 -n 2 --inject kill:rank=2 $helper steps 20; says '--inject kill:rank=2: there is no rank 2 among 2 workers'
+run 2 -n 1 --inject kill:rank=5000 --inject kill $helper steps 20; says 'there is no rank 5000 among 1 worker$'
+run 2 -n 3 --dry-run --max-restarts 1 --min-nproc 2 --inject stop:rank=3 true; says 'there is no rank 3 among 3 workers'
+# of the job as it begins: with fewer workers after a restart it came already
+run 0 -n 3 --max-restarts 3 --min-nproc 2 --inject kill:rank=2,step=7 $helper steps 20; says 'rank 2 .* was killed by SIGKILL'
 gone 1
 
 echo "# restarts"
@@ -452,6 +461,16 @@ for refused in '--nnodes 2' '--nnodes 1:2' '--node-rank 1' '--rdzv-backend etcd-
 done
 run 0 -n 2 --log-dir "$tmp/t" --rdzv-id run7 sh -c 'echo "{}" >"$TORCHELASTIC_ERROR_FILE"'
 test -s "$tmp"/t/run7_*/attempt_0/1/error.json || fail "TORCHELASTIC_ERROR_FILE"
+for id in ../../x a/b / . .. "$(printf 'a\033[2Jb')" "$(printf 'a\nb')" "$(printf 'a\177')" "$(printf 'a\302\233b')" "$(head -c 201 /dev/zero | tr '\0' a)" ''; do
+    run 2 --log-dir "$tmp/ids/below" --rdzv-id "$id" true
+    test "$(grep -ac '^ddprun: error: --rdzv-id' "$tmp/err")" = 1 || fail "--rdzv-id: not one line: $(cat "$tmp/err")"
+    test -z "$id" || PET_RDZV_ID=$id run 2 --log-dir "$tmp/ids/below" true
+done
+test ! -e "$tmp/ids" || fail "ids that are refused have made files: $(find "$tmp/ids")"
+for id in ... ..x 'a b:c\d?*%s' "$(printf 'J\303\244ger')" "$(head -c 200 /dev/zero | tr '\0' a)"; do
+    run 0 --log-dir "$tmp/ids" -n 1 --rdzv-id "$id" sh -c 'printf %s "$TORCHELASTIC_RUN_ID"'
+    test "$(cat "$tmp/ids/$id"_??????/attempt_0/0/stdout.log)" = "$id" || fail "--rdzv-id $id: $(find "$tmp/ids")"
+done
 # error JSON CODE arguments...: rank 1 writes this to its error file, and fails
 error()
 {
@@ -463,7 +482,7 @@ error()
 }
 error '{"message": {"message": "RuntimeError: no\nway\u001b[2J", "extraInfo": {"py_callstack": "Traceback:\n  line 7\n"}}}'
 says 'rank 1 gave the reason: RuntimeError: no$'
-grep -q '^ddprun: error:   | way?\[2J$' "$tmp/err" || fail "the second line of a reason"
+grep -q '^ddprun: error:   | way\\x1b\[2J$' "$tmp/err" || fail "the second line of a reason"
 grep -q 'line 7' "$tmp/err" && fail "a stack that is in sight is repeated"
 error '{"message": {"message": "no", "extraInfo": {"py_callstack": "Traceback:\n  line 7\n"}}}' --local-ranks-filter 0
 grep -q '^ddprun: error:   |   line 7$' "$tmp/err" || fail "the stack of a rank that is not shown"
@@ -486,6 +505,8 @@ if command -v python3 >/dev/null; then
     run 126 -n 2 --no-python "$tmp/script.py"
     PYTHONPATH=$tmp run 0 -n 2 -m script x; bare_sorted
     test "$(cat "$tmp/sorted")" = "$(printf '%s x\n' 0 1)" || fail "module: $(cat "$tmp/out")"
+else
+    not_run "scripts and modules of Python: python3 is not installed"
 fi
 run 0 -n 2 --dry-run sh -c "echo it's"; quiet
 grep -q "^command: sh -c 'echo it'\\\\''s'\$" "$tmp/out" || fail "--dry-run: $(cat "$tmp/out")"
@@ -558,4 +579,4 @@ gone 1
 
 echo "# nothing is left"
 gone 1
-test $failures = 0 || { echo "$failures failures"; exit 1; }
+finish

@@ -5,17 +5,13 @@ set -u
 : "${srcdir:=.}"
 page=$srcdir/man/ddprun.1
 words=$srcdir/completion/ddprun
-failures=0
-fail()
-{
-    echo "FAIL: $*"
-    failures=$((failures + 1))
-}
+. "$srcdir/tests/result.inc"
 
 # --help writes --[no-]name for what can be switched off.
 options=$(./ddprun --help | sed -n 's/^  \(-., \|    \)--\(\[no-\]\)\{0,1\}\([a-z-]*\).*/\3/p')
 test "$(echo "$options" | wc -l)" -ge 8 || fail "--help shows too few options: $options"
 for option in $options; do
+    count=$((count + 1))
     grep -q "^\.It.*Fl -$option\( \|\$\)" "$page" || fail "--$option is missing from the man page"
     grep -q -e "--$option\([^a-z-]\|\$\)" "$words" || fail "--$option is missing from the completion"
 done
@@ -26,7 +22,7 @@ done
 if command -v mandoc >/dev/null; then
     mandoc -Tlint -Wwarning "$page" 2>/dev/null || fail "mandoc finds fault with the page"
 else
-    echo "mandoc is not installed: the page's form is not checked"
+    not_run "the page's form: mandoc is not installed"
 fi
 
 # The examples that need neither data nor Python, as they are printed.
@@ -45,6 +41,6 @@ if command -v bash >/dev/null && test -r /usr/share/bash-completion/bash_complet
         [[ ${COMPREPLY[*]} == gpu ]] || exit 2
     ' bash "$words" || fail "completion (case $?)"
 else
-    echo "bash-completion is not installed: it is not tried"
+    not_run "the completion: bash-completion is not installed"
 fi
-test $failures = 0
+finish

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Messages on standard error: one write(2) a line, so lines of several processes never mix. Every
- * error is logged once, where it is first known, and then only propagated as a status. */
+ * error is logged once, where it is first known, and then only propagated as a status. Texts from
+ * outside may go into a message as they are: control characters are escaped here (core/text.h). */
 #ifndef DDP_CORE_LOG_H
 #define DDP_CORE_LOG_H
 
@@ -44,6 +45,10 @@ void ddp_log_set_sink(void (*sink)(int level, const char *text));
 /* Logs an error and returns the status it was given, so that `return ddp_fail(DDP_ERR_IO, ...)`
  * reads well. */
 enum ddp_status ddp_fail(enum ddp_status status, const char *format, ...) DDP_PRINTF(2, 3);
+
+/* Has this process called ddp_fail() with DDP_ERR_IO while errno said that a disk, or the user's
+ * part of it, is full? */
+bool ddp_fail_disk_full(void);
 
 #ifdef __cplusplus
 }

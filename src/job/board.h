@@ -76,9 +76,11 @@ struct ddp_board_line {
     _Alignas(64) _Atomic int64_t leave_ns; /* with DDP_BOARD_TIMES only, as are those below */
     _Atomic int64_t wait_ns;               /* in all collectives together */
     _Atomic uint64_t timed;
-    _Atomic int32_t started; /* by the launcher: the process that it made; 0: none yet */
+    _Atomic int32_t started;      /* by the launcher: the process that it made; 0: none yet */
     _Atomic int32_t accepts_stop; /* a request to stop on the board is heard: no signal is needed */
-    uint64_t spare[4];
+    _Atomic uint32_t disk_full;   /* 1: it failed because a disk is full */
+    uint32_t spare_word;
+    uint64_t spare[3];
 };
 
 struct ddp_board_memory {
@@ -119,6 +121,7 @@ struct ddp_board_view {
     int pid;     /* of who joined, or 0 */
     int started; /* of who was started; the same unless that one started the program */
     bool closed;
+    bool disk_full;
     int64_t step;
     int64_t changed_ns;
     char phase[DDP_BOARD_NAME];

@@ -159,12 +159,20 @@ enum ddp_status ddp_job_open(ddp_job **job)
     return DDP_OK;
 }
 
+/* The launcher does not start a job again whose disk is full. */
+static void report_full_disk(const ddp_job *job)
+{
+    if (ddp_fail_disk_full())
+        atomic_store(&job->line->disk_full, 1);
+}
+
 void ddp_job_close(ddp_job *job)
 {
     if (!job)
         return;
     if (job->line) {
         ddp_stop_refuse(job);
+        report_full_disk(job);
         atomic_store(&job->line->closed, 1);
     }
     ddp_board_unmap(&job->board);
@@ -219,6 +227,7 @@ void ddp_job_sole_output(ddp_job *job)
 
 void ddp_job_abort(ddp_job *job)
 {
+    report_full_disk(job);
     ddp_board_abort(&job->board, (uint32_t)job->rank + 1);
 }
 

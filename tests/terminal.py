@@ -289,6 +289,25 @@ def progress_bar(shell):
     shell.code(0)
 
 
+def generated_text(shell):
+    """What a model writes cannot take over the terminal; elsewhere it is left as it is."""
+    shell.type("unset RANK; set +H; printf '%0300d' 7 >$T/text; ./trainer -q --model gpt2 --data $T/text --no-eval "
+               "--layers 1 --heads 1 --channels 8 --seq-len 8 --steps 1 --save $T/w\n")
+    shell.expect("<ready>")
+    shell.type("P=$(printf 'a\\033[31m\\303\\251\\302\\233\\351z'); "
+               "./trainer --generate 1 --temperature 0 --prompt \"$P\" --load $T/w; echo end\n")
+    shell.expect("\r\nend")
+    shown = shell.all[shell.all.rfind("echo end"):]
+    if "a\\x1b[31m\u00e9\\u009b\\xe9z" not in shown or "\x1b[31" in shown:
+        fail("generated text on a terminal: %r" % shown)
+    shell.type("./trainer --generate 1 --temperature 0 --prompt \"$P\" --load $T/w >$T/out; echo end; echo end\n")
+    shell.expect("\r\nend")
+    with open(shell.work + "/out", "rb") as file:
+        written = file.read()
+    if not written.startswith(b"a\x1b[31m\xc3\xa9\xc2\x9b\xe9z"):
+        fail("generated text in a file: %r" % written)
+
+
 def closed_terminal(shell):
     """The window is closed."""
     shell.start("./ddprun -n 2 sh -c '%s sleep 60; sleep 60'" % MARK)
@@ -301,7 +320,7 @@ def closed_terminal(shell):
 
 def main():
     for test in (stop_and_go, second_interrupt, quit, question, stopped_question, interrupted_question,
-                 background_question, orphaned_question, progress_bar, closed_terminal):
+                 background_question, orphaned_question, progress_bar, generated_text, closed_terminal):
         if len(sys.argv) > 1 and test.__name__ not in sys.argv[1:]:
             continue
         print("#", test.__name__, flush=True)

@@ -5,6 +5,8 @@
 
 #include "core/log.h"
 
+#include "core/text.h"
+
 #include <errno.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -74,6 +76,7 @@ void ddp_log_set_before(void (*before)(void *arg), void *arg)
 
 static size_t append(char *line, size_t size, size_t used, const char *format, va_list args)
     DDP_PRINTF(4, 0);
+static size_t compose(char *line, size_t size, const char *format, va_list args) DDP_PRINTF(3, 0);
 static void vlog(enum ddp_log_level level, const char *format, va_list args) DDP_PRINTF(2, 0);
 
 /* Appends to a line of `size` bytes; what does not fit is cut. */
@@ -97,6 +100,20 @@ static size_t appendf(char *line, size_t size, size_t used, const char *format, 
     return used;
 }
 
+/* The message alone, fit for a terminal. Returns its bytes. */
+static size_t compose(char *line, size_t size, const char *format, va_list args)
+{
+    char text[4096];
+    size_t bytes = append(text, sizeof text, 0, format, args);
+    const bool cut = bytes == sizeof text - 1;
+    for (int back = 1; cut && back < 4; back++) /* perhaps inside a character */
+        if (ddp_text_character(text + bytes - back, (size_t)back) < 0) {
+            bytes -= (size_t)back;
+            break;
+        }
+    return ddp_text_clean(line, size, text, bytes);
+}
+
 static void vlog(enum ddp_log_level level, const char *format, va_list args)
 {
     static const char *const words[] = {"error: ", "warning: ", "", ""};
@@ -115,7 +132,7 @@ static void vlog(enum ddp_log_level level, const char *format, va_list args)
     if (rank >= 0)
         used = appendf(line, sizeof line - 1, used, "rank %d: ", rank);
     used = appendf(line, sizeof line - 1, used, "%s", words[level]);
-    used = append(line, sizeof line - 1, used, format, args);
+    used += compose(line + used, sizeof line - 1 - used, format, args);
     line[used++] = '\n';
     if (before_line)
         before_line(before_arg);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Messages on standard error: one write(2) a line, so lines of several processes never mix. Every
- * error is logged once, where it is first known, and then only propagated as a status. */
+ * error is logged once, where it is first known, and then only propagated as a status. Texts from
+ * outside may go into a message as they are: control characters are escaped here (core/text.h). */
 #ifndef DDP_CORE_LOG_H
 #define DDP_CORE_LOG_H
 

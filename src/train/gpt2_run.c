@@ -7,6 +7,7 @@
 #include "train/run.h"
 
 #include "core/log.h"
+#include "core/text.h"
 #include "core/trace.h"
 #include "job/job.h"
 #include "train/weights.h"
@@ -94,6 +95,7 @@ enum ddp_status ddp_run_export(struct ddp_run *run)
         .exact_gelu = model->exact_gelu,
         .norm_eps = model->norm_eps,
     };
+    char shown[DDP_TEXT_SHOWN];
     if (!path || run->plan.rank != 0)
         return DDP_OK;
     const int64_t begin = ddp_trace_begin();
@@ -104,6 +106,6 @@ enum ddp_status ddp_run_export(struct ddp_run *run)
                                           run->graph, &config, run->weights);
     ddp_trace_end("export", begin, NULL, 0);
     if (status == DDP_OK && run->out)
-        fprintf(run->out, "exported %s\n", path);
+        fprintf(run->out, "exported %s\n", ddp_text_show(shown, path));
     return status;
 }

@@ -7,6 +7,7 @@
 
 #include "core/log.h"
 #include "core/parse.h"
+#include "core/text.h"
 #include "graph/describe.h"
 #include "kernels/reduce.h"
 #include "train/devices.h"
@@ -286,14 +287,14 @@ void ddp_train_plan_print(const struct ddp_train_plan *plan,
                           const struct ddp_dataset_info *data, const ddp_graph *graph,
                           const struct ddp_mode_memory *memory, const char *device, FILE *out)
 {
-    char text[4][32];
+    char text[4][32], shown[DDP_TEXT_SHOWN];
     const bool dp = plan->mode == DDP_MODE_DP;
     const int units = dp ? plan->replicas : plan->world_size;
     fprintf(out, "model    %s, %" PRId64 " parameters%s%s\n", plan->model->name,
             ddp_graph_element_count(graph), options->load ? ", from " : "",
-            options->load ? options->load : "");
-    fprintf(out, "data     %s%s%" PRId64 " samples", data->path, *data->path ? ", " : "",
-            data->sample_count);
+            options->load ? ddp_text_show(shown, options->load) : "");
+    fprintf(out, "data     %s%s%" PRId64 " samples", ddp_text_show(shown, data->path),
+            *data->path ? ", " : "", data->sample_count);
     if (data->x_dtype == DDP_I32)
         fprintf(out, " of %" PRId64 " tokens", data->label_count);
     fprintf(out, "%s\n", plan->sampler.shuffle ? ", shuffled" : "");

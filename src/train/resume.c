@@ -9,6 +9,7 @@
 #include "core/clock.h"
 #include "core/log.h"
 #include "core/memory.h"
+#include "core/text.h"
 #include "job/job.h"
 
 #include <fcntl.h>
@@ -285,20 +286,21 @@ enum ddp_status ddp_run_restore(struct ddp_run *run)
 void ddp_run_resume_print(const struct ddp_run *run)
 {
     const int64_t steps = run->plan.steps_per_epoch;
+    char shown[DDP_TEXT_SHOWN];
     if (!run->out)
         return;
     if (run->is_resumed && run->first_step >= run->plan.total_steps)
-        fprintf(run->out, "resumed from %s: all %" PRId64 " steps are done\n", run->resumed.path,
-                run->first_step);
+        fprintf(run->out, "resumed from %s: all %" PRId64 " steps are done\n",
+                ddp_text_show(shown, run->resumed.path), run->first_step);
     else if (run->is_resumed)
         fprintf(run->out,
                 "resumed from %s: %" PRId64 " of %" PRId64 " steps are done, epoch %" PRId64
                 " goes on at its step %" PRId64 "\n",
-                run->resumed.path, run->first_step, run->plan.total_steps,
+                ddp_text_show(shown, run->resumed.path), run->first_step, run->plan.total_steps,
                 run->first_step / steps + 1, run->first_step % steps + 1);
     else if (run->options->resume)
         fprintf(run->out, "there is no checkpoint in %s yet: starting anew\n",
-                run->options->checkpoint);
+                ddp_text_show(shown, run->options->checkpoint));
 }
 
 /* --- writing -----------------------------------------------------------------------------------
@@ -358,7 +360,7 @@ enum ddp_status ddp_run_checkpoint_poll(const struct ddp_run *run)
 
 enum ddp_status ddp_run_checkpoint_finish(struct ddp_run *run, bool stopped)
 {
-    char name[DDP_CHECKPOINT_NAME];
+    char name[DDP_CHECKPOINT_NAME], shown[DDP_TEXT_SHOWN];
     const int64_t start = ddp_clock_ns();
     if (!run->checkpoints)
         return DDP_OK;
@@ -373,7 +375,7 @@ enum ddp_status ddp_run_checkpoint_finish(struct ddp_run *run, bool stopped)
         fprintf(run->out,
                 "checkpoint %s/%s (%" PRId64 " written; training stopped %.3f s to copy, %.3f s "
                 "for one still being written, %.3f s at the end)\n",
-                run->checkpoint_dir.path, name, run->checkpoint_count,
+                ddp_text_show(shown, run->checkpoint_dir.path), name, run->checkpoint_count,
                 (double)(run->checkpoint_ns - run->checkpoint_wait_ns) * 1e-9,
                 (double)run->checkpoint_wait_ns * 1e-9, (double)(ddp_clock_ns() - start) * 1e-9);
     return DDP_OK;

@@ -8,6 +8,7 @@
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/parse.h"
+#include "core/text.h"
 #include "train/generate.h"
 #include "train/weights.h"
 
@@ -15,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define BYTE_VOCABULARY 256
 #define PROMPT_MAX      (1 << 20) /* bytes of a prompt's file */
@@ -28,6 +30,9 @@ struct sample {
     int64_t count;
     ddp_generator *generator;
     FILE *out;
+    bool terminal;   /* which must not obey what the model writes */
+    char pending[4]; /* there: of a character that has not come whole */
+    size_t pending_bytes;
 };
 
 static bool is_text(const struct sample *sample)
@@ -131,9 +136,28 @@ static enum ddp_status load(struct sample *sample)
     return status;
 }
 
-static void print_token(const struct sample *sample, int64_t index)
+/* Prints the characters that are whole; at the end the rest as well. */
+static void print_pending(struct sample *sample, bool end)
 {
-    if (is_text(sample))
+    char shown[8];
+    while (sample->pending_bytes > 0) {
+        const int length = ddp_text_character(sample->pending, sample->pending_bytes);
+        const size_t taken = length > 0 ? (size_t)length : 1;
+        if (length < 0 && !end)
+            break;
+        ddp_text_clean(shown, sizeof shown, sample->pending, taken);
+        fputs(sample->pending[0] == '\n' ? "\n" : shown, sample->out);
+        sample->pending_bytes -= taken;
+        memmove(sample->pending, sample->pending + taken, sample->pending_bytes);
+    }
+}
+
+static void print_token(struct sample *sample, int64_t index)
+{
+    if (is_text(sample) && sample->terminal) {
+        sample->pending[sample->pending_bytes++] = (char)sample->tokens[index];
+        print_pending(sample, false);
+    } else if (is_text(sample))
         fputc(sample->tokens[index], sample->out);
     else
         fprintf(sample->out, "%s%" PRId32, index ? " " : "", sample->tokens[index]);
@@ -151,6 +175,7 @@ static enum ddp_status run(struct sample *sample)
         if (status == DDP_OK)
             print_token(sample, sample->count++);
     }
+    print_pending(sample, true);
     fputc('\n', sample->out);
     if (status == DDP_OK && (fflush(sample->out) != 0 || ferror(sample->out)))
         status = ddp_fail(DDP_ERR_IO, "cannot write the text to standard output");
@@ -159,7 +184,7 @@ static enum ddp_status run(struct sample *sample)
 
 enum ddp_status ddp_train_sample(const struct ddp_train_options *options, FILE *out)
 {
-    struct sample sample = {.options = options, .out = out};
+    struct sample sample = {.options = options, .out = out, .terminal = isatty(fileno(out))};
     if (!options->load)
         return ddp_fail(DDP_ERR_INVALID, "--generate: name the trained weights with --load FILE");
     enum ddp_status status = load(&sample);

@@ -8,6 +8,7 @@
 
 #include "core/log.h"
 #include "core/memory.h"
+#include "core/text.h"
 #include "core/trace.h"
 #include "job/job.h"
 #include "train/replicas.h"
@@ -198,6 +199,7 @@ static enum ddp_status open_metrics(struct ddp_run *run)
 static enum ddp_status save(struct ddp_run *run)
 {
     const char *path = run->options->save;
+    char shown[DDP_TEXT_SHOWN];
     enum ddp_status status = DDP_OK;
     if (path && run->plan.rank == 0) {
         const int64_t begin = ddp_trace_begin();
@@ -207,7 +209,7 @@ static enum ddp_status save(struct ddp_run *run)
             status = ddp_train_weights_save(path, run->graph, run->weights);
         ddp_trace_end("save", begin, NULL, 0);
         if (status == DDP_OK && run->out)
-            fprintf(run->out, "saved %s\n", path);
+            fprintf(run->out, "saved %s\n", ddp_text_show(shown, path));
     }
     return status;
 }

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Text from outside, made fit to be shown: file names, what files say of themselves, what a model
+ * writes. A terminal obeys control characters, so none of them gets there. */
+#ifndef DDP_CORE_TEXT_H
+#define DDP_CORE_TEXT_H
+
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Bytes of the UTF-8 character that text begins with; 0: it begins with none; -1: it may, but ends
+ * inside of it. Takes no overlong forms and no surrogates.
+ *   bytes  of text, from 1 */
+int ddp_text_character(const char *text, size_t bytes);
+
+/* Copies text with control characters, but for tabs, and bytes that are no UTF-8 written as \x1b,
+ * those of C1 as \u009b. What does not fit is cut, never inside a character. Returns the bytes
+ * written, without the 0 behind them.
+ *   out   [out]  size bytes, from 1
+ *   bytes        of text, which may have zeros */
+size_t ddp_text_clean(char *out, size_t size, const char *text, size_t bytes);
+
+#define DDP_TEXT_SHOWN 8192
+
+/* The same of a whole string; returns out. */
+const char *ddp_text_show(char out[DDP_TEXT_SHOWN], const char *text);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

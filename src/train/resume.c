@@ -18,6 +18,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#define LOCK_WAIT_MS 10000 /* a killed worker may take that long to be gone */
+
 /* --- what makes two runs the same --------------------------------------------------------------
  */
 
@@ -156,7 +158,7 @@ enum ddp_status ddp_run_checkpoint_open(struct ddp_run *run)
     run->saved_step = -1;
     if (!options->checkpoint || run->plan.rank != 0)
         return DDP_OK;
-    return ddp_checkpoint_dir_open(&run->checkpoint_dir, options->checkpoint);
+    return ddp_checkpoint_dir_open(&run->checkpoint_dir, options->checkpoint, LOCK_WAIT_MS);
 }
 
 /* Without --resume the checkpoints of another run would be mixed up with the new ones. */

@@ -68,6 +68,10 @@ START_TEST(match_names_all_differences)
     ddp_checkpoint_fact_add(&now, "model", "gpt2 \"quoted\" \\ \xc3\xa9");
     ddp_checkpoint_fact_add(&now, "batch size", "64");
     ck_assert_int_eq(ddp_checkpoint_state_match(&state, "p", 7, &now), DDP_OK);
+    /* An earlier version did not write it. */
+    ddp_checkpoint_fact_add(&now, DDP_CHECKPOINT_DATA, "1");
+    ck_assert_int_eq(ddp_checkpoint_state_match(&state, "p", 7, &now), DDP_OK);
+    now.count--;
     ddp_checkpoint_fact_add(&now, "new", "x");
     snprintf(now.facts[1].value, sizeof now.facts[1].value, "32");
     capture_start();

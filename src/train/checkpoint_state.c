@@ -281,7 +281,10 @@ enum ddp_status ddp_checkpoint_state_match(const struct ddp_checkpoint_state *sa
     put_difference(out, &count, "seed", before, now);
     for (int i = 0; i < facts->count; i++) {
         const struct ddp_checkpoint_fact *fact = &facts->facts[i];
-        put_difference(out, &count, fact->name, fact_value(&saved->facts, fact->name), fact->value);
+        if (strcmp(fact->name, DDP_CHECKPOINT_DATA) != 0 ||
+            strcmp(fact_value(&saved->facts, fact->name), "unknown") != 0)
+            put_difference(out, &count, fact->name, fact_value(&saved->facts, fact->name),
+                           fact->value);
     }
     for (int i = 0; i < saved->facts.count; i++) { /* what only the saved run had */
         const struct ddp_checkpoint_fact *fact = &saved->facts.facts[i];

@@ -12,6 +12,9 @@
 #define DDP_CHECKPOINT_STATE_BYTES 65536 /* a longer state.json is refused */
 #define DDP_CHECKPOINT_REASON      512
 
+/* A fact that earlier versions did not write: checkpoints without it match. */
+#define DDP_CHECKPOINT_DATA "fingerprint of the data"
+
 /* Nothing here depends on the number of workers. */
 struct ddp_checkpoint_cursor {
     int64_t seed;
@@ -24,7 +27,7 @@ struct ddp_checkpoint_cursor {
 /* Something that decides the bits: "batch size" is "64". */
 struct ddp_checkpoint_fact {
     char name[32];
-    char value[160];
+    char value[512]; /* milestones are the longest */
 };
 
 struct ddp_checkpoint_facts {

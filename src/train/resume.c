@@ -60,7 +60,7 @@ static const char *milestones_text(const struct ddp_schedule *schedule, char *te
  * longer. */
 static void add_schedule(struct ddp_checkpoint_facts *facts, const struct ddp_schedule *schedule)
 {
-    char number[32], milestones[128];
+    char number[32], milestones[DDP_SCHEDULE_MILESTONES * 24];
     const char *name = ddp_schedule_names[schedule->kind];
     add_number(facts, "learning rate", schedule->rate);
     ddp_checkpoint_fact_add(facts, "warm-up steps", "%" PRId64, schedule->warmup_steps);
@@ -115,6 +115,7 @@ static void collect_facts(const struct ddp_run *run, struct ddp_checkpoint_facts
     ddp_checkpoint_fact_add(facts, "parameters", "%" PRId64, ddp_graph_element_count(run->graph));
     ddp_checkpoint_fact_add(facts, "samples", "%" PRId64,
                             ddp_dataset_info(run->data)->sample_count);
+    ddp_checkpoint_fact_add(facts, DDP_CHECKPOINT_DATA, "%016" PRIx64, run->data_fingerprint);
     add_flag(facts, "shuffle", plan->sampler.shuffle);
     add_flag(facts, "drop last", plan->sampler.drop_last);
     add_flag(facts, "crop", run->options->crop);
@@ -228,7 +229,9 @@ enum ddp_status ddp_run_resume(struct ddp_run *run)
     if (!run->options->resume && !run->options->resume_from && !run->options->checkpoint)
         return DDP_OK;
     if (run->plan.rank == 0) {
-        status = find_checkpoint(run);
+        status = ddp_dataset_fingerprint(run->data, &run->data_fingerprint);
+        if (status == DDP_OK)
+            status = find_checkpoint(run);
         if (status == DDP_OK && run->resumed.path) {
             found[0] = 1;
             found[1] = run->resumed.state.cursor.step;

@@ -142,6 +142,10 @@ static void tile_task(void *arg, size_t index)
 static enum ddp_status result(struct run *run)
 {
     int error = atomic_load(&run->error);
+#ifdef HAVE_ONEDNN
+    if (error == dnnl_out_of_memory)
+        return ddp_fail(DDP_ERR_MEMORY, "%s: out of memory in oneDNN", run->frame->name);
+#endif
     if (error)
         return ddp_fail(DDP_ERR_SYSTEM, "%s: oneDNN failed with status %d", run->frame->name,
                         error);

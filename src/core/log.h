@@ -42,8 +42,11 @@ void ddp_log_hold(char *text, size_t size);
 void ddp_log_set_sink(void (*sink)(int level, const char *text));
 
 /* Logs an error and returns the status it was given, so that `return ddp_fail(DDP_ERR_IO, ...)`
- * reads well. */
+ * reads well. Of many DDP_ERR_MEMORY within a second the first is logged. */
 enum ddp_status ddp_fail(enum ddp_status status, const char *format, ...) DDP_PRINTF(2, 3);
+
+/* The status for a failed call of the system: DDP_ERR_MEMORY for ENOMEM, else `other`. */
+enum ddp_status ddp_errno_status(int error, enum ddp_status other);
 
 #ifdef __cplusplus
 }

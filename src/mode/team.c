@@ -7,6 +7,7 @@
 
 #include "core/log.h"
 #include "core/memory.h"
+#include "core/thread.h"
 #include "core/trace.h"
 
 #include <pthread.h>
@@ -69,10 +70,10 @@ enum ddp_status ddp_team_create(ddp_team **created, int size)
         *member = (struct member){.team = t, .number = t->size};
         int error = pthread_create(&member->thread, NULL, member_main, member);
         if (error) {
-            ddp_log(DDP_LOG_ERROR, "cannot start thread %d of %d: %s", t->size + 1, size,
-                    strerror(error));
+            const enum ddp_status status =
+                ddp_thread_failed(error, "thread %d of %d", t->size + 1, size);
             ddp_team_destroy(t);
-            return DDP_ERR_SYSTEM;
+            return status;
         }
     }
     *created = t;

@@ -28,8 +28,8 @@
 static enum ddp_status dir_error(const struct ddp_checkpoint_dir *dir, const char *name,
                                  const char *what)
 {
-    return ddp_fail(DDP_ERR_IO, "%s%s%s: cannot %s: %s", dir->path, *name ? "/" : "", name, what,
-                    strerror(errno));
+    return ddp_fail(ddp_errno_status(errno, DDP_ERR_IO), "%s%s%s: cannot %s: %s", dir->path,
+                    *name ? "/" : "", name, what, strerror(errno));
 }
 
 /* --- names ------------------------------------------------------------------------------------ */
@@ -188,8 +188,8 @@ static enum ddp_status make_directories(const char *path)
         const char kept = *slash;
         *slash = '\0';
         if (make_directory(copy) < 0)
-            status =
-                ddp_fail(DDP_ERR_IO, "%s: cannot make the directory: %s", copy, strerror(errno));
+            status = ddp_fail(ddp_errno_status(errno, DDP_ERR_IO),
+                              "%s: cannot make the directory: %s", copy, strerror(errno));
         *slash = kept;
         slash += strspn(slash, "/");
     }

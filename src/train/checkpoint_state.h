@@ -11,6 +11,7 @@
 #define DDP_CHECKPOINT_FACTS       32
 #define DDP_CHECKPOINT_STATE_BYTES 65536 /* a longer state.json is refused */
 #define DDP_CHECKPOINT_REASON      512
+#define DDP_CHECKPOINT_NO_MEMORY   "out of memory" /* a reason that is no fault of the file */
 
 /* A fact that earlier versions did not write: checkpoints without it match. */
 #define DDP_CHECKPOINT_DATA "fingerprint of the data"

@@ -9,6 +9,7 @@
 
 #include "core/log.h"
 #include "core/memory.h"
+#include "core/thread.h"
 #include "core/trace.h"
 #include "train/weights.h"
 
@@ -51,7 +52,8 @@ struct output {
 
 static enum ddp_status output_error(const struct output *output, const char *what)
 {
-    return ddp_fail(DDP_ERR_IO, "%s: cannot %s: %s", output->path, what, strerror(errno));
+    return ddp_fail(ddp_errno_status(errno, DDP_ERR_IO), "%s: cannot %s: %s", output->path, what,
+                    strerror(errno));
 }
 
 static enum ddp_status put(void *arg, const void *data, size_t bytes)
@@ -229,8 +231,7 @@ static enum ddp_status start_thread(struct ddp_checkpoint_writer *writer, void *
     const int error = pthread_create(&writer->thread, NULL, main, writer);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     if (error)
-        return ddp_fail(DDP_ERR_SYSTEM, "cannot start a thread for checkpoints: %s",
-                        strerror(error));
+        return ddp_thread_failed(error, "a thread for checkpoints");
     writer->running = true;
     return DDP_OK;
 }

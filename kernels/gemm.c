@@ -7,7 +7,7 @@
 #include "kernels/gemm.h"
 
 #include "core/log.h"
-#include "core/signals.h"
+#include "core/thread.h"
 #include "kernels/cpu.h"
 #include "kernels/gemm_plain.h"
 #include "kernels/gemm_tiles.h"
@@ -143,6 +143,10 @@ static void tile_task(void *arg, size_t index)
 static enum ddp_status result(struct run *run)
 {
     int error = atomic_load(&run->error);
+#ifdef HAVE_ONEDNN
+    if (error == dnnl_out_of_memory)
+        return ddp_fail(DDP_ERR_MEMORY, "%s: out of memory in oneDNN", run->frame->name);
+#endif
     if (error)
         return ddp_fail(DDP_ERR_SYSTEM, "%s: oneDNN failed with status %d", run->frame->name,
                         error);

@@ -68,6 +68,10 @@ START_TEST(match_names_all_differences)
     ddp_checkpoint_fact_add(&now, "model", "gpt2 \"quoted\" \\ \xc3\xa9");
     ddp_checkpoint_fact_add(&now, "batch size", "64");
     ck_assert_int_eq(ddp_checkpoint_state_match(&state, "p", 7, &now), DDP_OK);
+    /* An earlier version did not write it. */
+    ddp_checkpoint_fact_add(&now, DDP_CHECKPOINT_DATA, "1");
+    ck_assert_int_eq(ddp_checkpoint_state_match(&state, "p", 7, &now), DDP_OK);
+    now.count--;
     ddp_checkpoint_fact_add(&now, "new", "x");
     snprintf(now.facts[1].value, sizeof now.facts[1].value, "32");
     capture_start();
@@ -133,7 +137,7 @@ START_TEST(newest_is_read_and_replaced)
     ddp_graph *graph = make_graph();
     const size_t count = (size_t)ddp_graph_flat_count(graph);
     float *flat = calloc(count, sizeof *flat);
-    ck_assert_int_eq(ddp_checkpoint_dir_open(&dir, scratch_path("c")), DDP_OK);
+    ck_assert_int_eq(ddp_checkpoint_dir_open(&dir, scratch_path("c"), 0), DDP_OK);
     ck_assert_int_eq(ddp_checkpoint_read_latest(&found, &dir), DDP_OK);
     ck_assert_ptr_null(found.path);
     write_one(&dir, graph, 9, 1, 0);
@@ -166,7 +170,7 @@ START_TEST(old_ones_go)
     int64_t *steps;
     size_t count;
     ddp_graph *graph = make_graph();
-    ck_assert_int_eq(ddp_checkpoint_dir_open(&dir, scratch_path("c")), DDP_OK);
+    ck_assert_int_eq(ddp_checkpoint_dir_open(&dir, scratch_path("c"), 0), DDP_OK);
     for (int64_t step = 1; step <= 4; step++)
         write_one(&dir, graph, step, 1, 0);
     write_one(&dir, graph, 9, 1, 0);
@@ -192,17 +196,17 @@ START_TEST(lock_and_leftovers)
     int fd;
     ck_assert_str_eq(ddp_checkpoint_name(name, 7), "step-00000007");
     ck_assert_str_eq(ddp_checkpoint_name(name, 1234567890), "step-1234567890");
-    ck_assert_int_eq(ddp_checkpoint_dir_open(&dir, scratch_path("c")), DDP_OK);
+    ck_assert_int_eq(ddp_checkpoint_dir_open(&dir, scratch_path("c"), 0), DDP_OK);
     ck_assert(dir.locked);
     capture_start();
-    enum ddp_status status = ddp_checkpoint_dir_open(&second, scratch_path("c"));
+    enum ddp_status status = ddp_checkpoint_dir_open(&second, scratch_path("c"), 0);
     one_message(capture_stop(), "another trainer", scratch_path("c"));
     ck_assert_int_eq(status, DDP_ERR_IO);
     ck_assert_int_eq(ddp_checkpoint_dir_begin(&dir, 3, &fd), DDP_OK);
     close(fd); /* killed here */
     ddp_checkpoint_dir_close(&dir);
     ck_assert_int_ne(rmdir(scratch_path("c")), 0);
-    ck_assert_int_eq(ddp_checkpoint_dir_open(&dir, scratch_path("c")), DDP_OK);
+    ck_assert_int_eq(ddp_checkpoint_dir_open(&dir, scratch_path("c"), 0), DDP_OK);
     ddp_checkpoint_dir_close(&dir);
     ck_assert_int_eq(rmdir(scratch_path("c")), 0);
 }

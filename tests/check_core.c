@@ -12,6 +12,7 @@
 #include "core/parse.h"
 #include "core/text.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <locale.h>
@@ -513,6 +514,24 @@ START_TEST(log_escapes)
 }
 END_TEST
 
+START_TEST(log_tells_lack_of_memory_once)
+{
+    char held[64];
+    catch_messages();
+    ddp_log_set_name("prog");
+    ck_assert_int_eq(ddp_fail(DDP_ERR_MEMORY, "out"), DDP_ERR_MEMORY);
+    ck_assert_int_eq(ddp_fail(DDP_ERR_MEMORY, "out again"), DDP_ERR_MEMORY);
+    ck_assert_int_eq(ddp_fail(DDP_ERR_IO, "other"), DDP_ERR_IO);
+    ck_assert_str_eq(take_messages(), "prog: error: out\nprog: error: other\n");
+    ddp_log_hold(held, sizeof held); /* what is held is told later, if at all */
+    ddp_fail(DDP_ERR_MEMORY, "kept");
+    ddp_log_hold(NULL, 0);
+    ck_assert_str_eq(held, "kept");
+    ck_assert_int_eq(ddp_errno_status(ENOMEM, DDP_ERR_IO), DDP_ERR_MEMORY);
+    ck_assert_int_eq(ddp_errno_status(EIO, DDP_ERR_IO), DDP_ERR_IO);
+}
+END_TEST
+
 /* A message too long is not cut inside of a character or an escape. */
 START_TEST(log_cuts_between_characters)
 {
@@ -603,6 +622,7 @@ Suite *test_suite(void)
     tcase_add_test(log, log_lines);
     tcase_add_loop_test(log, log_escapes, 0, sizeof texts / sizeof texts[0]);
     tcase_add_test(log, log_cuts_between_characters);
+    tcase_add_test(log, log_tells_lack_of_memory_once);
     tcase_add_test(log, log_makes_room_in_its_thread);
     tcase_add_test(log, status_names);
     return suite;

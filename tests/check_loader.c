@@ -344,17 +344,17 @@ START_TEST(memory_of_the_caller)
                                        .end_epoch = 2,
                                        .memory = {lend, take_back, &lender},
                                        .depth = 5};
-    check_all(config);
-    ck_assert_int_eq(lender.left, 995);
-    ck_assert_int_eq(lender.lent, 0);
-    for (int count = 0; count < 5; count++) {
+    if (_i == 5) {
+        check_all(config);
+        ck_assert_int_eq(lender.left, 995);
+    } else { /* a process each, for lack of memory is told once in a while */
         ddp_loader *loader = NULL;
-        lender.left = count;
+        lender.left = _i;
         capture_start();
         ck_assert_int_eq(ddp_loader_create(&loader, &config), DDP_ERR_MEMORY);
         one_message(capture_stop(), "error: ", "none left");
-        ck_assert_int_eq(lender.lent, 0);
     }
+    ck_assert_int_eq(lender.lent, 0);
 }
 END_TEST
 
@@ -424,7 +424,7 @@ Suite *test_suite(void)
     tcase_add_test(tc, errors_come_out_in_their_turn);
     tcase_add_test(tc, destroyed_at_any_moment);
     tcase_add_test(tc, waiting_is_measured_and_prefetching_hides_it);
-    tcase_add_test(tc, memory_of_the_caller);
+    tcase_add_loop_test(tc, memory_of_the_caller, 0, 6);
     tcase_add_test(tc, bad_configurations);
     return suite;
 }

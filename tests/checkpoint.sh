@@ -185,10 +185,25 @@ done
 rm -rf "$dir"
 "$trainer" $long --steps 100000000 --checkpoint "$dir" --checkpoint-every 10 >"$work/out.1" 2>&1 &
 until_true some_there || fail "no checkpoint comes"
-expect "a second trainer" 4 'dir: another trainer' "$trainer" $long --steps 10 --checkpoint "$dir" --resume
-kill -9 $!
-wait $! 2>/dev/null
-expect "after its death" 0 '' "$trainer" $long --steps 10 --checkpoint "$dir" --resume
+holder=$!
+expect "a second trainer" 4 "error: $dir: another trainer( .process $holder.)? writes" \
+    "$trainer" $long --steps 10 --checkpoint "$dir" --resume
+[ "$(grep -c 'waiting for it to end, for 10 s' "$work/out")" -eq 1 ] || fail "a second trainer: $(cat "$work/out")"
+# It is killed while the third one waits.
+"$trainer" $long --steps 10 --checkpoint "$dir" --resume >"$work/out" 2>&1 &
+until_true grep -q 'waiting for it to end' "$work/out" || fail "a third trainer does not wait: $(cat "$work/out")"
+kill -9 $holder
+wait $holder 2>/dev/null
+wait $! || fail "after its death: $(cat "$work/out")"
+
+# --- names of directories ---------------------------------------------------------------------------------------
+
+mkdir "$work/names" && cd "$work/names" || exit 99
+for at in c d/ ./e f//g// ./h/../i ../names/j/ "$work/names/k"; do
+    expect "--checkpoint $at" 0 '' "$trainer" $common --steps 1 --checkpoint "$at"
+    [ -f "$at/step-00000001/state.json" ] || fail "--checkpoint $at: $(ls -R)"
+done
+cd "$top" || exit 99
 
 # --- a worker is killed, the job starts again -------------------------------------------------------------------
 

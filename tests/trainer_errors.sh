@@ -218,4 +218,21 @@ fi
 expect "ddprun, bad flag" 2 'error: .*--frobnicate' "$ddprun" -n 2 trainer --frobnicate
 expect "ddprun, save to nowhere" 4 'error: .*nowhere/f' "$ddprun" -n 2 trainer --quiet $one --save "$work/nowhere/f"
 expect "ddprun, no such program" 127 'no-such-program' "$ddprun" -n 2 no-such-program
+
+# Memory is refused before it is taken, by what a run is sure to need: also the partial sums of gradients.
+expect "a model without end" 5 'error: out of memory: 1 worker with .* there are [0-9.]* GB: .* 1 array each for 1 shard ' \
+    $t --data "$work/good" --hidden 1048576,1048576
+memory=$(sed -n 's/.*there are \([0-9.]*\) GB.*/\1/p' "$work/out")
+width=$(awk "BEGIN { print int(sqrt($memory * 1e9 / 64)) }") # its weights take a sixteenth
+# partial_sums SHARDS ARRAYS COMMAND...
+partial_sums() {
+    shards=$1 arrays=$2
+    shift 2
+    expect "partial sums, $*" 5 "error: out of memory: .* in $arrays arrays each for $shards shards .--acc-steps" "$@" \
+        --quiet --data "$work/good" --hidden "$width,$width" --acc-steps "$shards" --batch-size 1 --steps 1 --no-eval --plan
+}
+partial_sums 1000000 21 "$trainer"
+partial_sums 8000 14 "$trainer" --mode dp --replicas 2
+partial_sums 131072 18 "$ddprun" -n 2 trainer
+
 finish

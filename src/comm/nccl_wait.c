@@ -9,7 +9,7 @@
 #include "core/futex.h"
 #include "core/log.h"
 #include "core/memory.h"
-#include "core/signals.h"
+#include "core/thread.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

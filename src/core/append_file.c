@@ -43,8 +43,9 @@ enum ddp_status ddp_append_file_open(ddp_append_file **file, const char *path, b
         f->fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     if (f->fd < 0 || !f->path) {
         enum ddp_status failure =
-            ddp_fail(f->path ? DDP_ERR_IO : DDP_ERR_MEMORY, "%s: cannot open it for writing: %s",
-                     path, f->path ? strerror(errno) : "out of memory");
+            ddp_fail(f->path ? ddp_errno_status(errno, DDP_ERR_IO) : DDP_ERR_MEMORY,
+                     "%s: cannot open it for writing: %s", path,
+                     f->path ? strerror(errno) : "out of memory");
         ddp_append_file_close(f);
         return failure;
     }

@@ -40,7 +40,8 @@ struct ddp_atomic_file {
 
 static enum ddp_status io_error(const struct ddp_atomic_file *file, const char *what)
 {
-    return ddp_fail(DDP_ERR_IO, "%s: cannot %s: %s", file->path, what, strerror(errno));
+    return ddp_fail(ddp_errno_status(errno, DDP_ERR_IO), "%s: cannot %s: %s", file->path, what,
+                    strerror(errno));
 }
 
 /* Follows symbolic links by hand: unlike realpath(), also to a file that is yet to be made. The
@@ -163,7 +164,8 @@ enum ddp_status ddp_atomic_file_open(ddp_atomic_file **file, const char *path)
     enum ddp_status status = DDP_OK;
     f->path = follow_links(path);
     if (!f->path)
-        status = ddp_fail(DDP_ERR_IO, "%s: cannot write: %s", path, strerror(errno));
+        status = ddp_fail(ddp_errno_status(errno, DDP_ERR_IO), "%s: cannot write: %s", path,
+                          strerror(errno));
     else if (!set_names(f))
         status = ddp_fail(DDP_ERR_MEMORY, "out of memory");
     if (status == DDP_OK)

@@ -5,6 +5,7 @@
 
 #include "core/log.h"
 
+#include "core/clock.h"
 #include "core/text.h"
 
 #include <errno.h>
@@ -13,6 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#define MEMORY_NS INT64_C(1000000000)
 
 static const char *program_name = "ddp";
 static atomic_int program_rank = -1;
@@ -176,11 +179,21 @@ bool ddp_fail_disk_full(void)
     return disk_full;
 }
 
+/* Where memory is out, all that try find out: one of them tells. */
+static bool told_lately(void)
+{
+    static _Atomic int64_t told_ns;
+    const int64_t now = ddp_clock_ns(), before = atomic_exchange(&told_ns, now);
+    return before != 0 && now - before < MEMORY_NS;
+}
+
 enum ddp_status ddp_fail(enum ddp_status status, const char *format, ...)
 {
     va_list args;
     if (status == DDP_ERR_IO && (errno == ENOSPC || errno == EDQUOT))
         atomic_store(&disk_full, true);
+    if (status == DDP_ERR_MEMORY && !held && told_lately())
+        return status;
     va_start(args, format);
     if (!held)
         vlog(DDP_LOG_ERROR, format, args);
@@ -188,4 +201,9 @@ enum ddp_status ddp_fail(enum ddp_status status, const char *format, ...)
         append(held, held_size, 0, format, args);
     va_end(args);
     return status;
+}
+
+enum ddp_status ddp_errno_status(int error, enum ddp_status other)
+{
+    return error == ENOMEM ? DDP_ERR_MEMORY : other;
 }

@@ -43,12 +43,15 @@ void ddp_log_hold(char *text, size_t size);
 void ddp_log_set_sink(void (*sink)(int level, const char *text));
 
 /* Logs an error and returns the status it was given, so that `return ddp_fail(DDP_ERR_IO, ...)`
- * reads well. */
+ * reads well. Of many DDP_ERR_MEMORY within a second the first is logged. */
 enum ddp_status ddp_fail(enum ddp_status status, const char *format, ...) DDP_PRINTF(2, 3);
 
 /* Has this process called ddp_fail() with DDP_ERR_IO while errno said that a disk, or the user's
  * part of it, is full? */
 bool ddp_fail_disk_full(void);
+
+/* The status for a failed call of the system: DDP_ERR_MEMORY for ENOMEM, else `other`. */
+enum ddp_status ddp_errno_status(int error, enum ddp_status other);
 
 #ifdef __cplusplus
 }

@@ -19,7 +19,7 @@ void *ddp_array_alloc(size_t count, size_t size)
 {
     void *memory = calloc(count ? count : 1, size);
     if (!memory)
-        ddp_log(DDP_LOG_ERROR, "out of memory: %zu elements of %zu bytes", count, size);
+        (void)ddp_fail(DDP_ERR_MEMORY, "out of memory: %zu elements of %zu bytes", count, size);
     return memory;
 }
 
@@ -36,7 +36,7 @@ void *ddp_pages_alloc(size_t bytes)
                        : mmap(NULL, whole_pages(bytes), PROT_READ | PROT_WRITE,
                               MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) {
-        ddp_log(DDP_LOG_ERROR, "out of memory: %zu bytes", bytes);
+        (void)ddp_fail(DDP_ERR_MEMORY, "out of memory: %zu bytes", bytes);
         return NULL;
     }
     if (bytes >= huge_page)
@@ -49,6 +49,16 @@ void ddp_pages_free(void *memory, size_t bytes)
 {
     if (memory)
         munmap(memory, whole_pages(bytes));
+}
+
+bool ddp_memory_probe(size_t bytes)
+{
+    void *memory =
+        mmap(NULL, whole_pages(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
+        return false;
+    ddp_pages_free(memory, bytes);
+    return true;
 }
 
 /* The number in a small file, such as the kernel's limits; SIZE_MAX where there is none. */

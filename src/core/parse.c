@@ -30,7 +30,7 @@ bool ddp_parse_double(const char *text, double min, double max, double *value)
     char *end;
     if (!text || !*text || strspn(text, "+-.0123456789eE") != strlen(text))
         return false; /* no hexadecimal, no inf, no nan, no blanks */
-    locale_t c = newlocale(LC_NUMERIC_MASK, "C", (locale_t)0);
+    locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0); /* the one that is always there */
     if (!c)
         return false;
     errno = 0;

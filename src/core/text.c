@@ -47,6 +47,18 @@ int ddp_text_character(const char *text, size_t bytes)
     return code < least || code > 0x10ffff || (code >= 0xd800 && code < 0xe000) ? 0 : length;
 }
 
+bool ddp_text_is_utf8(const char *text)
+{
+    for (size_t left = strlen(text); left > 0;) {
+        const int length = ddp_text_character(text, left);
+        if (length <= 0)
+            return false;
+        text += length;
+        left -= (size_t)length;
+    }
+    return true;
+}
+
 static bool is_control(const unsigned char *character, int length)
 {
     if (length == 1)

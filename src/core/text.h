@@ -5,6 +5,7 @@
 #ifndef DDP_CORE_TEXT_H
 #define DDP_CORE_TEXT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #ifdef __cplusplus
@@ -15,6 +16,8 @@ extern "C" {
  * inside of it. Takes no overlong forms and no surrogates.
  *   bytes  of text, from 1 */
 int ddp_text_character(const char *text, size_t bytes);
+
+bool ddp_text_is_utf8(const char *text);
 
 /* Copies text with control characters, but for tabs, and bytes that are no UTF-8 written as \x1b,
  * those of C1 as \u009b. What does not fit is cut, never inside a character. Returns the bytes

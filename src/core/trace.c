@@ -78,11 +78,15 @@ void ddp_trace_name_thread(const char *name)
 static struct ring *find_ring(void)
 {
     const uint32_t generation = atomic_load_explicit(&trace.generation, memory_order_acquire);
-    if (own_ring && own_generation == generation)
+    if (own_generation == generation)
         return own_ring;
-    struct ring *ring = ddp_pages_alloc(sizeof *ring);
-    if (!ring)
+    own_generation = generation;
+    own_ring = ddp_memory_probe(sizeof *own_ring) ? ddp_pages_alloc(sizeof *own_ring) : NULL;
+    if (!own_ring) {
+        ddp_log(DDP_LOG_WARNING, "%s: out of memory: it lacks the spans of one thread", trace.path);
         return NULL;
+    }
+    struct ring *ring = own_ring;
     pthread_mutex_lock(&trace.lock);
     ring->track = trace.tracks++;
     ring->thread = own_name                                      ? own_name
@@ -91,8 +95,6 @@ static struct ring *find_ring(void)
     ring->next = trace.rings;
     trace.rings = ring;
     pthread_mutex_unlock(&trace.lock);
-    own_ring = ring;
-    own_generation = generation;
     return ring;
 }
 
@@ -285,7 +287,8 @@ enum ddp_status ddp_trace_open(const char *path, int rank, bool create)
     snprintf(trace.path, sizeof trace.path, "%s", path);
     trace.fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC | (create ? O_CREAT | O_TRUNC : 0), 0666);
     if (trace.fd < 0)
-        return ddp_fail(DDP_ERR_IO, "%s: cannot open it for writing: %s", path, strerror(errno));
+        return ddp_fail(ddp_errno_status(errno, DDP_ERR_IO), "%s: cannot open it for writing: %s",
+                        path, strerror(errno));
     trace.rank = rank;
     trace.failed = trace.finished = false;
     trace.reader = pthread_self();

@@ -35,7 +35,8 @@ static enum ddp_status refill(struct ddp_byte_source *s)
     size_t n = fread(s->chunk, 1, CHUNK_BYTES, s->file);
     if (n < CHUNK_BYTES) {
         if (ferror(s->file))
-            return ddp_fail(DDP_ERR_IO, "%s: cannot read: %s", s->name, strerror(errno));
+            return ddp_fail(ddp_errno_status(errno, DDP_ERR_IO), "%s: cannot read: %s", s->name,
+                            strerror(errno));
         s->end_of_file = true;
     }
     s->stream.next_in = s->chunk;

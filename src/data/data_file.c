@@ -28,10 +28,12 @@ enum ddp_status ddp_data_file_open(struct ddp_data_file *file, const char *path,
     struct stat info;
     *file = (struct ddp_data_file){.fd = open_path(path)};
     if (file->fd < 0)
-        return ddp_fail(DDP_ERR_IO, "%s: cannot open: %s", path, strerror(errno));
+        return ddp_fail(ddp_errno_status(errno, DDP_ERR_IO), "%s: cannot open: %s", path,
+                        strerror(errno));
     enum ddp_status status = DDP_OK;
     if (fstat(file->fd, &info) < 0)
-        status = ddp_fail(DDP_ERR_IO, "%s: cannot read: %s", path, strerror(errno));
+        status = ddp_fail(ddp_errno_status(errno, DDP_ERR_IO), "%s: cannot read: %s", path,
+                          strerror(errno));
     else if (!S_ISREG(info.st_mode))
         status = ddp_fail(DDP_ERR_IO, "%s: cannot read: not a regular file", path);
     else if (!(file->path = strdup(path)))
@@ -63,8 +65,9 @@ static enum ddp_status read_all(const struct ddp_data_file *file, int fd, uint64
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
-            return ddp_fail(DDP_ERR_IO, "%s: cannot read at byte %" PRIu64 ": %s", file->path,
-                            offset + done, strerror(errno));
+            return ddp_fail(ddp_errno_status(errno, DDP_ERR_IO),
+                            "%s: cannot read at byte %" PRIu64 ": %s", file->path, offset + done,
+                            strerror(errno));
         if (n == 0) {
             struct stat info;
             int64_t now = fstat(fd, &info) == 0 ? (int64_t)info.st_size : 0;
@@ -85,7 +88,8 @@ enum ddp_status ddp_data_file_read(const struct ddp_data_file *file, uint64_t of
         return read_all(file, file->fd, offset, to, bytes);
     int fd = open_path(file->path);
     if (fd < 0)
-        return ddp_fail(DDP_ERR_IO, "%s: cannot open it again: %s", file->path, strerror(errno));
+        return ddp_fail(ddp_errno_status(errno, DDP_ERR_IO), "%s: cannot open it again: %s",
+                        file->path, strerror(errno));
     enum ddp_status status = read_all(file, fd, offset, to, bytes);
     close(fd);
     return status;
@@ -107,7 +111,7 @@ char *ddp_data_path(const char *directory, const char *name)
 {
     char *path;
     if (asprintf(&path, "%s/%s", directory, name) < 0) {
-        ddp_log(DDP_LOG_ERROR, "%s: out of memory", directory);
+        (void)ddp_fail(DDP_ERR_MEMORY, "%s: out of memory", directory);
         return NULL;
     }
     return path;
@@ -151,7 +155,8 @@ enum ddp_status ddp_data_names_list(struct ddp_data_names *names, const char *pa
     else if (result == GLOB_NOSPACE)
         status = ddp_fail(DDP_ERR_MEMORY, "%s: out of memory", path);
     else
-        status = ddp_fail(DDP_ERR_IO, "%s: cannot list the files: %s", path, strerror(errno));
+        status = ddp_fail(ddp_errno_status(errno, DDP_ERR_IO), "%s: cannot list the files: %s",
+                          path, strerror(errno));
     globfree(&found);
     return status;
 }

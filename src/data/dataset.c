@@ -5,9 +5,12 @@
 
 #include "data/dataset.h"
 
+#include "core/hash.h"
 #include "core/log.h"
+#include "core/memory.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -19,6 +22,8 @@ static const struct ddp_dataset_source *const sources[] = {
     &ddp_dataset_tokens,
     &ddp_dataset_article,
 };
+
+#define FINGERPRINT_SAMPLES 256
 
 #define SOURCE_COUNT (sizeof sources / sizeof sources[0])
 
@@ -43,7 +48,8 @@ static enum ddp_status not_recognised(const char *path)
     size_t used = 0;
     struct stat info;
     if (stat(path, &info) < 0)
-        return ddp_fail(DDP_ERR_IO, "%s: cannot open the data: %s", path, strerror(errno));
+        return ddp_fail(ddp_errno_status(errno, DDP_ERR_IO), "%s: cannot open the data: %s", path,
+                        strerror(errno));
     if (!S_ISDIR(info.st_mode))
         return ddp_fail(DDP_ERR_IO, "%s: cannot read: not a regular file", path);
     for (size_t i = 0; i < SOURCE_COUNT; i++)
@@ -108,4 +114,27 @@ enum ddp_status ddp_dataset_read(const ddp_dataset *dataset, const int64_t *indi
                             (long long)indices[i], dataset->info.source,
                             (long long)dataset->info.sample_count - 1);
     return dataset->ops->read(dataset, indices, count, x, labels);
+}
+
+enum ddp_status ddp_dataset_fingerprint(const ddp_dataset *dataset, uint64_t *fingerprint)
+{
+    const struct ddp_dataset_info *info = &dataset->info;
+    const int64_t last = info->sample_count - 1;
+    const int64_t count = last < FINGERPRINT_SAMPLES ? last + 1 : FINGERPRINT_SAMPLES;
+    const size_t label_bytes = (size_t)info->label_count * sizeof(int32_t);
+    char *sample = ddp_array_alloc(info->sample_bytes + label_bytes, 1);
+    int32_t *labels = ddp_array_alloc((size_t)info->label_count + 1, sizeof *labels);
+    uint64_t sums[FINGERPRINT_SAMPLES];
+    enum ddp_status status = sample && labels ? DDP_OK : DDP_ERR_MEMORY;
+    for (int64_t i = 0; status == DDP_OK && i < count; i++) {
+        const int64_t at = count > 1 ? (int64_t)((__int128)last * i / (count - 1)) : 0;
+        status = ddp_dataset_read(dataset, &at, 1, sample, labels);
+        memcpy(sample + info->sample_bytes, labels, label_bytes);
+        sums[i] = ddp_hash(sample, info->sample_bytes + label_bytes);
+    }
+    if (status == DDP_OK)
+        *fingerprint = ddp_hash(sums, (size_t)count * sizeof *sums);
+    free(labels);
+    free(sample);
+    return status;
 }

@@ -109,6 +109,10 @@ const struct ddp_dataset_info *ddp_dataset_info(const ddp_dataset *dataset);
 enum ddp_status ddp_dataset_read(const ddp_dataset *dataset, const int64_t *indices, size_t count,
                                  void *x, int32_t *labels);
 
+/* A hash of some samples, spread over the whole set, with their labels: tells other data apart, in
+ * whatever files they are. DDP_ERR_MEMORY, and as ddp_dataset_read(). */
+enum ddp_status ddp_dataset_fingerprint(const ddp_dataset *dataset, uint64_t *fingerprint);
+
 /* The sources. */
 extern const struct ddp_dataset_source ddp_dataset_idx;
 extern const struct ddp_dataset_source ddp_dataset_cifar;

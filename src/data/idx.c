@@ -79,8 +79,8 @@ static enum ddp_status check_directory(const char *directory)
                 "%s: no such directory: install Debian's package dataset-fashion-mnist, or "
                 "name a directory of IDX files with --data",
                 directory);
-        return ddp_fail(DDP_ERR_IO, "%s: cannot open the data directory: %s", directory,
-                        strerror(errno));
+        return ddp_fail(ddp_errno_status(errno, DDP_ERR_IO),
+                        "%s: cannot open the data directory: %s", directory, strerror(errno));
     }
     if (!S_ISDIR(info.st_mode))
         return ddp_fail(DDP_ERR_IO,
@@ -104,9 +104,9 @@ static enum ddp_status open_file(FILE **file, char **path, const char *directory
         if (found && !S_ISREG(info.st_mode)) /* before open(), which would wait at a FIFO */
             status = ddp_fail(DDP_ERR_IO, "%s: cannot read: not a regular file", tried);
         else if (!found || !(opened = fopen(tried, "rbe")))
-            status = errno == ENOENT
-                         ? DDP_OK
-                         : ddp_fail(DDP_ERR_IO, "%s: cannot read: %s", tried, strerror(errno));
+            status = errno == ENOENT ? DDP_OK
+                                     : ddp_fail(ddp_errno_status(errno, DDP_ERR_IO),
+                                                "%s: cannot read: %s", tried, strerror(errno));
         if (opened && status == DDP_OK) {
             *file = opened;
             *path = tried;

@@ -11,7 +11,7 @@
 #include "core/clock.h"
 #include "core/log.h"
 #include "core/memory.h"
-#include "core/signals.h"
+#include "core/thread.h"
 #include "core/trace.h"
 
 #include <assert.h>
@@ -178,8 +178,8 @@ static enum ddp_status fill(struct ddp_loader *loader, struct slot *slot)
                                    slot->indices, (size_t)slot->batch.rows, slot->batch.x);
     ddp_log_hold(NULL, 0);
     ddp_trace_end("read batch", begin, "shard", slot->batch.shard);
-    if (status != DDP_OK)
-        slot->message = strdup(message);
+    if (status != DDP_OK && !(slot->message = strdup(message)))
+        (void)ddp_fail(DDP_ERR_MEMORY, "%s", message); /* too early is better than never */
     return status;
 }
 
@@ -302,7 +302,7 @@ static enum ddp_status start_threads(struct ddp_loader *loader)
         loader->started += !error;
     }
     if (error)
-        return ddp_fail(DDP_ERR_SYSTEM, "cannot start a loader thread: %s", strerror(error));
+        return ddp_thread_failed(error, "a loader thread");
     return DDP_OK;
 }
 
@@ -435,7 +435,7 @@ enum ddp_status ddp_loader_next(ddp_loader *loader, const struct ddp_batch **bat
         }
         status = slot->status;
         if (status != DDP_OK && slot->message) {
-            ddp_log(DDP_LOG_ERROR, "%s", slot->message);
+            (void)ddp_fail(status, "%s", slot->message);
             free(slot->message);
             slot->message = NULL;
         }

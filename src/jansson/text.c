@@ -193,7 +193,7 @@ char *json_dumps(const json_t *value, unsigned flags)
         return NULL;
     write_value(out, value, flags, 0);
     const bool failed = ferror(out);
-    if (fclose(out) == 0 && !failed)
+    if (fclose(out) == 0 && text && !failed)
         return text;
     free(text);
     return NULL;

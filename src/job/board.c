@@ -33,7 +33,8 @@ static enum ddp_status map(struct ddp_board *board, int fd, size_t bytes)
 {
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (memory == MAP_FAILED)
-        return ddp_fail(DDP_ERR_SYSTEM, "cannot map the job's board: %s", strerror(errno));
+        return ddp_fail(ddp_errno_status(errno, DDP_ERR_SYSTEM), "cannot map the job's board: %s",
+                        strerror(errno));
     board->memory = memory;
     board->bytes = bytes;
     return DDP_OK;
@@ -44,7 +45,8 @@ enum ddp_status ddp_board_create(struct ddp_board *board, int *fd, int world_siz
     size_t bytes = board_bytes(world_size);
     int board_fd = memfd_create("ddprun-board", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (board_fd < 0)
-        return ddp_fail(DDP_ERR_SYSTEM, "cannot create the job's board: %s", strerror(errno));
+        return ddp_fail(ddp_errno_status(errno, DDP_ERR_SYSTEM),
+                        "cannot create the job's board: %s", strerror(errno));
     int error =
         ftruncate(board_fd, (off_t)bytes) < 0 ? errno : posix_fallocate(board_fd, 0, (off_t)bytes);
     if (!error && fcntl(board_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
@@ -79,10 +81,12 @@ enum ddp_status ddp_board_create_heap(struct ddp_board *board, int *fd)
     struct stat info;
     int heap_fd = memfd_create("ddprun-heap", MFD_CLOEXEC);
     if (heap_fd < 0)
-        return ddp_fail(DDP_ERR_SYSTEM, "cannot create the job's heap: %s", strerror(errno));
+        return ddp_fail(ddp_errno_status(errno, DDP_ERR_SYSTEM), "cannot create the job's heap: %s",
+                        strerror(errno));
     if (fstat(heap_fd, &info) < 0) {
         close(heap_fd);
-        return ddp_fail(DDP_ERR_SYSTEM, "cannot look at the job's heap: %s", strerror(errno));
+        return ddp_fail(ddp_errno_status(errno, DDP_ERR_SYSTEM),
+                        "cannot look at the job's heap: %s", strerror(errno));
     }
     board->memory->heap_device = info.st_dev;
     board->memory->heap_inode = info.st_ino;

@@ -11,9 +11,7 @@
 
 #define PLACE_BYTES (2 * sizeof(uint32_t))
 
-/* Partial sums that the binary counter needs for n shards: the levels that shards before the last
- * can reach. */
-static int partials_needed(int64_t shards)
+int ddp_replica_partials(int64_t shards)
 {
     int count = 0;
     while (shards > 1) {
@@ -95,7 +93,7 @@ static enum ddp_status make_gradients(struct ddp_replica *replica,
     if (replica->owns_gradients)
         status =
             ddp_device_alloc(replica->device, replica->flat_bytes, (void **)&replica->gradients);
-    int wanted = partials_needed(replica->shard_count);
+    int wanted = ddp_replica_partials(replica->shard_count);
     for (; status == DDP_OK && replica->partial_count < wanted; replica->partial_count++)
         status = ddp_device_alloc(replica->device, replica->flat_bytes,
                                   (void **)&replica->partials[replica->partial_count]);

@@ -7,7 +7,7 @@
 
 #include "core/log.h"
 #include "core/memory.h"
-#include "core/signals.h"
+#include "core/thread.h"
 #include "core/trace.h"
 
 #include <pthread.h>
@@ -72,10 +72,10 @@ enum ddp_status ddp_team_create(ddp_team **created, int size)
         *member = (struct member){.team = t, .number = t->size};
         int error = ddp_thread_create(&member->thread, member_main, member);
         if (error) {
-            ddp_log(DDP_LOG_ERROR, "cannot start thread %d of %d: %s", t->size + 1, size,
-                    strerror(error));
+            const enum ddp_status status =
+                ddp_thread_failed(error, "thread %d of %d", t->size + 1, size);
             ddp_team_destroy(t);
-            return DDP_ERR_SYSTEM;
+            return status;
         }
     }
     *created = t;

@@ -5,6 +5,7 @@
 
 #include "train/checkpoint_dir.h"
 
+#include "core/clock.h"
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/parse.h"
@@ -17,15 +18,18 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <time.h>
 #include <unistd.h>
 
-#define DIGITS 8
+#define DIGITS  8
+#define POLL_NS 20000000 /* between looks at a lock that another has */
 
 static enum ddp_status dir_error(const struct ddp_checkpoint_dir *dir, const char *name,
                                  const char *what)
 {
-    return ddp_fail(DDP_ERR_IO, "%s%s%s: cannot %s: %s", dir->path, *name ? "/" : "", name, what,
-                    strerror(errno));
+    return ddp_fail(ddp_errno_status(errno, DDP_ERR_IO), "%s%s%s: cannot %s: %s", dir->path,
+                    *name ? "/" : "", name, what, strerror(errno));
 }
 
 /* --- names ------------------------------------------------------------------------------------ */
@@ -179,13 +183,13 @@ static enum ddp_status make_directories(const char *path)
     if (!copy)
         return ddp_fail(DDP_ERR_MEMORY, "out of memory");
     enum ddp_status status = DDP_OK;
-    for (char *slash = copy + 1; status == DDP_OK && *slash;) {
+    for (char *slash = copy + strspn(copy, "/"); status == DDP_OK && *slash;) {
         slash += strcspn(slash, "/");
         const char kept = *slash;
         *slash = '\0';
         if (make_directory(copy) < 0)
-            status =
-                ddp_fail(DDP_ERR_IO, "%s: cannot make the directory: %s", copy, strerror(errno));
+            status = ddp_fail(ddp_errno_status(errno, DDP_ERR_IO),
+                              "%s: cannot make the directory: %s", copy, strerror(errno));
         *slash = kept;
         slash += strspn(slash, "/");
     }
@@ -193,23 +197,63 @@ static enum ddp_status make_directories(const char *path)
     return status;
 }
 
-static enum ddp_status lock(struct ddp_checkpoint_dir *dir)
+/* The process that holds the lock, as " (process 123)"; "" where the kernel does not tell. */
+static const char *holder(const struct ddp_checkpoint_dir *dir, char text[48])
 {
-    dir->locked = flock(dir->fd, LOCK_EX | LOCK_NB) == 0;
-    if (dir->locked)
-        return DDP_OK;
-    if (errno == EWOULDBLOCK)
-        return ddp_fail(DDP_ERR_IO,
-                        "%s: another trainer writes its checkpoints there: wait until it has "
-                        "ended, or name another directory",
-                        dir->path);
-    ddp_log(DDP_LOG_WARNING,
-            "%s: this file system has no locks (%s): make sure that no other trainer writes there",
-            dir->path, strerror(errno));
+    char *line = NULL;
+    size_t room = 0;
+    struct stat own;
+    FILE *locks = fstat(dir->fd, &own) == 0 ? fopen("/proc/locks", "re") : NULL;
+    text[0] = '\0';
+    while (locks && getline(&line, &room, locks) > 0) {
+        long pid;
+        unsigned major_number, minor_number;
+        unsigned long long inode;
+        if (sscanf(line, "%*s FLOCK %*s WRITE %ld %x:%x:%llu", &pid, &major_number, &minor_number,
+                   &inode) == 4 &&
+            pid > 0 && inode == own.st_ino && major_number == major(own.st_dev) &&
+            minor_number == minor(own.st_dev))
+            snprintf(text, 48, " (process %ld)", pid);
+    }
+    free(line);
+    if (locks)
+        fclose(locks);
+    return text;
+}
+
+static enum ddp_status lock(struct ddp_checkpoint_dir *dir, int wait_ms)
+{
+    const int64_t deadline = ddp_deadline_ns(wait_ms);
+    bool told = wait_ms == 0;
+    char who[48];
+    while (!(dir->locked = flock(dir->fd, LOCK_EX | LOCK_NB) == 0)) {
+        if (errno == EINTR)
+            continue;
+        if (errno != EWOULDBLOCK) {
+            ddp_log(DDP_LOG_WARNING,
+                    "%s: this file system has no locks (%s): make sure that no other trainer "
+                    "writes there",
+                    dir->path, strerror(errno));
+            return DDP_OK;
+        }
+        if (ddp_deadline_passed(deadline))
+            return ddp_fail(DDP_ERR_IO,
+                            "%s: another trainer%s writes its checkpoints there: wait until it has "
+                            "ended, or name another directory",
+                            dir->path, holder(dir, who));
+        if (!told)
+            ddp_log(DDP_LOG_INFO,
+                    "%s: another trainer%s still uses this directory: waiting for it to end, for "
+                    "%d s at most",
+                    dir->path, holder(dir, who), wait_ms / 1000);
+        told = true;
+        nanosleep(&(struct timespec){.tv_nsec = POLL_NS}, NULL);
+    }
     return DDP_OK;
 }
 
-enum ddp_status ddp_checkpoint_dir_open(struct ddp_checkpoint_dir *dir, const char *path)
+enum ddp_status ddp_checkpoint_dir_open(struct ddp_checkpoint_dir *dir, const char *path,
+                                        int wait_ms)
 {
     *dir = (struct ddp_checkpoint_dir){.fd = -1};
     enum ddp_status status = DDP_OK;
@@ -226,7 +270,7 @@ enum ddp_status ddp_checkpoint_dir_open(struct ddp_checkpoint_dir *dir, const ch
             status = dir_error(dir, "", "open");
     }
     if (status == DDP_OK)
-        status = lock(dir);
+        status = lock(dir, wait_ms);
     if (status == DDP_OK && faccessat(dir->fd, ".", W_OK | X_OK, AT_EACCESS) < 0)
         status = dir_error(dir, "", "write");
     if (status == DDP_OK && dir->locked)

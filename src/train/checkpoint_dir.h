@@ -19,8 +19,10 @@ struct ddp_checkpoint_dir {
 /* Opens the directory, makes it (and those above it) where it is not there, and locks it. The lock
  * is on the directory itself and leaves nothing behind; where the file system has no locks, a
  * warning says so. What killed trainers left half-written or half-removed goes.
+ *   wait_ms  for another trainer to end, such as the one that this one replaces; says so
  * DDP_ERR_IO: cannot be read or written; another trainer uses it. */
-enum ddp_status ddp_checkpoint_dir_open(struct ddp_checkpoint_dir *dir, const char *path);
+enum ddp_status ddp_checkpoint_dir_open(struct ddp_checkpoint_dir *dir, const char *path,
+                                        int wait_ms);
 void ddp_checkpoint_dir_close(struct ddp_checkpoint_dir *dir);
 
 /* The steps that there are checkpoints of, by name only, highest first.

@@ -178,7 +178,7 @@ static bool read_state(struct ddp_checkpoint_state *state, int dir_fd, char *rea
     const bool good = text && read_bytes(fd, text, (size_t)bytes, &unused, reason) &&
                       ddp_checkpoint_state_parse(state, text, (size_t)bytes, reason);
     if (!text)
-        wrong(reason, "out of memory");
+        wrong(reason, DDP_CHECKPOINT_NO_MEMORY);
     free(text);
     close(fd);
     return good;
@@ -206,7 +206,7 @@ static bool read_part(struct ddp_checkpoint *checkpoint, int dir_fd, int part, c
     if (!check_size(dir_fd, &checkpoint->state, part, &fd, reason))
         return false;
     checkpoint->bytes[part] = malloc((size_t)sum->bytes + 1);
-    bool good = checkpoint->bytes[part] != NULL || wrong(reason, "out of memory");
+    bool good = checkpoint->bytes[part] != NULL || wrong(reason, DDP_CHECKPOINT_NO_MEMORY);
     good = good && read_bytes(fd, checkpoint->bytes[part], (size_t)sum->bytes, &crc32, reason);
     close(fd);
     if (good && crc32 != sum->crc32)
@@ -278,10 +278,10 @@ void ddp_checkpoint_free(struct ddp_checkpoint *checkpoint)
     *checkpoint = (struct ddp_checkpoint){0};
 }
 
-/* Reads the checkpoint at checkpoint->path. False: it is not whole, and the message for that is in
- * `text`, "FILE: reason". */
-static bool read_path(struct ddp_checkpoint *checkpoint, int parent, const char *name, char *text,
-                      size_t size)
+/* Reads the checkpoint at checkpoint->path. DDP_ERR_FORMAT: it is not whole, and the message for
+ * that is in `text`, "FILE: reason". DDP_ERR_MEMORY: logged. */
+static enum ddp_status read_path(struct ddp_checkpoint *checkpoint, int parent, const char *name,
+                                 char *text, size_t size)
 {
     char reason[DDP_CHECKPOINT_REASON];
     const char *file = ".";
@@ -290,9 +290,12 @@ static bool read_path(struct ddp_checkpoint *checkpoint, int parent, const char 
                         : wrong(reason, "cannot open it: %s", strerror(errno));
     if (fd >= 0)
         close(fd);
-    if (!good)
-        snprintf(text, size, "%s/%s: %s", checkpoint->path, file, reason);
-    return good;
+    if (good)
+        return DDP_OK;
+    if (strcmp(reason, DDP_CHECKPOINT_NO_MEMORY) == 0)
+        return ddp_fail(DDP_ERR_MEMORY, "%s/%s: %s", checkpoint->path, file, reason);
+    snprintf(text, size, "%s/%s: %s", checkpoint->path, file, reason);
+    return DDP_ERR_FORMAT;
 }
 
 static enum ddp_status read_latest(struct ddp_checkpoint *checkpoint,
@@ -306,14 +309,16 @@ static enum ddp_status read_latest(struct ddp_checkpoint *checkpoint,
             checkpoint->path = NULL;
             return ddp_fail(DDP_ERR_MEMORY, "out of memory");
         }
-        bool good = read_path(checkpoint, dir->fd, name, text, sizeof text);
-        if (good && checkpoint->state.cursor.step != steps[i]) {
-            good = false;
+        enum ddp_status status = read_path(checkpoint, dir->fd, name, text, sizeof text);
+        if (status == DDP_OK && checkpoint->state.cursor.step != steps[i]) {
+            status = DDP_ERR_FORMAT;
             snprintf(text, sizeof text, "%s/state.json: it is that of step %" PRId64,
                      checkpoint->path, checkpoint->state.cursor.step);
         }
-        if (good)
+        if (status == DDP_OK)
             return parse_parts(checkpoint);
+        if (status != DDP_ERR_FORMAT)
+            return status;
         ddp_log(DDP_LOG_WARNING, "skipped a checkpoint that is not whole: %s", text);
         ddp_checkpoint_free(checkpoint);
     }
@@ -348,7 +353,8 @@ static enum ddp_status read_from_directory(struct ddp_checkpoint *checkpoint, co
     if (!dir.path)
         status = ddp_fail(DDP_ERR_MEMORY, "out of memory");
     else if (dir.fd < 0)
-        status = ddp_fail(DDP_ERR_IO, "%s: cannot open: %s", path, strerror(errno));
+        status = ddp_fail(ddp_errno_status(errno, DDP_ERR_IO), "%s: cannot open: %s", path,
+                          strerror(errno));
     if (status == DDP_OK)
         status = ddp_checkpoint_read_latest(checkpoint, &dir);
     if (status == DDP_OK && !checkpoint->path)
@@ -373,9 +379,9 @@ enum ddp_status ddp_checkpoint_read(struct ddp_checkpoint *checkpoint, const cha
     checkpoint->path = strdup(path);
     if (!checkpoint->path)
         return ddp_fail(DDP_ERR_MEMORY, "out of memory");
-    enum ddp_status status = DDP_OK;
-    if (!read_path(checkpoint, AT_FDCWD, path, text, sizeof text))
-        status = ddp_fail(DDP_ERR_FORMAT, "not a whole checkpoint: %s", text);
+    enum ddp_status status = read_path(checkpoint, AT_FDCWD, path, text, sizeof text);
+    if (status == DDP_ERR_FORMAT)
+        (void)ddp_fail(status, "not a whole checkpoint: %s", text);
     if (status == DDP_OK)
         status = parse_parts(checkpoint);
     if (status != DDP_OK)

@@ -7,9 +7,9 @@
 #include "train/checkpoint_state.h"
 
 #include "core/log.h"
+#include "train/json_text.h"
 
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -240,8 +240,11 @@ bool ddp_checkpoint_state_parse(struct ddp_checkpoint_state *state, const char *
                      DDP_CHECKPOINT_STATE_BYTES);
     if (!check_sum(text, bytes, reason))
         return false;
-    json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
-    if (!root)
+    json_t *root;
+    const enum ddp_status status = ddp_json_parse(&root, text, bytes, &error);
+    if (status == DDP_ERR_MEMORY)
+        return wrong(reason, DDP_CHECKPOINT_NO_MEMORY);
+    if (status != DDP_OK)
         return wrong(reason, "bad JSON in line %d: %s", error.line, error.text);
     *state = (struct ddp_checkpoint_state){0};
     const bool good = read_root(state, root, reason);
@@ -281,7 +284,10 @@ enum ddp_status ddp_checkpoint_state_match(const struct ddp_checkpoint_state *sa
     put_difference(out, &count, "seed", before, now);
     for (int i = 0; i < facts->count; i++) {
         const struct ddp_checkpoint_fact *fact = &facts->facts[i];
-        put_difference(out, &count, fact->name, fact_value(&saved->facts, fact->name), fact->value);
+        if (strcmp(fact->name, DDP_CHECKPOINT_DATA) != 0 ||
+            strcmp(fact_value(&saved->facts, fact->name), "unknown") != 0)
+            put_difference(out, &count, fact->name, fact_value(&saved->facts, fact->name),
+                           fact->value);
     }
     for (int i = 0; i < saved->facts.count; i++) { /* what only the saved run had */
         const struct ddp_checkpoint_fact *fact = &saved->facts.facts[i];
@@ -289,7 +295,7 @@ enum ddp_status ddp_checkpoint_state_match(const struct ddp_checkpoint_state *sa
             put_difference(out, &count, fact->name, fact->value, "unknown");
     }
     enum ddp_status status = DDP_OK;
-    if (fclose(out) != 0)
+    if (fclose(out) != 0 || !text)
         status = ddp_fail(DDP_ERR_MEMORY, "out of memory");
     else if (count > 0)
         status = ddp_fail(DDP_ERR_INVALID,

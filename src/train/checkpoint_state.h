@@ -11,6 +11,10 @@
 #define DDP_CHECKPOINT_FACTS       32
 #define DDP_CHECKPOINT_STATE_BYTES 65536 /* a longer state.json is refused */
 #define DDP_CHECKPOINT_REASON      512
+#define DDP_CHECKPOINT_NO_MEMORY   "out of memory" /* a reason that is no fault of the file */
+
+/* A fact that earlier versions did not write: checkpoints without it match. */
+#define DDP_CHECKPOINT_DATA "fingerprint of the data"
 
 /* Nothing here depends on the number of workers. */
 struct ddp_checkpoint_cursor {
@@ -24,7 +28,7 @@ struct ddp_checkpoint_cursor {
 /* Something that decides the bits: "batch size" is "64". */
 struct ddp_checkpoint_fact {
     char name[32];
-    char value[160];
+    char value[512]; /* milestones are the longest */
 };
 
 struct ddp_checkpoint_facts {

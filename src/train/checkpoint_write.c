@@ -9,7 +9,7 @@
 
 #include "core/log.h"
 #include "core/memory.h"
-#include "core/signals.h"
+#include "core/thread.h"
 #include "core/trace.h"
 #include "train/weights.h"
 
@@ -51,7 +51,8 @@ struct output {
 
 static enum ddp_status output_error(const struct output *output, const char *what)
 {
-    return ddp_fail(DDP_ERR_IO, "%s: cannot %s: %s", output->path, what, strerror(errno));
+    return ddp_fail(ddp_errno_status(errno, DDP_ERR_IO), "%s: cannot %s: %s", output->path, what,
+                    strerror(errno));
 }
 
 static enum ddp_status put(void *arg, const void *data, size_t bytes)
@@ -225,8 +226,7 @@ static enum ddp_status start_thread(struct ddp_checkpoint_writer *writer, void *
     writer->begin_ns = 0;
     const int error = ddp_thread_create(&writer->thread, main, writer);
     if (error)
-        return ddp_fail(DDP_ERR_SYSTEM, "cannot start a thread for checkpoints: %s",
-                        strerror(error));
+        return ddp_thread_failed(error, "a thread for checkpoints");
     writer->running = true;
     return DDP_OK;
 }

@@ -7,11 +7,11 @@
 
 #include "core/atomic_file.h"
 #include "core/log.h"
+#include "train/json_text.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -189,12 +189,14 @@ enum ddp_status ddp_hf_config_parse(struct ddp_hf_config *config, const char *na
         .shape = {.layers = 12, .heads = 12, .channels = 768, .vocabulary = 50257, .context = 1024},
         .norm_eps = 1e-5,
     };
-    json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
-    if (!root)
-        return ddp_fail(DDP_ERR_FORMAT, "%s: bad JSON in line %d: %s", name, error.line,
-                        error.text);
+    json_t *root;
+    enum ddp_status status = ddp_json_parse(&root, text, bytes, &error);
+    if (status == DDP_ERR_FORMAT)
+        (void)ddp_fail(status, "%s: bad JSON in line %d: %s", name, error.line, error.text);
+    if (status != DDP_OK)
+        return status;
     const struct reading in = {name, root};
-    enum ddp_status status = read_root(&in, &found);
+    status = read_root(&in, &found);
     json_decref(root);
     if (status == DDP_OK)
         *config = found;
@@ -209,7 +211,8 @@ static enum ddp_status read_file(const char *path, char *text, size_t size, size
     const int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     *bytes = 0;
     if (fd < 0)
-        return ddp_fail(DDP_ERR_IO, "%s: cannot read: %s", path, strerror(errno));
+        return ddp_fail(ddp_errno_status(errno, DDP_ERR_IO), "%s: cannot read: %s", path,
+                        strerror(errno));
     if (fstat(fd, &info) < 0 || !S_ISREG(info.st_mode))
         status = ddp_fail(DDP_ERR_IO, "%s: cannot read: not a regular file", path);
     for (ssize_t n = 1; status == DDP_OK && n > 0 && *bytes < size;) {
@@ -217,7 +220,8 @@ static enum ddp_status read_file(const char *path, char *text, size_t size, size
         if (n < 0 && errno == EINTR)
             n = 1;
         else if (n < 0)
-            status = ddp_fail(DDP_ERR_IO, "%s: cannot read: %s", path, strerror(errno));
+            status = ddp_fail(ddp_errno_status(errno, DDP_ERR_IO), "%s: cannot read: %s", path,
+                              strerror(errno));
         else
             *bytes += (size_t)n;
     }

@@ -33,7 +33,8 @@ static enum ddp_status read_all(int fd, const char *path, void *bytes, size_t co
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
-            return ddp_fail(DDP_ERR_IO, "%s: cannot read: %s", path, strerror(errno));
+            return ddp_fail(ddp_errno_status(errno, DDP_ERR_IO), "%s: cannot read: %s", path,
+                            strerror(errno));
         if (n == 0)
             return ddp_fail(DDP_ERR_FORMAT, "%s: truncated while it was read", path);
         next += n;
@@ -97,7 +98,8 @@ static enum ddp_status read_tensors(int fd, const char *path, const struct ddp_l
                 return status;
         }
         if (tensor->rows == DDP_GPT2_V && lseek(fd, padding, SEEK_CUR) < 0)
-            return ddp_fail(DDP_ERR_IO, "%s: cannot seek: %s", path, strerror(errno));
+            return ddp_fail(ddp_errno_status(errno, DDP_ERR_IO), "%s: cannot seek: %s", path,
+                            strerror(errno));
     }
     return DDP_OK;
 }
@@ -133,7 +135,8 @@ enum ddp_status ddp_llmc_model_load(const char *path, const ddp_graph *graph, in
 {
     const int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC); /* a FIFO must not make it wait */
     if (fd < 0)
-        return ddp_fail(DDP_ERR_IO, "%s: cannot read: %s", path, strerror(errno));
+        return ddp_fail(ddp_errno_status(errno, DDP_ERR_IO), "%s: cannot read: %s", path,
+                        strerror(errno));
     enum ddp_status status = load(fd, path, graph, heads, flat);
     close(fd);
     return status;

@@ -11,6 +11,7 @@
 #include "graph/exec.h"
 #include "job/board.h"
 #include "job/job.h"
+#include "mode/replica.h"
 #include "train/devices.h"
 #include "train/weights.h"
 
@@ -116,15 +117,16 @@ static enum ddp_status build_model(struct ddp_run *run)
 
 /* More memory than the machine has would be promised by the kernel, and its use ended by a kill.
  * Only what the run is sure to hold is counted, so that nothing that could fit is refused: the
- * samples that are kept in memory and the initial weights a process; gradients, one shard's
- * activations and batch a worker or replica; weights and the optimizer's state, once where they are
- * shared; the copy that checkpoints are written from. */
+ * samples that are kept in memory and the initial weights a process; gradients and their partial
+ * sums, one shard's activations and batch a worker or replica; weights and the optimizer's state,
+ * once where they are shared; the copy that checkpoints are written from. */
 static enum ddp_status check_memory(const struct ddp_run *run)
 {
     const struct ddp_train_plan *plan = &run->plan;
     const struct ddp_dataset_info *data = ddp_dataset_info(run->data);
     const bool dp = plan->mode == DDP_MODE_DP;
     const int64_t units = dp ? plan->replicas : plan->world_size;
+    const char *unit = dp ? "replica" : "worker";
     const double processes = dp ? 1 : (double)plan->world_size;
     const double weights = (double)ddp_graph_flat_count(run->graph) * sizeof(float);
     const double sample = (double)data->sample_bytes;
@@ -138,21 +140,23 @@ static enum ddp_status check_memory(const struct ddp_run *run)
         return status;
     const double copies = plan->shared_weights ? 1 : (double)units; /* of weights, of state: */
     const double state_copies = plan->zero ? 1 : processes;
+    const int arrays = 1 + ddp_replica_partials(plan->local_shards);
     const double need =
         (run->options->checkpoint ? (1 + states) * weights : 0) +
         processes * (weights + (double)data->memory_bytes) +
         (copies + state_copies * states) * weights +
-        (double)units * (weights + (double)arena + (double)plan->batch_size * sample);
+        (double)units * (arrays * weights + (double)arena + (double)plan->batch_size * sample);
     const double total = (double)ddp_memory_total();
     if (need > total && plan->device.host_memory)
-        return ddp_fail(DDP_ERR_MEMORY,
-                        "out of memory: %" PRId64 " %s%s with %" PRId64
-                        " parameters and batches of %" PRId64
-                        " need at least %.1f GB, and there are %.1f GB: use a smaller model, "
-                        "smaller batches or fewer %ss",
-                        units, dp ? "replica" : "worker", units == 1 ? "" : "s",
-                        ddp_graph_element_count(run->graph), plan->batch_size, need / 1e9,
-                        total / 1e9, dp ? "replica" : "worker");
+        return ddp_fail(
+            DDP_ERR_MEMORY,
+            "out of memory: %" PRId64 " %s%s with %" PRId64 " parameters and batches of %" PRId64
+            " need at least %.1f GB, and there are %.1f GB: use a smaller model, "
+            "smaller batches or fewer %ss; gradients take %.1f GB of it, in %d array%s "
+            "each for %" PRId64 " shard%s (--acc-steps)",
+            units, unit, units == 1 ? "" : "s", ddp_graph_element_count(run->graph),
+            plan->batch_size, need / 1e9, total / 1e9, unit, (double)units * arrays * weights / 1e9,
+            arrays, arrays == 1 ? "" : "s", plan->local_shards, plan->local_shards == 1 ? "" : "s");
     return DDP_OK;
 }
 

@@ -18,6 +18,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#define LOCK_WAIT_MS 10000 /* a killed worker may take that long to be gone */
+
 /* --- what makes two runs the same --------------------------------------------------------------
  */
 
@@ -58,7 +60,7 @@ static const char *milestones_text(const struct ddp_schedule *schedule, char *te
  * longer. */
 static void add_schedule(struct ddp_checkpoint_facts *facts, const struct ddp_schedule *schedule)
 {
-    char number[32], milestones[128];
+    char number[32], milestones[DDP_SCHEDULE_MILESTONES * 24];
     const char *name = ddp_schedule_names[schedule->kind];
     add_number(facts, "learning rate", schedule->rate);
     ddp_checkpoint_fact_add(facts, "warm-up steps", "%" PRId64, schedule->warmup_steps);
@@ -113,6 +115,7 @@ static void collect_facts(const struct ddp_run *run, struct ddp_checkpoint_facts
     ddp_checkpoint_fact_add(facts, "parameters", "%" PRId64, ddp_graph_element_count(run->graph));
     ddp_checkpoint_fact_add(facts, "samples", "%" PRId64,
                             ddp_dataset_info(run->data)->sample_count);
+    ddp_checkpoint_fact_add(facts, DDP_CHECKPOINT_DATA, "%016" PRIx64, run->data_fingerprint);
     add_flag(facts, "shuffle", plan->sampler.shuffle);
     add_flag(facts, "drop last", plan->sampler.drop_last);
     add_flag(facts, "crop", run->options->crop);
@@ -156,7 +159,7 @@ enum ddp_status ddp_run_checkpoint_open(struct ddp_run *run)
     run->saved_step = -1;
     if (!options->checkpoint || run->plan.rank != 0)
         return DDP_OK;
-    return ddp_checkpoint_dir_open(&run->checkpoint_dir, options->checkpoint);
+    return ddp_checkpoint_dir_open(&run->checkpoint_dir, options->checkpoint, LOCK_WAIT_MS);
 }
 
 /* Without --resume the checkpoints of another run would be mixed up with the new ones. */
@@ -226,7 +229,9 @@ enum ddp_status ddp_run_resume(struct ddp_run *run)
     if (!run->options->resume && !run->options->resume_from && !run->options->checkpoint)
         return DDP_OK;
     if (run->plan.rank == 0) {
-        status = find_checkpoint(run);
+        status = ddp_dataset_fingerprint(run->data, &run->data_fingerprint);
+        if (status == DDP_OK)
+            status = find_checkpoint(run);
         if (status == DDP_OK && run->resumed.path) {
             found[0] = 1;
             found[1] = run->resumed.state.cursor.step;

@@ -34,6 +34,7 @@ struct ddp_run {
     struct ddp_checkpoint_dir checkpoint_dir; /* path NULL: none */
     ddp_checkpoint_writer *checkpoints;
     struct ddp_checkpoint resumed;
+    uint64_t data_fingerprint;
     bool is_resumed;
     int64_t first_step;
     int64_t saved_step;                      /* of the newest checkpoint; -1: none */

@@ -7,11 +7,11 @@
 
 #include "core/log.h"
 #include "core/memory.h"
+#include "train/json_text.h"
 #include "train/safetensors_dtypes.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <jansson.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -226,13 +226,15 @@ static enum ddp_status parse(struct ddp_safetensors *file, const unsigned char *
     if (length == 0 || header[0] != '{')
         return ddp_fail(DDP_ERR_FORMAT,
                         "%s: not a safetensors file: its header does not begin with {", file->name);
-    file->header = json_loadb(header, (size_t)length, JSON_REJECT_DUPLICATES, &error);
-    if (!file->header)
-        return ddp_fail(DDP_ERR_FORMAT, "%s: bad header at byte %d: %s", file->name,
-                        LENGTH_BYTES + error.position, error.text);
+    enum ddp_status status = ddp_json_parse(&file->header, header, (size_t)length, &error);
+    if (status == DDP_ERR_FORMAT)
+        (void)ddp_fail(status, "%s: bad header at byte %d: %s", file->name,
+                       LENGTH_BYTES + error.position, error.text);
+    if (status != DDP_OK)
+        return status;
     file->buffer = bytes + LENGTH_BYTES + length;
     file->buffer_bytes = size - LENGTH_BYTES - (size_t)length;
-    enum ddp_status status = check_metadata(file);
+    status = check_metadata(file);
     return status == DDP_OK ? read_tensors(file) : status;
 }
 
@@ -264,7 +266,8 @@ static enum ddp_status read_all(int fd, char *bytes, size_t size, const char *pa
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0)
-            return ddp_fail(DDP_ERR_IO, "%s: cannot read: %s", path, strerror(errno));
+            return ddp_fail(ddp_errno_status(errno, DDP_ERR_IO), "%s: cannot read: %s", path,
+                            strerror(errno));
         if (got == 0)
             return ddp_fail(DDP_ERR_IO, "%s: it got shorter while it was read", path);
         done += (size_t)got;
@@ -279,7 +282,8 @@ static enum ddp_status read_file(void **pages, size_t *size, const char *path)
     struct stat info;
     int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC); /* a FIFO must not make it wait */
     if (fd < 0 || fstat(fd, &info) < 0) {
-        enum ddp_status status = ddp_fail(DDP_ERR_IO, "%s: cannot read: %s", path, strerror(errno));
+        enum ddp_status status = ddp_fail(ddp_errno_status(errno, DDP_ERR_IO),
+                                          "%s: cannot read: %s", path, strerror(errno));
         if (fd >= 0)
             close(fd);
         return status;

@@ -7,6 +7,7 @@
 #include "core/atomic_file.h"
 #include "core/log.h"
 #include "core/memory.h"
+#include "core/text.h"
 #include "train/safetensors.h"
 #include "train/safetensors_dtypes.h"
 
@@ -79,11 +80,11 @@ static enum ddp_status check_tensors(const char *path, const struct ddp_safetens
 /* Appends a JSON string. */
 static enum ddp_status put_text(FILE *out, const char *path, const char *text)
 {
-    json_t *string = json_string(text);
-    if (!string)
+    if (!ddp_text_is_utf8(text))
         return ddp_fail(DDP_ERR_INVALID, "%s: cannot store the name or text '%s': not UTF-8", path,
                         text);
-    char *quoted = json_dumps(string, JSON_ENCODE_ANY);
+    json_t *string = json_string(text);
+    char *quoted = string ? json_dumps(string, JSON_ENCODE_ANY) : NULL;
     json_decref(string);
     if (!quoted)
         return ddp_fail(DDP_ERR_MEMORY, "%s: out of memory", path);
@@ -155,7 +156,8 @@ static enum ddp_status make_header(char **header, size_t *header_bytes, const ch
         fputc(' ', out);
     if (status == DDP_OK && ferror(out))
         status = ddp_fail(DDP_ERR_MEMORY, "%s: out of memory", path);
-    if (fclose(out) != 0 && status == DDP_OK)
+    /* glibc's fclose() loses the text and succeeds, where it has no memory for its last copy. */
+    if ((fclose(out) != 0 || !text) && status == DDP_OK)
         status = ddp_fail(DDP_ERR_MEMORY, "%s: out of memory", path);
     if (status != DDP_OK) {
         free(text);

@@ -50,14 +50,14 @@ static enum ddp_status read_prompt(const char *prompt, char **text, size_t *leng
     if (!file) {
         *text = strdup(prompt);
         *length = strlen(prompt);
-        return *text ? DDP_OK : DDP_ERR_MEMORY;
+        return *text ? DDP_OK : ddp_fail(DDP_ERR_MEMORY, "--prompt: out of memory");
     }
     char *bytes = malloc(PROMPT_MAX);
     const size_t got = bytes ? fread(bytes, 1, PROMPT_MAX, file) : 0;
     const bool failed = ferror(file), more = fgetc(file) != EOF;
     fclose(file);
     if (!bytes)
-        return DDP_ERR_MEMORY;
+        return ddp_fail(DDP_ERR_MEMORY, "--prompt %s: out of memory", prompt);
     if (failed || more || got == 0) {
         free(bytes);
         return ddp_fail(DDP_ERR_IO, "--prompt %s: the file %s", prompt,

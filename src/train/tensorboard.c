@@ -169,8 +169,8 @@ static enum ddp_status make_directory(const char *path)
             continue;
         *at = '\0';
         if (mkdir(part, 0777) != 0 && errno != EEXIST)
-            return ddp_fail(DDP_ERR_IO, "%s: cannot make this directory: %s", part,
-                            strerror(errno));
+            return ddp_fail(ddp_errno_status(errno, DDP_ERR_IO),
+                            "%s: cannot make this directory: %s", part, strerror(errno));
         *at = end;
         if (!end)
             return DDP_OK;

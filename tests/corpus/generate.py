@@ -394,7 +394,7 @@ def write_checkpoint():
     put("checkpoint", "bad-no-sample", text(cursor={k: v for k, v in cursor.items() if k != "sample"}))
     put("checkpoint", "bad-no-run", text(run="left out"))
     put("checkpoint", "bad-fact-number", text(run={"model": 1}))
-    put("checkpoint", "bad-fact-long", text(run={"model": "m" * 200}))
+    put("checkpoint", "bad-fact-long", text(run={"model": "m" * 512}))
     put("checkpoint", "bad-fact-name-long", text(run={"m" * 200: "model"}))
     put("checkpoint", "bad-many-facts", text(run={str(i): "x" for i in range(33)}))
     put("checkpoint", "bad-no-files", text(files="left out"))

@@ -1,11 +1,17 @@
 /* SPDX-License-Identifier: MIT
  *
- * See signals.h. */
+ * See thread.h. */
 #include "config.h"
 
-#include "core/signals.h"
+#include "core/thread.h"
 
-#include <stddef.h>
+#include "core/log.h"
+#include "core/memory.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <string.h>
 
 static _Thread_local bool holding;
 
@@ -45,4 +51,23 @@ int ddp_thread_create(pthread_t *thread, void *(*main)(void *), void *arg)
     const int error = pthread_create(thread, NULL, main, arg);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     return error;
+}
+
+enum ddp_status ddp_thread_failed(int error, const char *format, ...)
+{
+    char what[256];
+    size_t stack = 0;
+    pthread_attr_t attributes;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(what, sizeof what, format, args);
+    va_end(args);
+    if (pthread_attr_init(&attributes) == 0) {
+        pthread_attr_getstacksize(&attributes, &stack);
+        pthread_attr_destroy(&attributes);
+    }
+    if (error == ENOMEM || !ddp_memory_probe(stack + DDP_PAGE))
+        return ddp_fail(DDP_ERR_MEMORY, "out of memory: cannot start %s: no room for its stack",
+                        what);
+    return ddp_fail(DDP_ERR_SYSTEM, "cannot start %s: %s", what, strerror(error));
 }

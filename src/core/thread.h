@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * Signals and threads that compute. Code that oneDNN generates keeps other things than a stack in
- * the stack pointer, so the frame of a handler that ran there would be written over live memory.
- * Hence signals are held back around each product, and for good in threads of our own. */
-#ifndef DDP_CORE_SIGNALS_H
-#define DDP_CORE_SIGNALS_H
+ * Threads, and signals where they compute. Code that oneDNN generates keeps other things than a
+ * stack in the stack pointer, so the frame of a handler that ran there would be written over live
+ * memory. Hence signals are held back around each product, and for good in threads of our own. */
+#ifndef DDP_CORE_THREAD_H
+#define DDP_CORE_THREAD_H
+
+#include "ddp.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -29,6 +31,12 @@ void ddp_signals_release(const struct ddp_signals *signals);
 /* pthread_create() for a thread that takes no signals from its first instruction on: those are for
  * the program's own threads. Returns an errno. */
 int ddp_thread_create(pthread_t *thread, void *(*main)(void *), void *arg);
+
+/* Logs that a thread could not be started, and why; the C library gives one error for too little
+ * memory and for too many threads.
+ *   error  of pthread_create()
+ * DDP_ERR_MEMORY: there is no room for a stack; else DDP_ERR_SYSTEM. */
+enum ddp_status ddp_thread_failed(int error, const char *format, ...) DDP_PRINTF(2, 3);
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * See onednn.h. oneDNN 2 makes all its kernels for a type of operands in the first products of that
+ * type, whatever their shapes. */
+#include "config.h"
+
+#include "kernels/onednn.h"
+
+#include "core/log.h"
+#include "core/memory.h"
+#include "kernels/gemm.h"
+#include "kernels/gemm_bf16.h"
+#include "kernels/gemm_tiles.h"
+
+#include <pthread.h>
+
+#define ROOM_BYTES ((size_t)32 << 20) /* of address space; 18 MiB were seen */
+#define SIZE       8
+
+#ifdef HAVE_ONEDNN
+/* A product of each kind. */
+static enum ddp_status multiply(bool transpose_a, bool transpose_b, float beta)
+{
+    const float a[SIZE * SIZE] = {0}, b[SIZE * SIZE] = {0};
+    const uint16_t a_bf16[SIZE * SIZE] = {0}, b_bf16[SIZE * SIZE] = {0};
+    float c[SIZE * SIZE] = {0};
+    const struct ddp_gemm gemm = {transpose_a, transpose_b, SIZE, SIZE, SIZE, a,    b,
+                                  c,           SIZE,        SIZE, SIZE, beta, NULL, NULL};
+    const struct ddp_gemm_bf16 bf16 = {transpose_a, transpose_b, SIZE, SIZE, SIZE, a_bf16, b_bf16,
+                                       c,           SIZE,        SIZE, SIZE, beta, NULL,   NULL};
+    enum ddp_status status = ddp_gemm_serial(&gemm);
+    if (status == DDP_OK && ddp_gemm_bf16_native())
+        status = ddp_gemm_bf16(&bf16, NULL);
+    return status;
+}
+
+static enum ddp_status prepare(void)
+{
+    enum ddp_status status = DDP_OK;
+    if (!ddp_memory_probe(ROOM_BYTES))
+        return ddp_fail(DDP_ERR_MEMORY,
+                        "out of memory: oneDNN needs %zu MiB of address space for its code",
+                        ROOM_BYTES >> 20);
+    for (int kind = 0; status == DDP_OK && kind < 8; kind++)
+        status = multiply(kind & 1, kind & 2, kind & 4 ? 1 : 0);
+    return status;
+}
+#endif
+
+enum ddp_status ddp_onednn_prepare(void)
+{
+    enum ddp_status status = DDP_OK;
+#ifdef HAVE_ONEDNN
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static bool done;
+    pthread_mutex_lock(&lock);
+    if (!done)
+        status = prepare();
+    done = status == DDP_OK;
+    pthread_mutex_unlock(&lock);
+#endif
+    return status;
+}

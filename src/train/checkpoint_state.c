@@ -289,7 +289,7 @@ enum ddp_status ddp_checkpoint_state_match(const struct ddp_checkpoint_state *sa
             put_difference(out, &count, fact->name, fact->value, "unknown");
     }
     enum ddp_status status = DDP_OK;
-    if (fclose(out) != 0 || !text)
+    if (fclose(out) != 0)
         status = ddp_fail(DDP_ERR_MEMORY, "out of memory");
     else if (count > 0)
         status = ddp_fail(DDP_ERR_INVALID,

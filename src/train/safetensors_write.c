@@ -155,8 +155,7 @@ static enum ddp_status make_header(char **header, size_t *header_bytes, const ch
         fputc(' ', out);
     if (status == DDP_OK && ferror(out))
         status = ddp_fail(DDP_ERR_MEMORY, "%s: out of memory", path);
-    /* fclose() may lose the text and say nothing of it */
-    if ((fclose(out) != 0 || !text) && status == DDP_OK)
+    if (fclose(out) != 0 && status == DDP_OK)
         status = ddp_fail(DDP_ERR_MEMORY, "%s: out of memory", path);
     if (status != DDP_OK) {
         free(text);

@@ -48,7 +48,13 @@ ERRORS = {
 ONCE = {"EINTR", "poll"}  # for ever, it is a loop that nobody can leave
 # 141: a worker wrote to a pipe that ddprun could not read from any longer.
 CODES = chaos.documented_codes("trainer.1") | chaos.documented_codes("ddprun.1") | {141}
-scenarios = []  # (name, training, mode, options, program that has the fault, its rank, how often it makes each call)
+# Each call of a kind in turn, before those that are drawn: (model, mode, program, its rank, call, error, repeat).
+SWEEPS = [
+    ("gpt2", "ddp", "trainer", "1", "fallocate", "ENOSPC", "once"),
+    ("article", "ddp", "ddprun", None, "malloc", "ENOMEM", "on"),
+]
+sweep = []
+scenarios = []  # (training, mode, options, program that has the fault, its rank, how often it makes each call)
 
 
 def counts_of(path, program):
@@ -75,16 +81,33 @@ def add(shared, training, mode, program, rank=None, options=()):
     case.close()
 
 
-def work(case):
-    draw = case.random
-    training, mode, options, program, rank, counts = draw.choice(scenarios)
+def fill_sweep():
+    for model, mode, program, rank, call, how, repeat in SWEEPS:
+        for scenario in scenarios:
+            if (scenario[0].name, scenario[1], scenario[3], scenario[4]) == (model, mode, program, rank):
+                sweep.extend((scenario, call, n, how, repeat) for n in range(1, scenario[5].get(call, 0) + 1))
+                break
+
+
+def draw_fault(draw):
+    """(scenario, call, which of its calls, error, once or from then on)"""
+    scenario = draw.choice(scenarios)
+    counts = scenario[5]
     if draw.random() < 0.3:
         call = draw.choice([call for call in counts if call in MEMORY])
     else:
         call = draw.choice([call for call in counts if call not in MEMORY])
-    how = draw.choice(ERRORS.get(call, ["ENOMEM"] if call in MEMORY else FILE_ERRORS))
+    errors = ERRORS.get(call, ["ENOMEM"] if call in MEMORY else FILE_ERRORS)
+    if scenario[3] == "ddprun" and call == "read":
+        errors = ["EINTR", "short"]  # it reads pipes, which know no other
+    how = draw.choice(errors)
     repeat = "once" if how in ONCE or call in ONCE else draw.choice(["once", "once", "on"])
-    n = draw.randint(1, counts[call])
+    return scenario, call, draw.randint(1, counts[call]), how, repeat
+
+
+def work(case):
+    (training, mode, options, program, rank, counts), call, n, how, repeat = \
+        sweep[case.index] if case.index < len(sweep) else draw_fault(case.random)
     number = how if how == "short" else getattr(errno, how)
     links = chain.Chain(case, training)
     links.fill_late()
@@ -98,7 +121,8 @@ def work(case):
         del case.env[name]
     hit = bool(case.read("hits"))
     case.count("faults" if hit else "faults that were not reached")
-    what = f"{training.name} {mode}, {case.env.get('CHAOS_FAULT_RANK', 'no')} rank, {program}: {call} {n} of {counts[call]} {how} {repeat}: "
+    where = program if rank is None else f"{program} of rank {rank}"
+    what = f"{training.name} {mode}, {where}: {call} {n} of {counts[call]} {how} {repeat}: "
     trouble = job.trouble() or job.misspoken(CODES, 12 if mode == "ddp" else 4)
     if trouble:
         case.fail(what + trouble, job)
@@ -136,8 +160,9 @@ def prepare(shared):
         add(shared, training, "ddp", "trainer", rank="0", options=logs)
         add(shared, training, "ddp", "trainer")
         add(shared, training, "ddp", "ddprun")
-        add(shared, training, "ddp", "ddprun")
+        add(shared, training, "ddp", "ddprun", options=logs)
+    fill_sweep()
 
 
 if __name__ == "__main__":
-    chaos.play_all("faults", work, runs=(60, 1000), seconds=(5, 60), prepare=prepare)
+    chaos.play_all("faults", work, runs=(60, 800), seconds=(5, 60), prepare=prepare)

@@ -107,4 +107,4 @@ def prepare(shared):
 
 
 if __name__ == "__main__":
-    chaos.play_all("damage", work, runs=(100, 2500), seconds=(4, 40), prepare=prepare)
+    chaos.play_all("damage", work, runs=(100, 1500), seconds=(4, 25), prepare=prepare)

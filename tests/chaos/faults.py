@@ -165,4 +165,4 @@ def prepare(shared):
 
 
 if __name__ == "__main__":
-    chaos.play_all("faults", work, runs=(60, 800), seconds=(5, 60), prepare=prepare)
+    chaos.play_all("faults", work, runs=(60, 600), seconds=(5, 50), prepare=prepare)

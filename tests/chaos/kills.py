@@ -88,4 +88,4 @@ def prepare(shared):
 
 
 if __name__ == "__main__":
-    chaos.play_all("kills", work, runs=(2, 40), seconds=(5, 40), prepare=prepare)
+    chaos.play_all("kills", work, runs=(2, 20), seconds=(5, 25), prepare=prepare)

@@ -153,4 +153,4 @@ def prepare(_):
 
 
 if __name__ == "__main__":
-    chaos.play_all("options", work, runs=(100, 2000), seconds=(4, 45), prepare=prepare)
+    chaos.play_all("options", work, runs=(100, 1500), seconds=(4, 30), prepare=prepare)

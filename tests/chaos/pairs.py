@@ -107,4 +107,4 @@ def prepare(shared):
 
 
 if __name__ == "__main__":
-    chaos.play_all("pairs", work, runs=(12, 200), seconds=(5, 45), prepare=prepare)
+    chaos.play_all("pairs", work, runs=(12, 200), seconds=(5, 35), prepare=prepare)

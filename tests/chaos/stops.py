@@ -13,7 +13,8 @@ import chain
 import chaos
 
 LINKS = 12
-SIGNALS = [signal.SIGTERM, signal.SIGUSR1]
+SIGNALS = [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT]
+AT_ONCE = (128 + signal.SIGINT, 128 + signal.SIGKILL)  # what a second SIGINT leads to
 MOMENTS = ["start", "any", "any", "step", "step", "step", "save", "late"]
 trainings = []
 cpu_limit_ns = 0
@@ -43,8 +44,8 @@ def is_young(job, mode, number):
     more was computed than `--version` takes, and the signal would still end the process."""
     pids = [job.pid]
     if mode == "ddp":
-        workers = [pid for pid in chaos.children(job.pid) if chaos.comm(pid) != "job-keeper"]
-        if len(workers) < 2:
+        workers = [pid for pid in chaos.children(job.pid) if chaos.comm(pid).endswith("trainer")]
+        if len(workers) < 2:  # the others have not executed it yet
             return True
         pids += workers
     return any(cpu_ns(pid) < cpu_limit_ns and not minds(pid, number) for pid in pids)
@@ -110,6 +111,8 @@ def stop(links, mode, moment):
         case.count("ended with 75")
         if found < max(done, before):
             case.fail(f"{what}{done} steps were done, the newest checkpoint is that of {found}", job)
+    elif job.code in AT_ONCE and number == signal.SIGINT and burst > 1:
+        case.count("ended at once by a second SIGINT")
     elif job.code == 128 + number and young:
         case.count("came too early")
     elif not trouble:
@@ -136,4 +139,4 @@ def prepare(shared):
 
 
 if __name__ == "__main__":
-    chaos.play_all("stops", work, runs=(2, 25), seconds=(10, 80), prepare=prepare)
+    chaos.play_all("stops", work, runs=(2, 25), seconds=(10, 70), prepare=prepare)

@@ -109,6 +109,7 @@ class Job:
 
         def prepare():
             normal_signals()
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
             for kind, limit in limits:
                 resource.setrlimit(kind, (limit, limit))
 
@@ -157,7 +158,7 @@ class Job:
         """What no program may do, whatever was done to it; None where it did none of it."""
         if self.hung:
             return "hangs: " + ", ".join(self.where)
-        if self.crashed():
+        if self.crashed() or re.search(rb"Sanitizer:|runtime error:", self.err + self.out):
             return f"crashes: exit code {self.code}"
         if self.left:
             return "left behind: " + ", ".join(self.left)
@@ -308,8 +309,9 @@ def play_all(name, work, runs, seconds, prepare=None):
         Case.shared = shared
         if prepare:
             prepare(shared)
+        end = float("inf") if only else time.monotonic() + seconds
         with multiprocessing.get_context("fork").Pool(LANES, begin_lane) as pool:
-            tasks = [(name, work, seed, index, begin + seconds) for index in indices]
+            tasks = [(name, work, seed, index, end) for index in indices]
             for result in pool.imap_unordered(play, tasks):
                 if result is None:
                     continue

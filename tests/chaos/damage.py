@@ -83,6 +83,9 @@ def prepare(shared):
     data.numbers(path("numbers"))
     data.text(path("text"), 20)
     data.tokens(path("tokens.bin"))
+    with open(path("config.json"), "w") as file:
+        file.write('{"model_type": "gpt2", "n_layer": 1, "n_head": 2, "n_embd": 8, "n_positions": 16, "vocab_size": 256, '
+                   '"activation_function": "gelu_new", "embd_pdrop": 0.1, "attn_pdrop": 0.1, "resid_pdrop": 0.1}')
     mlp, gpt2 = ["--data", path("idx"), "--hidden", "8"], TEXT + ["--data", path("text")]
     made(mlp + ["--save", path("mlp.safetensors"), "--checkpoint", path("mlp"), "--checkpoint-every", "1"])
     made(gpt2 + ["--save", path("gpt2.safetensors"), "--checkpoint", path("gpt2"), "--optimizer", "adamw"])
@@ -97,6 +100,8 @@ def prepare(shared):
         ("npz", path("numbers"), "*.npz", ["--data", "{}/all.npz", "--hidden", "8"] + BASE),
         ("text", path("text"), "", TEXT + ["--data", "{}"] + BASE),
         ("tokens", path("tokens.bin"), "", TEXT + ["--data", "{}"] + BASE),
+        ("config.json", path("config.json"), "", ["--model", "gpt2", "--seq-len", "8", "--data", path("text"), "--config", "{}"] +
+         BASE),
         ("weights", path("mlp.safetensors"), "", mlp + ["--load", "{}"] + BASE),
         ("weights of gpt2", path("gpt2.safetensors"), "", gpt2 + ["--load", "{}"] + BASE),
         ("weights to generate", path("gpt2.safetensors"), "", ["--load", "{}", "--generate", "4", "--prompt", "1 2 3"]),

@@ -6,6 +6,7 @@ with a few lines at most that say why; nothing crashes, hangs or sends control c
 import os
 import re
 import resource
+import shutil
 import signal
 import subprocess
 
@@ -90,14 +91,14 @@ def fill(directory):
     """The files that options name."""
     def path(name):
         return os.path.join(directory, name)
+    os.mkdir(directory)
     data.text(path("text"), 20)
     data.images(path("tiny"), 12, 4, 6)
     data.numbers(path("numbers"))
     data.cifar(path("cifar"))
     data.tokens(path("tokens.bin"))
     open(path("empty"), "w").close()
-    open(path("unreadable"), "w").close()
-    os.chmod(path("unreadable"), 0)
+    os.mkdir(path("unreadable"), 0)
     os.symlink("loop", path("loop"))
 
 
@@ -115,7 +116,7 @@ def trainer_words(draw, sensible):
 def work(case):
     draw = case.random
     sensible = draw.random() < 0.5
-    fill(case.directory)
+    shutil.copytree(os.path.join(case.shared, "files"), case.directory, symlinks=True, dirs_exist_ok=True)
     if draw.random() < 0.6:
         command = [chaos.TRAINER] + trainer_words(draw, sensible)
         codes, lines = chaos.documented_codes("trainer.1"), 4
@@ -133,7 +134,8 @@ def work(case):
         case.env[draw.choice(["OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "RANK", "WORLD_SIZE", "DDPRUN_BOARD_FD"])] = \
             draw.choice(["", "0", "-1", "x", "1e9", "99999999999999999999", "1,0", "4"])
     command = [os.fsencode(word).replace(b"\0", b"") for word in command]
-    job = case.start(command, limits=[(resource.RLIMIT_AS, 16 << 30), (resource.RLIMIT_CORE, 0)])
+    room = [] if os.environ.get("DDP_SANITIZE") else [(resource.RLIMIT_AS, 16 << 30)]
+    job = case.start(command, limits=room)
     if not job.wait(6):  # a long run, perhaps: then it stops when it is asked to
         os.kill(job.pid, signal.SIGTERM)
         job.finish(20)
@@ -147,7 +149,8 @@ def work(case):
         case.fail(trouble, job)
 
 
-def prepare(_):
+def prepare(shared):
+    fill(os.path.join(shared, "files"))
     programs["trainer"] = read_options("trainer", chaos.TRAINER)
     programs["ddprun"] = read_options("ddprun", chaos.DDPRUN)
 

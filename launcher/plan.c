@@ -50,14 +50,18 @@ static void own_directory(char *directory, size_t size)
 struct search {
     const char *name;
     char *found;
-    int error; /* EACCES when something of that name was there */
+    int error; /* EACCES when something of that name was there; ENOMEM */
 };
 
+/* Whether the search is over. */
 static bool try_directory(struct search *search, const char *directory, size_t length)
 {
     char *path;
-    if (asprintf(&path, "%.*s%s%s", (int)length, directory, length ? "/" : "./", search->name) < 0)
-        return false;
+    if (asprintf(&path, "%.*s%s%s", (int)length, directory, length ? "/" : "./", search->name) <
+        0) {
+        search->error = ENOMEM;
+        return true;
+    }
     if (is_program(path)) {
         search->found = path;
         return true;
@@ -113,16 +117,18 @@ static enum ddp_status find_program(struct plan *plan, int *exit_code)
     const char *name = plan->argv[0];
     struct search search = {.name = name, .error = ENOENT};
     if (strchr(name, '/')) {
-        if (is_program(name))
-            search.found = strdup(name);
-        else
+        if (!is_program(name))
             search.error = errno;
+        else if (!(search.found = strdup(name)))
+            search.error = ENOMEM;
     } else {
         search_program(&search);
     }
     plan->program = search.found;
     if (plan->program)
         return DDP_OK;
+    if (search.error == ENOMEM)
+        return ddp_fail(DDP_ERR_MEMORY, "out of memory");
     bool missing = search.error == ENOENT || search.error == ENOTDIR;
     *exit_code = missing ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE;
     if (missing && !strchr(name, '/'))

@@ -369,7 +369,7 @@ enum ddp_status relay_start(struct relay **relay, int capacity)
     r->slots = ddp_array_alloc((size_t)capacity, sizeof *r->slots);
     r->polled = ddp_array_alloc((size_t)capacity + 1, sizeof *r->polled);
     r->polled_slot = ddp_array_alloc((size_t)capacity + 1, sizeof *r->polled_slot);
-    r->out = malloc(OUT_BYTES);
+    r->out = ddp_array_alloc(OUT_BYTES, 1);
     r->wake = eventfd(0, EFD_CLOEXEC);
     r->done = eventfd(0, EFD_CLOEXEC);
     pthread_mutex_init(&r->mutex, NULL);

@@ -174,7 +174,7 @@ void table_log(const struct ddp_board *board)
     if (!out)
         return;
     table_write(board, out);
-    if (fclose(out) == 0)
+    if (fclose(out) == 0 && text)
         for (char *line = text; (line = strtok_r(line, "\n", &save)); line = NULL)
             ddp_log(DDP_LOG_INFO, "%s", line);
     free(text);

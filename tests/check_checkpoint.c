@@ -8,6 +8,7 @@
 #include "train/checkpoint.h"
 
 #include <inttypes.h>
+#include <jansson.h>
 
 static const struct ddp_checkpoint_cursor cursor = {
     .seed = 7, .step = 123456789012, .epoch = 3, .step_in_epoch = 5, .sample = 320};
@@ -58,6 +59,38 @@ START_TEST(state_notices_every_change)
     for (size_t i = 0; i < bytes; i++)
         ck_assert_msg(!ddp_checkpoint_state_parse(&back, text, i, reason), "%zu bytes", i);
     free(text);
+}
+END_TEST
+
+/* json_object_set_new() fails when this comes to 0. */
+static int sets_to_failure = -1;
+int __real_json_object_set_new(json_t *object, const char *key, json_t *value);
+int __wrap_json_object_set_new(json_t *object, const char *key, json_t *value);
+int __wrap_json_object_set_new(json_t *object, const char *key, json_t *value)
+{
+    if (sets_to_failure < 0 || sets_to_failure-- > 0)
+        return __real_json_object_set_new(object, key, value);
+    json_decref(value);
+    return -1;
+}
+
+/* Each member in turn cannot be added: there is no state that lacks it. */
+START_TEST(state_is_whole_or_out_of_memory)
+{
+    struct ddp_checkpoint_state state = make_state();
+    enum ddp_status status = DDP_ERR_MEMORY;
+    int failures = 0;
+    while (status != DDP_OK) {
+        char *text = NULL;
+        size_t bytes;
+        sets_to_failure = failures++;
+        status = ddp_checkpoint_state_format(&text, &bytes, &state);
+        const bool failed = sets_to_failure == -1;
+        sets_to_failure = -1;
+        ck_assert_int_eq(status, failed ? DDP_ERR_MEMORY : DDP_OK);
+        free(text);
+    }
+    ck_assert_int_gt(failures, 5 + state.facts.count);
 }
 END_TEST
 
@@ -220,6 +253,7 @@ Suite *test_suite(void)
     tcase_add_checked_fixture(tests, scratch_clear, NULL);
     tcase_add_test(tests, state_reads_back);
     tcase_add_test(tests, state_notices_every_change);
+    tcase_add_test(tests, state_is_whole_or_out_of_memory);
     tcase_add_test(tests, match_names_all_differences);
     tcase_add_test(tests, newest_is_read_and_replaced);
     tcase_add_test(tests, old_ones_go);

@@ -66,8 +66,12 @@ enum ddp_status shm_map(struct shm *shm, uint64_t offset, size_t bytes, uint64_t
                         size_t reserve_bytes, void **memory)
 {
     /* Pages that fallocate() has made cannot be missing later: a write would end in SIGBUS. */
-    if (reserve_bytes > 0 &&
-        fallocate(shm->heap, 0, (off_t)reserve_offset, (off_t)reserve_bytes) < 0)
+    int made = 0;
+    while (reserve_bytes > 0 &&
+           (made = fallocate(shm->heap, 0, (off_t)reserve_offset, (off_t)reserve_bytes)) < 0 &&
+           errno == EINTR)
+        ;
+    if (made < 0)
         return ddp_fail(DDP_ERR_MEMORY, "shared memory: %zu MB cannot be had: %s",
                         reserve_bytes / 1000000, strerror(errno));
     void *mapping = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, shm->heap, (off_t)offset);
@@ -181,13 +185,36 @@ static void unmap_shared(struct shm *shm, struct shm_region *region)
 }
 
 /* Each rank makes its share of the pages: one alone would take that many times longer. */
-static enum ddp_status map_shared(struct shm *shm, struct shm_region *region)
+static void share_of_pages(const struct shm *shm, const struct shm_region *region, uint64_t *offset,
+                           size_t *bytes)
 {
     const size_t pages = region->stride / DDP_PAGE;
     const size_t begin = ddp_slice_begin(pages, 1, shm->place->rank, shm->place->size);
     const size_t end = ddp_slice_begin(pages, 1, shm->place->rank + 1, shm->place->size);
-    return shm_map(shm, region->offset, region->stride, region->offset + begin * DDP_PAGE,
-                   (end - begin) * DDP_PAGE, (void **)&region->base);
+    *offset = region->offset + begin * DDP_PAGE;
+    *bytes = (end - begin) * DDP_PAGE;
+}
+
+static enum ddp_status map_shared(struct shm *shm, struct shm_region *region)
+{
+    uint64_t offset;
+    size_t bytes;
+    share_of_pages(shm, region, &offset, &bytes);
+    return shm_map(shm, region->offset, region->stride, offset, bytes, (void **)&region->base);
+}
+
+/* When some rank has failed: its pages are missing, so nobody touches the memory, leavers neither.
+ */
+static void unmap_incomplete(struct shm *shm, struct shm_region *region)
+{
+    uint64_t offset;
+    size_t bytes;
+    share_of_pages(shm, region, &offset, &bytes);
+    munmap(region->base, region->stride);
+    if (bytes > 0)
+        fallocate(shm->heap, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset,
+                  (off_t)bytes);
+    free(region);
 }
 
 enum ddp_status shm_alloc_shared(void *state, size_t bytes, void **memory)
@@ -210,7 +237,7 @@ enum ddp_status shm_alloc_shared(void *state, size_t bytes, void **memory)
     status = vote(shm, status);
     if (status != DDP_OK) {
         if (mapped)
-            unmap_shared(shm, region);
+            unmap_incomplete(shm, region);
         else
             free(region);
         return status;

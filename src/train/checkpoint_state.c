@@ -54,13 +54,24 @@ void ddp_checkpoint_fact_add(struct ddp_checkpoint_facts *facts, const char *nam
 
 /* --- writing ---------------------------------------------------------------------------------- */
 
+/* Without memory for a member the whole object goes: what lacks one must not look like a
+ * checkpoint.
+ */
+static void add(json_t **object, const char *name, json_t *value)
+{
+    if (json_object_set_new(*object, name, value) == 0)
+        return;
+    json_decref(*object);
+    *object = NULL;
+}
+
 static json_t *cursor_object(const struct ddp_checkpoint_cursor *cursor)
 {
     json_t *object = json_object();
     for (size_t i = 0; i < CURSOR_MEMBERS; i++) {
         int64_t value;
         memcpy(&value, (const char *)cursor + cursor_members[i].offset, sizeof value);
-        json_object_set_new(object, cursor_members[i].name, json_integer(value));
+        add(&object, cursor_members[i].name, json_integer(value));
     }
     return object;
 }
@@ -69,7 +80,7 @@ static json_t *facts_object(const struct ddp_checkpoint_facts *facts)
 {
     json_t *object = json_object();
     for (int i = 0; i < facts->count; i++)
-        json_object_set_new(object, facts->facts[i].name, json_string(facts->facts[i].value));
+        add(&object, facts->facts[i].name, json_string(facts->facts[i].value));
     return object;
 }
 
@@ -79,8 +90,7 @@ static json_t *files_object(const struct ddp_checkpoint_part_sum *parts)
     for (int i = 0; i < DDP_CHECKPOINT_PARTS; i++) {
         char digits[CHECKSUM_DIGITS + 1];
         snprintf(digits, sizeof digits, "%08" PRIx32, parts[i].crc32);
-        json_object_set_new(
-            object, ddp_checkpoint_part_names[i],
+        add(&object, ddp_checkpoint_part_names[i],
             json_pack("{s:I, s:s}", "bytes", (json_int_t)parts[i].bytes, "crc32", digits));
     }
     return object;

@@ -4,7 +4,7 @@
  * environment, and what the launcher makes of a board that was scribbled over. */
 #include "config.h"
 
-#include "tests/runner.h"
+#include "tests/job_world.h"
 
 #include "core/clock.h"
 #include "core/log.h"
@@ -20,46 +20,6 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-static struct ddp_board board;
-static int board_fd, heap_fd;
-
-static const char *const variables[] = {
-    "RANK",           "WORLD_SIZE",           "LOCAL_RANK", "DDPRUN_BOARD_FD",
-    "DDPRUN_HEAP_FD", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE",   "SLURM_STEP_NUM_TASKS"};
-
-static void clear_environment(void)
-{
-    for (size_t i = 0; i < sizeof variables / sizeof variables[0]; i++)
-        unsetenv(variables[i]);
-}
-
-static void set_number(const char *name, int value)
-{
-    char text[16];
-    snprintf(text, sizeof text, "%d", value);
-    setenv(name, text, 1);
-}
-
-/* A board for `world` workers, as ddprun makes it. */
-static void make_board(int world)
-{
-    clear_environment();
-    ck_assert_int_eq(ddp_board_create(&board, &board_fd, world, 42), DDP_OK);
-    ck_assert_int_eq(ddp_board_create_heap(&board, &heap_fd), DDP_OK);
-    set_number("DDPRUN_BOARD_FD", board_fd);
-    set_number("DDPRUN_HEAP_FD", heap_fd);
-    set_number("WORLD_SIZE", world);
-}
-
-static ddp_job *join_job(int rank)
-{
-    ddp_job *job = NULL;
-    set_number("RANK", rank);
-    set_number("LOCAL_RANK", rank);
-    ck_assert_int_eq(ddp_job_open(&job), DDP_OK);
-    return job;
-}
 
 /* --- environment ----------------------------------------------------------------------------- */
 
@@ -242,28 +202,6 @@ END_TEST
 
 /* --- between processes ----------------------------------------------------------------------- */
 
-/* Runs body(rank) in `world` processes; their exit codes must be as told. */
-static void run_world(int world, int (*body)(ddp_job *job, int rank), int expected)
-{
-    pid_t pids[16];
-    make_board(world);
-    for (int rank = 0; rank < world; rank++) {
-        pids[rank] = fork();
-        if (pids[rank] == 0) {
-            ddp_job *job = join_job(rank);
-            int code = body(job, rank);
-            ddp_job_close(job);
-            _exit(code);
-        }
-    }
-    for (int rank = 0; rank < world; rank++) {
-        int status;
-        ck_assert_int_eq(waitpid(pids[rank], &status, 0), pids[rank]);
-        ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == expected, "rank %d: status %x",
-                      rank, status);
-    }
-}
-
 static int many_barriers(ddp_job *job, int rank)
 {
     /* The first bytes of id slot 0 serve as a counter that all ranks must see in step. */
@@ -374,99 +312,6 @@ START_TEST(abort_wakes)
     ddp_board_abort(&board, DDP_ABORT_BY_LAUNCHER);
     ddp_board_abort(&board, 3);
     ck_assert_uint_eq(atomic_load(&board.memory->abort_word), 1); /* rank 0 was first */
-}
-END_TEST
-
-/* One rank, at a step of its own, is asked to stop: all stop before the same step. */
-static int stop_together(ddp_job *job, int rank)
-{
-    _Atomic uint32_t *stopped = (_Atomic uint32_t *)(void *)board.memory->ids[0].data;
-    if (ddp_job_accept_stop(job) != DDP_OK)
-        return 1;
-    for (int64_t step = 0; step < 2000; step++) {
-        if (ddp_job_should_stop(job, step)) {
-            uint32_t none = 0;
-            if (!atomic_compare_exchange_strong(stopped, &none, (uint32_t)step) && none != step)
-                return 2;
-            return step > 20 ? 0 : 3;
-        }
-        if (rank == 1 && step == 20)
-            raise(SIGUSR1);
-        if (ddp_job_barrier(job, 20000) != DDP_OK)
-            return 4;
-    }
-    return 5;
-}
-
-START_TEST(stop_processes)
-{
-    run_world(3, stop_together, 0);
-}
-END_TEST
-
-START_TEST(stop_alone)
-{
-    ddp_job *job = NULL, *other = NULL;
-    struct sigaction before, now;
-    sigaction(SIGTERM, NULL, &before);
-    clear_environment();
-    ck_assert_int_eq(ddp_job_open(&job), DDP_OK);
-    ck_assert_int_eq(ddp_job_open(&other), DDP_OK);
-    ck_assert_int_eq(ddp_job_accept_stop(job), DDP_OK);
-    ck_assert_int_eq(ddp_job_accept_stop(other), DDP_ERR_INVALID);
-    ck_assert(!ddp_job_should_stop(job, 4));
-    raise(SIGTERM);
-    ck_assert(ddp_job_should_stop(job, 5));
-    ck_assert(!ddp_job_should_stop(other, 5));
-    ddp_job_close(other);
-    ddp_job_close(job);
-    sigaction(SIGTERM, NULL, &now);
-    ck_assert(now.sa_handler == before.sa_handler);
-}
-END_TEST
-
-/* What a program does that must not lose a request before its job is open, nor be killed by one
- * afterwards. */
-START_TEST(stop_blocked)
-{
-    ddp_job *job = NULL;
-    struct sigaction now;
-    sigset_t three, mask;
-    clear_environment();
-    sigemptyset(&three);
-    sigaddset(&three, SIGINT);
-    sigaddset(&three, SIGTERM);
-    sigaddset(&three, SIGUSR1);
-    sigprocmask(SIG_BLOCK, &three, NULL);
-    raise(SIGUSR1);
-    ck_assert_int_eq(ddp_job_open(&job), DDP_OK);
-    ck_assert(!ddp_job_should_stop(job, 0));
-    ck_assert_int_eq(ddp_job_accept_stop(job), DDP_OK);
-    ck_assert(ddp_job_should_stop(job, 0));
-    raise(SIGINT);
-    sigaction(SIGINT, NULL, &now);
-    ck_assert(now.sa_handler == SIG_DFL); /* the second one ends the program */
-    ddp_job_close(job);
-    sigprocmask(SIG_SETMASK, NULL, &mask);
-    for (size_t i = 0; i < 3; i++)
-        ck_assert_int_eq(sigismember(&mask, (const int[]){SIGINT, SIGTERM, SIGUSR1}[i]), 1);
-    raise(SIGTERM); /* stays pending */
-}
-END_TEST
-
-START_TEST(stop_ignored)
-{
-    ddp_job *job = NULL;
-    struct sigaction now;
-    clear_environment();
-    signal(SIGINT, SIG_IGN);
-    ck_assert_int_eq(ddp_job_open(&job), DDP_OK);
-    ck_assert_int_eq(ddp_job_accept_stop(job), DDP_OK);
-    sigaction(SIGINT, NULL, &now);
-    ck_assert(now.sa_handler == SIG_IGN);
-    raise(SIGINT);
-    ck_assert(!ddp_job_should_stop(job, 0));
-    ddp_job_close(job);
 }
 END_TEST
 
@@ -626,10 +471,6 @@ Suite *test_suite(void)
     tcase_add_test(processes, ids_processes);
     tcase_add_test(processes, ids_bad);
     tcase_add_test(processes, abort_wakes);
-    tcase_add_loop_test(processes, stop_processes, 0, 5);
-    tcase_add_test(processes, stop_alone);
-    tcase_add_test(processes, stop_blocked);
-    tcase_add_test(processes, stop_ignored);
     tcase_add_test(processes, heap_processes);
     TCase *lines = test_case(suite, "lines", 60);
     tcase_add_test(lines, line_view);

@@ -50,7 +50,7 @@ run()
     want=$1
     shift
     count=$((count + 1))
-    timeout 60 $ddprun "$@" >"$tmp/out" 2>"$tmp/err" </dev/null
+    timeout -k 1 60 $ddprun "$@" >"$tmp/out" 2>"$tmp/err" </dev/null
     got=$?
     test $got = "$want" || fail "ddprun $*: exit code $got, not $want"
 }
@@ -498,6 +498,10 @@ for json in '{' '[]' '{"message": 7}' '{"message": {"message": null, "extraInfo"
 done
 run 5 -n 1 --log-dir "$tmp/t" sh -c 'rm -f "$TORCHELASTIC_ERROR_FILE"; mkfifo "$TORCHELASTIC_ERROR_FILE"; exit 5'
 run 5 -n 1 --log-dir "$tmp/t" sh -c 'mkdir "$TORCHELASTIC_ERROR_FILE"; exit 5'
+for code in 0 5; do # a log file that is a pipe by now, which nobody reads or writes
+    run $code -n 2 -r 3 --log-dir "$tmp/p" --grace 1 sh -c 'cd "${TORCHELASTIC_ERROR_FILE%/*}" && rm ./*.log && mkfifo stderr.log stdout.log
+        exit '$code
+done
 if command -v python3 >/dev/null; then
     echo 'import os, sys; print(os.environ["RANK"], *sys.argv[1:])' >"$tmp/script.py"
     run 0 -n 2 "$tmp/script.py" a 'b c'; bare_sorted

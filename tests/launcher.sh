@@ -178,10 +178,10 @@ ln -s "$(pwd)/.libs/libfake_nvml.so" "$tmp/nvml/libnvidia-ml.so.1"
 # $tmp/sorted then has "RANK LOCAL_RANK WORLD_SIZE CUDA_VISIBLE_DEVICES" of each worker.
 gpus()
 {
-    count=$1 visible=$2
+    gpus=$1 visible=$2
     shift 2
     (
-        FAKE_GPUS=$count LD_LIBRARY_PATH=$tmp/nvml
+        FAKE_GPUS=$gpus LD_LIBRARY_PATH=$tmp/nvml
         export FAKE_GPUS LD_LIBRARY_PATH
         test "$visible" = - || { CUDA_VISIBLE_DEVICES=$visible; export CUDA_VISIBLE_DEVICES; }
         timeout 20 $ddprun "$@" sh -c 'echo $RANK $LOCAL_RANK $WORLD_SIZE ${CUDA_VISIBLE_DEVICES-unset}'
@@ -408,10 +408,10 @@ lose_gpu()
     shift
     : >"$tmp/lost"
     export FAKE_GPUS_LOST="$tmp/lost"
-    count=$1 visible=$2
+    gpus=$1 visible=$2
     shift 2
     (
-        FAKE_GPUS=$count LD_LIBRARY_PATH=$tmp/nvml LOST=$lost
+        FAKE_GPUS=$gpus LD_LIBRARY_PATH=$tmp/nvml LOST=$lost
         export FAKE_GPUS LD_LIBRARY_PATH LOST
         test "$visible" = - || { CUDA_VISIBLE_DEVICES=$visible; export CUDA_VISIBLE_DEVICES; }
         timeout 20 $ddprun "$@" sh -c 'test $TORCHELASTIC_RESTART_COUNT = 1 || {

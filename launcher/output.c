@@ -295,7 +295,7 @@ static void file_tail(const struct output *output, int rank, char text[RELAY_TAI
     char *path = path_of(output, rank, file_names[1]);
     if (!path)
         return;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* it may be a pipe by now */
     free(path);
     if (fd < 0)
         return;
@@ -325,7 +325,7 @@ static void check_file(const struct output *output, int rank, int index)
 {
     struct stat info;
     char *path = path_of(output, rank, file_names[index]);
-    int fd = path ? open(path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW) : -1;
+    int fd = path ? open(path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK) : -1;
     if (fd >= 0 && fstat(fd, &info) == 0 && S_ISREG(info.st_mode) &&
         fallocate(fd, FALLOC_FL_KEEP_SIZE, info.st_size, 1) < 0 &&
         (errno == ENOSPC || errno == EDQUOT || errno == EFBIG))

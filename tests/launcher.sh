@@ -50,7 +50,7 @@ run()
     want=$1
     shift
     count=$((count + 1))
-    timeout 60 $ddprun "$@" >"$tmp/out" 2>"$tmp/err" </dev/null
+    timeout -k 1 60 $ddprun "$@" >"$tmp/out" 2>"$tmp/err" </dev/null
     got=$?
     test $got = "$want" || fail "ddprun $*: exit code $got, not $want"
 }
@@ -178,10 +178,10 @@ ln -s "$(pwd)/.libs/libfake_nvml.so" "$tmp/nvml/libnvidia-ml.so.1"
 # $tmp/sorted then has "RANK LOCAL_RANK WORLD_SIZE CUDA_VISIBLE_DEVICES" of each worker.
 gpus()
 {
-    count=$1 visible=$2
+    gpus=$1 visible=$2
     shift 2
     (
-        FAKE_GPUS=$count LD_LIBRARY_PATH=$tmp/nvml
+        FAKE_GPUS=$gpus LD_LIBRARY_PATH=$tmp/nvml
         export FAKE_GPUS LD_LIBRARY_PATH
         test "$visible" = - || { CUDA_VISIBLE_DEVICES=$visible; export CUDA_VISIBLE_DEVICES; }
         timeout 20 $ddprun "$@" sh -c 'echo $RANK $LOCAL_RANK $WORLD_SIZE ${CUDA_VISIBLE_DEVICES-unset}'
@@ -408,10 +408,10 @@ lose_gpu()
     shift
     : >"$tmp/lost"
     export FAKE_GPUS_LOST="$tmp/lost"
-    count=$1 visible=$2
+    gpus=$1 visible=$2
     shift 2
     (
-        FAKE_GPUS=$count LD_LIBRARY_PATH=$tmp/nvml LOST=$lost
+        FAKE_GPUS=$gpus LD_LIBRARY_PATH=$tmp/nvml LOST=$lost
         export FAKE_GPUS LD_LIBRARY_PATH LOST
         test "$visible" = - || { CUDA_VISIBLE_DEVICES=$visible; export CUDA_VISIBLE_DEVICES; }
         timeout 20 $ddprun "$@" sh -c 'test $TORCHELASTIC_RESTART_COUNT = 1 || {
@@ -498,6 +498,10 @@ for json in '{' '[]' '{"message": 7}' '{"message": {"message": null, "extraInfo"
 done
 run 5 -n 1 --log-dir "$tmp/t" sh -c 'rm -f "$TORCHELASTIC_ERROR_FILE"; mkfifo "$TORCHELASTIC_ERROR_FILE"; exit 5'
 run 5 -n 1 --log-dir "$tmp/t" sh -c 'mkdir "$TORCHELASTIC_ERROR_FILE"; exit 5'
+for code in 0 5; do # a log file that is a pipe by now, which nobody reads or writes
+    run $code -n 2 -r 3 --log-dir "$tmp/p" --grace 1 sh -c 'cd "${TORCHELASTIC_ERROR_FILE%/*}" && rm ./*.log && mkfifo stderr.log stdout.log
+        exit '$code
+done
 if command -v python3 >/dev/null; then
     echo 'import os, sys; print(os.environ["RANK"], *sys.argv[1:])' >"$tmp/script.py"
     run 0 -n 2 "$tmp/script.py" a 'b c'; bare_sorted

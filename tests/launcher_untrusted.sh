@@ -16,7 +16,7 @@ clean() {
     tr -d '[:print:]\n\t' <"$work/out" | cmp -s - /dev/null || fail "$name: $(od -c "$work/out" | head -n 8)"
 }
 
-clean 127 "a program that is not there" "$shown: no such program" -n 2 "$evil"
+PATH=/usr/bin:/bin clean 127 "a program that is not there" "$shown: no such program" -n 2 "$evil"
 clean 127 "a program in a directory" "$shown/none: .*No such file" -n 2 "$work/$evil/none"
 : >"$work/$evil/plain"
 clean 126 "a program that is none" "$shown/plain: .*Permission denied" -n 2 "$work/$evil/plain"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Tests of core: the option table, numbers, atomic files, the log. What is written to standard
+ * Tests of core: the option table, numbers, atomic files. What is written to standard
  * error is caught in a temporary file, because the words are part of what is promised. */
 #include "config.h"
 
@@ -10,9 +10,7 @@
 #include "core/log.h"
 #include "core/options.h"
 #include "core/parse.h"
-#include "core/text.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <locale.h>
@@ -441,151 +439,7 @@ START_TEST(atomic_kill)
 }
 END_TEST
 
-/* --- log ------------------------------------------------------------------------------------- */
-
-START_TEST(log_lines)
-{
-    char big[6000];
-    catch_messages();
-    ddp_log_set_name("prog");
-    ddp_log(DDP_LOG_INFO, "plain %d", 1);
-    ck_assert_str_eq(take_messages(), "prog: plain 1\n");
-    ddp_log_set_rank(3);
-    ck_assert_int_eq(ddp_fail(DDP_ERR_IO, "f: %s", "gone"), DDP_ERR_IO);
-    ck_assert_str_eq(take_messages(), "prog: rank 3: error: f: gone\n");
-    ddp_log(DDP_LOG_DEBUG, "hidden");
-    ck_assert_str_eq(take_messages(), "");
-    ddp_log_set_level(DDP_LOG_DEBUG);
-    ddp_log(DDP_LOG_DEBUG, "shown");
-    ck_assert_str_eq(take_messages(), "prog: rank 3: shown\n");
-    ddp_log_set_level(DDP_LOG_ERROR);
-    ddp_log(DDP_LOG_WARNING, "hidden");
-    ck_assert_str_eq(take_messages(), "");
-    memset(big, 'x', sizeof big - 1);
-    big[sizeof big - 1] = 0;
-    ddp_log(DDP_LOG_ERROR, "%s", big);
-    const char *text = take_messages();
-    ck_assert_uint_eq(strlen(text), 4095);
-    ck_assert(text[4094] == '\n');
-}
-END_TEST
-
-/* What must not reach a terminal as it is, and how it is written; the rest stays. */
-static const struct {
-    const char *text, *shown;
-} texts[] = {
-    {"", ""},
-    {"a\\b~\t\xc2\xa0\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80\xf4\x8f\xbf\xbf",
-     "a\\b~\t\xc2\xa0\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80\xf4\x8f\xbf\xbf"},
-    {"\x1b]0;x\a\r\n\x7f\x01", "\\x1b]0;x\\x07\\x0d\\x0a\\x7f\\x01"},
-    {"\xc2\x9b"
-     "31m\xc2\x80\xc2\x9f",
-     "\\u009b31m\\u0080\\u009f"},
-    {"\x9b"
-     "31m\x80\xff",
-     "\\x9b31m\\x80\\xff"},
-    {"\xc0\x80\xe0\x80\x80", "\\xc0\\x80\\xe0\\x80\\x80"}, /* overlong */
-    {"\xed\xa0\x80", "\\xed\\xa0\\x80"},                   /* a surrogate */
-    {"\xf4\x90\x80\x80", "\\xf4\\x90\\x80\\x80"},          /* above all characters */
-    {"\xe2\x82", "\\xe2\\x82"},                            /* cut */
-    {"\xe2\x82z\xc3", "\\xe2\\x82z\\xc3"},
-};
-
-START_TEST(log_escapes)
-{
-    const char *text = texts[_i].text, *shown = texts[_i].shown;
-    char whole[256], clean[128], exact[128];
-    const size_t bytes = strlen(shown);
-    ck_assert_uint_eq(ddp_text_clean(clean, sizeof clean, text, strlen(text)), bytes);
-    ck_assert_str_eq(clean, shown);
-    for (size_t size = 1; size <= bytes + 1; size++) { /* cut: a beginning of it, and no more */
-        memset(exact, '#', sizeof exact);
-        const size_t used = ddp_text_clean(exact, size, text, strlen(text));
-        ck_assert_uint_lt(used, size);
-        ck_assert_int_eq(exact[used], 0);
-        ck_assert_int_eq(exact[used + 1], '#');
-        ck_assert_mem_eq(exact, shown, used);
-    }
-    catch_messages();
-    ddp_log_set_name("prog");
-    ddp_fail(DDP_ERR_IO, "f: %s", text);
-    snprintf(whole, sizeof whole, "prog: error: f: %s\n", shown);
-    ck_assert_str_eq(take_messages(), whole);
-}
-END_TEST
-
-START_TEST(log_tells_lack_of_memory_once)
-{
-    char held[64];
-    catch_messages();
-    ddp_log_set_name("prog");
-    ck_assert_int_eq(ddp_fail(DDP_ERR_MEMORY, "out"), DDP_ERR_MEMORY);
-    ck_assert_int_eq(ddp_fail(DDP_ERR_MEMORY, "out again"), DDP_ERR_MEMORY);
-    ck_assert_int_eq(ddp_fail(DDP_ERR_IO, "other"), DDP_ERR_IO);
-    ck_assert_str_eq(take_messages(), "prog: error: out\nprog: error: other\n");
-    ddp_log_hold(held, sizeof held); /* what is held is told later, if at all */
-    ddp_fail(DDP_ERR_MEMORY, "kept");
-    ddp_log_hold(NULL, 0);
-    ck_assert_str_eq(held, "kept");
-    ck_assert_int_eq(ddp_errno_status(ENOMEM, DDP_ERR_IO), DDP_ERR_MEMORY);
-    ck_assert_int_eq(ddp_errno_status(EIO, DDP_ERR_IO), DDP_ERR_IO);
-}
-END_TEST
-
-/* A message too long is not cut inside of a character or an escape. */
-START_TEST(log_cuts_between_characters)
-{
-    char big[6000], escapes[6000];
-    catch_messages();
-    ddp_log_set_name("prog");
-    for (size_t shift = 0; shift < 4; shift++) {
-        memset(big, 'x', sizeof big);
-        for (size_t i = shift; i + 3 < sizeof big; i += 3)
-            memcpy(big + i, "\xe2\x82\xac", 4);
-        ddp_log(DDP_LOG_ERROR, "%s", big);
-        const char *text = take_messages();
-        ck_assert_uint_ge(strlen(text), 4000);
-        ck_assert_ptr_null(strchr(text, '\\'));
-        memset(escapes, 'x', sizeof escapes);
-        memset(escapes + shift, 27, sizeof escapes - shift - 1);
-        escapes[sizeof escapes - 1] = 0;
-        ddp_log(DDP_LOG_ERROR, "%s", escapes);
-        text = take_messages();
-        ck_assert_uint_ge(strlen(text), 4080);
-        ck_assert_str_eq(text + strlen(text) - 5, "\\x1b\n");
-    }
-}
-END_TEST
-
-static void count_calls(void *arg)
-{
-    ++*(int *)arg;
-}
-
-static void *log_a_line(void *arg)
-{
-    (void)arg;
-    ddp_log(DDP_LOG_ERROR, "a line of another thread");
-    return NULL;
-}
-
-START_TEST(log_makes_room_in_its_thread)
-{
-    int calls = 0;
-    pthread_t thread;
-    ddp_log_set_before(count_calls, &calls);
-    ddp_log(DDP_LOG_DEBUG, "not wanted");
-    ck_assert_int_eq(calls, 0);
-    ddp_log(DDP_LOG_ERROR, "one");
-    ddp_fail(DDP_ERR_IO, "two");
-    ck_assert_int_eq(pthread_create(&thread, NULL, log_a_line, NULL), 0);
-    pthread_join(thread, NULL);
-    ck_assert_int_eq(calls, 2);
-    ddp_log_set_before(NULL, NULL);
-    ddp_log(DDP_LOG_ERROR, "three");
-    ck_assert_int_eq(calls, 2);
-}
-END_TEST
+/* --- status ---------------------------------------------------------------------------------- */
 
 START_TEST(status_names)
 {
@@ -618,12 +472,6 @@ Suite *test_suite(void)
     tcase_add_test(files, atomic_full_disk);
     tcase_add_test(files, atomic_bad_places);
     tcase_add_test(files, atomic_kill);
-    TCase *log = test_case(suite, "log", 10);
-    tcase_add_test(log, log_lines);
-    tcase_add_loop_test(log, log_escapes, 0, sizeof texts / sizeof texts[0]);
-    tcase_add_test(log, log_cuts_between_characters);
-    tcase_add_test(log, log_tells_lack_of_memory_once);
-    tcase_add_test(log, log_makes_room_in_its_thread);
-    tcase_add_test(log, status_names);
+    tcase_add_test(test_case(suite, "status", 10), status_names);
     return suite;
 }

@@ -10,9 +10,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 struct ddp_append_file {
@@ -30,6 +33,46 @@ static void end_last_line(int fd)
         (void)!write(fd, "\n", 1); /* when this fails, so does the first record, which warns */
 }
 
+int ddp_open_for_writing(const char *path, int flags)
+{
+    struct stat info;
+    int fd = open(path, flags | O_CLOEXEC | O_NONBLOCK, 0666);
+    /* Open for reading too it would be its own reader. */
+    if (fd >= 0 && (flags & O_ACCMODE) == O_RDWR && fstat(fd, &info) == 0 &&
+        S_ISFIFO(info.st_mode)) {
+        close(fd);
+        fd = open(path, (flags & ~O_ACCMODE) | O_WRONLY | O_CLOEXEC | O_NONBLOCK, 0666);
+    }
+    if (fd >= 0)
+        fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
+    return fd;
+}
+
+enum ddp_status ddp_open_failed(const char *path)
+{
+    struct stat info;
+    if (errno == ENXIO && stat(path, &info) == 0 && S_ISFIFO(info.st_mode))
+        return ddp_fail(DDP_ERR_IO, "%s: cannot write to it: it is a FIFO that nobody reads", path);
+    return ddp_fail(ddp_errno_status(errno, DDP_ERR_IO), "%s: cannot open it for writing: %s", path,
+                    strerror(errno));
+}
+
+ssize_t ddp_write_quietly(int fd, const void *data, size_t bytes)
+{
+    sigset_t pipe, pending, old;
+    sigemptyset(&pipe);
+    sigaddset(&pipe, SIGPIPE);
+    sigpending(&pending);
+    pthread_sigmask(SIG_BLOCK, &pipe, &old);
+    const ssize_t n = write(fd, data, bytes);
+    const int error = errno;
+    if (n < 0 && error == EPIPE && !sigismember(&pending, SIGPIPE))
+        sigtimedwait(&pipe, NULL, &(struct timespec){0});
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    errno = error;
+    return n;
+}
+
 enum ddp_status ddp_append_file_open(ddp_append_file **file, const char *path, bool lines)
 {
     struct stat status;
@@ -38,14 +81,12 @@ enum ddp_status ddp_append_file_open(ddp_append_file **file, const char *path, b
         return DDP_ERR_MEMORY;
     f->path = strdup(path);
     /* Readable, for the end of an old last line; pipes and devices may be for writing only. */
-    f->fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    f->fd = ddp_open_for_writing(path, O_RDWR | O_CREAT | O_APPEND);
     if (f->fd < 0 && (errno == EACCES || errno == ENXIO))
-        f->fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+        f->fd = ddp_open_for_writing(path, O_WRONLY | O_CREAT | O_APPEND);
     if (f->fd < 0 || !f->path) {
         enum ddp_status failure =
-            ddp_fail(f->path ? ddp_errno_status(errno, DDP_ERR_IO) : DDP_ERR_MEMORY,
-                     "%s: cannot open it for writing: %s", path,
-                     f->path ? strerror(errno) : "out of memory");
+            f->path ? ddp_open_failed(path) : ddp_fail(DDP_ERR_MEMORY, "%s: out of memory", path);
         ddp_append_file_close(f);
         return failure;
     }
@@ -61,7 +102,7 @@ void ddp_append_file_write(ddp_append_file *file, const void *record, size_t byt
     const off_t begin = file->regular ? lseek(file->fd, 0, SEEK_END) : 0;
     size_t done = 0;
     while (done < bytes) {
-        ssize_t n = write(file->fd, (const char *)record + done, bytes - done);
+        ssize_t n = ddp_write_quietly(file->fd, (const char *)record + done, bytes - done);
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0)

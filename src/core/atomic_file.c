@@ -44,19 +44,57 @@ static enum ddp_status io_error(const struct ddp_atomic_file *file, const char *
                     strerror(errno));
 }
 
+static char *directory_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup(".");
+}
+
+/* The kernel's rule for links that it follows itself (protected_symlinks): in a directory where all
+ * may make files, only the links of this user and of the directory's owner count. */
+static bool is_foreign(const char *path, const struct stat *link)
+{
+    const mode_t shared = S_ISVTX | S_IWOTH;
+    struct stat above;
+    char *directory = directory_of(path);
+    const bool known = directory && stat(directory, &above) == 0;
+    free(directory);
+    return !known || ((above.st_mode & shared) == shared && link->st_uid != geteuid() &&
+                      link->st_uid != above.st_uid);
+}
+
+/* What a symbolic link says, as readlink(); -1: it is none (errno is 0), or must not be followed.
+ */
+static ssize_t read_link(const char *path, char *text, size_t size)
+{
+    struct stat info;
+    ssize_t length = -1;
+    const int fd = open(path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    const bool is = fd >= 0 && fstat(fd, &info) == 0 && S_ISLNK(info.st_mode);
+    const bool foreign = is && is_foreign(path, &info);
+    if (is && !foreign)
+        length = readlinkat(fd, "", text, size);
+    if (fd >= 0)
+        close(fd);
+    errno = foreign ? EACCES : 0;
+    return length;
+}
+
 /* Follows symbolic links by hand: unlike realpath(), also to a file that is yet to be made. The
- * caller frees the result; NULL sets errno. */
+ * caller frees the result; NULL sets errno, to EACCES for a link that must not be followed. */
 static char *follow_links(const char *path)
 {
     char *target = strdup(path), link[PATH_MAX];
     for (int hops = 0; target; hops++) {
-        ssize_t length = readlink(target, link, sizeof link);
-        if (length < 0)
+        ssize_t length = read_link(target, link, sizeof link);
+        if (length < 0 && errno == 0)
             return target;
         char *slash = strrchr(target, '/');
         int prefix = slash && link[0] != '/' ? (int)(slash - target) + 1 : 0;
         char *next = NULL;
-        if (hops == LINKS_MAX)
+        if (length < 0)
+            errno = EACCES;
+        else if (hops == LINKS_MAX)
             errno = ELOOP;
         else if (asprintf(&next, "%.*s%.*s", prefix, target, (int)length, link) < 0)
             next = NULL;
@@ -70,9 +108,7 @@ static bool set_names(struct ddp_atomic_file *file)
 {
     const char *slash = strrchr(file->path, '/');
     file->base = slash ? slash + 1 : file->path;
-    file->directory =
-        slash ? strndup(file->path, slash == file->path ? 1 : (size_t)(slash - file->path))
-              : strdup(".");
+    file->directory = directory_of(file->path);
     if (asprintf(&file->temporary, "%.*s%.*s.%ld.tmp", (int)(file->base - file->path), file->path,
                  BASE_MAX, file->base, (long)getpid()) < 0)
         file->temporary = NULL;
@@ -163,7 +199,12 @@ enum ddp_status ddp_atomic_file_open(ddp_atomic_file **file, const char *path)
     f->fd = f->directory_fd = -1;
     enum ddp_status status = DDP_OK;
     f->path = follow_links(path);
-    if (!f->path)
+    if (!f->path && errno == EACCES)
+        status = ddp_fail(DDP_ERR_IO,
+                          "%s: cannot write: it is a symbolic link of another user, in a directory "
+                          "where everybody may make files",
+                          path);
+    else if (!f->path)
         status = ddp_fail(ddp_errno_status(errno, DDP_ERR_IO), "%s: cannot write: %s", path,
                           strerror(errno));
     else if (!set_names(f))

@@ -8,6 +8,7 @@
 
 #include "core/trace.h"
 
+#include "core/append_file.h"
 #include "core/log.h"
 #include "core/memory.h"
 
@@ -148,7 +149,7 @@ static void write_chunk(void)
     if (trace.used > 0 && !trace.failed) {
         ssize_t n;
         do
-            n = write(trace.fd, trace.chunk, trace.used);
+            n = ddp_write_quietly(trace.fd, trace.chunk, trace.used);
         while (n < 0 && errno == EINTR);
         if (n != (ssize_t)trace.used) {
             const off_t end = lseek(trace.fd, 0, SEEK_CUR);
@@ -285,10 +286,9 @@ enum ddp_status ddp_trace_open(const char *path, int rank, bool create)
 {
     char name[NAME_BYTES];
     snprintf(trace.path, sizeof trace.path, "%s", path);
-    trace.fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC | (create ? O_CREAT | O_TRUNC : 0), 0666);
+    trace.fd = ddp_open_for_writing(path, O_WRONLY | O_APPEND | (create ? O_CREAT | O_TRUNC : 0));
     if (trace.fd < 0)
-        return ddp_fail(ddp_errno_status(errno, DDP_ERR_IO), "%s: cannot open it for writing: %s",
-                        path, strerror(errno));
+        return ddp_open_failed(path);
     trace.rank = rank;
     trace.failed = trace.finished = false;
     trace.reader = pthread_self();

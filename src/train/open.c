@@ -13,6 +13,7 @@
 #include "job/job.h"
 #include "mode/replica.h"
 #include "train/devices.h"
+#include "train/outputs.h"
 #include "train/weights.h"
 
 #include <inttypes.h>
@@ -271,6 +272,8 @@ enum ddp_status ddp_run_open(struct ddp_run *run)
     if (ddp_job_rank(run->job) != 0 || options->quiet)
         run->out = NULL;
     status = ddp_train_plan_workers(&run->plan, options, run->job, launched);
+    if (status == DDP_OK && run->plan.rank == 0)
+        status = ddp_train_check_outputs(options);
     if (status == DDP_OK && options->save && run->plan.rank == 0)
         status = ddp_train_weights_check_path(options->save);
     if (status == DDP_OK)

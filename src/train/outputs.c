@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * See outputs.h. */
+#include "config.h"
+
+#include "train/outputs.h"
+
+#include "core/log.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+struct output {
+    const char *option, *path; /* path NULL: not given */
+    bool directory;
+};
+
+/* The path without links and dots, also of a file that is yet to be made; false: there is none. */
+static bool resolve(const char *path, char resolved[PATH_MAX])
+{
+    if (realpath(path, resolved))
+        return true;
+    size_t length = strlen(path);
+    while (length > 1 && path[length - 1] == '/')
+        length--;
+    char *copy = errno == ENOENT ? strndup(path, length) : NULL;
+    char *slash = copy ? strrchr(copy, '/') : NULL;
+    const char *base = slash ? slash + 1 : copy;
+    bool known = false;
+    if (slash)
+        *slash = '\0';
+    if (copy && realpath(!slash ? "." : *copy ? copy : "/", resolved)) {
+        const size_t used = strlen(resolved);
+        known = snprintf(resolved + used, PATH_MAX - used, "/%s", base) < (int)(PATH_MAX - used);
+    }
+    free(copy);
+    return known;
+}
+
+static bool are_same(const struct output *a, const struct output *b)
+{
+    char one[PATH_MAX], other[PATH_MAX];
+    struct stat first, second;
+    const bool exist = stat(a->path, &first) == 0 && stat(b->path, &second) == 0;
+    if (exist && (S_ISCHR(first.st_mode) || (a->directory && b->directory)))
+        return false; /* a terminal or /dev/null takes all; event files go beside checkpoints */
+    if (exist && first.st_dev == second.st_dev && first.st_ino == second.st_ino)
+        return true;
+    return !(a->directory && b->directory) && resolve(a->path, one) && resolve(b->path, other) &&
+           strcmp(one, other) == 0;
+}
+
+enum ddp_status ddp_train_check_outputs(const struct ddp_train_options *options)
+{
+    const struct output outputs[] = {
+        {"--save", options->save, false},
+        {"--export", options->export_path, false},
+        {"--log", options->log, false},
+        {"--trace", options->trace, false},
+        {"--checkpoint", options->checkpoint, true},
+        {"--tensorboard", options->tensorboard, true},
+    };
+    const size_t count = sizeof outputs / sizeof outputs[0];
+    for (size_t i = 0; i < count; i++)
+        for (size_t k = i + 1; k < count; k++)
+            if (outputs[i].path && outputs[k].path && are_same(&outputs[i], &outputs[k]))
+                return ddp_fail(DDP_ERR_INVALID,
+                                "%s and %s name the same file, %s: give each its own",
+                                outputs[i].option, outputs[k].option, outputs[k].path);
+    return DDP_OK;
+}

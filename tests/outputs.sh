@@ -1,0 +1,69 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# Where the trainer writes: FIFOs with and without a reader, devices, one file for two options.
+. "${srcdir:-.}/tests/cli.inc"
+
+t="$trainer --quiet --model article --epochs 1"
+i=0
+while [ $i -lt 40 ]; do
+    echo "the quick brown fox"
+    i=$((i + 1))
+done >"$work/text"
+gpt2="$trainer --quiet --model gpt2 --layers 1 --heads 1 --channels 8 --seq-len 8 --steps 1 --no-eval --data $work/text"
+
+# --- FIFOs: nobody waits for a reader that never comes
+mkfifo "$work/fifo"
+expect "--trace to a FIFO" 4 'fifo: .*a FIFO that nobody reads' $t --trace "$work/fifo"
+expect "--log to a FIFO" 4 'fifo: .*a FIFO that nobody reads' $t --log "$work/fifo"
+expect "--save to a FIFO" 4 'fifo: cannot write: not a regular file' $t --save "$work/fifo"
+for option in log trace; do
+    cat "$work/fifo" >"$work/read" &
+    sleep 0.2
+    expect "--$option to a FIFO with a reader" 0 '' $t --$option "$work/fifo"
+    wait $!
+    [ -s "$work/read" ] || fail "--$option to a FIFO: nothing came"
+done
+# A reader that leaves costs the records, not the run.
+head -n 1 "$work/fifo" >"$work/read" &
+sleep 0.2
+expect "a reader that leaves" 0 'warning: .*fifo: cannot write to it: Broken pipe' \
+    $t --epochs 3000 --log "$work/fifo"
+wait $!
+# What shells make of >(command), and the standard streams.
+if command -v bash >/dev/null; then
+    # shellcheck disable=SC2016 # for the inner shell
+    expect "process substitution" 0 '' bash -c '"$@" --log >(cat >"$0") --trace >(cat >/dev/null); wait' "$work/read" $t
+    sleep 0.2
+    grep -q '"event":"end"' "$work/read" || fail "process substitution: $(cat "$work/read")"
+fi
+expect "--log /dev/stderr" 0 '"event":"end"' $t --log /dev/stderr
+expect "/dev/null for all" 0 '' $t --log /dev/null --trace /dev/null
+
+# --- one file for two options
+one() {
+    expect "one file: $*" 2 "error: --$1 and --$2 name the same file, .*: give each its own" $3
+    [ "$(grep -c 'trainer: .*error:' "$work/out")" -eq 1 ] || fail "one file: $*: not one message"
+}
+mkdir "$work/d"
+ln -s d "$work/link"
+for file in "$work/d/x" "$work/link/../d/./x" "$work/link/x"; do
+    rm -f "$work/d/x"
+    for made in no yes; do
+        one log trace "$t --log $work/d/x --trace $file"
+        one save log "$t --log $work/d/x --save $file"
+        one save export "$gpt2 --save $work/d/x --export $file --export-format hf"
+        one save trace "$ddprun -n 2 $t --save $work/d/x --trace $file"
+        [ $made = yes ] || : >"$work/d/x"
+    done
+done
+one save checkpoint "$t --save $work/d/new --checkpoint $work/d/new"
+one log tensorboard "$t --log $work/d/new --tensorboard $work/d/new/"
+[ ! -e "$work/d/new" ] || fail "something was made"
+cd "$work/d" || exit 99
+one log trace "$t --log new --trace ./new"
+ln "$work/d/x" "$work/d/y"
+one log trace "$t --log x --trace y"
+cd "$top" || exit 99
+mkdir "$work/run"
+expect "one directory" 0 '' $t --checkpoint "$work/run" --tensorboard "$work/run" --save "$work/run/w" --log "$work/run/log"
+finish

@@ -235,4 +235,34 @@ partial_sums 1000000 21 "$trainer"
 partial_sums 8000 14 "$trainer" --mode dp --replicas 2
 partial_sums 131072 18 "$ddprun" -n 2 trainer
 
+# Options that are useless together: refused when they speak of another task, else told in one line.
+# told NAME PATTERN OPTION...: the run is good, and says this in its only line
+told() {
+    name=$1 pattern=$2
+    shift 2
+    expect "$name" 0 "warning: $pattern" "$@"
+    [ "$(grep -c warning: "$work/out")" -eq 1 ] || fail "$name: not one warning: $(cat "$work/out")"
+}
+for option in '--prompt x' '--temperature 0.8' '--top-k 200'; do
+    expect "$option" 2 "error: ${option% *} belongs to --generate N" $t $one $option
+done
+expect "hidden for cnn" 2 'error: --hidden belongs to the model mlp, and the model is cnn' $t --model cnn --hidden 5
+told "warm-up" '--warmup-steps: the warm-up of 9 steps is longer than the run, of 2:.* never reaches 0.01' \
+    $t --model article --epochs 2 --warmup-steps 9
+told "warm-up epochs" '--warmup-epochs: .* of 1000000000 steps is longer than the run' $t $one --warmup-epochs 1e9
+told "warm-up, 2 workers" '--warmup-steps: .* longer than the run' "$ddprun" -n 2 trainer --quiet $one --warmup-steps 9
+told "milestones" '--lr-milestones: the last one is at step 8, and the run has 2' \
+    $t --model article --epochs 2 --schedule step --lr-milestones 1,7
+told "step size" '--lr-step-size: the first fall is at step 8, and the run has 2' \
+    $t --model article --epochs 2 --schedule step --lr-step-size 7
+told "trace steps" '--trace-steps begins at 20, and the run ends after step 1: the trace shows none' $t $one --trace "$work/t" --trace-steps 20-30
+told "replicas" '--check-replicas 9: the run ends after step 1: nothing is compared' "$ddprun" -n 2 trainer --quiet $one --check-replicas 9
+told "decay" '--decay-on has no effect: the weight decay is 0' $t $one --decay-on matrices
+told "val" '--val has no effect with --no-eval' $t --data "$here/tests/golden/npy/grey.npy,$here/tests/golden/npy/grey-y.npy" \
+    --val "$here/tests/golden/npy/grey.npy,$here/tests/golden/npy/grey-y.npy" --no-eval --hidden 2 --steps 1
+expect "generating" 4 'warning: --save, --epochs have no effect with --generate' $t --generate 3 --save x --epochs 3 --load "$work/none"
+expect "exactly the run" 0 '' $t --model article --epochs 2 --warmup-steps 2 --schedule step --lr-milestones 1 \
+    --weight-decay 0.1 --decay-on matrices --trace "$work/t" --trace-steps 2
+[ ! -s "$work/out" ] || fail "exactly the run: $(cat "$work/out")"
+
 finish

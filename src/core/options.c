@@ -247,6 +247,9 @@ static void mark_given(const struct parse *parse, const struct ddp_option *row)
         parse->given[row - parse->table] = true;
     if (row->given_offset > 0)
         *(bool *)((char *)parse->destination + row->given_offset) = true;
+    if (parse->table->given_table)
+        ((bool *)((char *)parse->destination + parse->table->given_table))[row - parse->table] =
+            true;
 }
 
 /* `value` is what came with the option itself, or NULL: then the next argument is taken if one is
@@ -395,6 +398,12 @@ enum ddp_status ddp_options_set(const struct ddp_option *table, void *destinatio
         return unknown_name(table, name, length);
     snprintf(shown, sizeof shown, "--%s", name);
     return apply(&parse, row, true, shown, (int)strlen(shown), value);
+}
+
+bool ddp_options_given(const struct ddp_option *table, const void *destination, const char *name)
+{
+    const struct ddp_option *row = resolve(table, find_name(table, name, strlen(name)));
+    return row && ((const bool *)((const char *)destination + table->given_table))[row - table];
 }
 
 /* --- help ------------------------------------------------------------------------------------ */

@@ -37,7 +37,9 @@ struct ddp_option {
     const char *environment; /* a variable that stands in for the command line; or NULL */
     ptrdiff_t given_offset;  /* offset of a bool set when the option was given; 0 or -1: none (so
                               * that bool must not be the first member) */
-    bool negatable;          /* FLAG: --no-name turns it off */
+    size_t given_table; /* of the first row: offset of an array with a bool for each row, set when
+                         * it was given; 0: none */
+    bool negatable;     /* FLAG: --no-name turns it off */
 };
 
 /* Reads argv[1..] into `destination`. With stop_at_first, the first argument that is no option ends
@@ -50,6 +52,10 @@ enum ddp_status ddp_options_parse(const struct ddp_option *table, void *destinat
 /* Sets one option by name, as ddp_options_parse() would. */
 enum ddp_status ddp_options_set(const struct ddp_option *table, void *destination, const char *name,
                                 const char *value);
+
+/* Was the option given, on the command line or by ddp_options_set()? The table has a given_table.
+ */
+bool ddp_options_given(const struct ddp_option *table, const void *destination, const char *name);
 
 /* Prints the table, a line or more for each row, in at most 80 columns. */
 void ddp_options_help(const struct ddp_option *table, FILE *out);

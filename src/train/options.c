@@ -22,7 +22,8 @@ static const char *const dtype_names[] = {"fp32", "bf16", NULL};
 #define BETA_MAX 0.9999999999
 
 const struct ddp_option ddp_train_option_table[] = {
-    {.section = "What to train",
+    {.given_table = AT(given),
+     .section = "What to train",
      .name = "model",
      .type = DDP_OPTION_CUSTOM,
      .read = ddp_train_read_model,
@@ -575,3 +576,7 @@ const struct ddp_option ddp_train_option_table[] = {
      .help = "print nothing but errors"},
     {.name = NULL},
 };
+
+_Static_assert(sizeof ddp_train_option_table / sizeof ddp_train_option_table[0] <=
+                   DDP_TRAIN_OPTIONS,
+               "a bool for each row");

@@ -17,6 +17,8 @@ enum ddp_train_dtype { DDP_TRAIN_FP32, DDP_TRAIN_BF16 };
 
 #define DDP_TRAIN_DEVICES 64 /* --devices and --replicas go up to that */
 
+#define DDP_TRAIN_OPTIONS 128 /* rows of the table, at most */
+
 struct ddp_train_options {
     const char *model;
     const struct ddp_model *custom; /* of ddp_train_set_model(); NULL: `model` names it */
@@ -84,6 +86,7 @@ struct ddp_train_options {
     const char *log, *tensorboard, *trace;
     int64_t trace_first, trace_last; /* from 1 */
     bool trace_steps_given;
+    bool given[DDP_TRAIN_OPTIONS]; /* each row of the table, for ddp_options_given() */
 };
 
 /* What weight decay applies to, ending in NULL. */
@@ -145,6 +148,16 @@ enum ddp_status ddp_train_plan_optimizer(struct ddp_train_plan *plan,
                                          const struct ddp_train_options *options);
 enum ddp_status ddp_train_plan_schedule(struct ddp_train_plan *plan,
                                         const struct ddp_train_options *options);
+
+/* Options that have no effect together with the others: a misunderstanding (options_check.c).
+ * Refuses those that speak of another task, and warns of the rest, with one line each, on rank 0.
+ *   plan  as ddp_train_plan_workers() leaves it; NULL: text is generated */
+enum ddp_status ddp_train_check_options(const struct ddp_train_options *options,
+                                        const struct ddp_train_plan *plan);
+
+/* The same of those that depend on the number of steps, when the plan is whole. */
+void ddp_train_check_length(const struct ddp_train_options *options,
+                            const struct ddp_train_plan *plan);
 
 void ddp_train_plan_print_optimizer(const struct ddp_train_plan *plan, FILE *out);
 

@@ -111,8 +111,9 @@ static enum ddp_status check_model_options(const struct ddp_train_plan *plan,
     if (article && options->data)
         return ddp_fail(DDP_ERR_INVALID,
                         "--data: the model article draws its own samples; leave --data out");
-    if (article && options->hidden_given)
-        return ddp_fail(DDP_ERR_INVALID, "--hidden belongs to the model mlp");
+    if (options->hidden_given && !options->custom && plan->model != &ddp_model_mlp)
+        return ddp_fail(DDP_ERR_INVALID, "--hidden belongs to the model mlp, and the model is %s",
+                        plan->model->name);
     if (!article && options->data_size_given)
         return ddp_fail(DDP_ERR_INVALID, "--data-size belongs to the model article");
     if (options->trace_steps_given && !options->trace)
@@ -220,7 +221,8 @@ enum ddp_status ddp_train_plan_workers(struct ddp_train_plan *plan,
                         "shards; --mode accum holds one at a time",
                         units, plan->local_shards, DP_SHARDS_MAX);
     plan->threads = ddp_train_threads(options, plan->replicas);
-    return ddp_train_plan_optimizer(plan, options);
+    status = ddp_train_plan_optimizer(plan, options);
+    return status == DDP_OK ? ddp_train_check_options(options, plan) : status;
 }
 
 enum ddp_status ddp_train_plan_steps(struct ddp_train_plan *plan,
@@ -258,6 +260,7 @@ enum ddp_status ddp_train_plan_steps(struct ddp_train_plan *plan,
     enum ddp_status status = ddp_train_plan_schedule(plan, options);
     if (status != DDP_OK)
         return status;
+    ddp_train_check_length(options, plan);
     const bool aligned = (plan->local_shards & (plan->local_shards - 1)) == 0;
     if (!aligned && plan->global_shards > plan->local_shards && plan->rank == 0)
         ddp_log(DDP_LOG_INFO,

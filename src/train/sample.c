@@ -187,7 +187,9 @@ enum ddp_status ddp_train_sample(const struct ddp_train_options *options, FILE *
     struct sample sample = {.options = options, .out = out, .terminal = isatty(fileno(out))};
     if (!options->load)
         return ddp_fail(DDP_ERR_INVALID, "--generate: name the trained weights with --load FILE");
-    enum ddp_status status = load(&sample);
+    enum ddp_status status = ddp_train_check_options(options, NULL);
+    if (status == DDP_OK)
+        status = load(&sample);
     if (status == DDP_OK)
         status = set_prompt(&sample);
     if (status == DDP_OK) {

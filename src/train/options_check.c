@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Options that are valid each by itself, and useless together; see options.h. What contradicts
+ * itself is refused where the plan is made. */
+#include "config.h"
+
+#include "train/options.h"
+
+#include "core/log.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static bool given(const struct ddp_train_options *options, const char *name)
+{
+    return ddp_options_given(ddp_train_option_table, options, name);
+}
+
+/* --- one task or the other -------------------------------------------------------------------- */
+
+/* What generating takes, and nothing else does ... */
+static const char *const generation[] = {"prompt", "temperature", "top-k", NULL};
+/* ... and what it shares with training. */
+static const char *const shared[] = {"generate", "model",   "load",    "seed",  "device",
+                                     "devices",  "threads", "verbose", "quiet", NULL};
+
+static bool contains(const char *const *names, const char *name)
+{
+    while (*names && strcmp(*names, name) != 0)
+        names++;
+    return *names != NULL;
+}
+
+/* One line for all options of training. */
+static void warn_generating(const struct ddp_train_options *options)
+{
+    char list[1024] = "";
+    size_t used = 0;
+    int count = 0;
+    for (const struct ddp_option *row = ddp_train_option_table; row->name; row++)
+        if (!row->alias_of && given(options, row->name) && !contains(generation, row->name) &&
+            !contains(shared, row->name) && used < sizeof list) {
+            used += (size_t)snprintf(list + used, sizeof list - used, "%s--%s", count ? ", " : "",
+                                     row->name);
+            count++;
+        }
+    if (count > 0)
+        ddp_log(DDP_LOG_WARNING, "%s %s no effect with --generate, which trains nothing", list,
+                count == 1 ? "has" : "have");
+}
+
+enum ddp_status ddp_train_check_options(const struct ddp_train_options *options,
+                                        const struct ddp_train_plan *plan)
+{
+    if (!plan) {
+        warn_generating(options);
+        return DDP_OK;
+    }
+    for (int i = 0; generation[i]; i++)
+        if (given(options, generation[i]))
+            return ddp_fail(DDP_ERR_INVALID,
+                            "--%s belongs to --generate N, which continues a text instead of "
+                            "training: give both, or neither",
+                            generation[i]);
+    if (plan->rank != 0)
+        return DDP_OK;
+    if (options->val && !options->evaluate)
+        ddp_log(DDP_LOG_WARNING, "--val has no effect with --no-eval: nothing is evaluated");
+    if (options->decay_on_given && plan->optimizer.weight_decay == 0)
+        ddp_log(DDP_LOG_WARNING,
+                "--decay-on has no effect: the weight decay is 0; set it with --weight-decay");
+    return DDP_OK;
+}
+
+/* --- the number of steps ---------------------------------------------------------------------- */
+
+static void warn_schedule(const struct ddp_train_options *options,
+                          const struct ddp_train_plan *plan)
+{
+    const struct ddp_schedule *schedule = &plan->schedule;
+    const int64_t steps = plan->total_steps;
+    if (schedule->warmup_steps > steps)
+        ddp_log(DDP_LOG_WARNING,
+                "--warmup-%s: the warm-up of %" PRId64 " steps is longer than the run, of %" PRId64
+                ": the learning rate rises to %.3g and never reaches %g",
+                options->warmup_epochs_given ? "epochs" : "steps", schedule->warmup_steps, steps,
+                ddp_schedule_rate(schedule, steps - 1), schedule->rate);
+    if (options->milestone_count > 0 && schedule->milestones[options->milestone_count - 1] >= steps)
+        ddp_log(DDP_LOG_WARNING,
+                "--lr-milestones: the last one is at step %" PRId64 ", and the run has %" PRId64
+                ": the learning rate does not fall there",
+                schedule->milestones[options->milestone_count - 1] + 1, steps);
+    if (options->step_size_given && schedule->step_size >= steps)
+        ddp_log(DDP_LOG_WARNING,
+                "--lr-step-size: the first fall is at step %" PRId64 ", and the run has %" PRId64
+                ": the learning rate never falls",
+                schedule->step_size + 1, steps);
+}
+
+void ddp_train_check_length(const struct ddp_train_options *options,
+                            const struct ddp_train_plan *plan)
+{
+    const int64_t steps = plan->total_steps;
+    if (plan->rank != 0)
+        return;
+    warn_schedule(options, plan);
+    if (options->trace && options->trace_first > steps)
+        ddp_log(DDP_LOG_WARNING,
+                "--trace-steps begins at %" PRId64 ", and the run ends after step %" PRId64
+                ": the trace shows none",
+                options->trace_first, steps);
+    if (options->check_replicas > steps)
+        ddp_log(DDP_LOG_WARNING,
+                "--check-replicas %" PRId64 ": the run ends after step %" PRId64
+                ": nothing is compared",
+                options->check_replicas, steps);
+}

@@ -151,6 +151,14 @@ class Job:
         self.out, self.err = self.case.read("out"), self.case.read("err")
         return self
 
+    def finish_or_stop(self, patience):
+        """As finish(), but what takes long is asked to end: it may have been told to do much. Whether that ended it."""
+        late = not self.wait(patience)
+        if late:
+            os.kill(self.pid, signal.SIGTERM)
+        self.finish(20)
+        return late and self.code == 128 + signal.SIGTERM
+
     def crashed(self):
         return self.code is not None and self.code > 128 and self.code - 128 in DEADLY
 
@@ -226,6 +234,10 @@ class Case:
         except OSError:
             return b""
 
+    def is_over(self):
+        """Whether the program's time is over: a long case comes to its end then."""
+        return time.monotonic() > self.end
+
     def count(self, what, number=1):
         self.counts[what] = self.counts.get(what, 0) + number
 
@@ -278,6 +290,7 @@ def play(arguments):
     if time.monotonic() > end and index >= LANES:
         return None
     case = Case(name, seed, index)
+    case.end = end
     try:
         work(case)
     except Exception:  # a case that cannot go on is a failure of this case, not of all

@@ -58,12 +58,13 @@ def work(case):
     victim = draw.choice(sorted(path for path in glob.glob(os.path.join(copy, pattern)) if os.path.isfile(path))
                          if os.path.isdir(copy) else [copy])
     what = f"{name}, {os.path.basename(victim)}: {damage(draw, victim)}: "
-    job = case.run([chaos.TRAINER] + [word.replace("{}", copy) for word in options], seconds=20)
+    job = case.start([chaos.TRAINER] + [word.replace("{}", copy) for word in options])
+    stopped = job.finish_or_stop(20)  # a label of 16 million means so many classes
     case.count("damaged files")
-    trouble = job.trouble() or job.misspoken(CODES, 3)
+    trouble = job.trouble() or (None if stopped else job.misspoken(CODES, 3))
     if trouble:
         case.fail(what + trouble, job)
-    elif job.code == 0:
+    elif job.code == 0 or stopped:
         case.count("taken")
     else:
         case.count("refused")

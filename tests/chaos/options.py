@@ -7,7 +7,6 @@ import os
 import re
 import resource
 import shutil
-import signal
 import subprocess
 
 import chaos
@@ -136,15 +135,9 @@ def work(case):
     command = [os.fsencode(word).replace(b"\0", b"") for word in command]
     room = [] if os.environ.get("DDP_SANITIZE") else [(resource.RLIMIT_AS, 16 << 30)]
     job = case.start(command, limits=room)
-    if not job.wait(6):  # a long run, perhaps: then it stops when it is asked to
-        os.kill(job.pid, signal.SIGTERM)
-        job.finish(20)
-        if job.code == 128 + signal.SIGTERM and not job.trouble():
-            case.count("ended on request")
-            return
-    job.finish(20)
-    trouble = job.trouble() or job.misspoken(codes, lines)
-    case.count("taken" if job.code == 0 else "refused or failed")
+    stopped = job.finish_or_stop(6)
+    trouble = job.trouble() or (None if stopped else job.misspoken(codes, lines))
+    case.count("ended on request" if stopped else "taken" if job.code == 0 else "refused or failed")
     if trouble:
         case.fail(trouble, job)
 

@@ -122,6 +122,8 @@ def stop(links, mode, moment):
 def work(case):
     links = chain.Chain(case, trainings[case.index % 2])
     for _ in range(LINKS):
+        if case.is_over():
+            break
         stop(links, case.random.choice(chain.MODES), case.random.choice(MOMENTS))
     job = links.start(case.random.choice(chain.MODES)).finish(120)
     if job.trouble() or job.code != 0:

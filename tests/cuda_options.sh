@@ -143,7 +143,7 @@ for options in "" "--zero 0" "--zero 1 --bucket-mb 0.001" "--no-shared-weights" 
 done
 for options in "" "--zero 0" "--check-replicas 1 --clip-grad-norm 100"; do
     ddp "fast $options" --fast $options
-    near "$work/f" "$work/first" 1e-4 || fail "fast $options: ends elsewhere"
+    weights_near "$work/f" "$work/first" 1e-4 || fail "fast $options: ends elsewhere"
 done
 
 # A bit that flips in the memory of one GPU, of which only a simulated one's can be written from outside.

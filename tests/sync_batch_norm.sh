@@ -21,13 +21,8 @@ train() {
     sed -n 's/^step [0-9]*\/[0-9]*: loss \([0-9.]*\).*/\1/p' "$work/out" >"$work/$to.loss"
 }
 
-# near NAME OTHER STEPS: are the losses equal within 1e-4?
-near() {
-    paste "$work/$1.loss" "$work/$2.loss" | awk -v names="$1, $2" -v steps="$3" '
-        { d = ($1 - $2) / $1; if (d < 0) d = -d; if (d > worst) worst = d }
-        END { printf "%s: %d steps, largest difference %.1e\n", names, NR, worst
-              exit NR != steps || !(worst <= 1e-4) }'
-}
+# near_loss NAME OTHER STEPS: are the losses equal within 1e-4?
+near_loss() { near "$3" 1e-4 "$work/$1.loss" "$work/$2.loss" relative; }
 
 steps=6
 train whole "$trainer" --batch-size 8 --steps $steps
@@ -35,14 +30,14 @@ train alone "$ddprun" -n 4 trainer --batch-size 2 --steps $steps
 train four "$ddprun" -n 4 trainer --batch-size 2 --steps $steps --sync-batch-norm
 train again "$ddprun" -n 4 trainer --batch-size 2 --steps $steps --sync-batch-norm
 train replicas "$ddprun" -n 4 trainer --batch-size 2 --steps $steps --sync-batch-norm --zero 0 --bucket-mb 0.01
-near whole four $steps || fail "4 workers differ from one with the whole batch"
-near whole alone $steps && fail "4 workers that are not synchronised do not differ: nothing was tested"
+near_loss whole four $steps || fail "4 workers differ from one with the whole batch"
+near_loss whole alone $steps && fail "4 workers that are not synchronised do not differ: nothing was tested"
 cmp -s "$work/four" "$work/again" || fail "another run has other bits"
 cmp -s "$work/four" "$work/replicas" || fail "replicas with small buckets have other bits"
 
 train three "$ddprun" -n 3 trainer --batch-size 2 --steps $steps --sync-batch-norm
 train six "$trainer" --batch-size 6 --steps $steps
-near three six $steps || fail "3 workers differ from one with the whole batch"
+near_loss three six $steps || fail "3 workers differ from one with the whole batch"
 
 # changed START ONE OTHER: is what training changed in each tensor, running statistics too, equal within 2e-2? Rounding
 # alone is 1e-5; a value beside zero that falls on the other side of a ReLU, as some compiler's options have it, is 5e-3.
@@ -94,7 +89,7 @@ mkdir "$work/data"
 ) >"$work/data/train-labels-idx1-ubyte"
 train tail8 "$trainer" --data "$work/data" --batch-size 8 --epochs 2
 train tail2 "$ddprun" -n 4 trainer --data "$work/data" --batch-size 2 --epochs 2 --sync-batch-norm
-near tail8 tail2 6 || fail "with a shorter last batch, 4 workers differ from one"
+near_loss tail8 tail2 6 || fail "with a shorter last batch, 4 workers differ from one"
 
 # A worker stops, so that all others wait for it in a batch norm; then it dies.
 count=$((count + 1))

@@ -35,6 +35,8 @@ if command -v script >/dev/null; then
     done
     grep -qE '^epoch 1/1 \[=+>? *\] 1/4  loss [0-9.]+  [0-9]+ samples/s  lr 0.01  ETA 0:00$' "$work/bar" ||
         fail "a wide bar: $(cat "$work/bar")"
+else
+    not_run "the bar: there is no script(1)"
 fi
 
 # A trace of all ranks, whole and of a run that is killed.
@@ -43,6 +45,8 @@ trace() {
     shift
     if command -v python3 >/dev/null; then
         expect "$name" 0 "are in order" python3 "$here/tests/trace_check.py" "$@"
+    else
+        not_run "$name: there is no python3"
     fi
 }
 expect "trace" 0 "" "$ddprun" -n 3 $article --trace "$work/trace" --bucket-mb 0.001 --zero 0

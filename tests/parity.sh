@@ -47,7 +47,7 @@ while read -r model optimizer rate shards batch seed losses; do
     resnet) set -- "$@" --size 20 --dataset idx ;;
     gpt2)
         [ -z "${DDP_GOLDEN_DIR-}" ] && ! echo "1ebbd3e34237af26da5dc08a4e440464  $text" | md5sum -c - >/dev/null 2>&1 && {
-            echo "skipped: gpt2: $text is another one here"
+            not_run "gpt2 $optimizer: $text is another one here"
             continue
         }
         set -- "$@" --data "$text" --tokens bytes --seq-len 32 --layers 2 --heads 2 --channels 32 --clip-grad-norm 0

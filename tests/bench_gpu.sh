@@ -4,10 +4,7 @@
 # bench/gpu runs from end to end, at sizes that tell nothing, and its file has all parts.
 . "${srcdir:-.}/tests/cli.inc"
 . "$here/tests/cuda.inc"
-if ! command -v python3 >/dev/null; then
-    echo "SKIP: python3 is not installed"
-    exit 77
-fi
+command -v python3 >/dev/null || skip "python3 is not installed"
 gpus 2
 expect "bench/gpu" 0 'MLP, seconds' python3 "$here/bench/gpu" --tiny --build "$top" --plugins "$DDP_PLUGIN_PATH" \
     --json "$work/gpu.json"

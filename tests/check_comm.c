@@ -76,6 +76,45 @@ static void mismatch_alloc_body(ddp_comm *comm, ddp_job *job)
          DDP_ERR_MISMATCH);
 }
 
+/* Everything else is the same. */
+static void mismatch_root_body(ddp_comm *comm, ddp_job *job)
+{
+    float values[300] = {0};
+    (void)job;
+    NEED(ddp_comm_broadcast(comm, values, 300, DDP_F32, ddp_comm_rank(comm)) == DDP_ERR_MISMATCH);
+}
+
+static void mismatch_dtype_body(ddp_comm *comm, ddp_job *job)
+{
+    float own[300] = {0}, all[600];
+    const enum ddp_dtype dtype = ddp_comm_rank(comm) ? DDP_I32 : DDP_F32;
+    (void)job;
+    NEED(ddp_comm_all_gather(comm, own, all, 300, dtype) == DDP_ERR_MISMATCH);
+}
+
+static void mismatch_op_body(ddp_comm *comm, ddp_job *job)
+{
+    float values[300] = {0};
+    const enum ddp_redop op = ddp_comm_rank(comm) ? DDP_MAX : DDP_SUM;
+    (void)job;
+    NEED(ddp_comm_allreduce(comm, values, 300, DDP_F32, op) == DDP_ERR_MISMATCH);
+}
+
+/* Nothing comes between the start and the end of an all-reduce that is computed beside. */
+static void started_body(ddp_comm *comm, ddp_job *job)
+{
+    void *memory;
+    float value = 1;
+    (void)job;
+    NEED(ddp_comm_alloc(comm, 4096, &memory) == DDP_OK);
+    memset(memory, 0, 4096);
+    NEED(ddp_comm_allreduce_start(comm, memory, 1024, DDP_F32, DDP_SUM) == DDP_OK);
+    NEED(ddp_comm_barrier(comm) == DDP_ERR_INVALID);
+    NEED(ddp_comm_allreduce(comm, &value, 1, DDP_F32, DDP_SUM) == DDP_ERR_INVALID);
+    NEED(ddp_comm_finish(comm) == DDP_OK);
+    NEED(ddp_comm_barrier(comm) == DDP_OK);
+}
+
 START_TEST(slices)
 {
     static const int sizes[] = {1, 2, 3, 8};
@@ -133,6 +172,16 @@ START_TEST(mismatch)
     run_ranks(3, mismatch_body, -1);
     run_ranks(2, mismatch_kind_body, -1);
     run_ranks(2, mismatch_alloc_body, -1);
+    run_ranks(2, mismatch_root_body, -1);
+    run_ranks(2, mismatch_dtype_body, -1);
+    run_ranks(2, mismatch_op_body, -1);
+}
+END_TEST
+
+START_TEST(started)
+{
+    run_ranks(1, started_body, -1);
+    run_ranks(3, started_body, -1);
 }
 END_TEST
 
@@ -256,6 +305,7 @@ Suite *test_suite(void)
     tcase_add_loop_test(tc, shared, 0, 3);
     tcase_add_loop_test(tc, overlap, 0, 4);
     tcase_add_test(tc, mismatch);
+    tcase_add_test(tc, started);
     tcase_add_test(tc, too_little_memory);
     tcase_add_test(tc, bf16);
     tcase_add_test(tc, timeouts);

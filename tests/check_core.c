@@ -377,6 +377,37 @@ START_TEST(atomic_commit)
 }
 END_TEST
 
+static void make_file(const char *name, int mode)
+{
+    int fd = open(name, O_WRONLY | O_CREAT | O_EXCL, 0600);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(fchmod(fd, (mode_t)mode), 0);
+    close(fd);
+}
+
+/* The new file has the old one's permissions; of the temporary files beside it only those go whose
+ * writers are dead. */
+START_TEST(atomic_replaced)
+{
+    struct stat info;
+    char living[PATH_MAX + 32], dead[PATH_MAX + 32];
+    pid_t gone = fork();
+    if (gone == 0)
+        _exit(0);
+    waitpid(gone, NULL, 0);
+    snprintf(living, sizeof living, "%s.%d.tmp", path, (int)getppid());
+    snprintf(dead, sizeof dead, "%s.%d.tmp", path, (int)gone);
+    make_file(path, 0604);
+    make_file(living, 0600);
+    make_file(dead, 0600);
+    write_whole("new");
+    ck_assert_int_eq(stat(path, &info), 0);
+    ck_assert_int_eq(info.st_mode & 0777, 0604);
+    ck_assert_int_eq(access(living, F_OK), 0);
+    ck_assert_int_lt(access(dead, F_OK), 0);
+}
+END_TEST
+
 START_TEST(atomic_full_disk)
 {
     ddp_atomic_file *file;
@@ -469,6 +500,7 @@ Suite *test_suite(void)
     TCase *files = test_case(suite, "atomic files", 30);
     tcase_add_checked_fixture(files, make_directory, remove_directory);
     tcase_add_test(files, atomic_commit);
+    tcase_add_test(files, atomic_replaced);
     tcase_add_test(files, atomic_full_disk);
     tcase_add_test(files, atomic_bad_places);
     tcase_add_test(files, atomic_kill);

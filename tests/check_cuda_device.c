@@ -116,6 +116,32 @@ START_TEST(test_slots)
 }
 END_TEST
 
+/* An operation waits for its input even where the host does not. */
+START_TEST(test_arrival)
+{
+    ddp_device *device = open_device(0);
+    const size_t bytes = N * sizeof(float);
+    float *y = allocate(device, bytes), *x[2] = {allocate(device, bytes), allocate(device, bytes)};
+    void *locked;
+    ck_assert_int_eq(ddp_device_host_alloc(device, 2 * bytes, &locked), DDP_OK);
+    for (int slot = 0; slot < 2; slot++) {
+        float *host = (float *)locked + slot * N;
+        fill(host, (float)(slot + 1));
+        ck_assert_int_eq(ddp_device_fill(device, slot, x[slot], host, bytes), DDP_OK);
+        ck_assert_int_eq(ddp_device_arrive(device, slot), DDP_OK);
+        ck_assert_int_eq(add(device, x[slot], NULL, y, true), DDP_OK);
+        ck_assert_int_eq(ddp_device_leave(device, slot), DDP_OK);
+    }
+    expect_all(device, y, 3);
+    ck_assert_int_eq(ddp_device_copied(device), DDP_OK);
+    ddp_device_host_free(device, locked, 2 * bytes);
+    for (int slot = 0; slot < 2; slot++)
+        ddp_device_free(device, x[slot], bytes);
+    ddp_device_free(device, y, bytes);
+    ddp_device_close(device);
+}
+END_TEST
+
 /* --- recording --- */
 
 START_TEST(test_recording)
@@ -365,6 +391,7 @@ Suite *test_suite(void)
     tcase_add_loop_test(tc, test_copies, 0, sizeof sizes / sizeof *sizes);
     tcase_add_test(tc, test_order);
     tcase_add_loop_test(tc, test_slots, 0, 2);
+    tcase_add_test(tc, test_arrival);
     tcase_add_test(tc, test_recording);
     tcase_add_loop_test(tc, test_no_recording, 0, 2);
     tcase_add_loop_test(tc, test_two_devices, 0, 2);

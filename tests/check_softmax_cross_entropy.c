@@ -77,7 +77,7 @@ START_TEST(test_exponential)
         args.dlogits = d;
         ck_assert_int_eq(ddp_softmax_cross_entropy(&args, NULL), DDP_OK);
         double e = exp((double)logits[1]);
-        worst = fmax(worst, fabs((double)d[1] / (e / (1 + e)) - 1));
+        worst = larger(worst, fabs((double)d[1] / (e / (1 + e)) - 1));
     }
     ck_assert_msg(worst < 2.6e-7, "relative error %g",
                   worst); /* e, sum, quotient, product: 4 roundings */

@@ -40,7 +40,7 @@ resumed() {
     count=$((count + 1))
     rm -f "$work/f"
     "$@" --save "$work/f" >"$work/out" 2>&1 || fail "$name: $(head -n 3 "$work/out")"
-    near "$work/f" "$work/first" 1e-5 || fail "$name: ends elsewhere"
+    weights_near "$work/f" "$work/first" 1e-5 || fail "$name: ends elsewhere"
 }
 resumed "a GPU's, then a CPU" "$ddprun" -n 2 trainer $common $cpu $from
 written "a CPU's" "$ddprun" -n 2 trainer $common $cpu

@@ -49,11 +49,7 @@ static enum ddp_status done(enum ddp_status status)
 
 static void expect_near_share(const char *what, const struct pair *pair, double share)
 {
-    double most = 0;
-    for (int64_t i = 0; i < pair->count; i++)
-        if (fabs((double)pair->host[i]) > most)
-            most = fabs((double)pair->host[i]);
-    pair_near(what, pair, share * most);
+    pair_near(what, pair, share * largest_size(pair->host, pair->count));
 }
 
 /* --- attention ------------------------------------------------------------------------------ */

@@ -4,10 +4,7 @@
 # simulated GPUs can be had in every number, and broken at will.
 . "${srcdir:-.}/tests/cli.inc"
 . "$here/tests/cuda.inc"
-if [ $simulated = no ]; then
-    echo "SKIP: needs simulated GPUs"
-    exit 77
-fi
+[ $simulated = yes ] || skip "needs simulated GPUs"
 t="$trainer --quiet --device cuda --model article"
 d="trainer --quiet --device cuda --model article"
 

@@ -138,14 +138,6 @@ static void linear_backward(const struct layer *l, bool device)
     ck_assert_int_eq(table->linear_backward(&args, device ? cuda_stream : NULL), DDP_OK);
 }
 
-static float largest(const struct pair *pair)
-{
-    float most = 0;
-    for (int64_t i = 0; i < pair->count; i++)
-        most = fmaxf(most, fabsf(pair->host[i]));
-    return most;
-}
-
 static void check_layer(const int64_t *shape, enum ddp_activation activation,
                         enum ddp_dtype compute, int flags)
 {
@@ -156,7 +148,8 @@ static void check_layer(const int64_t *shape, enum ddp_activation activation,
     pair_same("linear, again", &l.y, y);
     linear_forward(&l, false);
     /* What GELU takes may be rounded first: its result may be much smaller. */
-    const double taken = l.dtype == DDP_BF16 && is_gelu(&l) ? 0x1p-8 * (double)largest(&l.pre) : 0;
+    const double taken =
+        l.dtype == DDP_BF16 && is_gelu(&l) ? 0x1p-8 * largest_size(l.pre.host, l.pre.count) : 0;
     pair_near("linear y", &l.y, 2e-6 + product_tolerance(l.in) + taken);
     if (is_gelu(&l))
         pair_near("linear pre", &l.pre, product_tolerance(l.in));
@@ -436,7 +429,7 @@ static void near_or_rounded(const char *what, const struct pair *pair, double to
 {
     if (mma)
         expect_share(what, pair, 0x1p-8);
-    pair_near(what, pair, mma ? 0x1p-8 * (double)largest(pair) : tolerance);
+    pair_near(what, pair, mma ? 0x1p-8 * largest_size(pair->host, pair->count) : tolerance);
 }
 
 static void check_attention(const int64_t *s, enum ddp_dtype dtype, size_t shift, bool add,

@@ -39,7 +39,7 @@ same "sync-batch-norm: 2 workers" "$ddprun" -n 2 $share trainer "$@" --batch-siz
 same "sync-batch-norm: 2 workers, replicas" "$ddprun" -n 2 $share trainer "$@" --batch-size 1 --sync-batch-norm --zero 0
 count=$((count + 1))
 "$trainer" "$@" --batch-size 2 --save "$work/f" >"$work/out" 2>&1 || fail "resnet: $(cat "$work/out")"
-near "$work/f" "$work/first" 1e-4 || fail "sync-batch-norm: 2 workers differ from one with the whole batch"
+weights_near "$work/f" "$work/first" 1e-4 || fail "sync-batch-norm: 2 workers differ from one with the whole batch"
 
 # Ways to share the update out, and other splits; the CPU ends near the same weights.
 set -- --device cuda $mlp --batch-size 2 --global-batch 16 --steps 4 --seed 3 --no-eval --quiet --optimizer adamw
@@ -50,10 +50,10 @@ same "update: 1 worker under ddprun" "$ddprun" -n 1 trainer "$@"
 same "update: 4 workers x 2" "$ddprun" -n 4 $share trainer "$@" --bucket-mb 0.001
 count=$((count + 1))
 "$trainer" "$@" --device cpu --save "$work/f" >"$work/out" 2>&1 || fail "on the CPU: $(cat "$work/out")"
-near "$work/f" "$work/first" 1e-3 || fail "the CPU ends elsewhere"
+weights_near "$work/f" "$work/first" 1e-3 || fail "the CPU ends elsewhere"
 count=$((count + 1))
 "$ddprun" -n 4 $share trainer "$@" --fast --save "$work/f" >"$work/out" 2>&1 || fail "--fast: $(cat "$work/out")"
-near "$work/f" "$work/first" 1e-3 || fail "--fast ends elsewhere"
+weights_near "$work/f" "$work/first" 1e-3 || fail "--fast ends elsewhere"
 
 # Shared GPUs.
 [ $simulated = no ] || gpus 2

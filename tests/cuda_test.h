@@ -19,8 +19,9 @@ static inline bool cuda_test_simulated(void)
     return getenv("DDP_TEST_PLUGINS") == NULL;
 }
 
-/* The first line of test_suite(): chooses the plugin, and ends the program as skipped where there
- * is no device. Looks in a child: Check forks its tests, and CUDA does not survive a fork. */
+/* The first line of test_suite(): chooses the plugin. These tests run only where the simulation was
+ * built, or where check-gpu has found a GPU; so a device that is not found is an error, never a
+ * reason to skip. Looks in a child: Check forks its tests, and CUDA does not survive a fork. */
 static inline void cuda_test_begin(void)
 {
     char folder[4096];
@@ -32,13 +33,14 @@ static inline void cuda_test_begin(void)
     pid_t child = fork();
     if (child == 0) {
         struct ddp_device_kind kind;
-        _exit(ddp_device_find(&kind, "cuda") == DDP_OK ? 0 : TEST_SKIP);
+        _exit(ddp_device_find(&kind, "cuda") == DDP_OK ? 0 : TEST_HARD);
     }
     int status = -1;
-    if (child < 0 || waitpid(child, &status, 0) != child || !WIFEXITED(status))
+    if (child < 0 || waitpid(child, &status, 0) != child || status != 0) {
+        fprintf(stderr, "no device is found in %s (status %d)\n", getenv("DDP_PLUGIN_PATH"),
+                status);
         exit(TEST_HARD);
-    if (WEXITSTATUS(status) != 0)
-        exit(WEXITSTATUS(status));
+    }
 }
 
 #endif

@@ -5,15 +5,9 @@
 # what nobody wrote, and barriers. COMPUTE_SANITIZER names the program, SANITIZER_TOOLS and SANITIZER_TESTS fewer of each.
 . "${srcdir:-.}/tests/cli.inc"
 . "${srcdir:-.}/tests/cuda.inc"
-if [ "$simulated" = yes ]; then
-    echo "SKIP: compute-sanitizer needs a GPU: make check-gpu"
-    exit 77
-fi
+[ "$simulated" = no ] || skip "compute-sanitizer needs a GPU: make check-gpu"
 sanitizer=${COMPUTE_SANITIZER:-$(command -v compute-sanitizer || echo "${CUDA_HOME:-/usr/local/cuda}/bin/compute-sanitizer")}
-if [ ! -x "$sanitizer" ]; then
-    echo "SKIP: compute-sanitizer is not installed"
-    exit 77
-fi
+[ -x "$sanitizer" ] || skip "compute-sanitizer is not installed"
 for tool in ${SANITIZER_TOOLS:-memcheck racecheck initcheck synccheck}; do
     for test in ${SANITIZER_TESTS:-check_cuda_kernels}; do
         count=$((count + 1))

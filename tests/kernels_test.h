@@ -63,14 +63,32 @@ static inline bool same_bits(const float *a, const float *b, int64_t count)
     return memcmp(a, b, (size_t)count * sizeof *a) == 0;
 }
 
+/* The larger of two sizes. NaN counts as infinitely large and is never forgotten. */
+static inline double larger(double a, double b)
+{
+    if (isnan(a) || isnan(b))
+        return INFINITY;
+    return a > b ? a : b;
+}
+
+/* NaN is infinitely far from everything, another NaN included. */
 static inline double largest_difference(const float *a, const float *b, int64_t count)
 {
     double largest = 0;
     for (int64_t i = 0; i < count; i++) {
-        double difference = fabs((double)a[i] - (double)b[i]);
-        if (!(difference <= largest)) /* NaN too */
-            largest = difference;
+        const double difference = a[i] == b[i] ? 0 : fabs((double)a[i] - (double)b[i]);
+        largest = larger(largest, difference);
     }
+    return largest;
+}
+
+/* The largest absolute value: what a tolerance is a share of, and so it must be finite. */
+static inline double largest_size(const float *values, int64_t count)
+{
+    double largest = 0;
+    for (int64_t i = 0; i < count; i++)
+        largest = larger(largest, fabs((double)values[i]));
+    ck_assert_msg(isfinite(largest), "a tolerance cannot be a share of NaN or infinity");
     return largest;
 }
 

@@ -24,6 +24,18 @@ grep -qE '^memory   [0-9.]+ MB at the peak of a worker: [0-9.]+ k?B as planned, 
 expect "share of the peak" 0 '^speed .*: [0-9]+ % of [0-9.]+ [MGT]FLOP/s$' "$ddprun" -n 2 $article --mfu --log "$work/log"
 grep -q '"share_of_peak":[0-9]' "$work/log" || fail "share of the peak: not in the log"
 
+# The loss of an evaluation is the mean over samples, however many a worker and a batch have: that of the same samples in
+# training, with nothing learned.
+grey=$here/tests/golden/npy/grey.npy,$here/tests/golden/npy/grey-y.npy
+for start in "$trainer --batch-size 4" "$ddprun -n 2 trainer --batch-size 2" "$ddprun -n 3 trainer --batch-size 1"; do
+    rm -f "$work/log"
+    expect "evaluation" 0 '' $start --data "$grey" --val "$grey" --hidden 8 --lr 0 --epochs 1 --threads 1 --log "$work/log"
+    sed -n 's/.*"event":"evaluation".*"test_loss":\([^,]*\).*/\1/p' "$work/log" >"$work/evaluation"
+    [ -e "$work/trained" ] || sed -n 's/.*"event":"step".*"loss":\([^,]*\).*/\1/p' "$work/log" >"$work/trained"
+    near 1 1e-6 "$work/trained" "$work/evaluation" >"$work/near" ||
+        fail "evaluation: $start: a loss of $(cat "$work/evaluation"), not $(cat "$work/trained")"
+done
+
 # The bar: never wider than the terminal, the more the wider it is, gone at the end.
 if command -v script >/dev/null; then
     for columns in 12 40 64 90 300; do
@@ -35,6 +47,8 @@ if command -v script >/dev/null; then
     done
     grep -qE '^epoch 1/1 \[=+>? *\] 1/4  loss [0-9.]+  [0-9]+ samples/s  lr 0.01  ETA 0:00$' "$work/bar" ||
         fail "a wide bar: $(cat "$work/bar")"
+else
+    not_run "the bar: there is no script(1)"
 fi
 
 # A trace of all ranks, whole and of a run that is killed.
@@ -43,6 +57,8 @@ trace() {
     shift
     if command -v python3 >/dev/null; then
         expect "$name" 0 "are in order" python3 "$here/tests/trace_check.py" "$@"
+    else
+        not_run "$name: there is no python3"
     fi
 }
 expect "trace" 0 "" "$ddprun" -n 3 $article --trace "$work/trace" --bucket-mb 0.001 --zero 0

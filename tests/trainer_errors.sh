@@ -135,9 +135,9 @@ count=$((count + 1))
 [ $? -eq 4 ] || fail "full disk: not exit code 4"
 cmp -s "$work/weights" "$work/before" || fail "full disk: the old file is damaged"
 [ "$(ls "$work" | grep -c tmp)" -eq 0 ] || fail "temporary files are left: $(ls "$work")"
-if [ "$(id -u)" -ne 0 ]; then
-    mkdir "$work/locked" && chmod 555 "$work/locked"
-    expect "locked directory" 4 'error: .*locked/f' $t $one --save "$work/locked/f"
+mkdir "$work/locked" && chmod 555 "$work/locked"
+if need_modes; then
+    expect "locked directory" 4 'error: .*locked/f' $heed_modes $t $one --save "$work/locked/f"
 fi
 
 # Targets that are no plain file, and what can only be known at the end unless it is asked before.
@@ -189,6 +189,8 @@ if command -v script >/dev/null; then
         </dev/null | tr '\r' '\n' | grep '^1/1  loss' >"$work/out"
     [ -s "$work/out" ] || fail "narrow terminal: no progress is shown"
     [ "$(wc -L <"$work/out")" -le 19 ] || fail "narrow terminal: a line of $(wc -L <"$work/out") columns"
+else
+    not_run "a narrow terminal: there is no script(1)"
 fi
 
 # Too little memory, early and late (the sanitizers need all address space there is).

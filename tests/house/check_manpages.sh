@@ -5,25 +5,26 @@
 # are marked with a comment line `.\" run` before their code are run as they stand.
 set -u
 top=${srcdir:-.}
+. "$top/tests/result.inc"
 PATH=${abs_top_builddir:-$PWD}:$PATH
-failed=0
 for page in "$top"/man/*.[1-9]; do
     for section in NAME SYNOPSIS DESCRIPTION 'EXIT STATUS' ENVIRONMENT EXAMPLES; do
         case $page:$section in
         *.3:'EXIT STATUS') section='RETURN VALUES' ;;
         esac
-        grep -q "^\.S[hH] \"*$section" "$page" || { echo "$page: no section $section"; failed=1; }
+        count=$((count + 1))
+        grep -q "^\.S[hH] \"*$section" "$page" || fail "$page: no section $section"
     done
 done
 if command -v mandoc >/dev/null; then
-    mandoc -Tlint -Wwarning "$top"/man/*.[1-9] || failed=1
+    mandoc -Tlint -Wwarning "$top"/man/*.[1-9] || fail "mandoc finds fault with the pages"
 else
-    echo "mandoc is not installed: the pages were not linted"
+    not_run "the lint: mandoc is not installed"
 fi
 
 scratch=$(mktemp -d) || exit 99
 trap 'rm -rf "$scratch"' EXIT
-count=0
+examples=0
 for page in "$top"/man/*.1; do
     awk '/^\.\\" run/ { mark = 1; next }
          mark && /^\.(Dl|D1) / { sub(/^\.D[l1] /, ""); print; mark = 0; next }
@@ -31,13 +32,13 @@ for page in "$top"/man/*.1; do
          code && /^\.(Ed|fi|EE)/ { code = mark = 0 }
          code' "$page" | sed 's/\\-/-/g; s/\\e/\\/g; s/\\(aq/'"'"'/g; s/\\&//g' >"$scratch/examples"
     while read -r example; do
-        count=$((count + 1))
+        examples=$((examples + 1))
         if ! (cd "$scratch" && timeout 120 sh -c "$example") </dev/null >"$scratch/out" 2>&1; then
-            echo "${page##*/}: this example fails: $example"
+            fail "${page##*/}: this example fails: $example"
             cat "$scratch/out"
-            failed=1
         fi
     done <"$scratch/examples"
 done
-echo "$count examples run"
-[ "$failed" -eq 0 ]
+echo "$examples examples run"
+[ "$examples" -gt 0 ] || fail "no example was run: the marks are missing, or are not understood here"
+finish

@@ -20,10 +20,16 @@ options()
         sed 's/^[^-]*--//' | tr _ - | grep -v -- '-$' | sort -u
 }
 
-# The second option is unknown for certain, so the program always stops there at the latest and never starts work.
+# The second option is unknown for certain, so the program always stops there at the latest and never starts work: with
+# exit status 2 and a message about one of the two. A crash or a hang is no answer.
 takes()
 {
     timeout 20 "$1" "--$2=1" --surely-unknown-option >"$scratch/out" 2>&1
+    status=$?
+    if [ $status -ne 2 ] || ! [ -s "$scratch/out" ]; then
+        echo "$1 --$2=1 --surely-unknown-option: exit status $status, not 2"
+        failed=1
+    fi
     grep -q 'surely.unknown.option' "$scratch/out" || ! grep -qi 'unknown' "$scratch/out"
 }
 

@@ -7,17 +7,13 @@ set -u
 LC_ALL=C
 export LC_ALL
 cd "${srcdir:-.}" || exit 99
-failed=0
-fail()
-{
-    echo "$*"
-    failed=1
-}
+. ./tests/result.inc
 
 code=$(find src kernels launcher tests bench examples \( -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' -o -name '*.cc' \) ! -name '*.pb-c.*' | sort)
 scripts=$(find tests bench bootstrap .ci -name '*.sh' -o -name bootstrap -o -path .ci/run | sort)
 [ -n "$code" ] || fail "no sources found"
 for file in $code $scripts; do
+    count=$((count + 1))
     head -n 3 "$file" | grep -q 'SPDX-License-Identifier: MIT' || fail "$file: no SPDX line"
     lines=$(wc -l <"$file")
     [ "$lines" -le 600 ] || fail "$file: $lines lines, more than 600"
@@ -50,6 +46,6 @@ if command -v ctags >/dev/null && ctags --version | grep -q Universal; then
     rm -f "$functions"
     [ -z "$long" ] || fail "$long"
 else
-    echo "universal-ctags is not installed: the length of functions was not looked at"
+    not_run "the length of functions: universal-ctags is not installed"
 fi
-[ "$failed" -eq 0 ]
+finish

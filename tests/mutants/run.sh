@@ -1,0 +1,225 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+#
+# Do the tests find faults? Each tests/mutants/NAME.patch plants one in a copy of the source tree, and says above the patch:
+#   Fault: what it does
+#   Tests: the tests that must fail, run in this order until one does
+#   Hangs: SECONDS    (only where the fault makes a test hang: for so long, and then it is caught)
+# What fails to compile or does not apply is an error of the table. The tests must pass without the fault.
+# usage: run.sh [NAME ...]    in the build directory; make check-mutants. MUTANTS_JOBS: copies worked on at once.
+# Exit status: 0 when at least 95 % are caught, 77 when a test could not run here, else 1. All output is in mutants/.
+set -u
+top=$(cd "${srcdir:-.}" && pwd)
+table=$top/tests/mutants
+make=${MAKE:-make}
+work=$PWD/mutants
+jobs=${MUTANTS_JOBS:-$(nproc)}
+least=95 # per cent
+limit=120 # seconds a test may take
+unset MAKEFLAGS MFLAGS MAKELEVEL TESTS DDP_LONG
+export CK_TIMEOUT_MULTIPLIER=3
+
+field() { sed -n "/^--- /q; s/^$1: *//p" "$2"; }
+
+# --- the copies ---------------------------------------------------------------------------------------------------------
+
+# update COPY: the release's files into the copy, of which only those that differ become newer
+update()
+{
+    local file
+    if [ -d "$1" ]; then
+        while IFS= read -r file; do
+            cmp -s "$work/release/$file" "$1/$file" && continue
+            case $file in
+            *.am | *.ac | *.in | *.m4 | configure | build-aux/* | tests/mutants/*) rm -rf "$1" && break ;;
+            *) mkdir -p "$(dirname "$1/$file")" && cp "$work/release/$file" "$1/$file" ;;
+            esac
+        done < <(cd "$work/release" && find . -type f)
+    fi
+    [ -d "$1" ] || cp -a "$work/release" "$1"
+}
+
+# prepare WORKER: a configured build, fast to compile
+prepare()
+{
+    local copy=$work/$1
+    mkdir -p "$copy"
+    update "$copy/source" || return
+    if [ ! -e "$copy/build/Makefile" ] || [ "$copy/source/configure" -nt "$copy/build/config.status" ]; then
+        rm -rf "$copy/build" && mkdir "$copy/build" &&
+            (cd "$copy/build" && ../source/configure -q --without-cuda --disable-static CFLAGS=-O1 CXXFLAGS=-O1) || return
+    fi
+    "$make" -s -C "$copy/build" libengine.la libddp.la trainer ddprun
+}
+
+# Programs and libraries that tests are made of and that scripts use.
+programs()
+{
+    # shellcheck disable=SC2016 # for make
+    printf 'include Makefile\nprint-programs:\n\t@echo $(check_PROGRAMS) $(check_LTLIBRARIES) $(noinst_PROGRAMS)\n' |
+        "$make" -s -C "$work/$1/build" -f - print-programs
+}
+
+# --- one test -----------------------------------------------------------------------------------------------------------
+
+# targets WORKER TEST: what it needs, for make
+targets()
+{
+    local test=$2 program stem
+    local files=("$work/$1/source/$test")
+    case $test in
+    check_plugin) echo "$test" && grep -oE 'tests/libddp-test[a-z]*\.la' "$work/$1/programs" && return ;;
+    check_cuda_* | check_comm_nccl*) echo "$test tests/cudasim/libddp-cuda.la" && return ;;
+    check_*) echo "$test" && return ;;
+    esac
+    grep -q 'cuda\.inc' "${files[0]}" && echo tests/cudasim/libddp-cuda.la libfake_nvml.la
+    echo libddp.la trainer ddprun
+    for program in $(cat "$work/$1/programs"); do
+        stem=${program##*/}
+        grep -qwF -- "${stem%.la}" "${files[0]}" && echo "$program"
+    done
+}
+
+# Ends what a test left running: what has the mark in its environment.
+end_marked()
+{
+    local environ
+    for environ in $(grep -lzsxF "MUTANT=$1" /proc/[0-9]*/environ); do
+        kill -KILL "$(basename "$(dirname "$environ")")" 2>/dev/null
+    done
+}
+
+# run_test WORKER TEST SECONDS: leaves PASS, FAIL, SKIP, ERROR, HANG or BUILD in $outcome
+run_test()
+{
+    local build=$work/$1/build status
+    rm -f "$build/$2.trs" "$build/$2.log"
+    # shellcheck disable=SC2046 # words
+    if ! "$make" -s -C "$build" $(targets "$1" "$2") >>"$work/$1/log" 2>&1; then
+        outcome=BUILD
+        return
+    fi
+    MUTANT=$$.$1 timeout --kill-after=5 "$3" "$make" -s -C "$build" "$2.log" >>"$work/$1/log" 2>&1
+    status=$?
+    end_marked "$$.$1"
+    outcome=$(sed -n 's/^:test-result: //p' "$build/$2.trs" 2>/dev/null)
+    outcome=${outcome%% *}
+    case $status in 124 | 137) outcome=HANG ;; esac
+    [ -n "$outcome" ] || outcome=ERROR
+    cat "$build/$2.log" >>"$work/$1/log" 2>/dev/null
+}
+
+# --- one fault ----------------------------------------------------------------------------------------------------------
+
+# report NAME RESULT WORDS
+report() { printf '%s\t%s\t%s\n' "$1" "$2" "$3" >>"$work/results"; printf '%-7s %s: %s\n' "$2" "$1" "$3"; }
+
+# Without a fault each test is run once; the result is kept for the other faults of this worker.
+passes()
+{
+    local known=$work/$1/known/${2//\//-}
+    if [ ! -e "$known" ]; then
+        run_test "$1" "$2" $limit
+        [ "$outcome" = PASS ] || run_test "$1" "$2" $limit
+        echo "$outcome" >"$known"
+    fi
+    outcome=$(cat "$known")
+}
+
+# plant WORKER NAME
+plant()
+{
+    local source=$work/$1/source patch=$table/$2.patch test caught= start=$SECONDS
+    local tests hangs
+    tests=$(field Tests "$patch") hangs=$(field Hangs "$patch")
+    [ -n "$tests" ] && [ -n "$(field Fault "$patch")" ] || { report "$2" error "the patch does not name its fault and its tests"; return; }
+    for test in $tests; do
+        passes "$1" "$test"
+        case $outcome in
+        PASS) ;;
+        SKIP) report "$2" "not run" "$test skips here" && return ;;
+        *) report "$2" error "$test does not pass without the fault: $outcome" && return ;;
+        esac
+    done
+    echo "=== $2" >>"$work/$1/log"
+    patch -s -p1 -F0 -d "$source" --dry-run <"$patch" >>"$work/$1/log" 2>&1 || { report "$2" error "the patch does not apply"; return; }
+    patch -s -p1 -F0 -d "$source" <"$patch"
+    for test in $tests; do
+        run_test "$1" "$test" "${hangs:-$limit}"
+        case $outcome:$hangs in
+        PASS: | PASS:* | SKIP:*) ;;
+        HANG:) caught="error	$test hangs, and the patch does not say that it may" && break ;;
+        BUILD:*) caught="error	it does not compile" && break ;;
+        *) caught="caught	$test ($outcome)" && break ;;
+        esac
+    done
+    patch -s -R -p1 -F0 -d "$source" <"$patch"
+    if [ -n "$caught" ]; then
+        report "$2" "${caught%%	*}" "${caught#*	}, $((SECONDS - start)) s"
+    else
+        report "$2" missed "$tests pass, $((SECONDS - start)) s"
+    fi
+}
+
+# The lines of the queue are faults of one group, which share tests; the worker that is free takes the next.
+worker()
+{
+    local number line
+    mkdir -p "$work/$1" && rm -rf "$work/$1/known" && mkdir "$work/$1/known"
+    : >"$work/$1/log"
+    if ! prepare "$1" >>"$work/$1/log" 2>&1 || ! programs "$1" >"$work/$1/programs"; then
+        echo "copy $1 cannot be built:" && tail -n 20 "$work/$1/log"
+        return 1
+    fi
+    echo "copy $1 is built, $SECONDS s"
+    while :; do
+        number=$(flock "$work/next" sh -c 'read -r n <"$0" && echo $((n + 1)) >"$0" && echo "$n"' "$work/next")
+        line=$(sed -n "${number}p" "$work/queue")
+        [ -n "$line" ] || return 0
+        for name in $line; do
+            plant "$1" "$name"
+        done
+    done
+}
+
+# --- all ----------------------------------------------------------------------------------------------------------------
+
+mkdir -p "$work" && rm -rf "$work/release" "$work/results" && : >"$work/results"
+if ! "$make" -s distdir distdir="$work/release" >"$work/distdir.log" 2>&1; then
+    cat "$work/distdir.log"
+    exit 99
+fi
+chmod -R u+w "$work/release"
+[ $# -gt 0 ] || set -- $(cd "$table" && printf '%s\n' *.patch | sed 's/\.patch$//')
+# The faults by their first test, those of one file together; the groups that take longest first.
+for name in "$@"; do
+    printf '%s %s %s\n' "$(field Tests "$table/$name.patch" | cut -d ' ' -f 1)" \
+        "$(sed -n 's/^+++ //p' "$table/$name.patch" | head -n 1)" "$name"
+done | sort | awk '
+    $1 != last { if (line) print weight, line; line = ""; weight = 0; last = $1 }
+    { line = line " " $3; weight += $1 ~ /cuda|nccl/ ? 100 : $1 ~ /^tests/ ? 10 : 1 }
+    END { print weight, line }' | sort -rn | cut -d ' ' -f 2- >"$work/queue"
+echo 1 >"$work/next"
+groups=$(wc -l <"$work/queue")
+[ "$jobs" -le "$groups" ] || jobs=$groups
+pids=()
+trap 'for pid in "${pids[@]}"; do kill "$pid" 2>/dev/null; done' INT TERM
+for number in $(seq "$jobs"); do
+    worker "$number" &
+    pids+=($!)
+done
+failed=0
+for pid in "${pids[@]}"; do
+    wait "$pid" || failed=1
+done
+
+count() { awk -F '\t' -v what="$1" '$2 == what { n++ } END { print n + 0 }' "$work/results"; }
+printf '\n'
+sort "$work/results" | awk -F '\t' '{ printf "%-34s %-8s %s\n", $1, $2, $3 }'
+caught=$(count caught) missed=$(count missed) errors=$(count error) unable=$(count 'not run')
+planted=$((caught + missed))
+[ $((planted + errors + unable)) -eq $# ] || failed=1
+echo "$caught of $planted faults caught, $errors errors, $unable not run, $SECONDS s"
+[ "$failed" -eq 0 ] && [ "$errors" -eq 0 ] && [ $((caught * 100)) -ge $((planted * least)) ] || exit 1
+[ "$unable" -eq 0 ] || exit 77
+[ "$planted" -gt 0 ]

@@ -105,14 +105,14 @@ void children_adopt(struct children *children)
 
 struct killing {
     const struct children *children;
-    pid_t spared;
+    const struct keeper *keeper;
     int count;
 };
 
 static void end_one(void *arg, pid_t pid)
 {
     struct killing *killing = arg;
-    if (pid == killing->spared)
+    if (keeper_is(killing->keeper, pid))
         return;
     for (int i = 0; i < killing->children->foreign_count; i++)
         if (killing->children->foreign[i] == pid)
@@ -121,26 +121,22 @@ static void end_one(void *arg, pid_t pid)
     killing->count++;
 }
 
-bool children_end_all(const struct children *children, pid_t spared, int *spared_status)
+void children_end_all(const struct children *children, struct keeper *keeper)
 {
     int64_t deadline_ns = ddp_deadline_ns(2000);
     const struct timespec pause = {.tv_nsec = 500000};
-    bool died = false;
     while (!ddp_deadline_passed(deadline_ns)) {
         pid_t reaped;
         int status;
         while ((reaped = waitpid(-1, &status, WNOHANG)) > 0 || (reaped < 0 && errno == EINTR))
-            if (reaped == spared) {
-                *spared_status = status;
-                died = true;
-            }
+            if (reaped > 0)
+                keeper_replace(keeper, reaped, status);
         if (reaped < 0)
             break; /* nobody is left */
-        struct killing killing = {.children = children, .spared = spared};
+        struct killing killing = {.children = children, .keeper = keeper};
         visit_all(end_one, &killing);
         if (killing.count == 0)
             break;
         nanosleep(&pause, NULL);
     }
-    return died;
 }

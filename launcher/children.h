@@ -6,6 +6,8 @@
 #ifndef DDP_LAUNCHER_CHILDREN_H
 #define DDP_LAUNCHER_CHILDREN_H
 
+#include "launcher/keeper.h"
+
 #include <stdbool.h>
 #include <sys/types.h>
 
@@ -22,11 +24,11 @@ struct children {
 /* Becomes a subreaper and notes whom it has already. */
 void children_adopt(struct children *children);
 
-/* Kills and reaps all children but the foreign ones and `spared`, and theirs, for at most two
- * seconds. *spared_status [out] is set, and true returned, when the spared one was found dead. */
-bool children_end_all(const struct children *children, pid_t spared, int *spared_status);
+/* Kills and reaps all children but the foreign ones and the keepers, and theirs, for at most two
+ * seconds. A keeper that was found dead is replaced. */
+void children_end_all(const struct children *children, struct keeper *keeper);
 
-/* Without /proc nobody is found: is anybody left, after all workers and the keeper were reaped? */
+/* Without /proc nobody is found: is anybody left, after all workers and the keepers were reaped? */
 bool children_left(const struct children *children);
 
 #endif

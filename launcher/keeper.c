@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * See keeper.h. The keeper sleeps in read() on a pipe whose other end only ddprun holds, and its
+ * See keeper.h. A keeper sleeps in read() on a pipe whose other end only ddprun holds, and its
  * children until they have executed their program. So when the pipe ends, every group that there
  * will ever be is in the table. */
 #include "config.h"
@@ -18,10 +18,15 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
-#define NAME       "job-keeper" /* does not hold "ddprun" */
-#define MAX_DEATHS 16           /* then something is wrong that another keeper does not mend */
+#define MAX_DEATHS 32   /* then something is wrong that another keeper does not mend */
+#define MAX_TRIES  5000 /* to see that a keeper is ready */
+#define MAX_LIFE   4    /* seconds after ddprun's end: more than the work takes */
+
+/* None holds "ddprun", and who kills one by its name does not kill the other. */
+static const char *const names[KEEPERS] = {"job-keeper", "job-watcher"};
 
 static char *title;
 static size_t title_bytes;
@@ -35,107 +40,198 @@ void keeper_remember_title(int argc, char **argv)
     title_bytes = (size_t)(end - title);
 }
 
-static void change_title(void)
+/* --- in a keeper ------------------------------------------------------------------------------ */
+
+static void change_title(const char *name)
 {
-    prctl(PR_SET_NAME, NAME);
+    prctl(PR_SET_NAME, name);
     if (title_bytes <= 1)
         return;
     memset(title, 0, title_bytes);
-    memcpy(title, NAME, sizeof NAME < title_bytes ? sizeof NAME - 1 : title_bytes - 1);
+    memcpy(title, name, strlen(name) < title_bytes ? strlen(name) : title_bytes - 1);
 }
 
-static void close_all_but(int kept)
+/* Keeps three descriptors as 0 to 2, or as many as there are. */
+static void close_all_but(int kept[3])
 {
-    if (kept > 0)
-        close_range(0, (unsigned)kept - 1, 0);
-    close_range((unsigned)kept + 1, ~0u, 0);
+    for (int i = 0; i < 3; i++) {
+        if (kept[i] < 0 || dup2(kept[i], i) < 0)
+            close(i);
+        else
+            kept[i] = i;
+    }
+    close_range(3, ~0u, 0);
 }
 
-static _Noreturn void keep(const struct keeper *keeper, int fd)
+/* Whatever happens to this keeper now, also if it is stopped, it is killed after a while. */
+static void limit_life(void)
 {
-    char byte;
-    setsid(); /* out of reach of a signal to ddprun's group */
-    change_title();
-    close_all_but(fd);
-    while (read(fd, &byte, 1) != 0)
-        if (errno != EINTR)
-            break;
+    struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGKILL};
+    struct itimerspec after = {.it_value = {.tv_sec = MAX_LIFE}};
+    timer_t timer;
+    if (timer_create(CLOCK_MONOTONIC, &event, &timer) == 0)
+        timer_settime(timer, 0, &after, NULL);
+}
+
+static void clean_up(const struct keeper *keeper, const struct cgroup *cgroup)
+{
+    cgroup_kill(cgroup);
     for (int i = 0; i < keeper->count; i++) {
-        int32_t group = atomic_load(&keeper->groups[i]);
+        int32_t group = atomic_load(&keeper->table->groups[i]);
         if (group > 1)
             kill(-group, SIGKILL);
     }
     mark_kill(keeper->mark);
+    cgroup_remove(cgroup);
+}
+
+/* The other keeper may be stopped at its work. One whose life has no limit yet is not left alone.
+ */
+static void continue_all(const struct keeper *keeper)
+{
+    const struct timespec pause = {.tv_nsec = 1000000};
+    for (int i = 0; i < KEEPERS; i++) {
+        int32_t pid;
+        int tries = 0;
+        while ((pid = atomic_load(&keeper->table->keepers[i])) > 0 && kill(pid, SIGCONT) == 0 &&
+               tries++ < 1000)
+            nanosleep(&pause, NULL);
+        if (pid < 0)
+            kill(-pid, SIGCONT);
+    }
+}
+
+static _Noreturn void keep(const struct keeper *keeper, int slot)
+{
+    char byte;
+    struct cgroup cgroup = *keeper->cgroup;
+    int kept[3] = {keeper->pipe_read, cgroup.parent, cgroup.own};
+    prctl(PR_SET_PDEATHSIG, SIGCONT); /* one that is stopped goes on when ddprun dies */
+    setsid();                         /* out of reach of a signal to ddprun's group */
+    change_title(names[slot]);
+    mark_take_off(); /* a job around this one may not kill it before it has cleaned up */
+    close_all_but(kept);
+    cgroup.parent = kept[1];
+    cgroup.own = kept[2];
+    atomic_store(&keeper->table->keepers[slot], (int32_t)getpid());
+    while (read(kept[0], &byte, 1) != 0)
+        if (errno != EINTR)
+            break;
+    limit_life();
+    atomic_store(&keeper->table->keepers[slot], -(int32_t)getpid());
+    clean_up(keeper, &cgroup);
+    continue_all(keeper);
     _exit(0);
 }
 
-static enum ddp_status start(struct keeper *keeper)
+/* --- in ddprun -------------------------------------------------------------------------------- */
+
+static enum ddp_status start(struct keeper *keeper, int slot)
 {
-    int ends[2];
-    if (pipe2(ends, O_CLOEXEC) < 0)
-        return ddp_fail(DDP_ERR_SYSTEM, "cannot make a pipe: %s", strerror(errno));
+    atomic_store(&keeper->table->keepers[slot], 0);
     pid_t pid = fork();
-    if (pid == 0) {
-        close(ends[1]);
-        keep(keeper, ends[0]);
-    }
-    int error = errno;
-    close(ends[0]);
-    if (pid < 0) {
-        close(ends[1]);
-        return ddp_fail(DDP_ERR_SYSTEM, "cannot start a process: %s%s", strerror(error),
-                        error == EAGAIN ? " (the limit of processes, ulimit -u, is reached)" : "");
-    }
-    keeper->pid = pid;
-    keeper->pipe = ends[1];
+    if (pid == 0)
+        keep(keeper, slot);
+    if (pid < 0)
+        return ddp_fail(DDP_ERR_SYSTEM, "cannot start a process: %s%s", strerror(errno),
+                        errno == EAGAIN ? " (the limit of processes, ulimit -u, is reached)" : "");
+    keeper->pids[slot] = pid;
     return DDP_OK;
 }
 
-enum ddp_status keeper_start(struct keeper *keeper, int workers, const char *mark)
+static size_t table_bytes(const struct keeper *keeper)
 {
-    size_t bytes = (size_t)workers * sizeof *keeper->groups;
-    void *table = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    return sizeof *keeper->table + (size_t)keeper->count * sizeof keeper->table->groups[0];
+}
+
+enum ddp_status keeper_start(struct keeper *keeper, int workers, const char *mark,
+                             const struct cgroup *cgroup)
+{
+    int ends[2];
+    *keeper = (struct keeper){.count = workers, .mark = mark, .cgroup = cgroup};
+    void *table =
+        mmap(NULL, table_bytes(keeper), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (table == MAP_FAILED)
         return ddp_fail(DDP_ERR_MEMORY, "out of memory for %d workers", workers);
-    *keeper = (struct keeper){.count = workers, .groups = table, .mark = mark};
-    enum ddp_status status = start(keeper);
+    if (pipe2(ends, O_CLOEXEC) < 0) {
+        munmap(table, table_bytes(keeper));
+        return ddp_fail(DDP_ERR_SYSTEM, "cannot make a pipe: %s", strerror(errno));
+    }
+    keeper->table = table;
+    keeper->pipe_read = ends[0];
+    keeper->pipe_write = ends[1];
+    enum ddp_status status = DDP_OK;
+    for (int slot = 0; slot < KEEPERS && status == DDP_OK; slot++)
+        status = start(keeper, slot);
     if (status != DDP_OK)
         keeper_stop(keeper);
     return status;
 }
 
+void keeper_wait(const struct keeper *keeper)
+{
+    const struct timespec pause = {.tv_nsec = 20000};
+    for (int slot = 0, tries = 0; slot < KEEPERS && tries < MAX_TRIES;)
+        if (atomic_load(&keeper->table->keepers[slot]) != 0)
+            slot++;
+        else if (++tries < MAX_TRIES)
+            nanosleep(&pause, NULL);
+}
+
 void keeper_forget(struct keeper *keeper)
 {
     for (int i = 0; i < keeper->count; i++)
-        atomic_store(&keeper->groups[i], 0);
+        atomic_store(&keeper->table->groups[i], 0);
 }
 
-void keeper_replace(struct keeper *keeper, int wait_status)
+static int slot_of(const struct keeper *keeper, pid_t pid)
 {
-    char name[32];
-    int signal = WIFSIGNALED(wait_status) ? WTERMSIG(wait_status) : 0;
-    long pid = keeper->pid;
-    close(keeper->pipe);
-    keeper->pid = 0;
-    if (++keeper->deaths <= MAX_DEATHS && start(keeper) == DDP_OK)
-        ddp_log(DDP_LOG_WARNING, "the keeper (pid %ld) was ended by %s; pid %ld takes its place",
-                pid, report_signal_name(signal, name, sizeof name), (long)keeper->pid);
-    else
-        ddp_log(DDP_LOG_WARNING,
-                "the keeper (pid %ld) was ended by %s and has no successor: should ddprun be "
-                "killed with SIGKILL, processes that the workers have started will stay",
-                pid, report_signal_name(signal, name, sizeof name));
+    for (int slot = 0; slot < KEEPERS; slot++)
+        if (keeper->pids[slot] == pid)
+            return slot;
+    return -1;
+}
+
+bool keeper_is(const struct keeper *keeper, pid_t pid)
+{
+    return slot_of(keeper, pid) >= 0;
+}
+
+void keeper_replace(struct keeper *keeper, pid_t pid, int wait_status)
+{
+    char signal[32];
+    int slot = slot_of(keeper, pid), left = 0;
+    if (slot < 0)
+        return;
+    report_signal_name(WIFSIGNALED(wait_status) ? WTERMSIG(wait_status) : 0, signal, sizeof signal);
+    keeper->pids[slot] = 0;
+    if (++keeper->deaths <= MAX_DEATHS && start(keeper, slot) == DDP_OK) {
+        ddp_log(DDP_LOG_WARNING, "%s (pid %ld) was ended by %s; pid %ld takes its place",
+                names[slot], (long)pid, signal, (long)keeper->pids[slot]);
+        return;
+    }
+    for (int i = 0; i < KEEPERS; i++)
+        left += keeper->pids[i] != 0;
+    ddp_log(DDP_LOG_WARNING, "%s (pid %ld) was ended by %s and has no successor%s", names[slot],
+            (long)pid, signal,
+            left > 0
+                ? ""
+                : "; should ddprun be killed with SIGKILL now, processes that the workers have "
+                  "started will stay");
 }
 
 void keeper_stop(struct keeper *keeper)
 {
-    if (keeper->pid > 0) {
-        kill(keeper->pid, SIGKILL);
-        while (waitpid(keeper->pid, NULL, 0) < 0 && errno == EINTR)
+    if (!keeper->table)
+        return;
+    for (int slot = 0; slot < KEEPERS; slot++)
+        if (keeper->pids[slot] > 0)
+            kill(keeper->pids[slot], SIGKILL);
+    for (int slot = 0; slot < KEEPERS; slot++)
+        while (keeper->pids[slot] > 0 && waitpid(keeper->pids[slot], NULL, 0) < 0 && errno == EINTR)
             ;
-        close(keeper->pipe);
-    }
-    if (keeper->groups)
-        munmap((void *)keeper->groups, (size_t)keeper->count * sizeof *keeper->groups);
-    *keeper = (struct keeper){.pid = 0};
+    close(keeper->pipe_read);
+    close(keeper->pipe_write);
+    munmap((void *)keeper->table, table_bytes(keeper));
+    keeper->table = NULL;
 }

@@ -1,42 +1,62 @@
 /* SPDX-License-Identifier: MIT
  *
- * The keeper: a small process that outlives ddprun only to clean up after it. Workers die with
- * ddprun by themselves (PR_SET_PDEATHSIG); what they have started does not, and after a SIGKILL
- * nobody else is left who knows of it. When ddprun is gone, the keeper kills the process groups of
- * the workers, then whatever carries the mark of the job. */
+ * The keepers, job-keeper and job-watcher: two small processes that outlive ddprun only to clean up
+ * after it. Workers die with ddprun by themselves (PR_SET_PDEATHSIG); what they have started does
+ * not, and after a SIGKILL nobody else is left who knows of it. When ddprun is gone, each keeper
+ * kills what is in the job's control group, the process groups of the workers, then whatever
+ * carries the mark of the job. One is enough: the other may have been killed with ddprun, or be
+ * stopped. */
 #ifndef DDP_LAUNCHER_KEEPER_H
 #define DDP_LAUNCHER_KEEPER_H
 
 #include "ddp.h"
+#include "launcher/cgroup.h"
 #include "launcher/mark.h"
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <sys/types.h>
 
-struct keeper {
-    pid_t pid;  /* 0: there is none */
-    int pipe;   /* open as long as ddprun lives */
-    int deaths; /* of keepers, so far */
-    int count;
-    _Atomic int32_t *groups; /* shared with the keeper and the workers-to-be: a slot for each rank,
-                                0 when empty */
-    const char *mark;
+#define KEEPERS 2
+
+/* Shared with the workers-to-be. A slot is 0 when it is empty. */
+struct keeper_table {
+    _Atomic int32_t keepers[KEEPERS]; /* their process ids; negated when their life is limited */
+    _Atomic int32_t groups[];         /* of each rank */
 };
 
-/* Remembers where the command line lies. The keeper has another one, so that who kills ddprun by
- * its name or by its program's does not kill the keeper with it. */
+struct keeper {
+    pid_t pids[KEEPERS];        /* 0: there is none */
+    int pipe_read;              /* the keepers' */
+    int pipe_write;             /* open as long as ddprun lives */
+    int deaths;                 /* of keepers, so far */
+    int count;                  /* of ranks */
+    struct keeper_table *table; /* NULL: there are no keepers */
+    const char *mark;
+    const struct cgroup *cgroup;
+};
+
+/* Remembers where the command line lies. The keepers have another one, so that who kills ddprun by
+ * its name or by its program's does not kill them with it. */
 void keeper_remember_title(int argc, char **argv);
 
-/* Starts the keeper, with all signals blocked by the caller. */
-enum ddp_status keeper_start(struct keeper *keeper, int workers, const char *mark);
+/* Starts the keepers, with all signals blocked by the caller. */
+enum ddp_status keeper_start(struct keeper *keeper, int workers, const char *mark,
+                             const struct cgroup *cgroup);
+
+/* Waits until they are out of reach of what hits ddprun, before workers are started. */
+void keeper_wait(const struct keeper *keeper);
 
 /* Empties the table, before workers are started anew. */
 void keeper_forget(struct keeper *keeper);
 
-/* Says that the keeper was killed, after it was reaped, and starts another. */
-void keeper_replace(struct keeper *keeper, int wait_status);
+/* Is this process a keeper? */
+bool keeper_is(const struct keeper *keeper, pid_t pid);
 
-/* Ends it; nothing is killed. */
+/* After a child was reaped: if it was a keeper, says that it was killed, and starts another. */
+void keeper_replace(struct keeper *keeper, pid_t pid, int wait_status);
+
+/* Ends them; nothing is killed. */
 void keeper_stop(struct keeper *keeper);
 
 #endif

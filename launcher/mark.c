@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * See mark.h. No malloc and no stdio: the caller is a fork of a process with threads. */
+ * See mark.h. No malloc and no stdio where processes are killed: the caller is a fork of a process
+ * with threads. */
 #include "config.h"
 
 #include "launcher/mark.h"
 
 #include "core/clock.h"
+#include "launcher/entries.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -15,89 +16,126 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #define KILL_MS      2000
 #define CLEAN_PASSES 2 /* in a row: a process may fork to a number that was passed already */
+#define CALM_PASSES  5 /* the same, while processes come to an end, perhaps after a fork */
 
-/* What getdents64() fills in. */
-struct entry {
-    uint64_t inode;
-    int64_t offset;
-    uint16_t bytes;
-    uint8_t type;
-    char name[];
-};
+/* Marks are between these, which have as many digits. */
+#define LEAST ((rlim_t)1000000000000000000)
+#define MOST  ((rlim_t)1 << 62)
+#define RANGE ((rlim_t)1 << 48)
 
-static _Alignas(8) char entries[32768];
 static char text[65536];
 
+/* A job in a job needs a mark below that of the outer one: without privileges a limit can only be
+ * lowered. */
 void mark_make(char mark[MARK_SIZE])
 {
+    struct rlimit limit = {.rlim_max = RLIM_INFINITY};
     uint64_t number;
     if (getrandom(&number, sizeof number, GRND_NONBLOCK) != (ssize_t)sizeof number)
         number = (uint64_t)ddp_clock_ns() << 22 ^ (uint64_t)getpid();
-    snprintf(mark, MARK_SIZE, "%016llx", (unsigned long long)number);
+    getrlimit(RLIMIT_RTTIME, &limit);
+    bool below = limit.rlim_max < MOST && limit.rlim_max > LEAST + RANGE;
+    snprintf(mark, MARK_SIZE, "%llu",
+             (unsigned long long)((below ? limit.rlim_max : MOST) - 1 - number % RANGE));
 }
 
-static bool is_number(const char *name)
+/* Lowers the limit to `number`; one that is lower already means something, and stays. */
+static void lower(rlim_t number)
 {
-    return name[strspn(name, "0123456789")] == 0;
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_RTTIME, &limit) < 0 || limit.rlim_max < number)
+        return;
+    limit.rlim_max = number;
+    if (limit.rlim_cur > number)
+        limit.rlim_cur = number;
+    setrlimit(RLIMIT_RTTIME, &limit);
 }
 
-/* Looks for the mark in what `fd` holds, a buffer at a time; a mark may lie across two. */
-static bool holds_mark(int fd, const char *mark)
+void mark_put(const char mark[MARK_SIZE])
+{
+    lower((rlim_t)strtoull(mark, NULL, 10));
+}
+
+void mark_take_off(void)
+{
+    char *variable = getenv(MARK_VARIABLE);
+    if (variable)
+        memset(variable, 0, strlen(variable));
+    lower(LEAST);
+}
+
+/* Looks for the mark in what a file holds, a buffer at a time; a mark may lie across two. */
+static bool holds_mark(int directory, const char *name, const char *mark)
 {
     size_t kept = 0;
-    for (;;) {
+    bool found = false;
+    int fd = openat(directory, name, O_RDONLY | O_CLOEXEC);
+    while (fd >= 0 && !found) {
         ssize_t n = read(fd, text + kept, sizeof text - kept);
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0)
-            return false;
+            break;
         size_t bytes = kept + (size_t)n;
-        if (memmem(text, bytes, mark, MARK_SIZE - 1))
-            return true;
+        found = memmem(text, bytes, mark, MARK_SIZE - 1) != NULL;
         kept = bytes < MARK_SIZE - 2 ? bytes : MARK_SIZE - 2;
         memmove(text, text + bytes - kept, kept);
     }
+    if (fd >= 0)
+        close(fd);
+    return found;
 }
+
+/* A process that nobody has waited for has its limits still. */
+static bool is_zombie(int process)
+{
+    int fd = openat(process, "stat", O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
+    if (fd >= 0)
+        close(fd);
+    text[n > 0 ? n : 0] = 0;
+    const char *end = strrchr(text, ')');
+    return end && strncmp(end, ") Z", 3) == 0;
+}
+
+struct killing {
+    const char *mark;
+    int killed;
+    int ended; /* while it was looked at, or before */
+};
 
 /* Kills the process behind an entry of /proc if it has the mark. The open directory stands for the
  * process: should its number go to another meanwhile, that one is not hit. */
-static bool kill_marked(int proc, const char *name, const char *mark)
+static void kill_marked(void *arg, int proc, const char *name)
 {
-    bool marked = false;
+    struct killing *killing = arg;
+    if (name[strspn(name, "0123456789")] != 0)
+        return;
     int process = openat(proc, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (process < 0)
-        return false;
-    int environment = openat(process, "environ", O_RDONLY | O_CLOEXEC);
-    if (environment >= 0) {
-        marked = holds_mark(environment, mark);
-        close(environment);
+    if (process < 0) {
+        killing->ended++;
+        return;
     }
-    if (marked)
+    if (holds_mark(process, "limits", killing->mark) ||
+        holds_mark(process, "environ", killing->mark)) {
         syscall(SYS_pidfd_send_signal, process, SIGKILL, NULL, 0);
+        bool zombie = is_zombie(process);
+        killing->ended += zombie;
+        killing->killed += !zombie;
+    } else if (syscall(SYS_pidfd_send_signal, process, 0, NULL, 0) < 0 && errno == ESRCH) {
+        killing->ended++;
+    }
     close(process);
-    return marked;
-}
-
-static int kill_all(int proc, const char *mark)
-{
-    int killed = 0;
-    long n;
-    lseek(proc, 0, SEEK_SET);
-    while ((n = syscall(SYS_getdents64, proc, entries, sizeof entries)) > 0)
-        for (long at = 0; at < n;) {
-            const struct entry *entry = (const struct entry *)(entries + at);
-            killed += is_number(entry->name) && kill_marked(proc, entry->name, mark);
-            at += entry->bytes;
-        }
-    return killed;
 }
 
 void mark_kill(const char mark[MARK_SIZE])
@@ -107,8 +145,12 @@ void mark_kill(const char mark[MARK_SIZE])
     int proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (proc < 0)
         return;
-    for (int clean = 0; clean < CLEAN_PASSES && !ddp_deadline_passed(deadline_ns);) {
-        clean = kill_all(proc, mark) == 0 ? clean + 1 : 0;
+    for (int clean = 0, calm = 0;
+         clean < CLEAN_PASSES && calm < CALM_PASSES && !ddp_deadline_passed(deadline_ns);) {
+        struct killing killing = {.mark = mark};
+        entries_visit(proc, kill_marked, &killing);
+        calm = killing.killed == 0 ? calm + 1 : 0;
+        clean = killing.killed == 0 && killing.ended == 0 ? clean + 1 : 0;
         nanosleep(&pause, NULL);
     }
     close(proc);

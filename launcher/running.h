@@ -35,6 +35,7 @@ struct job {
     int board_fd;
     int heap_fd;
     struct children children;
+    struct cgroup cgroup;
     struct keeper keeper;
     struct spawner spawner;
     struct terminal terminal;

@@ -106,7 +106,8 @@ static _Noreturn void run_child(const struct spawner *spawner, int rank, pid_t p
         _exit(EXIT_LAUNCHER); /* ddprun died before it could be noticed */
     if (setpgid(0, 0) < 0)
         give_up(spawner, rank, SPAWN_PREPARE);
-    atomic_store(&spawner->keeper->groups[rank], (int32_t)getpid());
+    atomic_store(&spawner->keeper->table->groups[rank], (int32_t)getpid());
+    mark_put(plan->mark);
     bind_child(spawner, rank);
     if (!become(rank > 0 ? spawner->null_fd : -1, STDIN_FILENO) || !become(out, STDOUT_FILENO) ||
         !become(error, STDERR_FILENO) || !inherit(spawner->board_fd) || !inherit(spawner->heap_fd))
@@ -128,7 +129,7 @@ enum ddp_status spawner_start(const struct spawner *spawner, int rank, int out, 
         plan_environment(spawner->plan, rank, spawner->board_fd, spawner->heap_fd, error_file);
     if (!environment)
         return DDP_ERR_MEMORY;
-    pid_t child = fork();
+    pid_t child = cgroup_fork(spawner->keeper->cgroup);
     if (child == 0)
         run_child(spawner, rank, parent, out, error, environment);
     int failure = errno;

@@ -23,6 +23,7 @@
 
 static void start_workers(struct job *job)
 {
+    keeper_wait(&job->keeper);
     for (int rank = 0; rank < job->plan->nproc; rank++) {
         struct worker *worker = &job->workers[rank];
         enum ddp_status status =
@@ -48,8 +49,13 @@ static enum ddp_status open_job(struct job *job)
     terminal_open(&job->terminal);
     mark_make(job->plan->mark);
     enum ddp_status status = signals_open(job);
-    return status == DDP_OK ? keeper_start(&job->keeper, job->plan->nproc, job->plan->mark)
-                            : status;
+    if (status != DDP_OK)
+        return status;
+    cgroup_open(&job->cgroup, job->plan->mark);
+    status = keeper_start(&job->keeper, job->plan->nproc, job->plan->mark, &job->cgroup);
+    if (status != DDP_OK)
+        cgroup_remove(&job->cgroup);
+    return status;
 }
 
 static enum ddp_status open_board(struct job *job)
@@ -118,9 +124,7 @@ static void show_last_words(struct job *job)
 /* Ends what the workers have left behind. */
 static void end_children(struct job *job)
 {
-    int status;
-    if (children_end_all(&job->children, job->keeper.pid, &status))
-        keeper_replace(&job->keeper, status);
+    children_end_all(&job->children, &job->keeper);
 }
 
 /* Starts all workers once and waits for their end. */
@@ -200,6 +204,8 @@ int supervise(struct plan *plan)
             run_attempt(&job);
         while (next_attempt(&job));
         close(job.signal_fd);
+        cgroup_kill(&job.cgroup);
+        cgroup_remove(&job.cgroup);
         keeper_stop(&job.keeper);
         if (children_left(&job.children))
             ddp_log(DDP_LOG_WARNING, "workers have left processes behind that cannot be found, "

@@ -35,12 +35,11 @@ static void reap(struct job *job, pid_t pid)
     struct rusage usage = {.ru_maxrss = 0};
     if (rank >= 0) {
         kill(-pid, SIGKILL);
-        atomic_store(&job->keeper.groups[rank], 0);
+        atomic_store(&job->keeper.table->groups[rank], 0);
     }
     if (wait4(pid, &status, 0, &usage) < 0)
         return;
-    if (pid == job->keeper.pid)
-        keeper_replace(&job->keeper, status);
+    keeper_replace(&job->keeper, pid, status);
     if (rank < 0)
         return;
     struct worker *worker = &job->workers[rank];

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * Kills ddprun with SIGKILL at random moments of its start, run, restart and teardown: within a
- * second nothing of the job is left. This program is a child subreaper, so all that a job has
- * started, whatever session or group it went to, becomes its child in the end: nobody is left when
- * waitpid() says that there are no children. Arguments: the number of kills, and a seed. */
+ * Kills ddprun with SIGKILL at random moments of its start, run, restart and teardown, alone and
+ * together with its keepers: within a second nothing of the job is left. This program is a child
+ * subreaper, so all that a job has started, whatever session or group it went to, becomes its child
+ * in the end: nobody is left when waitpid() says that there are no children. Arguments: the number
+ * of kills, a seed, and "cgroup" where ddprun can make a control group for its
+ * job: then some more are gone. As "orphans hide" and "orphans hop" it is what a worker starts. */
 #include "config.h"
 
 #include <errno.h>
@@ -19,17 +21,29 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LIMIT_MS 1000
+#define LIMIT_MS        1000
+#define KEEPERS_LIFE_MS 4000 /* if they are stopped when nobody is left to continue them */
+#define MAX_KEEPERS     2
 
 /* What a worker starts: in its group, in a session of its own, and below that after its parent is
- * gone. */
-#define LITTER "sleep 77 & setsid sleep 77 & (setsid sh -c 'setsid sleep 77 & sleep 77' &) ; "
+ * gone; without an environment; with one that is overwritten. */
+#define LITTER                                                                                     \
+    "sleep 77 & setsid sleep 77 & (setsid sh -c 'setsid sleep 77 & sleep 77' &) ; "                \
+    "setsid env -i sleep 77 & (setsid env -i sh -c 'setsid sleep 77 & exit' &) ; ./orphans hide "  \
+    "& "
 
 enum victim {
     DDPRUN,
-    ITS_GROUP,         /* all that a shell would call the job */
-    KEEPER_AND_DDPRUN, /* the one that should clean up is killed first, and has a successor */
-    BY_NAME,           /* as pkill -9 -f does */
+    ITS_GROUP,       /* all that a shell would call the job */
+    SUCCESSOR,       /* a keeper is killed, has a successor, then ddprun is killed */
+    BY_NAME,         /* as pkill -9 -f does */
+    STOPPED_KEEPERS, /* they cannot act when ddprun is killed */
+    PAIR,            /* a keeper and ddprun, in either order, in one breath */
+    STOPPED_PAIR,    /* the same, and the other keeper is stopped */
+    STOPPED_LATER,   /* ddprun is killed, and a keeper stopped at its work */
+    /* Where there is a control group: */
+    ALL,      /* ddprun and its keepers; the next ddprun finds what is left */
+    UNMARKED, /* ddprun; a worker's child has neither the environment nor the limits */
 };
 
 struct scenario {
@@ -55,8 +69,30 @@ static const struct scenario scenarios[] = {
       LITTER "trap '' TERM; test $RANK = 1 && sleep 0.03 && exit 3; sleep 77; sleep 77"}},
     {"end", DDPRUN, 10, 60, {"-n", "3", "sh", "-c", LITTER "sleep 0.02"}},
     {"whole group", ITS_GROUP, 0, 80, {"-n", "3", "sh", "-c", LITTER "sleep 77"}},
-    {"keeper first", KEEPER_AND_DDPRUN, 20, 60, {"-n", "3", "sh", "-c", LITTER "sleep 77"}},
+    {"successor", SUCCESSOR, 20, 60, {"-n", "3", "sh", "-c", LITTER "sleep 77"}},
     {"by name", BY_NAME, 20, 80, {"-n", "3", "sh", "-c", LITTER "sleep 77"}},
+    {"stopped", STOPPED_KEEPERS, 10, 80, {"-n", "3", "sh", "-c", LITTER "sleep 77"}},
+    {"pair", PAIR, 10, 80, {"-n", "3", "sh", "-c", LITTER "sleep 77"}},
+    {"stopped, pair", STOPPED_PAIR, 10, 80, {"-n", "3", "sh", "-c", LITTER "sleep 77"}},
+    {"stopped later", STOPPED_LATER, 10, 80, {"-n", "3", "sh", "-c", LITTER "sleep 77"}},
+    {"hopping", DDPRUN, 10, 80, {"-n", "2", "sh", "-c", "./orphans hop & sleep 77"}},
+    {"nested", DDPRUN, 20, 120, {"-n", "2", "./ddprun", "-n", "2", "sh", "-c", LITTER "sleep 77"}},
+    {"nested pair",
+     PAIR,
+     20,
+     120,
+     {"-n", "2", "./ddprun", "-n", "2", "sh", "-c", LITTER "sleep 77"}},
+    {"all at once", ALL, 10, 80, {"-n", "3", "sh", "-c", LITTER "sleep 77"}},
+    {"nested, all at once",
+     ALL,
+     20,
+     120,
+     {"-n", "2", "./ddprun", "-n", "2", "sh", "-c", LITTER "sleep 77"}},
+    {"no mark",
+     UNMARKED,
+     20,
+     80,
+     {"-n", "2", "sh", "-c", "setsid env -i prlimit --rttime=9:9 sleep 77 & sleep 77"}},
 };
 
 #define SCENARIOS (int)(sizeof scenarios / sizeof scenarios[0])
@@ -87,29 +123,32 @@ static bool read_text(long pid, const char *file, char *text, size_t size)
     return n > 0;
 }
 
-/* The child of ddprun with the keeper's name that is not `old`; 0: there is none yet. */
-static long find_keeper(pid_t ddprun, long old)
+/* ddprun's children with the keepers' names; returns how many. */
+static int find_keepers(pid_t ddprun, pid_t keepers[MAX_KEEPERS])
 {
     char file[64], text[4096], name[64];
+    int count = 0;
     snprintf(file, sizeof file, "task/%ld/children", (long)ddprun);
     if (!read_text(ddprun, file, text, sizeof text))
         return 0;
     char *save = NULL;
-    for (char *word = strtok_r(text, " ", &save); word; word = strtok_r(NULL, " ", &save)) {
-        long pid = atol(word);
-        if (pid != old && read_text(pid, "comm", name, sizeof name) &&
-            strcmp(name, "job-keeper\n") == 0)
-            return pid;
-    }
-    return 0;
+    for (char *word = strtok_r(text, " ", &save); word && count < MAX_KEEPERS;
+         word = strtok_r(NULL, " ", &save))
+        if (read_text(atol(word), "comm", name, sizeof name) &&
+            (strcmp(name, "job-keeper\n") == 0 || strcmp(name, "job-watcher\n") == 0))
+            keepers[count++] = (pid_t)atol(word);
+    return count;
 }
 
-static long wait_for_keeper(pid_t ddprun, long old)
+/* Waits for all keepers, none of which is `old`. */
+static bool wait_for_keepers(pid_t ddprun, pid_t old, pid_t keepers[MAX_KEEPERS])
 {
-    long keeper = 0;
-    for (int i = 0; i < 5000 && (keeper = find_keeper(ddprun, old)) == 0; i++)
+    for (int i = 0; i < 5000; i++) {
+        if (find_keepers(ddprun, keepers) == MAX_KEEPERS && keepers[0] != old && keepers[1] != old)
+            return true;
         sleep_us(1000);
-    return keeper;
+    }
+    return false;
 }
 
 /* Kills ddprun and those of its children that have the same command line. */
@@ -146,29 +185,82 @@ static pid_t start(const struct scenario *scenario)
     return pid;
 }
 
-static bool strike(const struct scenario *scenario, pid_t ddprun)
+static bool kill_successor(pid_t ddprun)
 {
-    long keeper = 0;
-    switch (scenario->victim) {
+    pid_t keepers[MAX_KEEPERS] = {0}, others[MAX_KEEPERS];
+    bool good = wait_for_keepers(ddprun, 0, keepers);
+    if (good)
+        kill(keepers[0], SIGKILL);
+    good = good && wait_for_keepers(ddprun, keepers[0], others);
+    if (!good)
+        printf("FAIL: a keeper that was killed has no successor\n");
+    kill(ddprun, SIGKILL);
+    return good;
+}
+
+/* Starts jobs after the end of those that were killed, until nobody is left. At first the group may
+ * be locked still, by a worker that has not executed its program and is about to die. */
+static void run_others(pid_t ddprun, const pid_t *keepers, int count)
+{
+    waitpid(ddprun, NULL, 0);
+    for (int i = 0; i < count; i++)
+        waitpid(keepers[i], NULL, 0);
+    for (int tries = 0; tries < 10; tries++) {
+        pid_t pid = fork();
+        if (pid == 0) {
+            execl("./ddprun", "./ddprun", "-n", "1", "true", (char *)NULL);
+            _exit(99);
+        }
+        waitpid(pid, NULL, 0);
+        while (waitpid(-1, NULL, WNOHANG) > 0)
+            ;
+        if (waitpid(-1, NULL, WNOHANG) < 0)
+            break;
+        sleep_us(5000);
+    }
+}
+
+/* What of ddprun's keepers there are at this moment is hit. */
+static void strike_keepers(enum victim victim, pid_t ddprun)
+{
+    pid_t keepers[MAX_KEEPERS];
+    int count = find_keepers(ddprun, keepers), first = count > 0 ? (int)(random() % count) : 0;
+    bool pair = victim == PAIR || victim == STOPPED_PAIR, before = random() % 2;
+    for (int i = 0; i < count; i++)
+        if (victim == STOPPED_KEEPERS || (victim == STOPPED_PAIR && i != first))
+            kill(keepers[i], SIGSTOP);
+    for (int i = 0; i < count && victim == ALL; i++)
+        kill(keepers[i], SIGKILL);
+    if (pair && before && count > 0)
+        kill(keepers[first], SIGKILL);
+    kill(ddprun, SIGKILL);
+    if (pair && !before && count > 0)
+        kill(keepers[first], SIGKILL);
+    if (victim == STOPPED_LATER && count > 0) {
+        sleep_us(random() % 3000);
+        kill(keepers[first], SIGSTOP);
+    }
+    if (victim == ALL)
+        run_others(ddprun, keepers, count);
+}
+
+static bool strike(enum victim victim, pid_t ddprun)
+{
+    switch (victim) {
     case DDPRUN:
+        kill(ddprun, SIGKILL);
         break;
     case ITS_GROUP:
         kill(-ddprun, SIGKILL);
         break;
-    case KEEPER_AND_DDPRUN:
-        if ((keeper = wait_for_keeper(ddprun, 0)) > 0)
-            kill((pid_t)keeper, SIGKILL);
-        if (keeper == 0 || wait_for_keeper(ddprun, keeper) == 0) {
-            printf("FAIL: a keeper that was killed has no successor\n");
-            kill(ddprun, SIGKILL);
-            return false;
-        }
-        break;
+    case SUCCESSOR:
+        return kill_successor(ddprun);
     case BY_NAME:
         kill_by_name(ddprun);
-        return true;
+        break;
+    default:
+        strike_keepers(victim, ddprun);
     }
-    kill(ddprun, SIGKILL);
     return true;
 }
 
@@ -185,25 +277,58 @@ static int64_t wait_for_end(int64_t limit_us)
         if (pid == 0)
             sleep_us(500);
     }
-    while (waitpid(-1, NULL, WNOHANG) >= 0) {
+    for (bool first = true; waitpid(-1, NULL, WNOHANG) >= 0; first = false) {
         char *save = NULL;
         snprintf(file, sizeof file, "task/%ld/children", (long)getpid());
         if (!read_text(getpid(), file, text, sizeof text))
             continue;
         for (char *word = strtok_r(text, " ", &save); word; word = strtok_r(NULL, " ", &save)) {
-            if (read_text(atol(word), "comm", command, sizeof command))
+            if (first && read_text(atol(word), "comm", command, sizeof command))
                 printf("left behind: %s %s", word, command);
             kill((pid_t)atol(word), SIGKILL);
         }
-        sleep_us(2000);
+        while (waitpid(-1, NULL, WNOHANG) > 0)
+            ;
+        sleep_us(500);
     }
     return -1;
 }
 
+/* As programs do that write their state where their command line and environment were. */
+static _Noreturn void hide(void)
+{
+    extern char **environ;
+    setsid();
+    for (char **variable = environ; *variable; variable++)
+        memset(*variable, 0, strlen(*variable));
+    sleep(77);
+    _exit(0);
+}
+
+/* Never the same process for long, nor in the same session. */
+static _Noreturn void hop(void)
+{
+    extern char **environ;
+    for (char **variable = environ; *variable; variable++)
+        memset(*variable, 0, strlen(*variable));
+    for (int64_t end_us = now_us() + 77000000; now_us() < end_us;) {
+        if (fork() != 0)
+            _exit(0);
+        setsid();
+        sleep_us(2000);
+    }
+    _exit(0);
+}
+
 int main(int argc, char **argv)
 {
-    int kills = argc > 1 ? atoi(argv[1]) : 64, failures = 0;
-    unsigned seed = argc > 2 ? (unsigned)atoi(argv[2]) : (unsigned)now_us();
+    if (argc == 2 && strcmp(argv[1], "hide") == 0)
+        hide();
+    if (argc == 2 && strcmp(argv[1], "hop") == 0)
+        hop();
+    int kills = argc > 1 ? atoi(argv[1]) : 64, failures = 0, count = 0;
+    unsigned seed = argc > 2 && *argv[2] ? (unsigned)atoi(argv[2]) : (unsigned)now_us();
+    bool cgroup = argc > 3 && strcmp(argv[3], "cgroup") == 0;
     int64_t slowest_us = 0;
     double load = 1;
     if (access("/proc/self/task", R_OK) < 0) {
@@ -213,19 +338,22 @@ int main(int argc, char **argv)
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     signal(SIGCHLD, SIG_DFL);
     srandom(seed);
+    for (int i = 0; i < SCENARIOS; i++)
+        count += cgroup || scenarios[i].victim < ALL; /* the others stand last */
     for (int i = 0; i < kills; i++) {
-        const struct scenario *scenario = &scenarios[i % SCENARIOS];
+        const struct scenario *scenario = &scenarios[i % count];
         int64_t moment_us =
             scenario->from_ms * 1000 + random() % ((scenario->to_ms - scenario->from_ms) * 1000);
         pid_t pid = start(scenario);
         sleep_us((long)moment_us);
-        bool struck = strike(scenario, pid);
+        bool struck = strike(scenario->victim, pid);
         /* On a machine with more to do than it has cores for, a second is longer. */
         long cores = sysconf(_SC_NPROCESSORS_ONLN);
         int64_t share = getloadavg(&load, 1) == 1 ? (int64_t)load / (cores > 0 ? cores : 1) + 1 : 1;
-        int64_t took_us = wait_for_end(LIMIT_MS * 1000 * share);
+        int64_t limit_ms = LIMIT_MS + (scenario->victim == STOPPED_LATER ? KEEPERS_LIFE_MS : 0);
+        int64_t took_us = wait_for_end(limit_ms * 1000 * share);
         if (took_us < 0)
-            printf("FAIL: kill %d (%s, after %.1f ms; seed %u): not gone within a second\n", i,
+            printf("FAIL: kill %d (%s, after %.1f ms; seed %u): not gone in time\n", i,
                    scenario->name, (double)moment_us / 1e3, seed);
         failures += took_us < 0 || !struck;
         slowest_us = took_us > slowest_us ? took_us : slowest_us;

@@ -24,7 +24,8 @@ void cgroup_open(struct cgroup *cgroup, const char *mark);
 /* fork(), into the group where there is one. The child may make async-signal-safe calls only. */
 pid_t cgroup_fork(const struct cgroup *cgroup);
 
-/* Kills all that is in it. Async-signal-safe, as the next. */
+/* Kills all that is in it. After that nothing may be started in it: some kernels kill that too.
+ * Async-signal-safe, as the next. */
 void cgroup_kill(const struct cgroup *cgroup);
 
 /* Removes the group when all have left it; waits for that, but not long. */

@@ -152,7 +152,6 @@ static void report_missed_faults(const struct job *job)
 /* Ends what the workers have left behind. */
 static void end_children(struct job *job)
 {
-    cgroup_kill(&job->cgroup);
     children_end_all(&job->children, &job->keeper);
 }
 
@@ -242,6 +241,7 @@ int supervise(struct plan *plan)
             run_attempt(&job);
         while (next_attempt(&job));
         close(job.signal_fd);
+        cgroup_kill(&job.cgroup);
         cgroup_remove(&job.cgroup);
         keeper_stop(&job.keeper);
         if (children_left(&job.children))

@@ -12,8 +12,11 @@ kills=${KILLS:-40}
 group=
 cleanup()
 {
-    # shellcheck disable=SC2046  # two words, or none
-    test -z "$group" || rmdir $(ls -d "$group"/*/ 2>/dev/null) "$group"
+    tries=0 # keepers may be just leaving it
+    until test -z "$group" || test $tries = 250 || rmdir "$group"/*/ "$group" 2>/dev/null || ! test -d "$group"; do
+        tries=$((tries + 1))
+        sleep 0.02
+    done
     rm -rf "$TMPDIR" "$work"
 }
 trap cleanup EXIT

@@ -8,6 +8,7 @@
 #include "kernels/adamw.h"
 #include "kernels/bf16.h"
 #include "tests/golden.h"
+#include "optim/optim.h"
 #include "tests/kernels_test.h"
 
 static const struct ddp_span spans[] = {
@@ -275,6 +276,39 @@ START_TEST(bad_arguments)
 }
 END_TEST
 
+/* Adam adds the decay to the gradient, AdamW takes it from the weight. */
+START_TEST(as_named)
+{
+    const char *const names[] = {"adam", "adamw"};
+    const struct ddp_optimizer_config config = {
+        .name = names[_i], .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.5};
+    float weights[2][1] = {{2}, {2}}, gradient = 0.25f, state[2] = {0};
+    const struct ddp_adamw expected = {.count = 1,
+                                       .weight = weights[0],
+                                       .gradient = &gradient,
+                                       .exp_avg = &state[0],
+                                       .exp_avg_sq = &state[1],
+                                       .scale = 1,
+                                       .rate = 0.125,
+                                       .beta1 = 0.9,
+                                       .beta2 = 0.999,
+                                       .eps = 1e-8,
+                                       .weight_decay = 0.5,
+                                       .decoupled = _i == 1};
+    const struct ddp_optimizer_step step = {
+        .end = 1, .weights = weights[1], .gradients = &gradient, .scale = 1, .rate = 0.125};
+    ddp_device *device;
+    ddp_optimizer *optimizer;
+    ck_assert_int_eq(ddp_device_open(&device, "cpu", 0, 1), DDP_OK);
+    ck_assert_int_eq(ddp_optimizer_create(&optimizer, device, 1, &config, NULL), DDP_OK);
+    ck_assert_int_eq(ddp_optimizer_run(optimizer, &step), DDP_OK);
+    ck_assert_int_eq(ddp_adamw(&expected, NULL), DDP_OK);
+    ck_assert(same_bits(weights[0], weights[1], 1));
+    ddp_optimizer_destroy(optimizer);
+    ddp_device_close(device);
+}
+END_TEST
+
 Suite *test_suite(void)
 {
     Suite *suite = suite_create("adamw");
@@ -282,6 +316,7 @@ Suite *test_suite(void)
     tcase_add_loop_test(tc, fast_as_plain, 0, sizeof variants / sizeof variants[0]);
     tcase_add_test(tc, spans_have_no_decay);
     tcase_add_test(tc, as_pytorch);
+    tcase_add_loop_test(tc, as_named, 0, 2);
     tcase_add_test(tc, bad_arguments);
     return suite;
 }

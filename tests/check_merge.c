@@ -14,7 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const int64_t sizes[] = {0, 1, 15, 16, 17, 4095, 4096, 4097, 40000};
+static const int64_t sizes[] = {
+    0,    1,    15,   16,    17,
+    4095, 4096, 4097, 40000, 256 * 4096 + 4097}; /* the last: tasks of more than a block */
 
 static float *random_array(struct ddp_rng *rng, int64_t count)
 {

@@ -157,6 +157,7 @@ START_TEST(bad_headers)
     bad(ARRAY("'<f4'", "False", "(2, 3)"), 23, "truncated: its header announces 24 bytes");
     bad(ARRAY("'<f4'", "False", "(2, 3)"), 25, "too long");
     bad(ARRAY("'>f4'", "False", "(2, 3)"), 24, "big-endian");
+    bad(ARRAY("'>u2'", "False", "(2, 3)"), 12, "big-endian");
     bad(ARRAY("'<f4'", "True", "(2, 3)"), 24, "ascontiguousarray");
     bad(ARRAY("'<f4'", "Maybe", "(2, 3)"), 24, "fortran_order");
     bad(ARRAY("'<c8'", "False", "(2, 3)"), 48, "type '<c8'");

@@ -164,6 +164,21 @@ START_TEST(normal_numbers_are_normal)
 }
 END_TEST
 
+/* A normal number that is left over from before is not kept. */
+START_TEST(seeded_anew)
+{
+    struct ddp_rng used, fresh;
+    float a[2], b[2];
+    ddp_rng_seed(&used, 1);
+    ddp_rng_fill_normal(&used, a, 1, 0, 1);
+    ddp_rng_seed(&used, 7);
+    ddp_rng_seed(&fresh, 7);
+    ddp_rng_fill_normal(&used, a, 2, 0, 1);
+    ddp_rng_fill_normal(&fresh, b, 2, 0, 1);
+    ck_assert(memcmp(a, b, sizeof a) == 0);
+}
+END_TEST
+
 Suite *test_suite(void)
 {
     Suite *suite = suite_create("rng");
@@ -173,5 +188,6 @@ Suite *test_suite(void)
     tcase_add_test(tc, only_the_low_seed_bits_count);
     tcase_add_test(tc, permutation_limits);
     tcase_add_test(tc, normal_numbers_are_normal);
+    tcase_add_test(tc, seeded_anew);
     return suite;
 }

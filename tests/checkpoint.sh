@@ -146,6 +146,7 @@ expect "no whole one" 3 'none of the 2 checkpoints' "$trainer" $common --checkpo
 rm -rf "$dir" && cp -r "$work/good" "$dir"
 mv "$dir/step-00000040" "$dir/step-00000041"
 same "under a wrong name" "$trainer" $common --checkpoint "$dir" --resume
+grep -q 'warning: skipped.*step-00000041/state.json: it is that of step 40$' "$work/out" || fail "a wrong name: $(cat "$work/out")"
 # What is none of ours is left alone; unfinished ones go.
 mkdir "$dir/.step-00000050.tmp-1" "$dir/step-7" && : >"$dir/notes" && : >"$dir/.step-00000050.tmp-1/model.safetensors"
 same "other things in the directory" "$trainer" $common --checkpoint "$dir" --resume

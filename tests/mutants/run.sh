@@ -71,6 +71,7 @@ targets()
     check_plugin) echo "$test" && grep -oE 'tests/libddp-test[a-z]*\.la' "$work/$1/programs" && return ;;
     check_cuda_* | check_comm_nccl*) echo "$test tests/cudasim/libddp-cuda.la" && return ;;
     check_*) echo "$test" && return ;;
+    tests/fuzz_replay.sh) tr ' ' '\n' <"$work/$1/programs" | grep '^replay_' && return ;;
     esac
     grep -q 'cuda\.inc' "${files[0]}" && echo tests/cudasim/libddp-cuda.la libfake_nvml.la
     echo libddp.la trainer ddprun

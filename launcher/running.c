@@ -40,7 +40,7 @@ bool job_accepts_stop(const struct job *job)
 {
     for (int rank = 0; rank < job->plan->nproc; rank++)
         if (job->workers[rank].running &&
-            atomic_load(&job->board.memory->lines[rank].accepts_stop) != 0)
+            atomic_load(&job->board.memory->lines[rank].accepts_stop) == DDP_BOARD_ACCEPTS_STOP)
             return true;
     return false;
 }

@@ -18,16 +18,18 @@ expect "--log to a FIFO" 4 'fifo: .*a FIFO that nobody reads' $t --log "$work/fi
 expect "--save to a FIFO" 4 'fifo: cannot write: not a regular file' $t --save "$work/fifo"
 for option in log trace; do
     cat "$work/fifo" >"$work/read" &
-    sleep 0.2
+    exec 9>"$work/fifo" # waits for the reader
     expect "--$option to a FIFO with a reader" 0 '' $t --$option "$work/fifo"
+    exec 9>&-
     wait $!
     [ -s "$work/read" ] || fail "--$option to a FIFO: nothing came"
 done
 # A reader that leaves costs the records, not the run.
 head -n 1 "$work/fifo" >"$work/read" &
-sleep 0.2
+exec 9>"$work/fifo"
 expect "a reader that leaves" 0 'warning: .*fifo: cannot write to it: Broken pipe' \
     $t --epochs 3000 --log "$work/fifo"
+exec 9>&-
 wait $!
 # What shells make of >(command), and the standard streams.
 if command -v bash >/dev/null; then

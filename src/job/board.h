@@ -19,6 +19,9 @@
 #define DDP_BOARD_WORDS     2 /* 64-bit words of a name: 15 bytes and a zero */
 #define DDP_BOARD_NAME      (DDP_BOARD_WORDS * 8)
 
+/* In accepts_stop of a line: no word that a stray pointer is likely to write. */
+#define DDP_BOARD_ACCEPTS_STOP UINT32_C(0x73746f70)
+
 #define DDP_BOARD_FD_VARIABLE "DDPRUN_BOARD_FD"
 #define DDP_HEAP_FD_VARIABLE  "DDPRUN_HEAP_FD"
 
@@ -76,9 +79,9 @@ struct ddp_board_line {
     _Alignas(64) _Atomic int64_t leave_ns; /* with DDP_BOARD_TIMES only, as are those below */
     _Atomic int64_t wait_ns;               /* in all collectives together */
     _Atomic uint64_t timed;
-    _Atomic int32_t started;      /* by the launcher: the process that it made; 0: none yet */
-    _Atomic int32_t accepts_stop; /* a request to stop on the board is heard: no signal is needed */
-    _Atomic uint32_t disk_full;   /* 1: it failed because a disk is full */
+    _Atomic int32_t started;       /* by the launcher: the process that it made; 0: none yet */
+    _Atomic uint32_t accepts_stop; /* DDP_BOARD_ACCEPTS_STOP: a request on the board is heard */
+    _Atomic uint32_t disk_full;    /* 1: it failed because a disk is full */
     uint32_t spare_word;
     uint64_t spare[3];
 };

@@ -59,7 +59,7 @@ enum ddp_status ddp_job_accept_stop(ddp_job *job)
             sigaddset(&blocked_before, signal);
     }
     pthread_sigmask(SIG_UNBLOCK, &taken, NULL);
-    atomic_store(&job->line->accepts_stop, 1);
+    atomic_store(&job->line->accepts_stop, DDP_BOARD_ACCEPTS_STOP);
     return DDP_OK;
 }
 

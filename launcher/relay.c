@@ -448,18 +448,6 @@ void relay_tail(struct relay *relay, int slot, int timeout_ms, char text[RELAY_T
     pthread_mutex_unlock(&relay->mutex);
 }
 
-void relay_remove(struct relay *relay, int slot, int timeout_ms)
-{
-    struct slot *s = &relay->slots[slot];
-    pthread_mutex_lock(&relay->mutex);
-    if (wait_end(relay, s, timeout_ms)) {
-        free(s->buffer);
-        s->buffer = NULL;
-        s->state = FREE;
-    }
-    pthread_mutex_unlock(&relay->mutex);
-}
-
 int relay_end(struct relay *relay)
 {
     pthread_mutex_lock(&relay->mutex);

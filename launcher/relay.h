@@ -35,10 +35,6 @@ enum ddp_status relay_add(struct relay *relay, const struct relay_stream *stream
  * lines where possible. Nothing when they were shown just now. */
 void relay_tail(struct relay *relay, int slot, int timeout_ms, char text[RELAY_TAIL + 1]);
 
-/* Frees the slot of a stream. What has not been read of it is read first, for at most timeout_ms.
- */
-void relay_remove(struct relay *relay, int slot, int timeout_ms);
-
 /* Asks for the end once everything is written; the descriptor becomes readable then. */
 int relay_end(struct relay *relay);
 

@@ -11,6 +11,7 @@
 #include "kernels/cpu.h"
 #include "kernels/gemm_plain.h"
 #include "kernels/gemm_tiles.h"
+#include "kernels/onednn.h"
 
 #include <stdatomic.h>
 #ifdef HAVE_ONEDNN
@@ -226,12 +227,16 @@ static int plain_tile(const void *arg, const struct ddp_gemm_tile *tile)
 
 enum ddp_status ddp_gemm_serial(const struct ddp_gemm *gemm)
 {
-    return ddp_gemm_run_serial(&DDP_GEMM_FRAME("gemm", gemm), best_tile, gemm);
+    const enum ddp_status status = ddp_onednn_prepare(gemm->m == 1 || gemm->n == 1);
+    return status == DDP_OK ? ddp_gemm_run_serial(&DDP_GEMM_FRAME("gemm", gemm), best_tile, gemm)
+                            : status;
 }
 
 enum ddp_status ddp_gemm(const struct ddp_gemm *gemm, void *stream)
 {
-    return ddp_gemm_run(&DDP_GEMM_FRAME("gemm", gemm), best_tile, gemm, stream);
+    const enum ddp_status status = ddp_onednn_prepare(gemm->m == 1 || gemm->n == 1);
+    return status == DDP_OK ? ddp_gemm_run(&DDP_GEMM_FRAME("gemm", gemm), best_tile, gemm, stream)
+                            : status;
 }
 
 enum ddp_status ddp_gemm_plain(const struct ddp_gemm *gemm, void *stream)

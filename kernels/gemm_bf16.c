@@ -10,6 +10,7 @@
 #include "kernels/bf16.h"
 #include "kernels/gemm_plain.h"
 #include "kernels/gemm_tiles.h"
+#include "kernels/onednn.h"
 
 #ifdef HAVE_ONEDNN_BF16
 #include <dnnl.h>
@@ -72,7 +73,9 @@ enum ddp_status ddp_gemm_bf16(const struct ddp_gemm_bf16 *gemm, void *stream)
     if (ddp_gemm_bf16_native())
         tile = onednn_tile;
 #endif
-    return ddp_gemm_run(&DDP_GEMM_FRAME("bf16 gemm", gemm), tile, gemm, stream);
+    const enum ddp_status status = ddp_onednn_prepare(gemm->m == 1 || gemm->n == 1);
+    return status == DDP_OK ? ddp_gemm_run(&DDP_GEMM_FRAME("bf16 gemm", gemm), tile, gemm, stream)
+                            : status;
 }
 
 enum ddp_status ddp_gemm_bf16_plain(const struct ddp_gemm_bf16 *gemm, void *stream)

@@ -31,6 +31,8 @@ struct ddp_kernels {
     const char *name; /* "cpu", "reference" */
     /* They take activations and their gradients in bf16: `dtype` may be DDP_BF16. */
     bool bf16_activations;
+    /* What takes time or memory once, before a graph with large products is run; NULL: nothing. */
+    enum ddp_status (*prepare)(void);
 
     /* y = activation(x W^T + b) */
     enum ddp_status (*linear_forward)(const struct ddp_linear_forward *args, void *stream);

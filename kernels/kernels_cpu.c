@@ -7,6 +7,7 @@
 
 #include "core/log.h"
 #include "kernels/cpu.h"
+#include "kernels/onednn.h"
 
 enum ddp_status ddp_cpu_check_dtype(const char *operation, enum ddp_dtype dtype)
 {
@@ -17,8 +18,14 @@ enum ddp_status ddp_cpu_check_dtype(const char *operation, enum ddp_dtype dtype)
     return DDP_OK;
 }
 
+static enum ddp_status prepare(void)
+{
+    return ddp_onednn_prepare(false);
+}
+
 const struct ddp_kernels ddp_kernels_cpu = {
     .name = "cpu",
+    .prepare = prepare,
     .linear_forward = ddp_linear_forward,
     .linear_backward = ddp_linear_backward,
     .layer_norm_forward = ddp_layer_norm_forward,

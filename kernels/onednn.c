@@ -13,6 +13,7 @@
 #include "kernels/gemm_tiles.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #define ROOM_BYTES ((size_t)32 << 20) /* of address space; 18 MiB were seen */
 #define SIZE       8
@@ -34,30 +35,42 @@ static enum ddp_status multiply(bool transpose_a, bool transpose_b, float beta)
     return status;
 }
 
-static enum ddp_status prepare(void)
+static enum ddp_status look_for_room(void)
 {
-    enum ddp_status status = DDP_OK;
-    if (!ddp_memory_probe(ROOM_BYTES))
-        return ddp_fail(DDP_ERR_MEMORY,
-                        "out of memory: oneDNN needs %zu MiB of address space for its code",
-                        ROOM_BYTES >> 20);
-    for (int kind = 0; status == DDP_OK && kind < 8; kind++)
+    if (ddp_memory_probe(ROOM_BYTES))
+        return DDP_OK;
+    return ddp_fail(DDP_ERR_MEMORY,
+                    "out of memory: oneDNN needs %zu MiB of address space for its code",
+                    ROOM_BYTES >> 20);
+}
+
+static enum ddp_status prepare(bool vector)
+{
+    enum ddp_status status = look_for_room();
+    for (int kind = 0; status == DDP_OK && kind < 8 && !vector; kind++)
         status = multiply(kind & 1, kind & 2, kind & 4 ? 1 : 0);
     return status;
 }
 #endif
 
-enum ddp_status ddp_onednn_prepare(void)
+enum ddp_status ddp_onednn_prepare(bool vector)
 {
     enum ddp_status status = DDP_OK;
 #ifdef HAVE_ONEDNN
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    static bool done;
+    static atomic_bool done[2];
+    static _Thread_local bool preparing; /* its own products come here too */
+    if (atomic_load_explicit(&done[vector], memory_order_acquire) || preparing)
+        return DDP_OK;
     pthread_mutex_lock(&lock);
-    if (!done)
-        status = prepare();
-    done = status == DDP_OK;
+    preparing = true;
+    if (!atomic_load(&done[vector]))
+        status = prepare(vector);
+    preparing = false;
+    atomic_store(&done[vector], status == DDP_OK);
     pthread_mutex_unlock(&lock);
+#else
+    (void)vector;
 #endif
     return status;
 }

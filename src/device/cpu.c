@@ -8,7 +8,6 @@
 #include "core/pool.h"
 #include "device/device.h"
 #include "kernels/gemm_tiles.h"
-#include "kernels/onednn.h"
 
 #include <string.h>
 
@@ -23,9 +22,7 @@ static enum ddp_status cpu_open(void **state, int index, int threads)
 {
     (void)index; /* any number of replicas may share the processor */
     ddp_pool *pool;
-    enum ddp_status status = ddp_onednn_prepare();
-    if (status == DDP_OK)
-        status = ddp_pool_create_started(&pool, threads, ddp_gemm_stay_single);
+    enum ddp_status status = ddp_pool_create_started(&pool, threads, ddp_gemm_stay_single);
     if (status == DDP_OK)
         *state = pool;
     return status;

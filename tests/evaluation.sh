@@ -11,9 +11,12 @@ npy() {
     printf '\223NUMPY\001\000\166\000'
     printf '%-117s\n' "{'descr': '|u1', 'fortran_order': False, 'shape': $1, }"
 }
-{ npy '(300, 3, 8, 8)' && head -c $((300 * 192)) "$work/text"; } >"$work/x.npy"
-{ npy '(300,)' && tr -cd a-z <"$work/text" | tr 'a-z' '\000\000\000\000\000\000\000\000\001' | head -c 300; } >"$work/y.npy"
-images="--data $work/x.npy,$work/y.npy --val $work/x.npy,$work/y.npy --batch-size 300"
+# images COUNT: so many pictures with labels; what trains and is evaluated on them
+images() {
+    { npy "($1, 3, 8, 8)" && head -c $(($1 * 192)) "$work/text"; } >"$work/x$1.npy"
+    { npy "($1,)" && tr -cd a-z <"$work/text" | tr 'a-z' '\000\000\000\000\000\000\000\000\001' | head -c "$1"; } >"$work/y$1.npy"
+    echo "--data $work/x$1.npy,$work/y$1.npy --val $work/x$1.npy,$work/y$1.npy --batch-size $1"
+}
 
 # field EVENT NAME: the last one
 field() {
@@ -32,8 +35,8 @@ agrees() {
         fail "$name: evaluation says $evaluated, expected $expected"
 }
 
-agrees "mlp" 1e-4 train "$trainer" --model mlp $images --steps 1
-agrees "resnet" 1e-2 train "$trainer" --model resnet $images --steps 80
+agrees "mlp" 1e-4 train "$trainer" --model mlp $(images 300) --steps 1
+agrees "resnet" 1e-2 train "$trainer" --model resnet $(images 50) --steps 80
 gpt2="--model gpt2 --data $work/text --seq-len 16 --layers 1 --heads 2 --channels 16 --batch-size 4 --steps 1"
 agrees "gpt2" 1 5 "$trainer" $gpt2 --dropout 0
 without=$evaluated

@@ -11,9 +11,10 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <string.h>
 
-static _Thread_local bool holding;
+static _Thread_local atomic_bool holding; /* fibres of a simulated device share it */
 
 /* All but what a thread raises by its own fault: those come at once or end the process. */
 static void choose(sigset_t *set)
@@ -27,19 +28,19 @@ static void choose(sigset_t *set)
 void ddp_signals_hold(struct ddp_signals *signals)
 {
     sigset_t held;
-    signals->outermost = !holding;
-    if (holding)
+    signals->outermost = !atomic_load_explicit(&holding, memory_order_relaxed);
+    if (!signals->outermost)
         return;
     choose(&held);
     pthread_sigmask(SIG_BLOCK, &held, &signals->before);
-    holding = true;
+    atomic_store_explicit(&holding, true, memory_order_relaxed);
 }
 
 void ddp_signals_release(const struct ddp_signals *signals)
 {
     if (!signals->outermost)
         return;
-    holding = false;
+    atomic_store_explicit(&holding, false, memory_order_relaxed);
     pthread_sigmask(SIG_SETMASK, &signals->before, NULL);
 }
 

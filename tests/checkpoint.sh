@@ -155,15 +155,6 @@ same "other things in the directory" "$trainer" $common --checkpoint "$dir" --re
 # --- stopping on request ----------------------------------------------------------------------------------------
 
 long='--model article --data-size 1000 --shuffle --batch-size 8 --global-batch 64 --lr 1e-6 --threads 1 --quiet'
-# until COMMAND...: waits until it succeeds
-until_true() {
-    tries=0
-    until "$@" || [ $tries -eq 1000 ]; do
-        tries=$((tries + 1))
-        sleep 0.01
-    done
-    [ $tries -lt 1000 ]
-}
 some_there() { ls "$dir" 2>/dev/null | grep -q step; }
 for start in "$trainer" "$ddprun -n 2 trainer"; do
     for signal in TERM USR1; do

@@ -23,16 +23,6 @@ wide="--device cpu --data $work/data --hidden 784,784 --batch-size 64 --global-b
 slow="--device cpu --data $work/data --hidden 3000,3000 --batch-size 512 --global-batch 2048 --threads 1 --no-eval"
 often='--checkpoint-every 1000000'
 
-# until COMMAND...: waits until it succeeds
-until_true() {
-    tries=0
-    until "$@" || [ $tries -eq 3000 ]; do
-        tries=$((tries + 1))
-        sleep 0.01
-    done
-    [ $tries -lt 3000 ]
-}
-
 # begin COMMAND...: in the background, as a person at a terminal would start it; $pid
 begin() {
     rm -rf "$dir" "$work/log"

@@ -197,13 +197,17 @@ static bool due(enum call call, const void *caller)
     return true;
 }
 
+/* Found before there are threads: dlsym() takes a lock, which a child that was made without fork()
+ * may find taken for ever. */
+#define DECLARE(type, failure, name, parameters, arguments) static type(*real_##name) parameters;
+CALLS(DECLARE)
+
 #define DEFINE(type, failure, name, parameters, arguments)                                         \
     EXPORT type name parameters                                                                    \
     {                                                                                              \
-        static type(*real) parameters;                                                             \
-        if (!real && !(real = (type(*) parameters)find(#name)))                                    \
+        if (!real_##name && !(real_##name = (type(*) parameters)find(#name)))                      \
             return failure;                                                                        \
-        return due(CALL_##name, __builtin_return_address(0)) ? failure : real arguments;           \
+        return due(CALL_##name, __builtin_return_address(0)) ? failure : real_##name arguments;    \
     }
 CALLS(DEFINE)
 
@@ -284,6 +288,10 @@ EXPORT int __libc_start_main(int (*main)(int, char **, char **), int argc, char 
     int (*real)(int (*)(int, char **, char **), int, char **, void (*)(void), void (*)(void),
                 void (*)(void), void *);
     real = (__typeof__(real))find("__libc_start_main");
+#define RESOLVE(type, failure, name, parameters, arguments)                                        \
+    if (!real_##name)                                                                              \
+        real_##name = (type(*) parameters)find(#name);
+    CALLS(RESOLVE)
     fault.state = read_environment();
     return real(main, argc, argv, init, fini, rtld_fini, stack_end);
 }

@@ -5,7 +5,7 @@
 #include "config.h"
 
 #include "core/clock.h"
-#include "kernels/gemm.h"
+#include "kernels/cpu/gemm.h"
 #include "kernels/sgd.h"
 #include "core/pool.h"
 

@@ -7,7 +7,7 @@
 
 #include "core/clock.h"
 #include "core/pool.h"
-#include "kernels/conv2d_micro.h"
+#include "kernels/conv2d/micro.h"
 #include "kernels/kernels.h"
 
 #include <stdlib.h>

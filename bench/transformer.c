@@ -7,8 +7,8 @@
 
 #include "core/clock.h"
 #include "core/pool.h"
-#include "kernels/gemm.h"
-#include "kernels/gemm_bf16.h"
+#include "kernels/cpu/gemm.h"
+#include "kernels/cpu/gemm_bf16.h"
 #include "kernels/kernels.h"
 
 #include <stdio.h>

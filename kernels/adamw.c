@@ -9,8 +9,8 @@
 #include "core/log.h"
 #include "kernels/adamw_factors.h"
 #include "kernels/bf16.h"
-#include "kernels/cpu.h"
-#include "kernels/update.h"
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/update.h"
 
 #include <math.h>
 

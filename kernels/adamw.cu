@@ -5,8 +5,8 @@
  * division and the roots hide behind them. */
 #include "kernels/adamw.h"
 #include "kernels/adamw_factors.h"
-#include "kernels/cuda.h"
-#include "kernels/cuda_update.h"
+#include "kernels/cuda/cuda.h"
+#include "kernels/cuda/update.h"
 #include "kernels/kernels_cuda.h"
 
 struct adamw_arrays {
@@ -35,14 +35,14 @@ static __device__ inline void update(float *w, float gradient, float *exp_avg, f
 }
 
 /* Thread t has W elements; those of a block lie together, so that they begin their search for a
- * span at the same one. */
+ * range at the same one. */
 template <int W>
 static __global__ void __launch_bounds__(DDP_BLOCK)
     adamw(struct adamw_arrays a, struct ddp_cuda_part part)
 {
     const int64_t block = part.begin + (int64_t)blockIdx.x * DDP_BLOCK * W;
     const int64_t at = block + (int64_t)threadIdx.x * W;
-    int span = ddp_cuda_first_span(part, block);
+    int range = ddp_cuda_first_range(part, block);
     if (at + W <= part.end) {
         ddp_pack<float, W> w = ddp_load<float, W>(a.weight + at);
         ddp_pack<float, W> m = ddp_load<float, W>(a.exp_avg + at);
@@ -50,7 +50,7 @@ static __global__ void __launch_bounds__(DDP_BLOCK)
         const ddp_pack<float, W> g = ddp_load<float, W>(a.gradient + at);
         for (int i = 0; i < W; i++)
             update(&w.at[i], g.at[i], &m.at[i], &v.at[i], a.factors,
-                   ddp_cuda_spares(part, at + i, &span));
+                   ddp_cuda_spares(part, at + i, &range));
         ddp_store<float, W>(a.weight + at, w);
         ddp_store<float, W>(a.exp_avg + at, m);
         ddp_store<float, W>(a.exp_avg_sq + at, v);
@@ -64,7 +64,7 @@ static __global__ void __launch_bounds__(DDP_BLOCK)
     }
     for (int64_t i = at; i < part.end; i++) {
         update(a.weight + i, a.gradient[i], a.exp_avg + i, a.exp_avg_sq + i, a.factors,
-               ddp_cuda_spares(part, i, &span));
+               ddp_cuda_spares(part, i, &range));
         if (a.weight_bf16)
             a.weight_bf16[i] = ddp_cuda_bf16_of(a.weight[i]);
     }

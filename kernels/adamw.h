@@ -12,7 +12,7 @@
 
 #include "ddp.h"
 
-#include "kernels/span.h"
+#include "core/range.h"
 
 struct ddp_adamw {
     int64_t count;
@@ -25,7 +25,7 @@ struct ddp_adamw {
     double rate, beta1, beta2, eps, weight_decay;
     bool decoupled;                  /* AdamW */
     int64_t step;                    /* from 0, when the moments must be zero */
-    const struct ddp_span *no_decay; /* elements that weight decay leaves alone, counted from */
+    const struct ddp_range *no_decay; /* elements that weight decay leaves alone, counted from */
     int no_decay_count;              /* the beginning of the flat array */
     int64_t first;                   /* where in the flat array element 0 lies */
 };

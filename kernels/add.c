@@ -6,7 +6,7 @@
 #include "kernels/add.h"
 
 #include "core/log.h"
-#include "kernels/vmath.h"
+#include "kernels/cpu/vmath.h"
 
 #define SMALLEST 32768 /* elements of a task */
 

@@ -3,7 +3,7 @@
  * Sums of arrays on a GPU; see add.h. Bound: 4 bytes an element, or 2 of bf16, for each array that
  * is read and for y: 12 or 6 for a residual connection. */
 #include "kernels/add.h"
-#include "kernels/cuda.h"
+#include "kernels/cuda/cuda.h"
 #include "kernels/kernels_cuda.h"
 
 /* Every element is read before any of its pack is written: y may be a or b. */

@@ -11,7 +11,7 @@
 #include "core/log.h"
 #include "core/memory.h"
 #include "kernels/batch_norm_check.h"
-#include "kernels/cpu.h"
+#include "kernels/cpu/cpu.h"
 
 #include <math.h>
 

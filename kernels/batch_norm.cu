@@ -9,7 +9,7 @@
  * and a second kernel adds the pieces, all in one order. */
 #include "core/log.h"
 #include "kernels/batch_norm_check.h"
-#include "kernels/cuda.h"
+#include "kernels/cuda/cuda.h"
 #include "kernels/kernels_cuda.h"
 
 #include <math.h>

@@ -6,7 +6,7 @@
 
 #include "kernels/batch_norm_check.h"
 
-#include "kernels/cpu.h"
+#include "kernels/cpu/cpu.h"
 
 #include <math.h>
 #include <string.h>

@@ -6,7 +6,7 @@
 #include "kernels/bf16.h"
 
 #include "core/log.h"
-#include "kernels/cpu.h"
+#include "kernels/cpu/cpu.h"
 
 #define SMALLEST 65536 /* elements of a task */
 #define GRANULE  64

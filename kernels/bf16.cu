@@ -2,7 +2,7 @@
  *
  * Rounding to bf16 on a GPU; see bf16.h. Bound: 6 bytes an element. */
 #include "kernels/bf16.h"
-#include "kernels/cuda.h"
+#include "kernels/cuda/cuda.h"
 #include "kernels/kernels_cuda.h"
 
 /* Eight elements a thread, so that its store has 16 bytes too. */

@@ -1,30 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * bf16, the upper half of a float32: conversions of one element and of arrays. */
+ * Arrays of bf16 from arrays of float32. */
 #ifndef DDP_KERNELS_BF16_H
 #define DDP_KERNELS_BF16_H
 
 #include "ddp.h"
 
-#include <string.h>
-
-/* Round to nearest, ties to even; NaN stays NaN (made quiet), with its sign. */
-static inline uint16_t ddp_bf16_of(float value)
-{
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    if ((bits & 0x7fffffffu) > 0x7f800000u)
-        return (uint16_t)(bits >> 16 | 0x40u);
-    return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
-}
-
-static inline float ddp_bf16_to_f32(uint16_t value)
-{
-    const uint32_t bits = (uint32_t)value << 16;
-    float result;
-    memcpy(&result, &bits, sizeof result);
-    return result;
-}
+#include "core/bf16.h"
 
 struct ddp_to_bf16 {
     int64_t count;

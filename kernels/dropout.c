@@ -7,7 +7,7 @@
 
 #include "core/log.h"
 #include "core/philox.h"
-#include "kernels/vmath.h"
+#include "kernels/cpu/vmath.h"
 
 #define SMALLEST 16384 /* elements of a task */
 #define COUNTERS 8     /* side by side, in lanes of 64 bits for their products */

@@ -5,7 +5,7 @@
  * CPU's. Bound: 8 bytes an element (12 accumulating), half of that in bf16; ten rounds of Philox
  * for every four elements hide behind them. */
 #include "core/philox.h"
-#include "kernels/cuda.h"
+#include "kernels/cuda/cuda.h"
 #include "kernels/dropout.h"
 #include "kernels/kernels_cuda.h"
 

@@ -6,7 +6,7 @@
 #include "kernels/ema.h"
 
 #include "core/log.h"
-#include "kernels/cpu.h"
+#include "kernels/cpu/cpu.h"
 
 #define BLOCK 16384 /* elements of a task, at least */
 

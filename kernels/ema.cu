@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Running statistics on a GPU; see ema.h. They are a few thousand numbers; 12 bytes each. */
-#include "kernels/cuda.h"
+#include "kernels/cuda/cuda.h"
 #include "kernels/ema.h"
 #include "kernels/kernels_cuda.h"
 

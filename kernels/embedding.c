@@ -7,7 +7,7 @@
 #include "kernels/embedding.h"
 
 #include "core/log.h"
-#include "kernels/cpu.h"
+#include "kernels/cpu/cpu.h"
 
 #define ELEMENTS 16384 /* of a forward task, about */
 #define COLUMNS  64    /* of a backward task */

@@ -6,9 +6,9 @@
  * 4 of dy, or 2 of bf16, for each table, and 8 for each row of the tables that is touched (4 more
  * for all of dwte when it starts from zeros). A token that fills a large part of the batch is bound
  * by latency instead. */
-#include "kernels/cuda.h"
-#include "kernels/cuda_reduce.h"
-#include "kernels/cuda_sort.h"
+#include "kernels/cuda/cuda.h"
+#include "kernels/cuda/reduce.h"
+#include "kernels/cuda/sort.h"
 #include "kernels/embedding.h"
 #include "kernels/kernels_cuda.h"
 
@@ -38,7 +38,7 @@ static __global__ void __launch_bounds__(CHECKERS)
     for (int64_t i = threadIdx.x; i < count; i += CHECKERS)
         if (!is_token(args.tokens[i], args.vocabulary) && i < bad)
             bad = i;
-    bad = ddp_team_min<CHECKERS / DDP_WARP>(bad, partial);
+    bad = ddp_replica_threads_min<CHECKERS / DDP_WARP>(bad, partial);
     if (threadIdx.x == 0 && bad < count && fault->code == DDP_CUDA_FAULT_NONE) {
         fault->value = args.tokens[bad];
         fault->limit = (int32_t)args.vocabulary;

@@ -7,10 +7,10 @@
 
 #include "kernels/adamw.h"
 #include "kernels/add.h"
-#include "kernels/attention.h"
+#include "kernels/attention/attention.h"
 #include "kernels/batch_norm.h"
 #include "kernels/bf16.h"
-#include "kernels/conv2d.h"
+#include "kernels/conv2d/conv2d.h"
 #include "kernels/dropout.h"
 #include "kernels/ema.h"
 #include "kernels/embedding.h"

@@ -6,8 +6,8 @@
 #include "kernels/kernels.h"
 
 #include "core/log.h"
-#include "kernels/cpu.h"
-#include "kernels/onednn.h"
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/onednn.h"
 
 enum ddp_status ddp_cpu_check_dtype(const char *operation, enum ddp_dtype dtype)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * The CUDA versions of the operations: the same contracts, on device memory. `stream` is a struct
- * ddp_cuda (kernels/cuda.h). They return as soon as the work is on its stream. */
+ * ddp_cuda (kernels/cuda/cuda.h). They return as soon as the work is on its stream. */
 #ifndef DDP_KERNELS_KERNELS_CUDA_H
 #define DDP_KERNELS_KERNELS_CUDA_H
 

@@ -7,7 +7,7 @@
 #include "kernels/layer_norm.h"
 
 #include "core/log.h"
-#include "kernels/vmath.h"
+#include "kernels/cpu/vmath.h"
 
 #define ROWS    16 /* of a task, at least */
 #define BLOCKS  64 /* at most, so that backward's scratch memory stays small */

@@ -5,8 +5,8 @@
  * long. Backward goes over fixed blocks of rows; each adds its rows up for gamma and beta in
  * registers, and a second kernel adds the blocks. Bound: 8 bytes an element forward, 16 with the
  * sum, 12 backward (16 accumulating); half of that in bf16. */
-#include "kernels/cuda.h"
-#include "kernels/cuda_reduce.h"
+#include "kernels/cuda/cuda.h"
+#include "kernels/cuda/reduce.h"
 #include "kernels/kernels_cuda.h"
 #include "kernels/layer_norm.h"
 
@@ -117,7 +117,7 @@ static __global__ void __launch_bounds__(DDP_BLOCK) forward(struct layer_norm_ro
     for (int p = 0; p < PACKS; p++)
         if (first + p * TEAM * W < n)
             sum += sum_of<W>(x[p]);
-    const float mean = ddp_team_sum<WARPS>(sum, partial) / (float)n;
+    const float mean = ddp_replica_threads_sum<WARPS>(sum, partial) / (float)n;
 #pragma unroll
     for (int p = 0; p < PACKS; p++)
         if (first + p * TEAM * W < n)
@@ -125,7 +125,8 @@ static __global__ void __launch_bounds__(DDP_BLOCK) forward(struct layer_norm_ro
                 const float off = x[p].at[i] - mean;
                 squares += off * off;
             }
-    const float rstd = 1 / sqrtf(ddp_team_sum<WARPS>(squares, partial) / (float)n + args.eps);
+    const float rstd =
+        1 / sqrtf(ddp_replica_threads_sum<WARPS>(squares, partial) / (float)n + args.eps);
 #pragma unroll
     for (int p = 0; p < PACKS; p++) {
         const int column = first + p * TEAM * W;
@@ -152,12 +153,13 @@ static __global__ void __launch_bounds__(DDP_BLOCK) forward_any(struct layer_nor
     float sum = 0, squares = 0;
     for (int64_t i = first; i < n; i += TEAM)
         sum += x_at<T, 1>(args, row * n + i).at[0];
-    const float mean = ddp_team_sum<WARPS>(sum, partial) / (float)n;
+    const float mean = ddp_replica_threads_sum<WARPS>(sum, partial) / (float)n;
     for (int64_t i = first; i < n; i += TEAM) {
         const float off = ddp_read_one(x + i) - mean;
         squares += off * off;
     }
-    const float rstd = 1 / sqrtf(ddp_team_sum<WARPS>(squares, partial) / (float)n + args.eps);
+    const float rstd =
+        1 / sqrtf(ddp_replica_threads_sum<WARPS>(squares, partial) / (float)n + args.eps);
     for (int64_t i = first; i < n; i += TEAM)
         ddp_write_one((T *)args.y + row * n + i,
                       normalized(args, ddp_read_one(x + i), mean, rstd, i));
@@ -295,8 +297,8 @@ row_means(const struct ddp_layer_norm_backward &args, ddp_pack<float, W> (&x)[PA
         }
     }
     if (args.dx) {
-        sums.g = ddp_team_sum<WARPS>(sums.g, partial) / (float)args.features;
-        sums.gx = ddp_team_sum<WARPS>(sums.gx, partial) / (float)args.features;
+        sums.g = ddp_replica_threads_sum<WARPS>(sums.g, partial) / (float)args.features;
+        sums.gx = ddp_replica_threads_sum<WARPS>(sums.gx, partial) / (float)args.features;
     }
     return sums;
 }
@@ -412,8 +414,8 @@ static __global__ void __launch_bounds__(DDP_BLOCK) backward_any(struct layer_no
         means.g += g;
         means.gx += g * ((ddp_read_one(x + i) - mean) * rstd);
     }
-    means.g = ddp_team_sum<WARPS>(means.g, partial) / (float)n;
-    means.gx = ddp_team_sum<WARPS>(means.gx, partial) / (float)n;
+    means.g = ddp_replica_threads_sum<WARPS>(means.g, partial) / (float)n;
+    means.gx = ddp_replica_threads_sum<WARPS>(means.gx, partial) / (float)n;
     for (int64_t i = (int)threadIdx.x % TEAM; i < n; i += TEAM) {
         const float g = ddp_read_one(dy + i) * (args.gamma ? args.gamma[i] : 1);
         const float value = dx_of(g, (ddp_read_one(x + i) - mean) * rstd, means, rstd);

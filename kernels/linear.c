@@ -7,10 +7,10 @@
 #include "kernels/linear.h"
 
 #include "kernels/bf16.h"
-#include "kernels/gemm.h"
-#include "kernels/gemm_bf16.h"
+#include "kernels/cpu/gemm.h"
+#include "kernels/cpu/gemm_bf16.h"
 #include "kernels/linear_check.h"
-#include "kernels/vmath.h"
+#include "kernels/cpu/vmath.h"
 
 #define COLUMNS 128   /* of a task of the backward pass; whole vectors */
 #define SMALL   32768 /* elements that are not worth waking a thread for */

@@ -13,8 +13,8 @@
 
 #include "kernels/linear.h"
 
-#include "kernels/cuda_columns.h"
-#include "kernels/cuda_gemm.h"
+#include "kernels/cuda/columns.h"
+#include "kernels/cuda/gemm.h"
 #include "kernels/kernels_cuda.h"
 #include "kernels/linear_check.h"
 

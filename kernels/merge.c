@@ -6,7 +6,7 @@
 #include "kernels/merge.h"
 
 #include "core/log.h"
-#include "kernels/cpu.h"
+#include "kernels/cpu/cpu.h"
 
 /* Elements of a task, at least: the destination stays in L1 while all partial sums join. */
 #define BLOCK 4096

@@ -2,7 +2,7 @@
  *
  * Joining partial sums on a GPU; see merge.h. Bound: 4 bytes an element for each partial sum, the
  * leaf and the destination. */
-#include "kernels/cuda.h"
+#include "kernels/cuda/cuda.h"
 #include "kernels/kernels_cuda.h"
 #include "kernels/merge.h"
 

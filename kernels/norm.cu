@@ -3,7 +3,7 @@
  * Sums of squares on a GPU; see norm.h. Half a warp has a block: sixteen running sums by place in
  * the block, then their sum from the first to the last, as the CPU's, with its bits (a square of
  * floats is exact in double). Bound: 4 bytes an element. */
-#include "kernels/cuda.h"
+#include "kernels/cuda/cuda.h"
 #include "kernels/kernels_cuda.h"
 #include "kernels/norm.h"
 

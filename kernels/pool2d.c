@@ -7,8 +7,8 @@
 #include "kernels/pool2d.h"
 
 #include "core/log.h"
-#include "kernels/conv2d.h"
-#include "kernels/cpu.h"
+#include "kernels/conv2d/conv2d.h"
+#include "kernels/cpu/cpu.h"
 #include "kernels/pool2d_check.h"
 
 #include <math.h>

@@ -4,8 +4,8 @@
  * going forward it reads the pixels of a window, going back the results of all windows that meet a
  * pixel, so that no two threads write the same memory. Bound by memory: windows that overlap are
  * read again from the cache. */
-#include "kernels/conv2d.h"
-#include "kernels/cuda.h"
+#include "kernels/conv2d/conv2d.h"
+#include "kernels/cuda/cuda.h"
 #include "kernels/kernels_cuda.h"
 #include "kernels/pool2d_check.h"
 

@@ -7,7 +7,7 @@
 
 #include "core/log.h"
 #include "core/memory.h"
-#include "kernels/conv2d.h"
+#include "kernels/conv2d/conv2d.h"
 
 #define SIZE_LIMIT 16777216 /* of one dimension */
 

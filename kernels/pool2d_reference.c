@@ -5,8 +5,8 @@
 
 #include "kernels/pool2d_check.h"
 
-#include "kernels/conv2d.h"
-#include "kernels/cpu.h"
+#include "kernels/conv2d/conv2d.h"
+#include "kernels/cpu/cpu.h"
 
 #include <math.h>
 #include <string.h>

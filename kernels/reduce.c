@@ -9,7 +9,7 @@
 
 #include "core/log.h"
 #include "core/memory.h"
-#include "kernels/cpu.h"
+#include "kernels/cpu/cpu.h"
 
 #define BLOCK_BYTES 8192
 #define MAX_DEPTH   6 /* log2(DDP_REDUCE_MAX) */

@@ -4,7 +4,7 @@
  * the tree in registers, as a binary counter: after source i the levels that are full are the bits
  * of i + 1, and what is left over at the end joins from the right, which is the same tree. Bound:
  * the element's size for each source and each destination. */
-#include "kernels/cuda.h"
+#include "kernels/cuda/cuda.h"
 #include "kernels/kernels_cuda.h"
 #include "kernels/reduce.h"
 

@@ -2,7 +2,7 @@
  *
  * ReLU on a GPU; see relu.h. Bound: 8 bytes an element forward, 12 backward (16 accumulating);
  * half of that in bf16. */
-#include "kernels/cuda.h"
+#include "kernels/cuda/cuda.h"
 #include "kernels/kernels_cuda.h"
 #include "kernels/relu.h"
 

@@ -3,8 +3,8 @@
  * Stochastic gradient descent on a GPU; see sgd.h. One launch over the whole flat array, with the
  * rounding of the CPU's version, so with its bits. Bound: 12 bytes an element, 20 with momentum, 2
  * more for the copy in bf16. */
-#include "kernels/cuda.h"
-#include "kernels/cuda_update.h"
+#include "kernels/cuda/cuda.h"
+#include "kernels/cuda/update.h"
 #include "kernels/kernels_cuda.h"
 #include "kernels/sgd.h"
 
@@ -34,7 +34,7 @@ static __device__ inline void update(float *w, float gradient, float *velocity, 
 
 template <int W>
 static __device__ inline void update_pack(const struct sgd_arrays &a,
-                                          const struct ddp_cuda_part &part, int64_t at, int *span)
+                                          const struct ddp_cuda_part &part, int64_t at, int *range)
 {
     ddp_pack<float, W> w = ddp_load<float, W>(a.weight + at), v;
     const ddp_pack<float, W> g = ddp_load<float, W>(a.gradient + at);
@@ -44,7 +44,7 @@ static __device__ inline void update_pack(const struct sgd_arrays &a,
         v = ddp_load<float, W>(a.velocity + at);
     for (int i = 0; i < W; i++)
         update(&w.at[i], g.at[i], &v.at[i],
-               ddp_cuda_spares(part, at + i, span) ? 0 : a.weight_decay, a);
+               ddp_cuda_spares(part, at + i, range) ? 0 : a.weight_decay, a);
     ddp_store<float, W>(a.weight + at, w);
     if (a.velocity)
         ddp_store<float, W>(a.velocity + at, v);
@@ -62,12 +62,12 @@ static __global__ void __launch_bounds__(DDP_BLOCK)
 {
     const int64_t block = part.begin + (int64_t)blockIdx.x * DDP_BLOCK * W;
     const int64_t at = block + (int64_t)threadIdx.x * W;
-    int span = ddp_cuda_first_span(part, block);
+    int range = ddp_cuda_first_range(part, block);
     if (at + W <= part.end)
-        update_pack<W>(arrays, part, at, &span);
+        update_pack<W>(arrays, part, at, &range);
     else
         for (int64_t i = at; i < part.end; i++)
-            update_pack<1>(arrays, part, i, &span);
+            update_pack<1>(arrays, part, i, &range);
 }
 
 static enum ddp_status check(const struct ddp_sgd *args)

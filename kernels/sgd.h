@@ -9,7 +9,7 @@
 
 #include "ddp.h"
 
-#include "kernels/span.h"
+#include "core/range.h"
 
 struct ddp_sgd {
     int64_t count;
@@ -19,7 +19,7 @@ struct ddp_sgd {
     float *velocity;       /* (n) in, out; NULL when momentum is 0 */
     float scale;           /* 1 / number of shards: the mean is taken here, once */
     float rate, momentum, weight_decay;
-    const struct ddp_span *no_decay; /* elements that weight decay leaves alone, counted from */
+    const struct ddp_range *no_decay; /* elements that weight decay leaves alone, counted from */
     int no_decay_count;              /* the beginning of the flat array */
     int64_t first;                   /* where in the flat array element 0 lies */
     bool nesterov;

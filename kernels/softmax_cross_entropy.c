@@ -9,7 +9,7 @@
 #include "kernels/softmax_cross_entropy.h"
 
 #include "core/log.h"
-#include "kernels/vmath.h"
+#include "kernels/cpu/vmath.h"
 
 #define ROWS 16 /* of a task, at least */
 

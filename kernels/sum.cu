@@ -3,8 +3,8 @@
  * Sum of all elements and its gradient on a GPU; see sum.h. Each block adds the elements of a fixed
  * part in double, one block adds these sums. Bound: 4 bytes an element, or 2
  * of bf16, in both passes. */
-#include "kernels/cuda.h"
-#include "kernels/cuda_reduce.h"
+#include "kernels/cuda/cuda.h"
+#include "kernels/cuda/reduce.h"
 #include "kernels/kernels_cuda.h"
 #include "kernels/sum.h"
 
@@ -22,7 +22,7 @@ static __global__ void __launch_bounds__(DDP_BLOCK)
 #pragma unroll 8
     for (int64_t i = begin + threadIdx.x; i < end; i += DDP_BLOCK)
         sum += (double)ddp_read_one(x + i);
-    sum = ddp_team_sum<DDP_BLOCK / DDP_WARP>(sum, partial);
+    sum = ddp_replica_threads_sum<DDP_BLOCK / DDP_WARP>(sum, partial);
     if (threadIdx.x == 0)
         parts[blockIdx.x] = sum;
 }
@@ -34,7 +34,7 @@ static __global__ void __launch_bounds__(DDP_BLOCK)
     double sum = 0;
     for (int i = (int)threadIdx.x; i < count; i += DDP_BLOCK)
         sum += parts[i];
-    sum = ddp_team_sum<DDP_BLOCK / DDP_WARP>(sum, partial);
+    sum = ddp_replica_threads_sum<DDP_BLOCK / DDP_WARP>(sum, partial);
     if (threadIdx.x == 0)
         *y = (float)sum;
 }

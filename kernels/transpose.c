@@ -8,7 +8,7 @@
 
 #include "core/log.h"
 #include "core/memory.h"
-#include "kernels/cpu.h"
+#include "kernels/cpu/cpu.h"
 
 #define SQUARE 64
 #define TASK   16 /* squares */

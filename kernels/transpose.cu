@@ -5,7 +5,7 @@
  * columns, such as the channels of an image, are copied element by element: the few long runs of
  * the other side stay in the caches. Bound: 8 bytes an element (12 accumulating),
  * half of that in bf16. */
-#include "kernels/cuda.h"
+#include "kernels/cuda/cuda.h"
 #include "kernels/kernels_cuda.h"
 #include "kernels/transpose.h"
 

@@ -5,7 +5,7 @@
 
 #include "core/log.h"
 #include "launcher/keeper.h"
-#include "launcher/plan.h"
+#include "launcher/launch_plan.h"
 #include "launcher/settings.h"
 #include "launcher/status.h"
 #include "launcher/supervise.h"
@@ -52,7 +52,7 @@ static void print_version(FILE *out)
 int main(int argc, char **argv)
 {
     struct settings settings;
-    struct plan plan;
+    struct launch_plan plan;
     int exit_code = EXIT_LAUNCHER;
     open_standard_files();
     ddp_log_set_name("ddprun");
@@ -65,14 +65,14 @@ int main(int argc, char **argv)
         return print(settings_help);
     if (settings.version)
         return print(print_version);
-    if (plan_make(&plan, &settings, &exit_code) != DDP_OK)
+    if (launch_plan_make(&plan, &settings, &exit_code) != DDP_OK)
         return exit_code;
     if (settings.dry_run) {
-        plan_print(&plan, stdout);
+        launch_plan_print(&plan, stdout);
         exit_code = end_printing(EXIT_SUCCESS);
     } else {
         exit_code = supervise(&plan);
     }
-    plan_free(&plan);
+    launch_plan_free(&plan);
     return exit_code;
 }

@@ -142,7 +142,7 @@ static void raise_descriptor_limit(int pipes)
     }
 }
 
-enum ddp_status output_open(struct output *output, const struct plan *plan,
+enum ddp_status output_open(struct output *output, const struct launch_plan *plan,
                             const struct ddp_board *board, char *directory)
 {
     int shown = 0, relayed = 0;

@@ -6,12 +6,12 @@
 #define DDP_LAUNCHER_OUTPUT_H
 
 #include "job/board.h"
-#include "launcher/plan.h"
+#include "launcher/launch_plan.h"
 #include "launcher/relay.h"
 #include "launcher/spawn.h"
 
 struct output {
-    const struct plan *plan;
+    const struct launch_plan *plan;
     const struct ddp_board *board;
     struct relay *relay; /* NULL when nothing is relayed */
     char *directory;     /* the run's log directory, or NULL */
@@ -21,7 +21,7 @@ struct output {
 
 /* Decides, makes the log directory, starts the relay if there is use for it. `directory`: that of
  * the attempt before, which is used again; taken over. */
-enum ddp_status output_open(struct output *output, const struct plan *plan,
+enum ddp_status output_open(struct output *output, const struct launch_plan *plan,
                             const struct ddp_board *board, char *directory);
 
 /* Starts a worker with its output connected. */

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT
  *
  * A job that runs: what ddprun knows of its workers, and what it can do to all of them. Shared by
- * supervise.c (the attempts), watch.c (the loop), signals.c and judge.c (who failed first). */
+ * supervise.c (the attempts), watch.c (the loop), signals.c and first_failure.c (who failed first).
+ */
 #ifndef DDP_LAUNCHER_RUNNING_H
 #define DDP_LAUNCHER_RUNNING_H
 
 #include "job/board.h"
 #include "launcher/children.h"
-#include "launcher/fewer.h"
+#include "launcher/shrink.h"
 #include "launcher/keeper.h"
 #include "launcher/output.h"
-#include "launcher/plan.h"
+#include "launcher/launch_plan.h"
 #include "launcher/spawn.h"
 #include "launcher/terminal.h"
 
@@ -30,7 +31,7 @@ struct worker {
 };
 
 struct job {
-    struct plan *plan;
+    struct launch_plan *plan;
     struct ddp_board board;
     int board_fd;
     int heap_fd;

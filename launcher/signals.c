@@ -7,7 +7,7 @@
 
 #include "core/log.h"
 #include "launcher/report.h"
-#include "launcher/table.h"
+#include "launcher/board_table.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -61,7 +61,7 @@ static void ask_to_stop(struct job *job, int signal)
 static void handle_ending_signal(struct job *job, int signal)
 {
     if (signal == SIGQUIT)
-        table_log(&job->board);
+        board_table_log(&job->board);
     char name[32];
     const bool asked = job->stop_request == SIGINT || job->stop_request == SIGTERM;
     if (job->state < ENDING && !asked && (signal == SIGINT || signal == SIGTERM) &&

@@ -17,7 +17,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-enum ddp_status spawner_open(struct spawner *spawner, const struct plan *plan,
+enum ddp_status spawner_open(struct spawner *spawner, const struct launch_plan *plan,
                              const struct keeper *keeper, int board_fd, int heap_fd)
 {
     int ends[2];
@@ -99,7 +99,7 @@ static bool become(int fd, int standard)
 static _Noreturn void run_child(const struct spawner *spawner, int rank, pid_t parent, int out,
                                 int error, char *const *environment)
 {
-    const struct plan *plan = spawner->plan;
+    const struct launch_plan *plan = spawner->plan;
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
         give_up(spawner, rank, SPAWN_PREPARE);
     if (getppid() != parent)
@@ -125,8 +125,8 @@ enum ddp_status spawner_start(const struct spawner *spawner, int rank, int out, 
                               const char *error_file, pid_t *pid)
 {
     pid_t parent = getpid();
-    char **environment =
-        plan_environment(spawner->plan, rank, spawner->board_fd, spawner->heap_fd, error_file);
+    char **environment = launch_plan_environment(spawner->plan, rank, spawner->board_fd,
+                                                 spawner->heap_fd, error_file);
     if (!environment)
         return DDP_ERR_MEMORY;
     pid_t child = cgroup_fork(spawner->keeper->cgroup);
@@ -176,7 +176,7 @@ static void read_interpreter(const char *program, char *name, size_t size)
     snprintf(name, size, "%.*s", (int)strcspn(start, " \t\r\n"), start);
 }
 
-void spawn_error_text(const struct spawn_error *error, const struct plan *plan, char *text,
+void spawn_error_text(const struct spawn_error *error, const struct launch_plan *plan, char *text,
                       size_t size)
 {
     char interpreter[128];

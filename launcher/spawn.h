@@ -6,7 +6,7 @@
 
 #include "ddp.h"
 #include "launcher/keeper.h"
-#include "launcher/plan.h"
+#include "launcher/launch_plan.h"
 
 #include <sys/resource.h>
 
@@ -24,7 +24,7 @@ struct spawn_error {
 };
 
 struct spawner {
-    const struct plan *plan;
+    const struct launch_plan *plan;
     const struct keeper *keeper;
     int board_fd;
     int heap_fd;
@@ -35,7 +35,7 @@ struct spawner {
 };
 
 /* Opens the pipe and /dev/null. */
-enum ddp_status spawner_open(struct spawner *spawner, const struct plan *plan,
+enum ddp_status spawner_open(struct spawner *spawner, const struct launch_plan *plan,
                              const struct keeper *keeper, int board_fd, int heap_fd);
 void spawner_close(struct spawner *spawner);
 
@@ -49,7 +49,7 @@ bool spawner_next_error(const struct spawner *spawner, struct spawn_error *error
 
 /* The exit code that ddprun documents for such a failure, and a sentence on its cause. */
 int spawn_error_exit_code(const struct spawn_error *error);
-void spawn_error_text(const struct spawn_error *error, const struct plan *plan, char *text,
+void spawn_error_text(const struct spawn_error *error, const struct launch_plan *plan, char *text,
                       size_t size);
 
 #endif

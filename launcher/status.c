@@ -9,7 +9,7 @@
 #include "core/log.h"
 #include "core/parse.h"
 #include "launcher/settings.h"
-#include "launcher/table.h"
+#include "launcher/board_table.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -72,7 +72,7 @@ static bool show(int pid)
     int64_t now = ddp_clock_ns(), start = board.memory->start_ns;
     printf("job %d: %d worker%s, %.0f s\n", pid, board.world_size, board.world_size == 1 ? "" : "s",
            start > 0 && start <= now ? (double)(now - start) / 1e9 : 0);
-    table_write(&board, stdout);
+    board_table_write(&board, stdout);
     ddp_board_unmap(&board);
     return true;
 }

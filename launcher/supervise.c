@@ -13,7 +13,7 @@
 #include "launcher/report.h"
 #include "launcher/running.h"
 #include "launcher/signals.h"
-#include "launcher/table.h"
+#include "launcher/board_table.h"
 #include "launcher/watch.h"
 
 #include <signal.h>
@@ -170,7 +170,7 @@ static void run_attempt(struct job *job)
         return;
     }
     if (job->plan->settings->report_bindings)
-        plan_report_bindings(job->plan);
+        launch_plan_report_bindings(job->plan);
     start_workers(job);
     watch_workers(job);
     end_children(job);
@@ -182,7 +182,7 @@ static void run_attempt(struct job *job)
     job->output.directory = directory;
     spawner_close(&job->spawner);
     if (job->plan->settings->straggler_report)
-        table_stragglers(&job->board);
+        board_table_stragglers(&job->board);
     if (job->exit_code == EXIT_SUCCESS && job->plan->restart == 0)
         report_missed_faults(job);
     if (written) /* else the relay is still there, and looks at it */
@@ -212,7 +212,7 @@ static bool back_off(struct job *job, int before, const char *why)
 /* Prepares another attempt, if there may be one. */
 static bool next_attempt(struct job *job)
 {
-    struct plan *plan = job->plan;
+    struct launch_plan *plan = job->plan;
     char why[320];
     int before = plan->nproc;
     if (!job->restartable || job->interrupted || plan->restart >= plan->settings->max_restarts)
@@ -223,16 +223,16 @@ static bool next_attempt(struct job *job)
                 job->failed_rank);
         return false;
     }
-    if (!fewer_decide(plan, &job->failures, job->failed_rank, why, sizeof why) ||
+    if (!shrink_decide(plan, &job->failures, job->failed_rank, why, sizeof why) ||
         !back_off(job, before, why))
         return false;
-    if (plan_next(plan, *why) == DDP_OK)
+    if (launch_plan_next(plan, *why) == DDP_OK)
         return true;
     job->exit_code = EXIT_LAUNCHER;
     return false;
 }
 
-int supervise(struct plan *plan)
+int supervise(struct launch_plan *plan)
 {
     struct job job = {
         .plan = plan, .terminal = {.fd = -1}, .exit_code = EXIT_LAUNCHER, .failures = {.rank = -1}};

@@ -5,9 +5,9 @@
 #ifndef DDP_LAUNCHER_SUPERVISE_H
 #define DDP_LAUNCHER_SUPERVISE_H
 
-#include "launcher/plan.h"
+#include "launcher/launch_plan.h"
 
 /* Runs the job to its end, with the restarts that are allowed. Returns ddprun's exit code. */
-int supervise(struct plan *plan);
+int supervise(struct launch_plan *plan);
 
 #endif

@@ -8,9 +8,9 @@
 
 #include "core/clock.h"
 #include "core/log.h"
-#include "launcher/judge.h"
+#include "launcher/first_failure.h"
 #include "launcher/signals.h"
-#include "launcher/table.h"
+#include "launcher/board_table.h"
 
 #include <poll.h>
 #include <signal.h>
@@ -99,8 +99,8 @@ static void handle_children(struct job *job)
         else if (info.si_status == SIGTSTP && info.si_pid == job->terminal.borrower)
             job_pause(job);
     }
-    judge_start(job);
-    judge_workers(job, false);
+    first_failure_at_start(job);
+    first_failure_decide(job, false);
 }
 
 static void handle_deadline(struct job *job)
@@ -108,7 +108,7 @@ static void handle_deadline(struct job *job)
     if (!ddp_deadline_passed(job->deadline_ns))
         return;
     if (job->state == DOUBTING) {
-        judge_workers(job, true);
+        first_failure_decide(job, true);
         return;
     }
     ddp_log(DDP_LOG_WARNING, "%d worker%s did not end within %g s: SIGKILL", job->running,
@@ -128,7 +128,7 @@ static void watch_progress(struct job *job)
     double limit = job->plan->settings->timeout_seconds;
     if (limit <= 0 || job->state != RUNNING)
         return;
-    uint64_t progress = table_progress(&job->board);
+    uint64_t progress = board_table_progress(&job->board);
     int64_t now = ddp_clock_ns();
     if (progress != job->progress || progress == 0) {
         job->progress = progress;
@@ -138,7 +138,7 @@ static void watch_progress(struct job *job)
     if ((double)(now - job->progress_ns) < limit * 1e9)
         return;
     ddp_log(DDP_LOG_ERROR, "no rank has got on for %g s; ending the job", limit);
-    table_log(&job->board);
+    board_table_log(&job->board);
     job_decide(job, EXIT_HANG);
     job->restartable = true;
     ddp_board_abort(&job->board, DDP_ABORT_BY_LAUNCHER);
@@ -163,13 +163,13 @@ void watch_workers(struct job *job)
         if (children)
             handle_children(job);
         else if (watched[1].revents)
-            judge_start(job);
+            first_failure_at_start(job);
         if (job->running > 0) {
             handle_deadline(job);
             watch_progress(job);
         }
     }
-    judge_workers(job, true);
+    first_failure_decide(job, true);
 }
 
 bool watch_output(struct job *job)

@@ -11,7 +11,7 @@
 #include "optim/optim.h"
 #include "tests/kernels_test.h"
 
-static const struct ddp_span spans[] = {
+static const struct ddp_range spans[] = {
     {3, 5}, {16, 48}, {1000, 1001}, {1001, 20000}, {60000, 70001}};
 
 static const struct ddp_adamw variants[] = {
@@ -246,7 +246,7 @@ END_TEST
 START_TEST(bad_arguments)
 {
     float x[4] = {1, 1, 1, 1};
-    const struct ddp_span empty = {4, 4};
+    const struct ddp_range empty = {4, 4};
     const struct ddp_adamw good = {
         .count = 1, .weight = &x[0], .gradient = &x[1], .exp_avg = &x[2], .exp_avg_sq = &x[3]};
     struct ddp_adamw bad[14];

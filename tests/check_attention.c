@@ -4,7 +4,7 @@
  * say, bits over thread counts, large scores. */
 #include "config.h"
 
-#include "kernels/attention.h"
+#include "kernels/attention/attention.h"
 #include "tests/kernels_test.h"
 
 struct layer {

@@ -5,7 +5,7 @@
 
 #include "tests/runner.h"
 #include "tests/scratch.h"
-#include "train/checkpoint.h"
+#include "checkpoint/checkpoint.h"
 
 #include <inttypes.h>
 #include <jansson.h>

@@ -4,8 +4,8 @@
  * differences, accumulation, bits over thread counts, bf16, PyTorch's numbers, bad arguments. */
 #include "config.h"
 
-#include "kernels/conv2d.h"
-#include "kernels/conv2d_micro.h"
+#include "kernels/conv2d/conv2d.h"
+#include "kernels/conv2d/micro.h"
 #include "tests/kernels_golden.h"
 
 #include "kernels/bf16.h"

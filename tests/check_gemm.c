@@ -4,7 +4,7 @@
  * arguments. */
 #include "config.h"
 
-#include "kernels/gemm.h"
+#include "kernels/cpu/gemm.h"
 #include "tests/runner.h"
 
 #include <pthread.h>

@@ -5,7 +5,7 @@
 #include "config.h"
 
 #include "kernels/bf16.h"
-#include "kernels/gemm_bf16.h"
+#include "kernels/cpu/gemm_bf16.h"
 #include "tests/runner.h"
 
 typedef struct ddp_gemm_bf16 product_arguments;

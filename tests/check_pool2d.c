@@ -4,7 +4,7 @@
  * differences, accumulation, bits over thread counts, bad arguments. */
 #include "config.h"
 
-#include "kernels/conv2d.h"
+#include "kernels/conv2d/conv2d.h"
 #include "kernels/pool2d.h"
 #include "tests/kernels_golden.h"
 

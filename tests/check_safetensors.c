@@ -6,7 +6,7 @@
 
 #include "tests/runner.h"
 #include "tests/scratch.h"
-#include "train/safetensors.h"
+#include "weights/safetensors.h"
 
 #include <signal.h>
 #include <sys/resource.h>

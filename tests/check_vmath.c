@@ -3,7 +3,7 @@
  * The math of the kernels against the C library in double, over the whole range of float32. */
 #include "config.h"
 
-#include "kernels/vmath.h"
+#include "kernels/cpu/vmath.h"
 #include "tests/kernels_test.h"
 
 typedef void function16(const float *x, float *y);

@@ -6,7 +6,7 @@
  * the directory. */
 #include "config.h"
 
-#include "train/checkpoint.h"
+#include "checkpoint/checkpoint.h"
 
 #include <dirent.h>
 #include <fcntl.h>

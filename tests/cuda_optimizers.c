@@ -9,7 +9,7 @@
 #define FIRST 40 /* where in the flat array the arrays of these tests begin */
 
 /* Spans of every length that work is cut by, up to behind the end. */
-static int make_spans(struct ddp_span *spans, int most, int64_t count, int64_t longest)
+static int make_spans(struct ddp_range *spans, int most, int64_t count, int64_t longest)
 {
     int n = 0;
     for (int64_t at = random_below(FIRST); n < most && at < FIRST + count; n++) {
@@ -26,7 +26,7 @@ struct arrays {
     size_t shift;
     float *host[4], *device[4]; /* weight, gradient, and two more */
     uint16_t *rounded, *d_rounded;
-    struct ddp_span spans[600];
+    struct ddp_range spans[600];
     int span_count;
 };
 
@@ -245,7 +245,7 @@ END_TEST
 START_TEST(test_arguments)
 {
     float *v = cuda_memory(16, 0);
-    const struct ddp_span wrong[2] = {{0, 4}, {3, 5}};
+    const struct ddp_range wrong[2] = {{0, 4}, {3, 5}};
     const struct ddp_adamw adamw = {.count = 4,
                                     .weight = v,
                                     .gradient = v,

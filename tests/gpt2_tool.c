@@ -9,7 +9,7 @@
 #include "config.h"
 
 #include "core/log.h"
-#include "train/weights.h"
+#include "weights/weights.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 #include "config.h"
 
 #include "core/log.h"
-#include "train/safetensors.h"
+#include "weights/safetensors.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -10,7 +10,7 @@
 #include "core/memory.h"
 #include "data/dataset.h"
 #include "data/npy_file.h"
-#include "data/npy_place.h"
+#include "data/npy_source.h"
 #include "data/pixels.h"
 
 #include <inttypes.h>
@@ -309,7 +309,7 @@ static enum ddp_status read_labels(struct npy *n, int64_t class_count)
 }
 
 static enum ddp_status open_set(struct npy **result, const char *path,
-                                const struct ddp_npy_place *place, int64_t class_count)
+                                const struct ddp_npy_source *source, int64_t class_count)
 {
     struct npy *n = ddp_array_alloc(1, sizeof *n);
     if (!n)
@@ -322,11 +322,11 @@ static enum ddp_status open_set(struct npy **result, const char *path,
         n->base.info.std[c] = 1;
     enum ddp_status status = n->path ? DDP_OK : ddp_fail(DDP_ERR_MEMORY, "%s: out of memory", path);
     if (status == DDP_OK)
-        status = open_array(&n->x, place->archive, place->x);
+        status = open_array(&n->x, source->archive, source->x);
     if (status == DDP_OK)
         status = set_shape(n);
-    if (status == DDP_OK && place->y) {
-        status = open_array(&n->y, place->archive, place->y);
+    if (status == DDP_OK && source->y) {
+        status = open_array(&n->y, source->archive, source->y);
         if (status == DDP_OK)
             status = read_labels(n, class_count);
     }
@@ -411,11 +411,11 @@ static enum ddp_status check_same_kind(const struct npy *train, const struct npy
 }
 
 static enum ddp_status open_test(struct npy **test, const struct npy *train, const char *path,
-                                 const struct ddp_npy_place *place)
+                                 const struct ddp_npy_source *source)
 {
-    if (!place->y && train->labels)
+    if (!source->y && train->labels)
         return ddp_fail(DDP_ERR_FORMAT, "%s: test samples without labels", path);
-    enum ddp_status status = open_set(test, path, place, train->base.info.class_count);
+    enum ddp_status status = open_set(test, path, source, train->base.info.class_count);
     if (status == DDP_OK)
         status = check_same_kind(train, *test);
     if (status == DDP_OK && train->pixels)
@@ -424,8 +424,8 @@ static enum ddp_status open_test(struct npy **test, const struct npy *train, con
 }
 
 static enum ddp_status open_both(const struct ddp_dataset_options *options,
-                                 const struct ddp_npy_place *train_place,
-                                 const struct ddp_npy_place *test_place, struct npy **train,
+                                 const struct ddp_npy_source *train_place,
+                                 const struct ddp_npy_source *test_place, struct npy **train,
                                  struct npy **test)
 {
     enum ddp_status status = open_set(train, options->path, train_place, options->class_count);
@@ -442,20 +442,20 @@ static enum ddp_status open_both(const struct ddp_dataset_options *options,
 static enum ddp_status npy_open(const struct ddp_dataset_options *options, ddp_dataset **train,
                                 ddp_dataset **test)
 {
-    struct ddp_npy_place train_place = {0}, test_place = {0};
+    struct ddp_npy_source train_place = {0}, test_place = {0};
     struct npy *new_train = NULL, *new_test = NULL;
     if (!options->path)
         return ddp_fail(DDP_ERR_INVALID,
                         "NumPy arrays must come from somewhere: name X.npy,Y.npy or an archive "
                         "(.npz) with --data");
-    enum ddp_status status =
-        ddp_npy_place_find(options->path, &train_place, test && !options->val ? &test_place : NULL);
+    enum ddp_status status = ddp_npy_source_find(options->path, &train_place,
+                                                 test && !options->val ? &test_place : NULL);
     if (status == DDP_OK && test && options->val)
-        status = ddp_npy_place_find(options->val, &test_place, NULL);
+        status = ddp_npy_source_find(options->val, &test_place, NULL);
     if (status == DDP_OK)
         status = open_both(options, &train_place, &test_place, &new_train, &new_test);
-    ddp_npy_place_free(&train_place);
-    ddp_npy_place_free(&test_place);
+    ddp_npy_source_free(&train_place);
+    ddp_npy_source_free(&test_place);
     if (status != DDP_OK) {
         if (new_train)
             npy_close(&new_train->base);

@@ -7,7 +7,7 @@
 #include "core/memory.h"
 #include "core/pool.h"
 #include "device/device.h"
-#include "kernels/gemm_tiles.h"
+#include "kernels/cpu/gemm_tiles.h"
 
 #include <string.h>
 

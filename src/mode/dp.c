@@ -17,7 +17,7 @@
  * in the same bits. */
 #include "config.h"
 
-#include "mode/team.h"
+#include "mode/replica_threads.h"
 #include "mode/updater.h"
 
 #include "core/memory.h"
@@ -37,7 +37,7 @@ struct dp {
     int32_t *labels; /* staging of labels on the master; NULL when not needed */
     float **staging; /* of each replica: gradients that come from another device; or NULL */
     struct ddp_updater updater;
-    ddp_team *team;
+    ddp_replica_threads *team;
     const struct ddp_batch **batches; /* of a step: replica r, shard i: [r * local_shards + i] */
     bool failed;
 };
@@ -60,7 +60,7 @@ static void destroy(void *state)
     /* No device waits for another one any more when memory goes. */
     for (int r = 0; !dp->failed && r < dp->replica_count; r++)
         (void)ddp_device_synchronize(dp->replicas[r].device);
-    ddp_team_destroy(dp->team);
+    ddp_replica_threads_destroy(dp->team);
     ddp_updater_close(&dp->updater);
     if (dp->labels)
         ddp_device_free(master(dp)->device, dp->labels, labels_bytes(dp));
@@ -152,7 +152,7 @@ static enum ddp_status create(void **state, const struct ddp_mode_setup *setup)
     if (status == DDP_OK)
         status = create_master(dp);
     if (status == DDP_OK)
-        status = ddp_team_create(&dp->team, dp->replica_count);
+        status = ddp_replica_threads_create(&dp->team, dp->replica_count);
     if (status != DDP_OK) {
         dp->failed = true;
         destroy(dp);
@@ -240,13 +240,13 @@ static enum ddp_status run_shard(struct dp *dp, int64_t shard)
     enum ddp_status status = scatter_inputs(dp, shard);
     ddp_trace_end("scatter", begin, "shard", shard);
     if (status == DDP_OK)
-        status = ddp_team_run(dp->team, forward_member, dp);
+        status = ddp_replica_threads_run(dp->team, forward_member, dp);
     begin = ddp_trace_begin();
     for (int r = 0; status == DDP_OK && r < dp->replica_count; r++)
         status = loss_of(dp, r, batch_of(dp, r, shard));
     ddp_trace_end("gather, loss", begin, "shard", shard);
     if (status == DDP_OK)
-        status = ddp_team_run(dp->team, backward_member, dp);
+        status = ddp_replica_threads_run(dp->team, backward_member, dp);
     return status;
 }
 

@@ -17,22 +17,22 @@
 
 static int by_begin(const void *a, const void *b)
 {
-    const struct ddp_span *x = a, *y = b;
+    const struct ddp_range *x = a, *y = b;
     return x->begin < y->begin ? -1 : x->begin > y->begin;
 }
 
-/* The parameters of one dimension, biases and those of norms, as spans. */
-static enum ddp_status find_vectors(const ddp_graph *graph, struct ddp_span **spans, int *count)
+/* The parameters of one dimension, biases and those of norms, as ranges. */
+static enum ddp_status find_vectors(const ddp_graph *graph, struct ddp_range **ranges, int *count)
 {
     const int parameters = ddp_graph_parameter_count(graph);
-    struct ddp_span *list = ddp_array_alloc((size_t)parameters, sizeof *list);
+    struct ddp_range *list = ddp_array_alloc((size_t)parameters, sizeof *list);
     int found = 0, joined = 0;
     if (!list)
         return DDP_ERR_MEMORY;
     for (int i = 0; i < parameters; i++) {
         const struct ddp_parameter *parameter = ddp_graph_parameter_at(graph, i);
         if (!parameter->statistic && parameter->dim_count < 2)
-            list[found++] = (struct ddp_span){parameter->offset, ddp_parameter_end(parameter)};
+            list[found++] = (struct ddp_range){parameter->offset, ddp_parameter_end(parameter)};
     }
     qsort(list, (size_t)found, sizeof *list, by_begin);
     for (int i = 0; i < found; i++) {
@@ -41,7 +41,7 @@ static enum ddp_status find_vectors(const ddp_graph *graph, struct ddp_span **sp
         else
             list[joined++] = list[i];
     }
-    *spans = list;
+    *ranges = list;
     *count = joined;
     return DDP_OK;
 }
@@ -51,16 +51,16 @@ static enum ddp_status create_optimizer(struct ddp_updater *updater,
                                         float *const *state)
 {
     struct ddp_optimizer_config config = setup->optimizer;
-    struct ddp_span *spans = NULL;
+    struct ddp_range *ranges = NULL;
     enum ddp_status status = DDP_OK;
     config.no_decay_count = 0;
     if (setup->decay_matrices_only && config.weight_decay != 0)
-        status = find_vectors(setup->graph, &spans, &config.no_decay_count);
-    config.no_decay = spans;
+        status = find_vectors(setup->graph, &ranges, &config.no_decay_count);
+    config.no_decay = ranges;
     if (status == DDP_OK)
         status = ddp_optimizer_create(&updater->optimizer, updater->replica->device, state_count,
                                       &config, state);
-    free(spans);
+    free(ranges);
     return status;
 }
 

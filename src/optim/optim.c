@@ -25,7 +25,7 @@ const char *const ddp_optimizer_names[OPTIMIZERS + 1] = {"sgd", "adam", "adamw",
 struct ddp_optimizer {
     const struct ddp_optimizer_ops *ops;
     struct ddp_optimizer_config config;
-    struct ddp_span *no_decay; /* what config.no_decay points to */
+    struct ddp_range *no_decay; /* what config.no_decay points to */
     ddp_device *device;
     int64_t count;
     int state_count;
@@ -58,7 +58,7 @@ enum ddp_status ddp_optimizer_states(const struct ddp_optimizer_config *config, 
     return DDP_OK;
 }
 
-static enum ddp_status copy_spans(struct ddp_optimizer *optimizer)
+static enum ddp_status copy_ranges(struct ddp_optimizer *optimizer)
 {
     const size_t count = (size_t)optimizer->config.no_decay_count;
     optimizer->no_decay = ddp_array_alloc(count, sizeof *optimizer->no_decay);
@@ -96,7 +96,7 @@ enum ddp_status ddp_optimizer_create(ddp_optimizer **optimizer, ddp_device *devi
     if (!o)
         return DDP_ERR_MEMORY;
     *o = (struct ddp_optimizer){.ops = ops, .config = *config, .device = device, .count = count};
-    enum ddp_status status = copy_spans(o);
+    enum ddp_status status = copy_ranges(o);
     if (status == DDP_OK)
         status = take_state(o, state);
     if (status != DDP_OK) {

@@ -8,7 +8,7 @@
 #define DDP_OPTIM_OPTIM_H
 
 #include "device/device.h"
-#include "kernels/span.h"
+#include "core/range.h"
 
 #define DDP_OPTIMIZER_STATES 2 /* arrays of state that an optimizer has at most */
 
@@ -23,7 +23,7 @@ struct ddp_optimizer_config {
     bool nesterov;                   /* sgd */
     double beta1, beta2, eps;        /* adam, adamw */
     double weight_decay;             /* sgd, adam: added to the gradient; adamw: decoupled */
-    const struct ddp_span *no_decay; /* parts of the flat array without it; copied */
+    const struct ddp_range *no_decay; /* parts of the flat array without it; copied */
     int no_decay_count;
 };
 

@@ -10,7 +10,7 @@
 #include "core/text.h"
 #include "core/trace.h"
 #include "job/job.h"
-#include "train/weights.h"
+#include "weights/weights.h"
 
 enum ddp_status ddp_run_read_config(struct ddp_run *run)
 {

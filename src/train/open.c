@@ -14,7 +14,7 @@
 #include "mode/replica.h"
 #include "train/devices.h"
 #include "train/outputs.h"
-#include "train/weights.h"
+#include "weights/weights.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -200,7 +200,8 @@ static enum ddp_status create_mode(struct ddp_run *run)
         .decay_matrices_only = plan->decay_matrices_only,
         .clip_norm = plan->clip_norm,
         .only_finite = options->nan != DDP_NAN_WARN,
-        .gradient_norm = options->log || options->tensorboard || options->nan == DDP_NAN_SKIP,
+        .gradient_norm =
+            options->report.log || options->report.tensorboard || options->nan == DDP_NAN_SKIP,
         .zero = plan->zero,
         .shared_weights = plan->shared_weights,
         .sync_batch_norm = plan->sync_batch_norm,

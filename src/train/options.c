@@ -7,7 +7,7 @@
 #include "train/options.h"
 
 #include "train/options_read.h"
-#include "train/weights.h"
+#include "weights/weights.h"
 
 #include <stddef.h>
 
@@ -523,7 +523,7 @@ const struct ddp_option ddp_train_option_table[] = {
      .help = "test accuracy after each epoch (default)"},
     {.name = "log-every",
      .type = DDP_OPTION_INT,
-     .offset = AT(log_every),
+     .offset = AT(report.log_every),
      .min = 0,
      .max = (double)DDP_COUNT_MAX,
      .argument = "N",
@@ -546,17 +546,17 @@ const struct ddp_option ddp_train_option_table[] = {
      .help = "ddp: compare the parameters of all workers every K steps, and name who differs"},
     {.name = "log",
      .type = DDP_OPTION_TEXT,
-     .offset = AT(log),
+     .offset = AT(report.log),
      .argument = "FILE",
      .help = "append the figures of each step and evaluation to this file, as JSON lines"},
     {.name = "tensorboard",
      .type = DDP_OPTION_TEXT,
-     .offset = AT(tensorboard),
+     .offset = AT(report.tensorboard),
      .argument = "DIR",
      .help = "write them to an event file in this directory, for TensorBoard"},
     {.name = "trace",
      .type = DDP_OPTION_TEXT,
-     .offset = AT(trace),
+     .offset = AT(report.trace),
      .argument = "FILE",
      .help = "write what each worker does when to this file, for Perfetto or chrome://tracing"},
     {.name = "trace-steps",
@@ -567,7 +567,7 @@ const struct ddp_option ddp_train_option_table[] = {
     {.name = "verbose",
      .letter = 'v',
      .type = DDP_OPTION_FLAG,
-     .offset = AT(verbose),
+     .offset = AT(report.verbose),
      .help = "print every step, and the weights of small models"},
     {.name = "quiet",
      .letter = 'q',

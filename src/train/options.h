@@ -10,6 +10,7 @@
 #include "mode/mode.h"
 #include "model/model.h"
 #include "optim/schedule.h"
+#include "report/metrics.h"
 #include "train/guard.h"
 
 /* What --dtype takes, in the order of its names. */
@@ -79,12 +80,10 @@ struct ddp_train_options {
     const char *checkpoint, *resume_from;
     int64_t checkpoint_every, keep; /* steps, 0: each epoch; checkpoints, 0: all */
     bool keep_given, resume;
-    bool evaluate, verbose, quiet, plan, mfu;
-    int64_t log_every;
+    bool evaluate, quiet, plan, mfu;
+    struct ddp_report_options report;
     int nan; /* enum ddp_nan_kind */
     int64_t check_replicas;
-    const char *log, *tensorboard, *trace;
-    int64_t trace_first, trace_last; /* from 1 */
     bool trace_steps_given;
     bool given[DDP_TRAIN_OPTIONS]; /* each row of the table, for ddp_options_given() */
 };

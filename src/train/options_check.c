@@ -104,11 +104,11 @@ void ddp_train_check_length(const struct ddp_train_options *options,
     if (plan->rank != 0)
         return;
     warn_schedule(options, plan);
-    if (options->trace && options->trace_first > steps)
+    if (options->report.trace && options->report.trace_first > steps)
         ddp_log(DDP_LOG_WARNING,
                 "--trace-steps begins at %" PRId64 ", and the run ends after step %" PRId64
                 ": the trace shows none",
-                options->trace_first, steps);
+                options->report.trace_first, steps);
     if (options->check_replicas > steps)
         ddp_log(DDP_LOG_WARNING,
                 "--check-replicas %" PRId64 ": the run ends after step %" PRId64

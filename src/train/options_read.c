@@ -134,9 +134,9 @@ const char *ddp_train_read_trace_steps(void *destination, const char *value)
     char *last = strchr(text, '-');
     if (last)
         *last++ = '\0';
-    if (!ddp_parse_int64(text, 1, DDP_COUNT_MAX, &options->trace_first) ||
-        !ddp_parse_int64(last ? last : text, options->trace_first, DDP_COUNT_MAX,
-                         &options->trace_last))
+    if (!ddp_parse_int64(text, 1, DDP_COUNT_MAX, &options->report.trace_first) ||
+        !ddp_parse_int64(last ? last : text, options->report.trace_first, DDP_COUNT_MAX,
+                         &options->report.trace_last))
         return "must be the first and the last step, such as 20-40";
     options->trace_steps_given = true;
     return NULL;
@@ -174,7 +174,7 @@ void ddp_train_options_default(struct ddp_train_options *options)
         .shared_weights = true,
         .keep = 3,
         .evaluate = true,
-        .trace_first = 1,
-        .trace_last = 1000,
+        .report.trace_first = 1,
+        .report.trace_last = 1000,
     };
 }

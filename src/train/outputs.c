@@ -58,10 +58,10 @@ enum ddp_status ddp_train_check_outputs(const struct ddp_train_options *options)
     const struct output outputs[] = {
         {"--save", options->save, false},
         {"--export", options->export_path, false},
-        {"--log", options->log, false},
-        {"--trace", options->trace, false},
+        {"--log", options->report.log, false},
+        {"--trace", options->report.trace, false},
         {"--checkpoint", options->checkpoint, true},
-        {"--tensorboard", options->tensorboard, true},
+        {"--tensorboard", options->report.tensorboard, true},
     };
     const size_t count = sizeof outputs / sizeof outputs[0];
     for (size_t i = 0; i < count; i++)

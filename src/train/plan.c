@@ -116,7 +116,7 @@ static enum ddp_status check_model_options(const struct ddp_train_plan *plan,
                         plan->model->name);
     if (!article && options->data_size_given)
         return ddp_fail(DDP_ERR_INVALID, "--data-size belongs to the model article");
-    if (options->trace_steps_given && !options->trace)
+    if (options->trace_steps_given && !options->report.trace)
         return ddp_fail(DDP_ERR_INVALID, "--trace-steps says what --trace shows: give both");
     if (options->steps && options->epochs_given)
         return ddp_fail(DDP_ERR_INVALID, "--steps and --epochs exclude each other: give one");

@@ -4,11 +4,11 @@
 #ifndef DDP_TRAIN_RUN_H
 #define DDP_TRAIN_RUN_H
 
-#include "train/checkpoint.h"
+#include "checkpoint/checkpoint.h"
 #include "train/evaluate.h"
-#include "train/hf_config.h"
+#include "weights/hf_config.h"
 #include "train/guard.h"
-#include "train/metrics.h"
+#include "report/metrics.h"
 #include "train/options.h"
 
 /* Everything a run opens; closed in reverse. */

@@ -10,7 +10,7 @@
 #include "core/parse.h"
 #include "core/text.h"
 #include "train/generate.h"
-#include "train/weights.h"
+#include "weights/weights.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -193,7 +193,7 @@ void ddp_run_print_compute(const struct ddp_run *run)
         fprintf(run->out, ", on a machine of %s (measured)",
                 human_count(run->peak_flops, "FLOP/s", text[2], sizeof text[2]));
     fputc('\n', run->out);
-    if (run->options->plan && run->options->verbose)
+    if (run->options->plan && run->options->report.verbose)
         print_operations(run);
     fflush(run->out);
 }

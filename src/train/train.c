@@ -11,10 +11,10 @@
 #include "core/text.h"
 #include "core/trace.h"
 #include "job/job.h"
-#include "train/replicas.h"
+#include "train/replica_check.h"
 #include "train/sample.h"
 #include "train/summary.h"
-#include "train/weights.h"
+#include "weights/weights.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -131,7 +131,7 @@ static enum ddp_status train_step(struct ddp_run *run, int64_t step)
     status = ddp_train_guard_step(run, step, (double)loss, norm);
     if (status != DDP_OK)
         return status;
-    return run->options->verbose ? print_weights(run) : DDP_OK;
+    return run->options->report.verbose ? print_weights(run) : DDP_OK;
 }
 
 /* Between steps, when `step` are done: writes a checkpoint where one is due, stops on request. */
@@ -157,7 +157,7 @@ static enum ddp_status train_steps(struct ddp_run *run)
         status = train_step(run, step);
         bool epoch_end = in_epoch == plan->steps_per_epoch - 1 || step == plan->total_steps - 1;
         if (status == DDP_OK)
-            status = ddp_train_check_replicas(run, step + 1);
+            status = ddp_run_check_replicas(run, step + 1);
         if (status == DDP_OK && epoch_end)
             status = evaluate(run, step);
         if (status == DDP_OK)
@@ -170,11 +170,26 @@ static enum ddp_status train_steps(struct ddp_run *run)
 /* Shows the plan and opens what will show the steps. */
 static enum ddp_status open_metrics(struct ddp_run *run)
 {
+    const struct ddp_train_plan *plan = &run->plan;
     struct ddp_train_facts facts = {
-        .options = run->options,
-        .plan = &run->plan,
+        .options = run->options->report,
+        .model = plan->model->name,
         .data = ddp_dataset_info(run->data),
         .graph = run->graph,
+        .mode = plan->mode,
+        .rank = plan->rank,
+        .world_size = plan->world_size,
+        .replicas = plan->replicas,
+        .threads = plan->threads,
+        .batch_size = plan->batch_size,
+        .tail_rows = plan->tail_rows,
+        .global_shards = plan->global_shards,
+        .steps_per_epoch = plan->steps_per_epoch,
+        .total_steps = plan->total_steps,
+        .epochs = run->options->steps ? 0 : run->options->epochs,
+        .schedule = plan->schedule,
+        .shuffled = plan->sampler.shuffle,
+        .seed = (uint64_t)run->options->seed,
         .device = ddp_device_name(ddp_mode_device(run->mode)),
         .comm = run->comm,
         .first_step = run->first_step,
@@ -189,7 +204,7 @@ static enum ddp_status open_metrics(struct ddp_run *run)
     facts.peak_flops = run->peak_flops;
     ddp_mode_memory(run->mode, &facts.memory);
     if (run->out)
-        ddp_train_plan_print(facts.plan, facts.options, facts.data, facts.graph, &facts.memory,
+        ddp_train_plan_print(plan, run->options, facts.data, facts.graph, &facts.memory,
                              ddp_device_describe(ddp_mode_device(run->mode)), run->out);
     if (run->out)
         ddp_run_print_compute(run);

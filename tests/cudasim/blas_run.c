@@ -8,7 +8,7 @@
 #include "tests/cudasim/blas.h"
 
 #include "kernels/bf16.h"
-#include "kernels/gemm.h"
+#include "kernels/cpu/gemm.h"
 #include "tests/cudasim/sim.h"
 
 #include <math.h>

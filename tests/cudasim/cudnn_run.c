@@ -7,7 +7,7 @@
 #include "tests/cudasim/cudnn_sim.h"
 
 #include "kernels/bf16.h"
-#include "kernels/gemm.h"
+#include "kernels/cpu/gemm.h"
 #include "tests/cudasim/sim.h"
 
 #include <math.h>

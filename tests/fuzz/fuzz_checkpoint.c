@@ -6,7 +6,7 @@
 #include "config.h"
 
 #include "tests/fuzz/fuzz.h"
-#include "train/checkpoint_state.h"
+#include "checkpoint/state.h"
 
 #include <zlib.h>
 

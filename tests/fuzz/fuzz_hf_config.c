@@ -4,7 +4,7 @@
 #include "config.h"
 
 #include "tests/fuzz/fuzz.h"
-#include "train/hf_config.h"
+#include "weights/hf_config.h"
 
 #include <assert.h>
 #include <stdlib.h>

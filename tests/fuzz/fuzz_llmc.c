@@ -5,7 +5,7 @@
 #include "config.h"
 
 #include "tests/fuzz/fuzz.h"
-#include "train/interchange.h"
+#include "weights/interchange.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 #include "config.h"
 
 #include "tests/fuzz/fuzz.h"
-#include "train/safetensors.h"
+#include "weights/safetensors.h"
 
 #include <assert.h>
 

@@ -31,8 +31,8 @@ for file in $code; do
     esac
 done
 # Kernels are templates over such structs, and templates of the same types are one function to a linker.
-twice=$(cat kernels/*.cu | sed -n 's/^struct \([a-z_0-9]*\) {$/\1/p' | sort | uniq -d)
-[ -z "$twice" ] || fail "kernels/*.cu: more than one file has a struct $twice"
+twice=$(cat kernels/*.cu kernels/*/*.cu | sed -n 's/^struct \([a-z_0-9]*\) {$/\1/p' | sort | uniq -d)
+[ -z "$twice" ] || fail "kernels: more than one file has a struct $twice"
 if command -v ctags >/dev/null && ctags --version | grep -q Universal; then
     functions=$(mktemp) || exit 99
     echo "$code" | ctags -L - --languages=C,C++ --langmap=C++:+.cu.cuh --kinds-C=f --kinds-C++=f --fields=+ne -f "$functions"

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * C = op(A) op(B) + beta C, row-major float32, the product under every linear layer.
+ * The result is cut into a fixed grid of tiles of rows and columns; each tile is one
+ * single-threaded product over the whole of K, so the bits do not depend on the number of threads.
+ */
+#ifndef DDP_KERNELS_CPU_GEMM_H
+#define DDP_KERNELS_CPU_GEMM_H
+
+#include "ddp.h"
+
+struct ddp_gemm {
+    bool transpose_a, transpose_b;
+    int64_t m, n,
+        k; /* op(A) is (m,k), op(B) is (k,n), C is (m,n); any may be 0 (k = 0: C = beta C) */
+    const float *a; /* (m,k), or (k,m) when transposed; leading dimension lda elements */
+    const float *b; /* (k,n), or (n,k) when transposed */
+    float *c;       /* (m,n) */
+    int64_t lda, ldb, ldc;
+    float beta; /* 0: C is overwritten, NaN in it does not matter; 1: added to */
+    /* Called after a tile of C is complete, by the thread that made it: rows [row, row+rows),
+     * columns [column, column+columns). May be NULL. For bias and activation while the tile is in
+     * cache. */
+    void (*epilogue)(void *arg, int64_t row, int64_t rows, int64_t column, int64_t columns);
+    void *epilogue_arg;
+};
+
+/* DDP_ERR_INVALID for negative sizes, short leading dimensions or NULL where elements are needed.
+ */
+enum ddp_status ddp_gemm(const struct ddp_gemm *gemm, void *stream);
+
+/* The whole product at once on the calling thread, without the epilogue: for operations that cut
+ * their work themselves. */
+enum ddp_status ddp_gemm_serial(const struct ddp_gemm *gemm);
+
+/* The version without oneDNN, in every build; its bits are the same on every instruction set. */
+enum ddp_status ddp_gemm_plain(const struct ddp_gemm *gemm, void *stream);
+
+/* Adds in double precision; calls the epilogue once for the whole of C. */
+enum ddp_status ddp_gemm_reference(const struct ddp_gemm *gemm, void *stream);
+
+#endif

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The library cuDNN, loaded when a device first wants it: the plugin runs on machines without it.
+ * See cudnn_graph.h. */
+#include "config.h"
+
+#include "kernels/cuda/cudnn_graph.h"
+
+#include "core/log.h"
+#include "kernels/cuda/cudnn.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define LIBRARY "libcudnn.so.9"
+
+/* Before 9.0 the descriptors of attention were others; two later ones compute it wrongly. */
+#define OLDEST_VERSION 90000
+static const size_t broken_versions[] = {91000, 91001};
+
+bool ddp_cudnn_resolve(struct ddp_cudnn_calls *calls, void *library, const char **missing)
+{
+    const struct {
+        const char *name;
+        void *function; /* address of a pointer to a function */
+    } names[] = {
+        {"cudnnGetVersion", &calls->version},
+        {"cudnnGetErrorString", &calls->error_string},
+        {"cudnnCreate", &calls->create},
+        {"cudnnDestroy", &calls->destroy},
+        {"cudnnSetStream", &calls->set_stream},
+        {"cudnnBackendCreateDescriptor", &calls->create_descriptor},
+        {"cudnnBackendDestroyDescriptor", &calls->destroy_descriptor},
+        {"cudnnBackendSetAttribute", &calls->set},
+        {"cudnnBackendGetAttribute", &calls->get},
+        {"cudnnBackendFinalize", &calls->finalize},
+        {"cudnnBackendExecute", &calls->execute},
+    };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        void *const symbol = ddp_cuda_dlsym(library, names[i].name);
+        if (!symbol) {
+            *missing = names[i].name;
+            return false;
+        }
+        memcpy(names[i].function, &symbol, sizeof symbol);
+    }
+    return true;
+}
+
+static bool is_broken(size_t version)
+{
+    for (size_t i = 0; i < sizeof broken_versions / sizeof *broken_versions; i++)
+        if (version == broken_versions[i])
+            return true;
+    return version < OLDEST_VERSION;
+}
+
+/* Not told as an error: our own kernels do all that cuDNN does. */
+static void open_library(struct ddp_cudnn *cudnn, struct ddp_cuda *cuda)
+{
+    const char *missing = NULL;
+    void *library = ddp_cuda_dlopen(LIBRARY); /* for good: it cannot be unloaded safely */
+    if (!library) {
+        ddp_log(DDP_LOG_DEBUG, "cuDNN is not used: %s cannot be loaded", LIBRARY);
+        return;
+    }
+    if (!ddp_cudnn_resolve(&cudnn->calls, library, &missing)) {
+        ddp_log(DDP_LOG_DEBUG, "cuDNN is not used: %s lacks %s", LIBRARY, missing);
+        return;
+    }
+    cudnn->version = cudnn->calls.version();
+    if (is_broken(cudnn->version)) {
+        ddp_log(DDP_LOG_DEBUG, "cuDNN is not used: version %zu is too old, or has known errors",
+                cudnn->version);
+        return;
+    }
+    cudnnStatus_t status = cudnn->calls.create(&cudnn->handle);
+    if (status == CUDNN_STATUS_SUCCESS)
+        status = cudnn->calls.set_stream(cudnn->handle, cuda->stream);
+    cudnn->usable = status == CUDNN_STATUS_SUCCESS;
+    (void)cudaGetLastError(); /* what made it fail is no error of ours */
+    if (cudnn->usable)
+        ddp_log(DDP_LOG_DEBUG, "cuDNN %zu.%zu.%zu does attention and convolution in bf16",
+                cudnn->version / 10000, cudnn->version / 100 % 100, cudnn->version % 100);
+    else
+        ddp_log(DDP_LOG_DEBUG, "cuDNN is not used: %s", cudnn->calls.error_string(status));
+}
+
+static bool is_set(const char *variable, const char *value)
+{
+    const char *set = getenv(variable);
+    return set && strcmp(set, value) == 0;
+}
+
+enum ddp_status ddp_cudnn_of(struct ddp_cuda *cuda, struct ddp_cudnn **out)
+{
+    if (!cuda->cudnn) {
+        struct ddp_cudnn *cudnn = calloc(1, sizeof *cudnn);
+        if (!cudnn)
+            return ddp_fail(DDP_ERR_MEMORY, "cuDNN: out of memory");
+        cuda->cudnn = cudnn;
+        if (!is_set("DDP_CUDNN", "0") && !is_set("DDP_CUDA_PLAIN", "1"))
+            open_library(cudnn, cuda);
+    }
+    *out = cuda->cudnn;
+    return DDP_OK;
+}
+
+void ddp_cudnn_forget(struct ddp_cuda *cuda)
+{
+    struct ddp_cudnn *cudnn = cuda->cudnn;
+    if (!cudnn)
+        return;
+    ddp_cudnn_plans_free(cudnn);
+    if (cudnn->handle)
+        (void)cudnn->calls.destroy(cudnn->handle);
+    free(cudnn);
+    cuda->cudnn = NULL;
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Matrix products on a CUDA device, row-major: C = op(A) op(B) + beta C, with float32 or bf16
+ * operands, float32 sums, and a C that is float32 or, with operands of bf16, bf16: rounded once, at
+ * the end. cublasLt does them; which of its algorithms is asked once for a shape and then kept, so
+ * that a shape gives the same bits every time. What it refuses is done by a plain kernel
+ * (cuda_gemm_plain.cu). */
+#ifndef DDP_KERNELS_CUDA_GEMM_H
+#define DDP_KERNELS_CUDA_GEMM_H
+
+#include "kernels/cuda/cuda.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct ddp_cuda_gemm {
+    bool transpose_a, transpose_b;
+    int64_t m, n, k;
+    enum ddp_dtype type;   /* of A and B: DDP_F32 or DDP_BF16 */
+    const void *a;         /* (m,k), or (k,m) when transposed */
+    const void *b;         /* (k,n), or (n,k) when transposed */
+    enum ddp_dtype result; /* of C, bias and pre; DDP_BF16 with operands of it only */
+    void *c;               /* (m,n) in and out */
+    int64_t lda, ldb, ldc;
+    bool add;         /* C += ...; else it is overwritten, NaN in it does not matter */
+    const void *bias; /* (n) added to each row, or NULL */
+    bool gelu;        /* then GELU, by tanh, if cublasLt can */
+    void *pre;        /* (m,n), rows ldc apart: what GELU took; NULL: not needed */
+};
+
+/* *activated (may be NULL without gelu): whether C is after GELU; if not, it is what GELU would
+ * take and `pre` is untouched. */
+enum ddp_status ddp_cuda_gemm(const struct ddp_cuda_gemm *gemm, struct ddp_cuda *cuda,
+                              bool *activated);
+
+/* The same by the plain kernel alone, without GELU. */
+enum ddp_status ddp_cuda_gemm_plain(const struct ddp_cuda_gemm *gemm, struct ddp_cuda *cuda);
+
+/* Is this device to use plain kernels where there are faster ones, by DDP_CUDA_PLAIN=1? */
+bool ddp_cuda_gemm_is_plain(struct ddp_cuda *cuda);
+
+/* Frees what the products of this device have kept in cuda->plans; when the device is closed. */
+void ddp_cuda_gemm_forget(struct ddp_cuda *cuda);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Products of bf16 matrices by the tensor cores, a warp at a time, and what feeds them from shared
+ * memory. Compute capability 8.0 and newer; kernels of older ones are empty where they call these,
+ * and are not launched. The simulation has them with the same distribution over lanes, so that a
+ * kernel's indices are tested without a GPU: lanes see each other's registers, and an asynchronous
+ * copy happens when it is waited for.
+ *
+ * Lane l holds, with g = l / 4 and t = l % 4, two neighbouring elements of bf16 in a word:
+ *   a  16 x 16  words: (g, 2t) (g + 8, 2t) (g, 2t + 8) (g + 8, 2t + 8)
+ *   b  16 x 8   words: (2t and 2t + 1, g) (2t + 8 and 2t + 9, g)
+ *   c  16 x 8   float32: (g, 2t) (g, 2t + 1) (g + 8, 2t) (g + 8, 2t + 1) */
+#ifndef DDP_KERNELS_CUDA_MMA_H
+#define DDP_KERNELS_CUDA_MMA_H
+
+#include "kernels/cuda/cuda.h"
+
+#define DDP_MMA_CAPABILITY 80
+
+#if !defined(DDP_CUDASIM)
+
+/* c += a b */
+static __device__ inline void ddp_mma(float (&c)[4], const unsigned (&a)[4], unsigned b0,
+                                      unsigned b1)
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+                 "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};\n"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+#endif
+}
+
+/* Four matrices of 8 x 8: lane l gives the address of row l % 8 of matrix l / 8, 16 bytes in shared
+ * memory, and gets of each matrix the word (g, 2t). */
+static __device__ inline void ddp_mma_load(unsigned (&to)[4], const uint16_t *row)
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    const unsigned address = (unsigned)__cvta_generic_to_shared(row);
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];\n"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "r"(address)
+                 : "memory");
+#endif
+}
+
+/* The same of the transposed matrices: (2t, g) and (2t + 1, g) make the word. */
+static __device__ inline void ddp_mma_load_transposed(unsigned (&to)[4], const uint16_t *row)
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    const unsigned address = (unsigned)__cvta_generic_to_shared(row);
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];\n"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "r"(address)
+                 : "memory");
+#endif
+}
+
+/* Copies on their way to shared memory. */
+struct ddp_copies {
+    char unused;
+};
+
+/* 16 bytes, or zeros where `there` is false; `from` is readable memory in either case. */
+static __device__ inline void ddp_copy(struct ddp_copies *, uint16_t *to, const uint16_t *from,
+                                       bool there)
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    const unsigned address = (unsigned)__cvta_generic_to_shared(to);
+    const int bytes = there ? 16 : 0;
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(address), "l"(from),
+                 "r"(bytes)
+                 : "memory");
+#endif
+}
+
+/* Those of this thread are done; a barrier then shows them to others. */
+static __device__ inline void ddp_copies_wait(struct ddp_copies *)
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_all;\n" ::: "memory");
+#endif
+}
+
+#elif defined(__cplusplus)
+
+/* What each lane of the warp passed, as long as none has left. */
+struct ddp_mma_lanes {
+    const void *of[DDP_WARP];
+};
+
+static inline struct ddp_mma_lanes *ddp_mma_meet(const void *mine)
+{
+    __shared__ struct ddp_mma_lanes warps[32];
+    struct ddp_mma_lanes *lanes = &warps[threadIdx.x / DDP_WARP];
+    lanes->of[threadIdx.x % DDP_WARP] = mine;
+    __syncwarp();
+    return lanes;
+}
+
+/* Element `half` of a word. */
+static inline float ddp_mma_element(unsigned word, int half)
+{
+    return __uint_as_float(half ? word & 0xffff0000u : word << 16);
+}
+
+static inline void ddp_mma(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1)
+{
+    struct fragments {
+        unsigned a[4], b[2];
+    } mine = {{a[0], a[1], a[2], a[3]}, {b0, b1}};
+    const struct ddp_mma_lanes *lanes = ddp_mma_meet(&mine);
+    const int g = (int)threadIdx.x % DDP_WARP / 4, t = (int)threadIdx.x % 4;
+    for (int i = 0; i < 4; i++)
+        for (int k = 0; k < 16; k++) {
+            const fragments *left = (const fragments *)lanes->of[4 * g + k % 8 / 2];
+            const fragments *right = (const fragments *)lanes->of[4 * (2 * t + i % 2) + k % 8 / 2];
+            c[i] += ddp_mma_element(left->a[k / 8 * 2 + i / 2], k % 2) *
+                    ddp_mma_element(right->b[k / 8], k % 2);
+        }
+    __syncwarp();
+}
+
+static inline void ddp_mma_load(unsigned (&to)[4], const uint16_t *row)
+{
+    const struct ddp_mma_lanes *lanes = ddp_mma_meet(row);
+    const int g = (int)threadIdx.x % DDP_WARP / 4, t = (int)threadIdx.x % 4;
+    for (int i = 0; i < 4; i++)
+        memcpy(&to[i], (const uint16_t *)lanes->of[8 * i + g] + 2 * t, sizeof to[i]);
+    __syncwarp();
+}
+
+static inline void ddp_mma_load_transposed(unsigned (&to)[4], const uint16_t *row)
+{
+    const struct ddp_mma_lanes *lanes = ddp_mma_meet(row);
+    const int g = (int)threadIdx.x % DDP_WARP / 4, t = (int)threadIdx.x % 4;
+    for (int i = 0; i < 4; i++)
+        to[i] = (unsigned)((const uint16_t *)lanes->of[8 * i + 2 * t])[g] |
+                (unsigned)((const uint16_t *)lanes->of[8 * i + 2 * t + 1])[g] << 16;
+    __syncwarp();
+}
+
+struct ddp_copies {
+    int count;
+    struct {
+        uint16_t *to;
+        const uint16_t *from; /* NULL: zeros */
+    } of[64];
+};
+
+static inline void ddp_copy(struct ddp_copies *copies, uint16_t *to, const uint16_t *from,
+                            bool there)
+{
+    memset(to, 0xff, 16); /* NaN to who does not wait */
+    copies->of[copies->count].to = to;
+    copies->of[copies->count++].from = there ? from : NULL;
+}
+
+static inline void ddp_copies_wait(struct ddp_copies *copies)
+{
+    for (int i = 0; i < copies->count; i++)
+        if (copies->of[i].from)
+            memcpy(copies->of[i].to, copies->of[i].from, 16);
+        else
+            memset(copies->of[i].to, 0, 16);
+    copies->count = 0;
+}
+
+#endif
+#endif

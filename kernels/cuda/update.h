@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What the optimizers' steps share on a GPU: the ranges that weight decay leaves alone travel with
+ * the launch, by value. An array with more of them than fit is updated by several launches, each
+ * over a part of it. For .cu files. */
+#ifndef DDP_KERNELS_CUDA_UPDATE_H
+#define DDP_KERNELS_CUDA_UPDATE_H
+
+#include "kernels/cuda/cuda.h"
+#include "core/range.h"
+
+#define DDP_CUDA_SPANS 208 /* with the arguments of an update below the 4096 bytes of a launch */
+
+/* Elements begin .. end-1 of the arrays, and the ranges that touch them, as places in the arrays.
+ */
+struct ddp_cuda_part {
+    int64_t begin, end;
+    int count;
+    struct ddp_range ranges[DDP_CUDA_SPANS];
+};
+
+/* The part that begins at `begin`, of arrays with `count` elements whose first lies at `first` of
+ * the flat array. Parts begin at multiples of 4. */
+static inline void ddp_cuda_next_part(struct ddp_cuda_part *part, int64_t begin, int64_t count,
+                                      const struct ddp_range *ranges, int span_count, int64_t first)
+{
+    int at = 0;
+    part->begin = begin;
+    part->end = count;
+    part->count = 0;
+    while (at < span_count && ranges[at].end - first <= begin)
+        at++;
+    for (; at < span_count && ranges[at].begin - first < count; at++) {
+        if (part->count == DDP_CUDA_SPANS) { /* this one begins as far behind `begin` at least */
+            part->end = (ranges[at].begin - first) / 4 * 4;
+            return;
+        }
+        struct ddp_range range;
+        range.begin = ranges[at].begin - first;
+        range.end = ranges[at].end - first;
+        part->ranges[part->count++] = range;
+    }
+}
+
+/* DDP_ERR_INVALID for sizes and ranges that make no sense. */
+static inline enum ddp_status ddp_cuda_check_update(const char *name, int64_t count, int64_t first,
+                                                    const float *weight,
+                                                    const struct ddp_range *ranges, int span_count)
+{
+    bool bad = count < 0 || first < 0 || span_count < 0 || (span_count > 0 && !ranges) ||
+               (count > 0 && !weight);
+    for (int i = 0; !bad && i < span_count; i++)
+        bad = ranges[i].begin >= ranges[i].end || (i > 0 && ranges[i].begin < ranges[i - 1].end);
+    return bad ? ddp_fail(DDP_ERR_INVALID, "%s: bad arguments (%lld elements)", name,
+                          (long long)count)
+               : DDP_OK;
+}
+
+/* The first range that ends behind `at`. */
+static __device__ inline int ddp_cuda_first_range(const struct ddp_cuda_part &part, int64_t at)
+{
+    int low = 0, high = part.count;
+    while (low < high) {
+        const int middle = low + (high - low) / 2;
+        if (part.ranges[middle].end > at)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low;
+}
+
+/* Does weight decay leave element `at` alone? *range moves on to it. */
+static __device__ inline bool ddp_cuda_spares(const struct ddp_cuda_part &part, int64_t at,
+                                              int *range)
+{
+    while (*range < part.count && part.ranges[*range].end <= at)
+        (*range)++;
+    return *range < part.count && part.ranges[*range].begin <= at;
+}
+
+#endif

@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * See board_table.h. */
+#include "config.h"
+
+#include "launcher/board_table.h"
+
+#include "core/clock.h"
+#include "core/log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Programs that do not use libddp never join the board: of them the first process is known. */
+static int process_of(const struct ddp_board_view *view)
+{
+    return view->pid > 0 ? view->pid : view->started;
+}
+
+/* What the kernel says of a process. */
+static const char *process_state(const struct ddp_board_view *view)
+{
+    char path[64], text[512];
+    int pid = process_of(view);
+    if (pid <= 0)
+        return "not started";
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return kill(pid, 0) < 0 && errno == ESRCH ? "dead" : "unknown";
+    ssize_t n = read(fd, text, sizeof text - 1);
+    close(fd);
+    text[n > 0 ? n : 0] = 0;
+    const char *end = strrchr(text, ')');
+    switch (end && end[1] ? end[2] : 0) {
+    case 'R':
+        return "running";
+    case 'T':
+    case 't':
+        return "stopped";
+    case 'Z':
+    case 'X':
+        return "dead";
+    case 'S':
+    case 'D':
+        return view->closed ? "finished" : "waiting";
+    }
+    return "unknown";
+}
+
+static double seconds_since(int64_t then_ns)
+{
+    int64_t now = ddp_clock_ns();
+    return then_ns > 0 && then_ns <= now ? (double)(now - then_ns) / 1e9 : 0;
+}
+
+static void write_line(const struct ddp_board_view *view, int rank, FILE *out)
+{
+    char step[24] = "-", number[24] = "-", bytes[24] = "-";
+    if (view->step >= 0)
+        snprintf(step, sizeof step, "%" PRId64, view->step);
+    if (view->entered > 0) {
+        snprintf(number, sizeof number, "%" PRIu64, view->number);
+        snprintf(bytes, sizeof bytes, "%" PRIu64, view->bytes);
+    }
+    fprintf(out, "%4d %7d %-10s %-15s %8s %-15s %8s %12s %8.1f\n", rank, process_of(view),
+            process_state(view),
+            view->phase[0]  ? view->phase
+            : view->pid > 0 ? "-"
+                            : "not joined",
+            step, view->inside ? view->name : "-", number, bytes,
+            seconds_since(view->inside ? view->enter_ns : view->changed_ns));
+}
+
+/* Writes ranks that `wanted` picks as "rank 3" or "ranks 0 1 2", at most sixteen of them. */
+static int list_ranks(const struct ddp_board *board, uint64_t furthest,
+                      bool (*wanted)(const struct ddp_board_view *, uint64_t), char *text,
+                      size_t size)
+{
+    struct ddp_board_view view;
+    int count = 0;
+    size_t used = 0;
+    char numbers[160] = "";
+    for (int rank = 0; rank < board->world_size; rank++) {
+        ddp_board_read(board, rank, &view);
+        if (!wanted(&view, furthest))
+            continue;
+        if (count++ < 16)
+            used += (size_t)snprintf(numbers + used, sizeof numbers - used, " %d", rank);
+    }
+    snprintf(text, size, "rank%s%s%s", count == 1 ? "" : "s", numbers, count > 16 ? " ..." : "");
+    return count;
+}
+
+static bool is_waiting(const struct ddp_board_view *view, uint64_t furthest)
+{
+    return view->inside && view->entered == furthest;
+}
+
+static bool is_missing(const struct ddp_board_view *view, uint64_t furthest)
+{
+    return view->entered < furthest;
+}
+
+static bool is_stopped(const struct ddp_board_view *view, uint64_t furthest)
+{
+    (void)furthest;
+    return strcmp(process_state(view), "stopped") == 0;
+}
+
+/* Ranks that arrived and then were stopped hold the others up as well, where each brings a part of
+ * the result. */
+static void write_stopped(const struct ddp_board *board, FILE *out)
+{
+    char stopped[200];
+    const int count = list_ranks(board, 0, is_stopped, stopped, sizeof stopped);
+    if (count > 0)
+        fprintf(out, "; %s %s stopped", stopped, count == 1 ? "is" : "are");
+    fputc('\n', out);
+}
+
+/* Says who has not arrived where the others wait. */
+static void write_reason(const struct ddp_board *board, FILE *out)
+{
+    struct ddp_board_view view, front = {.entered = 0};
+    double waited = 0;
+    char waiting[200], missing[200];
+    for (int rank = 0; rank < board->world_size; rank++) {
+        ddp_board_read(board, rank, &view);
+        if (view.inside && view.entered >= front.entered) {
+            double seconds = seconds_since(view.enter_ns);
+            waited = view.entered > front.entered || seconds < waited ? seconds : waited;
+            front = view;
+        }
+    }
+    if (front.entered == 0) {
+        fputs("no rank is inside a collective operation", out);
+        write_stopped(board, out);
+        return;
+    }
+    int waiting_count = list_ranks(board, front.entered, is_waiting, waiting, sizeof waiting);
+    int missing_count = list_ranks(board, front.entered, is_missing, missing, sizeof missing);
+    if (missing_count == 0)
+        fprintf(out, "all ranks have arrived at %s %" PRIu64, front.name, front.number);
+    else
+        fprintf(out, "%s %s not arrived at %s %" PRIu64 "; %s %s waited %.0f s", missing,
+                missing_count == 1 ? "has" : "have", front.name, front.number, waiting,
+                waiting_count == 1 ? "has" : "have", waited);
+    write_stopped(board, out);
+}
+
+void board_table_write(const struct ddp_board *board, FILE *out)
+{
+    struct ddp_board_view view;
+    fprintf(out, "%4s %7s %-10s %-15s %8s %-15s %8s %12s %8s\n", "rank", "pid", "state", "phase",
+            "step", "collective", "number", "bytes", "seconds");
+    for (int rank = 0; rank < board->world_size; rank++) {
+        ddp_board_read(board, rank, &view);
+        write_line(&view, rank, out);
+    }
+    write_reason(board, out);
+}
+
+void board_table_log(const struct ddp_board *board)
+{
+    char *text = NULL, *save = NULL;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+    if (!out)
+        return;
+    board_table_write(board, out);
+    if (fclose(out) == 0 && text)
+        for (char *line = text; (line = strtok_r(line, "\n", &save)); line = NULL)
+            ddp_log(DDP_LOG_INFO, "%s", line);
+    free(text);
+}
+
+void board_table_stragglers(const struct ddp_board *board)
+{
+    struct ddp_board_view view;
+    int latest = 0;
+    int64_t least = INT64_MAX, most = 0;
+    uint64_t timed = 0;
+    for (int rank = 0; rank < board->world_size; rank++) {
+        ddp_board_read(board, rank, &view);
+        ddp_log(DDP_LOG_INFO, "rank %d: %" PRIu64 " collective operations, %.3f s in them", rank,
+                view.timed, (double)view.wait_ns / 1e9);
+        if (view.wait_ns < least) {
+            least = view.wait_ns;
+            latest = rank;
+        }
+        most = view.wait_ns > most ? view.wait_ns : most;
+        timed = view.timed > timed ? view.timed : timed;
+    }
+    if (timed == 0)
+        ddp_log(DDP_LOG_INFO,
+                "no collective operations: stragglers are seen in programs that use libddp");
+    else if (most > least)
+        ddp_log(DDP_LOG_INFO,
+                "rank %d arrived last most: others waited up to %.3f s more than it did", latest,
+                (double)most / 1e9 - (double)least / 1e9);
+}
+
+uint64_t board_table_progress(const struct ddp_board *board)
+{
+    struct ddp_board_view view;
+    uint64_t sum = 0;
+    bool joined = false;
+    for (int rank = 0; rank < board->world_size; rank++) {
+        ddp_board_read(board, rank, &view);
+        joined = joined || view.pid > 0;
+        sum = sum * 31 + (uint64_t)view.changed_ns + view.entered * 2 + view.inside;
+    }
+    return joined ? sum | 1 : 0;
+}

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * See first_failure.h. Several workers may have ended by the time we look. */
+#include "config.h"
+
+#include "launcher/first_failure.h"
+
+#include "core/log.h"
+#include "launcher/memory_limit.h"
+#include "launcher/report.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+
+/* How long to wait for the rank that failed first when only its victims (exit code of
+ * DDP_ERR_ABORTED) are seen. */
+#define CULPRIT_WAIT_SECONDS 0.5
+
+void first_failure_at_start(struct job *job)
+{
+    struct spawn_error error;
+    char text[512];
+    while (spawner_next_error(&job->spawner, &error)) {
+        bool starts = error.stage == SPAWN_BIND;
+        if (job->decided && !starts)
+            continue;
+        spawn_error_text(&error, job->plan, text, sizeof text);
+        ddp_log(starts ? DDP_LOG_WARNING : DDP_LOG_ERROR, "%s", text);
+        if (starts)
+            continue;
+        job_decide(job, spawn_error_exit_code(&error));
+        job_end(job, SIGTERM);
+    }
+}
+
+static bool exited_with(int wait_status, enum ddp_status status)
+{
+    return WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == ddp_status_exit_code(status);
+}
+
+enum suspicion {
+    VICTIM,    /* gave up because another rank had failed */
+    PREEMPTED, /* stopped on request, as the others will */
+    EXITED,
+    SIGNALED,
+    ABORTED, /* took the job down itself */
+};
+
+static enum suspicion suspicion(const struct job *job, int rank)
+{
+    int status = job->workers[rank].wait_status;
+    if (exited_with(status, DDP_ERR_ABORTED))
+        return VICTIM;
+    if (exited_with(status, DDP_ERR_PREEMPTED))
+        return PREEMPTED;
+    if (atomic_load(&job->board.memory->abort_word) == (uint32_t)rank + 1)
+        return ABORTED;
+    return WIFSIGNALED(status) ? SIGNALED : EXITED;
+}
+
+/* The suspect that most likely failed first; -1 when there is none. Several may have ended by the
+ * time we look: those that only noticed another's failure come last. */
+static int first_suspect(const struct job *job)
+{
+    int first = -1;
+    for (int rank = 0; rank < job->plan->nproc; rank++)
+        if (job->workers[rank].suspect &&
+            (first < 0 || suspicion(job, rank) > suspicion(job, first)))
+            first = rank;
+    return first;
+}
+
+/* Only programs that use libddp say so; with the same exit code of others it may be worth a try. */
+static bool disk_is_full(const struct job *job, int rank)
+{
+    struct ddp_board_view view;
+    ddp_board_read(&job->board, rank, &view);
+    return view.disk_full && exited_with(job->workers[rank].wait_status, DDP_ERR_IO);
+}
+
+static void name_failed(struct job *job, int rank)
+{
+    const struct worker *worker = &job->workers[rank];
+    const struct report_end end = {
+        .rank = rank,
+        .pid = worker->pid,
+        .wait_status = worker->wait_status,
+        .peak_kib = worker->peak_kib,
+        .no_memory = memory_limit_kills() > job->kills_at_start,
+        .left = job->running,
+    };
+    report_failure(&job->board, &end);
+    job->failed_rank = rank;
+}
+
+void first_failure_decide(struct job *job, bool final)
+{
+    int rank = first_suspect(job);
+    if (rank < 0)
+        return;
+    enum suspicion how = suspicion(job, rank);
+    int status = job->workers[rank].wait_status;
+    if (job->state >= ENDING) {
+        job_decide(job, report_exit_code(status));
+        if (how != PREEMPTED) /* the others may hold back the signal that has ended this one */
+            ddp_board_abort(&job->board, DDP_ABORT_BY_LAUNCHER);
+        return;
+    }
+    if (how <= PREEMPTED && job->running > 0 && !final) {
+        if (job->state == RUNNING)
+            job_set_deadline(job, how == VICTIM ? CULPRIT_WAIT_SECONDS
+                                                : job->plan->settings->grace_seconds);
+        job->state = DOUBTING;
+        return;
+    }
+    job_decide(job, report_exit_code(status));
+    /* A worker that the request to stop has killed did not fail. */
+    const bool asked = WIFSIGNALED(status) && WTERMSIG(status) == job->stop_request;
+    job->restartable = how != PREEMPTED && !asked;
+    if (how != PREEMPTED)
+        name_failed(job, rank);
+    job->disk_full = disk_is_full(job, rank);
+    ddp_board_abort(&job->board, DDP_ABORT_BY_LAUNCHER);
+    job_end(job, SIGTERM);
+}

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Who failed first. One worker's failure makes its peers fail: the one that failed first is named,
+ * decides the exit code and takes the job down. */
+#ifndef DDP_LAUNCHER_FIRST_FAILURE_H
+#define DDP_LAUNCHER_FIRST_FAILURE_H
+
+#include "launcher/running.h"
+
+/* Shows what went wrong between fork and exec; why a child could not start once, for the others
+ * fail in the same way. */
+void first_failure_at_start(struct job *job);
+
+/* Takes the job down because of the first suspect. `final`: nobody worse will turn up. */
+void first_failure_decide(struct job *job, bool final);
+
+#endif

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What will be started: the program's path, how many workers, which device each gets, the
+ * environment of each. Made once, before the first fork; no process is touched here. */
+#ifndef DDP_LAUNCHER_LAUNCH_PLAN_H
+#define DDP_LAUNCHER_LAUNCH_PLAN_H
+
+#include "launcher/bind.h"
+#include "launcher/devices.h"
+#include "launcher/mark.h"
+#include "launcher/settings.h"
+
+struct launch_plan {
+    const struct settings *settings;
+    char *program; /* the file to execute */
+    char *const
+        *argv; /* what it is given; with the Python interpreter before it where one is needed */
+    char **python_argv; /* the same, when it is ours */
+    int nproc;
+    int cores;
+    int quota;              /* of CPU time, in cores; 0: none */
+    struct devices devices; /* looked for only when something depends on them */
+    bool devices_found;     /* they have been looked for */
+    bool own_device;        /* each worker sees only its own device */
+    bool oversubscribed;    /* there are more workers than devices, handed out in turn */
+    bool fewer_devices;     /* some of them are not to be used any more */
+    struct bindings bindings;
+    int master_port;
+    char mark[MARK_SIZE]; /* of the job; "" in a mere plan */
+    int restart;          /* how often the job has been started again */
+};
+
+/* Makes the plan. *exit_code [out], on failure: what ddprun returns. */
+enum ddp_status launch_plan_make(struct launch_plan *plan, const struct settings *settings,
+                                 int *exit_code);
+/* Prepares for another start of the job, with plan->nproc workers: a free port again, if it was our
+ * choice, and new bindings if `changed`, the number of workers or what they run on. */
+enum ddp_status launch_plan_next(struct launch_plan *plan, bool changed);
+
+void launch_plan_free(struct launch_plan *plan);
+
+/* Tells which CPUs each worker gets. */
+void launch_plan_report_bindings(const struct launch_plan *plan);
+
+/* Prints what would be started. */
+void launch_plan_print(const struct launch_plan *plan, FILE *out);
+
+/* The environment of a worker: ours without what it replaces. One block, freed with free(); the
+ * strings that are not ours point into environ. NULL (logged) without memory.
+ * `error_file`: where the worker may leave a reason for its failure, or NULL. */
+char **launch_plan_environment(const struct launch_plan *plan, int rank, int board_fd, int heap_fd,
+                               const char *error_file);
+
+#endif

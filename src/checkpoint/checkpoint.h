@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Checkpoints: DIR/step-00000100/ with the weights (model.safetensors), the optimizer's state
+ * (optimizer.safetensors) and state.json, which has the cursor and a checksum of everything. The
+ * writer copies what it is given and writes in a thread of its own; the reader takes a checkpoint
+ * only after it has checked every byte. */
+#ifndef DDP_CHECKPOINT_CHECKPOINT_H
+#define DDP_CHECKPOINT_CHECKPOINT_H
+
+#include "graph/graph.h"
+#include "checkpoint/directory.h"
+#include "checkpoint/state.h"
+#include "weights/safetensors.h"
+
+#define DDP_CHECKPOINT_ARRAYS 8
+
+/* --- Writing: one rank does it, from one thread ------------------------------------------------
+ */
+
+typedef struct ddp_checkpoint_writer ddp_checkpoint_writer;
+
+struct ddp_checkpoint_writer_config {
+    const struct ddp_checkpoint_dir *dir; /* outlives the writer, as does the graph */
+    const ddp_graph *graph;
+    int64_t keep; /* checkpoints that stay, the newest ones; 0: all */
+    /* Flat host arrays of ddp_graph_flat_count() elements that a checkpoint has: the weights first,
+     * then the optimizer's state arrays with their names. */
+    int array_count;
+    const char *array_names[DDP_CHECKPOINT_ARRAYS];
+};
+
+/* Takes the snapshot's memory, so that it is not missing later. DDP_ERR_MEMORY, DDP_ERR_SYSTEM. */
+enum ddp_status ddp_checkpoint_writer_create(ddp_checkpoint_writer **writer,
+                                             const struct ddp_checkpoint_writer_config *config);
+
+/* Waits for the last write. What it had to say was logged. */
+void ddp_checkpoint_writer_destroy(ddp_checkpoint_writer *writer);
+
+/* Waits for the write before, whose failure is returned, and gives the arrays to fill. */
+enum ddp_status ddp_checkpoint_begin(ddp_checkpoint_writer *writer, float *const **arrays);
+
+/* Starts to write the filled arrays; they are the writer's until the next begin.
+ *   state  the sums of the files are filled in by the writer */
+enum ddp_status ddp_checkpoint_start(ddp_checkpoint_writer *writer,
+                                     const struct ddp_checkpoint_state *state);
+
+/* The failure of a write that has ended; DDP_OK while it goes on. Never blocks. */
+enum ddp_status ddp_checkpoint_poll(ddp_checkpoint_writer *writer);
+
+/* Waits until what was started is durable. DDP_ERR_IO: disk full, say; older checkpoints are
+ * untouched. */
+enum ddp_status ddp_checkpoint_wait(ddp_checkpoint_writer *writer);
+
+/* --- Reading -----------------------------------------------------------------------------------
+ */
+
+/* A checkpoint in memory, every byte checked. */
+struct ddp_checkpoint {
+    char *path; /* NULL: there is none */
+    struct ddp_checkpoint_state state;
+    void *bytes[DDP_CHECKPOINT_PARTS];
+    ddp_safetensors *files[DDP_CHECKPOINT_PARTS];
+};
+
+/* Reads the checkpoint with the highest step in a directory that is whole; others are skipped with
+ * a warning each that says what is wrong. An empty directory gives path == NULL.
+ * DDP_ERR_FORMAT: there are checkpoints, but none is whole. DDP_ERR_IO, DDP_ERR_MEMORY. */
+enum ddp_status ddp_checkpoint_read_latest(struct ddp_checkpoint *checkpoint,
+                                           const struct ddp_checkpoint_dir *dir);
+
+/* Reads DIR/step-..., or the latest in DIR. DDP_ERR_FORMAT: it is not whole; says why. */
+enum ddp_status ddp_checkpoint_read(struct ddp_checkpoint *checkpoint, const char *path);
+void ddp_checkpoint_free(struct ddp_checkpoint *checkpoint);
+
+/* Gives the files back; path and state stay. */
+void ddp_checkpoint_drop_files(struct ddp_checkpoint *checkpoint);
+
+/* Copies the weights to a flat array; the file is given back. DDP_ERR_FORMAT: other tensors than
+ * the graph has; `flat` is untouched then. */
+enum ddp_status ddp_checkpoint_take_weights(struct ddp_checkpoint *checkpoint,
+                                            const ddp_graph *graph, float *flat);
+
+/* Copies a state array of the optimizer to a flat array. DDP_ERR_FORMAT: it is not there, or not
+ * with the graph's shapes. */
+enum ddp_status ddp_checkpoint_take_array(const struct ddp_checkpoint *checkpoint,
+                                          const ddp_graph *graph, const char *name, float *flat);
+
+/* For both sides: the tensors of a flat array, with the names they have in the file.
+ *   array    NULL: the weights; else the name of a state array
+ *   tensors  one for each tensor of the graph that is saved
+ *   names    their names, freed with free() one by one */
+enum ddp_status ddp_checkpoint_tensors(const ddp_graph *graph, const char *array, const float *flat,
+                                       struct ddp_safetensor *tensors, char **names);
+
+/* How many those are: all of the graph's parameters, or those that are learned. */
+size_t ddp_checkpoint_tensor_count(const ddp_graph *graph, bool learned);
+
+/* Is this whole, going by its state.json and the sizes of its files alone? For a quick look at many
+ * checkpoints.
+ *   dir_fd  of the directory of checkpoints */
+bool ddp_checkpoint_looks_whole(int dir_fd, int64_t step);
+
+#endif

@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * See checkpoint_dir.h. */
+#include "config.h"
+
+#include "checkpoint/directory.h"
+
+#include "core/clock.h"
+#include "core/log.h"
+#include "core/memory.h"
+#include "core/parse.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <time.h>
+#include <unistd.h>
+
+#define DIGITS  8
+#define POLL_NS 20000000 /* between looks at a lock that another has */
+
+static enum ddp_status dir_error(const struct ddp_checkpoint_dir *dir, const char *name,
+                                 const char *what)
+{
+    return ddp_fail(ddp_errno_status(errno, DDP_ERR_IO), "%s%s%s: cannot %s: %s", dir->path,
+                    *name ? "/" : "", name, what, strerror(errno));
+}
+
+/* --- names ------------------------------------------------------------------------------------ */
+
+const char *ddp_checkpoint_name(char name[DDP_CHECKPOINT_NAME], int64_t step)
+{
+    snprintf(name, DDP_CHECKPOINT_NAME, "step-%0*" PRId64, DIGITS, step);
+    return name;
+}
+
+static const char *temporary_name(char name[DDP_CHECKPOINT_NAME], int64_t step)
+{
+    snprintf(name, DDP_CHECKPOINT_NAME, ".step-%0*" PRId64 ".tmp-%ld", DIGITS, step,
+             (long)getpid());
+    return name;
+}
+
+/* The step of a name that ddp_checkpoint_name() gives, followed by `behind`; -1: it is none. */
+static int64_t name_step(const char *name, const char *behind)
+{
+    char digits[24];
+    int64_t step;
+    if (strncmp(name, "step-", 5) != 0)
+        return -1;
+    const size_t count = strspn(name + 5, "0123456789");
+    if (count < DIGITS || count >= sizeof digits || (count > DIGITS && name[5] == '0') ||
+        strncmp(name + 5 + count, behind, strlen(behind)) != 0)
+        return -1;
+    if (!*behind && name[5 + count])
+        return -1;
+    snprintf(digits, sizeof digits, "%.*s", (int)count, name + 5);
+    return ddp_parse_int64(digits, 0, INT64_MAX, &step) ? step : -1;
+}
+
+static bool is_temporary(const char *name)
+{
+    return name[0] == '.' && name_step(name + 1, ".tmp-") >= 0;
+}
+
+/* --- reading the directory -------------------------------------------------------------------- */
+
+/* A stream over the directory with a descriptor of its own. */
+static DIR *open_stream(int parent, const char *name)
+{
+    const int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    DIR *stream = fd < 0 ? NULL : fdopendir(fd);
+    if (!stream && fd >= 0)
+        close(fd);
+    return stream;
+}
+
+/* Removes a directory with the files in it; there are no directories inside a checkpoint. */
+static int remove_tree(int parent, const char *name)
+{
+    DIR *stream = open_stream(parent, name);
+    if (!stream)
+        return errno == ENOTDIR || errno == ELOOP ? unlinkat(parent, name, 0) : -1;
+    for (struct dirent *entry; (entry = readdir(stream));)
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+            unlinkat(dirfd(stream), entry->d_name, 0);
+    closedir(stream);
+    return unlinkat(parent, name, AT_REMOVEDIR);
+}
+
+/* Under the lock nobody else can be writing: whatever is temporary was left. */
+static void remove_stale(const struct ddp_checkpoint_dir *dir)
+{
+    DIR *stream = open_stream(dir->fd, ".");
+    if (!stream)
+        return;
+    for (struct dirent *entry; (entry = readdir(stream));)
+        if (is_temporary(entry->d_name))
+            remove_tree(dir->fd, entry->d_name);
+    closedir(stream);
+}
+
+static int highest_first(const void *a, const void *b)
+{
+    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return x < y ? 1 : x > y ? -1 : 0;
+}
+
+static bool append(int64_t **steps, size_t *count, size_t *room, int64_t step)
+{
+    if (*count == *room) {
+        const size_t wanted = *room ? *room * 2 : 16;
+        int64_t *larger = reallocarray(*steps, wanted, sizeof **steps);
+        if (!larger)
+            return false;
+        *steps = larger;
+        *room = wanted;
+    }
+    (*steps)[(*count)++] = step;
+    return true;
+}
+
+enum ddp_status ddp_checkpoint_dir_list(const struct ddp_checkpoint_dir *dir, int64_t **steps,
+                                        size_t *count)
+{
+    int64_t *list = NULL;
+    size_t used = 0, room = 0;
+    bool fits = true;
+    DIR *stream = open_stream(dir->fd, ".");
+    if (!stream)
+        return dir_error(dir, "", "read");
+    for (struct dirent *entry; fits && (entry = readdir(stream));) {
+        const int64_t step = name_step(entry->d_name, "");
+        if (step >= 0)
+            fits = append(&list, &used, &room, step);
+    }
+    closedir(stream);
+    if (!fits) {
+        free(list);
+        return ddp_fail(DDP_ERR_MEMORY, "out of memory");
+    }
+    if (used > 0)
+        qsort(list, used, sizeof *list, highest_first);
+    *steps = list;
+    *count = used;
+    return DDP_OK;
+}
+
+/* --- opening ---------------------------------------------------------------------------------- */
+
+/* Some file systems have nothing to sync in a directory, and say so. */
+static int sync_directory(int fd)
+{
+    return fsync(fd) < 0 && errno != EINVAL && errno != EROFS ? -1 : 0;
+}
+
+/* Makes one directory, durable in the one above it. */
+static int make_directory(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    if (mkdir(path, 0777) < 0)
+        return errno == EEXIST ? 0 : -1;
+    char *above = slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup(".");
+    const int fd = above ? open(above, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    free(above);
+    if (fd >= 0) {
+        sync_directory(fd);
+        close(fd);
+    }
+    return 0;
+}
+
+/* mkdir -p */
+static enum ddp_status make_directories(const char *path)
+{
+    char *copy = strdup(path);
+    if (!copy)
+        return ddp_fail(DDP_ERR_MEMORY, "out of memory");
+    enum ddp_status status = DDP_OK;
+    for (char *slash = copy + strspn(copy, "/"); status == DDP_OK && *slash;) {
+        slash += strcspn(slash, "/");
+        const char kept = *slash;
+        *slash = '\0';
+        if (make_directory(copy) < 0)
+            status = ddp_fail(ddp_errno_status(errno, DDP_ERR_IO),
+                              "%s: cannot make the directory: %s", copy, strerror(errno));
+        *slash = kept;
+        slash += strspn(slash, "/");
+    }
+    free(copy);
+    return status;
+}
+
+/* The process that holds the lock, as " (process 123)"; "" where the kernel does not tell. */
+static const char *holder(const struct ddp_checkpoint_dir *dir, char text[48])
+{
+    char *line = NULL;
+    size_t room = 0;
+    struct stat own;
+    FILE *locks = fstat(dir->fd, &own) == 0 ? fopen("/proc/locks", "re") : NULL;
+    text[0] = '\0';
+    while (locks && getline(&line, &room, locks) > 0) {
+        long pid;
+        unsigned major_number, minor_number;
+        unsigned long long inode;
+        if (sscanf(line, "%*s FLOCK %*s WRITE %ld %x:%x:%llu", &pid, &major_number, &minor_number,
+                   &inode) == 4 &&
+            pid > 0 && inode == own.st_ino && major_number == major(own.st_dev) &&
+            minor_number == minor(own.st_dev))
+            snprintf(text, 48, " (process %ld)", pid);
+    }
+    free(line);
+    if (locks)
+        fclose(locks);
+    return text;
+}
+
+static enum ddp_status lock(struct ddp_checkpoint_dir *dir, int wait_ms)
+{
+    const int64_t deadline = ddp_deadline_ns(wait_ms);
+    bool told = wait_ms == 0;
+    char who[48];
+    while (!(dir->locked = flock(dir->fd, LOCK_EX | LOCK_NB) == 0)) {
+        if (errno == EINTR)
+            continue;
+        if (errno != EWOULDBLOCK) {
+            ddp_log(DDP_LOG_WARNING,
+                    "%s: this file system has no locks (%s): make sure that no other trainer "
+                    "writes there",
+                    dir->path, strerror(errno));
+            return DDP_OK;
+        }
+        if (ddp_deadline_passed(deadline))
+            return ddp_fail(DDP_ERR_IO,
+                            "%s: another trainer%s writes its checkpoints there: wait until it has "
+                            "ended, or name another directory",
+                            dir->path, holder(dir, who));
+        if (!told)
+            ddp_log(DDP_LOG_INFO,
+                    "%s: another trainer%s still uses this directory: waiting for it to end, for "
+                    "%d s at most",
+                    dir->path, holder(dir, who), wait_ms / 1000);
+        told = true;
+        nanosleep(&(struct timespec){.tv_nsec = POLL_NS}, NULL);
+    }
+    return DDP_OK;
+}
+
+enum ddp_status ddp_checkpoint_dir_open(struct ddp_checkpoint_dir *dir, const char *path,
+                                        int wait_ms)
+{
+    *dir = (struct ddp_checkpoint_dir){.fd = -1};
+    enum ddp_status status = DDP_OK;
+    dir->path = strdup(path);
+    if (!dir->path)
+        return ddp_fail(DDP_ERR_MEMORY, "out of memory");
+    for (size_t n = strlen(path); n > 1 && dir->path[n - 1] == '/'; n--)
+        dir->path[n - 1] = '\0';
+    if (access(path, F_OK) < 0)
+        status = make_directories(path);
+    if (status == DDP_OK) {
+        dir->fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (dir->fd < 0)
+            status = dir_error(dir, "", "open");
+    }
+    if (status == DDP_OK)
+        status = lock(dir, wait_ms);
+    if (status == DDP_OK && faccessat(dir->fd, ".", W_OK | X_OK, AT_EACCESS) < 0)
+        status = dir_error(dir, "", "write");
+    if (status == DDP_OK && dir->locked)
+        remove_stale(dir);
+    if (status != DDP_OK)
+        ddp_checkpoint_dir_close(dir);
+    return status;
+}
+
+void ddp_checkpoint_dir_close(struct ddp_checkpoint_dir *dir)
+{
+    if (dir->path && dir->fd >= 0)
+        close(dir->fd);
+    free(dir->path);
+    *dir = (struct ddp_checkpoint_dir){.fd = -1};
+}
+
+/* --- changing --------------------------------------------------------------------------------- */
+
+enum ddp_status ddp_checkpoint_dir_begin(const struct ddp_checkpoint_dir *dir, int64_t step,
+                                         int *fd)
+{
+    char name[DDP_CHECKPOINT_NAME];
+    temporary_name(name, step);
+    ddp_checkpoint_dir_discard(dir, step); /* of an earlier process of the same number */
+    if (mkdirat(dir->fd, name, 0777) < 0)
+        return dir_error(dir, name, "make");
+    const int opened = openat(dir->fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    if (opened < 0) {
+        enum ddp_status status = dir_error(dir, name, "open");
+        ddp_checkpoint_dir_discard(dir, step);
+        return status;
+    }
+    *fd = opened;
+    return DDP_OK;
+}
+
+/* Puts the temporary directory in the place of the old checkpoint. Without an exchange in one step
+ * the old one goes first. */
+static int replace(const struct ddp_checkpoint_dir *dir, const char *temporary, const char *name)
+{
+    if (renameat2(dir->fd, temporary, dir->fd, name, RENAME_EXCHANGE) == 0) {
+        remove_tree(dir->fd, temporary);
+        return 0;
+    }
+    if (errno != EINVAL && errno != ENOSYS)
+        return -1;
+    if (remove_tree(dir->fd, name) < 0)
+        return -1;
+    return renameat(dir->fd, temporary, dir->fd, name);
+}
+
+enum ddp_status ddp_checkpoint_dir_commit(const struct ddp_checkpoint_dir *dir, int64_t step,
+                                          int fd)
+{
+    char name[DDP_CHECKPOINT_NAME], temporary[DDP_CHECKPOINT_NAME];
+    ddp_checkpoint_name(name, step);
+    temporary_name(temporary, step);
+    if (sync_directory(fd) < 0)
+        return dir_error(dir, name, "sync");
+    int error = renameat(dir->fd, temporary, dir->fd, name);
+    if (error < 0 && (errno == EEXIST || errno == ENOTEMPTY || errno == ENOTDIR))
+        error = replace(dir, temporary, name);
+    if (error < 0)
+        return dir_error(dir, name, "give the new checkpoint its name");
+    if (sync_directory(dir->fd) < 0)
+        return dir_error(dir, "", "sync");
+    return DDP_OK;
+}
+
+void ddp_checkpoint_dir_discard(const struct ddp_checkpoint_dir *dir, int64_t step)
+{
+    char name[DDP_CHECKPOINT_NAME];
+    remove_tree(dir->fd, temporary_name(name, step));
+}
+
+void ddp_checkpoint_dir_remove(const struct ddp_checkpoint_dir *dir, int64_t step)
+{
+    char name[DDP_CHECKPOINT_NAME], temporary[DDP_CHECKPOINT_NAME];
+    ddp_checkpoint_name(name, step);
+    temporary_name(temporary, step);
+    ddp_checkpoint_dir_discard(dir, step);
+    if (renameat(dir->fd, name, dir->fd, temporary) < 0 || remove_tree(dir->fd, temporary) < 0)
+        ddp_log(DDP_LOG_WARNING, "%s/%s: cannot remove this old checkpoint: %s", dir->path, name,
+                strerror(errno));
+}

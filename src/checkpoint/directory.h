@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The directory that checkpoints are in: DIR/step-00000100/ each, which appears whole or not at
+ * all. Everything that is not complete has a name of its own (.step-00000100.tmp-PID), so what a
+ * kill leaves can be told, and is removed by the next trainer. Knows nothing of what is inside. */
+#ifndef DDP_CHECKPOINT_DIRECTORY_H
+#define DDP_CHECKPOINT_DIRECTORY_H
+
+#include "ddp.h"
+
+struct ddp_checkpoint_dir {
+    char *path;
+    int fd;
+    bool locked; /* by us: no other trainer writes here */
+};
+
+#define DDP_CHECKPOINT_NAME 48 /* bytes of "step-..." and of temporary names */
+
+/* Opens the directory, makes it (and those above it) where it is not there, and locks it. The lock
+ * is on the directory itself and leaves nothing behind; where the file system has no locks, a
+ * warning says so. What killed trainers left half-written or half-removed goes.
+ *   wait_ms  for another trainer to end, such as the one that this one replaces; says so
+ * DDP_ERR_IO: cannot be read or written; another trainer uses it. */
+enum ddp_status ddp_checkpoint_dir_open(struct ddp_checkpoint_dir *dir, const char *path,
+                                        int wait_ms);
+void ddp_checkpoint_dir_close(struct ddp_checkpoint_dir *dir);
+
+/* The steps that there are checkpoints of, by name only, highest first.
+ *   steps [out]  freed with free() */
+enum ddp_status ddp_checkpoint_dir_list(const struct ddp_checkpoint_dir *dir, int64_t **steps,
+                                        size_t *count);
+
+/* "step-00000100" */
+const char *ddp_checkpoint_name(char name[DDP_CHECKPOINT_NAME], int64_t step);
+
+/* Makes an empty temporary directory for a step and opens it. */
+enum ddp_status ddp_checkpoint_dir_begin(const struct ddp_checkpoint_dir *dir, int64_t step,
+                                         int *fd);
+
+/* Makes the temporary directory durable and gives it its name; a checkpoint of the same step that
+ * is there already is replaced, and there is one at every moment. The files in it have been synced.
+ */
+enum ddp_status ddp_checkpoint_dir_commit(const struct ddp_checkpoint_dir *dir, int64_t step,
+                                          int fd);
+
+/* Removes the temporary directory of a step, if there is one. */
+void ddp_checkpoint_dir_discard(const struct ddp_checkpoint_dir *dir, int64_t step);
+
+/* Removes a checkpoint: it loses its name first, so that none is ever half there. What cannot be
+ * removed is warned of. */
+void ddp_checkpoint_dir_remove(const struct ddp_checkpoint_dir *dir, int64_t step);
+
+#endif

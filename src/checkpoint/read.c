@@ -1,0 +1,390 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The reading half of checkpoint.h. Files are read into memory once, and what is checked there is
+ * what is used: a file that changes meanwhile cannot matter. */
+#include "config.h"
+
+#include "checkpoint/checkpoint.h"
+
+#include "core/log.h"
+#include "core/memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#define PIECE_BYTES ((size_t)1 << 20)
+
+/* --- tensors ---------------------------------------------------------------------------------- */
+
+size_t ddp_checkpoint_tensor_count(const ddp_graph *graph, bool learned)
+{
+    size_t count = 0;
+    for (int i = 0; i < ddp_graph_parameter_count(graph); i++)
+        count += !learned || !ddp_graph_parameter_at(graph, i)->statistic;
+    return count;
+}
+
+/* As PyTorch flattens an optimizer's state: "state.0.weight.exp_avg". */
+static char *tensor_name(const char *array, const char *parameter)
+{
+    char *name = NULL;
+    if (!array)
+        name = strdup(parameter);
+    else if (asprintf(&name, "state.%s.%s", parameter, array) < 0)
+        name = NULL;
+    if (!name)
+        ddp_fail(DDP_ERR_MEMORY, "out of memory");
+    return name;
+}
+
+enum ddp_status ddp_checkpoint_tensors(const ddp_graph *graph, const char *array, const float *flat,
+                                       struct ddp_safetensor *tensors, char **names)
+{
+    size_t i = 0;
+    for (int p = 0; p < ddp_graph_parameter_count(graph); p++) {
+        const struct ddp_parameter *parameter = ddp_graph_parameter_at(graph, p);
+        if (array && parameter->statistic)
+            continue; /* not learned: no optimizer state */
+        names[i] = tensor_name(array, parameter->name);
+        if (!names[i])
+            return DDP_ERR_MEMORY;
+        tensors[i] = (struct ddp_safetensor){.name = names[i],
+                                             .dtype = "F32",
+                                             .dim_count = parameter->dim_count,
+                                             .data = flat + parameter->offset,
+                                             .bytes = (size_t)parameter->count * sizeof(float)};
+        memcpy(tensors[i++].dims, parameter->dims, sizeof parameter->dims);
+    }
+    return DDP_OK;
+}
+
+/* Copies the tensors of a file that belong to an array into it; all are checked before. */
+static enum ddp_status take(const struct ddp_checkpoint *checkpoint, int part,
+                            const ddp_graph *graph, const char *array, float *flat)
+{
+    const size_t count = ddp_checkpoint_tensor_count(graph, array != NULL);
+    const ddp_safetensors *file = checkpoint->files[part];
+    struct ddp_safetensor *wanted = ddp_array_alloc(count, sizeof *wanted);
+    char **names = ddp_array_alloc(count, sizeof *names);
+    enum ddp_status status = wanted && names ? DDP_OK : DDP_ERR_MEMORY;
+    if (status == DDP_OK)
+        status = ddp_checkpoint_tensors(graph, array, flat, wanted, names);
+    for (size_t i = 0; status == DDP_OK && i < count; i++) {
+        const struct ddp_safetensor *found = ddp_safetensors_find(file, names[i]);
+        if (!found || strcmp(found->dtype, "F32") != 0 || found->dim_count != wanted[i].dim_count ||
+            memcmp(found->dims, wanted[i].dims, (size_t)found->dim_count * sizeof(int64_t)) != 0)
+            status = ddp_fail(DDP_ERR_FORMAT,
+                              "%s/%s: tensor %s is not there in the model's shape: the "
+                              "checkpoint is another model's",
+                              checkpoint->path, ddp_checkpoint_part_names[part], names[i]);
+    }
+    for (size_t i = 0; status == DDP_OK && i < count; i++) {
+        const struct ddp_safetensor *found = ddp_safetensors_find(file, names[i]);
+        memcpy(flat + ((const float *)wanted[i].data - flat), found->data, found->bytes);
+    }
+    for (size_t i = 0; names && i < count; i++)
+        free(names[i]);
+    free(names);
+    free(wanted);
+    return status;
+}
+
+static void close_part(struct ddp_checkpoint *checkpoint, int part)
+{
+    ddp_safetensors_close(checkpoint->files[part]);
+    free(checkpoint->bytes[part]);
+    checkpoint->files[part] = NULL;
+    checkpoint->bytes[part] = NULL;
+}
+
+enum ddp_status ddp_checkpoint_take_weights(struct ddp_checkpoint *checkpoint,
+                                            const ddp_graph *graph, float *flat)
+{
+    enum ddp_status status = take(checkpoint, DDP_CHECKPOINT_MODEL, graph, NULL, flat);
+    close_part(checkpoint, DDP_CHECKPOINT_MODEL);
+    return status;
+}
+
+enum ddp_status ddp_checkpoint_take_array(const struct ddp_checkpoint *checkpoint,
+                                          const ddp_graph *graph, const char *name, float *flat)
+{
+    return take(checkpoint, DDP_CHECKPOINT_OPTIMIZER, graph, name, flat);
+}
+
+/* --- reading and checking --------------------------------------------------------------------- */
+
+static bool DDP_PRINTF(2, 3) wrong(char *reason, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(reason, DDP_CHECKPOINT_REASON, format, args);
+    va_end(args);
+    return false;
+}
+
+/* Opens a regular file and tells its size. Reasons name no file: the caller does. */
+static int open_file(int dir_fd, const char *name, uint64_t *bytes, char *reason)
+{
+    struct stat info;
+    const int fd = openat(dir_fd, name, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (fd >= 0 && fstat(fd, &info) == 0 && S_ISREG(info.st_mode)) {
+        *bytes = (uint64_t)info.st_size;
+        return fd;
+    }
+    wrong(reason, "cannot read it: %s", fd < 0 ? strerror(errno) : "not a regular file");
+    if (fd >= 0)
+        close(fd);
+    return -1;
+}
+
+/* Reads exactly that many bytes and sums them up; fewer are there: false. */
+static bool read_bytes(int fd, char *bytes, size_t count, uint32_t *crc32, char *reason)
+{
+    uLong sum = 0;
+    while (count > 0) {
+        ssize_t n = read(fd, bytes, count < PIECE_BYTES ? count : PIECE_BYTES);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return wrong(reason, "cannot read it: %s", n < 0 ? strerror(errno) : "it is cut short");
+        sum = crc32_z(sum, (const Bytef *)bytes, (size_t)n);
+        bytes += n;
+        count -= (size_t)n;
+    }
+    *crc32 = (uint32_t)sum;
+    return true;
+}
+
+static bool read_state(struct ddp_checkpoint_state *state, int dir_fd, char *reason)
+{
+    char *text;
+    uint64_t bytes = 0;
+    uint32_t unused;
+    const int fd = open_file(dir_fd, "state.json", &bytes, reason);
+    if (fd < 0)
+        return false;
+    if (bytes > DDP_CHECKPOINT_STATE_BYTES) {
+        close(fd);
+        return wrong(reason, "it has %" PRIu64 " bytes, which are too many", bytes);
+    }
+    text = malloc((size_t)bytes + 1);
+    const bool good = text && read_bytes(fd, text, (size_t)bytes, &unused, reason) &&
+                      ddp_checkpoint_state_parse(state, text, (size_t)bytes, reason);
+    if (!text)
+        wrong(reason, DDP_CHECKPOINT_NO_MEMORY);
+    free(text);
+    close(fd);
+    return good;
+}
+
+static bool check_size(int dir_fd, const struct ddp_checkpoint_state *state, int part, int *fd,
+                       char *reason)
+{
+    uint64_t bytes = 0;
+    *fd = open_file(dir_fd, ddp_checkpoint_part_names[part], &bytes, reason);
+    if (*fd < 0)
+        return false;
+    if (bytes == state->parts[part].bytes)
+        return true;
+    close(*fd);
+    return wrong(reason, "it has %" PRIu64 " bytes, and state.json says %" PRIu64, bytes,
+                 state->parts[part].bytes);
+}
+
+static bool read_part(struct ddp_checkpoint *checkpoint, int dir_fd, int part, char *reason)
+{
+    const struct ddp_checkpoint_part_sum *sum = &checkpoint->state.parts[part];
+    uint32_t crc32 = 0;
+    int fd;
+    if (!check_size(dir_fd, &checkpoint->state, part, &fd, reason))
+        return false;
+    checkpoint->bytes[part] = malloc((size_t)sum->bytes + 1);
+    bool good = checkpoint->bytes[part] != NULL || wrong(reason, DDP_CHECKPOINT_NO_MEMORY);
+    good = good && read_bytes(fd, checkpoint->bytes[part], (size_t)sum->bytes, &crc32, reason);
+    close(fd);
+    if (good && crc32 != sum->crc32)
+        good = wrong(reason,
+                     "it is damaged: its CRC-32 is %08" PRIx32 ", and state.json says %08" PRIx32,
+                     crc32, sum->crc32);
+    return good;
+}
+
+/* The files of a checkpoint, parsed once they are known to be what was written. */
+static enum ddp_status parse_parts(struct ddp_checkpoint *checkpoint)
+{
+    enum ddp_status status = DDP_OK;
+    for (int i = 0; status == DDP_OK && i < DDP_CHECKPOINT_PARTS; i++)
+        status =
+            ddp_safetensors_parse(&checkpoint->files[i], checkpoint->path, checkpoint->bytes[i],
+                                  (size_t)checkpoint->state.parts[i].bytes);
+    return status;
+}
+
+/* Reads and checks a whole checkpoint.
+ *   file [out]  the one that is wrong */
+static bool read_whole(struct ddp_checkpoint *checkpoint, int dir_fd, const char **file,
+                       char *reason)
+{
+    *file = "state.json";
+    if (!read_state(&checkpoint->state, dir_fd, reason))
+        return false;
+    for (int i = 0; i < DDP_CHECKPOINT_PARTS; i++) {
+        *file = ddp_checkpoint_part_names[i];
+        if (!read_part(checkpoint, dir_fd, i, reason))
+            return false;
+    }
+    return true;
+}
+
+static int open_directory(int parent, const char *name)
+{
+    return openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+}
+
+bool ddp_checkpoint_looks_whole(int dir_fd, int64_t step)
+{
+    char name[DDP_CHECKPOINT_NAME], reason[DDP_CHECKPOINT_REASON];
+    struct ddp_checkpoint_state state;
+    const int fd = open_directory(dir_fd, ddp_checkpoint_name(name, step));
+    bool good = fd >= 0 && read_state(&state, fd, reason) && state.cursor.step == step;
+    for (int i = 0; good && i < DDP_CHECKPOINT_PARTS; i++) {
+        int file;
+        good = check_size(fd, &state, i, &file, reason);
+        if (good)
+            close(file);
+    }
+    if (fd >= 0)
+        close(fd);
+    return good;
+}
+
+void ddp_checkpoint_drop_files(struct ddp_checkpoint *checkpoint)
+{
+    for (int i = 0; i < DDP_CHECKPOINT_PARTS; i++)
+        close_part(checkpoint, i);
+}
+
+void ddp_checkpoint_free(struct ddp_checkpoint *checkpoint)
+{
+    ddp_checkpoint_drop_files(checkpoint);
+    free(checkpoint->path);
+    *checkpoint = (struct ddp_checkpoint){0};
+}
+
+/* Reads the checkpoint at checkpoint->path. DDP_ERR_FORMAT: it is not whole, and the message for
+ * that is in `text`, "FILE: reason". DDP_ERR_MEMORY: logged. */
+static enum ddp_status read_path(struct ddp_checkpoint *checkpoint, int parent, const char *name,
+                                 char *text, size_t size)
+{
+    char reason[DDP_CHECKPOINT_REASON];
+    const char *file = ".";
+    const int fd = open_directory(parent, name);
+    bool good = fd >= 0 ? read_whole(checkpoint, fd, &file, reason)
+                        : wrong(reason, "cannot open it: %s", strerror(errno));
+    if (fd >= 0)
+        close(fd);
+    if (good)
+        return DDP_OK;
+    if (strcmp(reason, DDP_CHECKPOINT_NO_MEMORY) == 0)
+        return ddp_fail(DDP_ERR_MEMORY, "%s/%s: %s", checkpoint->path, file, reason);
+    snprintf(text, size, "%s/%s: %s", checkpoint->path, file, reason);
+    return DDP_ERR_FORMAT;
+}
+
+static enum ddp_status read_latest(struct ddp_checkpoint *checkpoint,
+                                   const struct ddp_checkpoint_dir *dir, const int64_t *steps,
+                                   size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        char name[DDP_CHECKPOINT_NAME], text[2 * DDP_CHECKPOINT_REASON];
+        ddp_checkpoint_name(name, steps[i]);
+        if (asprintf(&checkpoint->path, "%s/%s", dir->path, name) < 0) {
+            checkpoint->path = NULL;
+            return ddp_fail(DDP_ERR_MEMORY, "out of memory");
+        }
+        enum ddp_status status = read_path(checkpoint, dir->fd, name, text, sizeof text);
+        if (status == DDP_OK && checkpoint->state.cursor.step != steps[i]) {
+            status = DDP_ERR_FORMAT;
+            snprintf(text, sizeof text, "%s/state.json: it is that of step %" PRId64,
+                     checkpoint->path, checkpoint->state.cursor.step);
+        }
+        if (status == DDP_OK)
+            return parse_parts(checkpoint);
+        if (status != DDP_ERR_FORMAT)
+            return status;
+        ddp_log(DDP_LOG_WARNING, "skipped a checkpoint that is not whole: %s", text);
+        ddp_checkpoint_free(checkpoint);
+    }
+    return DDP_OK;
+}
+
+enum ddp_status ddp_checkpoint_read_latest(struct ddp_checkpoint *checkpoint,
+                                           const struct ddp_checkpoint_dir *dir)
+{
+    int64_t *steps = NULL;
+    size_t count = 0;
+    *checkpoint = (struct ddp_checkpoint){0};
+    enum ddp_status status = ddp_checkpoint_dir_list(dir, &steps, &count);
+    if (status == DDP_OK)
+        status = read_latest(checkpoint, dir, steps, count);
+    free(steps);
+    if (status == DDP_OK && count > 0 && !checkpoint->path)
+        status = ddp_fail(DDP_ERR_FORMAT,
+                          "%s: none of the %zu checkpoints there is whole: remove them to begin "
+                          "anew, or name another with --resume-from",
+                          dir->path, count);
+    if (status != DDP_OK)
+        ddp_checkpoint_free(checkpoint);
+    return status;
+}
+
+/* A directory with a state.json is a checkpoint; one without may hold some. */
+static enum ddp_status read_from_directory(struct ddp_checkpoint *checkpoint, const char *path)
+{
+    struct ddp_checkpoint_dir dir = {.path = strdup(path), .fd = open_directory(AT_FDCWD, path)};
+    enum ddp_status status = DDP_OK;
+    if (!dir.path)
+        status = ddp_fail(DDP_ERR_MEMORY, "out of memory");
+    else if (dir.fd < 0)
+        status = ddp_fail(ddp_errno_status(errno, DDP_ERR_IO), "%s: cannot open: %s", path,
+                          strerror(errno));
+    if (status == DDP_OK)
+        status = ddp_checkpoint_read_latest(checkpoint, &dir);
+    if (status == DDP_OK && !checkpoint->path)
+        status = ddp_fail(DDP_ERR_FORMAT,
+                          "%s: neither a checkpoint (it has no state.json) nor a directory of "
+                          "checkpoints (there is no step-...)",
+                          path);
+    ddp_checkpoint_dir_close(&dir);
+    return status;
+}
+
+enum ddp_status ddp_checkpoint_read(struct ddp_checkpoint *checkpoint, const char *path)
+{
+    char text[2 * DDP_CHECKPOINT_REASON];
+    *checkpoint = (struct ddp_checkpoint){0};
+    const int fd = open_directory(AT_FDCWD, path);
+    const bool single = fd >= 0 && faccessat(fd, "state.json", F_OK, 0) == 0;
+    if (fd >= 0)
+        close(fd);
+    if (!single)
+        return read_from_directory(checkpoint, path);
+    checkpoint->path = strdup(path);
+    if (!checkpoint->path)
+        return ddp_fail(DDP_ERR_MEMORY, "out of memory");
+    enum ddp_status status = read_path(checkpoint, AT_FDCWD, path, text, sizeof text);
+    if (status == DDP_ERR_FORMAT)
+        (void)ddp_fail(status, "not a whole checkpoint: %s", text);
+    if (status == DDP_OK)
+        status = parse_parts(checkpoint);
+    if (status != DDP_OK)
+        ddp_checkpoint_free(checkpoint);
+    return status;
+}

@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * See checkpoint_state.h. The checksum is the CRC-32 of the text with the checksum's own digits
+ * taken as zeros, so that it stands inside the file that it protects. */
+#include "config.h"
+
+#include "checkpoint/state.h"
+
+#include "core/log.h"
+#include "core/json.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+#define STATE_FORMAT    "ddprun checkpoint"
+#define STATE_VERSION   1
+#define CHECKSUM_KEY    "\"checksum\": \""
+#define CHECKSUM_DIGITS 8
+
+const char *const ddp_checkpoint_part_names[DDP_CHECKPOINT_PARTS] = {
+    [DDP_CHECKPOINT_MODEL] = "model.safetensors",
+    [DDP_CHECKPOINT_OPTIMIZER] = "optimizer.safetensors",
+};
+
+/* The members of the cursor under their names in the file. */
+static const struct {
+    const char *name;
+    size_t offset;
+} cursor_members[] = {
+    {"seed", offsetof(struct ddp_checkpoint_cursor, seed)},
+    {"step", offsetof(struct ddp_checkpoint_cursor, step)},
+    {"epoch", offsetof(struct ddp_checkpoint_cursor, epoch)},
+    {"step_in_epoch", offsetof(struct ddp_checkpoint_cursor, step_in_epoch)},
+    {"sample", offsetof(struct ddp_checkpoint_cursor, sample)},
+};
+
+#define CURSOR_MEMBERS (sizeof cursor_members / sizeof cursor_members[0])
+
+void ddp_checkpoint_fact_add(struct ddp_checkpoint_facts *facts, const char *name,
+                             const char *format, ...)
+{
+    va_list args;
+    if (facts->count == DDP_CHECKPOINT_FACTS)
+        return;
+    struct ddp_checkpoint_fact *fact = &facts->facts[facts->count++];
+    snprintf(fact->name, sizeof fact->name, "%s", name);
+    va_start(args, format);
+    vsnprintf(fact->value, sizeof fact->value, format, args);
+    va_end(args);
+}
+
+/* --- writing ---------------------------------------------------------------------------------- */
+
+/* Without memory for a member the whole object goes: what lacks one must not look like a
+ * checkpoint.
+ */
+static void add(json_t **object, const char *name, json_t *value)
+{
+    if (json_object_set_new(*object, name, value) == 0)
+        return;
+    json_decref(*object);
+    *object = NULL;
+}
+
+static json_t *cursor_object(const struct ddp_checkpoint_cursor *cursor)
+{
+    json_t *object = json_object();
+    for (size_t i = 0; i < CURSOR_MEMBERS; i++) {
+        int64_t value;
+        memcpy(&value, (const char *)cursor + cursor_members[i].offset, sizeof value);
+        add(&object, cursor_members[i].name, json_integer(value));
+    }
+    return object;
+}
+
+static json_t *facts_object(const struct ddp_checkpoint_facts *facts)
+{
+    json_t *object = json_object();
+    for (int i = 0; i < facts->count; i++)
+        add(&object, facts->facts[i].name, json_string(facts->facts[i].value));
+    return object;
+}
+
+static json_t *files_object(const struct ddp_checkpoint_part_sum *parts)
+{
+    json_t *object = json_object();
+    for (int i = 0; i < DDP_CHECKPOINT_PARTS; i++) {
+        char digits[CHECKSUM_DIGITS + 1];
+        snprintf(digits, sizeof digits, "%08" PRIx32, parts[i].crc32);
+        add(&object, ddp_checkpoint_part_names[i],
+            json_pack("{s:I, s:s}", "bytes", (json_int_t)parts[i].bytes, "crc32", digits));
+    }
+    return object;
+}
+
+/* Where the digits of the checksum stand; NULL: nowhere. */
+static const char *find_digits(const char *text, size_t bytes)
+{
+    const size_t key = strlen(CHECKSUM_KEY);
+    const char *found = memmem(text, bytes, CHECKSUM_KEY, key);
+    if (!found || (size_t)(text + bytes - found) < key + CHECKSUM_DIGITS)
+        return NULL;
+    return found + key;
+}
+
+static uint32_t checksum(const char *text, size_t bytes, const char *digits)
+{
+    const char zeros[] = "00000000";
+    const size_t before = (size_t)(digits - text), behind = before + CHECKSUM_DIGITS;
+    uLong crc = crc32_z(0, (const Bytef *)text, before);
+    crc = crc32_z(crc, (const Bytef *)zeros, CHECKSUM_DIGITS);
+    return (uint32_t)crc32_z(crc, (const Bytef *)text + behind, bytes - behind);
+}
+
+static void put_checksum(char *text, size_t bytes)
+{
+    char digits[CHECKSUM_DIGITS + 1];
+    char *place = (char *)(uintptr_t)find_digits(text, bytes);
+    snprintf(digits, sizeof digits, "%08" PRIx32, checksum(text, bytes, place));
+    memcpy(place, digits, CHECKSUM_DIGITS);
+}
+
+enum ddp_status ddp_checkpoint_state_format(char **text, size_t *bytes,
+                                            const struct ddp_checkpoint_state *state)
+{
+    json_t *root =
+        json_pack("{s:s, s:i, s:s, s:o, s:o, s:o}", "format", STATE_FORMAT, "version",
+                  STATE_VERSION, "checksum", "00000000", "cursor", cursor_object(&state->cursor),
+                  "run", facts_object(&state->facts), "files", files_object(state->parts));
+    char *dump = root ? json_dumps(root, JSON_INDENT(2) | JSON_PRESERVE_ORDER) : NULL;
+    json_decref(root);
+    if (!dump)
+        return ddp_fail(DDP_ERR_MEMORY, "out of memory");
+    const size_t length = strlen(dump);
+    put_checksum(dump, length);
+    dump[length] = '\n'; /* in the place of the terminator */
+    *text = dump;
+    *bytes = length + 1;
+    return DDP_OK;
+}
+
+/* --- reading ---------------------------------------------------------------------------------- */
+
+/* Sets the reason; always false, so that `return wrong(...)` reads well. */
+static bool DDP_PRINTF(2, 3) wrong(char *reason, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(reason, DDP_CHECKPOINT_REASON, format, args);
+    va_end(args);
+    return false;
+}
+
+/* Lower-case digits alone: no other text has the same value. */
+static bool read_digits(const char *digits, uint32_t *value)
+{
+    if (strspn(digits, "0123456789abcdef") < CHECKSUM_DIGITS)
+        return false;
+    char copy[CHECKSUM_DIGITS + 1];
+    snprintf(copy, sizeof copy, "%.*s", CHECKSUM_DIGITS, digits);
+    *value = (uint32_t)strtoul(copy, NULL, 16);
+    return true;
+}
+
+static bool check_sum(const char *text, size_t bytes, char *reason)
+{
+    char copy[CHECKSUM_DIGITS + 1] = "";
+    uint32_t value;
+    const char *digits = find_digits(text, bytes);
+    if (digits)
+        memcpy(copy, digits, CHECKSUM_DIGITS);
+    if (!digits || !read_digits(copy, &value))
+        return wrong(reason, "it has no checksum");
+    /* The line's end is no part of it. */
+    if (text[bytes - 1] != '\n' || value != checksum(text, bytes - 1, digits))
+        return wrong(reason, "its checksum is wrong: the file is damaged or was edited");
+    return true;
+}
+
+static bool read_cursor(struct ddp_checkpoint_cursor *cursor, const json_t *object, char *reason)
+{
+    for (size_t i = 0; i < CURSOR_MEMBERS; i++) {
+        const json_t *member = json_object_get(object, cursor_members[i].name);
+        const int64_t value = json_integer_value(member);
+        if (!json_is_integer(member) || value < 0)
+            return wrong(reason, "the cursor's %s is not a number from 0", cursor_members[i].name);
+        memcpy((char *)cursor + cursor_members[i].offset, &value, sizeof value);
+    }
+    return true;
+}
+
+static bool read_facts(struct ddp_checkpoint_facts *facts, json_t *object, char *reason)
+{
+    const char *name;
+    json_t *value;
+    if (!json_is_object(object) || json_object_size(object) > DDP_CHECKPOINT_FACTS)
+        return wrong(reason, "its \"run\" is not an object of at most %d texts",
+                     DDP_CHECKPOINT_FACTS);
+    json_object_foreach(object, name, value)
+    {
+        struct ddp_checkpoint_fact *fact = &facts->facts[facts->count];
+        if (!json_is_string(value) || strlen(name) >= sizeof fact->name ||
+            json_string_length(value) >= sizeof fact->value)
+            return wrong(reason, "its \"run\" has something other than short texts");
+        snprintf(fact->name, sizeof fact->name, "%s", name);
+        snprintf(fact->value, sizeof fact->value, "%s", json_string_value(value));
+        facts->count++;
+    }
+    return true;
+}
+
+static bool read_files(struct ddp_checkpoint_part_sum *parts, const json_t *object, char *reason)
+{
+    for (int i = 0; i < DDP_CHECKPOINT_PARTS; i++) {
+        const json_t *file = json_object_get(object, ddp_checkpoint_part_names[i]);
+        const json_t *bytes = json_object_get(file, "bytes");
+        const char *digits = json_string_value(json_object_get(file, "crc32"));
+        if (!json_is_integer(bytes) || json_integer_value(bytes) < 0 || !digits ||
+            strlen(digits) != CHECKSUM_DIGITS || !read_digits(digits, &parts[i].crc32))
+            return wrong(reason, "it does not give the size and CRC-32 of %s",
+                         ddp_checkpoint_part_names[i]);
+        parts[i].bytes = (uint64_t)json_integer_value(bytes);
+    }
+    return true;
+}
+
+static bool read_root(struct ddp_checkpoint_state *state, json_t *root, char *reason)
+{
+    const char *format = json_string_value(json_object_get(root, "format"));
+    const json_int_t version = json_integer_value(json_object_get(root, "version"));
+    if (!format || strcmp(format, STATE_FORMAT) != 0)
+        return wrong(reason, "its format is not \"" STATE_FORMAT "\"");
+    if (version != STATE_VERSION)
+        return wrong(reason, "it has version %" JSON_INTEGER_FORMAT "; this program reads %d",
+                     version, STATE_VERSION);
+    return read_cursor(&state->cursor, json_object_get(root, "cursor"), reason) &&
+           read_facts(&state->facts, json_object_get(root, "run"), reason) &&
+           read_files(state->parts, json_object_get(root, "files"), reason);
+}
+
+bool ddp_checkpoint_state_parse(struct ddp_checkpoint_state *state, const char *text, size_t bytes,
+                                char *reason)
+{
+    json_error_t error;
+    if (bytes == 0 || bytes > DDP_CHECKPOINT_STATE_BYTES)
+        return wrong(reason, "it has %zu bytes; 1 to %d are possible", bytes,
+                     DDP_CHECKPOINT_STATE_BYTES);
+    if (!check_sum(text, bytes, reason))
+        return false;
+    json_t *root;
+    const enum ddp_status status = ddp_json_parse(&root, text, bytes, &error);
+    if (status == DDP_ERR_MEMORY)
+        return wrong(reason, DDP_CHECKPOINT_NO_MEMORY);
+    if (status != DDP_OK)
+        return wrong(reason, "bad JSON in line %d: %s", error.line, error.text);
+    *state = (struct ddp_checkpoint_state){0};
+    const bool good = read_root(state, root, reason);
+    json_decref(root);
+    return good;
+}
+
+/* --- comparing -------------------------------------------------------------------------------- */
+
+static const char *fact_value(const struct ddp_checkpoint_facts *facts, const char *name)
+{
+    for (int i = 0; i < facts->count; i++)
+        if (strcmp(facts->facts[i].name, name) == 0)
+            return facts->facts[i].value;
+    return "unknown";
+}
+
+static void put_difference(FILE *out, int *count, const char *name, const char *saved,
+                           const char *now)
+{
+    if (strcmp(saved, now) != 0)
+        fprintf(out, "%s%s %s (now %s)", (*count)++ ? ", " : "", name, saved, now);
+}
+
+enum ddp_status ddp_checkpoint_state_match(const struct ddp_checkpoint_state *saved,
+                                           const char *path, int64_t seed,
+                                           const struct ddp_checkpoint_facts *facts)
+{
+    char before[24], now[24], *text = NULL;
+    size_t bytes = 0;
+    int count = 0;
+    FILE *out = open_memstream(&text, &bytes);
+    if (!out)
+        return ddp_fail(DDP_ERR_MEMORY, "out of memory");
+    snprintf(before, sizeof before, "%" PRId64, saved->cursor.seed);
+    snprintf(now, sizeof now, "%" PRId64, seed);
+    put_difference(out, &count, "seed", before, now);
+    for (int i = 0; i < facts->count; i++) {
+        const struct ddp_checkpoint_fact *fact = &facts->facts[i];
+        if (strcmp(fact->name, DDP_CHECKPOINT_DATA) != 0 ||
+            strcmp(fact_value(&saved->facts, fact->name), "unknown") != 0)
+            put_difference(out, &count, fact->name, fact_value(&saved->facts, fact->name),
+                           fact->value);
+    }
+    for (int i = 0; i < saved->facts.count; i++) { /* what only the saved run had */
+        const struct ddp_checkpoint_fact *fact = &saved->facts.facts[i];
+        if (strcmp(fact_value(facts, fact->name), "unknown") == 0)
+            put_difference(out, &count, fact->name, fact->value, "unknown");
+    }
+    enum ddp_status status = DDP_OK;
+    if (fclose(out) != 0 || !text)
+        status = ddp_fail(DDP_ERR_MEMORY, "out of memory");
+    else if (count > 0)
+        status = ddp_fail(DDP_ERR_INVALID,
+                          "%s: cannot go on from it, because it was written by another run: %s. "
+                          "To begin a new run with its weights, use --load %s/%s",
+                          path, text, path, ddp_checkpoint_part_names[DDP_CHECKPOINT_MODEL]);
+    free(text);
+    return status;
+}

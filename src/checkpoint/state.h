@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * state.json of a checkpoint: where training stands, what a run that goes on from it must have in
+ * common with the one that wrote it, and the sizes and checksums of the other files. Text in, text
+ * out: no files here. */
+#ifndef DDP_CHECKPOINT_STATE_H
+#define DDP_CHECKPOINT_STATE_H
+
+#include "ddp.h"
+
+#define DDP_CHECKPOINT_FACTS       32
+#define DDP_CHECKPOINT_STATE_BYTES 65536 /* a longer state.json is refused */
+#define DDP_CHECKPOINT_REASON      512
+#define DDP_CHECKPOINT_NO_MEMORY   "out of memory" /* a reason that is no fault of the file */
+
+/* A fact that earlier versions did not write: checkpoints without it match. */
+#define DDP_CHECKPOINT_DATA "fingerprint of the data"
+
+/* Nothing here depends on the number of workers. */
+struct ddp_checkpoint_cursor {
+    int64_t seed;
+    int64_t step;          /* optimizer steps done; the next one's number, from 0 */
+    int64_t epoch;         /* of the next step, from 0 */
+    int64_t step_in_epoch; /* of the next step, from 0 */
+    int64_t sample;        /* position in the epoch's order that the next step begins at */
+};
+
+/* Something that decides the bits: "batch size" is "64". */
+struct ddp_checkpoint_fact {
+    char name[32];
+    char value[512]; /* milestones are the longest */
+};
+
+struct ddp_checkpoint_facts {
+    int count;
+    struct ddp_checkpoint_fact facts[DDP_CHECKPOINT_FACTS];
+};
+
+enum ddp_checkpoint_part {
+    DDP_CHECKPOINT_MODEL,
+    DDP_CHECKPOINT_OPTIMIZER,
+    DDP_CHECKPOINT_PARTS,
+};
+
+extern const char *const ddp_checkpoint_part_names[DDP_CHECKPOINT_PARTS]; /* file names */
+
+struct ddp_checkpoint_part_sum {
+    uint64_t bytes;
+    uint32_t crc32; /* as zlib's */
+};
+
+struct ddp_checkpoint_state {
+    struct ddp_checkpoint_cursor cursor;
+    struct ddp_checkpoint_facts facts;
+    struct ddp_checkpoint_part_sum parts[DDP_CHECKPOINT_PARTS];
+};
+
+/* Adds a fact; the value is cut where it is too long, on both sides of a comparison alike. */
+void ddp_checkpoint_fact_add(struct ddp_checkpoint_facts *facts, const char *name,
+                             const char *format, ...) DDP_PRINTF(3, 4);
+
+/* The text of state.json, with a checksum of its own.
+ *   text [out]  freed with free()
+ * DDP_ERR_MEMORY. */
+enum ddp_status ddp_checkpoint_state_format(char **text, size_t *bytes,
+                                            const struct ddp_checkpoint_state *state);
+
+/* The reverse. Any change of any byte is found out.
+ *   reason [out]  DDP_CHECKPOINT_REASON bytes: what is wrong, when false is returned. Nothing is
+ * logged: the caller may have another checkpoint. */
+bool ddp_checkpoint_state_parse(struct ddp_checkpoint_state *state, const char *text, size_t bytes,
+                                char *reason);
+
+/* DDP_ERR_INVALID when a run with this seed and these facts would not go on as the saved one would
+ * have: one message with every difference and both values.
+ *   path  of the checkpoint, for the message */
+enum ddp_status ddp_checkpoint_state_match(const struct ddp_checkpoint_state *saved,
+                                           const char *path, int64_t seed,
+                                           const struct ddp_checkpoint_facts *facts);
+
+#endif

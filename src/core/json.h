@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * JSON texts, parsed where memory may be short. */
+#ifndef DDP_CORE_JSON_H
+#define DDP_CORE_JSON_H
+
+#include "ddp.h"
+
+#include <jansson.h>
+
+/* Parses a text, refusing keys that are there twice. Logs nothing but lack of memory.
+ *   root [out]   freed with json_decref()
+ *   error [out]  with DDP_ERR_FORMAT: what is wrong, and where
+ * DDP_ERR_FORMAT, DDP_ERR_MEMORY. */
+enum ddp_status ddp_json_parse(json_t **root, const char *text, size_t bytes, json_error_t *error);
+
+#endif

@@ -1,0 +1,404 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * NVIDIA GPUs: finding and opening them, waiting for them, the table of device.h. */
+#include "config.h"
+
+#include "cuda/state.h"
+
+#include "core/clock.h"
+#include "core/log.h"
+#include "core/memory.h"
+#include "kernels/cuda/gemm.h"
+#include "kernels/cuda/cudnn.h"
+#include "kernels/kernels_cuda.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define SPIN_NS    INT64_C(100000)
+#define NAP_NS     INT64_C(20000)  /* shortest sleep, and longest */
+#define REST_NS    INT64_C(200000) /* longer ones would show in the time of a step */
+#define QUIESCE_MS 30000           /* for the work on the streams, before memory is given back */
+#define LOST_MS    2000            /* the same after a wait has failed */
+#define MAX_GPUS   64
+
+/* --- which GPUs there are --- */
+
+static char no_device[256]; /* why count() was 0 last */
+static bool faulty;         /* ... which is not that there is none */
+
+static void explain_old_driver(void)
+{
+    int driver = 0, needed = 0;
+    if (cudaDriverGetVersion(&driver) != cudaSuccess)
+        driver = 0;
+    (void)cudaRuntimeGetVersion(&needed);
+    faulty = driver != 0;
+    if (driver == 0)
+        snprintf(no_device, sizeof no_device,
+                 "there is no NVIDIA driver: install it (nvidia-smi then lists the GPUs)");
+    else
+        snprintf(no_device, sizeof no_device,
+                 "the NVIDIA driver is too old: it supports CUDA up to %d.%d, and this build needs "
+                 "%d.%d: update the driver",
+                 driver / 1000, driver % 1000 / 10, needed / 1000, needed % 1000 / 10);
+}
+
+static void explain(cudaError_t error)
+{
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    faulty = error != cudaSuccess && error != cudaErrorNoDevice;
+    if (error == cudaErrorInsufficientDriver)
+        explain_old_driver();
+    else if ((error == cudaSuccess || error == cudaErrorNoDevice) && visible)
+        snprintf(no_device, sizeof no_device,
+                 "no GPU can be seen with CUDA_VISIBLE_DEVICES='%.100s'", visible);
+    else if (error == cudaSuccess || error == cudaErrorNoDevice)
+        snprintf(no_device, sizeof no_device, "the NVIDIA driver finds no GPU");
+    else
+        snprintf(no_device, sizeof no_device,
+                 "the NVIDIA driver does not work: %s (try nvidia-smi)", cudaGetErrorString(error));
+}
+
+static int cuda_count(void)
+{
+    int found = 0;
+    cudaError_t error = cudaGetDeviceCount(&found);
+    if (error == cudaSuccess && found > 0)
+        return found;
+    (void)cudaGetLastError();
+    explain(error);
+    return 0;
+}
+
+static const char *cuda_reason(void)
+{
+    return *no_device ? no_device : NULL;
+}
+
+static bool cuda_faulty(void)
+{
+    return faulty;
+}
+
+/* --- opening --- */
+
+/* GPUs of this process read each other's memory where the machine can; copies go through the host
+ * where not. Only those that are open: asking for it makes a context on both. */
+static void use_peer(int index, int peer)
+{
+    int possible = 0;
+    if (cudaDeviceCanAccessPeer(&possible, index, peer) == cudaSuccess && possible &&
+        cudaSetDevice(index) == cudaSuccess)
+        (void)cudaDeviceEnablePeerAccess(peer, 0);
+    (void)cudaGetLastError();
+}
+
+static void use_peers(const struct ddp_cuda_device *gpu)
+{
+    static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+    static bool opened[MAX_GPUS];
+    const int own = gpu->cuda.index;
+    pthread_mutex_lock(&mutex);
+    for (int peer = 0; peer < MAX_GPUS && own < MAX_GPUS && !opened[own]; peer++)
+        if (opened[peer]) {
+            use_peer(own, peer);
+            use_peer(peer, own);
+        }
+    if (own < MAX_GPUS)
+        opened[own] = true;
+    pthread_mutex_unlock(&mutex);
+    ddp_cuda_use(gpu);
+}
+
+static cudaError_t describe_gpu(struct ddp_cuda_device *gpu)
+{
+    struct cudaDeviceProp properties;
+    cudaError_t error = cudaGetDeviceProperties(&properties, gpu->cuda.index);
+    if (error != cudaSuccess)
+        return error;
+    gpu->cuda.capability = properties.major * 10 + properties.minor;
+    snprintf(gpu->description, sizeof gpu->description, "%.255s, %.1f GiB", properties.name,
+             (double)properties.totalGlobalMem / 0x1p30);
+    return cudaSuccess;
+}
+
+static cudaError_t create_events(struct ddp_cuda_device *gpu)
+{
+    cudaEvent_t *const events[] = {
+        &gpu->done,          &gpu->handed,          &gpu->read,         &gpu->slots[0].filled,
+        &gpu->slots[0].left, &gpu->slots[1].filled, &gpu->slots[1].left};
+    cudaError_t error = cudaSuccess;
+    for (size_t i = 0; error == cudaSuccess && i < sizeof events / sizeof *events; i++)
+        error = cudaEventCreateWithFlags(events[i], cudaEventDisableTiming);
+    return error;
+}
+
+static cudaError_t create_fault(struct ddp_cuda_device *gpu)
+{
+    cudaError_t error = cudaHostAlloc((void **)&gpu->fault, sizeof *gpu->fault,
+                                      cudaHostAllocMapped | cudaHostAllocPortable);
+    if (error != cudaSuccess)
+        return error;
+    memset(gpu->fault, 0, sizeof *gpu->fault);
+    return cudaHostGetDevicePointer((void **)&gpu->cuda.fault, gpu->fault, 0);
+}
+
+static enum ddp_status create(struct ddp_cuda_device *gpu)
+{
+    cudaError_t error = cudaSetDevice(gpu->cuda.index);
+    if (error == cudaSuccess)
+        error = describe_gpu(gpu);
+    if (error == cudaSuccess)
+        error = cudaStreamCreateWithFlags(&gpu->cuda.stream, cudaStreamNonBlocking);
+    if (error == cudaSuccess)
+        error = cudaStreamCreateWithFlags(&gpu->filling, cudaStreamNonBlocking);
+    if (error == cudaSuccess)
+        error = create_events(gpu);
+    if (error == cudaSuccess)
+        error = create_fault(gpu);
+    if (error == cudaSuccess)
+        error = cudaMalloc(&gpu->cuda.workspace, DDP_CUDA_WORKSPACE_BYTES);
+    if (error != cudaSuccess)
+        return ddp_cuda_failed(error, "--device cuda");
+    cublasStatus_t blas = cublasLtCreate(&gpu->cuda.blas);
+    if (blas != CUBLAS_STATUS_SUCCESS)
+        return ddp_fail(DDP_ERR_SYSTEM, "--device cuda: GPU %d: cuBLAS cannot be used: %s",
+                        gpu->cuda.index, cublasLtGetStatusString(blas));
+    use_peers(gpu);
+    return DDP_OK;
+}
+
+static bool is_set(const char *variable, const char *value)
+{
+    const char *set = getenv(variable);
+    return set && strcmp(set, value) == 0;
+}
+
+static void cuda_close(void *state);
+
+static enum ddp_status cuda_open(void **state, int index, int threads)
+{
+    (void)threads;
+    struct ddp_cuda_device *gpu = ddp_array_alloc(1, sizeof *gpu);
+    if (!gpu)
+        return DDP_ERR_MEMORY;
+    gpu->cuda.index = index;
+    gpu->cuda.synchronous = is_set("DDP_CUDA_SYNC", "1");
+    gpu->graphs = !gpu->cuda.synchronous && !is_set("DDP_CUDA_GRAPHS", "0");
+    ddp_cuda_tracks_open(gpu);
+    enum ddp_status status = create(gpu);
+    if (status != DDP_OK) {
+        cuda_close(gpu);
+        return status;
+    }
+    *state = gpu;
+    return DDP_OK;
+}
+
+/* At first without giving the processor away; then for a small part of the time so far. */
+static void pause_waiting(int64_t waited_ns)
+{
+    if (waited_ns < SPIN_NS)
+        return;
+    int64_t nap = waited_ns / 32;
+    nap = nap < NAP_NS ? NAP_NS : nap > REST_NS ? REST_NS : nap;
+    nanosleep(&(struct timespec){.tv_nsec = nap}, NULL);
+}
+
+static bool is_idle(const struct ddp_cuda_device *gpu)
+{
+    const cudaStream_t streams[] = {gpu->filling, gpu->cuda.stream};
+    bool idle = true;
+    for (int i = 0; i < 2; i++)
+        idle = idle && !(streams[i] && cudaStreamQuery(streams[i]) == cudaErrorNotReady);
+    (void)cudaGetLastError(); /* errors are told no more: they have been, or concern nobody */
+    return idle;
+}
+
+bool ddp_cuda_quiesce(struct ddp_cuda_device *gpu)
+{
+    int64_t begin = ddp_clock_ns();
+    while (!is_idle(gpu)) {
+        const int64_t waited = ddp_clock_ns() - begin;
+        const int64_t limit_ms = gpu->stuck ? 0 : gpu->lost ? LOST_MS : QUIESCE_MS;
+        if (waited >= limit_ms * 1000000) {
+            gpu->stuck = true;
+            return false;
+        }
+        if (!gpu->lost && gpu->poll && gpu->poll(gpu->poll_arg) != DDP_OK) {
+            gpu->lost = true;
+            begin = ddp_clock_ns();
+        }
+        pause_waiting(waited);
+    }
+    gpu->stuck = false;
+    return true;
+}
+
+static void destroy_event(cudaEvent_t event)
+{
+    if (event)
+        (void)cudaEventDestroy(event);
+}
+
+static void cuda_close(void *state)
+{
+    struct ddp_cuda_device *gpu = state;
+    ddp_cuda_use(gpu);
+    ddp_cuda_tracks_close(gpu);
+    if (!ddp_cuda_quiesce(gpu)) /* else most of these calls wait for ever */
+        return;
+    ddp_cuda_spans_free(gpu);
+    ddp_cuda_staging_free(gpu);
+    ddp_cuda_gemm_forget(&gpu->cuda);
+    ddp_cudnn_forget(&gpu->cuda);
+    if (gpu->cuda.blas)
+        (void)cublasLtDestroy(gpu->cuda.blas);
+    if (gpu->cuda.workspace)
+        (void)cudaFree(gpu->cuda.workspace);
+    for (int i = 0; i < DDP_DEVICE_SLOTS; i++) {
+        destroy_event(gpu->slots[i].filled);
+        destroy_event(gpu->slots[i].left);
+    }
+    destroy_event(gpu->read);
+    destroy_event(gpu->handed);
+    destroy_event(gpu->done);
+    if (gpu->filling)
+        (void)cudaStreamDestroy(gpu->filling);
+    if (gpu->cuda.stream)
+        (void)cudaStreamDestroy(gpu->cuda.stream);
+    if (gpu->fault)
+        (void)cudaFreeHost(gpu->fault);
+    (void)cudaGetLastError();
+    free(gpu);
+}
+
+static void *cuda_stream(void *state)
+{
+    struct ddp_cuda_device *gpu = state;
+    ddp_cuda_use(gpu); /* an operation follows */
+    return &gpu->cuda;
+}
+
+static const char *cuda_describe(void *state)
+{
+    return ((const struct ddp_cuda_device *)state)->description;
+}
+
+/* --- waiting --- */
+
+static void cuda_set_poll(void *state, enum ddp_status (*poll)(void *arg), void *arg)
+{
+    struct ddp_cuda_device *gpu = state;
+    gpu->poll = poll;
+    gpu->poll_arg = arg;
+}
+
+enum ddp_status ddp_cuda_wait_event(struct ddp_cuda_device *gpu, cudaEvent_t event)
+{
+    int64_t begin = 0;
+    enum ddp_status status = DDP_OK;
+    cudaError_t error;
+    while ((error = cudaEventQuery(event)) == cudaErrorNotReady && status == DDP_OK) {
+        const int64_t now = ddp_clock_ns();
+        begin = begin ? begin : now;
+        if (gpu->poll)
+            status = gpu->poll(gpu->poll_arg);
+        if (status == DDP_OK)
+            pause_waiting(now - begin);
+    }
+    if (begin)
+        (void)cudaGetLastError(); /* "not ready" is kept as if it were an error */
+    if (error != cudaSuccess && status == DDP_OK)
+        status = ddp_cuda_failed(error, "waiting for the GPU");
+    gpu->lost |= status != DDP_OK;
+    return status;
+}
+
+/* What a kernel has found wrong with the data; the words are those of the CPU's operations. */
+static enum ddp_status take_fault(struct ddp_cuda_device *gpu)
+{
+    const struct ddp_cuda_fault fault = *gpu->fault;
+    if (fault.code == DDP_CUDA_FAULT_NONE)
+        return DDP_OK;
+    memset(gpu->fault, 0, sizeof *gpu->fault);
+    if (fault.code == DDP_CUDA_FAULT_TOKEN)
+        return ddp_fail(DDP_ERR_INVALID,
+                        "embedding: token %d in row %lld, place %lld, but the vocabulary has %d",
+                        (int)fault.value, (long long)fault.row, (long long)fault.column,
+                        (int)fault.limit);
+    return ddp_fail(DDP_ERR_INVALID,
+                    "softmax cross-entropy: label %d in row %lld, but there are %d classes",
+                    (int)fault.value, (long long)fault.row, (int)fault.limit);
+}
+
+static enum ddp_status cuda_synchronize(void *state)
+{
+    struct ddp_cuda_device *gpu = state;
+    ddp_cuda_use(gpu);
+    if (ddp_cuda_refuse(gpu))
+        return DDP_ERR_UNSUPPORTED;
+    cudaError_t error = cudaEventRecord(gpu->done, gpu->cuda.stream);
+    enum ddp_status status = error == cudaSuccess ? ddp_cuda_wait_event(gpu, gpu->done)
+                                                  : ddp_cuda_failed(error, "waiting for the GPU");
+    if (status == DDP_OK && gpu->poll) /* also to learn that nothing is waited for any more */
+        status = gpu->poll(gpu->poll_arg);
+    if (status == DDP_OK)
+        status = take_fault(gpu);
+    if (status != DDP_OK) {
+        ddp_cuda_forget(gpu);
+        return status;
+    }
+    ddp_cuda_deliver(gpu);
+    ddp_cuda_spans_collect(gpu);
+    return DDP_OK;
+}
+
+static enum ddp_status cuda_wait(void *state, void *other)
+{
+    struct ddp_cuda_device *gpu = state, *first = other;
+    if (ddp_cuda_refuse(gpu) || ddp_cuda_refuse(first))
+        return DDP_ERR_UNSUPPORTED;
+    ddp_cuda_use(first);
+    cudaError_t error = cudaEventRecord(first->handed, first->cuda.stream);
+    ddp_cuda_use(gpu);
+    if (error == cudaSuccess)
+        error = cudaStreamWaitEvent(gpu->cuda.stream, first->handed, 0);
+    return error == cudaSuccess ? DDP_OK : ddp_cuda_failed(error, "waiting for another GPU");
+}
+
+const struct ddp_device_ops ddp_device_cuda = {
+    .name = "cuda",
+    .host_memory = false,
+    .count = cuda_count,
+    .open = cuda_open,
+    .close = cuda_close,
+    .alloc = ddp_cuda_alloc,
+    .free = ddp_cuda_free,
+    .copy_in = ddp_cuda_copy_in,
+    .copy_out = ddp_cuda_copy_out,
+    .copy = ddp_cuda_copy,
+    .synchronize = cuda_synchronize,
+    .stream = cuda_stream,
+    .kernels = &ddp_kernels_cuda,
+    .describe = cuda_describe,
+    .wait = cuda_wait,
+    .set_poll = cuda_set_poll,
+    .host_alloc = ddp_cuda_host_alloc,
+    .host_free = ddp_cuda_host_free,
+    .copied = ddp_cuda_copied,
+    .fill = ddp_cuda_fill,
+    .arrive = ddp_cuda_arrive,
+    .leave = ddp_cuda_leave,
+    .record_begin = ddp_cuda_record_begin,
+    .record_end = ddp_cuda_record_end,
+    .replay = ddp_cuda_replay,
+    .recording_free = ddp_cuda_recording_free,
+    .span_begin = ddp_cuda_trace_begin,
+    .span_end = ddp_cuda_trace_end,
+    .reason = cuda_reason,
+    .faulty = cuda_faulty,
+};

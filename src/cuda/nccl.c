@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The communicator between GPUs: setting up and ending; see nccl_state.h. */
+#include "config.h"
+
+#include "cuda/nccl.h"
+
+#include "cuda/nccl_state.h"
+
+#include "core/log.h"
+#include "core/memory.h"
+#include "kernels/reduce.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#if NCCL_VERSION_CODE < 21903
+#error "NCCL 2.19.3 or newer is needed"
+#endif
+
+/* What rank 0 hands to the others through the communicator's id slot. */
+struct invitation {
+    ncclUniqueId id;
+    uint64_t calls; /* where the page of calls lies in the heap */
+};
+
+static bool fits(const ddp_job *job)
+{
+    return ddp_job_world_size(job) <= DDP_REDUCE_MAX;
+}
+
+static enum ddp_status invite(struct nccl *nccl, struct invitation *invitation)
+{
+    const struct ddp_comm_place *place = nccl->place;
+    enum ddp_status status = nccl_calls_make(nccl, &invitation->calls);
+    if (status != DDP_OK)
+        return status;
+    const ncclResult_t result = ncclGetUniqueId(&invitation->id);
+    if (result != ncclSuccess)
+        return nccl_failed(nccl, result, "set-up");
+    return ddp_job_put_id(place->job, place->id_slot, invitation, sizeof *invitation);
+}
+
+static enum ddp_status join(struct nccl *nccl)
+{
+    const struct ddp_comm_place *place = nccl->place;
+    const struct nccl_call call = {.kind = NCCL_CREATE};
+    struct invitation invitation;
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    memset(&invitation, 0, sizeof invitation);
+    enum ddp_status status =
+        place->rank == 0
+            ? invite(nccl, &invitation)
+            : ddp_job_get_id(place->job, place->id_slot, &invitation, sizeof invitation,
+                             place->timeout_ms < 0 ? NCCL_SETUP_MS : place->timeout_ms);
+    if (status == DDP_OK)
+        status = nccl_calls_map(nccl, invitation.calls);
+    if (status != DDP_OK)
+        return status;
+    nccl_calls_post(nccl, &call);
+    config.blocking = 0;
+    const ncclResult_t result =
+        ncclCommInitRankConfig(&nccl->comm, place->size, invitation.id, place->rank, &config);
+    return nccl_taken(nccl, result, &call);
+}
+
+/* A stream of its own, before others: what waits for it has nothing else to do. */
+static cudaError_t create_stream(struct nccl *nccl)
+{
+    int least = 0, greatest = 0;
+    cudaError_t error = cudaSetDevice(nccl->cuda->index);
+    if (error == cudaSuccess)
+        error = cudaDeviceGetStreamPriorityRange(&least, &greatest);
+    if (error == cudaSuccess)
+        error = cudaStreamCreateWithPriority(&nccl->own.stream, cudaStreamNonBlocking, greatest);
+    if (error == cudaSuccess)
+        error = cudaMalloc((void **)&nccl->vote, 2 * sizeof *nccl->vote);
+    if (error == cudaSuccess)
+        error =
+            cudaHostAlloc((void **)&nccl->vote_host, sizeof *nccl->vote_host, cudaHostAllocDefault);
+    return error;
+}
+
+static enum ddp_status open_device(struct nccl *nccl)
+{
+    nccl->cuda = ddp_device_cuda.stream(nccl->place->device_state);
+    nccl->own = *nccl->cuda;
+    nccl->own.stream = NULL;
+    nccl->own.workspace = NULL;    /* of the device's own stream */
+    nccl->own.synchronous = false; /* the host does not wait without looking */
+    cudaError_t error = create_stream(nccl);
+    return error == cudaSuccess ? nccl_queue_open(nccl) : ddp_cuda_failed(error, "NCCL's stream");
+}
+
+/* All ranks end their communicators together, or this one goes alone. */
+static void leave(struct nccl *nccl)
+{
+    const struct nccl_call call = {.kind = NCCL_DESTROY};
+    nccl->closing = true;
+    enum ddp_status status = nccl_drain(nccl, &call);
+    if (status == DDP_OK) {
+        nccl_forget_memory(nccl);
+        status = nccl_taken(nccl, ncclCommFinalize(nccl->comm), &call);
+    }
+    if (status == DDP_OK)
+        (void)ncclCommDestroy(nccl->comm); /* nothing is left to do about a failure */
+    nccl->comm = NULL;
+}
+
+static void destroy(void *state)
+{
+    struct nccl *nccl = state;
+    nccl_unwatch(nccl);
+    if (nccl->cuda)
+        (void)cudaSetDevice(nccl->cuda->index);
+    nccl_leave_others(nccl);
+    if (nccl->comm)
+        leave(nccl);
+    nccl_free_memory(nccl);
+    if (!nccl->stuck) { /* else each of these calls may wait for ever */
+        if (nccl->vote)
+            (void)cudaFree(nccl->vote);
+        if (nccl->vote_host)
+            (void)cudaFreeHost(nccl->vote_host);
+        nccl_queue_close(nccl);
+        if (nccl->own.stream)
+            (void)cudaStreamDestroy(nccl->own.stream);
+    }
+    (void)cudaGetLastError();
+    nccl_calls_unmap(nccl);
+    free(nccl);
+}
+
+static enum ddp_status create(void **state, const struct ddp_comm_place *place)
+{
+    if (!fits(place->job))
+        return ddp_fail(DDP_ERR_UNSUPPORTED, "%d workers are too many: at most %d share their sums",
+                        place->size, DDP_REDUCE_MAX);
+    struct nccl *nccl = ddp_array_alloc(1, sizeof *nccl);
+    if (!nccl)
+        return DDP_ERR_MEMORY;
+    nccl->place = place;
+    enum ddp_status status = open_device(nccl);
+    if (status == DDP_OK && place->size > 1)
+        status = join(nccl);
+    if (status != DDP_OK) {
+        nccl_end(nccl, status);
+        destroy(nccl);
+        return status;
+    }
+    nccl_watch(nccl);
+    *state = nccl;
+    return DDP_OK;
+}
+
+static enum ddp_status progress(void *state)
+{
+    return nccl_check(state);
+}
+
+static enum ddp_status finish(void *state)
+{
+    enum ddp_status status = nccl_check(state);
+    return status == DDP_OK ? nccl_join(state) : status;
+}
+
+const struct ddp_comm_ops ddp_comm_nccl = {
+    .name = "nccl",
+    .needs_id = true,
+    .fits = fits,
+    .create = create,
+    .destroy = destroy,
+    .alloc = nccl_alloc,
+    .free = nccl_free,
+    .registered = nccl_registered,
+    .allreduce = nccl_allreduce,
+    .reduce_scatter = nccl_reduce_scatter,
+    .all_gather = nccl_all_gather,
+    .broadcast = nccl_broadcast,
+    .barrier = nccl_barrier,
+    .start = nccl_start,
+    .progress = progress,
+    .finish = finish,
+    .start_slices = nccl_start_slices,
+    .gather_slices = nccl_gather_slices,
+};

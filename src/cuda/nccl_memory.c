@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Memory of a GPU that NCCL reaches without copies, and votes; see nccl_state.h. */
+#include "config.h"
+
+#include "cuda/nccl_state.h"
+
+#include "core/log.h"
+#include "core/memory.h"
+#include "cuda/state.h"
+
+#include <stdlib.h>
+
+static enum ddp_status too_little(const struct nccl *nccl, size_t bytes)
+{
+    size_t available = 0, total = 0;
+    (void)cudaGetLastError();
+    if (cudaMemGetInfo(&available, &total) != cudaSuccess)
+        return ddp_fail(DDP_ERR_MEMORY, "GPU %d: %.1f MiB cannot be had", nccl->cuda->index,
+                        (double)bytes / 0x1p20);
+    return ddp_fail(DDP_ERR_MEMORY,
+                    "GPU %d: %.1f MiB are needed, %.1f of its %.1f MiB are free: use a smaller "
+                    "batch or model",
+                    nccl->cuda->index, (double)bytes / 0x1p20, (double)available / 0x1p20,
+                    (double)total / 0x1p20);
+}
+
+/* NCCL's own way makes memory that peers can map; where that is impossible, any memory will do. */
+static cudaError_t get(const struct nccl *nccl, struct nccl_block *block)
+{
+    if (nccl->comm && ncclMemAlloc(&block->memory, block->bytes) == ncclSuccess) {
+        block->of_nccl = true;
+        return cudaSuccess;
+    }
+    (void)cudaGetLastError();
+    return cudaMalloc(&block->memory, block->bytes);
+}
+
+static void put(const struct nccl_block *block)
+{
+    if (block->of_nccl)
+        (void)ncclMemFree(block->memory); /* nothing is left to do about a failure */
+    else
+        (void)cudaFree(block->memory);
+}
+
+enum ddp_status nccl_take(struct nccl *nccl, size_t bytes, void **memory)
+{
+    struct nccl_block *block = ddp_array_alloc(1, sizeof *block);
+    if (!block)
+        return DDP_ERR_MEMORY;
+    block->bytes = bytes;
+    cudaError_t error = get(nccl, block);
+    if (error != cudaSuccess) {
+        free(block);
+        return error == cudaErrorMemoryAllocation ? too_little(nccl, bytes)
+                                                  : ddp_cuda_failed(error, "memory for NCCL");
+    }
+    if (nccl->comm && ncclCommRegister(nccl->comm, block->memory, bytes, &block->handle)) {
+        block->handle = NULL; /* it is copied through NCCL's own buffers then */
+        ddp_log(DDP_LOG_DEBUG, "NCCL does not register memory here: %s",
+                ncclGetLastError(nccl->comm));
+    }
+    block->next = nccl->blocks;
+    nccl->blocks = block;
+    *memory = block->memory;
+    return DDP_OK;
+}
+
+static void forget(const struct nccl *nccl, struct nccl_block *block)
+{
+    if (block->handle && nccl->comm)
+        (void)ncclCommDeregister(nccl->comm, block->handle);
+    block->handle = NULL;
+}
+
+void nccl_give_back(struct nccl *nccl, void *memory)
+{
+    for (struct nccl_block **link = &nccl->blocks; memory && *link; link = &(*link)->next) {
+        struct nccl_block *block = *link;
+        if (block->memory != memory)
+            continue;
+        *link = block->next;
+        forget(nccl, block);
+        put(block);
+        free(block);
+        return;
+    }
+}
+
+void nccl_forget_memory(struct nccl *nccl)
+{
+    for (struct nccl_block *block = nccl->blocks; block; block = block->next)
+        forget(nccl, block);
+}
+
+/* What the device still has to do may read or write it: that comes to an end first, also after a
+ * failure. */
+void nccl_free_memory(struct nccl *nccl)
+{
+    nccl->stuck =
+        nccl->stuck || !nccl_quiesce(nccl) || !ddp_cuda_quiesce(nccl->place->device_state);
+    while (nccl->blocks) {
+        struct nccl_block *next = nccl->blocks->next;
+        if (!nccl->stuck)
+            put(nccl->blocks);
+        free(nccl->blocks);
+        nccl->blocks = next;
+    }
+}
+
+bool nccl_registered(const void *state, const void *memory, size_t bytes)
+{
+    const struct nccl *nccl = state;
+    for (const struct nccl_block *block = nccl->blocks; block; block = block->next) {
+        const uintptr_t begin = (uintptr_t)block->memory, at = (uintptr_t)memory;
+        if (at >= begin && at - begin <= block->bytes && bytes <= block->bytes - (at - begin))
+            return true;
+    }
+    return false;
+}
+
+/* Tells everybody whether this rank succeeded; the first failure is everybody's. Waits. Ends what
+ * nccl_begin() began. */
+static enum ddp_status vote(struct nccl *nccl, enum ddp_status own, const struct nccl_call *call)
+{
+    const cudaStream_t stream = nccl->own.stream;
+    *nccl->vote_host = (int32_t)own;
+    cudaError_t error = cudaMemcpyAsync(nccl->vote, nccl->vote_host, sizeof *nccl->vote,
+                                        cudaMemcpyHostToDevice, stream);
+    if (error != cudaSuccess)
+        return nccl_cuda_failed(nccl, error, "NCCL's vote");
+    enum ddp_status status = nccl_taken(
+        nccl, ncclAllReduce(nccl->vote, nccl->vote + 1, 1, ncclInt32, ncclMin, nccl->comm, stream),
+        call);
+    if (status != DDP_OK)
+        return status;
+    error = cudaMemcpyAsync(nccl->vote_host, nccl->vote + 1, sizeof *nccl->vote,
+                            cudaMemcpyDeviceToHost, stream);
+    if (error != cudaSuccess)
+        return nccl_cuda_failed(nccl, error, "NCCL's vote");
+    status = nccl_finish(nccl, true);
+    if (status == DDP_OK)
+        status = nccl_drain(nccl, call);
+    return status == DDP_OK ? (enum ddp_status) * nccl->vote_host : status;
+}
+
+static enum ddp_status alloc_alone(struct nccl *nccl, size_t bytes, void **memory)
+{
+    enum ddp_status status = nccl_take(nccl, bytes, memory);
+    if (status != DDP_OK)
+        return status;
+    cudaError_t error = cudaMemsetAsync(*memory, 0, bytes, nccl->cuda->stream);
+    return error == cudaSuccess ? DDP_OK : ddp_cuda_failed(error, "memory for NCCL");
+}
+
+enum ddp_status nccl_alloc(void *state, size_t bytes, void **memory)
+{
+    struct nccl *nccl = state;
+    const struct nccl_call call = {.kind = NCCL_ALLOC, .count = bytes};
+    void *taken = NULL;
+    if (nccl->place->size == 1)
+        return alloc_alone(nccl, bytes, memory);
+    enum ddp_status status = nccl_begin(nccl, &call);
+    if (status != DDP_OK)
+        return status;
+    status = nccl_take(nccl, bytes, &taken);
+    if (status == DDP_OK) {
+        cudaError_t error = cudaMemsetAsync(taken, 0, bytes, nccl->own.stream);
+        if (error != cudaSuccess)
+            return nccl_cuda_failed(nccl, error, "memory for NCCL");
+    }
+    status = vote(nccl, status, &call);
+    if (status == DDP_OK)
+        *memory = taken;
+    else if (nccl->dead == DDP_OK)
+        nccl_give_back(nccl, taken);
+    return status;
+}
+
+enum ddp_status nccl_free(void *state, void *memory)
+{
+    struct nccl *nccl = state;
+    const struct nccl_call call = {.kind = NCCL_FREE};
+    enum ddp_status status = nccl_begin(nccl, &call);
+    if (status == DDP_OK)
+        status = nccl_finish(nccl, false);
+    if (status == DDP_OK)
+        status = nccl_drain(nccl, &call);
+    if (status == DDP_OK)
+        nccl_give_back(nccl, memory);
+    return status;
+}
+
+enum ddp_status nccl_barrier(void *state)
+{
+    struct nccl *nccl = state;
+    const struct nccl_call call = {.kind = NCCL_BARRIER};
+    if (nccl->place->size == 1)
+        return DDP_OK;
+    enum ddp_status status = nccl_begin(nccl, &call);
+    return status == DDP_OK ? vote(nccl, DDP_OK, &call) : status;
+}

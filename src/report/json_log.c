@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * --log FILE: one JSON object a line. A run begins with a line that says what it is, then come
+ * steps and evaluations, and a last line with its end. A file that is there is continued. */
+#include "config.h"
+
+#include "report/metrics.h"
+
+#include "core/append_file.h"
+#include "core/clock.h"
+#include "core/log.h"
+#include "core/memory.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <time.h>
+#include <unistd.h>
+
+struct json_log {
+    ddp_append_file *file;
+    int64_t every, total_steps, last_step;
+    int64_t start_ns;
+};
+
+static double wall_time(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+/* JSON knows no NaN and no infinity: null stands for them. */
+static json_t *real(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
+static void write_object(struct json_log *log, json_t *object)
+{
+    char *text = object ? json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(15)) : NULL;
+    size_t bytes = text ? strlen(text) : 0;
+    if (text) {
+        text[bytes] = '\n'; /* in the place of the zero */
+        ddp_append_file_write(log->file, text, bytes + 1);
+    }
+    free(text);
+    json_decref(object);
+}
+
+/* The words of the command line, as the kernel keeps them; text that is no UTF-8 is left out. */
+static json_t *command_line(void)
+{
+    char text[8192];
+    json_t *words = json_array();
+    FILE *file = fopen("/proc/self/cmdline", "re");
+    size_t bytes = file ? fread(text, 1, sizeof text - 1, file) : 0;
+    if (file)
+        fclose(file);
+    text[bytes] = '\0';
+    for (size_t at = 0; at < bytes; at += strlen(text + at) + 1) {
+        json_t *word = json_string(text + at);
+        if (word)
+            json_array_append_new(words, word);
+    }
+    return words;
+}
+
+static json_t *versions(void)
+{
+    struct utsname system = {0};
+    uname(&system);
+    return json_pack("{s:s, s:s, s:s, s:s}", "ddprun", ddp_version(), "jansson", JANSSON_VERSION,
+                     "kernel", system.release, "machine", system.machine);
+}
+
+static json_t *memory_parts(const struct ddp_mode_memory *memory)
+{
+    return json_pack("{s:I, s:I, s:I, s:I}", "weights", (json_int_t)memory->weights, "gradients",
+                     (json_int_t)memory->gradients, "optimizer", (json_int_t)memory->optimizer,
+                     "activations", (json_int_t)memory->activations);
+}
+
+static json_t *header(const struct ddp_train_facts *facts)
+{
+    char host[256] = "";
+    gethostname(host, sizeof host - 1);
+    json_t *config = json_pack(
+        "{s:s, s:I, s:o?, s:I, s:b, s:s, s:s, s:i, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:s, s:I}",
+        "model", facts->model, "parameters", (json_int_t)ddp_graph_element_count(facts->graph),
+        "data", json_string(facts->data->path), "samples", (json_int_t)facts->data->sample_count,
+        "shuffled", (int)facts->shuffled, "mode", ddp_mode_names[facts->mode], "device",
+        facts->device, "threads", facts->threads, "batch_size", (json_int_t)facts->batch_size,
+        "shards", (json_int_t)facts->global_shards, "global_batch",
+        (json_int_t)(facts->batch_size * facts->global_shards), "steps_per_epoch",
+        (json_int_t)facts->steps_per_epoch, "total_steps", (json_int_t)facts->total_steps,
+        "flops_of_step", facts->step_flops, "learning_rate", facts->schedule.rate, "schedule",
+        ddp_schedule_names[facts->schedule.kind], "seed", (json_int_t)facts->seed);
+    return json_pack(
+        "{s:s, s:f, s:s, s:I, s:i, s:i, s:o?, s:o?, s:o?, s:o?}", "event", "run", "time",
+        wall_time(), "host", host, "first_step", (json_int_t)facts->first_step + 1, "world_size",
+        facts->world_size, "replicas", facts->replicas, "config", config, "memory_bytes",
+        memory_parts(&facts->memory), "versions", versions(), "command", command_line());
+}
+
+static enum ddp_status json_open(void **state, const struct ddp_train_facts *facts)
+{
+    if (!facts->options.log)
+        return DDP_OK;
+    struct json_log *log = ddp_array_alloc(1, sizeof *log);
+    if (!log)
+        return DDP_ERR_MEMORY;
+    enum ddp_status status = ddp_append_file_open(&log->file, facts->options.log, true);
+    if (status != DDP_OK) {
+        free(log);
+        return status;
+    }
+    log->every = facts->options.log_every > 0 ? facts->options.log_every : 1;
+    log->total_steps = facts->total_steps;
+    log->last_step = facts->first_step;
+    log->start_ns = ddp_clock_ns();
+    write_object(log, header(facts));
+    *state = log;
+    return DDP_OK;
+}
+
+static void json_step(void *state, const struct ddp_train_step *step)
+{
+    struct json_log *log = state;
+    log->last_step = step->step + 1;
+    if (log->last_step % log->every != 0 && log->last_step != log->total_steps)
+        return;
+    char rate_name[32];
+    snprintf(rate_name, sizeof rate_name, "%s_per_second", step->unit);
+    json_t *object =
+        json_pack("{s:s, s:I, s:I, s:f, s:o?, s:f, s:f, s:f, s:f}", "event", "step", "step",
+                  (json_int_t)log->last_step, "epoch", (json_int_t)step->epoch + 1, "time",
+                  wall_time(), "loss", real(step->loss), "learning_rate", step->rate, "seconds",
+                  step->seconds, rate_name, step->items / (step->seconds + 1e-9),
+                  "waiting_for_data", step->wait_seconds / (step->seconds + 1e-9));
+    if (object && !isnan(step->gradient_norm))
+        json_object_set_new(object, "gradient_norm", real(step->gradient_norm));
+    const double speed = step->flops / (step->seconds + 1e-9);
+    if (object && step->flops > 0)
+        json_object_set_new(object, "model_flops_per_second", json_real(speed));
+    if (object && step->peak_flops > 0)
+        json_object_set_new(object, "share_of_peak", json_real(speed / step->peak_flops));
+    write_object(log, object);
+}
+
+static void json_evaluation(void *state, const struct ddp_train_evaluation *evaluation)
+{
+    write_object(state, json_pack("{s:s, s:I, s:I, s:f, s:o?, s:f, s:f}", "event", "evaluation",
+                                  "step", (json_int_t)evaluation->step + 1, "epoch",
+                                  (json_int_t)evaluation->epoch + 1, "time", wall_time(),
+                                  "test_loss", real(evaluation->loss), "test_accuracy",
+                                  evaluation->accuracy, "seconds", evaluation->seconds));
+}
+
+static void json_close(void *state, enum ddp_status status)
+{
+    struct json_log *log = state;
+    write_object(log,
+                 json_pack("{s:s, s:f, s:I, s:s, s:f}", "event", "end", "time", wall_time(), "step",
+                           (json_int_t)log->last_step, "status", ddp_status_string(status),
+                           "seconds", (double)(ddp_clock_ns() - log->start_ns) * 1e-9));
+    ddp_append_file_close(log->file);
+    free(log);
+}
+
+const struct ddp_train_sink_ops ddp_train_sink_json = {
+    .open = json_open,
+    .step = json_step,
+    .evaluation = json_evaluation,
+    .close = json_close,
+};

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * See metrics.h: what is derived once for all sinks, and their list. */
+#include "config.h"
+
+#include "report/metrics.h"
+
+#include "core/clock.h"
+#include "core/log.h"
+#include "core/memory.h"
+#include "core/trace.h"
+
+#include <stdlib.h>
+
+static const struct ddp_train_sink_ops *const sinks[] = {
+    &ddp_train_sink_progress,
+    &ddp_train_sink_json,
+    &ddp_train_sink_tensorboard,
+};
+
+#define SINK_COUNT (sizeof sinks / sizeof sinks[0])
+
+struct ddp_train_metrics {
+    struct ddp_train_facts facts;
+    struct ddp_train_totals totals;
+    int64_t clock_ns; /* the end of the last step or evaluation */
+    double wait_seconds;
+    double items_of_sample;
+    const char *unit;
+    bool traces;
+    int64_t trace_begin_ns;   /* of the current step or aside */
+    void *states[SINK_COUNT]; /* NULL: not asked for */
+};
+
+/* Is this step, from 0, one that the trace shows? */
+static bool recorded(const ddp_train_metrics *metrics, int64_t step)
+{
+    const struct ddp_report_options *options = &metrics->facts.options;
+    return metrics->traces && step >= options->trace_first - 1 && step <= options->trace_last - 1;
+}
+
+/* All ranks write to the file that rank 0 makes. */
+static enum ddp_status open_trace(ddp_train_metrics *metrics)
+{
+    const struct ddp_train_facts *facts = &metrics->facts;
+    const char *path = facts->options.trace;
+    const bool first = facts->rank == 0;
+    enum ddp_status status = DDP_OK;
+    if (!path)
+        return DDP_OK;
+    if (first)
+        status = ddp_trace_open(path, 0, true);
+    if (status == DDP_OK)
+        status = ddp_comm_barrier(facts->comm);
+    if (status == DDP_OK && !first)
+        status = ddp_trace_open(path, facts->rank, false);
+    metrics->traces = status == DDP_OK;
+    ddp_trace_set_recording(recorded(metrics, facts->first_step));
+    return status;
+}
+
+enum ddp_status ddp_train_metrics_open(ddp_train_metrics **metrics,
+                                       const struct ddp_train_facts *facts)
+{
+    struct ddp_train_metrics *m = ddp_array_alloc(1, sizeof *m);
+    if (!m)
+        return DDP_ERR_MEMORY;
+    m->facts = *facts;
+    const bool tokens = facts->data->x_dtype == DDP_I32;
+    m->unit = tokens ? "tokens" : "samples";
+    m->items_of_sample = tokens ? (double)facts->data->sample_values : 1;
+    enum ddp_status status = open_trace(m);
+    for (size_t i = 0; status == DDP_OK && i < SINK_COUNT && facts->rank == 0; i++)
+        status = sinks[i]->open(&m->states[i], &m->facts);
+    if (status != DDP_OK) {
+        ddp_train_metrics_close(m, status);
+        return status;
+    }
+    m->clock_ns = ddp_clock_ns();
+    m->trace_begin_ns = ddp_trace_begin();
+    *metrics = m;
+    return DDP_OK;
+}
+
+/* Seconds since the last call. */
+static double lap(ddp_train_metrics *metrics)
+{
+    const int64_t now = ddp_clock_ns();
+    const double seconds = (double)(now - metrics->clock_ns) * 1e-9;
+    metrics->clock_ns = now;
+    return seconds;
+}
+
+void ddp_train_metrics_step(ddp_train_metrics *metrics, int64_t step, double loss, double rate,
+                            double gradient_norm, double wait_seconds)
+{
+    const struct ddp_train_facts *facts = &metrics->facts;
+    const int64_t in_epoch = step % facts->steps_per_epoch;
+    const bool tail = in_epoch == facts->steps_per_epoch - 1;
+    const int64_t rows = tail ? facts->tail_rows : facts->batch_size;
+    struct ddp_train_step event = {
+        .step = step,
+        .epoch = step / facts->steps_per_epoch,
+        .in_epoch = in_epoch,
+        .last_of_epoch = tail || step == facts->total_steps - 1,
+        .loss = loss,
+        .rate = rate,
+        .gradient_norm = gradient_norm,
+        .seconds = lap(metrics),
+        .wait_seconds = wait_seconds - metrics->wait_seconds,
+        .samples = (double)rows * (double)facts->global_shards,
+        .unit = metrics->unit,
+        .flops = tail ? facts->tail_flops : facts->step_flops,
+        .peak_flops = facts->peak_flops,
+    };
+    metrics->totals.steps++;
+    metrics->totals.seconds += event.seconds;
+    metrics->totals.flops += event.flops;
+    event.items = event.samples * metrics->items_of_sample;
+    metrics->wait_seconds = wait_seconds;
+    ddp_trace_end("step", metrics->trace_begin_ns, "step", step + 1);
+    for (size_t i = 0; i < SINK_COUNT; i++)
+        if (metrics->states[i])
+            sinks[i]->step(metrics->states[i], &event);
+    if (metrics->traces) {
+        /* What follows the last recorded step, an evaluation say, still belongs to it. */
+        ddp_trace_set_recording(recorded(metrics, step) || recorded(metrics, step + 1));
+        ddp_trace_flush(step == metrics->facts.options.trace_last - 1);
+    }
+    metrics->trace_begin_ns = recorded(metrics, step + 1) ? ddp_trace_begin() : 0;
+}
+
+void ddp_train_metrics_begin_aside(ddp_train_metrics *metrics)
+{
+    lap(metrics);
+    metrics->trace_begin_ns = ddp_trace_begin();
+}
+
+void ddp_train_metrics_end_aside(ddp_train_metrics *metrics, const char *name)
+{
+    lap(metrics);
+    ddp_trace_end(name, metrics->trace_begin_ns, NULL, 0);
+    metrics->trace_begin_ns = ddp_trace_begin();
+}
+
+void ddp_train_metrics_evaluation(ddp_train_metrics *metrics, int64_t step, double loss,
+                                  double accuracy)
+{
+    struct ddp_train_evaluation event = {
+        .step = step,
+        .epoch = step / metrics->facts.steps_per_epoch,
+        .loss = loss,
+        .accuracy = accuracy,
+        .seconds = lap(metrics),
+    };
+    ddp_train_metrics_end_aside(metrics, "evaluate");
+    for (size_t i = 0; i < SINK_COUNT; i++)
+        if (metrics->states[i])
+            sinks[i]->evaluation(metrics->states[i], &event);
+}
+
+void ddp_train_metrics_totals(const ddp_train_metrics *metrics, struct ddp_train_totals *totals)
+{
+    *totals = metrics->totals;
+}
+
+void ddp_train_metrics_pause(ddp_train_metrics *metrics)
+{
+    for (size_t i = 0; i < SINK_COUNT; i++)
+        if (metrics->states[i] && sinks[i]->pause)
+            sinks[i]->pause(metrics->states[i]);
+}
+
+void ddp_train_metrics_close(ddp_train_metrics *metrics, enum ddp_status status)
+{
+    if (!metrics)
+        return;
+    for (size_t i = 0; i < SINK_COUNT; i++)
+        if (metrics->states[i])
+            sinks[i]->close(metrics->states[i], status);
+    if (metrics->traces)
+        ddp_trace_finish();
+    free(metrics);
+}

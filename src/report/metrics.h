@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What a run tells about itself while it trains: rank 0 hands every step and evaluation to the
+ * sinks that the options name (bar and lines, JSON lines, TensorBoard). A sink is one file that
+ * ends in one const struct ddp_train_sink_ops, and one line in metrics.c. */
+#ifndef DDP_REPORT_METRICS_H
+#define DDP_REPORT_METRICS_H
+
+#include "data/dataset.h"
+#include "mode/mode.h"
+#include "optim/schedule.h"
+
+/* Which sinks there are, and how much they get. */
+struct ddp_report_options {
+    const char *log, *tensorboard, *trace; /* files, or NULL */
+    int64_t trace_first, trace_last;       /* steps, from 1 */
+    int64_t log_every;                     /* steps; 0: each */
+    bool verbose;
+};
+
+/* What a run is, for headers. All of it outlives the metrics. */
+struct ddp_train_facts {
+    struct ddp_report_options options;
+    const char *model; /* its name */
+    const struct ddp_dataset_info *data;
+    const ddp_graph *graph;
+    enum ddp_mode_kind mode;
+    int rank, world_size, replicas, threads;
+    int64_t batch_size, tail_rows, global_shards; /* as of struct ddp_train_plan */
+    int64_t steps_per_epoch, total_steps;
+    int64_t epochs; /* 0: the run has a number of steps */
+    struct ddp_schedule schedule;
+    bool shuffled;
+    uint64_t seed;
+    struct ddp_mode_memory memory;
+    const char *device;
+    ddp_comm *comm;
+    double step_flops, tail_flops; /* of a step, and of the last of an epoch */
+    double peak_flops;             /* a second; 0: not measured */
+    int64_t first_step;            /* above 0: training was resumed */
+    FILE *out;                     /* NULL: nothing is printed */
+};
+
+/* One optimizer step. */
+struct ddp_train_step {
+    int64_t step;            /* from 0 */
+    int64_t epoch, in_epoch; /* both from 0 */
+    bool last_of_epoch;      /* or of the run */
+    double loss, rate;
+    double gradient_norm; /* NAN: nobody computed it */
+    double seconds;       /* since the end of the step before, evaluations left out */
+    double wait_seconds;  /* of these, for data */
+    double samples;       /* of the global batch */
+    double items;         /* what `unit` counts */
+    const char *unit;     /* "samples", say, or "tokens" */
+    double flops;         /* of the model */
+    double peak_flops;    /* that the machine could do in a second; 0: not measured */
+};
+
+/* What a run has done so far, evaluations and checkpoints left out. */
+struct ddp_train_totals {
+    int64_t steps;
+    double seconds, flops;
+};
+
+struct ddp_train_evaluation {
+    int64_t step, epoch; /* that it came after, from 0 */
+    double loss, accuracy;
+    double seconds;
+};
+
+struct ddp_train_sink_ops {
+    /* *state [out] stays NULL when the options do not ask for this sink. */
+    enum ddp_status (*open)(void **state, const struct ddp_train_facts *facts);
+    void (*step)(void *state, const struct ddp_train_step *step);
+    void (*evaluation)(void *state, const struct ddp_train_evaluation *evaluation);
+    void (*pause)(void *state); /* before others print a line; NULL: it shows nothing */
+    void (*close)(void *state, enum ddp_status status); /* with the result of the training */
+};
+
+extern const struct ddp_train_sink_ops ddp_train_sink_progress, ddp_train_sink_json,
+    ddp_train_sink_tensorboard;
+
+typedef struct ddp_train_metrics ddp_train_metrics;
+
+/* Before the first step. Collective. Only rank 0 has sinks; all ranks write to the trace. */
+enum ddp_status ddp_train_metrics_open(ddp_train_metrics **metrics,
+                                       const struct ddp_train_facts *facts);
+
+/* After each step.
+ *   wait_seconds  that data has been waited for since the start */
+void ddp_train_metrics_step(ddp_train_metrics *metrics, int64_t step, double loss, double rate,
+                            double gradient_norm, double wait_seconds);
+
+/* Around what is no part of a step: its time is its own, and has a name in the trace. */
+void ddp_train_metrics_begin_aside(ddp_train_metrics *metrics);
+void ddp_train_metrics_end_aside(ddp_train_metrics *metrics, const char *name);
+
+/* The result of an evaluation after `step`; ends an aside. */
+void ddp_train_metrics_evaluation(ddp_train_metrics *metrics, int64_t step, double loss,
+                                  double accuracy);
+
+void ddp_train_metrics_totals(const ddp_train_metrics *metrics, struct ddp_train_totals *totals);
+
+/* Before a line is printed by others: removes the bar. */
+void ddp_train_metrics_pause(ddp_train_metrics *metrics);
+
+/* Ends what was written about the run. Of the trace its file is left: ddp_trace_close(), when no
+ * thread of the run is left. metrics may be NULL. */
+void ddp_train_metrics_close(ddp_train_metrics *metrics, enum ddp_status status);
+
+#endif

@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What a person sees while training: a bar on a terminal, plain lines elsewhere; lines of epochs
+ * and evaluations on both. */
+#include "config.h"
+
+#include "report/metrics.h"
+
+#include "core/clock.h"
+#include "core/log.h"
+#include "core/memory.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#define BAR_MIN      10
+#define BAR_MAX      40
+#define LINE_COLUMNS 256
+#define REDRAW_NS    INT64_C(100000000)
+#define SILENCE_NS   INT64_C(30000000000) /* without a terminal: a line at least this often */
+#define SMOOTH_S     8.0                  /* over about how long speed is averaged */
+#define PAUSE_S      2.0 /* a step this long, and PAUSE_FACTOR times the average: a stop by ^Z */
+#define PAUSE_FACTOR 20
+
+struct progress {
+    FILE *out;
+    const struct ddp_train_facts *facts;
+    bool terminal;
+    bool shown;       /* the cursor stands behind a bar */
+    int shown_length; /* of it, in columns */
+    int64_t printed_ns;
+    /* Averages that forget: seconds a step and items a second. */
+    double step_seconds, item_rate, weight;
+    /* Of the epoch so far. */
+    double loss_sum, seconds, wait_seconds, items;
+    int64_t steps;
+    double evaluation_seconds; /* the last evaluation */
+};
+
+/* Columns of the terminal, asked each time, for windows change. The last one stays free: some
+ * terminals wrap there. */
+static int terminal_columns(const struct progress *p)
+{
+    struct winsize size;
+    if (ioctl(fileno(p->out), TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
+        return size.ws_col > LINE_COLUMNS ? LINE_COLUMNS - 1 : size.ws_col - 1;
+    return 79;
+}
+
+/* A window that became narrower has wrapped the bar over several rows. */
+static void clear_bar(struct progress *p)
+{
+    if (!p->shown)
+        return;
+    const int columns = terminal_columns(p) + 1;
+    const int rows_above = p->shown_length > 0 ? (p->shown_length - 1) / columns : 0;
+    if (rows_above > 0)
+        fprintf(p->out, "\033[%dA", rows_above);
+    fputs("\r\033[J", p->out);
+    p->shown = false;
+}
+
+/* "1:05", "2:03:59", "3 d 4 h". */
+static const char *clock_text(double seconds, char *text, size_t size)
+{
+    int64_t s = seconds > 0 && seconds < 1e9 ? (int64_t)(seconds + 0.5) : 0;
+    if (s >= 172800)
+        snprintf(text, size, "%" PRId64 " d %d h", s / 86400, (int)(s / 3600 % 24));
+    else if (s >= 3600)
+        snprintf(text, size, "%" PRId64 ":%02d:%02d", s / 3600, (int)(s / 60 % 60), (int)(s % 60));
+    else
+        snprintf(text, size, "%d:%02d", (int)(s / 60), (int)(s % 60));
+    return text;
+}
+
+/* Of the steps that are left, and of the evaluations between them. */
+static double seconds_left(const struct progress *p, const struct ddp_train_step *step)
+{
+    const int64_t per_epoch = p->facts->steps_per_epoch;
+    const int64_t end = p->facts->total_steps;
+    const int64_t evaluations = (end + per_epoch - 1) / per_epoch - step->step / per_epoch;
+    return p->step_seconds * (double)(end - step->step - 1) +
+           p->evaluation_seconds * (double)evaluations;
+}
+
+static void average(struct progress *p, const struct ddp_train_step *step)
+{
+    if (p->weight > 0 && step->seconds > PAUSE_S && step->seconds > PAUSE_FACTOR * p->step_seconds)
+        return;
+    const double keep = exp(-step->seconds / SMOOTH_S);
+    const double weight = p->weight * keep + step->seconds;
+    if (weight <= 0)
+        return;
+    p->item_rate = (p->item_rate * p->weight * keep + step->items) / weight;
+    /* An average over time too: the steps in it count as long as they took. */
+    const double steps_rate =
+        ((p->step_seconds > 0 ? p->weight * keep / p->step_seconds : 0) + 1) / weight;
+    p->step_seconds = 1 / steps_rate;
+    p->weight = weight;
+}
+
+/* Appends what fits whole. */
+static int append(char *line, int used, int columns, const char *text)
+{
+    const int length = (int)strlen(text);
+    if (used + length > columns)
+        return used;
+    memcpy(line + used, text, (size_t)length + 1);
+    return used + length;
+}
+
+static int append_bar(char *line, int used, int width, double share)
+{
+    const int full = (int)(share * width);
+    line[used++] = '[';
+    for (int i = 0; i < width; i++)
+        line[used++] = i < full ? '=' : i == full ? '>' : ' ';
+    line[used++] = ']';
+    line[used++] = ' ';
+    line[used] = '\0';
+    return used;
+}
+
+/* "epoch 2/5 [=====>    ] 412/938  loss 0.4312  31200 samples/s  lr 0.041  ETA 0:21". What is more
+ * important stays longest when there is little room: count, loss, ETA, speed, rate, bar, epoch. */
+static int compose(const struct progress *p, const struct ddp_train_step *step, int columns,
+                   char *line)
+{
+    enum { EPOCH, BAR, COUNT, LOSS, SPEED, RATE, ETA, PARTS };
+    static const int order[] = {COUNT, LOSS, ETA, SPEED, RATE, EPOCH};
+    char text[PARTS][64] = {""}, eta[32];
+    bool shown[PARTS] = {false};
+    const int64_t begin = step->step - step->in_epoch;
+    int64_t of = p->facts->total_steps - begin;
+    if (of > p->facts->steps_per_epoch)
+        of = p->facts->steps_per_epoch;
+    if (p->facts->epochs)
+        snprintf(text[EPOCH], sizeof text[EPOCH], "epoch %" PRId64 "/%" PRId64 " ", step->epoch + 1,
+                 p->facts->epochs);
+    snprintf(text[COUNT], sizeof text[COUNT], "%" PRId64 "/%" PRId64, step->in_epoch + 1, of);
+    snprintf(text[LOSS], sizeof text[LOSS], "  loss %.4f", step->loss);
+    snprintf(text[SPEED], sizeof text[SPEED], "  %.*f %s/s", p->item_rate < 10 ? 1 : 0,
+             p->item_rate, step->unit);
+    snprintf(text[RATE], sizeof text[RATE], "  lr %.3g", step->rate);
+    snprintf(text[ETA], sizeof text[ETA], "  ETA %s",
+             clock_text(seconds_left(p, step), eta, sizeof eta));
+    int room = columns;
+    for (size_t i = 0; i < sizeof order / sizeof order[0]; i++) {
+        const int length = (int)strlen(text[order[i]]);
+        shown[order[i]] = length <= room;
+        room -= shown[order[i]] ? length : 0;
+    }
+    int used = 0;
+    line[0] = '\0';
+    for (int part = 0; part < PARTS; part++) {
+        if (part == BAR && room >= BAR_MIN + 3)
+            used = append_bar(line, used, room - 3 > BAR_MAX ? BAR_MAX : room - 3,
+                              (double)(step->in_epoch + 1) / (double)of);
+        else if (shown[part])
+            used = append(line, used, columns, text[part]);
+    }
+    return used;
+}
+
+static void draw(struct progress *p, const struct ddp_train_step *step, int64_t now)
+{
+    char line[LINE_COLUMNS + 1];
+    clear_bar(p);
+    p->shown_length = compose(p, step, terminal_columns(p), line);
+    fputs(line, p->out);
+    fflush(p->out);
+    p->shown = true;
+    p->printed_ns = now;
+}
+
+static void print_step(struct progress *p, const struct ddp_train_step *step, int64_t now)
+{
+    char eta[32];
+    clear_bar(p);
+    fprintf(
+        p->out, "step %" PRId64 "/%" PRId64 ": loss %.6f, learning rate %g, %.*f %s/s, ETA %s\n",
+        step->step + 1, p->facts->total_steps, step->loss, step->rate, p->item_rate < 10 ? 1 : 0,
+        p->item_rate, step->unit, clock_text(seconds_left(p, step), eta, sizeof eta));
+    fflush(p->out);
+    p->printed_ns = now;
+}
+
+static void end_epoch(struct progress *p, const struct ddp_train_step *step, int64_t now)
+{
+    clear_bar(p);
+    fprintf(p->out, "epoch %" PRId64, step->epoch + 1);
+    if (p->facts->epochs)
+        fprintf(p->out, "/%" PRId64, p->facts->epochs);
+    fprintf(p->out, ": loss %.4f, %.2f s, %.0f %s/s, %.0f %% waiting for data\n",
+            p->loss_sum / (double)p->steps, p->seconds, p->items / (p->seconds + 1e-9), step->unit,
+            100.0 * p->wait_seconds / (p->seconds + 1e-9));
+    fflush(p->out);
+    p->loss_sum = p->seconds = p->wait_seconds = p->items = 0;
+    p->steps = 0;
+    p->printed_ns = now;
+}
+
+static void progress_pause(void *state)
+{
+    struct progress *p = state;
+    clear_bar(p);
+    fflush(p->out);
+}
+
+static enum ddp_status progress_open(void **state, const struct ddp_train_facts *facts)
+{
+    const char *term = getenv("TERM");
+    if (!facts->out)
+        return DDP_OK;
+    struct progress *p = ddp_array_alloc(1, sizeof *p);
+    if (!p)
+        return DDP_ERR_MEMORY;
+    p->out = facts->out;
+    p->facts = facts;
+    p->terminal = isatty(fileno(p->out)) && term && *term && strcmp(term, "dumb") != 0;
+    p->printed_ns = p->terminal ? 0 : ddp_clock_ns(); /* the first step shows the bar */
+    if (p->terminal)
+        ddp_log_set_before(progress_pause, p);
+    *state = p;
+    return DDP_OK;
+}
+
+static void progress_step(void *state, const struct ddp_train_step *step)
+{
+    struct progress *p = state;
+    const int64_t now = ddp_clock_ns();
+    p->loss_sum += step->loss;
+    p->seconds += step->seconds;
+    p->wait_seconds += step->wait_seconds;
+    p->items += step->items;
+    p->steps++;
+    average(p, step);
+    const struct ddp_report_options *options = &p->facts->options;
+    const bool line_due = options->log_every > 0 && (step->step + 1) % options->log_every == 0;
+    if (options->verbose) {
+        clear_bar(p);
+        fprintf(p->out, "epoch %" PRId64 " step %" PRId64 ": loss %.6f, learning rate %g\n",
+                step->epoch + 1, step->in_epoch + 1, step->loss, step->rate);
+    } else if (line_due || (!p->terminal && now - p->printed_ns >= SILENCE_NS)) {
+        print_step(p, step, now);
+    } else if (p->terminal && now - p->printed_ns >= REDRAW_NS) {
+        draw(p, step, now);
+    }
+    if (step->last_of_epoch)
+        end_epoch(p, step, now);
+}
+
+static void progress_evaluation(void *state, const struct ddp_train_evaluation *evaluation)
+{
+    struct progress *p = state;
+    p->evaluation_seconds = evaluation->seconds;
+    clear_bar(p);
+    fprintf(p->out, "test accuracy %.2f %%, test loss %.4f\n", 100 * evaluation->accuracy,
+            evaluation->loss);
+    fflush(p->out);
+    p->printed_ns = ddp_clock_ns();
+}
+
+static void progress_close(void *state, enum ddp_status status)
+{
+    struct progress *p = state;
+    (void)status;
+    ddp_log_set_before(NULL, NULL);
+    clear_bar(p);
+    fflush(p->out);
+    free(p);
+}
+
+const struct ddp_train_sink_ops ddp_train_sink_progress = {
+    .open = progress_open,
+    .step = progress_step,
+    .evaluation = progress_evaluation,
+    .pause = progress_pause,
+    .close = progress_close,
+};

@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * --tensorboard DIR: an event file with the scalars of the run, as TensorBoard reads it. A record
+ * is the length of a message, a checksum of that, the message (events.proto), a checksum of it. */
+#include "config.h"
+
+#include "report/metrics.h"
+
+#include "core/append_file.h"
+#include "core/crc32c.h"
+#include "core/log.h"
+#include "core/memory.h"
+
+#ifdef HAVE_PROTOBUF_C
+
+#include "report/events.pb-c.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define SCALARS   8
+#define DT_STRING 7
+
+struct tensorboard {
+    ddp_append_file *file;
+    int64_t every, total_steps;
+    unsigned char *record;
+    size_t capacity;
+};
+
+static double wall_time(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+static void put_le(unsigned char *to, uint64_t value, int bytes)
+{
+    for (int i = 0; i < bytes; i++)
+        to[i] = (unsigned char)(value >> (8 * i));
+}
+
+/* The checksum is masked, because records may hold records. */
+static void put_checksum(unsigned char *to, const unsigned char *data, size_t bytes)
+{
+    const uint32_t crc = ddp_crc32c(data, bytes);
+    put_le(to, ((crc >> 15) | (crc << 17)) + UINT32_C(0xa282ead8), 4);
+}
+
+static void write_event(struct tensorboard *board, const Ddp__Events__Event *event)
+{
+    const size_t bytes = ddp__events__event__get_packed_size(event);
+    if (bytes + 16 > board->capacity) {
+        unsigned char *larger = realloc(board->record, bytes + 16);
+        if (!larger)
+            return; /* a point is missing in the curve; training goes on */
+        board->record = larger;
+        board->capacity = bytes + 16;
+    }
+    put_le(board->record, bytes, 8);
+    put_checksum(board->record + 8, board->record, 8);
+    ddp__events__event__pack(event, board->record + 12);
+    put_checksum(board->record + 12 + bytes, board->record + 12, bytes);
+    ddp_append_file_write(board->file, board->record, bytes + 16);
+}
+
+/* Scalars of one moment, written together. */
+struct scalars {
+    Ddp__Events__Value values[SCALARS];
+    Ddp__Events__Value *pointers[SCALARS];
+    size_t count;
+};
+
+static void add_scalar(struct scalars *scalars, const char *tag, double value)
+{
+    if (scalars->count == SCALARS)
+        return;
+    Ddp__Events__Value *v = &scalars->values[scalars->count];
+    ddp__events__value__init(v);
+    v->tag = (char *)tag; /* only read */
+    v->value_case = DDP__EVENTS__VALUE__VALUE_SIMPLE_VALUE;
+    v->simple_value = (float)value;
+    scalars->pointers[scalars->count++] = v;
+}
+
+static void write_summary(struct tensorboard *board, int64_t step, Ddp__Events__Value **values,
+                          size_t count)
+{
+    Ddp__Events__Summary summary = DDP__EVENTS__SUMMARY__INIT;
+    Ddp__Events__Event event = DDP__EVENTS__EVENT__INIT;
+    summary.value = values;
+    summary.n_value = count;
+    event.wall_time = wall_time();
+    event.step = step;
+    event.what_case = DDP__EVENTS__EVENT__WHAT_SUMMARY;
+    event.summary = &summary;
+    write_event(board, &event);
+}
+
+/* A text in Markdown, for the page "Text". */
+static void write_text(struct tensorboard *board, const char *tag, const char *text)
+{
+    ProtobufCBinaryData data = {strlen(text), (uint8_t *)text};
+    Ddp__Events__Shape shape = DDP__EVENTS__SHAPE__INIT; /* no dimension: one string */
+    Ddp__Events__Tensor tensor = DDP__EVENTS__TENSOR__INIT;
+    Ddp__Events__PluginData plugin = DDP__EVENTS__PLUGIN_DATA__INIT;
+    Ddp__Events__Metadata metadata = DDP__EVENTS__METADATA__INIT;
+    Ddp__Events__Value value = DDP__EVENTS__VALUE__INIT;
+    tensor.dtype = DT_STRING;
+    tensor.tensor_shape = &shape;
+    tensor.string_val = &data;
+    tensor.n_string_val = 1;
+    plugin.plugin_name = (char *)"text";
+    metadata.plugin_data = &plugin;
+    value.tag = (char *)tag;
+    value.value_case = DDP__EVENTS__VALUE__VALUE_TENSOR;
+    value.tensor = &tensor;
+    value.metadata = &metadata;
+    write_summary(board, 0, &(Ddp__Events__Value *){&value}, 1);
+}
+
+/* The first record says which format this is. After a resumption TensorBoard is told to forget what
+ * an earlier file says about this step and later ones. */
+static void write_head(struct tensorboard *board, const struct ddp_train_facts *facts)
+{
+    Ddp__Events__Event event = DDP__EVENTS__EVENT__INIT;
+    event.wall_time = wall_time();
+    event.what_case = DDP__EVENTS__EVENT__WHAT_FILE_VERSION;
+    event.file_version = (char *)"brain.Event:2";
+    write_event(board, &event);
+    if (facts->first_step > 0) {
+        Ddp__Events__SessionLog session = DDP__EVENTS__SESSION_LOG__INIT;
+        session.status = 1;
+        event.step = facts->first_step + 1;
+        event.what_case = DDP__EVENTS__EVENT__WHAT_SESSION_LOG;
+        event.session_log = &session;
+        write_event(board, &event);
+    }
+    char text[1024];
+    snprintf(text, sizeof text,
+             "| | |\n|---|---|\n| model | %s, %" PRId64 " parameters |\n| data | %s, %" PRId64
+             " samples |\n| mode | %s, %d workers, %d threads each, %s |\n| global batch | %" PRId64
+             " x %" PRId64 " samples |\n| steps | %" PRId64 ", %" PRId64
+             " an epoch |\n| learning rate | %g, %s |\n| ddprun | %s |\n",
+             facts->model, ddp_graph_element_count(facts->graph), facts->data->path,
+             facts->data->sample_count, ddp_mode_names[facts->mode], facts->world_size,
+             facts->threads, facts->device, facts->global_shards, facts->batch_size,
+             facts->total_steps, facts->steps_per_epoch, facts->schedule.rate,
+             ddp_schedule_names[facts->schedule.kind], ddp_version());
+    write_text(board, "run", text);
+}
+
+static enum ddp_status make_directory(const char *path)
+{
+    char part[4096];
+    if (snprintf(part, sizeof part, "%s", path) >= (int)sizeof part)
+        return ddp_fail(DDP_ERR_IO, "%s: this name is too long", path);
+    for (char *at = part + 1;; at++) {
+        const char end = *at;
+        if (end != '/' && end != '\0')
+            continue;
+        *at = '\0';
+        if (mkdir(part, 0777) != 0 && errno != EEXIST)
+            return ddp_fail(ddp_errno_status(errno, DDP_ERR_IO),
+                            "%s: cannot make this directory: %s", part, strerror(errno));
+        *at = end;
+        if (!end)
+            return DDP_OK;
+    }
+}
+
+static enum ddp_status board_open(void **state, const struct ddp_train_facts *facts)
+{
+    const char *directory = facts->options.tensorboard;
+    char host[256] = "", path[4608];
+    if (!directory)
+        return DDP_OK;
+    enum ddp_status status = make_directory(directory);
+    if (status != DDP_OK)
+        return status;
+    struct tensorboard *board = ddp_array_alloc(1, sizeof *board);
+    if (!board)
+        return DDP_ERR_MEMORY;
+    gethostname(host, sizeof host - 1);
+    snprintf(path, sizeof path, "%s/events.out.tfevents.%010.0f.%s.%ld", directory,
+             floor(wall_time()), host, (long)getpid());
+    status = ddp_append_file_open(&board->file, path, false);
+    if (status != DDP_OK) {
+        free(board);
+        return status;
+    }
+    board->every = facts->options.log_every > 0 ? facts->options.log_every : 1;
+    board->total_steps = facts->total_steps;
+    write_head(board, facts);
+    *state = board;
+    return DDP_OK;
+}
+
+static void board_step(void *state, const struct ddp_train_step *step)
+{
+    struct tensorboard *board = state;
+    const int64_t number = step->step + 1;
+    char rate_tag[48];
+    struct scalars scalars = {.count = 0};
+    if (number % board->every != 0 && number != board->total_steps)
+        return;
+    snprintf(rate_tag, sizeof rate_tag, "train/%s_per_second", step->unit);
+    add_scalar(&scalars, "train/loss", step->loss);
+    add_scalar(&scalars, "train/learning_rate", step->rate);
+    add_scalar(&scalars, rate_tag, step->items / (step->seconds + 1e-9));
+    add_scalar(&scalars, "train/waiting_for_data", step->wait_seconds / (step->seconds + 1e-9));
+    if (step->flops > 0)
+        add_scalar(&scalars, "train/model_gflops", 1e-9 * step->flops / (step->seconds + 1e-9));
+    if (step->peak_flops > 0)
+        add_scalar(&scalars, "train/share_of_peak",
+                   step->flops / (step->seconds + 1e-9) / step->peak_flops);
+    if (!isnan(step->gradient_norm))
+        add_scalar(&scalars, "train/gradient_norm", step->gradient_norm);
+    write_summary(board, number, scalars.pointers, scalars.count);
+}
+
+static void board_evaluation(void *state, const struct ddp_train_evaluation *evaluation)
+{
+    struct scalars scalars = {.count = 0};
+    add_scalar(&scalars, "test/loss", evaluation->loss);
+    add_scalar(&scalars, "test/accuracy", evaluation->accuracy);
+    write_summary(state, evaluation->step + 1, scalars.pointers, scalars.count);
+}
+
+static void board_close(void *state, enum ddp_status status)
+{
+    struct tensorboard *board = state;
+    (void)status;
+    ddp_append_file_close(board->file);
+    free(board->record);
+    free(board);
+}
+
+const struct ddp_train_sink_ops ddp_train_sink_tensorboard = {
+    .open = board_open,
+    .step = board_step,
+    .evaluation = board_evaluation,
+    .close = board_close,
+};
+
+#else
+
+static enum ddp_status board_open(void **state, const struct ddp_train_facts *facts)
+{
+    (void)state;
+    if (!facts->options.tensorboard)
+        return DDP_OK;
+    return ddp_fail(DDP_ERR_UNSUPPORTED, "--tensorboard: this build was made without protobuf-c; "
+                                         "--log writes the same figures as JSON lines");
+}
+
+const struct ddp_train_sink_ops ddp_train_sink_tensorboard = {.open = board_open};
+
+#endif

@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * See hf_config.h. */
+#include "config.h"
+
+#include "weights/hf_config.h"
+
+#include "core/atomic_file.h"
+#include "core/log.h"
+#include "core/json.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define MAX_BYTES 1000000
+
+struct reading {
+    const char *name; /* of the file */
+    const json_t *root;
+};
+
+static enum ddp_status read_count(const struct reading *in, const char *key, int64_t most,
+                                  int64_t *value)
+{
+    const json_t *member = json_object_get(in->root, key);
+    if (!member)
+        return DDP_OK;
+    if (!json_is_integer(member) || json_integer_value(member) < 1 ||
+        json_integer_value(member) > most)
+        return ddp_fail(DDP_ERR_FORMAT, "%s: %s is not a whole number from 1 to %" PRId64, in->name,
+                        key, most);
+    *value = json_integer_value(member);
+    return DDP_OK;
+}
+
+static enum ddp_status read_real(const struct reading *in, const char *key, double least,
+                                 double below, double *value)
+{
+    const json_t *member = json_object_get(in->root, key);
+    if (!member)
+        return DDP_OK;
+    const double number = json_number_value(member);
+    if (!json_is_number(member) || number < least || number >= below)
+        return ddp_fail(DDP_ERR_FORMAT, "%s: %s is not a number from %g to below %g", in->name, key,
+                        least, below);
+    *value = number;
+    return DDP_OK;
+}
+
+/* A field that has only one value we can do. */
+static enum ddp_status require(const struct reading *in, const char *key, bool wanted)
+{
+    const json_t *member = json_object_get(in->root, key);
+    if (!member)
+        return DDP_OK;
+    if (!json_is_boolean(member))
+        return ddp_fail(DDP_ERR_FORMAT, "%s: %s is neither true nor false", in->name, key);
+    if (json_is_true(member) != wanted)
+        return ddp_fail(DDP_ERR_FORMAT, "%s: %s is %s, which is not supported; it must be %s",
+                        in->name, key, wanted ? "false" : "true", wanted ? "true" : "false");
+    return DDP_OK;
+}
+
+static enum ddp_status read_type(const struct reading *in)
+{
+    const json_t *member = json_object_get(in->root, "model_type");
+    const char *type = json_string_value(member);
+    if (member && (!type || strcmp(type, "gpt2") != 0))
+        return ddp_fail(DDP_ERR_FORMAT, "%s: model_type is %s%s%s: only gpt2 is supported",
+                        in->name, type ? "\"" : "", type ? type : "no text", type ? "\"" : "");
+    return DDP_OK;
+}
+
+static enum ddp_status read_activation(const struct reading *in, bool *exact)
+{
+    const json_t *member = json_object_get(in->root, "activation_function");
+    const char *name = json_string_value(member);
+    *exact = false;
+    if (!member)
+        return DDP_OK;
+    if (!name)
+        return ddp_fail(DDP_ERR_FORMAT, "%s: activation_function is no text", in->name);
+    *exact = strcmp(name, "gelu") == 0;
+    if (*exact || strcmp(name, "gelu_new") == 0 || strcmp(name, "gelu_pytorch_tanh") == 0)
+        return DDP_OK;
+    return ddp_fail(DDP_ERR_FORMAT,
+                    "%s: activation_function \"%s\" is not supported: gelu_new, "
+                    "gelu_pytorch_tanh or gelu",
+                    in->name, name);
+}
+
+/* One rate for embedding and blocks: that is what the model has. */
+static enum ddp_status read_dropout(const struct reading *in, struct ddp_hf_config *config)
+{
+    const char *const keys[] = {"resid_pdrop", "embd_pdrop", "attn_pdrop"};
+    double rates[3] = {0.1, 0.1, 0.1};
+    for (int i = 0; i < 3; i++) {
+        enum ddp_status status = read_real(in, keys[i], 0, 1, &rates[i]);
+        if (status != DDP_OK)
+            return status;
+    }
+    if (rates[0] != rates[1])
+        return ddp_fail(DDP_ERR_FORMAT,
+                        "%s: resid_pdrop %g and embd_pdrop %g differ, which is not supported",
+                        in->name, rates[0], rates[1]);
+    config->dropout = rates[0];
+    config->attention_dropout = rates[2];
+    return DDP_OK;
+}
+
+static enum ddp_status check_inner(const struct reading *in, int64_t channels)
+{
+    const json_t *member = json_object_get(in->root, "n_inner");
+    if (!member || json_is_null(member))
+        return DDP_OK;
+    if (!json_is_integer(member) || json_integer_value(member) != 4 * channels)
+        return ddp_fail(DDP_ERR_FORMAT,
+                        "%s: n_inner is not 4 x n_embd = %" PRId64 ", which is not supported",
+                        in->name, 4 * channels);
+    return DDP_OK;
+}
+
+/* Older files say n_ctx where others say n_positions. */
+static enum ddp_status read_context(const struct reading *in, int64_t *context)
+{
+    int64_t older = 0;
+    enum ddp_status status = read_count(in, "n_ctx", 1 << 24, &older);
+    if (status == DDP_OK && older)
+        *context = older;
+    return status == DDP_OK ? read_count(in, "n_positions", 1 << 24, context) : status;
+}
+
+static enum ddp_status read_shape(const struct reading *in, struct ddp_gpt2_shape *shape)
+{
+    enum ddp_status status = read_count(in, "n_layer", 10000, &shape->layers);
+    if (status == DDP_OK)
+        status = read_count(in, "n_head", 1 << 20, &shape->heads);
+    if (status == DDP_OK)
+        status = read_count(in, "n_embd", 1 << 20, &shape->channels);
+    if (status == DDP_OK)
+        status = read_count(in, "vocab_size", 1 << 24, &shape->vocabulary);
+    if (status == DDP_OK)
+        status = read_context(in, &shape->context);
+    if (status == DDP_OK && shape->channels % shape->heads != 0)
+        status =
+            ddp_fail(DDP_ERR_FORMAT, "%s: n_embd %" PRId64 " is no multiple of n_head %" PRId64,
+                     in->name, shape->channels, shape->heads);
+    return status == DDP_OK ? check_inner(in, shape->channels) : status;
+}
+
+static enum ddp_status read_root(const struct reading *in, struct ddp_hf_config *config)
+{
+    static const struct {
+        const char *key;
+        bool wanted;
+    } required[] = {
+        {"scale_attn_weights", true},
+        {"scale_attn_by_inverse_layer_idx", false},
+        {"add_cross_attention", false},
+        {"tie_word_embeddings", true},
+    };
+    enum ddp_status status = DDP_OK;
+    if (!json_is_object(in->root))
+        return ddp_fail(DDP_ERR_FORMAT, "%s: not a JSON object", in->name);
+    status = read_type(in);
+    if (status == DDP_OK)
+        status = read_shape(in, &config->shape);
+    if (status == DDP_OK)
+        status = read_activation(in, &config->exact_gelu);
+    if (status == DDP_OK)
+        status = read_real(in, "layer_norm_epsilon", 1e-12, 1, &config->norm_eps);
+    if (status == DDP_OK)
+        status = read_dropout(in, config);
+    for (size_t i = 0; status == DDP_OK && i < sizeof required / sizeof required[0]; i++)
+        status = require(in, required[i].key, required[i].wanted);
+    return status;
+}
+
+enum ddp_status ddp_hf_config_parse(struct ddp_hf_config *config, const char *name,
+                                    const char *text, size_t bytes)
+{
+    json_error_t error;
+    struct ddp_hf_config found = {
+        .shape = {.layers = 12, .heads = 12, .channels = 768, .vocabulary = 50257, .context = 1024},
+        .norm_eps = 1e-5,
+    };
+    json_t *root;
+    enum ddp_status status = ddp_json_parse(&root, text, bytes, &error);
+    if (status == DDP_ERR_FORMAT)
+        (void)ddp_fail(status, "%s: bad JSON in line %d: %s", name, error.line, error.text);
+    if (status != DDP_OK)
+        return status;
+    const struct reading in = {name, root};
+    status = read_root(&in, &found);
+    json_decref(root);
+    if (status == DDP_OK)
+        *config = found;
+    return status;
+}
+
+/* A FIFO must not make it wait, and a file that is no config must not fill the memory. */
+static enum ddp_status read_file(const char *path, char *text, size_t size, size_t *bytes)
+{
+    struct stat info;
+    enum ddp_status status = DDP_OK;
+    const int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    *bytes = 0;
+    if (fd < 0)
+        return ddp_fail(ddp_errno_status(errno, DDP_ERR_IO), "%s: cannot read: %s", path,
+                        strerror(errno));
+    if (fstat(fd, &info) < 0 || !S_ISREG(info.st_mode))
+        status = ddp_fail(DDP_ERR_IO, "%s: cannot read: not a regular file", path);
+    for (ssize_t n = 1; status == DDP_OK && n > 0 && *bytes < size;) {
+        n = read(fd, text + *bytes, size - *bytes);
+        if (n < 0 && errno == EINTR)
+            n = 1;
+        else if (n < 0)
+            status = ddp_fail(ddp_errno_status(errno, DDP_ERR_IO), "%s: cannot read: %s", path,
+                              strerror(errno));
+        else
+            *bytes += (size_t)n;
+    }
+    close(fd);
+    if (status == DDP_OK && *bytes == size)
+        status = ddp_fail(DDP_ERR_FORMAT, "%s: not a config.json: it is larger than %d bytes", path,
+                          MAX_BYTES);
+    return status;
+}
+
+enum ddp_status ddp_hf_config_read(struct ddp_hf_config *config, const char *path)
+{
+    size_t bytes = 0;
+    char *text = malloc(MAX_BYTES + 1);
+    if (!text)
+        return ddp_fail(DDP_ERR_MEMORY, "out of memory");
+    enum ddp_status status = read_file(path, text, MAX_BYTES + 1, &bytes);
+    if (status == DDP_OK)
+        status = ddp_hf_config_parse(config, path, text, bytes);
+    free(text);
+    return status;
+}
+
+enum ddp_status ddp_hf_config_write(const char *path, const struct ddp_hf_config *config)
+{
+    const struct ddp_gpt2_shape *shape = &config->shape;
+    json_t *root =
+        json_pack("{s:[s], s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:b, s:s}",
+                  "architectures", "GPT2LMHeadModel", "model_type", "gpt2", "activation_function",
+                  config->exact_gelu ? "gelu" : "gelu_new", "vocab_size",
+                  (json_int_t)shape->vocabulary, "n_positions", (json_int_t)shape->context,
+                  "n_embd", (json_int_t)shape->channels, "n_layer", (json_int_t)shape->layers,
+                  "n_head", (json_int_t)shape->heads, "layer_norm_epsilon", config->norm_eps,
+                  "resid_pdrop", config->dropout, "embd_pdrop", config->dropout, "attn_pdrop",
+                  config->attention_dropout, "tie_word_embeddings", 1, "torch_dtype", "float32");
+    char *text = root ? json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) : NULL;
+    json_decref(root);
+    if (!text)
+        return ddp_fail(DDP_ERR_MEMORY, "out of memory");
+    ddp_atomic_file *file;
+    enum ddp_status status = ddp_atomic_file_open(&file, path);
+    if (status == DDP_OK) {
+        status = ddp_atomic_file_write(file, text, strlen(text));
+        if (status == DDP_OK)
+            status = ddp_atomic_file_write(file, "\n", 1);
+        if (status == DDP_OK)
+            status = ddp_atomic_file_commit(file);
+        ddp_atomic_file_close(file);
+    }
+    free(text);
+    return status;
+}

@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * GPT-2 as Hugging Face's transformers stores it in safetensors: matrices of its Conv1D layers are
+ * (in, out), names may begin with "transformer.", and attention masks may be among the tensors. */
+#include "config.h"
+
+#include "weights/interchange.h"
+
+#include "core/log.h"
+#include "core/memory.h"
+#include "core/bf16.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PREFIX     "transformer."
+#define TURN_BLOCK 32 /* a block of both matrices fits into the cache */
+
+struct source {
+    const ddp_safetensors *file;
+    const char *path;
+    const char *prefix;
+    bool turned; /* matrices are (in, out) */
+    struct ddp_gpt2_shape shape;
+};
+
+static const struct ddp_safetensor *find(const ddp_safetensors *file, const char *prefix,
+                                         const char *name)
+{
+    char full[DDP_GPT2_NAME + sizeof PREFIX];
+    snprintf(full, sizeof full, "%s%s", prefix, name);
+    return ddp_safetensors_find(file, full);
+}
+
+static const char *prefix_of(const ddp_safetensors *file)
+{
+    return find(file, PREFIX, "wte.weight") ? PREFIX : "";
+}
+
+bool ddp_hf_gpt2_is(const ddp_safetensors *file)
+{
+    const char *prefix = prefix_of(file);
+    return find(file, prefix, "wte.weight") && find(file, prefix, "h.0.attn.c_attn.weight");
+}
+
+bool ddp_hf_gpt2_shape(struct ddp_gpt2_shape *shape, const ddp_safetensors *file)
+{
+    const char *prefix = prefix_of(file);
+    const struct ddp_safetensor *wte = find(file, prefix, "wte.weight");
+    const struct ddp_safetensor *wpe = find(file, prefix, "wpe.weight");
+    char name[DDP_GPT2_NAME];
+    if (!wte || !wpe || wte->dim_count != 2 || wpe->dim_count != 2)
+        return false;
+    *shape = (struct ddp_gpt2_shape){
+        .channels = wte->dims[1], .vocabulary = wte->dims[0], .context = wpe->dims[0]};
+    do
+        snprintf(name, sizeof name, "h.%d.attn.c_attn.weight", (int)shape->layers);
+    while (find(file, prefix, name) && ++shape->layers);
+    return shape->layers > 0;
+}
+
+/* --- reading ---------------------------------------------------------------------------------- */
+
+static float f16_to_f32(uint16_t half)
+{
+    const int exponent = half >> 10 & 31, fraction = half & 1023;
+    const float sign = half >> 15 ? -1.0f : 1.0f;
+    if (exponent == 31)
+        return fraction ? NAN : sign * INFINITY;
+    if (exponent == 0)
+        return sign * ldexpf((float)fraction, -24);
+    return sign * ldexpf((float)(fraction + 1024), exponent - 25);
+}
+
+/* Value i of a tensor that may start at any byte. */
+static float value_at(const struct ddp_safetensor *tensor, size_t i)
+{
+    const unsigned char *bytes = tensor->data;
+    uint16_t half;
+    float value;
+    if (tensor->dtype[0] == 'F' && tensor->dtype[1] == '3') {
+        memcpy(&value, bytes + i * sizeof value, sizeof value);
+        return value;
+    }
+    memcpy(&half, bytes + i * sizeof half, sizeof half);
+    return tensor->dtype[0] == 'B' ? ddp_bf16_to_f32(half) : f16_to_f32(half);
+}
+
+/* out (rows, columns) from a tensor of that shape, or of (columns, rows) when it is turned. */
+static void copy_values(float *out, const struct ddp_safetensor *tensor, int64_t rows,
+                        int64_t columns, bool turned)
+{
+    if (!turned) {
+        for (int64_t i = 0; i < rows * columns; i++)
+            out[i] = value_at(tensor, (size_t)i);
+        return;
+    }
+    for (int64_t r0 = 0; r0 < rows; r0 += TURN_BLOCK)
+        for (int64_t c0 = 0; c0 < columns; c0 += TURN_BLOCK)
+            for (int64_t r = r0; r < rows && r < r0 + TURN_BLOCK; r++)
+                for (int64_t c = c0; c < columns && c < c0 + TURN_BLOCK; c++)
+                    out[r * columns + c] = value_at(tensor, (size_t)(c * rows + r));
+}
+
+static enum ddp_status take_tensor(const struct source *source, const char *name,
+                                   const struct ddp_gpt2_tensor *kind, float *out)
+{
+    const struct ddp_safetensor *tensor = find(source->file, source->prefix, name);
+    const bool turned = source->turned && kind->turned;
+    int64_t dims[2];
+    const int count = ddp_gpt2_tensor_dims(dims, kind, &source->shape);
+    if (!tensor)
+        return ddp_fail(DDP_ERR_FORMAT, "%s: tensor %s%s is missing: is it another model's file?",
+                        source->path, source->prefix, name);
+    if (strcmp(tensor->dtype, "F32") != 0 && strcmp(tensor->dtype, "F16") != 0 &&
+        strcmp(tensor->dtype, "BF16") != 0)
+        return ddp_fail(DDP_ERR_FORMAT, "%s: tensor %s is %s; F32, F16 and BF16 can be read",
+                        source->path, tensor->name, tensor->dtype);
+    if (count == 1)
+        dims[1] = 1;
+    const int64_t first = turned ? dims[1] : dims[0], second = turned ? dims[0] : dims[1];
+    if (tensor->dim_count != count || tensor->dims[0] != first ||
+        (count == 2 && tensor->dims[1] != second)) {
+        char have[64] = "", want[64];
+        for (int d = 0, used = 0; d < tensor->dim_count && used < 40; d++)
+            used += snprintf(have + used, sizeof have - (size_t)used, "%s%" PRId64, d ? "," : "",
+                             tensor->dims[d]);
+        snprintf(want, sizeof want, count == 1 ? "%" PRId64 : "%" PRId64 ",%" PRId64, first,
+                 second);
+        return ddp_fail(DDP_ERR_FORMAT, "%s: tensor %s has the shape (%s), the model's is (%s)",
+                        source->path, tensor->name, have, want);
+    }
+    copy_values(out, tensor, dims[0], dims[1], turned);
+    return DDP_OK;
+}
+
+/* "h.N.attn.bias" and "h.N.attn.masked_bias" are the causal mask. */
+static bool is_mask(const char *name)
+{
+    if (strncmp(name, "h.", 2) != 0)
+        return false;
+    name += 2 + strspn(name + 2, "0123456789");
+    return strcmp(name, ".attn.bias") == 0 || strcmp(name, ".attn.masked_bias") == 0;
+}
+
+static bool is_weight(const struct source *source, const char *name)
+{
+    char known[DDP_GPT2_NAME];
+    for (int i = 0; i < DDP_GPT2_TENSORS; i++)
+        for (int64_t l = 0; l < (ddp_gpt2_tensors[i].of_layer ? source->shape.layers : 1); l++)
+            if (strcmp(name, ddp_gpt2_tensor_name(known, &ddp_gpt2_tensors[i], l)) == 0)
+                return true;
+    return false;
+}
+
+/* What else is in the file must be of no consequence. */
+static enum ddp_status check_extra(const struct source *source)
+{
+    const struct ddp_safetensor *wte = find(source->file, source->prefix, "wte.weight");
+    const size_t length = strlen(source->prefix);
+    for (size_t i = 0; i < ddp_safetensors_count(source->file); i++) {
+        const struct ddp_safetensor *tensor = ddp_safetensors_at(source->file, i);
+        const char *name = tensor->name;
+        if (strcmp(name, "lm_head.weight") == 0) {
+            if (tensor->bytes != wte->bytes || memcmp(tensor->data, wte->data, wte->bytes) != 0)
+                return ddp_fail(DDP_ERR_FORMAT,
+                                "%s: lm_head.weight differs from %swte.weight: only models that "
+                                "share them (tie_word_embeddings) can be read",
+                                source->path, source->prefix);
+            continue;
+        }
+        if (strncmp(name, source->prefix, length) == 0 &&
+            (is_mask(name + length) || is_weight(source, name + length)))
+            continue;
+        return ddp_fail(DDP_ERR_FORMAT, "%s: the model has no parameter for tensor %s",
+                        source->path, name);
+    }
+    return DDP_OK;
+}
+
+enum ddp_status ddp_hf_gpt2_load(const ddp_safetensors *file, const char *path,
+                                 const ddp_graph *graph, float *flat)
+{
+    struct source source = {.file = file, .path = path, .prefix = prefix_of(file)};
+    if (!ddp_gpt2_shape_of(&source.shape, graph))
+        return ddp_fail(DDP_ERR_FORMAT, "%s: it has the weights of a GPT-2, and the model is none",
+                        path);
+    const struct ddp_safetensor *qkv = find(file, source.prefix, "h.0.attn.c_attn.weight");
+    source.turned = qkv && qkv->dim_count == 2 && qkv->dims[0] < qkv->dims[1];
+    enum ddp_status status = DDP_OK;
+    for (int i = 0; status == DDP_OK && i < DDP_GPT2_TENSORS; i++) {
+        const struct ddp_gpt2_tensor *kind = &ddp_gpt2_tensors[i];
+        for (int64_t l = 0; status == DDP_OK && l < (kind->of_layer ? source.shape.layers : 1);
+             l++) {
+            char name[DDP_GPT2_NAME];
+            ddp_gpt2_tensor_name(name, kind, l);
+            status =
+                take_tensor(&source, name, kind, flat + ddp_gpt2_parameter(graph, name)->offset);
+        }
+    }
+    return status == DDP_OK ? check_extra(&source) : status;
+}
+
+/* --- writing ---------------------------------------------------------------------------------- */
+
+/* The tensors while they are put together; turned matrices are copies. */
+struct target {
+    struct ddp_safetensor *tensors;
+    char (*names)[DDP_GPT2_NAME + sizeof PREFIX];
+    float *turned;
+    size_t count;
+};
+
+static void put_tensor(struct target *target, const struct ddp_gpt2_tensor *kind,
+                       const struct ddp_parameter *parameter, const float *values)
+{
+    struct ddp_safetensor *tensor = &target->tensors[target->count];
+    char *name = target->names[target->count++];
+    snprintf(name, sizeof target->names[0], "%s%s", PREFIX, parameter->name);
+    *tensor = (struct ddp_safetensor){.name = name,
+                                      .dtype = "F32",
+                                      .dim_count = parameter->dim_count,
+                                      .dims = {parameter->dims[0], parameter->dims[1]},
+                                      .data = values,
+                                      .bytes = (size_t)parameter->count * sizeof *values};
+    if (!kind->turned)
+        return;
+    copy_values(target->turned, tensor, parameter->dims[1], parameter->dims[0], true);
+    tensor->data = target->turned;
+    tensor->dims[0] = parameter->dims[1];
+    tensor->dims[1] = parameter->dims[0];
+    target->turned += parameter->count;
+}
+
+/* The four matrices of each layer. */
+static size_t turned_count(const struct ddp_gpt2_shape *shape)
+{
+    return (size_t)(shape->layers * shape->channels * shape->channels * (3 + 1 + 4 + 4));
+}
+
+enum ddp_status ddp_hf_gpt2_save(const char *path, const ddp_graph *graph, const float *flat)
+{
+    const struct ddp_safetensors_pair metadata = {"format", "pt"}; /* transformers asks for it */
+    const size_t most = (size_t)ddp_graph_parameter_count(graph);
+    struct ddp_gpt2_shape shape = {0};
+    if (!ddp_gpt2_shape_of(&shape, graph))
+        return ddp_fail(DDP_ERR_INVALID,
+                        "%s: Hugging Face's form is that of a GPT-2, and the model is none", path);
+    struct target target = {.tensors = ddp_array_alloc(most, sizeof *target.tensors),
+                            .names = ddp_array_alloc(most, sizeof *target.names)};
+    const size_t bytes = turned_count(&shape) * sizeof(float);
+    float *turned = ddp_pages_alloc(bytes);
+    target.turned = turned;
+    enum ddp_status status = target.tensors && target.names && turned ? DDP_OK : DDP_ERR_MEMORY;
+    for (int i = 0; status == DDP_OK && i < DDP_GPT2_TENSORS; i++) {
+        const struct ddp_gpt2_tensor *kind = &ddp_gpt2_tensors[i];
+        for (int64_t l = 0; l < (kind->of_layer ? shape.layers : 1); l++) {
+            char name[DDP_GPT2_NAME];
+            const struct ddp_parameter *parameter =
+                ddp_gpt2_parameter(graph, ddp_gpt2_tensor_name(name, kind, l));
+            put_tensor(&target, kind, parameter, flat + parameter->offset);
+        }
+    }
+    if (status == DDP_OK)
+        status = ddp_safetensors_write(path, target.tensors, target.count, &metadata, 1);
+    ddp_pages_free(turned, bytes);
+    free(target.names);
+    free(target.tensors);
+    return status;
+}

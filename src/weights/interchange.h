@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * GPT-2 weights in the files of other programs: Hugging Face's safetensors and llm.c's model files,
+ * both ways, to and from the flat weights of a graph. */
+#ifndef DDP_WEIGHTS_INTERCHANGE_H
+#define DDP_WEIGHTS_INTERCHANGE_H
+
+#include "weights/gpt2_tensors.h"
+#include "weights/safetensors.h"
+
+/* --- Hugging Face: GPT2LMHeadModel or GPT2Model ------------------------------------------------
+ */
+
+/* Does the file have a GPT-2's tensors in a form other than ours: with the prefix, with turned
+ * matrices, of another dtype, or with buffers that are no weights? */
+bool ddp_hf_gpt2_is(const ddp_safetensors *file);
+
+/* The shape of the GPT-2 in a file, by its tensors; heads 0, for they do not tell. false: it holds
+ * none. */
+bool ddp_hf_gpt2_shape(struct ddp_gpt2_shape *shape, const ddp_safetensors *file);
+
+/* Reads such a file. float32, float16 and bfloat16 are taken; matrices are turned where the file
+ * has them (in, out); attention masks are left out, and an lm_head that is the embedding's equal.
+ * DDP_ERR_FORMAT: names the file and the tensor; `flat` may be partly written then. */
+enum ddp_status ddp_hf_gpt2_load(const ddp_safetensors *file, const char *path,
+                                 const ddp_graph *graph, float *flat);
+
+/* Writes a file that transformers' GPT2LMHeadModel reads. DDP_ERR_INVALID: the graph is no GPT-2.
+ */
+enum ddp_status ddp_hf_gpt2_save(const char *path, const ddp_graph *graph, const float *flat);
+
+/* --- llm.c: gpt2_124M.bin and its kin, versions 3 (float32) and 5 (bfloat16) -------------------
+ */
+
+#define DDP_LLMC_HEADER_BYTES 1024
+#define DDP_LLMC_MODEL_MAGIC  20240326
+
+/* What the header says. */
+struct ddp_llmc_model {
+    struct ddp_gpt2_shape shape;
+    int64_t padded; /* rows of the embedding in the file, at least the vocabulary */
+    bool bf16;
+};
+
+/* Does a file that begins so look like one, in whatever version and byte order? */
+bool ddp_llmc_model_is(const void *bytes, size_t size);
+
+/* Checks a header against itself and the size of its file.
+ *   name   for messages
+ *   bytes  the file's first, DDP_LLMC_HEADER_BYTES or fewer if it has no more */
+enum ddp_status ddp_llmc_model_parse(struct ddp_llmc_model *model, const char *name,
+                                     const void *bytes, size_t size, uint64_t file_bytes);
+
+/* Reads a file. Padding rows of the vocabulary are left out.
+ *   heads  of the model, or 0: not known
+ * DDP_ERR_IO, DDP_ERR_FORMAT; `flat` may be partly written then. */
+enum ddp_status ddp_llmc_model_load(const char *path, const ddp_graph *graph, int64_t heads,
+                                    float *flat);
+
+/* Writes a file, whole or not at all, with a vocabulary that is padded with zeros to a multiple of
+ * 128. DDP_ERR_INVALID: the graph is no GPT-2. */
+enum ddp_status ddp_llmc_model_save(const char *path, bool bf16, const ddp_graph *graph,
+                                    int64_t heads, const float *flat);
+
+#endif

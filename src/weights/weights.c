@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * See weights.h. Which reader a file is for is decided here; other programs' formats have files of
+ * their own. */
+#include "config.h"
+
+#include "weights/weights.h"
+
+#include "core/atomic_file.h"
+#include "core/log.h"
+#include "core/memory.h"
+#include "weights/interchange.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum ddp_status ddp_train_weights_check_path(const char *path)
+{
+    ddp_atomic_file *file;
+    enum ddp_status status = ddp_atomic_file_open(&file, path);
+    if (status == DDP_OK)
+        ddp_atomic_file_close(file);
+    return status;
+}
+
+enum ddp_status ddp_train_weights_save(const char *path, const ddp_graph *graph, const float *flat)
+{
+    const size_t count = (size_t)ddp_graph_parameter_count(graph);
+    struct ddp_safetensor *tensors = ddp_array_alloc(count, sizeof *tensors);
+    if (!tensors)
+        return DDP_ERR_MEMORY;
+    for (size_t i = 0; i < count; i++) {
+        const struct ddp_parameter *parameter = ddp_graph_parameter_at(graph, (int)i);
+        tensors[i] = (struct ddp_safetensor){.name = parameter->name,
+                                             .dtype = "F32",
+                                             .dim_count = parameter->dim_count,
+                                             .data = flat + parameter->offset,
+                                             .bytes = (size_t)parameter->count * sizeof(float)};
+        for (int d = 0; d < parameter->dim_count; d++)
+            tensors[i].dims[d] = parameter->dims[d];
+    }
+    const struct ddp_safetensors_pair model = {DDP_WEIGHTS_MODEL_KEY, ddp_graph_description(graph)};
+    enum ddp_status status = ddp_safetensors_write(path, tensors, count, &model, 1);
+    free(tensors);
+    return status;
+}
+
+/* "512,784" */
+static const char *shape_text(int dim_count, const int64_t *dims, char *text, size_t size)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (int d = 0; d < dim_count && used < size; d++)
+        used += (size_t)snprintf(text + used, size - used, "%s%" PRId64, d ? "," : "", dims[d]);
+    return text;
+}
+
+static enum ddp_status check_tensor(const char *path, const struct ddp_parameter *parameter,
+                                    const struct ddp_safetensor *tensor)
+{
+    char have[128], want[128];
+    if (!tensor)
+        return ddp_fail(DDP_ERR_FORMAT, "%s: tensor %s is missing: is it another model's file?",
+                        path, parameter->name);
+    if (strcmp(tensor->dtype, "F32") != 0)
+        return ddp_fail(DDP_ERR_FORMAT, "%s: tensor %s is %s, not F32", path, parameter->name,
+                        tensor->dtype);
+    bool same = tensor->dim_count == parameter->dim_count;
+    for (int d = 0; same && d < tensor->dim_count; d++)
+        same = tensor->dims[d] == parameter->dims[d];
+    if (!same)
+        return ddp_fail(DDP_ERR_FORMAT, "%s: tensor %s has the shape (%s), the model's is (%s)",
+                        path, parameter->name,
+                        shape_text(tensor->dim_count, tensor->dims, have, sizeof have),
+                        shape_text(parameter->dim_count, parameter->dims, want, sizeof want));
+    return DDP_OK;
+}
+
+/* Tensors that the model does not have: most likely the wrong file. */
+static enum ddp_status check_extra(const char *path, const ddp_graph *graph,
+                                   const ddp_safetensors *file)
+{
+    for (size_t i = 0; i < ddp_safetensors_count(file); i++) {
+        const char *name = ddp_safetensors_at(file, i)->name;
+        bool known = false;
+        for (int p = 0; p < ddp_graph_parameter_count(graph); p++)
+            known = known || strcmp(ddp_graph_parameter_at(graph, p)->name, name) == 0;
+        if (!known)
+            return ddp_fail(DDP_ERR_FORMAT, "%s: the model has no parameter for tensor %s", path,
+                            name);
+    }
+    return DDP_OK;
+}
+
+/* A file of ours. */
+static enum ddp_status load_own(const ddp_safetensors *file, const char *path,
+                                const ddp_graph *graph, float *flat)
+{
+    enum ddp_status status = DDP_OK;
+    for (int i = 0; status == DDP_OK && i < ddp_graph_parameter_count(graph); i++) {
+        const struct ddp_parameter *parameter = ddp_graph_parameter_at(graph, i);
+        status = check_tensor(path, parameter, ddp_safetensors_find(file, parameter->name));
+    }
+    if (status == DDP_OK)
+        status = check_extra(path, graph, file);
+    for (int i = 0; status == DDP_OK && i < ddp_graph_parameter_count(graph); i++) {
+        const struct ddp_parameter *parameter = ddp_graph_parameter_at(graph, i);
+        const struct ddp_safetensor *tensor = ddp_safetensors_find(file, parameter->name);
+        memcpy(flat + parameter->offset, tensor->data, tensor->bytes);
+    }
+    return status;
+}
+
+static enum ddp_status load_safetensors(const char *path, const ddp_graph *graph, float *flat)
+{
+    ddp_safetensors *file;
+    struct ddp_gpt2_shape shape = {0};
+    enum ddp_status status = ddp_safetensors_open(&file, path);
+    if (status != DDP_OK)
+        return status;
+    if (ddp_gpt2_shape_of(&shape, graph) && ddp_hf_gpt2_is(file))
+        status = ddp_hf_gpt2_load(file, path, graph, flat);
+    else
+        status = load_own(file, path, graph, flat);
+    ddp_safetensors_close(file);
+    return status;
+}
+
+static enum ddp_status check_finite(const char *path, const ddp_graph *graph, const float *flat)
+{
+    for (int i = 0; i < ddp_graph_parameter_count(graph); i++) {
+        const struct ddp_parameter *parameter = ddp_graph_parameter_at(graph, i);
+        for (int64_t k = 0; k < parameter->count; k++)
+            if (!isfinite(flat[parameter->offset + k]))
+                return ddp_fail(DDP_ERR_FORMAT,
+                                "%s: tensor %s has a value that is not finite, at index %" PRId64,
+                                path, parameter->name, k);
+    }
+    return DDP_OK;
+}
+
+/* The first bytes; what cannot be read is told by the one who reads the rest. */
+static bool is_llmc(const char *path)
+{
+    unsigned char bytes[4];
+    const int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    const bool is = fd >= 0 && read(fd, bytes, sizeof bytes) == (ssize_t)sizeof bytes &&
+                    ddp_llmc_model_is(bytes, sizeof bytes);
+    if (fd >= 0)
+        close(fd);
+    return is;
+}
+
+enum ddp_status ddp_train_weights_load(const char *path, const ddp_graph *graph, int64_t heads,
+                                       float *flat)
+{
+    enum ddp_status status = is_llmc(path) ? ddp_llmc_model_load(path, graph, heads, flat)
+                                           : load_safetensors(path, graph, flat);
+    return status == DDP_OK ? check_finite(path, graph, flat) : status;
+}
+
+/* --- for other programs ----------------------------------------------------------------------- */
+
+const char *const ddp_export_format_names[] = {"auto", "hf", "llmc", "llmc-bf16", NULL};
+
+static bool ends_in(const char *text, const char *end)
+{
+    const size_t length = strlen(text), count = strlen(end);
+    return length >= count && strcmp(text + length - count, end) == 0;
+}
+
+enum ddp_status ddp_train_export_format(enum ddp_export_format *format, const char *path)
+{
+    if (*format != DDP_EXPORT_AUTO)
+        return DDP_OK;
+    if (ends_in(path, ".safetensors"))
+        *format = DDP_EXPORT_HF;
+    else if (ends_in(path, ".bin"))
+        *format = DDP_EXPORT_LLMC;
+    else
+        return ddp_fail(DDP_ERR_INVALID,
+                        "--export %s: say in which form with --export-format, or end the name in "
+                        ".safetensors (Hugging Face) or .bin (llm.c)",
+                        path);
+    return DDP_OK;
+}
+
+static enum ddp_status export_hf(const char *path, const ddp_graph *graph,
+                                 const struct ddp_hf_config *config, const float *flat)
+{
+    const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
+    struct ddp_hf_config full = *config;
+    char *beside = NULL;
+    enum ddp_status status = ddp_hf_gpt2_save(path, graph, flat);
+    if (status != DDP_OK || strcmp(base, "model.safetensors") != 0)
+        return status;
+    ddp_gpt2_shape_of(&full.shape, graph);
+    if (asprintf(&beside, "%.*sconfig.json", (int)(base - path), path) < 0)
+        return ddp_fail(DDP_ERR_MEMORY, "out of memory");
+    status = ddp_hf_config_write(beside, &full);
+    free(beside);
+    return status;
+}
+
+enum ddp_status ddp_train_weights_export(const char *path, enum ddp_export_format format,
+                                         const ddp_graph *graph, const struct ddp_hf_config *config,
+                                         const float *flat)
+{
+    enum ddp_status status = ddp_train_export_format(&format, path);
+    if (status != DDP_OK)
+        return status;
+    if (format == DDP_EXPORT_HF)
+        return export_hf(path, graph, config, flat);
+    return ddp_llmc_model_save(path, format == DDP_EXPORT_LLMC_BF16, graph, config->shape.heads,
+                               flat);
+}

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A model's weights as a safetensors file: parameter names and shapes of the graph, nothing of the
+ * machine or the time, so that equal weights give equal files. */
+#ifndef DDP_WEIGHTS_WEIGHTS_H
+#define DDP_WEIGHTS_WEIGHTS_H
+
+#include "graph/graph.h"
+#include "model/model.h"
+#include "weights/hf_config.h"
+
+/* Under which a file's metadata have the description of its model. */
+#define DDP_WEIGHTS_MODEL_KEY "ddprun.model"
+
+/* Can a file be written there at all? Asked before training, so that hours are not lost.
+ * DDP_ERR_IO. */
+enum ddp_status ddp_train_weights_check_path(const char *path);
+
+/* Writes the flat host weights; the old file stays whole on failure. DDP_ERR_IO. */
+enum ddp_status ddp_train_weights_save(const char *path, const ddp_graph *graph, const float *flat);
+
+/* What model a saved file says that it holds.
+ *   model [out]  NULL: it does not say */
+enum ddp_status ddp_train_weights_model(const char *path, const struct ddp_model **model,
+                                        struct ddp_model_config *config);
+
+/* Reads into the flat host weights. What the file is its contents tell: ours, or a GPT-2 of Hugging
+ * Face or llm.c (interchange.h). It must have exactly the graph's parameters, of its shapes; ours
+ * has them in float32. Values that are not finite are refused.
+ *   heads  of a GPT-2, which llm.c's files name; 0: not known
+ * DDP_ERR_IO, DDP_ERR_FORMAT: names the file and the tensor. */
+enum ddp_status ddp_train_weights_load(const char *path, const ddp_graph *graph, int64_t heads,
+                                       float *flat);
+
+/* The forms that a GPT-2 is exported in, ending in NULL; the first: as the file's suffix says. */
+enum ddp_export_format { DDP_EXPORT_AUTO, DDP_EXPORT_HF, DDP_EXPORT_LLMC, DDP_EXPORT_LLMC_BF16 };
+extern const char *const ddp_export_format_names[];
+
+/* Chooses by suffix: .safetensors or .bin. DDP_ERR_INVALID: another, and the format is auto. */
+enum ddp_status ddp_train_export_format(enum ddp_export_format *format, const char *path);
+
+/* Writes a GPT-2's weights for other programs. Hugging Face's form to a file that is called
+ * model.safetensors has a config.json beside it, so that its directory is a model.
+ *   config  of the model; its shape is taken from the graph, but for the heads */
+enum ddp_status ddp_train_weights_export(const char *path, enum ddp_export_format format,
+                                         const ddp_graph *graph, const struct ddp_hf_config *config,
+                                         const float *flat);
+
+#endif

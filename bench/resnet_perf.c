@@ -78,8 +78,7 @@ static struct taken median(void (*function)(void *arg), void *arg)
     return (struct taken){wall[SAMPLES / 2], cpu[SAMPLES / 2]};
 }
 
-/* --- one layer: convolution, batch norm, perhaps residual and ReLU
- * -------------------------------- */
+/* --- one layer: convolution, batch norm, perhaps residual and ReLU ---------------------------- */
 
 struct layer {
     struct ddp_conv2d_shape shape;
@@ -221,8 +220,7 @@ static void norm_backward(void *arg)
         pool));
 }
 
-/* --- what the processor can do
- * -------------------------------------------------------------------- */
+/* --- what the processor can do ---------------------------------------------------------------- */
 
 struct probe {
     struct ddp_conv_strip strip;
@@ -261,8 +259,7 @@ static double peak(void)
     return flop / 1e6 / median(probe_run, &probe).cpu;
 }
 
-/* --- the network
- * ---------------------------------------------------------------------------------- */
+/* --- the network ------------------------------------------------------------------------------ */
 
 static struct layer layers[LAYERS];
 static float *pixels, *pixels_last, *pooled, *dpooled;
@@ -333,8 +330,7 @@ static void step(void *arg)
     }
 }
 
-/* --- the report
- * ----------------------------------------------------------------------------------- */
+/* --- the report ------------------------------------------------------------------------------- */
 
 static void print_part(const char *name, struct taken taken, double gflop, double bound)
 {

@@ -140,8 +140,7 @@ static void print_bytes(const char *name, double ms, int64_t bytes)
     layer_ms += ms;
 }
 
-/* --- products
- * ------------------------------------------------------------------------------------- */
+/* --- products --------------------------------------------------------------------------------- */
 
 static void bench_product(const char *name, int64_t m, int64_t n, int64_t k, bool ta, bool tb)
 {
@@ -215,8 +214,7 @@ static void bench_products(int64_t rows)
     }
 }
 
-/* --- one layer
- * ------------------------------------------------------------------------------------ */
+/* --- one layer -------------------------------------------------------------------------------- */
 
 /* Half of the square counts as work: what is above the diagonal does not. */
 static void bench_attention(int64_t length)
@@ -359,8 +357,7 @@ static void bench_layer(int64_t length, enum ddp_dtype compute)
            layer_ms, 100 * products / layer_ms, 12 * layer_ms);
 }
 
-/* --- both ends
- * ------------------------------------------------------------------------------------ */
+/* --- both ends -------------------------------------------------------------------------------- */
 
 static void bench_ends(int64_t length)
 {

@@ -23,11 +23,11 @@ struct ddp_adamw {
     float *exp_avg_sq;     /* (n) in, out: v */
     float scale;           /* 1 / number of shards: the mean is taken here, once */
     double rate, beta1, beta2, eps, weight_decay;
-    bool decoupled;                  /* AdamW */
-    int64_t step;                    /* from 0, when the moments must be zero */
+    bool decoupled;                   /* AdamW */
+    int64_t step;                     /* from 0, when the moments must be zero */
     const struct ddp_range *no_decay; /* elements that weight decay leaves alone, counted from */
-    int no_decay_count;              /* the beginning of the flat array */
-    int64_t first;                   /* where in the flat array element 0 lies */
+    int no_decay_count;               /* the beginning of the flat array */
+    int64_t first;                    /* where in the flat array element 0 lies */
 };
 
 enum ddp_status ddp_adamw(const struct ddp_adamw *args, void *stream);

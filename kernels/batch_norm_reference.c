@@ -11,8 +11,7 @@
 #include <math.h>
 #include <string.h>
 
-/* --- once for each channel
- * ------------------------------------------------------------------------ */
+/* --- once for each channel -------------------------------------------------------------------- */
 
 void ddp_batch_norm_statistics(const struct ddp_batch_norm_forward *a)
 {
@@ -38,8 +37,7 @@ void ddp_batch_norm_parameters(const struct ddp_batch_norm_backward *a)
         a->dgamma[c] = (a->accumulate ? a->dgamma[c] : 0) + (float)a->local_sums[a->channels + c];
 }
 
-/* --- the plain version
- * ---------------------------------------------------------------------------- */
+/* --- the plain version ------------------------------------------------------------------------ */
 
 enum ddp_status ddp_batch_norm_sums_reference(const struct ddp_batch_norm_sums *args, void *stream)
 {

@@ -39,8 +39,7 @@ static enum ddp_status check_positions(const char *name, int64_t length, int64_t
     return DDP_OK;
 }
 
-/* --- forward ------------------------------------------------------------------------------------
- */
+/* --- forward ---------------------------------------------------------------------------------- */
 
 DDP_MULTIVERSION
 static void look_up_rows(const void *arg, int64_t begin, int64_t end)
@@ -100,8 +99,7 @@ enum ddp_status ddp_embedding_forward_reference(const struct ddp_embedding_forwa
     return DDP_OK;
 }
 
-/* --- backward -----------------------------------------------------------------------------------
- */
+/* --- backward --------------------------------------------------------------------------------- */
 
 static void clear_columns(float *table, int64_t rows, int64_t n, int64_t begin, int64_t count)
 {

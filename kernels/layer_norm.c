@@ -42,8 +42,7 @@ static enum ddp_status check_shape(const char *name, int64_t rows, int64_t featu
     return DDP_OK;
 }
 
-/* --- forward ------------------------------------------------------------------------------------
- */
+/* --- forward ---------------------------------------------------------------------------------- */
 
 DDP_INLINE float row_sum(const float *x, int64_t n)
 {
@@ -157,8 +156,7 @@ enum ddp_status ddp_layer_norm_forward_reference(const struct ddp_layer_norm_for
     return DDP_OK;
 }
 
-/* --- backward -----------------------------------------------------------------------------------
- */
+/* --- backward --------------------------------------------------------------------------------- */
 
 struct backward {
     const struct ddp_layer_norm_backward *args;

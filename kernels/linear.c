@@ -56,8 +56,7 @@ static enum ddp_status run_bf16(const struct ways *ways, const struct ddp_gemm *
     return ways->gemm_bf16(&gemm, stream);
 }
 
-/* --- forward
- * -------------------------------------------------------------------------------------- */
+/* --- forward ---------------------------------------------------------------------------------- */
 
 /* Not max(): NaN must stay NaN. */
 DDP_INLINE ddp_f32x16 activate(ddp_f32x16 z, enum ddp_activation activation)
@@ -207,8 +206,7 @@ enum ddp_status ddp_linear_forward_reference(const struct ddp_linear_forward *ar
     return DDP_OK;
 }
 
-/* --- backward
- * ------------------------------------------------------------------------------------- */
+/* --- backward --------------------------------------------------------------------------------- */
 
 /* The gradient before the activation; `kept` is y for ReLU, else what the activation took. */
 DDP_INLINE ddp_f32x16 deactivate(ddp_f32x16 dy, ddp_f32x16 kept, enum ddp_activation activation)

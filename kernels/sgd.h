@@ -20,8 +20,8 @@ struct ddp_sgd {
     float scale;           /* 1 / number of shards: the mean is taken here, once */
     float rate, momentum, weight_decay;
     const struct ddp_range *no_decay; /* elements that weight decay leaves alone, counted from */
-    int no_decay_count;              /* the beginning of the flat array */
-    int64_t first;                   /* where in the flat array element 0 lies */
+    int no_decay_count;               /* the beginning of the flat array */
+    int64_t first;                    /* where in the flat array element 0 lies */
     bool nesterov;
     bool first_step; /* velocity holds nothing yet */
 };

@@ -20,8 +20,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* --- the program ---------------------------------------------------------------------------------
- */
+/* --- the program ------------------------------------------------------------------------------ */
 
 /* True when DIR/NAME is a file that can be executed. Otherwise errno tells why not; a directory is
  * EISDIR. */

@@ -47,8 +47,7 @@ static struct route route_of(const struct output *output, int rank, int index)
     return route;
 }
 
-/* --- log files -----------------------------------------------------------------------------------
- */
+/* --- log files -------------------------------------------------------------------------------- */
 
 static bool make_directory(const char *path)
 {
@@ -127,8 +126,7 @@ static enum ddp_status open_file(const struct output *output, int rank, int inde
                     : ddp_fail(DDP_ERR_IO, "%s: cannot be opened: %s", *path, strerror(errno));
 }
 
-/* --- opening -------------------------------------------------------------------------------------
- */
+/* --- opening ---------------------------------------------------------------------------------- */
 
 /* Two pipes a worker may be more than the soft limit of descriptors; children get the old one back.
  */

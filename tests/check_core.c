@@ -25,8 +25,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* --- catching standard error --------------------------------------------------------------------
- */
+/* --- catching standard error ------------------------------------------------------------------ */
 
 static FILE *caught;
 static char messages[8192];
@@ -56,8 +55,7 @@ static void expect_message(const char *part)
     ck_assert_msg(strchr(text, '\n') == text + strlen(text) - 1, "not one line: \"%s\"", text);
 }
 
-/* --- options ------------------------------------------------------------------------------------
- */
+/* --- options ---------------------------------------------------------------------------------- */
 
 struct values {
     bool verbose;

@@ -21,8 +21,7 @@
 #endif
 #endif
 
-/* --- making files
- * --------------------------------------------------------------------------------------- */
+/* --- making files ----------------------------------------------------------------------------- */
 
 struct bytes {
     unsigned char data[1024];
@@ -92,8 +91,7 @@ static enum ddp_status open_scratch(ddp_dataset **train, ddp_dataset **test)
     return ddp_dataset_open("idx", &options, train, test);
 }
 
-/* --- good files
- * ----------------------------------------------------------------------------------------- */
+/* --- good files ------------------------------------------------------------------------------- */
 
 static void check_good_files(void)
 {
@@ -189,8 +187,7 @@ START_TEST(images_of_one_colour)
 }
 END_TEST
 
-/* --- bad files
- * ------------------------------------------------------------------------------------------ */
+/* --- bad files -------------------------------------------------------------------------------- */
 
 static void must_fail(enum ddp_status wanted, const char *name, const char *says)
 {
@@ -353,8 +350,7 @@ START_TEST(no_rights_to_read)
 }
 END_TEST
 
-/* --- real data, the article's data
- * ------------------------------------------------------------------------ */
+/* --- real data, the article's data ------------------------------------------------------------ */
 
 START_TEST(fashion_mnist)
 {

@@ -14,8 +14,7 @@
 
 #define DDP_CHECKPOINT_ARRAYS 8
 
-/* --- Writing: one rank does it, from one thread ------------------------------------------------
- */
+/* --- Writing: one rank does it, from one thread ----------------------------------------------- */
 
 typedef struct ddp_checkpoint_writer ddp_checkpoint_writer;
 
@@ -51,8 +50,7 @@ enum ddp_status ddp_checkpoint_poll(ddp_checkpoint_writer *writer);
  * untouched. */
 enum ddp_status ddp_checkpoint_wait(ddp_checkpoint_writer *writer);
 
-/* --- Reading -----------------------------------------------------------------------------------
- */
+/* --- Reading ---------------------------------------------------------------------------------- */
 
 /* A checkpoint in memory, every byte checked. */
 struct ddp_checkpoint {

@@ -103,8 +103,7 @@ static void cifar_close(ddp_dataset *dataset)
 
 static const struct ddp_dataset_ops ops = {.read = cifar_read, .close = cifar_close};
 
-/* --- opening
- * ------------------------------------------------------------------------------------------ */
+/* --- opening ---------------------------------------------------------------------------------- */
 
 static enum ddp_status open_part(struct cifar *cifar, const char *path)
 {

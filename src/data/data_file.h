@@ -40,7 +40,8 @@ struct ddp_data_names {
 
 /* The file of that name or, where there is none, the files that it is a pattern of (glob(7)), in
  * the order of their bytes, whatever the locale. A name without a pattern in it is itself, there or
- * not. names [out]  zeroed before; freed with ddp_data_names_free(), also after a failure
+ * not.
+ *   names [out]  zeroed before; freed with ddp_data_names_free(), also after a failure
  * DDP_ERR_IO: no file is of that pattern. DDP_ERR_MEMORY. */
 enum ddp_status ddp_data_names_list(struct ddp_data_names *names, const char *path);
 void ddp_data_names_free(struct ddp_data_names *names);

@@ -101,11 +101,11 @@ void ddp_dataset_close(ddp_dataset *dataset);
 const struct ddp_dataset_info *ddp_dataset_info(const ddp_dataset *dataset);
 
 /* Copies samples out. Any number of threads may read at a time.
- *   indices  count numbers, each 0 .. sample_count-1 (else DDP_ERR_INVALID)
+ *   indices       count numbers, each 0 .. sample_count-1 (else DDP_ERR_INVALID)
  *   x [out]       (count, dims...) of x_dtype
- *   labels [out]  (count, label_count) i32; NULL: not wanted; left alone by a dataset without
- * labels DDP_ERR_IO, DDP_ERR_FORMAT: a file that is read as samples are wanted is gone, has shrunk
- * or holds what no sample may. */
+ *   labels [out]  (count, label_count) i32; NULL: not wanted; not written by a dataset without any
+ * DDP_ERR_IO, DDP_ERR_FORMAT: a file that is read on demand is gone, has shrunk or holds an invalid
+ * sample. */
 enum ddp_status ddp_dataset_read(const ddp_dataset *dataset, const int64_t *indices, size_t count,
                                  void *x, int32_t *labels);
 

@@ -53,8 +53,7 @@ static void idx_close(ddp_dataset *dataset)
 
 static const struct ddp_dataset_ops ops = {.read = idx_read, .close = idx_close};
 
-/* --- files
- * -------------------------------------------------------------------------------------------- */
+/* --- files ------------------------------------------------------------------------------------ */
 
 static enum ddp_status missing(const char *directory, const char *name)
 {
@@ -140,8 +139,7 @@ static enum ddp_status load(struct ddp_idx_file *idx, char **path, const char *d
     return status;
 }
 
-/* --- one set
- * ------------------------------------------------------------------------------------------ */
+/* --- one set ---------------------------------------------------------------------------------- */
 
 static void set_info(struct idx *idx, const struct ddp_idx_file *images, const char *directory)
 {
@@ -214,8 +212,7 @@ static enum ddp_status open_split(struct idx **result, const char *directory, co
     return DDP_OK;
 }
 
-/* --- scaling
- * ------------------------------------------------------------------------------------------ */
+/* --- scaling ---------------------------------------------------------------------------------- */
 
 static void measure(const struct idx *idx, double *mean, double *std)
 {

@@ -74,8 +74,7 @@ int64_t ddp_loader_steps_per_epoch(const struct ddp_sampler_config *sampler, int
     return samples / batch_size + (samples % batch_size != 0);
 }
 
-/* --- the threads
- * -------------------------------------------------------------------------------------- */
+/* --- the threads ------------------------------------------------------------------------------ */
 
 /* Copies the indices of the batch at the cursor into its slot and moves the cursor on. Under
  * plan_lock. */
@@ -200,8 +199,7 @@ static void *fill_slots(void *arg)
     return NULL;
 }
 
-/* --- making and ending
- * -------------------------------------------------------------------------------- */
+/* --- making and ending ------------------------------------------------------------------------ */
 
 static enum ddp_status check(const struct ddp_loader_config *c)
 {
@@ -412,8 +410,7 @@ void ddp_loader_destroy(ddp_loader *loader)
     free(loader);
 }
 
-/* --- the caller's side
- * -------------------------------------------------------------------------------- */
+/* --- the caller's side ------------------------------------------------------------------------ */
 
 enum ddp_status ddp_loader_next(ddp_loader *loader, const struct ddp_batch **batch)
 {

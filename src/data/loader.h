@@ -59,8 +59,9 @@ enum ddp_status ddp_loader_create_range(ddp_loader **loader, const ddp_dataset *
 void ddp_loader_destroy(ddp_loader *loader);
 
 /* Waits for the next batch. It stays valid until it is released; a loader holds `depth` batches, so
- * keep fewer. batch [out]  NULL after the last one An error of a reading thread comes out here, in
- * its turn and from then on. DDP_ERR_INVALID: the batch of `depth` calls ago is still held. */
+ * keep fewer. An error of a reading thread is returned here, in its turn and from then on.
+ *   batch [out]  NULL after the last one
+ * DDP_ERR_INVALID: the batch of `depth` calls ago is still held. */
 enum ddp_status ddp_loader_next(ddp_loader *loader, const struct ddp_batch **batch);
 
 /* Gives a batch back, in any order, from any thread. NULL is fine. */

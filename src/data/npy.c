@@ -39,8 +39,7 @@ struct npy {
     float (*scaled)[256]; /* by channel */
 };
 
-/* --- reading
- * ------------------------------------------------------------------------------------------ */
+/* --- reading ---------------------------------------------------------------------------------- */
 
 /* From (places, channels) to (channels, places). */
 static void channels_first(const float *from, size_t channels, size_t places, float *to)
@@ -161,8 +160,7 @@ static void npy_close(ddp_dataset *dataset)
 
 static const struct ddp_dataset_ops ops = {.read = npy_read, .close = npy_close};
 
-/* --- opening
- * ------------------------------------------------------------------------------------------ */
+/* --- opening ---------------------------------------------------------------------------------- */
 
 static enum ddp_status open_member(struct array *array, const char *archive, const char *member)
 {

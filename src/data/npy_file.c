@@ -16,8 +16,7 @@
 #define MAGIC_BYTES  6
 #define HEADER_LIMIT (1u << 20) /* NumPy's are 118 bytes long */
 
-/* --- the dictionary
- * ----------------------------------------------------------------------------------- */
+/* --- the dictionary --------------------------------------------------------------------------- */
 
 struct text {
     const char *at, *end;
@@ -189,8 +188,7 @@ static enum ddp_status read_dictionary(struct text *t, struct ddp_npy *npy)
     return DDP_OK;
 }
 
-/* --- the file
- * ----------------------------------------------------------------------------------------- */
+/* --- the file --------------------------------------------------------------------------------- */
 
 static enum ddp_status check_sizes(struct ddp_npy *npy)
 {
@@ -281,8 +279,7 @@ const char *ddp_npy_describe(const struct ddp_npy *npy, char *text, size_t size)
     return text;
 }
 
-/* --- values
- * ------------------------------------------------------------------------------------------- */
+/* --- values ----------------------------------------------------------------------------------- */
 
 static uint64_t load(const unsigned char *value, int width)
 {

@@ -30,8 +30,7 @@ struct tokens {
     size_t shard_count;
 };
 
-/* --- reading
- * ------------------------------------------------------------------------------------------ */
+/* --- reading ---------------------------------------------------------------------------------- */
 
 static const struct shard *find_shard(const struct tokens *t, int64_t sample)
 {
@@ -82,8 +81,7 @@ static void tokens_close(ddp_dataset *dataset)
 
 static const struct ddp_dataset_ops ops = {.read = tokens_read, .close = tokens_close};
 
-/* --- which files
- * -------------------------------------------------------------------------------------- */
+/* --- which files ------------------------------------------------------------------------------ */
 
 /* The first of the names and patterns that a directory has; *path stays NULL without one. */
 static enum ddp_status find_in(const char *directory, const char *const *names, char **path)
@@ -105,8 +103,7 @@ static enum ddp_status find_in(const char *directory, const char *const *names, 
 static const char *const train_names[] = {"train.bin", "*_train.bin", "*_train_*.bin", NULL};
 static const char *const val_names[] = {"val.bin", "*_val.bin", "*_val_*.bin", NULL};
 
-/* --- making
- * ------------------------------------------------------------------------------------------- */
+/* --- making ----------------------------------------------------------------------------------- */
 
 static enum ddp_status open_shards(struct tokens *t, const struct ddp_data_names *files,
                                    enum ddp_token_kind kind)

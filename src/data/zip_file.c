@@ -55,8 +55,7 @@ static enum ddp_status bad(const struct ddp_zip *zip, const char *what)
     return ddp_fail(DDP_ERR_FORMAT, "%s: damaged zip archive: %s", zip->blob.name, what);
 }
 
-/* --- the central directory
- * ---------------------------------------------------------------------------- */
+/* --- the central directory -------------------------------------------------------------------- */
 
 struct directory {
     uint64_t offset, bytes, members;
@@ -253,8 +252,7 @@ const struct ddp_zip_member *ddp_zip_find(const struct ddp_zip *zip, const char 
     return NULL;
 }
 
-/* --- members
- * ------------------------------------------------------------------------------------------ */
+/* --- members ---------------------------------------------------------------------------------- */
 
 /* Where a member's bytes begin, after its own header, whose name must be the directory's. */
 static enum ddp_status locate(const struct ddp_zip *zip, const struct ddp_zip_member *member,

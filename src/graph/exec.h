@@ -31,7 +31,7 @@ enum ddp_status ddp_exec_arena_bytes(const ddp_graph *graph, unsigned parts, siz
 void ddp_exec_bind_input(ddp_exec *exec, int input, const void *memory);
 /* Binds an input that lies in host memory: where it is, or by way of `staging`.
  *   staging  device memory of ddp_exec_input_bytes() that it is copied to first; NULL: the device
- * reads the host's */
+ *            reads the host's */
 enum ddp_status ddp_exec_load_input(ddp_exec *exec, int input, const void *host, void *staging);
 size_t ddp_exec_input_bytes(const ddp_exec *exec, int input); /* 0: no such input */
 

@@ -70,8 +70,7 @@ static bool take(struct reader *in, const char *word)
     return true;
 }
 
-/* --- strings ------------------------------------------------------------------------------------
- */
+/* --- strings ---------------------------------------------------------------------------------- */
 
 static bool read_hex(struct reader *in, uint32_t *code)
 {
@@ -187,8 +186,7 @@ static json_t *read_string(struct reader *in)
     return value || !end ? value : wrong(in, "out of memory");
 }
 
-/* --- numbers ------------------------------------------------------------------------------------
- */
+/* --- numbers ---------------------------------------------------------------------------------- */
 
 static const char *digits_from(const struct reader *in, const char *at)
 {
@@ -254,8 +252,7 @@ static json_t *read_number(struct reader *in)
     return value;
 }
 
-/* --- values -------------------------------------------------------------------------------------
- */
+/* --- values ----------------------------------------------------------------------------------- */
 
 static json_t *read_value(struct reader *in);
 

@@ -116,8 +116,7 @@ json_t *json_real(double real)
     return value;
 }
 
-/* --- members ------------------------------------------------------------------------------------
- */
+/* --- members ---------------------------------------------------------------------------------- */
 
 /* The slot of a key, or the empty one that it would have. */
 static uint32_t *slot_of(const json_t *object, const char *key)
@@ -226,8 +225,7 @@ json_t *json_array_get(const json_t *array, size_t index)
     return index < json_array_size(array) ? array->members[index].value : NULL;
 }
 
-/* --- what a value is ----------------------------------------------------------------------------
- */
+/* --- what a value is -------------------------------------------------------------------------- */
 
 static bool is(const json_t *value, enum json_kind kind)
 {

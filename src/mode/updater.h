@@ -37,7 +37,6 @@ struct ddp_updater {
 
 /* The optimizer's state arrays have state_count elements.
  *   state  as for ddp_optimizer_create()
- *
  * On failure nothing is left behind. */
 enum ddp_status ddp_updater_open(struct ddp_updater *updater, struct ddp_replica *replica,
                                  const struct ddp_mode_setup *setup, int64_t state_count,
@@ -55,7 +54,7 @@ double *ddp_updater_sums(struct ddp_updater *updater, size_t *count);
 
 void ddp_updater_decide(struct ddp_updater *updater, double rate, int64_t step);
 
-/* state_begin  where in the state arrays the state of element `begin` lies */
+/*   state_begin  where in the state arrays the state of element `begin` lies */
 enum ddp_status ddp_updater_apply(struct ddp_updater *updater, int64_t begin, int64_t end,
                                   int64_t state_begin);
 

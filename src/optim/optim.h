@@ -18,11 +18,11 @@ typedef struct ddp_optimizer ddp_optimizer;
 extern const char *const ddp_optimizer_names[];
 
 struct ddp_optimizer_config {
-    const char *name;                /* "sgd", "adam", "adamw" */
-    double momentum;                 /* sgd */
-    bool nesterov;                   /* sgd */
-    double beta1, beta2, eps;        /* adam, adamw */
-    double weight_decay;             /* sgd, adam: added to the gradient; adamw: decoupled */
+    const char *name;                 /* "sgd", "adam", "adamw" */
+    double momentum;                  /* sgd */
+    bool nesterov;                    /* sgd */
+    double beta1, beta2, eps;         /* adam, adamw */
+    double weight_decay;              /* sgd, adam: added to the gradient; adamw: decoupled */
     const struct ddp_range *no_decay; /* parts of the flat array without it; copied */
     int no_decay_count;
 };

@@ -20,8 +20,7 @@
 
 #define LOCK_WAIT_MS 10000 /* a killed worker may take that long to be gone */
 
-/* --- what makes two runs the same --------------------------------------------------------------
- */
+/* --- what makes two runs the same ------------------------------------------------------------- */
 
 /* The shortest text that reads back as the same number. */
 static const char *number_text(char text[32], double value)
@@ -140,8 +139,7 @@ static struct ddp_checkpoint_cursor cursor_at(const struct ddp_run *run, int64_t
     };
 }
 
-/* --- going on from one -------------------------------------------------------------------------
- */
+/* --- going on from one ------------------------------------------------------------------------ */
 
 enum ddp_status ddp_run_checkpoint_open(struct ddp_run *run)
 {
@@ -308,8 +306,7 @@ void ddp_run_resume_print(const struct ddp_run *run)
                 ddp_text_show(shown, run->options->checkpoint));
 }
 
-/* --- writing -----------------------------------------------------------------------------------
- */
+/* --- writing ---------------------------------------------------------------------------------- */
 
 bool ddp_run_checkpoint_due(const struct ddp_run *run, int64_t step, bool last)
 {

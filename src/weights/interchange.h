@@ -8,8 +8,7 @@
 #include "weights/gpt2_tensors.h"
 #include "weights/safetensors.h"
 
-/* --- Hugging Face: GPT2LMHeadModel or GPT2Model ------------------------------------------------
- */
+/* --- Hugging Face: GPT2LMHeadModel or GPT2Model ----------------------------------------------- */
 
 /* Does the file have a GPT-2's tensors in a form other than ours: with the prefix, with turned
  * matrices, of another dtype, or with buffers that are no weights? */
@@ -29,8 +28,7 @@ enum ddp_status ddp_hf_gpt2_load(const ddp_safetensors *file, const char *path,
  */
 enum ddp_status ddp_hf_gpt2_save(const char *path, const ddp_graph *graph, const float *flat);
 
-/* --- llm.c: gpt2_124M.bin and its kin, versions 3 (float32) and 5 (bfloat16) -------------------
- */
+/* --- llm.c: gpt2_124M.bin and its kin, versions 3 (float32) and 5 (bfloat16) ------------------ */
 
 #define DDP_LLMC_HEADER_BYTES 1024
 #define DDP_LLMC_MODEL_MAGIC  20240326

@@ -71,8 +71,7 @@ bool ddp_safetensors_bytes(const char *dtype, int dim_count, const int64_t *dims
     return true;
 }
 
-/* --- one tensor of the header
- * --------------------------------------------------------------------------- */
+/* --- one tensor of the header ----------------------------------------------------------------- */
 
 static bool read_shape(struct ddp_safetensor *tensor, const json_t *shape)
 {
@@ -127,8 +126,7 @@ static const char *read_tensor(const struct ddp_safetensors *file, struct ddp_sa
     return NULL;
 }
 
-/* --- the header
- * ----------------------------------------------------------------------------------------- */
+/* --- the header ------------------------------------------------------------------------------- */
 
 static int compare_data(const void *left, const void *right)
 {
@@ -255,8 +253,7 @@ enum ddp_status ddp_safetensors_parse(ddp_safetensors **file, const char *name, 
     return DDP_OK;
 }
 
-/* --- files
- * ---------------------------------------------------------------------------------------------- */
+/* --- files ------------------------------------------------------------------------------------ */
 
 static enum ddp_status read_all(int fd, char *bytes, size_t size, const char *path)
 {

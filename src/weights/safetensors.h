@@ -27,9 +27,10 @@ struct ddp_safetensors_pair {
 
 /* Writes a file by way of core/atomic_file: on failure the old one is still there, whole. The order
  * of tensors and metadata given does not matter: tensors are sorted by dtype, then name, as the
- * format's own library does, and metadata by key. metadata  free text for other tools; may be NULL
- * when metadata_count is 0 DDP_ERR_INVALID (names that are not UTF-8 or not unique, sizes that do
- * not fit), DDP_ERR_IO, DDP_ERR_MEMORY. */
+ * format's own library does, and metadata by key.
+ *   metadata  free text for other tools; may be NULL when metadata_count is 0
+ * DDP_ERR_INVALID (names that are not UTF-8 or not unique, sizes that do not fit), DDP_ERR_IO,
+ * DDP_ERR_MEMORY. */
 enum ddp_status ddp_safetensors_write(const char *path, const struct ddp_safetensor *tensors,
                                       size_t tensor_count,
                                       const struct ddp_safetensors_pair *metadata,

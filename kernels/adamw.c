@@ -85,58 +85,13 @@ static struct ddp_update update_of(const struct step *step)
     };
 }
 
-static enum ddp_status check(const struct ddp_adamw *args, const struct ddp_update *update)
-{
-    enum ddp_status status = ddp_update_check(update, "adam");
-    if (status)
-        return status;
-    if (args->step < 0 ||
-        (args->count > 0 && (!args->gradient || !args->exp_avg || !args->exp_avg_sq)))
-        return ddp_fail(DDP_ERR_INVALID, "adam: an array is missing, or step %lld is negative",
-                        (long long)args->step);
-    if (!(args->beta1 >= 0 && args->beta1 < 1 && args->beta2 >= 0 && args->beta2 < 1))
-        return ddp_fail(DDP_ERR_INVALID, "adam: betas %g and %g are not 0 or more and below 1",
-                        args->beta1, args->beta2);
-    if (!(args->eps >= 0) || !(args->weight_decay >= 0) || !isfinite(args->eps) ||
-        !isfinite(args->weight_decay))
-        return ddp_fail(DDP_ERR_INVALID, "adam: eps %g or weight decay %g is not 0 or more",
-                        args->eps, args->weight_decay);
-    return DDP_OK;
-}
-
 enum ddp_status ddp_adamw(const struct ddp_adamw *args, void *stream)
 {
     struct step step = {args,
                         {ddp_adamw_factors_of(args, false), ddp_adamw_factors_of(args, true)}};
     const struct ddp_update update = update_of(&step);
-    enum ddp_status status = check(args, &update);
+    enum ddp_status status = ddp_adamw_check(args);
     if (status == DDP_OK)
         ddp_update_run(&update, stream);
     return status;
-}
-
-enum ddp_status ddp_adamw_reference(const struct ddp_adamw *args, void *stream)
-{
-    (void)stream;
-    struct step step = {args,
-                        {ddp_adamw_factors_of(args, false), ddp_adamw_factors_of(args, true)}};
-    const struct ddp_update update = update_of(&step);
-    enum ddp_status status = check(args, &update);
-    if (status)
-        return status;
-    for (int64_t i = 0; i < args->count; i++) {
-        const struct ddp_adamw_factors *f = &step.factors[!ddp_update_spares(&update, i)];
-        const float w = args->weight[i] * f->keep;
-        float g = f->scale * args->gradient[i];
-        if (f->decay != 0)
-            g = g + f->decay * args->weight[i];
-        const float way = g - args->exp_avg[i];
-        args->exp_avg[i] = f->from_end ? g - way * (1 - f->lerp) : args->exp_avg[i] + f->lerp * way;
-        args->exp_avg_sq[i] = f->beta2 * args->exp_avg_sq[i] + f->square * g * g;
-        const float denominator = sqrtf(args->exp_avg_sq[i]) / f->root + f->eps;
-        args->weight[i] = w - f->step_size * args->exp_avg[i] / denominator;
-        if (args->weight_bf16)
-            args->weight_bf16[i] = ddp_bf16_of(args->weight[i]);
-    }
-    return DDP_OK;
 }

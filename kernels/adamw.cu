@@ -70,26 +70,6 @@ static __global__ void __launch_bounds__(DDP_BLOCK)
     }
 }
 
-static enum ddp_status check(const struct ddp_adamw *args)
-{
-    enum ddp_status status = ddp_cuda_check_update("adam", args->count, args->first, args->weight,
-                                                   args->no_decay, args->no_decay_count);
-    if (status)
-        return status;
-    if (args->step < 0 ||
-        (args->count > 0 && (!args->gradient || !args->exp_avg || !args->exp_avg_sq)))
-        return ddp_fail(DDP_ERR_INVALID, "adam: an array is missing, or step %lld is negative",
-                        (long long)args->step);
-    if (!(args->beta1 >= 0 && args->beta1 < 1 && args->beta2 >= 0 && args->beta2 < 1))
-        return ddp_fail(DDP_ERR_INVALID, "adam: betas %g and %g are not 0 or more and below 1",
-                        args->beta1, args->beta2);
-    if (!(args->eps >= 0) || !(args->weight_decay >= 0) || !isfinite(args->eps) ||
-        !isfinite(args->weight_decay))
-        return ddp_fail(DDP_ERR_INVALID, "adam: eps %g or weight decay %g is not 0 or more",
-                        args->eps, args->weight_decay);
-    return DDP_OK;
-}
-
 static void launch(const struct adamw_arrays &arrays, const struct ddp_cuda_part &part,
                    bool aligned, struct ddp_cuda *cuda)
 {
@@ -105,7 +85,7 @@ static void launch(const struct adamw_arrays &arrays, const struct ddp_cuda_part
 extern "C" enum ddp_status ddp_cuda_adamw(const struct ddp_adamw *args, void *stream)
 {
     struct ddp_cuda *cuda = (struct ddp_cuda *)stream;
-    enum ddp_status status = check(args);
+    enum ddp_status status = ddp_adamw_check(args);
     if (status || args->count == 0)
         return status;
     struct adamw_arrays arrays;

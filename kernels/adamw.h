@@ -12,7 +12,9 @@
 
 #include "ddp.h"
 
-#include "core/range.h"
+#include "kernels/check.h"
+
+#include <math.h>
 
 struct ddp_adamw {
     int64_t count;
@@ -30,7 +32,26 @@ struct ddp_adamw {
     int64_t first;                    /* where in the flat array element 0 lies */
 };
 
+static inline enum ddp_status ddp_adamw_check(const struct ddp_adamw *args)
+{
+    enum ddp_status status = ddp_check_update("adam", args->count, args->first, args->weight,
+                                              args->no_decay, args->no_decay_count);
+    if (status)
+        return status;
+    if (args->step < 0 ||
+        (args->count > 0 && (!args->gradient || !args->exp_avg || !args->exp_avg_sq)))
+        return ddp_fail(DDP_ERR_INVALID, "adam: an array is missing, or step %lld is negative",
+                        (long long)args->step);
+    if (!(args->beta1 >= 0 && args->beta1 < 1 && args->beta2 >= 0 && args->beta2 < 1))
+        return ddp_fail(DDP_ERR_INVALID, "adam: betas %g and %g are not 0 or more and below 1",
+                        args->beta1, args->beta2);
+    if (!(args->eps >= 0) || !(args->weight_decay >= 0) || !isfinite(args->eps) ||
+        !isfinite(args->weight_decay))
+        return ddp_fail(DDP_ERR_INVALID, "adam: eps %g or weight decay %g is not 0 or more",
+                        args->eps, args->weight_decay);
+    return DDP_OK;
+}
+
 enum ddp_status ddp_adamw(const struct ddp_adamw *args, void *stream);
-enum ddp_status ddp_adamw_reference(const struct ddp_adamw *args, void *stream);
 
 #endif

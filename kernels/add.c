@@ -51,35 +51,11 @@ static void add_range(const void *arg, int64_t begin, int64_t end)
     add_arrays(a + begin, b ? b + begin : NULL, y + begin, end - begin, args->accumulate);
 }
 
-static enum ddp_status check(const struct ddp_add *args)
-{
-    if (args->count < 0 || (args->count > 0 && (!args->a || !args->y)))
-        return ddp_fail(DDP_ERR_INVALID, "add: bad arguments (%lld elements)",
-                        (long long)args->count);
-    return ddp_cpu_check_dtype("add", args->dtype);
-}
-
 enum ddp_status ddp_add(const struct ddp_add *args, void *stream)
 {
-    enum ddp_status status = check(args);
+    enum ddp_status status = ddp_add_check(args);
     if (status)
         return status;
     ddp_blocks_run(ddp_blocks_cut(args->count, SMALLEST, DDP_LANES), add_range, args, stream);
-    return DDP_OK;
-}
-
-enum ddp_status ddp_add_reference(const struct ddp_add *args, void *stream)
-{
-    const float *a = args->a;
-    const float *b = args->b;
-    float *y = args->y;
-    (void)stream;
-    enum ddp_status status = check(args);
-    if (status)
-        return status;
-    for (int64_t i = 0; i < args->count; i++) {
-        float sum = b ? a[i] + b[i] : a[i];
-        y[i] = args->accumulate ? y[i] + sum : sum;
-    }
     return DDP_OK;
 }

@@ -44,18 +44,10 @@ template <typename T> static void launch(const struct ddp_add *args, struct ddp_
                    y, args->accumulate);
 }
 
-static enum ddp_status check(const struct ddp_add *args)
-{
-    if (args->count < 0 || (args->count > 0 && (!args->a || !args->y)))
-        return ddp_fail(DDP_ERR_INVALID, "add: bad arguments (%lld elements)",
-                        (long long)args->count);
-    return ddp_cuda_check_dtype("add", args->dtype);
-}
-
 extern "C" enum ddp_status ddp_cuda_add(const struct ddp_add *args, void *stream)
 {
     struct ddp_cuda *cuda = (struct ddp_cuda *)stream;
-    enum ddp_status status = check(args);
+    enum ddp_status status = ddp_add_check(args);
     if (status || args->count == 0 || (!args->b && !args->accumulate && args->a == args->y))
         return status;
     if (args->dtype == DDP_BF16)

@@ -7,6 +7,8 @@
 
 #include "ddp.h"
 
+#include "kernels/check.h"
+
 struct ddp_add {
     int64_t count;
     enum ddp_dtype dtype; /* of a, b and y: DDP_F32 or DDP_BF16 */
@@ -16,7 +18,11 @@ struct ddp_add {
     bool accumulate;      /* y = y + (a + b) */
 };
 
+static inline enum ddp_status ddp_add_check(const struct ddp_add *args)
+{
+    return ddp_check_elements("add", args->count, args->a && args->y, args->dtype);
+}
+
 enum ddp_status ddp_add(const struct ddp_add *args, void *stream);
-enum ddp_status ddp_add_reference(const struct ddp_add *args, void *stream);
 
 #endif

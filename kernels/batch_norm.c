@@ -10,7 +10,6 @@
 
 #include "core/log.h"
 #include "core/memory.h"
-#include "kernels/batch_norm_check.h"
 #include "kernels/cpu/cpu.h"
 
 #include <math.h>
@@ -298,8 +297,6 @@ static void sum_rows(struct sums *sums, double *out, void *stream)
 enum ddp_status ddp_batch_norm_sums(const struct ddp_batch_norm_sums *args, void *stream)
 {
     enum ddp_status status = ddp_batch_norm_check_sums(args);
-    if (status == DDP_OK)
-        status = ddp_cpu_check_dtype("batch norm", args->dtype);
     if (status)
         return status;
     struct sums sums = {
@@ -314,8 +311,6 @@ enum ddp_status ddp_batch_norm_backward_sums(const struct ddp_batch_norm_backwar
                                              void *stream)
 {
     enum ddp_status status = ddp_batch_norm_check_backward_sums(args);
-    if (status == DDP_OK)
-        status = ddp_cpu_check_dtype("batch norm", args->dtype);
     if (status)
         return status;
     struct sums sums = {.x = args->x,
@@ -437,15 +432,30 @@ static void forward_channels(const struct pass *pass, struct channel *channel, i
     }
 }
 
+/* saved, stat_mean and stat_var from the sums. */
+static void statistics(const struct ddp_batch_norm_forward *a)
+{
+    for (int64_t c = 0; c < a->channels; c++) {
+        const double mean = a->sums[c] / a->count;
+        double variance = a->sums[a->channels + c] / a->count - mean * mean;
+        if (variance < 0) /* rounding; NaN stays */
+            variance = 0;
+        a->saved[c] = (float)mean;
+        a->saved[a->channels + c] = (float)(1 / sqrt(variance + (double)a->epsilon));
+        if (a->stat_mean)
+            a->stat_mean[c] = (float)mean;
+        if (a->stat_var)
+            a->stat_var[c] = (float)(variance * (a->count / (a->count - 1)));
+    }
+}
+
 enum ddp_status ddp_batch_norm_forward(const struct ddp_batch_norm_forward *args, void *stream)
 {
     enum ddp_status status = ddp_batch_norm_check_forward(args);
-    if (status == DDP_OK)
-        status = ddp_cpu_check_dtype("batch norm", args->dtype);
     if (status)
         return status;
     if (args->sums)
-        ddp_batch_norm_statistics(args);
+        statistics(args);
     struct pass pass = {
         .forward = args,
         .lines = lines_of(args->rows, args->channels),
@@ -526,14 +536,21 @@ static void backward_pass_channels(const struct pass *pass, struct channel *chan
     }
 }
 
+/* dgamma and dbeta from the sums. */
+static void parameters(const struct ddp_batch_norm_backward *a)
+{
+    for (int64_t c = 0; a->dbeta && c < a->channels; c++)
+        a->dbeta[c] = (a->accumulate ? a->dbeta[c] : 0) + (float)a->local_sums[c];
+    for (int64_t c = 0; a->dgamma && c < a->channels; c++)
+        a->dgamma[c] = (a->accumulate ? a->dgamma[c] : 0) + (float)a->local_sums[a->channels + c];
+}
+
 enum ddp_status ddp_batch_norm_backward(const struct ddp_batch_norm_backward *args, void *stream)
 {
     enum ddp_status status = ddp_batch_norm_check_backward(args);
-    if (status == DDP_OK)
-        status = ddp_cpu_check_dtype("batch norm", args->dtype);
     if (status)
         return status;
-    ddp_batch_norm_parameters(args);
+    parameters(args);
     struct pass pass = {
         .backward = args,
         .lines = lines_of(args->rows, args->channels),

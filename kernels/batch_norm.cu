@@ -8,7 +8,7 @@
  * by the shape alone; the threads of a channel add every so many rows of a piece, then each other,
  * and a second kernel adds the pieces, all in one order. */
 #include "core/log.h"
-#include "kernels/batch_norm_check.h"
+#include "kernels/batch_norm.h"
 #include "kernels/cuda/cuda.h"
 #include "kernels/kernels_cuda.h"
 
@@ -232,8 +232,6 @@ extern "C" enum ddp_status ddp_cuda_batch_norm_sums(const struct ddp_batch_norm_
                                                     void *stream)
 {
     enum ddp_status status = ddp_batch_norm_check_sums(args);
-    if (status == DDP_OK)
-        status = ddp_cuda_check_dtype("batch norm sums", args->dtype);
     struct ddp_cuda *cuda = (struct ddp_cuda *)stream;
     if (status)
         return status;
@@ -274,8 +272,6 @@ extern "C" enum ddp_status
 ddp_cuda_batch_norm_backward_sums(const struct ddp_batch_norm_backward_sums *args, void *stream)
 {
     enum ddp_status status = ddp_batch_norm_check_backward_sums(args);
-    if (status == DDP_OK)
-        status = ddp_cuda_check_dtype("batch norm backward sums", args->dtype);
     struct ddp_cuda *cuda = (struct ddp_cuda *)stream;
     if (status)
         return status;
@@ -395,8 +391,6 @@ extern "C" enum ddp_status ddp_cuda_batch_norm_forward(const struct ddp_batch_no
                                                        void *stream)
 {
     enum ddp_status status = ddp_batch_norm_check_forward(args);
-    if (status == DDP_OK)
-        status = ddp_cuda_check_dtype("batch norm", args->dtype);
     if (status)
         return status;
     struct ddp_cuda *cuda = (struct ddp_cuda *)stream;
@@ -438,8 +432,6 @@ extern "C" enum ddp_status ddp_cuda_batch_norm_backward(const struct ddp_batch_n
                                                         void *stream)
 {
     enum ddp_status status = ddp_batch_norm_check_backward(args);
-    if (status == DDP_OK)
-        status = ddp_cuda_check_dtype("batch norm backward", args->dtype);
     if (status)
         return status;
     struct ddp_cuda *cuda = (struct ddp_cuda *)stream;

@@ -13,7 +13,7 @@
 
 #include "ddp.h"
 
-#include "kernels/linear.h"
+#include "kernels/check.h"
 
 /* First half of the training forward pass. */
 struct ddp_batch_norm_sums {
@@ -81,20 +81,82 @@ struct ddp_batch_norm_backward {
     bool accumulate;                          /* the same for dgamma and dbeta */
 };
 
+static inline enum ddp_status ddp_batch_norm_check_shape(int64_t rows, int64_t channels,
+                                                         enum ddp_activation activation,
+                                                         enum ddp_dtype dtype)
+{
+    size_t bytes;
+    if (rows < 0 || channels < 1 || channels > INT32_MAX ||
+        !ddp_size_multiply((size_t)rows, (size_t)channels * sizeof(float), &bytes) ||
+        bytes > INT64_MAX)
+        return ddp_fail(DDP_ERR_INVALID, "batch norm: %lld rows of %lld channels", (long long)rows,
+                        (long long)channels);
+    if (activation != DDP_ACTIVATION_NONE && activation != DDP_ACTIVATION_RELU)
+        return ddp_fail(DDP_ERR_INVALID, "batch norm: activation %d is not fused", (int)activation);
+    return ddp_check_dtype("batch norm", dtype);
+}
+
+static inline enum ddp_status ddp_batch_norm_missing(bool is)
+{
+    return is ? ddp_fail(DDP_ERR_INVALID, "batch norm: NULL where elements are needed") : DDP_OK;
+}
+
+static inline enum ddp_status ddp_batch_norm_check_sums(const struct ddp_batch_norm_sums *a)
+{
+    enum ddp_status status =
+        ddp_batch_norm_check_shape(a->rows, a->channels, DDP_ACTIVATION_NONE, a->dtype);
+    return status ? status : ddp_batch_norm_missing(!a->sums || (a->rows > 0 && !a->x));
+}
+
+static inline enum ddp_status ddp_batch_norm_check_forward(const struct ddp_batch_norm_forward *a)
+{
+    enum ddp_status status =
+        ddp_batch_norm_check_shape(a->rows, a->channels, a->activation, a->dtype);
+    if (status)
+        return status;
+    if (a->sums && !(a->count >= 2))
+        return ddp_fail(DDP_ERR_INVALID,
+                        "batch norm: training needs at least 2 values of each channel, not %g",
+                        a->count);
+    bool is = !a->gamma || !a->beta || (a->rows > 0 && (!a->x || !a->y));
+    is |= a->sums ? !a->saved : !a->running_mean || !a->running_var;
+    return ddp_batch_norm_missing(is);
+}
+
+static inline enum ddp_status
+ddp_batch_norm_check_backward_sums(const struct ddp_batch_norm_backward_sums *a)
+{
+    enum ddp_status status =
+        ddp_batch_norm_check_shape(a->rows, a->channels, a->activation, a->dtype);
+    if (status)
+        return status;
+    bool is = !a->gamma || !a->beta || !a->saved || !a->sums;
+    is |= a->rows > 0 && (!a->x || !a->dy);
+    is |= a->rows > 0 && a->activation != DDP_ACTIVATION_NONE && a->has_residual && !a->y;
+    return ddp_batch_norm_missing(is);
+}
+
+static inline enum ddp_status ddp_batch_norm_check_backward(const struct ddp_batch_norm_backward *a)
+{
+    enum ddp_status status =
+        ddp_batch_norm_check_shape(a->rows, a->channels, a->activation, a->dtype);
+    if (status)
+        return status;
+    if (a->rows > 0 && !(a->count > 0))
+        return ddp_fail(DDP_ERR_INVALID, "batch norm: sums of %g rows", a->count);
+    bool is = !a->gamma || !a->beta || !a->saved || !a->sums;
+    is |= (a->dgamma || a->dbeta) && !a->local_sums;
+    is |= a->rows > 0 && (!a->x || !a->dy);
+    is |= a->rows > 0 && a->activation != DDP_ACTIVATION_NONE && a->has_residual && !a->y;
+    return ddp_batch_norm_missing(is);
+}
+
 size_t ddp_batch_norm_scratch_bytes(int64_t rows, int64_t channels);
 
 enum ddp_status ddp_batch_norm_sums(const struct ddp_batch_norm_sums *args, void *stream);
-enum ddp_status ddp_batch_norm_sums_reference(const struct ddp_batch_norm_sums *args, void *stream);
 enum ddp_status ddp_batch_norm_forward(const struct ddp_batch_norm_forward *args, void *stream);
-enum ddp_status ddp_batch_norm_forward_reference(const struct ddp_batch_norm_forward *args,
-                                                 void *stream);
 enum ddp_status ddp_batch_norm_backward_sums(const struct ddp_batch_norm_backward_sums *args,
                                              void *stream);
-enum ddp_status
-ddp_batch_norm_backward_sums_reference(const struct ddp_batch_norm_backward_sums *args,
-                                       void *stream);
 enum ddp_status ddp_batch_norm_backward(const struct ddp_batch_norm_backward *args, void *stream);
-enum ddp_status ddp_batch_norm_backward_reference(const struct ddp_batch_norm_backward *args,
-                                                  void *stream);
 
 #endif

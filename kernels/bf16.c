@@ -28,30 +28,11 @@ static void convert_range(const void *arg, int64_t begin, int64_t end)
     convert(args->x + begin, args->y + begin, end - begin);
 }
 
-static enum ddp_status check(const struct ddp_to_bf16 *args)
-{
-    if (args->count < 0 || (args->count > 0 && (!args->x || !args->y)))
-        return ddp_fail(DDP_ERR_INVALID, "to bf16: bad arguments (%lld elements)",
-                        (long long)args->count);
-    return DDP_OK;
-}
-
 enum ddp_status ddp_to_bf16(const struct ddp_to_bf16 *args, void *stream)
 {
-    enum ddp_status status = check(args);
+    enum ddp_status status = ddp_to_bf16_check(args);
     if (status)
         return status;
     ddp_blocks_run(ddp_blocks_cut(args->count, SMALLEST, GRANULE), convert_range, args, stream);
-    return DDP_OK;
-}
-
-enum ddp_status ddp_to_bf16_reference(const struct ddp_to_bf16 *args, void *stream)
-{
-    (void)stream;
-    enum ddp_status status = check(args);
-    if (status)
-        return status;
-    for (int64_t i = 0; i < args->count; i++)
-        args->y[i] = ddp_bf16_of(args->x[i]);
     return DDP_OK;
 }

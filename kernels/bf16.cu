@@ -25,10 +25,9 @@ extern "C" enum ddp_status ddp_cuda_to_bf16(const struct ddp_to_bf16 *args, void
 {
     struct ddp_cuda *cuda = (struct ddp_cuda *)stream;
     const int64_t n = args->count;
-    if (n < 0 || (n > 0 && (!args->x || !args->y)))
-        return ddp_fail(DDP_ERR_INVALID, "to bf16: bad arguments (%lld elements)", (long long)n);
-    if (n == 0)
-        return DDP_OK;
+    const enum ddp_status status = ddp_to_bf16_check(args);
+    if (status || n == 0)
+        return status;
     if (ddp_aligned(args->x) && ddp_aligned(args->y))
         DDP_LAUNCH((convert<8>), ddp_cuda_blocks(n, 8 * DDP_BLOCK), DDP_BLOCK, 0, cuda->stream, n,
                    args->x, args->y);

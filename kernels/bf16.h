@@ -6,6 +6,8 @@
 
 #include "ddp.h"
 
+#include "kernels/check.h"
+
 #include "core/bf16.h"
 
 struct ddp_to_bf16 {
@@ -14,7 +16,11 @@ struct ddp_to_bf16 {
     uint16_t *y;    /* (n) out, bf16 */
 };
 
+static inline enum ddp_status ddp_to_bf16_check(const struct ddp_to_bf16 *args)
+{
+    return ddp_check_elements("to bf16", args->count, args->x && args->y, DDP_F32);
+}
+
 enum ddp_status ddp_to_bf16(const struct ddp_to_bf16 *args, void *stream);
-enum ddp_status ddp_to_bf16_reference(const struct ddp_to_bf16 *args, void *stream);
 
 #endif

@@ -94,17 +94,6 @@ static void drop(const void *pass, int64_t begin, int64_t end)
     drop_block(pass, begin, end);
 }
 
-static enum ddp_status check(const struct ddp_dropout *args)
-{
-    if (!(args->probability >= 0 && args->probability < 1))
-        return ddp_fail(DDP_ERR_INVALID, "dropout: probability %g is not in [0, 1)",
-                        (double)args->probability);
-    if (args->count < 0 || (args->count > 0 && (!args->x || !args->y)))
-        return ddp_fail(DDP_ERR_INVALID, "dropout: bad arguments (%lld elements)",
-                        (long long)args->count);
-    return ddp_cpu_check_dtype("dropout", args->dtype);
-}
-
 static struct ddp_dropout placed(const struct ddp_dropout *args)
 {
     struct ddp_dropout own = *args;
@@ -117,7 +106,7 @@ static struct ddp_dropout placed(const struct ddp_dropout *args)
 
 enum ddp_status ddp_dropout(const struct ddp_dropout *args, void *stream)
 {
-    enum ddp_status status = check(args);
+    enum ddp_status status = ddp_dropout_check(args);
     if (status)
         return status;
     const struct ddp_dropout own = placed(args);
@@ -127,28 +116,5 @@ enum ddp_status ddp_dropout(const struct ddp_dropout *args, void *stream)
         .scale = 1 / (1 - args->probability),
     };
     ddp_blocks_run(ddp_blocks_cut(args->count, SMALLEST, STEP), drop, &pass, stream);
-    return DDP_OK;
-}
-
-enum ddp_status ddp_dropout_reference(const struct ddp_dropout *args, void *stream)
-{
-    const float *x = args->x;
-    float *y = args->y;
-    (void)stream;
-    enum ddp_status status = check(args);
-    if (status)
-        return status;
-    const struct ddp_dropout own = placed(args);
-    const uint32_t key[2] = {args->seed, args->layer};
-    const float scale = 1 / (1 - args->probability);
-    for (int64_t i = 0; i < args->count; i++) {
-        const uint64_t place = (uint64_t)i / 4;
-        const uint32_t counter[4] = {(uint32_t)place, (uint32_t)(place >> 32), own.shard, own.step};
-        uint32_t numbers[4];
-        ddp_philox(numbers, counter, key);
-        bool keep = ddp_philox_uniform(numbers[i % 4]) >= args->probability;
-        float value = keep ? x[i] * scale : 0;
-        y[i] = args->accumulate ? y[i] + value : value;
-    }
     return DDP_OK;
 }

@@ -86,21 +86,10 @@ template <typename T> static void launch(const struct dropout_pass &pass, struct
         DDP_LAUNCH((drop<T, false>), blocks, DDP_BLOCK, 0, cuda->stream, pass);
 }
 
-static enum ddp_status check(const struct ddp_dropout *args)
-{
-    if (!(args->probability >= 0 && args->probability < 1))
-        return ddp_fail(DDP_ERR_INVALID, "dropout: probability %g is not in [0, 1)",
-                        (double)args->probability);
-    if (args->count < 0 || (args->count > 0 && (!args->x || !args->y)))
-        return ddp_fail(DDP_ERR_INVALID, "dropout: bad arguments (%lld elements)",
-                        (long long)args->count);
-    return ddp_cuda_check_dtype("dropout", args->dtype);
-}
-
 extern "C" enum ddp_status ddp_cuda_dropout(const struct ddp_dropout *args, void *stream)
 {
     struct ddp_cuda *cuda = (struct ddp_cuda *)stream;
-    enum ddp_status status = check(args);
+    enum ddp_status status = ddp_dropout_check(args);
     if (status || args->count == 0)
         return status;
     struct dropout_pass pass;

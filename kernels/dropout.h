@@ -9,6 +9,8 @@
 
 #include "ddp.h"
 
+#include "kernels/check.h"
+
 struct ddp_dropout {
     int64_t count;
     enum ddp_dtype dtype; /* of x and y: DDP_F32 or DDP_BF16 */
@@ -22,7 +24,14 @@ struct ddp_dropout {
     bool accumulate;       /* add to what is in y; false: overwrite it, whatever it is */
 };
 
+static inline enum ddp_status ddp_dropout_check(const struct ddp_dropout *args)
+{
+    if (!(args->probability >= 0 && args->probability < 1))
+        return ddp_fail(DDP_ERR_INVALID, "dropout: probability %g is not in [0, 1)",
+                        (double)args->probability);
+    return ddp_check_elements("dropout", args->count, args->x && args->y, args->dtype);
+}
+
 enum ddp_status ddp_dropout(const struct ddp_dropout *args, void *stream);
-enum ddp_status ddp_dropout_reference(const struct ddp_dropout *args, void *stream);
 
 #endif

@@ -8,15 +8,7 @@
 #include "core/log.h"
 #include "kernels/cpu/cpu.h"
 
-#define BLOCK 16384 /* elements of a task, at least */
-
-static enum ddp_status check(const struct ddp_ema *args)
-{
-    if (args->count < 0 || (args->count > 0 && (!args->sum || !args->running)))
-        return ddp_fail(DDP_ERR_INVALID, "ema: bad arguments (%lld elements)",
-                        (long long)args->count);
-    return DDP_OK;
-}
+#define BLOCK 16384
 
 DDP_MULTIVERSION
 static void update(const void *arg, int64_t begin, int64_t end)
@@ -31,21 +23,9 @@ static void update(const void *arg, int64_t begin, int64_t end)
 
 enum ddp_status ddp_ema(const struct ddp_ema *args, void *stream)
 {
-    enum ddp_status status = check(args);
+    enum ddp_status status = ddp_ema_check(args);
     if (status)
         return status;
     ddp_blocks_run(ddp_blocks_cut(args->count, BLOCK, DDP_LANES), update, args, stream);
-    return DDP_OK;
-}
-
-enum ddp_status ddp_ema_reference(const struct ddp_ema *args, void *stream)
-{
-    (void)stream;
-    enum ddp_status status = check(args);
-    if (status)
-        return status;
-    for (int64_t i = 0; i < args->count; i++)
-        args->running[i] =
-            (1 - args->momentum) * args->running[i] + args->momentum * (args->scale * args->sum[i]);
     return DDP_OK;
 }

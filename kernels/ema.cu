@@ -17,11 +17,9 @@ static __global__ void update(struct ddp_ema args, float keep)
 extern "C" enum ddp_status ddp_cuda_ema(const struct ddp_ema *args, void *stream)
 {
     struct ddp_cuda *cuda = (struct ddp_cuda *)stream;
-    if (args->count < 0 || (args->count > 0 && (!args->sum || !args->running)))
-        return ddp_fail(DDP_ERR_INVALID, "ema: bad arguments (%lld elements)",
-                        (long long)args->count);
-    if (args->count == 0)
-        return DDP_OK;
+    const enum ddp_status status = ddp_ema_check(args);
+    if (status || args->count == 0)
+        return status;
     DDP_LAUNCH(update, ddp_cuda_blocks(args->count, DDP_BLOCK), DDP_BLOCK, 0, cuda->stream, *args,
                1 - args->momentum);
     return ddp_cuda_launched(cuda, "ema");

@@ -7,6 +7,8 @@
 
 #include "ddp.h"
 
+#include "kernels/check.h"
+
 struct ddp_ema {
     int64_t count;
     float momentum; /* PyTorch's: 0.1 keeps nine tenths */
@@ -15,7 +17,11 @@ struct ddp_ema {
     float *running;   /* (n) in and out */
 };
 
+static inline enum ddp_status ddp_ema_check(const struct ddp_ema *args)
+{
+    return ddp_check_elements("ema", args->count, args->sum && args->running, DDP_F32);
+}
+
 enum ddp_status ddp_ema(const struct ddp_ema *args, void *stream);
-enum ddp_status ddp_ema_reference(const struct ddp_ema *args, void *stream);
 
 #endif

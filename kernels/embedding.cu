@@ -48,28 +48,6 @@ static __global__ void __launch_bounds__(CHECKERS)
     }
 }
 
-static enum ddp_status check(const char *name, const struct embedding_tokens &args,
-                             int64_t features, enum ddp_dtype dtype)
-{
-    if (args.batch < 0 || args.length < 0 || features < 0 || args.vocabulary < 0 ||
-        args.vocabulary > INT32_MAX)
-        return ddp_fail(DDP_ERR_INVALID,
-                        "%s: bad size (%lld x %lld tokens, %lld features, %lld rows)", name,
-                        (long long)args.batch, (long long)args.length, (long long)features,
-                        (long long)args.vocabulary);
-    if (args.batch * args.length > 0 && !args.tokens)
-        return ddp_fail(DDP_ERR_INVALID, "%s: the tokens are NULL", name);
-    return ddp_cuda_check_dtype(name, dtype);
-}
-
-static enum ddp_status check_positions(const char *name, int64_t length, int64_t positions)
-{
-    if (length > positions)
-        return ddp_fail(DDP_ERR_INVALID, "%s: %lld tokens in a row, but %lld positions", name,
-                        (long long)length, (long long)positions);
-    return DDP_OK;
-}
-
 /* --- forward -------------------------------------------------------------------------------- */
 
 /* Zeros where the token is bad. */
@@ -116,15 +94,11 @@ extern "C" enum ddp_status ddp_cuda_embedding_forward(const struct ddp_embedding
     struct ddp_cuda *cuda = (struct ddp_cuda *)stream;
     const struct embedding_tokens tokens = {args->batch, args->length, args->vocabulary,
                                             args->tokens};
-    enum ddp_status status = check("embedding", tokens, args->features, args->dtype);
-    if (status == DDP_OK && args->wpe)
-        status = check_positions("embedding", args->length, args->positions);
+    const enum ddp_status status = ddp_embedding_check_forward(args);
     const int64_t rows = args->batch * args->length;
     if (status || rows == 0)
         return status;
     DDP_LAUNCH(check_tokens, 1, CHECKERS, 0, cuda->stream, tokens, cuda->fault);
-    if (args->features > 0 && (!args->wte || !args->y))
-        return ddp_fail(DDP_ERR_INVALID, "embedding: wte or y is NULL");
     if (args->features > 0 && args->dtype == DDP_BF16)
         launch_look_up<uint16_t>(args, cuda);
     else if (args->features > 0)
@@ -290,11 +264,7 @@ extern "C" enum ddp_status ddp_cuda_embedding_backward(const struct ddp_embeddin
     const struct embedding_tokens tokens = {args->batch, args->length, args->vocabulary,
                                             args->tokens};
     const int64_t rows = args->batch * args->length;
-    enum ddp_status status = check("embedding backward", tokens, args->features, args->dtype);
-    if (status == DDP_OK && args->dwpe)
-        status = check_positions("embedding backward", args->length, args->positions);
-    if (status == DDP_OK && rows > 0 && args->features > 0 && !args->dy)
-        status = ddp_fail(DDP_ERR_INVALID, "embedding backward: dy is NULL");
+    enum ddp_status status = ddp_embedding_check_backward(args);
     if (status)
         return status;
     if (rows > 0)

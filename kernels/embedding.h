@@ -7,6 +7,8 @@
 
 #include "ddp.h"
 
+#include "kernels/check.h"
+
 /* A token that is not 0 .. V-1 is DDP_ERR_INVALID, which names its row and place, in both passes;
  * so are more positions than wpe has. */
 
@@ -32,11 +34,58 @@ struct ddp_embedding_backward {
     bool accumulate_dwpe;  /* likewise */
 };
 
+/* All but the tokens themselves, which may be on a device. `wanted`: does the pass use positions?
+ */
+static inline enum ddp_status ddp_embedding_check(const char *operation, int64_t batch,
+                                                  int64_t length, int64_t features,
+                                                  int64_t vocabulary, bool wanted,
+                                                  int64_t positions, enum ddp_dtype dtype)
+{
+    if (batch < 0 || length < 0 || features < 0 || vocabulary < 0 || vocabulary > INT32_MAX)
+        return ddp_fail(DDP_ERR_INVALID,
+                        "%s: bad size (%lld x %lld tokens, %lld features, %lld rows)", operation,
+                        (long long)batch, (long long)length, (long long)features,
+                        (long long)vocabulary);
+    if (wanted && length > positions)
+        return ddp_fail(DDP_ERR_INVALID, "%s: %lld tokens in a row, but %lld positions", operation,
+                        (long long)length, (long long)positions);
+    return ddp_check_dtype(operation, dtype);
+}
+
+static inline enum ddp_status ddp_embedding_check_forward(const struct ddp_embedding_forward *args)
+{
+    const bool any = args->batch > 0 && args->length > 0;
+    if (any && (!args->tokens || (args->features > 0 && (!args->wte || !args->y))))
+        return ddp_fail(DDP_ERR_INVALID, "embedding: tokens, wte or y is NULL");
+    return ddp_embedding_check("embedding", args->batch, args->length, args->features,
+                               args->vocabulary, args->wpe, args->positions, args->dtype);
+}
+
+static inline enum ddp_status
+ddp_embedding_check_backward(const struct ddp_embedding_backward *args)
+{
+    const bool any = args->batch > 0 && args->length > 0;
+    if (any && (!args->tokens || (args->features > 0 && !args->dy)))
+        return ddp_fail(DDP_ERR_INVALID, "embedding backward: tokens or dy is NULL");
+    return ddp_embedding_check("embedding backward", args->batch, args->length, args->features,
+                               args->vocabulary, args->dwpe, args->positions, args->dtype);
+}
+
+/* The tokens themselves, where the host can read them. */
+static inline enum ddp_status ddp_embedding_check_tokens(const char *name, const int32_t *tokens,
+                                                         int64_t count, int64_t length,
+                                                         int64_t vocabulary)
+{
+    for (int64_t i = 0; i < count; i++)
+        if (tokens[i] < 0 || tokens[i] >= vocabulary)
+            return ddp_fail(DDP_ERR_INVALID,
+                            "%s: token %d in row %lld, place %lld, but the vocabulary has %lld",
+                            name, (int)tokens[i], (long long)(i / length), (long long)(i % length),
+                            (long long)vocabulary);
+    return DDP_OK;
+}
+
 enum ddp_status ddp_embedding_forward(const struct ddp_embedding_forward *args, void *stream);
-enum ddp_status ddp_embedding_forward_reference(const struct ddp_embedding_forward *args,
-                                                void *stream);
 enum ddp_status ddp_embedding_backward(const struct ddp_embedding_backward *args, void *stream);
-enum ddp_status ddp_embedding_backward_reference(const struct ddp_embedding_backward *args,
-                                                 void *stream);
 
 #endif

@@ -28,7 +28,7 @@
 
 /* The stream is the device's own: on the CPU a ddp_pool, or NULL for the calling thread alone. */
 struct ddp_kernels {
-    const char *name; /* "cpu", "reference" */
+    const char *name; /* "cpu", "cuda" */
     /* They take activations and their gradients in bf16: `dtype` may be DDP_BF16. */
     bool bf16_activations;
     /* What takes time or memory once, before a graph with large products is run; NULL: nothing. */
@@ -98,7 +98,6 @@ struct ddp_kernels {
     enum ddp_status (*reduce)(const struct ddp_reduce *args, void *stream);
 };
 
-extern const struct ddp_kernels ddp_kernels_cpu;       /* the fast versions */
-extern const struct ddp_kernels ddp_kernels_reference; /* the plain ones */
+extern const struct ddp_kernels ddp_kernels_cpu;
 
 #endif

@@ -5,6 +5,17 @@
 
 #include "kernels/kernels_cuda.h"
 
+#include "kernels/check.h"
+
+enum ddp_status ddp_check_dtype(const char *operation, enum ddp_dtype dtype)
+{
+    if (dtype != DDP_F32 && dtype != DDP_BF16)
+        return ddp_fail(DDP_ERR_UNSUPPORTED,
+                        "%s: CUDA keeps activations in float32 or bf16, not dtype %d", operation,
+                        (int)dtype);
+    return DDP_OK;
+}
+
 const struct ddp_kernels ddp_kernels_cuda = {
     .name = "cuda",
     .bf16_activations = true,

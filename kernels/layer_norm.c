@@ -32,17 +32,8 @@ size_t ddp_layer_norm_scratch_bytes(int64_t rows, int64_t features)
     return row_blocks(rows).count * 2 * (size_t)padded(features) * sizeof(float);
 }
 
-static enum ddp_status check_shape(const char *name, int64_t rows, int64_t features, float eps)
-{
-    if (rows < 0 || features < 0)
-        return ddp_fail(DDP_ERR_INVALID, "%s: negative size (%lld rows, %lld features)", name,
-                        (long long)rows, (long long)features);
-    if (!(eps >= 0))
-        return ddp_fail(DDP_ERR_INVALID, "%s: eps %g is negative", name, (double)eps);
-    return DDP_OK;
-}
-
-/* --- forward ---------------------------------------------------------------------------------- */
+/* --- forward ------------------------------------------------------------------------------------
+ */
 
 DDP_INLINE float row_sum(const float *x, int64_t n)
 {
@@ -107,56 +98,17 @@ static void forward_rows(const void *arg, int64_t begin, int64_t end)
     }
 }
 
-static enum ddp_status check_forward(const struct ddp_layer_norm_forward *args)
-{
-    enum ddp_status status = check_shape("layer norm", args->rows, args->features, args->eps);
-    if (status)
-        return status;
-    if (args->rows > 0 && args->features > 0 && (!args->x || !args->y))
-        return ddp_fail(DDP_ERR_INVALID, "layer norm: x or y is NULL");
-    return ddp_cpu_check_dtype("layer norm", args->dtype);
-}
-
 enum ddp_status ddp_layer_norm_forward(const struct ddp_layer_norm_forward *args, void *stream)
 {
-    enum ddp_status status = check_forward(args);
+    enum ddp_status status = ddp_layer_norm_check_forward(args);
     if (status || args->features == 0)
         return status;
     ddp_blocks_run(row_blocks(args->rows), forward_rows, args, stream);
     return DDP_OK;
 }
 
-enum ddp_status ddp_layer_norm_forward_reference(const struct ddp_layer_norm_forward *args,
-                                                 void *stream)
-{
-    float *y = args->y;
-    (void)stream;
-    enum ddp_status status = check_forward(args);
-    if (status)
-        return status;
-    const int64_t n = args->features;
-    for (int64_t row = 0; n > 0 && row < args->rows; row++) {
-        const float *x = (const float *)args->x + row * n;
-        double mean = 0, variance = 0;
-        for (int64_t j = 0; j < n; j++)
-            mean += (double)x[j] / (double)n;
-        for (int64_t j = 0; j < n; j++)
-            variance += ((double)x[j] - mean) * ((double)x[j] - mean) / (double)n;
-        double rstd = 1 / sqrt(variance + (double)args->eps);
-        for (int64_t j = 0; j < n; j++) {
-            double value = ((double)x[j] - mean) * rstd;
-            value *= args->gamma ? (double)args->gamma[j] : 1;
-            y[row * n + j] = (float)(value + (args->beta ? (double)args->beta[j] : 0));
-        }
-        if (args->statistics) {
-            args->statistics[2 * row] = (float)mean;
-            args->statistics[2 * row + 1] = (float)rstd;
-        }
-    }
-    return DDP_OK;
-}
-
-/* --- backward --------------------------------------------------------------------------------- */
+/* --- backward -----------------------------------------------------------------------------------
+ */
 
 struct backward {
     const struct ddp_layer_norm_backward *args;
@@ -264,22 +216,9 @@ static void add_task(void *arg, size_t index)
         add_blocks(backward, backward->args->dbeta, 1, begin, count);
 }
 
-static enum ddp_status check_backward(const struct ddp_layer_norm_backward *args)
-{
-    enum ddp_status status = check_shape("layer norm backward", args->rows, args->features, 0);
-    if (status)
-        return status;
-    const bool any = args->rows > 0 && args->features > 0;
-    if (any && (!args->x || !args->statistics || !args->dy))
-        return ddp_fail(DDP_ERR_INVALID, "layer norm backward: x, statistics or dy is NULL");
-    if (any && (args->dgamma || args->dbeta) && !args->scratch)
-        return ddp_fail(DDP_ERR_INVALID, "layer norm backward: no scratch memory");
-    return ddp_cpu_check_dtype("layer norm", args->dtype);
-}
-
 enum ddp_status ddp_layer_norm_backward(const struct ddp_layer_norm_backward *args, void *stream)
 {
-    enum ddp_status status = check_backward(args);
+    enum ddp_status status = ddp_layer_norm_check_backward(args);
     if (status || args->features == 0)
         return status;
     struct backward backward = {
@@ -292,52 +231,5 @@ enum ddp_status ddp_layer_norm_backward(const struct ddp_layer_norm_backward *ar
     if (args->dgamma || args->dbeta)
         ddp_pool_run(ddp_stream_pool(stream), (size_t)((args->features + COLUMNS - 1) / COLUMNS),
                      add_task, &backward);
-    return DDP_OK;
-}
-
-static void reference_dx(const struct ddp_layer_norm_backward *args, int64_t row)
-{
-    const int64_t n = args->features;
-    const float *x = (const float *)args->x + row * n, *dy = (const float *)args->dy + row * n;
-    const double mean = (double)args->statistics[2 * row];
-    const double rstd = (double)args->statistics[2 * row + 1];
-    double mean_g = 0, mean_gx = 0;
-    for (int64_t j = 0; j < n; j++) {
-        double g = (double)dy[j] * (args->gamma ? (double)args->gamma[j] : 1);
-        mean_g += g / (double)n;
-        mean_gx += g * ((double)x[j] - mean) * rstd / (double)n;
-    }
-    for (int64_t j = 0; j < n; j++) {
-        double g = (double)dy[j] * (args->gamma ? (double)args->gamma[j] : 1);
-        double value = rstd * (g - mean_g - ((double)x[j] - mean) * rstd * mean_gx);
-        float *dx = &((float *)args->dx)[row * n + j];
-        *dx = (float)(args->accumulate_dx ? (double)*dx + value : value);
-    }
-}
-
-enum ddp_status ddp_layer_norm_backward_reference(const struct ddp_layer_norm_backward *args,
-                                                  void *stream)
-{
-    const float *x = args->x;
-    (void)stream;
-    enum ddp_status status = check_backward(args);
-    if (status)
-        return status;
-    const int64_t n = args->features;
-    for (int64_t j = 0; j < n; j++) {
-        double dgamma = 0, dbeta = 0;
-        for (int64_t row = 0; row < args->rows; row++) {
-            const double dy = (double)((const float *)args->dy)[row * n + j];
-            dbeta += dy;
-            dgamma += dy * ((double)x[row * n + j] - (double)args->statistics[2 * row]) *
-                      (double)args->statistics[2 * row + 1];
-        }
-        if (args->dgamma)
-            args->dgamma[j] = (args->accumulate ? args->dgamma[j] : 0) + (float)dgamma;
-        if (args->dbeta)
-            args->dbeta[j] = (args->accumulate ? args->dbeta[j] : 0) + (float)dbeta;
-    }
-    for (int64_t row = 0; args->dx && n > 0 && row < args->rows; row++)
-        reference_dx(args, row);
     return DDP_OK;
 }

@@ -210,25 +210,13 @@ static void choose_forward(const struct layer_norm_rows &rows, struct ddp_cuda *
         launch_forward<T, 8, 8192>(rows, cuda);
 }
 
-static enum ddp_status check_shape(const char *name, int64_t rows, int64_t features, float eps,
-                                   enum ddp_dtype dtype)
-{
-    if (rows < 0 || features < 0)
-        return ddp_fail(DDP_ERR_INVALID, "%s: negative size (%lld rows, %lld features)", name,
-                        (long long)rows, (long long)features);
-    if (!(eps >= 0))
-        return ddp_fail(DDP_ERR_INVALID, "%s: eps %g is negative", name, (double)eps);
-    return ddp_cuda_check_dtype(name, dtype);
-}
-
 static enum ddp_status run_forward(const char *name, const struct layer_norm_rows &rows,
                                    enum ddp_dtype dtype, struct ddp_cuda *cuda)
 {
-    enum ddp_status status = check_shape(name, rows.rows, rows.features, rows.eps, dtype);
+    const enum ddp_status status =
+        ddp_layer_norm_check(name, rows.rows, rows.features, rows.eps, rows.a && rows.y, dtype);
     if (status || rows.rows == 0 || rows.features == 0)
         return status;
-    if (!rows.a || !rows.y)
-        return ddp_fail(DDP_ERR_INVALID, "%s: x or y is NULL", name);
     if (dtype == DDP_BF16)
         choose_forward<uint16_t>(rows, cuda);
     else
@@ -519,22 +507,6 @@ static void launch_rows(const struct layer_norm_pass &pass, unsigned blocks, str
         DDP_LAUNCH((backward<T, 8, 4096>), blocks, DDP_BLOCK, 0, cuda->stream, pass);
 }
 
-static enum ddp_status check_backward(const struct ddp_layer_norm_backward *args)
-{
-    enum ddp_status status =
-        check_shape("layer norm backward", args->rows, args->features, 0, args->dtype);
-    if (status)
-        return status;
-    const bool any = args->rows > 0 && args->features > 0;
-    if (any && (!args->x || !args->statistics || !args->dy))
-        return ddp_fail(DDP_ERR_INVALID, "layer norm backward: x, statistics or dy is NULL");
-    if ((args->dgamma || args->dbeta) && args->features > (int64_t)MOST_FEATURES)
-        return ddp_fail(DDP_ERR_UNSUPPORTED,
-                        "layer norm backward: %lld features are more than %lld",
-                        (long long)args->features, (long long)MOST_FEATURES);
-    return DDP_OK;
-}
-
 /* The blocks of rows; their sums fit into the workspace. It depends on the shape alone. */
 static unsigned cut_rows(struct layer_norm_pass *pass)
 {
@@ -550,10 +522,14 @@ extern "C" enum ddp_status ddp_cuda_layer_norm_backward(const struct ddp_layer_n
                                                         void *stream)
 {
     struct ddp_cuda *cuda = (struct ddp_cuda *)stream;
-    enum ddp_status status = check_backward(args);
+    enum ddp_status status = ddp_layer_norm_check_backward(args);
     if (status || args->features == 0)
         return status;
     const bool sums = args->dgamma || args->dbeta;
+    if (sums && args->features > (int64_t)MOST_FEATURES)
+        return ddp_fail(DDP_ERR_UNSUPPORTED,
+                        "layer norm backward: %lld features are more than %lld",
+                        (long long)args->features, (long long)MOST_FEATURES);
     struct layer_norm_pass pass;
     pass.args = *args;
     pass.partial = sums ? (float *)cuda->workspace : NULL;

@@ -7,6 +7,8 @@
 
 #include "ddp.h"
 
+#include "kernels/check.h"
+
 struct ddp_layer_norm_forward {
     int64_t rows, features; /* B, C */
     enum ddp_dtype dtype;   /* of x and y: DDP_F32 or DDP_BF16 */
@@ -50,11 +52,37 @@ struct ddp_layer_norm_backward {
 /* What backward needs: the sums of fixed blocks of rows, added in the order of the blocks. */
 size_t ddp_layer_norm_scratch_bytes(int64_t rows, int64_t features);
 
+static inline enum ddp_status ddp_layer_norm_check(const char *operation, int64_t rows,
+                                                   int64_t features, float eps, bool given,
+                                                   enum ddp_dtype dtype)
+{
+    if (rows < 0 || features < 0)
+        return ddp_fail(DDP_ERR_INVALID, "%s: negative size (%lld rows, %lld features)", operation,
+                        (long long)rows, (long long)features);
+    if (!(eps >= 0))
+        return ddp_fail(DDP_ERR_INVALID, "%s: eps %g is negative", operation, (double)eps);
+    if (rows > 0 && features > 0 && !given)
+        return ddp_fail(DDP_ERR_INVALID, "%s: NULL where elements are needed", operation);
+    return ddp_check_dtype(operation, dtype);
+}
+
+static inline enum ddp_status
+ddp_layer_norm_check_forward(const struct ddp_layer_norm_forward *args)
+{
+    return ddp_layer_norm_check("layer norm", args->rows, args->features, args->eps,
+                                args->x && args->y, args->dtype);
+}
+
+static inline enum ddp_status
+ddp_layer_norm_check_backward(const struct ddp_layer_norm_backward *args)
+{
+    if (args->rows > 0 && args->features > 0 && (args->dgamma || args->dbeta) && !args->scratch)
+        return ddp_fail(DDP_ERR_INVALID, "layer norm backward: no scratch memory");
+    return ddp_layer_norm_check("layer norm backward", args->rows, args->features, 0,
+                                args->x && args->statistics && args->dy, args->dtype);
+}
+
 enum ddp_status ddp_layer_norm_forward(const struct ddp_layer_norm_forward *args, void *stream);
-enum ddp_status ddp_layer_norm_forward_reference(const struct ddp_layer_norm_forward *args,
-                                                 void *stream);
 enum ddp_status ddp_layer_norm_backward(const struct ddp_layer_norm_backward *args, void *stream);
-enum ddp_status ddp_layer_norm_backward_reference(const struct ddp_layer_norm_backward *args,
-                                                  void *stream);
 
 #endif

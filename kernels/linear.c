@@ -9,33 +9,20 @@
 #include "kernels/bf16.h"
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/gemm_bf16.h"
-#include "kernels/linear_check.h"
 #include "kernels/cpu/vmath.h"
 
 #define COLUMNS 128   /* of a task of the backward pass; whole vectors */
 #define SMALL   32768 /* elements that are not worth waking a thread for */
 
-/* The two ways to compute everything: fast and plain. */
-struct ways {
-    enum ddp_status (*gemm)(const struct ddp_gemm *gemm, void *stream);
-    enum ddp_status (*gemm_bf16)(const struct ddp_gemm_bf16 *gemm, void *stream);
-    enum ddp_status (*to_bf16)(const struct ddp_to_bf16 *args, void *stream);
-};
-
-static const struct ways fast = {ddp_gemm, ddp_gemm_bf16, ddp_to_bf16};
-static const struct ways plain = {ddp_gemm_reference, ddp_gemm_bf16_reference,
-                                  ddp_to_bf16_reference};
-
-static enum ddp_status round_to(const struct ways *ways, uint16_t *to, const float *from,
-                                int64_t count, void *stream)
+static enum ddp_status round_to(uint16_t *to, const float *from, int64_t count, void *stream)
 {
     const struct ddp_to_bf16 args = {.count = count, .x = from, .y = to};
-    return ways->to_bf16(&args, stream);
+    return ddp_to_bf16(&args, stream);
 }
 
 /* The same product with operands of bf16. */
-static enum ddp_status run_bf16(const struct ways *ways, const struct ddp_gemm *like,
-                                const uint16_t *a, const uint16_t *b, void *stream)
+static enum ddp_status run_bf16(const struct ddp_gemm *like, const uint16_t *a, const uint16_t *b,
+                                void *stream)
 {
     const struct ddp_gemm_bf16 gemm = {
         .transpose_a = like->transpose_a,
@@ -53,7 +40,7 @@ static enum ddp_status run_bf16(const struct ways *ways, const struct ddp_gemm *
         .epilogue = like->epilogue,
         .epilogue_arg = like->epilogue_arg,
     };
-    return ways->gemm_bf16(&gemm, stream);
+    return ddp_gemm_bf16(&gemm, stream);
 }
 
 /* --- forward ---------------------------------------------------------------------------------- */
@@ -123,8 +110,7 @@ static void finish_tile(void *arg, int64_t row, int64_t rows, int64_t column, in
     }
 }
 
-static enum ddp_status forward_product(const struct ways *ways,
-                                       const struct ddp_linear_forward *args,
+static enum ddp_status forward_product(const struct ddp_linear_forward *args,
                                        struct ddp_linear_forward *epilogue_arg, void *stream)
 {
     struct ddp_gemm product = {
@@ -142,68 +128,28 @@ static enum ddp_status forward_product(const struct ways *ways,
         .epilogue_arg = epilogue_arg,
     };
     if (args->compute == DDP_F32)
-        return ways->gemm(&product, stream);
+        return ddp_gemm(&product, stream);
     if (args->rows == 0 || args->out == 0)
         return DDP_OK;
     const struct ddp_linear_rounded rounded =
         ddp_linear_rounded_in(args->scratch, args->rows, args->in, args->out, args->dtype);
     const uint16_t *weight = args->weight_bf16;
-    enum ddp_status status = round_to(ways, rounded.x, args->x, args->rows * args->in, stream);
+    enum ddp_status status = round_to(rounded.x, args->x, args->rows * args->in, stream);
     if (status == DDP_OK && !weight) {
-        status = round_to(ways, rounded.weight, args->weight, args->out * args->in, stream);
+        status = round_to(rounded.weight, args->weight, args->out * args->in, stream);
         weight = rounded.weight;
     }
-    return status == DDP_OK ? run_bf16(ways, &product, rounded.x, weight, stream) : status;
+    return status == DDP_OK ? run_bf16(&product, rounded.x, weight, stream) : status;
 }
 
 enum ddp_status ddp_linear_forward(const struct ddp_linear_forward *args, void *stream)
 {
     enum ddp_status status = ddp_linear_check_forward(args);
-    if (status == DDP_OK)
-        status = ddp_cpu_check_dtype("linear", args->dtype);
     if (status)
         return status;
     struct ddp_linear_forward copy = *args;
     bool finish = args->bias || args->activation != DDP_ACTIVATION_NONE;
-    return forward_product(&fast, args, finish ? &copy : NULL, stream);
-}
-
-static double activate_reference(double z, enum ddp_activation activation)
-{
-    const double root = sqrt(2 / acos(-1.0));
-    switch (activation) {
-    case DDP_ACTIVATION_NONE:
-        break;
-    case DDP_ACTIVATION_RELU:
-        return z < 0 ? 0 : z;
-    case DDP_ACTIVATION_GELU:
-        return 0.5 * z * (1 + erf(z * sqrt(0.5)));
-    case DDP_ACTIVATION_GELU_TANH:
-        return 0.5 * z * (1 + tanh(root * (z + 0.044715 * z * z * z)));
-    }
-    return z;
-}
-
-enum ddp_status ddp_linear_forward_reference(const struct ddp_linear_forward *args, void *stream)
-{
-    float *y = args->y;
-    float *pre = args->pre;
-    enum ddp_status status = ddp_linear_check_forward(args);
-    if (status == DDP_OK)
-        status = ddp_cpu_check_dtype("linear", args->dtype);
-    if (status == DDP_OK)
-        status = forward_product(&plain, args, NULL, stream);
-    if (status)
-        return status;
-    for (int64_t i = 0; i < args->rows; i++)
-        for (int64_t j = 0; j < args->out; j++) {
-            const int64_t at = i * args->out + j;
-            const float z = y[at] + (args->bias ? args->bias[j] : 0);
-            if (ddp_linear_is_gelu(args->activation) && pre)
-                pre[at] = z;
-            y[at] = (float)activate_reference((double)z, args->activation);
-        }
-    return DDP_OK;
+    return forward_product(args, finish ? &copy : NULL, stream);
 }
 
 /* --- backward --------------------------------------------------------------------------------- */
@@ -286,25 +232,23 @@ static void columns_task(void *arg, size_t index)
 }
 
 /* Rounds what the products read; dz stands in dy by now. */
-static enum ddp_status round_backward(const struct ways *ways,
-                                      const struct ddp_linear_backward *args,
+static enum ddp_status round_backward(const struct ddp_linear_backward *args,
                                       struct ddp_linear_rounded *rounded, const uint16_t **weight,
                                       void *stream)
 {
-    enum ddp_status status = round_to(ways, rounded->dy, args->dy, args->rows * args->out, stream);
+    enum ddp_status status = round_to(rounded->dy, args->dy, args->rows * args->out, stream);
     if (status == DDP_OK && args->dweight)
-        status = round_to(ways, rounded->x, args->x, args->rows * args->in, stream);
+        status = round_to(rounded->x, args->x, args->rows * args->in, stream);
     *weight = args->weight_bf16;
     if (status == DDP_OK && args->dx && !*weight) {
-        status = round_to(ways, rounded->weight, args->weight, args->out * args->in, stream);
+        status = round_to(rounded->weight, args->weight, args->out * args->in, stream);
         *weight = rounded->weight;
     }
     return status;
 }
 
 /* dW = dz^T x and dx = dz W. */
-static enum ddp_status backward_products(const struct ways *ways,
-                                         const struct ddp_linear_backward *args, void *stream)
+static enum ddp_status backward_products(const struct ddp_linear_backward *args, void *stream)
 {
     const struct ddp_gemm dweight = {
         .transpose_a = true,
@@ -334,8 +278,8 @@ static enum ddp_status backward_products(const struct ways *ways,
     enum ddp_status status = DDP_OK;
     if (args->compute == DDP_F32) {
         if (args->dweight)
-            status = ways->gemm(&dweight, stream);
-        return args->dx && status == DDP_OK ? ways->gemm(&dx, stream) : status;
+            status = ddp_gemm(&dweight, stream);
+        return args->dx && status == DDP_OK ? ddp_gemm(&dx, stream) : status;
     }
     if (args->in == 0 || (!args->dweight && !args->dx))
         return DDP_OK;
@@ -344,20 +288,18 @@ static enum ddp_status backward_products(const struct ways *ways,
     if (args->rows > 0 && args->out > 0) { /* else the products are empty, and read nothing */
         rounded =
             ddp_linear_rounded_in(args->scratch, args->rows, args->in, args->out, args->dtype);
-        status = round_backward(ways, args, &rounded, &weight, stream);
+        status = round_backward(args, &rounded, &weight, stream);
     }
     if (args->dweight && status == DDP_OK)
-        status = run_bf16(ways, &dweight, rounded.dy, rounded.x, stream);
+        status = run_bf16(&dweight, rounded.dy, rounded.x, stream);
     if (args->dx && status == DDP_OK)
-        status = run_bf16(ways, &dx, rounded.dy, weight, stream);
+        status = run_bf16(&dx, rounded.dy, weight, stream);
     return status;
 }
 
 enum ddp_status ddp_linear_backward(const struct ddp_linear_backward *args, void *stream)
 {
     enum ddp_status status = ddp_linear_check_backward(args);
-    if (status == DDP_OK)
-        status = ddp_cpu_check_dtype("linear", args->dtype);
     if (status)
         return status;
     if (args->activation != DDP_ACTIVATION_NONE || args->dbias) {
@@ -368,41 +310,5 @@ enum ddp_status ddp_linear_backward(const struct ddp_linear_backward *args, void
                      (size_t)(args->out / COLUMNS + (args->out % COLUMNS != 0)), columns_task,
                      &copy);
     }
-    return backward_products(&fast, args, stream);
-}
-
-static double derivative_reference(double z, enum ddp_activation activation)
-{
-    const double pi = acos(-1.0), root = sqrt(2 / pi);
-    if (activation == DDP_ACTIVATION_GELU)
-        return 0.5 * (1 + erf(z * sqrt(0.5))) + z * exp(-0.5 * z * z) / sqrt(2 * pi);
-    const double t = tanh(root * (z + 0.044715 * z * z * z));
-    return 0.5 * (1 + t) + 0.5 * z * (1 - t * t) * root * (1 + 3 * 0.044715 * z * z);
-}
-
-enum ddp_status ddp_linear_backward_reference(const struct ddp_linear_backward *args, void *stream)
-{
-    const float *y = args->y;
-    const float *pre = args->pre;
-    float *dy = args->dy;
-    enum ddp_status status = ddp_linear_check_backward(args);
-    if (status == DDP_OK)
-        status = ddp_cpu_check_dtype("linear", args->dtype);
-    if (status)
-        return status;
-    for (int64_t j = 0; j < args->out; j++) {
-        float sum = 0;
-        for (int64_t i = 0; i < args->rows; i++) {
-            int64_t at = i * args->out + j;
-            if (args->activation == DDP_ACTIVATION_RELU && !(y[at] > 0))
-                dy[at] = 0;
-            if (ddp_linear_is_gelu(args->activation))
-                dy[at] = (float)((double)dy[at] *
-                                 derivative_reference((double)pre[at], args->activation));
-            sum += dy[at];
-        }
-        if (args->dbias)
-            args->dbias[j] = args->accumulate_dbias ? args->dbias[j] + sum : sum;
-    }
-    return backward_products(&plain, args, stream);
+    return backward_products(args, stream);
 }

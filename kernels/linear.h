@@ -6,6 +6,8 @@
 
 #include "ddp.h"
 
+#include "kernels/check.h"
+
 /* With compute DDP_BF16 the operands of each product are rounded to bf16 (nearest, ties to even)
  * and the products added in float32. The rounded weights may be handed in as weight_bf16, the same
  * values as `weight`; else they are made in the scratch memory. A dtype of DDP_BF16 goes with this
@@ -51,14 +53,131 @@ struct ddp_linear_backward {
     void *scratch;           /* as in forward, and the same size */
 };
 
+static inline int64_t ddp_linear_stride(int64_t y_stride, int64_t out)
+{
+    return y_stride > 0 ? y_stride : out;
+}
+
+static inline bool ddp_linear_is_gelu(enum ddp_activation activation)
+{
+    return activation == DDP_ACTIVATION_GELU || activation == DDP_ACTIVATION_GELU_TANH;
+}
+
+/* --- scratch memory --- */
+
+static inline size_t ddp_linear_part_bytes(int64_t count)
+{
+    return ddp_align_up((size_t)count * sizeof(uint16_t), 64);
+}
+
 /* What either pass needs for a shape: memory for operands that have to be rounded. 0 for DDP_F32,
  * and with a dtype of DDP_BF16 and weight_bf16. */
-size_t ddp_linear_scratch_bytes(int64_t rows, int64_t in, int64_t out, enum ddp_dtype compute,
-                                enum ddp_dtype dtype, bool has_weight_bf16);
+static inline size_t ddp_linear_scratch_bytes(int64_t rows, int64_t in, int64_t out,
+                                              enum ddp_dtype compute, enum ddp_dtype dtype,
+                                              bool has_weight_bf16)
+{
+    if (compute != DDP_BF16 || rows < 0 || in < 0 || out < 0)
+        return 0;
+    return (dtype == DDP_BF16
+                ? 0
+                : ddp_linear_part_bytes(rows * in) + ddp_linear_part_bytes(rows * out)) +
+           (has_weight_bf16 ? 0 : ddp_linear_part_bytes(in * out));
+}
+
+/* Where the operands that are rounded to bf16 lie in the scratch memory. */
+struct ddp_linear_rounded {
+    uint16_t *x, *dy, *weight;
+};
+
+static inline struct ddp_linear_rounded
+ddp_linear_rounded_in(void *memory, int64_t rows, int64_t in, int64_t out, enum ddp_dtype dtype)
+{
+    const size_t x_bytes = dtype == DDP_BF16 ? 0 : ddp_linear_part_bytes(rows * in);
+    const size_t dy_bytes = dtype == DDP_BF16 ? 0 : ddp_linear_part_bytes(rows * out);
+    char *at = (char *)memory;
+    struct ddp_linear_rounded rounded;
+    rounded.x = (uint16_t *)(void *)at;
+    rounded.dy = (uint16_t *)(void *)(at + x_bytes);
+    rounded.weight = (uint16_t *)(void *)(at + x_bytes + dy_bytes);
+    return rounded;
+}
+
+/* --- checks --- */
+
+static inline enum ddp_status ddp_linear_check_stride(int64_t stride, int64_t out,
+                                                      enum ddp_activation activation,
+                                                      enum ddp_dtype dtype)
+{
+    if (stride == 0 || stride == out ||
+        (stride > out && dtype == DDP_BF16 && activation == DDP_ACTIVATION_NONE))
+        return DDP_OK;
+    return ddp_fail(DDP_ERR_INVALID, "linear: rows of %lld elements, %lld apart", (long long)out,
+                    (long long)stride);
+}
+
+static inline enum ddp_status ddp_linear_check_shape(int64_t rows, int64_t in, int64_t out,
+                                                     enum ddp_activation activation,
+                                                     enum ddp_dtype compute, enum ddp_dtype dtype)
+{
+    if (rows < 0 || in < 0 || out < 0)
+        return ddp_fail(DDP_ERR_INVALID, "linear: negative size (%lld rows, %lld in, %lld out)",
+                        (long long)rows, (long long)in, (long long)out);
+    if ((unsigned)activation > DDP_ACTIVATION_GELU_TANH)
+        return ddp_fail(DDP_ERR_INVALID, "linear: unknown activation %d", (int)activation);
+    if (compute != DDP_F32 && compute != DDP_BF16)
+        return ddp_fail(DDP_ERR_INVALID, "linear: computes in f32 or bf16, not dtype %d",
+                        (int)compute);
+    if (dtype != DDP_F32 && (dtype != DDP_BF16 || compute != DDP_BF16))
+        return ddp_fail(DDP_ERR_INVALID, "linear: dtype %d with products of dtype %d", (int)dtype,
+                        (int)compute);
+    return ddp_check_dtype("linear", dtype);
+}
+
+static inline enum ddp_status ddp_linear_check_forward(const struct ddp_linear_forward *args)
+{
+    enum ddp_status status = ddp_linear_check_shape(args->rows, args->in, args->out,
+                                                    args->activation, args->compute, args->dtype);
+    if (status == DDP_OK)
+        status = ddp_linear_check_stride(args->y_stride, args->out, args->activation, args->dtype);
+    if (status)
+        return status;
+    const bool outputs = args->rows > 0 && args->out > 0, inputs = outputs && args->in > 0;
+    const bool bf16 = args->compute == DDP_BF16;
+    const bool weight = args->weight || (bf16 && args->weight_bf16);
+    if ((inputs && (!args->x || !weight)) || (outputs && !args->y))
+        return ddp_fail(DDP_ERR_INVALID, "linear: x, weight or y is NULL");
+    if (inputs && !args->scratch &&
+        ddp_linear_scratch_bytes(args->rows, args->in, args->out, args->compute, args->dtype,
+                                 args->weight_bf16) > 0)
+        return ddp_fail(DDP_ERR_INVALID, "linear: bf16 without scratch memory");
+    return DDP_OK;
+}
+
+static inline enum ddp_status ddp_linear_check_backward(const struct ddp_linear_backward *args)
+{
+    enum ddp_status status = ddp_linear_check_shape(args->rows, args->in, args->out,
+                                                    args->activation, args->compute, args->dtype);
+    if (status == DDP_OK)
+        status = ddp_linear_check_stride(args->y_stride, args->out, args->activation, args->dtype);
+    if (status)
+        return status;
+    const bool outputs = args->rows > 0 && args->out > 0, inputs = outputs && args->in > 0;
+    const bool bf16 = args->compute == DDP_BF16;
+    bool missing = outputs && !args->dy;
+    missing |= outputs && args->activation == DDP_ACTIVATION_RELU && !args->y;
+    missing |= outputs && ddp_linear_is_gelu(args->activation) && !args->pre;
+    missing |= inputs && args->dweight && !args->x;
+    missing |= inputs && args->dx && !args->weight && !(bf16 && args->weight_bf16);
+    if (missing)
+        return ddp_fail(DDP_ERR_INVALID, "linear backward: dy, y, pre, x or weight is NULL");
+    if (inputs && !args->scratch &&
+        ddp_linear_scratch_bytes(args->rows, args->in, args->out, args->compute, args->dtype,
+                                 args->weight_bf16) > 0)
+        return ddp_fail(DDP_ERR_INVALID, "linear backward: bf16 without scratch memory");
+    return DDP_OK;
+}
 
 enum ddp_status ddp_linear_forward(const struct ddp_linear_forward *args, void *stream);
-enum ddp_status ddp_linear_forward_reference(const struct ddp_linear_forward *args, void *stream);
 enum ddp_status ddp_linear_backward(const struct ddp_linear_backward *args, void *stream);
-enum ddp_status ddp_linear_backward_reference(const struct ddp_linear_backward *args, void *stream);
 
 #endif

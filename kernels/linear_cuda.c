@@ -16,7 +16,6 @@
 #include "kernels/cuda/columns.h"
 #include "kernels/cuda/gemm.h"
 #include "kernels/kernels_cuda.h"
-#include "kernels/linear_check.h"
 
 static enum ddp_status round_to(uint16_t *to, const float *from, int64_t count, void *stream)
 {

@@ -52,37 +52,13 @@ static void norm_task(void *arg, size_t index)
     }
 }
 
-static enum ddp_status check(const struct ddp_norm *args)
-{
-    if (args->begin < 0 || args->end < args->begin ||
-        (args->end > args->begin && (!args->x || !args->sums)))
-        return ddp_fail(DDP_ERR_INVALID, "norm: bad arguments (elements %lld to %lld)",
-                        (long long)args->begin, (long long)args->end);
-    return DDP_OK;
-}
-
 enum ddp_status ddp_norm(const struct ddp_norm *args, void *stream)
 {
-    enum ddp_status status = check(args);
+    enum ddp_status status = ddp_norm_check(args);
     if (status || args->begin == args->end)
         return status;
     struct norm norm = {.args = args, .first = args->begin / DDP_NORM_BLOCK};
     norm.tasks = ddp_blocks_cut(ddp_norm_blocks(args->end) - norm.first, TASK_BLOCKS, 1);
     ddp_pool_run(ddp_stream_pool(stream), norm.tasks.count, norm_task, &norm);
-    return DDP_OK;
-}
-
-enum ddp_status ddp_norm_reference(const struct ddp_norm *args, void *stream)
-{
-    (void)stream;
-    enum ddp_status status = check(args);
-    if (status)
-        return status;
-    for (int64_t b = args->begin / DDP_NORM_BLOCK; b * DDP_NORM_BLOCK < args->end; b++) {
-        args->sums[b] = 0;
-        for (int64_t i = b * DDP_NORM_BLOCK; i < (b + 1) * DDP_NORM_BLOCK; i++)
-            if (i >= args->begin && i < args->end)
-                args->sums[b] += (double)args->x[i] * (double)args->x[i];
-    }
     return DDP_OK;
 }

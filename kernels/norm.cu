@@ -43,12 +43,9 @@ static __global__ void __launch_bounds__(DDP_BLOCK)
 extern "C" enum ddp_status ddp_cuda_norm(const struct ddp_norm *args, void *stream)
 {
     struct ddp_cuda *cuda = (struct ddp_cuda *)stream;
-    if (args->begin < 0 || args->end < args->begin ||
-        (args->end > args->begin && (!args->x || !args->sums)))
-        return ddp_fail(DDP_ERR_INVALID, "norm: bad arguments (elements %lld to %lld)",
-                        (long long)args->begin, (long long)args->end);
-    if (args->begin == args->end)
-        return DDP_OK;
+    const enum ddp_status status = ddp_norm_check(args);
+    if (status || args->begin == args->end)
+        return status;
     const int64_t first = args->begin / DDP_NORM_BLOCK;
     const int64_t blocks = ddp_norm_blocks(args->end) - first;
     DDP_LAUNCH(squares, ddp_cuda_blocks(blocks, DDP_BLOCK / LANES), DDP_BLOCK, 0, cuda->stream,

@@ -9,6 +9,8 @@
 
 #include "ddp.h"
 
+#include "kernels/check.h"
+
 #define DDP_NORM_BLOCK 4096
 
 /* The blocks that a flat array of n elements has. */
@@ -24,7 +26,15 @@ struct ddp_norm {
     double *sums;       /* by block, flat: written for all blocks that have elements in the range */
 };
 
+static inline enum ddp_status ddp_norm_check(const struct ddp_norm *args)
+{
+    if (args->begin < 0 || args->end < args->begin ||
+        (args->end > args->begin && (!args->x || !args->sums)))
+        return ddp_fail(DDP_ERR_INVALID, "norm: bad arguments (elements %lld to %lld)",
+                        (long long)args->begin, (long long)args->end);
+    return DDP_OK;
+}
+
 enum ddp_status ddp_norm(const struct ddp_norm *args, void *stream);
-enum ddp_status ddp_norm_reference(const struct ddp_norm *args, void *stream);
 
 #endif

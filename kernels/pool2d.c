@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Pooling on the CPU; see pool2d.h. A task is some rows of outputs going forward, and an image
- * going back, where windows may share pixels. The plain versions are in pool2d_reference.c. */
+ * going back, where windows may share pixels. */
 #include "config.h"
 
 #include "kernels/pool2d.h"
@@ -9,7 +9,6 @@
 #include "core/log.h"
 #include "kernels/conv2d/conv2d.h"
 #include "kernels/cpu/cpu.h"
-#include "kernels/pool2d_check.h"
 
 #include <math.h>
 
@@ -155,9 +154,7 @@ static void forward_run(struct pass *pass, ddp_pool_task *task, void *stream)
 
 enum ddp_status ddp_max_pool2d_forward(const struct ddp_max_pool2d_forward *args, void *stream)
 {
-    enum ddp_status status = ddp_pool2d_check(&args->shape, args->x && args->y, true);
-    if (status == DDP_OK)
-        status = ddp_cpu_check_dtype("pool2d", args->dtype);
+    enum ddp_status status = ddp_max_pool2d_check_forward(args);
     if (status || args->shape.batch == 0)
         return status;
     struct pass pass = pass_of(&args->shape);
@@ -170,9 +167,7 @@ enum ddp_status ddp_max_pool2d_forward(const struct ddp_max_pool2d_forward *args
 
 enum ddp_status ddp_avg_pool2d_forward(const struct ddp_avg_pool2d_forward *args, void *stream)
 {
-    enum ddp_status status = ddp_pool2d_check(&args->shape, args->x && args->y, false);
-    if (status == DDP_OK)
-        status = ddp_cpu_check_dtype("pool2d", args->dtype);
+    enum ddp_status status = ddp_avg_pool2d_check_forward(args);
     if (status || args->shape.batch == 0)
         return status;
     struct pass pass = pass_of(&args->shape);
@@ -247,10 +242,7 @@ static void avg_backward_task(void *arg, size_t index)
 
 enum ddp_status ddp_max_pool2d_backward(const struct ddp_max_pool2d_backward *args, void *stream)
 {
-    enum ddp_status status =
-        ddp_pool2d_check(&args->shape, args->dy && args->dx && args->chosen, true);
-    if (status == DDP_OK)
-        status = ddp_cpu_check_dtype("pool2d", args->dtype);
+    enum ddp_status status = ddp_max_pool2d_check_backward(args);
     if (status)
         return status;
     struct pass pass = pass_of(&args->shape);
@@ -264,9 +256,7 @@ enum ddp_status ddp_max_pool2d_backward(const struct ddp_max_pool2d_backward *ar
 
 enum ddp_status ddp_avg_pool2d_backward(const struct ddp_avg_pool2d_backward *args, void *stream)
 {
-    enum ddp_status status = ddp_pool2d_check(&args->shape, args->dy && args->dx, false);
-    if (status == DDP_OK)
-        status = ddp_cpu_check_dtype("pool2d", args->dtype);
+    enum ddp_status status = ddp_avg_pool2d_check_backward(args);
     if (status)
         return status;
     struct pass pass = pass_of(&args->shape);

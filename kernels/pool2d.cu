@@ -7,7 +7,7 @@
 #include "kernels/conv2d/conv2d.h"
 #include "kernels/cuda/cuda.h"
 #include "kernels/kernels_cuda.h"
-#include "kernels/pool2d_check.h"
+#include "kernels/pool2d.h"
 
 #include <math.h>
 
@@ -175,9 +175,8 @@ static enum ddp_status run(struct pool_pass *p, enum ddp_dtype dtype, bool forwa
     p->columns = ddp_window_count(s->width, s->kernel_width, s->stride, s->padding, 1);
     const int64_t pixels = forward ? p->rows * p->columns : s->height * s->width;
     const int64_t count = s->batch * pixels * s->channels;
-    const enum ddp_status status = ddp_cuda_check_dtype(name, dtype);
-    if (status || count == 0)
-        return status;
+    if (count == 0)
+        return DDP_OK;
     if (dtype == DDP_BF16)
         launch_wide<uint16_t, MAX>(p, count, forward, cuda);
     else
@@ -188,7 +187,7 @@ static enum ddp_status run(struct pool_pass *p, enum ddp_dtype dtype, bool forwa
 extern "C" enum ddp_status ddp_cuda_max_pool2d_forward(const struct ddp_max_pool2d_forward *args,
                                                        void *stream)
 {
-    enum ddp_status status = ddp_pool2d_check(&args->shape, args->x && args->y, true);
+    enum ddp_status status = ddp_max_pool2d_check_forward(args);
     if (status)
         return status;
     struct pool_pass p = {};
@@ -202,8 +201,7 @@ extern "C" enum ddp_status ddp_cuda_max_pool2d_forward(const struct ddp_max_pool
 extern "C" enum ddp_status ddp_cuda_max_pool2d_backward(const struct ddp_max_pool2d_backward *args,
                                                         void *stream)
 {
-    enum ddp_status status =
-        ddp_pool2d_check(&args->shape, args->dy && args->dx && args->chosen, true);
+    enum ddp_status status = ddp_max_pool2d_check_backward(args);
     if (status)
         return status;
     struct pool_pass p = {};
@@ -218,7 +216,7 @@ extern "C" enum ddp_status ddp_cuda_max_pool2d_backward(const struct ddp_max_poo
 extern "C" enum ddp_status ddp_cuda_avg_pool2d_forward(const struct ddp_avg_pool2d_forward *args,
                                                        void *stream)
 {
-    enum ddp_status status = ddp_pool2d_check(&args->shape, args->x && args->y, false);
+    enum ddp_status status = ddp_avg_pool2d_check_forward(args);
     if (status)
         return status;
     struct pool_pass p = {};
@@ -231,7 +229,7 @@ extern "C" enum ddp_status ddp_cuda_avg_pool2d_forward(const struct ddp_avg_pool
 extern "C" enum ddp_status ddp_cuda_avg_pool2d_backward(const struct ddp_avg_pool2d_backward *args,
                                                         void *stream)
 {
-    enum ddp_status status = ddp_pool2d_check(&args->shape, args->dy && args->dx, false);
+    enum ddp_status status = ddp_avg_pool2d_check_backward(args);
     if (status)
         return status;
     struct pool_pass p = {};

@@ -85,40 +85,16 @@ struct tree {
     char (*scratch)[2][BLOCK_BYTES]; /* by depth: left and right */
 };
 
-/* The border between the two halves of [low, high): the largest power of two below its size. */
-static int middle_of(int low, int high)
-{
-    int half = 1;
-    while (half * 2 < high - low)
-        half *= 2;
-    return low + half;
-}
-
 /* The block's value over sources [low, high): the source itself, or `out` filled. */
 static const void *run_tree(const struct tree *tree, int low, int high, int depth, void *out)
 {
     if (high - low == 1)
         return tree->sources[low] + tree->at;
-    const int middle = middle_of(low, high);
+    const int middle = ddp_reduce_middle(low, high);
     const void *left = run_tree(tree, low, middle, depth + 1, tree->scratch[depth][0]);
     const void *right = run_tree(tree, middle, high, depth + 1, tree->scratch[depth][1]);
     tree->combine(out, left, right, tree->count);
     return out;
-}
-
-static enum ddp_status check(const struct ddp_reduce *args)
-{
-    bool missing = false;
-    if (args->source_count < 1 || args->source_count > DDP_REDUCE_MAX ||
-        args->destination_count < 1 || args->destination_count > DDP_REDUCE_MAX ||
-        args->count < 0 || (unsigned)args->dtype > DDP_I64 || (unsigned)args->op > DDP_MAX)
-        return ddp_fail(DDP_ERR_INVALID, "reduce: %d sources, %d destinations, %lld elements",
-                        args->source_count, args->destination_count, (long long)args->count);
-    for (int i = 0; i < args->source_count; i++)
-        missing = missing || (args->count > 0 && !args->sources[i]);
-    for (int i = 0; i < args->destination_count; i++)
-        missing = missing || (args->count > 0 && !args->destinations[i]);
-    return missing ? ddp_fail(DDP_ERR_INVALID, "reduce: an array is missing") : DDP_OK;
 }
 
 /* The sum of two float arrays: 2 when it goes into both, 1 when into one of them, else 0. */
@@ -139,7 +115,7 @@ enum ddp_status ddp_reduce(const struct ddp_reduce *args)
 {
     _Alignas(64) char scratch[MAX_DEPTH][2][BLOCK_BYTES];
     _Alignas(64) char result[BLOCK_BYTES];
-    enum ddp_status status = check(args);
+    enum ddp_status status = ddp_reduce_check(args);
     if (status)
         return status;
     const int in_place = two_in_place(args);
@@ -163,35 +139,6 @@ enum ddp_status ddp_reduce(const struct ddp_reduce *args)
             if (block != destination)
                 memcpy(destination, block, bytes);
         }
-    }
-    return DDP_OK;
-}
-
-/* One element over sources [low, high), as the formula in reduce.h says it. */
-static void reduce_element(const struct ddp_reduce *args, int64_t i, int low, int high, void *out)
-{
-    const size_t size = ddp_dtype_bytes(args->dtype);
-    if (high - low == 1) {
-        memcpy(out, (const char *)args->sources[low] + (size_t)i * size, size);
-        return;
-    }
-    _Alignas(8) char left[8], right[8];
-    reduce_element(args, i, low, middle_of(low, high), left);
-    reduce_element(args, i, middle_of(low, high), high, right);
-    combines[args->op][args->dtype](out, left, right, 1);
-}
-
-enum ddp_status ddp_reduce_reference(const struct ddp_reduce *args)
-{
-    enum ddp_status status = check(args);
-    if (status)
-        return status;
-    const size_t size = ddp_dtype_bytes(args->dtype);
-    for (int64_t i = 0; i < args->count; i++) {
-        _Alignas(8) char value[8];
-        reduce_element(args, i, 0, args->source_count, value);
-        for (int d = 0; d < args->destination_count; d++)
-            memcpy((char *)args->destinations[d] + (size_t)i * size, value, size);
     }
     return DDP_OK;
 }

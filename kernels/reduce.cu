@@ -114,25 +114,10 @@ static void launch_op(enum ddp_redop op, const struct reduce &reduce, bool align
         launch<T, DDP_MAX>(reduce, aligned, cuda);
 }
 
-static enum ddp_status check(const struct ddp_reduce *args)
-{
-    bool missing = false;
-    if (args->source_count < 1 || args->source_count > DDP_REDUCE_MAX ||
-        args->destination_count < 1 || args->destination_count > DDP_REDUCE_MAX ||
-        args->count < 0 || (unsigned)args->dtype > DDP_I64 || (unsigned)args->op > DDP_MAX)
-        return ddp_fail(DDP_ERR_INVALID, "reduce: %d sources, %d destinations, %lld elements",
-                        args->source_count, args->destination_count, (long long)args->count);
-    for (int i = 0; i < args->source_count; i++)
-        missing = missing || (args->count > 0 && !args->sources[i]);
-    for (int i = 0; i < args->destination_count; i++)
-        missing = missing || (args->count > 0 && !args->destinations[i]);
-    return missing ? ddp_fail(DDP_ERR_INVALID, "reduce: an array is missing") : DDP_OK;
-}
-
 extern "C" enum ddp_status ddp_cuda_reduce(const struct ddp_reduce *args, void *stream)
 {
     struct ddp_cuda *cuda = (struct ddp_cuda *)stream;
-    enum ddp_status status = check(args);
+    enum ddp_status status = ddp_reduce_check(args);
     if (status || args->count == 0)
         return status;
     struct reduce reduce;

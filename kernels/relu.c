@@ -8,23 +8,7 @@
 #include "core/log.h"
 #include "kernels/cpu/cpu.h"
 
-#define BLOCK 16384 /* elements of a task, at least */
-
-static enum ddp_status check_forward(const struct ddp_relu_forward *args)
-{
-    if (args->count < 0 || (args->count > 0 && (!args->x || !args->y)))
-        return ddp_fail(DDP_ERR_INVALID, "relu: bad arguments (%lld elements)",
-                        (long long)args->count);
-    return ddp_cpu_check_dtype("relu", args->dtype);
-}
-
-static enum ddp_status check_backward(const struct ddp_relu_backward *args)
-{
-    if (args->count < 0 || (args->count > 0 && (!args->y || !args->dy || !args->dx)))
-        return ddp_fail(DDP_ERR_INVALID, "relu backward: bad arguments (%lld elements)",
-                        (long long)args->count);
-    return ddp_cpu_check_dtype("relu", args->dtype);
-}
+#define BLOCK 16384
 
 /* Not max(): NaN must stay NaN. */
 DDP_MULTIVERSION
@@ -64,7 +48,7 @@ static void backward_range(const void *arg, int64_t begin, int64_t end)
 
 enum ddp_status ddp_relu_forward(const struct ddp_relu_forward *args, void *stream)
 {
-    enum ddp_status status = check_forward(args);
+    enum ddp_status status = ddp_relu_check_forward(args);
     if (status)
         return status;
     ddp_blocks_run(ddp_blocks_cut(args->count, BLOCK, DDP_LANES), forward_range, args, stream);
@@ -73,33 +57,9 @@ enum ddp_status ddp_relu_forward(const struct ddp_relu_forward *args, void *stre
 
 enum ddp_status ddp_relu_backward(const struct ddp_relu_backward *args, void *stream)
 {
-    enum ddp_status status = check_backward(args);
+    enum ddp_status status = ddp_relu_check_backward(args);
     if (status)
         return status;
     ddp_blocks_run(ddp_blocks_cut(args->count, BLOCK, DDP_LANES), backward_range, args, stream);
     return DDP_OK;
-}
-
-enum ddp_status ddp_relu_forward_reference(const struct ddp_relu_forward *args, void *stream)
-{
-    const float *x = args->x;
-    float *y = args->y;
-    (void)stream;
-    enum ddp_status status = check_forward(args);
-    for (int64_t i = 0; status == DDP_OK && i < args->count; i++)
-        y[i] = x[i] < 0 ? 0 : x[i];
-    return status;
-}
-
-enum ddp_status ddp_relu_backward_reference(const struct ddp_relu_backward *args, void *stream)
-{
-    const float *y = args->y;
-    const float *dy = args->dy;
-    (void)stream;
-    enum ddp_status status = check_backward(args);
-    for (int64_t i = 0; status == DDP_OK && i < args->count; i++) {
-        const float dx = y[i] > 0 ? dy[i] : 0;
-        ((float *)args->dx)[i] = args->accumulate_dx ? ((float *)args->dx)[i] + dx : dx;
-    }
-    return status;
 }

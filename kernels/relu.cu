@@ -87,9 +87,7 @@ extern "C" enum ddp_status ddp_cuda_relu_forward(const struct ddp_relu_forward *
 {
     struct ddp_cuda *cuda = (struct ddp_cuda *)stream;
     const int64_t n = args->count;
-    if (n < 0 || (n > 0 && (!args->x || !args->y)))
-        return ddp_fail(DDP_ERR_INVALID, "relu: bad arguments (%lld elements)", (long long)n);
-    const enum ddp_status status = ddp_cuda_check_dtype("relu", args->dtype);
+    const enum ddp_status status = ddp_relu_check_forward(args);
     if (status || n == 0)
         return status;
     if (args->dtype == DDP_BF16)
@@ -104,10 +102,7 @@ extern "C" enum ddp_status ddp_cuda_relu_backward(const struct ddp_relu_backward
 {
     struct ddp_cuda *cuda = (struct ddp_cuda *)stream;
     const int64_t n = args->count;
-    if (n < 0 || (n > 0 && (!args->y || !args->dy || !args->dx)))
-        return ddp_fail(DDP_ERR_INVALID, "relu backward: bad arguments (%lld elements)",
-                        (long long)n);
-    const enum ddp_status status = ddp_cuda_check_dtype("relu backward", args->dtype);
+    const enum ddp_status status = ddp_relu_check_backward(args);
     if (status || n == 0)
         return status;
     if (args->dtype == DDP_BF16)

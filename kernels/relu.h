@@ -7,6 +7,8 @@
 
 #include "ddp.h"
 
+#include "kernels/check.h"
+
 struct ddp_relu_forward {
     int64_t count;
     enum ddp_dtype dtype; /* of x and y: DDP_F32 or DDP_BF16 */
@@ -23,9 +25,18 @@ struct ddp_relu_backward {
     bool accumulate_dx;
 };
 
+static inline enum ddp_status ddp_relu_check_forward(const struct ddp_relu_forward *args)
+{
+    return ddp_check_elements("relu", args->count, args->x && args->y, args->dtype);
+}
+
+static inline enum ddp_status ddp_relu_check_backward(const struct ddp_relu_backward *args)
+{
+    return ddp_check_elements("relu backward", args->count, args->y && args->dy && args->dx,
+                              args->dtype);
+}
+
 enum ddp_status ddp_relu_forward(const struct ddp_relu_forward *args, void *stream);
-enum ddp_status ddp_relu_forward_reference(const struct ddp_relu_forward *args, void *stream);
 enum ddp_status ddp_relu_backward(const struct ddp_relu_backward *args, void *stream);
-enum ddp_status ddp_relu_backward_reference(const struct ddp_relu_backward *args, void *stream);
 
 #endif

@@ -90,50 +90,11 @@ static struct ddp_update update_of(const struct ddp_sgd *args)
     };
 }
 
-static enum ddp_status check(const struct ddp_sgd *args, const struct ddp_update *update)
-{
-    enum ddp_status status = ddp_update_check(update, "sgd");
-    if (status)
-        return status;
-    if (args->count > 0 && !args->gradient)
-        return ddp_fail(DDP_ERR_INVALID, "sgd: the gradient is missing");
-    if (!isfinite(args->momentum) || args->momentum < 0)
-        return ddp_fail(DDP_ERR_INVALID, "sgd: momentum %g is not 0 or more",
-                        (double)args->momentum);
-    if (args->momentum == 0 && args->nesterov)
-        return ddp_fail(DDP_ERR_INVALID, "sgd: nesterov needs a momentum above 0");
-    if (args->momentum > 0 && args->count > 0 && !args->velocity)
-        return ddp_fail(DDP_ERR_INVALID, "sgd: momentum without memory for the velocity");
-    return DDP_OK;
-}
-
 enum ddp_status ddp_sgd(const struct ddp_sgd *args, void *stream)
 {
     const struct ddp_update update = update_of(args);
-    enum ddp_status status = check(args, &update);
+    enum ddp_status status = ddp_sgd_check(args);
     if (status == DDP_OK)
         ddp_update_run(&update, stream);
     return status;
-}
-
-enum ddp_status ddp_sgd_reference(const struct ddp_sgd *args, void *stream)
-{
-    (void)stream;
-    const struct ddp_update update = update_of(args);
-    enum ddp_status status = check(args, &update);
-    if (status)
-        return status;
-    for (int64_t i = 0; i < args->count; i++) {
-        const float decay = ddp_update_spares(&update, i) ? 0 : args->weight_decay;
-        float g = args->scale * args->gradient[i] + decay * args->weight[i];
-        if (args->momentum != 0) {
-            float v = args->first_step ? g : args->momentum * args->velocity[i] + g;
-            args->velocity[i] = v;
-            g = args->nesterov ? g + args->momentum * v : v;
-        }
-        args->weight[i] = args->weight[i] - args->rate * g;
-        if (args->weight_bf16)
-            args->weight_bf16[i] = ddp_bf16_of(args->weight[i]);
-    }
-    return DDP_OK;
 }

@@ -70,24 +70,6 @@ static __global__ void __launch_bounds__(DDP_BLOCK)
             update_pack<1>(arrays, part, i, &range);
 }
 
-static enum ddp_status check(const struct ddp_sgd *args)
-{
-    enum ddp_status status = ddp_cuda_check_update("sgd", args->count, args->first, args->weight,
-                                                   args->no_decay, args->no_decay_count);
-    if (status)
-        return status;
-    if (args->count > 0 && !args->gradient)
-        return ddp_fail(DDP_ERR_INVALID, "sgd: the gradient is missing");
-    if (!isfinite(args->momentum) || args->momentum < 0)
-        return ddp_fail(DDP_ERR_INVALID, "sgd: momentum %g is not 0 or more",
-                        (double)args->momentum);
-    if (args->momentum == 0 && args->nesterov)
-        return ddp_fail(DDP_ERR_INVALID, "sgd: nesterov needs a momentum above 0");
-    if (args->momentum > 0 && args->count > 0 && !args->velocity)
-        return ddp_fail(DDP_ERR_INVALID, "sgd: momentum without memory for the velocity");
-    return DDP_OK;
-}
-
 static void launch(const struct sgd_arrays &arrays, const struct ddp_cuda_part &part, bool aligned,
                    struct ddp_cuda *cuda)
 {
@@ -103,7 +85,7 @@ static void launch(const struct sgd_arrays &arrays, const struct ddp_cuda_part &
 extern "C" enum ddp_status ddp_cuda_sgd(const struct ddp_sgd *args, void *stream)
 {
     struct ddp_cuda *cuda = (struct ddp_cuda *)stream;
-    enum ddp_status status = check(args);
+    enum ddp_status status = ddp_sgd_check(args);
     if (status || args->count == 0)
         return status;
     struct sgd_arrays arrays;

@@ -9,7 +9,9 @@
 
 #include "ddp.h"
 
-#include "core/range.h"
+#include "kernels/check.h"
+
+#include <math.h>
 
 struct ddp_sgd {
     int64_t count;
@@ -26,7 +28,24 @@ struct ddp_sgd {
     bool first_step; /* velocity holds nothing yet */
 };
 
+static inline enum ddp_status ddp_sgd_check(const struct ddp_sgd *args)
+{
+    enum ddp_status status = ddp_check_update("sgd", args->count, args->first, args->weight,
+                                              args->no_decay, args->no_decay_count);
+    if (status)
+        return status;
+    if (args->count > 0 && !args->gradient)
+        return ddp_fail(DDP_ERR_INVALID, "sgd: the gradient is missing");
+    if (!isfinite(args->momentum) || args->momentum < 0)
+        return ddp_fail(DDP_ERR_INVALID, "sgd: momentum %g is not 0 or more",
+                        (double)args->momentum);
+    if (args->momentum == 0 && args->nesterov)
+        return ddp_fail(DDP_ERR_INVALID, "sgd: nesterov needs a momentum above 0");
+    if (args->momentum > 0 && args->count > 0 && !args->velocity)
+        return ddp_fail(DDP_ERR_INVALID, "sgd: momentum without memory for the velocity");
+    return DDP_OK;
+}
+
 enum ddp_status ddp_sgd(const struct ddp_sgd *args, void *stream);
-enum ddp_status ddp_sgd_reference(const struct ddp_sgd *args, void *stream);
 
 #endif

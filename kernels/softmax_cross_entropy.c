@@ -126,15 +126,8 @@ static void rows_task(void *arg, size_t index)
 }
 
 /* *divisor [out]  what the sums are divided by; 0: no row counts. */
-static enum ddp_status check(const struct ddp_softmax_cross_entropy *args, int64_t *divisor)
+static enum ddp_status count_labels(const struct ddp_softmax_cross_entropy *args, int64_t *divisor)
 {
-    if (args->rows < 0 || args->classes < 1 || args->classes > INT32_MAX || args->divisor < 0 ||
-        (args->stride != 0 && args->stride != args->classes &&
-         (args->stride < args->classes || args->dtype != DDP_BF16)) ||
-        !args->loss || (args->rows > 0 && (!args->logits || !args->labels)))
-        return ddp_fail(DDP_ERR_INVALID,
-                        "softmax cross-entropy: bad arguments (%lld rows of %lld classes)",
-                        (long long)args->rows, (long long)args->classes);
     int64_t counted = 0;
     for (int64_t row = 0; row < args->rows; row++) {
         if (args->labels[row] == DDP_LABEL_NONE)
@@ -147,7 +140,7 @@ static enum ddp_status check(const struct ddp_softmax_cross_entropy *args, int64
         counted++;
     }
     *divisor = counted > 0 && args->divisor > 0 ? args->divisor : counted;
-    return ddp_cpu_check_dtype("softmax cross-entropy", args->dtype);
+    return DDP_OK;
 }
 
 static void put_loss(const struct ddp_softmax_cross_entropy *args, double sum, int64_t divisor)
@@ -160,7 +153,9 @@ enum ddp_status ddp_softmax_cross_entropy(const struct ddp_softmax_cross_entropy
                                           void *stream)
 {
     struct pass pass = {.args = args};
-    enum ddp_status status = check(args, &pass.divisor);
+    enum ddp_status status = ddp_softmax_cross_entropy_check(args);
+    if (status == DDP_OK)
+        status = count_labels(args, &pass.divisor);
     if (status)
         return status;
     pass.blocks = ddp_blocks_cut(args->rows, ROWS, 1);
@@ -169,47 +164,5 @@ enum ddp_status ddp_softmax_cross_entropy(const struct ddp_softmax_cross_entropy
     for (size_t i = 0; i < pass.blocks.count; i++)
         loss += pass.partial[i];
     put_loss(args, loss, pass.divisor);
-    return DDP_OK;
-}
-
-/* The row's loss. */
-static double reference_row(const struct ddp_softmax_cross_entropy *args, int64_t row,
-                            int64_t divisor)
-{
-    const float *logits = args->logits;
-    float *dlogits = args->dlogits;
-    const float *x = logits + row * args->classes;
-    const int32_t label = args->labels[row];
-    int64_t best = 0;
-    double sum = 0;
-    for (int64_t i = 0; i < args->classes; i++)
-        if (x[i] > x[best] || isnan(x[best]))
-            best = i;
-    double max = (double)x[best];
-    for (int64_t i = 0; i < args->classes; i++)
-        sum += exp((double)x[i] - max);
-    double loss = label == DDP_LABEL_NONE ? 0 : log(sum) - ((double)x[label] - max);
-    if (args->predictions)
-        args->predictions[row] = isnan(x[best]) ? 0 : (int32_t)best;
-    for (int64_t i = 0; dlogits && i < args->classes; i++) {
-        double p = exp((double)x[i] - max) / sum;
-        dlogits[row * args->classes + i] =
-            label == DDP_LABEL_NONE ? 0 : (float)((p - (i == label)) / (double)divisor);
-    }
-    return loss;
-}
-
-enum ddp_status ddp_softmax_cross_entropy_reference(const struct ddp_softmax_cross_entropy *args,
-                                                    void *stream)
-{
-    (void)stream;
-    int64_t divisor;
-    enum ddp_status status = check(args, &divisor);
-    if (status)
-        return status;
-    double loss = 0;
-    for (int64_t row = 0; row < args->rows; row++)
-        loss += reference_row(args, row, divisor);
-    put_loss(args, loss, divisor);
     return DDP_OK;
 }

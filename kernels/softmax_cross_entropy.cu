@@ -271,23 +271,11 @@ static void launch_rows(const struct cross_entropy_pass &pass, struct ddp_cuda *
         launch_team<T, 32, 1024>(pass, cuda);
 }
 
-static enum ddp_status check(const struct ddp_softmax_cross_entropy *args)
-{
-    if (args->rows < 0 || args->classes < 1 || args->classes > INT32_MAX || args->divisor < 0 ||
-        (args->stride != 0 && args->stride != args->classes &&
-         (args->stride < args->classes || args->dtype != DDP_BF16)) ||
-        !args->loss || (args->rows > 0 && (!args->logits || !args->labels)))
-        return ddp_fail(DDP_ERR_INVALID,
-                        "softmax cross-entropy: bad arguments (%lld rows of %lld classes)",
-                        (long long)args->rows, (long long)args->classes);
-    return ddp_cuda_check_dtype("softmax cross-entropy", args->dtype);
-}
-
 extern "C" enum ddp_status
 ddp_cuda_softmax_cross_entropy(const struct ddp_softmax_cross_entropy *args, void *stream)
 {
     struct ddp_cuda *cuda = (struct ddp_cuda *)stream;
-    enum ddp_status status = check(args);
+    enum ddp_status status = ddp_softmax_cross_entropy_check(args);
     if (status)
         return status;
     struct cross_entropy_pass pass;

@@ -7,6 +7,8 @@
 
 #include "ddp.h"
 
+#include "kernels/check.h"
+
 #define DDP_LABEL_NONE (-1) /* a row that does not count, such as padding */
 
 /* The mean is over the rows that count: those whose label is not DDP_LABEL_NONE. The others have
@@ -26,9 +28,21 @@ struct ddp_softmax_cross_entropy {
     int32_t *predictions;  /* (B) out: the first class with the largest logit; NULL: not needed */
 };
 
+/* All but the labels themselves, which may be on a device. */
+static inline enum ddp_status
+ddp_softmax_cross_entropy_check(const struct ddp_softmax_cross_entropy *args)
+{
+    if (args->rows < 0 || args->classes < 1 || args->classes > INT32_MAX || args->divisor < 0 ||
+        (args->stride != 0 && args->stride != args->classes &&
+         (args->stride < args->classes || args->dtype != DDP_BF16)) ||
+        !args->loss || (args->rows > 0 && (!args->logits || !args->labels)))
+        return ddp_fail(DDP_ERR_INVALID,
+                        "softmax cross-entropy: bad arguments (%lld rows of %lld classes)",
+                        (long long)args->rows, (long long)args->classes);
+    return ddp_check_dtype("softmax cross-entropy", args->dtype);
+}
+
 enum ddp_status ddp_softmax_cross_entropy(const struct ddp_softmax_cross_entropy *args,
                                           void *stream);
-enum ddp_status ddp_softmax_cross_entropy_reference(const struct ddp_softmax_cross_entropy *args,
-                                                    void *stream);
 
 #endif

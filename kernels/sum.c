@@ -41,17 +41,9 @@ static void forward_task(void *arg, size_t index)
         sum_block(forward->x + begin, ddp_block_end(&forward->blocks, index) - begin);
 }
 
-static enum ddp_status check_forward(const struct ddp_sum_forward *args)
-{
-    if (args->count < 0 || (args->count > 0 && !args->x) || !args->y)
-        return ddp_fail(DDP_ERR_INVALID, "sum: bad arguments (%lld elements)",
-                        (long long)args->count);
-    return ddp_cpu_check_dtype("sum", args->dtype);
-}
-
 enum ddp_status ddp_sum_forward(const struct ddp_sum_forward *args, void *stream)
 {
-    enum ddp_status status = check_forward(args);
+    enum ddp_status status = ddp_sum_check_forward(args);
     if (status)
         return status;
     struct forward forward = {.x = args->x,
@@ -60,20 +52,6 @@ enum ddp_status ddp_sum_forward(const struct ddp_sum_forward *args, void *stream
     double sum = 0;
     for (size_t i = 0; i < forward.blocks.count; i++)
         sum += forward.partial[i];
-    *args->y = (float)sum;
-    return DDP_OK;
-}
-
-enum ddp_status ddp_sum_forward_reference(const struct ddp_sum_forward *args, void *stream)
-{
-    const float *x = args->x;
-    (void)stream;
-    enum ddp_status status = check_forward(args);
-    if (status)
-        return status;
-    double sum = 0;
-    for (int64_t i = 0; i < args->count; i++)
-        sum += (double)x[i];
     *args->y = (float)sum;
     return DDP_OK;
 }
@@ -87,31 +65,11 @@ static void backward_range(const void *arg, int64_t begin, int64_t end)
         dx[i] = value;
 }
 
-static enum ddp_status check_backward(const struct ddp_sum_backward *args)
-{
-    if (args->count < 0 || !args->dy || (args->count > 0 && !args->dx))
-        return ddp_fail(DDP_ERR_INVALID, "sum backward: bad arguments (%lld elements)",
-                        (long long)args->count);
-    return ddp_cpu_check_dtype("sum", args->dtype);
-}
-
 enum ddp_status ddp_sum_backward(const struct ddp_sum_backward *args, void *stream)
 {
-    enum ddp_status status = check_backward(args);
+    enum ddp_status status = ddp_sum_check_backward(args);
     if (status)
         return status;
     ddp_blocks_run(ddp_blocks_cut(args->count, BLOCK, DDP_LANES), backward_range, args, stream);
-    return DDP_OK;
-}
-
-enum ddp_status ddp_sum_backward_reference(const struct ddp_sum_backward *args, void *stream)
-{
-    float *dx = args->dx;
-    (void)stream;
-    enum ddp_status status = check_backward(args);
-    if (status)
-        return status;
-    for (int64_t i = 0; i < args->count; i++)
-        dx[i] = *args->dy;
     return DDP_OK;
 }

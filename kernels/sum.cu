@@ -72,9 +72,7 @@ extern "C" enum ddp_status ddp_cuda_sum_forward(const struct ddp_sum_forward *ar
 {
     struct ddp_cuda *cuda = (struct ddp_cuda *)stream;
     const int64_t n = args->count;
-    if (n < 0 || (n > 0 && !args->x) || !args->y)
-        return ddp_fail(DDP_ERR_INVALID, "sum: bad arguments (%lld elements)", (long long)n);
-    const enum ddp_status status = ddp_cuda_check_dtype("sum", args->dtype);
+    const enum ddp_status status = ddp_sum_check_forward(args);
     if (status)
         return status;
     const int64_t size = n > (int64_t)PARTS * LEAST ? (n + PARTS - 1) / PARTS : LEAST;
@@ -94,10 +92,7 @@ extern "C" enum ddp_status ddp_cuda_sum_backward(const struct ddp_sum_backward *
 {
     struct ddp_cuda *cuda = (struct ddp_cuda *)stream;
     const int64_t n = args->count;
-    if (n < 0 || !args->dy || (n > 0 && !args->dx))
-        return ddp_fail(DDP_ERR_INVALID, "sum backward: bad arguments (%lld elements)",
-                        (long long)n);
-    const enum ddp_status status = ddp_cuda_check_dtype("sum backward", args->dtype);
+    const enum ddp_status status = ddp_sum_check_backward(args);
     if (status || n == 0)
         return status;
     if (args->dtype == DDP_BF16)

@@ -7,6 +7,8 @@
 
 #include "ddp.h"
 
+#include "kernels/check.h"
+
 struct ddp_sum_forward {
     int64_t count;
     enum ddp_dtype dtype; /* of x: DDP_F32 or DDP_BF16 */
@@ -21,9 +23,21 @@ struct ddp_sum_backward {
     void *dx;             /* (n) out: dy in every element */
 };
 
+static inline enum ddp_status ddp_sum_check_forward(const struct ddp_sum_forward *args)
+{
+    if (!args->y)
+        return ddp_fail(DDP_ERR_INVALID, "sum: y is NULL");
+    return ddp_check_elements("sum", args->count, args->x, args->dtype);
+}
+
+static inline enum ddp_status ddp_sum_check_backward(const struct ddp_sum_backward *args)
+{
+    if (!args->dy)
+        return ddp_fail(DDP_ERR_INVALID, "sum backward: dy is NULL");
+    return ddp_check_elements("sum backward", args->count, args->dx, args->dtype);
+}
+
 enum ddp_status ddp_sum_forward(const struct ddp_sum_forward *args, void *stream);
-enum ddp_status ddp_sum_forward_reference(const struct ddp_sum_forward *args, void *stream);
 enum ddp_status ddp_sum_backward(const struct ddp_sum_backward *args, void *stream);
-enum ddp_status ddp_sum_backward_reference(const struct ddp_sum_backward *args, void *stream);
 
 #endif

@@ -11,20 +11,7 @@
 #include "kernels/cpu/cpu.h"
 
 #define SQUARE 64
-#define TASK   16 /* squares */
-
-static enum ddp_status check(const struct ddp_transpose *args)
-{
-    size_t count = sizeof(float);
-    const bool fits = args->batch >= 0 && args->rows >= 0 && args->columns >= 0 &&
-                      ddp_size_multiply(count, (size_t)args->batch, &count) &&
-                      ddp_size_multiply(count, (size_t)args->rows, &count) &&
-                      ddp_size_multiply(count, (size_t)args->columns, &count);
-    if (!fits || (count > 0 && (!args->x || !args->y)))
-        return ddp_fail(DDP_ERR_INVALID, "transpose: bad arguments (%lld of %lld x %lld)",
-                        (long long)args->batch, (long long)args->rows, (long long)args->columns);
-    return ddp_cpu_check_dtype("transpose", args->dtype);
-}
+#define TASK   16
 
 struct work {
     const struct ddp_transpose *args;
@@ -58,28 +45,12 @@ static void task(void *arg, size_t index)
 
 enum ddp_status ddp_transpose(const struct ddp_transpose *args, void *stream)
 {
-    enum ddp_status status = check(args);
+    enum ddp_status status = ddp_transpose_check(args);
     if (status || args->batch == 0)
         return status;
     struct work work = {args, (args->rows + SQUARE - 1) / SQUARE,
                         (args->columns + SQUARE - 1) / SQUARE};
     const int64_t squares = args->batch * work.down * work.across;
     ddp_pool_run(ddp_stream_pool(stream), (size_t)((squares + TASK - 1) / TASK), task, &work);
-    return DDP_OK;
-}
-
-enum ddp_status ddp_transpose_reference(const struct ddp_transpose *args, void *stream)
-{
-    const float *x = args->x;
-    (void)stream;
-    enum ddp_status status = check(args);
-    if (status)
-        return status;
-    const int64_t size = args->rows * args->columns;
-    for (int64_t i = 0; i < args->batch * size; i++) {
-        float *y = (float *)args->y + i / size * size + i % args->columns * args->rows +
-                   i % size / args->columns;
-        *y = args->accumulate ? *y + x[i] : x[i];
-    }
     return DDP_OK;
 }

@@ -58,19 +58,6 @@ static __global__ void elements(struct ddp_transpose args, int64_t count)
         put<T>(args, begin + place % columns * rows + place / columns, ddp_read_one(x + at));
 }
 
-static enum ddp_status check(const struct ddp_transpose *args)
-{
-    size_t count = sizeof(float);
-    const bool fits = args->batch >= 0 && args->rows >= 0 && args->columns >= 0 &&
-                      ddp_size_multiply(count, (size_t)args->batch, &count) &&
-                      ddp_size_multiply(count, (size_t)args->rows, &count) &&
-                      ddp_size_multiply(count, (size_t)args->columns, &count);
-    if (!fits || (count > 0 && (!args->x || !args->y)))
-        return ddp_fail(DDP_ERR_INVALID, "transpose: bad arguments (%lld of %lld x %lld)",
-                        (long long)args->batch, (long long)args->rows, (long long)args->columns);
-    return ddp_cuda_check_dtype("transpose", args->dtype);
-}
-
 template <typename T>
 static void launch(const struct ddp_transpose *args, int64_t count, struct ddp_cuda *cuda)
 {
@@ -90,7 +77,7 @@ static void launch(const struct ddp_transpose *args, int64_t count, struct ddp_c
 extern "C" enum ddp_status ddp_cuda_transpose(const struct ddp_transpose *args, void *stream)
 {
     struct ddp_cuda *cuda = (struct ddp_cuda *)stream;
-    enum ddp_status status = check(args);
+    enum ddp_status status = ddp_transpose_check(args);
     const int64_t count = args->batch * args->rows * args->columns;
     if (status || count == 0)
         return status;

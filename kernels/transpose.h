@@ -8,6 +8,8 @@
 
 #include "ddp.h"
 
+#include "kernels/check.h"
+
 struct ddp_transpose {
     int64_t batch, rows, columns;
     enum ddp_dtype dtype; /* of x and y: DDP_F32 or DDP_BF16 */
@@ -16,7 +18,19 @@ struct ddp_transpose {
     bool accumulate;      /* add to y; else overwrite */
 };
 
+static inline enum ddp_status ddp_transpose_check(const struct ddp_transpose *args)
+{
+    size_t count = sizeof(float);
+    const bool fits = args->batch >= 0 && args->rows >= 0 && args->columns >= 0 &&
+                      ddp_size_multiply(count, (size_t)args->batch, &count) &&
+                      ddp_size_multiply(count, (size_t)args->rows, &count) &&
+                      ddp_size_multiply(count, (size_t)args->columns, &count);
+    if (!fits || (count > 0 && (!args->x || !args->y)))
+        return ddp_fail(DDP_ERR_INVALID, "transpose: bad arguments (%lld of %lld x %lld)",
+                        (long long)args->batch, (long long)args->rows, (long long)args->columns);
+    return ddp_check_dtype("transpose", args->dtype);
+}
+
 enum ddp_status ddp_transpose(const struct ddp_transpose *args, void *stream);
-enum ddp_status ddp_transpose_reference(const struct ddp_transpose *args, void *stream);
 
 #endif

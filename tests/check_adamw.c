@@ -10,6 +10,7 @@
 #include "tests/golden.h"
 #include "optim/optim.h"
 #include "tests/kernels_test.h"
+#include "tests/reference/reference.h"
 
 static const struct ddp_range spans[] = {
     {3, 5}, {16, 48}, {1000, 1001}, {1001, 20000}, {60000, 70001}};

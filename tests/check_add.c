@@ -5,6 +5,7 @@
 
 #include "kernels/add.h"
 #include "tests/kernels_test.h"
+#include "tests/reference/reference.h"
 
 static const int64_t counts[] = {0, 1, 15, 16, 17, 32767, 32768, 32769, 100003};
 

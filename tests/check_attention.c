@@ -6,6 +6,7 @@
 
 #include "kernels/attention/attention.h"
 #include "tests/kernels_test.h"
+#include "tests/reference/reference.h"
 
 struct layer {
     int64_t batch, length, heads, size, count; /* count: B T H D */

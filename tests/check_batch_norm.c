@@ -8,6 +8,7 @@
 #include "kernels/batch_norm.h"
 #include "kernels/ema.h"
 #include "tests/kernels_golden.h"
+#include "tests/reference/reference.h"
 
 struct norm {
     int64_t rows, channels;

@@ -5,6 +5,7 @@
 
 #include "kernels/bf16.h"
 #include "tests/kernels_test.h"
+#include "tests/reference/reference.h"
 
 START_TEST(test_values)
 {

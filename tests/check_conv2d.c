@@ -9,6 +9,7 @@
 #include "tests/kernels_golden.h"
 
 #include "kernels/bf16.h"
+#include "tests/reference/reference.h"
 
 struct layer {
     struct ddp_conv2d_shape shape;

@@ -6,6 +6,7 @@
 
 #include "kernels/dropout.h"
 #include "tests/kernels_test.h"
+#include "tests/reference/reference.h"
 
 static const int64_t counts[] = {0, 1, 3, 4, 5, 255, 256, 257, 16383, 16384, 16385, 70001};
 static const float probabilities[] = {0, 0.1f, 0.5f, 0.999f};

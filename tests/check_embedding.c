@@ -6,6 +6,7 @@
 #include "kernels/embedding.h"
 #include "tests/kernels_test.h"
 #include "tests/scratch.h"
+#include "tests/reference/reference.h"
 
 /* B, T, C, V, P */
 static const int64_t shapes[][5] = {

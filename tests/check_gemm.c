@@ -5,6 +5,7 @@
 #include "config.h"
 
 #include "kernels/cpu/gemm.h"
+#include "tests/reference/reference.h"
 #include "tests/runner.h"
 
 #include <pthread.h>

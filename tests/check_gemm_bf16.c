@@ -6,6 +6,7 @@
 
 #include "kernels/bf16.h"
 #include "kernels/cpu/gemm_bf16.h"
+#include "tests/reference/reference.h"
 #include "tests/runner.h"
 
 typedef struct ddp_gemm_bf16 product_arguments;

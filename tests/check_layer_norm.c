@@ -6,6 +6,7 @@
 
 #include "kernels/layer_norm.h"
 #include "tests/kernels_test.h"
+#include "tests/reference/reference.h"
 
 struct layer {
     int64_t rows, features;

@@ -7,6 +7,7 @@
 #include "kernels/bf16.h"
 #include "kernels/linear.h"
 #include "tests/kernels_test.h"
+#include "tests/reference/reference.h"
 
 struct layer {
     int64_t rows, in, out;

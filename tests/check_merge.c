@@ -10,6 +10,7 @@
 #include "kernels/merge.h"
 #include "kernels/reduce.h"
 #include "tests/runner.h"
+#include "tests/reference/reference.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -11,6 +11,7 @@
 #include "mode/updater.h"
 #include "model/model.h"
 #include "tests/runner.h"
+#include "tests/reference/reference.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -8,6 +8,7 @@
 #include "kernels/norm.h"
 #include "tests/golden.h"
 #include "tests/kernels_test.h"
+#include "tests/reference/reference.h"
 
 #define B ((int64_t)DDP_NORM_BLOCK)
 

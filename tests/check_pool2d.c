@@ -7,6 +7,7 @@
 #include "kernels/conv2d/conv2d.h"
 #include "kernels/pool2d.h"
 #include "tests/kernels_golden.h"
+#include "tests/reference/reference.h"
 
 static const struct ddp_pool2d_shape shapes[] = {
     {1, 1, 1, 1, 1, 1, 1, 0},    {2, 4, 4, 3, 2, 2, 2, 0},  {3, 5, 7, 16, 2, 2, 2, 0},

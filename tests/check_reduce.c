@@ -5,6 +5,7 @@
 
 #include "kernels/reduce.h"
 #include "tests/runner.h"
+#include "tests/reference/reference.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -7,6 +7,7 @@
 #include "kernels/relu.h"
 #include "kernels/transpose.h"
 #include "tests/kernels_test.h"
+#include "tests/reference/reference.h"
 
 static const int64_t counts[] = {0, 1, 15, 16, 17, 16383, 16384, 16385, 100003};
 

@@ -6,6 +6,7 @@
 
 #include "kernels/sgd.h"
 #include "tests/kernels_test.h"
+#include "tests/reference/reference.h"
 
 static const struct ddp_sgd variants[] = {
     {.scale = 1, .rate = 0.1f},

@@ -6,6 +6,7 @@
 #include "kernels/softmax_cross_entropy.h"
 #include "tests/kernels_test.h"
 #include "tests/scratch.h"
+#include "tests/reference/reference.h"
 
 static const int64_t shapes[][2] = {
     {0, 10},  {1, 1},   {1, 2},    {15, 10},  {16, 15},   {17, 16},

@@ -5,6 +5,7 @@
 
 #include "kernels/sum.h"
 #include "tests/kernels_test.h"
+#include "tests/reference/reference.h"
 
 static const int64_t counts[] = {0,     1,     2,     15,    16,    17,      255,    16383,
                                  16384, 16385, 32768, 50001, 99999, 4194304, 5000003};

@@ -9,6 +9,7 @@
 #include "job/board.h"
 #include "kernels/reduce.h"
 #include "tests/runner.h"
+#include "tests/reference/reference.h"
 
 #include <stdlib.h>
 #include <string.h>

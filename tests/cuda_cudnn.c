@@ -9,6 +9,7 @@
 #include "kernels/bf16.h"
 #include "tests/cuda_pair.h"
 #include "tests/cuda_test.h"
+#include "tests/reference/reference.h"
 
 #include <stdlib.h>
 

@@ -5,6 +5,7 @@
 #include "config.h"
 
 #include "tests/cuda_kernels_test.h"
+#include "tests/reference/reference.h"
 
 /* By number of a looped test: a size, each twice: aligned to 16 bytes, and not. */
 #define LOOPS (2 * CUDA_SIZES)

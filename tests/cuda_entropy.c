@@ -4,6 +4,7 @@
 #include "config.h"
 
 #include "tests/cuda_pair.h"
+#include "tests/reference/reference.h"
 
 static const int64_t entropies[][2] = {
     {0, 10},  {1, 1},    {1, 2},    {15, 10},  {16, 15},  {17, 16},   {33, 17},   {64, 31},

@@ -5,6 +5,7 @@
 
 #include "kernels/bf16.h"
 #include "tests/cuda_pair.h"
+#include "tests/reference/reference.h"
 
 /* --- convolution ---------------------------------------------------------------------------- */
 

@@ -5,6 +5,7 @@
 #include "config.h"
 
 #include "tests/cuda_kernels_test.h"
+#include "tests/reference/reference.h"
 
 #define FIRST 40 /* where in the flat array the arrays of these tests begin */
 

@@ -6,6 +6,7 @@
 #include "config.h"
 
 #include "tests/cuda_pair.h"
+#include "tests/reference/reference.h"
 
 /* --- transpose ------------------------------------------------------------------------------ */
 
@@ -281,7 +282,7 @@ static void check_layer_norm_nan(struct norm_case *c, int64_t row, int64_t colum
     c->x.host[begin + column] = NAN;
     pair_send(&c->x);
     norm_forward(c, true);
-    norm_backward(c, true, 0, NULL);
+    norm_backward(c, true, 0, cuda_memory(ddp_layer_norm_scratch_bytes(c->rows, c->n), 0));
     float *y = pair_fetch(&c->y), *dx = pair_fetch(&c->dx), *all = pair_fetch(&c->statistics);
     for (int64_t i = 0; i < c->rows * c->n; i++)
         ck_assert_msg((i >= begin && i < end) == (isnan(y[i]) && isnan(dx[i])),
@@ -320,10 +321,12 @@ START_TEST(test_layer_norm_in_place)
         const int64_t rows = shapes[i][0], n = shapes[i][1];
         struct norm_case c = norm_case_of(shapes[i], _i ? 8 : 0);
         norm_forward(&c, true);
-        norm_backward(&c, true, 0, NULL);
+        void *scratch = cuda_memory(ddp_layer_norm_scratch_bytes(rows, n), 0);
+        norm_backward(&c, true, 0, scratch);
         float *y = pair_fetch(&c.y), *dx = pair_fetch(&c.dx), *dgamma = pair_fetch(&c.dgamma);
         struct ddp_layer_norm_backward args = {.rows = rows, .features = n, .x = c.x.device};
         args.dtype = c.dtype;
+        args.scratch = scratch;
         args.gamma = c.gamma.device;
         args.statistics = c.statistics.device;
         args.dy = c.dy.device;

@@ -20,7 +20,7 @@
  * times as fast (attention_mma.cu), in bf16; forward() and backward() choose. Heads of 128 and 256
  * are done right, not fast. */
 #include "core/log.h"
-#include "kernels/attention/check.h"
+#include "kernels/attention/attention.h"
 #include "kernels/attention/cuda.h"
 #include "kernels/attention/cudnn.h"
 #include "kernels/kernels_cuda.h"

@@ -9,6 +9,8 @@
 
 #include "ddp.h"
 
+#include "kernels/check.h"
+
 struct ddp_attention_forward {
     int64_t batch, length;    /* B, T */
     int64_t heads, head_size; /* H, D; C = H D */
@@ -29,11 +31,49 @@ struct ddp_attention_backward {
     bool accumulate_dqkv; /* add to what is in dqkv; false: overwrite it, whatever it is */
 };
 
+static inline bool ddp_attention_is_empty(int64_t batch, int64_t length, int64_t heads,
+                                          int64_t head_size)
+{
+    return batch == 0 || length == 0 || heads == 0 || head_size == 0;
+}
+
+static inline enum ddp_status ddp_attention_check_shape(const char *name, int64_t batch,
+                                                        int64_t length, int64_t heads,
+                                                        int64_t head_size, enum ddp_dtype dtype)
+{
+    if (batch < 0 || length < 0 || heads < 0 || head_size < 0)
+        return ddp_fail(
+            DDP_ERR_INVALID, "%s: negative size (%lld x %lld tokens, %lld heads of %lld)", name,
+            (long long)batch, (long long)length, (long long)heads, (long long)head_size);
+    return ddp_check_dtype(name, dtype);
+}
+
+static inline enum ddp_status ddp_attention_check_forward(const struct ddp_attention_forward *args)
+{
+    enum ddp_status status = ddp_attention_check_shape("attention", args->batch, args->length,
+                                                       args->heads, args->head_size, args->dtype);
+    if (status)
+        return status;
+    if (!ddp_attention_is_empty(args->batch, args->length, args->heads, args->head_size) &&
+        (!args->qkv || !args->y))
+        return ddp_fail(DDP_ERR_INVALID, "attention: qkv or y is NULL");
+    return DDP_OK;
+}
+
+static inline enum ddp_status
+ddp_attention_check_backward(const struct ddp_attention_backward *args)
+{
+    enum ddp_status status = ddp_attention_check_shape(
+        "attention backward", args->batch, args->length, args->heads, args->head_size, args->dtype);
+    if (status)
+        return status;
+    if (!ddp_attention_is_empty(args->batch, args->length, args->heads, args->head_size) &&
+        (!args->qkv || !args->y || !args->lse || !args->dy || !args->dqkv))
+        return ddp_fail(DDP_ERR_INVALID, "attention backward: qkv, y, lse, dy or dqkv is NULL");
+    return DDP_OK;
+}
+
 enum ddp_status ddp_attention_forward(const struct ddp_attention_forward *args, void *stream);
-enum ddp_status ddp_attention_forward_reference(const struct ddp_attention_forward *args,
-                                                void *stream);
 enum ddp_status ddp_attention_backward(const struct ddp_attention_backward *args, void *stream);
-enum ddp_status ddp_attention_backward_reference(const struct ddp_attention_backward *args,
-                                                 void *stream);
 
 #endif

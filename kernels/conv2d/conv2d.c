@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
  * Convolution on the CPU; see conv2d.h. Forward, and back to dx, it is one pass over tiles of the
- * images (conv2d_correlate.c); dweight is in conv2d_weight.c, the plain version in
- * conv2d_reference.c. No library is called: on images of 8 to 32 pixels with 16 to 64 channels
- * these loops run at nearly the processor's peak. */
+ * images (correlate.c); dweight is in weight.c. No library is called: on images of 8 to 32 pixels
+ * with 16 to 64 channels these loops run at nearly the processor's peak. */
 #include "config.h"
 
 #include "kernels/conv2d/conv2d.h"
 
 #include "core/log.h"
 #include "core/memory.h"
-#include "kernels/conv2d/check.h"
 #include "kernels/conv2d/correlate.h"
 #include "kernels/conv2d/weight.h"
 #include "kernels/cpu/cpu.h"
@@ -28,8 +26,6 @@ size_t ddp_conv2d_forward_scratch_bytes(const struct ddp_conv2d_shape *shape)
 enum ddp_status ddp_conv2d_forward(const struct ddp_conv2d_forward *args, void *stream)
 {
     enum ddp_status status = ddp_conv2d_check_forward(args);
-    if (status == DDP_OK)
-        status = ddp_cpu_check_dtype("conv2d", args->dtype);
     if (status || args->shape.batch == 0)
         return status;
     if (!args->scratch)
@@ -112,8 +108,6 @@ size_t ddp_conv2d_backward_scratch_bytes(const struct ddp_conv2d_shape *shape)
 enum ddp_status ddp_conv2d_backward(const struct ddp_conv2d_backward *args, void *stream)
 {
     enum ddp_status status = ddp_conv2d_check_backward(args);
-    if (status == DDP_OK)
-        status = ddp_cpu_check_dtype("conv2d", args->dtype);
     if (status)
         return status;
     if (!args->scratch)

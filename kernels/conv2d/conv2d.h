@@ -12,7 +12,8 @@
 
 #include "ddp.h"
 
-#include "kernels/linear.h"
+#include "kernels/check.h"
+#include "kernels/window.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -24,11 +25,6 @@ struct ddp_conv2d_shape {
     int64_t kernel_height, kernel_width; /* KH, KW, at least 1 */
     int64_t stride, padding, dilation;   /* of both directions; 1.., 0.., 1.. */
 };
-
-/* OH or OW: positions of a window of `kernel` in `size` elements; 0 when it never fits. Also that
- * of pooling, with dilation 1. */
-int64_t ddp_window_count(int64_t size, int64_t kernel, int64_t stride, int64_t padding,
-                         int64_t dilation);
 
 struct ddp_conv2d_forward {
     struct ddp_conv2d_shape shape;
@@ -61,6 +57,90 @@ struct ddp_conv2d_backward {
     void *scratch;           /* ddp_conv2d_backward_scratch_bytes(), 64-byte aligned */
 };
 
+static inline int64_t ddp_conv2d_row_count(const struct ddp_conv2d_shape *s)
+{
+    return ddp_window_count(s->height, s->kernel_height, s->stride, s->padding, s->dilation);
+}
+
+static inline int64_t ddp_conv2d_column_count(const struct ddp_conv2d_shape *s)
+{
+    return ddp_window_count(s->width, s->kernel_width, s->stride, s->padding, s->dilation);
+}
+
+static inline bool ddp_conv2d_product_fits(const int64_t *factors, int count)
+{
+    size_t product = sizeof(float);
+    for (int i = 0; i < count; i++)
+        if (!ddp_size_multiply(product, (size_t)factors[i], &product))
+            return false;
+    return product <= INT64_MAX / 64;
+}
+
+static inline bool ddp_conv2d_shape_fits(const struct ddp_conv2d_shape *s)
+{
+    const int64_t at_least_one[] = {s->in,     s->out,      s->kernel_height, s->kernel_width,
+                                    s->stride, s->dilation, s->height,        s->width};
+    for (size_t i = 0; i < sizeof at_least_one / sizeof *at_least_one; i++)
+        if (at_least_one[i] < 1 || at_least_one[i] > DDP_WINDOW_SIZE_LIMIT)
+            return false;
+    if (s->batch < 0 || s->batch > DDP_WINDOW_SIZE_LIMIT || s->padding < 0 ||
+        s->padding > DDP_WINDOW_SIZE_LIMIT)
+        return false;
+    const int64_t rows = ddp_conv2d_row_count(s), columns = ddp_conv2d_column_count(s);
+    const int64_t x[] = {s->batch, s->height, s->width, s->in};
+    const int64_t y[] = {s->batch, rows, columns, s->out};
+    const int64_t weight[] = {s->out + 15, s->in + 15, s->kernel_height, s->kernel_width, 16};
+    return rows > 0 && columns > 0 && ddp_conv2d_product_fits(x, 4) &&
+           ddp_conv2d_product_fits(y, 4) && ddp_conv2d_product_fits(weight, 5);
+}
+
+static inline enum ddp_status ddp_conv2d_check_shape(const struct ddp_conv2d_shape *s,
+                                                     enum ddp_activation activation,
+                                                     enum ddp_dtype compute, enum ddp_dtype dtype)
+{
+    if (!ddp_conv2d_shape_fits(s))
+        return ddp_fail(DDP_ERR_INVALID,
+                        "conv2d: %lld images of %lld x %lld x %lld with windows of %lld x %lld for "
+                        "%lld channels (stride %lld, padding %lld, dilation %lld) do not fit",
+                        (long long)s->batch, (long long)s->height, (long long)s->width,
+                        (long long)s->in, (long long)s->kernel_height, (long long)s->kernel_width,
+                        (long long)s->out, (long long)s->stride, (long long)s->padding,
+                        (long long)s->dilation);
+    if (activation != DDP_ACTIVATION_NONE && activation != DDP_ACTIVATION_RELU)
+        return ddp_fail(DDP_ERR_INVALID, "conv2d: activation %d is not fused", (int)activation);
+    if (compute != DDP_F32 && compute != DDP_BF16)
+        return ddp_fail(DDP_ERR_INVALID, "conv2d: cannot compute in dtype %d", (int)compute);
+    if (dtype != DDP_F32 && (dtype != DDP_BF16 || compute != DDP_BF16))
+        return ddp_fail(DDP_ERR_INVALID, "conv2d: dtype %d with products of dtype %d", (int)dtype,
+                        (int)compute);
+    return ddp_check_dtype("conv2d", dtype);
+}
+
+static inline enum ddp_status ddp_conv2d_check_forward(const struct ddp_conv2d_forward *args)
+{
+    enum ddp_status status =
+        ddp_conv2d_check_shape(&args->shape, args->activation, args->compute, args->dtype);
+    if (status)
+        return status;
+    if (args->shape.batch > 0 && (!args->x || !args->weight || !args->y))
+        return ddp_fail(DDP_ERR_INVALID, "conv2d: x, weight or y is NULL");
+    return DDP_OK;
+}
+
+static inline enum ddp_status ddp_conv2d_check_backward(const struct ddp_conv2d_backward *args)
+{
+    enum ddp_status status =
+        ddp_conv2d_check_shape(&args->shape, args->activation, args->compute, args->dtype);
+    if (status || args->shape.batch == 0)
+        return status;
+    bool missing = !args->dy || (args->activation != DDP_ACTIVATION_NONE && !args->y);
+    missing |= args->dweight && !args->x;
+    missing |= args->dx && !args->weight;
+    if (missing)
+        return ddp_fail(DDP_ERR_INVALID, "conv2d backward: dy, y, x or weight is NULL");
+    return DDP_OK;
+}
+
 /* They depend on the shape alone; 0 for a shape that the functions below refuse. */
 size_t ddp_conv2d_forward_scratch_bytes(const struct ddp_conv2d_shape *shape);
 size_t ddp_conv2d_backward_scratch_bytes(const struct ddp_conv2d_shape *shape);
@@ -68,9 +148,7 @@ size_t ddp_conv2d_backward_scratch_bytes(const struct ddp_conv2d_shape *shape);
 /* DDP_ERR_INVALID: a negative size, a window that never fits, or NULL where elements are needed.
  * Each fast version may be fed from the other's results: the reference ignores scratch. */
 enum ddp_status ddp_conv2d_forward(const struct ddp_conv2d_forward *args, void *stream);
-enum ddp_status ddp_conv2d_forward_reference(const struct ddp_conv2d_forward *args, void *stream);
 enum ddp_status ddp_conv2d_backward(const struct ddp_conv2d_backward *args, void *stream);
-enum ddp_status ddp_conv2d_backward_reference(const struct ddp_conv2d_backward *args, void *stream);
 
 #ifdef __cplusplus
 }

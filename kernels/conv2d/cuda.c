@@ -22,7 +22,6 @@
 
 #include "core/log.h"
 #include "core/memory.h"
-#include "kernels/conv2d/check.h"
 #include "kernels/conv2d/cuda.h"
 #include "kernels/cuda/columns.h"
 #include "kernels/cuda/gemm.h"

@@ -71,9 +71,6 @@ static inline ddp_pool *ddp_stream_pool(void *stream)
     return (ddp_pool *)stream; /* the cast is for C++ */
 }
 
-/* The CPU's operations take float32 activations only: DDP_ERR_UNSUPPORTED for another dtype. */
-enum ddp_status ddp_cpu_check_dtype(const char *operation, enum ddp_dtype dtype);
-
 /* Does elements [begin, end) of an operation. */
 typedef void ddp_range_function(const void *args, int64_t begin, int64_t end);
 

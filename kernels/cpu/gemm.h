@@ -36,7 +36,4 @@ enum ddp_status ddp_gemm_serial(const struct ddp_gemm *gemm);
 /* The version without oneDNN, in every build; its bits are the same on every instruction set. */
 enum ddp_status ddp_gemm_plain(const struct ddp_gemm *gemm, void *stream);
 
-/* Adds in double precision; calls the epilogue once for the whole of C. */
-enum ddp_status ddp_gemm_reference(const struct ddp_gemm *gemm, void *stream);
-
 #endif

@@ -27,7 +27,4 @@ enum ddp_status ddp_gemm_bf16(const struct ddp_gemm_bf16 *gemm, void *stream);
 /* Operands are widened and multiplied in float32, in plain C: the same bits on every machine. */
 enum ddp_status ddp_gemm_bf16_plain(const struct ddp_gemm_bf16 *gemm, void *stream);
 
-/* Adds in double precision. */
-enum ddp_status ddp_gemm_bf16_reference(const struct ddp_gemm_bf16 *gemm, void *stream);
-
 #endif

@@ -5,7 +5,6 @@
 
 #include "kernels/cpu/update.h"
 
-#include "core/log.h"
 #include "core/bf16.h"
 #include "kernels/cpu/cpu.h"
 
@@ -49,30 +48,8 @@ static void run_task(void *arg, size_t index)
         run_piece(update, piece.begin - first, piece.end - first, !spared);
 }
 
-enum ddp_status ddp_update_check(const struct ddp_update *update, const char *name)
-{
-    bool bad = update->count < 0 || update->first < 0 || update->no_decay_count < 0 ||
-               (update->no_decay_count > 0 && !update->no_decay) ||
-               (update->count > 0 && !update->weight);
-    for (int i = 0; !bad && i < update->no_decay_count; i++)
-        bad = update->no_decay[i].begin >= update->no_decay[i].end ||
-              (i > 0 && update->no_decay[i].begin < update->no_decay[i - 1].end);
-    return bad ? ddp_fail(DDP_ERR_INVALID, "%s: bad arguments (%lld elements)", name,
-                          (long long)update->count)
-               : DDP_OK;
-}
-
 void ddp_update_run(const struct ddp_update *update, void *stream)
 {
     struct run run = {update, ddp_blocks_cut(update->count, BLOCK, DDP_LANES)};
     ddp_pool_run(ddp_stream_pool(stream), run.blocks.count, run_task, &run);
-}
-
-bool ddp_update_spares(const struct ddp_update *update, int64_t at)
-{
-    for (int i = 0; i < update->no_decay_count; i++)
-        if (update->first + at >= update->no_decay[i].begin &&
-            update->first + at < update->no_decay[i].end)
-            return true;
-    return false;
 }

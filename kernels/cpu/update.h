@@ -21,11 +21,6 @@ struct ddp_update {
     const void *args;
 };
 
-/* DDP_ERR_INVALID for sizes and ranges that make no sense. */
-enum ddp_status ddp_update_check(const struct ddp_update *update, const char *name);
 void ddp_update_run(const struct ddp_update *update, void *stream);
-
-/* Does weight decay leave element `at` of the arrays alone? For the plain versions. */
-bool ddp_update_spares(const struct ddp_update *update, int64_t at);
 
 #endif

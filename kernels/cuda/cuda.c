@@ -56,15 +56,6 @@ static const char *advice(cudaError_t error)
     }
 }
 
-enum ddp_status ddp_cuda_check_dtype(const char *operation, enum ddp_dtype dtype)
-{
-    if (dtype != DDP_F32 && dtype != DDP_BF16)
-        return ddp_fail(DDP_ERR_UNSUPPORTED,
-                        "%s: CUDA keeps activations in float32 or bf16, not dtype %d", operation,
-                        (int)dtype);
-    return DDP_OK;
-}
-
 enum ddp_status ddp_cuda_failed(cudaError_t error, const char *operation)
 {
     int index = 0;

@@ -88,9 +88,6 @@ static inline void *ddp_cuda_spare(const struct ddp_cuda *cuda)
 /* After the launches of an operation: reports an error of theirs with the operation's name. */
 enum ddp_status ddp_cuda_launched(struct ddp_cuda *cuda, const char *operation);
 
-/* DDP_ERR_UNSUPPORTED for activations that are neither float32 nor bf16. */
-enum ddp_status ddp_cuda_check_dtype(const char *operation, enum ddp_dtype dtype);
-
 /* Turns an error of a CUDA call into a status, logged as "OPERATION: words of CUDA, what to do". */
 enum ddp_status ddp_cuda_failed(cudaError_t error, const char *operation);
 

@@ -42,20 +42,6 @@ static inline void ddp_cuda_next_part(struct ddp_cuda_part *part, int64_t begin,
     }
 }
 
-/* DDP_ERR_INVALID for sizes and ranges that make no sense. */
-static inline enum ddp_status ddp_cuda_check_update(const char *name, int64_t count, int64_t first,
-                                                    const float *weight,
-                                                    const struct ddp_range *ranges, int span_count)
-{
-    bool bad = count < 0 || first < 0 || span_count < 0 || (span_count > 0 && !ranges) ||
-               (count > 0 && !weight);
-    for (int i = 0; !bad && i < span_count; i++)
-        bad = ranges[i].begin >= ranges[i].end || (i > 0 && ranges[i].begin < ranges[i - 1].end);
-    return bad ? ddp_fail(DDP_ERR_INVALID, "%s: bad arguments (%lld elements)", name,
-                          (long long)count)
-               : DDP_OK;
-}
-
 /* The first range that ends behind `at`. */
 static __device__ inline int ddp_cuda_first_range(const struct ddp_cuda_part &part, int64_t at)
 {

@@ -13,11 +13,6 @@ struct attributes {
     enum ddp_dtype compute;
 };
 
-static bool is_gelu(enum ddp_activation activation)
-{
-    return activation == DDP_ACTIVATION_GELU || activation == DDP_ACTIVATION_GELU_TANH;
-}
-
 static enum ddp_status forward(ddp_exec *exec, const struct node *node)
 {
     const struct attributes *attributes = node->attributes;
@@ -107,7 +102,8 @@ ddp_tensor *ddp_graph_linear(ddp_graph *graph, ddp_tensor *x, ddp_tensor *weight
         .keeps_output = activation == DDP_ACTIVATION_RELU,
         .gives_pitch = activation == DDP_ACTIVATION_NONE,
         .overwrites_dy = activation != DDP_ACTIVATION_NONE,
-        .saved_bytes = is_gelu(activation) ? (size_t)(rows * out) * ddp_dtype_bytes(x->dtype) : 0,
+        .saved_bytes =
+            ddp_linear_is_gelu(activation) ? (size_t)(rows * out) * ddp_dtype_bytes(x->dtype) : 0,
         .forward_scratch = scratch,
         .backward_scratch = scratch,
     };

@@ -3,23 +3,11 @@
  * Convolution as its definition says it, added in double precision; see conv2d.h. */
 #include "config.h"
 
-#include "kernels/conv2d/check.h"
+#include "tests/reference/reference.h"
 
+#include "core/bf16.h"
 #include "core/memory.h"
-#include "kernels/bf16.h"
-#include "kernels/cpu/cpu.h"
-
 #include <stdlib.h>
-
-static int64_t row_count(const struct ddp_conv2d_shape *s)
-{
-    return ddp_window_count(s->height, s->kernel_height, s->stride, s->padding, s->dilation);
-}
-
-static int64_t column_count(const struct ddp_conv2d_shape *s)
-{
-    return ddp_window_count(s->width, s->kernel_width, s->stride, s->padding, s->dilation);
-}
 
 /* What the places of window and image are called while all pairs of them are visited. */
 struct place {
@@ -32,7 +20,7 @@ struct place {
 static void visit_all(const struct ddp_conv2d_shape *s,
                       void (*visit)(void *arg, const struct place *place), void *arg)
 {
-    const int64_t rows = row_count(s), columns = column_count(s);
+    const int64_t rows = ddp_conv2d_row_count(s), columns = ddp_conv2d_column_count(s);
     for (int64_t at = 0; at < s->batch * rows * columns; at++)
         for (int64_t tap = 0; tap < s->kernel_height * s->kernel_width; tap++) {
             const int64_t image = at / (rows * columns);
@@ -105,12 +93,11 @@ enum ddp_status ddp_conv2d_forward_reference(const struct ddp_conv2d_forward *ar
     float *y = args->y;
     (void)stream;
     enum ddp_status status = ddp_conv2d_check_forward(args);
-    if (status == DDP_OK)
-        status = ddp_cpu_check_dtype("conv2d", args->dtype);
     if (status || args->shape.batch == 0)
         return status;
     const int64_t out = args->shape.out;
-    const int64_t count = args->shape.batch * row_count(&args->shape) * column_count(&args->shape);
+    const int64_t count = args->shape.batch * ddp_conv2d_row_count(&args->shape) *
+                          ddp_conv2d_column_count(&args->shape);
     struct sums sums = {
         .shape = &args->shape, .compute = args->compute, .x = args->x, .weight = args->weight};
     sums.out = ddp_array_alloc((size_t)(count * out), sizeof *sums.out);
@@ -143,12 +130,10 @@ enum ddp_status ddp_conv2d_backward_reference(const struct ddp_conv2d_backward *
 {
     (void)stream;
     enum ddp_status status = ddp_conv2d_check_backward(args);
-    if (status == DDP_OK)
-        status = ddp_cpu_check_dtype("conv2d", args->dtype);
     if (status)
         return status;
     const struct ddp_conv2d_shape *s = &args->shape;
-    const int64_t pixels = s->batch * row_count(s) * column_count(s);
+    const int64_t pixels = s->batch * ddp_conv2d_row_count(s) * ddp_conv2d_column_count(s);
     struct sums sums = {
         .shape = s,
         .compute = args->compute,

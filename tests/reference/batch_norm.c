@@ -1,19 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * Batch norm as its formulas say it, in double precision, and what both versions share; see
- * batch_norm.h. */
+ * Batch norm as its formulas say it, in double precision; see batch_norm.h. */
 #include "config.h"
 
-#include "kernels/batch_norm_check.h"
-
-#include "kernels/cpu/cpu.h"
+#include "tests/reference/reference.h"
 
 #include <math.h>
 #include <string.h>
 
 /* --- once for each channel -------------------------------------------------------------------- */
 
-void ddp_batch_norm_statistics(const struct ddp_batch_norm_forward *a)
+static void statistics(const struct ddp_batch_norm_forward *a)
 {
     for (int64_t c = 0; c < a->channels; c++) {
         const double mean = a->sums[c] / a->count;
@@ -29,7 +26,7 @@ void ddp_batch_norm_statistics(const struct ddp_batch_norm_forward *a)
     }
 }
 
-void ddp_batch_norm_parameters(const struct ddp_batch_norm_backward *a)
+static void parameters(const struct ddp_batch_norm_backward *a)
 {
     for (int64_t c = 0; a->dbeta && c < a->channels; c++)
         a->dbeta[c] = (a->accumulate ? a->dbeta[c] : 0) + (float)a->local_sums[c];
@@ -43,8 +40,6 @@ enum ddp_status ddp_batch_norm_sums_reference(const struct ddp_batch_norm_sums *
 {
     (void)stream;
     enum ddp_status status = ddp_batch_norm_check_sums(args);
-    if (status == DDP_OK)
-        status = ddp_cpu_check_dtype("batch norm", args->dtype);
     if (status)
         return status;
     memset(args->sums, 0, (size_t)args->channels * 2 * sizeof *args->sums);
@@ -63,12 +58,10 @@ enum ddp_status ddp_batch_norm_forward_reference(const struct ddp_batch_norm_for
     const float *residual = args->residual;
     (void)stream;
     enum ddp_status status = ddp_batch_norm_check_forward(args);
-    if (status == DDP_OK)
-        status = ddp_cpu_check_dtype("batch norm", args->dtype);
     if (status)
         return status;
     if (args->sums)
-        ddp_batch_norm_statistics(args);
+        statistics(args);
     for (int64_t i = 0; i < args->rows * args->channels; i++) {
         const int64_t c = i % args->channels;
         double mean, rstd;
@@ -105,8 +98,6 @@ ddp_batch_norm_backward_sums_reference(const struct ddp_batch_norm_backward_sums
     const float *x = args->x;
     (void)stream;
     enum ddp_status status = ddp_batch_norm_check_backward_sums(args);
-    if (status == DDP_OK)
-        status = ddp_cpu_check_dtype("batch norm", args->dtype);
     if (status)
         return status;
     const int64_t channels = args->channels;
@@ -129,11 +120,9 @@ enum ddp_status ddp_batch_norm_backward_reference(const struct ddp_batch_norm_ba
     float *dresidual = args->dresidual;
     (void)stream;
     enum ddp_status status = ddp_batch_norm_check_backward(args);
-    if (status == DDP_OK)
-        status = ddp_cpu_check_dtype("batch norm", args->dtype);
     if (status)
         return status;
-    ddp_batch_norm_parameters(args);
+    parameters(args);
     const int64_t channels = args->channels;
     for (int64_t i = 0; i < args->rows * channels; i++) {
         const int64_t c = i % channels;

@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Pooling one output at a time; see pool2d.h. */
+ * Pooling, one output at a time; see pool2d.h. */
 #include "config.h"
 
-#include "kernels/pool2d_check.h"
-
-#include "kernels/conv2d/conv2d.h"
-#include "kernels/cpu/cpu.h"
+#include "tests/reference/reference.h"
 
 #include <math.h>
 #include <string.h>
@@ -53,9 +50,7 @@ enum ddp_status ddp_max_pool2d_forward_reference(const struct ddp_max_pool2d_for
     const float *x = args->x;
     float *y = args->y;
     (void)stream;
-    enum ddp_status status = ddp_pool2d_check(&args->shape, x && y, true);
-    if (status == DDP_OK)
-        status = ddp_cpu_check_dtype("pool2d", args->dtype);
+    enum ddp_status status = ddp_max_pool2d_check_forward(args);
     if (status)
         return status;
     const struct ddp_pool2d_shape *s = &args->shape;
@@ -82,9 +77,7 @@ enum ddp_status ddp_max_pool2d_backward_reference(const struct ddp_max_pool2d_ba
     const float *dy = args->dy;
     float *dx = args->dx;
     (void)stream;
-    enum ddp_status status = ddp_pool2d_check(&args->shape, dy && dx && args->chosen, true);
-    if (status == DDP_OK)
-        status = ddp_cpu_check_dtype("pool2d", args->dtype);
+    enum ddp_status status = ddp_max_pool2d_check_backward(args);
     if (status)
         return status;
     const struct ddp_pool2d_shape *s = &args->shape;
@@ -103,9 +96,7 @@ enum ddp_status ddp_avg_pool2d_forward_reference(const struct ddp_avg_pool2d_for
     const float *x = args->x;
     float *y = args->y;
     (void)stream;
-    enum ddp_status status = ddp_pool2d_check(&args->shape, x && y, false);
-    if (status == DDP_OK)
-        status = ddp_cpu_check_dtype("pool2d", args->dtype);
+    enum ddp_status status = ddp_avg_pool2d_check_forward(args);
     if (status)
         return status;
     const struct ddp_pool2d_shape *s = &args->shape;
@@ -128,9 +119,7 @@ enum ddp_status ddp_avg_pool2d_backward_reference(const struct ddp_avg_pool2d_ba
     const float *dy = args->dy;
     float *dx = args->dx;
     (void)stream;
-    enum ddp_status status = ddp_pool2d_check(&args->shape, dy && dx, false);
-    if (status == DDP_OK)
-        status = ddp_cpu_check_dtype("pool2d", args->dtype);
+    enum ddp_status status = ddp_avg_pool2d_check_backward(args);
     if (status)
         return status;
     const struct ddp_pool2d_shape *s = &args->shape;

@@ -8,7 +8,4 @@
  * the cgroup does not tell; -1: not known. */
 long long memory_limit_kills(void);
 
-/* The cgroup's limit, the least of its own and those above; -1: none, or not known. */
-long long memory_limit_bytes(void);
-
 #endif

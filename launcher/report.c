@@ -6,10 +6,11 @@
 #include "launcher/report.h"
 
 #include "core/log.h"
-#include "launcher/memory_limit.h"
+#include "core/memory.h"
 
 #include <inttypes.h>
 #include <signal.h>
+#include <stdint.h>
 #include <string.h>
 #include <sys/wait.h>
 
@@ -64,13 +65,12 @@ static void describe_line(const struct ddp_board *board, int rank, char *text, s
 static void describe_want(int wait_status, char *text, size_t size)
 {
     bool hit = WIFSIGNALED(wait_status) && WTERMSIG(wait_status) == SIGKILL;
-    long long limit = memory_limit_bytes();
+    const size_t limit = ddp_memory_limit();
     int used = snprintf(text, size, "; %s",
                         hit ? "the kernel ended it for want of memory"
                             : "the kernel's out-of-memory killer has struck meanwhile");
-    if (limit >= 0)
-        snprintf(text + used, size - (size_t)used, " (its cgroup may use %lld MiB)",
-                 limit / (1 << 20));
+    if (limit < SIZE_MAX)
+        snprintf(text + used, size - (size_t)used, " (its cgroup may use %zu MiB)", limit >> 20);
 }
 
 void report_failure(const struct ddp_board *board, const struct report_end *end)

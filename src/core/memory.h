@@ -39,6 +39,9 @@ void ddp_pages_free(void *memory, size_t bytes);
 /* Is there room for so many bytes now, beside what is held? Says nothing of physical memory. */
 bool ddp_memory_probe(size_t bytes);
 
+/* Bytes of memory that the control groups of this process may use; SIZE_MAX: there is no limit. */
+size_t ddp_memory_limit(void);
+
 /* Bytes of memory and swap that this process could have at most: the machine's, or the limit of its
  * control group. What needs more would be killed, not refused. */
 size_t ddp_memory_total(void);

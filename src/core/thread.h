@@ -38,6 +38,9 @@ int ddp_thread_create(pthread_t *thread, void *(*main)(void *), void *arg);
  * DDP_ERR_MEMORY: there is no room for a stack; else DDP_ERR_SYSTEM. */
 enum ddp_status ddp_thread_failed(int error, const char *format, ...) DDP_PRINTF(2, 3);
 
+/* CPUs that this process may run on, by its affinity. */
+int ddp_cpu_count(void);
+
 #ifdef __cplusplus
 }
 #endif

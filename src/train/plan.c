@@ -8,12 +8,12 @@
 #include "core/log.h"
 #include "core/parse.h"
 #include "core/text.h"
+#include "core/thread.h"
 #include "graph/describe.h"
 #include "kernels/reduce.h"
 #include "train/devices.h"
 
 #include <inttypes.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -176,9 +176,7 @@ int ddp_train_threads(const struct ddp_train_options *options, int replicas)
         return (int)options->threads;
     if (ddp_parse_int64(getenv("OMP_NUM_THREADS"), 1, 1024, &threads))
         return (int)threads;
-    cpu_set_t cpus;
-    int cores = sched_getaffinity(0, sizeof cpus, &cpus) == 0 ? CPU_COUNT(&cpus) : 1;
-    cores /= replicas;
+    const int cores = ddp_cpu_count() / replicas;
     return cores < 1 ? 1 : cores;
 }
 

@@ -23,7 +23,7 @@ if ! "$clang" $flags "$work/probe.c" -o "$work/probe" >"$work/log" 2>&1; then
 fi
 
 sources_of() {
-    core="core/clock.c core/log.c core/memory.c core/status.c core/text.c"
+    core="core/cgroup.c core/clock.c core/log.c core/memory.c core/status.c core/text.c"
     case $1 in
     idx) echo "$core data/byte_source.c data/idx_file.c" ;;
     safetensors) echo "$core core/json.c weights/safetensors.c" ;;

@@ -15,7 +15,9 @@ expect "no value" 2 'error: .*--epochs' $t --epochs
 expect "zero epochs" 2 'error: .*--epochs 0' $t --epochs 0
 expect "negative batch" 2 'error: .*--batch[-_]size -1' $t --batch_size -1
 expect "overflowing steps" 2 'error: .*--steps 99999999999999999999' $t --steps 99999999999999999999
-expect "epochs that overflow" 2 'error: .*--epochs' $t --model article --data-size 1000000 --batch-size 1 --epochs 1000000000000000
+expect "epochs that overflow" 2 'error: .*--epochs' $t --model article --batch-size 1 --epochs 1000000000000000
+expect "seed too large" 2 'error: .*--seed 18446744073709551616: .* 0 to 18446744073709551615' $t --seed 18446744073709551616
+expect "negative seed" 2 'error: .*--seed -1: .* 0 to ' $t --seed -1
 expect "not a number" 2 'error: .*--lr fast' $t --lr fast
 expect "lr nan" 2 'error: .*--lr nan' $t --lr nan
 expect "negative momentum" 2 'error: .*--momentum -0.5' $t --momentum -0.5

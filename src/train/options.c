@@ -174,12 +174,10 @@ const struct ddp_option ddp_train_option_table[] = {
      .help = "hf (Hugging Face), llmc or llmc-bf16 (default: hf for a FILE.safetensors, llmc for a "
              "FILE.bin)"},
     {.name = "seed",
-     .type = DDP_OPTION_INT,
+     .type = DDP_OPTION_UINT,
      .offset = AT(seed),
-     .min = 0,
-     .max = 4294967295.0,
      .argument = "N",
-     .help = "seed of initial weights and sample order (default 0)"},
+     .help = "seed of initial weights and sample order, from 0 to 2^64-1 (default 0)"},
 
     {.section = "Generating text, instead of training",
      .name = "generate",

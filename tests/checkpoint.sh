@@ -4,7 +4,7 @@
 # stopping on request, restarts, a full disk, two trainers at once.
 . "${srcdir:-.}/tests/cli.inc"
 
-common='--model article --data-size 1000 --shuffle --batch-size 8 --global-batch 64 --steps 40 --lr 1e-4 --threads 1 --quiet'
+common='--model article --data-size 700 --shuffle --batch-size 8 --global-batch 64 --steps 40 --lr 1e-4 --threads 1 --quiet'
 dir=$work/dir
 newest=$dir/step-00000040
 
@@ -75,7 +75,7 @@ expect "other batch" 2 'step-00000040: cannot go on.*batch size 8 \(now 16\).*--
     "$trainer" $common --checkpoint "$dir" --resume --batch-size 16
 expect "other shards" 2 'shards 8 \(now 4\)' "$trainer" $common --checkpoint "$dir" --resume --global-batch 32
 expect "other seed" 2 'seed 0 \(now 7\)' "$trainer" $common --checkpoint "$dir" --resume --seed 7
-expect "other data" 2 'samples 1000 \(now 900\)' "$trainer" $common --checkpoint "$dir" --resume --data-size 900
+expect "other data" 2 'samples 700 \(now 600\)' "$trainer" $common --checkpoint "$dir" --resume --data-size 600
 expect "other optimizer" 2 'momentum 0.9 \(now 0\)' "$trainer" $common --checkpoint "$dir" --resume --momentum 0
 expect "other rate" 2 'learning rate 0.0001 \(now 0.5\)' "$trainer" $common --checkpoint "$dir" --resume --lr 0.5
 expect "other schedule" 2 'schedule constant \(now linear to 0 over 40 steps\)' \
@@ -154,7 +154,7 @@ same "other things in the directory" "$trainer" $common --checkpoint "$dir" --re
 
 # --- stopping on request ----------------------------------------------------------------------------------------
 
-long='--model article --data-size 1000 --shuffle --batch-size 8 --global-batch 64 --lr 1e-6 --threads 1 --quiet'
+long='--model article --data-size 700 --shuffle --batch-size 8 --global-batch 64 --lr 1e-6 --threads 1 --quiet'
 some_there() { ls "$dir" 2>/dev/null | grep -q step; }
 for start in "$trainer" "$ddprun -n 2 trainer"; do
     for signal in TERM USR1; do

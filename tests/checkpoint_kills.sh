@@ -8,7 +8,7 @@ kills=${KILLS:-30}
 every=5
 steps=2000
 dir=$work/dir
-common="--model article --data-size 1000 --shuffle --batch-size 8 --global-batch 64 --steps $steps --lr 1e-6 --threads 1"
+common="--model article --data-size 700 --shuffle --batch-size 8 --global-batch 64 --steps $steps --lr 1e-6 --threads 1"
 
 "$trainer" $common --quiet --save "$work/reference" || fail "the run to compare with"
 

@@ -73,7 +73,7 @@ expect "shared weights" 9 'error: --shared-weights .*--device is cuda' "$ddprun"
 
 # Memory, and calls that fail: an error with the call's reason, never a crash or a hang.
 expect "out of memory" 5 'error: --device cuda: out of memory on GPU 0: .*--batch-size' \
-    env DDP_CUDASIM_MEMORY=20000000 $t --epochs 1 --data-size 1000000 --batch-size 1000000
+    env DDP_CUDASIM_MEMORY=20000000 $t --epochs 1 --data-size 3000 --batch-size 3000
 
 # broken CALL COMMAND...: an error of the program's own, in time
 broken() {

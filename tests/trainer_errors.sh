@@ -15,7 +15,9 @@ expect "no value" 2 'error: .*--epochs' $t --epochs
 expect "zero epochs" 2 'error: .*--epochs 0' $t --epochs 0
 expect "negative batch" 2 'error: .*--batch[-_]size -1' $t --batch_size -1
 expect "overflowing steps" 2 'error: .*--steps 99999999999999999999' $t --steps 99999999999999999999
-expect "epochs that overflow" 2 'error: .*--epochs' $t --model article --data-size 1000000 --batch-size 1 --epochs 1000000000000000
+expect "epochs that overflow" 2 'error: .*--epochs' $t --model article --batch-size 1 --epochs 1000000000000000
+expect "seed too large" 2 'error: .*--seed 18446744073709551616: .* 0 to 18446744073709551615' $t --seed 18446744073709551616
+expect "negative seed" 2 'error: .*--seed -1: .* 0 to ' $t --seed -1
 expect "not a number" 2 'error: .*--lr fast' $t --lr fast
 expect "lr nan" 2 'error: .*--lr nan' $t --lr nan
 expect "negative momentum" 2 'error: .*--momentum -0.5' $t --momentum -0.5
@@ -54,7 +56,7 @@ expect "fast on the CPU" 0 'warning: --fast does nothing on the CPU' $t $one --d
 expect "unknown device" 9 'error: .*toaster' $t $one --device toaster
 
 # As many accumulation steps as anybody likes: batches are read ahead by number, not by step.
-expect "many shards" 0 '' $t $one --data-size 40000 --batch-size 1 --acc-steps 40000
+expect "many shards" 0 '' $t $one --batch-size 1 --acc-steps 40000
 
 # Data files: exit code 4 when missing, 3 when their contents are wrong.
 mkdir "$work/data" "$work/empty"
@@ -196,7 +198,9 @@ fi
 # Too little memory, early and late (the sanitizers need all address space there is).
 if [ -z "${DDP_SANITIZE:-}" ]; then
     expect "memory for the samples" 5 'error: out of memory' \
-        sh -c 'ulimit -v 300000; exec "$@"' sh $t $one --threads 1 --data-size 100000000
+        sh -c 'ulimit -v 300000; exec "$@"' sh $t $one --threads 1 --data-size 20000
+    expect "more samples than memory" 5 'error: out of memory: --data-size 100000000 .* there are' \
+        $t $one --data-size 100000000
     expect "memory for the gradients" 5 'error: out of memory' \
         sh -c 'ulimit -v 800000; exec "$@"' sh $t --data "$work/good" --hidden 9000,9000 \
         --threads 1 --epochs 1

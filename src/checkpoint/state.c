@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * See checkpoint_state.h. The checksum is the CRC-32 of the text with the checksum's own digits
+ * See state.h. The checksum is the CRC-32 of the text with the checksum's own digits
  * taken as zeros, so that it stands inside the file that it protects. */
 #include "config.h"
 
@@ -29,12 +29,13 @@ const char *const ddp_checkpoint_part_names[DDP_CHECKPOINT_PARTS] = {
 static const struct {
     const char *name;
     size_t offset;
+    uint64_t max;
 } cursor_members[] = {
-    {"seed", offsetof(struct ddp_checkpoint_cursor, seed)},
-    {"step", offsetof(struct ddp_checkpoint_cursor, step)},
-    {"epoch", offsetof(struct ddp_checkpoint_cursor, epoch)},
-    {"step_in_epoch", offsetof(struct ddp_checkpoint_cursor, step_in_epoch)},
-    {"sample", offsetof(struct ddp_checkpoint_cursor, sample)},
+    {"seed", offsetof(struct ddp_checkpoint_cursor, seed), UINT64_MAX},
+    {"step", offsetof(struct ddp_checkpoint_cursor, step), INT64_MAX},
+    {"epoch", offsetof(struct ddp_checkpoint_cursor, epoch), INT64_MAX},
+    {"step_in_epoch", offsetof(struct ddp_checkpoint_cursor, step_in_epoch), INT64_MAX},
+    {"sample", offsetof(struct ddp_checkpoint_cursor, sample), INT64_MAX},
 };
 
 #define CURSOR_MEMBERS (sizeof cursor_members / sizeof cursor_members[0])
@@ -69,9 +70,9 @@ static json_t *cursor_object(const struct ddp_checkpoint_cursor *cursor)
 {
     json_t *object = json_object();
     for (size_t i = 0; i < CURSOR_MEMBERS; i++) {
-        int64_t value;
+        uint64_t value;
         memcpy(&value, (const char *)cursor + cursor_members[i].offset, sizeof value);
-        add(&object, cursor_members[i].name, json_integer(value));
+        add(&object, cursor_members[i].name, ddp_json_uint64(value));
     }
     return object;
 }
@@ -184,8 +185,8 @@ static bool read_cursor(struct ddp_checkpoint_cursor *cursor, const json_t *obje
 {
     for (size_t i = 0; i < CURSOR_MEMBERS; i++) {
         const json_t *member = json_object_get(object, cursor_members[i].name);
-        const int64_t value = json_integer_value(member);
-        if (!json_is_integer(member) || value < 0)
+        uint64_t value;
+        if (!ddp_json_read_uint64(member, &value) || value > cursor_members[i].max)
             return wrong(reason, "the cursor's %s is not a number from 0", cursor_members[i].name);
         memcpy((char *)cursor + cursor_members[i].offset, &value, sizeof value);
     }
@@ -280,7 +281,7 @@ static void put_difference(FILE *out, int *count, const char *name, const char *
 }
 
 enum ddp_status ddp_checkpoint_state_match(const struct ddp_checkpoint_state *saved,
-                                           const char *path, int64_t seed,
+                                           const char *path, uint64_t seed,
                                            const struct ddp_checkpoint_facts *facts)
 {
     char before[24], now[24], *text = NULL;
@@ -289,8 +290,8 @@ enum ddp_status ddp_checkpoint_state_match(const struct ddp_checkpoint_state *sa
     FILE *out = open_memstream(&text, &bytes);
     if (!out)
         return ddp_fail(DDP_ERR_MEMORY, "out of memory");
-    snprintf(before, sizeof before, "%" PRId64, saved->cursor.seed);
-    snprintf(now, sizeof now, "%" PRId64, seed);
+    snprintf(before, sizeof before, "%" PRIu64, saved->cursor.seed);
+    snprintf(now, sizeof now, "%" PRIu64, seed);
     put_difference(out, &count, "seed", before, now);
     for (int i = 0; i < facts->count; i++) {
         const struct ddp_checkpoint_fact *fact = &facts->facts[i];

@@ -18,7 +18,7 @@
 
 /* Nothing here depends on the number of workers. */
 struct ddp_checkpoint_cursor {
-    int64_t seed;
+    uint64_t seed;
     int64_t step;          /* optimizer steps done; the next one's number, from 0 */
     int64_t epoch;         /* of the next step, from 0 */
     int64_t step_in_epoch; /* of the next step, from 0 */
@@ -75,7 +75,7 @@ bool ddp_checkpoint_state_parse(struct ddp_checkpoint_state *state, const char *
  * have: one message with every difference and both values.
  *   path  of the checkpoint, for the message */
 enum ddp_status ddp_checkpoint_state_match(const struct ddp_checkpoint_state *saved,
-                                           const char *path, int64_t seed,
+                                           const char *path, uint64_t seed,
                                            const struct ddp_checkpoint_facts *facts);
 
 #endif

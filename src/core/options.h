@@ -12,6 +12,7 @@
 enum ddp_option_type {
     DDP_OPTION_FLAG,   /* bool */
     DDP_OPTION_INT,    /* int64_t in [min, max] */
+    DDP_OPTION_UINT,   /* uint64_t, any */
     DDP_OPTION_REAL,   /* double in [min, max] */
     DDP_OPTION_TEXT,   /* const char *, points into argv or the environment, not empty */
     DDP_OPTION_CHOICE, /* int: index into choices, a NULL-terminated list of words */

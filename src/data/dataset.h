@@ -36,7 +36,7 @@ struct ddp_dataset_options {
                             source says */
     int64_t seq_len;     /* tokens: T, of a sample */
     enum ddp_token_kind tokens;
-    int64_t data_size; /* article: samples */
+    int64_t data_size; /* article: samples, and numbers of each */
     uint64_t seed;     /* article: of the generator that draws them */
 };
 

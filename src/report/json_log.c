@@ -8,6 +8,7 @@
 
 #include "core/append_file.h"
 #include "core/clock.h"
+#include "core/json.h"
 #include "core/log.h"
 #include "core/memory.h"
 
@@ -89,7 +90,7 @@ static json_t *header(const struct ddp_train_facts *facts)
     char host[256] = "";
     gethostname(host, sizeof host - 1);
     json_t *config = json_pack(
-        "{s:s, s:I, s:o?, s:I, s:b, s:s, s:s, s:i, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:s, s:I}",
+        "{s:s, s:I, s:o?, s:I, s:b, s:s, s:s, s:i, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:s, s:o?}",
         "model", facts->model, "parameters", (json_int_t)ddp_graph_element_count(facts->graph),
         "data", json_string(facts->data->path), "samples", (json_int_t)facts->data->sample_count,
         "shuffled", (int)facts->shuffled, "mode", ddp_mode_names[facts->mode], "device",
@@ -98,7 +99,7 @@ static json_t *header(const struct ddp_train_facts *facts)
         (json_int_t)(facts->batch_size * facts->global_shards), "steps_per_epoch",
         (json_int_t)facts->steps_per_epoch, "total_steps", (json_int_t)facts->total_steps,
         "flops_of_step", facts->step_flops, "learning_rate", facts->schedule.rate, "schedule",
-        ddp_schedule_names[facts->schedule.kind], "seed", (json_int_t)facts->seed);
+        ddp_schedule_names[facts->schedule.kind], "seed", ddp_json_uint64(facts->seed));
     return json_pack(
         "{s:s, s:f, s:s, s:I, s:i, s:i, s:o?, s:o?, s:o?, s:o?}", "event", "run", "time",
         wall_time(), "host", host, "first_step", (json_int_t)facts->first_step + 1, "world_size",

@@ -66,7 +66,7 @@ static enum ddp_status open_rerun(struct rerun *rerun, const struct ddp_run *run
 static enum ddp_status scan_batch(struct rerun *rerun, const struct ddp_run *run, int64_t step,
                                   const struct ddp_batch *batch, struct ddp_scan *scan)
 {
-    const struct ddp_exec_position position = {(uint64_t)run->options->seed, (uint32_t)step,
+    const struct ddp_exec_position position = {run->options->seed, (uint32_t)step,
                                                (uint32_t)batch->shard};
     enum ddp_status status = ddp_exec_load_input(rerun->exec, 0, batch->x, rerun->input[0]);
     if (status == DDP_OK)

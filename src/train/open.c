@@ -55,7 +55,7 @@ static enum ddp_status open_data(struct ddp_run *run)
         .seq_len = options->seq_len,
         .tokens = (enum ddp_token_kind)options->tokens,
         .data_size = options->data_size,
-        .seed = (uint64_t)options->seed,
+        .seed = options->seed,
     };
     const char *source = options->dataset;
     if (!source && !options->data)
@@ -167,7 +167,7 @@ static enum ddp_status init_weights(struct ddp_run *run)
     run->weights = ddp_array_alloc((size_t)ddp_graph_flat_count(run->graph), sizeof(float));
     if (!run->weights)
         return DDP_ERR_MEMORY;
-    ddp_rng_seed(&rng, (uint64_t)run->options->seed);
+    ddp_rng_seed(&rng, run->options->seed);
     ddp_graph_init_parameters(run->graph, &rng, run->weights);
     if (!run->options->load)
         return DDP_OK;
@@ -195,7 +195,7 @@ static enum ddp_status create_mode(struct ddp_run *run)
         .local_shards = plan->local_shards,
         .global_shards = plan->global_shards,
         .weights = run->weights,
-        .seed = (uint64_t)options->seed,
+        .seed = options->seed,
         .optimizer = plan->optimizer,
         .decay_matrices_only = plan->decay_matrices_only,
         .clip_norm = plan->clip_norm,
@@ -249,7 +249,7 @@ enum ddp_status ddp_run_open_loader(const struct ddp_run *run, int64_t step, int
         .end_epoch = -1,
         .augment = {.crop = run->options->crop,
                     .flip = run->options->flip,
-                    .seed = (uint64_t)run->options->seed},
+                    .seed = run->options->seed},
         .threads = (int)run->options->data_threads,
         .memory = {alloc_batch, free_batch, ddp_mode_device(run->mode)},
         .depth = depth,

@@ -150,7 +150,7 @@ const struct ddp_option ddp_train_option_table[] = {
      .max = 1e9,
      .given_offset = GIVEN(data_size_given),
      .argument = "N",
-     .help = "article: number of samples (default 8)"},
+     .help = "article: number of samples, and of numbers in each (default 16)"},
     {.name = "load",
      .type = DDP_OPTION_TEXT,
      .offset = AT(load),
@@ -174,12 +174,10 @@ const struct ddp_option ddp_train_option_table[] = {
      .help = "hf (Hugging Face), llmc or llmc-bf16 (default: hf for a FILE.safetensors, llmc for a "
              "FILE.bin)"},
     {.name = "seed",
-     .type = DDP_OPTION_INT,
+     .type = DDP_OPTION_UINT,
      .offset = AT(seed),
-     .min = 0,
-     .max = 4294967295.0,
      .argument = "N",
-     .help = "seed of initial weights and sample order (default 0)"},
+     .help = "seed of initial weights and sample order, from 0 to 2^64-1 (default 0)"},
 
     {.section = "Generating text, instead of training",
      .name = "generate",

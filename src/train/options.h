@@ -35,7 +35,7 @@ struct ddp_train_options {
     bool crop, flip; /* --augment */
     int64_t data_size;
     bool data_size_given;
-    int64_t seed;
+    uint64_t seed;
     bool shuffle, shuffle_given, drop_last;
     int64_t hidden[DDP_MODEL_LAYERS];
     int hidden_count;

@@ -151,7 +151,7 @@ void ddp_train_options_default(struct ddp_train_options *options)
 {
     *options = (struct ddp_train_options){
         .model = ddp_model_mlp.name,
-        .data_size = 8,
+        .data_size = 16,
         .seq_len = 256,
         .temperature = 0.8,
         .top_k = 200,

@@ -232,7 +232,7 @@ enum ddp_status ddp_train_plan_steps(struct ddp_train_plan *plan,
         .shard_count = plan->global_shards,
         .shuffle = options->shuffle_given ? options->shuffle : data->shuffled,
         .drop_last = options->drop_last,
-        .seed = (uint64_t)options->seed,
+        .seed = options->seed,
     };
     const int64_t samples = ddp_sampler_shard_samples(&plan->sampler);
     if (samples == 0)

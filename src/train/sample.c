@@ -202,7 +202,7 @@ enum ddp_status ddp_train_sample(const struct ddp_train_options *options, FILE *
             .threads = ddp_train_threads(options, 1),
             .temperature = options->temperature,
             .top_k = options->top_k,
-            .seed = (uint64_t)options->seed,
+            .seed = options->seed,
         };
         status = ddp_generator_create(&sample.generator, &config);
     }

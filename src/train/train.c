@@ -189,7 +189,7 @@ static enum ddp_status open_metrics(struct ddp_run *run)
         .epochs = run->options->steps ? 0 : run->options->epochs,
         .schedule = plan->schedule,
         .shuffled = plan->sampler.shuffle,
-        .seed = (uint64_t)run->options->seed,
+        .seed = run->options->seed,
         .device = ddp_device_name(ddp_mode_device(run->mode)),
         .comm = run->comm,
         .first_step = run->first_step,

@@ -226,20 +226,20 @@ expect "ddprun, save to nowhere" 4 'error: .*nowhere/f' "$ddprun" -n 2 trainer -
 expect "ddprun, no such program" 127 'no-such-program' "$ddprun" -n 2 no-such-program
 
 # Memory is refused before it is taken, by what a run is sure to need: also the partial sums of gradients.
-expect "a model without end" 5 'error: out of memory: 1 worker with .* there are [0-9.]* GB: .* 1 array each for 1 shard ' \
+expect "a model without end" 5 'error: out of memory: 1 worker with .* there are [0-9.]* GB: .* 1 array each for 1 lane ' \
     $t --data "$work/good" --hidden 1048576,1048576
 memory=$(sed -n 's/.*there are \([0-9.]*\) GB.*/\1/p' "$work/out")
-width=$(awk "BEGIN { print int(sqrt($memory * 1e9 / 64)) }") # its weights take a sixteenth
-# partial_sums SHARDS ARRAYS COMMAND...
+width=$(awk "BEGIN { print int(sqrt($memory * 1e9 / 44)) }") # its weights take an eleventh
+# partial_sums LANES ARRAYS COMMAND...: lanes of a worker
 partial_sums() {
-    shards=$1 arrays=$2
+    lanes=$1 arrays=$2
     shift 2
-    expect "partial sums, $*" 5 "error: out of memory: .* in $arrays arrays each for $shards shards .--acc-steps" "$@" \
-        --quiet --data "$work/good" --hidden "$width,$width" --acc-steps "$shards" --batch-size 1 --steps 1 --no-eval --plan
+    expect "partial sums, $*" 5 "error: out of memory: .* in $arrays arrays each for $lanes lanes .--lanes" "$@" \
+        --quiet --data "$work/good" --hidden "$width,$width" --acc-steps 8000 --batch-size 1 --steps 1 --no-eval --plan --lanes 1024
 }
-partial_sums 1000000 21 "$trainer"
-partial_sums 8000 14 "$trainer" --mode dp --replicas 2
-partial_sums 131072 18 "$ddprun" -n 2 trainer
+partial_sums 1024 11 "$trainer"
+partial_sums 512 10 "$trainer" --mode dp --replicas 2
+partial_sums 512 10 "$ddprun" -n 2 trainer
 
 # Options that are useless together: refused when they speak of another task, else told in one line.
 # told NAME PATTERN OPTION...: the run is good, and says this in its only line

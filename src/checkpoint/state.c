@@ -15,6 +15,7 @@
 #include <string.h>
 #include <zlib.h>
 
+#define UNKNOWN         "unknown"
 #define STATE_FORMAT    "ddprun checkpoint"
 #define STATE_VERSION   1
 #define CHECKSUM_KEY    "\"checksum\": \""
@@ -44,9 +45,13 @@ void ddp_checkpoint_fact_add(struct ddp_checkpoint_facts *facts, const char *nam
                              const char *format, ...)
 {
     va_list args;
-    if (facts->count == DDP_CHECKPOINT_FACTS)
+    int at = 0;
+    while (at < facts->count && strcmp(facts->facts[at].name, name) != 0)
+        at++;
+    if (at == DDP_CHECKPOINT_FACTS)
         return;
-    struct ddp_checkpoint_fact *fact = &facts->facts[facts->count++];
+    struct ddp_checkpoint_fact *fact = &facts->facts[at];
+    facts->count += at == facts->count;
     snprintf(fact->name, sizeof fact->name, "%s", name);
     va_start(args, format);
     vsnprintf(fact->value, sizeof fact->value, format, args);
@@ -265,12 +270,12 @@ bool ddp_checkpoint_state_parse(struct ddp_checkpoint_state *state, const char *
 
 /* --- comparing -------------------------------------------------------------------------------- */
 
-static const char *fact_value(const struct ddp_checkpoint_facts *facts, const char *name)
+const char *ddp_checkpoint_fact_value(const struct ddp_checkpoint_facts *facts, const char *name)
 {
     for (int i = 0; i < facts->count; i++)
         if (strcmp(facts->facts[i].name, name) == 0)
             return facts->facts[i].value;
-    return "unknown";
+    return UNKNOWN;
 }
 
 static void put_difference(FILE *out, int *count, const char *name, const char *saved,
@@ -296,14 +301,14 @@ enum ddp_status ddp_checkpoint_state_match(const struct ddp_checkpoint_state *sa
     for (int i = 0; i < facts->count; i++) {
         const struct ddp_checkpoint_fact *fact = &facts->facts[i];
         if (strcmp(fact->name, DDP_CHECKPOINT_DATA) != 0 ||
-            strcmp(fact_value(&saved->facts, fact->name), "unknown") != 0)
-            put_difference(out, &count, fact->name, fact_value(&saved->facts, fact->name),
-                           fact->value);
+            strcmp(ddp_checkpoint_fact_value(&saved->facts, fact->name), UNKNOWN) != 0)
+            put_difference(out, &count, fact->name,
+                           ddp_checkpoint_fact_value(&saved->facts, fact->name), fact->value);
     }
     for (int i = 0; i < saved->facts.count; i++) { /* what only the saved run had */
         const struct ddp_checkpoint_fact *fact = &saved->facts.facts[i];
-        if (strcmp(fact_value(facts, fact->name), "unknown") == 0)
-            put_difference(out, &count, fact->name, fact->value, "unknown");
+        if (strcmp(ddp_checkpoint_fact_value(facts, fact->name), UNKNOWN) == 0)
+            put_difference(out, &count, fact->name, fact->value, UNKNOWN);
     }
     enum ddp_status status = DDP_OK;
     if (fclose(out) != 0 || !text)

@@ -55,9 +55,13 @@ struct ddp_checkpoint_state {
     struct ddp_checkpoint_part_sum parts[DDP_CHECKPOINT_PARTS];
 };
 
-/* Adds a fact; the value is cut where it is too long, on both sides of a comparison alike. */
+/* Adds or replaces a fact; the value is cut where it is too long, on both sides of a comparison
+ * alike. */
 void ddp_checkpoint_fact_add(struct ddp_checkpoint_facts *facts, const char *name,
                              const char *format, ...) DDP_PRINTF(3, 4);
+
+const char *ddp_checkpoint_fact_value(const struct ddp_checkpoint_facts *facts,
+                                      const char *name); /* "unknown" when there is none */
 
 /* The text of state.json, with a checksum of its own.
  *   text [out]  freed with free()

@@ -40,6 +40,8 @@ struct ddp_cuda_span {
 struct ddp_cuda_device {
     struct ddp_cuda cuda; /* first: what operations get is this address */
     cudaStream_t filling;
+    struct ddp_cuda aside;        /* the same GPU by another stream */
+    cudaEvent_t ahead, joined;    /* what that waits for, and what waits for it */
     cudaEvent_t done;             /* what the host waits for */
     cudaEvent_t handed;           /* what another device waits for */
     cudaEvent_t read;             /* copies in from page-locked memory */
@@ -85,6 +87,8 @@ enum ddp_status ddp_cuda_alloc(void *state, size_t bytes, void **memory);
 void ddp_cuda_free(void *state, void *memory, size_t bytes);
 enum ddp_status ddp_cuda_host_alloc(void *state, size_t bytes, void **memory);
 void ddp_cuda_host_free(void *state, void *memory, size_t bytes);
+enum ddp_status ddp_cuda_aside_alloc(void *state, size_t bytes, void **memory);
+void ddp_cuda_aside_free(void *state, void *memory, size_t bytes);
 enum ddp_status ddp_cuda_copy_in(void *state, void *device, const void *host, size_t bytes);
 enum ddp_status ddp_cuda_copy_out(void *state, void *host, const void *device, size_t bytes);
 enum ddp_status ddp_cuda_copy(void *state, void *destination, const void *source, size_t bytes);

@@ -39,6 +39,10 @@ size_t ddp_exec_input_bytes(const ddp_exec *exec, int input); /* 0: no such inpu
  * elements. */
 void ddp_exec_set_gradients(ddp_exec *exec, float *gradients);
 
+/* Backward adds to the gradients, and forward to the loss and the statistics, instead of writing
+ * them. */
+void ddp_exec_set_adding(ddp_exec *exec, bool adding);
+
 /* A copy of the flat weights in bf16, which graphs that compute in it must have. Device memory;
  * kept up to date by the caller. */
 void ddp_exec_set_weights_bf16(ddp_exec *exec, const uint16_t *weights);
@@ -77,7 +81,7 @@ void *ddp_exec_output_gradient(const ddp_exec *exec);
 size_t ddp_exec_output_bytes(const ddp_exec *exec);
 
 /* The loss of the last shard (device memory, 1 element): element 0 of the gradients when they are
- * set. */
+ * set and written, not added to. */
 const float *ddp_exec_loss_value(const ddp_exec *exec);
 
 enum ddp_status ddp_exec_forward(ddp_exec *exec); /* the network part */

@@ -161,8 +161,10 @@ const uint16_t *ddp_exec_value_bf16(const ddp_exec *exec, const ddp_tensor *tens
 /* Float32 of a parameter or the loss, else of the tensor's dtype; NULL: nobody needs it. */
 void *ddp_exec_gradient(const ddp_exec *exec, const ddp_tensor *tensor);
 /* Is the gradient of inputs[input] added to, because a later operation reads it too and backward
- * has been there, or written? */
+ * has been there, or because it is a parameter's and the exec adds; or is it written? */
 bool ddp_exec_accumulates(const ddp_exec *exec, const struct node *node, int input);
+/* Are gradients, statistics and the loss added to those of other shards? */
+bool ddp_exec_adding(const ddp_exec *exec);
 void *ddp_exec_saved(const ddp_exec *exec, const struct node *node);
 void *ddp_exec_forward_scratch(const ddp_exec *exec, const struct node *node);
 void *ddp_exec_backward_scratch(const ddp_exec *exec, const struct node *node);

@@ -213,10 +213,15 @@ static enum ddp_status loss_of(struct dp *dp, int r, const struct ddp_batch *bat
     ddp_device *device = master(dp)->device;
     ddp_exec *exec = batch->rows == dp->setup.batch_rows ? dp->loss_exec : dp->tail_loss_exec;
     const size_t bytes = ddp_exec_output_bytes(exec);
+    float *gradients = ddp_lanes_array(&replica->lanes);
+    const bool adding = !ddp_lanes_first(&replica->lanes);
     enum ddp_status status = ddp_exec_load_input(exec, 1, batch->labels, dp->labels);
     ddp_exec_set_gradients(exec, dp->loss);
+    ddp_exec_set_adding(exec, adding);
     if (status == DDP_OK)
         status = ddp_device_wait(device, replica->device);
+    if (status == DDP_OK && adding)
+        status = ddp_device_copy(device, dp->loss, gradients, sizeof(float));
     if (status == DDP_OK)
         status = ddp_device_copy(device, ddp_exec_output(exec), ddp_exec_output(replica->current),
                                  bytes);
@@ -228,7 +233,7 @@ static enum ddp_status loss_of(struct dp *dp, int r, const struct ddp_batch *bat
         status = ddp_device_copy(device, ddp_exec_output_gradient(replica->current),
                                  ddp_exec_output_gradient(exec), bytes);
     if (status == DDP_OK)
-        status = ddp_device_copy(device, ddp_replica_leaf(replica), dp->loss, sizeof(float));
+        status = ddp_device_copy(device, gradients, dp->loss, sizeof(float));
     if (status == DDP_OK)
         status = ddp_device_wait(replica->device, device);
     return status;

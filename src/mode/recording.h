@@ -2,13 +2,12 @@
  *
  * A replica's passes as recorded work (device/device.h), which a step runs again instead of putting
  * operation after operation on the device. All that a pass depends on lies in memory at the same
- * place in every step, or is part of the key: the exec, and what the shard absorbs of the partial
- * sums. */
+ * place in every step, or is part of the key: the exec, and the shard's place in its lane. Partial
+ * sums are joined between the parts. */
 #ifndef DDP_MODE_RECORDING_H
 #define DDP_MODE_RECORDING_H
 
 #include "graph/exec.h"
-#include "kernels/merge.h"
 
 struct ddp_recording_part {
     void *work;
@@ -23,9 +22,9 @@ struct ddp_recording {
 
 struct ddp_recordings {
     ddp_device *device;
-    bool off;                                      /* nothing is recorded */
-    struct ddp_recording of[2][DDP_MERGE_MAX + 1]; /* whole and short shards; partial sums */
-    bool failed;                                   /* the current recording, somewhere */
+    bool off;                         /* nothing is recorded */
+    struct ddp_recording of[2][2][2]; /* short shards, the first and the last of a lane */
+    bool failed;                      /* the current recording, somewhere */
 };
 
 /* A pass from its beginning; in it ddp_recordings_cut() ends parts. */

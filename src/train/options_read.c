@@ -162,6 +162,7 @@ void ddp_train_options_default(struct ddp_train_options *options)
         .epochs = 5,
         .batch_size = 64,
         .acc_steps = 1,
+        .lanes = 8,
         .device = "auto",
         .momentum = 0.9,
         .beta1 = 0.9,

@@ -11,6 +11,7 @@
 #include "core/thread.h"
 #include "graph/describe.h"
 #include "kernels/reduce.h"
+#include "mode/lanes.h"
 #include "train/devices.h"
 
 #include <inttypes.h>
@@ -169,6 +170,17 @@ static enum ddp_status divide_global_batch(struct ddp_train_plan *plan,
     return DDP_OK;
 }
 
+int ddp_train_plan_units(const struct ddp_train_plan *plan)
+{
+    return plan->mode == DDP_MODE_DP ? plan->replicas : plan->world_size;
+}
+
+void ddp_train_plan_lanes(struct ddp_train_plan *plan, int64_t wanted)
+{
+    plan->wanted_lanes = wanted;
+    plan->lanes = ddp_lanes_count(plan->global_shards, wanted, ddp_train_plan_units(plan));
+}
+
 int ddp_train_threads(const struct ddp_train_options *options, int replicas)
 {
     int64_t threads;
@@ -202,7 +214,10 @@ enum ddp_status ddp_train_plan_workers(struct ddp_train_plan *plan,
         status = check_model_options(plan, options);
     if (status != DDP_OK)
         return status;
-    const int64_t units = plan->mode == DDP_MODE_DP ? plan->replicas : plan->world_size;
+    const int64_t units = ddp_train_plan_units(plan);
+    if (options->lanes & (options->lanes - 1))
+        return ddp_fail(DDP_ERR_INVALID, "--lanes %" PRId64 " is not a power of two",
+                        options->lanes);
     if (options->global_batch_given)
         status = divide_global_batch(plan, options, units,
                                      plan->mode == DDP_MODE_DP ? "replica" : "worker");
@@ -212,6 +227,7 @@ enum ddp_status ddp_train_plan_workers(struct ddp_train_plan *plan,
     if (status != DDP_OK)
         return status;
     plan->global_shards = units * plan->local_shards;
+    ddp_train_plan_lanes(plan, options->lanes);
     if (plan->mode == DDP_MODE_DP && plan->global_shards > DP_SHARDS_MAX)
         return ddp_fail(DDP_ERR_INVALID,
                         "%" PRId64 " --replicas x %" PRId64
@@ -259,13 +275,13 @@ enum ddp_status ddp_train_plan_steps(struct ddp_train_plan *plan,
     if (status != DDP_OK)
         return status;
     ddp_train_check_length(options, plan);
-    const bool aligned = (plan->local_shards & (plan->local_shards - 1)) == 0;
-    if (!aligned && plan->global_shards > plan->local_shards && plan->rank == 0)
+    const int units = ddp_train_plan_units(plan);
+    if (!ddp_lanes_same(plan->global_shards, plan->lanes, units) && plan->rank == 0)
         ddp_log(DDP_LOG_INFO,
                 "note: %" PRId64
-                " shards a worker is no power of two: the weights agree with other "
+                " lanes a worker is not a power of two: the weights agree with other "
                 "splits of this global batch within rounding, not to the bit",
-                plan->local_shards);
+                plan->lanes / units);
     return DDP_OK;
 }
 
@@ -283,6 +299,28 @@ static const char *human_bytes(size_t bytes, char *text, size_t size)
     return text;
 }
 
+/* How gradients are added up, what that costs, and which numbers of workers end in the same bits.
+ */
+static void print_lanes(const struct ddp_train_plan *plan, FILE *out)
+{
+    const int64_t shards = plan->global_shards, lanes = plan->lanes;
+    const int units = ddp_train_plan_units(plan), arrays = 1 + ddp_lanes_partials(lanes / units);
+    const char *unit = plan->mode == DDP_MODE_DP ? "replica" : "worker";
+    const bool whole = ddp_lanes_same(shards, lanes, units);
+    int listed = 0;
+    if (shards == 1)
+        return;
+    fprintf(out, "lanes    %" PRId64 " (%d array%s of gradients a %s), the same bits with", lanes,
+            arrays, arrays == 1 ? "" : "s", unit);
+    for (int n = 1; n <= DDP_REDUCE_MAX; n++) {
+        const bool same = whole && ddp_lanes_count(shards, plan->wanted_lanes, n) == lanes &&
+                          ddp_lanes_same(shards, lanes, n);
+        if (same || n == units)
+            fprintf(out, "%s %d", listed++ ? "," : "", n);
+    }
+    fprintf(out, " %s%s\n", unit, listed == 1 && units == 1 ? "" : "s");
+}
+
 void ddp_train_plan_print(const struct ddp_train_plan *plan,
                           const struct ddp_train_options *options,
                           const struct ddp_dataset_info *data, const ddp_graph *graph,
@@ -290,7 +328,7 @@ void ddp_train_plan_print(const struct ddp_train_plan *plan,
 {
     char text[4][32], shown[DDP_TEXT_SHOWN];
     const bool dp = plan->mode == DDP_MODE_DP;
-    const int units = dp ? plan->replicas : plan->world_size;
+    const int units = ddp_train_plan_units(plan);
     fprintf(out, "model    %s, %" PRId64 " parameters%s%s\n", plan->model->name,
             ddp_graph_element_count(graph), options->load ? ", from " : "",
             options->load ? ddp_text_show(shown, options->load) : "");
@@ -312,13 +350,19 @@ void ddp_train_plan_print(const struct ddp_train_plan *plan,
             " a %s) = global batch %" PRId64 "\n",
             plan->batch_size, plan->global_shards, plan->global_shards == 1 ? "" : "s",
             plan->local_shards, dp ? "replica" : "worker", plan->batch_size * plan->global_shards);
+    print_lanes(plan, out);
     fprintf(out, "steps    %" PRId64 " (%" PRId64 " an epoch), learning rate %g %s\n",
             plan->total_steps, plan->steps_per_epoch, plan->schedule.rate,
             ddp_schedule_names[plan->schedule.kind]);
     ddp_train_plan_print_optimizer(plan, out);
-    fprintf(out, "memory   weights %s + gradients %s + optimizer %s + %sactivations %s a worker\n",
+    char locked[64] = "";
+    if (memory->locked > 0)
+        snprintf(locked, sizeof locked, " (and %s of the host)",
+                 human_bytes(memory->locked, text[0], sizeof text[0]));
+    fprintf(out,
+            "memory   weights %s + gradients %s%s + optimizer %s + %sactivations %s a worker\n",
             human_bytes(memory->weights, text[0], sizeof text[0]),
-            human_bytes(memory->gradients, text[1], sizeof text[1]),
+            human_bytes(memory->gradients, text[1], sizeof text[1]), locked,
             human_bytes(memory->optimizer, text[2], sizeof text[2]),
             ddp_graph_activations(graph) == DDP_BF16 ? "bf16 " : "",
             human_bytes(memory->activations, text[3], sizeof text[3]));

@@ -9,6 +9,7 @@
 #include "core/clock.h"
 #include "core/log.h"
 #include "core/memory.h"
+#include "core/parse.h"
 #include "core/text.h"
 #include "job/job.h"
 
@@ -18,6 +19,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#define LANES        "lanes"
 #define LOCK_WAIT_MS 10000 /* a killed worker may take that long to be gone */
 
 /* --- what makes two runs the same ------------------------------------------------------------- */
@@ -121,6 +123,7 @@ static void collect_facts(const struct ddp_run *run, struct ddp_checkpoint_facts
     add_flag(facts, "flip", run->options->flip);
     add_flag(facts, "sync batch norm", run->options->sync_batch_norm);
     ddp_checkpoint_fact_add(facts, "shards", "%" PRId64, plan->global_shards);
+    ddp_checkpoint_fact_add(facts, LANES, "%" PRId64, plan->lanes);
     ddp_checkpoint_fact_add(facts, "batch size", "%" PRId64, plan->batch_size);
     add_optimizer(facts, plan);
     add_schedule(facts, &plan->schedule);
@@ -204,10 +207,35 @@ static enum ddp_status find_checkpoint(struct ddp_run *run)
     return status;
 }
 
+/* The checkpoint's lanes are taken over, unless --lanes asks for others, which is refused as every
+ * difference is. In checkpoints that do not name them each shard was a lane. */
+static void take_lanes(struct ddp_run *run)
+{
+    struct ddp_checkpoint_facts *saved = &run->resumed.state.facts;
+    struct ddp_train_plan *plan = &run->plan;
+    int64_t lanes = plan->global_shards;
+    /* What is no such number is that of other shards, which is a difference too. */
+    if (!ddp_parse_int64(ddp_checkpoint_fact_value(saved, LANES), 1, lanes, &lanes))
+        ddp_checkpoint_fact_add(saved, LANES, "%" PRId64, lanes);
+    if (run->options->lanes_given)
+        return;
+    ddp_train_plan_lanes(plan, lanes);
+    if (plan->lanes == lanes)
+        return;
+    const int units = ddp_train_plan_units(plan);
+    ddp_log(DDP_LOG_WARNING,
+            "%s: lanes %" PRId64 " (now %" PRId64 ", to fit %d %s%s): the weights agree with those "
+            "of a run without interruption within rounding, not to the bit",
+            run->resumed.path, lanes, plan->lanes, units,
+            plan->mode == DDP_MODE_DP ? "replica" : "worker", units == 1 ? "" : "s");
+    ddp_checkpoint_fact_add(saved, LANES, "%" PRId64, plan->lanes);
+}
+
 static enum ddp_status check_checkpoint(struct ddp_run *run)
 {
     const struct ddp_checkpoint_cursor *saved = &run->resumed.state.cursor;
     struct ddp_checkpoint_facts facts;
+    take_lanes(run);
     collect_facts(run, &facts);
     enum ddp_status status = ddp_checkpoint_state_match(&run->resumed.state, run->resumed.path,
                                                         run->options->seed, &facts);
@@ -222,7 +250,7 @@ static enum ddp_status check_checkpoint(struct ddp_run *run)
 
 enum ddp_status ddp_run_resume(struct ddp_run *run)
 {
-    int64_t found[2] = {0, 0}; /* is there one, and its step */
+    int64_t found[3] = {0, 0, 0}; /* is there one, its step, its lanes */
     enum ddp_status status = DDP_OK;
     if (!run->options->resume && !run->options->resume_from && !run->options->checkpoint)
         return DDP_OK;
@@ -234,16 +262,19 @@ enum ddp_status ddp_run_resume(struct ddp_run *run)
             found[0] = 1;
             found[1] = run->resumed.state.cursor.step;
             status = check_checkpoint(run);
+            found[2] = run->plan.wanted_lanes;
             if (status == DDP_OK)
                 status = ddp_checkpoint_take_weights(&run->resumed, run->graph, run->weights);
         }
     }
     if (status == DDP_OK)
-        status = ddp_comm_broadcast(run->comm, found, 2, DDP_I64, 0);
+        status = ddp_comm_broadcast(run->comm, found, 3, DDP_I64, 0);
     if (status == DDP_OK) {
         run->is_resumed = found[0] != 0;
         run->first_step = found[1];
         run->saved_step = run->is_resumed ? run->first_step : -1;
+        if (run->is_resumed)
+            ddp_train_plan_lanes(&run->plan, found[2]);
     }
     return status;
 }

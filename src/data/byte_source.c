@@ -53,14 +53,10 @@ enum ddp_status ddp_byte_source_open(ddp_byte_source **source, FILE *file, const
     s->name = name;
     enum ddp_status status = refill(s);
     if (status == DDP_OK && s->stream.avail_in >= 2 && s->chunk[0] == 0x1f && s->chunk[1] == 0x8b) {
-        const int result = inflateInit2(&s->stream, GZIP_WINDOW);
-        if (result == Z_OK)
+        if (inflateInit2(&s->stream, GZIP_WINDOW) == Z_OK)
             s->compressed = true;
-        else if (result == Z_MEM_ERROR)
-            status = ddp_fail(DDP_ERR_MEMORY, "%s: out of memory for decompression", name);
         else
-            status = ddp_fail(DDP_ERR_UNSUPPORTED,
-                              "%s: this build has no zlib to unpack it with: use gunzip", name);
+            status = ddp_fail(DDP_ERR_MEMORY, "%s: out of memory for decompression", name);
     }
     if (status != DDP_OK) {
         free(s);

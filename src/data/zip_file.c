@@ -340,11 +340,6 @@ static enum ddp_status unpack(const struct ddp_zip_member *member, const struct 
     const int result = out ? inflateInit2(&stream, -15) : Z_MEM_ERROR;
     if (result != Z_OK) {
         free(out);
-        if (result != Z_MEM_ERROR)
-            return ddp_fail(DDP_ERR_UNSUPPORTED,
-                            "%s: this build has no zlib to unpack it with: save it with "
-                            "numpy.savez, uncompressed",
-                            packed->name);
         return ddp_fail(DDP_ERR_MEMORY, "%s: out of memory: it holds %" PRIu64 " bytes",
                         packed->name, member->bytes);
     }

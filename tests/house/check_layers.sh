@@ -13,8 +13,6 @@ trap 'rm -f "$edges"' EXIT
 result=0
 table='
 core:
-jansson: core
-zlib:
 job: core
 launcher: job core
 kernels/cpu: core

@@ -353,8 +353,7 @@ static enum ddp_status read_from_directory(struct ddp_checkpoint *checkpoint, co
     if (!dir.path)
         status = ddp_fail(DDP_ERR_MEMORY, "out of memory");
     else if (dir.fd < 0)
-        status = ddp_fail(ddp_errno_status(errno, DDP_ERR_IO), "%s: cannot open: %s", path,
-                          strerror(errno));
+        status = ddp_fail_path(path, "open");
     if (status == DDP_OK)
         status = ddp_checkpoint_read_latest(checkpoint, &dir);
     if (status == DDP_OK && !checkpoint->path)

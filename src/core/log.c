@@ -207,3 +207,9 @@ enum ddp_status ddp_errno_status(int error, enum ddp_status other)
 {
     return error == ENOMEM ? DDP_ERR_MEMORY : other;
 }
+
+enum ddp_status ddp_fail_path(const char *path, const char *what)
+{
+    return ddp_fail(ddp_errno_status(errno, DDP_ERR_IO), "%s: cannot %s: %s", path, what,
+                    strerror(errno));
+}

@@ -46,6 +46,10 @@ void ddp_log_set_sink(void (*sink)(int level, const char *text));
  * reads well. Of many DDP_ERR_MEMORY within a second the first is logged. */
 enum ddp_status ddp_fail(enum ddp_status status, const char *format, ...) DDP_PRINTF(2, 3);
 
+/* The same for a call of the system on a file that failed: "PATH: cannot WHAT: " and what errno
+ * says. DDP_ERR_IO or DDP_ERR_MEMORY. */
+enum ddp_status ddp_fail_path(const char *path, const char *what);
+
 /* Has this process called ddp_fail() with DDP_ERR_IO while errno said that a disk, or the user's
  * part of it, is full? */
 bool ddp_fail_disk_full(void);

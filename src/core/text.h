@@ -17,6 +17,7 @@ extern "C" {
  *   bytes  of text, from 1 */
 int ddp_text_character(const char *text, size_t bytes);
 
+bool ddp_text_ends_with(const char *text, const char *ending);
 bool ddp_text_is_utf8(const char *text);
 
 /* Copies text with control characters, but for tabs, and bytes that are no UTF-8 written as \x1b,

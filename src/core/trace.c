@@ -8,9 +8,9 @@
 
 #include "core/trace.h"
 
-#include "core/append_file.h"
 #include "core/log.h"
 #include "core/memory.h"
+#include "core/write.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -35,8 +35,7 @@ static enum ddp_status refill(struct ddp_byte_source *s)
     size_t n = fread(s->chunk, 1, CHUNK_BYTES, s->file);
     if (n < CHUNK_BYTES) {
         if (ferror(s->file))
-            return ddp_fail(ddp_errno_status(errno, DDP_ERR_IO), "%s: cannot read: %s", s->name,
-                            strerror(errno));
+            return ddp_fail_path(s->name, "read");
         s->end_of_file = true;
     }
     s->stream.next_in = s->chunk;
@@ -53,9 +52,8 @@ enum ddp_status ddp_byte_source_open(ddp_byte_source **source, FILE *file, const
     s->name = name;
     enum ddp_status status = refill(s);
     if (status == DDP_OK && s->stream.avail_in >= 2 && s->chunk[0] == 0x1f && s->chunk[1] == 0x8b) {
-        if (inflateInit2(&s->stream, GZIP_WINDOW) == Z_OK)
-            s->compressed = true;
-        else
+        s->compressed = inflateInit2(&s->stream, GZIP_WINDOW) == Z_OK;
+        if (!s->compressed)
             status = ddp_fail(DDP_ERR_MEMORY, "%s: out of memory for decompression", name);
     }
     if (status != DDP_OK) {

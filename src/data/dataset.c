@@ -48,8 +48,7 @@ static enum ddp_status not_recognised(const char *path)
     size_t used = 0;
     struct stat info;
     if (stat(path, &info) < 0)
-        return ddp_fail(ddp_errno_status(errno, DDP_ERR_IO), "%s: cannot open the data: %s", path,
-                        strerror(errno));
+        return ddp_fail_path(path, "open the data");
     if (!S_ISDIR(info.st_mode))
         return ddp_fail(DDP_ERR_IO, "%s: cannot read: not a regular file", path);
     for (size_t i = 0; i < SOURCE_COUNT; i++)

@@ -7,7 +7,7 @@
 
 #include "core/log.h"
 #include "core/memory.h"
-#include "data/data_file.h"
+#include "data/data_names.h"
 #include "data/dataset.h"
 #include "data/idx_file.h"
 #include "data/pixels.h"
@@ -78,8 +78,7 @@ static enum ddp_status check_directory(const char *directory)
                 "%s: no such directory: install Debian's package dataset-fashion-mnist, or "
                 "name a directory of IDX files with --data",
                 directory);
-        return ddp_fail(ddp_errno_status(errno, DDP_ERR_IO),
-                        "%s: cannot open the data directory: %s", directory, strerror(errno));
+        return ddp_fail_path(directory, "open the data directory");
     }
     if (!S_ISDIR(info.st_mode))
         return ddp_fail(DDP_ERR_IO,
@@ -103,9 +102,7 @@ static enum ddp_status open_file(FILE **file, char **path, const char *directory
         if (found && !S_ISREG(info.st_mode)) /* before open(), which would wait at a FIFO */
             status = ddp_fail(DDP_ERR_IO, "%s: cannot read: not a regular file", tried);
         else if (!found || !(opened = fopen(tried, "rbe")))
-            status = errno == ENOENT ? DDP_OK
-                                     : ddp_fail(ddp_errno_status(errno, DDP_ERR_IO),
-                                                "%s: cannot read: %s", tried, strerror(errno));
+            status = errno == ENOENT ? DDP_OK : ddp_fail_path(tried, "read");
         if (opened && status == DDP_OK) {
             *file = opened;
             *path = tried;

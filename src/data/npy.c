@@ -8,6 +8,8 @@
 
 #include "core/log.h"
 #include "core/memory.h"
+#include "core/text.h"
+#include "data/data_names.h"
 #include "data/dataset.h"
 #include "data/npy_file.h"
 #include "data/npy_source.h"
@@ -23,7 +25,7 @@
 /* One array and what it is in. */
 struct array {
     struct ddp_npy npy;
-    struct ddp_data_file file;
+    struct ddp_input_file file;
     char *name;           /* of the file, or "archive: member" */
     unsigned char *owned; /* a decompressed member; else NULL */
 };
@@ -142,7 +144,7 @@ static enum ddp_status npy_read(const ddp_dataset *dataset, const int64_t *indic
 
 static void close_array(struct array *array)
 {
-    ddp_data_file_close(&array->file);
+    ddp_input_file_close(&array->file);
     free(array->name);
     free(array->owned);
 }
@@ -188,7 +190,7 @@ static enum ddp_status open_array(struct array *array, const char *archive, cons
 {
     if (archive)
         return open_member(array, archive, name);
-    enum ddp_status status = ddp_data_file_open(&array->file, name, true);
+    enum ddp_status status = ddp_input_file_open(&array->file, name, true);
     if (status != DDP_OK)
         return status;
     array->name = strdup(name);
@@ -483,9 +485,9 @@ static bool holds_tokens(const char *path)
 /* By its name, whether it is there or not: then the missing file can be named. */
 static bool npy_recognise(const char *path)
 {
-    if (ddp_npy_ends_with(path, ".npz"))
+    if (ddp_text_ends_with(path, ".npz"))
         return true;
-    if (!ddp_npy_ends_with(path, ".npy"))
+    if (!ddp_text_ends_with(path, ".npy"))
         return false;
     if (ddp_data_file_exists(path))
         return !holds_tokens(path);

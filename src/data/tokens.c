@@ -7,6 +7,7 @@
 
 #include "core/log.h"
 #include "core/memory.h"
+#include "data/data_names.h"
 #include "data/dataset.h"
 #include "data/token_file.h"
 

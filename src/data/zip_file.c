@@ -337,8 +337,7 @@ static enum ddp_status unpack(const struct ddp_zip_member *member, const struct 
     if (status != DDP_OK)
         return status;
     unsigned char *out = malloc(member->bytes ? (size_t)member->bytes : 1);
-    const int result = out ? inflateInit2(&stream, -15) : Z_MEM_ERROR;
-    if (result != Z_OK) {
+    if (!out || inflateInit2(&stream, -15) != Z_OK) {
         free(out);
         return ddp_fail(DDP_ERR_MEMORY, "%s: out of memory: it holds %" PRIu64 " bytes",
                         packed->name, member->bytes);

@@ -18,7 +18,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
-#include <time.h>
 #include <unistd.h>
 
 struct json_log {
@@ -26,13 +25,6 @@ struct json_log {
     int64_t every, total_steps, last_step;
     int64_t start_ns;
 };
-
-static double wall_time(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
 
 /* JSON knows no NaN and no infinity: null stands for them. */
 static json_t *real(double value)
@@ -100,11 +92,12 @@ static json_t *header(const struct ddp_train_facts *facts)
         (json_int_t)facts->steps_per_epoch, "total_steps", (json_int_t)facts->total_steps,
         "flops_of_step", facts->step_flops, "learning_rate", facts->schedule.rate, "schedule",
         ddp_schedule_names[facts->schedule.kind], "seed", ddp_json_uint64(facts->seed));
-    return json_pack(
-        "{s:s, s:f, s:s, s:I, s:i, s:i, s:o?, s:o?, s:o?, s:o?}", "event", "run", "time",
-        wall_time(), "host", host, "first_step", (json_int_t)facts->first_step + 1, "world_size",
-        facts->world_size, "replicas", facts->replicas, "config", config, "memory_bytes",
-        memory_parts(&facts->memory), "versions", versions(), "command", command_line());
+    return json_pack("{s:s, s:f, s:s, s:I, s:i, s:i, s:o?, s:o?, s:o?, s:o?}", "event", "run",
+                     "time", ddp_clock_wall(), "host", host, "first_step",
+                     (json_int_t)facts->first_step + 1, "world_size", facts->world_size, "replicas",
+                     facts->replicas, "config", config, "memory_bytes",
+                     memory_parts(&facts->memory), "versions", versions(), "command",
+                     command_line());
 }
 
 static enum ddp_status json_open(void **state, const struct ddp_train_facts *facts)
@@ -139,8 +132,8 @@ static void json_step(void *state, const struct ddp_train_step *step)
     json_t *object =
         json_pack("{s:s, s:I, s:I, s:f, s:o?, s:f, s:f, s:f, s:f}", "event", "step", "step",
                   (json_int_t)log->last_step, "epoch", (json_int_t)step->epoch + 1, "time",
-                  wall_time(), "loss", real(step->loss), "learning_rate", step->rate, "seconds",
-                  step->seconds, rate_name, step->items / (step->seconds + 1e-9),
+                  ddp_clock_wall(), "loss", real(step->loss), "learning_rate", step->rate,
+                  "seconds", step->seconds, rate_name, step->items / (step->seconds + 1e-9),
                   "waiting_for_data", step->wait_seconds / (step->seconds + 1e-9));
     if (object && !isnan(step->gradient_norm))
         json_object_set_new(object, "gradient_norm", real(step->gradient_norm));
@@ -156,7 +149,7 @@ static void json_evaluation(void *state, const struct ddp_train_evaluation *eval
 {
     write_object(state, json_pack("{s:s, s:I, s:I, s:f, s:o?, s:f, s:f}", "event", "evaluation",
                                   "step", (json_int_t)evaluation->step + 1, "epoch",
-                                  (json_int_t)evaluation->epoch + 1, "time", wall_time(),
+                                  (json_int_t)evaluation->epoch + 1, "time", ddp_clock_wall(),
                                   "test_loss", real(evaluation->loss), "test_accuracy",
                                   evaluation->accuracy, "seconds", evaluation->seconds));
 }
@@ -165,8 +158,8 @@ static void json_close(void *state, enum ddp_status status)
 {
     struct json_log *log = state;
     write_object(log,
-                 json_pack("{s:s, s:f, s:I, s:s, s:f}", "event", "end", "time", wall_time(), "step",
-                           (json_int_t)log->last_step, "status", ddp_status_string(status),
+                 json_pack("{s:s, s:f, s:I, s:s, s:f}", "event", "end", "time", ddp_clock_wall(),
+                           "step", (json_int_t)log->last_step, "status", ddp_status_string(status),
                            "seconds", (double)(ddp_clock_ns() - log->start_ns) * 1e-9));
     ddp_append_file_close(log->file);
     free(log);

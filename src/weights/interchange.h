@@ -5,6 +5,7 @@
 #ifndef DDP_WEIGHTS_INTERCHANGE_H
 #define DDP_WEIGHTS_INTERCHANGE_H
 
+#include "core/input_file.h"
 #include "weights/gpt2_tensors.h"
 #include "weights/safetensors.h"
 
@@ -49,11 +50,19 @@ bool ddp_llmc_model_is(const void *bytes, size_t size);
 enum ddp_status ddp_llmc_model_parse(struct ddp_llmc_model *model, const char *name,
                                      const void *bytes, size_t size, uint64_t file_bytes);
 
-/* Reads a file. Padding rows of the vocabulary are left out.
+/* Opens a file that begins as one of llm.c does. false: it does not, or cannot be read, of which
+ * nothing is said. */
+bool ddp_llmc_model_open(struct ddp_input_file *file, const char *path);
+
+/* Reads and checks the header of an open file. */
+enum ddp_status ddp_llmc_model_read(const struct ddp_input_file *file,
+                                    struct ddp_llmc_model *model);
+
+/* Reads the weights. Padding rows of the vocabulary are left out.
  *   heads  of the model, or 0: not known
  * DDP_ERR_IO, DDP_ERR_FORMAT; `flat` may be partly written then. */
-enum ddp_status ddp_llmc_model_load(const char *path, const ddp_graph *graph, int64_t heads,
-                                    float *flat);
+enum ddp_status ddp_llmc_model_load(const struct ddp_input_file *file, const ddp_graph *graph,
+                                    int64_t heads, float *flat);
 
 /* Writes a file, whole or not at all, with a vocabulary that is padded with zeros to a multiple of
  * 128. DDP_ERR_INVALID: the graph is no GPT-2. */

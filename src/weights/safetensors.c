@@ -5,17 +5,15 @@
 
 #include "weights/safetensors.h"
 
+#include "core/input_file.h"
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/json.h"
 #include "weights/safetensors_dtypes.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define LENGTH_BYTES     8
@@ -255,55 +253,24 @@ enum ddp_status ddp_safetensors_parse(ddp_safetensors **file, const char *name, 
 
 /* --- files ------------------------------------------------------------------------------------ */
 
-static enum ddp_status read_all(int fd, char *bytes, size_t size, const char *path)
-{
-    size_t done = 0;
-    while (done < size) {
-        const ssize_t got = pread(fd, bytes + done, size - done, (off_t)done);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0)
-            return ddp_fail(ddp_errno_status(errno, DDP_ERR_IO), "%s: cannot read: %s", path,
-                            strerror(errno));
-        if (got == 0)
-            return ddp_fail(DDP_ERR_IO, "%s: it got shorter while it was read", path);
-        done += (size_t)got;
-    }
-    return DDP_OK;
-}
-
 /* Reads a file into pages. Mapping it would be less memory, but a file that is cut meanwhile would
  * end the process. */
 static enum ddp_status read_file(void **pages, size_t *size, const char *path)
 {
-    struct stat info;
-    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC); /* a FIFO must not make it wait */
-    if (fd < 0 || fstat(fd, &info) < 0) {
-        enum ddp_status status = ddp_fail(ddp_errno_status(errno, DDP_ERR_IO),
-                                          "%s: cannot read: %s", path, strerror(errno));
-        if (fd >= 0)
-            close(fd);
+    struct ddp_input_file file;
+    if (access(path, R_OK) < 0)
+        return ddp_fail_path(path, "read");
+    enum ddp_status status = ddp_input_file_open(&file, path, true);
+    if (status != DDP_OK)
         return status;
-    }
-    enum ddp_status status = DDP_OK;
-    void *memory = NULL;
-    if (!S_ISREG(info.st_mode)) {
-        status = ddp_fail(DDP_ERR_IO, "%s: cannot read: not a regular file", path);
-    } else if (info.st_size == 0) {
+    *size = (size_t)file.bytes;
+    if (*size == 0)
         status = ddp_fail(DDP_ERR_FORMAT, "%s: not a safetensors file: it is empty", path);
-    } else {
-        memory = ddp_pages_alloc((size_t)info.st_size);
-        status = memory ? read_all(fd, memory, (size_t)info.st_size, path)
-                        : ddp_fail(DDP_ERR_MEMORY, "%s: out of memory: it has %lld bytes", path,
-                                   (long long)info.st_size);
-    }
-    close(fd);
-    if (status == DDP_OK) {
-        *pages = memory;
-        *size = (size_t)info.st_size;
-    } else if (memory) {
-        ddp_pages_free(memory, (size_t)info.st_size);
-    }
+    else if (!(*pages = ddp_pages_alloc(*size)))
+        status = ddp_fail(DDP_ERR_MEMORY, "%s: out of memory: it has %zu bytes", path, *size);
+    else if ((status = ddp_input_file_read(&file, 0, *pages, *size)) != DDP_OK)
+        ddp_pages_free(*pages, *size);
+    ddp_input_file_close(&file);
     return status;
 }
 

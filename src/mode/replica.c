@@ -284,8 +284,10 @@ static struct ddp_recording *recording_of(struct ddp_replica *replica)
 {
     if (replica->recordings.off || ddp_trace_begin() || ddp_exec_syncs(replica->current))
         return NULL;
-    return &replica->recordings.of[replica->current == replica->tail_exec][ddp_lanes_first(
-        &replica->lanes)][ddp_lanes_last(&replica->lanes)];
+    const struct ddp_lanes *lanes = &replica->lanes;
+    const bool tail = replica->current == replica->tail_exec;
+    return &replica->recordings
+                .of[tail][slot_of(replica)][ddp_lanes_first(lanes)][ddp_lanes_last(lanes)];
 }
 
 struct recorder {

@@ -80,7 +80,7 @@ static void open_library(struct ddp_cudnn *cudnn, struct ddp_cuda *cuda)
     cudnn->usable = status == CUDNN_STATUS_SUCCESS;
     (void)cudaGetLastError(); /* what made it fail is no error of ours */
     if (cudnn->usable)
-        ddp_log(DDP_LOG_DEBUG, "cuDNN %zu.%zu.%zu does attention and convolution in bf16",
+        ddp_log(DDP_LOG_DEBUG, "cuDNN %zu.%zu.%zu computes attention and convolution in bf16",
                 cudnn->version / 10000, cudnn->version / 100 % 100, cudnn->version % 100);
     else
         ddp_log(DDP_LOG_DEBUG, "cuDNN is not used: %s", cudnn->calls.error_string(status));

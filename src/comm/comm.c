@@ -58,7 +58,7 @@ static enum ddp_status create_with(ddp_comm **comm, ddp_job *job, const struct d
 {
     int slot = ops->needs_id ? atomic_fetch_add(&slots_used, 1) : -1;
     if (slot >= DDP_ID_SLOTS)
-        return ddp_fail(DDP_ERR_UNSUPPORTED, "a job can have %d communicators, and has had them",
+        return ddp_fail(DDP_ERR_UNSUPPORTED, "a job can create at most %d communicators",
                         DDP_ID_SLOTS);
     struct ddp_comm *c = ddp_array_alloc(1, sizeof *c);
     if (!c)
@@ -96,11 +96,12 @@ enum ddp_status ddp_comm_create(ddp_comm **comm, ddp_job *job, const char *backe
         return ddp_fail(DDP_ERR_UNSUPPORTED, "there is no communicator '%s'", backend);
     if (!ops)
         return ddp_fail(DDP_ERR_UNSUPPORTED,
-                        "%d workers are too many: collectives on one machine serve at most %d",
+                        "%d workers are too many: collectives on one machine support at most %d",
                         ddp_job_world_size(job), DDP_REDUCE_MAX);
     if (!ops->fits(job))
-        return ddp_fail(DDP_ERR_UNSUPPORTED, "the communicator '%s' does not serve %d workers here",
-                        ops->name, ddp_job_world_size(job));
+        return ddp_fail(DDP_ERR_UNSUPPORTED,
+                        "the communicator '%s' does not support %d workers here", ops->name,
+                        ddp_job_world_size(job));
     return create_with(comm, job, ops, NULL);
 }
 
@@ -169,7 +170,7 @@ static enum ddp_status leave(ddp_comm *comm, enum ddp_status status)
 static enum ddp_status check_op(const char *name, enum ddp_dtype dtype, enum ddp_redop op)
 {
     if (dtype == DDP_BF16)
-        return ddp_fail(DDP_ERR_INVALID, "%s: bf16 is not reduced; reduce float32, then round",
+        return ddp_fail(DDP_ERR_INVALID, "%s: bf16 cannot be reduced; reduce float32, then round",
                         name);
     return (unsigned)op > DDP_MAX ? ddp_fail(DDP_ERR_INVALID, "%s: no operator %d", name, (int)op)
                                   : DDP_OK;
@@ -177,7 +178,7 @@ static enum ddp_status check_op(const char *name, enum ddp_dtype dtype, enum ddp
 
 static enum ddp_status check_memory(const char *name, const void *memory, size_t count)
 {
-    return count > 0 && !memory ? ddp_fail(DDP_ERR_INVALID, "%s: no memory was given", name)
+    return count > 0 && !memory ? ddp_fail(DDP_ERR_INVALID, "%s: the memory is NULL", name)
                                 : DDP_OK;
 }
 
@@ -191,7 +192,7 @@ static enum ddp_status check_grain(const char *name, size_t grain)
 enum ddp_status ddp_comm_alloc(ddp_comm *comm, size_t bytes, void **memory)
 {
     if (bytes == 0 || bytes > SIZE_MAX / 2 / (size_t)comm->place.size)
-        return ddp_fail(DDP_ERR_INVALID, "registered memory of %zu bytes cannot be had", bytes);
+        return ddp_fail(DDP_ERR_INVALID, "cannot allocate %zu bytes of registered memory", bytes);
     enum ddp_status status = enter(comm, "alloc", bytes / 4, DDP_F32);
     return status != DDP_OK ? status : leave(comm, comm->ops->alloc(comm->state, bytes, memory));
 }
@@ -199,7 +200,7 @@ enum ddp_status ddp_comm_alloc(ddp_comm *comm, size_t bytes, void **memory)
 enum ddp_status ddp_comm_free(ddp_comm *comm, void *memory)
 {
     if (!memory || !comm->ops->registered(comm->state, memory, 1))
-        return ddp_fail(DDP_ERR_INVALID, "this memory is not the communicator's");
+        return ddp_fail(DDP_ERR_INVALID, "this memory does not belong to the communicator");
     enum ddp_status status = enter(comm, "free", 0, DDP_F32);
     return status != DDP_OK ? status : leave(comm, comm->ops->free(comm->state, memory));
 }
@@ -330,7 +331,7 @@ bool ddp_comm_has_shared(const ddp_comm *comm)
 enum ddp_status ddp_comm_alloc_shared(ddp_comm *comm, size_t bytes, void **memory)
 {
     if (bytes == 0 || bytes > SIZE_MAX / 2)
-        return ddp_fail(DDP_ERR_INVALID, "shared memory of %zu bytes cannot be had", bytes);
+        return ddp_fail(DDP_ERR_INVALID, "cannot allocate %zu bytes of shared memory", bytes);
     enum ddp_status status = enter(comm, "alloc", bytes / 4, DDP_F32);
     return status != DDP_OK ? status
                             : leave(comm, comm->ops->alloc_shared(comm->state, bytes, memory));

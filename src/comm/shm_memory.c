@@ -72,7 +72,7 @@ enum ddp_status shm_map(struct shm *shm, uint64_t offset, size_t bytes, uint64_t
            errno == EINTR)
         ;
     if (made < 0)
-        return ddp_fail(DDP_ERR_MEMORY, "shared memory: %zu MB cannot be had: %s",
+        return ddp_fail(DDP_ERR_MEMORY, "shared memory: cannot allocate %zu MB: %s",
                         reserve_bytes / 1000000, strerror(errno));
     void *mapping = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, shm->heap, (off_t)offset);
     if (mapping == MAP_FAILED)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A file that grows by whole records: logs and event files. What cannot be written (a full disk)
- * is told once and costs that record only; the program goes on, and the file never holds half a
- * record. */
+ * A file that grows by whole records: logs and event files. If a record cannot be written (a full
+ * disk), it is dropped, and a message says so once. The program continues, and the file never holds
+ * half a record. */
 #ifndef DDP_CORE_APPEND_FILE_H
 #define DDP_CORE_APPEND_FILE_H
 
@@ -27,7 +27,7 @@ int ddp_open_for_writing(const char *path, int flags);
 /* What errno says after that: DDP_ERR_IO, DDP_ERR_MEMORY. */
 enum ddp_status ddp_open_failed(const char *path);
 
-/* As write(), without SIGPIPE where nobody reads any more. */
+/* As write(), but without SIGPIPE when the reader has closed. */
 ssize_t ddp_write_quietly(int fd, const void *data, size_t bytes);
 
 void ddp_append_file_close(ddp_append_file *file);

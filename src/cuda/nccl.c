@@ -21,7 +21,7 @@
 /* What rank 0 hands to the others through the communicator's id slot. */
 struct invitation {
     ncclUniqueId id;
-    uint64_t calls; /* where the page of calls lies in the heap */
+    uint64_t calls; /* of the page of calls in the heap */
 };
 
 static bool fits(const ddp_job *job)
@@ -92,7 +92,7 @@ static enum ddp_status open_device(struct nccl *nccl)
     return error == cudaSuccess ? nccl_queue_open(nccl) : ddp_cuda_failed(error, "NCCL's stream");
 }
 
-/* All ranks end their communicators together, or this one goes alone. */
+/* All ranks end their communicators together, or this one ends alone. */
 static void leave(struct nccl *nccl)
 {
     const struct nccl_call call = {.kind = NCCL_DESTROY};
@@ -134,7 +134,7 @@ static void destroy(void *state)
 static enum ddp_status create(void **state, const struct ddp_comm_place *place)
 {
     if (!fits(place->job))
-        return ddp_fail(DDP_ERR_UNSUPPORTED, "%d workers are too many: at most %d share their sums",
+        return ddp_fail(DDP_ERR_UNSUPPORTED, "%d workers are too many: at most %d are supported",
                         place->size, DDP_REDUCE_MAX);
     struct nccl *nccl = ddp_array_alloc(1, sizeof *nccl);
     if (!nccl)

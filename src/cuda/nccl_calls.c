@@ -54,7 +54,7 @@ enum ddp_status nccl_calls_make(struct nccl *nccl, uint64_t *offset)
         return DDP_OK;
     enum ddp_status status = ddp_job_heap_reserve(place->job, bytes, offset);
     if (status == DDP_OK && fallocate(heap, 0, (off_t)*offset, (off_t)bytes) < 0)
-        status = ddp_fail(DDP_ERR_MEMORY, "shared memory: %zu bytes cannot be had: %s", bytes,
+        status = ddp_fail(DDP_ERR_MEMORY, "shared memory: cannot allocate %zu bytes: %s", bytes,
                           strerror(errno));
     return status;
 }
@@ -176,7 +176,7 @@ static enum ddp_status mismatch(const struct nccl *nccl, uint32_t number, int pe
                     number, nccl->place->rank, here, peer, there);
 }
 
-/* Compares with those who have called it; *all [out] says whether that is everybody. */
+/* Compares with the ranks that have called it; *all [out]: these are all ranks. */
 static enum ddp_status compare_one(const struct nccl *nccl, uint32_t number, bool *all)
 {
     struct nccl_call mine, theirs;

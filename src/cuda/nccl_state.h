@@ -2,15 +2,14 @@
  *
  * What the files of the NCCL communicator share.
  *
- * Its work lies on a stream of its own: a collective waits there for what is on the device's
- * compute stream, and the compute stream then waits for the collective. The host waits nowhere but
- * in alloc, free and barrier, in NCCL's own set-up, and in ddp_device_synchronize(), which polls
- * nccl_check(). There everything shows that can go wrong: the job's abort word, NCCL's own errors,
- * a deadline, ranks that do not agree. Then this communicator sets the abort word and is aborted,
- * and so do all others.
+ * It has its own stream: a collective waits there for the work on the device's compute stream, and
+ * the compute stream then waits for the collective. The host waits only in alloc, free and barrier,
+ * in NCCL's own set-up, and in ddp_device_synchronize(), which polls nccl_check(). That function
+ * detects all failures: the job's abort word, NCCL's own errors, a deadline, ranks that do not
+ * agree. Then this communicator sets the abort word and is aborted, and so are all others.
  *
- * NCCL does not notice when ranks call different things, it hangs. So each rank writes down what it
- * calls, in a page of the job's heap that all map, and compares. */
+ * When ranks call different collectives, NCCL does not report it but hangs. So each rank writes its
+ * calls to a page of the job's heap that all map, and compares. */
 #ifndef DDP_CUDA_NCCL_STATE_H
 #define DDP_CUDA_NCCL_STATE_H
 
@@ -76,7 +75,7 @@ struct nccl {
     enum ddp_status dead;  /* what ended it */
     bool stuck;            /* its work could not be ended in time: nothing of it may be touched */
     bool waits;            /* the board says so */
-    bool closing;          /* failures concern nobody any more */
+    bool closing;          /* failures do not matter any more */
 
     struct nccl_block *blocks;
     char *scratch;
@@ -146,7 +145,7 @@ enum ddp_status nccl_calls_make(struct nccl *nccl, uint64_t *offset);
 enum ddp_status nccl_calls_map(struct nccl *nccl, uint64_t offset);
 void nccl_calls_unmap(struct nccl *nccl);
 
-/* Writes down this rank's next call and returns its number; compares with those who are there. */
+/* Records this rank's next call and returns its number; compares with ranks that have called. */
 uint32_t nccl_calls_post(struct nccl *nccl, const struct nccl_call *call);
 
 /* DDP_ERR_MISMATCH (logged) if another rank called something else. */

@@ -60,7 +60,7 @@ enum ddp_status ddp_byte_source_open(ddp_byte_source **source, FILE *file, const
             status = ddp_fail(DDP_ERR_MEMORY, "%s: out of memory for decompression", name);
         else
             status = ddp_fail(DDP_ERR_UNSUPPORTED,
-                              "%s: this build has no zlib to unpack it with: use gunzip", name);
+                              "%s: this build has no zlib to unpack it: use gunzip", name);
     }
     if (status != DDP_OK) {
         free(s);
@@ -79,7 +79,7 @@ void ddp_byte_source_close(ddp_byte_source *source)
     free(source);
 }
 
-/* Takes one step of decompression; *ended tells that the last member is complete. */
+/* Takes one step of decompression; *ended: the last member is complete. */
 static enum ddp_status inflate_some(struct ddp_byte_source *s, bool *ended)
 {
     enum ddp_status status = refill(s);

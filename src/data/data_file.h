@@ -38,15 +38,15 @@ struct ddp_data_names {
     size_t count;
 };
 
-/* The file of that name or, where there is none, the files that it is a pattern of (glob(7)), in
- * the order of their bytes, whatever the locale. A name without a pattern in it is itself, there or
- * not.
+/* The file of that name or, if there is none, the files that match it as a pattern (glob(7)), in
+ * the order of their bytes, whatever the locale. A name without a pattern is returned as it is,
+ * whether it exists or not.
  *   names [out]  zeroed before; freed with ddp_data_names_free(), also after a failure
- * DDP_ERR_IO: no file is of that pattern. DDP_ERR_MEMORY. */
+ * DDP_ERR_IO: no file matches the pattern. DDP_ERR_MEMORY. */
 enum ddp_status ddp_data_names_list(struct ddp_data_names *names, const char *path);
 void ddp_data_names_free(struct ddp_data_names *names);
 
-/* Is there a regular file of that name, or anything of that pattern? */
+/* Is there a regular file of that name, or any file that matches the pattern? */
 bool ddp_data_names_any(const char *path);
 
 #endif

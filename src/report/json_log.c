@@ -34,7 +34,7 @@ static double wall_time(void)
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-/* JSON knows no NaN and no infinity: null stands for them. */
+/* JSON has no NaN and no infinity: they become null. */
 static json_t *real(double value)
 {
     return isfinite(value) ? json_real(value) : json_null();
@@ -52,7 +52,7 @@ static void write_object(struct json_log *log, json_t *object)
     json_decref(object);
 }
 
-/* The words of the command line, as the kernel keeps them; text that is no UTF-8 is left out. */
+/* The words of the command line, as the kernel keeps them; text that is not UTF-8 is left out. */
 static json_t *command_line(void)
 {
     char text[8192];

@@ -114,7 +114,7 @@ static enum ddp_status load(int fd, const char *path, const ddp_graph *graph, in
     if (fstat(fd, &info) < 0 || !S_ISREG(info.st_mode))
         return ddp_fail(DDP_ERR_IO, "%s: cannot read: not a regular file", path);
     if (!ddp_gpt2_shape_of(&shape, graph))
-        return ddp_fail(DDP_ERR_FORMAT, "%s: it has the weights of a GPT-2, and the model is none",
+        return ddp_fail(DDP_ERR_FORMAT, "%s: it has the weights of a GPT-2, which the model is not",
                         path);
     const size_t size = info.st_size < DDP_LLMC_HEADER_BYTES ? (size_t)info.st_size : sizeof header;
     enum ddp_status status = read_all(fd, path, header, size);

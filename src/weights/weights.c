@@ -143,7 +143,7 @@ static enum ddp_status check_finite(const char *path, const ddp_graph *graph, co
     return DDP_OK;
 }
 
-/* The first bytes; what cannot be read is told by the one who reads the rest. */
+/* The first bytes; read errors are reported by the function that reads the rest. */
 static bool is_llmc(const char *path)
 {
     unsigned char bytes[4];
@@ -183,7 +183,7 @@ enum ddp_status ddp_train_export_format(enum ddp_export_format *format, const ch
         *format = DDP_EXPORT_LLMC;
     else
         return ddp_fail(DDP_ERR_INVALID,
-                        "--export %s: say in which form with --export-format, or end the name in "
+                        "--export %s: name the format with --export-format, or end the name in "
                         ".safetensors (Hugging Face) or .bin (llm.c)",
                         path);
     return DDP_OK;

@@ -198,7 +198,7 @@ static void make(struct ddp_cudnn *cudnn, struct ddp_cudnn_plan *plan, ddp_cudnn
         (void)cudnn->calls.destroy_descriptor(operations);
     }
     ddp_cudnn_graph_end(&graph);
-    (void)cudaGetLastError(); /* an engine that cannot be built is no error of ours */
+    (void)cudaGetLastError(); /* an engine that cannot be built is not an error of ours */
     if (plan->plan)
         return;
     if (graph.failed)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * See checkpoint_dir.h. */
+ * See directory.h. */
 #include "config.h"
 
 #include "checkpoint/directory.h"

@@ -138,7 +138,7 @@ void ddp_comm_set_fast(ddp_comm *comm, bool fast)
     comm->place.fast = fast;
 }
 
-/* Checks what all collectives share, and tells the board that this rank has arrived. */
+/* Checks what all collectives share, and writes to the board that this rank has arrived. */
 static enum ddp_status enter(ddp_comm *comm, const char *name, size_t count, enum ddp_dtype dtype)
 {
     const size_t size = ddp_dtype_bytes(dtype);

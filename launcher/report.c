@@ -67,8 +67,8 @@ static void describe_want(int wait_status, char *text, size_t size)
     bool hit = WIFSIGNALED(wait_status) && WTERMSIG(wait_status) == SIGKILL;
     const size_t limit = ddp_memory_limit();
     int used = snprintf(text, size, "; %s",
-                        hit ? "the kernel ended it for want of memory"
-                            : "the kernel's out-of-memory killer has struck meanwhile");
+                        hit ? "the kernel killed it because memory ran out"
+                            : "the kernel's out-of-memory killer ended a process meanwhile");
     if (limit < SIZE_MAX)
         snprintf(text + used, size - (size_t)used, " (its cgroup may use %zu MiB)", limit >> 20);
 }
@@ -129,7 +129,7 @@ void report_reason(int rank, char *message, char *stack)
     cut_line_ends(message);
     cut_line_ends(stack);
     const char *line = strtok_r(message, "\n", &save);
-    ddp_log(DDP_LOG_ERROR, "rank %d gave the reason: %s", rank, line ? line : "");
+    ddp_log(DDP_LOG_ERROR, "rank %d reported: %s", rank, line ? line : "");
     for (int i = 0; i < MORE && (line = strtok_r(NULL, "\n", &save)); i++)
         ddp_log(DDP_LOG_ERROR, "  | %s", line);
     if (*stack)

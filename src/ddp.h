@@ -35,13 +35,13 @@ extern "C" {
 
 enum ddp_status {
     DDP_OK = 0,
-    DDP_ERR_INVALID = -1,     /* an argument, flag or combination that makes no sense */
+    DDP_ERR_INVALID = -1,     /* an argument, flag or combination is invalid */
     DDP_ERR_MEMORY = -2,      /* out of memory, also of shared or device memory */
     DDP_ERR_IO = -3,          /* a file that cannot be opened, read or written */
     DDP_ERR_FORMAT = -4,      /* a file whose contents are wrong */
     DDP_ERR_SYSTEM = -5,      /* a system call failed */
     DDP_ERR_TIMEOUT = -6,     /* a deadline passed while waiting for other ranks */
-    DDP_ERR_ABORTED = -7,     /* the job is being taken down because another rank failed */
+    DDP_ERR_ABORTED = -7,     /* the job is being aborted because another rank failed */
     DDP_ERR_MISMATCH = -8,    /* ranks called different collectives, or with different sizes */
     DDP_ERR_UNSUPPORTED = -9, /* not in this build, or not on this device */
     DDP_ERR_PREEMPTED = -10,  /* stopped on request, after finishing the step */
@@ -84,7 +84,7 @@ DDP_API enum ddp_status ddp_job_put_id(ddp_job *job, int slot, const void *id, s
 DDP_API enum ddp_status ddp_job_get_id(ddp_job *job, int slot, void *id, size_t bytes,
                                        int timeout_ms);
 
-/* Waits until all ranks are here. Collective. DDP_ERR_TIMEOUT, DDP_ERR_ABORTED. */
+/* Waits until all ranks have called it. Collective. DDP_ERR_TIMEOUT, DDP_ERR_ABORTED. */
 DDP_API enum ddp_status ddp_job_barrier(ddp_job *job, int timeout_ms);
 
 /* Writes this worker's line on the board, which the launcher shows when the job fails or hangs.
@@ -94,20 +94,20 @@ DDP_API enum ddp_status ddp_job_barrier(ddp_job *job, int timeout_ms);
 DDP_API void ddp_job_report(ddp_job *job, const char *phase, int64_t step);
 
 /* From now on SIGTERM, SIGUSR1 and the first SIGINT ask the job to stop after a step, instead of
- * killing this process; ddprun tells the job of those that it gets. A SIGINT that was ignored stays
+ * killing this process; ddprun forwards its own as such requests. A SIGINT that was ignored stays
  * ignored. A program that must not lose an early request, or be killed by a late one, blocks the
  * three at the beginning of main(): this call unblocks them, so that a pending one counts, and
- * ddp_job_close() undoes it all. To be called by the thread that runs the steps, by one job of a
- * process at a time: DDP_ERR_INVALID otherwise. */
+ * ddp_job_close() undoes it all. Called by the thread that runs the steps.
+ * DDP_ERR_INVALID: another job of this process has called it. */
 DDP_API enum ddp_status ddp_job_accept_stop(ddp_job *job);
 
-/* Asked before each optimizer step, by every rank: true when the job is to stop before `step`. All
+/* Called before each optimizer step, by every rank: true when the job is to stop before `step`. All
  * ranks get true for the same step, provided that no rank can begin step s + 1 before every rank
- * has begun step s, as is so when gradients are reduced in each. A program then saves its state,
+ * has begun step s, as is the case if each step reduces gradients. A program then saves its state
  * and exits with the code of DDP_ERR_PREEMPTED. Never blocks. */
 DDP_API bool ddp_job_should_stop(ddp_job *job, int64_t step);
 
-/* Takes the whole job down: every wait of every rank ends with DDP_ERR_ABORTED. May be called by
+/* Aborts the whole job: every wait of every rank ends with DDP_ERR_ABORTED. May be called by
  * any thread. */
 DDP_API void ddp_job_abort(ddp_job *job);
 DDP_API bool ddp_job_aborted(const ddp_job *job);
@@ -153,7 +153,7 @@ DDP_API void ddp_comm_set_timeout(ddp_comm *comm, int timeout_ms);
 DDP_API enum ddp_status ddp_comm_alloc(ddp_comm *comm, size_t bytes, void **memory);
 DDP_API enum ddp_status ddp_comm_free(ddp_comm *comm, void *memory);
 
-/* The collectives take any memory; registered memory is reduced where it lies.
+/* The collectives accept any memory; registered memory is reduced in place.
  * count is elements per rank: of the whole vector for allreduce and broadcast, of one rank's part
  * for reduce_scatter (send: size x count) and all_gather (receive: size x count). send == receive
  * part is allowed (in place); other overlaps are not. count may be 0. All are collective; each can
@@ -241,8 +241,7 @@ DDP_API ddp_tensor *ddp_graph_embedding(ddp_graph *graph, ddp_tensor *tokens, dd
 DDP_API ddp_tensor *ddp_graph_attention(ddp_graph *graph, ddp_tensor *qkv, int64_t heads);
 /* The sum of two tensors of one shape. */
 DDP_API ddp_tensor *ddp_graph_add(ddp_graph *graph, ddp_tensor *a, ddp_tensor *b);
-/* Zeroes elements with this probability in training, divides the others by what is left of 1; 0:
- * nothing at all. */
+/* Zeroes elements with this probability in training and divides the others by (1 - probability). */
 DDP_API ddp_tensor *ddp_graph_dropout(ddp_graph *graph, ddp_tensor *x, double probability);
 /* Image operations take channels-last images. (B,C,H,W) -> (B,H,W,C), and back. */
 DDP_API ddp_tensor *ddp_graph_channels_last(ddp_graph *graph, ddp_tensor *x);

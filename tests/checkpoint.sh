@@ -71,7 +71,7 @@ same "17 steps, then 40" "$trainer" $common --checkpoint "$dir" --resume
 
 expect "a new run in a used directory" 2 'checkpoints already.*step 40.*--resume' "$trainer" $common --checkpoint "$dir"
 expect "another directory's" 2 'checkpoints already' "$trainer" $common --checkpoint "$dir" --resume-from "$work/reference.d"
-expect "other batch" 2 'step-00000040: cannot go on.*batch size 8 \(now 16\).*--load' \
+expect "other batch" 2 'step-00000040: cannot resume.*batch size 8 \(now 16\).*--load' \
     "$trainer" $common --checkpoint "$dir" --resume --batch-size 16
 expect "other shards" 2 'shards 8 \(now 4\)' "$trainer" $common --checkpoint "$dir" --resume --global-batch 32
 expect "other seed" 2 'seed 0 \(now 7\)' "$trainer" $common --checkpoint "$dir" --resume --seed 7
@@ -142,7 +142,7 @@ while [ $i -lt "${DAMAGES:-48}" ]; do
 done
 rm -rf "$dir" && cp -r "$work/good" "$dir"
 rm "$dir"/step-*/state.json
-expect "no whole one" 3 'none of the 2 checkpoints' "$trainer" $common --checkpoint "$dir" --resume
+expect "no whole one" 3 'all 2 checkpoints there are damaged' "$trainer" $common --checkpoint "$dir" --resume
 rm -rf "$dir" && cp -r "$work/good" "$dir"
 mv "$dir/step-00000040" "$dir/step-00000041"
 same "under a wrong name" "$trainer" $common --checkpoint "$dir" --resume

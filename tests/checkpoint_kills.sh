@@ -55,7 +55,7 @@ while [ $killed -lt "$kills" ] && [ "$failures" -lt 5 ]; do
         tries=$((tries + 1))
         sleep 0.01
     done
-    if grep -q 'not whole' "$work/err"; then
+    if grep -q 'skipped a damaged checkpoint' "$work/err"; then
         fail "kill $killed: $(cat "$work/err")"
     fi
     if [ $code -eq 0 ]; then

@@ -47,12 +47,12 @@ expect "too few samples" 2 'error: 3 samples are too few for 4 shards.*at least 
     $t $one --data-size 3 --acc-steps 4 --drop-last
 expect "accum with 2 workers" 2 'error: --mode accum .*2 workers' "$ddprun" -n 2 trainer --quiet $one --mode accum
 expect "dp with 2 workers" 2 'error: --mode dp .*2 workers' "$ddprun" -n 2 trainer --quiet $one --mode dp
-expect "too many workers" 9 'error: --mode ddp serves at most 64 workers' "$ddprun" -n 65 trainer --quiet $one
+expect "too many workers" 9 'error: --mode ddp supports at most 64 workers' "$ddprun" -n 65 trainer --quiet $one
 expect "no board" 9 'error: .*WORLD_SIZE' env RANK=0 WORLD_SIZE=2 $t $one
 expect "device cuda" 9 'error: .*cuda' $t $one --device cuda
 expect "devices of the CPU" 9 'error: --devices names GPUs, and --device is cpu' $t $one --device cpu --devices 0
 expect "bad devices" 2 'error: --devices 0,x' $t $one --devices 0,x
-expect "fast on the CPU" 0 'warning: --fast does nothing on the CPU' $t $one --device cpu --fast
+expect "fast on the CPU" 0 'warning: --fast has no effect on the CPU' $t $one --device cpu --fast
 expect "unknown device" 9 'error: .*toaster' $t $one --device toaster
 
 # As many accumulation steps as anybody likes: batches are read ahead by number, not by step.

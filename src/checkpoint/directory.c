@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * See checkpoint_dir.h. */
+ * See directory.h. */
 #include "config.h"
 
 #include "checkpoint/directory.h"
@@ -95,7 +95,7 @@ static int remove_tree(int parent, const char *name)
     return unlinkat(parent, name, AT_REMOVEDIR);
 }
 
-/* Under the lock nobody else can be writing: whatever is temporary was left. */
+/* Under the lock there is no other writer: temporary names are leftovers. */
 static void remove_stale(const struct ddp_checkpoint_dir *dir)
 {
     DIR *stream = open_stream(dir->fd, ".");
@@ -266,8 +266,8 @@ enum ddp_status ddp_checkpoint_dir_begin(const struct ddp_checkpoint_dir *dir, i
     return DDP_OK;
 }
 
-/* Puts the temporary directory in the place of the old checkpoint. Without an exchange in one step
- * the old one goes first. */
+/* Replaces the old checkpoint by the temporary directory. If they cannot be exchanged in one step,
+ * the old one is removed first. */
 static int replace(const struct ddp_checkpoint_dir *dir, const char *temporary, const char *name)
 {
     if (renameat2(dir->fd, temporary, dir->fd, name, RENAME_EXCHANGE) == 0) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * See state.h. The checksum is the CRC-32 of the text with the checksum's own digits
- * taken as zeros, so that it stands inside the file that it protects. */
+ * taken as zeros, so that it can be inside the file that it protects. */
 #include "config.h"
 
 #include "checkpoint/state.h"
@@ -60,9 +60,8 @@ void ddp_checkpoint_fact_add(struct ddp_checkpoint_facts *facts, const char *nam
 
 /* --- writing ---------------------------------------------------------------------------------- */
 
-/* Without memory for a member the whole object goes: what lacks one must not look like a
- * checkpoint.
- */
+/* Without memory for a member the whole object is dropped: an incomplete one must not look like a
+ * checkpoint. */
 static void add(json_t **object, const char *name, json_t *value)
 {
     if (json_object_set_new(*object, name, value) == 0)
@@ -180,7 +179,7 @@ static bool check_sum(const char *text, size_t bytes, char *reason)
         memcpy(copy, digits, CHECKSUM_DIGITS);
     if (!digits || !read_digits(copy, &value))
         return wrong(reason, "it has no checksum");
-    /* The line's end is no part of it. */
+    /* The newline is not part of it. */
     if (text[bytes - 1] != '\n' || value != checksum(text, bytes - 1, digits))
         return wrong(reason, "its checksum is wrong: the file is damaged or was edited");
     return true;
@@ -203,14 +202,14 @@ static bool read_facts(struct ddp_checkpoint_facts *facts, json_t *object, char 
     const char *name;
     json_t *value;
     if (!json_is_object(object) || json_object_size(object) > DDP_CHECKPOINT_FACTS)
-        return wrong(reason, "its \"run\" is not an object of at most %d texts",
+        return wrong(reason, "its \"run\" is not an object of at most %d strings",
                      DDP_CHECKPOINT_FACTS);
     json_object_foreach(object, name, value)
     {
         struct ddp_checkpoint_fact *fact = &facts->facts[facts->count];
         if (!json_is_string(value) || strlen(name) >= sizeof fact->name ||
             json_string_length(value) >= sizeof fact->value)
-            return wrong(reason, "its \"run\" has something other than short texts");
+            return wrong(reason, "its \"run\" has values other than short strings");
         snprintf(fact->name, sizeof fact->name, "%s", name);
         snprintf(fact->value, sizeof fact->value, "%s", json_string_value(value));
         facts->count++;
@@ -315,8 +314,8 @@ enum ddp_status ddp_checkpoint_state_match(const struct ddp_checkpoint_state *sa
         status = ddp_fail(DDP_ERR_MEMORY, "out of memory");
     else if (count > 0)
         status = ddp_fail(DDP_ERR_INVALID,
-                          "%s: cannot go on from it, because it was written by another run: %s. "
-                          "To begin a new run with its weights, use --load %s/%s",
+                          "%s: cannot resume from it, because another run wrote it: %s. "
+                          "To start a new run with its weights, use --load %s/%s",
                           path, text, path, ddp_checkpoint_part_names[DDP_CHECKPOINT_MODEL]);
     free(text);
     return status;

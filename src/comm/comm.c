@@ -58,11 +58,11 @@ static enum ddp_status create_with(ddp_comm **comm, ddp_job *job, const struct d
                                    ddp_device *device)
 {
     if (!ops->fits(job))
-        return ddp_fail(DDP_ERR_UNSUPPORTED, "the communicator '%s' does not serve %d workers here",
+        return ddp_fail(DDP_ERR_UNSUPPORTED, "the communicator '%s' does not support %d workers here",
                         ops->name, ddp_job_world_size(job));
     int slot = ddp_job_world_size(job) > 1 ? atomic_fetch_add(&slots_used, 1) : -1;
     if (slot >= DDP_ID_SLOTS)
-        return ddp_fail(DDP_ERR_UNSUPPORTED, "a job can have %d communicators, and has had them",
+        return ddp_fail(DDP_ERR_UNSUPPORTED, "a job can create at most %d communicators",
                         DDP_ID_SLOTS);
     struct ddp_comm *c = ddp_array_alloc(1, sizeof *c);
     if (!c)
@@ -99,7 +99,7 @@ enum ddp_status ddp_comm_create(ddp_comm **comm, ddp_job *job, const char *backe
         return ddp_fail(DDP_ERR_UNSUPPORTED, "there is no communicator '%s'", backend);
     if (!ops)
         return ddp_fail(DDP_ERR_UNSUPPORTED,
-                        "%d workers are too many: collectives on one machine serve at most %d",
+                        "%d workers are too many: collectives on one machine support at most %d",
                         ddp_job_world_size(job), DDP_REDUCE_MAX);
     return create_with(comm, job, ops, NULL);
 }
@@ -146,7 +146,7 @@ static enum ddp_status check(const ddp_comm *comm, const struct ddp_comm_call *c
     const size_t element = ddp_dtype_bytes(call->dtype);
     size_t bytes, all;
     if (kind->reduces && call->dtype == DDP_BF16)
-        return ddp_fail(DDP_ERR_INVALID, "%s: bf16 is not reduced; reduce float32, then round",
+        return ddp_fail(DDP_ERR_INVALID, "%s: bf16 cannot be reduced; reduce float32, then round",
                         kind->name);
     if (kind->reduces && (unsigned)call->op > DDP_MAX)
         return ddp_fail(DDP_ERR_INVALID, "%s: no operator %d", kind->name, (int)call->op);
@@ -162,7 +162,7 @@ static enum ddp_status check(const ddp_comm *comm, const struct ddp_comm_call *c
         return ddp_fail(DDP_ERR_INVALID,
                         "%s: only registered memory can be reduced while computing", kind->name);
     if (kind->elements && bytes > 0 && (!call->send || !call->receive))
-        return ddp_fail(DDP_ERR_INVALID, "%s: no memory was given", kind->name);
+        return ddp_fail(DDP_ERR_INVALID, "%s: the memory is NULL", kind->name);
     if (call->root < 0 || call->root >= comm->place.size)
         return ddp_fail(DDP_ERR_INVALID, "%s: there is no rank %d", kind->name, call->root);
     if (comm->overlapping && !kind->starts)
@@ -230,7 +230,7 @@ static uint32_t fitting(size_t grain)
 enum ddp_status ddp_comm_alloc(ddp_comm *comm, size_t bytes, void **memory)
 {
     if (bytes == 0 || bytes > SIZE_MAX / 2 / (size_t)comm->place.size)
-        return ddp_fail(DDP_ERR_INVALID, "registered memory of %zu bytes cannot be had", bytes);
+        return ddp_fail(DDP_ERR_INVALID, "cannot allocate %zu bytes of registered memory", bytes);
     return alloc(comm, (struct ddp_comm_call){.kind = DDP_COMM_ALLOC, .count = bytes}, memory);
 }
 
@@ -242,7 +242,7 @@ bool ddp_comm_has_shared(const ddp_comm *comm)
 enum ddp_status ddp_comm_alloc_shared(ddp_comm *comm, size_t bytes, void **memory)
 {
     if (bytes == 0 || bytes > SIZE_MAX / 2)
-        return ddp_fail(DDP_ERR_INVALID, "shared memory of %zu bytes cannot be had", bytes);
+        return ddp_fail(DDP_ERR_INVALID, "cannot allocate %zu bytes of shared memory", bytes);
     return alloc(comm, (struct ddp_comm_call){.kind = DDP_COMM_ALLOC_SHARED, .count = bytes},
                  memory);
 }
@@ -250,7 +250,7 @@ enum ddp_status ddp_comm_alloc_shared(ddp_comm *comm, size_t bytes, void **memor
 enum ddp_status ddp_comm_free(ddp_comm *comm, void *memory)
 {
     if (!memory || !comm->ops->registered(comm->state, memory, 1))
-        return ddp_fail(DDP_ERR_INVALID, "this memory is not the communicator's");
+        return ddp_fail(DDP_ERR_INVALID, "this memory does not belong to the communicator");
     return run(comm, (struct ddp_comm_call){.kind = DDP_COMM_FREE, .receive = memory});
 }
 

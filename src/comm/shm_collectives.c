@@ -39,7 +39,7 @@ enum ddp_status shm_reduce_slice(struct shm *shm, uint32_t number, const struct 
     }
     const int64_t began = ddp_trace_begin();
     enum ddp_status status = ddp_reduce(&sum);
-    ddp_trace_end("add up slice", began, "bytes", (int64_t)own.bytes);
+    ddp_trace_end("reduce slice", began, "bytes", (int64_t)own.bytes);
     return status;
 }
 

@@ -73,7 +73,7 @@ void ddp_append_file_write(ddp_append_file *file, const void *record, size_t byt
     if (file->regular && done > 0)
         (void)!ftruncate(file->fd, begin);
     if (!file->warned)
-        ddp_log(DDP_LOG_WARNING, "%s: cannot write to it: %s: what does not fit is left out",
+        ddp_log(DDP_LOG_WARNING, "%s: cannot write to it: %s: further lines are dropped",
                 file->path, strerror(error));
     file->warned = true;
 }

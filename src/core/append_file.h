@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A file that grows by whole records: logs and event files. What cannot be written (a full disk)
- * is told once and costs that record only; the program goes on, and the file never holds half a
- * record. */
+ * A file that grows by whole records: logs and event files. If a record cannot be written (a full
+ * disk), it is dropped, and a message says so once. The program continues, and the file never holds
+ * half a record. */
 #ifndef DDP_CORE_APPEND_FILE_H
 #define DDP_CORE_APPEND_FILE_H
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * See atomic_file.h. The temporary file has no name at all where the file system has O_TMPFILE, so
- * that a SIGKILL while it is written leaves nothing behind; linkat() then names it. Where an old
- * file must be replaced, the new one has a temporary name for the moment between linkat() and
- * rename(); what a kill leaves then, the next writer of the same file removes. */
+ * See atomic_file.h. If the file system has O_TMPFILE, the temporary file has no name, so that a
+ * SIGKILL while it is written leaves nothing behind; linkat() then names it. If an old file must be
+ * replaced, the new one has a temporary name between linkat() and rename(). If a kill leaves such a
+ * file, the next writer of the same file removes it. */
 #include "config.h"
 
 #include "core/atomic_file.h"
@@ -128,7 +128,7 @@ static enum ddp_status check_target(struct ddp_atomic_file *file)
     return DDP_OK;
 }
 
-/* The process of a name "BASE.PID.tmp" that this file could have had; 0: it is no such name. */
+/* The process of a name "BASE.PID.tmp" that this file could have had; 0: it is not such a name. */
 static long temporary_owner(const struct ddp_atomic_file *file, const char *name)
 {
     const size_t length = strnlen(file->base, BASE_MAX);
@@ -191,7 +191,7 @@ enum ddp_status ddp_atomic_file_open(ddp_atomic_file **file, const char *path)
     if (!f->path && errno == EACCES)
         status = ddp_fail(DDP_ERR_IO,
                           "%s: cannot write: it is a symbolic link of another user, in a directory "
-                          "where everybody may make files",
+                          "where everybody may create files",
                           path);
     else if (!f->path)
         status = ddp_fail_path(path, "write");

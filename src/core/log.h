@@ -35,7 +35,7 @@ void ddp_log(enum ddp_log_level level, const char *format, ...) DDP_PRINTF(2, 3)
 void ddp_log_set_before(void (*before)(void *arg), void *arg);
 
 /* Errors of this thread are kept from now on, the first of them in `text`, until it is NULL again:
- * for work done ahead, whose failure is told only when its turn comes. */
+ * for work done ahead, whose failure is reported only when its turn comes. */
 void ddp_log_hold(char *text, size_t size);
 
 /* Messages of this copy of the library go to another's from now on, as text without name and rank:

@@ -32,7 +32,7 @@ static inline size_t ddp_align_up(size_t value, size_t alignment)
 void *ddp_array_alloc(size_t count, size_t size);
 
 /* Zeroed, page-aligned memory, in huge pages where the system has them; freed with ddp_pages_free()
- * and the same size. NULL (logged) when there is none. 0 bytes give one page. */
+ * and the same size. NULL (logged) when memory runs out. 0 bytes give one page. */
 void *ddp_pages_alloc(size_t bytes);
 void ddp_pages_free(void *memory, size_t bytes);
 

@@ -119,7 +119,7 @@ static bool unlimited(const struct ddp_option *row)
     return row->min == 0 && row->max == 0;
 }
 
-/* The limits of an INT row: a double of 2^63 and above stands for "no limit". */
+/* The limits of an INT row: a double of 2^63 and above means "no limit". */
 static int64_t whole_limit(double limit)
 {
     if (limit >= 9223372036854775807.0)

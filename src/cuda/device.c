@@ -54,7 +54,7 @@ static void explain(cudaError_t error)
         explain_old_driver();
     else if ((error == cudaSuccess || error == cudaErrorNoDevice) && visible)
         snprintf(no_device, sizeof no_device,
-                 "no GPU can be seen with CUDA_VISIBLE_DEVICES='%.100s'", visible);
+                 "no GPU is visible with CUDA_VISIBLE_DEVICES='%.100s'", visible);
     else if (error == cudaSuccess || error == cudaErrorNoDevice)
         snprintf(no_device, sizeof no_device, "the NVIDIA driver finds no GPU");
     else
@@ -220,7 +220,7 @@ static bool is_idle(const struct ddp_cuda_device *gpu)
     bool idle = true;
     for (int i = 0; i < 3; i++)
         idle = idle && !(streams[i] && cudaStreamQuery(streams[i]) == cudaErrorNotReady);
-    (void)cudaGetLastError(); /* errors are told no more: they have been, or concern nobody */
+    (void)cudaGetLastError(); /* errors are no longer reported: they have been, or do not matter */
     return idle;
 }
 

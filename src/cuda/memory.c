@@ -136,7 +136,7 @@ static enum ddp_status out_of_memory(const struct ddp_cuda_device *gpu, size_t b
     if (cudaMemGetInfo(&unused, &total) != cudaSuccess)
         unused = 0;
     return ddp_fail(DDP_ERR_MEMORY,
-                    "--device cuda: out of memory on GPU %d: %.1f GiB wanted, %.1f GiB free: a "
+                    "--device cuda: out of memory on GPU %d: %.1f GiB needed, %.1f GiB free: a "
                     "smaller --batch-size or more --acc-steps",
                     gpu->cuda.index, (double)bytes / 0x1p30, (double)unused / 0x1p30);
 }
@@ -214,7 +214,7 @@ void ddp_cuda_deliver(struct ddp_cuda_device *gpu)
         }
 }
 
-/* Whoever asked may be gone, and the memory with them. */
+/* The caller may be gone, and its memory too. */
 void ddp_cuda_forget(struct ddp_cuda_device *gpu)
 {
     for (int i = 0; i < DDP_CUDA_CHUNKS; i++)
@@ -235,7 +235,7 @@ static enum ddp_status take_chunk(struct ddp_cuda_device *gpu, struct ddp_cuda_c
     return DDP_OK;
 }
 
-/* One chunk's way; host is where it goes when it leaves the device. */
+/* Copies one chunk; host is its destination when it leaves the device. */
 static enum ddp_status send(struct ddp_cuda_chunk *chunk, cudaStream_t stream, void *to,
                             const void *from, void *host, size_t bytes)
 {

@@ -70,7 +70,7 @@ static enum ddp_status open_device(struct nccl *nccl)
     return error == cudaSuccess ? nccl_queue_open(nccl) : ddp_cuda_failed(error, "NCCL's stream");
 }
 
-/* All ranks end their communicators together, or this one goes alone. */
+/* All ranks end their communicators together, or this one ends alone. */
 static void leave(struct nccl *nccl)
 {
     const struct ddp_comm_call call = {.kind = DDP_COMM_DESTROY};

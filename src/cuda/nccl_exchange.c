@@ -2,10 +2,10 @@
  *
  * The collectives over NCCL; see nccl_state.h.
  *
- * Sums are added up in one fixed binary tree over the ranks, which NCCL's own all-reduce does not
- * promise. So each rank owns a slice: it receives the others' parts of it, adds them up in the
- * tree, and gives the sum to all. That moves the bytes that a ring moves. What is small goes whole
- * to everybody, in one step. With `fast` NCCL adds up. */
+ * Sums are computed in one fixed binary tree over the ranks, which NCCL's own all-reduce does not
+ * promise. So each rank owns a slice: it receives the others' parts of it, adds them in the tree,
+ * and sends the sum to all. That moves as many bytes as a ring. Small arrays are sent whole to all
+ * ranks, in one step. With `fast` NCCL reduces. */
 #include "config.h"
 
 #include "cuda/nccl_state.h"

@@ -16,7 +16,7 @@ static enum ddp_status too_little(const struct nccl *nccl, size_t bytes)
     size_t available = 0, total = 0;
     (void)cudaGetLastError();
     if (cudaMemGetInfo(&available, &total) != cudaSuccess)
-        return ddp_fail(DDP_ERR_MEMORY, "GPU %d: %.1f MiB cannot be had", nccl->cuda->index,
+        return ddp_fail(DDP_ERR_MEMORY, "GPU %d: cannot allocate %.1f MiB", nccl->cuda->index,
                         (double)bytes / 0x1p20);
     return ddp_fail(DDP_ERR_MEMORY,
                     "GPU %d: %.1f MiB are needed, %.1f of its %.1f MiB are free: use a smaller "

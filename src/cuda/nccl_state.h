@@ -2,12 +2,11 @@
  *
  * What the files of the NCCL communicator share.
  *
- * Its work lies on a stream of its own: a collective waits there for what is on the device's
- * compute stream, and the compute stream then waits for the collective. The host waits nowhere but
- * in alloc, free and barrier, in NCCL's own set-up, and in ddp_device_synchronize(), which polls
- * nccl_check(). There everything shows that can go wrong: the job's abort word, NCCL's own errors,
- * a deadline, ranks that do not agree. Then this communicator sets the abort word and is aborted,
- * and so do all others.
+ * It has its own stream: a collective waits there for the work on the device's compute stream, and
+ * the compute stream then waits for the collective. The host waits only in alloc, free and barrier,
+ * in NCCL's own set-up, and in ddp_device_synchronize(), which polls nccl_check(). That function
+ * detects all failures: the job's abort word, NCCL's own errors, a deadline, ranks that do not
+ * agree. Then this communicator sets the abort word and is aborted, and so are all others.
  *
  * NCCL does not notice when ranks call different things, it hangs. So each rank writes down what it
  * calls in the ledger, and compares. When a rank has overwritten what it called, NCCL's own hang

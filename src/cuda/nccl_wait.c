@@ -20,9 +20,9 @@
 #define SPINS        64
 #define NAP_FIRST_NS 10000
 #define NAP_MOST_NS  1000000
-#define ABORT_MS     10000 /* for NCCL to let go */
-#define CLOSE_MS     10000 /* for the others to let go, at the end */
-#define NEWS_MS      1000  /* for the launcher to tell that a rank died, which NCCL may see first */
+#define ABORT_MS     10000 /* for NCCL to release the GPU */
+#define CLOSE_MS     10000 /* for the others to release it, at the end */
+#define NEWS_MS      1000  /* for the launcher to report a rank's death, which NCCL may see first */
 
 static bool aborted(const struct nccl *nccl)
 {
@@ -54,8 +54,7 @@ static int watched_on(const void *device_state, struct nccl *found[DDP_ID_SLOTS]
 
 /* --- ending --- */
 
-/* ncclCommAbort() on a thread of its own, which may never come back; the last one to let go frees
- * this. */
+/* ncclCommAbort() on a thread of its own, which may never return; the last user frees this. */
 struct ending {
     ncclComm_t comm;
     int device;
@@ -126,8 +125,7 @@ static void abort_all(struct nccl *const *comms, int count)
     for (int i = 0; i < count; i++) {
         if (comms[i]->comm && !ends_in_time(endings[i], deadline)) {
             comms[i]->stuck = true;
-            ddp_log(DDP_LOG_WARNING, "NCCL does not let go of the GPU within %d s",
-                    ABORT_MS / 1000);
+            ddp_log(DDP_LOG_WARNING, "NCCL does not release the GPU within %d s", ABORT_MS / 1000);
         }
         comms[i]->comm = NULL;
     }
@@ -189,7 +187,7 @@ bool nccl_quiesce(const struct nccl *nccl)
 
 /* --- failures in words --- */
 
-/* What NCCL said last, without the end of line. */
+/* NCCL's last message, without the newline. */
 static void last_words(const struct nccl *nccl, ncclResult_t result, char *text, size_t size)
 {
     const char *words = ncclGetLastError(nccl->comm);
@@ -279,8 +277,8 @@ static enum ddp_status too_late(struct nccl *nccl, const struct ddp_comm_call *c
 
 /* --- looking --- */
 
-/* Tells the board whether this rank waits for something on its device: each time, because the board
- * was told meanwhile that the call is left. */
+/* Writes to the board whether this rank waits for its device. Each time, because meanwhile the
+ * board was told that the call has returned. */
 static void show_waiting(struct nccl *nccl, bool waits)
 {
     if (nccl->waits || waits)

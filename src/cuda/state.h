@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A GPU, as the files cuda*.c of this folder share it.
+ * A GPU, as the files of this folder share it.
  *
- * Two streams: operations and copies that are ordered with them go on cuda.stream; the input slots
+ * Two streams: operations and copies that are ordered with them are on cuda.stream; the input slots
  * are filled on `filling`, beside it. Neither waits for the legacy stream, which is not used. */
 #ifndef DDP_CUDA_STATE_H
 #define DDP_CUDA_STATE_H
@@ -19,7 +19,7 @@ struct ddp_cuda_chunk {
     char *memory;
     cudaEvent_t copied;
     bool busy;
-    void *host; /* where it goes once it is here; NULL: it went to the device */
+    void *host; /* its destination after the copy; NULL: it was copied to the device */
     size_t bytes;
 };
 
@@ -64,7 +64,7 @@ struct ddp_cuda_device {
     struct {
         cudaStream_t stream;
         int64_t end_ns;
-    } told[DDP_CUDA_TRACED]; /* until when each stream's spans are told */
+    } told[DDP_CUDA_TRACED]; /* until when each stream's spans are in the trace */
     int replica;             /* among the open devices on this GPU */
     char description[320];
 };
@@ -78,9 +78,9 @@ static inline void ddp_cuda_use(const struct ddp_cuda_device *gpu)
 /* Waits for an event, polls meanwhile, gives up when that fails. */
 enum ddp_status ddp_cuda_wait_event(struct ddp_cuda_device *gpu, cudaEvent_t event);
 
-/* Before memory is given back: waits until no work uses it. Not for ever, where work waits for
- * another process that is gone. False: it still may be used, and giving it back would wait for
- * ever, so that it has to be left. */
+/* Before memory is freed: waits until no work uses it. Not for ever, if the work waits for another
+ * process that has ended. False: it may still be in use, and freeing it would wait for ever, so it
+ * must be left. */
 bool ddp_cuda_quiesce(struct ddp_cuda_device *gpu);
 
 enum ddp_status ddp_cuda_alloc(void *state, size_t bytes, void **memory);

@@ -15,7 +15,7 @@ struct ddp_blob {
     uint64_t bytes;
 };
 
-/* The bytes [at, at+count), which lie within it: where they are in memory, or read into `buffer`.
+/* The bytes [at, at+count), which are within it: where they are in memory, or read into `buffer`.
  *   pointer [out]
  * DDP_ERR_IO as of ddp_input_file_read(). */
 enum ddp_status ddp_blob_at(const struct ddp_blob *blob, uint64_t at, size_t count, void *buffer,

@@ -73,7 +73,7 @@ void ddp_byte_source_close(ddp_byte_source *source)
     free(source);
 }
 
-/* Takes one step of decompression; *ended tells that the last member is complete. */
+/* Takes one step of decompression; *ended: the last member is complete. */
 static enum ddp_status inflate_some(struct ddp_byte_source *s, bool *ended)
 {
     enum ddp_status status = refill(s);

@@ -119,7 +119,7 @@ static enum ddp_status open_part(struct cifar *cifar, const char *path)
     cifar->part_count++;
     if (part->file.bytes == 0 || part->file.bytes % bytes != 0)
         return ddp_fail(DDP_ERR_FORMAT,
-                        "%s: truncated: %" PRIu64 " bytes are no whole number of images of %zu "
+                        "%s: truncated: %" PRIu64 " bytes are not a whole number of images of %zu "
                         "bytes",
                         path, part->file.bytes, bytes);
     part->first = cifar->base.info.sample_count;
@@ -279,8 +279,7 @@ static enum ddp_status cifar_open(const struct ddp_dataset_options *options, ddp
     const struct kind *kind;
     struct cifar *new_train = NULL, *new_test = NULL;
     if (!options->path)
-        return ddp_fail(DDP_ERR_INVALID,
-                        "CIFAR's files must come from somewhere: name their directory with --data");
+        return ddp_fail(DDP_ERR_INVALID, "give the directory of CIFAR's files with --data");
     char *directory = find_directory(options->path, &kind);
     if (!directory)
         return ddp_fail(DDP_ERR_IO,

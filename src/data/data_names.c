@@ -69,7 +69,7 @@ enum ddp_status ddp_data_names_list(struct ddp_data_names *names, const char *pa
     if (result == 0)
         status = copy_names(names, found.gl_pathv, found.gl_pathc);
     else if (result == GLOB_NOMATCH)
-        status = ddp_fail(DDP_ERR_IO, "%s: no such file, and no file of such a pattern", path);
+        status = ddp_fail(DDP_ERR_IO, "%s: no such file, and no file matches this pattern", path);
     else if (result == GLOB_NOSPACE)
         status = ddp_fail(DDP_ERR_MEMORY, "%s: out of memory", path);
     else

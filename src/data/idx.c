@@ -158,7 +158,7 @@ static void set_info(struct idx *idx, const struct ddp_idx_file *images, const c
     info->shuffled = true;
 }
 
-/* With class_count 0 the labels themselves tell how many classes there are. */
+/* With class_count 0 the largest label determines the number of classes. */
 static enum ddp_status check_labels(struct idx *idx, const char *path, int64_t class_count)
 {
     int64_t largest = 0;

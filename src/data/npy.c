@@ -279,7 +279,7 @@ static enum ddp_status check_label_array(const struct npy *n)
     return DDP_OK;
 }
 
-/* Keeps the labels as numbers of 32 bits. class_count 0: the largest tells. */
+/* Keeps the labels as numbers of 32 bits. class_count 0: the largest label determines it. */
 static enum ddp_status read_labels(struct npy *n, int64_t class_count)
 {
     const struct ddp_npy *y = &n->y.npy;
@@ -445,9 +445,8 @@ static enum ddp_status npy_open(const struct ddp_dataset_options *options, ddp_d
     struct ddp_npy_source train_place = {0}, test_place = {0};
     struct npy *new_train = NULL, *new_test = NULL;
     if (!options->path)
-        return ddp_fail(DDP_ERR_INVALID,
-                        "NumPy arrays must come from somewhere: name X.npy,Y.npy or an archive "
-                        "(.npz) with --data");
+        return ddp_fail(DDP_ERR_INVALID, "give NumPy arrays with --data: X.npy,Y.npy or an archive "
+                                         "(.npz)");
     enum ddp_status status = ddp_npy_source_find(options->path, &train_place,
                                                  test && !options->val ? &test_place : NULL);
     if (status == DDP_OK && test && options->val)

@@ -21,7 +21,7 @@
 
 static const char npy_magic[] = "\x93NUMPY";
 
-#define LOOKED_AT 4096 /* first bytes that tell whether a file is text */
+#define LOOKED_AT 4096 /* first bytes that decide whether a file is text */
 
 static const struct header_kind {
     uint32_t magic, version;
@@ -94,7 +94,7 @@ static enum ddp_status set_bare(struct ddp_token_file *t, int width, int64_t voc
 {
     if (t->file.bytes % (uint64_t)width != 0)
         return ddp_fail(DDP_ERR_FORMAT,
-                        "%s: truncated: %" PRIu64 " bytes are no whole number of tokens of %d "
+                        "%s: truncated: %" PRIu64 " bytes are not a whole number of tokens of %d "
                         "bytes",
                         t->file.path, t->file.bytes, width);
     t->count = (int64_t)(t->file.bytes / (uint64_t)width);
@@ -133,7 +133,7 @@ static enum ddp_status guess(struct ddp_token_file *t, const struct start *start
         return set_bare(t, 2, GPT2_VOCABULARY);
     if (memchr(start->bytes, 0, start->got))
         return ddp_fail(DDP_ERR_FORMAT,
-                        "%s: neither text nor a known file of tokens: say with --tokens what it "
+                        "%s: neither text nor a known token file: say with --tokens what it "
                         "holds: gpt2, uint16, uint32 or bytes",
                         t->file.path);
     return set_bare(t, 1, 256);

@@ -209,7 +209,7 @@ static enum ddp_status open_set(struct tokens **result, const char *path,
     return DDP_OK;
 }
 
-/* Opens what the path and --val stand for, once directories are resolved. */
+/* Opens the files that the path and --val name, after directories are resolved. */
 static enum ddp_status open_both(const char *path, const char *val,
                                  const struct ddp_dataset_options *options, ddp_dataset **train,
                                  ddp_dataset **test)
@@ -244,9 +244,8 @@ static enum ddp_status tokens_open(const struct ddp_dataset_options *options, dd
     const char *path = options->path, *val = options->val;
     enum ddp_status status = DDP_OK;
     if (!path)
-        return ddp_fail(DDP_ERR_INVALID,
-                        "tokens must come from somewhere: name a text, a file of tokens or a "
-                        "directory with train.bin and val.bin with --data");
+        return ddp_fail(DDP_ERR_INVALID, "give tokens with --data: a text, a file of tokens or a "
+                                         "directory with train.bin and val.bin");
     if (options->seq_len < 1 || options->seq_len > MAX_SEQ_LEN)
         return ddp_fail(DDP_ERR_INVALID, "--seq-len %" PRId64 ": 1 to %d are possible",
                         options->seq_len, MAX_SEQ_LEN);

@@ -43,7 +43,7 @@ static enum ddp_status none_found(const struct ddp_device_ops *ops, const char *
 {
     const char *reason = ops->reason ? ops->reason() : NULL;
     return ddp_fail(DDP_ERR_UNSUPPORTED, "--device %s: %s", kind,
-                    reason ? reason : "there is no such device here");
+                    reason ? reason : "no such device here");
 }
 
 /* What keeps "auto" from GPUs that may be there. */

@@ -29,7 +29,7 @@ enum ddp_status ddp_exec_arena_bytes(const ddp_graph *graph, unsigned parts, siz
 /* Inputs are numbered in the order in which the graph made them; memory is device memory and is
  * borrowed until the next bind. */
 void ddp_exec_bind_input(ddp_exec *exec, int input, const void *memory);
-/* Binds an input that lies in host memory: where it is, or by way of `staging`.
+/* Binds an input in host memory: where it is, or through `staging`.
  *   staging  device memory of ddp_exec_input_bytes() that it is copied to first; NULL: the device
  *            reads the host's */
 enum ddp_status ddp_exec_load_input(ddp_exec *exec, int input, const void *host, void *staging);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The graph's cast of a float32 input to what its activations are. Nothing goes back through it. */
+ * The graph's cast of a float32 input to the dtype of its activations. It has no backward pass. */
 #include "config.h"
 
 #include "graph/internal.h"

@@ -57,7 +57,7 @@ static size_t labels_bytes(const struct dp *dp)
 static void destroy(void *state)
 {
     struct dp *dp = state;
-    /* No device waits for another one any more when memory goes. */
+    /* No device waits for another one any more when memory is freed. */
     for (int r = 0; !dp->failed && r < dp->replica_count; r++)
         (void)ddp_device_synchronize(dp->replicas[r].device);
     ddp_replica_threads_destroy(dp->team);
@@ -314,7 +314,7 @@ static enum ddp_status step(void *state, ddp_loader *loader, double rate, int64_
     ddp_trace_end("sum gradients", begin, "replicas", dp->replica_count);
     if (status == DDP_OK)
         status = ddp_updater_run(&dp->updater, rate, number, loss);
-    /* The sum was behind their work, which is done; what they found in the data is told here. */
+    /* The sum was behind their work, which is done; errors in the data are reported here. */
     for (int r = 1; status == DDP_OK && r < dp->replica_count; r++)
         status = ddp_device_synchronize(dp->replicas[r].device);
     dp->failed = status != DDP_OK;

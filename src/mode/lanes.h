@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * The order in which a step's shards are added up. The W shards of a global batch are cut into
+ * The order in which a step's shards are added. The W shards of a global batch are cut into
  * lanes, as evenly as possible. Inside a lane gradients are added one after another into one array;
  * the lanes' sums are added in the fixed binary tree of kernels/reduce.h. A worker has whole lanes:
  * one array, and partial sums as a binary counter of lanes. `partials[l]` holds the sum of 2^l
  * lanes; lane i, once it is complete, absorbs the partial sums that its trailing one bits name; the
- * last lane absorbs all. On a device with memory of its own they lie in page-locked host memory,
- * and travel beside the device's other work. */
+ * last lane absorbs all. On a device with memory of its own they are in page-locked host memory,
+ * and are copied beside the device's other work. */
 #ifndef DDP_MODE_LANES_H
 #define DDP_MODE_LANES_H
 

@@ -103,7 +103,7 @@ ddp_device *ddp_mode_device(const ddp_mode *mode);
 const char *ddp_mode_state_name(const ddp_mode *mode, int i);
 
 /* Copies state array i to or from flat host memory of rank 0, with the weights' offsets. Collective
- * in DDP, where other ranks pass NULL: what rank 0 loads goes to all. */
+ * in DDP, where other ranks pass NULL: what rank 0 loads is sent to all. */
 enum ddp_status ddp_mode_save_state(ddp_mode *mode, int i, float *flat);
 enum ddp_status ddp_mode_load_state(ddp_mode *mode, int i, const float *flat);
 

@@ -11,7 +11,7 @@
 
 struct ddp_recording_part {
     void *work;
-    int64_t end; /* after it, gradients below this are final; -1: nobody waits for that here */
+    int64_t end; /* after it, gradients below this are final; -1: nothing waits for that here */
 };
 
 struct ddp_recording {
@@ -30,7 +30,7 @@ struct ddp_recordings {
 /* A pass from its beginning; in it ddp_recordings_cut() ends parts. */
 typedef enum ddp_status ddp_recording_pass(void *arg);
 
-/* Records the pass; where that fails there are no parts. */
+/* Records the pass; if that fails there are no parts. */
 void ddp_recordings_make(struct ddp_recordings *recordings, struct ddp_recording *recording,
                          ddp_recording_pass *pass, void *arg);
 /* DDP_ERR_UNSUPPORTED (not logged): nothing is recorded any more, and the pass must end, since what

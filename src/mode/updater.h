@@ -23,7 +23,7 @@ struct ddp_updater {
     int64_t global_shards;
     double clip_norm;    /* 0: no clipping */
     bool only_finite;    /* no update when loss or norm is not finite */
-    int64_t block_count; /* of the norm; 0 when nobody wants it */
+    int64_t block_count; /* of the norm; 0 when it is not needed */
     double *blocks;      /* device memory: their sums of squares */
     double *sums;        /* host, page-locked: the same, behind them the sum of the losses */
     float *loss_sum;

@@ -44,7 +44,7 @@ static void write_object(struct json_log *log, json_t *object)
     json_decref(object);
 }
 
-/* The words of the command line, as the kernel keeps them; text that is no UTF-8 is left out. */
+/* The words of the command line, as the kernel keeps them; text that is not UTF-8 is left out. */
 static json_t *command_line(void)
 {
     char text[8192];

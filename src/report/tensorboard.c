@@ -52,7 +52,7 @@ static void write_event(struct tensorboard *board, const Ddp__Events__Event *eve
     if (bytes + 16 > board->capacity) {
         unsigned char *larger = realloc(board->record, bytes + 16);
         if (!larger)
-            return; /* a point is missing in the curve; training goes on */
+            return; /* a point is missing in the curve; training continues */
         board->record = larger;
         board->capacity = bytes + 16;
     }
@@ -118,8 +118,8 @@ static void write_text(struct tensorboard *board, const char *tag, const char *t
     write_summary(board, 0, &(Ddp__Events__Value *){&value}, 1);
 }
 
-/* The first record says which format this is. After a resumption TensorBoard is told to forget what
- * an earlier file says about this step and later ones. */
+/* The first record names the format. After a resumption TensorBoard must forget what an earlier
+ * file has about this step and later ones. */
 static void write_head(struct tensorboard *board, const struct ddp_train_facts *facts)
 {
     Ddp__Events__Event event = DDP__EVENTS__EVENT__INIT;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * The options of a training run, in one table, and the plan that follows from them: how many shards
- * of how many samples make a global batch, who runs them, how many steps there are. */
+ * of how many samples make a global batch, which worker runs them, how many steps there are. */
 #ifndef DDP_TRAIN_OPTIONS_H
 #define DDP_TRAIN_OPTIONS_H
 
@@ -18,7 +18,7 @@ enum ddp_train_dtype { DDP_TRAIN_FP32, DDP_TRAIN_BF16 };
 
 #define DDP_TRAIN_DEVICES 64 /* --devices and --replicas go up to that */
 
-#define DDP_TRAIN_LANES 1024 /* --lanes goes up to that */
+#define DDP_TRAIN_LANES 1024 /* the largest --lanes */
 
 #define DDP_TRAIN_OPTIONS 128 /* rows of the table, at most */
 
@@ -130,9 +130,8 @@ struct ddp_train_plan {
 };
 
 /* What the options alone decide: model, mode, shards. Before the data is opened, so that a wrong
- * flag is told at once.
+ * flag is reported at once.
  *   launched  the worker was started by ddprun
- *
  * DDP_ERR_INVALID: says which numbers would fit. */
 enum ddp_status ddp_train_plan_workers(struct ddp_train_plan *plan,
                                        const struct ddp_train_options *options, const ddp_job *job,

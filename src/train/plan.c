@@ -27,8 +27,8 @@ static enum ddp_status choose_sharing(struct ddp_train_plan *plan,
     const bool ddp = plan->mode == DDP_MODE_DDP;
     if (options->zero_given && options->zero > 0 && !ddp)
         return ddp_fail(DDP_ERR_INVALID,
-                        "--zero 1 shares the update out over the workers of --mode ddp, and the "
-                        "mode is %s, where one process does it",
+                        "--zero 1 splits the update over the workers of --mode ddp, and the "
+                        "mode is %s, which has one process",
                         ddp_mode_names[plan->mode]);
     if (options->shared_weights_given && options->shared_weights && !ddp)
         return ddp_fail(DDP_ERR_INVALID,
@@ -71,7 +71,7 @@ static enum ddp_status choose_mode(struct ddp_train_plan *plan,
                         ddp_mode_names[plan->mode], plan->world_size);
     if (plan->mode == DDP_MODE_DDP && plan->world_size > DDP_REDUCE_MAX)
         return ddp_fail(DDP_ERR_UNSUPPORTED,
-                        "--mode ddp serves at most %d workers on one machine, ddprun started %d: "
+                        "--mode ddp supports at most %d workers on one machine, ddprun started %d: "
                         "give ddprun a lower --nproc",
                         DDP_REDUCE_MAX, plan->world_size);
     if (options->replicas_given && plan->mode != DDP_MODE_DP)
@@ -90,15 +90,15 @@ static enum ddp_status choose_sync(struct ddp_train_plan *plan,
 {
     if (options->sync_batch_norm && plan->mode != DDP_MODE_DDP)
         return ddp_fail(DDP_ERR_INVALID,
-                        "--sync-batch-norm adds up over workers that run a shard each at the same "
-                        "moment, and --mode %s has one worker: start several with ddprun, "
+                        "--sync-batch-norm needs workers that run a shard each at the same "
+                        "time, and --mode %s has one worker: start several with ddprun, "
                         "--mode ddp",
                         ddp_mode_names[plan->mode]);
     if (options->sync_batch_norm && plan->local_shards > 1)
         return ddp_fail(DDP_ERR_INVALID,
                         "--sync-batch-norm: each worker runs %" PRId64
                         " shards of a step one after another, and batch norm can be synchronised "
-                        "only over shards that run at the same moment: use --acc-steps 1, with "
+                        "only over shards that run at the same time: use --acc-steps 1, with "
                         "more workers or a larger --batch-size",
                         plan->local_shards);
     plan->sync_batch_norm = options->sync_batch_norm;
@@ -118,7 +118,7 @@ static enum ddp_status check_model_options(const struct ddp_train_plan *plan,
     if (!article && options->data_size_given)
         return ddp_fail(DDP_ERR_INVALID, "--data-size belongs to the model article");
     if (options->trace_steps_given && !options->report.trace)
-        return ddp_fail(DDP_ERR_INVALID, "--trace-steps says what --trace shows: give both");
+        return ddp_fail(DDP_ERR_INVALID, "--trace-steps needs --trace");
     if (options->steps && options->epochs_given)
         return ddp_fail(DDP_ERR_INVALID, "--steps and --epochs exclude each other: give one");
     return DDP_OK;
@@ -142,7 +142,7 @@ static enum ddp_status divide_global_batch(struct ddp_train_plan *plan,
         else
             snprintf(fits, sizeof fits, "%" PRId64 " would fit", part);
         return ddp_fail(DDP_ERR_INVALID,
-                        "--global-batch %" PRId64 " is no multiple of %" PRId64 " (%" PRId64
+                        "--global-batch %" PRId64 " is not a multiple of %" PRId64 " (%" PRId64
                         " %s%s%s%s): %s",
                         global, part, units, unit_name, units == 1 ? "" : "s",
                         options->batch_size_given ? " x the --batch-size" : "",
@@ -269,8 +269,7 @@ enum ddp_status ddp_train_plan_steps(struct ddp_train_plan *plan,
     plan->total_steps = options->steps;
     if (!options->steps &&
         __builtin_mul_overflow(options->epochs, plan->steps_per_epoch, &plan->total_steps))
-        return ddp_fail(DDP_ERR_INVALID, "--epochs %" PRId64 ": that many steps cannot be counted",
-                        options->epochs);
+        return ddp_fail(DDP_ERR_INVALID, "--epochs %" PRId64 ": too many steps", options->epochs);
     enum ddp_status status = ddp_train_plan_schedule(plan, options);
     if (status != DDP_OK)
         return status;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A run's checkpoints: when they are written and with what, and how a run goes on from one. Rank 0
- * reads and writes; what it reads goes to all. */
+ * A run's checkpoints: when they are written and with what, and how a run resumes from one. Rank 0
+ * reads and writes, and sends what it reads to all. */
 #include "config.h"
 
 #include "train/run.h"
@@ -20,7 +20,7 @@
 #include <sys/stat.h>
 
 #define LANES        "lanes"
-#define LOCK_WAIT_MS 10000 /* a killed worker may take that long to be gone */
+#define LOCK_WAIT_MS 10000 /* a killed worker may take that long to end */
 
 /* --- what makes two runs the same ------------------------------------------------------------- */
 
@@ -104,8 +104,8 @@ static void add_optimizer(struct ddp_checkpoint_facts *facts, const struct ddp_t
     add_number(facts, "norm to clip at", plan->clip_norm);
 }
 
-/* Everything that decides the bits of the weights, and nothing else: neither workers nor modes.
- * What decides them anew must be added here. */
+/* Everything that determines the bits of the weights, and nothing else: neither workers nor modes.
+ * A new setting that does must be added here. */
 static void collect_facts(const struct ddp_run *run, struct ddp_checkpoint_facts *facts)
 {
     const struct ddp_train_plan *plan = &run->plan;
@@ -142,7 +142,7 @@ static struct ddp_checkpoint_cursor cursor_at(const struct ddp_run *run, int64_t
     };
 }
 
-/* --- going on from one ------------------------------------------------------------------------ */
+/* --- resuming from one ------------------------------------------------------------------------ */
 
 enum ddp_status ddp_run_checkpoint_open(struct ddp_run *run)
 {
@@ -152,8 +152,8 @@ enum ddp_status ddp_run_checkpoint_open(struct ddp_run *run)
                         : options->resume         ? "--resume"
                                                   : NULL;
     if (alone && !options->checkpoint)
-        return ddp_fail(DDP_ERR_INVALID, "%s: say where checkpoints are, with --checkpoint DIR",
-                        alone);
+        return ddp_fail(DDP_ERR_INVALID,
+                        "%s: name the directory of checkpoints with --checkpoint DIR", alone);
     if (options->resume_from && options->load)
         return ddp_fail(DDP_ERR_INVALID,
                         "--resume-from and --load exclude each other: a checkpoint has weights");
@@ -172,7 +172,7 @@ static enum ddp_status check_new(const struct ddp_run *run)
     if (status == DDP_OK && count > 0)
         status = ddp_fail(DDP_ERR_INVALID,
                           "%s: there are checkpoints already, the last one of step %" PRId64
-                          ": use --resume to go on from it, or another directory for a new run",
+                          ": use --resume to continue, or another directory for a new run",
                           run->checkpoint_dir.path, steps[0]);
     free(steps);
     return status;
@@ -243,7 +243,7 @@ static enum ddp_status check_checkpoint(struct ddp_run *run)
     if (status == DDP_OK && memcmp(&now, saved, sizeof now) != 0)
         status = ddp_fail(DDP_ERR_FORMAT,
                           "%s: its cursor (step %" PRId64 ", epoch %" PRId64 ", sample %" PRId64
-                          ") is no place in this data",
+                          ") is not in this data",
                           run->resumed.path, saved->step, saved->epoch, saved->sample);
     return status;
 }
@@ -329,11 +329,11 @@ void ddp_run_resume_print(const struct ddp_run *run)
     else if (run->is_resumed)
         fprintf(run->out,
                 "resumed from %s: %" PRId64 " of %" PRId64 " steps are done, epoch %" PRId64
-                " goes on at its step %" PRId64 "\n",
+                " continues at its step %" PRId64 "\n",
                 ddp_text_show(shown, run->resumed.path), run->first_step, run->plan.total_steps,
                 run->first_step / steps + 1, run->first_step % steps + 1);
     else if (run->options->resume)
-        fprintf(run->out, "there is no checkpoint in %s yet: starting anew\n",
+        fprintf(run->out, "there is no checkpoint in %s yet: starting from the beginning\n",
                 ddp_text_show(shown, run->options->checkpoint));
 }
 
@@ -404,7 +404,7 @@ enum ddp_status ddp_run_checkpoint_finish(struct ddp_run *run, bool stopped)
     if (stopped)
         fprintf(run->out,
                 "stopped on request after %" PRId64 " of %" PRId64
-                " steps; to go on: the same command with --resume\n",
+                " steps; to continue: the same command with --resume\n",
                 run->saved_step, run->plan.total_steps);
     if (run->checkpoint_count > 0)
         fprintf(run->out,

@@ -82,7 +82,7 @@ static enum ddp_status read_activation(const struct reading *in, bool *exact)
     if (!member)
         return DDP_OK;
     if (!name)
-        return ddp_fail(DDP_ERR_FORMAT, "%s: activation_function is no text", in->name);
+        return ddp_fail(DDP_ERR_FORMAT, "%s: activation_function is not a string", in->name);
     *exact = strcmp(name, "gelu") == 0;
     if (*exact || strcmp(name, "gelu_new") == 0 || strcmp(name, "gelu_pytorch_tanh") == 0)
         return DDP_OK;
@@ -146,7 +146,7 @@ static enum ddp_status read_shape(const struct reading *in, struct ddp_gpt2_shap
         status = read_context(in, &shape->context);
     if (status == DDP_OK && shape->channels % shape->heads != 0)
         status =
-            ddp_fail(DDP_ERR_FORMAT, "%s: n_embd %" PRId64 " is no multiple of n_head %" PRId64,
+            ddp_fail(DDP_ERR_FORMAT, "%s: n_embd %" PRId64 " is not a multiple of n_head %" PRId64,
                      in->name, shape->channels, shape->heads);
     return status == DDP_OK ? check_inner(in, shape->channels) : status;
 }

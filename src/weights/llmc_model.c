@@ -125,7 +125,7 @@ enum ddp_status ddp_llmc_model_load(const struct ddp_input_file *file, const ddp
     struct ddp_gpt2_shape shape = {.heads = heads};
     struct ddp_llmc_model model;
     if (!ddp_gpt2_shape_of(&shape, graph))
-        return ddp_fail(DDP_ERR_FORMAT, "%s: it has the weights of a GPT-2, and the model is none",
+        return ddp_fail(DDP_ERR_FORMAT, "%s: it has the weights of a GPT-2, which the model is not",
                         file->path);
     enum ddp_status status = ddp_llmc_model_read(file, &model);
     if (status == DDP_OK)

@@ -112,9 +112,9 @@ static const char *read_tensor(const struct ddp_safetensors *file, struct ddp_sa
     if (!read_shape(tensor, json_object_get(entry, "shape")))
         return "its shape is not a list of at most 8 sizes";
     if (!read_offsets(json_object_get(entry, "data_offsets"), &begin, &end))
-        return "its data_offsets are not two rising numbers";
+        return "its data_offsets are not two ascending numbers";
     if (end > file->buffer_bytes)
-        return "its data_offsets lie beyond the end of the file: truncated?";
+        return "its data_offsets are beyond the end of the file: truncated?";
     if (!ddp_safetensors_bytes(tensor->dtype, tensor->dim_count, tensor->dims, &bytes))
         return "its shape is too large, or does not fill whole bytes";
     if (bytes != end - begin)

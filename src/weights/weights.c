@@ -170,7 +170,7 @@ enum ddp_status ddp_train_export_format(enum ddp_export_format *format, const ch
         *format = DDP_EXPORT_LLMC;
     else
         return ddp_fail(DDP_ERR_INVALID,
-                        "--export %s: say in which form with --export-format, or end the name in "
+                        "--export %s: name the format with --export-format, or end the name in "
                         ".safetensors (Hugging Face) or .bin (llm.c)",
                         path);
     return DDP_OK;

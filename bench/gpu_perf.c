@@ -9,6 +9,8 @@
 #include "bench/gpu_perf.h"
 #include "core/clock.h"
 #include "core/parse.h"
+#include "kernels/bf16.h"
+#include "kernels/linear.h"
 
 #include <inttypes.h>
 #include <stdio.h>

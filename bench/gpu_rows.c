@@ -4,8 +4,20 @@
 #include "config.h"
 
 #include "bench/gpu_perf.h"
+#include "kernels/adamw.h"
+#include "kernels/add.h"
 #include "kernels/batch_norm.h"
+#include "kernels/bf16.h"
+#include "kernels/dropout.h"
+#include "kernels/embedding.h"
 #include "kernels/layer_norm.h"
+#include "kernels/merge.h"
+#include "kernels/norm.h"
+#include "kernels/pool2d.h"
+#include "kernels/relu.h"
+#include "kernels/sgd.h"
+#include "kernels/softmax_cross_entropy.h"
+#include "kernels/transpose.h"
 
 #include <stdlib.h>
 

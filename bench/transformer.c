@@ -7,9 +7,17 @@
 
 #include "core/clock.h"
 #include "core/pool.h"
+#include "kernels/add.h"
+#include "kernels/attention/attention.h"
+#include "kernels/bf16.h"
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/gemm_bf16.h"
+#include "kernels/dropout.h"
+#include "kernels/embedding.h"
 #include "kernels/kernels.h"
+#include "kernels/layer_norm.h"
+#include "kernels/linear.h"
+#include "kernels/softmax_cross_entropy.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -12,6 +12,7 @@
 
 #include "core/memory.h"
 #include "kernels/kernels_cuda.h"
+#include "kernels/reduce.h"
 
 static size_t smaller(size_t a, size_t b)
 {

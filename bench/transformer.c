@@ -11,7 +11,7 @@
 #include "kernels/attention/attention.h"
 #include "kernels/bf16.h"
 #include "kernels/cpu/gemm.h"
-#include "kernels/cpu/gemm_bf16.h"
+#include "kernels/cpu/onednn.h"
 #include "kernels/dropout.h"
 #include "kernels/embedding.h"
 #include "kernels/kernels.h"
@@ -47,7 +47,6 @@ typedef enum ddp_status call(void *args);
     }
 RUN(add, add)
 RUN(gemm, gemm)
-RUN(gemm_bf16, gemm_bf16)
 RUN(attention_forward, attention_forward)
 RUN(attention_backward, attention_backward)
 RUN(norm_forward, layer_norm_forward)
@@ -162,8 +161,15 @@ static void bench_product(const char *name, int64_t m, int64_t n, int64_t k, boo
     f32.lda = lda;
     f32.ldb = ldb;
     f32.ldc = n;
-    struct ddp_gemm_bf16 bf16 = {
-        .transpose_a = ta, .transpose_b = tb, .m = m, .n = n, .k = k, .a = a16, .b = b16, .c = c};
+    struct ddp_gemm bf16 = {.bf16 = true,
+                            .transpose_a = ta,
+                            .transpose_b = tb,
+                            .m = m,
+                            .n = n,
+                            .k = k,
+                            .a = a16,
+                            .b = b16,
+                            .c = c};
     bf16.lda = lda;
     bf16.ldb = ldb;
     bf16.ldc = n;
@@ -172,7 +178,7 @@ static void bench_product(const char *name, int64_t m, int64_t n, int64_t k, boo
     printf("  %-8s %5lld x %5lld x %5lld %8.2f ms %7.1f GFLOP/s %3.0f %%", name, (long long)m,
            (long long)n, (long long)k, ms, gflop / ms * 1e3, 100 * gflop / ms * 1e3 / peak_f32);
     if (ddp_gemm_bf16_native()) {
-        const double half = measure(run_gemm_bf16, &bf16);
+        const double half = measure(run_gemm, &bf16);
         printf("   bf16 %8.2f ms %7.1f GFLOP/s %3.0f %%", half, gflop / half * 1e3,
                100 * gflop / half * 1e3 / peak_bf16);
     }
@@ -194,10 +200,10 @@ static void find_peaks(void)
     peak_f32 = gflop / measure(run_gemm, &f32) * 1e3;
     printf("fastest product: %.0f GFLOP/s", peak_f32);
     if (ddp_gemm_bf16_native()) {
-        struct ddp_gemm_bf16 bf16 = {.m = M, .n = N, .k = K, .a = a16, .b = b16, .c = c};
+        struct ddp_gemm bf16 = {.bf16 = true, .m = M, .n = N, .k = K, .a = a16, .b = b16, .c = c};
         bf16.lda = K;
         bf16.ldb = bf16.ldc = N;
-        peak_bf16 = gflop / measure(run_gemm_bf16, &bf16) * 1e3;
+        peak_bf16 = gflop / measure(run_gemm, &bf16) * 1e3;
         printf(", of bf16 %.0f", peak_bf16);
     }
     puts("");

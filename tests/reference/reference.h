@@ -13,7 +13,6 @@
 #include "kernels/bf16.h"
 #include "kernels/conv2d/conv2d.h"
 #include "kernels/cpu/gemm.h"
-#include "kernels/cpu/gemm_bf16.h"
 #include "kernels/dropout.h"
 #include "kernels/ema.h"
 #include "kernels/embedding.h"
@@ -32,9 +31,8 @@
 
 extern const struct ddp_kernels ddp_kernels_reference;
 
-/* They call the epilogue once for the whole of C. */
+/* Calls the epilogue once for the whole of C. */
 enum ddp_status ddp_gemm_reference(const struct ddp_gemm *gemm, void *stream);
-enum ddp_status ddp_gemm_bf16_reference(const struct ddp_gemm_bf16 *gemm, void *stream);
 
 #define DECLARE(name)                                                                              \
     enum ddp_status ddp_##name##_reference(const struct ddp_##name *args, void *stream);

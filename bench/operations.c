@@ -5,8 +5,20 @@
 
 #include "bench/bench.h"
 #include "bench/kernels_perf.h"
+#include "kernels/adamw.h"
+#include "kernels/add.h"
 #include "kernels/batch_norm.h"
+#include "kernels/bf16.h"
+#include "kernels/dropout.h"
+#include "kernels/embedding.h"
 #include "kernels/layer_norm.h"
+#include "kernels/merge.h"
+#include "kernels/norm.h"
+#include "kernels/pool2d.h"
+#include "kernels/relu.h"
+#include "kernels/sgd.h"
+#include "kernels/softmax_cross_entropy.h"
+#include "kernels/transpose.h"
 
 #define FEATURES   768   /* of GPT-2's rows */
 #define LENGTH     1024  /* of its samples */

@@ -9,10 +9,12 @@
 #include "bench/median.h"
 #include "core/clock.h"
 #include "core/pool.h"
+#include "kernels/attention/attention.h"
+#include "kernels/bf16.h"
 #include "kernels/cpu/gemm.h"
-#include "kernels/cpu/gemm_bf16.h"
-#include "kernels/cpu/gemm_tiles.h"
+#include "kernels/cpu/onednn.h"
 #include "kernels/kernels.h"
+#include "kernels/linear.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -43,7 +45,6 @@ typedef enum ddp_status call(void *args);
         return ddp_##operation(args, pool);                                                        \
     }
 RUN(gemm, gemm)
-RUN(gemm_bf16, gemm_bf16)
 RUN(attention_forward, attention_forward)
 RUN(attention_backward, attention_backward)
 RUN(linear_forward, linear_forward)
@@ -127,22 +128,15 @@ static struct speeds speeds_of(const struct product *p)
                            .ldb = p->transpose_b ? p->k : p->n,
                            .c = c,
                            .ldc = p->n};
-    struct ddp_gemm_bf16 bf16 = {.transpose_a = p->transpose_a,
-                                 .transpose_b = p->transpose_b,
-                                 .m = p->m,
-                                 .n = p->n,
-                                 .k = p->k,
-                                 .a = rounded(a, p->m * p->k),
-                                 .lda = f32.lda,
-                                 .b = rounded(b, p->k * p->n),
-                                 .ldb = f32.ldb,
-                                 .c = c,
-                                 .ldc = p->n};
+    struct ddp_gemm bf16 = f32;
+    bf16.bf16 = true;
+    bf16.a = rounded(a, p->m * p->k);
+    bf16.b = rounded(b, p->k * p->n);
     const double mflop = 2e-6 * (double)p->m * (double)p->n * (double)p->k;
     struct speeds speeds = {.f32 = mflop / measure(run_gemm, &f32),
                             .library = mflop / measure(run_library, &f32)};
     if (ddp_gemm_bf16_native())
-        speeds.bf16 = mflop / measure(run_gemm_bf16, &bf16);
+        speeds.bf16 = mflop / measure(run_gemm, &bf16);
     bench_release(begin);
     return speeds;
 }
@@ -306,7 +300,7 @@ int main(int argc, char **argv)
     const int threads = argc > 1 ? atoi(argv[1]) : 2;
     busy = argc > 2 && strcmp(argv[2], "cpu") == 0;
     bench_must(ddp_pool_create(&pool, threads));
-    ddp_gemm_stay_single();
+    ddp_onednn_stay_single();
     printf("GPT-2 124M, %d rows a batch, %d threads%s; ", BATCH, threads,
            busy ? ", processor time by thread" : "");
     find_peaks();

@@ -9,8 +9,12 @@
 #include "bench/median.h"
 #include "core/clock.h"
 #include "core/pool.h"
+#include "kernels/batch_norm.h"
+#include "kernels/conv2d/conv2d.h"
 #include "kernels/conv2d/micro.h"
 #include "kernels/kernels.h"
+#include "kernels/pool2d.h"
+#include "kernels/transpose.h"
 
 #include <stdio.h>
 

@@ -5,8 +5,27 @@
 
 #include "kernels/kernels.h"
 
+#include "kernels/adamw.h"
+#include "kernels/add.h"
+#include "kernels/attention/attention.h"
+#include "kernels/batch_norm.h"
+#include "kernels/bf16.h"
 #include "kernels/check.h"
+#include "kernels/conv2d/conv2d.h"
 #include "kernels/cpu/onednn.h"
+#include "kernels/dropout.h"
+#include "kernels/ema.h"
+#include "kernels/embedding.h"
+#include "kernels/layer_norm.h"
+#include "kernels/linear.h"
+#include "kernels/merge.h"
+#include "kernels/norm.h"
+#include "kernels/pool2d.h"
+#include "kernels/relu.h"
+#include "kernels/sgd.h"
+#include "kernels/softmax_cross_entropy.h"
+#include "kernels/sum.h"
+#include "kernels/transpose.h"
 
 enum ddp_status ddp_check_dtype(const char *operation, enum ddp_dtype dtype)
 {
@@ -22,39 +41,6 @@ static enum ddp_status prepare(void)
     return ddp_onednn_prepare(false);
 }
 
-const struct ddp_kernels ddp_kernels_cpu = {
-    .name = "cpu",
-    .prepare = prepare,
-    .linear_forward = ddp_linear_forward,
-    .linear_backward = ddp_linear_backward,
-    .layer_norm_forward = ddp_layer_norm_forward,
-    .layer_norm_backward = ddp_layer_norm_backward,
-    .embedding_forward = ddp_embedding_forward,
-    .embedding_backward = ddp_embedding_backward,
-    .attention_forward = ddp_attention_forward,
-    .attention_backward = ddp_attention_backward,
-    .add = ddp_add,
-    .dropout = ddp_dropout,
-    .to_bf16 = ddp_to_bf16,
-    .softmax_cross_entropy = ddp_softmax_cross_entropy,
-    .sum_forward = ddp_sum_forward,
-    .sum_backward = ddp_sum_backward,
-    .merge = ddp_merge,
-    .sgd = ddp_sgd,
-    .conv2d_forward = ddp_conv2d_forward,
-    .conv2d_backward = ddp_conv2d_backward,
-    .max_pool2d_forward = ddp_max_pool2d_forward,
-    .max_pool2d_backward = ddp_max_pool2d_backward,
-    .avg_pool2d_forward = ddp_avg_pool2d_forward,
-    .avg_pool2d_backward = ddp_avg_pool2d_backward,
-    .batch_norm_sums = ddp_batch_norm_sums,
-    .batch_norm_forward = ddp_batch_norm_forward,
-    .batch_norm_backward_sums = ddp_batch_norm_backward_sums,
-    .batch_norm_backward = ddp_batch_norm_backward,
-    .ema = ddp_ema,
-    .relu_forward = ddp_relu_forward,
-    .relu_backward = ddp_relu_backward,
-    .transpose = ddp_transpose,
-    .adamw = ddp_adamw,
-    .norm = ddp_norm,
-};
+#define ENTRY(operation) .operation = ddp_##operation,
+
+const struct ddp_kernels ddp_kernels_cpu = {.name = "cpu", .prepare = prepare, DDP_KERNELS(ENTRY)};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Linear layer on the CPU; see linear.h. The products are in gemm.c and gemm_bf16.c; bias and
+ * Linear layer on the CPU; see linear.h. The products are in gemm.c; bias and
  * activation follow each tile while it is in the cache. */
 #include "config.h"
 
@@ -8,7 +8,6 @@
 
 #include "kernels/bf16.h"
 #include "kernels/cpu/gemm.h"
-#include "kernels/cpu/gemm_bf16.h"
 #include "kernels/cpu/vmath.h"
 
 #define COLUMNS 128   /* of a task of the backward pass; whole vectors */
@@ -21,26 +20,13 @@ static enum ddp_status round_to(uint16_t *to, const float *from, int64_t count, 
 }
 
 /* The same product with operands of bf16. */
-static enum ddp_status run_bf16(const struct ddp_gemm *like, const uint16_t *a, const uint16_t *b,
+static enum ddp_status run_bf16(struct ddp_gemm gemm, const uint16_t *a, const uint16_t *b,
                                 void *stream)
 {
-    const struct ddp_gemm_bf16 gemm = {
-        .transpose_a = like->transpose_a,
-        .transpose_b = like->transpose_b,
-        .m = like->m,
-        .n = like->n,
-        .k = like->k,
-        .a = a,
-        .b = b,
-        .c = like->c,
-        .lda = like->lda,
-        .ldb = like->ldb,
-        .ldc = like->ldc,
-        .beta = like->beta,
-        .epilogue = like->epilogue,
-        .epilogue_arg = like->epilogue_arg,
-    };
-    return ddp_gemm_bf16(&gemm, stream);
+    gemm.bf16 = true;
+    gemm.a = a;
+    gemm.b = b;
+    return ddp_gemm(&gemm, stream);
 }
 
 /* --- forward ---------------------------------------------------------------------------------- */
@@ -139,7 +125,7 @@ static enum ddp_status forward_product(const struct ddp_linear_forward *args,
         status = round_to(rounded.weight, args->weight, args->out * args->in, stream);
         weight = rounded.weight;
     }
-    return status == DDP_OK ? run_bf16(&product, rounded.x, weight, stream) : status;
+    return status == DDP_OK ? run_bf16(product, rounded.x, weight, stream) : status;
 }
 
 enum ddp_status ddp_linear_forward(const struct ddp_linear_forward *args, void *stream)
@@ -291,9 +277,9 @@ static enum ddp_status backward_products(const struct ddp_linear_backward *args,
         status = round_backward(args, &rounded, &weight, stream);
     }
     if (args->dweight && status == DDP_OK)
-        status = run_bf16(&dweight, rounded.dy, rounded.x, stream);
+        status = run_bf16(dweight, rounded.dy, rounded.x, stream);
     if (args->dx && status == DDP_OK)
-        status = run_bf16(&dx, rounded.dy, weight, stream);
+        status = run_bf16(dx, rounded.dy, weight, stream);
     return status;
 }
 

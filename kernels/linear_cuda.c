@@ -12,6 +12,7 @@
 #include "config.h"
 
 #include "kernels/linear.h"
+#include "kernels/bf16.h"
 
 #include "kernels/cuda/columns.h"
 #include "kernels/cuda/gemm.h"

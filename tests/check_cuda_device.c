@@ -5,6 +5,8 @@
 #include "config.h"
 
 #include "core/memory.h"
+#include "kernels/embedding.h"
+#include "kernels/softmax_cross_entropy.h"
 #include "tests/cuda_device_test.h"
 #include "tests/scratch.h"
 

@@ -13,11 +13,8 @@
 #include <stdatomic.h>
 #include <sys/time.h>
 
-typedef struct ddp_gemm product_arguments;
+#define OPERANDS_BF16 false
 typedef float operand;
-typedef enum ddp_status product_function(const struct ddp_gemm *gemm, void *stream);
-static product_function *const versions[] = {ddp_gemm, ddp_gemm_plain};
-static product_function *const reference = ddp_gemm_reference;
 
 static operand operand_from(float value)
 {

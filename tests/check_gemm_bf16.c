@@ -5,15 +5,12 @@
 #include "config.h"
 
 #include "kernels/bf16.h"
-#include "kernels/cpu/gemm_bf16.h"
+#include "kernels/cpu/gemm.h"
 #include "tests/reference/reference.h"
 #include "tests/runner.h"
 
-typedef struct ddp_gemm_bf16 product_arguments;
+#define OPERANDS_BF16 true
 typedef uint16_t operand;
-typedef enum ddp_status product_function(const struct ddp_gemm_bf16 *gemm, void *stream);
-static product_function *const versions[] = {ddp_gemm_bf16, ddp_gemm_bf16_plain};
-static product_function *const reference = ddp_gemm_bf16_reference;
 
 static operand operand_from(float value)
 {

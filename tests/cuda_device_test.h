@@ -4,6 +4,7 @@
 #ifndef DDP_TESTS_CUDA_DEVICE_TEST_H
 #define DDP_TESTS_CUDA_DEVICE_TEST_H
 
+#include "kernels/add.h"
 #include "tests/cuda_test.h"
 
 #define N 1000 /* elements of an operation */

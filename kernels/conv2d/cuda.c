@@ -19,6 +19,7 @@
 #include "config.h"
 
 #include "kernels/conv2d/conv2d.h"
+#include "kernels/bf16.h"
 
 #include "core/log.h"
 #include "core/memory.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * C = op(A) op(B) + beta C, row-major float32, the product under every linear layer.
- * The result is cut into a fixed grid of tiles of rows and columns; each tile is one
- * single-threaded product over the whole of K, so the bits do not depend on the number of threads.
- */
+ * C = op(A) op(B) + beta C, row-major, the product under every linear layer: operands are float32
+ * or bf16, sums float32. The result is cut into a fixed grid of tiles of rows and columns; each
+ * tile is one single-threaded product over the whole of K, so the bits do not depend on the number
+ * of threads. */
 #ifndef DDP_KERNELS_CPU_GEMM_H
 #define DDP_KERNELS_CPU_GEMM_H
 
@@ -11,11 +11,11 @@
 
 struct ddp_gemm {
     bool transpose_a, transpose_b;
-    int64_t m, n,
-        k; /* op(A) is (m,k), op(B) is (k,n), C is (m,n); any may be 0 (k = 0: C = beta C) */
-    const float *a; /* (m,k), or (k,m) when transposed; leading dimension lda elements */
-    const float *b; /* (k,n), or (n,k) when transposed */
-    float *c;       /* (m,n) */
+    bool bf16;       /* the operands are uint16_t; else float */
+    int64_t m, n, k; /* op(A) is (m,k), op(B) (k,n), C (m,n); any may be 0 (k = 0: C = beta C) */
+    const void *a;   /* (m,k), or (k,m) when transposed; leading dimension lda elements */
+    const void *b;   /* (k,n), or (n,k) when transposed */
+    float *c;        /* (m,n) */
     int64_t lda, ldb, ldc;
     float beta; /* 0: C is overwritten, NaN in it does not matter; 1: added to */
     /* Called after a tile of C is complete, by the thread that made it: rows [row, row+rows),
@@ -26,7 +26,11 @@ struct ddp_gemm {
 };
 
 /* DDP_ERR_INVALID for negative sizes, short leading dimensions or NULL where elements are needed.
- */
+ * All functions below check this. */
+enum ddp_status ddp_gemm_check(const struct ddp_gemm *gemm);
+
+/* bf16 is slower than float32 where the processor has no instructions of its own for it: see
+ * ddp_gemm_bf16_native() in onednn.h. */
 enum ddp_status ddp_gemm(const struct ddp_gemm *gemm, void *stream);
 
 /* The whole product at once on the calling thread, without the epilogue: for operations that cut

@@ -25,7 +25,7 @@ static int64_t at_most(int64_t value, int64_t limit)
     return value < limit ? value : limit;
 }
 
-/* What the products of both headers come to. */
+/* A product with the steps between its operands' elements. */
 struct operands {
     const void *a, *b; /* float or, with bf16, uint16_t */
     bool bf16;
@@ -132,11 +132,12 @@ static void tile(const struct operands *o)
     }
 }
 
-void ddp_gemm_plain_tile(const struct ddp_gemm *gemm)
+int ddp_gemm_plain_tile(const struct ddp_gemm *gemm)
 {
     const struct operands operands = {
         .a = gemm->a,
         .b = gemm->b,
+        .bf16 = gemm->bf16,
         .m = gemm->m,
         .n = gemm->n,
         .k = gemm->k,
@@ -149,24 +150,5 @@ void ddp_gemm_plain_tile(const struct ddp_gemm *gemm)
         .beta = gemm->beta,
     };
     tile(&operands);
-}
-
-void ddp_gemm_bf16_plain_tile(const struct ddp_gemm_bf16 *gemm)
-{
-    const struct operands operands = {
-        .a = gemm->a,
-        .b = gemm->b,
-        .bf16 = true,
-        .m = gemm->m,
-        .n = gemm->n,
-        .k = gemm->k,
-        .a_row = gemm->transpose_a ? 1 : gemm->lda,
-        .a_depth = gemm->transpose_a ? gemm->lda : 1,
-        .b_column = gemm->transpose_b ? gemm->ldb : 1,
-        .b_depth = gemm->transpose_b ? 1 : gemm->ldb,
-        .c = gemm->c,
-        .ldc = gemm->ldc,
-        .beta = gemm->beta,
-    };
-    tile(&operands);
+    return 0;
 }

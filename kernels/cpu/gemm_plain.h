@@ -5,13 +5,10 @@
 #define DDP_KERNELS_CPU_GEMM_PLAIN_H
 
 #include "kernels/cpu/gemm.h"
-#include "kernels/cpu/gemm_bf16.h"
 
 /* The whole product on the calling thread; k >= 1; the epilogue is not called. Products are added
- * in the order of k, in float32, in blocks of 256. */
-void ddp_gemm_plain_tile(const struct ddp_gemm *gemm);
-
-/* The same with operands of bf16, widened on their way into the strips. */
-void ddp_gemm_bf16_plain_tile(const struct ddp_gemm_bf16 *gemm);
+ * in the order of k, in float32, in blocks of 256; bf16 is widened on its way into the strips.
+ * Returns 0. */
+int ddp_gemm_plain_tile(const struct ddp_gemm *gemm);
 
 #endif

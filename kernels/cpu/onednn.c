@@ -8,31 +8,98 @@
 
 #include "core/log.h"
 #include "core/memory.h"
-#include "kernels/cpu/gemm.h"
-#include "kernels/cpu/gemm_bf16.h"
-#include "kernels/cpu/gemm_tiles.h"
+#include "core/thread.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
+#ifdef HAVE_ONEDNN
+#include <dnnl.h>
+#endif
+#ifdef HAVE_ONEDNN_BF16
+dnnl_status_t dnnl_gemm_bf16bf16f32(char transa, char transb, dnnl_dim_t m, dnnl_dim_t n,
+                                    dnnl_dim_t k, float alpha, const uint16_t *a, dnnl_dim_t lda,
+                                    const uint16_t *b, dnnl_dim_t ldb, float beta, float *c,
+                                    dnnl_dim_t ldc);
+#endif
+#ifdef HAVE_GOMP
+/* From <omp.h>, which comes with GCC only. */
+void omp_set_num_threads(int threads);
+#endif
 
 #define ROOM_BYTES ((size_t)32 << 20) /* of address space; 18 MiB were seen */
 #define SIZE       8
 
+bool ddp_gemm_bf16_native(void)
+{
+#if defined(HAVE_ONEDNN_BF16) && defined(__x86_64__)
+    return __builtin_cpu_supports("avx512bf16");
+#else
+    return false;
+#endif
+}
+
+void ddp_onednn_stay_single(void)
+{
+#ifdef HAVE_GOMP
+    static _Thread_local bool single; /* the setting is the calling thread's */
+    if (!single)
+        omp_set_num_threads(1);
+    single = true;
+#endif
+}
+
+enum ddp_status ddp_onednn_status(int error, const char *operation)
+{
 #ifdef HAVE_ONEDNN
+    if (error == dnnl_out_of_memory)
+        return ddp_fail(DDP_ERR_MEMORY, "%s: out of memory in oneDNN", operation);
+#endif
+    if (error)
+        return ddp_fail(DDP_ERR_SYSTEM, "%s: oneDNN failed with status %d", operation, error);
+    return DDP_OK;
+}
+
+#ifdef HAVE_ONEDNN
+int ddp_onednn_multiply(const struct ddp_gemm *gemm)
+{
+    const char transpose_a = gemm->transpose_a ? 'T' : 'N';
+    const char transpose_b = gemm->transpose_b ? 'T' : 'N';
+    ddp_onednn_stay_single();
+#ifdef HAVE_ONEDNN_BF16
+    if (gemm->bf16)
+        return (int)dnnl_gemm_bf16bf16f32(transpose_a, transpose_b, gemm->m, gemm->n, gemm->k, 1.0f,
+                                          gemm->a, gemm->lda, gemm->b, gemm->ldb, gemm->beta,
+                                          gemm->c, gemm->ldc);
+#endif
+    return (int)dnnl_sgemm(transpose_a, transpose_b, gemm->m, gemm->n, gemm->k, 1.0f, gemm->a,
+                           gemm->lda, gemm->b, gemm->ldb, gemm->beta, gemm->c, gemm->ldc);
+}
+
 /* A product of each kind. */
-static enum ddp_status multiply(bool transpose_a, bool transpose_b, float beta)
+static enum ddp_status multiply(bool transpose_a, bool transpose_b, float beta, bool bf16)
 {
     const float a[SIZE * SIZE] = {0}, b[SIZE * SIZE] = {0};
-    const uint16_t a_bf16[SIZE * SIZE] = {0}, b_bf16[SIZE * SIZE] = {0};
     float c[SIZE * SIZE] = {0};
-    const struct ddp_gemm gemm = {transpose_a, transpose_b, SIZE, SIZE, SIZE, a,    b,
-                                  c,           SIZE,        SIZE, SIZE, beta, NULL, NULL};
-    const struct ddp_gemm_bf16 bf16 = {transpose_a, transpose_b, SIZE, SIZE, SIZE, a_bf16, b_bf16,
-                                       c,           SIZE,        SIZE, SIZE, beta, NULL,   NULL};
-    enum ddp_status status = ddp_gemm_serial(&gemm);
-    if (status == DDP_OK && ddp_gemm_bf16_native())
-        status = ddp_gemm_bf16(&bf16, NULL);
-    return status;
+    const struct ddp_gemm gemm = {
+        .transpose_a = transpose_a,
+        .transpose_b = transpose_b,
+        .bf16 = bf16,
+        .m = SIZE,
+        .n = SIZE,
+        .k = SIZE,
+        .a = a,
+        .b = b,
+        .c = c,
+        .lda = SIZE,
+        .ldb = SIZE,
+        .ldc = SIZE,
+        .beta = beta,
+    };
+    struct ddp_signals signals;
+    ddp_signals_hold(&signals);
+    const int error = ddp_onednn_multiply(&gemm);
+    ddp_signals_release(&signals);
+    return ddp_onednn_status(error, bf16 ? "bf16 gemm" : "gemm");
 }
 
 static enum ddp_status look_for_room(void)
@@ -47,8 +114,9 @@ static enum ddp_status look_for_room(void)
 static enum ddp_status prepare(bool vector)
 {
     enum ddp_status status = look_for_room();
-    for (int kind = 0; status == DDP_OK && kind < 8 && !vector; kind++)
-        status = multiply(kind & 1, kind & 2, kind & 4 ? 1 : 0);
+    const int kinds = vector ? 0 : ddp_gemm_bf16_native() ? 16 : 8;
+    for (int kind = 0; status == DDP_OK && kind < kinds; kind++)
+        status = multiply(kind & 1, kind & 2, kind & 4 ? 1 : 0, kind & 8);
     return status;
 }
 #endif
@@ -59,14 +127,11 @@ enum ddp_status ddp_onednn_prepare(bool vector)
 #ifdef HAVE_ONEDNN
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     static atomic_bool done[2];
-    static _Thread_local bool preparing; /* its own products come here too */
-    if (atomic_load_explicit(&done[vector], memory_order_acquire) || preparing)
+    if (atomic_load_explicit(&done[vector], memory_order_acquire))
         return DDP_OK;
     pthread_mutex_lock(&lock);
-    preparing = true;
     if (!atomic_load(&done[vector]))
         status = prepare(vector);
-    preparing = false;
     atomic_store(&done[vector], status == DDP_OK);
     pthread_mutex_unlock(&lock);
 #else

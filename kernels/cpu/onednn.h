@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * What oneDNN needs before its first product. */
+ * Products by oneDNN, and what it needs before its first one. */
 #ifndef DDP_KERNELS_CPU_ONEDNN_H
 #define DDP_KERNELS_CPU_ONEDNN_H
 
-#include "ddp.h"
+#include "kernels/cpu/gemm.h"
 
 /* Makes oneDNN generate its code while there is room for it: without room it throws an exception
  * that C cannot catch, and the process ends. Later products allocate as C does, and report errors.
@@ -13,5 +13,19 @@
  *   vector  a product with a vector: it generates little code itself; only the room is checked
  * DDP_ERR_MEMORY. */
 enum ddp_status ddp_onednn_prepare(bool vector);
+
+/* The whole product on the calling thread, k >= 1, without the epilogue; only in builds with
+ * oneDNN. Returns 0, or oneDNN's status: ddp_onednn_status() turns that into ours, with a message.
+ * No signal handler may run meanwhile. */
+int ddp_onednn_multiply(const struct ddp_gemm *gemm);
+enum ddp_status ddp_onednn_status(int error, const char *operation);
+
+/* Whether products of bf16 run on the processor's own instructions for them; else oneDNN's
+ * emulation would be slower than float32, and plain C gives the same bits everywhere. */
+bool ddp_gemm_bf16_native(void);
+
+/* Keeps oneDNN on the calling thread: outside a parallel region of OpenMP each of its calls would
+ * start a team of its own. */
+void ddp_onednn_stay_single(void);
 
 #endif

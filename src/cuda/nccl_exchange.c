@@ -13,6 +13,7 @@
 #include "comm/slices.h"
 #include "core/memory.h"
 #include "kernels/kernels_cuda.h"
+#include "kernels/reduce.h"
 
 /* --- one step --- */
 

@@ -149,15 +149,13 @@ static ddp_tensor *add_tensor(ddp_graph *graph, const char *name, enum tensor_ki
     return tensor;
 }
 
-ddp_tensor *ddp_graph_input(ddp_graph *graph, const char *name, enum ddp_dtype dtype, int dim_count,
-                            const int64_t *dims)
+ddp_tensor *ddp_graph_add_input(ddp_graph *graph, const char *name, enum ddp_dtype dtype,
+                                int dim_count, const int64_t *dims)
 {
     ddp_tensor *tensor = add_tensor(graph, name, TENSOR_INPUT, dtype, dim_count, dims);
-    if (!tensor)
-        return NULL;
-    tensor->index = graph->input_count++;
-    return dtype == DDP_F32 && graph->activations != DDP_F32 ? ddp_graph_cast(graph, tensor)
-                                                             : tensor;
+    if (tensor)
+        tensor->index = graph->input_count++;
+    return tensor;
 }
 
 static ddp_tensor *add_parameter(ddp_graph *graph, const char *name, int dim_count,
@@ -309,24 +307,6 @@ ddp_tensor *ddp_graph_add_node(ddp_graph *graph, const struct node *node, const 
     graph->nodes[graph->node_count].attributes = copy;
     graph->node_count++;
     return output;
-}
-
-ddp_tensor *ddp_graph_linear_layer(ddp_graph *graph, const char *name, ddp_tensor *x, int64_t out,
-                                   bool with_bias, enum ddp_activation activation)
-{
-    char full[256];
-    if (graph->status != DDP_OK || !x)
-        return NULL;
-    int64_t in = x->dims[x->dim_count - 1];
-    const struct ddp_init init = {.kind = DDP_INIT_LINEAR, .fan_in = in};
-    snprintf(full, sizeof full, "%s.weight", name);
-    ddp_tensor *weight = ddp_graph_parameter(graph, full, 2, (int64_t[]){out, in}, init);
-    ddp_tensor *bias = NULL;
-    if (with_bias) {
-        snprintf(full, sizeof full, "%s.bias", name);
-        bias = ddp_graph_parameter(graph, full, 1, (int64_t[]){out}, init);
-    }
-    return ddp_graph_linear(graph, x, weight, bias, activation);
 }
 
 static void place_parameter(ddp_graph *graph, struct ddp_parameter *parameter)

@@ -10,7 +10,6 @@
 #include "ddp.h"
 
 #include "core/rng.h"
-#include "kernels/linear.h"
 
 enum ddp_status ddp_graph_create(ddp_graph **graph);
 

@@ -96,6 +96,10 @@ struct ddp_graph {
 ddp_tensor *ddp_graph_add_node(ddp_graph *graph, const struct node *node, const void *attributes,
                                size_t attributes_bytes, int dim_count, const int64_t *dims);
 
+/* An input as it comes; ddp_graph_input() casts it to what the activations are. */
+ddp_tensor *ddp_graph_add_input(ddp_graph *graph, const char *name, enum ddp_dtype dtype,
+                                int dim_count, const int64_t *dims);
+
 /* Remembers and logs an error of building. */
 ddp_tensor *ddp_graph_reject(ddp_graph *graph, enum ddp_status status, const char *format, ...)
     DDP_PRINTF(3, 4);
@@ -112,9 +116,6 @@ static inline size_t ddp_tensor_bytes(const ddp_tensor *tensor)
     const int64_t width = tensor->dims[tensor->dim_count - 1];
     return (size_t)(tensor->count / width * tensor->pitch) * ddp_dtype_bytes(tensor->dtype);
 }
-
-/* A float32 input as the graph's activations are: itself, or cast. */
-ddp_tensor *ddp_graph_cast(ddp_graph *graph, ddp_tensor *x);
 
 /* Forward of an add and of the layer norm behind it in one pass. */
 enum ddp_status ddp_graph_forward_add_norm(ddp_exec *exec, const struct node *sum,

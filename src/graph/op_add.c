@@ -5,6 +5,7 @@
 #include "config.h"
 
 #include "graph/internal.h"
+#include "kernels/add.h"
 
 #include <string.h>
 

@@ -4,6 +4,7 @@
 #include "config.h"
 
 #include "graph/internal.h"
+#include "kernels/attention/attention.h"
 
 struct attributes {
     int64_t heads, head_size;

@@ -9,6 +9,7 @@
 #include "graph/internal.h"
 
 #include "core/memory.h"
+#include "kernels/batch_norm.h"
 
 enum { X, GAMMA, BETA, RESIDUAL, MEAN, VARIANCE };
 

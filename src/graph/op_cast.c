@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * The graph's cast of a float32 input to the dtype of its activations. It has no backward pass. */
+ * The graph's inputs, and the cast of a float32 input to the dtype of its activations. The cast has no
+ * backward pass. */
 #include "config.h"
 
 #include "graph/internal.h"
+#include "kernels/bf16.h"
 
 static enum ddp_status forward(ddp_exec *exec, const struct node *node)
 {
@@ -21,8 +23,12 @@ static const struct ddp_op cast = {
     .forward = forward,
 };
 
-ddp_tensor *ddp_graph_cast(ddp_graph *graph, ddp_tensor *x)
+ddp_tensor *ddp_graph_input(ddp_graph *graph, const char *name, enum ddp_dtype dtype, int dim_count,
+                            const int64_t *dims)
 {
-    const struct node node = {.op = &cast, .inputs = {x}, .input_count = 1};
-    return ddp_graph_add_node(graph, &node, NULL, 0, x->dim_count, x->dims);
+    ddp_tensor *tensor = ddp_graph_add_input(graph, name, dtype, dim_count, dims);
+    if (!tensor || dtype != DDP_F32 || graph->activations == DDP_F32)
+        return tensor;
+    const struct node node = {.op = &cast, .inputs = {tensor}, .input_count = 1};
+    return ddp_graph_add_node(graph, &node, NULL, 0, dim_count, dims);
 }

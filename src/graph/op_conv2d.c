@@ -4,6 +4,7 @@
 #include "config.h"
 
 #include "graph/internal.h"
+#include "kernels/conv2d/conv2d.h"
 
 struct attributes {
     struct ddp_conv2d_shape shape;

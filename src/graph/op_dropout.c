@@ -5,6 +5,7 @@
 #include "config.h"
 
 #include "graph/internal.h"
+#include "kernels/dropout.h"
 
 struct attributes {
     float probability;

@@ -4,6 +4,7 @@
 #include "config.h"
 
 #include "graph/internal.h"
+#include "kernels/embedding.h"
 
 static enum ddp_status forward(ddp_exec *exec, const struct node *node)
 {

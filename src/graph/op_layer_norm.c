@@ -4,6 +4,7 @@
 #include "config.h"
 
 #include "graph/internal.h"
+#include "kernels/layer_norm.h"
 
 struct attributes {
     float eps;

@@ -5,8 +5,10 @@
 #include "config.h"
 
 #include "graph/internal.h"
+#include "kernels/linear.h"
 
 #include <assert.h>
+#include <stdio.h>
 
 struct attributes {
     enum ddp_activation activation;
@@ -112,4 +114,22 @@ ddp_tensor *ddp_graph_linear(ddp_graph *graph, ddp_tensor *x, ddp_tensor *weight
         dims[i] = x->dims[i];
     dims[x->dim_count - 1] = out;
     return ddp_graph_add_node(graph, &node, &attributes, sizeof attributes, x->dim_count, dims);
+}
+
+ddp_tensor *ddp_graph_linear_layer(ddp_graph *graph, const char *name, ddp_tensor *x, int64_t out,
+                                   bool with_bias, enum ddp_activation activation)
+{
+    char full[256];
+    if (graph->status != DDP_OK || !x)
+        return NULL;
+    int64_t in = x->dims[x->dim_count - 1];
+    const struct ddp_init init = {.kind = DDP_INIT_LINEAR, .fan_in = in};
+    snprintf(full, sizeof full, "%s.weight", name);
+    ddp_tensor *weight = ddp_graph_parameter(graph, full, 2, (int64_t[]){out, in}, init);
+    ddp_tensor *bias = NULL;
+    if (with_bias) {
+        snprintf(full, sizeof full, "%s.bias", name);
+        bias = ddp_graph_parameter(graph, full, 1, (int64_t[]){out}, init);
+    }
+    return ddp_graph_linear(graph, x, weight, bias, activation);
 }

@@ -4,6 +4,7 @@
 #include "config.h"
 
 #include "graph/internal.h"
+#include "kernels/pool2d.h"
 
 static enum ddp_status max_forward(ddp_exec *exec, const struct node *node)
 {

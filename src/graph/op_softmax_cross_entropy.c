@@ -6,6 +6,7 @@
 #include "config.h"
 
 #include "graph/internal.h"
+#include "kernels/softmax_cross_entropy.h"
 
 static enum ddp_status forward(ddp_exec *exec, const struct node *node)
 {

@@ -5,6 +5,7 @@
 #include "config.h"
 
 #include "graph/internal.h"
+#include "kernels/transpose.h"
 
 struct attributes {
     int64_t rows, columns; /* of each image before */

@@ -22,6 +22,7 @@
 
 #include "core/memory.h"
 #include "core/trace.h"
+#include "kernels/merge.h"
 
 #include <stdlib.h>
 

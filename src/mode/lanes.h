@@ -11,6 +11,7 @@
 #define DDP_MODE_LANES_H
 
 #include "device/device.h"
+#include "kernels/merge.h"
 
 /* Lanes of all units (workers or replicas) together: at most `wanted`, but at least one a unit, and
  * equally many in each.

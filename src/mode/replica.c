@@ -6,6 +6,7 @@
 #include "mode/replica.h"
 
 #include "core/trace.h"
+#include "kernels/bf16.h"
 
 #include <string.h>
 

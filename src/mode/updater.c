@@ -7,6 +7,7 @@
 
 #include "core/memory.h"
 #include "core/trace.h"
+#include "kernels/ema.h"
 
 #include <assert.h>
 #include <math.h>

@@ -5,6 +5,7 @@
 #include "config.h"
 
 #include "optim/optim.h"
+#include "kernels/adamw.h"
 
 static int states(const struct ddp_optimizer_config *config, const char **names)
 {

@@ -327,16 +327,3 @@ void ddp_run_close(struct ddp_run *run)
     ddp_dataset_close(run->data);
     ddp_job_close(run->job);
 }
-
-enum ddp_status ddp_run_fetch_weights(struct ddp_run *run)
-{
-    ddp_device *device = ddp_mode_device(run->mode);
-    if (!run->weights)
-        run->weights = ddp_array_alloc((size_t)ddp_graph_flat_count(run->graph), sizeof(float));
-    if (!run->weights)
-        return DDP_ERR_MEMORY;
-    enum ddp_status status =
-        ddp_device_copy_out(device, run->weights, ddp_mode_weights(run->mode),
-                            (size_t)ddp_graph_flat_count(run->graph) * sizeof(float));
-    return status == DDP_OK ? ddp_device_synchronize(device) : status;
-}

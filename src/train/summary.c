@@ -9,6 +9,7 @@
 #include "core/memory.h"
 #include "graph/describe.h"
 #include "kernels/kernels.h"
+#include "kernels/linear.h"
 #include "train/run.h"
 
 #include <inttypes.h>

@@ -3,13 +3,19 @@
 #
 # Dependencies run one way. Reads every #include of src, kernels and launcher and fails on one that goes up,
 # sideways or round in a circle. The table is the rule: a room, then the rooms it may include; each room may name
-# only rooms of the lines above its own, so the table cannot hold a circle.
+# only rooms of the lines above its own, so the table cannot hold a circle. Files do not call each other in a circle
+# either: the objects of the build say who uses whose functions in its code; a table of functions is no call.
 set -eu
+. "${srcdir:-.}/tests/result.inc"
+build=${abs_top_builddir:-$PWD}
 LC_ALL=C
 export LC_ALL
 cd "${srcdir:-.}"
 edges=$(mktemp)
-trap 'rm -f "$edges"' EXIT
+calls=$(mktemp)
+sources=$(mktemp)
+trap 'rm -f "$edges" "$calls" "$sources"' EXIT
+find src kernels launcher -name '*.c' -o -name '*.cu' >"$sources"
 result=0
 table='
 core:
@@ -93,4 +99,54 @@ find src kernels launcher \( -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' -o 
         exit bad
     }' || result=$?
 tsort "$edges" >/dev/null || { echo 'headers include each other in a circle (see tsort above)'; result=1; }
-exit "$result"
+# CALLER CALLED FUNCTION, by the relocations of code; files by their name in the tree, without the suffix.
+# Objects whose source is gone do not count.
+calls_of() {
+    find src kernels launcher -name '*.o' -exec readelf -rsW {} + | awk -v sources="$sources" '
+    BEGIN {
+        while ((getline name <sources) > 0) {
+            sub(/\.c$/, "", name)
+            is_source[name] = 1
+        }
+    }
+    /^File: / {
+        file = $2
+        sub(/\/\.libs/, "", file)
+        sub(/\.o$/, "", file)
+        sub(/[^\/]*_la-/, "", file)
+        sub(/\.(sim|nvcc)$/, ".cu", file)
+        files += file in is_source
+    }
+    !(file in is_source) { next }
+    /^Relocation section/ { in_code = $3 ~ /\.text/ }
+    /^Symbol table/ { in_code = 0 }
+    in_code && / R_/ { used[file, $5] = 1 }
+    $4 == "FUNC" && $5 == "GLOBAL" && $7 != "UND" { defined[$8] = defined[$8] " " file }
+    END {
+        for (use in used) {
+            split(use, pair, SUBSEP)
+            count = split(defined[pair[2]], owners, " ")
+            for (i = 1; i <= count; i++)
+                if (owners[i] != pair[1]) {
+                    print pair[1], owners[i], pair[2]
+                    found++
+                }
+        }
+        printf "%d calls between files in %d objects\n", found, files >"/dev/stderr"
+        exit found == 0
+    }' | sort -u
+}
+if ! command -v readelf >/dev/null || ! (cd "$build" && calls_of) >"$calls"; then
+    not_run 'circles between files: no readelf, or no objects'
+elif ! circle=$(cut -d' ' -f1,2 "$calls" | sort -u | tsort 2>&1 >/dev/null); then
+    result=1
+    echo 'files call each other in a circle:'
+    # The calls between files of one circle.
+    echo "$circle" | awk '
+    NR == FNR { if (/contains a loop/) loop++; else member[loop, $2] = 1; next }
+    { for (i = 1; i <= loop; i++) if ((i, $1) in member && (i, $2) in member) print "    " $1 " calls " $2 ": " $3 "()" }
+    ' - "$calls" | sort -u
+fi
+count=2
+[ "$result" -eq 0 ] || fail 'see above'
+finish

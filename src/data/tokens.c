@@ -26,7 +26,6 @@ struct shard {
 
 struct tokens {
     struct ddp_dataset base;
-    char *path;
     struct shard *shards;
     size_t shard_count;
 };
@@ -76,8 +75,6 @@ static void tokens_close(ddp_dataset *dataset)
     for (size_t i = 0; t->shards && i < t->shard_count; i++)
         ddp_token_file_close(&t->shards[i].tokens);
     free(t->shards);
-    free(t->path);
-    free(t);
 }
 
 static const struct ddp_dataset_ops ops = {.read = tokens_read, .close = tokens_close};
@@ -145,10 +142,10 @@ static enum ddp_status set_info(struct tokens *t, const struct ddp_dataset_optio
         return ddp_fail(DDP_ERR_FORMAT,
                         "%s: %" PRId64 " tokens are too few: one sample of --seq-len %" PRId64
                         " takes %" PRId64,
-                        t->path, longest, seq, seq + 1);
+                        t->base.path, longest, seq, seq + 1);
     *info = (struct ddp_dataset_info){
         .source = "tokens",
-        .path = t->path,
+        .path = t->base.path,
         .sample_count = samples,
         .class_count = options->class_count ? options->class_count : vocabulary,
         .label_count = seq,
@@ -178,19 +175,16 @@ static void take_part(struct shard *shard, bool test)
 enum part { ALL, TRAIN_PART, TEST_PART };
 
 /* *split [out]  it is a single text, of which the test set may be a part; may be NULL. */
-static enum ddp_status open_set(struct tokens **result, const char *path,
+static enum ddp_status open_set(ddp_dataset **result, const char *path,
                                 const struct ddp_dataset_options *options, enum part part,
                                 bool *split)
 {
     struct ddp_data_names files = {0};
-    struct tokens *t = ddp_array_alloc(1, sizeof *t);
+    struct tokens *t = ddp_dataset_alloc(sizeof *t, &ops, path);
     if (!t)
         return DDP_ERR_MEMORY;
-    t->base.ops = &ops;
-    t->path = strdup(path);
-    enum ddp_status status = t->path ? DDP_OK : ddp_fail(DDP_ERR_MEMORY, "%s: out of memory", path);
-    if (status == DDP_OK)
-        status = ddp_data_names_list(&files, path);
+    *result = &t->base;
+    enum ddp_status status = ddp_data_names_list(&files, path);
     if (status == DDP_OK)
         status = open_shards(t, &files, options->tokens);
     ddp_data_names_free(&files);
@@ -199,14 +193,7 @@ static enum ddp_status open_set(struct tokens **result, const char *path,
         take_part(&t->shards[0], part == TEST_PART);
     if (split)
         *split = text;
-    if (status == DDP_OK)
-        status = set_info(t, options);
-    if (status != DDP_OK) {
-        tokens_close(&t->base);
-        return status;
-    }
-    *result = t;
-    return DDP_OK;
+    return status == DDP_OK ? set_info(t, options) : status;
 }
 
 /* Opens the files that the path and --val name, after directories are resolved. */
@@ -214,27 +201,19 @@ static enum ddp_status open_both(const char *path, const char *val,
                                  const struct ddp_dataset_options *options, ddp_dataset **train,
                                  ddp_dataset **test)
 {
-    struct tokens *new_train = NULL, *new_test = NULL;
     bool split;
     /* A text gives its last tenth away also when there is to be no evaluation: whether one is
      * printed must not change what is learned. */
-    enum ddp_status status = open_set(&new_train, path, options, val ? ALL : TRAIN_PART, &split);
+    enum ddp_status status = open_set(train, path, options, val ? ALL : TRAIN_PART, &split);
     if (status != DDP_OK)
         return status;
     struct ddp_dataset_options same = *options;
-    same.class_count = new_train->base.info.class_count;
+    same.class_count = (*train)->info.class_count;
     if (test && val)
-        status = open_set(&new_test, val, &same, ALL, NULL);
+        status = open_set(test, val, &same, ALL, NULL);
     else if (test && split)
-        status = open_set(&new_test, path, &same, TEST_PART, NULL);
-    if (status != DDP_OK) {
-        tokens_close(&new_train->base);
-        return status;
-    }
-    *train = &new_train->base;
-    if (test)
-        *test = new_test ? &new_test->base : NULL;
-    return DDP_OK;
+        status = open_set(test, path, &same, TEST_PART, NULL);
+    return status;
 }
 
 static enum ddp_status tokens_open(const struct ddp_dataset_options *options, ddp_dataset **train,

@@ -42,24 +42,25 @@ struct npy {
 
 /* --- reading ---------------------------------------------------------------------------------- */
 
-/* From (places, channels) to (channels, places). */
-static void channels_first(const float *from, size_t channels, size_t places, float *to)
+/* From (pixel_count, channels) to (channels, pixel_count). */
+static void channels_first(const float *from, size_t channels, size_t pixel_count, float *to)
 {
     for (size_t c = 0; c < channels; c++)
-        for (size_t p = 0; p < places; p++)
+        for (size_t p = 0; p < pixel_count; p++)
             *to++ = from[p * channels + c];
 }
 
 static void pixels_to_floats(const struct npy *n, const unsigned char *row, float *x)
 {
     const struct ddp_dataset_info *info = &n->base.info;
-    const size_t channels = (size_t)info->channel_count, places = info->sample_values / channels;
-    for (size_t c = 0; c < channels; c++, x += places)
+    const size_t channels = (size_t)info->channel_count,
+                 pixel_count = info->sample_values / channels;
+    for (size_t c = 0; c < channels; c++, x += pixel_count)
         if (n->channels_last)
-            for (size_t p = 0; p < places; p++)
+            for (size_t p = 0; p < pixel_count; p++)
                 x[p] = n->scaled[c][row[p * channels + c]];
         else
-            ddp_pixels_scale(x, row + c * places, places, n->scaled[c]);
+            ddp_pixels_scale(x, row + c * pixel_count, pixel_count, n->scaled[c]);
 }
 
 /* A NaN or an infinity would be in every weight one step later. Branch-free, so that it costs
@@ -335,15 +336,15 @@ static void add_sample(const struct npy *n, const unsigned char *row, unsigned c
                        struct ddp_pixel_sums *sums)
 {
     const size_t channels = (size_t)n->base.info.channel_count;
-    const size_t places = n->base.info.sample_values / channels;
+    const size_t pixel_count = n->base.info.sample_values / channels;
     for (size_t c = 0; c < channels; c++) {
-        const unsigned char *pixels = row + c * places;
+        const unsigned char *pixels = row + c * pixel_count;
         if (n->channels_last) {
-            for (size_t p = 0; p < places; p++)
+            for (size_t p = 0; p < pixel_count; p++)
                 plane[p] = row[p * channels + c];
             pixels = plane;
         }
-        ddp_pixels_add(&sums[c], pixels, places);
+        ddp_pixels_add(&sums[c], pixels, pixel_count);
     }
 }
 

@@ -5,7 +5,7 @@
 #ifndef DDP_LAUNCHER_FIRST_FAILURE_H
 #define DDP_LAUNCHER_FIRST_FAILURE_H
 
-#include "launcher/running.h"
+#include "launcher/job.h"
 
 /* Shows what went wrong between fork and exec; why a child could not start once, for the others
  * fail in the same way. */

@@ -11,7 +11,7 @@
 #include "launcher/error_file.h"
 #include "launcher/memory_limit.h"
 #include "launcher/report.h"
-#include "launcher/running.h"
+#include "launcher/job.h"
 #include "launcher/signals.h"
 #include "launcher/board_table.h"
 #include "launcher/watch.h"

@@ -62,12 +62,12 @@ static void close_model(void)
     free(gradients);
 }
 
-static void check_found(enum ddp_scan_place place, const char *tensor, const char *operation,
+static void check_found(enum ddp_scan_tensor kind, const char *tensor, const char *operation,
                         int64_t bad, int64_t first)
 {
     struct ddp_scan scan;
     ck_assert_int_eq(ddp_exec_scan(exec, &scan), DDP_OK);
-    ck_assert_int_eq(scan.place, place);
+    ck_assert_int_eq(scan.kind, kind);
     ck_assert_str_eq(scan.tensor, tensor);
     ck_assert_pstr_eq(scan.operation, operation);
     ck_assert_int_eq(scan.bad_count, bad);
@@ -79,7 +79,7 @@ START_TEST(all_is_finite)
 {
     struct ddp_scan scan;
     ck_assert_int_eq(ddp_exec_scan(exec, &scan), DDP_OK);
-    ck_assert_int_eq(scan.place, DDP_SCAN_NOTHING);
+    ck_assert_int_eq(scan.kind, DDP_SCAN_NOTHING);
 }
 END_TEST
 
@@ -119,7 +119,7 @@ START_TEST(a_gradient)
     }
     struct ddp_scan scan;
     ck_assert_int_eq(ddp_exec_scan(exec, &scan), DDP_OK);
-    ck_assert_int_eq(scan.place, DDP_SCAN_NOTHING);
+    ck_assert_int_eq(scan.kind, DDP_SCAN_NOTHING);
     /* The same logits from an input of a thousand; the weights' gradient is 1e38 times that. */
     for (int i = 0; i < ROWS * FEATURES; i++)
         x[i] = 1000;

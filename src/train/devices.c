@@ -131,25 +131,25 @@ enum ddp_status ddp_train_plan_devices(struct ddp_train_plan *plan,
 }
 
 /* What a worker means by its device's number. */
-struct place {
+struct device_id {
     int64_t index;
     uint64_t visible;
 };
 
 /* The first rank that has the same device as `rank`. */
-static int first_on(const struct place *places, int rank)
+static int first_on(const struct device_id *ids, int rank)
 {
     for (int r = 0; r < rank; r++)
-        if (memcmp(&places[r], &places[rank], sizeof *places) == 0)
+        if (memcmp(&ids[r], &ids[rank], sizeof *ids) == 0)
             return r;
     return rank;
 }
 
-static int count_devices(const struct place *places, int ranks)
+static int count_devices(const struct device_id *ids, int ranks)
 {
     int count = 0;
     for (int r = 0; r < ranks; r++)
-        count += first_on(places, r) == r;
+        count += first_on(ids, r) == r;
     return count;
 }
 
@@ -176,13 +176,14 @@ enum ddp_status ddp_run_check_devices(struct ddp_run *run)
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");
     if (ranks == 1 || !is_gpu(plan))
         return DDP_OK;
-    struct place *places = ddp_array_alloc((size_t)ranks, sizeof *places);
-    if (!places)
+    struct device_id *ids = ddp_array_alloc((size_t)ranks, sizeof *ids);
+    if (!ids)
         return DDP_ERR_MEMORY;
-    const struct place own = {plan->devices[0], visible ? ddp_hash(visible, strlen(visible)) : 0};
-    enum ddp_status status = ddp_comm_all_gather(run->comm, &own, places, 2, DDP_I64);
-    const int devices = status == DDP_OK ? count_devices(places, ranks) : ranks;
-    free(places);
+    const struct device_id own = {plan->devices[0],
+                                  visible ? ddp_hash(visible, strlen(visible)) : 0};
+    enum ddp_status status = ddp_comm_all_gather(run->comm, &own, ids, 2, DDP_I64);
+    const int devices = status == DDP_OK ? count_devices(ids, ranks) : ranks;
+    free(ids);
     if (devices == ranks || getenv("NCCL_HOSTID")) /* ddprun --oversubscribe has logged it */
         return status;
     if (run->options->device_count > 0)

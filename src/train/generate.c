@@ -189,8 +189,8 @@ enum ddp_status ddp_generator_next(ddp_generator *generator, const int32_t *toke
                 "or the training diverged",
                 (long long)i);
     uint32_t numbers[4];
-    const uint64_t place = (uint64_t)count;
-    ddp_philox(numbers, (const uint32_t[]){(uint32_t)place, (uint32_t)(place >> 32), 0, 0},
+    const uint64_t position = (uint64_t)count;
+    ddp_philox(numbers, (const uint32_t[]){(uint32_t)position, (uint32_t)(position >> 32), 0, 0},
                (const uint32_t[]){(uint32_t)generator->config.seed,
                                   (uint32_t)(generator->config.seed >> 32)});
     *next = ddp_generator_draw(generator->logits, vocabulary(generator),

@@ -33,7 +33,7 @@ static enum ddp_status join(struct nccl *nccl)
     ncclResult_t result = place->rank == 0 ? ncclGetUniqueId(&id) : ncclSuccess;
     if (result != ncclSuccess)
         return nccl_failed(nccl, result, &call);
-    enum ddp_status status = ddp_ledger_open(&nccl->ledger, place, 0, &id, sizeof id);
+    enum ddp_status status = ddp_ledger_open(&nccl->ledger, place, NCCL_RING, 0, &id, sizeof id);
     if (status != DDP_OK)
         return status;
     ddp_ledger_post(&nccl->ledger, &call, DDP_LEDGER_NOWHERE, NULL, 0);

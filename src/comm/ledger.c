@@ -338,6 +338,20 @@ enum ddp_status ddp_ledger_meet(struct ddp_ledger *ledger, const struct ddp_comm
     return ddp_ledger_gather(ledger, *number, call);
 }
 
+enum ddp_status ddp_ledger_vote(struct ddp_ledger *ledger, const struct ddp_comm_call *call,
+                                enum ddp_status *status)
+{
+    enum ddp_status theirs;
+    uint32_t number;
+    enum ddp_status met =
+        ddp_ledger_meet(ledger, call, DDP_LEDGER_NOWHERE, status, sizeof *status, &number);
+    for (int r = 0; met == DDP_OK && r < ledger->place->size; r++) {
+        memcpy(&theirs, ddp_ledger_entry(ledger, r, number)->payload, sizeof theirs);
+        *status = theirs < *status ? theirs : *status;
+    }
+    return met;
+}
+
 enum ddp_status ddp_ledger_wait_done(struct ddp_ledger *ledger, uint32_t number)
 {
     const int rank = ledger->place->rank, size = ledger->place->size;

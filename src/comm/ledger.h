@@ -81,6 +81,11 @@ enum ddp_status ddp_ledger_meet(struct ddp_ledger *ledger, const struct ddp_comm
                                 uint64_t offset, const void *payload, size_t payload_bytes,
                                 uint32_t *number);
 
+/* Tells everybody whether this rank succeeded in a call that all have come to: *status [in, out]
+ * becomes the first failure of any. Returns what ddp_ledger_gather() does. */
+enum ddp_status ddp_ledger_vote(struct ddp_ledger *ledger, const struct ddp_comm_call *call,
+                                enum ddp_status *status);
+
 /* The same without waiting, of those who are there: *all [out] tells whether everybody is. */
 enum ddp_status ddp_ledger_look(const struct ddp_ledger *ledger, uint32_t number, bool *all);
 

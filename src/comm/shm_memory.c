@@ -74,21 +74,6 @@ static enum ddp_status agree_on_offset(struct shm *shm, const struct ddp_comm_ca
     return status;
 }
 
-/* Tells everybody whether this rank succeeded; the first failure is everybody's. */
-static enum ddp_status vote(struct shm *shm, const struct ddp_comm_call *call,
-                            enum ddp_status status)
-{
-    enum ddp_status theirs;
-    uint32_t number;
-    enum ddp_status gathered =
-        ddp_ledger_meet(&shm->ledger, call, DDP_LEDGER_NOWHERE, &status, sizeof status, &number);
-    for (int r = 0; gathered == DDP_OK && r < shm->place->size; r++) {
-        memcpy(&theirs, ddp_ledger_entry(&shm->ledger, r, number)->payload, sizeof theirs);
-        status = theirs < status ? theirs : status;
-    }
-    return gathered != DDP_OK ? gathered : status;
-}
-
 /* Takes NULL. Only this rank's pages are given back: others may still read theirs. */
 static void unmap(const struct shm *shm, struct shm_region *region)
 {
@@ -134,10 +119,10 @@ enum ddp_status shm_alloc(void *state, const struct ddp_comm_call *call, void **
         own_pages(shm, region, &own, &bytes);
         status = ddp_heap_map(shm->place->job, offset, total, own, bytes, (void **)&region->base);
     }
-    status = vote(shm, call, status);
-    if (status != DDP_OK) {
+    enum ddp_status voted = ddp_ledger_vote(&shm->ledger, call, &status);
+    if (voted != DDP_OK || status != DDP_OK) {
         unmap(shm, region);
-        return status;
+        return voted != DDP_OK ? voted : status;
     }
     region->next = shm->regions;
     shm->regions = region;

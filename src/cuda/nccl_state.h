@@ -63,8 +63,6 @@ struct nccl {
     struct nccl_block *blocks;
     char *scratch;
     size_t scratch_bytes;
-    int32_t *vote;      /* two words on the device */
-    int32_t *vote_host; /* a page-locked word */
 
     struct nccl_pending pending[NCCL_PENDING];
     unsigned first, last;       /* of those that are on the stream; last: the next one's place */

@@ -38,12 +38,12 @@ struct ddp_comm_call {
     enum ddp_comm_kind kind;
     enum ddp_dtype dtype;
     enum ddp_redop op;
-    uint32_t fast; /* 1: sums in whatever order is fastest */
+    bool fast;    /* sums in whatever order is fastest */
+    size_t bytes; /* of `count` elements */
     /* This rank's own. The same memory where a collective has one buffer. */
     const void *send;
     void *receive; /* also what is to be freed */
 };
-#define DDP_COMM_AGREED_BYTES offsetof(struct ddp_comm_call, send)
 
 /* What there is to say and to check of each kind of call. */
 struct ddp_comm_kind_info {
@@ -55,11 +55,6 @@ struct ddp_comm_kind_info {
     bool bytes;    /* ... bytes */
 };
 extern const struct ddp_comm_kind_info ddp_comm_kinds[];
-
-static inline size_t ddp_comm_call_bytes(const struct ddp_comm_call *call)
-{
-    return (size_t)call->count * ddp_dtype_bytes(call->dtype);
-}
 
 /* Does [memory, memory + bytes) lie in [begin, begin + length)? */
 static inline bool ddp_comm_within(const void *begin, size_t length, const void *memory,

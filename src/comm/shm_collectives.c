@@ -31,8 +31,8 @@ enum ddp_status shm_reduce_slice(struct shm *shm, uint32_t number, const struct 
     for (int r = 0; r < all.size; r++)
         parts[r] = shm_memory_of(shm, r, number) + own.at;
     void *result = call->kind == DDP_COMM_REDUCE_SCATTER ? call->receive : parts[all.rank];
-    struct ddp_reduce sum =
-        ddp_slices_sum(&all, call, (const void *const *)parts, &result, own.bytes);
+    struct ddp_reduce sum = ddp_slices_sum(call, all.size, (const void *const *)parts, &result,
+                                           own.bytes / all.element);
     if (call->kind == DDP_COMM_ALLREDUCE || call->kind == DDP_COMM_ALLREDUCE_START) {
         sum.destinations = parts; /* everybody's */
         sum.destination_count = all.size;
@@ -72,12 +72,13 @@ static char *slot_of(const struct shm *shm, int rank)
     return slots + ((size_t)rank * 2 + shm->exchanges % 2) * SHM_SLOT_BYTES;
 }
 
-/* Waits until everybody has filled its slot. A slot is used again two exchanges later, and by then
- * everybody has announced the next one, so has read this. */
-static enum ddp_status exchange(struct shm *shm, const struct ddp_comm_call *call)
+/* Waits until everybody has filled its slot, or has come to a call that moves nothing. A slot is
+ * used again two exchanges later, and by then everybody has announced the next one, so has read
+ * this. */
+static enum ddp_status meet(struct shm *shm, const struct ddp_comm_call *call)
 {
     uint32_t number;
-    return shm_meet(shm, call, NULL, 0, &number);
+    return ddp_ledger_meet(&shm->ledger, call, DDP_LEDGER_NOWHERE, NULL, 0, &number);
 }
 
 /* Each piece holds the same elements of every rank's slice. Everybody shows theirs, and adds up its
@@ -96,9 +97,10 @@ static enum ddp_status reduce_staged(struct shm *shm, const struct ddp_slices *a
             memcpy(slot_of(shm, all->rank) + (size_t)r * stride, all->memory + part.at, part.bytes);
             sources[r] = slot_of(shm, r) + (size_t)all->rank * stride;
         }
-        status = exchange(shm, call);
+        status = meet(shm, call);
         void *destination = result + at * all->element;
-        const struct ddp_reduce sum = ddp_slices_sum(all, call, sources, &destination, own.bytes);
+        const struct ddp_reduce sum =
+            ddp_slices_sum(call, all->size, sources, &destination, own.bytes / all->element);
         if (status == DDP_OK && own.bytes > 0)
             status = ddp_reduce(&sum);
     }
@@ -113,7 +115,7 @@ static enum ddp_status gather_staged(struct shm *shm, const struct ddp_slices *a
     for (size_t at = 0; at < longest; at += piece, shm->exchanges++) {
         const struct ddp_part own = ddp_slices_part(all, all->rank, at, piece);
         memcpy(slot_of(shm, all->rank), all->memory + own.at, own.bytes);
-        enum ddp_status status = exchange(shm, call);
+        enum ddp_status status = meet(shm, call);
         if (status != DDP_OK)
             return status;
         for (int r = 0; r < all->size; r++) {
@@ -128,19 +130,18 @@ static enum ddp_status gather_staged(struct shm *shm, const struct ddp_slices *a
 /* --- all of them --- */
 
 /* Every rank adds up the payloads of all. */
-static enum ddp_status reduce_payloads(struct shm *shm, const struct ddp_comm_call *call,
-                                       size_t bytes)
+static enum ddp_status reduce_payloads(struct shm *shm, const struct ddp_comm_call *call)
 {
-    const struct ddp_slices all = slices_of(shm, call);
     const void *sources[DDP_REDUCE_MAX];
-    const uint32_t number =
-        ddp_ledger_post(&shm->ledger, call, DDP_LEDGER_NOWHERE, call->send, bytes);
-    enum ddp_status status = ddp_ledger_gather(&shm->ledger, number);
+    uint32_t number;
+    enum ddp_status status =
+        ddp_ledger_meet(&shm->ledger, call, DDP_LEDGER_NOWHERE, call->send, call->bytes, &number);
     if (status != DDP_OK)
         return status;
-    for (int r = 0; r < all.size; r++)
+    for (int r = 0; r < shm->place->size; r++)
         sources[r] = ddp_ledger_entry(&shm->ledger, r, number)->payload;
-    const struct ddp_reduce sum = ddp_slices_sum(&all, call, sources, &call->receive, bytes);
+    const struct ddp_reduce sum =
+        ddp_slices_sum(call, shm->place->size, sources, &call->receive, call->count);
     return ddp_reduce(&sum);
 }
 
@@ -173,18 +174,20 @@ static enum ddp_status run_in_place(struct shm *shm, uint32_t number, const stru
 
 enum ddp_status shm_collective(struct shm *shm, const struct ddp_comm_call *call)
 {
-    const struct ddp_slices all = slices_of(shm, call);
-    const size_t bytes = ddp_comm_call_bytes(call);
     uint32_t number;
-    if (call->kind == DDP_COMM_ALLREDUCE && bytes <= DDP_LEDGER_PAYLOAD)
-        return reduce_payloads(shm, call, bytes);
-    if (call->kind == DDP_COMM_ALL_GATHER && bytes > 0) {
+    if (call->kind == DDP_COMM_ALLREDUCE && call->bytes <= DDP_LEDGER_PAYLOAD)
+        return reduce_payloads(shm, call);
+    if (call->bytes == 0)
+        return meet(shm, call);
+    const struct ddp_slices all = slices_of(shm, call);
+    if (call->kind == DDP_COMM_ALL_GATHER) {
         char *own = all.memory + ddp_slices_part(&all, all.rank, 0, all.count).at;
         if (own != call->send)
-            memcpy(own, call->send, bytes);
+            memcpy(own, call->send, call->bytes);
     }
-    enum ddp_status status = shm_meet(shm, call, all.memory, all.count * all.element, &number);
-    if (status != DDP_OK || bytes == 0)
+    const uint64_t offset = shm_offset_of(shm, all.memory, all.count * all.element);
+    enum ddp_status status = ddp_ledger_meet(&shm->ledger, call, offset, NULL, 0, &number);
+    if (status != DDP_OK)
         return status;
     return all_registered(shm, number, &all) ? run_in_place(shm, number, &all, call)
                                              : run_staged(shm, &all, call);

@@ -32,8 +32,7 @@ struct ddp_option {
     const char *alias_of; /* the name of the row that this is another spelling of; the rest is
                              unused then */
     /* CUSTOM (value is NULL for a flag-like use: argument == NULL). Gets the whole destination
-     * struct. Returns NULL, or what is wrong with the value, as a phrase that ends "--name VALUE:
-     * ". */
+     * struct. Returns NULL, or what is wrong with the value, as a phrase after "--name VALUE: ". */
     const char *(*read)(void *destination, const char *value);
     const char *environment; /* a variable with the value when the command line has none; or NULL */
     ptrdiff_t given_offset;  /* offset of a bool set when the option was given; 0 or -1: none (so

@@ -60,7 +60,6 @@ static void expect_message(const char *part)
 struct values {
     bool verbose;
     bool shuffle;
-    bool batch_given;
     int64_t batch;
     int64_t any;
     double rate;
@@ -82,6 +81,8 @@ static const char *read_seen(void *destination, const char *value)
 
 #define AT(field) offsetof(struct values, field)
 
+#define OPTION_STRUCT struct values
+
 static const struct ddp_option table[] = {
     {.section = "First",
      .name = "verbose",
@@ -97,10 +98,9 @@ static const struct ddp_option table[] = {
      .max = 100,
      .argument = "N",
      .help = "samples of a shard, a text that is long enough to need a second line in the help",
-     .environment = "CHECK_BATCH",
-     .given_offset = AT(batch_given)},
+     .environment = "CHECK_BATCH"},
     {.name = "batch", .alias_of = "batch-size"},
-    {.name = "any", .type = DDP_OPTION_INT, .offset = AT(any), .argument = "N", .help = "any"},
+    {OPTION_INT("any", any, 0, 0, "N"), .help = "any"},
     {.section = "Second",
      .name = "lr",
      .type = DDP_OPTION_REAL,
@@ -129,7 +129,13 @@ static const struct ddp_option table[] = {
 };
 
 static struct values values;
+static struct ddp_options_given given;
 static int rest;
+
+static bool batch_given(void)
+{
+    return ddp_options_given(table, &given, "batch-size");
+}
 
 /* Parses a line split at blanks. */
 static enum ddp_status parse(const char *line, bool stop_at_first)
@@ -141,16 +147,17 @@ static enum ddp_status parse(const char *line, bool stop_at_first)
     for (char *word = strtok_r(copy, " ", &save); word; word = strtok_r(NULL, " ", &save))
         argv[argc++] = word;
     memset(&values, 0, sizeof values);
+    memset(&given, 0, sizeof given);
     values.shuffle = true;
     rest = -1;
-    return ddp_options_parse(table, &values, argc, argv, stop_at_first, &rest);
+    return ddp_options_parse(table, &values, &given, argc, argv, stop_at_first, &rest);
 }
 
 START_TEST(options_forms)
 {
     ck_assert_int_eq(parse("-v --batch-size 5 --lr=.5 --save f --mode dp --no-shuffle", false),
                      DDP_OK);
-    ck_assert(values.verbose && !values.shuffle && values.batch_given);
+    ck_assert(values.verbose && !values.shuffle && batch_given());
     ck_assert_int_eq(values.batch, 5);
     ck_assert(values.rate == 0.5);
     ck_assert_str_eq(values.path, "f");
@@ -158,7 +165,7 @@ START_TEST(options_forms)
     ck_assert_int_eq(rest, 10);
     ck_assert_int_eq(parse("-b7 -vm --any -3", false), DDP_OK);
     ck_assert_int_eq(values.batch, 7);
-    ck_assert(values.verbose && values.batch_given);
+    ck_assert(values.verbose && batch_given());
     ck_assert_int_eq(values.seen, 100);
     ck_assert_int_eq(values.any, -3);
     ck_assert_int_eq(parse("--batch_size=9", false), DDP_OK);
@@ -166,9 +173,9 @@ START_TEST(options_forms)
     ck_assert_int_eq(parse("--batch 8 --seen abc --seen=de --no_shuffle", false), DDP_OK);
     ck_assert_int_eq(values.batch, 8);
     ck_assert_int_eq(values.seen, 5);
-    ck_assert(!values.shuffle && values.batch_given);
+    ck_assert(!values.shuffle && batch_given());
     ck_assert_int_eq(parse("", false), DDP_OK);
-    ck_assert(!values.batch_given);
+    ck_assert(!batch_given());
     ck_assert_int_eq(rest, 1);
 }
 END_TEST
@@ -231,7 +238,7 @@ START_TEST(options_environment)
     ck_assert_int_eq(parse("", false), DDP_OK);
     ck_assert_int_eq(values.batch, 12);
     ck_assert_int_eq(values.seen, 4);
-    ck_assert(values.batch_given);
+    ck_assert(batch_given());
     ck_assert_int_eq(parse("--batch 3", false), DDP_OK);
     ck_assert_int_eq(values.batch, 3);
     setenv("CHECK_BATCH", "many", 1);
@@ -247,13 +254,13 @@ START_TEST(options_set)
 {
     catch_messages();
     memset(&values, 0, sizeof values);
-    ck_assert_int_eq(ddp_options_set(table, &values, "batch_size", "4"), DDP_OK);
+    ck_assert_int_eq(ddp_options_set(table, &values, &given, "batch_size", "4"), DDP_OK);
     ck_assert_int_eq(values.batch, 4);
-    ck_assert_int_eq(ddp_options_set(table, &values, "verbose", NULL), DDP_OK);
+    ck_assert_int_eq(ddp_options_set(table, &values, &given, "verbose", NULL), DDP_OK);
     ck_assert(values.verbose);
-    ck_assert_int_eq(ddp_options_set(table, &values, "batch-size", "0"), DDP_ERR_INVALID);
+    ck_assert_int_eq(ddp_options_set(table, &values, &given, "batch-size", "0"), DDP_ERR_INVALID);
     expect_message("--batch-size 0: must be");
-    ck_assert_int_eq(ddp_options_set(table, &values, "nonsense", "0"), DDP_ERR_INVALID);
+    ck_assert_int_eq(ddp_options_set(table, &values, &given, "nonsense", "0"), DDP_ERR_INVALID);
     expect_message("--nonsense: unknown option");
 }
 END_TEST

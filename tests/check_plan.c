@@ -157,8 +157,8 @@ static enum ddp_status plan_of(const char *const *words, int64_t samples, bool l
         argc++;
     }
     ddp_train_options_default(&options);
-    ck_assert_int_eq(ddp_options_parse(ddp_train_option_table, &options, argc, (char *const *)argv,
-                                       false, &rest),
+    ck_assert_int_eq(ddp_options_parse(ddp_train_option_table(), &options, &options.given, argc,
+                                       (char *const *)argv, false, &rest),
                      DDP_OK);
     ck_assert_int_eq(ddp_job_open(&job), DDP_OK);
     enum ddp_status status = ddp_train_plan_workers(plan, &options, job, launched);

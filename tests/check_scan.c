@@ -8,6 +8,7 @@
 #include "graph/scan.h"
 #include "model/model.h"
 #include "tests/runner.h"
+#include "tests/model_option.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -17,8 +18,7 @@
 #define ROWS      3
 #define FEATURES  4
 
-static const struct ddp_model_config config = {
-    .batch = ROWS, .features = FEATURES, .classes = 2, .hidden_count = 1, .hidden = {5}};
+static struct ddp_model_config config = {.batch = ROWS, .features = FEATURES, .classes = 2};
 
 static ddp_graph *graph;
 static ddp_device *device;
@@ -36,6 +36,7 @@ static float *parameter(const char *name)
 
 static void open_model(void)
 {
+    set_model_option(&config, &ddp_model_mlp, "hidden", "5");
     ck_assert_int_eq(ddp_model_build(&graph, &ddp_model_mlp, &config), DDP_OK);
     ck_assert_int_eq(ddp_device_open(&device, "cpu", 0, 1), DDP_OK);
     weights = ddp_array_alloc((size_t)ddp_graph_flat_count(graph), sizeof(float));

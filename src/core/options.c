@@ -6,9 +6,9 @@
 #include "core/options.h"
 
 #include "core/log.h"
-#include "core/memory.h"
 #include "core/parse.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -199,7 +199,7 @@ static enum ddp_status set_choice(const struct ddp_option *row, void *destinatio
 static enum ddp_status set_custom(const struct ddp_option *row, void *destination,
                                   const char *value, const char *shown)
 {
-    const char *wrong = row->read(destination, value);
+    const char *wrong = row->read(member(row, destination), value);
     return wrong ? ddp_fail(DDP_ERR_INVALID, "%s: %s", shown, wrong) : DDP_OK;
 }
 
@@ -250,19 +250,22 @@ struct parse {
     void *destination;
     int argc;
     char *const *argv;
-    int next;    /* index of the argument after the one being read */
-    bool *given; /* a bool for each row of the table */
+    int next; /* index of the argument after the one being read */
+    struct ddp_options_given *given;
 };
+
+static bool is_given(const struct ddp_option *table, const struct ddp_options_given *given,
+                     const struct ddp_option *row)
+{
+    const size_t index = (size_t)(row - table);
+    return given->rows[index / 64] >> index % 64 & 1;
+}
 
 static void mark_given(const struct parse *parse, const struct ddp_option *row)
 {
-    if (parse->given)
-        parse->given[row - parse->table] = true;
-    if (row->given_offset > 0)
-        *(bool *)((char *)parse->destination + row->given_offset) = true;
-    if (parse->table->given_table)
-        ((bool *)((char *)parse->destination + parse->table->given_table))[row - parse->table] =
-            true;
+    const size_t index = (size_t)(row - parse->table);
+    assert(index < DDP_OPTIONS);
+    parse->given->rows[index / 64] |= UINT64_C(1) << index % 64;
 }
 
 /* `value` is what came with the option itself, or NULL: then the next argument is taken if one is
@@ -379,44 +382,59 @@ static enum ddp_status parse_arguments(struct parse *parse, bool stop_at_first, 
     return DDP_OK;
 }
 
-enum ddp_status ddp_options_parse(const struct ddp_option *table, void *destination, int argc,
-                                  char *const *argv, bool stop_at_first, int *rest)
+enum ddp_status ddp_options_parse(const struct ddp_option *table, void *destination,
+                                  struct ddp_options_given *given, int argc, char *const *argv,
+                                  bool stop_at_first, int *rest)
 {
-    size_t rows = 0;
-    while (table[rows].name)
-        rows++;
-    struct parse parse = {
-        .table = table, .destination = destination, .argc = argc, .argv = argv, .next = 1};
-    if (argc < 1)
-        parse.next = argc;
-    parse.given = ddp_array_alloc(rows, sizeof *parse.given);
-    if (!parse.given)
-        return DDP_ERR_MEMORY;
+    struct parse parse = {.table = table,
+                          .destination = destination,
+                          .argc = argc,
+                          .argv = argv,
+                          .next = argc < 1 ? argc : 1,
+                          .given = given};
     enum ddp_status status = parse_arguments(&parse, stop_at_first, rest);
-    for (size_t i = 0; i < rows && status == DDP_OK; i++)
-        if (table[i].environment && !table[i].alias_of && !parse.given[i])
-            status = apply_environment(&parse, &table[i]);
-    free(parse.given);
+    for (const struct ddp_option *row = table; row->name && status == DDP_OK; row++)
+        if (row->environment && !is_given(table, given, row))
+            status = apply_environment(&parse, row);
     return status;
 }
 
-enum ddp_status ddp_options_set(const struct ddp_option *table, void *destination, const char *name,
+enum ddp_status ddp_options_set(const struct ddp_option *table, void *destination,
+                                struct ddp_options_given *given, const char *name,
                                 const char *value)
 {
     char shown[256];
     size_t length = strlen(name);
     const struct ddp_option *row = resolve(table, find_name(table, name, length));
-    struct parse parse = {.table = table, .destination = destination};
+    struct parse parse = {.table = table, .destination = destination, .given = given};
     if (!row)
         return unknown_name(table, name, length);
     snprintf(shown, sizeof shown, "--%s", name);
     return apply(&parse, row, true, shown, (int)strlen(shown), value);
 }
 
-bool ddp_options_given(const struct ddp_option *table, const void *destination, const char *name)
+bool ddp_options_given(const struct ddp_option *table, const struct ddp_options_given *given,
+                       const char *name)
 {
-    const struct ddp_option *row = resolve(table, find_name(table, name, strlen(name)));
-    return row && ((const bool *)((const char *)destination + table->given_table))[row - table];
+    const struct ddp_option *row = find_name(table, name, strlen(name));
+    assert(row); /* a misspelt name is a fault of the program */
+    return is_given(table, given, row);
+}
+
+bool ddp_option_list(const char *value, int most, int64_t min, int64_t max, bool rising,
+                     int64_t *numbers, int *count)
+{
+    char text[512];
+    if (snprintf(text, sizeof text, "%s", value) >= (int)sizeof text)
+        return false;
+    *count = 0;
+    for (char *rest = text, *word; (word = strsep(&rest, ","));) {
+        const int64_t least = rising && *count > 0 ? numbers[*count - 1] + 1 : min;
+        if (*count == most || !ddp_parse_int64(word, least, max, &numbers[*count]))
+            return false;
+        (*count)++;
+    }
+    return true;
 }
 
 /* --- help ------------------------------------------------------------------------------------ */

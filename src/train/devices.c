@@ -36,18 +36,19 @@ enum ddp_status ddp_train_plan_kind(struct ddp_train_plan *plan,
                             : "none was found; --device cuda reports what is missing");
     for (int i = 0; i < options->device_count; i++)
         if (options->devices[i] >= plan->device.count)
-            return ddp_fail(
-                DDP_ERR_UNSUPPORTED, "--devices: there is no GPU %d: %d %s visible, counted from 0",
-                options->devices[i], plan->device.count, plan->device.count == 1 ? "is" : "are");
-    if (is_gpu(plan) && options->shared_weights_given && options->shared_weights)
+            return ddp_fail(DDP_ERR_UNSUPPORTED,
+                            "--devices: there is no GPU %d: %d %s visible, counted from 0",
+                            (int)options->devices[i], plan->device.count,
+                            plan->device.count == 1 ? "is" : "are");
+    if (is_gpu(plan) && ddp_train_given(options, "shared-weights") && options->shared_weights)
         return ddp_fail(DDP_ERR_UNSUPPORTED,
                         "--shared-weights is one copy in the host's memory, and --device is %s: "
                         "leave it out",
                         plan->device.name);
-    plan->replicas = options->replicas_given     ? (int)options->replicas
-                     : options->device_count > 0 ? options->device_count
-                     : is_gpu(plan)              ? plan->device.count
-                                                 : CPU_REPLICAS;
+    plan->replicas = ddp_train_given(options, "replicas") ? (int)options->replicas
+                     : options->device_count > 0          ? options->device_count
+                     : is_gpu(plan)                       ? plan->device.count
+                                                          : CPU_REPLICAS;
     if (plan->replicas > DDP_TRAIN_DEVICES)
         plan->replicas = DDP_TRAIN_DEVICES;
     return DDP_OK;
@@ -67,7 +68,7 @@ static enum ddp_status plan_dp(struct ddp_train_plan *plan, const struct ddp_tra
                         plan->device.count == 1 ? " is" : "s are");
     bool shared = false;
     for (int r = 0; r < plan->replicas; r++) {
-        plan->devices[r] = given > 0 ? options->devices[r] : r;
+        plan->devices[r] = given > 0 ? (int)options->devices[r] : r;
         for (int before = 0; before < r; before++)
             shared = shared || plan->devices[before] == plan->devices[r];
     }
@@ -87,7 +88,7 @@ static enum ddp_status plan_ddp(struct ddp_train_plan *plan,
         return ddp_fail(DDP_ERR_INVALID, "--devices names %d device%s for %d worker%s", given,
                         given == 1 ? "" : "s", plan->world_size, plan->world_size == 1 ? "" : "s");
     if (given > 0)
-        plan->devices[0] = options->devices[plan->rank];
+        plan->devices[0] = (int)options->devices[plan->rank];
     else if (is_gpu(plan) && count > 1 && plan->world_size > count)
         return ddp_fail(DDP_ERR_UNSUPPORTED,
                         "%d workers, and only %d GPUs are visible: start fewer with ddprun "
@@ -110,7 +111,7 @@ enum ddp_status ddp_train_plan_devices(struct ddp_train_plan *plan,
                         "--fast belongs to --mode ddp, which adds gradients over NCCL, and the "
                         "mode is %s, which does not",
                         ddp_mode_names[plan->mode]);
-    if (options->threads_given && is_gpu(plan) && plan->rank == 0)
+    if (ddp_train_given(options, "threads") && is_gpu(plan) && plan->rank == 0)
         ddp_log(DDP_LOG_WARNING,
                 "--threads has no effect on GPUs: --data-threads read ahead for them");
     switch (plan->mode) {
@@ -126,7 +127,7 @@ enum ddp_status ddp_train_plan_devices(struct ddp_train_plan *plan,
                         "--devices names %d devices, and --mode accum computes on one: use "
                         "--mode dp, or ddprun",
                         options->device_count);
-    plan->devices[0] = options->device_count > 0 ? options->devices[0] : 0;
+    plan->devices[0] = options->device_count > 0 ? (int)options->devices[0] : 0;
     return DDP_OK;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Options that are valid each by itself, and useless together; see options.h. What contradicts
- * itself is refused where the plan is made. */
+ * Options that are valid each by itself: some exclude or need each other and are refused, others
+ * have no effect together. See options.h. */
 #include "config.h"
 
 #include "train/options.h"

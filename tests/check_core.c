@@ -62,6 +62,7 @@ struct values {
     bool shuffle;
     int64_t batch;
     int64_t any;
+    uint64_t seed;
     double rate;
     const char *path;
     int mode;
@@ -100,7 +101,8 @@ static const struct ddp_option table[] = {
      .help = "samples of a shard, a text that is long enough to need a second line in the help",
      .environment = "CHECK_BATCH"},
     {.name = "batch", .alias_of = "batch-size"},
-    {OPTION_INT("any", any, 0, 0, "N"), .help = "any"},
+    {OPTION_UINT("seed", seed, "N"), .help = "seed"},
+    {OPTION_INT("any", any, -1e15, 1e15, "N"), .help = "any"},
     {.section = "Second",
      .name = "lr",
      .type = DDP_OPTION_REAL,
@@ -168,6 +170,10 @@ START_TEST(options_forms)
     ck_assert(values.verbose && batch_given());
     ck_assert_int_eq(values.seen, 100);
     ck_assert_int_eq(values.any, -3);
+    ck_assert_int_eq(parse("--seed 18446744073709551615", false), DDP_OK);
+    ck_assert_uint_eq(values.seed, UINT64_MAX);
+    ck_assert(ddp_options_given(table, &given, "seed"));
+    ck_assert(!batch_given());
     ck_assert_int_eq(parse("--batch_size=9", false), DDP_OK);
     ck_assert_int_eq(values.batch, 9);
     ck_assert_int_eq(parse("--batch 8 --seen abc --seen=de --no_shuffle", false), DDP_OK);
@@ -177,6 +183,21 @@ START_TEST(options_forms)
     ck_assert_int_eq(parse("", false), DDP_OK);
     ck_assert(!batch_given());
     ck_assert_int_eq(rest, 1);
+}
+END_TEST
+
+START_TEST(options_lists)
+{
+    int64_t numbers[3];
+    int count = 0;
+    ck_assert(ddp_option_list("5,3,9", 3, 3, 9, false, numbers, &count));
+    ck_assert(count == 3 && numbers[0] == 5 && numbers[1] == 3 && numbers[2] == 9);
+    ck_assert(ddp_option_list("4", 3, 1, 9, true, numbers, &count));
+    ck_assert(count == 1 && numbers[0] == 4);
+    static const char *const wrong[] = {"", "1,2,3,4", "1,,2", "1,", ",1", "0", "10", "1, 2", "x"};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
+        ck_assert_msg(!ddp_option_list(wrong[i], 3, 1, 9, false, numbers, &count), "%s", wrong[i]);
+    ck_assert(!ddp_option_list("1,3,3", 3, 1, 9, true, numbers, &count));
 }
 END_TEST
 
@@ -204,6 +225,9 @@ static const struct {
     {"--batch-size=", "--batch-size : must be"},
     {"--batch-size 99999999999999999999", "from 1 to 100"},
     {"--any 99999999999999999999", "--any 99999999999999999999: must be a whole number"},
+    {"--any 1000000000000001", "must be a whole number from -1000000000000000 to 1000000000000000"},
+    {"--seed 18446744073709551616", "must be a whole number from 0 to 18446744073709551615"},
+    {"--seed -1", "must be a whole number from 0 to"},
     {"--batch-size", "--batch-size: needs a value"},
     {"-b", "-b: needs a value"},
     {"--lr nan", "--lr nan: must be a number from 0 to 10"},
@@ -504,6 +528,7 @@ Suite *test_suite(void)
     Suite *suite = suite_create("core");
     TCase *options = test_case(suite, "options", 10);
     tcase_add_test(options, options_forms);
+    tcase_add_test(options, options_lists);
     tcase_add_test(options, options_stop);
     tcase_add_loop_test(options, options_bad, 0, sizeof bad_lines / sizeof bad_lines[0]);
     tcase_add_test(options, options_environment);

@@ -101,6 +101,7 @@ static const struct {
     {{"--model", "article", "--data", "d"}, 8, "--data", "article"},
     {{"--model", "article", "--hidden", "3"}, 8, "--hidden", "mlp"},
     {{"--data-size", "3"}, 100, "--data-size", "article"},
+    {{"--dropout", "0"}, 100, "--dropout", "gpt2"},
     {{"--nesterov", "--momentum", "0"}, 100, "--nesterov", "--momentum"},
     {{"--momentum", "0.5", "--optimizer", "adamw"}, 100, "--momentum", "--optimizer sgd"},
     {{"--nesterov", "--optimizer", "adam"}, 100, "--nesterov", "--optimizer sgd"},

@@ -109,68 +109,6 @@ static enum ddp_status unknown_name(const struct ddp_option *table, const char *
 
 /* --- values ---------------------------------------------------------------------------------- */
 
-static void *member(const struct ddp_option *row, void *destination)
-{
-    return (char *)destination + row->offset;
-}
-
-static bool unlimited(const struct ddp_option *row)
-{
-    return row->min == 0 && row->max == 0;
-}
-
-/* The limits of an INT row: a double of 2^63 and above means "no limit". */
-static int64_t whole_limit(double limit)
-{
-    if (limit >= 9223372036854775807.0)
-        return INT64_MAX;
-    return limit <= -9223372036854775808.0 ? INT64_MIN : (int64_t)limit;
-}
-
-static enum ddp_status set_int(const struct ddp_option *row, void *destination, const char *value,
-                               const char *shown)
-{
-    int64_t number;
-    int64_t min = unlimited(row) ? INT64_MIN : whole_limit(row->min);
-    int64_t max = unlimited(row) ? INT64_MAX : whole_limit(row->max);
-    if (ddp_parse_int64(value, min, max, &number)) {
-        *(int64_t *)member(row, destination) = number;
-        return DDP_OK;
-    }
-    if (max == INT64_MAX && min == INT64_MIN)
-        return ddp_fail(DDP_ERR_INVALID, "%s: must be a whole number", shown);
-    if (max == INT64_MAX)
-        return ddp_fail(DDP_ERR_INVALID, "%s: must be a whole number of at least %lld", shown,
-                        (long long)min);
-    return ddp_fail(DDP_ERR_INVALID, "%s: must be a whole number from %lld to %lld", shown,
-                    (long long)min, (long long)max);
-}
-
-static enum ddp_status set_uint(const struct ddp_option *row, void *destination, const char *value,
-                                const char *shown)
-{
-    if (ddp_parse_uint64(value, member(row, destination)))
-        return DDP_OK;
-    return ddp_fail(DDP_ERR_INVALID, "%s: must be a whole number from 0 to %" PRIu64, shown,
-                    UINT64_MAX);
-}
-
-static enum ddp_status set_real(const struct ddp_option *row, void *destination, const char *value,
-                                const char *shown)
-{
-    double number;
-    double min = unlimited(row) ? -1.7e308 : row->min, max = unlimited(row) ? 1.7e308 : row->max;
-    if (ddp_parse_double(value, min, max, &number)) {
-        *(double *)member(row, destination) = number;
-        return DDP_OK;
-    }
-    if (unlimited(row))
-        return ddp_fail(DDP_ERR_INVALID, "%s: must be a number", shown);
-    if (max > 1e300)
-        return ddp_fail(DDP_ERR_INVALID, "%s: must be a number of at least %g", shown, min);
-    return ddp_fail(DDP_ERR_INVALID, "%s: must be a number from %g to %g", shown, min, max);
-}
-
 /* Writes "a, b or c". */
 static void list_choices(const char *const *choices, char *text, size_t size)
 {
@@ -183,64 +121,57 @@ static void list_choices(const char *const *choices, char *text, size_t size)
     }
 }
 
-static enum ddp_status set_choice(const struct ddp_option *row, void *destination,
-                                  const char *value, const char *shown)
+static enum ddp_status set_choice(const struct ddp_option *row, int *choice, const char *value,
+                                  const char *shown)
 {
     char list[256];
     for (int i = 0; row->choices[i]; i++)
         if (strcmp(row->choices[i], value) == 0) {
-            *(int *)member(row, destination) = i;
+            *choice = i;
             return DDP_OK;
         }
     list_choices(row->choices, list, sizeof list);
     return ddp_fail(DDP_ERR_INVALID, "%s: must be %s", shown, list);
 }
 
-static enum ddp_status set_custom(const struct ddp_option *row, void *destination,
-                                  const char *value, const char *shown)
+/* Sets a member by its row.
+ *   value  NULL for a row without one
+ *   shown  how the user wrote it */
+static enum ddp_status set_value(const struct ddp_option *row, void *destination, bool on,
+                                 const char *value, const char *shown)
 {
-    const char *wrong = row->read(member(row, destination), value);
-    return wrong ? ddp_fail(DDP_ERR_INVALID, "%s: %s", shown, wrong) : DDP_OK;
-}
-
-/* Sets a row that takes a value; `shown` is how the user wrote it. */
-static enum ddp_status set_value(const struct ddp_option *row, void *destination, const char *value,
-                                 const char *shown)
-{
-    enum ddp_status status = DDP_OK;
+    void *member = (char *)destination + row->offset;
+    const char *wrong;
     switch (row->type) {
+    case DDP_OPTION_FLAG:
+        *(bool *)member = on;
+        return DDP_OK;
     case DDP_OPTION_INT:
-        status = set_int(row, destination, value, shown);
-        break;
+        if (ddp_parse_int64(value, (int64_t)row->min, (int64_t)row->max, member))
+            return DDP_OK;
+        return ddp_fail(DDP_ERR_INVALID, "%s: must be a whole number from %.0f to %.0f", shown,
+                        row->min, row->max);
     case DDP_OPTION_UINT:
-        status = set_uint(row, destination, value, shown);
-        break;
+        if (ddp_parse_uint64(value, member))
+            return DDP_OK;
+        return ddp_fail(DDP_ERR_INVALID, "%s: must be a whole number from 0 to %" PRIu64, shown,
+                        UINT64_MAX);
     case DDP_OPTION_REAL:
-        status = set_real(row, destination, value, shown);
-        break;
+        if (ddp_parse_double(value, row->min, row->max, member))
+            return DDP_OK;
+        return ddp_fail(DDP_ERR_INVALID, "%s: must be a number from %g to %g", shown, row->min,
+                        row->max);
     case DDP_OPTION_CHOICE:
-        status = set_choice(row, destination, value, shown);
-        break;
-    case DDP_OPTION_CUSTOM:
-        status = set_custom(row, destination, value, shown);
-        break;
+        return set_choice(row, member, value, shown);
     case DDP_OPTION_TEXT:
         if (!*value)
             return ddp_fail(DDP_ERR_INVALID, "%s: must not be empty", shown);
-        *(const char **)member(row, destination) = value;
-        break;
-    case DDP_OPTION_FLAG:
-        break;
+        *(const char **)member = value;
+        return DDP_OK;
+    case DDP_OPTION_CUSTOM:
+        wrong = row->read(member, value);
+        return wrong ? ddp_fail(DDP_ERR_INVALID, "%s: %s", shown, wrong) : DDP_OK;
     }
-    return status;
-}
-
-static enum ddp_status set_flag(const struct ddp_option *row, void *destination, bool on,
-                                const char *shown)
-{
-    if (row->type == DDP_OPTION_CUSTOM)
-        return set_custom(row, destination, NULL, shown);
-    *(bool *)member(row, destination) = on;
     return DDP_OK;
 }
 
@@ -274,21 +205,17 @@ static enum ddp_status apply(struct parse *parse, const struct ddp_option *row, 
                              const char *name, int name_length, const char *value)
 {
     char shown[256];
-    enum ddp_status status;
-    if (!takes_value(row)) {
-        if (value)
-            return ddp_fail(DDP_ERR_INVALID, "%.*s: takes no value", name_length, name);
-        snprintf(shown, sizeof shown, "%.*s", name_length, name);
-        status = set_flag(row, parse->destination, on, shown);
-    } else {
-        if (!value && parse->next < parse->argc)
-            value = parse->argv[parse->next++];
-        if (!value)
-            return ddp_fail(DDP_ERR_INVALID, "%.*s: needs a value%s%s", name_length, name,
-                            row->argument ? ", " : "", row->argument ? row->argument : "");
-        snprintf(shown, sizeof shown, "%.*s %s", name_length, name, value);
-        status = set_value(row, parse->destination, value, shown);
-    }
+    const bool wanted = takes_value(row);
+    if (!wanted && value)
+        return ddp_fail(DDP_ERR_INVALID, "%.*s: takes no value", name_length, name);
+    if (wanted && !value && parse->next < parse->argc)
+        value = parse->argv[parse->next++];
+    if (wanted && !value)
+        return ddp_fail(DDP_ERR_INVALID, "%.*s: needs a value%s%s", name_length, name,
+                        row->argument ? ", " : "", row->argument ? row->argument : "");
+    snprintf(shown, sizeof shown, "%.*s%s%s", name_length, name, wanted ? " " : "",
+             wanted ? value : "");
+    enum ddp_status status = set_value(row, parse->destination, on, value, shown);
     if (status == DDP_OK)
         mark_given(parse, row);
     return status;
@@ -340,21 +267,17 @@ static bool read_switch(const char *value, bool *on)
 static enum ddp_status apply_environment(const struct parse *parse, const struct ddp_option *row)
 {
     const char *value = getenv(row->environment);
+    const bool wanted = takes_value(row);
     char shown[256];
     bool on = true;
-    enum ddp_status status;
     if (!value || !*value)
         return DDP_OK;
     snprintf(shown, sizeof shown, "%s=%s", row->environment, value);
-    if (takes_value(row)) {
-        status = set_value(row, parse->destination, value, shown);
-    } else {
-        if (!read_switch(value, &on))
-            return ddp_fail(DDP_ERR_INVALID, "%s: must be 1 or 0", shown);
-        if (!on && row->type == DDP_OPTION_CUSTOM)
-            return DDP_OK;
-        status = set_flag(row, parse->destination, on, shown);
-    }
+    if (!wanted && !read_switch(value, &on))
+        return ddp_fail(DDP_ERR_INVALID, "%s: must be 1 or 0", shown);
+    if (!on && row->type == DDP_OPTION_CUSTOM)
+        return DDP_OK;
+    enum ddp_status status = set_value(row, parse->destination, on, wanted ? value : NULL, shown);
     if (status == DDP_OK)
         mark_given(parse, row);
     return status;

@@ -24,7 +24,7 @@ struct ddp_option {
     char letter;      /* 'n', or 0 */
     enum ddp_option_type type;
     size_t offset;   /* of the member in the destination struct */
-    double min, max; /* INT, REAL; both 0: no limits */
+    double min, max; /* INT (exact up to 2^53), REAL */
     const char *const *choices;
     const char *argument; /* what --help calls the value: "N" */
     const char *help;     /* one sentence, no full stop; NULL: an alias, not in --help */

@@ -25,10 +25,6 @@ enum ddp_status ddp_run_read_config(struct ddp_run *run)
     if (flag && !gpt2)
         return ddp_fail(DDP_ERR_INVALID, "%s belongs to the model gpt2, and the model is %s", flag,
                         run->plan.model->name);
-    if (options->export_format && !options->export_path)
-        return ddp_fail(DDP_ERR_INVALID, "--export-format needs --export FILE");
-    if (options->config && options->size)
-        return ddp_fail(DDP_ERR_INVALID, "--config and --size exclude each other: give one");
     enum ddp_status status = DDP_OK;
     if (options->export_path)
         status = ddp_train_export_format(&format, options->export_path);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Options that are valid each by itself, and useless together; see options.h. What contradicts
- * itself is refused where the plan is made. */
+ * Options that are valid each by itself: some exclude or need each other and are refused, others
+ * have no effect together. See options.h. */
 #include "config.h"
 
 #include "train/options.h"
@@ -44,6 +44,38 @@ static void warn_generating(const struct ddp_train_options *options)
                 count == 1 ? "has" : "have");
 }
 
+/* --- two that do not go together, or not without each other ------------------------------------ */
+
+static const char *const excluding[][2] = {
+    {"steps", "epochs"},
+    {"config", "size"},
+    {"warmup-steps", "warmup-epochs"},
+    {"lr-step-size", "lr-milestones"},
+    {"resume-from", "load"},
+};
+
+static const struct {
+    const char *name, *needs, *argument;
+} needing[] = {
+    {"checkpoint-every", "checkpoint", "DIR"}, {"keep", "checkpoint", "DIR"},
+    {"resume", "checkpoint", "DIR"},           {"export-format", "export", "FILE"},
+    {"trace-steps", "trace", "FILE"},
+};
+
+static enum ddp_status check_pairs(const struct ddp_train_options *options)
+{
+    for (size_t i = 0; i < sizeof excluding / sizeof excluding[0]; i++)
+        if (ddp_train_given(options, excluding[i][0]) && ddp_train_given(options, excluding[i][1]))
+            return ddp_fail(DDP_ERR_INVALID, "--%s and --%s exclude each other: give one",
+                            excluding[i][0], excluding[i][1]);
+    for (size_t i = 0; i < sizeof needing / sizeof needing[0]; i++)
+        if (ddp_train_given(options, needing[i].name) &&
+            !ddp_train_given(options, needing[i].needs))
+            return ddp_fail(DDP_ERR_INVALID, "--%s needs --%s %s", needing[i].name,
+                            needing[i].needs, needing[i].argument);
+    return DDP_OK;
+}
+
 enum ddp_status ddp_train_check_options(const struct ddp_train_options *options,
                                         const struct ddp_train_plan *plan)
 {
@@ -57,8 +89,9 @@ enum ddp_status ddp_train_check_options(const struct ddp_train_options *options,
                             "--%s belongs to --generate N, which continues a text instead of "
                             "training: give both, or neither",
                             generation[i]);
-    if (plan->rank != 0)
-        return DDP_OK;
+    enum ddp_status status = check_pairs(options);
+    if (status != DDP_OK || plan->rank != 0)
+        return status;
     if (options->val && !options->evaluate)
         ddp_log(DDP_LOG_WARNING, "--val has no effect with --no-eval: nothing is evaluated");
     if (ddp_train_given(options, "decay-on") && plan->optimizer.weight_decay == 0)

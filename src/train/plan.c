@@ -122,10 +122,6 @@ static enum ddp_status check_model_options(const struct ddp_train_plan *plan,
                                 ddp_model_at(i)->name, plan->model->name);
     if (!article && ddp_train_given(options, "data-size"))
         return ddp_fail(DDP_ERR_INVALID, "--data-size belongs to the model article");
-    if (ddp_train_given(options, "trace-steps") && !options->report.trace)
-        return ddp_fail(DDP_ERR_INVALID, "--trace-steps needs --trace");
-    if (options->steps && ddp_train_given(options, "epochs"))
-        return ddp_fail(DDP_ERR_INVALID, "--steps and --epochs exclude each other: give one");
     return DDP_OK;
 }
 

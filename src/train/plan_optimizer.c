@@ -99,12 +99,6 @@ static enum ddp_status check_schedule(const struct ddp_train_options *options,
         {"lr-milestones", "step", step},
         {0},
     };
-    if (ddp_train_given(options, "warmup-steps") && ddp_train_given(options, "warmup-epochs"))
-        return ddp_fail(DDP_ERR_INVALID,
-                        "--warmup-steps and --warmup-epochs exclude each other: give one");
-    if (ddp_train_given(options, "lr-step-size") && options->milestone_count > 0)
-        return ddp_fail(DDP_ERR_INVALID,
-                        "--lr-step-size and --lr-milestones exclude each other: give one");
     return check_belongs(options, rows, "schedule", ddp_schedule_names[kind]);
 }
 

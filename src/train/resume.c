@@ -149,16 +149,6 @@ static struct ddp_checkpoint_cursor cursor_at(const struct ddp_run *run, int64_t
 enum ddp_status ddp_run_checkpoint_open(struct ddp_run *run)
 {
     const struct ddp_train_options *options = run->options;
-    const char *alone = options->checkpoint_every          ? "--checkpoint-every"
-                        : ddp_train_given(options, "keep") ? "--keep"
-                        : options->resume                  ? "--resume"
-                                                           : NULL;
-    if (alone && !options->checkpoint)
-        return ddp_fail(DDP_ERR_INVALID,
-                        "%s: name the directory of checkpoints with --checkpoint DIR", alone);
-    if (options->resume_from && options->load)
-        return ddp_fail(DDP_ERR_INVALID,
-                        "--resume-from and --load exclude each other: a checkpoint has weights");
     run->saved_step = -1;
     if (!options->checkpoint || run->plan.rank != 0)
         return DDP_OK;

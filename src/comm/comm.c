@@ -310,12 +310,6 @@ enum ddp_status ddp_comm_broadcast(ddp_comm *comm, void *buffer, size_t count, e
     return run(comm, &call);
 }
 
-bool ddp_comm_has_slices(const ddp_comm *comm)
-{
-    (void)comm;
-    return true;
-}
-
 enum ddp_status ddp_comm_gather_slices(ddp_comm *comm, void *buffer, size_t count, size_t grain,
                                        enum ddp_dtype dtype)
 {

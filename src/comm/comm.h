@@ -126,9 +126,6 @@ enum ddp_status ddp_comm_reduce_slices_start(ddp_comm *comm, void *buffer, size_
 enum ddp_status ddp_comm_gather_slices(ddp_comm *comm, void *buffer, size_t count, size_t grain,
                                        enum ddp_dtype dtype);
 
-/* Can this communicator work on slices? */
-bool ddp_comm_has_slices(const ddp_comm *comm);
-
 /* One memory that all ranks read and write, zeroed and page-aligned; freed with the communicator.
  * It is not registered: collectives treat it as any other. Collective. */
 bool ddp_comm_has_shared(const ddp_comm *comm);

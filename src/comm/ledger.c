@@ -280,8 +280,8 @@ static enum ddp_status sleep_until(const struct ddp_ledger *ledger, int peer,
     const int64_t deadline = ddp_deadline_ns(place->timeout_ms);
     struct ddp_ledger_line *line = ddp_ledger_line(ledger, peer);
     for (;;) {
-        if (atomic_load_explicit(abort_word, memory_order_relaxed))
-            return DDP_ERR_ABORTED;
+        if (atomic_load_explicit(abort_word, memory_order_acquire)) /* it may have come before */
+            return reached(word, target) ? DDP_OK : DDP_ERR_ABORTED;
         if (ddp_deadline_passed(deadline))
             return ddp_fail(DDP_ERR_TIMEOUT, "waited %d ms for rank %d in a collective",
                             place->timeout_ms, peer);

@@ -43,15 +43,17 @@ enum ddp_status shm_reduce_slice(struct shm *shm, uint32_t number, const struct 
     return status;
 }
 
-/* Takes the others' slices. */
-static void gather_in_place(const struct shm *shm, uint32_t number, const struct ddp_slices *all)
+/* Each gives its slice to all; a root's everybody takes. */
+static void gather_in_place(const struct shm *shm, uint32_t number, const struct ddp_slices *all,
+                            const char *own)
 {
-    for (int i = 1; i < all->size; i++) {
-        const int r = (all->rank + i) % all->size;
-        const struct ddp_part theirs = ddp_slices_part(all, r, 0, all->count);
-        if (theirs.bytes > 0)
-            memcpy(all->memory + theirs.at, shm_memory_of(shm, r, number) + theirs.at,
-                   theirs.bytes);
+    const struct ddp_part part = ddp_slices_part(all, all->rank, 0, all->count);
+    if (all->root >= 0 && all->root != all->rank)
+        memcpy(all->memory, shm_memory_of(shm, all->root, number), all->count * all->element);
+    for (int i = 0; all->root < 0 && i < all->size; i++) {
+        char *to = shm_memory_of(shm, (all->rank + i) % all->size, number) + part.at;
+        if (to != own)
+            memcpy(to, own, part.bytes);
     }
 }
 
@@ -108,19 +110,19 @@ static enum ddp_status reduce_staged(struct shm *shm, const struct ddp_slices *a
 }
 
 /* Everybody shows its slice, and takes the others'. */
-static enum ddp_status gather_staged(struct shm *shm, const struct ddp_slices *all,
+static enum ddp_status gather_staged(struct shm *shm, const struct ddp_slices *all, const char *own,
                                      const struct ddp_comm_call *call)
 {
     const size_t piece = SHM_SLOT_BYTES / all->element, longest = ddp_slices_longest(all);
     for (size_t at = 0; at < longest; at += piece, shm->exchanges++) {
-        const struct ddp_part own = ddp_slices_part(all, all->rank, at, piece);
-        memcpy(slot_of(shm, all->rank), all->memory + own.at, own.bytes);
+        const char *shown = own + at * all->element;
+        memcpy(slot_of(shm, all->rank), shown, ddp_slices_part(all, all->rank, at, piece).bytes);
         enum ddp_status status = meet(shm, call);
         if (status != DDP_OK)
             return status;
         for (int r = 0; r < all->size; r++) {
             const struct ddp_part part = ddp_slices_part(all, r, at, piece);
-            if (r != all->rank)
+            if (r != all->rank || all->memory + part.at != shown)
                 memcpy(all->memory + part.at, slot_of(shm, r), part.bytes);
         }
     }
@@ -145,31 +147,23 @@ static enum ddp_status reduce_payloads(struct shm *shm, const struct ddp_comm_ca
     return ddp_reduce(&sum);
 }
 
-/* The sum of this rank's slice goes to its place, or where the caller wants it. */
-static enum ddp_status run_staged(struct shm *shm, const struct ddp_slices *all,
-                                  const struct ddp_comm_call *call)
+/* Block by block: what goes through the slots at once is in the cache still when it comes back. */
+static enum ddp_status allreduce_staged(struct shm *shm, const struct ddp_comm_call *call)
 {
-    const struct ddp_part own = ddp_slices_part(all, all->rank, 0, all->count);
+    const size_t size = (size_t)shm->place->size, element = call->bytes / call->count;
+    const size_t most = SHM_SLOT_BYTES / LINE / size * LINE * size / element;
+    struct ddp_comm_call block = *call;
     enum ddp_status status = DDP_OK;
-    if (call->kind == DDP_COMM_REDUCE_SCATTER)
-        return reduce_staged(shm, all, call->receive, call);
-    if (call->kind == DDP_COMM_ALLREDUCE)
-        status = reduce_staged(shm, all, all->memory + own.at, call);
-    return status == DDP_OK ? gather_staged(shm, all, call) : status;
-}
-
-static enum ddp_status run_in_place(struct shm *shm, uint32_t number, const struct ddp_slices *all,
-                                    const struct ddp_comm_call *call)
-{
-    enum ddp_status status = DDP_OK;
-    if (ddp_comm_kinds[call->kind].reduces)
-        status = shm_reduce_slice(shm, number, call);
-    else
-        gather_in_place(shm, number, all);
-    if (status != DDP_OK)
-        return status;
-    ddp_ledger_done(&shm->ledger, number);
-    return ddp_ledger_wait_done(&shm->ledger, number);
+    for (size_t left = call->count; status == DDP_OK && left > 0; left -= block.count) {
+        block.count = left < most ? left : most;
+        const struct ddp_slices all = slices_of(shm, &block);
+        char *own = all.memory + ddp_slices_part(&all, all.rank, 0, all.count).at;
+        status = reduce_staged(shm, &all, own, call);
+        if (status == DDP_OK)
+            status = gather_staged(shm, &all, own, call);
+        block.receive = all.memory + all.count * element;
+    }
+    return status;
 }
 
 enum ddp_status shm_collective(struct shm *shm, const struct ddp_comm_call *call)
@@ -180,15 +174,26 @@ enum ddp_status shm_collective(struct shm *shm, const struct ddp_comm_call *call
     if (call->bytes == 0)
         return meet(shm, call);
     const struct ddp_slices all = slices_of(shm, call);
-    if (call->kind == DDP_COMM_ALL_GATHER) {
-        char *own = all.memory + ddp_slices_part(&all, all.rank, 0, all.count).at;
-        if (own != call->send)
-            memcpy(own, call->send, call->bytes);
-    }
     const uint64_t offset = shm_offset_of(shm, all.memory, all.count * all.element);
     enum ddp_status status = ddp_ledger_meet(&shm->ledger, call, offset, NULL, 0, &number);
     if (status != DDP_OK)
         return status;
-    return all_registered(shm, number, &all) ? run_in_place(shm, number, &all, call)
-                                             : run_staged(shm, &all, call);
+    const bool reduces = ddp_comm_kinds[call->kind].reduces;
+    const char *own = call->kind == DDP_COMM_ALL_GATHER
+                          ? call->send
+                          : all.memory + ddp_slices_part(&all, all.rank, 0, all.count).at;
+    if (!all_registered(shm, number, &all)) {
+        if (call->kind == DDP_COMM_ALLREDUCE)
+            return allreduce_staged(shm, call);
+        return reduces ? reduce_staged(shm, &all, call->receive, call)
+                       : gather_staged(shm, &all, own, call);
+    }
+    if (reduces)
+        status = shm_reduce_slice(shm, number, call);
+    else
+        gather_in_place(shm, number, &all, own);
+    if (status != DDP_OK)
+        return status;
+    ddp_ledger_done(&shm->ledger, number);
+    return ddp_ledger_wait_done(&shm->ledger, number);
 }

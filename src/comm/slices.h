@@ -24,8 +24,7 @@ struct ddp_part {
     size_t at, bytes;
 };
 
-/* What a call works on. The slices of an all-reduce begin at multiples of `align` bytes. Of an
- * all-gather the own slice is expected in its place in the memory. */
+/* What a call works on. The slices of an all-reduce begin at multiples of `align` bytes. */
 static inline struct ddp_slices ddp_slices_of(const struct ddp_comm_call *call,
                                               const struct ddp_comm_place *place, size_t align)
 {

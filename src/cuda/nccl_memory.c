@@ -128,7 +128,9 @@ static enum ddp_status vote(struct nccl *nccl, enum ddp_status own,
         status = nccl_drain(nccl, call);
     if (status != DDP_OK)
         return status;
-    status = ddp_ledger_vote(&nccl->ledger, call, &own);
+    status = ddp_ledger_gather(&nccl->ledger, nccl->ledger.next - 1, call);
+    if (status == DDP_OK)
+        status = ddp_ledger_vote(&nccl->ledger, call, &own);
     return status == DDP_OK ? own : nccl_end(nccl, status);
 }
 

@@ -188,7 +188,7 @@ static enum ddp_status connect(struct ddp *ddp)
     }
     if (status != DDP_OK || !ddp->wire)
         return status;
-    ddp->zero = setup->zero && ddp_comm_has_slices(ddp->wire);
+    ddp->zero = setup->zero;
     ddp->shared = ddp->zero && setup->shared_weights && ddp_comm_has_shared(ddp->wire);
     return DDP_OK;
 }

@@ -6,8 +6,9 @@
 #ifndef DDP_BENCH_ALLREDUCE_LOOP_H
 #define DDP_BENCH_ALLREDUCE_LOOP_H
 
+#include "median.h"
+
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -30,18 +31,6 @@ static inline double loop_now_us(void)
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (double)now.tv_sec * 1e6 + (double)now.tv_nsec * 1e-3;
-}
-
-static inline int loop_compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static inline double loop_median(double *values, int count)
-{
-    qsort(values, (size_t)count, sizeof *values, loop_compare);
-    return values[count / 2];
 }
 
 /* Small whole numbers: every sum is exact in any order. */
@@ -100,9 +89,9 @@ static inline int loop_size(const struct loop *loop, float *buffer, size_t bytes
             us[b] = (loop_now_us() - start) / calls;
     }
     if (loop->rank == 0)
-        fprintf(stderr, "%zu B: %.2f us\n", bytes, loop_median(us, BATCHES)); /* progress */
+        fprintf(stderr, "%zu B: %.2f us\n", bytes, median(us, BATCHES)); /* progress */
     if (loop->rank == 0)
-        fprintf(out, "%zu %.4f %ld\n", bytes, loop_median(us, BATCHES), wrong);
+        fprintf(out, "%zu %.4f %ld\n", bytes, median(us, BATCHES), wrong);
     return 0;
 }
 

@@ -174,12 +174,12 @@ static bool read_rows(struct table *table, FILE *rows)
     return i == LOOP_SIZES;
 }
 
-static double median(const struct table *table, int i)
+static double median_of(const struct table *table, int i)
 {
     double us[ROUNDS];
     for (int r = 0; r < table->rounds; r++)
         us[r] = table->us[i][r];
-    return loop_median(us, table->rounds);
+    return median(us, table->rounds);
 }
 
 static void print_table(const char *name, const struct table *table, int size)
@@ -187,7 +187,7 @@ static void print_table(const char *name, const struct table *table, int size)
     printf("# %s, %d ranks\n%12s %12s %6s %6s %10s %8s %8s %6s\n", name, size, "size (B)", "count",
            "type", "redop", "time (us)", "algbw", "busbw", "#wrong");
     for (int i = 0; i < LOOP_SIZES; i++) {
-        double us = median(table, i), algbw = (double)loop_sizes[i] / us / 1e3;
+        double us = median_of(table, i), algbw = (double)loop_sizes[i] / us / 1e3;
         printf("%12zu %12zu %6s %6s %10.2f %8.2f %8.2f %6ld\n", loop_sizes[i], loop_sizes[i] / 4,
                "float", "sum", us, algbw, algbw * 2 * (size - 1) / size, table->wrong[i]);
     }
@@ -245,7 +245,7 @@ int main(int argc, char **argv)
     if (mpi) {
         double ratio[LOOP_SIZES];
         for (int i = 0; i < LOOP_SIZES; i++)
-            ratio[i] = median(&theirs, i) / median(&ours, i);
+            ratio[i] = median_of(&theirs, i) / median_of(&ours, i);
         printf("allreduce %d ranks: 4 B %.1fx, 1 MiB %.1fx, 64 MiB %.1fx, 496 MB %.1fx of Open "
                "MPI's speed\n",
                (int)s.ranks, ratio[LOOP_4B], ratio[LOOP_1MIB], ratio[LOOP_64MIB],

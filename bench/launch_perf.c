@@ -5,12 +5,12 @@
  * ddprun. */
 #include "config.h"
 
+#include "bench/median.h"
 #include "core/clock.h"
 #include "core/parse.h"
 
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -18,12 +18,6 @@
 
 #define MAX_ROUNDS  1001
 #define MAX_WORKERS 1024
-
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
 
 static pid_t start(char *const *command)
 {
@@ -60,12 +54,6 @@ static bool launch(char *const *command, long *peak_kib)
     if (good && peak_kib)
         *peak_kib = usage.ru_maxrss;
     return good;
-}
-
-static double median(double *values, int count)
-{
-    qsort(values, (size_t)count, sizeof *values, compare);
-    return values[count / 2];
 }
 
 static int64_t number_argument(int argc, char **argv, int index, int64_t normal, int64_t max)

@@ -4,14 +4,14 @@
  * else, from files in the page cache. usage: loader_perf [SECONDS [THREADS [BATCH]]] */
 #include "config.h"
 
+#include "bench/bench.h"
+#include "bench/median.h"
 #include "core/clock.h"
 #include "data/loader.h"
 
 #include <dirent.h>
 #include <limits.h>
-#include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #define ROUNDS       5
@@ -126,19 +126,6 @@ static void remove_files(void)
 
 /* --- measuring --- */
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double cpu_seconds(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
-
 /* Samples a second of one round.
  *   cpu [out]  seconds of processor time a sample, which a busy machine changes less */
 static double round_of(const ddp_dataset *dataset, bool augment, double *cpu)
@@ -154,22 +141,20 @@ static double round_of(const ddp_dataset *dataset, bool augment, double *cpu)
                                              .augment = {.crop = augment, .flip = augment},
                                              .threads = threads,
                                              .depth = 16};
-    if (ddp_loader_create(&loader, &config) != DDP_OK)
-        exit(EXIT_FAILURE);
+    bench_must(ddp_loader_create(&loader, &config));
     int64_t begin = 0, end = 0;
     double cpu_begin = 0;
     for (int64_t batches = 0; batches < 40 || (double)(end - begin) < seconds * 1e9; batches++) {
         if (batches == 20) { /* what was read ahead does not count */
             begin = ddp_clock_ns();
-            cpu_begin = cpu_seconds();
+            cpu_begin = bench_cpu_seconds();
         }
-        if (ddp_loader_next(loader, &batch) != DDP_OK)
-            exit(EXIT_FAILURE);
+        bench_must(ddp_loader_next(loader, &batch));
         samples += batches >= 20 ? batch->rows : 0;
         ddp_loader_release(loader, batch);
         end = ddp_clock_ns();
     }
-    *cpu = (cpu_seconds() - cpu_begin) / (double)samples;
+    *cpu = (bench_cpu_seconds() - cpu_begin) / (double)samples;
     ddp_loader_destroy(loader);
     return (double)samples / ((double)(end - begin) * 1e-9);
 }
@@ -182,18 +167,16 @@ static void measure(const char *what, const char *source, const char *path,
     const struct ddp_dataset_options options = {
         .path = path, .tokens = tokens, .seq_len = SEQ_LEN, .val = tokens ? path : NULL};
     const int64_t begin = ddp_clock_ns();
-    if (ddp_dataset_open(source, &options, &dataset, NULL) != DDP_OK)
-        exit(EXIT_FAILURE);
+    bench_must(ddp_dataset_open(source, &options, &dataset, NULL));
     const double open_ms = (double)(ddp_clock_ns() - begin) * 1e-6;
     const struct ddp_dataset_info *info = ddp_dataset_info(dataset);
     const double bytes = (double)(info->sample_bytes + (size_t)info->label_count * sizeof(int32_t));
     for (int i = 0; i < ROUNDS; i++)
         rates[i] = round_of(dataset, augment, &cpu[i]);
-    qsort(rates, ROUNDS, sizeof *rates, by_value);
-    qsort(cpu, ROUNDS, sizeof *cpu, by_value);
-    printf("%-24s %8.0f %12.0f %8.2f %10.2f %9.1f %9.2f\n", what, bytes, rates[ROUNDS / 2],
-           rates[ROUNDS / 2] * bytes * 1e-9, cpu[ROUNDS / 2] * 1e6,
-           info->x_dtype == DDP_I32 ? rates[ROUNDS / 2] * SEQ_LEN * 1e-6 : 0.0, open_ms);
+    const double rate = median(rates, ROUNDS);
+    printf("%-24s %8.0f %12.0f %8.2f %10.2f %9.1f %9.2f\n", what, bytes, rate, rate * bytes * 1e-9,
+           median(cpu, ROUNDS) * 1e6, info->x_dtype == DDP_I32 ? rate * SEQ_LEN * 1e-6 : 0.0,
+           open_ms);
     fflush(stdout);
     ddp_dataset_close(dataset);
 }

@@ -41,8 +41,7 @@ static int64_t at_most(int64_t value, int64_t limit)
     return value < limit ? value : limit;
 }
 
-/* --- vectors with a ragged end
- * -------------------------------------------------------------------- */
+/* --- vectors with a ragged end ---------------------------------------------------------------- */
 
 DDP_INLINE void load(ddp_f32x16 *vector, const float *from, int64_t lanes)
 {
@@ -73,8 +72,7 @@ DDP_INLINE void keep_where_positive(ddp_f32x16 *value, const ddp_f32x16 *sign)
     *value = (ddp_f32x16)((ddp_i32x16)*value & (*sign > zero));
 }
 
-/* --- sums over rows
- * ------------------------------------------------------------------------------- */
+/* --- sums over rows --------------------------------------------------------------------------- */
 
 /* What a channel needs in the passes below. */
 struct channel {
@@ -325,8 +323,7 @@ enum ddp_status ddp_batch_norm_backward_sums(const struct ddp_batch_norm_backwar
     return DDP_OK;
 }
 
-/* --- elementwise passes
- * --------------------------------------------------------------------------- */
+/* --- elementwise passes ----------------------------------------------------------------------- */
 
 struct pass {
     const struct ddp_batch_norm_forward *forward; /* one of both */

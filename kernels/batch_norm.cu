@@ -294,9 +294,11 @@ static __global__ void __launch_bounds__(DDP_BLOCK)
     a.saved[c] = (float)mean;
     a.saved[a.channels + c] = (float)(1 / sqrt(variance + (double)a.epsilon));
     if (a.stat_mean)
-        a.stat_mean[c] = (float)mean;
+        a.stat_mean[c] = a.accumulate_stat ? a.stat_mean[c] + (float)mean : (float)mean;
     if (a.stat_var)
-        a.stat_var[c] = (float)(variance * (a.count / (a.count - 1)));
+        a.stat_var[c] = a.accumulate_stat
+                            ? a.stat_var[c] + (float)(variance * (a.count / (a.count - 1)))
+                            : (float)(variance * (a.count / (a.count - 1)));
 }
 
 static __global__ void __launch_bounds__(DDP_BLOCK)

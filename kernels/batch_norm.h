@@ -42,6 +42,7 @@ struct ddp_batch_norm_forward {
                      training only */
     float *stat_mean, *stat_var; /* (C) out, or NULL: mean and UNBIASED variance, for the running
                                     statistics; training only */
+    bool accumulate_stat;        /* add to them; else overwrite */
 };
 
 /* First half of the backward pass. With dz the gradient through the activation and xhat the

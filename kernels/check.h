@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the checks of arguments share. An operation's check stands in its header, under the contract
+ * What the checks of arguments share. An operation's check is in its header, under the contract
  * that it checks: the CPU's and the GPU's side are two libraries, and both call it first. */
 #ifndef DDP_KERNELS_CHECK_H
 #define DDP_KERNELS_CHECK_H

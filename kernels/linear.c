@@ -29,8 +29,7 @@ static enum ddp_status run_bf16(struct ddp_gemm gemm, const uint16_t *a, const u
     return ddp_gemm(&gemm, stream);
 }
 
-/* --- forward
- * -------------------------------------------------------------------------------------- */
+/* --- forward ---------------------------------------------------------------------------------- */
 
 /* Not max(): NaN must stay NaN. */
 DDP_INLINE ddp_f32x16 activate(ddp_f32x16 z, enum ddp_activation activation)
@@ -139,8 +138,7 @@ enum ddp_status ddp_linear_forward(const struct ddp_linear_forward *args, void *
     return forward_product(args, finish ? &copy : NULL, stream);
 }
 
-/* --- backward
- * ------------------------------------------------------------------------------------- */
+/* --- backward --------------------------------------------------------------------------------- */
 
 /* The gradient before the activation; `kept` is y for ReLU, else what the activation took. */
 DDP_INLINE ddp_f32x16 deactivate(ddp_f32x16 dy, ddp_f32x16 kept, enum ddp_activation activation)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Linear layer on a CUDA device; see linear.h. The products are cublasLt's (cuda_gemm.c), which are
+ * Linear layer on a CUDA device; see linear.h. The products are cublasLt's (cuda/gemm.c), which are
  * bound by arithmetic and do the bias on the way; what stands around them is one pass over memory
- * each (cuda_columns.cu), bound by bytes: activations, and, going back, the activation's gradient
+ * each (cuda/columns.cu), bound by bytes: activations, and, going back, the activation's gradient
  * and the bias's sum together. Float32 tensors of a bf16 product are rounded in passes too, x and
  * the weight alone, dy in that of its gradient; tensors of bf16 are operands as they are.
  *

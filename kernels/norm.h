@@ -2,8 +2,8 @@
  *
  * Sums of squares of fixed blocks of a flat array, the parts of a gradient's norm. Blocks lie at
  * multiples of DDP_NORM_BLOCK from the flat array's beginning, each is summed in double in one
- * order, and whoever wants the norm adds the blocks up in theirs: so it has the same bits however
- * the blocks are shared out. */
+ * order, and the norm adds the blocks in theirs, so it has the same bits however the blocks are
+ * split over workers. */
 #ifndef DDP_KERNELS_NORM_H
 #define DDP_KERNELS_NORM_H
 

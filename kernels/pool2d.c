@@ -49,8 +49,7 @@ static struct pass pass_of(const struct ddp_pool2d_shape *s)
     };
 }
 
-/* --- forward
- * -------------------------------------------------------------------------------------- */
+/* --- forward ---------------------------------------------------------------------------------- */
 
 /* As PyTorch: a larger value takes over, and any NaN. */
 DDP_MULTIVERSION
@@ -178,8 +177,7 @@ enum ddp_status ddp_avg_pool2d_forward(const struct ddp_avg_pool2d_forward *args
     return DDP_OK;
 }
 
-/* --- backward
- * ------------------------------------------------------------------------------------- */
+/* --- backward --------------------------------------------------------------------------------- */
 
 DDP_MULTIVERSION
 static void add_where_chosen(float *restrict dx, const float *restrict dy,

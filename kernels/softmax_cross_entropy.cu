@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Softmax cross-entropy on a GPU; see softmax_cross_entropy.h. One kernel counts the rows that
- * count and looks for labels that are no class. Then a team of threads, from a warp to a block of
+ * count and looks for invalid labels. Then a team of threads, from a warp to a block of
  * 1024, has a row: one pass over it for the largest logit and the sum of the exponentials, a second
  * one for the gradient, which finds the row in the cache. Each row's loss goes to the workspace,
  * and one block adds these in one order. Bound: 8 bytes a logit with the gradient, 4 without; half

@@ -335,7 +335,7 @@ static enum ddp_status share(struct sharing *sharing, enum bind_kind kind,
         return DDP_OK;
     if (kind == BIND_GPU && !sharing->near_known)
         return ddp_fail(DDP_ERR_UNSUPPORTED,
-                        "--bind gpu: where each worker's GPU is cannot be told: there %s %d GPU%s "
+                        "--bind gpu: the GPU of each worker is not known: there %s %d GPU%s "
                         "for %d workers, by CUDA_VISIBLE_DEVICES and NVML; --bind core needs none",
                         sharing->devices->count == 1 ? "is" : "are", sharing->devices->count,
                         sharing->devices->count == 1 ? "" : "s", sharing->workers);
@@ -366,7 +366,7 @@ enum ddp_status bindings_make(struct bindings *bindings, enum bind_kind kind, in
     if (open_sharing(&sharing))
         status = share(&sharing, kind, bindings);
     else
-        status = ddp_fail(DDP_ERR_SYSTEM, "--bind: no memory, or no CPU that may be used");
+        status = ddp_fail(DDP_ERR_SYSTEM, "--bind: out of memory, or no usable CPU");
     close_sharing(&sharing);
     if (status != DDP_OK)
         bindings_free(bindings);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Which CPUs each worker may run on. hwloc knows the machine; what it knows is let go of once the
- * sets are made. */
+ * Which CPUs each worker may run on. hwloc describes the machine; its data is freed once the sets
+ * are made. */
 #ifndef DDP_LAUNCHER_BIND_H
 #define DDP_LAUNCHER_BIND_H
 
@@ -21,15 +21,15 @@ struct binding {
 };
 
 struct bindings {
-    int count; /* 0: nobody is bound */
+    int count; /* 0: no worker is bound */
     struct binding *workers;
 };
 
-/* Shares the CPUs that this process may use out to `workers` workers. Worker N is near
- * devices->list[N] where there is one for each worker and it is known where they are. Nobody is
+/* Divides the CPUs that this process may use among `workers` workers. Worker N is near
+ * devices->list[N] if there is one for each worker and their places are known. Workers are not
  * bound where that would hurt: BIND_CORE and BIND_GPU with more workers than hardware threads
- * (said), BIND_AUTO unless it puts the workers of GPUs on their NUMA nodes. DDP_ERR_UNSUPPORTED
- * (logged): without hwloc, or for BIND_GPU without known GPUs. DDP_ERR_MEMORY. */
+ * (logged), BIND_AUTO unless it puts the workers of GPUs on their NUMA nodes.
+ * DDP_ERR_UNSUPPORTED: without hwloc, or for BIND_GPU without known GPUs. DDP_ERR_MEMORY. */
 enum ddp_status bindings_make(struct bindings *bindings, enum bind_kind kind, int workers,
                               const struct devices *devices);
 void bindings_free(struct bindings *bindings);

@@ -124,7 +124,7 @@ static void write_stopped(const struct ddp_board *board, FILE *out)
     fputc('\n', out);
 }
 
-/* Says who has not arrived where the others wait. */
+/* Names the ranks that the others wait for. */
 static void write_reason(const struct ddp_board *board, FILE *out)
 {
     struct ddp_board_view view, front = {.entered = 0};
@@ -199,11 +199,11 @@ void board_table_stragglers(const struct ddp_board *board)
     }
     if (timed == 0)
         ddp_log(DDP_LOG_INFO,
-                "no collective operations: stragglers are seen in programs that use libddp");
+                "no collective operations: this report needs a program that uses libddp");
     else if (most > least)
         ddp_log(DDP_LOG_INFO,
-                "rank %d arrived last most: others waited up to %.3f s more than it did", latest,
-                (double)most / 1e9 - (double)least / 1e9);
+                "rank %d arrived last most often: others waited up to %.3f s more than it did",
+                latest, (double)most / 1e9 - (double)least / 1e9);
 }
 
 uint64_t board_table_progress(const struct ddp_board *board)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The board as people read it: where each rank is, who keeps the others waiting. */
+ * The board in words: where each rank is, and which rank the others wait for. */
 #ifndef DDP_LAUNCHER_BOARD_TABLE_H
 #define DDP_LAUNCHER_BOARD_TABLE_H
 

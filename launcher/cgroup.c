@@ -31,8 +31,8 @@
 #define MAX_DEPTH      16
 #define OPEN_DIRECTORY (O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
 
-/* Is this process in the group? A container may see groups that are not its own under the path that
- * the kernel tells, and a job may not leave its limits. */
+/* Is this process in the group? In a container the path from the kernel may lead to another group,
+ * and a job must not leave its limits. */
 static bool holds_us(int group)
 {
     long pid = 0;
@@ -58,7 +58,7 @@ static int open_at(const char *root, const char *group)
     return -1;
 }
 
-/* The group that ddprun is in, or -1. In mixed systems version 2 lies beside the others. */
+/* The group that ddprun is in, or -1. On systems with both versions, that of version 2. */
 static int open_parent(void)
 {
     char line[PATH_MAX];
@@ -108,7 +108,7 @@ static void remove_whole(int parent, const char *name)
     }
 }
 
-/* Ends what is left of a job of which neither ddprun nor a keeper lives: nobody locks its group. */
+/* Kills the rest of a job whose ddprun and keepers are all dead: its group is not locked. */
 static void end_forsaken(void *arg, int parent, const char *name)
 {
     const char *mark = name + strlen(PREFIX);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * A control group (version 2) of the job's own, below ddprun's, in which the workers are born: the
- * kernel kills all that is in it at once, whatever it has done to its parent, session, environment,
- * user or limits. It has no controllers; the limits of ddprun's group hold for it too. Where none
- * can be made (no permission, an old kernel, version 1) there is none, and nothing is said. */
+ * The job's own control group (version 2), below ddprun's. The workers are started in it, and the
+ * kernel kills all processes in it at once, whatever their parent, session, environment, user or
+ * limits. It has no controllers; the limits of ddprun's group apply. If it cannot be created (no
+ * permission, an old kernel, version 1), the job runs without it, and nothing is logged. */
 #ifndef DDP_LAUNCHER_CGROUP_H
 #define DDP_LAUNCHER_CGROUP_H
 
@@ -17,7 +17,7 @@ struct cgroup {
     char name[CGROUP_NAME_SIZE];
 };
 
-/* Makes it, and ends what is left in groups that nobody locks any more: there ddprun and its
+/* Creates it, and kills the processes in groups that are no longer locked: their ddprun and its
  * keepers were killed together. */
 void cgroup_open(struct cgroup *cgroup, const char *mark);
 

@@ -13,22 +13,22 @@
 
 #define CHILDREN_FOREIGN 64
 
-/* Children that ddprun had before it started any: a shell that executes ddprun in its place may
- * leave some. They are not the job's and stay. */
+/* Children that existed before ddprun started any: a shell that executes ddprun in its place may
+ * leave some. They do not belong to the job and are not killed. */
 struct children {
     pid_t foreign[CHILDREN_FOREIGN];
     int foreign_count;
     bool none_before; /* there were no children at all */
 };
 
-/* Becomes a subreaper and notes whom it has already. */
+/* Becomes a subreaper and notes the children that exist already. */
 void children_adopt(struct children *children);
 
 /* Kills and reaps all children but the foreign ones and the keepers, and theirs, for at most two
  * seconds. A keeper that was found dead is replaced. */
 void children_end_all(const struct children *children, struct keeper *keeper);
 
-/* Without /proc nobody is found: is anybody left, after all workers and the keepers were reaped? */
+/* Without /proc children cannot be found: is any left after all workers and keepers were reaped? */
 bool children_left(const struct children *children);
 
 #endif

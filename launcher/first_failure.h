@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Who failed first. One worker's failure makes its peers fail: the one that failed first is named,
- * decides the exit code and takes the job down. */
+ * Which worker failed first. One worker's failure makes its peers fail; the first one is reported,
+ * determines the exit code and ends the job. */
 #ifndef DDP_LAUNCHER_FIRST_FAILURE_H
 #define DDP_LAUNCHER_FIRST_FAILURE_H
 
@@ -11,7 +11,7 @@
  * fail in the same way. */
 void first_failure_at_start(struct job *job);
 
-/* Takes the job down because of the first suspect. `final`: nobody worse will turn up. */
+/* Takes the job down because of the first suspect. `final`: no other suspect can appear. */
 void first_failure_decide(struct job *job, bool final);
 
 #endif

@@ -25,7 +25,7 @@
 #define MAX_TRIES  5000 /* to see that a keeper is ready */
 #define MAX_LIFE   4    /* seconds after ddprun's end: more than the work takes */
 
-/* None holds "ddprun", and who kills one by its name does not kill the other. */
+/* Neither contains "ddprun", and killing one by its name does not kill the other. */
 static const char *const names[KEEPERS] = {"job-keeper", "job-watcher"};
 
 static char *title;
@@ -106,7 +106,7 @@ static _Noreturn void keep(const struct keeper *keeper, int slot)
     char byte;
     struct cgroup cgroup = *keeper->cgroup;
     int kept[3] = {keeper->pipe_read, cgroup.parent, cgroup.own};
-    prctl(PR_SET_PDEATHSIG, SIGCONT); /* one that is stopped goes on when ddprun dies */
+    prctl(PR_SET_PDEATHSIG, SIGCONT); /* a stopped one continues when ddprun dies */
     setsid();                         /* out of reach of a signal to ddprun's group */
     change_title(names[slot]);
     mark_take_off(); /* a job around this one may not kill it before it has cleaned up */
@@ -206,18 +206,17 @@ void keeper_replace(struct keeper *keeper, pid_t pid, int wait_status)
     report_signal_name(WIFSIGNALED(wait_status) ? WTERMSIG(wait_status) : 0, signal, sizeof signal);
     keeper->pids[slot] = 0;
     if (++keeper->deaths <= MAX_DEATHS && start(keeper, slot) == DDP_OK) {
-        ddp_log(DDP_LOG_WARNING, "%s (pid %ld) was ended by %s; pid %ld takes its place",
-                names[slot], (long)pid, signal, (long)keeper->pids[slot]);
+        ddp_log(DDP_LOG_WARNING, "%s (pid %ld) was killed by %s; pid %ld replaces it", names[slot],
+                (long)pid, signal, (long)keeper->pids[slot]);
         return;
     }
     for (int i = 0; i < KEEPERS; i++)
         left += keeper->pids[i] != 0;
-    ddp_log(DDP_LOG_WARNING, "%s (pid %ld) was ended by %s and has no successor%s", names[slot],
+    ddp_log(DDP_LOG_WARNING, "%s (pid %ld) was killed by %s and is not replaced%s", names[slot],
             (long)pid, signal,
-            left > 0
-                ? ""
-                : "; should ddprun be killed with SIGKILL now, processes that the workers have "
-                  "started will stay");
+            left > 0 ? ""
+                     : "; if ddprun is killed with SIGKILL now, processes that the workers have "
+                       "started survive");
 }
 
 void keeper_stop(struct keeper *keeper)

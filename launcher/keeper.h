@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
  * The keepers, job-keeper and job-watcher: two small processes that outlive ddprun only to clean up
- * after it. Workers die with ddprun by themselves (PR_SET_PDEATHSIG); what they have started does
- * not, and after a SIGKILL nobody else is left who knows of it. When ddprun is gone, each keeper
- * kills what is in the job's control group, the process groups of the workers, then whatever
- * carries the mark of the job. One is enough: the other may have been killed with ddprun, or be
+ * after it. Workers die with ddprun by themselves (PR_SET_PDEATHSIG); processes that they started
+ * do not, and after a SIGKILL only the keepers know of them. When ddprun has ended, each keeper
+ * kills the job's control group, the process groups of the workers, then all processes with the
+ * mark of the job. One keeper is enough: the other may have been killed with ddprun, or be
  * stopped. */
 #ifndef DDP_LAUNCHER_KEEPER_H
 #define DDP_LAUNCHER_KEEPER_H
@@ -36,8 +36,8 @@ struct keeper {
     const struct cgroup *cgroup;
 };
 
-/* Remembers where the command line lies. The keepers have another one, so that who kills ddprun by
- * its name or by its program's does not kill them with it. */
+/* Remembers where the command line is. The keepers get another one, so that killing ddprun by its
+ * name or by its program's does not kill them too. */
 void keeper_remember_title(int argc, char **argv);
 
 /* Starts the keepers, with all signals blocked by the caller. */

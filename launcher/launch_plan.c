@@ -20,10 +20,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* --- the program ---------------------------------------------------------------------------------
- */
+/* --- the program ------------------------------------------------------------------------------ */
 
-/* True when DIR/NAME is a file that can be executed. Otherwise errno tells why not; a directory is
+/* True when DIR/NAME is a file that can be executed. Otherwise errno has the reason; a directory is
  * EISDIR. */
 static bool is_program(const char *path)
 {
@@ -251,8 +250,7 @@ static enum ddp_status bind_workers(struct launch_plan *plan)
     return bindings_make(&plan->bindings, kind, plan->nproc, &plan->devices);
 }
 
-/* Asks the system for a port that nobody uses now. It is not held: not every program sets
- * SO_REUSEADDR. */
+/* Asks the system for a free port. It is not kept open: not every program sets SO_REUSEADDR. */
 static int free_port(void)
 {
     struct sockaddr_in address = {.sin_family = AF_INET};
@@ -288,7 +286,7 @@ enum ddp_status launch_plan_make(struct launch_plan *plan, const struct settings
     }
     if (plan->oversubscribed)
         ddp_log(DDP_LOG_WARNING,
-                "--oversubscribe: %d workers share %d GPU%s: they take turns, and NCCL goes "
+                "--oversubscribe: %d workers share %d GPU%s: they take turns, and NCCL works "
                 "through sockets",
                 plan->nproc, plan->devices.count, plan->devices.count == 1 ? "" : "s");
     plan->master_port = settings->master_port ? (int)settings->master_port : free_port();
@@ -380,8 +378,8 @@ static int threads_of(const struct launch_plan *plan, int rank)
     return threads > 1 ? threads : 1;
 }
 
-/* What a device is called in CUDA_VISIBLE_DEVICES: as the user wrote it, unless a device has gone,
- * for then an index may mean another one. */
+/* What a device is called in CUDA_VISIBLE_DEVICES: as the user wrote it, unless a device is lost:
+ * then an index may mean another one. */
 static const char *device_name(const struct launch_plan *plan, int index)
 {
     const struct device *device = &plan->devices.list[index];
@@ -395,7 +393,7 @@ static int device_of(const struct launch_plan *plan, int rank)
 }
 
 /* NCCL refuses two ranks on one device of one host. With ids of their own they count as hosts,
- * which talk through sockets: through the loopback, unless somebody has said otherwise. */
+ * which use sockets: the loopback interface, unless it is set already. */
 static void add_sharing(struct added *added, int rank)
 {
     add(added, "NCCL_HOSTID", "ddprun-%d", rank);
@@ -440,7 +438,7 @@ static void add_all(struct added *added, const struct launch_plan *plan, int ran
     add(added, "TORCHELASTIC_RESTART_COUNT", "%d", plan->restart);
     add(added, "TORCHELASTIC_MAX_RESTARTS", "%d", (int)plan->settings->max_restarts);
     add(added, "TORCHELASTIC_RUN_ID", "%s", plan->settings->run_id);
-    /* Rank 0 makes the store itself: there is no agent that has one. */
+    /* Rank 0 creates the store: there is no agent with one. */
     add(added, "TORCHELASTIC_USE_AGENT_STORE", "False");
     if (!getenv("TORCH_NCCL_ASYNC_ERROR_HANDLING"))
         add(added, "TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");

@@ -74,7 +74,7 @@ void mark_take_off(void)
     lower(LEAST);
 }
 
-/* Looks for the mark in what a file holds, a buffer at a time; a mark may lie across two. */
+/* Searches a file for the mark, a buffer at a time; a mark may cross two buffers. */
 static bool holds_mark(int directory, const char *name, const char *mark)
 {
     size_t kept = 0;
@@ -96,7 +96,7 @@ static bool holds_mark(int directory, const char *name, const char *mark)
     return found;
 }
 
-/* A process that nobody has waited for has its limits still. */
+/* A process that has not been waited for still has its limits. */
 static bool is_zombie(int process)
 {
     int fd = openat(process, "stat", O_RDONLY | O_CLOEXEC);
@@ -114,8 +114,8 @@ struct killing {
     int ended; /* while it was looked at, or before */
 };
 
-/* Kills the process behind an entry of /proc if it has the mark. The open directory stands for the
- * process: should its number go to another meanwhile, that one is not hit. */
+/* Kills the process behind an entry of /proc if it has the mark. The open directory identifies the
+ * process: if its number is reused meanwhile, the new process is not killed. */
 static void kill_marked(void *arg, int proc, const char *name)
 {
     struct killing *killing = arg;

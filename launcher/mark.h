@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * The mark of a job: a random number that its workers carry, and so all that they start, also what
- * leaves its process group, its session and its parent. It stands in the environment and, because
- * that may be cleared or overwritten, in a resource limit: RLIMIT_RTTIME, the time that a real-time
- * process may compute without a pause. In microseconds the number is tens of thousands of years,
- * which limits nobody. The limit is inherited like the environment, nothing that is common sets it,
- * and only root can raise it again. By the mark the keepers find the job's processes when nobody is
- * left who knew their numbers. */
+ * The mark of a job: a random number that its workers and all their descendants inherit, also those
+ * that leave their process group, session and parent. It is in the environment and, because that
+ * may be cleared or overwritten, in a resource limit: RLIMIT_RTTIME, the time that a real-time
+ * process may compute without a pause. In microseconds the number is tens of thousands of years, so
+ * it limits nothing. The limit is inherited like the environment, is rarely set, and only root can
+ * raise it again. By the mark the keepers find the job's processes after ddprun has died. */
 #ifndef DDP_LAUNCHER_MARK_H
 #define DDP_LAUNCHER_MARK_H
 

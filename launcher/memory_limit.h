@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the kernel tells of the memory cgroup that the job runs in. */
+ * What the kernel reports about the memory cgroup of the job. */
 #ifndef DDP_LAUNCHER_MEMORY_LIMIT_H
 #define DDP_LAUNCHER_MEMORY_LIMIT_H
 
-/* How many processes the out-of-memory killer has ended in this cgroup, of the whole machine where
- * the cgroup does not tell; -1: not known. */
+/* How many processes the out-of-memory killer has killed in this cgroup, or on the whole machine if
+ * the cgroup has no count; -1: not known. */
 long long memory_limit_kills(void);
-
-/* The cgroup's limit, the least of its own and those above; -1: none, or not known. */
-long long memory_limit_bytes(void);
 
 #endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * See output.h. A stream that goes to one place only costs nothing: the worker writes there itself.
- */
+ * See output.h. A stream with one destination costs nothing: the worker writes there itself. */
 #include "config.h"
 
 #include "launcher/output.h"
@@ -47,8 +46,7 @@ static struct route route_of(const struct output *output, int rank, int index)
     return route;
 }
 
-/* --- log files -----------------------------------------------------------------------------------
- */
+/* --- log files -------------------------------------------------------------------------------- */
 
 static bool make_directory(const char *path)
 {
@@ -100,7 +98,7 @@ static char *path_of(const struct output *output, int rank, const char *name)
     return n < 0 ? NULL : path;
 }
 
-/* Makes the directory that a file is to lie in. */
+/* Makes the directory of a file. */
 static enum ddp_status make_directory_of(char *path)
 {
     char *slash = strrchr(path, '/');
@@ -127,8 +125,7 @@ static enum ddp_status open_file(const struct output *output, int rank, int inde
                     : ddp_fail(DDP_ERR_IO, "%s: cannot be opened: %s", *path, strerror(errno));
 }
 
-/* --- opening -------------------------------------------------------------------------------------
- */
+/* --- opening ---------------------------------------------------------------------------------- */
 
 /* Two pipes a worker may be more than the soft limit of descriptors; children get the old one back.
  */
@@ -214,7 +211,7 @@ static enum ddp_status connect_stream(const struct output *output, int rank, int
     }
     connection->file = file;
     if (pipe2(ends, O_CLOEXEC) < 0)
-        return ddp_fail(DDP_ERR_SYSTEM, "rank %d: no pipe for its output: %s%s", rank,
+        return ddp_fail(DDP_ERR_SYSTEM, "rank %d: cannot make a pipe for its output: %s%s", rank,
                         strerror(errno), errno == EMFILE ? " (ulimit -n)" : "");
     fcntl(ends[1], F_SETPIPE_SZ, PIPE_BYTES); /* fewer switches between it and us */
     connection->source = ends[0];

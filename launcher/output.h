@@ -49,8 +49,8 @@ int output_end(struct output *output);
 /* Hands out the log directory, for the next attempt. */
 char *output_take_directory(struct output *output);
 
-/* Frees all. `written`: the end has come; otherwise somebody does not read, and the process is
- * about to exit. */
+/* Frees all. `written`: all output was written; otherwise a reader is stuck, and the process
+ * is about to exit. */
 void output_close(struct output *output, bool written);
 
 #endif

@@ -2,8 +2,8 @@
  *
  * See relay.h. One poll() over all pipes. A stream that is in the middle of a line longer than its
  * buffer owns its output until the line ends (or a second passes without a byte); the others wait
- * meanwhile. What cannot be written, on a full disk for example, is dropped, and the workers go on:
- * it may be hours of their work. Only when nobody reads any more do they notice. */
+ * meanwhile. Output that cannot be written, on a full disk for example, is dropped, and the workers
+ * continue: hours of work may depend on it. They only notice when the reader has closed. */
 #include "config.h"
 
 #include "launcher/relay.h"
@@ -26,7 +26,7 @@
 #define OUT_BYTES      131072
 #define OWNER_NS       1000000000 /* how long the others wait for the end of a line */
 #define IN_SIGHT_BYTES 800        /* that others have shown since: about ten lines */
-#define DRAIN_NS       500000000  /* at the end: how long to wait for a pipe that somebody holds */
+#define DRAIN_NS       500000000  /* at the end: how long to wait for a pipe that is still open */
 
 enum slot_state {
     FREE,
@@ -56,7 +56,7 @@ struct relay {
     bool finishing;
     /* These two are written by the thread alone, and read by relay_tail() too. */
     _Atomic uint64_t shown_bytes; /* on standard output and error together */
-    atomic_bool broken[3];        /* nobody reads standard output (1) or error (2) any more */
+    atomic_bool broken[3];        /* standard output (1) or error (2) has no reader any more */
     struct slot *owner[3];
     int64_t owner_since_ns;
     int capacity;
@@ -81,14 +81,14 @@ void relay_lose_file(const char *path)
 {
     if (!atomic_exchange(&lost[0], true))
         ddp_log(DDP_LOG_ERROR,
-                "%s: cannot be written: %s; the job goes on, its log files are incomplete", path,
+                "%s: cannot be written: %s; the job continues, its log files are incomplete", path,
                 strerror(errno));
 }
 
 static void lose_output(int fd)
 {
     if (!atomic_exchange(&lost[fd], true))
-        ddp_log(DDP_LOG_ERROR, "standard %s cannot be written: %s; the job goes on without it",
+        ddp_log(DDP_LOG_ERROR, "standard %s cannot be written: %s; the job continues without it",
                 fd == STDOUT_FILENO ? "output" : "error", strerror(errno));
 }
 
@@ -431,7 +431,7 @@ void relay_tail(struct relay *relay, int slot, int timeout_ms, char text[RELAY_T
     struct slot *s = &relay->slots[slot];
     text[0] = 0;
     pthread_mutex_lock(&relay->mutex);
-    /* What a reader still sees is not said twice. */
+    /* Lines that are still visible are not repeated. */
     bool ended = wait_end(relay, s, timeout_ms);
     int fd = s->stream.shown_on;
     bool in_sight = fd >= 0 && !relay->broken[fd] && !lost[fd] &&

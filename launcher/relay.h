@@ -2,8 +2,8 @@
  *
  * Brings the workers' lines to where they are shown and to their log files: a thread of its own, so
  * that a terminal that has been stopped does not stop the watch over the workers. Lines are whole:
- * no other line begins inside one. Memory is bounded: a buffer a stream; who writes faster than his
- * reader reads has to wait. */
+ * no other line begins inside one. Memory is bounded, a buffer a stream: a worker that writes
+ * faster than its reader reads has to wait. */
 #ifndef DDP_LAUNCHER_RELAY_H
 #define DDP_LAUNCHER_RELAY_H
 
@@ -39,7 +39,7 @@ void relay_tail(struct relay *relay, int slot, int timeout_ms, char text[RELAY_T
 int relay_end(struct relay *relay);
 
 /* Has anything been lost, in this process, because standard output, standard error (2) or a log
- * file could not be written? Each was said once. A reader who has gone away is no loss. */
+ * file could not be written? Each was logged once. A closed reader does not count. */
 bool relay_has_lost(void);
 
 /* Notes, and says once, that a log file cannot be written; errno says why. */

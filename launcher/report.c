@@ -6,10 +6,11 @@
 #include "launcher/report.h"
 
 #include "core/log.h"
-#include "launcher/memory_limit.h"
+#include "core/memory.h"
 
 #include <inttypes.h>
 #include <signal.h>
+#include <stdint.h>
 #include <string.h>
 #include <sys/wait.h>
 
@@ -64,13 +65,12 @@ static void describe_line(const struct ddp_board *board, int rank, char *text, s
 static void describe_want(int wait_status, char *text, size_t size)
 {
     bool hit = WIFSIGNALED(wait_status) && WTERMSIG(wait_status) == SIGKILL;
-    long long limit = memory_limit_bytes();
+    const size_t limit = ddp_memory_limit();
     int used = snprintf(text, size, "; %s",
-                        hit ? "the kernel ended it for want of memory"
-                            : "the kernel's out-of-memory killer has struck meanwhile");
-    if (limit >= 0)
-        snprintf(text + used, size - (size_t)used, " (its cgroup may use %lld MiB)",
-                 limit / (1 << 20));
+                        hit ? "the kernel killed it because memory ran out"
+                            : "the kernel's out-of-memory killer ended a process meanwhile");
+    if (limit < SIZE_MAX)
+        snprintf(text + used, size - (size_t)used, " (its cgroup may use %zu MiB)", limit >> 20);
 }
 
 void report_failure(const struct ddp_board *board, const struct report_end *end)
@@ -129,7 +129,7 @@ void report_reason(int rank, char *message, char *stack)
     cut_line_ends(message);
     cut_line_ends(stack);
     const char *line = strtok_r(message, "\n", &save);
-    ddp_log(DDP_LOG_ERROR, "rank %d gave the reason: %s", rank, line ? line : "");
+    ddp_log(DDP_LOG_ERROR, "rank %d reported: %s", rank, line ? line : "");
     for (int i = 0; i < MORE && (line = strtok_r(NULL, "\n", &save)); i++)
         ddp_log(DDP_LOG_ERROR, "  | %s", line);
     if (*stack)

@@ -8,7 +8,7 @@
 
 #include <sys/types.h>
 
-/* The exit code that stands for a wait status: the code itself, or 128 + the signal. */
+/* The exit code for a wait status: the code itself, or 128 + the signal. */
 int report_exit_code(int wait_status);
 
 /* "SIGSEGV" for 11, "signal 77" for one without a name. The buffer is the caller's. */
@@ -20,7 +20,7 @@ struct report_end {
     pid_t pid;
     int wait_status;
     long peak_kib;  /* of its memory, 0: unknown */
-    bool no_memory; /* the kernel has ended processes for want of memory since the start */
+    bool no_memory; /* the out-of-memory killer has killed processes since the start */
     int left;       /* workers that are being ended because of it */
 };
 

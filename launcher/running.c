@@ -54,7 +54,7 @@ void job_request_stop(struct job *job, int signal)
 void job_end(struct job *job, int signal)
 {
     job_signal(job, signal);
-    job_signal(job, SIGCONT); /* who is stopped must hear it too */
+    job_signal(job, SIGCONT); /* stopped ones must get it too */
     job->state = ENDING;
     job_set_deadline(job, job->plan->settings->grace_seconds);
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A job that runs: what ddprun knows of its workers, and what it can do to all of them. Shared by
- * supervise.c (the attempts), watch.c (the loop), signals.c and first_failure.c (who failed first).
- */
+ * A running job: the state of its workers, and what can be done to all of them. Shared by
+ * supervise.c (the attempts), watch.c (the loop), signals.c and first_failure.c. */
 #ifndef DDP_LAUNCHER_RUNNING_H
 #define DDP_LAUNCHER_RUNNING_H
 
@@ -58,7 +57,7 @@ struct job {
     int exit_code;
     int failed_rank; /* the one that was named, or -1 */
     struct failures failures;
-    long long kills_at_start; /* for want of memory */
+    long long kills_at_start; /* by the out-of-memory killer */
 };
 
 /* The job's exit code, unless there is one already. */
@@ -73,11 +72,11 @@ bool job_accepts_stop(const struct job *job);
 /* Asks for that, in this attempt and in later ones. */
 void job_request_stop(struct job *job, int signal);
 
-/* Asks all workers to end; who does not within the grace period is killed. */
+/* Asks all workers to end; those that do not within the grace period are killed. */
 void job_end(struct job *job, int signal);
 void job_kill(struct job *job);
 
-/* Ctrl-Z: all stop, and go on together. */
+/* Ctrl-Z: all stop, and continue together. */
 void job_pause(struct job *job);
 
 void job_set_deadline(struct job *job, double seconds);

@@ -19,7 +19,7 @@ static void count_failure(struct failures *failures, int rank)
     failures->count += rank >= 0;
 }
 
-/* Takes the GPUs out that are gone, and names them. */
+/* Takes out the GPUs that are lost, and names them. */
 static int drop_lost(struct launch_plan *plan, char *names, size_t size)
 {
     size_t used = 0;

@@ -12,9 +12,10 @@ struct failures {
     int count;
 };
 
-/* Lowers plan->nproc where a GPU is gone, or the rank has failed twice in a row; its GPU is then
- * left alone too. `failed_rank`: of the last attempt, or -1. why [out]: the reason, "" where
- * nothing has changed. False (logged) when fewer workers than --min-nproc would be left. */
+/* Lowers plan->nproc if a GPU is lost, or if the rank has failed twice in a row, whose GPU is then
+ * not used any more. False (logged): fewer workers than --min-nproc would be left.
+ *   failed_rank  of the last attempt, or -1
+ *   why [out]    the reason, "" if nothing has changed */
 bool shrink_decide(struct launch_plan *plan, struct failures *failures, int failed_rank, char *why,
                    size_t size);
 

@@ -46,7 +46,7 @@ void spawner_close(struct spawner *spawner)
 
 /* --- in the child ---------------------------------------------------------------------------- */
 
-/* Default dispositions and an empty mask, whatever our own parent had set. Only a hang-up,
+/* Default dispositions and an empty mask, whatever our own parent has set. Only a hang-up,
  * interrupt or quit signal that was ignored stays so: that is how nohup and background jobs of
  * scripts work. */
 static void reset_signals(void)
@@ -67,7 +67,7 @@ static struct spawn_error tell(const struct spawner *spawner, int rank, enum spa
 {
     struct spawn_error error = {.rank = rank, .stage = stage, .error = errno};
     ssize_t written = write(spawner->error_write, &error, sizeof error);
-    (void)written; /* the exit code tells too */
+    (void)written; /* the exit code says it too */
     return error;
 }
 

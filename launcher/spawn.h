@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * From fork to exec. What goes wrong in the child is told over a pipe that its exec closes. */
+ * From fork to exec. Errors in the child are reported through a pipe that its exec closes. */
 #ifndef DDP_LAUNCHER_SPAWN_H
 #define DDP_LAUNCHER_SPAWN_H
 

@@ -84,7 +84,7 @@ static int show_all(void)
     if (!proc || access("/proc/self", F_OK) < 0) {
         if (proc)
             closedir(proc);
-        ddp_fail(DDP_ERR_SYSTEM, "status: jobs are found through /proc, which is missing");
+        ddp_fail(DDP_ERR_SYSTEM, "status: cannot find jobs because /proc is missing");
         return EXIT_LAUNCHER;
     }
     const struct dirent *entry;
@@ -109,7 +109,7 @@ int status_main(int argc, char *const *argv)
             return EXIT_USAGE;
         }
         if (!is_job((int)pid) || !show((int)pid)) {
-            ddp_fail(DDP_ERR_INVALID, "status %s: no such job of yours", argv[i]);
+            ddp_fail(DDP_ERR_INVALID, "status %s: you have no such job", argv[i]);
             exit_code = 1;
         }
     }

@@ -193,8 +193,8 @@ static void run_attempt(struct job *job)
     close(job->heap_fd);
 }
 
-/* Says how the job goes on, and waits: each time twice as long, at most half a minute. False when a
- * signal came that ends the job. */
+/* Logs the restart and waits, each time twice as long, at most half a minute. False: a signal has
+ * ended the job. */
 static bool back_off(struct job *job, int before, const char *why)
 {
     int doublings = job->plan->restart < 8 ? job->plan->restart : 8;
@@ -219,7 +219,7 @@ static bool next_attempt(struct job *job)
         return false;
     if (job->disk_full) {
         ddp_log(DDP_LOG_ERROR,
-                "not restarting: rank %d met a full disk, and would again; make room first",
+                "not restarting: rank %d found the disk full; free space and start again",
                 job->failed_rank);
         return false;
     }
@@ -245,8 +245,8 @@ int supervise(struct launch_plan *plan)
         cgroup_remove(&job.cgroup);
         keeper_stop(&job.keeper);
         if (children_left(&job.children))
-            ddp_log(DDP_LOG_WARNING, "workers have left processes behind that cannot be found, "
-                                     "because /proc is missing; they stay");
+            ddp_log(DDP_LOG_WARNING, "workers left processes behind that cannot be found, "
+                                     "because /proc is missing; these still run");
     }
     if (job.exit_code == EXIT_SUCCESS && relay_has_lost())
         job.exit_code = EXIT_LAUNCHER;

@@ -19,14 +19,14 @@ void terminal_open(struct terminal *terminal);
 /* Takes the terminal back from a worker, and closes it. */
 void terminal_close(struct terminal *terminal);
 
-/* Is ddprun, or who has the terminal from it, in the foreground? */
+/* Is ddprun, or the worker that it lent the terminal to, in the foreground? */
 bool terminal_is_ours(const struct terminal *terminal);
 
 /* Stops ddprun until it is in the foreground, as any program in the background that uses the
  * terminal. False: no shell is there that could continue it. */
 bool terminal_wait(const struct terminal *terminal);
 
-/* Gives the terminal to a worker that was stopped for using it, and lets it go on. */
+/* Gives the terminal to a worker that was stopped for using it, and continues that worker. */
 void terminal_lend(struct terminal *terminal, pid_t group);
 
 /* Stops ddprun, after the workers have been stopped; returns when the shell continues it. */

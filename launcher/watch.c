@@ -27,8 +27,8 @@ static int rank_of(const struct job *job, pid_t pid)
     return -1;
 }
 
-/* Reaps one child. A worker's group goes with it, and while it is not reaped its number cannot
- * belong to others. */
+/* Reaps one child. A worker's group is killed with it; until it is reaped its number cannot be
+ * reused. */
 static void reap(struct job *job, pid_t pid)
 {
     int status = 0, rank = rank_of(job, pid);
@@ -73,7 +73,7 @@ static void lend_terminal(struct job *job, pid_t group)
     }
     if (!ours) {
         ddp_log(DDP_LOG_ERROR,
-                "rank %d uses the terminal, and no shell is left that could bring the job to the "
+                "rank %d uses the terminal, but there is no shell to bring the job to the "
                 "foreground",
                 rank_of(job, group));
         kill(-group, job->refused == group ? SIGKILL : SIGHUP);
@@ -137,7 +137,7 @@ static void watch_progress(struct job *job)
     }
     if ((double)(now - job->progress_ns) < limit * 1e9)
         return;
-    ddp_log(DDP_LOG_ERROR, "no rank has got on for %g s; ending the job", limit);
+    ddp_log(DDP_LOG_ERROR, "no rank has made progress for %g s; ending the job", limit);
     board_table_log(&job->board);
     job_decide(job, EXIT_HANG);
     job->restartable = true;

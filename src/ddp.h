@@ -4,7 +4,8 @@
  *
  * Conventions
  *   - Functions that can fail return enum ddp_status; DDP_OK is 0, errors are negative. The cause
- * is logged once, to standard error, where it is first known. Outputs are written on success only.
+ *     is logged once, to standard error, where it is first known.
+ *   - Outputs are written on success only.
  *   - "Collective" functions must be called by every rank, in the same order; all others are local.
  *   - Sizes named *_count are elements, *_bytes bytes, *_ms milliseconds (-1: no limit).
  *   - Objects are created and destroyed by their own functions; destroy functions take NULL.
@@ -30,18 +31,17 @@ extern "C" {
 #define DDP_PRINTF(string, first)
 #endif
 
-/* --- Status ------------------------------------------------------------------------------------
- */
+/* --- Status ----------------------------------------------------------------------------------- */
 
 enum ddp_status {
     DDP_OK = 0,
-    DDP_ERR_INVALID = -1,     /* an argument, flag or combination that makes no sense */
+    DDP_ERR_INVALID = -1,     /* an argument, flag or combination is invalid */
     DDP_ERR_MEMORY = -2,      /* out of memory, also of shared or device memory */
     DDP_ERR_IO = -3,          /* a file that cannot be opened, read or written */
     DDP_ERR_FORMAT = -4,      /* a file whose contents are wrong */
     DDP_ERR_SYSTEM = -5,      /* a system call failed */
     DDP_ERR_TIMEOUT = -6,     /* a deadline passed while waiting for other ranks */
-    DDP_ERR_ABORTED = -7,     /* the job is being taken down because another rank failed */
+    DDP_ERR_ABORTED = -7,     /* the job is being aborted because another rank failed */
     DDP_ERR_MISMATCH = -8,    /* ranks called different collectives, or with different sizes */
     DDP_ERR_UNSUPPORTED = -9, /* not in this build, or not on this device */
     DDP_ERR_PREEMPTED = -10,  /* stopped on request, after finishing the step */
@@ -57,15 +57,15 @@ DDP_API int ddp_status_exit_code(enum ddp_status status);
 /* The library's version, "major.minor.patch". */
 DDP_API const char *ddp_version(void);
 
-/* --- Job: which worker this is, and the board shared with the launcher ---------------------------
- */
+/* --- Job: which worker this is, and the board shared with the launcher ------------------------ */
 
 typedef struct ddp_job ddp_job;
 
 /* Joins the job that ddprun started, found through the environment (DDPRUN_BOARD_FD, RANK,
- * WORLD_SIZE, LOCAL_RANK); without a launcher the job is a world of one. job [out]  freed with
- * ddp_job_close(). DDP_ERR_INVALID: the environment contradicts itself; DDP_ERR_UNSUPPORTED: RANK
- * and WORLD_SIZE > 1 come from a launcher that gives no board; DDP_ERR_SYSTEM, DDP_ERR_MEMORY. */
+ * WORLD_SIZE, LOCAL_RANK). Without a launcher the job is a world of one.
+ *   job [out]  freed with ddp_job_close()
+ * DDP_ERR_INVALID: the environment contradicts itself; DDP_ERR_UNSUPPORTED: RANK and WORLD_SIZE > 1
+ * come from a launcher that gives no board; DDP_ERR_SYSTEM, DDP_ERR_MEMORY. */
 DDP_API enum ddp_status ddp_job_open(ddp_job **job);
 DDP_API void ddp_job_close(ddp_job *job);
 
@@ -84,35 +84,35 @@ DDP_API enum ddp_status ddp_job_put_id(ddp_job *job, int slot, const void *id, s
 DDP_API enum ddp_status ddp_job_get_id(ddp_job *job, int slot, void *id, size_t bytes,
                                        int timeout_ms);
 
-/* Waits until all ranks are here. Collective. DDP_ERR_TIMEOUT, DDP_ERR_ABORTED. */
+/* Waits until all ranks have called it. Collective. DDP_ERR_TIMEOUT, DDP_ERR_ABORTED. */
 DDP_API enum ddp_status ddp_job_barrier(ddp_job *job, int timeout_ms);
 
 /* Writes this worker's line on the board, which the launcher shows when the job fails or hangs.
- *   phase  a word such as "forward" (cut at 15 bytes); step: the optimizer step, from 0. Never
- * blocks. */
+ * Never blocks.
+ *   phase  a word such as "forward", cut at 15 bytes
+ *   step   the optimizer step, from 0 */
 DDP_API void ddp_job_report(ddp_job *job, const char *phase, int64_t step);
 
 /* From now on SIGTERM, SIGUSR1 and the first SIGINT ask the job to stop after a step, instead of
- * killing this process; ddprun tells the job of those that it gets. A SIGINT that was ignored stays
+ * killing this process; ddprun forwards its own as such requests. A SIGINT that was ignored stays
  * ignored. A program that must not lose an early request, or be killed by a late one, blocks the
  * three at the beginning of main(): this call unblocks them, so that a pending one counts, and
- * ddp_job_close() undoes it all. To be called by the thread that runs the steps, by one job of a
- * process at a time: DDP_ERR_INVALID otherwise. */
+ * ddp_job_close() undoes it all. Called by the thread that runs the steps.
+ * DDP_ERR_INVALID: another job of this process has called it. */
 DDP_API enum ddp_status ddp_job_accept_stop(ddp_job *job);
 
-/* Asked before each optimizer step, by every rank: true when the job is to stop before `step`. All
+/* Called before each optimizer step, by every rank: true when the job is to stop before `step`. All
  * ranks get true for the same step, provided that no rank can begin step s + 1 before every rank
- * has begun step s, as is so when gradients are reduced in each. A program then saves its state,
+ * has begun step s, as is the case if each step reduces gradients. A program then saves its state
  * and exits with the code of DDP_ERR_PREEMPTED. Never blocks. */
 DDP_API bool ddp_job_should_stop(ddp_job *job, int64_t step);
 
-/* Takes the whole job down: every wait of every rank ends with DDP_ERR_ABORTED. May be called by
+/* Aborts the whole job: every wait of every rank ends with DDP_ERR_ABORTED. May be called by
  * any thread. */
 DDP_API void ddp_job_abort(ddp_job *job);
 DDP_API bool ddp_job_aborted(const ddp_job *job);
 
-/* --- Collectives
- * ----------------------------------------------------------------------------------- */
+/* --- Collectives ------------------------------------------------------------------------------ */
 
 typedef struct ddp_comm ddp_comm;
 
@@ -134,8 +134,8 @@ enum ddp_redop {
 DDP_API size_t ddp_dtype_bytes(enum ddp_dtype dtype); /* 0 for an unknown dtype */
 
 /* Makes a communicator over all ranks of the job. Collective.
- *   backend  "self" (a world of one), "shm", or NULL for the best that fits.
- *   comm [out]  freed with ddp_comm_destroy(), before its job is closed. */
+ *   comm [out]  freed with ddp_comm_destroy(), before its job is closed
+ *   backend     "self" (a world of one), "shm", or NULL for the best that fits */
 DDP_API enum ddp_status ddp_comm_create(ddp_comm **comm, ddp_job *job, const char *backend);
 DDP_API void ddp_comm_destroy(ddp_comm *comm);
 
@@ -153,7 +153,7 @@ DDP_API void ddp_comm_set_timeout(ddp_comm *comm, int timeout_ms);
 DDP_API enum ddp_status ddp_comm_alloc(ddp_comm *comm, size_t bytes, void **memory);
 DDP_API enum ddp_status ddp_comm_free(ddp_comm *comm, void *memory);
 
-/* The collectives take any memory; registered memory is reduced where it lies.
+/* The collectives accept any memory; registered memory is reduced in place.
  * count is elements per rank: of the whole vector for allreduce and broadcast, of one rank's part
  * for reduce_scatter (send: size x count) and all_gather (receive: size x count). send == receive
  * part is allowed (in place); other overlaps are not. count may be 0. All are collective; each can
@@ -179,8 +179,7 @@ DDP_API enum ddp_status ddp_comm_allreduce_start(ddp_comm *comm, void *buffer, s
 DDP_API enum ddp_status ddp_comm_progress(ddp_comm *comm);
 DDP_API enum ddp_status ddp_comm_finish(ddp_comm *comm);
 
-/* --- Models
- * ------------------------------------------------------------------------------------------- */
+/* --- Models ----------------------------------------------------------------------------------- */
 
 /* A model is a list of operations on tensors, built once for a shard of fixed shape: building order
  * is execution order, and backward runs it in reverse. Builders return NULL once one has failed,
@@ -212,8 +211,7 @@ struct ddp_init {
     double std;     /* DDP_INIT_NORMAL */
 };
 
-/* Tensors. Names are copied. The dims are those of one shard; the first is the rows of the shard.
- */
+/* Tensors. Names are copied. dims are those of one shard; the first is the rows of the shard. */
 DDP_API ddp_tensor *ddp_graph_input(ddp_graph *graph, const char *name, enum ddp_dtype dtype,
                                     int dim_count, const int64_t *dims);
 /* Float32. Parameters draw their initial values in the order in which they are made. */
@@ -243,8 +241,7 @@ DDP_API ddp_tensor *ddp_graph_embedding(ddp_graph *graph, ddp_tensor *tokens, dd
 DDP_API ddp_tensor *ddp_graph_attention(ddp_graph *graph, ddp_tensor *qkv, int64_t heads);
 /* The sum of two tensors of one shape. */
 DDP_API ddp_tensor *ddp_graph_add(ddp_graph *graph, ddp_tensor *a, ddp_tensor *b);
-/* Zeroes elements with this probability in training, divides the others by what is left of 1; 0:
- * nothing at all. */
+/* Zeroes elements with this probability in training and divides the others by (1 - probability). */
 DDP_API ddp_tensor *ddp_graph_dropout(ddp_graph *graph, ddp_tensor *x, double probability);
 /* Image operations take channels-last images. (B,C,H,W) -> (B,H,W,C), and back. */
 DDP_API ddp_tensor *ddp_graph_channels_last(ddp_graph *graph, ddp_tensor *x);
@@ -304,8 +301,7 @@ struct ddp_model_shape {
 typedef enum ddp_status ddp_model_builder(ddp_graph *graph, const struct ddp_model_shape *shape,
                                           void *arg);
 
-/* --- Training
- * ----------------------------------------------------------------------------------------- */
+/* --- Training --------------------------------------------------------------------------------- */
 
 /* A training run: its options, which are those of the program `trainer` (see trainer(1)), and its
  * result. */
@@ -335,8 +331,8 @@ DDP_API bool ddp_train_accepts_stop(const ddp_train *train);
 DDP_API void ddp_train_help(FILE *out);
 
 /* Trains: joins the job, loads the data, runs all steps, evaluates, saves. Collective over the
- * job's workers. When one fails, the job is aborted. out  where rank 0 prints plan, progress and
- * results; NULL: nowhere */
+ * job's workers. When one fails, the job is aborted.
+ *   out  where rank 0 prints plan, progress and results; NULL: nowhere */
 DDP_API enum ddp_status ddp_train_run(ddp_train *train, FILE *out);
 
 #ifdef __cplusplus

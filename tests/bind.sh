@@ -176,7 +176,7 @@ CUDA_VISIBLE_DEVICES=2,3 plan "gpu, one node" '4-5 1 2;6-7 1 2' --bind gpu
 CUDA_VISIBLE_DEVICES=2,3,1 plan "gpu, uneven" '4-5 1 2;6-7 1 2;0-3 0 4' --bind gpu
 plan "core, more workers than GPUs" '0-1 0 2;2-4 0-1 3;5-7 1 3' --bind core -n 3
 expect "gpu, more workers than GPUs" 125 '2 GPUs for 3 workers' "$ddprun" --bind gpu -n 3 true
-FAKE_GPUS_PCI='00000000:77:00.0' expect "gpu that hwloc does not know" 125 'cannot be told' "$ddprun" --bind gpu -n 2 true
+FAKE_GPUS_PCI='00000000:77:00.0' expect "gpu that hwloc does not know" 125 'the GPU of each worker is not known' "$ddprun" --bind gpu -n 2 true
 machine 1 >"$work/small.xml"
 export HWLOC_XMLFILE="$work/small.xml"
 CUDA_VISIBLE_DEVICES=0,1,2 plan "gpu, fewer cores than workers" '0 0 +2 1;0 0 +2 1;1 1 1' --bind gpu

@@ -12,7 +12,7 @@
 
 struct norm {
     int64_t rows, channels;
-    bool relu, has_residual, accumulate;
+    bool relu, has_residual, accumulate, accumulate_stat;
     float *x, *residual, *gamma, *beta, *y, *dy, *dx, *dresidual, *dgamma, *dbeta;
     float *saved, *stat_mean, *stat_var;
     double *sums, *backward_sums;
@@ -129,6 +129,7 @@ static void run_normalise(struct norm *norm, double count, ddp_pool *pool, bool 
         .saved = norm->saved,
         .stat_mean = norm->stat_mean,
         .stat_var = norm->stat_var,
+        .accumulate_stat = norm->accumulate_stat,
     };
     ck_assert_int_eq(
         (reference ? ddp_batch_norm_forward_reference : ddp_batch_norm_forward)(&args, pool),
@@ -224,6 +225,24 @@ static const int64_t shapes[][2] = {
     {513, 66}, {12, 512},  {255, 4},   {40000, 3}, {8, 1},    {2, 64},
 };
 #define SHAPES ((int)(sizeof shapes / sizeof *shapes))
+
+/* Of two shards, the second added to the first. */
+START_TEST(test_statistics_add)
+{
+    random_seed(3);
+    struct norm once = norm_of(7, 16, 0), twice = norm_copy(&once);
+    run_forward(&once, pools[0], false);
+    run_forward(&twice, pools[0], false);
+    twice.accumulate_stat = true;
+    run_forward(&twice, pools[0], false);
+    for (int64_t c = 0; c < once.channels; c++) {
+        ck_assert_float_eq(twice.stat_mean[c], 2 * once.stat_mean[c]);
+        ck_assert_float_eq(twice.stat_var[c], 2 * once.stat_var[c]);
+    }
+    norm_free(&once);
+    norm_free(&twice);
+}
+END_TEST
 
 START_TEST(test_shapes)
 {
@@ -554,6 +573,7 @@ Suite *test_suite(void)
     TCase *tc = kernel_case(suite, "batch_norm");
     tcase_add_loop_test(tc, test_shapes, 0, SHAPES);
     tcase_add_loop_test(tc, test_gradient, 0, 4);
+    tcase_add_test(tc, test_statistics_add);
     tcase_add_test(tc, test_synchronised);
     tcase_add_test(tc, test_large_mean);
     tcase_add_test(tc, test_evaluation);

@@ -42,6 +42,28 @@ START_TEST(state_reads_back)
 }
 END_TEST
 
+/* The file's numbers end at INT64_MAX, seeds do not. */
+START_TEST(state_keeps_every_seed)
+{
+    const uint64_t seeds[] = {0, INT64_MAX, (uint64_t)INT64_MAX + 1, UINT64_MAX};
+    for (size_t i = 0; i < sizeof seeds / sizeof seeds[0]; i++) {
+        struct ddp_checkpoint_state state = make_state(), back;
+        char *text = NULL, reason[DDP_CHECKPOINT_REASON] = "";
+        size_t bytes = 0;
+        state.cursor.seed = seeds[i];
+        ck_assert_int_eq(ddp_checkpoint_state_format(&text, &bytes, &state), DDP_OK);
+        ck_assert_msg(ddp_checkpoint_state_parse(&back, text, bytes, reason), "%s", reason);
+        ck_assert_uint_eq(back.cursor.seed, seeds[i]);
+        free(text);
+        /* A step beyond INT64_MAX is none. */
+        state.cursor.step = -1;
+        ck_assert_int_eq(ddp_checkpoint_state_format(&text, &bytes, &state), DDP_OK);
+        ck_assert(!ddp_checkpoint_state_parse(&back, text, bytes, reason));
+        free(text);
+    }
+}
+END_TEST
+
 /* Every bit of the file, every length of it. */
 START_TEST(state_notices_every_change)
 {
@@ -252,6 +274,7 @@ Suite *test_suite(void)
     tcase_add_unchecked_fixture(tests, scratch_make, scratch_remove);
     tcase_add_checked_fixture(tests, scratch_clear, NULL);
     tcase_add_test(tests, state_reads_back);
+    tcase_add_test(tests, state_keeps_every_seed);
     tcase_add_test(tests, state_notices_every_change);
     tcase_add_test(tests, state_is_whole_or_out_of_memory);
     tcase_add_test(tests, match_names_all_differences);

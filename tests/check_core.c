@@ -25,8 +25,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* --- catching standard error --------------------------------------------------------------------
- */
+/* --- catching standard error ------------------------------------------------------------------ */
 
 static FILE *caught;
 static char messages[8192];
@@ -56,8 +55,7 @@ static void expect_message(const char *part)
     ck_assert_msg(strchr(text, '\n') == text + strlen(text) - 1, "not one line: \"%s\"", text);
 }
 
-/* --- options ------------------------------------------------------------------------------------
- */
+/* --- options ---------------------------------------------------------------------------------- */
 
 struct values {
     bool verbose;
@@ -294,6 +292,16 @@ START_TEST(parse_numbers)
         ck_assert_msg(!ddp_parse_int64(bad_ints[n], INT64_MIN, INT64_MAX, &i), "%s", bad_ints[n]);
     ck_assert_int_eq(i, 5);
     ck_assert(!ddp_parse_int64(NULL, 0, 1, &i));
+    uint64_t u = 7;
+    ck_assert(ddp_parse_uint64("18446744073709551615", &u));
+    ck_assert_uint_eq(u, UINT64_MAX);
+    ck_assert(ddp_parse_uint64("+0", &u));
+    ck_assert_uint_eq(u, 0);
+    static const char *const bad_unsigned[] = {"",   " 5", "5 ",  "0x5",
+                                               "-1", "+",  "+-1", "18446744073709551616"};
+    for (size_t n = 0; n < sizeof bad_unsigned / sizeof bad_unsigned[0]; n++)
+        ck_assert_msg(!ddp_parse_uint64(bad_unsigned[n], &u), "%s", bad_unsigned[n]);
+    ck_assert(!ddp_parse_uint64(NULL, &u));
     ck_assert(ddp_parse_double("-1.5e-3", -1, 1, &d));
     ck_assert(d == -1.5e-3);
     static const char *const bad_reals[] = {"",   "nan", "inf", "1e999", "0x1p3",

@@ -21,8 +21,7 @@
 #endif
 #endif
 
-/* --- making files
- * --------------------------------------------------------------------------------------- */
+/* --- making files ----------------------------------------------------------------------------- */
 
 struct bytes {
     unsigned char data[1024];
@@ -51,7 +50,6 @@ static struct bytes idx_bytes(int dim_count, const uint32_t *dims, int first_val
     return b;
 }
 
-#ifdef HAVE_ZLIB
 static struct bytes gzip(const struct bytes *plain)
 {
     struct bytes b;
@@ -65,7 +63,6 @@ static struct bytes gzip(const struct bytes *plain)
     deflateEnd(&stream);
     return b;
 }
-#endif
 
 #define TRAIN_IMAGES "train-images-idx3-ubyte"
 #define TRAIN_LABELS "train-labels-idx1-ubyte"
@@ -92,8 +89,7 @@ static enum ddp_status open_scratch(ddp_dataset **train, ddp_dataset **test)
     return ddp_dataset_open("idx", &options, train, test);
 }
 
-/* --- good files
- * ----------------------------------------------------------------------------------------- */
+/* --- good files ------------------------------------------------------------------------------- */
 
 static void check_good_files(void)
 {
@@ -141,7 +137,6 @@ START_TEST(plain_files)
 }
 END_TEST
 
-#ifdef HAVE_ZLIB
 START_TEST(compressed_files_in_one_and_two_members)
 {
     struct bytes images = idx_bytes(3, (uint32_t[]){4, 2, 3}, 0), both = {.count = 0};
@@ -160,7 +155,6 @@ START_TEST(compressed_files_in_one_and_two_members)
     check_good_files();
 }
 END_TEST
-#endif
 
 START_TEST(images_with_channels)
 {
@@ -189,8 +183,7 @@ START_TEST(images_of_one_colour)
 }
 END_TEST
 
-/* --- bad files
- * ------------------------------------------------------------------------------------------ */
+/* --- bad files -------------------------------------------------------------------------------- */
 
 static void must_fail(enum ddp_status wanted, const char *name, const char *says)
 {
@@ -290,7 +283,6 @@ START_TEST(different_counts_name_both_files)
 }
 END_TEST
 
-#ifdef HAVE_ZLIB
 START_TEST(damaged_gzip)
 {
     struct bytes plain = idx_bytes(3, (uint32_t[]){4, 2, 3}, 0), good = gzip(&plain), b;
@@ -323,7 +315,6 @@ START_TEST(damaged_gzip)
     must_fail(DDP_ERR_FORMAT, TRAIN_IMAGES ".gz", "more data than");
 }
 END_TEST
-#endif
 
 /* A header that promises 200 GB costs next to nothing: under a limit on memory it is still called
  * truncated. */
@@ -353,8 +344,7 @@ START_TEST(no_rights_to_read)
 }
 END_TEST
 
-/* --- real data, the article's data
- * ------------------------------------------------------------------------ */
+/* --- real data, the article's data ------------------------------------------------------------ */
 
 START_TEST(fashion_mnist)
 {
@@ -362,10 +352,6 @@ START_TEST(fashion_mnist)
     ddp_dataset *train, *test;
     int64_t histogram[10] = {0};
     static float x[784];
-#ifndef HAVE_ZLIB
-    fputs("skipped: Fashion-MNIST is compressed, and this build has no zlib\n", stderr);
-    return;
-#endif
     if (access(DDP_DATASET_DEFAULT_DIR, R_OK) != 0) {
         fputs("skipped: the package dataset-fashion-mnist is not installed\n", stderr);
         return;
@@ -422,18 +408,14 @@ Suite *test_suite(void)
     tcase_add_unchecked_fixture(tc, scratch_make, scratch_remove);
     tcase_add_checked_fixture(tc, scratch_clear, NULL);
     tcase_add_test(tc, plain_files);
-#ifdef HAVE_ZLIB
     tcase_add_test(tc, compressed_files_in_one_and_two_members);
-#endif
     tcase_add_test(tc, images_with_channels);
     tcase_add_test(tc, images_of_one_colour);
     tcase_add_test(tc, missing_files_and_directories);
     tcase_add_test(tc, wrong_headers);
     tcase_add_test(tc, wrong_lengths);
     tcase_add_test(tc, different_counts_name_both_files);
-#ifdef HAVE_ZLIB
     tcase_add_test(tc, damaged_gzip);
-#endif
     tcase_add_test(tc, false_sizes_cost_no_memory);
     tcase_add_test(tc, no_rights_to_read);
     tcase_add_test(tc, fashion_mnist);

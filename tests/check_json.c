@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What is read and written with jansson, or with what stands in for it: the same of both. */
+ * What is read and written with jansson. */
 #include "config.h"
 
 #include "tests/runner.h"

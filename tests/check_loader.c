@@ -255,7 +255,7 @@ START_TEST(errors_come_out_in_their_turn)
     int third = ddp_loader_next(loader, &batch);
     int fourth = ddp_loader_next(loader, &batch);
     ddp_loader_destroy(loader);
-    one_message(capture_stop(), "sample 25 was asked for", "0 to 24");
+    one_message(capture_stop(), "sample 25 does not exist", "0 to 24");
     ck_assert_int_eq(second, DDP_OK);
     ck_assert_int_eq(third, DDP_ERR_INVALID);
     ck_assert_int_eq(fourth, DDP_ERR_INVALID);

@@ -104,8 +104,10 @@ static void train(const char *log, const char *every)
     ddp_train *train;
     ck_assert_int_eq(ddp_train_create(&train), DDP_OK);
     ck_assert_int_eq(ddp_train_set(train, "model", "article"), DDP_OK);
+    ck_assert_int_eq(ddp_train_set(train, "data-size", "8"), DDP_OK);
     ck_assert_int_eq(ddp_train_set(train, "epochs", "2"), DDP_OK);
     ck_assert_int_eq(ddp_train_set(train, "batch-size", "4"), DDP_OK);
+    ck_assert_int_eq(ddp_train_set(train, "seed", "18446744073709551615"), DDP_OK);
     ck_assert_int_eq(ddp_train_set(train, "log", log), DDP_OK);
     ck_assert_int_eq(ddp_train_set(train, "log-every", every), DDP_OK);
     ck_assert_int_eq(ddp_train_run(train, NULL), DDP_OK);
@@ -148,6 +150,7 @@ START_TEST(json_lines_of_a_run)
     const json_t *config = json_object_get(lines[0], "config");
     ck_assert_str_eq(json_string_value(json_object_get(config, "model")), "article");
     ck_assert_int_eq(json_integer_value(json_object_get(config, "total_steps")), 4);
+    ck_assert_str_eq(json_string_value(json_object_get(config, "seed")), "18446744073709551615");
     ck_assert_int_eq(json_integer_value(json_object_get(lines[0], "world_size")), 1);
     for (int step = 1; step <= 4; step++)
         check_step(lines[step], step);

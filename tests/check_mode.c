@@ -1,29 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * Modes and replicas through their own interfaces, with a tiny data set: the sum over shards is the
- * tree of reduce.h for any number of shards, all modes end in the same bits, and every allocation,
- * device and batch that fails half-way ends in an error with nothing left behind. The linker wraps
- * the calls that are made to fail (engine.am). */
+ * Modes and replicas through their own interfaces, with a tiny data set: all modes end in the same
+ * bits, and every allocation, device and batch that fails half-way ends in an error with nothing
+ * left behind. The linker wraps the calls that are made to fail (engine.am). */
 #include "config.h"
 
 #include "core/memory.h"
-#include "kernels/reduce.h"
-#include "mode/updater.h"
-#include "model/model.h"
-#include "tests/runner.h"
-#include "tests/reference/reference.h"
-
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-#define ALL_PARTS (DDP_EXEC_NETWORK | DDP_EXEC_LOSS | DDP_EXEC_BACKWARD)
-#define SAMPLES   250
-#define FEATURES  5
-#define CLASSES   3
-#define BATCH     4
-#define STEPS     7 /* of up to 3 whole epochs: short last batches are among them */
-#define SHARDS    33
+#include "tests/mode_test.h"
 
 /* --- calls that fail when told to --- */
 
@@ -57,6 +40,20 @@ WRAP(void, ddp_device_free, ddp_device *device, void *memory, size_t bytes)
 {
     memory_blocks -= memory != NULL;
     __real_ddp_device_free(device, memory, bytes);
+}
+
+WRAP(enum ddp_status, ddp_device_aside_alloc, ddp_device *device, size_t bytes, void **memory)
+{
+    enum ddp_status status =
+        fails() ? DDP_ERR_MEMORY : __real_ddp_device_aside_alloc(device, bytes, memory);
+    memory_blocks += status == DDP_OK;
+    return status;
+}
+
+WRAP(void, ddp_device_aside_free, ddp_device *device, void *memory, size_t bytes)
+{
+    memory_blocks -= memory != NULL;
+    __real_ddp_device_aside_free(device, memory, bytes);
 }
 
 WRAP(enum ddp_status, ddp_device_open, ddp_device **device, const char *kind, int index,
@@ -103,255 +100,14 @@ WRAP(void, ddp_loader_release, ddp_loader *loader, const struct ddp_batch *batch
     __real_ddp_loader_release(loader, batch);
 }
 
-/* --- a data set, a model, a job --- */
-
-static enum ddp_status read_samples(const ddp_dataset *dataset, const int64_t *indices,
-                                    size_t count, void *data, int32_t *labels)
+static void close_all(void)
 {
-    float *x = data;
-    (void)dataset;
-    for (size_t i = 0; i < count; i++) {
-        for (int f = 0; f < FEATURES; f++)
-            *x++ = sinf((float)(indices[i] * FEATURES + f));
-        if (labels)
-            labels[i] = (int32_t)(indices[i] * 7 % CLASSES);
-    }
-    return DDP_OK;
-}
-
-static const struct ddp_dataset_ops dataset_ops = {.read = read_samples};
-static const ddp_dataset dataset = {.ops = &dataset_ops,
-                                    .info = {.source = "test",
-                                             .path = "",
-                                             .sample_count = SAMPLES,
-                                             .class_count = CLASSES,
-                                             .dim_count = 1,
-                                             .dims = {FEATURES},
-                                             .label_count = 1,
-                                             .x_dtype = DDP_F32,
-                                             .sample_values = FEATURES,
-                                             .sample_bytes = FEATURES * sizeof(float),
-                                             .channel_count = 1,
-                                             .std = {1}}};
-
-static ddp_job *job;
-static ddp_comm *comm;
-static ddp_graph *graph, *tail_graph;
-static float *weights;
-static struct ddp_mode_setup setup;
-
-/* How the weights are updated. */
-static const struct {
-    struct ddp_optimizer_config optimizer;
-    bool decay_matrices_only, gradient_norm;
-    double clip_norm;
-} updates[] = {
-    {.optimizer = {.name = "sgd", .momentum = 0.9}},
-    {.optimizer = {.name = "adamw", .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.5},
-     .decay_matrices_only = true,
-     .clip_norm = 0.125},
-    {.optimizer = {.name = "adam", .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8},
-     .gradient_norm = true},
-};
-static bool zero, shared_weights, bf16; /* of setups */
-static int update;                      /* the one of `updates` that setups have */
-
-static ddp_graph *build(int64_t rows)
-{
-    ddp_graph *built;
-    struct ddp_model_config config = {
-        .batch = rows, .features = FEATURES, .classes = CLASSES, .hidden_count = 1, .hidden = {7}};
-    ck_assert_int_eq(ddp_model_build(&built, &ddp_model_mlp, &config), DDP_OK);
-    return built;
-}
-
-static struct ddp_sampler_config sampler_of(int64_t shards)
-{
-    return (struct ddp_sampler_config){
-        .sample_count = SAMPLES, .shard_count = shards, .shuffle = true, .seed = 5};
-}
-
-/* A setup for so many units (replicas or one worker) of so many shards each. */
-static void open_setup(int units, int64_t local_shards)
-{
-    struct ddp_rng rng;
-    struct ddp_sampler_config sampler = sampler_of(units * local_shards);
-    const int64_t samples = ddp_sampler_shard_samples(&sampler), tail = samples % BATCH;
-    graph = build(BATCH);
-    tail_graph = tail ? build(tail) : NULL;
-    weights = calloc((size_t)ddp_graph_flat_count(graph), sizeof *weights);
-    ck_assert_ptr_nonnull(weights);
-    ddp_rng_seed(&rng, 1);
-    ddp_graph_init_parameters(graph, &rng, weights);
-    setup = (struct ddp_mode_setup){
-        .graph = graph,
-        .tail_graph = tail_graph,
-        .batch_rows = BATCH,
-        .tail_rows = tail ? tail : BATCH,
-        .job = job,
-        .comm = comm,
-        .device = "cpu",
-        .threads = 1,
-        .replicas = units,
-        .local_shards = local_shards,
-        .global_shards = units * local_shards,
-        .weights = weights,
-        .optimizer = updates[update].optimizer,
-        .decay_matrices_only = updates[update].decay_matrices_only,
-        .clip_norm = updates[update].clip_norm,
-        .gradient_norm = updates[update].gradient_norm,
-        .zero = zero,
-        .shared_weights = shared_weights,
-        .compute = bf16 ? DDP_BF16 : DDP_F32,
-        .bucket_bytes = 64,
-    };
-}
-
-static void close_setup(void)
-{
-    ddp_graph_destroy(graph);
-    ddp_graph_destroy(tail_graph);
-    free(weights);
-}
-
-/* A job has few communicators, and a test many setups. */
-static void open_job(void)
-{
-    ck_assert_int_eq(ddp_job_open(&job), DDP_OK);
-    ck_assert_int_eq(ddp_comm_create(&comm, job, "self"), DDP_OK);
-}
-
-static void close_job(void)
-{
-    ddp_comm_destroy(comm);
-    ddp_job_close(job);
-}
-
-static ddp_loader *open_loader(void)
-{
-    ddp_loader *loader;
-    struct ddp_loader_config config = {.dataset = &dataset,
-                                       .sampler = sampler_of(setup.global_shards),
-                                       .batch_size = BATCH,
-                                       .shard_count = setup.global_shards,
-                                       .end_epoch = -1};
-    ck_assert_int_eq(ddp_loader_create(&loader, &config), DDP_OK);
-    return loader;
-}
-
-/* What a training ends in. */
-struct result {
-    float weights[128], losses[STEPS];
-    double norms[STEPS];
-    size_t count;
-};
-
-static struct result train(enum ddp_mode_kind kind, int units, int64_t local_shards)
-{
-    struct result result = {0};
-    ddp_mode *mode;
-    open_setup(units, local_shards);
-    ddp_loader *loader = open_loader();
-    ck_assert_int_eq(ddp_mode_create(&mode, kind, &setup), DDP_OK);
-    for (int64_t step = 0; step < STEPS; step++) {
-        ck_assert_int_eq(ddp_mode_step(mode, loader, 0.1, step, &result.losses[step]), DDP_OK);
-        result.norms[step] = ddp_mode_gradient_norm(mode);
-    }
-    result.count = (size_t)ddp_graph_flat_count(graph);
-    ck_assert_uint_le(result.count, 128);
-    memcpy(result.weights, ddp_mode_weights(mode), result.count * sizeof(float));
-    ck_assert(memcmp(result.weights, weights, result.count * sizeof(float)) != 0);
-    ck_assert_int_eq(ddp_mode_weights_bf16(mode) != NULL, bf16);
-    for (size_t i = 0; bf16 && i < result.count; i++)
-        ck_assert_uint_eq(ddp_mode_weights_bf16(mode)[i], ddp_bf16_of(result.weights[i]));
-    ddp_loader_destroy(loader);
-    ddp_mode_destroy(mode);
-    close_setup();
+    close_job();
     ck_assert_int_eq(memory_blocks, 0);
     ck_assert_int_eq(devices, 0);
-    return result;
 }
 
 /* --- tests --- */
-
-/* The gradients of the shards, each alone. */
-static void run_shards_alone(float *const *alone, ddp_loader *loader, int64_t shards)
-{
-    ddp_device *device;
-    ddp_exec *exec;
-    ck_assert_int_eq(ddp_device_open(&device, "cpu", 0, 1), DDP_OK);
-    ck_assert_int_eq(ddp_exec_create(&exec, graph, device, ALL_PARTS, weights), DDP_OK);
-    for (int64_t s = 0; s < shards; s++) {
-        const struct ddp_batch *batch;
-        ck_assert_int_eq(ddp_loader_next(loader, &batch), DDP_OK);
-        ddp_exec_bind_input(exec, 0, batch->x);
-        ddp_exec_bind_input(exec, 1, batch->labels);
-        ddp_exec_set_gradients(exec, alone[s]);
-        ck_assert_int_eq(ddp_exec_forward(exec), DDP_OK);
-        ck_assert_int_eq(ddp_exec_loss(exec), DDP_OK);
-        ck_assert_int_eq(ddp_exec_loss_backward(exec), DDP_OK);
-        ck_assert_int_eq(ddp_exec_backward(exec, NULL, NULL), DDP_OK);
-        ddp_loader_release(loader, batch);
-    }
-    ddp_exec_destroy(exec);
-    ddp_device_close(device);
-}
-
-/* The binary counter of a replica gives the tree over its shards, loss included, twice in a row. */
-START_TEST(local_sum_is_the_tree)
-{
-    const int64_t shards = _i;
-    float *alone[SHARDS], *tree;
-    struct ddp_replica replica;
-    open_setup(1, shards);
-    const size_t count = (size_t)ddp_graph_flat_count(graph);
-    for (int64_t s = 0; s < shards; s++)
-        ck_assert_ptr_nonnull(alone[s] = calloc(count, sizeof(float)));
-    ck_assert_ptr_nonnull(tree = calloc(count, sizeof(float)));
-    ddp_loader *loader = open_loader();
-    run_shards_alone(alone, loader, shards);
-    ddp_loader_destroy(loader);
-    struct ddp_reduce reduce = {.source_count = (int)shards,
-                                .destination_count = 1,
-                                .sources = (const void *const *)alone,
-                                .destinations = (void *const[]){tree},
-                                .count = (int64_t)count,
-                                .dtype = DDP_F32,
-                                .op = DDP_SUM};
-    ck_assert_int_eq(ddp_reduce_reference(&reduce), DDP_OK);
-
-    ck_assert_int_eq(ddp_replica_open(&replica, &setup, 0, ALL_PARTS, NULL), DDP_OK);
-    for (int round = 0; round < 2; round++) {
-        loader = open_loader();
-        for (int64_t s = 0; s < shards; s++) {
-            const struct ddp_batch *batch;
-            ck_assert_int_eq(ddp_loader_next(loader, &batch), DDP_OK);
-            ck_assert_int_eq(ddp_replica_bind(&replica, s, batch), DDP_OK);
-            ck_assert_int_eq(ddp_replica_run(&replica, NULL, NULL), DDP_OK);
-            ddp_loader_release(loader, batch);
-        }
-        ddp_loader_destroy(loader);
-        ck_assert_msg(memcmp(replica.gradients, tree, count * sizeof(float)) == 0,
-                      "%lld shards, round %d: not the tree", (long long)shards, round);
-    }
-    ddp_replica_close(&replica);
-    for (int64_t s = 0; s < shards; s++)
-        free(alone[s]);
-    free(tree);
-    close_setup();
-    ck_assert_int_eq(memory_blocks, 0);
-}
-END_TEST
-
-static void same(const struct result *a, const struct result *b, const char *name, int64_t shards)
-{
-    ck_assert_msg(memcmp(a->weights, b->weights, a->count * sizeof(float)) == 0,
-                  "%lld shards: %s ends in other weights", (long long)shards, name);
-    ck_assert_msg(memcmp(a->losses, b->losses, sizeof a->losses) == 0,
-                  "%lld shards: %s has other losses", (long long)shards, name);
-    ck_assert_msg(memcmp(a->norms, b->norms, sizeof a->norms) == 0,
-                  "%lld shards: %s has other norms", (long long)shards, name);
-}
 
 /* Every mode, and every split over replicas in aligned blocks of a power of two. */
 START_TEST(modes_end_in_the_same_bits)
@@ -564,15 +320,14 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("mode");
     TCase *tc = test_case(suite, "bits", 60);
-    tcase_add_checked_fixture(tc, open_job, close_job);
-    tcase_add_loop_test(tc, local_sum_is_the_tree, 1, SHARDS + 1);
+    tcase_add_checked_fixture(tc, open_job, close_all);
     tcase_add_loop_test(tc, modes_end_in_the_same_bits, 1, 13);
     tcase_add_test(tc, odd_blocks_agree_within_rounding);
     tcase_add_test(tc, clipping_and_decay);
     tcase_add_test(tc, statistics_follow);
     tcase_add_test(tc, memory_is_counted);
     tc = test_case(suite, "failures", 60);
-    tcase_add_checked_fixture(tc, open_job, close_job);
+    tcase_add_checked_fixture(tc, open_job, close_all);
     tcase_add_loop_test(tc, create_fails_cleanly, DDP_MODE_ACCUM, DDP_MODE_DP + 1);
     tcase_add_loop_test(tc, step_fails_cleanly, DDP_MODE_ACCUM, DDP_MODE_DP + 1);
     return suite;

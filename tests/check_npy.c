@@ -10,12 +10,6 @@
 
 #include <inttypes.h>
 
-#ifdef HAVE_ZLIB
-#define HAS_ZLIB 1
-#else
-#define HAS_ZLIB 0
-#endif
-
 /* --- what NumPy wrote --- */
 
 /* "a.npy,b.npy" in the directory of the golden files. */
@@ -83,8 +77,6 @@ static void check_case(const struct golden *g)
 
 START_TEST(numpy_has_the_same_values)
 {
-    if (!HAS_ZLIB)
-        return; /* its files are compressed */
     struct golden g;
     int cases = 0;
     FILE *file = golden_open("npy.txt");
@@ -97,8 +89,6 @@ END_TEST
 
 START_TEST(a_test_set_of_its_own)
 {
-    if (!HAS_ZLIB)
-        return; /* its files are compressed */
     char path[5000], val[5000];
     ddp_dataset *train, *test;
     full_path(path, sizeof path, "keras-stored.npz");
@@ -164,10 +154,10 @@ START_TEST(bad_headers)
     bad(ARRAY("'|O'", "False", "(2, 3)"), 48, "type '|O'");
     bad(ARRAY("'<U12'", "False", "(2, 3)"), 48, "type '<U12'");
     bad(ARRAY("[('a', '<f4')]", "False", "(2, 3)"), 24, "several fields");
-    bad(ARRAY("'<f4'", "False", "(4611686018427387904, 4)"), 24, "too large to be true");
-    bad(ARRAY("'<f4'", "False", "(99999999999999999999, 4)"), 24, "too large to be true");
-    bad(ARRAY("'<f4'", "False", "(-2, 3)"), 24, "no number");
-    bad(ARRAY("'<f4'", "False", "(2)"), 8, "no tuple");
+    bad(ARRAY("'<f4'", "False", "(4611686018427387904, 4)"), 24, "too large");
+    bad(ARRAY("'<f4'", "False", "(99999999999999999999, 4)"), 24, "too large");
+    bad(ARRAY("'<f4'", "False", "(-2, 3)"), 24, "not a number");
+    bad(ARRAY("'<f4'", "False", "(2)"), 8, "not a tuple");
     bad(ARRAY("'<f4'", "False", "(0, 3)"), 0, "empty");
     bad(ARRAY("'<f4'", "False", "()"), 4, "samples has one dimension");
     bad(ARRAY("'<f4'", "False", "(1, 1, 1, 1, 1, 1)"), 4, "and up to 4 more");
@@ -175,8 +165,8 @@ START_TEST(bad_headers)
     bad("{'descr': '<f4', 'shape': (2, 3)}", 24, "fortran_order is missing");
     bad("{'descr': '<f4', 'descr': '<f4'}", 24, "twice");
     bad("{'colour': 'red'}", 24, "unknown field");
-    bad("[1, 2]", 24, "no dictionary");
-    bad("{'descr'", 0, "no dictionary");
+    bad("[1, 2]", 24, "not a dictionary");
+    bad("{'descr'", 0, "not a dictionary");
     bad(ARRAY("'<f4'", "False", "(2, 3)") "x", 24, "something follows");
     scratch_write("x.npy", "\x93NUMPY\4\0\1\0a", 11);
     must_fail(scratch_path("x.npy"), NULL, DDP_ERR_FORMAT, "x.npy", "version 4.0");
@@ -300,8 +290,6 @@ static void damaged(const char *name, long cut, long at, int value, const char *
 
 START_TEST(bad_archives)
 {
-    if (!HAS_ZLIB)
-        return; /* its files are compressed */
     damaged("plain-stored.npz", 1, 0, -1, "its end is missing");
     damaged("plain-stored.npz", 0, 0, 'Q', "not where it should be");
     damaged("plain-stored.npz", 0, -22 + 16, 1, "damaged zip archive"); /* the directory's place */

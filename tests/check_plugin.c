@@ -46,12 +46,12 @@ START_TEST(test_missing)
     setenv("DDP_PLUGIN_PATH", scratch, 1);
     char message[2 * PATH_MAX];
     snprintf(message, sizeof message,
-             "error: %s/libddp-cuda.so is not there: install the package ddprun-cuda\n", scratch);
+             "error: %s/libddp-cuda.so does not exist: install the package ddprun-cuda\n", scratch);
     check_refused("cuda", DDP_ERR_UNSUPPORTED, message);
     unsetenv("DDP_PLUGIN_PATH"); /* the default directory */
     check_refused("testnone", DDP_ERR_UNSUPPORTED,
                   "error: " PKGLIBDIR
-                  "/libddp-testnone.so is not there: install the package ddprun-testnone\n");
+                  "/libddp-testnone.so does not exist: install the package ddprun-testnone\n");
 }
 END_TEST
 
@@ -67,7 +67,8 @@ START_TEST(test_misfits)
                   "/libddp-testempty.so: it has no symbol ddp_plugin: install the "
                   "package ddprun-testempty of version " PACKAGE_VERSION "\n");
     check_refused("testname", DDP_ERR_UNSUPPORTED,
-                  "error: " MODULES "/libddp-testname.so: it is a plugin of another name: install "
+                  "error: " MODULES
+                  "/libddp-testname.so: it is a plugin with another name: install "
                   "the package ddprun-testname of version " PACKAGE_VERSION "\n");
 }
 END_TEST
@@ -80,7 +81,7 @@ START_TEST(test_not_a_library)
     snprintf(message, sizeof message, "error: cannot load %s/libddp-cuda.so", scratch);
     check_refused("cuda", DDP_ERR_UNSUPPORTED, message);
     check_refused("cuda", DDP_ERR_UNSUPPORTED,
-                  ": install the package ddprun-cuda and what it needs\n");
+                  ": install the package ddprun-cuda and its dependencies\n");
     scratch_write("libddp-cuda.so", "", 0);
     check_refused("cuda", DDP_ERR_UNSUPPORTED, message);
 }
@@ -91,7 +92,7 @@ START_TEST(test_names)
     static const char *const names[] = {NULL,   "",    "../x", "a/b",
                                         "CUDA", "a-b", "a b",  "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        check_refused(names[i], DDP_ERR_INVALID, "is no name of a plugin\n");
+        check_refused(names[i], DDP_ERR_INVALID, "is not a plugin's name\n");
     char *directory = malloc(2 * PATH_MAX);
     memset(directory, 'd', 2 * PATH_MAX - 1);
     directory[2 * PATH_MAX - 1] = '\0';

@@ -141,8 +141,7 @@ START_TEST(sizes_of_shapes)
 }
 END_TEST
 
-/* --- bad files
- * ------------------------------------------------------------------------------------------ */
+/* --- bad files -------------------------------------------------------------------------------- */
 
 #define ONE "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}"
 
@@ -234,8 +233,7 @@ START_TEST(bad_lengths_are_named)
 }
 END_TEST
 
-/* --- a disk that is full, a directory that is not ours
- * ----------------------------------------------------- */
+/* --- a disk that is full, a directory that is not ours ---------------------------------------- */
 
 static void old_file_is_whole(void)
 {

@@ -97,6 +97,7 @@ static void open_setup(enum ddp_mode_kind kind, double dropout, bool gradient_no
         .threads = 1,
         .replicas = units,
         .local_shards = SHARDS / units,
+        .local_lanes = SHARDS / units,
         .global_shards = SHARDS,
         .weights = weights,
         .seed = 3,

@@ -4,7 +4,7 @@
 # stopping on request, restarts, a full disk, two trainers at once.
 . "${srcdir:-.}/tests/cli.inc"
 
-common='--model article --data-size 1000 --shuffle --batch-size 8 --global-batch 64 --steps 40 --lr 1e-4 --threads 1 --quiet'
+common='--model article --data-size 700 --shuffle --batch-size 8 --global-batch 64 --steps 40 --lr 1e-4 --threads 1 --quiet'
 dir=$work/dir
 newest=$dir/step-00000040
 
@@ -71,11 +71,11 @@ same "17 steps, then 40" "$trainer" $common --checkpoint "$dir" --resume
 
 expect "a new run in a used directory" 2 'checkpoints already.*step 40.*--resume' "$trainer" $common --checkpoint "$dir"
 expect "another directory's" 2 'checkpoints already' "$trainer" $common --checkpoint "$dir" --resume-from "$work/reference.d"
-expect "other batch" 2 'step-00000040: cannot go on.*batch size 8 \(now 16\).*--load' \
+expect "other batch" 2 'step-00000040: cannot resume.*batch size 8 \(now 16\).*--load' \
     "$trainer" $common --checkpoint "$dir" --resume --batch-size 16
 expect "other shards" 2 'shards 8 \(now 4\)' "$trainer" $common --checkpoint "$dir" --resume --global-batch 32
 expect "other seed" 2 'seed 0 \(now 7\)' "$trainer" $common --checkpoint "$dir" --resume --seed 7
-expect "other data" 2 'samples 1000 \(now 900\)' "$trainer" $common --checkpoint "$dir" --resume --data-size 900
+expect "other data" 2 'samples 700 \(now 600\)' "$trainer" $common --checkpoint "$dir" --resume --data-size 600
 expect "other optimizer" 2 'momentum 0.9 \(now 0\)' "$trainer" $common --checkpoint "$dir" --resume --momentum 0
 expect "other rate" 2 'learning rate 0.0001 \(now 0.5\)' "$trainer" $common --checkpoint "$dir" --resume --lr 0.5
 expect "other schedule" 2 'schedule constant \(now linear to 0 over 40 steps\)' \
@@ -142,7 +142,7 @@ while [ $i -lt "${DAMAGES:-48}" ]; do
 done
 rm -rf "$dir" && cp -r "$work/good" "$dir"
 rm "$dir"/step-*/state.json
-expect "no whole one" 3 'none of the 2 checkpoints' "$trainer" $common --checkpoint "$dir" --resume
+expect "no whole one" 3 'all 2 checkpoints there are damaged' "$trainer" $common --checkpoint "$dir" --resume
 rm -rf "$dir" && cp -r "$work/good" "$dir"
 mv "$dir/step-00000040" "$dir/step-00000041"
 same "under a wrong name" "$trainer" $common --checkpoint "$dir" --resume
@@ -154,7 +154,7 @@ same "other things in the directory" "$trainer" $common --checkpoint "$dir" --re
 
 # --- stopping on request ----------------------------------------------------------------------------------------
 
-long='--model article --data-size 1000 --shuffle --batch-size 8 --global-batch 64 --lr 1e-6 --threads 1 --quiet'
+long='--model article --data-size 700 --shuffle --batch-size 8 --global-batch 64 --lr 1e-6 --threads 1 --quiet'
 some_there() { ls "$dir" 2>/dev/null | grep -q step; }
 for start in "$trainer" "$ddprun -n 2 trainer"; do
     for signal in TERM USR1; do

@@ -7,7 +7,7 @@
 gpus 4
 
 gpu="--device cuda" cpu="--device cpu --threads 1"
-common="--model article --data-size 1000 --shuffle --batch-size 8 --global-batch 64 --steps 20 --lr 1e-4 --quiet"
+common="--model article --data-size 700 --shuffle --batch-size 8 --global-batch 64 --steps 20 --lr 1e-4 --quiet"
 common="$common --optimizer adamw --clip-grad-norm 1"
 dir=$work/dir
 

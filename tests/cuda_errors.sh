@@ -9,7 +9,7 @@ t="$trainer --quiet --device cuda --model article"
 d="trainer --quiet --device cuda --model article"
 
 # The plugin.
-expect "no plugin" 9 'error: .*libddp-cuda.so is not there: install the package ddprun-cuda' \
+expect "no plugin" 9 'error: .*libddp-cuda.so does not exist: install the package ddprun-cuda' \
     env DDP_PLUGIN_PATH="$work" $t --epochs 1
 : >"$work/libddp-cuda.so"
 expect "a broken plugin" 9 'error: cannot load .*libddp-cuda.so' env DDP_PLUGIN_PATH="$work" $t --epochs 1
@@ -51,7 +51,7 @@ expect "a GPU that is not there, workers" 9 'error: --devices: there is no GPU 9
 # hidden NAME FAILURES WORDS
 hidden() {
     expect "$1" 9 "^trainer: error: --device cuda: $3" env DDP_CUDASIM_FAIL="$2" $t --epochs 1
-    expect "$1, auto" 0 "warning: training on the CPU, since $3" \
+    expect "$1, auto" 0 "warning: training on the CPU: $3" \
         env DDP_CUDASIM_FAIL="$2" "$ddprun" -n 2 trainer --quiet --model article --epochs 1
     [ "$(grep -c 'warning: ' "$work/out")" -eq 1 ] || fail "$1, auto: not one warning: $(cat "$work/out")"
     expect "$1, auto with devices" 9 "error: --devices names GPUs, and $3" \
@@ -73,7 +73,7 @@ expect "shared weights" 9 'error: --shared-weights .*--device is cuda' "$ddprun"
 
 # Memory, and calls that fail: an error with the call's reason, never a crash or a hang.
 expect "out of memory" 5 'error: --device cuda: out of memory on GPU 0: .*--batch-size' \
-    env DDP_CUDASIM_MEMORY=20000000 $t --epochs 1 --data-size 1000000 --batch-size 1000000
+    env DDP_CUDASIM_MEMORY=20000000 $t --epochs 1 --data-size 3000 --batch-size 3000
 
 # broken CALL COMMAND...: an error of the program's own, in time
 broken() {

@@ -123,7 +123,7 @@ refused "$alone" 2 'error: --check-replicas compares the workers of --mode ddp' 
 refused "$alone" 2 'error: --sync-batch-norm adds up over workers .*--mode (accum|dp) has one worker' --sync-batch-norm
 refused "accum ddp" 2 'error: --replicas belongs to --mode dp' --replicas 2
 refused "$modes" 9 "error: --shared-weights is one copy in the host's memory, and --device is cuda" --shared-weights
-refused "$modes" 0 'warning: --threads does nothing on GPUs' --threads 2
+refused "$modes" 0 'warning: --threads has no effect on GPUs' --threads 2
 refused "dp" 2 'error: --distributed means --mode ddp' --distributed
 refused "ddp" 2 'error: --mode accum runs in one process' --mode accum
 refused "accum" 2 'error: --devices names 2 devices, and --mode accum computes on one' --devices 0,0

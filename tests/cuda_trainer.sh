@@ -85,6 +85,6 @@ nan="$mlp --lr 1000 --schedule constant --steps 30 --no-eval"
 expect "not finite" 10 'error: the loss is (nan|inf) at step [0-9]+: first in the output of linear' $t $nan
 expect "not finite, 2 workers" 10 'error: the loss is (nan|inf) at step [0-9]+: first in the output of linear' $d $nan
 expect "not finite, bf16" 10 'error: the loss is (nan|inf) at step [0-9]+: first in ' $t $nan --dtype bf16
-expect "left out" 0 'warning: [0-9]+ of 30 updates were left out' $t $nan --nan skip
+expect "left out" 0 'warning: [0-9]+ of 30 updates were skipped' $t $nan --nan skip
 
 finish

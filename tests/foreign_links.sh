@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Symbolic links of other users in directories where everybody may make files, such as /tmp: never written through.
+# Symbolic links of other users in directories where everybody may create files, such as /tmp: never written through.
 . "${srcdir:-.}/tests/cli.inc"
 if [ "$(id -u)" -ne 0 ]; then
     echo "SKIP: only root can make links of other users"
@@ -18,7 +18,7 @@ ln -s "$work/nothing" "$work/all/dangling.bin"
 ln -s foreign "$work/all/second"
 ln -s "$work/all/foreign" "$work/own/through"
 chown -h 12345 "$work/all/foreign" "$work/all/dangling.bin"
-refused='error: .*: cannot write: it is a symbolic link of another user, in a directory where everybody may make files'
+refused='error: .*: cannot write: it is a symbolic link of another user, in a directory where everybody may create files'
 expect "--save" 4 "$refused" $t --save "$work/all/foreign"
 expect "--save, a second hop" 4 "$refused" $t --save "$work/all/second"
 expect "--save, from elsewhere" 4 "$refused" $t --save "$work/own/through"

@@ -47,8 +47,8 @@ done >"$work/numbers.bin"
 expect "numbers" 0 'saved' "$trainer" --model gpt2 --data "$work/numbers.bin" --tokens uint16 --vocab-size 9 --layers 1 \
     --heads 1 --channels 32 --seq-len 16 --steps 150 --batch-size 8 --lr 5e-3 --no-eval --save "$work/n.safetensors"
 expect "numbers again" 0 '^7 5 1 3 7 5 1 3 7$' "$trainer" --generate 6 --temperature 0 --prompt "7, 5 1" --load "$work/n.safetensors"
-expect "no such token" 2 "prompt: '9' is no token: .* 0 to 8" "$trainer" --generate 6 --prompt "7 9" --load "$work/n.safetensors"
-expect "no numbers" 2 "prompt: 'seven' is no token" "$trainer" --generate 6 --prompt "seven" --load "$work/n.safetensors"
+expect "no such token" 2 "prompt: '9' is not a token: .* 0 to 8" "$trainer" --generate 6 --prompt "7 9" --load "$work/n.safetensors"
+expect "no numbers" 2 "prompt: 'seven' is not a token" "$trainer" --generate 6 --prompt "seven" --load "$work/n.safetensors"
 
 expect "no weights" 2 '--generate: name the trained weights with --load' "$trainer" --generate 5
 expect "missing file" 4 'nowhere: ' "$trainer" --generate 5 --load "$work/nowhere"

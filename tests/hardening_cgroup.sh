@@ -42,10 +42,10 @@ if make_group memory memory.max memory.limit_in_bytes && echo 67108864 >"$group/
     done
     inside $ddprun -n 2 sh -c 'test $RANK = 0 && exec sleep 60; exec ./launcher_helper eat 500'
     ended $? 137 "the cgroup's out-of-memory killer"
-    says 'rank 1 .* was killed by SIGKILL.*; the kernel ended it for want of memory (its cgroup may use 64 MiB)'
+    says 'rank 1 .* was killed by SIGKILL.*; the kernel killed it because memory ran out (its cgroup may use 64 MiB)'
     inside $ddprun -n 2 sh -c 'test $RANK = 0 && exec sleep 60; ./launcher_helper eat 500; exit 3'
     ended $? 3 "the cgroup's out-of-memory killer took a child of a worker"
-    says "out-of-memory killer has struck meanwhile (its cgroup may use 64 MiB)"
+    says "out-of-memory killer ended a process meanwhile (its cgroup may use 64 MiB)"
     inside $ddprun -n 2 sh -c 'test $RANK = 0 && exit 3; sleep 60'
     ended $? 3 "a failure in a cgroup"
     grep -q memory: "$tmp/err" && fail "want of memory is claimed without a kill"

@@ -225,7 +225,7 @@ test ! -s "$tmp/out" || fail "workers inherit: $(cat "$tmp/out")"
 (trap '' HUP; exec $ddprun -n 1 $helper signals) >"$tmp/out" 2>&1
 test "$(cat "$tmp/out")" = 'ignored 1' || fail "nohup does not reach the workers: $(cat "$tmp/out")"
 (ulimit -n 40; exec $ddprun -n 30 sleep 1) 2>"$tmp/err" && fail "too few descriptors, and no complaint"
-says 'no pipe for its output: Too many open files'
+says 'cannot make a pipe for its output: Too many open files'
 $ddprun -n 4 $helper flood 20 | cat >/dev/null || fail "flood"
 timeout 20 $ddprun -n 2 sh -c "exec $helper flood 20 2>/dev/null" 2>/dev/null | head -c 10 >/dev/null
 gone 1
@@ -324,7 +324,7 @@ gone 1
 
 echo "# hangs"
 run 124 -n 4 --timeout 0.5 $helper hang 3
-says 'no rank has got on for 0.5 s'
+says 'no rank has made progress for 0.5 s'
 says 'rank 3 has not arrived at all-reduce 1042; ranks 0 1 2 have waited [01] s'
 grep -q '^ddprun:  *3  *[0-9]* waiting  *backward  *12 ' "$tmp/err" || fail "no line for rank 3"
 run 0 -n 2 --timeout 0.3 sleep 1; quiet
@@ -345,7 +345,7 @@ grep -q "^  *2  *$worker stopped" "$tmp/out" || fail "a stopped worker is not to
 kill -TERM $pid
 wait $pid
 run 2 status x; says 'must be the process id'
-run 1 status 1; says 'no such job of yours'
+run 1 status 1; says 'you have no such job'
 gone 1
 
 echo "# injected faults"
@@ -481,20 +481,20 @@ error()
         echo shown >&2; exit 5'
 }
 error '{"message": {"message": "RuntimeError: no\nway\u001b[2J", "extraInfo": {"py_callstack": "Traceback:\n  line 7\n"}}}'
-says 'rank 1 gave the reason: RuntimeError: no$'
+says 'rank 1 reported: RuntimeError: no$'
 grep -q '^ddprun: error:   | way\\x1b\[2J$' "$tmp/err" || fail "the second line of a reason"
 grep -q 'line 7' "$tmp/err" && fail "a stack that is in sight is repeated"
 error '{"message": {"message": "no", "extraInfo": {"py_callstack": "Traceback:\n  line 7\n"}}}' --local-ranks-filter 0
 grep -q '^ddprun: error:   |   line 7$' "$tmp/err" || fail "the stack of a rank that is not shown"
-error '{"message": "short form", "timestamp": 1}'; says 'rank 1 gave the reason: short form'
-error ''; says 'rank 1 gave the reason: see .*/1/error.json, 300000 bytes'
+error '{"message": "short form", "timestamp": 1}'; says 'rank 1 reported: short form'
+error ''; says 'rank 1 reported: see .*/1/error.json, 300000 bytes'
 long=$(head -c 20000 /dev/zero | tr '\0' x)
-error "{\"message\": \"$long\"}"; says 'gave the reason: xxxx'
+error "{\"message\": \"$long\"}"; says 'reported: xxxx'
 test "$(wc -c <"$tmp/err")" -lt 2000 || fail "a long reason"
 nested=$(head -c 20000 /dev/zero | tr '\0' '[')
 for json in '{' '[]' '{"message": 7}' '{"message": {"message": null, "extraInfo": []}}' '{"message": "half' '"x"' "$nested"; do
     error "$json"; says 'rank 1 .*exited with code 5'
-    grep -q reason "$tmp/err" && fail "a reason from $(echo "$json" | head -c 50)"
+    grep -q " reported: " "$tmp/err" && fail "a reason from $(echo "$json" | head -c 50)"
 done
 run 5 -n 1 --log-dir "$tmp/t" sh -c 'rm -f "$TORCHELASTIC_ERROR_FILE"; mkfifo "$TORCHELASTIC_ERROR_FILE"; exit 5'
 run 5 -n 1 --log-dir "$tmp/t" sh -c 'mkdir "$TORCHELASTIC_ERROR_FILE"; exit 5'

@@ -39,7 +39,7 @@ export EVIL
 printf '#!/bin/sh\n%s\n' 'printf "{\"message\": \"first %s\\\\u001b[2J\\\\u009b\\\\nsecond \\\\u001b[2J\"}" >"$TORCHELASTIC_ERROR_FILE"
 printf "words %s\n" "$EVIL" >&2; exit 5' >"$work/fails"
 chmod +x "$work/fails"
-clean 5 "a reason" 'gave the reason: first .*\\x1b\[2J\\u009b$' -n 1 --log-dir "$work/log" -r 3 "$work/fails"
+clean 5 "a reason" 'reported: first .*\\x1b\[2J\\u009b$' -n 1 --log-dir "$work/log" -r 3 "$work/fails"
 grep -q '^ddprun: error:   | second \\x1b\[2J$' "$work/out" || fail "a reason: $(cat "$work/out")"
 grep -q "^ddprun: error:   | words $shown\$" "$work/out" || fail "last words: $(cat "$work/out")"
 TMPDIR="$work/$evil" clean 0 "a directory that is named" "log files are in .*/$shown/" -n 1 -r 3 true

@@ -32,7 +32,7 @@ says() {
 
 echo "# standard output on a full disk"
 to_full 125 "two workers" -n 2 sh -c 'echo result'
-says 1 "standard output cannot be written: $full; the job goes on without it"
+says 1 "standard output cannot be written: $full; the job continues without it"
 [ "$(wc -l <"$work/err")" = 1 ] || fail "$name: more words: $(cat "$work/err")"
 to_full 125 "workers go on" -n 4 sh -c 'seq 200000 && echo "end of $RANK" >&2'
 says 1 "standard output cannot be written: $full"
@@ -62,7 +62,7 @@ says 1 'was killed by SIGPIPE'
 
 echo "# log files that may not grow"
 run 125 "-t" sh -c 'ulimit -f 64; exec "$@" >/dev/null' sh "$ddprun" -n 3 -t 3 --log-dir "$work/few" sh -c 'seq 20000; seq 20000 >&2'
-says 1 "$work/few/none_.*/attempt_0/[012]/std[a-z]*.log: cannot be written: File too large; the job goes on, its log files are incomplete"
+says 1 "$work/few/none_.*/attempt_0/[012]/std[a-z]*.log: cannot be written: File too large; the job continues, its log files are incomplete"
 
 # In a small file system of their own: what workers write goes through ddprun (-t) or not (-r).
 space=
@@ -80,7 +80,7 @@ mkdir "$work/disk"
 if [ -n "$space" ]; then
     echo "# log files on a full disk"
     on_disk 125 "-t" -n 2 -t 3 sh -c 'seq 20000; seq 20000 >&2'
-    says 1 "$work/disk/log/none_.*/attempt_0/[01]/std[a-z]*.log: cannot be written: $full; the job goes on, its log files are incomplete"
+    says 1 "$work/disk/log/none_.*/attempt_0/[01]/std[a-z]*.log: cannot be written: $full; the job continues, its log files are incomplete"
     [ "$(wc -l <"$work/out")" = 40000 ] || fail "$name: $(wc -l <"$work/out") lines are shown"
     on_disk 0 "-t, enough room" -n 2 -t 3 sh -c 'seq 1000'
     [ "$(grep -c . "$work/err")" = 0 ] || fail "$name: $(cat "$work/err")"
@@ -105,13 +105,13 @@ echo "# a worker that meets a full disk is not started again"
 article="$trainer --model article --steps 2"
 # shellcheck disable=SC2086
 to_full 4 "results" -n 1 --max-restarts 2 $article
-says 1 'not restarting: rank 0 met a full disk, and would again; make room first$'
+says 1 'not restarting: rank 0 found the disk full; free space and start again$'
 grep -q ' restarting all' "$work/err" && fail "$name: $(cat "$work/err")"
 if [ -n "$space" ]; then
     # shellcheck disable=SC2086
     run 4 "a checkpoint" $space sh -c 'mount -t tmpfs -o size=8k none "$0" && exec "$@"' "$work/disk" \
         "$ddprun" -n 2 --max-restarts 2 $article --checkpoint "$work/disk/c" --checkpoint-every 1
-    says 1 'not restarting: rank [01] met a full disk'
+    says 1 'not restarting: rank [01] found the disk full'
     grep -q ' restarting all' "$work/err" && fail "$name: $(cat "$work/err")"
 fi
 # The same exit code for other reasons, or of other programs, may be worth a try.

@@ -3,7 +3,7 @@
 # What a run shows and writes about itself: lines, the bar on a terminal, files on a full disk.
 . "${srcdir:-.}/tests/cli.inc"
 
-article="$trainer --model article --batch-size 2 --epochs 3"
+article="$trainer --model article --data-size 8 --batch-size 2 --epochs 3"
 
 expect "lines of steps" 0 '^step 4/12: loss [0-9.]+, learning rate 0.01, [0-9]+ samples/s, ETA 0:00$' \
     $article --log-every 4
@@ -69,7 +69,7 @@ trace "trace: three steps" "$work/trace" 1 3 step forward backward update
 expect "trace of dp" 0 "" $article --mode dp --trace "$work/trace"
 trace "trace: dp" "$work/trace" 1 6 step forward backward "sum gradients" scatter update
 expect "trace of a killed run" 137 "" "$ddprun" -n 2 --grace 1 --inject kill:rank=1,step=20000 \
-    "$trainer" --model article --batch-size 2 --epochs 15000 --zero 0 --trace-steps 1-1000000 --trace "$work/trace" --quiet
+    "$trainer" --model article --data-size 8 --batch-size 2 --epochs 15000 --zero 0 --trace-steps 1-1000000 --trace "$work/trace" --quiet
 trace "trace: killed" "$work/trace" 2 0 step forward backward update bucket
 expect "trace that cannot be opened" 4 "$work/none/trace: cannot open" $article --trace "$work/none/trace"
 expect "trace on a full disk" 0 "/dev/full: cannot write to it" $article --trace /dev/full

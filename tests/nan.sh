@@ -25,11 +25,11 @@ bad=$(sed -n 's/.* at step \([0-9]*\):.*/\1/p' "$work/one")
 
 # The weights are those before the first bad step, from where on nothing changes.
 expect "before" 0 "" "$trainer" $common --steps $((bad - 1)) --save "$work/before"
-expect "skip" 0 "warning: $((40 - bad + 1)) of 40 updates were left out" \
+expect "skip" 0 "warning: $((40 - bad + 1)) of 40 updates were skipped" \
     "$trainer" $common --steps 40 --nan skip --save "$work/skip"
 cmp -s "$work/before" "$work/skip" || fail "skip: the weights have changed after step $bad"
 [ "$(grep -c 'at step' "$work/out")" -eq 3 ] || fail "skip: not three steps are explained"
-expect "skip, two workers" 0 "updates were left out" \
+expect "skip, two workers" 0 "updates were skipped" \
     "$ddprun" -n 2 trainer $common --steps 40 --nan skip --save "$work/skip2"
 cmp -s "$work/before" "$work/skip2" || fail "skip, two workers: other weights"
 expect "warn" 0 "warning: the loss is (nan|inf) at step $bad: a lower --lr may help" \
@@ -63,10 +63,10 @@ header=$header'"fc2.weight":{"dtype":"F32","shape":[2,2],"data_offsets":[24,40]}
     bytes 0 0 200 77 0 0 200 277 0 0 200 277 0 0 200 77         # 1, -1, -1, 1
 } >"$work/weights"
 huge="--data $work/x.npy,$work/y.npy --load $work/weights --hidden 2 --batch-size 8 --global-batch 64 --steps 3 --no-eval"
-sum="the gradient's norm is inf at step 1: each shard by itself is finite, their sum is not"
+sum="the gradient's norm is inf at step 1: each shard is finite, their sum is not"
 for start in trainer "trainer --mode dp --replicas 2" "ddprun -n 2 trainer" "ddprun -n 2 trainer --no-shared-weights"; do
     # shellcheck disable=SC2086 # options
-    expect "norm, $start" 0 "warning: 3 of 3 updates were left out" "$top"/$start $huge --nan skip --save "$work/f"
+    expect "norm, $start" 0 "warning: 3 of 3 updates were skipped" "$top"/$start $huge --nan skip --save "$work/f"
     grep -q "warning: $sum" "$work/out" || fail "norm, $start: no '$sum'"
     [ "$(tail -c 40 "$work/f" | od -An -tx1)" = "$(tail -c 40 "$work/weights" | od -An -tx1)" ] || fail "norm, $start: the weights have changed"
 done

@@ -30,6 +30,11 @@ while read -r shards batch seed losses; do
     case $shards in '#'*) continue ;; esac
     set -- --hidden 128,64 --batch-size "$batch" --seed "$seed" --lr 0.05 --schedule constant
     compare "accum x $shards" "$losses" "$trainer" "$@" --acc-steps "$shards"
+    if [ "$shards" -gt 1 ]; then # the flip is here too, with any products
+        strict=$late late=1e-2
+        compare "accum x $shards, 1 lane" "$losses" "$trainer" "$@" --acc-steps "$shards" --lanes 1
+        late=$strict
+    fi
     compare "ddp x $shards" "$losses" "$ddprun" -n "$shards" trainer "$@"
     compare "dp x $shards" "$losses" "$trainer" --mode dp --replicas "$shards" "$@"
 done <"$golden/mlp.txt"
@@ -54,6 +59,7 @@ while read -r model optimizer rate shards batch seed losses; do
         ;;
     esac
     compare "$model $optimizer accum x $shards" "$losses" "$trainer" "$@" --acc-steps "$shards"
+    [ "$shards" = 1 ] || compare "$model $optimizer accum x $shards, 1 lane" "$losses" "$trainer" "$@" --acc-steps "$shards" --lanes 1
     [ "$shards" = 1 ] || compare "$model $optimizer ddp x $shards" "$losses" "$ddprun" -n "$shards" trainer "$@"
 done <"$golden/models.txt"
 finish

@@ -15,9 +15,9 @@ spoil() {
     expect "$1" 8 "$4" python3 "$here/tests/replicas.py" "$2" "$3" "$work/weights" \
         "$ddprun" -n "$2" "$trainer" $common --epochs 10000 --check-replicas 5 --log "$work/log" --log-every 5
     [ "$got" -ne 77 ] || skip "this process may not write to the memory of its children"
-    [ "$(grep -c 'drifted apart' "$work/out")" -eq 1 ] || fail "$1: not one message"
+    [ "$(grep -c 'parameters differ between workers' "$work/out")" -eq 1 ] || fail "$1: not one message"
 }
 spoil "rank 1 of 3" 3 1 'after step [0-9]*[05] rank 1 has other values in fc2.weight than the other 2:'
 spoil "rank 0 of 3" 3 0 'after step [0-9]*[05] rank 0 has other values in fc2.weight than the other 2:'
-spoil "rank 1 of 2" 2 1 'ranks 0, 1 differ in fc2.weight, and no majority says who is right'
+spoil "rank 1 of 2" 2 1 'ranks 0, 1 differ in fc2.weight, and no majority agrees'
 finish

@@ -5,7 +5,7 @@
 . "${srcdir:-.}/tests/cli.inc"
 
 t="$trainer --quiet --threads 1 --no-eval"
-refused='step-00000002: cannot go on.* another run: fingerprint of the data [0-9a-f]{16} \(now [0-9a-f]{16}\)\. To begin.*--load'
+refused='step-00000002: cannot resume.* another run: fingerprint of the data [0-9a-f]{16} \(now [0-9a-f]{16}\)\. To begin.*--load'
 
 # --- images, plain and compressed; 500 samples, of which 256 are looked at
 mkdir "$work/plain" "$work/other"
@@ -16,11 +16,9 @@ cp "$work"/plain/t* "$work/other"
 images="$t --hidden 8 --batch-size 50 --lr 1e-3 --schedule constant"
 expect "images" 0 '' $images --steps 2 --data "$work/plain" --checkpoint "$work/c"
 expect "the same images" 0 '' $images --data "$work/plain" --resume-from "$work/c" --steps 3
-if [ -n "${ZLIB-unknown}" ]; then
-    mkdir "$work/gz"
-    for file in "$work"/plain/*; do gzip -c "$file" >"$work/gz/${file##*/}.gz"; done
-    expect "compressed images" 0 '' $images --data "$work/gz" --resume-from "$work/c" --steps 3
-fi
+mkdir "$work/gz"
+for file in "$work"/plain/*; do gzip -c "$file" >"$work/gz/${file##*/}.gz"; done
+expect "compressed images" 0 '' $images --data "$work/gz" --resume-from "$work/c" --steps 3
 # other FILE OFFSET: in place of one byte another
 other() { printf '\007' | dd of="$1" bs=1 seek="$2" conv=notrunc status=none; }
 other "$work/other/train-images-idx3-ubyte" 4444 # a pixel changes the mean
@@ -49,10 +47,10 @@ refused=$(echo "$refused" | sed 's/00000002/00000003/')
 expect "another text" 2 "$refused" $tokens --steps 3 --data "$work/changed" --checkpoint "$work/k" --resume
 
 # --- milestones that differ in the last of them
-article="$t --model article --data-size 40000 --batch-size 1 --schedule step"
-many=$(seq -s , 100000001 100000015)
-expect "milestones" 0 '' $article --steps 2 --lr-milestones "$many,100000017" --checkpoint "$work/m"
-expect "the same milestones" 0 '' $article --steps 3 --lr-milestones "$many,100000017" --resume-from "$work/m"
+article="$t --model article --data-size 2000 --batch-size 1 --schedule step"
+many=$(seq -s , 900000001 900000015)
+expect "milestones" 0 '' $article --steps 2 --lr-milestones "$many,900000017" --checkpoint "$work/m"
+expect "the same milestones" 0 '' $article --steps 3 --lr-milestones "$many,900000017" --resume-from "$work/m"
 expect "another last milestone" 2 'schedule step, .* \(now step, ' \
-    $article --steps 3 --lr-milestones "$many,100000018" --resume-from "$work/m"
+    $article --steps 3 --lr-milestones "$many,900000018" --resume-from "$work/m"
 finish

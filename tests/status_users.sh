@@ -19,8 +19,8 @@ until [ -e "$work/up" ] && [ -e "$work/other" ] || [ $((tries -= 1)) -eq 0 ]; do
 
 expect "one's own job" 0 "^job $job:" "$ddprun" status
 ! grep -q "^job $other:" "$work/out" || fail "another user's job is shown"
-expect "another user's job by its number" 1 "status $other: no such job of yours" "$ddprun" status $other
+expect "another user's job by its number" 1 "status $other: you have no such job" "$ddprun" status $other
 expect "the other user's own job" 0 "^job $other:" $switch "$ddprun" status
 ! grep -q "^job $job:" "$work/out" || fail "a job is shown to another user"
-expect "a job by its number, for another user" 1 "status $job: no such job of yours" $switch "$ddprun" status $job
+expect "a job by its number, for another user" 1 "status $job: you have no such job" $switch "$ddprun" status $job
 finish

@@ -52,7 +52,7 @@ for start in "$trainer" "$ddprun -n 2 trainer"; do
         begin $start $wide --steps 1000000 --checkpoint "$dir" $often --log "$work/log"
         until_true stepping || fail "$name: no step is done"
         kill -$signal $pid
-        ended "$name, SIG$signal" 75 1 'to go on: the same command with --resume'
+        ended "$name, SIG$signal" 75 1 'to continue: the same command with --resume'
     done
     grep -q 'SIGUSR1: stopping after this step$' "$work/err" || [ "$name" = trainer ] || fail "ddprun: $(cat "$work/err")"
 

@@ -203,7 +203,7 @@ def interrupted_training(shell):
             shell.read(0.02)
         shell.type("\x03")
         shell.expect("SIGINT: stopping after this step; again: ending at once")
-        shell.expect("to go on: the same command with --resume")
+        shell.expect("to continue: the same command with --resume")
         shell.expect("<ready>")
         shell.code(75)
         if len(glob.glob(shell.work + "/dir/step-*")) != 1:
@@ -292,7 +292,7 @@ def orphaned_question(shell):
     """Who asks where nobody can ever answer is ended, and nothing spins."""
     shell.start("(./ddprun -n 2 sh -c 'sleep 0.3; %s' </dev/tty &)" % QUESTION)
     leaders = shell.workers(2)
-    shell.expect("rank 0 uses the terminal, and no shell is left")
+    shell.expect("rank 0 uses the terminal, but there is no shell")
     shell.expect("rank 0 .* was killed by SIGHUP")
     gone(leaders, "after a question that nobody can answer")
 

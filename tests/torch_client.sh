@@ -55,7 +55,7 @@ recorded()
     run 1 "recorded" ./ddprun -n 2 --log-dir "$tmp/logs" "$@" "$srcdir/tests/torch_record.py"
     test "$(grep -c "^ddprun: error: $pattern" "$tmp/log")" = 1 || { fail "not said once: $pattern"; cat "$tmp/log"; }
 }
-recorded 'rank 1 gave the reason: RuntimeError: rank 1 is out of luck$'
+recorded 'rank 1 reported: RuntimeError: rank 1 is out of luck$'
 grep -q '^ddprun: .*raise RuntimeError' "$tmp/log" && fail "a stack in sight is repeated"
 recorded '  |     raise RuntimeError("rank 1 is out of luck")' -r 3
 finish

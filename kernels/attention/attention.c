@@ -77,8 +77,7 @@ static int64_t seen(int64_t at, int64_t key, int64_t keys)
     return n < keys ? n : keys;
 }
 
-/* --- forward ------------------------------------------------------------------------------------
- */
+/* --- forward ---------------------------------------------------------------------------------- */
 
 struct forward {
     const struct ddp_attention_forward *args;
@@ -215,8 +214,7 @@ enum ddp_status ddp_attention_forward(const struct ddp_attention_forward *args, 
     return (enum ddp_status)atomic_load(&forward.failed);
 }
 
-/* --- backward -----------------------------------------------------------------------------------
- */
+/* --- backward --------------------------------------------------------------------------------- */
 
 struct backward {
     const struct ddp_attention_backward *args;

@@ -17,7 +17,7 @@
  * float4 along D, eight rows by four columns to a thread: at 64 features 32 multiply-adds for 2.5
  * loads, which keeps the multipliers about two thirds busy. All tiles fit 48 KiB and 168 registers,
  * three or four blocks to a multiprocessor, which hides the loads. The tensor cores do it many
- * times as fast (attention_mma.cu), in bf16; forward() and backward() choose. Heads of 128 and 256
+ * times as fast (mma.cu), in bf16; forward() and backward() choose. Heads of 128 and 256
  * are done right, not fast. */
 #include "core/log.h"
 #include "kernels/attention/attention.h"

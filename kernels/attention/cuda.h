@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * What the CUDA versions of attention share, and the entry of the one on tensor cores. Private to
- * attention*. */
+ * this folder. */
 #ifndef DDP_KERNELS_ATTENTION_CUDA_H
 #define DDP_KERNELS_ATTENTION_CUDA_H
 

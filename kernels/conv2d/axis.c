@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * See conv2d_axis.h. */
+ * See axis.h. */
 #include "config.h"
 
 #include "kernels/conv2d/axis.h"

@@ -13,8 +13,7 @@
 #include "kernels/conv2d/weight.h"
 #include "kernels/cpu/cpu.h"
 
-/* --- forward
- * -------------------------------------------------------------------------------------- */
+/* --- forward ---------------------------------------------------------------------------------- */
 
 size_t ddp_conv2d_forward_scratch_bytes(const struct ddp_conv2d_shape *shape)
 {
@@ -53,8 +52,7 @@ enum ddp_status ddp_conv2d_forward(const struct ddp_conv2d_forward *args, void *
     return ddp_correlate(&correlate, stream);
 }
 
-/* --- backward
- * ------------------------------------------------------------------------------------- */
+/* --- backward --------------------------------------------------------------------------------- */
 
 static enum ddp_status backward_phase(const struct ddp_conv2d_backward *args,
                                       const struct ddp_conv_images *forward, int64_t row,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * See conv2d_cuda.h. Bound by memory: each element of a matrix of windows is written once, in
+ * See cuda.h. Bound by memory: each element of a matrix of windows is written once, in
  * accesses of 16 bytes where the number of channels allows it; what is read comes from the cache
  * for all but the first tap that meets it, and what is written stays in the second-level cache for
  * the product that follows. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * See conv2d_correlate.h. A task is a tile of positions for a range of output channels; the weight
+ * See correlate.h. A task is a tile of positions for a range of output channels; the weight
  * is packed first, so that sixteen output channels lie side by side. */
 #include "config.h"
 

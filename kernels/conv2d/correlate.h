@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * The pass over images that convolution takes forward, and, with the window turned round, back to
- * the gradient of its input. Private to conv2d*.c. */
+ * the gradient of its input. Private to this folder. */
 #ifndef DDP_KERNELS_CONV2D_CORRELATE_H
 #define DDP_KERNELS_CONV2D_CORRELATE_H
 

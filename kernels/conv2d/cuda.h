@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Convolution on a CUDA device: what moves memory around the products (conv2d.cu), for
- * conv2d_cuda.c. */
+ * cuda.c. */
 #ifndef DDP_KERNELS_CONV2D_CUDA_H
 #define DDP_KERNELS_CONV2D_CUDA_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * See conv2d_micro.h. The loops stand in conv2d_micro.inc; here are the vectors of each set. On
+ * See micro.h. The loops stand in micro.inc; here are the vectors of each set. On
  * x86-64 they are intrinsics because fused multiply-add must be asked for by name: the build
  * forbids the compiler to contract a * b + c, and it doubles the speed. */
 #include "config.h"

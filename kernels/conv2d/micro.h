@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The inner loops of convolution, in registers, for each instruction set. Private to conv2d*.c.
+ * The inner loops of convolution, in registers, for each instruction set. Private to this folder.
  *
  * Every output is one chain of additions in the order of its runs, whatever the instruction set and
  * however pixels are grouped; sets with fused multiply-add (AVX-512, AVX2) give the same bits. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * See conv2d_tile.h. */
+ * See tile.h. */
 #include "config.h"
 
 #include "kernels/conv2d/tile.h"

@@ -2,7 +2,7 @@
  *
  * How convolution cuts images into tiles, brings a tile into a block of memory that stays in cache
  * where it must be rounded or gated, and which taps of its window each output meets. Private to
- * conv2d*.c.
+ * this folder.
  */
 #ifndef DDP_KERNELS_CONV2D_TILE_H
 #define DDP_KERNELS_CONV2D_TILE_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * See conv2d_weight.h. The batch is cut into at most 16 chunks; each chunk adds into sums of its
+ * See weight.h. The batch is cut into at most 16 chunks; each chunk adds into sums of its
  * own, and the chunks' sums are added from the first to the last. A task is a chunk and a range of
  * output channels. Sums lie in memory as vectors of sixteen output channels,
  * (vector, KH, KW, C, 16). */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The gradients of convolution's weight and bias. Private to conv2d*.c. */
+ * The gradients of convolution's weight and bias. Private to this folder. */
 #ifndef DDP_KERNELS_CONV2D_WEIGHT_H
 #define DDP_KERNELS_CONV2D_WEIGHT_H
 

@@ -6,11 +6,11 @@
 
 #include "kernels/cpu/gemm.h"
 
-/* Lets oneDNN make its code while there surely is room for it: where it finds none, it throws what
- * nobody in C can catch, and the process ends. Later products allocate as C does, and tell. Before
- * each product, from any thread; only the first does it, and takes some ten milliseconds.
- *   vector  a product with a vector: little code of its own, which is made at once; only the room
- *           for it is looked for
+/* Makes oneDNN generate its code while there is room for it: without room it throws an exception
+ * that C cannot catch, and the process ends. Later products allocate as C does, and report errors.
+ * Called before each product, from any thread; only the first call does it, in some ten
+ * milliseconds.
+ *   vector  a product with a vector: it generates little code itself; only the room is checked
  * DDP_ERR_MEMORY. */
 enum ddp_status ddp_onednn_prepare(bool vector);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * See cuda_columns.h. Bound by memory: each array is read or written once, in accesses of 16 bytes.
+ * See columns.h. Bound by memory: each array is read or written once, in accesses of 16 bytes.
  * Sums over rows: the rows are cut into at most 1024 pieces, by the shape alone; the eight threads
  * of a column add every eighth row of their piece, then each other, and a second kernel adds the
  * pieces, all in one order. */

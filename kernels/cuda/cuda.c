@@ -27,7 +27,7 @@ static const char *advice(cudaError_t error)
         return "its memory is damaged: leave this GPU out with CUDA_VISIBLE_DEVICES, or reset it "
                "(nvidia-smi -q -d ECC shows more)";
     case cudaErrorDevicesUnavailable:
-        return "another process has it for itself, or it is in use (nvidia-smi shows by whom)";
+        return "another process uses it exclusively (nvidia-smi shows which)";
     case cudaErrorNoKernelImageForDevice:
         return "this build has no code for this model of GPU: build with NVCC_GENCODE set for it";
     case cudaErrorInsufficientDriver:

@@ -2,8 +2,8 @@
  *
  * Attention and convolution on a CUDA device by cuDNN, where its library is present. Each of their
  * functions (kernels/attention/cudnn.h, kernels/conv2d/cudnn.h) sets *done: false when cuDNN has
- * nothing for the case (no library, no plan for the shape, a dtype that is not bf16), which is no
- * error and leaves all memory as it was; the caller then runs our own kernel.
+ * nothing for the case (no library, no plan for the shape, a dtype that is not bf16), which is not
+ * an error and leaves all memory as it was; the caller then runs our own kernel.
  *
  * Bits: only engines are taken that cuDNN calls deterministic, the first that it proposes for a
  * shape, without measuring, so that all runs and ranks with the same library and model of GPU take

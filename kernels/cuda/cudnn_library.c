@@ -55,7 +55,7 @@ static bool is_broken(size_t version)
     return version < OLDEST_VERSION;
 }
 
-/* Not told as an error: our own kernels do all that cuDNN does. */
+/* Not logged as an error: our own kernels do all that cuDNN does. */
 static void open_library(struct ddp_cudnn *cudnn, struct ddp_cuda *cuda)
 {
     const char *missing = NULL;
@@ -78,9 +78,9 @@ static void open_library(struct ddp_cudnn *cudnn, struct ddp_cuda *cuda)
     if (status == CUDNN_STATUS_SUCCESS)
         status = cudnn->calls.set_stream(cudnn->handle, cuda->stream);
     cudnn->usable = status == CUDNN_STATUS_SUCCESS;
-    (void)cudaGetLastError(); /* what made it fail is no error of ours */
+    (void)cudaGetLastError(); /* its failure is not an error of ours */
     if (cudnn->usable)
-        ddp_log(DDP_LOG_DEBUG, "cuDNN %zu.%zu.%zu does attention and convolution in bf16",
+        ddp_log(DDP_LOG_DEBUG, "cuDNN %zu.%zu.%zu computes attention and convolution in bf16",
                 cudnn->version / 10000, cudnn->version / 100 % 100, cudnn->version % 100);
     else
         ddp_log(DDP_LOG_DEBUG, "cuDNN is not used: %s", cudnn->calls.error_string(status));

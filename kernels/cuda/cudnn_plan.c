@@ -198,15 +198,15 @@ static void make(struct ddp_cudnn *cudnn, struct ddp_cudnn_plan *plan, ddp_cudnn
         (void)cudnn->calls.destroy_descriptor(operations);
     }
     ddp_cudnn_graph_end(&graph);
-    (void)cudaGetLastError(); /* an engine that cannot be built is no error of ours */
+    (void)cudaGetLastError(); /* an engine that cannot be built is not an error of ours */
     if (plan->plan)
         return;
     if (graph.failed)
-        ddp_log(DDP_LOG_DEBUG, "%s: not by cuDNN, which refuses %s: %s", operation, graph.failed,
-                cudnn->calls.error_string(graph.status));
+        ddp_log(DDP_LOG_DEBUG, "%s: not done by cuDNN, which rejects %s: %s", operation,
+                graph.failed, cudnn->calls.error_string(graph.status));
     else
-        ddp_log(DDP_LOG_DEBUG, "%s: not by cuDNN, which has no deterministic plan for the shape",
-                operation);
+        ddp_log(DDP_LOG_DEBUG,
+                "%s: not done by cuDNN, which has no deterministic plan for the shape", operation);
 }
 
 enum ddp_status ddp_cudnn_plan_of(struct ddp_cudnn *cudnn, const struct ddp_cudnn_key *key,
@@ -272,7 +272,7 @@ enum ddp_status ddp_cudnn_run(const struct ddp_cudnn_plan *plan,
     if (pack)
         (void)calls->destroy_descriptor(pack);
     if (status != CUDNN_STATUS_SUCCESS)
-        return ddp_fail(DDP_ERR_SYSTEM, "%s: cuDNN: %s (DDP_CUDNN=0 does without it)", operation,
+        return ddp_fail(DDP_ERR_SYSTEM, "%s: cuDNN: %s (DDP_CUDNN=0 disables cuDNN)", operation,
                         calls->error_string(status));
     return ddp_cuda_launched(cuda, operation);
 }

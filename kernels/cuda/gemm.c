@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * See cuda_gemm.h. cublasLt is column-major, so that it is asked for the transposed product,
+ * See gemm.h. cublasLt is column-major, so that it is asked for the transposed product,
  * C^T = op(B)^T op(A)^T, on the same memory.
  *
  * Bits: an algorithm is chosen by the shape, the types and 16 bytes of alignment, not by where in
@@ -182,7 +182,7 @@ static cublasStatus_t prefer(cublasLtMatmulPreference_t preference, const struct
     return status;
 }
 
-/* The first algorithm that the library proposes; none is no error. */
+/* The first algorithm that the library proposes; none is not an error. */
 static enum ddp_status choose(struct plan *plan, struct ddp_cuda *cuda)
 {
     cublasLtMatmulPreference_t preference;

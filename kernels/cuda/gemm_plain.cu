@@ -27,7 +27,7 @@ static __device__ void load_tile(float (*tile)[TILE], const T *from, int64_t row
                                  int64_t depth_stride)
 {
     for (int i = (int)threadIdx.x; i < TILE * DEPTH; i += THREADS) {
-        /* neighbouring threads read neighbouring memory, whichever way the matrix lies */
+        /* neighbouring threads read neighbouring memory, however the matrix is laid out */
         const int r = row_stride == 1 ? i % TILE : i / DEPTH;
         const int d = row_stride == 1 ? i / TILE : i % DEPTH;
         const bool inside = row + r < rows && depth + d < depths;

@@ -151,7 +151,7 @@ struct ddp_copies {
 static inline void ddp_copy(struct ddp_copies *copies, uint16_t *to, const uint16_t *from,
                             bool there)
 {
-    memset(to, 0xff, 16); /* NaN to who does not wait */
+    memset(to, 0xff, 16); /* NaN for a reader that does not wait */
     copies->of[copies->count].to = to;
     copies->of[copies->count++].from = there ? from : NULL;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * See cuda_sort.h. Radix sort by eight bits at a time: each tile counts its digits, one block adds
+ * See sort.h. Radix sort by eight bits at a time: each tile counts its digits, one block adds
  * the counts up, and each tile puts its elements where the counts say. Within a warp, the lanes
  * with equal digits find each other by votes. Bound: latency, at the sizes of a batch of tokens. */
 #include "kernels/cuda/sort.h"

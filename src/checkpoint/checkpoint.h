@@ -14,8 +14,7 @@
 
 #define DDP_CHECKPOINT_ARRAYS 8
 
-/* --- Writing: one rank does it, from one thread ------------------------------------------------
- */
+/* --- Writing: one rank does it, from one thread ----------------------------------------------- */
 
 typedef struct ddp_checkpoint_writer ddp_checkpoint_writer;
 
@@ -44,15 +43,14 @@ enum ddp_status ddp_checkpoint_begin(ddp_checkpoint_writer *writer, float *const
 enum ddp_status ddp_checkpoint_start(ddp_checkpoint_writer *writer,
                                      const struct ddp_checkpoint_state *state);
 
-/* The failure of a write that has ended; DDP_OK while it goes on. Never blocks. */
+/* The failure of a write that has ended; DDP_OK while it runs. Never blocks. */
 enum ddp_status ddp_checkpoint_poll(ddp_checkpoint_writer *writer);
 
 /* Waits until what was started is durable. DDP_ERR_IO: disk full, say; older checkpoints are
  * untouched. */
 enum ddp_status ddp_checkpoint_wait(ddp_checkpoint_writer *writer);
 
-/* --- Reading -----------------------------------------------------------------------------------
- */
+/* --- Reading ---------------------------------------------------------------------------------- */
 
 /* A checkpoint in memory, every byte checked. */
 struct ddp_checkpoint {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * See checkpoint_dir.h. */
+ * See directory.h. */
 #include "config.h"
 
 #include "checkpoint/directory.h"
@@ -9,6 +9,7 @@
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/parse.h"
+#include "core/write.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -94,7 +95,7 @@ static int remove_tree(int parent, const char *name)
     return unlinkat(parent, name, AT_REMOVEDIR);
 }
 
-/* Under the lock nobody else can be writing: whatever is temporary was left. */
+/* Under the lock there is no other writer: temporary names are leftovers. */
 static void remove_stale(const struct ddp_checkpoint_dir *dir)
 {
     DIR *stream = open_stream(dir->fd, ".");
@@ -153,49 +154,6 @@ enum ddp_status ddp_checkpoint_dir_list(const struct ddp_checkpoint_dir *dir, in
 }
 
 /* --- opening ---------------------------------------------------------------------------------- */
-
-/* Some file systems have nothing to sync in a directory, and say so. */
-static int sync_directory(int fd)
-{
-    return fsync(fd) < 0 && errno != EINVAL && errno != EROFS ? -1 : 0;
-}
-
-/* Makes one directory, durable in the one above it. */
-static int make_directory(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    if (mkdir(path, 0777) < 0)
-        return errno == EEXIST ? 0 : -1;
-    char *above = slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup(".");
-    const int fd = above ? open(above, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
-    free(above);
-    if (fd >= 0) {
-        sync_directory(fd);
-        close(fd);
-    }
-    return 0;
-}
-
-/* mkdir -p */
-static enum ddp_status make_directories(const char *path)
-{
-    char *copy = strdup(path);
-    if (!copy)
-        return ddp_fail(DDP_ERR_MEMORY, "out of memory");
-    enum ddp_status status = DDP_OK;
-    for (char *slash = copy + strspn(copy, "/"); status == DDP_OK && *slash;) {
-        slash += strcspn(slash, "/");
-        const char kept = *slash;
-        *slash = '\0';
-        if (make_directory(copy) < 0)
-            status = ddp_fail(ddp_errno_status(errno, DDP_ERR_IO),
-                              "%s: cannot make the directory: %s", copy, strerror(errno));
-        *slash = kept;
-        slash += strspn(slash, "/");
-    }
-    free(copy);
-    return status;
-}
 
 /* The process that holds the lock, as " (process 123)"; "" where the kernel does not tell. */
 static const char *holder(const struct ddp_checkpoint_dir *dir, char text[48])
@@ -263,7 +221,7 @@ enum ddp_status ddp_checkpoint_dir_open(struct ddp_checkpoint_dir *dir, const ch
     for (size_t n = strlen(path); n > 1 && dir->path[n - 1] == '/'; n--)
         dir->path[n - 1] = '\0';
     if (access(path, F_OK) < 0)
-        status = make_directories(path);
+        status = ddp_make_directories(path, true);
     if (status == DDP_OK) {
         dir->fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         if (dir->fd < 0)
@@ -308,8 +266,8 @@ enum ddp_status ddp_checkpoint_dir_begin(const struct ddp_checkpoint_dir *dir, i
     return DDP_OK;
 }
 
-/* Puts the temporary directory in the place of the old checkpoint. Without an exchange in one step
- * the old one goes first. */
+/* Replaces the old checkpoint by the temporary directory. If they cannot be exchanged in one step,
+ * the old one is removed first. */
 static int replace(const struct ddp_checkpoint_dir *dir, const char *temporary, const char *name)
 {
     if (renameat2(dir->fd, temporary, dir->fd, name, RENAME_EXCHANGE) == 0) {
@@ -329,14 +287,14 @@ enum ddp_status ddp_checkpoint_dir_commit(const struct ddp_checkpoint_dir *dir, 
     char name[DDP_CHECKPOINT_NAME], temporary[DDP_CHECKPOINT_NAME];
     ddp_checkpoint_name(name, step);
     temporary_name(temporary, step);
-    if (sync_directory(fd) < 0)
+    if (ddp_sync(fd) < 0)
         return dir_error(dir, name, "sync");
     int error = renameat(dir->fd, temporary, dir->fd, name);
     if (error < 0 && (errno == EEXIST || errno == ENOTEMPTY || errno == ENOTDIR))
         error = replace(dir, temporary, name);
     if (error < 0)
         return dir_error(dir, name, "give the new checkpoint its name");
-    if (sync_directory(dir->fd) < 0)
+    if (ddp_sync(dir->fd) < 0)
         return dir_error(dir, "", "sync");
     return DDP_OK;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The directory that checkpoints are in: DIR/step-00000100/ each, which appears whole or not at
- * all. Everything that is not complete has a name of its own (.step-00000100.tmp-PID), so what a
- * kill leaves can be told, and is removed by the next trainer. Knows nothing of what is inside. */
+ * The directory of checkpoints: each is DIR/step-00000100/, created atomically. An incomplete one
+ * has another name (.step-00000100.tmp-PID), so that the next trainer recognises and removes what a
+ * kill has left. Knows nothing of the contents. */
 #ifndef DDP_CHECKPOINT_DIRECTORY_H
 #define DDP_CHECKPOINT_DIRECTORY_H
 
@@ -16,10 +16,10 @@ struct ddp_checkpoint_dir {
 
 #define DDP_CHECKPOINT_NAME 48 /* bytes of "step-..." and of temporary names */
 
-/* Opens the directory, makes it (and those above it) where it is not there, and locks it. The lock
- * is on the directory itself and leaves nothing behind; where the file system has no locks, a
- * warning says so. What killed trainers left half-written or half-removed goes.
- *   wait_ms  for another trainer to end, such as the one that this one replaces; says so
+/* Opens the directory, creates it (and its parents) if it does not exist, and locks it. The lock is
+ * on the directory itself and leaves nothing behind; if the file system has no locks, a warning
+ * says so. Incomplete checkpoints of killed trainers are removed.
+ *   wait_ms  for another trainer to end, such as the one that this one replaces; logged
  * DDP_ERR_IO: cannot be read or written; another trainer uses it. */
 enum ddp_status ddp_checkpoint_dir_open(struct ddp_checkpoint_dir *dir, const char *path,
                                         int wait_ms);

@@ -81,8 +81,8 @@ static enum ddp_status take(const struct ddp_checkpoint *checkpoint, int part,
         if (!found || strcmp(found->dtype, "F32") != 0 || found->dim_count != wanted[i].dim_count ||
             memcmp(found->dims, wanted[i].dims, (size_t)found->dim_count * sizeof(int64_t)) != 0)
             status = ddp_fail(DDP_ERR_FORMAT,
-                              "%s/%s: tensor %s is not there in the model's shape: the "
-                              "checkpoint is another model's",
+                              "%s/%s: no tensor %s of the model's shape: the "
+                              "checkpoint is from another model",
                               checkpoint->path, ddp_checkpoint_part_names[part], names[i]);
     }
     for (size_t i = 0; status == DDP_OK && i < count; i++) {
@@ -129,7 +129,7 @@ static bool DDP_PRINTF(2, 3) wrong(char *reason, const char *format, ...)
     return false;
 }
 
-/* Opens a regular file and tells its size. Reasons name no file: the caller does. */
+/* Opens a regular file and returns its size. Reasons do not name the file: the caller does. */
 static int open_file(int dir_fd, const char *name, uint64_t *bytes, char *reason)
 {
     struct stat info;
@@ -153,7 +153,7 @@ static bool read_bytes(int fd, char *bytes, size_t count, uint32_t *crc32, char 
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0)
-            return wrong(reason, "cannot read it: %s", n < 0 ? strerror(errno) : "it is cut short");
+            return wrong(reason, "cannot read it: %s", n < 0 ? strerror(errno) : "it is truncated");
         sum = crc32_z(sum, (const Bytef *)bytes, (size_t)n);
         bytes += n;
         count -= (size_t)n;
@@ -172,7 +172,7 @@ static bool read_state(struct ddp_checkpoint_state *state, int dir_fd, char *rea
         return false;
     if (bytes > DDP_CHECKPOINT_STATE_BYTES) {
         close(fd);
-        return wrong(reason, "it has %" PRIu64 " bytes, which are too many", bytes);
+        return wrong(reason, "it has %" PRIu64 " bytes, which is too many", bytes);
     }
     text = malloc((size_t)bytes + 1);
     const bool good = text && read_bytes(fd, text, (size_t)bytes, &unused, reason) &&
@@ -319,7 +319,7 @@ static enum ddp_status read_latest(struct ddp_checkpoint *checkpoint,
             return parse_parts(checkpoint);
         if (status != DDP_ERR_FORMAT)
             return status;
-        ddp_log(DDP_LOG_WARNING, "skipped a checkpoint that is not whole: %s", text);
+        ddp_log(DDP_LOG_WARNING, "skipped a damaged checkpoint: %s", text);
         ddp_checkpoint_free(checkpoint);
     }
     return DDP_OK;
@@ -337,8 +337,8 @@ enum ddp_status ddp_checkpoint_read_latest(struct ddp_checkpoint *checkpoint,
     free(steps);
     if (status == DDP_OK && count > 0 && !checkpoint->path)
         status = ddp_fail(DDP_ERR_FORMAT,
-                          "%s: none of the %zu checkpoints there is whole: remove them to begin "
-                          "anew, or name another with --resume-from",
+                          "%s: all %zu checkpoints there are damaged: remove them to start "
+                          "over, or name another with --resume-from",
                           dir->path, count);
     if (status != DDP_OK)
         ddp_checkpoint_free(checkpoint);
@@ -353,8 +353,7 @@ static enum ddp_status read_from_directory(struct ddp_checkpoint *checkpoint, co
     if (!dir.path)
         status = ddp_fail(DDP_ERR_MEMORY, "out of memory");
     else if (dir.fd < 0)
-        status = ddp_fail(ddp_errno_status(errno, DDP_ERR_IO), "%s: cannot open: %s", path,
-                          strerror(errno));
+        status = ddp_fail_path(path, "open");
     if (status == DDP_OK)
         status = ddp_checkpoint_read_latest(checkpoint, &dir);
     if (status == DDP_OK && !checkpoint->path)
@@ -381,7 +380,7 @@ enum ddp_status ddp_checkpoint_read(struct ddp_checkpoint *checkpoint, const cha
         return ddp_fail(DDP_ERR_MEMORY, "out of memory");
     enum ddp_status status = read_path(checkpoint, AT_FDCWD, path, text, sizeof text);
     if (status == DDP_ERR_FORMAT)
-        (void)ddp_fail(status, "not a whole checkpoint: %s", text);
+        (void)ddp_fail(status, "not a complete checkpoint: %s", text);
     if (status == DDP_OK)
         status = parse_parts(checkpoint);
     if (status != DDP_OK)

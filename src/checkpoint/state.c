@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * See checkpoint_state.h. The checksum is the CRC-32 of the text with the checksum's own digits
- * taken as zeros, so that it stands inside the file that it protects. */
+ * See state.h. The checksum is the CRC-32 of the text with the checksum's own digits
+ * taken as zeros, so that it can be inside the file that it protects. */
 #include "config.h"
 
 #include "checkpoint/state.h"
@@ -15,6 +15,7 @@
 #include <string.h>
 #include <zlib.h>
 
+#define UNKNOWN         "unknown"
 #define STATE_FORMAT    "ddprun checkpoint"
 #define STATE_VERSION   1
 #define CHECKSUM_KEY    "\"checksum\": \""
@@ -29,12 +30,13 @@ const char *const ddp_checkpoint_part_names[DDP_CHECKPOINT_PARTS] = {
 static const struct {
     const char *name;
     size_t offset;
+    uint64_t max;
 } cursor_members[] = {
-    {"seed", offsetof(struct ddp_checkpoint_cursor, seed)},
-    {"step", offsetof(struct ddp_checkpoint_cursor, step)},
-    {"epoch", offsetof(struct ddp_checkpoint_cursor, epoch)},
-    {"step_in_epoch", offsetof(struct ddp_checkpoint_cursor, step_in_epoch)},
-    {"sample", offsetof(struct ddp_checkpoint_cursor, sample)},
+    {"seed", offsetof(struct ddp_checkpoint_cursor, seed), UINT64_MAX},
+    {"step", offsetof(struct ddp_checkpoint_cursor, step), INT64_MAX},
+    {"epoch", offsetof(struct ddp_checkpoint_cursor, epoch), INT64_MAX},
+    {"step_in_epoch", offsetof(struct ddp_checkpoint_cursor, step_in_epoch), INT64_MAX},
+    {"sample", offsetof(struct ddp_checkpoint_cursor, sample), INT64_MAX},
 };
 
 #define CURSOR_MEMBERS (sizeof cursor_members / sizeof cursor_members[0])
@@ -43,9 +45,13 @@ void ddp_checkpoint_fact_add(struct ddp_checkpoint_facts *facts, const char *nam
                              const char *format, ...)
 {
     va_list args;
-    if (facts->count == DDP_CHECKPOINT_FACTS)
+    int at = 0;
+    while (at < facts->count && strcmp(facts->facts[at].name, name) != 0)
+        at++;
+    if (at == DDP_CHECKPOINT_FACTS)
         return;
-    struct ddp_checkpoint_fact *fact = &facts->facts[facts->count++];
+    struct ddp_checkpoint_fact *fact = &facts->facts[at];
+    facts->count += at == facts->count;
     snprintf(fact->name, sizeof fact->name, "%s", name);
     va_start(args, format);
     vsnprintf(fact->value, sizeof fact->value, format, args);
@@ -54,9 +60,8 @@ void ddp_checkpoint_fact_add(struct ddp_checkpoint_facts *facts, const char *nam
 
 /* --- writing ---------------------------------------------------------------------------------- */
 
-/* Without memory for a member the whole object goes: what lacks one must not look like a
- * checkpoint.
- */
+/* Without memory for a member the whole object is dropped: an incomplete one must not look like a
+ * checkpoint. */
 static void add(json_t **object, const char *name, json_t *value)
 {
     if (json_object_set_new(*object, name, value) == 0)
@@ -69,9 +74,9 @@ static json_t *cursor_object(const struct ddp_checkpoint_cursor *cursor)
 {
     json_t *object = json_object();
     for (size_t i = 0; i < CURSOR_MEMBERS; i++) {
-        int64_t value;
+        uint64_t value;
         memcpy(&value, (const char *)cursor + cursor_members[i].offset, sizeof value);
-        add(&object, cursor_members[i].name, json_integer(value));
+        add(&object, cursor_members[i].name, ddp_json_uint64(value));
     }
     return object;
 }
@@ -174,7 +179,7 @@ static bool check_sum(const char *text, size_t bytes, char *reason)
         memcpy(copy, digits, CHECKSUM_DIGITS);
     if (!digits || !read_digits(copy, &value))
         return wrong(reason, "it has no checksum");
-    /* The line's end is no part of it. */
+    /* The newline is not part of it. */
     if (text[bytes - 1] != '\n' || value != checksum(text, bytes - 1, digits))
         return wrong(reason, "its checksum is wrong: the file is damaged or was edited");
     return true;
@@ -184,8 +189,8 @@ static bool read_cursor(struct ddp_checkpoint_cursor *cursor, const json_t *obje
 {
     for (size_t i = 0; i < CURSOR_MEMBERS; i++) {
         const json_t *member = json_object_get(object, cursor_members[i].name);
-        const int64_t value = json_integer_value(member);
-        if (!json_is_integer(member) || value < 0)
+        uint64_t value;
+        if (!ddp_json_read_uint64(member, &value) || value > cursor_members[i].max)
             return wrong(reason, "the cursor's %s is not a number from 0", cursor_members[i].name);
         memcpy((char *)cursor + cursor_members[i].offset, &value, sizeof value);
     }
@@ -197,14 +202,14 @@ static bool read_facts(struct ddp_checkpoint_facts *facts, json_t *object, char 
     const char *name;
     json_t *value;
     if (!json_is_object(object) || json_object_size(object) > DDP_CHECKPOINT_FACTS)
-        return wrong(reason, "its \"run\" is not an object of at most %d texts",
+        return wrong(reason, "its \"run\" is not an object of at most %d strings",
                      DDP_CHECKPOINT_FACTS);
     json_object_foreach(object, name, value)
     {
         struct ddp_checkpoint_fact *fact = &facts->facts[facts->count];
         if (!json_is_string(value) || strlen(name) >= sizeof fact->name ||
             json_string_length(value) >= sizeof fact->value)
-            return wrong(reason, "its \"run\" has something other than short texts");
+            return wrong(reason, "its \"run\" has values other than short strings");
         snprintf(fact->name, sizeof fact->name, "%s", name);
         snprintf(fact->value, sizeof fact->value, "%s", json_string_value(value));
         facts->count++;
@@ -264,12 +269,12 @@ bool ddp_checkpoint_state_parse(struct ddp_checkpoint_state *state, const char *
 
 /* --- comparing -------------------------------------------------------------------------------- */
 
-static const char *fact_value(const struct ddp_checkpoint_facts *facts, const char *name)
+const char *ddp_checkpoint_fact_value(const struct ddp_checkpoint_facts *facts, const char *name)
 {
     for (int i = 0; i < facts->count; i++)
         if (strcmp(facts->facts[i].name, name) == 0)
             return facts->facts[i].value;
-    return "unknown";
+    return UNKNOWN;
 }
 
 static void put_difference(FILE *out, int *count, const char *name, const char *saved,
@@ -280,7 +285,7 @@ static void put_difference(FILE *out, int *count, const char *name, const char *
 }
 
 enum ddp_status ddp_checkpoint_state_match(const struct ddp_checkpoint_state *saved,
-                                           const char *path, int64_t seed,
+                                           const char *path, uint64_t seed,
                                            const struct ddp_checkpoint_facts *facts)
 {
     char before[24], now[24], *text = NULL;
@@ -289,28 +294,28 @@ enum ddp_status ddp_checkpoint_state_match(const struct ddp_checkpoint_state *sa
     FILE *out = open_memstream(&text, &bytes);
     if (!out)
         return ddp_fail(DDP_ERR_MEMORY, "out of memory");
-    snprintf(before, sizeof before, "%" PRId64, saved->cursor.seed);
-    snprintf(now, sizeof now, "%" PRId64, seed);
+    snprintf(before, sizeof before, "%" PRIu64, saved->cursor.seed);
+    snprintf(now, sizeof now, "%" PRIu64, seed);
     put_difference(out, &count, "seed", before, now);
     for (int i = 0; i < facts->count; i++) {
         const struct ddp_checkpoint_fact *fact = &facts->facts[i];
         if (strcmp(fact->name, DDP_CHECKPOINT_DATA) != 0 ||
-            strcmp(fact_value(&saved->facts, fact->name), "unknown") != 0)
-            put_difference(out, &count, fact->name, fact_value(&saved->facts, fact->name),
-                           fact->value);
+            strcmp(ddp_checkpoint_fact_value(&saved->facts, fact->name), UNKNOWN) != 0)
+            put_difference(out, &count, fact->name,
+                           ddp_checkpoint_fact_value(&saved->facts, fact->name), fact->value);
     }
     for (int i = 0; i < saved->facts.count; i++) { /* what only the saved run had */
         const struct ddp_checkpoint_fact *fact = &saved->facts.facts[i];
-        if (strcmp(fact_value(facts, fact->name), "unknown") == 0)
-            put_difference(out, &count, fact->name, fact->value, "unknown");
+        if (strcmp(ddp_checkpoint_fact_value(facts, fact->name), UNKNOWN) == 0)
+            put_difference(out, &count, fact->name, fact->value, UNKNOWN);
     }
     enum ddp_status status = DDP_OK;
     if (fclose(out) != 0 || !text)
         status = ddp_fail(DDP_ERR_MEMORY, "out of memory");
     else if (count > 0)
         status = ddp_fail(DDP_ERR_INVALID,
-                          "%s: cannot go on from it, because it was written by another run: %s. "
-                          "To begin a new run with its weights, use --load %s/%s",
+                          "%s: cannot resume from it, because another run wrote it: %s. "
+                          "To start a new run with its weights, use --load %s/%s",
                           path, text, path, ddp_checkpoint_part_names[DDP_CHECKPOINT_MODEL]);
     free(text);
     return status;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * state.json of a checkpoint: where training stands, what a run that goes on from it must have in
- * common with the one that wrote it, and the sizes and checksums of the other files. Text in, text
+ * state.json of a checkpoint: the progress of the training, the settings that a resumed run must
+ * share with the one that wrote it, and the sizes and checksums of the other files. Text in, text
  * out: no files here. */
 #ifndef DDP_CHECKPOINT_STATE_H
 #define DDP_CHECKPOINT_STATE_H
@@ -11,14 +11,14 @@
 #define DDP_CHECKPOINT_FACTS       32
 #define DDP_CHECKPOINT_STATE_BYTES 65536 /* a longer state.json is refused */
 #define DDP_CHECKPOINT_REASON      512
-#define DDP_CHECKPOINT_NO_MEMORY   "out of memory" /* a reason that is no fault of the file */
+#define DDP_CHECKPOINT_NO_MEMORY   "out of memory" /* a reason that is not the file's fault */
 
 /* A fact that earlier versions did not write: checkpoints without it match. */
 #define DDP_CHECKPOINT_DATA "fingerprint of the data"
 
 /* Nothing here depends on the number of workers. */
 struct ddp_checkpoint_cursor {
-    int64_t seed;
+    uint64_t seed;
     int64_t step;          /* optimizer steps done; the next one's number, from 0 */
     int64_t epoch;         /* of the next step, from 0 */
     int64_t step_in_epoch; /* of the next step, from 0 */
@@ -55,9 +55,13 @@ struct ddp_checkpoint_state {
     struct ddp_checkpoint_part_sum parts[DDP_CHECKPOINT_PARTS];
 };
 
-/* Adds a fact; the value is cut where it is too long, on both sides of a comparison alike. */
+/* Adds or replaces a fact; the value is cut where it is too long, on both sides of a comparison
+ * alike. */
 void ddp_checkpoint_fact_add(struct ddp_checkpoint_facts *facts, const char *name,
                              const char *format, ...) DDP_PRINTF(3, 4);
+
+const char *ddp_checkpoint_fact_value(const struct ddp_checkpoint_facts *facts,
+                                      const char *name); /* "unknown" when there is none */
 
 /* The text of state.json, with a checksum of its own.
  *   text [out]  freed with free()
@@ -71,11 +75,11 @@ enum ddp_status ddp_checkpoint_state_format(char **text, size_t *bytes,
 bool ddp_checkpoint_state_parse(struct ddp_checkpoint_state *state, const char *text, size_t bytes,
                                 char *reason);
 
-/* DDP_ERR_INVALID when a run with this seed and these facts would not go on as the saved one would
- * have: one message with every difference and both values.
+/* DDP_ERR_INVALID when a run with this seed and these facts would not continue as the saved one
+ * would have: one message with every difference and both values.
  *   path  of the checkpoint, for the message */
 enum ddp_status ddp_checkpoint_state_match(const struct ddp_checkpoint_state *saved,
-                                           const char *path, int64_t seed,
+                                           const char *path, uint64_t seed,
                                            const struct ddp_checkpoint_facts *facts);
 
 #endif

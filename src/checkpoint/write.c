@@ -11,9 +11,9 @@
 #include "core/memory.h"
 #include "core/thread.h"
 #include "core/trace.h"
+#include "core/write.h"
 #include "weights/weights.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -49,12 +49,6 @@ struct output {
     struct ddp_checkpoint_part_sum sum;
 };
 
-static enum ddp_status output_error(const struct output *output, const char *what)
-{
-    return ddp_fail(ddp_errno_status(errno, DDP_ERR_IO), "%s: cannot %s: %s", output->path, what,
-                    strerror(errno));
-}
-
 static enum ddp_status put(void *arg, const void *data, size_t bytes)
 {
     struct output *output = arg;
@@ -63,12 +57,8 @@ static enum ddp_status put(void *arg, const void *data, size_t bytes)
         const size_t piece = bytes < PIECE_BYTES ? bytes : PIECE_BYTES;
         output->sum.crc32 = (uint32_t)crc32_z(output->sum.crc32, (const Bytef *)next, piece);
         output->sum.bytes += piece;
-        for (size_t written = 0; written < piece;) {
-            ssize_t n = write(output->fd, next + written, piece - written);
-            if (n < 0 && errno != EINTR)
-                return output_error(output, "write");
-            written += n > 0 ? (size_t)n : 0;
-        }
+        if (ddp_write_all(output->fd, next, piece) < 0)
+            return ddp_fail_path(output->path, "write");
         next += piece;
         bytes -= piece;
     }
@@ -78,7 +68,7 @@ static enum ddp_status put(void *arg, const void *data, size_t bytes)
 static enum ddp_status output_open(struct output *output, int dir_fd, const char *name)
 {
     output->fd = openat(dir_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    return output->fd < 0 ? output_error(output, "make") : DDP_OK;
+    return output->fd < 0 ? ddp_fail_path(output->path, "make") : DDP_OK;
 }
 
 /* Syncs on success, closes always. */
@@ -86,11 +76,10 @@ static enum ddp_status output_close(struct output *output, enum ddp_status statu
 {
     if (output->fd < 0)
         return status;
-    while (status == DDP_OK && fsync(output->fd) < 0 && errno != EINVAL)
-        if (errno != EINTR)
-            status = output_error(output, "sync");
+    if (status == DDP_OK && ddp_sync(output->fd) < 0)
+        status = ddp_fail_path(output->path, "sync");
     if (close(output->fd) < 0 && status == DDP_OK)
-        status = output_error(output, "close");
+        status = ddp_fail_path(output->path, "close");
     return status;
 }
 

@@ -22,6 +22,7 @@ struct ddp_comm {
     void *state;
     struct ddp_comm_place place;
     uint64_t number;      /* of the next collective */
+    bool fast;            /* see ddp_comm_set_fast() */
     bool overlapping;     /* all-reduces are started and not finished */
     enum ddp_status dead; /* the failure that ended it, or DDP_OK */
     const char *name;     /* of the current collective, its size and begin: for the trace */
@@ -56,9 +57,12 @@ static const struct ddp_comm_ops *plugin_ops(const char *backend, const ddp_devi
 static enum ddp_status create_with(ddp_comm **comm, ddp_job *job, const struct ddp_comm_ops *ops,
                                    ddp_device *device)
 {
-    int slot = ops->needs_id ? atomic_fetch_add(&slots_used, 1) : -1;
+    if (!ops->fits(job))
+        return ddp_fail(DDP_ERR_UNSUPPORTED, "the communicator '%s' does not support %d workers here",
+                        ops->name, ddp_job_world_size(job));
+    int slot = ddp_job_world_size(job) > 1 ? atomic_fetch_add(&slots_used, 1) : -1;
     if (slot >= DDP_ID_SLOTS)
-        return ddp_fail(DDP_ERR_UNSUPPORTED, "a job can have %d communicators, and has had them",
+        return ddp_fail(DDP_ERR_UNSUPPORTED, "a job can create at most %d communicators",
                         DDP_ID_SLOTS);
     struct ddp_comm *c = ddp_array_alloc(1, sizeof *c);
     if (!c)
@@ -83,10 +87,9 @@ static enum ddp_status create_with(ddp_comm **comm, ddp_job *job, const struct d
 enum ddp_status ddp_comm_create_on(ddp_comm **comm, ddp_job *job, const char *backend,
                                    ddp_device *device)
 {
-    const struct ddp_comm_ops *ops = plugin_ops(backend, device);
-    if (!ops)
-        return DDP_ERR_UNSUPPORTED;
-    return create_with(comm, job, ops, device);
+    const struct ddp_comm_ops *ops =
+        ddp_job_world_size(job) == 1 ? &ddp_comm_self : plugin_ops(backend, device);
+    return ops ? create_with(comm, job, ops, device) : DDP_ERR_UNSUPPORTED;
 }
 
 enum ddp_status ddp_comm_create(ddp_comm **comm, ddp_job *job, const char *backend)
@@ -96,11 +99,8 @@ enum ddp_status ddp_comm_create(ddp_comm **comm, ddp_job *job, const char *backe
         return ddp_fail(DDP_ERR_UNSUPPORTED, "there is no communicator '%s'", backend);
     if (!ops)
         return ddp_fail(DDP_ERR_UNSUPPORTED,
-                        "%d workers are too many: collectives on one machine serve at most %d",
+                        "%d workers are too many: collectives on one machine support at most %d",
                         ddp_job_world_size(job), DDP_REDUCE_MAX);
-    if (!ops->fits(job))
-        return ddp_fail(DDP_ERR_UNSUPPORTED, "the communicator '%s' does not serve %d workers here",
-                        ops->name, ddp_job_world_size(job));
     return create_with(comm, job, ops, NULL);
 }
 
@@ -134,24 +134,55 @@ void ddp_comm_set_timeout(ddp_comm *comm, int timeout_ms)
 
 void ddp_comm_set_fast(ddp_comm *comm, bool fast)
 {
-    comm->place.fast = fast;
+    comm->fast = fast;
 }
 
-/* Checks what all collectives share, and tells the board that this rank has arrived. */
-static enum ddp_status enter(ddp_comm *comm, const char *name, size_t count, enum ddp_dtype dtype)
+/* --- one way for all calls --- */
+
+/* Checks what the caller gave. */
+static enum ddp_status check(const ddp_comm *comm, const struct ddp_comm_call *call)
 {
-    const size_t size = ddp_dtype_bytes(dtype);
+    const struct ddp_comm_kind_info *kind = &ddp_comm_kinds[call->kind];
+    const size_t element = ddp_dtype_bytes(call->dtype);
     size_t bytes, all;
+    if (kind->reduces && call->dtype == DDP_BF16)
+        return ddp_fail(DDP_ERR_INVALID, "%s: bf16 cannot be reduced; reduce float32, then round",
+                        kind->name);
+    if (kind->reduces && (unsigned)call->op > DDP_MAX)
+        return ddp_fail(DDP_ERR_INVALID, "%s: no operator %d", kind->name, (int)call->op);
+    if (kind->slices && call->grain == 0)
+        return ddp_fail(DDP_ERR_INVALID, "%s: slices of %u elements", kind->name, call->grain);
     if (comm->dead != DDP_OK)
         return comm->dead;
-    if (size == 0 || !ddp_size_multiply(count, size, &bytes) ||
+    if (element == 0 || !ddp_size_multiply(call->count, element, &bytes) ||
         !ddp_size_multiply(bytes, (size_t)comm->place.size, &all))
-        return ddp_fail(DDP_ERR_INVALID, "%s: %zu elements of dtype %d", name, count, (int)dtype);
-    if (comm->overlapping && name[strlen(name) - 1] != '+')
-        return ddp_fail(DDP_ERR_INVALID, "%s: all-reduces were started and not finished", name);
-    ddp_job_collective_enter(comm->place.job, name, comm->number++, bytes);
-    comm->name = name;
-    comm->bytes = bytes;
+        return ddp_fail(DDP_ERR_INVALID, "%s: %zu elements of dtype %d", kind->name,
+                        (size_t)call->count, (int)call->dtype);
+    if (kind->starts && bytes > 0 && !comm->ops->registered(comm->state, call->receive, bytes))
+        return ddp_fail(DDP_ERR_INVALID,
+                        "%s: only registered memory can be reduced while computing", kind->name);
+    if (kind->elements && bytes > 0 && (!call->send || !call->receive))
+        return ddp_fail(DDP_ERR_INVALID, "%s: the memory is NULL", kind->name);
+    if (call->root < 0 || call->root >= comm->place.size)
+        return ddp_fail(DDP_ERR_INVALID, "%s: there is no rank %d", kind->name, call->root);
+    if (comm->overlapping && !kind->starts)
+        return ddp_fail(DDP_ERR_INVALID, "%s: all-reduces were started and not finished",
+                        kind->name);
+    return DDP_OK;
+}
+
+/* Checks the call, and tells the board that this rank has arrived at it. */
+static enum ddp_status enter(ddp_comm *comm, struct ddp_comm_call *call)
+{
+    const struct ddp_comm_kind_info *kind = &ddp_comm_kinds[call->kind];
+    enum ddp_status status = check(comm, call);
+    if (status != DDP_OK)
+        return status;
+    call->fast = kind->reduces && comm->fast;
+    comm->name = kind->name;
+    comm->bytes = kind->bytes ? (size_t)call->count : ddp_comm_call_bytes(call);
+    ddp_job_collective_enter(comm->place.job, kind->board ? kind->board : kind->name,
+                             comm->number++, comm->bytes);
     comm->begin_ns = ddp_trace_begin();
     return DDP_OK;
 }
@@ -166,174 +197,149 @@ static enum ddp_status leave(ddp_comm *comm, enum ddp_status status)
     return status;
 }
 
-static enum ddp_status check_op(const char *name, enum ddp_dtype dtype, enum ddp_redop op)
+static enum ddp_status run(ddp_comm *comm, struct ddp_comm_call call)
 {
-    if (dtype == DDP_BF16)
-        return ddp_fail(DDP_ERR_INVALID, "%s: bf16 is not reduced; reduce float32, then round",
-                        name);
-    return (unsigned)op > DDP_MAX ? ddp_fail(DDP_ERR_INVALID, "%s: no operator %d", name, (int)op)
-                                  : DDP_OK;
+    enum ddp_status status = enter(comm, &call);
+    return status != DDP_OK ? status : leave(comm, comm->ops->run(comm->state, &call));
 }
 
-static enum ddp_status check_memory(const char *name, const void *memory, size_t count)
+/* It is left in ddp_comm_finish(). */
+static enum ddp_status start(ddp_comm *comm, struct ddp_comm_call call)
 {
-    return count > 0 && !memory ? ddp_fail(DDP_ERR_INVALID, "%s: no memory was given", name)
-                                : DDP_OK;
+    enum ddp_status status = enter(comm, &call);
+    if (status != DDP_OK)
+        return status;
+    comm->overlapping = true;
+    return comm->dead = comm->ops->run(comm->state, &call);
 }
 
-static enum ddp_status check_grain(const char *name, size_t grain)
+static enum ddp_status alloc(ddp_comm *comm, struct ddp_comm_call call, void **memory)
 {
-    return grain == 0 || grain > INT32_MAX
-               ? ddp_fail(DDP_ERR_INVALID, "%s: slices of %zu elements", name, grain)
-               : DDP_OK;
+    enum ddp_status status = enter(comm, &call);
+    return status != DDP_OK ? status : leave(comm, comm->ops->alloc(comm->state, &call, memory));
 }
+
+/* 0, which no slices have, for what does not fit a call. */
+static uint32_t fitting(size_t grain)
+{
+    return grain <= UINT32_MAX ? (uint32_t)grain : 0;
+}
+
+/* --- the calls --- */
 
 enum ddp_status ddp_comm_alloc(ddp_comm *comm, size_t bytes, void **memory)
 {
     if (bytes == 0 || bytes > SIZE_MAX / 2 / (size_t)comm->place.size)
-        return ddp_fail(DDP_ERR_INVALID, "registered memory of %zu bytes cannot be had", bytes);
-    enum ddp_status status = enter(comm, "alloc", bytes / 4, DDP_F32);
-    return status != DDP_OK ? status : leave(comm, comm->ops->alloc(comm->state, bytes, memory));
-}
-
-enum ddp_status ddp_comm_free(ddp_comm *comm, void *memory)
-{
-    if (!memory || !comm->ops->registered(comm->state, memory, 1))
-        return ddp_fail(DDP_ERR_INVALID, "this memory is not the communicator's");
-    enum ddp_status status = enter(comm, "free", 0, DDP_F32);
-    return status != DDP_OK ? status : leave(comm, comm->ops->free(comm->state, memory));
-}
-
-enum ddp_status ddp_comm_allreduce(ddp_comm *comm, void *buffer, size_t count, enum ddp_dtype dtype,
-                                   enum ddp_redop op)
-{
-    enum ddp_status status = check_op("all-reduce", dtype, op);
-    if (status == DDP_OK)
-        status = check_memory("all-reduce", buffer, count);
-    if (status == DDP_OK)
-        status = enter(comm, "all-reduce", count, dtype);
-    return status != DDP_OK
-               ? status
-               : leave(comm, comm->ops->allreduce(comm->state, buffer, count, dtype, op));
-}
-
-enum ddp_status ddp_comm_reduce_scatter(ddp_comm *comm, const void *send, void *receive,
-                                        size_t count, enum ddp_dtype dtype, enum ddp_redop op)
-{
-    enum ddp_status status = check_op("reduce-scatter", dtype, op);
-    if (status == DDP_OK)
-        status = check_memory("reduce-scatter", send, count);
-    if (status == DDP_OK)
-        status = check_memory("reduce-scatter", receive, count);
-    if (status == DDP_OK)
-        status = enter(comm, "reduce-scatter", count, dtype);
-    return status != DDP_OK ? status
-                            : leave(comm, comm->ops->reduce_scatter(comm->state, send, receive,
-                                                                    count, dtype, op));
-}
-
-enum ddp_status ddp_comm_all_gather(ddp_comm *comm, const void *send, void *receive, size_t count,
-                                    enum ddp_dtype dtype)
-{
-    enum ddp_status status = check_memory("all-gather", send, count);
-    if (status == DDP_OK)
-        status = check_memory("all-gather", receive, count);
-    if (status == DDP_OK)
-        status = enter(comm, "all-gather", count, dtype);
-    return status != DDP_OK
-               ? status
-               : leave(comm, comm->ops->all_gather(comm->state, send, receive, count, dtype));
-}
-
-enum ddp_status ddp_comm_broadcast(ddp_comm *comm, void *buffer, size_t count, enum ddp_dtype dtype,
-                                   int root)
-{
-    enum ddp_status status = check_memory("broadcast", buffer, count);
-    if (status == DDP_OK && (root < 0 || root >= comm->place.size))
-        status = ddp_fail(DDP_ERR_INVALID, "broadcast: there is no rank %d", root);
-    if (status == DDP_OK)
-        status = enter(comm, "broadcast", count, dtype);
-    return status != DDP_OK
-               ? status
-               : leave(comm, comm->ops->broadcast(comm->state, buffer, count, dtype, root));
-}
-
-enum ddp_status ddp_comm_barrier(ddp_comm *comm)
-{
-    enum ddp_status status = enter(comm, "barrier", 0, DDP_F32);
-    return status != DDP_OK ? status : leave(comm, comm->ops->barrier(comm->state));
-}
-
-enum ddp_status ddp_comm_allreduce_start(ddp_comm *comm, void *buffer, size_t count,
-                                         enum ddp_dtype dtype, enum ddp_redop op)
-{
-    enum ddp_status status = check_op("all-reduce", dtype, op);
-    if (status == DDP_OK && count > 0 &&
-        !comm->ops->registered(comm->state, buffer, count * ddp_dtype_bytes(dtype)))
-        status = ddp_fail(DDP_ERR_INVALID,
-                          "all-reduce: only registered memory can be reduced while computing");
-    if (status == DDP_OK)
-        status = enter(comm, "all-reduce+", count, dtype);
-    if (status != DDP_OK)
-        return status;
-    comm->overlapping = true;
-    status = comm->ops->start(comm->state, buffer, count, dtype, op);
-    if (status != DDP_OK)
-        comm->dead = status;
-    return status;
-}
-
-bool ddp_comm_has_slices(const ddp_comm *comm)
-{
-    return comm->ops->start_slices && comm->ops->gather_slices;
-}
-
-enum ddp_status ddp_comm_reduce_slices_start(ddp_comm *comm, void *buffer, size_t count,
-                                             size_t grain, enum ddp_dtype dtype, enum ddp_redop op)
-{
-    enum ddp_status status = check_op("reduce-scatter", dtype, op);
-    if (status == DDP_OK)
-        status = check_grain("reduce-scatter", grain);
-    if (status == DDP_OK && count > 0 &&
-        !comm->ops->registered(comm->state, buffer, count * ddp_dtype_bytes(dtype)))
-        status = ddp_fail(DDP_ERR_INVALID,
-                          "reduce-scatter: only registered memory can be reduced while computing");
-    if (status == DDP_OK)
-        status = enter(comm, "reduce-scatter+", count, dtype);
-    if (status != DDP_OK)
-        return status;
-    comm->overlapping = true;
-    status = comm->ops->start_slices(comm->state, buffer, count, grain, dtype, op);
-    if (status != DDP_OK)
-        comm->dead = status;
-    return status;
-}
-
-enum ddp_status ddp_comm_gather_slices(ddp_comm *comm, void *buffer, size_t count, size_t grain,
-                                       enum ddp_dtype dtype)
-{
-    enum ddp_status status = check_memory("all-gather", buffer, count);
-    if (status == DDP_OK)
-        status = check_grain("all-gather", grain);
-    if (status == DDP_OK)
-        status = enter(comm, "all-gather", count, dtype);
-    return status != DDP_OK
-               ? status
-               : leave(comm, comm->ops->gather_slices(comm->state, buffer, count, grain, dtype));
+        return ddp_fail(DDP_ERR_INVALID, "cannot allocate %zu bytes of registered memory", bytes);
+    return alloc(comm, (struct ddp_comm_call){.kind = DDP_COMM_ALLOC, .count = bytes}, memory);
 }
 
 bool ddp_comm_has_shared(const ddp_comm *comm)
 {
-    return comm->ops->alloc_shared != NULL;
+    return comm->ops->has_shared;
 }
 
 enum ddp_status ddp_comm_alloc_shared(ddp_comm *comm, size_t bytes, void **memory)
 {
     if (bytes == 0 || bytes > SIZE_MAX / 2)
-        return ddp_fail(DDP_ERR_INVALID, "shared memory of %zu bytes cannot be had", bytes);
-    enum ddp_status status = enter(comm, "alloc", bytes / 4, DDP_F32);
-    return status != DDP_OK ? status
-                            : leave(comm, comm->ops->alloc_shared(comm->state, bytes, memory));
+        return ddp_fail(DDP_ERR_INVALID, "cannot allocate %zu bytes of shared memory", bytes);
+    return alloc(comm, (struct ddp_comm_call){.kind = DDP_COMM_ALLOC_SHARED, .count = bytes},
+                 memory);
+}
+
+enum ddp_status ddp_comm_free(ddp_comm *comm, void *memory)
+{
+    if (!memory || !comm->ops->registered(comm->state, memory, 1))
+        return ddp_fail(DDP_ERR_INVALID, "this memory does not belong to the communicator");
+    return run(comm, (struct ddp_comm_call){.kind = DDP_COMM_FREE, .receive = memory});
+}
+
+enum ddp_status ddp_comm_barrier(ddp_comm *comm)
+{
+    return run(comm, (struct ddp_comm_call){.kind = DDP_COMM_BARRIER});
+}
+
+enum ddp_status ddp_comm_allreduce(ddp_comm *comm, void *buffer, size_t count, enum ddp_dtype dtype,
+                                   enum ddp_redop op)
+{
+    return run(comm, (struct ddp_comm_call){.kind = DDP_COMM_ALLREDUCE,
+                                            .send = buffer,
+                                            .receive = buffer,
+                                            .count = count,
+                                            .dtype = dtype,
+                                            .op = op});
+}
+
+enum ddp_status ddp_comm_reduce_scatter(ddp_comm *comm, const void *send, void *receive,
+                                        size_t count, enum ddp_dtype dtype, enum ddp_redop op)
+{
+    return run(comm, (struct ddp_comm_call){.kind = DDP_COMM_REDUCE_SCATTER,
+                                            .send = send,
+                                            .receive = receive,
+                                            .count = count,
+                                            .dtype = dtype,
+                                            .op = op});
+}
+
+enum ddp_status ddp_comm_all_gather(ddp_comm *comm, const void *send, void *receive, size_t count,
+                                    enum ddp_dtype dtype)
+{
+    return run(comm, (struct ddp_comm_call){.kind = DDP_COMM_ALL_GATHER,
+                                            .send = send,
+                                            .receive = receive,
+                                            .count = count,
+                                            .dtype = dtype});
+}
+
+enum ddp_status ddp_comm_broadcast(ddp_comm *comm, void *buffer, size_t count, enum ddp_dtype dtype,
+                                   int root)
+{
+    return run(comm, (struct ddp_comm_call){.kind = DDP_COMM_BROADCAST,
+                                            .send = buffer,
+                                            .receive = buffer,
+                                            .count = count,
+                                            .dtype = dtype,
+                                            .root = root});
+}
+
+bool ddp_comm_has_slices(const ddp_comm *comm)
+{
+    (void)comm;
+    return true;
+}
+
+enum ddp_status ddp_comm_gather_slices(ddp_comm *comm, void *buffer, size_t count, size_t grain,
+                                       enum ddp_dtype dtype)
+{
+    return run(comm, (struct ddp_comm_call){.kind = DDP_COMM_GATHER_SLICES,
+                                            .send = buffer,
+                                            .receive = buffer,
+                                            .count = count,
+                                            .grain = fitting(grain),
+                                            .dtype = dtype});
+}
+
+enum ddp_status ddp_comm_allreduce_start(ddp_comm *comm, void *buffer, size_t count,
+                                         enum ddp_dtype dtype, enum ddp_redop op)
+{
+    return start(comm, (struct ddp_comm_call){.kind = DDP_COMM_ALLREDUCE_START,
+                                              .send = buffer,
+                                              .receive = buffer,
+                                              .count = count,
+                                              .dtype = dtype,
+                                              .op = op});
+}
+
+enum ddp_status ddp_comm_reduce_slices_start(ddp_comm *comm, void *buffer, size_t count,
+                                             size_t grain, enum ddp_dtype dtype, enum ddp_redop op)
+{
+    return start(comm, (struct ddp_comm_call){.kind = DDP_COMM_REDUCE_SLICES_START,
+                                              .send = buffer,
+                                              .receive = buffer,
+                                              .count = count,
+                                              .grain = fitting(grain),
+                                              .dtype = dtype,
+                                              .op = op});
 }
 
 enum ddp_status ddp_comm_progress(ddp_comm *comm)
@@ -342,10 +348,7 @@ enum ddp_status ddp_comm_progress(ddp_comm *comm)
         return comm->dead;
     if (!comm->overlapping)
         return DDP_OK;
-    enum ddp_status status = comm->ops->progress(comm->state);
-    if (status != DDP_OK)
-        comm->dead = status;
-    return status;
+    return comm->dead = comm->ops->progress(comm->state);
 }
 
 enum ddp_status ddp_comm_finish(ddp_comm *comm)

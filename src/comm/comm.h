@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * The contract of a communicator's backend. comm.c checks arguments, keeps the number of the
- * collective and tells the board; a backend moves data. A backend is one file that ends in one
- * const struct ddp_comm_ops and one line in comm.c. The struct crosses the plugin border: a change
- * in it changes DDP_PLUGIN_ABI. */
+ * What is called, and the contract of a communicator's backend. comm.c checks arguments, numbers
+ * the collectives and tells the board; a backend moves data. A backend ends in one const struct
+ * ddp_comm_ops and is one line in comm.c. Both structs cross the plugin border: a change in them
+ * changes DDP_PLUGIN_ABI. */
 #ifndef DDP_COMM_COMM_H
 #define DDP_COMM_COMM_H
 
@@ -12,45 +12,87 @@
 #include "device/device.h"
 #include "job/job.h"
 
+/* In the order of ddp_comm_kinds (ledger.c). */
+enum ddp_comm_kind {
+    DDP_COMM_CREATE,
+    DDP_COMM_DESTROY,
+    DDP_COMM_ALLOC,
+    DDP_COMM_ALLOC_SHARED,
+    DDP_COMM_FREE,
+    DDP_COMM_BARRIER,
+    DDP_COMM_ALLREDUCE,
+    DDP_COMM_ALLREDUCE_START,
+    DDP_COMM_REDUCE_SCATTER,
+    DDP_COMM_REDUCE_SLICES_START,
+    DDP_COMM_ALL_GATHER,
+    DDP_COMM_GATHER_SLICES,
+    DDP_COMM_BROADCAST,
+};
+
+/* A call, from the public function to the backend. What a kind does not use is 0. */
+struct ddp_comm_call {
+    /* All ranks must call the same. */
+    uint64_t count; /* elements, as in ddp.h; of memory bytes */
+    uint32_t grain; /* of slices */
+    int32_t root;
+    enum ddp_comm_kind kind;
+    enum ddp_dtype dtype;
+    enum ddp_redop op;
+    uint32_t fast; /* 1: sums in whatever order is fastest */
+    /* This rank's own. The same memory where a collective has one buffer. */
+    const void *send;
+    void *receive; /* also what is to be freed */
+};
+#define DDP_COMM_AGREED_BYTES offsetof(struct ddp_comm_call, send)
+
+/* What there is to say and to check of each kind of call. */
+struct ddp_comm_kind_info {
+    const char *name;    /* in messages and in a device's trace */
+    const char *board;   /* ... on the board, when not the same: "+" says that it is started */
+    const char *details; /* ... of calls that differ, when not the same */
+    bool reduces, slices, starts;
+    bool elements; /* `count` counts elements of dtype */
+    bool bytes;    /* ... bytes */
+};
+extern const struct ddp_comm_kind_info ddp_comm_kinds[];
+
+static inline size_t ddp_comm_call_bytes(const struct ddp_comm_call *call)
+{
+    return (size_t)call->count * ddp_dtype_bytes(call->dtype);
+}
+
+/* Does [memory, memory + bytes) lie in [begin, begin + length)? */
+static inline bool ddp_comm_within(const void *begin, size_t length, const void *memory,
+                                   size_t bytes)
+{
+    const uintptr_t from = (uintptr_t)begin, at = (uintptr_t)memory;
+    return at >= from && at - from <= length && bytes <= length - (at - from);
+}
+
 /* What a backend knows of its communicator. */
 struct ddp_comm_place {
     ddp_job *job;
     int rank, size;
-    int id_slot;        /* of the job's id slots: this communicator's alone; -1 without needs_id */
+    int id_slot;        /* of the job's id slots: this communicator's alone; -1 in a world of one */
     int timeout_ms;     /* of every wait; may change between calls */
     ddp_device *device; /* whose memory is communicated; NULL: host memory */
     void *device_state; /* what its kind made: for a backend that comes with that kind */
-    bool fast;          /* sums in whatever order is fastest; may change between calls */
 };
 
 struct ddp_comm_ops {
     const char *name;
-    bool needs_id;                    /* takes one of the job's id slots, to find the other ranks */
+    bool has_shared;                  /* knows DDP_COMM_ALLOC_SHARED */
     bool (*fits)(const ddp_job *job); /* can such a communicator be made here? */
     enum ddp_status (*create)(void **state, const struct ddp_comm_place *place); /* collective */
-    void (*destroy)(void *state);                                                /* local */
-    enum ddp_status (*alloc)(void *state, size_t bytes, void **memory);          /* collective */
-    enum ddp_status (*free)(void *state, void *memory);                          /* collective */
-    bool (*registered)(const void *state, const void *memory, size_t bytes);     /* from alloc? */
-    enum ddp_status (*allreduce)(void *state, void *buffer, size_t count, enum ddp_dtype dtype,
-                                 enum ddp_redop op);
-    enum ddp_status (*reduce_scatter)(void *state, const void *send, void *receive, size_t count,
-                                      enum ddp_dtype dtype, enum ddp_redop op);
-    enum ddp_status (*all_gather)(void *state, const void *send, void *receive, size_t count,
-                                  enum ddp_dtype dtype);
-    enum ddp_status (*broadcast)(void *state, void *buffer, size_t count, enum ddp_dtype dtype,
-                                 int root);
-    enum ddp_status (*barrier)(void *state);
-    enum ddp_status (*start)(void *state, void *buffer, size_t count, enum ddp_dtype dtype,
-                             enum ddp_redop op); /* an all-reduce that overlaps */
-    enum ddp_status (*progress)(void *state);    /* never waits */
-    enum ddp_status (*finish)(void *state);      /* waits for all that were started */
-    /* Optional: NULL where the backend cannot. See the functions below. */
-    enum ddp_status (*alloc_shared)(void *state, size_t bytes, void **memory); /* collective */
-    enum ddp_status (*start_slices)(void *state, void *buffer, size_t count, size_t grain,
-                                    enum ddp_dtype dtype, enum ddp_redop op);
-    enum ddp_status (*gather_slices)(void *state, void *buffer, size_t count, size_t grain,
-                                     enum ddp_dtype dtype);
+    void (*destroy)(void *state);
+    /* DDP_COMM_ALLOC and _ALLOC_SHARED. */
+    enum ddp_status (*alloc)(void *state, const struct ddp_comm_call *call, void **memory);
+    bool (*registered)(const void *state, const void *memory, size_t bytes); /* from alloc? */
+    /* All other calls. Those that are started return at once, the others when they are done, or
+     * behind the work on the device's stream. */
+    enum ddp_status (*run)(void *state, const struct ddp_comm_call *call);
+    enum ddp_status (*progress)(void *state); /* of what was started; never waits */
+    enum ddp_status (*finish)(void *state);   /* waits for all that was started */
 };
 
 extern const struct ddp_comm_ops ddp_comm_self, ddp_comm_shm;
@@ -79,9 +121,6 @@ static inline size_t ddp_slice_begin(size_t count, size_t grain, int rank, int s
     return begin < count ? begin : count;
 }
 
-/* Can this communicator work on slices? */
-bool ddp_comm_has_slices(const ddp_comm *comm);
-
 /* Like ddp_comm_allreduce_start(), but afterwards each rank has the result in its slice only, and
  * the rest of its buffer is as it was. Ends with ddp_comm_finish(); may be mixed with all-reduces.
  */
@@ -91,6 +130,9 @@ enum ddp_status ddp_comm_reduce_slices_start(ddp_comm *comm, void *buffer, size_
 /* The way back: each rank's slice goes to all others. Collective. */
 enum ddp_status ddp_comm_gather_slices(ddp_comm *comm, void *buffer, size_t count, size_t grain,
                                        enum ddp_dtype dtype);
+
+/* Can this communicator work on slices? */
+bool ddp_comm_has_slices(const ddp_comm *comm);
 
 /* One memory that all ranks read and write, zeroed and page-aligned; freed with the communicator.
  * It is not registered: collectives treat it as any other. Collective. */

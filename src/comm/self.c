@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The communicator of a world of one: every collective is a copy or nothing. */
+ * The communicator of a world of one, on the host's memory or a device's: every collective is a
+ * copy or nothing. */
 #include "config.h"
 
 #include "comm/comm.h"
@@ -17,6 +18,7 @@ struct block {
 };
 
 struct self {
+    ddp_device *device; /* NULL: the host */
     struct block *blocks;
 };
 
@@ -27,40 +29,29 @@ static bool fits(const ddp_job *job)
 
 static enum ddp_status create(void **state, const struct ddp_comm_place *place)
 {
-    (void)place;
     struct self *self = ddp_array_alloc(1, sizeof *self);
+    if (!self)
+        return DDP_ERR_MEMORY;
+    self->device = place->device;
     *state = self;
-    return self ? DDP_OK : DDP_ERR_MEMORY;
+    return DDP_OK;
 }
 
-static void free_block(struct block *block)
-{
-    ddp_pages_free(block->memory, block->bytes);
-    free(block);
-}
-
-static void destroy(void *state)
-{
-    struct self *self = state;
-    while (self->blocks) {
-        struct block *next = self->blocks->next;
-        free_block(self->blocks);
-        self->blocks = next;
-    }
-    free(self);
-}
-
-static enum ddp_status alloc(void *state, size_t bytes, void **memory)
+static enum ddp_status alloc(void *state, const struct ddp_comm_call *call, void **memory)
 {
     struct self *self = state;
     struct block *block = ddp_array_alloc(1, sizeof *block);
+    enum ddp_status status = DDP_ERR_MEMORY;
     if (!block)
-        return DDP_ERR_MEMORY;
-    block->bytes = bytes;
-    block->memory = ddp_pages_alloc(bytes);
-    if (!block->memory) {
+        return status;
+    block->bytes = call->count;
+    if (self->device)
+        status = ddp_device_alloc(self->device, block->bytes, &block->memory);
+    else if ((block->memory = ddp_pages_alloc(block->bytes)))
+        status = DDP_OK;
+    if (status != DDP_OK) {
         free(block);
-        return DDP_ERR_MEMORY;
+        return status;
     }
     block->next = self->blocks;
     self->blocks = block;
@@ -68,77 +59,56 @@ static enum ddp_status alloc(void *state, size_t bytes, void **memory)
     return DDP_OK;
 }
 
-static enum ddp_status release(void *state, void *memory)
+static void release(const struct self *self, struct block **link)
+{
+    struct block *block = *link;
+    *link = block->next;
+    if (self->device)
+        ddp_device_free(self->device, block->memory, block->bytes);
+    else
+        ddp_pages_free(block->memory, block->bytes);
+    free(block);
+}
+
+static void destroy(void *state)
 {
     struct self *self = state;
-    for (struct block **link = &self->blocks; *link; link = &(*link)->next) {
-        struct block *block = *link;
-        if (block->memory == memory) {
-            *link = block->next;
-            free_block(block);
-            return DDP_OK;
-        }
-    }
-    return DDP_ERR_INVALID;
+    while (self->blocks)
+        release(self, &self->blocks);
+    free(self);
+}
+
+static enum ddp_status free_memory(struct self *self, const void *memory)
+{
+    struct block **link = &self->blocks;
+    while (*link && (*link)->memory != memory)
+        link = &(*link)->next;
+    if (!*link)
+        return DDP_ERR_INVALID;
+    release(self, link);
+    return DDP_OK;
 }
 
 static bool registered(const void *state, const void *memory, size_t bytes)
 {
     const struct self *self = state;
-    for (const struct block *block = self->blocks; block; block = block->next) {
-        uintptr_t begin = (uintptr_t)block->memory, at = (uintptr_t)memory;
-        if (at >= begin && at - begin <= block->bytes && bytes <= block->bytes - (at - begin))
+    for (const struct block *block = self->blocks; block; block = block->next)
+        if (ddp_comm_within(block->memory, block->bytes, memory, bytes))
             return true;
-    }
     return false;
 }
 
-static enum ddp_status copy(const void *send, void *receive, size_t count, enum ddp_dtype dtype)
+static enum ddp_status run(void *state, const struct ddp_comm_call *call)
 {
-    if (send != receive && count > 0)
-        memmove(receive, send, count * ddp_dtype_bytes(dtype));
-    return DDP_OK;
-}
-
-static enum ddp_status allreduce(void *state, void *buffer, size_t count, enum ddp_dtype dtype,
-                                 enum ddp_redop op)
-{
-    (void)state, (void)buffer, (void)count, (void)dtype, (void)op;
-    return DDP_OK;
-}
-
-static enum ddp_status reduce_scatter(void *state, const void *send, void *receive, size_t count,
-                                      enum ddp_dtype dtype, enum ddp_redop op)
-{
-    (void)state, (void)op;
-    return copy(send, receive, count, dtype);
-}
-
-static enum ddp_status all_gather(void *state, const void *send, void *receive, size_t count,
-                                  enum ddp_dtype dtype)
-{
-    (void)state;
-    return copy(send, receive, count, dtype);
-}
-
-static enum ddp_status broadcast(void *state, void *buffer, size_t count, enum ddp_dtype dtype,
-                                 int root)
-{
-    (void)state, (void)buffer, (void)count, (void)dtype, (void)root;
-    return DDP_OK;
-}
-
-static enum ddp_status start_slices(void *state, void *buffer, size_t count, size_t grain,
-                                    enum ddp_dtype dtype, enum ddp_redop op)
-{
-    (void)state, (void)buffer, (void)count, (void)grain, (void)dtype, (void)op;
-    return DDP_OK;
-}
-
-static enum ddp_status gather_slices(void *state, void *buffer, size_t count, size_t grain,
-                                     enum ddp_dtype dtype)
-{
-    (void)state, (void)buffer, (void)count, (void)grain, (void)dtype;
+    struct self *self = state;
+    const size_t bytes = ddp_comm_call_bytes(call);
+    if (call->kind == DDP_COMM_FREE)
+        return free_memory(self, call->receive);
+    if (call->send == call->receive || bytes == 0)
+        return DDP_OK;
+    if (self->device)
+        return ddp_device_copy(self->device, call->receive, call->send, bytes);
+    memmove(call->receive, call->send, bytes);
     return DDP_OK;
 }
 
@@ -150,21 +120,13 @@ static enum ddp_status nothing(void *state)
 
 const struct ddp_comm_ops ddp_comm_self = {
     .name = "self",
+    .has_shared = true,
     .fits = fits,
     .create = create,
     .destroy = destroy,
     .alloc = alloc,
-    .free = release,
     .registered = registered,
-    .allreduce = allreduce,
-    .reduce_scatter = reduce_scatter,
-    .all_gather = all_gather,
-    .broadcast = broadcast,
-    .barrier = nothing,
-    .start = allreduce,
+    .run = run,
     .progress = nothing,
     .finish = nothing,
-    .alloc_shared = alloc,
-    .start_slices = start_slices,
-    .gather_slices = gather_slices,
 };

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
  * The collectives of the shared-memory communicator; see shm.h. Registered buffers are worked on
- * where they lie, other memory goes through slots in the control area, piece by piece. */
+ * where they lie, other memory goes through the slots, piece by piece. */
 #include "config.h"
 
 #include "comm/shm.h"
 
+#include "comm/slices.h"
 #include "core/trace.h"
 #include "kernels/reduce.h"
 
@@ -13,349 +14,178 @@
 
 #define LINE 64 /* slices begin at cache lines, counted from the buffer's start */
 
-static size_t smaller(size_t a, size_t b)
+static struct ddp_slices slices_of(const struct shm *shm, const struct ddp_comm_call *call)
 {
-    return a < b ? a : b;
+    return ddp_slices_of(call, shm->place, LINE);
 }
 
-/* The first element of a rank's slice; that of rank `size` is the end. */
-static size_t slice_begin(size_t count, size_t element_bytes, int rank, int size)
-{
-    return ddp_slice_begin(count, LINE / element_bytes, rank, size);
-}
+/* --- where the buffers lie --- */
 
-enum ddp_status shm_reduce_slice(struct shm *shm, uint32_t number, const struct shm_call *call)
+enum ddp_status shm_reduce_slice(struct shm *shm, uint32_t number, const struct ddp_comm_call *call)
 {
-    const int size = shm->place->size, rank = shm->place->rank;
-    const bool own = call->kind == SHM_SLICES_STARTED; /* the result is for this rank alone */
-    const size_t bytes = ddp_dtype_bytes((enum ddp_dtype)call->dtype);
-    const size_t grain = own ? (size_t)call->root : LINE / bytes;
-    const size_t begin = ddp_slice_begin(call->count, grain, rank, size);
-    const size_t end = ddp_slice_begin(call->count, grain, rank + 1, size);
+    const struct ddp_slices all = slices_of(shm, call);
+    const struct ddp_part own = ddp_slices_part(&all, all.rank, 0, all.count);
     void *parts[DDP_REDUCE_MAX];
-    if (begin == end)
+    if (own.bytes == 0)
         return DDP_OK;
-    for (int r = 0; r < size; r++)
-        parts[r] = (char *)shm_at(shm, shm_entry_of(shm, r, number)->offset) + begin * bytes;
-    struct ddp_reduce reduce = {
-        .source_count = size,
-        .destination_count = own ? 1 : size,
-        .sources = (const void *const *)parts,
-        .destinations = own ? &parts[rank] : parts,
-        .count = (int64_t)(end - begin),
-        .dtype = (enum ddp_dtype)call->dtype,
-        .op = (enum ddp_redop)call->op,
-    };
+    for (int r = 0; r < all.size; r++)
+        parts[r] = shm_memory_of(shm, r, number) + own.at;
+    void *result = call->kind == DDP_COMM_REDUCE_SCATTER ? call->receive : parts[all.rank];
+    struct ddp_reduce sum =
+        ddp_slices_sum(&all, call, (const void *const *)parts, &result, own.bytes);
+    if (call->kind == DDP_COMM_ALLREDUCE || call->kind == DDP_COMM_ALLREDUCE_START) {
+        sum.destinations = parts; /* everybody's */
+        sum.destination_count = all.size;
+    }
     const int64_t began = ddp_trace_begin();
-    enum ddp_status status = ddp_reduce(&reduce);
-    ddp_trace_end("add up slice", began, "bytes", (int64_t)((end - begin) * bytes));
+    enum ddp_status status = ddp_reduce(&sum);
+    ddp_trace_end("reduce slice", began, "bytes", (int64_t)own.bytes);
     return status;
 }
 
-/* True when every rank's buffer is registered: then the collective happens in place. */
-static bool all_registered(const struct shm *shm, uint32_t number)
+/* Takes the others' slices. */
+static void gather_in_place(const struct shm *shm, uint32_t number, const struct ddp_slices *all)
 {
-    for (int r = 0; r < shm->place->size; r++)
-        if (shm_entry_of(shm, r, number)->offset == SHM_NOWHERE)
+    for (int i = 1; i < all->size; i++) {
+        const int r = (all->rank + i) % all->size;
+        const struct ddp_part theirs = ddp_slices_part(all, r, 0, all->count);
+        if (theirs.bytes > 0)
+            memcpy(all->memory + theirs.at, shm_memory_of(shm, r, number) + theirs.at,
+                   theirs.bytes);
+    }
+}
+
+/* Can all buffers that others work on be reached? */
+static bool all_registered(const struct shm *shm, uint32_t number, const struct ddp_slices *all)
+{
+    for (int r = 0; r < all->size; r++)
+        if ((all->root < 0 || all->root == r) && !shm_memory_of(shm, r, number))
             return false;
     return true;
 }
 
-static enum ddp_status end_in_place(struct shm *shm, uint32_t number, enum ddp_status status)
-{
-    if (status != DDP_OK)
-        return status;
-    shm_done(shm, number);
-    return shm_wait_done(shm, number);
-}
-
-/* A small all-reduce: every rank adds up the payloads of all. */
-static enum ddp_status allreduce_payloads(struct shm *shm, void *buffer,
-                                          const struct shm_call *call, size_t bytes)
-{
-    const void *sources[DDP_REDUCE_MAX];
-    uint32_t number = shm_post(shm, call, SHM_NOWHERE, buffer, bytes);
-    enum ddp_status status = shm_gather(shm, number, call);
-    if (status != DDP_OK)
-        return status;
-    for (int r = 0; r < shm->place->size; r++)
-        sources[r] = shm_entry_of(shm, r, number)->payload;
-    struct ddp_reduce reduce = {
-        .source_count = shm->place->size,
-        .destination_count = 1,
-        .sources = sources,
-        .destinations = &buffer,
-        .count = (int64_t)call->count,
-        .dtype = (enum ddp_dtype)call->dtype,
-        .op = (enum ddp_redop)call->op,
-    };
-    return ddp_reduce(&reduce);
-}
-
 /* --- memory that is not registered --- */
 
-static char *slot_of(const struct shm *shm, int rank, uint32_t exchange)
+static char *slot_of(const struct shm *shm, int rank)
 {
-    return shm->slots + ((size_t)rank * 2 + exchange % 2) * SHM_SLOT_BYTES;
+    char *slots = shm->ledger.rest;
+    return slots + ((size_t)rank * 2 + shm->exchanges % 2) * SHM_SLOT_BYTES;
 }
 
-/* Shows a piece of at most SHM_SLOT_BYTES to all and waits for theirs; *exchange names the slots. A
- * slot is used again two exchanges later, and by then everybody has announced the next one, so has
- * read this. */
-static enum ddp_status exchange_piece(struct shm *shm, const void *piece, size_t bytes,
-                                      uint32_t *exchange)
+/* Waits until everybody has filled its slot. A slot is used again two exchanges later, and by then
+ * everybody has announced the next one, so has read this. */
+static enum ddp_status exchange(struct shm *shm, const struct ddp_comm_call *call)
 {
-    struct shm_call call = {.kind = SHM_EXCHANGE, .count = bytes};
-    *exchange = shm->exchanges++;
-    if (piece && bytes > 0)
-        memcpy(slot_of(shm, shm->place->rank, *exchange), piece, bytes);
-    return shm_gather(shm, shm_post(shm, &call, SHM_NOWHERE, NULL, 0), &call);
+    uint32_t number;
+    return shm_meet(shm, call, NULL, 0, &number);
 }
 
-/* Reduces elements [begin, end) of the slots into `out`. */
-static enum ddp_status reduce_slots(struct shm *shm, uint32_t exchange, size_t begin, size_t end,
-                                    const struct shm_call *call, void *out)
+/* Each piece holds the same elements of every rank's slice. Everybody shows theirs, and adds up its
+ * own slice's into `result`. */
+static enum ddp_status reduce_staged(struct shm *shm, const struct ddp_slices *all, char *result,
+                                     const struct ddp_comm_call *call)
 {
-    const size_t bytes = ddp_dtype_bytes((enum ddp_dtype)call->dtype);
-    const void *sources[DDP_REDUCE_MAX];
-    for (int r = 0; r < shm->place->size; r++)
-        sources[r] = slot_of(shm, r, exchange) + begin * bytes;
-    struct ddp_reduce reduce = {
-        .source_count = shm->place->size,
-        .destination_count = 1,
-        .sources = sources,
-        .destinations = &out,
-        .count = (int64_t)(end - begin),
-        .dtype = (enum ddp_dtype)call->dtype,
-        .op = (enum ddp_redop)call->op,
-    };
-    return ddp_reduce(&reduce);
-}
-
-/* Each piece: everybody shows theirs, reduces its slice into its own memory, shows that, takes the
- * others'. */
-static enum ddp_status allreduce_staged(struct shm *shm, char *buffer, const struct shm_call *call)
-{
-    const int size = shm->place->size, rank = shm->place->rank;
-    const size_t bytes = ddp_dtype_bytes((enum ddp_dtype)call->dtype);
-    const size_t piece = SHM_SLOT_BYTES / bytes;
-    for (size_t at = 0; at < call->count; at += piece) {
-        const size_t count = smaller(piece, call->count - at);
-        const size_t begin = slice_begin(count, bytes, rank, size);
-        const size_t end = slice_begin(count, bytes, rank + 1, size);
-        char *part = buffer + at * bytes;
-        uint32_t exchange;
-        enum ddp_status status = exchange_piece(shm, part, count * bytes, &exchange);
-        if (status == DDP_OK)
-            status = reduce_slots(shm, exchange, begin, end, call, part + begin * bytes);
-        if (status == DDP_OK) {
-            /* the slices of all ranks have one size in the call, the largest, so that it can be
-             * compared */
-            struct shm_call slices = {.kind = SHM_EXCHANGE, .count = count};
-            exchange = shm->exchanges++;
-            memcpy(slot_of(shm, rank, exchange), part + begin * bytes, (end - begin) * bytes);
-            status = shm_gather(shm, shm_post(shm, &slices, SHM_NOWHERE, NULL, 0), &slices);
-        }
-        if (status != DDP_OK)
-            return status;
-        for (int r = 0; r < size; r++) {
-            const size_t first = slice_begin(count, bytes, r, size);
-            const size_t last = slice_begin(count, bytes, r + 1, size);
-            if (r != rank)
-                memcpy(part + first * bytes, slot_of(shm, r, exchange), (last - first) * bytes);
-        }
-    }
-    return DDP_OK;
-}
-
-enum ddp_status shm_allreduce(void *state, void *buffer, size_t count, enum ddp_dtype dtype,
-                              enum ddp_redop op)
-{
-    struct shm *shm = state;
-    const size_t bytes = count * ddp_dtype_bytes(dtype);
-    struct shm_call call = {
-        .kind = SHM_ALLREDUCE, .dtype = (uint8_t)dtype, .op = (uint8_t)op, .count = count};
-    if (bytes <= SHM_INLINE_BYTES)
-        return allreduce_payloads(shm, buffer, &call, bytes);
-    uint32_t number = shm_post(shm, &call, shm_offset_of(shm, buffer, bytes), NULL, 0);
-    enum ddp_status status = shm_gather(shm, number, &call);
-    if (status != DDP_OK)
-        return status;
-    if (!all_registered(shm, number))
-        return allreduce_staged(shm, buffer, &call);
-    return end_in_place(shm, number, shm_reduce_slice(shm, number, &call));
-}
-
-static enum ddp_status reduce_scatter_in_place(struct shm *shm, uint32_t number, void *receive,
-                                               const struct shm_call *call)
-{
-    const size_t part = call->count * ddp_dtype_bytes((enum ddp_dtype)call->dtype);
-    const void *sources[DDP_REDUCE_MAX];
-    for (int r = 0; r < shm->place->size; r++)
-        sources[r] = (const char *)shm_at(shm, shm_entry_of(shm, r, number)->offset) +
-                     part * (size_t)shm->place->rank;
-    struct ddp_reduce reduce = {
-        .source_count = shm->place->size,
-        .destination_count = 1,
-        .sources = sources,
-        .destinations = &receive,
-        .count = (int64_t)call->count,
-        .dtype = (enum ddp_dtype)call->dtype,
-        .op = (enum ddp_redop)call->op,
-    };
-    return end_in_place(shm, number, ddp_reduce(&reduce));
-}
-
-/* Each piece holds the same elements of every rank's part, one part after another. */
-static enum ddp_status reduce_scatter_staged(struct shm *shm, const char *send, char *receive,
-                                             const struct shm_call *call)
-{
-    const int size = shm->place->size, rank = shm->place->rank;
-    const size_t bytes = ddp_dtype_bytes((enum ddp_dtype)call->dtype);
-    const size_t piece = SHM_SLOT_BYTES / bytes / (size_t)size;
-    for (size_t at = 0; at < call->count; at += piece) {
-        const size_t count = smaller(piece, call->count - at);
-        char *slot = slot_of(shm, rank, shm->exchanges);
-        for (int r = 0; r < size; r++)
-            memcpy(slot + (size_t)r * count * bytes, send + ((size_t)r * call->count + at) * bytes,
-                   count * bytes);
-        uint32_t exchange;
-        enum ddp_status status = exchange_piece(shm, NULL, (size_t)size * count * bytes, &exchange);
-        if (status == DDP_OK)
-            status = reduce_slots(shm, exchange, (size_t)rank * count, (size_t)(rank + 1) * count,
-                                  call, receive + at * bytes);
-        if (status != DDP_OK)
-            return status;
-    }
-    return DDP_OK;
-}
-
-enum ddp_status shm_reduce_scatter(void *state, const void *send, void *receive, size_t count,
-                                   enum ddp_dtype dtype, enum ddp_redop op)
-{
-    struct shm *shm = state;
-    const size_t bytes = count * ddp_dtype_bytes(dtype) * (size_t)shm->place->size;
-    struct shm_call call = {
-        .kind = SHM_REDUCE_SCATTER, .dtype = (uint8_t)dtype, .op = (uint8_t)op, .count = count};
-    uint32_t number = shm_post(shm, &call, shm_offset_of(shm, send, bytes), NULL, 0);
-    enum ddp_status status = shm_gather(shm, number, &call);
-    if (status != DDP_OK || count == 0)
-        return status;
-    if (all_registered(shm, number))
-        return reduce_scatter_in_place(shm, number, receive, &call);
-    return reduce_scatter_staged(shm, send, receive, &call);
-}
-
-enum ddp_status shm_all_gather(void *state, const void *send, void *receive, size_t count,
-                               enum ddp_dtype dtype)
-{
-    struct shm *shm = state;
-    const int size = shm->place->size, rank = shm->place->rank;
-    const size_t part = count * ddp_dtype_bytes(dtype);
-    struct shm_call call = {.kind = SHM_ALL_GATHER, .dtype = (uint8_t)dtype, .count = count};
-    uint32_t number =
-        shm_post(shm, &call, shm_offset_of(shm, receive, part * (size_t)size), NULL, 0);
-    enum ddp_status status = shm_gather(shm, number, &call);
-    if (status != DDP_OK || count == 0)
-        return status;
-    if (all_registered(shm, number)) { /* this rank's part goes to everybody */
-        for (int i = 0; i < size; i++) {
-            const int r = (rank + i) % size;
-            char *to =
-                (char *)shm_at(shm, shm_entry_of(shm, r, number)->offset) + part * (size_t)rank;
-            if (to != send)
-                memcpy(to, send, part);
-        }
-        return end_in_place(shm, number, DDP_OK);
-    }
-    for (size_t at = 0; at < part; at += SHM_SLOT_BYTES) {
-        const size_t bytes = smaller(SHM_SLOT_BYTES, part - at);
-        uint32_t exchange;
-        status = exchange_piece(shm, (const char *)send + at, bytes, &exchange);
-        if (status != DDP_OK)
-            return status;
-        for (int r = 0; r < size; r++) {
-            char *to = (char *)receive + part * (size_t)r + at;
-            if (to != (const char *)send + at)
-                memcpy(to, slot_of(shm, r, exchange), bytes);
-        }
-    }
-    return DDP_OK;
-}
-
-enum ddp_status shm_broadcast(void *state, void *buffer, size_t count, enum ddp_dtype dtype,
-                              int root)
-{
-    struct shm *shm = state;
-    const bool is_root = shm->place->rank == root;
-    const size_t total = count * ddp_dtype_bytes(dtype);
-    struct shm_call call = {
-        .kind = SHM_BROADCAST, .dtype = (uint8_t)dtype, .root = root, .count = count};
-    uint32_t number = shm_post(shm, &call, shm_offset_of(shm, buffer, total), NULL, 0);
-    enum ddp_status status = shm_gather(shm, number, &call);
-    if (status != DDP_OK || count == 0)
-        return status;
-    const uint64_t source = shm_entry_of(shm, root, number)->offset;
-    if (source != SHM_NOWHERE) { /* everybody reads the root's buffer, wherever its own lies */
-        if (!is_root)
-            memcpy(buffer, shm_at(shm, source), total);
-        return end_in_place(shm, number, DDP_OK);
-    }
-    for (size_t at = 0; at < total; at += SHM_SLOT_BYTES) {
-        const size_t bytes = smaller(SHM_SLOT_BYTES, total - at);
-        uint32_t exchange;
-        status = exchange_piece(shm, is_root ? (char *)buffer + at : NULL, bytes, &exchange);
-        if (status != DDP_OK)
-            return status;
-        if (!is_root)
-            memcpy((char *)buffer + at, slot_of(shm, root, exchange), bytes);
-    }
-    return DDP_OK;
-}
-
-/* The slices of all ranks, one after another, to everybody who cannot be reached. */
-static enum ddp_status gather_slices_staged(struct shm *shm, char *buffer,
-                                            const struct shm_call *call)
-{
-    const int size = shm->place->size;
-    const size_t bytes = ddp_dtype_bytes((enum ddp_dtype)call->dtype);
+    const size_t stride = SHM_SLOT_BYTES / LINE / (size_t)all->size * LINE;
+    const size_t piece = stride / all->element, longest = ddp_slices_longest(all);
     enum ddp_status status = DDP_OK;
-    for (int r = 0; status == DDP_OK && r < size; r++) {
-        const size_t begin = ddp_slice_begin(call->count, (size_t)call->root, r, size);
-        const size_t end = ddp_slice_begin(call->count, (size_t)call->root, r + 1, size);
-        status =
-            shm_broadcast(shm, buffer + begin * bytes, end - begin, (enum ddp_dtype)call->dtype, r);
+    for (size_t at = 0; status == DDP_OK && at < longest; at += piece, shm->exchanges++) {
+        const struct ddp_part own = ddp_slices_part(all, all->rank, at, piece);
+        const void *sources[DDP_REDUCE_MAX];
+        for (int r = 0; r < all->size; r++) {
+            const struct ddp_part part = ddp_slices_part(all, r, at, piece);
+            memcpy(slot_of(shm, all->rank) + (size_t)r * stride, all->memory + part.at, part.bytes);
+            sources[r] = slot_of(shm, r) + (size_t)all->rank * stride;
+        }
+        status = exchange(shm, call);
+        void *destination = result + at * all->element;
+        const struct ddp_reduce sum = ddp_slices_sum(all, call, sources, &destination, own.bytes);
+        if (status == DDP_OK && own.bytes > 0)
+            status = ddp_reduce(&sum);
     }
     return status;
 }
 
-enum ddp_status shm_gather_slices(void *state, void *buffer, size_t count, size_t grain,
-                                  enum ddp_dtype dtype)
+/* Everybody shows its slice, and takes the others'. */
+static enum ddp_status gather_staged(struct shm *shm, const struct ddp_slices *all,
+                                     const struct ddp_comm_call *call)
 {
-    struct shm *shm = state;
-    const int size = shm->place->size, rank = shm->place->rank;
-    const size_t bytes = ddp_dtype_bytes(dtype);
-    struct shm_call call = {
-        .kind = SHM_GATHER_SLICES, .dtype = (uint8_t)dtype, .root = (int32_t)grain, .count = count};
-    uint32_t number = shm_post(shm, &call, shm_offset_of(shm, buffer, count * bytes), NULL, 0);
-    enum ddp_status status = shm_gather(shm, number, &call);
-    if (status != DDP_OK || count == 0)
-        return status;
-    if (!all_registered(shm, number))
-        return gather_slices_staged(shm, buffer, &call);
-    for (int i = 1; i < size; i++) { /* each takes the others' */
-        const int r = (rank + i) % size;
-        const size_t begin = ddp_slice_begin(count, grain, r, size) * bytes;
-        const size_t end = ddp_slice_begin(count, grain, r + 1, size) * bytes;
-        const char *theirs = shm_at(shm, shm_entry_of(shm, r, number)->offset);
-        memcpy((char *)buffer + begin, theirs + begin, end - begin);
+    const size_t piece = SHM_SLOT_BYTES / all->element, longest = ddp_slices_longest(all);
+    for (size_t at = 0; at < longest; at += piece, shm->exchanges++) {
+        const struct ddp_part own = ddp_slices_part(all, all->rank, at, piece);
+        memcpy(slot_of(shm, all->rank), all->memory + own.at, own.bytes);
+        enum ddp_status status = exchange(shm, call);
+        if (status != DDP_OK)
+            return status;
+        for (int r = 0; r < all->size; r++) {
+            const struct ddp_part part = ddp_slices_part(all, r, at, piece);
+            if (r != all->rank)
+                memcpy(all->memory + part.at, slot_of(shm, r), part.bytes);
+        }
     }
-    return end_in_place(shm, number, DDP_OK);
+    return DDP_OK;
 }
 
-enum ddp_status shm_barrier(void *state)
+/* --- all of them --- */
+
+/* Every rank adds up the payloads of all. */
+static enum ddp_status reduce_payloads(struct shm *shm, const struct ddp_comm_call *call,
+                                       size_t bytes)
 {
-    struct shm *shm = state;
-    struct shm_call call = {.kind = SHM_BARRIER};
-    return shm_gather(shm, shm_post(shm, &call, SHM_NOWHERE, NULL, 0), &call);
+    const struct ddp_slices all = slices_of(shm, call);
+    const void *sources[DDP_REDUCE_MAX];
+    const uint32_t number =
+        ddp_ledger_post(&shm->ledger, call, DDP_LEDGER_NOWHERE, call->send, bytes);
+    enum ddp_status status = ddp_ledger_gather(&shm->ledger, number);
+    if (status != DDP_OK)
+        return status;
+    for (int r = 0; r < all.size; r++)
+        sources[r] = ddp_ledger_entry(&shm->ledger, r, number)->payload;
+    const struct ddp_reduce sum = ddp_slices_sum(&all, call, sources, &call->receive, bytes);
+    return ddp_reduce(&sum);
+}
+
+/* The sum of this rank's slice goes to its place, or where the caller wants it. */
+static enum ddp_status run_staged(struct shm *shm, const struct ddp_slices *all,
+                                  const struct ddp_comm_call *call)
+{
+    const struct ddp_part own = ddp_slices_part(all, all->rank, 0, all->count);
+    enum ddp_status status = DDP_OK;
+    if (call->kind == DDP_COMM_REDUCE_SCATTER)
+        return reduce_staged(shm, all, call->receive, call);
+    if (call->kind == DDP_COMM_ALLREDUCE)
+        status = reduce_staged(shm, all, all->memory + own.at, call);
+    return status == DDP_OK ? gather_staged(shm, all, call) : status;
+}
+
+static enum ddp_status run_in_place(struct shm *shm, uint32_t number, const struct ddp_slices *all,
+                                    const struct ddp_comm_call *call)
+{
+    enum ddp_status status = DDP_OK;
+    if (ddp_comm_kinds[call->kind].reduces)
+        status = shm_reduce_slice(shm, number, call);
+    else
+        gather_in_place(shm, number, all);
+    if (status != DDP_OK)
+        return status;
+    ddp_ledger_done(&shm->ledger, number);
+    return ddp_ledger_wait_done(&shm->ledger, number);
+}
+
+enum ddp_status shm_collective(struct shm *shm, const struct ddp_comm_call *call)
+{
+    const struct ddp_slices all = slices_of(shm, call);
+    const size_t bytes = ddp_comm_call_bytes(call);
+    uint32_t number;
+    if (call->kind == DDP_COMM_ALLREDUCE && bytes <= DDP_LEDGER_PAYLOAD)
+        return reduce_payloads(shm, call, bytes);
+    if (call->kind == DDP_COMM_ALL_GATHER && bytes > 0) {
+        char *own = all.memory + ddp_slices_part(&all, all.rank, 0, all.count).at;
+        if (own != call->send)
+            memcpy(own, call->send, bytes);
+    }
+    enum ddp_status status = shm_meet(shm, call, all.memory, all.count * all.element, &number);
+    if (status != DDP_OK || bytes == 0)
+        return status;
+    return all_registered(shm, number, &all) ? run_in_place(shm, number, &all, call)
+                                             : run_staged(shm, &all, call);
 }

@@ -7,15 +7,13 @@
 
 #include "core/log.h"
 #include "core/memory.h"
+#include "core/write.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 struct ddp_append_file {
@@ -31,46 +29,6 @@ static void end_last_line(int fd)
     const off_t end = lseek(fd, 0, SEEK_END);
     if (end > 0 && pread(fd, &last, 1, end - 1) == 1 && last != '\n')
         (void)!write(fd, "\n", 1); /* when this fails, so does the first record, which warns */
-}
-
-int ddp_open_for_writing(const char *path, int flags)
-{
-    struct stat info;
-    int fd = open(path, flags | O_CLOEXEC | O_NONBLOCK, 0666);
-    /* Open for reading too it would be its own reader. */
-    if (fd >= 0 && (flags & O_ACCMODE) == O_RDWR && fstat(fd, &info) == 0 &&
-        S_ISFIFO(info.st_mode)) {
-        close(fd);
-        fd = open(path, (flags & ~O_ACCMODE) | O_WRONLY | O_CLOEXEC | O_NONBLOCK, 0666);
-    }
-    if (fd >= 0)
-        fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
-    return fd;
-}
-
-enum ddp_status ddp_open_failed(const char *path)
-{
-    struct stat info;
-    if (errno == ENXIO && stat(path, &info) == 0 && S_ISFIFO(info.st_mode))
-        return ddp_fail(DDP_ERR_IO, "%s: cannot write to it: it is a FIFO that nobody reads", path);
-    return ddp_fail(ddp_errno_status(errno, DDP_ERR_IO), "%s: cannot open it for writing: %s", path,
-                    strerror(errno));
-}
-
-ssize_t ddp_write_quietly(int fd, const void *data, size_t bytes)
-{
-    sigset_t pipe, pending, old;
-    sigemptyset(&pipe);
-    sigaddset(&pipe, SIGPIPE);
-    sigpending(&pending);
-    pthread_sigmask(SIG_BLOCK, &pipe, &old);
-    const ssize_t n = write(fd, data, bytes);
-    const int error = errno;
-    if (n < 0 && error == EPIPE && !sigismember(&pending, SIGPIPE))
-        sigtimedwait(&pipe, NULL, &(struct timespec){0});
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    errno = error;
-    return n;
 }
 
 enum ddp_status ddp_append_file_open(ddp_append_file **file, const char *path, bool lines)
@@ -115,7 +73,7 @@ void ddp_append_file_write(ddp_append_file *file, const void *record, size_t byt
     if (file->regular && done > 0)
         (void)!ftruncate(file->fd, begin);
     if (!file->warned)
-        ddp_log(DDP_LOG_WARNING, "%s: cannot write to it: %s: what does not fit is left out",
+        ddp_log(DDP_LOG_WARNING, "%s: cannot write to it: %s: further lines are dropped",
                 file->path, strerror(error));
     file->warned = true;
 }

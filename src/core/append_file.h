@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * A file that grows by whole records: logs and event files. What cannot be written (a full disk)
- * is told once and costs that record only; the program goes on, and the file never holds half a
- * record. */
+ * A file that grows by whole records: logs and event files. If a record cannot be written (a full
+ * disk), it is dropped, and a message says so once. The program continues, and the file never holds
+ * half a record. */
 #ifndef DDP_CORE_APPEND_FILE_H
 #define DDP_CORE_APPEND_FILE_H
 
 #include "ddp.h"
-
-#include <sys/types.h>
 
 typedef struct ddp_append_file ddp_append_file;
 
@@ -19,16 +17,6 @@ enum ddp_status ddp_append_file_open(ddp_append_file **file, const char *path, b
 /* Appends one record with one write. Its failure is logged once, as a warning. Of one process at a
  * time. */
 void ddp_append_file_write(ddp_append_file *file, const void *record, size_t bytes);
-
-/* Opens a file for writing as open() does, but does not wait for the reader of a FIFO: where there
- * is none, that is an error (ENXIO). */
-int ddp_open_for_writing(const char *path, int flags);
-
-/* What errno says after that: DDP_ERR_IO, DDP_ERR_MEMORY. */
-enum ddp_status ddp_open_failed(const char *path);
-
-/* As write(), without SIGPIPE where nobody reads any more. */
-ssize_t ddp_write_quietly(int fd, const void *data, size_t bytes);
 
 void ddp_append_file_close(ddp_append_file *file);
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * See atomic_file.h. The temporary file has no name at all where the file system has O_TMPFILE, so
- * that a SIGKILL while it is written leaves nothing behind; linkat() then names it. Where an old
- * file must be replaced, the new one has a temporary name for the moment between linkat() and
- * rename(); what a kill leaves then, the next writer of the same file removes. */
+ * See atomic_file.h. If the file system has O_TMPFILE, the temporary file has no name, so that a
+ * SIGKILL while it is written leaves nothing behind; linkat() then names it. If an old file must be
+ * replaced, the new one has a temporary name between linkat() and rename(). If a kill leaves such a
+ * file, the next writer of the same file removes it. */
 #include "config.h"
 
 #include "core/atomic_file.h"
@@ -11,6 +11,7 @@
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/parse.h"
+#include "core/write.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -38,25 +39,13 @@ struct ddp_atomic_file {
     bool named;       /* the temporary name exists */
 };
 
-static enum ddp_status io_error(const struct ddp_atomic_file *file, const char *what)
-{
-    return ddp_fail(ddp_errno_status(errno, DDP_ERR_IO), "%s: cannot %s: %s", file->path, what,
-                    strerror(errno));
-}
-
-static char *directory_of(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup(".");
-}
-
 /* The kernel's rule for links that it follows itself (protected_symlinks): in a directory where all
  * may make files, only the links of this user and of the directory's owner count. */
 static bool is_foreign(const char *path, const struct stat *link)
 {
     const mode_t shared = S_ISVTX | S_IWOTH;
     struct stat above;
-    char *directory = directory_of(path);
+    char *directory = ddp_directory_of(path);
     const bool known = directory && stat(directory, &above) == 0;
     free(directory);
     return !known || ((above.st_mode & shared) == shared && link->st_uid != geteuid() &&
@@ -108,7 +97,7 @@ static bool set_names(struct ddp_atomic_file *file)
 {
     const char *slash = strrchr(file->path, '/');
     file->base = slash ? slash + 1 : file->path;
-    file->directory = directory_of(file->path);
+    file->directory = ddp_directory_of(file->path);
     if (asprintf(&file->temporary, "%.*s%.*s.%ld.tmp", (int)(file->base - file->path), file->path,
                  BASE_MAX, file->base, (long)getpid()) < 0)
         file->temporary = NULL;
@@ -124,7 +113,7 @@ static enum ddp_status check_target(struct ddp_atomic_file *file)
     if (!*file->base)
         return ddp_fail(DDP_ERR_IO, "%s: cannot write: it is a directory, not a file", file->path);
     if (stat(file->path, &info) < 0)
-        return errno == ENOENT ? DDP_OK : io_error(file, "write");
+        return errno == ENOENT ? DDP_OK : ddp_fail_path(file->path, "write");
     if (S_ISDIR(info.st_mode))
         return ddp_fail(DDP_ERR_IO, "%s: cannot write: it is a directory, not a file", file->path);
     if (!S_ISREG(info.st_mode)) /* a rename would put a file in the place of /dev/null */
@@ -139,7 +128,7 @@ static enum ddp_status check_target(struct ddp_atomic_file *file)
     return DDP_OK;
 }
 
-/* The process of a name "BASE.PID.tmp" that this file could have had; 0: it is no such name. */
+/* The process of a name "BASE.PID.tmp" that this file could have had; 0: it is not such a name. */
 static long temporary_owner(const struct ddp_atomic_file *file, const char *name)
 {
     const size_t length = strnlen(file->base, BASE_MAX);
@@ -182,12 +171,12 @@ static enum ddp_status open_file(struct ddp_atomic_file *file)
         file->named = file->fd >= 0;
     }
     if (file->fd < 0)
-        return io_error(file, "write");
+        return ddp_fail_path(file->path, "write");
     file->directory_fd = open(file->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (file->directory_fd < 0 && errno != EACCES)
-        return io_error(file, "open its directory");
+        return ddp_fail_path(file->path, "open its directory");
     if (file->mode && fchmod(file->fd, file->mode) < 0)
-        return io_error(file, "keep its permissions");
+        return ddp_fail_path(file->path, "keep its permissions");
     return DDP_OK;
 }
 
@@ -202,11 +191,10 @@ enum ddp_status ddp_atomic_file_open(ddp_atomic_file **file, const char *path)
     if (!f->path && errno == EACCES)
         status = ddp_fail(DDP_ERR_IO,
                           "%s: cannot write: it is a symbolic link of another user, in a directory "
-                          "where everybody may make files",
+                          "where everybody may create files",
                           path);
     else if (!f->path)
-        status = ddp_fail(ddp_errno_status(errno, DDP_ERR_IO), "%s: cannot write: %s", path,
-                          strerror(errno));
+        status = ddp_fail_path(path, "write");
     else if (!set_names(f))
         status = ddp_fail(DDP_ERR_MEMORY, "out of memory");
     if (status == DDP_OK)
@@ -225,25 +213,7 @@ enum ddp_status ddp_atomic_file_open(ddp_atomic_file **file, const char *path)
 
 enum ddp_status ddp_atomic_file_write(ddp_atomic_file *file, const void *data, size_t bytes)
 {
-    const char *next = data;
-    while (bytes > 0) {
-        ssize_t n = write(file->fd, next, bytes);
-        if (n < 0 && errno != EINTR)
-            return io_error(file, "write");
-        if (n > 0) {
-            next += n;
-            bytes -= (size_t)n;
-        }
-    }
-    return DDP_OK;
-}
-
-static enum ddp_status sync_directory(const struct ddp_atomic_file *file)
-{
-    if (file->directory_fd >= 0 && fsync(file->directory_fd) < 0 && errno != EINVAL &&
-        errno != EROFS)
-        return io_error(file, "sync its directory");
-    return DDP_OK;
+    return ddp_write_all(file->fd, data, bytes) < 0 ? ddp_fail_path(file->path, "write") : DDP_OK;
 }
 
 /* Gives an O_TMPFILE its name: at once the final one where nothing has it, else a temporary one. */
@@ -262,20 +232,16 @@ static int name_file(struct ddp_atomic_file *file)
 
 enum ddp_status ddp_atomic_file_commit(ddp_atomic_file *file)
 {
-    while (fsync(file->fd) < 0) {
-        if (errno == EINVAL) /* a file system that has nothing to sync */
-            break;
-        if (errno != EINTR)
-            return io_error(file, "sync");
-    }
-    if (!file->named) {
-        if (name_file(file) < 0)
-            return io_error(file, "name the new file");
-    }
+    if (ddp_sync(file->fd) < 0)
+        return ddp_fail_path(file->path, "sync");
+    if (!file->named && name_file(file) < 0)
+        return ddp_fail_path(file->path, "name the new file");
     if (file->named && rename(file->temporary, file->path) < 0)
-        return io_error(file, "rename the new file");
+        return ddp_fail_path(file->path, "rename the new file");
     file->named = false;
-    return sync_directory(file);
+    if (file->directory_fd >= 0 && ddp_sync(file->directory_fd) < 0)
+        return ddp_fail_path(file->path, "sync its directory");
+    return DDP_OK;
 }
 
 void ddp_atomic_file_close(ddp_atomic_file *file)

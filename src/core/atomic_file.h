@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Files that appear whole or not at all: written beside the target under a temporary name, synced,
+ * Files that are replaced atomically: written beside the target under a temporary name, synced,
  * renamed, the directory synced. Until commit the old file is untouched. */
 #ifndef DDP_CORE_ATOMIC_FILE_H
 #define DDP_CORE_ATOMIC_FILE_H

@@ -14,6 +14,13 @@ int64_t ddp_clock_ns(void)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
+double ddp_clock_wall(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
 int64_t ddp_deadline_ns(int timeout_ms)
 {
     return timeout_ms < 0 ? INT64_MAX : ddp_clock_ns() + (int64_t)timeout_ms * 1000000;

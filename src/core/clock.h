@@ -11,6 +11,9 @@
  * (CLOCK_MONOTONIC). */
 int64_t ddp_clock_ns(void);
 
+/* Seconds since 1970. */
+double ddp_clock_wall(void);
+
 /* The point in time timeout_ms from now; INT64_MAX for a negative timeout: never. */
 int64_t ddp_deadline_ns(int timeout_ms);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * See futex.h. The shared form of the calls is used throughout: the words lie in memfds. */
+ * See futex.h. The shared form of the calls is used throughout: the words are in memfds. */
 #include "config.h"
 
 #include "core/futex.h"

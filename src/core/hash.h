@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A 64-bit hash of memory, to tell copies apart: a changed bit anywhere changes it. Not against
- * people, and the same on little-endian machines only. */
+ * A 64-bit hash of memory, to detect copies that differ: any changed bit changes it. It does not
+ * withstand attacks, and is the same on little-endian machines only. */
 #ifndef DDP_CORE_HASH_H
 #define DDP_CORE_HASH_H
 

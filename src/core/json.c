@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * See json_text.h. Where jansson gets no memory it says anything, such as "string expected": a text
+ * See json.h. Where jansson gets no memory it says anything, such as "string expected": a text
  * counts as bad only when it is so again, with memory at hand. */
 #include "config.h"
 
 #include "core/json.h"
 
 #include "core/log.h"
+#include "core/parse.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 
 #define ROOM_FACTOR 64 /* a value of a few bytes of text takes about that many in memory each */
@@ -25,4 +27,21 @@ enum ddp_status ddp_json_parse(json_t **root, const char *text, size_t bytes, js
         free(room);
     }
     return DDP_ERR_FORMAT;
+}
+
+json_t *ddp_json_uint64(uint64_t value)
+{
+    char digits[24];
+    if (value <= INT64_MAX)
+        return json_integer((json_int_t)value);
+    snprintf(digits, sizeof digits, "%" PRIu64, value);
+    return json_string(digits);
+}
+
+bool ddp_json_read_uint64(const json_t *json, uint64_t *value)
+{
+    if (json_is_string(json))
+        return ddp_parse_uint64(json_string_value(json), value);
+    *value = (uint64_t)json_integer_value(json);
+    return json_is_integer(json) && json_integer_value(json) >= 0;
 }

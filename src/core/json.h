@@ -14,4 +14,11 @@
  * DDP_ERR_FORMAT, DDP_ERR_MEMORY. */
 enum ddp_status ddp_json_parse(json_t **root, const char *text, size_t bytes, json_error_t *error);
 
+/* A number from 0: an integer, and above INT64_MAX, where the integers of jansson and of many other
+ * readers end, a text of its digits. */
+json_t *ddp_json_uint64(uint64_t value);
+
+/* The reverse; false when it is no such number. */
+bool ddp_json_read_uint64(const json_t *json, uint64_t *value);
+
 #endif

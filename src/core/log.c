@@ -149,7 +149,7 @@ static void vlog(enum ddp_log_level level, const char *format, va_list args)
         if (n > 0)
             done += (size_t)n;
         else if (n < 0 && errno != EINTR)
-            break; /* nobody is left to tell */
+            break; /* the error cannot be reported */
     }
     errno = saved_errno;
 }
@@ -179,7 +179,7 @@ bool ddp_fail_disk_full(void)
     return disk_full;
 }
 
-/* Where memory is out, all that try find out: one of them tells. */
+/* When memory runs out, many allocations fail: one of them is logged. */
 static bool told_lately(void)
 {
     static _Atomic int64_t told_ns;
@@ -206,4 +206,10 @@ enum ddp_status ddp_fail(enum ddp_status status, const char *format, ...)
 enum ddp_status ddp_errno_status(int error, enum ddp_status other)
 {
     return error == ENOMEM ? DDP_ERR_MEMORY : other;
+}
+
+enum ddp_status ddp_fail_path(const char *path, const char *what)
+{
+    return ddp_fail(ddp_errno_status(errno, DDP_ERR_IO), "%s: cannot %s: %s", path, what,
+                    strerror(errno));
 }

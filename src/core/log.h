@@ -35,7 +35,7 @@ void ddp_log(enum ddp_log_level level, const char *format, ...) DDP_PRINTF(2, 3)
 void ddp_log_set_before(void (*before)(void *arg), void *arg);
 
 /* Errors of this thread are kept from now on, the first of them in `text`, until it is NULL again:
- * for work done ahead, whose failure is told only when its turn comes. */
+ * for work done ahead, whose failure is reported only when its turn comes. */
 void ddp_log_hold(char *text, size_t size);
 
 /* Messages of this copy of the library go to another's from now on, as text without name and rank:
@@ -45,6 +45,10 @@ void ddp_log_set_sink(void (*sink)(int level, const char *text));
 /* Logs an error and returns the status it was given, so that `return ddp_fail(DDP_ERR_IO, ...)`
  * reads well. Of many DDP_ERR_MEMORY within a second the first is logged. */
 enum ddp_status ddp_fail(enum ddp_status status, const char *format, ...) DDP_PRINTF(2, 3);
+
+/* The same for a call of the system on a file that failed: "PATH: cannot WHAT: " and what errno
+ * says. DDP_ERR_IO or DDP_ERR_MEMORY. */
+enum ddp_status ddp_fail_path(const char *path, const char *what);
 
 /* Has this process called ddp_fail() with DDP_ERR_IO while errno said that a disk, or the user's
  * part of it, is full? */

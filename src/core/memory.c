@@ -5,13 +5,13 @@
 
 #include "core/memory.h"
 
+#include "core/cgroup.h"
 #include "core/log.h"
 
 #include <limits.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/sysinfo.h>
 
@@ -74,49 +74,27 @@ static size_t read_limit(const char *path)
     return value < SIZE_MAX ? (size_t)value : SIZE_MAX;
 }
 
-/* The least limit of the control group and those above it; group begins with a slash. */
-static size_t group_limit(const char *root, const char *group, const char *name)
+static void tighten(void *arg, const char *directory, bool unified)
 {
-    char path[PATH_MAX];
-    size_t least = SIZE_MAX;
-    for (int length = (int)strlen(group); length >= 0; length--) {
-        if (group[length] != '/' && group[length] != '\0')
-            continue;
-        int used = snprintf(path, sizeof path, "%s%.*s/%s", root, length, group, name);
-        size_t limit = used < (int)sizeof path ? read_limit(path) : SIZE_MAX;
-        if (limit < least)
-            least = limit;
-    }
-    return least;
+    char path[DDP_CGROUP_PATH + 32];
+    size_t *least = arg;
+    snprintf(path, sizeof path, "%s/%s", directory,
+             unified ? "memory.max" : "memory.limit_in_bytes");
+    const size_t limit = read_limit(path);
+    *least = limit < *least ? limit : *least;
 }
 
-/* Lines are "0::/group" (version 2) or "4:memory:/group". */
-static size_t groups_limit(void)
+size_t ddp_memory_limit(void)
 {
-    char line[PATH_MAX];
     size_t least = SIZE_MAX;
-    FILE *file = fopen("/proc/self/cgroup", "re");
-    while (file && fgets(line, sizeof line, file)) {
-        line[strcspn(line, "\n")] = '\0';
-        char *controllers = strchr(line, ':');
-        char *group = controllers ? strchr(controllers + 1, ':') : NULL;
-        size_t limit = SIZE_MAX;
-        if (group && group == controllers + 1)
-            limit = group_limit("/sys/fs/cgroup", group + 1, "memory.max");
-        else if (group && strncmp(controllers, ":memory:", 8) == 0)
-            limit = group_limit("/sys/fs/cgroup/memory", group + 1, "memory.limit_in_bytes");
-        if (limit < least)
-            least = limit;
-    }
-    if (file)
-        fclose(file);
-    return least;
+    ddp_cgroup_visit("memory", tighten, &least);
+    return least > SIZE_MAX / 4 ? SIZE_MAX : least; /* version 1 has a number for "none" */
 }
 
 size_t ddp_memory_total(void)
 {
     struct sysinfo info;
-    size_t total = SIZE_MAX, limit = groups_limit();
+    size_t total = SIZE_MAX, limit = ddp_memory_limit();
     if (sysinfo(&info) == 0)
         total = (info.totalram + info.totalswap) * info.mem_unit;
     return limit < total ? limit : total;

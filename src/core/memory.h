@@ -32,12 +32,15 @@ static inline size_t ddp_align_up(size_t value, size_t alignment)
 void *ddp_array_alloc(size_t count, size_t size);
 
 /* Zeroed, page-aligned memory, in huge pages where the system has them; freed with ddp_pages_free()
- * and the same size. NULL (logged) when there is none. 0 bytes give one page. */
+ * and the same size. NULL (logged) when memory runs out. 0 bytes give one page. */
 void *ddp_pages_alloc(size_t bytes);
 void ddp_pages_free(void *memory, size_t bytes);
 
 /* Is there room for so many bytes now, beside what is held? Says nothing of physical memory. */
 bool ddp_memory_probe(size_t bytes);
+
+/* Bytes of memory that the control groups of this process may use; SIZE_MAX: there is no limit. */
+size_t ddp_memory_limit(void);
 
 /* Bytes of memory and swap that this process could have at most: the machine's, or the limit of its
  * control group. What needs more would be killed, not refused. */

@@ -9,6 +9,7 @@
 #include "core/memory.h"
 #include "core/parse.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -118,7 +119,7 @@ static bool unlimited(const struct ddp_option *row)
     return row->min == 0 && row->max == 0;
 }
 
-/* The limits of an INT row: a double of 2^63 and above stands for "no limit". */
+/* The limits of an INT row: a double of 2^63 and above means "no limit". */
 static int64_t whole_limit(double limit)
 {
     if (limit >= 9223372036854775807.0)
@@ -143,6 +144,15 @@ static enum ddp_status set_int(const struct ddp_option *row, void *destination, 
                         (long long)min);
     return ddp_fail(DDP_ERR_INVALID, "%s: must be a whole number from %lld to %lld", shown,
                     (long long)min, (long long)max);
+}
+
+static enum ddp_status set_uint(const struct ddp_option *row, void *destination, const char *value,
+                                const char *shown)
+{
+    if (ddp_parse_uint64(value, member(row, destination)))
+        return DDP_OK;
+    return ddp_fail(DDP_ERR_INVALID, "%s: must be a whole number from 0 to %" PRIu64, shown,
+                    UINT64_MAX);
 }
 
 static enum ddp_status set_real(const struct ddp_option *row, void *destination, const char *value,
@@ -201,6 +211,9 @@ static enum ddp_status set_value(const struct ddp_option *row, void *destination
     switch (row->type) {
     case DDP_OPTION_INT:
         status = set_int(row, destination, value, shown);
+        break;
+    case DDP_OPTION_UINT:
+        status = set_uint(row, destination, value, shown);
         break;
     case DDP_OPTION_REAL:
         status = set_real(row, destination, value, shown);

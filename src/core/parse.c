@@ -25,6 +25,19 @@ bool ddp_parse_int64(const char *text, int64_t min, int64_t max, int64_t *value)
     return true;
 }
 
+bool ddp_parse_uint64(const char *text, uint64_t *value)
+{
+    char *end;
+    if (!text || !isdigit((unsigned char)text[text[0] == '+']))
+        return false; /* strtoull() would take a minus */
+    errno = 0;
+    unsigned long long number = strtoull(text, &end, 10);
+    if (errno || *end)
+        return false;
+    *value = number;
+    return true;
+}
+
 bool ddp_parse_double(const char *text, double min, double max, double *value)
 {
     char *end;

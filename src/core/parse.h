@@ -11,6 +11,9 @@
 /* Decimal integer in [min, max]. */
 bool ddp_parse_int64(const char *text, int64_t min, int64_t max, int64_t *value);
 
+/* Decimal integer in [0, UINT64_MAX]. */
+bool ddp_parse_uint64(const char *text, uint64_t *value);
+
 /* Finite decimal number in [min, max]. Always with a decimal point, whatever the locale. */
 bool ddp_parse_double(const char *text, double min, double max, double *value);
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * Philox4x32-10, the counter-based generator of Salmon et al. ("Parallel random numbers: as easy
- * as 1, 2, 3", 2011), with the numbers of their Random123 library. Without a state: the numbers of
- * an element follow from where it stands (the counter) and whose they are (the key), so that they
- * are the same for any split of the work and any order. */
+ * as 1, 2, 3", 2011), with the numbers of their Random123 library. It has no state: the numbers of
+ * an element depend on its position (the counter) and on the key only, so they are the same for any
+ * split of the work and any order. */
 #ifndef DDP_CORE_PHILOX_H
 #define DDP_CORE_PHILOX_H
 

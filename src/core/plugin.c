@@ -29,7 +29,7 @@ static const char *misfit(const struct ddp_plugin *plugin, const char *name)
     if (plugin->abi != DDP_PLUGIN_ABI)
         return "it belongs to another version";
     if (!plugin->name || strcmp(plugin->name, name) != 0)
-        return "it is a plugin of another name";
+        return "it is a plugin with another name";
     return NULL;
 }
 
@@ -66,7 +66,7 @@ static void attach(const struct ddp_plugin *plugin)
 enum ddp_status ddp_plugin_load(const struct ddp_plugin **plugin, const char *name, bool required)
 {
     if (!plugin || !valid_name(name))
-        return ddp_fail(DDP_ERR_INVALID, "'%s' is no name of a plugin", name ? name : "");
+        return ddp_fail(DDP_ERR_INVALID, "'%s' is not a plugin's name", name ? name : "");
     const char *directory = secure_getenv("DDP_PLUGIN_PATH");
     if (!directory || !*directory)
         directory = PKGLIBDIR;
@@ -77,7 +77,7 @@ enum ddp_status ddp_plugin_load(const struct ddp_plugin **plugin, const char *na
 
     if (access(path, F_OK) != 0) {
         if (required)
-            ddp_log(DDP_LOG_ERROR, "%s is not there: install the package ddprun-%s", path, name);
+            ddp_log(DDP_LOG_ERROR, "%s does not exist: install the package ddprun-%s", path, name);
         return DDP_ERR_UNSUPPORTED;
     }
     void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
@@ -85,7 +85,7 @@ enum ddp_status ddp_plugin_load(const struct ddp_plugin **plugin, const char *na
         const char *reason = dlerror(); /* names the file */
         if (required)
             ddp_log(DDP_LOG_ERROR,
-                    "cannot load %s: install the package ddprun-%s and what it needs",
+                    "cannot load %s: install the package ddprun-%s and its dependencies",
                     reason ? reason : path, name);
         return DDP_ERR_UNSUPPORTED;
     }

@@ -28,8 +28,8 @@ struct ddp_plugin {
     void (*attach)(const struct ddp_plugin_host *host); /* called once, before all else; or NULL */
 };
 
-/* Loads libddp-NAME.so; it stays loaded. With `required`, a plugin that is not there or does not
- * fit is logged with what to install (DDP_ERR_UNSUPPORTED); otherwise only the status tells. */
+/* Loads libddp-NAME.so; it stays loaded. With `required`, a missing or wrong plugin is
+ * logged with what to install. DDP_ERR_UNSUPPORTED: there is no such plugin. */
 enum ddp_status ddp_plugin_load(const struct ddp_plugin **plugin, const char *name, bool required);
 
 #endif

@@ -15,7 +15,6 @@
 
 #include <assert.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,15 +49,6 @@ struct ddp_pool {
     int threads; /* with the caller */
     pthread_t workers[];
 };
-
-static int usable_cores(void)
-{
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) == 0)
-        return CPU_COUNT(&set);
-    long online = sysconf(_SC_NPROCESSORS_ONLN); /* more than CPU_SETSIZE of them */
-    return online > 0 ? (int)online : 1;
-}
 
 /* Runs one task if there is one. */
 static bool run_one(ddp_pool *pool)
@@ -182,7 +172,7 @@ enum ddp_status ddp_pool_create_started(ddp_pool **result, int threads, void (*s
     pool->threads = threads;
     pool->start = start;
     pool->starting = start ? (uint32_t)threads - 1 : 0;
-    pool->spin_ns = threads <= usable_cores() ? SPIN_NS : 0;
+    pool->spin_ns = threads <= ddp_cpu_count() ? SPIN_NS : 0;
 
     int error = 0, started = 0;
     while (started < threads - 1 && error == 0) {

@@ -86,8 +86,7 @@ void ddp_rng_fill_uniform(struct ddp_rng *rng, float *out, size_t count, double 
         out[i] = fmaf(uniform01(rng), range, base); /* PyTorch is built with fused multiply-add */
 }
 
-/* --- normal numbers
- * ---------------------------------------------------------------------------------- */
+/* --- normal numbers --------------------------------------------------------------------------- */
 
 static double uniform01_double(struct ddp_rng *rng)
 {
@@ -194,8 +193,7 @@ void ddp_rng_fill_normal(struct ddp_rng *rng, float *out, size_t count, double m
     }
 }
 
-/* --- permutations
- * ------------------------------------------------------------------------------------ */
+/* --- permutations ----------------------------------------------------------------------------- */
 
 enum ddp_status ddp_rng_permutation(struct ddp_rng *rng, int64_t n, uint32_t *out)
 {
@@ -224,8 +222,7 @@ enum ddp_status ddp_rng_permutation(struct ddp_rng *rng, int64_t n, uint32_t *ou
     return DDP_OK;
 }
 
-/* --- initial values of layers
- * --------------------------------------------------------------------------- */
+/* --- initial values of layers ----------------------------------------------------------------- */
 
 void ddp_rng_fill_linear_weight(struct ddp_rng *rng, float *out, size_t count, size_t fan_in)
 {

@@ -42,7 +42,8 @@ void ddp_rng_fill_normal(struct ddp_rng *rng, float *out, size_t count, double m
 enum ddp_status ddp_rng_permutation(struct ddp_rng *rng, int64_t n, uint32_t *out);
 
 /* The initial values of nn.Linear(fan_in, ...) and, with fan_in = input channels x kernel size, of
- * nn.Conv2d. PyTorch draws the weight first, row-major (out, in), then the bias. fan_in  > 0 */
+ * nn.Conv2d. PyTorch draws the weight first, row-major (out, in), then the bias.
+ *   fan_in  > 0 */
 void ddp_rng_fill_linear_weight(struct ddp_rng *rng, float *out, size_t count, size_t fan_in);
 void ddp_rng_fill_linear_bias(struct ddp_rng *rng, float *out, size_t count, size_t fan_in);
 

@@ -47,6 +47,12 @@ int ddp_text_character(const char *text, size_t bytes)
     return code < least || code > 0x10ffff || (code >= 0xd800 && code < 0xe000) ? 0 : length;
 }
 
+bool ddp_text_ends_with(const char *text, const char *ending)
+{
+    const size_t length = strlen(text), count = strlen(ending);
+    return length >= count && strcmp(text + length - count, ending) == 0;
+}
+
 bool ddp_text_is_utf8(const char *text)
 {
     for (size_t left = strlen(text); left > 0;) {

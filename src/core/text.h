@@ -17,10 +17,11 @@ extern "C" {
  *   bytes  of text, from 1 */
 int ddp_text_character(const char *text, size_t bytes);
 
+bool ddp_text_ends_with(const char *text, const char *ending);
 bool ddp_text_is_utf8(const char *text);
 
-/* Copies text with control characters, but for tabs, and bytes that are no UTF-8 written as \x1b,
- * those of C1 as \u009b. What does not fit is cut, never inside a character. Returns the bytes
+/* Copies text and escapes control characters (except tabs) and bytes that are not UTF-8 as \x1b,
+ * those of C1 as \u009b. Text that does not fit is cut, never inside a character. Returns the bytes
  * written, without the 0 behind them.
  *   out   [out]  size bytes, from 1
  *   bytes        of text, which may have zeros */

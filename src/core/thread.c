@@ -10,9 +10,11 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <unistd.h>
 
 static _Thread_local atomic_bool holding; /* fibres of a simulated device share it */
 
@@ -71,4 +73,21 @@ enum ddp_status ddp_thread_failed(int error, const char *format, ...)
         return ddp_fail(DDP_ERR_MEMORY, "out of memory: cannot start %s: no room for its stack",
                         what);
     return ddp_fail(DDP_ERR_SYSTEM, "cannot start %s: %s", what, strerror(error));
+}
+
+int ddp_cpu_count(void)
+{
+    /* The kernel refuses a mask smaller than its own: grow until it fits. */
+    for (int cpus = 1024; cpus <= 1 << 18; cpus *= 4) {
+        cpu_set_t *set = CPU_ALLOC((size_t)cpus);
+        if (!set)
+            break;
+        const size_t bytes = CPU_ALLOC_SIZE((size_t)cpus);
+        const int count = sched_getaffinity(0, bytes, set) == 0 ? CPU_COUNT_S(bytes, set) : 0;
+        CPU_FREE(set);
+        if (count > 0)
+            return count;
+    }
+    const long online = sysconf(_SC_NPROCESSORS_ONLN);
+    return online > 0 ? (int)online : 1;
 }

@@ -32,11 +32,14 @@ void ddp_signals_release(const struct ddp_signals *signals);
  * the program's own threads. Returns an errno. */
 int ddp_thread_create(pthread_t *thread, void *(*main)(void *), void *arg);
 
-/* Logs that a thread could not be started, and why; the C library gives one error for too little
+/* Logs that a thread could not be started, and why; the C library has one error for too little
  * memory and for too many threads.
  *   error  of pthread_create()
  * DDP_ERR_MEMORY: there is no room for a stack; else DDP_ERR_SYSTEM. */
 enum ddp_status ddp_thread_failed(int error, const char *format, ...) DDP_PRINTF(2, 3);
+
+/* CPUs that this process may run on, by its affinity. */
+int ddp_cpu_count(void);
 
 #ifdef __cplusplus
 }

@@ -8,9 +8,9 @@
 
 #include "core/trace.h"
 
-#include "core/append_file.h"
 #include "core/log.h"
 #include "core/memory.h"
+#include "core/write.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -50,7 +50,7 @@ static struct {
     pthread_mutex_t lock; /* of `rings`, when a thread adds its own */
     struct ring *rings;
     int tracks;
-    _Atomic uint32_t generation; /* of the trace; rings of older ones are gone */
+    _Atomic uint32_t generation; /* of the trace; rings of older ones have been freed */
     pthread_t reader;
     int fd;
     int rank;
@@ -84,7 +84,8 @@ static struct ring *find_ring(void)
     own_generation = generation;
     own_ring = ddp_memory_probe(sizeof *own_ring) ? ddp_pages_alloc(sizeof *own_ring) : NULL;
     if (!own_ring) {
-        ddp_log(DDP_LOG_WARNING, "%s: out of memory: it lacks the spans of one thread", trace.path);
+        ddp_log(DDP_LOG_WARNING, "%s: out of memory: the spans of one thread are missing",
+                trace.path);
         return NULL;
     }
     struct ring *ring = own_ring;
@@ -333,6 +334,6 @@ void ddp_trace_close(bool complete)
         ddp_pages_free(ring, sizeof *ring);
     }
     if (dropped > 0)
-        ddp_log(DDP_LOG_WARNING, "%s: %" PRIu64 " spans came too fast and are not in it",
-                trace.path, dropped);
+        ddp_log(DDP_LOG_WARNING, "%s: %" PRIu64 " spans came too fast and were dropped", trace.path,
+                dropped);
 }

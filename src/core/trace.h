@@ -31,7 +31,7 @@ struct ddp_trace_event {
     const char *key;  /* of the argument; NULL: none */
     const char *text; /* the argument; NULL: it is `value` */
     int64_t value;
-    bool overlaps; /* others on this thread: shown on a track of its own, told apart by `id` */
+    bool overlaps; /* others on this thread: shown on its own track, distinguished by `id` */
     uint32_t id;
     const char *track; /* shown on a track of this name, a device's say; NULL: on the thread's */
 };
@@ -59,7 +59,7 @@ static inline void ddp_trace_end_text(const char *name, int64_t begin, const cha
     }
 }
 
-/* The same for what goes on beside other things, such as an all-reduce that was started. */
+/* The same for work in the background, such as an all-reduce that was started. */
 static inline void ddp_trace_end_overlapping(const char *name, int64_t begin, uint32_t id,
                                              const char *key, int64_t value)
 {

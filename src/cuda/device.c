@@ -47,7 +47,7 @@ static void explain(cudaError_t error)
         explain_old_driver();
     else if ((error == cudaSuccess || error == cudaErrorNoDevice) && visible)
         snprintf(no_device, sizeof no_device,
-                 "no GPU can be seen with CUDA_VISIBLE_DEVICES='%.100s'", visible);
+                 "no GPU is visible with CUDA_VISIBLE_DEVICES='%.100s'", visible);
     else if (error == cudaSuccess || error == cudaErrorNoDevice)
         snprintf(no_device, sizeof no_device, "the NVIDIA driver finds no GPU");
     else
@@ -121,8 +121,9 @@ static cudaError_t describe_gpu(struct ddp_cuda_device *gpu)
 static cudaError_t create_events(struct ddp_cuda_device *gpu)
 {
     cudaEvent_t *const events[] = {
-        &gpu->done,          &gpu->handed,          &gpu->read,         &gpu->slots[0].filled,
-        &gpu->slots[0].left, &gpu->slots[1].filled, &gpu->slots[1].left};
+        &gpu->done,          &gpu->handed,          &gpu->read,          &gpu->slots[0].filled,
+        &gpu->slots[0].left, &gpu->slots[1].filled, &gpu->slots[1].left, &gpu->ahead,
+        &gpu->joined};
     cudaError_t error = cudaSuccess;
     for (size_t i = 0; error == cudaSuccess && i < sizeof events / sizeof *events; i++)
         error = cudaEventCreateWithFlags(events[i], cudaEventDisableTiming);
@@ -149,6 +150,8 @@ static enum ddp_status create(struct ddp_cuda_device *gpu)
     if (error == cudaSuccess)
         error = cudaStreamCreateWithFlags(&gpu->filling, cudaStreamNonBlocking);
     if (error == cudaSuccess)
+        error = cudaStreamCreateWithFlags(&gpu->aside.stream, cudaStreamNonBlocking);
+    if (error == cudaSuccess)
         error = create_events(gpu);
     if (error == cudaSuccess)
         error = create_fault(gpu);
@@ -160,6 +163,9 @@ static enum ddp_status create(struct ddp_cuda_device *gpu)
     if (blas != CUBLAS_STATUS_SUCCESS)
         return ddp_fail(DDP_ERR_SYSTEM, "--device cuda: GPU %d: cuBLAS cannot be used: %s",
                         gpu->cuda.index, cublasLtGetStatusString(blas));
+    const cudaStream_t beside = gpu->aside.stream;
+    gpu->aside = gpu->cuda;
+    gpu->aside.stream = beside;
     use_peers(gpu);
     return DDP_OK;
 }
@@ -216,11 +222,15 @@ static void cuda_close(void *state)
         destroy_event(gpu->slots[i].filled);
         destroy_event(gpu->slots[i].left);
     }
+    destroy_event(gpu->joined);
+    destroy_event(gpu->ahead);
     destroy_event(gpu->read);
     destroy_event(gpu->handed);
     destroy_event(gpu->done);
     if (gpu->filling)
         (void)cudaStreamDestroy(gpu->filling);
+    if (gpu->aside.stream)
+        (void)cudaStreamDestroy(gpu->aside.stream);
     if (gpu->cuda.stream)
         (void)cudaStreamDestroy(gpu->cuda.stream);
     if (gpu->fault)
@@ -302,6 +312,32 @@ static enum ddp_status cuda_wait(void *state, void *other)
     return error == cudaSuccess ? DDP_OK : ddp_cuda_failed(error, "waiting for another GPU");
 }
 
+/* The stream `later` waits for what is on `first`. */
+static enum ddp_status follow(struct ddp_cuda_device *gpu, cudaStream_t later, cudaStream_t first,
+                              cudaEvent_t event)
+{
+    if (ddp_cuda_refuse(gpu))
+        return DDP_ERR_UNSUPPORTED;
+    ddp_cuda_use(gpu);
+    cudaError_t error = cudaEventRecord(event, first);
+    if (error == cudaSuccess)
+        error = cudaStreamWaitEvent(later, event, 0);
+    return error == cudaSuccess ? DDP_OK : ddp_cuda_failed(error, "waiting for another stream");
+}
+
+static enum ddp_status cuda_aside(void *state, void **stream)
+{
+    struct ddp_cuda_device *gpu = state;
+    *stream = &gpu->aside;
+    return follow(gpu, gpu->aside.stream, gpu->cuda.stream, gpu->ahead);
+}
+
+static enum ddp_status cuda_aside_join(void *state)
+{
+    struct ddp_cuda_device *gpu = state;
+    return follow(gpu, gpu->cuda.stream, gpu->aside.stream, gpu->joined);
+}
+
 const struct ddp_device_ops ddp_device_cuda = {
     .name = "cuda",
     .host_memory = false,
@@ -322,6 +358,10 @@ const struct ddp_device_ops ddp_device_cuda = {
     .host_alloc = ddp_cuda_host_alloc,
     .host_free = ddp_cuda_host_free,
     .copied = ddp_cuda_copied,
+    .aside_alloc = ddp_cuda_aside_alloc,
+    .aside_free = ddp_cuda_aside_free,
+    .aside = cuda_aside,
+    .aside_join = cuda_aside_join,
     .fill = ddp_cuda_fill,
     .arrive = ddp_cuda_arrive,
     .leave = ddp_cuda_leave,

@@ -58,16 +58,16 @@ static struct locked *take_out(const void *memory)
     return entry;
 }
 
-/* Where the system lends no more such memory, ordinary memory does, more slowly. */
-enum ddp_status ddp_cuda_host_alloc(void *state, size_t bytes, void **memory)
+/* *memory NULL: the system lends no more. */
+static enum ddp_status lock_memory(struct ddp_cuda_device *gpu, size_t bytes, void **memory)
 {
-    const struct ddp_cuda_device *gpu = state;
     struct locked *entry = ddp_array_alloc(1, sizeof *entry);
     if (!entry)
         return DDP_ERR_MEMORY;
     ddp_cuda_use(gpu);
     entry->bytes = bytes ? bytes : 1;
-    cudaError_t error = cudaHostAlloc((void **)&entry->memory, entry->bytes, cudaHostAllocPortable);
+    cudaError_t error = cudaHostAlloc((void **)&entry->memory, entry->bytes,
+                                      cudaHostAllocPortable | cudaHostAllocMapped);
     if (error == cudaSuccess) {
         memset(entry->memory, 0, entry->bytes);
         *memory = entry->memory;
@@ -75,9 +75,19 @@ enum ddp_status ddp_cuda_host_alloc(void *state, size_t bytes, void **memory)
         return DDP_OK;
     }
     free(entry);
+    *memory = NULL;
     if (error != cudaErrorMemoryAllocation)
-        return ddp_cuda_failed(error, "page-locked memory for batches");
+        return ddp_cuda_failed(error, "page-locked memory");
     (void)cudaGetLastError();
+    return DDP_OK;
+}
+
+/* Where the system lends no more such memory, ordinary memory does, more slowly. */
+enum ddp_status ddp_cuda_host_alloc(void *state, size_t bytes, void **memory)
+{
+    enum ddp_status status = lock_memory(state, bytes, memory);
+    if (status != DDP_OK || *memory)
+        return status;
     ddp_log(DDP_LOG_WARNING,
             "no page-locked memory for %.1f MiB of batches: copies to the GPU will be slower",
             (double)bytes / 0x1p20);
@@ -85,17 +95,36 @@ enum ddp_status ddp_cuda_host_alloc(void *state, size_t bytes, void **memory)
     return *memory ? DDP_OK : DDP_ERR_MEMORY;
 }
 
-void ddp_cuda_host_free(void *state, void *memory, size_t bytes)
+/* False: the memory is none of this. */
+static bool unlock_memory(struct ddp_cuda_device *gpu, void *memory)
 {
     struct locked *entry = take_out(memory);
-    if (!entry) {
-        ddp_pages_free(memory, bytes);
-        return;
-    }
-    ddp_cuda_use(state);
-    if (ddp_cuda_quiesce(state))
+    if (!entry)
+        return false;
+    ddp_cuda_use(gpu);
+    if (ddp_cuda_quiesce(gpu))
         (void)cudaFreeHost(entry->memory);
     free(entry);
+    return true;
+}
+
+void ddp_cuda_host_free(void *state, void *memory, size_t bytes)
+{
+    if (!unlock_memory(state, memory))
+        ddp_pages_free(memory, bytes);
+}
+
+/* Page-locked memory has the same address on the GPU, since all of them have unified addressing. */
+enum ddp_status ddp_cuda_aside_alloc(void *state, size_t bytes, void **memory)
+{
+    enum ddp_status status = lock_memory(state, bytes, memory);
+    return status != DDP_OK || *memory ? status : ddp_cuda_alloc(state, bytes, memory);
+}
+
+void ddp_cuda_aside_free(void *state, void *memory, size_t bytes)
+{
+    if (!unlock_memory(state, memory))
+        ddp_cuda_free(state, memory, bytes);
 }
 
 /* --- memory of the GPU --- */
@@ -107,7 +136,7 @@ static enum ddp_status out_of_memory(const struct ddp_cuda_device *gpu, size_t b
     if (cudaMemGetInfo(&unused, &total) != cudaSuccess)
         unused = 0;
     return ddp_fail(DDP_ERR_MEMORY,
-                    "--device cuda: out of memory on GPU %d: %.1f GiB wanted, %.1f GiB free: a "
+                    "--device cuda: out of memory on GPU %d: %.1f GiB needed, %.1f GiB free: a "
                     "smaller --batch-size or more --acc-steps",
                     gpu->cuda.index, (double)bytes / 0x1p30, (double)unused / 0x1p30);
 }
@@ -185,7 +214,7 @@ void ddp_cuda_deliver(struct ddp_cuda_device *gpu)
         }
 }
 
-/* Whoever asked may be gone, and the memory with them. */
+/* The caller may be gone, and its memory too. */
 void ddp_cuda_forget(struct ddp_cuda_device *gpu)
 {
     for (int i = 0; i < DDP_CUDA_CHUNKS; i++)
@@ -206,7 +235,7 @@ static enum ddp_status take_chunk(struct ddp_cuda_device *gpu, struct ddp_cuda_c
     return DDP_OK;
 }
 
-/* One chunk's way; host is where it goes when it leaves the device. */
+/* Copies one chunk; host is its destination when it leaves the device. */
 static enum ddp_status send(struct ddp_cuda_chunk *chunk, cudaStream_t stream, void *to,
                             const void *from, void *host, size_t bytes)
 {

@@ -18,49 +18,27 @@
 #error "NCCL 2.19.3 or newer is needed"
 #endif
 
-/* What rank 0 hands to the others through the communicator's id slot. */
-struct invitation {
-    ncclUniqueId id;
-    uint64_t calls; /* where the page of calls lies in the heap */
-};
-
 static bool fits(const ddp_job *job)
 {
     return ddp_job_world_size(job) <= DDP_REDUCE_MAX;
 }
 
-static enum ddp_status invite(struct nccl *nccl, struct invitation *invitation)
-{
-    const struct ddp_comm_place *place = nccl->place;
-    enum ddp_status status = nccl_calls_make(nccl, &invitation->calls);
-    if (status != DDP_OK)
-        return status;
-    const ncclResult_t result = ncclGetUniqueId(&invitation->id);
-    if (result != ncclSuccess)
-        return nccl_failed(nccl, result, "set-up");
-    return ddp_job_put_id(place->job, place->id_slot, invitation, sizeof *invitation);
-}
-
 static enum ddp_status join(struct nccl *nccl)
 {
     const struct ddp_comm_place *place = nccl->place;
-    const struct nccl_call call = {.kind = NCCL_CREATE};
-    struct invitation invitation;
+    const struct ddp_comm_call call = {.kind = DDP_COMM_CREATE};
+    ncclUniqueId id;
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    memset(&invitation, 0, sizeof invitation);
-    enum ddp_status status =
-        place->rank == 0
-            ? invite(nccl, &invitation)
-            : ddp_job_get_id(place->job, place->id_slot, &invitation, sizeof invitation,
-                             place->timeout_ms < 0 ? NCCL_SETUP_MS : place->timeout_ms);
-    if (status == DDP_OK)
-        status = nccl_calls_map(nccl, invitation.calls);
+    memset(&id, 0, sizeof id);
+    ncclResult_t result = place->rank == 0 ? ncclGetUniqueId(&id) : ncclSuccess;
+    if (result != ncclSuccess)
+        return nccl_failed(nccl, result, &call);
+    enum ddp_status status = ddp_ledger_open(&nccl->ledger, place, 0, &id, sizeof id);
     if (status != DDP_OK)
         return status;
-    nccl_calls_post(nccl, &call);
+    ddp_ledger_post(&nccl->ledger, &call, DDP_LEDGER_NOWHERE, NULL, 0);
     config.blocking = 0;
-    const ncclResult_t result =
-        ncclCommInitRankConfig(&nccl->comm, place->size, invitation.id, place->rank, &config);
+    result = ncclCommInitRankConfig(&nccl->comm, place->size, id, place->rank, &config);
     return nccl_taken(nccl, result, &call);
 }
 
@@ -92,10 +70,10 @@ static enum ddp_status open_device(struct nccl *nccl)
     return error == cudaSuccess ? nccl_queue_open(nccl) : ddp_cuda_failed(error, "NCCL's stream");
 }
 
-/* All ranks end their communicators together, or this one goes alone. */
+/* All ranks end their communicators together, or this one ends alone. */
 static void leave(struct nccl *nccl)
 {
-    const struct nccl_call call = {.kind = NCCL_DESTROY};
+    const struct ddp_comm_call call = {.kind = DDP_COMM_DESTROY};
     nccl->closing = true;
     enum ddp_status status = nccl_drain(nccl, &call);
     if (status == DDP_OK) {
@@ -127,21 +105,18 @@ static void destroy(void *state)
             (void)cudaStreamDestroy(nccl->own.stream);
     }
     (void)cudaGetLastError();
-    nccl_calls_unmap(nccl);
+    ddp_ledger_close(&nccl->ledger);
     free(nccl);
 }
 
 static enum ddp_status create(void **state, const struct ddp_comm_place *place)
 {
-    if (!fits(place->job))
-        return ddp_fail(DDP_ERR_UNSUPPORTED, "%d workers are too many: at most %d share their sums",
-                        place->size, DDP_REDUCE_MAX);
     struct nccl *nccl = ddp_array_alloc(1, sizeof *nccl);
     if (!nccl)
         return DDP_ERR_MEMORY;
     nccl->place = place;
     enum ddp_status status = open_device(nccl);
-    if (status == DDP_OK && place->size > 1)
+    if (status == DDP_OK)
         status = join(nccl);
     if (status != DDP_OK) {
         nccl_end(nccl, status);
@@ -151,6 +126,14 @@ static enum ddp_status create(void **state, const struct ddp_comm_place *place)
     nccl_watch(nccl);
     *state = nccl;
     return DDP_OK;
+}
+
+static enum ddp_status run(void *state, const struct ddp_comm_call *call)
+{
+    if (call->kind == DDP_COMM_FREE)
+        return nccl_free(state, call);
+    return call->kind == DDP_COMM_BARRIER ? nccl_barrier(state, call)
+                                          : nccl_collective(state, call);
 }
 
 static enum ddp_status progress(void *state)
@@ -166,21 +149,12 @@ static enum ddp_status finish(void *state)
 
 const struct ddp_comm_ops ddp_comm_nccl = {
     .name = "nccl",
-    .needs_id = true,
     .fits = fits,
     .create = create,
     .destroy = destroy,
     .alloc = nccl_alloc,
-    .free = nccl_free,
     .registered = nccl_registered,
-    .allreduce = nccl_allreduce,
-    .reduce_scatter = nccl_reduce_scatter,
-    .all_gather = nccl_all_gather,
-    .broadcast = nccl_broadcast,
-    .barrier = nccl_barrier,
-    .start = nccl_start,
+    .run = run,
     .progress = progress,
     .finish = finish,
-    .start_slices = nccl_start_slices,
-    .gather_slices = nccl_gather_slices,
 };

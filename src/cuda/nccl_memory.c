@@ -16,7 +16,7 @@ static enum ddp_status too_little(const struct nccl *nccl, size_t bytes)
     size_t available = 0, total = 0;
     (void)cudaGetLastError();
     if (cudaMemGetInfo(&available, &total) != cudaSuccess)
-        return ddp_fail(DDP_ERR_MEMORY, "GPU %d: %.1f MiB cannot be had", nccl->cuda->index,
+        return ddp_fail(DDP_ERR_MEMORY, "GPU %d: cannot allocate %.1f MiB", nccl->cuda->index,
                         (double)bytes / 0x1p20);
     return ddp_fail(DDP_ERR_MEMORY,
                     "GPU %d: %.1f MiB are needed, %.1f of its %.1f MiB are free: use a smaller "
@@ -112,17 +112,16 @@ void nccl_free_memory(struct nccl *nccl)
 bool nccl_registered(const void *state, const void *memory, size_t bytes)
 {
     const struct nccl *nccl = state;
-    for (const struct nccl_block *block = nccl->blocks; block; block = block->next) {
-        const uintptr_t begin = (uintptr_t)block->memory, at = (uintptr_t)memory;
-        if (at >= begin && at - begin <= block->bytes && bytes <= block->bytes - (at - begin))
+    for (const struct nccl_block *block = nccl->blocks; block; block = block->next)
+        if (ddp_comm_within(block->memory, block->bytes, memory, bytes))
             return true;
-    }
     return false;
 }
 
 /* Tells everybody whether this rank succeeded; the first failure is everybody's. Waits. Ends what
  * nccl_begin() began. */
-static enum ddp_status vote(struct nccl *nccl, enum ddp_status own, const struct nccl_call *call)
+static enum ddp_status vote(struct nccl *nccl, enum ddp_status own,
+                            const struct ddp_comm_call *call)
 {
     const cudaStream_t stream = nccl->own.stream;
     *nccl->vote_host = (int32_t)own;
@@ -145,32 +144,20 @@ static enum ddp_status vote(struct nccl *nccl, enum ddp_status own, const struct
     return status == DDP_OK ? (enum ddp_status) * nccl->vote_host : status;
 }
 
-static enum ddp_status alloc_alone(struct nccl *nccl, size_t bytes, void **memory)
-{
-    enum ddp_status status = nccl_take(nccl, bytes, memory);
-    if (status != DDP_OK)
-        return status;
-    cudaError_t error = cudaMemsetAsync(*memory, 0, bytes, nccl->cuda->stream);
-    return error == cudaSuccess ? DDP_OK : ddp_cuda_failed(error, "memory for NCCL");
-}
-
-enum ddp_status nccl_alloc(void *state, size_t bytes, void **memory)
+enum ddp_status nccl_alloc(void *state, const struct ddp_comm_call *call, void **memory)
 {
     struct nccl *nccl = state;
-    const struct nccl_call call = {.kind = NCCL_ALLOC, .count = bytes};
     void *taken = NULL;
-    if (nccl->place->size == 1)
-        return alloc_alone(nccl, bytes, memory);
-    enum ddp_status status = nccl_begin(nccl, &call);
+    enum ddp_status status = nccl_begin(nccl, call);
     if (status != DDP_OK)
         return status;
-    status = nccl_take(nccl, bytes, &taken);
+    status = nccl_take(nccl, call->count, &taken);
     if (status == DDP_OK) {
-        cudaError_t error = cudaMemsetAsync(taken, 0, bytes, nccl->own.stream);
+        cudaError_t error = cudaMemsetAsync(taken, 0, call->count, nccl->own.stream);
         if (error != cudaSuccess)
             return nccl_cuda_failed(nccl, error, "memory for NCCL");
     }
-    status = vote(nccl, status, &call);
+    status = vote(nccl, status, call);
     if (status == DDP_OK)
         *memory = taken;
     else if (nccl->dead == DDP_OK)
@@ -178,26 +165,20 @@ enum ddp_status nccl_alloc(void *state, size_t bytes, void **memory)
     return status;
 }
 
-enum ddp_status nccl_free(void *state, void *memory)
+enum ddp_status nccl_free(struct nccl *nccl, const struct ddp_comm_call *call)
 {
-    struct nccl *nccl = state;
-    const struct nccl_call call = {.kind = NCCL_FREE};
-    enum ddp_status status = nccl_begin(nccl, &call);
+    enum ddp_status status = nccl_begin(nccl, call);
     if (status == DDP_OK)
         status = nccl_finish(nccl, false);
     if (status == DDP_OK)
-        status = nccl_drain(nccl, &call);
+        status = nccl_drain(nccl, call);
     if (status == DDP_OK)
-        nccl_give_back(nccl, memory);
+        nccl_give_back(nccl, call->receive);
     return status;
 }
 
-enum ddp_status nccl_barrier(void *state)
+enum ddp_status nccl_barrier(struct nccl *nccl, const struct ddp_comm_call *call)
 {
-    struct nccl *nccl = state;
-    const struct nccl_call call = {.kind = NCCL_BARRIER};
-    if (nccl->place->size == 1)
-        return DDP_OK;
-    enum ddp_status status = nccl_begin(nccl, &call);
-    return status == DDP_OK ? vote(nccl, DDP_OK, &call) : status;
+    enum ddp_status status = nccl_begin(nccl, call);
+    return status == DDP_OK ? vote(nccl, DDP_OK, call) : status;
 }

@@ -20,9 +20,9 @@
 #define SPINS        64
 #define NAP_FIRST_NS 10000
 #define NAP_MOST_NS  1000000
-#define ABORT_MS     10000 /* for NCCL to let go */
-#define CLOSE_MS     10000 /* for the others to let go, at the end */
-#define NEWS_MS      1000  /* for the launcher to tell that a rank died, which NCCL may see first */
+#define ABORT_MS     10000 /* for NCCL to release the GPU */
+#define CLOSE_MS     10000 /* for the others to release it, at the end */
+#define NEWS_MS      1000  /* for the launcher to report a rank's death, which NCCL may see first */
 
 static bool aborted(const struct nccl *nccl)
 {
@@ -54,8 +54,7 @@ static int watched_on(const void *device_state, struct nccl *found[DDP_ID_SLOTS]
 
 /* --- ending --- */
 
-/* ncclCommAbort() on a thread of its own, which may never come back; the last one to let go frees
- * this. */
+/* ncclCommAbort() on a thread of its own, which may never return; the last user frees this. */
 struct ending {
     ncclComm_t comm;
     int device;
@@ -126,8 +125,7 @@ static void abort_all(struct nccl *const *comms, int count)
     for (int i = 0; i < count; i++) {
         if (comms[i]->comm && !ends_in_time(endings[i], deadline)) {
             comms[i]->stuck = true;
-            ddp_log(DDP_LOG_WARNING, "NCCL does not let go of the GPU within %d s",
-                    ABORT_MS / 1000);
+            ddp_log(DDP_LOG_WARNING, "NCCL does not release the GPU within %d s", ABORT_MS / 1000);
         }
         comms[i]->comm = NULL;
     }
@@ -189,7 +187,7 @@ bool nccl_quiesce(const struct nccl *nccl)
 
 /* --- failures in words --- */
 
-/* What NCCL said last, without the end of line. */
+/* NCCL's last message, without the newline. */
 static void last_words(const struct nccl *nccl, ncclResult_t result, char *text, size_t size)
 {
     const char *words = ncclGetLastError(nccl->comm);
@@ -215,14 +213,15 @@ static enum ddp_status fail_quietly(struct nccl *nccl)
     return nccl_end(nccl, DDP_ERR_ABORTED);
 }
 
-enum ddp_status nccl_failed(struct nccl *nccl, ncclResult_t result, const char *what)
+enum ddp_status nccl_failed(struct nccl *nccl, ncclResult_t result,
+                            const struct ddp_comm_call *call)
 {
-    char text[400];
+    char text[400], what[96] = "between collectives";
     if (nccl->dead != DDP_OK)
         return nccl->dead;
     if (nccl->closing || aborted(nccl))
         return fail_quietly(nccl);
-    if (nccl_calls_compare(nccl) != DDP_OK)
+    if (ddp_ledger_compare(&nccl->ledger) != DDP_OK)
         return nccl_end(nccl, DDP_ERR_MISMATCH);
     last_words(nccl, result, text, sizeof text);
     if (strstr(text, "Duplicate GPU")) {
@@ -234,6 +233,8 @@ enum ddp_status nccl_failed(struct nccl *nccl, ncclResult_t result, const char *
     }
     if ((result == ncclRemoteError || result == ncclSystemError) && aborted_soon(nccl))
         return fail_quietly(nccl);
+    if (call)
+        ddp_comm_describe(call, what, sizeof what);
     ddp_log(DDP_LOG_ERROR, "NCCL: %s: %s: NCCL_DEBUG=INFO in the environment shows more", what,
             text);
     return nccl_end(nccl, DDP_ERR_SYSTEM);
@@ -244,22 +245,31 @@ enum ddp_status nccl_cuda_failed(struct nccl *nccl, cudaError_t error, const cha
     return nccl->dead != DDP_OK ? nccl->dead : nccl_end(nccl, ddp_cuda_failed(error, what));
 }
 
+enum ddp_status nccl_call_failed(struct nccl *nccl, cudaError_t error,
+                                 const struct ddp_comm_call *call)
+{
+    char text[96];
+    ddp_comm_describe(call, text, sizeof text);
+    return nccl_cuda_failed(nccl, error, text);
+}
+
 /* How long a wait may last; -1: for ever. */
-static int limit_ms(const struct nccl *nccl, const struct nccl_call *call)
+static int limit_ms(const struct nccl *nccl, const struct ddp_comm_call *call)
 {
     const int most = nccl->place->timeout_ms;
     if (nccl->closing)
         return CLOSE_MS;
-    return most < 0 && call->kind == NCCL_CREATE ? NCCL_SETUP_MS : most;
+    return most < 0 && call->kind == DDP_COMM_CREATE ? NCCL_SETUP_MS : most;
 }
 
-static enum ddp_status too_late(struct nccl *nccl, const struct nccl_call *call, uint32_t number)
+static enum ddp_status too_late(struct nccl *nccl, const struct ddp_comm_call *call,
+                                uint32_t number)
 {
     char text[96], missing[160];
     if (nccl->closing)
         return fail_quietly(nccl);
-    nccl_describe(call, text, sizeof text);
-    nccl_calls_missing(nccl, number, missing, sizeof missing);
+    ddp_comm_describe(call, text, sizeof text);
+    ddp_ledger_missing(&nccl->ledger, number, missing, sizeof missing);
     ddp_log(DDP_LOG_ERROR, "waited %d ms for the other ranks in NCCL's %s%s", limit_ms(nccl, call),
             text, missing);
     return nccl_end(nccl, DDP_ERR_TIMEOUT);
@@ -267,8 +277,8 @@ static enum ddp_status too_late(struct nccl *nccl, const struct nccl_call *call,
 
 /* --- looking --- */
 
-/* Tells the board whether this rank waits for something on its device: each time, because the board
- * was told meanwhile that the call is left. */
+/* Writes to the board whether this rank waits for its device. Each time, because meanwhile the
+ * board was told that the call has returned. */
 static void show_waiting(struct nccl *nccl, bool waits)
 {
     if (nccl->waits || waits)
@@ -276,9 +286,34 @@ static void show_waiting(struct nccl *nccl, bool waits)
     nccl->waits = waits;
 }
 
+static cudaError_t query(cudaEvent_t event)
+{
+    cudaError_t error = cudaEventQuery(event);
+    if (error == cudaErrorNotReady)
+        (void)cudaGetLastError(); /* or it would be taken for that of the next launch */
+    return error;
+}
+
+/* Drops what is complete; the oldest of the others is watched. */
+static enum ddp_status retire(struct nccl *nccl)
+{
+    struct nccl_pending *oldest;
+    while ((oldest = nccl_oldest(nccl))) {
+        cudaError_t error = query(oldest->end);
+        if (error == cudaErrorNotReady && !oldest->begun_ns && query(oldest->begin) == cudaSuccess)
+            oldest->begun_ns = ddp_clock_ns();
+        if (error == cudaErrorNotReady)
+            return DDP_OK;
+        if (error != cudaSuccess)
+            return nccl_call_failed(nccl, error, &oldest->call);
+        nccl->first++;
+    }
+    return DDP_OK;
+}
+
 static enum ddp_status check_oldest(struct nccl *nccl)
 {
-    enum ddp_status status = nccl_retire(nccl);
+    enum ddp_status status = retire(nccl);
     if (status != DDP_OK)
         return status;
     const struct nccl_pending *oldest = nccl_oldest(nccl);
@@ -296,7 +331,7 @@ enum ddp_status nccl_check(struct nccl *nccl)
     ncclResult_t result = ncclSuccess;
     if (nccl->dead != DDP_OK)
         return nccl->dead;
-    enum ddp_status status = nccl_calls_compare(nccl);
+    enum ddp_status status = ddp_ledger_compare(&nccl->ledger);
     if (status != DDP_OK)
         return nccl_end(nccl, status);
     if (aborted(nccl))
@@ -308,28 +343,32 @@ enum ddp_status nccl_check(struct nccl *nccl)
     }
     if (result != ncclSuccess && result != ncclInProgress) {
         const struct nccl_pending *oldest = nccl_oldest(nccl);
-        char text[96] = "between collectives";
-        if (oldest)
-            nccl_describe(&oldest->call, text, sizeof text);
-        return nccl_failed(nccl, result, text);
+        return nccl_failed(nccl, result, oldest ? &oldest->call : NULL);
     }
     return check_oldest(nccl);
 }
 
 /* --- waiting --- */
 
-struct nccl_nap nccl_nap_begin(int timeout_ms)
+/* A wait of the host: nap() between two looks at what is waited for. */
+struct nap {
+    int64_t deadline_ns;
+    int64_t nap_ns;
+    int spins;
+};
+
+static struct nap nap_begin(int timeout_ms)
 {
-    return (struct nccl_nap){.deadline_ns = ddp_deadline_ns(timeout_ms), .nap_ns = NAP_FIRST_NS};
+    return (struct nap){.deadline_ns = ddp_deadline_ns(timeout_ms), .nap_ns = NAP_FIRST_NS};
 }
 
-enum ddp_status nccl_nap(struct nccl *nccl, struct nccl_nap *nap, const struct nccl_call *call)
+static enum ddp_status nap(struct nccl *nccl, struct nap *nap, const struct ddp_comm_call *call)
 {
     enum ddp_status status = nccl_check(nccl);
     if (status != DDP_OK)
         return status;
     if (ddp_deadline_passed(nap->deadline_ns))
-        return too_late(nccl, call, nccl->called - 1);
+        return too_late(nccl, call, nccl->ledger.next - 1);
     if (nap->spins++ < SPINS) {
         ddp_cpu_relax();
         return DDP_OK;
@@ -340,52 +379,45 @@ enum ddp_status nccl_nap(struct nccl *nccl, struct nccl_nap *nap, const struct n
     return DDP_OK;
 }
 
-enum ddp_status nccl_taken(struct nccl *nccl, ncclResult_t result, const struct nccl_call *call)
+enum ddp_status nccl_taken(struct nccl *nccl, ncclResult_t result, const struct ddp_comm_call *call)
 {
-    struct nccl_nap nap = nccl_nap_begin(limit_ms(nccl, call));
+    struct nap wait = nap_begin(limit_ms(nccl, call));
     while (result == ncclInProgress) {
-        enum ddp_status status = nccl_nap(nccl, &nap, call);
+        enum ddp_status status = nap(nccl, &wait, call);
         if (status != DDP_OK)
             return status;
         const ncclResult_t asked = ncclCommGetAsyncError(nccl->comm, &result);
         if (asked != ncclSuccess)
             result = asked;
     }
-    if (result == ncclSuccess)
-        return DDP_OK;
-    char text[96];
-    nccl_describe(call, text, sizeof text);
-    return nccl_failed(nccl, result, text);
+    return result == ncclSuccess ? DDP_OK : nccl_failed(nccl, result, call);
 }
 
-enum ddp_status nccl_wait_event(struct nccl *nccl, cudaEvent_t event, const struct nccl_call *call)
+enum ddp_status nccl_wait_event(struct nccl *nccl, cudaEvent_t event,
+                                const struct ddp_comm_call *call)
 {
     /* What is on the stream has deadlines of its own, from when its turn comes. */
-    struct nccl_nap nap = nccl_nap_begin(nccl->closing ? CLOSE_MS : -1);
+    struct nap wait = nap_begin(nccl->closing ? CLOSE_MS : -1);
     cudaError_t error;
-    while ((error = nccl_query(event)) == cudaErrorNotReady) {
-        enum ddp_status status = nccl_nap(nccl, &nap, call);
+    while ((error = query(event)) == cudaErrorNotReady) {
+        enum ddp_status status = nap(nccl, &wait, call);
         if (status != DDP_OK)
             return status;
     }
-    if (error == cudaSuccess)
-        return DDP_OK;
-    char text[96];
-    nccl_describe(call, text, sizeof text);
-    return nccl_cuda_failed(nccl, error, text);
+    return error == cudaSuccess ? DDP_OK : nccl_call_failed(nccl, error, call);
 }
 
-enum ddp_status nccl_drain(struct nccl *nccl, const struct nccl_call *call)
+enum ddp_status nccl_drain(struct nccl *nccl, const struct ddp_comm_call *call)
 {
     while (nccl_oldest(nccl)) {
         enum ddp_status status = nccl_wait_event(nccl, nccl_oldest(nccl)->end, call);
         if (status == DDP_OK)
-            status = nccl_retire(nccl);
+            status = retire(nccl);
         if (status != DDP_OK)
             return status;
     }
     show_waiting(nccl, false);
-    enum ddp_status status = nccl_calls_compare(nccl);
+    enum ddp_status status = ddp_ledger_compare(&nccl->ledger);
     return status == DDP_OK ? DDP_OK : nccl_end(nccl, status);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Recording work on a GPU's stream as a CUDA graph, which runs again without being launched piece
- * by piece. Whatever goes wrong here only means that the work is run as it is. */
+ * Recording work on a GPU's stream as a CUDA graph, which runs again without launching each
+ * operation. If recording fails, the work is run unrecorded. */
 #include "config.h"
 
 #include "cuda/state.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A GPU, as the files cuda*.c of this folder share it.
+ * A GPU, as the files of this folder share it.
  *
- * Two streams: operations and copies that are ordered with them go on cuda.stream; the input slots
+ * Two streams: operations and copies that are ordered with them are on cuda.stream; the input slots
  * are filled on `filling`, beside it. Neither waits for the legacy stream, which is not used. */
 #ifndef DDP_CUDA_STATE_H
 #define DDP_CUDA_STATE_H
@@ -19,7 +19,7 @@ struct ddp_cuda_chunk {
     char *memory;
     cudaEvent_t copied;
     bool busy;
-    void *host; /* where it goes once it is here; NULL: it went to the device */
+    void *host; /* its destination after the copy; NULL: it was copied to the device */
     size_t bytes;
 };
 
@@ -40,6 +40,8 @@ struct ddp_cuda_span {
 struct ddp_cuda_device {
     struct ddp_cuda cuda; /* first: what operations get is this address */
     cudaStream_t filling;
+    struct ddp_cuda aside;        /* the same GPU by another stream */
+    cudaEvent_t ahead, joined;    /* what that waits for, and what waits for it */
     cudaEvent_t done;             /* what the host waits for */
     cudaEvent_t handed;           /* what another device waits for */
     cudaEvent_t read;             /* copies in from page-locked memory */
@@ -62,7 +64,7 @@ struct ddp_cuda_device {
     struct {
         cudaStream_t stream;
         int64_t end_ns;
-    } told[DDP_CUDA_TRACED]; /* until when each stream's spans are told */
+    } told[DDP_CUDA_TRACED]; /* until when each stream's spans are in the trace */
     int replica;             /* among the open devices on this GPU */
     char description[320];
 };
@@ -76,15 +78,17 @@ static inline void ddp_cuda_use(const struct ddp_cuda_device *gpu)
 /* Waits for an event, polls meanwhile, gives up when that fails. */
 enum ddp_status ddp_cuda_wait_event(struct ddp_cuda_device *gpu, cudaEvent_t event);
 
-/* Before memory is given back: waits until no work uses it. Not for ever, where work waits for
- * another process that is gone. False: it still may be used, and giving it back would wait for
- * ever, so that it has to be left. */
+/* Before memory is freed: waits until no work uses it. Not for ever, if the work waits for another
+ * process that has ended. False: it may still be in use, and freeing it would wait for ever, so it
+ * must be left. */
 bool ddp_cuda_quiesce(struct ddp_cuda_device *gpu);
 
 enum ddp_status ddp_cuda_alloc(void *state, size_t bytes, void **memory);
 void ddp_cuda_free(void *state, void *memory, size_t bytes);
 enum ddp_status ddp_cuda_host_alloc(void *state, size_t bytes, void **memory);
 void ddp_cuda_host_free(void *state, void *memory, size_t bytes);
+enum ddp_status ddp_cuda_aside_alloc(void *state, size_t bytes, void **memory);
+void ddp_cuda_aside_free(void *state, void *memory, size_t bytes);
 enum ddp_status ddp_cuda_copy_in(void *state, void *device, const void *host, size_t bytes);
 enum ddp_status ddp_cuda_copy_out(void *state, void *host, const void *device, size_t bytes);
 enum ddp_status ddp_cuda_copy(void *state, void *destination, const void *source, size_t bytes);

@@ -68,7 +68,7 @@ static bool set_base(struct ddp_cuda_device *gpu)
     return true;
 }
 
-/* All that a trace needs; false: there will be no spans, which is no error. */
+/* All that a trace needs; false: there will be no spans, which is not an error. */
 static bool ready(struct ddp_cuda_device *gpu)
 {
     if (!gpu->spans)
@@ -124,7 +124,7 @@ void ddp_cuda_trace_end(void *state, const struct ddp_trace_event *event)
     gpu->open_span = NULL;
 }
 
-/* Until when the stream's spans are told. */
+/* Until when the stream's spans are in the trace. */
 static int64_t *told_until(struct ddp_cuda_device *gpu, cudaStream_t stream)
 {
     int i = 0;

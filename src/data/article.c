@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The article's made-up data: torch.rand(data_size, 8) of a generator with the run's seed, no
- * labels, in order. */
+ * The article's made-up data: torch.rand(data_size, data_size) of a generator with the run's
+ * seed, no labels, in order. */
 #include "config.h"
 
 #include "core/log.h"
@@ -12,22 +12,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FEATURES 8
+#define DATA_SIZE_MAX 1000000000 /* its square of floats can be counted */
 
 struct article {
     struct ddp_dataset base;
-    float *values; /* (sample_count, FEATURES) */
+    float *values; /* (sample_count, sample_count) */
 };
 
 static enum ddp_status article_read(const ddp_dataset *dataset, const int64_t *indices,
                                     size_t count, void *x, int32_t *labels)
 {
     const struct article *article = (const struct article *)dataset;
+    const size_t features = dataset->info.sample_values;
     float *to = x;
     (void)labels;
     for (size_t i = 0; i < count; i++)
-        memcpy(to + i * FEATURES, article->values + (size_t)indices[i] * FEATURES,
-               FEATURES * sizeof *to);
+        memcpy(to + i * features, article->values + (size_t)indices[i] * features,
+               features * sizeof *to);
     return DDP_OK;
 }
 
@@ -43,35 +44,41 @@ static const struct ddp_dataset_ops ops = {.read = article_read, .close = articl
 static enum ddp_status article_open(const struct ddp_dataset_options *options, ddp_dataset **train,
                                     ddp_dataset **test)
 {
-    if (options->data_size < 1 || options->data_size > UINT32_MAX)
-        return ddp_fail(DDP_ERR_INVALID, "%lld samples of data: 1 to %u are possible",
-                        (long long)options->data_size, UINT32_MAX);
+    if (options->data_size < 1 || options->data_size > DATA_SIZE_MAX)
+        return ddp_fail(DDP_ERR_INVALID, "%lld samples of data: 1 to %d are possible",
+                        (long long)options->data_size, DATA_SIZE_MAX);
+    const size_t size = (size_t)options->data_size, bytes = size * size * sizeof(float);
+    if (bytes > ddp_memory_total())
+        return ddp_fail(
+            DDP_ERR_MEMORY,
+            "out of memory: --data-size %zu makes %zu samples of as many numbers, which "
+            "need %.1f GB, and there are %.1f GB: use a smaller one",
+            size, size, (double)bytes / 1e9, (double)ddp_memory_total() / 1e9);
     struct article *article = ddp_array_alloc(1, sizeof *article);
     if (!article)
         return DDP_ERR_MEMORY;
-    size_t floats = (size_t)options->data_size * FEATURES;
     article->base.ops = &ops;
     article->base.info = (struct ddp_dataset_info){
         .source = "article",
         .path = "",
         .sample_count = options->data_size,
         .dim_count = 1,
-        .dims = {FEATURES},
+        .dims = {options->data_size},
         .x_dtype = DDP_F32,
-        .sample_values = FEATURES,
-        .sample_bytes = FEATURES * sizeof(float),
-        .memory_bytes = floats * sizeof(float),
+        .sample_values = size,
+        .sample_bytes = size * sizeof(float),
+        .memory_bytes = bytes,
         .channel_count = 1,
         .std = {1},
     };
-    article->values = ddp_array_alloc(floats, sizeof *article->values);
+    article->values = ddp_array_alloc(size * size, sizeof(float));
     if (!article->values) {
         free(article);
         return DDP_ERR_MEMORY;
     }
     struct ddp_rng rng;
     ddp_rng_seed(&rng, options->seed);
-    ddp_rng_fill_uniform01(&rng, article->values, floats);
+    ddp_rng_fill_uniform01(&rng, article->values, size * size);
     *train = &article->base;
     if (test)
         *test = NULL;
@@ -80,6 +87,6 @@ static enum ddp_status article_open(const struct ddp_dataset_options *options, d
 
 const struct ddp_dataset_source ddp_dataset_article = {
     .name = "article",
-    .help = "random numbers, 8 a sample, without labels",
+    .help = "random numbers, as many a sample as there are samples, without labels",
     .open = article_open,
 };

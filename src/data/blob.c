@@ -16,5 +16,5 @@ enum ddp_status ddp_blob_at(const struct ddp_blob *blob, uint64_t at, size_t cou
         return DDP_OK;
     }
     *pointer = buffer;
-    return ddp_data_file_read(blob->file, blob->offset + at, buffer, count);
+    return ddp_input_file_read(blob->file, blob->offset + at, buffer, count);
 }

@@ -5,19 +5,19 @@
 #ifndef DDP_DATA_BLOB_H
 #define DDP_DATA_BLOB_H
 
-#include "data/data_file.h"
+#include "core/input_file.h"
 
 struct ddp_blob {
-    const char *name;                 /* for messages */
-    const struct ddp_data_file *file; /* NULL: in memory */
+    const char *name;                  /* for messages */
+    const struct ddp_input_file *file; /* NULL: in memory */
     const unsigned char *memory;
     uint64_t offset; /* in the file */
     uint64_t bytes;
 };
 
-/* The bytes [at, at+count), which lie within it: where they are in memory, or read into `buffer`.
+/* The bytes [at, at+count), which are within it: where they are in memory, or read into `buffer`.
  *   pointer [out]
- * DDP_ERR_IO as of ddp_data_file_read(). */
+ * DDP_ERR_IO as of ddp_input_file_read(). */
 enum ddp_status ddp_blob_at(const struct ddp_blob *blob, uint64_t at, size_t count, void *buffer,
                             const unsigned char **pointer);
 

@@ -35,8 +35,7 @@ static enum ddp_status refill(struct ddp_byte_source *s)
     size_t n = fread(s->chunk, 1, CHUNK_BYTES, s->file);
     if (n < CHUNK_BYTES) {
         if (ferror(s->file))
-            return ddp_fail(ddp_errno_status(errno, DDP_ERR_IO), "%s: cannot read: %s", s->name,
-                            strerror(errno));
+            return ddp_fail_path(s->name, "read");
         s->end_of_file = true;
     }
     s->stream.next_in = s->chunk;
@@ -53,14 +52,9 @@ enum ddp_status ddp_byte_source_open(ddp_byte_source **source, FILE *file, const
     s->name = name;
     enum ddp_status status = refill(s);
     if (status == DDP_OK && s->stream.avail_in >= 2 && s->chunk[0] == 0x1f && s->chunk[1] == 0x8b) {
-        const int result = inflateInit2(&s->stream, GZIP_WINDOW);
-        if (result == Z_OK)
-            s->compressed = true;
-        else if (result == Z_MEM_ERROR)
+        s->compressed = inflateInit2(&s->stream, GZIP_WINDOW) == Z_OK;
+        if (!s->compressed)
             status = ddp_fail(DDP_ERR_MEMORY, "%s: out of memory for decompression", name);
-        else
-            status = ddp_fail(DDP_ERR_UNSUPPORTED,
-                              "%s: this build has no zlib to unpack it with: use gunzip", name);
     }
     if (status != DDP_OK) {
         free(s);
@@ -79,7 +73,7 @@ void ddp_byte_source_close(ddp_byte_source *source)
     free(source);
 }
 
-/* Takes one step of decompression; *ended tells that the last member is complete. */
+/* Takes one step of decompression; *ended: the last member is complete. */
 static enum ddp_status inflate_some(struct ddp_byte_source *s, bool *ended)
 {
     enum ddp_status status = refill(s);

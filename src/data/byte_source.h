@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Reads a file that may be compressed with gzip, strictly: a damaged or cut stream, and anything
- * after its end, is an error. What the data is, not the file's name, tells whether it is
- * compressed. */
+ * Reads a file that may be compressed with gzip, strictly: a damaged or truncated stream, and any
+ * data after its end, is an error. The data decides whether it is compressed, not the file's name.
+ */
 #ifndef DDP_DATA_BYTE_SOURCE_H
 #define DDP_DATA_BYTE_SOURCE_H
 

@@ -6,9 +6,10 @@
  * each channel of the training set. */
 #include "config.h"
 
+#include "core/input_file.h"
 #include "core/log.h"
 #include "core/memory.h"
-#include "data/data_file.h"
+#include "data/data_names.h"
 #include "data/dataset.h"
 #include "data/pixels.h"
 
@@ -37,7 +38,7 @@ static const struct kind kinds[] = {
 };
 
 struct part {
-    struct ddp_data_file file;
+    struct ddp_input_file file;
     int64_t first, end; /* samples */
 };
 
@@ -78,7 +79,7 @@ static enum ddp_status cifar_read(const ddp_dataset *dataset, const int64_t *ind
         int32_t class;
         while (indices[i] >= part->end)
             part++;
-        enum ddp_status status = ddp_data_file_read(
+        enum ddp_status status = ddp_input_file_read(
             &part->file, (uint64_t)(indices[i] - part->first) * bytes, record, bytes);
         if (status == DDP_OK)
             status = class_of(cifar, part, indices[i], record, &class);
@@ -96,15 +97,14 @@ static void cifar_close(ddp_dataset *dataset)
 {
     struct cifar *cifar = (struct cifar *)dataset;
     for (size_t i = 0; i < cifar->part_count; i++)
-        ddp_data_file_close(&cifar->parts[i].file);
+        ddp_input_file_close(&cifar->parts[i].file);
     free(cifar->path);
     free(cifar);
 }
 
 static const struct ddp_dataset_ops ops = {.read = cifar_read, .close = cifar_close};
 
-/* --- opening
- * ------------------------------------------------------------------------------------------ */
+/* --- opening ---------------------------------------------------------------------------------- */
 
 static enum ddp_status open_part(struct cifar *cifar, const char *path)
 {
@@ -113,13 +113,13 @@ static enum ddp_status open_part(struct cifar *cifar, const char *path)
         return ddp_fail(DDP_ERR_UNSUPPORTED, "%s: more than %d files of training data", path,
                         MAX_FILES);
     struct part *part = &cifar->parts[cifar->part_count];
-    enum ddp_status status = ddp_data_file_open(&part->file, path, true);
+    enum ddp_status status = ddp_input_file_open(&part->file, path, true);
     if (status != DDP_OK)
         return status;
     cifar->part_count++;
     if (part->file.bytes == 0 || part->file.bytes % bytes != 0)
         return ddp_fail(DDP_ERR_FORMAT,
-                        "%s: truncated: %" PRIu64 " bytes are no whole number of images of %zu "
+                        "%s: truncated: %" PRIu64 " bytes are not a whole number of images of %zu "
                         "bytes",
                         path, part->file.bytes, bytes);
     part->first = cifar->base.info.sample_count;
@@ -182,7 +182,7 @@ static enum ddp_status measure_part(const struct cifar *cifar, const struct part
     for (int64_t at = part->first; at < part->end; at += CHUNK) {
         const int64_t left = part->end - at;
         const size_t count = left < CHUNK ? (size_t)left : CHUNK;
-        enum ddp_status status = ddp_data_file_read(
+        enum ddp_status status = ddp_input_file_read(
             &part->file, (uint64_t)(at - part->first) * bytes, chunk, count * bytes);
         for (size_t i = 0; status == DDP_OK && i < count; i++) {
             const unsigned char *record = chunk + i * bytes;
@@ -279,8 +279,7 @@ static enum ddp_status cifar_open(const struct ddp_dataset_options *options, ddp
     const struct kind *kind;
     struct cifar *new_train = NULL, *new_test = NULL;
     if (!options->path)
-        return ddp_fail(DDP_ERR_INVALID,
-                        "CIFAR's files must come from somewhere: name their directory with --data");
+        return ddp_fail(DDP_ERR_INVALID, "give the directory of CIFAR's files with --data");
     char *directory = find_directory(options->path, &kind);
     if (!directory)
         return ddp_fail(DDP_ERR_IO,

@@ -18,7 +18,7 @@ static const struct ddp_dataset_source *const sources[] = {
     &ddp_dataset_idx,
     &ddp_dataset_cifar,
     &ddp_dataset_npy,
-    /* After those of which a path tells more than that it is a file. */
+    /* Last: it accepts any file. */
     &ddp_dataset_tokens,
     &ddp_dataset_article,
 };
@@ -48,8 +48,7 @@ static enum ddp_status not_recognised(const char *path)
     size_t used = 0;
     struct stat info;
     if (stat(path, &info) < 0)
-        return ddp_fail(ddp_errno_status(errno, DDP_ERR_IO), "%s: cannot open the data: %s", path,
-                        strerror(errno));
+        return ddp_fail_path(path, "open the data");
     if (!S_ISDIR(info.st_mode))
         return ddp_fail(DDP_ERR_IO, "%s: cannot read: not a regular file", path);
     for (size_t i = 0; i < SOURCE_COUNT; i++)
@@ -81,9 +80,9 @@ enum ddp_status ddp_dataset_open(const char *source, const struct ddp_dataset_op
     else if (options->path)
         status = find_by_path(options->path, &found);
     if (status == DDP_OK && options->val && !found->takes_val)
-        status = ddp_fail(DDP_ERR_INVALID,
-                          "--val: data of the kind %s have a test set of their own, or none",
-                          found->name);
+        status =
+            ddp_fail(DDP_ERR_INVALID, "--val: data of the kind %s have their own test set, or none",
+                     found->name);
     if (status == DDP_OK)
         status = found->open(options, &new_train, test ? &new_test : NULL);
     if (status != DDP_OK)
@@ -110,7 +109,7 @@ enum ddp_status ddp_dataset_read(const ddp_dataset *dataset, const int64_t *indi
 {
     for (size_t i = 0; i < count; i++)
         if (indices[i] < 0 || indices[i] >= dataset->info.sample_count)
-            return ddp_fail(DDP_ERR_INVALID, "sample %lld was asked for: %s has 0 to %lld",
+            return ddp_fail(DDP_ERR_INVALID, "sample %lld does not exist: %s has 0 to %lld",
                             (long long)indices[i], dataset->info.source,
                             (long long)dataset->info.sample_count - 1);
     return dataset->ops->read(dataset, indices, count, x, labels);

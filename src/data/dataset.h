@@ -19,7 +19,7 @@ typedef struct ddp_dataset ddp_dataset;
 
 /* What the values of a token file are. */
 enum ddp_token_kind {
-    DDP_TOKENS_AUTO, /* as the file's first bytes and its name tell */
+    DDP_TOKENS_AUTO, /* from the file's first bytes and its name */
     DDP_TOKENS_GPT2, /* llm.c's files, with their header: GPT-2's or Llama 3's tokens */
     DDP_TOKENS_UINT16,
     DDP_TOKENS_UINT32,
@@ -36,7 +36,7 @@ struct ddp_dataset_options {
                             source says */
     int64_t seq_len;     /* tokens: T, of a sample */
     enum ddp_token_kind tokens;
-    int64_t data_size; /* article: samples */
+    int64_t data_size; /* article: samples, and numbers of each */
     uint64_t seed;     /* article: of the generator that draws them */
 };
 
@@ -53,7 +53,7 @@ struct ddp_dataset_info {
     size_t sample_values;               /* the product of dims */
     size_t sample_bytes;                /* ... in a batch */
     size_t memory_bytes;                /* what it holds in memory */
-    bool shuffled;                      /* training takes a random order unless told otherwise */
+    bool shuffled;                      /* training takes a random order by default */
     /* Of each channel of an image, otherwise the first of each: taken off and divided by, in units
      * of the source. 0 and 1: none. */
     int channel_count;
@@ -101,16 +101,16 @@ void ddp_dataset_close(ddp_dataset *dataset);
 const struct ddp_dataset_info *ddp_dataset_info(const ddp_dataset *dataset);
 
 /* Copies samples out. Any number of threads may read at a time.
- *   indices  count numbers, each 0 .. sample_count-1 (else DDP_ERR_INVALID)
+ *   indices       count numbers, each 0 .. sample_count-1 (else DDP_ERR_INVALID)
  *   x [out]       (count, dims...) of x_dtype
- *   labels [out]  (count, label_count) i32; NULL: not wanted; left alone by a dataset without
- * labels DDP_ERR_IO, DDP_ERR_FORMAT: a file that is read as samples are wanted is gone, has shrunk
- * or holds what no sample may. */
+ *   labels [out]  (count, label_count) i32; NULL: not wanted; not written by a dataset without any
+ * DDP_ERR_IO, DDP_ERR_FORMAT: a file that is read on demand is gone, has shrunk or holds an invalid
+ * sample. */
 enum ddp_status ddp_dataset_read(const ddp_dataset *dataset, const int64_t *indices, size_t count,
                                  void *x, int32_t *labels);
 
-/* A hash of some samples, spread over the whole set, with their labels: tells other data apart, in
- * whatever files they are. DDP_ERR_MEMORY, and as ddp_dataset_read(). */
+/* A hash of some samples, spread over the whole set, with their labels: it differs for other
+ * data, and does not depend on the files. DDP_ERR_MEMORY, and as ddp_dataset_read(). */
 enum ddp_status ddp_dataset_fingerprint(const ddp_dataset *dataset, uint64_t *fingerprint);
 
 /* The sources. */

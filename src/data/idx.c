@@ -7,7 +7,7 @@
 
 #include "core/log.h"
 #include "core/memory.h"
-#include "data/data_file.h"
+#include "data/data_names.h"
 #include "data/dataset.h"
 #include "data/idx_file.h"
 #include "data/pixels.h"
@@ -53,8 +53,7 @@ static void idx_close(ddp_dataset *dataset)
 
 static const struct ddp_dataset_ops ops = {.read = idx_read, .close = idx_close};
 
-/* --- files
- * -------------------------------------------------------------------------------------------- */
+/* --- files ------------------------------------------------------------------------------------ */
 
 static enum ddp_status missing(const char *directory, const char *name)
 {
@@ -79,8 +78,7 @@ static enum ddp_status check_directory(const char *directory)
                 "%s: no such directory: install Debian's package dataset-fashion-mnist, or "
                 "name a directory of IDX files with --data",
                 directory);
-        return ddp_fail(ddp_errno_status(errno, DDP_ERR_IO),
-                        "%s: cannot open the data directory: %s", directory, strerror(errno));
+        return ddp_fail_path(directory, "open the data directory");
     }
     if (!S_ISDIR(info.st_mode))
         return ddp_fail(DDP_ERR_IO,
@@ -104,9 +102,7 @@ static enum ddp_status open_file(FILE **file, char **path, const char *directory
         if (found && !S_ISREG(info.st_mode)) /* before open(), which would wait at a FIFO */
             status = ddp_fail(DDP_ERR_IO, "%s: cannot read: not a regular file", tried);
         else if (!found || !(opened = fopen(tried, "rbe")))
-            status = errno == ENOENT ? DDP_OK
-                                     : ddp_fail(ddp_errno_status(errno, DDP_ERR_IO),
-                                                "%s: cannot read: %s", tried, strerror(errno));
+            status = errno == ENOENT ? DDP_OK : ddp_fail_path(tried, "read");
         if (opened && status == DDP_OK) {
             *file = opened;
             *path = tried;
@@ -140,8 +136,7 @@ static enum ddp_status load(struct ddp_idx_file *idx, char **path, const char *d
     return status;
 }
 
-/* --- one set
- * ------------------------------------------------------------------------------------------ */
+/* --- one set ---------------------------------------------------------------------------------- */
 
 static void set_info(struct idx *idx, const struct ddp_idx_file *images, const char *directory)
 {
@@ -163,7 +158,7 @@ static void set_info(struct idx *idx, const struct ddp_idx_file *images, const c
     info->shuffled = true;
 }
 
-/* With class_count 0 the labels themselves tell how many classes there are. */
+/* With class_count 0 the largest label determines the number of classes. */
 static enum ddp_status check_labels(struct idx *idx, const char *path, int64_t class_count)
 {
     int64_t largest = 0;
@@ -214,8 +209,7 @@ static enum ddp_status open_split(struct idx **result, const char *directory, co
     return DDP_OK;
 }
 
-/* --- scaling
- * ------------------------------------------------------------------------------------------ */
+/* --- scaling ---------------------------------------------------------------------------------- */
 
 static void measure(const struct idx *idx, double *mean, double *std)
 {

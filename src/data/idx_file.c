@@ -58,8 +58,7 @@ static enum ddp_status read_header(struct ddp_idx_file *idx, ddp_byte_source *so
                             i == 0 ? "the file has 0 items" : "items of size 0");
         idx->dims[i] = dim;
         if (!ddp_size_multiply(idx->bytes, dim, &idx->bytes) || idx->bytes > SIZE_MAX / 2)
-            return ddp_fail(DDP_ERR_FORMAT, "%s: the sizes in its header are too large to be true",
-                            name);
+            return ddp_fail(DDP_ERR_FORMAT, "%s: the sizes in its header are too large", name);
     }
     return DDP_OK;
 }
@@ -79,7 +78,7 @@ static enum ddp_status read_values(struct ddp_idx_file *idx, ddp_byte_source *so
          * enough to mean what its header says, before a byte is read. */
         if (room > memory || (idx->bytes > memory && file_bytes >= idx->bytes))
             return ddp_fail(DDP_ERR_MEMORY,
-                            "%s: out of memory: it holds %zu bytes, there are %zu at all", name,
+                            "%s: out of memory: it holds %zu bytes, the machine has %zu", name,
                             idx->bytes, memory);
         unsigned char *grown = realloc(idx->values, room);
         if (!grown)

@@ -18,8 +18,8 @@ struct ddp_idx_file {
 };
 
 /* Reads a whole file. Memory grows with what is really there, never with what a header claims.
- *   name               for messages
- *   min_dims, max_dims the number of dimensions it must have, at most DDP_IDX_MAX_DIMS
+ *   name                for messages
+ *   min_dims, max_dims  the number of dimensions it must have, at most DDP_IDX_MAX_DIMS
  * DDP_ERR_FORMAT, DDP_ERR_IO, DDP_ERR_MEMORY: one line that names the file; *idx is untouched. */
 enum ddp_status ddp_idx_file_read(struct ddp_idx_file *idx, FILE *file, const char *name,
                                   int min_dims, int max_dims);

@@ -36,7 +36,7 @@ struct slot {
     int64_t *indices;
     enum slot_state state; /* under ring_lock */
     enum ddp_status status;
-    char *message; /* of a failure, told when its turn comes */
+    char *message; /* of a failure, reported when its turn comes */
     bool last;     /* no batch, but the end of all */
 };
 
@@ -53,7 +53,7 @@ struct ddp_loader {
 
     pthread_mutex_t plan_lock;
     uint64_t planned;         /* number of the next batch to fill */
-    struct cursor cursor;     /* ... and where it stands */
+    struct cursor cursor;     /* ... and its position */
     ddp_sampler *samplers[2]; /* the order of epoch e is in samplers[e % 2]; the other may be ready
                                  for e + 1 */
 
@@ -74,8 +74,7 @@ int64_t ddp_loader_steps_per_epoch(const struct ddp_sampler_config *sampler, int
     return samples / batch_size + (samples % batch_size != 0);
 }
 
-/* --- the threads
- * -------------------------------------------------------------------------------------- */
+/* --- the threads ------------------------------------------------------------------------------ */
 
 /* Copies the indices of the batch at the cursor into its slot and moves the cursor on. Under
  * plan_lock. */
@@ -115,7 +114,7 @@ static bool slot_is_free(struct ddp_loader *loader, const struct slot *slot)
     return is_free;
 }
 
-/* Waits until the slot is free and marks it; false: the loader is going away. */
+/* Waits until the slot is free and marks it; false: the loader is being destroyed. */
 static bool take_slot(struct ddp_loader *loader, struct slot *slot)
 {
     pthread_mutex_lock(&loader->ring_lock);
@@ -200,8 +199,7 @@ static void *fill_slots(void *arg)
     return NULL;
 }
 
-/* --- making and ending
- * -------------------------------------------------------------------------------- */
+/* --- making and ending ------------------------------------------------------------------------ */
 
 static enum ddp_status check(const struct ddp_loader_config *c)
 {
@@ -364,7 +362,7 @@ enum ddp_status ddp_loader_create_range(ddp_loader **loader, const ddp_dataset *
 {
     int64_t samples = ddp_dataset_info(dataset)->sample_count;
     if (begin < 0 || begin > end || end > samples)
-        return ddp_fail(DDP_ERR_INVALID, "samples %lld to %lld of %lld were asked for",
+        return ddp_fail(DDP_ERR_INVALID, "samples %lld to %lld do not exist: there are %lld",
                         (long long)begin, (long long)end, (long long)samples);
     struct ddp_loader_config config = {
         .dataset = dataset,
@@ -412,8 +410,7 @@ void ddp_loader_destroy(ddp_loader *loader)
     free(loader);
 }
 
-/* --- the caller's side
- * -------------------------------------------------------------------------------- */
+/* --- the caller's side ------------------------------------------------------------------------ */
 
 enum ddp_status ddp_loader_next(ddp_loader *loader, const struct ddp_batch **batch)
 {

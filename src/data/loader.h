@@ -12,7 +12,7 @@
 
 typedef struct ddp_loader ddp_loader;
 
-/* Where batches lie: memory from which a device copies fast. */
+/* Memory for batches, from which a device copies fast. */
 struct ddp_loader_memory {
     enum ddp_status (*alloc)(void *arg, size_t bytes, void **memory); /* page-aligned */
     void (*free)(void *arg, void *memory, size_t bytes);
@@ -45,7 +45,7 @@ struct ddp_batch {
 /* Optimizer steps in an epoch: samples of a shard / batch_size, rounded up. */
 int64_t ddp_loader_steps_per_epoch(const struct ddp_sampler_config *sampler, int64_t batch_size);
 
-/* Starts the threads. DDP_ERR_INVALID (a combination that gives no batch at all, say),
+/* Starts the threads. DDP_ERR_INVALID (a combination that gives no batch, for example),
  * DDP_ERR_MEMORY, DDP_ERR_SYSTEM. */
 enum ddp_status ddp_loader_create(ddp_loader **loader, const struct ddp_loader_config *config);
 
@@ -59,8 +59,9 @@ enum ddp_status ddp_loader_create_range(ddp_loader **loader, const ddp_dataset *
 void ddp_loader_destroy(ddp_loader *loader);
 
 /* Waits for the next batch. It stays valid until it is released; a loader holds `depth` batches, so
- * keep fewer. batch [out]  NULL after the last one An error of a reading thread comes out here, in
- * its turn and from then on. DDP_ERR_INVALID: the batch of `depth` calls ago is still held. */
+ * keep fewer. An error of a reading thread is returned here, in its turn and from then on.
+ *   batch [out]  NULL after the last one
+ * DDP_ERR_INVALID: the batch of `depth` calls ago is still held. */
 enum ddp_status ddp_loader_next(ddp_loader *loader, const struct ddp_batch **batch);
 
 /* Gives a batch back, in any order, from any thread. NULL is fine. */

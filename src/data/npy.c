@@ -8,6 +8,8 @@
 
 #include "core/log.h"
 #include "core/memory.h"
+#include "core/text.h"
+#include "data/data_names.h"
 #include "data/dataset.h"
 #include "data/npy_file.h"
 #include "data/npy_source.h"
@@ -23,7 +25,7 @@
 /* One array and what it is in. */
 struct array {
     struct ddp_npy npy;
-    struct ddp_data_file file;
+    struct ddp_input_file file;
     char *name;           /* of the file, or "archive: member" */
     unsigned char *owned; /* a decompressed member; else NULL */
 };
@@ -39,8 +41,7 @@ struct npy {
     float (*scaled)[256]; /* by channel */
 };
 
-/* --- reading
- * ------------------------------------------------------------------------------------------ */
+/* --- reading ---------------------------------------------------------------------------------- */
 
 /* From (places, channels) to (channels, places). */
 static void channels_first(const float *from, size_t channels, size_t places, float *to)
@@ -143,7 +144,7 @@ static enum ddp_status npy_read(const ddp_dataset *dataset, const int64_t *indic
 
 static void close_array(struct array *array)
 {
-    ddp_data_file_close(&array->file);
+    ddp_input_file_close(&array->file);
     free(array->name);
     free(array->owned);
 }
@@ -161,8 +162,7 @@ static void npy_close(ddp_dataset *dataset)
 
 static const struct ddp_dataset_ops ops = {.read = npy_read, .close = npy_close};
 
-/* --- opening
- * ------------------------------------------------------------------------------------------ */
+/* --- opening ---------------------------------------------------------------------------------- */
 
 static enum ddp_status open_member(struct array *array, const char *archive, const char *member)
 {
@@ -190,7 +190,7 @@ static enum ddp_status open_array(struct array *array, const char *archive, cons
 {
     if (archive)
         return open_member(array, archive, name);
-    enum ddp_status status = ddp_data_file_open(&array->file, name, true);
+    enum ddp_status status = ddp_input_file_open(&array->file, name, true);
     if (status != DDP_OK)
         return status;
     array->name = strdup(name);
@@ -279,7 +279,7 @@ static enum ddp_status check_label_array(const struct npy *n)
     return DDP_OK;
 }
 
-/* Keeps the labels as numbers of 32 bits. class_count 0: the largest tells. */
+/* Keeps the labels as numbers of 32 bits. class_count 0: the largest label determines it. */
 static enum ddp_status read_labels(struct npy *n, int64_t class_count)
 {
     const struct ddp_npy *y = &n->y.npy;
@@ -445,9 +445,8 @@ static enum ddp_status npy_open(const struct ddp_dataset_options *options, ddp_d
     struct ddp_npy_source train_place = {0}, test_place = {0};
     struct npy *new_train = NULL, *new_test = NULL;
     if (!options->path)
-        return ddp_fail(DDP_ERR_INVALID,
-                        "NumPy arrays must come from somewhere: name X.npy,Y.npy or an archive "
-                        "(.npz) with --data");
+        return ddp_fail(DDP_ERR_INVALID, "give NumPy arrays with --data: X.npy,Y.npy or an archive "
+                                         "(.npz)");
     enum ddp_status status = ddp_npy_source_find(options->path, &train_place,
                                                  test && !options->val ? &test_place : NULL);
     if (status == DDP_OK && test && options->val)
@@ -485,9 +484,9 @@ static bool holds_tokens(const char *path)
 /* By its name, whether it is there or not: then the missing file can be named. */
 static bool npy_recognise(const char *path)
 {
-    if (ddp_npy_ends_with(path, ".npz"))
+    if (ddp_text_ends_with(path, ".npz"))
         return true;
-    if (!ddp_npy_ends_with(path, ".npy"))
+    if (!ddp_text_ends_with(path, ".npy"))
         return false;
     if (ddp_data_file_exists(path))
         return !holds_tokens(path);

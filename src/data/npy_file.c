@@ -16,8 +16,7 @@
 #define MAGIC_BYTES  6
 #define HEADER_LIMIT (1u << 20) /* NumPy's are 118 bytes long */
 
-/* --- the dictionary
- * ----------------------------------------------------------------------------------- */
+/* --- the dictionary --------------------------------------------------------------------------- */
 
 struct text {
     const char *at, *end;
@@ -86,7 +85,7 @@ static enum ddp_status read_descr(struct text *t, struct ddp_npy *npy)
     if (t->at < t->end && *t->at == '[')
         return ddp_fail(DDP_ERR_FORMAT, "%s: records of several fields cannot be read", t->name);
     if (!take_string(t, &string, &length))
-        return bad(t, "descr is no string");
+        return bad(t, "descr is not a string");
     if (length != 3)
         return ddp_fail(DDP_ERR_FORMAT, "%s: values of type '%.*s' cannot be read", t->name,
                         length < 40 ? (int)length : 40, string);
@@ -110,7 +109,7 @@ static enum ddp_status read_descr(struct text *t, struct ddp_npy *npy)
 static enum ddp_status read_shape(struct text *t, struct ddp_npy *npy)
 {
     if (!take(t, '('))
-        return bad(t, "shape is no tuple");
+        return bad(t, "shape is not a tuple");
     while (!take(t, ')')) {
         int64_t size = 0;
         int digits = 0;
@@ -118,11 +117,11 @@ static enum ddp_status read_shape(struct text *t, struct ddp_npy *npy)
         for (; t->at < t->end && *t->at >= '0' && *t->at <= '9'; t->at++, digits++)
             if (__builtin_mul_overflow(size, 10, &size) ||
                 __builtin_add_overflow(size, *t->at - '0', &size))
-                return bad(t, "a size in its shape is too large to be true");
+                return bad(t, "a size in its shape is too large");
         if (digits > 0 && t->at < t->end && *t->at == 'L') /* Python 2's */
             t->at++;
         if (digits == 0)
-            return bad(t, "a size in its shape is no number");
+            return bad(t, "a size in its shape is not a number");
         if (npy->dim_count == DDP_NPY_MAX_DIMS)
             return ddp_fail(DDP_ERR_FORMAT, "%s: an array of more than %d dimensions", t->name,
                             DDP_NPY_MAX_DIMS);
@@ -130,7 +129,7 @@ static enum ddp_status read_shape(struct text *t, struct ddp_npy *npy)
         if (take(t, ','))
             continue;
         if (npy->dim_count == 1 || !take(t, ')'))
-            return bad(t, "its shape is no tuple");
+            return bad(t, "its shape is not a tuple");
         break;
     }
     return DDP_OK;
@@ -155,13 +154,13 @@ static enum ddp_status read_dictionary(struct text *t, struct ddp_npy *npy)
 {
     bool seen[FIELDS] = {false}, fortran = false;
     if (!take(t, '{'))
-        return bad(t, "it is no dictionary");
+        return bad(t, "it is not a dictionary");
     while (!take(t, '}')) {
         const char *key;
         size_t length;
         int field = 0;
         if (!take_string(t, &key, &length) || !take(t, ':'))
-            return bad(t, "it is no dictionary");
+            return bad(t, "it is not a dictionary");
         while (field < FIELDS && (strlen(field_names[field]) != length ||
                                   memcmp(field_names[field], key, length) != 0))
             field++;
@@ -174,7 +173,7 @@ static enum ddp_status read_dictionary(struct text *t, struct ddp_npy *npy)
         if (status != DDP_OK)
             return status;
         if (!take(t, ',') && (skip_space(t), t->at == t->end || *t->at != '}'))
-            return bad(t, "it is no dictionary");
+            return bad(t, "it is not a dictionary");
     }
     skip_space(t);
     if (t->at != t->end)
@@ -189,8 +188,7 @@ static enum ddp_status read_dictionary(struct text *t, struct ddp_npy *npy)
     return DDP_OK;
 }
 
-/* --- the file
- * ----------------------------------------------------------------------------------------- */
+/* --- the file --------------------------------------------------------------------------------- */
 
 static enum ddp_status check_sizes(struct ddp_npy *npy)
 {
@@ -198,7 +196,7 @@ static enum ddp_status check_sizes(struct ddp_npy *npy)
     uint64_t bytes = (uint64_t)npy->width;
     for (int i = 0; i < npy->dim_count; i++)
         if (__builtin_mul_overflow(bytes, (uint64_t)npy->dims[i], &bytes) || bytes > INT64_MAX)
-            return ddp_fail(DDP_ERR_FORMAT, "%s: the sizes in its header are too large to be true",
+            return ddp_fail(DDP_ERR_FORMAT, "%s: the sizes in its header are too large",
                             npy->blob.name);
     if (bytes != rest)
         return ddp_fail(DDP_ERR_FORMAT,
@@ -236,8 +234,7 @@ static enum ddp_status read_start(const struct ddp_blob *blob, uint64_t *begin, 
                         "%s: truncated: a NumPy header of %" PRIu32 " bytes does not fit in it",
                         blob->name, *length);
     if (*length > HEADER_LIMIT)
-        return ddp_fail(DDP_ERR_FORMAT,
-                        "%s: a NumPy header of %" PRIu32 " bytes is too large to be true",
+        return ddp_fail(DDP_ERR_FORMAT, "%s: a NumPy header of %" PRIu32 " bytes is too large",
                         blob->name, *length);
     return DDP_OK;
 }
@@ -281,8 +278,7 @@ const char *ddp_npy_describe(const struct ddp_npy *npy, char *text, size_t size)
     return text;
 }
 
-/* --- values
- * ------------------------------------------------------------------------------------------- */
+/* --- values ----------------------------------------------------------------------------------- */
 
 static uint64_t load(const unsigned char *value, int width)
 {

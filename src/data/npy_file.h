@@ -26,7 +26,7 @@ enum ddp_status ddp_npy_open(struct ddp_npy *npy, const struct ddp_blob *blob);
 /* "float32 of (100, 28, 28)", for messages. */
 const char *ddp_npy_describe(const struct ddp_npy *npy, char *text, size_t size);
 
-/* Values as they lie in the blob, made floats: rounded, beyond the range infinite. */
+/* Values of the blob as floats: rounded; infinite beyond the range. */
 void ddp_npy_to_floats(const struct ddp_npy *npy, const unsigned char *values, size_t count,
                        float *out);
 

@@ -6,6 +6,8 @@
 #include "data/npy_source.h"
 
 #include "core/log.h"
+#include "core/text.h"
+#include "data/data_names.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -27,16 +29,10 @@ static const struct {
     {"x", "y", NULL, NULL},
 };
 
-bool ddp_npy_ends_with(const char *path, const char *ending)
-{
-    size_t n = strlen(path), m = strlen(ending);
-    return n >= m && strcmp(path + n - m, ending) == 0;
-}
-
-enum ddp_status ddp_npy_archive_open(const char *path, struct ddp_data_file *file,
+enum ddp_status ddp_npy_archive_open(const char *path, struct ddp_input_file *file,
                                      struct ddp_zip *zip)
 {
-    enum ddp_status status = ddp_data_file_open(file, path, true);
+    enum ddp_status status = ddp_input_file_open(file, path, true);
     if (status != DDP_OK)
         return status;
     const struct ddp_blob blob = {.name = file->path, .file = file, .bytes = file->bytes};
@@ -86,14 +82,14 @@ static enum ddp_status find_members(const char *path, const struct ddp_zip *zip,
 enum ddp_status ddp_npy_source_find(const char *path, struct ddp_npy_source *train,
                                     struct ddp_npy_source *test)
 {
-    struct ddp_data_file file = {.fd = -1};
+    struct ddp_input_file file = {.fd = -1};
     struct ddp_zip zip = {0};
-    if (ddp_npy_ends_with(path, ".npz")) {
+    if (ddp_text_ends_with(path, ".npz")) {
         enum ddp_status status = ddp_npy_archive_open(path, &file, &zip);
         if (status == DDP_OK)
             status = find_members(path, &zip, train, test);
         ddp_zip_close(&zip);
-        ddp_data_file_close(&file);
+        ddp_input_file_close(&file);
         return status;
     }
     const char *comma = ddp_data_file_exists(path) ? NULL : strchr(path, ',');

@@ -21,9 +21,7 @@ enum ddp_status ddp_npy_source_find(const char *path, struct ddp_npy_source *tra
 void ddp_npy_source_free(struct ddp_npy_source *source);
 
 /* Opens an archive, which is read through the file: both stay open. */
-enum ddp_status ddp_npy_archive_open(const char *path, struct ddp_data_file *file,
+enum ddp_status ddp_npy_archive_open(const char *path, struct ddp_input_file *file,
                                      struct ddp_zip *zip);
-
-bool ddp_npy_ends_with(const char *path, const char *ending);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * See sampler.h. Positions beyond the dataset stand for its first samples again, as often as it
- * takes, which is the padding of DistributedSampler without a padded copy of the order. */
+ * See sampler.h. Positions beyond the dataset mean its first samples again, as often as needed,
+ * which is the padding of DistributedSampler without a padded copy of the order. */
 #include "config.h"
 
 #include "data/sampler.h"

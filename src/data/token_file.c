@@ -6,6 +6,7 @@
 #include "data/token_file.h"
 
 #include "core/log.h"
+#include "core/text.h"
 #include "data/npy_file.h"
 
 #include <endian.h>
@@ -20,7 +21,7 @@
 
 static const char npy_magic[] = "\x93NUMPY";
 
-#define LOOKED_AT 4096 /* first bytes that tell whether a file is text */
+#define LOOKED_AT 4096 /* first bytes that decide whether a file is text */
 
 static const struct header_kind {
     uint32_t magic, version;
@@ -93,7 +94,7 @@ static enum ddp_status set_bare(struct ddp_token_file *t, int width, int64_t voc
 {
     if (t->file.bytes % (uint64_t)width != 0)
         return ddp_fail(DDP_ERR_FORMAT,
-                        "%s: truncated: %" PRIu64 " bytes are no whole number of tokens of %d "
+                        "%s: truncated: %" PRIu64 " bytes are not a whole number of tokens of %d "
                         "bytes",
                         t->file.path, t->file.bytes, width);
     t->count = (int64_t)(t->file.bytes / (uint64_t)width);
@@ -101,12 +102,6 @@ static enum ddp_status set_bare(struct ddp_token_file *t, int width, int64_t voc
     t->vocabulary = vocabulary;
     t->text = width == 1;
     return DDP_OK;
-}
-
-static bool ends_with(const char *path, const char *ending)
-{
-    size_t n = strlen(path), m = strlen(ending);
-    return n >= m && strcmp(path + n - m, ending) == 0;
 }
 
 /* An array of whole numbers that NumPy saved. */
@@ -134,11 +129,11 @@ static enum ddp_status read_npy(struct ddp_token_file *t)
 /* What a file without a header is. */
 static enum ddp_status guess(struct ddp_token_file *t, const struct start *start)
 {
-    if (ends_with(t->file.path, ".bin"))
+    if (ddp_text_ends_with(t->file.path, ".bin"))
         return set_bare(t, 2, GPT2_VOCABULARY);
     if (memchr(start->bytes, 0, start->got))
         return ddp_fail(DDP_ERR_FORMAT,
-                        "%s: neither text nor a known file of tokens: say with --tokens what it "
+                        "%s: neither text nor a known token file: say with --tokens what it "
                         "holds: gpt2, uint16, uint32 or bytes",
                         t->file.path);
     return set_bare(t, 1, 256);
@@ -148,7 +143,7 @@ static enum ddp_status recognise(struct ddp_token_file *t, enum ddp_token_kind k
 {
     struct start start;
     start.got = t->file.bytes < LOOKED_AT ? (size_t)t->file.bytes : LOOKED_AT;
-    enum ddp_status status = ddp_data_file_read(&t->file, 0, start.bytes, start.got);
+    enum ddp_status status = ddp_input_file_read(&t->file, 0, start.bytes, start.got);
     if (status != DDP_OK)
         return status;
     if (kind == DDP_TOKENS_BYTES)
@@ -190,7 +185,7 @@ enum ddp_status ddp_token_file_open(struct ddp_token_file *tokens, const char *p
                                     enum ddp_token_kind kind, bool keep)
 {
     *tokens = (struct ddp_token_file){.file = {.fd = -1}};
-    enum ddp_status status = ddp_data_file_open(&tokens->file, path, keep);
+    enum ddp_status status = ddp_input_file_open(&tokens->file, path, keep);
     if (status == DDP_OK)
         status = recognise(tokens, kind);
     if (status != DDP_OK)
@@ -200,7 +195,7 @@ enum ddp_status ddp_token_file_open(struct ddp_token_file *tokens, const char *p
 
 void ddp_token_file_close(struct ddp_token_file *tokens)
 {
-    ddp_data_file_close(&tokens->file);
+    ddp_input_file_close(&tokens->file);
 }
 
 /* Widens and gives the largest. */
@@ -236,7 +231,7 @@ enum ddp_status ddp_token_file_read(const struct ddp_token_file *tokens, int64_t
 {
     const uint64_t at = tokens->offset + (uint64_t)first * (uint64_t)tokens->width;
     enum ddp_status status =
-        ddp_data_file_read(&tokens->file, at, raw, count * (size_t)tokens->width);
+        ddp_input_file_read(&tokens->file, at, raw, count * (size_t)tokens->width);
     if (status != DDP_OK || widen(raw, tokens->width, count, out) < vocabulary)
         return status;
     for (size_t i = 0; i < count; i++)

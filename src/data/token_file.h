@@ -5,11 +5,11 @@
 #ifndef DDP_DATA_TOKEN_FILE_H
 #define DDP_DATA_TOKEN_FILE_H
 
-#include "data/data_file.h"
+#include "core/input_file.h"
 #include "data/dataset.h"
 
 struct ddp_token_file {
-    struct ddp_data_file file;
+    struct ddp_input_file file;
     uint64_t offset;    /* of the first token, bytes */
     int64_t count;      /* tokens */
     int width;          /* bytes of a token: 1, 2 or 4, little-endian */

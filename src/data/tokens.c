@@ -7,6 +7,7 @@
 
 #include "core/log.h"
 #include "core/memory.h"
+#include "data/data_names.h"
 #include "data/dataset.h"
 #include "data/token_file.h"
 
@@ -30,8 +31,7 @@ struct tokens {
     size_t shard_count;
 };
 
-/* --- reading
- * ------------------------------------------------------------------------------------------ */
+/* --- reading ---------------------------------------------------------------------------------- */
 
 static const struct shard *find_shard(const struct tokens *t, int64_t sample)
 {
@@ -82,8 +82,7 @@ static void tokens_close(ddp_dataset *dataset)
 
 static const struct ddp_dataset_ops ops = {.read = tokens_read, .close = tokens_close};
 
-/* --- which files
- * -------------------------------------------------------------------------------------- */
+/* --- which files ------------------------------------------------------------------------------ */
 
 /* The first of the names and patterns that a directory has; *path stays NULL without one. */
 static enum ddp_status find_in(const char *directory, const char *const *names, char **path)
@@ -105,8 +104,7 @@ static enum ddp_status find_in(const char *directory, const char *const *names, 
 static const char *const train_names[] = {"train.bin", "*_train.bin", "*_train_*.bin", NULL};
 static const char *const val_names[] = {"val.bin", "*_val.bin", "*_val_*.bin", NULL};
 
-/* --- making
- * ------------------------------------------------------------------------------------------- */
+/* --- making ----------------------------------------------------------------------------------- */
 
 static enum ddp_status open_shards(struct tokens *t, const struct ddp_data_names *files,
                                    enum ddp_token_kind kind)
@@ -211,7 +209,7 @@ static enum ddp_status open_set(struct tokens **result, const char *path,
     return DDP_OK;
 }
 
-/* Opens what the path and --val stand for, once directories are resolved. */
+/* Opens the files that the path and --val name, after directories are resolved. */
 static enum ddp_status open_both(const char *path, const char *val,
                                  const struct ddp_dataset_options *options, ddp_dataset **train,
                                  ddp_dataset **test)
@@ -246,9 +244,8 @@ static enum ddp_status tokens_open(const struct ddp_dataset_options *options, dd
     const char *path = options->path, *val = options->val;
     enum ddp_status status = DDP_OK;
     if (!path)
-        return ddp_fail(DDP_ERR_INVALID,
-                        "tokens must come from somewhere: name a text, a file of tokens or a "
-                        "directory with train.bin and val.bin with --data");
+        return ddp_fail(DDP_ERR_INVALID, "give tokens with --data: a text, a file of tokens or a "
+                                         "directory with train.bin and val.bin");
     if (options->seq_len < 1 || options->seq_len > MAX_SEQ_LEN)
         return ddp_fail(DDP_ERR_INVALID, "--seq-len %" PRId64 ": 1 to %d are possible",
                         options->seq_len, MAX_SEQ_LEN);

@@ -55,12 +55,11 @@ static enum ddp_status bad(const struct ddp_zip *zip, const char *what)
     return ddp_fail(DDP_ERR_FORMAT, "%s: damaged zip archive: %s", zip->blob.name, what);
 }
 
-/* --- the central directory
- * ---------------------------------------------------------------------------- */
+/* --- the central directory -------------------------------------------------------------------- */
 
 struct directory {
     uint64_t offset, bytes, members;
-    uint64_t end; /* where the records at the end begin: the directory lies before */
+    uint64_t end; /* where the records at the end begin: the directory is before them */
 };
 
 /* The record at the end, after which only a comment of the length it names may follow. */
@@ -68,7 +67,7 @@ static enum ddp_status find_end(const struct ddp_zip *zip, const unsigned char *
                                 size_t *at)
 {
     if (bytes < END_BYTES)
-        return ddp_fail(DDP_ERR_FORMAT, "%s: truncated: %zu bytes are no zip archive",
+        return ddp_fail(DDP_ERR_FORMAT, "%s: truncated: %zu bytes are not a zip archive",
                         zip->blob.name, bytes);
     for (size_t i = bytes - END_BYTES + 1; i-- > 0;)
         if (number32(tail + i) == END_MAGIC && number16(tail + i + 20) == bytes - i - END_BYTES) {
@@ -138,7 +137,7 @@ static enum ddp_status find_directory(const struct ddp_zip *zip, struct director
     if (directory->offset > directory->end || directory->bytes > directory->end - directory->offset)
         return bad(zip, "its directory lies beyond the file");
     if (directory->bytes > DIRECTORY_LIMIT || directory->members > MEMBER_LIMIT)
-        return bad(zip, "its directory is too large to be true");
+        return bad(zip, "its directory is too large");
     return DDP_OK;
 }
 
@@ -253,8 +252,7 @@ const struct ddp_zip_member *ddp_zip_find(const struct ddp_zip *zip, const char 
     return NULL;
 }
 
-/* --- members
- * ------------------------------------------------------------------------------------------ */
+/* --- members ---------------------------------------------------------------------------------- */
 
 /* Where a member's bytes begin, after its own header, whose name must be the directory's. */
 static enum ddp_status locate(const struct ddp_zip *zip, const struct ddp_zip_member *member,
@@ -291,7 +289,7 @@ static enum ddp_status check_size(const struct ddp_zip_member *member, const cha
                         name, member->bytes, member->packed_bytes);
     if (member->bytes > ddp_memory_total())
         return ddp_fail(DDP_ERR_MEMORY,
-                        "%s: out of memory: it holds %" PRIu64 " bytes, there are %zu at all: save "
+                        "%s: out of memory: it holds %" PRIu64 " bytes, the machine has %zu: save "
                         "it with numpy.savez, uncompressed, which is read as needed",
                         name, member->bytes, ddp_memory_total());
     return DDP_OK;
@@ -339,22 +337,15 @@ static enum ddp_status unpack(const struct ddp_zip_member *member, const struct 
     if (status != DDP_OK)
         return status;
     unsigned char *out = malloc(member->bytes ? (size_t)member->bytes : 1);
-    const int result = out ? inflateInit2(&stream, -15) : Z_MEM_ERROR;
-    if (result != Z_OK) {
+    if (!out || inflateInit2(&stream, -15) != Z_OK) {
         free(out);
-        if (result != Z_MEM_ERROR)
-            return ddp_fail(DDP_ERR_UNSUPPORTED,
-                            "%s: this build has no zlib to unpack it with: save it with "
-                            "numpy.savez, uncompressed",
-                            packed->name);
         return ddp_fail(DDP_ERR_MEMORY, "%s: out of memory: it holds %" PRIu64 " bytes",
                         packed->name, member->bytes);
     }
     status = inflate_member(packed, &stream, out, member->bytes);
     inflateEnd(&stream);
     if (status == DDP_OK && crc32_z(0, out, (size_t)member->bytes) != member->crc)
-        status = ddp_fail(DDP_ERR_FORMAT, "%s: damaged zip archive: the checksum does not fit",
-                          packed->name);
+        status = ddp_fail(DDP_ERR_FORMAT, "%s: damaged zip archive: wrong checksum", packed->name);
     if (status != DDP_OK) {
         free(out);
         return status;

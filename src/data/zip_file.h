@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * The members of a zip archive, as NumPy writes it (.npz): stored or deflated, also with the 64-bit
- * sizes of large ones. Found through the central directory, as every reader does; what lies between
- * members is nobody's. */
+ * sizes of large ones. Found through the central directory, as every reader does; bytes between
+ * members are ignored. */
 #ifndef DDP_DATA_ZIP_FILE_H
 #define DDP_DATA_ZIP_FILE_H
 

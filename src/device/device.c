@@ -43,7 +43,7 @@ static enum ddp_status none_found(const struct ddp_device_ops *ops, const char *
 {
     const char *reason = ops->reason ? ops->reason() : NULL;
     return ddp_fail(DDP_ERR_UNSUPPORTED, "--device %s: %s", kind,
-                    reason ? reason : "there is no such device here");
+                    reason ? reason : "no such device here");
 }
 
 /* What keeps "auto" from GPUs that may be there. */
@@ -195,6 +195,31 @@ void ddp_device_host_free(ddp_device *device, void *memory, size_t bytes)
 enum ddp_status ddp_device_copied(ddp_device *device)
 {
     return device->ops->copied ? device->ops->copied(device->state) : DDP_OK;
+}
+
+enum ddp_status ddp_device_aside_alloc(ddp_device *device, size_t bytes, void **memory)
+{
+    return device->ops->aside_alloc ? device->ops->aside_alloc(device->state, bytes, memory)
+                                    : ddp_device_alloc(device, bytes, memory);
+}
+
+void ddp_device_aside_free(ddp_device *device, void *memory, size_t bytes)
+{
+    if (memory && device->ops->aside_free)
+        device->ops->aside_free(device->state, memory, bytes);
+    else
+        ddp_device_free(device, memory, bytes);
+}
+
+enum ddp_status ddp_device_aside(ddp_device *device, void **stream)
+{
+    *stream = ddp_device_stream(device);
+    return device->ops->aside ? device->ops->aside(device->state, stream) : DDP_OK;
+}
+
+enum ddp_status ddp_device_aside_join(ddp_device *device)
+{
+    return device->ops->aside_join ? device->ops->aside_join(device->state) : DDP_OK;
 }
 
 enum ddp_status ddp_device_fill(ddp_device *device, int slot, void *destination, const void *host,

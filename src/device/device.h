@@ -45,6 +45,14 @@ struct ddp_device_ops {
     void (*host_free)(void *state, void *memory, size_t bytes);
     enum ddp_status (*copied)(
         void *state); /* waits until all copy_in() have read their host memory */
+    /* Work beside the stream's, on memory that is not the device's own but that its kernels use:
+     * page-locked host memory, or the device's where there is none of that. What gets the stream
+     * aside() begins after all that is on the device's stream; after aside_join() that waits for
+     * it. */
+    enum ddp_status (*aside_alloc)(void *state, size_t bytes, void **memory);
+    void (*aside_free)(void *state, void *memory, size_t bytes);
+    enum ddp_status (*aside)(void *state, void **stream);
+    enum ddp_status (*aside_join)(void *state);
     /* Input buffers that are filled while others are read, each with a slot of its own, 0 or 1.
      * fill() copies from host memory as soon as the work that the last leave() of the slot stood
      * behind is done; after arrive() the stream finds all that was filled; leave() says that what
@@ -118,6 +126,12 @@ void ddp_device_set_poll(ddp_device *device, enum ddp_status (*poll)(void *arg),
 enum ddp_status ddp_device_host_alloc(ddp_device *device, size_t bytes, void **memory);
 void ddp_device_host_free(ddp_device *device, void *memory, size_t bytes);
 enum ddp_status ddp_device_copied(ddp_device *device);
+
+/* Work aside; see struct ddp_device_ops. Where the kind cannot: the device's memory and stream. */
+enum ddp_status ddp_device_aside_alloc(ddp_device *device, size_t bytes, void **memory);
+void ddp_device_aside_free(ddp_device *device, void *memory, size_t bytes); /* takes NULL memory */
+enum ddp_status ddp_device_aside(ddp_device *device, void **stream);
+enum ddp_status ddp_device_aside_join(ddp_device *device);
 
 /* Filling input buffers ahead; see struct ddp_device_ops. Where the kind cannot, fill() is
  * copy_in().

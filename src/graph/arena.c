@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Where each activation lies in the arena. Forward of operation i happens at step i, its backward
+ * The place of each activation in the arena. Forward of operation i happens at step i, its backward
  * at step 2n-1-i; a value, a gradient, or what an operation keeps beside them occupies memory from
  * the first to the last step that touches it. Some share memory outright: the result of an
- * elementwise operation takes the place of an input that nobody needs any more, and a sum hands
+ * elementwise operation takes the place of an input that is not needed any more, and a sum passes
  * its gradient on. Then largest first, each at the lowest offset where it meets no other item that
  * is alive at the same time: the greedy-by-size rule of Pisarchyk and Lee, "Efficient Memory
  * Management for Deep Neural Net Inference" (2020). */
@@ -56,7 +56,7 @@ static bool is_activation(const ddp_tensor *tensor)
     return tensor && ddp_tensor_base(tensor)->kind == TENSOR_ACTIVATION;
 }
 
-/* The last step at which a tensor's value is read, given where it lies from `step` on. */
+/* The last step at which a tensor's value is read, given its place from `step` on. */
 static int last_read(const struct planner *p, const ddp_tensor *tensor)
 {
     const ddp_graph *graph = p->graph;
@@ -131,8 +131,7 @@ static bool hands_on(const struct planner *p, const ddp_tensor *input, int n)
            p->plan->gradient[input->id] < 0;
 }
 
-/* Does anything that backward has not done with yet lie in this item beside the output of node n?
- */
+/* Is there anything in this item, beside the output of node n, that backward still needs? */
 static bool held_by_others(const struct planner *p, int item, int n)
 {
     for (int i = 0; i < n; i++)

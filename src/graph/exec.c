@@ -8,6 +8,7 @@
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/trace.h"
+#include "kernels/add.h"
 
 #include <stdlib.h>
 
@@ -20,6 +21,7 @@ struct ddp_exec {
     const float *weights;
     const uint16_t *weights_bf16;
     float *gradients;
+    bool adding;
     int32_t *predictions;
     ddp_exec_sync *sync; /* or NULL */
     void *sync_arg;
@@ -131,6 +133,16 @@ void ddp_exec_set_gradients(ddp_exec *exec, float *gradients)
     exec->gradients = gradients;
 }
 
+void ddp_exec_set_adding(ddp_exec *exec, bool adding)
+{
+    exec->adding = adding;
+}
+
+bool ddp_exec_adding(const ddp_exec *exec)
+{
+    return exec->adding;
+}
+
 void ddp_exec_set_predictions(ddp_exec *exec, int32_t *predictions)
 {
     exec->predictions = predictions;
@@ -211,7 +223,7 @@ void *ddp_exec_value(const ddp_exec *exec, const ddp_tensor *tensor)
     case TENSOR_ACTIVATION:
         break;
     }
-    if (tensor == exec->graph->loss && exec->gradients)
+    if (tensor == exec->graph->loss && exec->gradients && !exec->adding)
         return exec->gradients; /* element 0: summed over the shards with them */
     return arena_at(exec, exec->plan.value[tensor->id]);
 }
@@ -237,6 +249,8 @@ void *ddp_exec_gradient(const ddp_exec *exec, const ddp_tensor *tensor)
 bool ddp_exec_accumulates(const ddp_exec *exec, const struct node *node, int input)
 {
     const ddp_tensor *tensor = ddp_tensor_base(node->inputs[input]);
+    if (exec->adding && tensor->kind == TENSOR_PARAMETER)
+        return true;
     if (tensor->last_reader != (int)(node - exec->graph->nodes))
         return true;
     for (int i = 0; i < input; i++)
@@ -341,9 +355,23 @@ enum ddp_status ddp_exec_forward(ddp_exec *exec)
     return run_forward(exec, 0, exec->graph->output->producer + 1);
 }
 
+static enum ddp_status add_loss(ddp_exec *exec)
+{
+    const struct ddp_add args = {
+        .count = 1,
+        .dtype = DDP_F32,
+        .a = ddp_exec_loss_value(exec),
+        .y = exec->gradients,
+        .accumulate = true,
+    };
+    return ddp_exec_kernels(exec)->add(&args, ddp_exec_stream(exec));
+}
+
 enum ddp_status ddp_exec_loss(ddp_exec *exec)
 {
-    return run_forward(exec, exec->graph->output->producer + 1, exec->graph->node_count);
+    enum ddp_status status =
+        run_forward(exec, exec->graph->output->producer + 1, exec->graph->node_count);
+    return status == DDP_OK && exec->adding ? add_loss(exec) : status;
 }
 
 /* Reports how far the flat gradients are final after a node's backward: it was the last to add to

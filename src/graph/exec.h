@@ -29,15 +29,19 @@ enum ddp_status ddp_exec_arena_bytes(const ddp_graph *graph, unsigned parts, siz
 /* Inputs are numbered in the order in which the graph made them; memory is device memory and is
  * borrowed until the next bind. */
 void ddp_exec_bind_input(ddp_exec *exec, int input, const void *memory);
-/* Binds an input that lies in host memory: where it is, or by way of `staging`.
+/* Binds an input in host memory: where it is, or through `staging`.
  *   staging  device memory of ddp_exec_input_bytes() that it is copied to first; NULL: the device
- * reads the host's */
+ *            reads the host's */
 enum ddp_status ddp_exec_load_input(ddp_exec *exec, int input, const void *host, void *staging);
 size_t ddp_exec_input_bytes(const ddp_exec *exec, int input); /* 0: no such input */
 
 /* Where backward writes (and, element 0, the loss); device memory of ddp_graph_flat_count()
  * elements. */
 void ddp_exec_set_gradients(ddp_exec *exec, float *gradients);
+
+/* Backward adds to the gradients, and forward to the loss and the statistics, instead of writing
+ * them. */
+void ddp_exec_set_adding(ddp_exec *exec, bool adding);
 
 /* A copy of the flat weights in bf16, which graphs that compute in it must have. Device memory;
  * kept up to date by the caller. */
@@ -77,7 +81,7 @@ void *ddp_exec_output_gradient(const ddp_exec *exec);
 size_t ddp_exec_output_bytes(const ddp_exec *exec);
 
 /* The loss of the last shard (device memory, 1 element): element 0 of the gradients when they are
- * set. */
+ * set and written, not added to. */
 const float *ddp_exec_loss_value(const ddp_exec *exec);
 
 enum ddp_status ddp_exec_forward(ddp_exec *exec); /* the network part */

@@ -167,7 +167,8 @@ static ddp_tensor *add_parameter(ddp_graph *graph, const char *name, int dim_cou
         return NULL;
     for (int i = 0; i < graph->parameter_count; i++)
         if (strcmp(graph->parameters[i].name, name) == 0)
-            return ddp_graph_reject(graph, DDP_ERR_INVALID, "two parameters are called %s", name);
+            return ddp_graph_reject(graph, DDP_ERR_INVALID, "two parameters have the name %s",
+                                    name);
     struct ddp_parameter *parameter = &graph->parameters[graph->parameter_count];
     *parameter = (struct ddp_parameter){.name = tensor->name,
                                         .dim_count = dim_count,
@@ -360,13 +361,15 @@ enum ddp_status ddp_graph_finish(ddp_graph *graph, ddp_tensor *output, ddp_tenso
         ddp_graph_reject(graph, DDP_ERR_INVALID, "it has no output or no loss");
     if (graph->status == DDP_OK && (loss->count != 1 || output->producer < 0 ||
                                     loss->producer <= output->producer || loss->last_reader >= 0))
-        ddp_graph_reject(graph, DDP_ERR_INVALID,
-                         "the loss must be one number, made after the output and read by nothing");
+        ddp_graph_reject(
+            graph, DDP_ERR_INVALID,
+            "the loss must be one number, computed after the output and not read by an operation");
     for (int n = 0; graph->status == DDP_OK && n < graph->node_count; n++) {
         const struct node *node = &graph->nodes[n];
         if (node->output != loss && node->output->last_reader < 0)
             ddp_graph_reject(graph, DDP_ERR_INVALID,
-                             "nothing reads the result of %s (operation %d)", node->op->name, n);
+                             "no operation reads the result of %s (operation %d)", node->op->name,
+                             n);
         for (int i = 0; i < node->input_count; i++)
             if (node->inputs[i] && n > output->producer &&
                 node->inputs[i]->kind == TENSOR_PARAMETER)
@@ -407,7 +410,7 @@ int64_t ddp_graph_statistics_count(const ddp_graph *graph)
     return graph->statistics_count;
 }
 
-/* Backward costs as much as forward for the gradient of the input, where somebody needs it, and
+/* Backward costs as much as forward for the gradient of the input, if it is needed, and
  * once more for that of the weight. */
 double ddp_graph_flops(const ddp_graph *graph)
 {

@@ -53,7 +53,7 @@ struct ddp_parameter {
 };
 
 /* Parameters and gradients are one flat array each, with equal offsets. Its first DDP_FLAT_ALIGN
- * elements are no parameters: element 0 of the gradients is the loss, so that it is summed over
+ * elements are not parameters: element 0 of the gradients is the loss, so that it is summed over
  * shards with them. Then come the statistics: among the weights their running values, among the
  * gradients what was seen in a shard. Parameters follow in the order in which backward finishes
  * their gradients. All are aligned; gaps are zero. */

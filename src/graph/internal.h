@@ -139,7 +139,7 @@ struct placement {
     size_t offset; /* from the start of the arena */
 };
 
-/* Where everything lies. The arrays hold indices of `items`, -1: nowhere. Several tensors may share
+/* The memory plan. The arrays hold indices of `items`, -1: nowhere. Several tensors may share
  * an item; two items overlap in memory only if they do not in time. */
 struct ddp_graph_plan {
     struct placement *items;
@@ -154,16 +154,17 @@ enum ddp_status ddp_graph_plan_make(const ddp_graph *graph, unsigned parts,
                                     struct ddp_graph_plan *plan);
 void ddp_graph_plan_free(struct ddp_graph_plan *plan);
 
-/* For operations: where a tensor's value and gradient lie on the exec's device, and what to call.
- */
+/* For operations: a tensor's value and gradient on the exec's device, and what to call. */
 void *ddp_exec_value(const ddp_exec *exec, const ddp_tensor *tensor); /* NULL for a NULL tensor */
 /* The bf16 copy of a parameter; NULL: there is none. */
 const uint16_t *ddp_exec_value_bf16(const ddp_exec *exec, const ddp_tensor *tensor);
-/* Float32 of a parameter or the loss, else of the tensor's dtype; NULL: nobody needs it. */
+/* Float32 of a parameter or the loss, else of the tensor's dtype; NULL: not needed. */
 void *ddp_exec_gradient(const ddp_exec *exec, const ddp_tensor *tensor);
 /* Is the gradient of inputs[input] added to, because a later operation reads it too and backward
- * has been there, or written? */
+ * has been there, or because it is a parameter's and the exec adds; or is it written? */
 bool ddp_exec_accumulates(const ddp_exec *exec, const struct node *node, int input);
+/* Are gradients, statistics and the loss added to those of other shards? */
+bool ddp_exec_adding(const ddp_exec *exec);
 void *ddp_exec_saved(const ddp_exec *exec, const struct node *node);
 void *ddp_exec_forward_scratch(const ddp_exec *exec, const struct node *node);
 void *ddp_exec_backward_scratch(const ddp_exec *exec, const struct node *node);
@@ -171,7 +172,7 @@ void *ddp_exec_backward_scratch(const ddp_exec *exec, const struct node *node);
  * them; device memory. */
 int ddp_exec_sync_shards(const ddp_exec *exec);
 enum ddp_status ddp_exec_sync_sums(ddp_exec *exec, double *sums, size_t count);
-int32_t *ddp_exec_predictions(const ddp_exec *exec); /* NULL: nobody needs them */
+int32_t *ddp_exec_predictions(const ddp_exec *exec); /* NULL: not needed */
 bool ddp_exec_trains(const ddp_exec *exec);
 const struct ddp_exec_position *ddp_exec_position(const ddp_exec *exec);
 const uint32_t *ddp_exec_place(const ddp_exec *exec); /* as kernels/dropout.h has it */

@@ -59,8 +59,8 @@ ddp_tensor *ddp_graph_add(ddp_graph *graph, ddp_tensor *a, ddp_tensor *b)
     if (a->dim_count != b->dim_count || a->dtype != graph->activations || b->dtype != a->dtype ||
         memcmp(a->dims, b->dims, (size_t)a->dim_count * sizeof a->dims[0]) != 0)
         return ddp_graph_reject(graph, DDP_ERR_INVALID,
-                                "add: %s and %s differ in shape, or are no results", a->name,
-                                b->name);
+                                "add: %s and %s differ in shape, or are not results of operations",
+                                a->name, b->name);
     struct node node = {.op = &add, .inputs = {a, b}, .input_count = 2};
     return ddp_graph_add_node(graph, &node, NULL, 0, a->dim_count, a->dims);
 }

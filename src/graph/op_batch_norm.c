@@ -57,6 +57,7 @@ static enum ddp_status forward(ddp_exec *exec, const struct node *node)
         .saved = ddp_exec_saved(exec, node),
         .stat_mean = ddp_exec_gradient(exec, node->inputs[MEAN]),
         .stat_var = ddp_exec_gradient(exec, node->inputs[VARIANCE]),
+        .accumulate_stat = ddp_exec_adding(exec),
     };
     enum ddp_status status = DDP_OK;
     if (trains)

@@ -71,7 +71,7 @@ ddp_tensor *ddp_graph_conv2d_layer(ddp_graph *graph, const char *name, ddp_tenso
     if (graph->status != DDP_OK || !x)
         return NULL;
     if (x->dim_count != 4 || x->dtype != graph->activations)
-        return ddp_graph_reject(graph, DDP_ERR_INVALID, "%s: %s is no (B,H,W,C) image", name,
+        return ddp_graph_reject(graph, DDP_ERR_INVALID, "%s: %s is not a (B,H,W,C) image", name,
                                 x->name);
     const int64_t kernel = options->kernel, stride = options->stride ? options->stride : 1;
     const int64_t height = ddp_window_count(x->dims[1], kernel, stride, options->padding, 1);

@@ -93,7 +93,7 @@ ddp_tensor *ddp_graph_layer_norm_layer(ddp_graph *graph, const char *name, ddp_t
         return NULL;
     if (x->dtype != graph->activations)
         return ddp_graph_reject(graph, DDP_ERR_INVALID,
-                                "layer_norm: %s is no result of an operation", x->name);
+                                "layer_norm: %s is not the result of an operation", x->name);
     const struct attributes attributes = {eps};
     const int64_t rows = ddp_tensor_rows(x);
     struct node node = {

@@ -71,7 +71,7 @@ static ddp_tensor *add_pool(ddp_graph *graph, const struct ddp_op *op, ddp_tenso
                             int64_t padding)
 {
     if (x->dim_count != 4 || x->dtype != graph->activations)
-        return ddp_graph_reject(graph, DDP_ERR_INVALID, "%s: %s is no (B,H,W,C) image", op->name,
+        return ddp_graph_reject(graph, DDP_ERR_INVALID, "%s: %s is not a (B,H,W,C) image", op->name,
                                 x->name);
     const int64_t height = ddp_window_count(x->dims[1], kernel_height, stride, padding, 1);
     const int64_t width = ddp_window_count(x->dims[2], kernel_width, stride, padding, 1);

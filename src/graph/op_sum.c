@@ -40,7 +40,7 @@ ddp_tensor *ddp_graph_sum(ddp_graph *graph, ddp_tensor *x)
     if (graph->status != DDP_OK || !x)
         return NULL;
     if (x->dtype != graph->activations || x->kind != TENSOR_ACTIVATION)
-        return ddp_graph_reject(graph, DDP_ERR_INVALID, "sum: %s is no result of an operation",
+        return ddp_graph_reject(graph, DDP_ERR_INVALID, "sum: %s is not the result of an operation",
                                 x->name);
     struct node node = {.op = &sum, .inputs = {x}, .input_count = 1};
     return ddp_graph_add_node(graph, &node, NULL, 0, 1, (int64_t[]){1});

@@ -62,7 +62,7 @@ static bool is_image(ddp_graph *graph, const ddp_tensor *x)
         return false;
     if (x->dim_count == 4 && x->dtype == graph->activations)
         return true;
-    ddp_graph_reject(graph, DDP_ERR_INVALID, "%s is no image of four dimensions", x->name);
+    ddp_graph_reject(graph, DDP_ERR_INVALID, "%s is not an image of four dimensions", x->name);
     return false;
 }
 

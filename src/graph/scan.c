@@ -22,7 +22,7 @@ static float value_at(const ddp_tensor *tensor, const void *values, int64_t elem
                                      : ((const float *)values)[index];
 }
 
-/* Looks at a tensor's value or gradient; true: there is something to tell. */
+/* Looks at a tensor's value or gradient; true: there is something to report. */
 static enum ddp_status look(ddp_exec *exec, const ddp_tensor *tensor, const void *memory,
                             enum ddp_scan_place place, const char *operation, struct ddp_scan *scan)
 {

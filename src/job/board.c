@@ -86,7 +86,7 @@ enum ddp_status ddp_board_create_heap(struct ddp_board *board, int *fd)
     if (fstat(heap_fd, &info) < 0) {
         close(heap_fd);
         return ddp_fail(ddp_errno_status(errno, DDP_ERR_SYSTEM),
-                        "cannot look at the job's heap: %s", strerror(errno));
+                        "cannot inspect the job's heap: %s", strerror(errno));
     }
     board->memory->heap_device = info.st_dev;
     board->memory->heap_inode = info.st_ino;
@@ -102,7 +102,7 @@ bool ddp_board_is_heap(const struct ddp_board *board, int fd)
 }
 
 /* Checks the head, and counts the workers by the size of the memfd, which is sealed: the number
- * that stands there may change after it was checked. */
+ * in the head may change after it was checked. */
 static enum ddp_status check_header(struct ddp_board *board, const char *source)
 {
     const volatile struct ddp_board_memory *m = board->memory;

@@ -58,7 +58,7 @@ struct ddp_board_id {
     unsigned char data[DDP_ID_MAX_BYTES];
 };
 
-/* One worker's line. Progress and collective lie in cache lines of their own; `sequence` is odd
+/* One worker's line. Progress and collective have cache lines of their own; `sequence` is odd
  * while the words after it change. */
 struct ddp_board_line {
     _Alignas(64) _Atomic uint32_t sequence;
@@ -104,7 +104,7 @@ struct ddp_board_memory {
     _Alignas(64) _Atomic uint64_t heap_next;
     _Alignas(64) _Atomic uint32_t barrier;      /* futex: round << 16 | ranks that are here */
     _Alignas(64) _Atomic uint32_t sole_output;  /* only rank 0 writes to standard output */
-    _Alignas(64) _Atomic uint32_t stop_request; /* somebody asks the job to end after a step */
+    _Alignas(64) _Atomic uint32_t stop_request; /* the job is asked to end after a step */
     _Atomic int64_t stop_step;                  /* the step that no rank starts; INT64_MAX: none */
 
     struct ddp_board_fault faults[DDP_BOARD_FAULTS];
@@ -121,8 +121,8 @@ struct ddp_board {
 
 /* A copy of one line, safe to print. */
 struct ddp_board_view {
-    int pid;     /* of who joined, or 0 */
-    int started; /* of who was started; the same unless that one started the program */
+    int pid;     /* of the process that joined, or 0 */
+    int started; /* of the process that was started; the same unless it started the program */
     bool closed;
     bool disk_full;
     int64_t step;
@@ -156,8 +156,8 @@ enum ddp_status ddp_board_attach(struct ddp_board *board, int fd, const char *so
 
 void ddp_board_unmap(struct ddp_board *board);
 
-/* Takes the job down: sets the abort word (the first caller's value stays) and wakes who sleeps on
- * the board. */
+/* Takes the job down: sets the abort word (the first caller's value stays) and wakes all that sleep
+ * on the board. */
 void ddp_board_abort(struct ddp_board *board, uint32_t by);
 
 /* Copies the line of a rank in [0, world_size). */

@@ -43,7 +43,7 @@ static enum ddp_status read_variable(const char *name, int64_t min, int64_t max,
     return DDP_OK;
 }
 
-/* Variables by which other launchers tell a process the size of its world. */
+/* Variables in which other launchers pass the size of the world. */
 static const char *const world_variables[] = {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE",
                                               "SLURM_STEP_NUM_TASKS"};
 
@@ -67,7 +67,7 @@ static enum ddp_status check_alone(void)
     enum ddp_status status = read_variable("RANK", 0, INT32_MAX, &rank);
     if (status == DDP_OK && rank != 0)
         status = ddp_fail(DDP_ERR_INVALID,
-                          "RANK=%d, but WORLD_SIZE is not above it: start with ddprun", rank);
+                          "RANK=%d, but WORLD_SIZE is not larger: start with ddprun", rank);
     return status;
 }
 
@@ -298,7 +298,7 @@ enum ddp_status ddp_job_barrier(ddp_job *job, int timeout_ms)
         if (!barrier_retract(barrier, round))
             return DDP_OK;
         if (status == DDP_ERR_TIMEOUT)
-            return ddp_fail(status, "barrier: %d ms passed and only %u of %u ranks have arrived",
+            return ddp_fail(status, "barrier: after %d ms only %u of %u ranks have arrived",
                             timeout_ms, now & 0xffff, world);
         return status;
     }
@@ -349,7 +349,7 @@ enum ddp_status ddp_job_get_id(ddp_job *job, int slot, void *id, size_t bytes, i
             return status;
     }
     if (atomic_load(&place->bytes) != bytes)
-        return ddp_fail(DDP_ERR_MISMATCH, "id slot %d holds %u bytes, %zu were asked for", slot,
+        return ddp_fail(DDP_ERR_MISMATCH, "id slot %d holds %u bytes, not %zu", slot,
                         atomic_load(&place->bytes), bytes);
     memcpy(id, place->data, bytes);
     return DDP_OK;

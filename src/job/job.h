@@ -14,8 +14,8 @@
  * and maps; -1 in a world of one. Owned by the job. */
 int ddp_job_heap_fd(const ddp_job *job);
 
-/* Takes `bytes` (a multiple of the page size) of the heap for good; the offset is told to the
- * caller only. Local, safe between processes (an atomic addition on the board). */
+/* Takes `bytes` (a multiple of the page size) of the heap permanently; only the caller knows
+ * the offset. Local, safe between processes (an atomic addition on the board). */
 enum ddp_status ddp_job_heap_reserve(ddp_job *job, size_t bytes, uint64_t *offset);
 
 /* Non-zero as soon as the job is being taken down. Every wait loop polls it. Never NULL. */
@@ -26,13 +26,13 @@ const _Atomic uint32_t *ddp_job_abort_word(const ddp_job *job);
 void ddp_job_sole_output(ddp_job *job);
 
 /* Writes the collective that this rank arrived at to its line: a name such as "all-reduce", its
- * number from 0, its size. And that it left: arrival times tell stragglers, a missing arrival
+ * number from 0, its size. And that it left: arrival times show stragglers, a missing arrival
  * explains a hang. Cheap: a few stores and one clock reading. */
 void ddp_job_collective_enter(ddp_job *job, const char *name, uint64_t number, uint64_t bytes);
 void ddp_job_collective_leave(ddp_job *job);
 
-/* For collectives that go on after they were left, on a device: this rank waits, or no longer, for
- * what it arrived at. */
+/* For collectives that continue on a device after the call returned: this rank waits for what it
+ * arrived at, or waits no longer. */
 void ddp_job_collective_wait(ddp_job *job, bool waits);
 
 #endif

@@ -30,7 +30,7 @@ static void ask_to_stop(int signal)
     if (memory)
         atomic_store(&memory->stop_request, 1);
     if (signal == SIGINT && write(STDERR_FILENO, interrupt_text, strlen(interrupt_text)) < 0)
-        errno = 0; /* nobody is left to tell */
+        errno = 0; /* the error cannot be reported */
     errno = saved_errno;
 }
 
@@ -40,7 +40,8 @@ enum ddp_status ddp_job_accept_stop(ddp_job *job)
     struct sigaction action = {.sa_handler = ask_to_stop};
     sigset_t taken, mask;
     if (!atomic_compare_exchange_strong(&stop_board, &none, job->board.memory))
-        return ddp_fail(DDP_ERR_INVALID, "a job of this process accepts requests to stop already");
+        return ddp_fail(DDP_ERR_INVALID,
+                        "another job of this process already accepts requests to stop");
     snprintf(interrupt_text, sizeof interrupt_text,
              "%.64s: SIGINT: stopping after this step; again: ending at once\n", ddp_log_name());
     sigemptyset(&action.sa_mask);

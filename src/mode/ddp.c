@@ -417,6 +417,7 @@ static void memory(const void *state, struct ddp_mode_memory *total)
     ddp_updater_memory(&ddp->updater, &own);
     total->weights += ddp->shared ? share_of(ddp, own.weights) : own.weights;
     total->gradients += own.gradients;
+    total->locked += own.locked;
     total->optimizer += own.optimizer - states + (ddp->shared ? share_of(ddp, states) : states);
     total->activations += own.activations;
 }

@@ -58,7 +58,7 @@ static size_t labels_bytes(const struct dp *dp)
 static void destroy(void *state)
 {
     struct dp *dp = state;
-    /* No device waits for another one any more when memory goes. */
+    /* No device waits for another one any more when memory is freed. */
     for (int r = 0; !dp->failed && r < dp->replica_count; r++)
         (void)ddp_device_synchronize(dp->replicas[r].device);
     ddp_replica_threads_destroy(dp->team);
@@ -214,10 +214,15 @@ static enum ddp_status loss_of(struct dp *dp, int r, const struct ddp_batch *bat
     ddp_device *device = master(dp)->device;
     ddp_exec *exec = batch->rows == dp->setup.batch_rows ? dp->loss_exec : dp->tail_loss_exec;
     const size_t bytes = ddp_exec_output_bytes(exec);
+    float *gradients = ddp_lanes_array(&replica->lanes);
+    const bool adding = !ddp_lanes_first(&replica->lanes);
     enum ddp_status status = ddp_exec_load_input(exec, 1, batch->labels, dp->labels);
     ddp_exec_set_gradients(exec, dp->loss);
+    ddp_exec_set_adding(exec, adding);
     if (status == DDP_OK)
         status = ddp_device_wait(device, replica->device);
+    if (status == DDP_OK && adding)
+        status = ddp_device_copy(device, dp->loss, gradients, sizeof(float));
     if (status == DDP_OK)
         status = ddp_device_copy(device, ddp_exec_output(exec), ddp_exec_output(replica->current),
                                  bytes);
@@ -229,7 +234,7 @@ static enum ddp_status loss_of(struct dp *dp, int r, const struct ddp_batch *bat
         status = ddp_device_copy(device, ddp_exec_output_gradient(replica->current),
                                  ddp_exec_output_gradient(exec), bytes);
     if (status == DDP_OK)
-        status = ddp_device_copy(device, ddp_replica_leaf(replica), dp->loss, sizeof(float));
+        status = ddp_device_copy(device, gradients, dp->loss, sizeof(float));
     if (status == DDP_OK)
         status = ddp_device_wait(replica->device, device);
     return status;
@@ -310,7 +315,7 @@ static enum ddp_status step(void *state, ddp_loader *loader, double rate, int64_
     ddp_trace_end("sum gradients", begin, "replicas", dp->replica_count);
     if (status == DDP_OK)
         status = ddp_updater_run(&dp->updater, rate, number, loss);
-    /* The sum was behind their work, which is done; what they found in the data is told here. */
+    /* The sum was behind their work, which is done; errors in the data are reported here. */
     for (int r = 1; status == DDP_OK && r < dp->replica_count; r++)
         status = ddp_device_synchronize(dp->replicas[r].device);
     dp->failed = status != DDP_OK;

@@ -35,6 +35,7 @@ struct ddp_mode_setup {
     int threads;            /* host threads a worker (or replica) computes with */
     int replicas;           /* DataParallel; else 1 */
     int64_t local_shards;   /* shards that each worker (or replica) runs, one after another */
+    int64_t local_lanes;    /* that these are added up in (mode/lanes.h), 1 .. local_shards */
     int64_t global_shards;  /* W, of all workers and replicas */
     const float *weights;   /* flat initial weights (host) */
     enum ddp_dtype compute; /* DDP_BF16: the graphs compute in it, and get the weights so; else
@@ -52,9 +53,10 @@ struct ddp_mode_setup {
     size_t bucket_bytes;  /* DDP: gradients all-reduced together; the first at most 1 MiB */
 };
 
-/* Bytes that a worker holds, in the four parts. */
+/* Bytes that a worker holds, in the four parts; and page-locked ones of the host, in which a
+ * device's partial sums wait. */
 struct ddp_mode_memory {
-    size_t weights, gradients, optimizer, activations;
+    size_t weights, gradients, optimizer, activations, locked;
 };
 
 struct ddp_mode_ops {
@@ -101,7 +103,7 @@ ddp_device *ddp_mode_device(const ddp_mode *mode);
 const char *ddp_mode_state_name(const ddp_mode *mode, int i);
 
 /* Copies state array i to or from flat host memory of rank 0, with the weights' offsets. Collective
- * in DDP, where other ranks pass NULL: what rank 0 loads goes to all. */
+ * in DDP, where other ranks pass NULL: what rank 0 loads is sent to all. */
 enum ddp_status ddp_mode_save_state(ddp_mode *mode, int i, float *flat);
 enum ddp_status ddp_mode_load_state(ddp_mode *mode, int i, const float *flat);
 

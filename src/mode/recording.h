@@ -2,17 +2,16 @@
  *
  * A replica's passes as recorded work (device/device.h), which a step runs again instead of putting
  * operation after operation on the device. All that a pass depends on lies in memory at the same
- * place in every step, or is part of the key: the exec, and what the shard absorbs of the partial
- * sums. */
+ * place in every step, or is part of the key: the exec, the slot of the inputs, the shard's place
+ * in its lane. Partial sums are joined between the parts. */
 #ifndef DDP_MODE_RECORDING_H
 #define DDP_MODE_RECORDING_H
 
 #include "graph/exec.h"
-#include "kernels/merge.h"
 
 struct ddp_recording_part {
     void *work;
-    int64_t end; /* after it, gradients below this are final; -1: nobody waits for that here */
+    int64_t end; /* after it, gradients below this are final; -1: nothing waits for that here */
 };
 
 struct ddp_recording {
@@ -23,15 +22,15 @@ struct ddp_recording {
 
 struct ddp_recordings {
     ddp_device *device;
-    bool off;                                      /* nothing is recorded */
-    struct ddp_recording of[2][DDP_MERGE_MAX + 1]; /* whole and short shards; partial sums */
-    bool failed;                                   /* the current recording, somewhere */
+    bool off;                            /* nothing is recorded */
+    struct ddp_recording of[2][2][2][2]; /* short shards, slots, the first and last of a lane */
+    bool failed;                         /* the current recording, somewhere */
 };
 
 /* A pass from its beginning; in it ddp_recordings_cut() ends parts. */
 typedef enum ddp_status ddp_recording_pass(void *arg);
 
-/* Records the pass; where that fails there are no parts. */
+/* Records the pass; if that fails there are no parts. */
 void ddp_recordings_make(struct ddp_recordings *recordings, struct ddp_recording *recording,
                          ddp_recording_pass *pass, void *arg);
 /* DDP_ERR_UNSUPPORTED (not logged): nothing is recorded any more, and the pass must end, since what

@@ -11,20 +11,11 @@
 #include <string.h>
 
 #define PLACE_BYTES (2 * sizeof(uint32_t))
-
-int ddp_replica_partials(int64_t shards)
-{
-    int count = 0;
-    while (shards > 1) {
-        count++;
-        shards = (shards + 1) / 2;
-    }
-    return count;
-}
+#define PIECE       ((int64_t)8 << 20) /* elements that leave a lane together, beside backward */
 
 enum ddp_status ddp_replica_stage_inputs(struct ddp_replica *replica)
 {
-    const bool ahead = !ddp_device_host_memory(replica->device) && replica->shard_count > 1;
+    const bool ahead = !ddp_device_host_memory(replica->device) && replica->lanes.shard_count > 1;
     enum ddp_status status = DDP_OK;
     for (int i = 0; i < 2; i++) {
         replica->input_bytes[i] = ddp_exec_input_bytes(replica->exec, i);
@@ -86,6 +77,7 @@ enum ddp_status ddp_replica_round_weights(struct ddp_replica *replica)
 }
 
 static enum ddp_status make_gradients(struct ddp_replica *replica,
+                                      const struct ddp_mode_setup *setup,
                                       const struct ddp_replica_memory *given)
 {
     enum ddp_status status = DDP_OK;
@@ -94,11 +86,10 @@ static enum ddp_status make_gradients(struct ddp_replica *replica,
     if (replica->owns_gradients)
         status =
             ddp_device_alloc(replica->device, replica->flat_bytes, (void **)&replica->gradients);
-    int wanted = ddp_replica_partials(replica->shard_count);
-    for (; status == DDP_OK && replica->partial_count < wanted; replica->partial_count++)
-        status = ddp_device_alloc(replica->device, replica->flat_bytes,
-                                  (void **)&replica->partials[replica->partial_count]);
-    return status;
+    if (status != DDP_OK)
+        return status;
+    return ddp_lanes_open(&replica->lanes, replica->device, setup->local_shards, setup->local_lanes,
+                          replica->flat_count, replica->gradients);
 }
 
 static enum ddp_status make_exec(struct ddp_replica *replica, const ddp_graph *graph,
@@ -125,7 +116,6 @@ enum ddp_status ddp_replica_open(struct ddp_replica *replica, const struct ddp_m
     replica->batch_rows = setup->batch_rows;
     replica->flat_count = ddp_graph_flat_count(setup->graph);
     replica->flat_bytes = (size_t)replica->flat_count * sizeof(float);
-    replica->shard_count = setup->local_shards;
     replica->seed = setup->seed;
     enum ddp_status status = DDP_OK;
     replica->device = given ? given->device : NULL;
@@ -136,7 +126,7 @@ enum ddp_status ddp_replica_open(struct ddp_replica *replica, const struct ddp_m
         return status;
     status = make_weights(replica, setup, given ? given : &none);
     if (status == DDP_OK)
-        status = make_gradients(replica, given ? given : &none);
+        status = make_gradients(replica, setup, given ? given : &none);
     if (status == DDP_OK)
         status = make_exec(replica, setup->graph, parts, &replica->exec);
     if (status == DDP_OK && setup->tail_graph)
@@ -163,8 +153,7 @@ void ddp_replica_close(struct ddp_replica *replica)
     for (int i = 0; i < 2; i++)
         for (int slot = 0; slot < DDP_DEVICE_SLOTS; slot++)
             ddp_device_free(replica->device, replica->input[i][slot], replica->input_bytes[i]);
-    for (int i = 0; i < replica->partial_count; i++)
-        ddp_device_free(replica->device, replica->partials[i], replica->flat_bytes);
+    ddp_lanes_close(&replica->lanes);
     if (replica->owns_gradients)
         ddp_device_free(replica->device, replica->gradients, replica->flat_bytes);
     ddp_exec_destroy(replica->tail_exec);
@@ -178,17 +167,10 @@ void ddp_replica_close(struct ddp_replica *replica)
     memset(replica, 0, sizeof *replica);
 }
 
-/* An even shard before the last is a partial sum as it is. */
-float *ddp_replica_leaf(const struct ddp_replica *replica)
-{
-    bool last = replica->shard == replica->shard_count - 1;
-    return last || (replica->shard & 1) ? replica->gradients : replica->partials[0];
-}
-
 /* The slot of the device that the current shard's inputs are in. */
 static int slot_of(const struct ddp_replica *replica)
 {
-    return (int)(replica->shard & 1);
+    return (int)(replica->lanes.shard & 1);
 }
 
 static enum ddp_status load_input(struct ddp_replica *replica, int input, const void *host)
@@ -216,7 +198,7 @@ enum ddp_status ddp_replica_bind(struct ddp_replica *replica, int64_t shard,
 {
     const void *host[2] = {batch->x, batch->labels};
     enum ddp_status status = DDP_OK;
-    replica->shard = shard;
+    ddp_lanes_select(&replica->lanes, shard);
     replica->current = batch->rows == replica->batch_rows ? replica->exec : replica->tail_exec;
     for (int i = 0; status == DDP_OK && i < 2; i++)
         status = load_input(replica, i, host[i]);
@@ -224,52 +206,15 @@ enum ddp_status ddp_replica_bind(struct ddp_replica *replica, int64_t shard,
         status = ddp_device_arrive(replica->device, slot_of(replica));
     if (status == DDP_OK)
         status = set_position(replica, batch);
-    ddp_exec_set_gradients(replica->current, ddp_replica_leaf(replica));
+    ddp_exec_set_gradients(replica->current, ddp_lanes_array(&replica->lanes));
+    ddp_exec_set_adding(replica->current, !ddp_lanes_first(&replica->lanes));
     return status;
 }
 
-/* The partial sums that the current shard absorbs, nearest first, and where the result goes. */
-static float *absorbed(const struct ddp_replica *replica, const float **partials, int *count)
-{
-    const bool last = replica->shard == replica->shard_count - 1;
-    int level = 0;
-    *count = 0;
-    for (int64_t bits = replica->shard; bits; bits >>= 1, level++) {
-        if (bits & 1)
-            partials[(*count)++] = replica->partials[level];
-        else if (!last)
-            break;
-    }
-    return last ? replica->gradients : replica->partials[level];
-}
+/* --- a pass over a shard --- */
 
-/* Adds elements [begin, end) of the current shard's gradient to the partial sums. */
-static enum ddp_status merge(struct ddp_replica *replica, int64_t begin, int64_t end)
-{
-    const float *partials[DDP_MERGE_MAX];
-    int count;
-    float *destination = absorbed(replica, partials, &count);
-    if (count == 0)
-        return DDP_OK; /* the gradient is already where it belongs */
-    for (int i = 0; i < count; i++)
-        partials[i] += begin;
-    struct ddp_merge args = {
-        .count = end - begin,
-        .partial_count = count,
-        .partials = partials,
-        .leaf = ddp_replica_leaf(replica) + begin,
-        .destination = destination + begin,
-    };
-    const int64_t began = ddp_trace_begin();
-    ddp_device_span_begin(replica->device, began);
-    enum ddp_status status =
-        ddp_device_kernels(replica->device)->merge(&args, ddp_device_stream(replica->device));
-    ddp_device_span_end(replica->device, began, "merge", NULL, NULL);
-    ddp_trace_end("merge", began, "shards", count + 1);
-    return status;
-}
-
-/* Passes on what backward has finished, merged. */
+/* Passes on what backward has finished: to the partial sums where a lane ends, and to those who
+ * wait for the sum of all lanes. */
 struct progress {
     struct ddp_replica *replica;
     int64_t done;
@@ -280,9 +225,14 @@ struct progress {
 static enum ddp_status on_ready(void *arg, int64_t end)
 {
     struct progress *progress = arg;
-    enum ddp_status status = merge(progress->replica, progress->done, end);
+    struct ddp_lanes *lanes = &progress->replica->lanes;
+    enum ddp_status status = DDP_OK;
+    if (end == 0)
+        return ddp_lanes_first(lanes) ? ddp_lanes_clear(lanes) : DDP_OK;
+    if (ddp_lanes_last(lanes))
+        status = ddp_lanes_join(lanes, progress->done, end);
     progress->done = end;
-    if (status == DDP_OK && progress->ready)
+    if (status == DDP_OK && progress->ready && ddp_lanes_ending(lanes))
         status = progress->ready(progress->arg, end);
     return status;
 }
@@ -291,27 +241,25 @@ enum ddp_status ddp_replica_forward(struct ddp_replica *replica)
 {
     const int64_t begin = ddp_trace_begin();
     enum ddp_status status = ddp_exec_forward(replica->current);
-    ddp_trace_end("forward", begin, "shard", replica->shard);
+    ddp_trace_end("forward", begin, "shard", replica->lanes.shard);
     return status;
 }
 
-static bool is_last(const struct ddp_replica *replica)
-{
-    return replica->shard == replica->shard_count - 1;
-}
-
+/* `ready` is also called with 0, when the array of gradients is about to be written. */
 static enum ddp_status backward(struct ddp_replica *replica, ddp_exec_ready *ready, void *arg)
 {
-    struct progress progress = {replica, 0, is_last(replica) ? ready : NULL, arg};
     const int64_t begin = ddp_trace_begin();
-    enum ddp_status status = ddp_exec_backward(replica->current, on_ready, &progress);
-    ddp_trace_end("backward", begin, "shard", replica->shard);
+    enum ddp_status status = ready ? ready(arg, 0) : DDP_OK;
+    if (status == DDP_OK)
+        status = ddp_exec_backward(replica->current, ready, arg);
+    ddp_trace_end("backward", begin, "shard", replica->lanes.shard);
     return status;
 }
 
 enum ddp_status ddp_replica_backward(struct ddp_replica *replica, ddp_exec_ready *ready, void *arg)
 {
-    enum ddp_status status = backward(replica, ready, arg);
+    struct progress progress = {replica, 0, ready, arg};
+    enum ddp_status status = backward(replica, on_ready, &progress);
     return status == DDP_OK ? ddp_device_leave(replica->device, slot_of(replica)) : status;
 }
 
@@ -323,7 +271,7 @@ static enum ddp_status run_operations(struct ddp_replica *replica, ddp_exec_read
         status = ddp_exec_loss(replica->current);
     if (status == DDP_OK)
         status = ddp_exec_loss_backward(replica->current);
-    ddp_trace_end("loss", begin, "shard", replica->shard);
+    ddp_trace_end("loss", begin, "shard", replica->lanes.shard);
     if (status == DDP_OK)
         status = backward(replica, ready, arg);
     return status;
@@ -331,56 +279,69 @@ static enum ddp_status run_operations(struct ddp_replica *replica, ddp_exec_read
 
 /* --- passes that are recorded --- */
 
-/* The recording that the current shard's pass has, or will have; NULL: none. Passes that absorb the
- * same partial sums are the same; a trace is of operations, one by one. */
+/* The recording that the current shard's pass has, or will have; NULL: none. A trace is of
+ * operations, one by one. */
 static struct ddp_recording *recording_of(struct ddp_replica *replica)
 {
     if (replica->recordings.off || ddp_trace_begin() || ddp_exec_syncs(replica->current))
         return NULL;
-    int level = 0;
-    while (replica->shard >> level & 1)
-        level++;
-    return &replica->recordings.of[replica->current == replica->tail_exec]
-                                  [is_last(replica) ? DDP_MERGE_MAX : level];
+    const struct ddp_lanes *lanes = &replica->lanes;
+    const bool tail = replica->current == replica->tail_exec;
+    return &replica->recordings
+                .of[tail][slot_of(replica)][ddp_lanes_first(lanes)][ddp_lanes_last(lanes)];
 }
 
 struct recorder {
     struct ddp_replica *replica;
     struct ddp_recording *recording;
-    bool cuts; /* somebody waits for gradients */
+    bool cuts; /* something is done between parts */
     int next_cut;
+    int64_t end; /* of the last part */
 };
 
-/* In the place of `ready`, while its pass is recorded. */
+/* In the place of on_ready(), while its pass is recorded: ends a part where that has something to
+ * do. */
 static enum ddp_status cut(void *arg, int64_t end)
 {
     struct recorder *recorder = arg;
     const struct ddp_replica *replica = recorder->replica;
     const int first = recorder->next_cut;
+    bool due = end == 0 && ddp_lanes_first(&replica->lanes);
+    if (!recorder->cuts)
+        return DDP_OK;
     while (recorder->next_cut < replica->cut_count && replica->cuts[recorder->next_cut] <= end)
         recorder->next_cut++;
-    if (!replica->cuts || recorder->next_cut > first)
-        return ddp_recordings_cut(&recorder->replica->recordings, recorder->recording, end);
-    return DDP_OK;
+    if (end > 0 && ddp_lanes_last(&replica->lanes))
+        due = recorder->next_cut > first || end == replica->flat_count ||
+              (!replica->cuts && (recorder->end == 0 || end - recorder->end >= PIECE));
+    if (!due)
+        return DDP_OK;
+    recorder->end = end;
+    return ddp_recordings_cut(&recorder->replica->recordings, recorder->recording, end);
 }
 
 static enum ddp_status pass(void *arg)
 {
     struct recorder *recorder = arg;
-    return run_operations(recorder->replica, recorder->cuts ? cut : NULL, recorder);
+    return run_operations(recorder->replica, cut, recorder);
 }
 
 enum ddp_status ddp_replica_run(struct ddp_replica *replica, ddp_exec_ready *ready, void *arg)
 {
     struct ddp_recording *recording = recording_of(replica);
-    ddp_exec_ready *const told = is_last(replica) ? ready : NULL;
+    struct progress progress = {replica, 0, ready, arg};
     if (recording && recording->uses++ == 1) {
-        struct recorder recorder = {replica, recording, told != NULL, 0};
+        struct recorder recorder = {
+            .replica = replica,
+            .recording = recording,
+            .cuts = replica->lanes.count > 1 || (ready && ddp_lanes_ending(&replica->lanes)),
+        };
         ddp_recordings_make(&replica->recordings, recording, pass, &recorder);
     }
-    enum ddp_status status = recording && recording->part_count > 0
-                                 ? ddp_recordings_run(&replica->recordings, recording, told, arg)
-                                 : run_operations(replica, ready, arg);
+    enum ddp_status status =
+        recording && recording->part_count > 0
+            ? ddp_recordings_run(&replica->recordings, recording, on_ready, &progress)
+            : run_operations(replica, on_ready, &progress);
     return status == DDP_OK ? ddp_device_leave(replica->device, slot_of(replica)) : status;
 }
 
@@ -388,7 +349,7 @@ enum ddp_status ddp_replica_run_shards(struct ddp_replica *replica, ddp_loader *
                                        ddp_exec_ready *ready, void *arg)
 {
     enum ddp_status status = DDP_OK;
-    for (int64_t i = 0; status == DDP_OK && i < replica->shard_count; i++) {
+    for (int64_t i = 0; status == DDP_OK && i < replica->lanes.shard_count; i++) {
         const struct ddp_batch *batch;
         status = ddp_loader_next(loader, &batch);
         if (status != DDP_OK)
@@ -412,6 +373,9 @@ void ddp_replica_memory(const struct ddp_replica *replica, const struct ddp_mode
          ddp_exec_arena_bytes(setup->tail_graph, parts, &tail_arena) != DDP_OK))
         return;
     memory->weights += replica->flat_bytes + (replica->weights_bf16 ? bf16_bytes(replica) : 0);
-    memory->gradients += replica->flat_bytes * (size_t)(1 + replica->partial_count);
+    const size_t partials = replica->flat_bytes * (size_t)replica->lanes.partial_count;
+    const bool host = ddp_device_host_memory(replica->device);
+    memory->gradients += replica->flat_bytes + (host ? partials : 0);
+    memory->locked += host ? 0 : partials;
     memory->activations += arena + tail_arena;
 }

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
  * What all modes are made of: one device with the model's weights, which runs shards one after
- * another and adds their gradients up in the fixed binary tree (kernels/reduce.h). Locally the tree
- * is a binary counter: `partials[l]` holds the sum of 2^l shards; shard i, once its gradient is
- * there, absorbs the partial sums that its trailing one bits name; the last shard absorbs all. */
+ * another and adds their gradients up, lane by lane (mode/lanes.h). */
 #ifndef DDP_MODE_REPLICA_H
 #define DDP_MODE_REPLICA_H
 
 #include "graph/exec.h"
-#include "kernels/merge.h"
+#include "mode/lanes.h"
 #include "mode/mode.h"
 #include "mode/recording.h"
 
@@ -24,12 +22,9 @@ struct ddp_replica {
     float *gradients;       /* where the local sum ends */
     bool owns_weights, owns_weights_bf16, owns_gradients; /* or they are a communicator's */
     bool owns_device;                                     /* or it is the mode's */
-    float *partials[DDP_MERGE_MAX];
-    int partial_count;
-    int64_t shard_count; /* local shards a step */
-    int64_t shard;       /* the current one, 0 .. shard_count-1 */
-    uint64_t seed;       /* of random numbers in the graph */
-    int64_t step;        /* the optimizer step that is run; set by the mode */
+    struct ddp_lanes lanes;
+    uint64_t seed; /* of random numbers in the graph */
+    int64_t step;  /* the optimizer step that is run; set by the mode */
     /* Staging on devices that cannot read the loader's memory; else NULL. Two sets, so that one is
      * filled while the other is read: shard i has set i % 2, which is the device's slot. */
     void *input[2][DDP_DEVICE_SLOTS];
@@ -75,9 +70,6 @@ enum ddp_status ddp_replica_stage_inputs(struct ddp_replica *replica);
 enum ddp_status ddp_replica_bind(struct ddp_replica *replica, int64_t shard,
                                  const struct ddp_batch *batch);
 
-/* Where the bound shard's own gradient is written (element 0: its loss). */
-float *ddp_replica_leaf(const struct ddp_replica *replica);
-
 /* The whole pass over the bound shard. The last shard of a step calls `ready` (may be NULL) as
  * parts of the local sum become final; others only add to the partial sums. */
 enum ddp_status ddp_replica_run(struct ddp_replica *replica, ddp_exec_ready *ready, void *arg);
@@ -89,10 +81,6 @@ enum ddp_status ddp_replica_run_shards(struct ddp_replica *replica, ddp_loader *
 /* The halves of ddp_replica_run(), for DataParallel: the loss happens in between, elsewhere. */
 enum ddp_status ddp_replica_forward(struct ddp_replica *replica);
 enum ddp_status ddp_replica_backward(struct ddp_replica *replica, ddp_exec_ready *ready, void *arg);
-
-/* Partial sums, arrays of all gradients each, that the binary counter needs for so many shards of a
- * replica: the levels that shards before the last can reach. */
-int ddp_replica_partials(int64_t shards);
 
 /* Adds what the replica holds. */
 void ddp_replica_memory(const struct ddp_replica *replica, const struct ddp_mode_setup *setup,

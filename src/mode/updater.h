@@ -23,7 +23,7 @@ struct ddp_updater {
     int64_t global_shards;
     double clip_norm;    /* 0: no clipping */
     bool only_finite;    /* no update when loss or norm is not finite */
-    int64_t block_count; /* of the norm; 0 when nobody wants it */
+    int64_t block_count; /* of the norm; 0 when it is not needed */
     double *blocks;      /* device memory: their sums of squares */
     double *sums;        /* host, page-locked: the same, behind them the sum of the losses */
     float *loss_sum;
@@ -37,7 +37,6 @@ struct ddp_updater {
 
 /* The optimizer's state arrays have state_count elements.
  *   state  as for ddp_optimizer_create()
- *
  * On failure nothing is left behind. */
 enum ddp_status ddp_updater_open(struct ddp_updater *updater, struct ddp_replica *replica,
                                  const struct ddp_mode_setup *setup, int64_t state_count,
@@ -55,7 +54,7 @@ double *ddp_updater_sums(struct ddp_updater *updater, size_t *count);
 
 void ddp_updater_decide(struct ddp_updater *updater, double rate, int64_t step);
 
-/* state_begin  where in the state arrays the state of element `begin` lies */
+/*   state_begin  where in the state arrays the state of element `begin` lies */
 enum ddp_status ddp_updater_apply(struct ddp_updater *updater, int64_t begin, int64_t end,
                                   int64_t state_begin);
 

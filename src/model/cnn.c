@@ -12,7 +12,8 @@
 static enum ddp_status check(struct ddp_model_config *config)
 {
     if (config->dim_count != 3 || config->dims[1] < 4 || config->dims[2] < 4)
-        return ddp_fail(DDP_ERR_INVALID, "--model cnn: the samples are no images of 4 x 4 or more");
+        return ddp_fail(DDP_ERR_INVALID,
+                        "--model cnn: the samples are not images of 4 x 4 or more");
     return DDP_OK;
 }
 

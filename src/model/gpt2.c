@@ -106,7 +106,7 @@ static enum ddp_status check(struct ddp_model_config *config)
                         "--seq-len %lld is more than the model's context of %lld tokens",
                         (long long)length, (long long)config->context);
     if (config->channels % config->heads)
-        return ddp_fail(DDP_ERR_INVALID, "--channels %lld is no multiple of --heads %lld",
+        return ddp_fail(DDP_ERR_INVALID, "--channels %lld is not a multiple of --heads %lld",
                         (long long)config->channels, (long long)config->heads);
     return DDP_OK;
 }

@@ -23,7 +23,7 @@ struct ddp_model_config {
     bool fuses_norms;           /* sums are normalised in one pass */
     int hidden_count;           /* mlp: hidden layers */
     int64_t hidden[DDP_MODEL_LAYERS];
-    ddp_model_builder *builder; /* custom: the user's, and what else it is told */
+    ddp_model_builder *builder; /* custom: the user's, and its argument */
     void *builder_arg;
     enum ddp_dtype x_dtype; /* of its samples */
     int64_t label_count;
@@ -31,7 +31,7 @@ struct ddp_model_config {
     int64_t layers;   /* gpt2: blocks; resnet: depth */
     int64_t heads;    /* gpt2, as all below */
     int64_t channels; /* C */
-    int64_t context;  /* positions that it can tell apart, at least T */
+    int64_t context;  /* positions that it distinguishes, at least T */
     double dropout;   /* of embeddings and of what is added to the residual stream */
     double norm_eps;
     bool exact_gelu; /* erf; otherwise the approximation by tanh, as GPT-2 was trained */
@@ -39,7 +39,7 @@ struct ddp_model_config {
 
 struct ddp_model {
     const char *name;
-    const char *dataset;      /* the source of its data when nothing is said about data */
+    const char *dataset;      /* the source of its data by default */
     enum ddp_dtype x_dtype;   /* of its samples: DDP_F32 numbers, DDP_I32 tokens */
     bool labels;              /* it needs labels */
     int64_t batch;            /* default samples of a shard; 0: 64 */
@@ -50,7 +50,7 @@ struct ddp_model {
     const char *optimizer; /* NULL: sgd */
     double beta2, weight_decay, clip_norm;
     bool decay_matrices_only; /* no weight decay for biases and norms */
-    /* Sets what a size's name stands for; a message when there is no such size. */
+    /* Sets the fields of a named size; a message if there is no such size. */
     const char *(*set_size)(struct ddp_model_config *config, const char *size);
     /* Fills in what is open, or says why it cannot be built (DDP_ERR_INVALID). May be NULL. */
     enum ddp_status (*check)(struct ddp_model_config *config);

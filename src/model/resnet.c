@@ -47,7 +47,7 @@ static enum ddp_status check(struct ddp_model_config *config)
 {
     if (config->dim_count != 3 || config->dims[1] < 8 || config->dims[2] < 8)
         return ddp_fail(DDP_ERR_INVALID,
-                        "--model resnet: the samples are no images of 8 x 8 or more");
+                        "--model resnet: the samples are not images of 8 x 8 or more");
     return DDP_OK;
 }
 

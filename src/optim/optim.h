@@ -18,11 +18,11 @@ typedef struct ddp_optimizer ddp_optimizer;
 extern const char *const ddp_optimizer_names[];
 
 struct ddp_optimizer_config {
-    const char *name;                /* "sgd", "adam", "adamw" */
-    double momentum;                 /* sgd */
-    bool nesterov;                   /* sgd */
-    double beta1, beta2, eps;        /* adam, adamw */
-    double weight_decay;             /* sgd, adam: added to the gradient; adamw: decoupled */
+    const char *name;                 /* "sgd", "adam", "adamw" */
+    double momentum;                  /* sgd */
+    bool nesterov;                    /* sgd */
+    double beta1, beta2, eps;         /* adam, adamw */
+    double weight_decay;              /* sgd, adam: added to the gradient; adamw: decoupled */
     const struct ddp_range *no_decay; /* parts of the flat array without it; copied */
     int no_decay_count;
 };
@@ -51,7 +51,7 @@ struct ddp_optimizer_ops {
 extern const struct ddp_optimizer_ops ddp_optimizer_sgd, ddp_optimizer_adam, ddp_optimizer_adamw;
 
 /* Sets *count [out] to the number of state arrays that an optimizer of this configuration keeps,
- * 0 .. DDP_OPTIMIZER_STATES. DDP_ERR_INVALID: there is none of that name. */
+ * 0 .. DDP_OPTIMIZER_STATES. DDP_ERR_INVALID: no optimizer has that name. */
 enum ddp_status ddp_optimizer_states(const struct ddp_optimizer_config *config, int *count);
 
 /* An optimizer with state arrays of `count` elements.

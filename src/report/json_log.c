@@ -8,6 +8,7 @@
 
 #include "core/append_file.h"
 #include "core/clock.h"
+#include "core/json.h"
 #include "core/log.h"
 #include "core/memory.h"
 
@@ -17,7 +18,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
-#include <time.h>
 #include <unistd.h>
 
 struct json_log {
@@ -25,13 +25,6 @@ struct json_log {
     int64_t every, total_steps, last_step;
     int64_t start_ns;
 };
-
-static double wall_time(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
 
 /* JSON knows no NaN and no infinity: null stands for them. */
 static json_t *real(double value)
@@ -51,7 +44,7 @@ static void write_object(struct json_log *log, json_t *object)
     json_decref(object);
 }
 
-/* The words of the command line, as the kernel keeps them; text that is no UTF-8 is left out. */
+/* The words of the command line, as the kernel keeps them; text that is not UTF-8 is left out. */
 static json_t *command_line(void)
 {
     char text[8192];
@@ -89,7 +82,7 @@ static json_t *header(const struct ddp_train_facts *facts)
     char host[256] = "";
     gethostname(host, sizeof host - 1);
     json_t *config = json_pack(
-        "{s:s, s:I, s:o?, s:I, s:b, s:s, s:s, s:i, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:s, s:I}",
+        "{s:s, s:I, s:o?, s:I, s:b, s:s, s:s, s:i, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:s, s:o?}",
         "model", facts->model, "parameters", (json_int_t)ddp_graph_element_count(facts->graph),
         "data", json_string(facts->data->path), "samples", (json_int_t)facts->data->sample_count,
         "shuffled", (int)facts->shuffled, "mode", ddp_mode_names[facts->mode], "device",
@@ -98,12 +91,13 @@ static json_t *header(const struct ddp_train_facts *facts)
         (json_int_t)(facts->batch_size * facts->global_shards), "steps_per_epoch",
         (json_int_t)facts->steps_per_epoch, "total_steps", (json_int_t)facts->total_steps,
         "flops_of_step", facts->step_flops, "learning_rate", facts->schedule.rate, "schedule",
-        ddp_schedule_names[facts->schedule.kind], "seed", (json_int_t)facts->seed);
-    return json_pack(
-        "{s:s, s:f, s:s, s:I, s:i, s:i, s:o?, s:o?, s:o?, s:o?}", "event", "run", "time",
-        wall_time(), "host", host, "first_step", (json_int_t)facts->first_step + 1, "world_size",
-        facts->world_size, "replicas", facts->replicas, "config", config, "memory_bytes",
-        memory_parts(&facts->memory), "versions", versions(), "command", command_line());
+        ddp_schedule_names[facts->schedule.kind], "seed", ddp_json_uint64(facts->seed));
+    return json_pack("{s:s, s:f, s:s, s:I, s:i, s:i, s:o?, s:o?, s:o?, s:o?}", "event", "run",
+                     "time", ddp_clock_wall(), "host", host, "first_step",
+                     (json_int_t)facts->first_step + 1, "world_size", facts->world_size, "replicas",
+                     facts->replicas, "config", config, "memory_bytes",
+                     memory_parts(&facts->memory), "versions", versions(), "command",
+                     command_line());
 }
 
 static enum ddp_status json_open(void **state, const struct ddp_train_facts *facts)
@@ -138,8 +132,8 @@ static void json_step(void *state, const struct ddp_train_step *step)
     json_t *object =
         json_pack("{s:s, s:I, s:I, s:f, s:o?, s:f, s:f, s:f, s:f}", "event", "step", "step",
                   (json_int_t)log->last_step, "epoch", (json_int_t)step->epoch + 1, "time",
-                  wall_time(), "loss", real(step->loss), "learning_rate", step->rate, "seconds",
-                  step->seconds, rate_name, step->items / (step->seconds + 1e-9),
+                  ddp_clock_wall(), "loss", real(step->loss), "learning_rate", step->rate,
+                  "seconds", step->seconds, rate_name, step->items / (step->seconds + 1e-9),
                   "waiting_for_data", step->wait_seconds / (step->seconds + 1e-9));
     if (object && !isnan(step->gradient_norm))
         json_object_set_new(object, "gradient_norm", real(step->gradient_norm));
@@ -155,7 +149,7 @@ static void json_evaluation(void *state, const struct ddp_train_evaluation *eval
 {
     write_object(state, json_pack("{s:s, s:I, s:I, s:f, s:o?, s:f, s:f}", "event", "evaluation",
                                   "step", (json_int_t)evaluation->step + 1, "epoch",
-                                  (json_int_t)evaluation->epoch + 1, "time", wall_time(),
+                                  (json_int_t)evaluation->epoch + 1, "time", ddp_clock_wall(),
                                   "test_loss", real(evaluation->loss), "test_accuracy",
                                   evaluation->accuracy, "seconds", evaluation->seconds));
 }
@@ -164,8 +158,8 @@ static void json_close(void *state, enum ddp_status status)
 {
     struct json_log *log = state;
     write_object(log,
-                 json_pack("{s:s, s:f, s:I, s:s, s:f}", "event", "end", "time", wall_time(), "step",
-                           (json_int_t)log->last_step, "status", ddp_status_string(status),
+                 json_pack("{s:s, s:f, s:I, s:s, s:f}", "event", "end", "time", ddp_clock_wall(),
+                           "step", (json_int_t)log->last_step, "status", ddp_status_string(status),
                            "seconds", (double)(ddp_clock_ns() - log->start_ns) * 1e-9));
     ddp_append_file_close(log->file);
     free(log);

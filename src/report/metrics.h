@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a run tells about itself while it trains: rank 0 hands every step and evaluation to the
+ * What a run reports while it trains: rank 0 hands every step and evaluation to the
  * sinks that the options name (bar and lines, JSON lines, TensorBoard). A sink is one file that
  * ends in one const struct ddp_train_sink_ops, and one line in metrics.c. */
 #ifndef DDP_REPORT_METRICS_H
@@ -47,7 +47,7 @@ struct ddp_train_step {
     int64_t epoch, in_epoch; /* both from 0 */
     bool last_of_epoch;      /* or of the run */
     double loss, rate;
-    double gradient_norm; /* NAN: nobody computed it */
+    double gradient_norm; /* NAN: not computed */
     double seconds;       /* since the end of the step before, evaluations left out */
     double wait_seconds;  /* of these, for data */
     double samples;       /* of the global batch */
@@ -92,7 +92,7 @@ enum ddp_status ddp_train_metrics_open(ddp_train_metrics **metrics,
 void ddp_train_metrics_step(ddp_train_metrics *metrics, int64_t step, double loss, double rate,
                             double gradient_norm, double wait_seconds);
 
-/* Around what is no part of a step: its time is its own, and has a name in the trace. */
+/* Around work that is not part of a step: it is timed apart, with a name in the trace. */
 void ddp_train_metrics_begin_aside(ddp_train_metrics *metrics);
 void ddp_train_metrics_end_aside(ddp_train_metrics *metrics, const char *name);
 

@@ -30,7 +30,7 @@ struct progress {
     FILE *out;
     const struct ddp_train_facts *facts;
     bool terminal;
-    bool shown;       /* the cursor stands behind a bar */
+    bool shown;       /* the cursor is behind a bar */
     int shown_length; /* of it, in columns */
     int64_t printed_ns;
     /* Averages that forget: seconds a step and items a second. */

@@ -7,21 +7,20 @@
 #include "report/metrics.h"
 
 #include "core/append_file.h"
+#include "core/clock.h"
 #include "core/crc32c.h"
 #include "core/log.h"
 #include "core/memory.h"
+#include "core/write.h"
 
 #ifdef HAVE_PROTOBUF_C
 
 #include "report/events.pb-c.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #define SCALARS   8
@@ -33,13 +32,6 @@ struct tensorboard {
     unsigned char *record;
     size_t capacity;
 };
-
-static double wall_time(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
 
 static void put_le(unsigned char *to, uint64_t value, int bytes)
 {
@@ -60,7 +52,7 @@ static void write_event(struct tensorboard *board, const Ddp__Events__Event *eve
     if (bytes + 16 > board->capacity) {
         unsigned char *larger = realloc(board->record, bytes + 16);
         if (!larger)
-            return; /* a point is missing in the curve; training goes on */
+            return; /* a point is missing in the curve; training continues */
         board->record = larger;
         board->capacity = bytes + 16;
     }
@@ -97,7 +89,7 @@ static void write_summary(struct tensorboard *board, int64_t step, Ddp__Events__
     Ddp__Events__Event event = DDP__EVENTS__EVENT__INIT;
     summary.value = values;
     summary.n_value = count;
-    event.wall_time = wall_time();
+    event.wall_time = ddp_clock_wall();
     event.step = step;
     event.what_case = DDP__EVENTS__EVENT__WHAT_SUMMARY;
     event.summary = &summary;
@@ -126,12 +118,12 @@ static void write_text(struct tensorboard *board, const char *tag, const char *t
     write_summary(board, 0, &(Ddp__Events__Value *){&value}, 1);
 }
 
-/* The first record says which format this is. After a resumption TensorBoard is told to forget what
- * an earlier file says about this step and later ones. */
+/* The first record names the format. After a resumption TensorBoard must forget what an earlier
+ * file has about this step and later ones. */
 static void write_head(struct tensorboard *board, const struct ddp_train_facts *facts)
 {
     Ddp__Events__Event event = DDP__EVENTS__EVENT__INIT;
-    event.wall_time = wall_time();
+    event.wall_time = ddp_clock_wall();
     event.what_case = DDP__EVENTS__EVENT__WHAT_FILE_VERSION;
     event.file_version = (char *)"brain.Event:2";
     write_event(board, &event);
@@ -157,32 +149,13 @@ static void write_head(struct tensorboard *board, const struct ddp_train_facts *
     write_text(board, "run", text);
 }
 
-static enum ddp_status make_directory(const char *path)
-{
-    char part[4096];
-    if (snprintf(part, sizeof part, "%s", path) >= (int)sizeof part)
-        return ddp_fail(DDP_ERR_IO, "%s: this name is too long", path);
-    for (char *at = part + 1;; at++) {
-        const char end = *at;
-        if (end != '/' && end != '\0')
-            continue;
-        *at = '\0';
-        if (mkdir(part, 0777) != 0 && errno != EEXIST)
-            return ddp_fail(ddp_errno_status(errno, DDP_ERR_IO),
-                            "%s: cannot make this directory: %s", part, strerror(errno));
-        *at = end;
-        if (!end)
-            return DDP_OK;
-    }
-}
-
 static enum ddp_status board_open(void **state, const struct ddp_train_facts *facts)
 {
     const char *directory = facts->options.tensorboard;
     char host[256] = "", path[4608];
     if (!directory)
         return DDP_OK;
-    enum ddp_status status = make_directory(directory);
+    enum ddp_status status = ddp_make_directories(directory, false);
     if (status != DDP_OK)
         return status;
     struct tensorboard *board = ddp_array_alloc(1, sizeof *board);
@@ -190,7 +163,7 @@ static enum ddp_status board_open(void **state, const struct ddp_train_facts *fa
         return DDP_ERR_MEMORY;
     gethostname(host, sizeof host - 1);
     snprintf(path, sizeof path, "%s/events.out.tfevents.%010.0f.%s.%ld", directory,
-             floor(wall_time()), host, (long)getpid());
+             floor(ddp_clock_wall()), host, (long)getpid());
     status = ddp_append_file_open(&board->file, path, false);
     if (status != DDP_OK) {
         free(board);

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CPU_REPLICAS 2 /* of --mode dp, when nobody says how many */
+#define CPU_REPLICAS 2 /* of --mode dp, by default */
 
 static bool is_gpu(const struct ddp_train_plan *plan)
 {
@@ -27,13 +27,13 @@ enum ddp_status ddp_train_plan_kind(struct ddp_train_plan *plan,
     if (status != DDP_OK)
         return status;
     if (plan->device.fault && plan->rank == 0 && options->device_count == 0)
-        ddp_log(DDP_LOG_WARNING, "training on the CPU, since %s", plan->device.fault);
+        ddp_log(DDP_LOG_WARNING, "training on the CPU: %s", plan->device.fault);
     if (!is_gpu(plan) && options->device_count > 0)
         return ddp_fail(DDP_ERR_UNSUPPORTED, "--devices names GPUs, and %s",
                         plan->device.fault ? plan->device.fault
                         : strcmp(options->device, "cpu") == 0
                             ? "--device is cpu"
-                            : "none is found here; --device cuda says what is missing");
+                            : "none was found; --device cuda reports what is missing");
     for (int i = 0; i < options->device_count; i++)
         if (options->devices[i] >= plan->device.count)
             return ddp_fail(
@@ -61,8 +61,8 @@ static enum ddp_status plan_dp(struct ddp_train_plan *plan, const struct ddp_tra
                         given == 1 ? "" : "s", plan->replicas);
     if (given == 0 && is_gpu(plan) && plan->replicas > plan->device.count)
         return ddp_fail(DDP_ERR_UNSUPPORTED,
-                        "--replicas %d: only %d GPU%s visible; several replicas on one are asked "
-                        "for by --devices, such as --devices 0,0",
+                        "--replicas %d: only %d GPU%s visible; several replicas on one need "
+                        "--devices, such as --devices 0,0",
                         plan->replicas, plan->device.count,
                         plan->device.count == 1 ? " is" : "s are");
     bool shared = false;
@@ -93,7 +93,7 @@ static enum ddp_status plan_ddp(struct ddp_train_plan *plan,
                         "%d workers, and only %d GPUs are visible: start fewer with ddprun "
                         "--nproc %d, or let them share the GPUs with ddprun --oversubscribe",
                         plan->world_size, count, count);
-    else /* who sees one device was given it: by ddprun, or by a script around this program */
+    else /* a worker that sees one device was given it, by ddprun or by a wrapper script */
         plan->devices[0] = count == 1 ? 0 : local_rank;
     return DDP_OK;
 }
@@ -103,16 +103,16 @@ enum ddp_status ddp_train_plan_devices(struct ddp_train_plan *plan,
 {
     if (options->fast && !is_gpu(plan) && plan->rank == 0)
         ddp_log(DDP_LOG_WARNING,
-                "--fast does nothing on the CPU: the exchange that keeps the bits is the fastest "
+                "--fast has no effect on the CPU: the exchange that keeps the bits is the fastest "
                 "there");
     else if (options->fast && plan->mode != DDP_MODE_DDP)
         return ddp_fail(DDP_ERR_INVALID,
-                        "--fast belongs to --mode ddp, which adds gradients up over NCCL, and the "
+                        "--fast belongs to --mode ddp, which adds gradients over NCCL, and the "
                         "mode is %s, which does not",
                         ddp_mode_names[plan->mode]);
     if (options->threads_given && is_gpu(plan) && plan->rank == 0)
         ddp_log(DDP_LOG_WARNING,
-                "--threads does nothing on GPUs: --data-threads read ahead for them");
+                "--threads has no effect on GPUs: --data-threads read ahead for them");
     switch (plan->mode) {
     case DDP_MODE_DP:
         return plan_dp(plan, options);
@@ -160,7 +160,7 @@ static enum ddp_status share_devices(const struct ddp_run *run, int devices)
     char host[64];
     if (run->plan.rank == 0)
         ddp_log(DDP_LOG_WARNING,
-                "--devices: %d workers share %d GPU%s: they take turns, and NCCL goes through "
+                "--devices: %d workers share %d GPU%s: they take turns, and NCCL works through "
                 "sockets",
                 ranks, devices, devices == 1 ? "" : "s");
     snprintf(host, sizeof host, "ddprun-%d", run->plan.rank);
@@ -183,7 +183,7 @@ enum ddp_status ddp_run_check_devices(struct ddp_run *run)
     enum ddp_status status = ddp_comm_all_gather(run->comm, &own, places, 2, DDP_I64);
     const int devices = status == DDP_OK ? count_devices(places, ranks) : ranks;
     free(places);
-    if (devices == ranks || getenv("NCCL_HOSTID")) /* ddprun --oversubscribe has said it */
+    if (devices == ranks || getenv("NCCL_HOSTID")) /* ddprun --oversubscribe has logged it */
         return status;
     if (run->options->device_count > 0)
         return share_devices(run, devices);

@@ -9,10 +9,8 @@
 
 struct ddp_run;
 
-/* The kind of device and how many of it there are; and so how many replicas --mode dp has when
- * nobody says it.
- *
- * DDP_ERR_UNSUPPORTED, DDP_ERR_INVALID: names the flag and what would do. */
+/* The kind and number of devices, and so the default number of replicas of --mode dp.
+ * DDP_ERR_UNSUPPORTED, DDP_ERR_INVALID: names the flag and what would be right. */
 enum ddp_status ddp_train_plan_kind(struct ddp_train_plan *plan,
                                     const struct ddp_train_options *options);
 
@@ -20,8 +18,8 @@ enum ddp_status ddp_train_plan_kind(struct ddp_train_plan *plan,
 enum ddp_status ddp_train_plan_devices(struct ddp_train_plan *plan,
                                        const struct ddp_train_options *options, const ddp_job *job);
 
-/* Finds out whether workers meet on one device, says so, and prepares the environment for it.
- * Collective. DDP_ERR_UNSUPPORTED: they do, and nobody has asked for it. */
+/* Finds out whether workers share a device, logs it, and prepares the environment for it.
+ * Collective. DDP_ERR_UNSUPPORTED: they do, but the options do not ask for it. */
 enum ddp_status ddp_run_check_devices(struct ddp_run *run);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * See generate.h. The whole sequence goes through the network for each token: nothing is kept
- * between tokens. To spare work the graph is as long as the sequence, rounded up to a power of two:
- * what stands behind the last token cannot be seen by it. */
+ * See generate.h. The whole sequence runs through the network for each token: nothing is kept
+ * between tokens. To save work the graph is as long as the sequence, rounded up to a power of two:
+ * the last token does not see the positions behind it. */
 #include "config.h"
 
 #include "train/generate.h"
@@ -183,10 +183,11 @@ enum ddp_status ddp_generator_next(ddp_generator *generator, const int32_t *toke
         return status;
     for (int64_t i = 0; i < vocabulary(generator); i++)
         if (!isfinite(generator->logits[i]))
-            return ddp_fail(DDP_ERR_FORMAT,
-                            "the model's weights give no number for token %lld: they are broken, "
-                            "or its training went wrong",
-                            (long long)i);
+            return ddp_fail(
+                DDP_ERR_FORMAT,
+                "the model's weights give no finite number for token %lld: they are damaged, "
+                "or the training diverged",
+                (long long)i);
     uint32_t numbers[4];
     const uint64_t place = (uint64_t)count;
     ddp_philox(numbers, (const uint32_t[]){(uint32_t)place, (uint32_t)(place >> 32), 0, 0},

@@ -25,7 +25,7 @@ enum ddp_status ddp_run_read_config(struct ddp_run *run)
         return ddp_fail(DDP_ERR_INVALID, "%s belongs to the model gpt2, and the model is %s", flag,
                         run->plan.model->name);
     if (options->export_format && !options->export_path)
-        return ddp_fail(DDP_ERR_INVALID, "--export-format: say where to, with --export FILE");
+        return ddp_fail(DDP_ERR_INVALID, "--export-format needs --export FILE");
     if (options->config && options->size)
         return ddp_fail(DDP_ERR_INVALID, "--config and --size exclude each other: give one");
     enum ddp_status status = DDP_OK;
@@ -64,7 +64,7 @@ static enum ddp_status apply_weights(const struct ddp_run *run, struct ddp_model
     return DDP_OK;
 }
 
-/* What is given on the command line goes before the file. */
+/* The command line overrides the file. */
 enum ddp_status ddp_run_apply_config(const struct ddp_run *run, struct ddp_model_config *config)
 {
     const struct ddp_hf_config *file = &run->hf_config;

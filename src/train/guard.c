@@ -66,7 +66,7 @@ static enum ddp_status open_rerun(struct rerun *rerun, const struct ddp_run *run
 static enum ddp_status scan_batch(struct rerun *rerun, const struct ddp_run *run, int64_t step,
                                   const struct ddp_batch *batch, struct ddp_scan *scan)
 {
-    const struct ddp_exec_position position = {(uint64_t)run->options->seed, (uint32_t)step,
+    const struct ddp_exec_position position = {run->options->seed, (uint32_t)step,
                                                (uint32_t)batch->shard};
     enum ddp_status status = ddp_exec_load_input(rerun->exec, 0, batch->x, rerun->input[0]);
     if (status == DDP_OK)
@@ -110,9 +110,9 @@ static const char *advice(const struct ddp_scan *scan)
 {
     switch (scan->place) {
     case DDP_SCAN_INPUT:
-        return "the data holds it";
+        return "it is in the data";
     case DDP_SCAN_WEIGHT:
-        return "an update before made it, or the file they came from";
+        return "it comes from an earlier update, or from the file of weights";
     case DDP_SCAN_NOTHING:
     case DDP_SCAN_OUTPUT:
     case DDP_SCAN_GRADIENT:
@@ -136,14 +136,14 @@ static enum ddp_status explain(struct ddp_run *run, int64_t step, const char *wh
     if (status != DDP_OK)
         return status;
     if (first == INT64_MAX && run->plan.rank == 0)
-        ddp_log(level, "%s at step %" PRId64 ": each shard by itself is finite, their sum is not",
-                what, step + 1);
+        ddp_log(level, "%s at step %" PRId64 ": each shard is finite, their sum is not", what,
+                step + 1);
     if (first == shard && shard != INT64_MAX) {
         ddp_scan_describe(&scan, found, sizeof found);
         ddp_log(level, "%s at step %" PRId64 ": first in %s, shard %" PRId64 ": %s", what, step + 1,
                 found, shard, advice(&scan));
     }
-    return ddp_comm_barrier(run->comm); /* nobody ends the job before it is said */
+    return ddp_comm_barrier(run->comm); /* no rank ends the job before it is logged */
 }
 
 /* Warns of a loss far above what was usual lately. */
@@ -202,7 +202,7 @@ void ddp_train_guard_end(const struct ddp_run *run)
 {
     if (run->plan.rank == 0 && run->guard.bad_steps > 0 && run->options->nan == DDP_NAN_SKIP)
         ddp_log(DDP_LOG_WARNING,
-                "%" PRId64 " of %" PRId64 " updates were left out: their loss or gradient was "
+                "%" PRId64 " of %" PRId64 " updates were skipped: their loss or gradient was "
                 "not finite",
                 run->guard.bad_steps, run->plan.total_steps);
 }

@@ -12,8 +12,8 @@ struct ddp_run;
 
 enum ddp_nan_kind {
     DDP_NAN_STOP, /* end with DDP_ERR_DIVERGED */
-    DDP_NAN_SKIP, /* leave the update out and go on */
-    DDP_NAN_WARN, /* go on, as PyTorch would */
+    DDP_NAN_SKIP, /* skip the update and continue */
+    DDP_NAN_WARN, /* continue, as PyTorch would */
 };
 
 extern const char *const ddp_nan_names[]; /* of the kinds, ending in NULL */

@@ -11,7 +11,7 @@
 #include "graph/exec.h"
 #include "job/board.h"
 #include "job/job.h"
-#include "mode/replica.h"
+#include "mode/lanes.h"
 #include "train/devices.h"
 #include "train/outputs.h"
 #include "weights/weights.h"
@@ -55,7 +55,7 @@ static enum ddp_status open_data(struct ddp_run *run)
         .seq_len = options->seq_len,
         .tokens = (enum ddp_token_kind)options->tokens,
         .data_size = options->data_size,
-        .seed = (uint64_t)options->seed,
+        .seed = options->seed,
     };
     const char *source = options->dataset;
     if (!source && !options->data)
@@ -121,12 +121,12 @@ static enum ddp_status build_model(struct ddp_run *run)
  * samples that are kept in memory and the initial weights a process; gradients and their partial
  * sums, one shard's activations and batch a worker or replica; weights and the optimizer's state,
  * once where they are shared; the copy that checkpoints are written from. */
-static enum ddp_status check_memory(const struct ddp_run *run)
+static enum ddp_status check_memory(const struct ddp_run *run, int64_t lanes)
 {
     const struct ddp_train_plan *plan = &run->plan;
     const struct ddp_dataset_info *data = ddp_dataset_info(run->data);
     const bool dp = plan->mode == DDP_MODE_DP;
-    const int64_t units = dp ? plan->replicas : plan->world_size;
+    const int64_t units = ddp_train_plan_units(plan);
     const char *unit = dp ? "replica" : "worker";
     const double processes = dp ? 1 : (double)plan->world_size;
     const double weights = (double)ddp_graph_flat_count(run->graph) * sizeof(float);
@@ -141,7 +141,7 @@ static enum ddp_status check_memory(const struct ddp_run *run)
         return status;
     const double copies = plan->shared_weights ? 1 : (double)units; /* of weights, of state: */
     const double state_copies = plan->zero ? 1 : processes;
-    const int arrays = 1 + ddp_replica_partials(plan->local_shards);
+    const int arrays = 1 + ddp_lanes_partials(lanes / units);
     const double need =
         (run->options->checkpoint ? (1 + states) * weights : 0) +
         processes * (weights + (double)data->memory_bytes) +
@@ -154,10 +154,10 @@ static enum ddp_status check_memory(const struct ddp_run *run)
             "out of memory: %" PRId64 " %s%s with %" PRId64 " parameters and batches of %" PRId64
             " need at least %.1f GB, and there are %.1f GB: use a smaller model, "
             "smaller batches or fewer %ss; gradients take %.1f GB of it, in %d array%s "
-            "each for %" PRId64 " shard%s (--acc-steps)",
+            "each for %" PRId64 " lane%s (--lanes)",
             units, unit, units == 1 ? "" : "s", ddp_graph_element_count(run->graph),
             plan->batch_size, need / 1e9, total / 1e9, unit, (double)units * arrays * weights / 1e9,
-            arrays, arrays == 1 ? "" : "s", plan->local_shards, plan->local_shards == 1 ? "" : "s");
+            arrays, arrays == 1 ? "" : "s", lanes / units, lanes == units ? "" : "s");
     return DDP_OK;
 }
 
@@ -167,7 +167,7 @@ static enum ddp_status init_weights(struct ddp_run *run)
     run->weights = ddp_array_alloc((size_t)ddp_graph_flat_count(run->graph), sizeof(float));
     if (!run->weights)
         return DDP_ERR_MEMORY;
-    ddp_rng_seed(&rng, (uint64_t)run->options->seed);
+    ddp_rng_seed(&rng, run->options->seed);
     ddp_graph_init_parameters(run->graph, &rng, run->weights);
     if (!run->options->load)
         return DDP_OK;
@@ -193,9 +193,10 @@ static enum ddp_status create_mode(struct ddp_run *run)
         .threads = plan->threads,
         .replicas = plan->replicas,
         .local_shards = plan->local_shards,
+        .local_lanes = plan->lanes / ddp_train_plan_units(plan),
         .global_shards = plan->global_shards,
         .weights = run->weights,
-        .seed = (uint64_t)options->seed,
+        .seed = options->seed,
         .optimizer = plan->optimizer,
         .decay_matrices_only = plan->decay_matrices_only,
         .clip_norm = plan->clip_norm,
@@ -249,7 +250,7 @@ enum ddp_status ddp_run_open_loader(const struct ddp_run *run, int64_t step, int
         .end_epoch = -1,
         .augment = {.crop = run->options->crop,
                     .flip = run->options->flip,
-                    .seed = (uint64_t)run->options->seed},
+                    .seed = run->options->seed},
         .threads = (int)run->options->data_threads,
         .memory = {alloc_batch, free_batch, ddp_mode_device(run->mode)},
         .depth = depth,
@@ -285,8 +286,10 @@ enum ddp_status ddp_run_open(struct ddp_run *run)
         status = open_data(run);
     if (status == DDP_OK)
         status = build_model(run);
-    if (status == DDP_OK)
-        status = check_memory(run);
+    if (status == DDP_OK) /* a checkpoint brings its own number of lanes, perhaps fewer */
+        status = check_memory(run, options->resume || options->resume_from
+                                       ? ddp_train_plan_units(&run->plan)
+                                       : run->plan.lanes);
     if (status == DDP_OK)
         status = init_weights(run);
     if (status == DDP_OK)
@@ -295,6 +298,8 @@ enum ddp_status ddp_run_open(struct ddp_run *run)
         status = ddp_run_check_devices(run);
     if (status == DDP_OK)
         status = ddp_run_resume(run);
+    if (status == DDP_OK)
+        status = check_memory(run, run->plan.lanes);
     if (status == DDP_OK)
         status = create_mode(run);
     if (status == DDP_OK)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * The options of a training run, in one table, and the plan that follows from them: how many shards
- * of how many samples make a global batch, who runs them, how many steps there are. */
+ * of how many samples make a global batch, which worker runs them, how many steps there are. */
 #ifndef DDP_TRAIN_OPTIONS_H
 #define DDP_TRAIN_OPTIONS_H
 
@@ -17,6 +17,8 @@
 enum ddp_train_dtype { DDP_TRAIN_FP32, DDP_TRAIN_BF16 };
 
 #define DDP_TRAIN_DEVICES 64 /* --devices and --replicas go up to that */
+
+#define DDP_TRAIN_LANES 1024 /* the largest --lanes */
 
 #define DDP_TRAIN_OPTIONS 128 /* rows of the table, at most */
 
@@ -35,7 +37,7 @@ struct ddp_train_options {
     bool crop, flip; /* --augment */
     int64_t data_size;
     bool data_size_given;
-    int64_t seed;
+    uint64_t seed;
     bool shuffle, shuffle_given, drop_last;
     int64_t hidden[DDP_MODEL_LAYERS];
     int hidden_count;
@@ -55,6 +57,8 @@ struct ddp_train_options {
     bool epochs_given;
     int64_t batch_size, global_batch, acc_steps;
     bool batch_size_given, global_batch_given, acc_steps_given;
+    int64_t lanes;
+    bool lanes_given;
     int64_t replicas, threads;
     bool replicas_given, threads_given;
     const char *device;
@@ -111,6 +115,7 @@ struct ddp_train_plan {
     int threads;                    /* a worker, or a replica */
     int64_t local_shards;           /* a worker, or a replica */
     int64_t global_shards;          /* W */
+    int64_t wanted_lanes, lanes;    /* asked for, and those of the global batch (mode/lanes.h) */
     int64_t batch_size;             /* b, samples of a shard */
     int64_t tail_rows; /* samples of a shard in an epoch's last batch; batch_size when there is no
                           shorter one */
@@ -125,13 +130,17 @@ struct ddp_train_plan {
 };
 
 /* What the options alone decide: model, mode, shards. Before the data is opened, so that a wrong
- * flag is told at once.
+ * flag is reported at once.
  *   launched  the worker was started by ddprun
- *
  * DDP_ERR_INVALID: says which numbers would fit. */
 enum ddp_status ddp_train_plan_workers(struct ddp_train_plan *plan,
                                        const struct ddp_train_options *options, const ddp_job *job,
                                        bool launched);
+
+/* Workers, or DataParallel's replicas. */
+int ddp_train_plan_units(const struct ddp_train_plan *plan);
+
+void ddp_train_plan_lanes(struct ddp_train_plan *plan, int64_t wanted);
 
 /* Threads of one of `replicas` in this process: --threads, or OMP_NUM_THREADS, which ddprun sets,
  * or its share of the cores that the process may use. */

@@ -151,7 +151,7 @@ void ddp_train_options_default(struct ddp_train_options *options)
 {
     *options = (struct ddp_train_options){
         .model = ddp_model_mlp.name,
-        .data_size = 8,
+        .data_size = 16,
         .seq_len = 256,
         .temperature = 0.8,
         .top_k = 200,
@@ -162,6 +162,7 @@ void ddp_train_options_default(struct ddp_train_options *options)
         .epochs = 5,
         .batch_size = 64,
         .acc_steps = 1,
+        .lanes = 8,
         .device = "auto",
         .momentum = 0.9,
         .beta1 = 0.9,

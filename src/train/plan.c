@@ -8,12 +8,13 @@
 #include "core/log.h"
 #include "core/parse.h"
 #include "core/text.h"
+#include "core/thread.h"
 #include "graph/describe.h"
 #include "kernels/reduce.h"
+#include "mode/lanes.h"
 #include "train/devices.h"
 
 #include <inttypes.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,8 +27,8 @@ static enum ddp_status choose_sharing(struct ddp_train_plan *plan,
     const bool ddp = plan->mode == DDP_MODE_DDP;
     if (options->zero_given && options->zero > 0 && !ddp)
         return ddp_fail(DDP_ERR_INVALID,
-                        "--zero 1 shares the update out over the workers of --mode ddp, and the "
-                        "mode is %s, where one process does it",
+                        "--zero 1 splits the update over the workers of --mode ddp, and the "
+                        "mode is %s, which has one process",
                         ddp_mode_names[plan->mode]);
     if (options->shared_weights_given && options->shared_weights && !ddp)
         return ddp_fail(DDP_ERR_INVALID,
@@ -70,7 +71,7 @@ static enum ddp_status choose_mode(struct ddp_train_plan *plan,
                         ddp_mode_names[plan->mode], plan->world_size);
     if (plan->mode == DDP_MODE_DDP && plan->world_size > DDP_REDUCE_MAX)
         return ddp_fail(DDP_ERR_UNSUPPORTED,
-                        "--mode ddp serves at most %d workers on one machine, ddprun started %d: "
+                        "--mode ddp supports at most %d workers on one machine, ddprun started %d: "
                         "give ddprun a lower --nproc",
                         DDP_REDUCE_MAX, plan->world_size);
     if (options->replicas_given && plan->mode != DDP_MODE_DP)
@@ -89,15 +90,15 @@ static enum ddp_status choose_sync(struct ddp_train_plan *plan,
 {
     if (options->sync_batch_norm && plan->mode != DDP_MODE_DDP)
         return ddp_fail(DDP_ERR_INVALID,
-                        "--sync-batch-norm adds up over workers that run a shard each at the same "
-                        "moment, and --mode %s has one worker: start several with ddprun, "
+                        "--sync-batch-norm needs workers that run a shard each at the same "
+                        "time, and --mode %s has one worker: start several with ddprun, "
                         "--mode ddp",
                         ddp_mode_names[plan->mode]);
     if (options->sync_batch_norm && plan->local_shards > 1)
         return ddp_fail(DDP_ERR_INVALID,
                         "--sync-batch-norm: each worker runs %" PRId64
                         " shards of a step one after another, and batch norm can be synchronised "
-                        "only over shards that run at the same moment: use --acc-steps 1, with "
+                        "only over shards that run at the same time: use --acc-steps 1, with "
                         "more workers or a larger --batch-size",
                         plan->local_shards);
     plan->sync_batch_norm = options->sync_batch_norm;
@@ -117,7 +118,7 @@ static enum ddp_status check_model_options(const struct ddp_train_plan *plan,
     if (!article && options->data_size_given)
         return ddp_fail(DDP_ERR_INVALID, "--data-size belongs to the model article");
     if (options->trace_steps_given && !options->report.trace)
-        return ddp_fail(DDP_ERR_INVALID, "--trace-steps says what --trace shows: give both");
+        return ddp_fail(DDP_ERR_INVALID, "--trace-steps needs --trace");
     if (options->steps && options->epochs_given)
         return ddp_fail(DDP_ERR_INVALID, "--steps and --epochs exclude each other: give one");
     return DDP_OK;
@@ -141,7 +142,7 @@ static enum ddp_status divide_global_batch(struct ddp_train_plan *plan,
         else
             snprintf(fits, sizeof fits, "%" PRId64 " would fit", part);
         return ddp_fail(DDP_ERR_INVALID,
-                        "--global-batch %" PRId64 " is no multiple of %" PRId64 " (%" PRId64
+                        "--global-batch %" PRId64 " is not a multiple of %" PRId64 " (%" PRId64
                         " %s%s%s%s): %s",
                         global, part, units, unit_name, units == 1 ? "" : "s",
                         options->batch_size_given ? " x the --batch-size" : "",
@@ -169,6 +170,17 @@ static enum ddp_status divide_global_batch(struct ddp_train_plan *plan,
     return DDP_OK;
 }
 
+int ddp_train_plan_units(const struct ddp_train_plan *plan)
+{
+    return plan->mode == DDP_MODE_DP ? plan->replicas : plan->world_size;
+}
+
+void ddp_train_plan_lanes(struct ddp_train_plan *plan, int64_t wanted)
+{
+    plan->wanted_lanes = wanted;
+    plan->lanes = ddp_lanes_count(plan->global_shards, wanted, ddp_train_plan_units(plan));
+}
+
 int ddp_train_threads(const struct ddp_train_options *options, int replicas)
 {
     int64_t threads;
@@ -176,9 +188,7 @@ int ddp_train_threads(const struct ddp_train_options *options, int replicas)
         return (int)options->threads;
     if (ddp_parse_int64(getenv("OMP_NUM_THREADS"), 1, 1024, &threads))
         return (int)threads;
-    cpu_set_t cpus;
-    int cores = sched_getaffinity(0, sizeof cpus, &cpus) == 0 ? CPU_COUNT(&cpus) : 1;
-    cores /= replicas;
+    const int cores = ddp_cpu_count() / replicas;
     return cores < 1 ? 1 : cores;
 }
 
@@ -204,7 +214,10 @@ enum ddp_status ddp_train_plan_workers(struct ddp_train_plan *plan,
         status = check_model_options(plan, options);
     if (status != DDP_OK)
         return status;
-    const int64_t units = plan->mode == DDP_MODE_DP ? plan->replicas : plan->world_size;
+    const int64_t units = ddp_train_plan_units(plan);
+    if (options->lanes & (options->lanes - 1))
+        return ddp_fail(DDP_ERR_INVALID, "--lanes %" PRId64 " is not a power of two",
+                        options->lanes);
     if (options->global_batch_given)
         status = divide_global_batch(plan, options, units,
                                      plan->mode == DDP_MODE_DP ? "replica" : "worker");
@@ -214,6 +227,7 @@ enum ddp_status ddp_train_plan_workers(struct ddp_train_plan *plan,
     if (status != DDP_OK)
         return status;
     plan->global_shards = units * plan->local_shards;
+    ddp_train_plan_lanes(plan, options->lanes);
     if (plan->mode == DDP_MODE_DP && plan->global_shards > DP_SHARDS_MAX)
         return ddp_fail(DDP_ERR_INVALID,
                         "%" PRId64 " --replicas x %" PRId64
@@ -234,7 +248,7 @@ enum ddp_status ddp_train_plan_steps(struct ddp_train_plan *plan,
         .shard_count = plan->global_shards,
         .shuffle = options->shuffle_given ? options->shuffle : data->shuffled,
         .drop_last = options->drop_last,
-        .seed = (uint64_t)options->seed,
+        .seed = options->seed,
     };
     const int64_t samples = ddp_sampler_shard_samples(&plan->sampler);
     if (samples == 0)
@@ -255,19 +269,18 @@ enum ddp_status ddp_train_plan_steps(struct ddp_train_plan *plan,
     plan->total_steps = options->steps;
     if (!options->steps &&
         __builtin_mul_overflow(options->epochs, plan->steps_per_epoch, &plan->total_steps))
-        return ddp_fail(DDP_ERR_INVALID, "--epochs %" PRId64 ": that many steps cannot be counted",
-                        options->epochs);
+        return ddp_fail(DDP_ERR_INVALID, "--epochs %" PRId64 ": too many steps", options->epochs);
     enum ddp_status status = ddp_train_plan_schedule(plan, options);
     if (status != DDP_OK)
         return status;
     ddp_train_check_length(options, plan);
-    const bool aligned = (plan->local_shards & (plan->local_shards - 1)) == 0;
-    if (!aligned && plan->global_shards > plan->local_shards && plan->rank == 0)
+    const int units = ddp_train_plan_units(plan);
+    if (!ddp_lanes_same(plan->global_shards, plan->lanes, units) && plan->rank == 0)
         ddp_log(DDP_LOG_INFO,
                 "note: %" PRId64
-                " shards a worker is no power of two: the weights agree with other "
+                " lanes a worker is not a power of two: the weights agree with other "
                 "splits of this global batch within rounding, not to the bit",
-                plan->local_shards);
+                plan->lanes / units);
     return DDP_OK;
 }
 
@@ -285,6 +298,28 @@ static const char *human_bytes(size_t bytes, char *text, size_t size)
     return text;
 }
 
+/* How gradients are added up, what that costs, and which numbers of workers end in the same bits.
+ */
+static void print_lanes(const struct ddp_train_plan *plan, FILE *out)
+{
+    const int64_t shards = plan->global_shards, lanes = plan->lanes;
+    const int units = ddp_train_plan_units(plan), arrays = 1 + ddp_lanes_partials(lanes / units);
+    const char *unit = plan->mode == DDP_MODE_DP ? "replica" : "worker";
+    const bool whole = ddp_lanes_same(shards, lanes, units);
+    int listed = 0;
+    if (shards == 1)
+        return;
+    fprintf(out, "lanes    %" PRId64 " (%d array%s of gradients a %s), the same bits with", lanes,
+            arrays, arrays == 1 ? "" : "s", unit);
+    for (int n = 1; n <= DDP_REDUCE_MAX; n++) {
+        const bool same = whole && ddp_lanes_count(shards, plan->wanted_lanes, n) == lanes &&
+                          ddp_lanes_same(shards, lanes, n);
+        if (same || n == units)
+            fprintf(out, "%s %d", listed++ ? "," : "", n);
+    }
+    fprintf(out, " %s%s\n", unit, listed == 1 && units == 1 ? "" : "s");
+}
+
 void ddp_train_plan_print(const struct ddp_train_plan *plan,
                           const struct ddp_train_options *options,
                           const struct ddp_dataset_info *data, const ddp_graph *graph,
@@ -292,7 +327,7 @@ void ddp_train_plan_print(const struct ddp_train_plan *plan,
 {
     char text[4][32], shown[DDP_TEXT_SHOWN];
     const bool dp = plan->mode == DDP_MODE_DP;
-    const int units = dp ? plan->replicas : plan->world_size;
+    const int units = ddp_train_plan_units(plan);
     fprintf(out, "model    %s, %" PRId64 " parameters%s%s\n", plan->model->name,
             ddp_graph_element_count(graph), options->load ? ", from " : "",
             options->load ? ddp_text_show(shown, options->load) : "");
@@ -314,13 +349,19 @@ void ddp_train_plan_print(const struct ddp_train_plan *plan,
             " a %s) = global batch %" PRId64 "\n",
             plan->batch_size, plan->global_shards, plan->global_shards == 1 ? "" : "s",
             plan->local_shards, dp ? "replica" : "worker", plan->batch_size * plan->global_shards);
+    print_lanes(plan, out);
     fprintf(out, "steps    %" PRId64 " (%" PRId64 " an epoch), learning rate %g %s\n",
             plan->total_steps, plan->steps_per_epoch, plan->schedule.rate,
             ddp_schedule_names[plan->schedule.kind]);
     ddp_train_plan_print_optimizer(plan, out);
-    fprintf(out, "memory   weights %s + gradients %s + optimizer %s + %sactivations %s a worker\n",
+    char locked[64] = "";
+    if (memory->locked > 0)
+        snprintf(locked, sizeof locked, " (and %s of the host)",
+                 human_bytes(memory->locked, text[0], sizeof text[0]));
+    fprintf(out,
+            "memory   weights %s + gradients %s%s + optimizer %s + %sactivations %s a worker\n",
             human_bytes(memory->weights, text[0], sizeof text[0]),
-            human_bytes(memory->gradients, text[1], sizeof text[1]),
+            human_bytes(memory->gradients, text[1], sizeof text[1]), locked,
             human_bytes(memory->optimizer, text[2], sizeof text[2]),
             ddp_graph_activations(graph) == DDP_BF16 ? "bf16 " : "",
             human_bytes(memory->activations, text[3], sizeof text[3]));

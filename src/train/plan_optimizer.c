@@ -151,6 +151,7 @@ void ddp_train_plan_print_optimizer(const struct ddp_train_plan *plan, FILE *out
     if (plan->clip_norm > 0)
         fprintf(out, ", clipped to norm %g", plan->clip_norm);
     if (plan->zero)
-        fprintf(out, ", shared out%s", plan->shared_weights ? " over one copy of the weights" : "");
+        fprintf(out, ", split over the workers%s",
+                plan->shared_weights ? " on one copy of the weights" : "");
     fputc('\n', out);
 }

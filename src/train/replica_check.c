@@ -35,7 +35,7 @@ static int votes(const uint64_t *all, int ranks, int count, int rank, int i)
     return same;
 }
 
-/* Names who differs in parameter `i`: those against whom more than half agree. */
+/* Names the ranks that differ in parameter `i`: those against which more than half agree. */
 static void tell(const struct ddp_run *run, const uint64_t *all, int i, int64_t step)
 {
     const int ranks = run->plan.world_size, count = ddp_graph_parameter_count(run->graph);
@@ -55,14 +55,14 @@ static void tell(const struct ddp_run *run, const uint64_t *all, int i, int64_t 
     }
     if (2 * agreed > ranks)
         ddp_log(DDP_LOG_ERROR,
-                "the parameters have drifted apart: after step %" PRId64
+                "the parameters differ between workers: after step %" PRId64
                 " rank%s %s %s other values in %s than the other %d: a fault of memory, or of the "
                 "machine",
                 step, odd == 1 ? "" : "s", list, odd == 1 ? "has" : "have", name, agreed);
     else
         ddp_log(DDP_LOG_ERROR,
-                "the parameters have drifted apart: after step %" PRId64
-                " ranks %s differ in %s, and no majority says who is right: a fault of memory, or "
+                "the parameters differ between workers: after step %" PRId64
+                " ranks %s differ in %s, and no majority agrees: a fault of memory, or "
                 "of the machine",
                 step, list, name);
 }
@@ -92,7 +92,7 @@ enum ddp_status ddp_run_check_replicas(struct ddp_run *run, int64_t step)
         ddp_train_metrics_pause(run->metrics);
         if (run->plan.rank == 0)
             tell(run, all, i, step);
-        status = ddp_comm_barrier(run->comm); /* nobody ends the job before it is said */
+        status = ddp_comm_barrier(run->comm); /* no rank ends the job before it is logged */
         status = status == DDP_OK ? DDP_ERR_MISMATCH : status;
     }
     ddp_train_metrics_end_aside(run->metrics, "check replicas");

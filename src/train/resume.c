@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A run's checkpoints: when they are written and with what, and how a run goes on from one. Rank 0
- * reads and writes; what it reads goes to all. */
+ * A run's checkpoints: when they are written and with what, and how a run resumes from one. Rank 0
+ * reads and writes, and sends what it reads to all. */
 #include "config.h"
 
 #include "train/run.h"
@@ -9,6 +9,7 @@
 #include "core/clock.h"
 #include "core/log.h"
 #include "core/memory.h"
+#include "core/parse.h"
 #include "core/text.h"
 #include "job/job.h"
 
@@ -18,10 +19,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define LOCK_WAIT_MS 10000 /* a killed worker may take that long to be gone */
+#define LANES        "lanes"
+#define LOCK_WAIT_MS 10000 /* a killed worker may take that long to end */
 
-/* --- what makes two runs the same --------------------------------------------------------------
- */
+/* --- what makes two runs the same ------------------------------------------------------------- */
 
 /* The shortest text that reads back as the same number. */
 static const char *number_text(char text[32], double value)
@@ -103,8 +104,8 @@ static void add_optimizer(struct ddp_checkpoint_facts *facts, const struct ddp_t
     add_number(facts, "norm to clip at", plan->clip_norm);
 }
 
-/* Everything that decides the bits of the weights, and nothing else: neither workers nor modes.
- * What decides them anew must be added here. */
+/* Everything that determines the bits of the weights, and nothing else: neither workers nor modes.
+ * A new setting that does must be added here. */
 static void collect_facts(const struct ddp_run *run, struct ddp_checkpoint_facts *facts)
 {
     const struct ddp_train_plan *plan = &run->plan;
@@ -122,6 +123,7 @@ static void collect_facts(const struct ddp_run *run, struct ddp_checkpoint_facts
     add_flag(facts, "flip", run->options->flip);
     add_flag(facts, "sync batch norm", run->options->sync_batch_norm);
     ddp_checkpoint_fact_add(facts, "shards", "%" PRId64, plan->global_shards);
+    ddp_checkpoint_fact_add(facts, LANES, "%" PRId64, plan->lanes);
     ddp_checkpoint_fact_add(facts, "batch size", "%" PRId64, plan->batch_size);
     add_optimizer(facts, plan);
     add_schedule(facts, &plan->schedule);
@@ -140,8 +142,7 @@ static struct ddp_checkpoint_cursor cursor_at(const struct ddp_run *run, int64_t
     };
 }
 
-/* --- going on from one -------------------------------------------------------------------------
- */
+/* --- resuming from one ------------------------------------------------------------------------ */
 
 enum ddp_status ddp_run_checkpoint_open(struct ddp_run *run)
 {
@@ -151,8 +152,8 @@ enum ddp_status ddp_run_checkpoint_open(struct ddp_run *run)
                         : options->resume         ? "--resume"
                                                   : NULL;
     if (alone && !options->checkpoint)
-        return ddp_fail(DDP_ERR_INVALID, "%s: say where checkpoints are, with --checkpoint DIR",
-                        alone);
+        return ddp_fail(DDP_ERR_INVALID,
+                        "%s: name the directory of checkpoints with --checkpoint DIR", alone);
     if (options->resume_from && options->load)
         return ddp_fail(DDP_ERR_INVALID,
                         "--resume-from and --load exclude each other: a checkpoint has weights");
@@ -171,7 +172,7 @@ static enum ddp_status check_new(const struct ddp_run *run)
     if (status == DDP_OK && count > 0)
         status = ddp_fail(DDP_ERR_INVALID,
                           "%s: there are checkpoints already, the last one of step %" PRId64
-                          ": use --resume to go on from it, or another directory for a new run",
+                          ": use --resume to continue, or another directory for a new run",
                           run->checkpoint_dir.path, steps[0]);
     free(steps);
     return status;
@@ -206,10 +207,35 @@ static enum ddp_status find_checkpoint(struct ddp_run *run)
     return status;
 }
 
+/* The checkpoint's lanes are taken over, unless --lanes asks for others, which is refused as every
+ * difference is. In checkpoints that do not name them each shard was a lane. */
+static void take_lanes(struct ddp_run *run)
+{
+    struct ddp_checkpoint_facts *saved = &run->resumed.state.facts;
+    struct ddp_train_plan *plan = &run->plan;
+    int64_t lanes = plan->global_shards;
+    /* What is no such number is that of other shards, which is a difference too. */
+    if (!ddp_parse_int64(ddp_checkpoint_fact_value(saved, LANES), 1, lanes, &lanes))
+        ddp_checkpoint_fact_add(saved, LANES, "%" PRId64, lanes);
+    if (run->options->lanes_given)
+        return;
+    ddp_train_plan_lanes(plan, lanes);
+    if (plan->lanes == lanes)
+        return;
+    const int units = ddp_train_plan_units(plan);
+    ddp_log(DDP_LOG_WARNING,
+            "%s: lanes %" PRId64 " (now %" PRId64 ", to fit %d %s%s): the weights agree with those "
+            "of a run without interruption within rounding, not to the bit",
+            run->resumed.path, lanes, plan->lanes, units,
+            plan->mode == DDP_MODE_DP ? "replica" : "worker", units == 1 ? "" : "s");
+    ddp_checkpoint_fact_add(saved, LANES, "%" PRId64, plan->lanes);
+}
+
 static enum ddp_status check_checkpoint(struct ddp_run *run)
 {
     const struct ddp_checkpoint_cursor *saved = &run->resumed.state.cursor;
     struct ddp_checkpoint_facts facts;
+    take_lanes(run);
     collect_facts(run, &facts);
     enum ddp_status status = ddp_checkpoint_state_match(&run->resumed.state, run->resumed.path,
                                                         run->options->seed, &facts);
@@ -217,14 +243,14 @@ static enum ddp_status check_checkpoint(struct ddp_run *run)
     if (status == DDP_OK && memcmp(&now, saved, sizeof now) != 0)
         status = ddp_fail(DDP_ERR_FORMAT,
                           "%s: its cursor (step %" PRId64 ", epoch %" PRId64 ", sample %" PRId64
-                          ") is no place in this data",
+                          ") is not in this data",
                           run->resumed.path, saved->step, saved->epoch, saved->sample);
     return status;
 }
 
 enum ddp_status ddp_run_resume(struct ddp_run *run)
 {
-    int64_t found[2] = {0, 0}; /* is there one, and its step */
+    int64_t found[3] = {0, 0, 0}; /* is there one, its step, its lanes */
     enum ddp_status status = DDP_OK;
     if (!run->options->resume && !run->options->resume_from && !run->options->checkpoint)
         return DDP_OK;
@@ -236,16 +262,19 @@ enum ddp_status ddp_run_resume(struct ddp_run *run)
             found[0] = 1;
             found[1] = run->resumed.state.cursor.step;
             status = check_checkpoint(run);
+            found[2] = run->plan.wanted_lanes;
             if (status == DDP_OK)
                 status = ddp_checkpoint_take_weights(&run->resumed, run->graph, run->weights);
         }
     }
     if (status == DDP_OK)
-        status = ddp_comm_broadcast(run->comm, found, 2, DDP_I64, 0);
+        status = ddp_comm_broadcast(run->comm, found, 3, DDP_I64, 0);
     if (status == DDP_OK) {
         run->is_resumed = found[0] != 0;
         run->first_step = found[1];
         run->saved_step = run->is_resumed ? run->first_step : -1;
+        if (run->is_resumed)
+            ddp_train_plan_lanes(&run->plan, found[2]);
     }
     return status;
 }
@@ -300,16 +329,15 @@ void ddp_run_resume_print(const struct ddp_run *run)
     else if (run->is_resumed)
         fprintf(run->out,
                 "resumed from %s: %" PRId64 " of %" PRId64 " steps are done, epoch %" PRId64
-                " goes on at its step %" PRId64 "\n",
+                " continues at its step %" PRId64 "\n",
                 ddp_text_show(shown, run->resumed.path), run->first_step, run->plan.total_steps,
                 run->first_step / steps + 1, run->first_step % steps + 1);
     else if (run->options->resume)
-        fprintf(run->out, "there is no checkpoint in %s yet: starting anew\n",
+        fprintf(run->out, "there is no checkpoint in %s yet: starting from the beginning\n",
                 ddp_text_show(shown, run->options->checkpoint));
 }
 
-/* --- writing -----------------------------------------------------------------------------------
- */
+/* --- writing ---------------------------------------------------------------------------------- */
 
 bool ddp_run_checkpoint_due(const struct ddp_run *run, int64_t step, bool last)
 {
@@ -376,7 +404,7 @@ enum ddp_status ddp_run_checkpoint_finish(struct ddp_run *run, bool stopped)
     if (stopped)
         fprintf(run->out,
                 "stopped on request after %" PRId64 " of %" PRId64
-                " steps; to go on: the same command with --resume\n",
+                " steps; to continue: the same command with --resume\n",
                 run->saved_step, run->plan.total_steps);
     if (run->checkpoint_count > 0)
         fprintf(run->out,

@@ -48,8 +48,8 @@ enum ddp_status ddp_run_open(struct ddp_run *run);
 void ddp_run_close(struct ddp_run *run);
 
 /* The parts of opening that have to do with checkpoints, in their order: checks the options and
- * locks the directory; after the communicator is there, reads the weights and tells all ranks the
- * first step; after the mode is there, gives it the optimizer's state. */
+ * locks the directory; after the communicator exists, reads the weights and sends the first step
+ * to all ranks; after the mode exists, gives it the optimizer's state. */
 enum ddp_status ddp_run_checkpoint_open(struct ddp_run *run);
 enum ddp_status ddp_run_resume(struct ddp_run *run);
 enum ddp_status ddp_run_restore(struct ddp_run *run);

@@ -80,7 +80,7 @@ static enum ddp_status parse_tokens(struct sample *sample, char *text)
             continue;
         if (!ddp_parse_int64(word, 0, vocabulary - 1, &token))
             return ddp_fail(DDP_ERR_INVALID,
-                            "--prompt: '%s' is no token: this model's are numbers from 0 to "
+                            "--prompt: '%s' is not a token: this model's are numbers from 0 to "
                             "%" PRId64,
                             word, vocabulary - 1);
         sample->tokens[sample->count++] = (int32_t)token;
@@ -120,7 +120,7 @@ static enum ddp_status load(struct sample *sample)
     enum ddp_status status =
         ddp_train_weights_model(options->load, &sample->model, &sample->config);
     if (status == DDP_OK && sample->model != &ddp_model_gpt2)
-        return ddp_fail(DDP_ERR_INVALID, "--generate: %s does not say that it holds a gpt2",
+        return ddp_fail(DDP_ERR_INVALID, "--generate: %s is not described as a gpt2",
                         options->load);
     if (status == DDP_OK) {
         sample->config.batch = 1;
@@ -202,7 +202,7 @@ enum ddp_status ddp_train_sample(const struct ddp_train_options *options, FILE *
             .threads = ddp_train_threads(options, 1),
             .temperature = options->temperature,
             .top_k = options->top_k,
-            .seed = (uint64_t)options->seed,
+            .seed = options->seed,
         };
         status = ddp_generator_create(&sample.generator, &config);
     }

@@ -109,7 +109,7 @@ static enum ddp_status evaluate(struct ddp_run *run, int64_t step)
     return status;
 }
 
-/* NaN: nobody asked for it. */
+/* NaN: not asked for. */
 static double gradient_norm(const struct ddp_run *run)
 {
     const double norm = ddp_mode_gradient_norm(run->mode);
@@ -189,7 +189,7 @@ static enum ddp_status open_metrics(struct ddp_run *run)
         .epochs = run->options->steps ? 0 : run->options->epochs,
         .schedule = plan->schedule,
         .shuffled = plan->sampler.shuffle,
-        .seed = (uint64_t)run->options->seed,
+        .seed = run->options->seed,
         .device = ddp_device_name(ddp_mode_device(run->mode)),
         .comm = run->comm,
         .first_step = run->first_step,
@@ -264,7 +264,7 @@ enum ddp_status ddp_train_run(ddp_train *train, FILE *out)
         status = train_and_save(&run, &stopped);
     ddp_train_metrics_close(run.metrics, stopped && status == DDP_OK ? DDP_ERR_PREEMPTED : status);
     if (status == DDP_OK)
-        status = ddp_comm_barrier(run.comm); /* nobody leaves a job that another may still fail */
+        status = ddp_comm_barrier(run.comm); /* no rank leaves while another may still fail */
     if (status == DDP_OK && run.out && (fflush(run.out) != 0 || ferror(run.out)))
         status = ddp_fail(DDP_ERR_IO, "cannot write the results to standard output");
     if (status != DDP_OK && status != DDP_ERR_ABORTED && run.job)

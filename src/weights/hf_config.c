@@ -6,15 +6,13 @@
 #include "weights/hf_config.h"
 
 #include "core/atomic_file.h"
+#include "core/input_file.h"
 #include "core/log.h"
 #include "core/json.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define MAX_BYTES 1000000
@@ -84,7 +82,7 @@ static enum ddp_status read_activation(const struct reading *in, bool *exact)
     if (!member)
         return DDP_OK;
     if (!name)
-        return ddp_fail(DDP_ERR_FORMAT, "%s: activation_function is no text", in->name);
+        return ddp_fail(DDP_ERR_FORMAT, "%s: activation_function is not a string", in->name);
     *exact = strcmp(name, "gelu") == 0;
     if (*exact || strcmp(name, "gelu_new") == 0 || strcmp(name, "gelu_pytorch_tanh") == 0)
         return DDP_OK;
@@ -148,7 +146,7 @@ static enum ddp_status read_shape(const struct reading *in, struct ddp_gpt2_shap
         status = read_context(in, &shape->context);
     if (status == DDP_OK && shape->channels % shape->heads != 0)
         status =
-            ddp_fail(DDP_ERR_FORMAT, "%s: n_embd %" PRId64 " is no multiple of n_head %" PRId64,
+            ddp_fail(DDP_ERR_FORMAT, "%s: n_embd %" PRId64 " is not a multiple of n_head %" PRId64,
                      in->name, shape->channels, shape->heads);
     return status == DDP_OK ? check_inner(in, shape->channels) : status;
 }
@@ -203,45 +201,27 @@ enum ddp_status ddp_hf_config_parse(struct ddp_hf_config *config, const char *na
     return status;
 }
 
-/* A FIFO must not make it wait, and a file that is no config must not fill the memory. */
-static enum ddp_status read_file(const char *path, char *text, size_t size, size_t *bytes)
-{
-    struct stat info;
-    enum ddp_status status = DDP_OK;
-    const int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    *bytes = 0;
-    if (fd < 0)
-        return ddp_fail(ddp_errno_status(errno, DDP_ERR_IO), "%s: cannot read: %s", path,
-                        strerror(errno));
-    if (fstat(fd, &info) < 0 || !S_ISREG(info.st_mode))
-        status = ddp_fail(DDP_ERR_IO, "%s: cannot read: not a regular file", path);
-    for (ssize_t n = 1; status == DDP_OK && n > 0 && *bytes < size;) {
-        n = read(fd, text + *bytes, size - *bytes);
-        if (n < 0 && errno == EINTR)
-            n = 1;
-        else if (n < 0)
-            status = ddp_fail(ddp_errno_status(errno, DDP_ERR_IO), "%s: cannot read: %s", path,
-                              strerror(errno));
-        else
-            *bytes += (size_t)n;
-    }
-    close(fd);
-    if (status == DDP_OK && *bytes == size)
-        status = ddp_fail(DDP_ERR_FORMAT, "%s: not a config.json: it is larger than %d bytes", path,
-                          MAX_BYTES);
-    return status;
-}
-
 enum ddp_status ddp_hf_config_read(struct ddp_hf_config *config, const char *path)
 {
-    size_t bytes = 0;
-    char *text = malloc(MAX_BYTES + 1);
+    struct ddp_input_file file;
+    if (access(path, R_OK) < 0)
+        return ddp_fail_path(path, "read");
+    enum ddp_status status = ddp_input_file_open(&file, path, true);
+    if (status != DDP_OK)
+        return status;
+    const size_t bytes = file.bytes < MAX_BYTES ? (size_t)file.bytes : MAX_BYTES;
+    char *text = malloc(bytes + 1);
     if (!text)
-        return ddp_fail(DDP_ERR_MEMORY, "out of memory");
-    enum ddp_status status = read_file(path, text, MAX_BYTES + 1, &bytes);
+        status = ddp_fail(DDP_ERR_MEMORY, "out of memory");
+    else if (file.bytes > MAX_BYTES) /* a file that is no config must not fill the memory */
+        status = ddp_fail(DDP_ERR_FORMAT, "%s: not a config.json: it is larger than %d bytes", path,
+                          MAX_BYTES);
+    else
+        status = ddp_input_file_read(&file, 0, text, bytes);
     if (status == DDP_OK)
         status = ddp_hf_config_parse(config, path, text, bytes);
     free(text);
+    ddp_input_file_close(&file);
     return status;
 }
 

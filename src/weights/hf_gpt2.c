@@ -185,7 +185,7 @@ enum ddp_status ddp_hf_gpt2_load(const ddp_safetensors *file, const char *path,
 {
     struct source source = {.file = file, .path = path, .prefix = prefix_of(file)};
     if (!ddp_gpt2_shape_of(&source.shape, graph))
-        return ddp_fail(DDP_ERR_FORMAT, "%s: it has the weights of a GPT-2, and the model is none",
+        return ddp_fail(DDP_ERR_FORMAT, "%s: it has the weights of a GPT-2, which the model is not",
                         path);
     const struct ddp_safetensor *qkv = find(file, source.prefix, "h.0.attn.c_attn.weight");
     source.turned = qkv && qkv->dim_count == 2 && qkv->dims[0] < qkv->dims[1];
@@ -247,7 +247,7 @@ enum ddp_status ddp_hf_gpt2_save(const char *path, const ddp_graph *graph, const
     struct ddp_gpt2_shape shape = {0};
     if (!ddp_gpt2_shape_of(&shape, graph))
         return ddp_fail(DDP_ERR_INVALID,
-                        "%s: Hugging Face's form is that of a GPT-2, and the model is none", path);
+                        "%s: Hugging Face's format needs a GPT-2, which the model is not", path);
     struct target target = {.tensors = ddp_array_alloc(most, sizeof *target.tensors),
                             .names = ddp_array_alloc(most, sizeof *target.names)};
     const size_t bytes = turned_count(&shape) * sizeof(float);

@@ -5,18 +5,18 @@
 #ifndef DDP_WEIGHTS_INTERCHANGE_H
 #define DDP_WEIGHTS_INTERCHANGE_H
 
+#include "core/input_file.h"
 #include "weights/gpt2_tensors.h"
 #include "weights/safetensors.h"
 
-/* --- Hugging Face: GPT2LMHeadModel or GPT2Model ------------------------------------------------
- */
+/* --- Hugging Face: GPT2LMHeadModel or GPT2Model ----------------------------------------------- */
 
-/* Does the file have a GPT-2's tensors in a form other than ours: with the prefix, with turned
- * matrices, of another dtype, or with buffers that are no weights? */
+/* Does the file have a GPT-2's tensors in a form other than ours: with the prefix, with transposed
+ * matrices, of another dtype, or with buffers that are not weights? */
 bool ddp_hf_gpt2_is(const ddp_safetensors *file);
 
-/* The shape of the GPT-2 in a file, by its tensors; heads 0, for they do not tell. false: it holds
- * none. */
+/* The shape of the GPT-2 in a file, from its tensors; heads 0, which they do not determine. false:
+ * it is not a GPT-2. */
 bool ddp_hf_gpt2_shape(struct ddp_gpt2_shape *shape, const ddp_safetensors *file);
 
 /* Reads such a file. float32, float16 and bfloat16 are taken; matrices are turned where the file
@@ -25,12 +25,11 @@ bool ddp_hf_gpt2_shape(struct ddp_gpt2_shape *shape, const ddp_safetensors *file
 enum ddp_status ddp_hf_gpt2_load(const ddp_safetensors *file, const char *path,
                                  const ddp_graph *graph, float *flat);
 
-/* Writes a file that transformers' GPT2LMHeadModel reads. DDP_ERR_INVALID: the graph is no GPT-2.
- */
+/* Writes a file that transformers' GPT2LMHeadModel reads. DDP_ERR_INVALID: the graph is not a
+ * GPT-2. */
 enum ddp_status ddp_hf_gpt2_save(const char *path, const ddp_graph *graph, const float *flat);
 
-/* --- llm.c: gpt2_124M.bin and its kin, versions 3 (float32) and 5 (bfloat16) -------------------
- */
+/* --- llm.c: files such as gpt2_124M.bin, versions 3 (float32) and 5 (bfloat16) ---------------- */
 
 #define DDP_LLMC_HEADER_BYTES 1024
 #define DDP_LLMC_MODEL_MAGIC  20240326
@@ -51,14 +50,22 @@ bool ddp_llmc_model_is(const void *bytes, size_t size);
 enum ddp_status ddp_llmc_model_parse(struct ddp_llmc_model *model, const char *name,
                                      const void *bytes, size_t size, uint64_t file_bytes);
 
-/* Reads a file. Padding rows of the vocabulary are left out.
+/* Opens a file that begins as one of llm.c does. false: it does not, or cannot be read, of which
+ * nothing is said. */
+bool ddp_llmc_model_open(struct ddp_input_file *file, const char *path);
+
+/* Reads and checks the header of an open file. */
+enum ddp_status ddp_llmc_model_read(const struct ddp_input_file *file,
+                                    struct ddp_llmc_model *model);
+
+/* Reads the weights. Padding rows of the vocabulary are left out.
  *   heads  of the model, or 0: not known
  * DDP_ERR_IO, DDP_ERR_FORMAT; `flat` may be partly written then. */
-enum ddp_status ddp_llmc_model_load(const char *path, const ddp_graph *graph, int64_t heads,
-                                    float *flat);
+enum ddp_status ddp_llmc_model_load(const struct ddp_input_file *file, const ddp_graph *graph,
+                                    int64_t heads, float *flat);
 
-/* Writes a file, whole or not at all, with a vocabulary that is padded with zeros to a multiple of
- * 128. DDP_ERR_INVALID: the graph is no GPT-2. */
+/* Writes a file atomically, with a vocabulary that is padded with zeros to a multiple of 128.
+ * DDP_ERR_INVALID: the graph is not a GPT-2. */
 enum ddp_status ddp_llmc_model_save(const char *path, bool bf16, const ddp_graph *graph,
                                     int64_t heads, const float *flat);
 

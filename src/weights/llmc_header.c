@@ -55,8 +55,9 @@ static enum ddp_status check_words(const int32_t *words, const char *name)
         return ddp_fail(DDP_ERR_FORMAT, "%s: its padded_vocab_size %d is below its vocab_size %d",
                         name, words[DDP_LLMC_PADDED], words[DDP_LLMC_VOCABULARY]);
     if (words[DDP_LLMC_CHANNELS] % words[DDP_LLMC_HEADS] != 0)
-        return ddp_fail(DDP_ERR_FORMAT, "%s: its channels %d are no multiple of its num_heads %d",
-                        name, words[DDP_LLMC_CHANNELS], words[DDP_LLMC_HEADS]);
+        return ddp_fail(DDP_ERR_FORMAT,
+                        "%s: its channels %d are not a multiple of its num_heads %d", name,
+                        words[DDP_LLMC_CHANNELS], words[DDP_LLMC_HEADS]);
     return DDP_OK;
 }
 

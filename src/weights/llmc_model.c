@@ -12,49 +12,40 @@
 #include "core/bf16.h"
 #include "weights/llmc_words.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #define PADDING      128
 #define PIECE_VALUES ((int64_t)1 << 18)
 
 /* --- reading ---------------------------------------------------------------------------------- */
 
-static enum ddp_status read_all(int fd, const char *path, void *bytes, size_t count)
+/* A file, and how far it has been read. */
+struct source {
+    struct ddp_input_file file;
+    uint64_t at;
+    bool bf16;
+    uint16_t *piece; /* PIECE_VALUES */
+};
+
+static enum ddp_status read_next(struct source *source, void *bytes, size_t count)
 {
-    char *next = bytes;
-    while (count > 0) {
-        const ssize_t n = read(fd, next, count);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return ddp_fail(ddp_errno_status(errno, DDP_ERR_IO), "%s: cannot read: %s", path,
-                            strerror(errno));
-        if (n == 0)
-            return ddp_fail(DDP_ERR_FORMAT, "%s: truncated while it was read", path);
-        next += n;
-        count -= (size_t)n;
-    }
-    return DDP_OK;
+    enum ddp_status status = ddp_input_file_read(&source->file, source->at, bytes, count);
+    source->at += count;
+    return status;
 }
 
-/* Reads the next values of the file. */
-static enum ddp_status read_values(int fd, const char *path, bool bf16, float *values,
-                                   int64_t count, uint16_t *piece)
+static enum ddp_status read_values(struct source *source, float *values, int64_t count)
 {
     enum ddp_status status = DDP_OK;
-    if (!bf16)
-        return read_all(fd, path, values, (size_t)count * sizeof *values);
+    if (!source->bf16)
+        return read_next(source, values, (size_t)count * sizeof *values);
     for (int64_t done = 0; status == DDP_OK && done < count;) {
         const int64_t n = count - done < PIECE_VALUES ? count - done : PIECE_VALUES;
-        status = read_all(fd, path, piece, (size_t)n * sizeof *piece);
+        status = read_next(source, source->piece, (size_t)n * sizeof *source->piece);
         for (int64_t i = 0; status == DDP_OK && i < n; i++)
-            values[done + i] = ddp_bf16_to_f32(piece[i]);
+            values[done + i] = ddp_bf16_to_f32(source->piece[i]);
         done += n;
     }
     return status;
@@ -80,8 +71,8 @@ static enum ddp_status check_fit(const char *path, const struct ddp_gpt2_shape *
     return DDP_OK;
 }
 
-static enum ddp_status read_tensors(int fd, const char *path, const struct ddp_llmc_model *model,
-                                    const ddp_graph *graph, float *flat, uint16_t *piece)
+static enum ddp_status read_tensors(struct source *source, const struct ddp_llmc_model *model,
+                                    const ddp_graph *graph, float *flat)
 {
     const int64_t width = model->bf16 ? (int64_t)sizeof(uint16_t) : (int64_t)sizeof(float);
     const int64_t padding =
@@ -92,53 +83,59 @@ static enum ddp_status read_tensors(int fd, const char *path, const struct ddp_l
             char name[DDP_GPT2_NAME];
             const struct ddp_parameter *parameter =
                 ddp_gpt2_parameter(graph, ddp_gpt2_tensor_name(name, tensor, l));
-            enum ddp_status status = read_values(fd, path, model->bf16, flat + parameter->offset,
-                                                 parameter->count, piece);
+            enum ddp_status status =
+                read_values(source, flat + parameter->offset, parameter->count);
             if (status != DDP_OK)
                 return status;
         }
-        if (tensor->rows == DDP_GPT2_V && lseek(fd, padding, SEEK_CUR) < 0)
-            return ddp_fail(ddp_errno_status(errno, DDP_ERR_IO), "%s: cannot seek: %s", path,
-                            strerror(errno));
+        if (tensor->rows == DDP_GPT2_V)
+            source->at += (uint64_t)padding;
     }
     return DDP_OK;
 }
 
-static enum ddp_status load(int fd, const char *path, const ddp_graph *graph, int64_t heads,
-                            float *flat)
+bool ddp_llmc_model_open(struct ddp_input_file *file, const char *path)
 {
-    unsigned char header[DDP_LLMC_HEADER_BYTES];
-    struct ddp_gpt2_shape shape = {.heads = heads};
-    struct ddp_llmc_model model;
-    struct stat info;
-    if (fstat(fd, &info) < 0 || !S_ISREG(info.st_mode))
-        return ddp_fail(DDP_ERR_IO, "%s: cannot read: not a regular file", path);
-    if (!ddp_gpt2_shape_of(&shape, graph))
-        return ddp_fail(DDP_ERR_FORMAT, "%s: it has the weights of a GPT-2, and the model is none",
-                        path);
-    const size_t size = info.st_size < DDP_LLMC_HEADER_BYTES ? (size_t)info.st_size : sizeof header;
-    enum ddp_status status = read_all(fd, path, header, size);
-    if (status == DDP_OK)
-        status = ddp_llmc_model_parse(&model, path, header, size, (uint64_t)info.st_size);
-    if (status == DDP_OK)
-        status = check_fit(path, &model.shape, &shape);
-    if (status != DDP_OK)
-        return status;
-    uint16_t *piece = ddp_array_alloc((size_t)PIECE_VALUES, sizeof *piece);
-    status = piece ? read_tensors(fd, path, &model, graph, flat, piece) : DDP_ERR_MEMORY;
-    free(piece);
-    return status;
+    unsigned char start[4];
+    char unsaid[256];
+    ddp_log_hold(unsaid, sizeof unsaid);
+    const bool found = ddp_input_file_open(file, path, true) == DDP_OK &&
+                       file->bytes >= sizeof start &&
+                       ddp_input_file_read(file, 0, start, sizeof start) == DDP_OK &&
+                       ddp_llmc_model_is(start, sizeof start);
+    ddp_log_hold(NULL, 0);
+    if (!found)
+        ddp_input_file_close(file);
+    return found;
 }
 
-enum ddp_status ddp_llmc_model_load(const char *path, const ddp_graph *graph, int64_t heads,
-                                    float *flat)
+enum ddp_status ddp_llmc_model_read(const struct ddp_input_file *file, struct ddp_llmc_model *model)
 {
-    const int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC); /* a FIFO must not make it wait */
-    if (fd < 0)
-        return ddp_fail(ddp_errno_status(errno, DDP_ERR_IO), "%s: cannot read: %s", path,
-                        strerror(errno));
-    enum ddp_status status = load(fd, path, graph, heads, flat);
-    close(fd);
+    unsigned char header[DDP_LLMC_HEADER_BYTES];
+    const size_t size = file->bytes < sizeof header ? (size_t)file->bytes : sizeof header;
+    enum ddp_status status = ddp_input_file_read(file, 0, header, size);
+    return status == DDP_OK ? ddp_llmc_model_parse(model, file->path, header, size, file->bytes)
+                            : status;
+}
+
+enum ddp_status ddp_llmc_model_load(const struct ddp_input_file *file, const ddp_graph *graph,
+                                    int64_t heads, float *flat)
+{
+    struct source source = {.file = *file, .at = DDP_LLMC_HEADER_BYTES};
+    struct ddp_gpt2_shape shape = {.heads = heads};
+    struct ddp_llmc_model model;
+    if (!ddp_gpt2_shape_of(&shape, graph))
+        return ddp_fail(DDP_ERR_FORMAT, "%s: it has the weights of a GPT-2, which the model is not",
+                        file->path);
+    enum ddp_status status = ddp_llmc_model_read(file, &model);
+    if (status == DDP_OK)
+        status = check_fit(file->path, &model.shape, &shape);
+    if (status != DDP_OK)
+        return status;
+    source.bf16 = model.bf16;
+    source.piece = ddp_array_alloc((size_t)PIECE_VALUES, sizeof *source.piece);
+    status = source.piece ? read_tensors(&source, &model, graph, flat) : DDP_ERR_MEMORY;
+    free(source.piece);
     return status;
 }
 

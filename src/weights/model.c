@@ -9,9 +9,7 @@
 #include "core/log.h"
 #include "weights/interchange.h"
 
-#include <fcntl.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define HEAD_SIZE 64 /* of every GPT-2 that was published */
@@ -31,22 +29,6 @@ static void set_gpt2(const struct ddp_gpt2_shape *shape, const struct ddp_model 
         .context = shape->context,
         .norm_eps = 1e-5,
     };
-}
-
-/* *found [out]  the file begins as one of llm.c does */
-static enum ddp_status read_llmc(const char *path, struct ddp_llmc_model *header, bool *found)
-{
-    unsigned char bytes[DDP_LLMC_HEADER_BYTES];
-    struct stat about;
-    *found = false;
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return DDP_OK; /* the next reader says why */
-    const ssize_t got = fstat(fd, &about) == 0 ? pread(fd, bytes, sizeof bytes, 0) : -1;
-    close(fd);
-    *found = got > 0 && ddp_llmc_model_is(bytes, (size_t)got);
-    return *found ? ddp_llmc_model_parse(header, path, bytes, (size_t)got, (uint64_t)about.st_size)
-                  : DDP_OK;
 }
 
 /* config.json beside a file, where there is one, knows the heads. */
@@ -69,17 +51,20 @@ static enum ddp_status read_heads(const char *path, struct ddp_gpt2_shape *shape
 enum ddp_status ddp_train_weights_model(const char *path, const struct ddp_model **model,
                                         struct ddp_model_config *config)
 {
+    struct ddp_input_file llmc;
     struct ddp_llmc_model header;
     struct ddp_gpt2_shape shape;
     ddp_safetensors *file;
     char name[DDP_MODEL_TEXT];
-    bool found;
+    enum ddp_status status;
     *model = NULL;
-    enum ddp_status status = read_llmc(path, &header, &found);
-    if (found && status == DDP_OK)
-        set_gpt2(&header.shape, model, config);
-    if (found || status != DDP_OK)
+    if (ddp_llmc_model_open(&llmc, path)) {
+        status = ddp_llmc_model_read(&llmc, &header);
+        if (status == DDP_OK)
+            set_gpt2(&header.shape, model, config);
+        ddp_input_file_close(&llmc);
         return status;
+    }
     status = ddp_safetensors_open(&file, path);
     if (status != DDP_OK)
         return status;

@@ -5,17 +5,15 @@
 
 #include "weights/safetensors.h"
 
+#include "core/input_file.h"
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/json.h"
 #include "weights/safetensors_dtypes.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define LENGTH_BYTES     8
@@ -71,8 +69,7 @@ bool ddp_safetensors_bytes(const char *dtype, int dim_count, const int64_t *dims
     return true;
 }
 
-/* --- one tensor of the header
- * --------------------------------------------------------------------------- */
+/* --- one tensor of the header ----------------------------------------------------------------- */
 
 static bool read_shape(struct ddp_safetensor *tensor, const json_t *shape)
 {
@@ -115,9 +112,9 @@ static const char *read_tensor(const struct ddp_safetensors *file, struct ddp_sa
     if (!read_shape(tensor, json_object_get(entry, "shape")))
         return "its shape is not a list of at most 8 sizes";
     if (!read_offsets(json_object_get(entry, "data_offsets"), &begin, &end))
-        return "its data_offsets are not two rising numbers";
+        return "its data_offsets are not two ascending numbers";
     if (end > file->buffer_bytes)
-        return "its data_offsets lie beyond the end of the file: truncated?";
+        return "its data_offsets are beyond the end of the file: truncated?";
     if (!ddp_safetensors_bytes(tensor->dtype, tensor->dim_count, tensor->dims, &bytes))
         return "its shape is too large, or does not fill whole bytes";
     if (bytes != end - begin)
@@ -127,8 +124,7 @@ static const char *read_tensor(const struct ddp_safetensors *file, struct ddp_sa
     return NULL;
 }
 
-/* --- the header
- * ----------------------------------------------------------------------------------------- */
+/* --- the header ------------------------------------------------------------------------------- */
 
 static int compare_data(const void *left, const void *right)
 {
@@ -255,58 +251,26 @@ enum ddp_status ddp_safetensors_parse(ddp_safetensors **file, const char *name, 
     return DDP_OK;
 }
 
-/* --- files
- * ---------------------------------------------------------------------------------------------- */
-
-static enum ddp_status read_all(int fd, char *bytes, size_t size, const char *path)
-{
-    size_t done = 0;
-    while (done < size) {
-        const ssize_t got = pread(fd, bytes + done, size - done, (off_t)done);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0)
-            return ddp_fail(ddp_errno_status(errno, DDP_ERR_IO), "%s: cannot read: %s", path,
-                            strerror(errno));
-        if (got == 0)
-            return ddp_fail(DDP_ERR_IO, "%s: it got shorter while it was read", path);
-        done += (size_t)got;
-    }
-    return DDP_OK;
-}
+/* --- files ------------------------------------------------------------------------------------ */
 
 /* Reads a file into pages. Mapping it would be less memory, but a file that is cut meanwhile would
  * end the process. */
 static enum ddp_status read_file(void **pages, size_t *size, const char *path)
 {
-    struct stat info;
-    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC); /* a FIFO must not make it wait */
-    if (fd < 0 || fstat(fd, &info) < 0) {
-        enum ddp_status status = ddp_fail(ddp_errno_status(errno, DDP_ERR_IO),
-                                          "%s: cannot read: %s", path, strerror(errno));
-        if (fd >= 0)
-            close(fd);
+    struct ddp_input_file file;
+    if (access(path, R_OK) < 0)
+        return ddp_fail_path(path, "read");
+    enum ddp_status status = ddp_input_file_open(&file, path, true);
+    if (status != DDP_OK)
         return status;
-    }
-    enum ddp_status status = DDP_OK;
-    void *memory = NULL;
-    if (!S_ISREG(info.st_mode)) {
-        status = ddp_fail(DDP_ERR_IO, "%s: cannot read: not a regular file", path);
-    } else if (info.st_size == 0) {
+    *size = (size_t)file.bytes;
+    if (*size == 0)
         status = ddp_fail(DDP_ERR_FORMAT, "%s: not a safetensors file: it is empty", path);
-    } else {
-        memory = ddp_pages_alloc((size_t)info.st_size);
-        status = memory ? read_all(fd, memory, (size_t)info.st_size, path)
-                        : ddp_fail(DDP_ERR_MEMORY, "%s: out of memory: it has %lld bytes", path,
-                                   (long long)info.st_size);
-    }
-    close(fd);
-    if (status == DDP_OK) {
-        *pages = memory;
-        *size = (size_t)info.st_size;
-    } else if (memory) {
-        ddp_pages_free(memory, (size_t)info.st_size);
-    }
+    else if (!(*pages = ddp_pages_alloc(*size)))
+        status = ddp_fail(DDP_ERR_MEMORY, "%s: out of memory: it has %zu bytes", path, *size);
+    else if ((status = ddp_input_file_read(&file, 0, *pages, *size)) != DDP_OK)
+        ddp_pages_free(*pages, *size);
+    ddp_input_file_close(&file);
     return status;
 }
 

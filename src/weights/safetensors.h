@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Files of named tensors in the safetensors format: a JSON header, then the values, little-endian
- * and row-major. Equal input gives equal bytes; a file appears whole or not at all; a file that is
- * read is checked to the last offset. */
+ * and row-major. Equal input gives equal bytes; files are replaced atomically; a file that is read
+ * is checked to the last offset. */
 #ifndef DDP_WEIGHTS_SAFETENSORS_H
 #define DDP_WEIGHTS_SAFETENSORS_H
 
@@ -25,11 +25,12 @@ struct ddp_safetensors_pair {
     const char *key, *value;
 };
 
-/* Writes a file by way of core/atomic_file: on failure the old one is still there, whole. The order
+/* Writes a file by way of core/atomic_file: on failure the old one is unchanged. The order
  * of tensors and metadata given does not matter: tensors are sorted by dtype, then name, as the
- * format's own library does, and metadata by key. metadata  free text for other tools; may be NULL
- * when metadata_count is 0 DDP_ERR_INVALID (names that are not UTF-8 or not unique, sizes that do
- * not fit), DDP_ERR_IO, DDP_ERR_MEMORY. */
+ * format's own library does, and metadata by key.
+ *   metadata  free text for other tools; may be NULL when metadata_count is 0
+ * DDP_ERR_INVALID (names that are not UTF-8 or not unique, sizes that do not fit), DDP_ERR_IO,
+ * DDP_ERR_MEMORY. */
 enum ddp_status ddp_safetensors_write(const char *path, const struct ddp_safetensor *tensors,
                                       size_t tensor_count,
                                       const struct ddp_safetensors_pair *metadata,

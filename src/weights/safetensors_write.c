@@ -52,7 +52,7 @@ static enum ddp_status check_tensor(const char *path, const struct ddp_safetenso
 {
     size_t bytes;
     if (strcmp(tensor->name, "__metadata__") == 0)
-        return ddp_fail(DDP_ERR_INVALID, "%s: no tensor can have the name __metadata__", path);
+        return ddp_fail(DDP_ERR_INVALID, "%s: a tensor cannot have the name __metadata__", path);
     if (tensor->dim_count < 0 || tensor->dim_count > DDP_SAFETENSORS_MAX_DIMS ||
         !ddp_safetensors_bytes(tensor->dtype, tensor->dim_count, tensor->dims, &bytes) ||
         bytes != tensor->bytes)

@@ -9,14 +9,13 @@
 #include "core/atomic_file.h"
 #include "core/log.h"
 #include "core/memory.h"
+#include "core/text.h"
 #include "weights/interchange.h"
 
-#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum ddp_status ddp_train_weights_check_path(const char *path)
 {
@@ -143,23 +142,17 @@ static enum ddp_status check_finite(const char *path, const ddp_graph *graph, co
     return DDP_OK;
 }
 
-/* The first bytes; what cannot be read is told by the one who reads the rest. */
-static bool is_llmc(const char *path)
-{
-    unsigned char bytes[4];
-    const int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    const bool is = fd >= 0 && read(fd, bytes, sizeof bytes) == (ssize_t)sizeof bytes &&
-                    ddp_llmc_model_is(bytes, sizeof bytes);
-    if (fd >= 0)
-        close(fd);
-    return is;
-}
-
 enum ddp_status ddp_train_weights_load(const char *path, const ddp_graph *graph, int64_t heads,
                                        float *flat)
 {
-    enum ddp_status status = is_llmc(path) ? ddp_llmc_model_load(path, graph, heads, flat)
-                                           : load_safetensors(path, graph, flat);
+    struct ddp_input_file file;
+    enum ddp_status status;
+    if (ddp_llmc_model_open(&file, path)) {
+        status = ddp_llmc_model_load(&file, graph, heads, flat);
+        ddp_input_file_close(&file);
+    } else {
+        status = load_safetensors(path, graph, flat);
+    }
     return status == DDP_OK ? check_finite(path, graph, flat) : status;
 }
 
@@ -167,23 +160,17 @@ enum ddp_status ddp_train_weights_load(const char *path, const ddp_graph *graph,
 
 const char *const ddp_export_format_names[] = {"auto", "hf", "llmc", "llmc-bf16", NULL};
 
-static bool ends_in(const char *text, const char *end)
-{
-    const size_t length = strlen(text), count = strlen(end);
-    return length >= count && strcmp(text + length - count, end) == 0;
-}
-
 enum ddp_status ddp_train_export_format(enum ddp_export_format *format, const char *path)
 {
     if (*format != DDP_EXPORT_AUTO)
         return DDP_OK;
-    if (ends_in(path, ".safetensors"))
+    if (ddp_text_ends_with(path, ".safetensors"))
         *format = DDP_EXPORT_HF;
-    else if (ends_in(path, ".bin"))
+    else if (ddp_text_ends_with(path, ".bin"))
         *format = DDP_EXPORT_LLMC;
     else
         return ddp_fail(DDP_ERR_INVALID,
-                        "--export %s: say in which form with --export-format, or end the name in "
+                        "--export %s: name the format with --export-format, or end the name in "
                         ".safetensors (Hugging Face) or .bin (llm.c)",
                         path);
     return DDP_OK;

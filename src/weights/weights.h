@@ -12,8 +12,7 @@
 /* Under which a file's metadata have the description of its model. */
 #define DDP_WEIGHTS_MODEL_KEY "ddprun.model"
 
-/* Can a file be written there at all? Asked before training, so that hours are not lost.
- * DDP_ERR_IO. */
+/* Can a file be written there? Checked before training, so that hours are not lost. DDP_ERR_IO. */
 enum ddp_status ddp_train_weights_check_path(const char *path);
 
 /* Writes the flat host weights; the old file stays whole on failure. DDP_ERR_IO. */
@@ -24,7 +23,7 @@ enum ddp_status ddp_train_weights_save(const char *path, const ddp_graph *graph,
 enum ddp_status ddp_train_weights_model(const char *path, const struct ddp_model **model,
                                         struct ddp_model_config *config);
 
-/* Reads into the flat host weights. What the file is its contents tell: ours, or a GPT-2 of Hugging
+/* Reads into the flat host weights. The contents determine the format: ours, or a GPT-2 of Hugging
  * Face or llm.c (interchange.h). It must have exactly the graph's parameters, of its shapes; ours
  * has them in float32. Values that are not finite are refused.
  *   heads  of a GPT-2, which llm.c's files name; 0: not known

@@ -50,7 +50,7 @@ def gpt2(shared, steps, every):
 
 
 def article(shared, steps, every):
-    return Training("article", ["--model", "article", "--data-size", "1000", "--shuffle", "--batch-size", "8",
+    return Training("article", ["--model", "article", "--data-size", "700", "--shuffle", "--batch-size", "8",
                                 "--global-batch", "32", "--lr", "1e-6"], steps, every)
 
 

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * A preload library that lets calls of the C library fail, for faults.py. In the environment:
- *   CHAOS_FAULT=PROGRAM:CALL:N:HOW:REPEAT  in programs of this name, the N-th CALL fails (from 1)
- * with the error number HOW ("short": read and write do half of what they were asked for), and with
- * REPEAT "on" all later ones too CHAOS_FAULT_RANK=R  only where the environment has RANK=R
- *   CHAOS_FAULT_SPARE=NAME,NAME  calls that come from libraries of these names neither count nor
- * fail CHAOS_HITS=FILE     gets a line for each process in which the fault came CHAOS_COUNTS=FILE
- * gets a line "PROGRAM CALL COUNT" for each call when a program ends From main() on: what libraries
- * do before, no program can answer for. Calls that the C library makes of itself are not seen, but
- * for memory. */
+ * A preload library that makes calls of the C library fail, for faults.py. In the environment:
+ *   CHAOS_FAULT=PROGRAM:CALL:N:HOW:REPEAT
+ *       in programs of this name, the N-th CALL fails (from 1) with the error number HOW ("short":
+ *       read and write do half of what they were asked for); with REPEAT "on" all later ones too
+ *   CHAOS_FAULT_RANK=R           only where the environment has RANK=R
+ *   CHAOS_FAULT_SPARE=NAME,NAME  calls from libraries of these names neither count nor fail
+ *   CHAOS_HITS=FILE              gets a line for each process in which the fault occurred
+ *   CHAOS_COUNTS=FILE            gets a line "PROGRAM CALL COUNT" for each call when a program ends
+ * Calls count from main() on; what libraries do before that is outside a program's control. Of the
+ * calls that the C library makes itself only those for memory are seen. */
 #include "config.h"
 
 #include <dirent.h>

@@ -54,9 +54,11 @@ def train(model, dataset, loss_of, shards, batch, epochs, steps, seed, shuffle, 
 
 
 def article(data_size, batch, seed, epochs, shards):
+    """The article's program: data_size samples of as many random numbers, a linear model without bias from ones, the sum
+    of its outputs as loss."""
     torch.manual_seed(seed)
-    dataset = TensorDataset(torch.rand(data_size, 8))
-    model = torch.nn.Linear(8, 1, bias=False)
+    dataset = TensorDataset(torch.rand(data_size, data_size))
+    model = torch.nn.Linear(data_size, 1, bias=False)
     torch.nn.init.ones_(model.weight)
     train(model, dataset, lambda m, t: m(t[0]).sum(), shards, batch, epochs, 0, seed, False,
           sgd(model.parameters(), 0.01))
@@ -64,8 +66,9 @@ def article(data_size, batch, seed, epochs, shards):
 
 
 def write_article(path):
-    cases = [(8, 4, 0, 2, 2)]
-    cases += itertools.product([1, 7, 8, 33], [1, 4, 16], [0, 42], [3], [1, 2, 3, 5, 8])
+    cases = [(8, 4, 0, 2, 2), (16, 2, 5, 3, 3)]
+    shards, seeds = itertools.cycle([1, 2, 3, 5, 8]), itertools.cycle([0, 42, 2**32 + 7, 2**64 - 1])
+    cases += [(size, batch, next(seeds), 3, next(shards)) for size in range(1, 41) for batch in (1, 4, 16)]
     with open(path, 'w') as out:
         out.write('# data_size batch_size seed epochs shards weights..., from training.py\n')
         for case in cases:

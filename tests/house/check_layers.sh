@@ -19,8 +19,6 @@ find src kernels launcher -name '*.c' -o -name '*.cu' >"$sources"
 result=0
 table='
 core:
-jansson: core
-zlib:
 job: core
 launcher: job core
 kernels/cpu: core

@@ -8,8 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-/* --- once for each channel
- * ------------------------------------------------------------------------ */
+/* --- once for each channel -------------------------------------------------------------------- */
 
 static void statistics(const struct ddp_batch_norm_forward *a)
 {
@@ -21,9 +20,11 @@ static void statistics(const struct ddp_batch_norm_forward *a)
         a->saved[c] = (float)mean;
         a->saved[a->channels + c] = (float)(1 / sqrt(variance + (double)a->epsilon));
         if (a->stat_mean)
-            a->stat_mean[c] = (float)mean;
+            a->stat_mean[c] = a->accumulate_stat ? a->stat_mean[c] + (float)mean : (float)mean;
         if (a->stat_var)
-            a->stat_var[c] = (float)(variance * (a->count / (a->count - 1)));
+            a->stat_var[c] = a->accumulate_stat
+                                 ? a->stat_var[c] + (float)(variance * (a->count / (a->count - 1)))
+                                 : (float)(variance * (a->count / (a->count - 1)));
     }
 }
 
@@ -35,8 +36,7 @@ static void parameters(const struct ddp_batch_norm_backward *a)
         a->dgamma[c] = (a->accumulate ? a->dgamma[c] : 0) + (float)a->local_sums[a->channels + c];
 }
 
-/* --- the plain version
- * ---------------------------------------------------------------------------- */
+/* --- the plain version ------------------------------------------------------------------------ */
 
 enum ddp_status ddp_batch_norm_sums_reference(const struct ddp_batch_norm_sums *args, void *stream)
 {

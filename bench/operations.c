@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * The memory-bound operations that gpu_perf measures; see gpu_perf.h. */
+ * The memory-bound operations that kernels_perf measures; see kernels_perf.h. */
 #include "config.h"
 
-#include "bench/gpu_perf.h"
+#include "bench/bench.h"
+#include "bench/kernels_perf.h"
 #include "kernels/adamw.h"
 #include "kernels/add.h"
 #include "kernels/batch_norm.h"
@@ -19,8 +20,6 @@
 #include "kernels/softmax_cross_entropy.h"
 #include "kernels/transpose.h"
 
-#include <stdlib.h>
-
 #define FEATURES   768   /* of GPT-2's rows */
 #define LENGTH     1024  /* of its samples */
 #define VOCABULARY 50257 /* and its classes */
@@ -28,45 +27,45 @@
 #define SIDE       32
 
 /* Whole rows of a width that the arrays hold. */
-static int64_t rows_of(const struct gpu_bench *b, int64_t width)
+static int64_t rows_of(const struct device_bench *b, int64_t width)
 {
     return b->count / width;
 }
 
-static enum ddp_status add(struct gpu_bench *b)
+static enum ddp_status add(struct device_bench *b)
 {
     const struct ddp_add args = {b->count,     DDP_F32,      b->memory[0],
                                  b->memory[1], b->memory[2], false};
     return b->kernels->add(&args, b->stream);
 }
 
-static enum ddp_status relu_forward(struct gpu_bench *b)
+static enum ddp_status relu_forward(struct device_bench *b)
 {
     const struct ddp_relu_forward args = {b->count, DDP_F32, b->memory[0], b->memory[1]};
     return b->kernels->relu_forward(&args, b->stream);
 }
 
-static enum ddp_status relu_backward(struct gpu_bench *b)
+static enum ddp_status relu_backward(struct device_bench *b)
 {
     const struct ddp_relu_backward args = {b->count,     DDP_F32,      b->memory[0],
                                            b->memory[1], b->memory[2], false};
     return b->kernels->relu_backward(&args, b->stream);
 }
 
-static enum ddp_status dropout(struct gpu_bench *b)
+static enum ddp_status dropout(struct device_bench *b)
 {
     const struct ddp_dropout args = {
         .count = b->count, .probability = 0.1f, .seed = 1, .x = b->memory[0], .y = b->memory[1]};
     return b->kernels->dropout(&args, b->stream);
 }
 
-static enum ddp_status to_bf16(struct gpu_bench *b)
+static enum ddp_status to_bf16(struct device_bench *b)
 {
     const struct ddp_to_bf16 args = {b->count, b->memory[0], (uint16_t *)b->memory[1]};
     return b->kernels->to_bf16(&args, b->stream);
 }
 
-static enum ddp_status layer_norm_forward(struct gpu_bench *b)
+static enum ddp_status layer_norm_forward(struct device_bench *b)
 {
     const struct ddp_layer_norm_forward args = {.rows = rows_of(b, FEATURES),
                                                 .features = FEATURES,
@@ -79,7 +78,7 @@ static enum ddp_status layer_norm_forward(struct gpu_bench *b)
     return b->kernels->layer_norm_forward(&args, b->stream);
 }
 
-static enum ddp_status layer_norm_backward(struct gpu_bench *b)
+static enum ddp_status layer_norm_backward(struct device_bench *b)
 {
     const struct ddp_layer_norm_backward args = {.rows = rows_of(b, FEATURES),
                                                  .features = FEATURES,
@@ -95,21 +94,25 @@ static enum ddp_status layer_norm_backward(struct gpu_bench *b)
 }
 
 /* Samples of LENGTH tokens; fewer tokens where the arrays are small. */
-static int64_t length_of(const struct gpu_bench *b)
+static int64_t length_of(const struct device_bench *b)
 {
     const int64_t tokens = rows_of(b, FEATURES);
     return tokens < LENGTH ? tokens : LENGTH;
 }
 
-static enum ddp_status embedding_forward(struct gpu_bench *b)
+static int64_t vocabulary_of(const struct device_bench *b)
+{
+    const int64_t tokens = rows_of(b, FEATURES);
+    return tokens < VOCABULARY ? tokens : VOCABULARY;
+}
+
+static enum ddp_status embedding_forward(struct device_bench *b)
 {
     const int64_t length = length_of(b);
-    const int64_t vocabulary =
-        rows_of(b, FEATURES) < VOCABULARY ? rows_of(b, FEATURES) : VOCABULARY;
     const struct ddp_embedding_forward args = {.batch = rows_of(b, FEATURES) / length,
                                                .length = length,
                                                .features = FEATURES,
-                                               .vocabulary = vocabulary,
+                                               .vocabulary = vocabulary_of(b),
                                                .positions = length,
                                                .tokens = b->tokens,
                                                .wte = b->memory[0],
@@ -118,7 +121,23 @@ static enum ddp_status embedding_forward(struct gpu_bench *b)
     return b->kernels->embedding_forward(&args, b->stream);
 }
 
-static enum ddp_status softmax_cross_entropy(struct gpu_bench *b)
+static enum ddp_status embedding_backward(struct device_bench *b)
+{
+    const int64_t length = length_of(b);
+    const struct ddp_embedding_backward args = {.batch = rows_of(b, FEATURES) / length,
+                                                .length = length,
+                                                .features = FEATURES,
+                                                .vocabulary = vocabulary_of(b),
+                                                .positions = length,
+                                                .tokens = b->tokens,
+                                                .dy = b->memory[2],
+                                                .dwte = b->memory[4],
+                                                .dwpe = b->positions,
+                                                .accumulate_dwte = true};
+    return b->kernels->embedding_backward(&args, b->stream);
+}
+
+static enum ddp_status softmax_cross_entropy(struct device_bench *b)
 {
     const struct ddp_softmax_cross_entropy args = {.rows = rows_of(b, VOCABULARY),
                                                    .classes = VOCABULARY,
@@ -129,14 +148,14 @@ static enum ddp_status softmax_cross_entropy(struct gpu_bench *b)
     return b->kernels->softmax_cross_entropy(&args, b->stream);
 }
 
-static enum ddp_status update(struct gpu_bench *b, uint16_t *half)
+static enum ddp_status update(struct device_bench *b, uint16_t *half)
 {
     const struct ddp_adamw args = {.count = b->count,
                                    .weight = b->memory[0],
                                    .weight_bf16 = half,
                                    .gradient = b->memory[1],
                                    .exp_avg = b->memory[2],
-                                   .exp_avg_sq = b->memory[3],
+                                   .exp_avg_sq = b->memory[BENCH_SQUARES],
                                    .scale = 0.125f,
                                    .rate = 6e-4,
                                    .beta1 = 0.9,
@@ -148,17 +167,17 @@ static enum ddp_status update(struct gpu_bench *b, uint16_t *half)
     return b->kernels->adamw(&args, b->stream);
 }
 
-static enum ddp_status adamw(struct gpu_bench *b)
+static enum ddp_status adamw(struct device_bench *b)
 {
     return update(b, NULL);
 }
 
-static enum ddp_status adamw_bf16(struct gpu_bench *b)
+static enum ddp_status adamw_bf16(struct device_bench *b)
 {
     return update(b, (uint16_t *)b->memory[4]);
 }
 
-static enum ddp_status sgd(struct gpu_bench *b)
+static enum ddp_status sgd(struct device_bench *b)
 {
     const struct ddp_sgd args = {.count = b->count,
                                  .weight = b->memory[0],
@@ -170,21 +189,21 @@ static enum ddp_status sgd(struct gpu_bench *b)
     return b->kernels->sgd(&args, b->stream);
 }
 
-static enum ddp_status norm(struct gpu_bench *b)
+static enum ddp_status norm(struct device_bench *b)
 {
     const struct ddp_norm args = {
         .begin = 0, .end = b->count, .x = b->memory[0], .sums = (double *)b->memory[4]};
     return b->kernels->norm(&args, b->stream);
 }
 
-static enum ddp_status merge(struct gpu_bench *b)
+static enum ddp_status merge(struct device_bench *b)
 {
     const float *const partials[] = {b->memory[0]};
     const struct ddp_merge args = {b->count, 1, partials, b->memory[1], b->memory[2]};
     return b->kernels->merge(&args, b->stream);
 }
 
-static enum ddp_status transpose(struct gpu_bench *b)
+static enum ddp_status transpose(struct device_bench *b)
 {
     const struct ddp_transpose args = {.batch = b->count / (CHANNELS * SIDE * SIDE),
                                        .rows = CHANNELS,
@@ -194,14 +213,14 @@ static enum ddp_status transpose(struct gpu_bench *b)
     return b->kernels->transpose(&args, b->stream);
 }
 
-static enum ddp_status batch_norm_sums(struct gpu_bench *b)
+static enum ddp_status batch_norm_sums(struct device_bench *b)
 {
     const struct ddp_batch_norm_sums args = {rows_of(b, CHANNELS), CHANNELS, DDP_F32,
                                              b->memory[0],         b->sums,  b->scratch};
     return b->kernels->batch_norm_sums(&args, b->stream);
 }
 
-static enum ddp_status batch_norm_forward(struct gpu_bench *b)
+static enum ddp_status batch_norm_forward(struct device_bench *b)
 {
     const struct ddp_batch_norm_forward args = {.rows = rows_of(b, CHANNELS),
                                                 .channels = CHANNELS,
@@ -217,7 +236,7 @@ static enum ddp_status batch_norm_forward(struct gpu_bench *b)
     return b->kernels->batch_norm_forward(&args, b->stream);
 }
 
-static enum ddp_status batch_norm_backward_sums(struct gpu_bench *b)
+static enum ddp_status batch_norm_backward_sums(struct device_bench *b)
 {
     const struct ddp_batch_norm_backward_sums args = {.rows = rows_of(b, CHANNELS),
                                                       .channels = CHANNELS,
@@ -233,7 +252,7 @@ static enum ddp_status batch_norm_backward_sums(struct gpu_bench *b)
     return b->kernels->batch_norm_backward_sums(&args, b->stream);
 }
 
-static enum ddp_status batch_norm_backward(struct gpu_bench *b)
+static enum ddp_status batch_norm_backward(struct device_bench *b)
 {
     const struct ddp_batch_norm_backward args = {.rows = rows_of(b, CHANNELS),
                                                  .channels = CHANNELS,
@@ -247,11 +266,11 @@ static enum ddp_status batch_norm_backward(struct gpu_bench *b)
                                                  .sums = b->sums,
                                                  .count = (double)rows_of(b, CHANNELS),
                                                  .local_sums = b->sums,
-                                                 .dx = b->memory[3]};
+                                                 .dx = b->memory[4]};
     return b->kernels->batch_norm_backward(&args, b->stream);
 }
 
-static struct ddp_pool2d_shape pool_shape(const struct gpu_bench *b)
+static struct ddp_pool2d_shape pool_shape(const struct device_bench *b)
 {
     return (struct ddp_pool2d_shape){.batch = b->count / (SIDE * SIDE * CHANNELS),
                                      .height = SIDE,
@@ -262,28 +281,28 @@ static struct ddp_pool2d_shape pool_shape(const struct gpu_bench *b)
                                      .stride = 2};
 }
 
-static enum ddp_status max_pool2d_forward(struct gpu_bench *b)
+static enum ddp_status max_pool2d_forward(struct device_bench *b)
 {
     const struct ddp_max_pool2d_forward args = {pool_shape(b), DDP_F32, b->memory[0], b->memory[1],
                                                 b->chosen};
     return b->kernels->max_pool2d_forward(&args, b->stream);
 }
 
-static enum ddp_status max_pool2d_backward(struct gpu_bench *b)
+static enum ddp_status max_pool2d_backward(struct device_bench *b)
 {
     const struct ddp_max_pool2d_backward args = {pool_shape(b), DDP_F32,      b->memory[1],
                                                  b->chosen,     b->memory[2], false};
     return b->kernels->max_pool2d_backward(&args, b->stream);
 }
 
-static enum ddp_status avg_pool2d_forward(struct gpu_bench *b)
+static enum ddp_status avg_pool2d_forward(struct device_bench *b)
 {
     const struct ddp_avg_pool2d_forward args = {pool_shape(b), DDP_F32, b->memory[0], b->memory[1]};
     return b->kernels->avg_pool2d_forward(&args, b->stream);
 }
 
-/* adamw and sgd change their arrays, which come last; batch norm's halves stand in order. */
-const struct gpu_row gpu_rows[] = {
+/* No row's result grows with the number of its calls. Batch norm's halves stand in order. */
+const struct device_row device_rows[DEVICE_ROWS] = {
     {"add", 12, add},
     {"relu forward", 8, relu_forward},
     {"relu backward", 12, relu_backward},
@@ -292,6 +311,7 @@ const struct gpu_row gpu_rows[] = {
     {"layer norm forward", 8, layer_norm_forward},
     {"layer norm backward", 12, layer_norm_backward},
     {"embedding forward", 8, embedding_forward},
+    {"embedding backward, tied", 20, embedding_backward},
     {"softmax cross-entropy", 8, softmax_cross_entropy},
     {"gradient norm", 4, norm},
     {"merge", 12, merge},
@@ -307,57 +327,24 @@ const struct gpu_row gpu_rows[] = {
     {"adamw", 28, adamw},
     {"adamw with bf16 weights", 30, adamw_bf16},
 };
-const int gpu_rows_count = sizeof gpu_rows / sizeof gpu_rows[0];
 
-static size_t tokens_bytes(const struct gpu_bench *b)
+/* Labels are zeros; tokens are spread, which makes rows of wte come from all over it. */
+void device_rows_open(struct device_bench *b)
 {
-    return (size_t)rows_of(b, FEATURES) * sizeof(int32_t);
-}
-
-static size_t labels_bytes(const struct gpu_bench *b)
-{
-    return (size_t)(rows_of(b, VOCABULARY) + 1) * sizeof(int32_t);
-}
-
-static size_t statistics_bytes(const struct gpu_bench *b)
-{
-    return (size_t)(2 * rows_of(b, FEATURES) + 2 * CHANNELS) * sizeof(float);
-}
-
-/* Tokens and labels are zeros but for a spread of tokens, which makes rows of wte come from all
- * over it. */
-void gpu_rows_open(struct gpu_bench *b, void *(*device_memory)(struct gpu_bench *, size_t))
-{
-    const int64_t rows = rows_of(b, FEATURES);
-    const int64_t vocabulary = rows < VOCABULARY ? rows : VOCABULARY;
+    const int64_t rows = rows_of(b, FEATURES), vocabulary = vocabulary_of(b);
     const size_t norm_bytes = ddp_layer_norm_scratch_bytes(rows, FEATURES);
     const size_t batch_bytes = ddp_batch_norm_scratch_bytes(rows_of(b, CHANNELS), CHANNELS);
-    b->scratch_bytes = norm_bytes > batch_bytes ? norm_bytes : batch_bytes;
-    b->scratch = device_memory(b, b->scratch_bytes);
-    b->tokens = device_memory(b, tokens_bytes(b));
-    b->labels = device_memory(b, labels_bytes(b));
-    b->statistics = device_memory(b, statistics_bytes(b));
+    b->scratch = device_memory(b, norm_bytes > batch_bytes ? norm_bytes : batch_bytes);
+    b->labels = device_memory(b, (size_t)(rows_of(b, VOCABULARY) + 1) * sizeof(int32_t));
+    b->statistics = device_memory(b, (size_t)(2 * rows + 2 * CHANNELS) * sizeof(float));
     b->channels = device_memory(b, 3 * FEATURES * sizeof(float));
+    b->positions = device_memory(b, (size_t)length_of(b) * FEATURES * sizeof(float));
     b->sums = device_memory(b, 2 * CHANNELS * sizeof(double));
     b->chosen = device_memory(b, (size_t)b->count / 4 + 1);
-    int32_t *tokens = malloc(tokens_bytes(b));
-    if (!tokens)
-        exit(EXIT_FAILURE);
+    int32_t *tokens = bench_memory((size_t)rows * sizeof *tokens);
     for (int64_t i = 0; i < rows; i++)
         tokens[i] = (int32_t)(i * 7919 % vocabulary);
-    if (ddp_device_copy_in(b->device, b->tokens, tokens, tokens_bytes(b)) ||
-        ddp_device_synchronize(b->device))
-        exit(EXIT_FAILURE);
-    free(tokens);
-}
-
-void gpu_rows_close(struct gpu_bench *b)
-{
-    ddp_device_free(b->device, b->scratch, b->scratch_bytes);
-    ddp_device_free(b->device, b->tokens, tokens_bytes(b));
-    ddp_device_free(b->device, b->labels, labels_bytes(b));
-    ddp_device_free(b->device, b->statistics, statistics_bytes(b));
-    ddp_device_free(b->device, b->channels, 3 * FEATURES * sizeof(float));
-    ddp_device_free(b->device, b->sums, 2 * CHANNELS * sizeof(double));
-    ddp_device_free(b->device, b->chosen, (size_t)b->count / 4 + 1);
+    b->tokens = device_memory(b, (size_t)rows * sizeof *tokens);
+    bench_must(ddp_device_copy_in(b->device, b->tokens, tokens, (size_t)rows * sizeof *tokens));
+    bench_must(ddp_device_synchronize(b->device));
 }

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What the kernels of a device reach: memory-bound ones beside the speed at which it copies its own
+ * memory, by turns, so that all see the same state of the machine; and matrix products. Bytes are
+ * those that an operation must read and write at least, once each. One JSON object on stdout;
+ * bench/gpu and bench/run read it. Runs on the simulated device too, where its figures mean
+ * nothing. */
+#include "config.h"
+
+#include "bench/bench.h"
+#include "bench/kernels_perf.h"
+#include "bench/median.h"
+#include "core/clock.h"
+#include "core/parse.h"
+#include "kernels/bf16.h"
+#include "kernels/linear.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define ROUNDS 7
+#define CHUNK  (1 << 20) /* floats that are drawn */
+
+static double round_seconds = 0.03; /* of a round of calls, at least */
+
+/* From `least` to least + 2: zeros would let a GPU run products faster than any real numbers. */
+static void fill(struct device_bench *bench, void *memory, size_t count, float least)
+{
+    static float chunk[CHUNK];
+    uint32_t state = 1;
+    for (int i = 0; i < CHUNK; i++) {
+        state = state * 1664525u + 1013904223u;
+        chunk[i] = (float)(state >> 8) / 8388608.0f + least;
+    }
+    for (size_t at = 0; at < count; at += CHUNK) {
+        const size_t left = count - at < CHUNK ? count - at : CHUNK;
+        bench_must(
+            ddp_device_copy_in(bench->device, (float *)memory + at, chunk, left * sizeof(float)));
+    }
+    bench_must(ddp_device_synchronize(bench->device));
+}
+
+void *device_memory(struct device_bench *bench, size_t bytes)
+{
+    void *memory;
+    bench_must(ddp_device_alloc(bench->device, bytes, &memory));
+    return memory;
+}
+
+/* Seconds of so many calls, one behind the other on the stream. */
+static double calls_seconds(struct device_bench *bench, device_operation *run, int64_t calls)
+{
+    const int64_t begin = ddp_clock_ns();
+    for (int64_t i = 0; i < calls; i++)
+        bench_must(run(bench));
+    bench_must(ddp_device_synchronize(bench->device));
+    return (double)(ddp_clock_ns() - begin) * 1e-9;
+}
+
+/* So many calls that the wait at the end does not count. */
+static int64_t calls_of_round(struct device_bench *bench, device_operation *run)
+{
+    int64_t calls = 1;
+    calls_seconds(bench, run, 1); /* warms up */
+    while (calls < 1 << 20 && calls_seconds(bench, run, calls) < round_seconds)
+        calls *= 2;
+    return calls;
+}
+
+/* Median seconds of one call of each. */
+static void measure(struct device_bench *bench, const struct device_row *rows, int count,
+                    double *seconds)
+{
+    double all[1 + DEVICE_ROWS][ROUNDS];
+    int64_t calls[1 + DEVICE_ROWS];
+    for (int i = 0; i < count; i++)
+        calls[i] = calls_of_round(bench, rows[i].run);
+    for (int round = 0; round < ROUNDS; round++)
+        for (int i = 0; i < count; i++)
+            all[i][round] = calls_seconds(bench, rows[i].run, calls[i]) / (double)calls[i];
+    for (int i = 0; i < count; i++)
+        seconds[i] = median(all[i], ROUNDS);
+}
+
+/* To the host where that is the same memory: the CPU then copies with all its threads. */
+static enum ddp_status copy(struct device_bench *bench)
+{
+    const size_t bytes = (size_t)bench->count * sizeof(float);
+    return ddp_device_host_memory(bench->device)
+               ? ddp_device_copy_out(bench->device, bench->memory[1], bench->memory[0], bytes)
+               : ddp_device_copy(bench->device, bench->memory[1], bench->memory[0], bytes);
+}
+
+static enum ddp_status product(struct device_bench *bench)
+{
+    const struct ddp_linear_forward args = {.rows = bench->product,
+                                            .in = bench->product,
+                                            .out = bench->product,
+                                            .compute = bench->compute,
+                                            .dtype = bench->activations,
+                                            .x = bench->x,
+                                            .weight = bench->weight,
+                                            .weight_bf16 = bench->weight_bf16,
+                                            .y = bench->y,
+                                            .scratch = bench->product_scratch};
+    return bench->kernels->linear_forward(&args, bench->stream);
+}
+
+static void round_to(const struct device_bench *bench, const float *from, void *to, size_t count)
+{
+    const struct ddp_to_bf16 args = {(int64_t)count, from, to};
+    bench_must(bench->kernels->to_bf16(&args, bench->stream));
+}
+
+/* FLOP/s of a square product, with operands and result as in training. */
+static double product_speed(struct device_bench *bench, int64_t size, enum ddp_dtype compute)
+{
+    const struct device_row row = {.run = product};
+    const size_t count = (size_t)size * (size_t)size;
+    double took;
+    bench->product = size;
+    bench->compute = compute;
+    bench->activations =
+        compute == DDP_BF16 && bench->kernels->bf16_activations ? DDP_BF16 : DDP_F32;
+    const size_t scratch =
+        ddp_linear_scratch_bytes(size, size, size, compute, bench->activations, true);
+    bench->x = device_memory(bench, count * sizeof(float));
+    bench->weight = device_memory(bench, count * sizeof(float));
+    bench->y = device_memory(bench, count * sizeof(float));
+    bench->weight_bf16 = NULL;
+    bench->product_scratch = scratch ? device_memory(bench, scratch) : NULL;
+    fill(bench, bench->x, count, -1);
+    fill(bench, bench->weight, count, -1);
+    if (compute == DDP_BF16) {
+        bench->weight_bf16 = device_memory(bench, count * sizeof(uint16_t));
+        round_to(bench, bench->weight, bench->weight_bf16, count);
+    }
+    if (bench->activations == DDP_BF16)
+        round_to(bench, bench->weight, bench->x, count);
+    measure(bench, &row, 1, &took);
+    ddp_device_free(bench->device, bench->x, count * sizeof(float));
+    ddp_device_free(bench->device, bench->weight, count * sizeof(float));
+    ddp_device_free(bench->device, bench->y, count * sizeof(float));
+    ddp_device_free(bench->device, bench->weight_bf16, count * sizeof(uint16_t));
+    ddp_device_free(bench->device, bench->product_scratch, scratch);
+    return 2.0 * (double)size * (double)size * (double)size / took;
+}
+
+static void print_rows(struct device_bench *bench)
+{
+    struct device_row rows[1 + DEVICE_ROWS] = {{.name = "copy", .bytes = 8, .run = copy}};
+    double seconds[1 + DEVICE_ROWS];
+    memcpy(rows + 1, device_rows, sizeof device_rows);
+    measure(bench, rows, 1 + DEVICE_ROWS, seconds);
+    const double copied = rows[0].bytes * (double)bench->count / seconds[0];
+    printf(
+        "{\"device\": \"%s\", \"array_bytes\": %.0f, \"copy_bytes_per_s\": %.4g,\n \"kernels\": [",
+        ddp_device_describe(bench->device), (double)bench->count * sizeof(float), copied);
+    for (int i = 1; i <= DEVICE_ROWS; i++) {
+        const double speed = rows[i].bytes * (double)bench->count / seconds[i];
+        printf("%s\n  {\"name\": \"%s\", \"seconds\": %.4g, \"bytes_per_s\": %.4g, "
+               "\"share_of_copy\": %.3f}",
+               i > 1 ? "," : "", rows[i].name, seconds[i], speed, speed / copied);
+    }
+}
+
+static void print_products(struct device_bench *bench, int64_t least)
+{
+    printf("],\n \"products\": [");
+    for (int i = 0; i < 4; i++) {
+        const int64_t size = least << i / 2;
+        const enum ddp_dtype compute = i % 2 ? DDP_F32 : DDP_BF16;
+        printf("%s\n  {\"size\": %" PRId64 ", \"compute\": \"%s\", \"flop_per_s\": %.4g}",
+               i ? "," : "", size, i % 2 ? "fp32" : "bf16", product_speed(bench, size, compute));
+        fflush(stdout);
+    }
+    printf("]}\n");
+}
+
+int main(int argc, char **argv)
+{
+    struct device_bench bench = {0};
+    int64_t mebibytes = 256, product_size = 0, threads = 2;
+    const char *kind = "cpu";
+    for (int i = 1; i < argc; i += 2) {
+        int64_t *const to = strcmp(argv[i], "--mebibytes") == 0 ? &mebibytes
+                            : strcmp(argv[i], "--product") == 0 ? &product_size
+                            : strcmp(argv[i], "--threads") == 0 ? &threads
+                                                                : NULL;
+        if (strcmp(argv[i], "--device") == 0 && i + 1 < argc) {
+            kind = argv[i + 1];
+        } else if (!to || i + 1 == argc || !ddp_parse_int64(argv[i + 1], 1, 1 << 20, to)) {
+            fprintf(stderr, "usage: kernels_perf [--device cpu|cuda] [--threads N] [--mebibytes N] "
+                            "[--product N]\n");
+            return 2;
+        }
+    }
+    bench.count = (mebibytes << 20) / (int64_t)sizeof(float);
+    bench_must(ddp_device_open(&bench.device, kind, 0, (int)threads));
+    bench.kernels = ddp_device_kernels(bench.device);
+    bench.stream = ddp_device_stream(bench.device);
+    if (mebibytes < 16)
+        round_seconds = 0; /* to see that it works */
+    if (product_size == 0)
+        product_size = ddp_device_host_memory(bench.device) ? 1024 : 8192;
+    for (int i = 0; i < BENCH_ARRAYS; i++) {
+        bench.memory[i] = device_memory(&bench, (size_t)bench.count * sizeof(float));
+        fill(&bench, bench.memory[i], (size_t)bench.count, i == BENCH_SQUARES ? 0 : -1);
+    }
+    device_rows_open(&bench);
+    print_rows(&bench);
+    print_products(&bench, product_size);
+    ddp_device_close(bench.device);
+    return 0;
+}

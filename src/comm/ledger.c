@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * See ledger.h. */
+#include "config.h"
+
+#include "comm/ledger.h"
+
+#include "comm/heap.h"
+#include "core/clock.h"
+#include "core/futex.h"
+#include "core/log.h"
+#include "core/memory.h"
+#include "core/trace.h"
+
+#include <inttypes.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define NAP_NS   20000000 /* how late an abort or a deadline can be noticed */
+#define SETUP_MS 600000   /* for rank 0 to come up */
+
+const struct ddp_comm_kind_info ddp_comm_kinds[] = {
+    [DDP_COMM_CREATE] = {.name = "set-up"},
+    [DDP_COMM_DESTROY] = {.name = "end"},
+    [DDP_COMM_ALLOC] = {.name = "alloc", .bytes = true},
+    [DDP_COMM_ALLOC_SHARED] = {.name = "alloc", .details = "alloc of shared memory", .bytes = true},
+    [DDP_COMM_FREE] = {.name = "free"},
+    [DDP_COMM_BARRIER] = {.name = "barrier"},
+    [DDP_COMM_ALLREDUCE] = {.name = "all-reduce", .elements = true, .reduces = true},
+    [DDP_COMM_ALLREDUCE_START] = {.name = "all-reduce",
+                                  .board = "all-reduce+",
+                                  .details = "all-reduce (started)",
+                                  .elements = true,
+                                  .reduces = true,
+                                  .starts = true},
+    [DDP_COMM_REDUCE_SCATTER] = {.name = "reduce-scatter", .elements = true, .reduces = true},
+    [DDP_COMM_REDUCE_SLICES_START] = {.name = "reduce-scatter",
+                                      .board = "reduce-scatter+",
+                                      .details = "reduce-scatter (started)",
+                                      .elements = true,
+                                      .reduces = true,
+                                      .slices = true,
+                                      .starts = true},
+    [DDP_COMM_ALL_GATHER] = {.name = "all-gather", .elements = true},
+    [DDP_COMM_GATHER_SLICES] = {.name = "all-gather",
+                                .details = "all-gather of slices",
+                                .elements = true,
+                                .slices = true},
+    [DDP_COMM_BROADCAST] = {.name = "broadcast", .elements = true},
+};
+
+/* --- calls in words --- */
+
+void ddp_comm_describe(const struct ddp_comm_call *call, char *text, size_t size)
+{
+    static const char *const dtypes[] = {"f32", "f64", "i32", "i64", "bf16"};
+    static const char *const ops[] = {"sum", "min", "max"};
+    if ((unsigned)call->kind > DDP_COMM_BROADCAST) { /* the others' memory may hold anything */
+        snprintf(text, size, "an unknown collective");
+        return;
+    }
+    const struct ddp_comm_kind_info *kind = &ddp_comm_kinds[call->kind];
+    char op[16] = "", count[48] = "", root[24] = "";
+    if (kind->reduces)
+        snprintf(op, sizeof op, " (%s%s)", (unsigned)call->op <= DDP_MAX ? ops[call->op] : "?",
+                 call->fast ? ", fast" : "");
+    if (kind->elements || kind->bytes)
+        snprintf(count, sizeof count, " of %" PRIu64 " %s", call->count,
+                 kind->bytes                         ? "bytes"
+                 : (unsigned)call->dtype <= DDP_BF16 ? dtypes[call->dtype]
+                                                     : "?");
+    if (call->kind == DDP_COMM_BROADCAST)
+        snprintf(root, sizeof root, " from rank %d", call->root);
+    snprintf(text, size, "%s%s%s%s", kind->details ? kind->details : kind->name, op, count, root);
+}
+
+/* --- setting up --- */
+
+/* What rank 0 hands to the others. */
+struct invitation {
+    uint64_t offset, bytes;
+    char id[DDP_ID_MAX_BYTES - 2 * sizeof(uint64_t)];
+};
+
+static enum ddp_status find(struct ddp_ledger *ledger, struct invitation *invitation, size_t bytes)
+{
+    const struct ddp_comm_place *place = ledger->place;
+    if (place->rank == 0) {
+        invitation->bytes = bytes;
+        return ddp_heap_reserve(place->job, bytes, place->size, &invitation->offset);
+    }
+    enum ddp_status status =
+        ddp_job_get_id(place->job, place->id_slot, invitation, sizeof *invitation,
+                       place->timeout_ms < 0 ? SETUP_MS : place->timeout_ms);
+    if (status == DDP_OK && invitation->bytes != bytes)
+        status = ddp_fail(DDP_ERR_MISMATCH, "the ranks run different versions of libddp");
+    return status;
+}
+
+enum ddp_status ddp_ledger_open(struct ddp_ledger *ledger, const struct ddp_comm_place *place,
+                                size_t rest_bytes, void *id, size_t id_bytes)
+{
+    const size_t lines = (size_t)place->size * sizeof *ledger->lines;
+    const size_t bytes = ddp_align_up(lines + rest_bytes, DDP_PAGE);
+    struct invitation invitation = {.offset = 0};
+    void *memory;
+    if (id_bytes > 0)
+        memcpy(invitation.id, id, id_bytes);
+    ledger->place = place;
+    enum ddp_status status = find(ledger, &invitation, bytes);
+    if (status == DDP_OK)
+        status = ddp_heap_map(place->job, invitation.offset, bytes, invitation.offset,
+                              place->rank == 0 ? bytes : 0, &memory);
+    if (status != DDP_OK)
+        return status;
+    ledger->lines = memory;
+    ledger->rest = (char *)memory + lines;
+    ledger->bytes = bytes;
+    if (place->rank == 0)
+        return ddp_job_put_id(place->job, place->id_slot, &invitation, sizeof invitation);
+    if (id_bytes > 0)
+        memcpy(id, invitation.id, id_bytes);
+    return DDP_OK;
+}
+
+void ddp_ledger_close(struct ddp_ledger *ledger)
+{
+    if (ledger->lines)
+        munmap(ledger->lines, ledger->bytes);
+    ledger->lines = NULL;
+}
+
+/* --- announcing --- */
+
+static bool reached(_Atomic uint32_t *word, uint32_t target)
+{
+    return (int32_t)(atomic_load_explicit(word, memory_order_acquire) - target) >= 0;
+}
+
+/* Stores a word of this rank's line and wakes who sleeps on it. The store and the load of
+ * `sleepers` are both sequentially consistent, as are their counterparts in sleep_until(): one side
+ * sees the other. */
+static void publish(struct ddp_ledger *ledger, _Atomic uint32_t *word, uint32_t value)
+{
+    atomic_store(word, value);
+    if (atomic_load(&ledger->lines[ledger->place->rank].sleepers))
+        ddp_futex_wake(word);
+}
+
+uint32_t ddp_ledger_post(struct ddp_ledger *ledger, const struct ddp_comm_call *call,
+                         uint64_t offset, const void *payload, size_t payload_bytes)
+{
+    const uint32_t number = ledger->next++;
+    struct ddp_ledger_entry *mine = ddp_ledger_entry(ledger, ledger->place->rank, number);
+    uint64_t words[DDP_LEDGER_WORDS];
+    memcpy(words, call, sizeof words);
+    atomic_store_explicit(&mine->sequence, number, memory_order_relaxed);
+    for (size_t i = 0; i < DDP_LEDGER_WORDS; i++)
+        atomic_store_explicit(&mine->words[i], words[i], memory_order_release);
+    mine->offset = offset;
+    if (payload_bytes > 0)
+        memcpy(mine->payload, payload, payload_bytes);
+    publish(ledger, &mine->sequence, number + 1);
+    return number;
+}
+
+void ddp_ledger_done(struct ddp_ledger *ledger, uint32_t number)
+{
+    publish(ledger, &ledger->lines[ledger->place->rank].done, number + 1);
+}
+
+/* --- comparing --- */
+
+/* False when the rank has overwritten it. */
+static bool read_call(const struct ddp_ledger *ledger, int rank, uint32_t number,
+                      struct ddp_comm_call *call)
+{
+    struct ddp_ledger_entry *entry = ddp_ledger_entry(ledger, rank, number);
+    uint64_t words[DDP_LEDGER_WORDS];
+    if (atomic_load_explicit(&entry->sequence, memory_order_acquire) != number + 1)
+        return false;
+    for (size_t i = 0; i < DDP_LEDGER_WORDS; i++)
+        words[i] = atomic_load_explicit(&entry->words[i], memory_order_acquire);
+    memcpy(call, words, sizeof words);
+    return atomic_load_explicit(&entry->sequence, memory_order_relaxed) == number + 1;
+}
+
+/* Compares with a rank that has come to this call. */
+static enum ddp_status compare(const struct ddp_ledger *ledger, int peer, uint32_t number)
+{
+    const int rank = ledger->place->rank;
+    struct ddp_comm_call mine, theirs;
+    if (!read_call(ledger, rank, number, &mine) || !read_call(ledger, peer, number, &theirs) ||
+        memcmp(&mine, &theirs, DDP_COMM_AGREED_BYTES) == 0)
+        return DDP_OK;
+    char here[96], there[96];
+    ddp_comm_describe(&mine, here, sizeof here);
+    ddp_comm_describe(&theirs, there, sizeof there);
+    return ddp_fail(DDP_ERR_MISMATCH, "collective %" PRIu32 ": rank %d calls %s, rank %d %s",
+                    number, rank, here, peer, there);
+}
+
+static bool has_called(const struct ddp_ledger *ledger, int rank, uint32_t number)
+{
+    return reached(&ddp_ledger_entry(ledger, rank, number)->sequence, number + 1);
+}
+
+enum ddp_status ddp_ledger_look(const struct ddp_ledger *ledger, uint32_t number, bool *all)
+{
+    *all = true;
+    for (int peer = 0; peer < ledger->place->size; peer++) {
+        const bool there = has_called(ledger, peer, number);
+        enum ddp_status status = there ? compare(ledger, peer, number) : DDP_OK;
+        if (status != DDP_OK)
+            return status;
+        *all = *all && there;
+    }
+    return DDP_OK;
+}
+
+enum ddp_status ddp_ledger_compare(struct ddp_ledger *ledger)
+{
+    for (bool all = true; ledger->compared != ledger->next; ledger->compared++) {
+        enum ddp_status status = ddp_ledger_look(ledger, ledger->compared, &all);
+        if (status != DDP_OK || !all)
+            return status;
+    }
+    return DDP_OK;
+}
+
+void ddp_ledger_missing(const struct ddp_ledger *ledger, uint32_t number, char *text, size_t size)
+{
+    size_t used = 0;
+    int count = 0;
+    char ranks[100] = "";
+    for (int r = 0; r < ledger->place->size; r++)
+        if (!has_called(ledger, r, number) && count++ < 16)
+            used += (size_t)snprintf(ranks + used, sizeof ranks - used, " %d", r);
+    if (count == 0)
+        snprintf(text, size, "%s", "");
+    else
+        snprintf(text, size, ": rank%s%s%s not arrived", count == 1 ? "" : "s", ranks,
+                 count > 16  ? " ... have"
+                 : count > 1 ? " have"
+                             : " has");
+}
+
+/* --- waiting --- */
+
+/* Sleeps until the word of `peer` reaches the target. */
+static enum ddp_status sleep_until(const struct ddp_ledger *ledger, int peer,
+                                   _Atomic uint32_t *word, uint32_t target)
+{
+    const struct ddp_comm_place *place = ledger->place;
+    const _Atomic uint32_t *abort_word = ddp_job_abort_word(place->job);
+    const int64_t deadline = ddp_deadline_ns(place->timeout_ms);
+    struct ddp_ledger_line *line = &ledger->lines[peer];
+    for (;;) {
+        if (atomic_load_explicit(abort_word, memory_order_relaxed))
+            return DDP_ERR_ABORTED;
+        if (ddp_deadline_passed(deadline))
+            return ddp_fail(DDP_ERR_TIMEOUT, "waited %d ms for rank %d in a collective",
+                            place->timeout_ms, peer);
+        atomic_fetch_add(&line->sleepers, 1);
+        const uint32_t value = atomic_load(word);
+        if ((int32_t)(value - target) < 0)
+            ddp_futex_wait(word, value, NAP_NS);
+        atomic_fetch_sub(&line->sleepers, 1);
+        if (reached(word, target))
+            return DDP_OK;
+    }
+}
+
+static enum ddp_status wait_until(const struct ddp_ledger *ledger, int peer, _Atomic uint32_t *word,
+                                  uint32_t target)
+{
+    if (reached(word, target))
+        return DDP_OK;
+    const int64_t begin = ddp_trace_begin();
+    enum ddp_status status = DDP_OK;
+    bool done = false;
+    for (int i = 0; i < ledger->spins && !done; i++) {
+        ddp_cpu_relax();
+        done = reached(word, target);
+    }
+    if (!done)
+        status = sleep_until(ledger, peer, word, target);
+    ddp_trace_end("wait", begin, "for rank", peer);
+    return status;
+}
+
+enum ddp_status ddp_ledger_gather(struct ddp_ledger *ledger, uint32_t number)
+{
+    const int rank = ledger->place->rank, size = ledger->place->size;
+    for (int i = 1; i < size; i++) {
+        const int peer = (rank + i) % size;
+        enum ddp_status status =
+            wait_until(ledger, peer, &ddp_ledger_entry(ledger, peer, number)->sequence, number + 1);
+        if (status == DDP_OK)
+            status = compare(ledger, peer, number);
+        if (status != DDP_OK)
+            return status;
+    }
+    return DDP_OK;
+}
+
+enum ddp_status ddp_ledger_wait_done(struct ddp_ledger *ledger, uint32_t number)
+{
+    const int rank = ledger->place->rank, size = ledger->place->size;
+    enum ddp_status status = DDP_OK;
+    for (int i = 1; status == DDP_OK && i < size; i++) {
+        const int peer = (rank + i) % size;
+        status = wait_until(ledger, peer, &ledger->lines[peer].done, number + 1);
+    }
+    return status;
+}
+
+bool ddp_ledger_all_done(const struct ddp_ledger *ledger, uint32_t number)
+{
+    for (int peer = 0; peer < ledger->place->size; peer++)
+        if (!reached(&ledger->lines[peer].done, number + 1))
+            return false;
+    return true;
+}

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The control groups of this process, in whose files the kernel tells what it may use. */
+#ifndef DDP_CORE_CGROUP_H
+#define DDP_CORE_CGROUP_H
+
+#include <stdbool.h>
+
+#define DDP_CGROUP_PATH 4608 /* bytes of a group's directory */
+
+/* Calls each() with the directories of the groups that a controller ("cpu", "memory") counts this
+ * process in: its own first, then those above it up to the root, which in a container may be all
+ * that is there. `unified`: of version 2, where one hierarchy has all controllers. */
+void ddp_cgroup_visit(const char *controller,
+                      void (*each)(void *arg, const char *directory, bool unified), void *arg);
+
+#endif

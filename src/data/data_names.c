@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * See data_names.h. */
+#include "config.h"
+
+#include "data/data_names.h"
+
+#include "core/log.h"
+#include "core/memory.h"
+
+#include <glob.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+bool ddp_data_file_exists(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISREG(info.st_mode);
+}
+
+bool ddp_data_directory_exists(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+char *ddp_data_path(const char *directory, const char *name)
+{
+    char *path;
+    if (asprintf(&path, "%s/%s", directory, name) < 0) {
+        (void)ddp_fail(DDP_ERR_MEMORY, "%s: out of memory", directory);
+        return NULL;
+    }
+    return path;
+}
+
+/* --- names --- */
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static enum ddp_status copy_names(struct ddp_data_names *names, char *const *from, size_t count)
+{
+    names->at = ddp_array_alloc(count, sizeof *names->at);
+    if (!names->at)
+        return DDP_ERR_MEMORY;
+    for (size_t i = 0; i < count; i++, names->count++)
+        if (!(names->at[i] = strdup(from[i])))
+            return ddp_fail(DDP_ERR_MEMORY, "%s: out of memory", from[i]);
+    qsort(names->at, count, sizeof *names->at, by_name);
+    return DDP_OK;
+}
+
+static bool is_pattern(const char *path)
+{
+    return strpbrk(path, "*?[") != NULL;
+}
+
+enum ddp_status ddp_data_names_list(struct ddp_data_names *names, const char *path)
+{
+    if (!is_pattern(path) || ddp_data_file_exists(path))
+        return copy_names(names, (char *[]){(char *)(uintptr_t)path}, 1);
+    glob_t found = {0};
+    enum ddp_status status;
+    int result = glob(path, GLOB_NOSORT | GLOB_ERR, NULL, &found);
+    if (result == 0)
+        status = copy_names(names, found.gl_pathv, found.gl_pathc);
+    else if (result == GLOB_NOMATCH)
+        status = ddp_fail(DDP_ERR_IO, "%s: no such file, and no file matches this pattern", path);
+    else if (result == GLOB_NOSPACE)
+        status = ddp_fail(DDP_ERR_MEMORY, "%s: out of memory", path);
+    else
+        status = ddp_fail_path(path, "list the files");
+    globfree(&found);
+    return status;
+}
+
+void ddp_data_names_free(struct ddp_data_names *names)
+{
+    for (size_t i = 0; i < names->count; i++)
+        free(names->at[i]);
+    free(names->at);
+    *names = (struct ddp_data_names){0};
+}
+
+bool ddp_data_names_any(const char *path)
+{
+    glob_t found = {0};
+    if (!is_pattern(path) || ddp_data_file_exists(path))
+        return ddp_data_file_exists(path);
+    bool any = glob(path, GLOB_NOSORT, NULL, &found) == 0 && found.gl_pathc > 0;
+    globfree(&found);
+    return any;
+}

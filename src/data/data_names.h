@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The names of data files: what is there, and patterns. */
+#ifndef DDP_DATA_DATA_NAMES_H
+#define DDP_DATA_DATA_NAMES_H
+
+#include "ddp.h"
+
+/* Is there a regular file (directory) of that name? */
+bool ddp_data_file_exists(const char *path);
+bool ddp_data_directory_exists(const char *path);
+
+/* "directory/name", freed with free(); NULL (logged) without memory. */
+char *ddp_data_path(const char *directory, const char *name);
+
+/* File names. */
+struct ddp_data_names {
+    char **at;
+    size_t count;
+};
+
+/* The file of that name or, where there is none, the files that it is a pattern of (glob(7)), in
+ * the order of their bytes, whatever the locale. A name without a pattern in it is itself, there or
+ * not.
+ *   names [out]  zeroed before; freed with ddp_data_names_free(), also after a failure
+ * DDP_ERR_IO: no file is of that pattern. DDP_ERR_MEMORY. */
+enum ddp_status ddp_data_names_list(struct ddp_data_names *names, const char *path);
+void ddp_data_names_free(struct ddp_data_names *names);
+
+/* Is there a regular file of that name, or anything of that pattern? */
+bool ddp_data_names_any(const char *path);
+
+#endif

@@ -3,7 +3,8 @@
  * What the CUDA versions of the operations share: the context that they get as their stream, the
  * launch macro, and small device functions. The .cu files compile with nvcc and, for tests on
  * machines without a GPU, as C++ against a simulation of the device; so they use the portable
- * subset of CUDA C++ only: no inline PTX, no cooperative groups, no atomics.
+ * subset of CUDA C++ only: no cooperative groups, no atomics, and inline PTX in mma.h alone, beside
+ * its twins for the simulation.
  *
  * Rules for kernels: kernels and their templates are static; blocks do not talk to each other; a
  * sum's order depends on the shape alone, never on the device, so that all devices of a kind give

@@ -12,8 +12,8 @@
 #include "bench/median.h"
 #include "core/clock.h"
 #include "core/parse.h"
-#include "kernels/linear.h"
 #include "kernels/bf16.h"
+#include "kernels/linear.h"
 
 #include <inttypes.h>
 #include <stdio.h>

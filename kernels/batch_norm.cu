@@ -235,7 +235,7 @@ extern "C" enum ddp_status ddp_cuda_batch_norm_sums(const struct ddp_batch_norm_
     struct ddp_cuda *cuda = (struct ddp_cuda *)stream;
     if (status)
         return status;
-    return args->dtype == DDP_BF16 ? sums<uint16_t>(args, cuda) : sums<float>(args, cuda);
+    return DDP_BY_DTYPE(args->dtype, sums, args, cuda);
 }
 
 template <typename T>
@@ -275,8 +275,7 @@ ddp_cuda_batch_norm_backward_sums(const struct ddp_batch_norm_backward_sums *arg
     struct ddp_cuda *cuda = (struct ddp_cuda *)stream;
     if (status)
         return status;
-    return args->dtype == DDP_BF16 ? backward_sums<uint16_t>(args, cuda)
-                                   : backward_sums<float>(args, cuda);
+    return DDP_BY_DTYPE(args->dtype, backward_sums, args, cuda);
 }
 
 /* --- once for each channel -------------------------------------------------------------------- */
@@ -399,10 +398,7 @@ extern "C" enum ddp_status ddp_cuda_batch_norm_forward(const struct ddp_batch_no
     if (args->sums)
         DDP_LAUNCH(statistics_kernel, ddp_cuda_blocks(args->channels, DDP_BLOCK), DDP_BLOCK, 0,
                    cuda->stream, *args);
-    if (args->dtype == DDP_BF16)
-        launch_forward<uint16_t>(args, cuda);
-    else
-        launch_forward<float>(args, cuda);
+    DDP_BY_DTYPE(args->dtype, launch_forward, args, cuda);
     return ddp_cuda_launched(cuda, "batch norm");
 }
 
@@ -440,9 +436,6 @@ extern "C" enum ddp_status ddp_cuda_batch_norm_backward(const struct ddp_batch_n
     if (args->dgamma || args->dbeta)
         DDP_LAUNCH(parameters_kernel, ddp_cuda_blocks(args->channels, DDP_BLOCK), DDP_BLOCK, 0,
                    cuda->stream, *args);
-    if (args->dtype == DDP_BF16)
-        launch_backward<uint16_t>(args, cuda);
-    else
-        launch_backward<float>(args, cuda);
+    DDP_BY_DTYPE(args->dtype, launch_backward, args, cuda);
     return ddp_cuda_launched(cuda, "batch norm backward");
 }

@@ -104,9 +104,6 @@ extern "C" enum ddp_status ddp_cuda_dropout(const struct ddp_dropout *args, void
     pass.x = args->x;
     pass.y = args->y;
     pass.accumulate = args->accumulate;
-    if (args->dtype == DDP_BF16)
-        launch<uint16_t>(pass, cuda);
-    else
-        launch<float>(pass, cuda);
+    DDP_BY_DTYPE(args->dtype, launch, pass, cuda);
     return ddp_cuda_launched(cuda, "dropout");
 }

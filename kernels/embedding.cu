@@ -38,7 +38,7 @@ static __global__ void __launch_bounds__(CHECKERS)
     for (int64_t i = threadIdx.x; i < count; i += CHECKERS)
         if (!is_token(args.tokens[i], args.vocabulary) && i < bad)
             bad = i;
-    bad = ddp_replica_threads_min<CHECKERS / DDP_WARP>(bad, partial);
+    bad = ddp_warps_reduce<CHECKERS / DDP_WARP, DDP_MIN>(bad, partial);
     if (threadIdx.x == 0 && bad < count && fault->code == DDP_CUDA_FAULT_NONE) {
         fault->value = args.tokens[bad];
         fault->limit = (int32_t)args.vocabulary;
@@ -269,6 +269,6 @@ extern "C" enum ddp_status ddp_cuda_embedding_backward(const struct ddp_embeddin
         return status;
     if (rows > 0)
         DDP_LAUNCH(check_tokens, 1, CHECKERS, 0, cuda->stream, tokens, cuda->fault);
-    status = args->dtype == DDP_BF16 ? backward<uint16_t>(args, cuda) : backward<float>(args, cuda);
+    status = DDP_BY_DTYPE(args->dtype, backward, args, cuda);
     return status ? status : ddp_cuda_launched(cuda, "embedding backward");
 }

@@ -117,7 +117,7 @@ static __global__ void __launch_bounds__(DDP_BLOCK) forward(struct layer_norm_ro
     for (int p = 0; p < PACKS; p++)
         if (first + p * TEAM * W < n)
             sum += sum_of<W>(x[p]);
-    const float mean = ddp_replica_threads_sum<WARPS>(sum, partial) / (float)n;
+    const float mean = ddp_warps_reduce<WARPS, DDP_SUM>(sum, partial) / (float)n;
 #pragma unroll
     for (int p = 0; p < PACKS; p++)
         if (first + p * TEAM * W < n)
@@ -126,7 +126,7 @@ static __global__ void __launch_bounds__(DDP_BLOCK) forward(struct layer_norm_ro
                 squares += off * off;
             }
     const float rstd =
-        1 / sqrtf(ddp_replica_threads_sum<WARPS>(squares, partial) / (float)n + args.eps);
+        1 / sqrtf(ddp_warps_reduce<WARPS, DDP_SUM>(squares, partial) / (float)n + args.eps);
 #pragma unroll
     for (int p = 0; p < PACKS; p++) {
         const int column = first + p * TEAM * W;
@@ -153,13 +153,13 @@ static __global__ void __launch_bounds__(DDP_BLOCK) forward_any(struct layer_nor
     float sum = 0, squares = 0;
     for (int64_t i = first; i < n; i += TEAM)
         sum += x_at<T, 1>(args, row * n + i).at[0];
-    const float mean = ddp_replica_threads_sum<WARPS>(sum, partial) / (float)n;
+    const float mean = ddp_warps_reduce<WARPS, DDP_SUM>(sum, partial) / (float)n;
     for (int64_t i = first; i < n; i += TEAM) {
         const float off = ddp_read_one(x + i) - mean;
         squares += off * off;
     }
     const float rstd =
-        1 / sqrtf(ddp_replica_threads_sum<WARPS>(squares, partial) / (float)n + args.eps);
+        1 / sqrtf(ddp_warps_reduce<WARPS, DDP_SUM>(squares, partial) / (float)n + args.eps);
     for (int64_t i = first; i < n; i += TEAM)
         ddp_write_one((T *)args.y + row * n + i,
                       normalized(args, ddp_read_one(x + i), mean, rstd, i));
@@ -217,10 +217,7 @@ static enum ddp_status run_forward(const char *name, const struct layer_norm_row
         ddp_layer_norm_check(name, rows.rows, rows.features, rows.eps, rows.a && rows.y, dtype);
     if (status || rows.rows == 0 || rows.features == 0)
         return status;
-    if (dtype == DDP_BF16)
-        choose_forward<uint16_t>(rows, cuda);
-    else
-        choose_forward<float>(rows, cuda);
+    DDP_BY_DTYPE(dtype, choose_forward, rows, cuda);
     return ddp_cuda_launched(cuda, name);
 }
 
@@ -285,8 +282,8 @@ row_means(const struct ddp_layer_norm_backward &args, ddp_pack<float, W> (&x)[PA
         }
     }
     if (args.dx) {
-        sums.g = ddp_replica_threads_sum<WARPS>(sums.g, partial) / (float)args.features;
-        sums.gx = ddp_replica_threads_sum<WARPS>(sums.gx, partial) / (float)args.features;
+        sums.g = ddp_warps_reduce<WARPS, DDP_SUM>(sums.g, partial) / (float)args.features;
+        sums.gx = ddp_warps_reduce<WARPS, DDP_SUM>(sums.gx, partial) / (float)args.features;
     }
     return sums;
 }
@@ -402,8 +399,8 @@ static __global__ void __launch_bounds__(DDP_BLOCK) backward_any(struct layer_no
         means.g += g;
         means.gx += g * ((ddp_read_one(x + i) - mean) * rstd);
     }
-    means.g = ddp_replica_threads_sum<WARPS>(means.g, partial) / (float)n;
-    means.gx = ddp_replica_threads_sum<WARPS>(means.gx, partial) / (float)n;
+    means.g = ddp_warps_reduce<WARPS, DDP_SUM>(means.g, partial) / (float)n;
+    means.gx = ddp_warps_reduce<WARPS, DDP_SUM>(means.gx, partial) / (float)n;
     for (int64_t i = (int)threadIdx.x % TEAM; i < n; i += TEAM) {
         const float g = ddp_read_one(dy + i) * (args.gamma ? args.gamma[i] : 1);
         const float value = dx_of(g, (ddp_read_one(x + i) - mean) * rstd, means, rstd);

@@ -6,43 +6,32 @@
 #include "kernels/kernels_cuda.h"
 #include "kernels/merge.h"
 
-struct merge {
-    int64_t count;
+#define AHEAD 4 /* partial sums whose loads are on their way together */
+
+struct merge_elements {
     int partial_count;
     const float *partials[DDP_MERGE_MAX];
     const float *leaf;
     float *destination;
-};
 
-#define AHEAD 4 /* partial sums whose loads are on their way together */
-
-template <int W> static __device__ inline void merge_pack(const struct merge &args, int64_t at)
-{
-    ddp_pack<float, W> sum = ddp_load<float, W>(args.leaf + at);
-    for (int first = 0; first < args.partial_count; first += AHEAD) {
-        ddp_pack<float, W> left[AHEAD];
+    template <int W> __device__ void run(int64_t at) const
+    {
+        ddp_pack<float, W> sum = ddp_load<float, W>(leaf + at);
+        for (int first = 0; first < partial_count; first += AHEAD) {
+            ddp_pack<float, W> left[AHEAD];
 #pragma unroll
-        for (int p = 0; p < AHEAD; p++)
-            if (first + p < args.partial_count)
-                left[p] = ddp_load<float, W>(args.partials[first + p] + at);
+            for (int p = 0; p < AHEAD; p++)
+                if (first + p < partial_count)
+                    left[p] = ddp_load<float, W>(partials[first + p] + at);
 #pragma unroll
-        for (int p = 0; p < AHEAD; p++)
-            if (first + p < args.partial_count)
-                for (int i = 0; i < W; i++)
-                    sum.at[i] = left[p].at[i] + sum.at[i];
+            for (int p = 0; p < AHEAD; p++)
+                if (first + p < partial_count)
+                    for (int i = 0; i < W; i++)
+                        sum.at[i] = left[p].at[i] + sum.at[i];
+        }
+        ddp_store<float, W>(destination + at, sum);
     }
-    ddp_store<float, W>(args.destination + at, sum);
-}
-
-template <int W> static __global__ void merge_all(struct merge args)
-{
-    const int64_t at = ddp_first_of_pack(W);
-    if (at + W <= args.count)
-        merge_pack<W>(args, at);
-    else
-        for (int64_t i = at; i < args.count; i++)
-            merge_pack<1>(args, i);
-}
+};
 
 static enum ddp_status check(const struct ddp_merge *args)
 {
@@ -61,21 +50,15 @@ extern "C" enum ddp_status ddp_cuda_merge(const struct ddp_merge *args, void *st
     enum ddp_status status = check(args);
     if (status || args->count == 0 || (args->partial_count == 0 && args->leaf == args->destination))
         return status;
-    struct merge merge;
+    struct merge_elements merge;
     bool aligned = ddp_aligned(args->leaf) && ddp_aligned(args->destination);
     for (int p = 0; p < DDP_MERGE_MAX; p++) {
         merge.partials[p] = p < args->partial_count ? args->partials[p] : NULL;
         aligned = aligned && ddp_aligned(merge.partials[p]);
     }
-    merge.count = args->count;
     merge.partial_count = args->partial_count;
     merge.leaf = args->leaf;
     merge.destination = args->destination;
-    if (aligned)
-        DDP_LAUNCH((merge_all<4>), ddp_cuda_blocks(args->count, 4 * DDP_BLOCK), DDP_BLOCK, 0,
-                   cuda->stream, merge);
-    else
-        DDP_LAUNCH((merge_all<1>), ddp_cuda_blocks(args->count, DDP_BLOCK), DDP_BLOCK, 0,
-                   cuda->stream, merge);
+    ddp_cuda_elements<4>(merge, args->count, aligned, cuda);
     return ddp_cuda_launched(cuda, "merge");
 }

@@ -48,8 +48,8 @@ static __global__ void __launch_bounds__(ADDERS)
         if (!is_class(args, label) && label != DDP_LABEL_NONE && row < bad)
             bad = row;
     }
-    counted = ddp_replica_threads_sum<ADDERS / DDP_WARP>(counted, partial);
-    bad = ddp_replica_threads_min<ADDERS / DDP_WARP>(bad, partial);
+    counted = ddp_warps_reduce<ADDERS / DDP_WARP, DDP_SUM>(counted, partial);
+    bad = ddp_warps_reduce<ADDERS / DDP_WARP, DDP_MIN>(bad, partial);
     if (threadIdx.x > 0)
         return;
     pass.sums->counted = counted;
@@ -205,10 +205,10 @@ static __global__ void __launch_bounds__(BLOCK) rows_kernel(struct cross_entropy
     struct cross_entropy_state state = state_of<T, TEAM, PREDICT>(row, lane);
     if (WARPS == 1)
         __syncwarp(); /* all have read what is written over below: shuffles order no memory */
-    const float max = ddp_replica_threads_max<WARPS>(state.max, partial);
+    const float max = ddp_warps_reduce<WARPS, DDP_MAX>(state.max, partial);
     if (PREDICT) {
         const int place = state.best >= 0 && state.max == max ? state.best : row.n;
-        const int best = ddp_replica_threads_min<WARPS>(place, places);
+        const int best = ddp_warps_reduce<WARPS, DDP_MIN>(place, places);
         if (lane == 0)
             args.predictions[number] = best < row.n ? best : 0; /* a row of NaN */
     }
@@ -216,14 +216,14 @@ static __global__ void __launch_bounds__(BLOCK) rows_kernel(struct cross_entropy
         put_zeros<T, TEAM>(row, lane);
         return;
     }
-    const float sum = ddp_replica_threads_sum<WARPS>(state.sum * expf(state.max - max), partial);
+    const float sum = ddp_warps_reduce<WARPS, DDP_SUM>(state.sum * expf(state.max - max), partial);
     if (lane == 0)
         pass.losses[number - pass.begin] = log((double)sum) - ((double)own - (double)max);
     if (!row.d)
         return;
     const float mean = 1.0f / (float)divisor_of(pass);
     put_gradient<T, TEAM>(row, lane, max, mean / sum);
-    ddp_replica_threads_barrier<WARPS>();
+    ddp_warps_barrier<WARPS>();
     if (lane == 0)
         ddp_write_one(row.d + label, (expf(own - max) / sum - 1.0f) * mean);
 }
@@ -236,7 +236,7 @@ static __global__ void __launch_bounds__(ADDERS) add_losses(struct cross_entropy
 #pragma unroll 8
     for (int64_t i = threadIdx.x; i < pass.end - pass.begin; i += ADDERS)
         sum += pass.losses[i];
-    sum = ddp_replica_threads_sum<ADDERS / DDP_WARP>(sum, partial);
+    sum = ddp_warps_reduce<ADDERS / DDP_WARP, DDP_SUM>(sum, partial);
     if (threadIdx.x > 0)
         return;
     sum += pass.sums->loss;
@@ -287,10 +287,7 @@ ddp_cuda_softmax_cross_entropy(const struct ddp_softmax_cross_entropy *args, voi
     do {
         pass.begin = pass.end;
         pass.end = args->rows - pass.begin < CHUNK ? args->rows : pass.begin + CHUNK;
-        if (args->dtype == DDP_BF16)
-            launch_rows<uint16_t>(pass, cuda);
-        else
-            launch_rows<float>(pass, cuda);
+        DDP_BY_DTYPE(args->dtype, launch_rows, pass, cuda);
         DDP_LAUNCH(add_losses, 1, ADDERS, 0, cuda->stream, pass);
     } while (pass.end < args->rows);
     return ddp_cuda_launched(cuda, "softmax cross-entropy");

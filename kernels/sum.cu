@@ -22,7 +22,7 @@ static __global__ void __launch_bounds__(DDP_BLOCK)
 #pragma unroll 8
     for (int64_t i = begin + threadIdx.x; i < end; i += DDP_BLOCK)
         sum += (double)ddp_read_one(x + i);
-    sum = ddp_replica_threads_sum<DDP_BLOCK / DDP_WARP>(sum, partial);
+    sum = ddp_warps_reduce<DDP_BLOCK / DDP_WARP, DDP_SUM>(sum, partial);
     if (threadIdx.x == 0)
         parts[blockIdx.x] = sum;
 }
@@ -34,38 +34,29 @@ static __global__ void __launch_bounds__(DDP_BLOCK)
     double sum = 0;
     for (int i = (int)threadIdx.x; i < count; i += DDP_BLOCK)
         sum += parts[i];
-    sum = ddp_replica_threads_sum<DDP_BLOCK / DDP_WARP>(sum, partial);
+    sum = ddp_warps_reduce<DDP_BLOCK / DDP_WARP, DDP_SUM>(sum, partial);
     if (threadIdx.x == 0)
         *y = (float)sum;
 }
 
-template <typename T, int W> static __global__ void fill(int64_t count, const float *dy, T *dx)
-{
-    const int64_t at = ddp_first_of_pack(W);
-    const float value = *dy;
-    if (at + W <= count) {
+template <typename T> struct sum_gradients {
+    const float *dy;
+    T *dx;
+
+    template <int W> __device__ void run(int64_t at) const
+    {
         ddp_pack<float, W> values;
         for (int i = 0; i < W; i++)
-            values.at[i] = value;
+            values.at[i] = *dy;
         ddp_write<W>(dx + at, values);
-        return;
     }
-    for (int64_t i = at; i < count; i++)
-        ddp_write_one(dx + i, value);
-}
+};
 
 template <typename T>
 static void launch_fill(const struct ddp_sum_backward *args, struct ddp_cuda *cuda)
 {
-    constexpr int W = ddp_width<T>;
-    const int64_t n = args->count;
-    T *dx = (T *)args->dx;
-    if (ddp_aligned(dx))
-        DDP_LAUNCH((fill<T, W>), ddp_cuda_blocks(n, W * DDP_BLOCK), DDP_BLOCK, 0, cuda->stream, n,
-                   args->dy, dx);
-    else
-        DDP_LAUNCH((fill<T, 1>), ddp_cuda_blocks(n, DDP_BLOCK), DDP_BLOCK, 0, cuda->stream, n,
-                   args->dy, dx);
+    const sum_gradients<T> fill = {args->dy, (T *)args->dx};
+    ddp_cuda_elements<ddp_width<T>>(fill, args->count, ddp_aligned(fill.dx), cuda);
 }
 
 extern "C" enum ddp_status ddp_cuda_sum_forward(const struct ddp_sum_forward *args, void *stream)
@@ -91,13 +82,9 @@ extern "C" enum ddp_status ddp_cuda_sum_forward(const struct ddp_sum_forward *ar
 extern "C" enum ddp_status ddp_cuda_sum_backward(const struct ddp_sum_backward *args, void *stream)
 {
     struct ddp_cuda *cuda = (struct ddp_cuda *)stream;
-    const int64_t n = args->count;
     const enum ddp_status status = ddp_sum_check_backward(args);
-    if (status || n == 0)
+    if (status || args->count == 0)
         return status;
-    if (args->dtype == DDP_BF16)
-        launch_fill<uint16_t>(args, cuda);
-    else
-        launch_fill<float>(args, cuda);
+    DDP_BY_DTYPE(args->dtype, launch_fill, args, cuda);
     return ddp_cuda_launched(cuda, "sum backward");
 }

@@ -81,9 +81,6 @@ extern "C" enum ddp_status ddp_cuda_transpose(const struct ddp_transpose *args, 
     const int64_t count = args->batch * args->rows * args->columns;
     if (status || count == 0)
         return status;
-    if (args->dtype == DDP_BF16)
-        launch<uint16_t>(args, count, cuda);
-    else
-        launch<float>(args, count, cuda);
+    DDP_BY_DTYPE(args->dtype, launch, args, count, cuda);
     return ddp_cuda_launched(cuda, "transpose");
 }

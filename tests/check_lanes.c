@@ -5,6 +5,7 @@
 #include "config.h"
 
 #include "tests/mode_test.h"
+#include "kernels/reduce.h"
 
 /* The shard's gradients are written, or added to what is there. */
 static void run_shard(ddp_exec *exec, const struct ddp_batch *batch, float *gradients, bool adding)

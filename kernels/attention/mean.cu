@@ -53,8 +53,5 @@ static void means(const struct ddp_heads *g, const struct ddp_attention_backward
 void ddp_cuda_attention_means(const struct ddp_heads *g, const struct ddp_attention_backward *args,
                               float *mean, struct ddp_cuda *cuda)
 {
-    if (args->dtype == DDP_BF16)
-        means<uint16_t>(g, args, mean, cuda);
-    else
-        means<float>(g, args, mean, cuda);
+    DDP_BY_DTYPE(args->dtype, means, g, args, mean, cuda);
 }

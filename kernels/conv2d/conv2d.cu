@@ -171,9 +171,6 @@ static void scatter(const struct ddp_conv_scatter *args, struct ddp_cuda *cuda)
 extern "C" enum ddp_status ddp_cuda_conv_scatter(const struct ddp_conv_scatter *args,
                                                  struct ddp_cuda *cuda)
 {
-    if (args->dtype == DDP_BF16)
-        scatter<uint16_t>(args, cuda);
-    else
-        scatter<float>(args, cuda);
+    DDP_BY_DTYPE(args->dtype, scatter, args, cuda);
     return ddp_cuda_launched(cuda, "gradient of a convolution's input");
 }

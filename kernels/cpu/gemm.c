@@ -155,13 +155,14 @@ static enum ddp_status run_tiles(const struct ddp_gemm *gemm, product_function *
     enum ddp_status status = ddp_gemm_check(gemm);
     if (status || gemm->m == 0 || gemm->n == 0)
         return status;
-    cut_grid(&run);
     struct ddp_signals signals; /* of this thread, which computes tiles too */
     ddp_signals_hold(&signals);
-    if (serial)
+    if (serial) {
         run_tile(&run, &(struct tile){.rows = gemm->m, .columns = gemm->n});
-    else
+    } else {
+        cut_grid(&run);
         ddp_pool_run(ddp_stream_pool(stream), run.count, tile_task, &run);
+    }
     ddp_signals_release(&signals);
     return ddp_onednn_status(atomic_load(&run.error), name_of(gemm));
 }

@@ -3,7 +3,8 @@
  * What the CUDA versions of the operations share: the context that they get as their stream, the
  * launch macro, and small device functions. The .cu files compile with nvcc and, for tests on
  * machines without a GPU, as C++ against a simulation of the device; so they use the portable
- * subset of CUDA C++ only: no inline PTX, no cooperative groups, no atomics.
+ * subset of CUDA C++ only: no cooperative groups, no atomics, and inline PTX in mma.h alone, beside
+ * its twins for the simulation.
  *
  * Rules for kernels: kernels and their templates are static; blocks do not talk to each other; a
  * sum's order depends on the shape alone, never on the device, so that all devices of a kind give
@@ -322,6 +323,34 @@ static __device__ inline int64_t ddp_first_of_pack(int W)
 {
     return ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * W;
 }
+
+/* What most operations over flat arrays are: OP has the arrays and a function run<W>(at), which does
+ * W elements from `at` on. A thread does W of them where that can be one access, else one. */
+template <int W, typename OP>
+static __global__ void __launch_bounds__(DDP_BLOCK) ddp_elements_kernel(OP op, int64_t count)
+{
+    const int64_t at = ddp_first_of_pack(W);
+    if (at + W <= count)
+        op.template run<W>(at);
+    else
+        for (int64_t i = at; i < count; i++)
+            op.template run<1>(i);
+}
+
+template <int W, typename OP>
+static void ddp_cuda_elements(const OP &op, int64_t count, bool aligned, struct ddp_cuda *cuda)
+{
+    if (aligned)
+        DDP_LAUNCH((ddp_elements_kernel<W, OP>), ddp_cuda_blocks(count, W * DDP_BLOCK), DDP_BLOCK,
+                   0, cuda->stream, op, count);
+    else
+        DDP_LAUNCH((ddp_elements_kernel<1, OP>), ddp_cuda_blocks(count, DDP_BLOCK), DDP_BLOCK, 0,
+                   cuda->stream, op, count);
+}
+
+/* Calls the function for the type that activations of `dtype` have. */
+#define DDP_BY_DTYPE(dtype, function, ...)                                                         \
+    ((dtype) == DDP_BF16 ? function<uint16_t>(__VA_ARGS__) : function<float>(__VA_ARGS__))
 
 /* a * b, rounded before anything is added to it: as the CPU's, which has no fused operations. */
 static __device__ inline float ddp_product(float a, float b)

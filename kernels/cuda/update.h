@@ -65,4 +65,48 @@ static __device__ inline bool ddp_cuda_spares(const struct ddp_cuda_part &part, 
     return *range < part.count && part.ranges[*range].begin <= at;
 }
 
+/* A step of an optimizer: OP has the arrays and a function run<W>(part, at, &range), which updates W
+ * elements from `at` on. A block's elements lie together, so that its threads begin their search for
+ * a range at the same one. */
+template <int W, typename OP>
+static __global__ void __launch_bounds__(DDP_BLOCK)
+    ddp_update_kernel(OP op, struct ddp_cuda_part part)
+{
+    const int64_t block = part.begin + (int64_t)blockIdx.x * DDP_BLOCK * W;
+    const int64_t at = block + (int64_t)threadIdx.x * W;
+    int range = ddp_cuda_first_range(part, block);
+    if (at + W <= part.end)
+        op.template run<W>(part, at, &range);
+    else
+        for (int64_t i = at; i < part.end; i++)
+            op.template run<1>(part, i, &range);
+}
+
+template <typename OP>
+static void ddp_cuda_update(const OP &op, int64_t count, const struct ddp_range *ranges,
+                            int range_count, int64_t first, bool aligned, struct ddp_cuda *cuda)
+{
+    struct ddp_cuda_part part;
+    for (int64_t at = 0; at < count; at = part.end) {
+        ddp_cuda_next_part(&part, at, count, ranges, range_count, first);
+        if (aligned)
+            DDP_LAUNCH((ddp_update_kernel<4, OP>),
+                       ddp_cuda_blocks(part.end - part.begin, 4 * DDP_BLOCK), DDP_BLOCK, 0,
+                       cuda->stream, op, part);
+        else
+            DDP_LAUNCH((ddp_update_kernel<1, OP>),
+                       ddp_cuda_blocks(part.end - part.begin, DDP_BLOCK), DDP_BLOCK, 0,
+                       cuda->stream, op, part);
+    }
+}
+
+template <int W>
+static __device__ inline void ddp_cuda_store_bf16(uint16_t *to, const ddp_pack<float, W> &values)
+{
+    ddp_pack<uint16_t, W> rounded;
+    for (int i = 0; i < W; i++)
+        rounded.at[i] = ddp_cuda_bf16_of(values.at[i]);
+    ddp_store<uint16_t, W>(to, rounded);
+}
+
 #endif

@@ -27,11 +27,11 @@ static void pause_waiting(int64_t waited_ns)
 
 static bool is_idle(const struct ddp_cuda_device *gpu)
 {
-    const cudaStream_t streams[] = {gpu->filling, gpu->cuda.stream};
+    const cudaStream_t streams[] = {gpu->filling, gpu->aside.stream, gpu->cuda.stream};
     bool idle = true;
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 3; i++)
         idle = idle && !(streams[i] && cudaStreamQuery(streams[i]) == cudaErrorNotReady);
-    (void)cudaGetLastError(); /* errors are told no more: they have been, or concern nobody */
+    (void)cudaGetLastError(); /* errors are no longer reported: they have been, or do not matter */
     return idle;
 }
 

@@ -9,6 +9,7 @@
 #include "core/memory.h"
 #include "kernels/add.h"
 #include "core/trace.h"
+#include "kernels/add.h"
 
 #include <stdlib.h>
 

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: MIT
 #
 # The habits of HACKING.md that a machine can see: an SPDX line in every source, executable scripts, config.h first in .c files and
-# never in headers, no file over 600 lines, no function over 100 (where ctags is installed), no struct in two .cu files.
+# never in headers, no file over 600 lines, no function over 100 (where ctags is installed), no struct in two .cu files,
+# inline PTX in one header.
 set -u
 LC_ALL=C
 export LC_ALL
@@ -33,6 +34,9 @@ done
 # Kernels are templates over such structs, and templates of the same types are one function to a linker.
 twice=$(cat kernels/*.cu kernels/*/*.cu | sed -n 's/^struct \([a-z_0-9]*\) {$/\1/p' | sort | uniq -d)
 [ -z "$twice" ] || fail "kernels: more than one file has a struct $twice"
+# PTX stands in one header, beside its twins for the simulation.
+ptx=$(grep -lw 'asm\|__asm__' $(find kernels -name '*.cu' -o -name '*.[ch]') | grep -vx kernels/cuda/mma.h)
+[ -z "$ptx" ] || fail "inline assembly outside kernels/cuda/mma.h: $ptx"
 if command -v ctags >/dev/null && ctags --version | grep -q Universal; then
     functions=$(mktemp) || exit 99
     echo "$code" | ctags -L - --languages=C,C++ --langmap=C++:+.cu.cuh --kinds-C=f --kinds-C++=f --fields=+ne -f "$functions"

@@ -42,7 +42,8 @@ enum ddp_status ddp_share_measure(struct ddp_share *share);
 /* After ddp_updater_decide(): all workers' weights are the new ones. */
 enum ddp_status ddp_share_update(struct ddp_share *share);
 
-/* A worker's part of what all workers hold. */
+/* A worker's part of what all workers hold.
+ *   total  zeroed */
 void ddp_share_memory(const struct ddp_share *share, unsigned parts, struct ddp_mode_memory *total);
 
 /* As ddp_mode_save_state() and ddp_mode_load_state(). */

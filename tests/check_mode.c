@@ -197,7 +197,7 @@ static void nothing_left(const char *what, int64_t n)
  */
 START_TEST(statistics_follow)
 {
-    struct ddp_replica replica;
+    struct ddp_replica replica = {0};
     struct ddp_updater updater;
     float loss;
     update = 0;

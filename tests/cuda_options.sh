@@ -18,9 +18,9 @@ run() {
     m=$1
     shift
     case $m in
-    accum) timeout 60 "$trainer" --device cuda --acc-steps 4 "$@" ;;
-    ddp) timeout 60 "$ddprun" -n 2 $share trainer --device cuda --acc-steps 2 "$@" ;;
-    dp) timeout 60 "$trainer" --device cuda --acc-steps 2 $dp "$@" ;;
+    accum) timeout $((60 * patience)) "$trainer" --device cuda --acc-steps 4 "$@" ;;
+    ddp) timeout $((60 * patience)) "$ddprun" -n 2 $share trainer --device cuda --acc-steps 2 "$@" ;;
+    dp) timeout $((60 * patience)) "$trainer" --device cuda --acc-steps 2 $dp "$@" ;;
     esac >"$work/out" 2>&1
 }
 
@@ -157,7 +157,7 @@ else
     rm -f "$work/log"
     expect "weights" 0 '' "$trainer" $flat --steps 1 --save "$work/flat"
     count=$((count + 1))
-    timeout 60 python3 "$here/tests/replicas.py" 3 1 "$work/flat" "$ddprun" -n 3 "$trainer" $flat --epochs 10000 \
+    timeout $((60 * patience)) python3 "$here/tests/replicas.py" 3 1 "$work/flat" "$ddprun" -n 3 "$trainer" $flat --epochs 10000 \
         --check-replicas 5 --log "$work/log" --log-every 5 >"$work/out" 2>&1
     got=$?
     if [ $got -eq 77 ]; then

@@ -14,7 +14,7 @@ train() {
     to=$1
     shift
     count=$((count + 1))
-    timeout 120 "$@" $common --log-every 1 --save "$work/$to" >"$work/out" 2>&1 || {
+    timeout $((120 * patience)) "$@" $common --log-every 1 --save "$work/$to" >"$work/out" 2>&1 || {
         fail "$to: exit code $?"
         tail -n 5 "$work/out"
     }

@@ -165,7 +165,7 @@ enum ddp_status ddp_share_open(struct ddp_share *share, ddp_mode *mode, ddp_comm
     if (wire) {
         share->rank = ddp_comm_rank(setup->comm);
         share->size = ddp_comm_size(setup->comm);
-        share->zero = setup->zero && ddp_comm_has_slices(wire);
+        share->zero = setup->zero;
         share->shared = share->zero && setup->shared_weights && ddp_comm_has_shared(wire);
     }
     enum ddp_status status = cut_buckets(share);

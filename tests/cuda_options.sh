@@ -116,11 +116,11 @@ refused() {
     done
 }
 alone="accum dp"
-refused "$alone" 2 'error: --fast belongs to --mode ddp, which adds gradients up over NCCL' --fast
+refused "$alone" 2 'error: --fast belongs to --mode ddp, which adds gradients over NCCL' --fast
 refused "$alone" 2 'error: --bucket-mb belongs to --mode ddp' --bucket-mb 1
-refused "$alone" 2 'error: --zero 1 shares the update out over the workers of --mode ddp' --zero 1
+refused "$alone" 2 'error: --zero 1 splits the update over the workers of --mode ddp' --zero 1
 refused "$alone" 2 'error: --check-replicas compares the workers of --mode ddp' --check-replicas 1
-refused "$alone" 2 'error: --sync-batch-norm adds up over workers .*--mode (accum|dp) has one worker' --sync-batch-norm
+refused "$alone" 2 'error: --sync-batch-norm needs workers .*--mode (accum|dp) has one worker' --sync-batch-norm
 refused "accum ddp" 2 'error: --replicas belongs to --mode dp' --replicas 2
 refused "$modes" 9 "error: --shared-weights is one copy in the host's memory, and --device is cuda" --shared-weights
 refused "$modes" 0 'warning: --threads has no effect on GPUs' --threads 2

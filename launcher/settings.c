@@ -63,7 +63,7 @@ static const char *read_node_rank(void *destination, const char *value)
     return strcmp(value, "0") == 0 ? NULL : one_machine;
 }
 
-/* Reads "RANK:" if there is one; -1: there is none. False when it is no rank. */
+/* Reads "RANK:" if there is one; -1: there is none. False when it is not a rank. */
 static bool read_rank(const char **at, int64_t *rank)
 {
     char digits[16];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The graph's inputs, and the cast of a float32 input to the dtype of its activations. The cast has no
- * backward pass. */
+ * The graph's inputs, and the cast of a float32 input to the dtype of its activations. The cast has
+ * no backward pass. */
 #include "config.h"
 
 #include "graph/internal.h"

@@ -186,7 +186,7 @@ static enum ddp_status from_beginning_to_end(float *result)
 /* Where the program is built to look for memory that nobody holds any more. */
 extern int __lsan_do_recoverable_leak_check(void) __attribute__((weak));
 
-/* In a process of its own, call `number` of a function fails. An error is told in one line; what is
+/* In a process of its own, call `number` of a function fails. An error is reported in one line; what is
  * no error leaves the right result, and at most a warning.
  *   returns whether there are as many calls */
 static bool fail_call(const char *function, int number)

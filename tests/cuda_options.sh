@@ -61,7 +61,7 @@ cp "$work/out" "$work/said"
 expect "text of one choice" 0 '^line 7' "$trainer" "$@" --temperature 0.7 --top-k 1
 cmp -s "$work/out" "$work/said" || fail "--top-k 1: $(cat "$work/out"), not $(cat "$work/said")"
 
-# Checkpoints of one mode, gone on from in the next; SIGTERM in between.
+# Checkpoints of one mode, resumed in the next; SIGTERM in between.
 set -- $images --steps 6 --quiet --optimizer adamw --schedule constant
 run accum "$@" --save "$work/first" || fail "uninterrupted: $(cat "$work/out")"
 before=accum

@@ -76,7 +76,7 @@ expect "trace on a full disk" 0 "/dev/full: cannot write to it" $article --trace
 expect "steps without a trace" 2 "--trace-steps needs --trace" $article --trace-steps 1-2
 expect "no steps" 2 "the first and the last step" $article --trace "$work/trace" --trace-steps 5-2
 
-# Nothing of these ends the training; each is told once.
+# Nothing of these ends the training; each is reported once.
 expect "a full disk" 0 'log|/dev/full: cannot write' $article --log /dev/full
 [ "$(grep -c 'cannot write' "$work/out")" -eq 1 ] || fail "a full disk is told more or less than once"
 expect "a log that cannot be opened" 4 "$work/none/log: cannot open" $article --log "$work/none/log"

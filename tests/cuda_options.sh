@@ -174,7 +174,8 @@ fi
 count=$((count + 1))
 [ "$(wc -l <"$work/options")" -gt 60 ] || fail "--help names few options: $(cat "$work/options")"
 while read -r option; do
-    grep -qE -- "--(no-)?$option([^a-z-]|\$)" "$here/tests/cuda_options.sh" "$here/tests/cuda_trainer.sh" ||
+    grep -qE -- "--(no-)?$option([^a-z-]|\$)" "$here/tests/cuda_options.sh" "$here/tests/cuda_trainer.sh" \
+        "$here/tests/cuda_same_bits.sh" ||
         fail "--$option: no test on GPUs"
 done <"$work/options"
 finish

@@ -178,8 +178,8 @@ static void share_group(struct sharing *sharing, const int *group, int size, hwl
     hwloc_bitmap_free(available);
 }
 
-/* BIND_CORE and BIND_GPU: groups of workers near the same CPUs, the smallest sets of CPUs first, for a
- * larger one may hold them. */
+/* BIND_CORE and BIND_GPU: groups of workers near the same CPUs, the smallest sets of CPUs first,
+ * since a larger one may contain them. */
 static enum ddp_status share_cores(struct sharing *sharing)
 {
     int *group = ddp_array_alloc((size_t)sharing->workers, sizeof *group);

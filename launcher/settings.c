@@ -63,7 +63,7 @@ static const char *read_node_rank(void *destination, const char *value)
     return strcmp(value, "0") == 0 ? NULL : one_machine;
 }
 
-/* Reads "RANK:" if there is one; -1: there is none. False when it is no rank. */
+/* Reads "RANK:" if there is one; -1: there is none. False when it is not a rank. */
 static bool read_rank(const char **at, int64_t *rank)
 {
     char digits[16];
@@ -244,15 +244,14 @@ const struct ddp_option settings_table[] = {
     {OPTION_FLAG("virtual-local-rank", virtual_local_rank), .environment = "PET_VIRTUAL_LOCAL_RANK",
      .help = "show each worker only its own GPU, with LOCAL_RANK 0 in all of them"},
     {OPTION_FLAG("oversubscribe", oversubscribe),
-     .help = "allow more workers than GPUs: they share these in turn, for tests"},
+     .help = "allow more workers than GPUs, for tests: several workers share a GPU"},
     {OPTION_CHOICE("bind", bind, bind_words, "auto|none|core|numa|gpu"),
-     .help = "let each worker run only on some CPUs, near its GPU where it has one: on cores that "
-             "no other worker has (core; gpu: an error without GPUs) or on a NUMA node (numa); "
-             "auto (the default): numa if each worker has a GPU and there are several nodes, else "
-             "none"},
-    {OPTION_FLAG("report-bindings", report_bindings), .help = "say which CPUs each worker gets"},
+     .help = "bind each worker to CPUs, near its GPU if it has one: to cores of its own (core; "
+             "gpu: an error without GPUs) or to a NUMA node (numa); auto (the default): numa if "
+             "each worker has a GPU and there are several nodes, else none"},
+    {OPTION_FLAG("report-bindings", report_bindings), .help = "print which CPUs each worker gets"},
     {OPTION_FLAG("standalone", standalone), .environment = "PET_STANDALONE",
-     .help = "as for torchrun; always so: a job runs on this machine"},
+     .help = "as for torchrun; a job always runs on this machine"},
     {OPTION_CUSTOM("nnodes", read_nnodes, "1"), .environment = "PET_NNODES",
      .help = "as for torchrun; only 1 is possible"},
     {OPTION_FLAG("module", module), .letter = 'm', .environment = "PET_MODULE",
@@ -260,14 +259,14 @@ const struct ddp_option settings_table[] = {
     {OPTION_FLAG("no-python", no_python), .environment = "PET_NO_PYTHON",
      .help = "execute a PROGRAM that ends in .py itself, instead of giving it to python3"},
     {OPTION_FLAG("dry-run", dry_run), .help = "print what would be started, and start nothing"},
-    {OPTION_SECTION("Meeting point of programs that bring their own network"),
+    {OPTION_SECTION("Rendezvous for programs with their own network"),
      OPTION_TEXT("master-addr", master_addr, "ADDRESS"), .environment = "PET_MASTER_ADDR",
 
      .help = "MASTER_ADDR of the workers (default 127.0.0.1)"},
     {OPTION_INT("master-port", master_port, 0, 65535, "PORT"), .environment = "PET_MASTER_PORT",
      .help = "MASTER_PORT of the workers (default 0: a free one)"},
     {OPTION_SECTION("Output"), OPTION_TEXT("log-dir", log_dir, "DIR"), .environment = "PET_LOG_DIR",
-     .help = "keep what workers write in files under DIR; alone it means --tee 3"},
+     .help = "write the output of workers to files under DIR; alone it means --tee 3"},
     {OPTION_CUSTOM_AT("redirects", redirects, read_streams, "STREAMS"), .letter = 'r',
      .environment = "PET_REDIRECTS",
      .help = "write these to files instead of showing them: 1 standard output, 2 error, 3 both; or "
@@ -282,35 +281,35 @@ const struct ddp_option settings_table[] = {
      .help = "time between SIGTERM and SIGKILL for the workers when the job is taken down (default "
              "5)"},
     {OPTION_INT("max-restarts", max_restarts, 0, 1000000, "N"), .environment = "PET_MAX_RESTARTS",
-     .help = "start all workers again when one fails, at most so often (default 0)"},
+     .help = "restart all workers when one fails, at most N times (default 0)"},
     {OPTION_INT("min-nproc", min_nproc, 1, DDP_BOARD_MAX_WORLD, "M"),
-     .help = "with --max-restarts: go on with fewer workers, but not fewer than M, when a GPU is "
-             "gone or the same rank fails twice in a row"},
+     .help = "with --max-restarts: restart with fewer workers, at least M, when a GPU is lost or "
+             "the same rank fails twice in a row"},
     {OPTION_REAL("timeout", timeout_seconds, 0, 1e7, "SECONDS"),
-     .help = "end the job, and show where each rank is, when no rank of a program that uses libddp "
-             "has got on for so long (default 0: never)"},
+     .help = "end the job and show where each rank is, when no rank of a program that uses libddp "
+             "has made progress for this time (default 0: never)"},
     {OPTION_FLAG("straggler-report", straggler_report),
-     .help = "say at the end which rank kept the others waiting"},
+     .help = "report at the end which rank the others waited for"},
     {OPTION_CUSTOM("inject", read_inject, "FAULT"),
-     .help = "let a worker that uses libddp fail: kill:rank=1,step=7 stop:rank=0 "
+     .help = "make a worker that uses libddp fail: kill:rank=1,step=7 stop:rank=0 "
              "exit:step=3,code=9 slow:rank=2,ms=50; may be repeated"},
-    {OPTION_SECTION("As for torchrun, where one machine needs them not"),
+    {OPTION_SECTION("Accepted because torchrun has them"),
      OPTION_CUSTOM_AT("rdzv-id", run_id, read_run_id, "ID"), .environment = "PET_RDZV_ID",
 
      .help = "TORCHELASTIC_RUN_ID of the workers, and part of the log directory's name (default "
              "none)"},
     {OPTION_CUSTOM("rdzv-backend", read_rdzv_backend, "static|c10d"),
-     .help = "taken and not needed"},
+     .help = "accepted, without effect"},
     {OPTION_TEXT("rdzv-endpoint", ignored, "HOST:PORT"),
-     .help = "taken and not needed; see --master-addr and --master-port"},
-    {OPTION_TEXT("rdzv-conf", ignored, "K=V,..."), .help = "taken and not needed"},
+     .help = "accepted, without effect; see --master-addr and --master-port"},
+    {OPTION_TEXT("rdzv-conf", ignored, "K=V,..."), .help = "accepted, without effect"},
     {OPTION_CUSTOM("node-rank", read_node_rank, "0"), .environment = "PET_NODE_RANK",
      .help = "only 0 is possible"},
     {OPTION_REAL("monitor-interval", monitor_seconds, 0, 1e7, "SECONDS"),
-     .help = "taken and not needed: a worker's end is noticed at once"},
+     .help = "accepted, without effect: a worker's end is noticed at once"},
     {OPTION_CUSTOM_AT("numa-binding", bind, read_numa_binding, "node|exclusive"),
      .environment = "PET_NUMA_BINDING", .help = "--bind numa or --bind core"},
-    {OPTION_TEXT("start-method", ignored, "WORD"), .help = "taken and not needed"},
+    {OPTION_TEXT("start-method", ignored, "WORD"), .help = "accepted, without effect"},
     {OPTION_SECTION("Information"), OPTION_FLAG("help", help), .letter = 'h',
      .help = "print this text"},
     {OPTION_FLAG("version", version), .letter = 'V', .help = "print the version"},
@@ -332,8 +331,8 @@ enum ddp_status settings_read(struct settings *settings, int argc, char *const *
         return status;
     if (settings->min_nproc && !settings->max_restarts)
         return ddp_fail(DDP_ERR_INVALID,
-                        "--min-nproc %d needs --max-restarts: without it no job "
-                        "goes on after a failure",
+                        "--min-nproc %d needs --max-restarts: without it the job "
+                        "ends after a failure",
                         (int)settings->min_nproc);
     if (rest >= argc)
         return ddp_fail(DDP_ERR_INVALID, "no program given; try: ddprun --nproc 2 trainer");
@@ -350,7 +349,7 @@ void settings_help(FILE *out)
           "Starts a program several times on this machine as the workers of one job.\n\n",
           out);
     ddp_options_help(settings_table, out);
-    fputs("\nThe exit code is that of the first worker that fails (128 + N for signal N); 2, 124,\n"
-          "125, 126 and 127 are ddprun's own. See man ddprun.\n",
+    fputs("\nThe exit code is that of the first worker that fails (128 + N for signal N);\n"
+          "2, 124, 125, 126 and 127 are ddprun's own. See man ddprun.\n",
           out);
 }

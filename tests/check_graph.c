@@ -379,7 +379,7 @@ START_TEST(bf16_activations_halve_the_arena)
 }
 END_TEST
 
-/* What is float32 comes in by a cast; a parameter is no activation. */
+/* What is float32 comes in by a cast; a parameter is not an activation. */
 START_TEST(bf16_graphs_take_bf16)
 {
     ddp_graph *graph;

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # What can be wrong with GPUs: one clear line that names the flag, the documented exit code, nobody left behind. Only
-# simulated GPUs can be had in every number, and broken at will.
+# simulated GPUs exist in any number and can be broken at will.
 . "${srcdir:-.}/tests/cli.inc"
 . "$here/tests/cuda.inc"
 [ $simulated = yes ] || skip "needs simulated GPUs"

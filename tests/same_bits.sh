@@ -44,7 +44,7 @@ set -- $common --steps 10 --augment crop,flip
 same "augment: 1 worker x 8" "$trainer" "$@" --data-threads 3
 same "augment: 4 workers x 2" "$ddprun" -n 4 trainer "$@"
 same "augment: dp, 2 replicas x 4" "$trainer" --mode dp --replicas 2 "$@" --data-threads 2
-# Numbers of shards that are no power of two: one shard a worker, and three aligned blocks of two.
+# Numbers of shards that are not a power of two: one shard a worker, and three aligned blocks of two.
 for shards in 3 5 7; do
     first=
     set -- --data "$work/small" --batch-size 16 --steps 30 --hidden 40 --seed 2 --no-eval --quiet --threads 1

@@ -316,7 +316,7 @@ enum ddp_status ddp_checkpoint_state_match(const struct ddp_checkpoint_state *sa
         status = ddp_fail(DDP_ERR_MEMORY, "out of memory");
     else if (count > 0)
         status = ddp_fail(DDP_ERR_INVALID,
-                          "%s: cannot resume from it, because another run wrote it: %s. "
+                          "%s: cannot resume from it, because it was written by another run: %s. "
                           "To start a new run with its weights, use --load %s/%s",
                           path, text, path, ddp_checkpoint_part_names[DDP_CHECKPOINT_MODEL]);
     free(text);

@@ -58,8 +58,9 @@ static enum ddp_status create_with(ddp_comm **comm, ddp_job *job, const struct d
                                    ddp_device *device)
 {
     if (!ops->fits(job))
-        return ddp_fail(DDP_ERR_UNSUPPORTED, "the communicator '%s' does not support %d workers here",
-                        ops->name, ddp_job_world_size(job));
+        return ddp_fail(DDP_ERR_UNSUPPORTED,
+                        "the communicator '%s' does not support %d workers here", ops->name,
+                        ddp_job_world_size(job));
     int slot = ddp_job_world_size(job) > 1 ? atomic_fetch_add(&slots_used, 1) : -1;
     if (slot >= DDP_ID_SLOTS)
         return ddp_fail(DDP_ERR_UNSUPPORTED, "a job can create at most %d communicators",
@@ -173,7 +174,7 @@ static enum ddp_status check(const ddp_comm *comm, struct ddp_comm_call *call)
     return DDP_OK;
 }
 
-/* Checks the call, and tells the board that this rank has arrived at it. */
+/* Checks the call, and writes to the board that this rank has arrived at it. */
 static enum ddp_status enter(ddp_comm *comm, struct ddp_comm_call *call)
 {
     const struct ddp_comm_kind_info *kind = &ddp_comm_kinds[call->kind];

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * What is called, and the contract of a communicator's backend. comm.c checks arguments, numbers
- * the collectives and tells the board; a backend moves data. A backend ends in one const struct
- * ddp_comm_ops and is one line in comm.c. Both structs cross the plugin border: a change in them
- * changes DDP_PLUGIN_ABI. */
+ * the collectives and writes them to the board; a backend moves data. A backend ends in one const
+ * struct ddp_comm_ops and is one line in comm.c. Both structs cross the plugin border: a change in
+ * them changes DDP_PLUGIN_ABI. */
 #ifndef DDP_COMM_COMM_H
 #define DDP_COMM_COMM_H
 

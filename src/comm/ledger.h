@@ -2,13 +2,13 @@
  *
  * What all ranks call, in a part of the job's heap that they map, and waiting for each other.
  *
- * Every call has a number. A rank announces it in its ring: an entry carries what is called, where
- * the buffer lies, and a small payload. Whoever waits for the others' entries compares. Where the
- * calls then go on in each other's memory, a rank counts up `done` and waits for the others' done.
+ * Every call has a number. A rank announces it in its ring: an entry has the call, the place of the
+ * buffer, and a small payload. A rank that waits for the others' entries compares them. If a call
+ * then works in other ranks' memory, each rank counts up `done` and waits for the others' done.
  * A wait spins briefly and then sleeps on the word itself.
  *
- * Who does not wait may run far ahead of the others, and then overwrites what it called a while
- * ago: that is not compared any more. */
+ * A rank that does not wait may run far ahead of the others and overwrite its oldest entries; these
+ * are not compared any more. */
 #ifndef DDP_COMM_LEDGER_H
 #define DDP_COMM_LEDGER_H
 
@@ -39,7 +39,7 @@ struct ddp_ledger {
     char *lines; /* by rank; NULL: not open */
     size_t line_bytes;
     uint32_t ring; /* entries, a power of two: so many calls back can be seen */
-    void *rest;    /* what was asked for beside it */
+    void *rest;    /* the backend's own memory */
     size_t bytes;
     uint32_t next;     /* number of the next call */
     uint32_t compared; /* calls that ddp_ledger_compare() has found to be the same everywhere */
@@ -64,7 +64,7 @@ static inline struct ddp_ledger_line *ddp_ledger_line(const struct ddp_ledger *l
     return (void *)(ledger->lines + (size_t)rank * ledger->line_bytes);
 }
 
-/* The entry of a rank; offset and payload are valid once all have come to that call. */
+/* The entry of a rank; offset and payload are valid once all have made that call. */
 static inline struct ddp_ledger_entry *ddp_ledger_entry(const struct ddp_ledger *ledger, int rank,
                                                         uint32_t number)
 {
@@ -81,12 +81,12 @@ enum ddp_status ddp_ledger_meet(struct ddp_ledger *ledger, const struct ddp_comm
                                 uint64_t offset, const void *payload, size_t payload_bytes,
                                 uint32_t *number);
 
-/* Tells everybody whether this rank succeeded in a call that all have come to: *status [in, out]
+/* Tells all ranks whether this rank succeeded in a call that all have made: *status [in, out]
  * becomes the first failure of any. Returns what ddp_ledger_gather() does. */
 enum ddp_status ddp_ledger_vote(struct ddp_ledger *ledger, const struct ddp_comm_call *call,
                                 enum ddp_status *status);
 
-/* The same without waiting, of those who are there: *all [out] tells whether everybody is. */
+/* The same without waiting, for the ranks that have called; *all [out]: these are all ranks. */
 enum ddp_status ddp_ledger_look(const struct ddp_ledger *ledger, uint32_t number, bool *all);
 
 /* ... of all that this rank has called. */
@@ -95,7 +95,7 @@ enum ddp_status ddp_ledger_compare(struct ddp_ledger *ledger);
 /* ": rank 2 has not arrived", or nothing. */
 void ddp_ledger_missing(const struct ddp_ledger *ledger, uint32_t number, char *text, size_t size);
 
-/* This rank's part of `number` is complete; is everybody's, and a wait for that. */
+/* This rank's part of `number` is complete; are all ranks' parts; a wait for that. */
 void ddp_ledger_done(struct ddp_ledger *ledger, uint32_t number);
 bool ddp_ledger_all_done(const struct ddp_ledger *ledger, uint32_t number);
 enum ddp_status ddp_ledger_wait_done(struct ddp_ledger *ledger, uint32_t number);

@@ -15,7 +15,7 @@
 #include <string.h>
 
 #define SPINS         4000 /* about 100 us; a wait is mostly much shorter, or much longer */
-#define SPINS_CROWDED 20   /* more ranks than processors: whoever is awaited needs this one */
+#define SPINS_CROWDED 20   /* more ranks than processors: the awaited rank needs this one */
 
 static bool fits(const ddp_job *job)
 {

@@ -48,7 +48,7 @@ enum ddp_status shm_free(struct shm *shm, const struct ddp_comm_call *call);
 bool shm_registered(const void *state, const void *memory, size_t bytes);
 void shm_free_regions(struct shm *shm);
 
-/* Where it lies in the heap; DDP_LEDGER_NOWHERE: it is not registered. */
+/* Its offset in the heap; DDP_LEDGER_NOWHERE: it is not registered. */
 uint64_t shm_offset_of(const struct shm *shm, const void *memory, size_t bytes);
 
 /* What a rank has announced; NULL: it is not registered. */

@@ -70,7 +70,7 @@ static enum ddp_status agree_on_offset(struct shm *shm, const struct ddp_comm_ca
         return gathered;
     *offset = ddp_ledger_entry(&shm->ledger, 0, number)->offset;
     if (status == DDP_OK && *offset == DDP_LEDGER_NOWHERE)
-        status = DDP_ERR_MEMORY; /* rank 0 has said why */
+        status = DDP_ERR_MEMORY; /* rank 0 has logged why */
     return status;
 }
 

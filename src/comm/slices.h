@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * How the collectives that move large arrays cut them up, on the host and on devices alike. Each
- * rank has a slice: it adds that one up for all, or gives it to all. Slices are worked on piece by
- * piece, as buffers allow. */
+ * How collectives on large arrays divide them, on the host and on devices alike. Each rank has a
+ * slice, which it reduces for all or sends to all. Slices are processed piece by piece, as buffers
+ * allow. */
 #ifndef DDP_COMM_SLICES_H
 #define DDP_COMM_SLICES_H
 
@@ -15,7 +15,7 @@ struct ddp_slices {
     size_t count, element; /* elements in it, bytes of one */
     size_t grain, share;   /* elements; the first `longer` slices have a grain more than a share */
     int rank, size, longer;
-    bool whole; /* everybody's slice is all of it */
+    bool whole; /* every rank's slice is all of it */
     int root;   /* the only rank that has one; -1: all do */
 };
 
@@ -78,7 +78,7 @@ static inline bool ddp_slices_even(const struct ddp_slices *all)
     return ddp_slices_longest(all) * (size_t)all->size == all->count;
 }
 
-/* What lies in [at, at + most) of a rank's slice, elements. */
+/* The part of a rank's slice in [at, at + most), elements. */
 static inline struct ddp_part ddp_slices_part(const struct ddp_slices *all, int rank, size_t at,
                                               size_t most)
 {

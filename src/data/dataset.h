@@ -75,7 +75,7 @@ struct ddp_dataset {
     struct ddp_dataset_info info;
 };
 
-/* A source's struct of so many bytes, zeroed but for its beginning. NULL (logged) without memory. */
+/* A source's struct of so many bytes, zeroed except its beginning. NULL (logged): no memory. */
 void *ddp_dataset_alloc(size_t bytes, const struct ddp_dataset_ops *ops, const char *path);
 
 struct ddp_dataset_source {

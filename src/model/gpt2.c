@@ -33,15 +33,16 @@ _Static_assert(sizeof(struct ddp_gpt2) <= DDP_MODEL_OWN, "room for it");
 #define OPTION_STRUCT struct ddp_gpt2
 
 static const struct ddp_option options[] = {
-    {OPTION_INT("layers", layers, 1, 1000, "N"), .help = "gpt2: blocks, instead of the size's"},
+    {OPTION_INT("layers", layers, 1, 1000, "N"),
+     .help = "gpt2: number of blocks, overrides --size"},
     {OPTION_INT("heads", heads, 1, 1000, "N"),
-     .help = "gpt2: heads of attention, instead of the size's"},
+     .help = "gpt2: number of attention heads, overrides --size"},
     {OPTION_INT("channels", channels, 1, 65536, "N"),
-     .help = "gpt2: numbers for a token inside, instead of the size's"},
+     .help = "gpt2: embedding width, overrides --size"},
     {OPTION_INT("context", context, 1, 1 << 20, "N"),
-     .help = "gpt2: positions it has room for (default --seq-len; 1024 from 124M on)"},
+     .help = "gpt2: number of positions (default --seq-len; 1024 from 124M on)"},
     {OPTION_REAL("dropout", dropout, 0, 0.99, "P"),
-     .help = "gpt2: share of elements that are dropped after embeddings and layers (default 0)"},
+     .help = "gpt2: fraction of elements that are zeroed after embeddings and layers (default 0)"},
     {0},
 };
 

@@ -12,7 +12,7 @@
 #define DDP_MODELS    16 /* in the table, at most */
 #define DDP_MODEL_OWN 192
 
-/* A model's own struct: what its options set and its description tells. Begins as zeros. */
+/* A model's own struct: set from its options and its description. Begins as zeros. */
 union ddp_model_own {
     unsigned char bytes[DDP_MODEL_OWN];
     double aligned;
@@ -35,7 +35,7 @@ struct ddp_model_config {
     union ddp_model_own own;
 };
 
-/* A member of a model's own struct that its description tells where it is not 0. */
+/* A member of a model's own struct that its description has if it is not 0. */
 struct ddp_model_field {
     const char *name; /* NULL ends the list */
     enum { DDP_FIELD_INT, DDP_FIELD_REAL, DDP_FIELD_BOOL, DDP_FIELD_LIST } kind;

@@ -17,7 +17,7 @@
 #define OPTION_STRUCT struct ddp_train_options
 
 static const char *const device_help =
-    "where to compute: auto (a GPU where there is one), cpu or cuda";
+    "where to compute: auto (a GPU if there is one), cpu or cuda";
 
 static const char *const dtype_names[] = {"fp32", "bf16", NULL};
 
@@ -127,20 +127,19 @@ static const struct ddp_option rows[] = {
     {OPTION_TEXT("config", config, "FILE"),
      .help = "gpt2: shape and dropout from this config.json of Hugging Face"},
     {OPTION_CHOICE("dtype", dtype, dtype_names, "TYPE"),
-     .help = "operands of products, on GPUs activations too: fp32 (default) or bf16; weights stay "
-             "fp32"},
+     .help = "type of the operands of products, and of activations on GPUs: fp32 (default) or "
+             "bf16; weights are fp32"},
     {OPTION_TEXT("data", data, "PATH"), .letter = 'd',
-     .help = "what to learn: a directory (IDX, CIFAR, train.bin), X.npy,Y.npy, FILE.npz, a file of "
-             "tokens, a glob of them, or any text (default: Debian's Fashion-MNIST)"},
+     .help = "training data: a directory (IDX, CIFAR, train.bin), X.npy,Y.npy, FILE.npz, a token "
+             "file, a glob of them, or any text (default: Debian's Fashion-MNIST)"},
     {OPTION_CUSTOM("dataset", read_dataset, "NAME"),
-     .help =
-         "how to read --data, where its name does not tell: idx, cifar, npy, tokens or article"},
-    {OPTION_TEXT("val", val, "PATH"),
-     .help = "what to evaluate on, where --data alone does not say"},
+     .help = "format of --data, if it is not detected: idx, cifar, npy, tokens or article"},
+    {OPTION_TEXT("val", val, "PATH"), .help = "data for evaluation, if --data has none"},
     {OPTION_INT("seq-len", seq_len, 1, 1 << 24, "T"),
      .help = "tokens: length of a sample (default 256)"},
     {OPTION_CHOICE("tokens", tokens, ddp_token_kind_names, "KIND"),
-     .help = "tokens: what files hold: auto (default), gpt2 (llm.c's), uint16, uint32 or bytes"},
+     .help =
+         "tokens: format of the files: auto (default), gpt2 (llm.c's), uint16, uint32 or bytes"},
     {OPTION_INT("vocab-size", vocab_size, 2, 1 << 24, "N"),
      .help = "tokens: how many there are (default: 50257 for 16 bits, 128256 for 32, 256 for "
              "bytes)"},
@@ -148,13 +147,14 @@ static const struct ddp_option rows[] = {
      .help = "change training images at random: crop (4 pixels of padding), flip (left and right), "
              "crop,flip or none (default)"},
     {OPTION_INT("data-threads", data_threads, 1, 64, "N"),
-     .help = "threads of each worker that read ahead (default 1)"},
+     .help = "threads of each worker that read samples ahead (default 1)"},
     {OPTION_INT("data-size", data_size, 1, 1e9, "N"),
      .help = "article: number of samples, and of numbers in each (default 16)"},
     {OPTION_TEXT("load", load, "FILE"),
-     .help = "start from the weights in this file: ours, or a GPT-2 of Hugging Face or llm.c"},
+     .help =
+         "start from the weights in this file: from --save, or a GPT-2 from Hugging Face or llm.c"},
     {OPTION_TEXT("save", save, "FILE"),
-     .help = "write the weights to this safetensors file at the end, whole or not at all"},
+     .help = "write the weights to this safetensors file at the end"},
     {OPTION_TEXT("export", export_path, "FILE"),
      .help = "gpt2: write the weights at the end for other programs"},
     {OPTION_CHOICE("export-format", export_format, ddp_export_format_names, "FORMAT"),
@@ -167,34 +167,33 @@ static const struct ddp_option rows[] = {
      OPTION_INT("generate", generate, 1, 1e6, "N"),
      .help = "continue the prompt by N tokens with the gpt2 that --load names"},
     {OPTION_TEXT("prompt", prompt, "TEXT|FILE"),
-     .help = "what to continue: text, or numbers where tokens are not bytes; or a file with it"},
+     .help = "text to continue, or numbers if tokens are not bytes; or a file with it"},
     {OPTION_REAL("temperature", temperature, 0, 100, "X"),
-     .help = "below 1 the likely gets likelier; 0: always the likeliest (default 0.8)"},
+     .help = "values below 1 favour likely tokens; 0 takes the most likely one (default 0.8)"},
     {OPTION_INT("top-k", top_k, 0, 1e6, "K"),
-     .help = "draw from the K likeliest tokens only; 0: from all (default 200)"},
+     .help = "sample from the K most likely tokens only; 0: from all (default 200)"},
 
     {OPTION_SECTION("Where it runs"), OPTION_CHOICE("mode", mode, ddp_mode_names, "MODE"),
      .help = "accum (default alone), ddp (default under ddprun) or dp"},
     {OPTION_FLAG("distributed", distributed), .help = "the same as --mode ddp"},
     {OPTION_INT("replicas", replicas, 1, DDP_TRAIN_DEVICES, "N"),
-     .help = "dp: threads with a replica of the model each (default: as many as GPUs; 2 on the "
-             "CPU)"},
+     .help = "dp: number of replicas, a thread each (default: the number of GPUs; 2 on the CPU)"},
     {OPTION_TEXT("device", device, "KIND"), .help = device_help},
     {OPTION_CUSTOM("devices", read_devices, "N,N,..."),
-     .help = "numbers of the GPUs that replicas or workers compute on; one may be named twice"},
+     .help = "numbers of the GPUs for the replicas or workers; one may be named twice"},
     {OPTION_FLAG("fast", fast),
      .help = "ddp on GPUs: NCCL's own all-reduce; the bits may then depend on the machine"},
     {OPTION_INT("threads", threads, 1, 1024, "N"), .letter = 't',
      .help = "computing threads of each worker or replica (default: OMP_NUM_THREADS, or its share "
              "of the cores)"},
     {OPTION_REAL("bucket-mb", bucket_mb, 0.001, 1048576, "MB"),
-     .help = "ddp: gradients all-reduced together, in MiB (default 25)"},
+     .help = "ddp: size in MiB of the buckets of gradients that are all-reduced (default 25)"},
     {OPTION_INT("zero", zero, 0, 1, "STAGE"),
-     .help = "ddp: 1 shares the update out over the workers (default), 0 repeats it in each"},
+     .help = "ddp: 1 splits the update over the workers (default), 0 repeats it in each"},
     {OPTION_NEGATABLE("shared-weights", shared_weights),
      .help = "ddp: one copy of weights and optimizer state for all workers (default on the CPU)"},
     {OPTION_FLAG("sync-batch-norm", sync_batch_norm),
-     .help = "ddp: batch norm over the samples of all workers in a step, not of each by itself"},
+     .help = "ddp: batch norm over the samples of all workers, not over those of each worker"},
 
     {OPTION_SECTION("How long and how much at a time"), OPTION_INT("epochs", epochs, 1, 1e9, "N"),
      .letter = 'e', .help = "passes over the data (default 5)"},
@@ -208,15 +207,15 @@ static const struct ddp_option rows[] = {
      .help = "gradients are added one after another in each of N lanes, and the lanes' sums in a "
              "tree (default 8, a power of two); 1 takes the least memory"},
     {OPTION_INT("global-batch", global_batch, 1, 1e9, "N"), .letter = 'g',
-     .help = "samples of an update over all workers; derives --acc-steps"},
+     .help = "samples of an update over all workers; determines --acc-steps"},
     {OPTION_NEGATABLE("shuffle", shuffle),
-     .help = "a new random order each epoch (default; not for article)"},
+     .help = "a new random order each epoch (default except for article)"},
     {OPTION_FLAG("drop-last", drop_last),
      .help = "leave out samples that do not fill all shards, instead of repeating some"},
 
     {OPTION_SECTION("Optimizer"),
      OPTION_CHOICE("optimizer", optimizer, ddp_optimizer_names, "NAME"),
-     .help = "sgd, adam or adamw (default: what the model is trained with, see trainer(1))"},
+     .help = "sgd, adam or adamw (default: depends on the model, see trainer(1))"},
     {OPTION_REAL("lr", rate, 0, 1e6, "RATE"),
      .help = "learning rate (default: 0.1 for mlp, 0.01 for article; 0.001 with adam and adamw)"},
     {OPTION_FLAG("scale-lr", scale_rate),
@@ -224,9 +223,9 @@ static const struct ddp_option rows[] = {
     {OPTION_REAL("momentum", momentum, 0, 1, "M"), .help = "sgd: momentum (default 0.9)"},
     {OPTION_FLAG("nesterov", nesterov), .help = "sgd: Nesterov's momentum"},
     {OPTION_REAL("beta1", beta1, 0, BETA_MAX, "B"),
-     .help = "adam, adamw: how much of the mean gradient is kept (default 0.9)"},
+     .help = "adam, adamw: decay rate of the mean gradient (default 0.9)"},
     {OPTION_REAL("beta2", beta2, 0, BETA_MAX, "B"),
-     .help = "adam, adamw: how much of the mean square is kept (default 0.999)"},
+     .help = "adam, adamw: decay rate of the mean square (default 0.999)"},
     {OPTION_REAL("eps", eps, 0, 1e6, "E"),
      .help = "adam, adamw: added to the root of the mean square (default 1e-8)"},
     {OPTION_REAL("weight-decay", weight_decay, 0, 1e6, "D"),
@@ -234,7 +233,7 @@ static const struct ddp_option rows[] = {
     {OPTION_CHOICE("decay-on", decay_on, ddp_train_decay_names, "WHAT"),
      .help = "weight decay of all parameters (default), or of matrices: not of biases and norms"},
     {OPTION_REAL("clip-grad-norm", clip_norm, 0, 1e30, "N"),
-     .help = "scale gradients down to this global norm (default 0: never)"},
+     .help = "clip gradients to this global norm (default 0: no clipping)"},
 
     {OPTION_SECTION("Learning rate over the run"),
      OPTION_CHOICE("schedule", schedule, ddp_schedule_names, "NAME"),
@@ -244,13 +243,13 @@ static const struct ddp_option rows[] = {
     {OPTION_REAL("warmup-epochs", warmup_epochs, 0, 1e9, "X"),
      .help = "the same in epochs, such as 0.5"},
     {OPTION_REAL("min-lr", min_rate, 0, 1e6, "RATE"),
-     .help = "linear, cosine: the rate that they end in (default 0)"},
+     .help = "linear, cosine: the rate at the end (default 0)"},
     {OPTION_REAL("lr-gamma", gamma, 0, 1, "G"),
-     .help = "step: what the rate is multiplied by at each fall (default 0.1)"},
+     .help = "step: the factor by which the rate drops (default 0.1)"},
     {OPTION_INT("lr-step-size", step_size, 1, 1e9, "N"),
-     .help = "step: epochs between falls (default 30)"},
+     .help = "step: epochs between drops (default 30)"},
     {OPTION_CUSTOM("lr-milestones", read_milestones, "N,N,..."),
-     .help = "step: the epochs after which the rate falls, instead"},
+     .help = "step: the epochs after which the rate drops, instead of --lr-step-size"},
 
     {OPTION_SECTION("Checkpoints"), OPTION_TEXT("checkpoint", checkpoint, "DIR"),
      .help = "write checkpoints to this directory; Ctrl-C, SIGTERM and SIGUSR1 then write one and "
@@ -260,37 +259,36 @@ static const struct ddp_option rows[] = {
     {OPTION_INT("keep", keep, 0, DDP_COUNT_MAX, "N"),
      .help = "remove all but the newest N checkpoints (default 3; 0: keep all)"},
     {OPTION_FLAG("resume", resume),
-     .help = "go on from the newest checkpoint in --checkpoint DIR that is whole; start anew where "
-             "there is none"},
+     .help = "resume from the newest complete checkpoint in --checkpoint DIR; start from the "
+             "beginning if there is none"},
     {OPTION_TEXT("resume-from", resume_from, "DIR"),
-     .help = "go on from this checkpoint (.../step-N), or the newest one in this directory"},
+     .help = "resume from this checkpoint (.../step-N), or the newest one in this directory"},
 
     {OPTION_SECTION("What is shown"), OPTION_FLAG("plan", plan),
-     .help = "print what would be done, with memory and operations, and end; with --verbose each "
-             "operation"},
-    {OPTION_FLAG("mfu", mfu),
-     .help = "measure what the machine reaches in matrix products, and tell the share of it that "
-             "training uses"},
+     .help = "print the plan with memory and operations, and exit; with --verbose each operation"},
+    {OPTION_FLAG("mfu", mfu), .help = "measure the machine's speed in matrix products, and report "
+                                      "what fraction of it training reaches"},
     {OPTION_NEGATABLE("eval", evaluate), .help = "test accuracy after each epoch (default)"},
     {OPTION_INT("log-every", report.log_every, 0, DDP_COUNT_MAX, "N"),
-     .help = "print the loss every N steps (default 0: a bar on a terminal, else a line now and "
-             "then)"},
+     .help = "print the loss every N steps (default 0: a bar on a terminal, else a line every half "
+             "minute)"},
     {OPTION_CHOICE("nan", nan, ddp_nan_names, "WHAT"),
      .help = "when a loss is not finite: stop and name the first tensor that is not (default), "
-             "skip the update and go on, or warn only"},
+             "skip the update, or warn only"},
     {OPTION_INT("check-replicas", check_replicas, 0, DDP_COUNT_MAX, "K"),
-     .help = "ddp: compare the parameters of all workers every K steps, and name who differs"},
+     .help = "ddp: compare the parameters of all workers every K steps, and name a worker that "
+             "differs"},
     {OPTION_TEXT("log", report.log, "FILE"),
      .help = "append the figures of each step and evaluation to this file, as JSON lines"},
     {OPTION_TEXT("tensorboard", report.tensorboard, "DIR"),
      .help = "write them to an event file in this directory, for TensorBoard"},
     {OPTION_TEXT("trace", report.trace, "FILE"),
-     .help = "write what each worker does when to this file, for Perfetto or chrome://tracing"},
+     .help = "write a trace of each worker to this file, for Perfetto or chrome://tracing"},
     {OPTION_CUSTOM("trace-steps", read_trace_steps, "A-B"),
      .help = "the steps that --trace shows (default 1-1000)"},
     {OPTION_FLAG("verbose", report.verbose), .letter = 'v',
      .help = "print every step, and the weights of small models"},
-    {OPTION_FLAG("quiet", quiet), .letter = 'q', .help = "print nothing but errors"},
+    {OPTION_FLAG("quiet", quiet), .letter = 'q', .help = "print errors only"},
     {0},
 };
 

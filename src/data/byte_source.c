@@ -9,9 +9,7 @@
 #include "core/log.h"
 #include "core/memory.h"
 
-#include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 #include <zlib.h>
 
 #define CHUNK_BYTES (64u << 10)
@@ -23,7 +21,7 @@ struct ddp_byte_source {
     bool compressed;
     bool between_members; /* a gzip member has ended; another may begin */
     bool end_of_file;
-    z_stream stream; /* next_in, avail_in hold the unread part of the chunk in either case */
+    z_stream stream; /* next_in and avail_in are the unread part of the chunk */
     unsigned char chunk[CHUNK_BYTES];
 };
 
@@ -43,6 +41,19 @@ static enum ddp_status refill(struct ddp_byte_source *s)
     return DDP_OK;
 }
 
+static enum ddp_status open_stream(struct ddp_byte_source *s)
+{
+    unsigned char start[2];
+    const bool whole = fread(start, 1, sizeof start, s->file) == sizeof start;
+    if (ferror(s->file))
+        return ddp_fail_path(s->name, "read");
+    rewind(s->file);
+    s->compressed = whole && start[0] == 0x1f && start[1] == 0x8b;
+    if (s->compressed && inflateInit2(&s->stream, GZIP_WINDOW) != Z_OK)
+        return ddp_fail(DDP_ERR_MEMORY, "%s: out of memory for decompression", s->name);
+    return DDP_OK;
+}
+
 enum ddp_status ddp_byte_source_open(ddp_byte_source **source, FILE *file, const char *name)
 {
     struct ddp_byte_source *s = ddp_array_alloc(1, sizeof *s);
@@ -50,12 +61,7 @@ enum ddp_status ddp_byte_source_open(ddp_byte_source **source, FILE *file, const
         return DDP_ERR_MEMORY;
     s->file = file;
     s->name = name;
-    enum ddp_status status = refill(s);
-    if (status == DDP_OK && s->stream.avail_in >= 2 && s->chunk[0] == 0x1f && s->chunk[1] == 0x8b) {
-        s->compressed = inflateInit2(&s->stream, GZIP_WINDOW) == Z_OK;
-        if (!s->compressed)
-            status = ddp_fail(DDP_ERR_MEMORY, "%s: out of memory for decompression", name);
-    }
+    enum ddp_status status = open_stream(s);
     if (status != DDP_OK) {
         free(s);
         return status;
@@ -130,21 +136,6 @@ enum ddp_status ddp_byte_source_read(ddp_byte_source *source, void *data, size_t
 {
     if (source->compressed)
         return read_compressed(source, data, bytes, got);
-    size_t done = 0;
-    while (done < bytes) {
-        enum ddp_status status = refill(source);
-        if (status != DDP_OK)
-            return status;
-        size_t n = bytes - done;
-        if (n > source->stream.avail_in)
-            n = source->stream.avail_in;
-        if (n == 0)
-            break;
-        memcpy((unsigned char *)data + done, source->stream.next_in, n);
-        source->stream.next_in += n;
-        source->stream.avail_in -= (uInt)n;
-        done += n;
-    }
-    *got = done;
-    return DDP_OK;
+    *got = fread(data, 1, bytes, source->file);
+    return *got < bytes && ferror(source->file) ? ddp_fail_path(source->name, "read") : DDP_OK;
 }

@@ -22,7 +22,7 @@
 
 struct json_log {
     ddp_append_file *file;
-    int64_t every, total_steps, last_step;
+    int64_t last_step;
     int64_t start_ns;
 };
 
@@ -112,8 +112,6 @@ static enum ddp_status json_open(void **state, const struct ddp_train_facts *fac
         free(log);
         return status;
     }
-    log->every = facts->options.log_every > 0 ? facts->options.log_every : 1;
-    log->total_steps = facts->total_steps;
     log->last_step = facts->first_step;
     log->start_ns = ddp_clock_ns();
     write_object(log, header(facts));
@@ -125,7 +123,7 @@ static void json_step(void *state, const struct ddp_train_step *step)
 {
     struct json_log *log = state;
     log->last_step = step->step + 1;
-    if (log->last_step % log->every != 0 && log->last_step != log->total_steps)
+    if (!step->logged)
         return;
     char rate_name[32];
     snprintf(rate_name, sizeof rate_name, "%s_per_second", step->unit);

@@ -98,11 +98,13 @@ void ddp_train_metrics_step(ddp_train_metrics *metrics, int64_t step, double los
     const int64_t in_epoch = step % facts->steps_per_epoch;
     const bool tail = in_epoch == facts->steps_per_epoch - 1;
     const int64_t rows = tail ? facts->tail_rows : facts->batch_size;
+    const int64_t every = facts->options.log_every > 0 ? facts->options.log_every : 1;
     struct ddp_train_step event = {
         .step = step,
         .epoch = step / facts->steps_per_epoch,
         .in_epoch = in_epoch,
         .last_of_epoch = tail || step == facts->total_steps - 1,
+        .logged = (step + 1) % every == 0 || step == facts->total_steps - 1,
         .loss = loss,
         .rate = rate,
         .gradient_norm = gradient_norm,

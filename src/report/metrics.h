@@ -46,6 +46,7 @@ struct ddp_train_step {
     int64_t step;            /* from 0 */
     int64_t epoch, in_epoch; /* both from 0 */
     bool last_of_epoch;      /* or of the run */
+    bool logged;             /* one that --log-every picks, or the last */
     double loss, rate;
     double gradient_norm; /* NAN: not computed */
     double seconds;       /* since the end of the step before, evaluations left out */

@@ -28,7 +28,6 @@
 
 struct tensorboard {
     ddp_append_file *file;
-    int64_t every, total_steps;
     unsigned char *record;
     size_t capacity;
 };
@@ -169,8 +168,6 @@ static enum ddp_status board_open(void **state, const struct ddp_train_facts *fa
         free(board);
         return status;
     }
-    board->every = facts->options.log_every > 0 ? facts->options.log_every : 1;
-    board->total_steps = facts->total_steps;
     write_head(board, facts);
     *state = board;
     return DDP_OK;
@@ -179,10 +176,9 @@ static enum ddp_status board_open(void **state, const struct ddp_train_facts *fa
 static void board_step(void *state, const struct ddp_train_step *step)
 {
     struct tensorboard *board = state;
-    const int64_t number = step->step + 1;
     char rate_tag[48];
     struct scalars scalars = {.count = 0};
-    if (number % board->every != 0 && number != board->total_steps)
+    if (!step->logged)
         return;
     snprintf(rate_tag, sizeof rate_tag, "train/%s_per_second", step->unit);
     add_scalar(&scalars, "train/loss", step->loss);
@@ -196,7 +192,7 @@ static void board_step(void *state, const struct ddp_train_step *step)
                    step->flops / (step->seconds + 1e-9) / step->peak_flops);
     if (!isnan(step->gradient_norm))
         add_scalar(&scalars, "train/gradient_norm", step->gradient_norm);
-    write_summary(board, number, scalars.pointers, scalars.count);
+    write_summary(board, step->step + 1, scalars.pointers, scalars.count);
 }
 
 static void board_evaluation(void *state, const struct ddp_train_evaluation *evaluation)

@@ -31,6 +31,27 @@ model "cnn fp32" --model cnn --data "$work/images"
 model "cnn bf16" --model cnn --data "$work/images" --dtype bf16
 model "resnet bf16" --model resnet --size 20 --data "$work/images" --dtype bf16 --lr 1e-3
 
+# Lanes of several shards: partial sums wait in page-locked memory and travel beside the operations, or lie on the GPU
+# where no more memory can be locked.
+for lanes in 1 4; do
+    first=
+    set -- --device cuda $gpt2 --dropout 0.1 --batch-size 2 --global-batch 24 --steps 3 --seed 3 --no-eval --quiet --lanes $lanes
+    same "$lanes lanes: 1 worker x 12" "$trainer" "$@"
+    same "$lanes lanes: one by one" env DDP_CUDA_GRAPHS=0 "$trainer" "$@"
+    for order in lazy eager; do
+        [ $simulated = no ] || same "$lanes lanes: $order streams" env DDP_CUDASIM_STREAMS=$order "$trainer" "$@"
+    done
+    [ $lanes -eq 1 ] && continue
+    if [ $simulated = yes ]; then # the third locked memory is the first partial sum
+        same "$lanes lanes: locked memory fails" env DDP_CUDASIM_FAIL=cudaHostAlloc:3 "$trainer" "$@"
+        [ ! -s "$work/out" ] || fail "locked memory fails: $(head -n 3 "$work/out")"
+    fi
+    same "$lanes lanes: 2 workers x 6" "$ddprun" -n 2 $share trainer "$@" --bucket-mb 0.02
+    same "$lanes lanes: 4 workers x 3" "$ddprun" -n 4 $share trainer "$@"
+    replicas 2
+    same "$lanes lanes: dp, 2 replicas x 6" "$trainer" $dp "$@"
+done
+
 # Batch norm over all workers: the same bits however the update is shared out, near one worker with the whole batch.
 set -- --device cuda --model resnet --size 20 --data "$work/images" --seed 1 --optimizer sgd --lr 1e-5 --weight-decay 0 \
     --schedule constant --no-eval --quiet --steps 2

@@ -51,6 +51,13 @@ for lanes in 1 4; do
     same "resnet, $lanes lanes: dp, 1 replica" "$trainer" --mode dp --replicas 1 "$@"
 done
 
+# Running statistics are means over all shards of a lane.
+for lanes in 1 16; do
+    expect "statistics, $lanes lanes" 0 '' "$trainer" "$@" --optimizer sgd --lr 1e-12 --weight-decay 0 --steps 1 --lanes $lanes \
+        --save "$work/statistics.$lanes"
+done
+weights_near "$work/statistics.1" "$work/statistics.16" 1e-5 || fail "1 lane has other statistics than 16"
+
 # --- shards that do not divide evenly over lanes, or lanes over workers ----------------------------------------------
 
 # shellcheck disable=SC2086 # options
@@ -85,7 +92,7 @@ for lanes in 1 2 16; do
     [ $lanes -eq 1 ] || go_on "$lanes lanes, 2 workers" "$ddprun" -n 2 trainer "$@"
     [ $lanes -eq 1 ] || go_on "$lanes lanes, dp" "$trainer" --mode dp --replicas 2 "$@"
 done
-expect "another --lanes" 2 'error: .*written by another run: lanes 16 \(now 8\)' \
+expect "another --lanes" 2 'error: .*another run wrote it: lanes 16 \(now 8\)' \
     "$trainer" "$@" --lanes 8 --resume-from "$work/dir/step-00000002"
 rm -rf "$work/dir"
 expect "a checkpoint with 1 lane" 0 '' "$trainer" "$@" --lanes 1 --checkpoint "$work/dir" --checkpoint-every 2 --keep 0

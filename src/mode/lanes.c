@@ -9,14 +9,9 @@
 
 #include <string.h>
 
-static int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 int64_t ddp_lanes_count(int64_t shards, int64_t wanted, int64_t units)
 {
-    const int64_t most = smaller(shards, wanted);
+    const int64_t most = shards < wanted ? shards : wanted;
     return most < units ? units : most / units * units;
 }
 

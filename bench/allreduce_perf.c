@@ -25,31 +25,16 @@ struct settings {
     const char *mpi_source;
 };
 
+#define OPTION_STRUCT struct settings
+
 static const struct ddp_option options[] = {
-    {.name = "ranks",
-     .letter = 'n',
-     .type = DDP_OPTION_INT,
-     .argument = "N",
-     .min = 1,
-     .max = 64,
-     .offset = offsetof(struct settings, ranks),
-     .given_offset = -1,
-     .help = "number of ranks (2)"},
-    {.name = "rounds",
-     .type = DDP_OPTION_INT,
-     .argument = "N",
-     .min = 1,
-     .max = 100,
-     .offset = offsetof(struct settings, rounds),
-     .given_offset = -1,
+    {OPTION_INT("ranks", ranks, 1, 64, "N"), .letter = 'n', .help = "number of ranks (2)"},
+    {OPTION_INT("rounds", rounds, 1, 100, "N"),
      .help = "how often each side is measured, by turns; the median counts (3)"},
-    {.name = "mpi-source",
-     .type = DDP_OPTION_TEXT,
-     .argument = "FILE",
-     .offset = offsetof(struct settings, mpi_source),
-     .given_offset = -1,
+    {OPTION_TEXT("mpi-source", mpi_source, "FILE"),
      .help = "allreduce_mpi.c, compiled with mpicc (default: beside the sources)"},
-    {.name = NULL}};
+    {0},
+};
 
 static void set_number(const char *name, int value)
 {
@@ -215,12 +200,13 @@ int main(int argc, char **argv)
     static struct table ours, theirs;
     struct settings s = {.ranks = 2, .rounds = 3, .mpi_source = BENCH_SOURCE "/allreduce_mpi.c"};
     char program[] = "/tmp/allreduce_mpi.XXXXXX", command[1024];
+    struct ddp_options_given given = {0};
     int rest;
     if (argc == 2 && strcmp(argv[1], "--help") == 0) {
         ddp_options_help(options, stdout);
         return 0;
     }
-    if (ddp_options_parse(options, &s, argc, argv, false, &rest) != DDP_OK)
+    if (ddp_options_parse(options, &s, &given, argc, argv, false, &rest) != DDP_OK)
         return 2;
     int fd = mkstemp(program);
     if (fd >= 0)

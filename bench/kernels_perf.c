@@ -15,12 +15,19 @@
 #include "kernels/bf16.h"
 #include "kernels/linear.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #define ROUNDS 7
 #define CHUNK  (1 << 20) /* floats that are drawn */
+
+static struct piece {
+    void *memory;
+    size_t bytes;
+} pieces[32];
+static size_t piece_count;
 
 static double round_seconds = 0.03; /* of a round of calls, at least */
 
@@ -43,9 +50,20 @@ static void fill(struct device_bench *bench, void *memory, size_t count, float l
 
 void *device_memory(struct device_bench *bench, size_t bytes)
 {
-    void *memory;
-    bench_must(ddp_device_alloc(bench->device, bytes, &memory));
-    return memory;
+    struct piece *piece = &pieces[piece_count++];
+    assert(piece_count <= sizeof pieces / sizeof pieces[0]);
+    bench_must(ddp_device_alloc(bench->device, bytes, &piece->memory));
+    piece->bytes = bytes;
+    return piece->memory;
+}
+
+/* Frees all device memory but the first `left` pieces. */
+static void release(struct device_bench *bench, size_t left)
+{
+    while (piece_count > left) {
+        piece_count--;
+        ddp_device_free(bench->device, pieces[piece_count].memory, pieces[piece_count].bytes);
+    }
 }
 
 /* Seconds of so many calls, one behind the other on the stream. */
@@ -117,7 +135,7 @@ static void round_to(const struct device_bench *bench, const float *from, void *
 static double product_speed(struct device_bench *bench, int64_t size, enum ddp_dtype compute)
 {
     const struct device_row row = {.run = product};
-    const size_t count = (size_t)size * (size_t)size;
+    const size_t count = (size_t)size * (size_t)size, begin = piece_count;
     double took;
     bench->product = size;
     bench->compute = compute;
@@ -139,11 +157,7 @@ static double product_speed(struct device_bench *bench, int64_t size, enum ddp_d
     if (bench->activations == DDP_BF16)
         round_to(bench, bench->weight, bench->x, count);
     measure(bench, &row, 1, &took);
-    ddp_device_free(bench->device, bench->x, count * sizeof(float));
-    ddp_device_free(bench->device, bench->weight, count * sizeof(float));
-    ddp_device_free(bench->device, bench->y, count * sizeof(float));
-    ddp_device_free(bench->device, bench->weight_bf16, count * sizeof(uint16_t));
-    ddp_device_free(bench->device, bench->product_scratch, scratch);
+    release(bench, begin);
     return 2.0 * (double)size * (double)size * (double)size / took;
 }
 
@@ -211,6 +225,7 @@ int main(int argc, char **argv)
     device_rows_open(&bench);
     print_rows(&bench);
     print_products(&bench, product_size);
+    release(&bench, 0);
     ddp_device_close(bench.device);
     return 0;
 }

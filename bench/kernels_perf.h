@@ -41,7 +41,7 @@ struct device_row {
 #define DEVICE_ROWS 23
 extern const struct device_row device_rows[DEVICE_ROWS];
 
-/* Device memory that is held to the end. */
+/* Device memory, freed at the end. */
 void *device_memory(struct device_bench *bench, size_t bytes);
 
 /* Gets what the operations need besides the arrays. */

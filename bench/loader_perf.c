@@ -42,8 +42,9 @@ static void fail(const char *what)
     exit(EXIT_FAILURE);
 }
 
-/* head, then `bytes` bytes that look like anything. */
-static void put(const char *name, const void *head, size_t head_bytes, size_t bytes, bool text)
+/* head, then `bytes` bytes that look like anything, of so many values from `least` on. */
+static void put(const char *name, const void *head, size_t head_bytes, size_t bytes, int least,
+                unsigned values)
 {
     static unsigned char chunk[1 << 16];
     uint32_t state = 1;
@@ -54,7 +55,7 @@ static void put(const char *name, const void *head, size_t head_bytes, size_t by
         count = bytes - done < sizeof chunk ? bytes - done : sizeof chunk;
         for (size_t i = 0; i < count; i++) {
             state = state * 1664525u + 1013904223u;
-            chunk[i] = (unsigned char)(text ? ' ' + (state >> 24) % 90 : (state >> 24) % 100);
+            chunk[i] = (unsigned char)(least + (int)((state >> 24) % values));
         }
         if (fwrite(chunk, 1, count, file) != count)
             fail(name);
@@ -68,25 +69,8 @@ static void put_idx(void)
     static const unsigned char images[16] = {0, 0, 8, 3,  0, 0, IMAGES >> 8, IMAGES & 255,
                                              0, 0, 0, 28, 0, 0, 0,           28};
     static const unsigned char labels[8] = {0, 0, 8, 1, 0, 0, IMAGES >> 8, IMAGES & 255};
-    put("train-images-idx3-ubyte", images, sizeof images, (size_t)IMAGES * 784, false);
-    put("train-labels-idx1-ubyte", labels, sizeof labels, IMAGES, false);
-}
-
-/* All labels are 0; the pixels are anything. */
-static void put_cifar(void)
-{
-    unsigned char record[1 + CIFAR_PIXELS] = {0};
-    FILE *file = fopen(path_of("data_batch_1.bin"), "wb");
-    if (!file)
-        fail("data_batch_1.bin");
-    for (int i = 0; i < IMAGES; i++) {
-        for (int p = 0; p < CIFAR_PIXELS; p++)
-            record[1 + p] = (unsigned char)(i * 7 + p * 13);
-        if (fwrite(record, 1, sizeof record, file) != sizeof record)
-            fail("data_batch_1.bin");
-    }
-    if (fclose(file) != 0)
-        fail("data_batch_1.bin");
+    put("train-images-idx3-ubyte", images, sizeof images, (size_t)IMAGES * 784, 0, 100);
+    put("train-labels-idx1-ubyte", labels, sizeof labels, IMAGES, 0, 100);
 }
 
 static void put_npy(const char *name, const char *descr, int dims, size_t bytes)
@@ -98,19 +82,19 @@ static void put_npy(const char *name, const char *descr, int dims, size_t bytes)
     memcpy(header, "\x93NUMPY\1", 8);
     header[8] = (char)length;
     header[9] = 0;
-    put(name, header, 10 + (size_t)length, bytes, false);
+    put(name, header, 10 + (size_t)length, bytes, 0, 100);
 }
 
 static void put_tokens(void)
 {
-    put("tokens.bin", "", 0, (size_t)2 * TOKENS, false); /* each below 25,700 */
-    put("tokens32.bin", "", 0, 0, false);
+    put("tokens.bin", "", 0, (size_t)2 * TOKENS, 0, 100); /* each below 25,700 */
+    put("tokens32.bin", "", 0, 0, 0, 100);
     FILE *file = fopen(path_of("tokens32.bin"), "wb");
     for (uint32_t i = 0; file && i < TOKENS / 2; i++)
         fwrite(&(uint32_t){i % 128256}, 4, 1, file);
     if (!file || fclose(file) != 0)
         fail("tokens32.bin");
-    put("text", "", 0, TOKENS, true);
+    put("text", "", 0, TOKENS, ' ', 90);
 }
 
 static void remove_files(void)
@@ -195,7 +179,7 @@ int main(int argc, char **argv)
         fail(directory);
     atexit(remove_files);
     put_idx();
-    put_cifar();
+    put("data_batch_1.bin", "", 0, (size_t)IMAGES * (1 + CIFAR_PIXELS), 0, 10);
     put_npy("f4.npy", "<f4", 3, (size_t)IMAGES * CIFAR_PIXELS * 4);
     put_npy("f2.npy", "<f2", 3, (size_t)IMAGES * CIFAR_PIXELS * 2);
     put_npy("u1.npy", "|u1", 3, (size_t)IMAGES * CIFAR_PIXELS);

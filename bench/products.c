@@ -34,7 +34,6 @@ struct speeds {
 
 static ddp_pool *pool;
 static struct speeds peak;
-static double layer_ms; /* sum over what multiplies in one layer */
 static bool busy;
 
 typedef enum ddp_status call(void *args);
@@ -47,7 +46,6 @@ typedef enum ddp_status call(void *args);
 RUN(gemm, gemm)
 RUN(attention_forward, attention_forward)
 RUN(attention_backward, attention_backward)
-RUN(linear_forward, linear_forward)
 
 /* The clock; or, for a machine that has other things to do, processor time by thread. */
 static int64_t now_ns(void)
@@ -81,13 +79,6 @@ static uint16_t *rounded(const float *from, int64_t count)
     const struct ddp_to_bf16 args = {.count = count, .x = from, .y = values};
     bench_must(ddp_to_bf16(&args, NULL));
     return values;
-}
-
-static void print_flops(const char *name, double ms, double gflop, double fastest)
-{
-    printf("  %-34s %9.3f ms  %7.1f GFLOP/s  %3.0f %% of the fastest product\n", name, ms,
-           gflop / ms * 1e3, 100 * gflop / ms * 1e3 / fastest);
-    layer_ms += ms;
 }
 
 /* --- products --- */
@@ -128,18 +119,10 @@ static struct speeds speeds_of(const struct product *p)
                            .ldb = p->transpose_b ? p->k : p->n,
                            .c = c,
                            .ldc = p->n};
-    struct ddp_gemm bf16 = {.bf16 = true,
-                            .transpose_a = p->transpose_a,
-                            .transpose_b = p->transpose_b,
-                            .m = p->m,
-                            .n = p->n,
-                            .k = p->k,
-                            .a = rounded(a, p->m * p->k),
-                            .lda = f32.lda,
-                            .b = rounded(b, p->k * p->n),
-                            .ldb = f32.ldb,
-                            .c = c,
-                            .ldc = p->n};
+    struct ddp_gemm bf16 = f32;
+    bf16.bf16 = true;
+    bf16.a = rounded(a, p->m * p->k);
+    bf16.b = rounded(b, p->k * p->n);
     const double mflop = 2e-6 * (double)p->m * (double)p->n * (double)p->k;
     struct speeds speeds = {.f32 = mflop / measure(run_gemm, &f32),
                             .library = mflop / measure(run_library, &f32)};
@@ -196,7 +179,13 @@ static void bench_mlp_products(void)
     }
 }
 
-/* --- one layer --- */
+/* --- attention --- */
+
+static void print_flops(const char *name, double ms, double gflop)
+{
+    printf("  %-34s %9.3f ms  %7.1f GFLOP/s  %3.0f %%\n", name, ms, gflop / ms * 1e3,
+           100 * gflop / ms * 1e3 / peak.f32);
+}
 
 /* Half of the square counts as work: what is above the diagonal does not. */
 static void bench_attention(int64_t length)
@@ -222,85 +211,9 @@ static void bench_attention(int64_t length)
                                               .dy = dy,
                                               .dqkv = dqkv};
     const double gflop = 2e-9 * (double)n * (double)(length + 1) / 2;
-    print_flops("attention forward", measure(run_attention_forward, &forward), 2 * gflop, peak.f32);
-    print_flops("attention backward", measure(run_attention_backward, &backward), 5 * gflop,
-                peak.f32);
+    print_flops("attention forward", measure(run_attention_forward, &forward), 2 * gflop);
+    print_flops("attention backward", measure(run_attention_backward, &backward), 5 * gflop);
     bench_release(begin);
-}
-
-/* dy is made anew each time, or it would shrink to nothing. */
-struct again {
-    struct ddp_linear_backward args;
-    const float *dy;
-};
-
-static enum ddp_status run_linear_backward(void *args)
-{
-    struct again *again = args;
-    memcpy(again->args.dy, again->dy, (size_t)(again->args.rows * again->args.out) * sizeof(float));
-    return ddp_linear_backward(&again->args, pool);
-}
-
-static void bench_linear(const char *name, int64_t rows, int64_t in, int64_t out,
-                         enum ddp_activation activation, enum ddp_dtype compute)
-{
-    const size_t begin = bench_pieces();
-    float *x = bench_numbers(rows * in), *y = bench_numbers(rows * out),
-          *pre = bench_numbers(rows * out), *weight = bench_numbers(out * in),
-          *bias = bench_numbers(out), *dy = bench_numbers(rows * out),
-          *dx = bench_numbers(rows * in), *dweight = bench_numbers(out * in),
-          *dbias = bench_numbers(out);
-    uint16_t *weight_bf16 = rounded(weight, out * in);
-    void *scratch =
-        bench_memory(ddp_linear_scratch_bytes(rows, in, out, compute, DDP_F32, true) + 1);
-    struct ddp_linear_forward forward = {.rows = rows,
-                                         .in = in,
-                                         .out = out,
-                                         .activation = activation,
-                                         .compute = compute,
-                                         .x = x,
-                                         .weight = weight,
-                                         .weight_bf16 = weight_bf16,
-                                         .bias = bias,
-                                         .y = y,
-                                         .pre = pre,
-                                         .scratch = scratch};
-    struct again again = {.dy = dy,
-                          .args = {.rows = rows,
-                                   .in = in,
-                                   .out = out,
-                                   .activation = activation,
-                                   .compute = compute,
-                                   .x = x,
-                                   .y = y,
-                                   .pre = pre,
-                                   .weight = weight,
-                                   .weight_bf16 = weight_bf16,
-                                   .dy = bench_numbers(rows * out),
-                                   .dx = dx,
-                                   .dweight = dweight,
-                                   .dbias = dbias,
-                                   .scratch = scratch}};
-    const double gflop = 2e-9 * (double)rows * (double)in * (double)out;
-    const double fastest = compute == DDP_F32 ? peak.f32 : peak.bf16;
-    char text[64];
-    snprintf(text, sizeof text, "%s forward%s", name, compute == DDP_F32 ? "" : ", bf16");
-    print_flops(text, measure(run_linear_forward, &forward), gflop, fastest);
-    snprintf(text, sizeof text, "%s backward%s", name, compute == DDP_F32 ? "" : ", bf16");
-    print_flops(text, measure(run_linear_backward, &again), 2 * gflop, fastest);
-    bench_release(begin);
-}
-
-static void bench_layer(int64_t length, enum ddp_dtype compute)
-{
-    const int64_t rows = BATCH * length;
-    layer_ms = 0;
-    bench_linear("qkv", rows, C, 3 * C, DDP_ACTIVATION_NONE, compute);
-    bench_linear("attproj", rows, C, C, DDP_ACTIVATION_NONE, compute);
-    bench_linear("fc, GELU by tanh", rows, C, 4 * C, DDP_ACTIVATION_GELU_TANH, compute);
-    bench_linear("fcproj", rows, 4 * C, C, DDP_ACTIVATION_NONE, compute);
-    bench_attention(length);
-    printf("  of one layer: %.2f ms; of 12 of them %.0f ms\n", layer_ms, 12 * layer_ms);
 }
 
 int main(int argc, char **argv)
@@ -313,12 +226,9 @@ int main(int argc, char **argv)
            busy ? ", processor time by thread" : "");
     find_peaks();
     for (int64_t length = 64; length <= 1024; length *= 16) {
-        printf("T = %lld, products\n", (long long)length);
+        printf("T = %lld\n", (long long)length);
         bench_gpt2_products(BATCH * length);
-        for (int bf16 = 0; bf16 <= ddp_gemm_bf16_native(); bf16++) {
-            printf("T = %lld, one layer in %s\n", (long long)length, bf16 ? "bf16" : "float32");
-            bench_layer(length, bf16 ? DDP_BF16 : DDP_F32);
-        }
+        bench_attention(length);
     }
     bench_mlp_products();
     ddp_pool_destroy(pool);

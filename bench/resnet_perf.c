@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Speed of the image kernels, for developers: every convolution of ResNet-20 (CIFAR's, batch 128)
- * with its share of the peak, and batch norm in GB/s. bench/resnet_torch.py prints the same of
- * PyTorch. */
+ * Speed of every convolution of ResNet-20 (CIFAR's, batch 128), with its share of the peak.
+ * bench/resnet_torch.py prints the same of PyTorch. */
 #include "config.h"
 
 #include "bench/bench.h"
@@ -21,16 +20,13 @@
 #define BATCH   128
 #define SAMPLES 9
 
-/* Its layers: a convolution and a norm. */
+/* Its convolutions, by shape. */
 static const struct {
     int count;
     int64_t size, in, out, kernel, stride;
-    bool relu, residual; /* of the first such layer's norm */
 } layers[] = {
-    {1, 32, 3, 16, 3, 1, true, false},   {6, 32, 16, 16, 3, 1, true, false},
-    {1, 32, 16, 32, 1, 2, false, false}, {1, 32, 16, 32, 3, 2, true, false},
-    {5, 16, 32, 32, 3, 1, true, true},   {1, 16, 32, 64, 1, 2, false, false},
-    {1, 16, 32, 64, 3, 2, true, false},  {5, 8, 64, 64, 3, 1, true, true},
+    {1, 32, 3, 16, 3, 1},  {6, 32, 16, 16, 3, 1}, {1, 32, 16, 32, 1, 2}, {1, 32, 16, 32, 3, 2},
+    {5, 16, 32, 32, 3, 1}, {1, 16, 32, 64, 1, 2}, {1, 16, 32, 64, 3, 2}, {5, 8, 64, 64, 3, 1},
 };
 #define LAYERS ((int)(sizeof layers / sizeof layers[0]))
 
@@ -55,23 +51,12 @@ static struct taken measure(void (*function)(void *arg), void *arg)
     return (struct taken){median(wall, SAMPLES), median(cpu, SAMPLES)};
 }
 
-static void add(struct taken *total, struct taken taken, int count)
-{
-    total->wall += count * taken.wall;
-    total->cpu += count * taken.cpu;
-}
-
 /* --- one layer --- */
 
 struct layer {
     struct ddp_conv2d_shape shape;
-    bool relu;
-    int64_t rows, y_count, weight_count;
-    float *x, *weight, *conv, *residual, *y; /* conv: before the norm */
-    float *gamma, *beta, *saved, *stat;
-    float *dweight, *dgamma, *dbeta;
-    float *dx, *dy, *dresidual; /* dx is NULL for the layer that reads the images */
-    double *sums;
+    double gflop;
+    float *x, *weight, *y, *dx, *dy, *dweight; /* dx is NULL for the layer that reads the images */
     void *scratch;
 };
 
@@ -79,32 +64,20 @@ static struct layer layer_make(int index)
 {
     const int64_t size = layers[index].size, in = layers[index].in, out = layers[index].out,
                   kernel = layers[index].kernel, stride = layers[index].stride;
+    const int64_t x_count = BATCH * size * size * in;
+    const int64_t pixels = BATCH * (size / stride) * (size / stride);
+    const int64_t weights = out * in * kernel * kernel;
     struct layer layer = {
         .shape = {BATCH, size, size, in, out, kernel, kernel, stride, kernel / 2, 1},
-        .relu = layers[index].relu,
-        .rows = BATCH * (size / stride) * (size / stride),
-        .weight_count = out * in * kernel * kernel};
-    const int64_t x_count = BATCH * size * size * in;
-    layer.y_count = layer.rows * out;
+        .gflop = 2e-9 * (double)pixels * (double)weights};
     layer.x = bench_numbers(x_count);
     layer.dx = index > 0 ? bench_numbers(x_count) : NULL;
-    layer.weight = bench_numbers(layer.weight_count);
-    layer.dweight = bench_numbers(layer.weight_count);
-    layer.conv = bench_numbers(layer.y_count);
-    layer.y = bench_numbers(layer.y_count);
-    layer.dy = bench_numbers(layer.y_count);
-    layer.residual = layers[index].residual ? bench_numbers(layer.y_count) : NULL;
-    layer.dresidual = layers[index].residual ? bench_numbers(layer.y_count) : NULL;
-    layer.gamma = bench_numbers(out);
-    layer.beta = bench_numbers(out);
-    layer.dgamma = bench_numbers(out);
-    layer.dbeta = bench_numbers(out);
-    layer.saved = bench_numbers(2 * out);
-    layer.stat = bench_numbers(2 * out);
-    layer.sums = bench_memory(2 * (size_t)out * sizeof *layer.sums);
+    layer.weight = bench_numbers(weights);
+    layer.dweight = bench_numbers(weights);
+    layer.y = bench_numbers(pixels * out);
+    layer.dy = bench_numbers(pixels * out);
     layer.scratch = bench_memory(ddp_conv2d_forward_scratch_bytes(&layer.shape) +
-                                 ddp_conv2d_backward_scratch_bytes(&layer.shape) +
-                                 ddp_batch_norm_scratch_bytes(layer.rows, out));
+                                 ddp_conv2d_backward_scratch_bytes(&layer.shape));
     return layer;
 }
 
@@ -113,7 +86,7 @@ static void conv_forward(void *arg)
     const struct layer *l = arg;
     bench_must(ddp_conv2d_forward(
         &(struct ddp_conv2d_forward){
-            .shape = l->shape, .x = l->x, .weight = l->weight, .y = l->conv, .scratch = l->scratch},
+            .shape = l->shape, .x = l->x, .weight = l->weight, .y = l->y, .scratch = l->scratch},
         pool));
 }
 
@@ -139,72 +112,6 @@ static void conv_dweight(void *arg)
 {
     const struct layer *l = arg;
     conv_gradients(l, NULL, l->dweight);
-}
-
-static void norm_forward(void *arg)
-{
-    const struct layer *l = arg;
-    bench_must(ddp_batch_norm_sums(&(struct ddp_batch_norm_sums){.rows = l->rows,
-                                                                 .channels = l->shape.out,
-                                                                 .x = l->conv,
-                                                                 .sums = l->sums,
-                                                                 .scratch = l->scratch},
-                                   pool));
-    bench_must(ddp_batch_norm_forward(
-        &(struct ddp_batch_norm_forward){.rows = l->rows,
-                                         .channels = l->shape.out,
-                                         .activation = (enum ddp_activation)l->relu,
-                                         .epsilon = 1e-5f,
-                                         .x = l->conv,
-                                         .gamma = l->gamma,
-                                         .beta = l->beta,
-                                         .residual = l->residual,
-                                         .sums = l->sums,
-                                         .count = (double)l->rows,
-                                         .y = l->y,
-                                         .saved = l->saved,
-                                         .stat_mean = l->stat,
-                                         .stat_var = l->stat + l->shape.out},
-        pool));
-}
-
-/* dy becomes the gradient of the convolution's output. */
-static void norm_backward(void *arg)
-{
-    const struct layer *l = arg;
-    bench_must(ddp_batch_norm_backward_sums(
-        &(struct ddp_batch_norm_backward_sums){.rows = l->rows,
-                                               .channels = l->shape.out,
-                                               .activation = (enum ddp_activation)l->relu,
-                                               .has_residual = l->residual != NULL,
-                                               .x = l->conv,
-                                               .y = l->y,
-                                               .dy = l->dy,
-                                               .gamma = l->gamma,
-                                               .beta = l->beta,
-                                               .saved = l->saved,
-                                               .sums = l->sums,
-                                               .scratch = l->scratch},
-        pool));
-    bench_must(ddp_batch_norm_backward(
-        &(struct ddp_batch_norm_backward){.rows = l->rows,
-                                          .channels = l->shape.out,
-                                          .activation = (enum ddp_activation)l->relu,
-                                          .x = l->conv,
-                                          .y = l->y,
-                                          .dy = l->dy,
-                                          .gamma = l->gamma,
-                                          .beta = l->beta,
-                                          .saved = l->saved,
-                                          .sums = l->sums,
-                                          .count = (double)l->rows,
-                                          .local_sums = l->sums,
-                                          .dx = l->dy,
-                                          .dresidual = l->dresidual,
-                                          .has_residual = l->residual != NULL,
-                                          .dgamma = l->dgamma,
-                                          .dbeta = l->dbeta},
-        pool));
 }
 
 /* --- what the processor can do --- */
@@ -248,21 +155,20 @@ static double peak(void)
 
 /* --- the report --- */
 
-static struct taken print_part(const char *name, void (*function)(void *arg), struct layer *layer,
-                               double bound)
+static void print_part(const char *name, void (*function)(void *arg), struct layer *layer,
+                       double bound, int count, struct taken *total)
 {
-    const double gflop = 2e-9 * (double)layer->rows * (double)layer->weight_count;
     const struct taken taken = measure(function, layer);
     printf("  %s %6.2f ms (cpu %6.2f) %4.0f %%", name, taken.wall, taken.cpu,
-           100 * gflop / taken.cpu * 1e3 / bound);
-    return taken;
+           100 * layer->gflop / taken.cpu * 1e3 / bound);
+    total->wall += count * taken.wall;
+    total->cpu += count * taken.cpu;
 }
 
 /* Layers of the same shape are measured once. */
 static void print_layers(double bound)
 {
-    struct taken convs = {0, 0}, norms = {0, 0};
-    double norm_bytes = 0;
+    struct taken total = {0, 0};
     for (int i = 0; i < LAYERS; i++) {
         const int count = layers[i].count;
         const size_t begin = bench_pieces();
@@ -270,22 +176,14 @@ static void print_layers(double bound)
         printf("%dx %3lld^2 %3lld -> %3lld %lldx%lld/%lld", count, (long long)l.shape.height,
                (long long)l.shape.in, (long long)l.shape.out, (long long)l.shape.kernel_height,
                (long long)l.shape.kernel_width, (long long)l.shape.stride);
-        add(&convs, print_part("forward", conv_forward, &l, bound), count);
+        print_part("forward", conv_forward, &l, bound, count, &total);
         if (l.dx)
-            add(&convs, print_part("dx", conv_dx, &l, bound), count);
-        add(&convs, print_part("dweight", conv_dweight, &l, bound), count);
-        const struct taken forward = measure(norm_forward, &l),
-                           backward = measure(norm_backward, &l);
-        printf("\n     norm%s%s: forward %.2f ms (cpu %.2f), backward %.2f ms (cpu %.2f)\n",
-               l.residual ? " + residual" : "", l.relu ? " + ReLU" : "", forward.wall, forward.cpu,
-               backward.wall, backward.cpu);
-        add(&norms, forward, count);
-        add(&norms, backward, count);
-        norm_bytes += count * (double)l.y_count * 4 * (3 + 5);
+            print_part("dx", conv_dx, &l, bound, count, &total);
+        print_part("dweight", conv_dweight, &l, bound, count, &total);
+        putchar('\n');
         bench_release(begin);
     }
-    printf("convolutions of a step: %.1f ms (cpu %.1f); norms: %.1f ms (cpu %.1f), %.0f GB/s\n",
-           convs.wall, convs.cpu, norms.wall, norms.cpu, norm_bytes / norms.cpu / 1e6);
+    printf("convolutions of a step: %.1f ms (cpu %.1f)\n", total.wall, total.cpu);
 }
 
 int main(int argc, char **argv)

@@ -441,10 +441,11 @@ static void statistics(const struct ddp_batch_norm_forward *a)
             variance = 0;
         a->saved[c] = (float)mean;
         a->saved[a->channels + c] = (float)(1 / sqrt(variance + (double)a->epsilon));
+        const float unbiased = (float)(variance * (a->count / (a->count - 1)));
         if (a->stat_mean)
-            a->stat_mean[c] = (float)mean;
+            a->stat_mean[c] = a->accumulate_stat ? a->stat_mean[c] + (float)mean : (float)mean;
         if (a->stat_var)
-            a->stat_var[c] = (float)(variance * (a->count / (a->count - 1)));
+            a->stat_var[c] = a->accumulate_stat ? a->stat_var[c] + unbiased : unbiased;
     }
 }
 

@@ -39,6 +39,12 @@ extern "C" enum ddp_status ddp_cuda_merge(const struct ddp_merge *args, void *st
     enum ddp_status status = ddp_merge_check(args);
     if (status || args->count == 0 || (args->partial_count == 0 && args->leaf == args->destination))
         return status;
+    if (args->partial_count == 0) { /* by the GPU's copy engines: operations go on beside it */
+        const size_t bytes = (size_t)args->count * sizeof(float);
+        cudaError_t error = cudaMemcpyAsync(args->destination, args->leaf, bytes,
+                                            cudaMemcpyDefault, cuda->stream);
+        return error == cudaSuccess ? DDP_OK : ddp_cuda_failed(error, "merge");
+    }
     struct merge_elements merge;
     bool aligned = ddp_aligned(args->leaf) && ddp_aligned(args->destination);
     for (int p = 0; p < DDP_MERGE_MAX; p++) {

@@ -6,8 +6,7 @@
 
 #include "ddp.h"
 
-#define DDP_WINDOW_SIZE_LIMIT 16777216 /* of one dimension: offsets then fit without more checks   \
-                                        */
+#define DDP_WINDOW_SIZE_LIMIT 16777216 /* of one dimension: offsets then need no more checks */
 
 /* OH or OW: positions of a window of `kernel` in `size` elements; 0 when it never fits. */
 static inline int64_t ddp_window_count(int64_t size, int64_t kernel, int64_t stride,

@@ -95,10 +95,10 @@ static hwloc_const_bitmap_t cpus_near(const struct sharing *sharing, const char 
     if (sscanf(bus_id, "%x:%x:%x.%x", &domain, &bus, &slot, &function) < 3)
         return NULL;
     hwloc_obj_t device = hwloc_get_pcidev_by_busid(sharing->topology, domain, bus, slot, function);
-    hwloc_obj_t place = device ? hwloc_get_non_io_ancestor_obj(sharing->topology, device) : NULL;
-    if (!place || !hwloc_bitmap_intersects(place->cpuset, sharing->allowed))
+    hwloc_obj_t near = device ? hwloc_get_non_io_ancestor_obj(sharing->topology, device) : NULL;
+    if (!near || !hwloc_bitmap_intersects(near->cpuset, sharing->allowed))
         return NULL;
-    return place->cpuset;
+    return near->cpuset;
 }
 
 /* Finds out which CPUs are near each worker: known for all, or taken as known for none. */
@@ -109,13 +109,13 @@ static bool find_near(struct sharing *sharing)
         return false;
     sharing->near_known = sharing->devices->count >= sharing->workers;
     for (int rank = 0; rank < sharing->workers; rank++) {
-        hwloc_const_bitmap_t place =
+        hwloc_const_bitmap_t near =
             sharing->near_known ? cpus_near(sharing, sharing->devices->list[rank].bus_id) : NULL;
-        sharing->near_known = place;
+        sharing->near_known = near;
         if (!(sharing->near[rank] = hwloc_bitmap_dup(sharing->allowed)))
             return false;
-        if (place)
-            hwloc_bitmap_and(sharing->near[rank], sharing->allowed, place);
+        if (near)
+            hwloc_bitmap_and(sharing->near[rank], sharing->allowed, near);
     }
     for (int rank = 0; rank < sharing->workers && !sharing->near_known; rank++)
         hwloc_bitmap_copy(sharing->near[rank], sharing->allowed);
@@ -131,14 +131,23 @@ static bool restrict_topology(struct sharing *sharing)
 
 /* --- sharing out ----------------------------------------------------------------------------- */
 
+static int count_in(const struct sharing *sharing, hwloc_obj_type_t type,
+                    hwloc_const_bitmap_t available)
+{
+    int count = 0;
+    hwloc_obj_t object = NULL;
+    while ((object = hwloc_get_next_obj_by_type(sharing->topology, type, object)))
+        count += hwloc_bitmap_intersects(object->cpuset, available);
+    return count;
+}
+
 /* Splits the objects of a type in `available` among the workers of a group, in their order. */
 static void split(struct sharing *sharing, hwloc_obj_type_t type, hwloc_const_bitmap_t available,
                   const int *group, int size)
 {
-    int count = 0, index = 0, member = 0;
+    const int count = count_in(sharing, type, available);
+    int index = 0, member = 0;
     hwloc_obj_t object = NULL;
-    while ((object = hwloc_get_next_obj_by_type(sharing->topology, type, object)))
-        count += hwloc_bitmap_intersects(object->cpuset, available);
     while ((object = hwloc_get_next_obj_by_type(sharing->topology, type, object))) {
         if (!hwloc_bitmap_intersects(object->cpuset, available))
             continue;
@@ -149,16 +158,6 @@ static void split(struct sharing *sharing, hwloc_obj_type_t type, hwloc_const_bi
     }
     for (int i = 0; i < size; i++)
         hwloc_bitmap_and(sharing->sets[group[i]], sharing->sets[group[i]], available);
-}
-
-static int count_in(const struct sharing *sharing, hwloc_obj_type_t type,
-                    hwloc_const_bitmap_t available)
-{
-    int count = 0;
-    hwloc_obj_t object = NULL;
-    while ((object = hwloc_get_next_obj_by_type(sharing->topology, type, object)))
-        count += hwloc_bitmap_intersects(object->cpuset, available);
-    return count;
 }
 
 /* Disjoint sets for the workers near the same CPUs. Where those are too few they share them. */
@@ -179,8 +178,8 @@ static void share_group(struct sharing *sharing, const int *group, int size, hwl
     hwloc_bitmap_free(available);
 }
 
-/* BIND_CORE and BIND_GPU: groups of workers near the same CPUs, the smallest places first, for a
- * larger one may hold them. */
+/* BIND_CORE and BIND_GPU: groups of workers near the same CPUs, the smallest sets of CPUs first,
+ * since a larger one may contain them. */
 static enum ddp_status share_cores(struct sharing *sharing)
 {
     int *group = ddp_array_alloc((size_t)sharing->workers, sizeof *group);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Processes that workers left behind. ddprun is a child subreaper: what loses its parent below it
- * becomes its child, and is ended with the job, also when it has made itself a session of its own.
- */
+ * Processes that workers left behind. ddprun is a child subreaper: orphaned descendants become its
+ * children and are ended with the job, even in a session of their own. */
 #ifndef DDP_LAUNCHER_CHILDREN_H
 #define DDP_LAUNCHER_CHILDREN_H
 

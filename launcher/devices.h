@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The GPUs that a job may use. CUDA is never touched: a process that has initialised it hands its
- * children a broken state. */
+ * The GPUs that a job may use. CUDA is not called: it does not work in the children of a process
+ * that has initialised it. */
 #ifndef DDP_LAUNCHER_DEVICES_H
 #define DDP_LAUNCHER_DEVICES_H
 
@@ -32,7 +32,7 @@ void devices_identify(struct devices *devices);
  * is none. Without an answer from NVML none is lost. */
 int devices_find_lost(const struct devices *devices);
 
-/* Takes one out. */
+/* Removes one from the list. */
 void devices_drop(struct devices *devices, int index);
 
 void devices_free(struct devices *devices);

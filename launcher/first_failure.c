@@ -6,7 +6,7 @@
 #include "launcher/first_failure.h"
 
 #include "core/log.h"
-#include "launcher/memory_limit.h"
+#include "launcher/limits.h"
 #include "launcher/report.h"
 
 #include <signal.h>
@@ -86,7 +86,7 @@ static void name_failed(struct job *job, int rank)
         .pid = worker->pid,
         .wait_status = worker->wait_status,
         .peak_kib = worker->peak_kib,
-        .no_memory = memory_limit_kills() > job->kills_at_start,
+        .no_memory = memory_kills() > job->kills_at_start,
         .left = job->running,
     };
     report_failure(&job->board, &end);

@@ -5,13 +5,13 @@
 #ifndef DDP_LAUNCHER_FIRST_FAILURE_H
 #define DDP_LAUNCHER_FIRST_FAILURE_H
 
-#include "launcher/running.h"
+#include "launcher/job.h"
 
-/* Shows what went wrong between fork and exec; why a child could not start once, for the others
+/* Reports an error between fork and exec; the reason is logged for one child only, since the others
  * fail in the same way. */
 void first_failure_at_start(struct job *job);
 
-/* Takes the job down because of the first suspect. `final`: no other suspect can appear. */
+/* Ends the job because of the first suspect. `final`: no other suspect can appear. */
 void first_failure_decide(struct job *job, bool final);
 
 #endif

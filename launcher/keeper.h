@@ -19,7 +19,7 @@
 
 #define KEEPERS 2
 
-/* Shared with the workers-to-be. A slot is 0 when it is empty. */
+/* Shared with the children before they exec. A slot is 0 when it is empty. */
 struct keeper_table {
     _Atomic int32_t keepers[KEEPERS]; /* their process ids; negated when their life is limited */
     _Atomic int32_t groups[];         /* of each rank */
@@ -47,13 +47,13 @@ enum ddp_status keeper_start(struct keeper *keeper, int workers, const char *mar
 /* Waits until they are out of reach of what hits ddprun, before workers are started. */
 void keeper_wait(const struct keeper *keeper);
 
-/* Empties the table, before workers are started anew. */
+/* Empties the table, before workers are started again. */
 void keeper_forget(struct keeper *keeper);
 
 /* Is this process a keeper? */
 bool keeper_is(const struct keeper *keeper, pid_t pid);
 
-/* After a child was reaped: if it was a keeper, says that it was killed, and starts another. */
+/* After a child was reaped: if it was a keeper, logs that it was killed, and starts another. */
 void keeper_replace(struct keeper *keeper, pid_t pid, int wait_status);
 
 /* Ends them; nothing is killed. */

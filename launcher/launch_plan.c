@@ -9,7 +9,7 @@
 #include "core/memory.h"
 #include "core/text.h"
 #include "job/board.h"
-#include "launcher/cores.h"
+#include "launcher/limits.h"
 
 #include <errno.h>
 #include <netinet/in.h>

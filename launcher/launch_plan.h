@@ -12,9 +12,8 @@
 
 struct launch_plan {
     const struct settings *settings;
-    char *program; /* the file to execute */
-    char *const
-        *argv; /* what it is given; with the Python interpreter before it where one is needed */
+    char *program;      /* the file to execute */
+    char *const *argv;  /* its arguments; after the Python interpreter if one is needed */
     char **python_argv; /* the same, when it is ours */
     int nproc;
     int cores;
@@ -22,12 +21,12 @@ struct launch_plan {
     struct devices devices; /* looked for only when something depends on them */
     bool devices_found;     /* they have been looked for */
     bool own_device;        /* each worker sees only its own device */
-    bool oversubscribed;    /* there are more workers than devices, handed out in turn */
-    bool fewer_devices;     /* some of them are not to be used any more */
+    bool oversubscribed;    /* there are more workers than devices, assigned in turn */
+    bool fewer_devices;     /* some of them are no longer used */
     struct bindings bindings;
     int master_port;
     char mark[MARK_SIZE]; /* of the job; "" in a mere plan */
-    int restart;          /* how often the job has been started again */
+    int restart;          /* how often the job has been restarted */
 };
 
 /* Makes the plan. *exit_code [out], on failure: what ddprun returns. */
@@ -39,7 +38,7 @@ enum ddp_status launch_plan_next(struct launch_plan *plan, bool changed);
 
 void launch_plan_free(struct launch_plan *plan);
 
-/* Tells which CPUs each worker gets. */
+/* Logs which CPUs each worker gets. */
 void launch_plan_report_bindings(const struct launch_plan *plan);
 
 /* Prints what would be started. */

@@ -12,10 +12,10 @@
 #define MARK_VARIABLE "DDPRUN_JOB"
 #define MARK_SIZE     20 /* decimal digits and a zero */
 
-/* Makes a new one. */
+/* Draws a new one. */
 void mark_make(char mark[MARK_SIZE]);
 
-/* Puts the mark on the calling process, but for its environment. */
+/* Puts the mark on the calling process, except in its environment. */
 void mark_put(const char mark[MARK_SIZE]);
 
 /* Takes the marks of all jobs off the calling process. */

@@ -19,8 +19,8 @@ struct output {
     int (*slots)[2];     /* of each rank: standard output and error in the relay, or -1 */
 };
 
-/* Decides, makes the log directory, starts the relay if there is use for it. `directory`: that of
- * the attempt before, which is used again; taken over. */
+/* Decides where output goes, makes the log directory, and starts the relay if it is needed.
+ *   directory  of the previous attempt, which is used again; owned from now on */
 enum ddp_status output_open(struct output *output, const struct launch_plan *plan,
                             const struct ddp_board *board, char *directory);
 
@@ -28,15 +28,15 @@ enum ddp_status output_open(struct output *output, const struct launch_plan *pla
 enum ddp_status output_start_worker(struct output *output, const struct spawner *spawner, int rank,
                                     pid_t *pid);
 
-/* The last lines that a rank wrote to standard error; "" when they went past ddprun or there were
- * none. */
+/* The last lines that a rank wrote to standard error; "" when they did not go through ddprun
+ * or there were none. */
 void output_tail(struct output *output, int rank, char text[RELAY_TAIL + 1]);
 
 /* The rank's TORCHELASTIC_ERROR_FILE, freed with free(); NULL when it has none. */
 char *output_error_file(const struct output *output, int rank);
 
-/* Looks, when no worker writes any more, for a disk so full that a worker's log file may lack what
- * it wrote last; notes it in the relay, which says so. */
+/* After all workers have ended: detects a full disk, on which a log file may lack the last output,
+ * and notes it in the relay, which logs it. */
 void output_check_files(const struct output *output);
 
 /* Is what the rank writes to standard error shown? */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Brings the workers' lines to where they are shown and to their log files: a thread of its own, so
- * that a terminal that has been stopped does not stop the watch over the workers. Lines are whole:
+ * Copies the workers' lines to where they are shown and to their log files, in a thread of its own,
+ * so that a stopped terminal does not stop the supervision of the workers. Lines are whole:
  * no other line begins inside one. Memory is bounded, a buffer a stream: a worker that writes
  * faster than its reader reads has to wait. */
 #ifndef DDP_LAUNCHER_RELAY_H
@@ -42,7 +42,7 @@ int relay_end(struct relay *relay);
  * file could not be written? Each was logged once. A closed reader does not count. */
 bool relay_has_lost(void);
 
-/* Notes, and says once, that a log file cannot be written; errno says why. */
+/* Notes, and logs once, that a log file cannot be written; errno has the reason. */
 void relay_lose_file(const char *path);
 
 /* Joins the thread, after its end, and frees all. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What people read when a job fails: one line a failure. */
+ * The messages of a job that fails: one line for each failure. */
 #ifndef DDP_LAUNCHER_REPORT_H
 #define DDP_LAUNCHER_REPORT_H
 
@@ -24,7 +24,7 @@ struct report_end {
     int left;       /* workers that are being ended because of it */
 };
 
-/* Says so, with what the worker did last. */
+/* Logs it, with the worker's last activity. */
 void report_failure(const struct ddp_board *board, const struct report_end *end);
 
 /* Shows the last lines that the worker wrote to standard error; nothing for "". The text is

@@ -34,40 +34,36 @@ static const char *read_nproc(void *destination, const char *value)
     return NULL;
 }
 
-static const char *read_bind(void *destination, const char *value)
+static const char *const bind_words[] = {
+    [BIND_AUTO] = "auto", [BIND_NONE] = "none", [BIND_CORE] = "core",
+    [BIND_NUMA] = "numa", [BIND_GPU] = "gpu",   NULL};
+
+/* torchrun's words for --bind. */
+static const char *read_numa_binding(void *bind, const char *value)
 {
-    static const char *const words[] = {[BIND_AUTO] = "auto",
-                                        [BIND_NONE] = "none",
-                                        [BIND_CORE] = "core",
-                                        [BIND_NUMA] = "numa",
-                                        [BIND_GPU] = "gpu"};
-    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
-        if (strcmp(value, words[i]) == 0) {
-            ((struct settings *)destination)->bind = (enum bind_kind)i;
-            return NULL;
-        }
-    return "must be auto, none, core, numa or gpu";
+    const bool node = strcmp(value, "node") == 0;
+    if (!node && strcmp(value, "exclusive") != 0)
+        return "can be node (as --bind numa) or exclusive (as --bind core)";
+    *(int *)bind = node ? BIND_NUMA : BIND_CORE;
+    return NULL;
 }
 
-/* torchrun's words for the same. */
-static const char *read_numa_binding(void *destination, const char *value)
-{
-    if (strcmp(value, "node") == 0)
-        return read_bind(destination, "numa");
-    if (strcmp(value, "exclusive") == 0)
-        return read_bind(destination, "core");
-    return "can be node (as --bind numa) or exclusive (as --bind core)";
-}
+static const char one_machine[] =
+    "ddprun runs on one machine; for several use mpirun, srun or torchrun";
 
 static const char *read_nnodes(void *destination, const char *value)
 {
     (void)destination;
-    if (strcmp(value, "1") != 0 && strcmp(value, "1:1") != 0)
-        return "ddprun runs on one machine; for several use mpirun, srun or torchrun";
-    return NULL;
+    return strcmp(value, "1") == 0 || strcmp(value, "1:1") == 0 ? NULL : one_machine;
 }
 
-/* Reads "RANK:" if there is one; -1: there is none. False when it is no rank. */
+static const char *read_node_rank(void *destination, const char *value)
+{
+    (void)destination;
+    return strcmp(value, "0") == 0 ? NULL : one_machine;
+}
+
+/* Reads "RANK:" if there is one; -1: there is none. False when it is not a rank. */
 static bool read_rank(const char **at, int64_t *rank)
 {
     char digits[16];
@@ -106,23 +102,13 @@ int settings_streams(const char *text, int rank)
     return streams < 0 ? 0 : streams;
 }
 
-static const char *check_streams(const char **member, const char *value)
+static const char *read_streams(void *text, const char *value)
 {
-    *member = value;
+    *(const char **)text = value;
     return walk_streams(value, 0) < 0
                ? "must be 0 (none), 1 (stdout), 2 (stderr) or 3 (both), or such a "
                  "number for each rank: 0:3,1:2"
                : NULL;
-}
-
-static const char *read_redirects(void *destination, const char *value)
-{
-    return check_streams(&((struct settings *)destination)->redirects, value);
-}
-
-static const char *read_tee(void *destination, const char *value)
-{
-    return check_streams(&((struct settings *)destination)->tee, value);
 }
 
 /* Is the rank in a list such as "0,2"? -1 when the list is wrong. */
@@ -145,27 +131,15 @@ static int in_list(const char *text, int rank)
     }
 }
 
-static const char *read_filter(void *destination, const char *value)
+static const char *read_filter(void *text, const char *value)
 {
-    ((struct settings *)destination)->filter = value;
+    *(const char **)text = value;
     return in_list(value, 0) < 0 ? "must be ranks with commas between them: 0,2" : NULL;
 }
 
 bool settings_shown(const struct settings *settings, int rank)
 {
     return !settings->filter || in_list(settings->filter, rank) == 1;
-}
-
-static const char *refuse_nodes(void *destination, const char *value)
-{
-    (void)destination;
-    (void)value;
-    return "ddprun runs on one machine; for several use mpirun, srun or torchrun";
-}
-
-static const char *read_node_rank(void *destination, const char *value)
-{
-    return strcmp(value, "0") == 0 ? NULL : refuse_nodes(destination, value);
 }
 
 static const char *read_rdzv_backend(void *destination, const char *value)
@@ -241,7 +215,7 @@ static const char *read_inject(void *destination, const char *value)
 }
 
 /* A part of the log directory's name: it must stay one, and fit there. */
-static const char *read_run_id(void *destination, const char *value)
+static const char *read_run_id(void *text, const char *value)
 {
     const unsigned char *byte = (const unsigned char *)value;
     if (!*value)
@@ -255,242 +229,110 @@ static const char *read_run_id(void *destination, const char *value)
             (*byte == 0xc2 && byte[1] >= 0x80 && byte[1] < 0xa0)) /* C1, in UTF-8 */
             return "must have no / and no control characters, because the log directory is named "
                    "after it";
-    ((struct settings *)destination)->run_id = value;
+    *(const char **)text = value;
     return NULL;
 }
 
-#define MEMBER(name) offsetof(struct settings, name)
+#define OPTION_STRUCT struct settings
 
 const struct ddp_option settings_table[] = {
-    {.section = "Workers",
-     .name = "nproc",
+    {OPTION_SECTION("Workers"), OPTION_CUSTOM("nproc", read_nproc, "N|auto|gpu|cpu"), .letter = 'n',
      .environment = "PET_NPROC_PER_NODE",
-     .letter = 'n',
-     .type = DDP_OPTION_CUSTOM,
-     .read = read_nproc,
-     .argument = "N|auto|gpu|cpu",
-     .help =
-         "number of workers; auto (the default): one for each visible GPU, without a GPU one for "
-         "each usable core up to 8; gpu: one for each GPU; cpu: one for each core"},
+     .help = "number of workers; auto (the default): one for each visible GPU, without a GPU one "
+             "for each usable core up to 8; gpu: one for each GPU; cpu: one for each core"},
     {.name = "nproc-per-node", .alias_of = "nproc"},
-    {.name = "virtual-local-rank",
-     .environment = "PET_VIRTUAL_LOCAL_RANK",
-     .type = DDP_OPTION_FLAG,
-     .offset = MEMBER(virtual_local_rank),
+    {OPTION_FLAG("virtual-local-rank", virtual_local_rank), .environment = "PET_VIRTUAL_LOCAL_RANK",
      .help = "show each worker only its own GPU, with LOCAL_RANK 0 in all of them"},
-    {.name = "oversubscribe",
-     .type = DDP_OPTION_FLAG,
-     .offset = MEMBER(oversubscribe),
-     .help = "allow more workers than GPUs: they share these in turn, for tests"},
-    {.name = "bind",
-     .type = DDP_OPTION_CUSTOM,
-     .read = read_bind,
-     .argument = "auto|none|core|numa|gpu",
-     .help = "let each worker run only on some CPUs, near its GPU where it has one: on cores that "
-             "no other worker has (core; gpu: an error without GPUs) or on a NUMA node (numa); "
-             "auto (the default): numa if each worker has a GPU and there are several nodes, else "
-             "none"},
-    {.name = "report-bindings",
-     .type = DDP_OPTION_FLAG,
-     .offset = MEMBER(report_bindings),
-     .help = "say which CPUs each worker gets"},
-    {.name = "standalone",
-     .environment = "PET_STANDALONE",
-     .type = DDP_OPTION_FLAG,
-     .offset = MEMBER(standalone),
-     .help = "as for torchrun; always so: a job runs on this machine"},
-    {.name = "nnodes",
-     .environment = "PET_NNODES",
-     .type = DDP_OPTION_CUSTOM,
-     .read = read_nnodes,
-     .argument = "1",
+    {OPTION_FLAG("oversubscribe", oversubscribe),
+     .help = "allow more workers than GPUs, for tests: several workers share a GPU"},
+    {OPTION_CHOICE("bind", bind, bind_words, "auto|none|core|numa|gpu"),
+     .help = "bind each worker to CPUs, near its GPU if it has one: to cores of its own (core; "
+             "gpu: an error without GPUs) or to a NUMA node (numa); auto (the default): numa if "
+             "each worker has a GPU and there are several nodes, else none"},
+    {OPTION_FLAG("report-bindings", report_bindings), .help = "print which CPUs each worker gets"},
+    {OPTION_FLAG("standalone", standalone), .environment = "PET_STANDALONE",
+     .help = "as for torchrun; a job always runs on this machine"},
+    {OPTION_CUSTOM("nnodes", read_nnodes, "1"), .environment = "PET_NNODES",
      .help = "as for torchrun; only 1 is possible"},
-    {.name = "module",
-     .environment = "PET_MODULE",
-     .letter = 'm',
-     .type = DDP_OPTION_FLAG,
-     .offset = MEMBER(module),
+    {OPTION_FLAG("module", module), .letter = 'm', .environment = "PET_MODULE",
      .help = "PROGRAM is a Python module: python3 -m PROGRAM"},
-    {.name = "no-python",
-     .environment = "PET_NO_PYTHON",
-     .type = DDP_OPTION_FLAG,
-     .offset = MEMBER(no_python),
+    {OPTION_FLAG("no-python", no_python), .environment = "PET_NO_PYTHON",
      .help = "execute a PROGRAM that ends in .py itself, instead of giving it to python3"},
-    {.name = "dry-run",
-     .type = DDP_OPTION_FLAG,
-     .offset = MEMBER(dry_run),
-     .help = "print what would be started, and start nothing"},
-    {.section = "Meeting point of programs that bring their own network",
-     .name = "master-addr",
-     .environment = "PET_MASTER_ADDR",
-     .type = DDP_OPTION_TEXT,
-     .offset = MEMBER(master_addr),
-     .argument = "ADDRESS",
+    {OPTION_FLAG("dry-run", dry_run), .help = "print what would be started, and start nothing"},
+    {OPTION_SECTION("Rendezvous for programs with their own network"),
+     OPTION_TEXT("master-addr", master_addr, "ADDRESS"), .environment = "PET_MASTER_ADDR",
+
      .help = "MASTER_ADDR of the workers (default 127.0.0.1)"},
-    {.name = "master-port",
-     .environment = "PET_MASTER_PORT",
-     .type = DDP_OPTION_INT,
-     .offset = MEMBER(master_port),
-     .min = 0,
-     .max = 65535,
-     .argument = "PORT",
+    {OPTION_INT("master-port", master_port, 0, 65535, "PORT"), .environment = "PET_MASTER_PORT",
      .help = "MASTER_PORT of the workers (default 0: a free one)"},
-    {.section = "Output",
-     .name = "log-dir",
-     .environment = "PET_LOG_DIR",
-     .type = DDP_OPTION_TEXT,
-     .offset = MEMBER(log_dir),
-     .argument = "DIR",
-     .help = "keep what workers write in files under DIR; alone it means --tee 3"},
-    {.name = "redirects",
+    {OPTION_SECTION("Output"), OPTION_TEXT("log-dir", log_dir, "DIR"), .environment = "PET_LOG_DIR",
+     .help = "write the output of workers to files under DIR; alone it means --tee 3"},
+    {OPTION_CUSTOM_AT("redirects", redirects, read_streams, "STREAMS"), .letter = 'r',
      .environment = "PET_REDIRECTS",
-     .letter = 'r',
-     .type = DDP_OPTION_CUSTOM,
-     .read = read_redirects,
-     .argument = "STREAMS",
-     .help =
-         "write these to files instead of showing them: 1 standard output, 2 error, 3 both; or for "
-         "some ranks: 0:1,1:3"},
-    {.name = "tee",
-     .environment = "PET_TEE",
-     .letter = 't',
-     .type = DDP_OPTION_CUSTOM,
-     .read = read_tee,
-     .argument = "STREAMS",
+     .help = "write these to files instead of showing them: 1 standard output, 2 error, 3 both; or "
+             "for some ranks: 0:1,1:3"},
+    {OPTION_CUSTOM_AT("tee", tee, read_streams, "STREAMS"), .letter = 't', .environment = "PET_TEE",
      .help = "write these to files and show them"},
-    {.name = "local-ranks-filter",
-     .environment = "PET_LOCAL_RANKS_FILTER",
-     .type = DDP_OPTION_CUSTOM,
-     .read = read_filter,
-     .argument = "RANKS",
-     .help = "show the output of these ranks only: 0,2"},
-    {.name = "role",
-     .environment = "PET_ROLE",
-     .type = DDP_OPTION_TEXT,
-     .offset = MEMBER(role),
-     .argument = "NAME",
+    {OPTION_CUSTOM_AT("local-ranks-filter", filter, read_filter, "RANKS"),
+     .environment = "PET_LOCAL_RANKS_FILTER", .help = "show the output of these ranks only: 0,2"},
+    {OPTION_TEXT("role", role, "NAME"), .environment = "PET_ROLE",
      .help = "name of the workers' role, for programs that ask for it (default: default)"},
-    {.section = "Ending",
-     .name = "grace",
-     .type = DDP_OPTION_REAL,
-     .offset = MEMBER(grace_seconds),
-     .min = 0,
-     .max = 86400,
-     .argument = "SECONDS",
-     .help =
-         "time between SIGTERM and SIGKILL for the workers when the job is taken down (default 5)"},
-    {.name = "max-restarts",
-     .environment = "PET_MAX_RESTARTS",
-     .type = DDP_OPTION_INT,
-     .offset = MEMBER(max_restarts),
-     .min = 0,
-     .max = 1000000,
-     .argument = "N",
-     .help = "start all workers again when one fails, at most so often (default 0)"},
-    {.name = "min-nproc",
-     .type = DDP_OPTION_INT,
-     .offset = MEMBER(min_nproc),
-     .min = 1,
-     .max = DDP_BOARD_MAX_WORLD,
-     .argument = "M",
-     .help = "with --max-restarts: go on with fewer workers, but not fewer than M, when a GPU is "
-             "gone or the same rank fails twice in a row"},
-    {.name = "timeout",
-     .type = DDP_OPTION_REAL,
-     .offset = MEMBER(timeout_seconds),
-     .min = 0,
-     .max = 1e7,
-     .argument = "SECONDS",
-     .help = "end the job, and show where each rank is, when no rank of a program that uses libddp "
-             "has got "
-             "on for so long (default 0: never)"},
-    {.name = "straggler-report",
-     .type = DDP_OPTION_FLAG,
-     .offset = MEMBER(straggler_report),
-     .help = "say at the end which rank kept the others waiting"},
-    {.name = "inject",
-     .type = DDP_OPTION_CUSTOM,
-     .read = read_inject,
-     .argument = "FAULT",
-     .help =
-         "let a worker that uses libddp fail: kill:rank=1,step=7 stop:rank=0 exit:step=3,code=9 "
-         "slow:rank=2,ms=50; may be repeated"},
-    {.section = "As for torchrun, where one machine needs them not",
-     .name = "rdzv-id",
-     .environment = "PET_RDZV_ID",
-     .type = DDP_OPTION_CUSTOM,
-     .read = read_run_id,
-     .argument = "ID",
-     .help =
-         "TORCHELASTIC_RUN_ID of the workers, and part of the log directory's name (default none)"},
-    {.name = "rdzv-backend",
-     .type = DDP_OPTION_CUSTOM,
-     .read = read_rdzv_backend,
-     .argument = "static|c10d",
-     .help = "taken and not needed"},
-    {.name = "rdzv-endpoint",
-     .type = DDP_OPTION_TEXT,
-     .offset = MEMBER(ignored),
-     .argument = "HOST:PORT",
-     .help = "taken and not needed; see --master-addr and --master-port"},
-    {.name = "rdzv-conf",
-     .type = DDP_OPTION_TEXT,
-     .offset = MEMBER(ignored),
-     .argument = "K=V,...",
-     .help = "taken and not needed"},
-    {.name = "node-rank",
-     .environment = "PET_NODE_RANK",
-     .type = DDP_OPTION_CUSTOM,
-     .read = read_node_rank,
-     .argument = "0",
+    {OPTION_SECTION("Ending"), OPTION_REAL("grace", grace_seconds, 0, 86400, "SECONDS"),
+     .help = "time between SIGTERM and SIGKILL for the workers when the job is taken down (default "
+             "5)"},
+    {OPTION_INT("max-restarts", max_restarts, 0, 1000000, "N"), .environment = "PET_MAX_RESTARTS",
+     .help = "restart all workers when one fails, at most N times (default 0)"},
+    {OPTION_INT("min-nproc", min_nproc, 1, DDP_BOARD_MAX_WORLD, "M"),
+     .help = "with --max-restarts: restart with fewer workers, at least M, when a GPU is lost or "
+             "the same rank fails twice in a row"},
+    {OPTION_REAL("timeout", timeout_seconds, 0, 1e7, "SECONDS"),
+     .help = "end the job and show where each rank is, when no rank of a program that uses libddp "
+             "has made progress for this time (default 0: never)"},
+    {OPTION_FLAG("straggler-report", straggler_report),
+     .help = "report at the end which rank the others waited for"},
+    {OPTION_CUSTOM("inject", read_inject, "FAULT"),
+     .help = "make a worker that uses libddp fail: kill:rank=1,step=7 stop:rank=0 "
+             "exit:step=3,code=9 slow:rank=2,ms=50; may be repeated"},
+    {OPTION_SECTION("Accepted because torchrun has them"),
+     OPTION_CUSTOM_AT("rdzv-id", run_id, read_run_id, "ID"), .environment = "PET_RDZV_ID",
+
+     .help = "TORCHELASTIC_RUN_ID of the workers, and part of the log directory's name (default "
+             "none)"},
+    {OPTION_CUSTOM("rdzv-backend", read_rdzv_backend, "static|c10d"),
+     .help = "accepted, without effect"},
+    {OPTION_TEXT("rdzv-endpoint", ignored, "HOST:PORT"),
+     .help = "accepted, without effect; see --master-addr and --master-port"},
+    {OPTION_TEXT("rdzv-conf", ignored, "K=V,..."), .help = "accepted, without effect"},
+    {OPTION_CUSTOM("node-rank", read_node_rank, "0"), .environment = "PET_NODE_RANK",
      .help = "only 0 is possible"},
-    {.name = "monitor-interval",
-     .type = DDP_OPTION_REAL,
-     .offset = MEMBER(monitor_seconds),
-     .min = 0,
-     .max = 1e7,
-     .argument = "SECONDS",
-     .help = "taken and not needed: a worker's end is noticed at once"},
-    {.name = "numa-binding",
-     .environment = "PET_NUMA_BINDING",
-     .type = DDP_OPTION_CUSTOM,
-     .read = read_numa_binding,
-     .argument = "node|exclusive",
-     .help = "--bind numa or --bind core"},
-    {.name = "start-method",
-     .type = DDP_OPTION_TEXT,
-     .offset = MEMBER(ignored),
-     .argument = "WORD",
-     .help = "taken and not needed"},
-    {.section = "Information",
-     .name = "help",
-     .letter = 'h',
-     .type = DDP_OPTION_FLAG,
-     .offset = MEMBER(help),
+    {OPTION_REAL("monitor-interval", monitor_seconds, 0, 1e7, "SECONDS"),
+     .help = "accepted, without effect: a worker's end is noticed at once"},
+    {OPTION_CUSTOM_AT("numa-binding", bind, read_numa_binding, "node|exclusive"),
+     .environment = "PET_NUMA_BINDING", .help = "--bind numa or --bind core"},
+    {OPTION_TEXT("start-method", ignored, "WORD"), .help = "accepted, without effect"},
+    {OPTION_SECTION("Information"), OPTION_FLAG("help", help), .letter = 'h',
      .help = "print this text"},
-    {.name = "version",
-     .letter = 'V',
-     .type = DDP_OPTION_FLAG,
-     .offset = MEMBER(version),
-     .help = "print the version"},
-    {.name = NULL},
+    {OPTION_FLAG("version", version), .letter = 'V', .help = "print the version"},
+    {0},
 };
 
 enum ddp_status settings_read(struct settings *settings, int argc, char *const *argv)
 {
+    struct ddp_options_given given = {0};
     int rest = 0;
     *settings = (struct settings){.nproc_kind = NPROC_AUTO,
                                   .grace_seconds = 5,
                                   .master_addr = "127.0.0.1",
                                   .role = "default",
                                   .run_id = "none"};
-    enum ddp_status status = ddp_options_parse(settings_table, settings, argc, argv, true, &rest);
+    enum ddp_status status =
+        ddp_options_parse(settings_table, settings, &given, argc, argv, true, &rest);
     if (status != DDP_OK || settings->help || settings->version)
         return status;
     if (settings->min_nproc && !settings->max_restarts)
         return ddp_fail(DDP_ERR_INVALID,
-                        "--min-nproc %d needs --max-restarts: without it no job "
-                        "goes on after a failure",
+                        "--min-nproc %d needs --max-restarts: without it the job "
+                        "ends after a failure",
                         (int)settings->min_nproc);
     if (rest >= argc)
         return ddp_fail(DDP_ERR_INVALID, "no program given; try: ddprun --nproc 2 trainer");
@@ -507,7 +349,7 @@ void settings_help(FILE *out)
           "Starts a program several times on this machine as the workers of one job.\n\n",
           out);
     ddp_options_help(settings_table, out);
-    fputs("\nThe exit code is that of the first worker that fails (128 + N for signal N); 2, 124,\n"
-          "125, 126 and 127 are ddprun's own. See man ddprun.\n",
+    fputs("\nThe exit code is that of the first worker that fails (128 + N for signal N);\n"
+          "2, 124, 125, 126 and 127 are ddprun's own. See man ddprun.\n",
           out);
 }

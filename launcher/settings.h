@@ -44,7 +44,7 @@ struct settings {
     enum nproc_kind nproc_kind;
     int nproc;
     int64_t min_nproc; /* 0: never fewer than at the start */
-    enum bind_kind bind;
+    int bind;          /* enum bind_kind */
     bool report_bindings;
     double grace_seconds;
     double timeout_seconds; /* 0: no limit */

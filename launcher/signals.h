@@ -4,7 +4,7 @@
 #ifndef DDP_LAUNCHER_SIGNALS_H
 #define DDP_LAUNCHER_SIGNALS_H
 
-#include "launcher/running.h"
+#include "launcher/job.h"
 
 /* Blocks all signals, as they must be around fork, and opens job->signal_fd, from which they are
  * read. */

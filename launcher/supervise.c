@@ -9,9 +9,9 @@
 #include "core/log.h"
 #include "core/memory.h"
 #include "launcher/error_file.h"
-#include "launcher/memory_limit.h"
+#include "launcher/limits.h"
 #include "launcher/report.h"
-#include "launcher/running.h"
+#include "launcher/job.h"
 #include "launcher/signals.h"
 #include "launcher/board_table.h"
 #include "launcher/watch.h"
@@ -164,7 +164,7 @@ static void run_attempt(struct job *job)
     job->decided = job->restartable = job->disk_full = false;
     job->exit_code = 0;
     job->failed_rank = -1;
-    job->kills_at_start = memory_limit_kills();
+    job->kills_at_start = memory_kills();
     if (open_attempt(job) != DDP_OK) {
         job_decide(job, EXIT_LAUNCHER);
         return;

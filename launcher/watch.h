@@ -4,7 +4,7 @@
 #ifndef DDP_LAUNCHER_WATCH_H
 #define DDP_LAUNCHER_WATCH_H
 
-#include "launcher/running.h"
+#include "launcher/job.h"
 
 /* Waits until no worker runs. */
 void watch_workers(struct job *job);

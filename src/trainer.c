@@ -12,21 +12,19 @@
 
 static void print_help(void)
 {
-    puts(
-        "usage: trainer [options]\n"
-        "       ddprun --nproc N trainer [options]\n"
-        "\n"
-        "Trains a model with data parallelism: alone with gradient accumulation, as one of "
-        "several\n"
-        "workers under ddprun (DDP), or with replicas in threads (DataParallel). All three end in\n"
-        "the same weights, to the bit. See trainer(1).\n");
+    puts("usage: trainer [options]\n"
+         "       ddprun --nproc N trainer [options]\n"
+         "\n"
+         "Trains a model with data parallelism: in one process with gradient accumulation,\n"
+         "as one of several workers under ddprun (DDP), or with replicas in threads\n"
+         "(DataParallel). All three give the same weights, bit for bit. See trainer(1).\n");
     ddp_train_help(stdout);
     puts("\n"
          "  -h, --help           print this\n"
          "      --version        print the version");
 }
 
-/* --help and --version win over everything else, wherever they stand. */
+/* --help and --version win over everything else, wherever they are. */
 static bool asks_for_text(int argc, char *const *argv)
 {
     for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {

@@ -5,6 +5,7 @@
 
 #include "comm/comm.h"
 #include "core/clock.h"
+#include "core/log.h"
 #include "job/job.h"
 #include "tests/comm_ranks.h"
 #include "tests/runner.h"
@@ -178,6 +179,119 @@ START_TEST(mismatch)
 }
 END_TEST
 
+/* --- what is said of calls that differ --- */
+
+static float some[64];
+
+static enum ddp_status call_barrier(ddp_comm *comm, float *registered)
+{
+    (void)registered;
+    return ddp_comm_barrier(comm);
+}
+
+static enum ddp_status call_broadcast(ddp_comm *comm, float *registered)
+{
+    (void)registered;
+    return ddp_comm_broadcast(comm, some, 3, DDP_F64, 1);
+}
+
+static enum ddp_status call_allreduce(ddp_comm *comm, float *registered)
+{
+    (void)registered;
+    return ddp_comm_allreduce(comm, some, 5, DDP_I32, DDP_MIN);
+}
+
+static enum ddp_status call_reduce_scatter(ddp_comm *comm, float *registered)
+{
+    (void)registered;
+    return ddp_comm_reduce_scatter(comm, some, some, 6, DDP_I64, DDP_MAX);
+}
+
+static enum ddp_status call_all_gather(ddp_comm *comm, float *registered)
+{
+    (void)registered;
+    return ddp_comm_all_gather(comm, some, some, 7, DDP_BF16);
+}
+
+static enum ddp_status call_slices(ddp_comm *comm, float *registered)
+{
+    return ddp_comm_gather_slices(comm, registered, 8, 2, DDP_F32);
+}
+
+static enum ddp_status call_alloc(ddp_comm *comm, float *registered)
+{
+    void *memory = registered;
+    return ddp_comm_alloc(comm, 9000, &memory);
+}
+
+static enum ddp_status call_shared(ddp_comm *comm, float *registered)
+{
+    void *memory = registered;
+    return ddp_comm_alloc_shared(comm, 9000, &memory);
+}
+
+static enum ddp_status call_free(ddp_comm *comm, float *registered)
+{
+    return ddp_comm_free(comm, registered);
+}
+
+static enum ddp_status call_start(ddp_comm *comm, float *registered)
+{
+    enum ddp_status status = ddp_comm_allreduce_start(comm, registered, 10, DDP_F32, DDP_SUM);
+    return status == DDP_OK ? ddp_comm_finish(comm) : status;
+}
+
+static enum ddp_status call_start_slices(ddp_comm *comm, float *registered)
+{
+    enum ddp_status status =
+        ddp_comm_reduce_slices_start(comm, registered, 11, 4, DDP_F32, DDP_SUM);
+    return status == DDP_OK ? ddp_comm_finish(comm) : status;
+}
+
+static const struct {
+    enum ddp_status (*call)(ddp_comm *comm, float *registered);
+    const char *words;
+} calls[] = {
+    {call_barrier, "barrier"},
+    {call_broadcast, "broadcast of 3 f64 from rank 1"},
+    {call_allreduce, "all-reduce (min) of 5 i32"},
+    {call_reduce_scatter, "reduce-scatter (max) of 6 i64"},
+    {call_all_gather, "all-gather of 7 bf16"},
+    {call_slices, "all-gather of slices of 8 f32"},
+    {call_alloc, "alloc of 9000 bytes"},
+    {call_shared, "alloc of shared memory of 9000 bytes"},
+    {call_free, "free"},
+    {call_start, "all-reduce (started) (sum) of 10 f32"},
+    {call_start_slices, "reduce-scatter (started) (sum) of 11 f32"},
+};
+enum { CALLS = sizeof calls / sizeof calls[0] };
+
+static int first_call;
+
+static void words_body(ddp_comm *comm, ddp_job *job)
+{
+    const int rank = ddp_comm_rank(comm);
+    const int mine = (first_call + rank) % CALLS, theirs = (first_call + 1 - rank) % CALLS;
+    char text[300] = "", want[200];
+    void *registered;
+    (void)job;
+    NEED(ddp_comm_alloc(comm, sizeof some, &registered) == DDP_OK);
+    ddp_log_hold(text, sizeof text);
+    NEED(calls[mine].call(comm, registered) == DDP_ERR_MISMATCH);
+    ddp_log_hold(NULL, 0);
+    snprintf(want, sizeof want, ": rank %d calls %s, rank %d %s", rank, calls[mine].words, 1 - rank,
+             calls[theirs].words);
+    NEED(strncmp(text, "collective ", 11) == 0 && strstr(text, want));
+}
+
+/* The one-line message names both ranks and all that they call. */
+START_TEST(mismatch_words)
+{
+    first_call = _i;
+    run_ranks(2, words_body, -1);
+}
+END_TEST
+
 START_TEST(started)
 {
     run_ranks(1, started_body, -1);
@@ -305,6 +419,7 @@ Suite *test_suite(void)
     tcase_add_loop_test(tc, shared, 0, 3);
     tcase_add_loop_test(tc, overlap, 0, 4);
     tcase_add_test(tc, mismatch);
+    tcase_add_loop_test(tc, mismatch_words, 0, CALLS);
     tcase_add_test(tc, started);
     tcase_add_test(tc, too_little_memory);
     tcase_add_test(tc, bf16);

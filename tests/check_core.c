@@ -60,9 +60,9 @@ static void expect_message(const char *part)
 struct values {
     bool verbose;
     bool shuffle;
-    bool batch_given;
     int64_t batch;
     int64_t any;
+    uint64_t seed;
     double rate;
     const char *path;
     int mode;
@@ -82,6 +82,8 @@ static const char *read_seen(void *destination, const char *value)
 
 #define AT(field) offsetof(struct values, field)
 
+#define OPTION_STRUCT struct values
+
 static const struct ddp_option table[] = {
     {.section = "First",
      .name = "verbose",
@@ -97,10 +99,10 @@ static const struct ddp_option table[] = {
      .max = 100,
      .argument = "N",
      .help = "samples of a shard, a text that is long enough to need a second line in the help",
-     .environment = "CHECK_BATCH",
-     .given_offset = AT(batch_given)},
+     .environment = "CHECK_BATCH"},
     {.name = "batch", .alias_of = "batch-size"},
-    {.name = "any", .type = DDP_OPTION_INT, .offset = AT(any), .argument = "N", .help = "any"},
+    {OPTION_UINT("seed", seed, "N"), .help = "seed"},
+    {OPTION_INT("any", any, -1e15, 1e15, "N"), .help = "any"},
     {.section = "Second",
      .name = "lr",
      .type = DDP_OPTION_REAL,
@@ -129,7 +131,13 @@ static const struct ddp_option table[] = {
 };
 
 static struct values values;
+static struct ddp_options_given given;
 static int rest;
+
+static bool batch_given(void)
+{
+    return ddp_options_given(table, &given, "batch-size");
+}
 
 /* Parses a line split at blanks. */
 static enum ddp_status parse(const char *line, bool stop_at_first)
@@ -141,16 +149,17 @@ static enum ddp_status parse(const char *line, bool stop_at_first)
     for (char *word = strtok_r(copy, " ", &save); word; word = strtok_r(NULL, " ", &save))
         argv[argc++] = word;
     memset(&values, 0, sizeof values);
+    memset(&given, 0, sizeof given);
     values.shuffle = true;
     rest = -1;
-    return ddp_options_parse(table, &values, argc, argv, stop_at_first, &rest);
+    return ddp_options_parse(table, &values, &given, argc, argv, stop_at_first, &rest);
 }
 
 START_TEST(options_forms)
 {
     ck_assert_int_eq(parse("-v --batch-size 5 --lr=.5 --save f --mode dp --no-shuffle", false),
                      DDP_OK);
-    ck_assert(values.verbose && !values.shuffle && values.batch_given);
+    ck_assert(values.verbose && !values.shuffle && batch_given());
     ck_assert_int_eq(values.batch, 5);
     ck_assert(values.rate == 0.5);
     ck_assert_str_eq(values.path, "f");
@@ -158,18 +167,37 @@ START_TEST(options_forms)
     ck_assert_int_eq(rest, 10);
     ck_assert_int_eq(parse("-b7 -vm --any -3", false), DDP_OK);
     ck_assert_int_eq(values.batch, 7);
-    ck_assert(values.verbose && values.batch_given);
+    ck_assert(values.verbose && batch_given());
     ck_assert_int_eq(values.seen, 100);
     ck_assert_int_eq(values.any, -3);
+    ck_assert_int_eq(parse("--seed 18446744073709551615", false), DDP_OK);
+    ck_assert_uint_eq(values.seed, UINT64_MAX);
+    ck_assert(ddp_options_given(table, &given, "seed"));
+    ck_assert(!batch_given());
     ck_assert_int_eq(parse("--batch_size=9", false), DDP_OK);
     ck_assert_int_eq(values.batch, 9);
     ck_assert_int_eq(parse("--batch 8 --seen abc --seen=de --no_shuffle", false), DDP_OK);
     ck_assert_int_eq(values.batch, 8);
     ck_assert_int_eq(values.seen, 5);
-    ck_assert(!values.shuffle && values.batch_given);
+    ck_assert(!values.shuffle && batch_given());
     ck_assert_int_eq(parse("", false), DDP_OK);
-    ck_assert(!values.batch_given);
+    ck_assert(!batch_given());
     ck_assert_int_eq(rest, 1);
+}
+END_TEST
+
+START_TEST(options_lists)
+{
+    int64_t numbers[3];
+    int count = 0;
+    ck_assert(ddp_option_list("5,3,9", 3, 3, 9, false, numbers, &count));
+    ck_assert(count == 3 && numbers[0] == 5 && numbers[1] == 3 && numbers[2] == 9);
+    ck_assert(ddp_option_list("4", 3, 1, 9, true, numbers, &count));
+    ck_assert(count == 1 && numbers[0] == 4);
+    static const char *const wrong[] = {"", "1,2,3,4", "1,,2", "1,", ",1", "0", "10", "1, 2", "x"};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
+        ck_assert_msg(!ddp_option_list(wrong[i], 3, 1, 9, false, numbers, &count), "%s", wrong[i]);
+    ck_assert(!ddp_option_list("1,3,3", 3, 1, 9, true, numbers, &count));
 }
 END_TEST
 
@@ -197,6 +225,9 @@ static const struct {
     {"--batch-size=", "--batch-size : must be"},
     {"--batch-size 99999999999999999999", "from 1 to 100"},
     {"--any 99999999999999999999", "--any 99999999999999999999: must be a whole number"},
+    {"--any 1000000000000001", "must be a whole number from -1000000000000000 to 1000000000000000"},
+    {"--seed 18446744073709551616", "must be a whole number from 0 to 18446744073709551615"},
+    {"--seed -1", "must be a whole number from 0 to"},
     {"--batch-size", "--batch-size: needs a value"},
     {"-b", "-b: needs a value"},
     {"--lr nan", "--lr nan: must be a number from 0 to 10"},
@@ -231,7 +262,7 @@ START_TEST(options_environment)
     ck_assert_int_eq(parse("", false), DDP_OK);
     ck_assert_int_eq(values.batch, 12);
     ck_assert_int_eq(values.seen, 4);
-    ck_assert(values.batch_given);
+    ck_assert(batch_given());
     ck_assert_int_eq(parse("--batch 3", false), DDP_OK);
     ck_assert_int_eq(values.batch, 3);
     setenv("CHECK_BATCH", "many", 1);
@@ -247,13 +278,13 @@ START_TEST(options_set)
 {
     catch_messages();
     memset(&values, 0, sizeof values);
-    ck_assert_int_eq(ddp_options_set(table, &values, "batch_size", "4"), DDP_OK);
+    ck_assert_int_eq(ddp_options_set(table, &values, &given, "batch_size", "4"), DDP_OK);
     ck_assert_int_eq(values.batch, 4);
-    ck_assert_int_eq(ddp_options_set(table, &values, "verbose", NULL), DDP_OK);
+    ck_assert_int_eq(ddp_options_set(table, &values, &given, "verbose", NULL), DDP_OK);
     ck_assert(values.verbose);
-    ck_assert_int_eq(ddp_options_set(table, &values, "batch-size", "0"), DDP_ERR_INVALID);
+    ck_assert_int_eq(ddp_options_set(table, &values, &given, "batch-size", "0"), DDP_ERR_INVALID);
     expect_message("--batch-size 0: must be");
-    ck_assert_int_eq(ddp_options_set(table, &values, "nonsense", "0"), DDP_ERR_INVALID);
+    ck_assert_int_eq(ddp_options_set(table, &values, &given, "nonsense", "0"), DDP_ERR_INVALID);
     expect_message("--nonsense: unknown option");
 }
 END_TEST
@@ -497,6 +528,7 @@ Suite *test_suite(void)
     Suite *suite = suite_create("core");
     TCase *options = test_case(suite, "options", 10);
     tcase_add_test(options, options_forms);
+    tcase_add_test(options, options_lists);
     tcase_add_test(options, options_stop);
     tcase_add_loop_test(options, options_bad, 0, sizeof bad_lines / sizeof bad_lines[0]);
     tcase_add_test(options, options_environment);

@@ -47,7 +47,7 @@ START_TEST(test_out_of_memory)
     one_message(capture_stop(),
                 "--device cuda: out of memory on GPU 0: 1.2 GiB wanted, 0.1 GiB free",
                 "a smaller --batch-size or more --acc-steps");
-    memory = allocate(device, 1000); /* what fits is still to be had */
+    memory = allocate(device, 1000); /* what fits can still be allocated */
     ck_assert_int_eq(ddp_device_synchronize(device), DDP_OK);
     ddp_device_free(device, memory, 1000);
     ddp_device_close(device);
@@ -186,8 +186,8 @@ static enum ddp_status from_beginning_to_end(float *result)
 /* Where the program is built to look for memory that nobody holds any more. */
 extern int __lsan_do_recoverable_leak_check(void) __attribute__((weak));
 
-/* In a process of its own, call `number` of a function fails. An error is told in one line; what is
- * no error leaves the right result, and at most a warning.
+/* In a process of its own, call `number` of a function fails. An error is one line; what is
+ * not an error leaves the right result, and at most a warning.
  *   returns whether there are as many calls */
 static bool fail_call(const char *function, int number)
 {
@@ -245,7 +245,7 @@ START_TEST(test_failures)
 }
 END_TEST
 
-/* The calls that must make an error are really called: the test above is no empty one. */
+/* The calls that must make an error are really called: the test above is not empty. */
 START_TEST(test_failures_show)
 {
     static const char *const sure[] = {"cudaGetDeviceProperties",  "cudaStreamCreateWithFlags",

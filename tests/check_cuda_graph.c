@@ -10,6 +10,7 @@
 #include "kernels/bf16.h"
 #include "model/model.h"
 #include "tests/cuda_test.h"
+#include "tests/model_option.h"
 
 #include <math.h>
 #include <string.h>
@@ -19,21 +20,18 @@
 
 struct subject {
     const struct ddp_model *model;
+    const char *options[6]; /* names and values */
     struct ddp_model_config config;
 };
 
 static const struct subject subjects[] = {
     {&ddp_model_gpt2,
-     {.dim_count = 1,
-      .dims = {12},
-      .classes = 19,
-      .layers = 2,
-      .heads = 2,
-      .channels = 16,
-      .label_count = 12}},
-    {&ddp_model_mlp, {.features = 24, .classes = 5, .hidden_count = 2, .hidden = {33, 17}}},
-    {&ddp_model_cnn, {.features = 768, .dim_count = 3, .dims = {3, 16, 16}, .classes = 5}},
+     {"layers", "2", "heads", "2", "channels", "16"},
+     {.dim_count = 1, .dims = {12}, .classes = 19, .label_count = 12}},
+    {&ddp_model_mlp, {"hidden", "33,17"}, {.features = 24, .classes = 5}},
+    {&ddp_model_cnn, {NULL}, {.features = 768, .dim_count = 3, .dims = {3, 16, 16}, .classes = 5}},
     {&ddp_model_resnet,
+     {NULL},
      {.features = 768, .dim_count = 3, .dims = {3, 16, 16}, .classes = 5, .size = "20"}},
 };
 enum { SUBJECTS = sizeof subjects / sizeof *subjects, GPT2 = 0 };
@@ -113,6 +111,8 @@ static void open_pass(struct pass *p, const struct subject *subject, const char 
     config.compute = compute;
     config.activations = activations;
     config.fuses_norms = fuses;
+    for (int i = 0; i < 6 && subject->options[i]; i += 2)
+        set_model_option(&config, subject->model, subject->options[i], subject->options[i + 1]);
     ck_assert_int_eq(ddp_model_configure(subject->model, &config), DDP_OK);
     ck_assert_int_eq(ddp_model_build(&p->graph, subject->model, &config), DDP_OK);
     ck_assert_int_eq(ddp_device_open(&p->device, device, 0, 1), DDP_OK);

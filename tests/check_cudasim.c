@@ -115,6 +115,7 @@ static void exec_child(const char *program, const char *name, int mode, bool pro
     setenv("DDP_CUDASIM_PROTECT", protect ? "1" : "0", 1);
     setenv("DDP_CUDASIM_LEAKS", strstr(name, "leak") ? "1" : "0", 1);
     setenv("ASAN_OPTIONS", "detect_leaks=0", 1);
+    setenv("TSAN_OPTIONS", "atexit_sleep_ms=10", 1); /* by itself it waits a second for others */
     unsetenv("DDP_CUDASIM_DEVICES");
     unsetenv("DDP_CUDASIM_FAIL");
     unsetenv("CUDA_VISIBLE_DEVICES");

@@ -9,6 +9,7 @@
 #include "graph/internal.h"
 #include "model/model.h"
 #include "tests/runner.h"
+#include "tests/model_option.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -16,8 +17,7 @@
 
 #define ALL_PARTS (DDP_EXEC_NETWORK | DDP_EXEC_LOSS | DDP_EXEC_BACKWARD)
 
-static const struct ddp_model_config small = {
-    .batch = 5, .features = 7, .classes = 4, .hidden_count = 2, .hidden = {6, 5}};
+static const struct ddp_model_config small = {.batch = 5, .features = 7, .classes = 4};
 
 /* A model on the CPU with random inputs and weights. */
 struct fixture {
@@ -32,7 +32,10 @@ static void open_fixture(struct fixture *f, const struct ddp_model *model, unsig
 {
     struct ddp_rng rng;
     memset(f, 0, sizeof *f);
-    ck_assert_int_eq(ddp_model_build(&f->graph, model, &small), DDP_OK);
+    struct ddp_model_config config = small;
+    if (model == &ddp_model_mlp)
+        set_model_option(&config, model, "hidden", "6,5");
+    ck_assert_int_eq(ddp_model_build(&f->graph, model, &config), DDP_OK);
     ck_assert_int_eq(ddp_device_open(&f->device, "cpu", 0, 1), DDP_OK);
     size_t count = (size_t)ddp_graph_flat_count(f->graph);
     f->weights = ddp_array_alloc(count, sizeof(float));
@@ -107,7 +110,7 @@ static enum ddp_status build_relu_logits(ddp_graph *graph, const struct ddp_mode
     ddp_tensor *x =
         ddp_graph_input(graph, "samples", DDP_F32, 2, (int64_t[]){config->batch, config->features});
     ddp_tensor *labels = ddp_graph_input(graph, "labels", DDP_I32, 1, (int64_t[]){config->batch});
-    x = ddp_graph_linear_layer(graph, "fc1", x, config->hidden[0], true, DDP_ACTIVATION_RELU);
+    x = ddp_graph_linear_layer(graph, "fc1", x, 6, true, DDP_ACTIVATION_RELU);
     x = ddp_graph_linear_layer(graph, "fc2", x, config->classes, true, DDP_ACTIVATION_RELU);
     return ddp_graph_finish(graph, x, ddp_graph_softmax_cross_entropy(graph, x, labels));
 }
@@ -309,9 +312,7 @@ START_TEST(plan_never_overlaps)
 {
     ddp_graph *graph;
     struct ddp_model_config deep = small;
-    deep.hidden_count = 6;
-    for (int i = 0; i < 6; i++)
-        deep.hidden[i] = 3 + 11 * (i % 3);
+    set_model_option(&deep, &ddp_model_mlp, "hidden", "3,14,25,3,14,25");
     for (int m = 0; m < 2; m++) {
         ck_assert_int_eq(ddp_model_build(&graph, m ? &sharing : &ddp_model_mlp, &deep), DDP_OK);
         for (unsigned parts = 1; parts <= ALL_PARTS; parts++)
@@ -378,7 +379,7 @@ START_TEST(bf16_activations_halve_the_arena)
 }
 END_TEST
 
-/* What is float32 comes in by a cast; a parameter is no activation. */
+/* What is float32 comes in by a cast; a parameter is not an activation. */
 START_TEST(bf16_graphs_take_bf16)
 {
     ddp_graph *graph;

@@ -58,7 +58,7 @@ static void run_lanes_alone(float *const *alone, ddp_loader *loader, int64_t sha
 static void check_tree(int64_t shards, int64_t count_of_lanes)
 {
     float *alone[SHARDS], *tree;
-    struct ddp_replica replica;
+    struct ddp_replica replica = {0};
     lanes = count_of_lanes;
     open_setup(1, shards);
     lanes = 0;

@@ -347,7 +347,7 @@ START_TEST(memory_of_the_caller)
     if (_i == 5) {
         check_all(config);
         ck_assert_int_eq(lender.left, 995);
-    } else { /* a process each, for lack of memory is told once in a while */
+    } else { /* a process each, lack of memory is logged once in a while */
         ddp_loader *loader = NULL;
         lender.left = _i;
         capture_start();

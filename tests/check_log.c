@@ -101,7 +101,7 @@ START_TEST(log_tells_lack_of_memory_once)
     ck_assert_int_eq(ddp_fail(DDP_ERR_MEMORY, "out again"), DDP_ERR_MEMORY);
     ck_assert_int_eq(ddp_fail(DDP_ERR_IO, "other"), DDP_ERR_IO);
     ck_assert_str_eq(take_messages(), "prog: error: out\nprog: error: other\n");
-    ddp_log_hold(held, sizeof held); /* what is held is told later, if at all */
+    ddp_log_hold(held, sizeof held); /* held messages are logged later, if at all */
     ddp_fail(DDP_ERR_MEMORY, "kept");
     ddp_log_hold(NULL, 0);
     ck_assert_str_eq(held, "kept");

@@ -131,7 +131,7 @@ START_TEST(modes_end_in_the_same_bits)
 }
 END_TEST
 
-/* Blocks that are no subtree: the same within rounding. */
+/* Blocks that are not a subtree: the same within rounding. */
 START_TEST(odd_blocks_agree_within_rounding)
 {
     struct result accum = train(DDP_MODE_ACCUM, 1, 6), dp = train(DDP_MODE_DP, 2, 3);
@@ -193,11 +193,11 @@ static void nothing_left(const char *what, int64_t n)
                   (long long)n, (long long)memory_blocks, (long long)devices, (long long)batches);
 }
 
-/* Statistics follow the mean over the shards, are no part of the norm, and no optimizer moves them.
+/* Statistics follow the mean over the shards and are not part of the norm; no optimizer moves them.
  */
 START_TEST(statistics_follow)
 {
-    struct ddp_replica replica;
+    struct ddp_replica replica = {0};
     struct ddp_updater updater;
     float loss;
     update = 0;

@@ -98,7 +98,7 @@ START_TEST(not_finite)
     x[1] = -INFINITY;
     ck_assert_int_eq(ddp_norm(&norm, NULL), DDP_OK);
     ck_assert(isinf(sum));
-    x[1] = 1e30f; /* whose square is no float */
+    x[1] = 1e30f; /* whose square is not a float */
     ck_assert_int_eq(ddp_norm(&norm, NULL), DDP_OK);
     ck_assert_double_eq_tol(sum, 1e60, 1e53);
 }

@@ -101,6 +101,7 @@ static const struct {
     {{"--model", "article", "--data", "d"}, 8, "--data", "article"},
     {{"--model", "article", "--hidden", "3"}, 8, "--hidden", "mlp"},
     {{"--data-size", "3"}, 100, "--data-size", "article"},
+    {{"--dropout", "0"}, 100, "--dropout", "gpt2"},
     {{"--nesterov", "--momentum", "0"}, 100, "--nesterov", "--momentum"},
     {{"--momentum", "0.5", "--optimizer", "adamw"}, 100, "--momentum", "--optimizer sgd"},
     {{"--nesterov", "--optimizer", "adam"}, 100, "--nesterov", "--optimizer sgd"},
@@ -157,8 +158,8 @@ static enum ddp_status plan_of(const char *const *words, int64_t samples, bool l
         argc++;
     }
     ddp_train_options_default(&options);
-    ck_assert_int_eq(ddp_options_parse(ddp_train_option_table, &options, argc, (char *const *)argv,
-                                       false, &rest),
+    ck_assert_int_eq(ddp_options_parse(ddp_train_option_table(), &options, &options.given, argc,
+                                       (char *const *)argv, false, &rest),
                      DDP_OK);
     ck_assert_int_eq(ddp_job_open(&job), DDP_OK);
     enum ddp_status status = ddp_train_plan_workers(plan, &options, job, launched);

@@ -8,6 +8,7 @@
 #include "graph/scan.h"
 #include "model/model.h"
 #include "tests/runner.h"
+#include "tests/model_option.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -17,8 +18,7 @@
 #define ROWS      3
 #define FEATURES  4
 
-static const struct ddp_model_config config = {
-    .batch = ROWS, .features = FEATURES, .classes = 2, .hidden_count = 1, .hidden = {5}};
+static struct ddp_model_config config = {.batch = ROWS, .features = FEATURES, .classes = 2};
 
 static ddp_graph *graph;
 static ddp_device *device;
@@ -36,6 +36,7 @@ static float *parameter(const char *name)
 
 static void open_model(void)
 {
+    set_model_option(&config, &ddp_model_mlp, "hidden", "5");
     ck_assert_int_eq(ddp_model_build(&graph, &ddp_model_mlp, &config), DDP_OK);
     ck_assert_int_eq(ddp_device_open(&device, "cpu", 0, 1), DDP_OK);
     weights = ddp_array_alloc((size_t)ddp_graph_flat_count(graph), sizeof(float));
@@ -62,12 +63,12 @@ static void close_model(void)
     free(gradients);
 }
 
-static void check_found(enum ddp_scan_place place, const char *tensor, const char *operation,
+static void check_found(enum ddp_scan_tensor kind, const char *tensor, const char *operation,
                         int64_t bad, int64_t first)
 {
     struct ddp_scan scan;
     ck_assert_int_eq(ddp_exec_scan(exec, &scan), DDP_OK);
-    ck_assert_int_eq(scan.place, place);
+    ck_assert_int_eq(scan.kind, kind);
     ck_assert_str_eq(scan.tensor, tensor);
     ck_assert_pstr_eq(scan.operation, operation);
     ck_assert_int_eq(scan.bad_count, bad);
@@ -79,7 +80,7 @@ START_TEST(all_is_finite)
 {
     struct ddp_scan scan;
     ck_assert_int_eq(ddp_exec_scan(exec, &scan), DDP_OK);
-    ck_assert_int_eq(scan.place, DDP_SCAN_NOTHING);
+    ck_assert_int_eq(scan.kind, DDP_SCAN_NOTHING);
 }
 END_TEST
 
@@ -119,7 +120,7 @@ START_TEST(a_gradient)
     }
     struct ddp_scan scan;
     ck_assert_int_eq(ddp_exec_scan(exec, &scan), DDP_OK);
-    ck_assert_int_eq(scan.place, DDP_SCAN_NOTHING);
+    ck_assert_int_eq(scan.kind, DDP_SCAN_NOTHING);
     /* The same logits from an input of a thousand; the weights' gradient is 1e38 times that. */
     for (int i = 0; i < ROWS * FEATURES; i++)
         x[i] = 1000;

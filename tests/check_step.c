@@ -66,7 +66,7 @@ static enum ddp_status build(ddp_graph *built, const struct ddp_model_config *co
         ddp_graph_input(built, "samples", DDP_F32, 2, (int64_t[]){config->batch, FEATURES});
     ddp_tensor *labels = ddp_graph_input(built, "labels", DDP_I32, 1, (int64_t[]){config->batch});
     x = ddp_graph_linear_layer(built, "fc1", x, 7, true, DDP_ACTIVATION_NONE);
-    x = ddp_graph_dropout(built, x, config->dropout);
+    x = ddp_graph_dropout(built, x, *(const double *)(const void *)&config->own);
     x = ddp_graph_linear_layer(built, "fc2", x, CLASSES, true, DDP_ACTIVATION_NONE);
     return ddp_graph_finish(built, x, ddp_graph_softmax_cross_entropy(built, x, labels));
 }
@@ -75,9 +75,10 @@ static enum ddp_status build(ddp_graph *built, const struct ddp_model_config *co
 static void open_setup(enum ddp_mode_kind kind, double dropout, bool gradient_norm)
 {
     static const struct ddp_model model = {.name = "step", .build = build};
-    const struct ddp_model_config config = {.batch = BATCH, .dropout = dropout};
+    struct ddp_model_config config = {.batch = BATCH};
     const int units = kind == DDP_MODE_DP ? 2 : 1;
     struct ddp_rng rng;
+    memcpy(&config.own, &dropout, sizeof dropout);
     ck_assert_int_eq(ddp_model_build(&graph, &model, &config), DDP_OK);
     weights = calloc((size_t)ddp_graph_flat_count(graph), sizeof *weights);
     ck_assert_ptr_nonnull(weights);

@@ -14,7 +14,7 @@ same() {
     shift
     count=$((count + 1))
     rm -f "$work/f"
-    timeout 120 "$@" --save "$work/f" >"$work/out" 2>&1 || fail "$name: exit code $?: $(head -n 5 "$work/out")"
+    timeout $((120 * patience)) "$@" --save "$work/f" >"$work/out" 2>&1 || fail "$name: exit code $?: $(head -n 5 "$work/out")"
     cmp -s "$work/f" "$work/reference" || fail "$name: other bits than the uninterrupted run"
 }
 

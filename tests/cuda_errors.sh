@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # What can be wrong with GPUs: one clear line that names the flag, the documented exit code, nobody left behind. Only
-# simulated GPUs can be had in every number, and broken at will.
+# simulated GPUs exist in any number and can be broken at will.
 . "${srcdir:-.}/tests/cli.inc"
 . "$here/tests/cuda.inc"
 [ $simulated = yes ] || skip "needs simulated GPUs"
@@ -80,7 +80,7 @@ broken() {
     call=$1
     shift
     count=$((count + 1))
-    DDP_CUDASIM_FAIL=$call timeout 30 "$@" >"$work/out" 2>&1
+    DDP_CUDASIM_FAIL=$call timeout $((30 * patience)) "$@" >"$work/out" 2>&1
     got=$?
     if [ $got -eq 0 ] || [ $got -ge 100 ] || ! grep -q ': error: ' "$work/out"; then
         fail "$call fails: exit code $got"
@@ -107,7 +107,7 @@ one_broken() {
     count=$((count + 1))
     rank=$((count % 2))
     # shellcheck disable=SC2016  # the worker's shell expands it
-    timeout 30 "$ddprun" -n 2 sh -c '[ "$RANK" != "$1" ] || export DDP_CUDASIM_FAIL="$2"; shift 2; exec "$@"' sh \
+    timeout $((30 * patience)) "$ddprun" -n 2 sh -c '[ "$RANK" != "$1" ] || export DDP_CUDASIM_FAIL="$2"; shift 2; exec "$@"' sh \
         $rank "$failure" "$trainer" --quiet --device cuda "$@" >"$work/out" 2>&1
     got=$?
     grep -E ': (error|warning): ' "$work/out" | grep -v ddprun: >"$work/said"
@@ -137,7 +137,7 @@ one_broken ncclGetUniqueId:2 'NCCL: set-up: ' $resnet
 # Memory that NCCL cannot register, and communicators that do not end well, stop nobody.
 for call in ncclMemAlloc:1 ncclCommRegister:1 ncclCommFinalize:1 ncclCommDestroy:1 ncclCommFinalize:2; do
     count=$((count + 1))
-    DDP_CUDASIM_FAIL=$call timeout 30 "$ddprun" -n 2 "$trainer" --quiet --device cuda $resnet >"$work/out" 2>&1
+    DDP_CUDASIM_FAIL=$call timeout $((30 * patience)) "$ddprun" -n 2 "$trainer" --quiet --device cuda $resnet >"$work/out" 2>&1
     got=$?
     [ $got -eq 0 ] || fail "$call fails: exit code $got: $(cat "$work/out")"
 done

@@ -18,9 +18,9 @@ run() {
     m=$1
     shift
     case $m in
-    accum) timeout 60 "$trainer" --device cuda --acc-steps 4 "$@" ;;
-    ddp) timeout 60 "$ddprun" -n 2 $share trainer --device cuda --acc-steps 2 "$@" ;;
-    dp) timeout 60 "$trainer" --device cuda --acc-steps 2 $dp "$@" ;;
+    accum) timeout $((60 * patience)) "$trainer" --device cuda --acc-steps 4 "$@" ;;
+    ddp) timeout $((60 * patience)) "$ddprun" -n 2 $share trainer --device cuda --acc-steps 2 "$@" ;;
+    dp) timeout $((60 * patience)) "$trainer" --device cuda --acc-steps 2 $dp "$@" ;;
     esac >"$work/out" 2>&1
 }
 
@@ -61,7 +61,7 @@ cp "$work/out" "$work/said"
 expect "text of one choice" 0 '^line 7' "$trainer" "$@" --temperature 0.7 --top-k 1
 cmp -s "$work/out" "$work/said" || fail "--top-k 1: $(cat "$work/out"), not $(cat "$work/said")"
 
-# Checkpoints of one mode, gone on from in the next; SIGTERM in between.
+# Checkpoints of one mode, resumed in the next; SIGTERM in between.
 set -- $images --steps 6 --quiet --optimizer adamw --schedule constant
 run accum "$@" --save "$work/first" || fail "uninterrupted: $(cat "$work/out")"
 before=accum
@@ -116,11 +116,11 @@ refused() {
     done
 }
 alone="accum dp"
-refused "$alone" 2 'error: --fast belongs to --mode ddp, which adds gradients up over NCCL' --fast
+refused "$alone" 2 'error: --fast belongs to --mode ddp, which adds gradients over NCCL' --fast
 refused "$alone" 2 'error: --bucket-mb belongs to --mode ddp' --bucket-mb 1
-refused "$alone" 2 'error: --zero 1 shares the update out over the workers of --mode ddp' --zero 1
+refused "$alone" 2 'error: --zero 1 splits the update over the workers of --mode ddp' --zero 1
 refused "$alone" 2 'error: --check-replicas compares the workers of --mode ddp' --check-replicas 1
-refused "$alone" 2 'error: --sync-batch-norm adds up over workers .*--mode (accum|dp) has one worker' --sync-batch-norm
+refused "$alone" 2 'error: --sync-batch-norm needs workers .*--mode (accum|dp) has one worker' --sync-batch-norm
 refused "accum ddp" 2 'error: --replicas belongs to --mode dp' --replicas 2
 refused "$modes" 9 "error: --shared-weights is one copy in the host's memory, and --device is cuda" --shared-weights
 refused "$modes" 0 'warning: --threads has no effect on GPUs' --threads 2
@@ -157,7 +157,7 @@ else
     rm -f "$work/log"
     expect "weights" 0 '' "$trainer" $flat --steps 1 --save "$work/flat"
     count=$((count + 1))
-    timeout 60 python3 "$here/tests/replicas.py" 3 1 "$work/flat" "$ddprun" -n 3 "$trainer" $flat --epochs 10000 \
+    timeout $((60 * patience)) python3 "$here/tests/replicas.py" 3 1 "$work/flat" "$ddprun" -n 3 "$trainer" $flat --epochs 10000 \
         --check-replicas 5 --log "$work/log" --log-every 5 >"$work/out" 2>&1
     got=$?
     if [ $got -eq 77 ]; then
@@ -174,7 +174,8 @@ fi
 count=$((count + 1))
 [ "$(wc -l <"$work/options")" -gt 60 ] || fail "--help names few options: $(cat "$work/options")"
 while read -r option; do
-    grep -qE -- "--(no-)?$option([^a-z-]|\$)" "$here/tests/cuda_options.sh" "$here/tests/cuda_trainer.sh" ||
+    grep -qE -- "--(no-)?$option([^a-z-]|\$)" "$here/tests/cuda_options.sh" "$here/tests/cuda_trainer.sh" \
+        "$here/tests/cuda_same_bits.sh" ||
         fail "--$option: no test on GPUs"
 done <"$work/options"
 finish

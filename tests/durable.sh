@@ -15,7 +15,7 @@ durable() {
     count=$((count + 1))
     rm -f "$work/log"
     DURABLE_LOG=$work/log LD_PRELOAD=$library ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}verify_asan_link_order=0" \
-        timeout 120 "$@" >"$work/out" 2>&1 || fail "$name: exit code $?: $(head -n 5 "$work/out")"
+        timeout $((120 * patience)) "$@" >"$work/out" 2>&1 || fail "$name: exit code $?: $(head -n 5 "$work/out")"
     awk -v names="$names" '
         function bad(what) { print "FAIL: line " NR ": " what; failed = 1 }
         $1 == "make" { parent[$2] = $3; dirty[$3] = 1; delete dirty[$2] }

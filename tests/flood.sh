@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Much output, long lines, bytes that are no text: what comes out, and what it costs. MEGABYTES=N makes the floods of N
+# Much output, long lines, bytes that are not text: what comes out, and what it costs. MEGABYTES=N makes the floods of N
 # megabytes; from 800 on the relay's share of the processor is compared with cat's.
 # shellcheck disable=SC2016  # the workers' shells expand the variables
 set -u

@@ -44,7 +44,7 @@ for n in 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 20 24 28; do
     test $code != 0 || some=$((some + 1))
 done
 test $some -gt 0 || fail "28 descriptors are too few"
-# The soft limit is no obstacle, and workers have theirs as it was.
+# The soft limit does not matter, and workers have theirs as it was.
 prlimit --nofile=20: $ddprun -n 30 sh -c 'ulimit -n' >"$tmp/out" 2>"$tmp/err"
 ended $? 0 "a soft limit of 20 descriptors"
 test "$(grep -c ': 20$' "$tmp/out")" = 30 || fail "limits of workers: $(head -n 3 "$tmp/out")"

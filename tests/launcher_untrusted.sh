@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Names and texts that hold ESC, OSC, C1 and bytes that are no UTF-8 do not reach the terminal through what ddprun says.
+# Names and texts that hold ESC, OSC, C1 and bytes that are not UTF-8 do not reach the terminal through what ddprun says.
 # shellcheck disable=SC2016  # the workers' shells expand the variables
 . "${srcdir:-.}/tests/signals.inc"
 . "${srcdir:-.}/tests/cli.inc"

@@ -12,7 +12,7 @@ run() {
     code=$1 name=$2
     shift 2
     count=$((count + 1))
-    timeout 60 "$@" >"$work/out" 2>"$work/err" </dev/null
+    timeout $((60 * patience)) "$@" >"$work/out" 2>"$work/err" </dev/null
     got=$?
     [ $got -eq "$code" ] || fail "$name: exit code $got, not $code: $(head -n 5 "$work/err")"
 }

@@ -73,10 +73,10 @@ expect "trace of a killed run" 137 "" "$ddprun" -n 2 --grace 1 --inject kill:ran
 trace "trace: killed" "$work/trace" 2 0 step forward backward update bucket
 expect "trace that cannot be opened" 4 "$work/none/trace: cannot open" $article --trace "$work/none/trace"
 expect "trace on a full disk" 0 "/dev/full: cannot write to it" $article --trace /dev/full
-expect "steps without a trace" 2 "give both" $article --trace-steps 1-2
+expect "steps without a trace" 2 "--trace-steps needs --trace" $article --trace-steps 1-2
 expect "no steps" 2 "the first and the last step" $article --trace "$work/trace" --trace-steps 5-2
 
-# Nothing of these ends the training; each is told once.
+# Nothing of these ends the training; each is reported once.
 expect "a full disk" 0 'log|/dev/full: cannot write' $article --log /dev/full
 [ "$(grep -c 'cannot write' "$work/out")" -eq 1 ] || fail "a full disk is told more or less than once"
 expect "a log that cannot be opened" 4 "$work/none/log: cannot open" $article --log "$work/none/log"

@@ -9,6 +9,7 @@
 #include "mode/updater.h"
 #include "model/model.h"
 #include "tests/reference/reference.h"
+#include "tests/model_option.h"
 #include "tests/runner.h"
 
 #include <math.h>
@@ -78,8 +79,8 @@ static int update;                      /* the one of `updates` that setups have
 static ddp_graph *build(int64_t rows)
 {
     ddp_graph *built;
-    struct ddp_model_config config = {
-        .batch = rows, .features = FEATURES, .classes = CLASSES, .hidden_count = 1, .hidden = {7}};
+    struct ddp_model_config config = {.batch = rows, .features = FEATURES, .classes = CLASSES};
+    set_model_option(&config, &ddp_model_mlp, "hidden", "7");
     ck_assert_int_eq(ddp_model_build(&built, &ddp_model_mlp, &config), DDP_OK);
     return built;
 }

@@ -51,7 +51,7 @@ try() {
     rm -rf "$work/o"
     mkdir "$work/o"
     case $what in resume*) cp -r "$work/in/c" "$work/o/c" ;; esac
-    timeout 60 "$@" >"$work/out" 2>"$work/err"
+    timeout $((60 * patience)) "$@" >"$work/out" 2>"$work/err"
     got=$?
     case $got in
     0) good=$((good + 1)) ;;

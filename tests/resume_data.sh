@@ -5,7 +5,7 @@
 . "${srcdir:-.}/tests/cli.inc"
 
 t="$trainer --quiet --threads 1 --no-eval"
-refused='step-00000002: cannot resume.* another run: fingerprint of the data [0-9a-f]{16} \(now [0-9a-f]{16}\)\. To begin.*--load'
+refused='step-00000002: cannot resume.* another run: fingerprint of the data [0-9a-f]{16} \(now [0-9a-f]{16}\)\. To start.*--load'
 
 # --- images, plain and compressed; 500 samples, of which 256 are looked at
 mkdir "$work/plain" "$work/other"

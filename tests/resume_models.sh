@@ -26,7 +26,7 @@ run() {
     count=$((count + 1))
     rm -f "$work/f"
     # shellcheck disable=SC2086 # options
-    timeout 120 "$@" $options --save "$work/f" >"$work/out" 2>&1 || fail "$name: exit code $?: $(head -n 5 "$work/out")"
+    timeout $((120 * patience)) "$@" $options --save "$work/f" >"$work/out" 2>&1 || fail "$name: exit code $?: $(head -n 5 "$work/out")"
     cmp -s "$work/f" "$work/reference" || fail "$name: other bits than the uninterrupted run"
 }
 

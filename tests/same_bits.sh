@@ -3,12 +3,12 @@
 # Same parameters, bit for bit: any split of the same eight shards over workers, accumulation steps or replicas, with
 # one and two threads each, and with short batches at the end of epochs.
 . "${srcdir:-.}/tests/cli.inc"
-need_fashion
+small_fashion
 
-common="--batch-size 32 --global-batch 256 --seed 1 --no-eval --quiet"
+common="--data $work/small --batch-size 32 --global-batch 256 --seed 1 --no-eval --quiet"
 
 for threads in 1 2; do
-    set -- $common --steps 200 --threads $threads
+    set -- $common --steps 60 --threads $threads
     same "1 worker x 8, $threads threads" "$trainer" "$@"
     same "2 workers x 4, $threads threads" "$ddprun" -n 2 trainer "$@"
     same "4 workers x 2, $threads threads" "$ddprun" -n 4 trainer "$@"
@@ -17,7 +17,7 @@ for threads in 1 2; do
     same "dp, 4 replicas x 2, $threads threads" "$trainer" --mode dp --replicas 4 "$@"
 done
 first=
-set -- $common --steps 240 --hidden 33,17 --nesterov --weight-decay 1e-4 --schedule cosine --warmup-steps 5
+set -- $common --steps 60 --hidden 33,17 --nesterov --weight-decay 1e-4 --schedule cosine --warmup-steps 5
 same "tail: 1 worker x 8" "$trainer" "$@"
 same "tail: 2 workers x 4" "$ddprun" -n 2 trainer "$@" --bucket-mb 0.01
 same "tail: 8 workers x 1" "$ddprun" -n 8 trainer "$@" --bucket-mb 0.001
@@ -44,10 +44,10 @@ set -- $common --steps 10 --augment crop,flip
 same "augment: 1 worker x 8" "$trainer" "$@" --data-threads 3
 same "augment: 4 workers x 2" "$ddprun" -n 4 trainer "$@"
 same "augment: dp, 2 replicas x 4" "$trainer" --mode dp --replicas 2 "$@" --data-threads 2
-# Numbers of shards that are no power of two: one shard a worker, and three aligned blocks of two.
+# Numbers of shards that are not a power of two: one shard a worker, and three aligned blocks of two.
 for shards in 3 5 7; do
     first=
-    set -- --batch-size 16 --steps 30 --hidden 40 --seed 2 --no-eval --quiet --threads 1
+    set -- --data "$work/small" --batch-size 16 --steps 30 --hidden 40 --seed 2 --no-eval --quiet --threads 1
     same "$shards shards: 1 worker" "$trainer" "$@" --acc-steps $shards
     same "$shards shards: $shards workers" "$ddprun" -n $shards trainer "$@"
     same "$shards shards: dp" "$trainer" --mode dp --replicas $shards "$@"

@@ -3,7 +3,7 @@
 # Same parameters and statistics, bit for bit, for every model, in fp32 and bf16, with dropout and clipping: any split
 # of the same eight shards over workers, accumulation steps or replicas.
 . "${srcdir:-.}/tests/cli.inc"
-need_fashion
+small_fashion
 
 # A text that is the same everywhere.
 i=0
@@ -28,8 +28,8 @@ model() {
 
 gpt2="--model gpt2 --data $work/text --seq-len 24 --layers 2 --heads 3 --channels 48"
 for dtype in fp32 bf16; do
-    model "cnn $dtype" --model cnn --dtype $dtype
-    model "resnet $dtype" --model resnet --dataset idx --dtype $dtype
+    model "cnn $dtype" --model cnn --data "$work/small" --dtype $dtype
+    model "resnet $dtype" --model resnet --data "$work/small" --dataset idx --dtype $dtype
     model "gpt2 $dtype" $gpt2 --dropout 0.1 --dtype $dtype
 done
 

@@ -14,7 +14,7 @@ train() {
     to=$1
     shift
     count=$((count + 1))
-    timeout 120 "$@" $common --log-every 1 --save "$work/$to" >"$work/out" 2>&1 || {
+    timeout $((120 * patience)) "$@" $common --log-every 1 --save "$work/$to" >"$work/out" 2>&1 || {
         fail "$to: exit code $?"
         tail -n 5 "$work/out"
     }
@@ -170,9 +170,9 @@ for pid in $list; do
 done
 
 # Where it does not make sense.
-expect "one worker" 2 "sync-batch-norm adds up over workers .* --mode accum has one worker" \
+expect "one worker" 2 "sync-batch-norm needs workers .* --mode accum has one worker" \
     "$trainer" $common --steps 1 --sync-batch-norm
-expect "dp" 2 "sync-batch-norm adds up over workers .* --mode dp has one worker" \
+expect "dp" 2 "sync-batch-norm needs workers .* --mode dp has one worker" \
     "$trainer" --mode dp $common --steps 1 --sync-batch-norm
 expect "accumulation" 2 "each worker runs 2 shards of a step one after another" \
     "$ddprun" -n 2 trainer $common --steps 1 --acc-steps 2 --sync-batch-norm

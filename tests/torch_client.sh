@@ -24,7 +24,7 @@ run()
     want=$1 name=$2
     shift 2
     count=$((count + 1))
-    timeout 60 "$@" >"$tmp/log" 2>&1
+    timeout $((60 * patience)) "$@" >"$tmp/log" 2>&1
     got=$?
     test $got = "$want" || { fail "$name: exit code $got"; tail -n 5 "$tmp/log"; }
 }
@@ -33,7 +33,7 @@ for workers in 2 4; do
     run 0 "ddprun -n $workers" ./ddprun -n $workers "$script" "$tmp/ours"
     # -r and -t because torchrun 1.13 fails without them under Python 3.11.
     port=$(./ddprun -n 1 sh -c 'echo $MASTER_PORT')
-    if timeout 60 "$python" -m torch.distributed.run -r 1 -t 2 --master_port "$port" --nproc_per_node $workers \
+    if timeout $((60 * patience)) "$python" -m torch.distributed.run -r 1 -t 2 --master_port "$port" --nproc_per_node $workers \
         "$script" "$tmp/theirs" >"$tmp/log" 2>&1; then
         cmp "$tmp/ours" "$tmp/theirs" || fail "$workers workers: other weights"
     else

@@ -137,7 +137,7 @@ if need_modes; then
     expect "locked directory" 4 'error: .*locked/f' $heed_modes $t $one --save "$work/locked/f"
 fi
 
-# Targets that are no plain file, and what can only be known at the end unless it is asked before.
+# Targets that are not plain files, and what can only be known at the end unless it is asked before.
 long=$(printf '%0300d' 0)
 expect "save, long name" 4 'error: .*00: .*File name too long' $t $one --save "$work/$long"
 expect "save, longest name" 0 '' $t $one --save "$work/${long%??????????????????????????????????????????????}"

@@ -12,7 +12,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -120,15 +119,6 @@ enum ddp_status ddp_checkpoint_take_array(const struct ddp_checkpoint *checkpoin
 
 /* --- reading and checking --------------------------------------------------------------------- */
 
-static bool DDP_PRINTF(2, 3) wrong(char *reason, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    vsnprintf(reason, DDP_CHECKPOINT_REASON, format, args);
-    va_end(args);
-    return false;
-}
-
 /* Opens a regular file and returns its size. Reasons do not name the file: the caller does. */
 static int open_file(int dir_fd, const char *name, uint64_t *bytes, char *reason)
 {
@@ -138,7 +128,8 @@ static int open_file(int dir_fd, const char *name, uint64_t *bytes, char *reason
         *bytes = (uint64_t)info.st_size;
         return fd;
     }
-    wrong(reason, "cannot read it: %s", fd < 0 ? strerror(errno) : "not a regular file");
+    ddp_checkpoint_wrong(reason, "cannot read it: %s",
+                         fd < 0 ? strerror(errno) : "not a regular file");
     if (fd >= 0)
         close(fd);
     return -1;
@@ -153,7 +144,8 @@ static bool read_bytes(int fd, char *bytes, size_t count, uint32_t *crc32, char 
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0)
-            return wrong(reason, "cannot read it: %s", n < 0 ? strerror(errno) : "it is truncated");
+            return ddp_checkpoint_wrong(reason, "cannot read it: %s",
+                                        n < 0 ? strerror(errno) : "it is truncated");
         sum = crc32_z(sum, (const Bytef *)bytes, (size_t)n);
         bytes += n;
         count -= (size_t)n;
@@ -172,13 +164,13 @@ static bool read_state(struct ddp_checkpoint_state *state, int dir_fd, char *rea
         return false;
     if (bytes > DDP_CHECKPOINT_STATE_BYTES) {
         close(fd);
-        return wrong(reason, "it has %" PRIu64 " bytes, which is too many", bytes);
+        return ddp_checkpoint_wrong(reason, "it has %" PRIu64 " bytes, which is too many", bytes);
     }
     text = malloc((size_t)bytes + 1);
     const bool good = text && read_bytes(fd, text, (size_t)bytes, &unused, reason) &&
                       ddp_checkpoint_state_parse(state, text, (size_t)bytes, reason);
     if (!text)
-        wrong(reason, DDP_CHECKPOINT_NO_MEMORY);
+        ddp_checkpoint_wrong(reason, DDP_CHECKPOINT_NO_MEMORY);
     free(text);
     close(fd);
     return good;
@@ -194,8 +186,8 @@ static bool check_size(int dir_fd, const struct ddp_checkpoint_state *state, int
     if (bytes == state->parts[part].bytes)
         return true;
     close(*fd);
-    return wrong(reason, "it has %" PRIu64 " bytes, and state.json says %" PRIu64, bytes,
-                 state->parts[part].bytes);
+    return ddp_checkpoint_wrong(reason, "it has %" PRIu64 " bytes, and state.json says %" PRIu64,
+                                bytes, state->parts[part].bytes);
 }
 
 static bool read_part(struct ddp_checkpoint *checkpoint, int dir_fd, int part, char *reason)
@@ -206,13 +198,14 @@ static bool read_part(struct ddp_checkpoint *checkpoint, int dir_fd, int part, c
     if (!check_size(dir_fd, &checkpoint->state, part, &fd, reason))
         return false;
     checkpoint->bytes[part] = malloc((size_t)sum->bytes + 1);
-    bool good = checkpoint->bytes[part] != NULL || wrong(reason, DDP_CHECKPOINT_NO_MEMORY);
+    bool good =
+        checkpoint->bytes[part] != NULL || ddp_checkpoint_wrong(reason, DDP_CHECKPOINT_NO_MEMORY);
     good = good && read_bytes(fd, checkpoint->bytes[part], (size_t)sum->bytes, &crc32, reason);
     close(fd);
     if (good && crc32 != sum->crc32)
-        good = wrong(reason,
-                     "it is damaged: its CRC-32 is %08" PRIx32 ", and state.json says %08" PRIx32,
-                     crc32, sum->crc32);
+        good = ddp_checkpoint_wrong(
+            reason, "it is damaged: its CRC-32 is %08" PRIx32 ", and state.json says %08" PRIx32,
+            crc32, sum->crc32);
     return good;
 }
 
@@ -287,7 +280,7 @@ static enum ddp_status read_path(struct ddp_checkpoint *checkpoint, int parent, 
     const char *file = ".";
     const int fd = open_directory(parent, name);
     bool good = fd >= 0 ? read_whole(checkpoint, fd, &file, reason)
-                        : wrong(reason, "cannot open it: %s", strerror(errno));
+                        : ddp_checkpoint_wrong(reason, "cannot open it: %s", strerror(errno));
     if (fd >= 0)
         close(fd);
     if (good)

@@ -123,9 +123,9 @@ static uint32_t checksum(const char *text, size_t bytes, const char *digits)
 static void put_checksum(char *text, size_t bytes)
 {
     char digits[CHECKSUM_DIGITS + 1];
-    char *place = (char *)(uintptr_t)find_digits(text, bytes);
-    snprintf(digits, sizeof digits, "%08" PRIx32, checksum(text, bytes, place));
-    memcpy(place, digits, CHECKSUM_DIGITS);
+    char *at = (char *)(uintptr_t)find_digits(text, bytes);
+    snprintf(digits, sizeof digits, "%08" PRIx32, checksum(text, bytes, at));
+    memcpy(at, digits, CHECKSUM_DIGITS);
 }
 
 enum ddp_status ddp_checkpoint_state_format(char **text, size_t *bytes,
@@ -149,8 +149,7 @@ enum ddp_status ddp_checkpoint_state_format(char **text, size_t *bytes,
 
 /* --- reading ---------------------------------------------------------------------------------- */
 
-/* Sets the reason; always false, so that `return wrong(...)` reads well. */
-static bool DDP_PRINTF(2, 3) wrong(char *reason, const char *format, ...)
+bool ddp_checkpoint_wrong(char *reason, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -178,10 +177,11 @@ static bool check_sum(const char *text, size_t bytes, char *reason)
     if (digits)
         memcpy(copy, digits, CHECKSUM_DIGITS);
     if (!digits || !read_digits(copy, &value))
-        return wrong(reason, "it has no checksum");
+        return ddp_checkpoint_wrong(reason, "it has no checksum");
     /* The newline is not part of it. */
     if (text[bytes - 1] != '\n' || value != checksum(text, bytes - 1, digits))
-        return wrong(reason, "its checksum is wrong: the file is damaged or was edited");
+        return ddp_checkpoint_wrong(reason,
+                                    "its checksum is wrong: the file is damaged or was edited");
     return true;
 }
 
@@ -191,7 +191,8 @@ static bool read_cursor(struct ddp_checkpoint_cursor *cursor, const json_t *obje
         const json_t *member = json_object_get(object, cursor_members[i].name);
         uint64_t value;
         if (!ddp_json_read_uint64(member, &value) || value > cursor_members[i].max)
-            return wrong(reason, "the cursor's %s is not a number from 0", cursor_members[i].name);
+            return ddp_checkpoint_wrong(reason, "the cursor's %s is not a number from 0",
+                                        cursor_members[i].name);
         memcpy((char *)cursor + cursor_members[i].offset, &value, sizeof value);
     }
     return true;
@@ -202,14 +203,14 @@ static bool read_facts(struct ddp_checkpoint_facts *facts, json_t *object, char 
     const char *name;
     json_t *value;
     if (!json_is_object(object) || json_object_size(object) > DDP_CHECKPOINT_FACTS)
-        return wrong(reason, "its \"run\" is not an object of at most %d strings",
-                     DDP_CHECKPOINT_FACTS);
+        return ddp_checkpoint_wrong(reason, "its \"run\" is not an object of at most %d strings",
+                                    DDP_CHECKPOINT_FACTS);
     json_object_foreach(object, name, value)
     {
         struct ddp_checkpoint_fact *fact = &facts->facts[facts->count];
         if (!json_is_string(value) || strlen(name) >= sizeof fact->name ||
             json_string_length(value) >= sizeof fact->value)
-            return wrong(reason, "its \"run\" has values other than short strings");
+            return ddp_checkpoint_wrong(reason, "its \"run\" has values other than short strings");
         snprintf(fact->name, sizeof fact->name, "%s", name);
         snprintf(fact->value, sizeof fact->value, "%s", json_string_value(value));
         facts->count++;
@@ -225,8 +226,8 @@ static bool read_files(struct ddp_checkpoint_part_sum *parts, const json_t *obje
         const char *digits = json_string_value(json_object_get(file, "crc32"));
         if (!json_is_integer(bytes) || json_integer_value(bytes) < 0 || !digits ||
             strlen(digits) != CHECKSUM_DIGITS || !read_digits(digits, &parts[i].crc32))
-            return wrong(reason, "it does not give the size and CRC-32 of %s",
-                         ddp_checkpoint_part_names[i]);
+            return ddp_checkpoint_wrong(reason, "it does not give the size and CRC-32 of %s",
+                                        ddp_checkpoint_part_names[i]);
         parts[i].bytes = (uint64_t)json_integer_value(bytes);
     }
     return true;
@@ -237,10 +238,11 @@ static bool read_root(struct ddp_checkpoint_state *state, json_t *root, char *re
     const char *format = json_string_value(json_object_get(root, "format"));
     const json_int_t version = json_integer_value(json_object_get(root, "version"));
     if (!format || strcmp(format, STATE_FORMAT) != 0)
-        return wrong(reason, "its format is not \"" STATE_FORMAT "\"");
+        return ddp_checkpoint_wrong(reason, "its format is not \"" STATE_FORMAT "\"");
     if (version != STATE_VERSION)
-        return wrong(reason, "it has version %" JSON_INTEGER_FORMAT "; this program reads %d",
-                     version, STATE_VERSION);
+        return ddp_checkpoint_wrong(
+            reason, "it has version %" JSON_INTEGER_FORMAT "; this program reads %d", version,
+            STATE_VERSION);
     return read_cursor(&state->cursor, json_object_get(root, "cursor"), reason) &&
            read_facts(&state->facts, json_object_get(root, "run"), reason) &&
            read_files(state->parts, json_object_get(root, "files"), reason);
@@ -251,16 +253,16 @@ bool ddp_checkpoint_state_parse(struct ddp_checkpoint_state *state, const char *
 {
     json_error_t error;
     if (bytes == 0 || bytes > DDP_CHECKPOINT_STATE_BYTES)
-        return wrong(reason, "it has %zu bytes; 1 to %d are possible", bytes,
-                     DDP_CHECKPOINT_STATE_BYTES);
+        return ddp_checkpoint_wrong(reason, "it has %zu bytes; 1 to %d are possible", bytes,
+                                    DDP_CHECKPOINT_STATE_BYTES);
     if (!check_sum(text, bytes, reason))
         return false;
     json_t *root;
     const enum ddp_status status = ddp_json_parse(&root, text, bytes, &error);
     if (status == DDP_ERR_MEMORY)
-        return wrong(reason, DDP_CHECKPOINT_NO_MEMORY);
+        return ddp_checkpoint_wrong(reason, DDP_CHECKPOINT_NO_MEMORY);
     if (status != DDP_OK)
-        return wrong(reason, "bad JSON in line %d: %s", error.line, error.text);
+        return ddp_checkpoint_wrong(reason, "bad JSON in line %d: %s", error.line, error.text);
     *state = (struct ddp_checkpoint_state){0};
     const bool good = read_root(state, root, reason);
     json_decref(root);
@@ -314,7 +316,7 @@ enum ddp_status ddp_checkpoint_state_match(const struct ddp_checkpoint_state *sa
         status = ddp_fail(DDP_ERR_MEMORY, "out of memory");
     else if (count > 0)
         status = ddp_fail(DDP_ERR_INVALID,
-                          "%s: cannot resume from it, because another run wrote it: %s. "
+                          "%s: cannot resume from it, because it was written by another run: %s. "
                           "To start a new run with its weights, use --load %s/%s",
                           path, text, path, ddp_checkpoint_part_names[DDP_CHECKPOINT_MODEL]);
     free(text);

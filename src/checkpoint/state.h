@@ -75,6 +75,10 @@ enum ddp_status ddp_checkpoint_state_format(char **text, size_t *bytes,
 bool ddp_checkpoint_state_parse(struct ddp_checkpoint_state *state, const char *text, size_t bytes,
                                 char *reason);
 
+/* Sets a reason of DDP_CHECKPOINT_REASON bytes; always false, so that a `return` of it reads well.
+ */
+bool ddp_checkpoint_wrong(char *reason, const char *format, ...) DDP_PRINTF(2, 3);
+
 /* DDP_ERR_INVALID when a run with this seed and these facts would not continue as the saved one
  * would have: one message with every difference and both values.
  *   path  of the checkpoint, for the message */

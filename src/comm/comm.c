@@ -58,8 +58,9 @@ static enum ddp_status create_with(ddp_comm **comm, ddp_job *job, const struct d
                                    ddp_device *device)
 {
     if (!ops->fits(job))
-        return ddp_fail(DDP_ERR_UNSUPPORTED, "the communicator '%s' does not support %d workers here",
-                        ops->name, ddp_job_world_size(job));
+        return ddp_fail(DDP_ERR_UNSUPPORTED,
+                        "the communicator '%s' does not support %d workers here", ops->name,
+                        ddp_job_world_size(job));
     int slot = ddp_job_world_size(job) > 1 ? atomic_fetch_add(&slots_used, 1) : -1;
     if (slot >= DDP_ID_SLOTS)
         return ddp_fail(DDP_ERR_UNSUPPORTED, "a job can create at most %d communicators",
@@ -139,12 +140,12 @@ void ddp_comm_set_fast(ddp_comm *comm, bool fast)
 
 /* --- one way for all calls --- */
 
-/* Checks what the caller gave. */
-static enum ddp_status check(const ddp_comm *comm, const struct ddp_comm_call *call)
+/* Checks what the caller gave, and completes it. */
+static enum ddp_status check(const ddp_comm *comm, struct ddp_comm_call *call)
 {
     const struct ddp_comm_kind_info *kind = &ddp_comm_kinds[call->kind];
-    const size_t element = ddp_dtype_bytes(call->dtype);
-    size_t bytes, all;
+    const size_t element = kind->bytes ? 1 : ddp_dtype_bytes(call->dtype);
+    size_t all;
     if (kind->reduces && call->dtype == DDP_BF16)
         return ddp_fail(DDP_ERR_INVALID, "%s: bf16 cannot be reduced; reduce float32, then round",
                         kind->name);
@@ -154,33 +155,34 @@ static enum ddp_status check(const ddp_comm *comm, const struct ddp_comm_call *c
         return ddp_fail(DDP_ERR_INVALID, "%s: slices of %u elements", kind->name, call->grain);
     if (comm->dead != DDP_OK)
         return comm->dead;
-    if (element == 0 || !ddp_size_multiply(call->count, element, &bytes) ||
-        !ddp_size_multiply(bytes, (size_t)comm->place.size, &all))
+    if (element == 0 || !ddp_size_multiply(call->count, element, &call->bytes) ||
+        !ddp_size_multiply(call->bytes, (size_t)comm->place.size, &all))
         return ddp_fail(DDP_ERR_INVALID, "%s: %zu elements of dtype %d", kind->name,
                         (size_t)call->count, (int)call->dtype);
-    if (kind->starts && bytes > 0 && !comm->ops->registered(comm->state, call->receive, bytes))
+    if (kind->starts && call->bytes > 0 &&
+        !comm->ops->registered(comm->state, call->receive, call->bytes))
         return ddp_fail(DDP_ERR_INVALID,
                         "%s: only registered memory can be reduced while computing", kind->name);
-    if (kind->elements && bytes > 0 && (!call->send || !call->receive))
+    if (kind->elements && call->bytes > 0 && (!call->send || !call->receive))
         return ddp_fail(DDP_ERR_INVALID, "%s: the memory is NULL", kind->name);
     if (call->root < 0 || call->root >= comm->place.size)
         return ddp_fail(DDP_ERR_INVALID, "%s: there is no rank %d", kind->name, call->root);
     if (comm->overlapping && !kind->starts)
         return ddp_fail(DDP_ERR_INVALID, "%s: all-reduces were started and not finished",
                         kind->name);
+    call->fast = kind->reduces && comm->fast;
     return DDP_OK;
 }
 
-/* Checks the call, and tells the board that this rank has arrived at it. */
+/* Checks the call, and writes to the board that this rank has arrived at it. */
 static enum ddp_status enter(ddp_comm *comm, struct ddp_comm_call *call)
 {
     const struct ddp_comm_kind_info *kind = &ddp_comm_kinds[call->kind];
     enum ddp_status status = check(comm, call);
     if (status != DDP_OK)
         return status;
-    call->fast = kind->reduces && comm->fast;
     comm->name = kind->name;
-    comm->bytes = kind->bytes ? (size_t)call->count : ddp_comm_call_bytes(call);
+    comm->bytes = call->bytes;
     ddp_job_collective_enter(comm->place.job, kind->board ? kind->board : kind->name,
                              comm->number++, comm->bytes);
     comm->begin_ns = ddp_trace_begin();
@@ -197,26 +199,26 @@ static enum ddp_status leave(ddp_comm *comm, enum ddp_status status)
     return status;
 }
 
-static enum ddp_status run(ddp_comm *comm, struct ddp_comm_call call)
+static enum ddp_status run(ddp_comm *comm, struct ddp_comm_call *call)
 {
-    enum ddp_status status = enter(comm, &call);
-    return status != DDP_OK ? status : leave(comm, comm->ops->run(comm->state, &call));
+    enum ddp_status status = enter(comm, call);
+    return status != DDP_OK ? status : leave(comm, comm->ops->run(comm->state, call));
 }
 
 /* It is left in ddp_comm_finish(). */
-static enum ddp_status start(ddp_comm *comm, struct ddp_comm_call call)
+static enum ddp_status start(ddp_comm *comm, struct ddp_comm_call *call)
 {
-    enum ddp_status status = enter(comm, &call);
+    enum ddp_status status = enter(comm, call);
     if (status != DDP_OK)
         return status;
     comm->overlapping = true;
-    return comm->dead = comm->ops->run(comm->state, &call);
+    return comm->dead = comm->ops->run(comm->state, call);
 }
 
-static enum ddp_status alloc(ddp_comm *comm, struct ddp_comm_call call, void **memory)
+static enum ddp_status alloc(ddp_comm *comm, struct ddp_comm_call *call, void **memory)
 {
-    enum ddp_status status = enter(comm, &call);
-    return status != DDP_OK ? status : leave(comm, comm->ops->alloc(comm->state, &call, memory));
+    enum ddp_status status = enter(comm, call);
+    return status != DDP_OK ? status : leave(comm, comm->ops->alloc(comm->state, call, memory));
 }
 
 /* 0, which no slices have, for what does not fit a call. */
@@ -231,7 +233,8 @@ enum ddp_status ddp_comm_alloc(ddp_comm *comm, size_t bytes, void **memory)
 {
     if (bytes == 0 || bytes > SIZE_MAX / 2 / (size_t)comm->place.size)
         return ddp_fail(DDP_ERR_INVALID, "cannot allocate %zu bytes of registered memory", bytes);
-    return alloc(comm, (struct ddp_comm_call){.kind = DDP_COMM_ALLOC, .count = bytes}, memory);
+    struct ddp_comm_call call = {.kind = DDP_COMM_ALLOC, .count = bytes};
+    return alloc(comm, &call, memory);
 }
 
 bool ddp_comm_has_shared(const ddp_comm *comm)
@@ -243,103 +246,106 @@ enum ddp_status ddp_comm_alloc_shared(ddp_comm *comm, size_t bytes, void **memor
 {
     if (bytes == 0 || bytes > SIZE_MAX / 2)
         return ddp_fail(DDP_ERR_INVALID, "cannot allocate %zu bytes of shared memory", bytes);
-    return alloc(comm, (struct ddp_comm_call){.kind = DDP_COMM_ALLOC_SHARED, .count = bytes},
-                 memory);
+    struct ddp_comm_call call = {.kind = DDP_COMM_ALLOC_SHARED, .count = bytes};
+    return alloc(comm, &call, memory);
 }
 
 enum ddp_status ddp_comm_free(ddp_comm *comm, void *memory)
 {
     if (!memory || !comm->ops->registered(comm->state, memory, 1))
         return ddp_fail(DDP_ERR_INVALID, "this memory does not belong to the communicator");
-    return run(comm, (struct ddp_comm_call){.kind = DDP_COMM_FREE, .receive = memory});
+    struct ddp_comm_call call = {.kind = DDP_COMM_FREE, .receive = memory};
+    return run(comm, &call);
 }
 
 enum ddp_status ddp_comm_barrier(ddp_comm *comm)
 {
-    return run(comm, (struct ddp_comm_call){.kind = DDP_COMM_BARRIER});
+    struct ddp_comm_call call = {.kind = DDP_COMM_BARRIER};
+    return run(comm, &call);
 }
 
 enum ddp_status ddp_comm_allreduce(ddp_comm *comm, void *buffer, size_t count, enum ddp_dtype dtype,
                                    enum ddp_redop op)
 {
-    return run(comm, (struct ddp_comm_call){.kind = DDP_COMM_ALLREDUCE,
-                                            .send = buffer,
-                                            .receive = buffer,
-                                            .count = count,
-                                            .dtype = dtype,
-                                            .op = op});
+    struct ddp_comm_call call = {.kind = DDP_COMM_ALLREDUCE,
+                                 .send = buffer,
+                                 .receive = buffer,
+                                 .count = count,
+                                 .dtype = dtype,
+                                 .op = op};
+    return run(comm, &call);
 }
 
 enum ddp_status ddp_comm_reduce_scatter(ddp_comm *comm, const void *send, void *receive,
                                         size_t count, enum ddp_dtype dtype, enum ddp_redop op)
 {
-    return run(comm, (struct ddp_comm_call){.kind = DDP_COMM_REDUCE_SCATTER,
-                                            .send = send,
-                                            .receive = receive,
-                                            .count = count,
-                                            .dtype = dtype,
-                                            .op = op});
+    struct ddp_comm_call call = {.kind = DDP_COMM_REDUCE_SCATTER,
+                                 .send = send,
+                                 .receive = receive,
+                                 .count = count,
+                                 .dtype = dtype,
+                                 .op = op};
+    return run(comm, &call);
 }
 
 enum ddp_status ddp_comm_all_gather(ddp_comm *comm, const void *send, void *receive, size_t count,
                                     enum ddp_dtype dtype)
 {
-    return run(comm, (struct ddp_comm_call){.kind = DDP_COMM_ALL_GATHER,
-                                            .send = send,
-                                            .receive = receive,
-                                            .count = count,
-                                            .dtype = dtype});
+    struct ddp_comm_call call = {.kind = DDP_COMM_ALL_GATHER,
+                                 .send = send,
+                                 .receive = receive,
+                                 .count = count,
+                                 .dtype = dtype};
+    return run(comm, &call);
 }
 
 enum ddp_status ddp_comm_broadcast(ddp_comm *comm, void *buffer, size_t count, enum ddp_dtype dtype,
                                    int root)
 {
-    return run(comm, (struct ddp_comm_call){.kind = DDP_COMM_BROADCAST,
-                                            .send = buffer,
-                                            .receive = buffer,
-                                            .count = count,
-                                            .dtype = dtype,
-                                            .root = root});
-}
-
-bool ddp_comm_has_slices(const ddp_comm *comm)
-{
-    (void)comm;
-    return true;
+    struct ddp_comm_call call = {.kind = DDP_COMM_BROADCAST,
+                                 .send = buffer,
+                                 .receive = buffer,
+                                 .count = count,
+                                 .dtype = dtype,
+                                 .root = root};
+    return run(comm, &call);
 }
 
 enum ddp_status ddp_comm_gather_slices(ddp_comm *comm, void *buffer, size_t count, size_t grain,
                                        enum ddp_dtype dtype)
 {
-    return run(comm, (struct ddp_comm_call){.kind = DDP_COMM_GATHER_SLICES,
-                                            .send = buffer,
-                                            .receive = buffer,
-                                            .count = count,
-                                            .grain = fitting(grain),
-                                            .dtype = dtype});
+    struct ddp_comm_call call = {.kind = DDP_COMM_GATHER_SLICES,
+                                 .send = buffer,
+                                 .receive = buffer,
+                                 .count = count,
+                                 .grain = fitting(grain),
+                                 .dtype = dtype};
+    return run(comm, &call);
 }
 
 enum ddp_status ddp_comm_allreduce_start(ddp_comm *comm, void *buffer, size_t count,
                                          enum ddp_dtype dtype, enum ddp_redop op)
 {
-    return start(comm, (struct ddp_comm_call){.kind = DDP_COMM_ALLREDUCE_START,
-                                              .send = buffer,
-                                              .receive = buffer,
-                                              .count = count,
-                                              .dtype = dtype,
-                                              .op = op});
+    struct ddp_comm_call call = {.kind = DDP_COMM_ALLREDUCE_START,
+                                 .send = buffer,
+                                 .receive = buffer,
+                                 .count = count,
+                                 .dtype = dtype,
+                                 .op = op};
+    return start(comm, &call);
 }
 
 enum ddp_status ddp_comm_reduce_slices_start(ddp_comm *comm, void *buffer, size_t count,
                                              size_t grain, enum ddp_dtype dtype, enum ddp_redop op)
 {
-    return start(comm, (struct ddp_comm_call){.kind = DDP_COMM_REDUCE_SLICES_START,
-                                              .send = buffer,
-                                              .receive = buffer,
-                                              .count = count,
-                                              .grain = fitting(grain),
-                                              .dtype = dtype,
-                                              .op = op});
+    struct ddp_comm_call call = {.kind = DDP_COMM_REDUCE_SLICES_START,
+                                 .send = buffer,
+                                 .receive = buffer,
+                                 .count = count,
+                                 .grain = fitting(grain),
+                                 .dtype = dtype,
+                                 .op = op};
+    return start(comm, &call);
 }
 
 enum ddp_status ddp_comm_progress(ddp_comm *comm)

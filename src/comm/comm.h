@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * What is called, and the contract of a communicator's backend. comm.c checks arguments, numbers
- * the collectives and tells the board; a backend moves data. A backend ends in one const struct
- * ddp_comm_ops and is one line in comm.c. Both structs cross the plugin border: a change in them
- * changes DDP_PLUGIN_ABI. */
+ * the collectives and writes them to the board; a backend moves data. A backend ends in one const
+ * struct ddp_comm_ops and is one line in comm.c. Both structs cross the plugin border: a change in
+ * them changes DDP_PLUGIN_ABI. */
 #ifndef DDP_COMM_COMM_H
 #define DDP_COMM_COMM_H
 
@@ -38,12 +38,12 @@ struct ddp_comm_call {
     enum ddp_comm_kind kind;
     enum ddp_dtype dtype;
     enum ddp_redop op;
-    uint32_t fast; /* 1: sums in whatever order is fastest */
+    bool fast;    /* sums in whatever order is fastest */
+    size_t bytes; /* of `count` elements */
     /* This rank's own. The same memory where a collective has one buffer. */
     const void *send;
     void *receive; /* also what is to be freed */
 };
-#define DDP_COMM_AGREED_BYTES offsetof(struct ddp_comm_call, send)
 
 /* What there is to say and to check of each kind of call. */
 struct ddp_comm_kind_info {
@@ -55,11 +55,6 @@ struct ddp_comm_kind_info {
     bool bytes;    /* ... bytes */
 };
 extern const struct ddp_comm_kind_info ddp_comm_kinds[];
-
-static inline size_t ddp_comm_call_bytes(const struct ddp_comm_call *call)
-{
-    return (size_t)call->count * ddp_dtype_bytes(call->dtype);
-}
 
 /* Does [memory, memory + bytes) lie in [begin, begin + length)? */
 static inline bool ddp_comm_within(const void *begin, size_t length, const void *memory,
@@ -130,9 +125,6 @@ enum ddp_status ddp_comm_reduce_slices_start(ddp_comm *comm, void *buffer, size_
 /* The way back: each rank's slice goes to all others. Collective. */
 enum ddp_status ddp_comm_gather_slices(ddp_comm *comm, void *buffer, size_t count, size_t grain,
                                        enum ddp_dtype dtype);
-
-/* Can this communicator work on slices? */
-bool ddp_comm_has_slices(const ddp_comm *comm);
 
 /* One memory that all ranks read and write, zeroed and page-aligned; freed with the communicator.
  * It is not registered: collectives treat it as any other. Collective. */

@@ -15,7 +15,7 @@ enum ddp_status ddp_heap_reserve(ddp_job *job, size_t bytes, int size, uint64_t 
 enum ddp_status ddp_heap_map(const ddp_job *job, uint64_t offset, size_t bytes, uint64_t own_offset,
                              size_t own_bytes, void **memory);
 
-/* Gives the memory back to the system, whoever has it mapped. */
+/* Returns the memory to the system, also while others have it mapped. */
 void ddp_heap_punch(const ddp_job *job, uint64_t offset, size_t bytes);
 
 #endif

@@ -98,9 +98,10 @@ static enum ddp_status find(struct ddp_ledger *ledger, struct invitation *invita
 }
 
 enum ddp_status ddp_ledger_open(struct ddp_ledger *ledger, const struct ddp_comm_place *place,
-                                size_t rest_bytes, void *id, size_t id_bytes)
+                                uint32_t ring, size_t rest_bytes, void *id, size_t id_bytes)
 {
-    const size_t lines = (size_t)place->size * sizeof *ledger->lines;
+    const size_t line = sizeof(struct ddp_ledger_line) + ring * sizeof(struct ddp_ledger_entry);
+    const size_t lines = (size_t)place->size * line;
     const size_t bytes = ddp_align_up(lines + rest_bytes, DDP_PAGE);
     struct invitation invitation = {.offset = 0};
     void *memory;
@@ -114,7 +115,9 @@ enum ddp_status ddp_ledger_open(struct ddp_ledger *ledger, const struct ddp_comm
     if (status != DDP_OK)
         return status;
     ledger->lines = memory;
-    ledger->rest = (char *)memory + lines;
+    ledger->line_bytes = line;
+    ledger->ring = ring;
+    ledger->rest = ledger->lines + lines;
     ledger->bytes = bytes;
     if (place->rank == 0)
         return ddp_job_put_id(place->job, place->id_slot, &invitation, sizeof invitation);
@@ -143,8 +146,25 @@ static bool reached(_Atomic uint32_t *word, uint32_t target)
 static void publish(struct ddp_ledger *ledger, _Atomic uint32_t *word, uint32_t value)
 {
     atomic_store(word, value);
-    if (atomic_load(&ledger->lines[ledger->place->rank].sleepers))
+    if (atomic_load(&ddp_ledger_line(ledger, ledger->place->rank)->sleepers))
         ddp_futex_wake(word);
+}
+
+/* What all ranks must agree on, beside `count`. No call has slices and a root. */
+static uint64_t pack(const struct ddp_comm_call *call)
+{
+    return (uint64_t)call->kind | (uint64_t)call->dtype << 8 | (uint64_t)call->op << 16 |
+           (uint64_t)call->fast << 24 | (uint64_t)(call->grain | (uint32_t)call->root) << 32;
+}
+
+static struct ddp_comm_call unpack(const uint64_t words[2])
+{
+    return (struct ddp_comm_call){.count = words[0],
+                                  .kind = (enum ddp_comm_kind)(words[1] & 255),
+                                  .dtype = (enum ddp_dtype)(words[1] >> 8 & 255),
+                                  .op = (enum ddp_redop)(words[1] >> 16 & 255),
+                                  .fast = words[1] >> 24 & 1,
+                                  .root = (int32_t)(words[1] >> 32)};
 }
 
 uint32_t ddp_ledger_post(struct ddp_ledger *ledger, const struct ddp_comm_call *call,
@@ -152,11 +172,9 @@ uint32_t ddp_ledger_post(struct ddp_ledger *ledger, const struct ddp_comm_call *
 {
     const uint32_t number = ledger->next++;
     struct ddp_ledger_entry *mine = ddp_ledger_entry(ledger, ledger->place->rank, number);
-    uint64_t words[DDP_LEDGER_WORDS];
-    memcpy(words, call, sizeof words);
     atomic_store_explicit(&mine->sequence, number, memory_order_relaxed);
-    for (size_t i = 0; i < DDP_LEDGER_WORDS; i++)
-        atomic_store_explicit(&mine->words[i], words[i], memory_order_release);
+    atomic_store_explicit(&mine->words[0], call->count, memory_order_release);
+    atomic_store_explicit(&mine->words[1], pack(call), memory_order_release);
     mine->offset = offset;
     if (payload_bytes > 0)
         memcpy(mine->payload, payload, payload_bytes);
@@ -166,38 +184,42 @@ uint32_t ddp_ledger_post(struct ddp_ledger *ledger, const struct ddp_comm_call *
 
 void ddp_ledger_done(struct ddp_ledger *ledger, uint32_t number)
 {
-    publish(ledger, &ledger->lines[ledger->place->rank].done, number + 1);
+    publish(ledger, &ddp_ledger_line(ledger, ledger->place->rank)->done, number + 1);
 }
 
 /* --- comparing --- */
 
 /* False when the rank has overwritten it. */
-static bool read_call(const struct ddp_ledger *ledger, int rank, uint32_t number,
-                      struct ddp_comm_call *call)
+static bool read_words(const struct ddp_ledger *ledger, int rank, uint32_t number,
+                       uint64_t words[2])
 {
     struct ddp_ledger_entry *entry = ddp_ledger_entry(ledger, rank, number);
-    uint64_t words[DDP_LEDGER_WORDS];
     if (atomic_load_explicit(&entry->sequence, memory_order_acquire) != number + 1)
         return false;
-    for (size_t i = 0; i < DDP_LEDGER_WORDS; i++)
-        words[i] = atomic_load_explicit(&entry->words[i], memory_order_acquire);
-    memcpy(call, words, sizeof words);
+    words[0] = atomic_load_explicit(&entry->words[0], memory_order_acquire);
+    words[1] = atomic_load_explicit(&entry->words[1], memory_order_acquire);
     return atomic_load_explicit(&entry->sequence, memory_order_relaxed) == number + 1;
 }
 
-/* Compares with a rank that has come to this call. */
-static enum ddp_status compare(const struct ddp_ledger *ledger, int peer, uint32_t number)
+static enum ddp_status mismatch(const struct ddp_ledger *ledger, int peer, uint32_t number,
+                                const uint64_t mine[2], const uint64_t theirs[2])
 {
-    const int rank = ledger->place->rank;
-    struct ddp_comm_call mine, theirs;
-    if (!read_call(ledger, rank, number, &mine) || !read_call(ledger, peer, number, &theirs) ||
-        memcmp(&mine, &theirs, DDP_COMM_AGREED_BYTES) == 0)
-        return DDP_OK;
+    const struct ddp_comm_call own = unpack(mine), other = unpack(theirs);
     char here[96], there[96];
-    ddp_comm_describe(&mine, here, sizeof here);
-    ddp_comm_describe(&theirs, there, sizeof there);
+    ddp_comm_describe(&own, here, sizeof here);
+    ddp_comm_describe(&other, there, sizeof there);
     return ddp_fail(DDP_ERR_MISMATCH, "collective %" PRIu32 ": rank %d calls %s, rank %d %s",
-                    number, rank, here, peer, there);
+                    number, ledger->place->rank, here, peer, there);
+}
+
+/* Compares with a rank that has come to this call. */
+static enum ddp_status compare(const struct ddp_ledger *ledger, int peer, uint32_t number,
+                               const uint64_t mine[2])
+{
+    uint64_t theirs[2];
+    if (!read_words(ledger, peer, number, theirs) || (mine[0] == theirs[0] && mine[1] == theirs[1]))
+        return DDP_OK;
+    return mismatch(ledger, peer, number, mine, theirs);
 }
 
 static bool has_called(const struct ddp_ledger *ledger, int rank, uint32_t number)
@@ -207,10 +229,12 @@ static bool has_called(const struct ddp_ledger *ledger, int rank, uint32_t numbe
 
 enum ddp_status ddp_ledger_look(const struct ddp_ledger *ledger, uint32_t number, bool *all)
 {
+    uint64_t mine[2];
+    const bool known = read_words(ledger, ledger->place->rank, number, mine);
     *all = true;
     for (int peer = 0; peer < ledger->place->size; peer++) {
         const bool there = has_called(ledger, peer, number);
-        enum ddp_status status = there ? compare(ledger, peer, number) : DDP_OK;
+        enum ddp_status status = there && known ? compare(ledger, peer, number, mine) : DDP_OK;
         if (status != DDP_OK)
             return status;
         *all = *all && there;
@@ -254,10 +278,10 @@ static enum ddp_status sleep_until(const struct ddp_ledger *ledger, int peer,
     const struct ddp_comm_place *place = ledger->place;
     const _Atomic uint32_t *abort_word = ddp_job_abort_word(place->job);
     const int64_t deadline = ddp_deadline_ns(place->timeout_ms);
-    struct ddp_ledger_line *line = &ledger->lines[peer];
+    struct ddp_ledger_line *line = ddp_ledger_line(ledger, peer);
     for (;;) {
-        if (atomic_load_explicit(abort_word, memory_order_relaxed))
-            return DDP_ERR_ABORTED;
+        if (atomic_load_explicit(abort_word, memory_order_acquire)) /* it may have come before */
+            return reached(word, target) ? DDP_OK : DDP_ERR_ABORTED;
         if (ddp_deadline_passed(deadline))
             return ddp_fail(DDP_ERR_TIMEOUT, "waited %d ms for rank %d in a collective",
                             place->timeout_ms, peer);
@@ -289,19 +313,43 @@ static enum ddp_status wait_until(const struct ddp_ledger *ledger, int peer, _At
     return status;
 }
 
-enum ddp_status ddp_ledger_gather(struct ddp_ledger *ledger, uint32_t number)
+enum ddp_status ddp_ledger_gather(struct ddp_ledger *ledger, uint32_t number,
+                                  const struct ddp_comm_call *call)
 {
+    const uint64_t mine[] = {call->count, pack(call)};
     const int rank = ledger->place->rank, size = ledger->place->size;
     for (int i = 1; i < size; i++) {
         const int peer = (rank + i) % size;
         enum ddp_status status =
             wait_until(ledger, peer, &ddp_ledger_entry(ledger, peer, number)->sequence, number + 1);
         if (status == DDP_OK)
-            status = compare(ledger, peer, number);
+            status = compare(ledger, peer, number, mine);
         if (status != DDP_OK)
             return status;
     }
     return DDP_OK;
+}
+
+enum ddp_status ddp_ledger_meet(struct ddp_ledger *ledger, const struct ddp_comm_call *call,
+                                uint64_t offset, const void *payload, size_t payload_bytes,
+                                uint32_t *number)
+{
+    *number = ddp_ledger_post(ledger, call, offset, payload, payload_bytes);
+    return ddp_ledger_gather(ledger, *number, call);
+}
+
+enum ddp_status ddp_ledger_vote(struct ddp_ledger *ledger, const struct ddp_comm_call *call,
+                                enum ddp_status *status)
+{
+    enum ddp_status theirs;
+    uint32_t number;
+    enum ddp_status met =
+        ddp_ledger_meet(ledger, call, DDP_LEDGER_NOWHERE, status, sizeof *status, &number);
+    for (int r = 0; met == DDP_OK && r < ledger->place->size; r++) {
+        memcpy(&theirs, ddp_ledger_entry(ledger, r, number)->payload, sizeof theirs);
+        *status = theirs < *status ? theirs : *status;
+    }
+    return met;
 }
 
 enum ddp_status ddp_ledger_wait_done(struct ddp_ledger *ledger, uint32_t number)
@@ -310,7 +358,7 @@ enum ddp_status ddp_ledger_wait_done(struct ddp_ledger *ledger, uint32_t number)
     enum ddp_status status = DDP_OK;
     for (int i = 1; status == DDP_OK && i < size; i++) {
         const int peer = (rank + i) % size;
-        status = wait_until(ledger, peer, &ledger->lines[peer].done, number + 1);
+        status = wait_until(ledger, peer, &ddp_ledger_line(ledger, peer)->done, number + 1);
     }
     return status;
 }
@@ -318,7 +366,7 @@ enum ddp_status ddp_ledger_wait_done(struct ddp_ledger *ledger, uint32_t number)
 bool ddp_ledger_all_done(const struct ddp_ledger *ledger, uint32_t number)
 {
     for (int peer = 0; peer < ledger->place->size; peer++)
-        if (!reached(&ledger->lines[peer].done, number + 1))
+        if (!reached(&ddp_ledger_line(ledger, peer)->done, number + 1))
             return false;
     return true;
 }

@@ -101,14 +101,13 @@ static bool registered(const void *state, const void *memory, size_t bytes)
 static enum ddp_status run(void *state, const struct ddp_comm_call *call)
 {
     struct self *self = state;
-    const size_t bytes = ddp_comm_call_bytes(call);
     if (call->kind == DDP_COMM_FREE)
         return free_memory(self, call->receive);
-    if (call->send == call->receive || bytes == 0)
+    if (call->send == call->receive || call->bytes == 0)
         return DDP_OK;
     if (self->device)
-        return ddp_device_copy(self->device, call->receive, call->send, bytes);
-    memmove(call->receive, call->send, bytes);
+        return ddp_device_copy(self->device, call->receive, call->send, call->bytes);
+    memmove(call->receive, call->send, call->bytes);
     return DDP_OK;
 }
 

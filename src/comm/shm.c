@@ -15,7 +15,7 @@
 #include <string.h>
 
 #define SPINS         4000 /* about 100 us; a wait is mostly much shorter, or much longer */
-#define SPINS_CROWDED 20   /* more ranks than processors: whoever is awaited needs this one */
+#define SPINS_CROWDED 20   /* more ranks than processors: the awaited rank needs this one */
 
 static bool fits(const ddp_job *job)
 {
@@ -28,13 +28,13 @@ static enum ddp_status choose_spins(struct shm *shm)
     const struct ddp_comm_call call = {.kind = DDP_COMM_CREATE};
     const int size = shm->place->size;
     cpu_set_t own, all;
+    uint32_t number;
     CPU_ZERO(&own);
     CPU_ZERO(&all);
     if (sched_getaffinity(0, sizeof own, &own) < 0)
         CPU_ZERO(&own); /* unknown: too few, to be on the safe side */
-    const uint32_t number =
-        ddp_ledger_post(&shm->ledger, &call, DDP_LEDGER_NOWHERE, &own, sizeof own);
-    enum ddp_status status = ddp_ledger_gather(&shm->ledger, number);
+    enum ddp_status status =
+        ddp_ledger_meet(&shm->ledger, &call, DDP_LEDGER_NOWHERE, &own, sizeof own, &number);
     if (status != DDP_OK)
         return status;
     for (int r = 0; r < size; r++) {
@@ -60,8 +60,8 @@ static enum ddp_status create(void **state, const struct ddp_comm_place *place)
     if (!shm)
         return DDP_ERR_MEMORY;
     shm->place = place;
-    enum ddp_status status =
-        ddp_ledger_open(&shm->ledger, place, (size_t)place->size * 2 * SHM_SLOT_BYTES, NULL, 0);
+    enum ddp_status status = ddp_ledger_open(&shm->ledger, place, SHM_RING,
+                                             (size_t)place->size * 2 * SHM_SLOT_BYTES, NULL, 0);
     if (status == DDP_OK)
         status = choose_spins(shm);
     if (status != DDP_OK) {
@@ -83,7 +83,7 @@ static void drop_first(struct shm *shm)
 {
     const struct shm_pending *first = pending_at(shm, 0);
     ddp_trace_end_overlapping("bucket", first->begin_ns, first->number, "bytes",
-                              (int64_t)ddp_comm_call_bytes(&first->call));
+                              (int64_t)first->call.bytes);
     shm->pending_first = (shm->pending_first + 1) % SHM_PENDING;
     shm->pending_count--;
 }
@@ -125,7 +125,7 @@ static enum ddp_status complete_first(struct shm *shm)
     struct shm_pending *first = pending_at(shm, 0);
     enum ddp_status status = DDP_OK;
     if (!first->reduced) {
-        status = ddp_ledger_gather(&shm->ledger, first->number);
+        status = ddp_ledger_gather(&shm->ledger, first->number, &first->call);
         if (status == DDP_OK)
             status = reduce_arrived(shm);
     }
@@ -158,7 +158,8 @@ static enum ddp_status start(struct shm *shm, const struct ddp_comm_call *call)
         return status;
     struct shm_pending *pending = pending_at(shm, shm->pending_count++);
     *pending = (struct shm_pending){.call = *call, .begin_ns = ddp_trace_begin()};
-    pending->number = shm_post(shm, call, call->receive, ddp_comm_call_bytes(call));
+    pending->number = ddp_ledger_post(&shm->ledger, call,
+                                      shm_offset_of(shm, call->receive, call->bytes), NULL, 0);
     return DDP_OK;
 }
 

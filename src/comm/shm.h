@@ -11,7 +11,8 @@
 #include "comm/ledger.h"
 
 #define SHM_SLOT_BYTES ((size_t)128 << 10)
-#define SHM_PENDING    30 /* less than the ledger's ring */
+#define SHM_RING       32
+#define SHM_PENDING    (SHM_RING - 2)
 
 /* Memory from alloc: `size` parts of `stride` bytes, one a rank, mapped by all. Of shared memory
  * there is one part, which is everybody's. */
@@ -47,13 +48,8 @@ enum ddp_status shm_free(struct shm *shm, const struct ddp_comm_call *call);
 bool shm_registered(const void *state, const void *memory, size_t bytes);
 void shm_free_regions(struct shm *shm);
 
-/* Announces a call that works on this memory, and waits for all others. */
-enum ddp_status shm_meet(struct shm *shm, const struct ddp_comm_call *call, const void *memory,
-                         size_t bytes, uint32_t *number);
-
-/* The same without waiting; returns the number. */
-uint32_t shm_post(struct shm *shm, const struct ddp_comm_call *call, const void *memory,
-                  size_t bytes);
+/* Its offset in the heap; DDP_LEDGER_NOWHERE: it is not registered. */
+uint64_t shm_offset_of(const struct shm *shm, const void *memory, size_t bytes);
 
 /* What a rank has announced; NULL: it is not registered. */
 char *shm_memory_of(const struct shm *shm, int rank, uint32_t number);

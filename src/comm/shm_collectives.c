@@ -31,8 +31,8 @@ enum ddp_status shm_reduce_slice(struct shm *shm, uint32_t number, const struct 
     for (int r = 0; r < all.size; r++)
         parts[r] = shm_memory_of(shm, r, number) + own.at;
     void *result = call->kind == DDP_COMM_REDUCE_SCATTER ? call->receive : parts[all.rank];
-    struct ddp_reduce sum =
-        ddp_slices_sum(&all, call, (const void *const *)parts, &result, own.bytes);
+    struct ddp_reduce sum = ddp_slices_sum(call, all.size, (const void *const *)parts, &result,
+                                           own.bytes / all.element);
     if (call->kind == DDP_COMM_ALLREDUCE || call->kind == DDP_COMM_ALLREDUCE_START) {
         sum.destinations = parts; /* everybody's */
         sum.destination_count = all.size;
@@ -43,15 +43,17 @@ enum ddp_status shm_reduce_slice(struct shm *shm, uint32_t number, const struct 
     return status;
 }
 
-/* Takes the others' slices. */
-static void gather_in_place(const struct shm *shm, uint32_t number, const struct ddp_slices *all)
+/* Each gives its slice to all; a root's everybody takes. */
+static void gather_in_place(const struct shm *shm, uint32_t number, const struct ddp_slices *all,
+                            const char *own)
 {
-    for (int i = 1; i < all->size; i++) {
-        const int r = (all->rank + i) % all->size;
-        const struct ddp_part theirs = ddp_slices_part(all, r, 0, all->count);
-        if (theirs.bytes > 0)
-            memcpy(all->memory + theirs.at, shm_memory_of(shm, r, number) + theirs.at,
-                   theirs.bytes);
+    const struct ddp_part part = ddp_slices_part(all, all->rank, 0, all->count);
+    if (all->root >= 0 && all->root != all->rank)
+        memcpy(all->memory, shm_memory_of(shm, all->root, number), all->count * all->element);
+    for (int i = 0; all->root < 0 && i < all->size; i++) {
+        char *to = shm_memory_of(shm, (all->rank + i) % all->size, number) + part.at;
+        if (to != own)
+            memcpy(to, own, part.bytes);
     }
 }
 
@@ -72,12 +74,13 @@ static char *slot_of(const struct shm *shm, int rank)
     return slots + ((size_t)rank * 2 + shm->exchanges % 2) * SHM_SLOT_BYTES;
 }
 
-/* Waits until everybody has filled its slot. A slot is used again two exchanges later, and by then
- * everybody has announced the next one, so has read this. */
-static enum ddp_status exchange(struct shm *shm, const struct ddp_comm_call *call)
+/* Waits until everybody has filled its slot, or has come to a call that moves nothing. A slot is
+ * used again two exchanges later, and by then everybody has announced the next one, so has read
+ * this. */
+static enum ddp_status meet(struct shm *shm, const struct ddp_comm_call *call)
 {
     uint32_t number;
-    return shm_meet(shm, call, NULL, 0, &number);
+    return ddp_ledger_meet(&shm->ledger, call, DDP_LEDGER_NOWHERE, NULL, 0, &number);
 }
 
 /* Each piece holds the same elements of every rank's slice. Everybody shows theirs, and adds up its
@@ -96,9 +99,10 @@ static enum ddp_status reduce_staged(struct shm *shm, const struct ddp_slices *a
             memcpy(slot_of(shm, all->rank) + (size_t)r * stride, all->memory + part.at, part.bytes);
             sources[r] = slot_of(shm, r) + (size_t)all->rank * stride;
         }
-        status = exchange(shm, call);
+        status = meet(shm, call);
         void *destination = result + at * all->element;
-        const struct ddp_reduce sum = ddp_slices_sum(all, call, sources, &destination, own.bytes);
+        const struct ddp_reduce sum =
+            ddp_slices_sum(call, all->size, sources, &destination, own.bytes / all->element);
         if (status == DDP_OK && own.bytes > 0)
             status = ddp_reduce(&sum);
     }
@@ -106,19 +110,19 @@ static enum ddp_status reduce_staged(struct shm *shm, const struct ddp_slices *a
 }
 
 /* Everybody shows its slice, and takes the others'. */
-static enum ddp_status gather_staged(struct shm *shm, const struct ddp_slices *all,
+static enum ddp_status gather_staged(struct shm *shm, const struct ddp_slices *all, const char *own,
                                      const struct ddp_comm_call *call)
 {
     const size_t piece = SHM_SLOT_BYTES / all->element, longest = ddp_slices_longest(all);
     for (size_t at = 0; at < longest; at += piece, shm->exchanges++) {
-        const struct ddp_part own = ddp_slices_part(all, all->rank, at, piece);
-        memcpy(slot_of(shm, all->rank), all->memory + own.at, own.bytes);
-        enum ddp_status status = exchange(shm, call);
+        const char *shown = own + at * all->element;
+        memcpy(slot_of(shm, all->rank), shown, ddp_slices_part(all, all->rank, at, piece).bytes);
+        enum ddp_status status = meet(shm, call);
         if (status != DDP_OK)
             return status;
         for (int r = 0; r < all->size; r++) {
             const struct ddp_part part = ddp_slices_part(all, r, at, piece);
-            if (r != all->rank)
+            if (r != all->rank || all->memory + part.at != shown)
                 memcpy(all->memory + part.at, slot_of(shm, r), part.bytes);
         }
     }
@@ -128,64 +132,68 @@ static enum ddp_status gather_staged(struct shm *shm, const struct ddp_slices *a
 /* --- all of them --- */
 
 /* Every rank adds up the payloads of all. */
-static enum ddp_status reduce_payloads(struct shm *shm, const struct ddp_comm_call *call,
-                                       size_t bytes)
+static enum ddp_status reduce_payloads(struct shm *shm, const struct ddp_comm_call *call)
 {
-    const struct ddp_slices all = slices_of(shm, call);
     const void *sources[DDP_REDUCE_MAX];
-    const uint32_t number =
-        ddp_ledger_post(&shm->ledger, call, DDP_LEDGER_NOWHERE, call->send, bytes);
-    enum ddp_status status = ddp_ledger_gather(&shm->ledger, number);
+    uint32_t number;
+    enum ddp_status status =
+        ddp_ledger_meet(&shm->ledger, call, DDP_LEDGER_NOWHERE, call->send, call->bytes, &number);
     if (status != DDP_OK)
         return status;
-    for (int r = 0; r < all.size; r++)
+    for (int r = 0; r < shm->place->size; r++)
         sources[r] = ddp_ledger_entry(&shm->ledger, r, number)->payload;
-    const struct ddp_reduce sum = ddp_slices_sum(&all, call, sources, &call->receive, bytes);
+    const struct ddp_reduce sum =
+        ddp_slices_sum(call, shm->place->size, sources, &call->receive, call->count);
     return ddp_reduce(&sum);
 }
 
-/* The sum of this rank's slice goes to its place, or where the caller wants it. */
-static enum ddp_status run_staged(struct shm *shm, const struct ddp_slices *all,
-                                  const struct ddp_comm_call *call)
+/* Block by block: what goes through the slots at once is in the cache still when it comes back. */
+static enum ddp_status allreduce_staged(struct shm *shm, const struct ddp_comm_call *call)
 {
-    const struct ddp_part own = ddp_slices_part(all, all->rank, 0, all->count);
+    const size_t size = (size_t)shm->place->size, element = call->bytes / call->count;
+    const size_t most = SHM_SLOT_BYTES / LINE / size * LINE * size / element;
+    struct ddp_comm_call block = *call;
     enum ddp_status status = DDP_OK;
-    if (call->kind == DDP_COMM_REDUCE_SCATTER)
-        return reduce_staged(shm, all, call->receive, call);
-    if (call->kind == DDP_COMM_ALLREDUCE)
-        status = reduce_staged(shm, all, all->memory + own.at, call);
-    return status == DDP_OK ? gather_staged(shm, all, call) : status;
-}
-
-static enum ddp_status run_in_place(struct shm *shm, uint32_t number, const struct ddp_slices *all,
-                                    const struct ddp_comm_call *call)
-{
-    enum ddp_status status = DDP_OK;
-    if (ddp_comm_kinds[call->kind].reduces)
-        status = shm_reduce_slice(shm, number, call);
-    else
-        gather_in_place(shm, number, all);
-    if (status != DDP_OK)
-        return status;
-    ddp_ledger_done(&shm->ledger, number);
-    return ddp_ledger_wait_done(&shm->ledger, number);
+    for (size_t left = call->count; status == DDP_OK && left > 0; left -= block.count) {
+        block.count = left < most ? left : most;
+        const struct ddp_slices all = slices_of(shm, &block);
+        char *own = all.memory + ddp_slices_part(&all, all.rank, 0, all.count).at;
+        status = reduce_staged(shm, &all, own, call);
+        if (status == DDP_OK)
+            status = gather_staged(shm, &all, own, call);
+        block.receive = all.memory + all.count * element;
+    }
+    return status;
 }
 
 enum ddp_status shm_collective(struct shm *shm, const struct ddp_comm_call *call)
 {
-    const struct ddp_slices all = slices_of(shm, call);
-    const size_t bytes = ddp_comm_call_bytes(call);
     uint32_t number;
-    if (call->kind == DDP_COMM_ALLREDUCE && bytes <= DDP_LEDGER_PAYLOAD)
-        return reduce_payloads(shm, call, bytes);
-    if (call->kind == DDP_COMM_ALL_GATHER && bytes > 0) {
-        char *own = all.memory + ddp_slices_part(&all, all.rank, 0, all.count).at;
-        if (own != call->send)
-            memcpy(own, call->send, bytes);
-    }
-    enum ddp_status status = shm_meet(shm, call, all.memory, all.count * all.element, &number);
-    if (status != DDP_OK || bytes == 0)
+    if (call->kind == DDP_COMM_ALLREDUCE && call->bytes <= DDP_LEDGER_PAYLOAD)
+        return reduce_payloads(shm, call);
+    if (call->bytes == 0)
+        return meet(shm, call);
+    const struct ddp_slices all = slices_of(shm, call);
+    const uint64_t offset = shm_offset_of(shm, all.memory, all.count * all.element);
+    enum ddp_status status = ddp_ledger_meet(&shm->ledger, call, offset, NULL, 0, &number);
+    if (status != DDP_OK)
         return status;
-    return all_registered(shm, number, &all) ? run_in_place(shm, number, &all, call)
-                                             : run_staged(shm, &all, call);
+    const bool reduces = ddp_comm_kinds[call->kind].reduces;
+    const char *own = call->kind == DDP_COMM_ALL_GATHER
+                          ? call->send
+                          : all.memory + ddp_slices_part(&all, all.rank, 0, all.count).at;
+    if (!all_registered(shm, number, &all)) {
+        if (call->kind == DDP_COMM_ALLREDUCE)
+            return allreduce_staged(shm, call);
+        return reduces ? reduce_staged(shm, &all, call->receive, call)
+                       : gather_staged(shm, &all, own, call);
+    }
+    if (reduces)
+        status = shm_reduce_slice(shm, number, call);
+    else
+        gather_in_place(shm, number, &all, own);
+    if (status != DDP_OK)
+        return status;
+    ddp_ledger_done(&shm->ledger, number);
+    return ddp_ledger_wait_done(&shm->ledger, number);
 }

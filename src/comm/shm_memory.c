@@ -20,8 +20,7 @@ static char *own_part(const struct shm *shm, const struct shm_region *region)
     return region->base + region->stride * (size_t)shm->place->rank;
 }
 
-/* In the heap; DDP_LEDGER_NOWHERE: it is not registered. */
-static uint64_t offset_of(const struct shm *shm, const void *memory, size_t bytes)
+uint64_t shm_offset_of(const struct shm *shm, const void *memory, size_t bytes)
 {
     for (const struct shm_region *region = shm->regions; region; region = region->next)
         if (!region->shared && ddp_comm_within(own_part(shm, region), region->bytes, memory, bytes))
@@ -31,20 +30,7 @@ static uint64_t offset_of(const struct shm *shm, const void *memory, size_t byte
 
 bool shm_registered(const void *state, const void *memory, size_t bytes)
 {
-    return offset_of(state, memory, bytes) != DDP_LEDGER_NOWHERE;
-}
-
-uint32_t shm_post(struct shm *shm, const struct ddp_comm_call *call, const void *memory,
-                  size_t bytes)
-{
-    return ddp_ledger_post(&shm->ledger, call, offset_of(shm, memory, bytes), NULL, 0);
-}
-
-enum ddp_status shm_meet(struct shm *shm, const struct ddp_comm_call *call, const void *memory,
-                         size_t bytes, uint32_t *number)
-{
-    *number = shm_post(shm, call, memory, bytes);
-    return ddp_ledger_gather(&shm->ledger, *number);
+    return shm_offset_of(state, memory, bytes) != DDP_LEDGER_NOWHERE;
 }
 
 char *shm_memory_of(const struct shm *shm, int rank, uint32_t number)
@@ -75,31 +61,17 @@ static enum ddp_status agree_on_offset(struct shm *shm, const struct ddp_comm_ca
                                        size_t total, uint64_t *offset)
 {
     enum ddp_status status = DDP_OK;
+    uint32_t number;
     *offset = DDP_LEDGER_NOWHERE;
     if (shm->place->rank == 0)
         status = ddp_heap_reserve(shm->place->job, total, shm->place->size, offset);
-    const uint32_t number = ddp_ledger_post(&shm->ledger, call, *offset, NULL, 0);
-    enum ddp_status gathered = ddp_ledger_gather(&shm->ledger, number);
+    enum ddp_status gathered = ddp_ledger_meet(&shm->ledger, call, *offset, NULL, 0, &number);
     if (gathered != DDP_OK)
         return gathered;
     *offset = ddp_ledger_entry(&shm->ledger, 0, number)->offset;
     if (status == DDP_OK && *offset == DDP_LEDGER_NOWHERE)
-        status = DDP_ERR_MEMORY; /* rank 0 has said why */
+        status = DDP_ERR_MEMORY; /* rank 0 has logged why */
     return status;
-}
-
-/* Tells everybody whether this rank succeeded; the first failure is everybody's. */
-static enum ddp_status vote(struct shm *shm, const struct ddp_comm_call *call,
-                            enum ddp_status status)
-{
-    const uint32_t number =
-        ddp_ledger_post(&shm->ledger, call, DDP_LEDGER_NOWHERE, &status, sizeof status);
-    enum ddp_status gathered = ddp_ledger_gather(&shm->ledger, number), theirs;
-    for (int r = 0; gathered == DDP_OK && r < shm->place->size; r++) {
-        memcpy(&theirs, ddp_ledger_entry(&shm->ledger, r, number)->payload, sizeof theirs);
-        status = theirs < status ? theirs : status;
-    }
-    return gathered != DDP_OK ? gathered : status;
 }
 
 /* Takes NULL. Only this rank's pages are given back: others may still read theirs. */
@@ -147,10 +119,10 @@ enum ddp_status shm_alloc(void *state, const struct ddp_comm_call *call, void **
         own_pages(shm, region, &own, &bytes);
         status = ddp_heap_map(shm->place->job, offset, total, own, bytes, (void **)&region->base);
     }
-    status = vote(shm, call, status);
-    if (status != DDP_OK) {
+    enum ddp_status voted = ddp_ledger_vote(&shm->ledger, call, &status);
+    if (voted != DDP_OK || status != DDP_OK) {
         unmap(shm, region);
-        return status;
+        return voted != DDP_OK ? voted : status;
     }
     region->next = shm->regions;
     shm->regions = region;
@@ -176,7 +148,8 @@ static void leave(const struct shm *shm, struct shm_region *region)
 enum ddp_status shm_free(struct shm *shm, const struct ddp_comm_call *call)
 {
     uint32_t number;
-    enum ddp_status status = shm_meet(shm, call, call->receive, 1, &number);
+    enum ddp_status status =
+        ddp_ledger_meet(&shm->ledger, call, DDP_LEDGER_NOWHERE, NULL, 0, &number);
     if (status != DDP_OK)
         return status;
     for (struct shm_region **link = &shm->regions; *link; link = &(*link)->next) {

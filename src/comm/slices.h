@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * How the collectives that move large arrays cut them up, on the host and on devices alike. Each
- * rank has a slice: it adds that one up for all, or gives it to all. Slices are worked on piece by
- * piece, as buffers allow. */
+ * How collectives on large arrays divide them, on the host and on devices alike. Each rank has a
+ * slice, which it reduces for all or sends to all. Slices are processed piece by piece, as buffers
+ * allow. */
 #ifndef DDP_COMM_SLICES_H
 #define DDP_COMM_SLICES_H
 
@@ -13,9 +13,9 @@
 struct ddp_slices {
     char *memory;          /* of all slices */
     size_t count, element; /* elements in it, bytes of one */
-    size_t grain;
-    int rank, size;
-    bool whole; /* everybody's slice is all of it */
+    size_t grain, share;   /* elements; the first `longer` slices have a grain more than a share */
+    int rank, size, longer;
+    bool whole; /* every rank's slice is all of it */
     int root;   /* the only rank that has one; -1: all do */
 };
 
@@ -24,8 +24,7 @@ struct ddp_part {
     size_t at, bytes;
 };
 
-/* What a call works on. The slices of an all-reduce begin at multiples of `align` bytes. Of an
- * all-gather the own slice is expected in its place in the memory. */
+/* What a call works on. The slices of an all-reduce begin at multiples of `align` bytes. */
 static inline struct ddp_slices ddp_slices_of(const struct ddp_comm_call *call,
                                               const struct ddp_comm_place *place, size_t align)
 {
@@ -46,14 +45,20 @@ static inline struct ddp_slices ddp_slices_of(const struct ddp_comm_call *call,
         all.memory = (char *)call->send; /* which is not written, or was not const */
     if (all.grain == 0)
         all.grain = align / all.element;
+    const size_t grains = all.count / all.grain + (all.count % all.grain != 0);
+    all.share = grains / (size_t)all.size * all.grain;
+    all.longer = (int)(grains % (size_t)all.size);
     return all;
 }
 
+/* The same as ddp_slice_begin(), without dividing again. */
 static inline size_t ddp_slices_begin(const struct ddp_slices *all, int rank)
 {
+    const int before = rank < all->longer ? rank : all->longer;
+    const size_t begin = (size_t)rank * all->share + (size_t)before * all->grain;
     if (all->whole || all->root >= 0)
         return all->whole || rank <= all->root ? 0 : all->count;
-    return ddp_slice_begin(all->count, all->grain, rank, all->size);
+    return begin < all->count ? begin : all->count;
 }
 
 static inline size_t ddp_slices_length(const struct ddp_slices *all, int rank)
@@ -73,7 +78,7 @@ static inline bool ddp_slices_even(const struct ddp_slices *all)
     return ddp_slices_longest(all) * (size_t)all->size == all->count;
 }
 
-/* What lies in [at, at + most) of a rank's slice, elements. */
+/* The part of a rank's slice in [at, at + most), elements. */
 static inline struct ddp_part ddp_slices_part(const struct ddp_slices *all, int rank, size_t at,
                                               size_t most)
 {
@@ -83,17 +88,16 @@ static inline struct ddp_part ddp_slices_part(const struct ddp_slices *all, int 
                              .bytes = count * all->element};
 }
 
-/* A sum over all ranks into one destination. */
-static inline struct ddp_reduce ddp_slices_sum(const struct ddp_slices *all,
-                                               const struct ddp_comm_call *call,
+/* A sum of `count` elements over all ranks into one destination. */
+static inline struct ddp_reduce ddp_slices_sum(const struct ddp_comm_call *call, int size,
                                                const void *const *sources, void *const *destination,
-                                               size_t bytes)
+                                               size_t count)
 {
-    return (struct ddp_reduce){.source_count = all->size,
+    return (struct ddp_reduce){.source_count = size,
                                .destination_count = 1,
                                .sources = sources,
                                .destinations = destination,
-                               .count = (int64_t)(bytes / all->element),
+                               .count = (int64_t)count,
                                .dtype = call->dtype,
                                .op = call->op};
 }

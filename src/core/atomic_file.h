@@ -15,8 +15,7 @@ enum ddp_status ddp_atomic_file_open(ddp_atomic_file **file, const char *path);
 /* Appends bytes. After an error only close may follow. */
 enum ddp_status ddp_atomic_file_write(ddp_atomic_file *file, const void *data, size_t bytes);
 
-/* Makes the file durable and visible under its path. On failure the old file is still there, whole.
- */
+/* Makes the file durable and visible under its path. On failure the old file is unchanged. */
 enum ddp_status ddp_atomic_file_commit(ddp_atomic_file *file);
 
 /* Frees the object; without a commit the temporary file is removed. */

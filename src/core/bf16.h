@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * bf16, the upper half of a float32: conversions of one element. */
+ * bf16, the upper half of a float32: conversions of one element; and float16 as it is
+ * found in files. */
 #ifndef DDP_CORE_BF16_H
 #define DDP_CORE_BF16_H
 
@@ -23,6 +24,23 @@ static inline float ddp_bf16_to_f32(uint16_t value)
     float result;
     memcpy(&result, &bits, sizeof result);
     return result;
+}
+
+/* A float of 16 bits, exactly: its bits in the places of a float's give the value divided by 2^112,
+ * also for the numbers below the normal ones. Without a branch, so that the loop becomes a fast
+ * one. */
+static inline float ddp_f16_to_f32(uint16_t half)
+{
+    const uint32_t sign = (uint32_t)(half & 0x8000u) << 16;
+    uint32_t bits = (uint32_t)(half & 0x7fffu) << 13;
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    value *= 0x1p112f;
+    memcpy(&bits, &value, sizeof bits);
+    bits |= (half & 0x7c00u) == 0x7c00u ? 0x7f800000u : 0; /* infinite or not a number */
+    bits |= sign;
+    memcpy(&value, &bits, sizeof value);
+    return value;
 }
 
 #endif

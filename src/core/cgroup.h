@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The control groups of this process, in whose files the kernel tells what it may use. */
+ * The control groups of this process, whose files hold its limits. */
 #ifndef DDP_CORE_CGROUP_H
 #define DDP_CORE_CGROUP_H
 

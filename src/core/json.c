@@ -40,8 +40,8 @@ json_t *ddp_json_uint64(uint64_t value)
 
 bool ddp_json_read_uint64(const json_t *json, uint64_t *value)
 {
-    if (json_is_string(json))
-        return ddp_parse_uint64(json_string_value(json), value);
+    if (json_is_string(json)) /* no second form of what an integer can hold */
+        return ddp_parse_uint64(json_string_value(json), value) && *value > INT64_MAX;
     *value = (uint64_t)json_integer_value(json);
     return json_is_integer(json) && json_integer_value(json) >= 0;
 }

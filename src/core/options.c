@@ -6,9 +6,9 @@
 #include "core/options.h"
 
 #include "core/log.h"
-#include "core/memory.h"
 #include "core/parse.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -109,68 +109,6 @@ static enum ddp_status unknown_name(const struct ddp_option *table, const char *
 
 /* --- values ---------------------------------------------------------------------------------- */
 
-static void *member(const struct ddp_option *row, void *destination)
-{
-    return (char *)destination + row->offset;
-}
-
-static bool unlimited(const struct ddp_option *row)
-{
-    return row->min == 0 && row->max == 0;
-}
-
-/* The limits of an INT row: a double of 2^63 and above means "no limit". */
-static int64_t whole_limit(double limit)
-{
-    if (limit >= 9223372036854775807.0)
-        return INT64_MAX;
-    return limit <= -9223372036854775808.0 ? INT64_MIN : (int64_t)limit;
-}
-
-static enum ddp_status set_int(const struct ddp_option *row, void *destination, const char *value,
-                               const char *shown)
-{
-    int64_t number;
-    int64_t min = unlimited(row) ? INT64_MIN : whole_limit(row->min);
-    int64_t max = unlimited(row) ? INT64_MAX : whole_limit(row->max);
-    if (ddp_parse_int64(value, min, max, &number)) {
-        *(int64_t *)member(row, destination) = number;
-        return DDP_OK;
-    }
-    if (max == INT64_MAX && min == INT64_MIN)
-        return ddp_fail(DDP_ERR_INVALID, "%s: must be a whole number", shown);
-    if (max == INT64_MAX)
-        return ddp_fail(DDP_ERR_INVALID, "%s: must be a whole number of at least %lld", shown,
-                        (long long)min);
-    return ddp_fail(DDP_ERR_INVALID, "%s: must be a whole number from %lld to %lld", shown,
-                    (long long)min, (long long)max);
-}
-
-static enum ddp_status set_uint(const struct ddp_option *row, void *destination, const char *value,
-                                const char *shown)
-{
-    if (ddp_parse_uint64(value, member(row, destination)))
-        return DDP_OK;
-    return ddp_fail(DDP_ERR_INVALID, "%s: must be a whole number from 0 to %" PRIu64, shown,
-                    UINT64_MAX);
-}
-
-static enum ddp_status set_real(const struct ddp_option *row, void *destination, const char *value,
-                                const char *shown)
-{
-    double number;
-    double min = unlimited(row) ? -1.7e308 : row->min, max = unlimited(row) ? 1.7e308 : row->max;
-    if (ddp_parse_double(value, min, max, &number)) {
-        *(double *)member(row, destination) = number;
-        return DDP_OK;
-    }
-    if (unlimited(row))
-        return ddp_fail(DDP_ERR_INVALID, "%s: must be a number", shown);
-    if (max > 1e300)
-        return ddp_fail(DDP_ERR_INVALID, "%s: must be a number of at least %g", shown, min);
-    return ddp_fail(DDP_ERR_INVALID, "%s: must be a number from %g to %g", shown, min, max);
-}
-
 /* Writes "a, b or c". */
 static void list_choices(const char *const *choices, char *text, size_t size)
 {
@@ -183,64 +121,57 @@ static void list_choices(const char *const *choices, char *text, size_t size)
     }
 }
 
-static enum ddp_status set_choice(const struct ddp_option *row, void *destination,
-                                  const char *value, const char *shown)
+static enum ddp_status set_choice(const struct ddp_option *row, int *choice, const char *value,
+                                  const char *shown)
 {
     char list[256];
     for (int i = 0; row->choices[i]; i++)
         if (strcmp(row->choices[i], value) == 0) {
-            *(int *)member(row, destination) = i;
+            *choice = i;
             return DDP_OK;
         }
     list_choices(row->choices, list, sizeof list);
     return ddp_fail(DDP_ERR_INVALID, "%s: must be %s", shown, list);
 }
 
-static enum ddp_status set_custom(const struct ddp_option *row, void *destination,
-                                  const char *value, const char *shown)
+/* Sets a member by its row.
+ *   value  NULL for a row without one
+ *   shown  how the user wrote it */
+static enum ddp_status set_value(const struct ddp_option *row, void *destination, bool on,
+                                 const char *value, const char *shown)
 {
-    const char *wrong = row->read(destination, value);
-    return wrong ? ddp_fail(DDP_ERR_INVALID, "%s: %s", shown, wrong) : DDP_OK;
-}
-
-/* Sets a row that takes a value; `shown` is how the user wrote it. */
-static enum ddp_status set_value(const struct ddp_option *row, void *destination, const char *value,
-                                 const char *shown)
-{
-    enum ddp_status status = DDP_OK;
+    void *member = (char *)destination + row->offset;
+    const char *wrong;
     switch (row->type) {
+    case DDP_OPTION_FLAG:
+        *(bool *)member = on;
+        return DDP_OK;
     case DDP_OPTION_INT:
-        status = set_int(row, destination, value, shown);
-        break;
+        if (ddp_parse_int64(value, (int64_t)row->min, (int64_t)row->max, member))
+            return DDP_OK;
+        return ddp_fail(DDP_ERR_INVALID, "%s: must be a whole number from %.0f to %.0f", shown,
+                        row->min, row->max);
     case DDP_OPTION_UINT:
-        status = set_uint(row, destination, value, shown);
-        break;
+        if (ddp_parse_uint64(value, member))
+            return DDP_OK;
+        return ddp_fail(DDP_ERR_INVALID, "%s: must be a whole number from 0 to %" PRIu64, shown,
+                        UINT64_MAX);
     case DDP_OPTION_REAL:
-        status = set_real(row, destination, value, shown);
-        break;
+        if (ddp_parse_double(value, row->min, row->max, member))
+            return DDP_OK;
+        return ddp_fail(DDP_ERR_INVALID, "%s: must be a number from %g to %g", shown, row->min,
+                        row->max);
     case DDP_OPTION_CHOICE:
-        status = set_choice(row, destination, value, shown);
-        break;
-    case DDP_OPTION_CUSTOM:
-        status = set_custom(row, destination, value, shown);
-        break;
+        return set_choice(row, member, value, shown);
     case DDP_OPTION_TEXT:
         if (!*value)
             return ddp_fail(DDP_ERR_INVALID, "%s: must not be empty", shown);
-        *(const char **)member(row, destination) = value;
-        break;
-    case DDP_OPTION_FLAG:
-        break;
+        *(const char **)member = value;
+        return DDP_OK;
+    case DDP_OPTION_CUSTOM:
+        wrong = row->read(member, value);
+        return wrong ? ddp_fail(DDP_ERR_INVALID, "%s: %s", shown, wrong) : DDP_OK;
     }
-    return status;
-}
-
-static enum ddp_status set_flag(const struct ddp_option *row, void *destination, bool on,
-                                const char *shown)
-{
-    if (row->type == DDP_OPTION_CUSTOM)
-        return set_custom(row, destination, NULL, shown);
-    *(bool *)member(row, destination) = on;
     return DDP_OK;
 }
 
@@ -250,19 +181,22 @@ struct parse {
     void *destination;
     int argc;
     char *const *argv;
-    int next;    /* index of the argument after the one being read */
-    bool *given; /* a bool for each row of the table */
+    int next; /* index of the argument after the one being read */
+    struct ddp_options_given *given;
 };
+
+static bool is_given(const struct ddp_option *table, const struct ddp_options_given *given,
+                     const struct ddp_option *row)
+{
+    const size_t index = (size_t)(row - table);
+    return given->rows[index / 64] >> index % 64 & 1;
+}
 
 static void mark_given(const struct parse *parse, const struct ddp_option *row)
 {
-    if (parse->given)
-        parse->given[row - parse->table] = true;
-    if (row->given_offset > 0)
-        *(bool *)((char *)parse->destination + row->given_offset) = true;
-    if (parse->table->given_table)
-        ((bool *)((char *)parse->destination + parse->table->given_table))[row - parse->table] =
-            true;
+    const size_t index = (size_t)(row - parse->table);
+    assert(index < DDP_OPTIONS);
+    parse->given->rows[index / 64] |= UINT64_C(1) << index % 64;
 }
 
 /* `value` is what came with the option itself, or NULL: then the next argument is taken if one is
@@ -271,21 +205,17 @@ static enum ddp_status apply(struct parse *parse, const struct ddp_option *row, 
                              const char *name, int name_length, const char *value)
 {
     char shown[256];
-    enum ddp_status status;
-    if (!takes_value(row)) {
-        if (value)
-            return ddp_fail(DDP_ERR_INVALID, "%.*s: takes no value", name_length, name);
-        snprintf(shown, sizeof shown, "%.*s", name_length, name);
-        status = set_flag(row, parse->destination, on, shown);
-    } else {
-        if (!value && parse->next < parse->argc)
-            value = parse->argv[parse->next++];
-        if (!value)
-            return ddp_fail(DDP_ERR_INVALID, "%.*s: needs a value%s%s", name_length, name,
-                            row->argument ? ", " : "", row->argument ? row->argument : "");
-        snprintf(shown, sizeof shown, "%.*s %s", name_length, name, value);
-        status = set_value(row, parse->destination, value, shown);
-    }
+    const bool wanted = takes_value(row);
+    if (!wanted && value)
+        return ddp_fail(DDP_ERR_INVALID, "%.*s: takes no value", name_length, name);
+    if (wanted && !value && parse->next < parse->argc)
+        value = parse->argv[parse->next++];
+    if (wanted && !value)
+        return ddp_fail(DDP_ERR_INVALID, "%.*s: needs a value%s%s", name_length, name,
+                        row->argument ? ", " : "", row->argument ? row->argument : "");
+    snprintf(shown, sizeof shown, "%.*s%s%s", name_length, name, wanted ? " " : "",
+             wanted ? value : "");
+    enum ddp_status status = set_value(row, parse->destination, on, value, shown);
     if (status == DDP_OK)
         mark_given(parse, row);
     return status;
@@ -337,21 +267,17 @@ static bool read_switch(const char *value, bool *on)
 static enum ddp_status apply_environment(const struct parse *parse, const struct ddp_option *row)
 {
     const char *value = getenv(row->environment);
+    const bool wanted = takes_value(row);
     char shown[256];
     bool on = true;
-    enum ddp_status status;
     if (!value || !*value)
         return DDP_OK;
     snprintf(shown, sizeof shown, "%s=%s", row->environment, value);
-    if (takes_value(row)) {
-        status = set_value(row, parse->destination, value, shown);
-    } else {
-        if (!read_switch(value, &on))
-            return ddp_fail(DDP_ERR_INVALID, "%s: must be 1 or 0", shown);
-        if (!on && row->type == DDP_OPTION_CUSTOM)
-            return DDP_OK;
-        status = set_flag(row, parse->destination, on, shown);
-    }
+    if (!wanted && !read_switch(value, &on))
+        return ddp_fail(DDP_ERR_INVALID, "%s: must be 1 or 0", shown);
+    if (!on && row->type == DDP_OPTION_CUSTOM)
+        return DDP_OK;
+    enum ddp_status status = set_value(row, parse->destination, on, wanted ? value : NULL, shown);
     if (status == DDP_OK)
         mark_given(parse, row);
     return status;
@@ -379,44 +305,59 @@ static enum ddp_status parse_arguments(struct parse *parse, bool stop_at_first, 
     return DDP_OK;
 }
 
-enum ddp_status ddp_options_parse(const struct ddp_option *table, void *destination, int argc,
-                                  char *const *argv, bool stop_at_first, int *rest)
+enum ddp_status ddp_options_parse(const struct ddp_option *table, void *destination,
+                                  struct ddp_options_given *given, int argc, char *const *argv,
+                                  bool stop_at_first, int *rest)
 {
-    size_t rows = 0;
-    while (table[rows].name)
-        rows++;
-    struct parse parse = {
-        .table = table, .destination = destination, .argc = argc, .argv = argv, .next = 1};
-    if (argc < 1)
-        parse.next = argc;
-    parse.given = ddp_array_alloc(rows, sizeof *parse.given);
-    if (!parse.given)
-        return DDP_ERR_MEMORY;
+    struct parse parse = {.table = table,
+                          .destination = destination,
+                          .argc = argc,
+                          .argv = argv,
+                          .next = argc < 1 ? argc : 1,
+                          .given = given};
     enum ddp_status status = parse_arguments(&parse, stop_at_first, rest);
-    for (size_t i = 0; i < rows && status == DDP_OK; i++)
-        if (table[i].environment && !table[i].alias_of && !parse.given[i])
-            status = apply_environment(&parse, &table[i]);
-    free(parse.given);
+    for (const struct ddp_option *row = table; row->name && status == DDP_OK; row++)
+        if (row->environment && !is_given(table, given, row))
+            status = apply_environment(&parse, row);
     return status;
 }
 
-enum ddp_status ddp_options_set(const struct ddp_option *table, void *destination, const char *name,
+enum ddp_status ddp_options_set(const struct ddp_option *table, void *destination,
+                                struct ddp_options_given *given, const char *name,
                                 const char *value)
 {
     char shown[256];
     size_t length = strlen(name);
     const struct ddp_option *row = resolve(table, find_name(table, name, length));
-    struct parse parse = {.table = table, .destination = destination};
+    struct parse parse = {.table = table, .destination = destination, .given = given};
     if (!row)
         return unknown_name(table, name, length);
     snprintf(shown, sizeof shown, "--%s", name);
     return apply(&parse, row, true, shown, (int)strlen(shown), value);
 }
 
-bool ddp_options_given(const struct ddp_option *table, const void *destination, const char *name)
+bool ddp_options_given(const struct ddp_option *table, const struct ddp_options_given *given,
+                       const char *name)
 {
-    const struct ddp_option *row = resolve(table, find_name(table, name, strlen(name)));
-    return row && ((const bool *)((const char *)destination + table->given_table))[row - table];
+    const struct ddp_option *row = find_name(table, name, strlen(name));
+    assert(row); /* a misspelt name is a fault of the program */
+    return is_given(table, given, row);
+}
+
+bool ddp_option_list(const char *value, int most, int64_t min, int64_t max, bool rising,
+                     int64_t *numbers, int *count)
+{
+    char text[512];
+    if (snprintf(text, sizeof text, "%s", value) >= (int)sizeof text)
+        return false;
+    *count = 0;
+    for (char *rest = text, *word; (word = strsep(&rest, ","));) {
+        const int64_t least = rising && *count > 0 ? numbers[*count - 1] + 1 : min;
+        if (*count == most || !ddp_parse_int64(word, least, max, &numbers[*count]))
+            return false;
+        (*count)++;
+    }
+    return true;
 }
 
 /* --- help ------------------------------------------------------------------------------------ */

@@ -24,39 +24,79 @@ struct ddp_option {
     char letter;      /* 'n', or 0 */
     enum ddp_option_type type;
     size_t offset;   /* of the member in the destination struct */
-    double min, max; /* INT, REAL; both 0: no limits */
+    double min, max; /* INT (exact up to 2^53), REAL */
     const char *const *choices;
     const char *argument; /* what --help calls the value: "N" */
     const char *help;     /* one sentence, no full stop; NULL: an alias, not in --help */
     const char *section;  /* starts a new section in --help; NULL: the same section */
     const char *alias_of; /* the name of the row that this is another spelling of; the rest is
                              unused then */
-    /* CUSTOM (value is NULL for a flag-like use: argument == NULL). Gets the whole destination
-     * struct. Returns NULL, or what is wrong with the value, as a phrase that ends "--name VALUE:
-     * ". */
-    const char *(*read)(void *destination, const char *value);
+    /* CUSTOM (value is NULL for a flag-like use: argument == NULL). Gets what stands at the offset,
+     * which is the whole destination where none is given. Returns NULL, or what is wrong with the
+     * value, as a phrase after "--name VALUE: ". */
+    const char *(*read)(void *member, const char *value);
     const char *environment; /* a variable with the value when the command line has none; or NULL */
-    ptrdiff_t given_offset;  /* offset of a bool set when the option was given; 0 or -1: none (so
-                              * that bool must not be the first member) */
-    size_t given_table; /* of the first row: offset of an array with a bool for each row, set when
-                         * it was given; 0: none */
-    bool negatable;     /* FLAG: --no-name turns it off */
+    bool negatable;          /* FLAG: --no-name turns it off */
+};
+
+/* Parts of a row, beside its help. The file with the table defines OPTION_STRUCT, the type
+ * of its destination; a member of another type than the row's is an error of the compiler. */
+#define OPTION_AT(member, type)                                                                    \
+    offsetof(OPTION_STRUCT, member) + 0 * sizeof(&((OPTION_STRUCT *)0)->member == (type *)0)
+#define OPTION_SECTION(title) .section = title
+#define OPTION_FLAG(title, member)                                                                 \
+    .name = title, .type = DDP_OPTION_FLAG, .offset = OPTION_AT(member, bool)
+#define OPTION_NEGATABLE(title, member) OPTION_FLAG(title, member), .negatable = true
+#define OPTION_INT(title, member, low, high, word)                                                 \
+    .name = title, .type = DDP_OPTION_INT, .offset = OPTION_AT(member, int64_t),                   \
+    .min = (double)(low), .max = (double)(high), .argument = word
+#define OPTION_UINT(title, member, word)                                                           \
+    .name = title, .type = DDP_OPTION_UINT, .offset = OPTION_AT(member, uint64_t), .argument = word
+#define OPTION_REAL(title, member, low, high, word)                                                \
+    .name = title, .type = DDP_OPTION_REAL, .offset = OPTION_AT(member, double), .min = low,       \
+    .max = high, .argument = word
+#define OPTION_TEXT(title, member, word)                                                           \
+    .name = title, .type = DDP_OPTION_TEXT, .offset = OPTION_AT(member, const char *),             \
+    .argument = word
+#define OPTION_CHOICE(title, member, words, word)                                                  \
+    .name = title, .type = DDP_OPTION_CHOICE, .offset = OPTION_AT(member, int), .choices = words,  \
+    .argument = word
+#define OPTION_CUSTOM(title, reader, word)                                                         \
+    .name = title, .type = DDP_OPTION_CUSTOM, .read = reader, .argument = word
+#define OPTION_CUSTOM_AT(title, member, reader, word)                                              \
+    OPTION_CUSTOM(title, reader, word), .offset = offsetof(OPTION_STRUCT, member)
+
+#define DDP_OPTIONS 128 /* rows of a table, at most */
+
+/* Which rows of a table were given, on the command line, in the environment or by
+ * ddp_options_set(). Begins as zeros. */
+struct ddp_options_given {
+    uint64_t rows[DDP_OPTIONS / 64];
 };
 
 /* Reads argv[1..] into `destination`. With stop_at_first, the first argument that is not an option
  * ends the options (for "ddprun [options] program ..."), and *rest is its index (argc without one);
  * "--" always ends them. Without it, a stray argument is an error. DDP_ERR_INVALID: logged, with
- * the flag and what would be right. */
-enum ddp_status ddp_options_parse(const struct ddp_option *table, void *destination, int argc,
-                                  char *const *argv, bool stop_at_first, int *rest);
+ * the flag and what would be right.
+ *   given  [in,out]  what was given before and is given now */
+enum ddp_status ddp_options_parse(const struct ddp_option *table, void *destination,
+                                  struct ddp_options_given *given, int argc, char *const *argv,
+                                  bool stop_at_first, int *rest);
 
 /* Sets one option by name, as ddp_options_parse() would. */
-enum ddp_status ddp_options_set(const struct ddp_option *table, void *destination, const char *name,
+enum ddp_status ddp_options_set(const struct ddp_option *table, void *destination,
+                                struct ddp_options_given *given, const char *name,
                                 const char *value);
 
-/* Was the option given, on the command line or by ddp_options_set()? The table has a given_table.
- */
-bool ddp_options_given(const struct ddp_option *table, const void *destination, const char *name);
+/* Was the option of this name, which the table has, given? */
+bool ddp_options_given(const struct ddp_option *table, const struct ddp_options_given *given,
+                       const char *name);
+
+/* Reads "5,3,8", of at most `most` numbers from min to max; false: it is something else.
+ *   rising  each is above the one before
+ *   count [out]  how many there are */
+bool ddp_option_list(const char *value, int most, int64_t min, int64_t max, bool rising,
+                     int64_t *numbers, int *count);
 
 /* Prints the table, a line or more for each row, in at most 80 columns. */
 void ddp_options_help(const struct ddp_option *table, FILE *out);

@@ -42,8 +42,8 @@ DDP_PHILOX_DEVICE static inline void ddp_philox(uint32_t out[4], const uint32_t 
     out[3] = c3;
 }
 
-/* A whole number 0 <= r < n from one of them. Each has the same share but for n/2^32, which for the
- * small n of a picture's crop is far below what anybody could measure. n > 0 */
+/* A whole number 0 <= r < n from one of them. Each has the same probability up to n/2^32, which
+ * is negligible for the small n of an image's crop. n > 0 */
 static inline uint32_t ddp_philox_below(uint32_t number, uint32_t n)
 {
     return (uint32_t)((uint64_t)number * n >> 32);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Text from outside, made fit to be shown: file names, what files say of themselves, what a model
- * writes. A terminal obeys control characters, so none of them gets there. */
+ * Makes text from outside safe to print: file names, file contents, generated text. A terminal
+ * obeys control characters, so they are escaped. */
 #ifndef DDP_CORE_TEXT_H
 #define DDP_CORE_TEXT_H
 

@@ -33,7 +33,7 @@ static enum ddp_status join(struct nccl *nccl)
     ncclResult_t result = place->rank == 0 ? ncclGetUniqueId(&id) : ncclSuccess;
     if (result != ncclSuccess)
         return nccl_failed(nccl, result, &call);
-    enum ddp_status status = ddp_ledger_open(&nccl->ledger, place, 0, &id, sizeof id);
+    enum ddp_status status = ddp_ledger_open(&nccl->ledger, place, NCCL_RING, 0, &id, sizeof id);
     if (status != DDP_OK)
         return status;
     ddp_ledger_post(&nccl->ledger, &call, DDP_LEDGER_NOWHERE, NULL, 0);
@@ -51,11 +51,6 @@ static cudaError_t create_stream(struct nccl *nccl)
         error = cudaDeviceGetStreamPriorityRange(&least, &greatest);
     if (error == cudaSuccess)
         error = cudaStreamCreateWithPriority(&nccl->own.stream, cudaStreamNonBlocking, greatest);
-    if (error == cudaSuccess)
-        error = cudaMalloc((void **)&nccl->vote, 2 * sizeof *nccl->vote);
-    if (error == cudaSuccess)
-        error =
-            cudaHostAlloc((void **)&nccl->vote_host, sizeof *nccl->vote_host, cudaHostAllocDefault);
     return error;
 }
 
@@ -96,10 +91,6 @@ static void destroy(void *state)
         leave(nccl);
     nccl_free_memory(nccl);
     if (!nccl->stuck) { /* else each of these calls may wait for ever */
-        if (nccl->vote)
-            (void)cudaFree(nccl->vote);
-        if (nccl->vote_host)
-            (void)cudaFreeHost(nccl->vote_host);
         nccl_queue_close(nccl);
         if (nccl->own.stream)
             (void)cudaStreamDestroy(nccl->own.stream);

@@ -104,7 +104,8 @@ static enum ddp_status reduce_piece(struct nccl *nccl, const struct ddp_slices *
     enum ddp_status status = end_group(nccl, result, call);
     if (status != DDP_OK || own.bytes == 0)
         return status;
-    const struct ddp_reduce sum = ddp_slices_sum(all, call, sources, &out, own.bytes);
+    const struct ddp_reduce sum =
+        ddp_slices_sum(call, size, sources, &out, own.bytes / all->element);
     status = ddp_cuda_reduce(&sum, &nccl->own);
     return status == DDP_OK ? DDP_OK : nccl_end(nccl, status);
 }

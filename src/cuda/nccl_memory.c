@@ -26,9 +26,9 @@ static enum ddp_status too_little(const struct nccl *nccl, size_t bytes)
 }
 
 /* NCCL's own way makes memory that peers can map; where that is impossible, any memory will do. */
-static cudaError_t get(const struct nccl *nccl, struct nccl_block *block)
+static cudaError_t get(struct nccl_block *block)
 {
-    if (nccl->comm && ncclMemAlloc(&block->memory, block->bytes) == ncclSuccess) {
+    if (ncclMemAlloc(&block->memory, block->bytes) == ncclSuccess) {
         block->of_nccl = true;
         return cudaSuccess;
     }
@@ -50,13 +50,13 @@ enum ddp_status nccl_take(struct nccl *nccl, size_t bytes, void **memory)
     if (!block)
         return DDP_ERR_MEMORY;
     block->bytes = bytes;
-    cudaError_t error = get(nccl, block);
+    cudaError_t error = get(block);
     if (error != cudaSuccess) {
         free(block);
         return error == cudaErrorMemoryAllocation ? too_little(nccl, bytes)
                                                   : ddp_cuda_failed(error, "memory for NCCL");
     }
-    if (nccl->comm && ncclCommRegister(nccl->comm, block->memory, bytes, &block->handle)) {
+    if (ncclCommRegister(nccl->comm, block->memory, bytes, &block->handle)) {
         block->handle = NULL; /* it is copied through NCCL's own buffers then */
         ddp_log(DDP_LOG_DEBUG, "NCCL does not register memory here: %s",
                 ncclGetLastError(nccl->comm));
@@ -118,30 +118,20 @@ bool nccl_registered(const void *state, const void *memory, size_t bytes)
     return false;
 }
 
-/* Tells everybody whether this rank succeeded; the first failure is everybody's. Waits. Ends what
- * nccl_begin() began. */
+/* Ends what nccl_begin() began: waits until the device has done it, and all others have; the first
+ * failure is everybody's. */
 static enum ddp_status vote(struct nccl *nccl, enum ddp_status own,
                             const struct ddp_comm_call *call)
 {
-    const cudaStream_t stream = nccl->own.stream;
-    *nccl->vote_host = (int32_t)own;
-    cudaError_t error = cudaMemcpyAsync(nccl->vote, nccl->vote_host, sizeof *nccl->vote,
-                                        cudaMemcpyHostToDevice, stream);
-    if (error != cudaSuccess)
-        return nccl_cuda_failed(nccl, error, "NCCL's vote");
-    enum ddp_status status = nccl_taken(
-        nccl, ncclAllReduce(nccl->vote, nccl->vote + 1, 1, ncclInt32, ncclMin, nccl->comm, stream),
-        call);
-    if (status != DDP_OK)
-        return status;
-    error = cudaMemcpyAsync(nccl->vote_host, nccl->vote + 1, sizeof *nccl->vote,
-                            cudaMemcpyDeviceToHost, stream);
-    if (error != cudaSuccess)
-        return nccl_cuda_failed(nccl, error, "NCCL's vote");
-    status = nccl_finish(nccl, true);
+    enum ddp_status status = nccl_finish(nccl, true);
     if (status == DDP_OK)
         status = nccl_drain(nccl, call);
-    return status == DDP_OK ? (enum ddp_status) * nccl->vote_host : status;
+    if (status != DDP_OK)
+        return status;
+    status = ddp_ledger_gather(&nccl->ledger, nccl->ledger.next - 1, call);
+    if (status == DDP_OK)
+        status = ddp_ledger_vote(&nccl->ledger, call, &own);
+    return status == DDP_OK ? own : nccl_end(nccl, status);
 }
 
 enum ddp_status nccl_alloc(void *state, const struct ddp_comm_call *call, void **memory)

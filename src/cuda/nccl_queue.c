@@ -87,7 +87,7 @@ enum ddp_status nccl_finish(struct nccl *nccl, bool join)
     const struct ddp_trace_event event = {
         .name = ddp_comm_kinds[pending->call.kind].name,
         .key = "bytes",
-        .value = (int64_t)ddp_comm_call_bytes(&pending->call),
+        .value = (int64_t)pending->call.bytes,
     };
     ddp_cuda_span_end(nccl->span, &event);
     nccl->span = NULL;

@@ -25,7 +25,8 @@
 #include <nccl.h>
 
 #define NCCL_PENDING      64
-#define NCCL_SETUP_MS     600000             /* for the others to come up */
+#define NCCL_RING         256    /* calls that a rank may be ahead, and still be compared with */
+#define NCCL_SETUP_MS     600000 /* for the others to come up */
 #define NCCL_SCRATCH_MOST ((size_t)32 << 20) /* what is larger is added up in pieces */
 #define NCCL_SMALL        ((size_t)16 << 10) /* bytes that everybody adds up alone */
 #define NCCL_ALIGN        ((size_t)256)      /* of the parts in the scratch */
@@ -61,8 +62,6 @@ struct nccl {
     struct nccl_block *blocks;
     char *scratch;
     size_t scratch_bytes;
-    int32_t *vote;      /* two words on the device */
-    int32_t *vote_host; /* a page-locked word */
 
     struct nccl_pending pending[NCCL_PENDING];
     unsigned first, last;       /* of those that are on the stream; last: the next one's place */

@@ -166,8 +166,7 @@ enum ddp_status nccl_end(struct nccl *nccl, enum ddp_status status)
         return nccl->dead;
     mark_dead(nccl, status);
     if (!nccl->closing) {
-        if (nccl->place->size > 1)
-            ddp_job_abort(nccl->place->job);
+        ddp_job_abort(nccl->place->job);
         count = add_others(comms, count, nccl);
     }
     abort_all(comms, count);
@@ -435,19 +434,13 @@ static enum ddp_status poll_device(void *device_state)
     return DDP_OK;
 }
 
-static void set_poll(void *device_state, bool on)
-{
-    if (ddp_device_cuda.set_poll)
-        ddp_device_cuda.set_poll(device_state, on ? poll_device : NULL, on ? device_state : NULL);
-}
-
 void nccl_watch(struct nccl *nccl)
 {
     pthread_mutex_lock(&watched_lock);
     nccl->next = watched;
     watched = nccl;
     pthread_mutex_unlock(&watched_lock);
-    set_poll(nccl->place->device_state, true);
+    ddp_device_cuda.set_poll(nccl->place->device_state, poll_device, nccl->place->device_state);
 }
 
 void nccl_unwatch(struct nccl *nccl)
@@ -461,5 +454,5 @@ void nccl_unwatch(struct nccl *nccl)
         }
     pthread_mutex_unlock(&watched_lock);
     if (watched_on(nccl->place->device_state, found) == 0)
-        set_poll(nccl->place->device_state, false);
+        ddp_device_cuda.set_poll(nccl->place->device_state, NULL, NULL);
 }

@@ -34,9 +34,7 @@ static enum ddp_status article_read(const ddp_dataset *dataset, const int64_t *i
 
 static void article_close(ddp_dataset *dataset)
 {
-    struct article *article = (struct article *)dataset;
-    free(article->values);
-    free(article);
+    free(((struct article *)dataset)->values);
 }
 
 static const struct ddp_dataset_ops ops = {.read = article_read, .close = article_close};
@@ -54,13 +52,14 @@ static enum ddp_status article_open(const struct ddp_dataset_options *options, d
             "out of memory: --data-size %zu makes %zu samples of as many numbers, which "
             "need %.1f GB, and there are %.1f GB: use a smaller one",
             size, size, (double)bytes / 1e9, (double)ddp_memory_total() / 1e9);
-    struct article *article = ddp_array_alloc(1, sizeof *article);
+    struct article *article = ddp_dataset_alloc(sizeof *article, &ops, "");
     if (!article)
         return DDP_ERR_MEMORY;
-    article->base.ops = &ops;
+    *train = &article->base;
+    (void)test;
     article->base.info = (struct ddp_dataset_info){
         .source = "article",
-        .path = "",
+        .path = article->base.path,
         .sample_count = options->data_size,
         .dim_count = 1,
         .dims = {options->data_size},
@@ -72,16 +71,11 @@ static enum ddp_status article_open(const struct ddp_dataset_options *options, d
         .std = {1},
     };
     article->values = ddp_array_alloc(size * size, sizeof(float));
-    if (!article->values) {
-        free(article);
+    if (!article->values)
         return DDP_ERR_MEMORY;
-    }
     struct ddp_rng rng;
     ddp_rng_seed(&rng, options->seed);
     ddp_rng_fill_uniform01(&rng, article->values, size * size);
-    *train = &article->base;
-    if (test)
-        *test = NULL;
     return DDP_OK;
 }
 

@@ -21,7 +21,7 @@ bool ddp_augment_fits(const struct ddp_dataset_info *info)
 struct ddp_augment_draw ddp_augment_draw(const struct ddp_augment *augment, int64_t epoch,
                                          int64_t index)
 {
-    const uint32_t places = 2 * DDP_AUGMENT_PADDING + 1;
+    const uint32_t offsets = 2 * DDP_AUGMENT_PADDING + 1;
     const uint32_t key[2] = {(uint32_t)augment->seed, STREAM};
     const uint32_t counter[4] = {(uint32_t)index, (uint32_t)((uint64_t)index >> 32),
                                  (uint32_t)epoch, (uint32_t)((uint64_t)epoch >> 32)};
@@ -29,8 +29,8 @@ struct ddp_augment_draw ddp_augment_draw(const struct ddp_augment *augment, int6
     struct ddp_augment_draw draw = {.top = DDP_AUGMENT_PADDING, .left = DDP_AUGMENT_PADDING};
     ddp_philox(random, counter, key);
     if (augment->crop) {
-        draw.top = (int)ddp_philox_below(random[0], places);
-        draw.left = (int)ddp_philox_below(random[1], places);
+        draw.top = (int)ddp_philox_below(random[0], offsets);
+        draw.left = (int)ddp_philox_below(random[1], offsets);
     }
     draw.flip = augment->flip && ddp_philox_below(random[2], 2) == 1;
     return draw;

@@ -44,7 +44,6 @@ struct part {
 
 struct cifar {
     struct ddp_dataset base;
-    char *path;
     const struct kind *kind;
     struct part parts[MAX_FILES];
     size_t part_count;
@@ -98,8 +97,6 @@ static void cifar_close(ddp_dataset *dataset)
     struct cifar *cifar = (struct cifar *)dataset;
     for (size_t i = 0; i < cifar->part_count; i++)
         ddp_input_file_close(&cifar->parts[i].file);
-    free(cifar->path);
-    free(cifar);
 }
 
 static const struct ddp_dataset_ops ops = {.read = cifar_read, .close = cifar_close};
@@ -131,7 +128,7 @@ static enum ddp_status open_part(struct cifar *cifar, const char *path)
 static enum ddp_status open_parts(struct cifar *cifar, const char *name)
 {
     struct ddp_data_names names = {0};
-    char *path = ddp_data_path(cifar->path, name);
+    char *path = ddp_data_path(cifar->base.path, name);
     enum ddp_status status = path ? ddp_data_names_list(&names, path) : DDP_ERR_MEMORY;
     for (size_t i = 0; status == DDP_OK && i < names.count; i++)
         status = open_part(cifar, names.at[i]);
@@ -140,20 +137,17 @@ static enum ddp_status open_parts(struct cifar *cifar, const char *name)
     return status;
 }
 
-static enum ddp_status open_set(struct cifar **result, const char *directory,
+static enum ddp_status open_set(ddp_dataset **result, const char *directory,
                                 const struct kind *kind, const char *name)
 {
-    struct cifar *cifar = ddp_array_alloc(1, sizeof *cifar);
+    struct cifar *cifar = ddp_dataset_alloc(sizeof *cifar, &ops, directory);
     if (!cifar)
         return DDP_ERR_MEMORY;
-    cifar->base.ops = &ops;
+    *result = &cifar->base;
     cifar->kind = kind;
-    cifar->path = strdup(directory);
-    enum ddp_status status =
-        cifar->path ? DDP_OK : ddp_fail(DDP_ERR_MEMORY, "%s: out of memory", directory);
     cifar->base.info = (struct ddp_dataset_info){
         .source = "cifar",
-        .path = cifar->path,
+        .path = cifar->base.path,
         .class_count = kind->classes,
         .label_count = 1,
         .x_dtype = DDP_F32,
@@ -165,14 +159,7 @@ static enum ddp_status open_set(struct cifar **result, const char *directory,
         .shuffled = true,
         .channel_count = CHANNELS,
     };
-    if (status == DDP_OK)
-        status = open_parts(cifar, name);
-    if (status != DDP_OK) {
-        cifar_close(&cifar->base);
-        return status;
-    }
-    *result = cifar;
-    return DDP_OK;
+    return open_parts(cifar, name);
 }
 
 static enum ddp_status measure_part(const struct cifar *cifar, const struct part *part,
@@ -211,15 +198,6 @@ static enum ddp_status measure(struct cifar *cifar)
     for (size_t c = 0; status == DDP_OK && c < CHANNELS; c++)
         ddp_pixels_moments(&sums[c], &cifar->base.info.mean[c], &cifar->base.info.std[c]);
     return status;
-}
-
-static void set_scale(struct cifar *cifar, const struct ddp_dataset_info *train)
-{
-    for (size_t c = 0; c < CHANNELS; c++) {
-        cifar->base.info.mean[c] = train->mean[c];
-        cifar->base.info.std[c] = train->std[c];
-        ddp_pixels_table(cifar->scaled[c], train->mean[c], train->std[c]);
-    }
 }
 
 /* A directory has a kind's files when it has the first of its training set. CIFAR-100's train.bin
@@ -262,22 +240,16 @@ static bool cifar_recognise(const char *path)
     return directory != NULL;
 }
 
-static enum ddp_status open_both(const char *directory, const struct kind *kind,
-                                 struct cifar **train, struct cifar **test)
+/* Sets the scale of a set, as the training set has it. */
+static void set_scale(ddp_dataset *dataset, const ddp_dataset *train)
 {
-    enum ddp_status status = open_set(train, directory, kind, kind->train);
-    if (status == DDP_OK)
-        status = measure(*train);
-    if (status == DDP_OK && test)
-        status = open_set(test, directory, kind, kind->test);
-    return status;
+    ddp_pixels_set_scale(&dataset->info, &train->info, ((struct cifar *)dataset)->scaled);
 }
 
 static enum ddp_status cifar_open(const struct ddp_dataset_options *options, ddp_dataset **train,
                                   ddp_dataset **test)
 {
     const struct kind *kind;
-    struct cifar *new_train = NULL, *new_test = NULL;
     if (!options->path)
         return ddp_fail(DDP_ERR_INVALID, "give the directory of CIFAR's files with --data");
     char *directory = find_directory(options->path, &kind);
@@ -286,20 +258,17 @@ static enum ddp_status cifar_open(const struct ddp_dataset_options *options, ddp
                         "%s: neither data_batch_*.bin (CIFAR-10) nor train.bin and test.bin "
                         "(CIFAR-100) are in this directory",
                         options->path);
-    enum ddp_status status = open_both(directory, kind, &new_train, test ? &new_test : NULL);
+    enum ddp_status status = open_set(train, directory, kind, kind->train);
+    if (status == DDP_OK)
+        status = measure((struct cifar *)*train);
+    if (status == DDP_OK)
+        set_scale(*train, *train);
+    if (status == DDP_OK && test)
+        status = open_set(test, directory, kind, kind->test);
+    if (status == DDP_OK && test)
+        set_scale(*test, *train);
     free(directory);
-    if (status != DDP_OK) {
-        if (new_train)
-            cifar_close(&new_train->base);
-        return status;
-    }
-    set_scale(new_train, &new_train->base.info);
-    *train = &new_train->base;
-    if (test) {
-        set_scale(new_test, &new_train->base.info);
-        *test = &new_test->base;
-    }
-    return DDP_OK;
+    return status;
 }
 
 const struct ddp_dataset_source ddp_dataset_cifar = {

@@ -85,18 +85,40 @@ enum ddp_status ddp_dataset_open(const char *source, const struct ddp_dataset_op
                      found->name);
     if (status == DDP_OK)
         status = found->open(options, &new_train, test ? &new_test : NULL);
-    if (status != DDP_OK)
+    if (status != DDP_OK) {
+        ddp_dataset_close(new_train);
+        ddp_dataset_close(new_test);
         return status;
+    }
     *train = new_train;
     if (test)
         *test = new_test;
     return DDP_OK;
 }
 
+void *ddp_dataset_alloc(size_t bytes, const struct ddp_dataset_ops *ops, const char *path)
+{
+    ddp_dataset *dataset = ddp_array_alloc(1, bytes);
+    if (!dataset)
+        return NULL;
+    dataset->ops = ops;
+    dataset->path = strdup(path);
+    if (!dataset->path) {
+        (void)ddp_fail(DDP_ERR_MEMORY, "%s: out of memory", path);
+        free(dataset);
+        return NULL;
+    }
+    dataset->info.path = dataset->path;
+    return dataset;
+}
+
 void ddp_dataset_close(ddp_dataset *dataset)
 {
-    if (dataset)
-        dataset->ops->close(dataset);
+    if (!dataset)
+        return;
+    dataset->ops->close(dataset);
+    free(dataset->path);
+    free(dataset);
 }
 
 const struct ddp_dataset_info *ddp_dataset_info(const ddp_dataset *dataset)

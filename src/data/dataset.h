@@ -64,14 +64,19 @@ struct ddp_dataset_ops {
     /* See ddp_dataset_read(); the indices are already checked. */
     enum ddp_status (*read)(const ddp_dataset *dataset, const int64_t *indices, size_t count,
                             void *x, int32_t *labels);
+    /* Frees what the source's struct refers to, also of one that was not opened to the end. */
     void (*close)(ddp_dataset *dataset);
 };
 
 /* Each source's own struct begins with this. */
 struct ddp_dataset {
     const struct ddp_dataset_ops *ops;
+    char *path;
     struct ddp_dataset_info info;
 };
+
+/* A source's struct of so many bytes, zeroed except its beginning. NULL (logged): no memory. */
+void *ddp_dataset_alloc(size_t bytes, const struct ddp_dataset_ops *ops, const char *path);
 
 struct ddp_dataset_source {
     const char *name;
@@ -80,7 +85,8 @@ struct ddp_dataset_source {
     bool takes_val;        /* --val means something to it */
     /* Is this file, directory or pattern one of this source's? NULL: it reads none. */
     bool (*recognise)(const char *path);
-    /* *test is set to NULL by a source without a test set. */
+    /* train, test [out]  NULL before; what was made is closed by the caller, also after a failure.
+     * *test stays NULL without a test set; test NULL: none is wanted. */
     enum ddp_status (*open)(const struct ddp_dataset_options *options, ddp_dataset **train,
                             ddp_dataset **test);
 };

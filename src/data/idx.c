@@ -19,17 +19,16 @@
 
 struct idx {
     struct ddp_dataset base;
-    char *path;
     unsigned char *pixels; /* (sample_count, dims...) */
     unsigned char *labels; /* sample_count */
-    float scaled[256];     /* what each pixel value becomes */
+    float scaled[1][256];  /* what each pixel value becomes */
 };
 
 static enum ddp_status idx_read(const ddp_dataset *dataset, const int64_t *indices, size_t count,
                                 void *x, int32_t *labels)
 {
     const struct idx *idx = (const struct idx *)dataset;
-    const float *scaled = idx->scaled;
+    const float *scaled = idx->scaled[0];
     size_t floats = idx->base.info.sample_values;
     float *to = x;
     for (size_t i = 0; i < count; i++) {
@@ -45,10 +44,8 @@ static enum ddp_status idx_read(const ddp_dataset *dataset, const int64_t *indic
 static void idx_close(ddp_dataset *dataset)
 {
     struct idx *idx = (struct idx *)dataset;
-    free(idx->path);
     free(idx->pixels);
     free(idx->labels);
-    free(idx);
 }
 
 static const struct ddp_dataset_ops ops = {.read = idx_read, .close = idx_close};
@@ -138,12 +135,11 @@ static enum ddp_status load(struct ddp_idx_file *idx, char **path, const char *d
 
 /* --- one set ---------------------------------------------------------------------------------- */
 
-static void set_info(struct idx *idx, const struct ddp_idx_file *images, const char *directory)
+static void set_info(struct idx *idx, const struct ddp_idx_file *images)
 {
     struct ddp_dataset_info *info = &idx->base.info;
     bool channels = images->dim_count == 4;
     info->source = "idx";
-    info->path = directory;
     info->sample_count = images->dims[0];
     info->dim_count = 3;
     info->dims[0] = channels ? images->dims[1] : 1;
@@ -173,21 +169,18 @@ static enum ddp_status check_labels(struct idx *idx, const char *path, int64_t c
     return DDP_OK;
 }
 
-static enum ddp_status open_split(struct idx **result, const char *directory, const char *split,
+static enum ddp_status open_split(ddp_dataset **result, const char *directory, const char *split,
                                   int64_t class_count)
 {
     struct ddp_idx_file images = {0}, labels = {0};
     char *image_path = NULL, *label_path = NULL;
-    struct idx *idx = ddp_array_alloc(1, sizeof *idx);
+    struct idx *idx = ddp_dataset_alloc(sizeof *idx, &ops, directory);
     if (!idx)
         return DDP_ERR_MEMORY;
-    idx->base.ops = &ops;
-    idx->path = strdup(directory);
-    enum ddp_status status =
-        idx->path ? DDP_OK : ddp_fail(DDP_ERR_MEMORY, "%s: out of memory", directory);
+    *result = &idx->base;
     /* Labels first: they are small, and wrong ones need not wait for the images. */
-    if (status == DDP_OK)
-        status = load(&labels, &label_path, directory, split, "labels-idx1-ubyte", 1, 1);
+    enum ddp_status status =
+        load(&labels, &label_path, directory, split, "labels-idx1-ubyte", 1, 1);
     idx->labels = labels.values;
     if (status == DDP_OK)
         status = load(&images, &image_path, directory, split, "images-idx3-ubyte", 3, 4);
@@ -196,39 +189,28 @@ static enum ddp_status open_split(struct idx **result, const char *directory, co
         status = ddp_fail(DDP_ERR_FORMAT, "%s: %lld images, but %s has %lld labels", image_path,
                           (long long)images.dims[0], label_path, (long long)labels.dims[0]);
     if (status == DDP_OK) {
-        set_info(idx, &images, idx->path);
+        set_info(idx, &images);
         status = check_labels(idx, label_path, class_count);
     }
     free(image_path);
     free(label_path);
-    if (status != DDP_OK) {
-        idx_close(&idx->base);
-        return status;
-    }
-    *result = idx;
-    return DDP_OK;
+    return status;
 }
 
-/* --- scaling ---------------------------------------------------------------------------------- */
+/* --- both sets -------------------------------------------------------------------------------- */
 
-static void measure(const struct idx *idx, double *mean, double *std)
+static void measure(struct idx *idx)
 {
     struct ddp_pixel_sums sums = {0};
-    ddp_pixels_add(&sums, idx->pixels,
-                   (size_t)idx->base.info.sample_count * idx->base.info.sample_values);
-    ddp_pixels_moments(&sums, mean, std);
+    struct ddp_dataset_info *info = &idx->base.info;
+    ddp_pixels_add(&sums, idx->pixels, (size_t)info->sample_count * info->sample_values);
+    ddp_pixels_moments(&sums, &info->mean[0], &info->std[0]);
+    ddp_pixels_set_scale(info, info, idx->scaled);
 }
 
-static void set_scale(struct idx *idx, double mean, double std)
+static enum ddp_status check_same_shape(const ddp_dataset *train, const ddp_dataset *test)
 {
-    idx->base.info.mean[0] = mean;
-    idx->base.info.std[0] = std;
-    ddp_pixels_table(idx->scaled, mean, std);
-}
-
-static enum ddp_status check_same_shape(const struct idx *train, const struct idx *test)
-{
-    const struct ddp_dataset_info *a = &train->base.info, *b = &test->base.info;
+    const struct ddp_dataset_info *a = &train->info, *b = &test->info;
     if (memcmp(a->dims, b->dims, sizeof a->dims) == 0)
         return DDP_OK;
     return ddp_fail(
@@ -241,30 +223,20 @@ static enum ddp_status idx_open(const struct ddp_dataset_options *options, ddp_d
                                 ddp_dataset **test)
 {
     const char *directory = options->path ? options->path : DDP_DATASET_DEFAULT_DIR;
-    struct idx *new_train = NULL, *new_test = NULL;
-    double mean, std;
     enum ddp_status status = check_directory(directory);
     if (status == DDP_OK)
-        status = open_split(&new_train, directory, "train", options->class_count);
+        status = open_split(train, directory, "train", options->class_count);
     if (status != DDP_OK)
         return status;
-    measure(new_train, &mean, &std);
-    set_scale(new_train, mean, std);
-    if (test) {
-        status = open_split(&new_test, directory, "t10k", new_train->base.info.class_count);
-        if (status == DDP_OK)
-            status = check_same_shape(new_train, new_test);
-        if (status != DDP_OK) {
-            idx_close(&new_train->base);
-            if (new_test)
-                idx_close(&new_test->base);
-            return status;
-        }
-        set_scale(new_test, mean, std);
-        *test = &new_test->base;
-    }
-    *train = &new_train->base;
-    return DDP_OK;
+    measure((struct idx *)*train);
+    if (!test)
+        return DDP_OK;
+    status = open_split(test, directory, "t10k", (*train)->info.class_count);
+    if (status == DDP_OK)
+        status = check_same_shape(*train, *test);
+    if (status == DDP_OK)
+        ddp_pixels_set_scale(&(*test)->info, &(*train)->info, ((struct idx *)*test)->scaled);
+    return status;
 }
 
 /* Also a directory that lacks some of the files: then the missing one can be named. */

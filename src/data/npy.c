@@ -32,7 +32,6 @@ struct array {
 
 struct npy {
     struct ddp_dataset base;
-    char *path;
     struct array x, y;
     int32_t *labels;      /* NULL: none */
     size_t row_bytes;     /* of a sample in the file */
@@ -43,24 +42,25 @@ struct npy {
 
 /* --- reading ---------------------------------------------------------------------------------- */
 
-/* From (places, channels) to (channels, places). */
-static void channels_first(const float *from, size_t channels, size_t places, float *to)
+/* From (pixel_count, channels) to (channels, pixel_count). */
+static void channels_first(const float *from, size_t channels, size_t pixel_count, float *to)
 {
     for (size_t c = 0; c < channels; c++)
-        for (size_t p = 0; p < places; p++)
+        for (size_t p = 0; p < pixel_count; p++)
             *to++ = from[p * channels + c];
 }
 
 static void pixels_to_floats(const struct npy *n, const unsigned char *row, float *x)
 {
     const struct ddp_dataset_info *info = &n->base.info;
-    const size_t channels = (size_t)info->channel_count, places = info->sample_values / channels;
-    for (size_t c = 0; c < channels; c++, x += places)
+    const size_t channels = (size_t)info->channel_count,
+                 pixel_count = info->sample_values / channels;
+    for (size_t c = 0; c < channels; c++, x += pixel_count)
         if (n->channels_last)
-            for (size_t p = 0; p < places; p++)
+            for (size_t p = 0; p < pixel_count; p++)
                 x[p] = n->scaled[c][row[p * channels + c]];
         else
-            ddp_pixels_scale(x, row + c * places, places, n->scaled[c]);
+            ddp_pixels_scale(x, row + c * pixel_count, pixel_count, n->scaled[c]);
 }
 
 /* A NaN or an infinity would be in every weight one step later. Branch-free, so that it costs
@@ -132,7 +132,7 @@ static enum ddp_status npy_read(const ddp_dataset *dataset, const int64_t *indic
     unsigned char *buffer =
         malloc(ddp_align_up(n->row_bytes, 8) + info->sample_values * sizeof(float));
     if (!buffer)
-        return ddp_fail(DDP_ERR_MEMORY, "%s: out of memory", n->path);
+        return ddp_fail(DDP_ERR_MEMORY, "%s: out of memory", n->base.path);
     for (size_t i = 0; status == DDP_OK && i < count; i++, to += info->sample_values) {
         status = read_sample(n, indices[i], buffer, to);
         if (labels && n->labels)
@@ -156,8 +156,6 @@ static void npy_close(ddp_dataset *dataset)
     close_array(&n->y);
     free(n->labels);
     free(n->scaled);
-    free(n->path);
-    free(n);
 }
 
 static const struct ddp_dataset_ops ops = {.read = npy_read, .close = npy_close};
@@ -308,21 +306,18 @@ static enum ddp_status read_labels(struct npy *n, int64_t class_count)
     return status;
 }
 
-static enum ddp_status open_set(struct npy **result, const char *path,
+static enum ddp_status open_set(ddp_dataset **result, const char *path,
                                 const struct ddp_npy_source *source, int64_t class_count)
 {
-    struct npy *n = ddp_array_alloc(1, sizeof *n);
+    struct npy *n = ddp_dataset_alloc(sizeof *n, &ops, path);
     if (!n)
         return DDP_ERR_MEMORY;
-    n->base.ops = &ops;
-    n->path = strdup(path);
+    *result = &n->base;
     n->base.info = (struct ddp_dataset_info){
-        .source = "npy", .path = n->path, .x_dtype = DDP_F32, .shuffled = true};
+        .source = "npy", .path = n->base.path, .x_dtype = DDP_F32, .shuffled = true};
     for (int c = 0; c < DDP_DATASET_MAX_CHANNELS; c++)
         n->base.info.std[c] = 1;
-    enum ddp_status status = n->path ? DDP_OK : ddp_fail(DDP_ERR_MEMORY, "%s: out of memory", path);
-    if (status == DDP_OK)
-        status = open_array(&n->x, source->archive, source->x);
+    enum ddp_status status = open_array(&n->x, source->archive, source->x);
     if (status == DDP_OK)
         status = set_shape(n);
     if (status == DDP_OK && source->y) {
@@ -330,15 +325,10 @@ static enum ddp_status open_set(struct npy **result, const char *path,
         if (status == DDP_OK)
             status = read_labels(n, class_count);
     }
-    if (status != DDP_OK) {
-        npy_close(&n->base);
-        return status;
-    }
     n->pixels = n->x.npy.kind == 'u' && n->x.npy.width == 1;
     if (n->x.owned)
         n->base.info.memory_bytes += (size_t)n->x.npy.blob.bytes;
-    *result = n;
-    return DDP_OK;
+    return status;
 }
 
 /* Pixels of every channel, from one sample. */
@@ -346,15 +336,15 @@ static void add_sample(const struct npy *n, const unsigned char *row, unsigned c
                        struct ddp_pixel_sums *sums)
 {
     const size_t channels = (size_t)n->base.info.channel_count;
-    const size_t places = n->base.info.sample_values / channels;
+    const size_t pixel_count = n->base.info.sample_values / channels;
     for (size_t c = 0; c < channels; c++) {
-        const unsigned char *pixels = row + c * places;
+        const unsigned char *pixels = row + c * pixel_count;
         if (n->channels_last) {
-            for (size_t p = 0; p < places; p++)
+            for (size_t p = 0; p < pixel_count; p++)
                 plane[p] = row[p * channels + c];
             pixels = plane;
         }
-        ddp_pixels_add(&sums[c], pixels, places);
+        ddp_pixels_add(&sums[c], pixels, pixel_count);
     }
 }
 
@@ -386,15 +376,10 @@ static enum ddp_status measure(struct npy *n)
 
 static enum ddp_status set_scale(struct npy *n, const struct ddp_dataset_info *train)
 {
-    const size_t channels = (size_t)n->base.info.channel_count;
-    n->scaled = ddp_array_alloc(channels, sizeof *n->scaled);
+    n->scaled = ddp_array_alloc((size_t)n->base.info.channel_count, sizeof *n->scaled);
     if (!n->scaled)
         return DDP_ERR_MEMORY;
-    for (size_t c = 0; c < channels; c++) {
-        n->base.info.mean[c] = train->mean[c];
-        n->base.info.std[c] = train->std[c];
-        ddp_pixels_table(n->scaled[c], train->mean[c], train->std[c]);
-    }
+    ddp_pixels_set_scale(&n->base.info, train, n->scaled);
     return DDP_OK;
 }
 
@@ -410,62 +395,52 @@ static enum ddp_status check_same_kind(const struct npy *train, const struct npy
                     ddp_npy_describe(&train->x.npy, text[1], sizeof text[1]));
 }
 
-static enum ddp_status open_test(struct npy **test, const struct npy *train, const char *path,
+static enum ddp_status open_test(ddp_dataset **result, const struct npy *train, const char *path,
                                  const struct ddp_npy_source *source)
 {
     if (!source->y && train->labels)
         return ddp_fail(DDP_ERR_FORMAT, "%s: test samples without labels", path);
-    enum ddp_status status = open_set(test, path, source, train->base.info.class_count);
+    enum ddp_status status = open_set(result, path, source, train->base.info.class_count);
+    struct npy *test = (struct npy *)*result;
     if (status == DDP_OK)
-        status = check_same_kind(train, *test);
+        status = check_same_kind(train, test);
     if (status == DDP_OK && train->pixels)
-        status = set_scale(*test, &train->base.info);
+        status = set_scale(test, &train->base.info);
     return status;
 }
 
 static enum ddp_status open_both(const struct ddp_dataset_options *options,
-                                 const struct ddp_npy_source *train_place,
-                                 const struct ddp_npy_source *test_place, struct npy **train,
-                                 struct npy **test)
+                                 const struct ddp_npy_source *train_source,
+                                 const struct ddp_npy_source *test_source, ddp_dataset **train,
+                                 ddp_dataset **test)
 {
-    enum ddp_status status = open_set(train, options->path, train_place, options->class_count);
-    if (status == DDP_OK && (*train)->pixels) {
-        status = measure(*train);
-        if (status == DDP_OK)
-            status = set_scale(*train, &(*train)->base.info);
-    }
-    if (status == DDP_OK && test_place->x)
-        status = open_test(test, *train, options->val ? options->val : options->path, test_place);
+    enum ddp_status status = open_set(train, options->path, train_source, options->class_count);
+    struct npy *n = (struct npy *)*train;
+    if (status == DDP_OK && n->pixels)
+        status = measure(n);
+    if (status == DDP_OK && n->pixels)
+        status = set_scale(n, &n->base.info);
+    if (status == DDP_OK && test_source->x)
+        status = open_test(test, n, options->val ? options->val : options->path, test_source);
     return status;
 }
 
 static enum ddp_status npy_open(const struct ddp_dataset_options *options, ddp_dataset **train,
                                 ddp_dataset **test)
 {
-    struct ddp_npy_source train_place = {0}, test_place = {0};
-    struct npy *new_train = NULL, *new_test = NULL;
+    struct ddp_npy_source train_source = {0}, test_source = {0};
     if (!options->path)
         return ddp_fail(DDP_ERR_INVALID, "give NumPy arrays with --data: X.npy,Y.npy or an archive "
                                          "(.npz)");
-    enum ddp_status status = ddp_npy_source_find(options->path, &train_place,
-                                                 test && !options->val ? &test_place : NULL);
+    enum ddp_status status = ddp_npy_source_find(options->path, &train_source,
+                                                 test && !options->val ? &test_source : NULL);
     if (status == DDP_OK && test && options->val)
-        status = ddp_npy_source_find(options->val, &test_place, NULL);
+        status = ddp_npy_source_find(options->val, &test_source, NULL);
     if (status == DDP_OK)
-        status = open_both(options, &train_place, &test_place, &new_train, &new_test);
-    ddp_npy_source_free(&train_place);
-    ddp_npy_source_free(&test_place);
-    if (status != DDP_OK) {
-        if (new_train)
-            npy_close(&new_train->base);
-        if (new_test)
-            npy_close(&new_test->base);
-        return status;
-    }
-    *train = &new_train->base;
-    if (test)
-        *test = new_test ? &new_test->base : NULL;
-    return DDP_OK;
+        status = open_both(options, &train_source, &test_source, train, test);
+    ddp_npy_source_free(&train_source);
+    ddp_npy_source_free(&test_source);
+    return status;
 }
 
 /* An array of one dimension of whole numbers is tokens, as are many files. */

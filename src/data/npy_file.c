@@ -5,6 +5,7 @@
 
 #include "data/npy_file.h"
 
+#include "core/bf16.h"
 #include "core/log.h"
 
 #include <endian.h>
@@ -300,23 +301,6 @@ static uint64_t load(const unsigned char *value, int width)
     }
 }
 
-/* A float of 16 bits, exactly: its bits in the places of a float's give the value divided by 2^112,
- * also for the numbers below the normal ones. Without a branch, so that the loop becomes a fast
- * one. */
-static float half_to_float(uint16_t half)
-{
-    const uint32_t sign = (uint32_t)(half & 0x8000u) << 16;
-    uint32_t bits = (uint32_t)(half & 0x7fffu) << 13;
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    value *= 0x1p112f;
-    memcpy(&bits, &value, sizeof bits);
-    bits |= (half & 0x7c00u) == 0x7c00u ? 0x7f800000u : 0; /* infinite or not a number */
-    bits |= sign;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
 int64_t ddp_npy_to_integer(const struct ddp_npy *npy, const unsigned char *value)
 {
     const uint64_t bits = load(value, npy->width);
@@ -331,7 +315,7 @@ int64_t ddp_npy_to_integer(const struct ddp_npy *npy, const unsigned char *value
 static void halves_to_floats(const unsigned char *values, size_t count, float *out)
 {
     for (size_t i = 0; i < count; i++)
-        out[i] = half_to_float((uint16_t)load(values + 2 * i, 2));
+        out[i] = ddp_f16_to_f32((uint16_t)load(values + 2 * i, 2));
 }
 
 static void doubles_to_floats(const unsigned char *values, size_t count, float *out)

@@ -46,8 +46,8 @@ static bool has_member(const struct ddp_zip *zip, const char *name)
     return ddp_zip_find(zip, member) != NULL;
 }
 
-static enum ddp_status set_place(struct ddp_npy_source *source, const char *archive, const char *x,
-                                 const char *y)
+static enum ddp_status set_source(struct ddp_npy_source *source, const char *archive, const char *x,
+                                  const char *y)
 {
     source->archive = archive ? strdup(archive) : NULL;
     source->x = strdup(x);
@@ -66,11 +66,11 @@ static enum ddp_status find_members(const char *path, const struct ddp_zip *zip,
         if (!has_member(zip, member_names[i].x))
             continue;
         const char *y = has_member(zip, member_names[i].y) ? member_names[i].y : NULL;
-        enum ddp_status status = set_place(train, path, member_names[i].x, y);
+        enum ddp_status status = set_source(train, path, member_names[i].x, y);
         if (status == DDP_OK && test && member_names[i].test_x &&
             has_member(zip, member_names[i].test_x))
             status =
-                set_place(test, path, member_names[i].test_x, y ? member_names[i].test_y : NULL);
+                set_source(test, path, member_names[i].test_x, y ? member_names[i].test_y : NULL);
         return status;
     }
     return ddp_fail(DDP_ERR_FORMAT,
@@ -94,9 +94,9 @@ enum ddp_status ddp_npy_source_find(const char *path, struct ddp_npy_source *tra
     }
     const char *comma = ddp_data_file_exists(path) ? NULL : strchr(path, ',');
     if (!comma)
-        return set_place(train, NULL, path, NULL);
+        return set_source(train, NULL, path, NULL);
     char *x = strndup(path, (size_t)(comma - path));
-    enum ddp_status status = x ? set_place(train, NULL, x, comma + 1)
+    enum ddp_status status = x ? set_source(train, NULL, x, comma + 1)
                                : ddp_fail(DDP_ERR_MEMORY, "%s: out of memory", path);
     free(x);
     return status;

@@ -35,10 +35,15 @@ void ddp_pixels_moments(const struct ddp_pixel_sums *sums, double *mean, double 
     *std = variance > 0 ? sqrt(variance) / 255 : 1;
 }
 
-void ddp_pixels_table(float table[256], double mean, double std)
+void ddp_pixels_set_scale(struct ddp_dataset_info *info, const struct ddp_dataset_info *train,
+                          float (*tables)[256])
 {
-    for (int i = 0; i < 256; i++)
-        table[i] = (float)((i / 255.0 - mean) / std);
+    for (int c = 0; c < info->channel_count; c++) {
+        info->mean[c] = train->mean[c];
+        info->std[c] = train->std[c];
+        for (int i = 0; i < 256; i++)
+            tables[c][i] = (float)((i / 255.0 - info->mean[c]) / info->std[c]);
+    }
 }
 
 /* Eight pixels a load: nearly twice as fast as one by one, where the loads are what it waits for.

@@ -18,32 +18,31 @@
 #define MAX_SEQ_LEN (1 << 24)
 #define KEEP_OPEN   256 /* files; where there are more, each is opened when it is read */
 
-struct shard {
+struct part {
     struct ddp_token_file tokens;
     int64_t first_token, token_count; /* the part of the file that is ours */
-    int64_t first_sample, end_sample;
+    int64_t first_sample;
 };
 
 struct tokens {
     struct ddp_dataset base;
-    char *path;
-    struct shard *shards;
-    size_t shard_count;
+    struct part *parts;
+    size_t part_count;
 };
 
 /* --- reading ---------------------------------------------------------------------------------- */
 
-static const struct shard *find_shard(const struct tokens *t, int64_t sample)
+static const struct part *find_part(const struct tokens *t, int64_t sample)
 {
-    size_t low = 0, high = t->shard_count;
+    size_t low = 0, high = t->part_count;
     while (high - low > 1) {
         size_t middle = (low + high) / 2;
-        if (t->shards[middle].first_sample <= sample)
+        if (t->parts[middle].first_sample <= sample)
             low = middle;
         else
             high = middle;
     }
-    return &t->shards[low];
+    return &t->parts[low];
 }
 
 static enum ddp_status tokens_read(const ddp_dataset *dataset, const int64_t *indices, size_t count,
@@ -56,9 +55,9 @@ static enum ddp_status tokens_read(const ddp_dataset *dataset, const int64_t *in
     if (!both)
         return DDP_ERR_MEMORY;
     for (size_t i = 0; status == DDP_OK && i < count; i++) {
-        const struct shard *shard = find_shard(t, indices[i]);
-        const int64_t at = shard->first_token + (indices[i] - shard->first_sample) * (int64_t)seq;
-        status = ddp_token_file_read(&shard->tokens, at, seq + 1, dataset->info.class_count,
+        const struct part *part = find_part(t, indices[i]);
+        const int64_t at = part->first_token + (indices[i] - part->first_sample) * (int64_t)seq;
+        status = ddp_token_file_read(&part->tokens, at, seq + 1, dataset->info.class_count,
                                      both + seq + 1, both);
         if (status != DDP_OK)
             break;
@@ -73,11 +72,9 @@ static enum ddp_status tokens_read(const ddp_dataset *dataset, const int64_t *in
 static void tokens_close(ddp_dataset *dataset)
 {
     struct tokens *t = (struct tokens *)dataset;
-    for (size_t i = 0; t->shards && i < t->shard_count; i++)
-        ddp_token_file_close(&t->shards[i].tokens);
-    free(t->shards);
-    free(t->path);
-    free(t);
+    for (size_t i = 0; t->parts && i < t->part_count; i++)
+        ddp_token_file_close(&t->parts[i].tokens);
+    free(t->parts);
 }
 
 static const struct ddp_dataset_ops ops = {.read = tokens_read, .close = tokens_close};
@@ -106,49 +103,48 @@ static const char *const val_names[] = {"val.bin", "*_val.bin", "*_val_*.bin", N
 
 /* --- making ----------------------------------------------------------------------------------- */
 
-static enum ddp_status open_shards(struct tokens *t, const struct ddp_data_names *files,
-                                   enum ddp_token_kind kind)
+static enum ddp_status open_parts(struct tokens *t, const struct ddp_data_names *files,
+                                  enum ddp_token_kind kind)
 {
     const bool keep = files->count <= KEEP_OPEN;
-    t->shards = ddp_array_alloc(files->count, sizeof *t->shards);
-    if (!t->shards)
+    t->parts = ddp_array_alloc(files->count, sizeof *t->parts);
+    if (!t->parts)
         return DDP_ERR_MEMORY;
     for (size_t i = 0; i < files->count; i++) {
-        struct shard *shard = &t->shards[i];
-        enum ddp_status status = ddp_token_file_open(&shard->tokens, files->at[i], kind, keep);
+        struct part *part = &t->parts[i];
+        enum ddp_status status = ddp_token_file_open(&part->tokens, files->at[i], kind, keep);
         if (status != DDP_OK)
             return status;
-        t->shard_count = i + 1;
-        shard->token_count = shard->tokens.count;
+        t->part_count = i + 1;
+        part->token_count = part->tokens.count;
     }
     return DDP_OK;
 }
 
-/* Counts the samples, after the shards have got their tokens. */
+/* Counts the samples, after the parts have got their tokens. */
 static enum ddp_status set_info(struct tokens *t, const struct ddp_dataset_options *options)
 {
     const int64_t seq = options->seq_len;
     struct ddp_dataset_info *info = &t->base.info;
     int64_t samples = 0, vocabulary = 0, longest = 0;
-    for (size_t i = 0; i < t->shard_count; i++) {
-        struct shard *shard = &t->shards[i];
-        shard->first_sample = samples;
-        if (shard->token_count > seq)
-            samples += (shard->token_count - 1) / seq;
-        shard->end_sample = samples;
-        if (shard->tokens.vocabulary > vocabulary)
-            vocabulary = shard->tokens.vocabulary;
-        if (shard->token_count > longest)
-            longest = shard->token_count;
+    for (size_t i = 0; i < t->part_count; i++) {
+        struct part *part = &t->parts[i];
+        part->first_sample = samples;
+        if (part->token_count > seq)
+            samples += (part->token_count - 1) / seq;
+        if (part->tokens.vocabulary > vocabulary)
+            vocabulary = part->tokens.vocabulary;
+        if (part->token_count > longest)
+            longest = part->token_count;
     }
     if (samples == 0)
         return ddp_fail(DDP_ERR_FORMAT,
                         "%s: %" PRId64 " tokens are too few: one sample of --seq-len %" PRId64
                         " takes %" PRId64,
-                        t->path, longest, seq, seq + 1);
+                        t->base.path, longest, seq, seq + 1);
     *info = (struct ddp_dataset_info){
         .source = "tokens",
-        .path = t->path,
+        .path = t->base.path,
         .sample_count = samples,
         .class_count = options->class_count ? options->class_count : vocabulary,
         .label_count = seq,
@@ -157,7 +153,7 @@ static enum ddp_status set_info(struct tokens *t, const struct ddp_dataset_optio
         .dims = {seq},
         .sample_values = (size_t)seq,
         .sample_bytes = (size_t)seq * sizeof(int32_t),
-        .memory_bytes = t->shard_count * sizeof *t->shards,
+        .memory_bytes = t->part_count * sizeof *t->parts,
         .shuffled = true,
         .channel_count = 1,
         .std = {1},
@@ -167,46 +163,36 @@ static enum ddp_status set_info(struct tokens *t, const struct ddp_dataset_optio
 
 /* Leaves nine tenths of a text for training or the rest for the test set, as nanoGPT prepares
  * Shakespeare's plays. */
-static void take_part(struct shard *shard, bool test)
+static void take_portion(struct part *part, bool test)
 {
-    const int64_t whole = shard->tokens.count;
-    const int64_t part = whole / 10 * 9 + whole % 10 * 9 / 10;
-    shard->first_token = test ? part : 0;
-    shard->token_count = test ? whole - part : part;
+    const int64_t whole = part->tokens.count;
+    const int64_t train = whole / 10 * 9 + whole % 10 * 9 / 10;
+    part->first_token = test ? train : 0;
+    part->token_count = test ? whole - train : train;
 }
 
-enum part { ALL, TRAIN_PART, TEST_PART };
+enum portion { ALL, FOR_TRAINING, FOR_TEST };
 
 /* *split [out]  it is a single text, of which the test set may be a part; may be NULL. */
-static enum ddp_status open_set(struct tokens **result, const char *path,
-                                const struct ddp_dataset_options *options, enum part part,
+static enum ddp_status open_set(ddp_dataset **result, const char *path,
+                                const struct ddp_dataset_options *options, enum portion portion,
                                 bool *split)
 {
     struct ddp_data_names files = {0};
-    struct tokens *t = ddp_array_alloc(1, sizeof *t);
+    struct tokens *t = ddp_dataset_alloc(sizeof *t, &ops, path);
     if (!t)
         return DDP_ERR_MEMORY;
-    t->base.ops = &ops;
-    t->path = strdup(path);
-    enum ddp_status status = t->path ? DDP_OK : ddp_fail(DDP_ERR_MEMORY, "%s: out of memory", path);
+    *result = &t->base;
+    enum ddp_status status = ddp_data_names_list(&files, path);
     if (status == DDP_OK)
-        status = ddp_data_names_list(&files, path);
-    if (status == DDP_OK)
-        status = open_shards(t, &files, options->tokens);
+        status = open_parts(t, &files, options->tokens);
     ddp_data_names_free(&files);
-    const bool text = status == DDP_OK && t->shard_count == 1 && t->shards[0].tokens.text;
-    if (text && part != ALL)
-        take_part(&t->shards[0], part == TEST_PART);
+    const bool text = status == DDP_OK && t->part_count == 1 && t->parts[0].tokens.text;
+    if (text && portion != ALL)
+        take_portion(&t->parts[0], portion == FOR_TEST);
     if (split)
         *split = text;
-    if (status == DDP_OK)
-        status = set_info(t, options);
-    if (status != DDP_OK) {
-        tokens_close(&t->base);
-        return status;
-    }
-    *result = t;
-    return DDP_OK;
+    return status == DDP_OK ? set_info(t, options) : status;
 }
 
 /* Opens the files that the path and --val name, after directories are resolved. */
@@ -214,27 +200,19 @@ static enum ddp_status open_both(const char *path, const char *val,
                                  const struct ddp_dataset_options *options, ddp_dataset **train,
                                  ddp_dataset **test)
 {
-    struct tokens *new_train = NULL, *new_test = NULL;
     bool split;
     /* A text gives its last tenth away also when there is to be no evaluation: whether one is
      * printed must not change what is learned. */
-    enum ddp_status status = open_set(&new_train, path, options, val ? ALL : TRAIN_PART, &split);
+    enum ddp_status status = open_set(train, path, options, val ? ALL : FOR_TRAINING, &split);
     if (status != DDP_OK)
         return status;
     struct ddp_dataset_options same = *options;
-    same.class_count = new_train->base.info.class_count;
+    same.class_count = (*train)->info.class_count;
     if (test && val)
-        status = open_set(&new_test, val, &same, ALL, NULL);
+        status = open_set(test, val, &same, ALL, NULL);
     else if (test && split)
-        status = open_set(&new_test, path, &same, TEST_PART, NULL);
-    if (status != DDP_OK) {
-        tokens_close(&new_train->base);
-        return status;
-    }
-    *train = &new_train->base;
-    if (test)
-        *test = new_test ? &new_test->base : NULL;
-    return DDP_OK;
+        status = open_set(test, path, &same, FOR_TEST, NULL);
+    return status;
 }
 
 static enum ddp_status tokens_open(const struct ddp_dataset_options *options, ddp_dataset **train,

@@ -7,6 +7,7 @@
 
 #include "core/log.h"
 #include "core/memory.h"
+#include "kernels/add.h"
 #include "core/trace.h"
 #include "kernels/add.h"
 

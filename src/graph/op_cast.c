@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The graph's inputs, and the cast of a float32 input to the dtype of the activations. The cast has
+ * The graph's inputs, and the cast of a float32 input to the dtype of its activations. The cast has
  * no backward pass. */
 #include "config.h"
 

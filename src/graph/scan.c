@@ -24,7 +24,7 @@ static float value_at(const ddp_tensor *tensor, const void *values, int64_t elem
 
 /* Looks at a tensor's value or gradient; true: there is something to report. */
 static enum ddp_status look(ddp_exec *exec, const ddp_tensor *tensor, const void *memory,
-                            enum ddp_scan_place place, const char *operation, struct ddp_scan *scan)
+                            enum ddp_scan_tensor kind, const char *operation, struct ddp_scan *scan)
 {
     ddp_device *device = ddp_exec_device(exec);
     const size_t bytes = ddp_tensor_bytes(tensor);
@@ -47,7 +47,7 @@ static enum ddp_status look(ddp_exec *exec, const ddp_tensor *tensor, const void
         first = bad++ == 0 ? i : first;
     }
     if (bad > 0)
-        *scan = (struct ddp_scan){place,
+        *scan = (struct ddp_scan){kind,
                                   tensor->name,
                                   operation,
                                   tensor->count,
@@ -62,7 +62,7 @@ static enum ddp_status look_at_given(ddp_exec *exec, struct ddp_scan *scan)
 {
     const ddp_graph *graph = ddp_exec_graph(exec);
     enum ddp_status status = DDP_OK;
-    for (int i = 0; status == DDP_OK && i < graph->tensor_count && !scan->place; i++) {
+    for (int i = 0; status == DDP_OK && i < graph->tensor_count && !scan->kind; i++) {
         const ddp_tensor *tensor = graph->tensors[i];
         if (tensor->base || tensor->kind == TENSOR_ACTIVATION)
             continue;
@@ -77,7 +77,7 @@ static enum ddp_status look_at_gradients(ddp_exec *exec, const struct node *node
                                          struct ddp_scan *scan)
 {
     enum ddp_status status = DDP_OK;
-    for (int i = 0; status == DDP_OK && i < node->input_count && !scan->place; i++) {
+    for (int i = 0; status == DDP_OK && i < node->input_count && !scan->kind; i++) {
         const ddp_tensor *input = node->inputs[i];
         if (input && input->needs_gradient)
             status = look(exec, input, ddp_exec_gradient(exec, input), DDP_SCAN_GRADIENT,
@@ -89,16 +89,16 @@ static enum ddp_status look_at_gradients(ddp_exec *exec, const struct node *node
 enum ddp_status ddp_exec_scan(ddp_exec *exec, struct ddp_scan *scan)
 {
     const ddp_graph *graph = ddp_exec_graph(exec);
-    *scan = (struct ddp_scan){.place = DDP_SCAN_NOTHING};
+    *scan = (struct ddp_scan){.kind = DDP_SCAN_NOTHING};
     enum ddp_status status = look_at_given(exec, scan);
-    for (int n = 0; status == DDP_OK && n < graph->node_count && !scan->place; n++) {
+    for (int n = 0; status == DDP_OK && n < graph->node_count && !scan->kind; n++) {
         const struct node *node = &graph->nodes[n];
         status = node->op->forward(exec, node);
         if (status == DDP_OK)
             status = look(exec, node->output, ddp_exec_value(exec, node->output), DDP_SCAN_OUTPUT,
                           node->op->name, scan);
     }
-    for (int n = graph->node_count - 1; status == DDP_OK && n >= 0 && !scan->place; n--) {
+    for (int n = graph->node_count - 1; status == DDP_OK && n >= 0 && !scan->kind; n--) {
         const struct node *node = &graph->nodes[n];
         if (!node->output->needs_gradient)
             continue;
@@ -112,7 +112,7 @@ enum ddp_status ddp_exec_scan(ddp_exec *exec, struct ddp_scan *scan)
 
 void ddp_scan_describe(const struct ddp_scan *scan, char *text, size_t size)
 {
-    static const char *const places[] = {
+    static const char *const kinds[] = {
         [DDP_SCAN_NOTHING] = "nothing",          [DDP_SCAN_INPUT] = "the input",
         [DDP_SCAN_WEIGHT] = "the weights",       [DDP_SCAN_OUTPUT] = "the output",
         [DDP_SCAN_GRADIENT] = "the gradient of",
@@ -120,11 +120,11 @@ void ddp_scan_describe(const struct ddp_scan *scan, char *text, size_t size)
     char operation[96] = "";
     if (scan->operation)
         snprintf(operation, sizeof operation, "%s %s",
-                 scan->place == DDP_SCAN_OUTPUT ? " of" : ", from", scan->operation);
-    if (scan->place == DDP_SCAN_OUTPUT)
-        snprintf(text, size, "%s%s, tensor %s", places[scan->place], operation, scan->tensor);
+                 scan->kind == DDP_SCAN_OUTPUT ? " of" : ", from", scan->operation);
+    if (scan->kind == DDP_SCAN_OUTPUT)
+        snprintf(text, size, "%s%s, tensor %s", kinds[scan->kind], operation, scan->tensor);
     else
-        snprintf(text, size, "%s %s%s", places[scan->place], scan->tensor, operation);
+        snprintf(text, size, "%s %s%s", kinds[scan->kind], scan->tensor, operation);
     const size_t used = strlen(text);
     snprintf(text + used, size - used,
              " (%" PRId64 " of %" PRId64 " values, value %" PRId64 " is %g)", scan->bad_count,

@@ -7,7 +7,8 @@
 
 #include "graph/exec.h"
 
-enum ddp_scan_place {
+/* What kind of tensor the value is in. */
+enum ddp_scan_tensor {
     DDP_SCAN_NOTHING, /* all is finite */
     DDP_SCAN_INPUT,
     DDP_SCAN_WEIGHT,
@@ -17,7 +18,7 @@ enum ddp_scan_place {
 
 /* Names live as long as the graph. */
 struct ddp_scan {
-    enum ddp_scan_place place;
+    enum ddp_scan_tensor kind;
     const char *tensor;
     const char *operation; /* that wrote it; NULL: none did */
     int64_t count;         /* elements of the tensor */

@@ -321,14 +321,14 @@ enum ddp_status ddp_job_put_id(ddp_job *job, int slot, const void *id, size_t by
     enum ddp_status status = check_id(slot, bytes);
     if (status != DDP_OK)
         return status;
-    struct ddp_board_id *place = &job->board.memory->ids[slot];
+    struct ddp_board_id *entry = &job->board.memory->ids[slot];
     uint32_t empty = ID_EMPTY;
-    if (!atomic_compare_exchange_strong(&place->state, &empty, ID_WRITING))
+    if (!atomic_compare_exchange_strong(&entry->state, &empty, ID_WRITING))
         return ddp_fail(DDP_ERR_INVALID, "id slot %d has been written before", slot);
-    memcpy(place->data, id, bytes);
-    atomic_store(&place->bytes, (uint32_t)bytes);
-    atomic_store(&place->state, ID_READY);
-    ddp_futex_wake(&place->state);
+    memcpy(entry->data, id, bytes);
+    atomic_store(&entry->bytes, (uint32_t)bytes);
+    atomic_store(&entry->state, ID_READY);
+    ddp_futex_wake(&entry->state);
     return DDP_OK;
 }
 
@@ -337,21 +337,21 @@ enum ddp_status ddp_job_get_id(ddp_job *job, int slot, void *id, size_t bytes, i
     enum ddp_status status = check_id(slot, bytes);
     if (status != DDP_OK)
         return status;
-    struct ddp_board_id *place = &job->board.memory->ids[slot];
+    struct ddp_board_id *entry = &job->board.memory->ids[slot];
     int64_t deadline_ns = ddp_deadline_ns(timeout_ms);
     uint32_t state;
-    while ((state = atomic_load(&place->state)) != ID_READY) {
-        status = wait_change(job, &place->state, state, deadline_ns);
+    while ((state = atomic_load(&entry->state)) != ID_READY) {
+        status = wait_change(job, &entry->state, state, deadline_ns);
         if (status == DDP_ERR_TIMEOUT)
             return ddp_fail(status, "id slot %d: no rank has written it within %d ms", slot,
                             timeout_ms);
         if (status != DDP_OK)
             return status;
     }
-    if (atomic_load(&place->bytes) != bytes)
+    if (atomic_load(&entry->bytes) != bytes)
         return ddp_fail(DDP_ERR_MISMATCH, "id slot %d holds %u bytes, not %zu", slot,
-                        atomic_load(&place->bytes), bytes);
-    memcpy(id, place->data, bytes);
+                        atomic_load(&entry->bytes), bytes);
+    memcpy(id, entry->data, bytes);
     return DDP_OK;
 }
 

@@ -18,7 +18,7 @@
 #include "config.h"
 
 #include "mode/replica_threads.h"
-#include "mode/updater.h"
+#include "mode/internal.h"
 
 #include "core/memory.h"
 #include "core/trace.h"
@@ -30,24 +30,30 @@
 #define MASTER_PARTS  (DDP_EXEC_LOSS | DDP_EXEC_BACKWARD)
 
 struct dp {
-    struct ddp_mode_setup setup;
-    struct ddp_replica *replicas; /* 0 is the master's */
-    int replica_count;
+    struct ddp_mode mode;                 /* replica 0 is the master's */
     ddp_exec *loss_exec, *tail_loss_exec; /* on the master */
     float *loss;     /* where they write the loss: DDP_FLAT_ALIGN floats of the master */
     int32_t *labels; /* staging of labels on the master; NULL when not needed */
     float **staging; /* of each replica: gradients that come from another device; or NULL */
-    struct ddp_updater updater;
     ddp_replica_threads *team;
     const struct ddp_batch **batches; /* of a step: replica r, shard i: [r * local_shards + i] */
-    bool failed;
 };
 
 #define LOSS_BYTES (DDP_FLAT_ALIGN * sizeof(float))
 
+static struct ddp_replica *replica_of(const struct dp *dp, int r)
+{
+    return &dp->mode.replicas[r];
+}
+
 static struct ddp_replica *master(const struct dp *dp)
 {
-    return &dp->replicas[0];
+    return replica_of(dp, 0);
+}
+
+static int replica_count(const struct dp *dp)
+{
+    return dp->mode.setup.replicas;
 }
 
 static size_t labels_bytes(const struct dp *dp)
@@ -55,34 +61,29 @@ static size_t labels_bytes(const struct dp *dp)
     return ddp_exec_input_bytes(dp->loss_exec, 1);
 }
 
-static void destroy(void *state)
+static void dp_close(ddp_mode *mode)
 {
-    struct dp *dp = state;
+    struct dp *dp = (struct dp *)mode;
     /* No device waits for another one any more when memory is freed. */
-    for (int r = 0; !dp->failed && r < dp->replica_count; r++)
-        (void)ddp_device_synchronize(dp->replicas[r].device);
+    for (int r = 0; !mode->failed && r < replica_count(dp); r++)
+        (void)ddp_device_synchronize(replica_of(dp, r)->device);
     ddp_replica_threads_destroy(dp->team);
-    ddp_updater_close(&dp->updater);
     if (dp->labels)
         ddp_device_free(master(dp)->device, dp->labels, labels_bytes(dp));
-    if (dp->replica_count > 0)
+    if (mode->replicas)
         ddp_device_free(master(dp)->device, dp->loss, LOSS_BYTES);
     ddp_exec_destroy(dp->tail_loss_exec);
     ddp_exec_destroy(dp->loss_exec);
-    for (int r = 0; r < dp->replica_count; r++)
-        ddp_device_free(dp->replicas[r].device, dp->staging[r], dp->replicas[r].flat_bytes);
-    for (int r = dp->replica_count - 1; r >= 0; r--)
-        ddp_replica_close(&dp->replicas[r]);
+    for (int r = 0; dp->staging && r < replica_count(dp); r++)
+        ddp_device_free(replica_of(dp, r)->device, dp->staging[r], master(dp)->flat_bytes);
     free(dp->staging);
-    free(dp->replicas);
     free(dp->batches);
-    free(dp);
 }
 
 /* What only the master has: the loss, the optimizer. */
 static enum ddp_status create_master(struct dp *dp)
 {
-    const struct ddp_mode_setup *setup = &dp->setup;
+    const struct ddp_mode_setup *setup = &dp->mode.setup;
     ddp_device *device = master(dp)->device;
     enum ddp_status status =
         ddp_exec_create(&dp->loss_exec, setup->graph, device, MASTER_PARTS, master(dp)->weights);
@@ -94,14 +95,15 @@ static enum ddp_status create_master(struct dp *dp)
     if (status == DDP_OK && !ddp_device_host_memory(device))
         status = ddp_device_alloc(device, labels_bytes(dp), (void **)&dp->labels);
     if (status == DDP_OK)
-        status = ddp_updater_open(&dp->updater, master(dp), setup, master(dp)->flat_count, NULL);
+        status =
+            ddp_updater_open(&dp->mode.updater, master(dp), setup, master(dp)->flat_count, NULL);
     return status;
 }
 
 /* Can one replica's device read the other's memory as its own? */
 static bool share_memory(const struct dp *dp, int a, int b)
 {
-    const int *devices = dp->setup.devices;
+    const int *devices = dp->mode.setup.devices;
     return ddp_device_host_memory(master(dp)->device) || (devices && devices[a] == devices[b]);
 }
 
@@ -125,47 +127,31 @@ static enum ddp_status make_staging(struct dp *dp, int low, int high)
         status = make_staging(dp, middle, high);
     if (status != DDP_OK || dp->staging[low] || share_memory(dp, low, middle))
         return status;
-    return ddp_device_alloc(dp->replicas[low].device, dp->replicas[low].flat_bytes,
+    return ddp_device_alloc(replica_of(dp, low)->device, replica_of(dp, low)->flat_bytes,
                             (void **)&dp->staging[low]);
 }
 
-static enum ddp_status create(void **state, const struct ddp_mode_setup *setup)
+static enum ddp_status dp_open(ddp_mode *mode)
 {
+    struct dp *dp = (struct dp *)mode;
+    const struct ddp_mode_setup *setup = &mode->setup;
     enum ddp_status status = DDP_OK;
-    struct dp *dp = ddp_array_alloc(1, sizeof *dp);
-    if (!dp)
-        return DDP_ERR_MEMORY;
-    dp->setup = *setup;
-    dp->replicas = ddp_array_alloc((size_t)setup->replicas, sizeof *dp->replicas);
     dp->batches = ddp_array_alloc((size_t)setup->global_shards, sizeof(const struct ddp_batch *));
     dp->staging = ddp_array_alloc((size_t)setup->replicas, sizeof *dp->staging);
-    if (!dp->replicas || !dp->batches || !dp->staging)
-        status = DDP_ERR_MEMORY;
-    for (; status == DDP_OK && dp->replica_count < setup->replicas; dp->replica_count++) {
-        struct ddp_replica *replica = &dp->replicas[dp->replica_count];
-        status = ddp_replica_open(replica, setup, dp->replica_count, REPLICA_PARTS, NULL);
-        if (status != DDP_OK)
-            break;
-        status = ddp_replica_stage_inputs(replica);
-    }
+    if (!dp->batches || !dp->staging)
+        return DDP_ERR_MEMORY;
+    for (int r = 0; status == DDP_OK && r < setup->replicas; r++)
+        status = ddp_replica_open(replica_of(dp, r), setup, r, REPLICA_PARTS, NULL);
     if (status == DDP_OK)
-        status = make_staging(dp, 0, dp->replica_count);
+        status = make_staging(dp, 0, setup->replicas);
     if (status == DDP_OK)
         status = create_master(dp);
-    if (status == DDP_OK)
-        status = ddp_replica_threads_create(&dp->team, dp->replica_count);
-    if (status != DDP_OK) {
-        dp->failed = true;
-        destroy(dp);
-        return status;
-    }
-    *state = dp;
-    return DDP_OK;
+    return status == DDP_OK ? ddp_replica_threads_create(&dp->team, setup->replicas) : status;
 }
 
 static const struct ddp_batch *batch_of(const struct dp *dp, int replica, int64_t shard)
 {
-    return dp->batches[replica * dp->setup.local_shards + shard];
+    return dp->batches[replica * dp->mode.setup.local_shards + shard];
 }
 
 /* Master: the weights go to all replicas. */
@@ -174,8 +160,8 @@ static enum ddp_status broadcast_weights(struct dp *dp)
     const struct ddp_replica *from = master(dp);
     const size_t bf16_bytes = from->weights_bf16 ? from->flat_bytes / 2 : 0;
     enum ddp_status status = DDP_OK;
-    for (int r = 1; status == DDP_OK && r < dp->replica_count; r++) {
-        struct ddp_replica *to = &dp->replicas[r];
+    for (int r = 1; status == DDP_OK && r < replica_count(dp); r++) {
+        struct ddp_replica *to = replica_of(dp, r);
         status = ddp_device_wait(to->device, from->device);
         if (status == DDP_OK)
             status = ddp_device_copy(to->device, to->weights, from->weights, from->flat_bytes);
@@ -189,30 +175,30 @@ static enum ddp_status broadcast_weights(struct dp *dp)
 static enum ddp_status scatter_inputs(struct dp *dp, int64_t shard)
 {
     enum ddp_status status = DDP_OK;
-    for (int r = 0; status == DDP_OK && r < dp->replica_count; r++)
-        status = ddp_replica_bind(&dp->replicas[r], shard, batch_of(dp, r, shard));
+    for (int r = 0; status == DDP_OK && r < replica_count(dp); r++)
+        status = ddp_replica_bind(replica_of(dp, r), shard, batch_of(dp, r, shard));
     return status;
 }
 
 static enum ddp_status forward_member(void *arg, int member)
 {
     struct dp *dp = arg;
-    return ddp_replica_forward(&dp->replicas[member]);
+    return ddp_replica_forward(replica_of(dp, member));
 }
 
 static enum ddp_status backward_member(void *arg, int member)
 {
     struct dp *dp = arg;
-    return ddp_replica_backward(&dp->replicas[member], NULL, NULL);
+    return ddp_replica_backward(replica_of(dp, member), NULL, NULL);
 }
 
 /* Master: one replica's output comes in, its loss is computed, the gradient goes back. The loss
  * itself joins the replica's gradients as their element 0, so that it is summed with them. */
 static enum ddp_status loss_of(struct dp *dp, int r, const struct ddp_batch *batch)
 {
-    struct ddp_replica *replica = &dp->replicas[r];
+    struct ddp_replica *replica = replica_of(dp, r);
     ddp_device *device = master(dp)->device;
-    ddp_exec *exec = batch->rows == dp->setup.batch_rows ? dp->loss_exec : dp->tail_loss_exec;
+    ddp_exec *exec = batch->rows == dp->mode.setup.batch_rows ? dp->loss_exec : dp->tail_loss_exec;
     const size_t bytes = ddp_exec_output_bytes(exec);
     float *gradients = ddp_lanes_array(&replica->lanes);
     const bool adding = !ddp_lanes_first(&replica->lanes);
@@ -248,7 +234,7 @@ static enum ddp_status run_shard(struct dp *dp, int64_t shard)
     if (status == DDP_OK)
         status = ddp_replica_threads_run(dp->team, forward_member, dp);
     begin = ddp_trace_begin();
-    for (int r = 0; status == DDP_OK && r < dp->replica_count; r++)
+    for (int r = 0; status == DDP_OK && r < replica_count(dp); r++)
         status = loss_of(dp, r, batch_of(dp, r, shard));
     ddp_trace_end("gather, loss", begin, "shard", shard);
     if (status == DDP_OK)
@@ -263,7 +249,7 @@ static enum ddp_status sum_gradients(struct dp *dp, int low, int high)
     if (high - low < 2)
         return DDP_OK;
     const int middle = middle_of(low, high);
-    struct ddp_replica *to = &dp->replicas[low], *from = &dp->replicas[middle];
+    struct ddp_replica *to = replica_of(dp, low), *from = replica_of(dp, middle);
     const float *gradients = from->gradients;
     enum ddp_status status = sum_gradients(dp, low, middle);
     if (status == DDP_OK)
@@ -286,16 +272,14 @@ static enum ddp_status sum_gradients(struct dp *dp, int low, int high)
     return ddp_device_kernels(to->device)->merge(&args, ddp_device_stream(to->device));
 }
 
-static enum ddp_status step(void *state, ddp_loader *loader, double rate, int64_t number,
-                            float *loss)
+static enum ddp_status dp_step(ddp_mode *mode, ddp_loader *loader, double rate, int64_t step,
+                               float *loss)
 {
-    struct dp *dp = state;
-    const int64_t shards = dp->setup.global_shards;
+    struct dp *dp = (struct dp *)mode;
+    const int64_t shards = mode->setup.global_shards;
     int64_t taken = 0;
     enum ddp_status status = DDP_OK;
-    for (int r = 0; r < dp->replica_count; r++)
-        dp->replicas[r].step = number;
-    ddp_job_report(dp->setup.job, "compute", number);
+    ddp_job_report(dp->mode.setup.job, "compute", step);
     for (; status == DDP_OK && taken < shards; taken++) {
         status = ddp_loader_next(loader, &dp->batches[taken]);
         if (status != DDP_OK)
@@ -303,56 +287,44 @@ static enum ddp_status step(void *state, ddp_loader *loader, double rate, int64_
     }
     if (status == DDP_OK)
         status = broadcast_weights(dp);
-    for (int64_t i = 0; status == DDP_OK && i < dp->setup.local_shards; i++)
+    for (int64_t i = 0; status == DDP_OK && i < dp->mode.setup.local_shards; i++)
         status = run_shard(dp, i);
-    for (int r = 0; status == DDP_OK && r < dp->replica_count; r++)
-        status = ddp_device_copied(dp->replicas[r].device);
+    for (int r = 0; status == DDP_OK && r < replica_count(dp); r++)
+        status = ddp_device_copied(replica_of(dp, r)->device);
     for (int64_t i = 0; i < taken; i++)
         ddp_loader_release(loader, dp->batches[i]);
     const int64_t begin = ddp_trace_begin();
     if (status == DDP_OK)
-        status = sum_gradients(dp, 0, dp->replica_count);
-    ddp_trace_end("sum gradients", begin, "replicas", dp->replica_count);
+        status = sum_gradients(dp, 0, replica_count(dp));
+    ddp_trace_end("sum gradients", begin, "replicas", replica_count(dp));
     if (status == DDP_OK)
-        status = ddp_updater_run(&dp->updater, rate, number, loss);
+        status = ddp_updater_run(&dp->mode.updater, rate, step, loss);
     /* The sum was behind their work, which is done; errors in the data are reported here. */
-    for (int r = 1; status == DDP_OK && r < dp->replica_count; r++)
-        status = ddp_device_synchronize(dp->replicas[r].device);
-    dp->failed = status != DDP_OK;
+    for (int r = 1; status == DDP_OK && r < replica_count(dp); r++)
+        status = ddp_device_synchronize(replica_of(dp, r)->device);
     return status;
 }
 
-static void memory(const void *state, struct ddp_mode_memory *total)
+static void dp_memory(const ddp_mode *mode, struct ddp_mode_memory *total)
 {
-    const struct dp *dp = state;
+    const struct dp *dp = (const struct dp *)mode;
+    const struct ddp_mode_setup *setup = &mode->setup;
     size_t loss_arena = 0, tail_arena = 0;
-    for (int r = 0; r < dp->replica_count; r++)
-        ddp_replica_memory(&dp->replicas[r], &dp->setup, REPLICA_PARTS, total);
-    for (int r = 0; r < dp->replica_count; r++)
+    for (int r = 0; r < setup->replicas; r++) {
+        ddp_replica_memory(replica_of(dp, r), setup, REPLICA_PARTS, total);
         total->gradients += dp->staging[r] ? master(dp)->flat_bytes : 0;
-    if (ddp_exec_arena_bytes(dp->setup.graph, MASTER_PARTS, &loss_arena) == DDP_OK &&
-        (!dp->setup.tail_graph ||
-         ddp_exec_arena_bytes(dp->setup.tail_graph, MASTER_PARTS, &tail_arena) == DDP_OK))
+    }
+    if (ddp_exec_arena_bytes(setup->graph, MASTER_PARTS, &loss_arena) == DDP_OK &&
+        (!setup->tail_graph ||
+         ddp_exec_arena_bytes(setup->tail_graph, MASTER_PARTS, &tail_arena) == DDP_OK))
         total->activations += loss_arena + tail_arena;
-    ddp_updater_memory(&dp->updater, total);
-}
-
-static const struct ddp_replica *replica(const void *state)
-{
-    return master(state);
-}
-
-static const struct ddp_updater *updater(const void *state)
-{
-    return &((const struct dp *)state)->updater;
+    ddp_updater_memory(&mode->updater, total);
 }
 
 const struct ddp_mode_ops ddp_mode_dp = {
-    .name = "dp",
-    .create = create,
-    .destroy = destroy,
-    .step = step,
-    .memory = memory,
-    .replica = replica,
-    .updater = updater,
+    .bytes = sizeof(struct dp),
+    .open = dp_open,
+    .close = dp_close,
+    .step = dp_step,
+    .memory = dp_memory,
 };

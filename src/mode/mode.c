@@ -1,39 +1,36 @@
 /* SPDX-License-Identifier: MIT
  *
- * The table of modes. */
+ * The table of modes, and what is the same in all of them. */
 #include "config.h"
 
-#include "mode/mode.h"
+#include "mode/internal.h"
 
 #include "core/memory.h"
 #include "core/trace.h"
-#include "mode/updater.h"
 
 #include <stdlib.h>
 
 const char *const ddp_mode_names[] = {"accum", "ddp", "dp", NULL};
 
 static const struct ddp_mode_ops *const modes[] = {
-    [DDP_MODE_ACCUM] = &ddp_mode_accum,
+    [DDP_MODE_ACCUM] = &ddp_mode_ddp, /* with one worker it exchanges nothing */
     [DDP_MODE_DDP] = &ddp_mode_ddp,
     [DDP_MODE_DP] = &ddp_mode_dp,
-};
-
-struct ddp_mode {
-    const struct ddp_mode_ops *ops;
-    void *state;
 };
 
 enum ddp_status ddp_mode_create(ddp_mode **mode, enum ddp_mode_kind kind,
                                 const struct ddp_mode_setup *setup)
 {
-    struct ddp_mode *m = ddp_array_alloc(1, sizeof *m);
+    struct ddp_mode *m = ddp_array_alloc(1, modes[kind]->bytes);
     if (!m)
         return DDP_ERR_MEMORY;
     m->ops = modes[kind];
-    enum ddp_status status = m->ops->create(&m->state, setup);
+    m->setup = *setup;
+    m->replicas = ddp_array_alloc((size_t)setup->replicas, sizeof *m->replicas);
+    enum ddp_status status = m->replicas ? m->ops->open(m) : DDP_ERR_MEMORY;
     if (status != DDP_OK) {
-        free(m);
+        m->failed = true;
+        ddp_mode_destroy(m);
         return status;
     }
     *mode = m;
@@ -44,14 +41,21 @@ void ddp_mode_destroy(ddp_mode *mode)
 {
     if (!mode)
         return;
-    mode->ops->destroy(mode->state);
+    mode->ops->close(mode);
+    ddp_updater_close(&mode->updater);
+    for (int r = mode->replicas ? mode->setup.replicas - 1 : -1; r >= 0; r--)
+        ddp_replica_close(&mode->replicas[r]);
+    free(mode->replicas);
     free(mode);
 }
 
 enum ddp_status ddp_mode_step(ddp_mode *mode, ddp_loader *loader, double rate, int64_t step,
                               float *loss)
 {
-    enum ddp_status status = mode->ops->step(mode->state, loader, rate, step, loss);
+    for (int r = 0; r < mode->setup.replicas; r++)
+        mode->replicas[r].step = step;
+    enum ddp_status status = mode->ops->step(mode, loader, rate, step, loss);
+    mode->failed = status != DDP_OK;
     /* In a trace a step ends when its device is done with it: that is when spans are known. */
     return status == DDP_OK && ddp_trace_begin() ? ddp_device_synchronize(ddp_mode_device(mode))
                                                  : status;
@@ -59,57 +63,65 @@ enum ddp_status ddp_mode_step(ddp_mode *mode, ddp_loader *loader, double rate, i
 
 double ddp_mode_gradient_norm(const ddp_mode *mode)
 {
-    return mode->ops->updater(mode->state)->norm;
+    return mode->updater.norm;
 }
 
 void ddp_mode_memory(const ddp_mode *mode, struct ddp_mode_memory *memory)
 {
-    mode->ops->memory(mode->state, memory);
+    mode->ops->memory(mode, memory);
 }
 
 ddp_device *ddp_mode_device(const ddp_mode *mode)
 {
-    return mode->ops->replica(mode->state)->device;
+    return mode->replicas->device;
 }
 
 const float *ddp_mode_weights(const ddp_mode *mode)
 {
-    return mode->ops->replica(mode->state)->weights;
+    return mode->replicas->weights;
 }
 
 const uint16_t *ddp_mode_weights_bf16(const ddp_mode *mode)
 {
-    return mode->ops->replica(mode->state)->weights_bf16;
+    return mode->replicas->weights_bf16;
 }
 
-static float *state_array(const ddp_mode *mode, int i)
+float *ddp_mode_state(const ddp_mode *mode, int i)
 {
     const char *name;
-    return ddp_optimizer_state(mode->ops->updater(mode->state)->optimizer, i, &name);
+    return ddp_optimizer_state(mode->updater.optimizer, i, &name);
 }
 
 const char *ddp_mode_state_name(const ddp_mode *mode, int i)
 {
     const char *name = NULL;
-    return ddp_optimizer_state(mode->ops->updater(mode->state)->optimizer, i, &name) ? name : NULL;
+    return ddp_optimizer_state(mode->updater.optimizer, i, &name) ? name : NULL;
+}
+
+enum ddp_status ddp_mode_copy_state_out(const ddp_mode *mode, int i, float *flat)
+{
+    const struct ddp_replica *replica = mode->replicas;
+    enum ddp_status status =
+        ddp_device_copy_out(replica->device, flat, ddp_mode_state(mode, i), replica->flat_bytes);
+    return status == DDP_OK ? ddp_device_synchronize(replica->device) : status;
+}
+
+enum ddp_status ddp_mode_copy_state_in(const ddp_mode *mode, int i, const float *flat)
+{
+    const struct ddp_replica *replica = mode->replicas;
+    enum ddp_status status =
+        ddp_device_copy_in(replica->device, ddp_mode_state(mode, i), flat, replica->flat_bytes);
+    return status == DDP_OK ? ddp_device_synchronize(replica->device) : status;
 }
 
 enum ddp_status ddp_mode_save_state(ddp_mode *mode, int i, float *flat)
 {
-    const struct ddp_replica *replica = mode->ops->replica(mode->state);
-    if (mode->ops->save_state)
-        return mode->ops->save_state(mode->state, i, flat);
-    enum ddp_status status =
-        ddp_device_copy_out(replica->device, flat, state_array(mode, i), replica->flat_bytes);
-    return status == DDP_OK ? ddp_device_synchronize(replica->device) : status;
+    return mode->ops->save_state ? mode->ops->save_state(mode, i, flat)
+                                 : ddp_mode_copy_state_out(mode, i, flat);
 }
 
 enum ddp_status ddp_mode_load_state(ddp_mode *mode, int i, const float *flat)
 {
-    const struct ddp_replica *replica = mode->ops->replica(mode->state);
-    if (mode->ops->load_state)
-        return mode->ops->load_state(mode->state, i, flat);
-    enum ddp_status status =
-        ddp_device_copy_in(replica->device, state_array(mode, i), flat, replica->flat_bytes);
-    return status == DDP_OK ? ddp_device_synchronize(replica->device) : status;
+    return mode->ops->load_state ? mode->ops->load_state(mode, i, flat)
+                                 : ddp_mode_copy_state_in(mode, i, flat);
 }

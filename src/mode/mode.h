@@ -2,8 +2,7 @@
  *
  * Where the shards of a global batch run. A mode owns the devices, the weights and the optimizer of
  * this worker, and turns one global batch into one update; all modes compute the same bits
- * (kernels/reduce.h has the one formula). A mode is one file that ends in one const struct
- * ddp_mode_ops, and one line in mode.c. */
+ * (mode/lanes.h has the one formula). */
 #ifndef DDP_MODE_MODE_H
 #define DDP_MODE_MODE_H
 
@@ -12,8 +11,6 @@
 #include "optim/optim.h"
 
 typedef struct ddp_mode ddp_mode;
-struct ddp_replica; /* mode/replica.h */
-struct ddp_updater; /* mode/updater.h */
 
 enum ddp_mode_kind {
     DDP_MODE_ACCUM, /* one worker, one shard after another */
@@ -58,24 +55,6 @@ struct ddp_mode_setup {
 struct ddp_mode_memory {
     size_t weights, gradients, optimizer, activations, locked;
 };
-
-struct ddp_mode_ops {
-    const char *name;
-    enum ddp_status (*create)(void **state, const struct ddp_mode_setup *setup);
-    void (*destroy)(void *state);
-    enum ddp_status (*step)(void *state, ddp_loader *loader, double rate, int64_t step,
-                            float *loss);
-    void (*memory)(const void *state, struct ddp_mode_memory *memory);
-    const struct ddp_replica *(*replica)(
-        const void *state); /* with the weights to evaluate and save */
-    const struct ddp_updater *(*updater)(const void *state);
-    /* As ddp_mode_save_state() and ddp_mode_load_state(); NULL: there is one rank, with all of the
-     * updater's state. */
-    enum ddp_status (*save_state)(void *state, int i, float *flat);
-    enum ddp_status (*load_state)(void *state, int i, const float *flat);
-};
-
-extern const struct ddp_mode_ops ddp_mode_accum, ddp_mode_ddp, ddp_mode_dp;
 
 /* The names of the kinds, in their order, ending in NULL: a list for a choice option. */
 extern const char *const ddp_mode_names[];

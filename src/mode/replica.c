@@ -10,37 +10,6 @@
 
 #include <string.h>
 
-#define PLACE_BYTES (2 * sizeof(uint32_t))
-#define PIECE       ((int64_t)8 << 20) /* elements that leave a lane together, beside backward */
-
-enum ddp_status ddp_replica_stage_inputs(struct ddp_replica *replica)
-{
-    const bool ahead = !ddp_device_host_memory(replica->device) && replica->lanes.shard_count > 1;
-    enum ddp_status status = DDP_OK;
-    for (int i = 0; i < 2; i++) {
-        replica->input_bytes[i] = ddp_exec_input_bytes(replica->exec, i);
-        for (int slot = 0; status == DDP_OK && slot <= ahead; slot++)
-            if (!replica->input[i][slot] && replica->input_bytes[i])
-                status = ddp_device_alloc(replica->device, replica->input_bytes[i],
-                                          &replica->input[i][slot]);
-    }
-    return status;
-}
-
-/* What lets a device work from a recording: the position in its own memory. */
-static enum ddp_status make_place(struct ddp_replica *replica)
-{
-    enum ddp_status status = DDP_OK;
-    if (ddp_exec_draws(replica->exec))
-        status = ddp_device_alloc(replica->device, PLACE_BYTES, (void **)&replica->place);
-    if (status == DDP_OK) {
-        ddp_exec_set_place(replica->exec, replica->place);
-        if (replica->tail_exec)
-            ddp_exec_set_place(replica->tail_exec, replica->place);
-    }
-    return status;
-}
-
 static size_t bf16_bytes(const struct ddp_replica *replica)
 {
     return (size_t)replica->flat_count * sizeof(uint16_t);
@@ -101,27 +70,24 @@ static enum ddp_status make_exec(struct ddp_replica *replica, const ddp_graph *g
     return status;
 }
 
-enum ddp_status ddp_replica_open_device(ddp_device **device, const struct ddp_mode_setup *setup,
-                                        int replica)
+enum ddp_status ddp_replica_open_device(struct ddp_replica *replica,
+                                        const struct ddp_mode_setup *setup, int index)
 {
-    return ddp_device_open(device, setup->device,
-                           setup->devices ? setup->devices[replica] : replica, setup->threads);
+    return ddp_device_open(&replica->device, setup->device,
+                           setup->devices ? setup->devices[index] : index, setup->threads);
 }
 
 enum ddp_status ddp_replica_open(struct ddp_replica *replica, const struct ddp_mode_setup *setup,
                                  int index, unsigned parts, const struct ddp_replica_memory *given)
 {
     const struct ddp_replica_memory none = {0};
-    memset(replica, 0, sizeof *replica);
     replica->batch_rows = setup->batch_rows;
     replica->flat_count = ddp_graph_flat_count(setup->graph);
     replica->flat_bytes = (size_t)replica->flat_count * sizeof(float);
     replica->seed = setup->seed;
     enum ddp_status status = DDP_OK;
-    replica->device = given ? given->device : NULL;
-    replica->owns_device = !replica->device;
-    if (replica->owns_device)
-        status = ddp_replica_open_device(&replica->device, setup, index);
+    if (!replica->device)
+        status = ddp_replica_open_device(replica, setup, index);
     if (status != DDP_OK)
         return status;
     status = make_weights(replica, setup, given ? given : &none);
@@ -133,10 +99,9 @@ enum ddp_status ddp_replica_open(struct ddp_replica *replica, const struct ddp_m
         status = make_exec(replica, setup->tail_graph, parts, &replica->tail_exec);
     replica->recordings.device = replica->device;
     replica->recordings.off = ddp_device_host_memory(replica->device);
-    if (status == DDP_OK && !ddp_device_host_memory(replica->device))
-        status = ddp_replica_stage_inputs(replica);
-    if (status == DDP_OK && !ddp_device_host_memory(replica->device))
-        status = make_place(replica);
+    if (status == DDP_OK)
+        status = ddp_inputs_open(&replica->inputs, replica->device, replica->exec,
+                                 replica->tail_exec, setup->replicas > 1, setup->local_shards > 1);
     if (status == DDP_OK)
         status = ddp_device_synchronize(replica->device);
     if (status != DDP_OK)
@@ -149,10 +114,7 @@ void ddp_replica_close(struct ddp_replica *replica)
     if (!replica->device)
         return;
     ddp_recordings_free(&replica->recordings);
-    ddp_device_free(replica->device, replica->place, PLACE_BYTES);
-    for (int i = 0; i < 2; i++)
-        for (int slot = 0; slot < DDP_DEVICE_SLOTS; slot++)
-            ddp_device_free(replica->device, replica->input[i][slot], replica->input_bytes[i]);
+    ddp_inputs_close(&replica->inputs);
     ddp_lanes_close(&replica->lanes);
     if (replica->owns_gradients)
         ddp_device_free(replica->device, replica->gradients, replica->flat_bytes);
@@ -162,53 +124,25 @@ void ddp_replica_close(struct ddp_replica *replica)
         ddp_device_free(replica->device, replica->weights_bf16, bf16_bytes(replica));
     if (replica->owns_weights)
         ddp_device_free(replica->device, replica->weights, replica->flat_bytes);
-    if (replica->owns_device)
-        ddp_device_close(replica->device);
+    ddp_device_close(replica->device);
     memset(replica, 0, sizeof *replica);
 }
 
-/* The slot of the device that the current shard's inputs are in. */
 static int slot_of(const struct ddp_replica *replica)
 {
-    return (int)(replica->lanes.shard & 1);
-}
-
-static enum ddp_status load_input(struct ddp_replica *replica, int input, const void *host)
-{
-    if (ddp_device_host_memory(replica->device) || !host)
-        return ddp_exec_load_input(replica->current, input, host, replica->input[input][0]);
-    const int slot = slot_of(replica);
-    ddp_exec_bind_input(replica->current, input, replica->input[input][slot]);
-    return ddp_device_fill(replica->device, slot, replica->input[input][slot], host,
-                           ddp_exec_input_bytes(replica->current, input));
-}
-
-static enum ddp_status set_position(struct ddp_replica *replica, const struct ddp_batch *batch)
-{
-    const struct ddp_exec_position position = {replica->seed, (uint32_t)replica->step,
-                                               (uint32_t)batch->shard};
-    const uint32_t place[2] = {position.shard, position.step};
-    ddp_exec_set_position(replica->current, &position);
-    return replica->place ? ddp_device_copy_in(replica->device, replica->place, place, PLACE_BYTES)
-                          : DDP_OK;
+    return ddp_inputs_slot(replica->lanes.shard);
 }
 
 enum ddp_status ddp_replica_bind(struct ddp_replica *replica, int64_t shard,
                                  const struct ddp_batch *batch)
 {
-    const void *host[2] = {batch->x, batch->labels};
-    enum ddp_status status = DDP_OK;
+    const struct ddp_exec_position position = {replica->seed, (uint32_t)replica->step,
+                                               (uint32_t)batch->shard};
     ddp_lanes_select(&replica->lanes, shard);
     replica->current = batch->rows == replica->batch_rows ? replica->exec : replica->tail_exec;
-    for (int i = 0; status == DDP_OK && i < 2; i++)
-        status = load_input(replica, i, host[i]);
-    if (status == DDP_OK)
-        status = ddp_device_arrive(replica->device, slot_of(replica));
-    if (status == DDP_OK)
-        status = set_position(replica, batch);
     ddp_exec_set_gradients(replica->current, ddp_lanes_array(&replica->lanes));
     ddp_exec_set_adding(replica->current, !ddp_lanes_first(&replica->lanes));
-    return status;
+    return ddp_inputs_load(&replica->inputs, replica->current, slot_of(replica), batch, &position);
 }
 
 /* --- a pass over a shard --- */
@@ -296,7 +230,6 @@ struct recorder {
     struct ddp_recording *recording;
     bool cuts; /* something is done between parts */
     int next_cut;
-    int64_t end; /* of the last part */
 };
 
 /* In the place of on_ready(), while its pass is recorded: ends a part where that has something to
@@ -312,11 +245,9 @@ static enum ddp_status cut(void *arg, int64_t end)
     while (recorder->next_cut < replica->cut_count && replica->cuts[recorder->next_cut] <= end)
         recorder->next_cut++;
     if (end > 0 && ddp_lanes_last(&replica->lanes))
-        due = recorder->next_cut > first || end == replica->flat_count ||
-              (!replica->cuts && (recorder->end == 0 || end - recorder->end >= PIECE));
+        due = recorder->next_cut > first;
     if (!due)
         return DDP_OK;
-    recorder->end = end;
     return ddp_recordings_cut(&recorder->replica->recordings, recorder->recording, end);
 }
 

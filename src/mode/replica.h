@@ -6,6 +6,7 @@
 #define DDP_MODE_REPLICA_H
 
 #include "graph/exec.h"
+#include "mode/inputs.h"
 #include "mode/lanes.h"
 #include "mode/mode.h"
 #include "mode/recording.h"
@@ -21,15 +22,10 @@ struct ddp_replica {
     uint16_t *weights_bf16; /* their copy, for graphs that compute in bf16; else NULL */
     float *gradients;       /* where the local sum ends */
     bool owns_weights, owns_weights_bf16, owns_gradients; /* or they are a communicator's */
-    bool owns_device;                                     /* or it is the mode's */
     struct ddp_lanes lanes;
     uint64_t seed; /* of random numbers in the graph */
     int64_t step;  /* the optimizer step that is run; set by the mode */
-    /* Staging on devices that cannot read the loader's memory; else NULL. Two sets, so that one is
-     * filled while the other is read: shard i has set i % 2, which is the device's slot. */
-    void *input[2][DDP_DEVICE_SLOTS];
-    size_t input_bytes[2];
-    uint32_t *place; /* device memory, for ddp_exec_set_place(); NULL: not needed */
+    struct ddp_inputs inputs;
     struct ddp_recordings recordings;
     /* Elements of the flat array at which `ready` does something: recorded passes end parts there.
      * Set by the mode; NULL: it may do so anywhere. */
@@ -37,20 +33,21 @@ struct ddp_replica {
     int cut_count;
 };
 
-/* What a mode brings: a device that is open, and flat memory on it. What is NULL the replica opens
- * and makes itself. */
+/* What a mode brings: flat memory on the device. What is NULL the replica makes itself. */
 struct ddp_replica_memory {
-    ddp_device *device;     /* outlives the replica */
     float *weights;         /* with the initial weights */
     uint16_t *weights_bf16; /* with their copy */
     float *gradients;
 };
 
-/* The device of replica `replica`, or 0 for a worker. */
-enum ddp_status ddp_replica_open_device(ddp_device **device, const struct ddp_mode_setup *setup,
-                                        int replica);
+/* Opens the device of replica `index`, 0 for a worker.
+ *   replica  zeroed */
+enum ddp_status ddp_replica_open_device(struct ddp_replica *replica,
+                                        const struct ddp_mode_setup *setup, int index);
 
-/* Makes replica `index` on its device, with the setup's initial weights.
+/* Makes replica `index` on its device, which is opened unless it is, with the setup's initial
+ * weights.
+ *   replica  zeroed, or with a device
  *   parts  of enum ddp_exec_part
  *   given  may be NULL
  * On failure nothing is left open. */
@@ -60,10 +57,6 @@ void ddp_replica_close(struct ddp_replica *replica);
 
 /* Makes the bf16 copy, where there is one, follow weights that were not written by an optimizer. */
 enum ddp_status ddp_replica_round_weights(struct ddp_replica *replica);
-
-/* Gives the replica memory of its own for inputs, also where it could read the loader's:
- * DataParallel's master copies samples to its replicas. */
-enum ddp_status ddp_replica_stage_inputs(struct ddp_replica *replica);
 
 /* Prepares local shard `shard` with its batch: inputs, the exec that fits, where its gradient goes.
  */

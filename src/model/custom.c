@@ -5,8 +5,19 @@
 
 #include "model/model.h"
 
+struct custom {
+    ddp_model_builder *builder;
+    void *arg;
+};
+
+void ddp_model_custom_set(union ddp_model_own *own, ddp_model_builder *builder, void *arg)
+{
+    *(struct custom *)(void *)own = (struct custom){builder, arg};
+}
+
 static enum ddp_status build(ddp_graph *graph, const struct ddp_model_config *config)
 {
+    const struct custom *custom = (const void *)&config->own;
     struct ddp_model_shape shape = {
         .batch = config->batch,
         .dtype = config->x_dtype,
@@ -16,7 +27,7 @@ static enum ddp_status build(ddp_graph *graph, const struct ddp_model_config *co
     };
     for (int i = 0; i < config->dim_count; i++)
         shape.dims[i] = config->dims[i];
-    return config->builder(graph, &shape, config->builder_arg);
+    return custom->builder(graph, &shape, custom->arg);
 }
 
 const struct ddp_model ddp_model_custom = {

@@ -11,126 +11,127 @@
 
 #include <string.h>
 
-enum kind { INTEGER, REAL, BOOLEAN, DIMS, HIDDEN };
-
-static const struct field {
-    const char *name;
-    enum kind kind;
-    size_t offset;
-    double min, max;
-} fields[] = {
-#define FIELD(text, kind, member, min, max)                                                        \
-    {                                                                                              \
-        text, kind, offsetof(struct ddp_model_config, member), min, max                            \
-    }
-    FIELD("dims", DIMS, dims, 1, 1e9),
-    FIELD("classes", INTEGER, classes, 0, 1e9),
-    FIELD("hidden", HIDDEN, hidden, 1, 1 << 20),
-    FIELD("layers", INTEGER, layers, 0, 1000),
-    FIELD("heads", INTEGER, heads, 0, 1000),
-    FIELD("channels", INTEGER, channels, 0, 65536),
-    FIELD("context", INTEGER, context, 0, 1 << 20),
-    FIELD("norm_eps", REAL, norm_eps, 0, 1),
-    FIELD("exact_gelu", BOOLEAN, exact_gelu, 0, 1),
-#undef FIELD
+static const struct ddp_model_field base[] = {
+    {"dims", DDP_FIELD_LIST, offsetof(struct ddp_model_config, dims), 1, 1e9, 4,
+     offsetof(struct ddp_model_config, dim_count)},
+    {"classes", DDP_FIELD_INT, offsetof(struct ddp_model_config, classes), 0, 1e9, 0, 0},
+    {0},
 };
 
-static int64_t *numbers_of(struct ddp_model_config *config, enum kind kind, int **count, int *room)
+/* What version 0.1 wrote for all models. It still is written, so that their checkpoints match and
+ * equal weights give equal files. */
+#define OLD_FIELD " hidden=512,512"
+
+static const struct ddp_model_field *find_field(const struct ddp_model_field *fields,
+                                                const char *name)
 {
-    *count = kind == DIMS ? &config->dim_count : &config->hidden_count;
-    *room = kind == DIMS ? (int)(sizeof config->dims / sizeof config->dims[0]) : DDP_MODEL_LAYERS;
-    return kind == DIMS ? config->dims : config->hidden;
+    for (; fields && fields->name; fields++)
+        if (strcmp(fields->name, name) == 0)
+            return fields;
+    return NULL;
 }
 
-void ddp_model_describe(const char *name, const struct ddp_model_config *config,
+/* --- writing ---------------------------------------------------------------------------------- */
+
+static size_t append_list(const struct ddp_model_field *field, const void *from, char *text,
+                          size_t size)
+{
+    const int64_t *numbers = (const void *)((const char *)from + field->offset);
+    const int count = *(const int *)(const void *)((const char *)from + field->count_offset);
+    size_t used = 0;
+    for (int i = 0; i < count && used < size; i++)
+        used += i ? (size_t)snprintf(text + used, size - used, ",%lld", (long long)numbers[i])
+                  : (size_t)snprintf(text, size, " %s=%lld", field->name, (long long)numbers[i]);
+    return used;
+}
+
+static size_t append_field(const struct ddp_model_field *field, const void *from, char *text,
+                           size_t size)
+{
+    const void *at = (const char *)from + field->offset;
+    switch (field->kind) {
+    case DDP_FIELD_INT:
+        if (*(const int64_t *)at)
+            return (size_t)snprintf(text, size, " %s=%lld", field->name,
+                                    (long long)*(const int64_t *)at);
+        return 0;
+    case DDP_FIELD_REAL:
+        if (*(const double *)at > 0)
+            return (size_t)snprintf(text, size, " %s=%.9g", field->name, *(const double *)at);
+        return 0;
+    case DDP_FIELD_BOOL:
+        return *(const bool *)at ? (size_t)snprintf(text, size, " %s=1", field->name) : 0;
+    case DDP_FIELD_LIST:
+        return append_list(field, from, text, size);
+    }
+    return 0;
+}
+
+static void append_fields(const struct ddp_model_field *field, const void *from, char *text)
+{
+    for (size_t used = strlen(text); field && field->name && used < DDP_MODEL_TEXT; field++)
+        used += append_field(field, from, text + used, DDP_MODEL_TEXT - used);
+}
+
+void ddp_model_describe(const struct ddp_model *model, const struct ddp_model_config *config,
                         char text[DDP_MODEL_TEXT])
 {
-    struct ddp_model_config copy = *config;
-    size_t used = (size_t)snprintf(text, DDP_MODEL_TEXT, "%s", name);
-    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
-        const struct field *field = &fields[i];
-        const void *at = (const char *)&copy + field->offset;
-        char value[256] = "";
-        size_t length = 0;
-        int *count, room;
-        switch (field->kind) {
-        case INTEGER:
-            if (*(const int64_t *)at)
-                snprintf(value, sizeof value, "%lld", (long long)*(const int64_t *)at);
-            break;
-        case REAL:
-            if (*(const double *)at > 0)
-                snprintf(value, sizeof value, "%.9g", *(const double *)at);
-            break;
-        case BOOLEAN:
-            if (*(const bool *)at)
-                snprintf(value, sizeof value, "1");
-            break;
-        case DIMS:
-        case HIDDEN: {
-            const int64_t *numbers = numbers_of(&copy, field->kind, &count, &room);
-            for (int k = 0; k < *count; k++)
-                length += (size_t)snprintf(value + length, sizeof value - length, "%s%lld",
-                                           k ? "," : "", (long long)numbers[k]);
-            break;
-        }
-        }
-        if (*value && used < DDP_MODEL_TEXT)
-            used +=
-                (size_t)snprintf(text + used, DDP_MODEL_TEXT - used, " %s=%s", field->name, value);
-    }
+    snprintf(text, DDP_MODEL_TEXT, "%s", model->name);
+    append_fields(base, config, text);
+    if (!find_field(model->fields, "hidden"))
+        snprintf(text + strlen(text), DDP_MODEL_TEXT - strlen(text), OLD_FIELD);
+    append_fields(model->fields, &config->own, text);
 }
 
-static bool read_list(struct ddp_model_config *config, const struct field *field, char *value)
-{
-    int *count, room;
-    int64_t *numbers = numbers_of(config, field->kind, &count, &room);
-    for (*count = 0; value && *count < room; (*count)++) {
-        const char *word = strsep(&value, ",");
-        if (!ddp_parse_int64(word, (int64_t)field->min, (int64_t)field->max, &numbers[*count]))
-            return false;
-    }
-    return !value;
-}
+/* --- reading ---------------------------------------------------------------------------------- */
 
-static bool read_field(struct ddp_model_config *config, const struct field *field, char *value)
+static bool read_field(const struct ddp_model_field *field, void *to, const char *value)
 {
-    void *at = (char *)config + field->offset;
+    void *at = (char *)to + field->offset;
     int64_t number;
     switch (field->kind) {
-    case INTEGER:
+    case DDP_FIELD_INT:
         return ddp_parse_int64(value, (int64_t)field->min, (int64_t)field->max, at);
-    case REAL:
+    case DDP_FIELD_REAL:
         return ddp_parse_double(value, field->min, field->max, at);
-    case BOOLEAN:
+    case DDP_FIELD_BOOL:
         if (!ddp_parse_int64(value, 0, 1, &number))
             return false;
         *(bool *)at = number;
         return true;
-    case DIMS:
-    case HIDDEN:
-        return read_list(config, field, value);
+    case DDP_FIELD_LIST:
+        return ddp_option_list(value, field->most, (int64_t)field->min, (int64_t)field->max, false,
+                               at, (int *)(void *)((char *)to + field->count_offset));
     }
     return false;
 }
 
-enum ddp_status ddp_model_read_description(char name[DDP_MODEL_TEXT],
+static bool read_word(const struct ddp_model *model, struct ddp_model_config *config,
+                      const char *key, const char *value)
+{
+    const struct ddp_model_field *field = find_field(base, key);
+    if (field)
+        return value && read_field(field, config, value);
+    field = find_field(model ? model->fields : NULL, key);
+    if (field)
+        return value && read_field(field, &config->own, value);
+    return !model || strcmp(key, "hidden") == 0; /* of a later version, or OLD_FIELD */
+}
+
+enum ddp_status ddp_model_read_description(const struct ddp_model **model,
                                            struct ddp_model_config *config, const char *text,
+                                           const struct ddp_model *(*find)(const char *name),
                                            const char *path)
 {
     char copy[DDP_MODEL_TEXT], *rest = copy;
     struct ddp_model_config result = {0};
     if (snprintf(copy, sizeof copy, "%s", text) >= (int)sizeof copy)
         return ddp_fail(DDP_ERR_FORMAT, "%s: the model's description is too long", path);
-    const char *first = strsep(&rest, " ");
+    const struct ddp_model *found = find(strsep(&rest, " "));
     while (rest) {
         char *value = strsep(&rest, " ");
         const char *key = strsep(&value, "=");
-        const struct field *field = NULL;
-        for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
-            if (strcmp(fields[i].name, key) == 0)
-                field = &fields[i];
-        if (!field || !value || !read_field(&result, field, value))
+        if (!read_word(found, &result, key, value))
             return ddp_fail(DDP_ERR_FORMAT, "%s: the model's description has a wrong %s", path,
                             key);
     }
@@ -138,7 +139,7 @@ enum ddp_status ddp_model_read_description(char name[DDP_MODEL_TEXT],
     for (int i = 0; i < result.dim_count; i++)
         if (__builtin_mul_overflow(result.features, result.dims[i], &result.features))
             return ddp_fail(DDP_ERR_FORMAT, "%s: the model's description has wrong dims", path);
-    snprintf(name, DDP_MODEL_TEXT, "%s", first);
+    *model = found;
     *config = result;
     return DDP_OK;
 }

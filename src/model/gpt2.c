@@ -6,7 +6,7 @@
  * 0.02, those that end in the residual stream 0.02 / sqrt(2 layers), in that order. */
 #include "config.h"
 
-#include "model/model.h"
+#include "model/gpt2.h"
 
 #include "core/log.h"
 
@@ -15,26 +15,81 @@
 
 static const struct {
     const char *name, *alias;
-    int64_t layers, channels, heads;
+    struct ddp_gpt2 shape;
 } sizes[] = {
-    {"d2", NULL, 2, 128, 2},        {"d4", NULL, 4, 256, 4},       {"d6", NULL, 6, 384, 6},
-    {"d12", "124M", 12, 768, 12},   {"d24", "355M", 24, 1024, 16}, {"d36", "774M", 36, 1280, 20},
-    {"d48", "1558M", 48, 1600, 25},
+#define SIZE(l, c, h, t)                                                                           \
+    {                                                                                              \
+        .layers = l, .channels = c, .heads = h, .context = t                                       \
+    }
+    {"d2", NULL, SIZE(2, 128, 2, 0)},           {"d4", NULL, SIZE(4, 256, 4, 0)},
+    {"d6", NULL, SIZE(6, 384, 6, 0)},           {"d12", "124M", SIZE(12, 768, 12, 1024)},
+    {"d24", "355M", SIZE(24, 1024, 16, 1024)},  {"d36", "774M", SIZE(36, 1280, 20, 1024)},
+    {"d48", "1558M", SIZE(48, 1600, 25, 1024)},
+#undef SIZE
 };
 
-static const char *set_size(struct ddp_model_config *config, const char *size)
+_Static_assert(sizeof(struct ddp_gpt2) <= DDP_MODEL_OWN, "room for it");
+
+#define OPTION_STRUCT struct ddp_gpt2
+
+static const struct ddp_option options[] = {
+    {OPTION_INT("layers", layers, 1, 1000, "N"),
+     .help = "gpt2: number of blocks, overrides --size"},
+    {OPTION_INT("heads", heads, 1, 1000, "N"),
+     .help = "gpt2: number of attention heads, overrides --size"},
+    {OPTION_INT("channels", channels, 1, 65536, "N"),
+     .help = "gpt2: embedding width, overrides --size"},
+    {OPTION_INT("context", context, 1, 1 << 20, "N"),
+     .help = "gpt2: number of positions (default --seq-len; 1024 from 124M on)"},
+    {OPTION_REAL("dropout", dropout, 0, 0.99, "P"),
+     .help = "gpt2: fraction of elements that are zeroed after embeddings and layers (default 0)"},
+    {0},
+};
+
+#define FIELD(kind, member, most)                                                                  \
+    {                                                                                              \
+#member, kind, offsetof(struct ddp_gpt2, member), 0, most, 0, 0                            \
+    }
+
+static const struct ddp_model_field fields[] = {
+    FIELD(DDP_FIELD_INT, layers, 1000),
+    FIELD(DDP_FIELD_INT, heads, 1000),
+    FIELD(DDP_FIELD_INT, channels, 65536),
+    FIELD(DDP_FIELD_INT, context, 1 << 20),
+    FIELD(DDP_FIELD_REAL, norm_eps, 1),
+    FIELD(DDP_FIELD_BOOL, exact_gelu, 1),
+    {0},
+};
+
+struct ddp_gpt2 *ddp_gpt2_of(union ddp_model_own *own)
+{
+    return (struct ddp_gpt2 *)(void *)own;
+}
+
+const struct ddp_gpt2 *ddp_gpt2_in(const struct ddp_model_config *config)
+{
+    return (const struct ddp_gpt2 *)(const void *)&config->own;
+}
+
+void ddp_gpt2_fill(struct ddp_gpt2 *gpt2, const struct ddp_gpt2 *from)
+{
+    gpt2->layers = gpt2->layers ? gpt2->layers : from->layers;
+    gpt2->heads = gpt2->heads ? gpt2->heads : from->heads;
+    gpt2->channels = gpt2->channels ? gpt2->channels : from->channels;
+    gpt2->context = gpt2->context ? gpt2->context : from->context;
+    if (gpt2->norm_eps == 0 && from->norm_eps > 0) {
+        gpt2->norm_eps = from->norm_eps;
+        gpt2->exact_gelu = from->exact_gelu;
+    }
+}
+
+static const struct ddp_gpt2 *find_size(const char *name)
 {
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
-        if (strcmp(size, sizes[i].name) == 0 ||
-            (sizes[i].alias && strcmp(size, sizes[i].alias) == 0)) {
-            config->layers = sizes[i].layers;
-            config->channels = sizes[i].channels;
-            config->heads = sizes[i].heads;
-            if (sizes[i].alias)
-                config->context = 1024;
-            return NULL;
-        }
-    return "gpt2 comes as d2, d4, d6, d12 (124M), d24 (355M), d36 (774M) or d48 (1558M)";
+        if (strcmp(name, sizes[i].name) == 0 ||
+            (sizes[i].alias && strcmp(name, sizes[i].alias) == 0))
+            return &sizes[i].shape;
+    return NULL;
 }
 
 static ddp_tensor *linear(ddp_graph *graph, const char *name, ddp_tensor *x, int64_t out,
@@ -53,61 +108,70 @@ static ddp_tensor *linear(ddp_graph *graph, const char *name, ddp_tensor *x, int
 }
 
 /* x (B,T,C): attention, then the two-layer perceptron, each on a normed copy and added to x. */
-static ddp_tensor *block(ddp_graph *graph, const struct ddp_model_config *config, int64_t index,
+static ddp_tensor *block(ddp_graph *graph, const struct ddp_gpt2 *gpt2, int64_t index,
                          ddp_tensor *x)
 {
-    const int64_t channels = config->channels;
-    const double std = 0.02, residual_std = std / sqrt(2.0 * (double)config->layers);
-    const float eps = (float)config->norm_eps;
+    const int64_t channels = gpt2->channels;
+    const double std = 0.02, residual_std = std / sqrt(2.0 * (double)gpt2->layers);
+    const float eps = (float)gpt2->norm_eps;
     char name[48];
 #define NAME(suffix) (snprintf(name, sizeof name, "h.%d.%s", (int)index, suffix), name)
     ddp_tensor *y = ddp_graph_layer_norm_layer(graph, NAME("ln_1"), x, eps);
     y = linear(graph, NAME("attn.c_attn"), y, 3 * channels, std, DDP_ACTIVATION_NONE);
-    y = ddp_graph_attention(graph, y, config->heads);
+    y = ddp_graph_attention(graph, y, gpt2->heads);
     y = linear(graph, NAME("attn.c_proj"), y, channels, residual_std, DDP_ACTIVATION_NONE);
-    x = ddp_graph_add(graph, x, ddp_graph_dropout(graph, y, config->dropout));
+    x = ddp_graph_add(graph, x, ddp_graph_dropout(graph, y, gpt2->dropout));
     y = ddp_graph_layer_norm_layer(graph, NAME("ln_2"), x, eps);
     y = linear(graph, NAME("mlp.c_fc"), y, 4 * channels, std,
-               config->exact_gelu ? DDP_ACTIVATION_GELU : DDP_ACTIVATION_GELU_TANH);
+               gpt2->exact_gelu ? DDP_ACTIVATION_GELU : DDP_ACTIVATION_GELU_TANH);
     y = linear(graph, NAME("mlp.c_proj"), y, channels, residual_std, DDP_ACTIVATION_NONE);
-    return ddp_graph_add(graph, x, ddp_graph_dropout(graph, y, config->dropout));
+    return ddp_graph_add(graph, x, ddp_graph_dropout(graph, y, gpt2->dropout));
 #undef NAME
 }
 
 static enum ddp_status build(ddp_graph *graph, const struct ddp_model_config *config)
 {
+    const struct ddp_gpt2 *gpt2 = ddp_gpt2_in(config);
     const int64_t length = config->dims[0];
     const struct ddp_init normal = {.kind = DDP_INIT_NORMAL, .std = 0.02};
     const int64_t shape[] = {config->batch, length};
     ddp_tensor *tokens = ddp_graph_input(graph, "tokens", DDP_I32, 2, shape);
     ddp_tensor *labels = ddp_graph_input(graph, "labels", DDP_I32, 2, shape);
     ddp_tensor *wte = ddp_graph_parameter(graph, "wte.weight", 2,
-                                          (int64_t[]){config->classes, config->channels}, normal);
+                                          (int64_t[]){config->classes, gpt2->channels}, normal);
     ddp_tensor *wpe = ddp_graph_parameter(graph, "wpe.weight", 2,
-                                          (int64_t[]){config->context, config->channels}, normal);
+                                          (int64_t[]){gpt2->context, gpt2->channels}, normal);
     ddp_tensor *x = ddp_graph_embedding(graph, tokens, wte, wpe);
-    x = ddp_graph_dropout(graph, x, config->dropout);
-    for (int64_t i = 0; i < config->layers; i++)
-        x = block(graph, config, i, x);
-    x = ddp_graph_layer_norm_layer(graph, "ln_f", x, (float)config->norm_eps);
+    x = ddp_graph_dropout(graph, x, gpt2->dropout);
+    for (int64_t i = 0; i < gpt2->layers; i++)
+        x = block(graph, gpt2, i, x);
+    x = ddp_graph_layer_norm_layer(graph, "ln_f", x, (float)gpt2->norm_eps);
     x = ddp_graph_linear(graph, x, wte, NULL, DDP_ACTIVATION_NONE);
     return ddp_graph_finish(graph, x, ddp_graph_softmax_cross_entropy(graph, x, labels));
 }
 
 static enum ddp_status check(struct ddp_model_config *config)
 {
+    const struct ddp_gpt2 *size = find_size(config->size);
+    struct ddp_gpt2 *gpt2 = ddp_gpt2_of(&config->own);
     const int64_t length = config->dims[0];
-    if (config->context == 0)
-        config->context = length;
-    if (config->norm_eps == 0)
-        config->norm_eps = 1e-5;
-    if (length > config->context)
+    if (!size)
+        return ddp_fail(DDP_ERR_INVALID,
+                        "--size %s: gpt2 comes as d2, d4, d6, d12 (124M), d24 (355M), d36 (774M) "
+                        "or d48 (1558M)",
+                        config->size);
+    ddp_gpt2_fill(gpt2, size);
+    if (gpt2->context == 0)
+        gpt2->context = length;
+    if (gpt2->norm_eps == 0)
+        gpt2->norm_eps = 1e-5;
+    if (length > gpt2->context)
         return ddp_fail(DDP_ERR_INVALID,
                         "--seq-len %lld is more than the model's context of %lld tokens",
-                        (long long)length, (long long)config->context);
-    if (config->channels % config->heads)
+                        (long long)length, (long long)gpt2->context);
+    if (gpt2->channels % gpt2->heads)
         return ddp_fail(DDP_ERR_INVALID, "--channels %lld is not a multiple of --heads %lld",
-                        (long long)config->channels, (long long)config->heads);
+                        (long long)gpt2->channels, (long long)gpt2->heads);
     return DDP_OK;
 }
 
@@ -125,7 +189,8 @@ const struct ddp_model ddp_model_gpt2 = {
     .weight_decay = 0.1,
     .clip_norm = 1.0,
     .decay_matrices_only = true,
-    .set_size = set_size,
+    .options = options,
+    .fields = fields,
     .check = check,
     .build = build,
 };

@@ -6,16 +6,62 @@
 
 #include "model/model.h"
 
+#include <string.h>
+
+#define LAYERS 16 /* that are hidden, at most */
+
+struct mlp {
+    bool given; /* else two of 512 */
+    int count;
+    int64_t hidden[LAYERS];
+};
+
+_Static_assert(sizeof(struct mlp) <= DDP_MODEL_OWN, "room for it");
+
+#define OPTION_STRUCT struct mlp
+
+static const char *read_hidden(void *own, const char *value)
+{
+    struct mlp *mlp = own;
+    mlp->given = true;
+    mlp->count = 0;
+    if (strcmp(value, "none") == 0 ||
+        ddp_option_list(value, LAYERS, 1, 1 << 20, false, mlp->hidden, &mlp->count))
+        return NULL;
+    return "must be at most 16 widths from 1 to 1048576 with commas between, or none";
+}
+
+static const struct ddp_option options[] = {
+    {OPTION_CUSTOM_AT("hidden", given, read_hidden, "N,N,..."),
+     .help = "mlp: widths of the hidden layers (default 512,512), or none"},
+    {0},
+};
+
+static const struct ddp_model_field fields[] = {
+    {"hidden", DDP_FIELD_LIST, offsetof(struct mlp, hidden), 1, 1 << 20, LAYERS,
+     offsetof(struct mlp, count)},
+    {0},
+};
+
+static enum ddp_status check(struct ddp_model_config *config)
+{
+    struct mlp *mlp = (void *)&config->own;
+    if (!mlp->given)
+        *mlp = (struct mlp){.given = true, .count = 2, .hidden = {512, 512}};
+    return DDP_OK;
+}
+
 static enum ddp_status build(ddp_graph *graph, const struct ddp_model_config *config)
 {
+    const struct mlp *mlp = (const void *)&config->own;
     ddp_tensor *x =
         ddp_graph_input(graph, "samples", DDP_F32, 2, (int64_t[]){config->batch, config->features});
     ddp_tensor *labels = ddp_graph_input(graph, "labels", DDP_I32, 1, (int64_t[]){config->batch});
-    for (int i = 0; i <= config->hidden_count; i++) {
-        const bool last = i == config->hidden_count;
+    for (int i = 0; i <= mlp->count; i++) {
+        const bool last = i == mlp->count;
         char name[16];
         snprintf(name, sizeof name, "fc%d", i + 1);
-        x = ddp_graph_linear_layer(graph, name, x, last ? config->classes : config->hidden[i], true,
+        x = ddp_graph_linear_layer(graph, name, x, last ? config->classes : mlp->hidden[i], true,
                                    last ? DDP_ACTIVATION_NONE : DDP_ACTIVATION_RELU);
     }
     return ddp_graph_finish(graph, x, ddp_graph_softmax_cross_entropy(graph, x, labels));
@@ -27,5 +73,8 @@ const struct ddp_model ddp_model_mlp = {
     .labels = true,
     .rate = 0.1,
     .schedule = DDP_SCHEDULE_LINEAR,
+    .options = options,
+    .fields = fields,
+    .check = check,
     .build = build,
 };

@@ -28,28 +28,10 @@ const struct ddp_model *ddp_model_find(const char *name)
 
 enum ddp_status ddp_model_configure(const struct ddp_model *model, struct ddp_model_config *config)
 {
-    const struct ddp_model_config given = *config;
-    const bool gpt2 = model == &ddp_model_gpt2;
-    if (given.size && !model->set_size)
+    if (config->size && !model->default_size)
         return ddp_fail(DDP_ERR_INVALID, "--size: the model %s has one size only", model->name);
-    if (!gpt2 && (given.heads || given.channels || given.layers || given.context || given.dropout))
-        return ddp_fail(DDP_ERR_INVALID,
-                        "--layers, --heads, --channels, --context and --dropout belong to the "
-                        "model gpt2");
-    if (model->set_size) {
-        const char *size = given.size ? given.size : model->default_size;
-        const char *message = model->set_size(config, size);
-        if (message)
-            return ddp_fail(DDP_ERR_INVALID, "--size %s: %s", size, message);
-    }
-    if (given.layers)
-        config->layers = given.layers;
-    if (given.heads)
-        config->heads = given.heads;
-    if (given.channels)
-        config->channels = given.channels;
-    if (given.context)
-        config->context = given.context;
+    if (!config->size)
+        config->size = model->default_size;
     return model->check ? model->check(config) : DDP_OK;
 }
 
@@ -61,7 +43,7 @@ enum ddp_status ddp_model_build(ddp_graph **graph, const struct ddp_model *model
     if (status != DDP_OK)
         return status;
     char description[DDP_MODEL_TEXT];
-    ddp_model_describe(model->name, config, description);
+    ddp_model_describe(model, config, description);
     ddp_graph_set_description(g, description);
     ddp_graph_set_compute(g, config->compute);
     ddp_graph_set_activations(g, config->activations);

@@ -1,16 +1,24 @@
 /* SPDX-License-Identifier: MIT
  *
- * Models by name. A model is one file that builds a graph for a shard of given shape, and one line
- * in model.c. */
+ * Models by name. A model is one file that builds a graph for a shard of given shape, with the rows
+ * of the option table for what can be chosen about it, and one line in model.c. */
 #ifndef DDP_MODEL_MODEL_H
 #define DDP_MODEL_MODEL_H
 
+#include "core/options.h"
 #include "graph/graph.h"
 #include "optim/schedule.h"
 
-#define DDP_MODEL_LAYERS 16
+#define DDP_MODELS    16 /* in the table, at most */
+#define DDP_MODEL_OWN 192
 
-/* What a model is built from. Zeros are filled in by ddp_model_configure(). */
+/* A model's own struct: set from its options and its description. Begins as zeros. */
+union ddp_model_own {
+    unsigned char bytes[DDP_MODEL_OWN];
+    double aligned;
+};
+
+/* What a model is built from. */
 struct ddp_model_config {
     int64_t batch;    /* samples of a shard */
     int64_t features; /* numbers of one sample */
@@ -21,38 +29,40 @@ struct ddp_model_config {
     /* What the device's kernels offer; of the run, not of the model: */
     enum ddp_dtype activations; /* in memory: DDP_F32, or DDP_BF16 with that compute */
     bool fuses_norms;           /* sums are normalised in one pass */
-    int hidden_count;           /* mlp: hidden layers */
-    int64_t hidden[DDP_MODEL_LAYERS];
-    ddp_model_builder *builder; /* custom: the user's, and its argument */
-    void *builder_arg;
-    enum ddp_dtype x_dtype; /* of its samples */
+    enum ddp_dtype x_dtype;     /* of the samples */
     int64_t label_count;
-    const char *size; /* of gpt2 and resnet, by name; NULL: the default */
-    int64_t layers;   /* gpt2: blocks; resnet: depth */
-    int64_t heads;    /* gpt2, as all below */
-    int64_t channels; /* C */
-    int64_t context;  /* positions that it distinguishes, at least T */
-    double dropout;   /* of embeddings and of what is added to the residual stream */
-    double norm_eps;
-    bool exact_gelu; /* erf; otherwise the approximation by tanh, as GPT-2 was trained */
+    const char *size; /* by name, of a model that has several; NULL: the default */
+    union ddp_model_own own;
+};
+
+/* A member of a model's own struct that its description has if it is not 0. */
+struct ddp_model_field {
+    const char *name; /* NULL ends the list */
+    enum { DDP_FIELD_INT, DDP_FIELD_REAL, DDP_FIELD_BOOL, DDP_FIELD_LIST } kind;
+    size_t offset;
+    double min, max;
+    /* LIST, of int64_t: how many there may be, and the member with how many there are, an int. */
+    int most;
+    size_t count_offset;
 };
 
 struct ddp_model {
     const char *name;
-    const char *dataset;      /* the source of its data by default */
-    enum ddp_dtype x_dtype;   /* of its samples: DDP_F32 numbers, DDP_I32 tokens */
-    bool labels;              /* it needs labels */
-    int64_t batch;            /* default samples of a shard; 0: 64 */
-    const char *default_size; /* NULL: it has one size only */
-    double rate;              /* the default learning rate, and how it changes */
+    const char *dataset;                  /* the source of its data by default */
+    enum ddp_dtype x_dtype;               /* of its samples: DDP_F32 numbers, DDP_I32 tokens */
+    bool labels;                          /* it needs labels */
+    int64_t batch;                        /* default samples of a shard; 0: 64 */
+    const char *default_size;             /* NULL: it has one size only */
+    const struct ddp_option *options;     /* of its own struct; NULL: none */
+    const struct ddp_model_field *fields; /* the same; what else the shapes need is in the config */
+    double rate;                          /* the default learning rate, and how it changes */
     enum ddp_schedule_kind schedule;
     /* what else people train it with; 0: what PyTorch has as default */
     const char *optimizer; /* NULL: sgd */
     double beta2, weight_decay, clip_norm;
     bool decay_matrices_only; /* no weight decay for biases and norms */
-    /* Sets the fields of a named size; a message if there is no such size. */
-    const char *(*set_size)(struct ddp_model_config *config, const char *size);
-    /* Fills in what is open, or says why it cannot be built (DDP_ERR_INVALID). May be NULL. */
+    /* Fills in what is open, for the size if it has several, or says why it cannot be built
+     * (DDP_ERR_INVALID). May be NULL. */
     enum ddp_status (*check)(struct ddp_model_config *config);
     enum ddp_status (*build)(ddp_graph *graph, const struct ddp_model_config *config);
 };
@@ -63,21 +73,23 @@ const struct ddp_model *ddp_model_find(const char *name);
 /* The i-th model; NULL after the last. */
 const struct ddp_model *ddp_model_at(int index);
 
-/* Completes a config: size, then what is given beside it, then the model's own check.
- * DDP_ERR_INVALID: names the option that does not fit the model. */
+/* Completes a config: the size's name, then the model's own check. DDP_ERR_INVALID: names the
+ * option that does not fit the model. */
 enum ddp_status ddp_model_configure(const struct ddp_model *model, struct ddp_model_config *config);
 
 /* A completed config as one line of text, "gpt2 classes=256 layers=4 ...", to be kept with weights:
  * what is needed to build the model again for other batches. */
 #define DDP_MODEL_TEXT 512
-void ddp_model_describe(const char *name, const struct ddp_model_config *config,
+void ddp_model_describe(const struct ddp_model *model, const struct ddp_model_config *config,
                         char text[DDP_MODEL_TEXT]);
 /* The reverse, for text from a file. DDP_ERR_FORMAT: names it.
- *   name [out]    of the model, which this version may not have
+ *   model [out]   NULL: this version does not have it; its own fields are not read then
  *   config [out]  all but batch
+ *   find          ddp_model_find()
  *   path          for the message */
-enum ddp_status ddp_model_read_description(char name[DDP_MODEL_TEXT],
+enum ddp_status ddp_model_read_description(const struct ddp_model **model,
                                            struct ddp_model_config *config, const char *text,
+                                           const struct ddp_model *(*find)(const char *name),
                                            const char *path);
 
 /* Builds a model's graph: inputs 0 (samples) and, with classes, 1 (labels).
@@ -88,5 +100,8 @@ enum ddp_status ddp_model_build(ddp_graph **graph, const struct ddp_model *model
 extern const struct ddp_model ddp_model_article, ddp_model_mlp, ddp_model_cnn, ddp_model_resnet,
     ddp_model_gpt2;
 extern const struct ddp_model ddp_model_custom; /* has no name of its own, and is not listed */
+
+/* The builder of a custom model, and what it is called with. */
+void ddp_model_custom_set(union ddp_model_own *own, ddp_model_builder *builder, void *arg);
 
 #endif

@@ -36,15 +36,23 @@ static const struct shape *find_shape(int64_t depth)
     return NULL;
 }
 
-static const char *set_size(struct ddp_model_config *config, const char *size)
-{
-    if (ddp_parse_int64(size, 1, 1000, &config->layers) && find_shape(config->layers))
-        return NULL;
-    return "resnet comes with 20, 32, 44, 56 or 110 layers (for CIFAR), 18 or 34";
-}
+struct resnet {
+    int64_t layers;
+};
+
+static const struct ddp_model_field fields[] = {
+    {"layers", DDP_FIELD_INT, offsetof(struct resnet, layers), 0, 1000, 0, 0},
+    {0},
+};
 
 static enum ddp_status check(struct ddp_model_config *config)
 {
+    struct resnet *resnet = (void *)&config->own;
+    if (!ddp_parse_int64(config->size, 1, 1000, &resnet->layers) || !find_shape(resnet->layers))
+        return ddp_fail(DDP_ERR_INVALID,
+                        "--size %s: resnet comes with 20, 32, 44, 56 or 110 layers (for CIFAR), 18 "
+                        "or 34",
+                        config->size);
     if (config->dim_count != 3 || config->dims[1] < 8 || config->dims[2] < 8)
         return ddp_fail(DDP_ERR_INVALID,
                         "--model resnet: the samples are not images of 8 x 8 or more");
@@ -81,7 +89,8 @@ static ddp_tensor *block(ddp_graph *graph, const char *prefix, ddp_tensor *x, in
 
 static enum ddp_status build(ddp_graph *graph, const struct ddp_model_config *config)
 {
-    const struct shape *shape = find_shape(config->layers);
+    const struct shape *shape =
+        find_shape(((const struct resnet *)(const void *)&config->own)->layers);
     const int64_t dims[] = {config->batch, config->dims[0], config->dims[1], config->dims[2]};
     const bool large = shape->stages == 4 && (dims[2] > 64 || dims[3] > 64);
     ddp_tensor *x = ddp_graph_input(graph, "samples", DDP_F32, 4, dims);
@@ -111,7 +120,7 @@ const struct ddp_model ddp_model_resnet = {
     .rate = 0.1,
     .schedule = DDP_SCHEDULE_COSINE,
     .weight_decay = 1e-4,
-    .set_size = set_size,
+    .fields = fields,
     .check = check,
     .build = build,
 };

@@ -36,18 +36,19 @@ enum ddp_status ddp_train_plan_kind(struct ddp_train_plan *plan,
                             : "none was found; --device cuda reports what is missing");
     for (int i = 0; i < options->device_count; i++)
         if (options->devices[i] >= plan->device.count)
-            return ddp_fail(
-                DDP_ERR_UNSUPPORTED, "--devices: there is no GPU %d: %d %s visible, counted from 0",
-                options->devices[i], plan->device.count, plan->device.count == 1 ? "is" : "are");
-    if (is_gpu(plan) && options->shared_weights_given && options->shared_weights)
+            return ddp_fail(DDP_ERR_UNSUPPORTED,
+                            "--devices: there is no GPU %d: %d %s visible, counted from 0",
+                            (int)options->devices[i], plan->device.count,
+                            plan->device.count == 1 ? "is" : "are");
+    if (is_gpu(plan) && ddp_train_given(options, "shared-weights") && options->shared_weights)
         return ddp_fail(DDP_ERR_UNSUPPORTED,
                         "--shared-weights is one copy in the host's memory, and --device is %s: "
                         "leave it out",
                         plan->device.name);
-    plan->replicas = options->replicas_given     ? (int)options->replicas
-                     : options->device_count > 0 ? options->device_count
-                     : is_gpu(plan)              ? plan->device.count
-                                                 : CPU_REPLICAS;
+    plan->replicas = ddp_train_given(options, "replicas") ? (int)options->replicas
+                     : options->device_count > 0          ? options->device_count
+                     : is_gpu(plan)                       ? plan->device.count
+                                                          : CPU_REPLICAS;
     if (plan->replicas > DDP_TRAIN_DEVICES)
         plan->replicas = DDP_TRAIN_DEVICES;
     return DDP_OK;
@@ -67,7 +68,7 @@ static enum ddp_status plan_dp(struct ddp_train_plan *plan, const struct ddp_tra
                         plan->device.count == 1 ? " is" : "s are");
     bool shared = false;
     for (int r = 0; r < plan->replicas; r++) {
-        plan->devices[r] = given > 0 ? options->devices[r] : r;
+        plan->devices[r] = given > 0 ? (int)options->devices[r] : r;
         for (int before = 0; before < r; before++)
             shared = shared || plan->devices[before] == plan->devices[r];
     }
@@ -87,7 +88,7 @@ static enum ddp_status plan_ddp(struct ddp_train_plan *plan,
         return ddp_fail(DDP_ERR_INVALID, "--devices names %d device%s for %d worker%s", given,
                         given == 1 ? "" : "s", plan->world_size, plan->world_size == 1 ? "" : "s");
     if (given > 0)
-        plan->devices[0] = options->devices[plan->rank];
+        plan->devices[0] = (int)options->devices[plan->rank];
     else if (is_gpu(plan) && count > 1 && plan->world_size > count)
         return ddp_fail(DDP_ERR_UNSUPPORTED,
                         "%d workers, and only %d GPUs are visible: start fewer with ddprun "
@@ -110,7 +111,7 @@ enum ddp_status ddp_train_plan_devices(struct ddp_train_plan *plan,
                         "--fast belongs to --mode ddp, which adds gradients over NCCL, and the "
                         "mode is %s, which does not",
                         ddp_mode_names[plan->mode]);
-    if (options->threads_given && is_gpu(plan) && plan->rank == 0)
+    if (ddp_train_given(options, "threads") && is_gpu(plan) && plan->rank == 0)
         ddp_log(DDP_LOG_WARNING,
                 "--threads has no effect on GPUs: --data-threads read ahead for them");
     switch (plan->mode) {
@@ -126,30 +127,30 @@ enum ddp_status ddp_train_plan_devices(struct ddp_train_plan *plan,
                         "--devices names %d devices, and --mode accum computes on one: use "
                         "--mode dp, or ddprun",
                         options->device_count);
-    plan->devices[0] = options->device_count > 0 ? options->devices[0] : 0;
+    plan->devices[0] = options->device_count > 0 ? (int)options->devices[0] : 0;
     return DDP_OK;
 }
 
 /* What a worker means by its device's number. */
-struct place {
+struct device_id {
     int64_t index;
     uint64_t visible;
 };
 
 /* The first rank that has the same device as `rank`. */
-static int first_on(const struct place *places, int rank)
+static int first_on(const struct device_id *ids, int rank)
 {
     for (int r = 0; r < rank; r++)
-        if (memcmp(&places[r], &places[rank], sizeof *places) == 0)
+        if (memcmp(&ids[r], &ids[rank], sizeof *ids) == 0)
             return r;
     return rank;
 }
 
-static int count_devices(const struct place *places, int ranks)
+static int count_devices(const struct device_id *ids, int ranks)
 {
     int count = 0;
     for (int r = 0; r < ranks; r++)
-        count += first_on(places, r) == r;
+        count += first_on(ids, r) == r;
     return count;
 }
 
@@ -176,13 +177,14 @@ enum ddp_status ddp_run_check_devices(struct ddp_run *run)
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");
     if (ranks == 1 || !is_gpu(plan))
         return DDP_OK;
-    struct place *places = ddp_array_alloc((size_t)ranks, sizeof *places);
-    if (!places)
+    struct device_id *ids = ddp_array_alloc((size_t)ranks, sizeof *ids);
+    if (!ids)
         return DDP_ERR_MEMORY;
-    const struct place own = {plan->devices[0], visible ? ddp_hash(visible, strlen(visible)) : 0};
-    enum ddp_status status = ddp_comm_all_gather(run->comm, &own, places, 2, DDP_I64);
-    const int devices = status == DDP_OK ? count_devices(places, ranks) : ranks;
-    free(places);
+    const struct device_id own = {plan->devices[0],
+                                  visible ? ddp_hash(visible, strlen(visible)) : 0};
+    enum ddp_status status = ddp_comm_all_gather(run->comm, &own, ids, 2, DDP_I64);
+    const int devices = status == DDP_OK ? count_devices(ids, ranks) : ranks;
+    free(ids);
     if (devices == ranks || getenv("NCCL_HOSTID")) /* ddprun --oversubscribe has logged it */
         return status;
     if (run->options->device_count > 0)

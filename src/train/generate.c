@@ -11,6 +11,7 @@
 #include "core/memory.h"
 #include "core/philox.h"
 #include "graph/exec.h"
+#include "model/gpt2.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -21,6 +22,7 @@
 struct ddp_generator {
     struct ddp_generator_config config;
     struct ddp_model_config model_config; /* with the length of `graph` */
+    int64_t context;                      /* tokens that it sees at most */
     ddp_device *device;
     ddp_graph *graph;
     ddp_exec *exec;
@@ -39,7 +41,7 @@ static int64_t vocabulary(const ddp_generator *generator)
 
 static size_t window_bytes(const ddp_generator *generator)
 {
-    return (size_t)generator->model_config.context * sizeof(int32_t);
+    return (size_t)generator->context * sizeof(int32_t);
 }
 
 /* Makes the graph for sequences of `length` tokens. */
@@ -76,10 +78,11 @@ enum ddp_status ddp_generator_create(ddp_generator **generator,
         return DDP_ERR_MEMORY;
     g->config = *config;
     g->model_config = *config->model_config;
+    g->context = ddp_gpt2_in(config->model_config)->context;
     g->model_config.batch = 1;
     g->model_config.dim_count = 1;
     g->model_config.compute = g->model_config.activations = DDP_F32;
-    g->window = ddp_array_alloc((size_t)g->model_config.context, sizeof *g->window);
+    g->window = ddp_array_alloc((size_t)g->context, sizeof *g->window);
     g->logits = ddp_array_alloc((size_t)vocabulary(g), sizeof *g->logits);
     g->order = ddp_array_alloc((size_t)vocabulary(g), sizeof *g->order);
     enum ddp_status status = g->window && g->logits && g->order ? DDP_OK : DDP_ERR_MEMORY;
@@ -88,7 +91,7 @@ enum ddp_status ddp_generator_create(ddp_generator **generator,
     if (status == DDP_OK)
         status = ddp_device_alloc(g->device, window_bytes(g), (void **)&g->tokens);
     if (status == DDP_OK)
-        status = build(g, g->model_config.context < SHORTEST ? g->model_config.context : SHORTEST);
+        status = build(g, g->context < SHORTEST ? g->context : SHORTEST);
     if (status != DDP_OK) {
         ddp_generator_destroy(g);
         return status;
@@ -166,7 +169,7 @@ static enum ddp_status run(ddp_generator *generator, int64_t count)
 enum ddp_status ddp_generator_next(ddp_generator *generator, const int32_t *tokens, int64_t count,
                                    int32_t *next)
 {
-    const int64_t context = generator->model_config.context;
+    const int64_t context = generator->context;
     const int64_t seen = count < context ? count : context;
     int64_t length = generator->model_config.dims[0];
     enum ddp_status status = DDP_OK;
@@ -189,8 +192,8 @@ enum ddp_status ddp_generator_next(ddp_generator *generator, const int32_t *toke
                 "or the training diverged",
                 (long long)i);
     uint32_t numbers[4];
-    const uint64_t place = (uint64_t)count;
-    ddp_philox(numbers, (const uint32_t[]){(uint32_t)place, (uint32_t)(place >> 32), 0, 0},
+    const uint64_t position = (uint64_t)count;
+    ddp_philox(numbers, (const uint32_t[]){(uint32_t)position, (uint32_t)(position >> 32), 0, 0},
                (const uint32_t[]){(uint32_t)generator->config.seed,
                                   (uint32_t)(generator->config.seed >> 32)});
     *next = ddp_generator_draw(generator->logits, vocabulary(generator),

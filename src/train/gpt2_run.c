@@ -10,6 +10,7 @@
 #include "core/text.h"
 #include "core/trace.h"
 #include "job/job.h"
+#include "model/gpt2.h"
 #include "weights/weights.h"
 
 enum ddp_status ddp_run_read_config(struct ddp_run *run)
@@ -24,10 +25,6 @@ enum ddp_status ddp_run_read_config(struct ddp_run *run)
     if (flag && !gpt2)
         return ddp_fail(DDP_ERR_INVALID, "%s belongs to the model gpt2, and the model is %s", flag,
                         run->plan.model->name);
-    if (options->export_format && !options->export_path)
-        return ddp_fail(DDP_ERR_INVALID, "--export-format needs --export FILE");
-    if (options->config && options->size)
-        return ddp_fail(DDP_ERR_INVALID, "--config and --size exclude each other: give one");
     enum ddp_status status = DDP_OK;
     if (options->export_path)
         status = ddp_train_export_format(&format, options->export_path);
@@ -38,62 +35,46 @@ enum ddp_status ddp_run_read_config(struct ddp_run *run)
     return status;
 }
 
-/* Without --size and --config, weights that are loaded say how large the model is. */
-static enum ddp_status apply_weights(const struct ddp_run *run, struct ddp_model_config *config)
-{
-    const struct ddp_train_options *options = run->options;
-    const struct ddp_model *model;
-    struct ddp_model_config file;
-    if (!options->load || options->size || run->plan.model != &ddp_model_gpt2)
-        return DDP_OK;
-    enum ddp_status status = ddp_train_weights_model(options->load, &model, &file);
-    if (status != DDP_OK || model != &ddp_model_gpt2)
-        return status;
-    if (!config->layers)
-        config->layers = file.layers;
-    if (!config->heads)
-        config->heads = file.heads;
-    if (!config->channels)
-        config->channels = file.channels;
-    if (!config->context)
-        config->context = file.context;
-    if (config->norm_eps == 0) {
-        config->norm_eps = file.norm_eps;
-        config->exact_gelu = file.exact_gelu;
-    }
-    return DDP_OK;
-}
-
-/* The command line overrides the file. */
+/* The command line overrides the file. Without --size and --config, weights that are loaded say how
+ * large the model is. */
 enum ddp_status ddp_run_apply_config(const struct ddp_run *run, struct ddp_model_config *config)
 {
+    const struct ddp_train_options *options = run->options;
     const struct ddp_hf_config *file = &run->hf_config;
-    if (!run->options->config)
-        return apply_weights(run, config);
-    if (!config->layers)
-        config->layers = file->shape.layers;
-    if (!config->heads)
-        config->heads = file->shape.heads;
-    if (!config->channels)
-        config->channels = file->shape.channels;
-    if (!config->context)
-        config->context = file->shape.context;
-    if (!run->options->dropout_given)
-        config->dropout = file->dropout;
-    config->norm_eps = file->norm_eps;
-    config->exact_gelu = file->exact_gelu;
-    return DDP_OK;
+    const struct ddp_gpt2_shape *shape = &file->shape;
+    const struct ddp_model *model;
+    struct ddp_model_config loaded;
+    if (run->plan.model != &ddp_model_gpt2)
+        return DDP_OK;
+    struct ddp_gpt2 *gpt2 = ddp_gpt2_of(&config->own);
+    if (options->config) {
+        ddp_gpt2_fill(gpt2, &(struct ddp_gpt2){.layers = shape->layers,
+                                               .heads = shape->heads,
+                                               .channels = shape->channels,
+                                               .context = shape->context,
+                                               .norm_eps = file->norm_eps,
+                                               .exact_gelu = file->exact_gelu});
+        if (!ddp_train_given(options, "dropout"))
+            gpt2->dropout = file->dropout;
+        return DDP_OK;
+    }
+    if (!options->load || options->size)
+        return DDP_OK;
+    enum ddp_status status = ddp_train_weights_model(options->load, &model, &loaded);
+    if (status == DDP_OK && model == &ddp_model_gpt2)
+        ddp_gpt2_fill(gpt2, ddp_gpt2_in(&loaded));
+    return status;
 }
 
 enum ddp_status ddp_run_export(struct ddp_run *run)
 {
     const char *path = run->options->export_path;
-    const struct ddp_model_config *model = &run->model_config;
+    const struct ddp_gpt2 *gpt2 = ddp_gpt2_in(&run->model_config);
     const struct ddp_hf_config config = {
-        .shape = {.heads = model->heads},
-        .dropout = model->dropout,
-        .exact_gelu = model->exact_gelu,
-        .norm_eps = model->norm_eps,
+        .shape = {.heads = gpt2->heads},
+        .dropout = gpt2->dropout,
+        .exact_gelu = gpt2->exact_gelu,
+        .norm_eps = gpt2->norm_eps,
     };
     char shown[DDP_TEXT_SHOWN];
     if (!path || run->plan.rank != 0)

@@ -96,7 +96,7 @@ static enum ddp_status search(struct ddp_run *run, int64_t step, struct ddp_scan
         if (status != DDP_OK)
             break;
         status = scan_batch(&rerun, run, step, batch, scan);
-        if (status == DDP_OK && scan->place != DDP_SCAN_NOTHING)
+        if (status == DDP_OK && scan->kind != DDP_SCAN_NOTHING)
             *shard = batch->shard;
         ddp_loader_release(loader, batch);
     }
@@ -108,7 +108,7 @@ static enum ddp_status search(struct ddp_run *run, int64_t step, struct ddp_scan
 /* What to do about it, by where it was found. */
 static const char *advice(const struct ddp_scan *scan)
 {
-    switch (scan->place) {
+    switch (scan->kind) {
     case DDP_SCAN_INPUT:
         return "it is in the data";
     case DDP_SCAN_WEIGHT:
@@ -125,7 +125,7 @@ static const char *advice(const struct ddp_scan *scan)
 static enum ddp_status explain(struct ddp_run *run, int64_t step, const char *what,
                                enum ddp_log_level level)
 {
-    struct ddp_scan scan = {.place = DDP_SCAN_NOTHING};
+    struct ddp_scan scan = {.kind = DDP_SCAN_NOTHING};
     char found[400];
     int64_t shard, first;
     enum ddp_status status = search(run, step, &scan, &shard);

@@ -12,6 +12,7 @@
 #include "job/board.h"
 #include "job/job.h"
 #include "mode/lanes.h"
+#include "model/gpt2.h"
 #include "train/devices.h"
 #include "train/outputs.h"
 #include "weights/weights.h"
@@ -35,12 +36,11 @@ static enum ddp_status check_fit(const struct ddp_run *run)
     if (model->labels && info->label_count == 0)
         return ddp_fail(DDP_ERR_INVALID, "%s has no labels, and the model %s needs them", where,
                         model->name);
-    if (!tokens && (options->seq_len_given || options->tokens_given || options->vocab_size_given))
-        return ddp_fail(DDP_ERR_INVALID, "--%s belongs to token data, and %s holds numbers",
-                        options->seq_len_given  ? "seq-len"
-                        : options->tokens_given ? "tokens"
-                                                : "vocab-size",
-                        where);
+    static const char *const of_tokens[] = {"seq-len", "tokens", "vocab-size"};
+    for (size_t i = 0; i < sizeof of_tokens / sizeof of_tokens[0]; i++)
+        if (!tokens && ddp_train_given(options, of_tokens[i]))
+            return ddp_fail(DDP_ERR_INVALID, "--%s belongs to token data, and %s holds numbers",
+                            of_tokens[i], where);
     return DDP_OK;
 }
 
@@ -79,10 +79,7 @@ static enum ddp_status build_model(struct ddp_run *run)
         .batch = run->plan.batch_size,
         .features = (int64_t)info->sample_values,
         .classes = info->class_count,
-        .hidden_count = options->hidden_count,
         .dim_count = info->dim_count,
-        .builder = options->builder,
-        .builder_arg = options->builder_arg,
         .x_dtype = info->x_dtype,
         .label_count = info->label_count,
         .compute = options->dtype == DDP_TRAIN_BF16 ? DDP_BF16 : DDP_F32,
@@ -90,16 +87,10 @@ static enum ddp_status build_model(struct ddp_run *run)
             options->dtype == DDP_TRAIN_BF16 && kernels->bf16_activations ? DDP_BF16 : DDP_F32,
         .fuses_norms = kernels->add_layer_norm_forward,
         .size = options->size,
-        .layers = options->layers,
-        .heads = options->heads,
-        .channels = options->channels,
-        .context = options->context,
-        .dropout = options->dropout,
+        .own = *ddp_train_model_own(options),
     };
     for (int i = 0; i < info->dim_count; i++)
         config->dims[i] = info->dims[i];
-    for (int i = 0; i < options->hidden_count; i++)
-        config->hidden[i] = options->hidden[i];
     enum ddp_status status = ddp_run_apply_config(run, config);
     if (status == DDP_OK)
         status = ddp_model_configure(run->plan.model, config);
@@ -167,12 +158,13 @@ static enum ddp_status init_weights(struct ddp_run *run)
     run->weights = ddp_array_alloc((size_t)ddp_graph_flat_count(run->graph), sizeof(float));
     if (!run->weights)
         return DDP_ERR_MEMORY;
+    const bool gpt2 = run->plan.model == &ddp_model_gpt2;
     ddp_rng_seed(&rng, run->options->seed);
     ddp_graph_init_parameters(run->graph, &rng, run->weights);
     if (!run->options->load)
         return DDP_OK;
-    return ddp_train_weights_load(run->options->load, run->graph, run->model_config.heads,
-                                  run->weights);
+    return ddp_train_weights_load(run->options->load, run->graph,
+                                  gpt2 ? ddp_gpt2_in(&run->model_config)->heads : 0, run->weights);
 }
 
 static enum ddp_status create_mode(struct ddp_run *run)

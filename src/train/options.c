@@ -6,584 +6,366 @@
 
 #include "train/options.h"
 
-#include "train/options_read.h"
+#include "core/parse.h"
 #include "weights/weights.h"
 
-#include <stddef.h>
+#include <assert.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
 
-#define AT(member)    offsetof(struct ddp_train_options, member)
-#define GIVEN(member) (ptrdiff_t) offsetof(struct ddp_train_options, member)
+#define OPTION_STRUCT struct ddp_train_options
 
 static const char *const device_help =
-    "where to compute: auto (a GPU where there is one), cpu or cuda";
+    "where to compute: auto (a GPU if there is one), cpu or cuda";
 
 static const char *const dtype_names[] = {"fp32", "bf16", NULL};
 
 #define BETA_MAX 0.9999999999
 
-const struct ddp_option ddp_train_option_table[] = {
-    {.given_table = AT(given),
-     .section = "What to train",
-     .name = "model",
-     .type = DDP_OPTION_CUSTOM,
-     .read = ddp_train_read_model,
-     .argument = "NAME",
+static const char *read_model(void *destination, const char *value)
+{
+    struct ddp_train_options *options = destination;
+    static char message[128];
+    const struct ddp_model *model = ddp_model_find(value);
+    if (!model) {
+        size_t used = (size_t)snprintf(message, sizeof message, "no such model; there are");
+        for (int i = 0; ddp_model_at(i) && used < sizeof message; i++)
+            used += (size_t)snprintf(message + used, sizeof message - used, " %s",
+                                     ddp_model_at(i)->name);
+        return message;
+    }
+    if (!options->custom)
+        options->model = model;
+    return NULL;
+}
+
+static const char *read_dataset(void *destination, const char *value)
+{
+    struct ddp_train_options *options = destination;
+    static char message[128];
+    size_t used = (size_t)snprintf(message, sizeof message, "no such source of data; there are");
+    for (size_t i = 0; ddp_dataset_source_at(i); i++) {
+        const char *name = ddp_dataset_source_at(i)->name;
+        if (strcmp(name, value) == 0) {
+            options->dataset = name;
+            return NULL;
+        }
+        if (used < sizeof message)
+            used += (size_t)snprintf(message + used, sizeof message - used, " %s", name);
+    }
+    return message;
+}
+
+/* "crop,flip" */
+static const char *read_augment(void *destination, const char *value)
+{
+    struct ddp_train_options *options = destination;
+    char text[64];
+    options->crop = options->flip = false;
+    if (strcmp(value, "none") == 0)
+        return NULL;
+    snprintf(text, sizeof text, "%s", value);
+    for (char *rest = text, *word; (word = strsep(&rest, ","));)
+        if (strcmp(word, "crop") == 0)
+            options->crop = true;
+        else if (strcmp(word, "flip") == 0)
+            options->flip = true;
+        else
+            return "must be crop, flip, both with a comma between, or none";
+    return NULL;
+}
+
+/* "0,1": numbers of GPUs, which may repeat. */
+static const char *read_devices(void *destination, const char *value)
+{
+    struct ddp_train_options *options = destination;
+    return ddp_option_list(value, DDP_TRAIN_DEVICES, 0, 1023, false, options->devices,
+                           &options->device_count)
+               ? NULL
+               : "must be at most 64 numbers of GPUs, counted from 0, with commas between";
+}
+
+/* "30,60,80" */
+static const char *read_milestones(void *destination, const char *value)
+{
+    struct ddp_train_options *options = destination;
+    return ddp_option_list(value, DDP_SCHEDULE_MILESTONES, 1, 1000000000, true, options->milestones,
+                           &options->milestone_count)
+               ? NULL
+               : "must be at most 16 rising numbers of epochs with commas between";
+}
+
+/* "20-40", or "20": the steps that a trace shows. */
+static const char *read_trace_steps(void *destination, const char *value)
+{
+    struct ddp_train_options *options = destination;
+    char text[64];
+    if (snprintf(text, sizeof text, "%s", value) >= (int)sizeof text)
+        return "too long";
+    char *last = strchr(text, '-');
+    if (last)
+        *last++ = '\0';
+    if (!ddp_parse_int64(text, 1, DDP_COUNT_MAX, &options->report.trace_first) ||
+        !ddp_parse_int64(last ? last : text, options->report.trace_first, DDP_COUNT_MAX,
+                         &options->report.trace_last))
+        return "must be the first and the last step, such as 20-40";
+    return NULL;
+}
+
+/* Those of the models stand between the first rows and the others. */
+static const struct ddp_option first_rows[] = {
+    {OPTION_SECTION("What to train"), OPTION_CUSTOM("model", read_model, "NAME"),
      .help = "mlp (default), cnn, resnet, gpt2, or article, the linear model of the example"},
-    {.name = "hidden",
-     .type = DDP_OPTION_CUSTOM,
-     .read = ddp_train_read_hidden,
-     .argument = "N,N,...",
-     .help = "mlp: widths of the hidden layers (default 512,512), or none"},
-    {.name = "size",
-     .type = DDP_OPTION_TEXT,
-     .offset = AT(size),
-     .argument = "NAME",
+    {OPTION_TEXT("size", size, "NAME"),
      .help = "gpt2: d2, d4 (default), d6, d12 or 124M, d24 or 355M, d36 or 774M, d48 or 1558M; "
              "resnet: 20 (default), 32, 44, 56, 110, 18 or 34"},
-    {.name = "layers",
-     .type = DDP_OPTION_INT,
-     .offset = AT(layers),
-     .min = 1,
-     .max = 1000,
-     .argument = "N",
-     .help = "gpt2: blocks, instead of the size's"},
-    {.name = "heads",
-     .type = DDP_OPTION_INT,
-     .offset = AT(heads),
-     .min = 1,
-     .max = 1000,
-     .argument = "N",
-     .help = "gpt2: heads of attention, instead of the size's"},
-    {.name = "channels",
-     .type = DDP_OPTION_INT,
-     .offset = AT(channels),
-     .min = 1,
-     .max = 65536,
-     .argument = "N",
-     .help = "gpt2: numbers for a token inside, instead of the size's"},
-    {.name = "context",
-     .type = DDP_OPTION_INT,
-     .offset = AT(context),
-     .min = 1,
-     .max = 1 << 20,
-     .argument = "N",
-     .help = "gpt2: positions it has room for (default --seq-len; 1024 from 124M on)"},
-    {.name = "config",
-     .type = DDP_OPTION_TEXT,
-     .offset = AT(config),
-     .argument = "FILE",
-     .help = "gpt2: shape and dropout from this config.json of Hugging Face"},
-    {.name = "dropout",
-     .type = DDP_OPTION_REAL,
-     .offset = AT(dropout),
-     .min = 0,
-     .max = 0.99,
-     .given_offset = GIVEN(dropout_given),
-     .argument = "P",
-     .help = "gpt2: share of elements that are dropped after embeddings and layers (default 0)"},
-    {.name = "dtype",
-     .type = DDP_OPTION_CHOICE,
-     .offset = AT(dtype),
-     .choices = dtype_names,
-     .argument = "TYPE",
-     .help = "operands of products, on GPUs activations too: fp32 (default) or bf16; weights stay "
-             "fp32"},
-    {.name = "data",
-     .letter = 'd',
-     .type = DDP_OPTION_TEXT,
-     .offset = AT(data),
-     .argument = "PATH",
-     .help = "what to learn: a directory (IDX, CIFAR, train.bin), X.npy,Y.npy, FILE.npz, a file of "
-             "tokens, a glob of them, or any text (default: Debian's Fashion-MNIST)"},
-    {.name = "dataset",
-     .type = DDP_OPTION_CUSTOM,
-     .read = ddp_train_read_dataset,
-     .argument = "NAME",
-     .help =
-         "how to read --data, where its name does not tell: idx, cifar, npy, tokens or article"},
-    {.name = "val",
-     .type = DDP_OPTION_TEXT,
-     .offset = AT(val),
-     .argument = "PATH",
-     .help = "what to evaluate on, where --data alone does not say"},
-    {.name = "seq-len",
-     .type = DDP_OPTION_INT,
-     .offset = AT(seq_len),
-     .min = 1,
-     .max = 1 << 24,
-     .given_offset = GIVEN(seq_len_given),
-     .argument = "T",
-     .help = "tokens: length of a sample (default 256)"},
-    {.name = "tokens",
-     .type = DDP_OPTION_CHOICE,
-     .offset = AT(tokens),
-     .choices = ddp_token_kind_names,
-     .given_offset = GIVEN(tokens_given),
-     .argument = "KIND",
-     .help = "tokens: what files hold: auto (default), gpt2 (llm.c's), uint16, uint32 or bytes"},
-    {.name = "vocab-size",
-     .type = DDP_OPTION_INT,
-     .offset = AT(vocab_size),
-     .min = 2,
-     .max = 1 << 24,
-     .given_offset = GIVEN(vocab_size_given),
-     .argument = "N",
-     .help =
-         "tokens: how many there are (default: 50257 for 16 bits, 128256 for 32, 256 for bytes)"},
-    {.name = "augment",
-     .type = DDP_OPTION_CUSTOM,
-     .read = ddp_train_read_augment,
-     .argument = "LIST",
-     .help = "change training images at random: crop (4 pixels of padding), flip (left and right), "
-             "crop,flip or none (default)"},
-    {.name = "data-threads",
-     .type = DDP_OPTION_INT,
-     .offset = AT(data_threads),
-     .min = 1,
-     .max = 64,
-     .argument = "N",
-     .help = "threads of each worker that read ahead (default 1)"},
-    {.name = "data-size",
-     .type = DDP_OPTION_INT,
-     .offset = AT(data_size),
-     .min = 1,
-     .max = 1e9,
-     .given_offset = GIVEN(data_size_given),
-     .argument = "N",
-     .help = "article: number of samples, and of numbers in each (default 16)"},
-    {.name = "load",
-     .type = DDP_OPTION_TEXT,
-     .offset = AT(load),
-     .argument = "FILE",
-     .help = "start from the weights in this file: ours, or a GPT-2 of Hugging Face or llm.c"},
-    {.name = "save",
-     .type = DDP_OPTION_TEXT,
-     .offset = AT(save),
-     .argument = "FILE",
-     .help = "write the weights to this safetensors file at the end, whole or not at all"},
-    {.name = "export",
-     .type = DDP_OPTION_TEXT,
-     .offset = AT(export_path),
-     .argument = "FILE",
-     .help = "gpt2: write the weights at the end for other programs"},
-    {.name = "export-format",
-     .type = DDP_OPTION_CHOICE,
-     .offset = AT(export_format),
-     .choices = ddp_export_format_names,
-     .argument = "FORMAT",
-     .help = "hf (Hugging Face), llmc or llmc-bf16 (default: hf for a FILE.safetensors, llmc for a "
-             "FILE.bin)"},
-    {.name = "seed",
-     .type = DDP_OPTION_UINT,
-     .offset = AT(seed),
-     .argument = "N",
-     .help = "seed of initial weights and sample order, from 0 to 2^64-1 (default 0)"},
-
-    {.section = "Generating text, instead of training",
-     .name = "generate",
-     .type = DDP_OPTION_INT,
-     .offset = AT(generate),
-     .min = 1,
-     .max = 1e6,
-     .argument = "N",
-     .help = "continue the prompt by N tokens with the gpt2 that --load names"},
-    {.name = "prompt",
-     .type = DDP_OPTION_TEXT,
-     .offset = AT(prompt),
-     .argument = "TEXT|FILE",
-     .help = "what to continue: text, or numbers where tokens are not bytes; or a file with it"},
-    {.name = "temperature",
-     .type = DDP_OPTION_REAL,
-     .offset = AT(temperature),
-     .min = 0,
-     .max = 100,
-     .argument = "X",
-     .help = "below 1 the likely gets likelier; 0: always the likeliest (default 0.8)"},
-    {.name = "top-k",
-     .type = DDP_OPTION_INT,
-     .offset = AT(top_k),
-     .min = 0,
-     .max = 1e6,
-     .argument = "K",
-     .help = "draw from the K likeliest tokens only; 0: from all (default 200)"},
-
-    {.section = "Where it runs",
-     .name = "mode",
-     .type = DDP_OPTION_CHOICE,
-     .offset = AT(mode),
-     .choices = ddp_mode_names,
-     .given_offset = GIVEN(mode_given),
-     .argument = "MODE",
-     .help = "accum (default alone), ddp (default under ddprun) or dp"},
-    {.name = "distributed",
-     .type = DDP_OPTION_FLAG,
-     .offset = AT(distributed),
-     .help = "the same as --mode ddp"},
-    {.name = "replicas",
-     .type = DDP_OPTION_INT,
-     .offset = AT(replicas),
-     .min = 1,
-     .max = DDP_TRAIN_DEVICES,
-     .given_offset = GIVEN(replicas_given),
-     .argument = "N",
-     .help = "dp: threads with a replica of the model each (default: as many as GPUs; 2 on the "
-             "CPU)"},
-    {.name = "device",
-     .type = DDP_OPTION_TEXT,
-     .offset = AT(device),
-     .argument = "KIND",
-     .help = device_help},
-    {.name = "devices",
-     .type = DDP_OPTION_CUSTOM,
-     .read = ddp_train_read_devices,
-     .argument = "N,N,...",
-     .help = "numbers of the GPUs that replicas or workers compute on; one may be named twice"},
-    {.name = "fast",
-     .type = DDP_OPTION_FLAG,
-     .offset = AT(fast),
-     .help = "ddp on GPUs: NCCL's own all-reduce; the bits may then depend on the machine"},
-    {.name = "threads",
-     .letter = 't',
-     .type = DDP_OPTION_INT,
-     .offset = AT(threads),
-     .min = 1,
-     .max = 1024,
-     .given_offset = GIVEN(threads_given),
-     .argument = "N",
-     .help = "computing threads of each worker or replica (default: OMP_NUM_THREADS, or its share "
-             "of the cores)"},
-    {.name = "bucket-mb",
-     .type = DDP_OPTION_REAL,
-     .offset = AT(bucket_mb),
-     .min = 0.001,
-     .max = 1048576,
-     .given_offset = GIVEN(bucket_mb_given),
-     .argument = "MB",
-     .help = "ddp: gradients all-reduced together, in MiB (default 25)"},
-    {.name = "zero",
-     .type = DDP_OPTION_INT,
-     .offset = AT(zero),
-     .min = 0,
-     .max = 1,
-     .given_offset = GIVEN(zero_given),
-     .argument = "STAGE",
-     .help = "ddp: 1 shares the update out over the workers (default), 0 repeats it in each"},
-    {.name = "shared-weights",
-     .type = DDP_OPTION_FLAG,
-     .negatable = true,
-     .offset = AT(shared_weights),
-     .given_offset = GIVEN(shared_weights_given),
-     .help = "ddp: one copy of weights and optimizer state for all workers (default on the CPU)"},
-    {.name = "sync-batch-norm",
-     .type = DDP_OPTION_FLAG,
-     .offset = AT(sync_batch_norm),
-     .help = "ddp: batch norm over the samples of all workers in a step, not of each by itself"},
-
-    {.section = "How long and how much at a time",
-     .name = "epochs",
-     .letter = 'e',
-     .type = DDP_OPTION_INT,
-     .offset = AT(epochs),
-     .min = 1,
-     .max = 1e9,
-     .given_offset = GIVEN(epochs_given),
-     .argument = "N",
-     .help = "passes over the data (default 5)"},
-    {.name = "steps",
-     .letter = 's',
-     .type = DDP_OPTION_INT,
-     .offset = AT(steps),
-     .min = 1,
-     .max = (double)DDP_COUNT_MAX,
-     .argument = "N",
-     .help = "optimizer steps instead of epochs"},
-    {.name = "batch-size",
-     .letter = 'b',
-     .type = DDP_OPTION_INT,
-     .offset = AT(batch_size),
-     .min = 1,
-     .max = 1e6,
-     .given_offset = GIVEN(batch_size_given),
-     .argument = "N",
-     .help = "samples of one shard: one forward and backward pass (default 64, gpt2 8)"},
-    {.name = "acc-steps",
-     .letter = 'a',
-     .type = DDP_OPTION_INT,
-     .offset = AT(acc_steps),
-     .min = 1,
-     .max = 1e6,
-     .given_offset = GIVEN(acc_steps_given),
-     .argument = "N",
-     .help = "shards that a worker or replica runs before each update (default 1)"},
-    {.name = "lanes",
-     .type = DDP_OPTION_INT,
-     .offset = AT(lanes),
-     .min = 1,
-     .max = DDP_TRAIN_LANES,
-     .given_offset = GIVEN(lanes_given),
-     .argument = "N",
-     .help = "gradients are added one after another in each of N lanes, and the lanes' sums in a "
-             "tree (default 8, a power of two); 1 takes the least memory"},
-    {.name = "global-batch",
-     .letter = 'g',
-     .type = DDP_OPTION_INT,
-     .offset = AT(global_batch),
-     .min = 1,
-     .max = 1e9,
-     .given_offset = GIVEN(global_batch_given),
-     .argument = "N",
-     .help = "samples of an update over all workers; derives --acc-steps"},
-    {.name = "shuffle",
-     .type = DDP_OPTION_FLAG,
-     .negatable = true,
-     .offset = AT(shuffle),
-     .given_offset = GIVEN(shuffle_given),
-     .help = "a new random order each epoch (default; not for article)"},
-    {.name = "drop-last",
-     .type = DDP_OPTION_FLAG,
-     .offset = AT(drop_last),
-     .help = "leave out samples that do not fill all shards, instead of repeating some"},
-
-    {.section = "Optimizer",
-     .name = "optimizer",
-     .type = DDP_OPTION_CHOICE,
-     .offset = AT(optimizer),
-     .choices = ddp_optimizer_names,
-     .given_offset = GIVEN(optimizer_given),
-     .argument = "NAME",
-     .help = "sgd, adam or adamw (default: what the model is trained with, see trainer(1))"},
-    {.name = "lr",
-     .type = DDP_OPTION_REAL,
-     .offset = AT(rate),
-     .min = 0,
-     .max = 1e6,
-     .given_offset = GIVEN(rate_given),
-     .argument = "RATE",
-     .help = "learning rate (default: 0.1 for mlp, 0.01 for article; 0.001 with adam and adamw)"},
-    {.name = "scale-lr",
-     .type = DDP_OPTION_FLAG,
-     .offset = AT(scale_rate),
-     .help = "multiply the learning rate by the number of shards, workers x --acc-steps"},
-    {.name = "momentum",
-     .type = DDP_OPTION_REAL,
-     .offset = AT(momentum),
-     .min = 0,
-     .max = 1,
-     .given_offset = GIVEN(momentum_given),
-     .argument = "M",
-     .help = "sgd: momentum (default 0.9)"},
-    {.name = "nesterov",
-     .type = DDP_OPTION_FLAG,
-     .offset = AT(nesterov),
-     .help = "sgd: Nesterov's momentum"},
-    {.name = "beta1",
-     .type = DDP_OPTION_REAL,
-     .offset = AT(beta1),
-     .min = 0,
-     .max = BETA_MAX,
-     .given_offset = GIVEN(beta1_given),
-     .argument = "B",
-     .help = "adam, adamw: how much of the mean gradient is kept (default 0.9)"},
-    {.name = "beta2",
-     .type = DDP_OPTION_REAL,
-     .offset = AT(beta2),
-     .min = 0,
-     .max = BETA_MAX,
-     .given_offset = GIVEN(beta2_given),
-     .argument = "B",
-     .help = "adam, adamw: how much of the mean square is kept (default 0.999)"},
-    {.name = "eps",
-     .type = DDP_OPTION_REAL,
-     .offset = AT(eps),
-     .min = 0,
-     .max = 1e6,
-     .given_offset = GIVEN(eps_given),
-     .argument = "E",
-     .help = "adam, adamw: added to the root of the mean square (default 1e-8)"},
-    {.name = "weight-decay",
-     .type = DDP_OPTION_REAL,
-     .offset = AT(weight_decay),
-     .min = 0,
-     .max = 1e6,
-     .given_offset = GIVEN(weight_decay_given),
-     .argument = "D",
-     .help = "weight decay (default: 0.01 with adamw, else 0)"},
-    {.name = "decay-on",
-     .type = DDP_OPTION_CHOICE,
-     .offset = AT(decay_on),
-     .choices = ddp_train_decay_names,
-     .given_offset = GIVEN(decay_on_given),
-     .argument = "WHAT",
-     .help = "weight decay of all parameters (default), or of matrices: not of biases and norms"},
-    {.name = "clip-grad-norm",
-     .type = DDP_OPTION_REAL,
-     .offset = AT(clip_norm),
-     .min = 0,
-     .max = 1e30,
-     .given_offset = GIVEN(clip_norm_given),
-     .argument = "N",
-     .help = "scale gradients down to this global norm (default 0: never)"},
-
-    {.section = "Learning rate over the run",
-     .name = "schedule",
-     .type = DDP_OPTION_CHOICE,
-     .offset = AT(schedule),
-     .choices = ddp_schedule_names,
-     .given_offset = GIVEN(schedule_given),
-     .argument = "NAME",
-     .help = "constant (default for article), linear (for mlp), cosine or step"},
-    {.name = "warmup-steps",
-     .type = DDP_OPTION_INT,
-     .offset = AT(warmup_steps),
-     .min = 0,
-     .max = (double)DDP_COUNT_MAX,
-     .given_offset = GIVEN(warmup_steps_given),
-     .argument = "N",
-     .help = "steps over which the rate first rises (default 0)"},
-    {.name = "warmup-epochs",
-     .type = DDP_OPTION_REAL,
-     .offset = AT(warmup_epochs),
-     .min = 0,
-     .max = 1e9,
-     .given_offset = GIVEN(warmup_epochs_given),
-     .argument = "X",
-     .help = "the same in epochs, such as 0.5"},
-    {.name = "min-lr",
-     .type = DDP_OPTION_REAL,
-     .offset = AT(min_rate),
-     .min = 0,
-     .max = 1e6,
-     .given_offset = GIVEN(min_rate_given),
-     .argument = "RATE",
-     .help = "linear, cosine: the rate that they end in (default 0)"},
-    {.name = "lr-gamma",
-     .type = DDP_OPTION_REAL,
-     .offset = AT(gamma),
-     .min = 0,
-     .max = 1,
-     .given_offset = GIVEN(gamma_given),
-     .argument = "G",
-     .help = "step: what the rate is multiplied by at each fall (default 0.1)"},
-    {.name = "lr-step-size",
-     .type = DDP_OPTION_INT,
-     .offset = AT(step_size),
-     .min = 1,
-     .max = 1e9,
-     .given_offset = GIVEN(step_size_given),
-     .argument = "N",
-     .help = "step: epochs between falls (default 30)"},
-    {.name = "lr-milestones",
-     .type = DDP_OPTION_CUSTOM,
-     .read = ddp_train_read_milestones,
-     .argument = "N,N,...",
-     .help = "step: the epochs after which the rate falls, instead"},
-
-    {.section = "Checkpoints",
-     .name = "checkpoint",
-     .type = DDP_OPTION_TEXT,
-     .offset = AT(checkpoint),
-     .argument = "DIR",
-     .help = "write checkpoints to this directory; Ctrl-C, SIGTERM and SIGUSR1 then write one and "
-             "stop the "
-             "job with exit code 75"},
-    {.name = "checkpoint-every",
-     .type = DDP_OPTION_INT,
-     .offset = AT(checkpoint_every),
-     .min = 1,
-     .max = (double)DDP_COUNT_MAX,
-     .argument = "N",
-     .help = "a checkpoint every N steps and at the end (default: after each epoch)"},
-    {.name = "keep",
-     .type = DDP_OPTION_INT,
-     .offset = AT(keep),
-     .min = 0,
-     .max = (double)DDP_COUNT_MAX,
-     .given_offset = GIVEN(keep_given),
-     .argument = "N",
-     .help = "remove all but the newest N checkpoints (default 3; 0: keep all)"},
-    {.name = "resume",
-     .type = DDP_OPTION_FLAG,
-     .offset = AT(resume),
-     .help = "go on from the newest checkpoint in --checkpoint DIR that is whole; start anew where "
-             "there is none"},
-    {.name = "resume-from",
-     .type = DDP_OPTION_TEXT,
-     .offset = AT(resume_from),
-     .argument = "DIR",
-     .help = "go on from this checkpoint (.../step-N), or the newest one in this directory"},
-
-    {.section = "What is shown",
-     .name = "plan",
-     .type = DDP_OPTION_FLAG,
-     .offset = AT(plan),
-     .help = "print what would be done, with memory and operations, and end; with --verbose each "
-             "operation"},
-    {.name = "mfu",
-     .type = DDP_OPTION_FLAG,
-     .offset = AT(mfu),
-     .help = "measure what the machine reaches in matrix products, and tell the share of it that "
-             "training uses"},
-    {.name = "eval",
-     .type = DDP_OPTION_FLAG,
-     .negatable = true,
-     .offset = AT(evaluate),
-     .help = "test accuracy after each epoch (default)"},
-    {.name = "log-every",
-     .type = DDP_OPTION_INT,
-     .offset = AT(report.log_every),
-     .min = 0,
-     .max = (double)DDP_COUNT_MAX,
-     .argument = "N",
-     .help =
-         "print the loss every N steps (default 0: a bar on a terminal, else a line now and then)"},
-    {.name = "nan",
-     .type = DDP_OPTION_CHOICE,
-     .offset = AT(nan),
-     .choices = ddp_nan_names,
-     .argument = "WHAT",
-     .help =
-         "when a loss is not finite: stop and name the first tensor that is not (default), skip "
-         "the update and go on, or warn only"},
-    {.name = "check-replicas",
-     .type = DDP_OPTION_INT,
-     .offset = AT(check_replicas),
-     .min = 0,
-     .max = (double)DDP_COUNT_MAX,
-     .argument = "K",
-     .help = "ddp: compare the parameters of all workers every K steps, and name who differs"},
-    {.name = "log",
-     .type = DDP_OPTION_TEXT,
-     .offset = AT(report.log),
-     .argument = "FILE",
-     .help = "append the figures of each step and evaluation to this file, as JSON lines"},
-    {.name = "tensorboard",
-     .type = DDP_OPTION_TEXT,
-     .offset = AT(report.tensorboard),
-     .argument = "DIR",
-     .help = "write them to an event file in this directory, for TensorBoard"},
-    {.name = "trace",
-     .type = DDP_OPTION_TEXT,
-     .offset = AT(report.trace),
-     .argument = "FILE",
-     .help = "write what each worker does when to this file, for Perfetto or chrome://tracing"},
-    {.name = "trace-steps",
-     .type = DDP_OPTION_CUSTOM,
-     .read = ddp_train_read_trace_steps,
-     .argument = "A-B",
-     .help = "the steps that --trace shows (default 1-1000)"},
-    {.name = "verbose",
-     .letter = 'v',
-     .type = DDP_OPTION_FLAG,
-     .offset = AT(report.verbose),
-     .help = "print every step, and the weights of small models"},
-    {.name = "quiet",
-     .letter = 'q',
-     .type = DDP_OPTION_FLAG,
-     .offset = AT(quiet),
-     .help = "print nothing but errors"},
-    {.name = NULL},
+    {0},
 };
 
-_Static_assert(sizeof ddp_train_option_table / sizeof ddp_train_option_table[0] <=
-                   DDP_TRAIN_OPTIONS,
-               "a bool for each row");
+static const struct ddp_option rows[] = {
+    {OPTION_TEXT("config", config, "FILE"),
+     .help = "gpt2: shape and dropout from this config.json of Hugging Face"},
+    {OPTION_CHOICE("dtype", dtype, dtype_names, "TYPE"),
+     .help = "type of the operands of products, and of activations on GPUs: fp32 (default) or "
+             "bf16; weights are fp32"},
+    {OPTION_TEXT("data", data, "PATH"), .letter = 'd',
+     .help = "training data: a directory (IDX, CIFAR, train.bin), X.npy,Y.npy, FILE.npz, a token "
+             "file, a glob of them, or any text (default: Debian's Fashion-MNIST)"},
+    {OPTION_CUSTOM("dataset", read_dataset, "NAME"),
+     .help = "format of --data, if it is not detected: idx, cifar, npy, tokens or article"},
+    {OPTION_TEXT("val", val, "PATH"), .help = "data for evaluation, if --data has none"},
+    {OPTION_INT("seq-len", seq_len, 1, 1 << 24, "T"),
+     .help = "tokens: length of a sample (default 256)"},
+    {OPTION_CHOICE("tokens", tokens, ddp_token_kind_names, "KIND"),
+     .help =
+         "tokens: format of the files: auto (default), gpt2 (llm.c's), uint16, uint32 or bytes"},
+    {OPTION_INT("vocab-size", vocab_size, 2, 1 << 24, "N"),
+     .help = "tokens: how many there are (default: 50257 for 16 bits, 128256 for 32, 256 for "
+             "bytes)"},
+    {OPTION_CUSTOM("augment", read_augment, "LIST"),
+     .help = "change training images at random: crop (4 pixels of padding), flip (left and right), "
+             "crop,flip or none (default)"},
+    {OPTION_INT("data-threads", data_threads, 1, 64, "N"),
+     .help = "threads of each worker that read samples ahead (default 1)"},
+    {OPTION_INT("data-size", data_size, 1, 1e9, "N"),
+     .help = "article: number of samples, and of numbers in each (default 16)"},
+    {OPTION_TEXT("load", load, "FILE"),
+     .help =
+         "start from the weights in this file: from --save, or a GPT-2 from Hugging Face or llm.c"},
+    {OPTION_TEXT("save", save, "FILE"),
+     .help = "write the weights to this safetensors file at the end"},
+    {OPTION_TEXT("export", export_path, "FILE"),
+     .help = "gpt2: write the weights at the end for other programs"},
+    {OPTION_CHOICE("export-format", export_format, ddp_export_format_names, "FORMAT"),
+     .help = "hf (Hugging Face), llmc or llmc-bf16 (default: hf for a FILE.safetensors, llmc for a "
+             "FILE.bin)"},
+    {OPTION_UINT("seed", seed, "N"),
+     .help = "seed of initial weights and sample order, from 0 to 2^64-1 (default 0)"},
+
+    {OPTION_SECTION("Generating text, instead of training"),
+     OPTION_INT("generate", generate, 1, 1e6, "N"),
+     .help = "continue the prompt by N tokens with the gpt2 that --load names"},
+    {OPTION_TEXT("prompt", prompt, "TEXT|FILE"),
+     .help = "text to continue, or numbers if tokens are not bytes; or a file with it"},
+    {OPTION_REAL("temperature", temperature, 0, 100, "X"),
+     .help = "values below 1 favour likely tokens; 0 takes the most likely one (default 0.8)"},
+    {OPTION_INT("top-k", top_k, 0, 1e6, "K"),
+     .help = "sample from the K most likely tokens only; 0: from all (default 200)"},
+
+    {OPTION_SECTION("Where it runs"), OPTION_CHOICE("mode", mode, ddp_mode_names, "MODE"),
+     .help = "accum (default alone), ddp (default under ddprun) or dp"},
+    {OPTION_FLAG("distributed", distributed), .help = "the same as --mode ddp"},
+    {OPTION_INT("replicas", replicas, 1, DDP_TRAIN_DEVICES, "N"),
+     .help = "dp: number of replicas, a thread each (default: the number of GPUs; 2 on the CPU)"},
+    {OPTION_TEXT("device", device, "KIND"), .help = device_help},
+    {OPTION_CUSTOM("devices", read_devices, "N,N,..."),
+     .help = "numbers of the GPUs for the replicas or workers; one may be named twice"},
+    {OPTION_FLAG("fast", fast),
+     .help = "ddp on GPUs: NCCL's own all-reduce; the bits may then depend on the machine"},
+    {OPTION_INT("threads", threads, 1, 1024, "N"), .letter = 't',
+     .help = "computing threads of each worker or replica (default: OMP_NUM_THREADS, or its share "
+             "of the cores)"},
+    {OPTION_REAL("bucket-mb", bucket_mb, 0.001, 1048576, "MB"),
+     .help = "ddp: size in MiB of the buckets of gradients that are all-reduced (default 25)"},
+    {OPTION_INT("zero", zero, 0, 1, "STAGE"),
+     .help = "ddp: 1 splits the update over the workers (default), 0 repeats it in each"},
+    {OPTION_NEGATABLE("shared-weights", shared_weights),
+     .help = "ddp: one copy of weights and optimizer state for all workers (default on the CPU)"},
+    {OPTION_FLAG("sync-batch-norm", sync_batch_norm),
+     .help = "ddp: batch norm over the samples of all workers, not over those of each worker"},
+
+    {OPTION_SECTION("How long and how much at a time"), OPTION_INT("epochs", epochs, 1, 1e9, "N"),
+     .letter = 'e', .help = "passes over the data (default 5)"},
+    {OPTION_INT("steps", steps, 1, DDP_COUNT_MAX, "N"), .letter = 's',
+     .help = "optimizer steps instead of epochs"},
+    {OPTION_INT("batch-size", batch_size, 1, 1e6, "N"), .letter = 'b',
+     .help = "samples of one shard: one forward and backward pass (default 64, gpt2 8)"},
+    {OPTION_INT("acc-steps", acc_steps, 1, 1e6, "N"), .letter = 'a',
+     .help = "shards that a worker or replica runs before each update (default 1)"},
+    {OPTION_INT("lanes", lanes, 1, DDP_TRAIN_LANES, "N"),
+     .help = "gradients are added one after another in each of N lanes, and the lanes' sums in a "
+             "tree (default 8, a power of two); 1 takes the least memory"},
+    {OPTION_INT("global-batch", global_batch, 1, 1e9, "N"), .letter = 'g',
+     .help = "samples of an update over all workers; determines --acc-steps"},
+    {OPTION_NEGATABLE("shuffle", shuffle),
+     .help = "a new random order each epoch (default except for article)"},
+    {OPTION_FLAG("drop-last", drop_last),
+     .help = "leave out samples that do not fill all shards, instead of repeating some"},
+
+    {OPTION_SECTION("Optimizer"),
+     OPTION_CHOICE("optimizer", optimizer, ddp_optimizer_names, "NAME"),
+     .help = "sgd, adam or adamw (default: depends on the model, see trainer(1))"},
+    {OPTION_REAL("lr", rate, 0, 1e6, "RATE"),
+     .help = "learning rate (default: 0.1 for mlp, 0.01 for article; 0.001 with adam and adamw)"},
+    {OPTION_FLAG("scale-lr", scale_rate),
+     .help = "multiply the learning rate by the number of shards, workers x --acc-steps"},
+    {OPTION_REAL("momentum", momentum, 0, 1, "M"), .help = "sgd: momentum (default 0.9)"},
+    {OPTION_FLAG("nesterov", nesterov), .help = "sgd: Nesterov's momentum"},
+    {OPTION_REAL("beta1", beta1, 0, BETA_MAX, "B"),
+     .help = "adam, adamw: decay rate of the mean gradient (default 0.9)"},
+    {OPTION_REAL("beta2", beta2, 0, BETA_MAX, "B"),
+     .help = "adam, adamw: decay rate of the mean square (default 0.999)"},
+    {OPTION_REAL("eps", eps, 0, 1e6, "E"),
+     .help = "adam, adamw: added to the root of the mean square (default 1e-8)"},
+    {OPTION_REAL("weight-decay", weight_decay, 0, 1e6, "D"),
+     .help = "weight decay (default: 0.01 with adamw, else 0)"},
+    {OPTION_CHOICE("decay-on", decay_on, ddp_train_decay_names, "WHAT"),
+     .help = "weight decay of all parameters (default), or of matrices: not of biases and norms"},
+    {OPTION_REAL("clip-grad-norm", clip_norm, 0, 1e30, "N"),
+     .help = "clip gradients to this global norm (default 0: no clipping)"},
+
+    {OPTION_SECTION("Learning rate over the run"),
+     OPTION_CHOICE("schedule", schedule, ddp_schedule_names, "NAME"),
+     .help = "constant (default for article), linear (for mlp), cosine or step"},
+    {OPTION_INT("warmup-steps", warmup_steps, 0, DDP_COUNT_MAX, "N"),
+     .help = "steps over which the rate first rises (default 0)"},
+    {OPTION_REAL("warmup-epochs", warmup_epochs, 0, 1e9, "X"),
+     .help = "the same in epochs, such as 0.5"},
+    {OPTION_REAL("min-lr", min_rate, 0, 1e6, "RATE"),
+     .help = "linear, cosine: the rate at the end (default 0)"},
+    {OPTION_REAL("lr-gamma", gamma, 0, 1, "G"),
+     .help = "step: the factor by which the rate drops (default 0.1)"},
+    {OPTION_INT("lr-step-size", step_size, 1, 1e9, "N"),
+     .help = "step: epochs between drops (default 30)"},
+    {OPTION_CUSTOM("lr-milestones", read_milestones, "N,N,..."),
+     .help = "step: the epochs after which the rate drops, instead of --lr-step-size"},
+
+    {OPTION_SECTION("Checkpoints"), OPTION_TEXT("checkpoint", checkpoint, "DIR"),
+     .help = "write checkpoints to this directory; Ctrl-C, SIGTERM and SIGUSR1 then write one and "
+             "stop the job with exit code 75"},
+    {OPTION_INT("checkpoint-every", checkpoint_every, 1, DDP_COUNT_MAX, "N"),
+     .help = "a checkpoint every N steps and at the end (default: after each epoch)"},
+    {OPTION_INT("keep", keep, 0, DDP_COUNT_MAX, "N"),
+     .help = "remove all but the newest N checkpoints (default 3; 0: keep all)"},
+    {OPTION_FLAG("resume", resume),
+     .help = "resume from the newest complete checkpoint in --checkpoint DIR; start from the "
+             "beginning if there is none"},
+    {OPTION_TEXT("resume-from", resume_from, "DIR"),
+     .help = "resume from this checkpoint (.../step-N), or the newest one in this directory"},
+
+    {OPTION_SECTION("What is shown"), OPTION_FLAG("plan", plan),
+     .help = "print the plan with memory and operations, and exit; with --verbose each operation"},
+    {OPTION_FLAG("mfu", mfu), .help = "measure the machine's speed in matrix products, and report "
+                                      "what fraction of it training reaches"},
+    {OPTION_NEGATABLE("eval", evaluate), .help = "test accuracy after each epoch (default)"},
+    {OPTION_INT("log-every", report.log_every, 0, DDP_COUNT_MAX, "N"),
+     .help = "print the loss every N steps (default 0: a bar on a terminal, else a line every half "
+             "minute)"},
+    {OPTION_CHOICE("nan", nan, ddp_nan_names, "WHAT"),
+     .help = "when a loss is not finite: stop and name the first tensor that is not (default), "
+             "skip the update, or warn only"},
+    {OPTION_INT("check-replicas", check_replicas, 0, DDP_COUNT_MAX, "K"),
+     .help = "ddp: compare the parameters of all workers every K steps, and name a worker that "
+             "differs"},
+    {OPTION_TEXT("log", report.log, "FILE"),
+     .help = "append the figures of each step and evaluation to this file, as JSON lines"},
+    {OPTION_TEXT("tensorboard", report.tensorboard, "DIR"),
+     .help = "write them to an event file in this directory, for TensorBoard"},
+    {OPTION_TEXT("trace", report.trace, "FILE"),
+     .help = "write a trace of each worker to this file, for Perfetto or chrome://tracing"},
+    {OPTION_CUSTOM("trace-steps", read_trace_steps, "A-B"),
+     .help = "the steps that --trace shows (default 1-1000)"},
+    {OPTION_FLAG("verbose", report.verbose), .letter = 'v',
+     .help = "print every step, and the weights of small models"},
+    {OPTION_FLAG("quiet", quiet), .letter = 'q', .help = "print errors only"},
+    {0},
+};
+
+static struct ddp_option table[DDP_OPTIONS + 1];
+
+static void add_rows(const struct ddp_option *row, size_t offset)
+{
+    static size_t count;
+    for (; row && row->name; row++) {
+        assert(count < DDP_OPTIONS);
+        table[count] = *row;
+        table[count++].offset += offset;
+    }
+}
+
+static void make_table(void)
+{
+    add_rows(first_rows, 0);
+    for (int i = 0; ddp_model_at(i); i++) {
+        assert(i < DDP_MODELS - 1);
+        add_rows(ddp_model_at(i)->options, offsetof(struct ddp_train_options, models[i]));
+    }
+    add_rows(rows, 0);
+}
+
+const struct ddp_option *ddp_train_option_table(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, make_table);
+    return table;
+}
+
+bool ddp_train_given(const struct ddp_train_options *options, const char *name)
+{
+    return ddp_options_given(ddp_train_option_table(), &options->given, name);
+}
+
+const union ddp_model_own *ddp_train_model_own(const struct ddp_train_options *options)
+{
+    int i = 0;
+    while (ddp_model_at(i) && ddp_model_at(i) != options->model)
+        i++;
+    return &options->models[options->custom ? DDP_MODELS - 1 : i];
+}
+
+bool ddp_train_options_accept_stop(const struct ddp_train_options *options)
+{
+    return options->checkpoint && !options->generate && !options->plan;
+}
+
+void ddp_train_options_default(struct ddp_train_options *options)
+{
+    *options = (struct ddp_train_options){
+        .model = &ddp_model_mlp,
+        .data_size = 16,
+        .seq_len = 256,
+        .temperature = 0.8,
+        .top_k = 200,
+        .data_threads = 1,
+        .shuffle = true,
+        .epochs = 5,
+        .batch_size = 64,
+        .acc_steps = 1,
+        .lanes = 8,
+        .device = "auto",
+        .momentum = 0.9,
+        .beta1 = 0.9,
+        .beta2 = 0.999,
+        .eps = 1e-8,
+        .gamma = 0.1,
+        .step_size = 30,
+        .bucket_mb = 25,
+        .zero = 1,
+        .shared_weights = true,
+        .keep = 3,
+        .evaluate = true,
+        .report.trace_first = 1,
+        .report.trace_last = 1000,
+    };
+}

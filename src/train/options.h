@@ -20,32 +20,25 @@ enum ddp_train_dtype { DDP_TRAIN_FP32, DDP_TRAIN_BF16 };
 
 #define DDP_TRAIN_LANES 1024 /* the largest --lanes */
 
-#define DDP_TRAIN_OPTIONS 128 /* rows of the table, at most */
+#define DDP_COUNT_MAX INT64_C(1000000000000000) /* steps, and what is counted in them */
 
 struct ddp_train_options {
-    const char *model;
-    const struct ddp_model *custom; /* of ddp_train_set_model(); NULL: `model` names it */
-    ddp_model_builder *builder;
-    void *builder_arg;
-    int mode; /* enum ddp_mode_kind */
-    bool mode_given, distributed;
+    struct ddp_options_given given; /* see ddp_train_given() */
+    const struct ddp_model *model;
+    bool custom; /* the model is that of ddp_train_set_model() */
+    /* What is given of each model; the last: of the custom one. */
+    union ddp_model_own models[DDP_MODELS];
+    const char *size; /* of a model that has several; NULL: not given */
+    int mode;         /* enum ddp_mode_kind */
+    bool distributed;
     const char *data, *dataset, *val; /* NULL: not given */
     int tokens;                       /* enum ddp_token_kind */
     int64_t seq_len, vocab_size;      /* vocab_size 0: as the data say */
-    bool seq_len_given, vocab_size_given, tokens_given;
     int64_t data_threads;
     bool crop, flip; /* --augment */
     int64_t data_size;
-    bool data_size_given;
     uint64_t seed;
-    bool shuffle, shuffle_given, drop_last;
-    int64_t hidden[DDP_MODEL_LAYERS];
-    int hidden_count;
-    bool hidden_given;
-    const char *size;                         /* of gpt2 and resnet; NULL: not given */
-    int64_t layers, heads, channels, context; /* gpt2; 0: not given */
-    double dropout;
-    bool dropout_given;
+    bool shuffle, drop_last;
     const char *config, *export_path; /* gpt2 */
     int export_format;                /* enum ddp_export_format */
     int64_t generate;                 /* tokens; 0: train */
@@ -54,50 +47,46 @@ struct ddp_train_options {
     int64_t top_k;
     int dtype;             /* enum ddp_train_dtype */
     int64_t epochs, steps; /* steps 0: as the epochs say */
-    bool epochs_given;
     int64_t batch_size, global_batch, acc_steps;
-    bool batch_size_given, global_batch_given, acc_steps_given;
     int64_t lanes;
-    bool lanes_given;
     int64_t replicas, threads;
-    bool replicas_given, threads_given;
     const char *device;
-    int devices[DDP_TRAIN_DEVICES], device_count; /* --devices; count 0: not given */
+    int64_t devices[DDP_TRAIN_DEVICES];
+    int device_count; /* --devices; 0: not given */
     bool fast;
     int optimizer; /* index of ddp_optimizer_names */
     double rate, momentum, beta1, beta2, eps, weight_decay, clip_norm;
     int decay_on; /* index of ddp_train_decay_names */
-    bool optimizer_given, rate_given, momentum_given, nesterov, beta1_given, beta2_given, eps_given,
-        weight_decay_given, decay_on_given, clip_norm_given, scale_rate;
+    bool nesterov, scale_rate;
     int schedule; /* enum ddp_schedule_kind */
-    bool schedule_given;
     int64_t warmup_steps;
     double warmup_epochs, min_rate, gamma;
-    bool warmup_steps_given, warmup_epochs_given, min_rate_given, gamma_given;
     int64_t step_size, milestones[DDP_SCHEDULE_MILESTONES]; /* epochs */
     int milestone_count;
-    bool step_size_given;
     double bucket_mb;
     int64_t zero; /* stage */
-    bool shared_weights, bucket_mb_given, zero_given, shared_weights_given, sync_batch_norm;
+    bool shared_weights, sync_batch_norm;
     const char *save, *load;
     const char *checkpoint, *resume_from;
     int64_t checkpoint_every, keep; /* steps, 0: each epoch; checkpoints, 0: all */
-    bool keep_given, resume;
-    bool evaluate, quiet, plan, mfu;
+    bool resume, evaluate, quiet, plan, mfu;
     struct ddp_report_options report;
     int nan; /* enum ddp_nan_kind */
     int64_t check_replicas;
-    bool trace_steps_given;
-    bool given[DDP_TRAIN_OPTIONS]; /* each row of the table, for ddp_options_given() */
 };
 
 /* What weight decay applies to, ending in NULL. */
 enum ddp_train_decay { DDP_DECAY_ALL, DDP_DECAY_MATRICES };
 extern const char *const ddp_train_decay_names[];
 
-/* Ends in a row without a name. */
-extern const struct ddp_option ddp_train_option_table[];
+/* The table of all options, with those of the models. Ends in a row without a name. */
+const struct ddp_option *ddp_train_option_table(void);
+
+/* Was the option of this name, which there is, given? */
+bool ddp_train_given(const struct ddp_train_options *options, const char *name);
+
+/* What was given of the chosen model. */
+const union ddp_model_own *ddp_train_model_own(const struct ddp_train_options *options);
 
 void ddp_train_options_default(struct ddp_train_options *options);
 

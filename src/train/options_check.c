@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Options that are valid each by itself, and useless together; see options.h. What contradicts
- * itself is refused where the plan is made. */
+ * Options that are valid each by itself: some exclude or need each other and are refused, others
+ * have no effect together. See options.h. */
 #include "config.h"
 
 #include "train/options.h"
@@ -10,11 +10,6 @@
 
 #include <inttypes.h>
 #include <string.h>
-
-static bool given(const struct ddp_train_options *options, const char *name)
-{
-    return ddp_options_given(ddp_train_option_table, options, name);
-}
 
 /* --- one task or the other -------------------------------------------------------------------- */
 
@@ -37,8 +32,8 @@ static void warn_generating(const struct ddp_train_options *options)
     char list[1024] = "";
     size_t used = 0;
     int count = 0;
-    for (const struct ddp_option *row = ddp_train_option_table; row->name; row++)
-        if (!row->alias_of && given(options, row->name) && !contains(generation, row->name) &&
+    for (const struct ddp_option *row = ddp_train_option_table(); row->name; row++)
+        if (ddp_train_given(options, row->name) && !contains(generation, row->name) &&
             !contains(shared, row->name) && used < sizeof list) {
             used += (size_t)snprintf(list + used, sizeof list - used, "%s--%s", count ? ", " : "",
                                      row->name);
@@ -49,6 +44,38 @@ static void warn_generating(const struct ddp_train_options *options)
                 count == 1 ? "has" : "have");
 }
 
+/* --- two that do not go together, or not without each other ------------------------------------ */
+
+static const char *const excluding[][2] = {
+    {"steps", "epochs"},
+    {"config", "size"},
+    {"warmup-steps", "warmup-epochs"},
+    {"lr-step-size", "lr-milestones"},
+    {"resume-from", "load"},
+};
+
+static const struct {
+    const char *name, *needs, *argument;
+} needing[] = {
+    {"checkpoint-every", "checkpoint", "DIR"}, {"keep", "checkpoint", "DIR"},
+    {"resume", "checkpoint", "DIR"},           {"export-format", "export", "FILE"},
+    {"trace-steps", "trace", "FILE"},
+};
+
+static enum ddp_status check_pairs(const struct ddp_train_options *options)
+{
+    for (size_t i = 0; i < sizeof excluding / sizeof excluding[0]; i++)
+        if (ddp_train_given(options, excluding[i][0]) && ddp_train_given(options, excluding[i][1]))
+            return ddp_fail(DDP_ERR_INVALID, "--%s and --%s exclude each other: give one",
+                            excluding[i][0], excluding[i][1]);
+    for (size_t i = 0; i < sizeof needing / sizeof needing[0]; i++)
+        if (ddp_train_given(options, needing[i].name) &&
+            !ddp_train_given(options, needing[i].needs))
+            return ddp_fail(DDP_ERR_INVALID, "--%s needs --%s %s", needing[i].name,
+                            needing[i].needs, needing[i].argument);
+    return DDP_OK;
+}
+
 enum ddp_status ddp_train_check_options(const struct ddp_train_options *options,
                                         const struct ddp_train_plan *plan)
 {
@@ -57,16 +84,17 @@ enum ddp_status ddp_train_check_options(const struct ddp_train_options *options,
         return DDP_OK;
     }
     for (int i = 0; generation[i]; i++)
-        if (given(options, generation[i]))
+        if (ddp_train_given(options, generation[i]))
             return ddp_fail(DDP_ERR_INVALID,
                             "--%s belongs to --generate N, which continues a text instead of "
                             "training: give both, or neither",
                             generation[i]);
-    if (plan->rank != 0)
-        return DDP_OK;
+    enum ddp_status status = check_pairs(options);
+    if (status != DDP_OK || plan->rank != 0)
+        return status;
     if (options->val && !options->evaluate)
         ddp_log(DDP_LOG_WARNING, "--val has no effect with --no-eval: nothing is evaluated");
-    if (options->decay_on_given && plan->optimizer.weight_decay == 0)
+    if (ddp_train_given(options, "decay-on") && plan->optimizer.weight_decay == 0)
         ddp_log(DDP_LOG_WARNING,
                 "--decay-on has no effect: the weight decay is 0; set it with --weight-decay");
     return DDP_OK;
@@ -83,14 +111,15 @@ static void warn_schedule(const struct ddp_train_options *options,
         ddp_log(DDP_LOG_WARNING,
                 "--warmup-%s: the warm-up of %" PRId64 " steps is longer than the run, of %" PRId64
                 ": the learning rate rises to %.3g and never reaches %g",
-                options->warmup_epochs_given ? "epochs" : "steps", schedule->warmup_steps, steps,
-                ddp_schedule_rate(schedule, steps - 1), schedule->rate);
+                ddp_train_given(options, "warmup-epochs") ? "epochs" : "steps",
+                schedule->warmup_steps, steps, ddp_schedule_rate(schedule, steps - 1),
+                schedule->rate);
     if (options->milestone_count > 0 && schedule->milestones[options->milestone_count - 1] >= steps)
         ddp_log(DDP_LOG_WARNING,
                 "--lr-milestones: the last one is at step %" PRId64 ", and the run has %" PRId64
                 ": the learning rate does not fall there",
                 schedule->milestones[options->milestone_count - 1] + 1, steps);
-    if (options->step_size_given && schedule->step_size >= steps)
+    if (ddp_train_given(options, "lr-step-size") && schedule->step_size >= steps)
         ddp_log(DDP_LOG_WARNING,
                 "--lr-step-size: the first fall is at step %" PRId64 ", and the run has %" PRId64
                 ": the learning rate never falls",

@@ -25,16 +25,18 @@ static enum ddp_status choose_sharing(struct ddp_train_plan *plan,
                                       const struct ddp_train_options *options)
 {
     const bool ddp = plan->mode == DDP_MODE_DDP;
-    if (options->zero_given && options->zero > 0 && !ddp)
+    const bool zero = ddp_train_given(options, "zero") && options->zero > 0;
+    const bool shared = ddp_train_given(options, "shared-weights") && options->shared_weights;
+    if (zero && !ddp)
         return ddp_fail(DDP_ERR_INVALID,
                         "--zero 1 splits the update over the workers of --mode ddp, and the "
                         "mode is %s, which has one process",
                         ddp_mode_names[plan->mode]);
-    if (options->shared_weights_given && options->shared_weights && !ddp)
+    if (shared && !ddp)
         return ddp_fail(DDP_ERR_INVALID,
                         "--shared-weights belongs to --mode ddp, and the mode is %s",
                         ddp_mode_names[plan->mode]);
-    if (options->shared_weights_given && options->shared_weights && options->zero == 0)
+    if (shared && options->zero == 0)
         return ddp_fail(DDP_ERR_INVALID,
                         "--shared-weights needs --zero 1: with --zero 0 each worker updates "
                         "weights of its own");
@@ -43,8 +45,7 @@ static enum ddp_status choose_sharing(struct ddp_train_plan *plan,
         return ddp_fail(DDP_ERR_INVALID,
                         "--check-replicas compares the workers of --mode ddp, and the mode is %s",
                         ddp_mode_names[plan->mode]);
-    if (compare && ((options->zero_given && options->zero > 0) ||
-                    (options->shared_weights_given && options->shared_weights)))
+    if (compare && (zero || shared))
         return ddp_fail(DDP_ERR_INVALID,
                         "--check-replicas compares workers that each update weights of their own: "
                         "it goes with --zero 0");
@@ -56,11 +57,12 @@ static enum ddp_status choose_sharing(struct ddp_train_plan *plan,
 static enum ddp_status choose_mode(struct ddp_train_plan *plan,
                                    const struct ddp_train_options *options, bool launched)
 {
-    if (options->distributed && options->mode_given && options->mode != DDP_MODE_DDP)
+    const bool given = ddp_train_given(options, "mode");
+    if (options->distributed && given && options->mode != DDP_MODE_DDP)
         return ddp_fail(DDP_ERR_INVALID, "--distributed means --mode ddp, but --mode %s was given",
                         ddp_mode_names[options->mode]);
     plan->mode = launched ? DDP_MODE_DDP : DDP_MODE_ACCUM;
-    if (options->mode_given)
+    if (given)
         plan->mode = (enum ddp_mode_kind)options->mode;
     if (options->distributed)
         plan->mode = DDP_MODE_DDP;
@@ -74,10 +76,10 @@ static enum ddp_status choose_mode(struct ddp_train_plan *plan,
                         "--mode ddp supports at most %d workers on one machine, ddprun started %d: "
                         "give ddprun a lower --nproc",
                         DDP_REDUCE_MAX, plan->world_size);
-    if (options->replicas_given && plan->mode != DDP_MODE_DP)
+    if (ddp_train_given(options, "replicas") && plan->mode != DDP_MODE_DP)
         return ddp_fail(DDP_ERR_INVALID, "--replicas belongs to --mode dp, and the mode is %s",
                         ddp_mode_names[plan->mode]);
-    if (options->bucket_mb_given && plan->mode != DDP_MODE_DDP)
+    if (ddp_train_given(options, "bucket-mb") && plan->mode != DDP_MODE_DDP)
         return ddp_fail(DDP_ERR_INVALID, "--bucket-mb belongs to --mode ddp, and the mode is %s",
                         ddp_mode_names[plan->mode]);
     plan->replicas = plan->mode == DDP_MODE_DP ? plan->replicas : 1;
@@ -112,15 +114,14 @@ static enum ddp_status check_model_options(const struct ddp_train_plan *plan,
     if (article && options->data)
         return ddp_fail(DDP_ERR_INVALID,
                         "--data: the model article draws its own samples; leave --data out");
-    if (options->hidden_given && !options->custom && plan->model != &ddp_model_mlp)
-        return ddp_fail(DDP_ERR_INVALID, "--hidden belongs to the model mlp, and the model is %s",
-                        plan->model->name);
-    if (!article && options->data_size_given)
+    for (int i = 0; ddp_model_at(i); i++)
+        for (const struct ddp_option *row = ddp_model_at(i)->options; row && row->name; row++)
+            if (ddp_model_at(i) != plan->model && ddp_train_given(options, row->name))
+                return ddp_fail(DDP_ERR_INVALID,
+                                "--%s belongs to the model %s, and the model is %s", row->name,
+                                ddp_model_at(i)->name, plan->model->name);
+    if (!article && ddp_train_given(options, "data-size"))
         return ddp_fail(DDP_ERR_INVALID, "--data-size belongs to the model article");
-    if (options->trace_steps_given && !options->report.trace)
-        return ddp_fail(DDP_ERR_INVALID, "--trace-steps needs --trace");
-    if (options->steps && options->epochs_given)
-        return ddp_fail(DDP_ERR_INVALID, "--steps and --epochs exclude each other: give one");
     return DDP_OK;
 }
 
@@ -130,8 +131,10 @@ static enum ddp_status divide_global_batch(struct ddp_train_plan *plan,
                                            const char *unit_name)
 {
     const int64_t global = options->global_batch;
-    int64_t part = units * (options->acc_steps_given ? options->acc_steps : 1);
-    if (options->batch_size_given)
+    const bool batch_given = ddp_train_given(options, "batch-size");
+    const bool steps_given = ddp_train_given(options, "acc-steps");
+    int64_t part = units * (steps_given ? options->acc_steps : 1);
+    if (batch_given)
         part *= options->batch_size;
     int64_t below = global / part * part;
     if (global % part != 0) {
@@ -145,20 +148,20 @@ static enum ddp_status divide_global_batch(struct ddp_train_plan *plan,
                         "--global-batch %" PRId64 " is not a multiple of %" PRId64 " (%" PRId64
                         " %s%s%s%s): %s",
                         global, part, units, unit_name, units == 1 ? "" : "s",
-                        options->batch_size_given ? " x the --batch-size" : "",
-                        options->acc_steps_given ? " x the --acc-steps" : "", fits);
+                        batch_given ? " x the --batch-size" : "",
+                        steps_given ? " x the --acc-steps" : "", fits);
     }
     int64_t rest = global / part;
-    if (options->batch_size_given && options->acc_steps_given) {
+    if (batch_given && steps_given) {
         if (rest != 1)
             return ddp_fail(DDP_ERR_INVALID,
                             "--global-batch %" PRId64
                             " contradicts --batch-size x --acc-steps x %" PRId64 " %s%s = %" PRId64
                             ": leave one of them out",
                             global, units, unit_name, units == 1 ? "" : "s", part);
-    } else if (options->batch_size_given) {
+    } else if (batch_given) {
         plan->local_shards = rest;
-    } else if (options->acc_steps_given) {
+    } else if (steps_given) {
         plan->batch_size = rest;
     } else {
         int64_t batch = rest < plan->batch_size ? rest : plan->batch_size;
@@ -184,7 +187,7 @@ void ddp_train_plan_lanes(struct ddp_train_plan *plan, int64_t wanted)
 int ddp_train_threads(const struct ddp_train_options *options, int replicas)
 {
     int64_t threads;
-    if (options->threads_given)
+    if (ddp_train_given(options, "threads"))
         return (int)options->threads;
     if (ddp_parse_int64(getenv("OMP_NUM_THREADS"), 1, 1024, &threads))
         return (int)threads;
@@ -197,13 +200,13 @@ enum ddp_status ddp_train_plan_workers(struct ddp_train_plan *plan,
                                        bool launched)
 {
     *plan = (struct ddp_train_plan){
-        .model = options->custom ? options->custom : ddp_model_find(options->model),
+        .model = options->model,
         .rank = ddp_job_rank(job),
         .world_size = ddp_job_world_size(job),
         .batch_size = options->batch_size,
         .local_shards = options->acc_steps,
     };
-    if (!options->batch_size_given && plan->model->batch)
+    if (!ddp_train_given(options, "batch-size") && plan->model->batch)
         plan->batch_size = plan->model->batch;
     enum ddp_status status = ddp_train_plan_kind(plan, options);
     if (status == DDP_OK)
@@ -218,7 +221,7 @@ enum ddp_status ddp_train_plan_workers(struct ddp_train_plan *plan,
     if (options->lanes & (options->lanes - 1))
         return ddp_fail(DDP_ERR_INVALID, "--lanes %" PRId64 " is not a power of two",
                         options->lanes);
-    if (options->global_batch_given)
+    if (ddp_train_given(options, "global-batch"))
         status = divide_global_batch(plan, options, units,
                                      plan->mode == DDP_MODE_DP ? "replica" : "worker");
     if (status != DDP_OK)
@@ -246,7 +249,7 @@ enum ddp_status ddp_train_plan_steps(struct ddp_train_plan *plan,
     plan->sampler = (struct ddp_sampler_config){
         .sample_count = data->sample_count,
         .shard_count = plan->global_shards,
-        .shuffle = options->shuffle_given ? options->shuffle : data->shuffled,
+        .shuffle = ddp_train_given(options, "shuffle") ? options->shuffle : data->shuffled,
         .drop_last = options->drop_last,
         .seed = options->seed,
     };

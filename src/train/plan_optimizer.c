@@ -18,16 +18,16 @@ const char *const ddp_train_decay_names[] = {"all", "matrices", NULL};
 
 /* A flag that belongs to other optimizers or schedules than the chosen one. */
 struct belongs {
-    bool given;
     const char *flag, *to;
     bool fits;
 };
 
-static enum ddp_status check_belongs(const struct belongs *rows, const char *what,
+static enum ddp_status check_belongs(const struct ddp_train_options *options,
+                                     const struct belongs *rows, const char *what,
                                      const char *chosen)
 {
     for (; rows->flag; rows++)
-        if (rows->given && !rows->fits)
+        if (!rows->fits && ddp_train_given(options, rows->flag))
             return ddp_fail(DDP_ERR_INVALID, "--%s belongs to --%s %s, and the %s is %s",
                             rows->flag, what, rows->to, what, chosen);
     return DDP_OK;
@@ -36,7 +36,7 @@ static enum ddp_status check_belongs(const struct belongs *rows, const char *wha
 static enum ddp_status choose_rate(struct ddp_train_plan *plan,
                                    const struct ddp_train_options *options, double rate)
 {
-    if (options->rate_given)
+    if (ddp_train_given(options, "lr"))
         rate = options->rate;
     if (options->min_rate > rate)
         return ddp_fail(DDP_ERR_INVALID, "--min-lr %g is above the learning rate, %g",
@@ -53,18 +53,16 @@ enum ddp_status ddp_train_plan_optimizer(struct ddp_train_plan *plan,
 {
     const struct ddp_model *model = plan->model;
     const char *models = model->optimizer ? model->optimizer : "sgd";
-    const char *name = options->optimizer_given ? ddp_optimizer_names[options->optimizer] : models;
+    const char *name =
+        ddp_train_given(options, "optimizer") ? ddp_optimizer_names[options->optimizer] : models;
     const bool own = strcmp(name, models) == 0; /* the model's other defaults were made for it */
     const bool sgd = strcmp(name, "sgd") == 0;
     const struct belongs rows[] = {
-        {options->momentum_given, "momentum", "sgd", sgd},
-        {options->nesterov, "nesterov", "sgd", sgd},
-        {options->beta1_given, "beta1", "adam or adamw", !sgd},
-        {options->beta2_given, "beta2", "adam or adamw", !sgd},
-        {options->eps_given, "eps", "adam or adamw", !sgd},
-        {0},
+        {"momentum", "sgd", sgd},         {"nesterov", "sgd", sgd},
+        {"beta1", "adam or adamw", !sgd}, {"beta2", "adam or adamw", !sgd},
+        {"eps", "adam or adamw", !sgd},   {0},
     };
-    enum ddp_status status = check_belongs(rows, "optimizer", name);
+    enum ddp_status status = check_belongs(options, rows, "optimizer", name);
     if (status != DDP_OK)
         return status;
     if (options->nesterov && options->momentum == 0)
@@ -76,13 +74,17 @@ enum ddp_status ddp_train_plan_optimizer(struct ddp_train_plan *plan,
         .momentum = options->momentum,
         .nesterov = options->nesterov,
         .beta1 = options->beta1,
-        .beta2 = options->beta2_given || !own || model->beta2 == 0 ? options->beta2 : model->beta2,
+        .beta2 = ddp_train_given(options, "beta2") || !own || model->beta2 == 0 ? options->beta2
+                                                                                : model->beta2,
         .eps = options->eps,
-        .weight_decay = options->weight_decay_given ? options->weight_decay : decay,
+        .weight_decay = ddp_train_given(options, "weight-decay") ? options->weight_decay : decay,
     };
-    plan->clip_norm = options->clip_norm_given ? options->clip_norm : own ? model->clip_norm : 0;
-    plan->decay_matrices_only = options->decay_on_given ? options->decay_on == DDP_DECAY_MATRICES
-                                                        : own && model->decay_matrices_only;
+    plan->clip_norm = ddp_train_given(options, "clip-grad-norm") ? options->clip_norm
+                      : own                                      ? model->clip_norm
+                                                                 : 0;
+    plan->decay_matrices_only = ddp_train_given(options, "decay-on")
+                                    ? options->decay_on == DDP_DECAY_MATRICES
+                                    : own && model->decay_matrices_only;
     return choose_rate(plan, options, own ? model->rate : sgd ? 0.1 : 0.001);
 }
 
@@ -91,20 +93,13 @@ static enum ddp_status check_schedule(const struct ddp_train_options *options,
 {
     const bool step = kind == DDP_SCHEDULE_STEP;
     const struct belongs rows[] = {
-        {options->min_rate_given, "min-lr", "linear or cosine",
-         kind == DDP_SCHEDULE_LINEAR || kind == DDP_SCHEDULE_COSINE},
-        {options->gamma_given, "lr-gamma", "step", step},
-        {options->step_size_given, "lr-step-size", "step", step},
-        {options->milestone_count > 0, "lr-milestones", "step", step},
+        {"min-lr", "linear or cosine", kind == DDP_SCHEDULE_LINEAR || kind == DDP_SCHEDULE_COSINE},
+        {"lr-gamma", "step", step},
+        {"lr-step-size", "step", step},
+        {"lr-milestones", "step", step},
         {0},
     };
-    if (options->warmup_steps_given && options->warmup_epochs_given)
-        return ddp_fail(DDP_ERR_INVALID,
-                        "--warmup-steps and --warmup-epochs exclude each other: give one");
-    if (options->step_size_given && options->milestone_count > 0)
-        return ddp_fail(DDP_ERR_INVALID,
-                        "--lr-step-size and --lr-milestones exclude each other: give one");
-    return check_belongs(rows, "schedule", ddp_schedule_names[kind]);
+    return check_belongs(options, rows, "schedule", ddp_schedule_names[kind]);
 }
 
 /* Epochs as steps; more than there can be are as good as never. */
@@ -118,13 +113,15 @@ enum ddp_status ddp_train_plan_schedule(struct ddp_train_plan *plan,
                                         const struct ddp_train_options *options)
 {
     struct ddp_schedule *schedule = &plan->schedule;
-    schedule->kind =
-        options->schedule_given ? (enum ddp_schedule_kind)options->schedule : plan->model->schedule;
+    schedule->kind = ddp_train_given(options, "schedule")
+                         ? (enum ddp_schedule_kind)options->schedule
+                         : plan->model->schedule;
     enum ddp_status status = check_schedule(options, schedule->kind);
     if (status != DDP_OK)
         return status;
-    schedule->warmup_steps = options->warmup_epochs_given ? steps_of(plan, options->warmup_epochs)
-                                                          : options->warmup_steps;
+    schedule->warmup_steps = ddp_train_given(options, "warmup-epochs")
+                                 ? steps_of(plan, options->warmup_epochs)
+                                 : options->warmup_steps;
     schedule->total_steps = plan->total_steps;
     if (schedule->kind != DDP_SCHEDULE_STEP)
         return DDP_OK;

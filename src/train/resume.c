@@ -12,6 +12,7 @@
 #include "core/parse.h"
 #include "core/text.h"
 #include "job/job.h"
+#include "model/gpt2.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -111,7 +112,8 @@ static void collect_facts(const struct ddp_run *run, struct ddp_checkpoint_facts
     const struct ddp_train_plan *plan = &run->plan;
     facts->count = 0;
     ddp_checkpoint_fact_add(facts, "model", "%s", ddp_graph_description(run->graph));
-    add_number(facts, "dropout", run->model_config.dropout);
+    add_number(facts, "dropout",
+               plan->model == &ddp_model_gpt2 ? ddp_gpt2_in(&run->model_config)->dropout : 0);
     add_flag(facts, "bf16", run->model_config.compute == DDP_BF16);
     ddp_checkpoint_fact_add(facts, "parameters", "%" PRId64, ddp_graph_element_count(run->graph));
     ddp_checkpoint_fact_add(facts, "samples", "%" PRId64,
@@ -147,16 +149,6 @@ static struct ddp_checkpoint_cursor cursor_at(const struct ddp_run *run, int64_t
 enum ddp_status ddp_run_checkpoint_open(struct ddp_run *run)
 {
     const struct ddp_train_options *options = run->options;
-    const char *alone = options->checkpoint_every ? "--checkpoint-every"
-                        : options->keep_given     ? "--keep"
-                        : options->resume         ? "--resume"
-                                                  : NULL;
-    if (alone && !options->checkpoint)
-        return ddp_fail(DDP_ERR_INVALID,
-                        "%s: name the directory of checkpoints with --checkpoint DIR", alone);
-    if (options->resume_from && options->load)
-        return ddp_fail(DDP_ERR_INVALID,
-                        "--resume-from and --load exclude each other: a checkpoint has weights");
     run->saved_step = -1;
     if (!options->checkpoint || run->plan.rank != 0)
         return DDP_OK;
@@ -217,7 +209,7 @@ static void take_lanes(struct ddp_run *run)
     /* What is no such number is that of other shards, which is a difference too. */
     if (!ddp_parse_int64(ddp_checkpoint_fact_value(saved, LANES), 1, lanes, &lanes))
         ddp_checkpoint_fact_add(saved, LANES, "%" PRId64, lanes);
-    if (run->options->lanes_given)
+    if (ddp_train_given(run->options, "lanes"))
         return;
     ddp_train_plan_lanes(plan, lanes);
     if (plan->lanes == lanes)

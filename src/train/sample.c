@@ -9,6 +9,7 @@
 #include "core/memory.h"
 #include "core/parse.h"
 #include "core/text.h"
+#include "model/gpt2.h"
 #include "train/generate.h"
 #include "weights/weights.h"
 
@@ -128,9 +129,10 @@ static enum ddp_status load(struct sample *sample)
     }
     if (status == DDP_OK) {
         sample->weights = ddp_array_alloc((size_t)ddp_graph_flat_count(graph), sizeof(float));
-        status = sample->weights ? ddp_train_weights_load(options->load, graph,
-                                                          sample->config.heads, sample->weights)
-                                 : DDP_ERR_MEMORY;
+        status = sample->weights
+                     ? ddp_train_weights_load(options->load, graph,
+                                              ddp_gpt2_in(&sample->config)->heads, sample->weights)
+                     : DDP_ERR_MEMORY;
     }
     ddp_graph_destroy(graph);
     return status;
@@ -198,7 +200,7 @@ enum ddp_status ddp_train_sample(const struct ddp_train_options *options, FILE *
             .model_config = &sample.config,
             .weights = sample.weights,
             .device = options->device,
-            .index = options->device_count > 0 ? options->devices[0] : 0,
+            .index = options->device_count > 0 ? (int)options->devices[0] : 0,
             .threads = ddp_train_threads(options, 1),
             .temperature = options->temperature,
             .top_k = options->top_k,

@@ -46,21 +46,23 @@ enum ddp_status ddp_train_parse(ddp_train *train, int argc, char *const *argv)
 {
     int rest;
     ddp_log_set_name("trainer");
-    return ddp_options_parse(ddp_train_option_table, &train->options, argc, argv, false, &rest);
+    return ddp_options_parse(ddp_train_option_table(), &train->options, &train->options.given, argc,
+                             argv, false, &rest);
 }
 
 enum ddp_status ddp_train_set(ddp_train *train, const char *name, const char *value)
 {
-    return ddp_options_set(ddp_train_option_table, &train->options, name, value);
+    return ddp_options_set(ddp_train_option_table(), &train->options, &train->options.given, name,
+                           value);
 }
 
 void ddp_train_set_model(ddp_train *train, const char *name, ddp_model_builder *build, void *arg)
 {
     train->custom = ddp_model_custom;
     train->custom.name = name;
-    train->options.custom = &train->custom;
-    train->options.builder = build;
-    train->options.builder_arg = arg;
+    train->options.model = &train->custom;
+    train->options.custom = true;
+    ddp_model_custom_set(&train->options.models[DDP_MODELS - 1], build, arg);
 }
 
 bool ddp_train_accepts_stop(const ddp_train *train)
@@ -70,7 +72,7 @@ bool ddp_train_accepts_stop(const ddp_train *train)
 
 void ddp_train_help(FILE *out)
 {
-    ddp_options_help(ddp_train_option_table, out);
+    ddp_options_help(ddp_train_option_table(), out);
 }
 
 /* The weights of a small model, in the order of its parameters: "Model weights: [0.9472, 0.9440]".

@@ -11,7 +11,6 @@
 #include "core/bf16.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -63,17 +62,6 @@ bool ddp_hf_gpt2_shape(struct ddp_gpt2_shape *shape, const ddp_safetensors *file
 
 /* --- reading ---------------------------------------------------------------------------------- */
 
-static float f16_to_f32(uint16_t half)
-{
-    const int exponent = half >> 10 & 31, fraction = half & 1023;
-    const float sign = half >> 15 ? -1.0f : 1.0f;
-    if (exponent == 31)
-        return fraction ? NAN : sign * INFINITY;
-    if (exponent == 0)
-        return sign * ldexpf((float)fraction, -24);
-    return sign * ldexpf((float)(fraction + 1024), exponent - 25);
-}
-
 /* Value i of a tensor that may start at any byte. */
 static float value_at(const struct ddp_safetensor *tensor, size_t i)
 {
@@ -85,7 +73,7 @@ static float value_at(const struct ddp_safetensor *tensor, size_t i)
         return value;
     }
     memcpy(&half, bytes + i * sizeof half, sizeof half);
-    return tensor->dtype[0] == 'B' ? ddp_bf16_to_f32(half) : f16_to_f32(half);
+    return tensor->dtype[0] == 'B' ? ddp_bf16_to_f32(half) : ddp_f16_to_f32(half);
 }
 
 /* out (rows, columns) from a tensor of that shape, or of (columns, rows) when it is turned. */

@@ -7,6 +7,7 @@
 #include "weights/weights.h"
 
 #include "core/log.h"
+#include "model/gpt2.h"
 #include "weights/interchange.h"
 
 #include <string.h>
@@ -23,12 +24,12 @@ static void set_gpt2(const struct ddp_gpt2_shape *shape, const struct ddp_model 
         .dim_count = 1,
         .dims = {shape->context},
         .classes = shape->vocabulary,
-        .layers = shape->layers,
-        .heads = shape->heads,
-        .channels = shape->channels,
-        .context = shape->context,
-        .norm_eps = 1e-5,
     };
+    *ddp_gpt2_of(&config->own) = (struct ddp_gpt2){.layers = shape->layers,
+                                                   .heads = shape->heads,
+                                                   .channels = shape->channels,
+                                                   .context = shape->context,
+                                                   .norm_eps = 1e-5};
 }
 
 /* config.json beside a file, where there is one, knows the heads. */
@@ -55,7 +56,6 @@ enum ddp_status ddp_train_weights_model(const char *path, const struct ddp_model
     struct ddp_llmc_model header;
     struct ddp_gpt2_shape shape;
     ddp_safetensors *file;
-    char name[DDP_MODEL_TEXT];
     enum ddp_status status;
     *model = NULL;
     if (ddp_llmc_model_open(&llmc, path)) {
@@ -70,9 +70,7 @@ enum ddp_status ddp_train_weights_model(const char *path, const struct ddp_model
         return status;
     const char *text = ddp_safetensors_metadata(file, DDP_WEIGHTS_MODEL_KEY);
     if (text && *text) {
-        status = ddp_model_read_description(name, config, text, path);
-        if (status == DDP_OK)
-            *model = ddp_model_find(name);
+        status = ddp_model_read_description(model, config, text, ddp_model_find, path);
     } else if (ddp_hf_gpt2_shape(&shape, file)) {
         status = read_heads(path, &shape);
         set_gpt2(&shape, model, config);

@@ -9,7 +9,6 @@
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/json.h"
-#include "weights/safetensors_dtypes.h"
 
 #include <limits.h>
 #include <stdlib.h>

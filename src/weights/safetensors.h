@@ -25,6 +25,9 @@ struct ddp_safetensors_pair {
     const char *key, *value;
 };
 
+/* Place of a dtype in the order by which the format's own library sorts; -1: unknown. */
+int ddp_safetensors_dtype_order(const char *dtype);
+
 /* Writes a file by way of core/atomic_file: on failure the old one is unchanged. The order
  * of tensors and metadata given does not matter: tensors are sorted by dtype, then name, as the
  * format's own library does, and metadata by key.

@@ -9,7 +9,6 @@
 #include "core/memory.h"
 #include "core/text.h"
 #include "weights/safetensors.h"
-#include "weights/safetensors_dtypes.h"
 
 #include <jansson.h>
 #include <stdlib.h>

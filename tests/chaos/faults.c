@@ -264,7 +264,7 @@ EXPORT ssize_t pread(int fd, void *to, size_t n, off_t from)
     return fault.how == SHORT ? syscall(SYS_pread64, fd, to, half(n), from) : -1;
 }
 
-/* Not to standard error, where what went wrong is told. */
+/* Not to standard error, which has the error messages. */
 EXPORT ssize_t write(int fd, const void *from, size_t n)
 {
     if (fd == STDERR_FILENO || !is_plain(fd) || !due(CALL_write, __builtin_return_address(0)))

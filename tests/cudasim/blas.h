@@ -95,7 +95,7 @@ cublasStatus_t blas_refuse(cublasStatus_t status, const char *format, ...)
 cublasStatus_t blas_shape(struct blas_product *product, const struct blas_desc *desc,
                           const struct blas_layout *layout[BLAS_MATRICES]);
 
-/* Aborts with a report where a pointer is no memory of the stream's device. */
+/* Aborts with a report where a pointer is not memory of the stream's device. */
 void blas_check_memory(const char *call, const struct blas_product *product, int device);
 
 /* Bytes that one matrix with all its batches, the vector of a bias and the aux matrix span. */

@@ -35,7 +35,7 @@ void cudasim_launch_kernel(const struct cudasim_kernel *kernel, dim3 grid, dim3 
 
 enum cudasim_barrier { CUDASIM_BARRIER, CUDASIM_COUNT, CUDASIM_AND, CUDASIM_OR };
 
-/* __syncthreads() and its kin: the value is what all threads' predicates give. */
+/* __syncthreads() and similar: the value is what all threads' predicates give. */
 int cudasim_barrier(enum cudasim_barrier kind, int predicate, const char *file, int line);
 
 enum cudasim_warp {

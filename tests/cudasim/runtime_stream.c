@@ -170,7 +170,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned
     cudaError_t error = enter_stream("cudaStreamWaitEvent", handle, &stream);
     if (error == cudaSuccess && (!event || flags != 0))
         error = cudaErrorInvalidResourceHandle;
-    /* An event that was never recorded is no event to wait for. */
+    /* An event that was never recorded is not waited for. */
     if (error == cudaSuccess && event->mark) {
         error = sim_capture_join(stream, event->mark);
         if (error == cudaSuccess)

@@ -54,11 +54,11 @@ static long long number(const char *name, const char *text, const char **rest, l
     errno = 0;
     long long value = strtoll(text, &end, 0);
     if (end == text || errno != 0 || value < smallest)
-        sim_report("%s: \"%s\" is no number from %lld", name, text, smallest);
+        sim_report("%s: \"%s\" is not a number from %lld", name, text, smallest);
     if (rest)
         *rest = end;
     else if (*end != '\0')
-        sim_report("%s: \"%s\" is no number", name, text);
+        sim_report("%s: \"%s\" is not a number", name, text);
     return value;
 }
 

@@ -21,6 +21,7 @@ struct warp {
     struct group groups[SIM_WARP];
     int group_count;
     unsigned round;
+    unsigned exited; /* lanes */
 };
 
 static struct warp warps[SIM_MAX_THREADS / SIM_WARP];
@@ -33,8 +34,10 @@ static struct {
 
 void sim_reset_sync(void)
 {
-    for (int w = 0; w * SIM_WARP < sim_block.thread_count; w++)
+    for (int w = 0; w * SIM_WARP < sim_block.thread_count; w++) {
         warps[w].group_count = 0;
+        warps[w].exited = 0;
+    }
     barrier.waiting = 0;
     barrier.holds = 0;
 }
@@ -252,13 +255,11 @@ static unsigned check_mask(unsigned mask, int thread, const char *file, int line
         sim_report("%s: %s:%d: the calling lane %d is not in its own mask %#x", text, file, line,
                    lane, mask);
     }
-    for (unsigned rest = mask & exists; rest != 0; rest &= rest - 1) {
-        int other = __builtin_ctz(rest);
-        if (b->thread[first + other].state == SIM_THREAD_EXITED) {
-            sim_running_kernel(text, sizeof text);
-            sim_report("%s: %s:%d: lane %d of the mask %#x has exited", text, file, line, other,
-                       mask);
-        }
+    unsigned exited = mask & exists & warps[thread / SIM_WARP].exited;
+    if (exited != 0) {
+        sim_running_kernel(text, sizeof text);
+        sim_report("%s: %s:%d: lane %d of the mask %#x has exited", text, file, line,
+                   __builtin_ctz(exited), mask);
     }
     return mask & exists;
 }
@@ -304,7 +305,7 @@ uint64_t cudasim_warp(enum cudasim_warp kind, unsigned mask, uint64_t value, int
 
 void sim_thread_exited(int thread)
 {
-    (void)thread;
+    warps[thread / SIM_WARP].exited |= 1u << thread % SIM_WARP;
     if (barrier.waiting > 0 && barrier.waiting == sim_block.live)
         release_barrier();
 }

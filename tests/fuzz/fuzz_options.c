@@ -20,67 +20,40 @@ struct settings {
     bool flag, verbose;
     int64_t long_name;
     int letters;
+    uint64_t seed;
+    int64_t list[4];
+    int listed;
 };
 
 static const char *const colours[] = {"red", "green", NULL};
 
-static const char *read_letters(void *destination, const char *value)
+static const char *read_letters(void *letters, const char *value)
 {
-    struct settings *settings = destination;
-    settings->letters = (int)strlen(value);
-    return settings->letters > 9 ? "is longer than 9 letters" : NULL;
+    *(int *)letters = (int)strlen(value);
+    return strlen(value) > 9 ? "is longer than 9 letters" : NULL;
 }
 
+static const char *read_list(void *destination, const char *value)
+{
+    struct settings *settings = destination;
+    return ddp_option_list(value, 4, 1, 50, true, settings->list, &settings->listed)
+               ? NULL
+               : "must be up to 4 rising numbers from 1 to 50";
+}
+
+#define OPTION_STRUCT struct settings
+
 static const struct ddp_option table[] = {
-    {.name = "count",
-     .letter = 'n',
-     .type = DDP_OPTION_INT,
-     .offset = offsetof(struct settings, count),
-     .min = -10,
-     .max = 1e6,
-     .argument = "N",
-     .help = "a number"},
-    {.name = "rate",
-     .type = DDP_OPTION_REAL,
-     .offset = offsetof(struct settings, rate),
-     .min = 0,
-     .max = 10,
-     .argument = "X",
-     .help = "a number with a point"},
-    {.name = "text",
-     .letter = 't',
-     .type = DDP_OPTION_TEXT,
-     .offset = offsetof(struct settings, text),
-     .argument = "TEXT",
-     .help = "text"},
-    {.name = "choice",
-     .type = DDP_OPTION_CHOICE,
-     .offset = offsetof(struct settings, choice),
-     .choices = colours,
-     .argument = "COLOUR",
-     .help = "a colour"},
-    {.name = "flag",
-     .type = DDP_OPTION_FLAG,
-     .offset = offsetof(struct settings, flag),
-     .help = "a flag",
-     .negatable = true},
-    {.name = "verbose",
-     .letter = 'v',
-     .type = DDP_OPTION_FLAG,
-     .offset = offsetof(struct settings, verbose),
-     .help = "another flag"},
-    {.name = "long-name",
-     .type = DDP_OPTION_INT,
-     .offset = offsetof(struct settings, long_name),
-     .min = 0,
-     .max = 9,
-     .argument = "N",
-     .help = "a number"},
-    {.name = "letters",
-     .type = DDP_OPTION_CUSTOM,
-     .argument = "TEXT",
-     .help = "a few letters",
-     .read = read_letters},
+    {OPTION_INT("count", count, -10, 1e6, "N"), .letter = 'n', .help = "a number"},
+    {OPTION_REAL("rate", rate, 0, 10, "X"), .help = "a number with a point"},
+    {OPTION_TEXT("text", text, "TEXT"), .letter = 't', .help = "text"},
+    {OPTION_CHOICE("choice", choice, colours, "COLOUR"), .help = "a colour"},
+    {OPTION_NEGATABLE("flag", flag), .help = "a flag"},
+    {OPTION_FLAG("verbose", verbose), .letter = 'v', .help = "another flag"},
+    {OPTION_INT("long-name", long_name, 0, 9, "N"), .help = "a number"},
+    {OPTION_UINT("seed", seed, "N"), .help = "any number from 0"},
+    {OPTION_CUSTOM_AT("letters", letters, read_letters, "TEXT"), .help = "a few letters"},
+    {OPTION_CUSTOM("list", read_list, "N,N,..."), .help = "numbers"},
     {.name = "size", .alias_of = "count"},
     {0},
 };
@@ -90,6 +63,7 @@ bool fuzz_accepts(const uint8_t *data, size_t size)
     char program[] = "fuzz", *argv[MAX_ARGUMENTS + 2] = {program}, *at = NULL;
     int argc = 1, rest = 0;
     struct settings settings = {0};
+    struct ddp_options_given given = {0};
     char *lines = malloc(size + 1);
     if (!lines)
         return false;
@@ -99,13 +73,17 @@ bool fuzz_accepts(const uint8_t *data, size_t size)
          line = strtok_r(NULL, "\n", &at))
         argv[argc++] = line;
     bool stop_at_first = size % 2;
-    bool accepted = ddp_options_parse(table, &settings, argc, argv, stop_at_first, &rest) == DDP_OK;
+    bool accepted =
+        ddp_options_parse(table, &settings, &given, argc, argv, stop_at_first, &rest) == DDP_OK;
     if (accepted) {
         assert(settings.count >= -10 && settings.count <= 1000000);
         assert(settings.rate >= 0 && settings.rate <= 10);
         assert(!settings.text || *settings.text);
         assert(settings.choice == 0 || settings.choice == 1);
         assert(settings.letters <= 9);
+        assert(settings.listed >= 0 && settings.listed <= 4);
+        for (int i = 1; i < settings.listed; i++)
+            assert(settings.list[i] > settings.list[i - 1] && settings.list[i] <= 50);
         assert(!stop_at_first || (rest >= 1 && rest <= argc));
     }
     free(lines);

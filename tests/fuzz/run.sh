@@ -26,14 +26,14 @@ sources_of() {
     core="core/cgroup.c core/clock.c core/log.c core/memory.c core/status.c core/text.c"
     case $1 in
     idx) echo "$core data/byte_source.c data/idx_file.c" ;;
-    safetensors) echo "$core core/input_file.c core/json.c weights/safetensors.c" ;;
+    safetensors) echo "$core core/input_file.c core/json.c core/parse.c weights/safetensors.c" ;;
     npy) echo "$core core/input_file.c data/blob.c data/npy_file.c" ;;
     zip) echo "$core core/input_file.c data/blob.c data/zip_file.c" ;;
     tokens) echo "$core core/input_file.c data/blob.c data/npy_file.c data/token_file.c" ;;
     llmc) echo "$core weights/gpt2_tensors.c weights/llmc_header.c" ;;
     hf_config) echo "$core core/atomic_file.c core/input_file.c core/parse.c core/write.c weights/hf_config.c core/json.c" ;;
-    checkpoint) echo "$core checkpoint/state.c core/json.c" ;;
-    description) echo "$core core/parse.c model/describe.c" ;;
+    checkpoint) echo "$core checkpoint/state.c core/json.c core/parse.c" ;;
+    description) echo "$core core/options.c core/parse.c model/describe.c" ;;
     options) echo "$core core/options.c core/parse.c" ;;
     *) echo "no fuzz target named $1" >&2; exit 2 ;;
     esac

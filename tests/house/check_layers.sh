@@ -4,7 +4,7 @@
 # Dependencies run one way. Reads every #include of src, kernels and launcher and fails on one that goes up,
 # sideways or round in a circle. The table is the rule: a room, then the rooms it may include; each room may name
 # only rooms of the lines above its own, so the table cannot hold a circle. Files do not call each other in a circle
-# either: the objects of the build say who uses whose functions in its code; a table of functions is no call.
+# either: the objects of the build say who uses whose functions in its code; a table of functions is not a call.
 set -eu
 . "${srcdir:-.}/tests/result.inc"
 build=${abs_top_builddir:-$PWD}

@@ -13,7 +13,7 @@ trap 'rm -rf "$scratch"' EXIT
 failed=0
 
 # The long options in a text, one a line. In manual pages "\-" is '-' and mdoc writes "Fl -name"; --help writes
-# "--[no-]name"; in the completion, patterns such as "--master[-_]addr" are joined, and "--rdzv*" is no name.
+# "--[no-]name"; in the completion, patterns such as "--master[-_]addr" are joined, and "--rdzv*" is not a name.
 options()
 {
     sed 's/\\-/-/g; s/Fl -/--/g; s/--\[no-\]/--/g; s/\[-_\]/-/g' | grep -oE '(^|[^a-zA-Z0-9-])--[a-z][a-z0-9_-]*' |
@@ -21,7 +21,7 @@ options()
 }
 
 # The second option is unknown for certain, so the program always stops there at the latest and never starts work: with
-# exit status 2 and a message about one of the two. A crash or a hang is no answer.
+# exit status 2 and a message about one of the two. A crash or a hang does not count.
 takes()
 {
     timeout 20 "$1" "--$2=1" --surely-unknown-option >"$scratch/out" 2>&1

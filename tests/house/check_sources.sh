@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: MIT
 #
 # The habits of HACKING.md that a machine can see: an SPDX line in every source, executable scripts, config.h first in .c files and
-# never in headers, no file over 600 lines, no function over 100 (where ctags is installed), no struct in two .cu files,
-# inline PTX in one header.
+# never in headers, no line over 100 columns (clang-format leaves comments alone), no file over 600 lines, no function over
+# 100 (where ctags is installed), no struct in two .cu files, inline PTX in one header.
 set -u
 LC_ALL=C
 export LC_ALL
@@ -19,6 +19,8 @@ for file in $code $scripts; do
     lines=$(wc -l <"$file")
     [ "$lines" -le 600 ] || fail "$file: $lines lines, more than 600"
 done
+wide=$(awk 'length > 100 { print FILENAME ":" FNR ": more than 100 columns" }' $code)
+[ -z "$wide" ] || fail "$wide"
 for file in $scripts; do
     [ -x "$file" ] || fail "$file: not executable"
 done

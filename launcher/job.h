@@ -2,8 +2,8 @@
  *
  * A running job: the state of its workers, and what can be done to all of them. Shared by
  * supervise.c (the attempts), watch.c (the loop), signals.c and first_failure.c. */
-#ifndef DDP_LAUNCHER_RUNNING_H
-#define DDP_LAUNCHER_RUNNING_H
+#ifndef DDP_LAUNCHER_JOB_H
+#define DDP_LAUNCHER_JOB_H
 
 #include "job/board.h"
 #include "launcher/children.h"

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * See cores.h. */
+ * See limits.h. */
 #include "config.h"
 
-#include "launcher/cores.h"
+#include "launcher/limits.h"
 
 #include "core/cgroup.h"
 #include "core/thread.h"
 
 #include <stdio.h>
+#include <string.h>
 
 /* How many numbers a file of a group begins with, of at most two; "max 100000" has none. */
 static int read_numbers(const char *directory, const char *name, long long *first,
@@ -51,4 +52,35 @@ int cores_usable(void)
 {
     int cores = ddp_cpu_count(), quota = cores_quota();
     return quota && quota < cores ? quota : cores;
+}
+
+/* The number after the word oom_kill in a file of lines "word number", or -1. */
+static long long read_kills(const char *path)
+{
+    char word[64];
+    long long value, found = -1;
+    FILE *file = fopen(path, "re");
+    while (file && found < 0 && fscanf(file, "%63s %lld", word, &value) == 2)
+        if (strcmp(word, "oom_kill") == 0)
+            found = value;
+    if (file)
+        fclose(file);
+    return found;
+}
+
+static void find_kills(void *arg, const char *directory, bool unified)
+{
+    char path[DDP_CGROUP_PATH + 32];
+    long long *kills = arg;
+    snprintf(path, sizeof path, "%s/%s", directory,
+             unified ? "memory.events" : "memory.oom_control");
+    if (*kills < 0)
+        *kills = read_kills(path);
+}
+
+long long memory_kills(void)
+{
+    long long kills = -1;
+    ddp_cgroup_visit("memory", find_kills, &kills);
+    return kills >= 0 ? kills : read_kills("/proc/vmstat");
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * See running.h. */
+ * See job.h. */
 #include "config.h"
 
-#include "launcher/running.h"
+#include "launcher/job.h"
 
 #include "core/clock.h"
 

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * How a shard's batch gets to the device of a replica. Where the device cannot read the loader's
+ * memory there are two sets of buffers, so that one is filled while the other is read. */
+#ifndef DDP_MODE_INPUTS_H
+#define DDP_MODE_INPUTS_H
+
+#include "data/loader.h"
+#include "graph/exec.h"
+
+struct ddp_inputs {
+    ddp_device *device;
+    void *memory[2][DDP_DEVICE_SLOTS]; /* of samples and labels; NULL: not needed */
+    size_t bytes[2];
+    uint32_t *place; /* device memory, for ddp_exec_set_place(); NULL: not needed */
+};
+
+/* Local shard i has set i % 2, which is the device's slot. */
+static inline int ddp_inputs_slot(int64_t shard)
+{
+    return (int)(shard & 1);
+}
+
+/* Memory for the inputs of both execs.
+ *   tail    may be NULL
+ *   copied  also where the device could read the loader's: DataParallel's master copies samples to
+ *           its replicas
+ *   ahead   one shard follows another
+ * On failure ddp_inputs_close() frees what there is. */
+enum ddp_status ddp_inputs_open(struct ddp_inputs *inputs, ddp_device *device, ddp_exec *exec,
+                                ddp_exec *tail, bool copied, bool ahead);
+void ddp_inputs_close(struct ddp_inputs *inputs);
+
+/* Binds the batch to the exec, with its position. */
+enum ddp_status ddp_inputs_load(struct ddp_inputs *inputs, ddp_exec *exec, int slot,
+                                const struct ddp_batch *batch,
+                                const struct ddp_exec_position *position);
+
+#endif

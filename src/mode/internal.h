@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What modes share: a mode is one file that ends in one const struct ddp_mode_ops, and one line in
+ * mode.c. Its own struct begins with a struct ddp_mode. */
+#ifndef DDP_MODE_INTERNAL_H
+#define DDP_MODE_INTERNAL_H
+
+#include "mode/updater.h"
+
+struct ddp_mode {
+    const struct ddp_mode_ops *ops;
+    struct ddp_mode_setup setup;
+    struct ddp_replica
+        *replicas;              /* setup.replicas; the first has the weights to evaluate and save */
+    struct ddp_updater updater; /* of the first one's weights */
+    bool failed;                /* what is on its way to or from others will not come to an end */
+};
+
+struct ddp_mode_ops {
+    size_t bytes; /* of the mode's own struct, which comes zeroed but for setup and replicas */
+    /* Opens the replicas and the updater. After a failure close() and all that follows is called. */
+    enum ddp_status (*open)(ddp_mode *mode);
+    /* What is the mode's own; before updater and replicas are closed. */
+    void (*close)(ddp_mode *mode);
+    enum ddp_status (*step)(ddp_mode *mode, ddp_loader *loader, double rate, int64_t step,
+                            float *loss);
+    void (*memory)(const ddp_mode *mode, struct ddp_mode_memory *memory);
+    /* As ddp_mode_save_state() and ddp_mode_load_state(); NULL: there is one rank, with all of the
+     * updater's state. */
+    enum ddp_status (*save_state)(ddp_mode *mode, int i, float *flat);
+    enum ddp_status (*load_state)(ddp_mode *mode, int i, const float *flat);
+};
+
+extern const struct ddp_mode_ops ddp_mode_ddp, ddp_mode_dp;
+
+/* Array i of the optimizer's state, in device memory; NULL after the last. */
+float *ddp_mode_state(const ddp_mode *mode, int i);
+
+/* The whole array to or from the host's memory, done when these return. */
+enum ddp_status ddp_mode_copy_state_out(const ddp_mode *mode, int i, float *flat);
+enum ddp_status ddp_mode_copy_state_in(const ddp_mode *mode, int i, const float *flat);
+
+#endif

@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * See share.h. */
+#include "config.h"
+
+#include "mode/share.h"
+
+#include "comm/comm.h"
+#include "core/memory.h"
+#include "core/trace.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define FIRST_BUCKET_BYTES ((size_t)1 << 20) /* as PyTorch: the exchange starts early */
+
+static struct ddp_replica *replica_of(const struct ddp_share *share)
+{
+    return share->mode->replicas;
+}
+
+/* Cuts the flat array, which is in ready order, into buckets of whole grains: the slices of a
+ * bucket then cut no block of the norm in two. Where workers get slices, the first bucket is the
+ * grain with the loss, and all get that. */
+static enum ddp_status cut_buckets(struct ddp_share *share)
+{
+    const struct ddp_mode_setup *setup = &share->mode->setup;
+    const int64_t count = ddp_graph_flat_count(setup->graph);
+    const int64_t grain = DDP_UPDATE_GRAIN, most = (int64_t)(FIRST_BUCKET_BYTES / sizeof(float));
+    int64_t size = (int64_t)(setup->bucket_bytes / sizeof(float)) / grain * grain, end = 0;
+    size = size < grain ? grain : size;
+    share->bucket_end = ddp_array_alloc((size_t)(count / size + 3), sizeof *share->bucket_end);
+    if (!share->bucket_end)
+        return DDP_ERR_MEMORY;
+    while (end < count) {
+        const bool early = end <= grain;
+        end += share->zero && end == 0 ? grain : early && size > most ? most : size;
+        share->bucket_end[share->bucket_count++] = end < count ? end : count;
+    }
+    return DDP_OK;
+}
+
+static int64_t bucket_begin(const struct ddp_share *share, int bucket)
+{
+    return bucket ? share->bucket_end[bucket - 1] : 0;
+}
+
+static size_t bucket_elements(const struct ddp_share *share, int bucket)
+{
+    return (size_t)(share->bucket_end[bucket] - bucket_begin(share, bucket));
+}
+
+/* This worker's slices, one a bucket, and where their state lies when it is kept without gaps. */
+struct slice {
+    int64_t begin, end, packed;
+};
+
+static struct slice slice_of(const struct ddp_share *share, int bucket, int64_t packed)
+{
+    const size_t count = bucket_elements(share, bucket);
+    const int64_t begin = bucket_begin(share, bucket);
+    return (struct slice){
+        begin + (int64_t)ddp_slice_begin(count, DDP_UPDATE_GRAIN, share->rank, share->size),
+        begin + (int64_t)ddp_slice_begin(count, DDP_UPDATE_GRAIN, share->rank + 1, share->size),
+        packed,
+    };
+}
+
+/* Walks over the slices that are not empty: false after the last. */
+static bool next_slice(const struct ddp_share *share, int *bucket, struct slice *slice)
+{
+    int64_t packed = *bucket ? slice->packed + (slice->end - slice->begin) : 0;
+    while (*bucket < share->bucket_count) {
+        *slice = slice_of(share, (*bucket)++, packed);
+        if (slice->begin < slice->end)
+            return true;
+    }
+    return false;
+}
+
+static int64_t packed_count(const struct ddp_share *share)
+{
+    struct slice slice = {0};
+    int64_t count = 0;
+    for (int bucket = 0; next_slice(share, &bucket, &slice);)
+        count += slice.end - slice.begin;
+    return count;
+}
+
+/* The state arrays hold this worker's slices only. */
+static bool is_packed(const struct ddp_share *share)
+{
+    return share->zero && !share->shared;
+}
+
+/* --- memory ----------------------------------------------------------------------------------- */
+
+static enum ddp_status alloc_memory(struct ddp_share *share, size_t bytes, void **memory)
+{
+    return share->shared ? ddp_comm_alloc_shared(share->wire, bytes, memory)
+                         : ddp_comm_alloc(share->wire, bytes, memory);
+}
+
+/* Memory from the communicator: gradients always, weights where workers share or collect them. */
+static enum ddp_status alloc_flat(struct ddp_share *share, struct ddp_replica_memory *memory)
+{
+    const size_t count = (size_t)ddp_graph_flat_count(share->mode->setup.graph);
+    void *gradients, *weights = NULL, *bf16 = NULL;
+    if (!share->wire)
+        return DDP_OK;
+    enum ddp_status status = ddp_comm_alloc(share->wire, count * sizeof(float), &gradients);
+    if (status == DDP_OK && share->zero)
+        status = alloc_memory(share, count * sizeof(float), &weights);
+    if (status == DDP_OK && share->zero && share->mode->setup.compute == DDP_BF16)
+        status = alloc_memory(share, count * sizeof(uint16_t), &bf16);
+    if (status == DDP_OK)
+        *memory = (struct ddp_replica_memory){weights, bf16, gradients};
+    return status;
+}
+
+/* Rank 0's weights become everybody's. */
+static enum ddp_status spread_weights(struct ddp_share *share)
+{
+    struct ddp_replica *replica = replica_of(share);
+    enum ddp_status status = DDP_OK;
+    if (share->zero && share->rank == 0)
+        status = ddp_device_copy_in(replica->device, replica->weights, share->mode->setup.weights,
+                                    replica->flat_bytes);
+    if (status == DDP_OK && !share->shared)
+        status = ddp_comm_broadcast(share->wire, replica->weights, (size_t)replica->flat_count,
+                                    DDP_F32, 0);
+    if (status == DDP_OK && (!share->shared || share->rank == 0))
+        status = ddp_replica_round_weights(replica);
+    if (status == DDP_OK)
+        status = ddp_device_synchronize(replica->device);
+    return status == DDP_OK && share->shared ? ddp_comm_barrier(share->wire) : status;
+}
+
+static enum ddp_status open_updater(struct ddp_share *share)
+{
+    const struct ddp_mode_setup *setup = &share->mode->setup;
+    struct ddp_replica *replica = replica_of(share);
+    float *state[DDP_OPTIMIZER_STATES] = {NULL};
+    int count = 0;
+    enum ddp_status status = ddp_optimizer_states(&setup->optimizer, &count);
+    for (int i = 0; status == DDP_OK && share->shared && i < count; i++) {
+        void *memory;
+        status = alloc_memory(share, replica->flat_bytes, &memory);
+        if (status == DDP_OK)
+            state[i] = memory;
+    }
+    if (status != DDP_OK)
+        return status;
+    return ddp_updater_open(&share->mode->updater, replica, setup,
+                            is_packed(share) ? packed_count(share) : replica->flat_count,
+                            share->shared ? state : NULL);
+}
+
+enum ddp_status ddp_share_open(struct ddp_share *share, ddp_mode *mode, ddp_comm *wire,
+                               unsigned parts)
+{
+    const struct ddp_mode_setup *setup = &mode->setup;
+    struct ddp_replica_memory memory = {0};
+    *share = (struct ddp_share){.mode = mode, .wire = wire, .size = 1};
+    if (wire) {
+        share->rank = ddp_comm_rank(setup->comm);
+        share->size = ddp_comm_size(setup->comm);
+        share->zero = setup->zero;
+        share->shared = share->zero && setup->shared_weights && ddp_comm_has_shared(wire);
+    }
+    enum ddp_status status = cut_buckets(share);
+    if (status == DDP_OK)
+        status = alloc_flat(share, &memory);
+    if (status == DDP_OK)
+        status = ddp_replica_open(replica_of(share), setup, 0, parts, &memory);
+    if (status != DDP_OK)
+        return status;
+    replica_of(share)->cuts = share->bucket_end;
+    replica_of(share)->cut_count = share->bucket_count;
+    if (wire)
+        status = spread_weights(share);
+    return status == DDP_OK ? open_updater(share) : status;
+}
+
+void ddp_share_close(struct ddp_share *share)
+{
+    free(share->bucket_end);
+}
+
+/* What all workers hold once, for one of them. */
+static size_t part_of(const struct ddp_share *share, size_t bytes)
+{
+    const size_t size = share->shared ? (size_t)share->size : 1;
+    return bytes / size + (bytes % size != 0);
+}
+
+void ddp_share_memory(const struct ddp_share *share, unsigned parts, struct ddp_mode_memory *total)
+{
+    const size_t states = ddp_optimizer_state_bytes(share->mode->updater.optimizer);
+    ddp_replica_memory(replica_of(share), &share->mode->setup, parts, total);
+    ddp_updater_memory(&share->mode->updater, total);
+    total->weights = part_of(share, total->weights);
+    total->optimizer += part_of(share, states) - states;
+}
+
+/* --- a step ----------------------------------------------------------------------------------- */
+
+enum ddp_status ddp_share_reduce(struct ddp_share *share, int bucket)
+{
+    float *gradients = replica_of(share)->gradients + bucket_begin(share, bucket);
+    const size_t count = bucket_elements(share, bucket);
+    return share->zero && bucket > 0
+               ? ddp_comm_reduce_slices_start(share->wire, gradients, count, DDP_UPDATE_GRAIN,
+                                              DDP_F32, DDP_SUM)
+               : ddp_comm_allreduce_start(share->wire, gradients, count, DDP_F32, DDP_SUM);
+}
+
+enum ddp_status ddp_share_measure(struct ddp_share *share)
+{
+    struct ddp_updater *updater = &share->mode->updater;
+    struct slice slice = {0};
+    size_t count;
+    double *sums = ddp_updater_sums(updater, &count);
+    enum ddp_status status = ddp_updater_begin(updater);
+    for (int bucket = 0; count > 0 && status == DDP_OK && next_slice(share, &bucket, &slice);)
+        status = ddp_updater_measure(updater, slice.begin, slice.end);
+    if (status == DDP_OK)
+        status = ddp_updater_wait(updater);
+    return status == DDP_OK && count > 0 && share->wire
+               ? ddp_comm_allreduce(share->mode->setup.comm, sums, count, DDP_F64, DDP_SUM)
+               : status;
+}
+
+/* The slices that other workers have updated. */
+static enum ddp_status collect_weights(struct ddp_share *share)
+{
+    struct ddp_replica *replica = replica_of(share);
+    enum ddp_status status = DDP_OK;
+    for (int bucket = 0; status == DDP_OK && bucket < share->bucket_count; bucket++) {
+        const int64_t begin = bucket_begin(share, bucket);
+        const size_t count = bucket_elements(share, bucket);
+        status = ddp_comm_gather_slices(share->wire, replica->weights + begin, count,
+                                        DDP_UPDATE_GRAIN, DDP_F32);
+        if (status == DDP_OK && replica->weights_bf16)
+            status = ddp_comm_gather_slices(share->wire, replica->weights_bf16 + begin, count,
+                                            DDP_UPDATE_GRAIN, DDP_BF16);
+    }
+    return status;
+}
+
+/* By now nobody reads the old weights: the last bucket was complete only when all workers had put
+ * theirs in, and gradients are final after all that reads weights. */
+enum ddp_status ddp_share_update(struct ddp_share *share)
+{
+    ddp_device *device = replica_of(share)->device;
+    struct ddp_updater *updater = &share->mode->updater;
+    struct slice slice = {0};
+    enum ddp_status status = DDP_OK;
+    const int64_t began = ddp_trace_begin();
+    int64_t elements = 0;
+    if (!share->zero) {
+        elements = replica_of(share)->flat_count;
+        status = ddp_updater_apply(updater, 0, elements, 0);
+    }
+    for (int bucket = 0; share->zero && status == DDP_OK && next_slice(share, &bucket, &slice);) {
+        elements += slice.end - slice.begin;
+        status = ddp_updater_apply(updater, slice.begin, slice.end,
+                                   is_packed(share) ? slice.packed : slice.begin);
+    }
+    if (status == DDP_OK && share->zero && ddp_device_host_memory(device))
+        status = ddp_device_synchronize(device); /* others read it at once */
+    ddp_trace_end("update", began, "elements", elements);
+    if (status != DDP_OK || !share->zero)
+        return status;
+    return share->shared ? ddp_comm_barrier(share->wire) : collect_weights(share);
+}
+
+/* --- the optimizer's state, in and out -------------------------------------------------------- */
+
+/* Copies this worker's slices between a flat host array and a packed state array. */
+static enum ddp_status copy_slices(struct ddp_share *share, float *flat, float *packed, bool out)
+{
+    ddp_device *device = replica_of(share)->device;
+    struct slice slice = {0};
+    enum ddp_status status = DDP_OK;
+    for (int bucket = 0; status == DDP_OK && next_slice(share, &bucket, &slice);) {
+        const size_t bytes = (size_t)(slice.end - slice.begin) * sizeof(float);
+        status = out ? ddp_device_copy_out(device, flat + slice.begin, packed + slice.packed, bytes)
+                     : ddp_device_copy_in(device, packed + slice.packed, flat + slice.begin, bytes);
+    }
+    return status == DDP_OK ? ddp_device_synchronize(device) : status;
+}
+
+static enum ddp_status save_packed(struct ddp_share *share, int i, float *flat)
+{
+    const size_t count = (size_t)replica_of(share)->flat_count;
+    float *whole = flat ? flat : ddp_array_alloc(count, sizeof *whole);
+    if (!whole)
+        return DDP_ERR_MEMORY;
+    enum ddp_status status = copy_slices(share, whole, ddp_mode_state(share->mode, i), true);
+    for (int bucket = 0; status == DDP_OK && bucket < share->bucket_count; bucket++)
+        status =
+            ddp_comm_gather_slices(share->mode->setup.comm, whole + bucket_begin(share, bucket),
+                                   bucket_elements(share, bucket), DDP_UPDATE_GRAIN, DDP_F32);
+    if (!flat)
+        free(whole);
+    return status;
+}
+
+enum ddp_status ddp_share_save_state(struct ddp_share *share, int i, float *flat)
+{
+    if (is_packed(share))
+        return save_packed(share, i, flat);
+    return flat ? ddp_mode_copy_state_out(share->mode, i, flat) : DDP_OK;
+}
+
+static enum ddp_status load_packed(struct ddp_share *share, int i, const float *flat)
+{
+    const size_t count = (size_t)replica_of(share)->flat_count;
+    float *whole = ddp_array_alloc(count, sizeof *whole);
+    if (!whole)
+        return DDP_ERR_MEMORY;
+    if (flat)
+        memcpy(whole, flat, count * sizeof *whole);
+    enum ddp_status status = ddp_comm_broadcast(share->mode->setup.comm, whole, count, DDP_F32, 0);
+    if (status == DDP_OK)
+        status = copy_slices(share, whole, ddp_mode_state(share->mode, i), false);
+    free(whole);
+    return status;
+}
+
+enum ddp_status ddp_share_load_state(struct ddp_share *share, int i, const float *flat)
+{
+    if (is_packed(share))
+        return load_packed(share, i, flat);
+    enum ddp_status status = flat ? ddp_mode_copy_state_in(share->mode, i, flat) : DDP_OK;
+    if (status != DDP_OK || !share->wire)
+        return status;
+    if (share->shared)
+        return ddp_comm_barrier(share->wire);
+    return ddp_comm_broadcast(share->wire, ddp_mode_state(share->mode, i),
+                              (size_t)replica_of(share)->flat_count, DDP_F32, 0);
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Who updates what in DDP. The flat array is cut into buckets, which are summed over the workers as
+ * they become ready, and the update comes in three kinds, which end in the same bits:
+ *   replicas   each worker gets the whole sum (all-reduce), and updates all of its weights
+ *   zero       each worker gets the sum of its slices (reduce-scatter), keeps the optimizer's state
+ *              for these and updates them; then all collect the weights (ZeRO, stage 1)
+ *   shared     likewise, but weights and state are one copy in memory that all workers map: nothing
+ *              is collected, and the machine holds each weight once
+ *
+ * Gradients and weights travel by `wire`: on the CPU the worker's communicator, on a device with
+ * memory of its own one for that memory, whose work the host only puts in line. Host data (sums of
+ * the norm, state for checkpoints) always go by the worker's communicator. */
+#ifndef DDP_MODE_SHARE_H
+#define DDP_MODE_SHARE_H
+
+#include "mode/internal.h"
+
+struct ddp_share {
+    ddp_mode *mode;
+    ddp_comm *wire; /* NULL: one worker, alone */
+    int rank, size;
+    bool zero, shared;   /* shared implies zero */
+    int64_t *bucket_end; /* elements of the flat array; the last is its count */
+    int bucket_count;
+};
+
+/* The mode's first replica has a device, and is opened here with the memory that the kind of update
+ * needs, and rank 0's weights; then the updater. Collective, but for one worker.
+ *   wire   NULL: one worker
+ *   parts  of enum ddp_exec_part */
+enum ddp_status ddp_share_open(struct ddp_share *share, ddp_mode *mode, ddp_comm *wire,
+                               unsigned parts);
+void ddp_share_close(struct ddp_share *share);
+
+/* Starts to sum a bucket up over the workers. */
+enum ddp_status ddp_share_reduce(struct ddp_share *share, int bucket);
+
+/* With the sums there: the loss, and the norm, of which each worker measures its slices. */
+enum ddp_status ddp_share_measure(struct ddp_share *share);
+
+/* After ddp_updater_decide(): all workers' weights are the new ones. */
+enum ddp_status ddp_share_update(struct ddp_share *share);
+
+/* A worker's part of what all workers hold.
+ *   total  zeroed */
+void ddp_share_memory(const struct ddp_share *share, unsigned parts, struct ddp_mode_memory *total);
+
+/* As ddp_mode_save_state() and ddp_mode_load_state(). */
+enum ddp_status ddp_share_save_state(struct ddp_share *share, int i, float *flat);
+enum ddp_status ddp_share_load_state(struct ddp_share *share, int i, const float *flat);
+
+#endif

@@ -228,10 +228,9 @@ static void sum_columns(const struct sums *sums, double *partial, int64_t first,
         float out[2][LINE];
         if (backward) {
             const bool relu = backward->activation == DDP_ACTIVATION_RELU;
-            const float *sign = relu && backward->has_residual
-                                    ? (const float *)(const float *)backward->y + at
-                                    : NULL;
-            const float *x = sums->x + at, *dy = (const float *)(const float *)backward->dy + at;
+            const float *sign =
+                relu && backward->has_residual ? (const float *)backward->y + at : NULL;
+            const float *x = sums->x + at, *dy = (const float *)backward->dy + at;
             if (whole)
                 add_gradient_line4(out, x, dy, sign, relu, width, here, &channel);
             else
@@ -379,15 +378,15 @@ DDP_INLINE void normalise(const struct ddp_batch_norm_forward *args, const struc
         DDP_UNROLL
     for (int v = 0; v < vectors; v++) {
         ddp_f32x16 value, other;
-        load(&value, (const float *)(const float *)args->x + at + v * DDP_LANES, lanes);
+        load(&value, (const float *)args->x + at + v * DDP_LANES, lanes);
         value = (value - mean[v]) * scale[v] + beta[v];
         if (residual) {
-            load(&other, (const float *)(const float *)args->residual + at + v * DDP_LANES, lanes);
+            load(&other, (const float *)args->residual + at + v * DDP_LANES, lanes);
             value += other;
         }
         if (relu)
             cut_below_zero(&value);
-        store((float *)(float *)args->y + at + v * DDP_LANES, &value, lanes);
+        store((float *)args->y + at + v * DDP_LANES, &value, lanes);
     }
 }
 
@@ -504,11 +503,10 @@ DDP_INLINE void differentiate(const struct ddp_batch_norm_backward *args,
             keep_where_positive(&dz, &gate);
         if (args->dx) {
             ddp_f32x16 dx = (dz - centre[v] - value * slope[v]) * scale[v];
-            add_or_store((float *)(float *)args->dx + here, &dx, args->accumulate_dx, lanes);
+            add_or_store((float *)args->dx + here, &dx, args->accumulate_dx, lanes);
         }
         if (residual && args->dresidual)
-            add_or_store((float *)(float *)args->dresidual + here, &dz, args->accumulate_dresidual,
-                         lanes);
+            add_or_store((float *)args->dresidual + here, &dz, args->accumulate_dresidual, lanes);
     }
 }
 

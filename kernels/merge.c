@@ -38,37 +38,11 @@ static void merge_range(const void *arg, int64_t begin, int64_t end)
     }
 }
 
-static enum ddp_status check(const struct ddp_merge *args)
-{
-    bool missing = args->count > 0 && (!args->leaf || !args->destination);
-    if (args->count < 0 || args->partial_count < 0 || args->partial_count > DDP_MERGE_MAX)
-        return ddp_fail(DDP_ERR_INVALID, "merge: %lld elements, %d partial sums",
-                        (long long)args->count, args->partial_count);
-    for (int p = 0; p < args->partial_count; p++)
-        missing = missing || (args->count > 0 && !args->partials[p]);
-    return missing ? ddp_fail(DDP_ERR_INVALID, "merge: an array is missing") : DDP_OK;
-}
-
 enum ddp_status ddp_merge(const struct ddp_merge *args, void *stream)
 {
-    enum ddp_status status = check(args);
+    enum ddp_status status = ddp_merge_check(args);
     if (status)
         return status;
     ddp_blocks_run(ddp_blocks_cut(args->count, BLOCK, DDP_LANES), merge_range, args, stream);
-    return DDP_OK;
-}
-
-enum ddp_status ddp_merge_reference(const struct ddp_merge *args, void *stream)
-{
-    (void)stream;
-    enum ddp_status status = check(args);
-    if (status)
-        return status;
-    for (int64_t i = 0; i < args->count; i++) {
-        float sum = args->leaf[i];
-        for (int p = 0; p < args->partial_count; p++)
-            sum = args->partials[p][i] + sum;
-        args->destination[i] = sum;
-    }
     return DDP_OK;
 }

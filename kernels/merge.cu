@@ -33,21 +33,10 @@ struct merge_elements {
     }
 };
 
-static enum ddp_status check(const struct ddp_merge *args)
-{
-    bool missing = args->count > 0 && (!args->leaf || !args->destination);
-    if (args->count < 0 || args->partial_count < 0 || args->partial_count > DDP_MERGE_MAX)
-        return ddp_fail(DDP_ERR_INVALID, "merge: %lld elements, %d partial sums",
-                        (long long)args->count, args->partial_count);
-    for (int p = 0; p < args->partial_count; p++)
-        missing = missing || (args->count > 0 && !args->partials[p]);
-    return missing ? ddp_fail(DDP_ERR_INVALID, "merge: an array is missing") : DDP_OK;
-}
-
 extern "C" enum ddp_status ddp_cuda_merge(const struct ddp_merge *args, void *stream)
 {
     struct ddp_cuda *cuda = (struct ddp_cuda *)stream;
-    enum ddp_status status = check(args);
+    enum ddp_status status = ddp_merge_check(args);
     if (status || args->count == 0 || (args->partial_count == 0 && args->leaf == args->destination))
         return status;
     if (args->partial_count == 0) { /* by the GPU's copy engines: operations go on beside it */

@@ -8,6 +8,8 @@
 
 #include "ddp.h"
 
+#include "kernels/check.h"
+
 #define DDP_MERGE_MAX 32 /* partial sums: enough for 2^32 shards */
 
 struct ddp_merge {
@@ -18,7 +20,17 @@ struct ddp_merge {
     float *destination;           /* (n) out; may equal the leaf or one of the partials */
 };
 
+static inline enum ddp_status ddp_merge_check(const struct ddp_merge *args)
+{
+    bool missing = args->count > 0 && (!args->leaf || !args->destination);
+    if (args->count < 0 || args->partial_count < 0 || args->partial_count > DDP_MERGE_MAX)
+        return ddp_fail(DDP_ERR_INVALID, "merge: %lld elements, %d partial sums",
+                        (long long)args->count, args->partial_count);
+    for (int p = 0; p < args->partial_count; p++)
+        missing = missing || (args->count > 0 && !args->partials[p]);
+    return missing ? ddp_fail(DDP_ERR_INVALID, "merge: an array is missing") : DDP_OK;
+}
+
 enum ddp_status ddp_merge(const struct ddp_merge *args, void *stream);
-enum ddp_status ddp_merge_reference(const struct ddp_merge *args, void *stream);
 
 #endif

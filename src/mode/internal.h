@@ -18,7 +18,7 @@ struct ddp_mode {
 
 struct ddp_mode_ops {
     size_t bytes; /* of the mode's own struct, which comes zeroed but for setup and replicas */
-    /* Opens the replicas and the updater. After a failure close() and all that follows is called. */
+    /* Opens the replicas and the updater. After a failure close() and what follows is called. */
     enum ddp_status (*open)(ddp_mode *mode);
     /* What is the mode's own; before updater and replicas are closed. */
     void (*close)(ddp_mode *mode);

@@ -44,7 +44,7 @@ static void warn_generating(const struct ddp_train_options *options)
                 count == 1 ? "has" : "have");
 }
 
-/* --- two that do not go together, or not without each other ------------------------------------ */
+/* --- two that do not go together, or not without each other ----------------------------------- */
 
 static const char *const excluding[][2] = {
     {"steps", "epochs"},

@@ -49,12 +49,12 @@ npy() {
 { npy '|u1' '4,' && printf '\0\1\0\1'; } >"$work/y.npy"
 numbers="--data $work/x.npy,$work/y.npy --hidden none --steps 1 --no-eval"
 clean "numbers" 0 '^model  ' $t $numbers
-name='\u001b]0;x\u0007\u009b31m'
-safetensors '{"'"$name"'":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}' 4
+odd='\u001b]0;x\u0007\u009b31m'
+safetensors '{"'"$odd"'":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}' 4
 clean "a tensor's name" 3 'weights: ' $t $numbers --load "$work/weights"
-safetensors '{"w":{"dtype":"'"$name"'F32","shape":[1],"data_offsets":[0,4]}}' 4
+safetensors '{"w":{"dtype":"'"$odd"'F32","shape":[1],"data_offsets":[0,4]}}' 4
 clean "a tensor's type" 3 'weights: ' $t $numbers --load "$work/weights"
-safetensors '{"__metadata__":{"ddprun.model":"'"$name"'"},"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}' 4
+safetensors '{"__metadata__":{"ddprun.model":"gpt2 '"$odd"'=1"},"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}' 4
 clean "a model's description" 3 'weights' $t --generate 3 --load "$work/weights"
 { npy "$word" '4, 4' && cat "$work/zeros"; } >"$work/bad.npy"
 clean "the type of an array" 3 'bad.npy: ' $t --data "$work/bad.npy,$work/y.npy"

@@ -92,7 +92,7 @@ for lanes in 1 2 16; do
     [ $lanes -eq 1 ] || go_on "$lanes lanes, 2 workers" "$ddprun" -n 2 trainer "$@"
     [ $lanes -eq 1 ] || go_on "$lanes lanes, dp" "$trainer" --mode dp --replicas 2 "$@"
 done
-expect "another --lanes" 2 'error: .*another run wrote it: lanes 16 \(now 8\)' \
+expect "another --lanes" 2 'error: .*cannot resume .*: lanes 16 \(now 8\)' \
     "$trainer" "$@" --lanes 8 --resume-from "$work/dir/step-00000002"
 rm -rf "$work/dir"
 expect "a checkpoint with 1 lane" 0 '' "$trainer" "$@" --lanes 1 --checkpoint "$work/dir" --checkpoint-every 2 --keep 0

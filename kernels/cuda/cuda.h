@@ -324,8 +324,8 @@ static __device__ inline int64_t ddp_first_of_pack(int W)
     return ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * W;
 }
 
-/* What most operations over flat arrays are: OP has the arrays and a function run<W>(at), which does
- * W elements from `at` on. A thread does W of them where that can be one access, else one. */
+/* What most operations over flat arrays are: OP has the arrays and a function run<W>(at), which
+ * does W elements from `at` on. A thread does W of them where that can be one access, else one. */
 template <int W, typename OP>
 static __global__ void __launch_bounds__(DDP_BLOCK) ddp_elements_kernel(OP op, int64_t count)
 {

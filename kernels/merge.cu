@@ -41,8 +41,8 @@ extern "C" enum ddp_status ddp_cuda_merge(const struct ddp_merge *args, void *st
         return status;
     if (args->partial_count == 0) { /* by the GPU's copy engines: operations go on beside it */
         const size_t bytes = (size_t)args->count * sizeof(float);
-        cudaError_t error = cudaMemcpyAsync(args->destination, args->leaf, bytes,
-                                            cudaMemcpyDefault, cuda->stream);
+        cudaError_t error =
+            cudaMemcpyAsync(args->destination, args->leaf, bytes, cudaMemcpyDefault, cuda->stream);
         return error == cudaSuccess ? DDP_OK : ddp_cuda_failed(error, "merge");
     }
     struct merge_elements merge;

@@ -20,8 +20,8 @@ template <int OP, typename T> static __device__ inline T ddp_combined(T a, T b)
         return fmaxf(a, b);
 }
 
-/* Every lane gets the result: OP is a DDP_SUM, DDP_MIN or, of floats, DDP_MAX. All lanes of the warp
- * call it. */
+/* Every lane gets the result: OP is a DDP_SUM, DDP_MIN or, of floats, DDP_MAX. All lanes of the
+ * warp call it. */
 template <int OP, typename T> static __device__ inline T ddp_warp_reduce(T value)
 {
 #pragma unroll

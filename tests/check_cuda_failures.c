@@ -45,7 +45,7 @@ START_TEST(test_out_of_memory)
     capture_start();
     ck_assert_int_eq(ddp_device_alloc(device, 1288490189, &memory), DDP_ERR_MEMORY);
     one_message(capture_stop(),
-                "--device cuda: out of memory on GPU 0: 1.2 GiB wanted, 0.1 GiB free",
+                "--device cuda: out of memory on GPU 0: 1.2 GiB needed, 0.1 GiB free",
                 "a smaller --batch-size or more --acc-steps");
     memory = allocate(device, 1000); /* what fits can still be allocated */
     ck_assert_int_eq(ddp_device_synchronize(device), DDP_OK);

@@ -160,7 +160,7 @@ for name, data, pattern in (
         ("cut", good[:-1], "truncated"), ("header only", good[:1024], "truncated"), ("cut header", good[:1023], "truncated"),
         ("longer", good + b"\0", "something follows"), ("no layers", llmc(ours, words={4: 0}), "num_layers is 0"),
         ("negative", llmc(ours, words={6: -8}), "channels is -8"), ("huge", llmc(ours, words={6: 1 << 24, 4: 1 << 24}), "too large"),
-        ("padding", llmc(ours, words={7: V - 1}), "below its vocab_size"), ("heads", llmc(ours, words={5: 3}), "no multiple"),
+        ("padding", llmc(ours, words={7: V - 1}), "below its vocab_size"), ("heads", llmc(ours, words={5: 3}), "not a multiple"),
         ("a word behind", llmc(ours, words={77: 9}), "word 77")):
     write("bad", data)
     refuses("llm.c, " + name, pattern, "load", path("bad"), path("out"))

@@ -37,6 +37,28 @@ START_TEST(stop_processes)
 }
 END_TEST
 
+/* Rank 0 has passed step 4 when rank 1 is asked to stop before it: both stop before step 5. */
+static int stop_behind(ddp_job *job, int rank)
+{
+    if (ddp_job_accept_stop(job) != DDP_OK)
+        return 1;
+    if (rank == 0 && ddp_job_should_stop(job, 4))
+        return 2;
+    if (ddp_job_barrier(job, 20000) != DDP_OK)
+        return 3;
+    if (rank == 1 && (raise(SIGUSR1) != 0 || ddp_job_should_stop(job, 4)))
+        return 4;
+    if (ddp_job_barrier(job, 20000) != DDP_OK)
+        return 3;
+    return ddp_job_should_stop(job, 5) ? 0 : 5;
+}
+
+START_TEST(stop_one_behind)
+{
+    run_world(2, stop_behind, 0);
+}
+END_TEST
+
 START_TEST(stop_alone)
 {
     ddp_job *job = NULL, *other = NULL;
@@ -108,6 +130,7 @@ Suite *test_suite(void)
     Suite *suite = suite_create("stop");
     TCase *processes = test_case(suite, "processes", 60);
     tcase_add_loop_test(processes, stop_processes, 0, 5);
+    tcase_add_test(processes, stop_one_behind);
     tcase_add_test(processes, stop_alone);
     tcase_add_test(processes, stop_blocked);
     tcase_add_test(processes, stop_ignored);

@@ -15,7 +15,7 @@ make=${MAKE:-make}
 work=$PWD/mutants
 jobs=${MUTANTS_JOBS:-$(nproc)}
 least=95 # per cent
-limit=120 # seconds a test may take
+limit=240 # seconds a test may take
 unset MAKEFLAGS MFLAGS MAKELEVEL TESTS DDP_LONG
 export CK_TIMEOUT_MULTIPLIER=3
 

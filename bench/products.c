@@ -29,7 +29,7 @@
 #define V       50257
 
 struct speeds {
-    double f32, bf16, library; /* GFLOP/s; 0 where there is none */
+    double f32, bf16, onednn; /* GFLOP/s; 0 where there is none */
 };
 
 static ddp_pool *pool;
@@ -125,7 +125,7 @@ static struct speeds speeds_of(const struct product *p)
     bf16.b = rounded(b, p->k * p->n);
     const double mflop = 2e-6 * (double)p->m * (double)p->n * (double)p->k;
     struct speeds speeds = {.f32 = mflop / measure(run_gemm, &f32),
-                            .library = mflop / measure(run_library, &f32)};
+                            .onednn = mflop / measure(run_library, &f32)};
     if (ddp_gemm_bf16_native())
         speeds.bf16 = mflop / measure(run_gemm, &bf16);
     bench_release(begin);
@@ -137,7 +137,7 @@ static void find_peaks(void)
 {
     peak = speeds_of(&(struct product){.m = 1536, .n = 1536, .k = 768});
     printf("fastest product: %.0f GFLOP/s, bf16 %.0f, oneDNN's on one thread %.0f\n", peak.f32,
-           peak.bf16, peak.library);
+           peak.bf16, peak.onednn);
 }
 
 static void bench_product(const char *name, int64_t m, int64_t n, int64_t k, bool ta, bool tb)
@@ -145,7 +145,7 @@ static void bench_product(const char *name, int64_t m, int64_t n, int64_t k, boo
     const struct speeds speeds = speeds_of(&(struct product){m, n, k, ta, tb});
     printf("  %-8s %5lld x %5lld x %5lld %7.1f GFLOP/s %3.0f %%   library %7.1f", name,
            (long long)m, (long long)n, (long long)k, speeds.f32, 100 * speeds.f32 / peak.f32,
-           speeds.library);
+           speeds.onednn);
     if (speeds.bf16 > 0)
         printf("   bf16 %7.1f GFLOP/s %3.0f %%", speeds.bf16, 100 * speeds.bf16 / peak.bf16);
     puts("");

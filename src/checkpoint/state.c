@@ -135,7 +135,7 @@ enum ddp_status ddp_checkpoint_state_format(char **text, size_t *bytes,
         json_pack("{s:s, s:i, s:s, s:o, s:o, s:o}", "format", STATE_FORMAT, "version",
                   STATE_VERSION, "checksum", "00000000", "cursor", cursor_object(&state->cursor),
                   "run", facts_object(&state->facts), "files", files_object(state->parts));
-    char *dump = root ? json_dumps(root, JSON_INDENT(2) | JSON_PRESERVE_ORDER) : NULL;
+    char *dump = root ? ddp_json_text(root, JSON_INDENT(2) | JSON_PRESERVE_ORDER) : NULL;
     json_decref(root);
     if (!dump)
         return ddp_fail(DDP_ERR_MEMORY, "out of memory");

@@ -29,6 +29,21 @@ enum ddp_status ddp_json_parse(json_t **root, const char *text, size_t bytes, js
     return DDP_ERR_FORMAT;
 }
 
+/* Into memory of the right size, which never has to grow. */
+char *ddp_json_text(const json_t *json, size_t flags)
+{
+    const size_t bytes = json_dumpb(json, NULL, 0, flags);
+    char *text = bytes > 0 ? malloc(bytes + 1) : NULL;
+    if (!text)
+        return NULL;
+    if (json_dumpb(json, text, bytes, flags) != bytes) {
+        free(text);
+        return NULL;
+    }
+    text[bytes] = '\0';
+    return text;
+}
+
 json_t *ddp_json_uint64(uint64_t value)
 {
     char digits[24];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * JSON texts, parsed where memory may be short. */
+ * JSON texts, read and written where memory may be short. */
 #ifndef DDP_CORE_JSON_H
 #define DDP_CORE_JSON_H
 
@@ -13,6 +13,10 @@
  *   error [out]  with DDP_ERR_FORMAT: what is wrong, and where
  * DDP_ERR_FORMAT, DDP_ERR_MEMORY. */
 enum ddp_status ddp_json_parse(json_t **root, const char *text, size_t bytes, json_error_t *error);
+
+/* The text of a value, with jansson's flags; freed with free(). NULL without memory: json_dumps()
+ * returns a damaged text where it finds none for a key. */
+char *ddp_json_text(const json_t *json, size_t flags);
 
 /* A number from 0: an integer, and above INT64_MAX, where the integers of jansson and of many other
  * readers end, a text of its digits. */

@@ -13,7 +13,6 @@
 #include "core/memory.h"
 
 #include <inttypes.h>
-#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,7 +33,7 @@ static json_t *real(double value)
 
 static void write_object(struct json_log *log, json_t *object)
 {
-    char *text = object ? json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(15)) : NULL;
+    char *text = object ? ddp_json_text(object, JSON_COMPACT | JSON_REAL_PRECISION(15)) : NULL;
     size_t bytes = text ? strlen(text) : 0;
     if (text) {
         text[bytes] = '\n'; /* in the place of the zero */

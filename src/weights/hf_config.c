@@ -237,7 +237,7 @@ enum ddp_status ddp_hf_config_write(const char *path, const struct ddp_hf_config
                   "n_head", (json_int_t)shape->heads, "layer_norm_epsilon", config->norm_eps,
                   "resid_pdrop", config->dropout, "embd_pdrop", config->dropout, "attn_pdrop",
                   config->attention_dropout, "tie_word_embeddings", 1, "torch_dtype", "float32");
-    char *text = root ? json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) : NULL;
+    char *text = root ? ddp_json_text(root, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) : NULL;
     json_decref(root);
     if (!text)
         return ddp_fail(DDP_ERR_MEMORY, "out of memory");

@@ -5,12 +5,12 @@
 #include "config.h"
 
 #include "core/atomic_file.h"
+#include "core/json.h"
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/text.h"
 #include "weights/safetensors.h"
 
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -83,7 +83,7 @@ static enum ddp_status put_text(FILE *out, const char *path, const char *text)
         return ddp_fail(DDP_ERR_INVALID, "%s: cannot store the name or text '%s': not UTF-8", path,
                         text);
     json_t *string = json_string(text);
-    char *quoted = string ? json_dumps(string, JSON_ENCODE_ANY) : NULL;
+    char *quoted = string ? ddp_json_text(string, JSON_ENCODE_ANY) : NULL;
     json_decref(string);
     if (!quoted)
         return ddp_fail(DDP_ERR_MEMORY, "%s: out of memory", path);

@@ -19,6 +19,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#define LAST_OUTPUT_SECONDS 0.5 /* for what ended workers wrote, once a signal ends ddprun */
+
 static int rank_of(const struct job *job, pid_t pid)
 {
     for (int rank = 0; rank < job->plan->nproc; rank++)
@@ -179,11 +181,15 @@ bool watch_output(struct job *job)
                                {.fd = job->signal_fd, .events = POLLIN}};
     if (watched[0].fd < 0)
         return true;
+    int last_signal = 0; /* the workers have ended: what they wrote gets a moment to arrive */
     if (job->interrupted)
         job_set_deadline(job, job->plan->settings->grace_seconds);
     for (;;) {
-        if (poll(watched, 2, job->interrupted ? job_milliseconds(job->deadline_ns) : -1) == 0)
+        if (poll(watched, 2, job->interrupted ? job_milliseconds(job->deadline_ns) : -1) == 0) {
+            if (last_signal)
+                job_decide(job, 128 + last_signal);
             return false;
+        }
         if (watched[0].revents)
             return true;
         if (read(job->signal_fd, &info, sizeof info) != (ssize_t)sizeof info)
@@ -194,8 +200,10 @@ bool watch_output(struct job *job)
             terminal_pause(&job->terminal);
         else if (info.ssi_signo != SIGCHLD && info.ssi_signo != SIGUSR1 &&
                  info.ssi_signo != SIGUSR2) {
-            job_decide(job, 128 + (int)info.ssi_signo);
-            return false;
+            if (!last_signal)
+                job_set_deadline(job, LAST_OUTPUT_SECONDS);
+            last_signal = (int)info.ssi_signo;
+            job->interrupted = true;
         }
     }
 }

@@ -9,8 +9,8 @@
 /* Waits until no worker runs. */
 void watch_workers(struct job *job);
 
-/* Waits until the last line is written. Who reads it may be slow, or stopped: a signal ends the
- * wait. */
+/* Waits until the last line is written. The reader may be slow, or stopped: half a second after a
+ * signal the wait ends, and false is returned. */
 bool watch_output(struct job *job);
 
 /* Waits for the job's deadline. False when a signal came that ends the job; then exit_code is set.

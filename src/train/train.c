@@ -75,6 +75,11 @@ void ddp_train_help(FILE *out)
     ddp_options_help(ddp_train_option_table(), out);
 }
 
+void ddp_train_help_short(FILE *out)
+{
+    ddp_options_help_short(ddp_train_option_table(), out);
+}
+
 /* The weights of a small model, in the order of its parameters: "Model weights: [0.9472, 0.9440]".
  */
 static enum ddp_status print_weights(struct ddp_run *run)

@@ -53,7 +53,8 @@ struct ddp_dataset_info {
     size_t sample_values;               /* the product of dims */
     size_t sample_bytes;                /* ... in a batch */
     size_t memory_bytes;                /* what it holds in memory */
-    bool shuffled;                      /* training takes a random order by default */
+    double token_bytes; /* of text that a token stands for, on average; 0: not known */
+    bool shuffled;      /* training takes a random order by default */
     /* Of each channel of an image, otherwise the first of each: taken off and divided by, in units
      * of the source. 0 and 1: none. */
     int channel_count;

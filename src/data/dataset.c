@@ -9,6 +9,7 @@
 #include "core/log.h"
 #include "core/memory.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -135,6 +136,12 @@ enum ddp_status ddp_dataset_read(const ddp_dataset *dataset, const int64_t *indi
                             (long long)indices[i], dataset->info.source,
                             (long long)dataset->info.sample_count - 1);
     return dataset->ops->read(dataset, indices, count, x, labels);
+}
+
+const char *ddp_dataset_sample_name(const ddp_dataset *dataset, int64_t index)
+{
+    assert(index >= 0 && index < dataset->info.sample_count);
+    return dataset->ops->sample_name ? dataset->ops->sample_name(dataset, index) : NULL;
 }
 
 enum ddp_status ddp_dataset_fingerprint(const ddp_dataset *dataset, uint64_t *fingerprint)

@@ -58,12 +58,16 @@ struct ddp_dataset_info {
      * of the source. 0 and 1: none. */
     int channel_count;
     double mean[DDP_DATASET_MAX_CHANNELS], std[DDP_DATASET_MAX_CHANNELS];
+    const char *const *class_names; /* class_count of them; NULL: classes have no names */
+    const char *notice;             /* a line that the user should read once; NULL: none */
 };
 
 struct ddp_dataset_ops {
     /* See ddp_dataset_read(); the indices are already checked. */
     enum ddp_status (*read)(const ddp_dataset *dataset, const int64_t *indices, size_t count,
                             void *x, int32_t *labels);
+    /* See ddp_dataset_sample_name(); NULL: samples have no names. */
+    const char *(*sample_name)(const ddp_dataset *dataset, int64_t index);
     /* Frees what the source's struct refers to, also of one that was not opened to the end. */
     void (*close)(ddp_dataset *dataset);
 };
@@ -114,6 +118,10 @@ const struct ddp_dataset_info *ddp_dataset_info(const ddp_dataset *dataset);
  * sample. */
 enum ddp_status ddp_dataset_read(const ddp_dataset *dataset, const int64_t *indices, size_t count,
                                  void *x, int32_t *labels);
+
+/* What a sample is called: its file, relative to info.path. NULL: samples of this source have no
+ * names. */
+const char *ddp_dataset_sample_name(const ddp_dataset *dataset, int64_t index);
 
 /* A hash of some samples, spread over the whole set, with their labels: it differs for other
  * data, and does not depend on the files. DDP_ERR_MEMORY, and as ddp_dataset_read(). */

@@ -62,6 +62,8 @@ static enum ddp_status open_data(struct ddp_run *run)
         source = run->plan.model->dataset;
     enum ddp_status status =
         ddp_dataset_open(source, &data, &run->data, options->evaluate ? &run->test : NULL);
+    if (status == DDP_OK && ddp_dataset_info(run->data)->notice && run->plan.rank == 0)
+        ddp_log(DDP_LOG_INFO, "%s", ddp_dataset_info(run->data)->notice);
     if (status == DDP_OK)
         status = check_fit(run);
     if (status == DDP_OK)

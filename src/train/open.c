@@ -50,6 +50,8 @@ static enum ddp_status open_data(struct ddp_run *run)
     struct ddp_dataset_options data = {
         .path = options->data,
         .val = options->val,
+        .val_split = options->val_split,
+        .normalize = options->normalize,
         .class_count = options->vocab_size || !options->config ? options->vocab_size
                                                                : run->hf_config.shape.vocabulary,
         .seq_len = options->seq_len,

@@ -50,6 +50,8 @@ static enum ddp_status open_data(struct ddp_run *run)
     struct ddp_dataset_options data = {
         .path = options->data,
         .val = options->val,
+        .val_split = options->val_split,
+        .normalize = options->normalize,
         .class_count = options->vocab_size || !options->config ? options->vocab_size
                                                                : run->hf_config.shape.vocabulary,
         .seq_len = options->seq_len,
@@ -62,6 +64,8 @@ static enum ddp_status open_data(struct ddp_run *run)
         source = run->plan.model->dataset;
     enum ddp_status status =
         ddp_dataset_open(source, &data, &run->data, options->evaluate ? &run->test : NULL);
+    if (status == DDP_OK && ddp_dataset_info(run->data)->notice && run->plan.rank == 0)
+        ddp_log(DDP_LOG_INFO, "%s", ddp_dataset_info(run->data)->notice);
     if (status == DDP_OK)
         status = check_fit(run);
     if (status == DDP_OK)

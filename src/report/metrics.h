@@ -77,6 +77,11 @@ struct ddp_train_evaluation {
     int64_t step, epoch; /* that it came after, from 0 */
     struct ddp_train_scores scores;
     double seconds;
+    int64_t best_step; /* steps done at the lowest loss so far; 0: no loss was finite */
+    double best_loss;
+    int64_t since_best, patience; /* evaluations after it, and how many end the run; 0: none do */
+    bool ends_run;                /* before its last step */
+    bool shows_step, shows_best;  /* in the line that is printed */
 };
 
 struct ddp_train_sink_ops {
@@ -106,9 +111,10 @@ void ddp_train_metrics_step(ddp_train_metrics *metrics, int64_t step, double los
 void ddp_train_metrics_begin_aside(ddp_train_metrics *metrics);
 void ddp_train_metrics_end_aside(ddp_train_metrics *metrics, const char *name);
 
-/* The result of an evaluation after `step`; ends an aside. */
-void ddp_train_metrics_evaluation(ddp_train_metrics *metrics, int64_t step,
-                                  const struct ddp_train_scores *scores);
+/* The result of an evaluation; ends an aside.
+ *   evaluation  epoch and seconds are filled in */
+void ddp_train_metrics_evaluation(ddp_train_metrics *metrics,
+                                  struct ddp_train_evaluation *evaluation);
 
 void ddp_train_metrics_totals(const ddp_train_metrics *metrics, struct ddp_train_totals *totals);
 

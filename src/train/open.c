@@ -13,6 +13,7 @@
 #include "job/job.h"
 #include "mode/lanes.h"
 #include "model/gpt2.h"
+#include "train/best.h"
 #include "train/devices.h"
 #include "train/outputs.h"
 #include "weights/weights.h"
@@ -68,6 +69,8 @@ static enum ddp_status open_data(struct ddp_run *run)
         ddp_log(DDP_LOG_INFO, "%s", ddp_dataset_info(run->data)->notice);
     if (status == DDP_OK)
         status = check_fit(run);
+    if (status == DDP_OK)
+        status = ddp_run_check_evaluation(run);
     if (status == DDP_OK)
         status = ddp_train_plan_steps(&run->plan, options, ddp_dataset_info(run->data));
     return status;
@@ -218,7 +221,7 @@ static enum ddp_status create_evaluator(struct ddp_run *run)
         .model = run->plan.model,
         .config = &run->model_config,
         .test = run->test,
-        .samples = INT64_MAX,
+        .samples = run->plan.eval_samples,
     };
     if (!run->test || ddp_dataset_info(run->test)->label_count == 0)
         return DDP_OK;
@@ -317,6 +320,8 @@ enum ddp_status ddp_run_open(struct ddp_run *run)
         status = ddp_run_restore(run);
     if (status == DDP_OK)
         status = create_evaluator(run);
+    if (status == DDP_OK)
+        status = ddp_run_best_open(run);
     if (status == DDP_OK)
         status = ddp_run_open_loader(run, run->first_step, loader_depth(&run->plan), &run->loader);
     return status;

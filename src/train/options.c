@@ -279,6 +279,9 @@ static const struct ddp_option rows[] = {
      .help = "a checkpoint every N steps and at the end (default: after each epoch)"},
     {OPTION_INT("keep", keep, 0, DDP_COUNT_MAX, "N"),
      .help = "remove all but the newest N checkpoints (default 3; 0: keep all)"},
+    {OPTION_FLAG("keep-best", keep_best),
+     .help = "write a checkpoint whenever the test loss is the lowest so far, and keep that one "
+             "too, as DIR/best"},
     {OPTION_FLAG("resume", resume), .example = "--resume",
      .help = "resume from the newest complete checkpoint in --checkpoint DIR; start from the "
              "beginning if there is none"},
@@ -290,6 +293,13 @@ static const struct ddp_option rows[] = {
     {OPTION_FLAG("mfu", mfu), .help = "measure the machine's speed in matrix products, and report "
                                       "what fraction of it training reaches"},
     {OPTION_NEGATABLE("eval", evaluate), .help = "test accuracy after each epoch (default)"},
+    {OPTION_INT("eval-every", eval_every, 1, DDP_COUNT_MAX, "N"),
+     .help = "evaluate every N steps and at the end, instead of after each epoch"},
+    {OPTION_INT("eval-steps", eval_steps, 1, 1e9, "N"),
+     .help = "evaluate on the first N batches of the test set: N times --batch-size samples "
+             "(default: all)"},
+    {OPTION_INT("patience", patience, 1, DDP_COUNT_MAX, "N"),
+     .help = "end the training when N evaluations in a row have not lowered the test loss"},
     {OPTION_INT("log-every", report.log_every, 0, DDP_COUNT_MAX, "N"),
      .help = "print the loss every N steps (default 0: a bar on a terminal, else a line every half "
              "minute)"},

@@ -60,8 +60,20 @@ static const struct {
 } needing[] = {
     {"checkpoint-every", "checkpoint", "DIR"}, {"keep", "checkpoint", "DIR"},
     {"resume", "checkpoint", "DIR"},           {"export-format", "export", "FILE"},
-    {"trace-steps", "trace", "FILE"},
+    {"trace-steps", "trace", "FILE"},          {"keep-best", "checkpoint", "DIR"},
 };
+
+/* What an evaluation decides or needs. */
+static const char *const of_evaluation[] = {"eval-every", "eval-steps", "patience", "keep-best",
+                                            NULL};
+
+const char *ddp_train_evaluation_option(const struct ddp_train_options *options)
+{
+    int i = 0;
+    while (of_evaluation[i] && !ddp_train_given(options, of_evaluation[i]))
+        i++;
+    return of_evaluation[i];
+}
 
 static enum ddp_status check_pairs(const struct ddp_train_options *options)
 {
@@ -74,6 +86,10 @@ static enum ddp_status check_pairs(const struct ddp_train_options *options)
             !ddp_train_given(options, needing[i].needs))
             return ddp_fail(DDP_ERR_INVALID, "--%s needs --%s %s", needing[i].name,
                             needing[i].needs, needing[i].argument);
+    const char *evaluation = ddp_train_evaluation_option(options);
+    if (evaluation && !options->evaluate)
+        return ddp_fail(DDP_ERR_INVALID, "--%s and --no-eval exclude each other: give one",
+                        evaluation);
     return DDP_OK;
 }
 

@@ -301,6 +301,7 @@ enum ddp_status ddp_run_restore(struct ddp_run *run)
         .dir = &run->checkpoint_dir,
         .graph = run->graph,
         .keep = run->options->keep,
+        .keep_best = run->options->keep_best,
         .array_count = 1,
     };
     enum ddp_status status = run->is_resumed ? restore_optimizer(run) : DDP_OK;
@@ -341,7 +342,8 @@ bool ddp_run_checkpoint_due(const struct ddp_run *run, int64_t step, bool last)
         run->options->checkpoint_every ? run->options->checkpoint_every : run->plan.steps_per_epoch;
     if (!run->options->checkpoint || step == run->saved_step)
         return false;
-    return last || step % every == 0 || step == run->plan.total_steps;
+    return last || step % every == 0 || step == run->end_step ||
+           (run->options->keep_best && step == run->best.step);
 }
 
 /* The copy for which training stops. Collective in the modes that share the state out. */
@@ -371,7 +373,7 @@ enum ddp_status ddp_run_checkpoint(struct ddp_run *run, int64_t step)
     ddp_train_metrics_begin_aside(run->metrics);
     enum ddp_status status = take_snapshot(run);
     if (status == DDP_OK && run->checkpoints) {
-        struct ddp_checkpoint_state state = {.cursor = cursor_at(run, step)};
+        struct ddp_checkpoint_state state = {.cursor = cursor_at(run, step), .best = run->best};
         collect_facts(run, &state.facts);
         status = ddp_checkpoint_start(run->checkpoints, &state);
     }

@@ -36,7 +36,8 @@ struct ddp_run {
     struct ddp_checkpoint resumed;
     uint64_t data_fingerprint;
     bool is_resumed;
-    int64_t first_step;
+    int64_t first_step, end_step; /* the second may come down: an early end */
+    struct ddp_checkpoint_best best;
     int64_t saved_step;                      /* of the newest checkpoint; -1: none */
     int64_t checkpoint_count, checkpoint_ns; /* written by this run, and the time they took it; */
     int64_t checkpoint_wait_ns;              /* of that, for the one before */

@@ -14,6 +14,7 @@
 #include "mode/lanes.h"
 #include "model/gpt2.h"
 #include "train/best.h"
+#include "train/data_notes.h"
 #include "train/devices.h"
 #include "train/outputs.h"
 #include "weights/weights.h"
@@ -69,6 +70,8 @@ static enum ddp_status open_data(struct ddp_run *run)
         ddp_log(DDP_LOG_INFO, "%s", ddp_dataset_info(run->data)->notice);
     if (status == DDP_OK)
         status = check_fit(run);
+    if (status == DDP_OK && run->plan.rank == 0)
+        status = ddp_train_data_notes(options, run->data, run->test);
     if (status == DDP_OK)
         status = ddp_run_check_evaluation(run);
     if (status == DDP_OK)

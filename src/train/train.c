@@ -194,7 +194,9 @@ static enum ddp_status open_metrics(struct ddp_run *run)
     if (status != DDP_OK)
         return status;
     facts.peak_flops = run->peak_flops;
-    ddp_mode_memory(run->mode, &facts.memory);
+    status = ddp_mode_memory(run->mode, &facts.memory);
+    if (status != DDP_OK)
+        return status;
     if (run->out)
         ddp_train_plan_print(plan, run->options, facts.data, facts.graph, &facts.memory,
                              ddp_device_describe(ddp_mode_device(run->mode)), run->out);

@@ -6,6 +6,7 @@
 #include "core/log.h"
 
 #include "core/clock.h"
+#include "core/terminal.h"
 #include "core/text.h"
 
 #include <errno.h>
@@ -73,15 +74,6 @@ static bool wanted(enum ddp_log_level level)
     return (int)level <= max;
 }
 
-static _Thread_local void (*before_line)(void *arg);
-static _Thread_local void *before_arg;
-
-void ddp_log_set_before(void (*before)(void *arg), void *arg)
-{
-    before_line = before;
-    before_arg = arg;
-}
-
 static size_t append(char *line, size_t size, size_t used, const char *format, va_list args)
     DDP_PRINTF(4, 0);
 static size_t compose(char *line, size_t size, const char *format, va_list args) DDP_PRINTF(3, 0);
@@ -142,8 +134,7 @@ static void vlog(enum ddp_log_level level, const char *format, va_list args)
     used = appendf(line, sizeof line - 1, used, "%s", words[level]);
     used += compose(line + used, sizeof line - 1 - used, format, args);
     line[used++] = '\n';
-    if (before_line)
-        before_line(before_arg);
+    ddp_bar_clear();
     for (size_t done = 0; done < used;) {
         ssize_t n = write(STDERR_FILENO, line + done, used - done);
         if (n > 0)

@@ -10,6 +10,7 @@
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/parse.h"
+#include "core/terminal.h"
 #include "core/text.h"
 #include "job/job.h"
 #include "model/gpt2.h"
@@ -400,17 +401,18 @@ enum ddp_status ddp_run_checkpoint_finish(struct ddp_run *run, bool stopped)
         return status;
     ddp_checkpoint_name(name, run->saved_step);
     if (stopped)
-        fprintf(run->out,
-                "stopped on request after %" PRId64 " of %" PRId64
-                " steps; to continue: the same command with --resume\n",
-                run->saved_step, run->plan.total_steps);
+        ddp_terminal_print(run->out,
+                           "stopped on request after %" PRId64 " of %" PRId64
+                           " steps; to continue: the same command with --resume\n",
+                           run->saved_step, run->plan.total_steps);
     if (run->checkpoint_count > 0)
-        fprintf(run->out,
-                "checkpoint %s/%s (%" PRId64 " written; training stopped %.3f s to copy, %.3f s "
-                "for one still being written, %.3f s at the end)\n",
-                ddp_text_show(shown, run->checkpoint_dir.path), name, run->checkpoint_count,
-                (double)(run->checkpoint_ns - run->checkpoint_wait_ns) * 1e-9,
-                (double)run->checkpoint_wait_ns * 1e-9, (double)(ddp_clock_ns() - start) * 1e-9);
+        ddp_terminal_print(
+            run->out,
+            "checkpoint %s/%s (%" PRId64 " written; training stopped %.3f s to copy, %.3f s "
+            "for one still being written, %.3f s at the end)\n",
+            ddp_text_show(shown, run->checkpoint_dir.path), name, run->checkpoint_count,
+            (double)(run->checkpoint_ns - run->checkpoint_wait_ns) * 1e-9,
+            (double)run->checkpoint_wait_ns * 1e-9, (double)(ddp_clock_ns() - start) * 1e-9);
     return DDP_OK;
 }
 

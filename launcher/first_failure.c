@@ -10,6 +10,7 @@
 #include "launcher/report.h"
 
 #include <signal.h>
+#include <string.h>
 #include <sys/wait.h>
 
 /* How long to wait for the rank that failed first when only its victims (exit code of
@@ -78,6 +79,21 @@ static bool disk_is_full(const struct job *job, int rank)
     return view.disk_full && exited_with(job->workers[rank].wait_status, DDP_ERR_IO);
 }
 
+/* Refused before the work began, by a program that uses libddp and has said why: a mistake in its
+ * options, its data or its surroundings. There is nothing to add. */
+static bool is_refusal(const struct job *job, int rank)
+{
+    static const enum ddp_status statuses[] = {DDP_ERR_INVALID, DDP_ERR_FORMAT, DDP_ERR_IO,
+                                               DDP_ERR_MEMORY, DDP_ERR_UNSUPPORTED};
+    struct ddp_board_view view;
+    ddp_board_read(&job->board, rank, &view);
+    bool listed = false;
+    for (size_t i = 0; i < sizeof statuses / sizeof statuses[0]; i++)
+        listed = listed || exited_with(job->workers[rank].wait_status, statuses[i]);
+    return listed && view.told && view.step <= 0 &&
+           (!view.phase[0] || strcmp(view.phase, "start") == 0);
+}
+
 static void name_failed(struct job *job, int rank)
 {
     const struct worker *worker = &job->workers[rank];
@@ -89,7 +105,8 @@ static void name_failed(struct job *job, int rank)
         .no_memory = memory_kills() > job->kills_at_start,
         .left = job->running,
     };
-    report_failure(&job->board, &end);
+    if (!is_refusal(job, rank))
+        report_failure(&job->board, &end);
     job->failed_rank = rank;
 }
 
@@ -116,7 +133,9 @@ void first_failure_decide(struct job *job, bool final)
     job_decide(job, report_exit_code(status));
     /* A worker that the request to stop has killed did not fail. */
     const bool asked = WIFSIGNALED(status) && WTERMSIG(status) == job->stop_request;
-    job->restartable = how != PREEMPTED && !asked;
+    job->restartable = how != PREEMPTED && !asked &&
+                       !(is_refusal(job, rank) && (exited_with(status, DDP_ERR_INVALID) ||
+                                                   exited_with(status, DDP_ERR_UNSUPPORTED)));
     if (how != PREEMPTED)
         name_failed(job, rank);
     job->disk_full = disk_is_full(job, rank);

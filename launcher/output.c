@@ -347,6 +347,16 @@ bool output_shows_errors(const struct output *output, int rank)
     return route_of(output, rank, 1).shown;
 }
 
+bool output_only_shows_errors(const struct output *output)
+{
+    for (int rank = 0; rank < output->plan->nproc; rank++) {
+        const struct route route = route_of(output, rank, 1);
+        if (!route.shown || route.filed)
+            return false;
+    }
+    return true;
+}
+
 int output_end(struct output *output)
 {
     return output->relay ? relay_end(output->relay) : -1;

@@ -42,6 +42,10 @@ void output_check_files(const struct output *output);
 /* Is what the rank writes to standard error shown? */
 bool output_shows_errors(const struct output *output, int rank);
 
+/* Is the standard error of all ranks shown, and kept nowhere else? Then an error that several ranks
+ * find needs to be written by one of them only. */
+bool output_only_shows_errors(const struct output *output);
+
 /* Asks for the end of the output; the descriptor, if any (-1), becomes readable when all is
  * written. */
 int output_end(struct output *output);

@@ -93,8 +93,11 @@ static enum ddp_status open_attempt(struct job *job)
                                job->heap_fd)) != DDP_OK)
         goto no_spawner;
     if ((status = output_open(&job->output, job->plan, &job->board,
-                              output_take_directory(&job->output))) == DDP_OK)
+                              output_take_directory(&job->output))) == DDP_OK) {
+        if (output_only_shows_errors(&job->output))
+            job->board.memory->flags |= DDP_BOARD_ONE_SPEAKS;
         return DDP_OK;
+    }
     spawner_close(&job->spawner);
 no_spawner:
     ddp_board_unmap(&job->board);

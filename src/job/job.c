@@ -155,6 +155,8 @@ enum ddp_status ddp_job_open(ddp_job **job)
     atomic_store(&j->line->pid, (int32_t)getpid());
     if (j->board.world_size > 1)
         ddp_log_set_rank(j->rank);
+    if (fd_text)
+        ddp_job_share_errors();
     *job = j;
     return DDP_OK;
 }

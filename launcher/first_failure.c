@@ -5,6 +5,7 @@
 
 #include "launcher/first_failure.h"
 
+#include "core/clock.h"
 #include "core/log.h"
 #include "launcher/limits.h"
 #include "launcher/report.h"
@@ -94,6 +95,23 @@ static bool is_refusal(const struct job *job, int rank)
            (!view.phase[0] || strcmp(view.phase, "start") == 0);
 }
 
+/* Have all workers exited with the same code? */
+static bool failed_alike(const struct job *job, int rank)
+{
+    const int status = job->workers[rank].wait_status;
+    for (int other = 0; other < job->plan->nproc; other++)
+        if (job->workers[other].running || job->workers[other].wait_status != status)
+            return false;
+    return job->plan->nproc > 1 && WIFEXITED(status);
+}
+
+/* A mistake in a program makes all its workers exit, one after the other: the time to see that. */
+static double alike_seconds(const struct job *job)
+{
+    const double part = (double)(ddp_clock_ns() - job->start_ns) / 5e9;
+    return part < 0.1 ? 0.1 : part > CULPRIT_WAIT_SECONDS ? CULPRIT_WAIT_SECONDS : part;
+}
+
 static void name_failed(struct job *job, int rank)
 {
     const struct worker *worker = &job->workers[rank];
@@ -104,7 +122,10 @@ static void name_failed(struct job *job, int rank)
         .peak_kib = worker->peak_kib,
         .no_memory = memory_kills() > job->kills_at_start,
         .left = job->running,
+        .alike = failed_alike(job, rank) ? job->plan->nproc : 0,
     };
+    if (end.alike)
+        output_failed_alike(&job->output);
     if (!is_refusal(job, rank))
         report_failure(&job->board, &end);
     job->failed_rank = rank;
@@ -112,7 +133,7 @@ static void name_failed(struct job *job, int rank)
 
 void first_failure_decide(struct job *job, bool final)
 {
-    int rank = first_suspect(job);
+    int rank = job->exited_rank < 0 ? first_suspect(job) : job->exited_rank;
     if (rank < 0)
         return;
     enum suspicion how = suspicion(job, rank);
@@ -127,6 +148,13 @@ void first_failure_decide(struct job *job, bool final)
         if (job->state == RUNNING)
             job_set_deadline(job, how == VICTIM ? CULPRIT_WAIT_SECONDS
                                                 : job->plan->settings->grace_seconds);
+        job->state = DOUBTING;
+        return;
+    }
+    if (how == EXITED && job->running > 0 && !final && !is_refusal(job, rank)) {
+        if (job->exited_rank < 0)
+            job_set_deadline(job, alike_seconds(job));
+        job->exited_rank = rank;
         job->state = DOUBTING;
         return;
     }

@@ -6,6 +6,7 @@
 
 #include "launcher/supervise.h"
 
+#include "core/clock.h"
 #include "core/log.h"
 #include "core/memory.h"
 #include "launcher/error_file.h"
@@ -166,7 +167,8 @@ static void run_attempt(struct job *job)
     job->deadline_ns = INT64_MAX;
     job->decided = job->restartable = job->disk_full = false;
     job->exit_code = 0;
-    job->failed_rank = -1;
+    job->failed_rank = job->exited_rank = -1;
+    job->start_ns = ddp_clock_ns();
     job->kills_at_start = memory_kills();
     if (open_attempt(job) != DDP_OK) {
         job_decide(job, EXIT_LAUNCHER);

@@ -33,4 +33,53 @@ done
 # A worker that fails later is named.
 expect "in a step" 4 'rank 1 .*exited with code 4 in phase compute, step 3.*; ending the other worker' \
     $ddprun -n 2 --inject exit:rank=1,step=3,code=4 "$trainer" --model article --epochs 9
+
+# alike NAME CODE LINES ARGUMENT...: of what all workers write alike, these lines are shown, of one rank; then ddprun's two
+alike() {
+    name=$1 code=$2 lines=$3
+    shift 3
+    expect "$name" "$code" "^ddprun: error: all 4 workers exited with code $code" $ddprun -n 4 "$@"
+    [ "$(grep -c '^\[[0-3]\]: ' "$work/out")" = "$lines" ] && [ "$(wc -l <"$work/out")" = $((lines + 2)) ] &&
+        [ "$(sed -n 's/^\[\([0-3]\)\].*/\1/p' "$work/out" | sort -u | wc -l)" = 1 ] &&
+        grep -qE '^ddprun: ranks [0-3] [0-3] [0-3] wrote the same to standard error$' "$work/out" ||
+        { fail "$name: not shown once"; sed 's/^/    /' "$work/out"; }
+}
+
+# Programs that do not use libddp: what all write is compared. The workers wait for each other, as on a machine that is busy.
+cat >"$work/stack.sh" <<'END'
+: >"$0.$RANK"
+until [ "$(ls "$0".[0-9] | wc -l)" = "$WORLD_SIZE" ]; do sleep 0.01; done
+rank=
+case $1 in
+    own) rank=" $RANK" ;;
+    later) [ "$RANK" = 0 ] || sleep 0.05 ;;
+esac
+printf 'Traceback (most recent call last):\n  File "x.py", line 2\nImportError: gone%s\n' "$rank" >&2
+[ "$1" = lives ] && sleep 1
+exit 1
+END
+run_stack() { rm -f "$work"/stack.sh.[0-9]; "$@"; }
+run_stack alike "a stack" 1 3 sh "$work/stack.sh"
+run_stack alike "a stack, and the process lives on for a while" 1 3 sh "$work/stack.sh" lives
+run_stack alike "with files" 1 3 --log-dir "$work/alike" sh "$work/stack.sh"
+[ "$(cat "$work"/alike/*/attempt_0/*/stderr.log | grep -c ImportError)" = 4 ] || fail "not in all files"
+run_stack expect "stacks that differ" 1 'all 4 workers exited with code 1' $ddprun -n 4 sh "$work/stack.sh" own
+[ "$(grep -c ': ImportError: gone [0-3]$' "$work/out")" = 4 ] || fail "stacks that differ are not all shown"
+if command -v python3 >/dev/null; then
+    printf 'import argparse\np = argparse.ArgumentParser()\np.add_argument("--lr", type=float)\np.parse_args()\n' >"$work/a.py"
+    expect "argparse" 2 'error: argument --lr: invalid float value' $ddprun -n 2 "$work/a.py" --lr abc
+    [ "$(grep -c 'invalid float' "$work/out")" = 1 ] || fail "argparse: not once"
+    # On a terminal rank 0 writes there itself; the last line of the others says whether theirs is the same.
+    count=$((count + 1))
+    rm -f "$work"/stack.sh.[0-9]
+    python3 -c 'import pty, sys; pty.spawn(sys.argv[1:])' $ddprun -n 4 sh "$work/stack.sh" </dev/null 2>&1 | tr -d '\r' >"$work/out"
+    [ "$(grep -c '^Traceback' "$work/out")" = 1 ] && ! grep -q '\[[0-9]\]: ' "$work/out" &&
+        grep -q '^ddprun: ranks 1 2 3 failed too: ImportError: gone$' "$work/out" ||
+        { fail "a terminal"; sed 's/^/    /' "$work/out"; }
+else
+    not_run "Python and a terminal: there is no python3"
+fi
+# What other ranks write, and warnings, are not held back or left out.
+expect "not errors" 0 '' $ddprun -n 2 sh -c 'echo "a warning" >&2'
+[ "$(grep -c 'a warning' "$work/out")" = 2 ] || fail "a warning is missing"
 finish

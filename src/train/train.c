@@ -30,6 +30,7 @@ struct ddp_train {
 
 enum ddp_status ddp_train_create(ddp_train **train)
 {
+    ddp_job_share_errors();
     ddp_train *t = ddp_array_alloc(1, sizeof *t);
     if (!t)
         return DDP_ERR_MEMORY;

@@ -69,7 +69,7 @@ struct ddp_train_options {
     const char *save, *load;
     const char *checkpoint, *resume_from;
     int64_t checkpoint_every, keep; /* steps, 0: each epoch; checkpoints, 0: all */
-    bool resume, evaluate, quiet, plan, mfu;
+    bool resume, extend, evaluate, quiet, plan, mfu;
     struct ddp_report_options report;
     int nan; /* enum ddp_nan_kind */
     int64_t check_replicas;

@@ -73,6 +73,10 @@ static enum ddp_status check_pairs(const struct ddp_train_options *options)
             !ddp_train_given(options, needing[i].needs))
             return ddp_fail(DDP_ERR_INVALID, "--%s needs --%s %s", needing[i].name,
                             needing[i].needs, needing[i].argument);
+    if (options->extend && !options->resume && !options->resume_from)
+        return ddp_fail(
+            DDP_ERR_INVALID,
+            "--extend plans a resumed run anew: it needs --resume or --resume-from DIR");
     return DDP_OK;
 }
 

@@ -4,7 +4,16 @@
 # end is planned anew with --extend, to the same bits however often the longer run is interrupted, and refused without.
 . "${srcdir:-.}/tests/cli.inc"
 
-common='--model article --data-size 700 --shuffle --batch-size 8 --global-batch 32 --threads 1'
+# Bytes as samples of 64 numbers of two classes
+npy() {
+    printf '\223NUMPY\001\000\166\000'
+    printf '%-117s\n' "{'descr': '|u1', 'fortran_order': False, 'shape': $1, }"
+}
+cat "$here"/src/mode/*.c "$here"/src/graph/*.c >"$work/text"
+{ npy '(700, 64)' && head -c $((700 * 64)) "$work/text"; } >"$work/x.npy"
+{ npy '(700,)' && tr -cd 'a-z' <"$work/text" | tr 'a-z' '\000\000\000\000\000\000\000\000\001' | head -c 700; } >"$work/y.npy"
+
+common="--data $work/x.npy,$work/y.npy --hidden 128 --batch-size 8 --global-batch 32 --threads 1"
 work_on='--optimizer adamw --lr 1e-3'
 dir=$work/dir
 

@@ -10,6 +10,8 @@
 #include "weights/weights.h"
 
 #include <assert.h>
+#include <float.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,6 +57,16 @@ static const char *read_dataset(void *destination, const char *value)
             used += (size_t)snprintf(message + used, sizeof message - used, " %s", name);
     }
     return message;
+}
+
+/* "0.1" of the samples, or "1000" of them. */
+static const char *read_val_split(void *member, const char *value)
+{
+    double *amount = member;
+    return ddp_parse_double(value, DBL_MIN, DDP_COUNT_MAX, amount) &&
+                   (*amount < 1 || floor(*amount) == *amount)
+               ? NULL
+               : "must be a share of the samples between 0 and 1, such as 0.1, or a number of them";
 }
 
 /* "crop,flip" */
@@ -136,6 +148,11 @@ static const struct ddp_option rows[] = {
     {OPTION_CUSTOM("dataset", read_dataset, "NAME"),
      .help = "format of --data, if it is not detected: idx, cifar, npy, tokens or article"},
     {OPTION_TEXT("val", val, "PATH"), .help = "data for evaluation, if --data has none"},
+    {OPTION_CUSTOM_AT("val-split", val_split, read_val_split, "X"),
+     .help = "cut data for evaluation off --data: this share of its samples, such as 0.1, or this "
+             "many"},
+    {OPTION_FLAG("normalize", normalize),
+     .help = "numbers: bring each channel or feature to mean 0 and deviation 1"},
     {OPTION_INT("seq-len", seq_len, 1, 1 << 24, "T"),
      .help = "tokens: length of a sample (default 256)"},
     {OPTION_CHOICE("tokens", tokens, ddp_token_kind_names, "KIND"),

@@ -105,14 +105,14 @@ static enum ddp_status print_weights(struct ddp_run *run)
 
 static enum ddp_status evaluate(struct ddp_run *run, int64_t step)
 {
-    double accuracy, loss;
+    struct ddp_train_scores scores;
     if (!run->evaluator)
         return DDP_OK;
     ddp_job_report(run->job, "evaluate", step);
     ddp_train_metrics_begin_aside(run->metrics);
-    enum ddp_status status = ddp_train_evaluator_run(run->evaluator, &accuracy, &loss);
+    enum ddp_status status = ddp_train_evaluator_run(run->evaluator, &scores);
     if (status == DDP_OK)
-        ddp_train_metrics_evaluation(run->metrics, step, loss, accuracy);
+        ddp_train_metrics_evaluation(run->metrics, step, &scores);
     return status;
 }
 

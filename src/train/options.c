@@ -287,6 +287,9 @@ static const struct ddp_option rows[] = {
              "beginning if there is none"},
     {OPTION_TEXT("resume-from", resume_from, "DIR"),
      .help = "resume from this checkpoint (.../step-N), or the newest one in this directory"},
+    {OPTION_FLAG("extend", extend),
+     .help = "when resuming with another number of steps: plan a rate that falls towards the end "
+             "anew, from where it is now"},
 
     {OPTION_SECTION("What is shown"), OPTION_FLAG("plan", plan), .example = "--plan",
      .help = "print the plan with memory and operations, and exit; with --verbose each operation"},

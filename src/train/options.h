@@ -74,7 +74,7 @@ struct ddp_train_options {
     int64_t eval_every, eval_steps; /* steps, 0: each epoch; batches, 0: the whole test set */
     int64_t patience;               /* evaluations, 0: without end */
     bool keep_best;
-    bool resume, evaluate, quiet, plan, mfu;
+    bool resume, extend, evaluate, quiet, plan, mfu;
     struct ddp_report_options report;
     int nan; /* enum ddp_nan_kind */
     int64_t check_replicas;

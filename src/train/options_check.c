@@ -90,6 +90,10 @@ static enum ddp_status check_pairs(const struct ddp_train_options *options)
     if (evaluation && !options->evaluate)
         return ddp_fail(DDP_ERR_INVALID, "--%s and --no-eval exclude each other: give one",
                         evaluation);
+    if (options->extend && !options->resume && !options->resume_from)
+        return ddp_fail(
+            DDP_ERR_INVALID,
+            "--extend plans a resumed run anew: it needs --resume or --resume-from DIR");
     return DDP_OK;
 }
 

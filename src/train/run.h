@@ -36,6 +36,8 @@ struct ddp_run {
     struct ddp_checkpoint resumed;
     uint64_t data_fingerprint;
     bool is_resumed;
+    bool is_extended;            /* by this run; the checkpoint's plan was: */
+    struct ddp_schedule planned; /* ... where the rate depends on the number of steps */
     int64_t first_step, end_step; /* the second may come down: an early end */
     struct ddp_checkpoint_best best;
     int64_t saved_step;                      /* of the newest checkpoint; -1: none */
@@ -55,6 +57,19 @@ enum ddp_status ddp_run_checkpoint_open(struct ddp_run *run);
 enum ddp_status ddp_run_resume(struct ddp_run *run);
 enum ddp_status ddp_run_restore(struct ddp_run *run);
 void ddp_run_resume_print(const struct ddp_run *run);
+
+/* Making a run longer than it was planned (extend.c), on rank 0, with a checkpoint that was read:
+ * takes over how its rate was planned, or plans it anew for --extend; compares what decides the
+ * bits, where the length is told apart from other differences; says what was planned anew. */
+void ddp_run_take_schedule(struct ddp_run *run);
+enum ddp_status ddp_run_match(const struct ddp_run *run, const struct ddp_checkpoint_facts *facts);
+void ddp_run_extension_print(const struct ddp_run *run);
+
+/* Facts of a checkpoint that extending deals with. */
+#define DDP_FACT_RATE     "learning rate"
+#define DDP_FACT_WARMUP   "warm-up steps"
+#define DDP_FACT_SCHEDULE "schedule"
+#define DDP_FACT_EXTENDED "extended"
 
 /* Is a checkpoint to be written after `step` steps? The same on all ranks.
  *   last  the run ends here */

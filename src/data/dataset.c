@@ -19,8 +19,10 @@ static const struct ddp_dataset_source *const sources[] = {
     &ddp_dataset_idx,
     &ddp_dataset_cifar,
     &ddp_dataset_npy,
-    /* Last: it accepts any file. */
+    /* It accepts any file. */
     &ddp_dataset_tokens,
+    /* After it: directories of tokens may hold pictures too. */
+    &ddp_dataset_images,
     &ddp_dataset_article,
 };
 
@@ -84,6 +86,11 @@ enum ddp_status ddp_dataset_open(const char *source, const struct ddp_dataset_op
         status =
             ddp_fail(DDP_ERR_INVALID, "--val: data of the kind %s have their own test set, or none",
                      found->name);
+    if (status == DDP_OK && options->image_height && !found->takes_size)
+        status = ddp_fail(DDP_ERR_INVALID,
+                          "--image-size belongs to directories of images, and %s is data of the "
+                          "kind %s",
+                          options->path ? options->path : DDP_DATASET_DEFAULT_DIR, found->name);
     if (status == DDP_OK)
         status = found->open(options, &new_train, test ? &new_test : NULL);
     if (status != DDP_OK) {

@@ -333,9 +333,15 @@ static enum ddp_status folder_open(const struct ddp_dataset_options *options, dd
     return status;
 }
 
+/* Tokens and texts may have pictures beside them: *.bin makes a directory theirs, while texts,
+ * which may be a description or a list of labels, leave it one of images. */
 static bool folder_recognise(const char *path)
 {
-    return ddp_data_directory_exists(path) && ddp_image_list_any(path, false);
+    char *tokens = ddp_data_path(path, "*.bin");
+    const bool found = tokens && ddp_data_directory_exists(path) && !ddp_data_names_any(tokens) &&
+                       ddp_image_list_any(path, false);
+    free(tokens);
+    return found;
 }
 
 const struct ddp_dataset_source ddp_dataset_images = {

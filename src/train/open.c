@@ -60,6 +60,8 @@ static enum ddp_status open_data(struct ddp_run *run)
         .tokens = (enum ddp_token_kind)options->tokens,
         .data_size = options->data_size,
         .seed = options->seed,
+        .image_height = options->image_height,
+        .image_width = options->image_width,
     };
     const char *source = options->dataset;
     if (!source && !options->data)

@@ -25,6 +25,8 @@ static const char *const dtype_names[] = {"fp32", "bf16", NULL};
 
 #define BETA_MAX 0.9999999999
 
+#define IMAGE_SIDE_MAX 8192
+
 static const char *read_model(void *destination, const char *value)
 {
     struct ddp_train_options *options = destination;
@@ -125,6 +127,22 @@ static const char *read_trace_steps(void *destination, const char *value)
     return NULL;
 }
 
+/* "224" or "200x300": height, width */
+static const char *read_image_size(void *destination, const char *value)
+{
+    struct ddp_train_options *options = destination;
+    char text[64];
+    snprintf(text, sizeof text, "%s", value);
+    char *width = strchr(text, 'x');
+    if (width)
+        *width++ = '\0';
+    if (strlen(value) >= sizeof text ||
+        !ddp_parse_int64(text, 1, IMAGE_SIDE_MAX, &options->image_height) ||
+        !ddp_parse_int64(width ? width : text, 1, IMAGE_SIDE_MAX, &options->image_width))
+        return "must be a side or height x width, from 1 to 8192, such as 224 or 200x300";
+    return NULL;
+}
+
 /* Those of the models stand between the first rows and the others. */
 static const struct ddp_option first_rows[] = {
     {OPTION_SECTION("What to train"), OPTION_CUSTOM("model", read_model, "NAME"),
@@ -146,7 +164,7 @@ static const struct ddp_option rows[] = {
      .help = "training data: a directory (IDX, CIFAR, train.bin), X.npy,Y.npy, FILE.npz, a token "
              "file, a glob of them, or any text (default: Debian's Fashion-MNIST)"},
     {OPTION_CUSTOM("dataset", read_dataset, "NAME"),
-     .help = "format of --data, if it is not detected: idx, cifar, npy, tokens or article"},
+     .help = "format of --data, if it is not detected: idx, cifar, npy, images, tokens or article"},
     {OPTION_TEXT("val", val, "PATH"), .help = "data for evaluation, if --data has none"},
     {OPTION_CUSTOM_AT("val-split", val_split, read_val_split, "X"),
      .help = "cut data for evaluation off --data: this share of its samples, such as 0.1, or this "
@@ -161,6 +179,9 @@ static const struct ddp_option rows[] = {
     {OPTION_INT("vocab-size", vocab_size, 2, 1 << 24, "N"),
      .help = "tokens: how many there are (default: 50257 for 16 bits, 128256 for 32, 256 for "
              "bytes)"},
+    {OPTION_CUSTOM("image-size", read_image_size, "N|HxW"),
+     .help = "images: scale to this height and width, and cut out the middle (default: the size "
+             "that all have)"},
     {OPTION_CUSTOM("augment", read_augment, "LIST"),
      .help = "change training images at random: crop (4 pixels of padding), flip (left and right), "
              "crop,flip or none (default)"},

@@ -37,7 +37,8 @@ struct ddp_train_options {
     int tokens;                       /* enum ddp_token_kind */
     int64_t seq_len, vocab_size;      /* vocab_size 0: as the data say */
     int64_t data_threads;
-    bool crop, flip; /* --augment */
+    bool crop, flip;                   /* --augment */
+    int64_t image_height, image_width; /* 0: not given */
     int64_t data_size;
     uint64_t seed;
     bool shuffle, drop_last;

@@ -172,6 +172,10 @@ static const struct ddp_option rows[] = {
      .help = "values below 1 favour likely tokens; 0 takes the most likely one (default 0.8)"},
     {OPTION_INT("top-k", top_k, 0, 1e6, "K"),
      .help = "sample from the K most likely tokens only; 0: from all (default 200)"},
+    {OPTION_INT("samples", samples, 1, 1024, "K"),
+     .help = "generate K continuations of the prompt together (default 1)"},
+    {OPTION_TEXT("stop", stop, "TEXT"),
+     .help = "a continuation ends when it contains this text, or these numbers in a row"},
 
     {OPTION_SECTION("Where it runs"), OPTION_CHOICE("mode", mode, ddp_mode_names, "MODE"),
      .help = "accum (default alone), ddp (default under ddprun) or dp"},
@@ -269,6 +273,10 @@ static const struct ddp_option rows[] = {
     {OPTION_FLAG("mfu", mfu), .help = "measure the machine's speed in matrix products, and report "
                                       "what fraction of it training reaches"},
     {OPTION_NEGATABLE("eval", evaluate), .help = "test accuracy after each epoch (default)"},
+    {OPTION_INT("sample-every", sample_every, 1, DDP_COUNT_MAX, "N"),
+     .help = "gpt2: continue --prompt with the current weights every N steps, and print the text"},
+    {OPTION_INT("sample-length", sample_length, 1, 1e6, "N"),
+     .help = "tokens of --sample-every (default 200)"},
     {OPTION_INT("log-every", report.log_every, 0, DDP_COUNT_MAX, "N"),
      .help = "print the loss every N steps (default 0: a bar on a terminal, else a line every half "
              "minute)"},
@@ -347,6 +355,8 @@ void ddp_train_options_default(struct ddp_train_options *options)
         .seq_len = 256,
         .temperature = 0.8,
         .top_k = 200,
+        .samples = 1,
+        .sample_length = 200,
         .data_threads = 1,
         .shuffle = true,
         .epochs = 5,

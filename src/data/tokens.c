@@ -127,6 +127,7 @@ static enum ddp_status set_info(struct tokens *t, const struct ddp_dataset_optio
     const int64_t seq = options->seq_len;
     struct ddp_dataset_info *info = &t->base.info;
     int64_t samples = 0, vocabulary = 0, longest = 0;
+    bool text = true;
     for (size_t i = 0; i < t->part_count; i++) {
         struct part *part = &t->parts[i];
         part->first_sample = samples;
@@ -136,6 +137,7 @@ static enum ddp_status set_info(struct tokens *t, const struct ddp_dataset_optio
             vocabulary = part->tokens.vocabulary;
         if (part->token_count > longest)
             longest = part->token_count;
+        text = text && part->tokens.text;
     }
     if (samples == 0)
         return ddp_fail(DDP_ERR_FORMAT,
@@ -154,6 +156,7 @@ static enum ddp_status set_info(struct tokens *t, const struct ddp_dataset_optio
         .sample_values = (size_t)seq,
         .sample_bytes = (size_t)seq * sizeof(int32_t),
         .memory_bytes = t->part_count * sizeof *t->parts,
+        .token_bytes = text ? 1 : 0,
         .shuffled = true,
         .channel_count = 1,
         .std = {1},

@@ -144,11 +144,17 @@ static void json_step(void *state, const struct ddp_train_step *step)
 
 static void json_evaluation(void *state, const struct ddp_train_evaluation *evaluation)
 {
-    write_object(state, json_pack("{s:s, s:I, s:I, s:f, s:o?, s:f, s:f}", "event", "evaluation",
-                                  "step", (json_int_t)evaluation->step + 1, "epoch",
-                                  (json_int_t)evaluation->epoch + 1, "time", ddp_clock_wall(),
-                                  "test_loss", real(evaluation->loss), "test_accuracy",
-                                  evaluation->accuracy, "seconds", evaluation->seconds));
+    const struct ddp_train_scores *scores = &evaluation->scores;
+    json_t *object = json_pack(
+        "{s:s, s:I, s:I, s:f, s:o?, s:f, s:I, s:f}", "event", "evaluation", "step",
+        (json_int_t)evaluation->step + 1, "epoch", (json_int_t)evaluation->epoch + 1, "time",
+        ddp_clock_wall(), "test_loss", real(scores->loss), "test_accuracy", scores->accuracy,
+        "samples", (json_int_t)scores->samples, "seconds", evaluation->seconds);
+    if (object && !isnan(scores->perplexity))
+        json_object_set_new(object, "test_perplexity", real(scores->perplexity));
+    if (object && !isnan(scores->bits_per_byte))
+        json_object_set_new(object, "test_bits_per_byte", real(scores->bits_per_byte));
+    write_object(state, object);
 }
 
 static void json_text(void *state, const struct ddp_train_text *text)

@@ -145,14 +145,13 @@ void ddp_train_metrics_end_aside(ddp_train_metrics *metrics, const char *name)
     metrics->trace_begin_ns = ddp_trace_begin();
 }
 
-void ddp_train_metrics_evaluation(ddp_train_metrics *metrics, int64_t step, double loss,
-                                  double accuracy)
+void ddp_train_metrics_evaluation(ddp_train_metrics *metrics, int64_t step,
+                                  const struct ddp_train_scores *scores)
 {
     struct ddp_train_evaluation event = {
         .step = step,
         .epoch = step / metrics->facts.steps_per_epoch,
-        .loss = loss,
-        .accuracy = accuracy,
+        .scores = *scores,
         .seconds = lap(metrics),
     };
     ddp_train_metrics_end_aside(metrics, "evaluate");

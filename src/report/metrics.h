@@ -64,9 +64,18 @@ struct ddp_train_totals {
     double seconds, flops;
 };
 
+/* What an evaluation finds. */
+struct ddp_train_scores {
+    int64_t samples;
+    double accuracy;      /* share of correct predictions, 0 .. 1 */
+    double loss;          /* mean over all predictions, in nats */
+    double perplexity;    /* of a language model: exp(loss); NAN: it is none */
+    double bits_per_byte; /* of the text; NAN: how many bytes its tokens stand for is not known */
+};
+
 struct ddp_train_evaluation {
     int64_t step, epoch; /* that it came after, from 0 */
-    double loss, accuracy;
+    struct ddp_train_scores scores;
     double seconds;
 };
 
@@ -107,8 +116,8 @@ void ddp_train_metrics_begin_aside(ddp_train_metrics *metrics);
 void ddp_train_metrics_end_aside(ddp_train_metrics *metrics, const char *name);
 
 /* The result of an evaluation after `step`; ends an aside. */
-void ddp_train_metrics_evaluation(ddp_train_metrics *metrics, int64_t step, double loss,
-                                  double accuracy);
+void ddp_train_metrics_evaluation(ddp_train_metrics *metrics, int64_t step,
+                                  const struct ddp_train_scores *scores);
 
 /* What a language model wrote after `step`; ends an aside. */
 void ddp_train_metrics_texts(ddp_train_metrics *metrics, int64_t step, char *const *texts,

@@ -257,10 +257,15 @@ static void progress_step(void *state, const struct ddp_train_step *step)
 static void progress_evaluation(void *state, const struct ddp_train_evaluation *evaluation)
 {
     struct progress *p = state;
+    const struct ddp_train_scores *scores = &evaluation->scores;
     p->evaluation_seconds = evaluation->seconds;
     clear_bar(p);
-    fprintf(p->out, "test accuracy %.2f %%, test loss %.4f\n", 100 * evaluation->accuracy,
-            evaluation->loss);
+    fprintf(p->out, "test accuracy %.2f %%, test loss %.4f", 100 * scores->accuracy, scores->loss);
+    if (!isnan(scores->perplexity))
+        fprintf(p->out, ", perplexity %.5g", scores->perplexity);
+    if (!isnan(scores->bits_per_byte))
+        fprintf(p->out, ", %.4f bits per byte", scores->bits_per_byte);
+    fputc('\n', p->out);
     fflush(p->out);
     p->printed_ns = ddp_clock_ns();
 }

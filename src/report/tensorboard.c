@@ -198,8 +198,12 @@ static void board_step(void *state, const struct ddp_train_step *step)
 static void board_evaluation(void *state, const struct ddp_train_evaluation *evaluation)
 {
     struct scalars scalars = {.count = 0};
-    add_scalar(&scalars, "test/loss", evaluation->loss);
-    add_scalar(&scalars, "test/accuracy", evaluation->accuracy);
+    add_scalar(&scalars, "test/loss", evaluation->scores.loss);
+    add_scalar(&scalars, "test/accuracy", evaluation->scores.accuracy);
+    if (!isnan(evaluation->scores.perplexity))
+        add_scalar(&scalars, "test/perplexity", evaluation->scores.perplexity);
+    if (!isnan(evaluation->scores.bits_per_byte))
+        add_scalar(&scalars, "test/bits_per_byte", evaluation->scores.bits_per_byte);
     write_summary(state, evaluation->step + 1, scalars.pointers, scalars.count);
 }
 

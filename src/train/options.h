@@ -32,6 +32,8 @@ struct ddp_train_options {
     int mode;         /* enum ddp_mode_kind */
     bool distributed;
     const char *data, *dataset, *val; /* NULL: not given */
+    double val_split;                 /* 0: not given */
+    bool normalize;
     int tokens;                       /* enum ddp_token_kind */
     int64_t seq_len, vocab_size;      /* vocab_size 0: as the data say */
     int64_t data_threads;

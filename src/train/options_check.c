@@ -49,6 +49,7 @@ static void warn_generating(const struct ddp_train_options *options)
 static const char *const excluding[][2] = {
     {"steps", "epochs"},
     {"config", "size"},
+    {"val", "val-split"},
     {"warmup-steps", "warmup-epochs"},
     {"lr-step-size", "lr-milestones"},
     {"resume-from", "load"},

@@ -119,6 +119,10 @@ static void collect_facts(const struct ddp_run *run, struct ddp_checkpoint_facts
     ddp_checkpoint_fact_add(facts, "samples", "%" PRId64,
                             ddp_dataset_info(run->data)->sample_count);
     ddp_checkpoint_fact_add(facts, DDP_CHECKPOINT_DATA, "%016" PRIx64, run->data_fingerprint);
+    if (run->options->val_split > 0)
+        add_number(facts, "val split", run->options->val_split);
+    if (run->options->normalize)
+        add_flag(facts, "normalize", true);
     add_flag(facts, "shuffle", plan->sampler.shuffle);
     add_flag(facts, "drop last", plan->sampler.drop_last);
     add_flag(facts, "crop", run->options->crop);

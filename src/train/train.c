@@ -75,6 +75,11 @@ void ddp_train_help(FILE *out)
     ddp_options_help(ddp_train_option_table(), out);
 }
 
+void ddp_train_help_short(FILE *out)
+{
+    ddp_options_help_short(ddp_train_option_table(), out);
+}
+
 /* The weights of a small model, in the order of its parameters: "Model weights: [0.9472, 0.9440]".
  */
 static enum ddp_status print_weights(struct ddp_run *run)
@@ -100,14 +105,14 @@ static enum ddp_status print_weights(struct ddp_run *run)
 
 static enum ddp_status evaluate(struct ddp_run *run, int64_t step)
 {
-    double accuracy, loss;
+    struct ddp_train_scores scores;
     if (!run->evaluator)
         return DDP_OK;
     ddp_job_report(run->job, "evaluate", step);
     ddp_train_metrics_begin_aside(run->metrics);
-    enum ddp_status status = ddp_train_evaluator_run(run->evaluator, &accuracy, &loss);
+    enum ddp_status status = ddp_train_evaluator_run(run->evaluator, &scores);
     if (status == DDP_OK)
-        ddp_train_metrics_evaluation(run->metrics, step, loss, accuracy);
+        ddp_train_metrics_evaluation(run->metrics, step, &scores);
     return status;
 }
 

@@ -283,6 +283,20 @@ static void progress_evaluation(void *state, const struct ddp_train_evaluation *
     p->printed_ns = ddp_clock_ns();
 }
 
+static void progress_text(void *state, const struct ddp_train_text *text)
+{
+    struct progress *p = state;
+    clear_bar(p);
+    fprintf(p->out, "--- step %" PRId64, text->step + 1);
+    if (text->count > 1)
+        fprintf(p->out, ", sample %" PRId64 " of %" PRId64, text->index + 1, text->count);
+    fprintf(p->out, " ---\n%s\n", text->text);
+    if (text->index == text->count - 1)
+        fputs("---\n", p->out);
+    fflush(p->out);
+    p->printed_ns = ddp_clock_ns();
+}
+
 static void progress_close(void *state, enum ddp_status status)
 {
     struct progress *p = state;
@@ -301,6 +315,7 @@ const struct ddp_train_sink_ops ddp_train_sink_progress = {
     .open = progress_open,
     .step = progress_step,
     .evaluation = progress_evaluation,
+    .text = progress_text,
     .pause = progress_pause,
     .close = progress_close,
 };

@@ -328,6 +328,8 @@ enum ddp_status ddp_run_open(struct ddp_run *run)
     if (status == DDP_OK)
         status = ddp_run_best_open(run);
     if (status == DDP_OK)
+        status = ddp_run_sample_open(run);
+    if (status == DDP_OK)
         status = ddp_run_open_loader(run, run->first_step, loader_depth(&run->plan), &run->loader);
     return status;
 }
@@ -338,6 +340,7 @@ void ddp_run_close(struct ddp_run *run)
     ddp_loader_destroy(run->loader);
     ddp_trace_close(run->complete && run->plan.rank == 0);
     ddp_train_evaluator_destroy(run->evaluator);
+    ddp_run_sample_close(run);
     ddp_mode_destroy(run->mode);
     ddp_comm_destroy(run->comm);
     free(run->weights);

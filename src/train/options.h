@@ -47,9 +47,11 @@ struct ddp_train_options {
     int64_t generate;                 /* tokens; 0: train */
     const char *prompt;
     double temperature;
-    int64_t top_k;
-    int dtype;             /* enum ddp_train_dtype */
-    int64_t epochs, steps; /* steps 0: as the epochs say */
+    int64_t top_k, samples;
+    const char *stop;                    /* ends a sample; NULL: none */
+    int64_t sample_every, sample_length; /* steps, 0: never; tokens */
+    int dtype;                           /* enum ddp_train_dtype */
+    int64_t epochs, steps;               /* steps 0: as the epochs say */
     int64_t batch_size, global_batch, acc_steps;
     int64_t lanes;
     int64_t replicas, threads;

@@ -26,7 +26,8 @@ struct ddp_run {
     ddp_loader *loader;
     ddp_train_evaluator *evaluator;
     ddp_train_metrics *metrics;
-    FILE *out; /* NULL on all ranks but 0 */
+    struct ddp_continuation *continuation; /* rank 0 with --sample-every; else NULL */
+    FILE *out;                             /* NULL on all ranks but 0 */
     struct ddp_train_guard guard;
     double peak_flops; /* a second, of all workers; 0: not measured */
     bool complete;     /* all ranks have done their work */
@@ -96,6 +97,12 @@ enum ddp_status ddp_run_open_loader(const struct ddp_run *run, int64_t step, int
 enum ddp_status ddp_run_read_config(struct ddp_run *run);
 enum ddp_status ddp_run_apply_config(const struct ddp_run *run, struct ddp_model_config *config);
 enum ddp_status ddp_run_export(struct ddp_run *run);
+
+/* --sample-every: opens what it takes, after the mode; shows a text where one is due after `step`
+ * steps. Not collective: rank 0 does it. */
+enum ddp_status ddp_run_sample_open(struct ddp_run *run);
+enum ddp_status ddp_run_sample(struct ddp_run *run, int64_t step);
+void ddp_run_sample_close(struct ddp_run *run);
 
 /* Copies the mode's current weights into run->weights. */
 enum ddp_status ddp_run_fetch_weights(struct ddp_run *run);

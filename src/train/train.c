@@ -154,6 +154,8 @@ static enum ddp_status train_steps(struct ddp_run *run)
         if (status == DDP_OK && ddp_run_evaluation_due(run, step + 1))
             status = ddp_run_evaluate(run, step + 1);
         if (status == DDP_OK)
+            status = ddp_run_sample(run, step + 1);
+        if (status == DDP_OK)
             status = between_steps(run, step + 1);
     }
     ddp_train_guard_end(run);

@@ -164,6 +164,15 @@ static void json_evaluation(void *state, const struct ddp_train_evaluation *eval
     write_object(log, object);
 }
 
+static void json_text(void *state, const struct ddp_train_text *text)
+{
+    write_object(state,
+                 json_pack("{s:s, s:I, s:I, s:f, s:I, s:I, s:s, s:f}", "event", "sample", "step",
+                           (json_int_t)text->step + 1, "epoch", (json_int_t)text->epoch + 1, "time",
+                           ddp_clock_wall(), "sample", (json_int_t)text->index + 1, "samples",
+                           (json_int_t)text->count, "text", text->text, "seconds", text->seconds));
+}
+
 static void json_close(void *state, enum ddp_status status)
 {
     struct json_log *log = state;
@@ -182,5 +191,6 @@ const struct ddp_train_sink_ops ddp_train_sink_json = {
     .open = json_open,
     .step = json_step,
     .evaluation = json_evaluation,
+    .text = json_text,
     .close = json_close,
 };

@@ -156,6 +156,24 @@ void ddp_train_metrics_evaluation(ddp_train_metrics *metrics,
             sinks[i]->evaluation(metrics->states[i], evaluation);
 }
 
+void ddp_train_metrics_texts(ddp_train_metrics *metrics, int64_t step, char *const *texts,
+                             int64_t count)
+{
+    struct ddp_train_text event = {
+        .step = step,
+        .epoch = step / metrics->facts.steps_per_epoch,
+        .count = count,
+        .seconds = lap(metrics),
+    };
+    ddp_train_metrics_end_aside(metrics, "sample");
+    for (; event.index < count; event.index++) {
+        event.text = texts[event.index];
+        for (size_t i = 0; i < SINK_COUNT; i++)
+            if (metrics->states[i])
+                sinks[i]->text(metrics->states[i], &event);
+    }
+}
+
 void ddp_train_metrics_totals(const ddp_train_metrics *metrics, struct ddp_train_totals *totals)
 {
     *totals = metrics->totals;

@@ -14,6 +14,7 @@
 #include "mode/lanes.h"
 #include "model/gpt2.h"
 #include "train/best.h"
+#include "train/data_notes.h"
 #include "train/devices.h"
 #include "train/outputs.h"
 #include "weights/weights.h"
@@ -51,20 +52,28 @@ static enum ddp_status open_data(struct ddp_run *run)
     struct ddp_dataset_options data = {
         .path = options->data,
         .val = options->val,
+        .val_split = options->val_split,
+        .normalize = options->normalize,
         .class_count = options->vocab_size || !options->config ? options->vocab_size
                                                                : run->hf_config.shape.vocabulary,
         .seq_len = options->seq_len,
         .tokens = (enum ddp_token_kind)options->tokens,
         .data_size = options->data_size,
         .seed = options->seed,
+        .image_height = options->image_height,
+        .image_width = options->image_width,
     };
     const char *source = options->dataset;
     if (!source && !options->data)
         source = run->plan.model->dataset;
     enum ddp_status status =
         ddp_dataset_open(source, &data, &run->data, options->evaluate ? &run->test : NULL);
+    if (status == DDP_OK && ddp_dataset_info(run->data)->notice && run->plan.rank == 0)
+        ddp_log(DDP_LOG_INFO, "%s", ddp_dataset_info(run->data)->notice);
     if (status == DDP_OK)
         status = check_fit(run);
+    if (status == DDP_OK && run->plan.rank == 0)
+        status = ddp_train_data_notes(options, run->data, run->test);
     if (status == DDP_OK)
         status = ddp_run_check_evaluation(run);
     if (status == DDP_OK)
@@ -319,6 +328,8 @@ enum ddp_status ddp_run_open(struct ddp_run *run)
     if (status == DDP_OK)
         status = ddp_run_best_open(run);
     if (status == DDP_OK)
+        status = ddp_run_sample_open(run);
+    if (status == DDP_OK)
         status = ddp_run_open_loader(run, run->first_step, loader_depth(&run->plan), &run->loader);
     return status;
 }
@@ -329,6 +340,7 @@ void ddp_run_close(struct ddp_run *run)
     ddp_loader_destroy(run->loader);
     ddp_trace_close(run->complete && run->plan.rank == 0);
     ddp_train_evaluator_destroy(run->evaluator);
+    ddp_run_sample_close(run);
     ddp_mode_destroy(run->mode);
     ddp_comm_destroy(run->comm);
     free(run->weights);

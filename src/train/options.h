@@ -32,10 +32,13 @@ struct ddp_train_options {
     int mode;         /* enum ddp_mode_kind */
     bool distributed;
     const char *data, *dataset, *val; /* NULL: not given */
+    double val_split;                 /* 0: not given */
+    bool normalize;
     int tokens;                       /* enum ddp_token_kind */
     int64_t seq_len, vocab_size;      /* vocab_size 0: as the data say */
     int64_t data_threads;
-    bool crop, flip; /* --augment */
+    bool crop, flip;                   /* --augment */
+    int64_t image_height, image_width; /* 0: not given */
     int64_t data_size;
     uint64_t seed;
     bool shuffle, drop_last;
@@ -44,9 +47,11 @@ struct ddp_train_options {
     int64_t generate;                 /* tokens; 0: train */
     const char *prompt;
     double temperature;
-    int64_t top_k;
-    int dtype;             /* enum ddp_train_dtype */
-    int64_t epochs, steps; /* steps 0: as the epochs say */
+    int64_t top_k, samples;
+    const char *stop;                    /* ends a sample; NULL: none */
+    int64_t sample_every, sample_length; /* steps, 0: never; tokens */
+    int dtype;                           /* enum ddp_train_dtype */
+    int64_t epochs, steps;               /* steps 0: as the epochs say */
     int64_t batch_size, global_batch, acc_steps;
     int64_t lanes;
     int64_t replicas, threads;
@@ -72,7 +77,7 @@ struct ddp_train_options {
     int64_t eval_every, eval_steps; /* steps, 0: each epoch; batches, 0: the whole test set */
     int64_t patience;               /* evaluations, 0: without end */
     bool keep_best;
-    bool resume, evaluate, quiet, plan, mfu;
+    bool resume, extend, evaluate, quiet, plan, mfu;
     struct ddp_report_options report;
     int nan; /* enum ddp_nan_kind */
     int64_t check_replicas;

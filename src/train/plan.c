@@ -340,6 +340,9 @@ void ddp_train_plan_print(const struct ddp_train_plan *plan,
             *data->path ? ", " : "", data->sample_count);
     if (data->x_dtype == DDP_I32)
         fprintf(out, " of %" PRId64 " tokens", data->label_count);
+    if (data->x_dtype == DDP_I32 && data->memory_bytes >= 1000000) /* unpacked texts */
+        fprintf(out, ", %s in memory of each worker",
+                human_bytes(data->memory_bytes, text[0], sizeof text[0]));
     fprintf(out, "%s\n", plan->sampler.shuffle ? ", shuffled" : "");
     fprintf(out, "workers  %d %s%s", units, dp ? "replica" : "worker", units == 1 ? "" : "s");
     if (plan->device.host_memory)

@@ -30,6 +30,7 @@ struct ddp_train {
 
 enum ddp_status ddp_train_create(ddp_train **train)
 {
+    ddp_job_share_errors();
     ddp_train *t = ddp_array_alloc(1, sizeof *t);
     if (!t)
         return DDP_ERR_MEMORY;
@@ -74,6 +75,11 @@ bool ddp_train_accepts_stop(const ddp_train *train)
 void ddp_train_help(FILE *out)
 {
     ddp_options_help(ddp_train_option_table(), out);
+}
+
+void ddp_train_help_short(FILE *out)
+{
+    ddp_options_help_short(ddp_train_option_table(), out);
 }
 
 /* The weights of a small model, in the order of its parameters: "Model weights: [0.9472, 0.9440]".
@@ -148,6 +154,8 @@ static enum ddp_status train_steps(struct ddp_run *run)
         if (status == DDP_OK && ddp_run_evaluation_due(run, step + 1))
             status = ddp_run_evaluate(run, step + 1);
         if (status == DDP_OK)
+            status = ddp_run_sample(run, step + 1);
+        if (status == DDP_OK)
             status = between_steps(run, step + 1);
     }
     ddp_train_guard_end(run);
@@ -189,7 +197,9 @@ static enum ddp_status open_metrics(struct ddp_run *run)
     if (status != DDP_OK)
         return status;
     facts.peak_flops = run->peak_flops;
-    ddp_mode_memory(run->mode, &facts.memory);
+    status = ddp_mode_memory(run->mode, &facts.memory);
+    if (status != DDP_OK)
+        return status;
     if (run->out)
         ddp_train_plan_print(plan, run->options, facts.data, facts.graph, &facts.memory,
                              ddp_device_describe(ddp_mode_device(run->mode)), run->out);

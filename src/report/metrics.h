@@ -28,7 +28,8 @@ struct ddp_train_facts {
     int rank, world_size, replicas, threads;
     int64_t batch_size, tail_rows, global_shards; /* as of struct ddp_train_plan */
     int64_t steps_per_epoch, total_steps;
-    int64_t epochs; /* 0: the run has a number of steps */
+    int64_t evaluation_steps; /* from one evaluation to the next */
+    int64_t epochs;           /* 0: the run has a number of steps */
     struct ddp_schedule schedule;
     bool shuffled;
     uint64_t seed;

@@ -211,14 +211,15 @@ enum ddp_status ddp_train_evaluator_run(ddp_train_evaluator *evaluator,
         return status;
     for (int64_t i = 0; i < e->batch_count; i++)
         sum += e->sums[i];
-    const bool language = info->x_dtype == DDP_I32;
-    const double loss = sum / (double)e->count;
+    const double loss = isnan(sum) ? NAN : sum / (double)e->count; /* without a sign */
     *scores = (struct ddp_train_scores){
         .samples = e->count,
         .accuracy = (double)right / ((double)e->count * (double)e->label_count),
         .loss = loss,
-        .perplexity = language ? exp(loss) : NAN,
-        .bits_per_byte = info->token_bytes > 0 ? loss / (M_LN2 * info->token_bytes) : NAN,
+        .has_perplexity = info->x_dtype == DDP_I32,
+        .has_bits_per_byte = info->token_bytes > 0,
+        .perplexity = exp(loss),
+        .bits_per_byte = info->token_bytes > 0 ? loss / (M_LN2 * info->token_bytes) : 0,
     };
     return DDP_OK;
 }

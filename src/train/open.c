@@ -44,6 +44,17 @@ static enum ddp_status check_fit(const struct ddp_run *run)
     return DDP_OK;
 }
 
+/* A test set that was cut off the training data has the same notice. */
+static void tell_notices(const struct ddp_run *run)
+{
+    const char *of_train = ddp_dataset_info(run->data)->notice;
+    const char *of_test = run->test ? ddp_dataset_info(run->test)->notice : NULL;
+    if (of_train)
+        ddp_log(DDP_LOG_INFO, "%s", of_train);
+    if (of_test && of_test != of_train)
+        ddp_log(DDP_LOG_INFO, "%s", of_test);
+}
+
 static enum ddp_status open_data(struct ddp_run *run)
 {
     const struct ddp_train_options *options = run->options;
@@ -66,8 +77,8 @@ static enum ddp_status open_data(struct ddp_run *run)
         source = run->plan.model->dataset;
     enum ddp_status status =
         ddp_dataset_open(source, &data, &run->data, options->evaluate ? &run->test : NULL);
-    if (status == DDP_OK && ddp_dataset_info(run->data)->notice && run->plan.rank == 0)
-        ddp_log(DDP_LOG_INFO, "%s", ddp_dataset_info(run->data)->notice);
+    if (status == DDP_OK && run->plan.rank == 0)
+        tell_notices(run);
     if (status == DDP_OK)
         status = check_fit(run);
     if (status == DDP_OK)
@@ -221,6 +232,7 @@ static enum ddp_status create_evaluator(struct ddp_run *run)
         .config = &run->model_config,
         .test = run->test,
         .samples = INT64_MAX,
+        .threads = (int)run->options->data_threads,
     };
     if (!run->test || ddp_dataset_info(run->test)->label_count == 0)
         return DDP_OK;

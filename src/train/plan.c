@@ -338,6 +338,9 @@ void ddp_train_plan_print(const struct ddp_train_plan *plan,
             *data->path ? ", " : "", data->sample_count);
     if (data->x_dtype == DDP_I32)
         fprintf(out, " of %" PRId64 " tokens", data->label_count);
+    if (data->class_names)
+        fprintf(out, " of %" PRId64 " x %" PRId64 " x %" PRId64 " in %" PRId64 " classes",
+                data->dims[0], data->dims[1], data->dims[2], data->class_count);
     fprintf(out, "%s\n", plan->sampler.shuffle ? ", shuffled" : "");
     fprintf(out, "workers  %d %s%s", units, dp ? "replica" : "worker", units == 1 ? "" : "s");
     if (plan->device.host_memory)

@@ -96,7 +96,7 @@ static void make_directories(char *path)
 
 static void put_image(const char *name, int image, int channels, int height, int width)
 {
-    static unsigned char pixels[3 * 64 * 64];
+    static unsigned char pixels[3 * 256 * 256];
     char path[PATH_MAX];
     for (int p = 0; p < height * width; p++)
         for (int c = 0; c < channels; c++)
@@ -454,19 +454,24 @@ END_TEST
 struct reader {
     const ddp_dataset *dataset;
     float *x; /* of all samples */
+    pthread_barrier_t *together;
 };
 
 static void *read_all(void *arg)
 {
     const struct reader *reader = arg;
     const struct ddp_dataset_info *info = ddp_dataset_info(reader->dataset);
-    for (int64_t i = 0; i < info->sample_count; i++)
+    for (int64_t i = 0; i < info->sample_count; i++) {
+        if (reader->together)
+            pthread_barrier_wait(reader->together);
         if (ddp_dataset_read(reader->dataset, &i, 1, reader->x + (size_t)i * info->sample_values,
                              NULL) != DDP_OK)
             return arg;
+    }
     return NULL;
 }
 
+/* They want the same image at the same moment. */
 START_TEST(several_threads)
 {
     enum { THREADS = 4, IMAGES = 60, VALUES = 3 * 8 * 8 };
@@ -476,14 +481,16 @@ START_TEST(several_threads)
     ddp_dataset *train, *test;
     for (int i = 0; i < IMAGES; i++) {
         char name[64];
-        snprintf(name, sizeof name, "train/c/%02d.png", i);
-        put_image(name, i, 3, 20 + i % 7, 30 - i % 5);
+        snprintf(name, sizeof name, "train/c/%03d.png", i);
+        put_image(name, i, 3, 240 + i % 7, 250 - i % 5);
     }
     symlink("train", scratch_path("val")); /* of which nothing was decoded yet */
     open_set(&sized, &train, &test);
     struct reader readers[THREADS];
+    pthread_barrier_t together;
+    pthread_barrier_init(&together, NULL, THREADS);
     for (int t = 0; t < THREADS; t++) {
-        readers[t] = (struct reader){test, x[t]};
+        readers[t] = (struct reader){test, x[t], &together};
         ck_assert_int_eq(pthread_create(&threads[t], NULL, read_all, &readers[t]), 0);
     }
     for (int t = 0; t < THREADS; t++) {
@@ -493,7 +500,8 @@ START_TEST(several_threads)
     }
     for (int t = 1; t < THREADS; t++)
         ck_assert_mem_eq(x[0], x[t], sizeof x[0]);
-    read_all(&(struct reader){train, x[1]});
+    read_all(&(struct reader){train, x[1], NULL});
+    pthread_barrier_destroy(&together);
     ck_assert_mem_eq(x[0], x[1], sizeof x[0]);
     ddp_dataset_close(train);
     ddp_dataset_close(test);

@@ -13,6 +13,8 @@
 #include "job/job.h"
 #include "mode/lanes.h"
 #include "model/gpt2.h"
+#include "train/best.h"
+#include "train/data_notes.h"
 #include "train/devices.h"
 #include "train/outputs.h"
 #include "weights/weights.h"
@@ -44,17 +46,6 @@ static enum ddp_status check_fit(const struct ddp_run *run)
     return DDP_OK;
 }
 
-/* A test set that was cut off the training data has the same notice. */
-static void tell_notices(const struct ddp_run *run)
-{
-    const char *of_train = ddp_dataset_info(run->data)->notice;
-    const char *of_test = run->test ? ddp_dataset_info(run->test)->notice : NULL;
-    if (of_train)
-        ddp_log(DDP_LOG_INFO, "%s", of_train);
-    if (of_test && of_test != of_train)
-        ddp_log(DDP_LOG_INFO, "%s", of_test);
-}
-
 static enum ddp_status open_data(struct ddp_run *run)
 {
     const struct ddp_train_options *options = run->options;
@@ -77,10 +68,12 @@ static enum ddp_status open_data(struct ddp_run *run)
         source = run->plan.model->dataset;
     enum ddp_status status =
         ddp_dataset_open(source, &data, &run->data, options->evaluate ? &run->test : NULL);
-    if (status == DDP_OK && run->plan.rank == 0)
-        tell_notices(run);
     if (status == DDP_OK)
         status = check_fit(run);
+    if (status == DDP_OK && run->plan.rank == 0)
+        status = ddp_train_data_notes(options, run->data, run->test);
+    if (status == DDP_OK)
+        status = ddp_run_check_evaluation(run);
     if (status == DDP_OK)
         status = ddp_train_plan_steps(&run->plan, options, ddp_dataset_info(run->data));
     return status;
@@ -231,7 +224,7 @@ static enum ddp_status create_evaluator(struct ddp_run *run)
         .model = run->plan.model,
         .config = &run->model_config,
         .test = run->test,
-        .samples = INT64_MAX,
+        .samples = run->plan.eval_samples,
         .threads = (int)run->options->data_threads,
     };
     if (!run->test || ddp_dataset_info(run->test)->label_count == 0)
@@ -332,6 +325,10 @@ enum ddp_status ddp_run_open(struct ddp_run *run)
     if (status == DDP_OK)
         status = create_evaluator(run);
     if (status == DDP_OK)
+        status = ddp_run_best_open(run);
+    if (status == DDP_OK)
+        status = ddp_run_sample_open(run);
+    if (status == DDP_OK)
         status = ddp_run_open_loader(run, run->first_step, loader_depth(&run->plan), &run->loader);
     return status;
 }
@@ -342,6 +339,7 @@ void ddp_run_close(struct ddp_run *run)
     ddp_loader_destroy(run->loader);
     ddp_trace_close(run->complete && run->plan.rank == 0);
     ddp_train_evaluator_destroy(run->evaluator);
+    ddp_run_sample_close(run);
     ddp_mode_destroy(run->mode);
     ddp_comm_destroy(run->comm);
     free(run->weights);

@@ -404,6 +404,16 @@ def write_checkpoint():
                        ("crc-short", {"bytes": 1, "crc32": "c4"}), ("crc-long", {"bytes": 1, "crc32": "c4d33fe1a"}),
                        ("crc-capitals", {"bytes": 1, "crc32": "C4D33FE1"}), ("crc-number", {"bytes": 1, "crc32": 1})):
         put("checkpoint", "bad-file-" + name, text(files={**files, "model.safetensors": file}))
+    best = {"samples": "640 of 0123456789abcdef", "evaluations_since_best": 2, "best_step": 30, "best_loss": 2.125}
+    put("checkpoint", "good-best", text(evaluation=best))
+    put("checkpoint", "good-best-whole-loss", text(evaluation={**best, "best_loss": -2}))
+    put("checkpoint", "good-best-none", text(evaluation={"samples": "8 of 0", "evaluations_since_best": 1}))
+    for name, fields in (("no-samples", {"samples": None}), ("empty-samples", {"samples": ""}), ("long-samples", {"samples": "8" * 64}),
+                         ("later", {"best_step": 36}), ("step-zero", {"best_step": 0}), ("step-real", {"best_step": 3.5}),
+                         ("loss-text", {"best_loss": "2"}), ("loss-null", {"best_loss": None}),
+                         ("since-negative", {"evaluations_since_best": -1}), ("since-null", {"evaluations_since_best": None})):
+        put("checkpoint", "bad-best-" + name, text(evaluation={**best, **fields}))
+    put("checkpoint", "bad-best-list", text(evaluation=[1]))
 
 
 def write_description():

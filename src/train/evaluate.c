@@ -12,8 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define EVAL_BATCH 250 /* samples of one class each */
-#define PARTS      (DDP_EXEC_NETWORK | DDP_EXEC_LOSS)
+#define EVAL_BATCH   250   /* samples of one class each */
+#define LARGE_SAMPLE 16384 /* values */
+#define PARTS        (DDP_EXEC_NETWORK | DDP_EXEC_LOSS)
 
 /* A graph and its memory for batches of one size. */
 struct sized {
@@ -35,6 +36,7 @@ struct ddp_train_evaluator {
     float *loss;               /* on the device, as a flat gradient array's first elements */
     int32_t *predictions;      /* on the device */
     int32_t *host_predictions;
+    int threads;    /* that read samples */
     void *input[2]; /* staging where the device cannot read the loader's memory */
 };
 
@@ -103,11 +105,14 @@ enum ddp_status ddp_train_evaluator_create(ddp_train_evaluator **evaluator,
         return DDP_ERR_MEMORY;
     e->comm = setup->comm;
     e->test = setup->test;
+    e->threads = setup->threads;
     e->device = ddp_mode_device(setup->mode);
     e->label_count = info->label_count;
     e->count = setup->samples < info->sample_count ? setup->samples : info->sample_count;
-    /* A sequence is as long as many samples: batches as large as in training fit. */
-    e->batch_rows = e->label_count > 1 ? setup->config->batch : EVAL_BATCH;
+    /* A sequence is as long as many samples, and so is a large image: batches as large as in
+     * training fit. */
+    e->batch_rows = e->label_count > 1 || info->sample_values > LARGE_SAMPLE ? setup->config->batch
+                                                                             : EVAL_BATCH;
     e->batch_count = (e->count + e->batch_rows - 1) / e->batch_rows;
     ddp_evaluation_range(e->batch_count, ddp_comm_size(e->comm), ddp_comm_rank(e->comm), &e->begin,
                          &e->end);
@@ -181,7 +186,7 @@ static enum ddp_status run_batches(ddp_train_evaluator *e, int64_t *right)
     ddp_loader *loader = NULL;
     const int64_t begin = first_sample(e, e->begin), end = first_sample(e, e->end);
     enum ddp_status status =
-        ddp_loader_create_range(&loader, e->test, begin, end, e->batch_rows, 1);
+        ddp_loader_create_range(&loader, e->test, begin, end, e->batch_rows, e->threads);
     for (*right = 0; status == DDP_OK;) {
         const struct ddp_batch *batch;
         status = ddp_loader_next(loader, &batch);

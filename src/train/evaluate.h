@@ -20,6 +20,7 @@ struct ddp_train_evaluator_setup {
     const struct ddp_model_config *config; /* as for training; the batch is chosen here */
     const ddp_dataset *test;
     int64_t samples; /* how many, from the first one on; the whole set if it has fewer */
+    int threads;     /* that read samples ahead */
 };
 
 /* Prepares to evaluate this rank's batches. What the setup points to outlives the evaluator, except

@@ -68,8 +68,6 @@ static enum ddp_status open_data(struct ddp_run *run)
         source = run->plan.model->dataset;
     enum ddp_status status =
         ddp_dataset_open(source, &data, &run->data, options->evaluate ? &run->test : NULL);
-    if (status == DDP_OK && ddp_dataset_info(run->data)->notice && run->plan.rank == 0)
-        ddp_log(DDP_LOG_INFO, "%s", ddp_dataset_info(run->data)->notice);
     if (status == DDP_OK)
         status = check_fit(run);
     if (status == DDP_OK && run->plan.rank == 0)
@@ -227,6 +225,7 @@ static enum ddp_status create_evaluator(struct ddp_run *run)
         .config = &run->model_config,
         .test = run->test,
         .samples = run->plan.eval_samples,
+        .threads = (int)run->options->data_threads,
     };
     if (!run->test || ddp_dataset_info(run->test)->label_count == 0)
         return DDP_OK;

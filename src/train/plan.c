@@ -340,6 +340,9 @@ void ddp_train_plan_print(const struct ddp_train_plan *plan,
             *data->path ? ", " : "", data->sample_count);
     if (data->x_dtype == DDP_I32)
         fprintf(out, " of %" PRId64 " tokens", data->label_count);
+    if (data->class_names)
+        fprintf(out, " of %" PRId64 " x %" PRId64 " x %" PRId64 " in %" PRId64 " classes",
+                data->dims[0], data->dims[1], data->dims[2], data->class_count);
     if (data->x_dtype == DDP_I32 && data->memory_bytes >= 1000000) /* unpacked texts */
         fprintf(out, ", %s in memory of each worker",
                 human_bytes(data->memory_bytes, text[0], sizeof text[0]));

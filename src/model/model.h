@@ -32,6 +32,7 @@ struct ddp_model_config {
     enum ddp_dtype x_dtype;     /* of the samples */
     int64_t label_count;
     const char *size; /* by name, of a model that has several; NULL: the default */
+    bool described;   /* own is that of weights that are loaded, and leaves nothing open */
     union ddp_model_own own;
 };
 

@@ -63,7 +63,7 @@ static const struct {
     {"trace-steps", "trace", "FILE"},
 };
 
-static enum ddp_status check_pairs(const struct ddp_train_options *options)
+enum ddp_status ddp_train_check_pairs(const struct ddp_train_options *options)
 {
     for (size_t i = 0; i < sizeof excluding / sizeof excluding[0]; i++)
         if (ddp_train_given(options, excluding[i][0]) && ddp_train_given(options, excluding[i][1]))
@@ -94,7 +94,7 @@ enum ddp_status ddp_train_check_options(const struct ddp_train_options *options,
                             "--%s belongs to --generate N, which continues a text instead of "
                             "training: give both, or neither",
                             generation[i]);
-    enum ddp_status status = check_pairs(options);
+    enum ddp_status status = ddp_train_check_pairs(options);
     if (status != DDP_OK || plan->rank != 0)
         return status;
     if (options->val && !options->evaluate)

@@ -25,7 +25,7 @@ cifar() {
 cifar
 expect "CIFAR" 0 '^data .*cifar, 500 samples' $t --data "$work/cifar"
 expect "CIFAR, augmented" 0 '^test accuracy' $t --data "$work/cifar" --augment crop,flip --data-threads 2
-expect "CIFAR, another name" 3 'error: .*data_batch_1.bin' $t --data "$work/cifar/data_batch_1.bin" --dataset tokens --tokens gpt2
+expect "CIFAR, another name" 3 'error: .*data_batch_1.bin' "$trainer" --data "$work/cifar/data_batch_1.bin" --dataset tokens --tokens gpt2
 expect "IDX asked for" 4 'error: .*cifar/train-labels' $t --data "$work/cifar" --dataset idx
 expect "a test set of its own" 2 'error: --val' $t --data "$work/cifar" --val "$work/cifar"
 truncate -s -1 "$work/cifar/test_batch.bin"

@@ -22,7 +22,8 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#define LOADER_DEPTH 16 /* batches read ahead: what evens out a slow read */
+#define LOADER_DEPTH 16  /* batches read ahead: what evens out a slow read */
+#define BYTES        256 /* tokens there are in a text */
 
 /* Can the model learn from such data? And does every option for the data mean something? */
 static enum ddp_status check_fit(const struct ddp_run *run)
@@ -46,6 +47,74 @@ static enum ddp_status check_fit(const struct ddp_run *run)
     return DDP_OK;
 }
 
+/* Classes, or tokens of the vocabulary, of a model that is there before the data; 0: it follows them.
+ */
+static int64_t model_classes(const struct ddp_run *run)
+{
+    if (run->options->config)
+        return run->hf_config.shape.vocabulary;
+    return run->load.model ? run->load.config.classes : 0;
+}
+
+/* Such a model may have fewer positions than a sample has by default. */
+static int64_t sequence_length(const struct ddp_run *run)
+{
+    const struct ddp_train_options *options = run->options;
+    int64_t context = 0;
+    if (options->config)
+        context = run->hf_config.shape.context;
+    else if (run->load.model == &ddp_model_gpt2)
+        context = ddp_gpt2_in(&run->load.config)->context;
+    const bool shorter = context > 0 && context < options->seq_len;
+    return shorter && !ddp_train_given(options, "seq-len") ? context : options->seq_len;
+}
+
+/* Would the bytes of a text be taken for tokens of another kind, or are tokens beyond the model's
+ * vocabulary? A few samples tell which a file without a header has. */
+static enum ddp_status check_vocabulary(const struct ddp_run *run)
+{
+    const struct ddp_train_options *options = run->options;
+    const struct ddp_dataset_info *info = ddp_dataset_info(run->data);
+    const int64_t last = info->sample_count - 1, samples[] = {0, last / 2, last};
+    const int64_t vocabulary = model_classes(run);
+    const char *flag = options->config ? "config" : "load";
+    const char *path = options->config ? options->config : options->load;
+    char unsaid[1024];
+    if (info->x_dtype != DDP_I32)
+        return DDP_OK;
+    if (info->token_bytes == 1 && options->vocab_size > BYTES) {
+        if (run->plan.rank == 0)
+            ddp_log(DDP_LOG_WARNING,
+                    "--vocab-size %" PRId64
+                    ": %s is a text, whose bytes are taken as tokens from 0 "
+                    "to 255",
+                    options->vocab_size, info->path);
+        return DDP_OK;
+    }
+    if (vocabulary == 0 || options->vocab_size)
+        return DDP_OK;
+    if (info->token_bytes == 1 && vocabulary != BYTES)
+        return ddp_fail(DDP_ERR_INVALID,
+                        "%s is a text, whose bytes would be taken as tokens of the vocabulary of "
+                        "%" PRId64 " that --%s %s has: encode the text with the model's tokenizer "
+                        "and give the file of tokens, or train a model of bytes without --%s",
+                        info->path, vocabulary, flag, path, flag);
+    int32_t *x = ddp_array_alloc(3 * info->sample_values, sizeof *x);
+    if (!x)
+        return DDP_ERR_MEMORY;
+    ddp_log_hold(unsaid, sizeof unsaid);
+    const enum ddp_status status = ddp_dataset_read(run->data, samples, 3, x, NULL);
+    ddp_log_hold(NULL, 0);
+    free(x);
+    if (status != DDP_OK)
+        return ddp_fail(
+            status == DDP_ERR_FORMAT ? DDP_ERR_INVALID : status,
+            "the tokens do not fit the model of --%s %s: %s: give tokens of the model's "
+            "tokenizer, or train another model without --%s",
+            flag, path, unsaid, flag);
+    return DDP_OK;
+}
+
 static enum ddp_status open_data(struct ddp_run *run)
 {
     const struct ddp_train_options *options = run->options;
@@ -54,9 +123,8 @@ static enum ddp_status open_data(struct ddp_run *run)
         .val = options->val,
         .val_split = options->val_split,
         .normalize = options->normalize,
-        .class_count = options->vocab_size || !options->config ? options->vocab_size
-                                                               : run->hf_config.shape.vocabulary,
-        .seq_len = options->seq_len,
+        .class_count = options->vocab_size ? options->vocab_size : model_classes(run),
+        .seq_len = sequence_length(run),
         .tokens = (enum ddp_token_kind)options->tokens,
         .data_size = options->data_size,
         .seed = options->seed,
@@ -74,6 +142,8 @@ static enum ddp_status open_data(struct ddp_run *run)
         status = ddp_train_data_notes(options, run->data, run->test);
     if (status == DDP_OK)
         status = ddp_run_check_evaluation(run);
+    if (status == DDP_OK)
+        status = check_vocabulary(run);
     if (status == DDP_OK)
         status = ddp_train_plan_steps(&run->plan, options, ddp_dataset_info(run->data));
     return status;
@@ -171,9 +241,9 @@ static enum ddp_status init_weights(struct ddp_run *run)
     const bool gpt2 = run->plan.model == &ddp_model_gpt2;
     ddp_rng_seed(&rng, run->options->seed);
     ddp_graph_init_parameters(run->graph, &rng, run->weights);
-    if (!run->options->load)
+    if (!run->load.file || run->plan.rank != 0) /* whose weights become everybody's */
         return DDP_OK;
-    return ddp_train_weights_load(run->options->load, run->graph,
+    return ddp_train_weights_load(run->load.file, run->graph,
                                   gpt2 ? ddp_gpt2_in(&run->model_config)->heads : 0, run->weights);
 }
 
@@ -291,7 +361,13 @@ enum ddp_status ddp_run_open(struct ddp_run *run)
     ddp_job_report(run->job, "start", 0);
     if (ddp_job_rank(run->job) != 0 || options->quiet)
         run->out = NULL;
-    status = ddp_train_plan_workers(&run->plan, options, run->job, launched);
+    status = ddp_train_check_pairs(options);
+    if (status == DDP_OK)
+        status = ddp_load_open(&run->load, options, ddp_job_rank(run->job) == 0);
+    if (status == DDP_OK)
+        status = ddp_load_choose_model(&run->load, run->options);
+    if (status == DDP_OK)
+        status = ddp_train_plan_workers(&run->plan, options, run->job, launched);
     if (status == DDP_OK && run->plan.rank == 0)
         status = ddp_train_check_outputs(options);
     if (status == DDP_OK && options->save && run->plan.rank == 0)
@@ -347,5 +423,6 @@ void ddp_run_close(struct ddp_run *run)
     ddp_graph_destroy(run->graph);
     ddp_dataset_close(run->test);
     ddp_dataset_close(run->data);
+    ddp_load_close(&run->load);
     ddp_job_close(run->job);
 }

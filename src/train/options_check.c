@@ -76,7 +76,7 @@ const char *ddp_train_evaluation_option(const struct ddp_train_options *options)
     return of_evaluation[i];
 }
 
-static enum ddp_status check_pairs(const struct ddp_train_options *options)
+enum ddp_status ddp_train_check_pairs(const struct ddp_train_options *options)
 {
     for (size_t i = 0; i < sizeof excluding / sizeof excluding[0]; i++)
         if (ddp_train_given(options, excluding[i][0]) && ddp_train_given(options, excluding[i][1]))
@@ -119,7 +119,7 @@ enum ddp_status ddp_train_check_options(const struct ddp_train_options *options,
         return ddp_fail(DDP_ERR_INVALID,
                         "--sample-every: only gpt2 writes texts, and the model is %s",
                         plan->model->name);
-    enum ddp_status status = check_pairs(options);
+    enum ddp_status status = ddp_train_check_pairs(options);
     if (status != DDP_OK || plan->rank != 0)
         return status;
     if (options->val && !options->evaluate)

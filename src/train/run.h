@@ -8,12 +8,14 @@
 #include "train/evaluate.h"
 #include "weights/hf_config.h"
 #include "train/guard.h"
+#include "train/load.h"
 #include "report/metrics.h"
 #include "train/options.h"
 
 /* Everything a run opens; closed in reverse. */
 struct ddp_run {
-    const struct ddp_train_options *options;
+    struct ddp_train_options *options; /* the model is chosen when the run is opened */
+    struct ddp_load load;
     struct ddp_train_plan plan;
     ddp_job *job;
     ddp_comm *comm;

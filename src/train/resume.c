@@ -259,7 +259,7 @@ enum ddp_status ddp_run_resume(struct ddp_run *run)
             found[1] = run->resumed.state.cursor.step;
             status = check_checkpoint(run);
             found[2] = run->plan.wanted_lanes;
-            if (status == DDP_OK)
+            if (status == DDP_OK && run->weights) /* a plan has none */
                 status = ddp_checkpoint_take_weights(&run->resumed, run->graph, run->weights);
         }
     }

@@ -6,6 +6,7 @@
 
 #include "launcher/supervise.h"
 
+#include "core/clock.h"
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/terminal.h"
@@ -96,8 +97,11 @@ static enum ddp_status open_attempt(struct job *job)
                                job->heap_fd)) != DDP_OK)
         goto no_spawner;
     if ((status = output_open(&job->output, job->plan, &job->board,
-                              output_take_directory(&job->output))) == DDP_OK)
+                              output_take_directory(&job->output))) == DDP_OK) {
+        if (output_only_shows_errors(&job->output))
+            job->board.memory->flags |= DDP_BOARD_ONE_SPEAKS;
         return DDP_OK;
+    }
     spawner_close(&job->spawner);
 no_spawner:
     ddp_board_unmap(&job->board);
@@ -166,7 +170,8 @@ static void run_attempt(struct job *job)
     job->deadline_ns = INT64_MAX;
     job->decided = job->restartable = job->disk_full = false;
     job->exit_code = 0;
-    job->failed_rank = -1;
+    job->failed_rank = job->exited_rank = -1;
+    job->start_ns = ddp_clock_ns();
     job->kills_at_start = memory_kills();
     if (open_attempt(job) != DDP_OK) {
         job_decide(job, EXIT_LAUNCHER);

@@ -39,6 +39,16 @@ void ddp_log_hold(char *text, size_t size);
  * that of the program which loaded this plugin. */
 void ddp_log_set_sink(void (*sink)(int level, const char *text));
 
+/* The ranks of one job: of errors that several of them find alike, one is to be logged. speaks(key)
+ * says whether this process logs an error; said(key) follows its line. The key is a hash of the
+ * text without name and rank; all DDP_ERR_MEMORY of ddp_fail() have the same. NULL: each process
+ * logs its own errors. */
+struct ddp_log_peers {
+    bool (*speaks)(uint64_t key);
+    void (*said)(uint64_t key);
+};
+void ddp_log_set_peers(const struct ddp_log_peers *peers);
+
 /* Logs an error and returns the status it was given, so that `return ddp_fail(DDP_ERR_IO, ...)`
  * reads well. Of many DDP_ERR_MEMORY within a second the first is logged. */
 enum ddp_status ddp_fail(enum ddp_status status, const char *format, ...) DDP_PRINTF(2, 3);

@@ -240,6 +240,7 @@ void ddp_board_read(const struct ddp_board *board, int rank, struct ddp_board_vi
     view->started = LOAD(started);
     view->closed = LOAD(closed) != 0;
     view->disk_full = LOAD(disk_full) != 0;
+    view->told = LOAD(told) != 0;
     view->wait_ns = LOAD(wait_ns);
     view->timed = LOAD(timed);
 }

@@ -157,6 +157,8 @@ enum ddp_status ddp_job_open(ddp_job **job)
     if (j->board.world_size > 1)
         ddp_log_set_rank(j->rank);
     ddp_bar_share(&j->board.memory->bar_columns);
+    if (fd_text)
+        ddp_job_share_errors();
     *job = j;
     return DDP_OK;
 }

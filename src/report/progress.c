@@ -248,13 +248,51 @@ static void progress_step(void *state, const struct ddp_train_step *step)
         end_epoch(p, step, now);
 }
 
+static void print_best(FILE *out, const struct ddp_train_evaluation *evaluation)
+{
+    if (evaluation->since_best == 0) {
+        fputs(", the lowest so far", out);
+        return;
+    }
+    if (evaluation->best_step > 0)
+        fprintf(out, ", lowest %.4f at step %" PRId64, evaluation->best_loss,
+                evaluation->best_step);
+    if (evaluation->patience > 0)
+        fprintf(out, " (patience %" PRId64 " of %" PRId64 ")", evaluation->since_best,
+                evaluation->patience);
+}
+
 static void progress_evaluation(void *state, const struct ddp_train_evaluation *evaluation)
 {
     struct progress *p = state;
+    const struct ddp_train_scores *scores = &evaluation->scores;
     p->evaluation_seconds = evaluation->seconds;
     ddp_bar_clear();
-    fprintf(p->out, "test accuracy %.2f %%, test loss %.4f\n", 100 * evaluation->accuracy,
-            evaluation->loss);
+    if (evaluation->shows_step)
+        fprintf(p->out, "step %" PRId64 "/%" PRId64 ": ", evaluation->step + 1,
+                p->facts->total_steps);
+    fprintf(p->out, "test accuracy %.2f %%, test loss %.4f", 100 * scores->accuracy, scores->loss);
+    if (!isnan(scores->perplexity))
+        fprintf(p->out, ", perplexity %.5g", scores->perplexity);
+    if (!isnan(scores->bits_per_byte))
+        fprintf(p->out, ", %.4f bits per byte", scores->bits_per_byte);
+    if (evaluation->shows_best)
+        print_best(p->out, evaluation);
+    fputc('\n', p->out);
+    fflush(p->out);
+    p->printed_ns = ddp_clock_ns();
+}
+
+static void progress_text(void *state, const struct ddp_train_text *text)
+{
+    struct progress *p = state;
+    clear_bar(p);
+    fprintf(p->out, "--- step %" PRId64, text->step + 1);
+    if (text->count > 1)
+        fprintf(p->out, ", sample %" PRId64 " of %" PRId64, text->index + 1, text->count);
+    fprintf(p->out, " ---\n%s\n", text->text);
+    if (text->index == text->count - 1)
+        fputs("---\n", p->out);
     fflush(p->out);
     p->printed_ns = ddp_clock_ns();
 }
@@ -277,6 +315,7 @@ const struct ddp_train_sink_ops ddp_train_sink_progress = {
     .open = progress_open,
     .step = progress_step,
     .evaluation = progress_evaluation,
+    .text = progress_text,
     .pause = progress_pause,
     .close = progress_close,
 };

@@ -211,7 +211,9 @@ enum ddp_status ddp_run_print_summary(struct ddp_run *run)
     ddp_train_metrics_totals(run->metrics, &totals);
     if (status != DDP_OK || !run->out || totals.steps == 0)
         return status;
-    ddp_mode_memory(run->mode, &memory);
+    status = ddp_mode_memory(run->mode, &memory);
+    if (status != DDP_OK)
+        return status;
     const double planned =
         (double)(memory.weights + memory.gradients + memory.optimizer + memory.activations);
     const double speed = totals.flops / (totals.seconds + 1e-9);

@@ -169,7 +169,7 @@ else
 fi
 
 # All are named: here, or there. What ends the program, and what is the default everywhere, needs no GPU.
-"$trainer" --help | grep -oE '^ +(-[a-z], +)?--(\[no-\])?[a-z0-9-]+' | sed -E 's/.*--(\[no-\])?//' |
+"$trainer" --help all | grep -oE '^ +(-[a-z], +)?--(\[no-\])?[a-z0-9-]+' | sed -E 's/.*--(\[no-\])?//' |
     grep -vxE 'help|version' | sort -u >"$work/options"
 count=$((count + 1))
 [ "$(wc -l <"$work/options")" -gt 60 ] || fail "--help names few options: $(cat "$work/options")"

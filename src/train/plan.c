@@ -208,6 +208,8 @@ enum ddp_status ddp_train_plan_workers(struct ddp_train_plan *plan,
     };
     if (!ddp_train_given(options, "batch-size") && plan->model->batch)
         plan->batch_size = plan->model->batch;
+    /* Of the size that is asked for, whatever --global-batch makes of it on these workers. */
+    plan->eval_samples = options->eval_steps ? options->eval_steps * plan->batch_size : INT64_MAX;
     enum ddp_status status = ddp_train_plan_kind(plan, options);
     if (status == DDP_OK)
         status = choose_mode(plan, options, launched);

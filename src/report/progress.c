@@ -286,7 +286,7 @@ static void progress_evaluation(void *state, const struct ddp_train_evaluation *
 static void progress_text(void *state, const struct ddp_train_text *text)
 {
     struct progress *p = state;
-    clear_bar(p);
+    ddp_bar_clear();
     fprintf(p->out, "--- step %" PRId64, text->step + 1);
     if (text->count > 1)
         fprintf(p->out, ", sample %" PRId64 " of %" PRId64, text->index + 1, text->count);

@@ -72,10 +72,10 @@ static enum ddp_status open_data(struct ddp_run *run)
         ddp_log(DDP_LOG_INFO, "%s", ddp_dataset_info(run->data)->notice);
     if (status == DDP_OK)
         status = check_fit(run);
-    if (status == DDP_OK && run->plan.rank == 0)
-        status = ddp_train_data_notes(options, run->data, run->test);
     if (status == DDP_OK)
         status = ddp_run_check_evaluation(run);
+    if (status == DDP_OK && run->plan.rank == 0)
+        status = ddp_train_data_notes(options, run->data, run->test);
     if (status == DDP_OK)
         status = ddp_train_plan_steps(&run->plan, options, ddp_dataset_info(run->data));
     return status;

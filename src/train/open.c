@@ -139,10 +139,10 @@ static enum ddp_status open_data(struct ddp_run *run)
         ddp_dataset_open(source, &data, &run->data, options->evaluate ? &run->test : NULL);
     if (status == DDP_OK)
         status = check_fit(run);
-    if (status == DDP_OK && run->plan.rank == 0)
-        status = ddp_train_data_notes(options, run->data, run->test);
     if (status == DDP_OK)
         status = ddp_run_check_evaluation(run);
+    if (status == DDP_OK && run->plan.rank == 0)
+        status = ddp_train_data_notes(options, run->data, run->test);
     if (status == DDP_OK)
         status = check_vocabulary(run);
     if (status == DDP_OK)

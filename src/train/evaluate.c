@@ -177,7 +177,8 @@ enum ddp_status ddp_train_evaluator_memory(const struct ddp_model *model,
     const size_t labels = (size_t)(rows * test->label_count) * sizeof(int32_t);
     enum ddp_status status = DDP_OK;
     *device = LOSS_BYTES + labels;
-    *host = labels + LOADER_BATCHES * ddp_loader_slot_bytes(test, rows);
+    *host = labels + (size_t)((count + rows - 1) / rows) * sizeof(double) +
+            LOADER_BATCHES * ddp_loader_slot_bytes(test, rows);
     if (!host_memory)
         *device += labels + (size_t)rows * test->sample_bytes;
     if (whole > 0)

@@ -13,6 +13,8 @@
 #include "job/job.h"
 #include "mode/lanes.h"
 #include "model/gpt2.h"
+#include "train/best.h"
+#include "train/data_notes.h"
 #include "train/devices.h"
 #include "train/outputs.h"
 #include "weights/weights.h"
@@ -126,6 +128,8 @@ static enum ddp_status open_data(struct ddp_run *run)
         .tokens = (enum ddp_token_kind)options->tokens,
         .data_size = options->data_size,
         .seed = options->seed,
+        .image_height = options->image_height,
+        .image_width = options->image_width,
     };
     const char *source = options->dataset;
     if (!source && !options->data)
@@ -138,6 +142,10 @@ static enum ddp_status open_data(struct ddp_run *run)
         status = check_fit(run);
     if (status == DDP_OK)
         status = check_vocabulary(run);
+    if (status == DDP_OK && run->plan.rank == 0)
+        status = ddp_train_data_notes(options, run->data, run->test);
+    if (status == DDP_OK)
+        status = ddp_run_check_evaluation(run);
     if (status == DDP_OK)
         status = ddp_train_plan_steps(&run->plan, options, ddp_dataset_info(run->data));
     return status;
@@ -288,7 +296,7 @@ static enum ddp_status create_evaluator(struct ddp_run *run)
         .model = run->plan.model,
         .config = &run->model_config,
         .test = run->test,
-        .samples = INT64_MAX,
+        .samples = run->plan.eval_samples,
     };
     if (!run->test || ddp_dataset_info(run->test)->label_count == 0)
         return DDP_OK;
@@ -394,6 +402,10 @@ enum ddp_status ddp_run_open(struct ddp_run *run)
     if (status == DDP_OK)
         status = create_evaluator(run);
     if (status == DDP_OK)
+        status = ddp_run_best_open(run);
+    if (status == DDP_OK)
+        status = ddp_run_sample_open(run);
+    if (status == DDP_OK)
         status = ddp_run_open_loader(run, run->first_step, loader_depth(&run->plan), &run->loader);
     return status;
 }
@@ -404,6 +416,7 @@ void ddp_run_close(struct ddp_run *run)
     ddp_loader_destroy(run->loader);
     ddp_trace_close(run->complete && run->plan.rank == 0);
     ddp_train_evaluator_destroy(run->evaluator);
+    ddp_run_sample_close(run);
     ddp_mode_destroy(run->mode);
     ddp_comm_destroy(run->comm);
     free(run->weights);

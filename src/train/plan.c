@@ -208,6 +208,8 @@ enum ddp_status ddp_train_plan_workers(struct ddp_train_plan *plan,
     };
     if (!ddp_train_given(options, "batch-size") && plan->model->batch)
         plan->batch_size = plan->model->batch;
+    /* Of the size that is asked for, whatever --global-batch makes of it on these workers. */
+    plan->eval_samples = options->eval_steps ? options->eval_steps * plan->batch_size : INT64_MAX;
     enum ddp_status status = ddp_train_plan_kind(plan, options);
     if (status == DDP_OK)
         status = choose_mode(plan, options, launched);
@@ -338,6 +340,9 @@ void ddp_train_plan_print(const struct ddp_train_plan *plan,
             *data->path ? ", " : "", data->sample_count);
     if (data->x_dtype == DDP_I32)
         fprintf(out, " of %" PRId64 " tokens", data->label_count);
+    if (data->x_dtype == DDP_I32 && data->memory_bytes >= 1000000) /* unpacked texts */
+        fprintf(out, ", %s in memory of each worker",
+                human_bytes(data->memory_bytes, text[0], sizeof text[0]));
     fprintf(out, "%s\n", plan->sampler.shuffle ? ", shuffled" : "");
     fprintf(out, "workers  %d %s%s", units, dp ? "replica" : "worker", units == 1 ? "" : "s");
     if (plan->device.host_memory)

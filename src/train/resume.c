@@ -10,6 +10,7 @@
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/parse.h"
+#include "core/terminal.h"
 #include "core/text.h"
 #include "job/job.h"
 #include "model/gpt2.h"
@@ -319,6 +320,7 @@ enum ddp_status ddp_run_restore(struct ddp_run *run)
         .dir = &run->checkpoint_dir,
         .graph = run->graph,
         .keep = run->options->keep,
+        .keep_best = run->options->keep_best,
         .array_count = 1,
     };
     enum ddp_status status = run->is_resumed ? restore_optimizer(run) : DDP_OK;
@@ -361,7 +363,8 @@ bool ddp_run_checkpoint_due(const struct ddp_run *run, int64_t step, bool last)
         run->options->checkpoint_every ? run->options->checkpoint_every : run->plan.steps_per_epoch;
     if (!run->options->checkpoint || step == run->saved_step)
         return false;
-    return last || step % every == 0 || step == run->plan.total_steps;
+    return last || step % every == 0 || step == run->end_step ||
+           (run->options->keep_best && step == run->best.step);
 }
 
 /* The copy for which training stops. Collective in the modes that share the state out. */
@@ -391,7 +394,7 @@ enum ddp_status ddp_run_checkpoint(struct ddp_run *run, int64_t step)
     ddp_train_metrics_begin_aside(run->metrics);
     enum ddp_status status = take_snapshot(run);
     if (status == DDP_OK && run->checkpoints) {
-        struct ddp_checkpoint_state state = {.cursor = cursor_at(run, step)};
+        struct ddp_checkpoint_state state = {.cursor = cursor_at(run, step), .best = run->best};
         collect_facts(run, &state.facts);
         status = ddp_checkpoint_start(run->checkpoints, &state);
     }
@@ -418,17 +421,18 @@ enum ddp_status ddp_run_checkpoint_finish(struct ddp_run *run, bool stopped)
         return status;
     ddp_checkpoint_name(name, run->saved_step);
     if (stopped)
-        fprintf(run->out,
-                "stopped on request after %" PRId64 " of %" PRId64
-                " steps; to continue: the same command with --resume\n",
-                run->saved_step, run->plan.total_steps);
+        ddp_terminal_print(run->out,
+                           "stopped on request after %" PRId64 " of %" PRId64
+                           " steps; to continue: the same command with --resume\n",
+                           run->saved_step, run->plan.total_steps);
     if (run->checkpoint_count > 0)
-        fprintf(run->out,
-                "checkpoint %s/%s (%" PRId64 " written; training stopped %.3f s to copy, %.3f s "
-                "for one still being written, %.3f s at the end)\n",
-                ddp_text_show(shown, run->checkpoint_dir.path), name, run->checkpoint_count,
-                (double)(run->checkpoint_ns - run->checkpoint_wait_ns) * 1e-9,
-                (double)run->checkpoint_wait_ns * 1e-9, (double)(ddp_clock_ns() - start) * 1e-9);
+        ddp_terminal_print(
+            run->out,
+            "checkpoint %s/%s (%" PRId64 " written; training stopped %.3f s to copy, %.3f s "
+            "for one still being written, %.3f s at the end)\n",
+            ddp_text_show(shown, run->checkpoint_dir.path), name, run->checkpoint_count,
+            (double)(run->checkpoint_ns - run->checkpoint_wait_ns) * 1e-9,
+            (double)run->checkpoint_wait_ns * 1e-9, (double)(ddp_clock_ns() - start) * 1e-9);
     return DDP_OK;
 }
 

@@ -47,8 +47,8 @@ static enum ddp_status check_fit(const struct ddp_run *run)
     return DDP_OK;
 }
 
-/* Classes, or tokens of the vocabulary, of a model that is there before the data; 0: it follows them.
- */
+/* Classes, or tokens of the vocabulary, of a model that is there before the data; 0: it follows
+ * them. */
 static int64_t model_classes(const struct ddp_run *run)
 {
     if (run->options->config)

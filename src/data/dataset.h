@@ -71,6 +71,7 @@ struct ddp_dataset_info {
     double mean[DDP_DATASET_MAX_CHANNELS], std[DDP_DATASET_MAX_CHANNELS];
     const char *const *class_names; /* class_count of them; NULL: classes have no names */
     const char *notice;             /* a line that the user should read once; NULL: none */
+    bool planned; /* only the shape is known: there are no samples, and their number is made up */
 };
 
 struct ddp_dataset_ops {
@@ -127,6 +128,10 @@ bool ddp_dataset_holds_tokens(const char *source, const char *path);
 enum ddp_status ddp_dataset_open(const char *source, const struct ddp_dataset_options *options,
                                  ddp_dataset **train, ddp_dataset **test);
 void ddp_dataset_close(ddp_dataset *dataset);
+
+/* A dataset of which only the shape is known, for a plan: it cannot be read.
+ *   shape  x_dtype, dim_count, dims, class_count and label_count; the rest follows */
+enum ddp_status ddp_dataset_open_shape(const struct ddp_dataset_info *shape, ddp_dataset **dataset);
 
 const struct ddp_dataset_info *ddp_dataset_info(const ddp_dataset *dataset);
 

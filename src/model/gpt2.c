@@ -184,6 +184,7 @@ const struct ddp_model ddp_model_gpt2 = {
     .dataset = "tokens",
     .x_dtype = DDP_I32,
     .labels = true,
+    .sample_classes = 50257,
     .batch = 8,
     .default_size = "d4",
     .rate = 6e-4,

@@ -100,6 +100,25 @@ static const char *read_devices(void *destination, const char *value)
                : "must be at most 64 numbers of GPUs, counted from 0, with commas between";
 }
 
+/* "3,32,32": what a plan without data takes samples for. */
+static const char *read_shape(void *destination, const char *value)
+{
+    struct ddp_train_options *options = destination;
+    return ddp_option_list(value, 4, 1, 1 << 30, false, options->shape, &options->shape_count)
+               ? NULL
+               : "must be 1 to 4 numbers with commas between, such as 3,32,32, or 256 for tokens";
+}
+
+/* "80G". */
+static const char *read_plan_memory(void *destination, const char *value)
+{
+    struct ddp_train_options *options = destination;
+    options->plan = true;
+    return ddp_parse_bytes(value, &options->plan_memory)
+               ? NULL
+               : "must be a size in bytes, such as 80G, 79.6GiB or 500M";
+}
+
 /* "30,60,80" */
 static const char *read_milestones(void *destination, const char *value)
 {
@@ -147,7 +166,9 @@ static const char *read_image_size(void *destination, const char *value)
 static const struct ddp_option first_rows[] = {
     {OPTION_SECTION("What to train"), OPTION_CUSTOM("model", read_model, "NAME"),
      .example = "--model resnet",
-     .help = "mlp (default), cnn, resnet, gpt2, or article, the linear model of the example"},
+     .help =
+         "mlp, cnn, resnet, gpt2, or article, the linear model of the example (default: that of "
+         "--load; else gpt2 for text and tokens, mlp for other data)"},
     {OPTION_TEXT("size", size, "NAME"), .example = "--size 124M",
      .help = "gpt2: d2, d4 (default), d6, d12 or 124M, d24 or 355M, d36 or 774M, d48 or 1558M; "
              "resnet: 20 (default), 32, 44, 56, 110, 18 or 34"},
@@ -161,8 +182,9 @@ static const struct ddp_option rows[] = {
      .help = "type of the operands of products, and of activations on GPUs: fp32 (default) or "
              "bf16; weights are fp32"},
     {OPTION_TEXT("data", data, "PATH"), .example = "--data book.txt", .letter = 'd',
-     .help = "training data: a directory (IDX, CIFAR, train.bin), X.npy,Y.npy, FILE.npz, a token "
-             "file, a glob of them, or any text (default: Debian's Fashion-MNIST)"},
+     .help = "training data: a directory (IDX, CIFAR, train.bin, texts), X.npy,Y.npy, FILE.npz, a "
+             "token file, a text (also .gz or .jsonl) or a glob of them (default: Debian's "
+             "Fashion-MNIST)"},
     {OPTION_CUSTOM("dataset", read_dataset, "NAME"),
      .help = "format of --data, if it is not detected: idx, cifar, npy, images, tokens or article"},
     {OPTION_TEXT("val", val, "PATH"), .help = "data for evaluation, if --data has none"},
@@ -189,9 +211,9 @@ static const struct ddp_option rows[] = {
      .help = "threads of each worker that read samples ahead (default 1)"},
     {OPTION_INT("data-size", data_size, 1, 1e9, "N"),
      .help = "article: number of samples, and of numbers in each (default 16)"},
-    {OPTION_TEXT("load", load, "FILE"), .example = "--load model.safetensors",
-     .help =
-         "start from the weights in this file: from --save, or a GPT-2 from Hugging Face or llm.c"},
+    {OPTION_TEXT("load", load, "PATH"), .example = "--load model.safetensors",
+     .help = "start from these weights: a file from --save, a GPT-2 from Hugging Face (file or "
+             "directory) or llm.c, a checkpoint, or a directory of checkpoints"},
     {OPTION_TEXT("save", save, "FILE"), .example = "--save model.safetensors",
      .help = "write the weights to this safetensors file at the end"},
     {OPTION_TEXT("export", export_path, "FILE"),
@@ -317,7 +339,15 @@ static const struct ddp_option rows[] = {
              "anew, from where it is now"},
 
     {OPTION_SECTION("What is shown"), OPTION_FLAG("plan", plan), .example = "--plan",
-     .help = "print the plan with memory and operations, and exit; with --verbose each operation"},
+     .help = "print the plan with memory, traffic and what would fit, and exit; needs no data; "
+             "with --verbose each operation"},
+    {OPTION_CUSTOM("plan-memory", read_plan_memory, "SIZE"), .example = "--plan-memory 80G",
+     .help = "the same for so much memory of a GPU, or of the machine on the CPU, with a table of "
+             "what fits by mode, workers and type"},
+    {OPTION_CUSTOM("shape", read_shape, "N,N,..."),
+     .help = "--plan: samples are C,H,W images, T tokens or N numbers, instead of --data"},
+    {OPTION_INT("classes", classes, 1, 1 << 24, "N"),
+     .help = "--plan: classes of samples, instead of --data (default 10)"},
     {OPTION_FLAG("mfu", mfu), .help = "measure the machine's speed in matrix products, and report "
                                       "what fraction of it training reaches"},
     {OPTION_NEGATABLE("eval", evaluate), .help = "test accuracy after each epoch (default)"},

@@ -53,6 +53,11 @@ static const char *const excluding[][2] = {
     {"warmup-steps", "warmup-epochs"},
     {"lr-step-size", "lr-milestones"},
     {"resume-from", "load"},
+    {"shape", "data"},
+    {"shape", "seq-len"},
+    {"classes", "data"},
+    {"shape", "resume"},
+    {"shape", "resume-from"},
 };
 
 static const struct {
@@ -74,6 +79,22 @@ const char *ddp_train_evaluation_option(const struct ddp_train_options *options)
     while (of_evaluation[i] && !ddp_train_given(options, of_evaluation[i]))
         i++;
     return of_evaluation[i];
+}
+
+/* What stands for data in a plan, and in nothing else. */
+static enum ddp_status check_shape(const struct ddp_train_options *options)
+{
+    static const char *const names[] = {"shape", "classes"};
+    for (int i = 0; i < 2; i++)
+        if (ddp_train_given(options, names[i]) && !options->plan)
+            return ddp_fail(DDP_ERR_INVALID,
+                            "--%s is for --plan, which needs no data: training takes --data",
+                            names[i]);
+        else if (ddp_train_given(options, names[i]) && options->model == &ddp_model_article)
+            return ddp_fail(DDP_ERR_INVALID,
+                            "--%s: the model article draws its own samples; leave it out",
+                            names[i]);
+    return DDP_OK;
 }
 
 enum ddp_status ddp_train_check_pairs(const struct ddp_train_options *options)
@@ -120,6 +141,8 @@ enum ddp_status ddp_train_check_options(const struct ddp_train_options *options,
                         "--sample-every: only gpt2 writes texts, and the model is %s",
                         plan->model->name);
     enum ddp_status status = ddp_train_check_pairs(options);
+    if (status == DDP_OK)
+        status = check_shape(options);
     if (status != DDP_OK || plan->rank != 0)
         return status;
     if (options->val && !options->evaluate)

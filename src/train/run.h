@@ -24,6 +24,8 @@ struct ddp_run {
     struct ddp_hf_config hf_config; /* with --config */
     ddp_graph *graph, *tail_graph;
     float *weights; /* flat, host: the initial ones, later what was fetched; NULL in between */
+    size_t program_bytes; /* of this process before the run was opened */
+    double device_bytes;  /* of the GPU, in use before it is trained on; 0: not known */
     ddp_mode *mode;
     ddp_loader *loader;
     ddp_train_evaluator *evaluator;
@@ -39,8 +41,8 @@ struct ddp_run {
     struct ddp_checkpoint resumed;
     uint64_t data_fingerprint;
     bool is_resumed;
-    bool is_extended;            /* by this run; the checkpoint's plan was: */
-    struct ddp_schedule planned; /* ... where the rate depends on the number of steps */
+    bool is_extended;             /* by this run; the checkpoint's plan was: */
+    struct ddp_schedule planned;  /* ... where the rate depends on the number of steps */
     int64_t first_step, end_step; /* the second may come down: an early end */
     struct ddp_checkpoint_best best;
     int64_t saved_step;                      /* of the newest checkpoint; -1: none */
@@ -89,10 +91,24 @@ enum ddp_status ddp_run_checkpoint_poll(const struct ddp_run *run);
 enum ddp_status ddp_run_checkpoint_finish(struct ddp_run *run, bool stopped);
 void ddp_run_checkpoint_close(struct ddp_run *run);
 
+/* What the mode is made from, for the run or for one that differs from it in plan and graphs. */
+struct ddp_mode_setup ddp_run_mode_setup(const struct ddp_run *run,
+                                         const struct ddp_train_plan *plan, const ddp_graph *graph,
+                                         const ddp_graph *tail_graph, enum ddp_dtype compute);
+
+/* Batches that training's loader holds at once; 0: the loader's default. */
+int ddp_run_loader_depth(const struct ddp_train_plan *plan);
+
 /* A loader of this rank's shards that begins with optimizer step `step`.
  *   depth  batches held at once; 0: the loader's default */
 enum ddp_status ddp_run_open_loader(const struct ddp_run *run, int64_t step, int depth,
                                     ddp_loader **loader);
+
+/* What is known of a model before the data are, from --config or --load: its classes, or tokens of
+ * its vocabulary (0: they follow the data); and how long a sample of tokens is, as --seq-len says,
+ * or by default no longer than its context. */
+int64_t ddp_run_model_classes(const struct ddp_run *run);
+int64_t ddp_run_sequence_length(const struct ddp_run *run);
 
 /* --config and --export: reads and checks, before the data are opened; fills in what the command
  * line leaves open; writes the weights. */

@@ -12,6 +12,7 @@
 #include "core/trace.h"
 #include "job/job.h"
 #include "train/best.h"
+#include "train/plan_memory.h"
 #include "train/replica_check.h"
 #include "train/sample.h"
 #include "train/summary.h"
@@ -209,7 +210,7 @@ static enum ddp_status open_metrics(struct ddp_run *run)
         ddp_run_print_compute(run);
     ddp_run_evaluation_print(run);
     ddp_run_resume_print(run);
-    return run->options->plan ? DDP_OK : ddp_train_metrics_open(&run->metrics, &facts);
+    return ddp_train_metrics_open(&run->metrics, &facts);
 }
 
 static enum ddp_status save(struct ddp_run *run)
@@ -273,7 +274,7 @@ enum ddp_status ddp_train_run(ddp_train *train, FILE *out)
         return generate(&train->options, out);
     enum ddp_status status = ddp_run_open(&run);
     if (status == DDP_OK)
-        status = open_metrics(&run);
+        status = run.options->plan ? ddp_run_print_plan(&run) : open_metrics(&run);
     bool stopped = false;
     if (status == DDP_OK && !run.options->plan)
         status = train_and_save(&run, &stopped);

@@ -48,28 +48,6 @@ static enum ddp_status check_fit(const struct ddp_run *run)
     return DDP_OK;
 }
 
-/* Classes, or tokens of the vocabulary, of a model that is there before the data; 0: it follows them.
- */
-static int64_t model_classes(const struct ddp_run *run)
-{
-    if (run->options->config)
-        return run->hf_config.shape.vocabulary;
-    return run->load.model ? run->load.config.classes : 0;
-}
-
-/* Such a model may have fewer positions than a sample has by default. */
-static int64_t sequence_length(const struct ddp_run *run)
-{
-    const struct ddp_train_options *options = run->options;
-    int64_t context = 0;
-    if (options->config)
-        context = run->hf_config.shape.context;
-    else if (run->load.model == &ddp_model_gpt2)
-        context = ddp_gpt2_in(&run->load.config)->context;
-    const bool shorter = context > 0 && context < options->seq_len;
-    return shorter && !ddp_train_given(options, "seq-len") ? context : options->seq_len;
-}
-
 /* Would the bytes of a text be taken for tokens of another kind, or are tokens beyond the model's
  * vocabulary? A few samples tell which a file without a header has. */
 static enum ddp_status check_vocabulary(const struct ddp_run *run)
@@ -77,7 +55,7 @@ static enum ddp_status check_vocabulary(const struct ddp_run *run)
     const struct ddp_train_options *options = run->options;
     const struct ddp_dataset_info *info = ddp_dataset_info(run->data);
     const int64_t last = info->sample_count - 1, samples[] = {0, last / 2, last};
-    const int64_t vocabulary = model_classes(run);
+    const int64_t vocabulary = ddp_run_model_classes(run);
     const char *flag = options->config ? "config" : "load";
     const char *path = options->config ? options->config : options->load;
     char unsaid[1024];
@@ -124,8 +102,8 @@ static enum ddp_status open_data(struct ddp_run *run)
         .val = options->val,
         .val_split = options->val_split,
         .normalize = options->normalize,
-        .class_count = options->vocab_size ? options->vocab_size : model_classes(run),
-        .seq_len = sequence_length(run),
+        .class_count = options->vocab_size ? options->vocab_size : ddp_run_model_classes(run),
+        .seq_len = ddp_run_sequence_length(run),
         .tokens = (enum ddp_token_kind)options->tokens,
         .data_size = options->data_size,
         .seed = options->seed,
@@ -140,11 +118,11 @@ static enum ddp_status open_data(struct ddp_run *run)
     if (status == DDP_OK)
         status = check_fit(run);
     if (status == DDP_OK)
+        status = check_vocabulary(run);
+    if (status == DDP_OK)
         status = ddp_run_check_evaluation(run);
     if (status == DDP_OK && run->plan.rank == 0)
         status = ddp_train_data_notes(options, run->data, run->test);
-    if (status == DDP_OK)
-        status = check_vocabulary(run);
     if (status == DDP_OK)
         status = ddp_train_plan_steps(&run->plan, options, ddp_dataset_info(run->data));
     return status;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * Do workers that do not use libddp do anything? They do if they, or processes that they have
- * started, use more than a hundredth of a CPU, if one of these begins or ends, if they write output,
- * or if a debugger holds one of them. A worker that waits by spinning uses its CPU: it cannot be
- * told from one that computes. */
+ * started, use more than a hundredth of a CPU, if one of these begins or ends, if they write
+ * output, or if a debugger holds one of them. A worker that waits by spinning uses its CPU: it
+ * cannot be told from one that computes. */
 #ifndef DDP_LAUNCHER_ACTIVITY_H
 #define DDP_LAUNCHER_ACTIVITY_H
 

@@ -47,7 +47,7 @@ static void read_proc(pid_t pid, const char *name, char *text, size_t size)
     text[n > 0 ? n : 0] = 0;
 }
 
-/* --- Python ------------------------------------------------------------------------------------ */
+/* --- Python --------------------------------------------------------------------------------- */
 
 static bool catches(pid_t pid, int signal)
 {
@@ -208,7 +208,7 @@ static void ask_py_spy(pid_t pid, char *text, size_t size)
     close(ends[0]);
 }
 
-/* --- the kernel -------------------------------------------------------------------------------- */
+/* --- the kernel ----------------------------------------------------------------------------- */
 
 static const char *state_word(char letter)
 {
@@ -277,7 +277,7 @@ static void write_kernel(pid_t pid, FILE *out)
         fprintf(out, "  and %d more threads\n", threads.count - THREADS);
 }
 
-/* --- all together ------------------------------------------------------------------------------ */
+/* --- all together --------------------------------------------------------------------------- */
 
 static void write_lines(char *text, FILE *out)
 {

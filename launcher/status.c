@@ -40,8 +40,8 @@ static bool is_job(int pid)
     return read && strcmp(name, "ddprun\n") == 0;
 }
 
-/* Opens the file of a job's ddprun that begins with this name; *number [out]: what follows the name,
- * as a number. The next one each time; -1: there are no more. */
+/* Opens the next file of a job's ddprun whose name begins so; *number [out]: what follows in the
+ * name, as a number. -1: there are no more. */
 static int next_file(DIR *directory, int pid, const char *wanted, int *number)
 {
     char path[PATH_MAX], target[64];

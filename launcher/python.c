@@ -130,7 +130,7 @@ static int make_archive(void)
     return -1;
 }
 
-/* --- the workers' -----------------------------------------------------------------------------*/
+/* --- the workers' ---------------------------------------------------------------------------- */
 
 void python_open(struct python *python, int workers)
 {

@@ -11,6 +11,7 @@
 #include "core/clock.h"
 #include "core/log.h"
 #include "core/memory.h"
+#include "core/terminal.h"
 #include "launcher/repeats.h"
 
 #include <errno.h>
@@ -121,8 +122,9 @@ static bool write_all(int fd, const char *data, size_t bytes)
 
 static void show(struct relay *relay, int fd, const char *data, size_t bytes)
 {
-    if (relay->broken[fd] || lost[fd])
+    if (bytes == 0 || relay->broken[fd] || lost[fd])
         return;
+    ddp_bar_clear();
     if (write_all(fd, data, bytes))
         relay->shown_bytes += bytes;
     else if (errno == EPIPE)

@@ -9,6 +9,7 @@
 #include "core/clock.h"
 #include "core/log.h"
 #include "core/memory.h"
+#include "core/terminal.h"
 #include "launcher/activity.h"
 #include "launcher/error_file.h"
 #include "launcher/limits.h"
@@ -70,6 +71,8 @@ static enum ddp_status open_board(struct job *job)
     if (status != DDP_OK)
         return status;
     struct ddp_board_memory *memory = job->board.memory;
+    ddp_bar_share(&memory->bar_columns);
+    ddp_bar_set_terminal(isatty(STDOUT_FILENO) ? STDOUT_FILENO : -1);
     memory->restart = (uint32_t)job->plan->restart;
     if (job->plan->restart == 0) { /* a fault comes once */
         memcpy(memory->faults, settings->faults, sizeof settings->faults);

@@ -8,6 +8,7 @@
 
 #include "core/clock.h"
 #include "core/log.h"
+#include "core/terminal.h"
 #include "launcher/activity.h"
 #include "launcher/first_failure.h"
 #include "launcher/signals.h"
@@ -208,6 +209,8 @@ void watch_workers(struct job *job)
         bool children = false;
         while (read(job->signal_fd, &info, sizeof info) == (ssize_t)sizeof info) {
             children = children || info.ssi_signo == SIGCHLD;
+            if (info.ssi_code == SI_KERNEL && info.ssi_signo != SIGCHLD)
+                ddp_bar_end_line(); /* the terminal has just shown "^C" */
             signals_handle(job, (int)info.ssi_signo);
         }
         if (children)

@@ -327,8 +327,11 @@ DDP_API void ddp_train_set_model(ddp_train *train, const char *name, ddp_model_b
 /* Will ddp_train_run() call ddp_job_accept_stop()? It does where checkpoints are written. */
 DDP_API bool ddp_train_accepts_stop(const ddp_train *train);
 
-/* Prints all options, as `trainer --help` does. */
+/* Prints all options, as `trainer --help all` does. */
 DDP_API void ddp_train_help(FILE *out);
+
+/* Prints the options that most people use, each with an example, as `trainer --help` does. */
+DDP_API void ddp_train_help_short(FILE *out);
 
 /* Trains: joins the job, loads the data, runs all steps, evaluates, saves. Collective over the
  * job's workers. When one fails, the job is aborted.

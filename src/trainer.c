@@ -10,26 +10,36 @@
 #include <string.h>
 #include <unistd.h>
 
-static void print_help(void)
+static void print_help(bool all)
 {
     puts("usage: trainer [options]\n"
          "       ddprun --nproc N trainer [options]\n"
          "\n"
-         "Trains a model with data parallelism: in one process with gradient accumulation,\n"
-         "as one of several workers under ddprun (DDP), or with replicas in threads\n"
-         "(DataParallel). All three give the same weights, bit for bit. See trainer(1).\n");
-    ddp_train_help(stdout);
-    puts("\n"
-         "  -h, --help           print this\n"
-         "      --version        print the version");
+         "Trains a model with data parallelism:\n"
+         "  trainer              in one process\n"
+         "  ddprun -n 4 trainer  in four workers\n"
+         "  trainer --mode dp    in threads\n"
+         "All end in the same weights.\n");
+    if (all) {
+        ddp_train_help(stdout);
+        puts("\n"
+             "  -h, --help [all]     print the most used options, or all\n"
+             "      --version        print the version");
+    } else {
+        puts("Examples of the most used options; trainer --help all\n"
+             "lists all options, man trainer describes them:\n");
+        ddp_train_help_short(stdout);
+    }
 }
 
 /* --help and --version win over everything else, wherever they are. */
 static bool asks_for_text(int argc, char *const *argv)
 {
     for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
-        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
-            print_help();
+        const bool help = strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0;
+        const bool all = strcmp(argv[i], "--help=all") == 0;
+        if (help || all) {
+            print_help(all || (i + 1 < argc && strcmp(argv[i + 1], "all") == 0));
             return true;
         }
         if (strcmp(argv[i], "--version") == 0) {

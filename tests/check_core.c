@@ -99,6 +99,7 @@ static const struct ddp_option table[] = {
      .max = 100,
      .argument = "N",
      .help = "samples of a shard, a text that is long enough to need a second line in the help",
+     .example = "--batch-size 32",
      .environment = "CHECK_BATCH"},
     {.name = "batch", .alias_of = "batch-size"},
     {OPTION_UINT("seed", seed, "N"), .help = "seed"},
@@ -289,20 +290,64 @@ START_TEST(options_set)
 }
 END_TEST
 
-START_TEST(options_help)
+/* The help with lines for so many columns; freed with free(). */
+static char *help_text(void (*print)(const struct ddp_option *, FILE *), const char *columns)
 {
     char *text = NULL;
     size_t size = 0;
     FILE *out = open_memstream(&text, &size);
-    ddp_options_help(table, out);
+    if (columns)
+        setenv("COLUMNS", columns, 1);
+    else
+        unsetenv("COLUMNS");
+    print(table, out);
     fclose(out);
+    return text;
+}
+
+static size_t longest_line(const char *text)
+{
+    size_t longest = 0;
+    for (const char *line = text; *line; line += strcspn(line, "\n") + 1)
+        if (strcspn(line, "\n") > longest)
+            longest = strcspn(line, "\n");
+    return longest;
+}
+
+START_TEST(options_help)
+{
+    char *text = help_text(ddp_options_help, NULL);
     ck_assert_ptr_nonnull(strstr(text, "First:\n"));
     ck_assert_ptr_nonnull(strstr(text, "\nSecond:\n"));
     ck_assert_ptr_nonnull(strstr(text, "  -b, --batch-size N "));
     ck_assert_ptr_nonnull(strstr(text, "--mode accum|ddp|dp"));
     ck_assert_ptr_null(strstr(text, "--batch "));
-    for (char *line = text; *line; line += strcspn(line, "\n") + 1)
-        ck_assert_uint_le(strcspn(line, "\n"), 80);
+    ck_assert_uint_le(longest_line(text), 80);
+    free(text);
+}
+END_TEST
+
+START_TEST(options_help_columns)
+{
+    static const struct {
+        const char *columns;
+        size_t least, most;
+    } cases[] = {{"50", 40, 50}, {"1", 30, 40}, {"95", 81, 95}, {"1000", 81, 100}, {"x", 70, 80}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char *text = help_text(ddp_options_help, cases[i].columns);
+        ck_assert_uint_ge(longest_line(text), cases[i].least);
+        ck_assert_uint_le(longest_line(text), cases[i].most);
+        free(text);
+    }
+}
+END_TEST
+
+START_TEST(options_help_short)
+{
+    char *text = help_text(ddp_options_help_short, NULL);
+    ck_assert_ptr_eq(strstr(text, "  --batch-size 32         samples of a shard"), text);
+    ck_assert_ptr_null(strstr(text, "lr"));
+    ck_assert_ptr_null(strstr(text, "First"));
     free(text);
 }
 END_TEST
@@ -534,6 +579,8 @@ Suite *test_suite(void)
     tcase_add_test(options, options_environment);
     tcase_add_test(options, options_set);
     tcase_add_test(options, options_help);
+    tcase_add_test(options, options_help_columns);
+    tcase_add_test(options, options_help_short);
     TCase *numbers = test_case(suite, "parse", 10);
     tcase_add_test(numbers, parse_numbers);
     tcase_add_test(numbers, parse_ignores_locale);

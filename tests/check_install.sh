@@ -39,9 +39,11 @@ case $flags in
 *) echo "libddp.pc gives '$flags', not the staged tree"; exit 1 ;;
 esac
 ${CC:-cc} ${DDP_SANITIZE:-} -Wall -Wextra -Werror "$top/tests/client.c" -o "$stage/client" $flags
-# The example of ddp(3), as it stands in the page.
-sed -n '/^#include <ddp.h>/,/^}/p' "$top/man/ddp.3" | sed 's/\\e/\\/g' >"$stage/sum.c"
-${CC:-cc} ${DDP_SANITIZE:-} -Wall -Wextra -Werror "$stage/sum.c" -o "$stage/sum" $flags
+# The programs of ddp(3) as they stand in the page, each after a line `.\" build NAME`.
+for name in sum perceptron; do
+    sed -n "/^\.\\\\\" build $name\$/,/^\.Ed/p" "$top/man/ddp.3" | sed '/^\./d; s/\\e/\\/g' >"$stage/$name.c"
+    ${CC:-cc} ${DDP_SANITIZE:-} -Wall -Wextra -Werror "$stage/$name.c" -o "$stage/$name" $flags
+done
 ${CC:-cc} ${DDP_SANITIZE:-} -Wall -Wextra -Werror "$top/examples/own_model.c" -o "$stage/own_model" $flags
 LD_LIBRARY_PATH=$(dirname "$library")${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export LD_LIBRARY_PATH
@@ -54,5 +56,6 @@ if [ -r /usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz ]; then
     "$stage/own_model" --steps 2 --batch-size 4 --acc-steps 2 --no-eval --quiet --save "$stage/one"
     "$bin/ddprun" --nproc 2 "$stage/own_model" --steps 2 --batch-size 4 --no-eval --quiet --save "$stage/two"
     cmp "$stage/one" "$stage/two"
+    "$bin/ddprun" --nproc 2 "$stage/perceptron" --steps 2 --no-eval | grep -q 'model    perceptron, '
 fi
 "$bin/trainer" --version

@@ -73,6 +73,17 @@ for mode in ddp dp accum; do
     cmp -s "$work/f" "$work/first" || fail "$before, then $mode: other bits"
     before=$mode
 done
+# A longer run, planned anew, and interrupted.
+for mode in $modes; do
+    count=$((count + 1))
+    rm -rf "$work/dir" "$work/f"
+    set -- $images --quiet --schedule cosine --checkpoint "$work/dir" --checkpoint-every 2 --keep 0
+    run accum "$@" --steps 3 || fail "3 steps: $(cat "$work/out")"
+    run $mode "$@" --steps 6 --resume --extend --save "$work/longer" || fail "--extend, $mode: $(cat "$work/out")"
+    rm -r "$work/dir/step-00000006"
+    run accum "$@" --steps 6 --resume --save "$work/f" || fail "extended, $mode: $(cat "$work/out")"
+    cmp -s "$work/f" "$work/longer" || fail "--extend, $mode: other bits after an interruption"
+done
 for mode in $modes; do
     count=$((count + 1))
     rm -rf "$work/dir" "$work/log" "$work/f"
@@ -169,7 +180,7 @@ else
 fi
 
 # All are named: here, or there. What ends the program, and what is the default everywhere, needs no GPU.
-"$trainer" --help | grep -oE '^ +(-[a-z], +)?--(\[no-\])?[a-z0-9-]+' | sed -E 's/.*--(\[no-\])?//' |
+"$trainer" --help all | grep -oE '^ +(-[a-z], +)?--(\[no-\])?[a-z0-9-]+' | sed -E 's/.*--(\[no-\])?//' |
     grep -vxE 'help|version' | sort -u >"$work/options"
 count=$((count + 1))
 [ "$(wc -l <"$work/options")" -gt 60 ] || fail "--help names few options: $(cat "$work/options")"

@@ -7,6 +7,7 @@
 
 #include "core/clock.h"
 #include "core/hash.h"
+#include "core/terminal.h"
 #include "core/text.h"
 
 #include <errno.h>
@@ -82,15 +83,6 @@ static bool wanted(enum ddp_log_level level)
     return (int)level <= max;
 }
 
-static _Thread_local void (*before_line)(void *arg);
-static _Thread_local void *before_arg;
-
-void ddp_log_set_before(void (*before)(void *arg), void *arg)
-{
-    before_line = before;
-    before_arg = arg;
-}
-
 static size_t append(char *line, size_t size, size_t used, const char *format, va_list args)
     DDP_PRINTF(4, 0);
 static size_t compose(char *line, size_t size, const char *format, va_list args) DDP_PRINTF(3, 0);
@@ -135,8 +127,7 @@ static size_t compose(char *line, size_t size, const char *format, va_list args)
 /* Writes a line past what another part of this thread draws there. */
 static void write_line(const char *line, size_t bytes)
 {
-    if (before_line)
-        before_line(before_arg);
+    ddp_bar_clear();
     for (size_t done = 0; done < bytes;) {
         ssize_t n = write(STDERR_FILENO, line + done, bytes - done);
         if (n > 0)

@@ -27,12 +27,9 @@ const char *ddp_log_name(void);
 void ddp_log_set_rank(int rank);
 void ddp_log_set_level(enum ddp_log_level level);
 
-/* Writes "name: [rank N: ]error: text\n"; warnings say "warning:", the other levels nothing. */
+/* Writes "name: [rank N: ]error: text\n"; warnings say "warning:", the other levels nothing. A bar
+ * on the terminal is removed before (core/terminal.h). */
 void ddp_log(enum ddp_log_level level, const char *format, ...) DDP_PRINTF(2, 3);
-
-/* before(arg) is called before each line that this thread writes, so that it can make room for it;
- * NULL: nothing is. */
-void ddp_log_set_before(void (*before)(void *arg), void *arg);
 
 /* Errors of this thread are kept from now on, the first of them in `text`, until it is NULL again:
  * for work done ahead, whose failure is reported only when its turn comes. */

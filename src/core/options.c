@@ -12,9 +12,14 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
-#define HELP_WIDTH  80
-#define HELP_COLUMN 26
+#define HELP_WIDTH         80
+#define HELP_NARROW        40
+#define HELP_WIDE          100
+#define HELP_COLUMN        26 /* where the help of an option begins */
+#define HELP_COLUMN_NARROW 10 /* ... in less than HELP_WIDTH columns */
 
 /* --- finding rows ---------------------------------------------------------------------------- */
 
@@ -362,13 +367,24 @@ bool ddp_option_list(const char *value, int most, int64_t min, int64_t max, bool
 
 /* --- help ------------------------------------------------------------------------------------ */
 
+/* Columns of a line. */
+static int help_width(FILE *out)
+{
+    struct winsize size;
+    int64_t width = HELP_WIDTH;
+    if (!ddp_parse_int64(getenv("COLUMNS"), 1, INT32_MAX, &width) && isatty(fileno(out)) &&
+        ioctl(fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
+        width = size.ws_col;
+    return (int)(width < HELP_NARROW ? HELP_NARROW : width > HELP_WIDE ? HELP_WIDE : width);
+}
+
 /* Prints words from `column` on, wrapped and indented. */
-static void print_wrapped(FILE *out, const char *text, int column)
+static void print_wrapped(FILE *out, const char *text, int column, int width)
 {
     int at = column;
     while (*text) {
         int word = (int)strcspn(text, " ");
-        if (at > column && at + 1 + word > HELP_WIDTH) {
+        if (at > column && at + 1 + word > width) {
             fprintf(out, "\n%*s", column, "");
             at = column;
         }
@@ -377,6 +393,18 @@ static void print_wrapped(FILE *out, const char *text, int column)
         text += strspn(text, " ");
     }
     fputc('\n', out);
+}
+
+/* What is to be typed, and beside or below it what it does. */
+static void print_row(FILE *out, const char *words, const char *help, int width)
+{
+    const int column = width < HELP_WIDTH ? HELP_COLUMN_NARROW : HELP_COLUMN;
+    int used = fprintf(out, "%s", words);
+    if (used > column - 2)
+        fprintf(out, "\n%*s", column, "");
+    else
+        fprintf(out, "%*s", column - used, "");
+    print_wrapped(out, help, column, width);
 }
 
 static void option_words(const struct ddp_option *row, char *text, size_t size)
@@ -403,17 +431,24 @@ static void option_words(const struct ddp_option *row, char *text, size_t size)
 void ddp_options_help(const struct ddp_option *table, FILE *out)
 {
     char words[256];
+    const int width = help_width(out);
     for (const struct ddp_option *row = table; row->name; row++) {
         if (row->section)
             fprintf(out, "%s%s:\n", row == table ? "" : "\n", row->section);
         if (!row->help || row->alias_of)
             continue;
         option_words(row, words, sizeof words);
-        int used = fprintf(out, "%s", words);
-        if (used > HELP_COLUMN - 2)
-            fprintf(out, "\n%*s", HELP_COLUMN, "");
-        else
-            fprintf(out, "%*s", HELP_COLUMN - used, "");
-        print_wrapped(out, row->help, HELP_COLUMN);
+        print_row(out, words, row->help, width);
     }
+}
+
+void ddp_options_help_short(const struct ddp_option *table, FILE *out)
+{
+    char words[256];
+    const int width = help_width(out);
+    for (const struct ddp_option *row = table; row->name; row++)
+        if (row->example) {
+            snprintf(words, sizeof words, "  %s", row->example);
+            print_row(out, words, row->help, width);
+        }
 }

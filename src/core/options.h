@@ -28,6 +28,7 @@ struct ddp_option {
     const char *const *choices;
     const char *argument; /* what --help calls the value: "N" */
     const char *help;     /* one sentence, no full stop; NULL: an alias, not in --help */
+    const char *example;  /* "--batch-size 32": the short help shows the row; NULL: it does not */
     const char *section;  /* starts a new section in --help; NULL: the same section */
     const char *alias_of; /* the name of the row that this is another spelling of; the rest is
                              unused then */
@@ -66,7 +67,7 @@ struct ddp_option {
 #define OPTION_CUSTOM_AT(title, member, reader, word)                                              \
     OPTION_CUSTOM(title, reader, word), .offset = offsetof(OPTION_STRUCT, member)
 
-#define DDP_OPTIONS 128 /* rows of a table, at most */
+#define DDP_OPTIONS 192 /* rows of a table, at most */
 
 /* Which rows of a table were given, on the command line, in the environment or by
  * ddp_options_set(). Begins as zeros. */
@@ -98,7 +99,11 @@ bool ddp_options_given(const struct ddp_option *table, const struct ddp_options_
 bool ddp_option_list(const char *value, int most, int64_t min, int64_t max, bool rising,
                      int64_t *numbers, int *count);
 
-/* Prints the table, a line or more for each row, in at most 80 columns. */
+/* Prints the table, a line or more for each row. Lines are as long as COLUMNS or the terminal
+ * allows, from 40 to 100 columns, otherwise 80. */
 void ddp_options_help(const struct ddp_option *table, FILE *out);
+
+/* The same of the rows with an example, which stands before the help. */
+void ddp_options_help_short(const struct ddp_option *table, FILE *out);
 
 #endif

@@ -246,6 +246,25 @@ static void set_scale(ddp_dataset *dataset, const ddp_dataset *train)
     ddp_pixels_set_scale(&dataset->info, &train->info, ((struct cifar *)dataset)->scaled);
 }
 
+/* Where the test set may be missing, *test stays NULL then. */
+static enum ddp_status open_test(ddp_dataset **test, const ddp_dataset *train,
+                                 const char *directory, const struct kind *kind, bool may_miss)
+{
+    char *path = ddp_data_path(directory, kind->test);
+    if (!path)
+        return DDP_ERR_MEMORY;
+    enum ddp_status status = DDP_OK;
+    if (ddp_data_names_any(path))
+        status = open_set(test, directory, kind, kind->test);
+    else if (!may_miss)
+        status = ddp_fail(DDP_ERR_IO,
+                          "%s: cannot open: No such file or directory" DDP_DATASET_NO_TEST, path);
+    if (status == DDP_OK && *test)
+        set_scale(*test, train);
+    free(path);
+    return status;
+}
+
 static enum ddp_status cifar_open(const struct ddp_dataset_options *options, ddp_dataset **train,
                                   ddp_dataset **test)
 {
@@ -264,9 +283,7 @@ static enum ddp_status cifar_open(const struct ddp_dataset_options *options, ddp
     if (status == DDP_OK)
         set_scale(*train, *train);
     if (status == DDP_OK && test)
-        status = open_set(test, directory, kind, kind->test);
-    if (status == DDP_OK && test)
-        set_scale(*test, *train);
+        status = open_test(test, *train, directory, kind, options->val_split > 0);
     free(directory);
     return status;
 }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * The table of sources, how one is found for a path, and what all of them share. */
+ * The table of sources, how one is found for a path, and what is done with the sets of any. */
 #include "config.h"
 
 #include "data/dataset.h"
 
-#include "core/hash.h"
 #include "core/log.h"
-#include "core/memory.h"
+#include "data/normalize.h"
+#include "data/split.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -18,12 +18,11 @@ static const struct ddp_dataset_source *const sources[] = {
     &ddp_dataset_idx,
     &ddp_dataset_cifar,
     &ddp_dataset_npy,
+    &ddp_dataset_images,
     /* Last: it accepts any file. */
     &ddp_dataset_tokens,
     &ddp_dataset_article,
 };
-
-#define FINGERPRINT_SAMPLES 256
 
 #define SOURCE_COUNT (sizeof sources / sizeof sources[0])
 
@@ -59,14 +58,60 @@ static enum ddp_status not_recognised(const char *path)
                     looked_for);
 }
 
-static enum ddp_status find_by_path(const char *path, const struct ddp_dataset_source **source)
+/* NULL: none. */
+static const struct ddp_dataset_source *source_of(const char *path)
 {
     for (size_t i = 0; i < SOURCE_COUNT; i++)
-        if (sources[i]->recognise && sources[i]->recognise(path)) {
-            *source = sources[i];
-            return DDP_OK;
-        }
-    return not_recognised(path);
+        if (sources[i]->recognise && sources[i]->recognise(path))
+            return sources[i];
+    return NULL;
+}
+
+static enum ddp_status find_by_path(const char *path, const struct ddp_dataset_source **source)
+{
+    *source = source_of(path);
+    return *source ? DDP_OK : not_recognised(path);
+}
+
+bool ddp_dataset_holds_tokens(const char *source, const char *path)
+{
+    if (source)
+        return strcmp(source, ddp_dataset_tokens.name) == 0;
+    return path && source_of(path) == &ddp_dataset_tokens;
+}
+
+static const char *where(const ddp_dataset *dataset)
+{
+    return *dataset->info.path ? dataset->info.path : dataset->info.source;
+}
+
+static enum ddp_status split(ddp_dataset **train, ddp_dataset **test, double amount)
+{
+    if (*test)
+        return ddp_fail(DDP_ERR_INVALID,
+                        "--val-split: %s has a test part of its own: leave --val-split out",
+                        where(*train));
+    if ((*train)->info.label_count == 0)
+        return ddp_fail(DDP_ERR_INVALID,
+                        "--val-split: %s has no labels, so there is nothing to evaluate",
+                        where(*train));
+    return (*train)->ops->cut ? (*train)->ops->cut(*train, test, amount)
+                              : ddp_split(train, test, amount);
+}
+
+/* What is asked for of any source's sets. */
+static enum ddp_status prepare(const struct ddp_dataset_options *options, ddp_dataset **train,
+                               ddp_dataset **test)
+{
+    enum ddp_status status = DDP_OK;
+    if (options->normalize && (*train)->info.x_dtype != DDP_F32)
+        return ddp_fail(DDP_ERR_INVALID, "--normalize belongs to numbers, and %s holds tokens",
+                        where(*train));
+    if (options->val_split > 0)
+        status = split(train, test, options->val_split);
+    if (status == DDP_OK && options->normalize)
+        status = ddp_normalize(train, test);
+    return status;
 }
 
 enum ddp_status ddp_dataset_open(const char *source, const struct ddp_dataset_options *options,
@@ -83,8 +128,16 @@ enum ddp_status ddp_dataset_open(const char *source, const struct ddp_dataset_op
         status =
             ddp_fail(DDP_ERR_INVALID, "--val: data of the kind %s have their own test set, or none",
                      found->name);
+    if (status == DDP_OK && options->image_height && !found->takes_size)
+        status = ddp_fail(DDP_ERR_INVALID,
+                          "--image-size belongs to directories of images, and %s is data of the "
+                          "kind %s",
+                          options->path ? options->path : DDP_DATASET_DEFAULT_DIR, found->name);
     if (status == DDP_OK)
-        status = found->open(options, &new_train, test ? &new_test : NULL);
+        status =
+            found->open(options, &new_train, test || options->val_split > 0 ? &new_test : NULL);
+    if (status == DDP_OK)
+        status = prepare(options, &new_train, &new_test);
     if (status != DDP_OK) {
         ddp_dataset_close(new_train);
         ddp_dataset_close(new_test);
@@ -93,69 +146,7 @@ enum ddp_status ddp_dataset_open(const char *source, const struct ddp_dataset_op
     *train = new_train;
     if (test)
         *test = new_test;
+    else
+        ddp_dataset_close(new_test);
     return DDP_OK;
-}
-
-void *ddp_dataset_alloc(size_t bytes, const struct ddp_dataset_ops *ops, const char *path)
-{
-    ddp_dataset *dataset = ddp_array_alloc(1, bytes);
-    if (!dataset)
-        return NULL;
-    dataset->ops = ops;
-    dataset->path = strdup(path);
-    if (!dataset->path) {
-        (void)ddp_fail(DDP_ERR_MEMORY, "%s: out of memory", path);
-        free(dataset);
-        return NULL;
-    }
-    dataset->info.path = dataset->path;
-    return dataset;
-}
-
-void ddp_dataset_close(ddp_dataset *dataset)
-{
-    if (!dataset)
-        return;
-    dataset->ops->close(dataset);
-    free(dataset->path);
-    free(dataset);
-}
-
-const struct ddp_dataset_info *ddp_dataset_info(const ddp_dataset *dataset)
-{
-    return &dataset->info;
-}
-
-enum ddp_status ddp_dataset_read(const ddp_dataset *dataset, const int64_t *indices, size_t count,
-                                 void *x, int32_t *labels)
-{
-    for (size_t i = 0; i < count; i++)
-        if (indices[i] < 0 || indices[i] >= dataset->info.sample_count)
-            return ddp_fail(DDP_ERR_INVALID, "sample %lld does not exist: %s has 0 to %lld",
-                            (long long)indices[i], dataset->info.source,
-                            (long long)dataset->info.sample_count - 1);
-    return dataset->ops->read(dataset, indices, count, x, labels);
-}
-
-enum ddp_status ddp_dataset_fingerprint(const ddp_dataset *dataset, uint64_t *fingerprint)
-{
-    const struct ddp_dataset_info *info = &dataset->info;
-    const int64_t last = info->sample_count - 1;
-    const int64_t count = last < FINGERPRINT_SAMPLES ? last + 1 : FINGERPRINT_SAMPLES;
-    const size_t label_bytes = (size_t)info->label_count * sizeof(int32_t);
-    char *sample = ddp_array_alloc(info->sample_bytes + label_bytes, 1);
-    int32_t *labels = ddp_array_alloc((size_t)info->label_count + 1, sizeof *labels);
-    uint64_t sums[FINGERPRINT_SAMPLES];
-    enum ddp_status status = sample && labels ? DDP_OK : DDP_ERR_MEMORY;
-    for (int64_t i = 0; status == DDP_OK && i < count; i++) {
-        const int64_t at = count > 1 ? (int64_t)((__int128)last * i / (count - 1)) : 0;
-        status = ddp_dataset_read(dataset, &at, 1, sample, labels);
-        memcpy(sample + info->sample_bytes, labels, label_bytes);
-        sums[i] = ddp_hash(sample, info->sample_bytes + label_bytes);
-    }
-    if (status == DDP_OK)
-        *fingerprint = ddp_hash(sums, (size_t)count * sizeof *sums);
-    free(labels);
-    free(sample);
-    return status;
 }

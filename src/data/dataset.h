@@ -15,6 +15,11 @@
  */
 #define DDP_DATASET_DEFAULT_DIR "/usr/share/datasets/fashion-mnist"
 
+/* What to do where a test set is missing: the end of a message. */
+#define DDP_DATASET_NO_TEST                                                                        \
+    "; or cut a test set off the training data with --val-split 0.1, or train without "            \
+    "evaluation with --no-eval"
+
 typedef struct ddp_dataset ddp_dataset;
 
 /* What the values of a token file are. */
@@ -32,12 +37,16 @@ struct ddp_dataset_options {
     const char *path; /* a directory, a file, a glob or "X.npy,Y.npy", as the source has it; NULL:
                          DDP_DATASET_DEFAULT_DIR */
     const char *val;  /* the same for the test set; NULL: as the source finds it */
+    /* Cut a test part off: this share of the samples (below 1), or this many. 0: none. */
+    double val_split;
+    bool normalize;      /* numbers to mean 0 and deviation 1 (data/normalize.h) */
     int64_t class_count; /* classes, or tokens of the vocabulary, that labels may name; 0: as the
                             source says */
     int64_t seq_len;     /* tokens: T, of a sample */
     enum ddp_token_kind tokens;
-    int64_t data_size; /* article: samples, and numbers of each */
-    uint64_t seed;     /* article: of the generator that draws them */
+    int64_t data_size;                 /* article: samples, and numbers of each */
+    uint64_t seed;                     /* article: of the generator that draws them */
+    int64_t image_height, image_width; /* images: what they are resized to; 0: as they are */
 };
 
 /* What a dataset is; constant while it is open. */
@@ -53,17 +62,27 @@ struct ddp_dataset_info {
     size_t sample_values;               /* the product of dims */
     size_t sample_bytes;                /* ... in a batch */
     size_t memory_bytes;                /* what it holds in memory */
-    bool shuffled;                      /* training takes a random order by default */
+    double token_bytes; /* of text that a token stands for, on average; 0: not known */
+    bool shuffled;      /* training takes a random order by default */
     /* Of each channel of an image, otherwise the first of each: taken off and divided by, in units
      * of the source. 0 and 1: none. */
+    bool normalized; /* by ddp_normalize() */
     int channel_count;
     double mean[DDP_DATASET_MAX_CHANNELS], std[DDP_DATASET_MAX_CHANNELS];
+    const char *const *class_names; /* class_count of them; NULL: classes have no names */
+    const char *notice;             /* a line that the user should read once; NULL: none */
+    bool planned; /* only the shape is known: there are no samples, and their number is made up */
 };
 
 struct ddp_dataset_ops {
     /* See ddp_dataset_read(); the indices are already checked. */
     enum ddp_status (*read)(const ddp_dataset *dataset, const int64_t *indices, size_t count,
                             void *x, int32_t *labels);
+    /* See ddp_dataset_sample_name(); NULL: samples have no names. */
+    const char *(*sample_name)(const ddp_dataset *dataset, int64_t index);
+    /* Cuts the last part off, as ddp_split() does a random one, where samples follow one another.
+     * NULL: they do not. */
+    enum ddp_status (*cut)(ddp_dataset *train, ddp_dataset **test, double amount);
     /* Frees what the source's struct refers to, also of one that was not opened to the end. */
     void (*close)(ddp_dataset *dataset);
 };
@@ -83,16 +102,21 @@ struct ddp_dataset_source {
     const char *help;      /* a phrase for lists of sources */
     const char *looks_for; /* what makes a directory one of this source's, for messages */
     bool takes_val;        /* --val means something to it */
+    bool takes_size;       /* --image-size does */
     /* Is this file, directory or pattern one of this source's? NULL: it reads none. */
     bool (*recognise)(const char *path);
     /* train, test [out]  NULL before; what was made is closed by the caller, also after a failure.
-     * *test stays NULL without a test set; test NULL: none is wanted. */
+     * *test stays NULL without a test set, also with val_split, which asks for the whole; test
+     * NULL: none is wanted. */
     enum ddp_status (*open)(const struct ddp_dataset_options *options, ddp_dataset **train,
                             ddp_dataset **test);
 };
 
 /* The table's rows in turn; NULL after the last. */
 const struct ddp_dataset_source *ddp_dataset_source_at(size_t i);
+
+/* Will ddp_dataset_open() find tokens there? Looks at names and beginnings of files, says nothing. */
+bool ddp_dataset_holds_tokens(const char *source, const char *path);
 
 /* Opens a source.
  *   source       its name; NULL: the one that recognises the path
@@ -103,6 +127,10 @@ const struct ddp_dataset_source *ddp_dataset_source_at(size_t i);
 enum ddp_status ddp_dataset_open(const char *source, const struct ddp_dataset_options *options,
                                  ddp_dataset **train, ddp_dataset **test);
 void ddp_dataset_close(ddp_dataset *dataset);
+
+/* A dataset of which only the shape is known, for a plan: it cannot be read.
+ *   shape  x_dtype, dim_count, dims, class_count and label_count; the rest follows */
+enum ddp_status ddp_dataset_open_shape(const struct ddp_dataset_info *shape, ddp_dataset **dataset);
 
 const struct ddp_dataset_info *ddp_dataset_info(const ddp_dataset *dataset);
 
@@ -115,6 +143,10 @@ const struct ddp_dataset_info *ddp_dataset_info(const ddp_dataset *dataset);
 enum ddp_status ddp_dataset_read(const ddp_dataset *dataset, const int64_t *indices, size_t count,
                                  void *x, int32_t *labels);
 
+/* What a sample is called: its file, relative to info.path. NULL: samples of this source have no
+ * names. */
+const char *ddp_dataset_sample_name(const ddp_dataset *dataset, int64_t index);
+
 /* A hash of some samples, spread over the whole set, with their labels: it differs for other
  * data, and does not depend on the files. DDP_ERR_MEMORY, and as ddp_dataset_read(). */
 enum ddp_status ddp_dataset_fingerprint(const ddp_dataset *dataset, uint64_t *fingerprint);
@@ -123,6 +155,7 @@ enum ddp_status ddp_dataset_fingerprint(const ddp_dataset *dataset, uint64_t *fi
 extern const struct ddp_dataset_source ddp_dataset_idx;
 extern const struct ddp_dataset_source ddp_dataset_cifar;
 extern const struct ddp_dataset_source ddp_dataset_npy;
+extern const struct ddp_dataset_source ddp_dataset_images;
 extern const struct ddp_dataset_source ddp_dataset_tokens;
 extern const struct ddp_dataset_source ddp_dataset_article;
 

@@ -61,8 +61,8 @@ static enum ddp_status missing(const char *directory, const char *name)
             "name a directory of IDX files with --data",
             directory, name);
     return ddp_fail(DDP_ERR_IO,
-                    "%s/%s[.gz]: no such file: the directory given with --data must hold it",
-                    directory, name);
+                    "%s/%s[.gz]: no such file: the directory given with --data must hold it%s",
+                    directory, name, strncmp(name, "t10k", 4) == 0 ? DDP_DATASET_NO_TEST : "");
 }
 
 static enum ddp_status check_directory(const char *directory)
@@ -82,6 +82,17 @@ static enum ddp_status check_directory(const char *directory)
                         "%s: not a directory: --data takes the directory that holds the IDX files",
                         directory);
     return DDP_OK;
+}
+
+static bool has_any(const char *directory, const char *const *names, size_t count)
+{
+    bool found = false;
+    for (size_t i = 0; !found && i < count; i++) {
+        char *file = ddp_data_path(directory, names[i]);
+        found = file && ddp_data_file_exists(file);
+        free(file);
+    }
+    return found;
 }
 
 /* Opens NAME or NAME.gz; *path is what was opened, to be freed. */
@@ -219,6 +230,14 @@ static enum ddp_status check_same_shape(const ddp_dataset *train, const ddp_data
         (long long)a->dims[0], (long long)a->dims[1], (long long)a->dims[2]);
 }
 
+/* Is there anything of a test set? */
+static bool has_test(const char *directory)
+{
+    static const char *const names[] = {"t10k-images-idx3-ubyte", "t10k-images-idx3-ubyte.gz",
+                                        "t10k-labels-idx1-ubyte", "t10k-labels-idx1-ubyte.gz"};
+    return has_any(directory, names, sizeof names / sizeof names[0]);
+}
+
 static enum ddp_status idx_open(const struct ddp_dataset_options *options, ddp_dataset **train,
                                 ddp_dataset **test)
 {
@@ -229,7 +248,7 @@ static enum ddp_status idx_open(const struct ddp_dataset_options *options, ddp_d
     if (status != DDP_OK)
         return status;
     measure((struct idx *)*train);
-    if (!test)
+    if (!test || (options->val_split > 0 && !has_test(directory)))
         return DDP_OK;
     status = open_split(test, directory, "t10k", (*train)->info.class_count);
     if (status == DDP_OK)
@@ -244,13 +263,8 @@ static bool idx_recognise(const char *path)
 {
     static const char *const names[] = {"train-images-idx3-ubyte", "train-images-idx3-ubyte.gz",
                                         "train-labels-idx1-ubyte", "train-labels-idx1-ubyte.gz"};
-    bool found = strcmp(path, DDP_DATASET_DEFAULT_DIR) == 0;
-    for (size_t i = 0; !found && i < sizeof names / sizeof names[0]; i++) {
-        char *file = ddp_data_path(path, names[i]);
-        found = file && ddp_data_file_exists(file);
-        free(file);
-    }
-    return found;
+    return strcmp(path, DDP_DATASET_DEFAULT_DIR) == 0 ||
+           has_any(path, names, sizeof names / sizeof names[0]);
 }
 
 const struct ddp_dataset_source ddp_dataset_idx = {

@@ -29,7 +29,8 @@ struct ddp_exec {
     int sync_shards;
     const void **inputs;
     struct ddp_exec_position position;
-    const uint32_t *place; /* or NULL */
+    const uint32_t *place;       /* or NULL */
+    struct ddp_exec_cache cache; /* memory NULL: none */
     struct ddp_graph_plan plan;
     char *arena;
     size_t arena_bytes; /* its last cache line holds the gradient of the loss, 1 */
@@ -113,10 +114,20 @@ void ddp_exec_bind_input(ddp_exec *exec, int input, const void *memory)
         exec->inputs[input] = memory;
 }
 
+size_t ddp_exec_graph_input_bytes(const ddp_graph *graph, int input)
+{
+    const ddp_tensor *tensor = find_input(graph, input);
+    return tensor ? ddp_tensor_bytes(tensor) : 0;
+}
+
 size_t ddp_exec_input_bytes(const ddp_exec *exec, int input)
 {
-    const ddp_tensor *tensor = find_input(exec->graph, input);
-    return tensor ? ddp_tensor_bytes(tensor) : 0;
+    return ddp_exec_graph_input_bytes(exec->graph, input);
+}
+
+size_t ddp_exec_graph_output_bytes(const ddp_graph *graph)
+{
+    return ddp_tensor_bytes(graph->output);
 }
 
 enum ddp_status ddp_exec_load_input(ddp_exec *exec, int input, const void *host, void *staging)
@@ -167,6 +178,16 @@ void ddp_exec_set_place(ddp_exec *exec, const uint32_t *place)
 const uint32_t *ddp_exec_place(const ddp_exec *exec)
 {
     return exec->place;
+}
+
+void ddp_exec_set_cache(ddp_exec *exec, const struct ddp_exec_cache *cache)
+{
+    exec->cache = cache ? *cache : (struct ddp_exec_cache){.memory = NULL};
+}
+
+const struct ddp_exec_cache *ddp_exec_cache(const ddp_exec *exec)
+{
+    return exec->cache.memory ? &exec->cache : NULL;
 }
 
 bool ddp_exec_draws(const ddp_exec *exec)
@@ -317,7 +338,7 @@ void *ddp_exec_output_gradient(const ddp_exec *exec)
 
 size_t ddp_exec_output_bytes(const ddp_exec *exec)
 {
-    return ddp_tensor_bytes(exec->graph->output);
+    return ddp_exec_graph_output_bytes(exec->graph);
 }
 
 const float *ddp_exec_loss_value(const ddp_exec *exec)

@@ -10,6 +10,7 @@
 #include "core/futex.h"
 #include "core/log.h"
 #include "core/memory.h"
+#include "core/terminal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -153,8 +154,10 @@ enum ddp_status ddp_board_attach(struct ddp_board *board, int fd, const char *so
 
 void ddp_board_unmap(struct ddp_board *board)
 {
-    if (board->memory)
+    if (board->memory) {
+        ddp_bar_unshare(&board->memory->bar_columns);
         munmap(board->memory, board->bytes);
+    }
     board->memory = NULL;
 }
 

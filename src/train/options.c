@@ -10,6 +10,8 @@
 #include "weights/weights.h"
 
 #include <assert.h>
+#include <float.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +24,8 @@ static const char *const device_help =
 static const char *const dtype_names[] = {"fp32", "bf16", NULL};
 
 #define BETA_MAX 0.9999999999
+
+#define IMAGE_SIDE_MAX 8192
 
 static const char *read_model(void *destination, const char *value)
 {
@@ -57,6 +61,16 @@ static const char *read_dataset(void *destination, const char *value)
     return message;
 }
 
+/* "0.1" of the samples, or "1000" of them. */
+static const char *read_val_split(void *member, const char *value)
+{
+    double *amount = member;
+    return ddp_parse_double(value, DBL_MIN, DDP_COUNT_MAX, amount) &&
+                   (*amount < 1 || floor(*amount) == *amount)
+               ? NULL
+               : "must be a share of the samples between 0 and 1, such as 0.1, or a number of them";
+}
+
 /* "crop,flip" */
 static const char *read_augment(void *destination, const char *value)
 {
@@ -86,6 +100,25 @@ static const char *read_devices(void *destination, const char *value)
                : "must be at most 64 numbers of GPUs, counted from 0, with commas between";
 }
 
+/* "3,32,32": what a plan without data takes samples for. */
+static const char *read_shape(void *destination, const char *value)
+{
+    struct ddp_train_options *options = destination;
+    return ddp_option_list(value, 4, 1, 1 << 30, false, options->shape, &options->shape_count)
+               ? NULL
+               : "must be 1 to 4 numbers with commas between, such as 3,32,32, or 256 for tokens";
+}
+
+/* "80G". */
+static const char *read_plan_memory(void *destination, const char *value)
+{
+    struct ddp_train_options *options = destination;
+    options->plan = true;
+    return ddp_parse_bytes(value, &options->plan_memory)
+               ? NULL
+               : "must be a size in bytes, such as 80G, 79.6GiB or 500M";
+}
+
 /* "30,60,80" */
 static const char *read_milestones(void *destination, const char *value)
 {
@@ -113,11 +146,28 @@ static const char *read_trace_steps(void *destination, const char *value)
     return NULL;
 }
 
+/* "224" or "200x300": height, width */
+static const char *read_image_size(void *destination, const char *value)
+{
+    struct ddp_train_options *options = destination;
+    char text[64];
+    snprintf(text, sizeof text, "%s", value);
+    char *width = strchr(text, 'x');
+    if (width)
+        *width++ = '\0';
+    if (strlen(value) >= sizeof text ||
+        !ddp_parse_int64(text, 1, IMAGE_SIDE_MAX, &options->image_height) ||
+        !ddp_parse_int64(width ? width : text, 1, IMAGE_SIDE_MAX, &options->image_width))
+        return "must be a side or height x width, from 1 to 8192, such as 224 or 200x300";
+    return NULL;
+}
+
 /* Those of the models stand between the first rows and the others. */
 static const struct ddp_option first_rows[] = {
     {OPTION_SECTION("What to train"), OPTION_CUSTOM("model", read_model, "NAME"),
+     .example = "--model resnet",
      .help = "mlp (default), cnn, resnet, gpt2, or article, the linear model of the example"},
-    {OPTION_TEXT("size", size, "NAME"),
+    {OPTION_TEXT("size", size, "NAME"), .example = "--size 124M",
      .help = "gpt2: d2, d4 (default), d6, d12 or 124M, d24 or 355M, d36 or 774M, d48 or 1558M; "
              "resnet: 20 (default), 32, 44, 56, 110, 18 or 34"},
     {0},
@@ -126,15 +176,21 @@ static const struct ddp_option first_rows[] = {
 static const struct ddp_option rows[] = {
     {OPTION_TEXT("config", config, "FILE"),
      .help = "gpt2: shape and dropout from this config.json of Hugging Face"},
-    {OPTION_CHOICE("dtype", dtype, dtype_names, "TYPE"),
+    {OPTION_CHOICE("dtype", dtype, dtype_names, "TYPE"), .example = "--dtype bf16",
      .help = "type of the operands of products, and of activations on GPUs: fp32 (default) or "
              "bf16; weights are fp32"},
-    {OPTION_TEXT("data", data, "PATH"), .letter = 'd',
-     .help = "training data: a directory (IDX, CIFAR, train.bin), X.npy,Y.npy, FILE.npz, a token "
-             "file, a glob of them, or any text (default: Debian's Fashion-MNIST)"},
+    {OPTION_TEXT("data", data, "PATH"), .example = "--data book.txt", .letter = 'd',
+     .help = "training data: a directory (IDX, CIFAR, train.bin, texts), X.npy,Y.npy, FILE.npz, a "
+             "token file, a text (also .gz or .jsonl) or a glob of them (default: Debian's "
+             "Fashion-MNIST)"},
     {OPTION_CUSTOM("dataset", read_dataset, "NAME"),
-     .help = "format of --data, if it is not detected: idx, cifar, npy, tokens or article"},
+     .help = "format of --data, if it is not detected: idx, cifar, npy, images, tokens or article"},
     {OPTION_TEXT("val", val, "PATH"), .help = "data for evaluation, if --data has none"},
+    {OPTION_CUSTOM_AT("val-split", val_split, read_val_split, "X"),
+     .help = "cut data for evaluation off --data: this share of its samples, such as 0.1, or this "
+             "many"},
+    {OPTION_FLAG("normalize", normalize),
+     .help = "numbers: bring each channel or feature to mean 0 and deviation 1"},
     {OPTION_INT("seq-len", seq_len, 1, 1 << 24, "T"),
      .help = "tokens: length of a sample (default 256)"},
     {OPTION_CHOICE("tokens", tokens, ddp_token_kind_names, "KIND"),
@@ -143,6 +199,9 @@ static const struct ddp_option rows[] = {
     {OPTION_INT("vocab-size", vocab_size, 2, 1 << 24, "N"),
      .help = "tokens: how many there are (default: 50257 for 16 bits, 128256 for 32, 256 for "
              "bytes)"},
+    {OPTION_CUSTOM("image-size", read_image_size, "N|HxW"),
+     .help = "images: scale to this height and width, and cut out the middle (default: the size "
+             "that all have)"},
     {OPTION_CUSTOM("augment", read_augment, "LIST"),
      .help = "change training images at random: crop (4 pixels of padding), flip (left and right), "
              "crop,flip or none (default)"},
@@ -150,10 +209,10 @@ static const struct ddp_option rows[] = {
      .help = "threads of each worker that read samples ahead (default 1)"},
     {OPTION_INT("data-size", data_size, 1, 1e9, "N"),
      .help = "article: number of samples, and of numbers in each (default 16)"},
-    {OPTION_TEXT("load", load, "FILE"),
+    {OPTION_TEXT("load", load, "FILE"), .example = "--load model.safetensors",
      .help =
          "start from the weights in this file: from --save, or a GPT-2 from Hugging Face or llm.c"},
-    {OPTION_TEXT("save", save, "FILE"),
+    {OPTION_TEXT("save", save, "FILE"), .example = "--save model.safetensors",
      .help = "write the weights to this safetensors file at the end"},
     {OPTION_TEXT("export", export_path, "FILE"),
      .help = "gpt2: write the weights at the end for other programs"},
@@ -164,7 +223,7 @@ static const struct ddp_option rows[] = {
      .help = "seed of initial weights and sample order, from 0 to 2^64-1 (default 0)"},
 
     {OPTION_SECTION("Generating text, instead of training"),
-     OPTION_INT("generate", generate, 1, 1e6, "N"),
+     OPTION_INT("generate", generate, 1, 1e6, "N"), .example = "--generate 200",
      .help = "continue the prompt by N tokens with the gpt2 that --load names"},
     {OPTION_TEXT("prompt", prompt, "TEXT|FILE"),
      .help = "text to continue, or numbers if tokens are not bytes; or a file with it"},
@@ -172,9 +231,13 @@ static const struct ddp_option rows[] = {
      .help = "values below 1 favour likely tokens; 0 takes the most likely one (default 0.8)"},
     {OPTION_INT("top-k", top_k, 0, 1e6, "K"),
      .help = "sample from the K most likely tokens only; 0: from all (default 200)"},
+    {OPTION_INT("samples", samples, 1, 1024, "K"),
+     .help = "generate K continuations of the prompt together (default 1)"},
+    {OPTION_TEXT("stop", stop, "TEXT"),
+     .help = "a continuation ends when it contains this text, or these numbers in a row"},
 
     {OPTION_SECTION("Where it runs"), OPTION_CHOICE("mode", mode, ddp_mode_names, "MODE"),
-     .help = "accum (default alone), ddp (default under ddprun) or dp"},
+     .example = "--mode dp", .help = "accum (default alone), ddp (default under ddprun) or dp"},
     {OPTION_FLAG("distributed", distributed), .help = "the same as --mode ddp"},
     {OPTION_INT("replicas", replicas, 1, DDP_TRAIN_DEVICES, "N"),
      .help = "dp: number of replicas, a thread each (default: the number of GPUs; 2 on the CPU)"},
@@ -183,7 +246,7 @@ static const struct ddp_option rows[] = {
      .help = "numbers of the GPUs for the replicas or workers; one may be named twice"},
     {OPTION_FLAG("fast", fast),
      .help = "ddp on GPUs: NCCL's own all-reduce; the bits may then depend on the machine"},
-    {OPTION_INT("threads", threads, 1, 1024, "N"), .letter = 't',
+    {OPTION_INT("threads", threads, 1, 1024, "N"), .example = "--threads 4", .letter = 't',
      .help = "computing threads of each worker or replica (default: OMP_NUM_THREADS, or its share "
              "of the cores)"},
     {OPTION_REAL("bucket-mb", bucket_mb, 0.001, 1048576, "MB"),
@@ -196,12 +259,12 @@ static const struct ddp_option rows[] = {
      .help = "ddp: batch norm over the samples of all workers, not over those of each worker"},
 
     {OPTION_SECTION("How long and how much at a time"), OPTION_INT("epochs", epochs, 1, 1e9, "N"),
-     .letter = 'e', .help = "passes over the data (default 5)"},
-    {OPTION_INT("steps", steps, 1, DDP_COUNT_MAX, "N"), .letter = 's',
+     .example = "--epochs 10", .letter = 'e', .help = "passes over the data (default 5)"},
+    {OPTION_INT("steps", steps, 1, DDP_COUNT_MAX, "N"), .example = "--steps 1000", .letter = 's',
      .help = "optimizer steps instead of epochs"},
-    {OPTION_INT("batch-size", batch_size, 1, 1e6, "N"), .letter = 'b',
+    {OPTION_INT("batch-size", batch_size, 1, 1e6, "N"), .example = "--batch-size 32", .letter = 'b',
      .help = "samples of one shard: one forward and backward pass (default 64, gpt2 8)"},
-    {OPTION_INT("acc-steps", acc_steps, 1, 1e6, "N"), .letter = 'a',
+    {OPTION_INT("acc-steps", acc_steps, 1, 1e6, "N"), .example = "--acc-steps 4", .letter = 'a',
      .help = "shards that a worker or replica runs before each update (default 1)"},
     {OPTION_INT("lanes", lanes, 1, DDP_TRAIN_LANES, "N"),
      .help = "gradients are added one after another in each of N lanes, and the lanes' sums in a "
@@ -215,8 +278,9 @@ static const struct ddp_option rows[] = {
 
     {OPTION_SECTION("Optimizer"),
      OPTION_CHOICE("optimizer", optimizer, ddp_optimizer_names, "NAME"),
+     .example = "--optimizer adamw",
      .help = "sgd, adam or adamw (default: depends on the model, see trainer(1))"},
-    {OPTION_REAL("lr", rate, 0, 1e6, "RATE"),
+    {OPTION_REAL("lr", rate, 0, 1e6, "RATE"), .example = "--lr 0.01",
      .help = "learning rate (default: 0.1 for mlp, 0.01 for article; 0.001 with adam and adamw)"},
     {OPTION_FLAG("scale-lr", scale_rate),
      .help = "multiply the learning rate by the number of shards, workers x --acc-steps"},
@@ -237,6 +301,7 @@ static const struct ddp_option rows[] = {
 
     {OPTION_SECTION("Learning rate over the run"),
      OPTION_CHOICE("schedule", schedule, ddp_schedule_names, "NAME"),
+     .example = "--schedule cosine",
      .help = "constant (default for article), linear (for mlp), cosine or step"},
     {OPTION_INT("warmup-steps", warmup_steps, 0, DDP_COUNT_MAX, "N"),
      .help = "steps over which the rate first rises (default 0)"},
@@ -252,23 +317,49 @@ static const struct ddp_option rows[] = {
      .help = "step: the epochs after which the rate drops, instead of --lr-step-size"},
 
     {OPTION_SECTION("Checkpoints"), OPTION_TEXT("checkpoint", checkpoint, "DIR"),
+     .example = "--checkpoint runs/first",
      .help = "write checkpoints to this directory; Ctrl-C, SIGTERM and SIGUSR1 then write one and "
              "stop the job with exit code 75"},
     {OPTION_INT("checkpoint-every", checkpoint_every, 1, DDP_COUNT_MAX, "N"),
      .help = "a checkpoint every N steps and at the end (default: after each epoch)"},
     {OPTION_INT("keep", keep, 0, DDP_COUNT_MAX, "N"),
      .help = "remove all but the newest N checkpoints (default 3; 0: keep all)"},
-    {OPTION_FLAG("resume", resume),
+    {OPTION_FLAG("keep-best", keep_best),
+     .help = "write a checkpoint whenever the test loss is the lowest so far, and keep that one "
+             "too, as DIR/best"},
+    {OPTION_FLAG("resume", resume), .example = "--resume",
      .help = "resume from the newest complete checkpoint in --checkpoint DIR; start from the "
              "beginning if there is none"},
     {OPTION_TEXT("resume-from", resume_from, "DIR"),
      .help = "resume from this checkpoint (.../step-N), or the newest one in this directory"},
+    {OPTION_FLAG("extend", extend),
+     .help = "when resuming with another number of steps: plan a rate that falls towards the end "
+             "anew, from where it is now"},
 
-    {OPTION_SECTION("What is shown"), OPTION_FLAG("plan", plan),
-     .help = "print the plan with memory and operations, and exit; with --verbose each operation"},
+    {OPTION_SECTION("What is shown"), OPTION_FLAG("plan", plan), .example = "--plan",
+     .help = "print the plan with memory, traffic and what would fit, and exit; needs no data; "
+             "with --verbose each operation"},
+    {OPTION_CUSTOM("plan-memory", read_plan_memory, "SIZE"), .example = "--plan-memory 80G",
+     .help = "the same for so much memory of a GPU, or of the machine on the CPU, with a table of "
+             "what fits by mode, workers and type"},
+    {OPTION_CUSTOM("shape", read_shape, "N,N,..."),
+     .help = "--plan: samples are C,H,W images, T tokens or N numbers, instead of --data"},
+    {OPTION_INT("classes", classes, 1, 1 << 24, "N"),
+     .help = "--plan: classes of samples, instead of --data (default 10)"},
     {OPTION_FLAG("mfu", mfu), .help = "measure the machine's speed in matrix products, and report "
                                       "what fraction of it training reaches"},
     {OPTION_NEGATABLE("eval", evaluate), .help = "test accuracy after each epoch (default)"},
+    {OPTION_INT("eval-every", eval_every, 1, DDP_COUNT_MAX, "N"),
+     .help = "evaluate every N steps and at the end, instead of after each epoch"},
+    {OPTION_INT("eval-steps", eval_steps, 1, 1e9, "N"),
+     .help = "evaluate on the first N batches of the test set: N times --batch-size samples "
+             "(default: all)"},
+    {OPTION_INT("patience", patience, 1, DDP_COUNT_MAX, "N"),
+     .help = "end the training when N evaluations in a row have not lowered the test loss"},
+    {OPTION_INT("sample-every", sample_every, 1, DDP_COUNT_MAX, "N"),
+     .help = "gpt2: continue --prompt with the current weights every N steps, and print the text"},
+    {OPTION_INT("sample-length", sample_length, 1, 1e6, "N"),
+     .help = "tokens of --sample-every (default 200)"},
     {OPTION_INT("log-every", report.log_every, 0, DDP_COUNT_MAX, "N"),
      .help = "print the loss every N steps (default 0: a bar on a terminal, else a line every half "
              "minute)"},
@@ -278,7 +369,7 @@ static const struct ddp_option rows[] = {
     {OPTION_INT("check-replicas", check_replicas, 0, DDP_COUNT_MAX, "K"),
      .help = "ddp: compare the parameters of all workers every K steps, and name a worker that "
              "differs"},
-    {OPTION_TEXT("log", report.log, "FILE"),
+    {OPTION_TEXT("log", report.log, "FILE"), .example = "--log steps.jsonl",
      .help = "append the figures of each step and evaluation to this file, as JSON lines"},
     {OPTION_TEXT("tensorboard", report.tensorboard, "DIR"),
      .help = "write them to an event file in this directory, for TensorBoard"},
@@ -347,6 +438,8 @@ void ddp_train_options_default(struct ddp_train_options *options)
         .seq_len = 256,
         .temperature = 0.8,
         .top_k = 200,
+        .samples = 1,
+        .sample_length = 200,
         .data_threads = 1,
         .shuffle = true,
         .epochs = 5,

@@ -34,6 +34,18 @@ sed -n '/^\.Sh SYNOPSIS/,/^\.Sh DESCRIPTION/s/^\.F[no] \(ddp_[a-z0-9_]*\).*/\1/p
 compare 'the synopsis of man/ddp.3' "$scratch/man"
 sed -n '/^\.Sh DESCRIPTION/,/^\.Sh RETURN/s/^\.\(It \)*Fn \(ddp_[a-z0-9_]*\).*/\2/p' "$top/man/ddp.3" >"$scratch/man"
 compare 'the description of man/ddp.3' "$scratch/man"
+# Types, with their members and without comments and spaces.
+types()
+{
+    tr '\n' ' ' <"$1" | sed 's,/\*[^*]*\*/,,g; s/};/};\n/g' | grep -oE '(struct|enum) ddp_[a-z0-9_]+ \{[^}]*\};' |
+        grep -v '^enum ddp_status ' | tr -d ' ' | sort
+}
+types "$top/src/ddp.h" >"$scratch/types"
+types "$top/man/ddp.3" >"$scratch/man"
+if ! [ -s "$scratch/types" ] || ! diff "$scratch/types" "$scratch/man"; then
+    echo "the types of ddp.h (<) and of man/ddp.3 (>) differ"
+    failed=1
+fi
 if [ -e "$library" ] && command -v nm >/dev/null; then
     # Besides the names of versions (type A) and what gcov and the sanitizers add.
     nm -D --defined-only "$library" |

@@ -22,6 +22,22 @@ else
     not_run "the lint: mandoc is not installed"
 fi
 
+# In a terminal of 80 columns an example stands on its line, ready to be pasted, and so does each line of a SYNOPSIS,
+# which names the program.
+for page in "$top"/man/*.[1-9]; do
+    awk '/^\.Sh EXAMPLES/ { on = 1; next } /^\.Sh/ { on = 0 } /^\.Bd -literal/ { code = on; next } /^\.Ed/ { code = 0 }
+         on && /^\.Dl / { sub(/^\.Dl /, "   "); print; next } code' "$page" | sed 's/\\[e&-]/-/g' | awk 'length > 69' |
+        grep . && fail "${page##*/}: these examples are too long for 80 columns"
+    command -v mandoc >/dev/null || continue
+    case $page in
+    *.1)
+        name=${page##*/}
+        mandoc -Tascii -Owidth=78 "$page" | sed 's/.\x08//g' | sed -n '/^SYNOPSIS/,/^DESCRIPTION/p' | sed '1d;$d' | grep . |
+            grep -v "\<${name%.1}\>" && fail "$name: these lines of the SYNOPSIS do not name the program"
+        ;;
+    esac
+done
+
 scratch=$(mktemp -d) || exit 99
 trap 'rm -rf "$scratch"' EXIT
 examples=0

@@ -41,7 +41,10 @@ takes_status()
 
 for program in ddprun trainer; do
     # Only what stands first in a line: the usage may show another program's options.
-    "$program" --help | grep -E '^ +(-., )?--' | options >"$scratch/help"
+    case $program in
+    trainer) "$program" --help all ;;
+    *) "$program" --help ;;
+    esac | grep -E '^ +(-., )?--' | options >"$scratch/help"
     [ -s "$scratch/help" ] || { echo "$program --help names no option"; failed=1; }
     for place in man/$program.1 completion/$program; do
         [ -r "$top/$place" ] || { echo "$place is missing"; exit 1; }
@@ -61,4 +64,14 @@ for program in ddprun trainer; do
     done
     echo "$program: $(wc -l <"$scratch/help") options compared"
 done
+# The short help has an example for each option that it shows, and the trainer takes them.
+trainer --help | grep -E '^  --' | sed 's/^  \(--[a-z-]*\( [^ ]*\)\{0,1\}\).*/\1/' >"$scratch/examples"
+while read -r name value; do
+    trainer "$name" ${value:+"$value"} --surely-unknown-option >"$scratch/out" 2>&1
+    grep -q 'surely-unknown' "$scratch/out" || { echo "the example $name $value in trainer --help is refused"; failed=1; }
+done <"$scratch/examples"
+examples=$(wc -l <"$scratch/examples")
+echo "$examples examples tried"
+[ "$examples" -ge 15 ] && [ "$examples" -le 30 ] || { echo "trainer --help shows $examples options"; failed=1; }
+COLUMNS=60 trainer --help | awk 'length > 60 { print "longer than COLUMNS: " $0; bad = 1 } END { exit bad }' || failed=1
 [ "$failed" -eq 0 ]

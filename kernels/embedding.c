@@ -27,7 +27,7 @@ static void look_up_rows(const void *arg, int64_t begin, int64_t end)
             memcpy(y, token, (size_t)n * sizeof *y);
             continue;
         }
-        const float *place = args->wpe + row % args->length * n;
+        const float *place = args->wpe + (args->first + row % args->length) * n;
         for (int64_t j = 0; j < n; j++)
             y[j] = token[j] + place[j];
     }

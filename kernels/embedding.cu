@@ -61,7 +61,7 @@ static __global__ void __launch_bounds__(DDP_BLOCK) look_up(struct ddp_embedding
     const int32_t token = args.tokens[row];
     const bool good = is_token(token, args.vocabulary);
     const float *from = args.wte + (good ? token : 0) * n;
-    const float *place = args.wpe ? args.wpe + row % args.length * n : NULL;
+    const float *place = args.wpe ? args.wpe + (args.first + row % args.length) * n : NULL;
 #pragma unroll 2
     for (int64_t i = (int)threadIdx.x % DDP_WARP * W; i < n; i += DDP_WARP * W) {
         ddp_pack<float, W> value = {};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Rows of a table, one for each token, plus one for its position, as GPT-2 begins:
- * y[b,t] = wte[tokens[b,t]] + wpe[t]. Without wpe it is torch.nn.Embedding. */
+ * y[b,t] = wte[tokens[b,t]] + wpe[first + t]. Without wpe it is torch.nn.Embedding. */
 #ifndef DDP_KERNELS_EMBEDDING_H
 #define DDP_KERNELS_EMBEDDING_H
 
@@ -15,7 +15,8 @@
 struct ddp_embedding_forward {
     int64_t batch, length, features; /* B, T, C */
     int64_t vocabulary;              /* V */
-    int64_t positions;               /* P, rows of wpe: at least T */
+    int64_t positions;               /* P, rows of wpe: at least first + T */
+    int64_t first;                   /* position of each row's first token */
     enum ddp_dtype dtype;            /* of y: DDP_F32 or DDP_BF16 */
     const int32_t *tokens;           /* (B,T) */
     const float *wte;                /* (V,C) */
@@ -57,8 +58,15 @@ static inline enum ddp_status ddp_embedding_check_forward(const struct ddp_embed
     const bool any = args->batch > 0 && args->length > 0;
     if (any && (!args->tokens || (args->features > 0 && (!args->wte || !args->y))))
         return ddp_fail(DDP_ERR_INVALID, "embedding: tokens, wte or y is NULL");
-    return ddp_embedding_check("embedding", args->batch, args->length, args->features,
-                               args->vocabulary, args->wpe, args->positions, args->dtype);
+    const enum ddp_status status =
+        ddp_embedding_check("embedding", args->batch, args->length, args->features,
+                            args->vocabulary, args->wpe, args->positions, args->dtype);
+    if (status == DDP_OK && args->wpe &&
+        (args->first < 0 || args->first > args->positions - args->length))
+        return ddp_fail(
+            DDP_ERR_INVALID, "embedding: %lld tokens from position %lld on, but %lld positions",
+            (long long)args->length, (long long)args->first, (long long)args->positions);
+    return status;
 }
 
 static inline enum ddp_status

@@ -19,6 +19,7 @@
     X(embedding_backward)                                                                          \
     X(attention_forward)          /* causal self-attention on packed qkv */                        \
     X(attention_backward)                                                                          \
+    X(attention_cached)           /* the same of new positions, after those in a cache */          \
     X(add)                        /* y = a + b, a copy, or added to y */                           \
     X(dropout)                    /* y = x with elements zeroed at random, in both passes */       \
     X(to_bf16)                    /* y = x rounded to bf16 */                                      \

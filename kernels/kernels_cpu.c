@@ -8,6 +8,7 @@
 #include "kernels/adamw.h"
 #include "kernels/add.h"
 #include "kernels/attention/attention.h"
+#include "kernels/attention/cached.h"
 #include "kernels/batch_norm.h"
 #include "kernels/bf16.h"
 #include "kernels/check.h"

@@ -113,6 +113,8 @@ static enum ddp_status forward_product(const struct ddp_linear_forward *args,
         .epilogue = epilogue_arg ? finish_tile : NULL,
         .epilogue_arg = epilogue_arg,
     };
+    if (args->rowwise)
+        return ddp_gemm_rows(&product, stream);
     if (args->compute == DDP_F32)
         return ddp_gemm(&product, stream);
     if (args->rows == 0 || args->out == 0)

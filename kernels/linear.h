@@ -30,6 +30,8 @@ struct ddp_linear_forward {
     void *pre;     /* (B,O) out: what the activation took, for the backward pass of the two GELUs
                        (other activations leave it alone); NULL: not needed. Not y. */
     void *scratch; /* ddp_linear_scratch_bytes(), aligned to 64; NULL where that is 0 */
+    bool rowwise; /* the bits of a row of y depend on that row alone, not on how many there are: for
+                      few rows, whose product is bound by the bytes of the weight; float32 only */
 };
 
 struct ddp_linear_backward {
@@ -150,6 +152,8 @@ static inline enum ddp_status ddp_linear_check_forward(const struct ddp_linear_f
         ddp_linear_scratch_bytes(args->rows, args->in, args->out, args->compute, args->dtype,
                                  args->weight_bf16) > 0)
         return ddp_fail(DDP_ERR_INVALID, "linear: bf16 without scratch memory");
+    if (args->rowwise && bf16)
+        return ddp_fail(DDP_ERR_INVALID, "linear: row by row in float32 only");
     return DDP_OK;
 }
 

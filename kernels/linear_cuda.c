@@ -89,7 +89,8 @@ enum ddp_status ddp_cuda_linear_forward(const struct ddp_linear_forward *args, v
     if (status == DDP_OK && args->compute == DDP_BF16 && args->in > 0)
         status = round_forward(args, &product, cuda);
     if (status == DDP_OK)
-        status = ddp_cuda_gemm(&product, cuda, &activated);
+        status = args->rowwise ? ddp_cuda_gemm_rows(&product, cuda)
+                               : ddp_cuda_gemm(&product, cuda, &activated);
     if (status || activated || args->activation == DDP_ACTIVATION_NONE)
         return status;
     return ddp_cuda_activate(args->y, args->pre, args->rows * args->out, args->activation,

@@ -299,7 +299,7 @@ START_TEST(bad_archives)
     must_fail(scratch_path("x.npz"), NULL, DDP_ERR_FORMAT, "x.npz", "truncated");
     scratch_write("x.npz", "PK\5\6\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 22);
     must_fail(scratch_path("x.npz"), NULL, DDP_ERR_FORMAT, "x.npz",
-              "looked for the arrays x and y");
+              "no samples in this archive: it has no arrays; call the samples x");
     must_fail(scratch_path("none.npz"), NULL, DDP_ERR_IO, "none.npz", "No such file");
 }
 END_TEST

@@ -7,8 +7,8 @@
 
 #include "kernels/attention/attention.h"
 
+#include "kernels/attention/rows.h"
 #include "kernels/cpu/gemm.h"
-#include "kernels/cpu/vmath.h"
 
 #include <stdatomic.h>
 
@@ -64,12 +64,6 @@ static void scores_of(atomic_int *failed, float *scores, const float *from, int6
                                         .ldc = KEYS});
 }
 
-DDP_INLINE ddp_i32x16 lanes_below(int64_t n)
-{
-    const ddp_i32x16 lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-    return lane < (int32_t)(n < DDP_LANES ? n : DDP_LANES);
-}
-
 /* How many of the keys [key, key+keys) query `at` sees. */
 static int64_t seen(int64_t at, int64_t key, int64_t keys)
 {
@@ -84,47 +78,6 @@ struct forward {
     int64_t blocks; /* of queries */
     atomic_int failed;
 };
-
-DDP_INLINE float largest(const float *scores, int64_t n)
-{
-    const ddp_f32x16 lowest = ddp_splat16(-INFINITY);
-    ddp_f32x16 max = lowest;
-    int64_t i = 0;
-    for (; i + DDP_LANES <= n; i += DDP_LANES)
-        max = ddp_max16(max, ddp_load16(scores + i));
-    if (i < n)
-        max = ddp_max16(max, ddp_select16(lanes_below(n - i), ddp_load16(scores + i), lowest));
-    return ddp_largest16(max);
-}
-
-/* Scores of n keys become e^(score scale - max), those behind them zeros; returns the sum. */
-DDP_INLINE float exponentials(float *scores, int64_t n, int64_t keys, float scale, float max)
-{
-    const ddp_f32x16 zero = {0};
-    ddp_f32x16 sums = {0};
-    int64_t i = 0;
-    for (; i + DDP_LANES <= n; i += DDP_LANES) {
-        ddp_f32x16 e = ddp_exp16_negative(ddp_load16(scores + i) * scale - max);
-        sums += e;
-        ddp_store16(scores + i, e);
-    }
-    if (i < n) {
-        ddp_f32x16 e = ddp_exp16_negative(ddp_load16(scores + i) * scale - max);
-        e = ddp_select16(lanes_below(n - i), e, zero);
-        sums += e;
-        ddp_store16(scores + i, e);
-        i += DDP_LANES;
-    }
-    for (; i < keys; i += DDP_LANES)
-        ddp_store16(scores + i, zero);
-    return ddp_sum16(sums);
-}
-
-DDP_INLINE void scale_row(float *y, int64_t n, float factor)
-{
-    for (int64_t j = 0; j < n; j++)
-        y[j] *= factor;
-}
 
 /* What is known of a block's softmax so far. */
 struct running {
@@ -226,17 +179,6 @@ struct rows {
     const float *q, *k, *v, *y, *dy, *lse;
     float *dq, *dk, *dv;
 };
-
-DDP_INLINE float row_dot(const float *a, const float *b, int64_t n)
-{
-    ddp_f32x16 sums = {0};
-    int64_t i = 0;
-    for (; i + DDP_LANES <= n; i += DDP_LANES)
-        sums += ddp_load16(a + i) * ddp_load16(b + i);
-    if (i < n)
-        sums += ddp_load16_tail(a + i, n - i, 0) * ddp_load16_tail(b + i, n - i, 0);
-    return ddp_sum16(sums);
-}
 
 /* Scores become probabilities p, and dp = dy . v becomes the gradient of the scores,
  * p (dp - dy . y) scale. */

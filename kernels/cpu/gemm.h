@@ -37,6 +37,10 @@ enum ddp_status ddp_gemm(const struct ddp_gemm *gemm, void *stream);
  * their work themselves. */
 enum ddp_status ddp_gemm_serial(const struct ddp_gemm *gemm);
 
+/* For few rows: a row of C has bits of its own, whatever the other rows and however many. Reads B
+ * once, in float32: op(A) = A, op(B) transposed, beta 0; DDP_ERR_INVALID for others. */
+enum ddp_status ddp_gemm_rows(const struct ddp_gemm *gemm, void *stream);
+
 /* The version without oneDNN, in every build; its bits are the same on every instruction set. */
 enum ddp_status ddp_gemm_plain(const struct ddp_gemm *gemm, void *stream);
 

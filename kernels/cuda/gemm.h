@@ -37,6 +37,10 @@ enum ddp_status ddp_cuda_gemm(const struct ddp_cuda_gemm *gemm, struct ddp_cuda 
 /* The same by the plain kernel alone, without GELU. */
 enum ddp_status ddp_cuda_gemm_plain(const struct ddp_cuda_gemm *gemm, struct ddp_cuda *cuda);
 
+/* For few rows: float32, without pre and GELU, op(A) = A, op(B) transposed, their rows k apart, C
+ * overwritten. A row's bits do not depend on the other rows, or on how many there are. */
+enum ddp_status ddp_cuda_gemm_rows(const struct ddp_cuda_gemm *gemm, struct ddp_cuda *cuda);
+
 /* Is this device to use plain kernels where there are faster ones, by DDP_CUDA_PLAIN=1? */
 bool ddp_cuda_gemm_is_plain(struct ddp_cuda *cuda);
 

@@ -21,7 +21,8 @@ typedef struct ddp_checkpoint_writer ddp_checkpoint_writer;
 struct ddp_checkpoint_writer_config {
     const struct ddp_checkpoint_dir *dir; /* outlives the writer, as does the graph */
     const ddp_graph *graph;
-    int64_t keep; /* checkpoints that stay, the newest ones; 0: all */
+    int64_t keep;   /* checkpoints that stay, the newest ones; 0: all */
+    bool keep_best; /* and the one of the best evaluation, to which DIR/best is made to point */
     /* Flat host arrays of ddp_graph_flat_count() elements that a checkpoint has: the weights first,
      * then the optimizer's state arrays with their names. */
     int array_count;

@@ -18,6 +18,7 @@ static const struct ddp_dataset_source *const sources[] = {
     &ddp_dataset_idx,
     &ddp_dataset_cifar,
     &ddp_dataset_npy,
+    &ddp_dataset_images,
     /* Last: it accepts any file. */
     &ddp_dataset_tokens,
     &ddp_dataset_article,
@@ -115,6 +116,11 @@ enum ddp_status ddp_dataset_open(const char *source, const struct ddp_dataset_op
         status =
             ddp_fail(DDP_ERR_INVALID, "--val: data of the kind %s have their own test set, or none",
                      found->name);
+    if (status == DDP_OK && options->image_height && !found->takes_size)
+        status = ddp_fail(DDP_ERR_INVALID,
+                          "--image-size belongs to directories of images, and %s is data of the "
+                          "kind %s",
+                          options->path ? options->path : DDP_DATASET_DEFAULT_DIR, found->name);
     if (status == DDP_OK)
         status =
             found->open(options, &new_train, test || options->val_split > 0 ? &new_test : NULL);

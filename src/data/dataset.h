@@ -44,8 +44,9 @@ struct ddp_dataset_options {
                             source says */
     int64_t seq_len;     /* tokens: T, of a sample */
     enum ddp_token_kind tokens;
-    int64_t data_size; /* article: samples, and numbers of each */
-    uint64_t seed;     /* article: of the generator that draws them */
+    int64_t data_size;                 /* article: samples, and numbers of each */
+    uint64_t seed;                     /* article: of the generator that draws them */
+    int64_t image_height, image_width; /* images: what they are resized to; 0: as they are */
 };
 
 /* What a dataset is; constant while it is open. */
@@ -101,6 +102,7 @@ struct ddp_dataset_source {
     const char *help;      /* a phrase for lists of sources */
     const char *looks_for; /* what makes a directory one of this source's, for messages */
     bool takes_val;        /* --val means something to it */
+    bool takes_size;       /* --image-size does */
     /* Is this file, directory or pattern one of this source's? NULL: it reads none. */
     bool (*recognise)(const char *path);
     /* train, test [out]  NULL before; what was made is closed by the caller, also after a failure.
@@ -150,6 +152,7 @@ enum ddp_status ddp_dataset_fingerprint(const ddp_dataset *dataset, uint64_t *fi
 extern const struct ddp_dataset_source ddp_dataset_idx;
 extern const struct ddp_dataset_source ddp_dataset_cifar;
 extern const struct ddp_dataset_source ddp_dataset_npy;
+extern const struct ddp_dataset_source ddp_dataset_images;
 extern const struct ddp_dataset_source ddp_dataset_tokens;
 extern const struct ddp_dataset_source ddp_dataset_article;
 

@@ -29,7 +29,8 @@ struct ddp_exec {
     int sync_shards;
     const void **inputs;
     struct ddp_exec_position position;
-    const uint32_t *place; /* or NULL */
+    const uint32_t *place;       /* or NULL */
+    struct ddp_exec_cache cache; /* memory NULL: none */
     struct ddp_graph_plan plan;
     char *arena;
     size_t arena_bytes; /* its last cache line holds the gradient of the loss, 1 */
@@ -177,6 +178,16 @@ void ddp_exec_set_place(ddp_exec *exec, const uint32_t *place)
 const uint32_t *ddp_exec_place(const ddp_exec *exec)
 {
     return exec->place;
+}
+
+void ddp_exec_set_cache(ddp_exec *exec, const struct ddp_exec_cache *cache)
+{
+    exec->cache = cache ? *cache : (struct ddp_exec_cache){.memory = NULL};
+}
+
+const struct ddp_exec_cache *ddp_exec_cache(const ddp_exec *exec)
+{
+    return exec->cache.memory ? &exec->cache : NULL;
 }
 
 bool ddp_exec_draws(const ddp_exec *exec)

@@ -73,6 +73,18 @@ void ddp_exec_set_sync(ddp_exec *exec, ddp_exec_sync *sync, void *arg, int shard
 
 bool ddp_exec_syncs(const ddp_exec *exec); /* is there a sync? */
 
+/* Keys and values of the positions that come before those of the inputs: attention reads them and
+ * adds to them, and positions count from `past` on. Such an exec runs forward only, in float32. Its
+ * inputs are the first positions, or the next one of each sample; of the latter, a sample's bits do
+ * not depend on the others, nor on how many there are. */
+struct ddp_exec_cache {
+    float *memory;    /* device: capacity x ddp_graph_cache_width() elements of each sample */
+    int64_t stride;   /* elements from one sample's to the next's */
+    int64_t capacity; /* positions of a sample that there is room for */
+    int64_t past;     /* that are there */
+};
+void ddp_exec_set_cache(ddp_exec *exec, const struct ddp_exec_cache *cache); /* NULL: none */
+
 /* Where the loss part writes the predicted class of each row; NULL: nowhere. Device memory. */
 void ddp_exec_set_predictions(ddp_exec *exec, int32_t *predictions);
 

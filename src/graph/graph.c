@@ -405,6 +405,11 @@ int64_t ddp_graph_flat_count(const ddp_graph *graph)
     return graph->flat_count;
 }
 
+int64_t ddp_graph_cache_width(const ddp_graph *graph)
+{
+    return graph->cache_width;
+}
+
 int64_t ddp_graph_statistics_count(const ddp_graph *graph)
 {
     return graph->statistics_count;

@@ -41,6 +41,12 @@ ddp_tensor *ddp_graph_statistic(ddp_graph *graph, const char *name, int64_t coun
                                 enum ddp_init_kind init);
 #define DDP_STATISTIC_MOMENTUM 0.1f
 
+/* The last of T positions, (B,T,C) to (B,1,C): for graphs that only run forward. */
+ddp_tensor *ddp_graph_last(ddp_graph *graph, ddp_tensor *x);
+
+/* Elements of all keys and values of one position of a sample; see ddp_exec_set_cache(). */
+int64_t ddp_graph_cache_width(const ddp_graph *graph);
+
 /* Parameters and statistics, in the order in which they were made. */
 struct ddp_parameter {
     const char *name;

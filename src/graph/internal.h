@@ -82,6 +82,7 @@ struct ddp_graph {
     int parameter_count, parameter_capacity;
     int input_count;
     int dropout_count;
+    int64_t cache_width; /* elements of the keys and values of one position */
     enum ddp_dtype compute, activations;
     bool fuses_norms;
     char *description;
@@ -175,7 +176,8 @@ enum ddp_status ddp_exec_sync_sums(ddp_exec *exec, double *sums, size_t count);
 int32_t *ddp_exec_predictions(const ddp_exec *exec); /* NULL: not needed */
 bool ddp_exec_trains(const ddp_exec *exec);
 const struct ddp_exec_position *ddp_exec_position(const ddp_exec *exec);
-const uint32_t *ddp_exec_place(const ddp_exec *exec); /* as kernels/dropout.h has it */
+const uint32_t *ddp_exec_place(const ddp_exec *exec);              /* as kernels/dropout.h has it */
+const struct ddp_exec_cache *ddp_exec_cache(const ddp_exec *exec); /* NULL: none */
 const ddp_graph *ddp_exec_graph(const ddp_exec *exec);
 ddp_device *ddp_exec_device(const ddp_exec *exec);
 const struct ddp_kernels *ddp_exec_kernels(const ddp_exec *exec);

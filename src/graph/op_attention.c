@@ -5,15 +5,40 @@
 
 #include "graph/internal.h"
 #include "kernels/attention/attention.h"
+#include "kernels/attention/cached.h"
 
 struct attributes {
     int64_t heads, head_size;
+    int64_t cache_at; /* where its keys and values begin, in elements per position */
 };
+
+static enum ddp_status forward_cached(ddp_exec *exec, const struct node *node,
+                                      const struct ddp_exec_cache *cache)
+{
+    const struct attributes *attributes = node->attributes;
+    const ddp_tensor *qkv = node->inputs[0];
+    const struct ddp_attention_cached args = {
+        .batch = qkv->dims[0],
+        .length = qkv->dims[1],
+        .heads = attributes->heads,
+        .head_size = attributes->head_size,
+        .past = cache->past,
+        .capacity = cache->capacity,
+        .cache_stride = cache->stride,
+        .qkv = ddp_exec_value(exec, qkv),
+        .cache = cache->memory + attributes->cache_at * cache->capacity,
+        .y = ddp_exec_value(exec, node->output),
+    };
+    return ddp_exec_kernels(exec)->attention_cached(&args, ddp_exec_stream(exec));
+}
 
 static enum ddp_status forward(ddp_exec *exec, const struct node *node)
 {
     const struct attributes *attributes = node->attributes;
     const ddp_tensor *qkv = node->inputs[0];
+    const struct ddp_exec_cache *cache = ddp_exec_cache(exec);
+    if (cache)
+        return forward_cached(exec, node, cache);
     struct ddp_attention_forward args = {
         .batch = qkv->dims[0],
         .length = qkv->dims[1],
@@ -72,7 +97,8 @@ ddp_tensor *ddp_graph_attention(ddp_graph *graph, ddp_tensor *qkv, int64_t heads
                                 "attention: %s must be (B,T,3C) with C a multiple of %lld heads",
                                 qkv->name, (long long)heads);
     const int64_t channels = qkv->dims[2] / 3;
-    const struct attributes attributes = {heads, channels / heads};
+    const struct attributes attributes = {heads, channels / heads, graph->cache_width};
+    graph->cache_width += 2 * channels;
     struct node node = {
         .op = &attention,
         .inputs = {qkv},

@@ -9,12 +9,14 @@
 static enum ddp_status forward(ddp_exec *exec, const struct node *node)
 {
     const ddp_tensor *tokens = node->inputs[0], *wte = node->inputs[1], *wpe = node->inputs[2];
+    const struct ddp_exec_cache *cache = ddp_exec_cache(exec);
     struct ddp_embedding_forward args = {
         .batch = tokens->dims[0],
         .length = tokens->dims[1],
         .features = wte->dims[1],
         .vocabulary = wte->dims[0],
         .positions = wpe ? wpe->dims[0] : 0,
+        .first = cache ? cache->past : 0,
         .dtype = node->output->dtype,
         .tokens = ddp_exec_value(exec, tokens),
         .wte = ddp_exec_value(exec, wte),

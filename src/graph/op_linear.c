@@ -20,6 +20,7 @@ static enum ddp_status forward(ddp_exec *exec, const struct node *node)
     const struct attributes *attributes = node->attributes;
     const ddp_tensor *x = node->inputs[0], *weight = node->inputs[1];
     assert(attributes->compute != DDP_BF16 || ddp_exec_value_bf16(exec, weight));
+    const struct ddp_exec_cache *cache = ddp_exec_cache(exec);
     struct ddp_linear_forward args = {
         .rows = ddp_tensor_rows(x),
         .in = weight->dims[1],
@@ -28,6 +29,7 @@ static enum ddp_status forward(ddp_exec *exec, const struct node *node)
         .activation = attributes->activation,
         .compute = attributes->compute,
         .dtype = node->output->dtype,
+        .rowwise = cache && cache->past > 0,
         .x = ddp_exec_value(exec, x),
         .weight = ddp_exec_value(exec, weight),
         .weight_bf16 = ddp_exec_value_bf16(exec, weight),

@@ -136,7 +136,8 @@ static enum ddp_status build(ddp_graph *graph, const struct ddp_model_config *co
     const struct ddp_init normal = {.kind = DDP_INIT_NORMAL, .std = 0.02};
     const int64_t shape[] = {config->batch, length};
     ddp_tensor *tokens = ddp_graph_input(graph, "tokens", DDP_I32, 2, shape);
-    ddp_tensor *labels = ddp_graph_input(graph, "labels", DDP_I32, 2, shape);
+    ddp_tensor *labels = ddp_graph_input(
+        graph, "labels", DDP_I32, 2, (int64_t[]){config->batch, config->last_only ? 1 : length});
     ddp_tensor *wte = ddp_graph_parameter(graph, "wte.weight", 2,
                                           (int64_t[]){config->classes, gpt2->channels}, normal);
     ddp_tensor *wpe = ddp_graph_parameter(graph, "wpe.weight", 2,
@@ -145,6 +146,8 @@ static enum ddp_status build(ddp_graph *graph, const struct ddp_model_config *co
     x = ddp_graph_dropout(graph, x, gpt2->dropout);
     for (int64_t i = 0; i < gpt2->layers; i++)
         x = block(graph, gpt2, i, x);
+    if (config->last_only)
+        x = ddp_graph_last(graph, x);
     x = ddp_graph_layer_norm_layer(graph, "ln_f", x, (float)gpt2->norm_eps);
     x = ddp_graph_linear(graph, x, wte, NULL, DDP_ACTIVATION_NONE);
     return ddp_graph_finish(graph, x, ddp_graph_softmax_cross_entropy(graph, x, labels));

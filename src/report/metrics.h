@@ -77,6 +77,19 @@ struct ddp_train_evaluation {
     int64_t step, epoch; /* that it came after, from 0 */
     struct ddp_train_scores scores;
     double seconds;
+    int64_t best_step; /* steps done at the lowest loss so far; 0: no loss was finite */
+    double best_loss;
+    int64_t since_best, patience; /* evaluations after it, and how many end the run; 0: none do */
+    bool ends_run;                /* before its last step */
+    bool shows_step, shows_best;  /* in the line that is printed */
+};
+
+/* One of the texts that a language model wrote after a step. */
+struct ddp_train_text {
+    int64_t step, epoch;  /* from 0 */
+    int64_t index, count; /* which of how many, from 0 */
+    const char *text;     /* UTF-8 that can be shown: lines without control characters */
+    double seconds;       /* that all of them took */
 };
 
 struct ddp_train_sink_ops {
@@ -84,6 +97,7 @@ struct ddp_train_sink_ops {
     enum ddp_status (*open)(void **state, const struct ddp_train_facts *facts);
     void (*step)(void *state, const struct ddp_train_step *step);
     void (*evaluation)(void *state, const struct ddp_train_evaluation *evaluation);
+    void (*text)(void *state, const struct ddp_train_text *text);
     void (*pause)(void *state); /* before others print a line; NULL: it shows nothing */
     void (*close)(void *state, enum ddp_status status); /* with the result of the training */
 };
@@ -106,9 +120,14 @@ void ddp_train_metrics_step(ddp_train_metrics *metrics, int64_t step, double los
 void ddp_train_metrics_begin_aside(ddp_train_metrics *metrics);
 void ddp_train_metrics_end_aside(ddp_train_metrics *metrics, const char *name);
 
-/* The result of an evaluation after `step`; ends an aside. */
-void ddp_train_metrics_evaluation(ddp_train_metrics *metrics, int64_t step,
-                                  const struct ddp_train_scores *scores);
+/* The result of an evaluation; ends an aside.
+ *   evaluation  epoch and seconds are filled in */
+void ddp_train_metrics_evaluation(ddp_train_metrics *metrics,
+                                  struct ddp_train_evaluation *evaluation);
+
+/* What a language model wrote after `step`; ends an aside. */
+void ddp_train_metrics_texts(ddp_train_metrics *metrics, int64_t step, char *const *texts,
+                             int64_t count);
 
 void ddp_train_metrics_totals(const ddp_train_metrics *metrics, struct ddp_train_totals *totals);
 

@@ -96,7 +96,7 @@ static void write_summary(struct tensorboard *board, int64_t step, Ddp__Events__
 }
 
 /* A text in Markdown, for the page "Text". */
-static void write_text(struct tensorboard *board, const char *tag, const char *text)
+static void write_text(struct tensorboard *board, int64_t step, const char *tag, const char *text)
 {
     ProtobufCBinaryData data = {strlen(text), (uint8_t *)text};
     Ddp__Events__Shape shape = DDP__EVENTS__SHAPE__INIT; /* no dimension: one string */
@@ -114,7 +114,7 @@ static void write_text(struct tensorboard *board, const char *tag, const char *t
     value.value_case = DDP__EVENTS__VALUE__VALUE_TENSOR;
     value.tensor = &tensor;
     value.metadata = &metadata;
-    write_summary(board, 0, &(Ddp__Events__Value *){&value}, 1);
+    write_summary(board, step, &(Ddp__Events__Value *){&value}, 1);
 }
 
 /* The first record names the format. After a resumption TensorBoard must forget what an earlier
@@ -145,7 +145,7 @@ static void write_head(struct tensorboard *board, const struct ddp_train_facts *
              facts->threads, facts->device, facts->global_shards, facts->batch_size,
              facts->total_steps, facts->steps_per_epoch, facts->schedule.rate,
              ddp_schedule_names[facts->schedule.kind], ddp_version());
-    write_text(board, "run", text);
+    write_text(board, 0, "run", text);
 }
 
 static enum ddp_status board_open(void **state, const struct ddp_train_facts *facts)
@@ -207,6 +207,23 @@ static void board_evaluation(void *state, const struct ddp_train_evaluation *eva
     write_summary(state, evaluation->step + 1, scalars.pointers, scalars.count);
 }
 
+/* Indented, which is how Markdown shows a text as it is. */
+static void board_text(void *state, const struct ddp_train_text *text)
+{
+    char tag[32], *indented = NULL;
+    size_t size;
+    FILE *out = open_memstream(&indented, &size);
+    if (!out)
+        return; /* a text is missing; training continues */
+    for (const char *line = text->text; line;
+         line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL)
+        fprintf(out, "    %.*s\n", (int)strcspn(line, "\n"), line);
+    snprintf(tag, sizeof tag, "sample/%" PRId64, text->index + 1);
+    if (fclose(out) == 0)
+        write_text(state, text->step + 1, tag, indented);
+    free(indented);
+}
+
 static void board_close(void *state, enum ddp_status status)
 {
     struct tensorboard *board = state;
@@ -220,6 +237,7 @@ const struct ddp_train_sink_ops ddp_train_sink_tensorboard = {
     .open = board_open,
     .step = board_step,
     .evaluation = board_evaluation,
+    .text = board_text,
     .close = board_close,
 };
 

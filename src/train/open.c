@@ -11,6 +11,8 @@
 #include "job/board.h"
 #include "job/job.h"
 #include "model/gpt2.h"
+#include "train/best.h"
+#include "train/data_notes.h"
 #include "train/devices.h"
 #include "train/memory.h"
 #include "train/outputs.h"
@@ -59,6 +61,8 @@ static enum ddp_status open_data(struct ddp_run *run)
         .tokens = (enum ddp_token_kind)options->tokens,
         .data_size = options->data_size,
         .seed = options->seed,
+        .image_height = options->image_height,
+        .image_width = options->image_width,
     };
     const char *source = options->dataset;
     if (!source && !options->data)
@@ -69,6 +73,10 @@ static enum ddp_status open_data(struct ddp_run *run)
         ddp_log(DDP_LOG_INFO, "%s", ddp_dataset_info(run->data)->notice);
     if (status == DDP_OK)
         status = check_fit(run);
+    if (status == DDP_OK && run->plan.rank == 0)
+        status = ddp_train_data_notes(options, run->data, run->test);
+    if (status == DDP_OK)
+        status = ddp_run_check_evaluation(run);
     if (status == DDP_OK)
         status = ddp_train_plan_steps(&run->plan, options, ddp_dataset_info(run->data));
     return status;
@@ -213,7 +221,7 @@ static enum ddp_status create_evaluator(struct ddp_run *run)
         .model = run->plan.model,
         .config = &run->model_config,
         .test = run->test,
-        .samples = INT64_MAX,
+        .samples = run->plan.eval_samples,
     };
     if (!run->test || ddp_dataset_info(run->test)->label_count == 0)
         return DDP_OK;
@@ -315,6 +323,10 @@ enum ddp_status ddp_run_open(struct ddp_run *run)
     if (status == DDP_OK)
         status = create_evaluator(run);
     if (status == DDP_OK)
+        status = ddp_run_best_open(run);
+    if (status == DDP_OK)
+        status = ddp_run_sample_open(run);
+    if (status == DDP_OK)
         status = ddp_run_open_loader(run, run->first_step, ddp_run_loader_depth(&run->plan),
                                      &run->loader);
     return status;
@@ -326,6 +338,7 @@ void ddp_run_close(struct ddp_run *run)
     ddp_loader_destroy(run->loader);
     ddp_trace_close(run->complete && run->plan.rank == 0);
     ddp_train_evaluator_destroy(run->evaluator);
+    ddp_run_sample_close(run);
     ddp_mode_destroy(run->mode);
     ddp_comm_destroy(run->comm);
     free(run->weights);

@@ -37,7 +37,8 @@ struct ddp_train_options {
     int tokens;                  /* enum ddp_token_kind */
     int64_t seq_len, vocab_size; /* vocab_size 0: as the data say */
     int64_t data_threads;
-    bool crop, flip; /* --augment */
+    bool crop, flip;                   /* --augment */
+    int64_t image_height, image_width; /* 0: not given */
     int64_t data_size;
     uint64_t seed;
     bool shuffle, drop_last;
@@ -46,9 +47,11 @@ struct ddp_train_options {
     int64_t generate;                 /* tokens; 0: train */
     const char *prompt;
     double temperature;
-    int64_t top_k;
-    int dtype;             /* enum ddp_train_dtype */
-    int64_t epochs, steps; /* steps 0: as the epochs say */
+    int64_t top_k, samples;
+    const char *stop;                    /* ends a sample; NULL: none */
+    int64_t sample_every, sample_length; /* steps, 0: never; tokens */
+    int dtype;                           /* enum ddp_train_dtype */
+    int64_t epochs, steps;               /* steps 0: as the epochs say */
     int64_t batch_size, global_batch, acc_steps;
     int64_t lanes;
     int64_t replicas, threads;
@@ -71,7 +74,10 @@ struct ddp_train_options {
     const char *save, *load;
     const char *checkpoint, *resume_from;
     int64_t checkpoint_every, keep; /* steps, 0: each epoch; checkpoints, 0: all */
-    bool resume, evaluate, quiet, plan, mfu;
+    int64_t eval_every, eval_steps; /* steps, 0: each epoch; batches, 0: the whole test set */
+    int64_t patience;               /* evaluations, 0: without end */
+    bool keep_best;
+    bool resume, extend, evaluate, quiet, plan, mfu;
     double plan_memory;        /* bytes; 0: not given */
     int64_t shape[4], classes; /* of samples that a plan is for; classes 0: not given */
     int shape_count;           /* 0: not given */
@@ -116,6 +122,7 @@ struct ddp_train_plan {
                           shorter one */
     struct ddp_sampler_config sampler;
     int64_t steps_per_epoch, total_steps;
+    int64_t eval_samples;      /* of the test set, at most */
     bool zero, shared_weights; /* how workers share the update out */
     bool sync_batch_norm;
     struct ddp_optimizer_config optimizer;
@@ -168,6 +175,9 @@ enum ddp_status ddp_train_check_options(const struct ddp_train_options *options,
 /* The same of those that depend on the number of steps, when the plan is whole. */
 void ddp_train_check_length(const struct ddp_train_options *options,
                             const struct ddp_train_plan *plan);
+
+/* The first given option that has to do with evaluations; NULL: none is. */
+const char *ddp_train_evaluation_option(const struct ddp_train_options *options);
 
 void ddp_train_plan_print_optimizer(const struct ddp_train_plan *plan, FILE *out);
 

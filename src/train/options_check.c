@@ -13,8 +13,8 @@
 
 /* --- one task or the other -------------------------------------------------------------------- */
 
-/* What generating takes, and nothing else does ... */
-static const char *const generation[] = {"prompt", "temperature", "top-k", NULL};
+/* What generating takes, alone or in between training ... */
+static const char *const generation[] = {"prompt", "temperature", "top-k", "samples", "stop", NULL};
 /* ... and what it shares with training. */
 static const char *const shared[] = {"generate", "model",   "load",    "seed",  "device",
                                      "devices",  "threads", "verbose", "quiet", NULL};
@@ -65,7 +65,8 @@ static const struct {
 } needing[] = {
     {"checkpoint-every", "checkpoint", "DIR"}, {"keep", "checkpoint", "DIR"},
     {"resume", "checkpoint", "DIR"},           {"export-format", "export", "FILE"},
-    {"trace-steps", "trace", "FILE"},
+    {"trace-steps", "trace", "FILE"},          {"keep-best", "checkpoint", "DIR"},
+    {"sample-length", "sample-every", "N"},
 };
 
 /* What stands for data in a plan, and in nothing else. */
@@ -84,6 +85,18 @@ static enum ddp_status check_shape(const struct ddp_train_options *options)
     return DDP_OK;
 }
 
+/* What an evaluation decides or needs. */
+static const char *const of_evaluation[] = {"eval-every", "eval-steps", "patience", "keep-best",
+                                            NULL};
+
+const char *ddp_train_evaluation_option(const struct ddp_train_options *options)
+{
+    int i = 0;
+    while (of_evaluation[i] && !ddp_train_given(options, of_evaluation[i]))
+        i++;
+    return of_evaluation[i];
+}
+
 static enum ddp_status check_pairs(const struct ddp_train_options *options)
 {
     for (size_t i = 0; i < sizeof excluding / sizeof excluding[0]; i++)
@@ -95,22 +108,38 @@ static enum ddp_status check_pairs(const struct ddp_train_options *options)
             !ddp_train_given(options, needing[i].needs))
             return ddp_fail(DDP_ERR_INVALID, "--%s needs --%s %s", needing[i].name,
                             needing[i].needs, needing[i].argument);
+    const char *evaluation = ddp_train_evaluation_option(options);
+    if (evaluation && !options->evaluate)
+        return ddp_fail(DDP_ERR_INVALID, "--%s and --no-eval exclude each other: give one",
+                        evaluation);
+    if (options->extend && !options->resume && !options->resume_from)
+        return ddp_fail(
+            DDP_ERR_INVALID,
+            "--extend plans a resumed run anew: it needs --resume or --resume-from DIR");
     return DDP_OK;
 }
 
 enum ddp_status ddp_train_check_options(const struct ddp_train_options *options,
                                         const struct ddp_train_plan *plan)
 {
+    if (!plan && options->sample_every)
+        return ddp_fail(DDP_ERR_INVALID,
+                        "--generate N, which continues a text instead of training, "
+                        "and --sample-every exclude each other: give one");
     if (!plan) {
         warn_generating(options);
         return DDP_OK;
     }
-    for (int i = 0; generation[i]; i++)
+    for (int i = 0; generation[i] && !options->sample_every; i++)
         if (ddp_train_given(options, generation[i]))
             return ddp_fail(DDP_ERR_INVALID,
                             "--%s belongs to --generate N, which continues a text instead of "
-                            "training: give both, or neither",
+                            "training, or to --sample-every N: give one of them too, or none",
                             generation[i]);
+    if (options->sample_every && plan->model != &ddp_model_gpt2)
+        return ddp_fail(DDP_ERR_INVALID,
+                        "--sample-every: only gpt2 writes texts, and the model is %s",
+                        plan->model->name);
     enum ddp_status status = check_pairs(options);
     if (status == DDP_OK)
         status = check_shape(options);

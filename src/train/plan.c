@@ -223,6 +223,8 @@ enum ddp_status ddp_train_plan_workers(struct ddp_train_plan *plan,
     };
     if (!ddp_train_given(options, "batch-size") && plan->model->batch)
         plan->batch_size = plan->model->batch;
+    /* Of the size that is asked for, whatever --global-batch makes of it on these workers. */
+    plan->eval_samples = options->eval_steps ? options->eval_steps * plan->batch_size : INT64_MAX;
     enum ddp_status status = ddp_train_plan_kind(plan, options);
     if (status == DDP_OK)
         status = choose_mode(plan, options, launched);
@@ -340,7 +342,7 @@ static void print_lanes(const struct ddp_train_plan *plan, FILE *out)
 static void print_data(const struct ddp_train_plan *plan, const struct ddp_dataset_info *data,
                        FILE *out)
 {
-    char shown[DDP_TEXT_SHOWN];
+    char shown[DDP_TEXT_SHOWN], text[DDP_TRAIN_BYTES];
     if (data->planned) {
         fputs("data     none: samples of ", out);
         for (int i = 0; i < data->dim_count; i++)
@@ -356,6 +358,9 @@ static void print_data(const struct ddp_train_plan *plan, const struct ddp_datas
             *data->path ? ", " : "", data->sample_count);
     if (data->x_dtype == DDP_I32)
         fprintf(out, " of %" PRId64 " tokens", data->label_count);
+    if (data->x_dtype == DDP_I32 && data->memory_bytes >= 1000000) /* unpacked texts */
+        fprintf(out, ", %s in memory of each worker",
+                ddp_train_show_bytes((double)data->memory_bytes, text));
     fprintf(out, "%s\n", plan->sampler.shuffle ? ", shuffled" : "");
 }
 

@@ -28,7 +28,8 @@ struct ddp_run {
     ddp_loader *loader;
     ddp_train_evaluator *evaluator;
     ddp_train_metrics *metrics;
-    FILE *out; /* NULL on all ranks but 0 */
+    struct ddp_continuation *continuation; /* rank 0 with --sample-every; else NULL */
+    FILE *out;                             /* NULL on all ranks but 0 */
     struct ddp_train_guard guard;
     double peak_flops; /* a second, of all workers; 0: not measured */
     bool complete;     /* all ranks have done their work */
@@ -38,7 +39,10 @@ struct ddp_run {
     struct ddp_checkpoint resumed;
     uint64_t data_fingerprint;
     bool is_resumed;
-    int64_t first_step;
+    bool is_extended;             /* by this run; the checkpoint's plan was: */
+    struct ddp_schedule planned;  /* ... where the rate depends on the number of steps */
+    int64_t first_step, end_step; /* the second may come down: an early end */
+    struct ddp_checkpoint_best best;
     int64_t saved_step;                      /* of the newest checkpoint; -1: none */
     int64_t checkpoint_count, checkpoint_ns; /* written by this run, and the time they took it; */
     int64_t checkpoint_wait_ns;              /* of that, for the one before */
@@ -56,6 +60,19 @@ enum ddp_status ddp_run_checkpoint_open(struct ddp_run *run);
 enum ddp_status ddp_run_resume(struct ddp_run *run);
 enum ddp_status ddp_run_restore(struct ddp_run *run);
 void ddp_run_resume_print(const struct ddp_run *run);
+
+/* Making a run longer than it was planned (extend.c), on rank 0, with a checkpoint that was read:
+ * takes over how its rate was planned, or plans it anew for --extend; compares what decides the
+ * bits, where the length is told apart from other differences; says what was planned anew. */
+void ddp_run_take_schedule(struct ddp_run *run);
+enum ddp_status ddp_run_match(const struct ddp_run *run, const struct ddp_checkpoint_facts *facts);
+void ddp_run_extension_print(const struct ddp_run *run);
+
+/* Facts of a checkpoint that extending deals with. */
+#define DDP_FACT_RATE     "learning rate"
+#define DDP_FACT_WARMUP   "warm-up steps"
+#define DDP_FACT_SCHEDULE "schedule"
+#define DDP_FACT_EXTENDED "extended"
 
 /* Is a checkpoint to be written after `step` steps? The same on all ranks.
  *   last  the run ends here */
@@ -90,6 +107,12 @@ enum ddp_status ddp_run_open_loader(const struct ddp_run *run, int64_t step, int
 enum ddp_status ddp_run_read_config(struct ddp_run *run);
 enum ddp_status ddp_run_apply_config(const struct ddp_run *run, struct ddp_model_config *config);
 enum ddp_status ddp_run_export(struct ddp_run *run);
+
+/* --sample-every: opens what it takes, after the mode; shows a text where one is due after `step`
+ * steps. Not collective: rank 0 does it. */
+enum ddp_status ddp_run_sample_open(struct ddp_run *run);
+enum ddp_status ddp_run_sample(struct ddp_run *run, int64_t step);
+void ddp_run_sample_close(struct ddp_run *run);
 
 /* Copies the mode's current weights into run->weights. */
 enum ddp_status ddp_run_fetch_weights(struct ddp_run *run);

@@ -1,118 +1,35 @@
 /* SPDX-License-Identifier: MIT
  *
- * See sample.h. A vocabulary of 256 means that tokens are bytes. */
+ * See sample.h. */
 #include "config.h"
 
 #include "train/sample.h"
 
 #include "core/log.h"
 #include "core/memory.h"
-#include "core/parse.h"
 #include "core/text.h"
 #include "model/gpt2.h"
-#include "train/generate.h"
+#include "train/continuation.h"
 #include "weights/weights.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
-
-#define BYTE_VOCABULARY 256
-#define PROMPT_MAX      (1 << 20) /* bytes of a prompt's file */
 
 struct sample {
     const struct ddp_train_options *options;
     const struct ddp_model *model;
     struct ddp_model_config config;
-    float *weights;
-    int32_t *tokens; /* the prompt's and those that came */
-    int64_t count;
-    ddp_generator *generator;
+    ddp_device *device;
+    size_t weights_bytes;
+    float *weights, *device_weights; /* the latter NULL where the device reads the host's */
+    struct ddp_continuation continuation;
     FILE *out;
     bool terminal;   /* which must not obey what the model writes */
     char pending[4]; /* there: of a character that has not come whole */
     size_t pending_bytes;
 };
-
-static bool is_text(const struct sample *sample)
-{
-    return sample->config.classes == BYTE_VOCABULARY;
-}
-
-/* --prompt names a file or is the text itself. *text is freed with free(). */
-static enum ddp_status read_prompt(const char *prompt, char **text, size_t *length)
-{
-    struct stat about;
-    if (!prompt)
-        prompt = "\n";
-    FILE *file = stat(prompt, &about) == 0 && S_ISREG(about.st_mode) ? fopen(prompt, "rb") : NULL;
-    if (!file) {
-        *text = strdup(prompt);
-        *length = strlen(prompt);
-        return *text ? DDP_OK : ddp_fail(DDP_ERR_MEMORY, "--prompt: out of memory");
-    }
-    char *bytes = malloc(PROMPT_MAX);
-    const size_t got = bytes ? fread(bytes, 1, PROMPT_MAX, file) : 0;
-    const bool failed = ferror(file), more = fgetc(file) != EOF;
-    fclose(file);
-    if (!bytes)
-        return ddp_fail(DDP_ERR_MEMORY, "--prompt %s: out of memory", prompt);
-    if (failed || more || got == 0) {
-        free(bytes);
-        return ddp_fail(DDP_ERR_IO, "--prompt %s: the file %s", prompt,
-                        failed ? "cannot be read"
-                        : more ? "is longer than a megabyte"
-                               : "is empty");
-    }
-    *text = bytes;
-    *length = got;
-    return DDP_OK;
-}
-
-/* Numbers with spaces, commas or line ends between. */
-static enum ddp_status parse_tokens(struct sample *sample, char *text)
-{
-    const int64_t vocabulary = sample->config.classes;
-    int64_t token;
-    for (char *rest = text, *word; (word = strsep(&rest, " ,\t\r\n"));) {
-        if (!*word)
-            continue;
-        if (!ddp_parse_int64(word, 0, vocabulary - 1, &token))
-            return ddp_fail(DDP_ERR_INVALID,
-                            "--prompt: '%s' is not a token: this model's are numbers from 0 to "
-                            "%" PRId64,
-                            word, vocabulary - 1);
-        sample->tokens[sample->count++] = (int32_t)token;
-    }
-    if (sample->count == 0)
-        return ddp_fail(DDP_ERR_INVALID,
-                        "--prompt: give at least one token, a number from 0 to %" PRId64,
-                        vocabulary - 1);
-    return DDP_OK;
-}
-
-static enum ddp_status set_prompt(struct sample *sample)
-{
-    char *text = NULL;
-    size_t length = 0;
-    const char *prompt = sample->options->prompt;
-    enum ddp_status status = read_prompt(prompt || is_text(sample) ? prompt : "0", &text, &length);
-    if (status != DDP_OK)
-        return status;
-    sample->tokens =
-        ddp_array_alloc(length + 1 + (size_t)sample->options->generate, sizeof *sample->tokens);
-    if (!sample->tokens)
-        status = DDP_ERR_MEMORY;
-    else if (is_text(sample))
-        for (size_t i = 0; i < length; i++)
-            sample->tokens[sample->count++] = (unsigned char)text[i];
-    else
-        status = parse_tokens(sample, text);
-    free(text);
-    return status;
-}
 
 static enum ddp_status load(struct sample *sample)
 {
@@ -128,6 +45,7 @@ static enum ddp_status load(struct sample *sample)
         status = ddp_model_build(&graph, sample->model, &sample->config);
     }
     if (status == DDP_OK) {
+        sample->weights_bytes = (size_t)ddp_graph_flat_count(graph) * sizeof(float);
         sample->weights = ddp_array_alloc((size_t)ddp_graph_flat_count(graph), sizeof(float));
         status = sample->weights
                      ? ddp_train_weights_load(options->load, graph,
@@ -154,34 +72,87 @@ static void print_pending(struct sample *sample, bool end)
     }
 }
 
-static void print_token(struct sample *sample, int64_t index)
+static void print_token(struct sample *sample, const int32_t *tokens, int64_t index)
 {
-    if (is_text(sample) && sample->terminal) {
-        sample->pending[sample->pending_bytes++] = (char)sample->tokens[index];
+    const bool is_text = sample->continuation.is_text;
+    if (is_text && sample->terminal) {
+        sample->pending[sample->pending_bytes++] = (char)tokens[index];
         print_pending(sample, false);
-    } else if (is_text(sample))
-        fputc(sample->tokens[index], sample->out);
+    } else if (is_text)
+        fputc(tokens[index], sample->out);
     else
-        fprintf(sample->out, "%s%" PRId32, index ? " " : "", sample->tokens[index]);
+        fprintf(sample->out, "%s%" PRId32, index ? " " : "", tokens[index]);
 }
 
-static enum ddp_status run(struct sample *sample)
+/* What sample `index` has beside the first `printed` tokens. */
+static void print_tokens(struct sample *sample, int64_t index, int64_t *printed)
 {
-    enum ddp_status status = DDP_OK;
-    for (int64_t i = 0; i < sample->count; i++)
-        print_token(sample, i);
-    for (int64_t i = 0; status == DDP_OK && i < sample->options->generate; i++) {
-        fflush(sample->out);
-        status = ddp_generator_next(sample->generator, sample->tokens, sample->count,
-                                    &sample->tokens[sample->count]);
-        if (status == DDP_OK)
-            print_token(sample, sample->count++);
-    }
+    int64_t count;
+    const int32_t *tokens = ddp_continuation_tokens(&sample->continuation, index, &count);
+    while (*printed < count)
+        print_token(sample, tokens, (*printed)++);
+}
+
+static void print_end(struct sample *sample)
+{
     print_pending(sample, true);
     fputc('\n', sample->out);
+}
+
+/* A single sample is printed as it comes; several one after another, when all are there. */
+static enum ddp_status run(struct sample *sample)
+{
+    struct ddp_continuation *c = &sample->continuation;
+    const bool single = c->samples == 1;
+    enum ddp_status status = DDP_OK;
+    int64_t printed = 0;
+    while (status == DDP_OK && ddp_continuation_goes_on(c)) {
+        if (single) {
+            print_tokens(sample, 0, &printed);
+            fflush(sample->out);
+        }
+        status = ddp_continuation_next(c);
+    }
+    if (status == DDP_ERR_FORMAT)
+        ddp_fail(status,
+                 "%s: the weights give numbers that are not finite: they are damaged, or the "
+                 "training diverged",
+                 sample->options->load);
+    for (int64_t i = 0; i < c->samples && (single || status == DDP_OK); i++) {
+        if (!single)
+            fprintf(sample->out, "--- sample %" PRId64 " of %" PRId64 " ---\n", i + 1, c->samples);
+        if (!single || status == DDP_OK)
+            print_tokens(sample, i, &printed);
+        print_end(sample);
+        printed = 0;
+    }
     if (status == DDP_OK && (fflush(sample->out) != 0 || ferror(sample->out)))
         status = ddp_fail(DDP_ERR_IO, "cannot write the text to standard output");
     return status;
+}
+
+/* The CPU computes with the weights where they are; others get a copy. */
+static enum ddp_status open_device(struct sample *sample)
+{
+    const struct ddp_train_options *options = sample->options;
+    enum ddp_status status = ddp_device_open(
+        &sample->device, options->device, options->device_count > 0 ? (int)options->devices[0] : 0,
+        ddp_train_threads(options, 1));
+    if (status != DDP_OK || ddp_device_host_memory(sample->device))
+        return status;
+    status =
+        ddp_device_alloc(sample->device, sample->weights_bytes, (void **)&sample->device_weights);
+    if (status == DDP_OK)
+        status = ddp_device_copy_in(sample->device, sample->device_weights, sample->weights,
+                                    sample->weights_bytes);
+    return status == DDP_OK ? ddp_device_synchronize(sample->device) : status;
+}
+
+static void close_device(struct sample *sample)
+{
+    if (sample->device)
+        ddp_device_free(sample->device, sample->device_weights, sample->weights_bytes);
+    ddp_device_close(sample->device);
 }
 
 enum ddp_status ddp_train_sample(const struct ddp_train_options *options, FILE *out)
@@ -193,25 +164,15 @@ enum ddp_status ddp_train_sample(const struct ddp_train_options *options, FILE *
     if (status == DDP_OK)
         status = load(&sample);
     if (status == DDP_OK)
-        status = set_prompt(&sample);
-    if (status == DDP_OK) {
-        const struct ddp_generator_config config = {
-            .model = sample.model,
-            .model_config = &sample.config,
-            .weights = sample.weights,
-            .device = options->device,
-            .index = options->device_count > 0 ? (int)options->devices[0] : 0,
-            .threads = ddp_train_threads(options, 1),
-            .temperature = options->temperature,
-            .top_k = options->top_k,
-            .seed = options->seed,
-        };
-        status = ddp_generator_create(&sample.generator, &config);
-    }
+        status = open_device(&sample);
+    if (status == DDP_OK)
+        status = ddp_continuation_open(
+            &sample.continuation, options, &sample.config, sample.device,
+            sample.device_weights ? sample.device_weights : sample.weights, options->generate);
     if (status == DDP_OK)
         status = run(&sample);
-    ddp_generator_destroy(sample.generator);
-    free(sample.tokens);
+    ddp_continuation_close(&sample.continuation);
+    close_device(&sample);
     free(sample.weights);
     return status;
 }

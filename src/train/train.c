@@ -11,6 +11,7 @@
 #include "core/text.h"
 #include "core/trace.h"
 #include "job/job.h"
+#include "train/best.h"
 #include "train/plan_memory.h"
 #include "train/replica_check.h"
 #include "train/sample.h"
@@ -30,6 +31,7 @@ struct ddp_train {
 
 enum ddp_status ddp_train_create(ddp_train **train)
 {
+    ddp_job_share_errors();
     ddp_train *t = ddp_array_alloc(1, sizeof *t);
     if (!t)
         return DDP_ERR_MEMORY;
@@ -104,19 +106,6 @@ static enum ddp_status print_weights(struct ddp_run *run)
     return DDP_OK;
 }
 
-static enum ddp_status evaluate(struct ddp_run *run, int64_t step)
-{
-    struct ddp_train_scores scores;
-    if (!run->evaluator)
-        return DDP_OK;
-    ddp_job_report(run->job, "evaluate", step);
-    ddp_train_metrics_begin_aside(run->metrics);
-    enum ddp_status status = ddp_train_evaluator_run(run->evaluator, &scores);
-    if (status == DDP_OK)
-        ddp_train_metrics_evaluation(run->metrics, step, &scores);
-    return status;
-}
-
 /* NaN: not asked for. */
 static double gradient_norm(const struct ddp_run *run)
 {
@@ -145,8 +134,8 @@ static enum ddp_status train_step(struct ddp_run *run, int64_t step)
 /* Between steps, when `step` are done: writes a checkpoint where one is due, stops on request. */
 static enum ddp_status between_steps(struct ddp_run *run, int64_t step)
 {
-    const bool stop = run->options->checkpoint && step < run->plan.total_steps &&
-                      ddp_job_should_stop(run->job, step);
+    const bool stop =
+        run->options->checkpoint && step < run->end_step && ddp_job_should_stop(run->job, step);
     const bool due = stop || step > run->first_step;
     enum ddp_status status = ddp_run_checkpoint_poll(run);
     if (status == DDP_OK && due && ddp_run_checkpoint_due(run, step, stop))
@@ -156,18 +145,17 @@ static enum ddp_status between_steps(struct ddp_run *run, int64_t step)
 
 static enum ddp_status train_steps(struct ddp_run *run)
 {
-    const struct ddp_train_plan *plan = &run->plan;
     enum ddp_status status = between_steps(run, run->first_step);
-    if (status == DDP_OK && run->first_step >= plan->total_steps) /* complete: only the result */
-        status = evaluate(run, run->first_step - 1);
-    for (int64_t step = run->first_step; status == DDP_OK && step < plan->total_steps; step++) {
-        const int64_t in_epoch = step % plan->steps_per_epoch;
+    if (status == DDP_OK && run->first_step >= run->end_step) /* complete: only the result */
+        status = ddp_run_evaluate(run, run->first_step);
+    for (int64_t step = run->first_step; status == DDP_OK && step < run->end_step; step++) {
         status = train_step(run, step);
-        bool epoch_end = in_epoch == plan->steps_per_epoch - 1 || step == plan->total_steps - 1;
         if (status == DDP_OK)
             status = ddp_run_check_replicas(run, step + 1);
-        if (status == DDP_OK && epoch_end)
-            status = evaluate(run, step);
+        if (status == DDP_OK && ddp_run_evaluation_due(run, step + 1))
+            status = ddp_run_evaluate(run, step + 1);
+        if (status == DDP_OK)
+            status = ddp_run_sample(run, step + 1);
         if (status == DDP_OK)
             status = between_steps(run, step + 1);
     }
@@ -218,6 +206,7 @@ static enum ddp_status open_metrics(struct ddp_run *run)
                              ddp_device_describe(ddp_mode_device(run->mode)), run->out);
     if (run->out)
         ddp_run_print_compute(run);
+    ddp_run_evaluation_print(run);
     ddp_run_resume_print(run);
     return ddp_train_metrics_open(&run->metrics, &facts);
 }
@@ -229,7 +218,7 @@ static enum ddp_status save(struct ddp_run *run)
     enum ddp_status status = DDP_OK;
     if (path && run->plan.rank == 0) {
         const int64_t begin = ddp_trace_begin();
-        ddp_job_report(run->job, "save", run->plan.total_steps);
+        ddp_job_report(run->job, "save", run->end_step);
         status = ddp_run_fetch_weights(run);
         if (status == DDP_OK)
             status = ddp_train_weights_save(path, run->graph, run->weights);
@@ -258,6 +247,8 @@ static enum ddp_status train_and_save(struct ddp_run *run, bool *stopped)
         status = print_weights(run);
     if (status == DDP_OK || *stopped)
         status = ddp_run_checkpoint_finish(run, *stopped);
+    if (status == DDP_OK || *stopped)
+        ddp_run_best_print(run);
     return status;
 }
 
@@ -280,7 +271,7 @@ enum ddp_status ddp_train_run(ddp_train *train, FILE *out)
     if (status != DDP_OK && status != DDP_ERR_ABORTED && run.job)
         ddp_job_abort(run.job);
     if (status == DDP_OK)
-        ddp_job_report(run.job, "done", run.plan.total_steps);
+        ddp_job_report(run.job, "done", run.end_step);
     run.complete = status == DDP_OK;
     /* After a failure the board keeps the phase it happened in, for the launcher to show. */
     ddp_run_close(&run);

@@ -141,3 +141,45 @@ enum ddp_status ddp_attention_backward_reference(const struct ddp_attention_back
     }
     return DDP_OK;
 }
+
+/* y of head h of sample b, new position t, from the keys and values in its cache. */
+static void reference_cached(const struct ddp_attention_cached *args, int64_t b, int64_t h,
+                             int64_t t)
+{
+    const int64_t d = args->head_size, c = args->heads * d, row = b * args->length + t;
+    const float *q = args->qkv + row * 3 * c + h * d;
+    const float *keys = args->cache + b * args->cache_stride + h * args->capacity * d;
+    const float *values = keys + args->capacity * c;
+    double max = -INFINITY, sum = 0;
+    for (int64_t s = 0; s <= args->past + t; s++)
+        max = fmax(max, dot(q, keys + s * d, d) / sqrt((double)d));
+    for (int64_t s = 0; s <= args->past + t; s++)
+        sum += exp(dot(q, keys + s * d, d) / sqrt((double)d) - max);
+    for (int64_t j = 0; j < d; j++) {
+        double value = 0;
+        for (int64_t s = 0; s <= args->past + t; s++)
+            value += exp(dot(q, keys + s * d, d) / sqrt((double)d) - max) / sum *
+                     (double)values[s * d + j];
+        args->y[row * c + h * d + j] = (float)value;
+    }
+}
+
+enum ddp_status ddp_attention_cached_reference(const struct ddp_attention_cached *args,
+                                               void *stream)
+{
+    (void)stream;
+    enum ddp_status status = ddp_attention_check_cached(args);
+    if (status || ddp_attention_cached_is_empty(args))
+        return status;
+    const int64_t d = args->head_size, c = args->heads * d;
+    for (int64_t b = 0; b < args->batch; b++)
+        for (int64_t t = 0; t < args->length; t++)
+            for (int64_t i = 0; i < 2 * c; i++) /* keys, then values, head by head */
+                args->cache[b * args->cache_stride + (i / d * args->capacity + args->past + t) * d +
+                            i % d] = args->qkv[((b * args->length + t) * 3 + 1) * c + i];
+    for (int64_t b = 0; b < args->batch; b++)
+        for (int64_t h = 0; h < args->heads; h++)
+            for (int64_t t = 0; t < args->length; t++)
+                reference_cached(args, b, h, t);
+    return DDP_OK;
+}

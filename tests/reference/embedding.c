@@ -19,7 +19,7 @@ enum ddp_status ddp_embedding_forward_reference(const struct ddp_embedding_forwa
     const int64_t n = args->features;
     for (int64_t row = 0; row < args->batch * args->length; row++)
         for (int64_t j = 0; j < n; j++) {
-            float place = args->wpe ? args->wpe[row % args->length * n + j] : 0;
+            float place = args->wpe ? args->wpe[(args->first + row % args->length) * n + j] : 0;
             y[row * n + j] = args->wte[args->tokens[row] * n + j] + place;
         }
     return DDP_OK;

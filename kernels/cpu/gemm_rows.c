@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The product of few rows with a large transposed matrix; see gemm.h. Bound by the bytes of B, of
+ * which each row is a dot product's: sixteen lanes over K, then the lanes' sum, in the same order
+ * for every row of A. Several rows of B are read at once, to have sums that do not wait for each
+ * other, and each is used for four rows of A before the next ones are read. */
+#include "config.h"
+
+#include "kernels/cpu/gemm.h"
+
+#include "core/log.h"
+#include "kernels/cpu/vmath.h"
+
+#define ELEMENTS 65536 /* of B, of a task: about 10 microseconds */
+#define ROWS     4
+
+/* c[i,j] for `rows` of A and `columns` of C, numbers known when compiling. */
+DDP_INLINE void dots(const float *a, int64_t lda, int64_t rows, const float *b, int64_t ldb,
+                     int64_t columns, int64_t k, float *c, int64_t ldc)
+{
+    ddp_f32x16 sums[ROWS][ROWS] = {0};
+    int64_t l = 0;
+    for (; l + DDP_LANES <= k; l += DDP_LANES) {
+        ddp_f32x16 right[ROWS];
+        DDP_UNROLL
+        for (int64_t j = 0; j < columns; j++)
+            right[j] = ddp_load16(b + j * ldb + l);
+        DDP_UNROLL
+        for (int64_t i = 0; i < rows; i++) {
+            const ddp_f32x16 left = ddp_load16(a + i * lda + l);
+            DDP_UNROLL
+            for (int64_t j = 0; j < columns; j++)
+                sums[i][j] += left * right[j];
+        }
+    }
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < columns; j++) {
+            if (l < k)
+                sums[i][j] += ddp_load16_tail(a + i * lda + l, k - l, 0) *
+                              ddp_load16_tail(b + j * ldb + l, k - l, 0);
+            c[i * ldc + j] = ddp_sum16(sums[i][j]);
+        }
+}
+
+/* All rows of A. */
+DDP_INLINE void columns_of(const struct ddp_gemm *g, int64_t column, int64_t columns)
+{
+    const float *a = g->a, *b = (const float *)g->b + column * g->ldb;
+    float *c = g->c + column;
+    int64_t i = 0;
+    for (; i + ROWS <= g->m; i += ROWS)
+        dots(a + i * g->lda, g->lda, ROWS, b, g->ldb, columns, g->k, c + i * g->ldc, g->ldc);
+    if (i + 2 <= g->m) {
+        dots(a + i * g->lda, g->lda, 2, b, g->ldb, columns, g->k, c + i * g->ldc, g->ldc);
+        i += 2;
+    }
+    if (i < g->m)
+        dots(a + i * g->lda, g->lda, 1, b, g->ldb, columns, g->k, c + i * g->ldc, g->ldc);
+}
+
+DDP_MULTIVERSION
+static void run_columns(const struct ddp_gemm *g, int64_t begin, int64_t end)
+{
+    int64_t column = begin;
+    for (; column + ROWS <= end; column += ROWS)
+        columns_of(g, column, ROWS);
+    for (; column < end; column++)
+        columns_of(g, column, 1);
+}
+
+struct run {
+    const struct ddp_gemm *gemm;
+    struct ddp_blocks blocks;
+};
+
+static void task(void *arg, size_t index)
+{
+    const struct run *run = arg;
+    const struct ddp_gemm *gemm = run->gemm;
+    const int64_t begin = ddp_block_begin(&run->blocks, index);
+    const int64_t end = ddp_block_end(&run->blocks, index);
+    run_columns(gemm, begin, end);
+    if (gemm->epilogue)
+        gemm->epilogue(gemm->epilogue_arg, 0, gemm->m, begin, end - begin);
+}
+
+enum ddp_status ddp_gemm_rows(const struct ddp_gemm *gemm, void *stream)
+{
+    const enum ddp_status status = ddp_gemm_check(gemm);
+    if (status || gemm->m == 0 || gemm->n == 0)
+        return status;
+    if (gemm->transpose_a || !gemm->transpose_b || gemm->bf16 || gemm->beta != 0)
+        return ddp_fail(DDP_ERR_INVALID, "gemm: row by row, C = A B^T in float32 only");
+    struct run run = {.gemm = gemm,
+                      .blocks = ddp_blocks_cut(gemm->n, ELEMENTS / (gemm->k + 1) + 1, DDP_LANES)};
+    ddp_pool_run(ddp_stream_pool(stream), run.blocks.count, task, &run);
+    return DDP_OK;
+}

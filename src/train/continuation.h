@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Continuations of --prompt, as --generate prints them and --sample-every shows them during
+ * training: --samples of them, each of so many tokens or until it has --stop in it. */
+#ifndef DDP_TRAIN_CONTINUATION_H
+#define DDP_TRAIN_CONTINUATION_H
+
+#include "train/generate.h"
+#include "train/options.h"
+
+struct ddp_continuation {
+    ddp_generator *generator;
+    bool is_text; /* tokens are bytes: the vocabulary is 256 */
+    int32_t *prompt, *stop;
+    int64_t prompt_count, stop_count; /* stop_count 0: none */
+    int64_t samples, length;
+    int64_t *ends;  /* how many tokens each sample has, prompt included; 0: it goes on */
+    int64_t ending; /* samples that have ended */
+};
+
+/* Reads the options and makes the generator.
+ *   config   of a gpt2
+ *   device, weights  as of struct ddp_generator_config
+ *   length   tokens to be added to the prompt, at most
+ * On failure c is closed by the caller all the same; DDP_ERR_INVALID, DDP_ERR_IO name the flag. */
+enum ddp_status ddp_continuation_open(struct ddp_continuation *c,
+                                      const struct ddp_train_options *options,
+                                      const struct ddp_model_config *config, ddp_device *device,
+                                      const float *weights, int64_t length);
+void ddp_continuation_close(struct ddp_continuation *c);
+
+/* From the prompt on; before the first token and before each repetition. */
+void ddp_continuation_begin(struct ddp_continuation *c);
+/* Is any sample still without its end? */
+bool ddp_continuation_goes_on(const struct ddp_continuation *c);
+/* One more token for each sample that has not ended. Statuses of ddp_generator_next(). */
+enum ddp_status ddp_continuation_next(struct ddp_continuation *c);
+
+/* A sample so far: prompt and text.
+ *   count [out]  of its tokens */
+const int32_t *ddp_continuation_tokens(const struct ddp_continuation *c, int64_t sample,
+                                       int64_t *count);
+
+/* The same to be shown: bytes as UTF-8 text, with what a terminal could obey escaped but for line
+ * ends; other tokens as numbers with spaces. Freed with free(); NULL: out of memory, logged. */
+char *ddp_continuation_text(const struct ddp_continuation *c, int64_t sample);
+
+#endif

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * --sample-every: rank 0 lets the model in training write, between steps. It reads the current
+ * weights where they are, and touches nothing that training has; the other ranks wait for it in
+ * their next exchange. */
+#include "config.h"
+
+#include "train/run.h"
+
+#include "core/log.h"
+#include "core/memory.h"
+#include "job/job.h"
+#include "train/continuation.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+enum ddp_status ddp_run_sample_open(struct ddp_run *run)
+{
+    if (run->options->sample_every == 0 || run->plan.rank != 0 || run->options->plan)
+        return DDP_OK;
+    run->continuation = ddp_array_alloc(1, sizeof *run->continuation);
+    if (!run->continuation)
+        return DDP_ERR_MEMORY;
+    return ddp_continuation_open(run->continuation, run->options, &run->model_config,
+                                 ddp_mode_device(run->mode), ddp_mode_weights(run->mode),
+                                 run->options->sample_length);
+}
+
+void ddp_run_sample_close(struct ddp_run *run)
+{
+    if (run->continuation)
+        ddp_continuation_close(run->continuation);
+    free(run->continuation);
+}
+
+static enum ddp_status write_texts(struct ddp_run *run, int64_t step)
+{
+    struct ddp_continuation *c = run->continuation;
+    enum ddp_status status = DDP_OK;
+    ddp_continuation_begin(c);
+    while (status == DDP_OK && ddp_continuation_goes_on(c)) {
+        ddp_job_report(run->job, "sample", step); /* a sign of life for each token */
+        status = ddp_continuation_next(c);
+    }
+    return status;
+}
+
+enum ddp_status ddp_run_sample(struct ddp_run *run, int64_t step)
+{
+    struct ddp_continuation *c = run->continuation;
+    if (!c || step % run->options->sample_every != 0)
+        return DDP_OK;
+    char **texts = ddp_array_alloc((size_t)c->samples, sizeof *texts);
+    if (!texts)
+        return DDP_ERR_MEMORY;
+    ddp_train_metrics_begin_aside(run->metrics);
+    enum ddp_status status = write_texts(run, step);
+    if (status == DDP_ERR_FORMAT) {
+        ddp_log(DDP_LOG_WARNING,
+                "--sample-every: no text after step %" PRId64
+                ": the weights give numbers that are not finite; the training diverged",
+                step);
+        ddp_train_metrics_end_aside(run->metrics, "sample");
+        free(texts);
+        return DDP_OK;
+    }
+    for (int64_t i = 0; status == DDP_OK && i < c->samples; i++) {
+        texts[i] = ddp_continuation_text(c, i);
+        status = texts[i] ? DDP_OK : DDP_ERR_MEMORY;
+    }
+    if (status == DDP_OK)
+        ddp_train_metrics_texts(run->metrics, step - 1, texts, c->samples);
+    for (int64_t i = 0; i < c->samples; i++)
+        free(texts[i]);
+    free(texts);
+    return status;
+}

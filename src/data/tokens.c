@@ -284,9 +284,9 @@ static enum ddp_status set_notice(ddp_dataset *train, size_t test_files)
     const size_t files = t->stream->file_count;
     const char *plural = files == 1 ? "" : "s";
     if ((test_files
-             ? asprintf(&t->notice, "note: %s: %zu text%s for training, %zu for evaluation",
+             ? asprintf(&t->notice, "%s: %zu text%s for training, %zu for evaluation",
                         train->info.path, files, plural, test_files)
-             : asprintf(&t->notice, "note: %s: %zu text%s", train->info.path, files, plural)) < 0) {
+             : asprintf(&t->notice, "%s: %zu text%s", train->info.path, files, plural)) < 0) {
         t->notice = NULL;
         return ddp_fail(DDP_ERR_MEMORY, "%s: out of memory", train->path);
     }

@@ -143,7 +143,7 @@ START_TEST(a_directory_is_searched)
     struct ddp_dataset_options options = options_of(scratch);
     ddp_dataset *train;
     ck_assert_int_eq(ddp_dataset_open(NULL, &options, &train, NULL), DDP_OK);
-    ck_assert_ptr_nonnull(strstr(ddp_dataset_info(train)->notice, ": 6 texts"));
+    ck_assert_ptr_nonnull(strstr(ddp_dataset_info(train)->notice, ": 6 texts, 83 bytes"));
     ddp_dataset_close(train);
 }
 END_TEST
@@ -191,6 +191,9 @@ START_TEST(directories_in_a_directory)
     unlink(scratch_path("train/val.txt"));
     unlink(scratch_path("README.txt"));
     must_fail(options_of(scratch), DDP_ERR_IO, scratch, "no text for training");
+    struct ddp_dataset_options options = options_of(scratch_path("valid/a.txt"));
+    options.val = scratch_path("train");
+    must_fail(options, DDP_ERR_IO, options.val, "there is no text in this directory");
     unlink(scratch_path("valid/a.txt"));
     must_fail(options_of(scratch), DDP_ERR_IO, scratch, "no data found");
 }

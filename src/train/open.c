@@ -17,6 +17,7 @@
 #include "train/data_notes.h"
 #include "train/devices.h"
 #include "train/outputs.h"
+#include "train/predict.h"
 #include "weights/weights.h"
 
 #include <inttypes.h>
@@ -35,7 +36,7 @@ static enum ddp_status check_fit(const struct ddp_run *run)
     if (!options->custom && tokens != (model->x_dtype == DDP_I32))
         return ddp_fail(DDP_ERR_INVALID, "%s holds %s, and the model %s learns from %s", where,
                         tokens ? "tokens" : "numbers", model->name, tokens ? "numbers" : "tokens");
-    if (model->labels && info->label_count == 0)
+    if (model->labels && info->label_count == 0 && !ddp_train_evaluates_only(options))
         return ddp_fail(DDP_ERR_INVALID, "%s has no labels, and the model %s needs them", where,
                         model->name);
     static const char *const of_tokens[] = {"seq-len", "tokens", "vocab-size"};
@@ -53,6 +54,7 @@ static enum ddp_status open_data(struct ddp_run *run)
         .path = options->data,
         .val = options->val,
         .val_split = options->val_split,
+        .unlabelled = options->predict && !options->eval_only,
         .normalize = options->normalize,
         .class_count = options->vocab_size || !options->config ? options->vocab_size
                                                                : run->hf_config.shape.vocabulary,
@@ -104,6 +106,8 @@ static enum ddp_status build_model(struct ddp_run *run)
     for (int i = 0; i < info->dim_count; i++)
         config->dims[i] = info->dims[i];
     enum ddp_status status = ddp_run_apply_config(run, config);
+    if (status == DDP_OK)
+        status = ddp_run_take_classes(run, config);
     if (status == DDP_OK)
         status = ddp_model_configure(run->plan.model, config);
     if (status == DDP_OK)
@@ -227,8 +231,10 @@ static enum ddp_status create_evaluator(struct ddp_run *run)
         .config = &run->model_config,
         .test = run->test,
         .samples = run->plan.eval_samples,
+        .confusion = run->options->report.verbose,
     };
-    if (!run->test || ddp_dataset_info(run->test)->label_count == 0)
+    const bool wanted = run->options->eval_only || !run->options->predict;
+    if (!wanted || !run->test || ddp_dataset_info(run->test)->label_count == 0)
         return DDP_OK;
     return ddp_train_evaluator_create(&run->evaluator, &setup);
 }
@@ -294,8 +300,14 @@ enum ddp_status ddp_run_open(struct ddp_run *run)
         run->out = NULL;
     status = ddp_train_plan_workers(&run->plan, options, run->job, launched);
     if (status == DDP_OK && run->plan.rank == 0)
-        status = ddp_train_check_outputs(options);
-    if (status == DDP_OK && options->save && run->plan.rank == 0)
+        status = ddp_train_check_outputs(options, run->out);
+    if (status == DDP_OK)
+        status = ddp_run_check_prediction(run);
+    if (status == DDP_OK && ddp_train_evaluates_only(options))
+        run->plan.optimizer = (struct ddp_optimizer_config){.name = "sgd"}; /* without a state */
+    if (status == DDP_OK && options->predict && !options->plan && run->plan.rank == 0)
+        status = ddp_train_weights_check_path(options->predict);
+    if (status == DDP_OK && options->save && !options->plan && run->plan.rank == 0)
         status = ddp_train_weights_check_path(options->save);
     if (status == DDP_OK)
         status = ddp_run_checkpoint_open(run);
@@ -329,7 +341,7 @@ enum ddp_status ddp_run_open(struct ddp_run *run)
         status = ddp_run_best_open(run);
     if (status == DDP_OK)
         status = ddp_run_sample_open(run);
-    if (status == DDP_OK)
+    if (status == DDP_OK && !ddp_train_evaluates_only(options))
         status = ddp_run_open_loader(run, run->first_step, loader_depth(&run->plan), &run->loader);
     return status;
 }

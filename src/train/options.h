@@ -34,8 +34,8 @@ struct ddp_train_options {
     const char *data, *dataset, *val; /* NULL: not given */
     double val_split;                 /* 0: not given */
     bool normalize;
-    int tokens;                       /* enum ddp_token_kind */
-    int64_t seq_len, vocab_size;      /* vocab_size 0: as the data say */
+    int tokens;                  /* enum ddp_token_kind */
+    int64_t seq_len, vocab_size; /* vocab_size 0: as the data say */
     int64_t data_threads;
     bool crop, flip;                   /* --augment */
     int64_t image_height, image_width; /* 0: not given */
@@ -77,6 +77,8 @@ struct ddp_train_options {
     int64_t eval_every, eval_steps; /* steps, 0: each epoch; batches, 0: the whole test set */
     int64_t patience;               /* evaluations, 0: without end */
     bool keep_best;
+    bool eval_only;
+    const char *predict; /* NULL: not asked for */
     bool resume, extend, evaluate, quiet, plan, mfu;
     struct ddp_report_options report;
     int nan; /* enum ddp_nan_kind */
@@ -92,6 +94,9 @@ const struct ddp_option *ddp_train_option_table(void);
 
 /* Was the option of this name, which there is, given? */
 bool ddp_train_given(const struct ddp_train_options *options, const char *name);
+
+/* Do these options ask for an evaluation or predictions of a model, instead of training? */
+bool ddp_train_evaluates_only(const struct ddp_train_options *options);
 
 /* What was given of the chosen model. */
 const union ddp_model_own *ddp_train_model_own(const struct ddp_train_options *options);

@@ -299,10 +299,10 @@ enum ddp_status ddp_run_open(struct ddp_run *run)
     if (ddp_job_rank(run->job) != 0 || options->quiet)
         run->out = NULL;
     status = ddp_train_plan_workers(&run->plan, options, run->job, launched);
-    if (status == DDP_OK && run->plan.rank == 0)
-        status = ddp_train_check_outputs(options, run->out);
     if (status == DDP_OK)
         status = ddp_run_check_prediction(run);
+    if (status == DDP_OK && run->plan.rank == 0)
+        status = ddp_train_check_outputs(options, run->out);
     if (status == DDP_OK && ddp_train_evaluates_only(options))
         run->plan.optimizer = (struct ddp_optimizer_config){.name = "sgd"}; /* without a state */
     if (status == DDP_OK && options->predict && !options->plan && run->plan.rank == 0)

@@ -347,7 +347,6 @@ void ddp_run_drop_training(struct ddp_train_options *options)
     options->resume = options->extend = options->keep_best = false;
     options->save = options->export_path = NULL;
     options->sample_every = options->eval_every = options->patience = options->check_replicas = 0;
-    options->evaluate = options->evaluate || options->eval_only;
 }
 
 static bool ends_well(const char *path)

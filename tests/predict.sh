@@ -38,6 +38,15 @@ evaluates() {
     ! grep -qE '^(epoch|step|speed|batch|update) ' "$work/out" || fail "evaluation: $*: it trains: $(cat "$work/out")"
 }
 ways evaluates
+# --- checkpoints: the newest of a run, while it could go on; a certain one; nothing is written
+find "$work/run" | sort >"$work/files"
+for from in "--load $work/run" "--checkpoint $work/run" "--checkpoint $work/run --resume" "--resume-from $work/run/step-00000038" \
+    "--load $work/run/step-00000038/model.safetensors"; do
+    expect "evaluation of a checkpoint: $from" 0 '^test accuracy' "$ddprun" -n 2 $t $train --val "$work/tx.npy,$work/ty.npy" \
+        --eval-only -v $from
+    figures | cmp -s - "$work/figures" || fail "evaluation of a checkpoint: $from: $(figures)"
+done
+find "$work/run" | sort | cmp - "$work/files" || fail "--eval-only writes checkpoints"
 cp "$work/w" "$work/before"
 expect "options of training" 0 'warning: --save has no effect with --eval-only, which trains nothing' \
     $t $data --eval-only --load "$work/w" --save "$work/w" --epochs 9 --lr 1
@@ -88,14 +97,21 @@ expect "no weights" 2 'error: --eval-only needs a model that was trained' "$ddpr
 [ "$(grep -c 'needs a model' "$work/out")" -eq 1 ] || fail "no weights: not told once: $(cat "$work/out")"
 expect "no weights to predict with" 2 'error: --predict needs a model that was trained' $t $no --predict "$work/p.csv"
 expect "another ending" 2 'must end in .csv.* or in .npy' $t $no --load "$work/w" --predict "$work/p.txt"
-expect "tokens" 2 '--predict: the model gpt2 predicts the next token' $t --model gpt2 --data "$work/none" --load "$work/w" --predict "$work/p.csv"
-expect "no classes" 2 'the model article tells no classes apart' $t --model article --load "$work/w" --predict "$work/p.csv"
+seq 1 200 >"$work/text"
+gpt2="--model gpt2 --data $work/text --val $work/text --layers 1 --heads 1 --channels 8 --seq-len 8"
+expect "a model of tokens" 0 '^test accuracy' $t $gpt2 --steps 2 --save "$work/gpt2"
+grep '^test accuracy' "$work/out" >"$work/told"
+expect "tokens" 2 '--predict: the model gpt2 predicts the next token' $t --data "$work/none" --load "$work/gpt2" --predict "$work/p.csv"
+expect "a model of tokens, evaluated" 0 '^test accuracy' "$ddprun" -n 2 $t $gpt2 --eval-only -v --load "$work/gpt2"
+grep '^test accuracy' "$work/out" | cmp - "$work/told" || fail "tokens: other figures than in training"
+expect "a linear model" 0 '' $t --model article --epochs 1 --save "$work/article"
+expect "no classes" 2 'the model article tells no classes apart' $t --load "$work/article" --predict "$work/p.csv"
 mkdir "$work/d.csv"
 expect "a directory" 4 'd.csv: cannot write: it is a directory' $t $no --load "$work/w" --predict "$work/d.csv"
 expect "--no-eval" 2 '--eval-only and --no-eval exclude each other' $t $no --load "$work/w" --eval-only --no-eval
 expect "nothing to evaluate on" 2 '--eval-only: there is nothing to evaluate on' $t $train --hidden 16 --load "$work/w" --eval-only
 cp "$work/first.csv" "$work/p.csv"
-expect "weights that do not fit" 3 '' $t $data --hidden 17 --load "$work/w" --predict "$work/p.csv"
+expect "weights that do not fit" 2 'contradicts --load' $t $data --hidden 17 --load "$work/w" --predict "$work/p.csv"
 cmp -s "$work/first.csv" "$work/p.csv" || fail "a run that fails has written over the file"
 
 # --- PyTorch

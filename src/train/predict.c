@@ -381,16 +381,3 @@ enum ddp_status ddp_run_check_prediction(const struct ddp_run *run)
                         model->name);
     return DDP_OK;
 }
-
-enum ddp_status ddp_run_take_classes(const struct ddp_run *run, struct ddp_model_config *config)
-{
-    const struct ddp_train_options *options = run->options;
-    const struct ddp_model *model;
-    struct ddp_model_config loaded = {0};
-    if (!ddp_train_evaluates_only(options) || options->custom || config->x_dtype == DDP_I32)
-        return DDP_OK;
-    enum ddp_status status = ddp_train_weights_model(options->load, &model, &loaded);
-    if (status == DDP_OK && loaded.classes > config->classes)
-        config->classes = loaded.classes;
-    return status;
-}

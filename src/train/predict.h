@@ -14,10 +14,6 @@ void ddp_run_drop_training(struct ddp_train_options *options);
 /* Before the data are opened, on all ranks: DDP_ERR_INVALID names options that do not fit. */
 enum ddp_status ddp_run_check_prediction(const struct ddp_run *run);
 
-/* After the data are opened: how many classes the loaded model tells apart, where the data do not
- * have as many. */
-enum ddp_status ddp_run_take_classes(const struct ddp_run *run, struct ddp_model_config *config);
-
 /* What will be evaluated or predicted. */
 void ddp_run_print_model(const struct ddp_run *run);
 

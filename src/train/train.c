@@ -12,6 +12,7 @@
 #include "core/trace.h"
 #include "job/job.h"
 #include "train/best.h"
+#include "train/plan_memory.h"
 #include "train/predict.h"
 #include "train/replica_check.h"
 #include "train/sample.h"
@@ -207,12 +208,14 @@ static enum ddp_status open_metrics(struct ddp_run *run)
     if (run->out && planned)
         ddp_train_plan_print(plan, run->options, facts.data, facts.graph, &facts.memory,
                              ddp_device_describe(ddp_mode_device(run->mode)), run->out);
+    if (run->out && planned && !run->is_resumed)
+        ddp_load_print(&run->load, run->options, run->out);
     if (run->out && planned)
         ddp_run_print_compute(run);
     if (planned)
         ddp_run_evaluation_print(run);
     ddp_run_resume_print(run);
-    return run->options->plan ? DDP_OK : ddp_train_metrics_open(&run->metrics, &facts);
+    return ddp_train_metrics_open(&run->metrics, &facts);
 }
 
 static enum ddp_status save(struct ddp_run *run)
@@ -258,18 +261,31 @@ static enum ddp_status train_and_save(struct ddp_run *run, bool *stopped)
     return status;
 }
 
+/* With the file that --load stands for. */
+static enum ddp_status generate(const struct ddp_train_options *options, FILE *out)
+{
+    struct ddp_train_options found = *options;
+    struct ddp_load load;
+    enum ddp_status status = ddp_load_find(&load, options, true);
+    found.load = load.file;
+    if (status == DDP_OK)
+        status = ddp_train_sample(&found, out);
+    ddp_load_close(&load);
+    return status;
+}
+
 enum ddp_status ddp_train_run(ddp_train *train, FILE *out)
 {
     struct ddp_train_options options = train->options;
     struct ddp_run run = {.options = &options, .out = out};
     if (options.generate)
-        return ddp_train_sample(&options, out);
+        return generate(&options, out);
     const bool trains = !ddp_train_evaluates_only(&options);
     if (!trains)
         ddp_run_drop_training(&options);
     enum ddp_status status = ddp_run_open(&run);
     if (status == DDP_OK)
-        status = open_metrics(&run);
+        status = run.options->plan ? ddp_run_print_plan(&run) : open_metrics(&run);
     bool stopped = false;
     if (status == DDP_OK && !run.options->plan)
         status = trains ? train_and_save(&run, &stopped) : ddp_run_without_training(&run);

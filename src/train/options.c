@@ -238,6 +238,14 @@ static const struct ddp_option rows[] = {
     {OPTION_TEXT("stop", stop, "TEXT"),
      .help = "a continuation ends when it contains this text, or these numbers in a row"},
 
+    {OPTION_SECTION("Evaluating and predicting, instead of training"),
+     OPTION_FLAG("eval-only", eval_only), .example = "--eval-only --load model.safetensors",
+     .help = "evaluate the model that --load or --checkpoint names on the test set, once"},
+    {OPTION_TEXT("predict", predict, "FILE"),
+     .example = "--predict classes.csv --load model.safetensors",
+     .help = "write its class and probability for each test sample to this .csv, or all "
+             "probabilities to this .npy; without a test set, for each sample of --data"},
+
     {OPTION_SECTION("Where it runs"), OPTION_CHOICE("mode", mode, ddp_mode_names, "MODE"),
      .example = "--mode dp", .help = "accum (default alone), ddp (default under ddprun) or dp"},
     {OPTION_FLAG("distributed", distributed), .help = "the same as --mode ddp"},
@@ -429,7 +437,13 @@ const union ddp_model_own *ddp_train_model_own(const struct ddp_train_options *o
 
 bool ddp_train_options_accept_stop(const struct ddp_train_options *options)
 {
-    return options->checkpoint && !options->generate && !options->plan;
+    return options->checkpoint && !options->generate && !options->plan &&
+           !ddp_train_evaluates_only(options);
+}
+
+bool ddp_train_evaluates_only(const struct ddp_train_options *options)
+{
+    return options->eval_only || options->predict;
 }
 
 void ddp_train_options_default(struct ddp_train_options *options)

@@ -39,6 +39,24 @@ cp "$work/out" "$work/said"
 expect "text" 0 '^line 7' $t "$@"
 cmp -s "$work/said" "$work/out" || fail "text: $(cat "$work/out"), not $(cat "$work/said")"
 
+# Several at once, beyond the context; a sample is what it is alone.
+expect "texts" 0 '^--- sample 3 of 3 ---' $t "$@" --generate 40 --temperature 1 --samples 3
+sed -n '2,/^--- sample 2/p' "$work/out" | sed '$d' >"$work/first"
+expect "text alone" 0 '^line 7' $t "$@" --generate 40 --temperature 1
+cmp -s "$work/first" "$work/out" || fail "one of three: $(cat "$work/first"), not $(cat "$work/out")"
+
+# Texts during training change nothing, on one GPU, on two, and in bf16.
+for dtype in fp32 bf16; do
+    set -- $gpt2 --dtype $dtype --steps 4 --no-eval
+    expect "no texts, $dtype" 0 'saved' $t "$@" --acc-steps 2 --save "$work/plain"
+    expect "texts, $dtype" 0 '^--- step 4 ---' $t "$@" --acc-steps 2 --save "$work/told" --sample-every 2 --sample-length 9
+    cmp "$work/plain" "$work/told" || fail "--sample-every changes training in $dtype"
+    grep -A 1 -e '--- step' "$work/out" >"$work/texts"
+    expect "texts, 2 workers, $dtype" 0 '^--- step 4 ---' $d "$@" --save "$work/told" --sample-every 2 --sample-length 9
+    cmp "$work/plain" "$work/told" || fail "--sample-every changes training on 2 workers in $dtype"
+    sed 's/^\[0\] //' "$work/out" | grep -A 1 -e '--- step' | cmp - "$work/texts" || fail "2 workers write another text, $dtype"
+done
+
 # What is printed and written.
 expect "plan" 0 'workers  2 replicas on cuda: ' $t $mlp $dp --plan
 expect "plan, bf16" 0 'bf16 activations' $t $gpt2 --dtype bf16 --plan

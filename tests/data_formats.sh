@@ -14,6 +14,38 @@ expect "NumPy, no labels" 2 'error: .*version-1.npy has no labels' $t --data "$g
 expect "NumPy, a test set" 0 '^test accuracy' $t --data "$golden/grey.npy,$golden/grey-y.npy" \
     --val "$golden/grey.npy,$golden/grey-y.npy"
 expect "NumPy, missing labels" 4 'error: .*none.npy' $t --data "$golden/grey.npy,$golden/none.npy"
+expect "NumPy archive, capitals" 0 '^test accuracy' $t --data "$golden/names-capitals.npz"
+expect "NumPy archive, other names" 3 'error: .*has weights float32 of \(4, 3\); ids int64 of \(4,\); .*call the samples' \
+    $t --data "$golden/none-fits.npz"
+
+# Texts: directories, JSON lines, compressed ones. The same text in four forms ends in the same weights.
+text="$trainer --model gpt2 --layers 1 --heads 1 --channels 8 --seq-len 16 --batch-size 4 --steps 5 --threads 1 --quiet"
+mkdir -p "$work/texts/deep" "$work/sets/train" "$work/sets/val"
+seq 1000 | tr '\n' ' ' >"$work/texts/a.txt"
+seq 2000 3000 | tr '\n' ' ' >"$work/texts/deep/b.txt"
+{ cat "$work/texts/a.txt" && echo && cat "$work/texts/deep/b.txt"; } >"$work/joined.txt"
+gzip -c "$work/joined.txt" >"$work/joined.txt.gz"
+for file in texts/a.txt texts/deep/b.txt; do printf '{"text": "%s"}\n' "$(cat "$work/$file")"; done >"$work/lines.jsonl"
+gzip -c "$work/lines.jsonl" >"$work/lines.jsonl.gz"
+first=
+same "a text" $text --data "$work/joined.txt"
+same "a directory of texts" $text --data "$work/texts"
+same "a text, compressed" $text --data "$work/joined.txt.gz"
+same "JSON lines" $text --data "$work/lines.jsonl"
+same "JSON lines, compressed" $text --data "$work/lines.jsonl.gz"
+same "a pattern of texts" $text --data "$work/joined.tx?"
+cp "$work/texts/a.txt" "$work/sets/train"
+cp "$work/texts/deep/b.txt" "$work/sets/val"
+expect "directories for both sets" 0 'note: .*sets: 1 text for training, 1 for evaluation' \
+    $trainer --model gpt2 --layers 1 --heads 1 --channels 8 --seq-len 16 --steps 2 --data "$work/sets"
+grep -q '^test ' "$work/out" || fail "directories for both sets: no evaluation"
+echo '{"text": 3}' >>"$work/lines.jsonl"
+expect "a bad line" 3 'error: .*lines.jsonl: line 3: no text in it' $text --data "$work/lines.jsonl"
+mkdir "$work/nothing"
+expect "an empty directory" 4 'no data found in this directory. Looked for: .*\*.txt, \*.jsonl' $text --data "$work/nothing"
+head -c 3000000 /dev/zero | tr '\0' 'x' | gzip >"$work/large.txt.gz"
+expect "what is in memory is in the plan" 0 '^data .*large.txt.gz, .* 3.0 MB in memory of each worker' \
+    $trainer --model gpt2 --layers 1 --heads 1 --channels 8 --seq-len 64 --data "$work/large.txt.gz" --plan
 
 # CIFAR: records of a label and 3072 pixels; here all zero.
 mkdir "$work/cifar"
@@ -25,7 +57,7 @@ cifar() {
 cifar
 expect "CIFAR" 0 '^data .*cifar, 500 samples' $t --data "$work/cifar"
 expect "CIFAR, augmented" 0 '^test accuracy' $t --data "$work/cifar" --augment crop,flip --data-threads 2
-expect "CIFAR, another name" 3 'error: .*data_batch_1.bin' $t --data "$work/cifar/data_batch_1.bin" --dataset tokens --tokens gpt2
+expect "CIFAR, another name" 3 'error: .*data_batch_1.bin' "$trainer" --data "$work/cifar/data_batch_1.bin" --dataset tokens --tokens gpt2
 expect "IDX asked for" 4 'error: .*cifar/train-labels' $t --data "$work/cifar" --dataset idx
 expect "a test set of its own" 2 'error: --val' $t --data "$work/cifar" --val "$work/cifar"
 truncate -s -1 "$work/cifar/test_batch.bin"

@@ -71,6 +71,7 @@ struct ddp_dataset_info {
     double mean[DDP_DATASET_MAX_CHANNELS], std[DDP_DATASET_MAX_CHANNELS];
     const char *const *class_names; /* class_count of them; NULL: classes have no names */
     const char *notice;             /* a line that the user should read once; NULL: none */
+    bool planned; /* only the shape is known: there are no samples, and their number is made up */
 };
 
 struct ddp_dataset_ops {
@@ -114,6 +115,9 @@ struct ddp_dataset_source {
 /* The table's rows in turn; NULL after the last. */
 const struct ddp_dataset_source *ddp_dataset_source_at(size_t i);
 
+/* Will ddp_dataset_open() find tokens there? Looks at names and beginnings of files, says nothing. */
+bool ddp_dataset_holds_tokens(const char *source, const char *path);
+
 /* Opens a source.
  *   source       its name; NULL: the one that recognises the path
  *   train [out]  freed with ddp_dataset_close()
@@ -123,6 +127,10 @@ const struct ddp_dataset_source *ddp_dataset_source_at(size_t i);
 enum ddp_status ddp_dataset_open(const char *source, const struct ddp_dataset_options *options,
                                  ddp_dataset **train, ddp_dataset **test);
 void ddp_dataset_close(ddp_dataset *dataset);
+
+/* A dataset of which only the shape is known, for a plan: it cannot be read.
+ *   shape  x_dtype, dim_count, dims, class_count and label_count; the rest follows */
+enum ddp_status ddp_dataset_open_shape(const struct ddp_dataset_info *shape, ddp_dataset **dataset);
 
 const struct ddp_dataset_info *ddp_dataset_info(const ddp_dataset *dataset);
 

@@ -34,7 +34,7 @@ struct ddp_mode_setup {
     int64_t local_shards;   /* shards that each worker (or replica) runs, one after another */
     int64_t local_lanes;    /* that these are added up in (mode/lanes.h), 1 .. local_shards */
     int64_t global_shards;  /* W, of all workers and replicas */
-    const float *weights;   /* flat initial weights (host) */
+    const float *weights;   /* flat initial weights (host), of rank 0: NULL in others */
     enum ddp_dtype compute; /* DDP_BF16: the graphs compute in it, and get the weights so; else
                                DDP_F32 */
     uint64_t seed;          /* of random numbers in the graph: dropout */
@@ -99,9 +99,8 @@ enum ddp_status ddp_mode_memory(const ddp_mode *mode, struct ddp_mode_memory *me
 enum ddp_status ddp_mode_plan_memory(const struct ddp_mode_setup *setup,
                                      const struct ddp_mode_place *place, int replica,
                                      struct ddp_mode_memory *memory);
-void ddp_mode_plan_traffic(const struct ddp_mode_setup *setup,
-                                      const struct ddp_mode_place *place,
-                                      struct ddp_mode_traffic *traffic);
+void ddp_mode_plan_traffic(const struct ddp_mode_setup *setup, const struct ddp_mode_place *place,
+                           struct ddp_mode_traffic *traffic);
 ddp_device *ddp_mode_device(const ddp_mode *mode);
 
 /* The optimizer's state, for checkpoints: the name of array i ("exp_avg"), NULL after the last. */

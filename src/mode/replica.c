@@ -24,7 +24,7 @@ static enum ddp_status make_weights(struct ddp_replica *replica, const struct dd
     replica->owns_weights = !given->weights;
     if (replica->owns_weights)
         status = ddp_device_alloc(device, replica->flat_bytes, (void **)&replica->weights);
-    if (status == DDP_OK && replica->owns_weights)
+    if (status == DDP_OK && replica->owns_weights && setup->weights)
         status = ddp_device_copy_in(device, replica->weights, setup->weights, replica->flat_bytes);
     if (status != DDP_OK || setup->compute != DDP_BF16)
         return status;

@@ -67,10 +67,12 @@ struct ddp_train_totals {
 /* What an evaluation finds. */
 struct ddp_train_scores {
     int64_t samples;
-    double accuracy;      /* share of correct predictions, 0 .. 1 */
-    double loss;          /* mean over all predictions, in nats */
-    double perplexity;    /* of a language model: exp(loss); NAN: it is none */
-    double bits_per_byte; /* of the text; NAN: how many bytes its tokens stand for is not known */
+    double accuracy; /* share of correct predictions, 0 .. 1 */
+    double loss;     /* mean over all predictions, in nats */
+    /* Of a language model: exp(loss), and the same for each byte of the text if it is known how many
+     * bytes its tokens stand for. */
+    bool has_perplexity, has_bits_per_byte;
+    double perplexity, bits_per_byte;
 };
 
 struct ddp_train_evaluation {

@@ -272,9 +272,9 @@ static void progress_evaluation(void *state, const struct ddp_train_evaluation *
         fprintf(p->out, "step %" PRId64 "/%" PRId64 ": ", evaluation->step + 1,
                 p->facts->total_steps);
     fprintf(p->out, "test accuracy %.2f %%, test loss %.4f", 100 * scores->accuracy, scores->loss);
-    if (!isnan(scores->perplexity))
+    if (scores->has_perplexity)
         fprintf(p->out, ", perplexity %.5g", scores->perplexity);
-    if (!isnan(scores->bits_per_byte))
+    if (scores->has_bits_per_byte)
         fprintf(p->out, ", %.4f bits per byte", scores->bits_per_byte);
     if (evaluation->shows_best)
         print_best(p->out, evaluation);

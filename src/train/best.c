@@ -49,7 +49,7 @@ static enum ddp_status name_samples(const struct ddp_run *run, char *text, size_
 static enum ddp_status take_best(struct ddp_run *run)
 {
     struct ddp_checkpoint_best *best = &run->best;
-    char samples[sizeof best->samples];
+    char samples[sizeof best->samples] = "";
     if (run->is_resumed)
         *best = run->resumed.state.best;
     if (!run->evaluator)

@@ -53,6 +53,11 @@ static const char *const excluding[][2] = {
     {"warmup-steps", "warmup-epochs"},
     {"lr-step-size", "lr-milestones"},
     {"resume-from", "load"},
+    {"shape", "data"},
+    {"shape", "seq-len"},
+    {"classes", "data"},
+    {"shape", "resume"},
+    {"shape", "resume-from"},
 };
 
 static const struct {
@@ -76,7 +81,23 @@ const char *ddp_train_evaluation_option(const struct ddp_train_options *options)
     return of_evaluation[i];
 }
 
-static enum ddp_status check_pairs(const struct ddp_train_options *options)
+/* What stands for data in a plan, and in nothing else. */
+static enum ddp_status check_shape(const struct ddp_train_options *options)
+{
+    static const char *const names[] = {"shape", "classes"};
+    for (int i = 0; i < 2; i++)
+        if (ddp_train_given(options, names[i]) && !options->plan)
+            return ddp_fail(DDP_ERR_INVALID,
+                            "--%s is for --plan, which needs no data: training takes --data",
+                            names[i]);
+        else if (ddp_train_given(options, names[i]) && options->model == &ddp_model_article)
+            return ddp_fail(DDP_ERR_INVALID,
+                            "--%s: the model article draws its own samples; leave it out",
+                            names[i]);
+    return DDP_OK;
+}
+
+enum ddp_status ddp_train_check_pairs(const struct ddp_train_options *options)
 {
     for (size_t i = 0; i < sizeof excluding / sizeof excluding[0]; i++)
         if (ddp_train_given(options, excluding[i][0]) && ddp_train_given(options, excluding[i][1]))
@@ -119,7 +140,9 @@ enum ddp_status ddp_train_check_options(const struct ddp_train_options *options,
         return ddp_fail(DDP_ERR_INVALID,
                         "--sample-every: only gpt2 writes texts, and the model is %s",
                         plan->model->name);
-    enum ddp_status status = check_pairs(options);
+    enum ddp_status status = ddp_train_check_pairs(options);
+    if (status == DDP_OK)
+        status = check_shape(options);
     if (status != DDP_OK || plan->rank != 0)
         return status;
     if (options->val && !options->evaluate)

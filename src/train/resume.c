@@ -274,7 +274,7 @@ enum ddp_status ddp_run_resume(struct ddp_run *run)
                                    .extended_at = schedule->extended_at,
                                    .rate = schedule->rate,
                                    .extended_rate = schedule->extended_rate};
-            if (status == DDP_OK)
+            if (status == DDP_OK && run->weights) /* a plan has none */
                 status = ddp_checkpoint_take_weights(&run->resumed, run->graph, run->weights);
         }
     }

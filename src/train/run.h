@@ -8,12 +8,14 @@
 #include "train/evaluate.h"
 #include "weights/hf_config.h"
 #include "train/guard.h"
+#include "train/load.h"
 #include "report/metrics.h"
 #include "train/options.h"
 
 /* Everything a run opens; closed in reverse. */
 struct ddp_run {
-    const struct ddp_train_options *options;
+    struct ddp_train_options *options; /* the model is chosen when the run is opened */
+    struct ddp_load load;
     struct ddp_train_plan plan;
     ddp_job *job;
     ddp_comm *comm;
@@ -22,6 +24,8 @@ struct ddp_run {
     struct ddp_hf_config hf_config; /* with --config */
     ddp_graph *graph, *tail_graph;
     float *weights; /* flat, host: the initial ones, later what was fetched; NULL in between */
+    size_t program_bytes; /* of this process before the run was opened */
+    double device_bytes;  /* of the GPU, in use before it is trained on; 0: not known */
     ddp_mode *mode;
     ddp_loader *loader;
     ddp_train_evaluator *evaluator;
@@ -86,6 +90,14 @@ enum ddp_status ddp_run_checkpoint_poll(const struct ddp_run *run);
  *   stopped  the run ends early, on request */
 enum ddp_status ddp_run_checkpoint_finish(struct ddp_run *run, bool stopped);
 void ddp_run_checkpoint_close(struct ddp_run *run);
+
+/* What the mode is made from, for the run or for one that differs from it in plan and graphs. */
+struct ddp_mode_setup ddp_run_mode_setup(const struct ddp_run *run,
+                                         const struct ddp_train_plan *plan, const ddp_graph *graph,
+                                         const ddp_graph *tail_graph, enum ddp_dtype compute);
+
+/* Batches that training's loader holds at once; 0: the loader's default. */
+int ddp_run_loader_depth(const struct ddp_train_plan *plan);
 
 /* A loader of this rank's shards that begins with optimizer step `step`.
  *   depth  batches held at once; 0: the loader's default */

@@ -12,6 +12,7 @@
 #include "core/trace.h"
 #include "job/job.h"
 #include "train/best.h"
+#include "train/plan_memory.h"
 #include "train/replica_check.h"
 #include "train/sample.h"
 #include "train/summary.h"
@@ -203,11 +204,13 @@ static enum ddp_status open_metrics(struct ddp_run *run)
     if (run->out)
         ddp_train_plan_print(plan, run->options, facts.data, facts.graph, &facts.memory,
                              ddp_device_describe(ddp_mode_device(run->mode)), run->out);
+    if (run->out && !run->is_resumed)
+        ddp_load_print(&run->load, run->options, run->out);
     if (run->out)
         ddp_run_print_compute(run);
     ddp_run_evaluation_print(run);
     ddp_run_resume_print(run);
-    return run->options->plan ? DDP_OK : ddp_train_metrics_open(&run->metrics, &facts);
+    return ddp_train_metrics_open(&run->metrics, &facts);
 }
 
 static enum ddp_status save(struct ddp_run *run)
@@ -251,14 +254,27 @@ static enum ddp_status train_and_save(struct ddp_run *run, bool *stopped)
     return status;
 }
 
+/* With the file that --load stands for. */
+static enum ddp_status generate(const struct ddp_train_options *options, FILE *out)
+{
+    struct ddp_train_options found = *options;
+    struct ddp_load load;
+    enum ddp_status status = ddp_load_find(&load, options, true);
+    found.load = load.file;
+    if (status == DDP_OK)
+        status = ddp_train_sample(&found, out);
+    ddp_load_close(&load);
+    return status;
+}
+
 enum ddp_status ddp_train_run(ddp_train *train, FILE *out)
 {
     struct ddp_run run = {.options = &train->options, .out = out};
     if (train->options.generate)
-        return ddp_train_sample(&train->options, out);
+        return generate(&train->options, out);
     enum ddp_status status = ddp_run_open(&run);
     if (status == DDP_OK)
-        status = open_metrics(&run);
+        status = run.options->plan ? ddp_run_print_plan(&run) : open_metrics(&run);
     bool stopped = false;
     if (status == DDP_OK && !run.options->plan)
         status = train_and_save(&run, &stopped);

@@ -541,6 +541,26 @@ def write_jpeg():
     put("image", "bad-text", b"<html>404</html>")
 
 
+def write_text():
+    lines = ('{"text": "Once upon a time"}\n{"id": 7, "text": "two\\nlines", "meta": {"text": [1, 2.5e300, null]}}\n'
+             '\n{"text": ""}\n{"text": "caf\\u00e9 \\ud83d\\ude00 \\u0000", "text": "the last one counts"}').encode()
+    put("text", "good-lines", lines)
+    put("text", "good-windows", b"\xef\xbb\xbf" + lines.replace(b"\n", b"\r\n"))
+    put("text", "good-nothing", b"")
+    put("text", "good-blank", b"\n \t\r\n\n")
+    put("text", "good-large-number", b'{"n": 123456789012345678901234567890, "text": "a"}')
+    put("text", "good-gzip", packed(lines))
+    put("text", "good-gzip-two-members", packed(lines + b"\n") + packed(lines))
+    put("text", "bad-gzip-cut", packed(lines)[:-5])
+    put("text", "bad-gzip-trailing", packed(lines) + b"x")
+    put("text", "bad-gzip-flipped", flipped(packed(lines), 30))
+    for name, line in (("list", b'["text"]'), ("string", b'"text"'), ("no-text", b'{"txt": "a"}'), ("number", b'{"text": 1}'),
+                       ("null", b'{"text": null}'), ("cut", b'{"text": "a'), ("two-objects", b'{"text": "a"} {"text": "b"}'),
+                       ("surrogate", b'{"text": "\\ud800"}'), ("not-utf8", b'{"text": "\xff"}'), ("zero", b'{"text": "a\0"}'),
+                       ("deep", b'{"text": "a", "b":' + b"[" * 5000), ("over-two-lines", b'{"text":\n"a"}')):
+        put("text", "bad-" + name, b'{"text": "good"}\n' + line + b"\n")
+
+
 write_idx()
 write_safetensors()
 write_options()
@@ -548,5 +568,6 @@ write_llmc()
 write_hf_config()
 write_checkpoint()
 write_description()
+write_text()
 write_png()
 write_jpeg()

@@ -182,9 +182,9 @@ static const struct ddp_option rows[] = {
      .help = "type of the operands of products, and of activations on GPUs: fp32 (default) or "
              "bf16; weights are fp32"},
     {OPTION_TEXT("data", data, "PATH"), .example = "--data book.txt", .letter = 'd',
-     .help = "training data: a directory (IDX, CIFAR, train.bin, texts), X.npy,Y.npy, FILE.npz, a "
-             "token file, a text (also .gz or .jsonl) or a glob of them (default: Debian's "
-             "Fashion-MNIST)"},
+     .help = "training data: a directory (images, texts, IDX, CIFAR, train.bin), X.npy,Y.npy, "
+             "FILE.npz, a token file, a text (also .gz or .jsonl) or a glob of them (default: "
+             "Debian's Fashion-MNIST)"},
     {OPTION_CUSTOM("dataset", read_dataset, "NAME"),
      .help = "format of --data, if it is not detected: idx, cifar, npy, images, tokens or article"},
     {OPTION_TEXT("val", val, "PATH"), .help = "data for evaluation, if --data has none"},

@@ -16,7 +16,7 @@
 
 enum state {
     RUNNING,
-    DOUBTING, /* a victim has exited; the culprit should follow at once */
+    DOUBTING, /* a victim has exited, or one of many that fail alike: others may follow at once */
     ENDING,   /* SIGTERM is sent; SIGKILL follows at the deadline */
     KILLED,   /* SIGKILL is sent */
 };
@@ -45,6 +45,7 @@ struct job {
     int running;
     int signal_fd;
     enum state state;
+    int64_t start_ns; /* of this attempt */
     int64_t deadline_ns;
     uint64_t progress; /* of the board, as last seen */
     int64_t progress_ns;
@@ -56,6 +57,7 @@ struct job {
     bool disk_full;   /* it failed for that, and would again */
     int exit_code;
     int failed_rank; /* the one that was named, or -1 */
+    int exited_rank; /* the one that exited first, while others may do the same; or -1 */
     struct failures failures;
     long long kills_at_start; /* by the out-of-memory killer */
 };

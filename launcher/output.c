@@ -166,6 +166,9 @@ enum ddp_status output_open(struct output *output, const struct launch_plan *pla
         raise_descriptor_limit(relayed);
         status = relay_start(&output->relay, relayed);
     }
+    const struct route first = route_of(output, 0, 1);
+    if (status == DDP_OK && output->relay && first.shown && !first.relayed)
+        relay_lacks_rank_0(output->relay);
     if (status != DDP_OK)
         output_close(output, false);
     return status;
@@ -241,7 +244,8 @@ static void expand_prefix(const char *template, const char *role, int rank,
 static enum ddp_status relay_stream(struct output *output, int rank, int index,
                                     struct connection *connection)
 {
-    struct relay_stream stream = {.source = connection->source,
+    struct relay_stream stream = {.rank = rank,
+                                  .source = connection->source,
                                   .shown_on = index + 1,
                                   .file = connection->file,
                                   .file_path = connection->path};
@@ -345,6 +349,22 @@ void output_check_files(const struct output *output)
 bool output_shows_errors(const struct output *output, int rank)
 {
     return route_of(output, rank, 1).shown;
+}
+
+void output_failed_alike(const struct output *output)
+{
+    if (output->relay)
+        relay_failed_alike(output->relay);
+}
+
+bool output_only_shows_errors(const struct output *output)
+{
+    for (int rank = 0; rank < output->plan->nproc; rank++) {
+        const struct route route = route_of(output, rank, 1);
+        if (!route.shown || route.filed)
+            return false;
+    }
+    return true;
 }
 
 int output_end(struct output *output)

@@ -42,6 +42,13 @@ void output_check_files(const struct output *output);
 /* Is what the rank writes to standard error shown? */
 bool output_shows_errors(const struct output *output, int rank);
 
+/* Is the standard error of all ranks shown, and kept nowhere else? Then an error that several ranks
+ * find needs to be written by one of them only. */
+bool output_only_shows_errors(const struct output *output);
+
+/* All workers have failed in the same way: an error need not be shown for each. */
+void output_failed_alike(const struct output *output);
+
 /* Asks for the end of the output; the descriptor, if any (-1), becomes readable when all is
  * written. */
 int output_end(struct output *output);

@@ -11,6 +11,8 @@
 #include "core/clock.h"
 #include "core/log.h"
 #include "core/memory.h"
+#include "core/terminal.h"
+#include "launcher/repeats.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -26,6 +28,8 @@
 #define OUT_BYTES      131072
 #define OWNER_NS       1000000000 /* how long the others wait for the end of a line */
 #define IN_SIGHT_BYTES 800        /* that others have shown since: about ten lines */
+#define HOLD_NS        300000000  /* how long an error text is held back after its last line */
+#define VERDICT_NS     700000000  /* the same, after the end, where rank 0 has the terminal */
 #define DRAIN_NS       500000000  /* at the end: how long to wait for a pipe that is still open */
 
 enum slot_state {
@@ -40,8 +44,10 @@ struct slot {
     struct relay_stream stream;
     char *buffer; /* what is not shown yet */
     size_t used;
-    bool in_line; /* part of the line in the buffer is out already */
-    bool at_end;  /* all is read; the rest of the buffer waits for the output's owner */
+    bool in_line;    /* part of the line in the buffer is out already */
+    bool held;       /* an error text is held back, to be compared with other ranks' */
+    int64_t read_ns; /* when the last bytes came, or the end */
+    bool at_end;     /* all is read; the rest of the buffer waits for the output's owner */
     char tail[RELAY_TAIL];
     size_t tail_bytes; /* of all that ever came */
     uint64_t shown_at; /* the relay's shown_bytes when this stream was last shown */
@@ -57,6 +63,9 @@ struct relay {
     /* These two are written by the thread alone, and read by relay_tail() too. */
     _Atomic uint64_t shown_bytes; /* on standard output and error together */
     atomic_bool broken[3];        /* standard output (1) or error (2) has no reader any more */
+    atomic_bool lacks_rank_0;
+    atomic_bool alike;
+    struct repeats repeats;
     struct slot *owner[3];
     int64_t owner_since_ns;
     int capacity;
@@ -112,8 +121,9 @@ static bool write_all(int fd, const char *data, size_t bytes)
 
 static void show(struct relay *relay, int fd, const char *data, size_t bytes)
 {
-    if (relay->broken[fd] || lost[fd])
+    if (bytes == 0 || relay->broken[fd] || lost[fd])
         return;
+    ddp_bar_clear();
     if (write_all(fd, data, bytes))
         relay->shown_bytes += bytes;
     else if (errno == EPIPE)
@@ -154,6 +164,33 @@ static void show_lines(struct relay *relay, struct slot *slot, const char *data,
     show(relay, fd, relay->out, used);
 }
 
+/* May the text that is held back be shown, or left out? */
+static bool is_due(const struct relay *relay, const struct slot *slot, bool at_end)
+{
+    const int64_t past_ns = ddp_clock_ns() - slot->read_ns;
+    if (slot->at_end && relay->lacks_rank_0 && !relay->alike)
+        return past_ns > VERDICT_NS;
+    return at_end || past_ns > HOLD_NS || slot->used > BUFFER_BYTES / 2;
+}
+
+/* Shows `ready` bytes of the buffer, but holds an error text back, and leaves it out where another
+ * rank has shown the same. Returns how many bytes are done with. */
+static size_t show_compared(struct relay *relay, struct slot *slot, size_t ready, bool at_end)
+{
+    const int rank = slot->stream.rank;
+    const size_t start = slot->in_line ? ready : repeats_find_error(slot->buffer, ready);
+    const char *error = slot->buffer + start;
+    show_lines(relay, slot, slot->buffer, start);
+    slot->held = start < ready && !is_due(relay, slot, at_end);
+    if (start == ready || slot->held)
+        return start;
+    if (slot->at_end && relay->lacks_rank_0 && relay->alike)
+        repeats_like_rank_0(&relay->repeats, rank, error, ready - start);
+    else if (!repeats_has(&relay->repeats, rank, error, ready - start))
+        show_lines(relay, slot, error, ready - start);
+    return ready;
+}
+
 /* Shows what can be shown of a slot's buffer: all whole lines; all of it at the end, or when it is
  * full. */
 static void flush_slot(struct relay *relay, struct slot *slot, bool at_end)
@@ -170,7 +207,10 @@ static void flush_slot(struct relay *relay, struct slot *slot, bool at_end)
     if (at_end || !slot->stream.prefix[0] || slot->in_line ||
         (ready == 0 && slot->used == BUFFER_BYTES))
         ready = slot->used;
-    show_lines(relay, slot, slot->buffer, ready);
+    if (fd == STDERR_FILENO && slot->stream.prefix[0])
+        ready = show_compared(relay, slot, ready, at_end);
+    else
+        show_lines(relay, slot, slot->buffer, ready);
     if (ready > 0)
         slot->shown_at = relay->shown_bytes;
     memmove(slot->buffer, slot->buffer + ready, slot->used - ready);
@@ -217,6 +257,8 @@ static void finish_slot(struct relay *relay, struct slot *slot)
     if (fd >= 0 && relay->owner[fd] && relay->owner[fd] != slot)
         return;
     flush_slot(relay, slot, true);
+    if (slot->held)
+        return;
     pthread_mutex_lock(&relay->mutex);
     slot->state = ENDED;
     pthread_cond_broadcast(&relay->changed);
@@ -238,6 +280,7 @@ static void end_slot(struct relay *relay, struct slot *slot)
     close(slot->stream.source);
     close_file(slot);
     slot->at_end = true;
+    slot->read_ns = ddp_clock_ns();
     finish_slot(relay, slot);
 }
 
@@ -253,6 +296,7 @@ static void read_slot(struct relay *relay, struct slot *slot)
             close_file(slot);
         }
         keep_tail(slot, at, (size_t)n);
+        slot->read_ns = ddp_clock_ns();
         slot->used += (size_t)n;
         flush_slot(relay, slot, false);
     }
@@ -285,7 +329,7 @@ static void flush_waiting(struct relay *relay)
 }
 
 /* Fills the poll set; returns its size.
- *   waiting [out]  some stream has ended, and its last lines wait for an owner */
+ *   waiting [out]  some lines wait: for an owner of the output, or to be compared */
 static int gather(struct relay *relay, bool *finishing, bool *waiting)
 {
     int n = 0;
@@ -295,7 +339,7 @@ static int gather(struct relay *relay, bool *finishing, bool *waiting)
     *finishing = relay->finishing;
     for (int i = 0; i < relay->capacity; i++) {
         const struct slot *slot = &relay->slots[i];
-        *waiting = *waiting || (slot->state == OPEN && slot->at_end);
+        *waiting = *waiting || (slot->state == OPEN && (slot->at_end || slot->held));
         if (slot->state != OPEN || slot->at_end || slot->used == BUFFER_BYTES)
             continue;
         relay->polled_slot[n] = i;
@@ -316,6 +360,7 @@ static void *run(void *arg)
 {
     struct relay *relay = arg;
     int64_t last_ns = ddp_clock_ns();
+    bool noting = false;
     for (;;) {
         bool finishing, waiting;
         bool owned = relay->owner[STDOUT_FILENO] || relay->owner[STDERR_FILENO];
@@ -323,7 +368,8 @@ static void *run(void *arg)
         int n = gather(relay, &finishing, &waiting);
         if (finishing && n == 1 && !waiting)
             break;
-        int ready = poll(relay->polled, (nfds_t)n, owned || finishing || waiting ? 100 : -1);
+        int ready =
+            poll(relay->polled, (nfds_t)n, owned || finishing || waiting || noting ? 100 : -1);
         if (relay->polled[0].revents & POLLIN && read(relay->wake, &woken, sizeof woken) < 0)
             continue;
         for (int i = 1; i < n && ready > 0; i++)
@@ -331,12 +377,14 @@ static void *run(void *arg)
                 read_slot(relay, &relay->slots[relay->polled_slot[i]]);
         if (owned || waiting)
             flush_waiting(relay);
+        noting = repeats_note(&relay->repeats, false);
         if (ready > 0)
             last_ns = ddp_clock_ns();
         else if (finishing && ddp_clock_ns() - last_ns > DRAIN_NS)
             for (int i = 1; i < n; i++)
                 end_slot(relay, &relay->slots[relay->polled_slot[i]]);
     }
+    repeats_note(&relay->repeats, true);
     notify(relay->done);
     return NULL;
 }
@@ -392,6 +440,16 @@ enum ddp_status relay_start(struct relay **relay, int capacity)
     }
     *relay = r;
     return DDP_OK;
+}
+
+void relay_lacks_rank_0(struct relay *relay)
+{
+    atomic_store(&relay->lacks_rank_0, true);
+}
+
+void relay_failed_alike(struct relay *relay)
+{
+    atomic_store(&relay->alike, true);
 }
 
 enum ddp_status relay_add(struct relay *relay, const struct relay_stream *stream, int *slot)

@@ -17,6 +17,7 @@ struct relay;
 #define RELAY_TAIL   2048 /* bytes kept of the end of each stream */
 
 struct relay_stream {
+    int rank;
     int source;                   /* read end of the worker's pipe; the relay's from now on */
     int shown_on;                 /* STDOUT_FILENO, STDERR_FILENO, or -1: not shown */
     int file;                     /* log file, or -1; the relay's from now on */
@@ -27,6 +28,13 @@ struct relay_stream {
 
 /* `capacity`: the most streams there will be at a time. */
 enum ddp_status relay_start(struct relay **relay, int capacity);
+
+/* Rank 0 writes standard error to a terminal itself: when another rank's stream has ended with an
+ * error text, the relay waits a moment for relay_failed_alike() before it shows that. */
+void relay_lacks_rank_0(struct relay *relay);
+
+/* All workers have failed in the same way: what rank 0 has written stands for the others. */
+void relay_failed_alike(struct relay *relay);
 
 /* Adds a stream; *slot [out] is its number. */
 enum ddp_status relay_add(struct relay *relay, const struct relay_stream *stream, int *slot);

@@ -89,8 +89,13 @@ void report_failure(const struct ddp_board *board, const struct report_end *end)
         snprintf(others, sizeof others, "; ending the other worker");
     else if (end->left > 1)
         snprintf(others, sizeof others, "; ending the other %d workers", end->left);
-    ddp_log(DDP_LOG_ERROR, "rank %d (pid %ld) %s%s%s%s", end->rank, (long)end->pid, how, last,
-            memory, others);
+    if (end->alike == 2)
+        ddp_log(DDP_LOG_ERROR, "both workers %s%s", how, memory);
+    else if (end->alike)
+        ddp_log(DDP_LOG_ERROR, "all %d workers %s%s", end->alike, how, memory);
+    else
+        ddp_log(DDP_LOG_ERROR, "rank %d (pid %ld) %s%s%s%s", end->rank, (long)end->pid, how, last,
+                memory, others);
 }
 
 /* Cuts line ends off; what a terminal must not see is the log's to escape. */

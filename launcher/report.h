@@ -22,6 +22,7 @@ struct report_end {
     long peak_kib;  /* of its memory, 0: unknown */
     bool no_memory; /* the out-of-memory killer has killed processes since the start */
     int left;       /* workers that are being ended because of it */
+    int alike;      /* workers that all exited so; 0: it was this one first */
 };
 
 /* Logs it, with the worker's last activity. */

@@ -6,8 +6,10 @@
 
 #include "launcher/supervise.h"
 
+#include "core/clock.h"
 #include "core/log.h"
 #include "core/memory.h"
+#include "core/terminal.h"
 #include "launcher/error_file.h"
 #include "launcher/limits.h"
 #include "launcher/report.h"
@@ -66,6 +68,8 @@ static enum ddp_status open_board(struct job *job)
     if (status != DDP_OK)
         return status;
     struct ddp_board_memory *memory = job->board.memory;
+    ddp_bar_share(&memory->bar_columns);
+    ddp_bar_set_terminal(isatty(STDOUT_FILENO) ? STDOUT_FILENO : -1);
     memory->restart = (uint32_t)job->plan->restart;
     if (job->plan->restart == 0) { /* a fault comes once */
         memcpy(memory->faults, settings->faults, sizeof settings->faults);
@@ -93,8 +97,11 @@ static enum ddp_status open_attempt(struct job *job)
                                job->heap_fd)) != DDP_OK)
         goto no_spawner;
     if ((status = output_open(&job->output, job->plan, &job->board,
-                              output_take_directory(&job->output))) == DDP_OK)
+                              output_take_directory(&job->output))) == DDP_OK) {
+        if (output_only_shows_errors(&job->output))
+            job->board.memory->flags |= DDP_BOARD_ONE_SPEAKS;
         return DDP_OK;
+    }
     spawner_close(&job->spawner);
 no_spawner:
     ddp_board_unmap(&job->board);
@@ -163,7 +170,8 @@ static void run_attempt(struct job *job)
     job->deadline_ns = INT64_MAX;
     job->decided = job->restartable = job->disk_full = false;
     job->exit_code = 0;
-    job->failed_rank = -1;
+    job->failed_rank = job->exited_rank = -1;
+    job->start_ns = ddp_clock_ns();
     job->kills_at_start = memory_kills();
     if (open_attempt(job) != DDP_OK) {
         job_decide(job, EXIT_LAUNCHER);

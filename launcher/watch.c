@@ -8,6 +8,7 @@
 
 #include "core/clock.h"
 #include "core/log.h"
+#include "core/terminal.h"
 #include "launcher/first_failure.h"
 #include "launcher/signals.h"
 #include "launcher/board_table.h"
@@ -160,6 +161,8 @@ void watch_workers(struct job *job)
         bool children = false;
         while (read(job->signal_fd, &info, sizeof info) == (ssize_t)sizeof info) {
             children = children || info.ssi_signo == SIGCHLD;
+            if (info.ssi_code == SI_KERNEL && signals_end_job((int)info.ssi_signo))
+                ddp_bar_end_line(); /* the terminal has just shown "^C" */
             signals_handle(job, (int)info.ssi_signo);
         }
         if (children)

@@ -17,6 +17,7 @@ static struct ddp_checkpoint_state make_state(void)
 {
     struct ddp_checkpoint_state state = {
         .cursor = cursor,
+        .best = {.samples = "640 of 1f", .step = 30, .loss = 0x1.23456789abcdp-3, .since = 2},
         .parts = {{.bytes = 104, .crc32 = 0xfedcba98}, {.bytes = 1ull << 40, .crc32 = 0}}};
     ddp_checkpoint_fact_add(&state.facts, "model", "%s", "gpt2 \"quoted\" \\ \xc3\xa9");
     ddp_checkpoint_fact_add(&state.facts, "batch size", "%d", 64);
@@ -34,6 +35,10 @@ START_TEST(state_reads_back)
     ck_assert_int_eq(back.facts.count, 2);
     ck_assert_str_eq(back.facts.facts[0].value, state.facts.facts[0].value);
     ck_assert_str_eq(back.facts.facts[1].name, "batch size");
+    ck_assert_str_eq(back.best.samples, state.best.samples);
+    ck_assert_int_eq(back.best.step, 30);
+    ck_assert_double_eq(back.best.loss, state.best.loss);
+    ck_assert_int_eq(back.best.since, 2);
     for (int i = 0; i < DDP_CHECKPOINT_PARTS; i++) {
         ck_assert_uint_eq(back.parts[i].bytes, state.parts[i].bytes);
         ck_assert_uint_eq(back.parts[i].crc32, state.parts[i].crc32);
@@ -154,12 +159,18 @@ static ddp_graph *make_graph(void)
     return graph;
 }
 
-static void write_one(struct ddp_checkpoint_dir *dir, const ddp_graph *graph, int64_t step,
-                      float value, int64_t keep)
+/* best: the step of the best evaluation so far, whose checkpoint is to be kept; 0: none is */
+static void write_next(struct ddp_checkpoint_dir *dir, const ddp_graph *graph, int64_t step,
+                       float value, int64_t keep, int64_t best)
 {
-    struct ddp_checkpoint_writer_config config = {
-        .dir = dir, .graph = graph, .keep = keep, .array_count = 2, .array_names = {NULL, "sum"}};
+    struct ddp_checkpoint_writer_config config = {.dir = dir,
+                                                  .graph = graph,
+                                                  .keep = keep,
+                                                  .keep_best = best > 0,
+                                                  .array_count = 2,
+                                                  .array_names = {NULL, "sum"}};
     struct ddp_checkpoint_state state = make_state();
+    state.best.step = best;
     ddp_checkpoint_writer *writer;
     float *const *arrays;
     state.cursor.step = step;
@@ -172,6 +183,12 @@ static void write_one(struct ddp_checkpoint_dir *dir, const ddp_graph *graph, in
     ck_assert_int_eq(ddp_checkpoint_start(writer, &state), DDP_OK);
     ck_assert_int_eq(ddp_checkpoint_wait(writer), DDP_OK);
     ddp_checkpoint_writer_destroy(writer);
+}
+
+static void write_one(struct ddp_checkpoint_dir *dir, const ddp_graph *graph, int64_t step,
+                      float value, int64_t keep)
+{
+    write_next(dir, graph, step, value, keep, 0);
 }
 
 static void remove_all(struct ddp_checkpoint_dir *dir)
@@ -244,6 +261,49 @@ START_TEST(old_ones_go)
 }
 END_TEST
 
+static bool is_there(const char *name)
+{
+    return access(scratch_path(name), F_OK) == 0;
+}
+
+/* The link follows the best one, which stays beside the newest, also in a run without --keep-best,
+ * and where the link cannot be made. */
+START_TEST(best_one_stays)
+{
+    struct ddp_checkpoint_dir dir;
+    struct ddp_checkpoint found;
+    ddp_graph *graph = make_graph();
+    ck_assert_int_eq(ddp_checkpoint_dir_open(&dir, scratch_path("c"), 0), DDP_OK);
+    ck_assert_int_eq(ddp_checkpoint_dir_best(&dir), -1);
+    write_next(&dir, graph, 1, 1, 1, 1);
+    write_next(&dir, graph, 2, 1, 1, 2);
+    ck_assert_int_eq(ddp_checkpoint_dir_best(&dir), 2);
+    ck_assert(!is_there("c/step-00000001"));
+    write_next(&dir, graph, 3, 1, 1, 2);
+    write_next(&dir, graph, 4, 1, 1, 2);
+    write_one(&dir, graph, 5, 1, 1);
+    ck_assert(is_there("c/step-00000002") && is_there("c/step-00000005"));
+    ck_assert(!is_there("c/step-00000003") && !is_there("c/step-00000004"));
+    ck_assert_int_eq(ddp_checkpoint_read(&found, scratch_path("c/best")), DDP_OK);
+    ck_assert_int_eq(found.state.cursor.step, 2);
+    ddp_checkpoint_free(&found);
+    ck_assert_int_eq(unlink(scratch_path("c/best")), 0);
+    ck_assert_int_eq(mkdir(scratch_path("c/best"), 0777), 0);
+    capture_start();
+    write_next(&dir, graph, 6, 1, 1, 6);
+    one_message(capture_stop(), "c/best: cannot make this link to step-00000006", "directory");
+    write_next(&dir, graph, 7, 1, 1, 6);
+    ck_assert(is_there("c/step-00000006") && is_there("c/step-00000007"));
+    ck_assert_int_eq(rmdir(scratch_path("c/best")), 0);
+    ck_assert_int_eq(symlink("elsewhere", scratch_path("c/best")), 0);
+    ck_assert_int_eq(ddp_checkpoint_dir_best(&dir), -1);
+    ck_assert_int_eq(unlink(scratch_path("c/best")), 0);
+    remove_all(&dir);
+    ck_assert_int_eq(rmdir(scratch_path("c")), 0);
+    ddp_graph_destroy(graph);
+}
+END_TEST
+
 START_TEST(lock_and_leftovers)
 {
     struct ddp_checkpoint_dir dir, second;
@@ -258,7 +318,8 @@ START_TEST(lock_and_leftovers)
     one_message(capture_stop(), "another trainer", scratch_path("c"));
     ck_assert_int_eq(status, DDP_ERR_IO);
     ck_assert_int_eq(ddp_checkpoint_dir_begin(&dir, 3, &fd), DDP_OK);
-    close(fd); /* killed here */
+    close(fd); /* killed here, or at the link to the best one */
+    ck_assert_int_eq(symlink("step-00000002", scratch_path("c/.best.tmp-7")), 0);
     ddp_checkpoint_dir_close(&dir);
     ck_assert_int_ne(rmdir(scratch_path("c")), 0);
     ck_assert_int_eq(ddp_checkpoint_dir_open(&dir, scratch_path("c"), 0), DDP_OK);
@@ -280,6 +341,7 @@ Suite *test_suite(void)
     tcase_add_test(tests, match_names_all_differences);
     tcase_add_test(tests, newest_is_read_and_replaced);
     tcase_add_test(tests, old_ones_go);
+    tcase_add_test(tests, best_one_stays);
     tcase_add_test(tests, lock_and_leftovers);
     suite_add_tcase(suite, tests);
     return suite;

@@ -5,6 +5,7 @@
 #include "config.h"
 
 #include "tests/job_world.h"
+#include "tests/scratch.h"
 
 #include "core/clock.h"
 #include "core/log.h"
@@ -454,6 +455,75 @@ START_TEST(barrier_threads)
 }
 END_TEST
 
+/* --- errors that several ranks find ----------------------------------------------------------- */
+
+/* Each logs an error that all find, one of its own, and that memory ran out, each with its number.
+ */
+static int fail_alike(ddp_job *job, int rank)
+{
+    board.memory->flags |= DDP_BOARD_ONE_SPEAKS;
+    ddp_job_barrier(job, 20000);
+    (void)ddp_fail(DDP_ERR_INVALID, "--lr abc");
+    (void)ddp_fail(DDP_ERR_INVALID, "device %d", rank);
+    (void)ddp_fail(DDP_ERR_MEMORY, "out of memory for %d bytes", rank);
+    return 0;
+}
+
+static int count_of(const char *text, const char *word)
+{
+    int count = 0;
+    for (; (text = strstr(text, word)); text += strlen(word))
+        count++;
+    return count;
+}
+
+START_TEST(errors_said_once)
+{
+    struct ddp_board_view view;
+    capture_start();
+    run_world(4, fail_alike, 0);
+    const char *text = capture_stop();
+    ck_assert_int_eq(count_of(text, "--lr abc"), 1);
+    ck_assert_ptr_nonnull(strstr(text, "rank 0: error: --lr abc"));
+    ck_assert_int_eq(count_of(text, "error: device "), 4);
+    ck_assert_int_eq(count_of(text, "out of memory"), 1);
+    for (int rank = 0; rank < 4; rank++) {
+        ddp_board_read(&board, rank, &view);
+        ck_assert(view.told);
+    }
+}
+END_TEST
+
+/* Runs a rank that may log the error, and returns whether its line was written. */
+static bool says(int rank, bool fails)
+{
+    int status;
+    pid_t pid = fork();
+    if (pid == 0) {
+        (void)join_job(rank); /* its end is that of the process */
+        capture_start();
+        if (fails)
+            (void)ddp_fail(DDP_ERR_INVALID, "the same");
+        _exit(strstr(capture_stop(), "error: the same\n") != NULL);
+    }
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    return WEXITSTATUS(status);
+}
+
+/* Rank 1 is silent after rank 0 has said it; not if rank 0 says nothing, if it died before its line
+ * was written, or where the launcher keeps what each rank writes. */
+START_TEST(errors_of_the_dead)
+{
+    enum { SAID, NOTHING, UNSAID, KEPT };
+    make_board(2);
+    board.memory->flags |= _i == KEPT ? 0 : DDP_BOARD_ONE_SPEAKS;
+    ck_assert(says(0, _i != NOTHING) == (_i != NOTHING));
+    for (int i = 0; _i == UNSAID && i < DDP_BOARD_ERRORS; i++)
+        atomic_store(&board.memory->errors[i].said_ns, 0);
+    ck_assert(says(1, true) == (_i != SAID));
+}
+END_TEST
+
 Suite *test_suite(void)
 {
     Suite *suite = suite_create("job");
@@ -472,6 +542,8 @@ Suite *test_suite(void)
     tcase_add_test(processes, ids_bad);
     tcase_add_test(processes, abort_wakes);
     tcase_add_test(processes, heap_processes);
+    tcase_add_test(processes, errors_said_once);
+    tcase_add_loop_test(processes, errors_of_the_dead, 0, 4);
     TCase *lines = test_case(suite, "lines", 60);
     tcase_add_test(lines, line_view);
     tcase_add_test(lines, line_scribbled);

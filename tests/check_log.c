@@ -7,11 +7,16 @@
 #include "tests/scratch.h"
 
 #include "core/log.h"
+#include "core/terminal.h"
 #include "core/text.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
+#include <pty.h>
 #include <string.h>
+#include <termios.h>
+#include <unistd.h>
 
 /* What was written since the last call, or since capture_start(). */
 static const char *take_messages(void)
@@ -135,9 +140,29 @@ START_TEST(log_cuts_between_characters)
 }
 END_TEST
 
-static void count_calls(void *arg)
+/* A terminal of `columns`, on which `text` was shown; what was written there is in shown. */
+static int terminal_main, terminal_fd;
+static char shown[512];
+
+static void open_terminal(unsigned short columns)
 {
-    ++*(int *)arg;
+    struct winsize size = {.ws_row = 24, .ws_col = columns};
+    struct termios modes;
+    ck_assert_int_eq(openpty(&terminal_main, &terminal_fd, NULL, NULL, &size), 0);
+    ck_assert_int_eq(tcgetattr(terminal_fd, &modes), 0);
+    cfmakeraw(&modes);
+    ck_assert_int_eq(tcsetattr(terminal_fd, TCSANOW, &modes), 0);
+}
+
+static const char *read_terminal(void)
+{
+    struct pollfd ready = {.fd = terminal_main, .events = POLLIN};
+    size_t used = 0;
+    for (ssize_t n; used < sizeof shown - 1 && poll(&ready, 1, 0) > 0; used += (size_t)n)
+        if ((n = read(terminal_main, shown + used, sizeof shown - 1 - used)) <= 0)
+            break;
+    shown[used] = '\0';
+    return shown;
 }
 
 static void *log_a_line(void *arg)
@@ -147,21 +172,63 @@ static void *log_a_line(void *arg)
     return NULL;
 }
 
-START_TEST(log_makes_room_in_its_thread)
+/* A bar is removed before a line, once, by whoever writes it. */
+START_TEST(log_removes_the_bar)
 {
-    int calls = 0;
+    static _Atomic uint32_t shared;
     pthread_t thread;
-    ddp_log_set_before(count_calls, &calls);
+    open_terminal(20);
+    ddp_bar_shown(10);
+    ck_assert(!ddp_bar_clear()); /* there is no terminal */
+    ddp_bar_set_terminal(terminal_fd);
+    ddp_bar_share(&shared);
+    ddp_log(DDP_LOG_ERROR, "nothing to remove");
+    ck_assert_str_eq(read_terminal(), "");
+    ddp_bar_shown(20);
+    ck_assert_int_eq(shared, 20);
     ddp_log(DDP_LOG_DEBUG, "not wanted");
-    ck_assert_int_eq(calls, 0);
-    ddp_log(DDP_LOG_ERROR, "one");
-    ddp_fail(DDP_ERR_IO, "two");
+    ck_assert_str_eq(read_terminal(), "");
     ck_assert_int_eq(pthread_create(&thread, NULL, log_a_line, NULL), 0);
     pthread_join(thread, NULL);
-    ck_assert_int_eq(calls, 2);
-    ddp_log_set_before(NULL, NULL);
-    ddp_log(DDP_LOG_ERROR, "three");
-    ck_assert_int_eq(calls, 2);
+    ck_assert_str_eq(read_terminal(), "\r\033[J");
+    ddp_fail(DDP_ERR_IO, "it is gone");
+    ck_assert_str_eq(read_terminal(), "");
+    ddp_bar_shown(41); /* the window became narrower: three rows */
+    ck_assert(ddp_bar_clear());
+    ck_assert_str_eq(read_terminal(), "\033[A\033[A\r\033[J");
+    ddp_bar_unshare(&shared);
+    ddp_bar_shown(10);
+    ck_assert_int_eq(shared, 0);
+    ddp_bar_set_terminal(-1);
+}
+END_TEST
+
+static const struct {
+    int columns;
+    const char *text, *shown;
+} folded[] = {
+    {20, "short\n", "short\n"},
+    {20, "exactly as many here\n", "exactly as many here\n"},
+    {20, "exactly as many heres\n", "exactly as many\n  heres\n"},
+    {20, "one line\nand a second that is long\n", "one line\nand a second that is\n  long\n"},
+    {20, "a-word-that-fits-in-no-row at all\n", "a-word-that-fits-in-no-row\n  at all\n"},
+    {20, "label    of two parts, of three\n", "label    of two\n  parts, of three\n"},
+    {20, "\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9 0123456789 x",
+     "\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9 0123456789\n  x"},
+    {0, "a terminal that does not say how wide it is\n",
+     "a terminal that does not say how wide it is\n"},
+    {4, "a b c d e f\n", "a b c d e f\n"},
+    {20, "", ""},
+};
+
+START_TEST(terminal_breaks_lines_between_words)
+{
+    open_terminal((unsigned short)folded[_i].columns);
+    FILE *out = fdopen(terminal_fd, "w");
+    ddp_terminal_print(out, "%s", folded[_i].text);
+    fflush(out);
+    ck_assert_str_eq(read_terminal(), folded[_i].shown);
+    fclose(out);
 }
 END_TEST
 
@@ -173,6 +240,8 @@ Suite *test_suite(void)
     tcase_add_loop_test(log, log_escapes, 0, sizeof texts / sizeof texts[0]);
     tcase_add_test(log, log_cuts_between_characters);
     tcase_add_test(log, log_tells_lack_of_memory_once);
-    tcase_add_test(log, log_makes_room_in_its_thread);
+    tcase_add_test(log, log_removes_the_bar);
+    tcase_add_loop_test(log, terminal_breaks_lines_between_words, 0,
+                        sizeof folded / sizeof folded[0]);
     return suite;
 }

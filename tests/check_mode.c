@@ -305,7 +305,7 @@ START_TEST(memory_is_counted)
     ddp_mode *mode;
     open_setup(1, 5);
     ck_assert_int_eq(ddp_mode_create(&mode, DDP_MODE_ACCUM, &setup), DDP_OK);
-    ddp_mode_memory(mode, &memory);
+    ck_assert_int_eq(ddp_mode_memory(mode, &memory), DDP_OK);
     const size_t flat = (size_t)ddp_graph_flat_count(graph) * sizeof(float);
     ck_assert_uint_eq(memory.weights, flat);
     ck_assert_uint_eq(memory.gradients, flat * 4); /* the sum, and a counter of three digits */

@@ -299,8 +299,16 @@ START_TEST(bad_archives)
     must_fail(scratch_path("x.npz"), NULL, DDP_ERR_FORMAT, "x.npz", "truncated");
     scratch_write("x.npz", "PK\5\6\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 22);
     must_fail(scratch_path("x.npz"), NULL, DDP_ERR_FORMAT, "x.npz",
-              "looked for the arrays x and y");
+              "no samples in this archive: it has no arrays; call the samples x");
     must_fail(scratch_path("none.npz"), NULL, DDP_ERR_IO, "none.npz", "No such file");
+    char path[5000];
+    full_path(path, sizeof path, "none-fits.npz");
+    must_fail(
+        path, NULL, DDP_ERR_FORMAT, path,
+        "it has weights float32 of (4, 3); ids int64 of (4,); notes.npy: values of type '<U4' "
+        "cannot be read; call the samples x or x_train");
+    full_path(path, sizeof path, "none-fits-deflated.npz");
+    must_fail(path, NULL, DDP_ERR_FORMAT, path, "it has weights float32 of (4, 3); call");
 }
 END_TEST
 

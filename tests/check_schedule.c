@@ -75,6 +75,49 @@ START_TEST(long_warmup)
 }
 END_TEST
 
+/* A new plan begins with the rate of the step, and ends in the new end. */
+START_TEST(extended)
+{
+    const struct ddp_schedule before = {
+        .kind = DDP_SCHEDULE_COSINE, .rate = 1, .warmup_steps = 2, .total_steps = 10};
+    struct ddp_schedule after = before;
+    after.total_steps = 26;
+    after.min_rate = 0.1;
+    ddp_schedule_extend(&after, &before, 6);
+    ck_assert_int_eq(after.extended_at, 6);
+    ck_assert_double_eq(after.extended_rate, ddp_schedule_rate(&before, 6));
+    ck_assert_double_eq(ddp_schedule_rate(&after, 6), ddp_schedule_rate(&before, 6));
+    ck_assert_double_eq_tol(ddp_schedule_rate(&after, 16), 0.3, 1e-15);
+    ck_assert_double_eq(ddp_schedule_rate(&after, 26), 0.1);
+    ck_assert_double_eq(ddp_schedule_rate(&after, 1), 1); /* the warm-up */
+
+    struct ddp_schedule again = after;
+    again.kind = DDP_SCHEDULE_LINEAR;
+    again.total_steps = 36;
+    ddp_schedule_extend(&again, &after, 16);
+    ck_assert_double_eq_tol(ddp_schedule_rate(&again, 26), 0.2, 1e-15);
+
+    /* At the end: the rate of the last step, or the lowest, or another. */
+    after = before;
+    after.total_steps = 20;
+    ddp_schedule_extend(&after, &before, 10);
+    ck_assert_double_eq(after.extended_rate, ddp_schedule_rate(&before, 9));
+    after.min_rate = 0.5;
+    ddp_schedule_extend(&after, &before, 10);
+    ck_assert_double_eq(after.extended_rate, 0.5);
+    after.rate = 0.75;
+    ddp_schedule_extend(&after, &before, 10);
+    ck_assert_double_eq(after.extended_rate, 0.75);
+
+    /* During the warm-up nothing but the end changes. */
+    after = before;
+    after.total_steps = 20;
+    ddp_schedule_extend(&after, &before, 1);
+    ck_assert_int_eq(after.extended_at, 0);
+    ck_assert_double_eq(ddp_schedule_rate(&after, 1), 1);
+}
+END_TEST
+
 START_TEST(names_follow_the_kinds)
 {
     ck_assert_str_eq(ddp_schedule_names[DDP_SCHEDULE_CONSTANT], "constant");
@@ -142,6 +185,7 @@ Suite *test_suite(void)
     tcase_add_loop_test(tc, rates, 0, sizeof rows / sizeof rows[0]);
     tcase_add_test(tc, ends_and_milestones);
     tcase_add_test(tc, long_warmup);
+    tcase_add_test(tc, extended);
     tcase_add_test(tc, names_follow_the_kinds);
     tcase_add_test(tc, sgd_through_the_table);
     return suite;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * checkpoint_tool DIR: reads every checkpoint in a directory as a trainer would. Prints "STEP COUNT
- * TEMPORARIES": the newest step (-1: none), how many checkpoints, how many unfinished ones. Exit
- * status: 0 all are whole, 1 one is not (its message is on standard error), or something else is in
- * the directory. */
+ * TEMPORARIES": the newest step (-1: none), how many checkpoints, how many unfinished ones; a link
+ * to the best one that is half made counts among these. Exit status: 0 all are whole, 1 one is not
+ * (its message is on standard error), the link names none, or something else is in the directory. */
 #include "config.h"
 
 #include "checkpoint/checkpoint.h"
@@ -34,10 +34,11 @@ static int count_temporaries(const char *path)
     DIR *stream = opendir(path);
     for (struct dirent *entry; stream && (entry = readdir(stream));) {
         const char *name = entry->d_name;
-        if (strncmp(name, ".step-", 6) == 0 && strstr(name, ".tmp-"))
+        if ((strncmp(name, ".step-", 6) == 0 && strstr(name, ".tmp-")) ||
+            strncmp(name, ".best.tmp-", 10) == 0)
             count += count >= 0;
         else if (strncmp(name, "step-", 5) != 0 && strcmp(name, ".") != 0 &&
-                 strcmp(name, "..") != 0)
+                 strcmp(name, "..") != 0 && strcmp(name, DDP_CHECKPOINT_BEST) != 0)
             count = -1;
     }
     if (stream)
@@ -57,6 +58,9 @@ int main(int argc, char **argv)
         return 99;
     for (size_t i = 0; i < count; i++)
         whole = is_whole(&dir, steps[i]) && whole;
+    const int64_t best = ddp_checkpoint_dir_best(&dir);
+    if (best >= 0)
+        whole = is_whole(&dir, best) && whole;
     const int temporaries = count_temporaries(argv[1]);
     printf("%" PRId64 " %zu %d\n", count ? steps[0] : -1, count, temporaries);
     free(steps);

@@ -71,6 +71,18 @@ trace "trace: dp" "$work/trace" 1 6 step forward backward "sum gradients" scatte
 expect "trace of a killed run" 137 "" "$ddprun" -n 2 --grace 1 --inject kill:rank=1,step=20000 \
     "$trainer" --model article --data-size 8 --batch-size 2 --epochs 15000 --zero 0 --trace-steps 1-1000000 --trace "$work/trace" --quiet
 trace "trace: killed" "$work/trace" 2 0 step forward backward update bucket
+# However a run ends, and whatever was on its way to the file then: it is JSON.
+long="$trainer --model article --data-size 8 --batch-size 2 --epochs 100000000 --trace-steps 1-100000000 --quiet"
+for signal in HUP TERM KILL KILL KILL SEGV; do
+    rm -f "$work/trace"
+    (ulimit -c 0; exec $long --trace "$work/trace") >"$work/ended" 2>&1 &
+    pid=$!
+    until_true grep -q update "$work/trace"
+    sleep "0.0$((pid % 10))"
+    kill -s "$signal" $pid
+    wait $pid
+    trace "trace: SIG$signal" "$work/trace" 1 0 step forward backward update
+done 2>/dev/null
 expect "trace that cannot be opened" 4 "$work/none/trace: cannot open" $article --trace "$work/none/trace"
 expect "trace on a full disk" 0 "/dev/full: cannot write to it" $article --trace /dev/full
 expect "steps without a trace" 2 "--trace-steps needs --trace" $article --trace-steps 1-2

@@ -312,6 +312,72 @@ def progress_bar(shell):
     shell.code(0)
 
 
+def slow_data(path):
+    """Samples of an epoch that lasts."""
+    for name, width, count in (("/x.npy", 4, 200000), ("/y.npy", 1, 200000)):
+        shape = "(%d, 4)" % count if width == 4 else "(%d,)" % count
+        header = "{'descr': '|u1', 'fortran_order': False, 'shape': %s, }" % shape
+        header += " " * (117 - len(header)) + "\n"
+        with open(path + name, "wb") as file:
+            file.write(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode())
+            file.write(bytes(k * 7 // 5 % 2 for k in range(width * count)))
+    return "./trainer --data $T/x.npy,$T/y.npy --no-eval --threads 1 --hidden 256,256 --batch-size 1 --lr 0 "
+
+
+def interrupted_bar(shell):
+    """Neither the bar nor the ^C that the terminal shows is left before a message or a prompt."""
+    train = slow_data(shell.work)
+    gone_then = re.escape("^C\r\x1b[J")
+    for start, last in ((train, "\r\n<ready>"),
+                        (train + "--checkpoint $T/one", "trainer: SIGINT: stopping after this step"),
+                        ("./ddprun -n 2 " + train, "ddprun: SIGINT: ending 2 workers"),
+                        ("./ddprun -n 2 " + train + "--checkpoint $T/two",
+                         "ddprun: SIGINT: stopping after this step")):
+        shell.start("TERM=xterm " + start)
+        shell.expect(r"epoch 1/5 (\[[=> ]+\] )?\d+/\d+ ")
+        shell.type("\x03")
+        shell.expect(gone_then + last)
+        if "<ready>" not in last:
+            shell.expect("<ready>")
+    shell.start("./ddprun -n 2 sh -c '%s sleep 60; sleep 60'" % MARK)
+    shell.workers(2)
+    shell.type("\x03")
+    shell.expect(re.escape("^C\r\nddprun: SIGINT: ending 2 workers"))
+    shell.expect("<ready>")
+
+
+def messages_and_bar(shell):
+    """A line of ddprun or of another worker takes the bar's place."""
+    train = slow_data(shell.work)
+    shell.start("TERM=xterm ./ddprun -n 2 --inject kill:rank=1,step=9000 " + train + "--steps 400000")
+    shell.expect(r"step (\[[=> ]+\] )?\d+/400000 ")
+    shell.type("\n")
+    shell.expect(r"\x1b\[Jddprun: error: rank 1 .* was killed by SIGKILL")
+    shell.expect("<ready>")
+    shell.start("TERM=xterm ./ddprun -n 2 sh -c 'test $RANK = 0 || { sleep 2; echo a line >&2; } & "
+                "exec %s --steps 400000'" % train)
+    shell.expect(r"\x1b\[J\[1\]: a line")
+    shell.type("\x03")
+    shell.expect("<ready>")
+
+
+def narrow_bar(shell):
+    """The window's width is asked each time, and the ^C has room."""
+    train = slow_data(shell.work)
+    for columns in (70, 33, 14):
+        shell.type("stty cols %d\n" % columns)
+        shell.expect("<ready>")
+        shell.start("TERM=xterm " + train)
+        shell.expect("/200000")
+        shell.seen = ""
+        shell.expect(r"\x1b\[J[^\r]*/200000.*?\r")
+        shell.type("\x03")
+        shell.expect("<ready>")
+        bars = re.findall(r"\x1b\[J([^\r\n]*\d+/200000[^\r\n^]*)", shell.all[shell.all.rfind("memory   "):])
+        if not bars or max(map(len, bars)) > columns - 3:
+            fail("bars in %d columns: %r" % (columns, bars))
+
+
 def generated_text(shell):
     """What a model writes cannot take over the terminal; elsewhere it is left as it is."""
     shell.type("unset RANK; set +H; printf '%0300d' 7 >$T/text; ./trainer -q --model gpt2 --data $T/text --no-eval "
@@ -343,8 +409,8 @@ def closed_terminal(shell):
 
 def main():
     for test in (stop_and_go, second_interrupt, interrupted_training, quit, question, stopped_question,
-                 interrupted_question, background_question, orphaned_question, progress_bar, generated_text,
-                 closed_terminal):
+                 interrupted_question, background_question, orphaned_question, progress_bar, interrupted_bar,
+                 messages_and_bar, narrow_bar, generated_text, closed_terminal):
         if len(sys.argv) > 1 and test.__name__ not in sys.argv[1:]:
             continue
         print("#", test.__name__, flush=True)

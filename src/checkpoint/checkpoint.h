@@ -21,7 +21,8 @@ typedef struct ddp_checkpoint_writer ddp_checkpoint_writer;
 struct ddp_checkpoint_writer_config {
     const struct ddp_checkpoint_dir *dir; /* outlives the writer, as does the graph */
     const ddp_graph *graph;
-    int64_t keep; /* checkpoints that stay, the newest ones; 0: all */
+    int64_t keep;   /* checkpoints that stay, the newest ones; 0: all */
+    bool keep_best; /* and the one of the best evaluation, to which DIR/best is made to point */
     /* Flat host arrays of ddp_graph_flat_count() elements that a checkpoint has: the weights first,
      * then the optimizer's state arrays with their names. */
     int array_count;
@@ -69,6 +70,13 @@ enum ddp_status ddp_checkpoint_read_latest(struct ddp_checkpoint *checkpoint,
 /* Reads DIR/step-..., or the latest in DIR. DDP_ERR_FORMAT: it is not whole; says why. */
 enum ddp_status ddp_checkpoint_read(struct ddp_checkpoint *checkpoint, const char *path);
 void ddp_checkpoint_free(struct ddp_checkpoint *checkpoint);
+
+/* Finds the file of weights of the checkpoint DIR/step-..., or of the latest one in DIR, and compares
+ * it with its checksum. Damaged ones in DIR are skipped.
+ *   tell        warn of them
+ *   file [out]  its path, freed with free(); NULL: there is no checkpoint
+ * DDP_ERR_FORMAT: there are some, but none is whole. */
+enum ddp_status ddp_checkpoint_find_weights(char **file, const char *path, bool tell);
 
 /* Gives the files back; path and state stay. */
 void ddp_checkpoint_drop_files(struct ddp_checkpoint *checkpoint);

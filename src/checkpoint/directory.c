@@ -23,8 +23,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define DIGITS  8
-#define POLL_NS 20000000 /* between looks at a lock that another has */
+#define DIGITS         8
+#define BEST_TEMPORARY "." DDP_CHECKPOINT_BEST ".tmp-"
+#define POLL_NS        20000000 /* between looks at a lock that another has */
 
 static enum ddp_status dir_error(const struct ddp_checkpoint_dir *dir, const char *name,
                                  const char *what)
@@ -67,7 +68,8 @@ static int64_t name_step(const char *name, const char *behind)
 
 static bool is_temporary(const char *name)
 {
-    return name[0] == '.' && name_step(name + 1, ".tmp-") >= 0;
+    return (name[0] == '.' && name_step(name + 1, ".tmp-") >= 0) ||
+           strncmp(name, BEST_TEMPORARY, strlen(BEST_TEMPORARY)) == 0;
 }
 
 /* --- reading the directory -------------------------------------------------------------------- */
@@ -314,4 +316,28 @@ void ddp_checkpoint_dir_remove(const struct ddp_checkpoint_dir *dir, int64_t ste
     if (renameat(dir->fd, name, dir->fd, temporary) < 0 || remove_tree(dir->fd, temporary) < 0)
         ddp_log(DDP_LOG_WARNING, "%s/%s: cannot remove this old checkpoint: %s", dir->path, name,
                 strerror(errno));
+}
+
+int64_t ddp_checkpoint_dir_best(const struct ddp_checkpoint_dir *dir)
+{
+    char target[DDP_CHECKPOINT_NAME];
+    const ssize_t length = readlinkat(dir->fd, DDP_CHECKPOINT_BEST, target, sizeof target);
+    if (length < 0 || length >= (ssize_t)sizeof target)
+        return -1;
+    target[length] = '\0';
+    return name_step(target, "");
+}
+
+void ddp_checkpoint_dir_set_best(const struct ddp_checkpoint_dir *dir, int64_t step)
+{
+    char name[DDP_CHECKPOINT_NAME], temporary[DDP_CHECKPOINT_NAME];
+    snprintf(temporary, sizeof temporary, BEST_TEMPORARY "%ld", (long)getpid());
+    unlinkat(dir->fd, temporary, 0); /* of an earlier process of the same number */
+    if (symlinkat(ddp_checkpoint_name(name, step), dir->fd, temporary) == 0 &&
+        renameat(dir->fd, temporary, dir->fd, DDP_CHECKPOINT_BEST) == 0 && ddp_sync(dir->fd) == 0)
+        return;
+    const int error = errno;
+    unlinkat(dir->fd, temporary, 0);
+    ddp_log(DDP_LOG_WARNING, "%s/%s: cannot make this link to %s, the best checkpoint: %s",
+            dir->path, DDP_CHECKPOINT_BEST, name, strerror(error));
 }

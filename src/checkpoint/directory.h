@@ -14,6 +14,8 @@ struct ddp_checkpoint_dir {
     bool locked; /* by us: no other trainer writes here */
 };
 
+#define DDP_CHECKPOINT_BEST "best"
+
 #define DDP_CHECKPOINT_NAME 48 /* bytes of "step-..." and of temporary names */
 
 /* Opens the directory, creates it (and its parents) if it does not exist, and locks it. The lock is
@@ -45,6 +47,11 @@ enum ddp_status ddp_checkpoint_dir_commit(const struct ddp_checkpoint_dir *dir, 
 
 /* Removes the temporary directory of a step, if there is one. */
 void ddp_checkpoint_dir_discard(const struct ddp_checkpoint_dir *dir, int64_t step);
+
+/* The best checkpoint has a second name: DIR/best, a symbolic link that is replaced atomically.
+ * set_best: what cannot be linked is warned of. best: its step; -1: there is no such link. */
+void ddp_checkpoint_dir_set_best(const struct ddp_checkpoint_dir *dir, int64_t step);
+int64_t ddp_checkpoint_dir_best(const struct ddp_checkpoint_dir *dir);
 
 /* Removes a checkpoint: it loses its name first, so that none is ever half there. What cannot be
  * removed is warned of. */

@@ -101,6 +101,17 @@ static json_t *files_object(const struct ddp_checkpoint_part_sum *parts)
     return object;
 }
 
+static json_t *best_object(const struct ddp_checkpoint_best *best)
+{
+    json_t *object = json_pack("{s:s, s:I}", "samples", best->samples, "evaluations_since_best",
+                               (json_int_t)best->since);
+    if (object && best->step > 0) {
+        add(&object, "best_step", json_integer((json_int_t)best->step));
+        add(&object, "best_loss", json_real(best->loss));
+    }
+    return object;
+}
+
 /* Where the digits of the checksum stand; NULL: nowhere. */
 static const char *find_digits(const char *text, size_t bytes)
 {
@@ -135,6 +146,8 @@ enum ddp_status ddp_checkpoint_state_format(char **text, size_t *bytes,
         json_pack("{s:s, s:i, s:s, s:o, s:o, s:o}", "format", STATE_FORMAT, "version",
                   STATE_VERSION, "checksum", "00000000", "cursor", cursor_object(&state->cursor),
                   "run", facts_object(&state->facts), "files", files_object(state->parts));
+    if (*state->best.samples)
+        add(&root, "evaluation", best_object(&state->best));
     char *dump = root ? ddp_json_text(root, JSON_INDENT(2) | JSON_PRESERVE_ORDER) : NULL;
     json_decref(root);
     if (!dump)
@@ -233,6 +246,28 @@ static bool read_files(struct ddp_checkpoint_part_sum *parts, const json_t *obje
     return true;
 }
 
+/* Checkpoints of version 0.2.0, and of runs that evaluate nothing, have none. */
+static bool read_best(struct ddp_checkpoint_best *best, int64_t last, const json_t *object,
+                      char *reason)
+{
+    const char *samples = json_string_value(json_object_get(object, "samples"));
+    const json_t *since = json_object_get(object, "evaluations_since_best");
+    const json_t *step = json_object_get(object, "best_step");
+    const json_t *loss = json_object_get(object, "best_loss");
+    const json_int_t at = json_integer_value(step);
+    if (!object)
+        return true;
+    if (!samples || !*samples || strlen(samples) >= sizeof best->samples ||
+        !json_is_integer(since) || json_integer_value(since) < 0 ||
+        (step && (!json_is_integer(step) || at < 1 || at > last || !json_is_number(loss))))
+        return ddp_checkpoint_wrong(reason, "its \"evaluation\" is not one of an earlier step");
+    snprintf(best->samples, sizeof best->samples, "%s", samples);
+    best->since = json_integer_value(since);
+    best->step = at;
+    best->loss = step ? json_number_value(loss) : 0;
+    return true;
+}
+
 static bool read_root(struct ddp_checkpoint_state *state, json_t *root, char *reason)
 {
     const char *format = json_string_value(json_object_get(root, "format"));
@@ -245,7 +280,8 @@ static bool read_root(struct ddp_checkpoint_state *state, json_t *root, char *re
             STATE_VERSION);
     return read_cursor(&state->cursor, json_object_get(root, "cursor"), reason) &&
            read_facts(&state->facts, json_object_get(root, "run"), reason) &&
-           read_files(state->parts, json_object_get(root, "files"), reason);
+           read_files(state->parts, json_object_get(root, "files"), reason) &&
+           read_best(&state->best, state->cursor.step, json_object_get(root, "evaluation"), reason);
 }
 
 bool ddp_checkpoint_state_parse(struct ddp_checkpoint_state *state, const char *text, size_t bytes,

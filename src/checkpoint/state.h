@@ -49,9 +49,18 @@ struct ddp_checkpoint_part_sum {
     uint32_t crc32; /* as zlib's */
 };
 
+/* The evaluation with the lowest loss so far. */
+struct ddp_checkpoint_best {
+    char samples[64]; /* what was evaluated, as a text to compare; "": nothing yet */
+    int64_t step;     /* steps done then; 0: no loss was finite */
+    double loss;      /* finite */
+    int64_t since;    /* evaluations after it */
+};
+
 struct ddp_checkpoint_state {
     struct ddp_checkpoint_cursor cursor;
     struct ddp_checkpoint_facts facts;
+    struct ddp_checkpoint_best best;
     struct ddp_checkpoint_part_sum parts[DDP_CHECKPOINT_PARTS];
 };
 

@@ -28,6 +28,7 @@ struct ddp_checkpoint_writer {
     const struct ddp_checkpoint_dir *dir;
     const ddp_graph *graph;
     int64_t keep;
+    bool keep_best;
     int array_count;
     char *array_names[DDP_CHECKPOINT_ARRAYS];
     float *arrays[DDP_CHECKPOINT_ARRAYS]; /* the snapshot */
@@ -140,10 +141,13 @@ static enum ddp_status write_state(struct ddp_checkpoint_writer *writer, int dir
 
 /* --- the thread ------------------------------------------------------------------------------- */
 
-/* Removes what is older than the `keep` newest. The one just written is among those, and whole. */
+/* Removes what is older than the `keep` newest. The one just written is among those, and whole.
+ * What DIR/best names stays, also in a run that does not look for the best. */
 static void remove_old(const struct ddp_checkpoint_writer *writer)
 {
     const int64_t newest = writer->state.cursor.step;
+    const int64_t linked = ddp_checkpoint_dir_best(writer->dir);
+    const int64_t best = writer->keep_best ? writer->state.best.step : linked;
     int64_t *steps = NULL, kept = 1;
     size_t count = 0;
     if (writer->keep == 0 || ddp_checkpoint_dir_list(writer->dir, &steps, &count) != DDP_OK)
@@ -153,7 +157,7 @@ static void remove_old(const struct ddp_checkpoint_writer *writer)
             continue; /* a damaged one is left for its owner to look at */
         if (kept < writer->keep)
             kept++;
-        else
+        else if (steps[i] != linked && steps[i] != best)
             ddp_checkpoint_dir_remove(writer->dir, steps[i]);
     }
     free(steps);
@@ -180,6 +184,8 @@ static enum ddp_status write_checkpoint(struct ddp_checkpoint_writer *writer)
             ddp_checkpoint_dir_discard(writer->dir, step);
     }
     free(path);
+    if (status == DDP_OK && writer->keep_best && writer->state.best.step == step)
+        ddp_checkpoint_dir_set_best(writer->dir, step);
     if (status == DDP_OK)
         remove_old(writer);
     return status;
@@ -230,6 +236,7 @@ enum ddp_status ddp_checkpoint_writer_create(ddp_checkpoint_writer **writer,
         return DDP_ERR_MEMORY;
     w->graph = config->graph;
     w->keep = config->keep;
+    w->keep_best = config->keep_best;
     w->array_count = config->array_count;
     w->array_bytes = (size_t)ddp_graph_flat_count(config->graph) * sizeof(float);
     w->dir = config->dir;

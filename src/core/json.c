@@ -17,8 +17,14 @@
 
 enum ddp_status ddp_json_parse(json_t **root, const char *text, size_t bytes, json_error_t *error)
 {
+    return ddp_json_parse_flags(root, text, bytes, JSON_REJECT_DUPLICATES, error);
+}
+
+enum ddp_status ddp_json_parse_flags(json_t **root, const char *text, size_t bytes, size_t flags,
+                                     json_error_t *error)
+{
     for (int tries = 0; tries < 2; tries++) {
-        *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, error);
+        *root = json_loadb(text, bytes, flags, error);
         if (*root)
             return DDP_OK;
         void *room = malloc(bytes * ROOM_FACTOR + ROOM_LEAST);

@@ -14,6 +14,10 @@
  * DDP_ERR_FORMAT, DDP_ERR_MEMORY. */
 enum ddp_status ddp_json_parse(json_t **root, const char *text, size_t bytes, json_error_t *error);
 
+/* The same with jansson's flags for decoding alone. */
+enum ddp_status ddp_json_parse_flags(json_t **root, const char *text, size_t bytes, size_t flags,
+                                     json_error_t *error);
+
 /* The text of a value, with jansson's flags; freed with free(). NULL without memory: json_dumps()
  * returns a damaged text where it finds none for a key. */
 char *ddp_json_text(const json_t *json, size_t flags);

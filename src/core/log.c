@@ -6,6 +6,8 @@
 #include "core/log.h"
 
 #include "core/clock.h"
+#include "core/hash.h"
+#include "core/terminal.h"
 #include "core/text.h"
 
 #include <errno.h>
@@ -15,7 +17,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MEMORY_NS INT64_C(1000000000)
+#define MEMORY_NS  INT64_C(1000000000)
+#define MEMORY_KEY UINT64_C(0x6d656d6f72790001)
 
 static const char *program_name = "ddp";
 static atomic_int program_rank = -1;
@@ -61,6 +64,13 @@ void ddp_log_set_sink(void (*to)(int level, const char *text))
     sink = to;
 }
 
+static _Atomic(const struct ddp_log_peers *) log_peers;
+
+void ddp_log_set_peers(const struct ddp_log_peers *peers)
+{
+    atomic_store(&log_peers, peers);
+}
+
 static bool wanted(enum ddp_log_level level)
 {
     if (sink) /* which decides */
@@ -73,19 +83,11 @@ static bool wanted(enum ddp_log_level level)
     return (int)level <= max;
 }
 
-static _Thread_local void (*before_line)(void *arg);
-static _Thread_local void *before_arg;
-
-void ddp_log_set_before(void (*before)(void *arg), void *arg)
-{
-    before_line = before;
-    before_arg = arg;
-}
-
 static size_t append(char *line, size_t size, size_t used, const char *format, va_list args)
     DDP_PRINTF(4, 0);
 static size_t compose(char *line, size_t size, const char *format, va_list args) DDP_PRINTF(3, 0);
-static void vlog(enum ddp_log_level level, const char *format, va_list args) DDP_PRINTF(2, 0);
+static void vlog(enum ddp_log_level level, uint64_t key, const char *format, va_list args)
+    DDP_PRINTF(3, 0);
 
 /* Appends to a line of `size` bytes; what does not fit is cut. */
 static size_t append(char *line, size_t size, size_t used, const char *format, va_list args)
@@ -122,7 +124,21 @@ static size_t compose(char *line, size_t size, const char *format, va_list args)
     return ddp_text_clean(line, size, text, bytes);
 }
 
-static void vlog(enum ddp_log_level level, const char *format, va_list args)
+/* Writes a line past what another part of this thread draws there. */
+static void write_line(const char *line, size_t bytes)
+{
+    ddp_bar_clear();
+    for (size_t done = 0; done < bytes;) {
+        ssize_t n = write(STDERR_FILENO, line + done, bytes - done);
+        if (n > 0)
+            done += (size_t)n;
+        else if (n < 0 && errno != EINTR)
+            break; /* the error cannot be reported */
+    }
+}
+
+/* `key`: what other ranks know an error by; 0: its text. */
+static void vlog(enum ddp_log_level level, uint64_t key, const char *format, va_list args)
 {
     static const char *const words[] = {"error: ", "warning: ", "", ""};
     char line[4096];
@@ -140,16 +156,16 @@ static void vlog(enum ddp_log_level level, const char *format, va_list args)
     if (rank >= 0)
         used = appendf(line, sizeof line - 1, used, "rank %d: ", rank);
     used = appendf(line, sizeof line - 1, used, "%s", words[level]);
-    used += compose(line + used, sizeof line - 1 - used, format, args);
+    const size_t bytes = compose(line + used, sizeof line - 1 - used, format, args);
+    const struct ddp_log_peers *peers = level == DDP_LOG_ERROR ? atomic_load(&log_peers) : NULL;
+    if (peers && key == 0)
+        key = ddp_hash(line + used, bytes) | 1;
+    used += bytes;
     line[used++] = '\n';
-    if (before_line)
-        before_line(before_arg);
-    for (size_t done = 0; done < used;) {
-        ssize_t n = write(STDERR_FILENO, line + done, used - done);
-        if (n > 0)
-            done += (size_t)n;
-        else if (n < 0 && errno != EINTR)
-            break; /* the error cannot be reported */
+    if (!peers || peers->speaks(key)) {
+        write_line(line, used);
+        if (peers)
+            peers->said(key);
     }
     errno = saved_errno;
 }
@@ -160,7 +176,7 @@ void ddp_log(enum ddp_log_level level, const char *format, ...)
         return;
     va_list args;
     va_start(args, format);
-    vlog(level, format, args);
+    vlog(level, 0, format, args);
     va_end(args);
 }
 
@@ -196,7 +212,7 @@ enum ddp_status ddp_fail(enum ddp_status status, const char *format, ...)
         return status;
     va_start(args, format);
     if (!held)
-        vlog(DDP_LOG_ERROR, format, args);
+        vlog(DDP_LOG_ERROR, status == DDP_ERR_MEMORY ? MEMORY_KEY : 0, format, args);
     else if (!*held)
         append(held, held_size, 0, format, args);
     va_end(args);

@@ -27,12 +27,9 @@ const char *ddp_log_name(void);
 void ddp_log_set_rank(int rank);
 void ddp_log_set_level(enum ddp_log_level level);
 
-/* Writes "name: [rank N: ]error: text\n"; warnings say "warning:", the other levels nothing. */
+/* Writes "name: [rank N: ]error: text\n"; warnings say "warning:", the other levels nothing. A bar
+ * on the terminal is removed before (core/terminal.h). */
 void ddp_log(enum ddp_log_level level, const char *format, ...) DDP_PRINTF(2, 3);
-
-/* before(arg) is called before each line that this thread writes, so that it can make room for it;
- * NULL: nothing is. */
-void ddp_log_set_before(void (*before)(void *arg), void *arg);
 
 /* Errors of this thread are kept from now on, the first of them in `text`, until it is NULL again:
  * for work done ahead, whose failure is reported only when its turn comes. */
@@ -41,6 +38,16 @@ void ddp_log_hold(char *text, size_t size);
 /* Messages of this copy of the library go to another's from now on, as text without name and rank:
  * that of the program which loaded this plugin. */
 void ddp_log_set_sink(void (*sink)(int level, const char *text));
+
+/* The ranks of one job: of errors that several of them find alike, one is to be logged. speaks(key)
+ * says whether this process logs an error; said(key) follows its line. The key is a hash of the
+ * text without name and rank; all DDP_ERR_MEMORY of ddp_fail() have the same. NULL: each process
+ * logs its own errors. */
+struct ddp_log_peers {
+    bool (*speaks)(uint64_t key);
+    void (*said)(uint64_t key);
+};
+void ddp_log_set_peers(const struct ddp_log_peers *peers);
 
 /* Logs an error and returns the status it was given, so that `return ddp_fail(DDP_ERR_IO, ...)`
  * reads well. Of many DDP_ERR_MEMORY within a second the first is logged. */

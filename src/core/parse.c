@@ -55,3 +55,33 @@ bool ddp_parse_double(const char *text, double min, double max, double *value)
     *value = number;
     return true;
 }
+
+/* What a unit stands for; 0: there is none of that name. */
+static double unit_of(const char *text)
+{
+    static const char letters[] = "kMGTP";
+    const bool binary = *text && text[1] == 'i';
+    const char *at = *text ? strchr(letters, *text) : NULL;
+    if (!*text || strcmp(text, "B") == 0)
+        return 1;
+    if (!at || strcmp(text + 1 + binary, binary ? "B" : text[1] ? "B" : "") != 0)
+        return 0;
+    return pow(binary ? 1024 : 1000, (double)(at - letters + 1));
+}
+
+bool ddp_parse_bytes(const char *text, double *bytes)
+{
+    char number[32];
+    const size_t digits = text ? strspn(text, "0123456789.") : 0;
+    double value;
+    if (digits == 0 || digits >= sizeof number)
+        return false;
+    memcpy(number, text, digits);
+    number[digits] = '\0';
+    const double unit = unit_of(text + digits);
+    if (unit == 0 || !ddp_parse_double(number, 0, 1e18, &value) || value * unit < 1 ||
+        value * unit > 1e18)
+        return false;
+    *bytes = value * unit;
+    return true;
+}

@@ -251,6 +251,14 @@ static const char *cuda_describe(void *state)
     return ((const struct ddp_cuda_device *)state)->description;
 }
 
+static enum ddp_status cuda_memory(void *state, size_t *total, size_t *unused)
+{
+    struct ddp_cuda_device *gpu = state;
+    ddp_cuda_use(gpu);
+    cudaError_t error = cudaMemGetInfo(unused, total);
+    return error == cudaSuccess ? DDP_OK : ddp_cuda_failed(error, "asking for free memory");
+}
+
 /* --- waiting --- */
 
 static void cuda_set_poll(void *state, enum ddp_status (*poll)(void *arg), void *arg)
@@ -353,6 +361,7 @@ const struct ddp_device_ops ddp_device_cuda = {
     .stream = cuda_stream,
     .kernels = &ddp_kernels_cuda,
     .describe = cuda_describe,
+    .memory = cuda_memory,
     .wait = cuda_wait,
     .set_poll = cuda_set_poll,
     .host_alloc = ddp_cuda_host_alloc,

@@ -6,7 +6,6 @@
 #include "data/data_names.h"
 
 #include "core/log.h"
-#include "core/memory.h"
 
 #include <glob.h>
 #include <stdlib.h>
@@ -42,16 +41,54 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
+/* Puts a name that is freed with free() at the end, in memory that doubles. */
+static enum ddp_status push(struct ddp_data_names *names, char *name)
+{
+    if ((names->count & (names->count - 1)) == 0) { /* 0 or a power of two: full */
+        const size_t room = names->count ? 2 * names->count : 1;
+        char **grown = realloc(names->at, room * sizeof *grown);
+        if (!grown)
+            return ddp_fail(DDP_ERR_MEMORY, "%s: out of memory", name);
+        names->at = grown;
+    }
+    names->at[names->count++] = name;
+    return DDP_OK;
+}
+
+enum ddp_status ddp_data_names_add(struct ddp_data_names *names, const char *name)
+{
+    char *copy = strdup(name);
+    if (!copy)
+        return ddp_fail(DDP_ERR_MEMORY, "%s: out of memory", name);
+    enum ddp_status status = push(names, copy);
+    if (status != DDP_OK)
+        free(copy);
+    return status;
+}
+
+enum ddp_status ddp_data_names_move(struct ddp_data_names *names, struct ddp_data_names *from)
+{
+    enum ddp_status status = DDP_OK;
+    while (status == DDP_OK && from->count > 0) {
+        status = push(names, from->at[from->count - 1]);
+        from->count -= status == DDP_OK;
+    }
+    return status;
+}
+
+void ddp_data_names_sort(struct ddp_data_names *names)
+{
+    if (names->count > 1)
+        qsort(names->at, names->count, sizeof *names->at, by_name);
+}
+
 static enum ddp_status copy_names(struct ddp_data_names *names, char *const *from, size_t count)
 {
-    names->at = ddp_array_alloc(count, sizeof *names->at);
-    if (!names->at)
-        return DDP_ERR_MEMORY;
-    for (size_t i = 0; i < count; i++, names->count++)
-        if (!(names->at[i] = strdup(from[i])))
-            return ddp_fail(DDP_ERR_MEMORY, "%s: out of memory", from[i]);
-    qsort(names->at, count, sizeof *names->at, by_name);
-    return DDP_OK;
+    enum ddp_status status = DDP_OK;
+    for (size_t i = 0; status == DDP_OK && i < count; i++)
+        status = ddp_data_names_add(names, from[i]);
+    ddp_data_names_sort(names);
+    return status;
 }
 
 static bool is_pattern(const char *path)

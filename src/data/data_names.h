@@ -25,6 +25,12 @@ struct ddp_data_names {
  *   names [out]  zeroed before; freed with ddp_data_names_free(), also after a failure
  * DDP_ERR_IO: no file is of that pattern. DDP_ERR_MEMORY. */
 enum ddp_status ddp_data_names_list(struct ddp_data_names *names, const char *path);
+
+/* Adds a copy of a name; moves all of `from`, which is empty then. DDP_ERR_MEMORY. */
+enum ddp_status ddp_data_names_add(struct ddp_data_names *names, const char *name);
+enum ddp_status ddp_data_names_move(struct ddp_data_names *names, struct ddp_data_names *from);
+/* In the order of their bytes. */
+void ddp_data_names_sort(struct ddp_data_names *names);
 void ddp_data_names_free(struct ddp_data_names *names);
 
 /* Is there a regular file of that name, or anything of that pattern? */

@@ -18,6 +18,7 @@ static const struct ddp_dataset_source *const sources[] = {
     &ddp_dataset_idx,
     &ddp_dataset_cifar,
     &ddp_dataset_npy,
+    &ddp_dataset_images,
     /* Last: it accepts any file. */
     &ddp_dataset_tokens,
     &ddp_dataset_article,
@@ -57,14 +58,26 @@ static enum ddp_status not_recognised(const char *path)
                     looked_for);
 }
 
-static enum ddp_status find_by_path(const char *path, const struct ddp_dataset_source **source)
+/* NULL: none. */
+static const struct ddp_dataset_source *source_of(const char *path)
 {
     for (size_t i = 0; i < SOURCE_COUNT; i++)
-        if (sources[i]->recognise && sources[i]->recognise(path)) {
-            *source = sources[i];
-            return DDP_OK;
-        }
-    return not_recognised(path);
+        if (sources[i]->recognise && sources[i]->recognise(path))
+            return sources[i];
+    return NULL;
+}
+
+static enum ddp_status find_by_path(const char *path, const struct ddp_dataset_source **source)
+{
+    *source = source_of(path);
+    return *source ? DDP_OK : not_recognised(path);
+}
+
+bool ddp_dataset_holds_tokens(const char *source, const char *path)
+{
+    if (source)
+        return strcmp(source, ddp_dataset_tokens.name) == 0;
+    return path && source_of(path) == &ddp_dataset_tokens;
 }
 
 static const char *where(const ddp_dataset *dataset)
@@ -115,6 +128,11 @@ enum ddp_status ddp_dataset_open(const char *source, const struct ddp_dataset_op
         status =
             ddp_fail(DDP_ERR_INVALID, "--val: data of the kind %s have their own test set, or none",
                      found->name);
+    if (status == DDP_OK && options->image_height && !found->takes_size)
+        status = ddp_fail(DDP_ERR_INVALID,
+                          "--image-size belongs to directories of images, and %s is data of the "
+                          "kind %s",
+                          options->path ? options->path : DDP_DATASET_DEFAULT_DIR, found->name);
     if (status == DDP_OK)
         status =
             found->open(options, &new_train, test || options->val_split > 0 ? &new_test : NULL);

@@ -44,8 +44,9 @@ struct ddp_dataset_options {
                             source says */
     int64_t seq_len;     /* tokens: T, of a sample */
     enum ddp_token_kind tokens;
-    int64_t data_size; /* article: samples, and numbers of each */
-    uint64_t seed;     /* article: of the generator that draws them */
+    int64_t data_size;                 /* article: samples, and numbers of each */
+    uint64_t seed;                     /* article: of the generator that draws them */
+    int64_t image_height, image_width; /* images: what they are resized to; 0: as they are */
 };
 
 /* What a dataset is; constant while it is open. */
@@ -70,6 +71,7 @@ struct ddp_dataset_info {
     double mean[DDP_DATASET_MAX_CHANNELS], std[DDP_DATASET_MAX_CHANNELS];
     const char *const *class_names; /* class_count of them; NULL: classes have no names */
     const char *notice;             /* a line that the user should read once; NULL: none */
+    bool planned; /* only the shape is known: there are no samples, and their number is made up */
 };
 
 struct ddp_dataset_ops {
@@ -100,6 +102,7 @@ struct ddp_dataset_source {
     const char *help;      /* a phrase for lists of sources */
     const char *looks_for; /* what makes a directory one of this source's, for messages */
     bool takes_val;        /* --val means something to it */
+    bool takes_size;       /* --image-size does */
     /* Is this file, directory or pattern one of this source's? NULL: it reads none. */
     bool (*recognise)(const char *path);
     /* train, test [out]  NULL before; what was made is closed by the caller, also after a failure.
@@ -112,6 +115,9 @@ struct ddp_dataset_source {
 /* The table's rows in turn; NULL after the last. */
 const struct ddp_dataset_source *ddp_dataset_source_at(size_t i);
 
+/* Will ddp_dataset_open() find tokens there? Looks at names and beginnings of files, says nothing. */
+bool ddp_dataset_holds_tokens(const char *source, const char *path);
+
 /* Opens a source.
  *   source       its name; NULL: the one that recognises the path
  *   train [out]  freed with ddp_dataset_close()
@@ -121,6 +127,10 @@ const struct ddp_dataset_source *ddp_dataset_source_at(size_t i);
 enum ddp_status ddp_dataset_open(const char *source, const struct ddp_dataset_options *options,
                                  ddp_dataset **train, ddp_dataset **test);
 void ddp_dataset_close(ddp_dataset *dataset);
+
+/* A dataset of which only the shape is known, for a plan: it cannot be read.
+ *   shape  x_dtype, dim_count, dims, class_count and label_count; the rest follows */
+enum ddp_status ddp_dataset_open_shape(const struct ddp_dataset_info *shape, ddp_dataset **dataset);
 
 const struct ddp_dataset_info *ddp_dataset_info(const ddp_dataset *dataset);
 
@@ -145,6 +155,7 @@ enum ddp_status ddp_dataset_fingerprint(const ddp_dataset *dataset, uint64_t *fi
 extern const struct ddp_dataset_source ddp_dataset_idx;
 extern const struct ddp_dataset_source ddp_dataset_cifar;
 extern const struct ddp_dataset_source ddp_dataset_npy;
+extern const struct ddp_dataset_source ddp_dataset_images;
 extern const struct ddp_dataset_source ddp_dataset_tokens;
 extern const struct ddp_dataset_source ddp_dataset_article;
 

@@ -266,21 +266,35 @@ static enum ddp_status make_slot(struct ddp_loader *loader, struct slot *slot, s
     return DDP_OK;
 }
 
+/* SIZE_MAX: too many. */
+static size_t slot_bytes(const struct ddp_dataset_info *info, size_t rows, size_t *labels_offset)
+{
+    size_t x_bytes, label_bytes, bytes;
+    if (!ddp_size_multiply(rows, info->sample_bytes, &x_bytes) ||
+        !ddp_size_add(x_bytes, DDP_CACHE_LINE, labels_offset) ||
+        !ddp_size_multiply(rows, (size_t)info->label_count * sizeof(int32_t), &label_bytes) ||
+        !ddp_size_add(*labels_offset, label_bytes, &bytes))
+        return SIZE_MAX;
+    *labels_offset = ddp_align_up(x_bytes, DDP_CACHE_LINE);
+    return *labels_offset + label_bytes;
+}
+
+size_t ddp_loader_slot_bytes(const struct ddp_dataset_info *info, int64_t rows)
+{
+    size_t labels_offset;
+    return slot_bytes(info, (size_t)rows, &labels_offset);
+}
+
 static enum ddp_status make_slots(struct ddp_loader *loader)
 {
     const struct ddp_dataset_info *info = ddp_dataset_info(loader->config.dataset);
     bool small = loader->shard_samples < loader->config.batch_size;
     size_t rows = (size_t)(small ? loader->shard_samples : loader->config.batch_size);
     enum ddp_status status = DDP_OK;
-    size_t x_bytes, label_bytes;
-    if (!ddp_size_multiply(rows, info->sample_bytes, &x_bytes) ||
-        !ddp_size_add(x_bytes, DDP_CACHE_LINE, &loader->labels_offset) ||
-        !ddp_size_multiply(rows, (size_t)info->label_count * sizeof(int32_t), &label_bytes) ||
-        !ddp_size_add(loader->labels_offset, label_bytes, &loader->slot_bytes))
+    loader->slot_bytes = slot_bytes(info, rows, &loader->labels_offset);
+    if (loader->slot_bytes == SIZE_MAX)
         return ddp_fail(DDP_ERR_MEMORY, "a batch of %zu samples of %zu bytes does not fit memory",
                         rows, info->sample_bytes);
-    loader->labels_offset = ddp_align_up(x_bytes, DDP_CACHE_LINE);
-    loader->slot_bytes = loader->labels_offset + label_bytes;
     loader->slots = ddp_array_alloc((size_t)loader->config.depth, sizeof *loader->slots);
     if (!loader->slots)
         return DDP_ERR_MEMORY;

@@ -45,6 +45,9 @@ struct ddp_batch {
 /* Optimizer steps in an epoch: samples of a shard / batch_size, rounded up. */
 int64_t ddp_loader_steps_per_epoch(const struct ddp_sampler_config *sampler, int64_t batch_size);
 
+/* Bytes of a batch of `rows` samples with their labels; SIZE_MAX: too many to count. */
+size_t ddp_loader_slot_bytes(const struct ddp_dataset_info *info, int64_t rows);
+
 /* Starts the threads. DDP_ERR_INVALID (a combination that gives no batch, for example),
  * DDP_ERR_MEMORY, DDP_ERR_SYSTEM. */
 enum ddp_status ddp_loader_create(ddp_loader **loader, const struct ddp_loader_config *config);

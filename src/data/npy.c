@@ -164,16 +164,19 @@ static const struct ddp_dataset_ops ops = {.read = npy_read, .close = npy_close}
 
 static enum ddp_status open_member(struct array *array, const char *archive, const char *member)
 {
-    char name[64];
     struct ddp_zip zip = {0};
     struct ddp_blob blob;
-    snprintf(name, sizeof name, "%s.npy", member);
+    char *name = NULL;
+    if (asprintf(&name, "%s.npy", member) < 0)
+        return ddp_fail(DDP_ERR_MEMORY, "%s: out of memory", archive);
     if (asprintf(&array->name, "%s: %s", archive, member) < 0) {
         array->name = NULL;
+        free(name);
         return ddp_fail(DDP_ERR_MEMORY, "%s: out of memory", archive);
     }
     enum ddp_status status = ddp_npy_archive_open(archive, &array->file, &zip);
     const struct ddp_zip_member *found = status == DDP_OK ? ddp_zip_find(&zip, name) : NULL;
+    free(name);
     if (status == DDP_OK && !found)
         status = ddp_fail(DDP_ERR_FORMAT, "%s: this array is missing", array->name);
     if (status == DDP_OK)

@@ -8,9 +8,11 @@
 #include "core/log.h"
 #include "core/text.h"
 #include "data/npy_file.h"
+#include "data/text_file.h"
 
 #include <endian.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* llm.c's header: 256 numbers of 32 bits, of which three are used: magic, version, tokens. */
@@ -19,7 +21,7 @@
 #define GPT2_VOCABULARY   50257
 #define LLAMA3_VOCABULARY 128256
 
-static const char npy_magic[] = "\x93NUMPY";
+static const char npy_magic[] = "\x93NUMPY", gzip_magic[] = "\x1f\x8b";
 
 #define LOOKED_AT 4096 /* first bytes that decide whether a file is text */
 
@@ -77,12 +79,12 @@ static enum ddp_status read_header(struct ddp_token_file *t, const struct start 
                         kind->what, number(start, 1), kind->version);
     const uint64_t count = number(start, 2);
     const uint64_t wanted = HEADER_BYTES + count * (uint64_t)kind->width;
-    if (wanted != t->file.bytes)
+    if (wanted != t->blob.bytes)
         return ddp_fail(DDP_ERR_FORMAT,
                         "%s: %s: its header announces %" PRIu64 " tokens, which take %" PRIu64
                         " bytes, and the file has %" PRIu64,
-                        path, t->file.bytes < wanted ? "truncated" : "too long", count, wanted,
-                        t->file.bytes);
+                        path, t->blob.bytes < wanted ? "truncated" : "too long", count, wanted,
+                        t->blob.bytes);
     t->offset = HEADER_BYTES;
     t->count = (int64_t)count;
     t->width = kind->width;
@@ -92,12 +94,12 @@ static enum ddp_status read_header(struct ddp_token_file *t, const struct start 
 
 static enum ddp_status set_bare(struct ddp_token_file *t, int width, int64_t vocabulary)
 {
-    if (t->file.bytes % (uint64_t)width != 0)
+    if (t->blob.bytes % (uint64_t)width != 0)
         return ddp_fail(DDP_ERR_FORMAT,
                         "%s: truncated: %" PRIu64 " bytes are not a whole number of tokens of %d "
                         "bytes",
-                        t->file.path, t->file.bytes, width);
-    t->count = (int64_t)(t->file.bytes / (uint64_t)width);
+                        t->file.path, t->blob.bytes, width);
+    t->count = (int64_t)(t->blob.bytes / (uint64_t)width);
     t->width = width;
     t->vocabulary = vocabulary;
     t->text = width == 1;
@@ -109,8 +111,7 @@ static enum ddp_status read_npy(struct ddp_token_file *t)
 {
     char text[160];
     struct ddp_npy npy;
-    const struct ddp_blob blob = {.name = t->file.path, .file = &t->file, .bytes = t->file.bytes};
-    enum ddp_status status = ddp_npy_open(&npy, &blob);
+    enum ddp_status status = ddp_npy_open(&npy, &t->blob);
     if (status != DDP_OK)
         return status;
     const bool fits = npy.kind == 'u' ? npy.width <= 4 : npy.kind == 'i' && npy.width == 4;
@@ -129,8 +130,13 @@ static enum ddp_status read_npy(struct ddp_token_file *t)
 /* What a file without a header is. */
 static enum ddp_status guess(struct ddp_token_file *t, const struct start *start)
 {
-    if (ddp_text_ends_with(t->file.path, ".bin"))
+    if (ddp_text_ends_with(t->file.path, ".bin") || ddp_text_ends_with(t->file.path, ".bin.gz"))
         return set_bare(t, 2, GPT2_VOCABULARY);
+    if (start->got > 2 && memcmp(start->bytes, gzip_magic, sizeof gzip_magic - 1) == 0)
+        return ddp_fail(DDP_ERR_FORMAT,
+                        "%s: it is compressed with gzip: give it a name that ends in .gz, such as "
+                        "book.txt.gz",
+                        t->file.path);
     if (memchr(start->bytes, 0, start->got))
         return ddp_fail(DDP_ERR_FORMAT,
                         "%s: neither text nor a known token file: say with --tokens what it "
@@ -142,10 +148,13 @@ static enum ddp_status guess(struct ddp_token_file *t, const struct start *start
 static enum ddp_status recognise(struct ddp_token_file *t, enum ddp_token_kind kind)
 {
     struct start start;
-    start.got = t->file.bytes < LOOKED_AT ? (size_t)t->file.bytes : LOOKED_AT;
-    enum ddp_status status = ddp_input_file_read(&t->file, 0, start.bytes, start.got);
+    start.got = t->blob.bytes < LOOKED_AT ? (size_t)t->blob.bytes : LOOKED_AT;
+    const unsigned char *first;
+    enum ddp_status status = ddp_blob_at(&t->blob, 0, start.got, start.bytes, &first);
     if (status != DDP_OK)
         return status;
+    if (first != start.bytes)
+        memcpy(start.bytes, first, start.got);
     if (kind == DDP_TOKENS_BYTES)
         return set_bare(t, 1, 256);
     if (kind == DDP_TOKENS_AUTO && start.got >= sizeof npy_magic - 1 &&
@@ -181,13 +190,32 @@ static enum ddp_status recognise(struct ddp_token_file *t, enum ddp_token_kind k
     }
 }
 
-enum ddp_status ddp_token_file_open(struct ddp_token_file *tokens, const char *path,
-                                    enum ddp_token_kind kind, bool keep)
+static enum ddp_status unpack(struct ddp_token_file *t, bool jsonl, uint64_t most)
 {
+    struct ddp_text text = {0};
+    FILE *file = fopen(t->file.path, "rbe");
+    if (!file)
+        return ddp_fail_path(t->file.path, "open");
+    enum ddp_status status = ddp_text_read(&text, file, t->file.path, jsonl, most);
+    fclose(file);
+    t->memory = text.at;
+    t->blob = (struct ddp_blob){.name = t->file.path, .memory = text.at, .bytes = text.bytes};
+    return status;
+}
+
+enum ddp_status ddp_token_file_open(struct ddp_token_file *tokens, const char *path,
+                                    enum ddp_token_kind kind, bool keep, uint64_t most)
+{
+    const bool jsonl = kind == DDP_TOKENS_AUTO && ddp_text_is_jsonl(path);
+    const bool packed = jsonl || ddp_text_ends_with(path, ".gz");
     *tokens = (struct ddp_token_file){.file = {.fd = -1}};
-    enum ddp_status status = ddp_input_file_open(&tokens->file, path, keep);
+    enum ddp_status status = ddp_input_file_open(&tokens->file, path, keep && !packed);
+    tokens->blob = (struct ddp_blob){
+        .name = tokens->file.path, .file = &tokens->file, .bytes = tokens->file.bytes};
+    if (status == DDP_OK && packed)
+        status = unpack(tokens, jsonl, most);
     if (status == DDP_OK)
-        status = recognise(tokens, kind);
+        status = jsonl ? set_bare(tokens, 1, 256) : recognise(tokens, kind);
     if (status != DDP_OK)
         ddp_token_file_close(tokens);
     return status;
@@ -196,6 +224,8 @@ enum ddp_status ddp_token_file_open(struct ddp_token_file *tokens, const char *p
 void ddp_token_file_close(struct ddp_token_file *tokens)
 {
     ddp_input_file_close(&tokens->file);
+    free(tokens->memory);
+    tokens->memory = NULL;
 }
 
 /* Widens and gives the largest. */
@@ -230,8 +260,11 @@ enum ddp_status ddp_token_file_read(const struct ddp_token_file *tokens, int64_t
                                     size_t count, int64_t vocabulary, void *raw, int32_t *out)
 {
     const uint64_t at = tokens->offset + (uint64_t)first * (uint64_t)tokens->width;
-    enum ddp_status status =
-        ddp_input_file_read(&tokens->file, at, raw, count * (size_t)tokens->width);
+    const size_t bytes = count * (size_t)tokens->width;
+    const unsigned char *from;
+    enum ddp_status status = ddp_blob_at(&tokens->blob, at, bytes, raw, &from);
+    if (status == DDP_OK && from != (const unsigned char *)raw) /* aligned, as widen() needs it */
+        memcpy(raw, from, bytes);
     if (status != DDP_OK || widen(raw, tokens->width, count, out) < vocabulary)
         return status;
     for (size_t i = 0; i < count; i++)

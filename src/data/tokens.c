@@ -1,48 +1,52 @@
 /* SPDX-License-Identifier: MIT
  *
- * Tokens for language models, from one file or many: sample i is tokens [i*T, i*T+T] of a file, its
- * first T are what the model sees, its last T what it is to say. No sample crosses from one file to
- * the next. */
+ * Tokens for language models, from one file or many: sample i is tokens [i*T, i*T+T] of a run of
+ * tokens, its first T are what the model sees, its last T what it is to say. Texts are one run;
+ * files of tokens are a run each. */
 #include "config.h"
 
 #include "core/log.h"
 #include "core/memory.h"
 #include "data/data_names.h"
 #include "data/dataset.h"
-#include "data/token_file.h"
+#include "data/split.h"
+#include "data/text_directory.h"
+#include "data/token_stream.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define MAX_SEQ_LEN (1 << 24)
-#define KEEP_OPEN   256 /* files; where there are more, each is opened when it is read */
+#define TEXT_SPLIT  0.1 /* of a text is for the test set, as nanoGPT prepares Shakespeare's plays */
 
-struct part {
-    struct ddp_token_file tokens;
-    int64_t first_token, token_count; /* the part of the file that is ours */
+struct run {
+    int64_t first_token, token_count; /* of the stream */
     int64_t first_sample;
 };
 
 struct tokens {
     struct ddp_dataset base;
-    struct part *parts;
-    size_t part_count;
+    struct ddp_token_stream *stream;
+    int64_t begin, end; /* the part of the stream that is ours */
+    struct run *runs;
+    size_t run_count;
+    char *notice;
 };
 
 /* --- reading ---------------------------------------------------------------------------------- */
 
-static const struct part *find_part(const struct tokens *t, int64_t sample)
+static const struct run *find_run(const struct tokens *t, int64_t sample)
 {
-    size_t low = 0, high = t->part_count;
+    size_t low = 0, high = t->run_count;
     while (high - low > 1) {
         size_t middle = (low + high) / 2;
-        if (t->parts[middle].first_sample <= sample)
+        if (t->runs[middle].first_sample <= sample)
             low = middle;
         else
             high = middle;
     }
-    return &t->parts[low];
+    return &t->runs[low];
 }
 
 static enum ddp_status tokens_read(const ddp_dataset *dataset, const int64_t *indices, size_t count,
@@ -55,10 +59,10 @@ static enum ddp_status tokens_read(const ddp_dataset *dataset, const int64_t *in
     if (!both)
         return DDP_ERR_MEMORY;
     for (size_t i = 0; status == DDP_OK && i < count; i++) {
-        const struct part *part = find_part(t, indices[i]);
-        const int64_t at = part->first_token + (indices[i] - part->first_sample) * (int64_t)seq;
-        status = ddp_token_file_read(&part->tokens, at, seq + 1, dataset->info.class_count,
-                                     both + seq + 1, both);
+        const struct run *run = find_run(t, indices[i]);
+        const int64_t at = run->first_token + (indices[i] - run->first_sample) * (int64_t)seq;
+        status = ddp_token_stream_read(t->stream, at, seq + 1, dataset->info.class_count,
+                                       both + seq + 1, both);
         if (status != DDP_OK)
             break;
         memcpy((int32_t *)x + i * seq, both, seq * sizeof *both);
@@ -72,17 +76,115 @@ static enum ddp_status tokens_read(const ddp_dataset *dataset, const int64_t *in
 static void tokens_close(ddp_dataset *dataset)
 {
     struct tokens *t = (struct tokens *)dataset;
-    for (size_t i = 0; t->parts && i < t->part_count; i++)
-        ddp_token_file_close(&t->parts[i].tokens);
-    free(t->parts);
+    ddp_token_stream_close(t->stream);
+    free(t->runs);
+    free(t->notice);
 }
 
-static const struct ddp_dataset_ops ops = {.read = tokens_read, .close = tokens_close};
+/* --- which samples ---------------------------------------------------------------------------- */
+
+static int64_t samples_of(int64_t token_count, int64_t seq)
+{
+    return token_count > seq ? (token_count - 1) / seq : 0;
+}
+
+/* Divides the part that is ours into runs and counts the samples.
+ *   what  is too short where there is none: "" or "the last tenth of ", for the message */
+static enum ddp_status set_runs(struct tokens *t, const char *what)
+{
+    const struct ddp_token_stream *stream = t->stream;
+    const int64_t seq = t->base.info.label_count;
+    const size_t runs = stream->text ? 1 : stream->file_count;
+    int64_t samples = 0, longest = 0;
+    if (!t->runs && !(t->runs = ddp_array_alloc(runs, sizeof *t->runs)))
+        return DDP_ERR_MEMORY;
+    t->run_count = runs;
+    for (size_t i = 0; i < runs; i++) {
+        const struct ddp_token_stream_file *file = &stream->files[i];
+        int64_t begin = stream->text ? 0 : file->first;
+        int64_t end = stream->text ? stream->token_count : begin + file->tokens.count;
+        begin = begin < t->begin ? t->begin : begin;
+        end = end > t->end ? t->end : end;
+        t->runs[i] = (struct run){begin, end > begin ? end - begin : 0, samples};
+        samples += samples_of(t->runs[i].token_count, seq);
+        longest = t->runs[i].token_count > longest ? t->runs[i].token_count : longest;
+    }
+    t->base.info.sample_count = samples;
+    if (samples > 0)
+        return DDP_OK;
+    return ddp_fail(DDP_ERR_FORMAT,
+                    "%s%s: %" PRId64 " tokens are too few: one sample of --seq-len %" PRId64
+                    " takes %" PRId64,
+                    what, t->base.path, longest, seq, seq + 1);
+}
+
+static const struct ddp_dataset_ops ops;
+
+/* The rest of the stream as a dataset of its own. */
+static enum ddp_status make_rest(const struct tokens *train, ddp_dataset **test, int64_t begin,
+                                 const char *what)
+{
+    struct tokens *t = ddp_dataset_alloc(sizeof *t, &ops, train->base.path);
+    if (!t)
+        return DDP_ERR_MEMORY;
+    *test = &t->base;
+    t->base.info = train->base.info;
+    t->base.info.path = t->base.path;
+    t->base.info.notice = NULL;
+    t->stream = train->stream;
+    t->stream->users++;
+    t->begin = begin;
+    t->end = train->end;
+    return set_runs(t, what);
+}
+
+/* The first token of the last `samples` samples; -1: there are not so many. */
+static int64_t begin_of_last(const struct tokens *t, int64_t samples)
+{
+    const int64_t seq = t->base.info.label_count;
+    for (size_t i = t->run_count; i-- > 0;) {
+        const struct run *run = &t->runs[i];
+        const int64_t here = samples_of(run->token_count, seq);
+        if (here >= samples)
+            return run->first_token + run->token_count - (samples * seq + 1);
+        samples -= here;
+    }
+    return -1;
+}
+
+/* The two parts have no token in common. test NULL: only the training set is wanted. */
+static enum ddp_status cut(struct tokens *t, ddp_dataset **test, double amount,
+                           const char *const what[2])
+{
+    const int64_t tokens = t->end - t->begin;
+    const int64_t begin = amount < 1 ? t->end - ddp_split_count(amount, tokens)
+                                     : begin_of_last(t, ddp_split_count(amount, 0));
+    if (begin < 0)
+        return ddp_fail(DDP_ERR_INVALID,
+                        "--val-split %.0f: %s has %" PRId64
+                        " samples, and at least one must be left for training",
+                        amount, t->base.path, t->base.info.sample_count);
+    enum ddp_status status = test ? make_rest(t, test, begin, what[1]) : DDP_OK;
+    t->end = begin;
+    return status == DDP_OK ? set_runs(t, what[0]) : status;
+}
+
+static enum ddp_status tokens_cut(ddp_dataset *train, ddp_dataset **test, double amount)
+{
+    return cut((struct tokens *)train, test, amount,
+               (const char *const[]){"--val-split: the training part of ",
+                                     "--val-split: the test part of "});
+}
+
+static const struct ddp_dataset_ops ops = {
+    .read = tokens_read, .close = tokens_close, .cut = tokens_cut};
 
 /* --- which files ------------------------------------------------------------------------------ */
 
-/* The first of the names and patterns that a directory has; *path stays NULL without one. */
-static enum ddp_status find_in(const char *directory, const char *const *names, char **path)
+/* Adds the files of the first of the names and patterns that a directory has.
+ *   path [out]  that name, freed with free(); stays NULL without one */
+static enum ddp_status find_in(const char *directory, const char *const *names, char **path,
+                               struct ddp_data_names *files)
 {
     for (int i = 0; names[i]; i++) {
         char *tried = ddp_data_path(directory, names[i]);
@@ -90,7 +192,7 @@ static enum ddp_status find_in(const char *directory, const char *const *names, 
             return DDP_ERR_MEMORY;
         if (ddp_data_names_any(tried)) {
             *path = tried;
-            return DDP_OK;
+            return files ? ddp_data_names_list(files, tried) : DDP_OK;
         }
         free(tried);
     }
@@ -101,166 +203,153 @@ static enum ddp_status find_in(const char *directory, const char *const *names, 
 static const char *const train_names[] = {"train.bin", "*_train.bin", "*_train_*.bin", NULL};
 static const char *const val_names[] = {"val.bin", "*_val.bin", "*_val_*.bin", NULL};
 
-/* --- making ----------------------------------------------------------------------------------- */
+/* What --data or --val names. */
+struct named {
+    const char *path; /* as given */
+    char *found;      /* in a directory; NULL: nothing by these names */
+    struct ddp_data_names files;
+};
 
-static enum ddp_status open_parts(struct tokens *t, const struct ddp_data_names *files,
-                                  enum ddp_token_kind kind)
+static const char *shown(const struct named *named)
 {
-    const bool keep = files->count <= KEEP_OPEN;
-    t->parts = ddp_array_alloc(files->count, sizeof *t->parts);
-    if (!t->parts)
-        return DDP_ERR_MEMORY;
-    for (size_t i = 0; i < files->count; i++) {
-        struct part *part = &t->parts[i];
-        enum ddp_status status = ddp_token_file_open(&part->tokens, files->at[i], kind, keep);
-        if (status != DDP_OK)
-            return status;
-        t->part_count = i + 1;
-        part->token_count = part->tokens.count;
-    }
-    return DDP_OK;
+    return named->found ? named->found : named->path;
 }
 
-/* Counts the samples, after the parts have got their tokens. */
-static enum ddp_status set_info(struct tokens *t, const struct ddp_dataset_options *options)
+static void free_named(struct named *named)
 {
-    const int64_t seq = options->seq_len;
-    struct ddp_dataset_info *info = &t->base.info;
-    int64_t samples = 0, vocabulary = 0, longest = 0;
-    bool text = true;
-    for (size_t i = 0; i < t->part_count; i++) {
-        struct part *part = &t->parts[i];
-        part->first_sample = samples;
-        if (part->token_count > seq)
-            samples += (part->token_count - 1) / seq;
-        if (part->tokens.vocabulary > vocabulary)
-            vocabulary = part->tokens.vocabulary;
-        if (part->token_count > longest)
-            longest = part->token_count;
-        text = text && part->tokens.text;
-    }
-    if (samples == 0)
-        return ddp_fail(DDP_ERR_FORMAT,
-                        "%s: %" PRId64 " tokens are too few: one sample of --seq-len %" PRId64
-                        " takes %" PRId64,
-                        t->base.path, longest, seq, seq + 1);
-    *info = (struct ddp_dataset_info){
+    free(named->found);
+    ddp_data_names_free(&named->files);
+}
+
+/* Lists the files for training.
+ *   beside [out]  the files for the test that are in the same directory; NULL: all files count */
+static enum ddp_status find_files(struct named *named, struct named *beside)
+{
+    const char *path = named->path;
+    if (!ddp_data_directory_exists(path))
+        return ddp_data_names_list(&named->files, path);
+    enum ddp_status status = find_in(path, train_names, &named->found, &named->files);
+    if (status == DDP_OK && named->found && beside)
+        status = find_in(path, val_names, &beside->found, &beside->files);
+    else if (status == DDP_OK && !named->found)
+        status = ddp_text_directory_list(path, &named->files, beside ? &beside->files : NULL);
+    if (beside && beside->files.count > 0)
+        beside->path = path;
+    return status;
+}
+
+/* --- making ----------------------------------------------------------------------------------- */
+
+/* All of the files. */
+static enum ddp_status open_set(ddp_dataset **result, const struct named *named,
+                                const struct ddp_dataset_options *options, int64_t class_count)
+{
+    struct tokens *t = ddp_dataset_alloc(sizeof *t, &ops, shown(named));
+    if (!t)
+        return DDP_ERR_MEMORY;
+    *result = &t->base;
+    enum ddp_status status =
+        ddp_token_stream_open(&t->stream, t->base.path, &named->files, options->tokens);
+    if (status != DDP_OK)
+        return status;
+    t->end = t->stream->token_count;
+    t->base.info = (struct ddp_dataset_info){
         .source = "tokens",
         .path = t->base.path,
-        .sample_count = samples,
-        .class_count = options->class_count ? options->class_count : vocabulary,
-        .label_count = seq,
+        .class_count = class_count ? class_count : t->stream->vocabulary,
+        .label_count = options->seq_len,
         .x_dtype = DDP_I32,
         .dim_count = 1,
-        .dims = {seq},
-        .sample_values = (size_t)seq,
-        .sample_bytes = (size_t)seq * sizeof(int32_t),
-        .memory_bytes = t->part_count * sizeof *t->parts,
-        .token_bytes = text ? 1 : 0,
+        .dims = {options->seq_len},
+        .sample_values = (size_t)options->seq_len,
+        .sample_bytes = (size_t)options->seq_len * sizeof(int32_t),
+        .memory_bytes = t->stream->memory_bytes,
+        .token_bytes = t->stream->text ? 1 : 0,
         .shuffled = true,
         .channel_count = 1,
         .std = {1},
     };
+    if (t->stream->file_count > 1 && t->stream->text && t->base.info.class_count <= '\n')
+        return ddp_fail(DDP_ERR_INVALID,
+                        "--vocab-size %" PRId64 ": between two texts is a newline, which is token "
+                        "%d",
+                        t->base.info.class_count, '\n');
+    return set_runs(t, "");
+}
+
+/* Says what was found in a directory of texts. */
+static enum ddp_status set_notice(ddp_dataset *train, size_t test_files)
+{
+    struct tokens *t = (struct tokens *)train;
+    const size_t files = t->stream->file_count;
+    const char *plural = files == 1 ? "" : "s";
+    if ((test_files
+             ? asprintf(&t->notice, "note: %s: %zu text%s for training, %zu for evaluation",
+                        train->info.path, files, plural, test_files)
+             : asprintf(&t->notice, "note: %s: %zu text%s", train->info.path, files, plural)) < 0) {
+        t->notice = NULL;
+        return ddp_fail(DDP_ERR_MEMORY, "%s: out of memory", train->path);
+    }
+    train->info.notice = t->notice;
     return DDP_OK;
 }
 
-/* Leaves nine tenths of a text for training or the rest for the test set, as nanoGPT prepares
- * Shakespeare's plays. */
-static void take_portion(struct part *part, bool test)
-{
-    const int64_t whole = part->tokens.count;
-    const int64_t train = whole / 10 * 9 + whole % 10 * 9 / 10;
-    part->first_token = test ? train : 0;
-    part->token_count = test ? whole - train : train;
-}
-
-enum portion { ALL, FOR_TRAINING, FOR_TEST };
-
-/* *split [out]  it is a single text, of which the test set may be a part; may be NULL. */
-static enum ddp_status open_set(ddp_dataset **result, const char *path,
-                                const struct ddp_dataset_options *options, enum portion portion,
-                                bool *split)
-{
-    struct ddp_data_names files = {0};
-    struct tokens *t = ddp_dataset_alloc(sizeof *t, &ops, path);
-    if (!t)
-        return DDP_ERR_MEMORY;
-    *result = &t->base;
-    enum ddp_status status = ddp_data_names_list(&files, path);
-    if (status == DDP_OK)
-        status = open_parts(t, &files, options->tokens);
-    ddp_data_names_free(&files);
-    const bool text = status == DDP_OK && t->part_count == 1 && t->parts[0].tokens.text;
-    if (text && portion != ALL)
-        take_portion(&t->parts[0], portion == FOR_TEST);
-    if (split)
-        *split = text;
-    return status == DDP_OK ? set_info(t, options) : status;
-}
-
-/* Opens the files that the path and --val name, after directories are resolved. */
-static enum ddp_status open_both(const char *path, const char *val,
+static enum ddp_status open_both(struct named *train_files, struct named *val_files,
                                  const struct ddp_dataset_options *options, ddp_dataset **train,
                                  ddp_dataset **test)
 {
-    bool split;
-    /* A text gives its last tenth away also when there is to be no evaluation: whether one is
-     * printed must not change what is learned. */
-    enum ddp_status status = open_set(train, path, options, val ? ALL : FOR_TRAINING, &split);
+    static const char *const tenth[2] = {"", "the last tenth, for evaluation, of "};
+    enum ddp_status status = open_set(train, train_files, options, options->class_count);
     if (status != DDP_OK)
         return status;
-    struct ddp_dataset_options same = *options;
-    same.class_count = (*train)->info.class_count;
-    if (test && val)
-        status = open_set(test, val, &same, ALL, NULL);
-    else if (test && split)
-        status = open_set(test, path, &same, FOR_TEST, NULL);
+    if (ddp_data_directory_exists(train_files->path) && !train_files->found)
+        status = set_notice(*train, val_files->files.count);
+    if (status == DDP_OK && val_files->path)
+        return test ? open_set(test, val_files, options, (*train)->info.class_count) : DDP_OK;
+    /* A text gives its last tenth away also when there is to be no evaluation: whether one is
+     * printed must not change what is learned. */
+    if (status == DDP_OK && ((struct tokens *)*train)->stream->text && options->val_split == 0)
+        status = cut((struct tokens *)*train, test, TEXT_SPLIT, tenth);
     return status;
 }
 
 static enum ddp_status tokens_open(const struct ddp_dataset_options *options, ddp_dataset **train,
                                    ddp_dataset **test)
 {
-    char *found = NULL, *found_val = NULL;
-    const char *path = options->path, *val = options->val;
-    enum ddp_status status = DDP_OK;
-    if (!path)
+    struct named train_files = {.path = options->path}, beside = {0}, val = {.path = options->val};
+    if (!options->path)
         return ddp_fail(DDP_ERR_INVALID, "give tokens with --data: a text, a file of tokens or a "
-                                         "directory with train.bin and val.bin");
+                                         "directory of texts or with train.bin and val.bin");
     if (options->seq_len < 1 || options->seq_len > MAX_SEQ_LEN)
         return ddp_fail(DDP_ERR_INVALID, "--seq-len %" PRId64 ": 1 to %d are possible",
                         options->seq_len, MAX_SEQ_LEN);
-    if (ddp_data_directory_exists(path)) {
-        status = find_in(path, train_names, &found);
-        if (status == DDP_OK && !found)
-            status = ddp_fail(DDP_ERR_IO,
-                              "%s: neither train.bin nor *_train.bin nor *_train_*.bin is in this "
-                              "directory",
-                              path);
-        if (status == DDP_OK && !val)
-            status = find_in(path, val_names, &found_val);
-    }
+    enum ddp_status status = find_files(&train_files, &beside);
+    if (status == DDP_OK && val.path)
+        status = find_files(&val, NULL);
     if (status == DDP_OK)
-        status = open_both(found ? found : path, found_val ? found_val : val, options, train, test);
-    free(found);
-    free(found_val);
+        status = open_both(&train_files, val.path ? &val : &beside, options, train, test);
+    free_named(&train_files);
+    free_named(&beside);
+    free_named(&val);
     return status;
 }
 
+/* By what is there. */
 static bool tokens_recognise(const char *path)
 {
     char *found = NULL;
     if (!ddp_data_directory_exists(path))
         return ddp_data_names_any(path);
-    bool recognised = find_in(path, train_names, &found) == DDP_OK && found;
+    bool recognised = find_in(path, train_names, &found, NULL) == DDP_OK && found;
     free(found);
-    return recognised;
+    return recognised || ddp_text_directory_any(path);
 }
 
 const struct ddp_dataset_source ddp_dataset_tokens = {
     .name = "tokens",
-    .help = "token files of llm.c and nanoGPT, or any text as bytes",
-    .looks_for = "train.bin, *_train.bin or *_train_*.bin (tokens)",
+    .help = "token files of llm.c and nanoGPT, or texts as bytes",
+    .looks_for = "train.bin, *_train.bin or *_train_*.bin (tokens); *.txt, *.jsonl or *.gz of "
+                 "them (texts)",
     .takes_val = true,
     .recognise = tokens_recognise,
     .open = tokens_open,

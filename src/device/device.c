@@ -161,6 +161,14 @@ const char *ddp_device_describe(const ddp_device *device)
     return device->ops->describe ? device->ops->describe(device->state) : device->ops->name;
 }
 
+enum ddp_status ddp_device_memory(ddp_device *device, size_t *total, size_t *unused)
+{
+    if (device->ops->memory)
+        return device->ops->memory(device->state, total, unused);
+    *total = *unused = ddp_memory_total();
+    return DDP_OK;
+}
+
 enum ddp_status ddp_device_wait(ddp_device *device, ddp_device *other)
 {
     assert(device->ops == other->ops);

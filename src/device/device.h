@@ -73,6 +73,8 @@ struct ddp_device_ops {
     const char *(*reason)(void);
     /* Is that a fault which may hide devices, and not that there are none? */
     bool (*faulty)(void);
+    /* Bytes of the device's memory, and what nobody uses of it now. NULL: it is the host's. */
+    enum ddp_status (*memory)(void *state, size_t *total, size_t *unused);
 };
 
 extern const struct ddp_device_ops ddp_device_cpu;
@@ -116,6 +118,9 @@ enum ddp_status ddp_device_synchronize(ddp_device *device);
 
 /* In words; the name where the kind has no more to say. */
 const char *ddp_device_describe(const ddp_device *device);
+
+/* Bytes of its memory, and what nobody uses of it now; of the host's, what there is. */
+enum ddp_status ddp_device_memory(ddp_device *device, size_t *total, size_t *unused);
 
 /* What is put on `device` from now on waits for what is on `other`, of the same kind. */
 enum ddp_status ddp_device_wait(ddp_device *device, ddp_device *other);

@@ -114,10 +114,20 @@ void ddp_exec_bind_input(ddp_exec *exec, int input, const void *memory)
         exec->inputs[input] = memory;
 }
 
+size_t ddp_exec_graph_input_bytes(const ddp_graph *graph, int input)
+{
+    const ddp_tensor *tensor = find_input(graph, input);
+    return tensor ? ddp_tensor_bytes(tensor) : 0;
+}
+
 size_t ddp_exec_input_bytes(const ddp_exec *exec, int input)
 {
-    const ddp_tensor *tensor = find_input(exec->graph, input);
-    return tensor ? ddp_tensor_bytes(tensor) : 0;
+    return ddp_exec_graph_input_bytes(exec->graph, input);
+}
+
+size_t ddp_exec_graph_output_bytes(const ddp_graph *graph)
+{
+    return ddp_tensor_bytes(graph->output);
 }
 
 enum ddp_status ddp_exec_load_input(ddp_exec *exec, int input, const void *host, void *staging)
@@ -328,7 +338,7 @@ void *ddp_exec_output_gradient(const ddp_exec *exec)
 
 size_t ddp_exec_output_bytes(const ddp_exec *exec)
 {
-    return ddp_tensor_bytes(exec->graph->output);
+    return ddp_exec_graph_output_bytes(exec->graph);
 }
 
 const float *ddp_exec_loss_value(const ddp_exec *exec)

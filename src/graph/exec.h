@@ -25,6 +25,8 @@ void ddp_exec_destroy(ddp_exec *exec);
 
 /* Bytes of the arena that such an exec has. */
 enum ddp_status ddp_exec_arena_bytes(const ddp_graph *graph, unsigned parts, size_t *bytes);
+size_t ddp_exec_graph_input_bytes(const ddp_graph *graph, int input); /* 0: no such input */
+size_t ddp_exec_graph_output_bytes(const ddp_graph *graph);
 
 /* Inputs are numbered in the order in which the graph made them; memory is device memory and is
  * borrowed until the next bind. */

@@ -10,6 +10,7 @@
 #include "core/futex.h"
 #include "core/log.h"
 #include "core/memory.h"
+#include "core/terminal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -153,8 +154,10 @@ enum ddp_status ddp_board_attach(struct ddp_board *board, int fd, const char *so
 
 void ddp_board_unmap(struct ddp_board *board)
 {
-    if (board->memory)
+    if (board->memory) {
+        ddp_bar_unshare(&board->memory->bar_columns);
         munmap(board->memory, board->bytes);
+    }
     board->memory = NULL;
 }
 
@@ -237,6 +240,7 @@ void ddp_board_read(const struct ddp_board *board, int rank, struct ddp_board_vi
     view->started = LOAD(started);
     view->closed = LOAD(closed) != 0;
     view->disk_full = LOAD(disk_full) != 0;
+    view->told = LOAD(told) != 0;
     view->wait_ns = LOAD(wait_ns);
     view->timed = LOAD(timed);
 }

@@ -13,9 +13,10 @@
 #include <stdatomic.h>
 
 #define DDP_BOARD_MAGIC     UINT64_C(0x31647262706464) /* "ddpbrd1" */
-#define DDP_BOARD_VERSION   2u
+#define DDP_BOARD_VERSION   3u
 #define DDP_BOARD_MAX_WORLD 4096
 #define DDP_BOARD_FAULTS    16
+#define DDP_BOARD_ERRORS    16
 #define DDP_BOARD_WORDS     2 /* 64-bit words of a name: 15 bytes and a zero */
 #define DDP_BOARD_NAME      (DDP_BOARD_WORDS * 8)
 
@@ -32,7 +33,8 @@
 #define DDP_WAIT_SLICE_NS 20000000
 
 enum ddp_board_flag {
-    DDP_BOARD_TIMES = 1, /* workers time each collective, for the straggler report */
+    DDP_BOARD_TIMES = 1,      /* workers time each collective, for the straggler report */
+    DDP_BOARD_ONE_SPEAKS = 2, /* an error that several ranks find is logged by one of them */
 };
 
 enum ddp_fault_kind {
@@ -50,6 +52,14 @@ struct ddp_board_fault {
     int32_t rank; /* -1: all */
     int64_t step;
     int64_t value;
+};
+
+/* An error that a rank has logged, or is about to. */
+struct ddp_board_error {
+    _Atomic uint64_t key;     /* 0: empty */
+    _Atomic int64_t said_ns;  /* 0: not yet */
+    _Atomic uint32_t speaker; /* its rank plus one */
+    uint32_t spare;
 };
 
 struct ddp_board_id {
@@ -82,7 +92,7 @@ struct ddp_board_line {
     _Atomic int32_t started;       /* by the launcher: the process that it made; 0: none yet */
     _Atomic uint32_t accepts_stop; /* DDP_BOARD_ACCEPTS_STOP: a request on the board is heard */
     _Atomic uint32_t disk_full;    /* 1: it failed because a disk is full */
-    uint32_t spare_word;
+    _Atomic uint32_t told;         /* 1: it has logged an error, or another rank did for it */
     uint64_t spare[3];
 };
 
@@ -105,8 +115,10 @@ struct ddp_board_memory {
     _Alignas(64) _Atomic uint32_t barrier;      /* futex: round << 16 | ranks that are here */
     _Alignas(64) _Atomic uint32_t sole_output;  /* only rank 0 writes to standard output */
     _Alignas(64) _Atomic uint32_t stop_request; /* the job is asked to end after a step */
+    _Atomic uint32_t bar_columns; /* of the progress bar that rank 0 shows; 0: none */
     _Atomic int64_t stop_step;                  /* the step that no rank starts; INT64_MAX: none */
 
+    struct ddp_board_error errors[DDP_BOARD_ERRORS];
     struct ddp_board_fault faults[DDP_BOARD_FAULTS];
     struct ddp_board_id ids[DDP_ID_SLOTS];
     struct ddp_board_line lines[]; /* world_size of them */
@@ -125,6 +137,7 @@ struct ddp_board_view {
     int started; /* of the process that was started; the same unless it started the program */
     bool closed;
     bool disk_full;
+    bool told; /* an error of its own is on standard error */
     int64_t step;
     int64_t changed_ns;
     char phase[DDP_BOARD_NAME];

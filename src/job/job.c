@@ -11,6 +11,7 @@
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/parse.h"
+#include "core/terminal.h"
 #include "job/state.h"
 
 #include <errno.h>
@@ -155,6 +156,9 @@ enum ddp_status ddp_job_open(ddp_job **job)
     atomic_store(&j->line->pid, (int32_t)getpid());
     if (j->board.world_size > 1)
         ddp_log_set_rank(j->rank);
+    ddp_bar_share(&j->board.memory->bar_columns);
+    if (fd_text)
+        ddp_job_share_errors();
     *job = j;
     return DDP_OK;
 }

@@ -4,6 +4,7 @@
 #include "config.h"
 
 #include "core/log.h"
+#include "core/terminal.h"
 #include "job/job.h"
 #include "job/state.h"
 
@@ -23,21 +24,27 @@ static sigset_t blocked_before;
 static char interrupt_text[128];
 
 /* The second Ctrl-C finds the action that was there before. */
-static void ask_to_stop(int signal)
+static void ask_to_stop(int signal, siginfo_t *info, void *context)
 {
     const int saved_errno = errno;
     struct ddp_board_memory *memory = atomic_load(&stop_board);
+    (void)context;
     if (memory)
         atomic_store(&memory->stop_request, 1);
-    if (signal == SIGINT && write(STDERR_FILENO, interrupt_text, strlen(interrupt_text)) < 0)
-        errno = 0; /* the error cannot be reported */
+    if (signal == SIGINT) {
+        if (info->si_code == SI_KERNEL) /* a key, which the terminal has shown */
+            ddp_bar_end_line();
+        if (write(STDERR_FILENO, interrupt_text, strlen(interrupt_text)) < 0)
+            errno = 0; /* the error cannot be reported */
+        ddp_bar_guard(signal);
+    }
     errno = saved_errno;
 }
 
 enum ddp_status ddp_job_accept_stop(ddp_job *job)
 {
     struct ddp_board_memory *none = NULL;
-    struct sigaction action = {.sa_handler = ask_to_stop};
+    struct sigaction action = {.sa_sigaction = ask_to_stop};
     sigset_t taken, mask;
     if (!atomic_compare_exchange_strong(&stop_board, &none, job->board.memory))
         return ddp_fail(DDP_ERR_INVALID,
@@ -51,6 +58,7 @@ enum ddp_status ddp_job_accept_stop(ddp_job *job)
     for (size_t i = 0; i < STOP_SIGNALS; i++) {
         const int signal = stop_signals[i];
         action.sa_flags = signal == SIGINT ? SA_RESTART | SA_RESETHAND : SA_RESTART;
+        action.sa_flags |= SA_SIGINFO;
         sigaction(signal, NULL, &old_actions[i]);
         if (signal == SIGINT && old_actions[i].sa_handler == SIG_IGN)
             continue; /* a background job of a script: Ctrl-C is not for it */

@@ -13,8 +13,6 @@
 
 #include <assert.h>
 
-#define PARTS (DDP_EXEC_NETWORK | DDP_EXEC_LOSS | DDP_EXEC_BACKWARD)
-
 struct ddp {
     struct ddp_mode mode;
     struct ddp_share share;
@@ -81,7 +79,8 @@ static enum ddp_status ddp_open(ddp_mode *mode)
     if (status != DDP_OK)
         return status;
     ddp_comm *wire = ddp_comm_size(setup->comm) > 1 ? setup->comm : NULL;
-    status = ddp_share_open(&ddp->share, mode, ddp->own_wire ? ddp->own_wire : wire, PARTS);
+    status = ddp_share_open(&ddp->share, mode, ddp->own_wire ? ddp->own_wire : wire,
+                            DDP_MODE_WORKER_PARTS);
     return status == DDP_OK && setup->sync_batch_norm ? open_sync(ddp) : status;
 }
 
@@ -122,11 +121,6 @@ static enum ddp_status ddp_step(ddp_mode *mode, ddp_loader *loader, double rate,
     return ddp_share_update(&ddp->share);
 }
 
-static void ddp_memory(const ddp_mode *mode, struct ddp_mode_memory *total)
-{
-    ddp_share_memory(&((const struct ddp *)mode)->share, PARTS, total);
-}
-
 static enum ddp_status save_state(ddp_mode *mode, int i, float *flat)
 {
     return ddp_share_save_state(&((struct ddp *)mode)->share, i, flat);
@@ -142,7 +136,6 @@ const struct ddp_mode_ops ddp_mode_ddp = {
     .open = ddp_open,
     .close = ddp_close,
     .step = ddp_step,
-    .memory = ddp_memory,
     .save_state = save_state,
     .load_state = load_state,
 };

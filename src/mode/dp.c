@@ -26,9 +26,6 @@
 
 #include <stdlib.h>
 
-#define REPLICA_PARTS (DDP_EXEC_NETWORK | DDP_EXEC_BACKWARD)
-#define MASTER_PARTS  (DDP_EXEC_LOSS | DDP_EXEC_BACKWARD)
-
 struct dp {
     struct ddp_mode mode;                 /* replica 0 is the master's */
     ddp_exec *loss_exec, *tail_loss_exec; /* on the master */
@@ -86,9 +83,9 @@ static enum ddp_status create_master(struct dp *dp)
     const struct ddp_mode_setup *setup = &dp->mode.setup;
     ddp_device *device = master(dp)->device;
     enum ddp_status status =
-        ddp_exec_create(&dp->loss_exec, setup->graph, device, MASTER_PARTS, master(dp)->weights);
+        ddp_exec_create(&dp->loss_exec, setup->graph, device, DDP_MODE_MASTER_PARTS, master(dp)->weights);
     if (status == DDP_OK && setup->tail_graph)
-        status = ddp_exec_create(&dp->tail_loss_exec, setup->tail_graph, device, MASTER_PARTS,
+        status = ddp_exec_create(&dp->tail_loss_exec, setup->tail_graph, device, DDP_MODE_MASTER_PARTS,
                                  master(dp)->weights);
     if (status == DDP_OK)
         status = ddp_device_alloc(device, LOSS_BYTES, (void **)&dp->loss);
@@ -101,10 +98,14 @@ static enum ddp_status create_master(struct dp *dp)
 }
 
 /* Can one replica's device read the other's memory as its own? */
+static bool one_memory(const struct ddp_mode_setup *setup, bool host_memory, int a, int b)
+{
+    return host_memory || (setup->devices && setup->devices[a] == setup->devices[b]);
+}
+
 static bool share_memory(const struct dp *dp, int a, int b)
 {
-    const int *devices = dp->mode.setup.devices;
-    return ddp_device_host_memory(master(dp)->device) || (devices && devices[a] == devices[b]);
+    return one_memory(&dp->mode.setup, ddp_device_host_memory(master(dp)->device), a, b);
 }
 
 /* Where the sum over replicas [low, high) is cut in two: as over ranks. */
@@ -116,19 +117,34 @@ static int middle_of(int low, int high)
     return low + half;
 }
 
-/* Memory for what sum_gradients() takes from other devices. */
-static enum ddp_status make_staging(struct dp *dp, int low, int high)
+/* As sum_gradients() goes: `low` of each range takes what the upper half has summed up. */
+static bool stages(const struct ddp_mode_setup *setup, bool host_memory, int low, int high,
+                   int replica)
 {
     if (high - low < 2)
-        return DDP_OK;
+        return false;
     const int middle = middle_of(low, high);
-    enum ddp_status status = make_staging(dp, low, middle);
-    if (status == DDP_OK)
-        status = make_staging(dp, middle, high);
-    if (status != DDP_OK || dp->staging[low] || share_memory(dp, low, middle))
-        return status;
-    return ddp_device_alloc(replica_of(dp, low)->device, replica_of(dp, low)->flat_bytes,
-                            (void **)&dp->staging[low]);
+    if (replica >= middle)
+        return stages(setup, host_memory, middle, high, replica);
+    return (replica == low && !one_memory(setup, host_memory, low, middle)) ||
+           stages(setup, host_memory, low, middle, replica);
+}
+
+bool ddp_dp_stages(const struct ddp_mode_setup *setup, bool host_memory, int replica)
+{
+    return stages(setup, host_memory, 0, setup->replicas, replica);
+}
+
+/* Memory for what sum_gradients() takes from other devices. */
+static enum ddp_status make_staging(struct dp *dp)
+{
+    const struct ddp_mode_setup *setup = &dp->mode.setup;
+    enum ddp_status status = DDP_OK;
+    for (int r = 0; status == DDP_OK && r < setup->replicas; r++)
+        if (ddp_dp_stages(setup, ddp_device_host_memory(master(dp)->device), r))
+            status = ddp_device_alloc(replica_of(dp, r)->device, replica_of(dp, r)->flat_bytes,
+                                      (void **)&dp->staging[r]);
+    return status;
 }
 
 static enum ddp_status dp_open(ddp_mode *mode)
@@ -141,9 +157,9 @@ static enum ddp_status dp_open(ddp_mode *mode)
     if (!dp->batches || !dp->staging)
         return DDP_ERR_MEMORY;
     for (int r = 0; status == DDP_OK && r < setup->replicas; r++)
-        status = ddp_replica_open(replica_of(dp, r), setup, r, REPLICA_PARTS, NULL);
+        status = ddp_replica_open(replica_of(dp, r), setup, r, DDP_MODE_REPLICA_PARTS, NULL);
     if (status == DDP_OK)
-        status = make_staging(dp, 0, setup->replicas);
+        status = make_staging(dp);
     if (status == DDP_OK)
         status = create_master(dp);
     return status == DDP_OK ? ddp_replica_threads_create(&dp->team, setup->replicas) : status;
@@ -305,26 +321,9 @@ static enum ddp_status dp_step(ddp_mode *mode, ddp_loader *loader, double rate, 
     return status;
 }
 
-static void dp_memory(const ddp_mode *mode, struct ddp_mode_memory *total)
-{
-    const struct dp *dp = (const struct dp *)mode;
-    const struct ddp_mode_setup *setup = &mode->setup;
-    size_t loss_arena = 0, tail_arena = 0;
-    for (int r = 0; r < setup->replicas; r++) {
-        ddp_replica_memory(replica_of(dp, r), setup, REPLICA_PARTS, total);
-        total->gradients += dp->staging[r] ? master(dp)->flat_bytes : 0;
-    }
-    if (ddp_exec_arena_bytes(setup->graph, MASTER_PARTS, &loss_arena) == DDP_OK &&
-        (!setup->tail_graph ||
-         ddp_exec_arena_bytes(setup->tail_graph, MASTER_PARTS, &tail_arena) == DDP_OK))
-        total->activations += loss_arena + tail_arena;
-    ddp_updater_memory(&mode->updater, total);
-}
-
 const struct ddp_mode_ops ddp_mode_dp = {
     .bytes = sizeof(struct dp),
     .open = dp_open,
     .close = dp_close,
     .step = dp_step,
-    .memory = dp_memory,
 };

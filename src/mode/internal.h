@@ -24,7 +24,6 @@ struct ddp_mode_ops {
     void (*close)(ddp_mode *mode);
     enum ddp_status (*step)(ddp_mode *mode, ddp_loader *loader, double rate, int64_t step,
                             float *loss);
-    void (*memory)(const ddp_mode *mode, struct ddp_mode_memory *memory);
     /* As ddp_mode_save_state() and ddp_mode_load_state(); NULL: there is one rank, with all of the
      * updater's state. */
     enum ddp_status (*save_state)(ddp_mode *mode, int i, float *flat);
@@ -32,6 +31,15 @@ struct ddp_mode_ops {
 };
 
 extern const struct ddp_mode_ops ddp_mode_ddp, ddp_mode_dp;
+
+/* What each worker or replica runs; of DataParallel's, the master alone has the loss. */
+#define DDP_MODE_WORKER_PARTS  (DDP_EXEC_NETWORK | DDP_EXEC_LOSS | DDP_EXEC_BACKWARD)
+#define DDP_MODE_REPLICA_PARTS (DDP_EXEC_NETWORK | DDP_EXEC_BACKWARD)
+#define DDP_MODE_MASTER_PARTS  (DDP_EXEC_LOSS | DDP_EXEC_BACKWARD)
+
+/* DataParallel: does this replica take gradients from the memory of another device, through an
+ * array of its own? */
+bool ddp_dp_stages(const struct ddp_mode_setup *setup, bool host_memory, int replica);
 
 /* Array i of the optimizer's state, in device memory; NULL after the last. */
 float *ddp_mode_state(const ddp_mode *mode, int i);

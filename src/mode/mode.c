@@ -5,6 +5,7 @@
 
 #include "mode/internal.h"
 
+#include "comm/comm.h"
 #include "core/memory.h"
 #include "core/trace.h"
 
@@ -66,9 +67,15 @@ double ddp_mode_gradient_norm(const ddp_mode *mode)
     return mode->updater.norm;
 }
 
-void ddp_mode_memory(const ddp_mode *mode, struct ddp_mode_memory *memory)
+enum ddp_status ddp_mode_memory(const ddp_mode *mode, struct ddp_mode_memory *memory)
 {
-    mode->ops->memory(mode, memory);
+    const bool dp = mode->ops == &ddp_mode_dp;
+    const struct ddp_mode_place place = {
+        .kind = dp ? DDP_MODE_DP : DDP_MODE_DDP,
+        .workers = dp ? 1 : ddp_comm_size(mode->setup.comm),
+        .host_memory = ddp_device_host_memory(ddp_mode_device(mode)),
+    };
+    return ddp_mode_plan_memory(&mode->setup, &place, -1, memory);
 }
 
 ddp_device *ddp_mode_device(const ddp_mode *mode)

@@ -34,7 +34,7 @@ struct ddp_mode_setup {
     int64_t local_shards;   /* shards that each worker (or replica) runs, one after another */
     int64_t local_lanes;    /* that these are added up in (mode/lanes.h), 1 .. local_shards */
     int64_t global_shards;  /* W, of all workers and replicas */
-    const float *weights;   /* flat initial weights (host) */
+    const float *weights;   /* flat initial weights (host), of rank 0: NULL in others */
     enum ddp_dtype compute; /* DDP_BF16: the graphs compute in it, and get the weights so; else
                                DDP_F32 */
     uint64_t seed;          /* of random numbers in the graph: dropout */
@@ -50,10 +50,24 @@ struct ddp_mode_setup {
     size_t bucket_bytes;  /* DDP: gradients all-reduced together; the first at most 1 MiB */
 };
 
-/* Bytes that a worker holds, in the four parts; and page-locked ones of the host, in which a
+/* Bytes that a worker holds, by what they are for; and page-locked ones of the host, in which a
  * device's partial sums wait. */
 struct ddp_mode_memory {
     size_t weights, gradients, optimizer, activations, locked;
+    size_t inputs; /* copies of batches: on a device, or of a replica */
+};
+
+/* What a mode is made on, as far as its memory depends on it. */
+struct ddp_mode_place {
+    enum ddp_mode_kind kind;
+    int workers;      /* of DDP; else 1 */
+    bool host_memory; /* devices compute in the host's memory */
+};
+
+/* Bytes that one optimizer step moves between workers, or between replicas. */
+struct ddp_mode_traffic {
+    double gradients, weights; /* sent by each worker; DataParallel: by all replicas together */
+    double scattered;          /* DataParallel: samples, outputs and their gradients */
 };
 
 /* The names of the kinds, in their order, ending in NULL: a list for a choice option. */
@@ -75,7 +89,18 @@ enum ddp_status ddp_mode_step(ddp_mode *mode, ddp_loader *loader, double rate, i
  * was not; -1 when the setup does not ask for it. The same on all ranks, and in all modes. */
 double ddp_mode_gradient_norm(const ddp_mode *mode);
 
-void ddp_mode_memory(const ddp_mode *mode, struct ddp_mode_memory *memory);
+/* What the mode's worker holds. */
+enum ddp_status ddp_mode_memory(const ddp_mode *mode, struct ddp_mode_memory *memory);
+
+/* The same from a setup alone, without making anything: neither job, communicator nor weights need
+ * be there. Of several workers, the one that holds most.
+ *   replica  adds what this one holds, to zeroed or earlier parts; negative: all of them
+ * DDP_ERR_MEMORY, DDP_ERR_INVALID. */
+enum ddp_status ddp_mode_plan_memory(const struct ddp_mode_setup *setup,
+                                     const struct ddp_mode_place *place, int replica,
+                                     struct ddp_mode_memory *memory);
+void ddp_mode_plan_traffic(const struct ddp_mode_setup *setup, const struct ddp_mode_place *place,
+                           struct ddp_mode_traffic *traffic);
 ddp_device *ddp_mode_device(const ddp_mode *mode);
 
 /* The optimizer's state, for checkpoints: the name of array i ("exp_avg"), NULL after the last. */

@@ -24,7 +24,7 @@ static enum ddp_status make_weights(struct ddp_replica *replica, const struct dd
     replica->owns_weights = !given->weights;
     if (replica->owns_weights)
         status = ddp_device_alloc(device, replica->flat_bytes, (void **)&replica->weights);
-    if (status == DDP_OK && replica->owns_weights)
+    if (status == DDP_OK && replica->owns_weights && setup->weights)
         status = ddp_device_copy_in(device, replica->weights, setup->weights, replica->flat_bytes);
     if (status != DDP_OK || setup->compute != DDP_BF16)
         return status;
@@ -293,20 +293,4 @@ enum ddp_status ddp_replica_run_shards(struct ddp_replica *replica, ddp_loader *
         ddp_loader_release(loader, batch);
     }
     return status;
-}
-
-void ddp_replica_memory(const struct ddp_replica *replica, const struct ddp_mode_setup *setup,
-                        unsigned parts, struct ddp_mode_memory *memory)
-{
-    size_t arena = 0, tail_arena = 0;
-    if (ddp_exec_arena_bytes(setup->graph, parts, &arena) != DDP_OK ||
-        (setup->tail_graph &&
-         ddp_exec_arena_bytes(setup->tail_graph, parts, &tail_arena) != DDP_OK))
-        return;
-    memory->weights += replica->flat_bytes + (replica->weights_bf16 ? bf16_bytes(replica) : 0);
-    const size_t partials = replica->flat_bytes * (size_t)replica->lanes.partial_count;
-    const bool host = ddp_device_host_memory(replica->device);
-    memory->gradients += replica->flat_bytes + (host ? partials : 0);
-    memory->locked += host ? 0 : partials;
-    memory->activations += arena + tail_arena;
 }

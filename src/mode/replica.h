@@ -75,8 +75,4 @@ enum ddp_status ddp_replica_run_shards(struct ddp_replica *replica, ddp_loader *
 enum ddp_status ddp_replica_forward(struct ddp_replica *replica);
 enum ddp_status ddp_replica_backward(struct ddp_replica *replica, ddp_exec_ready *ready, void *arg);
 
-/* Adds what the replica holds. */
-void ddp_replica_memory(const struct ddp_replica *replica, const struct ddp_mode_setup *setup,
-                        unsigned parts, struct ddp_mode_memory *memory);
-
 #endif

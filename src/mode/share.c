@@ -87,6 +87,18 @@ static int64_t packed_count(const struct ddp_share *share)
     return count;
 }
 
+enum ddp_status ddp_share_packed_count(const struct ddp_mode_setup *setup, int rank, int size,
+                                       int64_t *count)
+{
+    struct ddp_mode mode = {.setup = *setup};
+    struct ddp_share share = {.mode = &mode, .rank = rank, .size = size, .zero = true};
+    enum ddp_status status = cut_buckets(&share);
+    if (status == DDP_OK)
+        *count = packed_count(&share);
+    free(share.bucket_end);
+    return status;
+}
+
 /* The state arrays hold this worker's slices only. */
 static bool is_packed(const struct ddp_share *share)
 {
@@ -185,22 +197,6 @@ enum ddp_status ddp_share_open(struct ddp_share *share, ddp_mode *mode, ddp_comm
 void ddp_share_close(struct ddp_share *share)
 {
     free(share->bucket_end);
-}
-
-/* What all workers hold once, for one of them. */
-static size_t part_of(const struct ddp_share *share, size_t bytes)
-{
-    const size_t size = share->shared ? (size_t)share->size : 1;
-    return bytes / size + (bytes % size != 0);
-}
-
-void ddp_share_memory(const struct ddp_share *share, unsigned parts, struct ddp_mode_memory *total)
-{
-    const size_t states = ddp_optimizer_state_bytes(share->mode->updater.optimizer);
-    ddp_replica_memory(replica_of(share), &share->mode->setup, parts, total);
-    ddp_updater_memory(&share->mode->updater, total);
-    total->weights = part_of(share, total->weights);
-    total->optimizer += part_of(share, states) - states;
 }
 
 /* --- a step ----------------------------------------------------------------------------------- */

@@ -42,9 +42,10 @@ enum ddp_status ddp_share_measure(struct ddp_share *share);
 /* After ddp_updater_decide(): all workers' weights are the new ones. */
 enum ddp_status ddp_share_update(struct ddp_share *share);
 
-/* A worker's part of what all workers hold.
- *   total  zeroed */
-void ddp_share_memory(const struct ddp_share *share, unsigned parts, struct ddp_mode_memory *total);
+/* Elements of an array of state that is split over the workers, without shared memory: those of
+ * one rank. */
+enum ddp_status ddp_share_packed_count(const struct ddp_mode_setup *setup, int rank, int size,
+                                       int64_t *count);
 
 /* As ddp_mode_save_state() and ddp_mode_load_state(). */
 enum ddp_status ddp_share_save_state(struct ddp_share *share, int i, float *flat);

@@ -65,6 +65,13 @@ static enum ddp_status create_optimizer(struct ddp_updater *updater,
     return status;
 }
 
+int64_t ddp_updater_blocks(const struct ddp_mode_setup *setup)
+{
+    return setup->clip_norm > 0 || setup->gradient_norm
+               ? ddp_norm_blocks(ddp_graph_flat_count(setup->graph))
+               : 0;
+}
+
 static size_t blocks_bytes(const struct ddp_updater *updater)
 {
     return (size_t)updater->block_count * sizeof(double);
@@ -88,8 +95,8 @@ enum ddp_status ddp_updater_open(struct ddp_updater *updater, struct ddp_replica
         .norm = -1,
     };
     enum ddp_status status = DDP_OK;
-    if (setup->clip_norm > 0 || setup->gradient_norm) {
-        updater->block_count = ddp_norm_blocks(replica->flat_count);
+    updater->block_count = ddp_updater_blocks(setup);
+    if (updater->block_count > 0) {
         status =
             ddp_device_alloc(replica->device, blocks_bytes(updater), (void **)&updater->blocks);
     }
@@ -246,9 +253,4 @@ enum ddp_status ddp_updater_run(struct ddp_updater *updater, double rate, int64_
     status = ddp_updater_apply(updater, 0, count, 0);
     ddp_trace_end("update", began, "elements", count);
     return status;
-}
-
-void ddp_updater_memory(const struct ddp_updater *updater, struct ddp_mode_memory *memory)
-{
-    memory->optimizer += ddp_optimizer_state_bytes(updater->optimizer) + blocks_bytes(updater);
 }

@@ -62,7 +62,7 @@ enum ddp_status ddp_updater_apply(struct ddp_updater *updater, int64_t begin, in
 enum ddp_status ddp_updater_run(struct ddp_updater *updater, double rate, int64_t step,
                                 float *loss);
 
-/* Adds what it holds. */
-void ddp_updater_memory(const struct ddp_updater *updater, struct ddp_mode_memory *memory);
+/* Sums of squares that the norm is made of, on the device; 0: it is not computed. */
+int64_t ddp_updater_blocks(const struct ddp_mode_setup *setup);
 
 #endif

@@ -155,15 +155,16 @@ static enum ddp_status build(ddp_graph *graph, const struct ddp_model_config *co
 
 static enum ddp_status check(struct ddp_model_config *config)
 {
-    const struct ddp_gpt2 *size = find_size(config->size);
+    const struct ddp_gpt2 *size = config->size ? find_size(config->size) : NULL;
     struct ddp_gpt2 *gpt2 = ddp_gpt2_of(&config->own);
     const int64_t length = config->dims[0];
-    if (!size)
+    if (!size && config->size)
         return ddp_fail(DDP_ERR_INVALID,
                         "--size %s: gpt2 comes as d2, d4, d6, d12 (124M), d24 (355M), d36 (774M) "
                         "or d48 (1558M)",
                         config->size);
-    ddp_gpt2_fill(gpt2, size);
+    if (size)
+        ddp_gpt2_fill(gpt2, size);
     if (gpt2->context == 0)
         gpt2->context = length;
     if (gpt2->norm_eps == 0)
@@ -183,6 +184,7 @@ const struct ddp_model ddp_model_gpt2 = {
     .dataset = "tokens",
     .x_dtype = DDP_I32,
     .labels = true,
+    .sample_classes = 50257,
     .batch = 8,
     .default_size = "d4",
     .rate = 6e-4,

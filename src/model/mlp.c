@@ -46,7 +46,7 @@ static const struct ddp_model_field fields[] = {
 static enum ddp_status check(struct ddp_model_config *config)
 {
     struct mlp *mlp = (void *)&config->own;
-    if (!mlp->given)
+    if (!mlp->given && !config->described)
         *mlp = (struct mlp){.given = true, .count = 2, .hidden = {512, 512}};
     return DDP_OK;
 }
@@ -71,6 +71,9 @@ const struct ddp_model ddp_model_mlp = {
     .name = "mlp",
     .dataset = "idx",
     .labels = true,
+    .sample_dim_count = 3,
+    .sample_dims = {1, 28, 28},
+    .sample_classes = 10,
     .rate = 0.1,
     .schedule = DDP_SCHEDULE_LINEAR,
     .options = options,

@@ -33,6 +33,7 @@ struct ddp_model_config {
     int64_t label_count;
     bool last_only; /* tokens: the output is of the last position only; to generate, not to train */
     const char *size; /* by name, of a model that has several; NULL: the default */
+    bool described;   /* own is that of weights that are loaded, and leaves nothing open */
     union ddp_model_own own;
 };
 
@@ -49,9 +50,11 @@ struct ddp_model_field {
 
 struct ddp_model {
     const char *name;
-    const char *dataset;                  /* the source of its data by default */
-    enum ddp_dtype x_dtype;               /* of its samples: DDP_F32 numbers, DDP_I32 tokens */
-    bool labels;                          /* it needs labels */
+    const char *dataset;    /* the source of its data by default */
+    enum ddp_dtype x_dtype; /* of its samples: DDP_F32 numbers, DDP_I32 tokens */
+    bool labels;            /* it needs labels */
+    int sample_dim_count;   /* what a plan without data takes a sample for; 0: --seq-len tokens */
+    int64_t sample_dims[4], sample_classes;
     int64_t batch;                        /* default samples of a shard; 0: 64 */
     const char *default_size;             /* NULL: it has one size only */
     const struct ddp_option *options;     /* of its own struct; NULL: none */

@@ -23,6 +23,7 @@ struct json_log {
     ddp_append_file *file;
     int64_t last_step;
     int64_t start_ns;
+    bool ended_early;
 };
 
 /* JSON knows no NaN and no infinity: null stands for them. */
@@ -144,17 +145,23 @@ static void json_step(void *state, const struct ddp_train_step *step)
 
 static void json_evaluation(void *state, const struct ddp_train_evaluation *evaluation)
 {
+    struct json_log *log = state;
     const struct ddp_train_scores *scores = &evaluation->scores;
     json_t *object = json_pack(
         "{s:s, s:I, s:I, s:f, s:o?, s:f, s:I, s:f}", "event", "evaluation", "step",
         (json_int_t)evaluation->step + 1, "epoch", (json_int_t)evaluation->epoch + 1, "time",
         ddp_clock_wall(), "test_loss", real(scores->loss), "test_accuracy", scores->accuracy,
         "samples", (json_int_t)scores->samples, "seconds", evaluation->seconds);
-    if (object && !isnan(scores->perplexity))
+    if (object && scores->has_perplexity)
         json_object_set_new(object, "test_perplexity", real(scores->perplexity));
-    if (object && !isnan(scores->bits_per_byte))
+    if (object && scores->has_bits_per_byte)
         json_object_set_new(object, "test_bits_per_byte", real(scores->bits_per_byte));
-    write_object(state, object);
+    if (object && evaluation->best_step > 0) {
+        json_object_set_new(object, "best_step", json_integer(evaluation->best_step));
+        json_object_set_new(object, "best_loss", json_real(evaluation->best_loss));
+    }
+    log->ended_early = evaluation->ends_run;
+    write_object(log, object);
 }
 
 static void json_text(void *state, const struct ddp_train_text *text)
@@ -169,10 +176,13 @@ static void json_text(void *state, const struct ddp_train_text *text)
 static void json_close(void *state, enum ddp_status status)
 {
     struct json_log *log = state;
-    write_object(log,
-                 json_pack("{s:s, s:f, s:I, s:s, s:f}", "event", "end", "time", ddp_clock_wall(),
-                           "step", (json_int_t)log->last_step, "status", ddp_status_string(status),
-                           "seconds", (double)(ddp_clock_ns() - log->start_ns) * 1e-9));
+    json_t *object =
+        json_pack("{s:s, s:f, s:I, s:s, s:f}", "event", "end", "time", ddp_clock_wall(), "step",
+                  (json_int_t)log->last_step, "status", ddp_status_string(status), "seconds",
+                  (double)(ddp_clock_ns() - log->start_ns) * 1e-9);
+    if (object && log->ended_early)
+        json_object_set_new(object, "ended_early", json_true());
+    write_object(log, object);
     ddp_append_file_close(log->file);
     free(log);
 }

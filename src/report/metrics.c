@@ -145,19 +145,15 @@ void ddp_train_metrics_end_aside(ddp_train_metrics *metrics, const char *name)
     metrics->trace_begin_ns = ddp_trace_begin();
 }
 
-void ddp_train_metrics_evaluation(ddp_train_metrics *metrics, int64_t step,
-                                  const struct ddp_train_scores *scores)
+void ddp_train_metrics_evaluation(ddp_train_metrics *metrics,
+                                  struct ddp_train_evaluation *evaluation)
 {
-    struct ddp_train_evaluation event = {
-        .step = step,
-        .epoch = step / metrics->facts.steps_per_epoch,
-        .scores = *scores,
-        .seconds = lap(metrics),
-    };
+    evaluation->epoch = evaluation->step / metrics->facts.steps_per_epoch;
+    evaluation->seconds = lap(metrics);
     ddp_train_metrics_end_aside(metrics, "evaluate");
     for (size_t i = 0; i < SINK_COUNT; i++)
         if (metrics->states[i])
-            sinks[i]->evaluation(metrics->states[i], &event);
+            sinks[i]->evaluation(metrics->states[i], evaluation);
 }
 
 void ddp_train_metrics_texts(ddp_train_metrics *metrics, int64_t step, char *const *texts,

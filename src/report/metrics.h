@@ -67,16 +67,23 @@ struct ddp_train_totals {
 /* What an evaluation finds. */
 struct ddp_train_scores {
     int64_t samples;
-    double accuracy;      /* share of correct predictions, 0 .. 1 */
-    double loss;          /* mean over all predictions, in nats */
-    double perplexity;    /* of a language model: exp(loss); NAN: it is none */
-    double bits_per_byte; /* of the text; NAN: how many bytes its tokens stand for is not known */
+    double accuracy; /* share of correct predictions, 0 .. 1 */
+    double loss;     /* mean over all predictions, in nats */
+    /* Of a language model: exp(loss), and the same for each byte of the text if it is known how many
+     * bytes its tokens stand for. */
+    bool has_perplexity, has_bits_per_byte;
+    double perplexity, bits_per_byte;
 };
 
 struct ddp_train_evaluation {
     int64_t step, epoch; /* that it came after, from 0 */
     struct ddp_train_scores scores;
     double seconds;
+    int64_t best_step; /* steps done at the lowest loss so far; 0: no loss was finite */
+    double best_loss;
+    int64_t since_best, patience; /* evaluations after it, and how many end the run; 0: none do */
+    bool ends_run;                /* before its last step */
+    bool shows_step, shows_best;  /* in the line that is printed */
 };
 
 /* One of the texts that a language model wrote after a step. */
@@ -115,9 +122,10 @@ void ddp_train_metrics_step(ddp_train_metrics *metrics, int64_t step, double los
 void ddp_train_metrics_begin_aside(ddp_train_metrics *metrics);
 void ddp_train_metrics_end_aside(ddp_train_metrics *metrics, const char *name);
 
-/* The result of an evaluation after `step`; ends an aside. */
-void ddp_train_metrics_evaluation(ddp_train_metrics *metrics, int64_t step,
-                                  const struct ddp_train_scores *scores);
+/* The result of an evaluation; ends an aside.
+ *   evaluation  epoch and seconds are filled in */
+void ddp_train_metrics_evaluation(ddp_train_metrics *metrics,
+                                  struct ddp_train_evaluation *evaluation);
 
 /* What a language model wrote after `step`; ends an aside. */
 void ddp_train_metrics_texts(ddp_train_metrics *metrics, int64_t step, char *const *texts,

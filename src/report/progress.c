@@ -9,29 +9,31 @@
 #include "core/clock.h"
 #include "core/log.h"
 #include "core/memory.h"
+#include "core/terminal.h"
 
 #include <inttypes.h>
 #include <math.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #define BAR_MIN      10
 #define BAR_MAX      40
 #define LINE_COLUMNS 256
+#define KEY_COLUMNS  2 /* the "^C" that a terminal shows */
 #define REDRAW_NS    INT64_C(100000000)
 #define SILENCE_NS   INT64_C(30000000000) /* without a terminal: a line at least this often */
 #define SMOOTH_S     8.0                  /* over about how long speed is averaged */
 #define PAUSE_S      2.0 /* a step this long, and PAUSE_FACTOR times the average: a stop by ^Z */
 #define PAUSE_FACTOR 20
 
+static const int ending_signals[] = {SIGINT, SIGTERM};
+
 struct progress {
     FILE *out;
     const struct ddp_train_facts *facts;
     bool terminal;
-    bool shown;       /* the cursor is behind a bar */
-    int shown_length; /* of it, in columns */
     int64_t printed_ns;
     /* Averages that forget: seconds a step and items a second. */
     double step_seconds, item_rate, weight;
@@ -41,27 +43,13 @@ struct progress {
     double evaluation_seconds; /* the last evaluation */
 };
 
-/* Columns of the terminal, asked each time, for windows change. The last one stays free: some
- * terminals wrap there. */
-static int terminal_columns(const struct progress *p)
+/* Columns for the bar, asked each time, for windows change. The last one stays free, for some
+ * terminals wrap there, and so do those of a key that is pressed. */
+static int bar_columns(const struct progress *p)
 {
-    struct winsize size;
-    if (ioctl(fileno(p->out), TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
-        return size.ws_col > LINE_COLUMNS ? LINE_COLUMNS - 1 : size.ws_col - 1;
-    return 79;
-}
-
-/* A window that became narrower has wrapped the bar over several rows. */
-static void clear_bar(struct progress *p)
-{
-    if (!p->shown)
-        return;
-    const int columns = terminal_columns(p) + 1;
-    const int rows_above = p->shown_length > 0 ? (p->shown_length - 1) / columns : 0;
-    if (rows_above > 0)
-        fprintf(p->out, "\033[%dA", rows_above);
-    fputs("\r\033[J", p->out);
-    p->shown = false;
+    const int columns = ddp_terminal_columns(fileno(p->out));
+    const int room = (columns > 0 ? columns : 80) - 1 - KEY_COLUMNS;
+    return room > LINE_COLUMNS ? LINE_COLUMNS : room;
 }
 
 /* "1:05", "2:03:59", "3 d 4 h". */
@@ -135,13 +123,16 @@ static int compose(const struct progress *p, const struct ddp_train_step *step, 
     char text[PARTS][64] = {""}, eta[32];
     bool shown[PARTS] = {false};
     const int64_t begin = step->step - step->in_epoch;
-    int64_t of = p->facts->total_steps - begin;
-    if (of > p->facts->steps_per_epoch)
-        of = p->facts->steps_per_epoch;
-    if (p->facts->epochs)
+    int64_t done = step->step + 1, of = p->facts->total_steps;
+    if (p->facts->epochs) {
+        done = step->in_epoch + 1;
+        of = of - begin < p->facts->steps_per_epoch ? of - begin : p->facts->steps_per_epoch;
         snprintf(text[EPOCH], sizeof text[EPOCH], "epoch %" PRId64 "/%" PRId64 " ", step->epoch + 1,
                  p->facts->epochs);
-    snprintf(text[COUNT], sizeof text[COUNT], "%" PRId64 "/%" PRId64, step->in_epoch + 1, of);
+    } else {
+        snprintf(text[EPOCH], sizeof text[EPOCH], "step ");
+    }
+    snprintf(text[COUNT], sizeof text[COUNT], "%" PRId64 "/%" PRId64, done, of);
     snprintf(text[LOSS], sizeof text[LOSS], "  loss %.4f", step->loss);
     snprintf(text[SPEED], sizeof text[SPEED], "  %.*f %s/s", p->item_rate < 10 ? 1 : 0,
              p->item_rate, step->unit);
@@ -159,7 +150,7 @@ static int compose(const struct progress *p, const struct ddp_train_step *step, 
     for (int part = 0; part < PARTS; part++) {
         if (part == BAR && room >= BAR_MIN + 3)
             used = append_bar(line, used, room - 3 > BAR_MAX ? BAR_MAX : room - 3,
-                              (double)(step->in_epoch + 1) / (double)of);
+                              (double)done / (double)of);
         else if (shown[part])
             used = append(line, used, columns, text[part]);
     }
@@ -169,19 +160,19 @@ static int compose(const struct progress *p, const struct ddp_train_step *step, 
 static void draw(struct progress *p, const struct ddp_train_step *step, int64_t now)
 {
     char line[LINE_COLUMNS + 1];
-    clear_bar(p);
-    p->shown_length = compose(p, step, terminal_columns(p), line);
+    ddp_bar_clear();
+    const int length = compose(p, step, bar_columns(p), line);
     fputs(line, p->out);
     fflush(p->out);
-    p->shown = true;
+    ddp_bar_shown(length);
     p->printed_ns = now;
 }
 
 static void print_step(struct progress *p, const struct ddp_train_step *step, int64_t now)
 {
     char eta[32];
-    clear_bar(p);
-    fprintf(
+    ddp_bar_clear();
+    ddp_terminal_print(
         p->out, "step %" PRId64 "/%" PRId64 ": loss %.6f, learning rate %g, %.*f %s/s, ETA %s\n",
         step->step + 1, p->facts->total_steps, step->loss, step->rate, p->item_rate < 10 ? 1 : 0,
         p->item_rate, step->unit, clock_text(seconds_left(p, step), eta, sizeof eta));
@@ -191,13 +182,14 @@ static void print_step(struct progress *p, const struct ddp_train_step *step, in
 
 static void end_epoch(struct progress *p, const struct ddp_train_step *step, int64_t now)
 {
-    clear_bar(p);
-    fprintf(p->out, "epoch %" PRId64, step->epoch + 1);
+    char of[32] = "";
+    ddp_bar_clear();
     if (p->facts->epochs)
-        fprintf(p->out, "/%" PRId64, p->facts->epochs);
-    fprintf(p->out, ": loss %.4f, %.2f s, %.0f %s/s, %.0f %% waiting for data\n",
-            p->loss_sum / (double)p->steps, p->seconds, p->items / (p->seconds + 1e-9), step->unit,
-            100.0 * p->wait_seconds / (p->seconds + 1e-9));
+        snprintf(of, sizeof of, "/%" PRId64, p->facts->epochs);
+    ddp_terminal_print(
+        p->out, "epoch %" PRId64 "%s: loss %.4f, %.2f s, %.0f %s/s, %.0f %% waiting for data\n",
+        step->epoch + 1, of, p->loss_sum / (double)p->steps, p->seconds,
+        p->items / (p->seconds + 1e-9), step->unit, 100.0 * p->wait_seconds / (p->seconds + 1e-9));
     fflush(p->out);
     p->loss_sum = p->seconds = p->wait_seconds = p->items = 0;
     p->steps = 0;
@@ -206,9 +198,8 @@ static void end_epoch(struct progress *p, const struct ddp_train_step *step, int
 
 static void progress_pause(void *state)
 {
-    struct progress *p = state;
-    clear_bar(p);
-    fflush(p->out);
+    (void)state;
+    ddp_bar_clear();
 }
 
 static enum ddp_status progress_open(void **state, const struct ddp_train_facts *facts)
@@ -223,8 +214,11 @@ static enum ddp_status progress_open(void **state, const struct ddp_train_facts 
     p->facts = facts;
     p->terminal = isatty(fileno(p->out)) && term && *term && strcmp(term, "dumb") != 0;
     p->printed_ns = p->terminal ? 0 : ddp_clock_ns(); /* the first step shows the bar */
-    if (p->terminal)
-        ddp_log_set_before(progress_pause, p);
+    if (p->terminal) {
+        ddp_bar_set_terminal(fileno(p->out));
+        for (size_t i = 0; i < sizeof ending_signals / sizeof ending_signals[0]; i++)
+            ddp_bar_guard(ending_signals[i]);
+    }
     *state = p;
     return DDP_OK;
 }
@@ -242,7 +236,7 @@ static void progress_step(void *state, const struct ddp_train_step *step)
     const struct ddp_report_options *options = &p->facts->options;
     const bool line_due = options->log_every > 0 && (step->step + 1) % options->log_every == 0;
     if (options->verbose) {
-        clear_bar(p);
+        ddp_bar_clear();
         fprintf(p->out, "epoch %" PRId64 " step %" PRId64 ": loss %.6f, learning rate %g\n",
                 step->epoch + 1, step->in_epoch + 1, step->loss, step->rate);
     } else if (line_due || (!p->terminal && now - p->printed_ns >= SILENCE_NS)) {
@@ -254,17 +248,36 @@ static void progress_step(void *state, const struct ddp_train_step *step)
         end_epoch(p, step, now);
 }
 
+static void print_best(FILE *out, const struct ddp_train_evaluation *evaluation)
+{
+    if (evaluation->since_best == 0) {
+        fputs(", the lowest so far", out);
+        return;
+    }
+    if (evaluation->best_step > 0)
+        fprintf(out, ", lowest %.4f at step %" PRId64, evaluation->best_loss,
+                evaluation->best_step);
+    if (evaluation->patience > 0)
+        fprintf(out, " (patience %" PRId64 " of %" PRId64 ")", evaluation->since_best,
+                evaluation->patience);
+}
+
 static void progress_evaluation(void *state, const struct ddp_train_evaluation *evaluation)
 {
     struct progress *p = state;
     const struct ddp_train_scores *scores = &evaluation->scores;
     p->evaluation_seconds = evaluation->seconds;
-    clear_bar(p);
+    ddp_bar_clear();
+    if (evaluation->shows_step)
+        fprintf(p->out, "step %" PRId64 "/%" PRId64 ": ", evaluation->step + 1,
+                p->facts->total_steps);
     fprintf(p->out, "test accuracy %.2f %%, test loss %.4f", 100 * scores->accuracy, scores->loss);
-    if (!isnan(scores->perplexity))
+    if (scores->has_perplexity)
         fprintf(p->out, ", perplexity %.5g", scores->perplexity);
-    if (!isnan(scores->bits_per_byte))
+    if (scores->has_bits_per_byte)
         fprintf(p->out, ", %.4f bits per byte", scores->bits_per_byte);
+    if (evaluation->shows_best)
+        print_best(p->out, evaluation);
     fputc('\n', p->out);
     fflush(p->out);
     p->printed_ns = ddp_clock_ns();
@@ -273,7 +286,7 @@ static void progress_evaluation(void *state, const struct ddp_train_evaluation *
 static void progress_text(void *state, const struct ddp_train_text *text)
 {
     struct progress *p = state;
-    clear_bar(p);
+    ddp_bar_clear();
     fprintf(p->out, "--- step %" PRId64, text->step + 1);
     if (text->count > 1)
         fprintf(p->out, ", sample %" PRId64 " of %" PRId64, text->index + 1, text->count);
@@ -288,8 +301,12 @@ static void progress_close(void *state, enum ddp_status status)
 {
     struct progress *p = state;
     (void)status;
-    ddp_log_set_before(NULL, NULL);
-    clear_bar(p);
+    ddp_bar_clear();
+    if (p->terminal) {
+        ddp_bar_set_terminal(-1);
+        for (size_t i = 0; i < sizeof ending_signals / sizeof ending_signals[0]; i++)
+            ddp_bar_unguard(ending_signals[i]);
+    }
     fflush(p->out);
     free(p);
 }

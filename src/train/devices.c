@@ -20,10 +20,26 @@ static bool is_gpu(const struct ddp_train_plan *plan)
     return !plan->device.host_memory;
 }
 
+/* A plan can be made for GPUs where there are none. */
+static bool is_only_planned(const struct ddp_train_plan *plan)
+{
+    return is_gpu(plan) && plan->device.count == 0;
+}
+
+static enum ddp_status find_device(struct ddp_train_plan *plan,
+                                   const struct ddp_train_options *options)
+{
+    const bool quiet = options->plan && strcmp(options->device, "cuda") == 0;
+    enum ddp_status status = ddp_device_find(&plan->device, quiet ? "auto" : options->device);
+    if (status == DDP_OK && quiet && plan->device.host_memory)
+        plan->device = (struct ddp_device_kind){.name = "cuda"};
+    return status;
+}
+
 enum ddp_status ddp_train_plan_kind(struct ddp_train_plan *plan,
                                     const struct ddp_train_options *options)
 {
-    enum ddp_status status = ddp_device_find(&plan->device, options->device);
+    enum ddp_status status = find_device(plan, options);
     if (status != DDP_OK)
         return status;
     if (plan->device.fault && plan->rank == 0 && options->device_count == 0)
@@ -34,7 +50,7 @@ enum ddp_status ddp_train_plan_kind(struct ddp_train_plan *plan,
                         : strcmp(options->device, "cpu") == 0
                             ? "--device is cpu"
                             : "none was found; --device cuda reports what is missing");
-    for (int i = 0; i < options->device_count; i++)
+    for (int i = 0; i < options->device_count && !is_only_planned(plan); i++)
         if (options->devices[i] >= plan->device.count)
             return ddp_fail(DDP_ERR_UNSUPPORTED,
                             "--devices: there is no GPU %d: %d %s visible, counted from 0",
@@ -47,6 +63,7 @@ enum ddp_status ddp_train_plan_kind(struct ddp_train_plan *plan,
                         plan->device.name);
     plan->replicas = ddp_train_given(options, "replicas") ? (int)options->replicas
                      : options->device_count > 0          ? options->device_count
+                     : is_only_planned(plan)              ? 1
                      : is_gpu(plan)                       ? plan->device.count
                                                           : CPU_REPLICAS;
     if (plan->replicas > DDP_TRAIN_DEVICES)
@@ -60,7 +77,7 @@ static enum ddp_status plan_dp(struct ddp_train_plan *plan, const struct ddp_tra
     if (given > 0 && given != plan->replicas)
         return ddp_fail(DDP_ERR_INVALID, "--devices names %d device%s, and --replicas is %d", given,
                         given == 1 ? "" : "s", plan->replicas);
-    if (given == 0 && is_gpu(plan) && plan->replicas > plan->device.count)
+    if (given == 0 && is_gpu(plan) && !is_only_planned(plan) && plan->replicas > plan->device.count)
         return ddp_fail(DDP_ERR_UNSUPPORTED,
                         "--replicas %d: only %d GPU%s visible; several replicas on one need "
                         "--devices, such as --devices 0,0",
@@ -172,7 +189,7 @@ static enum ddp_status share_devices(const struct ddp_run *run, int devices)
 
 enum ddp_status ddp_run_check_devices(struct ddp_run *run)
 {
-    const struct ddp_train_plan *plan = &run->plan;
+    struct ddp_train_plan *plan = &run->plan;
     const int ranks = plan->world_size;
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");
     if (ranks == 1 || !is_gpu(plan))
@@ -185,6 +202,7 @@ enum ddp_status ddp_run_check_devices(struct ddp_run *run)
     enum ddp_status status = ddp_comm_all_gather(run->comm, &own, ids, 2, DDP_I64);
     const int devices = status == DDP_OK ? count_devices(ids, ranks) : ranks;
     free(ids);
+    plan->gpu_workers = (ranks + devices - 1) / devices;
     if (devices == ranks || getenv("NCCL_HOSTID")) /* ddprun --oversubscribe has logged it */
         return status;
     if (run->options->device_count > 0)

@@ -12,8 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define EVAL_BATCH 250 /* samples of one class each */
-#define PARTS      (DDP_EXEC_NETWORK | DDP_EXEC_LOSS)
+#define LOADER_BATCHES 3     /* that one of one thread holds, by default */
+#define EVAL_BATCH     250   /* samples of one class each */
+#define LARGE_SAMPLE   16384 /* values */
+#define PARTS          (DDP_EXEC_NETWORK | DDP_EXEC_LOSS)
 
 /* A graph and its memory for batches of one size. */
 struct sized {
@@ -35,6 +37,7 @@ struct ddp_train_evaluator {
     float *loss;               /* on the device, as a flat gradient array's first elements */
     int32_t *predictions;      /* on the device */
     int32_t *host_predictions;
+    int threads;    /* that read samples */
     void *input[2]; /* staging where the device cannot read the loader's memory */
 };
 
@@ -94,6 +97,14 @@ static enum ddp_status open_batches(ddp_train_evaluator *e,
     return status == DDP_OK ? alloc_buffers(e) : status;
 }
 
+/* A sequence is as long as many samples, and so is a large image: batches as large as in training
+ * fit. */
+static int64_t rows_of_batch(const struct ddp_dataset_info *test, int64_t training_batch)
+{
+    return test->label_count > 1 || test->sample_values > LARGE_SAMPLE ? training_batch
+                                                                       : EVAL_BATCH;
+}
+
 enum ddp_status ddp_train_evaluator_create(ddp_train_evaluator **evaluator,
                                            const struct ddp_train_evaluator_setup *setup)
 {
@@ -103,11 +114,11 @@ enum ddp_status ddp_train_evaluator_create(ddp_train_evaluator **evaluator,
         return DDP_ERR_MEMORY;
     e->comm = setup->comm;
     e->test = setup->test;
+    e->threads = setup->threads;
     e->device = ddp_mode_device(setup->mode);
     e->label_count = info->label_count;
     e->count = setup->samples < info->sample_count ? setup->samples : info->sample_count;
-    /* A sequence is as long as many samples: batches as large as in training fit. */
-    e->batch_rows = e->label_count > 1 ? setup->config->batch : EVAL_BATCH;
+    e->batch_rows = rows_of_batch(info, setup->config->batch);
     e->batch_count = (e->count + e->batch_rows - 1) / e->batch_rows;
     ddp_evaluation_range(e->batch_count, ddp_comm_size(e->comm), ddp_comm_rank(e->comm), &e->begin,
                          &e->end);
@@ -136,6 +147,45 @@ void ddp_train_evaluator_destroy(ddp_train_evaluator *evaluator)
     free(e->host_predictions);
     free(e->sums);
     free(e);
+}
+
+static enum ddp_status add_arena(const struct ddp_model *model,
+                                 const struct ddp_model_config *config, int64_t rows, size_t *bytes)
+{
+    struct ddp_model_config own = *config;
+    ddp_graph *graph;
+    size_t arena = 0;
+    own.batch = rows;
+    if (rows == 0)
+        return DDP_OK;
+    enum ddp_status status = ddp_model_build(&graph, model, &own);
+    if (status != DDP_OK)
+        return status;
+    status = ddp_exec_arena_bytes(graph, PARTS, &arena);
+    ddp_graph_destroy(graph);
+    *bytes += arena;
+    return status;
+}
+
+enum ddp_status ddp_train_evaluator_memory(const struct ddp_model *model,
+                                           const struct ddp_model_config *config,
+                                           const struct ddp_dataset_info *test, int ranks,
+                                           bool host_memory, size_t *device, size_t *host)
+{
+    const int64_t rows = rows_of_batch(test, config->batch), count = test->sample_count;
+    const int64_t whole = count / rows, tail = count % rows;
+    const size_t labels = (size_t)(rows * test->label_count) * sizeof(int32_t);
+    enum ddp_status status = DDP_OK;
+    *device = LOSS_BYTES + labels;
+    *host = labels + LOADER_BATCHES * ddp_loader_slot_bytes(test, rows);
+    if (!host_memory)
+        *device += labels + (size_t)rows * test->sample_bytes;
+    if (whole > 0)
+        status = add_arena(model, config, rows, device);
+    /* The rank with the last batch has others too, unless there is one rank for each. */
+    if (status == DDP_OK && (whole == 0 || ranks <= whole))
+        status = add_arena(model, config, tail, device);
+    return status;
 }
 
 static enum ddp_status run_batch(ddp_train_evaluator *e, const struct ddp_batch *batch,
@@ -181,7 +231,7 @@ static enum ddp_status run_batches(ddp_train_evaluator *e, int64_t *right)
     ddp_loader *loader = NULL;
     const int64_t begin = first_sample(e, e->begin), end = first_sample(e, e->end);
     enum ddp_status status =
-        ddp_loader_create_range(&loader, e->test, begin, end, e->batch_rows, 1);
+        ddp_loader_create_range(&loader, e->test, begin, end, e->batch_rows, e->threads);
     for (*right = 0; status == DDP_OK;) {
         const struct ddp_batch *batch;
         status = ddp_loader_next(loader, &batch);
@@ -211,14 +261,15 @@ enum ddp_status ddp_train_evaluator_run(ddp_train_evaluator *evaluator,
         return status;
     for (int64_t i = 0; i < e->batch_count; i++)
         sum += e->sums[i];
-    const bool language = info->x_dtype == DDP_I32;
-    const double loss = sum / (double)e->count;
+    const double loss = isnan(sum) ? NAN : sum / (double)e->count; /* without a sign */
     *scores = (struct ddp_train_scores){
         .samples = e->count,
         .accuracy = (double)right / ((double)e->count * (double)e->label_count),
         .loss = loss,
-        .perplexity = language ? exp(loss) : NAN,
-        .bits_per_byte = info->token_bytes > 0 ? loss / (M_LN2 * info->token_bytes) : NAN,
+        .has_perplexity = info->x_dtype == DDP_I32,
+        .has_bits_per_byte = info->token_bytes > 0,
+        .perplexity = exp(loss),
+        .bits_per_byte = info->token_bytes > 0 ? loss / (M_LN2 * info->token_bytes) : 0,
     };
     return DDP_OK;
 }

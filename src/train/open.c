@@ -8,19 +8,23 @@
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/trace.h"
-#include "graph/exec.h"
 #include "job/board.h"
 #include "job/job.h"
-#include "mode/lanes.h"
 #include "model/gpt2.h"
+#include "train/best.h"
+#include "train/data_notes.h"
 #include "train/devices.h"
+#include "train/memory.h"
 #include "train/outputs.h"
+#include "train/plan_memory.h"
 #include "weights/weights.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 
-#define LOADER_DEPTH 16 /* batches read ahead: what evens out a slow read */
+#define PROGRAM_GROWS ((size_t)14 << 20) /* while it trains: generated code, threads */
+#define LOADER_DEPTH  16                 /* batches read ahead: what evens out a slow read */
+#define BYTES         256                /* tokens there are in a text */
 
 /* Can the model learn from such data? And does every option for the data mean something? */
 static enum ddp_status check_fit(const struct ddp_run *run)
@@ -44,6 +48,74 @@ static enum ddp_status check_fit(const struct ddp_run *run)
     return DDP_OK;
 }
 
+/* Classes, or tokens of the vocabulary, of a model that is there before the data; 0: it follows them.
+ */
+static int64_t model_classes(const struct ddp_run *run)
+{
+    if (run->options->config)
+        return run->hf_config.shape.vocabulary;
+    return run->load.model ? run->load.config.classes : 0;
+}
+
+/* Such a model may have fewer positions than a sample has by default. */
+static int64_t sequence_length(const struct ddp_run *run)
+{
+    const struct ddp_train_options *options = run->options;
+    int64_t context = 0;
+    if (options->config)
+        context = run->hf_config.shape.context;
+    else if (run->load.model == &ddp_model_gpt2)
+        context = ddp_gpt2_in(&run->load.config)->context;
+    const bool shorter = context > 0 && context < options->seq_len;
+    return shorter && !ddp_train_given(options, "seq-len") ? context : options->seq_len;
+}
+
+/* Would the bytes of a text be taken for tokens of another kind, or are tokens beyond the model's
+ * vocabulary? A few samples tell which a file without a header has. */
+static enum ddp_status check_vocabulary(const struct ddp_run *run)
+{
+    const struct ddp_train_options *options = run->options;
+    const struct ddp_dataset_info *info = ddp_dataset_info(run->data);
+    const int64_t last = info->sample_count - 1, samples[] = {0, last / 2, last};
+    const int64_t vocabulary = model_classes(run);
+    const char *flag = options->config ? "config" : "load";
+    const char *path = options->config ? options->config : options->load;
+    char unsaid[1024];
+    if (info->x_dtype != DDP_I32)
+        return DDP_OK;
+    if (info->token_bytes == 1 && options->vocab_size > BYTES) {
+        if (run->plan.rank == 0)
+            ddp_log(DDP_LOG_WARNING,
+                    "--vocab-size %" PRId64
+                    ": %s is a text, whose bytes are taken as tokens from 0 "
+                    "to 255",
+                    options->vocab_size, info->path);
+        return DDP_OK;
+    }
+    if (vocabulary == 0 || options->vocab_size)
+        return DDP_OK;
+    if (info->token_bytes == 1 && vocabulary != BYTES)
+        return ddp_fail(DDP_ERR_INVALID,
+                        "%s is a text, whose bytes would be taken as tokens of the vocabulary of "
+                        "%" PRId64 " that --%s %s has: encode the text with the model's tokenizer "
+                        "and give the file of tokens, or train a model of bytes without --%s",
+                        info->path, vocabulary, flag, path, flag);
+    int32_t *x = ddp_array_alloc(3 * info->sample_values, sizeof *x);
+    if (!x)
+        return DDP_ERR_MEMORY;
+    ddp_log_hold(unsaid, sizeof unsaid);
+    const enum ddp_status status = ddp_dataset_read(run->data, samples, 3, x, NULL);
+    ddp_log_hold(NULL, 0);
+    free(x);
+    if (status != DDP_OK)
+        return ddp_fail(
+            status == DDP_ERR_FORMAT ? DDP_ERR_INVALID : status,
+            "the tokens do not fit the model of --%s %s: %s: give tokens of the model's "
+            "tokenizer, or train another model without --%s",
+            flag, path, unsaid, flag);
+    return DDP_OK;
+}
+
 static enum ddp_status open_data(struct ddp_run *run)
 {
     const struct ddp_train_options *options = run->options;
@@ -52,24 +124,40 @@ static enum ddp_status open_data(struct ddp_run *run)
         .val = options->val,
         .val_split = options->val_split,
         .normalize = options->normalize,
-        .class_count = options->vocab_size || !options->config ? options->vocab_size
-                                                               : run->hf_config.shape.vocabulary,
-        .seq_len = options->seq_len,
+        .class_count = options->vocab_size ? options->vocab_size : model_classes(run),
+        .seq_len = sequence_length(run),
         .tokens = (enum ddp_token_kind)options->tokens,
         .data_size = options->data_size,
         .seed = options->seed,
+        .image_height = options->image_height,
+        .image_width = options->image_width,
     };
     const char *source = options->dataset;
     if (!source && !options->data)
         source = run->plan.model->dataset;
     enum ddp_status status =
         ddp_dataset_open(source, &data, &run->data, options->evaluate ? &run->test : NULL);
-    if (status == DDP_OK && ddp_dataset_info(run->data)->notice && run->plan.rank == 0)
-        ddp_log(DDP_LOG_INFO, "%s", ddp_dataset_info(run->data)->notice);
     if (status == DDP_OK)
         status = check_fit(run);
     if (status == DDP_OK)
+        status = ddp_run_check_evaluation(run);
+    if (status == DDP_OK && run->plan.rank == 0)
+        status = ddp_train_data_notes(options, run->data, run->test);
+    if (status == DDP_OK)
+        status = check_vocabulary(run);
+    if (status == DDP_OK)
         status = ddp_train_plan_steps(&run->plan, options, ddp_dataset_info(run->data));
+    return status;
+}
+
+/* For a plan without any: their shape. */
+static enum ddp_status open_shape(struct ddp_run *run)
+{
+    enum ddp_status status = ddp_run_open_shape(run);
+    if (status == DDP_OK)
+        status = check_fit(run);
+    if (status == DDP_OK)
+        status = ddp_train_plan_steps(&run->plan, run->options, ddp_dataset_info(run->data));
     return status;
 }
 
@@ -77,7 +165,6 @@ static enum ddp_status build_model(struct ddp_run *run)
 {
     const struct ddp_train_options *options = run->options;
     const struct ddp_dataset_info *info = ddp_dataset_info(run->data);
-    const struct ddp_kernels *kernels = run->plan.device.kernels;
     struct ddp_model_config *config = &run->model_config;
     *config = (struct ddp_model_config){
         .batch = run->plan.batch_size,
@@ -86,15 +173,12 @@ static enum ddp_status build_model(struct ddp_run *run)
         .dim_count = info->dim_count,
         .x_dtype = info->x_dtype,
         .label_count = info->label_count,
-        .compute = options->dtype == DDP_TRAIN_BF16 ? DDP_BF16 : DDP_F32,
-        .activations =
-            options->dtype == DDP_TRAIN_BF16 && kernels->bf16_activations ? DDP_BF16 : DDP_F32,
-        .fuses_norms = kernels->add_layer_norm_forward,
         .size = options->size,
         .own = *ddp_train_model_own(options),
     };
     for (int i = 0; i < info->dim_count; i++)
         config->dims[i] = info->dims[i];
+    ddp_train_config_dtype(config, &run->plan, options->dtype == DDP_TRAIN_BF16);
     enum ddp_status status = ddp_run_apply_config(run, config);
     if (status == DDP_OK)
         status = ddp_model_configure(run->plan.model, config);
@@ -103,7 +187,7 @@ static enum ddp_status build_model(struct ddp_run *run)
     if (status == DDP_OK && options->sync_batch_norm && ddp_graph_statistics_count(run->graph) == 0)
         return ddp_fail(DDP_ERR_INVALID, "--sync-batch-norm: the model %s has no batch norm",
                         run->plan.model->name);
-    if (status == DDP_OK && run->plan.tail_rows != run->plan.batch_size) {
+    if (status == DDP_OK && ddp_train_plan_has_tail(&run->plan)) {
         struct ddp_model_config tail = *config;
         tail.batch = run->plan.tail_rows;
         status = ddp_model_build(&run->tail_graph, run->plan.model, &tail);
@@ -111,74 +195,49 @@ static enum ddp_status build_model(struct ddp_run *run)
     return status;
 }
 
-/* More memory than the machine has would be promised by the kernel, and its use ended by a kill.
- * Only what the run is sure to hold is counted, so that nothing that could fit is refused: the
- * samples that are kept in memory and the initial weights a process; gradients and their partial
- * sums, one shard's activations and batch a worker or replica; weights and the optimizer's state,
- * once where they are shared; the copy that checkpoints are written from. */
-static enum ddp_status check_memory(const struct ddp_run *run, int64_t lanes)
+/* More memory than the machine has would be promised by the kernel, and its use ended by a kill. A
+ * checkpoint brings its own number of lanes, perhaps fewer.
+ *   resumed  the lanes are known */
+static enum ddp_status check_memory(struct ddp_run *run, bool resumed)
 {
-    const struct ddp_train_plan *plan = &run->plan;
-    const struct ddp_dataset_info *data = ddp_dataset_info(run->data);
-    const bool dp = plan->mode == DDP_MODE_DP;
-    const int64_t units = ddp_train_plan_units(plan);
-    const char *unit = dp ? "replica" : "worker";
-    const double processes = dp ? 1 : (double)plan->world_size;
-    const double weights = (double)ddp_graph_flat_count(run->graph) * sizeof(float);
-    const double sample = (double)data->sample_bytes;
-    size_t arena;
-    enum ddp_status status = ddp_exec_arena_bytes(
-        run->graph, DDP_EXEC_NETWORK | DDP_EXEC_LOSS | DDP_EXEC_BACKWARD, &arena);
-    int states;
-    if (status == DDP_OK)
-        status = ddp_optimizer_states(&plan->optimizer, &states);
-    if (status != DDP_OK)
-        return status;
-    const double copies = plan->shared_weights ? 1 : (double)units; /* of weights, of state: */
-    const double state_copies = plan->zero ? 1 : processes;
-    const int arrays = 1 + ddp_lanes_partials(lanes / units);
-    const double need =
-        (run->options->checkpoint ? (1 + states) * weights : 0) +
-        processes * (weights + (double)data->memory_bytes) +
-        (copies + state_copies * states) * weights +
-        (double)units * (arrays * weights + (double)arena + (double)plan->batch_size * sample);
-    const double total = (double)ddp_memory_total();
-    if (need > total && plan->device.host_memory)
-        return ddp_fail(
-            DDP_ERR_MEMORY,
-            "out of memory: %" PRId64 " %s%s with %" PRId64 " parameters and batches of %" PRId64
-            " need at least %.1f GB, and there are %.1f GB: use a smaller model, "
-            "smaller batches or fewer %ss; gradients take %.1f GB of it, in %d array%s "
-            "each for %" PRId64 " lane%s (--lanes)",
-            units, unit, units == 1 ? "" : "s", ddp_graph_element_count(run->graph),
-            plan->batch_size, need / 1e9, total / 1e9, unit, (double)units * arrays * weights / 1e9,
-            arrays, arrays == 1 ? "" : "s", lanes / units, lanes == units ? "" : "s");
-    return DDP_OK;
+    const struct ddp_train_options *options = run->options;
+    const int64_t wanted = run->plan.wanted_lanes;
+    if (options->plan)
+        return DDP_OK;
+    if (!resumed && (options->resume || options->resume_from))
+        ddp_train_plan_lanes(&run->plan, 1);
+    enum ddp_status status = ddp_memory_check(run);
+    ddp_train_plan_lanes(&run->plan, wanted);
+    return status;
 }
 
+/* Rank 0's, which go to all when the mode is made. */
 static enum ddp_status init_weights(struct ddp_run *run)
 {
     struct ddp_rng rng;
+    if (run->plan.rank != 0 || run->options->plan)
+        return DDP_OK;
     run->weights = ddp_array_alloc((size_t)ddp_graph_flat_count(run->graph), sizeof(float));
     if (!run->weights)
         return DDP_ERR_MEMORY;
     const bool gpt2 = run->plan.model == &ddp_model_gpt2;
     ddp_rng_seed(&rng, run->options->seed);
     ddp_graph_init_parameters(run->graph, &rng, run->weights);
-    if (!run->options->load)
+    if (!run->load.file || run->plan.rank != 0) /* whose weights become everybody's */
         return DDP_OK;
-    return ddp_train_weights_load(run->options->load, run->graph,
+    return ddp_train_weights_load(run->load.file, run->graph,
                                   gpt2 ? ddp_gpt2_in(&run->model_config)->heads : 0, run->weights);
 }
 
-static enum ddp_status create_mode(struct ddp_run *run)
+struct ddp_mode_setup ddp_run_mode_setup(const struct ddp_run *run,
+                                         const struct ddp_train_plan *plan, const ddp_graph *graph,
+                                         const ddp_graph *tail_graph, enum ddp_dtype compute)
 {
     const struct ddp_train_options *options = run->options;
-    const struct ddp_train_plan *plan = &run->plan;
-    struct ddp_mode_setup setup = {
-        .graph = run->graph,
-        .tail_graph = run->tail_graph,
-        .compute = run->model_config.compute,
+    return (struct ddp_mode_setup){
+        .graph = graph,
+        .tail_graph = tail_graph,
+        .compute = compute,
         .batch_rows = plan->batch_size,
         .tail_rows = plan->tail_rows,
         .job = run->job,
@@ -204,10 +263,22 @@ static enum ddp_status create_mode(struct ddp_run *run)
         .sync_batch_norm = plan->sync_batch_norm,
         .bucket_bytes = (size_t)(options->bucket_mb * 1048576),
     };
-    enum ddp_status status = ddp_mode_create(&run->mode, plan->mode, &setup);
+}
+
+/* On a device with memory of its own only the device knows whether it suffices. */
+static enum ddp_status create_mode(struct ddp_run *run)
+{
+    const struct ddp_mode_setup setup =
+        ddp_run_mode_setup(run, &run->plan, run->graph, run->tail_graph, run->model_config.compute);
+    char message[1024];
+    ddp_log_hold(message, sizeof message);
+    enum ddp_status status = ddp_mode_create(&run->mode, run->plan.mode, &setup);
+    ddp_log_hold(NULL, 0);
     free(run->weights); /* the mode has its own */
     run->weights = NULL;
-    return status;
+    if (status == DDP_ERR_MEMORY && *message)
+        return ddp_memory_explain(run, message);
+    return *message ? ddp_fail(status, "%s", message) : status;
 }
 
 static enum ddp_status create_evaluator(struct ddp_run *run)
@@ -218,7 +289,8 @@ static enum ddp_status create_evaluator(struct ddp_run *run)
         .model = run->plan.model,
         .config = &run->model_config,
         .test = run->test,
-        .samples = INT64_MAX,
+        .samples = run->plan.eval_samples,
+        .threads = (int)run->options->data_threads,
     };
     if (!run->test || ddp_dataset_info(run->test)->label_count == 0)
         return DDP_OK;
@@ -227,7 +299,7 @@ static enum ddp_status create_evaluator(struct ddp_run *run)
 
 /* Batches held at once: DataParallel takes all of a step before it begins (the loader's default is
  * enough for that); the others hold one, so that accumulation costs time, not memory. */
-static int loader_depth(const struct ddp_train_plan *plan)
+int ddp_run_loader_depth(const struct ddp_train_plan *plan)
 {
     const int64_t two_steps = 2 * plan->local_shards + 1;
     if (plan->mode == DDP_MODE_DP)
@@ -276,6 +348,7 @@ enum ddp_status ddp_run_open(struct ddp_run *run)
     enum ddp_status status = ddp_job_open(&run->job);
     if (status != DDP_OK)
         return status;
+    run->program_bytes = ddp_memory_peak() + PROGRAM_GROWS;
     if (ddp_train_options_accept_stop(options))
         status = ddp_job_accept_stop(run->job);
     if (status != DDP_OK)
@@ -284,43 +357,53 @@ enum ddp_status ddp_run_open(struct ddp_run *run)
     ddp_job_report(run->job, "start", 0);
     if (ddp_job_rank(run->job) != 0 || options->quiet)
         run->out = NULL;
-    status = ddp_train_plan_workers(&run->plan, options, run->job, launched);
+    status = ddp_train_check_pairs(options);
+    if (status == DDP_OK)
+        status = ddp_load_open(&run->load, options, ddp_job_rank(run->job) == 0);
+    if (status == DDP_OK)
+        status = ddp_load_choose_model(&run->load, run->options);
+    if (status == DDP_OK)
+        status = ddp_train_plan_workers(&run->plan, options, run->job, launched);
     if (status == DDP_OK && run->plan.rank == 0)
         status = ddp_train_check_outputs(options);
     if (status == DDP_OK && options->save && run->plan.rank == 0)
         status = ddp_train_weights_check_path(options->save);
-    if (status == DDP_OK)
+    /* A plan reads a checkpoint, and leaves nothing behind. */
+    const bool resumes = options->resume || options->resume_from;
+    if (status == DDP_OK && (resumes || !options->plan))
         status = ddp_run_checkpoint_open(run);
     if (status == DDP_OK)
         status = ddp_run_read_config(run);
     if (status == DDP_OK)
-        status = open_data(run);
+        status = ddp_run_lacks_data(run) ? open_shape(run) : open_data(run);
     if (status == DDP_OK)
         status = build_model(run);
-    if (status == DDP_OK) /* a checkpoint brings its own number of lanes, perhaps fewer */
-        status = check_memory(run, options->resume || options->resume_from
-                                       ? ddp_train_plan_units(&run->plan)
-                                       : run->plan.lanes);
+    if (status == DDP_OK)
+        status = check_memory(run, false);
     if (status == DDP_OK)
         status = init_weights(run);
     if (status == DDP_OK)
         status = ddp_comm_create(&run->comm, run->job, NULL);
     if (status == DDP_OK)
         status = ddp_run_check_devices(run);
-    if (status == DDP_OK)
+    if (status == DDP_OK && (resumes || !options->plan))
         status = ddp_run_resume(run);
     if (status == DDP_OK)
-        status = check_memory(run, run->plan.lanes);
-    if (status == DDP_OK)
-        status = create_mode(run);
+        status = check_memory(run, true);
+    if (status != DDP_OK || options->plan)
+        return status;
+    status = create_mode(run);
     if (status == DDP_OK)
         status = ddp_run_restore(run);
     if (status == DDP_OK)
         status = create_evaluator(run);
     if (status == DDP_OK)
+        status = ddp_run_best_open(run);
+    if (status == DDP_OK)
         status = ddp_run_sample_open(run);
     if (status == DDP_OK)
-        status = ddp_run_open_loader(run, run->first_step, loader_depth(&run->plan), &run->loader);
+        status = ddp_run_open_loader(run, run->first_step, ddp_run_loader_depth(&run->plan),
+                                     &run->loader);
     return status;
 }
 
@@ -338,5 +421,6 @@ void ddp_run_close(struct ddp_run *run)
     ddp_graph_destroy(run->graph);
     ddp_dataset_close(run->test);
     ddp_dataset_close(run->data);
+    ddp_load_close(&run->load);
     ddp_job_close(run->job);
 }

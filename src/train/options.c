@@ -25,6 +25,8 @@ static const char *const dtype_names[] = {"fp32", "bf16", NULL};
 
 #define BETA_MAX 0.9999999999
 
+#define IMAGE_SIDE_MAX 8192
+
 static const char *read_model(void *destination, const char *value)
 {
     struct ddp_train_options *options = destination;
@@ -98,6 +100,25 @@ static const char *read_devices(void *destination, const char *value)
                : "must be at most 64 numbers of GPUs, counted from 0, with commas between";
 }
 
+/* "3,32,32": what a plan without data takes samples for. */
+static const char *read_shape(void *destination, const char *value)
+{
+    struct ddp_train_options *options = destination;
+    return ddp_option_list(value, 4, 1, 1 << 30, false, options->shape, &options->shape_count)
+               ? NULL
+               : "must be 1 to 4 numbers with commas between, such as 3,32,32, or 256 for tokens";
+}
+
+/* "80G". */
+static const char *read_plan_memory(void *destination, const char *value)
+{
+    struct ddp_train_options *options = destination;
+    options->plan = true;
+    return ddp_parse_bytes(value, &options->plan_memory)
+               ? NULL
+               : "must be a size in bytes, such as 80G, 79.6GiB or 500M";
+}
+
 /* "30,60,80" */
 static const char *read_milestones(void *destination, const char *value)
 {
@@ -125,6 +146,22 @@ static const char *read_trace_steps(void *destination, const char *value)
     return NULL;
 }
 
+/* "224" or "200x300": height, width */
+static const char *read_image_size(void *destination, const char *value)
+{
+    struct ddp_train_options *options = destination;
+    char text[64];
+    snprintf(text, sizeof text, "%s", value);
+    char *width = strchr(text, 'x');
+    if (width)
+        *width++ = '\0';
+    if (strlen(value) >= sizeof text ||
+        !ddp_parse_int64(text, 1, IMAGE_SIDE_MAX, &options->image_height) ||
+        !ddp_parse_int64(width ? width : text, 1, IMAGE_SIDE_MAX, &options->image_width))
+        return "must be a side or height x width, from 1 to 8192, such as 224 or 200x300";
+    return NULL;
+}
+
 /* Those of the models stand between the first rows and the others. */
 static const struct ddp_option first_rows[] = {
     {OPTION_SECTION("What to train"), OPTION_CUSTOM("model", read_model, "NAME"),
@@ -143,10 +180,11 @@ static const struct ddp_option rows[] = {
      .help = "type of the operands of products, and of activations on GPUs: fp32 (default) or "
              "bf16; weights are fp32"},
     {OPTION_TEXT("data", data, "PATH"), .example = "--data book.txt", .letter = 'd',
-     .help = "training data: a directory (IDX, CIFAR, train.bin), X.npy,Y.npy, FILE.npz, a token "
-             "file, a glob of them, or any text (default: Debian's Fashion-MNIST)"},
+     .help = "training data: a directory (IDX, CIFAR, train.bin, texts), X.npy,Y.npy, FILE.npz, a "
+             "token file, a text (also .gz or .jsonl) or a glob of them (default: Debian's "
+             "Fashion-MNIST)"},
     {OPTION_CUSTOM("dataset", read_dataset, "NAME"),
-     .help = "format of --data, if it is not detected: idx, cifar, npy, tokens or article"},
+     .help = "format of --data, if it is not detected: idx, cifar, npy, images, tokens or article"},
     {OPTION_TEXT("val", val, "PATH"), .help = "data for evaluation, if --data has none"},
     {OPTION_CUSTOM_AT("val-split", val_split, read_val_split, "X"),
      .help = "cut data for evaluation off --data: this share of its samples, such as 0.1, or this "
@@ -161,6 +199,9 @@ static const struct ddp_option rows[] = {
     {OPTION_INT("vocab-size", vocab_size, 2, 1 << 24, "N"),
      .help = "tokens: how many there are (default: 50257 for 16 bits, 128256 for 32, 256 for "
              "bytes)"},
+    {OPTION_CUSTOM("image-size", read_image_size, "N|HxW"),
+     .help = "images: scale to this height and width, and cut out the middle (default: the size "
+             "that all have)"},
     {OPTION_CUSTOM("augment", read_augment, "LIST"),
      .help = "change training images at random: crop (4 pixels of padding), flip (left and right), "
              "crop,flip or none (default)"},
@@ -283,17 +324,38 @@ static const struct ddp_option rows[] = {
      .help = "a checkpoint every N steps and at the end (default: after each epoch)"},
     {OPTION_INT("keep", keep, 0, DDP_COUNT_MAX, "N"),
      .help = "remove all but the newest N checkpoints (default 3; 0: keep all)"},
+    {OPTION_FLAG("keep-best", keep_best),
+     .help = "write a checkpoint whenever the test loss is the lowest so far, and keep that one "
+             "too, as DIR/best"},
     {OPTION_FLAG("resume", resume), .example = "--resume",
      .help = "resume from the newest complete checkpoint in --checkpoint DIR; start from the "
              "beginning if there is none"},
     {OPTION_TEXT("resume-from", resume_from, "DIR"),
      .help = "resume from this checkpoint (.../step-N), or the newest one in this directory"},
+    {OPTION_FLAG("extend", extend),
+     .help = "when resuming with another number of steps: plan a rate that falls towards the end "
+             "anew, from where it is now"},
 
     {OPTION_SECTION("What is shown"), OPTION_FLAG("plan", plan), .example = "--plan",
-     .help = "print the plan with memory and operations, and exit; with --verbose each operation"},
+     .help = "print the plan with memory, traffic and what would fit, and exit; needs no data; "
+             "with --verbose each operation"},
+    {OPTION_CUSTOM("plan-memory", read_plan_memory, "SIZE"), .example = "--plan-memory 80G",
+     .help = "the same for so much memory of a GPU, or of the machine on the CPU, with a table of "
+             "what fits by mode, workers and type"},
+    {OPTION_CUSTOM("shape", read_shape, "N,N,..."),
+     .help = "--plan: samples are C,H,W images, T tokens or N numbers, instead of --data"},
+    {OPTION_INT("classes", classes, 1, 1 << 24, "N"),
+     .help = "--plan: classes of samples, instead of --data (default 10)"},
     {OPTION_FLAG("mfu", mfu), .help = "measure the machine's speed in matrix products, and report "
                                       "what fraction of it training reaches"},
     {OPTION_NEGATABLE("eval", evaluate), .help = "test accuracy after each epoch (default)"},
+    {OPTION_INT("eval-every", eval_every, 1, DDP_COUNT_MAX, "N"),
+     .help = "evaluate every N steps and at the end, instead of after each epoch"},
+    {OPTION_INT("eval-steps", eval_steps, 1, 1e9, "N"),
+     .help = "evaluate on the first N batches of the test set: N times --batch-size samples "
+             "(default: all)"},
+    {OPTION_INT("patience", patience, 1, DDP_COUNT_MAX, "N"),
+     .help = "end the training when N evaluations in a row have not lowered the test loss"},
     {OPTION_INT("sample-every", sample_every, 1, DDP_COUNT_MAX, "N"),
      .help = "gpt2: continue --prompt with the current weights every N steps, and print the text"},
     {OPTION_INT("sample-length", sample_length, 1, 1e6, "N"),

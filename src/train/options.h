@@ -34,10 +34,11 @@ struct ddp_train_options {
     const char *data, *dataset, *val; /* NULL: not given */
     double val_split;                 /* 0: not given */
     bool normalize;
-    int tokens;                       /* enum ddp_token_kind */
-    int64_t seq_len, vocab_size;      /* vocab_size 0: as the data say */
+    int tokens;                  /* enum ddp_token_kind */
+    int64_t seq_len, vocab_size; /* vocab_size 0: as the data say */
     int64_t data_threads;
-    bool crop, flip; /* --augment */
+    bool crop, flip;                   /* --augment */
+    int64_t image_height, image_width; /* 0: not given */
     int64_t data_size;
     uint64_t seed;
     bool shuffle, drop_last;
@@ -73,7 +74,13 @@ struct ddp_train_options {
     const char *save, *load;
     const char *checkpoint, *resume_from;
     int64_t checkpoint_every, keep; /* steps, 0: each epoch; checkpoints, 0: all */
-    bool resume, evaluate, quiet, plan, mfu;
+    int64_t eval_every, eval_steps; /* steps, 0: each epoch; batches, 0: the whole test set */
+    int64_t patience;               /* evaluations, 0: without end */
+    bool keep_best;
+    bool resume, extend, evaluate, quiet, plan, mfu;
+    double plan_memory;        /* bytes; 0: not given */
+    int64_t shape[4], classes; /* of samples that a plan is for; classes 0: not given */
+    int shape_count;           /* 0: not given */
     struct ddp_report_options report;
     int nan; /* enum ddp_nan_kind */
     int64_t check_replicas;
@@ -105,6 +112,7 @@ struct ddp_train_plan {
     int replicas;
     struct ddp_device_kind device;
     int devices[DDP_TRAIN_DEVICES]; /* of this worker, or of each replica */
+    int gpu_workers;                /* workers on one GPU, where they share it; else 0 or 1 */
     int threads;                    /* a worker, or a replica */
     int64_t local_shards;           /* a worker, or a replica */
     int64_t global_shards;          /* W */
@@ -114,6 +122,7 @@ struct ddp_train_plan {
                           shorter one */
     struct ddp_sampler_config sampler;
     int64_t steps_per_epoch, total_steps;
+    int64_t eval_samples;      /* of the test set, at most */
     bool zero, shared_weights; /* how workers share the update out */
     bool sync_batch_norm;
     struct ddp_optimizer_config optimizer;
@@ -129,6 +138,13 @@ struct ddp_train_plan {
 enum ddp_status ddp_train_plan_workers(struct ddp_train_plan *plan,
                                        const struct ddp_train_options *options, const ddp_job *job,
                                        bool launched);
+
+/* Does a shorter last batch of an epoch come up in the run? */
+bool ddp_train_plan_has_tail(const struct ddp_train_plan *plan);
+
+/* What --dtype and the device's kernels mean for the model. */
+void ddp_train_config_dtype(struct ddp_model_config *config, const struct ddp_train_plan *plan,
+                            bool bf16);
 
 /* Workers, or DataParallel's replicas. */
 int ddp_train_plan_units(const struct ddp_train_plan *plan);
@@ -156,11 +172,21 @@ enum ddp_status ddp_train_plan_schedule(struct ddp_train_plan *plan,
 enum ddp_status ddp_train_check_options(const struct ddp_train_options *options,
                                         const struct ddp_train_plan *plan);
 
+/* The first part of it: options that exclude or need each other. */
+enum ddp_status ddp_train_check_pairs(const struct ddp_train_options *options);
+
 /* The same of those that depend on the number of steps, when the plan is whole. */
 void ddp_train_check_length(const struct ddp_train_options *options,
                             const struct ddp_train_plan *plan);
 
+/* The first given option that has to do with evaluations; NULL: none is. */
+const char *ddp_train_evaluation_option(const struct ddp_train_options *options);
+
 void ddp_train_plan_print_optimizer(const struct ddp_train_plan *plan, FILE *out);
+
+/* "2.7 MB": three digits, decimal units. */
+#define DDP_TRAIN_BYTES 32
+const char *ddp_train_show_bytes(double bytes, char text[DDP_TRAIN_BYTES]);
 
 /* Prints the plan, a few lines. */
 void ddp_train_plan_print(const struct ddp_train_plan *plan,

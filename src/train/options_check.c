@@ -53,6 +53,11 @@ static const char *const excluding[][2] = {
     {"warmup-steps", "warmup-epochs"},
     {"lr-step-size", "lr-milestones"},
     {"resume-from", "load"},
+    {"shape", "data"},
+    {"shape", "seq-len"},
+    {"classes", "data"},
+    {"shape", "resume"},
+    {"shape", "resume-from"},
 };
 
 static const struct {
@@ -60,10 +65,39 @@ static const struct {
 } needing[] = {
     {"checkpoint-every", "checkpoint", "DIR"}, {"keep", "checkpoint", "DIR"},
     {"resume", "checkpoint", "DIR"},           {"export-format", "export", "FILE"},
-    {"trace-steps", "trace", "FILE"},          {"sample-length", "sample-every", "N"},
+    {"trace-steps", "trace", "FILE"},          {"keep-best", "checkpoint", "DIR"},
+    {"sample-length", "sample-every", "N"},
 };
 
-static enum ddp_status check_pairs(const struct ddp_train_options *options)
+/* What an evaluation decides or needs. */
+static const char *const of_evaluation[] = {"eval-every", "eval-steps", "patience", "keep-best",
+                                            NULL};
+
+const char *ddp_train_evaluation_option(const struct ddp_train_options *options)
+{
+    int i = 0;
+    while (of_evaluation[i] && !ddp_train_given(options, of_evaluation[i]))
+        i++;
+    return of_evaluation[i];
+}
+
+/* What stands for data in a plan, and in nothing else. */
+static enum ddp_status check_shape(const struct ddp_train_options *options)
+{
+    static const char *const names[] = {"shape", "classes"};
+    for (int i = 0; i < 2; i++)
+        if (ddp_train_given(options, names[i]) && !options->plan)
+            return ddp_fail(DDP_ERR_INVALID,
+                            "--%s is for --plan, which needs no data: training takes --data",
+                            names[i]);
+        else if (ddp_train_given(options, names[i]) && options->model == &ddp_model_article)
+            return ddp_fail(DDP_ERR_INVALID,
+                            "--%s: the model article draws its own samples; leave it out",
+                            names[i]);
+    return DDP_OK;
+}
+
+enum ddp_status ddp_train_check_pairs(const struct ddp_train_options *options)
 {
     for (size_t i = 0; i < sizeof excluding / sizeof excluding[0]; i++)
         if (ddp_train_given(options, excluding[i][0]) && ddp_train_given(options, excluding[i][1]))
@@ -74,6 +108,14 @@ static enum ddp_status check_pairs(const struct ddp_train_options *options)
             !ddp_train_given(options, needing[i].needs))
             return ddp_fail(DDP_ERR_INVALID, "--%s needs --%s %s", needing[i].name,
                             needing[i].needs, needing[i].argument);
+    const char *evaluation = ddp_train_evaluation_option(options);
+    if (evaluation && !options->evaluate)
+        return ddp_fail(DDP_ERR_INVALID, "--%s and --no-eval exclude each other: give one",
+                        evaluation);
+    if (options->extend && !options->resume && !options->resume_from)
+        return ddp_fail(
+            DDP_ERR_INVALID,
+            "--extend plans a resumed run anew: it needs --resume or --resume-from DIR");
     return DDP_OK;
 }
 
@@ -98,7 +140,9 @@ enum ddp_status ddp_train_check_options(const struct ddp_train_options *options,
         return ddp_fail(DDP_ERR_INVALID,
                         "--sample-every: only gpt2 writes texts, and the model is %s",
                         plan->model->name);
-    enum ddp_status status = check_pairs(options);
+    enum ddp_status status = ddp_train_check_pairs(options);
+    if (status == DDP_OK)
+        status = check_shape(options);
     if (status != DDP_OK || plan->rank != 0)
         return status;
     if (options->val && !options->evaluate)

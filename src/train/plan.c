@@ -173,6 +173,21 @@ static enum ddp_status divide_global_batch(struct ddp_train_plan *plan,
     return DDP_OK;
 }
 
+bool ddp_train_plan_has_tail(const struct ddp_train_plan *plan)
+{
+    return plan->tail_rows != plan->batch_size && plan->total_steps >= plan->steps_per_epoch;
+}
+
+/* A GPU that is only planned for has all that its kernels offer. */
+void ddp_train_config_dtype(struct ddp_model_config *config, const struct ddp_train_plan *plan,
+                            bool bf16)
+{
+    const struct ddp_kernels *kernels = plan->device.kernels;
+    config->compute = bf16 ? DDP_BF16 : DDP_F32;
+    config->activations = bf16 && (!kernels || kernels->bf16_activations) ? DDP_BF16 : DDP_F32;
+    config->fuses_norms = !kernels || kernels->add_layer_norm_forward;
+}
+
 int ddp_train_plan_units(const struct ddp_train_plan *plan)
 {
     return plan->mode == DDP_MODE_DP ? plan->replicas : plan->world_size;
@@ -208,6 +223,8 @@ enum ddp_status ddp_train_plan_workers(struct ddp_train_plan *plan,
     };
     if (!ddp_train_given(options, "batch-size") && plan->model->batch)
         plan->batch_size = plan->model->batch;
+    /* Of the size that is asked for, whatever --global-batch makes of it on these workers. */
+    plan->eval_samples = options->eval_steps ? options->eval_steps * plan->batch_size : INT64_MAX;
     enum ddp_status status = ddp_train_plan_kind(plan, options);
     if (status == DDP_OK)
         status = choose_mode(plan, options, launched);
@@ -276,7 +293,8 @@ enum ddp_status ddp_train_plan_steps(struct ddp_train_plan *plan,
     enum ddp_status status = ddp_train_plan_schedule(plan, options);
     if (status != DDP_OK)
         return status;
-    ddp_train_check_length(options, plan);
+    if (!data->planned)
+        ddp_train_check_length(options, plan);
     const int units = ddp_train_plan_units(plan);
     if (!ddp_lanes_same(plan->global_shards, plan->lanes, units) && plan->rank == 0)
         ddp_log(DDP_LOG_INFO,
@@ -288,16 +306,14 @@ enum ddp_status ddp_train_plan_steps(struct ddp_train_plan *plan,
 }
 
 /* "2.7 MB": three digits, decimal units. */
-static const char *human_bytes(size_t bytes, char *text, size_t size)
+const char *ddp_train_show_bytes(double bytes, char text[DDP_TRAIN_BYTES])
 {
     static const char *const units[] = {"B", "kB", "MB", "GB", "TB", "PB", "EB"};
-    double value = (double)bytes;
     int unit = 0;
-    while (value >= 1000 && unit < 6) {
-        value /= 1000;
-        unit++;
-    }
-    snprintf(text, size, unit && value < 100 ? "%.1f %s" : "%.0f %s", value, units[unit]);
+    for (; bytes >= 999.5 && unit < 6; unit++)
+        bytes /= 1000;
+    snprintf(text, DDP_TRAIN_BYTES, unit && bytes < 99.95 ? "%.1f %s" : "%.0f %s", bytes,
+             units[unit]);
     return text;
 }
 
@@ -323,22 +339,63 @@ static void print_lanes(const struct ddp_train_plan *plan, FILE *out)
     fprintf(out, " %s%s\n", unit, listed == 1 && units == 1 ? "" : "s");
 }
 
+static void print_data(const struct ddp_train_plan *plan, const struct ddp_dataset_info *data,
+                       FILE *out)
+{
+    char shown[DDP_TEXT_SHOWN], bytes[DDP_TRAIN_BYTES];
+    if (data->planned) {
+        fputs("data     none: samples of ", out);
+        for (int i = 0; i < data->dim_count; i++)
+            fprintf(out, "%s%" PRId64, i ? " x " : "", data->dims[i]);
+        fprintf(out,
+                data->x_dtype == DDP_I32 ? " tokens, of %" PRId64 "\n"
+                : data->class_count      ? ", %" PRId64 " classes\n"
+                                         : "\n",
+                data->class_count);
+        return;
+    }
+    fprintf(out, "data     %s%s%" PRId64 " samples", ddp_text_show(shown, data->path),
+            *data->path ? ", " : "", data->sample_count);
+    if (data->x_dtype == DDP_I32)
+        fprintf(out, " of %" PRId64 " tokens", data->label_count);
+    if (data->class_names)
+        fprintf(out, " of %" PRId64 " x %" PRId64 " x %" PRId64 " in %" PRId64 " classes",
+                data->dims[0], data->dims[1], data->dims[2], data->class_count);
+    if (data->x_dtype == DDP_I32 && data->memory_bytes >= 1000000) /* unpacked texts */
+        fprintf(out, ", %s in memory of each worker",
+                ddp_train_show_bytes((double)data->memory_bytes, bytes));
+    fprintf(out, "%s\n", plan->sampler.shuffle ? ", shuffled" : "");
+}
+
+/* Without data an epoch has no length. */
+static void print_steps(const struct ddp_train_plan *plan, const struct ddp_train_options *options,
+                        const struct ddp_dataset_info *data, FILE *out)
+{
+    fputs("steps    ", out);
+    if (!data->planned)
+        fprintf(out, "%" PRId64 " (%" PRId64 " an epoch)", plan->total_steps,
+                plan->steps_per_epoch);
+    else if (options->steps)
+        fprintf(out, "%" PRId64, options->steps);
+    else
+        fprintf(out, "%" PRId64 " epoch%s of the data", options->epochs,
+                options->epochs == 1 ? "" : "s");
+    fprintf(out, ", learning rate %g %s\n", plan->schedule.rate,
+            ddp_schedule_names[plan->schedule.kind]);
+}
+
 void ddp_train_plan_print(const struct ddp_train_plan *plan,
                           const struct ddp_train_options *options,
                           const struct ddp_dataset_info *data, const ddp_graph *graph,
                           const struct ddp_mode_memory *memory, const char *device, FILE *out)
 {
-    char text[4][32], shown[DDP_TEXT_SHOWN];
+    char text[4][DDP_TRAIN_BYTES], shown[DDP_TEXT_SHOWN];
     const bool dp = plan->mode == DDP_MODE_DP;
     const int units = ddp_train_plan_units(plan);
     fprintf(out, "model    %s, %" PRId64 " parameters%s%s\n", plan->model->name,
             ddp_graph_element_count(graph), options->load ? ", from " : "",
             options->load ? ddp_text_show(shown, options->load) : "");
-    fprintf(out, "data     %s%s%" PRId64 " samples", ddp_text_show(shown, data->path),
-            *data->path ? ", " : "", data->sample_count);
-    if (data->x_dtype == DDP_I32)
-        fprintf(out, " of %" PRId64 " tokens", data->label_count);
-    fprintf(out, "%s\n", plan->sampler.shuffle ? ", shuffled" : "");
+    print_data(plan, data, out);
     fprintf(out, "workers  %d %s%s", units, dp ? "replica" : "worker", units == 1 ? "" : "s");
     if (plan->device.host_memory)
         fprintf(out, " x %d %s thread%s", plan->threads, device, plan->threads == 1 ? "" : "s");
@@ -353,20 +410,18 @@ void ddp_train_plan_print(const struct ddp_train_plan *plan,
             plan->batch_size, plan->global_shards, plan->global_shards == 1 ? "" : "s",
             plan->local_shards, dp ? "replica" : "worker", plan->batch_size * plan->global_shards);
     print_lanes(plan, out);
-    fprintf(out, "steps    %" PRId64 " (%" PRId64 " an epoch), learning rate %g %s\n",
-            plan->total_steps, plan->steps_per_epoch, plan->schedule.rate,
-            ddp_schedule_names[plan->schedule.kind]);
+    print_steps(plan, options, data, out);
     ddp_train_plan_print_optimizer(plan, out);
     char locked[64] = "";
     if (memory->locked > 0)
         snprintf(locked, sizeof locked, " (and %s of the host)",
-                 human_bytes(memory->locked, text[0], sizeof text[0]));
+                 ddp_train_show_bytes((double)memory->locked, text[0]));
     fprintf(out,
             "memory   weights %s + gradients %s%s + optimizer %s + %sactivations %s a worker\n",
-            human_bytes(memory->weights, text[0], sizeof text[0]),
-            human_bytes(memory->gradients, text[1], sizeof text[1]), locked,
-            human_bytes(memory->optimizer, text[2], sizeof text[2]),
+            ddp_train_show_bytes((double)memory->weights, text[0]),
+            ddp_train_show_bytes((double)memory->gradients, text[1]), locked,
+            ddp_train_show_bytes((double)memory->optimizer, text[2]),
             ddp_graph_activations(graph) == DDP_BF16 ? "bf16 " : "",
-            human_bytes(memory->activations, text[3], sizeof text[3]));
+            ddp_train_show_bytes((double)memory->activations, text[3]));
     fflush(out);
 }

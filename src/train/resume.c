@@ -10,6 +10,7 @@
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/parse.h"
+#include "core/terminal.h"
 #include "core/text.h"
 #include "job/job.h"
 #include "model/gpt2.h"
@@ -59,16 +60,16 @@ static const char *milestones_text(const struct ddp_schedule *schedule, char *te
 }
 
 /* A constant rate and one that falls in steps say nothing of the end: such a run may be made
- * longer. */
+ * longer. The others are extended (extend.c), which reads this again. */
 static void add_schedule(struct ddp_checkpoint_facts *facts, const struct ddp_schedule *schedule)
 {
     char number[32], milestones[DDP_SCHEDULE_MILESTONES * 24];
     const char *name = ddp_schedule_names[schedule->kind];
-    add_number(facts, "learning rate", schedule->rate);
-    ddp_checkpoint_fact_add(facts, "warm-up steps", "%" PRId64, schedule->warmup_steps);
+    add_number(facts, DDP_FACT_RATE, schedule->rate);
+    ddp_checkpoint_fact_add(facts, DDP_FACT_WARMUP, "%" PRId64, schedule->warmup_steps);
     switch (schedule->kind) {
     case DDP_SCHEDULE_CONSTANT:
-        ddp_checkpoint_fact_add(facts, "schedule", "%s", name);
+        ddp_checkpoint_fact_add(facts, DDP_FACT_SCHEDULE, "%s", name);
         break;
     case DDP_SCHEDULE_STEP:
         number_text(number, schedule->gamma);
@@ -81,10 +82,14 @@ static void add_schedule(struct ddp_checkpoint_facts *facts, const struct ddp_sc
         break;
     case DDP_SCHEDULE_LINEAR:
     case DDP_SCHEDULE_COSINE:
-        ddp_checkpoint_fact_add(facts, "schedule", "%s to %s over %" PRId64 " steps", name,
+        ddp_checkpoint_fact_add(facts, DDP_FACT_SCHEDULE, "%s to %s over %" PRId64 " steps", name,
                                 number_text(number, schedule->min_rate), schedule->total_steps);
         break;
     }
+    if (schedule->extended_at > 0)
+        ddp_checkpoint_fact_add(facts, DDP_FACT_EXTENDED, "at step %" PRId64 " from rate %s",
+                                schedule->extended_at,
+                                number_text(number, schedule->extended_rate));
 }
 
 static void add_optimizer(struct ddp_checkpoint_facts *facts, const struct ddp_train_plan *plan)
@@ -232,9 +237,9 @@ static enum ddp_status check_checkpoint(struct ddp_run *run)
     const struct ddp_checkpoint_cursor *saved = &run->resumed.state.cursor;
     struct ddp_checkpoint_facts facts;
     take_lanes(run);
+    ddp_run_take_schedule(run);
     collect_facts(run, &facts);
-    enum ddp_status status = ddp_checkpoint_state_match(&run->resumed.state, run->resumed.path,
-                                                        run->options->seed, &facts);
+    enum ddp_status status = ddp_run_match(run, &facts);
     const struct ddp_checkpoint_cursor now = cursor_at(run, saved->step);
     if (status == DDP_OK && memcmp(&now, saved, sizeof now) != 0)
         status = ddp_fail(DDP_ERR_FORMAT,
@@ -244,9 +249,16 @@ static enum ddp_status check_checkpoint(struct ddp_run *run)
     return status;
 }
 
+/* What rank 0 finds, for all. */
+struct found {
+    int64_t is_resumed, step, lanes, extended_at;
+    double rate, extended_rate; /* as bits: they travel as they are */
+};
+
 enum ddp_status ddp_run_resume(struct ddp_run *run)
 {
-    int64_t found[3] = {0, 0, 0}; /* is there one, its step, its lanes */
+    struct ddp_schedule *schedule = &run->plan.schedule;
+    struct found found = {0};
     enum ddp_status status = DDP_OK;
     if (!run->options->resume && !run->options->resume_from && !run->options->checkpoint)
         return DDP_OK;
@@ -255,22 +267,29 @@ enum ddp_status ddp_run_resume(struct ddp_run *run)
         if (status == DDP_OK)
             status = find_checkpoint(run);
         if (status == DDP_OK && run->resumed.path) {
-            found[0] = 1;
-            found[1] = run->resumed.state.cursor.step;
             status = check_checkpoint(run);
-            found[2] = run->plan.wanted_lanes;
-            if (status == DDP_OK)
+            found = (struct found){.is_resumed = 1,
+                                   .step = run->resumed.state.cursor.step,
+                                   .lanes = run->plan.wanted_lanes,
+                                   .extended_at = schedule->extended_at,
+                                   .rate = schedule->rate,
+                                   .extended_rate = schedule->extended_rate};
+            if (status == DDP_OK && run->weights) /* a plan has none */
                 status = ddp_checkpoint_take_weights(&run->resumed, run->graph, run->weights);
         }
     }
     if (status == DDP_OK)
-        status = ddp_comm_broadcast(run->comm, found, 3, DDP_I64, 0);
+        status = ddp_comm_broadcast(run->comm, &found, sizeof found / sizeof(int64_t), DDP_I64, 0);
     if (status == DDP_OK) {
-        run->is_resumed = found[0] != 0;
-        run->first_step = found[1];
+        run->is_resumed = found.is_resumed != 0;
+        run->first_step = found.step;
         run->saved_step = run->is_resumed ? run->first_step : -1;
-        if (run->is_resumed)
-            ddp_train_plan_lanes(&run->plan, found[2]);
+    }
+    if (status == DDP_OK && run->is_resumed) {
+        ddp_train_plan_lanes(&run->plan, found.lanes);
+        schedule->extended_at = found.extended_at;
+        schedule->extended_rate = found.extended_rate;
+        schedule->rate = found.rate;
     }
     return status;
 }
@@ -301,6 +320,7 @@ enum ddp_status ddp_run_restore(struct ddp_run *run)
         .dir = &run->checkpoint_dir,
         .graph = run->graph,
         .keep = run->options->keep,
+        .keep_best = run->options->keep_best,
         .array_count = 1,
     };
     enum ddp_status status = run->is_resumed ? restore_optimizer(run) : DDP_OK;
@@ -328,6 +348,8 @@ void ddp_run_resume_print(const struct ddp_run *run)
                 " continues at its step %" PRId64 "\n",
                 ddp_text_show(shown, run->resumed.path), run->first_step, run->plan.total_steps,
                 run->first_step / steps + 1, run->first_step % steps + 1);
+    if (run->is_resumed)
+        ddp_run_extension_print(run);
     else if (run->options->resume)
         fprintf(run->out, "there is no checkpoint in %s yet: starting from the beginning\n",
                 ddp_text_show(shown, run->options->checkpoint));
@@ -341,7 +363,8 @@ bool ddp_run_checkpoint_due(const struct ddp_run *run, int64_t step, bool last)
         run->options->checkpoint_every ? run->options->checkpoint_every : run->plan.steps_per_epoch;
     if (!run->options->checkpoint || step == run->saved_step)
         return false;
-    return last || step % every == 0 || step == run->plan.total_steps;
+    return last || step % every == 0 || step == run->end_step ||
+           (run->options->keep_best && step == run->best.step);
 }
 
 /* The copy for which training stops. Collective in the modes that share the state out. */
@@ -371,7 +394,7 @@ enum ddp_status ddp_run_checkpoint(struct ddp_run *run, int64_t step)
     ddp_train_metrics_begin_aside(run->metrics);
     enum ddp_status status = take_snapshot(run);
     if (status == DDP_OK && run->checkpoints) {
-        struct ddp_checkpoint_state state = {.cursor = cursor_at(run, step)};
+        struct ddp_checkpoint_state state = {.cursor = cursor_at(run, step), .best = run->best};
         collect_facts(run, &state.facts);
         status = ddp_checkpoint_start(run->checkpoints, &state);
     }
@@ -398,17 +421,18 @@ enum ddp_status ddp_run_checkpoint_finish(struct ddp_run *run, bool stopped)
         return status;
     ddp_checkpoint_name(name, run->saved_step);
     if (stopped)
-        fprintf(run->out,
-                "stopped on request after %" PRId64 " of %" PRId64
-                " steps; to continue: the same command with --resume\n",
-                run->saved_step, run->plan.total_steps);
+        ddp_terminal_print(run->out,
+                           "stopped on request after %" PRId64 " of %" PRId64
+                           " steps; to continue: the same command with --resume\n",
+                           run->saved_step, run->plan.total_steps);
     if (run->checkpoint_count > 0)
-        fprintf(run->out,
-                "checkpoint %s/%s (%" PRId64 " written; training stopped %.3f s to copy, %.3f s "
-                "for one still being written, %.3f s at the end)\n",
-                ddp_text_show(shown, run->checkpoint_dir.path), name, run->checkpoint_count,
-                (double)(run->checkpoint_ns - run->checkpoint_wait_ns) * 1e-9,
-                (double)run->checkpoint_wait_ns * 1e-9, (double)(ddp_clock_ns() - start) * 1e-9);
+        ddp_terminal_print(
+            run->out,
+            "checkpoint %s/%s (%" PRId64 " written; training stopped %.3f s to copy, %.3f s "
+            "for one still being written, %.3f s at the end)\n",
+            ddp_text_show(shown, run->checkpoint_dir.path), name, run->checkpoint_count,
+            (double)(run->checkpoint_ns - run->checkpoint_wait_ns) * 1e-9,
+            (double)run->checkpoint_wait_ns * 1e-9, (double)(ddp_clock_ns() - start) * 1e-9);
     return DDP_OK;
 }
 

@@ -8,12 +8,14 @@
 #include "train/evaluate.h"
 #include "weights/hf_config.h"
 #include "train/guard.h"
+#include "train/load.h"
 #include "report/metrics.h"
 #include "train/options.h"
 
 /* Everything a run opens; closed in reverse. */
 struct ddp_run {
-    const struct ddp_train_options *options;
+    struct ddp_train_options *options; /* the model is chosen when the run is opened */
+    struct ddp_load load;
     struct ddp_train_plan plan;
     ddp_job *job;
     ddp_comm *comm;
@@ -22,6 +24,8 @@ struct ddp_run {
     struct ddp_hf_config hf_config; /* with --config */
     ddp_graph *graph, *tail_graph;
     float *weights; /* flat, host: the initial ones, later what was fetched; NULL in between */
+    size_t program_bytes; /* of this process before the run was opened */
+    double device_bytes;  /* of the GPU, in use before it is trained on; 0: not known */
     ddp_mode *mode;
     ddp_loader *loader;
     ddp_train_evaluator *evaluator;
@@ -37,7 +41,10 @@ struct ddp_run {
     struct ddp_checkpoint resumed;
     uint64_t data_fingerprint;
     bool is_resumed;
-    int64_t first_step;
+    bool is_extended;            /* by this run; the checkpoint's plan was: */
+    struct ddp_schedule planned; /* ... where the rate depends on the number of steps */
+    int64_t first_step, end_step; /* the second may come down: an early end */
+    struct ddp_checkpoint_best best;
     int64_t saved_step;                      /* of the newest checkpoint; -1: none */
     int64_t checkpoint_count, checkpoint_ns; /* written by this run, and the time they took it; */
     int64_t checkpoint_wait_ns;              /* of that, for the one before */
@@ -56,6 +63,19 @@ enum ddp_status ddp_run_resume(struct ddp_run *run);
 enum ddp_status ddp_run_restore(struct ddp_run *run);
 void ddp_run_resume_print(const struct ddp_run *run);
 
+/* Making a run longer than it was planned (extend.c), on rank 0, with a checkpoint that was read:
+ * takes over how its rate was planned, or plans it anew for --extend; compares what decides the
+ * bits, where the length is told apart from other differences; says what was planned anew. */
+void ddp_run_take_schedule(struct ddp_run *run);
+enum ddp_status ddp_run_match(const struct ddp_run *run, const struct ddp_checkpoint_facts *facts);
+void ddp_run_extension_print(const struct ddp_run *run);
+
+/* Facts of a checkpoint that extending deals with. */
+#define DDP_FACT_RATE     "learning rate"
+#define DDP_FACT_WARMUP   "warm-up steps"
+#define DDP_FACT_SCHEDULE "schedule"
+#define DDP_FACT_EXTENDED "extended"
+
 /* Is a checkpoint to be written after `step` steps? The same on all ranks.
  *   last  the run ends here */
 bool ddp_run_checkpoint_due(const struct ddp_run *run, int64_t step, bool last);
@@ -70,6 +90,14 @@ enum ddp_status ddp_run_checkpoint_poll(const struct ddp_run *run);
  *   stopped  the run ends early, on request */
 enum ddp_status ddp_run_checkpoint_finish(struct ddp_run *run, bool stopped);
 void ddp_run_checkpoint_close(struct ddp_run *run);
+
+/* What the mode is made from, for the run or for one that differs from it in plan and graphs. */
+struct ddp_mode_setup ddp_run_mode_setup(const struct ddp_run *run,
+                                         const struct ddp_train_plan *plan, const ddp_graph *graph,
+                                         const ddp_graph *tail_graph, enum ddp_dtype compute);
+
+/* Batches that training's loader holds at once; 0: the loader's default. */
+int ddp_run_loader_depth(const struct ddp_train_plan *plan);
 
 /* A loader of this rank's shards that begins with optimizer step `step`.
  *   depth  batches held at once; 0: the loader's default */

@@ -7,6 +7,7 @@
 
 #include "core/clock.h"
 #include "core/memory.h"
+#include "core/terminal.h"
 #include "graph/describe.h"
 #include "kernels/kernels.h"
 #include "kernels/linear.h"
@@ -210,7 +211,9 @@ enum ddp_status ddp_run_print_summary(struct ddp_run *run)
     ddp_train_metrics_totals(run->metrics, &totals);
     if (status != DDP_OK || !run->out || totals.steps == 0)
         return status;
-    ddp_mode_memory(run->mode, &memory);
+    status = ddp_mode_memory(run->mode, &memory);
+    if (status != DDP_OK)
+        return status;
     const double planned =
         (double)(memory.weights + memory.gradients + memory.optimizer + memory.activations);
     const double speed = totals.flops / (totals.seconds + 1e-9);
@@ -220,15 +223,17 @@ enum ddp_status ddp_run_print_summary(struct ddp_run *run)
     if (run->peak_flops > 0)
         fprintf(run->out, ": %.0f %% of %s", 100 * speed / run->peak_flops,
                 human_count(run->peak_flops, "FLOP/s", text[1], sizeof text[1]));
-    fprintf(run->out,
-            gpu ? "\nmemory   %s on the host at the peak of a worker, %s on GPUs as planned; "
-                : "\nmemory   %s at the peak of a worker: %s as planned, ",
-            human_count((double)peak, "B", text[0], sizeof text[0]),
-            human_count(planned, "B", text[1], sizeof text[1]));
-    fprintf(run->out,
-            gpu ? "of the host's, data %s\n" : "data %s, the rest program, libraries and buffers\n",
-            human_count((double)ddp_dataset_info(run->data)->memory_bytes, "B", text[2],
-                        sizeof text[2]));
+    ddp_terminal_print(
+        run->out,
+        gpu ? "\nmemory   %s on the host at the peak of a worker, %s on GPUs as planned; "
+            : "\nmemory   %s at the peak of a worker: %s as planned, ",
+        human_count((double)peak, "B", text[0], sizeof text[0]),
+        human_count(planned, "B", text[1], sizeof text[1]));
+    ddp_terminal_print(run->out,
+                       gpu ? "of the host's, data %s\n"
+                           : "data %s, the rest program, libraries and buffers\n",
+                       human_count((double)ddp_dataset_info(run->data)->memory_bytes, "B", text[2],
+                                   sizeof text[2]));
     fflush(run->out);
     return DDP_OK;
 }

@@ -11,6 +11,8 @@
 #include "core/text.h"
 #include "core/trace.h"
 #include "job/job.h"
+#include "train/best.h"
+#include "train/plan_memory.h"
 #include "train/replica_check.h"
 #include "train/sample.h"
 #include "train/summary.h"
@@ -29,6 +31,7 @@ struct ddp_train {
 
 enum ddp_status ddp_train_create(ddp_train **train)
 {
+    ddp_job_share_errors();
     ddp_train *t = ddp_array_alloc(1, sizeof *t);
     if (!t)
         return DDP_ERR_MEMORY;
@@ -103,19 +106,6 @@ static enum ddp_status print_weights(struct ddp_run *run)
     return DDP_OK;
 }
 
-static enum ddp_status evaluate(struct ddp_run *run, int64_t step)
-{
-    struct ddp_train_scores scores;
-    if (!run->evaluator)
-        return DDP_OK;
-    ddp_job_report(run->job, "evaluate", step);
-    ddp_train_metrics_begin_aside(run->metrics);
-    enum ddp_status status = ddp_train_evaluator_run(run->evaluator, &scores);
-    if (status == DDP_OK)
-        ddp_train_metrics_evaluation(run->metrics, step, &scores);
-    return status;
-}
-
 /* NaN: not asked for. */
 static double gradient_norm(const struct ddp_run *run)
 {
@@ -144,8 +134,8 @@ static enum ddp_status train_step(struct ddp_run *run, int64_t step)
 /* Between steps, when `step` are done: writes a checkpoint where one is due, stops on request. */
 static enum ddp_status between_steps(struct ddp_run *run, int64_t step)
 {
-    const bool stop = run->options->checkpoint && step < run->plan.total_steps &&
-                      ddp_job_should_stop(run->job, step);
+    const bool stop =
+        run->options->checkpoint && step < run->end_step && ddp_job_should_stop(run->job, step);
     const bool due = stop || step > run->first_step;
     enum ddp_status status = ddp_run_checkpoint_poll(run);
     if (status == DDP_OK && due && ddp_run_checkpoint_due(run, step, stop))
@@ -155,18 +145,15 @@ static enum ddp_status between_steps(struct ddp_run *run, int64_t step)
 
 static enum ddp_status train_steps(struct ddp_run *run)
 {
-    const struct ddp_train_plan *plan = &run->plan;
     enum ddp_status status = between_steps(run, run->first_step);
-    if (status == DDP_OK && run->first_step >= plan->total_steps) /* complete: only the result */
-        status = evaluate(run, run->first_step - 1);
-    for (int64_t step = run->first_step; status == DDP_OK && step < plan->total_steps; step++) {
-        const int64_t in_epoch = step % plan->steps_per_epoch;
+    if (status == DDP_OK && run->first_step >= run->end_step) /* complete: only the result */
+        status = ddp_run_evaluate(run, run->first_step);
+    for (int64_t step = run->first_step; status == DDP_OK && step < run->end_step; step++) {
         status = train_step(run, step);
-        bool epoch_end = in_epoch == plan->steps_per_epoch - 1 || step == plan->total_steps - 1;
         if (status == DDP_OK)
             status = ddp_run_check_replicas(run, step + 1);
-        if (status == DDP_OK && epoch_end)
-            status = evaluate(run, step);
+        if (status == DDP_OK && ddp_run_evaluation_due(run, step + 1))
+            status = ddp_run_evaluate(run, step + 1);
         if (status == DDP_OK)
             status = ddp_run_sample(run, step + 1);
         if (status == DDP_OK)
@@ -211,14 +198,19 @@ static enum ddp_status open_metrics(struct ddp_run *run)
     if (status != DDP_OK)
         return status;
     facts.peak_flops = run->peak_flops;
-    ddp_mode_memory(run->mode, &facts.memory);
+    status = ddp_mode_memory(run->mode, &facts.memory);
+    if (status != DDP_OK)
+        return status;
     if (run->out)
         ddp_train_plan_print(plan, run->options, facts.data, facts.graph, &facts.memory,
                              ddp_device_describe(ddp_mode_device(run->mode)), run->out);
+    if (run->out && !run->is_resumed)
+        ddp_load_print(&run->load, run->options, run->out);
     if (run->out)
         ddp_run_print_compute(run);
+    ddp_run_evaluation_print(run);
     ddp_run_resume_print(run);
-    return run->options->plan ? DDP_OK : ddp_train_metrics_open(&run->metrics, &facts);
+    return ddp_train_metrics_open(&run->metrics, &facts);
 }
 
 static enum ddp_status save(struct ddp_run *run)
@@ -228,7 +220,7 @@ static enum ddp_status save(struct ddp_run *run)
     enum ddp_status status = DDP_OK;
     if (path && run->plan.rank == 0) {
         const int64_t begin = ddp_trace_begin();
-        ddp_job_report(run->job, "save", run->plan.total_steps);
+        ddp_job_report(run->job, "save", run->end_step);
         status = ddp_run_fetch_weights(run);
         if (status == DDP_OK)
             status = ddp_train_weights_save(path, run->graph, run->weights);
@@ -257,6 +249,21 @@ static enum ddp_status train_and_save(struct ddp_run *run, bool *stopped)
         status = print_weights(run);
     if (status == DDP_OK || *stopped)
         status = ddp_run_checkpoint_finish(run, *stopped);
+    if (status == DDP_OK || *stopped)
+        ddp_run_best_print(run);
+    return status;
+}
+
+/* With the file that --load stands for. */
+static enum ddp_status generate(const struct ddp_train_options *options, FILE *out)
+{
+    struct ddp_train_options found = *options;
+    struct ddp_load load;
+    enum ddp_status status = ddp_load_find(&load, options, true);
+    found.load = load.file;
+    if (status == DDP_OK)
+        status = ddp_train_sample(&found, out);
+    ddp_load_close(&load);
     return status;
 }
 
@@ -264,10 +271,10 @@ enum ddp_status ddp_train_run(ddp_train *train, FILE *out)
 {
     struct ddp_run run = {.options = &train->options, .out = out};
     if (train->options.generate)
-        return ddp_train_sample(&train->options, out);
+        return generate(&train->options, out);
     enum ddp_status status = ddp_run_open(&run);
     if (status == DDP_OK)
-        status = open_metrics(&run);
+        status = run.options->plan ? ddp_run_print_plan(&run) : open_metrics(&run);
     bool stopped = false;
     if (status == DDP_OK && !run.options->plan)
         status = train_and_save(&run, &stopped);
@@ -279,7 +286,7 @@ enum ddp_status ddp_train_run(ddp_train *train, FILE *out)
     if (status != DDP_OK && status != DDP_ERR_ABORTED && run.job)
         ddp_job_abort(run.job);
     if (status == DDP_OK)
-        ddp_job_report(run.job, "done", run.plan.total_steps);
+        ddp_job_report(run.job, "done", run.end_step);
     run.complete = status == DDP_OK;
     /* After a failure the board keeps the phase it happened in, for the launcher to show. */
     ddp_run_close(&run);

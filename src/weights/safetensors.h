@@ -47,7 +47,7 @@ enum ddp_status ddp_safetensors_write_to(ddp_safetensors_sink *sink, void *arg, 
                                          const struct ddp_safetensors_pair *metadata,
                                          size_t metadata_count);
 
-/* Reads a file into memory and checks it.
+/* Reads a file into memory and checks it; of a FILE.index.json, all files that it lists.
  *   file [out]  freed with ddp_safetensors_close()
  * DDP_ERR_IO, DDP_ERR_FORMAT (what is wrong, with the file's and the tensor's name),
  * DDP_ERR_MEMORY. */
@@ -58,6 +58,13 @@ enum ddp_status ddp_safetensors_open(ddp_safetensors **file, const char *path);
 enum ddp_status ddp_safetensors_parse(ddp_safetensors **file, const char *name, const void *bytes,
                                       size_t size);
 void ddp_safetensors_close(ddp_safetensors *file);
+
+/* Several files as one, without metadata.
+ *   name    for messages
+ *   shards  memory of malloc(), with `count` files: the joined one's after success
+ * DDP_ERR_FORMAT: a tensor is in two of them. */
+enum ddp_status ddp_safetensors_join(ddp_safetensors **file, const char *name,
+                                     ddp_safetensors **shards, size_t count);
 
 /* The tensors in the order of their data. Their data may start at any byte: copy it out with
  * memcpy(). */

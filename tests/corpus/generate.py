@@ -8,6 +8,7 @@ import os
 import struct
 import sys
 import zipfile
+import zlib
 
 HERE = sys.argv[1] if len(sys.argv) > 1 else os.path.dirname(os.path.abspath(__file__))
 
@@ -403,6 +404,16 @@ def write_checkpoint():
                        ("crc-short", {"bytes": 1, "crc32": "c4"}), ("crc-long", {"bytes": 1, "crc32": "c4d33fe1a"}),
                        ("crc-capitals", {"bytes": 1, "crc32": "C4D33FE1"}), ("crc-number", {"bytes": 1, "crc32": 1})):
         put("checkpoint", "bad-file-" + name, text(files={**files, "model.safetensors": file}))
+    best = {"samples": "640 of 0123456789abcdef", "evaluations_since_best": 2, "best_step": 30, "best_loss": 2.125}
+    put("checkpoint", "good-best", text(evaluation=best))
+    put("checkpoint", "good-best-whole-loss", text(evaluation={**best, "best_loss": -2}))
+    put("checkpoint", "good-best-none", text(evaluation={"samples": "8 of 0", "evaluations_since_best": 1}))
+    for name, fields in (("no-samples", {"samples": None}), ("empty-samples", {"samples": ""}), ("long-samples", {"samples": "8" * 64}),
+                         ("later", {"best_step": 36}), ("step-zero", {"best_step": 0}), ("step-real", {"best_step": 3.5}),
+                         ("loss-text", {"best_loss": "2"}), ("loss-null", {"best_loss": None}),
+                         ("since-negative", {"evaluations_since_best": -1}), ("since-null", {"evaluations_since_best": None})):
+        put("checkpoint", "bad-best-" + name, text(evaluation={**best, **fields}))
+    put("checkpoint", "bad-best-list", text(evaluation=[1]))
 
 
 def write_description():
@@ -426,6 +437,129 @@ def write_description():
     put("description", "bad-long", b"mlp hidden=" + b"1" * 600)
     put("description", "bad-two-spaces", b"mlp  layers=1")
 
+def chunk(tag, body):
+    return struct.pack(">I", len(body)) + tag + body + struct.pack(">I", zlib.crc32(tag + body))
+
+
+def png(width=5, height=4, depth=8, kind=2, data=None, interlaced=0, before=b"", after=b"", end=chunk(b"IEND", b"")):
+    """An image of zeros, when there are no data; those of an interlaced one are given."""
+    channels = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}.get(kind, 1)
+    if data is None:
+        data = zlib.compress((b"\0" + bytes((width * channels * depth + 7) // 8)) * height)
+    header = struct.pack(">IIBBBBB", width, height, depth, kind, 0, 0, interlaced)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + before + chunk(b"IDAT", data) + after + end
+
+
+def write_png():
+    palette = chunk(b"PLTE", bytes(range(12)))
+    image = png()
+    data_at = image.index(b"IDAT") + 4
+    put("image", "good-png", image)
+    put("image", "good-png-one-pixel", png(1, 1, kind=0))
+    for depth in 1, 2, 4, 16:
+        put("image", "good-png-grey-%d" % depth, png(depth=depth, kind=0))
+    put("image", "good-png-alpha", png(kind=6))
+    put("image", "good-png-grey-alpha-16", png(kind=4, depth=16))
+    put("image", "good-png-palette", png(kind=3, before=palette))
+    put("image", "good-png-palette-beyond", png(3, 1, kind=3, before=palette, data=zlib.compress(b"\0\0\1\xff")))
+    put("image", "good-png-transparent", png(kind=3, before=palette + chunk(b"tRNS", b"\0\x80")))
+    put("image", "good-png-interlaced", png(1, 1, kind=0, interlaced=1, data=zlib.compress(b"\0\7")))
+    put("image", "good-png-two-parts", png(data=b"", after=chunk(b"IDAT", zlib.compress((b"\0" + bytes(15)) * 4))))
+    put("image", "good-png-text", png(before=chunk(b"zTXt", b"a\0\0" + zlib.compress(bytes(1 << 24)))))
+    put("image", "good-png-text-damaged", png(before=chunk(b"tEXt", b"text")[:-1] + b"x"))
+    put("image", "bad-png-signature", image[:8])
+    put("image", "bad-png-header-cut", image[:20])
+    put("image", "bad-png-data-cut", image[:data_at + 5])
+    put("image", "bad-png-end-missing", image[:-12])
+    put("image", "bad-png-header-crc", flipped(image, 18))
+    put("image", "bad-png-data-crc", flipped(image, data_at + 6))
+    put("image", "bad-png-no-data", png(data=b""))
+    put("image", "bad-png-data-short", png(data=zlib.compress(bytes(20))))
+    put("image", "bad-png-data-not-deflated", png(data=b"pixels"))
+    put("image", "bad-png-filter", png(2, 1, kind=0, data=zlib.compress(b"\x09\0\0")))
+    put("image", "bad-png-width-zero", png(0, 4, data=zlib.compress(b"\0")))
+    put("image", "bad-png-too-wide", png(65536, 1))
+    put("image", "bad-png-too-many-pixels", png(65535, 65535, data=zlib.compress(bytes(100))))
+    put("image", "bad-png-large-cut", png(13000, 13000, interlaced=1, data=zlib.compress(bytes(100))))
+    put("image", "bad-png-size-huge", png(2**31 - 1, 2**31 - 1, data=b""))
+    put("image", "bad-png-depth", png(depth=3, kind=0))
+    put("image", "bad-png-kind", png(kind=5))
+    put("image", "bad-png-no-palette", png(kind=3))
+    put("image", "bad-png-chunk-length", image[:33] + struct.pack(">I", 2**32 - 1) + image[37:])
+    put("image", "bad-png-chunk-unknown", png(before=chunk(b"ABCD", b"must be understood")))
+
+
+def marker_at(jpeg, *kinds):
+    """Where the first of these markers is, by the lengths of the segments before it."""
+    at = 2
+    while jpeg[at + 1] not in kinds:
+        at += 2 + struct.unpack(">H", jpeg[at + 2:at + 4])[0]
+    return at
+
+
+def write_jpeg():
+    """Pillow's files for the golden values, and those damaged."""
+    images = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "golden", "images")
+    files = {}
+    for name in "rgb.jpg", "grey.jpeg", "progressive.jpg", "cmyk.jpg", "restarts.jpg":
+        with open(os.path.join(images, name), "rb") as file:
+            files[name] = file.read()
+        put("image", "good-jpeg-" + name.split(".")[0], files[name])
+    rgb, progressive, restarts = files["rgb.jpg"], files["progressive.jpg"], files["restarts.jpg"]
+    size, scan, table = marker_at(rgb, 0xC0) + 5, marker_at(rgb, 0xDA), marker_at(rgb, 0xC4)
+
+    def sized(data, height, width, at=size):
+        return data[:at] + struct.pack(">HH", height, width) + data[at + 4:]
+
+    put("image", "good-jpeg-end-missing", rgb[:-2])
+    put("image", "good-jpeg-bytes-before-end", rgb[:-2] + b"abc" + rgb[-2:])
+    put("image", "good-jpeg-bytes-after-end", rgb + b"abc")
+    put("image", "good-jpeg-version", rgb.replace(b"JFIF\0\1", b"JFIF\0\7"))
+    put("image", "bad-jpeg-start-only", rgb[:3])
+    put("image", "bad-jpeg-header-cut", rgb[:size])
+    put("image", "bad-jpeg-data-missing", rgb[:scan + 14])
+    put("image", "bad-jpeg-data-cut", rgb[:(scan + len(rgb)) // 2])
+    put("image", "bad-jpeg-data-ends", rgb[:(scan + len(rgb)) // 2] + b"\xff\xd9")
+    put("image", "bad-jpeg-progressive-cut", progressive[:len(progressive) // 2])
+    put("image", "bad-jpeg-progressive-end-missing", progressive[:-2])
+    first = marker_at(progressive, 0xDA)
+    second = progressive.index(b"\xff\xc4", first)
+    put("image", "bad-jpeg-many-scans", progressive[:first] + progressive[first:second] * 500 + progressive[first:])
+    put("image", "bad-jpeg-restart", restarts.replace(b"\xff\xd0", b"\xff\xd5", 1))
+    put("image", "bad-jpeg-width-zero", sized(rgb, 17, 0))
+    put("image", "bad-jpeg-height-zero", sized(rgb, 0, 23))
+    put("image", "bad-jpeg-too-many-pixels", sized(rgb, 60000, 60000))
+    put("image", "bad-jpeg-large-cut", sized(rgb, 13000, 13000))
+    put("image", "bad-jpeg-large-progressive-cut", sized(progressive, 13000, 13000, marker_at(progressive, 0xC2) + 5))
+    put("image", "bad-jpeg-12-bits", rgb[:size - 1] + b"\x0c" + rgb[size:])
+    put("image", "good-jpeg-table-missing", rgb[:table] + rgb[scan:])  # then they are the usual ones
+    quantization = marker_at(rgb, 0xDB)
+    put("image", "bad-jpeg-quantization-missing", rgb[:quantization] + rgb[marker_at(rgb, 0xC0):])
+    put("image", "bad-jpeg-segment-length", rgb[:quantization + 2] + b"\0\0" + rgb[quantization + 4:])
+    put("image", "bad-empty", b"")
+    put("image", "bad-gif", b"GIF89a\1\0\1\0\0\0\0,\0\0\0\0\1\0\1\0\0\2\2D\1\0;")
+    put("image", "bad-text", b"<html>404</html>")
+
+
+def write_text():
+    lines = ('{"text": "Once upon a time"}\n{"id": 7, "text": "two\\nlines", "meta": {"text": [1, 2.5e300, null]}}\n'
+             '\n{"text": ""}\n{"text": "caf\\u00e9 \\ud83d\\ude00 \\u0000", "text": "the last one counts"}').encode()
+    put("text", "good-lines", lines)
+    put("text", "good-windows", b"\xef\xbb\xbf" + lines.replace(b"\n", b"\r\n"))
+    put("text", "good-nothing", b"")
+    put("text", "good-blank", b"\n \t\r\n\n")
+    put("text", "good-large-number", b'{"n": 123456789012345678901234567890, "text": "a"}')
+    put("text", "good-gzip", packed(lines))
+    put("text", "good-gzip-two-members", packed(lines + b"\n") + packed(lines))
+    put("text", "bad-gzip-cut", packed(lines)[:-5])
+    put("text", "bad-gzip-trailing", packed(lines) + b"x")
+    put("text", "bad-gzip-flipped", flipped(packed(lines), 30))
+    for name, line in (("list", b'["text"]'), ("string", b'"text"'), ("no-text", b'{"txt": "a"}'), ("number", b'{"text": 1}'),
+                       ("null", b'{"text": null}'), ("cut", b'{"text": "a'), ("two-objects", b'{"text": "a"} {"text": "b"}'),
+                       ("surrogate", b'{"text": "\\ud800"}'), ("not-utf8", b'{"text": "\xff"}'), ("zero", b'{"text": "a\0"}'),
+                       ("deep", b'{"text": "a", "b":' + b"[" * 5000), ("over-two-lines", b'{"text":\n"a"}')):
+        put("text", "bad-" + name, b'{"text": "good"}\n' + line + b"\n")
+
 
 write_idx()
 write_safetensors()
@@ -434,3 +568,6 @@ write_llmc()
 write_hf_config()
 write_checkpoint()
 write_description()
+write_text()
+write_png()
+write_jpeg()

@@ -48,6 +48,9 @@ bool fuzz_accepts(const uint8_t *data, size_t size)
     assert(ddp_checkpoint_state_parse(&again, text, bytes, reason));
     assert(memcmp(&state.cursor, &again.cursor, sizeof state.cursor) == 0);
     assert(state.facts.count == again.facts.count);
+    assert(strcmp(state.best.samples, again.best.samples) == 0);
+    assert(state.best.step == again.best.step && state.best.since == again.best.since);
+    assert(state.best.step == 0 || state.best.loss == again.best.loss);
     assert(memcmp(state.parts, again.parts, sizeof state.parts) == 0);
     free(text);
     return true;

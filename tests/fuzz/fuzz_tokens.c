@@ -18,7 +18,7 @@ static volatile unsigned used;
 static bool read_as(const char *path, enum ddp_token_kind kind, size_t size)
 {
     struct ddp_token_file tokens;
-    if (ddp_token_file_open(&tokens, path, kind, true) != DDP_OK)
+    if (ddp_token_file_open(&tokens, path, kind, true, 1 << 20) != DDP_OK)
         return false;
     assert(tokens.offset + (uint64_t)tokens.count * (uint64_t)tokens.width == size);
     int32_t *out = malloc(((size_t)tokens.count + 1) * 2 * sizeof *out);

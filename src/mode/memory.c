@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What a mode holds and moves, from its setup alone: what is planned, refused and reported is
+ * computed here, once. Follows what the modes allocate; check_mode and plan.sh compare. */
+#include "config.h"
+
+#include "mode/share.h"
+
+#include "mode/lanes.h"
+
+static size_t flat_bytes(const struct ddp_mode_setup *setup)
+{
+    return (size_t)ddp_graph_flat_count(setup->graph) * sizeof(float);
+}
+
+static size_t weights_bytes(const struct ddp_mode_setup *setup)
+{
+    const size_t flat = flat_bytes(setup);
+    return flat + (setup->compute == DDP_BF16 ? flat / 2 : 0);
+}
+
+static bool is_zero(const struct ddp_mode_setup *setup, const struct ddp_mode_place *place)
+{
+    return place->workers > 1 && setup->zero;
+}
+
+/* One copy of weights and state for all workers. */
+static bool is_shared(const struct ddp_mode_setup *setup, const struct ddp_mode_place *place)
+{
+    return is_zero(setup, place) && setup->shared_weights && place->host_memory;
+}
+
+/* What all workers hold once, for one of them. */
+static size_t part_of(size_t bytes, int workers)
+{
+    return bytes / (size_t)workers + (bytes % (size_t)workers != 0);
+}
+
+/* Of both graphs, which an epoch's whole and short shards need side by side. */
+static enum ddp_status add_arenas(const struct ddp_mode_setup *setup, unsigned parts, size_t *bytes)
+{
+    size_t arena = 0, tail = 0;
+    enum ddp_status status = ddp_exec_arena_bytes(setup->graph, parts, &arena);
+    if (status == DDP_OK && setup->tail_graph)
+        status = ddp_exec_arena_bytes(setup->tail_graph, parts, &tail);
+    *bytes += arena + tail;
+    return status;
+}
+
+static size_t inputs_bytes(const struct ddp_mode_setup *setup, const struct ddp_mode_place *place,
+                           bool dp)
+{
+    const bool host = place->host_memory, ahead = setup->local_shards > 1;
+    const size_t bytes = ddp_exec_graph_input_bytes(setup->graph, 0) +
+                         ddp_exec_graph_input_bytes(setup->graph, 1);
+    if (host)
+        return dp && setup->replicas > 1 ? bytes : 0;
+    return ahead ? 2 * bytes : bytes;
+}
+
+/* Elements of an array of state, of the worker that has most. */
+static enum ddp_status state_count(const struct ddp_mode_setup *setup,
+                                   const struct ddp_mode_place *place, int64_t *count)
+{
+    enum ddp_status status = DDP_OK;
+    *count = ddp_graph_flat_count(setup->graph);
+    if (!is_zero(setup, place) || is_shared(setup, place))
+        return DDP_OK;
+    *count = 0;
+    for (int rank = 0; status == DDP_OK && rank < place->workers; rank++) {
+        int64_t own;
+        status = ddp_share_packed_count(setup, rank, place->workers, &own);
+        *count = status == DDP_OK && own > *count ? own : *count;
+    }
+    return status;
+}
+
+static enum ddp_status add_optimizer(const struct ddp_mode_setup *setup,
+                                     const struct ddp_mode_place *place, size_t *bytes)
+{
+    int64_t count;
+    int states;
+    enum ddp_status status = ddp_optimizer_states(&setup->optimizer, &states);
+    if (status == DDP_OK)
+        status = state_count(setup, place, &count);
+    if (status != DDP_OK)
+        return status;
+    const size_t all = (size_t)count * sizeof(float) * (size_t)states;
+    *bytes += is_shared(setup, place) ? part_of(all, place->workers) : all;
+    *bytes += (size_t)ddp_updater_blocks(setup) * sizeof(double);
+    return DDP_OK;
+}
+
+/* What a worker has and a replica that is not the master: all but the optimizer. */
+static void add_arrays(const struct ddp_mode_setup *setup, const struct ddp_mode_place *place,
+                       struct ddp_mode_memory *memory)
+{
+    const size_t flat = flat_bytes(setup);
+    const size_t partials = flat * (size_t)ddp_lanes_partials(setup->local_lanes);
+    memory->weights += is_shared(setup, place) ? part_of(weights_bytes(setup), place->workers)
+                                               : weights_bytes(setup);
+    memory->gradients += flat + (place->host_memory ? partials : 0);
+    memory->locked += place->host_memory ? 0 : partials;
+}
+
+static enum ddp_status add_replica(const struct ddp_mode_setup *setup,
+                                   const struct ddp_mode_place *place, int replica,
+                                   struct ddp_mode_memory *memory)
+{
+    add_arrays(setup, place, memory);
+    if (ddp_dp_stages(setup, place->host_memory, replica))
+        memory->gradients += flat_bytes(setup);
+    memory->inputs += inputs_bytes(setup, place, true);
+    enum ddp_status status = add_arenas(setup, DDP_MODE_REPLICA_PARTS, &memory->activations);
+    if (status != DDP_OK || replica > 0)
+        return status;
+    memory->inputs += place->host_memory ? 0 : ddp_exec_graph_input_bytes(setup->graph, 1);
+    status = add_arenas(setup, DDP_MODE_MASTER_PARTS, &memory->activations);
+    return status == DDP_OK ? add_optimizer(setup, place, &memory->optimizer) : status;
+}
+
+enum ddp_status ddp_mode_plan_memory(const struct ddp_mode_setup *setup,
+                                     const struct ddp_mode_place *place, int replica,
+                                     struct ddp_mode_memory *memory)
+{
+    enum ddp_status status = DDP_OK;
+    if (place->kind == DDP_MODE_DP) {
+        for (int r = 0; status == DDP_OK && r < setup->replicas; r++)
+            if (replica < 0 || replica == r)
+                status = add_replica(setup, place, r, memory);
+        return status;
+    }
+    add_arrays(setup, place, memory);
+    memory->inputs += inputs_bytes(setup, place, false);
+    status = add_arenas(setup, DDP_MODE_WORKER_PARTS, &memory->activations);
+    return status == DDP_OK ? add_optimizer(setup, place, &memory->optimizer) : status;
+}
+
+/* --- what a step moves --- */
+
+/* Workers: each sends others their slices of its sums, and what of it all need. Replicas: the
+ * master's weights and samples go out, outputs come in, their gradients go back, gradients come in.
+ */
+void ddp_mode_plan_traffic(const struct ddp_mode_setup *setup,
+                                      const struct ddp_mode_place *place,
+                                      struct ddp_mode_traffic *traffic)
+{
+    const double flat = (double)flat_bytes(setup), weights = (double)weights_bytes(setup);
+    *traffic = (struct ddp_mode_traffic){0};
+    if (place->kind == DDP_MODE_DP) {
+        const double others = setup->replicas - 1, shards = (double)setup->local_shards;
+        const double samples = (double)ddp_exec_graph_input_bytes(setup->graph, 0);
+        const double outputs = (double)ddp_exec_graph_output_bytes(setup->graph);
+        traffic->weights = others * weights;
+        traffic->gradients = others * flat;
+        traffic->scattered = others * shards * (samples + 2 * outputs);
+        return;
+    }
+    const double share = (place->workers - 1) / (double)place->workers;
+    traffic->gradients = share * flat * (is_zero(setup, place) ? 1 : 2);
+    traffic->weights =
+        is_zero(setup, place) && !is_shared(setup, place) ? share * weights : 0;
+}

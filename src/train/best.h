@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The evaluations of a run: when one is due, which one had the lowest loss, and what follows from
+ * that: the checkpoint that is kept, and an early end. All ranks decide alike, because all get the
+ * same scores. */
+#ifndef DDP_TRAIN_BEST_H
+#define DDP_TRAIN_BEST_H
+
+#include "train/run.h"
+
+/* Steps are those that are done. */
+
+/* After the data are opened: DDP_ERR_INVALID when options need an evaluation and there is no data
+ * for one. */
+enum ddp_status ddp_run_check_evaluation(const struct ddp_run *run);
+
+/* After the run is resumed and has its evaluator: takes over what the checkpoint says of the best
+ * evaluation, and sets where the run ends. Collective. */
+enum ddp_status ddp_run_best_open(struct ddp_run *run);
+
+bool ddp_run_evaluation_due(const struct ddp_run *run, int64_t step);
+
+/* Evaluates, if the run does so at all, and reports. A run that need not go on after this one gets
+ * its end here. Collective. */
+enum ddp_status ddp_run_evaluate(struct ddp_run *run, int64_t step);
+
+/* A line of the plan, where options ask for something unusual; and the best evaluation, after the
+ * run. */
+void ddp_run_evaluation_print(const struct ddp_run *run);
+void ddp_run_best_print(const struct ddp_run *run);
+
+#endif

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * See data_notes.h. */
+#include "config.h"
+
+#include "train/data_notes.h"
+
+#include "core/log.h"
+#include "core/memory.h"
+#include "data/normalize.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LOOKED_AT  64 /* samples */
+#define FAR_BEYOND 4  /* the root mean square of numbers that are not scaled; scaled ones have 1 */
+
+struct range {
+    float least, largest;
+    double squares; /* the sum */
+};
+
+static void add_sample(struct range *range, const float *x, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        range->least = fminf(range->least, x[i]);
+        range->largest = fmaxf(range->largest, x[i]);
+        range->squares += (double)x[i] * (double)x[i];
+    }
+}
+
+/* Looks at samples spread over the whole set. */
+static enum ddp_status note_scale(const ddp_dataset *data, const char *where)
+{
+    const struct ddp_dataset_info *info = ddp_dataset_info(data);
+    const int64_t count = info->sample_count < LOOKED_AT ? info->sample_count : LOOKED_AT;
+    struct range range = {INFINITY, -INFINITY, 0};
+    float *x = ddp_array_alloc(info->sample_values, sizeof *x);
+    enum ddp_status status = x ? DDP_OK : DDP_ERR_MEMORY;
+    for (int64_t i = 0; status == DDP_OK && i < count; i++) {
+        const int64_t at = count > 1 ? (info->sample_count - 1) / (count - 1) * i : 0;
+        status = ddp_dataset_read(data, &at, 1, x, NULL);
+        if (status == DDP_OK)
+            add_sample(&range, x, info->sample_values);
+    }
+    free(x);
+    if (status == DDP_OK &&
+        range.squares > FAR_BEYOND * FAR_BEYOND * (double)count * (double)info->sample_values)
+        ddp_log(DDP_LOG_WARNING,
+                "%s: its numbers, such as %g and %g, are far beyond 1, from which models learn "
+                "badly: give --normalize to bring them to mean 0 and deviation 1",
+                where, (double)range.least, (double)range.largest);
+    return status;
+}
+
+static bool takes_val(const char *source)
+{
+    const struct ddp_dataset_source *row = NULL;
+    for (size_t i = 0; (row = ddp_dataset_source_at(i)) && strcmp(row->name, source) != 0;)
+        i++;
+    return row && row->takes_val;
+}
+
+/* What the source has to say; of a test set that was cut off the training data it is the same. */
+static void tell_notices(const ddp_dataset *data, const ddp_dataset *test)
+{
+    const char *of_data = ddp_dataset_info(data)->notice;
+    const char *of_test = test ? ddp_dataset_info(test)->notice : NULL;
+    if (of_data)
+        ddp_log(DDP_LOG_INFO, "note: %s", of_data);
+    if (of_test && of_test != of_data)
+        ddp_log(DDP_LOG_INFO, "note: %s", of_test);
+}
+
+enum ddp_status ddp_train_data_notes(const struct ddp_train_options *options,
+                                     const ddp_dataset *data, const ddp_dataset *test)
+{
+    const struct ddp_dataset_info *info = ddp_dataset_info(data);
+    const char *where = *info->path ? info->path : info->source;
+    if (options->evaluate && !test && info->label_count > 0 && !options->quiet)
+        ddp_log(DDP_LOG_INFO,
+                "note: %s has no test part, so nothing is evaluated: %scut one off with "
+                "--val-split 0.1, or give --no-eval",
+                where, takes_val(info->source) ? "name one with --val PATH, " : "");
+    if (!options->quiet)
+        tell_notices(data, test);
+    if (info->normalized || info->x_dtype != DDP_F32)
+        return DDP_OK;
+    if (!ddp_dataset_is_scaled(info))
+        return note_scale(data, where);
+    if (options->normalize)
+        ddp_log(DDP_LOG_WARNING,
+                "--normalize has no effect: the pixels of %s are brought to mean 0 and deviation 1 "
+                "in any case",
+                where);
+    return DDP_OK;
+}

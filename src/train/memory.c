@@ -1,0 +1,411 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * See memory.h. */
+#include "config.h"
+
+#include "train/memory.h"
+
+#include "core/log.h"
+#include "core/memory.h"
+#include "mode/lanes.h"
+#include "train/run.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+
+#define BATCH_MAX     1000000 /* the largest --batch-size */
+#define SCRATCH_LEAST (1 << 20)
+#define SCRATCH_GRAIN 256
+
+const char *const ddp_memory_part_names[] = {"weights", "gradients",  "optimizer", "activations",
+                                             "inputs",  "evaluation", "exchange",  "batches",
+                                             "data",    "copies",     "program"};
+
+/* --- one run ---------------------------------------------------------------------------------- */
+
+static int processes_of(const struct ddp_train_plan *plan)
+{
+    return plan->mode == DDP_MODE_DP ? 1 : plan->world_size;
+}
+
+static void set_mode_parts(double parts[], const struct ddp_mode_memory *memory, double times)
+{
+    parts[DDP_MEMORY_WEIGHTS] = times * (double)memory->weights;
+    parts[DDP_MEMORY_GRADIENTS] = times * (double)memory->gradients;
+    parts[DDP_MEMORY_OPTIMIZER] = times * (double)memory->optimizer;
+    parts[DDP_MEMORY_ACTIVATIONS] = times * (double)memory->activations;
+    parts[DDP_MEMORY_INPUTS] = times * (double)memory->inputs;
+}
+
+static double sum_of(const struct ddp_mode_memory *memory)
+{
+    return (double)memory->weights + (double)memory->gradients + (double)memory->optimizer +
+           (double)memory->activations + (double)memory->inputs;
+}
+
+/* DataParallel on GPUs: all replicas on one device, of the device that holds most. */
+static enum ddp_status fullest_device(const struct ddp_mode_setup *setup,
+                                      const struct ddp_mode_place *place,
+                                      struct ddp_mode_memory *fullest)
+{
+    enum ddp_status status = DDP_OK;
+    for (int first = 0; status == DDP_OK && first < setup->replicas; first++) {
+        struct ddp_mode_memory memory = {0};
+        for (int r = first; status == DDP_OK && r < setup->replicas; r++)
+            if (setup->devices[r] == setup->devices[first])
+                status = ddp_mode_plan_memory(setup, place, r, &memory);
+        if (status == DDP_OK && sum_of(&memory) > sum_of(fullest))
+            *fullest = memory;
+    }
+    return status;
+}
+
+static enum ddp_status add_mode(const struct ddp_train_plan *plan,
+                                const struct ddp_mode_setup *setup, struct ddp_memory *memory)
+{
+    const struct ddp_mode_place place = {
+        .kind = plan->mode,
+        .workers = processes_of(plan),
+        .host_memory = plan->device.host_memory,
+    };
+    enum ddp_status status = ddp_mode_plan_memory(setup, &place, -1, &memory->worker);
+    if (status != DDP_OK)
+        return status;
+    ddp_mode_plan_traffic(setup, &place, &memory->traffic);
+    const int processes = place.workers;
+    if (place.host_memory) {
+        set_mode_parts(memory->unit, &memory->worker, 1);
+        set_mode_parts(memory->host, &memory->worker, processes);
+        return DDP_OK;
+    }
+    memory->host[DDP_MEMORY_GRADIENTS] = processes * (double)memory->worker.locked;
+    if (plan->mode == DDP_MODE_DP) {
+        struct ddp_mode_memory fullest = {0};
+        status = fullest_device(setup, &place, &fullest);
+        set_mode_parts(memory->unit, &fullest, 1);
+        return status;
+    }
+    set_mode_parts(memory->unit, &memory->worker, plan->gpu_workers > 1 ? plan->gpu_workers : 1);
+    return DDP_OK;
+}
+
+/* NCCL adds sums up in a fixed tree: a rank receives the others' parts of its slice of a bucket
+ * (cuda/nccl_exchange.c), unless NCCL reduces itself. Its own buffers are not known. */
+static double scratch_bytes(const struct ddp_train_plan *plan, const struct ddp_mode_setup *setup,
+                            bool fast)
+{
+    const int workers = processes_of(plan);
+    const double flat = (double)ddp_graph_flat_count(setup->graph) * sizeof(float);
+    if (workers == 1 || plan->device.host_memory || fast)
+        return 0;
+    const double bucket = fmin(flat, (double)setup->bucket_bytes);
+    const double needed = (ceil(bucket / workers) + SCRATCH_GRAIN) * (workers - 1);
+    double room = SCRATCH_LEAST;
+    while (room < needed)
+        room *= 2;
+    return room;
+}
+
+static enum ddp_status add_evaluation(const struct ddp_run *run, const struct ddp_train_plan *plan,
+                                      const struct ddp_model_config *config,
+                                      struct ddp_memory *memory)
+{
+    const bool host_memory = plan->device.host_memory;
+    size_t device = 0, host = 0;
+    if (!run->test || ddp_dataset_info(run->test)->label_count == 0)
+        return DDP_OK;
+    enum ddp_status status =
+        ddp_train_evaluator_memory(plan->model, config, ddp_dataset_info(run->test),
+                                   processes_of(plan), host_memory, &device, &host);
+    memory->unit[DDP_MEMORY_EVALUATION] = (double)device + (host_memory ? (double)host : 0);
+    memory->host[DDP_MEMORY_EVALUATION] =
+        processes_of(plan) * ((double)host + (host_memory ? (double)device : 0));
+    return status;
+}
+
+/* Checkpoints are written from a copy of weights and state, the other files from one of the
+ * weights; a GPU's weights are made in the host's memory. All of that is rank 0's. */
+static double copies_bytes(const struct ddp_run *run, const struct ddp_train_plan *plan,
+                           const struct ddp_mode_setup *setup)
+{
+    const struct ddp_train_options *options = run->options;
+    const double flat = (double)ddp_graph_flat_count(setup->graph) * sizeof(float);
+    int states = 0;
+    (void)ddp_optimizer_states(&plan->optimizer, &states);
+    if (options->checkpoint)
+        return (1 + states) * flat;
+    return options->save || options->export_path || !plan->device.host_memory ? flat : 0;
+}
+
+/* What a process holds in the host's memory whatever its mode. */
+static void add_process(const struct ddp_run *run, const struct ddp_train_plan *plan,
+                        const struct ddp_mode_setup *setup, struct ddp_memory *memory)
+{
+    const struct ddp_dataset_info *info = ddp_dataset_info(run->data);
+    const int64_t shards = plan->local_shards * plan->replicas;
+    int depth = ddp_run_loader_depth(plan);
+    if (depth == 0)
+        depth = (int)shards * 2 + (int)run->options->data_threads;
+    const double orders = plan->sampler.shuffle ? 2.0 * sizeof(uint32_t) : 0;
+    const double each[] = {
+        [DDP_MEMORY_BATCHES] = (double)ddp_loader_slot_bytes(info, plan->batch_size) * depth +
+                               orders * (double)info->sample_count,
+        [DDP_MEMORY_DATA] = (double)info->memory_bytes,
+        [DDP_MEMORY_COPIES] = copies_bytes(run, plan, setup),
+        [DDP_MEMORY_PROGRAM] = (double)run->program_bytes,
+    };
+    const bool host = plan->device.host_memory;
+    for (int part = DDP_MEMORY_BATCHES; part < DDP_MEMORY_PARTS; part++) {
+        const bool once = part == DDP_MEMORY_COPIES;
+        memory->host[part] = each[part] * (once ? 1 : processes_of(plan));
+        memory->unit[part] = host ? each[part] : 0;
+    }
+    memory->unit[DDP_MEMORY_EXCHANGE] = scratch_bytes(plan, setup, run->options->fast);
+    if (!host)
+        memory->unit[DDP_MEMORY_PROGRAM] = run->device_bytes;
+}
+
+static enum ddp_status add_all(const struct ddp_run *run, const struct ddp_train_plan *plan,
+                               const struct ddp_model_config *config,
+                               const struct ddp_mode_setup *setup, struct ddp_memory *memory)
+{
+    enum ddp_status status = add_mode(plan, setup, memory);
+    if (status == DDP_OK)
+        status = add_evaluation(run, plan, config, memory);
+    if (status != DDP_OK)
+        return status;
+    add_process(run, plan, setup, memory);
+    for (int part = 0; part < DDP_MEMORY_PARTS; part++) {
+        memory->unit_total += memory->unit[part];
+        memory->host_total += memory->host[part];
+    }
+    return DDP_OK;
+}
+
+enum ddp_status ddp_memory_plan(const struct ddp_run *run, const struct ddp_train_plan *plan,
+                                const struct ddp_model_config *config, struct ddp_memory *memory)
+{
+    struct ddp_model_config whole = *config, tail = *config;
+    ddp_graph *graph = NULL, *tail_graph = NULL;
+    *memory = (struct ddp_memory){0};
+    whole.batch = plan->batch_size;
+    tail.batch = plan->tail_rows;
+    enum ddp_status status = ddp_model_build(&graph, plan->model, &whole);
+    if (status == DDP_OK && ddp_train_plan_has_tail(plan))
+        status = ddp_model_build(&tail_graph, plan->model, &tail);
+    if (status == DDP_OK) {
+        const struct ddp_mode_setup setup =
+            ddp_run_mode_setup(run, plan, graph, tail_graph, config->compute);
+        status = add_all(run, plan, &whole, &setup, memory);
+    }
+    ddp_graph_destroy(tail_graph);
+    ddp_graph_destroy(graph);
+    return status;
+}
+
+/* --- does it fit, and what would -------------------------------------------------------------- */
+
+bool ddp_memory_fits(const struct ddp_train_plan *plan, const struct ddp_memory *memory,
+                     const struct ddp_memory_limits *limits)
+{
+    return memory->host_total <= limits->host &&
+           (plan->device.host_memory || memory->unit_total <= limits->unit);
+}
+
+void ddp_memory_set_batch(const struct ddp_run *run, struct ddp_train_plan *plan, int64_t batch)
+{
+    const int64_t samples = ddp_sampler_shard_samples(&plan->sampler);
+    plan->batch_size = plan->tail_rows = batch;
+    if (ddp_dataset_info(run->data)->planned)
+        return;
+    plan->steps_per_epoch = ddp_loader_steps_per_epoch(&plan->sampler, batch);
+    plan->tail_rows = samples - (plan->steps_per_epoch - 1) * batch;
+    if (!run->options->steps)
+        plan->total_steps = plan->steps_per_epoch;
+}
+
+/* Does it fit with this batch? What cannot be built does not. */
+static enum ddp_status try_batch(const struct ddp_run *run, struct ddp_train_plan *plan,
+                                 const struct ddp_model_config *config,
+                                 const struct ddp_memory_limits *limits, int64_t batch,
+                                 struct ddp_memory *memory, bool *fits)
+{
+    char message[256];
+    ddp_memory_set_batch(run, plan, batch);
+    if (batch > 1)
+        ddp_log_hold(message, sizeof message);
+    enum ddp_status status = ddp_memory_plan(run, plan, config, memory);
+    ddp_log_hold(NULL, 0);
+    *fits = status == DDP_OK && ddp_memory_fits(plan, memory, limits);
+    return batch > 1 ? DDP_OK : status;
+}
+
+enum ddp_status ddp_memory_largest_batch(const struct ddp_run *run, struct ddp_train_plan *plan,
+                                         const struct ddp_model_config *config,
+                                         const struct ddp_memory_limits *limits,
+                                         struct ddp_memory *memory, int64_t *batch)
+{
+    const int64_t samples = ddp_sampler_shard_samples(&plan->sampler);
+    const bool planned = ddp_dataset_info(run->data)->planned;
+    const int64_t most = planned || samples > BATCH_MAX ? BATCH_MAX : samples;
+    int64_t low = 0, high = most + 1; /* the one fits, the other does not */
+    for (int64_t next = 1; low + 1 < high;) {
+        struct ddp_memory with;
+        bool fits;
+        enum ddp_status status = try_batch(run, plan, config, limits, next, &with, &fits);
+        if (status != DDP_OK)
+            return status;
+        if (fits || next == 1)
+            *memory = with;
+        if (fits)
+            low = next;
+        else
+            high = next;
+        next = high > most ? (2 * low < most ? 2 * low : most) : low + (high - low) / 2;
+    }
+    *batch = low;
+    ddp_memory_set_batch(run, plan, low > 0 ? low : 1);
+    return DDP_OK;
+}
+
+void ddp_memory_of_device(ddp_device *device, struct ddp_memory_limits *limits, double *used)
+{
+    size_t total, unused;
+    limits->host = (double)ddp_memory_total();
+    limits->unit = INFINITY;
+    *used = 0;
+    if (!device || ddp_device_host_memory(device) ||
+        ddp_device_memory(device, &total, &unused) != DDP_OK)
+        return;
+    limits->unit = (double)total;
+    *used = (double)total - (double)unused;
+}
+
+/* --- refusing --------------------------------------------------------------------------------- */
+
+/* What would make the run fit: a list of options, each enough by itself. */
+struct advice {
+    char text[256];
+    size_t used;
+};
+
+static void advise(struct advice *advice, const char *format, ...) DDP_PRINTF(2, 3);
+
+static void advise(struct advice *advice, const char *format, ...)
+{
+    va_list args;
+    char item[64];
+    va_start(args, format);
+    vsnprintf(item, sizeof item, format, args);
+    va_end(args);
+    if (advice->used < sizeof advice->text)
+        advice->used +=
+            (size_t)snprintf(advice->text + advice->used, sizeof advice->text - advice->used,
+                             "%s%s", advice->used ? " or " : "", item);
+}
+
+static bool fits_with(const struct ddp_run *run, const struct ddp_train_plan *plan,
+                      const struct ddp_model_config *config, const struct ddp_memory_limits *limits)
+{
+    struct ddp_memory memory;
+    return ddp_memory_plan(run, plan, config, &memory) == DDP_OK &&
+           ddp_memory_fits(plan, &memory, limits);
+}
+
+static void advise_batch(const struct ddp_run *run, const struct ddp_memory_limits *limits,
+                         struct advice *advice)
+{
+    struct ddp_train_plan plan = run->plan;
+    struct ddp_memory memory;
+    int64_t batch;
+    if (ddp_memory_largest_batch(run, &plan, &run->model_config, limits, &memory, &batch) ==
+            DDP_OK &&
+        batch > 0)
+        advise(advice, "--batch-size %" PRId64, batch);
+}
+
+static void find_advice(const struct ddp_run *run, const struct ddp_memory_limits *limits,
+                        struct advice *advice)
+{
+    const int units = ddp_train_plan_units(&run->plan);
+    struct ddp_train_plan plan = run->plan;
+    struct ddp_model_config config = run->model_config;
+    advise_batch(run, limits, advice);
+    if (plan.lanes > units) {
+        ddp_train_plan_lanes(&plan, 1);
+        if (fits_with(run, &plan, &config, limits))
+            advise(advice, "--lanes 1");
+        plan = run->plan;
+    }
+    if (plan.mode == DDP_MODE_DDP && units > 1 && !plan.zero && run->options->check_replicas == 0) {
+        plan.zero = true;
+        plan.shared_weights = plan.device.host_memory;
+        if (fits_with(run, &plan, &config, limits))
+            advise(advice, "--zero 1");
+        plan = run->plan;
+    }
+    if (!plan.device.host_memory && config.compute == DDP_F32) {
+        ddp_train_config_dtype(&config, &plan, true);
+        if (fits_with(run, &plan, &config, limits))
+            advise(advice, "--dtype bf16");
+    }
+    if (advice->used == 0)
+        advise(advice, "a smaller model%s%s",
+               plan.device.host_memory && units > 1 ? ", or fewer " : "",
+               !plan.device.host_memory || units == 1 ? ""
+               : plan.mode == DDP_MODE_DP             ? "replicas"
+                                                      : "workers");
+}
+
+enum ddp_status ddp_memory_check(const struct ddp_run *run)
+{
+    const struct ddp_train_plan *plan = &run->plan;
+    const int64_t units = ddp_train_plan_units(plan), lanes = plan->lanes / units;
+    const struct ddp_memory_limits limits = {INFINITY, (double)ddp_memory_total()};
+    const char *unit = plan->mode == DDP_MODE_DP ? "replica" : "worker";
+    struct ddp_memory memory;
+    enum ddp_status status = ddp_memory_plan(run, plan, &run->model_config, &memory);
+    if (status != DDP_OK || ddp_memory_fits(plan, &memory, &limits))
+        return status;
+    struct advice advice = {.used = 0};
+    find_advice(run, &limits, &advice);
+    const int arrays = 1 + ddp_lanes_partials(lanes);
+    return ddp_fail(DDP_ERR_MEMORY,
+                    "out of memory: %" PRId64 " %s%s with %" PRId64
+                    " parameters and batches of %" PRId64
+                    " need %.1f GB, and there are %.1f GB: use %s (gradients take %.1f GB of it, "
+                    "in %d array%s each for %" PRId64 " lane%s; see --plan)",
+                    units, unit, units == 1 ? "" : "s", ddp_graph_element_count(run->graph),
+                    plan->batch_size, memory.host_total / 1e9, limits.host / 1e9, advice.text,
+                    memory.host[DDP_MEMORY_GRADIENTS] / 1e9, arrays, arrays == 1 ? "" : "s", lanes,
+                    lanes == 1 ? "" : "s");
+}
+
+/* A GPU is known to be too small only when it is: what it had before is asked for anew. */
+enum ddp_status ddp_memory_explain(const struct ddp_run *run, const char *message)
+{
+    struct ddp_run after = *run;
+    struct ddp_memory_limits limits;
+    struct ddp_memory memory;
+    struct advice advice = {.used = 0};
+    ddp_device *device = NULL;
+    char held[256];
+    if (run->plan.device.host_memory)
+        return ddp_fail(DDP_ERR_MEMORY, "%s", message);
+    ddp_log_hold(held, sizeof held);
+    enum ddp_status status =
+        ddp_device_open(&device, run->plan.device.name, run->plan.devices[0], 1);
+    if (status == DDP_OK)
+        ddp_memory_of_device(device, &limits, &after.device_bytes);
+    if (status == DDP_OK)
+        status = ddp_memory_plan(&after, &after.plan, &after.model_config, &memory);
+    if (status == DDP_OK)
+        find_advice(&after, &limits, &advice);
+    ddp_device_close(device);
+    ddp_log_hold(NULL, 0);
+    if (status != DDP_OK || ddp_memory_fits(&after.plan, &memory, &limits))
+        return ddp_fail(DDP_ERR_MEMORY, "%s", message);
+    return ddp_fail(DDP_ERR_MEMORY, "%s (planned: %.1f of %.1f GB; use %s; see --plan)", message,
+                    memory.unit_total / 1e9, limits.unit / 1e9, advice.text);
+}

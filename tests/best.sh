@@ -98,6 +98,9 @@ expect "the same without a break" 0 '' "$trainer" $common --steps $((best + 10))
 cmp -s "$work/f" "$work/g" || fail "resume from the best: other bits"
 expect "load the best" 0 '' "$trainer" $common --steps 1 --lr 0 --weight-decay 0 --load "$dir/best" --save "$work/f"
 cmp -s "$work/f" "$work/first.best" || fail "load the best: other weights"
+expect "evaluate the best" 0 '' "$ddprun" -n 2 trainer $common --eval-only --load "$dir/best" --log "$work/only"
+only=$(sed -n 's/.*"event":"evaluation".*"test_loss":\([-0-9.e+]*\).*/\1/p' "$work/only")
+[ "$only" = "$(sed -n "s/^$best \([^ ]*\) .*/\1/p" "$work/evaluations")" ] || fail "evaluate the best: a loss of $only: $(cat "$work/evaluations")"
 
 # --- what cannot be compared, or is not there -------------------------------------------------------------------
 

@@ -36,7 +36,7 @@ same "JSON lines, compressed" $text --data "$work/lines.jsonl.gz"
 same "a pattern of texts" $text --data "$work/joined.tx?"
 cp "$work/texts/a.txt" "$work/sets/train"
 cp "$work/texts/deep/b.txt" "$work/sets/val"
-expect "directories for both sets" 0 'note: .*sets: 1 text for training, 1 for evaluation' \
+expect "directories for both sets" 0 'note: .*sets: 1 text, 3893 bytes for training, 1 for evaluation' \
     $trainer --model gpt2 --layers 1 --heads 1 --channels 8 --seq-len 16 --steps 2 --data "$work/sets"
 grep -q '^test ' "$work/out" || fail "directories for both sets: no evaluation"
 echo '{"text": 3}' >>"$work/lines.jsonl"

@@ -39,6 +39,7 @@ struct ddp_dataset_options {
     const char *val;  /* the same for the test set; NULL: as the source finds it */
     /* Cut a test part off: this share of the samples (below 1), or this many. 0: none. */
     double val_split;
+    bool unlabelled;     /* the test set needs no labels */
     bool normalize;      /* numbers to mean 0 and deviation 1 (data/normalize.h) */
     int64_t class_count; /* classes, or tokens of the vocabulary, that labels may name; 0: as the
                             source says */

@@ -167,6 +167,12 @@ refuse "tokens that do not fit" \
     'tokens do not fit the model of --load hf: beyond.bin: token 0 is 511: the vocabulary has 256 tokens, from 0: .* without --load' \
     --load hf --data beyond.bin
 
+# Evaluation of bytes as tokens says nothing.
+refuse "tokens and a text" '--val text is a text, and --data tokens.bin is a file of tokens: both must be' --data tokens.bin --val text --eval $tiny
+refuse "a text and tokens" '--val beyond.bin is a file of tokens, and --data text is a text' --data text --val beyond.bin --eval $tiny
+expect "two texts" 0 'test accuracy' "$trainer" --data text --val text --steps 1 $tiny --threads 1
+expect "two files of tokens" 0 'test accuracy' "$trainer" --data tokens.bin --val tokens.bin --vocab-size 300 --steps 1 $tiny --threads 1
+
 # --- checkpoints that are damaged, and what holds no weights ----------------------------------------------------
 
 cp -r run damaged

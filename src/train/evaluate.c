@@ -223,7 +223,8 @@ enum ddp_status ddp_train_evaluator_memory(const struct ddp_model *model,
                                            const struct ddp_dataset_info *test, int ranks,
                                            bool host_memory, size_t *device, size_t *host)
 {
-    const int64_t rows = rows_of_batch(test, config->batch), count = test->sample_count;
+    const int64_t rows = rows_of_batch(test, config->batch);
+    const int64_t count = test->planned ? rows * ranks : test->sample_count;
     const int64_t whole = count / rows, tail = count % rows;
     const size_t labels = (size_t)(rows * test->label_count) * sizeof(int32_t);
     enum ddp_status status = DDP_OK;

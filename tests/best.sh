@@ -63,6 +63,9 @@ for start in "$ddprun -n 2 trainer" "$ddprun -n 4 trainer --zero 0" "$trainer --
     agrees "${start#"$top/"}" $start $ends $keeps
 done
 
+expect "the plan" 0 '^test     every 10 steps, 4 of 49 samples, early end after 3 that are not better$' \
+    "$trainer" $ends --eval-steps 2 --plan
+
 # --- resumed: before the best, at it, after it, at the end ------------------------------------------------------
 
 for step in 10 $((best - 10)) "$best" $((best + 10)) $((best + 20)); do
@@ -86,7 +89,7 @@ expect "resume from the best" 0 "resumed from $dir/best: $best of $((best + 10))
     "$trainer" $common --steps $((best + 10)) --resume-from "$dir/best" --save "$work/f"
 expect "the same without a break" 0 '' "$trainer" $common --steps $((best + 10)) --save "$work/g"
 cmp -s "$work/f" "$work/g" || fail "resume from the best: other bits"
-expect "load the best" 0 '' "$trainer" $common --steps 1 --lr 0 --weight-decay 0 --load "$dir/best/model.safetensors" --save "$work/f"
+expect "load the best" 0 '' "$trainer" $common --steps 1 --lr 0 --weight-decay 0 --load "$dir/best" --save "$work/f"
 cmp -s "$work/f" "$work/first.best" || fail "load the best: other weights"
 
 # --- what cannot be compared, or is not there -------------------------------------------------------------------

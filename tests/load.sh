@@ -70,6 +70,10 @@ done
 train --hidden 7,5 --data small.npy,small-y.npy --save mlp.safetensors
 expect "a resnet of larger images" 0 '' "$trainer" $few --data large.npy,large-y.npy --load resnet.safetensors
 
+# A plan needs no data: the weights know the samples.
+expect "a plan of a gpt2" 0 'none: samples of 24 tokens, of 256' "$trainer" --plan --load run
+expect "a plan of a cnn" 0 'none: samples of .*3.*8.*8.*2 classes' "$trainer" --plan --load cnn.safetensors
+
 # --- what contradicts it ----------------------------------------------------------------------------------------
 
 refuse() {

@@ -17,6 +17,7 @@
 #include "train/memory.h"
 #include "train/outputs.h"
 #include "train/plan_memory.h"
+#include "train/predict.h"
 #include "weights/weights.h"
 
 #include <inttypes.h>
@@ -37,7 +38,7 @@ static enum ddp_status check_fit(const struct ddp_run *run)
     if (!options->custom && tokens != (model->x_dtype == DDP_I32))
         return ddp_fail(DDP_ERR_INVALID, "%s holds %s, and the model %s learns from %s", where,
                         tokens ? "tokens" : "numbers", model->name, tokens ? "numbers" : "tokens");
-    if (model->labels && info->label_count == 0)
+    if (model->labels && info->label_count == 0 && !ddp_train_evaluates_only(options))
         return ddp_fail(DDP_ERR_INVALID, "%s has no labels, and the model %s needs them", where,
                         model->name);
     static const char *const of_tokens[] = {"seq-len", "tokens", "vocab-size"};
@@ -48,28 +49,6 @@ static enum ddp_status check_fit(const struct ddp_run *run)
     return DDP_OK;
 }
 
-/* Classes, or tokens of the vocabulary, of a model that is there before the data; 0: it follows them.
- */
-static int64_t model_classes(const struct ddp_run *run)
-{
-    if (run->options->config)
-        return run->hf_config.shape.vocabulary;
-    return run->load.model ? run->load.config.classes : 0;
-}
-
-/* Such a model may have fewer positions than a sample has by default. */
-static int64_t sequence_length(const struct ddp_run *run)
-{
-    const struct ddp_train_options *options = run->options;
-    int64_t context = 0;
-    if (options->config)
-        context = run->hf_config.shape.context;
-    else if (run->load.model == &ddp_model_gpt2)
-        context = ddp_gpt2_in(&run->load.config)->context;
-    const bool shorter = context > 0 && context < options->seq_len;
-    return shorter && !ddp_train_given(options, "seq-len") ? context : options->seq_len;
-}
-
 /* Would the bytes of a text be taken for tokens of another kind, or are tokens beyond the model's
  * vocabulary? A few samples tell which a file without a header has. */
 static enum ddp_status check_vocabulary(const struct ddp_run *run)
@@ -77,7 +56,7 @@ static enum ddp_status check_vocabulary(const struct ddp_run *run)
     const struct ddp_train_options *options = run->options;
     const struct ddp_dataset_info *info = ddp_dataset_info(run->data);
     const int64_t last = info->sample_count - 1, samples[] = {0, last / 2, last};
-    const int64_t vocabulary = model_classes(run);
+    const int64_t vocabulary = ddp_run_model_classes(run);
     const char *flag = options->config ? "config" : "load";
     const char *path = options->config ? options->config : options->load;
     char unsaid[1024];
@@ -123,9 +102,10 @@ static enum ddp_status open_data(struct ddp_run *run)
         .path = options->data,
         .val = options->val,
         .val_split = options->val_split,
+        .unlabelled = options->predict && !options->eval_only,
         .normalize = options->normalize,
-        .class_count = options->vocab_size ? options->vocab_size : model_classes(run),
-        .seq_len = sequence_length(run),
+        .class_count = options->vocab_size ? options->vocab_size : ddp_run_model_classes(run),
+        .seq_len = ddp_run_sequence_length(run),
         .tokens = (enum ddp_token_kind)options->tokens,
         .data_size = options->data_size,
         .seed = options->seed,
@@ -140,11 +120,11 @@ static enum ddp_status open_data(struct ddp_run *run)
     if (status == DDP_OK)
         status = check_fit(run);
     if (status == DDP_OK)
+        status = check_vocabulary(run);
+    if (status == DDP_OK)
         status = ddp_run_check_evaluation(run);
     if (status == DDP_OK && run->plan.rank == 0)
         status = ddp_train_data_notes(options, run->data, run->test);
-    if (status == DDP_OK)
-        status = check_vocabulary(run);
     if (status == DDP_OK)
         status = ddp_train_plan_steps(&run->plan, options, ddp_dataset_info(run->data));
     return status;
@@ -179,6 +159,8 @@ static enum ddp_status build_model(struct ddp_run *run)
     for (int i = 0; i < info->dim_count; i++)
         config->dims[i] = info->dims[i];
     ddp_train_config_dtype(config, &run->plan, options->dtype == DDP_TRAIN_BF16);
+    if (ddp_train_evaluates_only(options) && config->classes < run->load.config.classes)
+        config->classes = run->load.config.classes; /* of samples without labels */
     enum ddp_status status = ddp_run_apply_config(run, config);
     if (status == DDP_OK)
         status = ddp_model_configure(run->plan.model, config);
@@ -290,9 +272,11 @@ static enum ddp_status create_evaluator(struct ddp_run *run)
         .config = &run->model_config,
         .test = run->test,
         .samples = run->plan.eval_samples,
+        .confusion = run->options->report.verbose,
         .threads = (int)run->options->data_threads,
     };
-    if (!run->test || ddp_dataset_info(run->test)->label_count == 0)
+    const bool wanted = run->options->eval_only || !run->options->predict;
+    if (!wanted || !run->test || ddp_dataset_info(run->test)->label_count == 0)
         return DDP_OK;
     return ddp_train_evaluator_create(&run->evaluator, &setup);
 }
@@ -364,9 +348,15 @@ enum ddp_status ddp_run_open(struct ddp_run *run)
         status = ddp_load_choose_model(&run->load, run->options);
     if (status == DDP_OK)
         status = ddp_train_plan_workers(&run->plan, options, run->job, launched);
+    if (status == DDP_OK)
+        status = ddp_run_check_prediction(run);
     if (status == DDP_OK && run->plan.rank == 0)
-        status = ddp_train_check_outputs(options);
-    if (status == DDP_OK && options->save && run->plan.rank == 0)
+        status = ddp_train_check_outputs(options, run->out);
+    if (status == DDP_OK && ddp_train_evaluates_only(options))
+        run->plan.optimizer = (struct ddp_optimizer_config){.name = "sgd"}; /* without a state */
+    if (status == DDP_OK && options->predict && !options->plan && run->plan.rank == 0)
+        status = ddp_train_weights_check_path(options->predict);
+    if (status == DDP_OK && options->save && !options->plan && run->plan.rank == 0)
         status = ddp_train_weights_check_path(options->save);
     /* A plan reads a checkpoint, and leaves nothing behind. */
     const bool resumes = options->resume || options->resume_from;
@@ -401,7 +391,7 @@ enum ddp_status ddp_run_open(struct ddp_run *run)
         status = ddp_run_best_open(run);
     if (status == DDP_OK)
         status = ddp_run_sample_open(run);
-    if (status == DDP_OK)
+    if (status == DDP_OK && !ddp_train_evaluates_only(options))
         status = ddp_run_open_loader(run, run->first_step, ddp_run_loader_depth(&run->plan),
                                      &run->loader);
     return status;

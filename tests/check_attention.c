@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
  * Causal attention: against the reference in double, gradients by differences, the future has no
- * say, bits over thread counts, large scores. */
+ * say, bits over thread counts, large scores; with a cache, against the attention without one. */
 #include "config.h"
 
 #include "kernels/attention/attention.h"
+#include "kernels/attention/cached.h"
 #include "tests/kernels_test.h"
 #include "tests/reference/reference.h"
 
@@ -226,6 +227,113 @@ START_TEST(test_nan)
 }
 END_TEST
 
+/* --- with a cache --- */
+
+/* Positions [first, first + count) of samples [sample, sample + samples) of the layer, after those
+ * before them. */
+static void run_cached(const struct layer *layer, int64_t sample, int64_t samples, int64_t first,
+                       int64_t count, float *cache, float *y, ddp_pool *pool, bool reference)
+{
+    const int64_t c = layer->heads * layer->size, capacity = layer->length + 3;
+    const int64_t stride = 2 * c * capacity + 5;
+    float *qkv = array_of(samples * count * 3 * c), *out = array_of(samples * count * c);
+    for (int64_t b = 0; b < samples; b++)
+        memcpy(qkv + b * count * 3 * c, layer->qkv + ((sample + b) * layer->length + first) * 3 * c,
+               (size_t)(count * 3 * c) * sizeof *qkv);
+    const struct ddp_attention_cached args = {.batch = samples,
+                                              .length = count,
+                                              .heads = layer->heads,
+                                              .head_size = layer->size,
+                                              .past = first,
+                                              .capacity = capacity,
+                                              .cache_stride = stride,
+                                              .qkv = qkv,
+                                              .cache = cache + sample * stride,
+                                              .y = out};
+    ck_assert_int_eq(
+        (reference ? ddp_attention_cached_reference : ddp_attention_cached)(&args, pool), DDP_OK);
+    for (int64_t b = 0; b < samples; b++)
+        memcpy(y + ((sample + b) * layer->length + first) * c, out + b * count * c,
+               (size_t)(count * c) * sizeof *y);
+    array_free(qkv, samples * count * 3 * c);
+    array_free(out, samples * count * c);
+}
+
+/* The first `prefix` positions at once, the others one by one, alone or all samples together. */
+static void run_positions(const struct layer *layer, int64_t prefix, bool alone, float *cache,
+                          float *y, ddp_pool *pool, bool reference)
+{
+    const int64_t samples = alone ? 1 : layer->batch;
+    for (int64_t b = 0; b < layer->batch; b += samples)
+        for (int64_t t = 0; t < layer->length; t += t == 0 ? prefix : 1)
+            run_cached(layer, b, samples, t, t == 0 ? prefix : 1, cache, y, pool, reference);
+}
+
+START_TEST(test_cached)
+{
+    const int64_t *s = shapes[_i];
+    random_seed((uint64_t)_i);
+    struct layer layer = layer_of(s, false);
+    const int64_t n = layer.count, prefix = s[1] > 40 ? s[1] - 20 : s[1] > 1 ? s[1] / 2 : 1;
+    const int64_t room = s[0] * (2 * s[2] * s[3] * (s[1] + 3) + 5);
+    float *caches[3], *ys[3];
+    for (int i = 0; i < 3; i++) {
+        caches[i] = array_of(room);
+        memset(caches[i], 0xff, (size_t)room * sizeof **caches); /* NaN: what is read was written */
+        ys[i] = array_of(n);
+    }
+    run_forward(&layer, NULL, true);
+    run_positions(&layer, prefix, false, caches[0], ys[0], NULL, true);
+    run_positions(&layer, prefix, false, caches[1], ys[1], pools[0], false);
+    run_positions(&layer, prefix, true, caches[2], ys[2], pools[POOLS - 1], false);
+    ck_assert(largest_difference(ys[0], layer.y, n) <= 1e-6);
+    const double worst = largest_difference(ys[1], layer.y, n);
+    ck_assert_msg(worst <= 4e-6, "with a cache off by %g", worst);
+    ck_assert_msg(same_bits(ys[1], ys[2], n), "other bits alone, or on other threads");
+    ck_assert_msg(same_bits(caches[0], caches[1], room), "other keys and values");
+    for (int i = 0; i < 3; i++) {
+        array_free(caches[i], room);
+        array_free(ys[i], n);
+    }
+    layer_free(&layer);
+}
+END_TEST
+
+START_TEST(test_cached_arguments)
+{
+    float v[6] = {1, 2, 3, 4, 5, 6}, y[4], cache[16] = {0};
+    const struct ddp_attention_cached good = {.batch = 1,
+                                              .length = 1,
+                                              .heads = 1,
+                                              .head_size = 2,
+                                              .past = 1,
+                                              .capacity = 2,
+                                              .cache_stride = 8,
+                                              .qkv = v,
+                                              .cache = cache,
+                                              .y = y};
+    struct ddp_attention_cached bad[] = {good, good, good, good, good, good, good, good};
+    bad[0].batch = -1;
+    bad[1].past = -1;
+    bad[2].past = 2; /* full */
+    bad[3].capacity = 4;
+    bad[3].length = 2; /* several after others */
+    bad[4].batch = 2;
+    bad[4].cache_stride = 7; /* of 8 elements each */
+    bad[5].qkv = NULL;
+    bad[6].cache = NULL;
+    bad[7].y = NULL;
+    for (int i = 0; i < 8; i++) {
+        ck_assert_int_eq(ddp_attention_cached(&bad[i], NULL), DDP_ERR_INVALID);
+        ck_assert_int_eq(ddp_attention_cached_reference(&bad[i], NULL), DDP_ERR_INVALID);
+    }
+    ck_assert_int_eq(ddp_attention_cached(&good, NULL), DDP_OK);
+    v[2] = NAN; /* a key: as in the attention without a cache, it is not lost */
+    ck_assert_int_eq(ddp_attention_cached(&good, NULL), DDP_OK);
+    ck_assert(isnan(y[0]) && isnan(y[1]));
+}
+END_TEST
+
 START_TEST(test_arguments)
 {
     float v[6] = {1, 2, 3, 4, 5, 6}, y[2], lse[1], d[6];
@@ -268,5 +376,7 @@ Suite *test_suite(void)
     tcase_add_test(tc, test_large_scores);
     tcase_add_test(tc, test_nan);
     tcase_add_test(tc, test_arguments);
+    tcase_add_loop_test(tc, test_cached, 0, sizeof shapes / sizeof shapes[0]);
+    tcase_add_test(tc, test_cached_arguments);
     return suite;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Whole models on a CUDA device: activations in bf16 beside the CPU's in float32, sums and norms in
- * one pass beside one after another. */
+ * one pass beside one after another, text generated with a cache beside full passes. */
 #include "config.h"
 
 #include "core/memory.h"
@@ -10,6 +10,7 @@
 #include "kernels/bf16.h"
 #include "model/model.h"
 #include "tests/cuda_test.h"
+#include "tests/generate_test.h"
 #include "tests/model_option.h"
 
 #include <math.h>
@@ -222,6 +223,18 @@ START_TEST(the_cpu_refuses_bf16)
 }
 END_TEST
 
+START_TEST(generation_is_near_the_cpu)
+{
+    ddp_device *device;
+    ck_assert_int_eq(ddp_device_open(&device, "cuda", 0, 1), DDP_OK);
+    struct generation g = gen_open(device, 2, 32);
+    gen_check_logits(&g, 1e-5);
+    gen_check_company(&g);
+    gen_close(&g);
+    ddp_device_close(device);
+}
+END_TEST
+
 Suite *test_suite(void)
 {
     cuda_test_begin();
@@ -230,5 +243,6 @@ Suite *test_suite(void)
     tcase_add_loop_test(tc, bf16_activations_are_near_the_cpu, 0, SUBJECTS);
     tcase_add_loop_test(tc, fused_norms_give_the_same_bits, 0, 3);
     tcase_add_test(tc, the_cpu_refuses_bf16);
+    tcase_add_test(tc, generation_is_near_the_cpu);
     return suite;
 }

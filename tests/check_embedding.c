@@ -40,7 +40,11 @@ START_TEST(test_forward)
                                              .wte = wte,
                                              .wpe = with ? wpe : NULL,
                                              .y = expected};
+        args.first = with ? s[4] - s[1] : 0; /* the last positions that fit */
         ck_assert_int_eq(ddp_embedding_forward_reference(&args, NULL), DDP_OK);
+        for (int64_t i = 0; with && i < n; i++) /* by its definition */
+            ck_assert(expected[i] == wte[tokens[i / s[2]] * s[2] + i % s[2]] +
+                                         wpe[(args.first + i / s[2] % s[1]) * s[2] + i % s[2]]);
         for (int pool = 0; pool < POOLS; pool++) {
             float *y = array_of(n);
             args.y = y;
@@ -196,7 +200,8 @@ START_TEST(test_arguments)
                                                .wte = v,
                                                .wpe = v,
                                                .y = y};
-    struct ddp_embedding_forward bad[] = {good, good, good, good, good, good, good, good};
+    struct ddp_embedding_forward bad[] = {good, good, good, good, good, good, good, good},
+                                 late = good;
     bad[0].batch = -1;
     bad[1].length = -1;
     bad[2].features = -1;
@@ -220,6 +225,10 @@ START_TEST(test_arguments)
         ck_assert_int_eq(ddp_embedding_backward(&backward, NULL), DDP_ERR_INVALID);
         ck_assert_int_eq(ddp_embedding_backward_reference(&backward, NULL), DDP_ERR_INVALID);
     }
+    late.first = 1;
+    ck_assert_int_eq(ddp_embedding_forward(&late, NULL), DDP_ERR_INVALID);
+    late.first = -1;
+    ck_assert_int_eq(ddp_embedding_forward(&late, NULL), DDP_ERR_INVALID);
 }
 END_TEST
 

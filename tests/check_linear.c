@@ -355,6 +355,36 @@ START_TEST(test_nan_and_null)
 }
 END_TEST
 
+/* Row by row: a row's bits are its own, in any company. */
+START_TEST(test_rowwise)
+{
+    random_seed((uint64_t)_i);
+    struct layer layer = layer_of(shapes[_i], (enum ddp_activation)(_i % 4), DDP_F32, _i % 2);
+    struct layer first = layer_copy(&layer), other = layer_copy(&layer);
+    struct ddp_linear_forward args = forward_of(&layer);
+    ck_assert_int_eq(ddp_linear_forward_reference(&args, NULL), DDP_OK);
+    args = forward_of(&first);
+    args.rowwise = true;
+    ck_assert_int_eq(ddp_linear_forward(&args, pools[0]), DDP_OK);
+    const int64_t count = layer.rows * layer.out;
+    const double worst = largest_difference(first.y, layer.y, count);
+    ck_assert_msg(worst <= 1e-6 * (double)(layer.in + 10), "off by %g", worst);
+    args = forward_of(&other);
+    args.rowwise = true;
+    args.rows = 1;
+    for (int64_t i = 0; i < layer.rows; i++) {
+        args.x = other.x + i * layer.in;
+        args.y = other.y + i * layer.out;
+        args.pre = other.pre + i * layer.out;
+        ck_assert_int_eq(ddp_linear_forward(&args, pools[POOLS - 1]), DDP_OK);
+    }
+    ck_assert_msg(same_bits(first.y, other.y, count), "other bits alone, or on other threads");
+    layer_free(&layer);
+    layer_free(&first);
+    layer_free(&other);
+}
+END_TEST
+
 START_TEST(test_arguments)
 {
     float v[4] = {1, 2, 3, 4};
@@ -365,7 +395,8 @@ START_TEST(test_arguments)
                                             .x = v,
                                             .weight = v,
                                             .y = v};
-    struct ddp_linear_forward bad[] = {good, good, good, good, good, good, good, good, good};
+    float scratch[64];
+    struct ddp_linear_forward bad[] = {good, good, good, good, good, good, good, good, good, good};
     bad[0].rows = -1;
     bad[1].in = -1;
     bad[2].out = -1;
@@ -375,9 +406,14 @@ START_TEST(test_arguments)
     bad[6].y = NULL;
     bad[7].compute = DDP_I32;
     bad[8].compute = DDP_BF16; /* without scratch memory */
-    for (int i = 0; i < 9; i++) {
+    bad[9].compute = DDP_BF16;
+    bad[9].scratch = scratch;
+    bad[9].rowwise = true;
+    for (int i = 0; i < 10; i++) {
         ck_assert_int_eq(ddp_linear_forward(&bad[i], NULL), DDP_ERR_INVALID);
         ck_assert_int_eq(ddp_linear_forward_reference(&bad[i], NULL), DDP_ERR_INVALID);
+        if (i == 9)
+            break;
         struct ddp_linear_backward backward = {
             .rows = bad[i].rows,
             .in = bad[i].in,
@@ -410,6 +446,7 @@ Suite *test_suite(void)
     tcase_add_test(tc, test_bf16_rounds);
     tcase_add_loop_test(tc, test_gradient, 0, 8);
     tcase_add_test(tc, test_nan_and_null);
+    tcase_add_loop_test(tc, test_rowwise, 0, sizeof shapes / sizeof shapes[0]);
     tcase_add_test(tc, test_arguments);
     return suite;
 }

@@ -7,6 +7,8 @@
 #include "core/append_file.h"
 #include "core/crc32c.h"
 #include "core/hash.h"
+#include "core/log.h"
+#include "core/trace.h"
 #include "runner.h"
 #include "scratch.h"
 
@@ -114,6 +116,79 @@ static void train(const char *log, const char *every)
     ddp_train_destroy(train);
 }
 
+/* The events of a trace, which is whole JSON. */
+static size_t events_of(const char *name)
+{
+    json_error_t error;
+    json_t *events = json_loads(text_of(name), 0, &error);
+    ck_assert_msg(events && json_is_array(events), "no JSON: %s: %s", error.text, text_of(name));
+    const size_t count = json_array_size(events);
+    json_decref(events);
+    return count;
+}
+
+/* Adds `spans` spans to a trace, as one more process of the job. */
+static void add_spans(const char *name, int rank, int spans)
+{
+    ck_assert_int_eq(ddp_trace_open(scratch_path(name), rank, rank == 0), DDP_OK);
+    ck_assert_uint_gt(events_of(name), 0);
+    ddp_trace_set_recording(true);
+    for (int i = 0; i < spans; i++)
+        ddp_trace_end("span", ddp_trace_begin(), "number", i);
+    ddp_trace_flush(true);
+    ck_assert_uint_gt(events_of(name), 0);
+    ddp_trace_close(rank == 0);
+}
+
+#define EVENTS(spans) (size_t)((spans) + 4) /* two of the process, one of a thread, "write trace" */
+
+/* The file is JSON after each write, wherever another process was killed while it wrote. */
+START_TEST(trace_is_json_after_a_torn_write)
+{
+    size_t bytes;
+    add_spans("trace", 0, 3);
+    ck_assert_uint_eq(events_of("trace"), EVENTS(3));
+    add_spans("trace", 1, 5);
+    ck_assert_uint_eq(events_of("trace"), EVENTS(3) + EVENTS(5));
+    const char *text = scratch_read("trace", &bytes);
+    char whole[4096];
+    ck_assert_uint_lt(bytes, sizeof whole);
+    memcpy(whole, text, bytes);
+    for (size_t cut = 200; cut < bytes; cut += 1 + cut % 17) {
+        scratch_write("trace", whole, cut);
+        add_spans("trace", 1, 1);
+        ck_assert_uint_gt(events_of("trace"), EVENTS(1));
+    }
+    /* The first bytes of an event over the array's end. */
+    memcpy(whole + bytes - 3, ",", 1);
+    scratch_write("trace", whole, bytes);
+    add_spans("trace", 1, 0);
+    ck_assert_uint_gt(events_of("trace"), EVENTS(3) + EVENTS(5));
+}
+END_TEST
+
+START_TEST(trace_is_json_on_a_full_disk)
+{
+    struct rlimit limit = {(rlim_t)(600 + 7 * _i), RLIM_INFINITY};
+    signal(SIGXFSZ, SIG_IGN);
+    ddp_log_set_level(DDP_LOG_ERROR); /* the limit cuts what else is written too */
+    add_spans("trace", 0, 2);
+    const char *path = scratch_path("trace");
+    setrlimit(RLIMIT_FSIZE, &limit); /* of this test's process; assertions write files too */
+    const enum ddp_status status = ddp_trace_open(path, 1, false);
+    ddp_trace_set_recording(true);
+    for (int i = 0; i < 10; i++)
+        ddp_trace_end("span", ddp_trace_begin(), "number", i);
+    ddp_trace_close(false);
+    limit.rlim_cur = RLIM_INFINITY;
+    setrlimit(RLIMIT_FSIZE, &limit);
+    ck_assert_int_eq(status, DDP_OK);
+    const size_t events = events_of("trace");
+    ck_assert_uint_ge(events, EVENTS(2));
+    ck_assert_uint_lt(events, EVENTS(2) + EVENTS(10));
+}
+END_TEST
+
 static const char *event_of(const json_t *line)
 {
     return json_string_value(json_object_get(line, "event"));
@@ -175,6 +250,8 @@ Suite *test_suite(void)
     tcase_add_test(tcase, append_file_ends_a_torn_line);
     tcase_add_test(tcase, append_file_keeps_whole_records);
     tcase_add_test(tcase, append_file_names_the_path);
+    tcase_add_test(tcase, trace_is_json_after_a_torn_write);
+    tcase_add_loop_test(tcase, trace_is_json_on_a_full_disk, 0, 40);
     tcase_add_test(tcase, hash_sees_every_bit);
     tcase_add_test(tcase, json_lines_of_a_run);
     suite_add_tcase(suite, tcase);

@@ -301,6 +301,14 @@ START_TEST(bad_archives)
     must_fail(scratch_path("x.npz"), NULL, DDP_ERR_FORMAT, "x.npz",
               "no samples in this archive: it has no arrays; call the samples x");
     must_fail(scratch_path("none.npz"), NULL, DDP_ERR_IO, "none.npz", "No such file");
+    char path[5000];
+    full_path(path, sizeof path, "none-fits.npz");
+    must_fail(
+        path, NULL, DDP_ERR_FORMAT, path,
+        "it has weights float32 of (4, 3); ids int64 of (4,); notes.npy: values of type '<U4' "
+        "cannot be read; call the samples x or x_train");
+    full_path(path, sizeof path, "none-fits-deflated.npz");
+    must_fail(path, NULL, DDP_ERR_FORMAT, path, "it has weights float32 of (4, 3); call");
 }
 END_TEST
 

@@ -55,6 +55,22 @@ for fault in kill stop; do
     grep -q 'restarting all workers' "$work/out" || fail "a worker meets $fault: $(cat "$work/out")"
 done
 
+# Evaluations have the same bits with any number of GPUs, and so have an early end and the best checkpoint.
+head -c 200 "$here/src/mode/ddp.c" >"$work/text"
+ends="--model gpt2 --data $work/text --val $work/text --seq-len 8 --layers 1 --heads 1 --channels 16 --schedule constant --quiet
+    --global-batch 8 --batch-size 2 --lr 0.1 --steps 60 --eval-every 4 --patience 2 --keep-best --keep 1 --checkpoint $dir"
+first=
+state=
+for start in "$trainer" "$ddprun -n 2 $share trainer" "$trainer --mode dp --replicas 2 --devices 0,$((1 % present))"; do
+    rm -rf "$dir"
+    same "an early end, $start" $start $ends $gpu
+    cp "$dir/best/state.json" "$work/state.now"
+    [ -n "$state" ] || cp "$work/state.now" "$work/state"
+    state=yes
+    cmp -s "$work/state.now" "$work/state" || fail "an early end, $start: another best: $(diff "$work/state" "$work/state.now")"
+done
+grep -q '"step": 60,' "$dir"/step-*/state.json && fail "an early end: there was none"
+
 # Workers that hold whole copies of the weights have the same.
 expect "check replicas" 0 '' "$ddprun" -n 2 $share trainer $common $gpu --zero 0 --check-replicas 3
 finish

@@ -342,6 +342,36 @@ START_TEST(test_linear_alignment)
 }
 END_TEST
 
+/* Row by row: near the reference, and the bits of each row alone. */
+START_TEST(test_linear_rowwise)
+{
+    random_seed((uint64_t)_i);
+    const int flags = (_i % 2) | (_i % 3 ? 0 : 8); /* bias; not aligned */
+    struct layer l = layer_of(layers[_i], (enum ddp_activation)(_i % 4), DDP_F32, flags);
+    struct ddp_linear_forward args = {.rows = l.rows, .in = l.in, .out = l.out};
+    linear_forward(&l, false);
+    args.activation = l.activation;
+    args.x = l.x.device;
+    args.weight = l.weight.device;
+    args.bias = l.bias ? l.b.device : NULL;
+    args.y = l.y.device;
+    args.pre = l.pre.device;
+    args.rowwise = true;
+    ck_assert_int_eq(on_cuda->linear_forward(&args, cuda_stream), DDP_OK);
+    pair_near("y", &l.y, 2e-6 * (double)(l.in + 1));
+    float *together = pair_fetch(&l.y);
+    args.rows = 1;
+    for (int64_t i = 0; i < l.rows; i++) {
+        args.x = (float *)l.x.device + i * l.in;
+        args.y = (float *)l.y.device + i * l.out;
+        args.pre = (float *)l.pre.device + i * l.out;
+        ck_assert_int_eq(on_cuda->linear_forward(&args, cuda_stream), DDP_OK);
+    }
+    pair_same("y of single rows", &l.y, together);
+    layer_free(&l);
+}
+END_TEST
+
 /* More columns than there is memory to sum them in. */
 START_TEST(test_linear_wide)
 {
@@ -507,6 +537,61 @@ START_TEST(test_attention_nan)
 }
 END_TEST
 
+/* The first `prefix` positions at once, the others one by one; all samples, or one alone. */
+static void attend_cached(const int64_t *s, int64_t prefix, bool alone, const float *qkv,
+                          float *cache, float *y, bool device)
+{
+    const int64_t c = s[2] * s[3], row = 3 * c, samples = alone ? 1 : s[0];
+    const struct ddp_kernels *table = device ? on_cuda : &ddp_kernels_reference;
+    float *in = array_of(samples * s[1] * row), *out = array_of(samples * s[1] * c);
+    struct ddp_attention_cached args = {.batch = samples, .heads = s[2], .head_size = s[3]};
+    args.capacity = s[1] + 2;
+    args.cache_stride = 2 * c * args.capacity + 3;
+    args.cache = cache;
+    for (int64_t t = 0; t < s[1]; t += args.length) {
+        args.past = t;
+        args.length = t == 0 ? prefix : 1;
+        for (int64_t b = 0; b < samples; b++)
+            memcpy(in + b * args.length * row, qkv + (b * s[1] + t) * row,
+                   (size_t)(args.length * row) * sizeof *in);
+        args.qkv = device ? cuda_floats(in, samples * args.length * row, 0) : in;
+        args.y = device ? cuda_memory((size_t)(samples * args.length * c) * sizeof *out, 0) : out;
+        ck_assert_int_eq(table->attention_cached(&args, device ? cuda_stream : NULL), DDP_OK);
+        if (device)
+            cuda_get(out, args.y, (size_t)(samples * args.length * c) * sizeof *out);
+        for (int64_t b = 0; b < samples; b++)
+            memcpy(y + (b * s[1] + t) * c, out + b * args.length * c,
+                   (size_t)(args.length * c) * sizeof *y);
+    }
+    array_free(in, samples * s[1] * row);
+    array_free(out, samples * s[1] * c);
+}
+
+START_TEST(test_attention_cached)
+{
+    const int64_t *s = attentions[_i], n = s[0] * s[1] * s[2] * s[3];
+    const int64_t prefix = s[1] > 12 ? s[1] - 9 : s[1] > 1 ? s[1] / 2 : 1;
+    const int64_t room = s[0] * (2 * s[2] * s[3] * (s[1] + 2) + 3);
+    random_seed((uint64_t)_i);
+    float *qkv = array_of(3 * n), *y[3] = {array_of(n), array_of(n), array_of(n)};
+    struct pair cache = pair_of(room, 0);
+    for (int64_t i = 0; i < 3 * n; i++)
+        qkv[i] *= 3;
+    attend_cached(s, prefix, false, qkv, cache.host, y[0], false);
+    attend_cached(s, prefix, false, qkv, cache.device, y[1], true);
+    pair_equal("keys and values", &cache);
+    ck_assert(largest_difference(y[1], y[0], n) <= 1e-5);
+    if (n > 0) { /* the first sample, without the others */
+        attend_cached(s, prefix, true, qkv, cache.device, y[2], true);
+        ck_assert(same_bits(y[2], y[1], n / s[0]));
+    }
+    for (int i = 0; i < 3; i++)
+        array_free(y[i], n);
+    array_free(qkv, 3 * n);
+    pair_free(&cache);
+}
+END_TEST
+
 START_TEST(test_attention_refused)
 {
     float some[1];
@@ -514,6 +599,12 @@ START_TEST(test_attention_refused)
     ck_assert_int_eq(on_cuda->attention_forward(&args, cuda_stream), DDP_ERR_UNSUPPORTED);
     args.qkv = NULL;
     ck_assert_int_eq(on_cuda->attention_forward(&args, cuda_stream), DDP_ERR_INVALID);
+    struct ddp_attention_cached cached = {.batch = 1, .length = 1, .heads = 1, .head_size = 257};
+    cached.capacity = 1;
+    cached.qkv = cached.cache = cached.y = some;
+    ck_assert_int_eq(on_cuda->attention_cached(&cached, cuda_stream), DDP_ERR_UNSUPPORTED);
+    cached.capacity = 0;
+    ck_assert_int_eq(on_cuda->attention_cached(&cached, cuda_stream), DDP_ERR_INVALID);
 }
 END_TEST
 
@@ -527,10 +618,12 @@ void cuda_layer_cases(Suite *suite)
     tcase_add_test(tc, test_linear_nan);
     tcase_add_test(tc, test_linear_refused);
     tcase_add_test(tc, test_linear_alignment);
+    tcase_add_loop_test(tc, test_linear_rowwise, 0, (int)(sizeof layers / sizeof *layers));
     tcase_add_test(tc, test_linear_wide);
     tc = cuda_case(suite, "attention");
     tcase_add_loop_test(tc, test_attention, 0, ATTENTIONS);
     tcase_add_loop_test(tc, test_attention_bf16, 0, 2 * ATTENTIONS);
     tcase_add_loop_test(tc, test_attention_nan, 0, 2);
+    tcase_add_loop_test(tc, test_attention_cached, 0, ATTENTIONS);
     tcase_add_test(tc, test_attention_refused);
 }

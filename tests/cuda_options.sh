@@ -73,6 +73,17 @@ for mode in ddp dp accum; do
     cmp -s "$work/f" "$work/first" || fail "$before, then $mode: other bits"
     before=$mode
 done
+# A longer run, planned anew, and interrupted.
+for mode in $modes; do
+    count=$((count + 1))
+    rm -rf "$work/dir" "$work/f"
+    set -- $images --quiet --schedule cosine --checkpoint "$work/dir" --checkpoint-every 2 --keep 0
+    run accum "$@" --steps 3 || fail "3 steps: $(cat "$work/out")"
+    run $mode "$@" --steps 6 --resume --extend --save "$work/longer" || fail "--extend, $mode: $(cat "$work/out")"
+    rm -r "$work/dir/step-00000006"
+    run accum "$@" --steps 6 --resume --save "$work/f" || fail "extended, $mode: $(cat "$work/out")"
+    cmp -s "$work/f" "$work/longer" || fail "--extend, $mode: other bits after an interruption"
+done
 for mode in $modes; do
     count=$((count + 1))
     rm -rf "$work/dir" "$work/log" "$work/f"

@@ -87,6 +87,7 @@ START_TEST(test_embedding)
         args.tokens = tokens;
         args.wte = wte.host;
         args.wpe = way & 1 ? wpe.host : NULL;
+        args.first = way & 1 ? shape[POSITIONS] - shape[LENGTH] : 0;
         args.y = y.host;
         ck_assert_int_eq(ddp_kernels_reference.embedding_forward(&args, NULL), DDP_OK);
         args.tokens = cuda_tokens(tokens, shape);

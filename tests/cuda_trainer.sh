@@ -31,6 +31,27 @@ evaluated "evaluation, bf16, 2 workers" 0 '' $d $mlp --dtype bf16 --steps 3
 evaluated "evaluation, bf16, dp" 0 '' $t $mlp --dtype bf16 $dp --steps 3
 rm "$work/evaluation"
 
+# A model that was trained: the same figures and predictions on one GPU, on two, in both ways, and near the CPU's.
+for dtype in fp32 bf16; do
+    data="$mlp --dtype $dtype"
+    expect "a model, $dtype" 0 'saved' $t $data --steps 5 --verbose --save "$work/w.safetensors"
+    sed -n '/^test accuracy/,/recall/p' "$work/out" >"$work/figures"
+    for how in "$t" "$d" "$t $dp"; do
+        expect "evaluated, $dtype: $how" 0 '' $how $data --eval-only -v --load "$work/w.safetensors" --predict "$work/p.npy"
+        sed -n '/^test accuracy/,/recall/p' "$work/out" | cmp - "$work/figures" || fail "evaluated, $dtype: $how: $(cat "$work/out")"
+        [ -e "$work/first.npy" ] || cp "$work/p.npy" "$work/first.npy"
+        cmp "$work/p.npy" "$work/first.npy" || fail "predictions, $dtype: $how: other bytes"
+    done
+    expect "predictions, CPU, $dtype" 0 '' "$trainer" --device cpu $data --load "$work/w.safetensors" --predict "$work/p.npy"
+    for file in p first; do
+        tail -c +129 "$work/$file.npy" | od -An -v -tf4 -w4 >"$work/$file.txt"
+    done
+    bound=1e-5
+    [ $dtype = fp32 ] || bound=2e-2
+    near "$(wc -l <"$work/p.txt")" $bound "$work/p.txt" "$work/first.txt" || fail "predictions, $dtype: not near the CPU's"
+    rm "$work/first.npy"
+done
+
 # Text: what is likeliest is so everywhere.
 expect "a text model" 0 'saved' $t $gpt2 --steps 8 --lr 1e-2 --no-eval --save "$work/w.safetensors"
 set -- --load "$work/w.safetensors" --prompt "line 7" --generate 12 --temperature 0
@@ -38,6 +59,24 @@ expect "text, CPU" 0 '^line 7' "$trainer" --device cpu "$@"
 cp "$work/out" "$work/said"
 expect "text" 0 '^line 7' $t "$@"
 cmp -s "$work/said" "$work/out" || fail "text: $(cat "$work/out"), not $(cat "$work/said")"
+
+# Several at once, beyond the context; a sample is what it is alone.
+expect "texts" 0 '^--- sample 3 of 3 ---' $t "$@" --generate 40 --temperature 1 --samples 3
+sed -n '2,/^--- sample 2/p' "$work/out" | sed '$d' >"$work/first"
+expect "text alone" 0 '^line 7' $t "$@" --generate 40 --temperature 1
+cmp -s "$work/first" "$work/out" || fail "one of three: $(cat "$work/first"), not $(cat "$work/out")"
+
+# Texts during training change nothing, on one GPU, on two, and in bf16.
+for dtype in fp32 bf16; do
+    set -- $gpt2 --dtype $dtype --steps 4 --no-eval
+    expect "no texts, $dtype" 0 'saved' $t "$@" --acc-steps 2 --save "$work/plain"
+    expect "texts, $dtype" 0 '^--- step 4 ---' $t "$@" --acc-steps 2 --save "$work/told" --sample-every 2 --sample-length 9
+    cmp "$work/plain" "$work/told" || fail "--sample-every changes training in $dtype"
+    grep -A 1 -e '--- step' "$work/out" >"$work/texts"
+    expect "texts, 2 workers, $dtype" 0 '^--- step 4 ---' $d "$@" --save "$work/told" --sample-every 2 --sample-length 9
+    cmp "$work/plain" "$work/told" || fail "--sample-every changes training on 2 workers in $dtype"
+    sed 's/^\[0\] //' "$work/out" | grep -A 1 -e '--- step' | cmp - "$work/texts" || fail "2 workers write another text, $dtype"
+done
 
 # What is printed and written.
 expect "plan" 0 'workers  2 replicas on cuda: ' $t $mlp $dp --plan

@@ -14,4 +14,4 @@ case=$(date +%s)
 echo "cases of number $case"
 "$python" "${srcdir:-.}/tests/golden/generate.py" "$work" "$case" || exit 99
 export DDP_GOLDEN_DIR="$work"
-./check_rng && ./check_sampler && ./check_adamw && ./check_norm && ./check_conv2d && ./check_pool2d && ./check_batch_norm
+./check_rng && ./check_sampler && ./check_split && ./check_adamw && ./check_norm && ./check_conv2d && ./check_pool2d && ./check_batch_norm

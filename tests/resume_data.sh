@@ -32,6 +32,19 @@ expect "other labels" 2 "$refused" $images --data "$work/other" --resume-from "$
 expect "other images, 2 workers" 2 'fingerprint of the data' "$ddprun" -n 2 $images --global-batch 50 --batch-size 25 \
     --data "$work/other" --checkpoint "$work/d" --steps 2 --resume-from "$work/c"
 
+# --- images in files
+"$top/image_tool" "$work/images" 3 20 0 3 1 || exit 99
+folder="$t --model cnn --image-size 16 --batch-size 4 --schedule constant"
+expect "images in files" 0 '' $folder --steps 2 --data "$work/images" --checkpoint "$work/i"
+cp -R "$work/images" "$work/moved"
+expect "the same images elsewhere" 0 '' $folder --steps 3 --data "$work/moved" --resume-from "$work/i"
+expect "images of another size" 2 'cannot resume' $folder --steps 3 --data "$work/images" --resume-from "$work/i" --image-size 17
+cp "$work/moved/stripes-1/004.png" "$work/moved/stripes-1/006.png"
+expect "another image" 2 "$refused" $folder --data "$work/moved" --resume-from "$work/i" --steps 3
+cp "$work/images/stripes-1/006.png" "$work/moved/stripes-1/006.png"
+rm "$work/moved/stripes-2/003.jpg"
+expect "an image less" 2 'cannot resume' $folder --data "$work/moved" --resume-from "$work/i" --steps 3
+
 # --- tokens
 i=0
 while [ $i -lt 100 ]; do

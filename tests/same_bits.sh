@@ -44,6 +44,19 @@ set -- $common --steps 10 --augment crop,flip
 same "augment: 1 worker x 8" "$trainer" "$@" --data-threads 3
 same "augment: 4 workers x 2" "$ddprun" -n 4 trainer "$@"
 same "augment: dp, 2 replicas x 4" "$trainer" --mode dp --replicas 2 "$@" --data-threads 2
+# Images in files, decoded by more than one thread, kept in memory or, the large ones, decoded each time.
+first=
+"$top/image_tool" "$work/images" 3 50 0 3 1 || exit 99
+set -- --data "$work/images" --image-size 20 --model cnn --batch-size 4 --global-batch 32 --steps 8 --no-eval --quiet --threads 1
+same "images: 1 worker x 8" "$trainer" "$@" --data-threads 3
+same "images: 1 worker x 8, one thread" "$trainer" "$@"
+same "images: 4 workers x 2" "$ddprun" -n 4 trainer "$@" --data-threads 2
+same "images: 8 workers x 1, replicas" "$ddprun" -n 8 trainer "$@" --zero 0
+same "images: dp, 4 replicas x 2" "$trainer" --mode dp --replicas 4 "$@" --data-threads 2
+first=
+set -- --data "$work/images" --image-size 800 --hidden none --batch-size 2 --global-batch 8 --steps 2 --no-eval --quiet --threads 1
+same "large images: 1 worker x 4" "$trainer" "$@" --data-threads 3
+same "large images: 2 workers x 2" "$ddprun" -n 2 trainer "$@"
 # Numbers of shards that are not a power of two: one shard a worker, and three aligned blocks of two.
 for shards in 3 5 7; do
     first=

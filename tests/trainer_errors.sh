@@ -25,7 +25,7 @@ expect "zero replicas" 2 'error: .*--replicas 0' $t --mode dp --replicas 0
 expect "zero threads" 2 'error: .*--threads 0' $t --threads 0
 expect "bad augment" 2 'error: .*--augment crop,flop' $t --augment crop,flop
 expect "augment without images" 2 'error: article holds no images' $t $one --augment flip
-expect "tokens for mlp" 2 'error: .*holds tokens.*mlp.*numbers' $t --data "$0"
+expect "tokens for mlp" 2 'error: .*holds tokens.*mlp.*numbers' $t --model mlp --data "$0"
 expect "no labels for mlp" 2 'error: article has no labels.*mlp' $t --dataset article
 expect "unknown dataset" 2 'error: .*--dataset mnist.*idx.*cifar' $t --dataset mnist
 expect "bad hidden" 2 'error: .*--hidden 5,,5' $t --hidden 5,,5
@@ -119,7 +119,8 @@ expect "save" 0 '' $t $one --save "$work/weights"
 expect "load" 0 '' $t $one --load "$work/weights"
 expect "load, missing" 4 'error: .*missing' $t $one --load "$work/missing"
 good_data
-expect "load, another model's" 3 'error: .*weights.*fc1.weight' $t --data "$work/data" --load "$work/weights"
+expect "load, another model's" 2 'error: --model mlp contradicts --load .*weights, which holds the model article' \
+    $t --model mlp --data "$work/data" --load "$work/weights"
 head -c 60 "$work/weights" >"$work/cut"
 expect "load, truncated" 3 'error: .*cut' $t $one --load "$work/cut"
 expect "save, larger" 0 '' $t --data "$work/data" --epochs 1 --save "$work/weights"

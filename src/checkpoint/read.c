@@ -380,3 +380,90 @@ enum ddp_status ddp_checkpoint_read(struct ddp_checkpoint *checkpoint, const cha
         ddp_checkpoint_free(checkpoint);
     return status;
 }
+
+/* --- its weights alone ------------------------------------------------------------------------ */
+
+/* DDP_ERR_FORMAT: the message for that is in `text`, "FILE: reason". */
+static enum ddp_status check_weights(const char *path, char *text, size_t size)
+{
+    struct ddp_checkpoint checkpoint = {0};
+    char reason[DDP_CHECKPOINT_REASON];
+    const char *file = "state.json";
+    const int fd = open_directory(AT_FDCWD, path);
+    bool good = fd >= 0 ? read_state(&checkpoint.state, fd, reason)
+                        : ddp_checkpoint_wrong(reason, "cannot open it: %s", strerror(errno));
+    if (good) {
+        file = ddp_checkpoint_part_names[DDP_CHECKPOINT_MODEL];
+        good = read_part(&checkpoint, fd, DDP_CHECKPOINT_MODEL, reason);
+    }
+    if (fd >= 0)
+        close(fd);
+    free(checkpoint.bytes[DDP_CHECKPOINT_MODEL]);
+    if (good)
+        return DDP_OK;
+    if (strcmp(reason, DDP_CHECKPOINT_NO_MEMORY) == 0)
+        return ddp_fail(DDP_ERR_MEMORY, "%s/%s: %s", path, file, reason);
+    snprintf(text, size, "%s/%s: %s", path, file, reason);
+    return DDP_ERR_FORMAT;
+}
+
+/* The weights' path, if they are whole; *file stays NULL otherwise. */
+static enum ddp_status take_file(char **file, const char *path, char *text, size_t size)
+{
+    enum ddp_status status = check_weights(path, text, size);
+    if (status == DDP_OK &&
+        asprintf(file, "%s/%s", path, ddp_checkpoint_part_names[DDP_CHECKPOINT_MODEL]) < 0) {
+        *file = NULL;
+        status = ddp_fail(DDP_ERR_MEMORY, "out of memory");
+    }
+    return status;
+}
+
+static enum ddp_status find_latest(char **file, const struct ddp_checkpoint_dir *dir, bool tell)
+{
+    int64_t *steps = NULL;
+    size_t count = 0;
+    enum ddp_status status = ddp_checkpoint_dir_list(dir, &steps, &count);
+    for (size_t i = 0; status == DDP_OK && i < count && !*file; i++) {
+        char name[DDP_CHECKPOINT_NAME], text[2 * DDP_CHECKPOINT_REASON], *path;
+        if (asprintf(&path, "%s/%s", dir->path, ddp_checkpoint_name(name, steps[i])) < 0) {
+            status = ddp_fail(DDP_ERR_MEMORY, "out of memory");
+            break;
+        }
+        status = take_file(file, path, text, sizeof text);
+        if (status == DDP_ERR_FORMAT) {
+            if (tell)
+                ddp_log(DDP_LOG_WARNING, "skipped a damaged checkpoint: %s", text);
+            status = DDP_OK;
+        }
+        free(path);
+    }
+    free(steps);
+    if (status == DDP_OK && count > 0 && !*file)
+        status =
+            ddp_fail(DDP_ERR_FORMAT, "%s: all %zu checkpoints there are damaged", dir->path, count);
+    return status;
+}
+
+enum ddp_status ddp_checkpoint_find_weights(char **file, const char *path, bool tell)
+{
+    char text[2 * DDP_CHECKPOINT_REASON];
+    struct ddp_checkpoint_dir dir = {.fd = open_directory(AT_FDCWD, path)};
+    enum ddp_status status = DDP_OK;
+    *file = NULL;
+    if (dir.fd < 0)
+        return ddp_fail_path(path, "open");
+    dir.path = strdup(path);
+    if (!dir.path) {
+        status = ddp_fail(DDP_ERR_MEMORY, "out of memory");
+    } else if (faccessat(dir.fd, "state.json", F_OK, 0) == 0) {
+        status = take_file(file, path, text, sizeof text);
+        if (status == DDP_ERR_FORMAT)
+            (void)ddp_fail(status, "not a complete checkpoint: %s", text);
+    } else {
+        status = find_latest(file, &dir, tell);
+    }
+    close(dir.fd);
+    free(dir.path);
+    return status;
+}

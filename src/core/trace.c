@@ -19,7 +19,9 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #define RING_EVENTS 16384 /* a power of two */
@@ -29,6 +31,10 @@
 #define NAME_BYTES  96
 
 #define TRACKS 16 /* with names of their own */
+
+#define SEPARATOR ",\n" /* behind each event but the last */
+#define ENDING    "\n]\n"
+#define LOCK_MS   5000 /* how long another process may take to write */
 
 static int recording;
 const int *ddp_trace_recording = &recording;
@@ -55,6 +61,7 @@ static struct {
     int fd;
     int rank;
     bool failed, finished;
+    bool closed; /* the array in the file has its end after each write */
     char path[4096];
     int64_t flushed_ns;
     struct {
@@ -144,24 +151,92 @@ static void give_up(void)
             strerror(error));
 }
 
-/* One write, so that lines of several processes never mix. Half of one is taken back. */
+/* To a pipe or a device, or where files cannot be locked: one write, so that lines of several
+ * processes never mix. */
+static bool append_chunk(void)
+{
+    ssize_t n;
+    do
+        n = ddp_write_quietly(trace.fd, trace.chunk, trace.used);
+    while (n < 0 && errno == EINTR);
+    if (n >= 0 && n != (ssize_t)trace.used) {
+        (void)!ftruncate(trace.fd, lseek(trace.fd, 0, SEEK_CUR) - n);
+        errno = ENOSPC;
+    }
+    return n == (ssize_t)trace.used;
+}
+
+static bool lock_file(void)
+{
+    for (int ms = 0; flock(trace.fd, LOCK_EX | LOCK_NB) < 0; ms++) {
+        if ((errno != EWOULDBLOCK && errno != EINTR) || ms == LOCK_MS)
+            return false;
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    return true;
+}
+
+/* Where the last event ends. That is where the array's end stands, unless a process was killed
+ * while it wrote: then what it had written of an event is dropped. */
+static off_t find_last_event(off_t size)
+{
+    static char text[CHUNK_BYTES];
+    const off_t from = size > CHUNK_BYTES ? size - CHUNK_BYTES : 0;
+    const ssize_t ending = sizeof ENDING - 1;
+    if (size < ending)
+        return size;
+    if (pread(trace.fd, text, (size_t)ending, size - ending) != ending ||
+        memcmp(text, ENDING, (size_t)ending) == 0)
+        return size - ending;
+    for (ssize_t at = pread(trace.fd, text, sizeof text, from) - 3; at >= 0; at--)
+        if (memcmp(text + at, "},\n", 3) == 0 || memcmp(text + at, "}\n]", 3) == 0 ||
+            memcmp(text + at, "},]", 3) == 0)
+            return from + at + 1;
+    return size;
+}
+
+/* To a file: over the array's end, which is written behind again, so that the file is JSON whenever
+ * the run ends. If it cannot be written, it is as before. */
+static bool extend_array(void)
+{
+    if (!lock_file())
+        return false;
+    const off_t size = lseek(trace.fd, 0, SEEK_END);
+    const off_t begin = size > 0 ? find_last_event(size) : 0;
+    const size_t skipped = size > 0 ? 0 : sizeof SEPARATOR - 1; /* its place is before the first */
+    memcpy(trace.chunk + trace.used - (sizeof SEPARATOR - 1), ENDING, sizeof ENDING - 1);
+    trace.used += sizeof ENDING - sizeof SEPARATOR;
+    const size_t bytes = trace.used - skipped;
+    size_t done = 0;
+    for (ssize_t n; done < bytes; done += (size_t)n) {
+        n = pwrite(trace.fd, trace.chunk + skipped + done, bytes - done, begin + (off_t)done);
+        if (n < 0 && errno == EINTR)
+            n = 0;
+        if (n < 0)
+            break;
+    }
+    const int error = errno;
+    if (done < bytes)
+        (void)!pwrite(trace.fd, ENDING, sizeof ENDING - 1, begin);
+    const off_t end = begin + (off_t)(done < bytes ? sizeof ENDING - 1 : bytes);
+    (void)!ftruncate(trace.fd, size > 0 || done == bytes ? end : 0);
+    flock(trace.fd, LOCK_UN);
+    errno = error;
+    return done == bytes;
+}
+
+static void start_chunk(void)
+{
+    trace.used = trace.closed ? sizeof SEPARATOR - 1 : 0;
+    memcpy(trace.chunk, SEPARATOR, sizeof SEPARATOR);
+}
+
 static void write_chunk(void)
 {
-    if (trace.used > 0 && !trace.failed) {
-        ssize_t n;
-        do
-            n = ddp_write_quietly(trace.fd, trace.chunk, trace.used);
-        while (n < 0 && errno == EINTR);
-        if (n != (ssize_t)trace.used) {
-            const off_t end = lseek(trace.fd, 0, SEEK_CUR);
-            if (n > 0) {
-                errno = ENOSPC;
-                (void)!ftruncate(trace.fd, end - n);
-            }
-            give_up();
-        }
-    }
-    trace.used = 0;
+    const size_t empty = trace.closed ? sizeof SEPARATOR - 1 : 0;
+    if (trace.used > empty && !trace.failed && !(trace.closed ? extend_array() : append_chunk()))
+        give_up();
+    start_chunk();
 }
 
 /* A text with nothing in it that JSON would escape. */
@@ -179,7 +254,7 @@ static const char *clean(const char *text, char *copy)
 static void add_line(const char *line)
 {
     const size_t bytes = strlen(line);
-    if (trace.used + bytes > sizeof trace.chunk)
+    if (trace.used + bytes + sizeof ENDING > sizeof trace.chunk)
         write_chunk();
     memcpy(trace.chunk + trace.used, line, bytes);
     trace.used += bytes;
@@ -287,14 +362,23 @@ enum ddp_status ddp_trace_open(const char *path, int rank, bool create)
 {
     char name[NAME_BYTES];
     snprintf(trace.path, sizeof trace.path, "%s", path);
-    trace.fd = ddp_open_for_writing(path, O_WRONLY | O_APPEND | (create ? O_CREAT | O_TRUNC : 0));
+    const int flags = create ? O_CREAT | O_TRUNC : 0;
+    struct stat status;
+    trace.fd = ddp_open_for_writing(path, O_RDWR | flags);
+    if (trace.fd < 0 && (errno == EACCES || errno == ENXIO)) /* for writing only */
+        trace.fd = ddp_open_for_writing(path, O_WRONLY | flags);
     if (trace.fd < 0)
         return ddp_open_failed(path);
+    trace.closed = fstat(trace.fd, &status) == 0 && S_ISREG(status.st_mode) &&
+                   (flock(trace.fd, LOCK_EX | LOCK_NB) == 0 || errno == EWOULDBLOCK);
+    flock(trace.fd, LOCK_UN);
+    if (!trace.closed)
+        fcntl(trace.fd, F_SETFL, fcntl(trace.fd, F_GETFL) | O_APPEND);
     trace.rank = rank;
     trace.failed = trace.finished = false;
     trace.reader = pthread_self();
     trace.flushed_ns = ddp_clock_ns();
-    trace.used = 0;
+    start_chunk();
     trace.tracks = trace.named_count = 0;
     atomic_fetch_add_explicit(&trace.generation, 1, memory_order_release);
     if (create)
@@ -319,7 +403,8 @@ void ddp_trace_close(bool complete)
     if (trace.fd < 0)
         return;
     ddp_trace_finish();
-    if (complete) { /* an event without a comma after it, so that the whole file is one JSON text */
+    /* An event without a comma after it, so that the whole is one JSON text. */
+    if (complete && !trace.closed) {
         add_sort_index("\n]\n");
         write_chunk();
     }

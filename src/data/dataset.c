@@ -58,14 +58,26 @@ static enum ddp_status not_recognised(const char *path)
                     looked_for);
 }
 
-static enum ddp_status find_by_path(const char *path, const struct ddp_dataset_source **source)
+/* NULL: none. */
+static const struct ddp_dataset_source *source_of(const char *path)
 {
     for (size_t i = 0; i < SOURCE_COUNT; i++)
-        if (sources[i]->recognise && sources[i]->recognise(path)) {
-            *source = sources[i];
-            return DDP_OK;
-        }
-    return not_recognised(path);
+        if (sources[i]->recognise && sources[i]->recognise(path))
+            return sources[i];
+    return NULL;
+}
+
+static enum ddp_status find_by_path(const char *path, const struct ddp_dataset_source **source)
+{
+    *source = source_of(path);
+    return *source ? DDP_OK : not_recognised(path);
+}
+
+bool ddp_dataset_holds_tokens(const char *source, const char *path)
+{
+    if (source)
+        return strcmp(source, ddp_dataset_tokens.name) == 0;
+    return path && source_of(path) == &ddp_dataset_tokens;
 }
 
 static const char *where(const ddp_dataset *dataset)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * One file of tokens: llm.c's with a header (GPT-2's tokens as 16 bits, Llama 3's as 32), nanoGPT's
- * without one, an array of whole numbers that NumPy saved, JSON lines with documents of text, or any
- * file as bytes; each also compressed with gzip. */
+ * without one, an array of whole numbers that NumPy saved, JSON lines with documents of text, or
+ * any file as bytes; each also compressed with gzip. */
 #ifndef DDP_DATA_TOKEN_FILE_H
 #define DDP_DATA_TOKEN_FILE_H
 

@@ -155,15 +155,16 @@ static enum ddp_status build(ddp_graph *graph, const struct ddp_model_config *co
 
 static enum ddp_status check(struct ddp_model_config *config)
 {
-    const struct ddp_gpt2 *size = find_size(config->size);
+    const struct ddp_gpt2 *size = config->size ? find_size(config->size) : NULL;
     struct ddp_gpt2 *gpt2 = ddp_gpt2_of(&config->own);
     const int64_t length = config->dims[0];
-    if (!size)
+    if (!size && config->size)
         return ddp_fail(DDP_ERR_INVALID,
                         "--size %s: gpt2 comes as d2, d4, d6, d12 (124M), d24 (355M), d36 (774M) "
                         "or d48 (1558M)",
                         config->size);
-    ddp_gpt2_fill(gpt2, size);
+    if (size)
+        ddp_gpt2_fill(gpt2, size);
     if (gpt2->context == 0)
         gpt2->context = length;
     if (gpt2->norm_eps == 0)
@@ -172,6 +173,8 @@ static enum ddp_status check(struct ddp_model_config *config)
         return ddp_fail(DDP_ERR_INVALID,
                         "--seq-len %lld is more than the model's context of %lld tokens",
                         (long long)length, (long long)gpt2->context);
+    if (gpt2->layers == 0 || gpt2->heads == 0 || gpt2->channels == 0)
+        return ddp_fail(DDP_ERR_INVALID, "gpt2: no layers, heads or channels");
     if (gpt2->channels % gpt2->heads)
         return ddp_fail(DDP_ERR_INVALID, "--channels %lld is not a multiple of --heads %lld",
                         (long long)gpt2->channels, (long long)gpt2->heads);

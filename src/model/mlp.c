@@ -46,7 +46,7 @@ static const struct ddp_model_field fields[] = {
 static enum ddp_status check(struct ddp_model_config *config)
 {
     struct mlp *mlp = (void *)&config->own;
-    if (!mlp->given)
+    if (!mlp->given && !config->described)
         *mlp = (struct mlp){.given = true, .count = 2, .hidden = {512, 512}};
     return DDP_OK;
 }

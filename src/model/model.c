@@ -30,7 +30,7 @@ enum ddp_status ddp_model_configure(const struct ddp_model *model, struct ddp_mo
 {
     if (config->size && !model->default_size)
         return ddp_fail(DDP_ERR_INVALID, "--size: the model %s has one size only", model->name);
-    if (!config->size)
+    if (!config->size && !config->described)
         config->size = model->default_size;
     return model->check ? model->check(config) : DDP_OK;
 }

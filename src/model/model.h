@@ -33,6 +33,7 @@ struct ddp_model_config {
     int64_t label_count;
     bool last_only; /* tokens: the output is of the last position only; to generate, not to train */
     const char *size; /* by name, of a model that has several; NULL: the default */
+    bool described;   /* own is that of weights that are loaded, and leaves nothing open */
     union ddp_model_own own;
 };
 

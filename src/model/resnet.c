@@ -48,11 +48,13 @@ static const struct ddp_model_field fields[] = {
 static enum ddp_status check(struct ddp_model_config *config)
 {
     struct resnet *resnet = (void *)&config->own;
-    if (!ddp_parse_int64(config->size, 1, 1000, &resnet->layers) || !find_shape(resnet->layers))
+    if (config->size && !ddp_parse_int64(config->size, 1, 1000, &resnet->layers))
+        resnet->layers = 0;
+    if (!find_shape(resnet->layers))
         return ddp_fail(DDP_ERR_INVALID,
                         "--size %s: resnet comes with 20, 32, 44, 56 or 110 layers (for CIFAR), 18 "
                         "or 34",
-                        config->size);
+                        config->size ? config->size : "of the weights that are loaded");
     if (config->dim_count != 3 || config->dims[1] < 8 || config->dims[2] < 8)
         return ddp_fail(DDP_ERR_INVALID,
                         "--model resnet: the samples are not images of 8 x 8 or more");

@@ -152,9 +152,9 @@ static void json_evaluation(void *state, const struct ddp_train_evaluation *eval
         (json_int_t)evaluation->step + 1, "epoch", (json_int_t)evaluation->epoch + 1, "time",
         ddp_clock_wall(), "test_loss", real(scores->loss), "test_accuracy", scores->accuracy,
         "samples", (json_int_t)scores->samples, "seconds", evaluation->seconds);
-    if (object && !isnan(scores->perplexity))
+    if (object && scores->has_perplexity)
         json_object_set_new(object, "test_perplexity", real(scores->perplexity));
-    if (object && !isnan(scores->bits_per_byte))
+    if (object && scores->has_bits_per_byte)
         json_object_set_new(object, "test_bits_per_byte", real(scores->bits_per_byte));
     if (object && evaluation->best_step > 0) {
         json_object_set_new(object, "best_step", json_integer(evaluation->best_step));

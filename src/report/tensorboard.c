@@ -200,9 +200,9 @@ static void board_evaluation(void *state, const struct ddp_train_evaluation *eva
     struct scalars scalars = {.count = 0};
     add_scalar(&scalars, "test/loss", evaluation->scores.loss);
     add_scalar(&scalars, "test/accuracy", evaluation->scores.accuracy);
-    if (!isnan(evaluation->scores.perplexity))
+    if (evaluation->scores.has_perplexity)
         add_scalar(&scalars, "test/perplexity", evaluation->scores.perplexity);
-    if (!isnan(evaluation->scores.bits_per_byte))
+    if (evaluation->scores.has_bits_per_byte)
         add_scalar(&scalars, "test/bits_per_byte", evaluation->scores.bits_per_byte);
     write_summary(state, evaluation->step + 1, scalars.pointers, scalars.count);
 }

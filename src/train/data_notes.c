@@ -62,16 +62,30 @@ static bool takes_val(const char *source)
     return row && row->takes_val;
 }
 
+/* What the source has to say; of a test set that was cut off the training data it is the same. */
+static void tell_notices(const ddp_dataset *data, const ddp_dataset *test)
+{
+    const char *of_data = ddp_dataset_info(data)->notice;
+    const char *of_test = test ? ddp_dataset_info(test)->notice : NULL;
+    if (of_data)
+        ddp_log(DDP_LOG_INFO, "note: %s", of_data);
+    if (of_test && of_test != of_data)
+        ddp_log(DDP_LOG_INFO, "note: %s", of_test);
+}
+
 enum ddp_status ddp_train_data_notes(const struct ddp_train_options *options,
                                      const ddp_dataset *data, const ddp_dataset *test)
 {
     const struct ddp_dataset_info *info = ddp_dataset_info(data);
     const char *where = *info->path ? info->path : info->source;
-    if (options->evaluate && !test && info->label_count > 0 && !options->quiet)
+    const bool trains = !ddp_train_evaluates_only(options);
+    if (trains && options->evaluate && !test && info->label_count > 0 && !options->quiet)
         ddp_log(DDP_LOG_INFO,
                 "note: %s has no test part, so nothing is evaluated: %scut one off with "
                 "--val-split 0.1, or give --no-eval",
                 where, takes_val(info->source) ? "name one with --val PATH, " : "");
+    if (!options->quiet)
+        tell_notices(data, test);
     if (info->normalized || info->x_dtype != DDP_F32)
         return DDP_OK;
     if (!ddp_dataset_is_scaled(info))

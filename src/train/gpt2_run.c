@@ -13,6 +13,35 @@
 #include "model/gpt2.h"
 #include "weights/weights.h"
 
+#include <inttypes.h>
+
+/* --config must describe the weights that are loaded, as far as they tell. */
+static enum ddp_status check_config(const struct ddp_run *run)
+{
+    const struct ddp_gpt2_shape *shape = &run->hf_config.shape;
+    const struct ddp_gpt2 *loaded = ddp_gpt2_in(&run->load.config);
+    const struct {
+        const char *name;
+        int64_t config, loaded;
+    } rows[] = {
+        {"layers", shape->layers, loaded->layers},
+        {"heads", shape->heads, run->load.config.described ? loaded->heads : shape->heads},
+        {"channels", shape->channels, loaded->channels},
+        {"positions", shape->context, loaded->context},
+        {"tokens in its vocabulary", shape->vocabulary, run->load.config.classes},
+    };
+    if (!run->load.model)
+        return DDP_OK;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (rows[i].config != rows[i].loaded)
+            return ddp_fail(DDP_ERR_INVALID,
+                            "--config %s contradicts --load %s, whose gpt2 has %" PRId64
+                            " %s and not %" PRId64 ": leave --config out",
+                            run->options->config, run->options->load, rows[i].loaded, rows[i].name,
+                            rows[i].config);
+    return DDP_OK;
+}
+
 enum ddp_status ddp_run_read_config(struct ddp_run *run)
 {
     const struct ddp_train_options *options = run->options;
@@ -28,26 +57,41 @@ enum ddp_status ddp_run_read_config(struct ddp_run *run)
     enum ddp_status status = DDP_OK;
     if (options->export_path)
         status = ddp_train_export_format(&format, options->export_path);
-    if (status == DDP_OK && options->export_path && run->plan.rank == 0)
+    if (status == DDP_OK && options->export_path && !options->plan && run->plan.rank == 0)
         status = ddp_train_weights_check_path(options->export_path);
     if (status == DDP_OK && options->config)
         status = ddp_hf_config_read(&run->hf_config, options->config);
-    return status;
+    return status == DDP_OK && options->config ? check_config(run) : status;
 }
 
-/* The command line overrides the file. Without --size and --config, weights that are loaded say how
- * large the model is. */
+int64_t ddp_run_model_classes(const struct ddp_run *run)
+{
+    if (run->options->config)
+        return run->hf_config.shape.vocabulary;
+    return run->load.model ? run->load.config.classes : 0;
+}
+
+int64_t ddp_run_sequence_length(const struct ddp_run *run)
+{
+    const struct ddp_train_options *options = run->options;
+    int64_t context = 0;
+    if (options->config)
+        context = run->hf_config.shape.context;
+    else if (run->load.model == &ddp_model_gpt2)
+        context = ddp_gpt2_in(&run->load.config)->context;
+    const bool shorter = context > 0 && context < options->seq_len;
+    return shorter && !ddp_train_given(options, "seq-len") ? context : options->seq_len;
+}
+
+/* The command line overrides the file, and both the weights that are loaded. */
 enum ddp_status ddp_run_apply_config(const struct ddp_run *run, struct ddp_model_config *config)
 {
     const struct ddp_train_options *options = run->options;
+    const struct ddp_dataset_info *info = ddp_dataset_info(run->data);
     const struct ddp_hf_config *file = &run->hf_config;
     const struct ddp_gpt2_shape *shape = &file->shape;
-    const struct ddp_model *model;
-    struct ddp_model_config loaded;
-    if (run->plan.model != &ddp_model_gpt2)
-        return DDP_OK;
-    struct ddp_gpt2 *gpt2 = ddp_gpt2_of(&config->own);
     if (options->config) {
+        struct ddp_gpt2 *gpt2 = ddp_gpt2_of(&config->own);
         ddp_gpt2_fill(gpt2, &(struct ddp_gpt2){.layers = shape->layers,
                                                .heads = shape->heads,
                                                .channels = shape->channels,
@@ -56,14 +100,8 @@ enum ddp_status ddp_run_apply_config(const struct ddp_run *run, struct ddp_model
                                                .exact_gelu = file->exact_gelu});
         if (!ddp_train_given(options, "dropout"))
             gpt2->dropout = file->dropout;
-        return DDP_OK;
     }
-    if (!options->load || options->size)
-        return DDP_OK;
-    enum ddp_status status = ddp_train_weights_model(options->load, &model, &loaded);
-    if (status == DDP_OK && model == &ddp_model_gpt2)
-        ddp_gpt2_fill(gpt2, ddp_gpt2_in(&loaded));
-    return status;
+    return ddp_load_apply(&run->load, options, config, *info->path ? info->path : info->source);
 }
 
 enum ddp_status ddp_run_export(struct ddp_run *run)

@@ -115,9 +115,11 @@ static enum ddp_status add_evaluation(const struct ddp_run *run, const struct dd
     size_t device = 0, host = 0;
     if (!run->test || ddp_dataset_info(run->test)->label_count == 0)
         return DDP_OK;
-    enum ddp_status status =
-        ddp_train_evaluator_memory(plan->model, config, ddp_dataset_info(run->test),
-                                   processes_of(plan), host_memory, &device, &host);
+    struct ddp_dataset_info test = *ddp_dataset_info(run->test);
+    if (run->plan.eval_samples < test.sample_count)
+        test.sample_count = run->plan.eval_samples;
+    enum ddp_status status = ddp_train_evaluator_memory(
+        plan->model, config, &test, processes_of(plan), host_memory, &device, &host);
     memory->unit[DDP_MEMORY_EVALUATION] = (double)device + (host_memory ? (double)host : 0);
     memory->host[DDP_MEMORY_EVALUATION] =
         processes_of(plan) * ((double)host + (host_memory ? (double)device : 0));

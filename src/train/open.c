@@ -17,12 +17,14 @@
 #include "train/memory.h"
 #include "train/outputs.h"
 #include "train/plan_memory.h"
+#include "train/predict.h"
 #include "weights/weights.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 
 #define PROGRAM_GROWS ((size_t)14 << 20) /* while it trains: generated code, threads */
+#define BYTES         256                /* tokens there are in a text */
 
 /* Can the model learn from such data? And does every option for the data mean something? */
 static enum ddp_status check_fit(const struct ddp_run *run)
@@ -35,7 +37,7 @@ static enum ddp_status check_fit(const struct ddp_run *run)
     if (!options->custom && tokens != (model->x_dtype == DDP_I32))
         return ddp_fail(DDP_ERR_INVALID, "%s holds %s, and the model %s learns from %s", where,
                         tokens ? "tokens" : "numbers", model->name, tokens ? "numbers" : "tokens");
-    if (model->labels && info->label_count == 0)
+    if (model->labels && info->label_count == 0 && !ddp_train_evaluates_only(options))
         return ddp_fail(DDP_ERR_INVALID, "%s has no labels, and the model %s needs them", where,
                         model->name);
     static const char *const of_tokens[] = {"seq-len", "tokens", "vocab-size"};
@@ -46,6 +48,71 @@ static enum ddp_status check_fit(const struct ddp_run *run)
     return DDP_OK;
 }
 
+static bool is_text(const struct ddp_dataset_info *info)
+{
+    return info->x_dtype == DDP_I32 && info->token_bytes == 1;
+}
+
+/* Bytes and other tokens are not the same language. */
+static enum ddp_status check_val(const struct ddp_run *run)
+{
+    const struct ddp_dataset_info *info = ddp_dataset_info(run->data);
+    const struct ddp_dataset_info *test = run->test ? ddp_dataset_info(run->test) : info;
+    if (is_text(info) == is_text(test))
+        return DDP_OK;
+    return ddp_fail(DDP_ERR_INVALID,
+                    "--val %s is %s, and --data %s is %s: both must be of the same kind, encoded "
+                    "by the same tokenizer",
+                    test->path, is_text(test) ? "a text" : "a file of tokens", info->path,
+                    is_text(info) ? "a text" : "a file of tokens");
+}
+
+/* Would the bytes of a text be taken for tokens of another kind, or are tokens beyond the model's
+ * vocabulary? A few samples tell which a file without a header has. */
+static enum ddp_status check_vocabulary(const struct ddp_run *run)
+{
+    const struct ddp_train_options *options = run->options;
+    const struct ddp_dataset_info *info = ddp_dataset_info(run->data);
+    const int64_t last = info->sample_count - 1, samples[] = {0, last / 2, last};
+    const int64_t vocabulary = ddp_run_model_classes(run);
+    const char *flag = options->config ? "config" : "load";
+    const char *path = options->config ? options->config : options->load;
+    char unsaid[1024];
+    if (info->x_dtype != DDP_I32)
+        return DDP_OK;
+    if (is_text(info) && options->vocab_size > BYTES) {
+        if (run->plan.rank == 0)
+            ddp_log(DDP_LOG_WARNING,
+                    "--vocab-size %" PRId64
+                    ": %s is a text, whose bytes are taken as tokens from 0 "
+                    "to 255",
+                    options->vocab_size, info->path);
+        return DDP_OK;
+    }
+    if (vocabulary == 0 || options->vocab_size)
+        return DDP_OK;
+    if (is_text(info) && vocabulary != BYTES)
+        return ddp_fail(DDP_ERR_INVALID,
+                        "%s is a text, whose bytes would be taken as tokens of the vocabulary of "
+                        "%" PRId64 " that --%s %s has: encode the text with the model's tokenizer "
+                        "and give the file of tokens, or train a model of bytes without --%s",
+                        info->path, vocabulary, flag, path, flag);
+    int32_t *x = ddp_array_alloc(3 * info->sample_values, sizeof *x);
+    if (!x)
+        return DDP_ERR_MEMORY;
+    ddp_log_hold(unsaid, sizeof unsaid);
+    const enum ddp_status status = ddp_dataset_read(run->data, samples, 3, x, NULL);
+    ddp_log_hold(NULL, 0);
+    free(x);
+    if (status != DDP_OK)
+        return ddp_fail(
+            status == DDP_ERR_FORMAT ? DDP_ERR_INVALID : status,
+            "the tokens do not fit the model of --%s %s: %s: give tokens of the model's "
+            "tokenizer, or train another model without --%s",
+            flag, path, unsaid, flag);
+    return DDP_OK;
+}
+
 static enum ddp_status open_data(struct ddp_run *run)
 {
     const struct ddp_train_options *options = run->options;
@@ -53,10 +120,10 @@ static enum ddp_status open_data(struct ddp_run *run)
         .path = options->data,
         .val = options->val,
         .val_split = options->val_split,
+        .unlabelled = options->predict && !options->eval_only,
         .normalize = options->normalize,
-        .class_count = options->vocab_size || !options->config ? options->vocab_size
-                                                               : run->hf_config.shape.vocabulary,
-        .seq_len = options->seq_len,
+        .class_count = options->vocab_size ? options->vocab_size : ddp_run_model_classes(run),
+        .seq_len = ddp_run_sequence_length(run),
         .tokens = (enum ddp_token_kind)options->tokens,
         .data_size = options->data_size,
         .seed = options->seed,
@@ -68,14 +135,16 @@ static enum ddp_status open_data(struct ddp_run *run)
         source = run->plan.model->dataset;
     enum ddp_status status =
         ddp_dataset_open(source, &data, &run->data, options->evaluate ? &run->test : NULL);
-    if (status == DDP_OK && ddp_dataset_info(run->data)->notice && run->plan.rank == 0)
-        ddp_log(DDP_LOG_INFO, "%s", ddp_dataset_info(run->data)->notice);
     if (status == DDP_OK)
         status = check_fit(run);
-    if (status == DDP_OK && run->plan.rank == 0)
-        status = ddp_train_data_notes(options, run->data, run->test);
+    if (status == DDP_OK)
+        status = check_val(run);
+    if (status == DDP_OK)
+        status = check_vocabulary(run);
     if (status == DDP_OK)
         status = ddp_run_check_evaluation(run);
+    if (status == DDP_OK && run->plan.rank == 0)
+        status = ddp_train_data_notes(options, run->data, run->test);
     if (status == DDP_OK)
         status = ddp_train_plan_steps(&run->plan, options, ddp_dataset_info(run->data));
     return status;
@@ -110,6 +179,8 @@ static enum ddp_status build_model(struct ddp_run *run)
     for (int i = 0; i < info->dim_count; i++)
         config->dims[i] = info->dims[i];
     ddp_train_config_dtype(config, &run->plan, options->dtype == DDP_TRAIN_BF16);
+    if (ddp_train_evaluates_only(options) && config->classes < run->load.config.classes)
+        config->classes = run->load.config.classes; /* of samples without labels */
     enum ddp_status status = ddp_run_apply_config(run, config);
     if (status == DDP_OK)
         status = ddp_model_configure(run->plan.model, config);
@@ -154,9 +225,9 @@ static enum ddp_status init_weights(struct ddp_run *run)
     const bool gpt2 = run->plan.model == &ddp_model_gpt2;
     ddp_rng_seed(&rng, run->options->seed);
     ddp_graph_init_parameters(run->graph, &rng, run->weights);
-    if (!run->options->load)
+    if (!run->load.file || run->plan.rank != 0) /* whose weights become everybody's */
         return DDP_OK;
-    return ddp_train_weights_load(run->options->load, run->graph,
+    return ddp_train_weights_load(run->load.file, run->graph,
                                   gpt2 ? ddp_gpt2_in(&run->model_config)->heads : 0, run->weights);
 }
 
@@ -179,8 +250,11 @@ static enum ddp_status create_evaluator(struct ddp_run *run)
         .config = &run->model_config,
         .test = run->test,
         .samples = run->plan.eval_samples,
+        .confusion = run->options->report.verbose,
+        .threads = (int)run->options->data_threads,
     };
-    if (!run->test || ddp_dataset_info(run->test)->label_count == 0)
+    const bool wanted = run->options->eval_only || !run->options->predict;
+    if (!wanted || !run->test || ddp_dataset_info(run->test)->label_count == 0)
         return DDP_OK;
     return ddp_train_evaluator_create(&run->evaluator, &setup);
 }
@@ -252,10 +326,22 @@ enum ddp_status ddp_run_open(struct ddp_run *run)
     ddp_job_report(run->job, "start", 0);
     if (ddp_job_rank(run->job) != 0 || options->quiet)
         run->out = NULL;
-    status = ddp_train_plan_workers(&run->plan, options, run->job, launched);
+    status = ddp_train_check_pairs(options);
+    if (status == DDP_OK)
+        status = ddp_load_open(&run->load, options, ddp_job_rank(run->job) == 0);
+    if (status == DDP_OK)
+        status = ddp_load_choose_model(&run->load, run->options);
+    if (status == DDP_OK)
+        status = ddp_train_plan_workers(&run->plan, options, run->job, launched);
+    if (status == DDP_OK)
+        status = ddp_run_check_prediction(run);
     if (status == DDP_OK && run->plan.rank == 0)
-        status = ddp_train_check_outputs(options);
-    if (status == DDP_OK && options->save && run->plan.rank == 0)
+        status = ddp_train_check_outputs(options, run->out);
+    if (status == DDP_OK && ddp_train_evaluates_only(options))
+        run->plan.optimizer = (struct ddp_optimizer_config){.name = "sgd"}; /* without a state */
+    if (status == DDP_OK && options->predict && !options->plan && run->plan.rank == 0)
+        status = ddp_train_weights_check_path(options->predict);
+    if (status == DDP_OK && options->save && !options->plan && run->plan.rank == 0)
         status = ddp_train_weights_check_path(options->save);
     /* A plan reads a checkpoint, and leaves nothing behind. */
     const bool resumes = options->resume || options->resume_from;
@@ -290,7 +376,7 @@ enum ddp_status ddp_run_open(struct ddp_run *run)
         status = ddp_run_best_open(run);
     if (status == DDP_OK)
         status = ddp_run_sample_open(run);
-    if (status == DDP_OK)
+    if (status == DDP_OK && !ddp_train_evaluates_only(options))
         status = ddp_run_open_loader(run, run->first_step, ddp_run_loader_depth(&run->plan),
                                      &run->loader);
     return status;
@@ -310,5 +396,6 @@ void ddp_run_close(struct ddp_run *run)
     ddp_graph_destroy(run->graph);
     ddp_dataset_close(run->test);
     ddp_dataset_close(run->data);
+    ddp_load_close(&run->load);
     ddp_job_close(run->job);
 }

@@ -342,7 +342,7 @@ static void print_lanes(const struct ddp_train_plan *plan, FILE *out)
 static void print_data(const struct ddp_train_plan *plan, const struct ddp_dataset_info *data,
                        FILE *out)
 {
-    char shown[DDP_TEXT_SHOWN], text[DDP_TRAIN_BYTES];
+    char shown[DDP_TEXT_SHOWN], bytes[DDP_TRAIN_BYTES];
     if (data->planned) {
         fputs("data     none: samples of ", out);
         for (int i = 0; i < data->dim_count; i++)
@@ -358,9 +358,12 @@ static void print_data(const struct ddp_train_plan *plan, const struct ddp_datas
             *data->path ? ", " : "", data->sample_count);
     if (data->x_dtype == DDP_I32)
         fprintf(out, " of %" PRId64 " tokens", data->label_count);
+    if (data->class_names)
+        fprintf(out, " of %" PRId64 " x %" PRId64 " x %" PRId64 " in %" PRId64 " classes",
+                data->dims[0], data->dims[1], data->dims[2], data->class_count);
     if (data->x_dtype == DDP_I32 && data->memory_bytes >= 1000000) /* unpacked texts */
         fprintf(out, ", %s in memory of each worker",
-                ddp_train_show_bytes((double)data->memory_bytes, text));
+                ddp_train_show_bytes((double)data->memory_bytes, bytes));
     fprintf(out, "%s\n", plan->sampler.shuffle ? ", shuffled" : "");
 }
 

@@ -8,12 +8,14 @@
 #include "train/evaluate.h"
 #include "weights/hf_config.h"
 #include "train/guard.h"
+#include "train/load.h"
 #include "report/metrics.h"
 #include "train/options.h"
 
 /* Everything a run opens; closed in reverse. */
 struct ddp_run {
-    const struct ddp_train_options *options;
+    struct ddp_train_options *options; /* the model is chosen when the run is opened */
+    struct ddp_load load;
     struct ddp_train_plan plan;
     ddp_job *job;
     ddp_comm *comm;
@@ -101,6 +103,12 @@ int ddp_run_loader_depth(const struct ddp_train_plan *plan);
  *   depth  batches held at once; 0: the loader's default */
 enum ddp_status ddp_run_open_loader(const struct ddp_run *run, int64_t step, int depth,
                                     ddp_loader **loader);
+
+/* What is known of a model before the data are, from --config or --load: its classes, or tokens of
+ * its vocabulary (0: they follow the data); and how long a sample of tokens is, as --seq-len says,
+ * or by default no longer than its context. */
+int64_t ddp_run_model_classes(const struct ddp_run *run);
+int64_t ddp_run_sequence_length(const struct ddp_run *run);
 
 /* --config and --export: reads and checks, before the data are opened; fills in what the command
  * line leaves open; writes the weights. */

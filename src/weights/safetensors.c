@@ -32,6 +32,8 @@ struct ddp_safetensors {
     size_t count;
     struct ddp_safetensor *tensors; /* in the order of their data */
     const struct ddp_safetensor **by_name;
+    ddp_safetensors **shards; /* files that were joined, to which the tensors belong */
+    size_t shard_count;
 };
 
 /* In the order of the format's own library, by which its writer sorts. */
@@ -273,6 +275,42 @@ static enum ddp_status read_file(void **pages, size_t *size, const char *path)
     return status;
 }
 
+enum ddp_status ddp_safetensors_join(ddp_safetensors **file, const char *name,
+                                     ddp_safetensors **shards, size_t count)
+{
+    size_t total = 0;
+    ddp_safetensors *f = ddp_array_alloc(1, sizeof *f);
+    for (size_t i = 0; i < count; i++)
+        total += shards[i]->count;
+    if (f) {
+        f->tensors = ddp_array_alloc(total, sizeof *f->tensors);
+        f->by_name = ddp_array_alloc(total, sizeof *f->by_name);
+    }
+    if (!f || !f->tensors || !f->by_name) {
+        ddp_safetensors_close(f);
+        return DDP_ERR_MEMORY;
+    }
+    for (size_t i = 0; i < count; i++)
+        for (size_t k = 0; k < shards[i]->count; k++) {
+            f->by_name[f->count] = &f->tensors[f->count];
+            f->tensors[f->count++] = shards[i]->tensors[k];
+        }
+    if (f->count > 0)
+        qsort(f->by_name, f->count, sizeof *f->by_name, compare_names);
+    for (size_t i = 1; i < f->count; i++)
+        if (strcmp(f->by_name[i - 1]->name, f->by_name[i]->name) == 0) {
+            enum ddp_status status =
+                ddp_fail(DDP_ERR_FORMAT, "%s: tensor '%s' is in two of its files", name,
+                         f->by_name[i]->name);
+            ddp_safetensors_close(f);
+            return status;
+        }
+    f->shards = shards;
+    f->shard_count = count;
+    *file = f;
+    return DDP_OK;
+}
+
 enum ddp_status ddp_safetensors_open(ddp_safetensors **file, const char *path)
 {
     void *pages = NULL;
@@ -299,6 +337,9 @@ void ddp_safetensors_close(ddp_safetensors *file)
     free(file->by_name);
     if (file->pages)
         ddp_pages_free(file->pages, file->page_bytes);
+    for (size_t i = 0; i < file->shard_count; i++)
+        ddp_safetensors_close(file->shards[i]);
+    free(file->shards);
     free(file);
 }
 

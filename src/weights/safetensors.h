@@ -59,6 +59,13 @@ enum ddp_status ddp_safetensors_parse(ddp_safetensors **file, const char *name, 
                                       size_t size);
 void ddp_safetensors_close(ddp_safetensors *file);
 
+/* Several files as one, without metadata.
+ *   name    for messages
+ *   shards  memory of malloc(), with `count` files: the joined one's after success
+ * DDP_ERR_FORMAT: a tensor is in two of them. */
+enum ddp_status ddp_safetensors_join(ddp_safetensors **file, const char *name,
+                                     ddp_safetensors **shards, size_t count);
+
 /* The tensors in the order of their data. Their data may start at any byte: copy it out with
  * memcpy(). */
 size_t ddp_safetensors_count(const ddp_safetensors *file);

@@ -18,8 +18,11 @@ enum ddp_status ddp_train_weights_check_path(const char *path);
 /* Writes the flat host weights; the old file stays whole on failure. DDP_ERR_IO. */
 enum ddp_status ddp_train_weights_save(const char *path, const ddp_graph *graph, const float *flat);
 
-/* What model a saved file says that it holds.
- *   model [out]  NULL: it does not say */
+/* What model a saved file says that it holds: by its description, the shapes of a GPT-2's tensors,
+ * or its header; of a GPT-2 in safetensors with what config.json beside it says.
+ *   model [out]   NULL: it does not say
+ *   config [out]  `described` is false if nothing names the heads: they are a guess then
+ * DDP_ERR_FORMAT: also when tensors and config.json contradict each other. */
 enum ddp_status ddp_train_weights_model(const char *path, const struct ddp_model **model,
                                         struct ddp_model_config *config);
 

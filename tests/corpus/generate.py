@@ -361,6 +361,24 @@ def write_hf_config():
         put("hf_config", "bad-" + name, json.dumps({**gpt2, **fields}).encode())
 
 
+def write_index():
+    files = [f"model-{i:05}-of-00002.safetensors" for i in (1, 2)]
+    weights = {"transformer.wte.weight": files[0], "transformer.wpe.weight": files[0], "transformer.ln_f.bias": files[1]}
+    put("index", "good-two", json.dumps({"metadata": {"total_size": 1000}, "weight_map": weights}, indent=2).encode())
+    put("index", "good-one", json.dumps({"weight_map": {"a": "model.safetensors"}}).encode())
+    put("index", "good-other-keys", json.dumps({"weight_map": {"": "b c"}, "format": 7}).encode())
+    for name, text in (("nothing", b""), ("list", b"[]"), ("cut", b'{"weight_map": {"a": "b"'), ("no-map", b'{"metadata": {}}'),
+                       ("empty-map", b'{"weight_map": {}}'), ("map-list", b'{"weight_map": ["a"]}'),
+                       ("number", b'{"weight_map": {"a": 1}}'), ("null", b'{"weight_map": {"a": null}}'),
+                       ("no-name", b'{"weight_map": {"a": ""}}'), ("parent", b'{"weight_map": {"a": "../b.safetensors"}}'),
+                       ("absolute", b'{"weight_map": {"a": "/etc/b.safetensors"}}'), ("hidden", b'{"weight_map": {"a": ".b"}}'),
+                       ("inner", b'{"weight_map": {"a": "b/c.safetensors"}}'), ("not-utf8", b'{"weight_map": {"a": "\xff"}}'),
+                       ("duplicate", b'{"weight_map": {"a": "b", "a": "c"}}'), ("deep", b'{"a":' + b"[" * 5000),
+                       ("trailing", b'{"weight_map": {"a": "b"}}x'),
+                       ("many", json.dumps({"weight_map": {str(i): str(i) for i in range(1001)}}).encode())):
+        put("index", "bad-" + name, text)
+
+
 def write_checkpoint():
     # "sign" as the last line: the target makes the checksum right.
     cursor = {"seed": 0, "step": 35, "epoch": 3, "step_in_epoch": 5, "sample": 320}
@@ -541,12 +559,34 @@ def write_jpeg():
     put("image", "bad-text", b"<html>404</html>")
 
 
+def write_text():
+    lines = ('{"text": "Once upon a time"}\n{"id": 7, "text": "two\\nlines", "meta": {"text": [1, 2.5e300, null]}}\n'
+             '\n{"text": ""}\n{"text": "caf\\u00e9 \\ud83d\\ude00 \\u0000", "text": "the last one counts"}').encode()
+    put("text", "good-lines", lines)
+    put("text", "good-windows", b"\xef\xbb\xbf" + lines.replace(b"\n", b"\r\n"))
+    put("text", "good-nothing", b"")
+    put("text", "good-blank", b"\n \t\r\n\n")
+    put("text", "good-large-number", b'{"n": 123456789012345678901234567890, "text": "a"}')
+    put("text", "good-gzip", packed(lines))
+    put("text", "good-gzip-two-members", packed(lines + b"\n") + packed(lines))
+    put("text", "bad-gzip-cut", packed(lines)[:-5])
+    put("text", "bad-gzip-trailing", packed(lines) + b"x")
+    put("text", "bad-gzip-flipped", flipped(packed(lines), 30))
+    for name, line in (("list", b'["text"]'), ("string", b'"text"'), ("no-text", b'{"txt": "a"}'), ("number", b'{"text": 1}'),
+                       ("null", b'{"text": null}'), ("cut", b'{"text": "a'), ("two-objects", b'{"text": "a"} {"text": "b"}'),
+                       ("surrogate", b'{"text": "\\ud800"}'), ("not-utf8", b'{"text": "\xff"}'), ("zero", b'{"text": "a\0"}'),
+                       ("deep", b'{"text": "a", "b":' + b"[" * 5000), ("over-two-lines", b'{"text":\n"a"}')):
+        put("text", "bad-" + name, b'{"text": "good"}\n' + line + b"\n")
+
+
 write_idx()
 write_safetensors()
 write_options()
 write_llmc()
 write_hf_config()
+write_index()
 write_checkpoint()
 write_description()
+write_text()
 write_png()
 write_jpeg()

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Writes what PyTorch itself gives, for check_rng and check_sampler to compare with, bit for bit, and check_adamw,
+"""Writes what PyTorch itself gives, for check_rng, check_sampler and check_split to compare with, bit for bit, and check_adamw,
 check_norm, check_conv2d, check_pool2d and check_batch_norm within rounding.
 
 usage: generate.py DIRECTORY [EXTRA]
 
-DIRECTORY gets rng.txt, sampler.txt, optim.txt and images.txt. EXTRA is a number that chooses other random cases than the
-committed ones, which have 0. A line is one case: a kind, its numbers, a colon, the answer. Floats are written as the hexadecimal of their bits,
+DIRECTORY gets rng.txt, sampler.txt, split.txt, optim.txt and images.txt. EXTRA is a number that chooses other random cases
+than the committed ones, which have 0. A line is one case: a kind, its numbers, a colon, the answer. Floats are written as the hexadecimal of their bits,
 long answers as the 64-bit FNV-1a hash of their bytes.
 """
 import os
@@ -15,7 +15,7 @@ import sys
 
 import torch
 from torch import nn
-from torch.utils.data import DistributedSampler
+from torch.utils.data import DistributedSampler, random_split
 
 
 def bits(tensor):
@@ -98,6 +98,14 @@ def sampler_cases(rnd):
                     sampler.set_epoch(epoch)
                     name = f"sampler {count} {shards} {rank} {int(shuffle)} {int(drop_last)} {seed} {epoch}"
                     yield name, numbers(sampler)
+
+
+def split_cases(rnd):
+    shapes = [(2, 1), (10, 3), (10, 9), (500, 50), (1000, 1)]
+    shapes += [(rnd.randrange(50, 3000), rnd.randrange(1, 50)) for _ in range(5)]
+    for count, cut in shapes:
+        parts = random_split(range(count), [count - cut, cut], torch.Generator().manual_seed(0))
+        yield f"split {count} {cut}", numbers(sorted(parts[1].indices))
 
 
 def adam_case(rnd, name, betas, weight_decay):
@@ -210,8 +218,8 @@ def image_cases(rnd):
 def main():
     directory, extra = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 0
     torch.set_num_threads(1)
-    for name, cases in (("rng.txt", rng_cases), ("sampler.txt", sampler_cases), ("optim.txt", optim_cases),
-                        ("images.txt", image_cases)):
+    for name, cases in (("rng.txt", rng_cases), ("sampler.txt", sampler_cases), ("split.txt", split_cases),
+                        ("optim.txt", optim_cases), ("images.txt", image_cases)):
         with open(os.path.join(directory, name), "w", encoding="ascii") as out:
             for case, answer in cases(random.Random(extra)):
                 out.write(f"{case} : {answer}\n")

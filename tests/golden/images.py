@@ -94,6 +94,11 @@ case("column.png", [(5, 5), (6, 1)])
 save("pixel.png", Image.fromarray(picture(1, 1, 3)))
 case("pixel.png", [(1, 1), (3, 2)])
 
+for i in range(6):
+    width, height = rng.randint(1, 60, 2)
+    save(f"any-{i}.png", Image.fromarray(picture(width, height, 1)[:, :, 0]))
+    case(f"any-{i}.png", [tuple(rng.randint(1, 20, 2))], modes=("L",))
+
 # Every kind of PNG.
 one_size = [(8, 8)]
 save("bits-1.png", grey.point(lambda v: 255 * (v > 128)).convert("1"))

@@ -138,5 +138,23 @@ for shape in ((2, 3, 3, 3), (2, 3, 5, 3), (2, 1, 4, 3), (2, 4, 2, 1), (2, 3, 2, 
     for dtype in ("u1", "<f4"):
         pair("channels-%s-%s" % ("x".join(map(str, shape[1:])), np.dtype(dtype).name), shape, dtype)
 
+# Arrays by any usual name; of several that would do, those for training, in small letters, of the likelier word.
+x, y, test_x, test_y = numbers((4, 3), "<f4"), np.array([2, 0, 1, 1]), numbers((2, 3), "<f4"), np.array([1, 2])
+for name, arrays, has_test in (
+        ("capitals", {"X_train": x, "Y_train": y, "X_test": test_x, "Y_test": test_y}, True),
+        ("joined", {"trainX": x, "trainY": y, "valX": test_x, "valY": test_y}, True),
+        ("validation", {"train-images": x, "train-labels": y, "validation-images": test_x, "validation-labels": test_y}, True),
+        ("short", {"X": x, "y": y, "X_test": test_x, "y_test": test_y}, True),
+        ("sklearn", {"DESCR": np.array([7]), "data": x, "target": y}, False),
+        ("words", {"features": x, "label": y}, False),
+        ("positions", {"arr_0": x, "arr_1": y}, False),
+        ("several", {"data": test_x, "X": test_x, "X_TRAIN": test_x, "x_train": x, "targets": test_y, "y_train": y}, False)):
+    np.savez(path("names-%s.npz" % name), **arrays)
+    line("train", "names-%s.npz" % name, x, y, x, 3)
+    if has_test:
+        line("test", "names-%s.npz" % name, test_x, test_y, x, 3)
+np.savez(path("none-fits.npz"), weights=x, ids=y, notes=np.array(["text"]))
+np.savez_compressed(path("none-fits-deflated.npz"), weights=x)
+
 with open(os.path.join(OUT, "npy.txt"), "w", encoding="ascii") as out:
     out.write("\n".join(lines) + "\n")

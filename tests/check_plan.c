@@ -3,6 +3,7 @@
  * From options to a plan: shards, batches, steps and errors, row by row, for a world of one. */
 #include "config.h"
 
+#include "core/parse.h"
 #include "job/board.h"
 #include "tests/runner.h"
 #include "tests/scratch.h"
@@ -297,6 +298,46 @@ START_TEST(threads)
 }
 END_TEST
 
+/* What --plan-memory takes. */
+START_TEST(sizes)
+{
+    double d = 0;
+    static const struct {
+        const char *text;
+        double bytes;
+    } rows[] = {{"7", 7},
+                {"7B", 7},
+                {"2k", 2000},
+                {"80G", 80e9},
+                {"1.5GB", 15e8},
+                {"1KiB", 1024},
+                {"1kiB", 1024},
+                {"2MiB", 2097152},
+                {"0.5T", 5e11},
+                {"1P", 1e15},
+                {"80Gi", 0},
+                {"80Gb", 0},
+                {"G", 0},
+                {"", 0},
+                {"0", 0},
+                {"0.5", 0},
+                {"-1G", 0},
+                {"1e3", 0},
+                {"1 G", 0},
+                {"5000P", 0},
+                {"1.2.3k", 0},
+                {"1BB", 0},
+                {"1GBx", 0},
+                {"9X", 0},
+                {"00000000000000000000000000000001", 0}};
+    for (size_t n = 0; n < sizeof rows / sizeof rows[0]; n++) {
+        ck_assert_msg(ddp_parse_bytes(rows[n].text, &d) == (rows[n].bytes > 0), "%s", rows[n].text);
+        ck_assert_msg(rows[n].bytes == 0 || d == rows[n].bytes, "%s: %g", rows[n].text, d);
+    }
+    ck_assert(!ddp_parse_bytes(NULL, &d));
+}
+END_TEST
+
 Suite *test_suite(void)
 {
     Suite *suite = suite_create("plan");
@@ -308,5 +349,6 @@ Suite *test_suite(void)
     tcase_add_loop_test(tc, bad_rows, 0, sizeof bad / sizeof bad[0]);
     tcase_add_test(tc, default_mode);
     tcase_add_test(tc, threads);
+    tcase_add_test(tc, sizes);
     return suite;
 }

@@ -82,11 +82,11 @@ static enum ddp_status create_master(struct dp *dp)
 {
     const struct ddp_mode_setup *setup = &dp->mode.setup;
     ddp_device *device = master(dp)->device;
-    enum ddp_status status =
-        ddp_exec_create(&dp->loss_exec, setup->graph, device, DDP_MODE_MASTER_PARTS, master(dp)->weights);
+    enum ddp_status status = ddp_exec_create(&dp->loss_exec, setup->graph, device,
+                                             DDP_MODE_MASTER_PARTS, master(dp)->weights);
     if (status == DDP_OK && setup->tail_graph)
-        status = ddp_exec_create(&dp->tail_loss_exec, setup->tail_graph, device, DDP_MODE_MASTER_PARTS,
-                                 master(dp)->weights);
+        status = ddp_exec_create(&dp->tail_loss_exec, setup->tail_graph, device,
+                                 DDP_MODE_MASTER_PARTS, master(dp)->weights);
     if (status == DDP_OK)
         status = ddp_device_alloc(device, LOSS_BYTES, (void **)&dp->loss);
     if (status == DDP_OK && !ddp_device_host_memory(device))

@@ -6,6 +6,7 @@
 
 #include "mode/share.h"
 
+#include "comm/comm.h"
 #include "mode/lanes.h"
 
 static size_t flat_bytes(const struct ddp_mode_setup *setup)
@@ -51,8 +52,8 @@ static size_t inputs_bytes(const struct ddp_mode_setup *setup, const struct ddp_
                            bool dp)
 {
     const bool host = place->host_memory, ahead = setup->local_shards > 1;
-    const size_t bytes = ddp_exec_graph_input_bytes(setup->graph, 0) +
-                         ddp_exec_graph_input_bytes(setup->graph, 1);
+    const size_t bytes =
+        ddp_exec_graph_input_bytes(setup->graph, 0) + ddp_exec_graph_input_bytes(setup->graph, 1);
     if (host)
         return dp && setup->replicas > 1 ? bytes : 0;
     return ahead ? 2 * bytes : bytes;
@@ -136,14 +137,24 @@ enum ddp_status ddp_mode_plan_memory(const struct ddp_mode_setup *setup,
     return status == DDP_OK ? add_optimizer(setup, place, &memory->optimizer) : status;
 }
 
+enum ddp_status ddp_mode_memory(const ddp_mode *mode, struct ddp_mode_memory *memory)
+{
+    const bool dp = mode->ops == &ddp_mode_dp;
+    const struct ddp_mode_place place = {
+        .kind = dp ? DDP_MODE_DP : DDP_MODE_DDP,
+        .workers = dp ? 1 : ddp_comm_size(mode->setup.comm),
+        .host_memory = ddp_device_host_memory(mode->replicas->device),
+    };
+    return ddp_mode_plan_memory(&mode->setup, &place, -1, memory);
+}
+
 /* --- what a step moves --- */
 
 /* Workers: each sends others their slices of its sums, and what of it all need. Replicas: the
  * master's weights and samples go out, outputs come in, their gradients go back, gradients come in.
  */
-void ddp_mode_plan_traffic(const struct ddp_mode_setup *setup,
-                                      const struct ddp_mode_place *place,
-                                      struct ddp_mode_traffic *traffic)
+void ddp_mode_plan_traffic(const struct ddp_mode_setup *setup, const struct ddp_mode_place *place,
+                           struct ddp_mode_traffic *traffic)
 {
     const double flat = (double)flat_bytes(setup), weights = (double)weights_bytes(setup);
     *traffic = (struct ddp_mode_traffic){0};
@@ -158,6 +169,5 @@ void ddp_mode_plan_traffic(const struct ddp_mode_setup *setup,
     }
     const double share = (place->workers - 1) / (double)place->workers;
     traffic->gradients = share * flat * (is_zero(setup, place) ? 1 : 2);
-    traffic->weights =
-        is_zero(setup, place) && !is_shared(setup, place) ? share * weights : 0;
+    traffic->weights = is_zero(setup, place) && !is_shared(setup, place) ? share * weights : 0;
 }

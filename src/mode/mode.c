@@ -5,7 +5,6 @@
 
 #include "mode/internal.h"
 
-#include "comm/comm.h"
 #include "core/memory.h"
 #include "core/trace.h"
 
@@ -65,17 +64,6 @@ enum ddp_status ddp_mode_step(ddp_mode *mode, ddp_loader *loader, double rate, i
 double ddp_mode_gradient_norm(const ddp_mode *mode)
 {
     return mode->updater.norm;
-}
-
-enum ddp_status ddp_mode_memory(const ddp_mode *mode, struct ddp_mode_memory *memory)
-{
-    const bool dp = mode->ops == &ddp_mode_dp;
-    const struct ddp_mode_place place = {
-        .kind = dp ? DDP_MODE_DP : DDP_MODE_DDP,
-        .workers = dp ? 1 : ddp_comm_size(mode->setup.comm),
-        .host_memory = ddp_device_host_memory(ddp_mode_device(mode)),
-    };
-    return ddp_mode_plan_memory(&mode->setup, &place, -1, memory);
 }
 
 ddp_device *ddp_mode_device(const ddp_mode *mode)

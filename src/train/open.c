@@ -24,7 +24,6 @@
 #include <stdlib.h>
 
 #define PROGRAM_GROWS ((size_t)14 << 20) /* while it trains: generated code, threads */
-#define LOADER_DEPTH  16                 /* batches read ahead: what evens out a slow read */
 #define BYTES         256                /* tokens there are in a text */
 
 /* Can the model learn from such data? And does every option for the data mean something? */
@@ -232,42 +231,6 @@ static enum ddp_status init_weights(struct ddp_run *run)
                                   gpt2 ? ddp_gpt2_in(&run->model_config)->heads : 0, run->weights);
 }
 
-struct ddp_mode_setup ddp_run_mode_setup(const struct ddp_run *run,
-                                         const struct ddp_train_plan *plan, const ddp_graph *graph,
-                                         const ddp_graph *tail_graph, enum ddp_dtype compute)
-{
-    const struct ddp_train_options *options = run->options;
-    return (struct ddp_mode_setup){
-        .graph = graph,
-        .tail_graph = tail_graph,
-        .compute = compute,
-        .batch_rows = plan->batch_size,
-        .tail_rows = plan->tail_rows,
-        .job = run->job,
-        .comm = run->comm,
-        .device = plan->device.name,
-        .devices = plan->devices,
-        .fast = options->fast,
-        .threads = plan->threads,
-        .replicas = plan->replicas,
-        .local_shards = plan->local_shards,
-        .local_lanes = plan->lanes / ddp_train_plan_units(plan),
-        .global_shards = plan->global_shards,
-        .weights = run->weights,
-        .seed = options->seed,
-        .optimizer = plan->optimizer,
-        .decay_matrices_only = plan->decay_matrices_only,
-        .clip_norm = plan->clip_norm,
-        .only_finite = options->nan != DDP_NAN_WARN,
-        .gradient_norm =
-            options->report.log || options->report.tensorboard || options->nan == DDP_NAN_SKIP,
-        .zero = plan->zero,
-        .shared_weights = plan->shared_weights,
-        .sync_batch_norm = plan->sync_batch_norm,
-        .bucket_bytes = (size_t)(options->bucket_mb * 1048576),
-    };
-}
-
 static enum ddp_status create_mode(struct ddp_run *run)
 {
     const struct ddp_mode_setup setup =
@@ -296,8 +259,8 @@ static enum ddp_status create_evaluator(struct ddp_run *run)
     return ddp_train_evaluator_create(&run->evaluator, &setup);
 }
 
-/* Only a device with memory of its own knows whether it suffices: when it does not, the message says
- * what would. */
+/* Only a device with memory of its own knows whether it suffices: when it does not, the message
+ * says what would. */
 static enum ddp_status on_device(struct ddp_run *run,
                                  enum ddp_status (*create)(struct ddp_run *run))
 {
@@ -311,16 +274,6 @@ static enum ddp_status on_device(struct ddp_run *run,
         return ddp_memory_explain(run, message);
     }
     return *message ? ddp_fail(status, "%s", message) : status;
-}
-
-/* Batches held at once: DataParallel takes all of a step before it begins (the loader's default is
- * enough for that); the others hold one, so that accumulation costs time, not memory. */
-int ddp_run_loader_depth(const struct ddp_train_plan *plan)
-{
-    const int64_t two_steps = 2 * plan->local_shards + 1;
-    if (plan->mode == DDP_MODE_DP)
-        return 0;
-    return two_steps < LOADER_DEPTH ? (int)two_steps : LOADER_DEPTH;
 }
 
 static enum ddp_status alloc_batch(void *device, size_t bytes, void **memory)

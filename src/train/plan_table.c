@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The table of --plan-memory: each mode, number of workers, way to update and type, with the largest
- * batch that fits. */
+ * The table of --plan-memory: each mode, number of workers, way to update and type, with the
+ * largest batch that fits. */
 #include "config.h"
 
 #include "train/plan_memory.h"

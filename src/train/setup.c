@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What a run's mode and loader are made from, as its plan and options say. */
+#include "config.h"
+
+#include "train/run.h"
+
+#define LOADER_DEPTH 16 /* batches read ahead: what evens out a slow read */
+
+struct ddp_mode_setup ddp_run_mode_setup(const struct ddp_run *run,
+                                         const struct ddp_train_plan *plan, const ddp_graph *graph,
+                                         const ddp_graph *tail_graph, enum ddp_dtype compute)
+{
+    const struct ddp_train_options *options = run->options;
+    return (struct ddp_mode_setup){
+        .graph = graph,
+        .tail_graph = tail_graph,
+        .compute = compute,
+        .batch_rows = plan->batch_size,
+        .tail_rows = plan->tail_rows,
+        .job = run->job,
+        .comm = run->comm,
+        .device = plan->device.name,
+        .devices = plan->devices,
+        .fast = options->fast,
+        .threads = plan->threads,
+        .replicas = plan->replicas,
+        .local_shards = plan->local_shards,
+        .local_lanes = plan->lanes / ddp_train_plan_units(plan),
+        .global_shards = plan->global_shards,
+        .weights = run->weights,
+        .seed = options->seed,
+        .optimizer = plan->optimizer,
+        .decay_matrices_only = plan->decay_matrices_only,
+        .clip_norm = plan->clip_norm,
+        .only_finite = options->nan != DDP_NAN_WARN,
+        .gradient_norm =
+            options->report.log || options->report.tensorboard || options->nan == DDP_NAN_SKIP,
+        .zero = plan->zero,
+        .shared_weights = plan->shared_weights,
+        .sync_batch_norm = plan->sync_batch_norm,
+        .bucket_bytes = (size_t)(options->bucket_mb * 1048576),
+    };
+}
+
+/* Batches held at once: DataParallel takes all of a step before it begins (the loader's default is
+ * enough for that); the others hold one, so that accumulation costs time, not memory. */
+int ddp_run_loader_depth(const struct ddp_train_plan *plan)
+{
+    const int64_t two_steps = 2 * plan->local_shards + 1;
+    if (plan->mode == DDP_MODE_DP)
+        return 0;
+    return two_steps < LOADER_DEPTH ? (int)two_steps : LOADER_DEPTH;
+}

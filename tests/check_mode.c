@@ -348,7 +348,7 @@ END_TEST
 START_TEST(memory_of_workers)
 {
     struct ddp_mode_place place = {DDP_MODE_DDP, 4, true};
-    struct ddp_mode_memory shared = {0}, zero = {0}, all = {0}, gpu = {0};
+    struct ddp_mode_memory shared = {0}, parts = {0}, all = {0}, gpu = {0};
     struct ddp_mode_traffic traffic;
     open_setup(1, 5);
     setup.zero = setup.shared_weights = true;
@@ -361,10 +361,10 @@ START_TEST(memory_of_workers)
     ck_assert_double_eq(traffic.gradients, 0.75 * (double)flat);
     ck_assert_double_eq(traffic.weights, 0);
     setup.shared_weights = false;
-    ck_assert_int_eq(ddp_mode_plan_memory(&setup, &place, -1, &zero), DDP_OK);
-    ck_assert_uint_eq(zero.weights, flat);
-    ck_assert_uint_ge(zero.optimizer, flat / 4);
-    ck_assert_uint_le(zero.optimizer, flat);
+    ck_assert_int_eq(ddp_mode_plan_memory(&setup, &place, -1, &parts), DDP_OK);
+    ck_assert_uint_eq(parts.weights, flat);
+    ck_assert_uint_ge(parts.optimizer, flat / 4);
+    ck_assert_uint_le(parts.optimizer, flat);
     ddp_mode_plan_traffic(&setup, &place, &traffic);
     ck_assert_double_eq(traffic.weights, 0.75 * (double)flat);
     setup.zero = false;

@@ -48,6 +48,7 @@ struct ddp_train_evaluator {
     float *logits;      /* the same in float32 */
     int64_t *confusion; /* of `classes` classes; NULL: not counted */
     int64_t classes;
+    int64_t pitch;  /* from one row of host_logits to the next: those in bf16 may lie apart */
     void *input[2]; /* staging where the device cannot read the loader's memory */
 };
 
@@ -98,12 +99,13 @@ static enum ddp_status alloc_logits(ddp_train_evaluator *e)
     const bool bf16 = ddp_graph_activations(sized->graph) == DDP_BF16;
     const size_t bytes = ddp_exec_output_bytes(sized->exec);
     const int64_t values = (int64_t)(bytes / (bf16 ? sizeof(uint16_t) : sizeof(float)));
-    if (e->classes < 2 || values != sized->rows * e->classes)
+    e->pitch = values / sized->rows;
+    if (e->classes < 2 || e->pitch < e->classes || (e->pitch > e->classes && !bf16))
         return ddp_fail(DDP_ERR_INVALID,
                         "the model's output of %" PRId64 " values a sample is not one for each of "
                         "%" PRId64 " classes",
-                        values / sized->rows, e->classes);
-    e->host_logits = ddp_array_alloc((size_t)(e->batch_rows * e->classes), sizeof(float));
+                        e->pitch, e->classes);
+    e->host_logits = ddp_array_alloc((size_t)(e->batch_rows * e->pitch), sizeof(float));
     if (bf16 && e->host_logits)
         e->logits = ddp_array_alloc((size_t)(e->batch_rows * e->classes), sizeof(float));
     return !e->host_logits || (bf16 && !e->logits) ? DDP_ERR_MEMORY : DDP_OK;
@@ -223,7 +225,8 @@ enum ddp_status ddp_train_evaluator_memory(const struct ddp_model *model,
                                            const struct ddp_dataset_info *test, int ranks,
                                            bool host_memory, size_t *device, size_t *host)
 {
-    const int64_t rows = rows_of_batch(test, config->batch), count = test->sample_count;
+    const int64_t rows = rows_of_batch(test, config->batch);
+    const int64_t count = test->planned ? rows * ranks : test->sample_count;
     const int64_t whole = count / rows, tail = count % rows;
     const size_t labels = (size_t)(rows * test->label_count) * sizeof(int32_t);
     enum ddp_status status = DDP_OK;
@@ -253,7 +256,7 @@ static enum ddp_status visit_batch(ddp_train_evaluator *e, const struct sized *s
         return status;
     const uint16_t *halves = e->host_logits;
     for (int64_t i = 0; e->logits && i < batch->rows * e->classes; i++)
-        e->logits[i] = ddp_bf16_to_f32(halves[i]);
+        e->logits[i] = ddp_bf16_to_f32(halves[i / e->classes * e->pitch + i % e->classes]);
     return e->visit(e->visit_arg, (e->begin + batch->step) * e->batch_rows, batch,
                     e->logits ? e->logits : e->host_logits);
 }

@@ -392,7 +392,7 @@ enum ddp_status ddp_memory_explain(const struct ddp_run *run, const char *messag
     struct ddp_memory memory;
     struct advice advice = {.used = 0};
     ddp_device *device = NULL;
-    char held[256];
+    char held[256], needed[DDP_TRAIN_BYTES], there[DDP_TRAIN_BYTES];
     if (run->plan.device.host_memory)
         return ddp_fail(DDP_ERR_MEMORY, "%s", message);
     ddp_log_hold(held, sizeof held);
@@ -408,6 +408,7 @@ enum ddp_status ddp_memory_explain(const struct ddp_run *run, const char *messag
     ddp_log_hold(NULL, 0);
     if (status != DDP_OK || ddp_memory_fits(&after.plan, &memory, &limits))
         return ddp_fail(DDP_ERR_MEMORY, "%s", message);
-    return ddp_fail(DDP_ERR_MEMORY, "%s (planned: %.1f of %.1f GB; use %s; see --plan)", message,
-                    memory.unit_total / 1e9, limits.unit / 1e9, advice.text);
+    return ddp_fail(DDP_ERR_MEMORY, "%s (planned: %s of %s; use %s; see --plan)", message,
+                    ddp_train_show_bytes(memory.unit_total, needed),
+                    ddp_train_show_bytes(limits.unit, there), advice.text);
 }

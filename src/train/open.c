@@ -268,20 +268,14 @@ struct ddp_mode_setup ddp_run_mode_setup(const struct ddp_run *run,
     };
 }
 
-/* On a device with memory of its own only the device knows whether it suffices. */
 static enum ddp_status create_mode(struct ddp_run *run)
 {
     const struct ddp_mode_setup setup =
         ddp_run_mode_setup(run, &run->plan, run->graph, run->tail_graph, run->model_config.compute);
-    char message[1024];
-    ddp_log_hold(message, sizeof message);
     enum ddp_status status = ddp_mode_create(&run->mode, run->plan.mode, &setup);
-    ddp_log_hold(NULL, 0);
     free(run->weights); /* the mode has its own */
     run->weights = NULL;
-    if (status == DDP_ERR_MEMORY && *message)
-        return ddp_memory_explain(run, message);
-    return *message ? ddp_fail(status, "%s", message) : status;
+    return status;
 }
 
 static enum ddp_status create_evaluator(struct ddp_run *run)
@@ -300,6 +294,23 @@ static enum ddp_status create_evaluator(struct ddp_run *run)
     if (!wanted || !run->test || ddp_dataset_info(run->test)->label_count == 0)
         return DDP_OK;
     return ddp_train_evaluator_create(&run->evaluator, &setup);
+}
+
+/* Only a device with memory of its own knows whether it suffices: when it does not, the message says
+ * what would. */
+static enum ddp_status on_device(struct ddp_run *run,
+                                 enum ddp_status (*create)(struct ddp_run *run))
+{
+    char message[1024];
+    ddp_log_hold(message, sizeof message);
+    enum ddp_status status = create(run);
+    ddp_log_hold(NULL, 0);
+    if (status == DDP_ERR_MEMORY && *message) {
+        ddp_mode_destroy(run->mode); /* makes room to ask the device */
+        run->mode = NULL;
+        return ddp_memory_explain(run, message);
+    }
+    return *message ? ddp_fail(status, "%s", message) : status;
 }
 
 /* Batches held at once: DataParallel takes all of a step before it begins (the loader's default is
@@ -403,11 +414,11 @@ enum ddp_status ddp_run_open(struct ddp_run *run)
         status = check_memory(run, true);
     if (status != DDP_OK || options->plan)
         return status;
-    status = create_mode(run);
+    status = on_device(run, create_mode);
     if (status == DDP_OK)
         status = ddp_run_restore(run);
     if (status == DDP_OK)
-        status = create_evaluator(run);
+        status = on_device(run, create_evaluator);
     if (status == DDP_OK)
         status = ddp_run_best_open(run);
     if (status == DDP_OK)

@@ -28,12 +28,8 @@ static enum ddp_status open_sets(struct ddp_run *run, struct ddp_dataset_info *i
 {
     info->sample_count = run->plan.batch_size * run->plan.global_shards;
     enum ddp_status status = ddp_dataset_open_shape(info, &run->data);
-    if (status == DDP_OK && run->options->evaluate && info->label_count > 0) {
-        info->sample_count = INT64_C(250) * run->plan.world_size;
-        if (info->label_count > 1)
-            info->sample_count = run->plan.batch_size * run->plan.world_size;
+    if (status == DDP_OK && run->options->evaluate && info->label_count > 0)
         status = ddp_dataset_open_shape(info, &run->test);
-    }
     return status;
 }
 

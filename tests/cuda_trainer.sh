@@ -31,6 +31,27 @@ evaluated "evaluation, bf16, 2 workers" 0 '' $d $mlp --dtype bf16 --steps 3
 evaluated "evaluation, bf16, dp" 0 '' $t $mlp --dtype bf16 $dp --steps 3
 rm "$work/evaluation"
 
+# A model that was trained: the same figures and predictions on one GPU, on two, in both ways, and near the CPU's.
+for dtype in fp32 bf16; do
+    data="$mlp --dtype $dtype"
+    expect "a model, $dtype" 0 'saved' $t $data --steps 5 --verbose --save "$work/w.safetensors"
+    sed -n '/^test accuracy/,/recall/p' "$work/out" >"$work/figures"
+    for how in "$t" "$d" "$t $dp"; do
+        expect "evaluated, $dtype: $how" 0 '' $how $data --eval-only -v --load "$work/w.safetensors" --predict "$work/p.npy"
+        sed -n '/^test accuracy/,/recall/p' "$work/out" | cmp - "$work/figures" || fail "evaluated, $dtype: $how: $(cat "$work/out")"
+        [ -e "$work/first.npy" ] || cp "$work/p.npy" "$work/first.npy"
+        cmp "$work/p.npy" "$work/first.npy" || fail "predictions, $dtype: $how: other bytes"
+    done
+    expect "predictions, CPU, $dtype" 0 '' "$trainer" --device cpu $data --load "$work/w.safetensors" --predict "$work/p.npy"
+    for file in p first; do
+        tail -c +129 "$work/$file.npy" | od -An -v -tf4 -w4 >"$work/$file.txt"
+    done
+    bound=1e-5
+    [ $dtype = fp32 ] || bound=2e-2
+    near "$(wc -l <"$work/p.txt")" $bound "$work/p.txt" "$work/first.txt" || fail "predictions, $dtype: not near the CPU's"
+    rm "$work/first.npy"
+done
+
 # Text: what is likeliest is so everywhere.
 expect "a text model" 0 'saved' $t $gpt2 --steps 8 --lr 1e-2 --no-eval --save "$work/w.safetensors"
 set -- --load "$work/w.safetensors" --prompt "line 7" --generate 12 --temperature 0

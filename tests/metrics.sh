@@ -83,7 +83,7 @@ for signal in HUP TERM KILL KILL KILL SEGV; do
     wait $pid
     trace "trace: SIG$signal" "$work/trace" 1 0 step forward backward update
 done 2>/dev/null
-expect "trace that cannot be opened" 4 "$work/none/trace: cannot open" $article --trace "$work/none/trace"
+expect "trace that cannot be opened" 4 "$work: cannot open" $article --trace "$work"
 expect "trace on a full disk" 0 "/dev/full: cannot write to it" $article --trace /dev/full
 expect "steps without a trace" 2 "--trace-steps needs --trace" $article --trace-steps 1-2
 expect "no steps" 2 "the first and the last step" $article --trace "$work/trace" --trace-steps 5-2
@@ -91,7 +91,6 @@ expect "no steps" 2 "the first and the last step" $article --trace "$work/trace"
 # Nothing of these ends the training; each is reported once.
 expect "a full disk" 0 'log|/dev/full: cannot write' $article --log /dev/full
 [ "$(grep -c 'cannot write' "$work/out")" -eq 1 ] || fail "a full disk is told more or less than once"
-expect "a log that cannot be opened" 4 "$work/none/log: cannot open" $article --log "$work/none/log"
 expect "a log that is a directory" 4 "$work: cannot open" $article --log "$work"
 if grep -q 'define HAVE_PROTOBUF_C 1' config.h; then
     echo >"$work/file"

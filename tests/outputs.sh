@@ -41,6 +41,31 @@ fi
 expect "--log /dev/stderr" 0 '"event":"end"' $t --log /dev/stderr
 expect "/dev/null for all" 0 '' $t --log /dev/null --trace /dev/null
 
+# --- directories that are missing
+expect "missing directories" 0 "^made the directory $work/new/a/b for --save$" \
+    "$ddprun" -n 2 $trainer --model article --epochs 1 --save "$work/new/a/b/w" --log "$work/new/c/log" --trace "$work/new/d/t"
+for file in a/b/w c/log d/t; do
+    [ -s "$work/new/$file" ] || fail "missing directories: there is no $file"
+done
+[ "$(grep -c 'made the directory' "$work/out")" -eq 3 ] || fail "missing directories: $(grep made "$work/out")"
+expect "directories that are there" 0 '' $trainer --model article --epochs 1 --save "$work/new/a/b/w"
+! grep -q 'made the directory' "$work/out" || fail "directories that are there are made"
+expect "a missing directory for --export" 0 "^made the directory $work/new/e for --export$" \
+    $trainer ${gpt2#*--quiet} --export "$work/new/e/model.safetensors"
+expect "--plan makes none" 0 '' $trainer --model article --plan --save "$work/none/w" --log "$work/none/l"
+[ ! -e "$work/none" ] || fail "--plan makes a directory"
+: >"$work/file"
+for option in save log trace; do
+    expect "--$option below a file" 4 "error: $work/file/x.*: cannot .*Not a directory" \
+        $trainer --model article --epochs 100000000 --$option "$work/file/x/y"
+done
+if need_modes; then
+    mkdir -m 555 "$work/locked"
+    expect "a directory that may not be made" 4 "error: $work/locked/x: cannot make this directory: Permission denied" \
+        $heed_modes "$ddprun" -n 2 $trainer --model article --epochs 100000000 --save "$work/locked/x/y"
+    [ "$(grep -c 'trainer: .*error:' "$work/out")" -eq 1 ] || fail "a directory that may not be made: not one message"
+fi
+
 # --- one file for two options
 one() {
     expect "one file: $*" 2 "error: --$1 and --$2 name the same file, .*: give each its own" $3
@@ -63,6 +88,8 @@ one log tensorboard "$t --log $work/d/new --tensorboard $work/d/new/"
 [ ! -e "$work/d/new" ] || fail "something was made"
 cd "$work/d" || exit 99
 one log trace "$t --log new --trace ./new"
+one log trace "$t --log none/x --trace ./none/./y/../x"
+[ ! -e none ] || fail "a directory was made for one file of two options"
 ln "$work/d/x" "$work/d/y"
 one log trace "$t --log x --trace y"
 cd "$top" || exit 99

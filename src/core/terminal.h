@@ -10,10 +10,6 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* Columns of the terminal, asked each time, for windows change; 0: it is none, or does not say. */
 int ddp_terminal_columns(int fd);
 
@@ -43,9 +39,5 @@ void ddp_bar_end_line(void);
  * process. Undone by ddp_bar_unguard(). */
 void ddp_bar_guard(int signal);
 void ddp_bar_unguard(int signal);
-
-#ifdef __cplusplus
-}
-#endif
 
 #endif

@@ -151,7 +151,8 @@ static void give_up(void)
             strerror(error));
 }
 
-/* To a pipe or a device, or where files cannot be locked: one write, so that lines of several processes never mix. */
+/* To a pipe or a device, or where files cannot be locked: one write, so that lines of several
+ * processes never mix. */
 static bool append_chunk(void)
 {
     ssize_t n;
@@ -402,9 +403,8 @@ void ddp_trace_close(bool complete)
     if (trace.fd < 0)
         return;
     ddp_trace_finish();
-    if (complete &&
-        !trace
-             .closed) { /* an event without a comma after it, so that the whole file is one JSON text */
+    /* An event without a comma after it, so that the whole is one JSON text. */
+    if (complete && !trace.closed) {
         add_sort_index("\n]\n");
         write_chunk();
     }

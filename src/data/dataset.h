@@ -39,6 +39,7 @@ struct ddp_dataset_options {
     const char *val;  /* the same for the test set; NULL: as the source finds it */
     /* Cut a test part off: this share of the samples (below 1), or this many. 0: none. */
     double val_split;
+    bool unlabelled;     /* the test set needs no labels */
     bool normalize;      /* numbers to mean 0 and deviation 1 (data/normalize.h) */
     int64_t class_count; /* classes, or tokens of the vocabulary, that labels may name; 0: as the
                             source says */
@@ -115,7 +116,8 @@ struct ddp_dataset_source {
 /* The table's rows in turn; NULL after the last. */
 const struct ddp_dataset_source *ddp_dataset_source_at(size_t i);
 
-/* Will ddp_dataset_open() find tokens there? Looks at names and beginnings of files, says nothing. */
+/* Will ddp_dataset_open() find tokens there? Looks at names and at what files begin with; says
+ * nothing. */
 bool ddp_dataset_holds_tokens(const char *source, const char *path);
 
 /* Opens a source.

@@ -399,9 +399,9 @@ static enum ddp_status check_same_kind(const struct npy *train, const struct npy
 }
 
 static enum ddp_status open_test(ddp_dataset **result, const struct npy *train, const char *path,
-                                 const struct ddp_npy_source *source)
+                                 const struct ddp_npy_source *source, bool unlabelled)
 {
-    if (!source->y && train->labels)
+    if (!source->y && train->labels && !unlabelled)
         return ddp_fail(DDP_ERR_FORMAT, "%s: test samples without labels", path);
     enum ddp_status status = open_set(result, path, source, train->base.info.class_count);
     struct npy *test = (struct npy *)*result;
@@ -424,7 +424,8 @@ static enum ddp_status open_both(const struct ddp_dataset_options *options,
     if (status == DDP_OK && n->pixels)
         status = set_scale(n, &n->base.info);
     if (status == DDP_OK && test_source->x)
-        status = open_test(test, n, options->val ? options->val : options->path, test_source);
+        status = open_test(test, n, options->val ? options->val : options->path, test_source,
+                           options->unlabelled);
     return status;
 }
 

@@ -5,9 +5,13 @@
 
 #include "train/evaluate.h"
 
+#include "core/bf16.h"
+#include "core/log.h"
 #include "core/memory.h"
+#include "graph/describe.h"
 #include "graph/exec.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,11 +41,29 @@ struct ddp_train_evaluator {
     float *loss;               /* on the device, as a flat gradient array's first elements */
     int32_t *predictions;      /* on the device */
     int32_t *host_predictions;
-    int threads;    /* that read samples */
+    int threads; /* that read samples */
+    ddp_train_visit *visit;
+    void *visit_arg;
+    void *host_logits;  /* of a batch, as they are on the device; NULL: nobody visits */
+    float *logits;      /* the same in float32 */
+    int64_t *confusion; /* of `classes` classes; NULL: not counted */
+    int64_t classes;
+    int64_t pitch;  /* from one row of host_logits to the next: those in bf16 may lie apart */
     void *input[2]; /* staging where the device cannot read the loader's memory */
 };
 
 #define LOSS_BYTES (DDP_FLAT_ALIGN * sizeof(float))
+
+/* Graphs of no rows are not built; those that are have the same operations. */
+static const struct sized *any_sized(const ddp_train_evaluator *e)
+{
+    return e->whole.exec ? &e->whole : &e->tail;
+}
+
+static unsigned parts_of(const struct ddp_train_evaluator_setup *setup)
+{
+    return ddp_dataset_info(setup->test)->label_count > 0 ? PARTS : DDP_EXEC_NETWORK;
+}
 
 static size_t labels_bytes(const ddp_train_evaluator *e)
 {
@@ -58,8 +80,8 @@ static enum ddp_status make_sized(struct sized *sized, int64_t rows,
         return DDP_OK;
     enum ddp_status status = ddp_model_build(&sized->graph, setup->model, &own);
     if (status == DDP_OK)
-        status = ddp_exec_create(&sized->exec, sized->graph, ddp_mode_device(setup->mode), PARTS,
-                                 ddp_mode_weights(setup->mode));
+        status = ddp_exec_create(&sized->exec, sized->graph, ddp_mode_device(setup->mode),
+                                 parts_of(setup), ddp_mode_weights(setup->mode));
     if (status == DDP_OK)
         ddp_exec_set_weights_bf16(sized->exec, ddp_mode_weights_bf16(setup->mode));
     return status;
@@ -69,6 +91,24 @@ static size_t input_bytes(const ddp_train_evaluator *e, int input)
 {
     return input == 0 ? (size_t)e->batch_rows * ddp_dataset_info(e->test)->sample_bytes
                       : labels_bytes(e);
+}
+
+static enum ddp_status alloc_logits(ddp_train_evaluator *e)
+{
+    const struct sized *sized = any_sized(e);
+    const bool bf16 = ddp_graph_activations(sized->graph) == DDP_BF16;
+    const size_t bytes = ddp_exec_output_bytes(sized->exec);
+    const int64_t values = (int64_t)(bytes / (bf16 ? sizeof(uint16_t) : sizeof(float)));
+    e->pitch = values / sized->rows;
+    if (e->classes < 2 || e->pitch < e->classes || (e->pitch > e->classes && !bf16))
+        return ddp_fail(DDP_ERR_INVALID,
+                        "the model's output of %" PRId64 " values a sample is not one for each of "
+                        "%" PRId64 " classes",
+                        e->pitch, e->classes);
+    e->host_logits = ddp_array_alloc((size_t)(e->batch_rows * e->pitch), sizeof(float));
+    if (bf16 && e->host_logits)
+        e->logits = ddp_array_alloc((size_t)(e->batch_rows * e->classes), sizeof(float));
+    return !e->host_logits || (bf16 && !e->logits) ? DDP_ERR_MEMORY : DDP_OK;
 }
 
 static enum ddp_status alloc_buffers(ddp_train_evaluator *e)
@@ -81,7 +121,9 @@ static enum ddp_status alloc_buffers(ddp_train_evaluator *e)
     e->host_predictions =
         ddp_array_alloc((size_t)(e->batch_rows * e->label_count), sizeof *e->host_predictions);
     e->sums = ddp_array_alloc((size_t)e->batch_count, sizeof *e->sums);
-    return status == DDP_OK && (!e->host_predictions || !e->sums) ? DDP_ERR_MEMORY : status;
+    if (status == DDP_OK && (!e->host_predictions || !e->sums))
+        status = DDP_ERR_MEMORY;
+    return status == DDP_OK && e->visit && any_sized(e)->exec ? alloc_logits(e) : status;
 }
 
 /* The graphs that this rank needs, if any, and where their results go. */
@@ -117,12 +159,20 @@ enum ddp_status ddp_train_evaluator_create(ddp_train_evaluator **evaluator,
     e->threads = setup->threads;
     e->device = ddp_mode_device(setup->mode);
     e->label_count = info->label_count;
+    e->visit = setup->visit;
+    e->visit_arg = setup->visit_arg;
+    e->classes = setup->config->classes;
     e->count = setup->samples < info->sample_count ? setup->samples : info->sample_count;
     e->batch_rows = rows_of_batch(info, setup->config->batch);
     e->batch_count = (e->count + e->batch_rows - 1) / e->batch_rows;
     ddp_evaluation_range(e->batch_count, ddp_comm_size(e->comm), ddp_comm_rank(e->comm), &e->begin,
                          &e->end);
     enum ddp_status status = open_batches(e, setup);
+    if (status == DDP_OK && setup->confusion && e->label_count == 1 && e->classes > 1 &&
+        e->classes <= DDP_CONFUSION_CLASSES) {
+        e->confusion = ddp_array_alloc((size_t)(e->classes * e->classes), sizeof *e->confusion);
+        status = e->confusion ? DDP_OK : DDP_ERR_MEMORY;
+    }
     if (status != DDP_OK) {
         ddp_train_evaluator_destroy(e);
         return status;
@@ -145,6 +195,9 @@ void ddp_train_evaluator_destroy(ddp_train_evaluator *evaluator)
     ddp_graph_destroy(e->tail.graph);
     ddp_graph_destroy(e->whole.graph);
     free(e->host_predictions);
+    free(e->host_logits);
+    free(e->logits);
+    free(e->confusion);
     free(e->sums);
     free(e);
 }
@@ -172,12 +225,14 @@ enum ddp_status ddp_train_evaluator_memory(const struct ddp_model *model,
                                            const struct ddp_dataset_info *test, int ranks,
                                            bool host_memory, size_t *device, size_t *host)
 {
-    const int64_t rows = rows_of_batch(test, config->batch), count = test->sample_count;
+    const int64_t rows = rows_of_batch(test, config->batch);
+    const int64_t count = test->planned ? rows * ranks : test->sample_count;
     const int64_t whole = count / rows, tail = count % rows;
     const size_t labels = (size_t)(rows * test->label_count) * sizeof(int32_t);
     enum ddp_status status = DDP_OK;
     *device = LOSS_BYTES + labels;
-    *host = labels + LOADER_BATCHES * ddp_loader_slot_bytes(test, rows);
+    *host = labels + (size_t)((count + rows - 1) / rows) * sizeof(double) +
+            LOADER_BATCHES * ddp_loader_slot_bytes(test, rows);
     if (!host_memory)
         *device += labels + (size_t)rows * test->sample_bytes;
     if (whole > 0)
@@ -188,21 +243,32 @@ enum ddp_status ddp_train_evaluator_memory(const struct ddp_model *model,
     return status;
 }
 
-static enum ddp_status run_batch(ddp_train_evaluator *e, const struct ddp_batch *batch,
-                                 int64_t *right)
+/* Hands the network's output to who wants it. */
+static enum ddp_status visit_batch(ddp_train_evaluator *e, const struct sized *sized,
+                                   const struct ddp_batch *batch)
 {
-    ddp_exec *exec = batch->rows == e->whole.rows ? e->whole.exec : e->tail.exec;
+    enum ddp_status status =
+        ddp_device_copy_out(e->device, e->host_logits, ddp_exec_output(sized->exec),
+                            ddp_exec_output_bytes(sized->exec));
+    if (status == DDP_OK)
+        status = ddp_device_synchronize(e->device);
+    if (status != DDP_OK)
+        return status;
+    const uint16_t *halves = e->host_logits;
+    for (int64_t i = 0; e->logits && i < batch->rows * e->classes; i++)
+        e->logits[i] = ddp_bf16_to_f32(halves[i / e->classes * e->pitch + i % e->classes]);
+    return e->visit(e->visit_arg, (e->begin + batch->step) * e->batch_rows, batch,
+                    e->logits ? e->logits : e->host_logits);
+}
+
+/* The loss and the predictions of a batch that went through the network.
+ *   right [out]  correct predictions, added */
+static enum ddp_status score_batch(ddp_train_evaluator *e, ddp_exec *exec,
+                                   const struct ddp_batch *batch, int64_t *right)
+{
     const int64_t predictions = batch->rows * e->label_count;
     float mean;
-    ddp_exec_set_gradients(exec, e->loss);
-    ddp_exec_set_predictions(exec, e->predictions);
-    enum ddp_status status = ddp_exec_load_input(exec, 0, batch->x, e->input[0]);
-    if (status == DDP_OK)
-        status = ddp_exec_load_input(exec, 1, batch->labels, e->input[1]);
-    if (status == DDP_OK)
-        status = ddp_exec_forward(exec);
-    if (status == DDP_OK)
-        status = ddp_exec_loss(exec);
+    enum ddp_status status = ddp_exec_loss(exec);
     if (status == DDP_OK)
         status = ddp_device_copy_out(e->device, e->host_predictions, e->predictions,
                                      (size_t)predictions * sizeof *e->host_predictions);
@@ -215,7 +281,28 @@ static enum ddp_status run_batch(ddp_train_evaluator *e, const struct ddp_batch 
     e->sums[e->begin + batch->step] = (double)mean * (double)batch->rows;
     for (int64_t i = 0; i < predictions; i++)
         *right += e->host_predictions[i] == batch->labels[i];
+    for (int64_t i = 0; e->confusion && i < predictions; i++)
+        e->confusion[batch->labels[i] * e->classes + e->host_predictions[i]]++;
     return DDP_OK;
+}
+
+static enum ddp_status run_batch(ddp_train_evaluator *e, const struct ddp_batch *batch,
+                                 int64_t *right)
+{
+    const struct sized *sized = batch->rows == e->whole.rows ? &e->whole : &e->tail;
+    ddp_exec *exec = sized->exec;
+    ddp_exec_set_gradients(exec, e->loss);
+    ddp_exec_set_predictions(exec, e->predictions);
+    enum ddp_status status = ddp_exec_load_input(exec, 0, batch->x, e->input[0]);
+    if (status == DDP_OK && e->label_count > 0)
+        status = ddp_exec_load_input(exec, 1, batch->labels, e->input[1]);
+    if (status == DDP_OK)
+        status = ddp_exec_forward(exec);
+    if (status == DDP_OK && e->visit) /* the loss may write over the output */
+        status = visit_batch(e, sized, batch);
+    if (status == DDP_OK && e->label_count > 0)
+        status = score_batch(e, exec, batch, right);
+    return status;
 }
 
 /* Of a batch; behind the last one the samples end. */
@@ -251,17 +338,23 @@ enum ddp_status ddp_train_evaluator_run(ddp_train_evaluator *evaluator,
     const struct ddp_dataset_info *info = ddp_dataset_info(e->test);
     int64_t right;
     double sum = 0;
+    if (e->confusion)
+        memset(e->confusion, 0, (size_t)(e->classes * e->classes) * sizeof *e->confusion);
     memset(e->sums, 0, (size_t)e->batch_count * sizeof *e->sums);
     enum ddp_status status = run_batches(e, &right);
     if (status == DDP_OK)
         status = ddp_comm_allreduce(e->comm, &right, 1, DDP_I64, DDP_SUM);
     if (status == DDP_OK) /* exact: of each batch all ranks but one have 0 */
         status = ddp_comm_allreduce(e->comm, e->sums, (size_t)e->batch_count, DDP_F64, DDP_SUM);
+    const size_t pairs = e->confusion ? (size_t)(e->classes * e->classes) : 0;
+    if (status == DDP_OK && e->confusion)
+        status = ddp_comm_allreduce(e->comm, e->confusion, pairs, DDP_I64, DDP_SUM);
     if (status != DDP_OK)
         return status;
     for (int64_t i = 0; i < e->batch_count; i++)
         sum += e->sums[i];
-    const double loss = isnan(sum) ? NAN : sum / (double)e->count; /* without a sign */
+    const bool known = e->label_count > 0 && !isnan(sum);
+    const double loss = known ? sum / (double)e->count : NAN; /* without a sign */
     *scores = (struct ddp_train_scores){
         .samples = e->count,
         .accuracy = (double)right / ((double)e->count * (double)e->label_count),
@@ -272,4 +365,15 @@ enum ddp_status ddp_train_evaluator_run(ddp_train_evaluator *evaluator,
         .bits_per_byte = info->token_bytes > 0 ? loss / (M_LN2 * info->token_bytes) : 0,
     };
     return DDP_OK;
+}
+
+const int64_t *ddp_train_evaluator_confusion(const ddp_train_evaluator *evaluator)
+{
+    return evaluator->confusion;
+}
+
+void ddp_train_evaluator_range(const ddp_train_evaluator *evaluator, int64_t *begin, int64_t *end)
+{
+    *begin = first_sample(evaluator, evaluator->begin);
+    *end = first_sample(evaluator, evaluator->end);
 }

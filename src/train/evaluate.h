@@ -6,12 +6,20 @@
 #ifndef DDP_TRAIN_EVALUATE_H
 #define DDP_TRAIN_EVALUATE_H
 
-#include "data/dataset.h"
+#include "data/loader.h"
 #include "mode/mode.h"
 #include "model/model.h"
 #include "report/metrics.h"
 
 typedef struct ddp_train_evaluator ddp_train_evaluator;
+
+/* Takes what the network gives for a batch.
+ *   first   the number of its first sample
+ *   logits  (rows, classes) f32, on the host */
+typedef enum ddp_status ddp_train_visit(void *arg, int64_t first, const struct ddp_batch *batch,
+                                        const float *logits);
+
+#define DDP_CONFUSION_CLASSES 32 /* of a matrix that a person reads, at most */
 
 struct ddp_train_evaluator_setup {
     const ddp_mode *mode; /* whose weights are evaluated */
@@ -21,6 +29,10 @@ struct ddp_train_evaluator_setup {
     const ddp_dataset *test;
     int64_t samples; /* how many, from the first one on; the whole set if it has fewer */
     int threads;     /* that read samples ahead */
+    /* NULL: none. Called for each of this rank's batches, in their order. */
+    ddp_train_visit *visit;
+    void *visit_arg;
+    bool confusion; /* count which class is taken for which, where they are not too many */
 };
 
 /* Prepares to evaluate this rank's batches. What the setup points to outlives the evaluator, except
@@ -31,14 +43,22 @@ void ddp_train_evaluator_destroy(ddp_train_evaluator *evaluator);
 
 /* Bytes of it without making it, of a rank that holds most: what is on the device, and in the
  * host's memory.
+ *   test   its sample_count: how many of them
  *   ranks  that share the evaluation */
 enum ddp_status ddp_train_evaluator_memory(const struct ddp_model *model,
                                            const struct ddp_model_config *config,
                                            const struct ddp_dataset_info *test, int ranks,
                                            bool host_memory, size_t *device, size_t *host);
 
-/* Collective: all ranks get the same scores. */
+/* Collective: all ranks get the same scores. Without labels there are none: they are NaN. */
 enum ddp_status ddp_train_evaluator_run(ddp_train_evaluator *evaluator,
                                         struct ddp_train_scores *scores);
+
+/* Of the last run, over all ranks: samples of class `label` that were taken for `predicted`, at
+ * [label * classes + predicted]. NULL: nothing was counted. */
+const int64_t *ddp_train_evaluator_confusion(const ddp_train_evaluator *evaluator);
+
+/* This rank's samples. */
+void ddp_train_evaluator_range(const ddp_train_evaluator *evaluator, int64_t *begin, int64_t *end);
 
 #endif

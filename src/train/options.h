@@ -77,6 +77,8 @@ struct ddp_train_options {
     int64_t eval_every, eval_steps; /* steps, 0: each epoch; batches, 0: the whole test set */
     int64_t patience;               /* evaluations, 0: without end */
     bool keep_best;
+    bool eval_only;
+    const char *predict; /* NULL: not asked for */
     bool resume, extend, evaluate, quiet, plan, mfu;
     double plan_memory;        /* bytes; 0: not given */
     int64_t shape[4], classes; /* of samples that a plan is for; classes 0: not given */
@@ -95,6 +97,9 @@ const struct ddp_option *ddp_train_option_table(void);
 
 /* Was the option of this name, which there is, given? */
 bool ddp_train_given(const struct ddp_train_options *options, const char *name);
+
+/* Do these options ask for an evaluation or predictions of a model, instead of training? */
+bool ddp_train_evaluates_only(const struct ddp_train_options *options);
 
 /* What was given of the chosen model. */
 const union ddp_model_own *ddp_train_model_own(const struct ddp_train_options *options);

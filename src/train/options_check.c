@@ -26,22 +26,34 @@ static bool contains(const char *const *names, const char *name)
     return *names != NULL;
 }
 
+/* What training does besides. */
+static const char *const training[] = {
+    "save",         "export",     "checkpoint-every", "keep",           "keep-best", "extend",
+    "sample-every", "eval-every", "patience",         "check-replicas", NULL};
+
+/* Has this option no effect with --generate, or else with the others that train nothing? */
+static bool is_idle(const char *name, bool generating)
+{
+    return generating ? !contains(generation, name) && !contains(shared, name)
+                      : contains(training, name);
+}
+
 /* One line for all options of training. */
-static void warn_generating(const struct ddp_train_options *options)
+static void warn_idle(const struct ddp_train_options *options, bool generating, const char *task)
 {
     char list[1024] = "";
     size_t used = 0;
     int count = 0;
     for (const struct ddp_option *row = ddp_train_option_table(); row->name; row++)
-        if (ddp_train_given(options, row->name) && !contains(generation, row->name) &&
-            !contains(shared, row->name) && used < sizeof list) {
+        if (ddp_train_given(options, row->name) && is_idle(row->name, generating) &&
+            used < sizeof list) {
             used += (size_t)snprintf(list + used, sizeof list - used, "%s--%s", count ? ", " : "",
                                      row->name);
             count++;
         }
     if (count > 0)
-        ddp_log(DDP_LOG_WARNING, "%s %s no effect with --generate, which trains nothing", list,
-                count == 1 ? "has" : "have");
+        ddp_log(DDP_LOG_WARNING, "%s %s no effect with --%s, which trains nothing", list,
+                count == 1 ? "has" : "have", task);
 }
 
 /* --- two that do not go together, or not without each other ----------------------------------- */
@@ -70,8 +82,8 @@ static const struct {
 };
 
 /* What an evaluation decides or needs. */
-static const char *const of_evaluation[] = {"eval-every", "eval-steps", "patience", "keep-best",
-                                            NULL};
+static const char *const of_evaluation[] = {"eval-only", "eval-every", "eval-steps",
+                                            "patience",  "keep-best",  NULL};
 
 const char *ddp_train_evaluation_option(const struct ddp_train_options *options)
 {
@@ -127,7 +139,7 @@ enum ddp_status ddp_train_check_options(const struct ddp_train_options *options,
                         "--generate N, which continues a text instead of training, "
                         "and --sample-every exclude each other: give one");
     if (!plan) {
-        warn_generating(options);
+        warn_idle(options, true, "generate");
         return DDP_OK;
     }
     for (int i = 0; generation[i] && !options->sample_every; i++)
@@ -145,6 +157,8 @@ enum ddp_status ddp_train_check_options(const struct ddp_train_options *options,
         status = check_shape(options);
     if (status != DDP_OK || plan->rank != 0)
         return status;
+    if (ddp_train_evaluates_only(options))
+        warn_idle(options, false, options->eval_only ? "eval-only" : "predict");
     if (options->val && !options->evaluate)
         ddp_log(DDP_LOG_WARNING, "--val has no effect with --no-eval: nothing is evaluated");
     if (ddp_train_given(options, "decay-on") && plan->optimizer.weight_decay == 0)

@@ -6,19 +6,24 @@
 #include "train/outputs.h"
 
 #include "core/log.h"
+#include "core/terminal.h"
+#include "core/text.h"
+#include "core/write.h"
 
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 struct output {
     const char *option, *path; /* path NULL: not given */
     bool directory;
 };
 
-/* The path without links and dots, also of a file that is yet to be made; false: there is none. */
+/* The path without links and dots, also of a file that is yet to be made, in directories that are;
+ * false: there is none. */
 static bool resolve(const char *path, char resolved[PATH_MAX])
 {
     if (realpath(path, resolved))
@@ -32,9 +37,14 @@ static bool resolve(const char *path, char resolved[PATH_MAX])
     bool known = false;
     if (slash)
         *slash = '\0';
-    if (copy && realpath(!slash ? "." : *copy ? copy : "/", resolved)) {
+    if (copy && resolve(!slash ? "." : *copy ? copy : "/", resolved)) {
         const size_t used = strlen(resolved);
-        known = snprintf(resolved + used, PATH_MAX - used, "/%s", base) < (int)(PATH_MAX - used);
+        known = true;
+        if (strcmp(base, "..") == 0)
+            *strrchr(resolved, '/') = '\0';
+        else if (strcmp(base, ".") != 0)
+            known =
+                snprintf(resolved + used, PATH_MAX - used, "/%s", base) < (int)(PATH_MAX - used);
     }
     free(copy);
     return known;
@@ -53,11 +63,28 @@ static bool are_same(const struct output *a, const struct output *b)
            strcmp(one, other) == 0;
 }
 
-enum ddp_status ddp_train_check_outputs(const struct ddp_train_options *options)
+/* Makes the directories above a file that are missing, and says so. */
+static enum ddp_status make_directory_of(const struct output *output, FILE *out)
+{
+    char shown[DDP_TEXT_SHOWN];
+    char *directory = ddp_directory_of(output->path);
+    if (!directory)
+        return ddp_fail(DDP_ERR_MEMORY, "out of memory");
+    const bool missing = access(directory, F_OK) < 0 && errno == ENOENT;
+    enum ddp_status status = missing ? ddp_make_directories(directory, true) : DDP_OK;
+    if (missing && status == DDP_OK && out)
+        ddp_terminal_print(out, "made the directory %s for %s\n", ddp_text_show(shown, directory),
+                           output->option);
+    free(directory);
+    return status;
+}
+
+enum ddp_status ddp_train_check_outputs(const struct ddp_train_options *options, FILE *out)
 {
     const struct output outputs[] = {
         {"--save", options->save, false},
         {"--export", options->export_path, false},
+        {"--predict", options->predict, false},
         {"--log", options->report.log, false},
         {"--trace", options->report.trace, false},
         {"--checkpoint", options->checkpoint, true},
@@ -70,5 +97,9 @@ enum ddp_status ddp_train_check_outputs(const struct ddp_train_options *options)
                 return ddp_fail(DDP_ERR_INVALID,
                                 "%s and %s name the same file, %s: give each its own",
                                 outputs[i].option, outputs[k].option, outputs[k].path);
-    return DDP_OK;
+    enum ddp_status status = DDP_OK;
+    for (size_t i = 0; status == DDP_OK && i < count && !options->plan; i++)
+        if (outputs[i].path && !outputs[i].directory)
+            status = make_directory_of(&outputs[i], out);
+    return status;
 }

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * The files that a run writes, before it begins: no two may be one. */
+ * The files that a run writes, before it begins: no two may be one, and their directories are
+ * made. */
 #ifndef DDP_TRAIN_OUTPUTS_H
 #define DDP_TRAIN_OUTPUTS_H
 
 #include "train/options.h"
 
-/* DDP_ERR_INVALID names the two options. */
-enum ddp_status ddp_train_check_outputs(const struct ddp_train_options *options);
+/* DDP_ERR_INVALID names two options with the same file, DDP_ERR_IO a directory that cannot be made.
+ *   out  says which directories were made; NULL: nothing */
+enum ddp_status ddp_train_check_outputs(const struct ddp_train_options *options, FILE *out);
 
 #endif

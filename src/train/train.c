@@ -13,6 +13,7 @@
 #include "job/job.h"
 #include "train/best.h"
 #include "train/plan_memory.h"
+#include "train/predict.h"
 #include "train/replica_check.h"
 #include "train/sample.h"
 #include "train/summary.h"
@@ -182,6 +183,7 @@ static enum ddp_status open_metrics(struct ddp_run *run)
         .global_shards = plan->global_shards,
         .steps_per_epoch = plan->steps_per_epoch,
         .total_steps = plan->total_steps,
+        .evaluation_steps = ddp_run_evaluation_steps(run),
         .epochs = run->options->steps ? 0 : run->options->epochs,
         .schedule = plan->schedule,
         .shuffled = plan->sampler.shuffle,
@@ -201,14 +203,18 @@ static enum ddp_status open_metrics(struct ddp_run *run)
     status = ddp_mode_memory(run->mode, &facts.memory);
     if (status != DDP_OK)
         return status;
-    if (run->out)
+    const bool planned = !ddp_train_evaluates_only(run->options) || run->options->plan;
+    if (run->out && !planned)
+        ddp_run_print_model(run);
+    if (run->out && planned)
         ddp_train_plan_print(plan, run->options, facts.data, facts.graph, &facts.memory,
                              ddp_device_describe(ddp_mode_device(run->mode)), run->out);
-    if (run->out && !run->is_resumed)
+    if (run->out && planned && !run->is_resumed)
         ddp_load_print(&run->load, run->options, run->out);
-    if (run->out)
+    if (run->out && planned)
         ddp_run_print_compute(run);
-    ddp_run_evaluation_print(run);
+    if (planned)
+        ddp_run_evaluation_print(run);
     ddp_run_resume_print(run);
     return ddp_train_metrics_open(&run->metrics, &facts);
 }
@@ -236,6 +242,8 @@ static enum ddp_status save(struct ddp_run *run)
 static enum ddp_status train_and_save(struct ddp_run *run, bool *stopped)
 {
     enum ddp_status status = train_steps(run);
+    if (status == DDP_OK)
+        ddp_run_print_confusion(run);
     *stopped = status == DDP_ERR_PREEMPTED;
     if (status == DDP_OK || *stopped) {
         const enum ddp_status printed = ddp_run_print_summary(run);
@@ -269,15 +277,19 @@ static enum ddp_status generate(const struct ddp_train_options *options, FILE *o
 
 enum ddp_status ddp_train_run(ddp_train *train, FILE *out)
 {
-    struct ddp_run run = {.options = &train->options, .out = out};
-    if (train->options.generate)
-        return generate(&train->options, out);
+    struct ddp_train_options options = train->options;
+    struct ddp_run run = {.options = &options, .out = out};
+    if (options.generate)
+        return generate(&options, out);
+    const bool trains = !ddp_train_evaluates_only(&options);
+    if (!trains)
+        ddp_run_drop_training(&options);
     enum ddp_status status = ddp_run_open(&run);
     if (status == DDP_OK)
         status = run.options->plan ? ddp_run_print_plan(&run) : open_metrics(&run);
     bool stopped = false;
     if (status == DDP_OK && !run.options->plan)
-        status = train_and_save(&run, &stopped);
+        status = trains ? train_and_save(&run, &stopped) : ddp_run_without_training(&run);
     ddp_train_metrics_close(run.metrics, stopped && status == DDP_OK ? DDP_ERR_PREEMPTED : status);
     if (status == DDP_OK)
         status = ddp_comm_barrier(run.comm); /* no rank leaves while another may still fail */

@@ -47,7 +47,8 @@ struct sharing {
                              known */
     const struct devices *devices;
     bool near_known;
-    hwloc_bitmap_t *sets; /* of each worker: what it gets */
+    hwloc_obj_type_t domain; /* what a worker gets a whole one of */
+    hwloc_bitmap_t *sets;    /* of each worker: what it gets */
 };
 
 /* --- the machine ----------------------------------------------------------------------------- */
@@ -207,14 +208,14 @@ static enum ddp_status share_cores(struct sharing *sharing)
     return enough ? DDP_OK : ddp_fail(DDP_ERR_MEMORY, "out of memory");
 }
 
-/* The number-th of the NUMA nodes that have some of the CPUs, counted around; nodes of the same
- * CPUs (of another kind of memory) count once. */
+/* The number-th of the domains (NUMA nodes, say) that have some of the CPUs; nodes of the same CPUs
+ * (of another kind of memory) count once. */
 static hwloc_obj_t node_of(const struct sharing *sharing, hwloc_const_bitmap_t cpus, int number,
                            int *count)
 {
     hwloc_obj_t node = NULL, previous = NULL, found = NULL;
     *count = 0;
-    while ((node = hwloc_get_next_obj_by_type(sharing->topology, HWLOC_OBJ_NUMANODE, node))) {
+    while ((node = hwloc_get_next_obj_by_type(sharing->topology, sharing->domain, node))) {
         bool again = previous && hwloc_bitmap_isequal(previous->cpuset, node->cpuset);
         previous = node;
         if (again || !hwloc_bitmap_intersects(node->cpuset, cpus))
@@ -226,7 +227,7 @@ static hwloc_obj_t node_of(const struct sharing *sharing, hwloc_const_bitmap_t c
     return found;
 }
 
-/* BIND_NUMA: a whole node for each worker; workers of the same node share it. */
+/* A whole domain for each worker; workers of the same domain share it. */
 static void share_nodes(struct sharing *sharing)
 {
     for (int rank = 0; rank < sharing->workers; rank++) {
@@ -338,7 +339,15 @@ static enum ddp_status share(struct sharing *sharing, enum bind_kind kind,
                         "for %d workers, by CUDA_VISIBLE_DEVICES and NVML; --bind core needs none",
                         sharing->devices->count == 1 ? "is" : "are", sharing->devices->count,
                         sharing->devices->count == 1 ? "" : "s", sharing->workers);
-    if (kind == BIND_AUTO || kind == BIND_NUMA) {
+    if (kind == BIND_L3 || kind == BIND_SOCKET)
+        sharing->domain = kind == BIND_L3 ? HWLOC_OBJ_L3CACHE : HWLOC_OBJ_PACKAGE;
+    if (hwloc_get_nbobjs_by_type(sharing->topology, sharing->domain) <= 0)
+        return ddp_fail(DDP_ERR_UNSUPPORTED,
+                        "--bind %s: this machine shows no %s; --bind numa "
+                        "binds to NUMA nodes",
+                        kind == BIND_L3 ? "l3" : "socket",
+                        kind == BIND_L3 ? "L3 caches" : "sockets");
+    if (kind == BIND_AUTO || kind == BIND_NUMA || kind == BIND_SOCKET || kind == BIND_L3) {
         share_nodes(sharing);
     } else if (!sharing->near_known && sharing->workers > cpus) {
         ddp_log(DDP_LOG_WARNING, "--bind core: %d workers on %d CPU%s: they are not bound",
@@ -355,7 +364,7 @@ static enum ddp_status share(struct sharing *sharing, enum bind_kind kind,
 enum ddp_status bindings_make(struct bindings *bindings, enum bind_kind kind, int workers,
                               const struct devices *devices)
 {
-    struct sharing sharing = {.workers = workers, .devices = devices};
+    struct sharing sharing = {.workers = workers, .devices = devices, .domain = HWLOC_OBJ_NUMANODE};
     *bindings = (struct bindings){0};
     if (kind == BIND_NONE)
         return DDP_OK;

@@ -7,6 +7,7 @@
 
 #include "core/clock.h"
 #include "core/log.h"
+#include "launcher/report.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -168,15 +169,14 @@ void board_table_write(const struct ddp_board *board, FILE *out)
 
 void board_table_log(const struct ddp_board *board)
 {
-    char *text = NULL, *save = NULL;
+    char *text = NULL;
     size_t size;
     FILE *out = open_memstream(&text, &size);
     if (!out)
         return;
     board_table_write(board, out);
     if (fclose(out) == 0 && text)
-        for (char *line = text; (line = strtok_r(line, "\n", &save)); line = NULL)
-            ddp_log(DDP_LOG_INFO, "%s", line);
+        report_lines(text);
     free(text);
 }
 

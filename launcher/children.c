@@ -103,6 +103,14 @@ void children_adopt(struct children *children)
     prctl(PR_SET_CHILD_SUBREAPER, 1);
 }
 
+bool children_is_foreign(const struct children *children, pid_t pid)
+{
+    for (int i = 0; i < children->foreign_count; i++)
+        if (children->foreign[i] == pid)
+            return true;
+    return false;
+}
+
 struct killing {
     const struct children *children;
     const struct keeper *keeper;
@@ -112,11 +120,8 @@ struct killing {
 static void end_one(void *arg, pid_t pid)
 {
     struct killing *killing = arg;
-    if (keeper_is(killing->keeper, pid))
+    if (keeper_is(killing->keeper, pid) || children_is_foreign(killing->children, pid))
         return;
-    for (int i = 0; i < killing->children->foreign_count; i++)
-        if (killing->children->foreign[i] == pid)
-            return;
     kill(pid, SIGKILL);
     killing->count++;
 }

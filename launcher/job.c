@@ -6,9 +6,14 @@
 #include "launcher/job.h"
 
 #include "core/clock.h"
+#include "core/memory.h"
+#include "launcher/board_table.h"
+#include "launcher/report.h"
+#include "launcher/stacks.h"
 
 #include <limits.h>
 #include <signal.h>
+#include <stdlib.h>
 
 void job_decide(struct job *job, int exit_code)
 {
@@ -57,6 +62,32 @@ void job_end(struct job *job, int signal)
     job_signal(job, SIGCONT); /* stopped ones must get it too */
     job->state = ENDING;
     job_set_deadline(job, job->plan->settings->grace_seconds);
+}
+
+static void log_stacks(const struct job *job)
+{
+    char *text = NULL;
+    size_t size;
+    const int count = job->plan->nproc;
+    struct stack_source *sources = ddp_array_alloc((size_t)count, sizeof *sources);
+    FILE *out = sources ? open_memstream(&text, &size) : NULL;
+    for (int rank = 0; out && rank < count; rank++)
+        sources[rank] = (struct stack_source){
+            .pid = job->workers[rank].running ? job->workers[rank].pid : 0,
+            .fd = python_stack_fd(&job->plan->python, rank),
+        };
+    if (out)
+        stacks_write(sources, count, out);
+    if (out && fclose(out) == 0)
+        report_lines(text);
+    free(text);
+    free(sources);
+}
+
+void job_show(const struct job *job)
+{
+    board_table_log(&job->board);
+    log_stacks(job);
 }
 
 void job_pause(struct job *job)

@@ -29,6 +29,24 @@ struct worker {
     long peak_kib; /* of its memory */
 };
 
+struct process {
+    int pid;
+    int parent;
+    int owner;
+    bool debugged;
+    int64_t ticks; /* of CPU time */
+};
+
+/* What activity.c has seen of programs that do not use libddp. */
+struct activity {
+    struct process *list; /* of the machine, by number */
+    int count;
+    int capacity;
+    int64_t *ticks; /* of each worker and of what ddprun has adopted; then how many processes */
+    uint64_t written;
+    int64_t looked_ns;
+};
+
 struct job {
     struct launch_plan *plan;
     struct ddp_board board;
@@ -49,6 +67,9 @@ struct job {
     int64_t deadline_ns;
     uint64_t progress; /* of the board, as last seen */
     int64_t progress_ns;
+    int64_t watch_ns;  /* when it is looked at next */
+    int64_t output_ns; /* when a program that does not use libddp wrote last; 0: not known */
+    struct activity activity;
     bool interrupted; /* by a signal to ddprun */
     int stop_request; /* the signal that asked the job to stop after a step, in this attempt or an
                          earlier one; 0: none */
@@ -77,6 +98,9 @@ void job_request_stop(struct job *job, int signal);
 /* Asks all workers to end; those that do not within the grace period are killed. */
 void job_end(struct job *job, int signal);
 void job_kill(struct job *job);
+
+/* Logs where each worker is: the board, and their stacks. */
+void job_show(const struct job *job);
 
 /* Ctrl-Z: all stop, and continue together. */
 void job_pause(struct job *job);

@@ -144,7 +144,8 @@ static enum ddp_status add_python(struct launch_plan *plan)
     const char *python = getenv("PYTHON_EXEC");
     const char *name = plan->argv[0];
     size_t length = strlen(name), count = 0, n = 0;
-    bool script = length > 3 && strcmp(name + length - 3, ".py") == 0 && !s->no_python;
+    bool script =
+        s->run_path || (length > 3 && strcmp(name + length - 3, ".py") == 0 && !s->no_python);
     if (!script && !s->module)
         return DDP_OK;
     while (plan->argv[count])
@@ -289,6 +290,7 @@ enum ddp_status launch_plan_make(struct launch_plan *plan, const struct settings
                 "--oversubscribe: %d workers share %d GPU%s: they take turns, and NCCL works "
                 "through sockets",
                 plan->nproc, plan->devices.count, plan->devices.count == 1 ? "" : "s");
+    plan->runs_python = plan->python_argv || python_is(plan->program);
     plan->master_port = settings->master_port ? (int)settings->master_port : free_port();
     return DDP_OK;
 }
@@ -421,6 +423,16 @@ static void add_devices(struct added *added, const struct launch_plan *plan, int
     add(added, "CUDA_VISIBLE_DEVICES", "%s", list);
 }
 
+static void add_python_stack(struct added *added, const struct launch_plan *plan, int rank)
+{
+    char path[4096], stack[32];
+    if (!python_stack(&plan->python, rank, stack, sizeof stack) ||
+        !python_path(&plan->python, path, sizeof path))
+        return;
+    add(added, "PYTHONPATH", "%s", path);
+    add(added, PYTHON_STACK_VARIABLE, "%s", stack);
+}
+
 static void add_all(struct added *added, const struct launch_plan *plan, int rank, int board_fd,
                     int heap_fd, const char *error_file)
 {
@@ -448,6 +460,7 @@ static void add_all(struct added *added, const struct launch_plan *plan, int ran
         add_mark(added, plan->mark);
     add(added, DDP_BOARD_FD_VARIABLE, "%d", board_fd);
     add(added, DDP_HEAP_FD_VARIABLE, "%d", heap_fd);
+    add_python_stack(added, plan, rank);
     if (!getenv("OMP_NUM_THREADS"))
         add(added, "OMP_NUM_THREADS", "%d", threads_of(plan, rank));
     add_devices(added, plan, rank);

@@ -8,6 +8,7 @@
 #include "launcher/bind.h"
 #include "launcher/devices.h"
 #include "launcher/mark.h"
+#include "launcher/python.h"
 #include "launcher/settings.h"
 
 struct launch_plan {
@@ -25,6 +26,8 @@ struct launch_plan {
     bool fewer_devices;     /* some of them are no longer used */
     struct bindings bindings;
     int master_port;
+    bool runs_python;     /* the program is the interpreter */
+    struct python python; /* what is arranged for it; nothing in a mere plan */
     char mark[MARK_SIZE]; /* of the job; "" in a mere plan */
     int restart;          /* how often the job has been restarted */
 };

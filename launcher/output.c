@@ -28,6 +28,11 @@ struct route {
     bool filed;
 };
 
+static const char *filters_of(const struct settings *s, int index)
+{
+    return index == 0 ? s->stdout_filters : s->stderr_filters;
+}
+
 static int streams_to_tee(const struct settings *s, int rank)
 {
     return s->log_dir && !s->tee && !s->redirects ? 3 : settings_streams(s->tee, rank);
@@ -42,7 +47,8 @@ static struct route route_of(const struct output *output, int rank, int index)
                           .shown = settings_shown(s, rank) && (tee || !redirect)};
     /* Rank 0 keeps the terminal itself: progress bars and questions work as without ddprun. */
     bool owns_terminal = rank == 0 && isatty(index + 1);
-    route.relayed = route.shown && (route.filed || (output->prefixed && !owns_terminal));
+    route.relayed = (route.shown && (route.filed || (output->prefixed && !owns_terminal))) ||
+                    (tee && filters_of(s, index));
     return route;
 }
 
@@ -139,12 +145,33 @@ static void raise_descriptor_limit(int pipes)
     }
 }
 
+/* The file for lines of all ranks that the --duplicate option of this stream names. */
+static enum ddp_status open_matching(struct output *output, int index)
+{
+    static const char *const names[] = {"filtered_stdout.log", "filtered_stderr.log"};
+    char *path;
+    if (!filters_of(output->plan->settings, index) || !output->directory)
+        return DDP_OK;
+    if (asprintf(&path, "%s/attempt_%d/%s", output->directory, output->plan->restart,
+                 names[index]) < 0)
+        return ddp_fail(DDP_ERR_MEMORY, "out of memory");
+    enum ddp_status status = make_directory_of(path);
+    if (status == DDP_OK) {
+        output->matching[index] = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+        if (output->matching[index] < 0)
+            status = ddp_fail(DDP_ERR_IO, "%s: cannot be opened: %s", path, strerror(errno));
+    }
+    free(path);
+    return status;
+}
+
 enum ddp_status output_open(struct output *output, const struct launch_plan *plan,
                             const struct ddp_board *board, char *directory)
 {
     int shown = 0, relayed = 0;
     bool filed = plan->settings->log_dir;
-    *output = (struct output){.plan = plan, .board = board, .directory = directory};
+    *output =
+        (struct output){.plan = plan, .board = board, .directory = directory, .matching = {-1, -1}};
     output->slots = ddp_array_alloc((size_t)plan->nproc, sizeof *output->slots);
     if (!output->slots) {
         output_close(output, false);
@@ -162,6 +189,8 @@ enum ddp_status output_open(struct output *output, const struct launch_plan *pla
             filed = filed || route.filed;
         }
     enum ddp_status status = filed && !directory ? make_run_directory(output) : DDP_OK;
+    for (int index = 0; index < 2 && status == DDP_OK; index++)
+        status = open_matching(output, index);
     if (status == DDP_OK && relayed > 0) {
         raise_descriptor_limit(relayed);
         status = relay_start(&output->relay, relayed);
@@ -222,21 +251,23 @@ static enum ddp_status connect_stream(const struct output *output, int rank, int
     return DDP_OK;
 }
 
-/* Fills in ${role_name}, ${local_rank} and ${rank} as torchrun's template has them. */
+/* Fills in ${role_name}, ${local_rank}, ${rank} and ${hostname} as torchrun's template has them. */
 static void expand_prefix(const char *template, const char *role, int rank,
                           char prefix[RELAY_PREFIX])
 {
-    static const char *const fields[] = {"${role_name}", "${local_rank}", "${rank}"};
+    static const char *const fields[] = {"${role_name}", "${hostname}", "${local_rank}", "${rank}"};
+    char host[HOST_NAME_MAX + 1] = "";
     size_t used = 0;
+    gethostname(host, sizeof host - 1);
     while (*template && used + 1 < RELAY_PREFIX) {
         size_t field = 0;
-        while (field < 3 && strncmp(template, fields[field], strlen(fields[field])) != 0)
+        while (field < 4 && strncmp(template, fields[field], strlen(fields[field])) != 0)
             field++;
-        int n = field == 0  ? snprintf(prefix + used, RELAY_PREFIX - used, "%s", role)
-                : field < 3 ? snprintf(prefix + used, RELAY_PREFIX - used, "%d", rank)
+        int n = field < 2 ? snprintf(prefix + used, RELAY_PREFIX - used, "%s", field ? host : role)
+                : field < 4 ? snprintf(prefix + used, RELAY_PREFIX - used, "%d", rank)
                             : snprintf(prefix + used, RELAY_PREFIX - used, "%c", *template);
         used += (size_t)n;
-        template += field < 3 ? strlen(fields[field]) : 1;
+        template += field < 4 ? strlen(fields[field]) : 1;
     }
     prefix[used < RELAY_PREFIX ? used : RELAY_PREFIX - 1] = 0;
 }
@@ -244,17 +275,21 @@ static void expand_prefix(const char *template, const char *role, int rank,
 static enum ddp_status relay_stream(struct output *output, int rank, int index,
                                     struct connection *connection)
 {
-    struct relay_stream stream = {.rank = rank,
-                                  .source = connection->source,
-                                  .shown_on = index + 1,
-                                  .file = connection->file,
-                                  .file_path = connection->path};
-    const char *template = getenv("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE");
+    const struct settings *settings = output->plan->settings;
+    struct relay_stream stream = {
+        .rank = rank,
+        .source = connection->source,
+        .shown_on = route_of(output, rank, index).shown ? index + 1 : -1,
+        .matching = {.filters = filters_of(settings, index), .file = output->matching[index]},
+        .file = connection->file,
+        .file_path = connection->path};
+    const char *template = settings->prefix_template;
+    if (!template)
+        template = getenv("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE");
     if (connection->source < 0)
         return DDP_OK;
     if (output->prefixed)
-        expand_prefix(template ? template : "[${rank}]: ", output->plan->settings->role, rank,
-                      stream.prefix);
+        expand_prefix(template ? template : "[${rank}]: ", settings->role, rank, stream.prefix);
     if (index == 0)
         stream.bare = &output->board->memory->sole_output;
     enum ddp_status status = relay_add(output->relay, &stream, &output->slots[rank][index]);
@@ -351,6 +386,16 @@ bool output_shows_errors(const struct output *output, int rank)
     return route_of(output, rank, 1).shown;
 }
 
+uint64_t output_bytes(const struct output *output)
+{
+    return output->relay ? relay_bytes(output->relay) : 0;
+}
+
+bool output_passes(const struct output *output, int rank)
+{
+    return output->slots[rank][0] >= 0 && output->slots[rank][1] >= 0;
+}
+
 void output_failed_alike(const struct output *output)
 {
     if (output->relay)
@@ -383,6 +428,9 @@ void output_close(struct output *output, bool written)
 {
     if (output->relay && written)
         relay_close(output->relay);
+    for (int index = 0; index < 2; index++)
+        if (output->matching[index] >= 0 && (written || !output->relay))
+            close(output->matching[index]);
     free(output->slots);
     free(output->directory);
     *output = (struct output){0};

@@ -15,6 +15,7 @@ struct output {
     const struct ddp_board *board;
     struct relay *relay; /* NULL when nothing is relayed */
     char *directory;     /* the run's log directory, or NULL */
+    int matching[2];     /* files of lines that the --duplicate options name, or -1 */
     bool prefixed;       /* several ranks are shown */
     int (*slots)[2];     /* of each rank: standard output and error in the relay, or -1 */
 };
@@ -45,6 +46,10 @@ bool output_shows_errors(const struct output *output, int rank);
 /* Is the standard error of all ranks shown, and kept nowhere else? Then an error that several ranks
  * find needs to be written by one of them only. */
 bool output_only_shows_errors(const struct output *output);
+
+/* Bytes that came through ddprun in this attempt, and whether all that a rank writes does. */
+uint64_t output_bytes(const struct output *output);
+bool output_passes(const struct output *output, int rank);
 
 /* All workers have failed in the same way: an error need not be shown for each. */
 void output_failed_alike(const struct output *output);

@@ -60,7 +60,8 @@ struct relay {
     int done;               /* eventfd: all is written */
     int wake;               /* eventfd: slots were added, or the end is wanted */
     bool finishing;
-    /* These two are written by the thread alone, and read by relay_tail() too. */
+    /* These are written by the thread alone, and read by relay_tail() too. */
+    _Atomic uint64_t read_bytes;
     _Atomic uint64_t shown_bytes; /* on standard output and error together */
     atomic_bool broken[3];        /* standard output (1) or error (2) has no reader any more */
     atomic_bool lacks_rank_0;
@@ -275,10 +276,18 @@ static void close_file(struct slot *slot)
     slot->stream.file_path = NULL;
 }
 
+static void lose_matching(struct slot *slot)
+{
+    relay_lose_file("the file of filtered lines");
+    slot->stream.matching.filters = NULL;
+}
+
 static void end_slot(struct relay *relay, struct slot *slot)
 {
     close(slot->stream.source);
     close_file(slot);
+    if (!matching_end(&slot->stream.matching, slot->stream.prefix))
+        lose_matching(slot);
     slot->at_end = true;
     slot->read_ns = ddp_clock_ns();
     finish_slot(relay, slot);
@@ -296,8 +305,11 @@ static void read_slot(struct relay *relay, struct slot *slot)
             close_file(slot);
         }
         keep_tail(slot, at, (size_t)n);
+        if (!matching_take(&slot->stream.matching, slot->stream.prefix, at, (size_t)n))
+            lose_matching(slot);
         slot->read_ns = ddp_clock_ns();
         slot->used += (size_t)n;
+        relay->read_bytes += (uint64_t)n;
         flush_slot(relay, slot, false);
     }
     if (n <= 0 || unwanted(relay, slot))
@@ -504,6 +516,11 @@ void relay_tail(struct relay *relay, int slot, int timeout_ms, char text[RELAY_T
             memmove(text, newline + 1, strlen(newline + 1) + 1);
     }
     pthread_mutex_unlock(&relay->mutex);
+}
+
+uint64_t relay_bytes(const struct relay *relay)
+{
+    return relay->read_bytes;
 }
 
 int relay_end(struct relay *relay)

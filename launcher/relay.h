@@ -8,8 +8,10 @@
 #define DDP_LAUNCHER_RELAY_H
 
 #include "ddp.h"
+#include "launcher/matching.h"
 
 #include <stdatomic.h>
+#include <stdint.h>
 
 struct relay;
 
@@ -22,6 +24,7 @@ struct relay_stream {
     int shown_on;                 /* STDOUT_FILENO, STDERR_FILENO, or -1: not shown */
     int file;                     /* log file, or -1; the relay's from now on */
     char *file_path;              /* of it, for messages; the relay's from now on */
+    struct matching matching;     /* lines that go into one more file */
     char prefix[RELAY_PREFIX];    /* "" leaves the bytes as they are */
     const _Atomic uint32_t *bare; /* while not 0, lines have no prefix; or NULL */
 };
@@ -42,6 +45,9 @@ enum ddp_status relay_add(struct relay *relay, const struct relay_stream *stream
 /* Waits until the stream has ended, for at most timeout_ms; copies the last bytes of it, whole
  * lines where possible. Nothing when they were shown just now. */
 void relay_tail(struct relay *relay, int slot, int timeout_ms, char text[RELAY_TAIL + 1]);
+
+/* Bytes that all streams have brought so far. */
+uint64_t relay_bytes(const struct relay *relay);
 
 /* Asks for the end once everything is written; the descriptor becomes readable then. */
 int relay_end(struct relay *relay);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * See repeats.h. Texts are compared by a hash, after the rank's own number was taken out of libddp's
- * "rank 2: ". */
+ * See repeats.h. Texts are compared by a hash, after the rank's own number was taken out of
+ * libddp's "rank 2: ". */
 #include "config.h"
 
 #include "launcher/repeats.h"

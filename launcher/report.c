@@ -98,6 +98,12 @@ void report_failure(const struct ddp_board *board, const struct report_end *end)
                 memory, others);
 }
 
+void report_lines(char *text)
+{
+    for (char *line = text, *save = NULL; (line = strtok_r(line, "\n", &save)); line = NULL)
+        ddp_log(DDP_LOG_INFO, "%s", line);
+}
+
 /* Cuts line ends off; what a terminal must not see is the log's to escape. */
 static void cut_line_ends(char *text)
 {

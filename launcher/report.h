@@ -28,6 +28,9 @@ struct report_end {
 /* Logs it, with the worker's last activity. */
 void report_failure(const struct ddp_board *board, const struct report_end *end);
 
+/* Logs each line of a text, which is changed. */
+void report_lines(char *text);
+
 /* Shows the last lines that the worker wrote to standard error; nothing for "". The text is
  * changed. */
 void report_last_words(int rank, char *text);

@@ -9,6 +9,7 @@
 #include "core/parse.h"
 #include "job/board.h"
 
+#include <signal.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -35,17 +36,75 @@ static const char *read_nproc(void *destination, const char *value)
 }
 
 static const char *const bind_words[] = {
-    [BIND_AUTO] = "auto", [BIND_NONE] = "none", [BIND_CORE] = "core",
-    [BIND_NUMA] = "numa", [BIND_GPU] = "gpu",   NULL};
+    [BIND_AUTO] = "auto",     [BIND_NONE] = "none", [BIND_CORE] = "core", [BIND_NUMA] = "numa",
+    [BIND_SOCKET] = "socket", [BIND_L3] = "l3",     [BIND_GPU] = "gpu",   NULL};
 
 /* torchrun's words for --bind. */
 static const char *read_numa_binding(void *bind, const char *value)
 {
-    const bool node = strcmp(value, "node") == 0;
-    if (!node && strcmp(value, "exclusive") != 0)
-        return "can be node (as --bind numa) or exclusive (as --bind core)";
-    *(int *)bind = node ? BIND_NUMA : BIND_CORE;
+    static const struct {
+        const char *word;
+        enum bind_kind kind;
+    } words[] = {{"node", BIND_NUMA},
+                 {"socket", BIND_SOCKET},
+                 {"exclusive", BIND_CORE},
+                 {"core-complex", BIND_L3}};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (strcmp(value, words[i].word) == 0) {
+            *(int *)bind = words[i].kind;
+            return NULL;
+        }
+    return "must be node, socket, exclusive or core-complex (as --bind numa, socket, core, l3)";
+}
+
+/* "SIGTERM,SIGUSR1", with or without SIG. */
+static const char *read_signals(void *signals, const char *value)
+{
+    uint64_t set = 0;
+    for (const char *at = value;; at++) {
+        char name[16];
+        const size_t skipped = strncmp(at, "SIG", 3) == 0 ? 3 : 0;
+        const size_t n = strcspn(at, ",");
+        int signal = 1;
+        snprintf(name, sizeof name, "%.*s", n > skipped ? (int)(n - skipped) : 0, at + skipped);
+        while (signal < NSIG && (!sigabbrev_np(signal) || strcmp(sigabbrev_np(signal), name) != 0))
+            signal++;
+        if (signal == NSIG || signal == SIGKILL || signal == SIGSTOP || signal == SIGCHLD ||
+            signal == SIGTSTP || signal == SIGTTIN || signal == SIGTTOU || signal == SIGCONT)
+            return "must be signals that can end a job, with commas between them: SIGTERM,SIGUSR1";
+        set |= UINT64_C(1) << signal;
+        at += n;
+        if (!*at)
+            break;
+    }
+    *(uint64_t *)signals = set;
     return NULL;
+}
+
+static const char *read_event_handler(void *destination, const char *value)
+{
+    (void)destination;
+    return strcmp(value, "null") == 0
+               ? NULL
+               : "only null is possible: Python's handlers do not exist here, ddprun's messages on "
+                 "standard error tell the events";
+}
+
+static const char *read_logs_specs(void *destination, const char *value)
+{
+    (void)destination;
+    return strcmp(value, "default") == 0
+               ? NULL
+               : "only default is possible: classes in Python do not exist here; --log-dir, "
+                 "--redirects, --tee and --local-ranks-filter say where output goes";
+}
+
+static const char *read_completion(void *destination, const char *value)
+{
+    (void)destination;
+    (void)value;
+    return "is not printed: the completion for bash is installed with ddprun, and works where "
+           "bash-completion is installed; there is none for other shells";
 }
 
 static const char one_machine[] =
@@ -245,10 +304,11 @@ const struct ddp_option settings_table[] = {
      .help = "show each worker only its own GPU, with LOCAL_RANK 0 in all of them"},
     {OPTION_FLAG("oversubscribe", oversubscribe),
      .help = "allow more workers than GPUs, for tests: several workers share a GPU"},
-    {OPTION_CHOICE("bind", bind, bind_words, "auto|none|core|numa|gpu"),
+    {OPTION_CHOICE("bind", bind, bind_words, "auto|none|core|numa|socket|l3|gpu"),
      .help = "bind each worker to CPUs, near its GPU if it has one: to cores of its own (core; "
-             "gpu: an error without GPUs) or to a NUMA node (numa); auto (the default): numa if "
-             "each worker has a GPU and there are several nodes, else none"},
+             "gpu: an error without GPUs), a NUMA node (numa), a socket, or the cores of one L3 "
+             "cache (l3); auto (the default): numa if each worker has a GPU and there are several "
+             "nodes, else none"},
     {OPTION_FLAG("report-bindings", report_bindings), .help = "print which CPUs each worker gets"},
     {OPTION_FLAG("standalone", standalone), .environment = "PET_STANDALONE",
      .help = "as for torchrun; a job always runs on this machine"},
@@ -258,6 +318,8 @@ const struct ddp_option settings_table[] = {
      .help = "PROGRAM is a Python module: python3 -m PROGRAM"},
     {OPTION_FLAG("no-python", no_python), .environment = "PET_NO_PYTHON",
      .help = "execute a PROGRAM that ends in .py itself, instead of giving it to python3"},
+    {OPTION_FLAG("run-path", run_path), .environment = "PET_RUN_PATH",
+     .help = "give PROGRAM to python3 whatever its name is, also with --no-python"},
     {OPTION_FLAG("dry-run", dry_run), .help = "print what would be started, and start nothing"},
     {OPTION_SECTION("Rendezvous for programs with their own network"),
      OPTION_TEXT("master-addr", master_addr, "ADDRESS"), .environment = "PET_MASTER_ADDR",
@@ -275,19 +337,36 @@ const struct ddp_option settings_table[] = {
      .help = "write these to files and show them"},
     {OPTION_CUSTOM_AT("local-ranks-filter", filter, read_filter, "RANKS"),
      .environment = "PET_LOCAL_RANKS_FILTER", .help = "show the output of these ranks only: 0,2"},
+    {OPTION_TEXT("log-line-prefix-template", prefix_template, "TEXT"),
+     .environment = "PET_LOG_LINE_PREFIX_TEMPLATE",
+     .help = "prefix of lines, with ${role_name}, ${hostname}, ${local_rank} and ${rank} (default "
+             "'[${rank}]: ')"},
+    {OPTION_TEXT("duplicate-stdout-filters", stdout_filters, "TEXT,..."),
+     .environment = "PET_DUPLICATE_STDOUT_FILTERS",
+     .help = "with --tee: write lines of standard output that contain one of these texts to "
+             "filtered_stdout.log as well"},
+    {OPTION_TEXT("duplicate-stderr-filters", stderr_filters, "TEXT,..."),
+     .environment = "PET_DUPLICATE_STDERR_FILTERS",
+     .help = "the same for standard error and filtered_stderr.log"},
     {OPTION_TEXT("role", role, "NAME"), .environment = "PET_ROLE",
      .help = "name of the workers' role, for programs that ask for it (default: default)"},
     {OPTION_SECTION("Ending"), OPTION_REAL("grace", grace_seconds, 0, 86400, "SECONDS"),
+     .environment = "PET_SHUTDOWN_TIMEOUT",
      .help = "time between SIGTERM and SIGKILL for the workers when the job is taken down (default "
              "5)"},
+    {.name = "shutdown-timeout", .alias_of = "grace"},
+    {OPTION_CUSTOM_AT("signals-to-handle", ending_signals, read_signals, "SIGNALS"),
+     .environment = "PET_SIGNALS_TO_HANDLE",
+     .help = "signals that end the job, besides SIGINT, SIGTERM and SIGHUP: SIGQUIT,SIGUSR1"},
     {OPTION_INT("max-restarts", max_restarts, 0, 1000000, "N"), .environment = "PET_MAX_RESTARTS",
      .help = "restart all workers when one fails, at most N times (default 0)"},
     {OPTION_INT("min-nproc", min_nproc, 1, DDP_BOARD_MAX_WORLD, "M"),
      .help = "with --max-restarts: restart with fewer workers, at least M, when a GPU is lost or "
              "the same rank fails twice in a row"},
     {OPTION_REAL("timeout", timeout_seconds, 0, 1e7, "SECONDS"),
-     .help = "end the job and show where each rank is, when no rank of a program that uses libddp "
-             "has made progress for this time (default 0: never)"},
+     .help = "end the job and show where each rank is, when no rank has made progress for this "
+             "time: has taken a step, if the program uses libddp; else used CPU time or written "
+             "anything (default 0: never)"},
     {OPTION_FLAG("straggler-report", straggler_report),
      .help = "report at the end which rank the others waited for"},
     {OPTION_CUSTOM("inject", read_inject, "FAULT"),
@@ -307,8 +386,18 @@ const struct ddp_option settings_table[] = {
      .help = "only 0 is possible"},
     {OPTION_REAL("monitor-interval", monitor_seconds, 0, 1e7, "SECONDS"),
      .help = "accepted, without effect: a worker's end is noticed at once"},
-    {OPTION_CUSTOM_AT("numa-binding", bind, read_numa_binding, "node|exclusive"),
-     .environment = "PET_NUMA_BINDING", .help = "--bind numa or --bind core"},
+    {OPTION_CUSTOM_AT("numa-binding", bind, read_numa_binding,
+                      "node|socket|exclusive|core-complex"),
+     .environment = "PET_NUMA_BINDING", .help = "--bind numa, socket, core or l3"},
+    {OPTION_TEXT("local-addr", local_addr, "ADDRESS"), .environment = "PET_LOCAL_ADDR",
+     .help = "MASTER_ADDR of the workers where --master-addr is not given"},
+    {OPTION_CUSTOM("event-log-handler", read_event_handler, "null"),
+     .help = "only null is possible"},
+    {OPTION_CUSTOM("logs-specs", read_logs_specs, "default"), .help = "only default is possible"},
+    {OPTION_CUSTOM("print-completion", read_completion, "SHELL"),
+     .help = "refused: the completion for bash is installed with ddprun"},
+    {OPTION_FLAG("use-env", use_env), .help = "accepted, without effect: ranks always come in the "
+                                              "environment"},
     {OPTION_TEXT("start-method", ignored, "WORD"), .help = "accepted, without effect"},
     {OPTION_SECTION("Information"), OPTION_FLAG("help", help), .letter = 'h',
      .help = "print this text"},
@@ -320,15 +409,20 @@ enum ddp_status settings_read(struct settings *settings, int argc, char *const *
 {
     struct ddp_options_given given = {0};
     int rest = 0;
-    *settings = (struct settings){.nproc_kind = NPROC_AUTO,
-                                  .grace_seconds = 5,
-                                  .master_addr = "127.0.0.1",
-                                  .role = "default",
-                                  .run_id = "none"};
+    *settings = (struct settings){
+        .nproc_kind = NPROC_AUTO, .grace_seconds = 5, .role = "default", .run_id = "none"};
     enum ddp_status status =
         ddp_options_parse(settings_table, settings, &given, argc, argv, true, &rest);
     if (status != DDP_OK || settings->help || settings->version)
         return status;
+    if (!settings->master_addr)
+        settings->master_addr = settings->local_addr ? settings->local_addr : "127.0.0.1";
+    if ((settings->stdout_filters || settings->stderr_filters) && !settings->tee &&
+        !settings->log_dir)
+        return ddp_fail(DDP_ERR_INVALID,
+                        "--duplicate-std%s-filters needs --tee or --log-dir: it "
+                        "reads lines that also go to log files",
+                        settings->stdout_filters ? "out" : "err");
     if (settings->min_nproc && !settings->max_restarts)
         return ddp_fail(DDP_ERR_INVALID,
                         "--min-nproc %d needs --max-restarts: without it the job "
@@ -345,7 +439,7 @@ enum ddp_status settings_read(struct settings *settings, int argc, char *const *
 void settings_help(FILE *out)
 {
     fputs("Usage: ddprun [OPTION]... PROGRAM [ARGUMENT]...\n"
-          "       ddprun status [PID]...\n"
+          "       ddprun status [--stack] [PID]...\n"
           "Starts a program several times on this machine as the workers of one job.\n\n",
           out);
     ddp_options_help(settings_table, out);

@@ -30,14 +30,17 @@ enum nproc_kind {
 enum bind_kind {
     BIND_AUTO, /* BIND_NUMA where that puts the workers of GPUs near these, else BIND_NONE */
     BIND_NONE,
-    BIND_CORE, /* cores of its own for each worker */
-    BIND_NUMA, /* a NUMA node for each worker, which others may share */
-    BIND_GPU,  /* as BIND_CORE, and an error when it is not known which are near its GPU */
+    BIND_CORE,   /* cores of its own for each worker */
+    BIND_NUMA,   /* a NUMA node for each worker, which others may share */
+    BIND_SOCKET, /* a whole socket for each worker, which others may share */
+    BIND_L3,     /* the cores of one L3 cache for each worker, its own where there are enough */
+    BIND_GPU,    /* as BIND_CORE, and an error when it is not known which are near its GPU */
 };
 
 struct settings {
     bool help;
     bool version;
+    bool use_env;    /* the same */
     bool standalone; /* accepted for torchrun's sake: there is only one node */
     bool virtual_local_rank;
     bool oversubscribe;
@@ -51,9 +54,11 @@ struct settings {
     bool straggler_report;
     int64_t max_restarts;
     const char *master_addr;
-    int64_t master_port; /* 0: a free one */
+    const char *local_addr; /* as for torchrun: MASTER_ADDR unless that is given */
+    int64_t master_port;    /* 0: a free one */
     bool no_python;
     bool module;
+    bool run_path; /* the program is a Python script, whatever its name */
     bool dry_run;
     double monitor_seconds; /* as for torchrun; nothing is polled */
     const char *run_id;
@@ -64,9 +69,13 @@ struct settings {
     const char *log_dir;
     const char *redirects; /* checked: see settings_streams() */
     const char *tee;
+    const char *prefix_template; /* NULL: that of the environment, or the default */
+    const char *stdout_filters;  /* lines with one of these texts go into one more file */
+    const char *stderr_filters;
     const char *filter; /* checked: see settings_shown() */
     const char *role;
-    char *const *command; /* NULL-terminated: the program and its arguments */
+    uint64_t ending_signals; /* besides the usual ones: bit N for signal N */
+    char *const *command;    /* NULL-terminated: the program and its arguments */
 };
 
 extern const struct ddp_option settings_table[];

@@ -7,14 +7,13 @@
 
 #include "core/log.h"
 #include "launcher/report.h"
-#include "launcher/board_table.h"
 
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/signalfd.h>
 
-static const int ending_signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+static const int ending_signals[] = {SIGINT, SIGTERM, SIGHUP};
 static const int passed_signals[] = {SIGUSR1, SIGUSR2};
 
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
@@ -35,8 +34,12 @@ enum ddp_status signals_open(struct job *job)
     sigemptyset(&watched);
     sigaddset(&watched, SIGCHLD);
     sigaddset(&watched, SIGTSTP);
+    watch(&watched, (const int[]){SIGQUIT}, 1);
     watch(&watched, ending_signals, COUNT(ending_signals));
     watch(&watched, passed_signals, COUNT(passed_signals));
+    for (int signal = 1; signal < 64; signal++)
+        if (job->plan->settings->ending_signals >> signal & 1)
+            watch(&watched, &signal, 1);
     sigfillset(&all);
     sigdelset(&all, SIGTTIN);
     sigprocmask(SIG_SETMASK, &all, NULL);
@@ -60,8 +63,6 @@ static void ask_to_stop(struct job *job, int signal)
 
 static void handle_ending_signal(struct job *job, int signal)
 {
-    if (signal == SIGQUIT)
-        board_table_log(&job->board);
     char name[32];
     const bool asked = job->stop_request == SIGINT || job->stop_request == SIGTERM;
     if (job->state < ENDING && !asked && (signal == SIGINT || signal == SIGTERM) &&
@@ -83,8 +84,10 @@ static void handle_ending_signal(struct job *job, int signal)
         job_end(job, signal);
 }
 
-bool signals_end_job(int signal)
+bool signals_end_job(const struct job *job, int signal)
 {
+    if (job->plan->settings->ending_signals >> signal & 1)
+        return true;
     for (size_t i = 0; i < COUNT(ending_signals); i++)
         if (signal == ending_signals[i])
             return true;
@@ -95,6 +98,12 @@ void signals_handle(struct job *job, int signal)
 {
     if (signal == SIGTSTP)
         job_pause(job);
+    if (signal == SIGQUIT && !signals_end_job(job, signal))
+        job_show(job);
+    if (signals_end_job(job, signal)) {
+        handle_ending_signal(job, signal);
+        return;
+    }
     if (signal == SIGUSR1 && job_accepts_stop(job)) {
         ask_to_stop(job, signal);
         return;
@@ -104,6 +113,4 @@ void signals_handle(struct job *job, int signal)
     for (size_t i = 0; i < COUNT(passed_signals); i++)
         if (signal == passed_signals[i])
             job_signal(job, signal);
-    if (signals_end_job(signal))
-        handle_ending_signal(job, signal);
 }

@@ -14,6 +14,6 @@ enum ddp_status signals_open(struct job *job);
 void signals_handle(struct job *job, int signal);
 
 /* Is it one that ends the job? */
-bool signals_end_job(int signal);
+bool signals_end_job(const struct job *job, int signal);
 
 #endif

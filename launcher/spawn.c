@@ -112,6 +112,7 @@ static _Noreturn void run_child(const struct spawner *spawner, int rank, pid_t p
     if (!become(rank > 0 ? spawner->null_fd : -1, STDIN_FILENO) || !become(out, STDOUT_FILENO) ||
         !become(error, STDERR_FILENO) || !inherit(spawner->board_fd) || !inherit(spawner->heap_fd))
         give_up(spawner, rank, SPAWN_PREPARE);
+    python_inherit(&plan->python, rank);
     setrlimit(RLIMIT_NOFILE, &spawner->files);
     reset_signals();
     execve(plan->program, plan->argv, environment);

@@ -7,8 +7,11 @@
 
 #include "core/clock.h"
 #include "core/log.h"
+#include "core/memory.h"
 #include "core/parse.h"
+#include "launcher/python.h"
 #include "launcher/settings.h"
+#include "launcher/stacks.h"
 #include "launcher/board_table.h"
 
 #include <ctype.h>
@@ -37,27 +40,73 @@ static bool is_job(int pid)
     return read && strcmp(name, "ddprun\n") == 0;
 }
 
+/* Opens the next file of a job's ddprun whose name begins so; *number [out]: what follows in the
+ * name, as a number. -1: there are no more. */
+static int next_file(DIR *directory, int pid, const char *wanted, int *number)
+{
+    char path[PATH_MAX], target[64];
+    const struct dirent *entry;
+    const size_t length = strlen(wanted);
+    while (directory && (entry = readdir(directory))) {
+        snprintf(path, sizeof path, "/proc/%d/fd/%.20s", pid, entry->d_name);
+        ssize_t n = readlink(path, target, sizeof target - 1);
+        target[n > 0 ? n : 0] = 0;
+        if (strncmp(target, wanted, length) != 0)
+            continue;
+        *number = atoi(target + length);
+        int fd = open(path, O_RDWR | O_CLOEXEC);
+        if (fd >= 0)
+            return fd;
+    }
+    return -1;
+}
+
+static DIR *open_files(int pid)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/fd", pid);
+    return opendir(path);
+}
+
 /* Opens the board of a job, or returns -1. */
 static int open_board(int pid)
 {
-    static const char wanted[] = "/memfd:ddprun-board";
-    char path[PATH_MAX], target[64];
-    int fd = -1;
-    snprintf(path, sizeof path, "/proc/%d/fd", pid);
-    DIR *directory = opendir(path);
-    const struct dirent *entry;
-    while (directory && fd < 0 && (entry = readdir(directory))) {
-        snprintf(path, sizeof path, "/proc/%d/fd/%.20s", pid, entry->d_name);
-        ssize_t n = readlink(path, target, sizeof target);
-        if (n >= (ssize_t)sizeof wanted - 1 && strncmp(target, wanted, sizeof wanted - 1) == 0)
-            fd = open(path, O_RDWR | O_CLOEXEC);
-    }
+    int number;
+    DIR *directory = open_files(pid);
+    int fd = next_file(directory, pid, "/memfd:ddprun-board", &number);
     if (directory)
         closedir(directory);
     return fd;
 }
 
-static bool show(int pid)
+/* The workers' stacks, in the files that ddprun shares with them. */
+static void show_stacks(int pid, const struct ddp_board *board)
+{
+    struct ddp_board_view view;
+    struct stack_source *sources = ddp_array_alloc((size_t)board->world_size, sizeof *sources);
+    if (!sources)
+        return;
+    for (int rank = 0; rank < board->world_size; rank++) {
+        ddp_board_read(board, rank, &view);
+        sources[rank] = (struct stack_source){.pid = view.started, .fd = -1};
+    }
+    DIR *directory = open_files(pid);
+    for (int fd, rank; (fd = next_file(directory, pid, "/memfd:" PYTHON_STACK_FILE, &rank)) >= 0;) {
+        if (rank >= 0 && rank < board->world_size && sources[rank].fd < 0)
+            sources[rank].fd = fd;
+        else
+            close(fd);
+    }
+    if (directory)
+        closedir(directory);
+    stacks_write(sources, board->world_size, stdout);
+    for (int rank = 0; rank < board->world_size; rank++)
+        if (sources[rank].fd >= 0)
+            close(sources[rank].fd);
+    free(sources);
+}
+
+static bool show(int pid, bool stacks)
 {
     struct ddp_board board;
     char source[32];
@@ -73,11 +122,13 @@ static bool show(int pid)
     printf("job %d: %d worker%s, %.0f s\n", pid, board.world_size, board.world_size == 1 ? "" : "s",
            start > 0 && start <= now ? (double)(now - start) / 1e9 : 0);
     board_table_write(&board, stdout);
+    if (stacks)
+        show_stacks(pid, &board);
     ddp_board_unmap(&board);
     return true;
 }
 
-static int show_all(void)
+static int show_all(bool stacks)
 {
     int shown = 0;
     DIR *proc = opendir("/proc");
@@ -91,7 +142,7 @@ static int show_all(void)
     while ((entry = readdir(proc))) {
         int pid = isdigit((unsigned char)entry->d_name[0]) ? atoi(entry->d_name) : 0;
         if (pid > 0 && is_job(pid))
-            shown += show(pid);
+            shown += show(pid, stacks);
     }
     closedir(proc);
     if (shown == 0)
@@ -101,14 +152,19 @@ static int show_all(void)
 
 int status_main(int argc, char *const *argv)
 {
-    int exit_code = argc < 2 ? show_all() : EXIT_SUCCESS;
+    const bool stacks = argc > 1 && strcmp(argv[1], "--stack") == 0;
+    argc -= stacks;
+    argv += stacks;
+    int exit_code = argc < 2 ? show_all(stacks) : EXIT_SUCCESS;
     for (int i = 1; i < argc; i++) {
         int64_t pid;
         if (!ddp_parse_int64(argv[i], 1, INT_MAX, &pid)) {
-            ddp_fail(DDP_ERR_INVALID, "status %s: must be the process id of a ddprun", argv[i]);
+            ddp_fail(DDP_ERR_INVALID,
+                     "status %s: must be the process id of a ddprun, or --stack before it",
+                     argv[i]);
             return EXIT_USAGE;
         }
-        if (!is_job((int)pid) || !show((int)pid)) {
+        if (!is_job((int)pid) || !show((int)pid, stacks)) {
             ddp_fail(DDP_ERR_INVALID, "status %s: you have no such job", argv[i]);
             exit_code = 1;
         }

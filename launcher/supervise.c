@@ -10,6 +10,7 @@
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/terminal.h"
+#include "launcher/activity.h"
 #include "launcher/error_file.h"
 #include "launcher/limits.h"
 #include "launcher/report.h"
@@ -50,6 +51,8 @@ static enum ddp_status open_job(struct job *job)
     children_adopt(&job->children);
     terminal_open(&job->terminal);
     mark_make(job->plan->mark);
+    if (job->plan->runs_python)
+        python_open(&job->plan->python, job->plan->nproc);
     enum ddp_status status = signals_open(job);
     if (status != DDP_OK)
         return status;
@@ -171,7 +174,9 @@ static void run_attempt(struct job *job)
     job->decided = job->restartable = job->disk_full = false;
     job->exit_code = 0;
     job->failed_rank = job->exited_rank = -1;
-    job->start_ns = ddp_clock_ns();
+    job->start_ns = job->progress_ns = ddp_clock_ns();
+    job->watch_ns = job->output_ns = 0;
+    activity_free(&job->activity);
     job->kills_at_start = memory_kills();
     if (open_attempt(job) != DDP_OK) {
         job_decide(job, EXIT_LAUNCHER);
@@ -259,7 +264,9 @@ int supervise(struct launch_plan *plan)
     if (job.exit_code == EXIT_SUCCESS && relay_has_lost())
         job.exit_code = EXIT_LAUNCHER;
     terminal_close(&job.terminal);
+    python_close(&plan->python);
     free(output_take_directory(&job.output));
+    activity_free(&job.activity);
     free(job.workers);
     return job.exit_code;
 }

@@ -9,6 +9,7 @@
 #include "core/clock.h"
 #include "core/log.h"
 #include "core/terminal.h"
+#include "launcher/activity.h"
 #include "launcher/first_failure.h"
 #include "launcher/signals.h"
 #include "launcher/board_table.h"
@@ -20,6 +21,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#define LATE_NS             INT64_C(2000000000)
 #define LAST_OUTPUT_SECONDS 0.5 /* for what ended workers wrote, once a signal ends ddprun */
 
 static int rank_of(const struct job *job, pid_t pid)
@@ -119,33 +121,79 @@ static void handle_deadline(struct job *job)
     job_kill(job);
 }
 
-/* How often the board is looked at for progress: a tenth of the time limit, at most a second. */
+/* How often progress is looked at: ten times in the time limit, but not more often than is of use;
+ * to look at programs that do not use libddp means to read all of /proc. */
 static int64_t watch_interval_ns(const struct job *job)
 {
-    double interval = job->plan->settings->timeout_seconds / 10;
-    return (int64_t)((interval < 1 ? interval : 1) * 1e9) + 1;
+    const double interval = job->plan->settings->timeout_seconds / 10;
+    const double most = job->progress || job->watch_ns == 0 ? 1 : 10;
+    return (int64_t)((interval < most ? interval : most) * 1e9) + 1;
 }
 
-static void watch_progress(struct job *job)
+/* Workers that compute may as well wait in a loop. Says so when they have been silent for the time
+ * limit. */
+static void note_silence(struct job *job, enum activity_kind kind, int64_t now)
 {
-    double limit = job->plan->settings->timeout_seconds;
-    if (limit <= 0 || job->state != RUNNING)
+    const double limit = job->plan->settings->timeout_seconds;
+    if (kind == ACTIVITY_WRITES || job->output_ns == 0)
+        job->output_ns = now;
+    if (kind != ACTIVITY_COMPUTES || job->output_ns == INT64_MAX ||
+        (double)(now - job->output_ns) < limit * 1e9)
         return;
-    uint64_t progress = board_table_progress(&job->board);
-    int64_t now = ddp_clock_ns();
-    if (progress != job->progress || progress == 0) {
-        job->progress = progress;
-        job->progress_ns = now;
-        return;
+    ddp_log(
+        DDP_LOG_WARNING,
+        "the workers have written nothing for %g s but use CPU time: they compute, or wait in a "
+        "loop, which --timeout cannot tell apart; ddprun status --stack shows where they are",
+        limit);
+    job->output_ns = INT64_MAX; /* once, until they write */
+}
+
+/* Has any worker done anything since the last look? */
+static bool has_moved(struct job *job, int64_t now)
+{
+    const uint64_t before = job->progress;
+    job->progress = board_table_progress(&job->board);
+    if (job->progress != 0)
+        return job->progress != before;
+    if (!activity_visible()) {
+        if (job->output_ns == 0)
+            ddp_log(DDP_LOG_WARNING,
+                    "--timeout: /proc is missing, so only programs that use libddp "
+                    "can be watched");
+        job->output_ns = now;
+        return true;
     }
-    if ((double)(now - job->progress_ns) < limit * 1e9)
-        return;
-    ddp_log(DDP_LOG_ERROR, "no rank has made progress for %g s; ending the job", limit);
-    board_table_log(&job->board);
+    const enum activity_kind kind = activity_since(job);
+    note_silence(job, kind, now);
+    return kind != ACTIVITY_NONE;
+}
+
+static void end_hanging(struct job *job)
+{
+    const char *what = job->progress ? "no rank has made progress"
+                                     : "no worker has used CPU time or written anything";
+    ddp_log(DDP_LOG_ERROR, "%s for %g s; ending the job", what,
+            job->plan->settings->timeout_seconds);
+    job_show(job);
     job_decide(job, EXIT_HANG);
     job->restartable = true;
     ddp_board_abort(&job->board, DDP_ABORT_BY_LAUNCHER);
     job_end(job, SIGTERM);
+}
+
+static void watch_progress(struct job *job)
+{
+    const double limit = job->plan->settings->timeout_seconds;
+    const int64_t now = ddp_clock_ns(), interval_ns = watch_interval_ns(job);
+    if (limit <= 0 || job->state != RUNNING || now < job->watch_ns)
+        return;
+    /* Very late: ddprun itself was stopped, and perhaps all the job. */
+    const bool late = job->watch_ns > 0 && now - job->watch_ns > interval_ns + LATE_NS;
+    job->watch_ns = now + interval_ns;
+    if (has_moved(job, now) || late)
+        job->progress_ns = now;
+    else if ((double)(now - job->progress_ns) >= limit * 1e9)
+        end_hanging(job);
 }
 
 void watch_workers(struct job *job)
@@ -156,12 +204,12 @@ void watch_workers(struct job *job)
     while (job->running > 0) {
         int64_t until_ns = job->deadline_ns;
         if (job->state == RUNNING && job->plan->settings->timeout_seconds > 0)
-            until_ns = ddp_clock_ns() + watch_interval_ns(job);
+            until_ns = job->watch_ns;
         poll(watched, 2, job_milliseconds(until_ns));
         bool children = false;
         while (read(job->signal_fd, &info, sizeof info) == (ssize_t)sizeof info) {
             children = children || info.ssi_signo == SIGCHLD;
-            if (info.ssi_code == SI_KERNEL && signals_end_job((int)info.ssi_signo))
+            if (info.ssi_code == SI_KERNEL && info.ssi_signo != SIGCHLD)
                 ddp_bar_end_line(); /* the terminal has just shown "^C" */
             signals_handle(job, (int)info.ssi_signo);
         }
@@ -201,8 +249,7 @@ bool watch_output(struct job *job)
             reap_ended(job);
         if (info.ssi_signo == SIGTSTP)
             terminal_pause(&job->terminal);
-        else if (info.ssi_signo != SIGCHLD && info.ssi_signo != SIGUSR1 &&
-                 info.ssi_signo != SIGUSR2) {
+        else if (signals_end_job(job, (int)info.ssi_signo)) {
             if (!last_signal)
                 job_set_deadline(job, LAST_OUTPUT_SECONDS);
             last_signal = (int)info.ssi_signo;
@@ -222,7 +269,7 @@ bool watch_pause(struct job *job)
             reap_ended(job);
         if (info.ssi_signo == SIGUSR1)
             job->stop_request = SIGUSR1; /* the next attempt is asked at once */
-        if (signals_end_job((int)info.ssi_signo)) {
+        if (signals_end_job(job, (int)info.ssi_signo)) {
             job->exit_code = 128 + (int)info.ssi_signo;
             return false;
         }

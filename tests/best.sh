@@ -63,6 +63,9 @@ for start in "$ddprun -n 2 trainer" "$ddprun -n 4 trainer --zero 0" "$trainer --
     agrees "${start#"$top/"}" $start $ends $keeps
 done
 
+expect "the plan" 0 '^test     every 10 steps, 4 of 49 samples, early end after 3 that are not better$' \
+    "$trainer" $ends --eval-steps 2 --plan
+
 # --- resumed: before the best, at it, after it, at the end ------------------------------------------------------
 
 for step in 10 $((best - 10)) "$best" $((best + 10)) $((best + 20)); do
@@ -80,14 +83,24 @@ expect "more patience" 0 "^early end after $((end + 20)) of 400 steps: the test 
 expect "without --keep-best" 0 '' "$trainer" $common --steps 370 --checkpoint "$dir" --keep 1 --checkpoint-every 10 --resume
 [ "$(readlink "$dir/best")" = "step-000000$best" ] && [ -f "$dir/best/state.json" ] || fail "without --keep-best: the best one goes"
 
+# A worker dies on the way, before and after the best one: the job starts again and comes to the same end.
+for step in $((best - 7)) $((end - 3)); do
+    rm -rf "$dir"
+    agrees "killed at step $step" "$ddprun" -n 2 --max-restarts 1 --inject "kill:rank=1,step=$step" trainer $ends $keeps --resume
+    grep -q restart "$work/out" || fail "killed at step $step: no restart: $(cat "$work/out")"
+done
+
 # --- found by programs ------------------------------------------------------------------------------------------
 
 expect "resume from the best" 0 "resumed from $dir/best: $best of $((best + 10)) steps" \
     "$trainer" $common --steps $((best + 10)) --resume-from "$dir/best" --save "$work/f"
 expect "the same without a break" 0 '' "$trainer" $common --steps $((best + 10)) --save "$work/g"
 cmp -s "$work/f" "$work/g" || fail "resume from the best: other bits"
-expect "load the best" 0 '' "$trainer" $common --steps 1 --lr 0 --weight-decay 0 --load "$dir/best/model.safetensors" --save "$work/f"
+expect "load the best" 0 '' "$trainer" $common --steps 1 --lr 0 --weight-decay 0 --load "$dir/best" --save "$work/f"
 cmp -s "$work/f" "$work/first.best" || fail "load the best: other weights"
+expect "evaluate the best" 0 '' "$ddprun" -n 2 trainer $common --eval-only --load "$dir/best" --log "$work/only"
+only=$(sed -n 's/.*"event":"evaluation".*"test_loss":\([-0-9.e+]*\).*/\1/p' "$work/only")
+[ "$only" = "$(sed -n "s/^$best \([^ ]*\) .*/\1/p" "$work/evaluations")" ] || fail "evaluate the best: a loss of $only: $(cat "$work/evaluations")"
 
 # --- what cannot be compared, or is not there -------------------------------------------------------------------
 

@@ -114,8 +114,15 @@ plan "as torchrun: exclusive" '0-3 0 4;4-7 0 4;8-11 1 4;12-15 1 4' --numa-bindin
 PET_NUMA_BINDING=node plan "as torchrun: PET_" '0-7 0 8;8-15 1 8' -n 2
 expect "core 17" 0 'warning: --bind core: 17 workers on 16 CPUs: they are not bound' "$ddprun" --dry-run --bind core -n 17 true
 expect "gpu without GPUs" 125 'error: --bind gpu: .* 0 GPUs for 2 workers' "$ddprun" --bind gpu -n 2 true
-expect "bad word" 2 'bind cores: must be auto, none, core, numa or gpu' "$ddprun" --bind cores true
-expect "torchrun's other words" 2 'can be node .* or exclusive' "$ddprun" --numa-binding socket true
+expect "bad word" 2 'bind cores: must be auto, none, core, numa, socket, l3 or gpu' "$ddprun" --bind cores true
+expect "torchrun's other words" 2 'must be node, socket, exclusive or core-complex' "$ddprun" --numa-binding core true
+expect "no L3 caches" 125 'this machine shows no L3 caches' "$ddprun" --numa-binding core-complex true
+HWLOC_SYNTHETIC='package:2 numa:2 l3:2 core:2 pu:1'
+plan "as torchrun: socket" '0-7 0-1 8;8-15 2-3 8' --numa-binding socket -n 2
+plan "sockets are shared" '0-7 0-1 +2 4;0-7 0-1 +2 4;8-15 2-3 8' --bind socket -n 3
+plan "as torchrun: core-complex" '0-1 0 2;4-5 1 2;8-9 2 2;12-13 3 2' --numa-binding core-complex -n 4
+plan "l3" "$(for i in 0 1 2 3 4 5 6 7; do echo "$((2 * i))-$((2 * i + 1)) $((i / 2)) 2"; done | paste -sd';')" --bind l3 -n 8
+HWLOC_SYNTHETIC='numa:2 core:4 pu:2'
 expect "CPUs that are not there" 0 'warning: rank [01] cannot be bound to CPUs [0-9-]* of NUMA node [12]0: .*; it runs unbound' \
     env HWLOC_SYNTHETIC='numa:2(indexes=10,20) core:1 pu:2(indexes=4000,4001,4002,4003)' "$ddprun" -n 2 --bind numa sleep 0.2
 HWLOC_SYNTHETIC='numa:1 core:1 pu:2' plan "one core, two threads" '0 0 1;1 0 1' --bind core -n 2

@@ -385,6 +385,40 @@ START_TEST(parse_numbers)
     for (size_t n = 0; n < sizeof bad_reals / sizeof bad_reals[0]; n++)
         ck_assert_msg(!ddp_parse_double(bad_reals[n], -1e308, 1e308, &d), "%s", bad_reals[n]);
     ck_assert(!ddp_parse_double("1.01", 0, 1, &d));
+    static const struct {
+        const char *text;
+        double bytes;
+    } sizes[] = {{"7", 7},
+                 {"7B", 7},
+                 {"2k", 2000},
+                 {"80G", 80e9},
+                 {"1.5GB", 15e8},
+                 {"1KiB", 1024},
+                 {"1kiB", 1024},
+                 {"2MiB", 2097152},
+                 {"0.5T", 5e11},
+                 {"1P", 1e15},
+                 {"80Gi", 0},
+                 {"80Gb", 0},
+                 {"G", 0},
+                 {"", 0},
+                 {"0", 0},
+                 {"0.5", 0},
+                 {"-1G", 0},
+                 {"1e3", 0},
+                 {"1 G", 0},
+                 {"5000P", 0},
+                 {"1.2.3k", 0},
+                 {"1BB", 0},
+                 {"1GBx", 0},
+                 {"9X", 0},
+                 {"00000000000000000000000000000001", 0}};
+    for (size_t n = 0; n < sizeof sizes / sizeof sizes[0]; n++) {
+        ck_assert_msg(ddp_parse_bytes(sizes[n].text, &d) == (sizes[n].bytes > 0), "%s",
+                      sizes[n].text);
+        ck_assert_msg(sizes[n].bytes == 0 || d == sizes[n].bytes, "%s: %g", sizes[n].text, d);
+    }
+    ck_assert(!ddp_parse_bytes(NULL, &d));
 }
 END_TEST
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Generating with a cache: the logits of full passes, also after the context was full; texts that do
- * not depend on how many there are; a context of one token; drawing. */
+ * Generating with a cache: the logits of full passes, also after the context was full; texts that
+ * do not depend on how many there are; a context of one token; drawing. */
 #include "config.h"
 
 #include "tests/generate_test.h"

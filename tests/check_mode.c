@@ -13,6 +13,8 @@
 static int64_t calls_until_failure = -1; /* -1: none fails */
 static int64_t memory_blocks, devices, batches;
 
+static size_t memory_bytes; /* that were ever allocated on devices */
+
 static bool fails(void)
 {
     return calls_until_failure >= 0 && calls_until_failure-- == 0;
@@ -33,6 +35,7 @@ WRAP(enum ddp_status, ddp_device_alloc, ddp_device *device, size_t bytes, void *
     enum ddp_status status =
         fails() ? DDP_ERR_MEMORY : __real_ddp_device_alloc(device, bytes, memory);
     memory_blocks += status == DDP_OK;
+    memory_bytes += status == DDP_OK ? bytes : 0;
     return status;
 }
 
@@ -47,6 +50,7 @@ WRAP(enum ddp_status, ddp_device_aside_alloc, ddp_device *device, size_t bytes, 
     enum ddp_status status =
         fails() ? DDP_ERR_MEMORY : __real_ddp_device_aside_alloc(device, bytes, memory);
     memory_blocks += status == DDP_OK;
+    memory_bytes += status == DDP_OK ? bytes : 0;
     return status;
 }
 
@@ -316,6 +320,70 @@ START_TEST(memory_is_counted)
 }
 END_TEST
 
+/* In each mode the sum of the parts is what the devices were asked for, but for a few sums. */
+START_TEST(memory_is_all)
+{
+    for (int kind = DDP_MODE_ACCUM; kind <= DDP_MODE_DP; kind++) {
+        struct ddp_mode_memory memory = {0};
+        ddp_mode *mode;
+        open_setup(kind == DDP_MODE_DP ? 3 : 1, 5);
+        setup.clip_norm = 1;
+        const size_t before = memory_bytes;
+        ck_assert_int_eq(ddp_mode_create(&mode, (enum ddp_mode_kind)kind, &setup), DDP_OK);
+        const size_t taken = memory_bytes - before;
+        ck_assert_int_eq(ddp_mode_memory(mode, &memory), DDP_OK);
+        const size_t planned = memory.weights + memory.gradients + memory.optimizer +
+                               memory.activations + memory.inputs;
+        ck_assert_uint_eq(memory.locked, 0);
+        ck_assert_msg(planned <= taken && taken <= planned + 256, "mode %d: %zu of %zu bytes", kind,
+                      planned, taken);
+        ddp_mode_destroy(mode);
+        close_setup();
+    }
+}
+END_TEST
+
+/* From a setup alone: of what four workers share each its part, on a device of its own its copies;
+ * what they send each other. */
+START_TEST(memory_of_workers)
+{
+    struct ddp_mode_place place = {DDP_MODE_DDP, 4, true};
+    struct ddp_mode_memory shared = {0}, parts = {0}, all = {0}, gpu = {0};
+    struct ddp_mode_traffic traffic;
+    open_setup(1, 5);
+    setup.zero = setup.shared_weights = true;
+    const size_t flat = (size_t)ddp_graph_flat_count(graph) * sizeof(float);
+    ck_assert_int_eq(ddp_mode_plan_memory(&setup, &place, -1, &shared), DDP_OK);
+    ck_assert_uint_eq(shared.weights, flat / 4);
+    ck_assert_uint_eq(shared.gradients, flat * 4);
+    ck_assert_uint_eq(shared.optimizer, flat / 4);
+    ddp_mode_plan_traffic(&setup, &place, &traffic);
+    ck_assert_double_eq(traffic.gradients, 0.75 * (double)flat);
+    ck_assert_double_eq(traffic.weights, 0);
+    setup.shared_weights = false;
+    ck_assert_int_eq(ddp_mode_plan_memory(&setup, &place, -1, &parts), DDP_OK);
+    ck_assert_uint_eq(parts.weights, flat);
+    ck_assert_uint_ge(parts.optimizer, flat / 4);
+    ck_assert_uint_le(parts.optimizer, flat);
+    ddp_mode_plan_traffic(&setup, &place, &traffic);
+    ck_assert_double_eq(traffic.weights, 0.75 * (double)flat);
+    setup.zero = false;
+    ck_assert_int_eq(ddp_mode_plan_memory(&setup, &place, -1, &all), DDP_OK);
+    ck_assert_uint_eq(all.optimizer, flat);
+    ddp_mode_plan_traffic(&setup, &place, &traffic);
+    ck_assert_double_eq(traffic.gradients, 1.5 * (double)flat);
+    place.host_memory = false;
+    ck_assert_int_eq(ddp_mode_plan_memory(&setup, &place, -1, &gpu), DDP_OK);
+    ck_assert_uint_eq(gpu.gradients, flat);
+    ck_assert_uint_eq(gpu.locked, flat * 3);
+    ck_assert_uint_gt(gpu.inputs, 0);
+    place = (struct ddp_mode_place){DDP_MODE_DDP, 1, true};
+    ddp_mode_plan_traffic(&setup, &place, &traffic);
+    ck_assert_double_eq(traffic.gradients, 0);
+    close_setup();
+}
+END_TEST
+
 Suite *test_suite(void)
 {
     Suite *suite = suite_create("mode");
@@ -326,6 +394,8 @@ Suite *test_suite(void)
     tcase_add_test(tc, clipping_and_decay);
     tcase_add_test(tc, statistics_follow);
     tcase_add_test(tc, memory_is_counted);
+    tcase_add_test(tc, memory_is_all);
+    tcase_add_test(tc, memory_of_workers);
     tc = test_case(suite, "failures", 60);
     tcase_add_checked_fixture(tc, open_job, close_all);
     tcase_add_loop_test(tc, create_fails_cleanly, DDP_MODE_ACCUM, DDP_MODE_DP + 1);

@@ -143,7 +143,7 @@ START_TEST(a_directory_is_searched)
     struct ddp_dataset_options options = options_of(scratch);
     ddp_dataset *train;
     ck_assert_int_eq(ddp_dataset_open(NULL, &options, &train, NULL), DDP_OK);
-    ck_assert_ptr_nonnull(strstr(ddp_dataset_info(train)->notice, ": 6 texts"));
+    ck_assert_ptr_nonnull(strstr(ddp_dataset_info(train)->notice, ": 6 texts, 83 bytes"));
     ddp_dataset_close(train);
 }
 END_TEST
@@ -191,6 +191,9 @@ START_TEST(directories_in_a_directory)
     unlink(scratch_path("train/val.txt"));
     unlink(scratch_path("README.txt"));
     must_fail(options_of(scratch), DDP_ERR_IO, scratch, "no text for training");
+    struct ddp_dataset_options options = options_of(scratch_path("valid/a.txt"));
+    options.val = scratch_path("train");
+    must_fail(options, DDP_ERR_IO, options.val, "there is no text in this directory");
     unlink(scratch_path("valid/a.txt"));
     must_fail(options_of(scratch), DDP_ERR_IO, scratch, "no data found");
 }
@@ -371,6 +374,35 @@ START_TEST(the_last_tenth)
 }
 END_TEST
 
+/* A hole of 3 GB, with a text before and after it: nothing of it is read into memory. */
+START_TEST(over_two_gigabytes)
+{
+    ddp_dataset *train, *test;
+    const int64_t bytes = INT64_C(3000000001);
+    char begin[4096];
+    int32_t x[4], labels[4];
+    memset(begin, 'a', sizeof begin);
+    scratch_write("big.txt", begin, sizeof begin);
+    int fd = open(scratch_path("big.txt"), O_WRONLY | O_CLOEXEC);
+    ck_assert_int_ge(fd, 0);
+    if (pwrite(fd, "12345", 5, bytes - 5) != 5) {
+        close(fd);
+        fputs("skipped: no files over 2 GiB here\n", stderr);
+        return;
+    }
+    close(fd);
+    struct ddp_dataset_options options = options_of(scratch_path("big.txt"));
+    options.val_split = 500000000;
+    ck_assert_int_eq(ddp_dataset_open(NULL, &options, &train, &test), DDP_OK);
+    ck_assert_int_eq(ddp_dataset_info(train)->sample_count, 249999999); /* 1000000000 tokens */
+    ck_assert_uint_lt(ddp_dataset_info(train)->memory_bytes, 1000);
+    ck_assert_int_eq(ddp_dataset_read(test, (int64_t[]){499999999}, 1, x, labels), DDP_OK);
+    ck_assert(x[0] == '1' && x[3] == '4' && labels[3] == '5');
+    ddp_dataset_close(train);
+    ddp_dataset_close(test);
+}
+END_TEST
+
 Suite *test_suite(void)
 {
     Suite *suite = suite_create("texts");
@@ -387,5 +419,6 @@ Suite *test_suite(void)
     tcase_add_test(tc, more_than_memory_may_take);
     tcase_add_test(tc, no_token_in_both_parts);
     tcase_add_test(tc, the_last_tenth);
+    tcase_add_test(tc, over_two_gigabytes);
     return suite;
 }

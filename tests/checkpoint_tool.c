@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * checkpoint_tool DIR: reads every checkpoint in a directory as a trainer would. Prints "STEP COUNT
- * TEMPORARIES": the newest step (-1: none), how many checkpoints, how many unfinished ones; a link
- * to the best one that is half made counts among these. Exit status: 0 all are whole, 1 one is not
- * (its message is on standard error), the link names none, or something else is in the directory. */
+ * TEMPORARIES": the newest step (-1: none), how many checkpoints, how many unfinished ones, among
+ * them a link to the best one that is half made. Exit status: 0 all are whole, 1 one is not (its
+ * message is on standard error), the link names none, or something else is in the directory. */
 #include "config.h"
 
 #include "checkpoint/checkpoint.h"

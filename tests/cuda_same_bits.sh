@@ -25,6 +25,7 @@ mlp="--data $work/images --hidden 33,17"
 gpt2="--model gpt2 --data $work/text --seq-len 12 --layers 2 --heads 2 --channels 16"
 model "mlp fp32" $mlp --nesterov --weight-decay 1e-2
 model "mlp bf16, adamw, clipped" $mlp --dtype bf16 --optimizer adamw --clip-grad-norm 0.1 --weight-decay 0.1
+model "mlp fp32, a part cut off, normalized" --data "$here/tests/golden/npy/names-sklearn.npz" --val-split 1 --normalize --hidden 9
 model "gpt2 fp32" $gpt2 --dropout 0.1
 model "gpt2 bf16" $gpt2 --dropout 0.1 --dtype bf16
 model "cnn fp32" --model cnn --data "$work/images"

@@ -36,7 +36,7 @@ same "JSON lines, compressed" $text --data "$work/lines.jsonl.gz"
 same "a pattern of texts" $text --data "$work/joined.tx?"
 cp "$work/texts/a.txt" "$work/sets/train"
 cp "$work/texts/deep/b.txt" "$work/sets/val"
-expect "directories for both sets" 0 'note: .*sets: 1 text for training, 1 for evaluation' \
+expect "directories for both sets" 0 'note: .*sets: 1 text, 3893 bytes for training, 1 for evaluation' \
     $trainer --model gpt2 --layers 1 --heads 1 --channels 8 --seq-len 16 --steps 2 --data "$work/sets"
 grep -q '^test ' "$work/out" || fail "directories for both sets: no evaluation"
 echo '{"text": 3}' >>"$work/lines.jsonl"
@@ -78,12 +78,12 @@ expect "images, no size" 2 'error: --image-size' $images --image-size 24x
 expect "images, a size for other data" 2 'error: --image-size belongs to directories of images' $t --data "$work/cifar" --image-size 24
 expect "images, a test set cut off" 0 '^test accuracy' $images/train --image-size 8 --steps 2 --val-split 0.1
 touch "$work/stripes/train/stripes-1/notes.txt"
-expect "images, another file" 0 'left out 1 file that is no image.*stripes-1/notes.txt' $images --image-size 8 --steps 1
+expect "images, another file" 0 'ignored 1 file that is no image of a class.*stripes-1/notes.txt' $images --image-size 8 --steps 1
 count=$((count + 1))
-[ "$(grep -c 'left out' "$work/out")" -eq 1 ] || fail "images, another file: not told once"
+[ "$(grep -c 'ignored 1 file' "$work/out")" -eq 1 ] || fail "images, another file: not told once"
 expect "images, other file, 2 workers" 0 '' "$ddprun" -n 2 $images --image-size 8 --steps 1
 count=$((count + 1))
-[ "$(grep -c 'left out' "$work/out")" -eq 1 ] || fail "images, another file: not told once by 2 workers"
+[ "$(grep -c 'ignored 1 file' "$work/out")" -eq 1 ] || fail "images, another file: not told once by 2 workers"
 mkdir "$work/stripes/train/empty"
 expect "images, an empty class" 3 'error: .*train/empty: this class has no images' $images --image-size 8
 rmdir "$work/stripes/train/empty"

@@ -79,6 +79,20 @@ grep -q '^test accuracy [0-9.]* %, test loss [0-9.]*$' "$work/out" || fail "epoc
 evaluated "epochs, every 10 steps" '10 20 30' 300 "$trainer" $few $data --epochs 2 --batch-size 20 --eval-every 10
 grep -qE '"test_perplexity|"test_bits' "$work/log" && fail "a classifier has a perplexity"
 
+# In the midst of an epoch, batch norm's statistics included; and it leaves no trace in the training.
+resnet="$(images 300 | sed 's/--batch-size.*//') --model resnet --batch-size 10 --global-batch 40 --steps 7 --threads 1 --quiet"
+rm -f "$work/shown"
+for start in "$trainer" "$ddprun -n 2 trainer" "$ddprun -n 4 trainer --zero 0" "$trainer --mode dp --replicas 2"; do
+    name=${start#"$top/"}
+    rm -f "$work/log"
+    expect "$name" 0 '' $start $resnet --eval-every 3 --log "$work/log" --save "$work/f"
+    sed -n 's/.*"event":"evaluation",\("step":[0-9]*\),.*\("test_loss":.*\),"seconds".*/\1 \2/p' "$work/log" >"$work/figures"
+    [ -e "$work/shown" ] || { mv "$work/figures" "$work/shown" && cp "$work/shown" "$work/figures"; }
+    [ "$(wc -l <"$work/figures")" -eq 3 ] && cmp -s "$work/shown" "$work/figures" || fail "$name: other figures: $(cat "$work/shown" "$work/figures")"
+    expect "$name, no evaluation" 0 '' $start $resnet --no-eval --save "$work/g"
+    cmp -s "$work/f" "$work/g" || fail "$name: evaluations change the weights"
+done
+
 # --- language models --------------------------------------------------------------------------------------------
 
 rm -f "$work/log"

@@ -327,7 +327,7 @@ run 124 -n 4 --timeout 0.5 $helper hang 3
 says 'no rank has made progress for 0.5 s'
 says 'rank 3 has not arrived at all-reduce 1042; ranks 0 1 2 have waited [01] s'
 grep -q '^ddprun:  *3  *[0-9]* waiting  *backward  *12 ' "$tmp/err" || fail "no line for rank 3"
-run 0 -n 2 --timeout 0.3 sleep 1; quiet
+run 124 -n 2 --timeout 0.3 sleep 60; says "no worker has used CPU time or written anything for 0.3 s"
 run 0 -n 3 --straggler-report $helper straggle 1
 says 'rank 1 arrived last most'
 $ddprun -n 3 $helper hang 1 2>"$tmp/err" &
@@ -553,10 +553,10 @@ for pair in 'TERM 143' 'HUP 129' 'USR1 138' 'USR2 140'; do
 done
 # A shell's background job ignores these; the helper restores them.
 ddprun="$helper normal $ours"
-with_signal 131 QUIT -n 2 sh -c "ulimit -c 0; $up"' sleep 60 & wait'
+with_signal 131 QUIT -n 2 --signals-to-handle SIGQUIT sh -c "ulimit -c 0; $up"' sleep 60 & wait'
 with_signal 130 INT -n 2 sh -c "$up"' sleep 60 & wait'
 says 'SIGINT: ending 2 workers'
-with_signal 131 QUIT -n 2 sh -c "ulimit -c 0; $up"' sleep 60 & wait'
+with_signal 143 'QUIT TERM' -n 2 sh -c "ulimit -c 0; $up"' sleep 60 & wait'
 says 'no rank is inside a collective operation'
 start=$(now_ms)
 with_signal 137 'INT INT' -n 2 sh -c 'trap "" INT;'" $up"' sleep 60'

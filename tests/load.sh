@@ -70,6 +70,10 @@ done
 train --hidden 7,5 --data small.npy,small-y.npy --save mlp.safetensors
 expect "a resnet of larger images" 0 '' "$trainer" $few --data large.npy,large-y.npy --load resnet.safetensors
 
+# A plan needs no data: the weights know the samples.
+expect "a plan of a gpt2" 0 'none: samples of 24 tokens, of 256' "$trainer" --plan --load run
+expect "a plan of a cnn" 0 'none: samples of .*3.*8.*8.*2 classes' "$trainer" --plan --load cnn.safetensors
+
 # --- what contradicts it ----------------------------------------------------------------------------------------
 
 refuse() {
@@ -96,6 +100,26 @@ expect "fewer classes" 0 '' "$trainer" $few --load many.safetensors --data small
 refuse "--hidden for gpt2" '--hidden belongs to the model mlp, and the model is gpt2' --hidden 3 --load hf --data text
 sed 's/"n_head": 2/"n_head": 4/' hf/config.json >other.json
 refuse "another --config" '--config other.json contradicts --load run, whose gpt2 has 2 heads and not 4' --config other.json --load run --data text
+# A description that is nonsense
+while read -r description; do
+    header="{\"__metadata__\":{\"ddprun.model\":\"$description\"}}"
+    { printf "\\$(printf %03o ${#header})\\0\\0\\0\\0\\0\\0\\0" && printf %s "$header"; } >nonsense
+    expect "described as $description" 3 'nonsense: the [a-z0-9]* that it describes cannot be built: ' "$trainer" $few --load nonsense \
+        --data small.npy,small-y.npy
+done <<'END'
+mlp
+mlp dims=5
+mlp dims=1000000000 classes=1000000000
+cnn dims=5 classes=2
+cnn dims=3,1,1 classes=2
+resnet layers=21 dims=3,8,8 classes=2
+resnet dims=3,8,8 classes=2
+gpt2
+gpt2 layers=1 channels=8 dims=4 classes=256
+gpt2 layers=1 heads=3 channels=8 context=4 dims=4 classes=256
+gpt2 layers=1 heads=2 channels=8 context=4 dims=8 classes=256
+article
+END
 # Options that say what the file says are no contradiction.
 expect "the same size" 0 '' "$trainer" $few --data text --model gpt2 $tiny --config hf/config.json --load hf
 train --data text --size d2 --seq-len 16 --save d2.safetensors
@@ -119,6 +143,11 @@ expect "config.json of another model" 3 'other/model.safetensors contradicts oth
     "$trainer" $few --load other --data text
 rm other/config.json
 expect "without config.json" 0 '' "$trainer" $few --load other --data text
+mkdir drops
+cp hf/model.safetensors drops
+sed 's/"\(resid\|embd\)_pdrop": [^,]*/"\1_pdrop": 0.5/' hf/config.json >drops/config.json
+expect "generate from a model with dropout" 0 '' "$trainer" --generate 8 --temperature 0 --prompt "int " --load drops
+cmp -s out generated || fail "generate from a model with dropout: $(cat out)"
 expect "without config.json, --heads" 0 '' "$trainer" $few --load other --data text --heads 4
 
 # --- text and tokens that do not fit ----------------------------------------------------------------------------
@@ -137,6 +166,12 @@ printf '\377\001' | cat - tokens.bin >beyond.bin
 refuse "tokens that do not fit" \
     'tokens do not fit the model of --load hf: beyond.bin: token 0 is 511: the vocabulary has 256 tokens, from 0: .* without --load' \
     --load hf --data beyond.bin
+
+# Evaluation of bytes as tokens says nothing.
+refuse "tokens and a text" '--val text is a text, and --data tokens.bin is a file of tokens: both must be' --data tokens.bin --val text --eval $tiny
+refuse "a text and tokens" '--val beyond.bin is a file of tokens, and --data text is a text' --data text --val beyond.bin --eval $tiny
+expect "two texts" 0 'test accuracy' "$trainer" --data text --val text --steps 1 $tiny --threads 1
+expect "two files of tokens" 0 'test accuracy' "$trainer" --data tokens.bin --val tokens.bin --vocab-size 300 --steps 1 $tiny --threads 1
 
 # --- checkpoints that are damaged, and what holds no weights ----------------------------------------------------
 

@@ -25,6 +25,11 @@ printf '\0\0\010\003\0\0\0\012\0\0\0\4\0\0\0\4%160d' 7 >"$work/plain/train-image
 printf '\0\0\010\001\0\0\0\012\0\0\0\0\0\1\1\1\1\1' >"$work/plain/train-labels-idx1-ubyte"
 printf '\0\0\010\003\0\0\0\2\0\0\0\4\0\0\0\4%32d' 7 >"$work/plain/t10k-images-idx3-ubyte"
 printf '\0\0\010\001\0\0\0\2\0\1' >"$work/plain/t10k-labels-idx1-ubyte"
+mkdir "$work/texts"
+gzip -c "$work/text" >"$work/texts/a.txt.gz"
+sed 's/.*/{"text": "& \\u00e9"}/' "$work/text" >"$work/texts/b.jsonl"
+
+"$top/image_tool" "$work/images" 2 6 0 3 1 || exit 99
 
 # The commands, by name; they write to $work/o, which begins as a copy of $work/begin.
 command_of() {
@@ -38,6 +43,11 @@ command_of() {
     dp) echo "$gpt2 --mode dp --replicas 2 --acc-steps 2" ;;
     npz) echo "--quiet --batch-size 4 --hidden 8 --steps 3 --threads 2 --data $here/tests/golden/npy/keras-deflated.npz" ;;
     idx) echo "--data $work/plain --hidden 8 --steps 3 --batch-size 4 --plan --verbose --mfu" ;;
+    texts) echo "$gpt2 --data $work/texts --val-split 0.2" ;;
+    split) echo "--quiet --batch-size 2 --hidden 8 --steps 3 --threads 2 --normalize --val-split 1" \
+        "--data $here/tests/golden/npy/names-sklearn.npz" ;;
+    images) echo "--quiet --dataset images --data $work/images --val $work/images --image-size 8 --batch-size 4 --hidden 8" \
+        "--steps 3" ;;
     generate) echo "--generate 5 --prompt abc --load $work/in/w" ;;
     esac
 }
@@ -69,7 +79,7 @@ try() {
 
 # --- allocations that fail
 
-for name in ${COMMANDS:-article gpt2 llmc resume config dp npz idx generate}; do
+for name in ${COMMANDS:-article gpt2 llmc resume config dp npz idx texts split images generate}; do
     set -- "$trainer" $(command_of $name)
     for all in '' FAIL_ALLOC_ALL=1; do
         # libtool's script must not be what fails: the program is started by itself.

@@ -23,11 +23,11 @@ paused() {
     got=$?
     echo "$got $(($(now_ms) - start)) $before $(grep -c x "$work/$1.attempts")" >"$work/$1.result"
 }
-for signal in TERM INT HUP QUIT; do
+for signal in TERM INT HUP; do
     (ulimit -c 0; trap - EXIT; paused $signal) &
 done
 wait
-for pair in 'TERM 143' 'INT 130' 'HUP 129' 'QUIT 131'; do
+for pair in 'TERM 143' 'INT 130' 'HUP 129'; do
     signal=${pair% *}
     count=$((count + 1))
     read -r got ms before attempts <"$work/$signal.result"

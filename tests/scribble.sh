@@ -37,7 +37,7 @@ ended()
 }
 
 echo "# status, from outside"
-$ddprun -n 3 sh -c 'trap "" QUIT; test $RANK = 1 && exec ./launcher_helper scrawl 60000; sleep 60' 2>"$tmp/job" &
+$ddprun -n 3 sh -c 'test $RANK = 1 && exec ./launcher_helper scrawl 60000; sleep 60' 2>"$tmp/job" &
 job=$!
 sleep 0.2
 i=0 shown=0
@@ -64,9 +64,9 @@ while test $i -lt $((rounds / 3)); do
     sane $code "a failure report"
     case $code in 5 | 6 | 124) ;; *) fail "a failure report: exit code $code" ;; esac
     timeout 60 $ddprun -n 2 --straggler-report sh -c 'test $RANK = 1 && exec ./launcher_helper scrawl 60000
-        sleep 0.05; kill -QUIT $PPID; sleep 60' >"$tmp/out" 2>"$tmp/err"
+        sleep 0.05; kill -QUIT $PPID; sleep 0.05; kill -TERM $PPID; sleep 60' >"$tmp/out" 2>"$tmp/err"
     code=$?
-    ended $code 131 "a table on SIGQUIT"
+    ended $code 143 "a table on SIGQUIT"
     timeout 60 $ddprun -n 2 --max-restarts 1 --grace 0.2 $helper scrawl 20 >"$tmp/out" 2>"$tmp/err"
     code=$?
     ended $code 5 "all workers scribble, twice"

@@ -11,4 +11,9 @@ fi
 need_fashion
 expect "a run with both files" 0 "" "$ddprun" -n 2 trainer --steps 8 --hidden 16 --tensorboard "$work/a/b" --log "$work/log"
 expect "what TensorBoard reads" 0 "as logged" "$python" "$here/tests/tensorboard_live.py" "$work/a/b" "$work/log"
+# Texts that a language model writes during training.
+yes "one two three four" | head -n 200 >"$work/text"
+expect "a run with texts" 0 "" "$trainer" --model gpt2 --size d2 --data "$work/text" --seq-len 16 --steps 4 --no-eval \
+    --sample-every 2 --samples 2 --sample-length 30 --tensorboard "$work/texts" --log "$work/texts.log"
+expect "what TensorBoard reads" 0 "as logged" "$python" "$here/tests/tensorboard_live.py" "$work/texts" "$work/texts.log"
 finish

@@ -216,8 +216,10 @@ def quit(shell):
     time.sleep(0.1)
     shell.type("\x1c")
     shell.expect("rank +pid state")
+    shell.expect("thread \\d+ \\(sh\\) waiting")
+    shell.type("\x03") # the job has gone on
     shell.expect("<ready>")
-    shell.code(131)
+    shell.code(130)
     gone(leaders, "after Ctrl-\\")
 
 

@@ -222,7 +222,7 @@ expect "ddprun, save to nowhere" 4 'error: .*nowhere/f' "$ddprun" -n 2 trainer -
 expect "ddprun, no such program" 127 'no-such-program' "$ddprun" -n 2 no-such-program
 
 # Memory is refused before it is taken, by what a run is sure to need: also the partial sums of gradients.
-expect "a model without end" 5 'error: out of memory: 1 worker with .* there are [0-9.]* GB: .* 1 array each for 1 lane ' \
+expect "a model without end" 5 'error: out of memory: 1 worker with .* there are [0-9.]* GB: use .* 1 array each for 1 lane;' \
     $t --data "$work/good" --hidden 1048576,1048576
 memory=$(sed -n 's/.*there are \([0-9.]*\) GB.*/\1/p' "$work/out")
 width=$(awk "BEGIN { print int(sqrt($memory * 1e9 / 44)) }") # its weights take an eleventh
@@ -230,8 +230,8 @@ width=$(awk "BEGIN { print int(sqrt($memory * 1e9 / 44)) }") # its weights take 
 partial_sums() {
     lanes=$1 arrays=$2
     shift 2
-    expect "partial sums, $*" 5 "error: out of memory: .* in $arrays arrays each for $lanes lanes .--lanes" "$@" \
-        --quiet --data "$work/good" --hidden "$width,$width" --acc-steps 8000 --batch-size 1 --steps 1 --no-eval --plan --lanes 1024
+    expect "partial sums, $*" 5 "error: out of memory: .* in $arrays arrays each for $lanes lanes;" "$@" \
+        --quiet --data "$work/good" --hidden "$width,$width" --acc-steps 8000 --batch-size 1 --steps 1 --no-eval --lanes 1024
 }
 partial_sums 1024 11 "$trainer"
 partial_sums 512 10 "$trainer" --mode dp --replicas 2

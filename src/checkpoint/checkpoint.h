@@ -71,8 +71,8 @@ enum ddp_status ddp_checkpoint_read_latest(struct ddp_checkpoint *checkpoint,
 enum ddp_status ddp_checkpoint_read(struct ddp_checkpoint *checkpoint, const char *path);
 void ddp_checkpoint_free(struct ddp_checkpoint *checkpoint);
 
-/* Finds the file of weights of the checkpoint DIR/step-..., or of the latest one in DIR, and compares
- * it with its checksum. Damaged ones in DIR are skipped.
+/* Finds the file of weights of the checkpoint DIR/step-..., or of the latest one in DIR, and
+ * compares it with its checksum. Damaged ones in DIR are skipped.
  *   tell        warn of them
  *   file [out]  its path, freed with free(); NULL: there is no checkpoint
  * DDP_ERR_FORMAT: there are some, but none is whole. */

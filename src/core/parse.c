@@ -60,8 +60,9 @@ bool ddp_parse_double(const char *text, double min, double max, double *value)
 static double unit_of(const char *text)
 {
     static const char letters[] = "kMGTP";
+    const char letter = *text == 'K' ? 'k' : *text;
     const bool binary = *text && text[1] == 'i';
-    const char *at = *text ? strchr(letters, *text) : NULL;
+    const char *at = letter ? strchr(letters, letter) : NULL;
     if (!*text || strcmp(text, "B") == 0)
         return 1;
     if (!at || strcmp(text + 1 + binary, binary ? "B" : text[1] ? "B" : "") != 0)

@@ -208,10 +208,9 @@ static enum ddp_status set_notice(struct folder *f)
     const struct ddp_image_list *list = &f->list;
     if (list->others == 0)
         return DDP_OK;
-    if (asprintf(&f->notice,
-                 "%s: left out %zu file%s that %s no image in a class's directory, such as %s",
-                 f->base.path, list->others, list->others == 1 ? "" : "s",
-                 list->others == 1 ? "is" : "are", list->other) < 0) {
+    if (asprintf(&f->notice, "%s: ignored %zu file%s that %s of a class, such as %s", f->base.path,
+                 list->others, list->others == 1 ? "" : "s",
+                 list->others == 1 ? "is no image" : "are no images", list->other) < 0) {
         f->notice = NULL;
         return ddp_fail(DDP_ERR_MEMORY, "%s: out of memory", f->base.path);
     }

@@ -57,9 +57,15 @@ static const struct dirent *next_entry(DIR *directory)
     return entry;
 }
 
+/* "directory/name" for one below the top, of which the path is empty. NULL (logged): no memory. */
 static char *join(const char *directory, const char *name)
 {
-    return *directory ? ddp_data_path(directory, name) : strdup(name);
+    if (*directory)
+        return ddp_data_path(directory, name);
+    char *copy = strdup(name);
+    if (!copy)
+        (void)ddp_fail(DDP_ERR_MEMORY, "%s: out of memory", name);
+    return copy;
 }
 
 /* --- the list --------------------------------------------------------------------------------- */
@@ -143,7 +149,7 @@ static bool holds_itself(const struct level *level)
 static enum ddp_status open_level(DIR **directory, const char *top, struct level *level)
 {
     struct stat info;
-    char *path = *level->path ? ddp_data_path(top, level->path) : strdup(top);
+    char *path = *level->path ? ddp_data_path(top, level->path) : join("", top);
     if (!path)
         return DDP_ERR_MEMORY;
     enum ddp_status status = DDP_OK;
@@ -306,6 +312,15 @@ enum ddp_status ddp_image_list_make(struct ddp_image_list *list, const char *dir
 
 /* --- is it one? ------------------------------------------------------------------------------- */
 
+/* What --data names by mistake may be a tree of millions of files. */
+static bool is_deep(const struct level *level)
+{
+    int above = 0;
+    while ((level = level->above) != NULL)
+        above++;
+    return above > 3;
+}
+
 static bool any_below(const char *top, const struct level *above, const char *name, bool inside)
 {
     struct level level = {.above = above, .path = name};
@@ -314,7 +329,7 @@ static bool any_below(const char *top, const struct level *above, const char *na
     DIR *directory;
     size_t room = 0;
     bool found = false;
-    if (open_level(&directory, top, &level) != DDP_OK)
+    if (is_deep(&level) || open_level(&directory, top, &level) != DDP_OK)
         return false;
     while (!found && (entry = next_entry(directory)) != NULL)
         if (is_directory(directory, entry))

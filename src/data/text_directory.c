@@ -103,9 +103,9 @@ bool ddp_text_directory_any(const char *directory)
     char message[256];
     bool any = false;
     ddp_log_hold(message, sizeof message);
-    (void)walk(directory, stop, &any);
+    const enum ddp_status status = walk(directory, stop, &any);
     ddp_log_hold(NULL, 0);
-    return any;
+    return any || status != DDP_OK; /* what failed is said when they are listed */
 }
 
 /* What was found, by what it is for, and separately where that is the name's last word alone. */

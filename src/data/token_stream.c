@@ -28,7 +28,7 @@ static void place(struct ddp_token_stream *s)
     }
 }
 
-enum ddp_status ddp_token_stream_open(struct ddp_token_stream **stream, const char *path,
+enum ddp_status ddp_token_stream_open(struct ddp_token_stream **stream,
                                       const struct ddp_data_names *files, enum ddp_token_kind kind)
 {
     const bool keep = files->count <= KEEP_OPEN;
@@ -40,8 +40,6 @@ enum ddp_status ddp_token_stream_open(struct ddp_token_stream **stream, const ch
     s->users = 1;
     s->files = ddp_array_alloc(files->count, sizeof *s->files);
     enum ddp_status status = s->files ? DDP_OK : DDP_ERR_MEMORY;
-    if (status == DDP_OK && files->count == 0)
-        status = ddp_fail(DDP_ERR_IO, "%s: there is no text for training in this directory", path);
     for (size_t i = 0; status == DDP_OK && i < files->count; i++) {
         struct ddp_token_file *tokens = &s->files[i].tokens;
         status =

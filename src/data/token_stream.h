@@ -23,9 +23,9 @@ struct ddp_token_stream {
 };
 
 /*   stream [out]  with one user
- *   path          what the files were named by, for messages
+ *   files         at least one
  * DDP_ERR_IO, DDP_ERR_FORMAT, DDP_ERR_MEMORY. */
-enum ddp_status ddp_token_stream_open(struct ddp_token_stream **stream, const char *path,
+enum ddp_status ddp_token_stream_open(struct ddp_token_stream **stream,
                                       const struct ddp_data_names *files, enum ddp_token_kind kind);
 void ddp_token_stream_close(struct ddp_token_stream *stream); /* for one user; NULL is fine */
 

@@ -235,6 +235,9 @@ static enum ddp_status find_files(struct named *named, struct named *beside)
         status = ddp_text_directory_list(path, &named->files, beside ? &beside->files : NULL);
     if (beside && beside->files.count > 0)
         beside->path = path;
+    if (status == DDP_OK && named->files.count == 0)
+        status = ddp_fail(DDP_ERR_IO, "%s: there is no text%s in this directory", path,
+                          beside ? " for training" : "");
     return status;
 }
 
@@ -248,8 +251,7 @@ static enum ddp_status open_set(ddp_dataset **result, const struct named *named,
     if (!t)
         return DDP_ERR_MEMORY;
     *result = &t->base;
-    enum ddp_status status =
-        ddp_token_stream_open(&t->stream, t->base.path, &named->files, options->tokens);
+    enum ddp_status status = ddp_token_stream_open(&t->stream, &named->files, options->tokens);
     if (status != DDP_OK)
         return status;
     t->end = t->stream->token_count;
@@ -282,11 +284,11 @@ static enum ddp_status set_notice(ddp_dataset *train, size_t test_files)
 {
     struct tokens *t = (struct tokens *)train;
     const size_t files = t->stream->file_count;
-    const char *plural = files == 1 ? "" : "s";
-    if ((test_files
-             ? asprintf(&t->notice, "note: %s: %zu text%s for training, %zu for evaluation",
-                        train->info.path, files, plural, test_files)
-             : asprintf(&t->notice, "note: %s: %zu text%s", train->info.path, files, plural)) < 0) {
+    char others[64] = "";
+    if (test_files > 0)
+        snprintf(others, sizeof others, " for training, %zu for evaluation", test_files);
+    if (asprintf(&t->notice, "%s: %zu text%s, %" PRId64 " bytes%s", train->info.path, files,
+                 files == 1 ? "" : "s", t->stream->token_count, others) < 0) {
         t->notice = NULL;
         return ddp_fail(DDP_ERR_MEMORY, "%s: out of memory", train->path);
     }

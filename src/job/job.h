@@ -25,9 +25,9 @@ const _Atomic uint32_t *ddp_job_abort_word(const ddp_job *job);
  * output: the launcher then leaves out the rank before its lines. */
 void ddp_job_sole_output(ddp_job *job);
 
-/* From now on an error that several ranks of this process's job find alike is logged by one of them,
- * rank 0 where it finds it too, and the launcher knows that it was. ddp_job_open() does this; a
- * program that can fail before calls it first. Without a job, or with log files of the launcher,
+/* From now on an error that several ranks of this process's job find alike is logged by one of
+ * them, rank 0 where it finds it too, and the launcher knows that it was. ddp_job_open() does this;
+ * a program that can fail before calls it first. Without a job, or with log files of the launcher,
  * each process logs its own errors. */
 void ddp_job_share_errors(void);
 

@@ -173,6 +173,8 @@ static enum ddp_status check(struct ddp_model_config *config)
         return ddp_fail(DDP_ERR_INVALID,
                         "--seq-len %lld is more than the model's context of %lld tokens",
                         (long long)length, (long long)gpt2->context);
+    if (gpt2->layers == 0 || gpt2->heads == 0 || gpt2->channels == 0)
+        return ddp_fail(DDP_ERR_INVALID, "gpt2: no layers, heads or channels");
     if (gpt2->channels % gpt2->heads)
         return ddp_fail(DDP_ERR_INVALID, "--channels %lld is not a multiple of --heads %lld",
                         (long long)gpt2->channels, (long long)gpt2->heads);

@@ -10,8 +10,8 @@
 
 const char *const ddp_schedule_names[] = {"constant", "linear", "cosine", "step", NULL};
 
-/* The part of the way after warm-up, or since the plan was extended: 0 at the first step and below 1
- * at the last. */
+/* The part of the way after warm-up, or since the plan was extended: 0 at the first step and below
+ * 1 at the last. */
 static double part(const struct ddp_schedule *schedule, int64_t step)
 {
     const int64_t first =

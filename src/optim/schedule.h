@@ -26,8 +26,8 @@ struct ddp_schedule {
     double min_rate;      /* linear, cosine: what they end in */
     int64_t warmup_steps; /* the rate rises linearly over these, from rate / warmup_steps */
     int64_t total_steps;  /* of the whole training, warm-up included */
-    /* linear, cosine: planned anew at this step, after the warm-up, from this rate to the end; 0: the
-     * plan is that of the beginning */
+    /* linear, cosine: planned anew at this step, after the warm-up, from this rate to the end; 0:
+     * the plan is that of the beginning */
     int64_t extended_at;
     double extended_rate;
     /* step: counted from the beginning of training, warm-up included */

@@ -28,7 +28,8 @@ struct ddp_train_facts {
     int rank, world_size, replicas, threads;
     int64_t batch_size, tail_rows, global_shards; /* as of struct ddp_train_plan */
     int64_t steps_per_epoch, total_steps;
-    int64_t epochs; /* 0: the run has a number of steps */
+    int64_t evaluation_steps; /* from one evaluation to the next */
+    int64_t epochs;           /* 0: the run has a number of steps */
     struct ddp_schedule schedule;
     bool shuffled;
     uint64_t seed;
@@ -69,7 +70,7 @@ struct ddp_train_scores {
     int64_t samples;
     double accuracy; /* share of correct predictions, 0 .. 1 */
     double loss;     /* mean over all predictions, in nats */
-    /* Of a language model: exp(loss), and the same for each byte of the text if it is known how many
+    /* Of a language model: exp(loss), and bits for each byte of the text if it is known how many
      * bytes its tokens stand for. */
     bool has_perplexity, has_bits_per_byte;
     double perplexity, bits_per_byte;

@@ -68,9 +68,9 @@ static const char *clock_text(double seconds, char *text, size_t size)
 /* Of the steps that are left, and of the evaluations between them. */
 static double seconds_left(const struct progress *p, const struct ddp_train_step *step)
 {
-    const int64_t per_epoch = p->facts->steps_per_epoch;
+    const int64_t every = p->facts->evaluation_steps;
     const int64_t end = p->facts->total_steps;
-    const int64_t evaluations = (end + per_epoch - 1) / per_epoch - step->step / per_epoch;
+    const int64_t evaluations = (end + every - 1) / every - step->step / every;
     return p->step_seconds * (double)(end - step->step - 1) +
            p->evaluation_seconds * (double)evaluations;
 }
@@ -248,37 +248,39 @@ static void progress_step(void *state, const struct ddp_train_step *step)
         end_epoch(p, step, now);
 }
 
-static void print_best(FILE *out, const struct ddp_train_evaluation *evaluation)
+static const char *best_text(const struct ddp_train_evaluation *evaluation, char *text, size_t size)
 {
-    if (evaluation->since_best == 0) {
-        fputs(", the lowest so far", out);
-        return;
-    }
-    if (evaluation->best_step > 0)
-        fprintf(out, ", lowest %.4f at step %" PRId64, evaluation->best_loss,
-                evaluation->best_step);
+    char patience[64] = "";
+    if (evaluation->since_best == 0)
+        return ", the lowest so far";
     if (evaluation->patience > 0)
-        fprintf(out, " (patience %" PRId64 " of %" PRId64 ")", evaluation->since_best,
-                evaluation->patience);
+        snprintf(patience, sizeof patience, " (patience %" PRId64 " of %" PRId64 ")",
+                 evaluation->since_best, evaluation->patience);
+    if (evaluation->best_step > 0)
+        snprintf(text, size, ", lowest %.4f at step %" PRId64 "%s", evaluation->best_loss,
+                 evaluation->best_step, patience);
+    else
+        snprintf(text, size, "%s", patience);
+    return text;
 }
 
 static void progress_evaluation(void *state, const struct ddp_train_evaluation *evaluation)
 {
     struct progress *p = state;
     const struct ddp_train_scores *scores = &evaluation->scores;
+    char step[64] = "", perplexity[64] = "", bits[64] = "", best[192] = "";
     p->evaluation_seconds = evaluation->seconds;
-    ddp_bar_clear();
     if (evaluation->shows_step)
-        fprintf(p->out, "step %" PRId64 "/%" PRId64 ": ", evaluation->step + 1,
-                p->facts->total_steps);
-    fprintf(p->out, "test accuracy %.2f %%, test loss %.4f", 100 * scores->accuracy, scores->loss);
+        snprintf(step, sizeof step, "step %" PRId64 "/%" PRId64 ": ", evaluation->step + 1,
+                 p->facts->total_steps);
     if (scores->has_perplexity)
-        fprintf(p->out, ", perplexity %.5g", scores->perplexity);
+        snprintf(perplexity, sizeof perplexity, ", perplexity %.5g", scores->perplexity);
     if (scores->has_bits_per_byte)
-        fprintf(p->out, ", %.4f bits per byte", scores->bits_per_byte);
-    if (evaluation->shows_best)
-        print_best(p->out, evaluation);
-    fputc('\n', p->out);
+        snprintf(bits, sizeof bits, ", %.4f bits per byte", scores->bits_per_byte);
+    ddp_bar_clear();
+    ddp_terminal_print(p->out, "%stest accuracy %.2f %%, test loss %.4f%s%s%s\n", step,
+                       100 * scores->accuracy, scores->loss, perplexity, bits,
+                       evaluation->shows_best ? best_text(evaluation, best, sizeof best) : "");
     fflush(p->out);
     p->printed_ns = ddp_clock_ns();
 }

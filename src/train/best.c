@@ -6,6 +6,7 @@
 #include "train/best.h"
 
 #include "core/log.h"
+#include "core/terminal.h"
 #include "core/text.h"
 #include "job/job.h"
 
@@ -21,7 +22,7 @@ enum ddp_status ddp_run_check_evaluation(const struct ddp_run *run)
         return DDP_OK;
     return ddp_fail(DDP_ERR_INVALID,
                     "--%s: there is nothing to evaluate on, because %s has no test set: name one "
-                    "with --val",
+                    "with --val, or cut one off with --val-split",
                     option, *data->path ? data->path : data->source);
 }
 
@@ -121,11 +122,14 @@ static void judge(struct ddp_run *run, int64_t step, double loss)
 
 /* --- evaluating ------------------------------------------------------------------------------- */
 
+int64_t ddp_run_evaluation_steps(const struct ddp_run *run)
+{
+    return run->options->eval_every ? run->options->eval_every : run->plan.steps_per_epoch;
+}
+
 bool ddp_run_evaluation_due(const struct ddp_run *run, int64_t step)
 {
-    const int64_t every =
-        run->options->eval_every ? run->options->eval_every : run->plan.steps_per_epoch;
-    return step % every == 0 || step == run->plan.total_steps;
+    return step % ddp_run_evaluation_steps(run) == 0 || step == run->plan.total_steps;
 }
 
 enum ddp_status ddp_run_evaluate(struct ddp_run *run, int64_t step)
@@ -152,11 +156,12 @@ enum ddp_status ddp_run_evaluate(struct ddp_run *run, int64_t step)
     ddp_train_metrics_evaluation(run->metrics, &evaluation);
     if (evaluation.ends_run && run->out) {
         ddp_train_metrics_pause(run->metrics);
-        fprintf(run->out,
-                "early end after %" PRId64 " of %" PRId64 " steps: the test loss did not fall in "
-                "%" PRId64 " evaluation%s%s\n",
-                step, run->plan.total_steps, run->best.since, run->best.since == 1 ? "" : "s",
-                step == run->first_step ? "; a larger --patience continues" : "");
+        ddp_terminal_print(
+            run->out,
+            "early end after %" PRId64 " of %" PRId64 " steps: the test loss did not fall in "
+            "%" PRId64 " evaluation%s%s\n",
+            step, run->plan.total_steps, run->best.since, run->best.since == 1 ? "" : "s",
+            step == run->first_step ? "; a larger --patience continues" : "");
     }
     return DDP_OK;
 }
@@ -166,23 +171,19 @@ enum ddp_status ddp_run_evaluate(struct ddp_run *run, int64_t step)
 void ddp_run_evaluation_print(const struct ddp_run *run)
 {
     const struct ddp_train_options *options = run->options;
+    char when[64] = "epoch", part[64] = "", end[64] = "";
     if (!run->out || !run->test || !ddp_train_evaluation_option(options))
         return;
     const int64_t all = ddp_dataset_info(run->test)->sample_count;
-    fputs("test     every ", run->out);
     if (options->eval_every)
-        fprintf(run->out, "%" PRId64 " steps", options->eval_every);
-    else
-        fputs("epoch", run->out);
+        snprintf(when, sizeof when, "%" PRId64 " steps", options->eval_every);
     if (run->plan.eval_samples < all)
-        fprintf(run->out, ", %" PRId64 " of", run->plan.eval_samples);
-    else
-        fputs(",", run->out);
-    fprintf(run->out, " %" PRId64 " samples", all);
+        snprintf(part, sizeof part, "%" PRId64 " of ", run->plan.eval_samples);
     if (options->patience)
-        fprintf(run->out, ", ends after %" PRId64 " in a row that are not better",
-                options->patience);
-    fputc('\n', run->out);
+        snprintf(end, sizeof end, ", early end after %" PRId64 " that are not better",
+                 options->patience);
+    ddp_terminal_print(run->out, "test     every %s, %s%" PRId64 " samples%s\n", when, part, all,
+                       end);
 }
 
 void ddp_run_best_print(const struct ddp_run *run)
@@ -192,19 +193,26 @@ void ddp_run_best_print(const struct ddp_run *run)
     char name[DDP_CHECKPOINT_NAME], shown[DDP_TEXT_SHOWN];
     if (!run->out || (!options->patience && !options->keep_best))
         return;
+    ddp_train_metrics_pause(run->metrics);
     if (best->step == 0) {
-        fputs(best->since > 0 ? "best     none: no test loss was finite\n"
-                              : "best     none: nothing was evaluated yet\n",
-              run->out);
+        fprintf(run->out, "best     none: %s\n",
+                best->since > 0 ? "no test loss was finite" : "nothing was evaluated yet");
         return;
     }
-    fprintf(run->out, "best     test loss %.4f after step %" PRId64, best->loss, best->step);
+    ddp_text_show(shown, run->checkpoint_dir.path ? run->checkpoint_dir.path : "");
     if (!options->keep_best)
-        fputs(" (--keep-best keeps a checkpoint of it)\n", run->out);
+        ddp_terminal_print(run->out,
+                           "best     test loss %.4f after step %" PRId64
+                           " (--keep-best keeps a checkpoint of it)\n",
+                           best->loss, best->step);
     else if (ddp_checkpoint_dir_best(&run->checkpoint_dir) == best->step)
-        fprintf(run->out, ": %s/%s, which is %s\n", ddp_text_show(shown, run->checkpoint_dir.path),
-                DDP_CHECKPOINT_BEST, ddp_checkpoint_name(name, best->step));
+        ddp_terminal_print(run->out,
+                           "best     test loss %.4f after step %" PRId64 ": %s/%s, which is %s\n",
+                           best->loss, best->step, shown, DDP_CHECKPOINT_BEST,
+                           ddp_checkpoint_name(name, best->step));
     else
-        fprintf(run->out, ": its checkpoint is not linked in %s\n",
-                ddp_text_show(shown, run->checkpoint_dir.path));
+        ddp_terminal_print(run->out,
+                           "best     test loss %.4f after step %" PRId64
+                           ": its checkpoint is not linked in %s\n",
+                           best->loss, best->step, shown);
 }

@@ -18,6 +18,8 @@ enum ddp_status ddp_run_check_evaluation(const struct ddp_run *run);
  * evaluation, and sets where the run ends. Collective. */
 enum ddp_status ddp_run_best_open(struct ddp_run *run);
 
+/* From one evaluation to the next; and is there one after this step? */
+int64_t ddp_run_evaluation_steps(const struct ddp_run *run);
 bool ddp_run_evaluation_due(const struct ddp_run *run, int64_t step);
 
 /* Evaluates, if the run does so at all, and reports. A run that need not go on after this one gets

@@ -78,7 +78,8 @@ enum ddp_status ddp_train_data_notes(const struct ddp_train_options *options,
 {
     const struct ddp_dataset_info *info = ddp_dataset_info(data);
     const char *where = *info->path ? info->path : info->source;
-    if (options->evaluate && !test && info->label_count > 0 && !options->quiet)
+    const bool trains = !ddp_train_evaluates_only(options);
+    if (trains && options->evaluate && !test && info->label_count > 0 && !options->quiet)
         ddp_log(DDP_LOG_INFO,
                 "note: %s has no test part, so nothing is evaluated: %scut one off with "
                 "--val-split 0.1, or give --no-eval",

@@ -7,7 +7,8 @@
 #include "data/dataset.h"
 #include "train/options.h"
 
-/* Numbers far beyond 1, no test set, a --normalize without effect. For rank 0.
+/* Numbers far beyond 1, no test set, a --normalize without effect, what the source has to say. For
+ * rank 0.
  *   test  NULL: there is none
  * DDP_ERR_MEMORY, and as ddp_dataset_read(), of which some samples are looked at. */
 enum ddp_status ddp_train_data_notes(const struct ddp_train_options *options,

@@ -225,12 +225,14 @@ enum ddp_status ddp_train_evaluator_memory(const struct ddp_model *model,
                                            const struct ddp_dataset_info *test, int ranks,
                                            bool host_memory, size_t *device, size_t *host)
 {
-    const int64_t rows = rows_of_batch(test, config->batch), count = test->sample_count;
+    const int64_t rows = rows_of_batch(test, config->batch);
+    const int64_t count = test->planned ? rows * ranks : test->sample_count;
     const int64_t whole = count / rows, tail = count % rows;
     const size_t labels = (size_t)(rows * test->label_count) * sizeof(int32_t);
     enum ddp_status status = DDP_OK;
     *device = LOSS_BYTES + labels;
-    *host = labels + LOADER_BATCHES * ddp_loader_slot_bytes(test, rows);
+    *host = labels + (size_t)((count + rows - 1) / rows) * sizeof(double) +
+            LOADER_BATCHES * ddp_loader_slot_bytes(test, rows);
     if (!host_memory)
         *device += labels + (size_t)rows * test->sample_bytes;
     if (whole > 0)

@@ -43,6 +43,7 @@ void ddp_train_evaluator_destroy(ddp_train_evaluator *evaluator);
 
 /* Bytes of it without making it, of a rank that holds most: what is on the device, and in the
  * host's memory.
+ *   test   its sample_count: how many of them
  *   ranks  that share the evaluation */
 enum ddp_status ddp_train_evaluator_memory(const struct ddp_model *model,
                                            const struct ddp_model_config *config,

@@ -64,6 +64,25 @@ enum ddp_status ddp_run_read_config(struct ddp_run *run)
     return status == DDP_OK && options->config ? check_config(run) : status;
 }
 
+int64_t ddp_run_model_classes(const struct ddp_run *run)
+{
+    if (run->options->config)
+        return run->hf_config.shape.vocabulary;
+    return run->load.model ? run->load.config.classes : 0;
+}
+
+int64_t ddp_run_sequence_length(const struct ddp_run *run)
+{
+    const struct ddp_train_options *options = run->options;
+    int64_t context = 0;
+    if (options->config)
+        context = run->hf_config.shape.context;
+    else if (run->load.model == &ddp_model_gpt2)
+        context = ddp_gpt2_in(&run->load.config)->context;
+    const bool shorter = context > 0 && context < options->seq_len;
+    return shorter && !ddp_train_given(options, "seq-len") ? context : options->seq_len;
+}
+
 /* The command line overrides the file, and both the weights that are loaded. */
 enum ddp_status ddp_run_apply_config(const struct ddp_run *run, struct ddp_model_config *config)
 {

@@ -86,12 +86,34 @@ enum ddp_status ddp_load_find(struct ddp_load *load, const struct ddp_train_opti
     return status;
 }
 
+/* Can the model be built that a file describes? It may say anything. */
+static enum ddp_status check_description(const struct ddp_load *load)
+{
+    struct ddp_model_config config = load->config;
+    ddp_graph *graph = NULL;
+    char unsaid[512];
+    config.batch = 1;
+    ddp_log_hold(unsaid, sizeof unsaid);
+    enum ddp_status status = ddp_model_configure(load->model, &config);
+    if (status == DDP_OK)
+        status = ddp_model_build(&graph, load->model, &config);
+    ddp_log_hold(NULL, 0);
+    ddp_graph_destroy(graph);
+    if (status == DDP_OK)
+        return DDP_OK;
+    return ddp_fail(status == DDP_ERR_INVALID ? DDP_ERR_FORMAT : status,
+                    "%s: the %s that it describes cannot be built: %s", load->file,
+                    load->model->name, unsaid);
+}
+
 enum ddp_status ddp_load_open(struct ddp_load *load, const struct ddp_train_options *options,
                               bool tell)
 {
     enum ddp_status status = ddp_load_find(load, options, tell);
     if (status == DDP_OK && load->file && !options->custom)
         status = ddp_train_weights_model(load->file, &load->model, &load->config);
+    if (status == DDP_OK && load->model && load->config.described)
+        status = check_description(load);
     return status;
 }
 

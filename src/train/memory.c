@@ -115,9 +115,11 @@ static enum ddp_status add_evaluation(const struct ddp_run *run, const struct dd
     size_t device = 0, host = 0;
     if (!run->test || ddp_dataset_info(run->test)->label_count == 0)
         return DDP_OK;
-    enum ddp_status status =
-        ddp_train_evaluator_memory(plan->model, config, ddp_dataset_info(run->test),
-                                   processes_of(plan), host_memory, &device, &host);
+    struct ddp_dataset_info test = *ddp_dataset_info(run->test);
+    if (run->plan.eval_samples < test.sample_count)
+        test.sample_count = run->plan.eval_samples;
+    enum ddp_status status = ddp_train_evaluator_memory(
+        plan->model, config, &test, processes_of(plan), host_memory, &device, &host);
     memory->unit[DDP_MEMORY_EVALUATION] = (double)device + (host_memory ? (double)host : 0);
     memory->host[DDP_MEMORY_EVALUATION] =
         processes_of(plan) * ((double)host + (host_memory ? (double)device : 0));
@@ -390,7 +392,7 @@ enum ddp_status ddp_memory_explain(const struct ddp_run *run, const char *messag
     struct ddp_memory memory;
     struct advice advice = {.used = 0};
     ddp_device *device = NULL;
-    char held[256];
+    char held[256], needed[DDP_TRAIN_BYTES], there[DDP_TRAIN_BYTES];
     if (run->plan.device.host_memory)
         return ddp_fail(DDP_ERR_MEMORY, "%s", message);
     ddp_log_hold(held, sizeof held);
@@ -406,6 +408,7 @@ enum ddp_status ddp_memory_explain(const struct ddp_run *run, const char *messag
     ddp_log_hold(NULL, 0);
     if (status != DDP_OK || ddp_memory_fits(&after.plan, &memory, &limits))
         return ddp_fail(DDP_ERR_MEMORY, "%s", message);
-    return ddp_fail(DDP_ERR_MEMORY, "%s (planned: %.1f of %.1f GB; use %s; see --plan)", message,
-                    memory.unit_total / 1e9, limits.unit / 1e9, advice.text);
+    return ddp_fail(DDP_ERR_MEMORY, "%s (planned: %s of %s; use %s; see --plan)", message,
+                    ddp_train_show_bytes(memory.unit_total, needed),
+                    ddp_train_show_bytes(limits.unit, there), advice.text);
 }

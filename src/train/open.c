@@ -49,26 +49,23 @@ static enum ddp_status check_fit(const struct ddp_run *run)
     return DDP_OK;
 }
 
-/* Classes, or tokens of the vocabulary, of a model that is there before the data; 0: it follows them.
- */
-static int64_t model_classes(const struct ddp_run *run)
+static bool is_text(const struct ddp_dataset_info *info)
 {
-    if (run->options->config)
-        return run->hf_config.shape.vocabulary;
-    return run->load.model ? run->load.config.classes : 0;
+    return info->x_dtype == DDP_I32 && info->token_bytes == 1;
 }
 
-/* Such a model may have fewer positions than a sample has by default. */
-static int64_t sequence_length(const struct ddp_run *run)
+/* Bytes and other tokens are not the same language. */
+static enum ddp_status check_val(const struct ddp_run *run)
 {
-    const struct ddp_train_options *options = run->options;
-    int64_t context = 0;
-    if (options->config)
-        context = run->hf_config.shape.context;
-    else if (run->load.model == &ddp_model_gpt2)
-        context = ddp_gpt2_in(&run->load.config)->context;
-    const bool shorter = context > 0 && context < options->seq_len;
-    return shorter && !ddp_train_given(options, "seq-len") ? context : options->seq_len;
+    const struct ddp_dataset_info *info = ddp_dataset_info(run->data);
+    const struct ddp_dataset_info *test = run->test ? ddp_dataset_info(run->test) : info;
+    if (is_text(info) == is_text(test))
+        return DDP_OK;
+    return ddp_fail(DDP_ERR_INVALID,
+                    "--val %s is %s, and --data %s is %s: both must be of the same kind, encoded "
+                    "by the same tokenizer",
+                    test->path, is_text(test) ? "a text" : "a file of tokens", info->path,
+                    is_text(info) ? "a text" : "a file of tokens");
 }
 
 /* Would the bytes of a text be taken for tokens of another kind, or are tokens beyond the model's
@@ -78,13 +75,13 @@ static enum ddp_status check_vocabulary(const struct ddp_run *run)
     const struct ddp_train_options *options = run->options;
     const struct ddp_dataset_info *info = ddp_dataset_info(run->data);
     const int64_t last = info->sample_count - 1, samples[] = {0, last / 2, last};
-    const int64_t vocabulary = model_classes(run);
+    const int64_t vocabulary = ddp_run_model_classes(run);
     const char *flag = options->config ? "config" : "load";
     const char *path = options->config ? options->config : options->load;
     char unsaid[1024];
     if (info->x_dtype != DDP_I32)
         return DDP_OK;
-    if (info->token_bytes == 1 && options->vocab_size > BYTES) {
+    if (is_text(info) && options->vocab_size > BYTES) {
         if (run->plan.rank == 0)
             ddp_log(DDP_LOG_WARNING,
                     "--vocab-size %" PRId64
@@ -95,7 +92,7 @@ static enum ddp_status check_vocabulary(const struct ddp_run *run)
     }
     if (vocabulary == 0 || options->vocab_size)
         return DDP_OK;
-    if (info->token_bytes == 1 && vocabulary != BYTES)
+    if (is_text(info) && vocabulary != BYTES)
         return ddp_fail(DDP_ERR_INVALID,
                         "%s is a text, whose bytes would be taken as tokens of the vocabulary of "
                         "%" PRId64 " that --%s %s has: encode the text with the model's tokenizer "
@@ -126,8 +123,8 @@ static enum ddp_status open_data(struct ddp_run *run)
         .val_split = options->val_split,
         .unlabelled = options->predict && !options->eval_only,
         .normalize = options->normalize,
-        .class_count = options->vocab_size ? options->vocab_size : model_classes(run),
-        .seq_len = sequence_length(run),
+        .class_count = options->vocab_size ? options->vocab_size : ddp_run_model_classes(run),
+        .seq_len = ddp_run_sequence_length(run),
         .tokens = (enum ddp_token_kind)options->tokens,
         .data_size = options->data_size,
         .seed = options->seed,
@@ -142,11 +139,13 @@ static enum ddp_status open_data(struct ddp_run *run)
     if (status == DDP_OK)
         status = check_fit(run);
     if (status == DDP_OK)
+        status = check_val(run);
+    if (status == DDP_OK)
+        status = check_vocabulary(run);
+    if (status == DDP_OK)
         status = ddp_run_check_evaluation(run);
     if (status == DDP_OK && run->plan.rank == 0)
         status = ddp_train_data_notes(options, run->data, run->test);
-    if (status == DDP_OK)
-        status = check_vocabulary(run);
     if (status == DDP_OK)
         status = ddp_train_plan_steps(&run->plan, options, ddp_dataset_info(run->data));
     return status;
@@ -269,20 +268,14 @@ struct ddp_mode_setup ddp_run_mode_setup(const struct ddp_run *run,
     };
 }
 
-/* On a device with memory of its own only the device knows whether it suffices. */
 static enum ddp_status create_mode(struct ddp_run *run)
 {
     const struct ddp_mode_setup setup =
         ddp_run_mode_setup(run, &run->plan, run->graph, run->tail_graph, run->model_config.compute);
-    char message[1024];
-    ddp_log_hold(message, sizeof message);
     enum ddp_status status = ddp_mode_create(&run->mode, run->plan.mode, &setup);
-    ddp_log_hold(NULL, 0);
     free(run->weights); /* the mode has its own */
     run->weights = NULL;
-    if (status == DDP_ERR_MEMORY && *message)
-        return ddp_memory_explain(run, message);
-    return *message ? ddp_fail(status, "%s", message) : status;
+    return status;
 }
 
 static enum ddp_status create_evaluator(struct ddp_run *run)
@@ -301,6 +294,23 @@ static enum ddp_status create_evaluator(struct ddp_run *run)
     if (!wanted || !run->test || ddp_dataset_info(run->test)->label_count == 0)
         return DDP_OK;
     return ddp_train_evaluator_create(&run->evaluator, &setup);
+}
+
+/* Only a device with memory of its own knows whether it suffices: when it does not, the message says
+ * what would. */
+static enum ddp_status on_device(struct ddp_run *run,
+                                 enum ddp_status (*create)(struct ddp_run *run))
+{
+    char message[1024];
+    ddp_log_hold(message, sizeof message);
+    enum ddp_status status = create(run);
+    ddp_log_hold(NULL, 0);
+    if (status == DDP_ERR_MEMORY && *message) {
+        ddp_mode_destroy(run->mode); /* makes room to ask the device */
+        run->mode = NULL;
+        return ddp_memory_explain(run, message);
+    }
+    return *message ? ddp_fail(status, "%s", message) : status;
 }
 
 /* Batches held at once: DataParallel takes all of a step before it begins (the loader's default is
@@ -404,11 +414,11 @@ enum ddp_status ddp_run_open(struct ddp_run *run)
         status = check_memory(run, true);
     if (status != DDP_OK || options->plan)
         return status;
-    status = create_mode(run);
+    status = on_device(run, create_mode);
     if (status == DDP_OK)
         status = ddp_run_restore(run);
     if (status == DDP_OK)
-        status = create_evaluator(run);
+        status = on_device(run, create_evaluator);
     if (status == DDP_OK)
         status = ddp_run_best_open(run);
     if (status == DDP_OK)

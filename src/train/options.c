@@ -166,7 +166,9 @@ static const char *read_image_size(void *destination, const char *value)
 static const struct ddp_option first_rows[] = {
     {OPTION_SECTION("What to train"), OPTION_CUSTOM("model", read_model, "NAME"),
      .example = "--model resnet",
-     .help = "mlp (default), cnn, resnet, gpt2, or article, the linear model of the example"},
+     .help =
+         "mlp, cnn, resnet, gpt2, or article, the linear model of the example (default: that of "
+         "--load; else gpt2 for text and tokens, mlp for other data)"},
     {OPTION_TEXT("size", size, "NAME"), .example = "--size 124M",
      .help = "gpt2: d2, d4 (default), d6, d12 or 124M, d24 or 355M, d36 or 774M, d48 or 1558M; "
              "resnet: 20 (default), 32, 44, 56, 110, 18 or 34"},
@@ -180,9 +182,9 @@ static const struct ddp_option rows[] = {
      .help = "type of the operands of products, and of activations on GPUs: fp32 (default) or "
              "bf16; weights are fp32"},
     {OPTION_TEXT("data", data, "PATH"), .example = "--data book.txt", .letter = 'd',
-     .help = "training data: a directory (IDX, CIFAR, train.bin, texts), X.npy,Y.npy, FILE.npz, a "
-             "token file, a text (also .gz or .jsonl) or a glob of them (default: Debian's "
-             "Fashion-MNIST)"},
+     .help = "training data: a directory (images, texts, IDX, CIFAR, train.bin), X.npy,Y.npy, "
+             "FILE.npz, a token file, a text (also .gz or .jsonl) or a glob of them (default: "
+             "Debian's Fashion-MNIST)"},
     {OPTION_CUSTOM("dataset", read_dataset, "NAME"),
      .help = "format of --data, if it is not detected: idx, cifar, npy, images, tokens or article"},
     {OPTION_TEXT("val", val, "PATH"), .help = "data for evaluation, if --data has none"},
@@ -209,9 +211,9 @@ static const struct ddp_option rows[] = {
      .help = "threads of each worker that read samples ahead (default 1)"},
     {OPTION_INT("data-size", data_size, 1, 1e9, "N"),
      .help = "article: number of samples, and of numbers in each (default 16)"},
-    {OPTION_TEXT("load", load, "FILE"), .example = "--load model.safetensors",
-     .help =
-         "start from the weights in this file: from --save, or a GPT-2 from Hugging Face or llm.c"},
+    {OPTION_TEXT("load", load, "PATH"), .example = "--load model.safetensors",
+     .help = "start from these weights: a file from --save, a GPT-2 from Hugging Face (file or "
+             "directory) or llm.c, a checkpoint, or a directory of checkpoints"},
     {OPTION_TEXT("save", save, "FILE"), .example = "--save model.safetensors",
      .help = "write the weights to this safetensors file at the end"},
     {OPTION_TEXT("export", export_path, "FILE"),

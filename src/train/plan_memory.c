@@ -5,6 +5,7 @@
 
 #include "train/plan_memory.h"
 
+#include "train/best.h"
 #include "train/run.h"
 #include "train/summary.h"
 
@@ -152,6 +153,7 @@ static enum ddp_status print_all(struct ddp_run *run)
     ddp_train_plan_print(&run->plan, run->options, ddp_dataset_info(run->data), run->graph,
                          &memory.worker, description, run->out);
     ddp_run_print_compute(run);
+    ddp_run_evaluation_print(run);
     ddp_run_resume_print(run);
     print_parts(run, &memory, &limits);
     print_traffic(run, &memory.traffic);

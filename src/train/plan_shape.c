@@ -17,7 +17,8 @@ bool ddp_run_lacks_data(const struct ddp_run *run)
     const bool shape = options->shape_count > 0 || options->classes > 0;
     if (!options->plan || options->data || run->plan.model == &ddp_model_article)
         return false;
-    const bool fashion = !options->dataset && strcmp(run->plan.model->dataset, "idx") == 0 &&
+    const bool fashion = !options->dataset && !run->load.model &&
+                         strcmp(run->plan.model->dataset, "idx") == 0 &&
                          access(DDP_DATASET_DEFAULT_DIR, R_OK) == 0;
     return shape || !fashion;
 }
@@ -27,12 +28,8 @@ static enum ddp_status open_sets(struct ddp_run *run, struct ddp_dataset_info *i
 {
     info->sample_count = run->plan.batch_size * run->plan.global_shards;
     enum ddp_status status = ddp_dataset_open_shape(info, &run->data);
-    if (status == DDP_OK && run->options->evaluate && info->label_count > 0) {
-        info->sample_count = INT64_C(250) * run->plan.world_size;
-        if (info->label_count > 1)
-            info->sample_count = run->plan.batch_size * run->plan.world_size;
+    if (status == DDP_OK && run->options->evaluate && info->label_count > 0)
         status = ddp_dataset_open_shape(info, &run->test);
-    }
     return status;
 }
 
@@ -54,20 +51,24 @@ enum ddp_status ddp_run_open_shape(struct ddp_run *run)
                         model->name);
     if (tokens && options->classes)
         return ddp_fail(DDP_ERR_INVALID, "--classes: the model %s has a --vocab-size", model->name);
-    if (info.dim_count == 0 && !tokens)
+    if (info.dim_count == 0 && !tokens && !run->load.model)
         return ddp_fail(DDP_ERR_INVALID, "--plan: the model %s needs --data, or --shape",
                         model->name);
     memcpy(info.dims, options->shape_count ? options->shape : model->sample_dims, sizeof info.dims);
+    if (run->load.model && options->shape_count == 0) {
+        info.dim_count = run->load.config.dim_count;
+        memcpy(info.dims, run->load.config.dims, sizeof info.dims);
+    }
     if (options->classes)
         info.class_count = options->classes;
+    else if (ddp_run_model_classes(run))
+        info.class_count = ddp_run_model_classes(run);
     if (tokens) {
-        info.dims[0] = options->shape_count ? options->shape[0] : options->seq_len;
+        info.dims[0] = options->shape_count ? options->shape[0] : ddp_run_sequence_length(run);
         info.dim_count = 1;
         info.label_count = info.dims[0];
         if (options->vocab_size)
             info.class_count = options->vocab_size;
-        else if (options->config)
-            info.class_count = run->hf_config.shape.vocabulary;
     }
     return open_sets(run, &info);
 }

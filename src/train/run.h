@@ -41,8 +41,8 @@ struct ddp_run {
     struct ddp_checkpoint resumed;
     uint64_t data_fingerprint;
     bool is_resumed;
-    bool is_extended;            /* by this run; the checkpoint's plan was: */
-    struct ddp_schedule planned; /* ... where the rate depends on the number of steps */
+    bool is_extended;             /* by this run; the checkpoint's plan was: */
+    struct ddp_schedule planned;  /* ... where the rate depends on the number of steps */
     int64_t first_step, end_step; /* the second may come down: an early end */
     struct ddp_checkpoint_best best;
     int64_t saved_step;                      /* of the newest checkpoint; -1: none */
@@ -103,6 +103,12 @@ int ddp_run_loader_depth(const struct ddp_train_plan *plan);
  *   depth  batches held at once; 0: the loader's default */
 enum ddp_status ddp_run_open_loader(const struct ddp_run *run, int64_t step, int depth,
                                     ddp_loader **loader);
+
+/* What is known of a model before the data are, from --config or --load: its classes, or tokens of
+ * its vocabulary (0: they follow the data); and how long a sample of tokens is, as --seq-len says,
+ * or by default no longer than its context. */
+int64_t ddp_run_model_classes(const struct ddp_run *run);
+int64_t ddp_run_sequence_length(const struct ddp_run *run);
 
 /* --config and --export: reads and checks, before the data are opened; fills in what the command
  * line leaves open; writes the weights. */

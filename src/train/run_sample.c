@@ -40,7 +40,7 @@ static enum ddp_status write_texts(struct ddp_run *run, int64_t step)
     enum ddp_status status = DDP_OK;
     ddp_continuation_begin(c);
     while (status == DDP_OK && ddp_continuation_goes_on(c)) {
-        ddp_job_report(run->job, "sample", step); /* a sign of life for each token */
+        ddp_job_report(run->job, "sample", step - 1); /* a sign of life for each token */
         status = ddp_continuation_next(c);
     }
     return status;

@@ -183,6 +183,7 @@ static enum ddp_status open_metrics(struct ddp_run *run)
         .global_shards = plan->global_shards,
         .steps_per_epoch = plan->steps_per_epoch,
         .total_steps = plan->total_steps,
+        .evaluation_steps = ddp_run_evaluation_steps(run),
         .epochs = run->options->steps ? 0 : run->options->epochs,
         .schedule = plan->schedule,
         .shuffled = plan->sampler.shuffle,

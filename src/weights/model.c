@@ -9,6 +9,7 @@
 #include "core/log.h"
 #include "model/gpt2.h"
 #include "weights/interchange.h"
+#include "weights/safetensors_index.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -103,7 +104,7 @@ enum ddp_status ddp_train_weights_model(const char *path, const struct ddp_model
         ddp_input_file_close(&llmc);
         return status;
     }
-    status = ddp_safetensors_open(&file, path);
+    status = ddp_safetensors_open_model(&file, path);
     if (status != DDP_OK)
         return status;
     const char *text = ddp_safetensors_metadata(file, DDP_WEIGHTS_MODEL_KEY);

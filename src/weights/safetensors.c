@@ -9,8 +9,6 @@
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/json.h"
-#include "core/text.h"
-#include "weights/safetensors_index.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -315,8 +313,6 @@ enum ddp_status ddp_safetensors_join(ddp_safetensors **file, const char *name,
 
 enum ddp_status ddp_safetensors_open(ddp_safetensors **file, const char *path)
 {
-    if (ddp_text_ends_with(path, ".index.json"))
-        return ddp_safetensors_open_index(file, path);
     void *pages = NULL;
     size_t size = 0;
     enum ddp_status status = read_file(&pages, &size, path);

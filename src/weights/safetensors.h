@@ -47,7 +47,7 @@ enum ddp_status ddp_safetensors_write_to(ddp_safetensors_sink *sink, void *arg, 
                                          const struct ddp_safetensors_pair *metadata,
                                          size_t metadata_count);
 
-/* Reads a file into memory and checks it; of a FILE.index.json, all files that it lists.
+/* Reads a file into memory and checks it.
  *   file [out]  freed with ddp_safetensors_close()
  * DDP_ERR_IO, DDP_ERR_FORMAT (what is wrong, with the file's and the tensor's name),
  * DDP_ERR_MEMORY. */

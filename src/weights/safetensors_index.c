@@ -8,6 +8,7 @@
 #include "core/input_file.h"
 #include "core/log.h"
 #include "core/memory.h"
+#include "core/text.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -132,7 +133,7 @@ static enum ddp_status check_shards(const struct ddp_safetensors_index *index, c
     return DDP_OK;
 }
 
-enum ddp_status ddp_safetensors_open_index(ddp_safetensors **file, const char *path)
+static enum ddp_status open_index(ddp_safetensors **file, const char *path)
 {
     struct ddp_safetensors_index index;
     size_t opened = 0;
@@ -156,4 +157,10 @@ enum ddp_status ddp_safetensors_open_index(ddp_safetensors **file, const char *p
     }
     ddp_safetensors_index_free(&index);
     return status;
+}
+
+enum ddp_status ddp_safetensors_open_model(ddp_safetensors **file, const char *path)
+{
+    return ddp_text_ends_with(path, ".index.json") ? open_index(file, path)
+                                                   : ddp_safetensors_open(file, path);
 }

@@ -24,8 +24,8 @@ enum ddp_status ddp_safetensors_index_parse(struct ddp_safetensors_index *index,
                                             const char *text, size_t bytes);
 void ddp_safetensors_index_free(struct ddp_safetensors_index *index);
 
-/* Opens all files that an index lists, as one. They must have the tensors that it lists, and no
- * others. */
-enum ddp_status ddp_safetensors_open_index(ddp_safetensors **file, const char *path);
+/* ddp_safetensors_open(), or for FILE.index.json all files that it lists as one. They must have the
+ * tensors that it lists, and no others. */
+enum ddp_status ddp_safetensors_open_model(ddp_safetensors **file, const char *path);
 
 #endif

@@ -11,6 +11,7 @@
 #include "core/memory.h"
 #include "core/text.h"
 #include "weights/interchange.h"
+#include "weights/safetensors_index.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -118,7 +119,7 @@ static enum ddp_status load_safetensors(const char *path, const ddp_graph *graph
 {
     ddp_safetensors *file;
     struct ddp_gpt2_shape shape = {0};
-    enum ddp_status status = ddp_safetensors_open(&file, path);
+    enum ddp_status status = ddp_safetensors_open_model(&file, path);
     if (status != DDP_OK)
         return status;
     if (ddp_gpt2_shape_of(&shape, graph) && ddp_hf_gpt2_is(file))

@@ -83,6 +83,8 @@ def prepare(shared):
     data.cifar(path("cifar"))
     data.numbers(path("numbers"))
     data.text(path("text"), 20)
+    data.lines(path("lines.jsonl"))
+    data.lines(path("lines.jsonl.gz"))
     data.tokens(path("tokens.bin"))
     with open(path("config.json"), "w") as file:
         file.write('{"model_type": "gpt2", "n_layer": 1, "n_head": 2, "n_embd": 8, "n_positions": 16, "vocab_size": 256, '
@@ -100,6 +102,8 @@ def prepare(shared):
         ("X.npy,Y.npy", path("numbers"), "*.npy", ["--data", "{}/X.npy,{}/Y.npy", "--hidden", "8"] + BASE),
         ("npz", path("numbers"), "*.npz", ["--data", "{}/all.npz", "--hidden", "8"] + BASE),
         ("text", path("text"), "", TEXT + ["--data", "{}"] + BASE),
+        ("JSON lines", path("lines.jsonl"), "", TEXT + ["--data", "{}"] + BASE),
+        ("JSON lines, compressed", path("lines.jsonl.gz"), "", TEXT + ["--data", "{}"] + BASE),
         ("tokens", path("tokens.bin"), "", TEXT + ["--data", "{}"] + BASE),
         ("config.json", path("config.json"), "", ["--model", "gpt2", "--seq-len", "8", "--data", path("text"), "--config", "{}"] +
          BASE),

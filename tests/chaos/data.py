@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Small data sets of each format that the trainer reads, the same from each run to the next."""
+import gzip
 import os
 import random
 import struct
@@ -58,6 +59,14 @@ def text(path, lines=200):
     with open(path, "w") as file:
         for i in range(lines):
             file.write(f"line {i}: the square of {i} is {i * i}, its cube {i ** 3}.\n")
+    return path
+
+
+def lines(path):
+    """JSON lines, a document each."""
+    text = "".join('{"id": %d, "text": "the square of %d\\nis %d \\u00e9"}\n' % (i, i, i * i) for i in range(40)).encode()
+    with gzip.open(path, "wb") if path.endswith(".gz") else open(path, "wb") as file:
+        file.write(text)
     return path
 
 

@@ -361,6 +361,24 @@ def write_hf_config():
         put("hf_config", "bad-" + name, json.dumps({**gpt2, **fields}).encode())
 
 
+def write_index():
+    files = [f"model-{i:05}-of-00002.safetensors" for i in (1, 2)]
+    weights = {"transformer.wte.weight": files[0], "transformer.wpe.weight": files[0], "transformer.ln_f.bias": files[1]}
+    put("index", "good-two", json.dumps({"metadata": {"total_size": 1000}, "weight_map": weights}, indent=2).encode())
+    put("index", "good-one", json.dumps({"weight_map": {"a": "model.safetensors"}}).encode())
+    put("index", "good-other-keys", json.dumps({"weight_map": {"": "b c"}, "format": 7}).encode())
+    for name, text in (("nothing", b""), ("list", b"[]"), ("cut", b'{"weight_map": {"a": "b"'), ("no-map", b'{"metadata": {}}'),
+                       ("empty-map", b'{"weight_map": {}}'), ("map-list", b'{"weight_map": ["a"]}'),
+                       ("number", b'{"weight_map": {"a": 1}}'), ("null", b'{"weight_map": {"a": null}}'),
+                       ("no-name", b'{"weight_map": {"a": ""}}'), ("parent", b'{"weight_map": {"a": "../b.safetensors"}}'),
+                       ("absolute", b'{"weight_map": {"a": "/etc/b.safetensors"}}'), ("hidden", b'{"weight_map": {"a": ".b"}}'),
+                       ("inner", b'{"weight_map": {"a": "b/c.safetensors"}}'), ("not-utf8", b'{"weight_map": {"a": "\xff"}}'),
+                       ("duplicate", b'{"weight_map": {"a": "b", "a": "c"}}'), ("deep", b'{"a":' + b"[" * 5000),
+                       ("trailing", b'{"weight_map": {"a": "b"}}x'),
+                       ("many", json.dumps({"weight_map": {str(i): str(i) for i in range(1001)}}).encode())):
+        put("index", "bad-" + name, text)
+
+
 def write_checkpoint():
     # "sign" as the last line: the target makes the checksum right.
     cursor = {"seed": 0, "step": 35, "epoch": 3, "step_in_epoch": 5, "sample": 320}
@@ -566,6 +584,7 @@ write_safetensors()
 write_options()
 write_llmc()
 write_hf_config()
+write_index()
 write_checkpoint()
 write_description()
 write_text()

@@ -4,6 +4,7 @@
 #include "config.h"
 
 #include "core/options.h"
+#include "core/parse.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <assert.h>
@@ -23,6 +24,7 @@ struct settings {
     uint64_t seed;
     int64_t list[4];
     int listed;
+    double bytes;
 };
 
 static const char *const colours[] = {"red", "green", NULL};
@@ -41,6 +43,11 @@ static const char *read_list(void *destination, const char *value)
                : "must be up to 4 rising numbers from 1 to 50";
 }
 
+static const char *read_bytes(void *bytes, const char *value)
+{
+    return ddp_parse_bytes(value, bytes) ? NULL : "must be a size";
+}
+
 #define OPTION_STRUCT struct settings
 
 static const struct ddp_option table[] = {
@@ -54,6 +61,7 @@ static const struct ddp_option table[] = {
     {OPTION_UINT("seed", seed, "N"), .help = "any number from 0"},
     {OPTION_CUSTOM_AT("letters", letters, read_letters, "TEXT"), .help = "a few letters"},
     {OPTION_CUSTOM("list", read_list, "N,N,..."), .help = "numbers"},
+    {OPTION_CUSTOM_AT("bytes", bytes, read_bytes, "SIZE"), .help = "a size"},
     {.name = "size", .alias_of = "count"},
     {0},
 };
@@ -81,6 +89,7 @@ bool fuzz_accepts(const uint8_t *data, size_t size)
         assert(!settings.text || *settings.text);
         assert(settings.choice == 0 || settings.choice == 1);
         assert(settings.letters <= 9);
+        assert(settings.bytes == 0 || (settings.bytes >= 1 && settings.bytes <= 1e18));
         assert(settings.listed >= 0 && settings.listed <= 4);
         for (int i = 1; i < settings.listed; i++)
             assert(settings.list[i] > settings.list[i - 1] && settings.list[i] <= 50);

@@ -6,7 +6,7 @@
 set -eu
 seconds=${1:-20}
 [ $# -gt 0 ] && shift
-[ $# -gt 0 ] || set -- idx safetensors options npy zip tokens image llmc hf_config checkpoint description text
+[ $# -gt 0 ] || set -- idx safetensors options npy zip tokens image llmc hf_config index checkpoint description text
 srcdir=${srcdir:-.}
 clang=${FUZZ_CC:-clang}
 flags="-std=gnu11 -D_GNU_SOURCE -g -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -I. -I$srcdir/src -I$srcdir"
@@ -23,7 +23,7 @@ if ! "$clang" $flags "$work/probe.c" -o "$work/probe" >"$work/log" 2>&1; then
 fi
 
 sources_of() {
-    core="core/cgroup.c core/clock.c core/log.c core/memory.c core/status.c core/text.c"
+    core="core/cgroup.c core/clock.c core/hash.c core/log.c core/memory.c core/status.c core/terminal.c core/text.c"
     case $1 in
     idx) echo "$core data/byte_source.c data/idx_file.c" ;;
     safetensors) echo "$core core/input_file.c core/json.c core/parse.c weights/safetensors.c" ;;
@@ -34,6 +34,7 @@ sources_of() {
     image) echo "$core core/input_file.c data/blob.c data/image_file.c data/image_jpeg.c data/image_png.c data/image_resize.c" ;;
     llmc) echo "$core weights/gpt2_tensors.c weights/llmc_header.c" ;;
     hf_config) echo "$core core/atomic_file.c core/input_file.c core/parse.c core/write.c weights/hf_config.c core/json.c" ;;
+    index) echo "$core core/input_file.c core/json.c core/parse.c weights/safetensors.c weights/safetensors_index.c" ;;
     checkpoint) echo "$core checkpoint/state.c core/json.c core/parse.c" ;;
     description) echo "$core core/options.c core/parse.c model/describe.c" ;;
     options) echo "$core core/options.c core/parse.c" ;;

@@ -30,7 +30,13 @@ takes()
         echo "$1 --$2=1 --surely-unknown-option: exit status $status, not 2"
         failed=1
     fi
-    grep -q 'surely.unknown.option' "$scratch/out" || ! grep -qi 'unknown' "$scratch/out"
+    grep -q 'surely.unknown.option' "$scratch/out" || ! grep -qi 'unknown' "$scratch/out" || takes_status "$1" "$2"
+}
+
+# An option of "ddprun status", which stops at the second one too.
+takes_status()
+{
+    [ "$1" = ddprun ] && "$1" status "--$2" --surely-unknown-option 2>&1 | grep -q '^ddprun: error: status --surely-unknown-option: '
 }
 
 for program in ddprun trainer; do

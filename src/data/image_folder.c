@@ -272,16 +272,15 @@ static enum ddp_status measure(struct folder *f)
 {
     struct ddp_dataset_info *info = &f->base.info;
     struct ddp_pixel_sums sums[CHANNELS] = {{0}};
-    const size_t last = f->list.count - 1, count = last < MEASURED ? last + 1 : MEASURED;
+    const int64_t total = info->sample_count, count = total < MEASURED ? total : MEASURED;
     const size_t plane = (size_t)f->height * (size_t)f->width;
     enum ddp_status status = DDP_OK;
     unsigned char *buffer = malloc(info->sample_values);
     if (!buffer)
         return ddp_fail(DDP_ERR_MEMORY, "%s: out of memory", f->base.path);
-    for (size_t i = 0; status == DDP_OK && i < count; i++) {
+    for (int64_t i = 0; status == DDP_OK && i < count; i++) {
         const unsigned char *pixels;
-        const size_t sample = count > 1 ? (size_t)((__int128)last * i / (count - 1)) : 0;
-        status = get_pixels(f, sample, buffer, &pixels);
+        status = get_pixels(f, (size_t)ddp_dataset_spread(total, count, i), buffer, &pixels);
         for (int c = 0; status == DDP_OK && c < f->channels; c++)
             ddp_pixels_add(&sums[c], pixels + (size_t)c * plane, plane);
     }

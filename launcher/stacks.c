@@ -16,7 +16,6 @@
 #include "launcher/proc.h"
 #include "launcher/python.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>

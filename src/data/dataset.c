@@ -9,8 +9,6 @@
 #include "data/normalize.h"
 #include "data/split.h"
 
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 

@@ -8,7 +8,6 @@
 #include "core/log.h"
 #include "core/terminal.h"
 #include "core/text.h"
-#include "job/job.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -9,7 +9,6 @@
 #include "core/log.h"
 #include "core/text.h"
 #include "core/trace.h"
-#include "job/job.h"
 #include "model/gpt2.h"
 #include "weights/weights.h"
 

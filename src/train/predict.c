@@ -14,9 +14,7 @@
 #include "core/text.h"
 #include "core/trace.h"
 #include "data/normalize.h"
-#include "job/job.h"
 #include "train/best.h"
-#include "weights/weights.h"
 
 #include <inttypes.h>
 #include <math.h>

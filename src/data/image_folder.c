@@ -16,7 +16,6 @@
 #include "data/image_resize.h"
 #include "data/pixels.h"
 
-#include <inttypes.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -208,9 +207,9 @@ static enum ddp_status set_notice(struct folder *f)
     const struct ddp_image_list *list = &f->list;
     if (list->others == 0)
         return DDP_OK;
-    if (asprintf(&f->notice, "%s: ignored %zu file%s that %s of a class, such as %s", f->base.path,
-                 list->others, list->others == 1 ? "" : "s",
-                 list->others == 1 ? "is no image" : "are no images", list->other) < 0) {
+    if (asprintf(&f->notice,
+                 "%s: ignored %zu file%s: not an image, or not in a class's directory, such as %s",
+                 f->base.path, list->others, list->others == 1 ? "" : "s", list->other) < 0) {
         f->notice = NULL;
         return ddp_fail(DDP_ERR_MEMORY, "%s: out of memory", f->base.path);
     }

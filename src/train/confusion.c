@@ -66,8 +66,8 @@ void ddp_run_print_confusion(const struct ddp_run *run)
     const int64_t *counts = ddp_train_evaluator_confusion(run->evaluator);
     if (!counts) {
         fprintf(run->out,
-                "confusion matrix: left out, for %" PRId64 " classes are more than %d; --predict "
-                "FILE.csv writes each prediction\n",
+                "confusion matrix: not shown: there are %" PRId64 " classes, and it is for at most "
+                "%d; --predict FILE.csv writes each prediction\n",
                 classes, DDP_CONFUSION_CLASSES);
         return;
     }

@@ -48,8 +48,8 @@ static enum ddp_status note_scale(const ddp_dataset *data, const char *where)
     if (status == DDP_OK &&
         range.squares > FAR_BEYOND * FAR_BEYOND * (double)count * (double)info->sample_values)
         ddp_log(DDP_LOG_WARNING,
-                "%s: its numbers, such as %g and %g, are far beyond 1, from which models learn "
-                "badly: give --normalize to bring them to mean 0 and deviation 1",
+                "%s: models learn badly from numbers far beyond 1, such as %g and %g: give "
+                "--normalize to bring them to mean 0 and deviation 1",
                 where, (double)range.least, (double)range.largest);
     return status;
 }

@@ -60,6 +60,8 @@ expect "likeliest text" 0 '^line 7' "$trainer" "$@" --temperature 0
 cp "$work/out" "$work/said"
 expect "text of one choice" 0 '^line 7' "$trainer" "$@" --temperature 0.7 --top-k 1
 cmp -s "$work/out" "$work/said" || fail "--top-k 1: $(cat "$work/out"), not $(cat "$work/said")"
+expect "text that does not stop" 0 '^line 7' "$trainer" "$@" --temperature 0 --stop "what it does not say"
+cmp -s "$work/out" "$work/said" || fail "--stop: $(cat "$work/out"), not $(cat "$work/said")"
 
 # Checkpoints of one mode, resumed in the next; SIGTERM in between.
 set -- $images --steps 6 --quiet --optimizer adamw --schedule constant

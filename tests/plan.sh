@@ -129,7 +129,9 @@ for options in "--model resnet" "--model gpt2 --size d2" "--model cnn --mode dp 
         "$trainer" $options --device cpu --plan-memory 3G --batch-size "$tried" >"$work/out" 2>&1
         fits=no
         grep -q 'DOES NOT FIT' "$work/out" || fits=yes
-        [ $tried -gt 1 ] && { [ $tried -lt "$batch" ] && [ $fits = yes ] || [ $tried -gt "$batch" ] && [ $fits = no ]; } ||
+        right=no
+        [ $tried -gt "${batch:-0}" ] || right=yes
+        [ $tried -gt 1 ] && [ $fits = $right ] ||
             fail "$options: the largest batch is said to be '$batch', and $tried: $fits"
     done
 done

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Speed of generating text with the GPT-2 of 124M: a token of each sample with the cache, beside the
- * bound (all threads read the weights once and do nothing else), beside a pass over all tokens, as
- * it is without the cache. The three take turns; times are the processor's, of all threads, which
- * other jobs on the machine disturb less. bench/generate_torch.py sets PyTorch beside it. */
+ * Speed of generating text with the GPT-2 of 124M: a token of each sample with the cache, beside
+ * the bound (all threads read the weights once and do nothing else), beside a pass over all tokens,
+ * as it is without the cache. The three take turns; times are the processor's, of all threads,
+ * which other jobs on the machine disturb less. bench/generate_torch.py sets PyTorch beside it. */
 #include "config.h"
 
 #include "bench/bench.h"

@@ -209,8 +209,9 @@ void watch_workers(struct job *job)
         bool children = false;
         while (read(job->signal_fd, &info, sizeof info) == (ssize_t)sizeof info) {
             children = children || info.ssi_signo == SIGCHLD;
-            if (info.ssi_code == SI_KERNEL && info.ssi_signo != SIGCHLD)
-                ddp_bar_end_line(); /* the terminal has just shown "^C" */
+            if (info.ssi_code == SI_KERNEL &&
+                (info.ssi_signo == SIGQUIT || signals_end_job(job, (int)info.ssi_signo)))
+                ddp_bar_end_line(); /* the terminal has just shown "^C" or "^\" */
             signals_handle(job, (int)info.ssi_signo);
         }
         if (children)

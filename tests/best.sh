@@ -112,11 +112,17 @@ expect "other test samples" 0 "warning: .*its best evaluation, after step $best,
 grep -q "after step $((best + 20)): " "$work/out" || fail "other test samples: no new best: $(cat "$work/out")"
 expect "another directory" 0 "warning: $work/other: the checkpoint of the best evaluation so far, after step $best, is not there" \
     "$trainer" $ends --keep-best --checkpoint "$work/other" --resume-from "$work/copy"
-grep -q "^best .* after step $best: its checkpoint is not linked in $work/other" "$work/out" || fail "another directory: $(cat "$work/out")"
+grep -q "^best .* after step $best: its checkpoint is not in $work/other" "$work/out" || fail "another directory: $(cat "$work/out")"
 # A kill between the checkpoint and its link: the resumed run makes it.
 rm "$work/copy/best"
 ln -s step-00000001 "$work/copy/best"
 expect "a link that is behind" 0 "copy/best, which is step-000000$best" "$trainer" $ends --keep-best --checkpoint "$work/copy" --resume
+rm -rf "$work/copy"
+mkdir -p "$work/copy/best"
+expect "no link can be made" 0 "copy/best: cannot make this link to step-0*10, the best checkpoint" \
+    "$trainer" $ends --keep-best --checkpoint "$work/copy" --keep 1
+[ "$(grep -c 'cannot make this link' "$work/out")" -eq 1 ] || fail "no link can be made: not one warning: $(cat "$work/out")"
+grep -q "^best .* after step $best: $work/copy/step-000000$best$" "$work/out" || fail "no link can be made: $(cat "$work/out")"
 # NaN is no best, and wears patience out.
 expect "no finite loss" 0 'best     none: no test loss was finite' \
     "$trainer" $common --steps 40 --eval-every 10 --patience 2 --lr 1e6 --weight-decay 1e6 --nan warn --keep-best --checkpoint "$work/nan"

@@ -205,6 +205,7 @@ Suite *test_suite(void)
     cuda_row_cases(suite);
     cuda_entropy_cases(suite);
     cuda_layer_cases(suite);
+    cuda_attention_cases(suite);
     cuda_image_cases(suite);
     cuda_cudnn_cases(suite);
     return suite;

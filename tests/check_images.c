@@ -381,6 +381,19 @@ START_TEST(without_classes)
     ck_assert_str_eq(ddp_dataset_sample_name(train, 1), "b.png");
     check_sample(train, 1, 2, -1);
     ddp_dataset_close(train);
+    /* Such a test set is scaled as the training set, whose classes may be predicted. */
+    put_image("train/a/1.png", 1, 3, 4, 4);
+    put_image("train/b/2.png", 2, 3, 4, 4);
+    put_image("new/3.png", 3, 3, 4, 4);
+    const struct ddp_dataset_options apart = {.val = scratch_path("new")};
+    open_set(&apart, &train, &test);
+    info = ddp_dataset_info(test);
+    ck_assert(info->class_count == 2 && info->label_count == 0);
+    ck_assert_str_eq(info->class_names[1], "b");
+    ck_assert_double_eq(info->mean[0], ddp_dataset_info(train)->mean[0]);
+    check_sample(test, 0, 3, -1);
+    ddp_dataset_close(train);
+    ddp_dataset_close(test);
 }
 END_TEST
 

@@ -73,6 +73,7 @@ void cuda_optimizer_cases(Suite *suite);
 void cuda_row_cases(Suite *suite);
 void cuda_entropy_cases(Suite *suite);
 void cuda_layer_cases(Suite *suite);
+void cuda_attention_cases(Suite *suite);
 void cuda_image_cases(Suite *suite);
 void cuda_cudnn_cases(Suite *suite);
 

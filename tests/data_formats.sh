@@ -87,6 +87,16 @@ count=$((count + 1))
 mkdir "$work/stripes/train/empty"
 expect "images, an empty class" 3 'error: .*train/empty: this class has no images' $images --image-size 8
 rmdir "$work/stripes/train/empty"
+# New images, without labels, get the names of the training set's classes.
+mkdir "$work/new"
+cp "$work"/stripes/val/stripes-2/00[0-4].* "$work/new"
+expect "images to predict with" 0 '' $images --image-size 24 --epochs 3 --no-eval --quiet --save "$work/stripes.w"
+expect "images, predicted" 0 '^predictions of 5 samples' $images --image-size 24 --val "$work/new" --load "$work/stripes.w" \
+    --predict "$work/new.csv"
+count=$((count + 1))
+[ "$(grep -c '^[0-4],00[0-4]\.[pngj]*,stripes-2,' "$work/new.csv")" -ge 4 ] || fail "images, predicted: $(cat "$work/new.csv")"
+expect "images without labels, no evaluation" 0 'new has no labels, so nothing is evaluated' $images --image-size 8 --steps 1 \
+    --val "$work/new"
 # Grey ones of one size; the labels' names do not matter to the model.
 write_images "$work/grey" 2 20 28 1 3
 expect "images, grey" 0 '40 samples of 1 x 28 x 28 in 2 classes' $t --data "$work/grey"

@@ -25,6 +25,11 @@ printf '\0\0\010\003\0\0\0\012\0\0\0\4\0\0\0\4%160d' 7 >"$work/plain/train-image
 printf '\0\0\010\001\0\0\0\012\0\0\0\0\0\1\1\1\1\1' >"$work/plain/train-labels-idx1-ubyte"
 printf '\0\0\010\003\0\0\0\2\0\0\0\4\0\0\0\4%32d' 7 >"$work/plain/t10k-images-idx3-ubyte"
 printf '\0\0\010\001\0\0\0\2\0\1' >"$work/plain/t10k-labels-idx1-ubyte"
+mkdir "$work/in/parts" # a model with an index
+cp "$work/in/model.safetensors" "$work/in/parts/part.safetensors"
+cp "$work/in/config.json" "$work/in/parts"
+head -c 9000 "$work/in/model.safetensors" | grep -ao '"transformer\.[^"]*"' | sed 's/$/: "part.safetensors"/' | paste -sd , |
+    sed 's/^/{"weight_map": {/; s/$/}}/' >"$work/in/parts/model.safetensors.index.json"
 mkdir "$work/texts"
 gzip -c "$work/text" >"$work/texts/a.txt.gz"
 sed 's/.*/{"text": "& \\u00e9"}/' "$work/text" >"$work/texts/b.jsonl"
@@ -48,6 +53,8 @@ command_of() {
         "--data $here/tests/golden/npy/names-sklearn.npz" ;;
     images) echo "--quiet --dataset images --data $work/images --val $work/images --image-size 8 --batch-size 4 --hidden 8" \
         "--steps 3" ;;
+    load) echo "${gpt2%--model*} --load $work/in/c --batch-size 2 --steps 2" ;;
+    parts) echo "${gpt2%--model*} --load $work/in/parts --batch-size 2 --steps 2" ;;
     generate) echo "--generate 5 --prompt abc --load $work/in/w" ;;
     esac
 }
@@ -79,7 +86,7 @@ try() {
 
 # --- allocations that fail
 
-for name in ${COMMANDS:-article gpt2 llmc resume config dp npz idx texts split images generate}; do
+for name in ${COMMANDS:-article gpt2 llmc resume config dp npz idx texts split images load parts generate}; do
     set -- "$trainer" $(command_of $name)
     for all in '' FAIL_ALLOC_ALL=1; do
         # libtool's script must not be what fails: the program is started by itself.

@@ -77,6 +77,9 @@ head -n 1 "$work/first.csv" | grep -qx 'index,label,prediction,probability' || f
 awk -F, -v accuracy="$(awk '/^test accuracy/ { print $3 }' "$work/figures")" '
     NR > 1 { right += $2 == $3; if ($1 != NR - 2 || $4 < 0.1 || $4 > 1) bad = 1 }
     END { exit bad || sprintf("%.2f", 100 * right / (NR - 1)) != accuracy }' "$work/first.csv" || fail "CSV: other classes than evaluated"
+awk -F, 'NR > 1 { n[$2, $3]++ } END { for (i = 0; i < 10; i++) { printf "%d", i; for (k = 0; k < 10; k++) printf " %d", n[i, k]
+    print "" } }' "$work/first.csv" >"$work/counted"
+sed -n '/^[0-9] /p' "$work/figures" | awk '{ NF = 11; print }' | cmp - "$work/counted" || fail "CSV: not the confusion matrix"
 cut -d, -f2 "$work/first.csv" | sed 1d >"$work/labels"
 tail -c 701 "$work/ty.npy" | od -An -v -tu1 -w1 | tr -d ' ' | cmp -s - "$work/labels" || fail "CSV: other labels than the data's"
 
@@ -114,8 +117,19 @@ cp "$work/first.csv" "$work/p.csv"
 expect "weights that do not fit" 2 'contradicts --load' $t $data --hidden 17 --load "$work/w" --predict "$work/p.csv"
 cmp -s "$work/first.csv" "$work/p.csv" || fail "a run that fails has written over the file"
 
-# --- PyTorch
+# --- images: classes and samples have names, which CSV quotes
 python=${PYTHON:-python3}
+if command -v "$python" >/dev/null; then
+    "$python" -B "$here/tests/predict_check.py" images "$work/images" || exit 99
+    expect "images" 0 '^1 two, "2" +0 +' $t --data "$work/images" --val "$work/images" --hidden 8 --epochs 40 --batch-size 4 \
+        --verbose --save "$work/i"
+    expect "images" 0 'predictions of 12 samples' "$ddprun" -n 2 $t --data "$work/images" --no-eval --load "$work/i" --predict "$work/i.csv"
+    expect "images" 0 '' "$python" -B "$here/tests/predict_check.py" names "$work/i.csv"
+else
+    not_run "images: there is no $python"
+fi
+
+# --- PyTorch
 if "$python" -c 'import torch, numpy' 2>/dev/null; then
     for model in "mlp --hidden 20,30" cnn "resnet --size 20"; do
         rm -rf "$work/torch"

@@ -1,18 +1,21 @@
 # SPDX-License-Identifier: MIT
 """usage: predict_check.py data DIRECTORY            makes samples: x.npy, y.npy; tx.npy, ty.npy
+          predict_check.py images DIRECTORY          makes images of two classes, which tell them apart by their grey
+          predict_check.py names FILE                checks what is predicted of them
           predict_check.py compare DIRECTORY MODEL   PyTorch with the weights w predicts what p.csv and p.npy say"""
 import csv
 import json
 import os
+import struct
 import sys
-
-import numpy
+import zlib
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "golden"))
 CLASSES, CHANNELS, SIDE = 5, 3, 8
 
 
 def make(directory):
+    import numpy
     random = numpy.random.RandomState(7)
     centres = random.standard_normal((CLASSES, CHANNELS, SIDE, SIDE))
     for prefix, count in (("", 400), ("t", 263)):
@@ -23,6 +26,7 @@ def make(directory):
 
 
 def weights(path):
+    import numpy
     import torch
     data = open(path, "rb").read()
     size = int.from_bytes(data[:8], "little")
@@ -51,6 +55,7 @@ def build(model, state):
 
 
 def compare(directory, model):
+    import numpy
     import torch
     state = weights(directory + "/w")
     network = build(model, state)
@@ -74,7 +79,37 @@ def compare(directory, model):
     print("%s: %d samples agree, probabilities within %.1e" % (model, len(rows), abs(found - wanted).max()))
 
 
+NAMES = ("one", 'two, "2"')
+
+
+def png(grey):
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    rows = b"".join(b"\0" + bytes([grey] * 4) for _ in range(4))
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 4, 4, 8, 0, 0, 0, 0)) + \
+        chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+
+
+def images(directory):
+    for number, name in enumerate(NAMES):
+        os.makedirs(os.path.join(directory, name))
+        for i in range(6):
+            with open(os.path.join(directory, name, "%d,x.png" % i), "wb") as file:
+                file.write(png(20 + i + 180 * number))
+
+
+def names(path):
+    rows = list(csv.DictReader(open(path, newline="")))
+    assert [int(row["index"]) for row in rows] == list(range(12))
+    assert [row["file"] for row in rows] == ["%s/%d,x.png" % (name, i) for name in NAMES for i in range(6)], rows
+    assert all(row["label"] == row["prediction"] == row["file"].rpartition("/")[0] for row in rows), rows
+
+
 if sys.argv[1] == "data":
     make(sys.argv[2])
+elif sys.argv[1] == "images":
+    images(sys.argv[2])
+elif sys.argv[1] == "names":
+    names(sys.argv[2])
 else:
     compare(*sys.argv[2:])

@@ -328,16 +328,17 @@ int64_t ddp_checkpoint_dir_best(const struct ddp_checkpoint_dir *dir)
     return name_step(target, "");
 }
 
-void ddp_checkpoint_dir_set_best(const struct ddp_checkpoint_dir *dir, int64_t step)
+bool ddp_checkpoint_dir_set_best(const struct ddp_checkpoint_dir *dir, int64_t step)
 {
     char name[DDP_CHECKPOINT_NAME], temporary[DDP_CHECKPOINT_NAME];
     snprintf(temporary, sizeof temporary, BEST_TEMPORARY "%ld", (long)getpid());
     unlinkat(dir->fd, temporary, 0); /* of an earlier process of the same number */
     if (symlinkat(ddp_checkpoint_name(name, step), dir->fd, temporary) == 0 &&
         renameat(dir->fd, temporary, dir->fd, DDP_CHECKPOINT_BEST) == 0 && ddp_sync(dir->fd) == 0)
-        return;
+        return true;
     const int error = errno;
     unlinkat(dir->fd, temporary, 0);
     ddp_log(DDP_LOG_WARNING, "%s/%s: cannot make this link to %s, the best checkpoint: %s",
             dir->path, DDP_CHECKPOINT_BEST, name, strerror(error));
+    return false;
 }

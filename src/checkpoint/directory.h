@@ -49,8 +49,9 @@ enum ddp_status ddp_checkpoint_dir_commit(const struct ddp_checkpoint_dir *dir, 
 void ddp_checkpoint_dir_discard(const struct ddp_checkpoint_dir *dir, int64_t step);
 
 /* The best checkpoint has a second name: DIR/best, a symbolic link that is replaced atomically.
- * set_best: what cannot be linked is warned of. best: its step; -1: there is no such link. */
-void ddp_checkpoint_dir_set_best(const struct ddp_checkpoint_dir *dir, int64_t step);
+ * set_best: false, with a warning, where there can be no link. best: its step; -1: none is linked.
+ */
+bool ddp_checkpoint_dir_set_best(const struct ddp_checkpoint_dir *dir, int64_t step);
 int64_t ddp_checkpoint_dir_best(const struct ddp_checkpoint_dir *dir);
 
 /* Removes a checkpoint: it loses its name first, so that none is ever half there. What cannot be

@@ -28,7 +28,7 @@ struct ddp_checkpoint_writer {
     const struct ddp_checkpoint_dir *dir;
     const ddp_graph *graph;
     int64_t keep;
-    bool keep_best;
+    bool keep_best, no_link; /* the second: none can be made, which was said */
     int array_count;
     char *array_names[DDP_CHECKPOINT_ARRAYS];
     float *arrays[DDP_CHECKPOINT_ARRAYS]; /* the snapshot */
@@ -184,8 +184,9 @@ static enum ddp_status write_checkpoint(struct ddp_checkpoint_writer *writer)
             ddp_checkpoint_dir_discard(writer->dir, step);
     }
     free(path);
-    if (status == DDP_OK && writer->keep_best && writer->state.best.step == step)
-        ddp_checkpoint_dir_set_best(writer->dir, step);
+    if (status == DDP_OK && writer->keep_best && writer->state.best.step == step &&
+        !writer->no_link)
+        writer->no_link = !ddp_checkpoint_dir_set_best(writer->dir, step);
     if (status == DDP_OK)
         remove_old(writer);
     return status;

@@ -226,7 +226,7 @@ static enum ddp_status set_info(struct folder *f)
         .path = f->base.path,
         .sample_count = (int64_t)f->list.count,
         .class_count = (int64_t)f->list.classes.count,
-        .label_count = f->list.classes.count > 0,
+        .label_count = f->list.labelled,
         .x_dtype = DDP_F32,
         .dim_count = 3,
         .dims = {f->channels, f->height, f->width},

@@ -289,7 +289,8 @@ enum ddp_status ddp_image_list_make(struct ddp_image_list *list, const char *dir
     enum ddp_status status = list_level(list, directory, &level, -1, &list->classes);
     if (status == DDP_OK && list->classes.count > INT32_MAX)
         status = ddp_fail(DDP_ERR_FORMAT, "%s: too many classes", directory);
-    if (status == DDP_OK && list->classes.count > 0)
+    list->labelled = list->classes.count > 0;
+    if (status == DDP_OK && list->labelled)
         status = leave_out_top(list);
     else if (status == DDP_OK && list->count > 0)
         qsort_r(list->entries, list->count, sizeof *list->entries, compare_entries, list->text);

@@ -11,7 +11,7 @@
 struct ddp_image_entry {
     size_t at;        /* of its name in the text */
     uint32_t dir;     /* bytes of the name before its last slash */
-    int32_t class_id; /* 0 in a list without classes */
+    int32_t class_id; /* 0 in a list without labels */
 };
 
 struct ddp_image_list {
@@ -19,14 +19,15 @@ struct ddp_image_list {
     size_t count, room;
     char *text; /* names relative to the directory, each ended by a zero */
     size_t text_bytes, text_room;
-    struct ddp_data_names classes; /* none: the images lie in the directory itself */
-    size_t others;                 /* files in classes' directories that are not images by name */
-    char *other;                   /* the first of them, or NULL; like an image's name */
+    struct ddp_data_names classes;
+    bool labelled; /* false: the images lie in the directory itself */
+    size_t others; /* files in classes' directories that are not images by name */
+    char *other;   /* the first of them, or NULL; like an image's name */
 };
 
 /* Lists them.
- *   classes     of another list, which are then those of this one too; NULL: as the directory has
- *               them
+ *   classes     of another list, which are then those of this one too, labelled or not; NULL: as
+ *               the directory has them
  *   list [out]  freed with ddp_image_list_free(), also after a failure
  * DDP_ERR_IO, DDP_ERR_FORMAT (no image at all, a class without images, a class that is not one of
  * `classes`), DDP_ERR_MEMORY. */

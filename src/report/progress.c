@@ -162,9 +162,10 @@ static void draw(struct progress *p, const struct ddp_train_step *step, int64_t 
     char line[LINE_COLUMNS + 1];
     ddp_bar_clear();
     const int length = compose(p, step, bar_columns(p), line);
+    ddp_bar_shown(length); /* a signal may end this process as soon as it stands there, */
     fputs(line, p->out);
     fflush(p->out);
-    ddp_bar_shown(length);
+    ddp_bar_shown(length); /* and a message may have come before */
     p->printed_ns = now;
 }
 

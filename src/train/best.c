@@ -28,6 +28,12 @@ enum ddp_status ddp_run_check_evaluation(const struct ddp_run *run)
 
 /* --- the best so far -------------------------------------------------------------------------- */
 
+/* Does anything depend on the best evaluation? */
+static bool seeks_best(const struct ddp_run *run)
+{
+    return run->options->patience > 0 || run->options->keep_best;
+}
+
 /* Was the run to end at the last evaluation? */
 static bool out_of_patience(const struct ddp_run *run)
 {
@@ -59,7 +65,7 @@ static enum ddp_status take_best(struct ddp_run *run)
     if (status != DDP_OK)
         return status;
     if (*best->samples && strcmp(best->samples, samples) != 0) {
-        if (best->step > 0)
+        if (best->step > 0 && seeks_best(run))
             ddp_log(DDP_LOG_WARNING,
                     "%s: its best evaluation, after step %" PRId64
                     ", was on other test samples: this run begins a new search for the best",
@@ -137,7 +143,7 @@ enum ddp_status ddp_run_evaluate(struct ddp_run *run, int64_t step)
     struct ddp_train_evaluation evaluation = {
         .step = step - 1,
         .shows_step = run->options->eval_every > 0,
-        .shows_best = run->options->patience > 0 || run->options->keep_best,
+        .shows_best = seeks_best(run),
         .patience = run->options->patience,
     };
     if (!run->evaluator)
@@ -186,33 +192,36 @@ void ddp_run_evaluation_print(const struct ddp_run *run)
                        end);
 }
 
+/* Where the best checkpoint is. */
+static const char *best_place(const struct ddp_run *run, char *text, size_t size)
+{
+    const struct ddp_checkpoint_dir *dir = &run->checkpoint_dir;
+    const int64_t step = run->best.step;
+    char name[DDP_CHECKPOINT_NAME], shown[DDP_TEXT_SHOWN];
+    if (!run->options->keep_best)
+        return " (--keep-best keeps a checkpoint of it)";
+    ddp_text_show(shown, dir->path);
+    ddp_checkpoint_name(name, step);
+    if (ddp_checkpoint_dir_best(dir) == step)
+        snprintf(text, size, ": %s/%s, which is %s", shown, DDP_CHECKPOINT_BEST, name);
+    else if (ddp_checkpoint_looks_whole(dir->fd, step))
+        snprintf(text, size, ": %s/%s", shown, name);
+    else
+        snprintf(text, size, ": its checkpoint is not in %s", shown);
+    return text;
+}
+
 void ddp_run_best_print(const struct ddp_run *run)
 {
-    const struct ddp_train_options *options = run->options;
     const struct ddp_checkpoint_best *best = &run->best;
-    char name[DDP_CHECKPOINT_NAME], shown[DDP_TEXT_SHOWN];
-    if (!run->out || (!options->patience && !options->keep_best))
+    char place[DDP_TEXT_SHOWN + 128];
+    if (!run->out || !seeks_best(run))
         return;
     ddp_train_metrics_pause(run->metrics);
-    if (best->step == 0) {
+    if (best->step > 0)
+        ddp_terminal_print(run->out, "best     test loss %.4f after step %" PRId64 "%s\n",
+                           best->loss, best->step, best_place(run, place, sizeof place));
+    else
         fprintf(run->out, "best     none: %s\n",
                 best->since > 0 ? "no test loss was finite" : "nothing was evaluated yet");
-        return;
-    }
-    ddp_text_show(shown, run->checkpoint_dir.path ? run->checkpoint_dir.path : "");
-    if (!options->keep_best)
-        ddp_terminal_print(run->out,
-                           "best     test loss %.4f after step %" PRId64
-                           " (--keep-best keeps a checkpoint of it)\n",
-                           best->loss, best->step);
-    else if (ddp_checkpoint_dir_best(&run->checkpoint_dir) == best->step)
-        ddp_terminal_print(run->out,
-                           "best     test loss %.4f after step %" PRId64 ": %s/%s, which is %s\n",
-                           best->loss, best->step, shown, DDP_CHECKPOINT_BEST,
-                           ddp_checkpoint_name(name, best->step));
-    else
-        ddp_terminal_print(run->out,
-                           "best     test loss %.4f after step %" PRId64
-                           ": its checkpoint is not linked in %s\n",
-                           best->loss, best->step, shown);
 }

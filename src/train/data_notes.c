@@ -84,6 +84,9 @@ enum ddp_status ddp_train_data_notes(const struct ddp_train_options *options,
                 "note: %s has no test part, so nothing is evaluated: %scut one off with "
                 "--val-split 0.1, or give --no-eval",
                 where, takes_val(info->source) ? "name one with --val PATH, " : "");
+    if (options->evaluate && test && ddp_dataset_info(test)->label_count == 0 && !options->quiet)
+        ddp_log(DDP_LOG_INFO, "note: %s has no labels, so nothing is evaluated",
+                ddp_dataset_info(test)->path);
     if (!options->quiet)
         tell_notices(data, test);
     if (info->normalized || info->x_dtype != DDP_F32)

@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Attention of CUDA against the reference, and against itself. */
+#include "config.h"
+
+#include "kernels/bf16.h"
+#include "tests/cuda_pair.h"
+#include "tests/reference/reference.h"
+
+/* Of batch, length, heads, size. Lengths around the tiles' borders, sizes around the templates'. */
+static const int64_t attentions[][4] = {
+    {1, 1, 1, 1},    {2, 3, 2, 4},    {1, 17, 2, 8},   {1, 64, 1, 32},  {1, 65, 2, 33},
+    {2, 63, 1, 64},  {1, 128, 2, 64}, {1, 130, 1, 64}, {1, 100, 2, 48}, {1, 31, 1, 80},
+    {1, 33, 1, 128}, {1, 65, 1, 128}, {1, 17, 1, 130}, {1, 35, 1, 256}, {3, 5, 3, 6},
+    {1, 200, 1, 16}, {1, 16, 1, 64},  {0, 3, 2, 4},    {2, 0, 2, 4},
+};
+#define ATTENTIONS (int)(sizeof attentions / sizeof *attentions)
+
+static void attend(const int64_t *s, const struct pair *qkv, const struct pair *y,
+                   const struct pair *lse, bool device)
+{
+    const struct ddp_attention_forward args = {
+        .batch = s[0],
+        .length = s[1],
+        .heads = s[2],
+        .head_size = s[3],
+        .dtype = device ? qkv->dtype : DDP_F32,
+        .qkv = device ? qkv->device : qkv->host,
+        .y = device ? y->device : y->host,
+        .lse = !lse     ? NULL
+               : device ? lse->device
+                        : lse->host,
+    };
+    const struct ddp_kernels *table = device ? on_cuda : &ddp_kernels_reference;
+    ck_assert_int_eq(table->attention_forward(&args, device ? cuda_stream : NULL), DDP_OK);
+}
+
+static void attend_back(const int64_t *s, const struct pair *all, bool add, bool device)
+{
+    const struct ddp_attention_backward args = {
+        .batch = s[0],
+        .length = s[1],
+        .heads = s[2],
+        .head_size = s[3],
+        .dtype = device ? all[0].dtype : DDP_F32,
+        .qkv = device ? all[0].device : all[0].host,
+        .y = device ? all[1].device : all[1].host,
+        .lse = device ? all[2].device : all[2].host,
+        .dy = device ? all[3].device : all[3].host,
+        .dqkv = device ? all[4].device : all[4].host,
+        .accumulate_dqkv = add,
+    };
+    const struct ddp_kernels *table = device ? on_cuda : &ddp_kernels_reference;
+    ck_assert_int_eq(table->attention_backward(&args, device ? cuda_stream : NULL), DDP_OK);
+}
+
+/* Larger scores than random numbers give, so that the softmax is not flat. */
+static void sharpen(struct pair *qkv)
+{
+    for (int64_t i = 0; i < qkv->count; i++)
+        qkv->host[i] *= 3;
+    pair_send(qkv);
+}
+
+/* Root of the mean square of the differences, in parts of the numbers'. */
+static void expect_share(const char *what, const struct pair *pair, double most)
+{
+    float *got = pair_fetch(pair);
+    double differences = 0, all = 1e-30;
+    for (int64_t i = 0; i < pair->count; i++) {
+        const double wanted = (double)pair->host[i];
+        differences += ((double)got[i] - wanted) * ((double)got[i] - wanted);
+        all += wanted * wanted;
+    }
+    const double share = sqrt(differences / all);
+    ck_assert_msg(share <= most, "%s is off by %g of its size on the device", what, share);
+    free(got);
+}
+
+/* The tensor cores take probabilities as bf16, each off by up to 2^-9 of itself. */
+static void near_or_rounded(const char *what, const struct pair *pair, double tolerance, bool mma)
+{
+    if (mma)
+        expect_share(what, pair, 0x1p-8);
+    pair_near(what, pair, mma ? 0x1p-8 * largest_size(pair->host, pair->count) : tolerance);
+}
+
+static void check_attention(const int64_t *s, enum ddp_dtype dtype, size_t shift, bool add,
+                            bool mma)
+{
+    const int64_t rows = s[0] * s[1], c = s[2] * s[3];
+    struct pair all[5] = {pair_of_type(dtype, rows * 3 * c, shift),
+                          pair_out_type(dtype, rows * c, shift, false),
+                          pair_out(rows * s[2], shift, false), pair_of_type(dtype, rows * c, shift),
+                          pair_out_type(dtype, rows * 3 * c, shift, add)};
+    sharpen(&all[0]);
+    attend(s, &all[0], &all[1], &all[2], true);
+    attend(s, &all[0], &all[1], &all[2], false);
+    near_or_rounded("attention y", &all[1], 1e-5, mma);
+    pair_near("attention lse", &all[2], 1e-5);
+    float *y = pair_fetch(&all[1]);
+    attend(s, &all[0], &all[1], NULL, true);
+    pair_same("attention without lse", &all[1], y);
+    if (dtype == DDP_BF16)
+        pair_send(&all[1]);
+
+    attend_back(s, all, add, true);
+    attend_back(s, all, add, false);
+    near_or_rounded("attention dqkv", &all[4], 1e-4, mma);
+    float *dqkv = pair_fetch(&all[4]);
+    if (!add) {
+        attend_back(s, all, add, true);
+        pair_same("attention dqkv, again", &all[4], dqkv);
+    } else {
+        free(dqkv);
+    }
+    for (int i = 0; i < 5; i++)
+        pair_free(&all[i]);
+}
+
+START_TEST(test_attention)
+{
+    random_seed((uint64_t)_i);
+    for (int flags = 0; flags < 4; flags++)
+        check_attention(attentions[_i], DDP_F32, flags & 1, flags & 2, false);
+}
+END_TEST
+
+/* On tensor cores where they can do it, then by the plain kernels. */
+START_TEST(test_attention_bf16)
+{
+    const int64_t *s = attentions[_i % ATTENTIONS];
+    const bool plain = _i >= ATTENTIONS;
+    random_seed((uint64_t)_i);
+    if (plain)
+        setenv("DDP_CUDA_PLAIN", "1", 1);
+    for (int flags = 0; flags < 4; flags++)
+        check_attention(s, DDP_BF16, flags & 1, flags & 2,
+                        !plain && !(flags & 1) && s[3] % 8 == 0 && s[3] <= 128);
+    unsetenv("DDP_CUDA_PLAIN");
+}
+END_TEST
+
+START_TEST(test_attention_nan)
+{
+    const int64_t s[] = {1, 70, 1, 64};
+    const enum ddp_dtype dtype = _i == 0 ? DDP_F32 : DDP_BF16;
+    struct pair qkv = pair_of_type(dtype, 70 * 3 * 64, 0);
+    struct pair y = pair_out_type(dtype, 70 * 64, 0, false);
+    qkv.host[66 * 3 * 64 + 64] = NAN; /* a key: of its query and those after it */
+    pair_send(&qkv);
+    attend(s, &qkv, &y, NULL, true);
+    float *values = pair_fetch(&y);
+    for (int64_t i = 0; i < 70 * 64; i++)
+        ck_assert_msg(isnan(values[i]) == (i >= 66 * 64), "element %lld", (long long)i);
+    free(values);
+    pair_free(&qkv);
+    pair_free(&y);
+}
+END_TEST
+
+/* The first `prefix` positions at once, the others one by one; all samples, or one alone. */
+static void attend_cached(const int64_t *s, int64_t prefix, bool alone, const float *qkv,
+                          float *cache, float *y, bool device)
+{
+    const int64_t c = s[2] * s[3], row = 3 * c, samples = alone ? 1 : s[0];
+    const struct ddp_kernels *table = device ? on_cuda : &ddp_kernels_reference;
+    float *in = array_of(samples * s[1] * row), *out = array_of(samples * s[1] * c);
+    struct ddp_attention_cached args = {.batch = samples, .heads = s[2], .head_size = s[3]};
+    args.capacity = s[1] + 2;
+    args.cache_stride = 2 * c * args.capacity + 3;
+    args.cache = cache;
+    for (int64_t t = 0; t < s[1]; t += args.length) {
+        args.past = t;
+        args.length = t == 0 ? prefix : 1;
+        for (int64_t b = 0; b < samples; b++)
+            memcpy(in + b * args.length * row, qkv + (b * s[1] + t) * row,
+                   (size_t)(args.length * row) * sizeof *in);
+        args.qkv = device ? cuda_floats(in, samples * args.length * row, 0) : in;
+        args.y = device ? cuda_memory((size_t)(samples * args.length * c) * sizeof *out, 0) : out;
+        ck_assert_int_eq(table->attention_cached(&args, device ? cuda_stream : NULL), DDP_OK);
+        if (device)
+            cuda_get(out, args.y, (size_t)(samples * args.length * c) * sizeof *out);
+        for (int64_t b = 0; b < samples; b++)
+            memcpy(y + (b * s[1] + t) * c, out + b * args.length * c,
+                   (size_t)(args.length * c) * sizeof *y);
+    }
+    array_free(in, samples * s[1] * row);
+    array_free(out, samples * s[1] * c);
+}
+
+START_TEST(test_attention_cached)
+{
+    const int64_t *s = attentions[_i], n = s[0] * s[1] * s[2] * s[3];
+    const int64_t prefix = s[1] > 12 ? s[1] - 9 : s[1] > 1 ? s[1] / 2 : 1;
+    const int64_t room = s[0] * (2 * s[2] * s[3] * (s[1] + 2) + 3);
+    random_seed((uint64_t)_i);
+    float *qkv = array_of(3 * n), *y[3] = {array_of(n), array_of(n), array_of(n)};
+    struct pair cache = pair_of(room, 0);
+    for (int64_t i = 0; i < 3 * n; i++)
+        qkv[i] *= 3;
+    attend_cached(s, prefix, false, qkv, cache.host, y[0], false);
+    attend_cached(s, prefix, false, qkv, cache.device, y[1], true);
+    pair_equal("keys and values", &cache);
+    ck_assert(largest_difference(y[1], y[0], n) <= 1e-5);
+    if (n > 0) { /* the first sample, without the others */
+        attend_cached(s, prefix, true, qkv, cache.device, y[2], true);
+        ck_assert(same_bits(y[2], y[1], n / s[0]));
+    }
+    for (int i = 0; i < 3; i++)
+        array_free(y[i], n);
+    array_free(qkv, 3 * n);
+    pair_free(&cache);
+}
+END_TEST
+
+START_TEST(test_attention_refused)
+{
+    float some[1];
+    struct ddp_attention_forward args = {1, 1, 1, 257, DDP_F32, some, some, NULL};
+    ck_assert_int_eq(on_cuda->attention_forward(&args, cuda_stream), DDP_ERR_UNSUPPORTED);
+    args.qkv = NULL;
+    ck_assert_int_eq(on_cuda->attention_forward(&args, cuda_stream), DDP_ERR_INVALID);
+    struct ddp_attention_cached cached = {.batch = 1, .length = 1, .heads = 1, .head_size = 257};
+    cached.capacity = 1;
+    cached.qkv = cached.cache = cached.y = some;
+    ck_assert_int_eq(on_cuda->attention_cached(&cached, cuda_stream), DDP_ERR_UNSUPPORTED);
+    cached.capacity = 0;
+    ck_assert_int_eq(on_cuda->attention_cached(&cached, cuda_stream), DDP_ERR_INVALID);
+}
+END_TEST
+
+void cuda_attention_cases(Suite *suite)
+{
+    TCase *tc = cuda_case(suite, "attention");
+    tcase_add_loop_test(tc, test_attention, 0, ATTENTIONS);
+    tcase_add_loop_test(tc, test_attention_bf16, 0, 2 * ATTENTIONS);
+    tcase_add_loop_test(tc, test_attention_nan, 0, 2);
+    tcase_add_loop_test(tc, test_attention_cached, 0, ATTENTIONS);
+    tcase_add_test(tc, test_attention_refused);
+}

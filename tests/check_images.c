@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * data/image_*: images that Pillow wrote (golden/images.txt), and directories of images, good and
+ * data/image_*: images that Pillow wrote (golden/image_files.txt), and directories of images, good and
  * bad. */
 #include "config.h"
 
@@ -23,9 +23,9 @@ static const char *golden_image(const char *name)
     static char path[4096];
     const char *directory = getenv("DDP_GOLDEN_DIR"), *source = getenv("srcdir");
     if (directory)
-        snprintf(path, sizeof path, "%s/images/%s", directory, name);
+        snprintf(path, sizeof path, "%s/image_files/%s", directory, name);
     else
-        snprintf(path, sizeof path, "%s/tests/golden/images/%s", source ? source : ".", name);
+        snprintf(path, sizeof path, "%s/tests/golden/image_files/%s", source ? source : ".", name);
     return path;
 }
 
@@ -69,7 +69,7 @@ START_TEST(pillow_has_the_same_pixels)
 {
     struct golden g;
     int cases = 0;
-    FILE *file = golden_open("images.txt");
+    FILE *file = golden_open("image_files.txt");
     for (; golden_next(file, &g); golden_free(&g), cases++)
         check_case(&g);
     fclose(file);

@@ -67,8 +67,9 @@ enum ddp_status ddp_run_open_shape(struct ddp_run *run)
         info.dims[0] = options->shape_count ? options->shape[0] : ddp_run_sequence_length(run);
         info.dim_count = 1;
         info.label_count = info.dims[0];
-        if (options->vocab_size)
-            info.class_count = options->vocab_size;
+        const int64_t models = ddp_run_model_classes(run); /* of --config or --load */
+        if (options->vocab_size || models)
+            info.class_count = options->vocab_size ? options->vocab_size : models;
     }
     return open_sets(run, &info);
 }

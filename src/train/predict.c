@@ -281,6 +281,7 @@ static enum ddp_status predict(struct ddp_run *run)
         status =
             p.rows && p.exponentials ? ddp_train_evaluator_run(evaluator, &scores) : DDP_ERR_MEMORY;
     }
+    ddp_trace_flush(true); /* the names of operations are the evaluator's */
     ddp_train_evaluator_destroy(evaluator);
     if (status == DDP_OK)
         status = write_file(&p, run);

@@ -46,8 +46,8 @@ enum ddp_status ddp_run_open_shape(struct ddp_run *run)
     };
     if (tokens && options->shape_count > 1)
         return ddp_fail(DDP_ERR_INVALID,
-                        "--shape: the model %s learns from tokens: give one number, how many a "
-                        "sample has",
+                        "--shape: the model %s learns from tokens: give one number, the "
+                        "tokens of a sample",
                         model->name);
     if (tokens && options->classes)
         return ddp_fail(DDP_ERR_INVALID, "--classes: the model %s has a --vocab-size", model->name);

@@ -9,7 +9,6 @@
 #include "train/run.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <string.h>
 
 #define ROWS 64

@@ -86,7 +86,8 @@ static void log_stacks(const struct job *job)
 
 void job_show(const struct job *job)
 {
-    board_table_log(&job->board);
+    if (board_table_progress(&job->board)) /* the program uses libddp */
+        board_table_log(&job->board);
     log_stacks(job);
 }
 

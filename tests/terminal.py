@@ -215,7 +215,6 @@ def quit(shell):
     leaders = shell.workers(2)
     time.sleep(0.1)
     shell.type("\x1c")
-    shell.expect("rank +pid state")
     shell.expect("thread \\d+ \\(sh\\) waiting")
     shell.type("\x03") # the job has gone on
     shell.expect("<ready>")

@@ -115,7 +115,7 @@ struct ddp_board_memory {
     _Alignas(64) _Atomic uint32_t barrier;      /* futex: round << 16 | ranks that are here */
     _Alignas(64) _Atomic uint32_t sole_output;  /* only rank 0 writes to standard output */
     _Alignas(64) _Atomic uint32_t stop_request; /* the job is asked to end after a step */
-    _Atomic uint32_t bar_columns; /* of the progress bar that rank 0 shows; 0: none */
+    _Atomic uint32_t bar_columns;               /* of the progress bar that rank 0 shows; 0: none */
     _Atomic int64_t stop_step;                  /* the step that no rank starts; INT64_MAX: none */
 
     struct ddp_board_error errors[DDP_BOARD_ERRORS];

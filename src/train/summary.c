@@ -222,15 +222,14 @@ enum ddp_status ddp_run_print_summary(struct ddp_run *run)
     if (run->peak_flops > 0)
         fprintf(run->out, ": %.0f %% of %s", 100 * speed / run->peak_flops,
                 human_count(run->peak_flops, "FLOP/s", text[1], sizeof text[1]));
-    ddp_terminal_print(
-        run->out,
-        gpu ? "\nmemory   %s on the host at the peak of a worker, %s on GPUs as planned; "
-            : "\nmemory   %s at the peak of a worker: %s as planned, ",
-        human_count((double)peak, "B", text[0], sizeof text[0]),
-        human_count(planned, "B", text[1], sizeof text[1]));
+    fputc('\n', run->out);
     ddp_terminal_print(run->out,
-                       gpu ? "of the host's, data %s\n"
-                           : "data %s, the rest program, libraries and buffers\n",
+                       gpu ? "memory   %s on the host at the peak of a worker, %s on GPUs as "
+                             "planned; of the host's, data %s\n"
+                           : "memory   %s at the peak of a worker: %s as planned, data %s, the "
+                             "rest program, libraries and buffers\n",
+                       human_count((double)peak, "B", text[0], sizeof text[0]),
+                       human_count(planned, "B", text[1], sizeof text[1]),
                        human_count((double)ddp_dataset_info(run->data)->memory_bytes, "B", text[2],
                                    sizeof text[2]));
     fflush(run->out);

@@ -59,7 +59,8 @@ static enum ddp_status find_in_directory(char **file, const char *directory, boo
         status = ddp_fail(DDP_ERR_FORMAT,
                           "--load %s: no weights in this directory: neither a checkpoint "
                           "(state.json), nor checkpoints (step-...), nor model.safetensors, nor "
-                          "model.safetensors.index.json",
+                          "model.safetensors.index.json; a file from --save is given by its own "
+                          "name",
                           directory);
     free(pickle);
     return status;
@@ -195,6 +196,9 @@ enum ddp_status ddp_load_choose_model(const struct ddp_load *load,
     const int64_t classes = load->config.classes;
     if (options->custom)
         return DDP_OK;
+    if (!ddp_train_given(options, "model") && options->data && !strpbrk(options->data, ",*?[") &&
+        access(options->data, F_OK) != 0) /* nothing follows from what is not there */
+        return ddp_fail_path(options->data, "open the data");
     if (!ddp_train_given(options, "model"))
         options->model = load->model       ? load->model
                          : options->config ? &ddp_model_gpt2

@@ -7,6 +7,7 @@
 
 #include "core/log.h"
 #include "core/parse.h"
+#include "core/terminal.h"
 #include "core/text.h"
 #include "core/thread.h"
 #include "graph/describe.h"
@@ -387,8 +388,10 @@ static void print_steps(const struct ddp_train_plan *plan, const struct ddp_trai
 void ddp_train_plan_print(const struct ddp_train_plan *plan,
                           const struct ddp_train_options *options,
                           const struct ddp_dataset_info *data, const ddp_graph *graph,
-                          const struct ddp_mode_memory *memory, const char *device, FILE *out)
+                          const struct ddp_mode_memory *memory, const char *device, FILE *to)
 {
+    struct ddp_terminal_text lines;
+    FILE *out = ddp_terminal_begin(&lines, to);
     char text[4][DDP_TRAIN_BYTES], shown[DDP_TEXT_SHOWN];
     const bool dp = plan->mode == DDP_MODE_DP;
     const int units = ddp_train_plan_units(plan);
@@ -423,5 +426,5 @@ void ddp_train_plan_print(const struct ddp_train_plan *plan,
             ddp_train_show_bytes((double)memory->optimizer, text[2]),
             ddp_graph_activations(graph) == DDP_BF16 ? "bf16 " : "",
             ddp_train_show_bytes((double)memory->activations, text[3]));
-    fflush(out);
+    ddp_terminal_end(&lines);
 }

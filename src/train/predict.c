@@ -317,10 +317,10 @@ static void warn_scaled(const struct ddp_run *run)
     for (int i = 0; i < info->channel_count; i++)
         scaled = scaled || info->mean[i] != 0 || info->std[i] != 1;
     if (scaled && !run->test && run->plan.rank == 0)
-        ddp_log(DDP_LOG_WARNING,
-                "the samples are scaled by their own mean and deviation, the model's training data "
-                "were scaled by theirs: name those with --data, and the samples to predict with "
-                "--val");
+        ddp_log(
+            DDP_LOG_WARNING,
+            "the samples are scaled by their own mean and deviation: if the model was trained on "
+            "other data, name those with --data, and the samples to predict with --val");
 }
 
 enum ddp_status ddp_run_without_training(struct ddp_run *run)

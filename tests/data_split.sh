@@ -85,7 +85,7 @@ says "--normalize of tokens" 2 1 'error: --normalize belongs to numbers, and .*o
     $trainer $text --data "$work/one.txt" --normalize
 
 # --- what is said
-unscaled='warning: .*y.npy: its numbers, such as .*far beyond 1.*--normalize'
+unscaled='warning: .*y.npy: models learn badly from numbers far beyond 1, such as .*--normalize'
 none='note: .*y.npy has no test part, so nothing is evaluated: name one with --val PATH, cut one off with --val-split 0.1, or'
 says "unscaled, no test part" 0 2 "$unscaled" $t --data "$data"
 expect "no test part" 0 "$none" $t --data "$data"
@@ -95,7 +95,7 @@ says "all is well" 0 0 '^test accuracy' $t --data "$data" --val-split 0.1 --norm
 says "no evaluation is wanted" 0 0 '' $t --data "$data" --no-eval --normalize
 says "quiet" 0 0 '' $t --data "$data" --quiet --normalize
 expect "weights" 0 '' $t --data "$data" --quiet --normalize --save "$work/w"
-says "no test part to predict" 0 1 'far beyond 1: give --normalize if the model was trained with it' $t --data "$data" --load "$work/w" --predict "$work/p.csv"
+says "no test part to predict" 0 1 'it has numbers far beyond 1.*: give --normalize if the model was trained' $t --data "$data" --load "$work/w" --predict "$work/p.csv"
 says "bytes are scaled" 0 0 '^test accuracy' $t --data "$work/bytes.npy,$work/y.npy" --val-split 0.1
 says "--normalize without effect" 0 1 'warning: --normalize has no effect: the pixels of' \
     $t --data "$work/bytes.npy,$work/y.npy" --val-split 0.1 --normalize

@@ -5,6 +5,8 @@
 
 #include "core/terminal.h"
 
+#include "core/text.h"
+
 #include <errno.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -25,15 +27,6 @@ int ddp_terminal_columns(int fd)
 
 /* --- lines --- */
 
-/* Characters, which are taken for one column each. */
-static int width_of(const char *text, size_t bytes)
-{
-    int width = 0;
-    for (size_t i = 0; i < bytes; i++)
-        width += ((unsigned char)text[i] & 0xc0) != 0x80;
-    return width;
-}
-
 /* "memory   weights ...": the words after a label and two spaces or more begin a column. */
 static int indent_of(const char *line)
 {
@@ -52,7 +45,7 @@ static void print_folded(FILE *out, const char *line, size_t bytes, int columns)
     while (line < end) {
         const size_t spaces = strspn(line, " ");
         const size_t whole = spaces + strcspn(line + spaces, " \n");
-        const int width = width_of(line, whole);
+        const int width = ddp_text_columns(line, whole);
         if (!empty && used + width > columns) {
             fprintf(out, "\n%*s", indent, "");
             used = indent + width - (int)spaces;

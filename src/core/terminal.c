@@ -46,7 +46,8 @@ static void print_folded(FILE *out, const char *line, size_t bytes, int columns)
         const size_t spaces = strspn(line, " ");
         const size_t whole = spaces + strcspn(line + spaces, " \n");
         const int width = ddp_text_columns(line, whole);
-        if (!empty && used + width > columns) {
+        const bool fits = indent + width - (int)spaces <= columns; /* in a row of its own */
+        if (!empty && used + width > columns && (fits || used > indent)) {
             fprintf(out, "\n%*s", indent, "");
             used = indent + width - (int)spaces;
             fwrite(line + spaces, 1, whole - spaces, out);

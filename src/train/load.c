@@ -190,9 +190,6 @@ enum ddp_status ddp_load_choose_model(const struct ddp_load *load,
     const int64_t classes = load->config.classes;
     if (options->custom)
         return DDP_OK;
-    if (!ddp_train_given(options, "model") && options->data && !strpbrk(options->data, ",*?[") &&
-        access(options->data, F_OK) != 0) /* nothing follows from what is not there */
-        return ddp_fail_path(options->data, "open the data");
     if (!ddp_train_given(options, "model"))
         options->model = load->model       ? load->model
                          : options->config ? &ddp_model_gpt2

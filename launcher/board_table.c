@@ -54,7 +54,14 @@ static double seconds_since(int64_t then_ns)
     return then_ns > 0 && then_ns <= now ? (double)(now - then_ns) / 1e9 : 0;
 }
 
-static void write_line(const struct ddp_board_view *view, int rank, FILE *out)
+/* --- the table: cells with tabs between, until it is known how wide they are --- */
+
+enum { COLUMNS = 9 };
+
+static const char titles[] = "rank\tpid\tstate\tphase\tstep\tcollective\tnumber\tbytes\tseconds\n";
+static const bool is_text[COLUMNS] = {[2] = true, [3] = true, [5] = true}; /* begins at the left */
+
+static void write_cells(const struct ddp_board_view *view, int rank, FILE *out)
 {
     char step[24] = "-", number[24] = "-", bytes[24] = "-";
     if (view->step >= 0)
@@ -63,13 +70,50 @@ static void write_line(const struct ddp_board_view *view, int rank, FILE *out)
         snprintf(number, sizeof number, "%" PRIu64, view->number);
         snprintf(bytes, sizeof bytes, "%" PRIu64, view->bytes);
     }
-    fprintf(out, "%4d %7d %-10s %-15s %8s %-15s %8s %12s %8.1f\n", rank, process_of(view),
+    fprintf(out, "%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%.1f\n", rank, process_of(view),
             process_state(view),
             view->phase[0]  ? view->phase
             : view->pid > 0 ? "-"
                             : "not joined",
             step, view->inside ? view->name : "-", number, bytes,
             seconds_since(view->inside ? view->enter_ns : view->changed_ns));
+}
+
+/* Each column as wide as its widest cell, so that the table fits a terminal of 80 columns. */
+static void write_aligned(const char *cells, FILE *out)
+{
+    int widths[COLUMNS] = {0};
+    int column = 0;
+    for (const char *cell = cells; *cell; column = (column + 1) % COLUMNS) {
+        const int length = (int)strcspn(cell, "\t\n");
+        widths[column] = length > widths[column] ? length : widths[column];
+        cell += length + 1;
+    }
+    for (const char *cell = cells; *cell; column = (column + 1) % COLUMNS) {
+        const int length = (int)strcspn(cell, "\t\n");
+        const int space = widths[column] - length;
+        fprintf(out, "%*s%.*s%*s%c", is_text[column] ? 0 : space, "", length, cell,
+                is_text[column] ? space : 0, "", cell[length] == '\n' ? '\n' : ' ');
+        cell += length + 1;
+    }
+}
+
+static void write_ranks(const struct ddp_board *board, FILE *out)
+{
+    struct ddp_board_view view;
+    char *cells = NULL;
+    size_t size;
+    FILE *pieces = open_memstream(&cells, &size);
+    if (!pieces)
+        return;
+    fputs(titles, pieces);
+    for (int rank = 0; rank < board->world_size; rank++) {
+        ddp_board_read(board, rank, &view);
+        write_cells(&view, rank, pieces);
+    }
+    if (fclose(pieces) == 0 && cells)
+        write_aligned(cells, out);
+    free(cells);
 }
 
 /* Writes ranks that `wanted` picks as "rank 3" or "ranks 0 1 2", at most sixteen of them. */
@@ -151,13 +195,7 @@ static void write_reason(const struct ddp_board *board, FILE *out)
 
 void board_table_write(const struct ddp_board *board, FILE *out)
 {
-    struct ddp_board_view view;
-    fprintf(out, "%4s %7s %-10s %-15s %8s %-15s %8s %12s %8s\n", "rank", "pid", "state", "phase",
-            "step", "collective", "number", "bytes", "seconds");
-    for (int rank = 0; rank < board->world_size; rank++) {
-        ddp_board_read(board, rank, &view);
-        write_line(&view, rank, out);
-    }
+    write_ranks(board, out);
     write_reason(board, out);
 }
 

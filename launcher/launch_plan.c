@@ -138,7 +138,7 @@ static enum ddp_status find_program(struct launch_plan *plan, int *exit_code)
 
 /* torchrun starts scripts with Python: a PROGRAM that ends in .py, and a module. PYTHON_EXEC names
  * another one. */
-static enum ddp_status add_python(struct launch_plan *plan)
+static enum ddp_status add_python(struct launch_plan *plan, int *exit_code)
 {
     const struct settings *s = plan->settings;
     const char *python = getenv("PYTHON_EXEC");
@@ -148,6 +148,10 @@ static enum ddp_status add_python(struct launch_plan *plan)
         s->run_path || (length > 3 && strcmp(name + length - 3, ".py") == 0 && !s->no_python);
     if (!script && !s->module)
         return DDP_OK;
+    if (!s->module && access(name, F_OK) != 0) { /* each worker would say so */
+        *exit_code = EXIT_NOT_FOUND;
+        return ddp_fail(DDP_ERR_INVALID, "%s: cannot read: %s", name, strerror(errno));
+    }
     while (plan->argv[count])
         count++;
     plan->python_argv = ddp_array_alloc(count + 4, sizeof(char *));
@@ -272,7 +276,7 @@ enum ddp_status launch_plan_make(struct launch_plan *plan, const struct settings
 {
     *plan = (struct launch_plan){.settings = settings, .argv = settings->command};
     *exit_code = EXIT_LAUNCHER;
-    enum ddp_status status = add_python(plan);
+    enum ddp_status status = add_python(plan, exit_code);
     if (status == DDP_OK)
         status = find_program(plan, exit_code);
     if (status == DDP_OK)

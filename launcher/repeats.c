@@ -29,7 +29,8 @@ size_t repeats_find_error(const char *text, size_t bytes)
         const size_t length = newline ? (size_t)(newline - line) : bytes - at;
         if (starts_with(line, length, "Traceback (most recent call last)") ||
             starts_with(line, length, "usage: ") || starts_with(line, length, "Usage: ") ||
-            memmem(line, length, "error: ", 7) || memmem(line, length, "Error: ", 7))
+            memmem(line, length, "error: ", 7) || memmem(line, length, "Error: ", 7) ||
+            memmem(line, length, ": No module named ", 18)) /* of python3 -m */
             return at;
         at += length + (newline != NULL);
     }

@@ -148,6 +148,32 @@ START_TEST(match_names_all_differences)
 }
 END_TEST
 
+START_TEST(match_names_the_parts_that_differ)
+{
+    struct ddp_checkpoint_state state = {.cursor.seed = 7};
+    struct ddp_checkpoint_facts now = {0};
+    ddp_checkpoint_fact_add(&state.facts, "model", "gpt2 layers=2 heads=2 context=64");
+    ddp_checkpoint_fact_add(&state.facts, DDP_CHECKPOINT_SHARDS, "8");
+    ddp_checkpoint_fact_add(&state.facts, DDP_CHECKPOINT_BATCH, "16");
+    ddp_checkpoint_fact_add(&now, "model", "gpt2 layers=4 heads=2 context=64");
+    ddp_checkpoint_fact_add(&now, DDP_CHECKPOINT_SHARDS, "4");
+    ddp_checkpoint_fact_add(&now, DDP_CHECKPOINT_BATCH, "16");
+    capture_start();
+    enum ddp_status status = ddp_checkpoint_state_match(&state, "p", 7, &now);
+    const char *message = capture_stop();
+    ck_assert_int_eq(status, DDP_ERR_INVALID);
+    one_message(message, ": model gpt2 layers=2 (now gpt2 layers=4), shards 8 (now 4). ",
+                "add --batch-size 16 --global-batch 128. ");
+    snprintf(now.facts[0].value, sizeof now.facts[0].value, "mlp hidden=5");
+    snprintf(now.facts[2].value, sizeof now.facts[2].value, "32");
+    capture_start();
+    status = ddp_checkpoint_state_match(&state, "p", 7, &now);
+    message = capture_stop();
+    ck_assert_int_eq(status, DDP_ERR_INVALID);
+    one_message(message, ": model gpt2 (now mlp), shards", "batch size 16 (now 32). To start");
+}
+END_TEST
+
 /* A linear model of 3 inputs and 2 outputs. */
 static ddp_graph *make_graph(void)
 {
@@ -339,6 +365,7 @@ Suite *test_suite(void)
     tcase_add_test(tests, state_notices_every_change);
     tcase_add_test(tests, state_is_whole_or_out_of_memory);
     tcase_add_test(tests, match_names_all_differences);
+    tcase_add_test(tests, match_names_the_parts_that_differ);
     tcase_add_test(tests, newest_is_read_and_replaced);
     tcase_add_test(tests, old_ones_go);
     tcase_add_test(tests, best_one_stays);

@@ -213,6 +213,12 @@ static const struct {
     {20, "one line\nand a second that is long\n", "one line\nand a second that is\n  long\n"},
     {20, "a-word-that-fits-in-no-row at all\n", "a-word-that-fits-in-no-row\n  at all\n"},
     {20, "label    of two parts, of three\n", "label    of two\n  parts, of three\n"},
+    {30, "label    of two parts, of three words\n",
+     "label    of two parts, of\n         three words\n"},
+    {20, "label    a-word-that-fits-in-no-row at\n", "label\n  a-word-that-fits-in-no-row\n  at\n"},
+    {30, "label    a-word-too-long-for-any-row-here at\n",
+     "label    a-word-too-long-for-any-row-here\n         at\n"},
+    {30, "label of two parts, and of three words\n", "label of two parts, and of\n  three words\n"},
     {20, "\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9 0123456789 x",
      "\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9 0123456789\n  x"},
     {0, "a terminal that does not say how wide it is\n",
@@ -232,6 +238,20 @@ START_TEST(terminal_breaks_lines_between_words)
 }
 END_TEST
 
+START_TEST(terminal_collects_pieces_of_lines)
+{
+    struct ddp_terminal_text text;
+    open_terminal(30);
+    FILE *out = fdopen(terminal_fd, "w");
+    FILE *pieces = ddp_terminal_begin(&text, out);
+    fputs("label    of two parts", pieces);
+    fputs(", of three words\n", pieces);
+    ddp_terminal_end(&text);
+    ck_assert_str_eq(read_terminal(), "label    of two parts, of\n         three words\n");
+    fclose(out);
+}
+END_TEST
+
 Suite *test_suite(void)
 {
     Suite *suite = suite_create("log");
@@ -243,5 +263,6 @@ Suite *test_suite(void)
     tcase_add_test(log, log_removes_the_bar);
     tcase_add_loop_test(log, terminal_breaks_lines_between_words, 0,
                         sizeof folded / sizeof folded[0]);
+    tcase_add_test(log, terminal_collects_pieces_of_lines);
     return suite;
 }

@@ -557,7 +557,7 @@ with_signal 131 QUIT -n 2 --signals-to-handle SIGQUIT sh -c "ulimit -c 0; $up"' 
 with_signal 130 INT -n 2 sh -c "$up"' sleep 60 & wait'
 says 'SIGINT: ending 2 workers'
 with_signal 143 'QUIT TERM' -n 2 sh -c "ulimit -c 0; $up"' sleep 60 & wait'
-says 'ddprun: rank 1 (pid'
+says 'rank 1 (pid'
 start=$(now_ms)
 with_signal 137 'INT INT' -n 2 sh -c 'trap "" INT;'" $up"' sleep 60'
 test $(($(now_ms) - start)) -lt 3000 || fail "a second SIGINT does not kill at once"

@@ -34,8 +34,12 @@ tr -cd 'a-z' <text | sed 's/./&\x00/g' >tokens.bin # numbers of 16 bits from 97 
 expect "tokens alone" 0 'model +gpt2' "$trainer" $few --data tokens.bin --vocab-size 300 $tiny
 expect "--dataset tokens" 0 'model +gpt2' "$trainer" $few --data text --dataset tokens $tiny
 expect "images alone" 0 'model +mlp' "$trainer" $few --data small.npy,small-y.npy
-expect "another model for a text" 2 'text holds tokens, and the model mlp learns from numbers' "$trainer" $few --model mlp --data text
+expect "another model for a text" 2 'text holds tokens, and the model mlp learns from numbers: use --model gpt2' "$trainer" $few --model mlp --data text
 expect "missing data" 4 'nowhere: cannot open the data' "$trainer" $few --data nowhere
+expect "missing data, and an option of gpt2" 4 'nowhere: cannot open the data' "$trainer" $few --heads 2 --data nowhere
+expect "a pattern without files" 4 'nowhere/\*.txt: no file of tokens matches' "$trainer" $few --data 'nowhere/*.txt'
+printf '\211PNG\r\n\032\n\000\000' >one.png
+expect "one image" 3 'one.png: this is an image: name the directory' "$trainer" $few --data one.png
 expect "--config alone" 0 'model +gpt2' "$trainer" $few --data text --config hf/config.json
 grep -q 'samples of 24 tokens' out || fail "--config alone: not its positions: $(cat out)"
 

@@ -25,6 +25,7 @@ expect "each operation" 0 '^attention ' "$trainer" --model gpt2 --size d2 --plan
 expect "shape of a run" 2 'error: --shape is for --plan, which needs no data' "$trainer" --shape 3,4
 expect "classes of a run" 2 'error: --classes is for --plan' "$trainer" --classes 3
 expect "shape and data" 2 'error: --shape and --data exclude' "$trainer" --plan --shape 4 --data "$text"
+expect "a size without its unit" 2 '--plan-memory 80: must be a size with its unit' "$trainer" --plan-memory 80
 expect "image of tokens" 2 'error: --shape: the model gpt2 learns from tokens' "$trainer" --model gpt2 --plan --shape 3,4
 expect "classes of tokens" 2 'error: --classes: the model gpt2 has a --vocab-size' "$trainer" --model gpt2 --plan --classes 4
 expect "shape of the article" 2 'error: --shape: the model article' "$trainer" --model article --plan --shape 4

@@ -131,6 +131,10 @@ if command -v "$python" >/dev/null; then
         --verbose --save "$work/i"
     expect "images" 0 'predictions of 12 samples' "$ddprun" -n 2 $t --data "$work/images" --no-eval --load "$work/i" --predict "$work/i.csv"
     expect "images" 0 '' "$python" -B "$here/tests/predict_check.py" names "$work/i.csv"
+    mkdir "$work/flat"
+    find "$work/images" -name '*.png' -exec cp {} "$work/flat" \;
+    expect "images without labels" 2 'nothing to evaluate on, because .*flat has no labels' \
+        $t --data "$work/images" --val "$work/flat" --eval-only --hidden 8 --load "$work/i"
 else
     not_run "images: there is no $python"
 fi

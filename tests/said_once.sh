@@ -20,6 +20,7 @@ once() {
 once "an option" 2 '^\[[0-9]\]: trainer: error: --lr abc: must be' -n 4 "$trainer" --lr abc
 once "data" 4 'trainer: rank [0-9]: error: missing: cannot open the data' -n 4 "$trainer" --data missing
 once "a combination" 2 'trainer: .*error: --resume needs' -n 4 "$trainer" --model article --epochs 1 --resume
+once "a script" 127 'ddprun: error: .*/no.py: cannot read: No such file' -n 4 "$work/no.py"
 once "restarts" 2 'error: --lr abc' -n 2 --max-restarts 2 "$trainer" --lr abc
 
 # Log files have it of each; a rank that is not shown does not speak for the others.
@@ -69,6 +70,8 @@ if command -v python3 >/dev/null; then
     printf 'import argparse\np = argparse.ArgumentParser()\np.add_argument("--lr", type=float)\np.parse_args()\n' >"$work/a.py"
     expect "argparse" 2 'error: argument --lr: invalid float value' $ddprun -n 2 "$work/a.py" --lr abc
     [ "$(grep -c 'invalid float' "$work/out")" = 1 ] || fail "argparse: not once"
+    expect "a module" 1 'No module named no_such_module' $ddprun -n 2 -m no_such_module
+    [ "$(grep -c 'No module named' "$work/out")" = 1 ] || fail "a module: not once"
     # On a terminal rank 0 writes there itself; the last line of the others says whether theirs is the same.
     count=$((count + 1))
     rm -f "$work"/stack.sh.[0-9]

@@ -44,6 +44,7 @@ shows "^ +2 +$(cat "$tmp/pid.2") stopped +not joined "
 kill -STOP $job # so that it does not see the next one die
 kill -KILL "$(cat "$tmp/pid.3")"
 shows "^ +3 +$(cat "$tmp/pid.3") dead +not joined "
+awk 'NR > 1 && NR < 7 && length > 72 { exit 1 }' "$tmp/out" || fail "the table is wide"
 grep -qE '^no rank is inside a collective operation; rank 2 is stopped$' "$tmp/out" || fail "no reason"
 kill -CONT "$(cat "$tmp/pid.2")" $job
 wait $job

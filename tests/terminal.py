@@ -374,7 +374,7 @@ def narrow_bar(shell):
         shell.expect(r"\x1b\[J[^\r]*/200000.*?\r")
         shell.type("\x03")
         shell.expect("<ready>")
-        bars = re.findall(r"\x1b\[J([^\r\n]*\d+/200000[^\r\n^]*)", shell.all[shell.all.rfind("memory   "):])
+        bars = re.findall(r"\x1b\[J([^\r\n]*\d+/200000[^\r\n^]*)", shell.all[shell.all.rfind("\nmemory"):])
         if not bars or max(map(len, bars)) > columns - 3:
             fail("bars in %d columns: %r" % (columns, bars))
 

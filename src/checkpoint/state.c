@@ -7,6 +7,7 @@
 #include "checkpoint/state.h"
 
 #include "core/log.h"
+#include "core/parse.h"
 #include "core/json.h"
 
 #include <inttypes.h>
@@ -315,11 +316,54 @@ const char *ddp_checkpoint_fact_value(const struct ddp_checkpoint_facts *facts, 
     return UNKNOWN;
 }
 
+/* Is the word one of `text`, with spaces around it? */
+static bool has_word(const char *text, const char *word, size_t length)
+{
+    for (; *text; text += strcspn(text, " "), text += strspn(text, " "))
+        if (strcspn(text, " ") == length && memcmp(text, word, length) == 0)
+            return true;
+    return false;
+}
+
+/* "gpt2 layers=2 heads=2" beside a gpt2 of other layers: "gpt2 layers=2"; beside an mlp: "gpt2". */
+static void put_value(FILE *out, const char *value, const char *other)
+{
+    const bool same = has_word(other, value, strcspn(value, " "));
+    for (const char *word = value; *word; word += strspn(word, " ")) {
+        const size_t length = strcspn(word, " ");
+        if (!memchr(word, '=', length) || (same && !has_word(other, word, length)))
+            fprintf(out, "%s%.*s", word == value ? "" : " ", (int)length, word);
+        word += length;
+    }
+}
+
 static void put_difference(FILE *out, int *count, const char *name, const char *saved,
                            const char *now)
 {
-    if (strcmp(saved, now) != 0)
-        fprintf(out, "%s%s %s (now %s)", (*count)++ ? ", " : "", name, saved, now);
+    if (strcmp(saved, now) == 0)
+        return;
+    fprintf(out, "%s%s ", (*count)++ ? ", " : "", name);
+    put_value(out, saved, now);
+    fputs(" (now ", out);
+    put_value(out, now, saved);
+    fputc(')', out);
+}
+
+/* Another number of workers changes the shards, unless the global batch is given. */
+static void put_global_batch(FILE *out, const struct ddp_checkpoint_facts *saved,
+                             const struct ddp_checkpoint_facts *now)
+{
+    int64_t shards, batch;
+    const char *of_saved = ddp_checkpoint_fact_value(saved, DDP_CHECKPOINT_SHARDS);
+    const char *size = ddp_checkpoint_fact_value(saved, DDP_CHECKPOINT_BATCH);
+    if (strcmp(of_saved, ddp_checkpoint_fact_value(now, DDP_CHECKPOINT_SHARDS)) != 0 &&
+        strcmp(size, ddp_checkpoint_fact_value(now, DDP_CHECKPOINT_BATCH)) == 0 &&
+        ddp_parse_int64(of_saved, 1, INT32_MAX, &shards) &&
+        ddp_parse_int64(size, 1, INT32_MAX, &batch))
+        fprintf(out,
+                ". To resume on another number of workers, add --batch-size %" PRId64
+                " --global-batch %" PRId64,
+                batch, shards * batch);
 }
 
 enum ddp_status ddp_checkpoint_state_match(const struct ddp_checkpoint_state *saved,
@@ -347,6 +391,7 @@ enum ddp_status ddp_checkpoint_state_match(const struct ddp_checkpoint_state *sa
         if (strcmp(ddp_checkpoint_fact_value(facts, fact->name), UNKNOWN) == 0)
             put_difference(out, &count, fact->name, fact->value, UNKNOWN);
     }
+    put_global_batch(out, &saved->facts, facts);
     enum ddp_status status = DDP_OK;
     if (fclose(out) != 0 || !text)
         status = ddp_fail(DDP_ERR_MEMORY, "out of memory");

@@ -16,6 +16,10 @@
 /* A fact that earlier versions did not write: checkpoints without it match. */
 #define DDP_CHECKPOINT_DATA "fingerprint of the data"
 
+/* Facts that a message explains. */
+#define DDP_CHECKPOINT_SHARDS "shards"
+#define DDP_CHECKPOINT_BATCH  "batch size"
+
 /* Nothing here depends on the number of workers. */
 struct ddp_checkpoint_cursor {
     uint64_t seed;

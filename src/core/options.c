@@ -108,8 +108,7 @@ static enum ddp_status unknown_name(const struct ddp_option *table, const char *
     if (best)
         return ddp_fail(DDP_ERR_INVALID, "--%.*s: unknown option; did you mean --%s?", (int)length,
                         text, best);
-    return ddp_fail(DDP_ERR_INVALID, "--%.*s: unknown option; --help lists them all", (int)length,
-                    text);
+    return ddp_fail(DDP_ERR_INVALID, "--%.*s: unknown option; see --help", (int)length, text);
 }
 
 /* --- values ---------------------------------------------------------------------------------- */
@@ -219,7 +218,9 @@ static enum ddp_status apply(struct parse *parse, const struct ddp_option *row, 
         return ddp_fail(DDP_ERR_INVALID, "%.*s: needs a value%s%s", name_length, name,
                         row->argument ? ", " : "", row->argument ? row->argument : "");
     snprintf(shown, sizeof shown, "%.*s%s%s", name_length, name, wanted ? " " : "",
-             wanted ? value : "");
+             !wanted  ? ""
+             : *value ? value
+                      : "''");
     enum ddp_status status = set_value(row, parse->destination, on, value, shown);
     if (status == DDP_OK)
         mark_given(parse, row);
@@ -248,7 +249,7 @@ static enum ddp_status parse_letters(struct parse *parse, const char *arg)
         char name[3] = {'-', *letter, 0};
         const struct ddp_option *row = resolve(parse->table, find_letter(parse->table, *letter));
         if (!row)
-            return ddp_fail(DDP_ERR_INVALID, "%s: unknown option; --help lists them all", name);
+            return ddp_fail(DDP_ERR_INVALID, "%s: unknown option; see --help", name);
         bool with_value = takes_value(row);
         const char *value = with_value && letter[1] ? letter + 1 : NULL;
         enum ddp_status status = apply(parse, row, true, name, 2, value);
@@ -296,7 +297,9 @@ static enum ddp_status parse_arguments(struct parse *parse, bool stop_at_first, 
         if (end || arg[0] != '-' || !arg[1]) {
             parse->next += end;
             if (!stop_at_first && parse->next < parse->argc)
-                return ddp_fail(DDP_ERR_INVALID, "%s: unexpected argument; options start with --",
+                return ddp_fail(DDP_ERR_INVALID,
+                                "%s: unexpected argument; options start with --, and a "
+                                "pattern such as '*.txt' needs quotes",
                                 parse->argv[parse->next]);
             break;
         }

@@ -15,8 +15,9 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#define INDENT    2  /* of a broken line's further rows */
-#define ROWS_MOST 50 /* of a bar: what another process says is not trusted further */
+#define INDENT     2  /* of a broken line's further rows */
+#define LABEL_MOST 10 /* columns; of a line with a label, they begin where its text does */
+#define ROWS_MOST  50 /* of a bar: what another process says is not trusted further */
 
 int ddp_terminal_columns(int fd)
 {
@@ -26,19 +27,29 @@ int ddp_terminal_columns(int fd)
 
 /* --- lines --- */
 
+/* "memory   weights ...": the words after a label and two spaces or more begin a column. */
+static int indent_of(const char *line)
+{
+    const size_t label = strcspn(line, " \n"), spaces = strspn(line + label, " ");
+    return label > 0 && spaces >= 2 && label + spaces <= LABEL_MOST ? (int)(label + spaces)
+                                                                    : INDENT;
+}
+
 /* One line without its end. A word that fits in no row stays whole. */
 static void print_folded(FILE *out, const char *line, size_t bytes, int columns)
 {
     const char *end = line + bytes;
+    const int indent = columns > 2 * LABEL_MOST ? indent_of(line) : INDENT;
     int used = 0;
     bool empty = true; /* no word stands in the row yet */
     while (line < end) {
         const size_t spaces = strspn(line, " ");
         const size_t whole = spaces + strcspn(line + spaces, " \n");
         const int width = ddp_text_columns(line, whole);
-        if (!empty && used + width > columns) {
-            fprintf(out, "\n%*s", INDENT, "");
-            used = INDENT + width - (int)spaces;
+        const bool fits = indent + width - (int)spaces <= columns; /* in a row of its own */
+        if (!empty && used + width > columns && (fits || used > indent)) {
+            fprintf(out, "\n%*s", indent, "");
+            used = indent + width - (int)spaces;
             fwrite(line + spaces, 1, whole - spaces, out);
         } else {
             used += width;
@@ -70,6 +81,22 @@ void ddp_terminal_print(FILE *out, const char *format, ...)
         free(text);
     }
     va_end(args);
+}
+
+FILE *ddp_terminal_begin(struct ddp_terminal_text *text, FILE *out)
+{
+    *text = (struct ddp_terminal_text){.out = out};
+    if (ddp_terminal_columns(fileno(out)) > 0)
+        text->pieces = open_memstream(&text->text, &text->bytes);
+    return text->pieces ? text->pieces : out;
+}
+
+void ddp_terminal_end(struct ddp_terminal_text *text)
+{
+    if (text->pieces && fclose(text->pieces) == 0)
+        ddp_terminal_print(text->out, "%s", text->text);
+    free(text->text);
+    fflush(text->out);
 }
 
 /* --- the bar --- */

@@ -16,6 +16,16 @@ int ddp_terminal_columns(int fd);
 /* Prints as fprintf() does; on a terminal, lines too long for it are broken between words. */
 void ddp_terminal_print(FILE *out, const char *format, ...) DDP_PRINTF(2, 3);
 
+/* The same for lines that are printed in pieces: to the stream that ddp_terminal_begin() returns,
+ * until ddp_terminal_end() shows them. */
+struct ddp_terminal_text {
+    FILE *out, *pieces;
+    char *text;
+    size_t bytes;
+};
+FILE *ddp_terminal_begin(struct ddp_terminal_text *text, FILE *out);
+void ddp_terminal_end(struct ddp_terminal_text *text);
+
 /* Where this process's bar, or that of the worker which has the terminal, is shown; -1: nowhere. */
 void ddp_bar_set_terminal(int fd);
 

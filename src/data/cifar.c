@@ -270,7 +270,8 @@ static enum ddp_status cifar_open(const struct ddp_dataset_options *options, ddp
 {
     const struct kind *kind;
     if (!options->path)
-        return ddp_fail(DDP_ERR_INVALID, "give the directory of CIFAR's files with --data");
+        return ddp_fail(DDP_ERR_INVALID, "give images with --data: a directory of images, "
+                                         "of CIFAR's files or of another format");
     char *directory = find_directory(options->path, &kind);
     if (!directory)
         return ddp_fail(DDP_ERR_IO,

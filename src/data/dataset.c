@@ -9,6 +9,7 @@
 #include "data/normalize.h"
 #include "data/split.h"
 
+#include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -44,6 +45,8 @@ static enum ddp_status not_recognised(const char *path)
     char looked_for[512] = "";
     size_t used = 0;
     struct stat info;
+    if (stat(path, &info) < 0 && errno == ENOENT && strpbrk(path, "*?["))
+        return ddp_fail(DDP_ERR_IO, "%s: no file of tokens matches this pattern", path);
     if (stat(path, &info) < 0)
         return ddp_fail_path(path, "open the data");
     if (!S_ISDIR(info.st_mode))

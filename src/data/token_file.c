@@ -137,6 +137,12 @@ static enum ddp_status guess(struct ddp_token_file *t, const struct start *start
                         "%s: it is compressed with gzip: give it a name that ends in .gz, such as "
                         "book.txt.gz",
                         t->file.path);
+    if (start->got > 3 &&
+        (memcmp(start->bytes, "\x89PNG", 4) == 0 || memcmp(start->bytes, "\xff\xd8\xff", 3) == 0))
+        return ddp_fail(DDP_ERR_FORMAT,
+                        "%s: this is an image: name the directory of a set, with a directory of "
+                        "images for each class",
+                        t->file.path);
     if (memchr(start->bytes, 0, start->got))
         return ddp_fail(DDP_ERR_FORMAT,
                         "%s: neither text nor a known token file: say with --tokens what it "

@@ -19,6 +19,10 @@ enum ddp_status ddp_run_check_evaluation(const struct ddp_run *run)
     const char *option = ddp_train_evaluation_option(run->options);
     if (!option || (run->test && ddp_dataset_info(run->test)->label_count > 0))
         return DDP_OK;
+    if (run->test)
+        return ddp_fail(DDP_ERR_INVALID,
+                        "--%s: there is nothing to evaluate on, because %s has no labels", option,
+                        ddp_dataset_info(run->test)->path);
     return ddp_fail(DDP_ERR_INVALID,
                     "--%s: there is nothing to evaluate on, because %s has no test set: name one "
                     "with --val, or cut one off with --val-split",

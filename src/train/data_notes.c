@@ -31,7 +31,7 @@ static void add_sample(struct range *range, const float *x, size_t count)
 }
 
 /* Looks at samples spread over the whole set. */
-static enum ddp_status note_scale(const ddp_dataset *data, const char *where)
+static enum ddp_status note_scale(const ddp_dataset *data, const char *where, bool trains)
 {
     const struct ddp_dataset_info *info = ddp_dataset_info(data);
     const int64_t count = info->sample_count < LOOKED_AT ? info->sample_count : LOOKED_AT;
@@ -47,10 +47,11 @@ static enum ddp_status note_scale(const ddp_dataset *data, const char *where)
     free(x);
     if (status == DDP_OK &&
         range.squares > FAR_BEYOND * FAR_BEYOND * (double)count * (double)info->sample_values)
-        ddp_log(DDP_LOG_WARNING,
-                "%s: models learn badly from numbers far beyond 1, such as %g and %g: give "
-                "--normalize to bring them to mean 0 and deviation 1",
-                where, (double)range.least, (double)range.largest);
+        ddp_log(DDP_LOG_WARNING, "%s: %s far beyond 1, such as %g and %g: give --normalize %s",
+                where, trains ? "models learn badly from numbers" : "it has numbers",
+                (double)range.least, (double)range.largest,
+                trains ? "to bring them to mean 0 and deviation 1"
+                       : "if the model was trained with it");
     return status;
 }
 
@@ -92,7 +93,7 @@ enum ddp_status ddp_train_data_notes(const struct ddp_train_options *options,
     if (info->normalized || info->x_dtype != DDP_F32)
         return DDP_OK;
     if (!ddp_dataset_is_scaled(info))
-        return note_scale(data, where);
+        return note_scale(data, where, trains);
     if (options->normalize)
         ddp_log(DDP_LOG_WARNING,
                 "--normalize has no effect: the pixels of %s are brought to mean 0 and deviation 1 "

@@ -9,6 +9,7 @@
 
 #include "core/log.h"
 #include "core/parse.h"
+#include "core/terminal.h"
 
 #include <float.h>
 #include <inttypes.h>
@@ -165,13 +166,14 @@ void ddp_run_extension_print(const struct ddp_run *run)
     const double rate = ddp_schedule_rate(now, step);
     if (!run->is_extended)
         return;
-    fprintf(run->out,
+    struct ddp_terminal_text line;
+    FILE *out = ddp_terminal_begin(&line, run->out);
+    fprintf(out,
             "extended: %" PRId64 " steps were planned, and now %" PRId64
             "; the learning rate goes from %.3g in step %" PRId64 " ",
             run->planned.total_steps, now->total_steps, rate, step + 1);
     if (now->extended_at == 0)
-        fprintf(run->out, "on to %.3g in step %" PRId64 ", and then ", now->rate,
-                now->warmup_steps);
-    fprintf(run->out, "to %.3g at the new end (%s)\n", now->min_rate,
-            ddp_schedule_names[now->kind]);
+        fprintf(out, "on to %.3g in step %" PRId64 ", and then ", now->rate, now->warmup_steps);
+    fprintf(out, "to %.3g at the new end (%s)\n", now->min_rate, ddp_schedule_names[now->kind]);
+    ddp_terminal_end(&line);
 }

@@ -53,7 +53,8 @@ static enum ddp_status find_in_directory(char **file, const char *directory, boo
         status = ddp_fail(DDP_ERR_FORMAT,
                           "--load %s: no weights in this directory: neither a checkpoint "
                           "(state.json), nor checkpoints (step-...), nor model.safetensors, nor "
-                          "model.safetensors.index.json",
+                          "model.safetensors.index.json; a file from --save is given by its own "
+                          "name",
                           directory);
     free(pickle);
     return status;

@@ -22,6 +22,7 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define PROGRAM_GROWS ((size_t)14 << 20) /* while it trains: generated code, threads */
 #define BYTES         256                /* tokens there are in a text */
@@ -35,11 +36,18 @@ static enum ddp_status check_fit(const struct ddp_run *run)
     const bool tokens = info->x_dtype == DDP_I32;
     const char *where = ddp_dataset_where(info);
     if (!options->custom && tokens != (model->x_dtype == DDP_I32))
-        return ddp_fail(DDP_ERR_INVALID, "%s holds %s, and the model %s learns from %s", where,
-                        tokens ? "tokens" : "numbers", model->name, tokens ? "numbers" : "tokens");
+        return ddp_fail(DDP_ERR_INVALID, "%s holds %s, and the model %s learns from %s%s", where,
+                        tokens ? "tokens" : "numbers", model->name, tokens ? "numbers" : "tokens",
+                        options->load ? ""
+                        : tokens      ? ": use --model gpt2"
+                                      : ": use --model mlp, or cnn or resnet for images");
     if (model->labels && info->label_count == 0 && !ddp_train_evaluates_only(options))
-        return ddp_fail(DDP_ERR_INVALID, "%s has no labels, and the model %s needs them", where,
-                        model->name);
+        return ddp_fail(
+            DDP_ERR_INVALID, "%s has no labels, and the model %s needs them%s", where, model->name,
+            strcmp(info->source, "npy") == 0 ? ": name their array too, as in --data X.npy,Y.npy"
+            : strcmp(info->source, "images") == 0
+                ? ": put the images of each class into a directory of its own"
+                : "");
     static const char *const of_tokens[] = {"seq-len", "tokens", "vocab-size"};
     for (size_t i = 0; i < sizeof of_tokens / sizeof of_tokens[0]; i++)
         if (!tokens && ddp_train_given(options, of_tokens[i]))

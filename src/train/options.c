@@ -114,9 +114,10 @@ static const char *read_plan_memory(void *destination, const char *value)
 {
     struct ddp_train_options *options = destination;
     options->plan = true;
-    return ddp_parse_bytes(value, &options->plan_memory)
+    const char last = *value ? value[strlen(value) - 1] : '\0';
+    return ddp_parse_bytes(value, &options->plan_memory) && !strchr("0123456789.", last)
                ? NULL
-               : "must be a size in bytes, such as 80G, 79.6GiB or 500M";
+               : "must be a size with its unit, such as 80G, 79.6GiB or 500M";
 }
 
 /* "30,60,80" */
@@ -389,7 +390,7 @@ static const struct ddp_option rows[] = {
      .help = "the steps that --trace shows (default 1-1000)"},
     {OPTION_FLAG("verbose", report.verbose), .letter = 'v',
      .help = "print every step, and the weights of small models"},
-    {OPTION_FLAG("quiet", quiet), .letter = 'q', .help = "print errors only"},
+    {OPTION_FLAG("quiet", quiet), .letter = 'q', .help = "print errors and warnings only"},
     {0},
 };
 

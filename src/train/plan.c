@@ -7,6 +7,7 @@
 
 #include "core/log.h"
 #include "core/parse.h"
+#include "core/terminal.h"
 #include "core/text.h"
 #include "core/thread.h"
 #include "graph/describe.h"
@@ -17,6 +18,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define DP_SHARDS_MAX 16000 /* within what a loader can hold */
 
@@ -107,6 +109,13 @@ static enum ddp_status choose_sync(struct ddp_train_plan *plan,
     return DDP_OK;
 }
 
+/* Was the model to follow from data that are not there? */
+static bool is_unfounded(const struct ddp_train_options *options)
+{
+    return !ddp_train_given(options, "model") && !options->load && options->data &&
+           !strpbrk(options->data, ",*?[") && access(options->data, F_OK) != 0;
+}
+
 static enum ddp_status check_model_options(const struct ddp_train_plan *plan,
                                            const struct ddp_train_options *options)
 {
@@ -117,9 +126,11 @@ static enum ddp_status check_model_options(const struct ddp_train_plan *plan,
     for (int i = 0; ddp_model_at(i); i++)
         for (const struct ddp_option *row = ddp_model_at(i)->options; row && row->name; row++)
             if (ddp_model_at(i) != plan->model && ddp_train_given(options, row->name))
-                return ddp_fail(DDP_ERR_INVALID,
-                                "--%s belongs to the model %s, and the model is %s", row->name,
-                                ddp_model_at(i)->name, plan->model->name);
+                return is_unfounded(options)
+                           ? ddp_fail_path(options->data, "open the data")
+                           : ddp_fail(DDP_ERR_INVALID,
+                                      "--%s belongs to the model %s, and the model is %s",
+                                      row->name, ddp_model_at(i)->name, plan->model->name);
     if (!article && ddp_train_given(options, "data-size"))
         return ddp_fail(DDP_ERR_INVALID, "--data-size belongs to the model article");
     return DDP_OK;
@@ -387,8 +398,10 @@ static void print_steps(const struct ddp_train_plan *plan, const struct ddp_trai
 void ddp_train_plan_print(const struct ddp_train_plan *plan,
                           const struct ddp_train_options *options,
                           const struct ddp_dataset_info *data, const ddp_graph *graph,
-                          const struct ddp_mode_memory *memory, const char *device, FILE *out)
+                          const struct ddp_mode_memory *memory, const char *device, FILE *to)
 {
+    struct ddp_terminal_text lines;
+    FILE *out = ddp_terminal_begin(&lines, to);
     char text[4][DDP_TRAIN_BYTES], shown[DDP_TEXT_SHOWN];
     const bool dp = plan->mode == DDP_MODE_DP;
     const int units = ddp_train_plan_units(plan);
@@ -423,5 +436,5 @@ void ddp_train_plan_print(const struct ddp_train_plan *plan,
             ddp_train_show_bytes((double)memory->optimizer, text[2]),
             ddp_graph_activations(graph) == DDP_BF16 ? "bf16 " : "",
             ddp_train_show_bytes((double)memory->activations, text[3]));
-    fflush(out);
+    ddp_terminal_end(&lines);
 }

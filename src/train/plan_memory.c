@@ -5,6 +5,7 @@
 
 #include "train/plan_memory.h"
 
+#include "core/terminal.h"
 #include "train/best.h"
 #include "train/run.h"
 #include "train/summary.h"
@@ -73,17 +74,19 @@ static void print_traffic(const struct ddp_run *run, const struct ddp_mode_traff
         fprintf(run->out, "\nexchange nothing: one %s\n", dp ? "replica" : "worker");
         return;
     }
-    fprintf(run->out, "\nexchange %s a step %s: gradients %s", ddp_train_show_bytes(total, text[0]),
+    struct ddp_terminal_text line;
+    FILE *out = ddp_terminal_begin(&line, run->out);
+    fprintf(out, "\nexchange %s a step %s: gradients %s", ddp_train_show_bytes(total, text[0]),
             dp ? "between master and replicas" : "sent by each worker",
             ddp_train_show_bytes(traffic->gradients, text[1]));
     if (traffic->weights > 0)
-        fprintf(run->out, ", weights %s", ddp_train_show_bytes(traffic->weights, text[2]));
+        fprintf(out, ", weights %s", ddp_train_show_bytes(traffic->weights, text[2]));
     else if (plan->shared_weights)
-        fputs("; weights are one copy", run->out);
+        fputs("; weights are one copy", out);
     if (traffic->scattered > 0)
-        fprintf(run->out, ", samples and outputs %s",
-                ddp_train_show_bytes(traffic->scattered, text[3]));
-    fputc('\n', run->out);
+        fprintf(out, ", samples and outputs %s", ddp_train_show_bytes(traffic->scattered, text[3]));
+    fputc('\n', out);
+    ddp_terminal_end(&line);
 }
 
 static enum ddp_status print_largest(const struct ddp_run *run,
@@ -103,15 +106,17 @@ static enum ddp_status print_largest(const struct ddp_run *run,
     const char *where = is_gpu(run) ? "a GPU" : "this machine";
     ddp_train_show_bytes(limit, text);
     if (batch == 0)
-        fprintf(run->out, "largest  not even --batch-size 1 fits %s of %s\n", where, text);
+        ddp_terminal_print(run->out, "largest  not even --batch-size 1 fits %s of %s\n", where,
+                           text);
     else if (!ddp_dataset_info(run->data)->planned &&
              batch == ddp_sampler_shard_samples(&plan.sampler))
-        fprintf(run->out,
-                "largest  --batch-size %" PRId64 ", all samples of a shard, fits %s of %s\n", batch,
-                where, text);
+        ddp_terminal_print(
+            run->out, "largest  --batch-size %" PRId64 ", all samples of a shard, fits %s of %s\n",
+            batch, where, text);
     else
-        fprintf(run->out, "largest  --batch-size %" PRId64 " is the largest that fits %s of %s\n",
-                batch, where, text);
+        ddp_terminal_print(run->out,
+                           "largest  --batch-size %" PRId64 " is the largest that fits %s of %s\n",
+                           batch, where, text);
     return DDP_OK;
 }
 

@@ -313,10 +313,10 @@ void ddp_run_print_model(const struct ddp_run *run)
 static void warn_scaled(const struct ddp_run *run)
 {
     if (!run->test && run->plan.rank == 0 && ddp_dataset_is_scaled(ddp_dataset_info(run->data)))
-        ddp_log(DDP_LOG_WARNING,
-                "the samples are scaled by their own mean and deviation, the model's training data "
-                "were scaled by theirs: name those with --data, and the samples to predict with "
-                "--val");
+        ddp_log(
+            DDP_LOG_WARNING,
+            "the samples are scaled by their own mean and deviation: if the model was trained on "
+            "other data, name those with --data, and the samples to predict with --val");
 }
 
 enum ddp_status ddp_run_without_training(struct ddp_run *run)

@@ -131,9 +131,9 @@ static void collect_facts(const struct ddp_run *run, struct ddp_checkpoint_facts
     add_flag(facts, "crop", run->options->crop);
     add_flag(facts, "flip", run->options->flip);
     add_flag(facts, "sync batch norm", run->options->sync_batch_norm);
-    ddp_checkpoint_fact_add(facts, "shards", "%" PRId64, plan->global_shards);
+    ddp_checkpoint_fact_add(facts, DDP_CHECKPOINT_SHARDS, "%" PRId64, plan->global_shards);
     ddp_checkpoint_fact_add(facts, LANES, "%" PRId64, plan->lanes);
-    ddp_checkpoint_fact_add(facts, "batch size", "%" PRId64, plan->batch_size);
+    ddp_checkpoint_fact_add(facts, DDP_CHECKPOINT_BATCH, "%" PRId64, plan->batch_size);
     add_optimizer(facts, plan);
     add_schedule(facts, &plan->schedule);
 }
@@ -338,19 +338,21 @@ void ddp_run_resume_print(const struct ddp_run *run)
     if (!run->out)
         return;
     if (run->is_resumed && run->first_step >= run->plan.total_steps)
-        fprintf(run->out, "resumed from %s: all %" PRId64 " steps are done\n",
-                ddp_text_show(shown, run->resumed.path), run->first_step);
+        ddp_terminal_print(run->out, "resumed from %s: all %" PRId64 " steps are done\n",
+                           ddp_text_show(shown, run->resumed.path), run->first_step);
     else if (run->is_resumed)
-        fprintf(run->out,
-                "resumed from %s: %" PRId64 " of %" PRId64 " steps are done, epoch %" PRId64
-                " continues at its step %" PRId64 "\n",
-                ddp_text_show(shown, run->resumed.path), run->first_step, run->plan.total_steps,
-                run->first_step / steps + 1, run->first_step % steps + 1);
+        ddp_terminal_print(run->out,
+                           "resumed from %s: %" PRId64 " of %" PRId64
+                           " steps are done, epoch %" PRId64 " continues at its step %" PRId64 "\n",
+                           ddp_text_show(shown, run->resumed.path), run->first_step,
+                           run->plan.total_steps, run->first_step / steps + 1,
+                           run->first_step % steps + 1);
     if (run->is_resumed)
         ddp_run_extension_print(run);
     else if (run->options->resume)
-        fprintf(run->out, "there is no checkpoint in %s yet: starting from the beginning\n",
-                ddp_text_show(shown, run->options->checkpoint));
+        ddp_terminal_print(run->out,
+                           "there is no checkpoint in %s yet: starting from the beginning\n",
+                           ddp_text_show(shown, run->options->checkpoint));
 }
 
 /* --- writing ---------------------------------------------------------------------------------- */

@@ -159,7 +159,7 @@ enum ddp_status ddp_train_sample(const struct ddp_train_options *options, FILE *
 {
     struct sample sample = {.options = options, .out = out, .terminal = isatty(fileno(out))};
     if (!options->load)
-        return ddp_fail(DDP_ERR_INVALID, "--generate: name the trained weights with --load FILE");
+        return ddp_fail(DDP_ERR_INVALID, "--generate: name the trained weights with --load PATH");
     enum ddp_status status = ddp_train_check_options(options, NULL);
     if (status == DDP_OK)
         status = load(&sample);

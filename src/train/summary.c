@@ -186,14 +186,17 @@ void ddp_run_print_compute(const struct ddp_run *run)
 {
     const double step = ddp_run_step_flops(run);
     char text[3][32];
-    fprintf(run->out, "compute  %s a step, %s a sample",
+    struct ddp_terminal_text line;
+    FILE *out = ddp_terminal_begin(&line, run->out);
+    fprintf(out, "compute  %s a step, %s a sample",
             human_count(step, "FLOP", text[0], sizeof text[0]),
             human_count(step / (double)(run->plan.batch_size * run->plan.global_shards), "FLOP",
                         text[1], sizeof text[1]));
     if (run->peak_flops > 0)
-        fprintf(run->out, ", on a machine of %s (measured)",
+        fprintf(out, ", on a machine of %s (measured)",
                 human_count(run->peak_flops, "FLOP/s", text[2], sizeof text[2]));
-    fputc('\n', run->out);
+    fputc('\n', out);
+    ddp_terminal_end(&line);
     if (run->options->plan && run->options->report.verbose)
         print_operations(run);
     fflush(run->out);
@@ -217,21 +220,23 @@ enum ddp_status ddp_run_print_summary(struct ddp_run *run)
         (double)(memory.weights + memory.gradients + memory.optimizer + memory.activations);
     const double speed = totals.flops / (totals.seconds + 1e-9);
     ddp_train_metrics_pause(run->metrics);
-    fprintf(run->out, "speed    %" PRId64 " steps in %.2f s, %s of the model", totals.steps,
-            totals.seconds, human_count(speed, "FLOP/s", text[0], sizeof text[0]));
+    struct ddp_terminal_text lines;
+    FILE *out = ddp_terminal_begin(&lines, run->out);
+    fprintf(out, "speed    %" PRId64 " step%s in %.2f s, %s of the model", totals.steps,
+            totals.steps == 1 ? "" : "s", totals.seconds,
+            human_count(speed, "FLOP/s", text[0], sizeof text[0]));
     if (run->peak_flops > 0)
-        fprintf(run->out, ": %.0f %% of %s", 100 * speed / run->peak_flops,
+        fprintf(out, ": %.0f %% of %s", 100 * speed / run->peak_flops,
                 human_count(run->peak_flops, "FLOP/s", text[1], sizeof text[1]));
-    fputc('\n', run->out);
-    ddp_terminal_print(run->out,
-                       gpu ? "memory   %s on the host at the peak of a worker, %s on GPUs as "
-                             "planned; of the host's, data %s\n"
-                           : "memory   %s at the peak of a worker: %s as planned, data %s, the "
-                             "rest program, libraries and buffers\n",
-                       human_count((double)peak, "B", text[0], sizeof text[0]),
-                       human_count(planned, "B", text[1], sizeof text[1]),
-                       human_count((double)ddp_dataset_info(run->data)->memory_bytes, "B", text[2],
-                                   sizeof text[2]));
-    fflush(run->out);
+    fprintf(out,
+            gpu ? "\nmemory   %s on the host at the peak of a worker, %s on GPUs as planned; "
+                : "\nmemory   %s at the peak of a worker: %s as planned, ",
+            human_count((double)peak, "B", text[0], sizeof text[0]),
+            human_count(planned, "B", text[1], sizeof text[1]));
+    fprintf(out,
+            gpu ? "of the host's, data %s\n" : "data %s, the rest program, libraries and buffers\n",
+            human_count((double)ddp_dataset_info(run->data)->memory_bytes, "B", text[2],
+                        sizeof text[2]));
+    ddp_terminal_end(&lines);
     return DDP_OK;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * data/image_*: images that Pillow wrote (golden/image_files.txt), and directories of images, good and
- * bad. */
+ * data/image_*: images that Pillow wrote (golden/image_files.txt), and directories of images, good
+ * and bad. */
 #include "config.h"
 
 #include "data/dataset.h"

@@ -163,7 +163,9 @@ static enum ddp_status plan_of(const char *const *words, int64_t samples, bool l
                                        (char *const *)argv, false, &rest),
                      DDP_OK);
     ck_assert_int_eq(ddp_job_open(&job), DDP_OK);
-    enum ddp_status status = ddp_train_plan_workers(plan, &options, job, launched);
+    enum ddp_status status = ddp_train_check_pairs(&options);
+    if (status == DDP_OK)
+        status = ddp_train_plan_workers(plan, &options, job, launched);
     if (status == DDP_OK)
         status = ddp_train_plan_steps(plan, &options, &info);
     ddp_job_close(job);

@@ -56,8 +56,6 @@ enum ddp_status ddp_run_read_config(struct ddp_run *run)
     enum ddp_status status = DDP_OK;
     if (options->export_path)
         status = ddp_train_export_format(&format, options->export_path);
-    if (status == DDP_OK && options->export_path && !options->plan && run->plan.rank == 0)
-        status = ddp_train_weights_check_path(options->export_path);
     if (status == DDP_OK && options->config)
         status = ddp_hf_config_read(&run->hf_config, options->config);
     return status == DDP_OK && options->config ? check_config(run) : status;

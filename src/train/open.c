@@ -347,10 +347,6 @@ enum ddp_status ddp_run_open(struct ddp_run *run)
         status = ddp_train_check_outputs(options, run->out);
     if (status == DDP_OK && ddp_train_evaluates_only(options))
         run->plan.optimizer = (struct ddp_optimizer_config){.name = "sgd"}; /* without a state */
-    if (status == DDP_OK && options->predict && !options->plan && run->plan.rank == 0)
-        status = ddp_train_weights_check_path(options->predict);
-    if (status == DDP_OK && options->save && !options->plan && run->plan.rank == 0)
-        status = ddp_train_weights_check_path(options->save);
     /* A plan reads a checkpoint, and leaves nothing behind. */
     const bool resumes = options->resume || options->resume_from;
     if (status == DDP_OK && (resumes || !options->plan))

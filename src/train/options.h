@@ -177,7 +177,7 @@ enum ddp_status ddp_train_plan_schedule(struct ddp_train_plan *plan,
 enum ddp_status ddp_train_check_options(const struct ddp_train_options *options,
                                         const struct ddp_train_plan *plan);
 
-/* The first part of it: options that exclude or need each other. */
+/* Before anything is opened: DDP_ERR_INVALID names options that exclude or need each other. */
 enum ddp_status ddp_train_check_pairs(const struct ddp_train_options *options);
 
 /* The same of those that depend on the number of steps, when the plan is whole. */

@@ -152,9 +152,7 @@ enum ddp_status ddp_train_check_options(const struct ddp_train_options *options,
         return ddp_fail(DDP_ERR_INVALID,
                         "--sample-every: only gpt2 writes texts, and the model is %s",
                         plan->model->name);
-    enum ddp_status status = ddp_train_check_pairs(options);
-    if (status == DDP_OK)
-        status = check_shape(options);
+    enum ddp_status status = check_shape(options);
     if (status != DDP_OK || plan->rank != 0)
         return status;
     if (ddp_train_evaluates_only(options))

@@ -5,6 +5,7 @@
 
 #include "train/outputs.h"
 
+#include "core/atomic_file.h"
 #include "core/log.h"
 #include "core/terminal.h"
 #include "core/text.h"
@@ -18,8 +19,8 @@
 #include <unistd.h>
 
 struct output {
-    const char *option, *path; /* path NULL: not given */
-    bool directory;
+    const char *option, *path;                /* path NULL: not given */
+    enum { AT_ONCE, AT_END, DIRECTORY } kind; /* a file: when it is opened */
 };
 
 /* The path without links and dots, also of a file that is yet to be made, in directories that are;
@@ -55,12 +56,12 @@ static bool are_same(const struct output *a, const struct output *b)
     char one[PATH_MAX], other[PATH_MAX];
     struct stat first, second;
     const bool exist = stat(a->path, &first) == 0 && stat(b->path, &second) == 0;
-    if (exist && (S_ISCHR(first.st_mode) || (a->directory && b->directory)))
+    if (exist && (S_ISCHR(first.st_mode) || (a->kind == DIRECTORY && b->kind == DIRECTORY)))
         return false; /* a terminal or /dev/null takes all; event files go beside checkpoints */
     if (exist && first.st_dev == second.st_dev && first.st_ino == second.st_ino)
         return true;
-    return !(a->directory && b->directory) && resolve(a->path, one) && resolve(b->path, other) &&
-           strcmp(one, other) == 0;
+    return !(a->kind == DIRECTORY && b->kind == DIRECTORY) && resolve(a->path, one) &&
+           resolve(b->path, other) && strcmp(one, other) == 0;
 }
 
 /* Makes the directories above a file that are missing, and says so. */
@@ -79,16 +80,26 @@ static enum ddp_status make_directory_of(const struct output *output, FILE *out)
     return status;
 }
 
+/* Can it be written? Hours of training may come before. */
+static enum ddp_status check_file(const char *path)
+{
+    ddp_atomic_file *file;
+    enum ddp_status status = ddp_atomic_file_open(&file, path);
+    if (status == DDP_OK)
+        ddp_atomic_file_close(file);
+    return status;
+}
+
 enum ddp_status ddp_train_check_outputs(const struct ddp_train_options *options, FILE *out)
 {
     const struct output outputs[] = {
-        {"--save", options->save, false},
-        {"--export", options->export_path, false},
-        {"--predict", options->predict, false},
-        {"--log", options->report.log, false},
-        {"--trace", options->report.trace, false},
-        {"--checkpoint", options->checkpoint, true},
-        {"--tensorboard", options->report.tensorboard, true},
+        {"--save", options->save, AT_END},
+        {"--export", options->export_path, AT_END},
+        {"--predict", options->predict, AT_END},
+        {"--log", options->report.log, AT_ONCE},
+        {"--trace", options->report.trace, AT_ONCE},
+        {"--checkpoint", options->checkpoint, DIRECTORY},
+        {"--tensorboard", options->report.tensorboard, DIRECTORY},
     };
     const size_t count = sizeof outputs / sizeof outputs[0];
     for (size_t i = 0; i < count; i++)
@@ -98,8 +109,11 @@ enum ddp_status ddp_train_check_outputs(const struct ddp_train_options *options,
                                 "%s and %s name the same file, %s: give each its own",
                                 outputs[i].option, outputs[k].option, outputs[k].path);
     enum ddp_status status = DDP_OK;
-    for (size_t i = 0; status == DDP_OK && i < count && !options->plan; i++)
-        if (outputs[i].path && !outputs[i].directory)
+    for (size_t i = 0; status == DDP_OK && i < count && !options->plan; i++) {
+        if (outputs[i].path && outputs[i].kind != DIRECTORY)
             status = make_directory_of(&outputs[i], out);
+        if (status == DDP_OK && outputs[i].path && outputs[i].kind == AT_END)
+            status = check_file(outputs[i].path);
+    }
     return status;
 }

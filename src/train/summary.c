@@ -208,7 +208,7 @@ enum ddp_status ddp_run_print_summary(struct ddp_run *run)
     struct ddp_train_totals totals;
     const bool gpu = !run->plan.device.host_memory;
     int64_t peak = (int64_t)ddp_memory_peak();
-    char text[3][32];
+    char text[3][DDP_TRAIN_BYTES];
     enum ddp_status status = ddp_comm_allreduce(run->comm, &peak, 1, DDP_I64, DDP_MAX);
     ddp_train_metrics_totals(run->metrics, &totals);
     if (status != DDP_OK || !run->out || totals.steps == 0)
@@ -228,15 +228,14 @@ enum ddp_status ddp_run_print_summary(struct ddp_run *run)
     if (run->peak_flops > 0)
         fprintf(out, ": %.0f %% of %s", 100 * speed / run->peak_flops,
                 human_count(run->peak_flops, "FLOP/s", text[1], sizeof text[1]));
-    fprintf(out,
-            gpu ? "\nmemory   %s on the host at the peak of a worker, %s on GPUs as planned; "
-                : "\nmemory   %s at the peak of a worker: %s as planned, ",
-            human_count((double)peak, "B", text[0], sizeof text[0]),
-            human_count(planned, "B", text[1], sizeof text[1]));
-    fprintf(out,
-            gpu ? "of the host's, data %s\n" : "data %s, the rest program, libraries and buffers\n",
-            human_count((double)ddp_dataset_info(run->data)->memory_bytes, "B", text[2],
-                        sizeof text[2]));
+    fprintf(
+        out,
+        gpu ? "\nmemory   %s on the host at the peak of a worker, %s on GPUs as planned; of the "
+              "host's, data %s\n"
+            : "\nmemory   %s at the peak of a worker: %s as planned, data %s, the rest program, "
+              "libraries and buffers\n",
+        ddp_train_show_bytes((double)peak, text[0]), ddp_train_show_bytes(planned, text[1]),
+        ddp_train_show_bytes((double)ddp_dataset_info(run->data)->memory_bytes, text[2]));
     ddp_terminal_end(&lines);
     return DDP_OK;
 }

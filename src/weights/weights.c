@@ -6,7 +6,6 @@
 
 #include "weights/weights.h"
 
-#include "core/atomic_file.h"
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/text.h"
@@ -17,15 +16,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum ddp_status ddp_train_weights_check_path(const char *path)
-{
-    ddp_atomic_file *file;
-    enum ddp_status status = ddp_atomic_file_open(&file, path);
-    if (status == DDP_OK)
-        ddp_atomic_file_close(file);
-    return status;
-}
 
 enum ddp_status ddp_train_weights_save(const char *path, const ddp_graph *graph, const float *flat)
 {

@@ -12,9 +12,6 @@
 /* Under which a file's metadata have the description of its model. */
 #define DDP_WEIGHTS_MODEL_KEY "ddprun.model"
 
-/* Can a file be written there? Checked before training, so that hours are not lost. DDP_ERR_IO. */
-enum ddp_status ddp_train_weights_check_path(const char *path);
-
 /* Writes the flat host weights; the old file stays whole on failure. DDP_ERR_IO. */
 enum ddp_status ddp_train_weights_save(const char *path, const ddp_graph *graph, const float *flat);
 

@@ -340,8 +340,8 @@ enum ddp_status ddp_run_without_training(struct ddp_run *run)
 /* --- options --- */
 
 /* How a training uses its workers: what is refused where it does not suit them. */
-static const char *const sharing[] = {"zero",         "shared-weights", "bucket-mb", "acc-steps",
-                                      "global-batch", NULL};
+static const char *const sharing[] = {"zero",      "shared-weights", "bucket-mb",
+                                      "acc-steps", "global-batch",   NULL};
 
 void ddp_run_drop_training(struct ddp_train_options *options)
 {

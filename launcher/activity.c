@@ -8,6 +8,7 @@
 
 #include "core/clock.h"
 #include "launcher/entries.h"
+#include "launcher/proc.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -19,28 +20,17 @@
 #define MAX_DEPTH  64   /* of processes below each other */
 #define UNKNOWN    (-2) /* owner */
 
-/* Reads a file below `directory`; false when it is gone. */
-static bool read_file(int directory, const char *path, char *text, size_t size)
-{
-    int fd = openat(directory, path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, text, size - 1);
-    if (fd >= 0)
-        close(fd);
-    text[n > 0 ? n : 0] = 0;
-    return n > 0;
-}
-
 static void add_process(void *arg, int proc, const char *name)
 {
+    (void)proc;
     struct activity *activity = arg;
-    char path[300], text[512], state;
+    char text[512], state;
     int parent;
     unsigned long user, system;
     long user_children, system_children;
     if (name[strspn(name, "0123456789")] != 0)
         return;
-    snprintf(path, sizeof path, "%.20s/stat", name);
-    const char *end = read_file(proc, path, text, sizeof text) ? strrchr(text, ')') : NULL;
+    const char *end = proc_read(atol(name), "stat", text, sizeof text) ? strrchr(text, ')') : NULL;
     if (!end || sscanf(end, ") %c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu %ld %ld", &state,
                        &parent, &user, &system, &user_children, &system_children) != 6)
         return;
@@ -114,10 +104,8 @@ static void add_up(const struct job *job, int64_t *ticks, int64_t *counts, bool 
  */
 static uint64_t written_by(int pid)
 {
-    char path[64], text[512];
-    snprintf(path, sizeof path, "/proc/%d/io", pid);
-    const char *found =
-        read_file(AT_FDCWD, path, text, sizeof text) ? strstr(text, "wchar: ") : NULL;
+    char text[512];
+    const char *found = proc_read(pid, "io", text, sizeof text) ? strstr(text, "wchar: ") : NULL;
     return found ? strtoull(found + strlen("wchar: "), NULL, 10) : 0;
 }
 

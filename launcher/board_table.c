@@ -7,15 +7,14 @@
 
 #include "core/clock.h"
 #include "core/log.h"
+#include "launcher/proc.h"
 #include "launcher/report.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* Programs that do not use libddp never join the board: of them the first process is known. */
 static int process_of(const struct ddp_board_view *view)
@@ -26,17 +25,12 @@ static int process_of(const struct ddp_board_view *view)
 /* What the kernel says of a process. */
 static const char *process_state(const struct ddp_board_view *view)
 {
-    char path[64], text[512];
+    char text[512];
     int pid = process_of(view);
     if (pid <= 0)
         return "not started";
-    snprintf(path, sizeof path, "/proc/%d/stat", pid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
+    if (!proc_read(pid, "stat", text, sizeof text))
         return kill(pid, 0) < 0 && errno == ESRCH ? "dead" : "unknown";
-    ssize_t n = read(fd, text, sizeof text - 1);
-    close(fd);
-    text[n > 0 ? n : 0] = 0;
     const char *end = strrchr(text, ')');
     switch (end && end[1] ? end[2] : 0) {
     case 'R':

@@ -7,11 +7,10 @@
 #include "launcher/children.h"
 
 #include "core/clock.h"
+#include "launcher/proc.h"
 
-#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -40,18 +39,11 @@ static bool visit_list(visit *each, void *arg)
 
 /* The parent of a process, or -1. Its name may hold blanks and brackets: the last bracket ends it.
  */
-static long parent_of(const char *pid)
+static long parent_of(long pid)
 {
-    char path[300], text[512];
+    char text[512];
     long parent = -1;
-    snprintf(path, sizeof path, "/proc/%s/stat", pid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return -1;
-    ssize_t n = read(fd, text, sizeof text - 1);
-    close(fd);
-    text[n > 0 ? n : 0] = 0;
-    const char *end = strrchr(text, ')');
+    const char *end = proc_read(pid, "stat", text, sizeof text) ? strrchr(text, ')') : NULL;
     if (!end || sscanf(end, ") %*c %ld", &parent) != 1)
         return -1;
     return parent;
@@ -63,9 +55,11 @@ static void visit_all(visit *each, void *arg)
         return;
     DIR *proc = opendir("/proc");
     const struct dirent *entry;
-    while (proc && (entry = readdir(proc)))
-        if (isdigit((unsigned char)entry->d_name[0]) && parent_of(entry->d_name) == getpid())
-            each(arg, (pid_t)atol(entry->d_name));
+    while (proc && (entry = readdir(proc))) {
+        const long pid = atol(entry->d_name);
+        if (pid > 0 && parent_of(pid) == getpid())
+            each(arg, (pid_t)pid);
+    }
     if (proc)
         closedir(proc);
 }

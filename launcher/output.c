@@ -7,6 +7,7 @@
 
 #include "core/log.h"
 #include "core/memory.h"
+#include "core/write.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -54,24 +55,6 @@ static struct route route_of(const struct output *output, int rank, int index)
 
 /* --- log files -------------------------------------------------------------------------------- */
 
-static bool make_directory(const char *path)
-{
-    return mkdir(path, 0777) == 0 || errno == EEXIST;
-}
-
-/* Makes a directory and those above it. */
-static bool make_path(char *path)
-{
-    for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-        *slash = 0;
-        bool made = make_directory(path);
-        *slash = '/';
-        if (!made)
-            return false;
-    }
-    return make_directory(path);
-}
-
 static enum ddp_status make_run_directory(struct output *output)
 {
     const struct settings *s = output->plan->settings;
@@ -81,13 +64,11 @@ static enum ddp_status make_run_directory(struct output *output)
                        : asprintf(&base, "%s", temporary && *temporary ? temporary : "/tmp");
     if (n < 0)
         return ddp_fail(DDP_ERR_MEMORY, "out of memory");
-    enum ddp_status status = DDP_OK;
-    if (!make_path(base))
-        status = ddp_fail(DDP_ERR_IO, "--log-dir %s: cannot be made: %s", base, strerror(errno));
-    else if (asprintf(&output->directory, "%s/%s_XXXXXX", base, s->log_dir ? s->run_id : "ddprun") <
-             0)
+    enum ddp_status status = ddp_make_directories(base, false);
+    if (status == DDP_OK &&
+        asprintf(&output->directory, "%s/%s_XXXXXX", base, s->log_dir ? s->run_id : "ddprun") < 0)
         status = ddp_fail(DDP_ERR_MEMORY, "out of memory");
-    else if (!mkdtemp(output->directory))
+    else if (status == DDP_OK && !mkdtemp(output->directory))
         status = ddp_fail(DDP_ERR_IO, "--log-dir %s: cannot be written: %s", base, strerror(errno));
     free(base);
     if (status == DDP_OK && !s->log_dir)
@@ -104,15 +85,12 @@ static char *path_of(const struct output *output, int rank, const char *name)
     return n < 0 ? NULL : path;
 }
 
-/* Makes the directory of a file. */
-static enum ddp_status make_directory_of(char *path)
+static enum ddp_status make_directory_of(const char *path)
 {
-    char *slash = strrchr(path, '/');
-    *slash = 0;
-    enum ddp_status status = DDP_OK;
-    if (!make_path(path))
-        status = ddp_fail(DDP_ERR_IO, "%s: cannot be made: %s", path, strerror(errno));
-    *slash = '/';
+    char *directory = ddp_directory_of(path);
+    enum ddp_status status = directory ? ddp_make_directories(directory, false)
+                                       : ddp_fail(DDP_ERR_MEMORY, "out of memory");
+    free(directory);
     return status;
 }
 

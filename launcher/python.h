@@ -7,8 +7,6 @@
 #ifndef DDP_LAUNCHER_PYTHON_H
 #define DDP_LAUNCHER_PYTHON_H
 
-#include "ddp.h"
-
 #include <signal.h>
 #include <stdbool.h>
 #include <sys/types.h>
@@ -34,14 +32,13 @@ struct python {
 void python_open(struct python *python, int workers);
 void python_close(struct python *python);
 
-/* The values of PYTHONPATH and DDPRUN_STACK for a worker; false: there are none. */
+/* The values of PYTHONPATH and PYTHON_STACK_VARIABLE for a worker; false: there are none. */
+#define PYTHON_STACK_VARIABLE "DDPRUN_STACK"
 bool python_path(const struct python *python, char *path, size_t size);
 int python_stack_fd(const struct python *python, int rank); /* or -1 */
 bool python_stack(const struct python *python, int rank, char *value, size_t size);
 
 /* Lets the worker inherit what it needs; called between fork and exec. */
 void python_inherit(const struct python *python, int rank);
-
-#define PYTHON_STACK_VARIABLE "DDPRUN_STACK"
 
 #endif

@@ -11,7 +11,6 @@
 #include "core/log.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define SAME_NS INT64_C(10000000000) /* after this time it is another event */

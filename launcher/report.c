@@ -10,7 +10,6 @@
 
 #include <inttypes.h>
 #include <signal.h>
-#include <stdint.h>
 #include <string.h>
 #include <sys/wait.h>
 

@@ -84,10 +84,10 @@ static const char *read_signals(void *signals, const char *value)
 static const char *read_event_handler(void *destination, const char *value)
 {
     (void)destination;
-    return strcmp(value, "null") == 0
-               ? NULL
-               : "only null is possible: Python's handlers do not exist here, ddprun's messages on "
-                 "standard error tell the events";
+    return strcmp(value, "null") == 0 ? NULL
+                                      : "only null is possible: Python's handlers do not exist "
+                                        "here; ddprun reports events "
+                                        "on standard error";
 }
 
 static const char *read_logs_specs(void *destination, const char *value)
@@ -364,9 +364,9 @@ const struct ddp_option settings_table[] = {
      .help = "with --max-restarts: restart with fewer workers, at least M, when a GPU is lost or "
              "the same rank fails twice in a row"},
     {OPTION_REAL("timeout", timeout_seconds, 0, 1e7, "SECONDS"),
-     .help = "end the job and show where each rank is, when no rank has made progress for this "
-             "time: has taken a step, if the program uses libddp; else used CPU time or written "
-             "anything (default 0: never)"},
+     .help = "end the job and show where each rank is, when for this time no rank has begun a step "
+             "or collective (libddp), or used CPU time or written anything (other programs) "
+             "(default 0: never)"},
     {OPTION_FLAG("straggler-report", straggler_report),
      .help = "report at the end which rank the others waited for"},
     {OPTION_CUSTOM("inject", read_inject, "FAULT"),

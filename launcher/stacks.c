@@ -13,9 +13,9 @@
 #include "core/memory.h"
 #include "core/text.h"
 #include "launcher/entries.h"
+#include "launcher/proc.h"
 #include "launcher/python.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -35,24 +35,12 @@
 #define STACK_BYTES 65536 /* of a worker */
 #define THREADS     16    /* that are listed of a worker */
 
-/* Reads a small file of /proc; "" when it cannot be read. */
-static void read_proc(pid_t pid, const char *name, char *text, size_t size)
-{
-    char path[96];
-    snprintf(path, sizeof path, "/proc/%ld/%s", (long)pid, name);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? 0 : read(fd, text, size - 1);
-    if (fd >= 0)
-        close(fd);
-    text[n > 0 ? n : 0] = 0;
-}
-
 /* --- Python --------------------------------------------------------------------------------- */
 
 static bool catches(pid_t pid, int signal)
 {
     char text[4096];
-    read_proc(pid, "status", text, sizeof text);
+    proc_read(pid, "status", text, sizeof text);
     const char *caught = strstr(text, "\nSigCgt:");
     return caught && strtoull(caught + strlen("\nSigCgt:"), NULL, 16) >> (signal - 1) & 1;
 }
@@ -243,11 +231,11 @@ static void write_thread(void *arg, int directory, const char *name)
     if (name[strspn(name, "0123456789")] != 0 || ++threads->count > THREADS)
         return;
     snprintf(part, sizeof part, "task/%.20s/stat", name);
-    read_proc(threads->pid, part, stat, sizeof stat);
+    proc_read(threads->pid, part, stat, sizeof stat);
     snprintf(part, sizeof part, "task/%.20s/wchan", name);
-    read_proc(threads->pid, part, channel, sizeof channel);
+    proc_read(threads->pid, part, channel, sizeof channel);
     snprintf(part, sizeof part, "task/%.20s/syscall", name);
-    read_proc(threads->pid, part, call, sizeof call);
+    proc_read(threads->pid, part, call, sizeof call);
     char *open = strchr(stat, '('), *end = strrchr(stat, ')');
     if (!open || !end || !end[1])
         return;

@@ -9,6 +9,7 @@
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/parse.h"
+#include "launcher/proc.h"
 #include "launcher/python.h"
 #include "launcher/settings.h"
 #include "launcher/stacks.h"
@@ -26,18 +27,12 @@
 /* Is this a ddprun of this user's? */
 static bool is_job(int pid)
 {
-    char path[64], name[32] = "";
+    char path[64], name[32];
     struct stat info;
     snprintf(path, sizeof path, "/proc/%d", pid);
     if (stat(path, &info) < 0 || info.st_uid != geteuid())
         return false;
-    snprintf(path, sizeof path, "/proc/%d/comm", pid);
-    FILE *file = fopen(path, "re");
-    if (!file)
-        return false;
-    bool read = fgets(name, sizeof name, file) != NULL;
-    fclose(file);
-    return read && strcmp(name, "ddprun\n") == 0;
+    return proc_read(pid, "comm", name, sizeof name) && strcmp(name, "ddprun\n") == 0;
 }
 
 /* Opens the next file of a job's ddprun whose name begins so; *number [out]: what follows in the

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * data/image_*: images that Pillow wrote (golden/images.txt), and directories of images, good and
+ * data/image_*: images that Pillow wrote (golden/image_files.txt), and directories of images, good and
  * bad. */
 #include "config.h"
 
@@ -23,9 +23,9 @@ static const char *golden_image(const char *name)
     static char path[4096];
     const char *directory = getenv("DDP_GOLDEN_DIR"), *source = getenv("srcdir");
     if (directory)
-        snprintf(path, sizeof path, "%s/images/%s", directory, name);
+        snprintf(path, sizeof path, "%s/image_files/%s", directory, name);
     else
-        snprintf(path, sizeof path, "%s/tests/golden/images/%s", source ? source : ".", name);
+        snprintf(path, sizeof path, "%s/tests/golden/image_files/%s", source ? source : ".", name);
     return path;
 }
 
@@ -69,7 +69,7 @@ START_TEST(pillow_has_the_same_pixels)
 {
     struct golden g;
     int cases = 0;
-    FILE *file = golden_open("images.txt");
+    FILE *file = golden_open("image_files.txt");
     for (; golden_next(file, &g); golden_free(&g), cases++)
         check_case(&g);
     fclose(file);
@@ -208,7 +208,7 @@ START_TEST(order_of_samples)
     ck_assert_str_eq(info->class_names[2], "bee");
     ck_assert(info->dim_count == 3 && info->dims[0] == 3 && info->dims[1] == 5 &&
               info->dims[2] == 4);
-    ck_assert_ptr_nonnull(strstr(info->notice, "ignored 2 files that are no images of a class"));
+    ck_assert_ptr_nonnull(strstr(info->notice, "ignored 2 files: not an image"));
     for (int i = 0; i < count; i++) {
         ck_assert_str_eq(ddp_dataset_sample_name(train, i), expected[i]);
         check_sample(train, i, i, i == 0 ? 0 : i < count - 1 ? 1 : 2);

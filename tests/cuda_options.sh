@@ -47,6 +47,9 @@ works "images" $images --dtype bf16 --shuffle --drop-last --steps 10 --optimizer
     --log "$work/log" $board --trace "$work/trace" --trace-steps 2-5 --verbose
 works "images, milestones" $images --no-shuffle --global-batch 8 --epochs 2 --lr 0.01 --schedule step --lr-milestones 1 --nan warn --quiet
 works "convolutions" --model cnn --data "$work/images" --batch-size 1 --steps 2 --lr 0.001
+"$top/image_tool" "$work/pictures" 2 6 0 3 1 || exit 99
+works "pictures" --model cnn --data "$work/pictures" --image-size 8 --val-split 4 --eval-every 2 --eval-steps 1 --batch-size 2 \
+    --steps 3 --lr 0.001 --quiet
 text="--model gpt2 --data $work/text --dataset tokens --tokens bytes --vocab-size 256 --seq-len 12 --batch-size 1 --no-eval"
 works "text" $text --layers 1 --heads 2 --channels 16 --context 16 --dropout 0.1 --dtype bf16 --steps 4 --optimizer adamw \
     --beta1 0.8 --beta2 0.9 --eps 1e-7 --schedule cosine --min-lr 1e-4 --warmup-epochs 0.01 --export "$work/x.safetensors"
@@ -60,6 +63,8 @@ expect "likeliest text" 0 '^line 7' "$trainer" "$@" --temperature 0
 cp "$work/out" "$work/said"
 expect "text of one choice" 0 '^line 7' "$trainer" "$@" --temperature 0.7 --top-k 1
 cmp -s "$work/out" "$work/said" || fail "--top-k 1: $(cat "$work/out"), not $(cat "$work/said")"
+expect "text that does not stop" 0 '^line 7' "$trainer" "$@" --temperature 0 --stop "what it does not say"
+cmp -s "$work/out" "$work/said" || fail "--stop: $(cat "$work/out"), not $(cat "$work/said")"
 
 # Checkpoints of one mode, resumed in the next; SIGTERM in between.
 set -- $images --steps 6 --quiet --optimizer adamw --schedule constant
@@ -186,7 +191,7 @@ count=$((count + 1))
 [ "$(wc -l <"$work/options")" -gt 60 ] || fail "--help names few options: $(cat "$work/options")"
 while read -r option; do
     grep -qE -- "--(no-)?$option([^a-z-]|\$)" "$here/tests/cuda_options.sh" "$here/tests/cuda_trainer.sh" \
-        "$here/tests/cuda_same_bits.sh" ||
+        "$here/tests/cuda_same_bits.sh" "$here/tests/cuda_checkpoint.sh" "$here/tests/cuda_plan.sh" ||
         fail "--$option: no test on GPUs"
 done <"$work/options"
 finish

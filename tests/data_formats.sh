@@ -78,7 +78,7 @@ expect "images, no size" 2 'error: --image-size' $images --image-size 24x
 expect "images, a size for other data" 2 'error: --image-size belongs to directories of images' $t --data "$work/cifar" --image-size 24
 expect "images, a test set cut off" 0 '^test accuracy' $images/train --image-size 8 --steps 2 --val-split 0.1
 touch "$work/stripes/train/stripes-1/notes.txt"
-expect "images, another file" 0 'ignored 1 file that is no image of a class.*stripes-1/notes.txt' $images --image-size 8 --steps 1
+expect "images, another file" 0 'ignored 1 file: not an image.*stripes-1/notes.txt' $images --image-size 8 --steps 1
 count=$((count + 1))
 [ "$(grep -c 'ignored 1 file' "$work/out")" -eq 1 ] || fail "images, another file: not told once"
 expect "images, other file, 2 workers" 0 '' "$ddprun" -n 2 $images --image-size 8 --steps 1

@@ -144,7 +144,7 @@ cmp "$work/f" "$work/reference" || fail "in the warm-up: other bits than the run
 rm -f "$work/log"
 begin --schedule cosine
 from_begin
-expect "nothing left" 0 'warning: --extend: of the learning rate of 0.001 only .* is left after 20 steps.*--lr RATE' \
+expect "nothing left" 0 'warning: --extend: after 20 steps the learning rate has fallen from 0.001 to .*--lr RATE' \
     "$trainer" $common $work_on --schedule cosine --checkpoint "$dir" --resume --extend --steps 30
 from_begin
 set -- --schedule cosine --steps 40 --lr 2e-4 --extend

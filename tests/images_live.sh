@@ -12,5 +12,5 @@ trap 'rm -rf "$work"' EXIT
 trap 'exit 1' INT TERM HUP
 case=$(date +%s)
 echo "cases of number $case"
-"$python" "${srcdir:-.}/tests/golden/images.py" "$work" "$case" || exit 99
+"$python" "${srcdir:-.}/tests/golden/image_files.py" "$work" "$case" || exit 99
 DDP_GOLDEN_DIR="$work" CK_RUN_CASE=golden ./check_images

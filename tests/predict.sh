@@ -94,6 +94,12 @@ sed -n '/^[0-9] /p' "$work/figures" | awk '{ NF = 11; print }' | cmp - "$work/co
 cut -d, -f2 "$work/first.csv" | sed 1d >"$work/labels"
 tail -c 701 "$work/ty.npy" | od -An -v -tu1 -w1 | tr -d ' ' | cmp -s - "$work/labels" || fail "CSV: other labels than the data's"
 
+# --- a trace of it (the names of its operations outlive them: sanitizers see that)
+expect "a trace" 0 '' "$ddprun" -n 2 $t $data --predict "$work/p.npy" --load "$work/w" --trace "$work/trace"
+for what in predict linear; do
+    grep -q "\"name\":\"$what" "$work/trace" || fail "a trace: nothing of $what"
+done
+
 # --- without labels, without a test set, a value of a test set without labels
 expect "without labels" 0 'predictions of 701 samples of the test set' \
     $t $train --val "$work/tx.npy" --hidden 16 --predict "$work/p.csv" --load "$work/w"

@@ -124,7 +124,7 @@ static size_t compose(char *line, size_t size, const char *format, va_list args)
     return ddp_text_clean(line, size, text, bytes);
 }
 
-/* Writes a line past what another part of this thread draws there. */
+/* Writes a line where the bar was. */
 static void write_line(const char *line, size_t bytes)
 {
     ddp_bar_clear();

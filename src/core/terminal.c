@@ -5,6 +5,8 @@
 
 #include "core/terminal.h"
 
+#include "core/text.h"
+
 #include <errno.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -24,15 +26,6 @@ int ddp_terminal_columns(int fd)
 
 /* --- lines --- */
 
-/* Characters, which are taken for one column each. */
-static int width_of(const char *text, size_t bytes)
-{
-    int width = 0;
-    for (size_t i = 0; i < bytes; i++)
-        width += ((unsigned char)text[i] & 0xc0) != 0x80;
-    return width;
-}
-
 /* One line without its end. A word that fits in no row stays whole. */
 static void print_folded(FILE *out, const char *line, size_t bytes, int columns)
 {
@@ -42,7 +35,7 @@ static void print_folded(FILE *out, const char *line, size_t bytes, int columns)
     while (line < end) {
         const size_t spaces = strspn(line, " ");
         const size_t whole = spaces + strcspn(line + spaces, " \n");
-        const int width = width_of(line, whole);
+        const int width = ddp_text_columns(line, whole);
         if (!empty && used + width > columns) {
             fprintf(out, "\n%*s", INDENT, "");
             used = INDENT + width - (int)spaces;

@@ -31,8 +31,8 @@ void ddp_bar_shown(int columns);
  * whether there was one. */
 bool ddp_bar_clear(void);
 
-/* The next message begins a line, although the terminal has just shown the "^C" of a key. The same.
- */
+/* The next message begins a line, although the terminal has just shown the "^C" of a key. Safe
+ * where ddp_bar_clear() is. */
 void ddp_bar_end_line(void);
 
 /* A signal whose action is the default one, SIGINT say, removes the bar before it ends this

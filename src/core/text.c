@@ -65,6 +65,14 @@ bool ddp_text_is_utf8(const char *text)
     return true;
 }
 
+int ddp_text_columns(const char *text, size_t bytes)
+{
+    int columns = 0;
+    for (size_t i = 0; i < bytes; i++)
+        columns += ((unsigned char)text[i] & 0xc0) != 0x80;
+    return columns;
+}
+
 static bool is_control(const unsigned char *character, int length)
 {
     if (length == 1)

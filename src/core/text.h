@@ -20,6 +20,9 @@ int ddp_text_character(const char *text, size_t bytes);
 bool ddp_text_ends_with(const char *text, const char *ending);
 bool ddp_text_is_utf8(const char *text);
 
+/* Characters of UTF-8, which are taken for one column each. */
+int ddp_text_columns(const char *text, size_t bytes);
+
 /* Copies text and escapes control characters (except tabs) and bytes that are not UTF-8 as \x1b,
  * those of C1 as \u009b. Text that does not fit is cut, never inside a character. Returns the bytes
  * written, without the 0 behind them.

@@ -82,6 +82,13 @@ void ddp_data_names_sort(struct ddp_data_names *names)
         qsort(names->at, names->count, sizeof *names->at, by_name);
 }
 
+int64_t ddp_data_names_find(const struct ddp_data_names *names, const char *name)
+{
+    char *const *found =
+        names->count ? bsearch(&name, names->at, names->count, sizeof *names->at, by_name) : NULL;
+    return found ? found - names->at : -1;
+}
+
 static enum ddp_status copy_names(struct ddp_data_names *names, char *const *from, size_t count)
 {
     enum ddp_status status = DDP_OK;

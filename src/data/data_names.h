@@ -29,8 +29,11 @@ enum ddp_status ddp_data_names_list(struct ddp_data_names *names, const char *pa
 /* Adds a copy of a name; moves all of `from`, which is empty then. DDP_ERR_MEMORY. */
 enum ddp_status ddp_data_names_add(struct ddp_data_names *names, const char *name);
 enum ddp_status ddp_data_names_move(struct ddp_data_names *names, struct ddp_data_names *from);
-/* In the order of their bytes. */
+
+/* In the order of their bytes; finds one when they are, or -1. */
 void ddp_data_names_sort(struct ddp_data_names *names);
+int64_t ddp_data_names_find(const struct ddp_data_names *names, const char *name);
+
 void ddp_data_names_free(struct ddp_data_names *names);
 
 /* Is there a regular file of that name, or anything of that pattern? */

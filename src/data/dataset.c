@@ -9,8 +9,6 @@
 #include "data/normalize.h"
 #include "data/split.h"
 
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -80,21 +78,16 @@ bool ddp_dataset_holds_tokens(const char *source, const char *path)
     return path && source_of(path) == &ddp_dataset_tokens;
 }
 
-static const char *where(const ddp_dataset *dataset)
-{
-    return *dataset->info.path ? dataset->info.path : dataset->info.source;
-}
-
 static enum ddp_status split(ddp_dataset **train, ddp_dataset **test, double amount)
 {
     if (*test)
         return ddp_fail(DDP_ERR_INVALID,
                         "--val-split: %s has a test part of its own: leave --val-split out",
-                        where(*train));
+                        ddp_dataset_where(&(*train)->info));
     if ((*train)->info.label_count == 0)
         return ddp_fail(DDP_ERR_INVALID,
                         "--val-split: %s has no labels, so there is nothing to evaluate",
-                        where(*train));
+                        ddp_dataset_where(&(*train)->info));
     return (*train)->ops->cut ? (*train)->ops->cut(*train, test, amount)
                               : ddp_split(train, test, amount);
 }
@@ -106,7 +99,7 @@ static enum ddp_status prepare(const struct ddp_dataset_options *options, ddp_da
     enum ddp_status status = DDP_OK;
     if (options->normalize && (*train)->info.x_dtype != DDP_F32)
         return ddp_fail(DDP_ERR_INVALID, "--normalize belongs to numbers, and %s holds tokens",
-                        where(*train));
+                        ddp_dataset_where(&(*train)->info));
     if (options->val_split > 0)
         status = split(train, test, options->val_split);
     if (status == DDP_OK && options->normalize)

@@ -65,9 +65,9 @@ struct ddp_dataset_info {
     size_t memory_bytes;                /* what it holds in memory */
     double token_bytes; /* of text that a token stands for, on average; 0: not known */
     bool shuffled;      /* training takes a random order by default */
+    bool normalized;    /* by ddp_normalize() */
     /* Of each channel of an image, otherwise the first of each: taken off and divided by, in units
      * of the source. 0 and 1: none. */
-    bool normalized; /* by ddp_normalize() */
     int channel_count;
     double mean[DDP_DATASET_MAX_CHANNELS], std[DDP_DATASET_MAX_CHANNELS];
     const char *const *class_names; /* class_count of them; NULL: classes have no names */
@@ -135,6 +135,13 @@ void ddp_dataset_close(ddp_dataset *dataset);
 enum ddp_status ddp_dataset_open_shape(const struct ddp_dataset_info *shape, ddp_dataset **dataset);
 
 const struct ddp_dataset_info *ddp_dataset_info(const ddp_dataset *dataset);
+
+/* What messages call the data: the path, or the source's name where there is none. */
+const char *ddp_dataset_where(const struct ddp_dataset_info *info);
+
+/* The index of the i-th of `count` samples that are spread evenly over `total`, from the first to
+ * the last. */
+int64_t ddp_dataset_spread(int64_t total, int64_t count, int64_t i);
 
 /* Copies samples out. Any number of threads may read at a time.
  *   indices       count numbers, each 0 .. sample_count-1 (else DDP_ERR_INVALID)

@@ -45,6 +45,16 @@ const struct ddp_dataset_info *ddp_dataset_info(const ddp_dataset *dataset)
     return &dataset->info;
 }
 
+const char *ddp_dataset_where(const struct ddp_dataset_info *info)
+{
+    return *info->path ? info->path : info->source;
+}
+
+int64_t ddp_dataset_spread(int64_t total, int64_t count, int64_t i)
+{
+    return count > 1 ? (int64_t)((__int128)(total - 1) * i / (count - 1)) : 0;
+}
+
 enum ddp_status ddp_dataset_read(const ddp_dataset *dataset, const int64_t *indices, size_t count,
                                  void *x, int32_t *labels)
 {
@@ -65,15 +75,15 @@ const char *ddp_dataset_sample_name(const ddp_dataset *dataset, int64_t index)
 enum ddp_status ddp_dataset_fingerprint(const ddp_dataset *dataset, uint64_t *fingerprint)
 {
     const struct ddp_dataset_info *info = &dataset->info;
-    const int64_t last = info->sample_count - 1;
-    const int64_t count = last < FINGERPRINT_SAMPLES ? last + 1 : FINGERPRINT_SAMPLES;
+    const int64_t total = info->sample_count;
+    const int64_t count = total < FINGERPRINT_SAMPLES ? total : FINGERPRINT_SAMPLES;
     const size_t label_bytes = (size_t)info->label_count * sizeof(int32_t);
     char *sample = ddp_array_alloc(info->sample_bytes + label_bytes, 1);
     int32_t *labels = ddp_array_alloc((size_t)info->label_count + 1, sizeof *labels);
     uint64_t sums[FINGERPRINT_SAMPLES];
     enum ddp_status status = sample && labels ? DDP_OK : DDP_ERR_MEMORY;
     for (int64_t i = 0; status == DDP_OK && i < count; i++) {
-        const int64_t at = count > 1 ? (int64_t)((__int128)last * i / (count - 1)) : 0;
+        const int64_t at = ddp_dataset_spread(total, count, i);
         status = ddp_dataset_read(dataset, &at, 1, sample, labels);
         memcpy(sample + info->sample_bytes, labels, label_bytes);
         sums[i] = ddp_hash(sample, info->sample_bytes + label_bytes);

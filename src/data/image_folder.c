@@ -16,7 +16,6 @@
 #include "data/image_resize.h"
 #include "data/pixels.h"
 
-#include <inttypes.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -208,9 +207,9 @@ static enum ddp_status set_notice(struct folder *f)
     const struct ddp_image_list *list = &f->list;
     if (list->others == 0)
         return DDP_OK;
-    if (asprintf(&f->notice, "%s: ignored %zu file%s that %s of a class, such as %s", f->base.path,
-                 list->others, list->others == 1 ? "" : "s",
-                 list->others == 1 ? "is no image" : "are no images", list->other) < 0) {
+    if (asprintf(&f->notice,
+                 "%s: ignored %zu file%s: not an image, or not in a class's directory, such as %s",
+                 f->base.path, list->others, list->others == 1 ? "" : "s", list->other) < 0) {
         f->notice = NULL;
         return ddp_fail(DDP_ERR_MEMORY, "%s: out of memory", f->base.path);
     }
@@ -272,16 +271,15 @@ static enum ddp_status measure(struct folder *f)
 {
     struct ddp_dataset_info *info = &f->base.info;
     struct ddp_pixel_sums sums[CHANNELS] = {{0}};
-    const size_t last = f->list.count - 1, count = last < MEASURED ? last + 1 : MEASURED;
+    const int64_t total = info->sample_count, count = total < MEASURED ? total : MEASURED;
     const size_t plane = (size_t)f->height * (size_t)f->width;
     enum ddp_status status = DDP_OK;
     unsigned char *buffer = malloc(info->sample_values);
     if (!buffer)
         return ddp_fail(DDP_ERR_MEMORY, "%s: out of memory", f->base.path);
-    for (size_t i = 0; status == DDP_OK && i < count; i++) {
+    for (int64_t i = 0; status == DDP_OK && i < count; i++) {
         const unsigned char *pixels;
-        const size_t sample = count > 1 ? (size_t)((__int128)last * i / (count - 1)) : 0;
-        status = get_pixels(f, sample, buffer, &pixels);
+        status = get_pixels(f, (size_t)ddp_dataset_spread(total, count, i), buffer, &pixels);
         for (int c = 0; status == DDP_OK && c < f->channels; c++)
             ddp_pixels_add(&sums[c], pixels + (size_t)c * plane, plane);
     }

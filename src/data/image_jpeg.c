@@ -198,7 +198,7 @@ static void read_header(struct jpeg_reader *r)
         r->jpeg.out_color_space = JCS_CMYK;
         break;
     default:
-        give_up(r, "its colours are neither grey, RGB, YCbCr nor CMYK");
+        give_up(r, "its colours are not grey, RGB, YCbCr or CMYK");
     }
 }
 

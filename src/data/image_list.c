@@ -11,7 +11,6 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -169,23 +168,6 @@ static enum ddp_status open_level(DIR **directory, const char *top, struct level
     return status;
 }
 
-static enum ddp_status add_name(struct ddp_data_names *names, size_t *room, const char *name)
-{
-    enum ddp_status status = make_room((void **)&names->at, names->count, 1, room, sizeof(char *));
-    if (status != DDP_OK)
-        return status;
-    names->at[names->count] = strdup(name);
-    if (!names->at[names->count])
-        return ddp_fail(DDP_ERR_MEMORY, "%s: out of memory", name);
-    names->count++;
-    return DDP_OK;
-}
-
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
 /* Lists a directory's images, and the directories in it, sorted. With class_id -1 it is the top
  * one: images there are of no class. */
 static enum ddp_status list_level(struct ddp_image_list *list, const char *top, struct level *level,
@@ -193,13 +175,12 @@ static enum ddp_status list_level(struct ddp_image_list *list, const char *top, 
 {
     const struct dirent *entry;
     DIR *directory;
-    size_t room = 0;
     enum ddp_status status = open_level(&directory, top, level);
     if (status != DDP_OK)
         return status;
     while (status == DDP_OK && (entry = next_entry(directory)) != NULL)
         if (is_directory(directory, entry))
-            status = add_name(inside, &room, entry->d_name);
+            status = ddp_data_names_add(inside, entry->d_name);
         else if (is_image(entry->d_name))
             status = add_image(list, level->path, entry->d_name, class_id < 0 ? 0 : class_id);
         else if (class_id >= 0)
@@ -207,8 +188,7 @@ static enum ddp_status list_level(struct ddp_image_list *list, const char *top, 
     if (status == DDP_OK && errno)
         status = ddp_fail_path(*level->path ? level->path : top, "read this directory");
     closedir(directory);
-    if (inside->count > 0)
-        qsort(inside->at, inside->count, sizeof *inside->at, by_name);
+    ddp_data_names_sort(inside);
     return status;
 }
 
@@ -250,11 +230,11 @@ static enum ddp_status list_class(struct ddp_image_list *list, const char *top,
 static enum ddp_status find_class(const struct ddp_data_names *classes, const char *top,
                                   const char *name, int32_t *class_id)
 {
-    char *const *found = bsearch(&name, classes->at, classes->count, sizeof *classes->at, by_name);
-    if (!found)
+    const int64_t found = ddp_data_names_find(classes, name);
+    if (found < 0)
         return ddp_fail(DDP_ERR_FORMAT, "%s/%s: the training set has no class of this name", top,
                         name);
-    *class_id = (int32_t)(found - classes->at);
+    *class_id = (int32_t)found;
     return DDP_OK;
 }
 
@@ -273,11 +253,10 @@ static enum ddp_status leave_out_top(struct ddp_image_list *list)
 static enum ddp_status take_classes(struct ddp_image_list *list,
                                     const struct ddp_data_names *classes)
 {
-    size_t room = 0;
     enum ddp_status status = DDP_OK;
     ddp_data_names_free(&list->classes);
     for (size_t i = 0; status == DDP_OK && i < classes->count; i++)
-        status = add_name(&list->classes, &room, classes->at[i]);
+        status = ddp_data_names_add(&list->classes, classes->at[i]);
     return status;
 }
 
@@ -328,13 +307,12 @@ static bool any_below(const char *top, const struct level *above, const char *na
     struct ddp_data_names directories = {0};
     const struct dirent *entry;
     DIR *directory;
-    size_t room = 0;
     bool found = false;
     if (is_deep(&level) || open_level(&directory, top, &level) != DDP_OK)
         return false;
     while (!found && (entry = next_entry(directory)) != NULL)
         if (is_directory(directory, entry))
-            (void)add_name(&directories, &room, entry->d_name);
+            (void)ddp_data_names_add(&directories, entry->d_name);
         else
             found = !inside && is_image(entry->d_name);
     closedir(directory);

@@ -226,7 +226,7 @@ static enum ddp_status check(const struct ddp_loader_config *c)
                         c->threads, c->depth, MAX_THREADS, MAX_DEPTH);
     if ((c->augment.crop || c->augment.flip) && !ddp_augment_fits(info))
         return ddp_fail(DDP_ERR_INVALID, "%s holds no images: there is nothing to crop or flip",
-                        *info->path ? info->path : info->source);
+                        ddp_dataset_where(info));
     if (c->epoch < 0 || c->step < 0 ||
         c->step > ddp_loader_steps_per_epoch(&c->sampler, c->batch_size))
         return ddp_fail(DDP_ERR_INVALID,

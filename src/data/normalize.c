@@ -113,9 +113,7 @@ static enum ddp_status measure(struct scale *scale, const ddp_dataset *train)
     for (size_t done = 0, n; status == DDP_OK && done < count; done += n) {
         n = count - done < batch ? count - done : batch;
         for (size_t i = 0; i < n; i++)
-            at[i] = count > 1
-                        ? (int64_t)((unsigned __int128)(samples - 1) * (done + i) / (count - 1))
-                        : 0;
+            at[i] = ddp_dataset_spread(info->sample_count, (int64_t)count, (int64_t)(done + i));
         status = ddp_dataset_read(train, at, n, x, NULL);
         for (size_t i = 0; status == DDP_OK && i < n; i++)
             add_sample(scale, x + i * values, done + i);

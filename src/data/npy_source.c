@@ -14,10 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LISTED 16 /* arrays of an archive, in a message */
-#define LISTED_BYTES                                                                               \
-    ((uint64_t)1 << 28) /* of each: to say what a compressed one holds takes all
-                                              of it */
+#define LISTED       16                  /* arrays of an archive, in a message */
+#define LISTED_BYTES ((uint64_t)1 << 28) /* of each: a compressed one is unpacked to describe it */
 
 void ddp_npy_source_free(struct ddp_npy_source *source)
 {

@@ -37,7 +37,7 @@ enum ddp_status ddp_dataset_open_shape(const struct ddp_dataset_info *shape, ddp
                                    &d->info.sample_values) ||
             d->info.sample_values > INT32_MAX) {
             ddp_dataset_close(d);
-            return ddp_fail(DDP_ERR_INVALID, "--shape: more numbers a sample than 2147483647");
+            return ddp_fail(DDP_ERR_INVALID, "--shape: a sample has more than 2147483647 numbers");
         }
     d->info.sample_bytes = d->info.sample_values * ddp_dtype_bytes(shape->x_dtype);
     *dataset = d;

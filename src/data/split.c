@@ -124,7 +124,7 @@ enum ddp_status ddp_split(ddp_dataset **train, ddp_dataset **test, double amount
         return ddp_fail(DDP_ERR_INVALID,
                         "--val-split %g: %s has %" PRId64
                         " samples, and at least one must be left for training",
-                        amount, *(*train)->path ? (*train)->path : (*train)->info.source, total);
+                        amount, ddp_dataset_where(&(*train)->info), total);
     if (total > UINT32_MAX)
         return ddp_fail(DDP_ERR_INVALID, "--val-split: %" PRId64 " samples: up to %u can be split",
                         total, UINT32_MAX);

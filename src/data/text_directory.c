@@ -10,7 +10,6 @@
 
 #include <errno.h>
 #include <fts.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const char *const endings[] = {".txt", ".txt.gz", ".jsonl", ".jsonl.gz"};

@@ -12,7 +12,6 @@
 #include "core/log.h"
 #include "core/memory.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -8,7 +8,6 @@
 #include "core/log.h"
 #include "core/terminal.h"
 #include "core/text.h"
-#include "job/job.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -23,7 +22,7 @@ enum ddp_status ddp_run_check_evaluation(const struct ddp_run *run)
     return ddp_fail(DDP_ERR_INVALID,
                     "--%s: there is nothing to evaluate on, because %s has no test set: name one "
                     "with --val, or cut one off with --val-split",
-                    option, *data->path ? data->path : data->source);
+                    option, ddp_dataset_where(data));
 }
 
 /* --- the best so far -------------------------------------------------------------------------- */

@@ -12,15 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Characters of a text. */
-static int width_of(const char *text)
-{
-    int width = 0;
-    for (; *text; text++)
-        width += ((unsigned char)*text & 0xc0) != 0x80;
-    return width;
-}
-
 static int width_of_number(int64_t value)
 {
     return snprintf(NULL, 0, "%" PRId64, value);
@@ -42,7 +33,8 @@ static void print_matrix(const struct ddp_run *run, const int64_t *counts, int64
         if (named)
             ddp_text_clean(labels[i] + n, sizeof labels[i] - (size_t)n, info->class_names[i],
                            strlen(info->class_names[i]));
-        label_width = width_of(labels[i]) > label_width ? width_of(labels[i]) : label_width;
+        const int columns = ddp_text_columns(labels[i], strlen(labels[i]));
+        label_width = columns > label_width ? columns : label_width;
         width = width < 1 + width_of_number(i) ? 1 + width_of_number(i) : width;
     }
     fprintf(run->out, "%-*s", label_width, "label");
@@ -51,7 +43,8 @@ static void print_matrix(const struct ddp_run *run, const int64_t *counts, int64
     fputs("    recall\n", run->out);
     for (int64_t i = 0; i < classes; i++) {
         int64_t sum = 0;
-        fprintf(run->out, "%s%*s", labels[i], label_width - width_of(labels[i]), "");
+        fprintf(run->out, "%s%*s", labels[i],
+                label_width - ddp_text_columns(labels[i], strlen(labels[i])), "");
         for (int64_t k = 0; k < classes; k++) {
             fprintf(run->out, "%*" PRId64, width, counts[i * classes + k]);
             sum += counts[i * classes + k];
@@ -73,8 +66,8 @@ void ddp_run_print_confusion(const struct ddp_run *run)
     const int64_t *counts = ddp_train_evaluator_confusion(run->evaluator);
     if (!counts) {
         fprintf(run->out,
-                "confusion matrix: left out, for %" PRId64 " classes are more than %d; --predict "
-                "FILE.csv writes each prediction\n",
+                "confusion matrix: not shown: there are %" PRId64 " classes, and it is for at most "
+                "%d; --predict FILE.csv writes each prediction\n",
                 classes, DDP_CONFUSION_CLASSES);
         return;
     }

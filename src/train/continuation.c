@@ -56,7 +56,7 @@ static enum ddp_status parse_numbers(const char *flag, char *text, int64_t vocab
             continue;
         if (!ddp_parse_int64(word, 0, vocabulary - 1, &token))
             return ddp_fail(DDP_ERR_INVALID,
-                            "%s: '%s' is not a token: this model's are numbers from 0 to "
+                            "%s: '%s' is not a token: this model's tokens are numbers from 0 to "
                             "%" PRId64,
                             flag, word, vocabulary - 1);
         tokens[(*count)++] = (int32_t)token;

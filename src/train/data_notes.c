@@ -39,7 +39,7 @@ static enum ddp_status note_scale(const ddp_dataset *data, const char *where)
     float *x = ddp_array_alloc(info->sample_values, sizeof *x);
     enum ddp_status status = x ? DDP_OK : DDP_ERR_MEMORY;
     for (int64_t i = 0; status == DDP_OK && i < count; i++) {
-        const int64_t at = count > 1 ? (info->sample_count - 1) / (count - 1) * i : 0;
+        const int64_t at = ddp_dataset_spread(info->sample_count, count, i);
         status = ddp_dataset_read(data, &at, 1, x, NULL);
         if (status == DDP_OK)
             add_sample(&range, x, info->sample_values);
@@ -48,8 +48,8 @@ static enum ddp_status note_scale(const ddp_dataset *data, const char *where)
     if (status == DDP_OK &&
         range.squares > FAR_BEYOND * FAR_BEYOND * (double)count * (double)info->sample_values)
         ddp_log(DDP_LOG_WARNING,
-                "%s: its numbers, such as %g and %g, are far beyond 1, from which models learn "
-                "badly: give --normalize to bring them to mean 0 and deviation 1",
+                "%s: models learn badly from numbers far beyond 1, such as %g and %g: give "
+                "--normalize to bring them to mean 0 and deviation 1",
                 where, (double)range.least, (double)range.largest);
     return status;
 }
@@ -77,7 +77,7 @@ enum ddp_status ddp_train_data_notes(const struct ddp_train_options *options,
                                      const ddp_dataset *data, const ddp_dataset *test)
 {
     const struct ddp_dataset_info *info = ddp_dataset_info(data);
-    const char *where = *info->path ? info->path : info->source;
+    const char *where = ddp_dataset_where(info);
     const bool trains = !ddp_train_evaluates_only(options);
     if (trains && options->evaluate && !test && info->label_count > 0 && !options->quiet)
         ddp_log(DDP_LOG_INFO,

@@ -99,10 +99,10 @@ void ddp_run_take_schedule(struct ddp_run *run)
         run->is_extended = true;
         if (now->extended_at > 0 && now->extended_rate < LITTLE_RATE * now->rate)
             ddp_log(DDP_LOG_WARNING,
-                    "--extend: of the learning rate of %.3g only %.3g is left after %" PRId64
-                    " steps, at which little is learned: --lr RATE beside --extend begins from "
-                    "another",
-                    now->rate, now->extended_rate, step);
+                    "--extend: after %" PRId64 " steps the learning rate has fallen from %.3g to "
+                    "%.3g, at which little is learned: give --lr RATE too to begin from a higher "
+                    "one",
+                    step, now->rate, now->extended_rate);
     }
 }
 

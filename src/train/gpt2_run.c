@@ -9,7 +9,6 @@
 #include "core/log.h"
 #include "core/text.h"
 #include "core/trace.h"
-#include "job/job.h"
 #include "model/gpt2.h"
 #include "weights/weights.h"
 
@@ -101,7 +100,7 @@ enum ddp_status ddp_run_apply_config(const struct ddp_run *run, struct ddp_model
         if (!ddp_train_given(options, "dropout"))
             gpt2->dropout = file->dropout;
     }
-    return ddp_load_apply(&run->load, options, config, *info->path ? info->path : info->source);
+    return ddp_load_apply(&run->load, options, config, ddp_dataset_where(info));
 }
 
 enum ddp_status ddp_run_export(struct ddp_run *run)

@@ -8,29 +8,23 @@
 #include "checkpoint/checkpoint.h"
 #include "core/log.h"
 #include "core/text.h"
+#include "data/data_names.h"
 #include "model/gpt2.h"
 #include "weights/weights.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* --- which file ------------------------------------------------------------------------------- */
 
-static bool is_directory(const char *path)
-{
-    struct stat info;
-    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
-}
-
 /* The file of that name in a directory. *file stays NULL: there is none. */
 static enum ddp_status find_in(char **file, const char *directory, const char *name)
 {
-    char *path;
-    if (asprintf(&path, "%s/%s", directory, name) < 0)
-        return ddp_fail(DDP_ERR_MEMORY, "out of memory");
+    char *path = ddp_data_path(directory, name);
+    if (!path)
+        return DDP_ERR_MEMORY;
     if (access(path, F_OK) == 0)
         *file = path;
     else
@@ -75,7 +69,7 @@ enum ddp_status ddp_load_find(struct ddp_load *load, const struct ddp_train_opti
     char *path = strdup(options->load);
     if (!path)
         return ddp_fail(DDP_ERR_MEMORY, "out of memory");
-    if (!is_directory(path)) {
+    if (!ddp_data_directory_exists(path)) {
         load->file = path;
         return DDP_OK;
     }

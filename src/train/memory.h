@@ -36,7 +36,7 @@ struct ddp_memory {
     struct ddp_mode_traffic traffic;
 };
 
-/* What there is; infinite: not known, or no matter. */
+/* What there is; infinite: not known, or not a limit. */
 struct ddp_memory_limits {
     double unit; /* of a GPU */
     double host; /* of the machine */

@@ -33,7 +33,7 @@ static enum ddp_status check_fit(const struct ddp_run *run)
     const struct ddp_model *model = run->plan.model;
     const struct ddp_dataset_info *info = ddp_dataset_info(run->data);
     const bool tokens = info->x_dtype == DDP_I32;
-    const char *where = *info->path ? info->path : info->source;
+    const char *where = ddp_dataset_where(info);
     if (!options->custom && tokens != (model->x_dtype == DDP_I32))
         return ddp_fail(DDP_ERR_INVALID, "%s holds %s, and the model %s learns from %s", where,
                         tokens ? "tokens" : "numbers", model->name, tokens ? "numbers" : "tokens");
@@ -225,7 +225,7 @@ static enum ddp_status init_weights(struct ddp_run *run)
     const bool gpt2 = run->plan.model == &ddp_model_gpt2;
     ddp_rng_seed(&rng, run->options->seed);
     ddp_graph_init_parameters(run->graph, &rng, run->weights);
-    if (!run->load.file || run->plan.rank != 0) /* whose weights become everybody's */
+    if (!run->load.file)
         return DDP_OK;
     return ddp_train_weights_load(run->load.file, run->graph,
                                   gpt2 ? ddp_gpt2_in(&run->model_config)->heads : 0, run->weights);

@@ -243,8 +243,8 @@ static const struct ddp_option rows[] = {
      .help = "evaluate the model that --load or --checkpoint names on the test set, once"},
     {OPTION_TEXT("predict", predict, "FILE"),
      .example = "--predict classes.csv --load model.safetensors",
-     .help = "write its class and probability for each test sample to this .csv, or all "
-             "probabilities to this .npy; without a test set, for each sample of --data"},
+     .help = "write the class and probability of each test sample to this .csv, or all "
+             "probabilities to this .npy; without a test set, of each sample of --data"},
 
     {OPTION_SECTION("Where it runs"), OPTION_CHOICE("mode", mode, ddp_mode_names, "MODE"),
      .example = "--mode dp", .help = "accum (default alone), ddp (default under ddprun) or dp"},

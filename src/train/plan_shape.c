@@ -46,8 +46,8 @@ enum ddp_status ddp_run_open_shape(struct ddp_run *run)
     };
     if (tokens && options->shape_count > 1)
         return ddp_fail(DDP_ERR_INVALID,
-                        "--shape: the model %s learns from tokens: give one number, how many a "
-                        "sample has",
+                        "--shape: the model %s learns from tokens: give one number, the "
+                        "tokens of a sample",
                         model->name);
     if (tokens && options->classes)
         return ddp_fail(DDP_ERR_INVALID, "--classes: the model %s has a --vocab-size", model->name);
@@ -67,8 +67,9 @@ enum ddp_status ddp_run_open_shape(struct ddp_run *run)
         info.dims[0] = options->shape_count ? options->shape[0] : ddp_run_sequence_length(run);
         info.dim_count = 1;
         info.label_count = info.dims[0];
-        if (options->vocab_size)
-            info.class_count = options->vocab_size;
+        const int64_t models = ddp_run_model_classes(run); /* of --config or --load */
+        if (options->vocab_size || models)
+            info.class_count = options->vocab_size ? options->vocab_size : models;
     }
     return open_sets(run, &info);
 }

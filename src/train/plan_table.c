@@ -9,7 +9,6 @@
 #include "train/run.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <string.h>
 
 #define ROWS 64
@@ -123,8 +122,14 @@ static enum ddp_status add_rows(struct table *table, int units, bool bf16)
     return status;
 }
 
-/* The one with the most samples at once, which is the fastest; of equals the one that takes the
- * least memory. -1: nothing fits. */
+static double exchanged(const struct row *row)
+{
+    const struct ddp_mode_traffic *traffic = &row->memory.traffic;
+    return traffic->gradients + traffic->weights + traffic->scattered;
+}
+
+/* The one with the most samples at once, which is the fastest; of equals the one that exchanges
+ * least. -1: nothing fits. */
 static int recommended(const struct table *table)
 {
     int best = -1;
@@ -134,9 +139,7 @@ static int recommended(const struct table *table)
         if (row->batch == 0)
             continue;
         if (!than || samples > than->batch * than->units ||
-            (samples == than->batch * than->units &&
-             row->memory.host_total + row->memory.unit_total <
-                 than->memory.host_total + than->memory.unit_total))
+            (samples == than->batch * than->units && exchanged(row) < exchanged(than)))
             best = i;
     }
     return best;
@@ -148,8 +151,7 @@ static void print_row(const struct table *table, int number, int best)
 {
     const struct row *row = &table->rows[number];
     const struct ddp_memory *memory = &row->memory;
-    const double moved =
-        memory->traffic.gradients + memory->traffic.weights + memory->traffic.scattered;
+    const double moved = exchanged(row);
     char batch[24] = "none", shards[24] = "-", samples[24] = "-", text[3][DDP_TRAIN_BYTES];
     if (row->batch > 0) {
         snprintf(batch, sizeof batch, "%" PRId64, row->batch);

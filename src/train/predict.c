@@ -13,9 +13,8 @@
 #include "core/terminal.h"
 #include "core/text.h"
 #include "core/trace.h"
-#include "job/job.h"
+#include "data/normalize.h"
 #include "train/best.h"
-#include "weights/weights.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -282,6 +281,7 @@ static enum ddp_status predict(struct ddp_run *run)
         status =
             p.rows && p.exponentials ? ddp_train_evaluator_run(evaluator, &scores) : DDP_ERR_MEMORY;
     }
+    ddp_trace_flush(true); /* the names of operations are the evaluator's */
     ddp_train_evaluator_destroy(evaluator);
     if (status == DDP_OK)
         status = write_file(&p, run);
@@ -304,19 +304,15 @@ void ddp_run_print_model(const struct ddp_run *run)
                        "data     %s, %" PRId64 " samples%s\n",
                        run->plan.model->name, ddp_graph_element_count(run->graph),
                        ddp_text_show(shown[0], run->options->load),
-                       ddp_text_show(shown[1], *info->path ? info->path : info->source),
-                       info->sample_count, run->test ? " of the test set" : "");
+                       ddp_text_show(shown[1], ddp_dataset_where(info)), info->sample_count,
+                       run->test ? " of the test set" : "");
     fflush(run->out);
 }
 
 /* Samples alone are measured for themselves, and the model has seen others. */
 static void warn_scaled(const struct ddp_run *run)
 {
-    const struct ddp_dataset_info *info = ddp_dataset_info(run->data);
-    bool scaled = false;
-    for (int i = 0; i < info->channel_count; i++)
-        scaled = scaled || info->mean[i] != 0 || info->std[i] != 1;
-    if (scaled && !run->test && run->plan.rank == 0)
+    if (!run->test && run->plan.rank == 0 && ddp_dataset_is_scaled(ddp_dataset_info(run->data)))
         ddp_log(DDP_LOG_WARNING,
                 "the samples are scaled by their own mean and deviation, the model's training data "
                 "were scaled by theirs: name those with --data, and the samples to predict with "

@@ -12,10 +12,8 @@
 #include "core/parse.h"
 #include "core/terminal.h"
 #include "core/text.h"
-#include "job/job.h"
 #include "model/gpt2.h"
 
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

@@ -9,7 +9,6 @@
 
 #include "core/log.h"
 #include "core/memory.h"
-#include "job/job.h"
 #include "train/continuation.h"
 
 #include <inttypes.h>

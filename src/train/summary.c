@@ -14,7 +14,6 @@
 #include "train/run.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define PROBE_NS       INT64_C(150000000) /* how long the peak is looked for */

@@ -19,7 +19,6 @@
 #include "train/summary.h"
 #include "weights/weights.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 

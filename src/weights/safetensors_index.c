@@ -21,7 +21,8 @@ static enum ddp_status add_file(struct ddp_safetensors_index *index, const char 
                                 const char *tensor, const char *file)
 {
     if (!file)
-        return ddp_fail(DDP_ERR_FORMAT, "%s: the file of tensor '%s' is no text", name, tensor);
+        return ddp_fail(DDP_ERR_FORMAT, "%s: the file name of tensor '%s' is not a string", name,
+                        tensor);
     if (!*file || *file == '.' || strchr(file, '/'))
         return ddp_fail(DDP_ERR_FORMAT,
                         "%s: tensor '%s': '%s' is not the name of a file beside the index", name,

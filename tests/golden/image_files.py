@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: MIT
 """Writes images with Pillow, and what Pillow makes of them, for check_images to compare with.
 
-usage: images.py DIRECTORY [SEED]
+usage: image_files.py DIRECTORY [SEED]
 
-DIRECTORY gets images.txt and the files that it names in images/. A line is one image: its file, the size asked for
+DIRECTORY gets image_files.txt and the files that it names in image_files/. A line is one image: its file, the size asked for
 (height, width), the channels asked for, a colon, then the bytes of the result in hexadecimal, channel after channel. It is
 made as torchvision's Resize (to what just covers the size) and CenterCrop do it. SEED chooses other images than the
 committed ones.
@@ -20,7 +20,7 @@ from PIL import Image
 
 OUT = sys.argv[1]
 rng = np.random.RandomState(int(sys.argv[2]) if len(sys.argv) > 2 else 0)
-os.makedirs(os.path.join(OUT, "images"), exist_ok=True)
+os.makedirs(os.path.join(OUT, "image_files"), exist_ok=True)
 lines = []
 
 
@@ -48,7 +48,7 @@ def seen(image, height, width):
 
 def case(name, sizes, source=None, modes=("L", "RGB")):
     """source: the image that the file shows, where Pillow reads another"""
-    image = source or Image.open(os.path.join(OUT, "images", name))
+    image = source or Image.open(os.path.join(OUT, "image_files", name))
     for height, width in sizes:
         for mode in modes:
             pixels = np.asarray(seen(image.convert("RGB").convert(mode) if mode == "L" else image.convert(mode), height, width))
@@ -58,7 +58,7 @@ def case(name, sizes, source=None, modes=("L", "RGB")):
 
 
 def save(name, image, **options):
-    image.save(os.path.join(OUT, "images", name), **options)
+    image.save(os.path.join(OUT, "image_files", name), **options)
 
 
 def png(name, pixels, depth, kind, interlaced=False):
@@ -74,7 +74,7 @@ def png(name, pixels, depth, kind, interlaced=False):
     def chunk(tag, body):
         return struct.pack(">I", len(body)) + tag + body + struct.pack(">I", zlib.crc32(tag + body))
 
-    with open(os.path.join(OUT, "images", name), "wb") as out:
+    with open(os.path.join(OUT, "image_files", name), "wb") as out:
         out.write(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, depth, kind, 0, 0, interlaced)))
         out.write(chunk(b"IDAT", zlib.compress(data, 9)) + chunk(b"IEND", b""))
 
@@ -131,7 +131,7 @@ png("interlaced-grey.png", np.asarray(grey), 8, 0, True)
 case("interlaced-grey.png", one_size)
 noise = io.BytesIO()
 rgb.save(noise, "PNG", icc_profile=bytes(rng.randint(0, 256, 300).astype(np.uint8)))
-with open(os.path.join(OUT, "images", "profile.png"), "wb") as file:
+with open(os.path.join(OUT, "image_files", "profile.png"), "wb") as file:
     file.write(noise.getvalue())
 case("profile.png", one_size)
 
@@ -157,5 +157,5 @@ case("turned.jpg", one_size)
 save("named-wrongly.png", rgb, quality=80, format="JPEG")
 case("named-wrongly.png", one_size)
 
-with open(os.path.join(OUT, "images.txt"), "w") as file:
+with open(os.path.join(OUT, "image_files.txt"), "w") as file:
     file.write("\n".join(lines) + "\n")

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * See proc.h. */
+#include "config.h"
+
+#include "launcher/proc.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+
+bool proc_read(long pid, const char *name, char *text, size_t size)
+{
+    char path[96];
+    snprintf(path, sizeof path, "/proc/%ld/%s", pid, name);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, size - 1);
+    if (fd >= 0)
+        close(fd);
+    text[n > 0 ? n : 0] = 0;
+    return n > 0;
+}

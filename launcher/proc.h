@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Small files of /proc, read without malloc and stdio. */
+#ifndef DDP_LAUNCHER_PROC_H
+#define DDP_LAUNCHER_PROC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Reads /proc/PID/NAME into a string, cut to `size` bytes. False: it cannot be read, or is empty;
+ * text is "" then. */
+bool proc_read(long pid, const char *name, char *text, size_t size);
+
+#endif

@@ -7,12 +7,14 @@
 #ifndef DDP_LAUNCHER_PYTHON_H
 #define DDP_LAUNCHER_PYTHON_H
 
+#include <signal.h>
 #include <stdbool.h>
 #include <sys/types.h>
 
-/* Real-time signals have no use of their own in Python or PyTorch. A program that does not catch
- * it is never sent it: it would be killed. */
-#define PYTHON_STACK_SIGNAL 57
+/* A worker may execute another program between being looked at and being sent the signal. The
+ * handler is gone then, so it must be a signal that is ignored by default. Neither Python nor
+ * PyTorch uses this one. */
+#define PYTHON_STACK_SIGNAL SIGURG
 
 /* Names of the memfds, as /proc shows them: of rank 3 "ddprun-stack-3". */
 #define PYTHON_STACK_FILE "ddprun-stack-"

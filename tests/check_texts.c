@@ -271,6 +271,10 @@ START_TEST(bad_compression)
     must_fail(options_of(scratch_path("b.txt.gz")), DDP_ERR_FORMAT, "b.txt.gz", "truncated");
     scratch_write("c.txt", cut, bytes);
     must_fail(options_of(scratch_path("c.txt")), DDP_ERR_FORMAT, "c.txt", "ends in .gz");
+    gzFile twice = gzopen(scratch_path("t.txt.gz"), "wb");
+    ck_assert_int_eq(gzwrite(twice, cut, (unsigned)bytes), (int)bytes);
+    ck_assert_int_eq(gzclose(twice), Z_OK);
+    must_fail(options_of(scratch_path("t.txt.gz")), DDP_ERR_FORMAT, "t.txt.gz", "gzip twice");
     put_gz("d.txt.gz", "");
     must_fail(options_of(scratch_path("d.txt.gz")), DDP_ERR_FORMAT, "d.txt.gz", "too few");
     ck_assert_int_eq(mkfifo(scratch_path("e.txt.gz"), 0600), 0);

@@ -104,6 +104,18 @@ for how in exec close; do
     kill -0 $job || fail "$how: the worker is dead"
     end_job
 done
+# and one that executes another program after it was looked at, so that the signal meets no handler
+cat >"$work/late.py" <<'END'
+import faulthandler, os, signal
+caught = int([line.split()[1] for line in open("/proc/self/status") if line.startswith("SigCgt")][0], 16)
+registered = [n for n in range(1, 65) if caught >> n - 1 & 1 and n != signal.SIGINT]
+for number in registered:
+    faulthandler.unregister(number)
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
+print("alive after", len(registered))
+END
+expect "a signal too late" 0 '^alive after 1$' $ddprun -n 1 "$work/late.py"
 mkdir "$work/bin"
 printf '#!/bin/sh\necho "Thread $3 (idle)"; echo "    from py-spy"\n' >"$work/bin/py-spy"
 chmod +x "$work/bin/py-spy"

@@ -52,6 +52,17 @@ expect "options of training" 0 'warning: --save has no effect with --eval-only, 
     $t $data --eval-only --load "$work/w" --save "$work/w" --epochs 9 --lr 1
 cmp -s "$work/w" "$work/before" || fail "--eval-only writes weights"
 
+# --- those of another number of workers, too: their results are the same
+alone() { # WAY: with $options, which end the command line of a training on other workers
+    expect "a training's $options" 0 '^test accuracy' "$@" $data --eval-only --verbose --load "$work/w" $options
+    figures | cmp -s - "$work/figures" || fail "a training's $options: $(figures)"
+    ! grep -q warning "$work/out" || fail "a training's $options: $(cat "$work/out")"
+}
+for options in "--sync-batch-norm" "--zero 1 --shared-weights --bucket-mb 3" "--global-batch 10 --batch-size 5" \
+    "--global-batch 7 --acc-steps 7" "--warmup-steps 1000"; do
+    ways alone
+done
+
 # --- the sum of each row is the number of its labels, the diagonal the accuracy
 awk 'NR == FNR && /^test accuracy/ { accuracy = $3 }
      NR == FNR && /^[0-9] / { for (i = 2; i <= 11; i++) { row += $i; all += $i }; right += $($1 + 2)

@@ -352,6 +352,15 @@ bool ddp_options_given(const struct ddp_option *table, const struct ddp_options_
     return is_given(table, given, row);
 }
 
+void ddp_options_forget(const struct ddp_option *table, struct ddp_options_given *given,
+                        const char *name)
+{
+    const struct ddp_option *row = find_name(table, name, strlen(name));
+    assert(row);
+    const size_t index = (size_t)(row - table);
+    given->rows[index / 64] &= ~(UINT64_C(1) << index % 64);
+}
+
 bool ddp_option_list(const char *value, int most, int64_t min, int64_t max, bool rising,
                      int64_t *numbers, int *count)
 {

@@ -93,6 +93,10 @@ enum ddp_status ddp_options_set(const struct ddp_option *table, void *destinatio
 bool ddp_options_given(const struct ddp_option *table, const struct ddp_options_given *given,
                        const char *name);
 
+/* As if the option had not been given. Its value stays. */
+void ddp_options_forget(const struct ddp_option *table, struct ddp_options_given *given,
+                        const char *name);
+
 /* Reads "5,3,8", of at most `most` numbers from min to max; false: it is something else.
  *   rising  each is above the one before
  *   count [out]  how many there are */

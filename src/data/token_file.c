@@ -132,7 +132,12 @@ static enum ddp_status guess(struct ddp_token_file *t, const struct start *start
 {
     if (ddp_text_ends_with(t->file.path, ".bin") || ddp_text_ends_with(t->file.path, ".bin.gz"))
         return set_bare(t, 2, GPT2_VOCABULARY);
-    if (start->got > 2 && memcmp(start->bytes, gzip_magic, sizeof gzip_magic - 1) == 0)
+    const bool gzip = start->got > 2 && !memcmp(start->bytes, gzip_magic, sizeof gzip_magic - 1);
+    if (gzip && ddp_text_ends_with(t->file.path, ".gz"))
+        return ddp_fail(DDP_ERR_FORMAT,
+                        "%s: it is compressed with gzip twice: unpack it once, with gunzip",
+                        t->file.path);
+    if (gzip)
         return ddp_fail(DDP_ERR_FORMAT,
                         "%s: it is compressed with gzip: give it a name that ends in .gz, such as "
                         "book.txt.gz",

@@ -195,7 +195,7 @@ void ddp_train_check_length(const struct ddp_train_options *options,
                             const struct ddp_train_plan *plan)
 {
     const int64_t steps = plan->total_steps;
-    if (plan->rank != 0)
+    if (plan->rank != 0 || ddp_train_evaluates_only(options))
         return;
     warn_schedule(options, plan);
     if (options->report.trace && options->report.trace_first > steps)

@@ -335,6 +335,10 @@ enum ddp_status ddp_run_without_training(struct ddp_run *run)
 
 /* --- options --- */
 
+/* How a training uses its workers: what is refused where it does not suit them. */
+static const char *const sharing[] = {"zero",      "shared-weights", "bucket-mb",
+                                      "acc-steps", "global-batch",   NULL};
+
 void ddp_run_drop_training(struct ddp_train_options *options)
 {
     if (!options->load)
@@ -343,6 +347,12 @@ void ddp_run_drop_training(struct ddp_train_options *options)
     options->resume = options->extend = options->keep_best = false;
     options->save = options->export_path = NULL;
     options->sample_every = options->eval_every = options->patience = options->check_replicas = 0;
+    if (options->plan)
+        return;
+    options->sync_batch_norm = false;
+    options->acc_steps = 1;
+    for (int i = 0; sharing[i]; i++)
+        ddp_options_forget(ddp_train_option_table(), &options->given, sharing[i]);
 }
 
 static bool ends_well(const char *path)

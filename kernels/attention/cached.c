@@ -66,6 +66,12 @@ DDP_INLINE void add_values(float *restrict y, float factor, const float *weights
     }
 }
 
+/* The same bits as exponentials() gives. x is not above 0. */
+DDP_INLINE float exponential(float x)
+{
+    return ddp_exp16_negative(ddp_splat16(x))[0];
+}
+
 DDP_MULTIVERSION
 static void decode(const struct ddp_attention_cached *args, int64_t index)
 {
@@ -84,7 +90,7 @@ static void decode(const struct ddp_attention_cached *args, int64_t index)
         float above = largest(scores, count) * scale, old = 0;
         if (key > 0) {
             above = above > max ? above : max;
-            old = ddp_exp16_negative(ddp_splat16(max - above))[0];
+            old = exponential(max - above);
         }
         max = above;
         sum = sum * old + exponentials(scores, count, KEYS, scale, max);

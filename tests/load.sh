@@ -37,7 +37,7 @@ expect "images alone" 0 'model +mlp' "$trainer" $few --data small.npy,small-y.np
 expect "another model for a text" 2 'text holds tokens, and the model mlp learns from numbers: use --model gpt2' "$trainer" $few --model mlp --data text
 expect "missing data" 4 'nowhere: cannot open the data' "$trainer" $few --data nowhere
 expect "missing data, and an option of gpt2" 4 'nowhere: cannot open the data' "$trainer" $few --heads 2 --data nowhere
-expect "a pattern without files" 4 'nowhere/\*.txt: no file of tokens matches' "$trainer" $few --data 'nowhere/*.txt'
+expect "a pattern without files" 4 'nowhere/\*.txt: no file matches' "$trainer" $few --data 'nowhere/*.txt'
 printf '\211PNG\r\n\032\n\000\000' >one.png
 expect "one image" 3 'one.png: this is an image: name the directory' "$trainer" $few --data one.png
 expect "--config alone" 0 'model +gpt2' "$trainer" $few --data text --config hf/config.json

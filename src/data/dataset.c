@@ -46,7 +46,7 @@ static enum ddp_status not_recognised(const char *path)
     size_t used = 0;
     struct stat info;
     if (stat(path, &info) < 0 && errno == ENOENT && strpbrk(path, "*?["))
-        return ddp_fail(DDP_ERR_IO, "%s: no file of tokens matches this pattern", path);
+        return ddp_fail(DDP_ERR_IO, "%s: no file matches this pattern", path);
     if (stat(path, &info) < 0)
         return ddp_fail_path(path, "open the data");
     if (!S_ISDIR(info.st_mode))

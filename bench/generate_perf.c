@@ -39,14 +39,19 @@ struct reading {
     float sums[DDP_BLOCKS_MAX];
 };
 
-DDP_MULTIVERSION
-static float sum_of(const float *from, int64_t begin, int64_t end)
+DDP_INLINE float add_up(const float *from, int64_t begin, int64_t end)
 {
     ddp_f32x16 sums[4] = {{0}};
     for (int64_t i = begin; i + 64 <= end; i += 64)
         for (int j = 0; j < 4; j++)
             sums[j] += ddp_load16(from + i + 16 * j);
     return ddp_sum16(sums[0] + sums[1] + sums[2] + sums[3]);
+}
+
+DDP_MULTIVERSION
+static float sum_of(const float *from, int64_t begin, int64_t end)
+{
+    return add_up(from, begin, end);
 }
 
 static void read_task(void *arg, size_t index)

@@ -11,7 +11,7 @@ once() {
     name=$1 code=$2 pattern=$3
     shift 3
     for try in $(seq $tries); do
-        expect "$name" "$code" "$pattern" $ddprun "$@"
+        expect "$name" "$code" "$pattern" $ddprun --grace $((5 * patience)) "$@"
         [ "$(wc -l <"$work/out")" = 1 ] || { fail "$name: not one line"; sed 's/^/    /' "$work/out"; break; }
     done
 }

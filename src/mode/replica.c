@@ -102,11 +102,7 @@ enum ddp_status ddp_replica_open(struct ddp_replica *replica, const struct ddp_m
     if (status == DDP_OK)
         status = ddp_inputs_open(&replica->inputs, replica->device, replica->exec,
                                  replica->tail_exec, setup->replicas > 1, setup->local_shards > 1);
-    if (status == DDP_OK)
-        status = ddp_device_synchronize(replica->device);
-    if (status != DDP_OK)
-        ddp_replica_close(replica);
-    return status;
+    return status == DDP_OK ? ddp_device_synchronize(replica->device) : status;
 }
 
 void ddp_replica_close(struct ddp_replica *replica)

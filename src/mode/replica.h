@@ -50,7 +50,8 @@ enum ddp_status ddp_replica_open_device(struct ddp_replica *replica,
  *   replica  zeroed, or with a device
  *   parts  of enum ddp_exec_part
  *   given  may be NULL
- * On failure nothing is left open. */
+ * What was made is closed with ddp_replica_close(), also after a failure: a communicator on the
+ * device may have to go first. */
 enum ddp_status ddp_replica_open(struct ddp_replica *replica, const struct ddp_mode_setup *setup,
                                  int index, unsigned parts, const struct ddp_replica_memory *given);
 void ddp_replica_close(struct ddp_replica *replica);

@@ -37,12 +37,22 @@ size_t repeats_find_error(const char *text, size_t bytes)
     return bytes;
 }
 
+/* Without the end of the last line: a worker may be ended between a message and its newline, which
+ * Python writes apart. */
+static size_t trimmed(const char *text, size_t bytes)
+{
+    while (bytes > 0 && (text[bytes - 1] == '\n' || text[bytes - 1] == '\r'))
+        bytes--;
+    return bytes;
+}
+
 /* The hash of the text without the rank's own number. */
 static uint64_t hash_of(int rank, const char *text, size_t bytes)
 {
     char own[32];
     const size_t own_bytes = (size_t)snprintf(own, sizeof own, "rank %d: ", rank);
     uint64_t hash = 1;
+    bytes = trimmed(text, bytes);
     for (size_t at = 0; at < bytes;) {
         const char *found = memmem(text + at, bytes - at, own, own_bytes);
         const size_t part = found ? (size_t)(found - text) - at : bytes - at;
@@ -110,8 +120,7 @@ bool repeats_has(struct repeats *repeats, int rank, const char *text, size_t byt
 
 void repeats_like_rank_0(struct repeats *repeats, int rank, const char *text, size_t bytes)
 {
-    while (bytes > 0 && (text[bytes - 1] == '\n' || text[bytes - 1] == '\r'))
-        bytes--;
+    bytes = trimmed(text, bytes);
     const char *newline = memrchr(text, '\n', bytes);
     const char *line = newline ? newline + 1 : text;
     const size_t length = bytes - (size_t)(line - text);

@@ -55,13 +55,15 @@ case $1 in
     own) rank=" $RANK" ;;
     later) [ "$RANK" = 0 ] || sleep 0.05 ;;
 esac
-printf 'Traceback (most recent call last):\n  File "x.py", line 2\nImportError: gone%s\n' "$rank" >&2
+printf 'Traceback (most recent call last):\n  File "x.py", line 2\nImportError: gone%s' "$rank" >&2
+[ "$1$RANK" = cut2 ] || echo >&2
 [ "$1" = lives ] && sleep 1
 exit 1
 END
 run_stack() { rm -f "$work"/stack.sh.[0-9]; "$@"; }
 run_stack alike "a stack" 1 3 sh "$work/stack.sh"
 run_stack alike "a stack, and the process lives on for a while" 1 3 sh "$work/stack.sh" lives
+run_stack alike "a rank ends before its last newline" 1 3 sh "$work/stack.sh" cut
 run_stack alike "with files" 1 3 --log-dir "$work/alike" sh "$work/stack.sh"
 [ "$(cat "$work"/alike/*/attempt_0/*/stderr.log | grep -c ImportError)" = 4 ] || fail "not in all files"
 run_stack expect "stacks that differ" 1 'all 4 workers exited with code 1' $ddprun -n 4 sh "$work/stack.sh" own

@@ -35,13 +35,14 @@ def picture(width, height, channels):
 
 
 def seen(image, height, width):
-    """Resize and CenterCrop, in the words of torchvision."""
+    """Resize and CenterCrop, in the words of torchvision, rows first: Pillow 13 begins with the columns where the height shrinks
+    by more than twice as many pixels as the width, which rounds other values."""
     w, h = image.size
     if w * height <= h * width:
         size = (width, int(width * h / w))
     else:
         size = (int(height * w / h), height)
-    image = image.resize(size, Image.BILINEAR)
+    image = image.resize((size[0], h), Image.BILINEAR).resize(size, Image.BILINEAR)
     top, left = int(round((size[1] - height) / 2.0)), int(round((size[0] - width) / 2.0))
     return image.crop((left, top, left + width, top + height))
 

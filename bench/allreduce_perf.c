@@ -84,7 +84,8 @@ static FILE *run_ours(int size, size_t only)
     struct ddp_board board;
     int board_fd, heap_fd, failed = 0;
     FILE *out = tmpfile();
-    if (!out || ddp_board_create(&board, &board_fd, size, 1) != DDP_OK ||
+    if (!out ||
+        ddp_board_create(&board, &board_fd, &(struct ddp_board_shape){size, 0, 1}, 1) != DDP_OK ||
         ddp_board_create_heap(&board, &heap_fd) != DDP_OK)
         return NULL;
     fflush(stdout);

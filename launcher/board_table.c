@@ -107,7 +107,7 @@ static void write_ranks(const struct ddp_board *board, FILE *out)
     if (!pieces)
         return;
     fputs(titles, pieces);
-    for (int rank = 0; rank < board->world_size; rank++) {
+    for (int rank = 0; rank < board->shape.workers; rank++) {
         ddp_board_read(board, rank, &view);
         write_cells(&view, rank, pieces);
     }
@@ -125,7 +125,7 @@ static int list_ranks(const struct ddp_board *board, uint64_t furthest,
     int count = 0;
     size_t used = 0;
     char numbers[160] = "";
-    for (int rank = 0; rank < board->world_size; rank++) {
+    for (int rank = 0; rank < board->shape.workers; rank++) {
         ddp_board_read(board, rank, &view);
         if (!wanted(&view, furthest))
             continue;
@@ -169,7 +169,7 @@ static void write_reason(const struct ddp_board *board, FILE *out)
     struct ddp_board_view view, front = {.entered = 0};
     double waited = 0;
     char waiting[200], missing[200];
-    for (int rank = 0; rank < board->world_size; rank++) {
+    for (int rank = 0; rank < board->shape.workers; rank++) {
         ddp_board_read(board, rank, &view);
         if (view.inside && view.entered >= front.entered) {
             double seconds = seconds_since(view.enter_ns);
@@ -218,7 +218,7 @@ void board_table_stragglers(const struct ddp_board *board)
     int latest = 0;
     int64_t least = INT64_MAX, most = 0;
     uint64_t timed = 0;
-    for (int rank = 0; rank < board->world_size; rank++) {
+    for (int rank = 0; rank < board->shape.workers; rank++) {
         ddp_board_read(board, rank, &view);
         ddp_log(DDP_LOG_INFO, "rank %d: %" PRIu64 " collective operations, %.3f s in them", rank,
                 view.timed, (double)view.wait_ns / 1e9);
@@ -243,7 +243,7 @@ uint64_t board_table_progress(const struct ddp_board *board)
     struct ddp_board_view view;
     uint64_t sum = 0;
     bool joined = false;
-    for (int rank = 0; rank < board->world_size; rank++) {
+    for (int rank = 0; rank < board->shape.workers; rank++) {
         ddp_board_read(board, rank, &view);
         joined = joined || view.pid > 0;
         sum = sum * 31 + (uint64_t)view.changed_ns + view.entered * 2 + view.inside;

@@ -78,24 +78,24 @@ static int open_board(int pid)
 static void show_stacks(int pid, const struct ddp_board *board)
 {
     struct ddp_board_view view;
-    struct stack_source *sources = ddp_array_alloc((size_t)board->world_size, sizeof *sources);
+    struct stack_source *sources = ddp_array_alloc((size_t)board->shape.workers, sizeof *sources);
     if (!sources)
         return;
-    for (int rank = 0; rank < board->world_size; rank++) {
+    for (int rank = 0; rank < board->shape.workers; rank++) {
         ddp_board_read(board, rank, &view);
         sources[rank] = (struct stack_source){.pid = view.started, .fd = -1};
     }
     DIR *directory = open_files(pid);
     for (int fd, rank; (fd = next_file(directory, pid, "/memfd:" PYTHON_STACK_FILE, &rank)) >= 0;) {
-        if (rank >= 0 && rank < board->world_size && sources[rank].fd < 0)
+        if (rank >= 0 && rank < board->shape.workers && sources[rank].fd < 0)
             sources[rank].fd = fd;
         else
             close(fd);
     }
     if (directory)
         closedir(directory);
-    stacks_write(sources, board->world_size, stdout);
-    for (int rank = 0; rank < board->world_size; rank++)
+    stacks_write(sources, board->shape.workers, stdout);
+    for (int rank = 0; rank < board->shape.workers; rank++)
         if (sources[rank].fd >= 0)
             close(sources[rank].fd);
     free(sources);
@@ -114,7 +114,8 @@ static bool show(int pid, bool stacks)
     if (status != DDP_OK)
         return false;
     int64_t now = ddp_clock_ns(), start = board.memory->start_ns;
-    printf("job %d: %d worker%s, %.0f s\n", pid, board.world_size, board.world_size == 1 ? "" : "s",
+    printf("job %d: %d worker%s, %.0f s\n", pid, board.shape.workers,
+           board.shape.workers == 1 ? "" : "s",
            start > 0 && start <= now ? (double)(now - start) / 1e9 : 0);
     board_table_write(&board, stdout);
     if (stacks)

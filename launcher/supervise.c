@@ -67,7 +67,8 @@ static enum ddp_status open_board(struct job *job)
 {
     const struct settings *settings = job->plan->settings;
     enum ddp_status status =
-        ddp_board_create(&job->board, &job->board_fd, job->plan->nproc, (uint64_t)getpid());
+        ddp_board_create(&job->board, &job->board_fd,
+                         &(struct ddp_board_shape){job->plan->nproc, 0, 1}, (uint64_t)getpid());
     if (status != DDP_OK)
         return status;
     struct ddp_board_memory *memory = job->board.memory;

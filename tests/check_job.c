@@ -145,15 +145,15 @@ START_TEST(open_damaged_board)
     else if (_i == 1)
         board.memory->version++;
     else if (_i == 2)
-        board.memory->world_size = 5;
+        board.memory->workers = 5;
     else if (_i == 3)
         board.memory->bytes++;
     else if (_i == 4)
-        board.memory->world_size = UINT32_MAX;
+        board.memory->workers = UINT32_MAX;
     ck_assert_int_eq(ddp_job_open(&job), DDP_ERR_INVALID);
     board.memory->magic = good.magic;
     board.memory->version = good.version;
-    board.memory->world_size = good.world_size;
+    board.memory->workers = good.workers;
     board.memory->bytes = good.bytes;
     ck_assert_int_eq(ddp_job_open(&job), DDP_OK);
     ddp_job_close(job);
@@ -166,7 +166,7 @@ END_TEST
 START_TEST(attach_while_changed)
 {
     make_board(2);
-    volatile uint32_t *number = &board.memory->world_size;
+    volatile uint32_t *number = &board.memory->workers;
     int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
     ck_assert_int_eq(dup2(null, STDERR_FILENO), STDERR_FILENO); /* the complaints */
     pid_t writer = fork();
@@ -182,7 +182,7 @@ START_TEST(attach_while_changed)
         if (ddp_board_attach(&other, board_fd, "board") != DDP_OK)
             continue;
         taken++;
-        wrong += other.world_size != 2;
+        wrong += other.shape.workers != 2;
         ddp_board_unmap(&other);
     }
     kill(writer, SIGKILL);

@@ -81,7 +81,8 @@ void run_ranks(int size, ranks_body *body, int dies)
     struct ddp_board board;
     int board_fd, heap_fd;
     pid_t pids[64];
-    ck_assert_int_eq(ddp_board_create(&board, &board_fd, size, 1), DDP_OK);
+    ck_assert_int_eq(ddp_board_create(&board, &board_fd, &(struct ddp_board_shape){size, 0, 1}, 1),
+                     DDP_OK);
     ck_assert_int_eq(ddp_board_create_heap(&board, &heap_fd), DDP_OK);
     for (int r = 0; r < size; r++) {
         pids[r] = fork();

@@ -90,8 +90,8 @@ static enum ddp_status find(struct ddp_ledger *ledger, struct invitation *invita
         return ddp_heap_reserve(place->job, bytes, place->size, &invitation->offset);
     }
     enum ddp_status status =
-        ddp_job_get_id(place->job, place->id_slot, invitation, sizeof *invitation,
-                       place->timeout_ms < 0 ? SETUP_MS : place->timeout_ms);
+        ddp_job_get_node_id(place->job, place->id_slot, invitation, sizeof *invitation,
+                            place->timeout_ms < 0 ? SETUP_MS : place->timeout_ms);
     if (status == DDP_OK && invitation->bytes != bytes)
         status = ddp_fail(DDP_ERR_MISMATCH, "the ranks run different versions of libddp");
     return status;
@@ -120,7 +120,7 @@ enum ddp_status ddp_ledger_open(struct ddp_ledger *ledger, const struct ddp_comm
     ledger->rest = ledger->lines + lines;
     ledger->bytes = bytes;
     if (place->rank == 0)
-        return ddp_job_put_id(place->job, place->id_slot, &invitation, sizeof invitation);
+        return ddp_job_put_node_id(place->job, place->id_slot, &invitation, sizeof invitation);
     if (id_bytes > 0)
         memcpy(id, invitation.id, id_bytes);
     return DDP_OK;

@@ -25,9 +25,18 @@ _Static_assert(sizeof(struct ddp_board_memory) % DDP_CACHE_LINE == 0, "lines sta
 _Static_assert(ATOMIC_INT_LOCK_FREE == 2 && ATOMIC_LLONG_LOCK_FREE == 2,
                "atomics must work between processes");
 
-static size_t board_bytes(int world_size)
+static size_t board_bytes(const struct ddp_board_shape *shape)
 {
-    return sizeof(struct ddp_board_memory) + (size_t)world_size * sizeof(struct ddp_board_line);
+    const size_t workers = (size_t)shape->workers, nodes = (size_t)shape->nodes;
+    return sizeof(struct ddp_board_memory) + workers * sizeof(struct ddp_board_line) +
+           (nodes > 1 ? nodes * workers * sizeof(struct ddp_board_address) : 0);
+}
+
+static bool shape_is_valid(const struct ddp_board_shape *shape)
+{
+    return shape->workers >= 1 && shape->nodes >= 1 && shape->workers <= DDP_BOARD_MAX_WORLD &&
+           shape->nodes <= DDP_BOARD_MAX_WORLD / shape->workers && shape->node >= 0 &&
+           shape->node < shape->nodes;
 }
 
 static enum ddp_status map(struct ddp_board *board, int fd, size_t bytes)
@@ -41,9 +50,10 @@ static enum ddp_status map(struct ddp_board *board, int fd, size_t bytes)
     return DDP_OK;
 }
 
-enum ddp_status ddp_board_create(struct ddp_board *board, int *fd, int world_size, uint64_t job_id)
+enum ddp_status ddp_board_create(struct ddp_board *board, int *fd,
+                                 const struct ddp_board_shape *shape, uint64_t job_id)
 {
-    size_t bytes = board_bytes(world_size);
+    size_t bytes = board_bytes(shape);
     int board_fd = memfd_create("ddprun-board", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (board_fd < 0)
         return ddp_fail(ddp_errno_status(errno, DDP_ERR_SYSTEM),
@@ -63,16 +73,18 @@ enum ddp_status ddp_board_create(struct ddp_board *board, int *fd, int world_siz
     }
     struct ddp_board_memory *m = board->memory;
     m->version = DDP_BOARD_VERSION;
-    m->world_size = (uint32_t)world_size;
+    m->workers = (uint32_t)shape->workers;
+    m->node = (uint32_t)shape->node;
+    m->nodes = (uint32_t)shape->nodes;
     m->bytes = bytes;
     m->job_id = job_id;
     m->start_ns = ddp_clock_ns();
     m->launcher_pid = getpid();
     atomic_store(&m->stop_step, INT64_MAX);
-    for (int rank = 0; rank < world_size; rank++)
-        atomic_store(&m->lines[rank].step, -1);
+    for (int i = 0; i < shape->workers; i++)
+        atomic_store(&m->lines[i].step, -1);
     m->magic = DDP_BOARD_MAGIC;
-    board->world_size = world_size;
+    board->shape = *shape;
     *fd = board_fd;
     return DDP_OK;
 }
@@ -102,14 +114,12 @@ bool ddp_board_is_heap(const struct ddp_board *board, int fd)
            info.st_ino == board->memory->heap_inode;
 }
 
-/* Checks the head, and counts the workers by the size of the memfd, which is sealed: the number
- * in the head may change after it was checked. */
+/* Checks the head, and keeps a copy of the shape, which must agree with the size of the memfd, for
+ * that is sealed: the numbers in the head may change after they were checked. */
 static enum ddp_status check_header(struct ddp_board *board, const char *source)
 {
     const volatile struct ddp_board_memory *m = board->memory;
-    size_t lines = board->bytes - sizeof(struct ddp_board_memory);
-    uint32_t version = m->version, world_size = m->world_size;
-    board->world_size = (int)(lines / sizeof(struct ddp_board_line));
+    const uint32_t version = m->version, workers = m->workers, node = m->node, nodes = m->nodes;
     if (m->magic != DDP_BOARD_MAGIC)
         return ddp_fail(DDP_ERR_INVALID, "%s: not the board of a ddprun job", source);
     if (version != DDP_BOARD_VERSION)
@@ -118,10 +128,12 @@ static enum ddp_status check_header(struct ddp_board *board, const char *source)
             "%s: the board has version %u, this libddp needs %u: use ddprun and libddp of "
             "the same release",
             source, version, DDP_BOARD_VERSION);
-    if (board->world_size < 1 || lines % sizeof(struct ddp_board_line) != 0 ||
-        m->bytes != board->bytes || world_size != (uint32_t)board->world_size)
-        return ddp_fail(DDP_ERR_INVALID, "%s: the board is damaged (%u workers, %zu bytes)", source,
-                        world_size, board->bytes);
+    board->shape = (struct ddp_board_shape){(int)workers, (int)node, (int)nodes};
+    if (!shape_is_valid(&board->shape) || m->bytes != board->bytes ||
+        board_bytes(&board->shape) != board->bytes)
+        return ddp_fail(DDP_ERR_INVALID,
+                        "%s: the board is damaged (%u workers on node %u of %u, %zu bytes)", source,
+                        workers, node, nodes, board->bytes);
     return DDP_OK;
 }
 
@@ -137,7 +149,8 @@ enum ddp_status ddp_board_attach(struct ddp_board *board, int fd, const char *so
     int seals = S_ISREG(info.st_mode) ? fcntl(fd, F_GET_SEALS) : -1;
     if (seals < 0 || !(seals & F_SEAL_SHRINK) ||
         info.st_size < (off_t)sizeof(struct ddp_board_memory) ||
-        info.st_size > (off_t)board_bytes(DDP_BOARD_MAX_WORLD))
+        info.st_size > (off_t)board_bytes(&(struct ddp_board_shape){DDP_BOARD_MAX_WORLD, 0, 1}) +
+                           (off_t)(DDP_BOARD_MAX_WORLD * sizeof(struct ddp_board_address)))
         return ddp_fail(DDP_ERR_INVALID, "%s: not the board of a ddprun job", source);
     struct ddp_board mapped = {0};
     enum ddp_status status = map(&mapped, fd, (size_t)info.st_size);
@@ -167,8 +180,12 @@ void ddp_board_abort(struct ddp_board *board, uint32_t by)
     uint32_t none = 0;
     atomic_compare_exchange_strong(&m->abort_word, &none, by);
     ddp_futex_wake(&m->barrier);
-    for (int slot = 0; slot < DDP_ID_SLOTS; slot++)
+    for (int slot = 0; slot < DDP_ID_SLOTS; slot++) {
         ddp_futex_wake(&m->ids[slot].state);
+        ddp_futex_wake(&m->node_ids[slot].state);
+    }
+    for (int rank = 0; board->shape.nodes > 1 && rank < ddp_board_job_size(board); rank++)
+        ddp_futex_wake(&ddp_board_address(board, rank)->state);
 }
 
 void ddp_board_store_name(_Atomic uint64_t words[DDP_BOARD_WORDS], const char *name)

@@ -10,10 +10,12 @@
 
 #include "ddp.h"
 
+#include "job/job.h"
+
 #include <stdatomic.h>
 
 #define DDP_BOARD_MAGIC     UINT64_C(0x31647262706464) /* "ddpbrd1" */
-#define DDP_BOARD_VERSION   3u
+#define DDP_BOARD_VERSION   4u
 #define DDP_BOARD_MAX_WORLD 4096
 #define DDP_BOARD_FAULTS    16
 #define DDP_BOARD_ERRORS    16
@@ -68,6 +70,20 @@ struct ddp_board_id {
     unsigned char data[DDP_ID_MAX_BYTES];
 };
 
+/* Where a rank can be reached from other machines. */
+struct ddp_board_address {
+    _Alignas(64) _Atomic uint32_t state; /* as of an id */
+    _Atomic uint32_t bytes;
+    unsigned char data[DDP_ADDRESS_MAX_BYTES];
+};
+
+/* Each of `nodes` machines runs `workers` of the job: machine n the ranks from n * workers. A board
+ * is one machine's. */
+struct ddp_board_shape {
+    int workers;
+    int node, nodes;
+};
+
 /* One worker's line. Progress and collective have cache lines of their own; `sequence` is odd
  * while the words after it change. */
 struct ddp_board_line {
@@ -99,7 +115,9 @@ struct ddp_board_line {
 struct ddp_board_memory {
     uint64_t magic;
     uint32_t version;
-    uint32_t world_size;
+    uint32_t workers; /* as in struct ddp_board_shape */
+    uint32_t node, nodes;
+    uint32_t spare;
     uint64_t bytes;
     uint64_t job_id;
     int64_t start_ns;
@@ -120,16 +138,35 @@ struct ddp_board_memory {
 
     struct ddp_board_error errors[DDP_BOARD_ERRORS];
     struct ddp_board_fault faults[DDP_BOARD_FAULTS];
-    struct ddp_board_id ids[DDP_ID_SLOTS];
-    struct ddp_board_line lines[]; /* world_size of them */
+    struct ddp_board_id ids[DDP_ID_SLOTS];      /* the job's, the same on all boards */
+    struct ddp_board_id node_ids[DDP_ID_SLOTS]; /* this machine's */
+    struct ddp_board_line lines[];              /* (workers) */
+    /* Then, where nodes > 1: struct ddp_board_address (nodes * workers), by rank. */
 };
 
 /* A mapped board. */
 struct ddp_board {
     struct ddp_board_memory *memory;
     size_t bytes;
-    int world_size;
+    struct ddp_board_shape shape;
 };
+
+/* Of the first worker on this machine. */
+static inline int ddp_board_first_rank(const struct ddp_board *board)
+{
+    return board->shape.node * board->shape.workers;
+}
+
+static inline int ddp_board_job_size(const struct ddp_board *board)
+{
+    return board->shape.nodes * board->shape.workers;
+}
+
+/* Of a rank of the job; nodes > 1. */
+static inline struct ddp_board_address *ddp_board_address(const struct ddp_board *board, int rank)
+{
+    return (struct ddp_board_address *)&board->memory->lines[board->shape.workers] + rank;
+}
 
 /* A copy of one line, safe to print. */
 struct ddp_board_view {
@@ -153,9 +190,10 @@ struct ddp_board_view {
 
 /* --- the launcher's side --------------------------------------------------------------------- */
 
-/* Makes a board for `world_size` workers and maps it. *fd [out] is close-on-exec until a child
+/* Makes a board of this shape and maps it. *fd [out] is close-on-exec until a child
  * clears that. */
-enum ddp_status ddp_board_create(struct ddp_board *board, int *fd, int world_size, uint64_t job_id);
+enum ddp_status ddp_board_create(struct ddp_board *board, int *fd,
+                                 const struct ddp_board_shape *shape, uint64_t job_id);
 
 /* Makes the empty memfd for the heap, close-on-exec. */
 enum ddp_status ddp_board_create_heap(struct ddp_board *board, int *fd);
@@ -173,7 +211,7 @@ void ddp_board_unmap(struct ddp_board *board);
  * on the board. */
 void ddp_board_abort(struct ddp_board *board, uint32_t by);
 
-/* Copies the line of a rank in [0, world_size). */
+/* Copies the line of a worker in [0, workers): not a rank of the job. */
 void ddp_board_read(const struct ddp_board *board, int rank, struct ddp_board_view *view);
 
 /* --- for both sides -------------------------------------------------------------------------- */

@@ -22,7 +22,7 @@
 
 /* Mapped once, and never unmapped: errors are logged until the process ends. */
 static _Atomic(struct ddp_board_memory *) shared;
-static uint32_t my_rank;
+static uint32_t my_rank; /* on this machine, as everywhere below */
 
 static void nap(void)
 {
@@ -117,9 +117,11 @@ void ddp_job_share_errors(void)
         return;
     const struct ddp_board_memory *before = atomic_load(&shared);
     const bool same = before && before->start_ns == board.memory->start_ns;
-    if (rank < board.world_size)
-        my_rank = (uint32_t)rank; /* a fork may be another rank of the same job */
-    if (rank >= board.world_size || same) {
+    const int64_t on_node = rank - ddp_board_first_rank(&board);
+    const bool here = on_node >= 0 && on_node < board.shape.workers;
+    if (here)
+        my_rank = (uint32_t)on_node; /* a fork may be another rank of the same job */
+    if (!here || same) {
         ddp_board_unmap(&board);
         return;
     }

@@ -22,12 +22,6 @@
 #include <time.h>
 #include <unistd.h>
 
-enum id_state {
-    ID_EMPTY = 0,
-    ID_WRITING = 1,
-    ID_READY = 2,
-};
-
 /* --- opening -------------------------------------------------------------------------------- */
 
 /* Reads a whole number from the environment. A variable that is not set leaves *value alone. */
@@ -78,7 +72,7 @@ static enum ddp_status open_alone(struct ddp_job *job)
     if (status != DDP_OK)
         return status;
     int fd;
-    status = ddp_board_create(&job->board, &fd, 1, 0);
+    status = ddp_board_create(&job->board, &fd, &(struct ddp_board_shape){1, 0, 1}, 0);
     if (status == DDP_OK)
         close(fd);
     return status;
@@ -116,23 +110,26 @@ static enum ddp_status open_launched(struct ddp_job *job, const char *fd_text)
         status = ddp_board_attach(&job->board, fd, source);
     if (status != DDP_OK)
         return status;
-    world_size = job->board.world_size;
+    const int job_size = ddp_board_job_size(&job->board);
+    world_size = job_size;
     job->rank = -1;
     if ((status = read_variable("WORLD_SIZE", 1, INT32_MAX, &world_size)) != DDP_OK ||
         (status = read_variable("RANK", 0, INT32_MAX, &job->rank)) != DDP_OK)
         return status;
-    if (world_size != job->board.world_size)
+    if (world_size != job_size)
         return ddp_fail(DDP_ERR_INVALID, "WORLD_SIZE=%d, but ddprun started %d workers", world_size,
-                        job->board.world_size);
+                        job_size);
     if (job->rank < 0 && world_size == 1)
         job->rank = 0;
-    if (job->rank < 0 || job->rank >= world_size)
-        return ddp_fail(DDP_ERR_INVALID, "RANK=%s: must be from 0 to %d, as ddprun set it",
-                        getenv("RANK") ? getenv("RANK") : "", world_size - 1);
-    job->local_rank = job->rank;
+    const int first = ddp_board_first_rank(&job->board);
+    const int last = first + job->board.shape.workers - 1;
+    if (job->rank < first || job->rank > last)
+        return ddp_fail(DDP_ERR_INVALID, "RANK=%s: must be from %d to %d, as ddprun set it",
+                        getenv("RANK") ? getenv("RANK") : "", first, last);
+    job->local_rank = job->node_rank = job->rank - first;
     if ((status = read_variable("LOCAL_RANK", 0, DDP_BOARD_MAX_WORLD, &job->local_rank)) != DDP_OK)
         return status;
-    return world_size > 1 ? open_heap(job) : DDP_OK;
+    return job->board.shape.workers > 1 ? open_heap(job) : DDP_OK;
 }
 
 enum ddp_status ddp_job_open(ddp_job **job)
@@ -148,13 +145,13 @@ enum ddp_status ddp_job_open(ddp_job **job)
         return status;
     }
     const struct ddp_board_memory *m = j->board.memory;
-    j->line = &j->board.memory->lines[j->rank];
+    j->line = &j->board.memory->lines[j->node_rank];
     j->timing = m->flags & DDP_BOARD_TIMES;
     j->has_faults = m->fault_count > 0 && m->fault_count <= DDP_BOARD_FAULTS;
     atomic_store(&j->line->closed, 0);
     atomic_store(&j->line->changed_ns, ddp_clock_ns());
     atomic_store(&j->line->pid, (int32_t)getpid());
-    if (j->board.world_size > 1)
+    if (ddp_job_world_size(j) > 1)
         ddp_log_set_rank(j->rank);
     ddp_bar_share(&j->board.memory->bar_columns);
     if (fd_text)
@@ -192,7 +189,27 @@ int ddp_job_rank(const ddp_job *job)
 
 int ddp_job_world_size(const ddp_job *job)
 {
-    return job->board.world_size;
+    return ddp_board_job_size(&job->board);
+}
+
+int ddp_job_node(const ddp_job *job)
+{
+    return job->board.shape.node;
+}
+
+int ddp_job_node_count(const ddp_job *job)
+{
+    return job->board.shape.nodes;
+}
+
+int ddp_job_node_rank(const ddp_job *job)
+{
+    return job->node_rank;
+}
+
+int ddp_job_node_size(const ddp_job *job)
+{
+    return job->board.shape.workers;
 }
 
 int ddp_job_local_rank(const ddp_job *job)
@@ -238,125 +255,6 @@ void ddp_job_abort(ddp_job *job)
 bool ddp_job_aborted(const ddp_job *job)
 {
     return atomic_load_explicit(&job->board.memory->abort_word, memory_order_acquire) != 0;
-}
-
-/* --- waits ----------------------------------------------------------------------------------- */
-
-/* Waits until the word differs from `value`: spins for a few microseconds, then sleeps in slices.
- * Logs nothing. */
-static enum ddp_status wait_change(ddp_job *job, _Atomic uint32_t *word, uint32_t value,
-                                   int64_t deadline_ns)
-{
-    for (int spin = 0; spin < 200; spin++) {
-        if (atomic_load_explicit(word, memory_order_acquire) != value)
-            return DDP_OK;
-        ddp_cpu_relax();
-    }
-    while (atomic_load_explicit(word, memory_order_acquire) == value) {
-        if (ddp_job_aborted(job))
-            return DDP_ERR_ABORTED;
-        int64_t slice = DDP_WAIT_SLICE_NS;
-        if (deadline_ns != INT64_MAX) {
-            int64_t left = deadline_ns - ddp_clock_ns();
-            if (left <= 0)
-                return DDP_ERR_TIMEOUT;
-            slice = left < slice ? left : slice;
-        }
-        ddp_futex_wait(word, value, slice);
-    }
-    return DDP_OK;
-}
-
-/* Gives up its place in the round, unless the round became complete meanwhile. */
-static bool barrier_retract(_Atomic uint32_t *barrier, uint32_t round)
-{
-    uint32_t now = atomic_load(barrier);
-    do {
-        if (now >> 16 != round)
-            return false;
-    } while (!atomic_compare_exchange_weak(barrier, &now, now - 1));
-    return true;
-}
-
-enum ddp_status ddp_job_barrier(ddp_job *job, int timeout_ms)
-{
-    _Atomic uint32_t *barrier = &job->board.memory->barrier;
-    const uint32_t world = (uint32_t)job->board.world_size;
-    int64_t deadline_ns = ddp_deadline_ns(timeout_ms);
-    uint32_t now = atomic_load(barrier), next, round;
-    if (ddp_job_aborted(job))
-        return DDP_ERR_ABORTED;
-    do {
-        round = now >> 16;
-        bool last = (now & 0xffff) + 1 >= world;
-        next = last ? (round + 1) << 16 : now + 1;
-    } while (!atomic_compare_exchange_weak(barrier, &now, next));
-    if (next >> 16 != round) {
-        ddp_futex_wake(barrier);
-        return DDP_OK;
-    }
-    for (now = next; now >> 16 == round; now = atomic_load(barrier)) {
-        enum ddp_status status = wait_change(job, barrier, now, deadline_ns);
-        if (status == DDP_OK)
-            continue;
-        if (!barrier_retract(barrier, round))
-            return DDP_OK;
-        if (status == DDP_ERR_TIMEOUT)
-            return ddp_fail(status, "barrier: after %d ms only %u of %u ranks have arrived",
-                            timeout_ms, now & 0xffff, world);
-        return status;
-    }
-    return DDP_OK;
-}
-
-static enum ddp_status check_id(int slot, size_t bytes)
-{
-    if (slot < 0 || slot >= DDP_ID_SLOTS)
-        return ddp_fail(DDP_ERR_INVALID, "id slot %d: must be from 0 to %d", slot,
-                        DDP_ID_SLOTS - 1);
-    if (bytes > DDP_ID_MAX_BYTES)
-        return ddp_fail(DDP_ERR_INVALID, "an id of %zu bytes: at most %d fit", bytes,
-                        DDP_ID_MAX_BYTES);
-    return DDP_OK;
-}
-
-enum ddp_status ddp_job_put_id(ddp_job *job, int slot, const void *id, size_t bytes)
-{
-    enum ddp_status status = check_id(slot, bytes);
-    if (status != DDP_OK)
-        return status;
-    struct ddp_board_id *entry = &job->board.memory->ids[slot];
-    uint32_t empty = ID_EMPTY;
-    if (!atomic_compare_exchange_strong(&entry->state, &empty, ID_WRITING))
-        return ddp_fail(DDP_ERR_INVALID, "id slot %d has been written before", slot);
-    memcpy(entry->data, id, bytes);
-    atomic_store(&entry->bytes, (uint32_t)bytes);
-    atomic_store(&entry->state, ID_READY);
-    ddp_futex_wake(&entry->state);
-    return DDP_OK;
-}
-
-enum ddp_status ddp_job_get_id(ddp_job *job, int slot, void *id, size_t bytes, int timeout_ms)
-{
-    enum ddp_status status = check_id(slot, bytes);
-    if (status != DDP_OK)
-        return status;
-    struct ddp_board_id *entry = &job->board.memory->ids[slot];
-    int64_t deadline_ns = ddp_deadline_ns(timeout_ms);
-    uint32_t state;
-    while ((state = atomic_load(&entry->state)) != ID_READY) {
-        status = wait_change(job, &entry->state, state, deadline_ns);
-        if (status == DDP_ERR_TIMEOUT)
-            return ddp_fail(status, "id slot %d: no rank has written it within %d ms", slot,
-                            timeout_ms);
-        if (status != DDP_OK)
-            return status;
-    }
-    if (atomic_load(&entry->bytes) != bytes)
-        return ddp_fail(DDP_ERR_MISMATCH, "id slot %d holds %u bytes, not %zu", slot,
-                        atomic_load(&entry->bytes), bytes);
-    memcpy(id, entry->data, bytes);
-    return DDP_OK;
 }
 
 /* --- this worker's line ---------------------------------------------------------------------- */

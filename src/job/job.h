@@ -10,8 +10,29 @@
 
 #include <stdatomic.h>
 
-/* The descriptor of the heap, an empty memfd shared by all workers, which the communicator sizes
- * and maps; -1 in a world of one. Owned by the job. */
+#define DDP_ADDRESS_MAX_BYTES 1016 /* the largest address of a rank */
+
+/* Which machine of the job this is, of how many; this worker's number on it, and how many workers
+ * each machine has: rank = node * node_size + node_rank. */
+int ddp_job_node(const ddp_job *job);
+int ddp_job_node_count(const ddp_job *job);
+int ddp_job_node_rank(const ddp_job *job);
+int ddp_job_node_size(const ddp_job *job);
+
+/* As ddp_job_put_id() and ddp_job_get_id(), between the workers of one machine, in slots of their
+ * own. */
+enum ddp_status ddp_job_put_node_id(ddp_job *job, int slot, const void *id, size_t bytes);
+enum ddp_status ddp_job_get_node_id(ddp_job *job, int slot, void *id, size_t bytes, int timeout_ms);
+
+/* Where a rank can be reached from other machines: each rank writes its own once in an attempt, at
+ * most DDP_ADDRESS_MAX_BYTES; any rank waits for any. Several machines only. The errors of ids. */
+enum ddp_status ddp_job_put_address(ddp_job *job, const void *address, size_t bytes);
+enum ddp_status ddp_job_get_address(ddp_job *job, int rank,
+                                    unsigned char address[DDP_ADDRESS_MAX_BYTES], size_t *bytes,
+                                    int timeout_ms);
+
+/* The descriptor of the heap, an empty memfd shared by all workers of this machine, which the
+ * communicator sizes and maps; -1 where there is one. Owned by the job. */
 int ddp_job_heap_fd(const ddp_job *job);
 
 /* Takes `bytes` (a multiple of the page size) of the heap permanently; only the caller knows

@@ -9,8 +9,9 @@
 struct ddp_job {
     struct ddp_board board;
     struct ddp_board_line *line;
-    int rank;
-    int local_rank;
+    int rank;       /* of the job */
+    int node_rank;  /* its line on the board */
+    int local_rank; /* LOCAL_RANK: the same, unless each worker sees only its own device */
     int heap_fd;
     bool timing;
     bool has_faults;

@@ -91,7 +91,8 @@ bool ddp_job_should_stop(ddp_job *job, int64_t step)
     struct ddp_board_memory *m = job->board.memory;
     int64_t agreed = atomic_load(&m->stop_step);
     if (agreed == INT64_MAX && atomic_load(&m->stop_request)) {
-        int64_t mine = job->board.world_size > 1 && step < INT64_MAX - 1 ? step + 1 : step;
+        const bool alone = ddp_board_job_size(&job->board) == 1;
+        int64_t mine = alone || step >= INT64_MAX - 1 ? step : step + 1;
         if (atomic_compare_exchange_strong(&m->stop_step, &agreed, mine))
             agreed = mine;
     }

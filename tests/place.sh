@@ -82,7 +82,7 @@ refused "a long address" A=b '--master-addr: must have at most 255' --nnodes 2 -
 refused "too many workers" A=b '4096 nodes with 2 workers each: a job has at most 4096' --nnodes 4096 --node-rank 1 --master-addr n0 -n 2
 refused "fewer workers" A=b '--min-nproc 1: all nodes must have as many' $by_hand --min-nproc 1 --max-restarts 1
 refused "a fault of nobody" A=b '--inject kill:rank=2: there is no rank 2 among 2 workers' $by_hand --inject kill:rank=2
-place "a fault of another node" A=b 1,1/2 $by_hand --inject kill:rank=0
+place "a fault of another node" A=b 0,0/2 --nnodes 2 --node-rank 0 --master-addr n0 --inject kill:rank=1
 
 echo "# srun"
 place "a batch script" "$batch" 0,0/1
@@ -157,6 +157,7 @@ expect "a contradiction shows the variables" 2 '^  SLURM_STEP_NUM_NODES=2$' env 
 echo "# what workers get"
 # The plan of a node as it is before the nodes have met.
 expect "the other node" 0 '^rank 1: as rank 3, with RANK=1 GROUP_RANK=0 ROLE_RANK=1$' "$ddprun" -n 2 $by_hand --dry-run true
+expect "the last node" 0 '^rank 5: as rank 1, with RANK=5 GROUP_RANK=2 ROLE_RANK=5$' "$ddprun" -n 2 --nnodes 3 --node-rank 0 --master-addr n0 --dry-run true
 expect "this node" 0 '^rank 3: environment RANK=3 LOCAL_RANK=1 WORLD_SIZE=4 LOCAL_WORLD_SIZE=2 GROUP_RANK=1 GROUP_WORLD_SIZE=2 ROLE_RANK=3 ROLE_NAME=default ROLE_WORLD_SIZE=4 ' \
     "$ddprun" -n 2 $by_hand --dry-run true
 finish

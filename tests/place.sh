@@ -103,7 +103,7 @@ explained "a port" "$srun1" 'listens at: dn0 .*, port 99$' --master-port 99
 explained "another network" "$srun1" 'listens at: dn0-ib \(--master-addr or PET_MASTER_ADDR\), port 20052, or' --master-addr dn0-ib
 explained "MASTER_ADDR of a script" "$srun1 MASTER_ADDR=10.77.0.1 MASTER_PORT=7" 'listens at: dn0 .*, port 20052, or'
 explained "who" "$srun1" '^started: by srun: SLURM_STEP_NUM_NODES and SLURM_PROCID$'
-explained "with PMIx" "$srun1 $pmix" 'tells the others through PMIx; without'
+explained "with PMIx" "$srun1 $pmix" '^node 0 tells the others through PMIx'
 refused "two tasks a node" "$step SLURM_STEP_TASKS_PER_NODE=2(x2) SLURM_STEP_NUM_TASKS=4 SLURM_PROCID=3" 'SLURM_STEP_TASKS_PER_NODE=2\(x2\): .*srun --ntasks-per-node=1, or give --nnodes 1'
 refused "uneven tasks" "$step SLURM_STEP_TASKS_PER_NODE=2,1 SLURM_STEP_NUM_TASKS=3 SLURM_PROCID=2" 'SLURM_STEP_TASKS_PER_NODE=2,1: .*--ntasks-per-node=1'
 refused "no tasks" "$step SLURM_PROCID=1" 'SLURM_STEP_TASKS_PER_NODE=: '
@@ -127,7 +127,7 @@ place "one task" "OMPI_COMM_WORLD_SIZE=1 OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_
 place "Open MPI in an allocation" "$srun0 $ompi_pmix" 1,1/2
 explained "Open MPI in an allocation" "$srun0 $ompi_pmix" "^started: by Open MPI's mpirun"
 place "one task in an allocation" "$srun0 OMPI_COMM_WORLD_SIZE=1 OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_LOCAL_SIZE=1" 0,0/1
-explained "PMIx alone says where" "$ompi_pmix" '^  nothing says where node 0 is: --master-addr is needed then$'
+explained "PMIx alone says where" "$ompi_pmix" '^  nothing else says where node 0 is: --master-addr is needed then$'
 explained "MASTER_ADDR" "$ompi_pmix MASTER_ADDR=n0" 'listens at: n0 \(MASTER_ADDR\), port 29500$'
 refused "Open MPI without PMIx" "$ompi" 'nothing says where node 0 is: give --master-addr, .*, on each node'
 refused "two tasks a node" "$ompi OMPI_COMM_WORLD_LOCAL_SIZE=2" 'OMPI_COMM_WORLD_LOCAL_SIZE=2: .*with mpirun -N 1, or give --nnodes 1'
@@ -138,6 +138,7 @@ place "MPICH" "$hydra" 1,1/2 --master-addr n0
 place "MPICH in an allocation" "$srun0 $hydra" 1,1/2 --master-addr n0
 refused "MPICH without an address" "$hydra" 'nothing says where node 0 is'
 refused "MPICH, two tasks a node" "$hydra MPI_LOCALNRANKS=2" 'MPI_LOCALNRANKS=2: .*mpiexec -ppn 1'
+refused "MPICH has no PMIx" "$hydra $pmix" 'nothing says where node 0 is'
 place "PMI of Slurm" "$srun1 PMI_SIZE=2 PMI_RANK=1 PMI_FD=6" 1,1/2
 place "PMI of Slurm, a step of one node" "$one PMI_SIZE=1 PMI_RANK=0 PMI_FD=6" 0,0/1
 

@@ -36,6 +36,8 @@ struct launch_plan {
     char master_addr[PLACE_ADDRESS_SIZE]; /* of several nodes: as the link finds it */
     int master_port;                      /* 0: not known before the nodes have met */
     char interface[IF_NAMESIZE];          /* of the link; "": none, or not known yet */
+    const struct place *place;            /* the caller's */
+    int bell_fd;                          /* for the workers; -1: one node, or a mere plan */
 
     bool runs_python;     /* the program is the interpreter */
     struct python python; /* what is arranged for it; nothing in a mere plan */
@@ -47,11 +49,15 @@ struct launch_plan {
  * master_port and interface. *exit_code [out], on failure: what ddprun returns. */
 enum ddp_status launch_plan_make(struct launch_plan *plan, const struct settings *settings,
                                  const struct place *place, int *exit_code);
-/* Prepares for another start of the job, with plan->nproc workers: on one machine a free port again, if it was
- * our choice, and new bindings if `changed`, the number of workers or what they run on. */
+/* Prepares for another start of the job, with plan->nproc workers: on one machine a free port
+ * again, if it was our choice, and new bindings if `changed`, the number of workers or what they
+ * run on. */
 enum ddp_status launch_plan_next(struct launch_plan *plan, bool changed);
 
 void launch_plan_free(struct launch_plan *plan);
+
+/* A port that nothing listens on now. */
+int launch_plan_free_port(void);
 
 /* Logs which CPUs each worker gets. */
 void launch_plan_report_bindings(const struct launch_plan *plan);

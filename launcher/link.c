@@ -99,6 +99,12 @@ static bool take_frame(struct link *link, struct link_message *message)
         peer_lose(link, peer, "it sends what no ddprun sends");
         return false;
     }
+    if (frame.kind == FRAME_LOST) {
+        char text[FRAME_LOST_MAX];
+        snprintf(text, sizeof text, "%s", (const char *)link->data.bytes);
+        peer_lose_as(link, peer, text); /* we are: we were stopped, or out of reach */
+        return false;
+    }
     if (frame.kind == FRAME_PING) {
         memcpy(&peer->status, &link->data, sizeof peer->status);
         peer->has_status = true;

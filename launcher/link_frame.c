@@ -23,6 +23,7 @@ static const struct rule {
     [FRAME_WELCOME] = {sizeof(struct welcome), sizeof(struct welcome), IN(PHASE_WAITING)},
     [FRAME_PING] = {sizeof(struct link_status), sizeof(struct link_status),
                     IN(PHASE_JOINED) | IN(PHASE_WAITING) | IN(PHASE_RUNNING)},
+    [FRAME_LOST] = {1, FRAME_LOST_MAX, IN(PHASE_RUNNING)},
     [FRAME_GOODBYE] = {0, 0, IN(PHASE_JOINED) | IN(PHASE_WAITING) | IN(PHASE_RUNNING)},
 #define STEP                                                                                       \
     {                                                                                              \
@@ -106,6 +107,7 @@ bool frame_read(const struct frame *frame, void *data)
         const uint32_t port = ((const struct welcome *)data)->worker_port;
         return port > 0 && port < 65536;
     }
+    case FRAME_LOST:
     case FRAME_NAMES:
         return bytes[frame->bytes - 1] == 0;
     case FRAME_PING: {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What all ranks call, in a part of the job's heap that they map, and waiting for each other.
+ * What all ranks of a machine call, in a part of its heap that they map, and waiting for each
+ * other. A rank is named here by its number on the machine, place->node_rank.
  *
  * Every call has a number. A rank announces it in its ring: an entry has the call, the place of the
  * buffer, and a small payload. A rank that waits for the others' entries compares them. If a call
@@ -46,8 +47,8 @@ struct ddp_ledger {
     int spins;         /* before a wait sleeps */
 };
 
-/* Rank 0 makes the ledger, and the others find it through the communicator's id slot, which also
- * hands over an id of the backend's own.
+/* Rank 0 makes the ledger, and the others find it through the communicator's slot of the machine's
+ * ids, which also hands over an id of the backend's own.
  *   ring        see struct ddp_ledger
  *   rest_bytes  of memory for the backend: ledger->rest
  *   id          [in] on rank 0, [out] on the others; id_bytes may be 0 */

@@ -5,6 +5,7 @@
 
 #include "tests/comm_ranks.h"
 
+#include "core/futex.h"
 #include "core/log.h"
 #include "job/board.h"
 #include "kernels/reduce.h"
@@ -34,16 +35,18 @@ static void set_number(const char *name, int value)
     setenv(name, text, 1);
 }
 
-/* Workers that share a GPU look like different machines to NCCL, as with ddprun --oversubscribe. */
-static void open_device(int rank, int size)
+/* Workers that share a GPU look like different machines to NCCL, as with ddprun --oversubscribe; and
+ * so do those of different nodes, which are one machine here. */
+static void open_device(const struct ddp_board_shape *shape, int rank)
 {
     struct ddp_device_kind found;
+    const int local = rank % shape->workers;
     NEED(ddp_device_find(&found, device_kind) == DDP_OK);
-    if (found.count < size && !getenv("RANKS_AS_ONE_HOST")) {
-        set_number("NCCL_HOSTID", rank);
+    if (getenv("RANKS_AS_ONE_HOST") == NULL && (found.count < shape->workers || shape->nodes > 1)) {
+        set_number("NCCL_HOSTID", found.count < shape->workers ? rank : shape->node);
         setenv("NCCL_SOCKET_IFNAME", "lo", 1);
     }
-    NEED(ddp_device_open(&ranks_device, device_kind, rank % found.count, 1) == DDP_OK);
+    NEED(ddp_device_open(&ranks_device, device_kind, local % found.count, 1) == DDP_OK);
 }
 
 enum ddp_status ranks_join(ddp_comm **comm, ddp_job *job)
@@ -52,21 +55,27 @@ enum ddp_status ranks_join(ddp_comm **comm, ddp_job *job)
                        : ddp_comm_create(comm, job, NULL);
 }
 
-static void child(int rank, int size, int board_fd, int heap_fd, ranks_body *run)
+struct node {
+    struct ddp_board board;
+    int board_fd, heap_fd;
+};
+
+static void child(const struct node *node, int rank, ranks_body *run)
 {
+    const struct ddp_board_shape *shape = &node->board.shape;
     ddp_job *job;
     ddp_comm *comm = NULL;
     set_number("RANK", rank);
-    set_number("LOCAL_RANK", rank);
-    set_number("WORLD_SIZE", size);
-    set_number(DDP_BOARD_FD_VARIABLE, board_fd);
-    set_number(DDP_HEAP_FD_VARIABLE, heap_fd);
+    set_number("LOCAL_RANK", rank % shape->workers);
+    set_number("WORLD_SIZE", ddp_board_job_size(&node->board));
+    set_number(DDP_BOARD_FD_VARIABLE, node->board_fd);
+    set_number(DDP_HEAP_FD_VARIABLE, node->heap_fd);
     ddp_log_set_rank(rank);
     if (ranks_prepare)
         ranks_prepare(rank);
     NEED(ddp_job_open(&job) == DDP_OK);
     if (device_kind)
-        open_device(rank, size);
+        open_device(shape, rank);
     if (!without_comm)
         NEED(ranks_join(&comm, job) == DDP_OK);
     run(comm, job);
@@ -76,27 +85,90 @@ static void child(int rank, int size, int board_fd, int heap_fd, ranks_body *run
     _exit(0);
 }
 
-void run_ranks(int size, ranks_body *body, int dies)
+static void open_node(struct node *node, int number, int nodes, int workers)
 {
-    struct ddp_board board;
-    int board_fd, heap_fd;
+    const struct ddp_board_shape shape = {workers, number, nodes};
+    ck_assert_int_eq(ddp_board_create(&node->board, &node->board_fd, &shape, 1), DDP_OK);
+    ck_assert_int_eq(ddp_board_create_heap(&node->board, &node->heap_fd), DDP_OK);
+}
+
+static void close_node(struct node *node)
+{
+    ddp_board_unmap(&node->board);
+    close(node->board_fd);
+    close(node->heap_fd);
+}
+
+/* Copies what one machine has written and another lacks. */
+static void copy_posted(_Atomic uint32_t *from, _Atomic uint32_t *to, _Atomic uint32_t *to_bytes,
+                        uint32_t bytes, void *target, const void *source)
+{
+    enum { EMPTY = 0, READY = 2 };
+    if (atomic_load(from) != READY || atomic_load(to) != EMPTY)
+        return;
+    memcpy(target, source, bytes);
+    atomic_store(to_bytes, bytes);
+    atomic_store(to, READY);
+    ddp_futex_wake(to);
+}
+
+static void pump_between(struct node *from, struct node *to)
+{
+    struct ddp_board_memory *a = from->board.memory, *b = to->board.memory;
+    const uint32_t aborted = atomic_load(&a->abort_word);
+    for (int i = 0; i < DDP_ID_SLOTS; i++)
+        copy_posted(&a->ids[i].state, &b->ids[i].state, &b->ids[i].bytes,
+                    atomic_load(&a->ids[i].bytes), b->ids[i].data, a->ids[i].data);
+    for (int r = 0; r < ddp_board_job_size(&from->board); r++) {
+        struct ddp_board_address *x = ddp_board_address(&from->board, r);
+        struct ddp_board_address *y = ddp_board_address(&to->board, r);
+        copy_posted(&x->state, &y->state, &y->bytes, atomic_load(&x->bytes), y->data, x->data);
+    }
+    if (aborted && !atomic_load(&b->abort_word))
+        ddp_board_abort(&to->board, aborted);
+}
+
+static void pump(struct node *nodes, int count)
+{
+    for (int a = 0; a < count; a++)
+        for (int b = 0; b < count; b++)
+            if (a != b)
+                pump_between(&nodes[a], &nodes[b]);
+}
+
+/* The next process that ends; what the machines tell each other is copied meanwhile. */
+static pid_t wait_pumping(struct node *nodes, int count, int *code)
+{
+    pid_t pid;
+    if (count == 1)
+        return wait(code);
+    while ((pid = waitpid(-1, code, WNOHANG)) == 0) {
+        pump(nodes, count);
+        usleep(500);
+    }
+    return pid;
+}
+
+void run_nodes(int nodes, int workers, ranks_body *body, int dies)
+{
+    const int size = nodes * workers;
+    struct node all[8];
     pid_t pids[64];
-    ck_assert_int_eq(ddp_board_create(&board, &board_fd, &(struct ddp_board_shape){size, 0, 1}, 1),
-                     DDP_OK);
-    ck_assert_int_eq(ddp_board_create_heap(&board, &heap_fd), DDP_OK);
+    for (int n = 0; n < nodes; n++)
+        open_node(&all[n], n, nodes, workers);
     for (int r = 0; r < size; r++) {
         pids[r] = fork();
         ck_assert_int_ge(pids[r], 0);
         if (pids[r] == 0)
-            child(r, size, board_fd, heap_fd, body);
+            child(&all[r / workers], r, body);
     }
     int bad = 0;
     for (int left = size; left > 0; left--) {
         int code;
-        pid_t pid = wait(&code);
+        pid_t pid = wait_pumping(all, nodes, &code);
         bool expected = dies >= 0 && pid == pids[dies];
-        if (code != 0)
-            ddp_board_abort(&board, DDP_ABORT_BY_LAUNCHER);
+        for (int n = 0; code != 0 && n < nodes; n++)
+            ddp_board_abort(&all[n].board, DDP_ABORT_BY_LAUNCHER);
         if (code != 0 && !expected) {
             bad++;
             fprintf(stderr, "process %d ended with %s %d\n", (int)pid,
@@ -104,10 +176,21 @@ void run_ranks(int size, ranks_body *body, int dies)
                     WIFSIGNALED(code) ? WTERMSIG(code) : WEXITSTATUS(code));
         }
     }
-    ddp_board_unmap(&board);
-    close(board_fd);
-    close(heap_fd);
+    for (int n = 0; n < nodes; n++)
+        close_node(&all[n]);
     ck_assert_int_eq(bad, 0);
+}
+
+void run_ranks(int size, ranks_body *body, int dies)
+{
+    run_nodes(1, size, body, dies);
+}
+
+void run_nodes_alone(int nodes, int workers, ranks_body *body, int dies)
+{
+    without_comm = true;
+    run_nodes(nodes, workers, body, dies);
+    without_comm = false;
 }
 
 void run_ranks_alone(int size, ranks_body *body, int dies)

@@ -79,15 +79,14 @@ void ddp_comm_describe(const struct ddp_comm_call *call, char *text, size_t size
 /* What rank 0 hands to the others. */
 struct invitation {
     uint64_t offset, bytes;
-    char id[DDP_ID_MAX_BYTES - 2 * sizeof(uint64_t)];
 };
 
 static enum ddp_status find(struct ddp_ledger *ledger, struct invitation *invitation, size_t bytes)
 {
     const struct ddp_comm_place *place = ledger->place;
-    if (place->rank == 0) {
+    if (ledger->rank == 0) {
         invitation->bytes = bytes;
-        return ddp_heap_reserve(place->job, bytes, place->size, &invitation->offset);
+        return ddp_heap_reserve(place->job, bytes, ledger->size, &invitation->offset);
     }
     enum ddp_status status =
         ddp_job_get_node_id(place->job, place->id_slot, invitation, sizeof *invitation,
@@ -98,20 +97,22 @@ static enum ddp_status find(struct ddp_ledger *ledger, struct invitation *invita
 }
 
 enum ddp_status ddp_ledger_open(struct ddp_ledger *ledger, const struct ddp_comm_place *place,
-                                uint32_t ring, size_t rest_bytes, void *id, size_t id_bytes)
+                                uint32_t ring, size_t rest_bytes)
 {
+    const int size = ddp_job_node_size(place->job);
     const size_t line = sizeof(struct ddp_ledger_line) + ring * sizeof(struct ddp_ledger_entry);
-    const size_t lines = (size_t)place->size * line;
+    const size_t lines = (size_t)size * line;
     const size_t bytes = ddp_align_up(lines + rest_bytes, DDP_PAGE);
     struct invitation invitation = {.offset = 0};
     void *memory;
-    if (id_bytes > 0)
-        memcpy(invitation.id, id, id_bytes);
     ledger->place = place;
+    ledger->rank = ddp_job_node_rank(place->job);
+    ledger->size = size;
+    ledger->first = ddp_job_node(place->job) * size;
     enum ddp_status status = find(ledger, &invitation, bytes);
     if (status == DDP_OK)
         status = ddp_heap_map(place->job, invitation.offset, bytes, invitation.offset,
-                              place->rank == 0 ? bytes : 0, &memory);
+                              ledger->rank == 0 ? bytes : 0, &memory);
     if (status != DDP_OK)
         return status;
     ledger->lines = memory;
@@ -119,10 +120,8 @@ enum ddp_status ddp_ledger_open(struct ddp_ledger *ledger, const struct ddp_comm
     ledger->ring = ring;
     ledger->rest = ledger->lines + lines;
     ledger->bytes = bytes;
-    if (place->rank == 0)
+    if (ledger->rank == 0)
         return ddp_job_put_node_id(place->job, place->id_slot, &invitation, sizeof invitation);
-    if (id_bytes > 0)
-        memcpy(id, invitation.id, id_bytes);
     return DDP_OK;
 }
 
@@ -146,7 +145,7 @@ static bool reached(_Atomic uint32_t *word, uint32_t target)
 static void publish(struct ddp_ledger *ledger, _Atomic uint32_t *word, uint32_t value)
 {
     atomic_store(word, value);
-    if (atomic_load(&ddp_ledger_line(ledger, ledger->place->rank)->sleepers))
+    if (atomic_load(&ddp_ledger_line(ledger, ledger->rank)->sleepers))
         ddp_futex_wake(word);
 }
 
@@ -167,14 +166,22 @@ static struct ddp_comm_call unpack(const uint64_t words[2])
                                   .root = (int32_t)(words[1] >> 32)};
 }
 
+static uint64_t mix(uint64_t hash, uint64_t word)
+{
+    hash = (hash ^ word) * UINT64_C(0x9e3779b97f4a7c15);
+    return hash ^ hash >> 29;
+}
+
 uint32_t ddp_ledger_post(struct ddp_ledger *ledger, const struct ddp_comm_call *call,
                          uint64_t offset, const void *payload, size_t payload_bytes)
 {
     const uint32_t number = ledger->next++;
-    struct ddp_ledger_entry *mine = ddp_ledger_entry(ledger, ledger->place->rank, number);
+    const uint64_t words[] = {call->count, pack(call)};
+    struct ddp_ledger_entry *mine = ddp_ledger_entry(ledger, ledger->rank, number);
+    ledger->calls = mix(mix(ledger->calls, words[0]), words[1]);
     atomic_store_explicit(&mine->sequence, number, memory_order_relaxed);
-    atomic_store_explicit(&mine->words[0], call->count, memory_order_release);
-    atomic_store_explicit(&mine->words[1], pack(call), memory_order_release);
+    atomic_store_explicit(&mine->words[0], words[0], memory_order_release);
+    atomic_store_explicit(&mine->words[1], words[1], memory_order_release);
     mine->offset = offset;
     if (payload_bytes > 0)
         memcpy(mine->payload, payload, payload_bytes);
@@ -184,7 +191,7 @@ uint32_t ddp_ledger_post(struct ddp_ledger *ledger, const struct ddp_comm_call *
 
 void ddp_ledger_done(struct ddp_ledger *ledger, uint32_t number)
 {
-    publish(ledger, &ddp_ledger_line(ledger, ledger->place->rank)->done, number + 1);
+    publish(ledger, &ddp_ledger_line(ledger, ledger->rank)->done, number + 1);
 }
 
 /* --- comparing --- */
@@ -209,7 +216,7 @@ static enum ddp_status mismatch(const struct ddp_ledger *ledger, int peer, uint3
     ddp_comm_describe(&own, here, sizeof here);
     ddp_comm_describe(&other, there, sizeof there);
     return ddp_fail(DDP_ERR_MISMATCH, "collective %" PRIu32 ": rank %d calls %s, rank %d %s",
-                    number, ledger->place->rank, here, peer, there);
+                    number, ledger->first + ledger->rank, here, ledger->first + peer, there);
 }
 
 /* Compares with a rank that has come to this call. */
@@ -230,9 +237,9 @@ static bool has_called(const struct ddp_ledger *ledger, int rank, uint32_t numbe
 enum ddp_status ddp_ledger_look(const struct ddp_ledger *ledger, uint32_t number, bool *all)
 {
     uint64_t mine[2];
-    const bool known = read_words(ledger, ledger->place->rank, number, mine);
+    const bool known = read_words(ledger, ledger->rank, number, mine);
     *all = true;
-    for (int peer = 0; peer < ledger->place->size; peer++) {
+    for (int peer = 0; peer < ledger->size; peer++) {
         const bool there = has_called(ledger, peer, number);
         enum ddp_status status = there && known ? compare(ledger, peer, number, mine) : DDP_OK;
         if (status != DDP_OK)
@@ -257,9 +264,9 @@ void ddp_ledger_missing(const struct ddp_ledger *ledger, uint32_t number, char *
     size_t used = 0;
     int count = 0;
     char ranks[100] = "";
-    for (int r = 0; r < ledger->place->size; r++)
+    for (int r = 0; r < ledger->size; r++)
         if (!has_called(ledger, r, number) && count++ < 16)
-            used += (size_t)snprintf(ranks + used, sizeof ranks - used, " %d", r);
+            used += (size_t)snprintf(ranks + used, sizeof ranks - used, " %d", ledger->first + r);
     if (count == 0)
         snprintf(text, size, "%s", "");
     else
@@ -284,7 +291,7 @@ static enum ddp_status sleep_until(const struct ddp_ledger *ledger, int peer,
             return reached(word, target) ? DDP_OK : DDP_ERR_ABORTED;
         if (ddp_deadline_passed(deadline))
             return ddp_fail(DDP_ERR_TIMEOUT, "waited %d ms for rank %d in a collective",
-                            place->timeout_ms, peer);
+                            place->timeout_ms, ledger->first + peer);
         atomic_fetch_add(&line->sleepers, 1);
         const uint32_t value = atomic_load(word);
         if ((int32_t)(value - target) < 0)
@@ -309,7 +316,7 @@ static enum ddp_status wait_until(const struct ddp_ledger *ledger, int peer, _At
     }
     if (!done)
         status = sleep_until(ledger, peer, word, target);
-    ddp_trace_end("wait", begin, "for rank", peer);
+    ddp_trace_end("wait", begin, "for rank", ledger->first + peer);
     return status;
 }
 
@@ -317,7 +324,7 @@ enum ddp_status ddp_ledger_gather(struct ddp_ledger *ledger, uint32_t number,
                                   const struct ddp_comm_call *call)
 {
     const uint64_t mine[] = {call->count, pack(call)};
-    const int rank = ledger->place->rank, size = ledger->place->size;
+    const int rank = ledger->rank, size = ledger->size;
     for (int i = 1; i < size; i++) {
         const int peer = (rank + i) % size;
         enum ddp_status status =
@@ -345,7 +352,7 @@ enum ddp_status ddp_ledger_vote(struct ddp_ledger *ledger, const struct ddp_comm
     uint32_t number;
     enum ddp_status met =
         ddp_ledger_meet(ledger, call, DDP_LEDGER_NOWHERE, status, sizeof *status, &number);
-    for (int r = 0; met == DDP_OK && r < ledger->place->size; r++) {
+    for (int r = 0; met == DDP_OK && r < ledger->size; r++) {
         memcpy(&theirs, ddp_ledger_entry(ledger, r, number)->payload, sizeof theirs);
         *status = theirs < *status ? theirs : *status;
     }
@@ -354,7 +361,7 @@ enum ddp_status ddp_ledger_vote(struct ddp_ledger *ledger, const struct ddp_comm
 
 enum ddp_status ddp_ledger_wait_done(struct ddp_ledger *ledger, uint32_t number)
 {
-    const int rank = ledger->place->rank, size = ledger->place->size;
+    const int rank = ledger->rank, size = ledger->size;
     enum ddp_status status = DDP_OK;
     for (int i = 1; status == DDP_OK && i < size; i++) {
         const int peer = (rank + i) % size;
@@ -365,7 +372,7 @@ enum ddp_status ddp_ledger_wait_done(struct ddp_ledger *ledger, uint32_t number)
 
 bool ddp_ledger_all_done(const struct ddp_ledger *ledger, uint32_t number)
 {
-    for (int peer = 0; peer < ledger->place->size; peer++)
+    for (int peer = 0; peer < ledger->size; peer++)
         if (!reached(&ddp_ledger_line(ledger, peer)->done, number + 1))
             return false;
     return true;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What all ranks call, in a part of the job's heap that they map, and waiting for each other.
+ * What the ranks of a machine call, in a part of the heap that they map, and waiting for each other.
+ * Below, ranks are those: a place among them, from 0. Messages have their ranks of the job.
  *
  * Every call has a number. A rank announces it in its ring: an entry has the call, the place of the
  * buffer, and a small payload. A rank that waits for the others' entries compares them. If a call
@@ -36,23 +37,25 @@ struct ddp_ledger_line {
 
 struct ddp_ledger {
     const struct ddp_comm_place *place;
-    char *lines; /* by rank; NULL: not open */
+    int rank, size; /* this one's place, and how many there are */
+    int first;      /* the job's rank of the first of them */
+    char *lines;    /* by rank; NULL: not open */
     size_t line_bytes;
     uint32_t ring; /* entries, a power of two: so many calls back can be seen */
     void *rest;    /* the backend's own memory */
     size_t bytes;
     uint32_t next;     /* number of the next call */
+    uint64_t calls;    /* a hash of all so far, which other machines' must equal */
     uint32_t compared; /* calls that ddp_ledger_compare() has found to be the same everywhere */
     int spins;         /* before a wait sleeps */
 };
 
-/* Rank 0 makes the ledger, and the others find it through the communicator's id slot, which also
- * hands over an id of the backend's own.
+/* Rank 0 makes the ledger, and the others find it through the communicator's slot among the
+ * machine's ids.
  *   ring        see struct ddp_ledger
- *   rest_bytes  of memory for the backend: ledger->rest
- *   id          [in] on rank 0, [out] on the others; id_bytes may be 0 */
+ *   rest_bytes  of memory for the backend: ledger->rest */
 enum ddp_status ddp_ledger_open(struct ddp_ledger *ledger, const struct ddp_comm_place *place,
-                                uint32_t ring, size_t rest_bytes, void *id, size_t id_bytes);
+                                uint32_t ring, size_t rest_bytes);
 void ddp_ledger_close(struct ddp_ledger *ledger);
 
 /* Announces a call and returns its number. */

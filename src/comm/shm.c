@@ -61,7 +61,7 @@ static enum ddp_status create(void **state, const struct ddp_comm_place *place)
         return DDP_ERR_MEMORY;
     shm->place = place;
     enum ddp_status status = ddp_ledger_open(&shm->ledger, place, SHM_RING,
-                                             (size_t)place->size * 2 * SHM_SLOT_BYTES, NULL, 0);
+                                             (size_t)place->size * 2 * SHM_SLOT_BYTES);
     if (status == DDP_OK)
         status = choose_spins(shm);
     if (status != DDP_OK) {

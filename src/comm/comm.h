@@ -68,11 +68,19 @@ static inline bool ddp_comm_within(const void *begin, size_t length, const void 
 struct ddp_comm_place {
     ddp_job *job;
     int rank, size;
-    int id_slot;        /* of the job's id slots: this communicator's alone; -1 in a world of one */
-    int timeout_ms;     /* of every wait; may change between calls */
+    int node, node_count;     /* machines: as ddp_job_node() and its like */
+    int node_rank, node_size; /* the ranks of this machine; rank = node * node_size + node_rank */
+    int id_slot;    /* of the job's and the machine's id slots: its alone; -1 in a world of one */
+    int timeout_ms; /* of every wait; may change between calls */
     ddp_device *device; /* whose memory is communicated; NULL: host memory */
     void *device_state; /* what its kind made: for a backend that comes with that kind */
 };
+
+/* The rank in the job of a rank of this machine. */
+static inline int ddp_comm_rank_here(const struct ddp_comm_place *place, int node_rank)
+{
+    return place->node * place->node_size + node_rank;
+}
 
 struct ddp_comm_ops {
     const char *name;

@@ -84,9 +84,9 @@ struct invitation {
 static enum ddp_status find(struct ddp_ledger *ledger, struct invitation *invitation, size_t bytes)
 {
     const struct ddp_comm_place *place = ledger->place;
-    if (ledger->rank == 0) {
+    if (place->node_rank == 0) {
         invitation->bytes = bytes;
-        return ddp_heap_reserve(place->job, bytes, ledger->size, &invitation->offset);
+        return ddp_heap_reserve(place->job, bytes, place->node_size, &invitation->offset);
     }
     enum ddp_status status =
         ddp_job_get_node_id(place->job, place->id_slot, invitation, sizeof *invitation,
@@ -99,20 +99,16 @@ static enum ddp_status find(struct ddp_ledger *ledger, struct invitation *invita
 enum ddp_status ddp_ledger_open(struct ddp_ledger *ledger, const struct ddp_comm_place *place,
                                 uint32_t ring, size_t rest_bytes)
 {
-    const int size = ddp_job_node_size(place->job);
     const size_t line = sizeof(struct ddp_ledger_line) + ring * sizeof(struct ddp_ledger_entry);
-    const size_t lines = (size_t)size * line;
+    const size_t lines = (size_t)place->node_size * line;
     const size_t bytes = ddp_align_up(lines + rest_bytes, DDP_PAGE);
     struct invitation invitation = {.offset = 0};
     void *memory;
     ledger->place = place;
-    ledger->rank = ddp_job_node_rank(place->job);
-    ledger->size = size;
-    ledger->first = ddp_job_node(place->job) * size;
     enum ddp_status status = find(ledger, &invitation, bytes);
     if (status == DDP_OK)
         status = ddp_heap_map(place->job, invitation.offset, bytes, invitation.offset,
-                              ledger->rank == 0 ? bytes : 0, &memory);
+                              place->node_rank == 0 ? bytes : 0, &memory);
     if (status != DDP_OK)
         return status;
     ledger->lines = memory;
@@ -120,7 +116,7 @@ enum ddp_status ddp_ledger_open(struct ddp_ledger *ledger, const struct ddp_comm
     ledger->ring = ring;
     ledger->rest = ledger->lines + lines;
     ledger->bytes = bytes;
-    if (ledger->rank == 0)
+    if (place->node_rank == 0)
         return ddp_job_put_node_id(place->job, place->id_slot, &invitation, sizeof invitation);
     return DDP_OK;
 }
@@ -145,7 +141,7 @@ static bool reached(_Atomic uint32_t *word, uint32_t target)
 static void publish(struct ddp_ledger *ledger, _Atomic uint32_t *word, uint32_t value)
 {
     atomic_store(word, value);
-    if (atomic_load(&ddp_ledger_line(ledger, ledger->rank)->sleepers))
+    if (atomic_load(&ddp_ledger_line(ledger, ledger->place->node_rank)->sleepers))
         ddp_futex_wake(word);
 }
 
@@ -177,9 +173,9 @@ uint32_t ddp_ledger_post(struct ddp_ledger *ledger, const struct ddp_comm_call *
 {
     const uint32_t number = ledger->next++;
     const uint64_t words[] = {call->count, pack(call)};
-    struct ddp_ledger_entry *mine = ddp_ledger_entry(ledger, ledger->rank, number);
-    ledger->calls = mix(mix(ledger->calls, words[0]), words[1]);
+    struct ddp_ledger_entry *mine = ddp_ledger_entry(ledger, ledger->place->node_rank, number);
     atomic_store_explicit(&mine->sequence, number, memory_order_relaxed);
+    ledger->calls = mix(mix(ledger->calls, words[0]), words[1]);
     atomic_store_explicit(&mine->words[0], words[0], memory_order_release);
     atomic_store_explicit(&mine->words[1], words[1], memory_order_release);
     mine->offset = offset;
@@ -191,7 +187,7 @@ uint32_t ddp_ledger_post(struct ddp_ledger *ledger, const struct ddp_comm_call *
 
 void ddp_ledger_done(struct ddp_ledger *ledger, uint32_t number)
 {
-    publish(ledger, &ddp_ledger_line(ledger, ledger->rank)->done, number + 1);
+    publish(ledger, &ddp_ledger_line(ledger, ledger->place->node_rank)->done, number + 1);
 }
 
 /* --- comparing --- */
@@ -216,7 +212,8 @@ static enum ddp_status mismatch(const struct ddp_ledger *ledger, int peer, uint3
     ddp_comm_describe(&own, here, sizeof here);
     ddp_comm_describe(&other, there, sizeof there);
     return ddp_fail(DDP_ERR_MISMATCH, "collective %" PRIu32 ": rank %d calls %s, rank %d %s",
-                    number, ledger->first + ledger->rank, here, ledger->first + peer, there);
+                    number, ddp_comm_rank_here(ledger->place, ledger->place->node_rank), here,
+                    ddp_comm_rank_here(ledger->place, peer), there);
 }
 
 /* Compares with a rank that has come to this call. */
@@ -237,9 +234,9 @@ static bool has_called(const struct ddp_ledger *ledger, int rank, uint32_t numbe
 enum ddp_status ddp_ledger_look(const struct ddp_ledger *ledger, uint32_t number, bool *all)
 {
     uint64_t mine[2];
-    const bool known = read_words(ledger, ledger->rank, number, mine);
+    const bool known = read_words(ledger, ledger->place->node_rank, number, mine);
     *all = true;
-    for (int peer = 0; peer < ledger->size; peer++) {
+    for (int peer = 0; peer < ledger->place->node_size; peer++) {
         const bool there = has_called(ledger, peer, number);
         enum ddp_status status = there && known ? compare(ledger, peer, number, mine) : DDP_OK;
         if (status != DDP_OK)
@@ -264,9 +261,10 @@ void ddp_ledger_missing(const struct ddp_ledger *ledger, uint32_t number, char *
     size_t used = 0;
     int count = 0;
     char ranks[100] = "";
-    for (int r = 0; r < ledger->size; r++)
+    for (int r = 0; r < ledger->place->node_size; r++)
         if (!has_called(ledger, r, number) && count++ < 16)
-            used += (size_t)snprintf(ranks + used, sizeof ranks - used, " %d", ledger->first + r);
+            used += (size_t)snprintf(ranks + used, sizeof ranks - used, " %d",
+                                     ddp_comm_rank_here(ledger->place, r));
     if (count == 0)
         snprintf(text, size, "%s", "");
     else
@@ -291,7 +289,7 @@ static enum ddp_status sleep_until(const struct ddp_ledger *ledger, int peer,
             return reached(word, target) ? DDP_OK : DDP_ERR_ABORTED;
         if (ddp_deadline_passed(deadline))
             return ddp_fail(DDP_ERR_TIMEOUT, "waited %d ms for rank %d in a collective",
-                            place->timeout_ms, ledger->first + peer);
+                            place->timeout_ms, ddp_comm_rank_here(place, peer));
         atomic_fetch_add(&line->sleepers, 1);
         const uint32_t value = atomic_load(word);
         if ((int32_t)(value - target) < 0)
@@ -316,7 +314,7 @@ static enum ddp_status wait_until(const struct ddp_ledger *ledger, int peer, _At
     }
     if (!done)
         status = sleep_until(ledger, peer, word, target);
-    ddp_trace_end("wait", begin, "for rank", ledger->first + peer);
+    ddp_trace_end("wait", begin, "for rank", peer);
     return status;
 }
 
@@ -324,7 +322,7 @@ enum ddp_status ddp_ledger_gather(struct ddp_ledger *ledger, uint32_t number,
                                   const struct ddp_comm_call *call)
 {
     const uint64_t mine[] = {call->count, pack(call)};
-    const int rank = ledger->rank, size = ledger->size;
+    const int rank = ledger->place->node_rank, size = ledger->place->node_size;
     for (int i = 1; i < size; i++) {
         const int peer = (rank + i) % size;
         enum ddp_status status =
@@ -352,7 +350,7 @@ enum ddp_status ddp_ledger_vote(struct ddp_ledger *ledger, const struct ddp_comm
     uint32_t number;
     enum ddp_status met =
         ddp_ledger_meet(ledger, call, DDP_LEDGER_NOWHERE, status, sizeof *status, &number);
-    for (int r = 0; met == DDP_OK && r < ledger->size; r++) {
+    for (int r = 0; met == DDP_OK && r < ledger->place->node_size; r++) {
         memcpy(&theirs, ddp_ledger_entry(ledger, r, number)->payload, sizeof theirs);
         *status = theirs < *status ? theirs : *status;
     }
@@ -361,7 +359,7 @@ enum ddp_status ddp_ledger_vote(struct ddp_ledger *ledger, const struct ddp_comm
 
 enum ddp_status ddp_ledger_wait_done(struct ddp_ledger *ledger, uint32_t number)
 {
-    const int rank = ledger->rank, size = ledger->size;
+    const int rank = ledger->place->node_rank, size = ledger->place->node_size;
     enum ddp_status status = DDP_OK;
     for (int i = 1; status == DDP_OK && i < size; i++) {
         const int peer = (rank + i) % size;
@@ -372,7 +370,7 @@ enum ddp_status ddp_ledger_wait_done(struct ddp_ledger *ledger, uint32_t number)
 
 bool ddp_ledger_all_done(const struct ddp_ledger *ledger, uint32_t number)
 {
-    for (int peer = 0; peer < ledger->size; peer++)
+    for (int peer = 0; peer < ledger->place->node_size; peer++)
         if (!reached(&ddp_ledger_line(ledger, peer)->done, number + 1))
             return false;
     return true;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the ranks of a machine call, in a part of the heap that they map, and waiting for each other.
- * Below, ranks are those: a place among them, from 0. Messages have their ranks of the job.
+ * What all ranks of a machine call, in a part of its heap that they map, and waiting for each
+ * other. A rank is named here by its number on the machine, place->node_rank.
  *
  * Every call has a number. A rank announces it in its ring: an entry has the call, the place of the
  * buffer, and a small payload. A rank that waits for the others' entries compares them. If a call
@@ -37,9 +37,7 @@ struct ddp_ledger_line {
 
 struct ddp_ledger {
     const struct ddp_comm_place *place;
-    int rank, size; /* this one's place, and how many there are */
-    int first;      /* the job's rank of the first of them */
-    char *lines;    /* by rank; NULL: not open */
+    char *lines; /* by rank; NULL: not open */
     size_t line_bytes;
     uint32_t ring; /* entries, a power of two: so many calls back can be seen */
     void *rest;    /* the backend's own memory */
@@ -50,8 +48,8 @@ struct ddp_ledger {
     int spins;         /* before a wait sleeps */
 };
 
-/* Rank 0 makes the ledger, and the others find it through the communicator's slot among the
- * machine's ids.
+/* Rank 0 makes the ledger, and the others find it through the communicator's slot of the machine's
+ * ids.
  *   ring        see struct ddp_ledger
  *   rest_bytes  of memory for the backend: ledger->rest */
 enum ddp_status ddp_ledger_open(struct ddp_ledger *ledger, const struct ddp_comm_place *place,

@@ -19,14 +19,15 @@
 
 static bool fits(const ddp_job *job)
 {
-    return ddp_job_world_size(job) <= DDP_REDUCE_MAX && ddp_job_heap_fd(job) >= 0;
+    return ddp_job_node_count(job) == 1 && ddp_job_world_size(job) <= DDP_REDUCE_MAX &&
+           ddp_job_heap_fd(job) >= 0;
 }
 
 /* Everybody shows the processors that it may use; ranks that outnumber them all must not spin. */
 static enum ddp_status choose_spins(struct shm *shm)
 {
     const struct ddp_comm_call call = {.kind = DDP_COMM_CREATE};
-    const int size = shm->place->size;
+    const int size = shm->place->node_size;
     cpu_set_t own, all;
     uint32_t number;
     CPU_ZERO(&own);
@@ -61,7 +62,7 @@ static enum ddp_status create(void **state, const struct ddp_comm_place *place)
         return DDP_ERR_MEMORY;
     shm->place = place;
     enum ddp_status status = ddp_ledger_open(&shm->ledger, place, SHM_RING,
-                                             (size_t)place->size * 2 * SHM_SLOT_BYTES);
+                                             (size_t)place->node_size * 2 * SHM_SLOT_BYTES);
     if (status == DDP_OK)
         status = choose_spins(shm);
     if (status != DDP_OK) {

@@ -122,7 +122,7 @@ bool nccl_registered(const void *state, const void *memory, size_t bytes)
 
 enum ddp_status nccl_ballot_open(struct nccl *nccl)
 {
-    if (ddp_job_node_count(nccl->place->job) == 1)
+    if (nccl->place->node_count == 1)
         return DDP_OK;
     cudaError_t error =
         cudaHostAlloc((void **)&nccl->ballot, sizeof *nccl->ballot, cudaHostAllocDefault);

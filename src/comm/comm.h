@@ -134,8 +134,10 @@ enum ddp_status ddp_comm_reduce_slices_start(ddp_comm *comm, void *buffer, size_
 enum ddp_status ddp_comm_gather_slices(ddp_comm *comm, void *buffer, size_t count, size_t grain,
                                        enum ddp_dtype dtype);
 
-/* One memory that all ranks read and write, zeroed and page-aligned; freed with the communicator.
- * It is not registered: collectives treat it as any other. Collective. */
+/* One memory that all ranks of a machine read and write, zeroed and page-aligned; freed with the
+ * communicator. It is not registered: collectives treat it as any other, and over several machines
+ * ddp_comm_gather_slices() and ddp_comm_broadcast() make the copies of all machines the same: when
+ * they return, this machine's is complete. Collective. */
 bool ddp_comm_has_shared(const ddp_comm *comm);
 enum ddp_status ddp_comm_alloc_shared(ddp_comm *comm, size_t bytes, void **memory);
 

@@ -68,26 +68,6 @@ START_TEST(alone)
 }
 END_TEST
 
-/* As many machines, with as many workers each: the same sums. */
-static const struct {
-    int nodes, workers;
-} shapes[] = {{2, 2}, {4, 1}, {2, 3}, {3, 2}, {2, 1}};
-
-START_TEST(over_nodes)
-{
-    const int nodes = shapes[_i].nodes, workers = shapes[_i].workers;
-    if (!cuda_test_simulated())
-        return; /* NCCL tells machines apart by more than a name */
-    choose_streams(_i);
-    run_nodes(nodes, workers, row_collectives, -1);
-    run_nodes(nodes, workers, row_overlap, -1);
-    run_nodes(nodes, workers, row_slices, -1);
-    choose_streams(_i + 1);
-    run_nodes(nodes, workers, row_returns, -1);
-    run_nodes(nodes, workers, row_bf16, -1);
-}
-END_TEST
-
 /* More than the scratch holds: in pieces. */
 static void large_body(ddp_comm *comm, ddp_job *job)
 {
@@ -242,53 +222,6 @@ START_TEST(mismatch)
 }
 END_TEST
 
-/* Ranks of different machines: found in calls that wait for all. Who finds it first ends the job,
- * before the others may have looked. */
-static void need_ended(const ddp_job *job, enum ddp_status status)
-{
-    NEED(status == DDP_ERR_MISMATCH || status == DDP_ERR_ABORTED);
-    NEED(ddp_job_aborted(job));
-}
-
-static void mismatch_before_body(ddp_comm *comm, ddp_job *job)
-{
-    void *values = ranks_alloc(300 * 4);
-    const enum ddp_dtype dtype = ddp_comm_rank(comm) == 1 ? DDP_I32 : DDP_F32;
-    meet(comm);
-    NEED(ddp_comm_broadcast(comm, values, 100, dtype, 0) == DDP_OK); /* of as many bytes */
-    need_ended(job, ddp_comm_barrier(comm));
-}
-
-static void mismatch_vote_body(ddp_comm *comm, ddp_job *job)
-{
-    void *memory;
-    meet(comm);
-    need_ended(job, ddp_comm_rank(comm) == 0 ? ddp_comm_barrier(comm)
-                                             : ddp_comm_alloc(comm, 4096, &memory));
-}
-
-/* Of two machines the ranks of one differ. */
-static void mismatch_within_body(ddp_comm *comm, ddp_job *job)
-{
-    void *values = ranks_alloc(300 * 4);
-    const size_t count = ddp_comm_rank(comm) == 1 ? 200 : 300;
-    meet(comm);
-    enum ddp_status status = ddp_comm_allreduce(comm, values, count, DDP_F32, DDP_SUM);
-    if (status == DDP_OK)
-        status = settle();
-    need_ended(job, status);
-}
-
-START_TEST(mismatch_of_nodes)
-{
-    if (!cuda_test_simulated())
-        return;
-    run_nodes(2, 1, mismatch_before_body, -1);
-    run_nodes(2, 1, mismatch_vote_body, -1);
-    run_nodes(2, 2, mismatch_within_body, -1);
-}
-END_TEST
-
 /* --- ranks that do not come --- */
 
 static void need_between(int64_t start_ns, int least_ms, int most_ms)
@@ -413,17 +346,6 @@ START_TEST(killed_inside)
 }
 END_TEST
 
-/* On another machine. */
-START_TEST(killed_on_a_node)
-{
-    if (!cuda_test_simulated())
-        return;
-    choose_streams(_i);
-    run_nodes(2, 2, killed_body, 1);
-    run_nodes(3, 1, killed_inside_body, 1);
-}
-END_TEST
-
 static void aborted_body(ddp_comm *comm, ddp_job *job)
 {
     void *values = ranks_alloc(1000);
@@ -442,8 +364,6 @@ static void aborted_body(ddp_comm *comm, ddp_job *job)
 START_TEST(aborted)
 {
     run_ranks(3, aborted_body, -1);
-    if (cuda_test_simulated())
-        run_nodes(3, 1, aborted_body, -1);
 }
 END_TEST
 
@@ -475,10 +395,6 @@ START_TEST(never_comes)
 {
     run_ranks_alone(3, never_comes_body, -1);
     run_ranks_alone(2, no_id_body, -1);
-    if (cuda_test_simulated()) {
-        run_nodes_alone(3, 1, never_comes_body, -1);
-        run_nodes_alone(2, 1, no_id_body, -1);
-    }
 }
 END_TEST
 
@@ -615,19 +531,16 @@ Suite *test_suite(void)
     tcase_add_loop_test(tc, returns, 0, 4);
     tcase_add_test(tc, bf16);
     tcase_add_test(tc, alone);
-    tcase_add_loop_test(tc, over_nodes, 0, sizeof shapes / sizeof shapes[0]);
     tcase_add_test(tc, large);
     tcase_add_loop_test(tc, growing, 0, 2);
     tcase_add_test(tc, fast);
     tcase_add_loop_test(tc, several_communicators, 0, 2);
     tc = test_case(suite, "failures", 60);
     tcase_add_test(tc, mismatch);
-    tcase_add_test(tc, mismatch_of_nodes);
     tcase_add_test(tc, timeouts);
     tcase_add_test(tc, patience);
     tcase_add_loop_test(tc, killed, 0, 2);
     tcase_add_loop_test(tc, killed_inside, 0, 2);
-    tcase_add_loop_test(tc, killed_on_a_node, 0, 2);
     tcase_add_test(tc, aborted);
     tcase_add_loop_test(tc, all_are_watched, 0, 5);
     tcase_add_test(tc, never_comes);

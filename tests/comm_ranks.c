@@ -35,8 +35,8 @@ static void set_number(const char *name, int value)
     setenv(name, text, 1);
 }
 
-/* Workers that share a GPU look like different machines to NCCL, as with ddprun --oversubscribe; and
- * so do those of different nodes, which are one machine here. */
+/* Workers that share a GPU look like different machines to NCCL, as with ddprun --oversubscribe;
+ * and so do those of different nodes, which are one machine here. */
 static void open_device(const struct ddp_board_shape *shape, int rank)
 {
     struct ddp_device_kind found;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the plugin libddp-pmix.so does for a ddprun that Slurm (srun --mpi=pmix), Open MPI or another PMIx server
- * started: it tells all ddpruns of the job where node 0 listens, and the key of the job. A process can be
- * a PMIx client once, so it is opened once and closed when ddprun ends. */
+ * What the plugin libddp-pmix.so does for a ddprun that Slurm (srun --mpi=pmix), Open MPI or
+ * another PMIx server started: it tells all ddpruns of the job where node 0 listens, and the key of
+ * the job. A process can be a PMIx client once, so it is opened once and closed when ddprun ends.
+ */
 #ifndef DDP_LAUNCHER_PMIX_H
 #define DDP_LAUNCHER_PMIX_H
 

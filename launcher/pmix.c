@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The plugin libddp-pmix.so: see pmix.h. PMIx calls back on a thread of its own. */
+ * The plugin libddp-pmix.so: see pmix.h. PMIx calls back on a thread of its own. The plugin has no
+ * part of core: ddprun logs for it. */
 #include "config.h"
 
 #include "launcher/pmix.h"
@@ -8,25 +9,45 @@
 #include "core/log.h"
 #include "core/plugin.h"
 
+#include <errno.h>
+#include <limits.h>
 #include <pmix.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
-#include <time.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 static const char key_name[] = "ddprun.node0";
 
+static struct ddp_plugin_host host;
 static pmix_proc_t self;
 static bool is_open;
 
-/* The one fence of this process. Its end is told on PMIx's thread, perhaps after the deadline. */
-static struct {
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    bool ended;
-    pmix_status_t status;
-} fence = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false, PMIX_SUCCESS};
+/* The one fence of this process. PMIx's thread tells its end, perhaps after the deadline. */
+static int fence_fd = -1; /* an eventfd */
+static _Atomic pmix_status_t fence_status;
+
+static enum ddp_status fail(enum ddp_status status, const char *format, ...) DDP_PRINTF(2, 3);
+
+static enum ddp_status fail(enum ddp_status status, const char *format, ...)
+{
+    char text[512];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    host.log(DDP_LOG_ERROR, text);
+    return status;
+}
+
+static enum ddp_status failed(const char *what, pmix_status_t status)
+{
+    return fail(DDP_ERR_SYSTEM, "PMIx: cannot %s: %s", what, PMIx_Error_string(status));
+}
 
 /* All that these events mean is that nobody looks after this job any more. ddprun ends its workers
  * when it gets SIGTERM, as it does when a scheduler sends that itself. */
@@ -35,10 +56,10 @@ static void aborted(size_t id, pmix_status_t status, const pmix_proc_t *source, 
                     pmix_event_notification_cbfunc_fn_t done, void *data)
 {
     (void)id, (void)source, (void)info, (void)info_count, (void)results, (void)result_count;
-    ddp_log(DDP_LOG_WARNING, "%s",
-            status == PMIX_ERR_LOST_CONNECTION
-                ? "the PMIx server of this node is gone: the scheduler has ended the job"
-                : "the scheduler aborts the job");
+    host.log(DDP_LOG_WARNING,
+             status == PMIX_ERR_LOST_CONNECTION
+                 ? "the PMIx server of this node is gone: the scheduler has ended the job"
+                 : "the scheduler aborts the job");
     kill(getpid(), SIGTERM);
     if (done)
         done(PMIX_EVENT_ACTION_COMPLETE, NULL, 0, NULL, NULL, data);
@@ -47,17 +68,8 @@ static void aborted(size_t id, pmix_status_t status, const pmix_proc_t *source, 
 static void fence_ended(pmix_status_t status, void *data)
 {
     (void)data;
-    pthread_mutex_lock(&fence.lock);
-    fence.ended = true;
-    fence.status = status;
-    pthread_cond_signal(&fence.changed);
-    pthread_mutex_unlock(&fence.lock);
-}
-
-static enum ddp_status failed(const char *what, pmix_status_t status)
-{
-    return ddp_fail(DDP_ERR_SYSTEM, "PMIx: cannot %s: %s; give --master-addr to do without PMIx",
-                    what, PMIx_Error_string(status));
+    fence_status = status;
+    (void)!eventfd_write(fence_fd, 1);
 }
 
 static void leave(void)
@@ -80,6 +92,11 @@ static enum ddp_status join(int *rank, int *size)
     if (status != PMIX_SUCCESS)
         return failed("connect to the server of this node", status);
     is_open = true;
+    fence_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (fence_fd < 0) {
+        leave();
+        return fail(DDP_ERR_SYSTEM, "cannot make an eventfd: %s", strerror(errno));
+    }
     pmix_proc_t job = self;
     pmix_value_t *value;
     job.rank = PMIX_RANK_WILDCARD;
@@ -96,19 +113,24 @@ static enum ddp_status join(int *rank, int *size)
     return DDP_OK;
 }
 
-/* Waits for the fence that has begun. */
-static pmix_status_t fence_wait(double seconds)
+/* Waits for the fence that has begun, or until `interrupt_fd` is readable. */
+static enum ddp_status fence_wait(double seconds, int interrupt_fd)
 {
-    struct timespec deadline;
-    clock_gettime(CLOCK_REALTIME, &deadline);
-    deadline.tv_sec += (time_t)seconds + 1;
-    pthread_mutex_lock(&fence.lock);
-    int error = 0;
-    while (!fence.ended && error == 0)
-        error = pthread_cond_timedwait(&fence.changed, &fence.lock, &deadline);
-    pmix_status_t status = fence.ended ? fence.status : PMIX_ERR_TIMEOUT;
-    pthread_mutex_unlock(&fence.lock);
-    return status;
+    struct pollfd fds[] = {{.fd = fence_fd, .events = POLLIN},
+                           {.fd = interrupt_fd, .events = POLLIN}};
+    const int limit_ms = seconds < INT_MAX / 1000 ? (int)(seconds * 1000) : INT_MAX;
+    while (poll(fds, 2, limit_ms) < 0 && errno == EINTR)
+        continue;
+    if (fds[0].revents && fence_status == PMIX_SUCCESS)
+        return DDP_OK;
+    if (fds[0].revents)
+        return failed("wait for the other nodes", fence_status);
+    if (fds[1].revents)
+        return DDP_ERR_ABORTED;
+    return fail(DDP_ERR_TIMEOUT,
+                "not every node of the job has a ddprun after %g s (--node-timeout): PMIx does not "
+                "say which are missing",
+                seconds);
 }
 
 static enum ddp_status put(const void *data, size_t bytes)
@@ -135,12 +157,12 @@ static enum ddp_status get(void *data, size_t bytes)
         memcpy(data, value->data.bo.bytes, bytes);
     PMIX_VALUE_RELEASE(value);
     if (!fits)
-        return ddp_fail(DDP_ERR_SYSTEM, "PMIx: node 0 runs another version of ddprun: install "
-                                        "the same one on all nodes");
+        return fail(DDP_ERR_MISMATCH, "PMIx: node 0 runs another version of ddprun: install "
+                                      "the same one on all nodes");
     return DDP_OK;
 }
 
-static enum ddp_status share(void *data, size_t bytes, double seconds)
+static enum ddp_status share(void *data, size_t bytes, double seconds, int interrupt_fd)
 {
     static pmix_info_t collect; /* read until the fence has ended */
     static pmix_proc_t job;
@@ -150,26 +172,22 @@ static enum ddp_status share(void *data, size_t bytes, double seconds)
     PMIX_INFO_LOAD(&collect, PMIX_COLLECT_DATA, &yes, PMIX_BOOL);
     job = self;
     job.rank = PMIX_RANK_WILDCARD;
-    pmix_status_t status = PMIx_Fence_nb(&job, 1, &collect, 1, fence_ended, NULL);
-    if (status == PMIX_OPERATION_SUCCEEDED) /* done, and nothing is called */
-        status = PMIX_SUCCESS;
-    else if (status == PMIX_SUCCESS)
-        status = fence_wait(seconds);
-    if (status == PMIX_ERR_TIMEOUT)
-        return ddp_fail(DDP_ERR_SYSTEM,
-                        "PMIx: not every node of the job has a ddprun that is ready after %g s "
-                        "(--node-timeout)",
-                        seconds);
-    if (status != PMIX_SUCCESS)
-        return failed("wait for the other nodes", status);
-    return self.rank == 0 ? DDP_OK : get(data, bytes);
+    pmix_status_t begun = PMIx_Fence_nb(&job, 1, &collect, 1, fence_ended, NULL);
+    if (begun != PMIX_SUCCESS && begun != PMIX_OPERATION_SUCCEEDED)
+        return failed("wait for the other nodes", begun);
+    enum ddp_status status = DDP_OK;
+    if (begun == PMIX_SUCCESS) /* else it has ended, and nothing is called */
+        status = fence_wait(seconds, interrupt_fd);
+    if (status == DDP_OK && self.rank != 0)
+        status = get(data, bytes);
+    return status;
 }
 
 static const struct pmix_ops ops = {.open = join, .share = share, .close = leave};
 
-static void attach(const struct ddp_plugin_host *host)
+static void attach(const struct ddp_plugin_host *lent)
 {
-    ddp_log_set_sink(host->log);
+    host = *lent;
 }
 
 extern DDP_API const struct ddp_plugin ddp_plugin;

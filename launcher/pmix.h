@@ -14,9 +14,12 @@ struct pmix_ops {
      * or its server goes away, this process gets SIGTERM. Outputs: its rank and the job's size. */
     enum ddp_status (*open)(int *rank, int *size);
 
-    /* Gives what rank 0 has in `data` to all ranks of the job, which all call this once. Logs and
-     * returns DDP_ERR_SYSTEM when not all have done so within `seconds`. */
-    enum ddp_status (*share)(void *data, size_t bytes, double seconds);
+    /* Gives what rank 0 has in `data` to all ranks of the job, which all call this once.
+     *   DDP_ERR_TIMEOUT   not all have done so within `seconds`
+     *   DDP_ERR_MISMATCH  rank 0 gave another number of bytes
+     *   DDP_ERR_ABORTED   interrupt_fd (-1: none) became readable; logged nowhere
+     *   DDP_ERR_SYSTEM    the server's error */
+    enum ddp_status (*share)(void *data, size_t bytes, double seconds, int interrupt_fd);
 
     /* Tells the server that this process ends as it should; without open() it does nothing. */
     void (*close)(void);

@@ -36,6 +36,29 @@ static void add(struct environment *added, const char *name, const char *format,
     added->used += (size_t)head + (size_t)tail + 1;
 }
 
+/* Is this a variable that workers do not get? The key of the link is ddprun's. In a job on several
+ * nodes so is what says that this process is a task of a launcher: a second client of PMIx with
+ * the same identity fails, and a ddprun that a worker starts is no node. */
+static bool hidden(const struct launch_plan *plan, const char *variable)
+{
+    static const char *const prefixes[] = {"PMIX_",
+                                           "PMI_",
+                                           "OMPI_",
+                                           "SLURM_STEP_NUM_NODES=",
+                                           "MPI_LOCALNRANKS=",
+                                           "MPI_LOCALRANKID=",
+                                           "PET_NNODES=",
+                                           "PET_NODE_RANK="};
+    if (strncmp(variable, "DDPRUN_KEY=", 11) == 0)
+        return true;
+    if (plan->node_count == 1)
+        return false;
+    for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++)
+        if (strncmp(variable, prefixes[i], strlen(prefixes[i])) == 0)
+            return true;
+    return false;
+}
+
 static bool replaced(const struct environment *added, const char *variable)
 {
     size_t length = strcspn(variable, "=") + 1;
@@ -79,12 +102,28 @@ int environment_device(const struct launch_plan *plan, int rank)
 }
 
 /* NCCL refuses two ranks on one device of one host. With ids of their own they count as hosts,
- * which use sockets: the loopback interface, unless it is set already. */
-static void add_sharing(struct environment *added, int rank)
+ * which use sockets: on one machine the loopback interface, unless it is set already. */
+static void add_sharing(struct environment *added, const struct launch_plan *plan, int rank)
 {
-    add(added, "NCCL_HOSTID", "ddprun-%d", rank);
-    if (!getenv("NCCL_SOCKET_IFNAME"))
+    add(added, "NCCL_HOSTID", "ddprun-%d", plan->first_rank + rank);
+    if (plan->node_count == 1 && !getenv("NCCL_SOCKET_IFNAME"))
         add(added, "NCCL_SOCKET_IFNAME", "lo");
+}
+
+/* Where workers meet. Over several nodes libraries are told the interface of the link: gloo takes
+ * the one that the host's name resolves to, which may be the loopback, and NCCL any. */
+static void add_network(struct environment *added, const struct launch_plan *plan)
+{
+    if (plan->master_port) {
+        add(added, "MASTER_ADDR", "%s", plan->master_addr);
+        add(added, "MASTER_PORT", "%d", plan->master_port);
+    }
+    if (!*plan->interface)
+        return;
+    if (!getenv("GLOO_SOCKET_IFNAME"))
+        add(added, "GLOO_SOCKET_IFNAME", "%s", plan->interface);
+    if (!getenv("NCCL_SOCKET_IFNAME"))
+        add(added, "NCCL_SOCKET_IFNAME", "=%s", plan->interface);
 }
 
 static void add_devices(struct environment *added, const struct launch_plan *plan, int rank)
@@ -92,7 +131,7 @@ static void add_devices(struct environment *added, const struct launch_plan *pla
     char list[4096] = "";
     size_t used = 0;
     if (plan->oversubscribed)
-        add_sharing(added, rank);
+        add_sharing(added, plan, rank);
     if (plan->own_device) {
         add(added, "CUDA_VISIBLE_DEVICES", "%s",
             environment_device_name(plan, environment_device(plan, rank)));
@@ -123,17 +162,16 @@ void environment_collect(struct environment *added, const struct launch_plan *pl
 {
     added->used = added->count = 0;
     added->overflow = false;
-    add(added, "RANK", "%d", rank);
+    add(added, "RANK", "%d", plan->first_rank + rank);
     add(added, "LOCAL_RANK", "%d", plan->own_device ? 0 : rank);
-    add(added, "WORLD_SIZE", "%d", plan->nproc);
+    add(added, "WORLD_SIZE", "%d", plan->job_size);
     add(added, "LOCAL_WORLD_SIZE", "%d", plan->nproc);
-    add(added, "MASTER_ADDR", "%s", plan->settings->master_addr);
-    add(added, "MASTER_PORT", "%d", plan->master_port);
-    add(added, "GROUP_RANK", "0");
-    add(added, "GROUP_WORLD_SIZE", "1");
-    add(added, "ROLE_RANK", "%d", rank);
+    add_network(added, plan);
+    add(added, "GROUP_RANK", "%d", plan->node);
+    add(added, "GROUP_WORLD_SIZE", "%d", plan->node_count);
+    add(added, "ROLE_RANK", "%d", plan->first_rank + rank);
     add(added, "ROLE_NAME", "%s", plan->settings->role);
-    add(added, "ROLE_WORLD_SIZE", "%d", plan->nproc);
+    add(added, "ROLE_WORLD_SIZE", "%d", plan->job_size);
     add(added, "TORCHELASTIC_RESTART_COUNT", "%d", plan->restart);
     add(added, "TORCHELASTIC_MAX_RESTARTS", "%d", (int)plan->settings->max_restarts);
     add(added, "TORCHELASTIC_RUN_ID", "%s", plan->settings->run_id);
@@ -174,7 +212,7 @@ char **launch_plan_environment(const struct launch_plan *plan, int rank, int boa
     char *text = (char *)block + pointers;
     memcpy(text, added.text, added.used);
     for (size_t i = 0; i < inherited; i++)
-        if (!replaced(&added, environ[i]))
+        if (!replaced(&added, environ[i]) && !hidden(plan, environ[i]))
             block[n++] = environ[i];
     for (size_t i = 0; i < added.count; i++)
         block[n++] = text + added.offsets[i];

@@ -225,11 +225,11 @@ static enum ddp_status check_faults(const struct launch_plan *plan, int *exit_co
 {
     const struct settings *s = plan->settings;
     for (int i = 0; i < s->fault_count; i++)
-        if (s->faults[i].rank >= plan->nproc) {
+        if (s->faults[i].rank >= plan->job_size) {
             *exit_code = EXIT_USAGE;
             return ddp_fail(DDP_ERR_INVALID, "--inject %s: there is no rank %d among %d worker%s",
-                            s->fault_texts[i], s->faults[i].rank, plan->nproc,
-                            plan->nproc == 1 ? "" : "s");
+                            s->fault_texts[i], s->faults[i].rank, plan->job_size,
+                            plan->job_size == 1 ? "" : "s");
         }
     return DDP_OK;
 }
@@ -269,8 +269,38 @@ static int free_port(void)
     return port;
 }
 
-enum ddp_status launch_plan_make(struct launch_plan *plan, const struct settings *settings,
+/* The plan's part in the job. On one machine --master-addr is only what workers are told. */
+static enum ddp_status find_part(struct launch_plan *plan, const struct place *place,
                                  int *exit_code)
+{
+    const struct settings *s = plan->settings;
+    const char *address = place->address;
+    plan->node = place->node;
+    plan->node_count = place->node_count;
+    plan->first_rank = plan->node * plan->nproc;
+    plan->job_size = plan->node_count * plan->nproc;
+    *exit_code = EXIT_USAGE;
+    if (plan->job_size > DDP_BOARD_MAX_WORLD)
+        return ddp_fail(DDP_ERR_INVALID,
+                        "%d nodes with %d workers each: a job has at most %d "
+                        "workers",
+                        plan->node_count, plan->nproc, DDP_BOARD_MAX_WORLD);
+    if (plan->node_count > 1 && s->min_nproc)
+        return ddp_fail(DDP_ERR_INVALID,
+                        "--min-nproc %d: all nodes must have as many workers: on "
+                        "several nodes a job cannot go on with fewer",
+                        (int)s->min_nproc);
+    if (plan->node_count == 1)
+        address = s->master_addr ? s->master_addr : s->local_addr ? s->local_addr : "127.0.0.1";
+    if (snprintf(plan->master_addr, sizeof plan->master_addr, "%s", address) >=
+        (int)sizeof plan->master_addr)
+        return ddp_fail(DDP_ERR_INVALID, "--master-addr: must have at most %zu bytes",
+                        sizeof plan->master_addr - 1);
+    return DDP_OK;
+}
+
+enum ddp_status launch_plan_make(struct launch_plan *plan, const struct settings *settings,
+                                 const struct place *place, int *exit_code)
 {
     *plan = (struct launch_plan){.settings = settings, .argv = settings->command};
     *exit_code = EXIT_LAUNCHER;
@@ -280,7 +310,10 @@ enum ddp_status launch_plan_make(struct launch_plan *plan, const struct settings
     if (status == DDP_OK)
         status = count_workers(plan, exit_code);
     if (status == DDP_OK)
+        status = find_part(plan, place, exit_code);
+    if (status == DDP_OK)
         status = check_faults(plan, exit_code);
+    *exit_code = status == DDP_OK ? EXIT_LAUNCHER : *exit_code;
     if (status == DDP_OK)
         status = bind_workers(plan);
     if (status != DDP_OK) {
@@ -293,14 +326,16 @@ enum ddp_status launch_plan_make(struct launch_plan *plan, const struct settings
                 "through sockets",
                 plan->nproc, plan->devices.count, plan->devices.count == 1 ? "" : "s");
     plan->runs_python = plan->python_argv || python_is(plan->program);
-    plan->master_port = settings->master_port ? (int)settings->master_port : free_port();
+    if (plan->node_count == 1)
+        plan->master_port = settings->master_port ? (int)settings->master_port : free_port();
     return DDP_OK;
 }
 
 enum ddp_status launch_plan_next(struct launch_plan *plan, bool changed)
 {
     plan->restart++;
-    if (!plan->settings->master_port)
+    plan->job_size = plan->node_count * plan->nproc;
+    if (plan->node_count == 1 && !plan->settings->master_port)
         plan->master_port = free_port();
     if (!changed)
         return DDP_OK;
@@ -321,6 +356,6 @@ void launch_plan_free(struct launch_plan *plan)
 void launch_plan_report_bindings(const struct launch_plan *plan)
 {
     for (int rank = 0; rank < plan->nproc; rank++)
-        ddp_log(DDP_LOG_INFO, "rank %d: %s", rank,
+        ddp_log(DDP_LOG_INFO, "rank %d: %s", plan->first_rank + rank,
                 rank < plan->bindings.count ? plan->bindings.workers[rank].text : "not bound");
 }

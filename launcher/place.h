@@ -7,8 +7,6 @@
 
 #include "launcher/settings.h"
 
-#include <stdio.h>
-
 enum place_kind {
     PLACE_ALONE,    /* one machine; node 0 of 1 */
     PLACE_OPTIONS,  /* --nnodes and --node-rank, or PET_NNODES and PET_NODE_RANK */
@@ -22,20 +20,19 @@ enum place_kind {
 struct place {
     enum place_kind kind;
     int node, node_count;
-    /* Where node 0 listens for the other ddpruns. "" and 0: the others are told through PMIx. */
+    /* Where node 0 listens for the other ddpruns, by the options or as far as it can be told
+     * without a word from node 0: "" and 0 where only PMIx can tell. */
     char address[PLACE_ADDRESS_SIZE];
     int port;
     /* Node 0 takes the first free one of this many ports, from `port` on: 1 where the user chose
      * it, more where it follows from the number of a Slurm job. */
     int port_count;
-    bool pmix; /* a PMIx server serves this process */
+    bool chosen; /* the user chose the address: node 0 listens there also where PMIx tells it */
+    bool pmix;   /* a PMIx server serves this process: what it tells comes before the address */
 };
 
 /* Finds the place. DDP_ERR_INVALID (logged) where options and environment contradict each other or
  * where something is missing that only the user knows. */
 enum ddp_status place_find(struct place *place, const struct settings *settings);
-
-/* Prints what was found, and from what: --explain-launch. */
-void place_explain(const struct place *place, FILE *out);
 
 #endif

@@ -32,8 +32,8 @@ enum ddp_status exchange_open(struct exchange *exchange, const struct place *pla
             return DDP_OK;
         return ddp_fail(
             DDP_ERR_UNSUPPORTED,
-            "mpirun tells where node 0 is through PMIx only, for which the plugin is "
-            "missing: install the package ddprun-pmix, or give --master-addr and a key");
+            "mpirun tells where node 0 is through PMIx only, and the plugin libddp-pmix "
+            "cannot be loaded: install the package ddprun-pmix, or give --master-addr");
     }
     enum ddp_status status = plugin->pmix->open(&rank, &size);
     if (status != DDP_OK)

@@ -47,8 +47,9 @@ struct launch_plan {
  * master_port and interface. *exit_code [out], on failure: what ddprun returns. */
 enum ddp_status launch_plan_make(struct launch_plan *plan, const struct settings *settings,
                                  const struct place *place, int *exit_code);
-/* Prepares for another start of the job, with plan->nproc workers: on one machine a free port again, if it was
- * our choice, and new bindings if `changed`, the number of workers or what they run on. */
+/* Prepares for another start of the job, with plan->nproc workers: on one machine a free port
+ * again, if it was our choice, and new bindings if `changed`, the number of workers or what they
+ * run on. */
 enum ddp_status launch_plan_next(struct launch_plan *plan, bool changed);
 
 void launch_plan_free(struct launch_plan *plan);

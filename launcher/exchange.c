@@ -48,8 +48,7 @@ enum ddp_status exchange_open(struct exchange *exchange, const struct place *pla
 enum ddp_status exchange_contact(void *exchange, struct link_contact *contact, bool publish)
 {
     struct exchange *self = exchange;
-    if (publish && proof_random(contact->key, sizeof contact->key) != DDP_OK)
-        return DDP_ERR_SYSTEM;
+    (void)publish; /* the rank says it: see check_job() */
     return self->pmix->share(contact, sizeof *contact, self->seconds, self->interrupt_fd);
 }
 

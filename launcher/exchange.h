@@ -21,7 +21,7 @@ struct exchange {
 enum ddp_status exchange_open(struct exchange *exchange, const struct place *place, double seconds,
                               int interrupt_fd);
 
-/* For struct link_setup, with the exchange as the owner. The key in `contact` is made here. */
+/* For struct link_setup, with the exchange as the owner. */
 enum ddp_status exchange_contact(void *exchange, struct link_contact *contact, bool publish);
 
 /* Also of a zeroed struct. */

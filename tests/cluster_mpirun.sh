@@ -16,7 +16,8 @@ if [ -e "$top/.libs/libddp-pmix.so" ]; then
     told "three nodes" 3 1
     open_mpi_expect "exit 7" 7 '' 0:2,1:2 -N 1 "$ddprun" -n 2 sh -c '[ $RANK = 3 ] && exit 7; exec sleep 60'
     [ "$(grep -c 'rank 3 .*exit.* 7' "$work/out")" -eq 2 ] || { fail "mpirun: not the same cause twice"; cat "$work/out"; }
-    open_mpi_expect "SIGKILL" 137 'rank 0 .*SIGKILL' 0:2,1:2 -N 1 "$ddprun" -n 2 sh -c '[ $RANK = 0 ] && kill -9 $$; exec sleep 60'
+    open_mpi_expect "SIGKILL" 137 'rank 0 .*SIGKILL' 0:2,1:2 -N 1 "$ddprun" -n 2 sh -c \
+        '[ $RANK = 0 ] && kill -9 $$; exec sleep 60'
     # A daemon of mpirun's that is killed takes its PMIx server along: nobody looks after that node any more.
     open_mpi 0:2,1:2 -N 1 "$ddprun" -n 1 sh -c ': >"$0.$RANK"; exec sleep 60' "$work/daemon" >"$work/out" 2>&1 &
     until_true test -e "$work/daemon.1" || fail "mpirun: no worker on host 1"

@@ -25,7 +25,8 @@ for mpi in --mpi=none $pmix; do
     # The cause is said on both nodes, and the worker's exit code is srun's.
     expect "srun $mpi, exit 7" 7 '' $srun $mpi -N2 "$ddprun" -n 2 sh -c '[ $RANK = 3 ] && exit 7; exec sleep 60'
     [ "$(grep -c 'rank 3 .*exit.* 7' "$work/out")" -eq 2 ] || { fail "srun $mpi: not the same cause twice"; cat "$work/out"; }
-    expect "srun $mpi, SIGKILL" 137 'rank 0 .*SIGKILL' $srun $mpi -N2 "$ddprun" -n 2 sh -c '[ $RANK = 0 ] && kill -9 $$; exec sleep 60'
+    expect "srun $mpi, SIGKILL" 137 'rank 0 .*SIGKILL' $srun $mpi -N2 "$ddprun" -n 2 sh -c \
+        '[ $RANK = 0 ] && kill -9 $$; exec sleep 60'
 done
 expect "two tasks a node" 2 'ntasks-per-node=1' $login srun -N2 --ntasks-per-node=2 "$ddprun" -n 1 true
 expect "one node" 0 '' $srun -N1 -w "$(host 0)" "$ddprun" -n 2 "$tell"
@@ -102,10 +103,14 @@ rm -rf "$work/log" "$work/kept"
 cat >"$work/batch" <<END
 #!/bin/sh
 steps=1000000
-[ -z "\${SLURM_RESTART_COUNT:-}" ] || { steps=\$(ls "$work/kept" | sed -n 's/^step-0*//p'); steps=\$((steps + 20)); echo \$steps >"$work/steps"; }
+if [ -n "\${SLURM_RESTART_COUNT:-}" ]; then
+    steps=\$((\$(ls "$work/kept" | sed -n 's/^step-0*//p') + 20))
+    echo \$steps >"$work/steps"
+fi
 srun --ntasks-per-node=1 "$ddprun" -n 1 $train --steps \$steps --save "$work/requeued"
 END
-expect "sbatch --requeue" 0 'Submitted' $login sbatch --requeue --exclusive -N2 --open-mode=append -o "$work/batch.out" "$work/batch"
+expect "sbatch --requeue" 0 'Submitted' \
+    $login sbatch --requeue --exclusive -N2 --open-mode=append -o "$work/batch.out" "$work/batch"
 until_true stepping || fail "sbatch --requeue: no step is done: $(cat "$work/batch.out")"
 job=$($login squeue -h -o %i)
 expect "preemption" 0 '' $login srun -p high --exclusive -N4 true

@@ -130,7 +130,7 @@ static enum ddp_status open_launched(struct ddp_job *job, const char *fd_text)
     job->local_rank = job->node_rank = job->rank - first;
     if ((status = read_variable("LOCAL_RANK", 0, DDP_BOARD_MAX_WORLD, &job->local_rank)) != DDP_OK)
         return status;
-    return job->board.shape.workers > 1 ? open_heap(job) : DDP_OK;
+    return job_size > 1 ? open_heap(job) : DDP_OK;
 }
 
 enum ddp_status ddp_job_open(ddp_job **job)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Open MPI's side of bench/cluster, which compiles it with mpicc and starts it with mpirun. */
+#include "config.h"
+
 #include "cluster_loop.h"
 
 #include <mpi.h>

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import statistics
+import subprocess
 import time
 
 from cluster_hosts import Hosts  # beside bench/cluster
@@ -88,10 +89,26 @@ def start(bench):
                 begin = time.monotonic()
                 finish(launch(), log)
                 seconds[name].append(time.monotonic() - begin)
+    seconds.update(slurm_starts(bench, images))
     print("\nstart to end of a job, seconds: least / median")
     for name, many in seconds.items():
-        print(f"  {name:36} {min(many):8.3f} / {statistics.median(many):.3f}")
+        print(f"  {name:40} {min(many):8.3f} / {statistics.median(many):.3f}")
     bench.found["start"] = seconds
+
+
+def slurm_starts(bench, images):
+    """The same under srun; nothing where Slurm is not installed."""
+    command = ["sh", os.path.join(HERE, "cluster_slurm.sh"), str(bench.args.rounds), images]
+    done = subprocess.run(command, cwd=bench.args.build, env={**os.environ, "srcdir": os.path.join(HERE, "..")}, text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    if done.returncode != 0:
+        print(f"left out: srun: {done.stdout.strip()[-300:]}")
+        return {}
+    rows = {}
+    for line in done.stdout.splitlines():
+        name, text = line.rsplit(":", 1)
+        rows.setdefault(name, []).append(float(text))
+    return rows
 
 
 # ---- failures ----

@@ -109,8 +109,9 @@ static _Noreturn void run_child(const struct spawner *spawner, int rank, pid_t p
     atomic_store(&spawner->keeper->table->groups[rank], (int32_t)getpid());
     mark_put(plan->mark);
     bind_child(spawner, rank);
-    if (!become(rank > 0 ? spawner->null_fd : -1, STDIN_FILENO) || !become(out, STDOUT_FILENO) ||
-        !become(error, STDERR_FILENO) || !inherit(spawner->board_fd) || !inherit(spawner->heap_fd))
+    if (!become(plan->first_rank + rank > 0 ? spawner->null_fd : -1, STDIN_FILENO) ||
+        !become(out, STDOUT_FILENO) || !become(error, STDERR_FILENO) ||
+        !inherit(spawner->board_fd) || !inherit(spawner->heap_fd))
         give_up(spawner, rank, SPAWN_PREPARE);
     python_inherit(&plan->python, rank);
     setrlimit(RLIMIT_NOFILE, &spawner->files);

@@ -56,8 +56,9 @@ static enum ddp_status check_alone(void)
             return ddp_fail(
                 DDP_ERR_UNSUPPORTED,
                 "%s=%s says that another launcher started this process, and it gave no board "
-                "(%s): start with ddprun --nproc %s, or unset %s for a world of one",
-                name, text, DDP_BOARD_FD_VARIABLE, text, name);
+                "(%s): let it start one ddprun on each node, which starts the workers there (srun "
+                "--ntasks-per-node=1 ddprun, mpirun -N 1 ddprun), or unset %s for a world of one",
+                name, text, DDP_BOARD_FD_VARIABLE, name);
     }
     enum ddp_status status = read_variable("RANK", 0, INT32_MAX, &rank);
     if (status == DDP_OK && rank != 0)

@@ -85,7 +85,7 @@ enum ddp_status ddp_job_barrier(ddp_job *job, int timeout_ms)
     return DDP_OK;
 }
 
-/* --- ids and addresses: written once, by one rank ---------------------------------------------- */
+/* --- ids and addresses: written once, by one rank ------------------------------------------- */
 
 /* One of them on the board. */
 struct posted {

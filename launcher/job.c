@@ -8,6 +8,7 @@
 #include "core/clock.h"
 #include "core/memory.h"
 #include "launcher/board_table.h"
+#include "launcher/cluster.h"
 #include "launcher/report.h"
 #include "launcher/stacks.h"
 
@@ -54,6 +55,7 @@ void job_request_stop(struct job *job, int signal)
 {
     job->stop_request = signal;
     atomic_store(&job->board.memory->stop_request, 1);
+    cluster_request_stop(job, signal);
 }
 
 void job_end(struct job *job, int signal)

@@ -5,6 +5,7 @@
 
 #include "launcher/link.h"
 
+#include "core/clock.h"
 #include "core/log.h"
 #include "core/memory.h"
 #include "launcher/link_peers.h"
@@ -188,6 +189,11 @@ const struct link_status *link_status(const struct link *link, int node)
     return link->peers[node].has_status ? &link->peers[node].status : NULL;
 }
 
+int64_t link_heard_ns(const struct link *link, int node)
+{
+    return node == link->node ? ddp_clock_ns() : link->peers[node].connection.heard_ns;
+}
+
 int link_node(const struct link *link)
 {
     return link->node;
@@ -245,10 +251,4 @@ void link_close(struct link *link)
         connections_finish(all, link->count, FINISH_MS);
     free(all);
     link_free(link);
-}
-
-int64_t link_heard_ns(const struct link *link, int node)
-{
-    (void)link, (void)node;
-    return 0;
 }

@@ -45,6 +45,7 @@ static const struct rule {
     [LINK_DONE] = STEP,
     [LINK_RESTART] = STEP,
     [LINK_ABORT] = STEP,
+    [LINK_SIGNAL] = STEP,
 };
 
 static const struct rule *rule_of(uint32_t kind)

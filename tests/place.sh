@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: MIT
 # Which node of a job ddprun takes itself for: from its options, and from the variables of srun, mpirun and mpiexec as real ones
 # have set them. Nothing is started and nothing is sent here: --dry-run and --explain-launch say what was found.
+# shellcheck disable=SC2086 # variables and options are lists of words
 . "${srcdir:-.}/tests/cli.inc"
 for name in $(env | sed -n 's/^\(\(SLURM\|OMPI\|PMI\|PMIX\|PET\|MPI\|MASTER\)_[A-Z_]*\)=.*/\1/p') DDPRUN_KEY GLOO_SOCKET_IFNAME \
     NCCL_SOCKET_IFNAME SLURMD_NODENAME; do
@@ -25,7 +26,6 @@ by_hand='--nnodes 2 --node-rank 1 --master-addr n0.test'
 place() {
     name=$1 variables=$2 want=$3
     shift 3
-    # shellcheck disable=SC2086 # words
     expect "$name" 0 '' env $variables "$ddprun" -n 1 "$@" --dry-run true
     got=$(sed -n 's/^rank [0-9]*: .*environment RANK=\([0-9]*\) .* GROUP_RANK=\([0-9]*\) GROUP_WORLD_SIZE=\([0-9]*\) .*/\1,\2\/\3/p' "$work/out")
     [ "$got" = "$want" ] || fail "$name: $got, not $want"
@@ -35,7 +35,6 @@ place() {
 refused() {
     name=$1 variables=$2 pattern=$3
     shift 3
-    # shellcheck disable=SC2086
     expect "$name" 2 "^ddprun: error: $pattern" env $variables "$ddprun" -n 1 "$@" --dry-run true
     [ "$(wc -l <"$work/out")" -eq 1 ] || fail "$name: several lines: $(cat "$work/out")"
 }
@@ -44,7 +43,6 @@ refused() {
 quiet() {
     name=$1 variables=$2
     shift 2
-    # shellcheck disable=SC2086
     expect "$name" 2 '' env $variables "$ddprun" -n 1 "$@" true
     [ ! -s "$work/out" ] || fail "$name: $(cat "$work/out")"
 }
@@ -53,7 +51,6 @@ quiet() {
 explained() {
     name=$1 variables=$2 pattern=$3
     shift 3
-    # shellcheck disable=SC2086
     expect "$name" 0 "$pattern" env $variables "$ddprun" "$@" --explain-launch --insecure-link
 }
 

@@ -185,6 +185,8 @@ void environment_collect(struct environment *added, const struct launch_plan *pl
         add_mark(added, plan->mark);
     add(added, DDP_BOARD_FD_VARIABLE, "%d", board_fd);
     add(added, DDP_HEAP_FD_VARIABLE, "%d", heap_fd);
+    if (plan->bell_fd >= 0)
+        add(added, DDP_BELL_FD_VARIABLE, "%d", plan->bell_fd);
     add_python_stack(added, plan, rank);
     if (!getenv("OMP_NUM_THREADS"))
         add(added, "OMP_NUM_THREADS", "%d", threads_of(plan, rank));
@@ -198,7 +200,8 @@ char **launch_plan_environment(const struct launch_plan *plan, int rank, int boa
     size_t inherited = 0, n = 0;
     environment_collect(&added, plan, rank, board_fd, heap_fd, error_file);
     if (added.overflow) {
-        ddp_log(DDP_LOG_ERROR, "the environment of rank %d has a value that is too long", rank);
+        ddp_log(DDP_LOG_ERROR, "the environment of rank %d has a value that is too long",
+                plan->first_rank + rank);
         return NULL;
     }
     while (environ && environ[inherited])

@@ -254,7 +254,7 @@ static enum ddp_status bind_workers(struct launch_plan *plan)
 }
 
 /* Asks the system for a free port. It is not kept open: not every program sets SO_REUSEADDR. */
-static int free_port(void)
+int launch_plan_free_port(void)
 {
     struct sockaddr_in address = {.sin_family = AF_INET};
     socklen_t length = sizeof address;
@@ -275,6 +275,8 @@ static enum ddp_status find_part(struct launch_plan *plan, const struct place *p
 {
     const struct settings *s = plan->settings;
     const char *address = place->address;
+    plan->place = place;
+    plan->bell_fd = -1;
     plan->node = place->node;
     plan->node_count = place->node_count;
     plan->first_rank = plan->node * plan->nproc;
@@ -327,7 +329,8 @@ enum ddp_status launch_plan_make(struct launch_plan *plan, const struct settings
                 plan->nproc, plan->devices.count, plan->devices.count == 1 ? "" : "s");
     plan->runs_python = plan->python_argv || python_is(plan->program);
     if (plan->node_count == 1)
-        plan->master_port = settings->master_port ? (int)settings->master_port : free_port();
+        plan->master_port =
+            settings->master_port ? (int)settings->master_port : launch_plan_free_port();
     return DDP_OK;
 }
 
@@ -336,7 +339,7 @@ enum ddp_status launch_plan_next(struct launch_plan *plan, bool changed)
     plan->restart++;
     plan->job_size = plan->node_count * plan->nproc;
     if (plan->node_count == 1 && !plan->settings->master_port)
-        plan->master_port = free_port();
+        plan->master_port = launch_plan_free_port();
     if (!changed)
         return DDP_OK;
     bindings_free(&plan->bindings);

@@ -36,6 +36,8 @@ struct launch_plan {
     char master_addr[PLACE_ADDRESS_SIZE]; /* of several nodes: as the link finds it */
     int master_port;                      /* 0: not known before the nodes have met */
     char interface[IF_NAMESIZE];          /* of the link; "": none, or not known yet */
+    const struct place *place;            /* the caller's */
+    int bell_fd;                          /* for the workers; -1: one node, or a mere plan */
 
     bool runs_python;     /* the program is the interpreter */
     struct python python; /* what is arranged for it; nothing in a mere plan */
@@ -53,6 +55,9 @@ enum ddp_status launch_plan_make(struct launch_plan *plan, const struct settings
 enum ddp_status launch_plan_next(struct launch_plan *plan, bool changed);
 
 void launch_plan_free(struct launch_plan *plan);
+
+/* A port that nothing listens on now. */
+int launch_plan_free_port(void);
 
 /* Logs which CPUs each worker gets. */
 void launch_plan_report_bindings(const struct launch_plan *plan);

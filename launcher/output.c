@@ -322,11 +322,12 @@ static void file_tail(const struct output *output, int rank, char text[RELAY_TAI
     close(fd);
 }
 
-void output_tail(struct output *output, int rank, char text[RELAY_TAIL + 1])
+void output_tail(struct output *output, int rank, char text[RELAY_TAIL + 1], bool *in_sight)
 {
     text[0] = 0;
+    *in_sight = false;
     if (output->slots[rank][1] >= 0)
-        relay_tail(output->relay, output->slots[rank][1], 300, text);
+        relay_tail(output->relay, output->slots[rank][1], 300, text, in_sight);
     else if (route_of(output, rank, 1).filed)
         file_tail(output, rank, text);
 }

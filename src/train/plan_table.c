@@ -29,6 +29,8 @@ static struct ddp_train_plan plan_of(const struct ddp_run *run, const struct row
     const bool dp = row->mode == DDP_MODE_DP;
     plan.mode = row->mode;
     plan.world_size = dp ? 1 : row->units;
+    if (plan.world_size % plan.nodes != 0)
+        plan.nodes = 1;
     plan.replicas = dp ? row->units : 1;
     plan.gpu_workers = 1;
     for (int r = 0; r < row->units; r++)

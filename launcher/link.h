@@ -42,6 +42,7 @@ enum link_kind {
     LINK_DONE = 25,      /* struct link_step: the workers of this node have ended without failure */
     LINK_RESTART = 26,   /* struct link_step: next attempt; number: its MASTER_PORT */
     LINK_ABORT = 27,     /* struct link_step, number: the abort word of a node's board */
+    LINK_SIGNAL = 28,    /* struct link_step, number: a signal for all; step: 1: it kills */
 };
 
 /* `attempt` is the number of restarts so far: a message of an earlier attempt may still come. */
@@ -84,6 +85,8 @@ struct link_status {
     int64_t lowest_step, highest_step; /* -1: none yet */
     int64_t idle_ns;                   /* since its progress has changed, by its own clock */
     char phase[DDP_BOARD_NAME];        /* of the worker with the lowest step; ends with 0 */
+    uint32_t accepts_stop;             /* a worker stops after a step when it is asked to */
+    uint32_t spare;
 };
 
 struct link_message {
@@ -161,6 +164,9 @@ void link_set_status(struct link *link, const struct link_status *status);
 /* The last that came from a node: on node 0 of each, elsewhere of node 0; our own of ourselves.
  * NULL: none yet, or not known here. */
 const struct link_status *link_status(const struct link *link, int node);
+
+/* When a node was heard last, by ddp_clock_ns(): where link_status() gives its status. */
+int64_t link_heard_ns(const struct link *link, int node);
 
 int link_node(const struct link *link);
 int link_node_count(const struct link *link);

@@ -5,6 +5,8 @@
 
 #include "tests/comm_ranks.h"
 
+#include "core/clock.h"
+#include "core/futex.h"
 #include "core/log.h"
 #include "job/board.h"
 #include "kernels/reduce.h"
@@ -52,15 +54,22 @@ enum ddp_status ranks_join(ddp_comm **comm, ddp_job *job)
                        : ddp_comm_create(comm, job, NULL);
 }
 
-static void child(int rank, int size, int board_fd, int heap_fd, ranks_body *run)
+/* What a launcher has: one machine's board. */
+struct machine {
+    struct ddp_board board;
+    int board_fd, heap_fd;
+};
+
+static void child(int rank, const struct machine *on, ranks_body *run)
 {
+    const int size = ddp_board_job_size(&on->board);
     ddp_job *job;
     ddp_comm *comm = NULL;
     set_number("RANK", rank);
-    set_number("LOCAL_RANK", rank);
+    set_number("LOCAL_RANK", rank - ddp_board_first_rank(&on->board));
     set_number("WORLD_SIZE", size);
-    set_number(DDP_BOARD_FD_VARIABLE, board_fd);
-    set_number(DDP_HEAP_FD_VARIABLE, heap_fd);
+    set_number(DDP_BOARD_FD_VARIABLE, on->board_fd);
+    set_number(DDP_HEAP_FD_VARIABLE, on->heap_fd);
     ddp_log_set_rank(rank);
     if (ranks_prepare)
         ranks_prepare(rank);
@@ -76,27 +85,79 @@ static void child(int rank, int size, int board_fd, int heap_fd, ranks_body *run
     _exit(0);
 }
 
-void run_ranks(int size, ranks_body *body, int dies)
+static void machine_make(struct machine *machine, const struct ddp_board_shape *shape)
 {
-    struct ddp_board board;
-    int board_fd, heap_fd;
+    ck_assert_int_eq(ddp_board_create(&machine->board, &machine->board_fd, shape, 1), DDP_OK);
+    ck_assert_int_eq(ddp_board_create_heap(&machine->board, &machine->heap_fd), DDP_OK);
+}
+
+static void machine_end(struct machine *machine)
+{
+    ddp_board_unmap(&machine->board);
+    close(machine->board_fd);
+    close(machine->heap_fd);
+}
+
+/* What the launchers of a job do for its ranks: the addresses that a board has go to the others. */
+static void pump(const struct machine *machines)
+{
+    const int nodes = machines->board.shape.nodes;
+    for (int r = 0; nodes > 1 && r < ddp_board_job_size(&machines->board); r++) {
+        const struct ddp_board *home = &machines[r / machines->board.shape.workers].board;
+        const struct ddp_board_address *from = ddp_board_address(home, r);
+        for (int n = 0; n < nodes; n++) {
+            struct ddp_board_address *to = ddp_board_address(&machines[n].board, r);
+            if (to == from || atomic_load(&from->state) != 2 || atomic_load(&to->state) == 2)
+                continue;
+            memcpy(to->data, from->data, sizeof to->data);
+            atomic_store(&to->bytes, atomic_load(&from->bytes));
+            atomic_store(&to->state, 2);
+            ddp_futex_wake(&to->state);
+        }
+    }
+}
+
+static void abort_all(const struct machine *machines)
+{
+    for (int n = 0; n < machines->board.shape.nodes; n++) {
+        struct ddp_board board = machines[n].board;
+        ddp_board_abort(&board, DDP_ABORT_BY_LAUNCHER);
+    }
+}
+
+int ranks_abort_after_ms;
+
+void run_nodes(int nodes, int per_node, ranks_body *body, int dies)
+{
+    const int size = nodes * per_node;
+    struct machine machines[16];
     pid_t pids[64];
-    ck_assert_int_eq(ddp_board_create(&board, &board_fd, &(struct ddp_board_shape){size, 0, 1}, 1),
-                     DDP_OK);
-    ck_assert_int_eq(ddp_board_create_heap(&board, &heap_fd), DDP_OK);
+    ck_assert(nodes <= 16 && size <= 64);
+    for (int n = 0; n < nodes; n++)
+        machine_make(&machines[n], &(struct ddp_board_shape){per_node, n, nodes});
     for (int r = 0; r < size; r++) {
         pids[r] = fork();
         ck_assert_int_ge(pids[r], 0);
         if (pids[r] == 0)
-            child(r, size, board_fd, heap_fd, body);
+            child(r, &machines[r / per_node], body);
     }
     int bad = 0;
-    for (int left = size; left > 0; left--) {
+    const int64_t begin = ddp_clock_ns();
+    for (int left = size; left > 0;) {
         int code;
-        pid_t pid = wait(&code);
+        pid_t pid = waitpid(-1, &code, nodes > 1 ? WNOHANG : 0);
+        const int64_t ms = (ddp_clock_ns() - begin) / 1000000;
+        pump(machines);
+        if (ranks_abort_after_ms > 0 && ms >= ranks_abort_after_ms)
+            abort_all(machines);
+        if (pid <= 0) {
+            usleep(200);
+            continue;
+        }
+        left--;
         bool expected = dies >= 0 && pid == pids[dies];
         if (code != 0)
-            ddp_board_abort(&board, DDP_ABORT_BY_LAUNCHER);
+            abort_all(machines);
         if (code != 0 && !expected) {
             bad++;
             fprintf(stderr, "process %d ended with %s %d\n", (int)pid,
@@ -104,17 +165,26 @@ void run_ranks(int size, ranks_body *body, int dies)
                     WIFSIGNALED(code) ? WTERMSIG(code) : WEXITSTATUS(code));
         }
     }
-    ddp_board_unmap(&board);
-    close(board_fd);
-    close(heap_fd);
+    for (int n = 0; n < nodes; n++)
+        machine_end(&machines[n]);
     ck_assert_int_eq(bad, 0);
+}
+
+void run_ranks(int size, ranks_body *body, int dies)
+{
+    run_nodes(1, size, body, dies);
+}
+
+void run_nodes_alone(int nodes, int workers, ranks_body *body, int dies)
+{
+    without_comm = true;
+    run_nodes(nodes, workers, body, dies);
+    without_comm = false;
 }
 
 void run_ranks_alone(int size, ranks_body *body, int dies)
 {
-    without_comm = true;
-    run_ranks(size, body, dies);
-    without_comm = false;
+    run_nodes_alone(1, size, body, dies);
 }
 
 /* --- memory --- */

@@ -109,7 +109,7 @@ static void write_ranks(const struct ddp_board *board, FILE *out)
     fputs(titles, pieces);
     for (int rank = 0; rank < board->shape.workers; rank++) {
         ddp_board_read(board, rank, &view);
-        write_cells(&view, rank, pieces);
+        write_cells(&view, ddp_board_first_rank(board) + rank, pieces);
     }
     if (fclose(pieces) == 0 && cells)
         write_aligned(cells, out);
@@ -130,7 +130,8 @@ static int list_ranks(const struct ddp_board *board, uint64_t furthest,
         if (!wanted(&view, furthest))
             continue;
         if (count++ < 16)
-            used += (size_t)snprintf(numbers + used, sizeof numbers - used, " %d", rank);
+            used += (size_t)snprintf(numbers + used, sizeof numbers - used, " %d",
+                                     ddp_board_first_rank(board) + rank);
     }
     snprintf(text, size, "rank%s%s%s", count == 1 ? "" : "s", numbers, count > 16 ? " ..." : "");
     return count;
@@ -220,8 +221,8 @@ void board_table_stragglers(const struct ddp_board *board)
     uint64_t timed = 0;
     for (int rank = 0; rank < board->shape.workers; rank++) {
         ddp_board_read(board, rank, &view);
-        ddp_log(DDP_LOG_INFO, "rank %d: %" PRIu64 " collective operations, %.3f s in them", rank,
-                view.timed, (double)view.wait_ns / 1e9);
+        ddp_log(DDP_LOG_INFO, "rank %d: %" PRIu64 " collective operations, %.3f s in them",
+                ddp_board_first_rank(board) + rank, view.timed, (double)view.wait_ns / 1e9);
         if (view.wait_ns < least) {
             least = view.wait_ns;
             latest = rank;

@@ -4,8 +4,10 @@
 #include "config.h"
 
 #include "core/log.h"
+#include "launcher/explain.h"
 #include "launcher/keeper.h"
 #include "launcher/launch_plan.h"
+#include "launcher/place.h"
 #include "launcher/settings.h"
 #include "launcher/status.h"
 #include "launcher/supervise.h"
@@ -49,9 +51,20 @@ static void print_version(FILE *out)
     fprintf(out, "ddprun %s\n", ddp_version());
 }
 
+static int explain(const struct settings *settings)
+{
+    struct place place;
+    explain_variables(stdout);
+    const enum ddp_status status = place_find(&place, settings);
+    if (status == DDP_OK)
+        explain_place(&place, settings, stdout);
+    return end_printing(status == DDP_OK ? EXIT_SUCCESS : EXIT_USAGE);
+}
+
 int main(int argc, char **argv)
 {
     struct settings settings;
+    struct place place;
     struct launch_plan plan;
     int exit_code = EXIT_LAUNCHER;
     open_standard_files();
@@ -65,7 +78,11 @@ int main(int argc, char **argv)
         return print(settings_help);
     if (settings.version)
         return print(print_version);
-    if (launch_plan_make(&plan, &settings, &exit_code) != DDP_OK)
+    if (settings.explain_launch)
+        return explain(&settings);
+    if (place_find(&place, &settings) != DDP_OK)
+        return EXIT_USAGE;
+    if (launch_plan_make(&plan, &settings, &place, &exit_code) != DDP_OK)
         return exit_code;
     if (settings.dry_run) {
         launch_plan_print(&plan, stdout);

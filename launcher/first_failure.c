@@ -7,16 +7,33 @@
 
 #include "core/clock.h"
 #include "core/log.h"
+#include "launcher/cluster.h"
+#include "launcher/error_file.h"
 #include "launcher/limits.h"
 #include "launcher/report.h"
 
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 
 /* How long to wait for the rank that failed first when only its victims (exit code of
  * DDP_ERR_ABORTED) are seen. */
 #define CULPRIT_WAIT_SECONDS 0.5
+
+/* To the other nodes, if there are any. */
+static bool report_start(struct job *job, const struct spawn_error *error, const char *text)
+{
+    char lines[1024];
+    snprintf(lines, sizeof lines, "%s: %s; ending all nodes",
+             cluster_node_name(job, job->plan->node), text);
+    const struct cluster_failure failure = {.how = CERTAIN,
+                                            .local = error->rank,
+                                            .exit_code = spawn_error_exit_code(error),
+                                            .text = lines,
+                                            .shown = SIZE_MAX};
+    return cluster_fail(job, &failure);
+}
 
 void first_failure_at_start(struct job *job)
 {
@@ -27,9 +44,13 @@ void first_failure_at_start(struct job *job)
         if (job->decided && !starts)
             continue;
         spawn_error_text(&error, job->plan, text, sizeof text);
-        ddp_log(starts ? DDP_LOG_WARNING : DDP_LOG_ERROR, "%s", text);
-        if (starts)
+        if (starts) {
+            ddp_log(DDP_LOG_WARNING, "%s", text);
             continue;
+        }
+        if (report_start(job, &error, text))
+            continue;
+        ddp_log(DDP_LOG_ERROR, "%s", text);
         job_decide(job, spawn_error_exit_code(&error));
         job_end(job, SIGTERM);
     }
@@ -40,14 +61,6 @@ static bool exited_with(int wait_status, enum ddp_status status)
     return WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == ddp_status_exit_code(status);
 }
 
-enum suspicion {
-    VICTIM,    /* gave up because another rank had failed */
-    PREEMPTED, /* stopped on request, as the others will */
-    EXITED,
-    SIGNALED,
-    ABORTED, /* took the job down itself */
-};
-
 static enum suspicion suspicion(const struct job *job, int rank)
 {
     int status = job->workers[rank].wait_status;
@@ -55,7 +68,7 @@ static enum suspicion suspicion(const struct job *job, int rank)
         return VICTIM;
     if (exited_with(status, DDP_ERR_PREEMPTED))
         return PREEMPTED;
-    if (atomic_load(&job->board.memory->abort_word) == (uint32_t)rank + 1)
+    if (atomic_load(&job->board.memory->abort_word) == (uint32_t)(job->plan->first_rank + rank) + 1)
         return ABORTED;
     return WIFSIGNALED(status) ? SIGNALED : EXITED;
 }
@@ -112,7 +125,7 @@ static double alike_seconds(const struct job *job)
     return part < 0.1 ? 0.1 : part > CULPRIT_WAIT_SECONDS ? CULPRIT_WAIT_SECONDS : part;
 }
 
-static void name_failed(struct job *job, int rank)
+static void report(struct job *job, int rank)
 {
     const struct worker *worker = &job->workers[rank];
     const struct report_end end = {
@@ -122,13 +135,110 @@ static void name_failed(struct job *job, int rank)
         .peak_kib = worker->peak_kib,
         .no_memory = memory_kills() > job->kills_at_start,
         .left = job->running,
-        .alike = failed_alike(job, rank) ? job->plan->nproc : 0,
+        .alike = failed_alike(job, rank) && !job->cluster ? job->plan->nproc : 0,
+        .node = cluster_node_name(job, job->plan->node),
     };
-    if (end.alike)
+    report_failure(&job->board, &end);
+}
+
+static void name_failed(struct job *job, int rank)
+{
+    if (failed_alike(job, rank))
         output_failed_alike(&job->output);
     if (!is_refusal(job, rank))
-        report_failure(&job->board, &end);
+        report(job, rank);
     job->failed_rank = rank;
+}
+
+/* Shows what the worker itself gave as the reason, and its last words; returns whether these are in
+ * sight. */
+static bool show_words(struct job *job, int rank, bool always)
+{
+    char text[RELAY_TAIL + 1];
+    struct error_text reason;
+    bool in_sight;
+    const int named = job->plan->first_rank + rank;
+    output_tail(&job->output, rank, text, &in_sight);
+    if (in_sight && !always)
+        text[0] = 0;
+    char *path = output_error_file(&job->output, rank);
+    if (path && error_file_read(path, &reason)) {
+        /* Python writes the same stack to standard error. */
+        if (output_shows_errors(&job->output, rank) || strstr(text, reason.message))
+            reason.stack[0] = 0;
+        report_reason(named, reason.message, reason.stack);
+    }
+    free(path);
+    report_last_words(named, text);
+    return in_sight;
+}
+
+void first_failure_last_words(struct job *job, int rank)
+{
+    show_words(job, rank, false);
+}
+
+static size_t count_lines(const char *text)
+{
+    size_t lines = 0;
+    for (; (text = strchr(text, '\n')); text++)
+        lines++;
+    return lines;
+}
+
+/* A refusal is not tried again, and a worker that the request to stop has killed did not fail. */
+static bool is_restartable(const struct job *job, int rank, enum suspicion how)
+{
+    const int status = job->workers[rank].wait_status;
+    const bool asked = WIFSIGNALED(status) && WTERMSIG(status) == job->stop_request;
+    return how != PREEMPTED && !asked &&
+           !(is_refusal(job, rank) &&
+             (exited_with(status, DDP_ERR_INVALID) || exited_with(status, DDP_ERR_UNSUPPORTED)));
+}
+
+/* Reports the failure of a worker to all nodes. What it wrote last is in sight here at most. */
+static void report_to_nodes(struct job *job, int rank, enum suspicion how)
+{
+    char *text = NULL;
+    size_t size, shown = SIZE_MAX;
+    FILE *out = open_memstream(&text, &size);
+    if (out) {
+        report_collect(out);
+        report(job, rank);
+        fflush(out);
+        shown = count_lines(text);
+        if (!show_words(job, rank, true))
+            shown = SIZE_MAX;
+        report_collect(NULL);
+        if (fclose(out) != 0)
+            text = NULL;
+    }
+    const struct cluster_failure failure = {.how = how,
+                                            .local = rank,
+                                            .exit_code =
+                                                report_exit_code(job->workers[rank].wait_status),
+                                            .restartable = is_restartable(job, rank, how),
+                                            .disk_full = disk_is_full(job, rank),
+                                            .refused = is_refusal(job, rank),
+                                            .text = text && how != PREEMPTED ? text : "",
+                                            .shown = shown};
+    cluster_fail(job, &failure);
+    free(text);
+}
+
+/* Over several nodes node 0 decides. That a node's workers have all stopped on request is no
+ * failure. */
+static void wait_for_verdict(struct job *job, int rank, enum suspicion how)
+{
+    job_decide(job, report_exit_code(job->workers[rank].wait_status));
+    if (failed_alike(job, rank))
+        output_failed_alike(&job->output);
+    if (!cluster_has_reported(job, how) && (how != PREEMPTED || job->running > 0))
+        report_to_nodes(job, rank, how);
+    if (job->state >= ENDING) /* by the verdict, which was there at once */
+        return;
+    job->state = DOUBTING;
+    job->deadline_ns = INT64_MAX;
 }
 
 void first_failure_decide(struct job *job, bool final)
@@ -142,6 +252,10 @@ void first_failure_decide(struct job *job, bool final)
         job_decide(job, report_exit_code(status));
         if (how != PREEMPTED) /* the others may hold back the signal that has ended this one */
             ddp_board_abort(&job->board, DDP_ABORT_BY_LAUNCHER);
+        return;
+    }
+    if (job->cluster && (how > PREEMPTED || final || job->running == 0)) {
+        wait_for_verdict(job, rank, how);
         return;
     }
     if (how <= PREEMPTED && job->running > 0 && !final) {
@@ -159,11 +273,7 @@ void first_failure_decide(struct job *job, bool final)
         return;
     }
     job_decide(job, report_exit_code(status));
-    /* A worker that the request to stop has killed did not fail. */
-    const bool asked = WIFSIGNALED(status) && WTERMSIG(status) == job->stop_request;
-    job->restartable = how != PREEMPTED && !asked &&
-                       !(is_refusal(job, rank) && (exited_with(status, DDP_ERR_INVALID) ||
-                                                   exited_with(status, DDP_ERR_UNSUPPORTED)));
+    job->restartable = is_restartable(job, rank, how);
     if (how != PREEMPTED)
         name_failed(job, rank);
     job->disk_full = disk_is_full(job, rank);

@@ -11,6 +11,9 @@
  * fail in the same way. */
 void first_failure_at_start(struct job *job);
 
+/* Shows what a worker wrote last, unless it is in sight, and the reason that it left. */
+void first_failure_last_words(struct job *job, int rank);
+
 /* Ends the job because of the first suspect. `final`: no other suspect can appear. */
 void first_failure_decide(struct job *job, bool final);
 

@@ -8,6 +8,7 @@
 #include "core/clock.h"
 #include "core/memory.h"
 #include "launcher/board_table.h"
+#include "launcher/cluster.h"
 #include "launcher/report.h"
 #include "launcher/stacks.h"
 
@@ -54,6 +55,7 @@ void job_request_stop(struct job *job, int signal)
 {
     job->stop_request = signal;
     atomic_store(&job->board.memory->stop_request, 1);
+    cluster_request_stop(job, signal);
 }
 
 void job_end(struct job *job, int signal)
@@ -73,6 +75,7 @@ static void log_stacks(const struct job *job)
     FILE *out = sources ? open_memstream(&text, &size) : NULL;
     for (int rank = 0; out && rank < count; rank++)
         sources[rank] = (struct stack_source){
+            .rank = job->plan->first_rank + rank,
             .pid = job->workers[rank].running ? job->workers[rank].pid : 0,
             .fd = python_stack_fd(&job->plan->python, rank),
         };

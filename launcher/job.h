@@ -47,8 +47,11 @@ struct activity {
     int64_t looked_ns;
 };
 
+struct cluster;
+
 struct job {
     struct launch_plan *plan;
+    struct cluster *cluster; /* NULL: one node */
     struct ddp_board board;
     int board_fd;
     int heap_fd;
@@ -77,7 +80,7 @@ struct job {
     bool restartable; /* it failed in a way that may not come again */
     bool disk_full;   /* it failed for that, and would again */
     int exit_code;
-    int failed_rank; /* the one that was named, or -1 */
+    int failed_rank; /* the one that was named, or -1: on this machine; of the job over nodes */
     int exited_rank; /* the one that exited first, while others may do the same; or -1 */
     struct failures failures;
     long long kills_at_start; /* by the out-of-memory killer */

@@ -7,13 +7,11 @@
 
 #include "core/log.h"
 #include "core/memory.h"
-#include "core/text.h"
 #include "job/board.h"
 #include "launcher/limits.h"
 
 #include <errno.h>
 #include <netinet/in.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -227,11 +225,11 @@ static enum ddp_status check_faults(const struct launch_plan *plan, int *exit_co
 {
     const struct settings *s = plan->settings;
     for (int i = 0; i < s->fault_count; i++)
-        if (s->faults[i].rank >= plan->nproc) {
+        if (s->faults[i].rank >= plan->job_size) {
             *exit_code = EXIT_USAGE;
             return ddp_fail(DDP_ERR_INVALID, "--inject %s: there is no rank %d among %d worker%s",
-                            s->fault_texts[i], s->faults[i].rank, plan->nproc,
-                            plan->nproc == 1 ? "" : "s");
+                            s->fault_texts[i], s->faults[i].rank, plan->job_size,
+                            plan->job_size == 1 ? "" : "s");
         }
     return DDP_OK;
 }
@@ -256,7 +254,7 @@ static enum ddp_status bind_workers(struct launch_plan *plan)
 }
 
 /* Asks the system for a free port. It is not kept open: not every program sets SO_REUSEADDR. */
-static int free_port(void)
+int launch_plan_free_port(void)
 {
     struct sockaddr_in address = {.sin_family = AF_INET};
     socklen_t length = sizeof address;
@@ -271,8 +269,40 @@ static int free_port(void)
     return port;
 }
 
-enum ddp_status launch_plan_make(struct launch_plan *plan, const struct settings *settings,
+/* The plan's part in the job. On one machine --master-addr is only what workers are told. */
+static enum ddp_status find_part(struct launch_plan *plan, const struct place *place,
                                  int *exit_code)
+{
+    const struct settings *s = plan->settings;
+    const char *address = place->address;
+    plan->place = place;
+    plan->bell_fd = -1;
+    plan->node = place->node;
+    plan->node_count = place->node_count;
+    plan->first_rank = plan->node * plan->nproc;
+    plan->job_size = plan->node_count * plan->nproc;
+    *exit_code = EXIT_USAGE;
+    if (plan->job_size > DDP_BOARD_MAX_WORLD)
+        return ddp_fail(DDP_ERR_INVALID,
+                        "%d nodes with %d workers each: a job has at most %d "
+                        "workers",
+                        plan->node_count, plan->nproc, DDP_BOARD_MAX_WORLD);
+    if (plan->node_count > 1 && s->min_nproc)
+        return ddp_fail(DDP_ERR_INVALID,
+                        "--min-nproc %d: all nodes must have as many workers: on "
+                        "several nodes a job cannot go on with fewer",
+                        (int)s->min_nproc);
+    if (plan->node_count == 1)
+        address = s->master_addr ? s->master_addr : s->local_addr ? s->local_addr : "127.0.0.1";
+    if (snprintf(plan->master_addr, sizeof plan->master_addr, "%s", address) >=
+        (int)sizeof plan->master_addr)
+        return ddp_fail(DDP_ERR_INVALID, "--master-addr: must have at most %zu bytes",
+                        sizeof plan->master_addr - 1);
+    return DDP_OK;
+}
+
+enum ddp_status launch_plan_make(struct launch_plan *plan, const struct settings *settings,
+                                 const struct place *place, int *exit_code)
 {
     *plan = (struct launch_plan){.settings = settings, .argv = settings->command};
     *exit_code = EXIT_LAUNCHER;
@@ -282,7 +312,10 @@ enum ddp_status launch_plan_make(struct launch_plan *plan, const struct settings
     if (status == DDP_OK)
         status = count_workers(plan, exit_code);
     if (status == DDP_OK)
+        status = find_part(plan, place, exit_code);
+    if (status == DDP_OK)
         status = check_faults(plan, exit_code);
+    *exit_code = status == DDP_OK ? EXIT_LAUNCHER : *exit_code;
     if (status == DDP_OK)
         status = bind_workers(plan);
     if (status != DDP_OK) {
@@ -295,15 +328,18 @@ enum ddp_status launch_plan_make(struct launch_plan *plan, const struct settings
                 "through sockets",
                 plan->nproc, plan->devices.count, plan->devices.count == 1 ? "" : "s");
     plan->runs_python = plan->python_argv || python_is(plan->program);
-    plan->master_port = settings->master_port ? (int)settings->master_port : free_port();
+    if (plan->node_count == 1)
+        plan->master_port =
+            settings->master_port ? (int)settings->master_port : launch_plan_free_port();
     return DDP_OK;
 }
 
 enum ddp_status launch_plan_next(struct launch_plan *plan, bool changed)
 {
     plan->restart++;
-    if (!plan->settings->master_port)
-        plan->master_port = free_port();
+    plan->job_size = plan->node_count * plan->nproc;
+    if (plan->node_count == 1 && !plan->settings->master_port)
+        plan->master_port = launch_plan_free_port();
     if (!changed)
         return DDP_OK;
     bindings_free(&plan->bindings);
@@ -320,249 +356,9 @@ void launch_plan_free(struct launch_plan *plan)
     plan->python_argv = NULL;
 }
 
-/* --- environment ----------------------------------------------------------------------------- */
-
-#define MAX_ADDED 40
-
-/* The variables that ddprun adds: collected in one text buffer. */
-struct added {
-    char text[8192];
-    size_t used;
-    size_t offsets[MAX_ADDED];
-    size_t count;
-    bool overflow;
-};
-
-static void add(struct added *added, const char *name, const char *format, ...) DDP_PRINTF(3, 4);
-
-static void add(struct added *added, const char *name, const char *format, ...)
-{
-    size_t left = sizeof added->text - added->used;
-    char *at = added->text + added->used;
-    int head = snprintf(at, left, "%s=", name);
-    va_list args;
-    va_start(args, format);
-    int tail = head < 0 || (size_t)head >= left
-                   ? -1
-                   : vsnprintf(at + head, left - (size_t)head, format, args);
-    va_end(args);
-    if (tail < 0 || (size_t)head + (size_t)tail >= left || added->count == MAX_ADDED) {
-        added->overflow = true;
-        return;
-    }
-    added->offsets[added->count++] = added->used;
-    added->used += (size_t)head + (size_t)tail + 1;
-}
-
-static bool replaced(const struct added *added, const char *variable)
-{
-    size_t length = strcspn(variable, "=") + 1;
-    for (size_t i = 0; i < added->count; i++)
-        if (strncmp(added->text + added->offsets[i], variable, length) == 0)
-            return true;
-    return false;
-}
-
-/* A job in a job has the marks of both: it ends with each. */
-static void add_mark(struct added *added, const char *mark)
-{
-    const char *outer = getenv(MARK_VARIABLE);
-    bool nested = outer && *outer && strlen(outer) < 1024;
-    add(added, MARK_VARIABLE, "%s%s%s", nested ? outer : "", nested ? "/" : "", mark);
-}
-
-/* Threads that a worker's share of the CPUs can keep busy. */
-static int threads_of(const struct launch_plan *plan, int rank)
-{
-    int threads = plan->cores / plan->nproc;
-    if (rank < plan->bindings.count) {
-        const struct binding *binding = &plan->bindings.workers[rank];
-        threads = binding->cpus / binding->sharers;
-        if (plan->quota && threads > plan->quota / plan->nproc)
-            threads = plan->quota / plan->nproc;
-    }
-    return threads > 1 ? threads : 1;
-}
-
-/* What a device is called in CUDA_VISIBLE_DEVICES: as the user wrote it, unless a device is lost:
- * then an index may mean another one. */
-static const char *device_name(const struct launch_plan *plan, int index)
-{
-    const struct device *device = &plan->devices.list[index];
-    return plan->fewer_devices && device->uuid[0] ? device->uuid : device->token;
-}
-
-/* The device of a worker; there are some. */
-static int device_of(const struct launch_plan *plan, int rank)
-{
-    return plan->oversubscribed ? rank % plan->devices.count : rank;
-}
-
-/* NCCL refuses two ranks on one device of one host. With ids of their own they count as hosts,
- * which use sockets: the loopback interface, unless it is set already. */
-static void add_sharing(struct added *added, int rank)
-{
-    add(added, "NCCL_HOSTID", "ddprun-%d", rank);
-    if (!getenv("NCCL_SOCKET_IFNAME"))
-        add(added, "NCCL_SOCKET_IFNAME", "lo");
-}
-
-static void add_devices(struct added *added, const struct launch_plan *plan, int rank)
-{
-    char list[4096] = "";
-    size_t used = 0;
-    if (plan->oversubscribed)
-        add_sharing(added, rank);
-    if (plan->own_device) {
-        add(added, "CUDA_VISIBLE_DEVICES", "%s", device_name(plan, device_of(plan, rank)));
-        return;
-    }
-    if (!plan->fewer_devices)
-        return;
-    for (int i = 0; i < plan->devices.count && used < sizeof list; i++)
-        used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i ? "," : "",
-                                 device_name(plan, i));
-    if (used >= sizeof list)
-        added->overflow = true;
-    add(added, "CUDA_VISIBLE_DEVICES", "%s", list);
-}
-
-static void add_python_stack(struct added *added, const struct launch_plan *plan, int rank)
-{
-    char path[4096], stack[32];
-    if (!python_stack(&plan->python, rank, stack, sizeof stack) ||
-        !python_path(&plan->python, path, sizeof path))
-        return;
-    add(added, "PYTHONPATH", "%s", path);
-    add(added, PYTHON_STACK_VARIABLE, "%s", stack);
-}
-
-static void add_all(struct added *added, const struct launch_plan *plan, int rank, int board_fd,
-                    int heap_fd, const char *error_file)
-{
-    add(added, "RANK", "%d", rank);
-    add(added, "LOCAL_RANK", "%d", plan->own_device ? 0 : rank);
-    add(added, "WORLD_SIZE", "%d", plan->nproc);
-    add(added, "LOCAL_WORLD_SIZE", "%d", plan->nproc);
-    add(added, "MASTER_ADDR", "%s", plan->settings->master_addr);
-    add(added, "MASTER_PORT", "%d", plan->master_port);
-    add(added, "GROUP_RANK", "0");
-    add(added, "GROUP_WORLD_SIZE", "1");
-    add(added, "ROLE_RANK", "%d", rank);
-    add(added, "ROLE_NAME", "%s", plan->settings->role);
-    add(added, "ROLE_WORLD_SIZE", "%d", plan->nproc);
-    add(added, "TORCHELASTIC_RESTART_COUNT", "%d", plan->restart);
-    add(added, "TORCHELASTIC_MAX_RESTARTS", "%d", (int)plan->settings->max_restarts);
-    add(added, "TORCHELASTIC_RUN_ID", "%s", plan->settings->run_id);
-    /* Rank 0 creates the store: there is no agent with one. */
-    add(added, "TORCHELASTIC_USE_AGENT_STORE", "False");
-    if (!getenv("TORCH_NCCL_ASYNC_ERROR_HANDLING"))
-        add(added, "TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
-    if (error_file)
-        add(added, "TORCHELASTIC_ERROR_FILE", "%s", error_file);
-    if (*plan->mark)
-        add_mark(added, plan->mark);
-    add(added, DDP_BOARD_FD_VARIABLE, "%d", board_fd);
-    add(added, DDP_HEAP_FD_VARIABLE, "%d", heap_fd);
-    add_python_stack(added, plan, rank);
-    if (!getenv("OMP_NUM_THREADS"))
-        add(added, "OMP_NUM_THREADS", "%d", threads_of(plan, rank));
-    add_devices(added, plan, rank);
-}
-
-char **launch_plan_environment(const struct launch_plan *plan, int rank, int board_fd, int heap_fd,
-                               const char *error_file)
-{
-    struct added added = {.used = 0};
-    size_t inherited = 0, n = 0;
-    add_all(&added, plan, rank, board_fd, heap_fd, error_file);
-    if (added.overflow) {
-        ddp_log(DDP_LOG_ERROR, "the environment of rank %d has a value that is too long", rank);
-        return NULL;
-    }
-    while (environ && environ[inherited])
-        inherited++;
-    size_t pointers = (inherited + added.count + 1) * sizeof(char *);
-    char **block = malloc(pointers + added.used);
-    if (!block) {
-        ddp_log(DDP_LOG_ERROR, "out of memory for an environment of %zu variables", inherited);
-        return NULL;
-    }
-    char *text = (char *)block + pointers;
-    memcpy(text, added.text, added.used);
-    for (size_t i = 0; i < inherited; i++)
-        if (!replaced(&added, environ[i]))
-            block[n++] = environ[i];
-    for (size_t i = 0; i < added.count; i++)
-        block[n++] = text + added.offsets[i];
-    block[n] = NULL;
-    return block;
-}
-
-/* --- --dry-run ------------------------------------------------------------------------------- */
-
-/* Prints a word that a terminal must not see as it is, as bash and others read it back: $'\x1b'. */
-static void print_escaped(const char *word, FILE *out)
-{
-    fputs(" $'", out);
-    for (; *word; word++) {
-        const unsigned char byte = (unsigned char)*word;
-        if (byte < 0x20 || byte >= 0x7f)
-            fprintf(out, "\\x%02x", byte);
-        else
-            fprintf(out, byte == '\'' || byte == '\\' ? "\\%c" : "%c", byte);
-    }
-    fputc('\'', out);
-}
-
-/* Prints a word so that a shell reads it back. */
-static void print_word(const char *word, FILE *out)
-{
-    if (*word && strspn(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-                              "_-+=:,./@%") == strlen(word)) {
-        fprintf(out, " %s", word);
-        return;
-    }
-    char shown[DDP_TEXT_SHOWN];
-    if (strcmp(ddp_text_show(shown, word), word) != 0) {
-        print_escaped(word, out);
-        return;
-    }
-    fputs(" '", out);
-    for (; *word; word++)
-        fprintf(out, *word == '\'' ? "'\\''" : "%c", *word);
-    fputc('\'', out);
-}
-
 void launch_plan_report_bindings(const struct launch_plan *plan)
 {
     for (int rank = 0; rank < plan->nproc; rank++)
-        ddp_log(DDP_LOG_INFO, "rank %d: %s", rank,
+        ddp_log(DDP_LOG_INFO, "rank %d: %s", plan->first_rank + rank,
                 rank < plan->bindings.count ? plan->bindings.workers[rank].text : "not bound");
-}
-
-void launch_plan_print(const struct launch_plan *plan, FILE *out)
-{
-    struct added added;
-    char shown[DDP_TEXT_SHOWN];
-    fprintf(out, "program: %s\ncommand:", ddp_text_show(shown, plan->program));
-    for (char *const *arg = plan->argv; *arg; arg++)
-        print_word(*arg, out);
-    fprintf(out, "\nworkers: %d, on %d usable core%s\n", plan->nproc, plan->cores,
-            plan->cores == 1 ? "" : "s");
-    for (int rank = 0; rank < plan->nproc; rank++) {
-        added.used = added.count = 0;
-        added.overflow = false;
-        add_all(&added, plan, rank, 3, 4, NULL);
-        fprintf(out, "rank %d:", rank);
-        if (device_of(plan, rank) < plan->devices.count)
-            fprintf(out, " GPU %s,",
-                    ddp_text_show(shown, device_name(plan, device_of(plan, rank))));
-        if (rank < plan->bindings.count)
-            fprintf(out, " %s,", plan->bindings.workers[rank].text);
-        fputs(" environment", out);
-        for (size_t i = 0; i < added.count; i++)
-            print_word(added.text + added.offsets[i], out);
-        fputc('\n', out);
-    }
 }

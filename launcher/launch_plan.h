@@ -8,15 +8,18 @@
 #include "launcher/bind.h"
 #include "launcher/devices.h"
 #include "launcher/mark.h"
+#include "launcher/place.h"
 #include "launcher/python.h"
 #include "launcher/settings.h"
+
+#include <net/if.h>
 
 struct launch_plan {
     const struct settings *settings;
     char *program;      /* the file to execute */
     char *const *argv;  /* its arguments; after the Python interpreter if one is needed */
     char **python_argv; /* the same, when it is ours */
-    int nproc;
+    int nproc;          /* workers of this machine */
     int cores;
     int quota;              /* of CPU time, in cores; 0: none */
     struct devices devices; /* looked for only when something depends on them */
@@ -25,21 +28,36 @@ struct launch_plan {
     bool oversubscribed;    /* there are more workers than devices, assigned in turn */
     bool fewer_devices;     /* some of them are no longer used */
     struct bindings bindings;
-    int master_port;
+
+    /* Its part in a job on several machines, with `nproc` workers on each. */
+    int node, node_count;                 /* 0 and 1 where there is one */
+    int first_rank;                       /* of this machine's workers */
+    int job_size;                         /* workers of all */
+    char master_addr[PLACE_ADDRESS_SIZE]; /* of several nodes: as the link finds it */
+    int master_port;                      /* 0: not known before the nodes have met */
+    char interface[IF_NAMESIZE];          /* of the link; "": none, or not known yet */
+    const struct place *place;            /* the caller's */
+    int bell_fd;                          /* for the workers; -1: one node, or a mere plan */
+
     bool runs_python;     /* the program is the interpreter */
     struct python python; /* what is arranged for it; nothing in a mere plan */
     char mark[MARK_SIZE]; /* of the job; "" in a mere plan */
     int restart;          /* how often the job has been restarted */
 };
 
-/* Makes the plan. *exit_code [out], on failure: what ddprun returns. */
+/* Makes the plan. What only the link can tell is added when the nodes have met: master_addr,
+ * master_port and interface. *exit_code [out], on failure: what ddprun returns. */
 enum ddp_status launch_plan_make(struct launch_plan *plan, const struct settings *settings,
-                                 int *exit_code);
-/* Prepares for another start of the job, with plan->nproc workers: a free port again, if it was our
- * choice, and new bindings if `changed`, the number of workers or what they run on. */
+                                 const struct place *place, int *exit_code);
+/* Prepares for another start of the job, with plan->nproc workers: on one machine a free port
+ * again, if it was our choice, and new bindings if `changed`, the number of workers or what they
+ * run on. */
 enum ddp_status launch_plan_next(struct launch_plan *plan, bool changed);
 
 void launch_plan_free(struct launch_plan *plan);
+
+/* A port that nothing listens on now. */
+int launch_plan_free_port(void);
 
 /* Logs which CPUs each worker gets. */
 void launch_plan_report_bindings(const struct launch_plan *plan);

@@ -47,7 +47,7 @@ static struct route route_of(const struct output *output, int rank, int index)
     struct route route = {.filed = tee || redirect,
                           .shown = settings_shown(s, rank) && (tee || !redirect)};
     /* Rank 0 keeps the terminal itself: progress bars and questions work as without ddprun. */
-    bool owns_terminal = rank == 0 && isatty(index + 1);
+    bool owns_terminal = output->plan->first_rank + rank == 0 && isatty(index + 1);
     route.relayed = (route.shown && (route.filed || (output->prefixed && !owns_terminal))) ||
                     (tee && filters_of(s, index));
     return route;
@@ -76,12 +76,13 @@ static enum ddp_status make_run_directory(struct output *output)
     return status;
 }
 
-/* DIRECTORY/attempt_N/RANK/NAME, freed with free(); NULL without memory. */
+/* DIRECTORY/attempt_N/RANK/NAME, with the rank in the job. Freed with free(); NULL without memory.
+ */
 static char *path_of(const struct output *output, int rank, const char *name)
 {
     char *path;
-    int n = asprintf(&path, "%s/attempt_%d/%d/%s", output->directory, output->plan->restart, rank,
-                     name);
+    int n = asprintf(&path, "%s/attempt_%d/%d/%s", output->directory, output->plan->restart,
+                     output->plan->first_rank + rank, name);
     return n < 0 ? NULL : path;
 }
 
@@ -159,7 +160,7 @@ enum ddp_status output_open(struct output *output, const struct launch_plan *pla
         output->slots[rank][0] = output->slots[rank][1] = -1;
         shown += settings_shown(plan->settings, rank);
     }
-    output->prefixed = shown > 1;
+    output->prefixed = shown > 1 || plan->node_count > 1;
     for (int rank = 0; rank < plan->nproc; rank++)
         for (int index = 0; index < 2; index++) {
             struct route route = route_of(output, rank, index);
@@ -174,7 +175,7 @@ enum ddp_status output_open(struct output *output, const struct launch_plan *pla
         status = relay_start(&output->relay, relayed);
     }
     const struct route first = route_of(output, 0, 1);
-    if (status == DDP_OK && output->relay && first.shown && !first.relayed)
+    if (status == DDP_OK && output->relay && plan->first_rank == 0 && first.shown && !first.relayed)
         relay_lacks_rank_0(output->relay);
     if (status != DDP_OK)
         output_close(output, false);
@@ -230,7 +231,7 @@ static enum ddp_status connect_stream(const struct output *output, int rank, int
 }
 
 /* Fills in ${role_name}, ${local_rank}, ${rank} and ${hostname} as torchrun's template has them. */
-static void expand_prefix(const char *template, const char *role, int rank,
+static void expand_prefix(const char *template, const struct launch_plan *plan, int rank,
                           char prefix[RELAY_PREFIX])
 {
     static const char *const fields[] = {"${role_name}", "${hostname}", "${local_rank}", "${rank}"};
@@ -241,8 +242,10 @@ static void expand_prefix(const char *template, const char *role, int rank,
         size_t field = 0;
         while (field < 4 && strncmp(template, fields[field], strlen(fields[field])) != 0)
             field++;
-        int n = field < 2 ? snprintf(prefix + used, RELAY_PREFIX - used, "%s", field ? host : role)
-                : field < 4 ? snprintf(prefix + used, RELAY_PREFIX - used, "%d", rank)
+        int n = field < 2   ? snprintf(prefix + used, RELAY_PREFIX - used, "%s",
+                                     field ? host : plan->settings->role)
+                : field < 4 ? snprintf(prefix + used, RELAY_PREFIX - used, "%d",
+                                       field == 2 ? rank : plan->first_rank + rank)
                             : snprintf(prefix + used, RELAY_PREFIX - used, "%c", *template);
         used += (size_t)n;
         template += field < 4 ? strlen(fields[field]) : 1;
@@ -255,7 +258,7 @@ static enum ddp_status relay_stream(struct output *output, int rank, int index,
 {
     const struct settings *settings = output->plan->settings;
     struct relay_stream stream = {
-        .rank = rank,
+        .rank = output->plan->first_rank + rank,
         .source = connection->source,
         .shown_on = route_of(output, rank, index).shown ? index + 1 : -1,
         .matching = {.filters = filters_of(settings, index), .file = output->matching[index]},
@@ -267,7 +270,7 @@ static enum ddp_status relay_stream(struct output *output, int rank, int index,
     if (connection->source < 0)
         return DDP_OK;
     if (output->prefixed)
-        expand_prefix(template ? template : "[${rank}]: ", settings->role, rank, stream.prefix);
+        expand_prefix(template ? template : "[${rank}]: ", output->plan, rank, stream.prefix);
     if (index == 0)
         stream.bare = &output->board->memory->sole_output;
     enum ddp_status status = relay_add(output->relay, &stream, &output->slots[rank][index]);
@@ -319,11 +322,12 @@ static void file_tail(const struct output *output, int rank, char text[RELAY_TAI
     close(fd);
 }
 
-void output_tail(struct output *output, int rank, char text[RELAY_TAIL + 1])
+void output_tail(struct output *output, int rank, char text[RELAY_TAIL + 1], bool *in_sight)
 {
     text[0] = 0;
+    *in_sight = false;
     if (output->slots[rank][1] >= 0)
-        relay_tail(output->relay, output->slots[rank][1], 300, text);
+        relay_tail(output->relay, output->slots[rank][1], 300, text, in_sight);
     else if (route_of(output, rank, 1).filed)
         file_tail(output, rank, text);
 }

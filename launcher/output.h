@@ -30,8 +30,9 @@ enum ddp_status output_start_worker(struct output *output, const struct spawner 
                                     pid_t *pid);
 
 /* The last lines that a rank wrote to standard error; "" when they did not go through ddprun
- * or there were none. */
-void output_tail(struct output *output, int rank, char text[RELAY_TAIL + 1]);
+ * or there were none. *in_sight [out]: they were shown just now, and need not be shown again here.
+ */
+void output_tail(struct output *output, int rank, char text[RELAY_TAIL + 1], bool *in_sight);
 
 /* The rank's TORCHELASTIC_ERROR_FILE, freed with free(); NULL when it has none. */
 char *output_error_file(const struct output *output, int rank);

@@ -496,17 +496,17 @@ static bool wait_end(struct relay *relay, const struct slot *slot, int timeout_m
     return slot->state != OPEN;
 }
 
-void relay_tail(struct relay *relay, int slot, int timeout_ms, char text[RELAY_TAIL + 1])
+void relay_tail(struct relay *relay, int slot, int timeout_ms, char text[RELAY_TAIL + 1],
+                bool *in_sight)
 {
     struct slot *s = &relay->slots[slot];
     text[0] = 0;
     pthread_mutex_lock(&relay->mutex);
-    /* Lines that are still visible are not repeated. */
     bool ended = wait_end(relay, s, timeout_ms);
     int fd = s->stream.shown_on;
-    bool in_sight = fd >= 0 && !relay->broken[fd] && !lost[fd] &&
-                    relay->shown_bytes - s->shown_at < IN_SIGHT_BYTES;
-    if (ended && !in_sight) {
+    *in_sight = fd >= 0 && !relay->broken[fd] && !lost[fd] &&
+                relay->shown_bytes - s->shown_at < IN_SIGHT_BYTES;
+    if (ended) {
         size_t kept = s->tail_bytes < RELAY_TAIL ? s->tail_bytes : RELAY_TAIL;
         for (size_t i = 0; i < kept; i++)
             text[i] = s->tail[(s->tail_bytes - kept + i) % RELAY_TAIL];

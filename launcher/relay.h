@@ -43,8 +43,9 @@ void relay_failed_alike(struct relay *relay);
 enum ddp_status relay_add(struct relay *relay, const struct relay_stream *stream, int *slot);
 
 /* Waits until the stream has ended, for at most timeout_ms; copies the last bytes of it, whole
- * lines where possible. Nothing when they were shown just now. */
-void relay_tail(struct relay *relay, int slot, int timeout_ms, char text[RELAY_TAIL + 1]);
+ * lines where possible. *in_sight [out]: they were shown just now. */
+void relay_tail(struct relay *relay, int slot, int timeout_ms, char text[RELAY_TAIL + 1],
+                bool *in_sight);
 
 /* Bytes that all streams have brought so far. */
 uint64_t relay_bytes(const struct relay *relay);

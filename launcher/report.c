@@ -10,8 +10,35 @@
 
 #include <inttypes.h>
 #include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+
+static FILE *collected;
+
+void report_collect(FILE *out)
+{
+    collected = out;
+}
+
+static void say(const char *format, ...) DDP_PRINTF(1, 2);
+
+static void say(const char *format, ...)
+{
+    char *line;
+    va_list args;
+    va_start(args, format);
+    const int n = vasprintf(&line, format, args);
+    va_end(args);
+    if (n < 0)
+        return;
+    if (collected)
+        fprintf(collected, "%s\n", line);
+    else
+        ddp_log(DDP_LOG_ERROR, "%s", line);
+    free(line);
+}
 
 int report_exit_code(int wait_status)
 {
@@ -72,9 +99,19 @@ static void describe_want(int wait_status, char *text, size_t size)
         snprintf(text + used, size - (size_t)used, " (its cgroup may use %zu MiB)", limit >> 20);
 }
 
+void report_alike(int workers, int wait_status, char *text, size_t size)
+{
+    char how[128];
+    describe_end(wait_status, how, sizeof how);
+    if (workers == 2)
+        snprintf(text, size, "both workers %s", how);
+    else
+        snprintf(text, size, "all %d workers %s", workers, how);
+}
+
 void report_failure(const struct ddp_board *board, const struct report_end *end)
 {
-    char how[128], last[128], memory[192] = "", others[64] = "";
+    char how[192], last[128], memory[192] = "", others[64] = "";
     describe_end(end->wait_status, how, sizeof how);
     describe_line(board, end->rank, last, sizeof last);
     if (end->no_memory)
@@ -84,17 +121,19 @@ void report_failure(const struct ddp_board *board, const struct report_end *end)
         snprintf(memory + used, sizeof memory - used, "; peak memory %ld MiB",
                  (end->peak_kib + 1023) / 1024);
     }
-    if (end->left == 1)
+    if (*end->node)
+        snprintf(others, sizeof others, "; ending all nodes");
+    else if (end->left == 1)
         snprintf(others, sizeof others, "; ending the other worker");
     else if (end->left > 1)
         snprintf(others, sizeof others, "; ending the other %d workers", end->left);
-    if (end->alike == 2)
-        ddp_log(DDP_LOG_ERROR, "both workers %s%s", how, memory);
-    else if (end->alike)
-        ddp_log(DDP_LOG_ERROR, "all %d workers %s%s", end->alike, how, memory);
-    else
-        ddp_log(DDP_LOG_ERROR, "rank %d (pid %ld) %s%s%s%s", end->rank, (long)end->pid, how, last,
-                memory, others);
+    if (end->alike) {
+        report_alike(end->alike, end->wait_status, how, sizeof how);
+        say("%s%s", how, memory);
+    } else {
+        say("rank %d (pid %ld)%s%s %s%s%s%s", ddp_board_first_rank(board) + end->rank,
+            (long)end->pid, *end->node ? " on " : "", end->node, how, last, memory, others);
+    }
 }
 
 void report_lines(char *text)
@@ -120,7 +159,7 @@ static void show_end(char *text)
         if (start[-1] == '\n' && ++lines == LINES)
             break;
     for (char *line = start, *save = NULL; (line = strtok_r(line, "\n", &save)); line = NULL)
-        ddp_log(DDP_LOG_ERROR, "  | %s", line);
+        say("  | %s", line);
 }
 
 void report_last_words(int rank, char *text)
@@ -128,7 +167,7 @@ void report_last_words(int rank, char *text)
     cut_line_ends(text);
     if (!*text)
         return;
-    ddp_log(DDP_LOG_ERROR, "the last lines of rank %d on standard error:", rank);
+    say("the last lines of rank %d on standard error:", rank);
     show_end(text);
 }
 
@@ -139,9 +178,9 @@ void report_reason(int rank, char *message, char *stack)
     cut_line_ends(message);
     cut_line_ends(stack);
     const char *line = strtok_r(message, "\n", &save);
-    ddp_log(DDP_LOG_ERROR, "rank %d reported: %s", rank, line ? line : "");
+    say("rank %d reported: %s", rank, line ? line : "");
     for (int i = 0; i < MORE && (line = strtok_r(NULL, "\n", &save)); i++)
-        ddp_log(DDP_LOG_ERROR, "  | %s", line);
+        say("  | %s", line);
     if (*stack)
         show_end(stack);
 }

@@ -8,6 +8,13 @@
 
 #include <sys/types.h>
 
+/* Lines of the functions below that say what failed go to `out` from now on, each with a newline;
+ * NULL: they are logged again. */
+void report_collect(FILE *out);
+
+/* "all 4 workers exited with code 1" */
+void report_alike(int workers, int wait_status, char *text, size_t size);
+
 /* The exit code for a wait status: the code itself, or 128 + the signal. */
 int report_exit_code(int wait_status);
 
@@ -16,7 +23,8 @@ const char *report_signal_name(int signal, char *text, size_t size);
 
 /* How a worker ended. */
 struct report_end {
-    int rank;
+    int rank;         /* on this machine */
+    const char *node; /* "node 1 (host)"; "": there is one */
     pid_t pid;
     int wait_status;
     long peak_kib;  /* of its memory, 0: unknown */

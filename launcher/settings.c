@@ -8,6 +8,7 @@
 #include "core/log.h"
 #include "core/parse.h"
 #include "job/board.h"
+#include "launcher/place_text.h"
 
 #include <signal.h>
 #include <stddef.h>
@@ -107,19 +108,18 @@ static const char *read_completion(void *destination, const char *value)
            "bash-completion is installed; there is none for other shells";
 }
 
-static const char one_machine[] =
-    "ddprun runs on one machine; for several use mpirun, srun or torchrun";
-
-static const char *read_nnodes(void *destination, const char *value)
+static const char *read_nnodes(void *nodes, const char *value)
 {
-    (void)destination;
-    return strcmp(value, "1") == 0 || strcmp(value, "1:1") == 0 ? NULL : one_machine;
+    return place_read_nodes(value, nodes);
 }
 
 static const char *read_node_rank(void *destination, const char *value)
 {
-    (void)destination;
-    return strcmp(value, "0") == 0 ? NULL : one_machine;
+    int64_t rank;
+    if (!ddp_parse_int64(value, 0, DDP_BOARD_MAX_WORLD - 1, &rank))
+        return "must be a number from 0, below --nnodes";
+    *(int *)destination = (int)rank;
+    return NULL;
 }
 
 /* Reads "RANK:" if there is one; -1: there is none. False when it is not a rank. */
@@ -206,7 +206,7 @@ static const char *read_rdzv_backend(void *destination, const char *value)
     (void)destination;
     return strcmp(value, "static") == 0 || strcmp(value, "c10d") == 0
                ? NULL
-               : "workers of one machine need no rendezvous server: leave it out";
+               : "ddprun needs no rendezvous server, also not for several nodes: leave it out";
 }
 
 /* Reads ",name=number" pairs after the kind of a fault. */
@@ -311,9 +311,7 @@ const struct ddp_option settings_table[] = {
              "nodes, else none"},
     {OPTION_FLAG("report-bindings", report_bindings), .help = "print which CPUs each worker gets"},
     {OPTION_FLAG("standalone", standalone), .environment = "PET_STANDALONE",
-     .help = "as for torchrun; a job always runs on this machine"},
-    {OPTION_CUSTOM("nnodes", read_nnodes, "1"), .environment = "PET_NNODES",
-     .help = "as for torchrun; only 1 is possible"},
+     .help = "a job on this machine, whatever srun or mpirun says; the same as --nnodes 1"},
     {OPTION_FLAG("module", module), .letter = 'm', .environment = "PET_MODULE",
      .help = "PROGRAM is a Python module: python3 -m PROGRAM"},
     {OPTION_FLAG("no-python", no_python), .environment = "PET_NO_PYTHON",
@@ -321,12 +319,36 @@ const struct ddp_option settings_table[] = {
     {OPTION_FLAG("run-path", run_path), .environment = "PET_RUN_PATH",
      .help = "give PROGRAM to python3 whatever its name is, also with --no-python"},
     {OPTION_FLAG("dry-run", dry_run), .help = "print what would be started, and start nothing"},
-    {OPTION_SECTION("Rendezvous for programs with their own network"),
-     OPTION_TEXT("master-addr", master_addr, "ADDRESS"), .environment = "PET_MASTER_ADDR",
-
-     .help = "MASTER_ADDR of the workers (default 127.0.0.1)"},
+    {OPTION_SECTION("Several nodes"), OPTION_CUSTOM_AT("nnodes", nnodes, read_nnodes, "N"),
+     .environment = "PET_NNODES",
+     .help = "number of nodes, with one ddprun on each (default: the tasks of srun or mpirun that "
+             "started this ddprun, one a node; else 1)"},
+    {OPTION_CUSTOM_AT("node-rank", node_rank, read_node_rank, "R"), .environment = "PET_NODE_RANK",
+     .help = "which of the nodes this is, from 0 (default: as srun or mpirun says)"},
+    {OPTION_TEXT("master-addr", master_addr, "ADDRESS"), .environment = "PET_MASTER_ADDR",
+     .help = "name or address of node 0, where the other nodes find it; on one machine MASTER_ADDR "
+             "of the workers (default 127.0.0.1)"},
     {OPTION_INT("master-port", master_port, 0, 65535, "PORT"), .environment = "PET_MASTER_PORT",
-     .help = "MASTER_PORT of the workers (default 0: a free one)"},
+     .help = "port of node 0 for the ddpruns of the other nodes (default 29500; with srun one that "
+             "follows from the job); on one machine MASTER_PORT of the workers (default 0: a free "
+             "one)"},
+    {OPTION_TEXT("rdzv-endpoint", rdzv_endpoint, "HOST:PORT"), .environment = "PET_RDZV_ENDPOINT",
+     .help = "with several nodes: --master-addr and --master-port where these are not given"},
+    {OPTION_TEXT("local-addr", local_addr, "ADDRESS"), .environment = "PET_LOCAL_ADDR",
+     .help = "with several nodes: the address of node 0 to listen on, where it is not that of "
+             "--master-addr; on one machine MASTER_ADDR where --master-addr is not given"},
+    {OPTION_REAL("node-timeout", node_timeout_seconds, 0.1, 86400, "SECONDS"),
+     .help = "end with an error that names the missing nodes when not all have joined after this "
+             "time (default 30)"},
+    {OPTION_TEXT("key-file", key_file, "FILE"),
+     .help =
+         "a file with the secret that the ddpruns of a job prove to each other, readable by its "
+         "owner only; also DDPRUN_KEY"},
+    {OPTION_FLAG("insecure-link", insecure_link),
+     .help = "let the ddpruns link up without any secret: whoever reaches the port can join"},
+    {OPTION_FLAG("explain-launch", explain_launch),
+     .help = "print which launcher was found, from which variables, and how the nodes would link "
+             "up; start nothing"},
     {OPTION_SECTION("Output"), OPTION_TEXT("log-dir", log_dir, "DIR"), .environment = "PET_LOG_DIR",
      .help = "write the output of workers to files under DIR; alone it means --tee 3"},
     {OPTION_CUSTOM_AT("redirects", redirects, read_streams, "STREAMS"), .letter = 'r',
@@ -379,18 +401,12 @@ const struct ddp_option settings_table[] = {
              "none)"},
     {OPTION_CUSTOM("rdzv-backend", read_rdzv_backend, "static|c10d"),
      .help = "accepted, without effect"},
-    {OPTION_TEXT("rdzv-endpoint", ignored, "HOST:PORT"),
-     .help = "accepted, without effect; see --master-addr and --master-port"},
     {OPTION_TEXT("rdzv-conf", ignored, "K=V,..."), .help = "accepted, without effect"},
-    {OPTION_CUSTOM("node-rank", read_node_rank, "0"), .environment = "PET_NODE_RANK",
-     .help = "only 0 is possible"},
     {OPTION_REAL("monitor-interval", monitor_seconds, 0, 1e7, "SECONDS"),
      .help = "accepted, without effect: a worker's end is noticed at once"},
     {OPTION_CUSTOM_AT("numa-binding", bind, read_numa_binding,
                       "node|socket|exclusive|core-complex"),
      .environment = "PET_NUMA_BINDING", .help = "--bind numa, socket, core or l3"},
-    {OPTION_TEXT("local-addr", local_addr, "ADDRESS"), .environment = "PET_LOCAL_ADDR",
-     .help = "MASTER_ADDR of the workers where --master-addr is not given"},
     {OPTION_CUSTOM("event-log-handler", read_event_handler, "null"),
      .help = "only null is possible"},
     {OPTION_CUSTOM("logs-specs", read_logs_specs, "default"), .help = "only default is possible"},
@@ -409,14 +425,16 @@ enum ddp_status settings_read(struct settings *settings, int argc, char *const *
 {
     struct ddp_options_given given = {0};
     int rest = 0;
-    *settings = (struct settings){
-        .nproc_kind = NPROC_AUTO, .grace_seconds = 5, .role = "default", .run_id = "none"};
+    *settings = (struct settings){.nproc_kind = NPROC_AUTO,
+                                  .node_rank = -1,
+                                  .node_timeout_seconds = 30,
+                                  .grace_seconds = 5,
+                                  .role = "default",
+                                  .run_id = "none"};
     enum ddp_status status =
         ddp_options_parse(settings_table, settings, &given, argc, argv, true, &rest);
     if (status != DDP_OK || settings->help || settings->version)
         return status;
-    if (!settings->master_addr)
-        settings->master_addr = settings->local_addr ? settings->local_addr : "127.0.0.1";
     if ((settings->stdout_filters || settings->stderr_filters) && !settings->tee &&
         !settings->log_dir)
         return ddp_fail(DDP_ERR_INVALID,
@@ -428,6 +446,8 @@ enum ddp_status settings_read(struct settings *settings, int argc, char *const *
                         "--min-nproc %d needs --max-restarts: without it the job "
                         "ends after a failure",
                         (int)settings->min_nproc);
+    if (rest >= argc && settings->explain_launch)
+        return DDP_OK;
     if (rest >= argc)
         return ddp_fail(DDP_ERR_INVALID, "no program given; try: ddprun --nproc 2 trainer");
     if (!*argv[rest])
@@ -440,7 +460,9 @@ void settings_help(FILE *out)
 {
     fputs("Usage: ddprun [OPTION]... PROGRAM [ARGUMENT]...\n"
           "       ddprun status [--stack] [PID]...\n"
-          "Starts a program several times on this machine as the workers of one job.\n\n",
+          "Starts a program several times on this machine as the workers of one job.\n"
+          "One ddprun on each of several nodes makes one job: srun -N 4 --ntasks-per-node=1 ddprun "
+          "...\n\n",
           out);
     ddp_options_help(settings_table, out);
     fputs("\nThe exit code is that of the first worker that fails (128 + N for signal N);\n"

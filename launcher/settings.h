@@ -40,8 +40,10 @@ enum bind_kind {
 struct settings {
     bool help;
     bool version;
-    bool use_env;    /* the same */
-    bool standalone; /* accepted for torchrun's sake: there is only one node */
+    bool use_env;    /* accepted, without effect */
+    bool standalone; /* one machine, whoever started us */
+    int nnodes;      /* 0: not given */
+    int node_rank;   /* -1: not given */
     bool virtual_local_rank;
     bool oversubscribe;
     enum nproc_kind nproc_kind;
@@ -53,16 +55,21 @@ struct settings {
     double timeout_seconds; /* 0: no limit */
     bool straggler_report;
     int64_t max_restarts;
-    const char *master_addr;
-    const char *local_addr; /* as for torchrun: MASTER_ADDR unless that is given */
-    int64_t master_port;    /* 0: a free one */
+    const char *master_addr;     /* of node 0; NULL: not given */
+    const char *local_addr;      /* on node 0: what it listens on; NULL: not given */
+    const char *rdzv_endpoint;   /* HOST:PORT, where --master-addr is not given */
+    int64_t master_port;         /* of node 0; 0: not given */
+    double node_timeout_seconds; /* until all nodes have joined */
+    const char *key_file;
+    bool insecure_link;
+    bool explain_launch;
     bool no_python;
     bool module;
     bool run_path; /* the program is a Python script, whatever its name */
     bool dry_run;
     double monitor_seconds; /* as for torchrun; nothing is polled */
     const char *run_id;
-    const char *ignored; /* what torchrun takes and one machine does not need */
+    const char *ignored; /* what torchrun takes and ddprun does not need */
     struct ddp_board_fault faults[DDP_BOARD_FAULTS];
     const char *fault_texts[DDP_BOARD_FAULTS]; /* as the user wrote them */
     int fault_count;

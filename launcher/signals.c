@@ -6,6 +6,7 @@
 #include "launcher/signals.h"
 
 #include "core/log.h"
+#include "launcher/cluster.h"
 #include "launcher/report.h"
 
 #include <errno.h>
@@ -49,6 +50,16 @@ enum ddp_status signals_open(struct job *job)
     return DDP_OK;
 }
 
+int signals_ending_fd(const struct job *job)
+{
+    sigset_t ending;
+    sigemptyset(&ending);
+    for (int signal = 1; signal < 64; signal++)
+        if (signals_end_job(job, signal))
+            watch(&ending, &signal, 1);
+    return signalfd(-1, &ending, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
 /* A request that the workers answer by themselves: no deadline runs, for a step and a checkpoint
  * take their time. */
 static void ask_to_stop(struct job *job, int signal)
@@ -59,6 +70,15 @@ static void ask_to_stop(struct job *job, int signal)
                 report_signal_name(signal, name, sizeof name),
                 signal == SIGINT ? "; again: ending at once" : "");
     job_request_stop(job, signal);
+}
+
+static void end_workers(struct job *job, int signal, bool kills)
+{
+    job->interrupted = true;
+    if (kills)
+        job_kill(job);
+    else
+        job_end(job, signal);
 }
 
 static void handle_ending_signal(struct job *job, int signal)
@@ -75,13 +95,24 @@ static void handle_ending_signal(struct job *job, int signal)
         job_signal(job, signal);
         return;
     }
-    job->interrupted = true;
+    if (cluster_signal(job, signal, again) && !again)
+        return; /* node 0 says what becomes of it */
     ddp_log(DDP_LOG_INFO, "%s: %s %d worker%s", report_signal_name(signal, name, sizeof name),
             again ? "killing" : "ending", job->running, job->running == 1 ? "" : "s");
-    if (again)
-        job_kill(job);
-    else
-        job_end(job, signal);
+    end_workers(job, signal, again);
+}
+
+void signals_from_node(struct job *job, int node, int signal, bool kills)
+{
+    char name[32];
+    if (!signals_end_job(job, signal)) {
+        job_signal(job, signal);
+    } else if (kills ? job->state < KILLED : job->state < ENDING) {
+        ddp_log(DDP_LOG_INFO, "%s on %s: %s %d worker%s",
+                report_signal_name(signal, name, sizeof name), cluster_node_name(job, node),
+                kills ? "killing" : "ending", job->running, job->running == 1 ? "" : "s");
+        end_workers(job, signal, kills);
+    }
 }
 
 bool signals_end_job(const struct job *job, int signal)
@@ -96,7 +127,10 @@ bool signals_end_job(const struct job *job, int signal)
 
 void signals_handle(struct job *job, int signal)
 {
-    if (signal == SIGTSTP)
+    if (signal == SIGTSTP && job->cluster)
+        ddp_log(DDP_LOG_WARNING, "Ctrl-Z has no effect: the other nodes would take this one for "
+                                 "lost if it stopped");
+    else if (signal == SIGTSTP)
         job_pause(job);
     if (signal == SIGQUIT && !signals_end_job(job, signal))
         job_show(job);
@@ -111,6 +145,8 @@ void signals_handle(struct job *job, int signal)
     if (signal == SIGUSR1)
         job_request_stop(job, signal);
     for (size_t i = 0; i < COUNT(passed_signals); i++)
-        if (signal == passed_signals[i])
+        if (signal == passed_signals[i]) {
+            cluster_signal(job, signal, false);
             job_signal(job, signal);
+        }
 }

@@ -13,6 +13,13 @@ enum ddp_status signals_open(struct job *job);
 /* Acts on one that was read. */
 void signals_handle(struct job *job, int signal);
 
+/* A descriptor that is readable when a signal has come that ends the job; nothing is taken from it.
+ * -1: none. */
+int signals_ending_fd(const struct job *job);
+
+/* Another node has passed on a signal that was sent to its ddprun. `kills`: for the second time. */
+void signals_from_node(struct job *job, int node, int signal, bool kills);
+
 /* Is it one that ends the job? */
 bool signals_end_job(const struct job *job, int signal);
 

@@ -109,8 +109,10 @@ static _Noreturn void run_child(const struct spawner *spawner, int rank, pid_t p
     atomic_store(&spawner->keeper->table->groups[rank], (int32_t)getpid());
     mark_put(plan->mark);
     bind_child(spawner, rank);
-    if (!become(rank > 0 ? spawner->null_fd : -1, STDIN_FILENO) || !become(out, STDOUT_FILENO) ||
-        !become(error, STDERR_FILENO) || !inherit(spawner->board_fd) || !inherit(spawner->heap_fd))
+    if (!become(plan->first_rank + rank > 0 ? spawner->null_fd : -1, STDIN_FILENO) ||
+        !become(out, STDOUT_FILENO) || !become(error, STDERR_FILENO) ||
+        !inherit(spawner->board_fd) || !inherit(spawner->heap_fd) ||
+        (plan->bell_fd >= 0 && !inherit(plan->bell_fd)))
         give_up(spawner, rank, SPAWN_PREPARE);
     python_inherit(&plan->python, rank);
     setrlimit(RLIMIT_NOFILE, &spawner->files);
@@ -136,7 +138,8 @@ enum ddp_status spawner_start(const struct spawner *spawner, int rank, int out, 
     int failure = errno;
     free(environment);
     if (child < 0)
-        return ddp_fail(DDP_ERR_SYSTEM, "rank %d cannot be started: %s%s", rank, strerror(failure),
+        return ddp_fail(DDP_ERR_SYSTEM, "rank %d cannot be started: %s%s",
+                        spawner->plan->first_rank + rank, strerror(failure),
                         failure == EAGAIN ? " (the limit of processes, ulimit -u, is reached)"
                                           : "");
     setpgid(child, child); /* as the child does: whoever is first */
@@ -184,8 +187,8 @@ void spawn_error_text(const struct spawn_error *error, const struct launch_plan 
     const char *why = strerror(error->error);
     read_interpreter(plan->program, interpreter, sizeof interpreter);
     if (error->stage == SPAWN_BIND)
-        snprintf(text, size, "rank %d cannot be bound to %s: %s; it runs unbound", error->rank,
-                 plan->bindings.workers[error->rank].text, why);
+        snprintf(text, size, "rank %d cannot be bound to %s: %s; it runs unbound",
+                 plan->first_rank + error->rank, plan->bindings.workers[error->rank].text, why);
     else if (error->stage != SPAWN_EXEC)
         snprintf(text, size, "cannot prepare the worker: %s", why);
     else if (error->error == ENOENT && *interpreter)

@@ -11,7 +11,8 @@
 #include "core/memory.h"
 #include "core/terminal.h"
 #include "launcher/activity.h"
-#include "launcher/error_file.h"
+#include "launcher/cluster.h"
+#include "launcher/first_failure.h"
 #include "launcher/limits.h"
 #include "launcher/report.h"
 #include "launcher/job.h"
@@ -24,6 +25,18 @@
 #include <string.h>
 #include <unistd.h>
 
+/* What is wrong was logged; other nodes hear where. */
+static void fail_here(struct job *job, const char *what)
+{
+    char text[512];
+    snprintf(text, sizeof text, "%s: ddprun %s; ending all nodes",
+             cluster_node_name(job, job->plan->node), what);
+    const struct cluster_failure failure = {
+        .how = CERTAIN, .local = -1, .exit_code = EXIT_LAUNCHER, .text = text};
+    job_decide(job, EXIT_LAUNCHER);
+    cluster_fail(job, &failure);
+}
+
 static void start_workers(struct job *job)
 {
     keeper_wait(&job->keeper);
@@ -35,7 +48,7 @@ static void start_workers(struct job *job)
         worker->running = worker->pid > 0; /* also when only its output could not be relayed */
         job->running += worker->running;
         if (status != DDP_OK) {
-            job_decide(job, EXIT_LAUNCHER);
+            fail_here(job, "cannot start its workers");
             job_end(job, SIGKILL);
             return;
         }
@@ -54,6 +67,8 @@ static enum ddp_status open_job(struct job *job)
     if (job->plan->runs_python)
         python_open(&job->plan->python, job->plan->nproc);
     enum ddp_status status = signals_open(job);
+    if (status == DDP_OK)
+        status = cluster_open(job);
     if (status != DDP_OK)
         return status;
     cgroup_open(&job->cgroup, job->plan->mark);
@@ -66,9 +81,10 @@ static enum ddp_status open_job(struct job *job)
 static enum ddp_status open_board(struct job *job)
 {
     const struct settings *settings = job->plan->settings;
-    enum ddp_status status =
-        ddp_board_create(&job->board, &job->board_fd,
-                         &(struct ddp_board_shape){job->plan->nproc, 0, 1}, (uint64_t)getpid());
+    enum ddp_status status = ddp_board_create(
+        &job->board, &job->board_fd,
+        &(struct ddp_board_shape){job->plan->nproc, job->plan->node, job->plan->node_count},
+        (uint64_t)getpid());
     if (status != DDP_OK)
         return status;
     struct ddp_board_memory *memory = job->board.memory;
@@ -114,25 +130,6 @@ no_spawner:
     return status;
 }
 
-static void show_last_words(struct job *job)
-{
-    char text[RELAY_TAIL + 1];
-    struct error_text reason;
-    const int rank = job->failed_rank;
-    if (rank < 0)
-        return;
-    output_tail(&job->output, rank, text);
-    char *path = output_error_file(&job->output, rank);
-    if (path && error_file_read(path, &reason)) {
-        /* Python writes the same stack to standard error. */
-        if (output_shows_errors(&job->output, rank) || strstr(text, reason.message))
-            reason.stack[0] = 0;
-        report_reason(rank, reason.message, reason.stack);
-    }
-    free(path);
-    report_last_words(rank, text);
-}
-
 /* Has a worker been where the fault waits? */
 static bool fault_reached(const struct job *job, const struct ddp_board_fault *fault, bool *joined)
 {
@@ -141,7 +138,7 @@ static bool fault_reached(const struct job *job, const struct ddp_board_fault *f
     for (int rank = 0; rank < job->plan->nproc; rank++) {
         ddp_board_read(&job->board, rank, &view);
         *joined = *joined || view.pid > 0;
-        if ((fault->rank < 0 || fault->rank == rank) && view.step >= 0)
+        if ((fault->rank < 0 || fault->rank == job->plan->first_rank + rank) && view.step >= 0)
             reached = reached || view.step >= fault->step;
     }
     return reached;
@@ -152,7 +149,10 @@ static void report_missed_faults(const struct job *job)
 {
     const struct settings *settings = job->plan->settings;
     for (int i = 0; i < settings->fault_count; i++) {
+        const int local = settings->faults[i].rank - job->plan->first_rank;
         bool joined = false;
+        if (settings->faults[i].rank >= 0 && (local < 0 || local >= job->plan->nproc))
+            continue; /* another node's */
         if (!fault_reached(job, &settings->faults[i], &joined))
             ddp_log(DDP_LOG_WARNING, "--inject %s did not happen: %s", settings->fault_texts[i],
                     joined ? "the program ended before that step"
@@ -179,17 +179,20 @@ static void run_attempt(struct job *job)
     job->watch_ns = job->output_ns = 0;
     activity_free(&job->activity);
     job->kills_at_start = memory_kills();
+    cluster_begin(job);
     if (open_attempt(job) != DDP_OK) {
-        job_decide(job, EXIT_LAUNCHER);
+        fail_here(job, "cannot start its workers");
         return;
     }
+    cluster_start(job);
     if (job->plan->settings->report_bindings)
         launch_plan_report_bindings(job->plan);
     start_workers(job);
     watch_workers(job);
     end_children(job);
     output_check_files(&job->output);
-    show_last_words(job);
+    if (job->failed_rank >= 0 && !job->cluster)
+        first_failure_last_words(job, job->failed_rank);
     bool written = watch_output(job);
     char *directory = output_take_directory(&job->output);
     output_close(&job->output, written);
@@ -199,6 +202,7 @@ static void run_attempt(struct job *job)
         board_table_stragglers(&job->board);
     if (job->exit_code == EXIT_SUCCESS && job->plan->restart == 0)
         report_missed_faults(job);
+    cluster_pause(job);
     if (written) /* else the relay is still there, and looks at it */
         ddp_board_unmap(&job->board);
     else
@@ -240,8 +244,11 @@ static bool next_attempt(struct job *job)
     if (!shrink_decide(plan, &job->failures, job->failed_rank, why, sizeof why) ||
         !back_off(job, before, why))
         return false;
-    if (launch_plan_next(plan, *why) == DDP_OK)
+    const int port = cluster_restart_port(job);
+    if (launch_plan_next(plan, *why) == DDP_OK) {
+        plan->master_port = port ? port : plan->master_port;
         return true;
+    }
     job->exit_code = EXIT_LAUNCHER;
     return false;
 }
@@ -262,6 +269,7 @@ int supervise(struct launch_plan *plan)
             ddp_log(DDP_LOG_WARNING, "workers left processes behind that cannot be found, "
                                      "because /proc is missing; these still run");
     }
+    cluster_close(&job);
     if (job.exit_code == EXIT_SUCCESS && relay_has_lost())
         job.exit_code = EXIT_LAUNCHER;
     terminal_close(&job.terminal);

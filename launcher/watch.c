@@ -10,6 +10,7 @@
 #include "core/log.h"
 #include "core/terminal.h"
 #include "launcher/activity.h"
+#include "launcher/cluster.h"
 #include "launcher/first_failure.h"
 #include "launcher/signals.h"
 #include "launcher/board_table.h"
@@ -22,6 +23,7 @@
 #include <unistd.h>
 
 #define LATE_NS             INT64_C(2000000000)
+#define FAR_NS              INT64_C(1250000000) /* at most so old is what other nodes tell */
 #define LAST_OUTPUT_SECONDS 0.5 /* for what ended workers wrote, once a signal ends ddprun */
 
 static int rank_of(const struct job *job, pid_t pid)
@@ -170,10 +172,16 @@ static bool has_moved(struct job *job, int64_t now)
 
 static void end_hanging(struct job *job)
 {
-    const char *what = job->progress ? "no rank has made progress"
-                                     : "no worker has used CPU time or written anything";
-    ddp_log(DDP_LOG_ERROR, "%s for %g s; ending the job", what,
-            job->plan->settings->timeout_seconds);
+    char text[128];
+    snprintf(text, sizeof text, "%s for %g s; ending the job",
+             job->progress ? "no rank has made progress"
+                           : "no worker has used CPU time or written anything",
+             job->plan->settings->timeout_seconds);
+    if (job->cluster) {
+        cluster_hangs(job, text);
+        return;
+    }
+    ddp_log(DDP_LOG_ERROR, "%s", text);
     job_show(job);
     job_decide(job, EXIT_HANG);
     job->restartable = true;
@@ -185,65 +193,94 @@ static void watch_progress(struct job *job)
 {
     const double limit = job->plan->settings->timeout_seconds;
     const int64_t now = ddp_clock_ns(), interval_ns = watch_interval_ns(job);
+    /* Of the other nodes we hear later. */
+    const int64_t limit_ns = (int64_t)(limit * 1e9) + (job->cluster ? interval_ns + FAR_NS : 0);
     if (limit <= 0 || job->state != RUNNING || now < job->watch_ns)
         return;
     /* Very late: ddprun itself was stopped, and perhaps all the job. */
     const bool late = job->watch_ns > 0 && now - job->watch_ns > interval_ns + LATE_NS;
     job->watch_ns = now + interval_ns;
-    if (has_moved(job, now) || late)
+    if ((job->running > 0 && has_moved(job, now)) || late)
         job->progress_ns = now;
-    else if ((double)(now - job->progress_ns) >= limit * 1e9)
+    else if (job->plan->node == 0 && now - cluster_moved_ns(job) >= limit_ns)
         end_hanging(job);
+}
+
+/* When the loop must look around, though nothing has come. */
+static int64_t next_look_ns(const struct job *job)
+{
+    const int64_t verdict_ns = cluster_deadline_ns(job);
+    int64_t until_ns = job->running > 0 ? job->deadline_ns : INT64_MAX;
+    if (job->state == RUNNING && job->plan->settings->timeout_seconds > 0)
+        until_ns = job->watch_ns;
+    return verdict_ns < until_ns ? verdict_ns : until_ns;
+}
+
+/* Does a worker run, or is the job not over on other nodes? */
+static bool goes_on(struct job *job)
+{
+    if (job->running > 0)
+        return true;
+    first_failure_decide(job, true);
+    cluster_done(job);
+    return cluster_waits(job);
+}
+
+/* Reads the signals that have come; returns whether a child has changed. */
+static bool take_signals(struct job *job)
+{
+    struct signalfd_siginfo info;
+    bool children = false;
+    while (read(job->signal_fd, &info, sizeof info) == (ssize_t)sizeof info) {
+        children = children || info.ssi_signo == SIGCHLD;
+        if (info.ssi_code == SI_KERNEL &&
+            (info.ssi_signo == SIGQUIT || signals_end_job(job, (int)info.ssi_signo)))
+            ddp_bar_end_line(); /* the terminal has just shown "^C" or "^\" */
+        signals_handle(job, (int)info.ssi_signo);
+    }
+    return children;
 }
 
 void watch_workers(struct job *job)
 {
-    struct signalfd_siginfo info;
-    struct pollfd watched[] = {{.fd = job->signal_fd, .events = POLLIN},
-                               {.fd = job->spawner.error_read, .events = POLLIN}};
-    while (job->running > 0) {
-        int64_t until_ns = job->deadline_ns;
-        if (job->state == RUNNING && job->plan->settings->timeout_seconds > 0)
-            until_ns = job->watch_ns;
-        poll(watched, 2, job_milliseconds(until_ns));
-        bool children = false;
-        while (read(job->signal_fd, &info, sizeof info) == (ssize_t)sizeof info) {
-            children = children || info.ssi_signo == SIGCHLD;
-            if (info.ssi_code == SI_KERNEL &&
-                (info.ssi_signo == SIGQUIT || signals_end_job(job, (int)info.ssi_signo)))
-                ddp_bar_end_line(); /* the terminal has just shown "^C" or "^\" */
-            signals_handle(job, (int)info.ssi_signo);
-        }
-        if (children)
+    struct pollfd watched[2 + CLUSTER_FDS] = {{.fd = job->signal_fd, .events = POLLIN},
+                                              {.fd = job->spawner.error_read, .events = POLLIN}};
+    cluster_watch(job, watched + 2);
+    while (goes_on(job)) {
+        poll(watched, 2 + CLUSTER_FDS, job_milliseconds(next_look_ns(job)));
+        if (take_signals(job))
             handle_children(job);
         else if (watched[1].revents)
             first_failure_at_start(job);
-        if (job->running > 0) {
+        cluster_work(job);
+        if (job->running > 0)
             handle_deadline(job);
+        if (job->running > 0 || cluster_waits(job))
             watch_progress(job);
-        }
     }
-    first_failure_decide(job, true);
 }
 
 bool watch_output(struct job *job)
 {
     struct signalfd_siginfo info;
-    struct pollfd watched[] = {{.fd = output_end(&job->output), .events = POLLIN},
-                               {.fd = job->signal_fd, .events = POLLIN}};
+    struct pollfd watched[2 + CLUSTER_FDS] = {{.fd = output_end(&job->output), .events = POLLIN},
+                                              {.fd = job->signal_fd, .events = POLLIN}};
     if (watched[0].fd < 0)
         return true;
+    cluster_watch(job, watched + 2);
     int last_signal = 0; /* the workers have ended: what they wrote gets a moment to arrive */
     if (job->interrupted)
         job_set_deadline(job, job->plan->settings->grace_seconds);
     for (;;) {
-        if (poll(watched, 2, job->interrupted ? job_milliseconds(job->deadline_ns) : -1) == 0) {
+        const int milliseconds = job->interrupted ? job_milliseconds(job->deadline_ns) : -1;
+        if (poll(watched, 2 + CLUSTER_FDS, milliseconds) == 0) {
             if (last_signal)
                 job_decide(job, 128 + last_signal);
             return false;
         }
         if (watched[0].revents)
             return true;
+        cluster_work(job);
         if (read(job->signal_fd, &info, sizeof info) != (ssize_t)sizeof info)
             continue;
         if (info.ssi_signo == SIGCHLD)
@@ -259,21 +296,35 @@ bool watch_output(struct job *job)
     }
 }
 
+/* A signal between two attempts: false when it ends the job. */
+static bool take_pause_signal(struct job *job, int signal)
+{
+    if (signal == SIGCHLD)
+        reap_ended(job);
+    if (signal == SIGUSR1)
+        job->stop_request = SIGUSR1; /* the next attempt is asked at once */
+    if (!signals_end_job(job, signal))
+        return true;
+    job->exit_code = 128 + signal;
+    cluster_end(job, signal);
+    return false;
+}
+
 bool watch_pause(struct job *job)
 {
     struct signalfd_siginfo info;
-    struct pollfd watched = {.fd = job->signal_fd, .events = POLLIN};
-    while (poll(&watched, 1, job_milliseconds(job->deadline_ns)) != 0) {
-        if (read(job->signal_fd, &info, sizeof info) != (ssize_t)sizeof info)
-            continue;
-        if (info.ssi_signo == SIGCHLD)
-            reap_ended(job);
-        if (info.ssi_signo == SIGUSR1)
-            job->stop_request = SIGUSR1; /* the next attempt is asked at once */
-        if (signals_end_job(job, (int)info.ssi_signo)) {
-            job->exit_code = 128 + (int)info.ssi_signo;
+    struct pollfd watched[1 + CLUSTER_FDS] = {{.fd = job->signal_fd, .events = POLLIN}};
+    cluster_watch(job, watched + 1);
+    for (;;) {
+        const bool over = ddp_deadline_passed(job->deadline_ns);
+        if (over && cluster_ready(job))
+            return true;
+        if (cluster_over(job))
             return false;
-        }
+        poll(watched, 1 + CLUSTER_FDS, over ? -1 : job_milliseconds(job->deadline_ns));
+        cluster_work(job);
+        if (read(job->signal_fd, &info, sizeof info) == (ssize_t)sizeof info &&
+            !take_pause_signal(job, (int)info.ssi_signo))
+            return false;
     }
-    return true;
 }

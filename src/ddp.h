@@ -71,12 +71,13 @@ DDP_API void ddp_job_close(ddp_job *job);
 
 DDP_API int ddp_job_rank(const ddp_job *job);       /* 0 .. world size - 1 */
 DDP_API int ddp_job_world_size(const ddp_job *job); /* workers in the job, at least 1 */
-DDP_API int ddp_job_local_rank(const ddp_job *job); /* equals the rank on one machine */
+DDP_API int ddp_job_local_rank(const ddp_job *job); /* LOCAL_RANK, as ddprun set it */
 
 #define DDP_ID_MAX_BYTES 256 /* the largest id; ncclUniqueId has 128 bytes */
 #define DDP_ID_SLOTS     16  /* ids a job can hand over: one for each communicator */
 
-/* Hands an opaque id (a ncclUniqueId, say) from the one rank that made it to all others.
+/* Hands an opaque id (a ncclUniqueId, say) from the one rank that made it to all others, on all
+ * nodes.
  *   slot   0 .. DDP_ID_SLOTS-1, each written once in a job
  *   bytes  at most DDP_ID_MAX_BYTES; the same on both sides (else DDP_ERR_MISMATCH)
  * ddp_job_get_id() waits until the id is there: DDP_ERR_TIMEOUT, DDP_ERR_ABORTED. */
@@ -84,7 +85,8 @@ DDP_API enum ddp_status ddp_job_put_id(ddp_job *job, int slot, const void *id, s
 DDP_API enum ddp_status ddp_job_get_id(ddp_job *job, int slot, void *id, size_t bytes,
                                        int timeout_ms);
 
-/* Waits until all ranks have called it. Collective. DDP_ERR_TIMEOUT, DDP_ERR_ABORTED. */
+/* Waits until all ranks, on all nodes, have called it. Collective. DDP_ERR_TIMEOUT,
+ * DDP_ERR_ABORTED. */
 DDP_API enum ddp_status ddp_job_barrier(ddp_job *job, int timeout_ms);
 
 /* Writes this worker's line on the board, which the launcher shows when the job fails or hangs.
@@ -104,10 +106,11 @@ DDP_API enum ddp_status ddp_job_accept_stop(ddp_job *job);
 /* Called before each optimizer step, by every rank: true when the job is to stop before `step`. All
  * ranks get true for the same step, provided that no rank can begin step s + 1 before every rank
  * has begun step s, as is the case if each step reduces gradients. A program then saves its state
- * and exits with the code of DDP_ERR_PREEMPTED. Never blocks. */
+ * and exits with the code of DDP_ERR_PREEMPTED. Never blocks on one node. With several nodes it
+ * waits, once a request is there, until node 0 has named the step: a message there and back. */
 DDP_API bool ddp_job_should_stop(ddp_job *job, int64_t step);
 
-/* Aborts the whole job: every wait of every rank ends with DDP_ERR_ABORTED. May be called by
+/* Aborts the whole job: every wait of every rank, on all nodes, ends with DDP_ERR_ABORTED. May be called by
  * any thread. */
 DDP_API void ddp_job_abort(ddp_job *job);
 DDP_API bool ddp_job_aborted(const ddp_job *job);

@@ -176,11 +176,16 @@ void run_ranks(int size, ranks_body *body, int dies)
     run_nodes(1, size, body, dies);
 }
 
-void run_ranks_alone(int size, ranks_body *body, int dies)
+void run_nodes_alone(int nodes, int workers, ranks_body *body, int dies)
 {
     without_comm = true;
-    run_ranks(size, body, dies);
+    run_nodes(nodes, workers, body, dies);
     without_comm = false;
+}
+
+void run_ranks_alone(int size, ranks_body *body, int dies)
+{
+    run_nodes_alone(1, size, body, dies);
 }
 
 /* --- memory --- */

@@ -15,16 +15,16 @@ static struct ddp_board board;
 static int board_fd, heap_fd;
 
 static const char *const variables[] = {
-    "RANK",           "WORLD_SIZE",           "LOCAL_RANK", "DDPRUN_BOARD_FD",
-    "DDPRUN_HEAP_FD", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE",   "SLURM_STEP_NUM_TASKS"};
+    "RANK",           "WORLD_SIZE",           "LOCAL_RANK", "DDPRUN_BOARD_FD",     "DDPRUN_HEAP_FD",
+    "DDPRUN_BELL_FD", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE",   "SLURM_STEP_NUM_TASKS"};
 
-static void clear_environment(void)
+static inline void clear_environment(void)
 {
     for (size_t i = 0; i < sizeof variables / sizeof variables[0]; i++)
         unsetenv(variables[i]);
 }
 
-static void set_number(const char *name, int value)
+static inline void set_number(const char *name, int value)
 {
     char text[16];
     snprintf(text, sizeof text, "%d", value);
@@ -32,7 +32,7 @@ static void set_number(const char *name, int value)
 }
 
 /* A board for `world` workers, as ddprun makes it. */
-static void make_board(int world)
+static inline void make_board(int world)
 {
     clear_environment();
     ck_assert_int_eq(
@@ -43,7 +43,7 @@ static void make_board(int world)
     set_number("WORLD_SIZE", world);
 }
 
-static ddp_job *join_job(int rank)
+static inline ddp_job *join_job(int rank)
 {
     ddp_job *job = NULL;
     set_number("RANK", rank);
@@ -53,7 +53,7 @@ static ddp_job *join_job(int rank)
 }
 
 /* Runs body(rank) in `world` processes; their exit codes must be as told. */
-static void run_world(int world, int (*body)(ddp_job *job, int rank), int expected)
+static inline void run_world(int world, int (*body)(ddp_job *job, int rank), int expected)
 {
     pid_t pids[16];
     make_board(world);

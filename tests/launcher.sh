@@ -111,7 +111,7 @@ run 2 ''; says 'name of the program is empty'
 run 2 -n 2; says 'no program given'
 run 2 --nproc; says 'needs a value'
 run 2 --nprok 2 true; says 'did you mean --nproc'
-run 2 --nnodes 2 true; says 'mpirun, srun or torchrun'
+run 2 --nnodes 2 true; says '--nnodes 2 needs --node-rank'
 run 2 --grace -1 true; says '--grace -1: must be'
 run 2 --master-port 70000 true; says '--master-port 70000: must be'
 run 0 --help; quiet; grep -q '^Usage: ddprun' "$tmp/out" || fail "--help"

@@ -79,7 +79,6 @@ void ddp_comm_describe(const struct ddp_comm_call *call, char *text, size_t size
 /* What rank 0 hands to the others. */
 struct invitation {
     uint64_t offset, bytes;
-    char id[DDP_ID_MAX_BYTES - 2 * sizeof(uint64_t)];
 };
 
 static enum ddp_status find(struct ddp_ledger *ledger, struct invitation *invitation, size_t bytes)
@@ -98,15 +97,13 @@ static enum ddp_status find(struct ddp_ledger *ledger, struct invitation *invita
 }
 
 enum ddp_status ddp_ledger_open(struct ddp_ledger *ledger, const struct ddp_comm_place *place,
-                                uint32_t ring, size_t rest_bytes, void *id, size_t id_bytes)
+                                uint32_t ring, size_t rest_bytes)
 {
     const size_t line = sizeof(struct ddp_ledger_line) + ring * sizeof(struct ddp_ledger_entry);
     const size_t lines = (size_t)place->node_size * line;
     const size_t bytes = ddp_align_up(lines + rest_bytes, DDP_PAGE);
     struct invitation invitation = {.offset = 0};
     void *memory;
-    if (id_bytes > 0)
-        memcpy(invitation.id, id, id_bytes);
     ledger->place = place;
     enum ddp_status status = find(ledger, &invitation, bytes);
     if (status == DDP_OK)
@@ -121,8 +118,6 @@ enum ddp_status ddp_ledger_open(struct ddp_ledger *ledger, const struct ddp_comm
     ledger->bytes = bytes;
     if (place->node_rank == 0)
         return ddp_job_put_node_id(place->job, place->id_slot, &invitation, sizeof invitation);
-    if (id_bytes > 0)
-        memcpy(id, invitation.id, id_bytes);
     return DDP_OK;
 }
 
@@ -192,14 +187,22 @@ enum ddp_status ddp_comm_differ(uint32_t number, int rank, const uint64_t own[2]
     return ddp_fail(DDP_ERR_MISMATCH, "%s", text);
 }
 
+static uint64_t mix(uint64_t hash, uint64_t word)
+{
+    hash = (hash ^ word) * UINT64_C(0x9e3779b97f4a7c15);
+    return hash ^ hash >> 29;
+}
+
 uint32_t ddp_ledger_post(struct ddp_ledger *ledger, const struct ddp_comm_call *call,
                          uint64_t offset, const void *payload, size_t payload_bytes)
 {
     const uint32_t number = ledger->next++;
+    const uint64_t words[] = {call->count, pack(call)};
     struct ddp_ledger_entry *mine = ddp_ledger_entry(ledger, ledger->place->node_rank, number);
     atomic_store_explicit(&mine->sequence, number, memory_order_relaxed);
-    atomic_store_explicit(&mine->words[0], call->count, memory_order_release);
-    atomic_store_explicit(&mine->words[1], pack(call), memory_order_release);
+    ledger->calls = mix(mix(ledger->calls, words[0]), words[1]);
+    atomic_store_explicit(&mine->words[0], words[0], memory_order_release);
+    atomic_store_explicit(&mine->words[1], words[1], memory_order_release);
     mine->offset = offset;
     if (payload_bytes > 0)
         memcpy(mine->payload, payload, payload_bytes);

@@ -44,18 +44,18 @@ struct ddp_ledger {
     void *rest;    /* the backend's own memory */
     size_t bytes;
     uint32_t next;     /* number of the next call */
+    uint64_t calls;    /* a hash of all so far, which other machines' must equal */
     uint32_t compared; /* calls that ddp_ledger_compare() has found to be the same everywhere */
     int spins;         /* before a wait sleeps */
     char difference[DDP_LEDGER_DIFFERENCE]; /* what was said of calls that differ */
 };
 
 /* Rank 0 makes the ledger, and the others find it through the communicator's slot of the machine's
- * ids, which also hands over an id of the backend's own.
+ * ids.
  *   ring        see struct ddp_ledger
- *   rest_bytes  of memory for the backend: ledger->rest
- *   id          [in] on rank 0, [out] on the others; id_bytes may be 0 */
+ *   rest_bytes  of memory for the backend: ledger->rest */
 enum ddp_status ddp_ledger_open(struct ddp_ledger *ledger, const struct ddp_comm_place *place,
-                                uint32_t ring, size_t rest_bytes, void *id, size_t id_bytes);
+                                uint32_t ring, size_t rest_bytes);
 void ddp_ledger_close(struct ddp_ledger *ledger);
 
 /* Announces a call and returns its number. */

@@ -29,7 +29,9 @@ static size_t board_bytes(const struct ddp_board_shape *shape)
 {
     const size_t workers = (size_t)shape->workers, nodes = (size_t)shape->nodes;
     return sizeof(struct ddp_board_memory) + workers * sizeof(struct ddp_board_line) +
-           (nodes > 1 ? nodes * workers * sizeof(struct ddp_board_address) : 0);
+           (nodes > 1 ? nodes * workers * sizeof(struct ddp_board_address) +
+                            nodes * sizeof(struct ddp_board_node)
+                      : 0);
 }
 
 static bool shape_is_valid(const struct ddp_board_shape *shape)
@@ -81,8 +83,10 @@ enum ddp_status ddp_board_create(struct ddp_board *board, int *fd,
     m->start_ns = ddp_clock_ns();
     m->launcher_pid = getpid();
     atomic_store(&m->stop_step, INT64_MAX);
-    for (int i = 0; i < shape->workers; i++)
+    for (int i = 0; i < shape->workers; i++) {
         atomic_store(&m->lines[i].step, -1);
+        atomic_store(&m->lines[i].passed, INT64_MIN);
+    }
     m->magic = DDP_BOARD_MAGIC;
     board->shape = *shape;
     *fd = board_fd;
@@ -150,7 +154,8 @@ enum ddp_status ddp_board_attach(struct ddp_board *board, int fd, const char *so
     if (seals < 0 || !(seals & F_SEAL_SHRINK) ||
         info.st_size < (off_t)sizeof(struct ddp_board_memory) ||
         info.st_size > (off_t)board_bytes(&(struct ddp_board_shape){DDP_BOARD_MAX_WORLD, 0, 1}) +
-                           (off_t)(DDP_BOARD_MAX_WORLD * sizeof(struct ddp_board_address)))
+                           (off_t)(DDP_BOARD_MAX_WORLD * (sizeof(struct ddp_board_address) +
+                                                          sizeof(struct ddp_board_node))))
         return ddp_fail(DDP_ERR_INVALID, "%s: not the board of a ddprun job", source);
     struct ddp_board mapped = {0};
     enum ddp_status status = map(&mapped, fd, (size_t)info.st_size);
@@ -180,6 +185,7 @@ void ddp_board_abort(struct ddp_board *board, uint32_t by)
     uint32_t none = 0;
     atomic_compare_exchange_strong(&m->abort_word, &none, by);
     ddp_futex_wake(&m->barrier);
+    ddp_futex_wake(&m->hold);
     for (int slot = 0; slot < DDP_ID_SLOTS; slot++) {
         ddp_futex_wake(&m->ids[slot].state);
         ddp_futex_wake(&m->node_ids[slot].state);
@@ -188,24 +194,45 @@ void ddp_board_abort(struct ddp_board *board, uint32_t by)
         ddp_futex_wake(&ddp_board_address(board, rank)->state);
 }
 
+static void store_text(_Atomic uint64_t *words, int count, const char *text)
+{
+    uint64_t copy[DDP_BOARD_HOST_WORDS] = {0};
+    memcpy(copy, text, strnlen(text, (size_t)count * 8 - 1));
+    for (int i = 0; i < count; i++)
+        atomic_store_explicit(&words[i], copy[i], memory_order_release);
+}
+
+static void load_text(const _Atomic uint64_t *words, int count, char *text)
+{
+    uint64_t copy[DDP_BOARD_HOST_WORDS];
+    for (int i = 0; i < count; i++)
+        copy[i] = atomic_load_explicit(&words[i], memory_order_acquire);
+    memcpy(text, copy, (size_t)count * 8);
+    text[count * 8 - 1] = 0;
+    for (char *c = text; *c; c++)
+        if (*c < 0x20 || *c > 0x7e)
+            *c = '?';
+}
+
 void ddp_board_store_name(_Atomic uint64_t words[DDP_BOARD_WORDS], const char *name)
 {
-    uint64_t copy[DDP_BOARD_WORDS] = {0};
-    memcpy(copy, name, strnlen(name, DDP_BOARD_NAME - 1));
-    for (int i = 0; i < DDP_BOARD_WORDS; i++)
-        atomic_store_explicit(&words[i], copy[i], memory_order_release);
+    store_text(words, DDP_BOARD_WORDS, name);
 }
 
 void ddp_board_load_name(const _Atomic uint64_t words[DDP_BOARD_WORDS], char name[DDP_BOARD_NAME])
 {
-    uint64_t copy[DDP_BOARD_WORDS];
-    for (int i = 0; i < DDP_BOARD_WORDS; i++)
-        copy[i] = atomic_load_explicit(&words[i], memory_order_acquire);
-    memcpy(name, copy, DDP_BOARD_NAME);
-    name[DDP_BOARD_NAME - 1] = 0;
-    for (char *c = name; *c; c++)
-        if (*c < 0x20 || *c > 0x7e)
-            *c = '?';
+    load_text(words, DDP_BOARD_WORDS, name);
+}
+
+void ddp_board_store_host(_Atomic uint64_t words[DDP_BOARD_HOST_WORDS], const char *name)
+{
+    store_text(words, DDP_BOARD_HOST_WORDS, name);
+}
+
+void ddp_board_load_host(const _Atomic uint64_t words[DDP_BOARD_HOST_WORDS],
+                         char name[DDP_BOARD_HOST_WORDS * 8])
+{
+    load_text(words, DDP_BOARD_HOST_WORDS, name);
 }
 
 /* Acquire: so that the second look at the sequence number comes after. Writers store with release,

@@ -27,12 +27,27 @@
 
 #define DDP_BOARD_FD_VARIABLE "DDPRUN_BOARD_FD"
 #define DDP_HEAP_FD_VARIABLE  "DDPRUN_HEAP_FD"
+#define DDP_BELL_FD_VARIABLE  "DDPRUN_BELL_FD" /* an eventfd, where the job has several nodes */
 
 /* Values of the abort word: 0, the rank that gave up plus one, or the launcher. */
 #define DDP_ABORT_BY_LAUNCHER UINT32_MAX
 
 /* Longest nap in a wait: how late an abort or a deadline can be noticed. */
 #define DDP_WAIT_SLICE_NS 20000000
+
+/* The barrier word, round << 16 | ranks of this machine that are here. Over several nodes the last
+ * of them does not open the round: the launcher seals it, and nobody leaves a sealed round until the
+ * launchers have opened it on all boards, or have taken the seal off because a rank asked. */
+#define DDP_BARRIER_SEALED UINT32_C(0x8000)
+#define DDP_BARRIER_ASKED  UINT32_C(0x4000)
+#define DDP_BARRIER_COUNT  UINT32_C(0x3fff)
+
+/* Of the hold word. */
+enum ddp_board_hold {
+    DDP_HOLD_NONE = 0,
+    DDP_HOLD_SET = 1,     /* a rank that is about to begin a step waits */
+    DDP_HOLD_DECIDED = 2, /* stop_step is there */
+};
 
 enum ddp_board_flag {
     DDP_BOARD_TIMES = 1,      /* workers time each collective, for the straggler report */
@@ -64,8 +79,14 @@ struct ddp_board_error {
     uint32_t spare;
 };
 
+enum ddp_id_state {
+    DDP_ID_EMPTY = 0,
+    DDP_ID_WRITING = 1,
+    DDP_ID_READY = 2,
+};
+
 struct ddp_board_id {
-    _Alignas(64) _Atomic uint32_t state; /* futex: enum id_state in job.c */
+    _Alignas(64) _Atomic uint32_t state; /* futex: enum ddp_id_state */
     _Atomic uint32_t bytes;
     unsigned char data[DDP_ID_MAX_BYTES];
 };
@@ -109,7 +130,20 @@ struct ddp_board_line {
     _Atomic uint32_t accepts_stop; /* DDP_BOARD_ACCEPTS_STOP: a request on the board is heard */
     _Atomic uint32_t disk_full;    /* 1: it failed because a disk is full */
     _Atomic uint32_t told;         /* 1: it has logged an error, or another rank did for it */
-    uint64_t spare[3];
+    _Atomic int64_t passed;        /* several nodes: the last step that it may begin */
+    uint64_t spare[2];
+};
+
+#define DDP_BOARD_HOST_WORDS 8 /* of the name of a host: 63 bytes and a zero */
+
+/* What node 0 knows of a node, for "ddprun status". */
+struct ddp_board_node {
+    _Alignas(64) _Atomic int64_t heard_ns;
+    _Atomic int64_t lowest, highest; /* steps of its ranks; -1: none */
+    _Atomic uint32_t running;        /* workers */
+    uint32_t spare;
+    _Atomic uint64_t phase[DDP_BOARD_WORDS];
+    _Atomic uint64_t host[DDP_BOARD_HOST_WORDS];
 };
 
 struct ddp_board_memory {
@@ -135,13 +169,15 @@ struct ddp_board_memory {
     _Alignas(64) _Atomic uint32_t stop_request; /* the job is asked to end after a step */
     _Atomic uint32_t bar_columns;               /* of the progress bar that rank 0 shows; 0: none */
     _Atomic int64_t stop_step;                  /* the step that no rank starts; INT64_MAX: none */
+    _Atomic uint32_t hold;                      /* futex: enum ddp_board_hold; several nodes */
 
     struct ddp_board_error errors[DDP_BOARD_ERRORS];
     struct ddp_board_fault faults[DDP_BOARD_FAULTS];
     struct ddp_board_id ids[DDP_ID_SLOTS];      /* the job's, the same on all boards */
     struct ddp_board_id node_ids[DDP_ID_SLOTS]; /* this machine's */
     struct ddp_board_line lines[];              /* (workers) */
-    /* Then, where nodes > 1: struct ddp_board_address (nodes * workers), by rank. */
+    /* Then, where nodes > 1: struct ddp_board_address (nodes * workers), by rank, and struct
+     * ddp_board_node (nodes). */
 };
 
 /* A mapped board. */
@@ -166,6 +202,12 @@ static inline int ddp_board_job_size(const struct ddp_board *board)
 static inline struct ddp_board_address *ddp_board_address(const struct ddp_board *board, int rank)
 {
     return (struct ddp_board_address *)&board->memory->lines[board->shape.workers] + rank;
+}
+
+/* Of a node; nodes > 1. */
+static inline struct ddp_board_node *ddp_board_node(const struct ddp_board *board, int node)
+{
+    return (struct ddp_board_node *)ddp_board_address(board, ddp_board_job_size(board)) + node;
 }
 
 /* A copy of one line, safe to print. */
@@ -219,5 +261,10 @@ void ddp_board_read(const struct ddp_board *board, int rank, struct ddp_board_vi
 /* Stores a name, cut at 15 bytes; loads one, cut and with anything unprintable replaced. */
 void ddp_board_store_name(_Atomic uint64_t words[DDP_BOARD_WORDS], const char *name);
 void ddp_board_load_name(const _Atomic uint64_t words[DDP_BOARD_WORDS], char name[DDP_BOARD_NAME]);
+
+/* The same for the name of a host, of at most 63 bytes. */
+void ddp_board_store_host(_Atomic uint64_t words[DDP_BOARD_HOST_WORDS], const char *name);
+void ddp_board_load_host(const _Atomic uint64_t words[DDP_BOARD_HOST_WORDS],
+                         char name[DDP_BOARD_HOST_WORDS * 8]);
 
 #endif

@@ -19,6 +19,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -56,8 +57,9 @@ static enum ddp_status check_alone(void)
             return ddp_fail(
                 DDP_ERR_UNSUPPORTED,
                 "%s=%s says that another launcher started this process, and it gave no board "
-                "(%s): start with ddprun --nproc %s, or unset %s for a world of one",
-                name, text, DDP_BOARD_FD_VARIABLE, text, name);
+                "(%s): let it start one ddprun on each node, which starts the workers there (srun "
+                "--ntasks-per-node=1 ddprun, mpirun -N 1 ddprun), or unset %s for a world of one",
+                name, text, DDP_BOARD_FD_VARIABLE, name);
     }
     enum ddp_status status = read_variable("RANK", 0, INT32_MAX, &rank);
     if (status == DDP_OK && rank != 0)
@@ -78,26 +80,45 @@ static enum ddp_status open_alone(struct ddp_job *job)
     return status;
 }
 
-static enum ddp_status open_heap(struct ddp_job *job)
+/* A descriptor of our own: the inherited one stays for programs that this one may start. */
+static enum ddp_status take_fd(const char *name, int *inherited, int *fd)
 {
-    int fd = -1;
-    enum ddp_status status = read_variable(DDP_HEAP_FD_VARIABLE, 0, INT32_MAX, &fd);
+    *inherited = -1;
+    enum ddp_status status = read_variable(name, 0, INT32_MAX, inherited);
     if (status != DDP_OK)
         return status;
-    if (fd < 0)
+    if (*inherited < 0)
         return ddp_fail(DDP_ERR_INVALID, "%s is set, but %s is not: both come from ddprun",
-                        DDP_BOARD_FD_VARIABLE, DDP_HEAP_FD_VARIABLE);
-    /* A descriptor of our own: the inherited one stays for programs that this one may start. */
-    job->heap_fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
-    if (job->heap_fd < 0)
+                        DDP_BOARD_FD_VARIABLE, name);
+    *fd = fcntl(*inherited, F_DUPFD_CLOEXEC, 3);
+    if (*fd < 0)
         return ddp_fail(DDP_ERR_INVALID,
-                        "%s=%d: %s: a wrapper between ddprun and this program has closed it",
-                        DDP_HEAP_FD_VARIABLE, fd, strerror(errno));
-    /* Any other file would be written over. */
-    if (!ddp_board_is_heap(&job->board, job->heap_fd))
-        return ddp_fail(DDP_ERR_INVALID, "%s=%d: not the heap of this ddprun job",
-                        DDP_HEAP_FD_VARIABLE, fd);
+                        "%s=%d: %s: a wrapper between ddprun and this program has closed it", name,
+                        *inherited, strerror(errno));
     return DDP_OK;
+}
+
+/* In both: any other file would be written over. */
+static enum ddp_status open_heap(struct ddp_job *job)
+{
+    int fd;
+    enum ddp_status status = take_fd(DDP_HEAP_FD_VARIABLE, &fd, &job->heap_fd);
+    if (status == DDP_OK && !ddp_board_is_heap(&job->board, job->heap_fd))
+        status = ddp_fail(DDP_ERR_INVALID, "%s=%d: not the heap of this ddprun job",
+                          DDP_HEAP_FD_VARIABLE, fd);
+    return status;
+}
+
+static enum ddp_status open_bell(struct ddp_job *job)
+{
+    int fd;
+    struct stat info;
+    enum ddp_status status = take_fd(DDP_BELL_FD_VARIABLE, &fd, &job->bell_fd);
+    /* An eventfd is no file of any type. */
+    if (status == DDP_OK && (fstat(job->bell_fd, &info) < 0 || (info.st_mode & S_IFMT) != 0))
+        status = ddp_fail(DDP_ERR_INVALID, "%s=%d: not the bell of this ddprun job",
+                          DDP_BELL_FD_VARIABLE, fd);
+    return status;
 }
 
 static enum ddp_status open_launched(struct ddp_job *job, const char *fd_text)
@@ -129,7 +150,11 @@ static enum ddp_status open_launched(struct ddp_job *job, const char *fd_text)
     job->local_rank = job->node_rank = job->rank - first;
     if ((status = read_variable("LOCAL_RANK", 0, DDP_BOARD_MAX_WORLD, &job->local_rank)) != DDP_OK)
         return status;
-    return job_size > 1 ? open_heap(job) : DDP_OK;
+    if (job_size > 1)
+        status = open_heap(job);
+    if (status == DDP_OK && job->board.shape.nodes > 1)
+        status = open_bell(job);
+    return status;
 }
 
 enum ddp_status ddp_job_open(ddp_job **job)
@@ -137,7 +162,7 @@ enum ddp_status ddp_job_open(ddp_job **job)
     struct ddp_job *j = ddp_array_alloc(1, sizeof *j);
     if (!j)
         return DDP_ERR_MEMORY;
-    j->heap_fd = -1;
+    j->heap_fd = j->bell_fd = -1;
     const char *fd_text = getenv(DDP_BOARD_FD_VARIABLE);
     enum ddp_status status = fd_text ? open_launched(j, fd_text) : open_alone(j);
     if (status != DDP_OK) {
@@ -179,6 +204,8 @@ void ddp_job_close(ddp_job *job)
     ddp_board_unmap(&job->board);
     if (job->heap_fd >= 0)
         close(job->heap_fd);
+    if (job->bell_fd >= 0)
+        close(job->bell_fd);
     free(job);
 }
 
@@ -250,6 +277,7 @@ void ddp_job_abort(ddp_job *job)
 {
     report_full_disk(job);
     ddp_board_abort(&job->board, (uint32_t)job->rank + 1);
+    ddp_bell_ring(job->bell_fd);
 }
 
 bool ddp_job_aborted(const ddp_job *job)

@@ -13,9 +13,19 @@ struct ddp_job {
     int node_rank;  /* its line on the board */
     int local_rank; /* LOCAL_RANK: the same, unless each worker sees only its own device */
     int heap_fd;
+    int bell_fd; /* -1: one node, nobody listens */
     bool timing;
     bool has_faults;
 };
+
+/* Wakes the launcher, which carries what is new on the board to the other nodes.
+ * Async-signal-safe. */
+void ddp_bell_ring(int bell_fd);
+
+/* Waits until the word differs from `value`: spins for a few microseconds, then sleeps in slices.
+ * Logs nothing. DDP_ERR_ABORTED, DDP_ERR_TIMEOUT. */
+enum ddp_status ddp_wait_change(ddp_job *job, _Atomic uint32_t *word, uint32_t value,
+                                int64_t deadline_ns);
 
 /* Undoes ddp_job_accept_stop(), where this job had called it. */
 void ddp_stop_refuse(ddp_job *job);

@@ -19,6 +19,7 @@ static const int stop_signals[] = {SIGTERM, SIGUSR1, SIGINT};
 #define STOP_SIGNALS (sizeof stop_signals / sizeof stop_signals[0])
 
 static _Atomic(struct ddp_board_memory *) stop_board; /* where the handler writes */
+static _Atomic int stop_bell;                         /* which it rings then, or -1 */
 static struct sigaction old_actions[STOP_SIGNALS];
 static sigset_t blocked_before;
 static char interrupt_text[128];
@@ -29,8 +30,10 @@ static void ask_to_stop(int signal, siginfo_t *info, void *context)
     const int saved_errno = errno;
     struct ddp_board_memory *memory = atomic_load(&stop_board);
     (void)context;
-    if (memory)
+    if (memory) {
         atomic_store(&memory->stop_request, 1);
+        ddp_bell_ring(atomic_load(&stop_bell));
+    }
     if (signal == SIGINT) {
         if (info->si_code == SI_KERNEL) /* a key, which the terminal has shown */
             ddp_bar_end_line();
@@ -49,6 +52,7 @@ enum ddp_status ddp_job_accept_stop(ddp_job *job)
     if (!atomic_compare_exchange_strong(&stop_board, &none, job->board.memory))
         return ddp_fail(DDP_ERR_INVALID,
                         "another job of this process already accepts requests to stop");
+    atomic_store(&stop_bell, job->bell_fd);
     snprintf(interrupt_text, sizeof interrupt_text,
              "%.64s: SIGINT: stopping after this step; again: ending at once\n", ddp_log_name());
     sigemptyset(&action.sa_mask);
@@ -83,10 +87,10 @@ void ddp_stop_refuse(ddp_job *job)
     atomic_store(&stop_board, NULL);
 }
 
-/* The first rank that sees the request before its step s names step s + 1: it has not given its
- * part of step s yet, so no rank can have asked about s + 1, and every rank sees the name before it
- * does. A world of one stops at once. */
-bool ddp_job_should_stop(ddp_job *job, int64_t step)
+/* On one machine. The first rank that sees the request before its step s names step s + 1: it has
+ * not given its part of step s yet, so no rank can have asked about s + 1, and every rank sees the
+ * name before it does. A world of one stops at once. */
+static bool agree(ddp_job *job, int64_t step)
 {
     struct ddp_board_memory *m = job->board.memory;
     int64_t agreed = atomic_load(&m->stop_step);
@@ -97,4 +101,28 @@ bool ddp_job_should_stop(ddp_job *job, int64_t step)
             agreed = mine;
     }
     return step >= agreed;
+}
+
+/* Over several nodes node 0 names the step after the last one that any rank has passed. Launchers
+ * set the hold word, then read what has been passed; ranks write that, then read the hold word. So
+ * a rank whose step a launcher has missed sees the word, and waits for the name. */
+static bool ask(ddp_job *job, int64_t step)
+{
+    struct ddp_board_memory *m = job->board.memory;
+    const int64_t before = atomic_load(&job->line->passed);
+    atomic_store(&job->line->passed, step);
+    if (atomic_load(&m->hold) == DDP_HOLD_NONE)
+        return false;
+    atomic_store(&job->line->passed, before);
+    if (ddp_wait_change(job, &m->hold, DDP_HOLD_SET, INT64_MAX) != DDP_OK)
+        return false; /* the next collective says that the job is aborted */
+    if (step >= atomic_load(&m->stop_step))
+        return true;
+    atomic_store(&job->line->passed, step);
+    return false;
+}
+
+bool ddp_job_should_stop(ddp_job *job, int64_t step)
+{
+    return job->board.shape.nodes > 1 ? ask(job, step) : agree(job, step);
 }

@@ -11,17 +11,17 @@
 #include "job/state.h"
 
 #include <string.h>
+#include <unistd.h>
 
-enum id_state {
-    ID_EMPTY = 0,
-    ID_WRITING = 1,
-    ID_READY = 2,
-};
+void ddp_bell_ring(int bell_fd)
+{
+    const uint64_t one = 1;
+    if (bell_fd >= 0 && write(bell_fd, &one, sizeof one) < 0)
+        return; /* it rings already */
+}
 
-/* Waits until the word differs from `value`: spins for a few microseconds, then sleeps in slices.
- * Logs nothing. */
-static enum ddp_status wait_change(ddp_job *job, _Atomic uint32_t *word, uint32_t value,
-                                   int64_t deadline_ns)
+enum ddp_status ddp_wait_change(ddp_job *job, _Atomic uint32_t *word, uint32_t value,
+                                int64_t deadline_ns)
 {
     for (int spin = 0; spin < 200; spin++) {
         if (atomic_load_explicit(word, memory_order_acquire) != value)
@@ -43,49 +43,86 @@ static enum ddp_status wait_change(ddp_job *job, _Atomic uint32_t *word, uint32_
     return DDP_OK;
 }
 
-/* Gives up its place in the round, unless the round became complete meanwhile. */
-static bool barrier_retract(_Atomic uint32_t *barrier, uint32_t round)
+/* Gives up its place in the round, unless the round became complete meanwhile. A sealed round is the
+ * launchers': they are asked, and the answer is a change of the word. */
+static enum ddp_status barrier_retract(ddp_job *job, uint32_t round)
 {
+    _Atomic uint32_t *barrier = &job->board.memory->barrier;
     uint32_t now = atomic_load(barrier);
-    do {
+    for (;;) {
         if (now >> 16 != round)
-            return false;
-    } while (!atomic_compare_exchange_weak(barrier, &now, now - 1));
-    return true;
+            return DDP_OK;
+        if (!(now & DDP_BARRIER_SEALED)) {
+            if (atomic_compare_exchange_weak(barrier, &now, now - 1))
+                return DDP_ERR_TIMEOUT;
+        } else if (now & DDP_BARRIER_ASKED) {
+            if (ddp_wait_change(job, barrier, now, INT64_MAX) != DDP_OK)
+                return DDP_ERR_ABORTED;
+            now = atomic_load(barrier);
+        } else if (atomic_compare_exchange_weak(barrier, &now, now | DDP_BARRIER_ASKED)) {
+            ddp_bell_ring(job->bell_fd);
+            now |= DDP_BARRIER_ASKED;
+        }
+    }
+}
+
+/* Counts this rank. True: the round is open, or `round` [out] is to be waited for. */
+static bool barrier_arrive(ddp_job *job, uint32_t *round)
+{
+    _Atomic uint32_t *barrier = &job->board.memory->barrier;
+    const uint32_t workers = (uint32_t)job->board.shape.workers;
+    const bool over_nodes = job->board.shape.nodes > 1;
+    uint32_t now = atomic_load(barrier), next;
+    bool last;
+    do {
+        *round = now >> 16;
+        last = (now & DDP_BARRIER_COUNT) + 1 >= workers;
+        next = last && !over_nodes ? (*round + 1) << 16 : now + 1;
+    } while (!atomic_compare_exchange_weak(barrier, &now, next));
+    if (!last)
+        return false;
+    if (over_nodes)
+        ddp_bell_ring(job->bell_fd);
+    else
+        ddp_futex_wake(barrier);
+    return !over_nodes;
+}
+
+static enum ddp_status barrier_late(const ddp_job *job, uint32_t now, int timeout_ms)
+{
+    const struct ddp_board_shape *shape = &job->board.shape;
+    const char *here = shape->nodes > 1 ? " of this node" : "";
+    if ((int)(now & DDP_BARRIER_COUNT) == shape->workers)
+        return ddp_fail(DDP_ERR_TIMEOUT,
+                        "barrier: after %d ms not all ranks of the other nodes have arrived",
+                        timeout_ms);
+    return ddp_fail(DDP_ERR_TIMEOUT, "barrier: after %d ms only %u of %d ranks%s have arrived",
+                    timeout_ms, now & DDP_BARRIER_COUNT, shape->workers, here);
 }
 
 enum ddp_status ddp_job_barrier(ddp_job *job, int timeout_ms)
 {
     _Atomic uint32_t *barrier = &job->board.memory->barrier;
-    const uint32_t world = (uint32_t)job->board.shape.workers;
     int64_t deadline_ns = ddp_deadline_ns(timeout_ms);
-    uint32_t now = atomic_load(barrier), next, round;
+    uint32_t now, round;
     if (ddp_job_aborted(job))
         return DDP_ERR_ABORTED;
-    do {
-        round = now >> 16;
-        bool last = (now & 0xffff) + 1 >= world;
-        next = last ? (round + 1) << 16 : now + 1;
-    } while (!atomic_compare_exchange_weak(barrier, &now, next));
-    if (next >> 16 != round) {
-        ddp_futex_wake(barrier);
+    if (barrier_arrive(job, &round))
         return DDP_OK;
-    }
-    for (now = next; now >> 16 == round; now = atomic_load(barrier)) {
-        enum ddp_status status = wait_change(job, barrier, now, deadline_ns);
+    while ((now = atomic_load(barrier)) >> 16 == round) {
+        enum ddp_status status = ddp_wait_change(job, barrier, now, deadline_ns);
         if (status == DDP_OK)
             continue;
-        if (!barrier_retract(barrier, round))
-            return DDP_OK;
         if (status == DDP_ERR_TIMEOUT)
-            return ddp_fail(status, "barrier: after %d ms only %u of %u ranks have arrived",
-                            timeout_ms, now & 0xffff, world);
-        return status;
+            status = barrier_retract(job, round);
+        else if (atomic_load(barrier) >> 16 != round)
+            return DDP_OK;
+        return status == DDP_ERR_TIMEOUT ? barrier_late(job, now, timeout_ms) : status;
     }
     return DDP_OK;
 }
 
-/* --- ids and addresses: written once, by one rank ---------------------------------------------- */
+/* --- ids and addresses: written once, by one rank ------------------------------------------- */
 
 /* One of them on the board. */
 struct posted {
@@ -97,12 +134,12 @@ struct posted {
 
 static enum ddp_status post(const struct posted *to, const void *data, size_t bytes)
 {
-    uint32_t empty = ID_EMPTY;
-    if (!atomic_compare_exchange_strong(to->state, &empty, ID_WRITING))
+    uint32_t empty = DDP_ID_EMPTY;
+    if (!atomic_compare_exchange_strong(to->state, &empty, DDP_ID_WRITING))
         return ddp_fail(DDP_ERR_INVALID, "%s %d has been written before", to->what, to->number);
     memcpy(to->data, data, bytes);
     atomic_store(to->bytes, (uint32_t)bytes);
-    atomic_store(to->state, ID_READY);
+    atomic_store(to->state, DDP_ID_READY);
     ddp_futex_wake(to->state);
     return DDP_OK;
 }
@@ -111,8 +148,8 @@ static enum ddp_status wait_posted(ddp_job *job, const struct posted *from, int 
 {
     const int64_t deadline_ns = ddp_deadline_ns(timeout_ms);
     uint32_t state;
-    while ((state = atomic_load(from->state)) != ID_READY) {
-        enum ddp_status status = wait_change(job, from->state, state, deadline_ns);
+    while ((state = atomic_load(from->state)) != DDP_ID_READY) {
+        enum ddp_status status = ddp_wait_change(job, from->state, state, deadline_ns);
         if (status == DDP_ERR_TIMEOUT)
             return ddp_fail(status, "%s %d: no rank has written it within %d ms", from->what,
                             from->number, timeout_ms);
@@ -142,7 +179,11 @@ static enum ddp_status put_id(ddp_job *job, bool of_node, int slot, const void *
 {
     struct posted to;
     enum ddp_status status = find_id(job, of_node, slot, bytes, &to);
-    return status == DDP_OK ? post(&to, id, bytes) : status;
+    if (status == DDP_OK)
+        status = post(&to, id, bytes);
+    if (status == DDP_OK && !of_node)
+        ddp_bell_ring(job->bell_fd);
+    return status;
 }
 
 static enum ddp_status get_id(ddp_job *job, bool of_node, int slot, void *id, size_t bytes,
@@ -197,7 +238,10 @@ enum ddp_status ddp_job_put_address(ddp_job *job, const void *address, size_t by
     if (bytes > DDP_ADDRESS_MAX_BYTES)
         return ddp_fail(DDP_ERR_INVALID, "an address of %zu bytes: at most %d fit", bytes,
                         DDP_ADDRESS_MAX_BYTES);
-    return post(&to, address, bytes);
+    enum ddp_status status = post(&to, address, bytes);
+    if (status == DDP_OK)
+        ddp_bell_ring(job->bell_fd);
+    return status;
 }
 
 enum ddp_status ddp_job_get_address(ddp_job *job, int rank,

@@ -1,0 +1,630 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * See cluster.h. The protocol, over one connection from each node to node 0; an attempt's messages
+ * carry its number, and those of another attempt are dropped:
+ *   ID, ADDRESS    what a worker has posted; node 0 passes it on; each writes it to its board
+ *   BARRIER        all ranks of a node are in this round (step 1), or one wants to leave it (0);
+ *                  node 0 opens the round on all boards (1), or lets that node's ranks leave (0)
+ *   STOP           a request; then node 0 sends HOLD: each node holds its ranks between two steps,
+ *                  answers HELD with the last step that one has passed; STOP_STEP names the next
+ *   ABORT          a rank's abort word, for all boards
+ *   SIGNAL         of one ddprun, for the workers of all
+ *   FAILED         what failed on a node, at once; node 0 keeps the first that is no victim
+ *   DONE           all workers of a node have ended; node 0 sends END when all nodes have said so
+ *   END            from node 0 to all, once an attempt: exit code, text, whether RESTART follows
+ *   RESTART        a node is ready for the next attempt; node 0 starts it when all are
+ * Who loses node 0 ends its part; who is lost to node 0 ends the job. */
+#include "config.h"
+
+#include "launcher/cluster.h"
+
+#include "core/clock.h"
+#include "core/log.h"
+#include "core/memory.h"
+#include "launcher/cluster_state.h"
+#include "launcher/report.h"
+#include "launcher/signals.h"
+
+#include <limits.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#define STATUS_NS      INT64_C(200000000) /* how often our signs of life get news */
+#define SIGNAL_BITS    8 /* of a message's number; above them is the node that got the signal */
+#define SIGNAL_MASK    63u
+#define SAME_SIGNAL_NS INT64_C(2000000000) /* a signal that came to all nodes is not passed on */
+
+void cluster_tell(const struct job *job, enum link_kind kind, uint32_t number, int64_t step)
+{
+    const struct link_step message = {(uint32_t)job->plan->restart, number, step};
+    link_send(job->cluster->link, kind, &message, sizeof message);
+}
+
+/* --- joining ---------------------------------------------------------------------------------- */
+
+/* Reads the signal that has ended the joining. */
+static void interrupted(struct job *job)
+{
+    struct signalfd_siginfo info;
+    char name[32];
+    while (read(job->signal_fd, &info, sizeof info) == (ssize_t)sizeof info) {
+        if (!signals_end_job(job, (int)info.ssi_signo))
+            continue;
+        ddp_log(DDP_LOG_INFO, "%s: not all nodes have come yet; nothing was started",
+                report_signal_name((int)info.ssi_signo, name, sizeof name));
+        job->exit_code = 128 + (int)info.ssi_signo;
+        return;
+    }
+}
+
+/* The same on all nodes, and probably of this job only. */
+static void name_job(const struct launch_plan *plan, char *name, size_t size)
+{
+    const char *job = getenv("SLURM_JOB_ID"), *step = getenv("SLURM_STEP_ID");
+    if (plan->place->kind == PLACE_SLURM && job && step)
+        snprintf(name, size, "%s.%s", job, step);
+    else
+        snprintf(name, size, "%s", plan->settings->run_id);
+}
+
+static enum ddp_status join(struct job *job, struct cluster *cluster)
+{
+    struct launch_plan *plan = job->plan;
+    const struct place *place = plan->place;
+    const struct settings *settings = plan->settings;
+    struct proof proof = {0};
+    char host[HOST_NAME_MAX + 1] = "", name[128];
+    const int interrupt_fd = signals_ending_fd(job);
+    gethostname(host, sizeof host - 1);
+    name_job(plan, name, sizeof name);
+    const struct link_setup setup = {.node = place->node,
+                                     .node_count = place->node_count,
+                                     .job = name,
+                                     .host = host,
+                                     .nproc = plan->nproc,
+                                     .address = place->address,
+                                     .port = place->port,
+                                     .port_count = place->port_count,
+                                     .node_timeout = settings->node_timeout_seconds,
+                                     .interrupt_fd = interrupt_fd,
+                                     .proof = &proof};
+    enum ddp_status status =
+        proof_open(&proof, &(struct proof_setup){.key_file = settings->key_file,
+                                                 .pmix = place->pmix,
+                                                 .munge = place->kind == PLACE_SLURM,
+                                                 .insecure = settings->insecure_link});
+    if (status == DDP_OK)
+        status = link_open(&cluster->link, &setup);
+    proof_close(&proof);
+    if (interrupt_fd >= 0)
+        close(interrupt_fd);
+    if (status == DDP_ERR_ABORTED)
+        interrupted(job);
+    if (status != DDP_OK)
+        return status;
+    cluster->node = link_node(cluster->link);
+    cluster->count = link_node_count(cluster->link);
+    plan->bell_fd = cluster->bell_fd;
+    plan->master_port = link_worker_port(cluster->link);
+    snprintf(plan->master_addr, sizeof plan->master_addr, "%s", link_address(cluster->link));
+    snprintf(plan->interface, sizeof plan->interface, "%s", link_interface(cluster->link));
+    return DDP_OK;
+}
+
+enum ddp_status cluster_open(struct job *job)
+{
+    if (job->plan->node_count == 1)
+        return DDP_OK;
+    struct cluster *cluster = ddp_array_alloc(1, sizeof *cluster);
+    if (!cluster)
+        return DDP_ERR_MEMORY;
+    cluster->bell_fd = -1;
+    job->cluster = cluster;
+    cluster->mirror.addresses = ddp_array_alloc((size_t)job->plan->nproc, sizeof(bool));
+    cluster->nodes = ddp_array_alloc((size_t)job->plan->node_count, sizeof *cluster->nodes);
+    cluster->suspect = ddp_array_alloc(1, sizeof *cluster->suspect);
+    enum ddp_status status = DDP_ERR_MEMORY;
+    if (cluster->mirror.addresses && cluster->nodes && cluster->suspect)
+        status = ddp_bell_create(&cluster->bell_fd);
+    if (status == DDP_OK)
+        status = join(job, cluster);
+    if (status != DDP_OK)
+        cluster_close(job);
+    return status;
+}
+
+void cluster_close(struct job *job)
+{
+    struct cluster *cluster = job->cluster;
+    if (!cluster)
+        return;
+    link_close(cluster->link);
+    if (cluster->bell_fd >= 0)
+        close(cluster->bell_fd);
+    free(cluster->mirror.addresses);
+    free(cluster->nodes);
+    free(cluster->suspect);
+    free(cluster);
+    job->cluster = NULL;
+}
+
+const char *cluster_node_name(const struct job *job, int node)
+{
+    static char name[LINK_NAME_BYTES + 32];
+    name[0] = 0;
+    if (job->cluster)
+        snprintf(name, sizeof name, "node %d (%s)", node, link_node_name(job->cluster->link, node));
+    return name;
+}
+
+/* --- our status, and that of the others on node 0's board ------------------------------------- */
+
+static void set_status(struct job *job)
+{
+    struct ddp_board_view view;
+    struct link_status status = {.attempt = (uint32_t)job->plan->restart,
+                                 .running = job->running,
+                                 .progress = job->progress,
+                                 .idle_ns = ddp_clock_ns() - job->progress_ns,
+                                 .lowest_step = -1,
+                                 .highest_step = -1,
+                                 .accepts_stop = job_accepts_stop(job)};
+    for (int i = 0; i < job->plan->nproc; i++) {
+        ddp_board_read(&job->board, i, &view);
+        if (i == 0 || view.step < status.lowest_step) {
+            status.lowest_step = view.step;
+            memcpy(status.phase, view.phase, sizeof status.phase);
+        }
+        status.highest_step = view.step > status.highest_step ? view.step : status.highest_step;
+    }
+    link_set_status(job->cluster->link, &status);
+}
+
+static void note_nodes(struct job *job)
+{
+    for (int n = 0; n < job->cluster->count; n++) {
+        struct ddp_board_node *line = ddp_board_node(&job->board, n);
+        const struct link_status *status = link_status(job->cluster->link, n);
+        ddp_board_store_host(line->host, link_node_name(job->cluster->link, n));
+        if (!status)
+            continue;
+        atomic_store(&line->heard_ns, link_heard_ns(job->cluster->link, n));
+        atomic_store(&line->lowest, status->lowest_step);
+        atomic_store(&line->highest, status->highest_step);
+        atomic_store(&line->running, (uint32_t)status->running);
+        ddp_board_store_name(line->phase, status->phase);
+    }
+}
+
+static void refresh(struct job *job)
+{
+    struct cluster *cluster = job->cluster;
+    const int64_t now = ddp_clock_ns();
+    if (now - cluster->status_ns < STATUS_NS)
+        return;
+    cluster->status_ns = now;
+    set_status(job);
+    if (cluster->node == 0)
+        note_nodes(job);
+}
+
+/* --- what workers have posted ----------------------------------------------------------------- */
+
+/* To all nodes but this one and the one it came from. */
+static void spread(const struct job *job, int from, enum link_kind kind, const void *data,
+                   size_t bytes)
+{
+    struct link *link = job->cluster->link;
+    if (job->cluster->node > 0) {
+        if (from == job->cluster->node)
+            link_send(link, kind, data, bytes);
+        return;
+    }
+    for (int n = 1; n < job->cluster->count; n++)
+        if (n != from && link_node_alive(link, n))
+            link_send_to(link, n, kind, data, bytes);
+}
+
+static void post(struct job *job)
+{
+    struct cluster *cluster = job->cluster;
+    struct ddp_posted posted;
+    while (ddp_mirror_next_id(&cluster->mirror, &job->board, &posted)) {
+        struct link_id id = {.attempt = (uint32_t)job->plan->restart,
+                             .slot = (uint32_t)posted.number};
+        memcpy(id.data, posted.data, posted.bytes);
+        spread(job, cluster->node, LINK_ID, &id, offsetof(struct link_id, data) + posted.bytes);
+    }
+    while (ddp_mirror_next_address(&cluster->mirror, &job->board, &posted)) {
+        struct link_address address = {.attempt = (uint32_t)job->plan->restart,
+                                       .rank = (uint32_t)posted.number};
+        memcpy(address.data, posted.data, posted.bytes);
+        spread(job, cluster->node, LINK_ADDRESS, &address,
+               offsetof(struct link_address, data) + posted.bytes);
+    }
+}
+
+static void hear_id(struct job *job, const struct link_message *message)
+{
+    const struct link_id *id = message->data;
+    struct ddp_posted posted = {.number = (int)id->slot,
+                                .bytes =
+                                    (uint32_t)(message->bytes - offsetof(struct link_id, data))};
+    memcpy(posted.data, id->data, posted.bytes);
+    if (ddp_mirror_put_id(&job->cluster->mirror, &job->board, &posted))
+        spread(job, message->node, LINK_ID, message->data, message->bytes);
+}
+
+static void hear_address(struct job *job, const struct link_message *message)
+{
+    const struct link_address *address = message->data;
+    struct ddp_posted posted = {
+        .number = address->rank < INT_MAX ? (int)address->rank : -1,
+        .bytes = (uint32_t)(message->bytes - offsetof(struct link_address, data))};
+    memcpy(posted.data, address->data, posted.bytes);
+    if (ddp_mirror_put_address(&job->board, &posted))
+        spread(job, message->node, LINK_ADDRESS, message->data, message->bytes);
+}
+
+/* --- barrier ---------------------------------------------------------------------------------- */
+
+/* Node 0: opens the round when all nodes have arrived. */
+static void open_barrier(struct job *job, uint32_t round)
+{
+    struct cluster *cluster = job->cluster;
+    for (int n = 0; n < cluster->count; n++)
+        if (!cluster->nodes[n].arrived)
+            return;
+    for (int n = 0; n < cluster->count; n++)
+        cluster->nodes[n].arrived = false;
+    cluster_tell(job, LINK_BARRIER, round, 1);
+    ddp_mirror_open_barrier(&job->board, round);
+}
+
+static void look_at_barrier(struct job *job)
+{
+    struct cluster *cluster = job->cluster;
+    uint32_t round;
+    if (ddp_mirror_seal_barrier(&job->board, &round)) {
+        if (cluster->node > 0) {
+            cluster_tell(job, LINK_BARRIER, round, 1);
+        } else {
+            cluster->nodes[0].arrived = true;
+            open_barrier(job, round);
+        }
+    }
+    if (cluster->barrier_asked || !ddp_mirror_barrier_asked(&job->board, &round))
+        return;
+    if (cluster->node > 0) {
+        cluster->barrier_asked = true;
+        cluster_tell(job, LINK_BARRIER, round, 0);
+    } else {
+        cluster->nodes[0].arrived = false;
+        ddp_mirror_unseal_barrier(&job->board, round);
+    }
+}
+
+static void hear_barrier(struct job *job, int node, const struct link_step *message)
+{
+    struct cluster *cluster = job->cluster;
+    if (cluster->node > 0) {
+        cluster->barrier_asked = false;
+        if (message->step)
+            ddp_mirror_open_barrier(&job->board, message->number);
+        else
+            ddp_mirror_unseal_barrier(&job->board, message->number);
+    } else if (message->step) {
+        cluster->nodes[node].arrived = true;
+        open_barrier(job, message->number);
+    } else if (cluster->nodes[node].arrived) {
+        const struct link_step answer = {(uint32_t)job->plan->restart, message->number, 0};
+        cluster->nodes[node].arrived = false;
+        link_send_to(cluster->link, node, LINK_BARRIER, &answer, sizeof answer);
+    } /* else the round has just been opened, and it will hear that */
+}
+
+/* --- stopping after a step -------------------------------------------------------------------- */
+
+/* Node 0: names the step when all nodes have told theirs. */
+static void name_step(struct job *job)
+{
+    struct cluster *cluster = job->cluster;
+    for (int n = 0; n < cluster->count; n++)
+        if (!cluster->nodes[n].held && !cluster->nodes[n].lost)
+            return;
+    const int64_t last = cluster->last_step;
+    const int64_t step = last == INT64_MIN || last == INT64_MAX ? last : last + 1;
+    cluster->hold = HOLD_NAMED;
+    cluster_tell(job, LINK_STOP_STEP, 0, step);
+    ddp_mirror_stop_before(&job->board, step);
+}
+
+/* Node 0. */
+static void hear_held(struct job *job, int node, int64_t step)
+{
+    struct cluster *cluster = job->cluster;
+    if (cluster->hold != HOLD_ASKED)
+        return;
+    cluster->nodes[node].held = true;
+    cluster->last_step = step > cluster->last_step ? step : cluster->last_step;
+    name_step(job);
+}
+
+/* Node 0: a request is there. */
+static void hold_all(struct job *job, int signal)
+{
+    struct cluster *cluster = job->cluster;
+    if (cluster->hold != HOLD_NONE)
+        return;
+    cluster->hold = HOLD_ASKED;
+    cluster->last_step = INT64_MIN;
+    job->stop_request = job->stop_request ? job->stop_request : signal;
+    cluster_tell(job, LINK_HOLD, (uint32_t)signal, 0);
+    hear_held(job, 0, ddp_mirror_hold(&job->board));
+}
+
+void cluster_request_stop(struct job *job, int signal)
+{
+    struct cluster *cluster = job->cluster;
+    if (!cluster || !cluster->open || cluster->ended || cluster->mirror.stop_request)
+        return;
+    cluster->mirror.stop_request = true;
+    if (cluster->node > 0)
+        cluster_tell(job, LINK_STOP, (uint32_t)signal, 0);
+    else
+        hold_all(job, signal);
+}
+
+static void hear_stop(struct job *job, int node, const struct link_step *message)
+{
+    char name[32];
+    const int signal = (int)(message->number & SIGNAL_MASK);
+    if (!job->stop_request)
+        ddp_log(DDP_LOG_INFO, "%s on %s: stopping after this step",
+                report_signal_name(signal, name, sizeof name), cluster_node_name(job, node));
+    job->stop_request = job->stop_request ? job->stop_request : signal;
+    job->cluster->mirror.stop_request = true;
+    atomic_store(&job->board.memory->stop_request, 1);
+}
+
+/* --- signals and aborts ----------------------------------------------------------------------- */
+
+/* Node 0: do workers of any node stop after a step when they are asked to? */
+static bool any_accepts(const struct job *job)
+{
+    if (job_accepts_stop(job))
+        return true;
+    for (int n = 1; n < job->cluster->count; n++) {
+        const struct link_status *status = link_status(job->cluster->link, n);
+        if (status && status->accepts_stop && status->attempt == (uint32_t)job->plan->restart)
+            return true;
+    }
+    return false;
+}
+
+/* Node 0 says what becomes of a signal to any ddprun. */
+static void decide_signal(struct job *job, int node, int signal, bool kills)
+{
+    const struct link_step message = {(uint32_t)job->plan->restart,
+                                      (uint32_t)signal | (uint32_t)node << SIGNAL_BITS, kills};
+    if (!kills && (signal == SIGINT || signal == SIGTERM) && any_accepts(job)) {
+        hear_stop(job, node, &message);
+        hold_all(job, signal);
+        return;
+    }
+    const bool ends = signals_end_job(job, signal);
+    spread(job, ends ? 0 : node, LINK_SIGNAL, &message, sizeof message);
+    if (ends || node > 0)
+        signals_from_node(job, node, signal, kills);
+}
+
+bool cluster_signal(struct job *job, int signal, bool kills)
+{
+    struct cluster *cluster = job->cluster;
+    if (!cluster || !cluster->open)
+        return false;
+    const bool ends = signals_end_job(job, signal);
+    if (!ends && cluster->passed_signal == signal &&
+        ddp_clock_ns() - cluster->passed_ns < SAME_SIGNAL_NS)
+        return true; /* whoever sent it sends it to every ddprun */
+    if (cluster->node > 0)
+        cluster_tell(job, LINK_SIGNAL, (uint32_t)signal, kills);
+    else
+        decide_signal(job, 0, signal, kills);
+    return true;
+}
+
+static void hear_signal(struct job *job, int node, const struct link_step *message)
+{
+    struct cluster *cluster = job->cluster;
+    const int signal = (int)(message->number & SIGNAL_MASK);
+    const int origin = (int)(message->number >> SIGNAL_BITS);
+    cluster->passed_signal = signal;
+    cluster->passed_ns = ddp_clock_ns();
+    if (!cluster->open && cluster->node == 0)
+        cluster_end(job, signal);
+    else if (cluster->node == 0)
+        decide_signal(job, node, signal, message->step != 0);
+    else if (cluster->open)
+        signals_from_node(job, origin < cluster->count ? origin : 0, signal, message->step != 0);
+}
+
+static void hear_abort(struct job *job, const struct link_message *message)
+{
+    const struct link_step *abort = message->data;
+    if (abort->number == 0 || abort->number > (uint32_t)job->plan->job_size)
+        return;
+    job->cluster->mirror.abort = true;
+    ddp_board_abort(&job->board, abort->number);
+    spread(job, message->node, LINK_ABORT, message->data, message->bytes);
+}
+
+static void look_at_board(struct job *job)
+{
+    struct cluster *cluster = job->cluster;
+    const uint32_t by = atomic_load(&job->board.memory->abort_word);
+    ddp_bell_take(cluster->bell_fd);
+    if (cluster->ended)
+        return;
+    post(job);
+    look_at_barrier(job);
+    if (atomic_load(&job->board.memory->stop_request))
+        cluster_request_stop(job, job->stop_request ? job->stop_request : SIGTERM);
+    if (by != 0 && by != DDP_ABORT_BY_LAUNCHER && !cluster->mirror.abort) {
+        cluster->mirror.abort = true;
+        cluster_tell(job, LINK_ABORT, by, 0);
+    }
+}
+
+/* --- the loop --------------------------------------------------------------------------------- */
+
+void cluster_begin(struct job *job)
+{
+    struct cluster *cluster = job->cluster;
+    if (!cluster)
+        return;
+    for (int n = 0; n < cluster->count; n++)
+        cluster->nodes[n] = (struct node_state){.lost = cluster->nodes[n].lost};
+    bool *addresses = cluster->mirror.addresses;
+    memset(addresses, 0, (size_t)job->plan->nproc * sizeof *addresses);
+    cluster->mirror = (struct ddp_mirror){.addresses = addresses};
+    cluster->hold = HOLD_NONE;
+    cluster->barrier_asked = cluster->told_done = cluster->refused = cluster->suspected = false;
+    cluster->ended = cluster->again = false;
+    cluster->reported = -1;
+    cluster->shown = SIZE_MAX;
+    cluster->verdict_ns = INT64_MAX;
+    cluster->status_ns = 0;
+    cluster->restart_port = 0;
+}
+
+void cluster_start(struct job *job)
+{
+    if (!job->cluster)
+        return;
+    job->cluster->open = true;
+    if (job->stop_request)
+        cluster_request_stop(job, job->stop_request);
+}
+
+void cluster_watch(const struct job *job, struct pollfd fds[CLUSTER_FDS])
+{
+    const struct cluster *cluster = job->cluster;
+    fds[0] = (struct pollfd){.fd = cluster ? link_fd(cluster->link) : -1, .events = POLLIN};
+    fds[1] = (struct pollfd){.fd = cluster ? cluster->bell_fd : -1, .events = POLLIN};
+}
+
+int64_t cluster_deadline_ns(const struct job *job)
+{
+    return job->cluster ? job->cluster->verdict_ns : INT64_MAX;
+}
+
+static void hear(struct job *job, const struct link_message *message)
+{
+    struct cluster *cluster = job->cluster;
+    const struct link_step *step = message->data;
+    const bool node0 = cluster->node == 0;
+    const bool always =
+        message->kind == LINK_END || message->kind == LINK_RESTART || message->kind == LINK_SIGNAL;
+    if (!cluster->open && !always)
+        return;
+    switch (message->kind) {
+    case LINK_ID:
+        hear_id(job, message);
+        break;
+    case LINK_ADDRESS:
+        hear_address(job, message);
+        break;
+    case LINK_BARRIER:
+        hear_barrier(job, message->node, step);
+        break;
+    case LINK_STOP:
+        if (node0) {
+            hear_stop(job, message->node, step);
+            hold_all(job, job->stop_request);
+        }
+        break;
+    case LINK_HOLD:
+        if (!node0) {
+            hear_stop(job, 0, step);
+            cluster_tell(job, LINK_HELD, 0, ddp_mirror_hold(&job->board));
+        }
+        break;
+    case LINK_HELD:
+        if (node0)
+            hear_held(job, message->node, step->step);
+        break;
+    case LINK_STOP_STEP:
+        if (!node0)
+            ddp_mirror_stop_before(&job->board, step->step);
+        break;
+    case LINK_ABORT:
+        hear_abort(job, message);
+        break;
+    case LINK_SIGNAL:
+        hear_signal(job, message->node, step);
+        break;
+    case LINK_FAILED:
+        if (node0)
+            verdict_consider(job, message->data);
+        break;
+    case LINK_DONE:
+        if (node0)
+            verdict_node_done(job, message->node, step);
+        break;
+    case LINK_END:
+        if (!node0)
+            verdict_end(job, message->data);
+        break;
+    case LINK_RESTART:
+        if (node0)
+            cluster->nodes[message->node].ready = true;
+        else
+            cluster->restart_port = step->number;
+        break;
+    case LINK_LOST:
+    case LINK_LEFT:
+        break;
+    }
+}
+
+/* All messages of owners begin with the attempt. RESTART has the number of the one before. */
+static bool is_current(const struct job *job, const struct link_message *message)
+{
+    return *(const uint32_t *)message->data == (uint32_t)job->plan->restart;
+}
+
+bool cluster_hear(struct job *job)
+{
+    struct link_message message;
+    char left[LINK_NAME_BYTES + 64];
+    if (!link_next(job->cluster->link, &message))
+        return false;
+    if (message.kind == LINK_LOST) {
+        verdict_lost(job, message.node, message.data);
+    } else if (message.kind == LINK_LEFT) {
+        snprintf(left, sizeof left, "%s is lost: its ddprun has ended",
+                 cluster_node_name(job, message.node));
+        verdict_lost(job, message.node, left);
+    } else if (is_current(job, &message)) {
+        hear(job, &message);
+    }
+    return true;
+}
+
+void cluster_work(struct job *job)
+{
+    struct cluster *cluster = job->cluster;
+    if (!cluster)
+        return;
+    if (cluster->open)
+        look_at_board(job);
+    while (!(cluster->restart_port && !cluster->open) && cluster_hear(job))
+        ;
+    verdict_tick(job);
+    if (cluster->open)
+        refresh(job);
+}

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What the files of the cluster share: cluster.c carries what is on the boards, verdict.c decides
+ * how an attempt ends, cluster_restart.c begins the next. */
+#ifndef DDP_LAUNCHER_CLUSTER_STATE_H
+#define DDP_LAUNCHER_CLUSTER_STATE_H
+
+#include "job/mirror.h"
+#include "launcher/cluster.h"
+#include "launcher/link.h"
+
+/* Of link_text.flags. */
+enum end_flag {
+    END_RESTARTABLE = 1,
+    END_DISK_FULL = 2,
+    END_REFUSED = 4, /* workers have said why themselves */
+    END_SHOW = 8,    /* each node shows where its ranks are */
+    END_AGAIN = 16,  /* another attempt follows */
+};
+
+/* A node, as node 0 sees it in this attempt. */
+struct node_state {
+    bool lost;    /* for good */
+    bool done;    /* its workers have ended */
+    bool ready;   /* for the next attempt */
+    bool arrived; /* at the barrier */
+    bool held;    /* has told its last step */
+    uint32_t exit_code;
+    int64_t alike; /* the wait status of all its workers, or -1 */
+};
+
+enum hold {
+    HOLD_NONE,
+    HOLD_ASKED, /* node 0 waits for the last steps of all nodes */
+    HOLD_NAMED, /* the step is named */
+};
+
+struct cluster {
+    struct link *link;
+    int node, count;
+    int bell_fd;
+    bool open; /* there is a board */
+    struct ddp_mirror mirror;
+    struct node_state *nodes; /* (count), on node 0 */
+
+    /* Of this attempt. */
+    enum hold hold;
+    int64_t last_step;  /* node 0, while asked: the highest that any rank has passed */
+    bool barrier_asked; /* a rank wants to leave the round: node 0 knows */
+    bool told_done;     /* our workers have ended */
+    bool told_ready;    /* for the next attempt */
+    bool refused;       /* one of ours has said why it failed */
+    int reported;       /* enum suspicion of what we have reported, or -1 */
+    size_t shown;       /* of that text */
+    bool ended, again;  /* the end is known; the job is started again */
+    bool suspected;     /* node 0: there is a suspect */
+    int64_t verdict_ns; /* node 0: when it is named, if nothing worse comes */
+    int64_t status_ns;  /* when our status was set last */
+    int passed_signal;  /* the last that another node has passed on, and when */
+    int64_t passed_ns;
+    uint32_t restart_port;     /* that RESTART has brought; 0: it has not come */
+    struct link_text *suspect; /* node 0: what most probably failed first; elsewhere ours */
+};
+
+/* To all other nodes on node 0, elsewhere to node 0. */
+void cluster_tell(const struct job *job, enum link_kind kind, uint32_t number, int64_t step);
+
+/* Takes one message; false: there is none. */
+bool cluster_hear(struct job *job);
+
+/* --- verdict.c --- */
+
+/* Node 0: what a node reports, itself included. */
+void verdict_consider(struct job *job, const struct link_text *failure);
+
+/* Node 0: the workers of a node have ended. */
+void verdict_node_done(struct job *job, int node, const struct link_step *done);
+
+/* A node is lost. */
+void verdict_lost(struct job *job, int node, const char *why);
+
+/* Node 0 has decided. */
+void verdict_end(struct job *job, const struct link_text *end);
+
+/* Node 0: the time for worse suspects is over. */
+void verdict_tick(struct job *job);
+
+#endif

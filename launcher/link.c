@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * See link.h. Here: a link that is up. */
+#include "config.h"
+
+#include "launcher/link.h"
+
+#include "core/clock.h"
+#include "core/log.h"
+#include "core/memory.h"
+#include "launcher/link_peers.h"
+#include "launcher/link_state.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FINISH_MS 500
+
+static void link_free(struct link *link)
+{
+    if (!link)
+        return;
+    peers_close(link);
+    free(link);
+}
+
+enum ddp_status link_open(struct link **out, const struct link_setup *setup)
+{
+    assert(setup->node_count > 1 && setup->node >= 0 && setup->node < setup->node_count);
+    struct link *link = calloc(1, sizeof *link);
+    *out = NULL;
+    if (!link)
+        return ddp_fail(DDP_ERR_MEMORY, "out of memory for the link between nodes");
+    link->epoll = link->timer = -1;
+    link->node = setup->node;
+    link->status = (struct link_status){.lowest_step = -1, .highest_step = -1};
+    link->peers = ddp_array_alloc((size_t)setup->node_count, sizeof *link->peers);
+    enum ddp_status status = link->peers ? DDP_OK : DDP_ERR_MEMORY;
+    if (link->peers)
+        link->count = setup->node_count;
+    for (int i = 0; i < link->count; i++)
+        link->peers[i].connection.fd = -1;
+    if (status == DDP_OK)
+        status = peer_set_name(&link->peers[link->node], setup->host);
+    if (status == DDP_OK)
+        status = peers_open(link, setup->lost_seconds);
+    if (status == DDP_OK)
+        status = (setup->node == 0 ? link_node0_join : link_node_join)(link, setup);
+    if (status != DDP_OK) {
+        link_free(link);
+        return status;
+    }
+    /* Of node 0 more may have come with its welcome. */
+    link->current = setup->node == 0 ? NULL : &link->peers[0];
+    peers_wake(link);
+    *out = link;
+    return DDP_OK;
+}
+
+int link_fd(const struct link *link)
+{
+    return link->epoll;
+}
+
+/* --- receiving -------------------------------------------------------------------------------- */
+
+/* Gives the owner a loss. */
+static bool deliver_loss(struct link *link, struct link_message *message)
+{
+    for (int i = 0; i < link->count && link->lost_count > 0; i++) {
+        struct peer *peer = &link->peers[i];
+        if (!peer->lost)
+            continue;
+        snprintf((char *)link->data.bytes, sizeof link->data, "%s", peer->lost);
+        free(peer->lost);
+        peer->lost = NULL;
+        link->lost_count--;
+        *message = (struct link_message){LINK_LOST, i, strlen((char *)link->data.bytes) + 1,
+                                         link->data.bytes};
+        return true;
+    }
+    return false;
+}
+
+/* Takes one frame of the current peer. True: it is for the owner. */
+static bool take_frame(struct link *link, struct link_message *message)
+{
+    struct frame frame;
+    struct peer *peer = link->current;
+    enum frame_result result = connection_take(&peer->connection, &frame);
+    if (result == FRAME_NONE) {
+        link->current = NULL;
+        return false;
+    }
+    if (result == FRAME_BAD || !frame_read(&frame, &link->data)) {
+        peer_lose(link, peer, "it sends what no ddprun sends");
+        return false;
+    }
+    if (frame.kind == FRAME_LOST) {
+        char text[FRAME_LOST_MAX];
+        snprintf(text, sizeof text, "%s", (const char *)link->data.bytes);
+        peer_lose_as(link, peer, text); /* we are: we were stopped, or out of reach */
+        return false;
+    }
+    if (frame.kind == FRAME_PING) {
+        memcpy(&peer->status, &link->data, sizeof peer->status);
+        peer->has_status = true;
+        return false;
+    }
+    *message = (struct link_message){(enum link_kind)frame.kind, peer_node(link, peer), frame.bytes,
+                                     link->data.bytes};
+    if (frame.kind == FRAME_GOODBYE) {
+        message->kind = LINK_LEFT;
+        connection_close(&peer->connection);
+        link->current = NULL;
+    }
+    return true;
+}
+
+/* Handles one event. False: there is none. */
+static bool handle_event(struct link *link)
+{
+    struct epoll_event event;
+    int n = epoll_wait(link->epoll, &event, 1, 0);
+    if (n <= 0)
+        return n < 0 && errno == EINTR;
+    struct peer *peer = event.data.ptr;
+    if (!peer) {
+        peers_tick(link);
+        return true;
+    }
+    if (event.events & EPOLLOUT)
+        peer_flush(link, peer);
+    if ((event.events & ~(uint32_t)EPOLLOUT) && peer_receive(link, peer))
+        link->current = peer;
+    return true;
+}
+
+bool link_next(struct link *link, struct link_message *message)
+{
+    do {
+        if (link->lost_count > 0 && deliver_loss(link, message))
+            return true;
+        while (link->current)
+            if (take_frame(link, message))
+                return true;
+    } while (link->lost_count > 0 || handle_event(link));
+    return false;
+}
+
+/* --- sending ---------------------------------------------------------------------------------- */
+
+enum ddp_status link_send_to(struct link *link, int node, enum link_kind kind, const void *data,
+                             size_t bytes)
+{
+    if (kind < LINK_ID || !frame_size_fits(kind, bytes))
+        return ddp_fail(DDP_ERR_INVALID, "%zu bytes are no message of kind %d between nodes", bytes,
+                        (int)kind);
+    if (node < 0 || node >= link->count || link->peers[node].connection.fd < 0)
+        return DDP_ERR_ABORTED;
+    peer_put(link, &link->peers[node], kind, data, bytes);
+    return DDP_OK;
+}
+
+enum ddp_status link_send(struct link *link, enum link_kind kind, const void *data, size_t bytes)
+{
+    if (link->node != 0)
+        return link_send_to(link, 0, kind, data, bytes);
+    enum ddp_status status = DDP_ERR_ABORTED;
+    for (int i = 1; i < link->count; i++) {
+        enum ddp_status sent = link_send_to(link, i, kind, data, bytes);
+        if (sent == DDP_ERR_INVALID)
+            return sent;
+        if (sent == DDP_OK)
+            status = DDP_OK;
+    }
+    return status;
+}
+
+void link_set_status(struct link *link, const struct link_status *status)
+{
+    link->status = *status;
+    link->status.phase[sizeof link->status.phase - 1] = 0;
+}
+
+/* --- what is known of the nodes --------------------------------------------------------------- */
+
+const struct link_status *link_status(const struct link *link, int node)
+{
+    if (node == link->node)
+        return &link->status;
+    return link->peers[node].has_status ? &link->peers[node].status : NULL;
+}
+
+int64_t link_heard_ns(const struct link *link, int node)
+{
+    return node == link->node ? ddp_clock_ns() : link->peers[node].connection.heard_ns;
+}
+
+int link_node(const struct link *link)
+{
+    return link->node;
+}
+
+int link_node_count(const struct link *link)
+{
+    return link->count;
+}
+
+bool link_node_alive(const struct link *link, int node)
+{
+    if (node == link->node)
+        return true;
+    return link->peers[link->node == 0 ? node : 0].connection.fd >= 0;
+}
+
+const char *link_node_name(const struct link *link, int node)
+{
+    return link->peers[node].name;
+}
+
+const char *link_address(const struct link *link)
+{
+    return link->address;
+}
+
+int link_worker_port(const struct link *link)
+{
+    return link->worker_port;
+}
+
+uint64_t link_job_id(const struct link *link)
+{
+    return link->job_id;
+}
+
+const char *link_interface(const struct link *link)
+{
+    return link->interface;
+}
+
+void link_close(struct link *link)
+{
+    if (!link)
+        return;
+    struct connection **all = calloc((size_t)link->count, sizeof(*all));
+    for (int i = 0; i < link->count; i++) {
+        struct connection *connection = &link->peers[i].connection;
+        connection_put(connection, FRAME_GOODBYE, NULL, 0);
+        if (all)
+            all[i] = connection;
+    }
+    if (all)
+        connections_finish(all, link->count, FINISH_MS);
+    free(all);
+    link_free(link);
+}

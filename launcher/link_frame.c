@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * See link_frame.h. */
+#include "config.h"
+
+#include "launcher/link_frame.h"
+
+#include <string.h>
+
+#define IN(phase) (1u << (phase))
+
+/* Sizes of kind i are in [least, most]. */
+static const struct rule {
+    size_t least, most;
+    unsigned phases;
+} rules[] = {
+    [FRAME_HELLO] = {sizeof(struct hello), sizeof(struct hello), IN(PHASE_HELLO)},
+    [FRAME_PROOF] = {0, PROOF_MAX, IN(PHASE_PROOF)},
+    [FRAME_JOIN] = {sizeof(struct join), sizeof(struct join), IN(PHASE_JOIN)},
+    [FRAME_REFUSED] = {sizeof(struct refusal), sizeof(struct refusal),
+                       IN(PHASE_HELLO) | IN(PHASE_PROOF) | IN(PHASE_WAITING)},
+    [FRAME_NAMES] = {1, FRAME_NAMES_MAX, IN(PHASE_WAITING)},
+    [FRAME_WELCOME] = {sizeof(struct welcome), sizeof(struct welcome), IN(PHASE_WAITING)},
+    [FRAME_PING] = {sizeof(struct link_status), sizeof(struct link_status),
+                    IN(PHASE_JOINED) | IN(PHASE_WAITING) | IN(PHASE_RUNNING)},
+    [FRAME_LOST] = {1, FRAME_LOST_MAX, IN(PHASE_RUNNING)},
+    [FRAME_GOODBYE] = {0, 0, IN(PHASE_JOINED) | IN(PHASE_WAITING) | IN(PHASE_RUNNING)},
+#define STEP                                                                                       \
+    {                                                                                              \
+        sizeof(struct link_step), sizeof(struct link_step), IN(PHASE_RUNNING)                      \
+    }
+#define TEXT                                                                                       \
+    {                                                                                              \
+        offsetof(struct link_text, text) + 1, sizeof(struct link_text), IN(PHASE_RUNNING)          \
+    }
+    [LINK_ID] = {offsetof(struct link_id, data) + 1, sizeof(struct link_id), IN(PHASE_RUNNING)},
+    [LINK_ADDRESS] = {offsetof(struct link_address, data) + 1, sizeof(struct link_address),
+                      IN(PHASE_RUNNING)},
+    [LINK_BARRIER] = STEP,
+    [LINK_STOP] = STEP,
+    [LINK_HOLD] = STEP,
+    [LINK_HELD] = STEP,
+    [LINK_STOP_STEP] = STEP,
+    [LINK_FAILED] = TEXT,
+    [LINK_END] = TEXT,
+    [LINK_DONE] = STEP,
+    [LINK_RESTART] = STEP,
+    [LINK_ABORT] = STEP,
+    [LINK_SIGNAL] = STEP,
+};
+
+static const struct rule *rule_of(uint32_t kind)
+{
+    return kind < sizeof rules / sizeof rules[0] && rules[kind].phases ? &rules[kind] : NULL;
+}
+
+bool frame_size_fits(uint32_t kind, size_t bytes)
+{
+    const struct rule *rule = rule_of(kind);
+    return rule && bytes >= rule->least && bytes <= rule->most;
+}
+
+enum frame_result frame_take(enum frame_phase phase, const unsigned char *input, size_t bytes,
+                             struct frame *frame, size_t *wanted)
+{
+    struct frame_header header;
+    *wanted = 0;
+    if (bytes < sizeof header)
+        return FRAME_NONE;
+    memcpy(&header, input, sizeof header);
+    const struct rule *rule = rule_of(header.kind);
+    if (!rule || !(rule->phases & IN(phase)) || header.bytes < rule->least ||
+        header.bytes > rule->most)
+        return FRAME_BAD;
+    *wanted = sizeof header + header.bytes;
+    if (bytes < *wanted)
+        return FRAME_NONE;
+    *frame = (struct frame){header.kind, header.bytes, input + sizeof header};
+    return FRAME_READY;
+}
+
+static bool ends(const char *text, size_t size)
+{
+    return memchr(text, 0, size) != NULL;
+}
+
+bool frame_read(const struct frame *frame, void *data)
+{
+    if (frame->bytes > 0)
+        memcpy(data, frame->data, frame->bytes);
+    const char *bytes = data;
+    switch (frame->kind) {
+    case FRAME_HELLO: {
+        const struct hello *hello = data;
+        return hello->magic == FRAME_MAGIC &&
+               (hello->protocol != FRAME_PROTOCOL ||
+                (ends(hello->version, sizeof hello->version) && hello->node_count > 0 &&
+                 hello->node < hello->node_count));
+    }
+    case FRAME_JOIN: {
+        const struct join *join = data;
+        return ends(join->version, sizeof join->version) && ends(join->host, sizeof join->host);
+    }
+    case FRAME_REFUSED:
+        return ends(((const struct refusal *)data)->text, REFUSAL_TEXT);
+    case FRAME_WELCOME: {
+        const uint32_t port = ((const struct welcome *)data)->worker_port;
+        return port > 0 && port < 65536;
+    }
+    case FRAME_LOST:
+    case FRAME_NAMES:
+        return bytes[frame->bytes - 1] == 0;
+    case FRAME_PING: {
+        const struct link_status *status = data;
+        return ends(status->phase, sizeof status->phase);
+    }
+    case LINK_ID:
+        return ((const struct link_id *)data)->slot < DDP_ID_SLOTS;
+    case LINK_FAILED:
+    case LINK_END: {
+        const size_t start = offsetof(struct link_text, text);
+        /* The first 0 is the last byte: what is not shown is not carried either. */
+        return memchr(bytes + start, 0, frame->bytes - start) == bytes + frame->bytes - 1;
+    }
+    default:
+        return true;
+    }
+}

@@ -1,0 +1,413 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Joining from the side of all nodes but node 0: finds it, proves who we are, and waits until all
+ * are there. */
+#include "config.h"
+
+#include "launcher/link_hello.h"
+#include "launcher/link_peers.h"
+#include "launcher/link_state.h"
+
+#include "core/clock.h"
+#include "core/log.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define RETRY_MS   50
+#define CONNECT_MS 2000 /* then another address is tried */
+#define ANSWER_MS  5000
+#define PORTS_MS   1000                /* the same where another port may be node 0's */
+#define LOOK_UP_NS INT64_C(2000000000) /* between two looks at a name */
+#define TELL_NS    INT64_C(5000000000) /* until the user hears what we wait for */
+
+struct trying {
+    struct link *link;
+    const struct link_setup *setup;
+    const char *name; /* of node 0 */
+    int port;
+    struct addresses addresses;
+    int64_t start_ns, deadline_ns, look_up_ns;
+    bool told;
+    struct link_contact contact;     /* from PMIx */
+    char shown[LINK_NAME_BYTES];     /* the address that is tried */
+    char why[LINK_NAME_BYTES + 256]; /* what went wrong last */
+    union {
+        unsigned char bytes[FRAME_DATA_MAX];
+        struct link_text aligned;
+        struct hello hello;
+        struct refusal refusal;
+        struct welcome welcome;
+    } data; /* of the last frame */
+};
+
+/* Another try may succeed. A wait that the end of joining has cut short says less than what went
+ * wrong before. */
+static enum ddp_status try_again(struct trying *t, const char *format, ...) DDP_PRINTF(2, 3);
+static enum ddp_status try_again(struct trying *t, const char *format, ...)
+{
+    va_list arguments;
+    if (t->why[0] && ddp_deadline_passed(t->deadline_ns))
+        return DDP_ERR_TIMEOUT;
+    va_start(arguments, format);
+    size_t used = (size_t)snprintf(t->why, sizeof t->why, "%s: ", t->shown);
+    if (used < sizeof t->why)
+        vsnprintf(t->why + used, sizeof t->why - used, format, arguments);
+    va_end(arguments);
+    return DDP_ERR_TIMEOUT;
+}
+
+/* --- one connection --------------------------------------------------------------------------- */
+
+static int milliseconds_left(const struct trying *t, int most)
+{
+    const int64_t left_ms = (t->deadline_ns - ddp_clock_ns()) / 1000000;
+    return left_ms < 0 ? 0 : left_ms < most ? (int)left_ms : most;
+}
+
+/* DDP_OK: *fd [out] is connected. */
+static enum ddp_status connect_to(struct trying *t, const struct address *address, int *fd)
+{
+    struct address own, other;
+    int error = 0;
+    socklen_t length = sizeof error;
+    *fd = socket(address->socket.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (*fd < 0)
+        return try_again(t, "%s", strerror(errno));
+    if (connect(*fd, (const struct sockaddr *)&address->socket, address->length) != 0) {
+        error = errno;
+        if (error == EINPROGRESS) {
+            enum ddp_status status =
+                link_pause(t->setup, *fd, POLLOUT, milliseconds_left(t, CONNECT_MS));
+            if (status == DDP_ERR_ABORTED)
+                return status;
+            if (status != DDP_OK)
+                error = ETIMEDOUT;
+            else
+                getsockopt(*fd, SOL_SOCKET, SO_ERROR, &error, &length);
+        }
+    }
+    /* While nobody listens, a socket on the same machine can meet itself. */
+    if (error == 0 && address_of_socket(*fd, false, &own) && address_of_socket(*fd, true, &other) &&
+        own.length == other.length && memcmp(&own.socket, &other.socket, own.length) == 0)
+        error = ECONNREFUSED;
+    return error == 0 ? DDP_OK : try_again(t, "%s", strerror(error));
+}
+
+/* The next frame of node 0, into t->data. */
+static enum ddp_status hear(struct trying *t, struct connection *connection, struct frame *frame)
+{
+    const int answer_ms = t->setup->port_count > 1 ? PORTS_MS : ANSWER_MS;
+    for (;;) {
+        enum frame_result result = connection_take(connection, frame);
+        if (result == FRAME_READY && frame_read(frame, &t->data))
+            return DDP_OK;
+        if (result != FRAME_NONE)
+            return try_again(t, "what answers there is no ddprun");
+        enum ddp_status status =
+            link_pause(t->setup, connection->fd, POLLIN, milliseconds_left(t, answer_ms));
+        if (status == DDP_ERR_TIMEOUT)
+            return try_again(t, "it takes connections, but does not answer");
+        if (status != DDP_OK)
+            return status;
+        switch (connection_receive(connection)) {
+        case CONNECTION_ENDED:
+            return try_again(t, "it closes the connection");
+        case CONNECTION_FAILED:
+            return try_again(t, "%s", strerror(errno));
+        default:
+            break;
+        }
+    }
+}
+
+static enum ddp_status refused(struct trying *t)
+{
+    const struct refusal *refusal = &t->data.refusal;
+    const char *own = proof_method_name(t->setup->proof->method);
+    switch (refusal->reason) {
+    case REFUSED_JOB:
+        return try_again(t, "that port is another job's");
+    case REFUSED_METHOD:
+        return ddp_fail(DDP_ERR_MISMATCH,
+                        "node 0 (%s) has %s, this is node %d and has %s: give the same to all",
+                        t->shown, proof_method_name(refusal->method), t->setup->node, own);
+    case REFUSED_PROOF:
+        return ddp_fail(DDP_ERR_MISMATCH,
+                        "node 0 (%s) refuses this node, %d: it does not accept its proof (%s); "
+                        "node 0's message says why",
+                        t->shown, t->setup->node, own);
+    case REFUSED_JOB_ENDS:
+        return ddp_fail(DDP_ERR_MISMATCH, "%s", refusal->text);
+    default:
+        return try_again(t, "it refuses this node (reason %u)", refusal->reason);
+    }
+}
+
+/* Is the other side a ddprun that we can speak with? */
+static enum ddp_status check_hello(struct trying *t, const struct said *said)
+{
+    char version[128];
+    if (said->node0.protocol != FRAME_PROTOCOL) {
+        hello_show_version(&said->node0, version, sizeof version);
+        return ddp_fail(DDP_ERR_MISMATCH,
+                        "node 0 (%s) runs %s, this node, %d, runs ddprun %s: install one version "
+                        "on all",
+                        t->shown, version, t->setup->node, ddp_version());
+    }
+    if (said->node0.job != said->node.job)
+        return try_again(t, "that port is another job's");
+    if (said->node0.node != 0)
+        return try_again(t, "that is node %u", said->node0.node);
+    return DDP_OK;
+}
+
+/* Shows node 0 who we are, and sees that it is node 0. */
+static enum ddp_status prove(struct trying *t, struct connection *connection)
+{
+    char why[PROOF_WHY] = "its method of proof is another";
+    struct frame frame;
+    struct said said = {0};
+    const struct proof *proof = t->setup->proof;
+    enum ddp_status status = hello_make(&said.node, t->setup);
+    if (status != DDP_OK)
+        return status;
+    connection_put(connection, FRAME_HELLO, &said.node, sizeof said.node);
+    status = hear(t, connection, &frame);
+    if (status == DDP_OK && frame.kind != FRAME_HELLO)
+        return refused(t);
+    if (status != DDP_OK)
+        return status;
+    said.node0 = t->data.hello;
+    connection->phase = PHASE_PROOF;
+    status = check_hello(t, &said);
+    if (status == DDP_OK && said.node0.method == said.node.method)
+        status = hello_send_proof(connection, proof, &said, ROLE_NODE);
+    if (status == DDP_OK)
+        status = hear(t, connection, &frame);
+    if (status != DDP_OK)
+        return status;
+    if (frame.kind != FRAME_PROOF)
+        return refused(t);
+    if (said.node0.method == said.node.method &&
+        proof_check(proof, ROLE_NODE0, &said, sizeof said, frame.data, frame.bytes, why))
+        return DDP_OK;
+    return ddp_fail(DDP_ERR_MISMATCH, "what answers at %s is not node 0 of this job: %s", t->shown,
+                    why);
+}
+
+static enum ddp_status try_address(struct trying *t, struct address address, int port)
+{
+    int fd = -1;
+    struct link *link = t->link;
+    struct peer *node0 = &link->peers[0];
+    struct join join = {.nproc = (uint32_t)t->setup->nproc};
+    address_set_port(&address, port);
+    address_show(&address, t->shown);
+    enum ddp_status status = connect_to(t, &address, &fd);
+    if (status != DDP_OK) {
+        if (fd >= 0)
+            close(fd);
+        return status;
+    }
+    connection_open(&node0->connection, fd, PHASE_HELLO);
+    status = prove(t, &node0->connection);
+    if (status != DDP_OK) {
+        connection_close(&node0->connection);
+        return status;
+    }
+    snprintf(join.version, sizeof join.version, "%s", ddp_version());
+    snprintf(join.host, sizeof join.host, "%s", link->peers[link->node].name);
+    connection_put(&node0->connection, FRAME_JOIN, &join, sizeof join);
+    node0->connection.phase = PHASE_WAITING;
+    address_host(&address, link->address);
+    if (address_of_socket(fd, false, &address))
+        address_interface(&address, link->interface, sizeof link->interface);
+    return DDP_OK;
+}
+
+/* --- finding node 0 --------------------------------------------------------------------------- */
+
+/* What the name means may change while nodes start. */
+static enum ddp_status look_up(struct trying *t)
+{
+    char why[256], list[512];
+    bool again;
+    const int64_t now = ddp_clock_ns();
+    if (t->addresses.count > 0 && now < t->look_up_ns)
+        return DDP_OK;
+    t->look_up_ns = now + LOOK_UP_NS;
+    snprintf(t->shown, sizeof t->shown, "%s", t->name);
+    if (!addresses_find(&t->addresses, t->name, t->port, why, sizeof why, &again))
+        return again ? try_again(t, "%s", why)
+                     : ddp_fail(DDP_ERR_IO, "node 0 has no address: %s: %s", t->name, why);
+    if (address_is_any(&t->addresses.list[0]))
+        return ddp_fail(DDP_ERR_INVALID,
+                        "--master-addr %s names no machine: give the address of node 0", t->name);
+    /* Node 0 may be this machine, and listen where others reach it. */
+    if (t->addresses.trap && t->addresses.count < ADDRESSES_MAX &&
+        addresses_own(&t->addresses.list[t->addresses.count], t->port, list, sizeof list))
+        t->addresses.count++;
+    return DDP_OK;
+}
+
+static enum ddp_status try_all(struct trying *t)
+{
+    const int ports = t->setup->port_count > 0 ? t->setup->port_count : 1;
+    enum ddp_status status = look_up(t);
+    if (status != DDP_OK)
+        return status;
+    status = DDP_ERR_TIMEOUT;
+    for (int port = 0; port < ports && status == DDP_ERR_TIMEOUT; port++)
+        for (int i = 0; i < t->addresses.count && status == DDP_ERR_TIMEOUT; i++)
+            status = try_address(t, t->addresses.list[i], t->port + port);
+    return status;
+}
+
+static enum ddp_status give_up(const struct trying *t)
+{
+    const bool loopback = t->addresses.count > 0 && address_is_loopback(&t->addresses.list[0]);
+    return ddp_fail(
+        DDP_ERR_TIMEOUT, "node %d of %d cannot reach node 0 at %s port %d within %g s: %s%s",
+        t->setup->node, t->setup->node_count, t->name, t->port, t->setup->node_timeout, t->why,
+        loopback ? "; that is this machine itself: is --master-addr right, and known "
+                   "here by an address that others reach?"
+                 : "");
+}
+
+static enum ddp_status find_node0(struct trying *t)
+{
+    for (;;) {
+        enum ddp_status status = try_all(t);
+        if (status != DDP_ERR_TIMEOUT)
+            return status;
+        if (ddp_deadline_passed(t->deadline_ns))
+            return give_up(t);
+        if (!t->told && ddp_clock_ns() - t->start_ns > TELL_NS) {
+            t->told = true;
+            ddp_log(DDP_LOG_INFO, "waiting for node 0: %s", t->why);
+        }
+        if (link_pause(t->setup, -1, 0, RETRY_MS) == DDP_ERR_ABORTED)
+            return DDP_ERR_ABORTED;
+    }
+}
+
+/* --- waiting for the others ------------------------------------------------------------------- */
+
+/* Names in the order of nodes. False: there are too many, or no memory. */
+static bool take_names(struct link *link, int *count, const char *names, size_t bytes)
+{
+    for (size_t at = 0; at < bytes; at += strlen(names + at) + 1)
+        if (*count >= link->count || peer_set_name(&link->peers[(*count)++], names + at) != DDP_OK)
+            return false;
+    return true;
+}
+
+/* DDP_ERR_TIMEOUT: go on. */
+static enum ddp_status act(struct trying *t, const struct frame *frame, int *names)
+{
+    struct link *link = t->link;
+    struct peer *node0 = &link->peers[0];
+    switch (frame->kind) {
+    case FRAME_PING:
+        memcpy(&node0->status, &t->data, sizeof node0->status);
+        node0->has_status = true;
+        return DDP_ERR_TIMEOUT;
+    case FRAME_NAMES:
+        if (take_names(link, names, (const char *)t->data.bytes, frame->bytes))
+            return DDP_ERR_TIMEOUT;
+        break;
+    case FRAME_REFUSED:
+        return refused(t);
+    case FRAME_WELCOME:
+        if (*names != link->count)
+            break;
+        link->job_id = t->data.welcome.job_id;
+        link->worker_port = (int)t->data.welcome.worker_port;
+        node0->connection.phase = PHASE_RUNNING;
+        return DDP_OK;
+    }
+    return ddp_fail(DDP_ERR_IO, "node 0 (%s) has sent what this ddprun does not understand",
+                    t->shown);
+}
+
+static enum ddp_status hear_node0(struct trying *t, int *names)
+{
+    struct frame frame;
+    enum frame_result result;
+    struct peer *node0 = &t->link->peers[0];
+    if (!peer_receive(t->link, node0))
+        return DDP_ERR_TIMEOUT; /* it is lost */
+    while ((result = connection_take(&node0->connection, &frame)) == FRAME_READY) {
+        enum ddp_status status = frame_read(&frame, &t->data) ? act(t, &frame, names) : DDP_ERR_IO;
+        if (status != DDP_ERR_TIMEOUT)
+            return status;
+    }
+    if (result == FRAME_BAD)
+        peer_lose(t->link, node0, "it sends what no ddprun sends");
+    return DDP_ERR_TIMEOUT;
+}
+
+/* Node 0 says when it takes too long. */
+static enum ddp_status wait_for_all(struct trying *t)
+{
+    int names = 0;
+    struct link *link = t->link;
+    struct peer *node0 = &link->peers[0];
+    enum ddp_status status = peer_watch(link, node0);
+    if (status != DDP_OK)
+        return status;
+    peer_put(link, node0, FRAME_PING, &link->status, sizeof link->status);
+    do {
+        struct epoll_event event;
+        if (link_pause(t->setup, link->epoll, POLLIN, -1) == DDP_ERR_ABORTED)
+            return DDP_ERR_ABORTED;
+        status = DDP_ERR_TIMEOUT;
+        if (epoll_wait(link->epoll, &event, 1, 0) <= 0)
+            continue;
+        if (!event.data.ptr) {
+            peers_tick(link);
+        } else {
+            if (event.events & EPOLLOUT)
+                peer_flush(link, node0);
+            if (event.events & ~(uint32_t)EPOLLOUT)
+                status = hear_node0(t, &names);
+        }
+        if (node0->lost)
+            return ddp_fail(DDP_ERR_IO, "while the nodes came together %s", node0->lost);
+    } while (status == DDP_ERR_TIMEOUT);
+    return status;
+}
+
+enum ddp_status link_node_join(struct link *link, const struct link_setup *setup)
+{
+    enum ddp_status status = DDP_OK;
+    struct trying *t = calloc(1, sizeof *t);
+    if (!t)
+        return ddp_fail(DDP_ERR_MEMORY, "out of memory for the link to node 0");
+    t->link = link;
+    t->setup = setup;
+    t->start_ns = ddp_clock_ns();
+    t->deadline_ns = t->start_ns + (int64_t)(setup->node_timeout * 1e9);
+    t->name = setup->address;
+    t->port = setup->port;
+    if (setup->exchange) {
+        status = setup->exchange(setup->exchange_owner, &t->contact, false);
+        t->name = t->contact.address;
+        t->port = t->contact.port;
+        if (status == DDP_OK && setup->proof->method == PROOF_PMIX)
+            status = proof_take_key(setup->proof, t->contact.key, sizeof t->contact.key);
+    }
+    if (status == DDP_OK)
+        status = find_node0(t);
+    if (status == DDP_OK)
+        status = wait_for_all(t);
+    explicit_bzero(&t->contact, sizeof t->contact);
+    free(t);
+    return status;
+}

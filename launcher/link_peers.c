@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * See link_peers.h. Time is our own monotonic clock only. */
+#include "config.h"
+
+#include "launcher/link_peers.h"
+
+#include "core/clock.h"
+#include "core/log.h"
+#include "core/text.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#define TICKS 20 /* looks at the clock in the time that a node may be silent */
+#define PINGS 5  /* signs of life in that time */
+
+static void set_timer(const struct link *link, int64_t first_ns)
+{
+    const int64_t tick_ns = link->lost_ns / TICKS;
+    const struct itimerspec spec = {
+        .it_interval = {tick_ns / 1000000000, tick_ns % 1000000000},
+        .it_value = {first_ns / 1000000000, first_ns % 1000000000},
+    };
+    timerfd_settime(link->timer, 0, &spec, NULL);
+}
+
+enum ddp_status peers_open(struct link *link, double lost_seconds)
+{
+    struct epoll_event event = {.events = EPOLLIN};
+    link->lost_ns = (int64_t)((lost_seconds > 0 ? lost_seconds : LINK_DEFAULT_LOST) * 1e9);
+    link->tick_ns = ddp_clock_ns();
+    link->epoll = epoll_create1(EPOLL_CLOEXEC);
+    link->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    if (link->epoll < 0 || link->timer < 0 ||
+        epoll_ctl(link->epoll, EPOLL_CTL_ADD, link->timer, &event) != 0)
+        return ddp_fail(DDP_ERR_SYSTEM, "cannot watch the other nodes: %s", strerror(errno));
+    set_timer(link, link->lost_ns / TICKS);
+    return DDP_OK;
+}
+
+void peers_close(struct link *link)
+{
+    for (int i = 0; i < link->count; i++) {
+        connection_close(&link->peers[i].connection);
+        free(link->peers[i].name);
+        free(link->peers[i].lost);
+    }
+    free(link->peers);
+    if (link->epoll >= 0)
+        close(link->epoll);
+    if (link->timer >= 0)
+        close(link->timer);
+}
+
+void peers_wake(struct link *link)
+{
+    set_timer(link, 1);
+}
+
+/* --- connections ------------------------------------------------------------------------------ */
+
+static bool control(struct link *link, struct peer *peer, int operation)
+{
+    struct connection *connection = &peer->connection;
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = peer};
+    if (connection_waits(connection))
+        event.events |= EPOLLOUT;
+    if (operation == EPOLL_CTL_MOD && event.events == connection->watched)
+        return true;
+    connection->watched = event.events;
+    return epoll_ctl(link->epoll, operation, connection->fd, &event) == 0;
+}
+
+enum ddp_status peer_watch(struct link *link, struct peer *peer)
+{
+    if (!control(link, peer, EPOLL_CTL_ADD))
+        return ddp_fail(DDP_ERR_SYSTEM, "cannot watch the other nodes: %s", strerror(errno));
+    return DDP_OK;
+}
+
+void peer_flush(struct link *link, struct peer *peer)
+{
+    connection_flush(&peer->connection);
+    control(link, peer, EPOLL_CTL_MOD);
+}
+
+void peer_put(struct link *link, struct peer *peer, uint32_t kind, const void *data, size_t bytes)
+{
+    if (peer->connection.fd < 0)
+        return;
+    if (connection_put(&peer->connection, kind, data, bytes))
+        control(link, peer, EPOLL_CTL_MOD);
+    else
+        peer_lose(link, peer, "it does not take what is sent to it");
+}
+
+static const char out_of_memory[] = "a node is lost";
+
+void peer_lose_as(struct link *link, struct peer *peer, const char *text)
+{
+    if (peer->connection.fd < 0)
+        return;
+    connection_close(&peer->connection);
+    peer->lost = strdup(text);
+    if (!peer->lost)
+        peer->lost = strdup(out_of_memory);
+    link->lost_count++;
+    if (link->current == peer)
+        link->current = NULL;
+    peers_wake(link);
+}
+
+/* A node that was stopped hears why it was lost when it continues. */
+static void lose_silent(struct link *link, struct peer *peer)
+{
+    char text[FRAME_LOST_MAX];
+    snprintf(text, sizeof text, "node %d (%s) is lost: it has not answered for %g s",
+             peer_node(link, peer), peer->name ? peer->name : "?", (double)link->lost_ns * 1e-9);
+    peer_put(link, peer, FRAME_LOST, text, strlen(text) + 1);
+    peer_lose_as(link, peer, text);
+}
+
+void peer_lose(struct link *link, struct peer *peer, const char *format, ...)
+{
+    char why[256], text[640];
+    va_list arguments;
+    if (peer->connection.fd < 0)
+        return;
+    va_start(arguments, format);
+    vsnprintf(why, sizeof why, format, arguments);
+    va_end(arguments);
+    snprintf(text, sizeof text, "node %d (%s) is lost: %s", peer_node(link, peer),
+             peer->name ? peer->name : "?", why);
+    peer_lose_as(link, peer, text);
+}
+
+bool peer_receive(struct link *link, struct peer *peer)
+{
+    switch (connection_receive(&peer->connection)) {
+    case CONNECTION_NOTHING:
+    case CONNECTION_BYTES:
+        return true;
+    case CONNECTION_ENDED:
+        peer_lose(link, peer, "its ddprun has ended without a word");
+        return false;
+    case CONNECTION_FAILED:
+        /* What it had not read was lost with it. */
+        if (errno == ECONNRESET || errno == EPIPE)
+            peer_lose(link, peer, "its ddprun has ended without a word");
+        else
+            peer_lose(link, peer, "the connection failed: %s", strerror(errno));
+        return false;
+    }
+    return false;
+}
+
+/* --- signs of life ---------------------------------------------------------------------------- */
+
+void peers_tick(struct link *link)
+{
+    uint64_t expirations;
+    const int64_t now = ddp_clock_ns(), ping_ns = link->lost_ns / PINGS;
+    if (read(link->timer, &expirations, sizeof expirations) < 0 && errno != EAGAIN)
+        ddp_log(DDP_LOG_DEBUG, "timer of the link: %s", strerror(errno));
+    /* Whoever was stopped himself, or had no time to look, has heard nobody meanwhile. */
+    const bool late = now - link->tick_ns > ping_ns;
+    const bool ping = now - link->ping_ns >= ping_ns;
+    link->tick_ns = now;
+    if (ping)
+        link->ping_ns = now;
+    for (int i = 0; i < link->count; i++) {
+        struct peer *peer = &link->peers[i];
+        if (peer->connection.fd < 0)
+            continue;
+        if (late)
+            peer->connection.heard_ns = now;
+        if (now - peer->connection.heard_ns > link->lost_ns)
+            lose_silent(link, peer);
+        else if (ping)
+            peer_put(link, peer, FRAME_PING, &link->status, sizeof link->status);
+    }
+}
+
+enum ddp_status link_pause(const struct link_setup *setup, int fd, int events, int milliseconds)
+{
+    struct pollfd fds[2] = {{setup->interrupt_fd, POLLIN, 0}, {fd, (short)events, 0}};
+    if (poll(fds, 2, milliseconds) > 0)
+        return fds[0].revents ? DDP_ERR_ABORTED : DDP_OK;
+    return DDP_ERR_TIMEOUT;
+}
+
+enum ddp_status peer_set_name(struct peer *peer, const char *name)
+{
+    char clean[LINK_NAME_BYTES];
+    ddp_text_clean(clean, sizeof clean, name, strlen(name));
+    free(peer->name);
+    peer->name = strdup(clean);
+    return peer->name ? DDP_OK : ddp_fail(DDP_ERR_MEMORY, "out of memory for the names of nodes");
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What joining and running links share: waiting for connections, signs of life, losses. */
+#ifndef DDP_LAUNCHER_LINK_PEERS_H
+#define DDP_LAUNCHER_LINK_PEERS_H
+
+#include "launcher/link_state.h"
+
+#include <sys/epoll.h>
+
+/* Opens epoll and timer. DDP_ERR_SYSTEM (logged). */
+enum ddp_status peers_open(struct link *link, double lost_seconds);
+
+/* Closes all at once and frees the link's members. */
+void peers_close(struct link *link);
+
+/* Makes the link's descriptor readable. */
+void peers_wake(struct link *link);
+
+/* The number of a peer. */
+static inline int peer_node(const struct link *link, const struct peer *peer)
+{
+    return (int)(peer - link->peers);
+}
+
+/* Watches a connection that has just been opened. DDP_ERR_SYSTEM (logged). */
+enum ddp_status peer_watch(struct link *link, struct peer *peer);
+
+/* connection_put() to a peer. One whose queue is full is lost. */
+void peer_put(struct link *link, struct peer *peer, uint32_t kind, const void *data, size_t bytes);
+
+/* Sends what waits. */
+void peer_flush(struct link *link, struct peer *peer);
+
+/* Closes its connection; `format` says why, after "node 3 (host) is lost: ". */
+void peer_lose(struct link *link, struct peer *peer, const char *format, ...) DDP_PRINTF(3, 4);
+
+/* The same with the whole text. */
+void peer_lose_as(struct link *link, struct peer *peer, const char *text);
+
+/* Reads once what has come. False: the peer is lost. */
+bool peer_receive(struct link *link, struct peer *peer);
+
+/* The timer: sends signs of life and finds peers that give none. */
+void peers_tick(struct link *link);
+
+/* Waits for the owner's interrupt_fd or, of `fd` (-1: none), for `events`. DDP_ERR_ABORTED: the owner
+ * wants to stop; DDP_ERR_TIMEOUT: neither. */
+enum ddp_status link_pause(const struct link_setup *setup, int fd, int events, int milliseconds);
+
+/* Takes a name: a copy with control characters escaped. DDP_ERR_MEMORY (logged). */
+enum ddp_status peer_set_name(struct peer *peer, const char *name);
+
+#endif

@@ -5,6 +5,7 @@
 
 #include "tests/comm_ranks.h"
 
+#include "core/clock.h"
 #include "core/futex.h"
 #include "core/log.h"
 #include "job/board.h"
@@ -14,6 +15,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/wait.h>
 
 static const char *device_kind, *device_backend;
@@ -35,18 +37,26 @@ static void set_number(const char *name, int value)
     setenv(name, text, 1);
 }
 
+/* What a launcher has: one machine's board. */
+struct machine {
+    struct ddp_board board;
+    int board_fd, heap_fd, bell_fd;
+};
+
 /* Workers that share a GPU look like different machines to NCCL, as with ddprun --oversubscribe;
- * and so do those of different nodes, which are one machine here. */
-static void open_device(const struct ddp_board_shape *shape, int rank)
+ * and so do those of different machines, which are one here. */
+static void open_device(int rank, const struct machine *on)
 {
+    const struct ddp_board_shape *shape = &on->board.shape;
     struct ddp_device_kind found;
-    const int local = rank % shape->workers;
     NEED(ddp_device_find(&found, device_kind) == DDP_OK);
-    if (getenv("RANKS_AS_ONE_HOST") == NULL && (found.count < shape->workers || shape->nodes > 1)) {
-        set_number("NCCL_HOSTID", found.count < shape->workers ? rank : shape->node);
+    const bool few = found.count < shape->workers;
+    if ((few || shape->nodes > 1) && !getenv("RANKS_AS_ONE_HOST")) {
+        set_number("NCCL_HOSTID", few ? rank : shape->node);
         setenv("NCCL_SOCKET_IFNAME", "lo", 1);
     }
-    NEED(ddp_device_open(&ranks_device, device_kind, local % found.count, 1) == DDP_OK);
+    NEED(ddp_device_open(&ranks_device, device_kind, rank % shape->workers % found.count, 1) ==
+         DDP_OK);
 }
 
 enum ddp_status ranks_join(ddp_comm **comm, ddp_job *job)
@@ -55,27 +65,23 @@ enum ddp_status ranks_join(ddp_comm **comm, ddp_job *job)
                        : ddp_comm_create(comm, job, NULL);
 }
 
-struct node {
-    struct ddp_board board;
-    int board_fd, heap_fd;
-};
-
-static void child(const struct node *node, int rank, ranks_body *run)
+static void child(int rank, const struct machine *on, ranks_body *run)
 {
-    const struct ddp_board_shape *shape = &node->board.shape;
+    const int size = ddp_board_job_size(&on->board);
     ddp_job *job;
     ddp_comm *comm = NULL;
     set_number("RANK", rank);
-    set_number("LOCAL_RANK", rank % shape->workers);
-    set_number("WORLD_SIZE", ddp_board_job_size(&node->board));
-    set_number(DDP_BOARD_FD_VARIABLE, node->board_fd);
-    set_number(DDP_HEAP_FD_VARIABLE, node->heap_fd);
+    set_number("LOCAL_RANK", rank - ddp_board_first_rank(&on->board));
+    set_number("WORLD_SIZE", size);
+    set_number(DDP_BOARD_FD_VARIABLE, on->board_fd);
+    set_number(DDP_HEAP_FD_VARIABLE, on->heap_fd);
+    set_number(DDP_BELL_FD_VARIABLE, on->bell_fd);
     ddp_log_set_rank(rank);
     if (ranks_prepare)
         ranks_prepare(rank);
     NEED(ddp_job_open(&job) == DDP_OK);
     if (device_kind)
-        open_device(shape, rank);
+        open_device(rank, on);
     if (!without_comm)
         NEED(ranks_join(&comm, job) == DDP_OK);
     run(comm, job);
@@ -85,21 +91,23 @@ static void child(const struct node *node, int rank, ranks_body *run)
     _exit(0);
 }
 
-static void open_node(struct node *node, int number, int nodes, int workers)
+static void machine_make(struct machine *machine, const struct ddp_board_shape *shape)
 {
-    const struct ddp_board_shape shape = {workers, number, nodes};
-    ck_assert_int_eq(ddp_board_create(&node->board, &node->board_fd, &shape, 1), DDP_OK);
-    ck_assert_int_eq(ddp_board_create_heap(&node->board, &node->heap_fd), DDP_OK);
+    ck_assert_int_eq(ddp_board_create(&machine->board, &machine->board_fd, shape, 1), DDP_OK);
+    ck_assert_int_eq(ddp_board_create_heap(&machine->board, &machine->heap_fd), DDP_OK);
+    machine->bell_fd = eventfd(0, EFD_NONBLOCK); /* nobody listens: what they do is polled */
+    ck_assert_int_ge(machine->bell_fd, 0);
 }
 
-static void close_node(struct node *node)
+static void machine_end(struct machine *machine)
 {
-    ddp_board_unmap(&node->board);
-    close(node->board_fd);
-    close(node->heap_fd);
+    ddp_board_unmap(&machine->board);
+    close(machine->board_fd);
+    close(machine->heap_fd);
+    close(machine->bell_fd);
 }
 
-/* Copies what one machine has written and another lacks. */
+/* Copies what one board has and the other lacks. */
 static void copy_posted(_Atomic uint32_t *from, _Atomic uint32_t *to, _Atomic uint32_t *to_bytes,
                         uint32_t bytes, void *target, const void *source)
 {
@@ -112,9 +120,10 @@ static void copy_posted(_Atomic uint32_t *from, _Atomic uint32_t *to, _Atomic ui
     ddp_futex_wake(to);
 }
 
-static void pump_between(struct node *from, struct node *to)
+static void pump_between(const struct machine *from, const struct machine *to)
 {
     struct ddp_board_memory *a = from->board.memory, *b = to->board.memory;
+    struct ddp_board board = to->board;
     const uint32_t aborted = atomic_load(&a->abort_word);
     for (int i = 0; i < DDP_ID_SLOTS; i++)
         copy_posted(&a->ids[i].state, &b->ids[i].state, &b->ids[i].bytes,
@@ -125,50 +134,61 @@ static void pump_between(struct node *from, struct node *to)
         copy_posted(&x->state, &y->state, &y->bytes, atomic_load(&x->bytes), y->data, x->data);
     }
     if (aborted && !atomic_load(&b->abort_word))
-        ddp_board_abort(&to->board, aborted);
+        ddp_board_abort(&board, aborted);
 }
 
-static void pump(struct node *nodes, int count)
+/* What the launchers of a job do for its ranks: ids, addresses and the abort word that a board has
+ * go to the others. */
+static void pump(const struct machine *machines)
 {
-    for (int a = 0; a < count; a++)
-        for (int b = 0; b < count; b++)
+    const int nodes = machines->board.shape.nodes;
+    for (int a = 0; a < nodes; a++)
+        for (int b = 0; b < nodes; b++)
             if (a != b)
-                pump_between(&nodes[a], &nodes[b]);
+                pump_between(&machines[a], &machines[b]);
 }
 
-/* The next process that ends; what the machines tell each other is copied meanwhile. */
-static pid_t wait_pumping(struct node *nodes, int count, int *code)
+static void abort_all(const struct machine *machines)
 {
-    pid_t pid;
-    if (count == 1)
-        return wait(code);
-    while ((pid = waitpid(-1, code, WNOHANG)) == 0) {
-        pump(nodes, count);
-        usleep(500);
+    for (int n = 0; n < machines->board.shape.nodes; n++) {
+        struct ddp_board board = machines[n].board;
+        ddp_board_abort(&board, DDP_ABORT_BY_LAUNCHER);
     }
-    return pid;
 }
 
-void run_nodes(int nodes, int workers, ranks_body *body, int dies)
+int ranks_abort_after_ms;
+
+void run_nodes(int nodes, int per_node, ranks_body *body, int dies)
 {
-    const int size = nodes * workers;
-    struct node all[8];
+    const int size = nodes * per_node;
+    struct machine machines[16];
     pid_t pids[64];
+    ck_assert(nodes <= 16 && size <= 64);
     for (int n = 0; n < nodes; n++)
-        open_node(&all[n], n, nodes, workers);
+        machine_make(&machines[n], &(struct ddp_board_shape){per_node, n, nodes});
     for (int r = 0; r < size; r++) {
         pids[r] = fork();
         ck_assert_int_ge(pids[r], 0);
         if (pids[r] == 0)
-            child(&all[r / workers], r, body);
+            child(r, &machines[r / per_node], body);
     }
     int bad = 0;
-    for (int left = size; left > 0; left--) {
+    const int64_t begin = ddp_clock_ns();
+    for (int left = size; left > 0;) {
         int code;
-        pid_t pid = wait_pumping(all, nodes, &code);
+        pid_t pid = waitpid(-1, &code, nodes > 1 ? WNOHANG : 0);
+        const int64_t ms = (ddp_clock_ns() - begin) / 1000000;
+        pump(machines);
+        if (ranks_abort_after_ms > 0 && ms >= ranks_abort_after_ms)
+            abort_all(machines);
+        if (pid <= 0) {
+            usleep(200);
+            continue;
+        }
+        left--;
         bool expected = dies >= 0 && pid == pids[dies];
-        for (int n = 0; code != 0 && n < nodes; n++)
-            ddp_board_abort(&all[n].board, DDP_ABORT_BY_LAUNCHER);
+        if (code != 0)
+            abort_all(machines);
         if (code != 0 && !expected) {
             bad++;
             fprintf(stderr, "process %d ended with %s %d\n", (int)pid,
@@ -177,7 +197,7 @@ void run_nodes(int nodes, int workers, ranks_body *body, int dies)
         }
     }
     for (int n = 0; n < nodes; n++)
-        close_node(&all[n]);
+        machine_end(&machines[n]);
     ck_assert_int_eq(bad, 0);
 }
 
@@ -186,18 +206,16 @@ void run_ranks(int size, ranks_body *body, int dies)
     run_nodes(1, size, body, dies);
 }
 
-void run_nodes_alone(int nodes, int workers, ranks_body *body, int dies)
+void run_nodes_alone(int nodes, int per_node, ranks_body *body, int dies)
 {
     without_comm = true;
-    run_nodes(nodes, workers, body, dies);
+    run_nodes(nodes, per_node, body, dies);
     without_comm = false;
 }
 
 void run_ranks_alone(int size, ranks_body *body, int dies)
 {
-    without_comm = true;
-    run_ranks(size, body, dies);
-    without_comm = false;
+    run_nodes_alone(1, size, body, dies);
 }
 
 /* --- memory --- */

@@ -38,13 +38,15 @@ extern ddp_device *ranks_device;
  * in for the launcher: a death sets the abort word. */
 void run_ranks(int size, ranks_body *body, int dies);
 
-/* The same on `nodes` machines with `workers` each: a board and a heap a machine, and the parent
- * copies ids, addresses and the abort word from board to board, as ddpruns do. */
-void run_nodes(int nodes, int workers, ranks_body *body, int dies);
+/* The same on several machines, as far as the ranks can tell: each has a board of its own, and the
+ * parent also stands in for the connections of the launchers. A death, and the end of so many
+ * milliseconds where that is not 0, sets all abort words. */
+extern int ranks_abort_after_ms;
+void run_nodes(int nodes, int per_node, ranks_body *body, int dies);
 
 /* The same without a communicator: comm is NULL, and may be made by ranks_join(). */
 void run_ranks_alone(int size, ranks_body *body, int dies);
-void run_nodes_alone(int nodes, int workers, ranks_body *body, int dies);
+void run_nodes_alone(int nodes, int per_node, ranks_body *body, int dies);
 enum ddp_status ranks_join(ddp_comm **comm, ddp_job *job);
 
 void *ranks_alloc(size_t bytes); /* that is not registered */

@@ -98,7 +98,7 @@ struct ddp_comm_ops {
     enum ddp_status (*finish)(void *state);   /* waits for all that was started */
 };
 
-extern const struct ddp_comm_ops ddp_comm_self, ddp_comm_shm;
+extern const struct ddp_comm_ops ddp_comm_self, ddp_comm_shm, ddp_comm_nodes;
 
 /* A communicator for the memory of a device, "nccl" from the device's plugin. Each call puts its
  * work behind what is on the device's stream and returns; what is put on that stream afterwards
@@ -135,9 +135,9 @@ enum ddp_status ddp_comm_gather_slices(ddp_comm *comm, void *buffer, size_t coun
                                        enum ddp_dtype dtype);
 
 /* One memory that all ranks of a machine read and write, zeroed and page-aligned; freed with the
- * communicator. It is not registered: collectives treat it as any other, and over several machines
- * ddp_comm_gather_slices() and ddp_comm_broadcast() make the copies of all machines the same: when
- * they return, this machine's is complete. Collective. */
+ * communicator. Each machine has a copy: ddp_comm_gather_slices() on it makes all the same, every
+ * rank's slice coming from its machine. It is not registered: other collectives treat it as any
+ * memory. Collective. */
 bool ddp_comm_has_shared(const ddp_comm *comm);
 enum ddp_status ddp_comm_alloc_shared(ddp_comm *comm, size_t bytes, void **memory);
 

@@ -152,6 +152,12 @@ static uint64_t pack(const struct ddp_comm_call *call)
            (uint64_t)call->fast << 24 | (uint64_t)(call->grain | (uint32_t)call->root) << 32;
 }
 
+void ddp_comm_pack(const struct ddp_comm_call *call, uint64_t words[2])
+{
+    words[0] = call->count;
+    words[1] = pack(call);
+}
+
 static struct ddp_comm_call unpack(const uint64_t words[2])
 {
     return (struct ddp_comm_call){.count = words[0],
@@ -160,6 +166,25 @@ static struct ddp_comm_call unpack(const uint64_t words[2])
                                   .op = (enum ddp_redop)(words[1] >> 16 & 255),
                                   .fast = words[1] >> 24 & 1,
                                   .root = (int32_t)(words[1] >> 32)};
+}
+
+static void say_difference(char *text, size_t size, uint32_t number, int rank,
+                           const uint64_t own[2], int other, const uint64_t theirs[2])
+{
+    const struct ddp_comm_call mine = unpack(own), other_call = unpack(theirs);
+    char here[96], there[96];
+    ddp_comm_describe(&mine, here, sizeof here);
+    ddp_comm_describe(&other_call, there, sizeof there);
+    snprintf(text, size, "collective %" PRIu32 ": rank %d calls %s, rank %d %s", number, rank, here,
+             other, there);
+}
+
+enum ddp_status ddp_comm_differ(uint32_t number, int rank, const uint64_t own[2], int other,
+                                const uint64_t theirs[2])
+{
+    char text[DDP_LEDGER_DIFFERENCE];
+    say_difference(text, sizeof text, number, rank, own, other, theirs);
+    return ddp_fail(DDP_ERR_MISMATCH, "%s", text);
 }
 
 static uint64_t mix(uint64_t hash, uint64_t word)
@@ -204,26 +229,18 @@ static bool read_words(const struct ddp_ledger *ledger, int rank, uint32_t numbe
     return atomic_load_explicit(&entry->sequence, memory_order_relaxed) == number + 1;
 }
 
-static enum ddp_status mismatch(const struct ddp_ledger *ledger, int peer, uint32_t number,
-                                const uint64_t mine[2], const uint64_t theirs[2])
-{
-    const struct ddp_comm_call own = unpack(mine), other = unpack(theirs);
-    char here[96], there[96];
-    ddp_comm_describe(&own, here, sizeof here);
-    ddp_comm_describe(&other, there, sizeof there);
-    return ddp_fail(DDP_ERR_MISMATCH, "collective %" PRIu32 ": rank %d calls %s, rank %d %s",
-                    number, ddp_comm_rank_here(ledger->place, ledger->place->node_rank), here,
-                    ddp_comm_rank_here(ledger->place, peer), there);
-}
-
 /* Compares with a rank that has come to this call. */
-static enum ddp_status compare(const struct ddp_ledger *ledger, int peer, uint32_t number,
+static enum ddp_status compare(struct ddp_ledger *ledger, int peer, uint32_t number,
                                const uint64_t mine[2])
 {
+    const struct ddp_comm_place *place = ledger->place;
     uint64_t theirs[2];
     if (!read_words(ledger, peer, number, theirs) || (mine[0] == theirs[0] && mine[1] == theirs[1]))
         return DDP_OK;
-    return mismatch(ledger, peer, number, mine, theirs);
+    say_difference(ledger->difference, sizeof ledger->difference, number,
+                   ddp_comm_rank_here(place, place->node_rank), mine,
+                   ddp_comm_rank_here(place, peer), theirs);
+    return ddp_fail(DDP_ERR_MISMATCH, "%s", ledger->difference);
 }
 
 static bool has_called(const struct ddp_ledger *ledger, int rank, uint32_t number)
@@ -231,7 +248,7 @@ static bool has_called(const struct ddp_ledger *ledger, int rank, uint32_t numbe
     return reached(&ddp_ledger_entry(ledger, rank, number)->sequence, number + 1);
 }
 
-enum ddp_status ddp_ledger_look(const struct ddp_ledger *ledger, uint32_t number, bool *all)
+enum ddp_status ddp_ledger_look(struct ddp_ledger *ledger, uint32_t number, bool *all)
 {
     uint64_t mine[2];
     const bool known = read_words(ledger, ledger->place->node_rank, number, mine);

@@ -17,8 +17,9 @@
 
 #include <stdatomic.h>
 
-#define DDP_LEDGER_PAYLOAD 480
-#define DDP_LEDGER_NOWHERE UINT64_MAX /* an offset: the buffer is not registered */
+#define DDP_LEDGER_PAYLOAD    480
+#define DDP_LEDGER_DIFFERENCE 240
+#define DDP_LEDGER_NOWHERE    UINT64_MAX /* an offset: the buffer is not registered */
 
 struct ddp_ledger_entry {
     _Alignas(64) _Atomic uint32_t sequence; /* number of the call + 1; while it is written, less */
@@ -46,6 +47,7 @@ struct ddp_ledger {
     uint64_t calls;    /* a hash of all so far, which other machines' must equal */
     uint32_t compared; /* calls that ddp_ledger_compare() has found to be the same everywhere */
     int spins;         /* before a wait sleeps */
+    char difference[DDP_LEDGER_DIFFERENCE]; /* what was said of calls that differ */
 };
 
 /* Rank 0 makes the ledger, and the others find it through the communicator's slot of the machine's
@@ -88,7 +90,7 @@ enum ddp_status ddp_ledger_vote(struct ddp_ledger *ledger, const struct ddp_comm
                                 enum ddp_status *status);
 
 /* The same without waiting, for the ranks that have called; *all [out]: these are all ranks. */
-enum ddp_status ddp_ledger_look(const struct ddp_ledger *ledger, uint32_t number, bool *all);
+enum ddp_status ddp_ledger_look(struct ddp_ledger *ledger, uint32_t number, bool *all);
 
 /* ... of all that this rank has called. */
 enum ddp_status ddp_ledger_compare(struct ddp_ledger *ledger);
@@ -103,5 +105,11 @@ enum ddp_status ddp_ledger_wait_done(struct ddp_ledger *ledger, uint32_t number)
 
 /* A call in words. */
 void ddp_comm_describe(const struct ddp_comm_call *call, char *text, size_t size);
+
+/* What all ranks must agree on, and the message about two ranks of the job that do not:
+ * DDP_ERR_MISMATCH. */
+void ddp_comm_pack(const struct ddp_comm_call *call, uint64_t words[2]);
+enum ddp_status ddp_comm_differ(uint32_t number, int rank, const uint64_t own[2], int other,
+                                const uint64_t theirs[2]);
 
 #endif

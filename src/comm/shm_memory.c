@@ -20,17 +20,37 @@ static char *own_part(const struct shm *shm, const struct shm_region *region)
     return region->base + region->stride * (size_t)shm->place->node_rank;
 }
 
-uint64_t shm_offset_of(const struct shm *shm, const void *memory, size_t bytes)
+static uint64_t offset_of(const struct shm *shm, const void *memory, size_t bytes, bool shared)
 {
     for (const struct shm_region *region = shm->regions; region; region = region->next)
-        if (!region->shared && ddp_comm_within(own_part(shm, region), region->bytes, memory, bytes))
+        if (region->shared == shared &&
+            ddp_comm_within(shared ? region->base : own_part(shm, region), region->bytes, memory,
+                            bytes))
             return region->offset + (uint64_t)((const char *)memory - region->base);
     return DDP_LEDGER_NOWHERE;
+}
+
+uint64_t shm_offset_of(const struct shm *shm, const void *memory, size_t bytes)
+{
+    return offset_of(shm, memory, bytes, false);
+}
+
+uint64_t shm_offset_of_shared(const struct shm *shm, const void *memory, size_t bytes)
+{
+    return offset_of(shm, memory, bytes, true);
 }
 
 bool shm_registered(const void *state, const void *memory, size_t bytes)
 {
     return shm_offset_of(state, memory, bytes) != DDP_LEDGER_NOWHERE;
+}
+
+char *shm_part_of(const struct shm *shm, const void *memory, int rank)
+{
+    for (const struct shm_region *region = shm->regions; region; region = region->next)
+        if (!region->shared && own_part(shm, region) == memory)
+            return region->base + region->stride * (size_t)rank;
+    return NULL;
 }
 
 char *shm_memory_of(const struct shm *shm, int rank, uint32_t number)

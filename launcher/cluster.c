@@ -32,7 +32,9 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-#define STATUS_NS      INT64_C(500000000)  /* how often our signs of life get news */
+#define STATUS_NS      INT64_C(200000000) /* how often our signs of life get news */
+#define SIGNAL_BITS    8 /* of a message's number; above them is the node that got the signal */
+#define SIGNAL_MASK    63u
 #define SAME_SIGNAL_NS INT64_C(2000000000) /* a signal that came to all nodes is not passed on */
 
 void cluster_tell(const struct job *job, enum link_kind kind, uint32_t number, int64_t step)
@@ -165,7 +167,8 @@ static void set_status(struct job *job)
     struct ddp_board_view view;
     struct link_status status = {.attempt = (uint32_t)job->plan->restart,
                                  .running = job->running,
-                                 .progress = job->cluster->moves,
+                                 .progress = job->progress,
+                                 .idle_ns = ddp_clock_ns() - job->progress_ns,
                                  .lowest_step = -1,
                                  .highest_step = -1,
                                  .accepts_stop = job_accepts_stop(job)};
@@ -378,7 +381,7 @@ void cluster_request_stop(struct job *job, int signal)
 static void hear_stop(struct job *job, int node, const struct link_step *message)
 {
     char name[32];
-    const int signal = (int)(message->number & 63);
+    const int signal = (int)(message->number & SIGNAL_MASK);
     if (!job->stop_request)
         ddp_log(DDP_LOG_INFO, "%s on %s: stopping after this step",
                 report_signal_name(signal, name, sizeof name), cluster_node_name(job, node));
@@ -405,7 +408,8 @@ static bool any_accepts(const struct job *job)
 /* Node 0 says what becomes of a signal to any ddprun. */
 static void decide_signal(struct job *job, int node, int signal, bool kills)
 {
-    const struct link_step message = {(uint32_t)job->plan->restart, (uint32_t)signal, kills};
+    const struct link_step message = {(uint32_t)job->plan->restart,
+                                      (uint32_t)signal | (uint32_t)node << SIGNAL_BITS, kills};
     if (!kills && (signal == SIGINT || signal == SIGTERM) && any_accepts(job)) {
         hear_stop(job, node, &message);
         hold_all(job, signal);
@@ -436,7 +440,8 @@ bool cluster_signal(struct job *job, int signal, bool kills)
 static void hear_signal(struct job *job, int node, const struct link_step *message)
 {
     struct cluster *cluster = job->cluster;
-    const int signal = (int)(message->number & 63);
+    const int signal = (int)(message->number & SIGNAL_MASK);
+    const int origin = (int)(message->number >> SIGNAL_BITS);
     cluster->passed_signal = signal;
     cluster->passed_ns = ddp_clock_ns();
     if (!cluster->open && cluster->node == 0)
@@ -444,7 +449,7 @@ static void hear_signal(struct job *job, int node, const struct link_step *messa
     else if (cluster->node == 0)
         decide_signal(job, node, signal, message->step != 0);
     else if (cluster->open)
-        signals_from_node(job, node, signal, message->step != 0);
+        signals_from_node(job, origin < cluster->count ? origin : 0, signal, message->step != 0);
 }
 
 static void hear_abort(struct job *job, const struct link_message *message)
@@ -482,8 +487,7 @@ void cluster_begin(struct job *job)
     if (!cluster)
         return;
     for (int n = 0; n < cluster->count; n++)
-        cluster->nodes[n] = (struct node_state){.lost = cluster->nodes[n].lost,
-                                                .progress = cluster->nodes[n].progress};
+        cluster->nodes[n] = (struct node_state){.lost = cluster->nodes[n].lost};
     bool *addresses = cluster->mirror.addresses;
     memset(addresses, 0, (size_t)job->plan->nproc * sizeof *addresses);
     cluster->mirror = (struct ddp_mirror){.addresses = addresses};

@@ -75,11 +75,8 @@ void cluster_request_stop(struct job *job, int signal);
  * stop where workers of any node accept that. */
 bool cluster_signal(struct job *job, int signal, bool kills);
 
-/* --timeout: this node has made progress. */
-void cluster_moved(struct job *job);
-
-/* Node 0: has any other made progress since the last call? */
-bool cluster_others_moved(struct job *job);
+/* When any node made progress last, as far as it is known on node 0; elsewhere, this node. */
+int64_t cluster_moved_ns(const struct job *job);
 
 /* Node 0 ends the job because nothing moves. */
 void cluster_hangs(struct job *job, const char *text);

@@ -27,7 +27,6 @@ struct node_state {
     bool held;    /* has told its last step */
     uint32_t exit_code;
     int64_t alike; /* the wait status of all its workers, or -1 */
-    uint64_t progress;
 };
 
 enum hold {
@@ -57,7 +56,6 @@ struct cluster {
     bool suspected;     /* node 0: there is a suspect */
     int64_t verdict_ns; /* node 0: when it is named, if nothing worse comes */
     int64_t status_ns;  /* when our status was set last */
-    uint64_t moves;     /* of our workers, for --timeout */
     int passed_signal;  /* the last that another node has passed on, and when */
     int64_t passed_ns;
     uint32_t restart_port;     /* that RESTART has brought; 0: it has not come */

@@ -75,6 +75,7 @@ static void log_stacks(const struct job *job)
     FILE *out = sources ? open_memstream(&text, &size) : NULL;
     for (int rank = 0; out && rank < count; rank++)
         sources[rank] = (struct stack_source){
+            .rank = job->plan->first_rank + rank,
             .pid = job->workers[rank].running ? job->workers[rank].pid : 0,
             .fd = python_stack_fd(&job->plan->python, rank),
         };

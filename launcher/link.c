@@ -5,6 +5,7 @@
 
 #include "launcher/link.h"
 
+#include "core/clock.h"
 #include "core/log.h"
 #include "core/memory.h"
 #include "launcher/link_peers.h"
@@ -98,6 +99,12 @@ static bool take_frame(struct link *link, struct link_message *message)
         peer_lose(link, peer, "it sends what no ddprun sends");
         return false;
     }
+    if (frame.kind == FRAME_LOST) {
+        char text[FRAME_LOST_MAX];
+        snprintf(text, sizeof text, "%s", (const char *)link->data.bytes);
+        peer_lose_as(link, peer, text); /* we are: we were stopped, or out of reach */
+        return false;
+    }
     if (frame.kind == FRAME_PING) {
         memcpy(&peer->status, &link->data, sizeof peer->status);
         peer->has_status = true;
@@ -188,6 +195,11 @@ const struct link_status *link_status(const struct link *link, int node)
     return link->peers[node].has_status ? &link->peers[node].status : NULL;
 }
 
+int64_t link_heard_ns(const struct link *link, int node)
+{
+    return node == link->node ? ddp_clock_ns() : link->peers[node].connection.heard_ns;
+}
+
 int link_node(const struct link *link)
 {
     return link->node;
@@ -245,10 +257,4 @@ void link_close(struct link *link)
         connections_finish(all, link->count, FINISH_MS);
     free(all);
     link_free(link);
-}
-
-int64_t link_heard_ns(const struct link *link, int node)
-{
-    (void)link, (void)node;
-    return 0;
 }

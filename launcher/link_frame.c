@@ -23,6 +23,7 @@ static const struct rule {
     [FRAME_WELCOME] = {sizeof(struct welcome), sizeof(struct welcome), IN(PHASE_WAITING)},
     [FRAME_PING] = {sizeof(struct link_status), sizeof(struct link_status),
                     IN(PHASE_JOINED) | IN(PHASE_WAITING) | IN(PHASE_RUNNING)},
+    [FRAME_LOST] = {1, FRAME_LOST_MAX, IN(PHASE_RUNNING)},
     [FRAME_GOODBYE] = {0, 0, IN(PHASE_JOINED) | IN(PHASE_WAITING) | IN(PHASE_RUNNING)},
 #define STEP                                                                                       \
     {                                                                                              \
@@ -45,6 +46,7 @@ static const struct rule {
     [LINK_DONE] = STEP,
     [LINK_RESTART] = STEP,
     [LINK_ABORT] = STEP,
+    [LINK_SIGNAL] = STEP,
 };
 
 static const struct rule *rule_of(uint32_t kind)
@@ -105,6 +107,7 @@ bool frame_read(const struct frame *frame, void *data)
         const uint32_t port = ((const struct welcome *)data)->worker_port;
         return port > 0 && port < 65536;
     }
+    case FRAME_LOST:
     case FRAME_NAMES:
         return bytes[frame->bytes - 1] == 0;
     case FRAME_PING: {

@@ -21,6 +21,7 @@ enum {
     FRAME_WELCOME = 6, /* struct welcome: all nodes are there */
     FRAME_PING = 7,    /* struct link_status */
     FRAME_GOODBYE = 8,
+    FRAME_LOST = 9, /* text: why the receiver is taken for lost; nothing follows */
 };
 
 /* How far a connection has come: which kinds it may send. */
@@ -82,6 +83,7 @@ struct welcome {
 };
 
 #define FRAME_NAMES_MAX 1024
+#define FRAME_LOST_MAX  640
 #define FRAME_DATA_MAX  sizeof(struct link_text)
 
 enum frame_result { FRAME_NONE, FRAME_READY, FRAME_BAD };

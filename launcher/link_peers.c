@@ -103,6 +103,30 @@ void peer_put(struct link *link, struct peer *peer, uint32_t kind, const void *d
 
 static const char out_of_memory[] = "a node is lost";
 
+void peer_lose_as(struct link *link, struct peer *peer, const char *text)
+{
+    if (peer->connection.fd < 0)
+        return;
+    connection_close(&peer->connection);
+    peer->lost = strdup(text);
+    if (!peer->lost)
+        peer->lost = strdup(out_of_memory);
+    link->lost_count++;
+    if (link->current == peer)
+        link->current = NULL;
+    peers_wake(link);
+}
+
+/* A node that was stopped hears why it was lost when it continues. */
+static void lose_silent(struct link *link, struct peer *peer)
+{
+    char text[FRAME_LOST_MAX];
+    snprintf(text, sizeof text, "node %d (%s) is lost: it has not answered for %g s",
+             peer_node(link, peer), peer->name ? peer->name : "?", (double)link->lost_ns * 1e-9);
+    peer_put(link, peer, FRAME_LOST, text, strlen(text) + 1);
+    peer_lose_as(link, peer, text);
+}
+
 void peer_lose(struct link *link, struct peer *peer, const char *format, ...)
 {
     char why[256], text[640];
@@ -114,14 +138,7 @@ void peer_lose(struct link *link, struct peer *peer, const char *format, ...)
     va_end(arguments);
     snprintf(text, sizeof text, "node %d (%s) is lost: %s", peer_node(link, peer),
              peer->name ? peer->name : "?", why);
-    connection_close(&peer->connection);
-    peer->lost = strdup(text);
-    if (!peer->lost)
-        peer->lost = strdup(out_of_memory);
-    link->lost_count++;
-    if (link->current == peer)
-        link->current = NULL;
-    peers_wake(link);
+    peer_lose_as(link, peer, text);
 }
 
 bool peer_receive(struct link *link, struct peer *peer)
@@ -165,7 +182,7 @@ void peers_tick(struct link *link)
         if (late)
             peer->connection.heard_ns = now;
         if (now - peer->connection.heard_ns > link->lost_ns)
-            peer_lose(link, peer, "it has not answered for %g s", (double)link->lost_ns * 1e-9);
+            lose_silent(link, peer);
         else if (ping)
             peer_put(link, peer, FRAME_PING, &link->status, sizeof link->status);
     }

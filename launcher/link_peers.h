@@ -35,6 +35,9 @@ void peer_flush(struct link *link, struct peer *peer);
 /* Closes its connection; `format` says why, after "node 3 (host) is lost: ". */
 void peer_lose(struct link *link, struct peer *peer, const char *format, ...) DDP_PRINTF(3, 4);
 
+/* The same with the whole text. */
+void peer_lose_as(struct link *link, struct peer *peer, const char *text);
+
 /* Reads once what has come. False: the peer is lost. */
 bool peer_receive(struct link *link, struct peer *peer);
 

@@ -220,7 +220,6 @@ static enum ddp_status use_master_variables(struct place *place)
 static enum ddp_status find_address(struct place *place, const struct settings *s)
 {
     enum ddp_status status = DDP_OK;
-    place->chosen = s->master_addr || s->rdzv_endpoint || (s->local_addr && place->node == 0);
     if (s->master_addr)
         status = copy_address(place, "--master-addr", s->master_addr);
     else if (s->rdzv_endpoint)
@@ -278,7 +277,7 @@ enum ddp_status place_find(struct place *place, const struct settings *settings)
                           s->node_rank);
     if (status != DDP_OK || place->kind == PLACE_ALONE)
         return status;
-    place->pmix =
-        place->kind != PLACE_OPTIONS && variable("PMIX_RANK") && variable("PMIX_NAMESPACE");
+    place->pmix = (place->kind == PLACE_OPEN_MPI || place->kind == PLACE_SLURM) &&
+                  variable("PMIX_RANK") && variable("PMIX_NAMESPACE");
     return find_address(place, s);
 }

@@ -188,8 +188,7 @@ void spawn_error_text(const struct spawn_error *error, const struct launch_plan 
     read_interpreter(plan->program, interpreter, sizeof interpreter);
     if (error->stage == SPAWN_BIND)
         snprintf(text, size, "rank %d cannot be bound to %s: %s; it runs unbound",
-                 plan->first_rank + error->rank,
-                 plan->bindings.workers[error->rank].text, why);
+                 plan->first_rank + error->rank, plan->bindings.workers[error->rank].text, why);
     else if (error->stage != SPAWN_EXEC)
         snprintf(text, size, "cannot prepare the worker: %s", why);
     else if (error->error == ENOENT && *interpreter)

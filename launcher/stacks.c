@@ -286,15 +286,15 @@ static bool runs_python(pid_t pid)
     return python_is(target);
 }
 
-static void write_rank(int rank, const struct stack_source *source, char *text, FILE *out)
+static void write_rank(const struct stack_source *source, char *text, FILE *out)
 {
     if (source->pid <= 0) {
-        fprintf(out, "rank %d: no process\n", rank);
+        fprintf(out, "rank %d: no process\n", source->rank);
         return;
     }
     if (!*text && runs_python(source->pid))
         ask_py_spy(source->pid, text, STACK_BYTES);
-    fprintf(out, "rank %d (pid %ld):\n", rank, (long)source->pid);
+    fprintf(out, "rank %d (pid %ld):\n", source->rank, (long)source->pid);
     if (*text)
         write_lines(text, out);
     else
@@ -314,9 +314,10 @@ static void write_answers(const struct stack_source *sources, const bool *asked,
         while (hashes[same] != hashes[rank])
             same++;
         if (*text && same < rank)
-            fprintf(out, "rank %d (pid %ld): as rank %d\n", rank, (long)sources[rank].pid, same);
+            fprintf(out, "rank %d (pid %ld): as rank %d\n", sources[rank].rank,
+                    (long)sources[rank].pid, sources[same].rank);
         else
-            write_rank(rank, &sources[rank], text, out);
+            write_rank(&sources[rank], text, out);
     }
 }
 

@@ -8,6 +8,7 @@
 #include <sys/types.h>
 
 struct stack_source {
+    int rank;
     pid_t pid; /* 0: there is no process */
     int fd;    /* where its Python writes its stacks (launcher/python.h); -1: nowhere */
 };

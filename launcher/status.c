@@ -83,7 +83,8 @@ static void show_stacks(int pid, const struct ddp_board *board)
         return;
     for (int rank = 0; rank < board->shape.workers; rank++) {
         ddp_board_read(board, rank, &view);
-        sources[rank] = (struct stack_source){.pid = view.started, .fd = -1};
+        sources[rank] = (struct stack_source){
+            .rank = ddp_board_first_rank(board) + rank, .pid = view.started, .fd = -1};
     }
     DIR *directory = open_files(pid);
     for (int fd, rank; (fd = next_file(directory, pid, "/memfd:" PYTHON_STACK_FILE, &rank)) >= 0;) {

@@ -265,23 +265,16 @@ void cluster_done(struct job *job)
         verdict_node_done(job, 0, &done);
 }
 
-void cluster_moved(struct job *job)
+int64_t cluster_moved_ns(const struct job *job)
 {
-    if (job->cluster)
-        job->cluster->moves++;
-}
-
-bool cluster_others_moved(struct job *job)
-{
-    struct cluster *cluster = job->cluster;
-    bool moved = false;
-    for (int n = 1; cluster && n < cluster->count; n++) {
+    const struct cluster *cluster = job->cluster;
+    int64_t latest = job->progress_ns;
+    for (int n = 1; cluster && cluster->node == 0 && n < cluster->count; n++) {
         const struct link_status *status = link_status(cluster->link, n);
-        const uint64_t progress = status ? status->progress : 0;
-        moved = moved || progress != cluster->nodes[n].progress;
-        cluster->nodes[n].progress = progress;
+        const int64_t moved = status ? link_heard_ns(cluster->link, n) - status->idle_ns : 0;
+        latest = moved > latest ? moved : latest;
     }
-    return moved;
+    return latest;
 }
 
 void cluster_hangs(struct job *job, const char *text)
@@ -297,8 +290,10 @@ void cluster_hangs(struct job *job, const char *text)
 void cluster_pause(struct job *job)
 {
     struct cluster *cluster = job->cluster;
-    if (cluster)
-        cluster->open = cluster->ended = cluster->told_ready = false;
+    if (!cluster)
+        return;
+    cluster->open = cluster->ended = cluster->told_ready = cluster->suspected = false;
+    cluster->verdict_ns = INT64_MAX;
 }
 
 bool cluster_over(const struct job *job)

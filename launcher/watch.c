@@ -23,7 +23,7 @@
 #include <unistd.h>
 
 #define LATE_NS             INT64_C(2000000000)
-#define FAR_NS              INT64_C(1500000000) /* at most so old is what other nodes tell */
+#define FAR_NS              INT64_C(1250000000) /* at most so old is what other nodes tell */
 #define LAST_OUTPUT_SECONDS 0.5 /* for what ended workers wrote, once a signal ends ddprun */
 
 static int rank_of(const struct job *job, pid_t pid)
@@ -200,12 +200,9 @@ static void watch_progress(struct job *job)
     /* Very late: ddprun itself was stopped, and perhaps all the job. */
     const bool late = job->watch_ns > 0 && now - job->watch_ns > interval_ns + LATE_NS;
     job->watch_ns = now + interval_ns;
-    const bool moved = job->running > 0 && has_moved(job, now);
-    if (moved)
-        cluster_moved(job);
-    if (cluster_others_moved(job) || moved || late)
+    if ((job->running > 0 && has_moved(job, now)) || late)
         job->progress_ns = now;
-    else if (job->plan->node == 0 && now - job->progress_ns >= limit_ns)
+    else if (job->plan->node == 0 && now - cluster_moved_ns(job) >= limit_ns)
         end_hanging(job);
 }
 

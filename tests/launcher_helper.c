@@ -181,6 +181,58 @@ static int fail_rank(int rank)
     return ddp_status_exit_code(status);
 }
 
+/* Ids and addresses reach all ranks: the last one writes an id, each reads every address. */
+static enum ddp_status meet(ddp_job *job)
+{
+    char id[64] = "an id of the last rank";
+    unsigned char address[DDP_ADDRESS_MAX_BYTES] = {0};
+    size_t bytes;
+    const int last = ddp_job_world_size(job) - 1;
+    enum ddp_status status = DDP_OK;
+    if (ddp_job_rank(job) == last)
+        status = ddp_job_put_id(job, 3, id, sizeof id);
+    memset(id, 0, sizeof id);
+    if (status == DDP_OK)
+        status = ddp_job_get_id(job, 3, id, sizeof id, 20000);
+    if (status == DDP_OK && strcmp(id, "an id of the last rank") != 0)
+        return DDP_ERR_MISMATCH;
+    if (ddp_job_node_count(job) == 1)
+        return status;
+    address[0] = (unsigned char)ddp_job_rank(job);
+    if (status == DDP_OK)
+        status = ddp_job_put_address(job, address, (size_t)ddp_job_rank(job) + 1);
+    for (int rank = 0; rank <= last && status == DDP_OK; rank++) {
+        status = ddp_job_get_address(job, rank, address, &bytes, 20000);
+        if (status == DDP_OK && (bytes != (size_t)rank + 1 || address[0] != rank))
+            return DDP_ERR_MISMATCH;
+    }
+    return status;
+}
+
+/* As a program that trains: meets, then steps of a millisecond with a barrier in each, until they
+ * are done or the job is asked to stop. */
+static int train(long steps)
+{
+    ddp_job *job = join_job();
+    enum ddp_status status = ddp_job_accept_stop(job);
+    if (status == DDP_OK)
+        status = meet(job);
+    for (int64_t step = 0; step < steps && status == DDP_OK; step++) {
+        if (ddp_job_should_stop(job, step)) {
+            printf("stopped before %lld\n", (long long)step);
+            status = DDP_ERR_PREEMPTED;
+            break;
+        }
+        ddp_job_report(job, "train", step);
+        usleep(1000);
+        ddp_job_collective_enter(job, "barrier", (uint64_t)step, 0);
+        status = ddp_job_barrier(job, 20000);
+        ddp_job_collective_leave(job);
+    }
+    ddp_job_close(job);
+    return ddp_status_exit_code(status);
+}
+
 static int flood(long megabytes)
 {
     static char block[1 << 20];
@@ -269,6 +321,8 @@ int main(int argc, char **argv)
         return fail_rank((int)number);
     if (strcmp(word, "steps") == 0)
         return take_steps(number);
+    if (strcmp(word, "train") == 0)
+        return train(number);
     if (strcmp(word, "flood") == 0)
         return flood(number);
     if (strcmp(word, "lines") == 0)

@@ -135,9 +135,9 @@ enum ddp_status ddp_comm_gather_slices(ddp_comm *comm, void *buffer, size_t coun
                                        enum ddp_dtype dtype);
 
 /* One memory that all ranks of a machine read and write, zeroed and page-aligned; freed with the
- * communicator. Each machine has a copy: ddp_comm_gather_slices() on it makes all the same, every
- * rank's slice coming from its machine. It is not registered: other collectives treat it as any
- * memory. Collective. */
+ * communicator. It is not registered: collectives treat it as any other memory. Each machine has a
+ * copy: over several machines ddp_comm_gather_slices() and ddp_comm_broadcast() make all copies the
+ * same, and when they return, this machine's is complete. Collective. */
 bool ddp_comm_has_shared(const ddp_comm *comm);
 enum ddp_status ddp_comm_alloc_shared(ddp_comm *comm, size_t bytes, void **memory);
 

@@ -25,6 +25,7 @@ struct ddp_plugin {
     const char *name;                                   /* "cuda" */
     const struct ddp_device_ops *device;                /* device/device.h, or NULL */
     const struct ddp_comm_ops *comm;                    /* comm/comm.h, or NULL */
+    const struct pmix_ops *pmix;                        /* launcher/pmix.h, or NULL */
     const struct ddp_wire_ops *wire;                    /* comm/wire.h, or NULL */
     void (*attach)(const struct ddp_plugin_host *host); /* called once, before all else; or NULL */
 };

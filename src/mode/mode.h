@@ -74,6 +74,11 @@ struct ddp_mode_traffic {
     double between;            /* sent by each machine to others; part of the former */
 };
 
+static inline double ddp_mode_traffic_total(const struct ddp_mode_traffic *traffic)
+{
+    return traffic->gradients + traffic->weights + traffic->scattered;
+}
+
 /* The names of the kinds, in their order, ending in NULL: a list for a choice option. */
 extern const char *const ddp_mode_names[];
 

@@ -69,7 +69,7 @@ static void print_traffic(const struct ddp_run *run, const struct ddp_mode_traff
     const struct ddp_train_plan *plan = &run->plan;
     const bool dp = plan->mode == DDP_MODE_DP;
     char text[4][DDP_TRAIN_BYTES];
-    const double total = traffic->gradients + traffic->weights + traffic->scattered;
+    const double total = ddp_mode_traffic_total(traffic);
     if (total <= 0) {
         fprintf(run->out, "\nexchange nothing: one %s\n", dp ? "replica" : "worker");
         return;

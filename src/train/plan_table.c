@@ -126,8 +126,7 @@ static enum ddp_status add_rows(struct table *table, int units, bool bf16)
 
 static double exchanged(const struct row *row)
 {
-    const struct ddp_mode_traffic *traffic = &row->memory.traffic;
-    return traffic->gradients + traffic->weights + traffic->scattered;
+    return ddp_mode_traffic_total(&row->memory.traffic);
 }
 
 /* The one with the most samples at once, which is the fastest; of equals the one that exchanges

@@ -145,6 +145,25 @@ def write_options():
         put("options", "bad-" + name, args.encode())
 
 
+def write_place():
+    for name, text in (("nodes", "nodes 4"), ("nodes-twice", "nodes 4:4"), ("host", "hosts n1"), ("hosts", "hosts dn[0-1]"),
+                       ("hosts-zeros", "hosts n[001-010,020],m3"), ("hosts-two-brackets", "hosts rack[0-1]n[3,5]"),
+                       ("hosts-suffix", "hosts n[1-2]-ib.site"), ("tasks", "tasks 1(x4)"), ("tasks-list", "tasks 1,1(x2),1"),
+                       ("endpoint", "endpoint n1:29500"), ("endpoint-host", "endpoint n1"),
+                       ("endpoint-six", "endpoint [fe80::1%eth0]:1")):
+        put("place", "good-" + name, text.encode())
+    for name, text in (("nodes-none", "nodes 0"), ("nodes-many", "nodes 4097"), ("nodes-range", "nodes 1:4"),
+                       ("nodes-text", "nodes four"), ("nodes-long", "nodes 99999999999999999999"), ("nodes-half", "nodes 4:"),
+                       ("hosts-empty", "hosts "), ("hosts-comma", "hosts ,n1"), ("hosts-open", "hosts n[1-2"),
+                       ("hosts-nested", "hosts n[[1]]"), ("hosts-backwards", "hosts n[2-1]"), ("hosts-space", "hosts n 1"),
+                       ("hosts-long", "hosts " + "n" * 256), ("hosts-long-number", "hosts n[" + "0" * 300 + "]"),
+                       ("tasks-two", "tasks 2(x2)"), ("tasks-few", "tasks 1(x3)"), ("tasks-many", "tasks 1(x5)"),
+                       ("tasks-open", "tasks 1(x4"), ("tasks-overflow", "tasks 1(x2147483647),1(x2147483647),1(x6)"),
+                       ("endpoint-port", "endpoint n1:65536"), ("endpoint-colons", "endpoint ::1"),
+                       ("endpoint-open", "endpoint [::1"), ("endpoint-no-host", "endpoint :1"), ("nothing", "")):
+        put("place", "bad-" + name, text.encode())
+
+
 def npy(dictionary, data=b"", version=1, length=None):
     text = dictionary if isinstance(dictionary, bytes) else dictionary.encode()
     size = len(text) if length is None else length
@@ -517,7 +536,7 @@ def marker_at(jpeg, *kinds):
 
 def write_jpeg():
     """Pillow's files for the golden values, and those damaged."""
-    images = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "golden", "images")
+    images = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "golden", "image_files")
     files = {}
     for name in "rgb.jpg", "grey.jpeg", "progressive.jpg", "cmyk.jpg", "restarts.jpg":
         with open(os.path.join(images, name), "rb") as file:
@@ -582,6 +601,7 @@ def write_text():
 write_idx()
 write_safetensors()
 write_options()
+write_place()
 write_llmc()
 write_hf_config()
 write_index()

@@ -6,7 +6,7 @@
 set -eu
 seconds=${1:-20}
 [ $# -gt 0 ] && shift
-[ $# -gt 0 ] || set -- idx safetensors options npy zip tokens image llmc hf_config index checkpoint description text
+[ $# -gt 0 ] || set -- idx safetensors options npy zip tokens image llmc hf_config index checkpoint description text place
 srcdir=${srcdir:-.}
 clang=${FUZZ_CC:-clang}
 flags="-std=gnu11 -D_GNU_SOURCE -g -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -I. -I$srcdir/src -I$srcdir"
@@ -38,6 +38,7 @@ sources_of() {
     checkpoint) echo "$core checkpoint/state.c core/json.c core/parse.c" ;;
     description) echo "$core core/options.c core/parse.c model/describe.c" ;;
     options) echo "$core core/options.c core/parse.c" ;;
+    place) echo "core/parse.c ../launcher/place_text.c" ;;
     *) echo "no fuzz target named $1" >&2; exit 2 ;;
     esac
 }

@@ -522,6 +522,15 @@ int64_t cluster_deadline_ns(const struct job *job)
     return job->cluster ? job->cluster->verdict_ns : INT64_MAX;
 }
 
+static void hear_times(struct node_state *node, const struct link_times *times)
+{
+    node->timed = true;
+    node->times = (struct board_times){.latest = (int)(times->latest & INT_MAX),
+                                       .least_ns = times->least_ns,
+                                       .most_ns = times->most_ns,
+                                       .timed = times->timed};
+}
+
 static void hear(struct job *job, const struct link_message *message)
 {
     struct cluster *cluster = job->cluster;
@@ -570,6 +579,10 @@ static void hear(struct job *job, const struct link_message *message)
     case LINK_FAILED:
         if (node0)
             verdict_consider(job, message->data);
+        break;
+    case LINK_TIMES:
+        if (node0)
+            hear_times(&cluster->nodes[message->node], message->data);
         break;
     case LINK_DONE:
         if (node0)

@@ -56,7 +56,7 @@ void shm_leave(struct shm *shm)
 enum ddp_status shm_join(struct shm *shm, const struct ddp_comm_place *place, size_t rest_bytes)
 {
     shm->place = place;
-    enum ddp_status status = ddp_ledger_open(&shm->ledger, place, SHM_RING, rest_bytes, NULL, 0);
+    enum ddp_status status = ddp_ledger_open(&shm->ledger, place, SHM_RING, rest_bytes);
     if (status == DDP_OK)
         status = choose_spins(shm);
     if (status != DDP_OK)

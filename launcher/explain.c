@@ -5,6 +5,7 @@
 
 #include "launcher/explain.h"
 
+#include "core/plugin.h"
 #include "core/text.h"
 #include "launcher/proof.h"
 
@@ -281,11 +282,13 @@ static void print_port(const struct place *place, FILE *out)
         fprintf(out, "port %d", place->port);
 }
 
-static void print_security(const struct place *place, const struct settings *settings, FILE *out)
+/* `pmix`: it can be used. */
+static void print_security(const struct place *place, const struct settings *settings, bool pmix,
+                           FILE *out)
 {
     struct proof proof = {0};
     const struct proof_setup setup = {.key_file = settings->key_file,
-                                      .pmix = place->pmix,
+                                      .pmix = pmix,
                                       .munge = place->kind == PLACE_SLURM,
                                       .insecure = settings->insecure_link};
     fflush(out);
@@ -299,15 +302,19 @@ static void print_security(const struct place *place, const struct settings *set
 void explain_place(const struct place *place, const struct settings *settings, FILE *out)
 {
     char shown[DDP_TEXT_SHOWN];
+    const struct ddp_plugin *plugin;
     if (place->node_count == 1) {
         fprintf(out, "nodes: 1, this machine: %s\n", why_alone(settings));
         return;
     }
     fprintf(out, "started: %s\nnodes: %d; this is node %d\n", who_started(place->kind),
             place->node_count, place->node);
-    if (place->pmix)
-        fputs("node 0 tells the others through PMIx where it listens; without the plugin for PMIx "
-              "they look here:\n",
+    const bool pmix = place->pmix && ddp_plugin_load(&plugin, "pmix", false) == DDP_OK;
+    if (pmix)
+        fputs("node 0 tells the others through PMIx where it listens\n", out);
+    else if (place->pmix)
+        fputs("there is a PMIx server, but not ddprun's plugin for it, libddp-pmix.so (package "
+              "ddprun-pmix)\n",
               out);
     if (*place->address) {
         fprintf(out, "node 0 listens at: %s (%s), ", ddp_text_show(shown, place->address),
@@ -315,10 +322,10 @@ void explain_place(const struct place *place, const struct settings *settings, F
         print_port(place, out);
         fputc('\n', out);
         print_network(place, out);
-    } else {
+    } else if (!pmix) {
         fputs("  nothing else says where node 0 is: --master-addr is needed then\n", out);
     }
-    print_security(place, settings, out);
+    print_security(place, settings, pmix, out);
     fprintf(out, "time for all nodes to join: %g s (--node-timeout)\n",
             settings->node_timeout_seconds);
 }

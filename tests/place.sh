@@ -167,10 +167,22 @@ explained "a key is not shown" DDPRUN_KEY=0123456789abcdef0123 '  DDPRUN_KEY \(n
 explained "how it is secured" DDPRUN_KEY=0123456789abcdef0123 '^secured by: a key' $by_hand
 grep -q 0123456789 "$work/out" && fail "the key is shown"
 explained "no key" A=b '^secured by: no key \(--insecure-link\)' $by_hand
-explained "loopback" A=b 'This is the loopback interface' --nnodes 2 --node-rank 0 --master-addr 127.0.1.1
-explained "a name for loopback" A=b 'Take localhost out of the line with .* in /etc/hosts, or give --master-addr' --nnodes 2 --node-rank 0 --master-addr localhost
+explained "loopback" A=b '127.0.1.1, the loopback interface: all nodes must run on this machine' --nnodes 2 --node-rank 0 --master-addr 127.0.1.1
+explained "a name for loopback" A=b 'localhost is .*, the loopback interface: all nodes must' --nnodes 2 --node-rank 0 --master-addr localhost
+# A host's name beside 127.0.1.1 in /etc/hosts, as Debian's installer writes it: here only where root may hide that file.
+echo "127.0.1.1 trap.test" >"$work/hosts"
+echo "mount --bind $work/hosts /etc/hosts && exec \"\$@\"" >"$work/trapped"
+if unshare --mount sh "$work/trapped" true 2>/dev/null; then
+    trap_test="--insecure-link --explain-launch --nnodes 2 --master-addr trap.test"
+    expect "the trap on another node" 0 'Take trap.test out of the line with 127.0.1.1 in /etc/hosts, or give --master-addr' \
+        unshare --mount sh "$work/trapped" "$ddprun" $trap_test --node-rank 1
+    expect "the trap on node 0" 0 'trap.test is 127.0.1.1 here: that is this machine itself' \
+        unshare --mount sh "$work/trapped" "$ddprun" $trap_test --node-rank 0
+else
+    not_run "a name that means loopback: this needs root"
+fi
 explained "an unknown name" A=b 'no-such-host.invalid cannot be resolved on this machine' --nnodes 2 --node-rank 1 --master-addr no-such-host.invalid
-explained "an address of another machine" A=b '192\.0\.2\.77, which is no address of this machine' --nnodes 2 --node-rank 0 --master-addr 192.0.2.77
+explained "an address of another machine" A=b '192\.0\.2\.77, which is not an address of this machine' --nnodes 2 --node-rank 0 --master-addr 192.0.2.77
 expect "a contradiction shows the variables" 2 '^  SLURM_STEP_NUM_NODES=2$' env $srun0 "$ddprun" --nnodes 4 --explain-launch
 
 echo "# what workers get"

@@ -291,6 +291,7 @@ START_TEST(munge_instead_of_a_key)
 {
     char folder[] = "/tmp/check_link.XXXXXX";
     ck_assert_ptr_nonnull(mkdtemp(folder));
+    unsetenv(PROOF_KEY_VARIABLE);
     if (start_munged(folder)) {
         make_nodes(3);
         for (int i = 0; i < 3; i++) {

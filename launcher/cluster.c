@@ -78,8 +78,11 @@ static enum ddp_status join(struct job *job, struct cluster *cluster)
     struct proof proof = {0};
     char host[HOST_NAME_MAX + 1] = "", name[128];
     const int interrupt_fd = signals_ending_fd(job);
+    struct exchange *exchange = &cluster->exchange;
     gethostname(host, sizeof host - 1);
     name_job(plan, name, sizeof name);
+    enum ddp_status status =
+        exchange_open(exchange, place, settings->node_timeout_seconds, interrupt_fd);
     const struct link_setup setup = {.node = place->node,
                                      .node_count = place->node_count,
                                      .job = name,
@@ -90,12 +93,14 @@ static enum ddp_status join(struct job *job, struct cluster *cluster)
                                      .port_count = place->port_count,
                                      .node_timeout = settings->node_timeout_seconds,
                                      .interrupt_fd = interrupt_fd,
-                                     .proof = &proof};
-    enum ddp_status status =
-        proof_open(&proof, &(struct proof_setup){.key_file = settings->key_file,
-                                                 .pmix = place->pmix,
-                                                 .munge = place->kind == PLACE_SLURM,
-                                                 .insecure = settings->insecure_link});
+                                     .proof = &proof,
+                                     .exchange = exchange->pmix ? exchange_contact : NULL,
+                                     .exchange_owner = exchange};
+    if (status == DDP_OK)
+        status = proof_open(&proof, &(struct proof_setup){.key_file = settings->key_file,
+                                                          .pmix = exchange->pmix != NULL,
+                                                          .munge = place->kind == PLACE_SLURM,
+                                                          .insecure = settings->insecure_link});
     if (status == DDP_OK)
         status = link_open(&cluster->link, &setup);
     proof_close(&proof);
@@ -142,6 +147,7 @@ void cluster_close(struct job *job)
     if (!cluster)
         return;
     link_close(cluster->link);
+    exchange_close(&cluster->exchange);
     if (cluster->bell_fd >= 0)
         close(cluster->bell_fd);
     free(cluster->mirror.addresses);

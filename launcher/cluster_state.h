@@ -7,6 +7,7 @@
 
 #include "job/mirror.h"
 #include "launcher/cluster.h"
+#include "launcher/exchange.h"
 #include "launcher/link.h"
 
 /* Of link_text.flags. */
@@ -38,6 +39,7 @@ enum hold {
 };
 
 struct cluster {
+    struct exchange exchange; /* closed last: see exchange.h */
     struct link *link;
     int node, count;
     int bell_fd;

@@ -306,9 +306,9 @@ void explain_place(const struct place *place, const struct settings *settings, F
     fprintf(out, "started: %s\nnodes: %d; this is node %d\n", who_started(place->kind),
             place->node_count, place->node);
     if (place->pmix)
-        fprintf(out, "node 0 listens where it likes and tells the others through PMIx%s\n",
-                place->chosen ? ", but the options name its address"
-                              : "; without ddprun's plugin for PMIx:");
+        fputs("node 0 tells the others through PMIx where it listens; without the plugin for PMIx "
+              "they look here:\n",
+              out);
     if (*place->address) {
         fprintf(out, "node 0 listens at: %s (%s), ", ddp_text_show(shown, place->address),
                 address_source(place, settings));
@@ -316,7 +316,7 @@ void explain_place(const struct place *place, const struct settings *settings, F
         fputc('\n', out);
         print_network(place, out);
     } else {
-        fputs("  nothing says where node 0 is: --master-addr is needed then\n", out);
+        fputs("  nothing else says where node 0 is: --master-addr is needed then\n", out);
     }
     print_security(place, settings, out);
     fprintf(out, "time for all nodes to join: %g s (--node-timeout)\n",

@@ -46,11 +46,14 @@ struct trying {
     } data; /* of the last frame */
 };
 
-/* Another try may succeed. */
+/* Another try may succeed. A wait that the end of joining has cut short says less than what went
+ * wrong before. */
 static enum ddp_status try_again(struct trying *t, const char *format, ...) DDP_PRINTF(2, 3);
 static enum ddp_status try_again(struct trying *t, const char *format, ...)
 {
     va_list arguments;
+    if (t->why[0] && ddp_deadline_passed(t->deadline_ns))
+        return DDP_ERR_TIMEOUT;
     va_start(arguments, format);
     size_t used = (size_t)snprintf(t->why, sizeof t->why, "%s: ", t->shown);
     if (used < sizeof t->why)

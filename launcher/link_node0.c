@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Node 0's side of joining: who comes, and what is wrong with whom. Whoever
- * connects is a stranger until he has proved that he belongs to the job: of a stranger a few fixed
- * bytes are read, he has a few seconds, and nothing that he does ends the job or holds others up. */
+ * Node 0's side of joining: who comes, and what is wrong with whom. Whoever connects is a stranger
+ * until he has proved that he belongs to the job: of a stranger a few fixed bytes are read, he has
+ * a few seconds, and nothing that he does ends the job or holds others up. */
 #include "config.h"
 
 #include "launcher/link_hello.h"
@@ -25,6 +25,7 @@
 #define MORE_STRANGERS   64 /* at once, beside one for each node */
 #define MAX_NOTES        16 /* refusals that are logged */
 #define FINISH_MS        500
+#define LINGER_MS        3000 /* for nodes that come when the job has failed */
 
 struct stranger {
     struct connection connection;
@@ -47,6 +48,9 @@ struct joining {
     int notes;
     char note[480]; /* the last refusal, for the final error */
     bool over;
+    bool interrupted;
+    int told;               /* nodes that know why the job ends */
+    struct stranger *wrong; /* the node because of which it ends; not yet told */
     enum ddp_status status;
     char error[LINK_ERROR_BYTES]; /* that all nodes print; "" if there is none */
 };
@@ -66,7 +70,7 @@ static void end_job(struct joining *j, enum ddp_status status, const char *forma
     va_end(arguments);
 }
 
-/* --- before anybody comes ---------------------------------------------------------------------- */
+/* --- before anybody comes --------------------------------------------------------------------- */
 
 /* What PMIx tells the others. */
 static enum ddp_status publish(struct joining *j)
@@ -92,6 +96,8 @@ static void forget(struct joining *j, struct stranger *stranger)
         at = &(*at)->next;
     *at = stranger->next;
     j->strangers--;
+    if (j->wrong == stranger)
+        j->wrong = NULL;
     connection_close(&stranger->connection);
     free(stranger);
 }
@@ -118,8 +124,9 @@ static void refuse(struct joining *j, struct stranger *stranger, enum refusal_re
     va_end(arguments);
     snprintf(j->note, sizeof j->note, "%.64s came as node %u and was refused: %s", stranger->from,
              stranger->said.node.node, why);
-    if (j->notes++ < MAX_NOTES)
-        ddp_log(DDP_LOG_WARNING, "%s", j->note);
+    /* A node of another job that looks for its own node 0 says so itself. */
+    const bool told = reason == REFUSED_JOB || j->notes++ >= MAX_NOTES;
+    ddp_log(told ? DDP_LOG_DEBUG : DDP_LOG_WARNING, "%s", j->note);
     connection_put(&stranger->connection, FRAME_REFUSED, &refusal, sizeof refusal);
     forget(j, stranger);
 }
@@ -162,7 +169,7 @@ static void take_stranger(struct joining *j)
 static void drop_old_strangers(struct joining *j)
 {
     const int64_t before_ns = ddp_clock_ns() - STRANGER_SECONDS * INT64_C(1000000000);
-    while (j->first && j->first->since_ns < before_ns)
+    while (!j->over && j->first && j->first->since_ns < before_ns)
         drop(j, j->first, "it has not said who it is");
 }
 
@@ -245,10 +252,28 @@ static void take_pings(struct joining *j, struct peer *peer)
         peer_lose(j->link, peer, "it has left");
 }
 
+/* Tells a node why the job ends. */
+static void tell(struct joining *j, struct connection *connection)
+{
+    struct refusal refusal = {.reason = REFUSED_JOB_ENDS};
+    if (j->error[0])
+        snprintf(refusal.text, sizeof refusal.text, "%s", j->error);
+    else
+        snprintf(refusal.text, sizeof refusal.text, "node 0 (%.64s) has given up", j->setup->host);
+    connection_put(connection, FRAME_REFUSED, &refusal, sizeof refusal);
+    j->told++;
+}
+
 static void heard_join(struct joining *j, struct stranger *stranger, const struct join *join)
 {
-    if (!check_join(j, &stranger->said.node, join))
+    if (j->over) {
+        tell(j, &stranger->connection);
         return;
+    }
+    if (!check_join(j, &stranger->said.node, join)) {
+        j->wrong = stranger;
+        return;
+    }
     struct link *link = j->link;
     struct peer *peer = &link->peers[stranger->said.node.node];
     if (peer_set_name(peer, join->host[0] ? join->host : stranger->from) != DDP_OK)
@@ -379,57 +404,73 @@ static void welcome(struct joining *j)
     }
 }
 
-/* Tells all who have come why the job ends. */
-static void tell_error(struct joining *j)
+/* Closes all connections of nodes when they have taken what was sent. */
+static void finish(struct joining *j)
 {
     const struct link *link = j->link;
-    struct refusal refusal = {.reason = REFUSED_JOB_ENDS};
     struct connection **all = calloc((size_t)(link->count + j->strangers), sizeof(*all));
     int count = 0;
     if (!all)
         return;
-    if (j->error[0])
-        snprintf(refusal.text, sizeof refusal.text, "%s", j->error);
-    else
-        snprintf(refusal.text, sizeof refusal.text, "node 0 (%.64s) has given up", j->setup->host);
     for (int i = 1; i < link->count; i++)
         all[count++] = &link->peers[i].connection;
     for (struct stranger *s = j->first; s; s = s->next)
         if (s->connection.phase == PHASE_JOIN)
             all[count++] = &s->connection;
-    for (int i = 0; i < count; i++)
-        connection_put(all[i], FRAME_REFUSED, &refusal, sizeof refusal);
     connections_finish(all, count, FINISH_MS);
     free(all);
 }
 
-static void wait_for_nodes(struct joining *j)
+static void handle_event(struct joining *j)
 {
     struct link *link = j->link;
-    while (!j->over && j->arrived < link->count - 1) {
-        struct epoll_event event;
-        int n = epoll_wait(link->epoll, &event, 1, -1); /* the timer ticks */
-        void *who = n > 0 ? event.data.ptr : NULL;
-        if (who == j) {
-            take_stranger(j);
-        } else if (who == j->setup) {
+    struct epoll_event event;
+    int n = epoll_wait(link->epoll, &event, 1, -1); /* the timer ticks */
+    void *who = n > 0 ? event.data.ptr : NULL;
+    if (who == j) {
+        take_stranger(j);
+    } else if (who == j->setup) {
+        j->interrupted = true;
+    } else if (who >= (void *)link->peers && who < (void *)(link->peers + link->count)) {
+        if (event.events & EPOLLOUT)
+            peer_flush(link, who);
+        if ((event.events & ~(uint32_t)EPOLLOUT) && peer_receive(link, who))
+            take_pings(j, who);
+    } else if (who) {
+        hear_stranger(j, who);
+    } else {
+        peers_tick(link);
+        drop_old_strangers(j);
+    }
+    note_losses(j);
+}
+
+static void wait_for_nodes(struct joining *j)
+{
+    while (!j->over && j->arrived < j->link->count - 1) {
+        handle_event(j);
+        if (j->interrupted && !j->over) {
             j->over = true;
             j->status = DDP_ERR_ABORTED;
-        } else if (who >= (void *)link->peers && who < (void *)(link->peers + link->count)) {
-            if (event.events & EPOLLOUT)
-                peer_flush(link, who);
-            if ((event.events & ~(uint32_t)EPOLLOUT) && peer_receive(link, who))
-                take_pings(j, who);
-        } else if (who) {
-            hear_stranger(j, who);
-        } else {
-            peers_tick(link);
-            drop_old_strangers(j);
-            if (ddp_deadline_passed(j->deadline_ns))
-                time_is_over(j);
+        } else if (ddp_deadline_passed(j->deadline_ns)) {
+            time_is_over(j);
         }
-        note_losses(j);
     }
+}
+
+/* Those who have come hear at once why the job ends, those who are on their way when they come. */
+static void end_joining(struct joining *j)
+{
+    const int64_t linger_ns = ddp_deadline_ns(LINGER_MS);
+    for (int i = 1; i < j->link->count; i++)
+        if (j->link->peers[i].connection.fd >= 0)
+            tell(j, &j->link->peers[i].connection);
+    if (j->wrong)
+        tell(j, &j->wrong->connection);
+    while (j->status == DDP_ERR_MISMATCH && !j->interrupted && j->told < j->link->count - 1 &&
+           !ddp_deadline_passed(linger_ns))
+        handle_event(j);
+    finish(j);
 }
 
 static enum ddp_status watch(struct joining *j, int fd, void *who)
@@ -492,7 +533,7 @@ enum ddp_status link_node0_join(struct link *link, const struct link_setup *setu
         if (j.status == DDP_OK)
             welcome(&j);
         else
-            tell_error(&j);
+            end_joining(&j);
     }
     if (j.error[0])
         ddp_fail(j.status, "%s", j.error);

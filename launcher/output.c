@@ -76,7 +76,8 @@ static enum ddp_status make_run_directory(struct output *output)
     return status;
 }
 
-/* DIRECTORY/attempt_N/RANK/NAME with the rank in the job, freed with free(); NULL without memory. */
+/* DIRECTORY/attempt_N/RANK/NAME, with the rank in the job. Freed with free(); NULL without memory.
+ */
 static char *path_of(const struct output *output, int rank, const char *name)
 {
     char *path;

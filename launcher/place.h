@@ -20,15 +20,13 @@ enum place_kind {
 struct place {
     enum place_kind kind;
     int node, node_count;
-    /* Where node 0 listens for the other ddpruns, by the options or as far as it can be told
-     * without a word from node 0: "" and 0 where only PMIx can tell. */
+    /* Where node 0 listens for the other ddpruns; "" and 0 where only PMIx can tell. */
     char address[PLACE_ADDRESS_SIZE];
     int port;
     /* Node 0 takes the first free one of this many ports, from `port` on: 1 where the user chose
      * it, more where it follows from the number of a Slurm job. */
     int port_count;
-    bool chosen; /* the user chose the address: node 0 listens there also where PMIx tells it */
-    bool pmix;   /* a PMIx server serves this process: what it tells comes before the address */
+    bool pmix; /* a PMIx server serves this process: what it tells comes before the address */
 };
 
 /* Finds the place. DDP_ERR_INVALID (logged) where options and environment contradict each other or

@@ -347,7 +347,7 @@ END_TEST
  * what they send each other. */
 START_TEST(memory_of_workers)
 {
-    struct ddp_mode_place place = {DDP_MODE_DDP, 4, true};
+    struct ddp_mode_place place = {DDP_MODE_DDP, 4, 1, false, true};
     struct ddp_mode_memory shared = {0}, parts = {0}, all = {0}, gpu = {0};
     struct ddp_mode_traffic traffic;
     open_setup(1, 5);
@@ -377,7 +377,7 @@ START_TEST(memory_of_workers)
     ck_assert_uint_eq(gpu.gradients, flat);
     ck_assert_uint_eq(gpu.locked, flat * 3);
     ck_assert_uint_gt(gpu.inputs, 0);
-    place = (struct ddp_mode_place){DDP_MODE_DDP, 1, true};
+    place = (struct ddp_mode_place){DDP_MODE_DDP, 1, 1, false, true};
     ddp_mode_plan_traffic(&setup, &place, &traffic);
     ck_assert_double_eq(traffic.gradients, 0);
     close_setup();

@@ -5,6 +5,8 @@
 
 #include "tests/comm_ranks.h"
 
+#include "core/clock.h"
+#include "core/futex.h"
 #include "core/log.h"
 #include "job/board.h"
 #include "kernels/reduce.h"
@@ -13,6 +15,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/wait.h>
 
 static const char *device_kind, *device_backend;
@@ -34,16 +37,26 @@ static void set_number(const char *name, int value)
     setenv(name, text, 1);
 }
 
-/* Workers that share a GPU look like different machines to NCCL, as with ddprun --oversubscribe. */
-static void open_device(int rank, int size)
+/* What a launcher has: one machine's board. */
+struct machine {
+    struct ddp_board board;
+    int board_fd, heap_fd, bell_fd;
+};
+
+/* Workers that share a GPU look like different machines to NCCL, as with ddprun --oversubscribe;
+ * and so do those of different machines, which are one here. */
+static void open_device(int rank, const struct machine *on)
 {
+    const struct ddp_board_shape *shape = &on->board.shape;
     struct ddp_device_kind found;
     NEED(ddp_device_find(&found, device_kind) == DDP_OK);
-    if (found.count < size && !getenv("RANKS_AS_ONE_HOST")) {
-        set_number("NCCL_HOSTID", rank);
+    const bool few = found.count < shape->workers;
+    if ((few || shape->nodes > 1) && !getenv("RANKS_AS_ONE_HOST")) {
+        set_number("NCCL_HOSTID", few ? rank : shape->node);
         setenv("NCCL_SOCKET_IFNAME", "lo", 1);
     }
-    NEED(ddp_device_open(&ranks_device, device_kind, rank % found.count, 1) == DDP_OK);
+    NEED(ddp_device_open(&ranks_device, device_kind, rank % shape->workers % found.count, 1) ==
+         DDP_OK);
 }
 
 enum ddp_status ranks_join(ddp_comm **comm, ddp_job *job)
@@ -52,21 +65,23 @@ enum ddp_status ranks_join(ddp_comm **comm, ddp_job *job)
                        : ddp_comm_create(comm, job, NULL);
 }
 
-static void child(int rank, int size, int board_fd, int heap_fd, ranks_body *run)
+static void child(int rank, const struct machine *on, ranks_body *run)
 {
+    const int size = ddp_board_job_size(&on->board);
     ddp_job *job;
     ddp_comm *comm = NULL;
     set_number("RANK", rank);
-    set_number("LOCAL_RANK", rank);
+    set_number("LOCAL_RANK", rank - ddp_board_first_rank(&on->board));
     set_number("WORLD_SIZE", size);
-    set_number(DDP_BOARD_FD_VARIABLE, board_fd);
-    set_number(DDP_HEAP_FD_VARIABLE, heap_fd);
+    set_number(DDP_BOARD_FD_VARIABLE, on->board_fd);
+    set_number(DDP_HEAP_FD_VARIABLE, on->heap_fd);
+    set_number(DDP_BELL_FD_VARIABLE, on->bell_fd);
     ddp_log_set_rank(rank);
     if (ranks_prepare)
         ranks_prepare(rank);
     NEED(ddp_job_open(&job) == DDP_OK);
     if (device_kind)
-        open_device(rank, size);
+        open_device(rank, on);
     if (!without_comm)
         NEED(ranks_join(&comm, job) == DDP_OK);
     run(comm, job);
@@ -76,27 +91,105 @@ static void child(int rank, int size, int board_fd, int heap_fd, ranks_body *run
     _exit(0);
 }
 
-void run_ranks(int size, ranks_body *body, int dies)
+static void machine_make(struct machine *machine, const struct ddp_board_shape *shape)
 {
-    struct ddp_board board;
-    int board_fd, heap_fd;
+    ck_assert_int_eq(ddp_board_create(&machine->board, &machine->board_fd, shape, 1), DDP_OK);
+    ck_assert_int_eq(ddp_board_create_heap(&machine->board, &machine->heap_fd), DDP_OK);
+    machine->bell_fd = eventfd(0, EFD_NONBLOCK); /* nobody listens: what they do is polled */
+    ck_assert_int_ge(machine->bell_fd, 0);
+}
+
+static void machine_end(struct machine *machine)
+{
+    ddp_board_unmap(&machine->board);
+    close(machine->board_fd);
+    close(machine->heap_fd);
+    close(machine->bell_fd);
+}
+
+/* Copies what one board has and the other lacks. */
+static void copy_posted(_Atomic uint32_t *from, _Atomic uint32_t *to, _Atomic uint32_t *to_bytes,
+                        uint32_t bytes, void *target, const void *source)
+{
+    enum { EMPTY = 0, READY = 2 };
+    if (atomic_load(from) != READY || atomic_load(to) != EMPTY)
+        return;
+    memcpy(target, source, bytes);
+    atomic_store(to_bytes, bytes);
+    atomic_store(to, READY);
+    ddp_futex_wake(to);
+}
+
+static void pump_between(const struct machine *from, const struct machine *to)
+{
+    struct ddp_board_memory *a = from->board.memory, *b = to->board.memory;
+    struct ddp_board board = to->board;
+    const uint32_t aborted = atomic_load(&a->abort_word);
+    for (int i = 0; i < DDP_ID_SLOTS; i++)
+        copy_posted(&a->ids[i].state, &b->ids[i].state, &b->ids[i].bytes,
+                    atomic_load(&a->ids[i].bytes), b->ids[i].data, a->ids[i].data);
+    for (int r = 0; r < ddp_board_job_size(&from->board); r++) {
+        struct ddp_board_address *x = ddp_board_address(&from->board, r);
+        struct ddp_board_address *y = ddp_board_address(&to->board, r);
+        copy_posted(&x->state, &y->state, &y->bytes, atomic_load(&x->bytes), y->data, x->data);
+    }
+    if (aborted && !atomic_load(&b->abort_word))
+        ddp_board_abort(&board, aborted);
+}
+
+/* What the launchers of a job do for its ranks: ids, addresses and the abort word that a board has
+ * go to the others. */
+static void pump(const struct machine *machines)
+{
+    const int nodes = machines->board.shape.nodes;
+    for (int a = 0; a < nodes; a++)
+        for (int b = 0; b < nodes; b++)
+            if (a != b)
+                pump_between(&machines[a], &machines[b]);
+}
+
+static void abort_all(const struct machine *machines)
+{
+    for (int n = 0; n < machines->board.shape.nodes; n++) {
+        struct ddp_board board = machines[n].board;
+        ddp_board_abort(&board, DDP_ABORT_BY_LAUNCHER);
+    }
+}
+
+int ranks_abort_after_ms;
+bool ranks_untold;
+
+void run_nodes(int nodes, int per_node, ranks_body *body, int dies)
+{
+    const int size = nodes * per_node;
+    struct machine machines[16];
     pid_t pids[64];
-    ck_assert_int_eq(ddp_board_create(&board, &board_fd, &(struct ddp_board_shape){size, 0, 1}, 1),
-                     DDP_OK);
-    ck_assert_int_eq(ddp_board_create_heap(&board, &heap_fd), DDP_OK);
+    ck_assert(nodes <= 16 && size <= 64);
+    for (int n = 0; n < nodes; n++)
+        machine_make(&machines[n], &(struct ddp_board_shape){per_node, n, nodes});
     for (int r = 0; r < size; r++) {
         pids[r] = fork();
         ck_assert_int_ge(pids[r], 0);
         if (pids[r] == 0)
-            child(r, size, board_fd, heap_fd, body);
+            child(r, &machines[r / per_node], body);
     }
     int bad = 0;
-    for (int left = size; left > 0; left--) {
+    const int64_t begin = ddp_clock_ns();
+    for (int left = size; left > 0;) {
         int code;
-        pid_t pid = wait(&code);
+        pid_t pid = waitpid(-1, &code, nodes > 1 ? WNOHANG : 0);
+        const int64_t ms = (ddp_clock_ns() - begin) / 1000000;
+        pump(machines);
+        if (ranks_abort_after_ms > 0 && ms >= ranks_abort_after_ms)
+            abort_all(machines);
+        if (pid <= 0) {
+            usleep(200);
+            continue;
+        }
+        left--;
         bool expected = dies >= 0 && pid == pids[dies];
-        if (code != 0)
-            ddp_board_abort(&board, DDP_ABORT_BY_LAUNCHER);
+        if (code != 0 && !ranks_untold)
+            abort_all(machines);
         if (code != 0 && !expected) {
             bad++;
             fprintf(stderr, "process %d ended with %s %d\n", (int)pid,
@@ -104,17 +197,26 @@ void run_ranks(int size, ranks_body *body, int dies)
                     WIFSIGNALED(code) ? WTERMSIG(code) : WEXITSTATUS(code));
         }
     }
-    ddp_board_unmap(&board);
-    close(board_fd);
-    close(heap_fd);
+    for (int n = 0; n < nodes; n++)
+        machine_end(&machines[n]);
     ck_assert_int_eq(bad, 0);
+}
+
+void run_ranks(int size, ranks_body *body, int dies)
+{
+    run_nodes(1, size, body, dies);
+}
+
+void run_nodes_alone(int nodes, int per_node, ranks_body *body, int dies)
+{
+    without_comm = true;
+    run_nodes(nodes, per_node, body, dies);
+    without_comm = false;
 }
 
 void run_ranks_alone(int size, ranks_body *body, int dies)
 {
-    without_comm = true;
-    run_ranks(size, body, dies);
-    without_comm = false;
+    run_nodes_alone(1, size, body, dies);
 }
 
 /* --- memory --- */

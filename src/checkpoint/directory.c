@@ -25,6 +25,7 @@
 
 #define DIGITS         8
 #define BEST_TEMPORARY "." DDP_CHECKPOINT_BEST ".tmp-"
+#define MARK           ".mark.tmp-"
 #define POLL_NS        20000000 /* between looks at a lock that another has */
 
 static enum ddp_status dir_error(const struct ddp_checkpoint_dir *dir, const char *name,
@@ -69,7 +70,8 @@ static int64_t name_step(const char *name, const char *behind)
 static bool is_temporary(const char *name)
 {
     return (name[0] == '.' && name_step(name + 1, ".tmp-") >= 0) ||
-           strncmp(name, BEST_TEMPORARY, strlen(BEST_TEMPORARY)) == 0;
+           strncmp(name, BEST_TEMPORARY, strlen(BEST_TEMPORARY)) == 0 ||
+           strncmp(name, MARK, strlen(MARK)) == 0;
 }
 
 /* --- reading the directory -------------------------------------------------------------------- */
@@ -153,6 +155,53 @@ enum ddp_status ddp_checkpoint_dir_list(const struct ddp_checkpoint_dir *dir, in
     *steps = list;
     *count = used;
     return DDP_OK;
+}
+
+/* --- marks ------------------------------------------------------------------------------------ */
+
+static const char *mark_name(char name[DDP_CHECKPOINT_NAME], uint64_t mark)
+{
+    snprintf(name, DDP_CHECKPOINT_NAME, MARK "%016" PRIx64, mark);
+    return name;
+}
+
+enum ddp_status ddp_checkpoint_dir_mark(const struct ddp_checkpoint_dir *dir, uint64_t mark)
+{
+    char name[DDP_CHECKPOINT_NAME];
+    const int fd =
+        openat(dir->fd, mark_name(name, mark), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return dir_error(dir, name, "make");
+    close(fd);
+    return DDP_OK;
+}
+
+void ddp_checkpoint_dir_unmark(const struct ddp_checkpoint_dir *dir, uint64_t mark)
+{
+    char name[DDP_CHECKPOINT_NAME];
+    unlinkat(dir->fd, mark_name(name, mark), 0);
+}
+
+bool ddp_checkpoint_dir_has_mark(const char *path, uint64_t mark)
+{
+    char name[DDP_CHECKPOINT_NAME];
+    const int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const bool found = fd >= 0 && faccessat(fd, mark_name(name, mark), F_OK, 0) == 0;
+    if (fd >= 0)
+        close(fd);
+    return found;
+}
+
+bool ddp_checkpoint_dir_has_checkpoints(const char *path)
+{
+    bool found = false;
+    DIR *stream = opendir(path);
+    if (!stream)
+        return false;
+    for (struct dirent *entry; !found && (entry = readdir(stream));)
+        found = name_step(entry->d_name, "") >= 0;
+    closedir(stream);
+    return found;
 }
 
 /* --- opening ---------------------------------------------------------------------------------- */

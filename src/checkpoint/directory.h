@@ -27,6 +27,15 @@ enum ddp_status ddp_checkpoint_dir_open(struct ddp_checkpoint_dir *dir, const ch
                                         int wait_ms);
 void ddp_checkpoint_dir_close(struct ddp_checkpoint_dir *dir);
 
+/* Makes an empty file whose name has this number, for who looks from another machine whether it is
+ * the same directory; and removes it. What a kill leaves is removed as an incomplete checkpoint. */
+enum ddp_status ddp_checkpoint_dir_mark(const struct ddp_checkpoint_dir *dir, uint64_t mark);
+void ddp_checkpoint_dir_unmark(const struct ddp_checkpoint_dir *dir, uint64_t mark);
+bool ddp_checkpoint_dir_has_mark(const char *path, uint64_t mark);
+
+/* Is there a checkpoint, by name only, in the directory of that path? */
+bool ddp_checkpoint_dir_has_checkpoints(const char *path);
+
 /* The steps that there are checkpoints of, by name only, highest first.
  *   steps [out]  freed with free() */
 enum ddp_status ddp_checkpoint_dir_list(const struct ddp_checkpoint_dir *dir, int64_t **steps,

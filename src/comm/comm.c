@@ -15,7 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct ddp_comm_ops *const backends[] = {&ddp_comm_self, &ddp_comm_shm, NULL};
+static const struct ddp_comm_ops *const backends[] = {&ddp_comm_self, &ddp_comm_shm,
+                                                      &ddp_comm_nodes, NULL};
 
 struct ddp_comm {
     const struct ddp_comm_ops *ops;
@@ -72,6 +73,10 @@ static enum ddp_status create_with(ddp_comm **comm, ddp_job *job, const struct d
     c->place = (struct ddp_comm_place){.job = job,
                                        .rank = ddp_job_rank(job),
                                        .size = ddp_job_world_size(job),
+                                       .node = ddp_job_node(job),
+                                       .node_count = ddp_job_node_count(job),
+                                       .node_rank = ddp_job_node_rank(job),
+                                       .node_size = ddp_job_node_size(job),
                                        .id_slot = slot,
                                        .timeout_ms = -1,
                                        .device = device,
@@ -101,7 +106,7 @@ enum ddp_status ddp_comm_create(ddp_comm **comm, ddp_job *job, const char *backe
     if (!ops)
         return ddp_fail(DDP_ERR_UNSUPPORTED,
                         "%d workers are too many: collectives on one machine support at most %d",
-                        ddp_job_world_size(job), DDP_REDUCE_MAX);
+                        ddp_job_node_size(job), DDP_REDUCE_MAX);
     return create_with(comm, job, ops, NULL);
 }
 

@@ -68,11 +68,19 @@ static inline bool ddp_comm_within(const void *begin, size_t length, const void 
 struct ddp_comm_place {
     ddp_job *job;
     int rank, size;
-    int id_slot;        /* of the job's id slots: this communicator's alone; -1 in a world of one */
-    int timeout_ms;     /* of every wait; may change between calls */
+    int node, node_count;     /* machines: as ddp_job_node() and its like */
+    int node_rank, node_size; /* the ranks of this machine; rank = node * node_size + node_rank */
+    int id_slot;    /* of the job's and the machine's id slots: its alone; -1 in a world of one */
+    int timeout_ms; /* of every wait; may change between calls */
     ddp_device *device; /* whose memory is communicated; NULL: host memory */
     void *device_state; /* what its kind made: for a backend that comes with that kind */
 };
+
+/* The rank in the job of a rank of this machine. */
+static inline int ddp_comm_rank_here(const struct ddp_comm_place *place, int node_rank)
+{
+    return place->node * place->node_size + node_rank;
+}
 
 struct ddp_comm_ops {
     const char *name;
@@ -90,7 +98,7 @@ struct ddp_comm_ops {
     enum ddp_status (*finish)(void *state);   /* waits for all that was started */
 };
 
-extern const struct ddp_comm_ops ddp_comm_self, ddp_comm_shm;
+extern const struct ddp_comm_ops ddp_comm_self, ddp_comm_shm, ddp_comm_nodes;
 
 /* A communicator for the memory of a device, "nccl" from the device's plugin. Each call puts its
  * work behind what is on the device's stream and returns; what is put on that stream afterwards
@@ -126,8 +134,10 @@ enum ddp_status ddp_comm_reduce_slices_start(ddp_comm *comm, void *buffer, size_
 enum ddp_status ddp_comm_gather_slices(ddp_comm *comm, void *buffer, size_t count, size_t grain,
                                        enum ddp_dtype dtype);
 
-/* One memory that all ranks read and write, zeroed and page-aligned; freed with the communicator.
- * It is not registered: collectives treat it as any other. Collective. */
+/* One memory that all ranks of a machine read and write, zeroed and page-aligned; freed with the
+ * communicator. It is not registered: collectives treat it as any other memory. Each machine has a
+ * copy: over several machines ddp_comm_gather_slices() and ddp_comm_broadcast() make all copies the
+ * same, and when they return, this machine's is complete. Collective. */
 bool ddp_comm_has_shared(const ddp_comm *comm);
 enum ddp_status ddp_comm_alloc_shared(ddp_comm *comm, size_t bytes, void **memory);
 

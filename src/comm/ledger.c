@@ -79,15 +79,14 @@ void ddp_comm_describe(const struct ddp_comm_call *call, char *text, size_t size
 /* What rank 0 hands to the others. */
 struct invitation {
     uint64_t offset, bytes;
-    char id[DDP_ID_MAX_BYTES - 2 * sizeof(uint64_t)];
 };
 
 static enum ddp_status find(struct ddp_ledger *ledger, struct invitation *invitation, size_t bytes)
 {
     const struct ddp_comm_place *place = ledger->place;
-    if (place->rank == 0) {
+    if (place->node_rank == 0) {
         invitation->bytes = bytes;
-        return ddp_heap_reserve(place->job, bytes, place->size, &invitation->offset);
+        return ddp_heap_reserve(place->job, bytes, place->node_size, &invitation->offset);
     }
     enum ddp_status status =
         ddp_job_get_node_id(place->job, place->id_slot, invitation, sizeof *invitation,
@@ -98,20 +97,18 @@ static enum ddp_status find(struct ddp_ledger *ledger, struct invitation *invita
 }
 
 enum ddp_status ddp_ledger_open(struct ddp_ledger *ledger, const struct ddp_comm_place *place,
-                                uint32_t ring, size_t rest_bytes, void *id, size_t id_bytes)
+                                uint32_t ring, size_t rest_bytes)
 {
     const size_t line = sizeof(struct ddp_ledger_line) + ring * sizeof(struct ddp_ledger_entry);
-    const size_t lines = (size_t)place->size * line;
+    const size_t lines = (size_t)place->node_size * line;
     const size_t bytes = ddp_align_up(lines + rest_bytes, DDP_PAGE);
     struct invitation invitation = {.offset = 0};
     void *memory;
-    if (id_bytes > 0)
-        memcpy(invitation.id, id, id_bytes);
     ledger->place = place;
     enum ddp_status status = find(ledger, &invitation, bytes);
     if (status == DDP_OK)
         status = ddp_heap_map(place->job, invitation.offset, bytes, invitation.offset,
-                              place->rank == 0 ? bytes : 0, &memory);
+                              place->node_rank == 0 ? bytes : 0, &memory);
     if (status != DDP_OK)
         return status;
     ledger->lines = memory;
@@ -119,10 +116,8 @@ enum ddp_status ddp_ledger_open(struct ddp_ledger *ledger, const struct ddp_comm
     ledger->ring = ring;
     ledger->rest = ledger->lines + lines;
     ledger->bytes = bytes;
-    if (place->rank == 0)
+    if (place->node_rank == 0)
         return ddp_job_put_node_id(place->job, place->id_slot, &invitation, sizeof invitation);
-    if (id_bytes > 0)
-        memcpy(id, invitation.id, id_bytes);
     return DDP_OK;
 }
 
@@ -146,7 +141,7 @@ static bool reached(_Atomic uint32_t *word, uint32_t target)
 static void publish(struct ddp_ledger *ledger, _Atomic uint32_t *word, uint32_t value)
 {
     atomic_store(word, value);
-    if (atomic_load(&ddp_ledger_line(ledger, ledger->place->rank)->sleepers))
+    if (atomic_load(&ddp_ledger_line(ledger, ledger->place->node_rank)->sleepers))
         ddp_futex_wake(word);
 }
 
@@ -155,6 +150,12 @@ static uint64_t pack(const struct ddp_comm_call *call)
 {
     return (uint64_t)call->kind | (uint64_t)call->dtype << 8 | (uint64_t)call->op << 16 |
            (uint64_t)call->fast << 24 | (uint64_t)(call->grain | (uint32_t)call->root) << 32;
+}
+
+void ddp_comm_pack(const struct ddp_comm_call *call, uint64_t words[2])
+{
+    words[0] = call->count;
+    words[1] = pack(call);
 }
 
 static struct ddp_comm_call unpack(const uint64_t words[2])
@@ -167,14 +168,41 @@ static struct ddp_comm_call unpack(const uint64_t words[2])
                                   .root = (int32_t)(words[1] >> 32)};
 }
 
+static void say_difference(char *text, size_t size, uint32_t number, int rank,
+                           const uint64_t own[2], int other, const uint64_t theirs[2])
+{
+    const struct ddp_comm_call mine = unpack(own), other_call = unpack(theirs);
+    char here[96], there[96];
+    ddp_comm_describe(&mine, here, sizeof here);
+    ddp_comm_describe(&other_call, there, sizeof there);
+    snprintf(text, size, "collective %" PRIu32 ": rank %d calls %s, rank %d %s", number, rank, here,
+             other, there);
+}
+
+enum ddp_status ddp_comm_differ(uint32_t number, int rank, const uint64_t own[2], int other,
+                                const uint64_t theirs[2])
+{
+    char text[DDP_LEDGER_DIFFERENCE];
+    say_difference(text, sizeof text, number, rank, own, other, theirs);
+    return ddp_fail(DDP_ERR_MISMATCH, "%s", text);
+}
+
+static uint64_t mix(uint64_t hash, uint64_t word)
+{
+    hash = (hash ^ word) * UINT64_C(0x9e3779b97f4a7c15);
+    return hash ^ hash >> 29;
+}
+
 uint32_t ddp_ledger_post(struct ddp_ledger *ledger, const struct ddp_comm_call *call,
                          uint64_t offset, const void *payload, size_t payload_bytes)
 {
     const uint32_t number = ledger->next++;
-    struct ddp_ledger_entry *mine = ddp_ledger_entry(ledger, ledger->place->rank, number);
+    const uint64_t words[] = {call->count, pack(call)};
+    struct ddp_ledger_entry *mine = ddp_ledger_entry(ledger, ledger->place->node_rank, number);
     atomic_store_explicit(&mine->sequence, number, memory_order_relaxed);
-    atomic_store_explicit(&mine->words[0], call->count, memory_order_release);
-    atomic_store_explicit(&mine->words[1], pack(call), memory_order_release);
+    ledger->calls = mix(mix(ledger->calls, words[0]), words[1]);
+    atomic_store_explicit(&mine->words[0], words[0], memory_order_release);
+    atomic_store_explicit(&mine->words[1], words[1], memory_order_release);
     mine->offset = offset;
     if (payload_bytes > 0)
         memcpy(mine->payload, payload, payload_bytes);
@@ -184,7 +212,7 @@ uint32_t ddp_ledger_post(struct ddp_ledger *ledger, const struct ddp_comm_call *
 
 void ddp_ledger_done(struct ddp_ledger *ledger, uint32_t number)
 {
-    publish(ledger, &ddp_ledger_line(ledger, ledger->place->rank)->done, number + 1);
+    publish(ledger, &ddp_ledger_line(ledger, ledger->place->node_rank)->done, number + 1);
 }
 
 /* --- comparing --- */
@@ -201,25 +229,18 @@ static bool read_words(const struct ddp_ledger *ledger, int rank, uint32_t numbe
     return atomic_load_explicit(&entry->sequence, memory_order_relaxed) == number + 1;
 }
 
-static enum ddp_status mismatch(const struct ddp_ledger *ledger, int peer, uint32_t number,
-                                const uint64_t mine[2], const uint64_t theirs[2])
-{
-    const struct ddp_comm_call own = unpack(mine), other = unpack(theirs);
-    char here[96], there[96];
-    ddp_comm_describe(&own, here, sizeof here);
-    ddp_comm_describe(&other, there, sizeof there);
-    return ddp_fail(DDP_ERR_MISMATCH, "collective %" PRIu32 ": rank %d calls %s, rank %d %s",
-                    number, ledger->place->rank, here, peer, there);
-}
-
 /* Compares with a rank that has come to this call. */
-static enum ddp_status compare(const struct ddp_ledger *ledger, int peer, uint32_t number,
+static enum ddp_status compare(struct ddp_ledger *ledger, int peer, uint32_t number,
                                const uint64_t mine[2])
 {
+    const struct ddp_comm_place *place = ledger->place;
     uint64_t theirs[2];
     if (!read_words(ledger, peer, number, theirs) || (mine[0] == theirs[0] && mine[1] == theirs[1]))
         return DDP_OK;
-    return mismatch(ledger, peer, number, mine, theirs);
+    say_difference(ledger->difference, sizeof ledger->difference, number,
+                   ddp_comm_rank_here(place, place->node_rank), mine,
+                   ddp_comm_rank_here(place, peer), theirs);
+    return ddp_fail(DDP_ERR_MISMATCH, "%s", ledger->difference);
 }
 
 static bool has_called(const struct ddp_ledger *ledger, int rank, uint32_t number)
@@ -227,12 +248,12 @@ static bool has_called(const struct ddp_ledger *ledger, int rank, uint32_t numbe
     return reached(&ddp_ledger_entry(ledger, rank, number)->sequence, number + 1);
 }
 
-enum ddp_status ddp_ledger_look(const struct ddp_ledger *ledger, uint32_t number, bool *all)
+enum ddp_status ddp_ledger_look(struct ddp_ledger *ledger, uint32_t number, bool *all)
 {
     uint64_t mine[2];
-    const bool known = read_words(ledger, ledger->place->rank, number, mine);
+    const bool known = read_words(ledger, ledger->place->node_rank, number, mine);
     *all = true;
-    for (int peer = 0; peer < ledger->place->size; peer++) {
+    for (int peer = 0; peer < ledger->place->node_size; peer++) {
         const bool there = has_called(ledger, peer, number);
         enum ddp_status status = there && known ? compare(ledger, peer, number, mine) : DDP_OK;
         if (status != DDP_OK)
@@ -257,9 +278,10 @@ void ddp_ledger_missing(const struct ddp_ledger *ledger, uint32_t number, char *
     size_t used = 0;
     int count = 0;
     char ranks[100] = "";
-    for (int r = 0; r < ledger->place->size; r++)
+    for (int r = 0; r < ledger->place->node_size; r++)
         if (!has_called(ledger, r, number) && count++ < 16)
-            used += (size_t)snprintf(ranks + used, sizeof ranks - used, " %d", r);
+            used += (size_t)snprintf(ranks + used, sizeof ranks - used, " %d",
+                                     ddp_comm_rank_here(ledger->place, r));
     if (count == 0)
         snprintf(text, size, "%s", "");
     else
@@ -284,7 +306,7 @@ static enum ddp_status sleep_until(const struct ddp_ledger *ledger, int peer,
             return reached(word, target) ? DDP_OK : DDP_ERR_ABORTED;
         if (ddp_deadline_passed(deadline))
             return ddp_fail(DDP_ERR_TIMEOUT, "waited %d ms for rank %d in a collective",
-                            place->timeout_ms, peer);
+                            place->timeout_ms, ddp_comm_rank_here(place, peer));
         atomic_fetch_add(&line->sleepers, 1);
         const uint32_t value = atomic_load(word);
         if ((int32_t)(value - target) < 0)
@@ -317,7 +339,7 @@ enum ddp_status ddp_ledger_gather(struct ddp_ledger *ledger, uint32_t number,
                                   const struct ddp_comm_call *call)
 {
     const uint64_t mine[] = {call->count, pack(call)};
-    const int rank = ledger->place->rank, size = ledger->place->size;
+    const int rank = ledger->place->node_rank, size = ledger->place->node_size;
     for (int i = 1; i < size; i++) {
         const int peer = (rank + i) % size;
         enum ddp_status status =
@@ -345,7 +367,7 @@ enum ddp_status ddp_ledger_vote(struct ddp_ledger *ledger, const struct ddp_comm
     uint32_t number;
     enum ddp_status met =
         ddp_ledger_meet(ledger, call, DDP_LEDGER_NOWHERE, status, sizeof *status, &number);
-    for (int r = 0; met == DDP_OK && r < ledger->place->size; r++) {
+    for (int r = 0; met == DDP_OK && r < ledger->place->node_size; r++) {
         memcpy(&theirs, ddp_ledger_entry(ledger, r, number)->payload, sizeof theirs);
         *status = theirs < *status ? theirs : *status;
     }
@@ -354,7 +376,7 @@ enum ddp_status ddp_ledger_vote(struct ddp_ledger *ledger, const struct ddp_comm
 
 enum ddp_status ddp_ledger_wait_done(struct ddp_ledger *ledger, uint32_t number)
 {
-    const int rank = ledger->place->rank, size = ledger->place->size;
+    const int rank = ledger->place->node_rank, size = ledger->place->node_size;
     enum ddp_status status = DDP_OK;
     for (int i = 1; status == DDP_OK && i < size; i++) {
         const int peer = (rank + i) % size;
@@ -365,7 +387,7 @@ enum ddp_status ddp_ledger_wait_done(struct ddp_ledger *ledger, uint32_t number)
 
 bool ddp_ledger_all_done(const struct ddp_ledger *ledger, uint32_t number)
 {
-    for (int peer = 0; peer < ledger->place->size; peer++)
+    for (int peer = 0; peer < ledger->place->node_size; peer++)
         if (!reached(&ddp_ledger_line(ledger, peer)->done, number + 1))
             return false;
     return true;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What all ranks call, in a part of the job's heap that they map, and waiting for each other.
+ * What all ranks of a machine call, in a part of its heap that they map, and waiting for each
+ * other. A rank is named here by its number on the machine, place->node_rank.
  *
  * Every call has a number. A rank announces it in its ring: an entry has the call, the place of the
  * buffer, and a small payload. A rank that waits for the others' entries compares them. If a call
@@ -16,8 +17,9 @@
 
 #include <stdatomic.h>
 
-#define DDP_LEDGER_PAYLOAD 480
-#define DDP_LEDGER_NOWHERE UINT64_MAX /* an offset: the buffer is not registered */
+#define DDP_LEDGER_PAYLOAD    480
+#define DDP_LEDGER_DIFFERENCE 240
+#define DDP_LEDGER_NOWHERE    UINT64_MAX /* an offset: the buffer is not registered */
 
 struct ddp_ledger_entry {
     _Alignas(64) _Atomic uint32_t sequence; /* number of the call + 1; while it is written, less */
@@ -42,17 +44,18 @@ struct ddp_ledger {
     void *rest;    /* the backend's own memory */
     size_t bytes;
     uint32_t next;     /* number of the next call */
+    uint64_t calls;    /* a hash of all so far, which other machines' must equal */
     uint32_t compared; /* calls that ddp_ledger_compare() has found to be the same everywhere */
     int spins;         /* before a wait sleeps */
+    char difference[DDP_LEDGER_DIFFERENCE]; /* what was said of calls that differ */
 };
 
-/* Rank 0 makes the ledger, and the others find it through the communicator's id slot, which also
- * hands over an id of the backend's own.
+/* Rank 0 makes the ledger, and the others find it through the communicator's slot of the machine's
+ * ids.
  *   ring        see struct ddp_ledger
- *   rest_bytes  of memory for the backend: ledger->rest
- *   id          [in] on rank 0, [out] on the others; id_bytes may be 0 */
+ *   rest_bytes  of memory for the backend: ledger->rest */
 enum ddp_status ddp_ledger_open(struct ddp_ledger *ledger, const struct ddp_comm_place *place,
-                                uint32_t ring, size_t rest_bytes, void *id, size_t id_bytes);
+                                uint32_t ring, size_t rest_bytes);
 void ddp_ledger_close(struct ddp_ledger *ledger);
 
 /* Announces a call and returns its number. */
@@ -87,7 +90,7 @@ enum ddp_status ddp_ledger_vote(struct ddp_ledger *ledger, const struct ddp_comm
                                 enum ddp_status *status);
 
 /* The same without waiting, for the ranks that have called; *all [out]: these are all ranks. */
-enum ddp_status ddp_ledger_look(const struct ddp_ledger *ledger, uint32_t number, bool *all);
+enum ddp_status ddp_ledger_look(struct ddp_ledger *ledger, uint32_t number, bool *all);
 
 /* ... of all that this rank has called. */
 enum ddp_status ddp_ledger_compare(struct ddp_ledger *ledger);
@@ -102,5 +105,11 @@ enum ddp_status ddp_ledger_wait_done(struct ddp_ledger *ledger, uint32_t number)
 
 /* A call in words. */
 void ddp_comm_describe(const struct ddp_comm_call *call, char *text, size_t size);
+
+/* What all ranks must agree on, and the message about two ranks of the job that do not:
+ * DDP_ERR_MISMATCH. */
+void ddp_comm_pack(const struct ddp_comm_call *call, uint64_t words[2]);
+enum ddp_status ddp_comm_differ(uint32_t number, int rank, const uint64_t own[2], int other,
+                                const uint64_t theirs[2]);
 
 #endif

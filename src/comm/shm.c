@@ -19,14 +19,15 @@
 
 static bool fits(const ddp_job *job)
 {
-    return ddp_job_world_size(job) <= DDP_REDUCE_MAX && ddp_job_heap_fd(job) >= 0;
+    return ddp_job_node_count(job) == 1 && ddp_job_world_size(job) <= DDP_REDUCE_MAX &&
+           ddp_job_heap_fd(job) >= 0;
 }
 
 /* Everybody shows the processors that it may use; ranks that outnumber them all must not spin. */
 static enum ddp_status choose_spins(struct shm *shm)
 {
     const struct ddp_comm_call call = {.kind = DDP_COMM_CREATE};
-    const int size = shm->place->size;
+    const int size = shm->place->node_size;
     cpu_set_t own, all;
     uint32_t number;
     CPU_ZERO(&own);
@@ -46,12 +47,27 @@ static enum ddp_status choose_spins(struct shm *shm)
     return DDP_OK;
 }
 
-static void destroy(void *state)
+void shm_leave(struct shm *shm)
 {
-    struct shm *shm = state;
     shm_free_regions(shm);
     ddp_ledger_close(&shm->ledger);
-    free(shm);
+}
+
+enum ddp_status shm_join(struct shm *shm, const struct ddp_comm_place *place, size_t rest_bytes)
+{
+    shm->place = place;
+    enum ddp_status status = ddp_ledger_open(&shm->ledger, place, SHM_RING, rest_bytes);
+    if (status == DDP_OK)
+        status = choose_spins(shm);
+    if (status != DDP_OK)
+        shm_leave(shm);
+    return status;
+}
+
+static void destroy(void *state)
+{
+    shm_leave(state);
+    free(state);
 }
 
 static enum ddp_status create(void **state, const struct ddp_comm_place *place)
@@ -59,13 +75,9 @@ static enum ddp_status create(void **state, const struct ddp_comm_place *place)
     struct shm *shm = ddp_array_alloc(1, sizeof *shm);
     if (!shm)
         return DDP_ERR_MEMORY;
-    shm->place = place;
-    enum ddp_status status = ddp_ledger_open(&shm->ledger, place, SHM_RING,
-                                             (size_t)place->size * 2 * SHM_SLOT_BYTES, NULL, 0);
-    if (status == DDP_OK)
-        status = choose_spins(shm);
+    enum ddp_status status = shm_join(shm, place, (size_t)place->size * 2 * SHM_SLOT_BYTES);
     if (status != DDP_OK) {
-        destroy(shm);
+        free(shm);
         return status;
     }
     *state = shm;

@@ -54,6 +54,12 @@ uint64_t shm_offset_of(const struct shm *shm, const void *memory, size_t bytes);
 /* What a rank has announced; NULL: it is not registered. */
 char *shm_memory_of(const struct shm *shm, int rank, uint32_t number);
 
+/* The same of shared memory. */
+uint64_t shm_offset_of_shared(const struct shm *shm, const void *memory, size_t bytes);
+
+/* A rank's part of the registered memory of which this rank's begins there; NULL: it does not. */
+char *shm_part_of(const struct shm *shm, const void *memory, int rank);
+
 /* --- shm_collectives.c --- */
 
 /* All calls but alloc, free, and those that are started. */
@@ -62,5 +68,11 @@ enum ddp_status shm_collective(struct shm *shm, const struct ddp_comm_call *call
 /* This rank's slice of a sum over registered buffers that all have announced. */
 enum ddp_status shm_reduce_slice(struct shm *shm, uint32_t number,
                                  const struct ddp_comm_call *call);
+
+/* --- shm.c --- */
+
+/* Between the ranks of a machine, on an object that is all zero. Collective. */
+enum ddp_status shm_join(struct shm *shm, const struct ddp_comm_place *place, size_t rest_bytes);
+void shm_leave(struct shm *shm);
 
 #endif

@@ -17,20 +17,40 @@
 
 static char *own_part(const struct shm *shm, const struct shm_region *region)
 {
-    return region->base + region->stride * (size_t)shm->place->rank;
+    return region->base + region->stride * (size_t)shm->place->node_rank;
+}
+
+static uint64_t offset_of(const struct shm *shm, const void *memory, size_t bytes, bool shared)
+{
+    for (const struct shm_region *region = shm->regions; region; region = region->next)
+        if (region->shared == shared &&
+            ddp_comm_within(shared ? region->base : own_part(shm, region), region->bytes, memory,
+                            bytes))
+            return region->offset + (uint64_t)((const char *)memory - region->base);
+    return DDP_LEDGER_NOWHERE;
 }
 
 uint64_t shm_offset_of(const struct shm *shm, const void *memory, size_t bytes)
 {
-    for (const struct shm_region *region = shm->regions; region; region = region->next)
-        if (!region->shared && ddp_comm_within(own_part(shm, region), region->bytes, memory, bytes))
-            return region->offset + (uint64_t)((const char *)memory - region->base);
-    return DDP_LEDGER_NOWHERE;
+    return offset_of(shm, memory, bytes, false);
+}
+
+uint64_t shm_offset_of_shared(const struct shm *shm, const void *memory, size_t bytes)
+{
+    return offset_of(shm, memory, bytes, true);
 }
 
 bool shm_registered(const void *state, const void *memory, size_t bytes)
 {
     return shm_offset_of(state, memory, bytes) != DDP_LEDGER_NOWHERE;
+}
+
+char *shm_part_of(const struct shm *shm, const void *memory, int rank)
+{
+    for (const struct shm_region *region = shm->regions; region; region = region->next)
+        if (!region->shared && own_part(shm, region) == memory)
+            return region->base + region->stride * (size_t)rank;
+    return NULL;
 }
 
 char *shm_memory_of(const struct shm *shm, int rank, uint32_t number)
@@ -49,7 +69,7 @@ char *shm_memory_of(const struct shm *shm, int rank, uint32_t number)
 static void own_pages(const struct shm *shm, const struct shm_region *region, uint64_t *offset,
                       size_t *bytes)
 {
-    const int rank = shm->place->rank, size = shm->place->size;
+    const int rank = shm->place->node_rank, size = shm->place->node_size;
     const size_t pages = region->total / DDP_PAGE;
     const size_t begin = ddp_slice_begin(pages, 1, rank, size);
     *offset = region->offset + begin * DDP_PAGE;
@@ -63,8 +83,8 @@ static enum ddp_status agree_on_offset(struct shm *shm, const struct ddp_comm_ca
     enum ddp_status status = DDP_OK;
     uint32_t number;
     *offset = DDP_LEDGER_NOWHERE;
-    if (shm->place->rank == 0)
-        status = ddp_heap_reserve(shm->place->job, total, shm->place->size, offset);
+    if (shm->place->node_rank == 0)
+        status = ddp_heap_reserve(shm->place->job, total, shm->place->node_size, offset);
     enum ddp_status gathered = ddp_ledger_meet(&shm->ledger, call, *offset, NULL, 0, &number);
     if (gathered != DDP_OK)
         return gathered;
@@ -100,7 +120,7 @@ enum ddp_status shm_alloc(void *state, const struct ddp_comm_call *call, void **
     struct shm *shm = state;
     const bool shared = call->kind == DDP_COMM_ALLOC_SHARED;
     const size_t stride = stride_for(call->count, shared);
-    const size_t total = shared ? stride : stride * (size_t)shm->place->size;
+    const size_t total = shared ? stride : stride * (size_t)shm->place->node_size;
     struct shm_region *region = ddp_array_alloc(1, sizeof *region);
     uint64_t offset, own;
     size_t bytes;
@@ -138,7 +158,7 @@ static void leave(const struct shm *shm, struct shm_region *region)
     const uint64_t offset = region->offset;
     const size_t total = region->total;
     _Atomic uint32_t *leavers = (void *)(region->base + total - DDP_PAGE);
-    const bool last = atomic_fetch_add(leavers, 1) + 1 == (uint32_t)shm->place->size;
+    const bool last = atomic_fetch_add(leavers, 1) + 1 == (uint32_t)shm->place->node_size;
     munmap(region->base, total);
     if (last)
         ddp_heap_punch(shm->place->job, offset, total);

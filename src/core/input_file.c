@@ -89,3 +89,26 @@ enum ddp_status ddp_input_file_read(const struct ddp_input_file *file, uint64_t 
     close(fd);
     return status;
 }
+
+enum ddp_status ddp_input_file_read_whole(const char *path, const char *what, size_t most,
+                                          char **text, size_t *bytes)
+{
+    struct ddp_input_file file;
+    if (access(path, R_OK) < 0)
+        return ddp_fail_path(path, "read");
+    enum ddp_status status = ddp_input_file_open(&file, path, true);
+    if (status != DDP_OK)
+        return status;
+    *bytes = (size_t)file.bytes;
+    *text = NULL;
+    if (file.bytes > most)
+        status = ddp_fail(DDP_ERR_FORMAT, "%s: %s: it is larger than %zu bytes", path, what, most);
+    else if (!(*text = malloc(*bytes + 1)))
+        status = ddp_fail(DDP_ERR_MEMORY, "out of memory");
+    else
+        status = ddp_input_file_read(&file, 0, *text, *bytes);
+    ddp_input_file_close(&file);
+    if (status != DDP_OK)
+        free(*text);
+    return status;
+}

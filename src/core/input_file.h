@@ -25,4 +25,12 @@ void ddp_input_file_close(struct ddp_input_file *file); /* also a zeroed one */
 enum ddp_status ddp_input_file_read(const struct ddp_input_file *file, uint64_t offset, void *to,
                                     size_t bytes);
 
+/* Reads a file whole that is no larger than `most`: one that is not what it is taken for must not
+ * fill the memory.
+ *   what  in messages: "not a config.json"
+ *   text [out]  of *bytes, freed with free()
+ * DDP_ERR_IO, DDP_ERR_FORMAT: it is larger; DDP_ERR_MEMORY. */
+enum ddp_status ddp_input_file_read_whole(const char *path, const char *what, size_t most,
+                                          char **text, size_t *bytes);
+
 #endif

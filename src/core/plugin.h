@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Backends that need libraries most machines lack (CUDA, MPI) are shared objects in pkglibdir,
+ * Backends that need libraries most machines lack (CUDA, UCX) are shared objects in pkglibdir,
  * loaded when such a device or communicator is asked for. DDP_PLUGIN_PATH in the environment names
  * another directory. */
 #ifndef DDP_CORE_PLUGIN_H
@@ -10,7 +10,7 @@
 
 #include "core/trace.h"
 
-#define DDP_PLUGIN_ABI 5 /* changes with any change of a struct that crosses the border */
+#define DDP_PLUGIN_ABI 6 /* changes with any change of a struct that crosses the border */
 
 /* What the library lends to a plugin, which has a copy of core and job of its own. */
 struct ddp_plugin_host {
@@ -25,6 +25,8 @@ struct ddp_plugin {
     const char *name;                                   /* "cuda" */
     const struct ddp_device_ops *device;                /* device/device.h, or NULL */
     const struct ddp_comm_ops *comm;                    /* comm/comm.h, or NULL */
+    const struct pmix_ops *pmix;                        /* launcher/pmix.h, or NULL */
+    const struct ddp_wire_ops *wire;                    /* comm/wire.h, or NULL */
     void (*attach)(const struct ddp_plugin_host *host); /* called once, before all else; or NULL */
 };
 

@@ -23,23 +23,35 @@ static bool fits(const ddp_job *job)
     return ddp_job_world_size(job) <= DDP_REDUCE_MAX;
 }
 
+/* Rank 0's, to all ranks of the job. */
+static enum ddp_status share_id(struct nccl *nccl, const struct ddp_comm_call *call,
+                                ncclUniqueId *id)
+{
+    const struct ddp_comm_place *place = nccl->place;
+    memset(id, 0, sizeof *id);
+    if (place->rank != 0)
+        return ddp_job_get_id(place->job, place->id_slot, id, sizeof *id,
+                              place->timeout_ms < 0 ? NCCL_SETUP_MS : place->timeout_ms);
+    const ncclResult_t result = ncclGetUniqueId(id);
+    return result == ncclSuccess ? ddp_job_put_id(place->job, place->id_slot, id, sizeof *id)
+                                 : nccl_failed(nccl, result, call);
+}
+
 static enum ddp_status join(struct nccl *nccl)
 {
     const struct ddp_comm_place *place = nccl->place;
     const struct ddp_comm_call call = {.kind = DDP_COMM_CREATE};
     ncclUniqueId id;
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    memset(&id, 0, sizeof id);
-    ncclResult_t result = place->rank == 0 ? ncclGetUniqueId(&id) : ncclSuccess;
-    if (result != ncclSuccess)
-        return nccl_failed(nccl, result, &call);
-    enum ddp_status status = ddp_ledger_open(&nccl->ledger, place, NCCL_RING, 0, &id, sizeof id);
+    enum ddp_status status = ddp_ledger_open(&nccl->ledger, place, NCCL_RING, 0);
+    if (status == DDP_OK)
+        status = share_id(nccl, &call, &id);
     if (status != DDP_OK)
         return status;
     ddp_ledger_post(&nccl->ledger, &call, DDP_LEDGER_NOWHERE, NULL, 0);
     config.blocking = 0;
-    result = ncclCommInitRankConfig(&nccl->comm, place->size, id, place->rank, &config);
-    return nccl_taken(nccl, result, &call);
+    return nccl_taken(
+        nccl, ncclCommInitRankConfig(&nccl->comm, place->size, id, place->rank, &config), &call);
 }
 
 /* A stream of its own, before others: what waits for it has nothing else to do. */
@@ -62,7 +74,10 @@ static enum ddp_status open_device(struct nccl *nccl)
     nccl->own.workspace = NULL;    /* of the device's own stream */
     nccl->own.synchronous = false; /* the host does not wait without looking */
     cudaError_t error = create_stream(nccl);
-    return error == cudaSuccess ? nccl_queue_open(nccl) : ddp_cuda_failed(error, "NCCL's stream");
+    if (error != cudaSuccess)
+        return ddp_cuda_failed(error, "NCCL's stream");
+    enum ddp_status status = nccl_queue_open(nccl);
+    return status == DDP_OK ? nccl_ballot_open(nccl) : status;
 }
 
 /* All ranks end their communicators together, or this one ends alone. */
@@ -92,6 +107,7 @@ static void destroy(void *state)
     nccl_free_memory(nccl);
     if (!nccl->stuck) { /* else each of these calls may wait for ever */
         nccl_queue_close(nccl);
+        nccl_ballot_close(nccl);
         if (nccl->own.stream)
             (void)cudaStreamDestroy(nccl->own.stream);
     }

@@ -118,17 +118,84 @@ bool nccl_registered(const void *state, const void *memory, size_t bytes)
     return false;
 }
 
+/* --- votes --- */
+
+enum ddp_status nccl_ballot_open(struct nccl *nccl)
+{
+    if (nccl->place->node_count == 1)
+        return DDP_OK;
+    cudaError_t error =
+        cudaHostAlloc((void **)&nccl->ballot, sizeof *nccl->ballot, cudaHostAllocDefault);
+    if (error == cudaSuccess)
+        error = cudaMalloc(&nccl->device_ballot, sizeof *nccl->ballot);
+    return error == cudaSuccess ? DDP_OK : ddp_cuda_failed(error, "memory for NCCL");
+}
+
+void nccl_ballot_close(struct nccl *nccl)
+{
+    if (nccl->device_ballot)
+        (void)cudaFree(nccl->device_ballot); /* nothing is left to do about a failure */
+    if (nccl->ballot)
+        (void)cudaFreeHost(nccl->ballot);
+}
+
+/* Several machines: puts the ballots of all ranks on the stream. */
+static enum ddp_status cast(struct nccl *nccl, enum ddp_status own,
+                            const struct ddp_comm_call *call)
+{
+    const size_t bytes = sizeof *nccl->ballot;
+    const int64_t calls = (int64_t)(nccl->ledger.calls >> 1);
+    if (!nccl->ballot)
+        return DDP_OK;
+    *nccl->ballot = (struct nccl_ballot){(int64_t)own, calls, -calls};
+    cudaError_t error = cudaMemcpyAsync(nccl->device_ballot, nccl->ballot, bytes,
+                                        cudaMemcpyHostToDevice, nccl->own.stream);
+    if (error != cudaSuccess)
+        return nccl_call_failed(nccl, error, call);
+    enum ddp_status status =
+        nccl_taken(nccl,
+                   ncclAllReduce(nccl->device_ballot, nccl->device_ballot, NCCL_BALLOT_WORDS,
+                                 ncclInt64, ncclMin, nccl->comm, nccl->own.stream),
+                   call);
+    if (status != DDP_OK)
+        return status;
+    error = cudaMemcpyAsync(nccl->ballot, nccl->device_ballot, bytes, cudaMemcpyDeviceToHost,
+                            nccl->own.stream);
+    return error == cudaSuccess ? DDP_OK : nccl_call_failed(nccl, error, call);
+}
+
+/* ... and reads what came of them. */
+static enum ddp_status count(const struct nccl *nccl, const struct ddp_comm_call *call,
+                             enum ddp_status *own)
+{
+    char text[96];
+    if (!nccl->ballot)
+        return DDP_OK;
+    if (nccl->ballot->calls != -nccl->ballot->negated) {
+        ddp_comm_describe(call, text, sizeof text);
+        return ddp_fail(DDP_ERR_MISMATCH,
+                        "collective %u: rank %d calls %s, and ranks of other machines differ, in "
+                        "this call or in one before",
+                        nccl->ledger.next - 1, nccl->place->rank, text);
+    }
+    *own = (enum ddp_status)nccl->ballot->status;
+    return DDP_OK;
+}
+
 /* Ends what nccl_begin() began: waits until the device has done it, and all others have; the first
  * failure is everybody's. */
 static enum ddp_status vote(struct nccl *nccl, enum ddp_status own,
                             const struct ddp_comm_call *call)
 {
-    enum ddp_status status = nccl_finish(nccl, true);
+    enum ddp_status status = cast(nccl, own, call);
+    if (status == DDP_OK)
+        status = nccl_finish(nccl, true);
     if (status == DDP_OK)
         status = nccl_drain(nccl, call);
-    if (status != DDP_OK)
-        return status;
-    status = ddp_ledger_gather(&nccl->ledger, nccl->ledger.next - 1, call);
+    if (status == DDP_OK)
+        status = ddp_ledger_gather(&nccl->ledger, nccl->ledger.next - 1, call);
+    if (status == DDP_OK)
+        status = count(nccl, call, &own);
     if (status == DDP_OK)
         status = ddp_ledger_vote(&nccl->ledger, call, &own);
     return status == DDP_OK ? own : nccl_end(nccl, status);

@@ -10,7 +10,8 @@
  *
  * NCCL does not notice when ranks call different things, it hangs. So each rank writes down what it
  * calls in the ledger, and compares. When a rank has overwritten what it called, NCCL's own hang
- * and a deadline remain.
+ * and a deadline remain. The ledger is a machine's: what ranks of different machines have called is
+ * compared in alloc and barrier only, by a hash that goes through NCCL.
  *
  * The files call each other one way: nccl_wait.c, nccl_queue.c, nccl_memory.c, nccl_exchange.c,
  * nccl.c. A world of one has no NCCL: comm/self.c serves it. */
@@ -39,6 +40,13 @@ struct nccl_pending {
     int64_t begun_ns;       /* since when the host knows that it runs; 0: not yet */
 };
 
+/* What a rank brings to a vote over several machines, where the smallest count. */
+struct nccl_ballot {
+    int64_t status;
+    int64_t calls, negated; /* a hash of all calls so far: the same everywhere, or these differ */
+};
+#define NCCL_BALLOT_WORDS (sizeof(struct nccl_ballot) / sizeof(int64_t))
+
 struct nccl_block {
     struct nccl_block *next;
     void *memory, *handle; /* handle: of ncclCommRegister(), or NULL */
@@ -62,6 +70,8 @@ struct nccl {
     struct nccl_block *blocks;
     char *scratch;
     size_t scratch_bytes;
+    struct nccl_ballot *ballot; /* page-locked; NULL on one machine */
+    void *device_ballot;
 
     struct nccl_pending pending[NCCL_PENDING];
     unsigned first, last;       /* of those that are on the stream; last: the next one's place */
@@ -141,6 +151,10 @@ void nccl_give_back(struct nccl *nccl, void *memory); /* takes NULL */
 /* NCCL forgets all memory, which stays; and then it is freed. */
 void nccl_forget_memory(struct nccl *nccl);
 void nccl_free_memory(struct nccl *nccl);
+
+/* Memory for votes, where there are several machines. */
+enum ddp_status nccl_ballot_open(struct nccl *nccl);
+void nccl_ballot_close(struct nccl *nccl);
 
 enum ddp_status nccl_alloc(void *state, const struct ddp_comm_call *call, void **memory);
 enum ddp_status nccl_free(struct nccl *nccl, const struct ddp_comm_call *call);

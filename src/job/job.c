@@ -150,7 +150,7 @@ static enum ddp_status open_launched(struct ddp_job *job, const char *fd_text)
     job->local_rank = job->node_rank = job->rank - first;
     if ((status = read_variable("LOCAL_RANK", 0, DDP_BOARD_MAX_WORLD, &job->local_rank)) != DDP_OK)
         return status;
-    if (job->board.shape.workers > 1)
+    if (job_size > 1)
         status = open_heap(job);
     if (status == DDP_OK && job->board.shape.nodes > 1)
         status = open_bell(job);

@@ -24,15 +24,15 @@ int ddp_job_node_size(const ddp_job *job);
 enum ddp_status ddp_job_put_node_id(ddp_job *job, int slot, const void *id, size_t bytes);
 enum ddp_status ddp_job_get_node_id(ddp_job *job, int slot, void *id, size_t bytes, int timeout_ms);
 
-/* Where a rank can be reached from other machines: each rank writes its own once in an attempt, at
- * most DDP_ADDRESS_MAX_BYTES; any rank waits for any. Several machines only. The errors of ids. */
+/* Where a rank can be reached from other machines: each rank writes its own, the same whenever it
+ * does in an attempt, at most DDP_ADDRESS_MAX_BYTES; any rank waits for any. Several machines only. The errors of ids. */
 enum ddp_status ddp_job_put_address(ddp_job *job, const void *address, size_t bytes);
 enum ddp_status ddp_job_get_address(ddp_job *job, int rank,
                                     unsigned char address[DDP_ADDRESS_MAX_BYTES], size_t *bytes,
                                     int timeout_ms);
 
 /* The descriptor of the heap, an empty memfd shared by all workers of this machine, which the
- * communicator sizes and maps; -1 where there is one. Owned by the job. */
+ * communicator sizes and maps; -1 in a world of one. Owned by the job. */
 int ddp_job_heap_fd(const ddp_job *job);
 
 /* Takes `bytes` (a multiple of the page size) of the heap permanently; only the caller knows

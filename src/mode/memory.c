@@ -25,10 +25,21 @@ static bool is_zero(const struct ddp_mode_setup *setup, const struct ddp_mode_pl
     return place->workers > 1 && setup->zero;
 }
 
-/* One copy of weights and state for all workers. */
+/* One copy of the weights for all workers of a machine. */
 static bool is_shared(const struct ddp_mode_setup *setup, const struct ddp_mode_place *place)
 {
     return is_zero(setup, place) && setup->shared_weights && place->host_memory;
+}
+
+/* Each worker has the state of its slices. */
+static bool is_packed(const struct ddp_mode_setup *setup, const struct ddp_mode_place *place)
+{
+    return is_zero(setup, place) && (!is_shared(setup, place) || place->nodes > 1);
+}
+
+static int node_workers(const struct ddp_mode_place *place)
+{
+    return place->workers / place->nodes;
 }
 
 /* What all workers hold once, for one of them. */
@@ -65,7 +76,7 @@ static enum ddp_status state_count(const struct ddp_mode_setup *setup,
 {
     enum ddp_status status = DDP_OK;
     *count = ddp_graph_flat_count(setup->graph);
-    if (!is_zero(setup, place) || is_shared(setup, place))
+    if (!is_packed(setup, place))
         return DDP_OK;
     *count = 0;
     for (int rank = 0; status == DDP_OK && rank < place->workers; rank++) {
@@ -87,7 +98,8 @@ static enum ddp_status add_optimizer(const struct ddp_mode_setup *setup,
     if (status != DDP_OK)
         return status;
     const size_t all = (size_t)count * sizeof(float) * (size_t)states;
-    *bytes += is_shared(setup, place) ? part_of(all, place->workers) : all;
+    const bool one_copy = is_shared(setup, place) && !is_packed(setup, place);
+    *bytes += one_copy ? part_of(all, place->workers) : all;
     *bytes += (size_t)ddp_updater_blocks(setup) * sizeof(double);
     return DDP_OK;
 }
@@ -98,7 +110,7 @@ static void add_arrays(const struct ddp_mode_setup *setup, const struct ddp_mode
 {
     const size_t flat = flat_bytes(setup);
     const size_t partials = flat * (size_t)ddp_lanes_partials(setup->local_lanes);
-    memory->weights += is_shared(setup, place) ? part_of(weights_bytes(setup), place->workers)
+    memory->weights += is_shared(setup, place) ? part_of(weights_bytes(setup), node_workers(place))
                                                : weights_bytes(setup);
     memory->gradients += flat + (place->host_memory ? partials : 0);
     memory->locked += place->host_memory ? 0 : partials;
@@ -143,12 +155,43 @@ enum ddp_status ddp_mode_memory(const ddp_mode *mode, struct ddp_mode_memory *me
     const struct ddp_mode_place place = {
         .kind = dp ? DDP_MODE_DP : DDP_MODE_DDP,
         .workers = dp ? 1 : ddp_comm_size(mode->setup.comm),
+        .nodes = ddp_job_node_count(mode->setup.job),
         .host_memory = ddp_device_host_memory(mode->replicas->device),
     };
     return ddp_mode_plan_memory(&mode->setup, &place, -1, memory);
 }
 
 /* --- what a step moves --- */
+
+/* Sums that a machine sends of each element: a block of ranks is so many subtrees of the tree over
+ * all (kernels/reduce.h). */
+static int subtrees_of(int begin, int end)
+{
+    int count = 0;
+    for (; begin < end; count++) {
+        int whole = begin ? begin & -begin : 1 << 30;
+        while (begin + whole > end)
+            whole /= 2;
+        begin += whole;
+    }
+    return count;
+}
+
+/* Two levels on the host: each machine sends the others its sums of their parts, then what all need
+ * of its own. NCCL adds up in the tree over all ranks: so does each of its workers. */
+static double between_nodes(const struct ddp_mode_setup *setup, const struct ddp_mode_place *place)
+{
+    const int own = node_workers(place);
+    const double share = (place->nodes - 1) / (double)place->nodes,
+                 flat = (double)flat_bytes(setup);
+    const double back = is_zero(setup, place) ? (double)weights_bytes(setup) : flat;
+    int sums = 1, copies = place->host_memory || place->fast ? 1 : own;
+    for (int n = 0; n < place->nodes && copies == 1; n++) {
+        const int here = subtrees_of(n * own, (n + 1) * own);
+        sums = here > sums && !place->fast ? here : sums;
+    }
+    return share * (copies > 1 ? copies * (flat + back) : sums * flat + back);
+}
 
 /* Workers: each sends others their slices of its sums, and what of it all need. Replicas: the
  * master's weights and samples go out, outputs come in, their gradients go back, gradients come in.
@@ -169,5 +212,7 @@ void ddp_mode_plan_traffic(const struct ddp_mode_setup *setup, const struct ddp_
     }
     const double share = (place->workers - 1) / (double)place->workers;
     traffic->gradients = share * flat * (is_zero(setup, place) ? 1 : 2);
-    traffic->weights = is_zero(setup, place) && !is_shared(setup, place) ? share * weights : 0;
+    const double copies = is_shared(setup, place) ? place->nodes - 1 : place->workers - 1;
+    traffic->weights = is_zero(setup, place) ? copies / place->workers * weights : 0;
+    traffic->between = place->nodes > 1 ? between_nodes(setup, place) : 0;
 }

@@ -44,10 +44,11 @@ struct ddp_mode_setup {
     bool only_finite;         /* leave out an update when its loss, or norm, is not finite */
     bool gradient_norm;       /* compute its norm in each step, also without clipping */
     bool zero;                /* DDP: the update is shared out over the workers */
-    bool shared_weights; /* ... which have one copy of weights and state, where the communicator has
-                            shared memory; the device computes in the host's memory */
-    bool sync_batch_norm; /* DDP with one local shard: batch norm over all workers' shards */
-    size_t bucket_bytes;  /* DDP: gradients all-reduced together; the first at most 1 MiB */
+    bool shared_weights;      /* ... which have one copy of the weights on each machine, where the
+                            communicator has shared memory, and on one machine also of the state;
+                            the device computes in the host's memory */
+    bool sync_batch_norm;     /* DDP with one local shard: batch norm over all workers' shards */
+    size_t bucket_bytes;      /* DDP: gradients all-reduced together; the first at most 1 MiB */
 };
 
 /* Bytes that a worker holds, by what they are for; and page-locked ones of the host, in which a
@@ -61,6 +62,8 @@ struct ddp_mode_memory {
 struct ddp_mode_place {
     enum ddp_mode_kind kind;
     int workers;      /* of DDP; else 1 */
+    int nodes;        /* machines that these are on, with as many each */
+    bool fast;        /* GPUs add up in NCCL's order */
     bool host_memory; /* devices compute in the host's memory */
 };
 
@@ -68,7 +71,13 @@ struct ddp_mode_place {
 struct ddp_mode_traffic {
     double gradients, weights; /* sent by each worker; DataParallel: by all replicas together */
     double scattered;          /* DataParallel: samples, outputs and their gradients */
+    double between;            /* sent by each machine to others; part of the former */
 };
+
+static inline double ddp_mode_traffic_total(const struct ddp_mode_traffic *traffic)
+{
+    return traffic->gradients + traffic->weights + traffic->scattered;
+}
 
 /* The names of the kinds, in their order, ending in NULL: a list for a choice option. */
 extern const char *const ddp_mode_names[];

@@ -99,12 +99,6 @@ enum ddp_status ddp_share_packed_count(const struct ddp_mode_setup *setup, int r
     return status;
 }
 
-/* The state arrays hold this worker's slices only. */
-static bool is_packed(const struct ddp_share *share)
-{
-    return share->zero && !share->shared;
-}
-
 /* --- memory ----------------------------------------------------------------------------------- */
 
 static enum ddp_status alloc_memory(struct ddp_share *share, size_t bytes, void **memory)
@@ -138,10 +132,10 @@ static enum ddp_status spread_weights(struct ddp_share *share)
     if (share->zero && share->rank == 0)
         status = ddp_device_copy_in(replica->device, replica->weights, share->mode->setup.weights,
                                     replica->flat_bytes);
-    if (status == DDP_OK && !share->shared)
+    if (status == DDP_OK && (!share->shared || share->nodes > 1))
         status = ddp_comm_broadcast(share->wire, replica->weights, (size_t)replica->flat_count,
                                     DDP_F32, 0);
-    if (status == DDP_OK && (!share->shared || share->rank == 0))
+    if (status == DDP_OK && (!share->shared || ddp_job_node_rank(share->mode->setup.job) == 0))
         status = ddp_replica_round_weights(replica);
     if (status == DDP_OK)
         status = ddp_device_synchronize(replica->device);
@@ -155,7 +149,8 @@ static enum ddp_status open_updater(struct ddp_share *share)
     float *state[DDP_OPTIMIZER_STATES] = {NULL};
     int count = 0;
     enum ddp_status status = ddp_optimizer_states(&setup->optimizer, &count);
-    for (int i = 0; status == DDP_OK && share->shared && i < count; i++) {
+    const bool one_copy = share->shared && !share->packed;
+    for (int i = 0; status == DDP_OK && one_copy && i < count; i++) {
         void *memory;
         status = alloc_memory(share, replica->flat_bytes, &memory);
         if (status == DDP_OK)
@@ -164,8 +159,8 @@ static enum ddp_status open_updater(struct ddp_share *share)
     if (status != DDP_OK)
         return status;
     return ddp_updater_open(&share->mode->updater, replica, setup,
-                            is_packed(share) ? packed_count(share) : replica->flat_count,
-                            share->shared ? state : NULL);
+                            share->packed ? packed_count(share) : replica->flat_count,
+                            one_copy ? state : NULL);
 }
 
 enum ddp_status ddp_share_open(struct ddp_share *share, ddp_mode *mode, ddp_comm *wire,
@@ -178,7 +173,9 @@ enum ddp_status ddp_share_open(struct ddp_share *share, ddp_mode *mode, ddp_comm
         share->rank = ddp_comm_rank(setup->comm);
         share->size = ddp_comm_size(setup->comm);
         share->zero = setup->zero;
+        share->nodes = ddp_job_node_count(setup->job);
         share->shared = share->zero && setup->shared_weights && ddp_comm_has_shared(wire);
+        share->packed = share->zero && (!share->shared || share->nodes > 1);
     }
     enum ddp_status status = cut_buckets(share);
     if (status == DDP_OK)
@@ -261,14 +258,15 @@ enum ddp_status ddp_share_update(struct ddp_share *share)
     for (int bucket = 0; share->zero && status == DDP_OK && next_slice(share, &bucket, &slice);) {
         elements += slice.end - slice.begin;
         status = ddp_updater_apply(updater, slice.begin, slice.end,
-                                   is_packed(share) ? slice.packed : slice.begin);
+                                   share->packed ? slice.packed : slice.begin);
     }
     if (status == DDP_OK && share->zero && ddp_device_host_memory(device))
         status = ddp_device_synchronize(device); /* others read it at once */
     ddp_trace_end("update", began, "elements", elements);
     if (status != DDP_OK || !share->zero)
         return status;
-    return share->shared ? ddp_comm_barrier(share->wire) : collect_weights(share);
+    return share->shared && share->nodes == 1 ? ddp_comm_barrier(share->wire)
+                                              : collect_weights(share);
 }
 
 /* --- the optimizer's state, in and out -------------------------------------------------------- */
@@ -305,7 +303,7 @@ static enum ddp_status save_packed(struct ddp_share *share, int i, float *flat)
 
 enum ddp_status ddp_share_save_state(struct ddp_share *share, int i, float *flat)
 {
-    if (is_packed(share))
+    if (share->packed)
         return save_packed(share, i, flat);
     return flat ? ddp_mode_copy_state_out(share->mode, i, flat) : DDP_OK;
 }
@@ -327,12 +325,12 @@ static enum ddp_status load_packed(struct ddp_share *share, int i, const float *
 
 enum ddp_status ddp_share_load_state(struct ddp_share *share, int i, const float *flat)
 {
-    if (is_packed(share))
+    if (share->packed)
         return load_packed(share, i, flat);
     enum ddp_status status = flat ? ddp_mode_copy_state_in(share->mode, i, flat) : DDP_OK;
     if (status != DDP_OK || !share->wire)
         return status;
-    if (share->shared)
+    if (share->shared) /* one copy */
         return ddp_comm_barrier(share->wire);
     return ddp_comm_broadcast(share->wire, ddp_mode_state(share->mode, i),
                               (size_t)replica_of(share)->flat_count, DDP_F32, 0);

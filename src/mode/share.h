@@ -6,7 +6,9 @@
  *   zero       each worker gets the sum of its slices (reduce-scatter), keeps the optimizer's state
  *              for these and updates them; then all collect the weights (ZeRO, stage 1)
  *   shared     likewise, but weights and state are one copy in memory that all workers map: nothing
- *              is collected, and the machine holds each weight once
+ *              is collected, and the machine holds each weight once. Of several machines each has
+ *              such a copy of the weights: what others updated is collected, and the state is
+ *              split as with zero
  *
  * Gradients and weights travel by `wire`: on the CPU the worker's communicator, on a device with
  * memory of its own one for that memory, whose work the host only puts in line. Host data (sums of
@@ -19,8 +21,9 @@
 struct ddp_share {
     ddp_mode *mode;
     ddp_comm *wire; /* NULL: one worker, alone */
-    int rank, size;
+    int rank, size, nodes;
     bool zero, shared;   /* shared implies zero */
+    bool packed;         /* this worker has the state of its slices alone */
     int64_t *bucket_end; /* elements of the flat array; the last is its count */
     int bucket_count;
 };

@@ -91,10 +91,10 @@ static json_t *header(const struct ddp_train_facts *facts)
         (json_int_t)facts->steps_per_epoch, "total_steps", (json_int_t)facts->total_steps,
         "flops_of_step", facts->step_flops, "learning_rate", facts->schedule.rate, "schedule",
         ddp_schedule_names[facts->schedule.kind], "seed", ddp_json_uint64(facts->seed));
-    return json_pack("{s:s, s:f, s:s, s:I, s:i, s:i, s:o?, s:o?, s:o?, s:o?}", "event", "run",
+    return json_pack("{s:s, s:f, s:s, s:I, s:i, s:i, s:i, s:o?, s:o?, s:o?, s:o?}", "event", "run",
                      "time", ddp_clock_wall(), "host", host, "first_step",
-                     (json_int_t)facts->first_step + 1, "world_size", facts->world_size, "replicas",
-                     facts->replicas, "config", config, "memory_bytes",
+                     (json_int_t)facts->first_step + 1, "world_size", facts->world_size, "nodes",
+                     facts->nodes, "replicas", facts->replicas, "config", config, "memory_bytes",
                      memory_parts(&facts->memory), "versions", versions(), "command",
                      command_line());
 }

@@ -9,8 +9,11 @@
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/trace.h"
+#include "core/write.h"
 
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
 
 static const struct ddp_train_sink_ops *const sinks[] = {
     &ddp_train_sink_progress,
@@ -39,21 +42,50 @@ static bool recorded(const ddp_train_metrics *metrics, int64_t step)
     return metrics->traces && step >= options->trace_first - 1 && step <= options->trace_last - 1;
 }
 
-/* All ranks write to the file that rank 0 makes. */
+/* Machines do not append to a file together, and have clocks of their own: each but the first has a
+ * file of its own, trace.node1.json beside trace.json. */
+static enum ddp_status name_trace(const struct ddp_train_facts *facts, char **path)
+{
+    const char *name = facts->options.trace, *slash = strrchr(name, '/'), *dot = strrchr(name, '.');
+    const int node = facts->rank / (facts->world_size / facts->nodes);
+    struct stat status;
+    const bool special = stat(name, &status) == 0 && !S_ISREG(status.st_mode);
+    const char *base = slash ? slash + 1 : name;
+    const int stem = dot && dot > base ? (int)(dot - name) : (int)strlen(name);
+    int made = node == 0 || special
+                   ? asprintf(path, "%s", name)
+                   : asprintf(path, "%.*s.node%d%s", stem, name, node, name + stem);
+    return made < 0 ? ddp_fail(DDP_ERR_MEMORY, "out of memory") : DDP_OK;
+}
+
+/* The directory was made on the machine of rank 0. */
+static enum ddp_status make_directory(const char *path)
+{
+    char *directory = ddp_directory_of(path);
+    enum ddp_status status = directory ? ddp_make_directories(directory, true)
+                                       : ddp_fail(DDP_ERR_MEMORY, "out of memory");
+    free(directory);
+    return status;
+}
+
+/* All ranks of a machine write to the file that the first of them makes. */
 static enum ddp_status open_trace(ddp_train_metrics *metrics)
 {
     const struct ddp_train_facts *facts = &metrics->facts;
-    const char *path = facts->options.trace;
-    const bool first = facts->rank == 0;
-    enum ddp_status status = DDP_OK;
-    if (!path)
+    const bool first = facts->rank % (facts->world_size / facts->nodes) == 0;
+    char *path = NULL;
+    if (!facts->options.trace)
         return DDP_OK;
-    if (first)
-        status = ddp_trace_open(path, 0, true);
+    enum ddp_status status = name_trace(facts, &path);
+    if (status == DDP_OK && first && facts->rank > 0)
+        status = make_directory(path);
+    if (status == DDP_OK && first)
+        status = ddp_trace_open(path, facts->rank, true);
     if (status == DDP_OK)
         status = ddp_comm_barrier(facts->comm);
     if (status == DDP_OK && !first)
         status = ddp_trace_open(path, facts->rank, false);
+    free(path);
     metrics->traces = status == DDP_OK;
     ddp_trace_set_recording(recorded(metrics, facts->first_step));
     return status;

@@ -137,14 +137,14 @@ static void write_head(struct tensorboard *board, const struct ddp_train_facts *
     char text[1024];
     snprintf(text, sizeof text,
              "| | |\n|---|---|\n| model | %s, %" PRId64 " parameters |\n| data | %s, %" PRId64
-             " samples |\n| mode | %s, %d workers, %d threads each, %s |\n| global batch | %" PRId64
-             " x %" PRId64 " samples |\n| steps | %" PRId64 ", %" PRId64
+             " samples |\n| mode | %s, %d workers on %d node%s, %d threads each, %s |\n| global "
+             "batch | %" PRId64 " x %" PRId64 " samples |\n| steps | %" PRId64 ", %" PRId64
              " an epoch |\n| learning rate | %g, %s |\n| ddprun | %s |\n",
              facts->model, ddp_graph_element_count(facts->graph), facts->data->path,
              facts->data->sample_count, ddp_mode_names[facts->mode], facts->world_size,
-             facts->threads, facts->device, facts->global_shards, facts->batch_size,
-             facts->total_steps, facts->steps_per_epoch, facts->schedule.rate,
-             ddp_schedule_names[facts->schedule.kind], ddp_version());
+             facts->nodes, facts->nodes == 1 ? "" : "s", facts->threads, facts->device,
+             facts->global_shards, facts->batch_size, facts->total_steps, facts->steps_per_epoch,
+             facts->schedule.rate, ddp_schedule_names[facts->schedule.kind], ddp_version());
     write_text(board, 0, "run", text);
 }
 

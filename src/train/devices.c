@@ -8,6 +8,7 @@
 #include "core/hash.h"
 #include "core/log.h"
 #include "core/memory.h"
+#include "job/job.h"
 #include "train/run.h"
 
 #include <stdlib.h>
@@ -101,16 +102,18 @@ static enum ddp_status plan_ddp(struct ddp_train_plan *plan,
                                 const struct ddp_train_options *options, int local_rank)
 {
     const int given = options->device_count, count = plan->device.count;
-    if (given > 0 && given != plan->world_size)
-        return ddp_fail(DDP_ERR_INVALID, "--devices names %d device%s for %d worker%s", given,
-                        given == 1 ? "" : "s", plan->world_size, plan->world_size == 1 ? "" : "s");
+    const int workers = ddp_train_plan_node_workers(plan); /* that have these devices */
+    if (given > 0 && given != workers)
+        return ddp_fail(DDP_ERR_INVALID, "--devices names %d device%s for %d worker%s%s", given,
+                        given == 1 ? "" : "s", workers, workers == 1 ? "" : "s",
+                        plan->nodes > 1 ? " on each node" : "");
     if (given > 0)
-        plan->devices[0] = (int)options->devices[plan->rank];
-    else if (is_gpu(plan) && count > 1 && plan->world_size > count)
+        plan->devices[0] = (int)options->devices[plan->rank % workers];
+    else if (is_gpu(plan) && count > 1 && workers > count)
         return ddp_fail(DDP_ERR_UNSUPPORTED,
                         "%d workers, and only %d GPUs are visible: start fewer with ddprun "
                         "--nproc %d, or let them share the GPUs with ddprun --oversubscribe",
-                        plan->world_size, count, count);
+                        workers, count, count);
     else /* a worker that sees one device was given it, by ddprun or by a wrapper script */
         plan->devices[0] = count == 1 ? 0 : local_rank;
     return DDP_OK;
@@ -148,11 +151,12 @@ enum ddp_status ddp_train_plan_devices(struct ddp_train_plan *plan,
     return DDP_OK;
 }
 
-/* What a worker means by its device's number. */
+/* What a worker means by its device's number, on which machine. */
 struct device_id {
-    int64_t index;
+    int64_t node, index;
     uint64_t visible;
 };
+#define ID_WORDS (sizeof(struct device_id) / sizeof(int64_t))
 
 /* The first rank that has the same device as `rank`. */
 static int first_on(const struct device_id *ids, int rank)
@@ -171,7 +175,8 @@ static int count_devices(const struct device_id *ids, int ranks)
     return count;
 }
 
-/* NCCL takes ranks on one device for different hosts then, which talk through sockets. */
+/* NCCL takes ranks on one device for different hosts then, which talk through sockets: over the
+ * loopback interface, unless there are other machines. */
 static enum ddp_status share_devices(const struct ddp_run *run, int devices)
 {
     const int ranks = run->plan.world_size;
@@ -182,7 +187,10 @@ static enum ddp_status share_devices(const struct ddp_run *run, int devices)
                 "sockets",
                 ranks, devices, devices == 1 ? "" : "s");
     snprintf(host, sizeof host, "ddprun-%d", run->plan.rank);
-    if (setenv("NCCL_HOSTID", host, 1) != 0 || setenv("NCCL_SOCKET_IFNAME", "lo", 0) != 0)
+    int failed = setenv("NCCL_HOSTID", host, 1);
+    if (!failed && run->plan.nodes == 1)
+        failed = setenv("NCCL_SOCKET_IFNAME", "lo", 0);
+    if (failed)
         return ddp_fail(DDP_ERR_MEMORY, "out of memory for the environment");
     return DDP_OK;
 }
@@ -197,9 +205,9 @@ enum ddp_status ddp_run_check_devices(struct ddp_run *run)
     struct device_id *ids = ddp_array_alloc((size_t)ranks, sizeof *ids);
     if (!ids)
         return DDP_ERR_MEMORY;
-    const struct device_id own = {plan->devices[0],
+    const struct device_id own = {ddp_job_node(run->job), plan->devices[0],
                                   visible ? ddp_hash(visible, strlen(visible)) : 0};
-    enum ddp_status status = ddp_comm_all_gather(run->comm, &own, ids, 2, DDP_I64);
+    enum ddp_status status = ddp_comm_all_gather(run->comm, &own, ids, ID_WORDS, DDP_I64);
     const int devices = status == DDP_OK ? count_devices(ids, ranks) : ranks;
     free(ids);
     plan->gpu_workers = (ranks + devices - 1) / devices;

@@ -8,6 +8,7 @@
 #include "core/log.h"
 #include "core/memory.h"
 #include "graph/scan.h"
+#include "train/nodes.h"
 #include "train/run.h"
 
 #include <inttypes.h>
@@ -126,7 +127,7 @@ static enum ddp_status explain(struct ddp_run *run, int64_t step, const char *wh
                                enum ddp_log_level level)
 {
     struct ddp_scan scan = {.kind = DDP_SCAN_NOTHING};
-    char found[400];
+    char found[400], where[DDP_TRAIN_WHERE], rank[DDP_TRAIN_WHERE + 16] = "";
     int64_t shard, first;
     enum ddp_status status = search(run, step, &scan, &shard);
     if (status != DDP_OK)
@@ -140,8 +141,11 @@ static enum ddp_status explain(struct ddp_run *run, int64_t step, const char *wh
                 step + 1);
     if (first == shard && shard != INT64_MAX) {
         ddp_scan_describe(&scan, found, sizeof found);
-        ddp_log(level, "%s at step %" PRId64 ": first in %s, shard %" PRId64 ": %s", what, step + 1,
-                found, shard, advice(&scan));
+        if (run->plan.nodes > 1)
+            snprintf(rank, sizeof rank, " (rank %d%s)", run->plan.rank,
+                     ddp_run_where(run, run->plan.rank, where));
+        ddp_log(level, "%s at step %" PRId64 ": first in %s, shard %" PRId64 "%s: %s", what,
+                step + 1, found, shard, rank, advice(&scan));
     }
     return ddp_comm_barrier(run->comm); /* no rank ends the job before it is logged */
 }

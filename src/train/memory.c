@@ -29,6 +29,12 @@ static int processes_of(const struct ddp_train_plan *plan)
     return plan->mode == DDP_MODE_DP ? 1 : plan->world_size;
 }
 
+/* ... on one machine. */
+static int node_processes_of(const struct ddp_train_plan *plan)
+{
+    return plan->mode == DDP_MODE_DP ? 1 : ddp_train_plan_node_workers(plan);
+}
+
 static void set_mode_parts(double parts[], const struct ddp_mode_memory *memory, double times)
 {
     parts[DDP_MEMORY_WEIGHTS] = times * (double)memory->weights;
@@ -67,13 +73,15 @@ static enum ddp_status add_mode(const struct ddp_train_plan *plan,
     const struct ddp_mode_place place = {
         .kind = plan->mode,
         .workers = processes_of(plan),
+        .nodes = plan->nodes,
+        .fast = setup->fast,
         .host_memory = plan->device.host_memory,
     };
     enum ddp_status status = ddp_mode_plan_memory(setup, &place, -1, &memory->worker);
     if (status != DDP_OK)
         return status;
     ddp_mode_plan_traffic(setup, &place, &memory->traffic);
-    const int processes = place.workers;
+    const int processes = node_processes_of(plan);
     if (place.host_memory) {
         set_mode_parts(memory->unit, &memory->worker, 1);
         set_mode_parts(memory->host, &memory->worker, processes);
@@ -122,7 +130,7 @@ static enum ddp_status add_evaluation(const struct ddp_run *run, const struct dd
         plan->model, config, &test, processes_of(plan), host_memory, &device, &host);
     memory->unit[DDP_MEMORY_EVALUATION] = (double)device + (host_memory ? (double)host : 0);
     memory->host[DDP_MEMORY_EVALUATION] =
-        processes_of(plan) * ((double)host + (host_memory ? (double)device : 0));
+        node_processes_of(plan) * ((double)host + (host_memory ? (double)device : 0));
     return status;
 }
 
@@ -160,7 +168,7 @@ static void add_process(const struct ddp_run *run, const struct ddp_train_plan *
     const bool host = plan->device.host_memory;
     for (int part = DDP_MEMORY_BATCHES; part < DDP_MEMORY_PARTS; part++) {
         const bool once = part == DDP_MEMORY_COPIES;
-        memory->host[part] = each[part] * (once ? 1 : processes_of(plan));
+        memory->host[part] = each[part] * (once ? 1 : node_processes_of(plan));
         memory->unit[part] = host ? each[part] : 0;
     }
     memory->unit[DDP_MEMORY_EXCHANGE] = scratch_bytes(plan, setup, run->options->fast);

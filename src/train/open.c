@@ -15,6 +15,7 @@
 #include "train/data_notes.h"
 #include "train/devices.h"
 #include "train/memory.h"
+#include "train/nodes.h"
 #include "train/outputs.h"
 #include "train/plan_memory.h"
 #include "train/predict.h"
@@ -364,6 +365,10 @@ enum ddp_status ddp_run_open(struct ddp_run *run)
     if (status == DDP_OK)
         status = ddp_comm_create(&run->comm, run->job, NULL);
     if (status == DDP_OK)
+        status = ddp_run_meet_nodes(run);
+    if (status == DDP_OK)
+        status = ddp_run_check_directory(run);
+    if (status == DDP_OK)
         status = ddp_run_check_devices(run);
     if (status == DDP_OK && (resumes || !options->plan))
         status = ddp_run_resume(run);
@@ -390,12 +395,13 @@ void ddp_run_close(struct ddp_run *run)
 {
     ddp_run_checkpoint_close(run); /* waits for what is being written */
     ddp_loader_destroy(run->loader);
-    ddp_trace_close(run->complete && run->plan.rank == 0);
+    ddp_trace_close(run->complete && ddp_job_node_rank(run->job) == 0);
     ddp_train_evaluator_destroy(run->evaluator);
     ddp_run_sample_close(run);
     ddp_mode_destroy(run->mode);
     ddp_comm_destroy(run->comm);
     free(run->weights);
+    free(run->hosts);
     ddp_graph_destroy(run->tail_graph);
     ddp_graph_destroy(run->graph);
     ddp_dataset_close(run->test);

@@ -114,6 +114,7 @@ struct ddp_train_plan {
     const struct ddp_model *model;
     enum ddp_mode_kind mode;
     int rank, world_size;
+    int nodes; /* machines, with as many workers each, in the order of the ranks */
     int replicas;
     struct ddp_device_kind device;
     int devices[DDP_TRAIN_DEVICES]; /* of this worker, or of each replica */
@@ -153,6 +154,16 @@ void ddp_train_config_dtype(struct ddp_model_config *config, const struct ddp_tr
 
 /* Workers, or DataParallel's replicas. */
 int ddp_train_plan_units(const struct ddp_train_plan *plan);
+
+/* Workers on each machine. */
+static inline int ddp_train_plan_node_workers(const struct ddp_train_plan *plan)
+{
+    return plan->world_size / plan->nodes;
+}
+
+/* " on 2 nodes"; nothing where there is one. */
+#define DDP_TRAIN_NODES 24
+const char *ddp_train_show_nodes(const struct ddp_train_plan *plan, char text[DDP_TRAIN_NODES]);
 
 void ddp_train_plan_lanes(struct ddp_train_plan *plan, int64_t wanted);
 

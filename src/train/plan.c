@@ -11,6 +11,7 @@
 #include "core/text.h"
 #include "core/thread.h"
 #include "graph/describe.h"
+#include "job/job.h"
 #include "kernels/reduce.h"
 #include "mode/lanes.h"
 #include "train/devices.h"
@@ -68,16 +69,19 @@ static enum ddp_status choose_mode(struct ddp_train_plan *plan,
         plan->mode = (enum ddp_mode_kind)options->mode;
     if (options->distributed)
         plan->mode = DDP_MODE_DDP;
+    char nodes[DDP_TRAIN_NODES];
     if (plan->mode != DDP_MODE_DDP && plan->world_size > 1)
         return ddp_fail(DDP_ERR_INVALID,
-                        "--mode %s runs in one process, but ddprun started %d workers: "
-                        "use --mode ddp, or ddprun --nproc 1",
-                        ddp_mode_names[plan->mode], plan->world_size);
-    if (plan->mode == DDP_MODE_DDP && plan->world_size > DDP_REDUCE_MAX)
+                        "--mode %s runs in one process, but ddprun started %d workers%s: "
+                        "use --mode ddp, or ddprun --nproc 1%s",
+                        ddp_mode_names[plan->mode], plan->world_size,
+                        ddp_train_show_nodes(plan, nodes), plan->nodes > 1 ? " --nnodes 1" : "");
+    const int on_node = ddp_train_plan_node_workers(plan);
+    if (plan->mode == DDP_MODE_DDP && on_node > DDP_REDUCE_MAX)
         return ddp_fail(DDP_ERR_UNSUPPORTED,
                         "--mode ddp supports at most %d workers on one machine, ddprun started %d: "
                         "give ddprun a lower --nproc",
-                        DDP_REDUCE_MAX, plan->world_size);
+                        DDP_REDUCE_MAX, on_node);
     if (ddp_train_given(options, "replicas") && plan->mode != DDP_MODE_DP)
         return ddp_fail(DDP_ERR_INVALID, "--replicas belongs to --mode dp, and the mode is %s",
                         ddp_mode_names[plan->mode]);
@@ -204,6 +208,14 @@ int ddp_train_plan_units(const struct ddp_train_plan *plan)
     return plan->mode == DDP_MODE_DP ? plan->replicas : plan->world_size;
 }
 
+const char *ddp_train_show_nodes(const struct ddp_train_plan *plan, char text[DDP_TRAIN_NODES])
+{
+    text[0] = '\0';
+    if (plan->nodes > 1)
+        snprintf(text, DDP_TRAIN_NODES, " on %d nodes", plan->nodes);
+    return text;
+}
+
 void ddp_train_plan_lanes(struct ddp_train_plan *plan, int64_t wanted)
 {
     plan->wanted_lanes = wanted;
@@ -229,6 +241,7 @@ enum ddp_status ddp_train_plan_workers(struct ddp_train_plan *plan,
         .model = options->model,
         .rank = ddp_job_rank(job),
         .world_size = ddp_job_world_size(job),
+        .nodes = ddp_job_node_count(job),
         .batch_size = options->batch_size,
         .local_shards = options->acc_steps,
     };
@@ -402,18 +415,19 @@ void ddp_train_plan_print(const struct ddp_train_plan *plan,
 {
     struct ddp_terminal_text lines;
     FILE *out = ddp_terminal_begin(&lines, to);
-    char text[4][DDP_TRAIN_BYTES], shown[DDP_TEXT_SHOWN];
+    char text[4][DDP_TRAIN_BYTES], shown[DDP_TEXT_SHOWN], nodes[DDP_TRAIN_NODES];
     const bool dp = plan->mode == DDP_MODE_DP;
     const int units = ddp_train_plan_units(plan);
     fprintf(out, "model    %s, %" PRId64 " parameters%s%s\n", plan->model->name,
             ddp_graph_element_count(graph), options->load ? ", from " : "",
             options->load ? ddp_text_show(shown, options->load) : "");
     print_data(plan, data, out);
-    fprintf(out, "workers  %d %s%s", units, dp ? "replica" : "worker", units == 1 ? "" : "s");
+    fprintf(out, "workers  %d %s%s%s", units, dp ? "replica" : "worker", units == 1 ? "" : "s",
+            ddp_train_show_nodes(plan, nodes));
     if (plan->device.host_memory)
         fprintf(out, " x %d %s thread%s", plan->threads, device, plan->threads == 1 ? "" : "s");
     else
-        fprintf(out, " on %s: %s", plan->device.name, device);
+        fprintf(out, "%s on %s: %s", plan->nodes > 1 ? "," : "", plan->device.name, device);
     fprintf(out, ", mode %s%s%s\n", ddp_mode_names[plan->mode],
             plan->sync_batch_norm ? ", batch norm synchronised" : "",
             options->fast && !plan->device.host_memory ? ", in NCCL's order" : "");

@@ -69,7 +69,7 @@ static void print_traffic(const struct ddp_run *run, const struct ddp_mode_traff
     const struct ddp_train_plan *plan = &run->plan;
     const bool dp = plan->mode == DDP_MODE_DP;
     char text[4][DDP_TRAIN_BYTES];
-    const double total = traffic->gradients + traffic->weights + traffic->scattered;
+    const double total = ddp_mode_traffic_total(traffic);
     if (total <= 0) {
         fprintf(run->out, "\nexchange nothing: one %s\n", dp ? "replica" : "worker");
         return;
@@ -81,10 +81,13 @@ static void print_traffic(const struct ddp_run *run, const struct ddp_mode_traff
             ddp_train_show_bytes(traffic->gradients, text[1]));
     if (traffic->weights > 0)
         fprintf(out, ", weights %s", ddp_train_show_bytes(traffic->weights, text[2]));
-    else if (plan->shared_weights)
-        fputs("; weights are one copy", out);
+    if (plan->shared_weights)
+        fputs(plan->nodes > 1 ? "; weights are one copy a node" : "; weights are one copy", out);
     if (traffic->scattered > 0)
         fprintf(out, ", samples and outputs %s", ddp_train_show_bytes(traffic->scattered, text[3]));
+    if (traffic->between > 0)
+        fprintf(out, "; each node sends %s to others",
+                ddp_train_show_bytes(traffic->between, text[3]));
     fputc('\n', out);
     ddp_terminal_end(&line);
 }

@@ -29,6 +29,8 @@ static struct ddp_train_plan plan_of(const struct ddp_run *run, const struct row
     const bool dp = row->mode == DDP_MODE_DP;
     plan.mode = row->mode;
     plan.world_size = dp ? 1 : row->units;
+    if (plan.world_size % plan.nodes != 0)
+        plan.nodes = 1;
     plan.replicas = dp ? row->units : 1;
     plan.gpu_workers = 1;
     for (int r = 0; r < row->units; r++)
@@ -124,8 +126,7 @@ static enum ddp_status add_rows(struct table *table, int units, bool bf16)
 
 static double exchanged(const struct row *row)
 {
-    const struct ddp_mode_traffic *traffic = &row->memory.traffic;
-    return traffic->gradients + traffic->weights + traffic->scattered;
+    return ddp_mode_traffic_total(&row->memory.traffic);
 }
 
 /* The one with the most samples at once, which is the fastest; of equals the one that exchanges

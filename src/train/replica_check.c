@@ -8,6 +8,7 @@
 #include "core/hash.h"
 #include "core/log.h"
 #include "core/memory.h"
+#include "train/nodes.h"
 #include "train/run.h"
 
 #include <inttypes.h>
@@ -40,7 +41,7 @@ static void tell(const struct ddp_run *run, const uint64_t *all, int i, int64_t 
 {
     const int ranks = run->plan.world_size, count = ddp_graph_parameter_count(run->graph);
     const char *name = ddp_graph_parameter_at(run->graph, i)->name;
-    char list[256] = "";
+    char list[1024] = "", where[DDP_TRAIN_WHERE];
     size_t used = 0;
     int agreed = 0, odd = 0;
     for (int r = 0; r < ranks; r++)
@@ -50,7 +51,8 @@ static void tell(const struct ddp_run *run, const uint64_t *all, int i, int64_t 
         if (2 * agreed > ranks && votes(all, ranks, count, r, i) == agreed)
             continue;
         if (used < sizeof list)
-            used += (size_t)snprintf(list + used, sizeof list - used, "%s%d", odd ? ", " : "", r);
+            used += (size_t)snprintf(list + used, sizeof list - used, "%s%d%s", odd ? ", " : "", r,
+                                     ddp_run_where(run, r, where));
         odd++;
     }
     if (2 * agreed > ranks)

@@ -32,6 +32,7 @@ struct ddp_run {
     ddp_train_metrics *metrics;
     struct ddp_continuation *continuation; /* rank 0 with --sample-every; else NULL */
     FILE *out;                             /* NULL on all ranks but 0 */
+    char *hosts; /* (world_size, DDP_TRAIN_HOST) names of the ranks' machines; NULL: of one only */
     struct ddp_train_guard guard;
     double peak_flops; /* a second, of all workers; 0: not measured */
     bool complete;     /* all ranks have done their work */

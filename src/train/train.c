@@ -175,6 +175,7 @@ static enum ddp_status open_metrics(struct ddp_run *run)
         .mode = plan->mode,
         .rank = plan->rank,
         .world_size = plan->world_size,
+        .nodes = plan->nodes,
         .replicas = plan->replicas,
         .threads = plan->threads,
         .batch_size = plan->batch_size,

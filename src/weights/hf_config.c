@@ -13,7 +13,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define MAX_BYTES 1000000
 
@@ -203,25 +202,14 @@ enum ddp_status ddp_hf_config_parse(struct ddp_hf_config *config, const char *na
 
 enum ddp_status ddp_hf_config_read(struct ddp_hf_config *config, const char *path)
 {
-    struct ddp_input_file file;
-    if (access(path, R_OK) < 0)
-        return ddp_fail_path(path, "read");
-    enum ddp_status status = ddp_input_file_open(&file, path, true);
+    char *text;
+    size_t bytes;
+    enum ddp_status status =
+        ddp_input_file_read_whole(path, "not a config.json", MAX_BYTES, &text, &bytes);
     if (status != DDP_OK)
         return status;
-    const size_t bytes = file.bytes < MAX_BYTES ? (size_t)file.bytes : MAX_BYTES;
-    char *text = malloc(bytes + 1);
-    if (!text)
-        status = ddp_fail(DDP_ERR_MEMORY, "out of memory");
-    else if (file.bytes > MAX_BYTES) /* a file that is no config must not fill the memory */
-        status = ddp_fail(DDP_ERR_FORMAT, "%s: not a config.json: it is larger than %d bytes", path,
-                          MAX_BYTES);
-    else
-        status = ddp_input_file_read(&file, 0, text, bytes);
-    if (status == DDP_OK)
-        status = ddp_hf_config_parse(config, path, text, bytes);
+    status = ddp_hf_config_parse(config, path, text, bytes);
     free(text);
-    ddp_input_file_close(&file);
     return status;
 }
 

@@ -12,7 +12,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define MAX_BYTES 100000000 /* as of a safetensors file's header */
 
@@ -77,25 +76,14 @@ void ddp_safetensors_index_free(struct ddp_safetensors_index *index)
 
 static enum ddp_status read_index(struct ddp_safetensors_index *index, const char *path)
 {
-    struct ddp_input_file file;
-    if (access(path, R_OK) < 0)
-        return ddp_fail_path(path, "read");
-    enum ddp_status status = ddp_input_file_open(&file, path, true);
+    char *text;
+    size_t bytes;
+    enum ddp_status status =
+        ddp_input_file_read_whole(path, "not an index", MAX_BYTES, &text, &bytes);
     if (status != DDP_OK)
         return status;
-    const size_t bytes = file.bytes < MAX_BYTES ? (size_t)file.bytes : MAX_BYTES;
-    char *text = file.bytes <= MAX_BYTES ? malloc(bytes + 1) : NULL;
-    if (file.bytes > MAX_BYTES)
-        status = ddp_fail(DDP_ERR_FORMAT, "%s: not an index: it is larger than %d bytes", path,
-                          MAX_BYTES);
-    else if (!text)
-        status = ddp_fail(DDP_ERR_MEMORY, "out of memory");
-    else
-        status = ddp_input_file_read(&file, 0, text, bytes);
-    if (status == DDP_OK)
-        status = ddp_safetensors_index_parse(index, path, text, bytes);
+    status = ddp_safetensors_index_parse(index, path, text, bytes);
     free(text);
-    ddp_input_file_close(&file);
     return status;
 }
 

@@ -22,10 +22,11 @@ else
     not_run "the lint: mandoc is not installed"
 fi
 
-# In a terminal of 80 columns an example stands on its line, ready to be pasted, and so does each line of a SYNOPSIS,
-# which names the program.
+# In a terminal of 80 columns an example stands on its line, ready to be pasted (in section 7 all code is an example), and so
+# does each line of a SYNOPSIS, which names the program.
 for page in "$top"/man/*.[1-9]; do
-    awk '/^\.Sh EXAMPLES/ { on = 1; next } /^\.Sh/ { on = 0 } /^\.Bd -literal/ { code = on; next } /^\.Ed/ { code = 0 }
+    awk -v section="${page##*.}" 'BEGIN { on = all = section == 7 }
+         /^\.Sh EXAMPLES/ { on = 1; next } /^\.Sh/ { on = all } /^\.Bd -literal/ { code = on; next } /^\.Ed/ { code = 0 }
          on && /^\.Dl / { sub(/^\.Dl /, "   "); print; next } code' "$page" | sed 's/\\[e&-]/-/g' | awk 'length > 69' |
         grep . && fail "${page##*/}: these examples are too long for 80 columns"
     command -v mandoc >/dev/null || continue

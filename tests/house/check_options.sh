@@ -48,8 +48,8 @@ for program in ddprun trainer; do
     [ -s "$scratch/help" ] || { echo "$program --help names no option"; failed=1; }
     for place in man/$program.1 completion/$program; do
         [ -r "$top/$place" ] || { echo "$place is missing"; exit 1; }
-        # The table for people who know other launchers names their options too.
-        sed '/^\.Sh COMING FROM/,/^\.Sh SEE ALSO/d' "$top/$place" | options >"$scratch/place"
+        # The table for people who know other launchers names their options too; so does what starts ddprun.
+        sed '/^\.Sh COMING FROM/,/^\.Sh SEE ALSO/d; s/\(srun\|mpirun\) .* ddprun/ddprun/' "$top/$place" | options >"$scratch/place"
         missing=$(comm -23 "$scratch/help" "$scratch/place")
         for name in $missing; do
             echo "--$name: in $program --help, but not in $place"

@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: MIT
+"""The tables of bench/cluster that start whole jobs: how training scales, how long a start takes, and how a failure ends."""
+import importlib.machinery
+import importlib.util
+import json
+import os
+import signal
+import statistics
+import subprocess
+import time
+
+from cluster_hosts import Hosts  # beside bench/cluster
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+WARM, STEPS = 2, 7
+LIMIT = 15  # seconds after which a job that has not ended counts as running
+
+
+def bench_run():
+    """bench/run, for the files that it makes."""
+    loader = importlib.machinery.SourceFileLoader("bench_run", os.path.join(HERE, "run"))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("bench_run", loader))
+    loader.exec_module(module)
+    return module
+
+
+def finish(processes, log):
+    for process in processes:
+        if process.wait() != 0:
+            with open(log, errors="replace") as file:
+                raise SystemExit(f"bench/cluster: exit code {process.returncode}\n{file.read()[-2000:]}")
+
+
+# ---- training ----
+
+def training(bench):
+    """GPT-2 124M on two nodes of one worker each, beside one node of two."""
+    tokens = os.path.join(bench.work, "tokens.bin")
+    bench_run().write_tokens(tokens, 4 * 64 * 100 + 1)
+    sides = {"1 node x 2": (1, 2), "2 nodes x 1": (2, 1)}
+    with Hosts(2, bench.work) as hosts:
+        for rate in bench.args.rates.split(","):
+            hosts.rate(rate)
+            runs = {name: [] for name in sides}
+            for _ in range(bench.args.rounds):
+                for name, (nodes, workers) in sides.items():
+                    runs[name].append(train(bench, hosts, tokens, nodes, workers))
+            losses = {tuple(loss for _, loss in run) for many in runs.values() for run in many}
+            ms = {name: statistics.median(1e3 * s for run in many for s, _ in run[WARM:]) for name, many in runs.items()}
+            print(f"\nGPT-2 124M, batch 4 x 64 a worker, {rate}: " + ", ".join(f"{n} {x:.0f} ms" for n, x in ms.items()) +
+                  f"; ratio {ms['1 node x 2'] / ms['2 nodes x 1']:.2f}" + ("" if len(losses) == 1 else "; THE LOSSES DIFFER"))
+            bench.found.setdefault("training", {})[rate] = {"ms": ms, "same_losses": len(losses) == 1, "runs": runs}
+
+
+def train(bench, hosts, tokens, nodes, workers):
+    """Seconds and loss of each step."""
+    log, figures = os.path.join(bench.work, "train.log"), os.path.join(bench.work, "train.jsonl")
+    if os.path.exists(figures):
+        os.unlink(figures)
+    finish(bench.launch(hosts, nodes, workers, [
+        bench.program("trainer"), "--model", "gpt2", "--size", "124M", "--data", tokens, "--batch-size", "4", "--seq-len", "64",
+        "--no-shuffle", "--optimizer", "adamw", "--no-eval", "--threads", "1", "--steps", str(STEPS), "--log", figures,
+        "--log-every", "1"], log), log)
+    with open(figures) as file:
+        events = [json.loads(line) for line in file]
+    return [(event["seconds"], event["loss"]) for event in events if event["event"] == "step"]
+
+
+# ---- start ----
+
+def start(bench):
+    """From the start of the first process to the end of the last."""
+    run = bench_run()
+    images, script = os.path.join(bench.work, "images"), os.path.join(HERE, "cluster_steps.py")
+    run.write_images(images)
+    step = [bench.program("trainer"), "--data", images, "--steps", "1", "--no-eval", "--threads", "1"]
+    log = os.path.join(bench.work, "start.log")
+    rows = {}
+    with Hosts(4, bench.work) as hosts:
+        for nodes in (1, 2, 4):
+            rows[f"ddprun true, {nodes} x 1"] = lambda n=nodes: bench.launch(hosts, n, 1, ["true"], log)
+            rows[f"ddprun trainer --steps 1, {nodes} x 1"] = lambda n=nodes: bench.launch(hosts, n, 1, step, log)
+        rows["mpirun true, 2 x 1"] = lambda: [bench.mpirun(hosts, 2, 1, [], ["true"], log)]
+        rows["ddprun PyTorch script, 2 x 1"] = lambda: bench.launch(hosts, 2, 1, [bench.args.python, script, "1"], log)
+        rows["torchrun PyTorch script, 2 x 1"] = lambda: bench.torchrun(hosts, 2, [script, "1"], log)
+        seconds = {name: [] for name in rows}
+        for _ in range(bench.args.rounds):
+            for name, launch in rows.items():
+                begin = time.monotonic()
+                finish(launch(), log)
+                seconds[name].append(time.monotonic() - begin)
+    seconds.update(slurm_starts(bench, images))
+    print("\nstart to end of a job, seconds: least / median")
+    for name, many in seconds.items():
+        print(f"  {name:40} {min(many):8.3f} / {statistics.median(many):.3f}")
+    bench.found["start"] = seconds
+
+
+def slurm_starts(bench, images):
+    """The same under srun; nothing where Slurm is not installed."""
+    command = ["sh", os.path.join(HERE, "cluster_slurm.sh"), str(bench.args.rounds), images]
+    done = subprocess.run(command, cwd=bench.args.build, env={**os.environ, "srcdir": os.path.join(HERE, "..")}, text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    if done.returncode != 0:
+        print(f"left out: srun: {done.stdout.strip()[-300:]}")
+        return {}
+    rows = {}
+    for line in done.stdout.splitlines():
+        name, text = line.rsplit(":", 1)
+        rows.setdefault(name, []).append(float(text))
+    return rows
+
+
+# ---- failures ----
+
+def environment(pid):
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return file.read().split(b"\0")
+    except OSError:
+        return []
+
+
+def worker_of(hosts, node):
+    """The first process with a rank there: neither ddprun nor torchrun's agent has one."""
+    return min(pid for pid in hosts.pids(node) if any(x.startswith(b"RANK=") for x in environment(pid)))
+
+
+def hurt(hosts, processes, event):
+    """Does it to node 1, or to node 0 where the event says so; returns the process that is left stopped."""
+    node = 0 if event.endswith("node 0") else 1
+    if event.startswith("worker"):
+        os.kill(worker_of(hosts, node), signal.SIGKILL)
+    elif event.startswith("launcher"):
+        os.kill(processes[node].pid, signal.SIGKILL)
+    elif event.startswith("stop"):
+        os.kill(processes[node].pid, signal.SIGSTOP)
+        return processes[node].pid
+    else:
+        hosts.cable(node, "down")
+    return None
+
+
+EVENTS = ("worker killed", "launcher killed", "launcher killed, node 0", "stopped launcher", "cable out")
+
+
+def failure(bench):
+    """Two nodes of one worker: how long until every launcher has ended, and every process."""
+    images = os.path.join(bench.work, "images")
+    bench_run().write_images(images)
+    script = os.path.join(HERE, "cluster_steps.py")
+    sides = {
+        "ddprun, trainer": lambda hosts, log: bench.launch(hosts, 2, 1, [
+            bench.program("trainer"), "--data", images, "--epochs", "10000", "--no-eval", "--threads", "1", "--log-every", "100"],
+            log),
+        "ddprun, PyTorch": lambda hosts, log: bench.launch(hosts, 2, 1, [bench.args.python, script], log),
+        "torchrun, PyTorch": lambda hosts, log: bench.torchrun(hosts, 2, [script], log),
+    }
+    print("\nseconds until node 0's launcher, node 1's launcher and all processes have ended (exit codes)")
+    with Hosts(2, bench.work) as hosts:
+        for event in EVENTS:
+            for name, launch in sides.items():
+                log = os.path.join(bench.work, f"failure-{event}-{name}.log")
+                found = one_failure(hosts, launch(hosts, log), log, event)
+                bench.found.setdefault("failure", {}).setdefault(event, {})[name] = found
+                ends = ", ".join("running" if s is None else f"{s:.2f} ({code})" for s, code in found["launchers"])
+                gone = "running" if found["gone"] is None else f"{found['gone']:.2f}"
+                print(f"  {event:24} {name:18} {ends}; all {gone}{found['note']}", flush=True)
+
+
+def one_failure(hosts, processes, log, event):
+    begin = time.monotonic()
+    while not any(word in open(log, errors="replace").read() for word in ("step 10, rank 1", "step 100/")):
+        if time.monotonic() > begin + 120 or any(p.poll() is not None for p in processes):
+            raise SystemExit(f"bench/cluster: {event}: nothing to hurt\n{open(log, errors='replace').read()[-2000:]}")
+        time.sleep(0.05)
+    stopped = hurt(hosts, processes, event)
+    hurt_at = time.monotonic()
+    ends, gone = [None, None], None
+    while gone is None and time.monotonic() < hurt_at + LIMIT:
+        for i, process in enumerate(processes):
+            if ends[i] is None and process.poll() is not None:
+                ends[i] = time.monotonic() - hurt_at
+        if all(ends[i] is not None or processes[i].pid == stopped for i in (0, 1)) and \
+                not [pid for i in (0, 1) for pid in hosts.pids(i) if pid != stopped]:
+            gone = time.monotonic() - hurt_at
+        time.sleep(0.01)
+    note = "" if stopped is None else "; the stopped one does not count"
+    launchers = [(s, p.poll()) for s, p in zip(ends, processes)]
+    hosts.kill()
+    for process in processes:
+        process.wait()
+    hosts.cable(1, "up")
+    return {"launchers": launchers, "gone": gone, "note": note}

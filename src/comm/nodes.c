@@ -1,0 +1,493 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The communicator over several machines: shared memory inside, a wire outside; see nodes.h. */
+#include "config.h"
+
+#include "comm/nodes.h"
+
+#include "core/clock.h"
+#include "core/log.h"
+#include "core/memory.h"
+#include "core/trace.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define LEAVE_MS  2000       /* for the others to have everything that this rank sent */
+#define TURNS     8          /* of moving on, between computations */
+#define LAST_CALL UINT32_MAX /* a number of no call */
+
+static bool fits(const ddp_job *job)
+{
+    return ddp_job_node_count(job) > 1 && ddp_job_node_size(job) <= DDP_REDUCE_MAX;
+}
+
+/* --- small calls: everybody's payload to everybody --- */
+
+/* Sums of `count` elements that fit an entry of the ledger; 0 for a meeting. */
+struct small {
+    const struct ddp_comm_call *call; /* what the ranks must agree on */
+    const void *payload;
+    void *result;
+    size_t count;
+    enum ddp_dtype dtype;
+    enum ddp_redop op;
+};
+
+/* This machine's partial sums, from the entries of its ranks. */
+static enum ddp_status add_payloads(struct nodes *nodes, const struct small *s,
+                                    const struct nodes_order *order, uint32_t entry, char *out)
+{
+    const struct ddp_comm_place *place = nodes->place;
+    const bool whole = order == &nodes->fast;
+    const int here = place->node * place->node_size;
+    enum ddp_status status = DDP_OK;
+    for (int i = order->first[place->node]; i < order->first[place->node + 1]; i++) {
+        const int begin = whole ? 0 : order->partial[i].begin - here;
+        const int end = whole ? place->node_size : order->partial[i].end - here;
+        const void *sources[DDP_REDUCE_MAX];
+        void *destination = out;
+        for (int r = begin; r < end; r++)
+            sources[r - begin] = ddp_ledger_entry(&nodes->shm.ledger, r, entry)->payload;
+        const struct ddp_reduce sum = {.source_count = end - begin,
+                                       .destination_count = 1,
+                                       .sources = sources,
+                                       .destinations = &destination,
+                                       .count = (int64_t)s->count,
+                                       .dtype = s->dtype,
+                                       .op = s->op};
+        if (status == DDP_OK)
+            status = ddp_reduce(&sum);
+        out += s->count * ddp_dtype_bytes(s->dtype);
+    }
+    return status;
+}
+
+static enum ddp_status wait_small(struct nodes *nodes)
+{
+    const struct ddp_comm_place *place = nodes->place;
+    const int64_t deadline = ddp_deadline_ns(place->timeout_ms), begin = ddp_trace_begin();
+    enum ddp_status status = DDP_OK;
+    int idle = 0;
+    while (status == DDP_OK &&
+           !(nodes_over(nodes, nodes->small_in, &status) &&
+             nodes_over(nodes, nodes->small_out, &status) && nodes->ops->flushed(nodes->wire))) {
+        if (status != DDP_OK || nodes->ops->progress(nodes->wire))
+            continue;
+        if (ddp_deadline_passed(deadline))
+            return ddp_fail(DDP_ERR_TIMEOUT, "waited %d ms for rank %d in a collective",
+                            place->timeout_ms, nodes_missing(nodes, nodes->small_in));
+        status = nodes_nap(nodes, &idle, false);
+    }
+    ddp_trace_end("wait", begin, "for node", -1);
+    return status;
+}
+
+static enum ddp_status run_small(struct nodes *nodes, const struct small *s)
+{
+    const struct ddp_comm_place *place = nodes->place;
+    const struct nodes_order *order = s->call->fast ? &nodes->fast : &nodes->exact;
+    const size_t bytes = s->count > 0 ? s->count * ddp_dtype_bytes(s->dtype) : 0;
+    const size_t most = DDP_LEDGER_PAYLOAD * (size_t)nodes->exact.most;
+    const uint32_t number = nodes->next++;
+    char *own = nodes->small + most * (size_t)place->node;
+    uint32_t entry;
+    int count = 0;
+    enum ddp_status status =
+        ddp_ledger_meet(&nodes->shm.ledger, s->call, DDP_LEDGER_NOWHERE, s->payload, bytes, &entry);
+    if (status == DDP_ERR_MISMATCH)
+        nodes_tell_failure(nodes, number, s->call);
+    if (status == DDP_OK && bytes > 0)
+        status = add_payloads(nodes, s, order, entry, own);
+    for (int i = 1; status == DDP_OK && i < place->node_count; i++) {
+        const int m = (place->node + i) % place->node_count;
+        nodes_receive(nodes, m, &nodes->small_in[m], number, 0, nodes->small + most * (size_t)m,
+                      most);
+        nodes_send(nodes, m, &nodes->small_out[m], number, 0, s->call, own,
+                   bytes * (size_t)nodes_order_count(order, place->node));
+    }
+    if (status == DDP_OK)
+        status = wait_small(nodes);
+    for (int m = 0; status == DDP_OK && m < place->node_count; m++) {
+        if (m != place->node)
+            status = nodes_check(nodes, &nodes->small_in[m], number, s->call,
+                                 bytes * (size_t)nodes_order_count(order, m));
+        for (int p = 0; p < nodes_order_count(order, m); p++)
+            nodes->partials[count++] = nodes->small + most * (size_t)m + (size_t)p * bytes;
+    }
+    if (status != DDP_OK || bytes == 0)
+        return status;
+    return nodes_order_sum(order, nodes->partials, s->result, s->count, s->dtype, s->op);
+}
+
+static enum ddp_status meet_all(struct nodes *nodes, const struct ddp_comm_call *call)
+{
+    return run_small(nodes, &(struct small){.call = call});
+}
+
+/* The first failure of any rank. */
+static enum ddp_status vote_all(struct nodes *nodes, const struct ddp_comm_call *call,
+                                enum ddp_status *status)
+{
+    int32_t worst = (int32_t)*status;
+    const struct small vote = {.call = call,
+                               .payload = &worst,
+                               .result = &worst,
+                               .count = 1,
+                               .dtype = DDP_I32,
+                               .op = DDP_MIN};
+    enum ddp_status met = run_small(nodes, &vote);
+    *status = (enum ddp_status)worst;
+    return met;
+}
+
+/* --- large calls --- */
+
+static uint64_t offset_of(const struct nodes *nodes, const struct ddp_slices *all,
+                          const struct ddp_comm_call *call)
+{
+    const size_t bytes = all->count * all->element;
+    const uint64_t offset = shm_offset_of(&nodes->shm, all->memory, bytes);
+    return offset == DDP_LEDGER_NOWHERE && call->kind == DDP_COMM_GATHER_SLICES
+               ? shm_offset_of_shared(&nodes->shm, all->memory, bytes)
+               : offset;
+}
+
+/* Announces a call to the ranks of this machine. */
+static struct nodes_call *push(struct nodes *nodes, const struct ddp_comm_call *call)
+{
+    struct nodes_call *c = nodes_pending(nodes, nodes->pending_count++);
+    *c = (struct nodes_call){.call = *call, .number = nodes->next++, .begin_ns = ddp_trace_begin()};
+    nodes_call_plan(nodes, c);
+    c->entry = ddp_ledger_post(&nodes->shm.ledger, call, offset_of(nodes, &c->all, call), NULL, 0);
+    return c;
+}
+
+static void drop_first(struct nodes *nodes)
+{
+    const struct nodes_call *first = nodes_pending(nodes, 0);
+    if (ddp_comm_kinds[first->call.kind].starts)
+        ddp_trace_end_overlapping("bucket", first->begin_ns, first->number, "bytes",
+                                  (int64_t)first->call.bytes);
+    nodes->pending_first = (nodes->pending_first + 1) % NODES_PENDING;
+    nodes->pending_count--;
+}
+
+/* Waits until the oldest call is complete. This rank sleeps in the ledger only when nothing of its
+ * own is on its way, for which other machines wait. */
+static enum ddp_status complete_first(struct nodes *nodes)
+{
+    struct nodes_call *first = nodes_pending(nodes, 0);
+    enum ddp_status status = nodes_drive(nodes);
+    while (status == DDP_OK && !first->told) {
+        status = ddp_ledger_gather(&nodes->shm.ledger, first->entry, &first->call);
+        if (status == DDP_ERR_MISMATCH)
+            nodes_tell_failure(nodes, first->number, &first->call);
+        if (status == DDP_OK)
+            status = nodes_drive(nodes);
+    }
+    if (status == DDP_OK)
+        status = ddp_ledger_wait_done(&nodes->shm.ledger, first->entry);
+    if (status == DDP_OK)
+        drop_first(nodes);
+    return status;
+}
+
+static enum ddp_status finish_all(struct nodes *nodes)
+{
+    enum ddp_status status = DDP_OK;
+    while (status == DDP_OK && nodes->pending_count > 0)
+        status = complete_first(nodes);
+    return status;
+}
+
+/* The stage has a piece of every slice. All ranks of the machine come here together. */
+static enum ddp_status need_stage(struct nodes *nodes, size_t bytes)
+{
+    const struct ddp_comm_call release = {.kind = DDP_COMM_FREE, .receive = nodes->stage};
+    const struct ddp_comm_call call = {.kind = DDP_COMM_ALLOC, .count = bytes};
+    enum ddp_status status = DDP_OK;
+    void *memory = NULL;
+    if (nodes->stage_bytes >= bytes)
+        return DDP_OK;
+    if (nodes->stage)
+        status = shm_free(&nodes->shm, &release);
+    nodes->stage = NULL;
+    nodes->stage_bytes = 0;
+    if (status == DDP_OK)
+        status = shm_alloc(&nodes->shm, &call, &memory);
+    if (status == DDP_ERR_MEMORY) /* the other machines know nothing of it */
+        return ddp_fail(DDP_ERR_SYSTEM, "no memory for collectives on memory of the program's own");
+    nodes->stage = memory;
+    nodes->stage_bytes = status == DDP_OK ? bytes : 0;
+    return status;
+}
+
+/* Chunk by chunk: everybody shows its part, and takes what it gets. */
+static enum ddp_status run_staged(struct nodes *nodes, struct nodes_call *c)
+{
+    struct ddp_ledger *ledger = &nodes->shm.ledger;
+    enum ddp_status status = need_stage(nodes, c->stride * (size_t)nodes->place->size);
+    uint32_t entry;
+    for (int r = 0; status == DDP_OK && r < nodes->place->node_size; r++)
+        c->bases[r] = shm_part_of(&nodes->shm, nodes->stage, r);
+    c->staged = c->ready = true;
+    for (uint32_t chunk = 0; status == DDP_OK && chunk < c->chunks; chunk++) {
+        nodes_stage_in(nodes, c, chunk);
+        status = ddp_ledger_meet(ledger, &c->call, DDP_LEDGER_NOWHERE, NULL, 0, &entry);
+        c->allowed = chunk + 1;
+        if (status == DDP_OK)
+            status = nodes_drive(nodes);
+        if (status == DDP_OK)
+            status = ddp_ledger_meet(ledger, &c->call, DDP_LEDGER_NOWHERE, NULL, 0, &entry);
+        if (status == DDP_OK)
+            nodes_stage_out(nodes, c, chunk);
+    }
+    if (status == DDP_OK)
+        drop_first(nodes);
+    return status;
+}
+
+static enum ddp_status run_large(struct nodes *nodes, const struct ddp_comm_call *call)
+{
+    struct nodes_call *c = push(nodes, call);
+    enum ddp_status status = ddp_ledger_gather(&nodes->shm.ledger, c->entry, call);
+    if (status == DDP_ERR_MISMATCH)
+        nodes_tell_failure(nodes, c->number, call);
+    if (status != DDP_OK)
+        return status;
+    return nodes_find_buffers(nodes, c) ? finish_all(nodes) : run_staged(nodes, c);
+}
+
+static enum ddp_status start(struct nodes *nodes, const struct ddp_comm_call *call)
+{
+    enum ddp_status status = DDP_OK;
+    bool moved;
+    while (status == DDP_OK && nodes->pending_count == NODES_PENDING)
+        status = complete_first(nodes);
+    if (status != DDP_OK)
+        return status;
+    push(nodes, call);
+    return nodes_advance(nodes, &moved);
+}
+
+/* --- the contract --- */
+
+/* A failure leaves messages on their way: nothing more can follow. */
+static enum ddp_status noted(struct nodes *nodes, enum ddp_status status)
+{
+    if (status != DDP_ERR_MEMORY && nodes->failed == DDP_OK)
+        nodes->failed = status;
+    return status;
+}
+
+static enum ddp_status run_one(struct nodes *nodes, const struct ddp_comm_call *call)
+{
+    enum ddp_status status;
+    if (ddp_comm_kinds[call->kind].starts)
+        return start(nodes, call);
+    switch (call->kind) {
+    case DDP_COMM_BARRIER:
+        return meet_all(nodes, call);
+    case DDP_COMM_FREE:
+        status = meet_all(nodes, call);
+        return status == DDP_OK ? shm_free(&nodes->shm, call) : status;
+    case DDP_COMM_ALLREDUCE:
+        if (call->bytes <= DDP_LEDGER_PAYLOAD)
+            return run_small(nodes, &(struct small){.call = call,
+                                                    .payload = call->send,
+                                                    .result = call->receive,
+                                                    .count = call->count,
+                                                    .dtype = call->dtype,
+                                                    .op = call->op});
+        return run_large(nodes, call);
+    default:
+        return run_large(nodes, call);
+    }
+}
+
+static enum ddp_status run(void *state, const struct ddp_comm_call *call)
+{
+    return noted(state, run_one(state, call));
+}
+
+static enum ddp_status alloc(void *state, const struct ddp_comm_call *call, void **memory)
+{
+    struct nodes *nodes = state;
+    enum ddp_status own = shm_alloc(&nodes->shm, call, memory), all = own;
+    if (own == DDP_ERR_MISMATCH)
+        nodes_tell_failure(nodes, nodes->next++, call);
+    if (own == DDP_ERR_MISMATCH || own == DDP_ERR_ABORTED || own == DDP_ERR_TIMEOUT)
+        return noted(nodes, own);
+    enum ddp_status met = vote_all(nodes, call, &all);
+    if (met != DDP_OK || all == DDP_OK)
+        return noted(nodes, met);
+    const struct ddp_comm_call release = {.kind = DDP_COMM_FREE, .receive = *memory};
+    if (own == DDP_OK && call->kind == DDP_COMM_ALLOC) /* another machine has too little memory */
+        met = shm_free(&nodes->shm, &release);
+    return noted(nodes, met == DDP_OK ? all : met);
+}
+
+static bool registered(const void *state, const void *memory, size_t bytes)
+{
+    const struct nodes *nodes = state;
+    return shm_registered(&nodes->shm, memory, bytes);
+}
+
+static enum ddp_status progress(void *state)
+{
+    struct nodes *nodes = state;
+    bool moved = true;
+    enum ddp_status status = DDP_OK;
+    for (int i = 0; status == DDP_OK && moved && i < TURNS; i++)
+        status = nodes_advance(nodes, &moved);
+    while (status == DDP_OK && nodes->pending_count > 0 && nodes_pending(nodes, 0)->told &&
+           ddp_ledger_all_done(&nodes->shm.ledger, nodes_pending(nodes, 0)->entry))
+        drop_first(nodes);
+    return noted(nodes, status);
+}
+
+static enum ddp_status finish(void *state)
+{
+    return noted(state, finish_all(state));
+}
+
+/* --- setting up and leaving --- */
+
+static enum ddp_status alloc_memory(struct nodes *nodes)
+{
+    const size_t count = (size_t)nodes->place->node_count, size = (size_t)nodes->place->size;
+    const size_t most = (size_t)nodes->exact.most, payloads = most * DDP_LEDGER_PAYLOAD * count;
+    size_t piece = NODES_CHUNK_BYTES / size / DDP_PAGE * DDP_PAGE;
+    piece = piece < NODES_PIECE_BYTES ? piece : NODES_PIECE_BYTES;
+    nodes->piece_bytes = piece > 16 * DDP_PAGE ? piece : 16 * DDP_PAGE;
+    nodes->room = most * nodes->piece_bytes;
+    nodes->memory_bytes = 2 * NODES_DEPTH * count * nodes->room + payloads;
+    nodes->memory = ddp_pages_alloc(nodes->memory_bytes);
+    nodes->small_out = ddp_array_alloc(4 * count, sizeof *nodes->small_out);
+    nodes->pending = ddp_array_alloc(NODES_PENDING, sizeof *nodes->pending);
+    nodes->partials = ddp_array_alloc(size, sizeof *nodes->partials);
+    if (!nodes->memory || !nodes->small_out || !nodes->pending || !nodes->partials)
+        return DDP_ERR_MEMORY;
+    nodes->small_in = nodes->small_out + count;
+    nodes->goodbyes = nodes->small_in + count;
+    nodes->small = nodes->memory + nodes->memory_bytes - payloads;
+    for (int s = 0; s < NODES_DEPTH; s++) {
+        struct nodes_slot *slot = &nodes->slots[s];
+        slot->in = nodes->memory + 2 * (size_t)s * count * nodes->room;
+        slot->out = slot->in + count * nodes->room;
+        slot->ops[0] = ddp_array_alloc(OP_KINDS * count, sizeof *slot->ops[0]);
+        if (!slot->ops[0])
+            return DDP_ERR_MEMORY;
+        for (int kind = 1; kind < OP_KINDS; kind++)
+            slot->ops[kind] = slot->ops[kind - 1] + count;
+    }
+    return DDP_OK;
+}
+
+static void free_memory(struct nodes *nodes)
+{
+    for (int s = 0; s < NODES_DEPTH; s++)
+        free(nodes->slots[s].ops[0]);
+    if (nodes->memory)
+        ddp_pages_free(nodes->memory, nodes->memory_bytes);
+    free(nodes->small_out);
+    free(nodes->pending);
+    free(nodes->partials);
+    nodes_order_free(&nodes->exact);
+    nodes_order_free(&nodes->fast);
+    free(nodes);
+}
+
+/* A process that ends may take with it what the others have not read yet: the last messages say
+ * that they have. Who is lost, or calls something else, is not waited for. */
+static void say_goodbye(struct nodes *nodes)
+{
+    const struct ddp_comm_call call = {.kind = DDP_COMM_DESTROY};
+    const int64_t deadline = ddp_deadline_ns(LEAVE_MS);
+    const uint32_t number = nodes->failed == DDP_OK ? nodes->next : LAST_CALL;
+    for (int m = 0; m < nodes->place->node_count; m++)
+        if (m != nodes->place->node) {
+            nodes_receive(nodes, m, &nodes->goodbyes[2 * m], number, 0, NULL, 0);
+            nodes_send(nodes, m, &nodes->goodbyes[2 * m + 1], number, 0, &call, NULL, 0);
+        }
+    for (int m = 0; m < nodes->place->node_count; m++) {
+        int idle = 0;
+        while (ddp_wire_state(&nodes->goodbyes[2 * m]) == DDP_WIRE_GOING &&
+               !ddp_deadline_passed(deadline))
+            if (!nodes->ops->progress(nodes->wire) && nodes_nap(nodes, &idle, true) != DDP_OK)
+                return;
+    }
+}
+
+/* The wire must know nothing of the memory that goes. */
+static void forget(struct nodes *nodes)
+{
+    for (int m = 0; m < nodes->place->node_count; m++) {
+        for (int s = 0; s < NODES_DEPTH; s++)
+            for (int kind = 0; kind < OP_KINDS; kind++)
+                nodes->ops->cancel(nodes->wire, &nodes->slots[s].ops[kind][m]);
+        for (int i = 0; i < 2; i++) {
+            nodes->ops->cancel(nodes->wire, &nodes->small_out[i * nodes->place->node_count + m]);
+            nodes->ops->cancel(nodes->wire, &nodes->goodbyes[2 * m + i]);
+        }
+    }
+}
+
+static void destroy(void *state)
+{
+    struct nodes *nodes = state;
+    if ((nodes->failed == DDP_OK || nodes->failed == DDP_ERR_MISMATCH) &&
+        !ddp_job_aborted(nodes->place->job))
+        say_goodbye(nodes);
+    forget(nodes);
+    nodes_wire_leave(nodes);
+    shm_leave(&nodes->shm);
+    free_memory(nodes);
+}
+
+static enum ddp_status create(void **state, const struct ddp_comm_place *place)
+{
+    const struct ddp_comm_call call = {.kind = DDP_COMM_CREATE};
+    struct nodes *nodes = ddp_array_alloc(1, sizeof *nodes);
+    if (!nodes)
+        return DDP_ERR_MEMORY;
+    nodes->place = place;
+    enum ddp_status status = nodes_order_make(&nodes->exact, place->node_count, place->node_size);
+    if (status == DDP_OK)
+        status = nodes_order_make(&nodes->fast, place->node_count, 1);
+    if (status == DDP_OK)
+        status = alloc_memory(nodes);
+    if (status == DDP_OK)
+        status = shm_join(&nodes->shm, place, 0);
+    if (status != DDP_OK) {
+        free_memory(nodes);
+        return status;
+    }
+    status = nodes_wire_open(nodes);
+    if (status != DDP_OK) {
+        shm_leave(&nodes->shm);
+        free_memory(nodes);
+        return status;
+    }
+    status = noted(nodes, meet_all(nodes, &call));
+    if (status != DDP_OK) {
+        destroy(nodes);
+        return status;
+    }
+    *state = nodes;
+    return DDP_OK;
+}
+
+const struct ddp_comm_ops ddp_comm_nodes = {
+    .name = "nodes",
+    .has_shared = true,
+    .fits = fits,
+    .create = create,
+    .destroy = destroy,
+    .alloc = alloc,
+    .registered = registered,
+    .run = run,
+    .progress = progress,
+    .finish = finish,
+};

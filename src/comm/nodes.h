@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What the files of the communicator over several machines share. Each calls only those before it:
+ * nodes_order.c, nodes_wire.c, nodes_chunks.c, nodes.c.
+ *
+ * Rails: rank l of a machine talks to the ranks l of the others and to nobody else, about the
+ * slices of these ranks: those it adds up for its machine, in the memory that the machine's ranks
+ * share. A call is cut into chunks, which are a piece of every slice:
+ *
+ *     parts   each rank l sends the sums of its machine for slice (m, l) to rank l of machine m
+ *     sums    which adds them up, and sends its slice to the others
+ *     copies  each rank copies what came into the buffers of its machine's other ranks
+ *
+ * An all-reduce has all three, a reduce-scatter parts, an all-gather sums and copies. In a
+ * broadcast one machine alone has parts. NODES_DEPTH chunks are on their way at a time, in the same
+ * order everywhere. Each message says what is called: calls that differ are found by the first. */
+#ifndef DDP_COMM_NODES_H
+#define DDP_COMM_NODES_H
+
+#include "comm/nodes_order.h"
+#include "comm/shm.h"
+#include "comm/slices.h"
+#include "comm/wire.h"
+
+#define NODES_DEPTH       4
+#define NODES_PENDING     SHM_PENDING
+#define NODES_PIECE_BYTES ((size_t)1 << 20) /* of a slice in a chunk, at most */
+#define NODES_CHUNK_BYTES ((size_t)8 << 20) /* of all slices in a chunk, about */
+#define NODES_SMALL       ((size_t)16 << 10) /* up to here all ranks add up all: one message's time */
+
+/* head.flags of a message */
+#define NODES_FAILED 1u /* the call failed there: a second message says why */
+
+/* A call that is not complete. */
+struct nodes_call {
+    struct ddp_comm_call call;
+    uint32_t number; /* over the machines: part of the keys */
+    uint32_t entry;  /* in this machine's ledger */
+    int64_t begin_ns;
+    struct ddp_slices all;
+    const struct nodes_order *order;
+    int source;       /* machine of a broadcast's root; -1: all have parts */
+    bool parts, sums; /* which messages it has */
+    bool spread;      /* small: parts go to all, who add up all slices of the rail */
+    bool ready;       /* all ranks here have called it */
+    bool staged;      /* the memory is not registered: `bases` are of the stage */
+    bool told;        /* this rank's part is complete, and the others here know */
+    size_t piece;     /* elements of a slice in a chunk */
+    size_t stride;    /* bytes of a slice's piece in the stage */
+    uint32_t chunks, allowed, posted, finished;
+    char *bases[DDP_REDUCE_MAX]; /* of the buffers of this machine's ranks */
+};
+
+enum { PARTS_OUT, PARTS_IN, SUMS_OUT, SUMS_IN, OP_KINDS };
+
+/* A chunk on its way. */
+struct nodes_slot {
+    struct nodes_call *call;
+    uint32_t chunk;
+    struct ddp_wire_op *ops[OP_KINDS]; /* each (node_count) */
+    char *in, *out;                    /* partial sums that come and go, by machine */
+    const char *own;                   /* this machine's, of the slices that this rank adds up */
+};
+
+struct nodes {
+    const struct ddp_comm_place *place;
+    const struct ddp_wire_ops *ops;
+    struct ddp_wire *wire;
+    struct shm shm;                 /* between the ranks of this machine */
+    struct nodes_order exact, fast; /* of ranks; of machines */
+    const void **partials;          /* for a sum: as many as an order can have */
+    uint32_t next;                  /* number of the next call */
+    enum ddp_status failed;         /* the first failure: nothing can follow */
+    size_t piece_bytes, room; /* of a slice in a chunk; of the messages between two ranks for it */
+    struct nodes_slot slots[NODES_DEPTH];
+    uint64_t posted, summed, finished; /* chunks so far */
+    struct nodes_call *pending;        /* (NODES_PENDING), a ring */
+    int pending_first, pending_count;
+    struct ddp_wire_op *small_out, *small_in; /* (node_count) */
+    struct ddp_wire_op *goodbyes;             /* (node_count) of in and out */
+    char *small;                              /* payloads of a small call */
+    char *memory;                             /* behind `in`, `out` and `small` */
+    size_t memory_bytes;
+    char *stage; /* registered, or NULL */
+    size_t stage_bytes;
+};
+
+static inline struct nodes_call *nodes_pending(const struct nodes *nodes, int index)
+{
+    return &nodes->pending[(nodes->pending_first + index) % NODES_PENDING];
+}
+
+/* The rank on this rank's rail. */
+static inline int nodes_peer(const struct nodes *nodes, int node)
+{
+    return node * nodes->place->node_size + nodes->place->node_rank;
+}
+
+/* --- nodes_wire.c --- */
+
+/* The process's wire, open and connected to all ranks of the rail. */
+enum ddp_status nodes_wire_open(struct nodes *nodes);
+void nodes_wire_leave(struct nodes *nodes);
+
+/* A message of a call; `index` counts the call's messages. */
+void nodes_send(struct nodes *nodes, int node, struct ddp_wire_op *op, uint32_t number,
+                uint32_t index, const struct ddp_comm_call *call, const void *data, size_t bytes);
+void nodes_receive(struct nodes *nodes, int node, struct ddp_wire_op *op, uint32_t number,
+                   uint32_t index, void *buffer, size_t room);
+
+/* Are they all over, but for this machine's own? With an error one is lost. */
+bool nodes_over(const struct nodes *nodes, const struct ddp_wire_op *ops, enum ddp_status *status);
+
+/* The first rank of which one is not over; one that is awaited in any case. */
+int nodes_missing(const struct nodes *nodes, const struct ddp_wire_op *ops);
+
+/* What came for a call: does it belong to the same call, and has it `bytes`? */
+enum ddp_status nodes_check(struct nodes *nodes, const struct ddp_wire_op *op, uint32_t number,
+                            const struct ddp_comm_call *call, size_t bytes);
+
+/* Tells all ranks of the rail why a call fails that has sent nothing yet. */
+void nodes_tell_failure(struct nodes *nodes, uint32_t number, const struct ddp_comm_call *call);
+
+/* A turn of waiting in which nothing moved, as long as `idle` says; at most one millisecond when
+ * something on this machine is awaited too. DDP_ERR_ABORTED. */
+enum ddp_status nodes_nap(struct nodes *nodes, int *idle, bool here_too);
+
+/* --- nodes_chunks.c --- */
+
+/* What a call is on the wire. */
+void nodes_call_plan(const struct nodes *nodes, struct nodes_call *c);
+
+/* Moves all calls on that can be. */
+enum ddp_status nodes_advance(struct nodes *nodes, bool *moved);
+
+/* Moves on until this rank is done with all calls that all ranks here have made, and everything has
+ * left the process: it may sleep then. */
+enum ddp_status nodes_drive(struct nodes *nodes);
+
+/* Finds the buffers of the ranks of this machine: false when one is not registered. */
+bool nodes_find_buffers(const struct nodes *nodes, struct nodes_call *c);
+
+/* Between the memory of a call and the stage: what this rank gives, what it gets. */
+void nodes_stage_in(const struct nodes *nodes, const struct nodes_call *c, uint32_t chunk);
+void nodes_stage_out(const struct nodes *nodes, const struct nodes_call *c, uint32_t chunk);
+
+#endif

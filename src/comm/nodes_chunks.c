@@ -1,0 +1,502 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Chunks of calls on their way between machines; see nodes.h. Nothing here waits but
+ * nodes_drive(). */
+#include "config.h"
+
+#include "comm/nodes.h"
+
+#include "core/clock.h"
+#include "core/log.h"
+#include "core/memory.h"
+#include "core/trace.h"
+
+#include <string.h>
+
+#define LINE 64 /* slices begin at cache lines, counted from the buffer's start */
+
+/* --- what a call is --- */
+
+void nodes_call_plan(const struct nodes *nodes, struct nodes_call *c)
+{
+    const struct ddp_comm_place *place = nodes->place;
+    const enum ddp_comm_kind kind = c->call.kind;
+    struct ddp_comm_call sliced = c->call;
+    if (kind == DDP_COMM_BROADCAST) /* is the way of the root's slices to their owners, and on */
+        sliced.kind = DDP_COMM_ALLREDUCE;
+    c->all = ddp_slices_of(&sliced, place, LINE);
+    c->order = c->call.fast ? &nodes->fast : &nodes->exact;
+    c->source = kind == DDP_COMM_BROADCAST ? c->call.root / place->node_size : -1;
+    c->parts = kind != DDP_COMM_ALL_GATHER && kind != DDP_COMM_GATHER_SLICES;
+    c->sums = kind != DDP_COMM_REDUCE_SCATTER && kind != DDP_COMM_REDUCE_SLICES_START;
+    c->spread = c->parts && c->sums && c->call.bytes <= NODES_SMALL;
+    c->piece = nodes->piece_bytes / c->all.element;
+    const size_t longest = ddp_slices_longest(&c->all);
+    c->chunks = (uint32_t)(longest / c->piece + (longest % c->piece != 0));
+    c->chunks += c->chunks == 0; /* calls are compared, and nobody runs ahead */
+    c->stride = ddp_align_up((longest < c->piece ? longest : c->piece) * c->all.element, LINE);
+}
+
+/* The piece of a rank's slice in a chunk. */
+static struct ddp_part part_of(const struct nodes_call *c, int rank, uint32_t chunk)
+{
+    return ddp_slices_part(&c->all, rank, chunk * c->piece, c->piece);
+}
+
+/* Where a rank of this machine has the piece of a slice. */
+static char *at_of(const struct nodes_call *c, int node_rank, int rank, uint32_t chunk)
+{
+    return c->bases[node_rank] +
+           (c->staged ? (size_t)rank * c->stride : part_of(c, rank, chunk).at);
+}
+
+static char *mine_at(const struct nodes *nodes, const struct nodes_call *c, int rank,
+                     uint32_t chunk)
+{
+    return at_of(c, nodes->place->node_rank, rank, chunk);
+}
+
+/* What this rank has of its own slice, for the others. */
+static const char *own_slice(const struct nodes *nodes, const struct nodes_call *c, uint32_t chunk)
+{
+    const struct ddp_comm_place *place = nodes->place;
+    if (c->call.kind == DDP_COMM_ALL_GATHER && !c->staged)
+        return (const char *)c->call.send + (size_t)chunk * c->piece * c->all.element;
+    if (c->source == place->node)
+        return at_of(c, c->call.root % place->node_size, place->rank, chunk);
+    return mine_at(nodes, c, place->rank, chunk);
+}
+
+/* Where the sum of a slice goes. */
+static char *result_at(const struct nodes *nodes, const struct nodes_call *c, int rank,
+                       uint32_t chunk)
+{
+    if (c->call.kind == DDP_COMM_REDUCE_SCATTER)
+        return (char *)c->call.receive + (size_t)chunk * c->piece * c->all.element;
+    return mine_at(nodes, c, rank, chunk);
+}
+
+/* Partial sums that a machine has of a slice. */
+static size_t partials_of(const struct nodes_call *c, int node)
+{
+    if (c->source >= 0)
+        return c->source == node;
+    return (size_t)nodes_order_count(c->order, node);
+}
+
+/* Bytes of all slices of the rail in a chunk. */
+static size_t rail_bytes(const struct nodes *nodes, const struct nodes_call *c, uint32_t chunk)
+{
+    size_t bytes = 0;
+    for (int m = 0; m < nodes->place->node_count; m++)
+        bytes += part_of(c, nodes_peer(nodes, m), chunk).bytes;
+    return bytes;
+}
+
+/* --- buffers --- */
+
+/* Offsets of shared memory are not announced but for a gathering, which writes everywhere the same:
+ * each machine's copy is completed by the rails. */
+bool nodes_find_buffers(const struct nodes *nodes, struct nodes_call *c)
+{
+    for (int r = 0; c->call.bytes > 0 && r < nodes->place->node_size; r++)
+        if (!(c->bases[r] = shm_memory_of(&nodes->shm, r, c->entry)))
+            return false;
+    return true;
+}
+
+void nodes_stage_in(const struct nodes *nodes, const struct nodes_call *c, uint32_t chunk)
+{
+    const struct ddp_comm_place *place = nodes->place;
+    const bool gives_all = c->source >= 0 ? c->call.root == place->rank : c->parts;
+    for (int r = 0; r < place->size; r++) {
+        const struct ddp_part part = part_of(c, r, chunk);
+        const char *from = c->all.memory + part.at;
+        if (!c->parts && r == place->rank && c->call.kind == DDP_COMM_ALL_GATHER)
+            from = (const char *)c->call.send + (size_t)chunk * c->piece * c->all.element;
+        if ((gives_all || (!c->parts && r == place->rank)) && part.bytes > 0)
+            memcpy(mine_at(nodes, c, r, chunk), from, part.bytes);
+    }
+}
+
+void nodes_stage_out(const struct nodes *nodes, const struct nodes_call *c, uint32_t chunk)
+{
+    if (!c->sums || (c->source >= 0 && c->call.root == nodes->place->rank))
+        return;
+    for (int r = 0; r < nodes->place->size; r++) {
+        const struct ddp_part part = part_of(c, r, chunk);
+        if (part.bytes > 0)
+            memcpy(c->all.memory + part.at, mine_at(nodes, c, r, chunk), part.bytes);
+    }
+}
+
+/* --- parts: from each machine to the owners --- */
+
+/* The sum of a slice over the ranks [begin, end) of this machine. */
+static enum ddp_status add_up(const struct nodes_call *c, int begin, int end, int rank,
+                              uint32_t chunk, char *to)
+{
+    const void *sources[DDP_REDUCE_MAX];
+    void *destination = to;
+    const struct ddp_part part = part_of(c, rank, chunk);
+    for (int r = begin; r < end; r++)
+        sources[r - begin] = at_of(c, r, rank, chunk);
+    const struct ddp_reduce sum =
+        ddp_slices_sum(&c->call, end - begin, sources, &destination, part.bytes / c->all.element);
+    return part.bytes > 0 ? ddp_reduce(&sum) : DDP_OK;
+}
+
+/* This machine's partial sums of a slice, one behind the other: *where [out] is `out` or the place
+ * that they have already. */
+static enum ddp_status make_parts(const struct nodes *nodes, const struct nodes_call *c, int rank,
+                                  uint32_t chunk, char *out, const char **where)
+{
+    const struct ddp_comm_place *place = nodes->place;
+    const size_t bytes = part_of(c, rank, chunk).bytes;
+    const int first = c->order->first[place->node],
+              count = nodes_order_count(c->order, place->node);
+    const int here = place->node * place->node_size; /* the first rank */
+    const bool whole = c->order == &nodes->fast;     /* which counts machines */
+    enum ddp_status status = DDP_OK;
+    *where = out;
+    if (c->source == place->node)
+        *where = at_of(c, c->call.root % place->node_size, rank, chunk);
+    else if (c->source < 0 && place->node_size == 1)
+        *where = at_of(c, 0, rank, chunk);
+    if (c->source >= 0 || place->node_size == 1)
+        return DDP_OK;
+    const bool in_place =
+        count == 1 && !c->spread &&
+        (c->call.kind == DDP_COMM_ALLREDUCE || c->call.kind == DDP_COMM_ALLREDUCE_START);
+    if (in_place)
+        *where = out = mine_at(nodes, c, rank, chunk);
+    for (int p = 0; status == DDP_OK && p < count; p++) {
+        const struct nodes_range range = c->order->partial[first + p];
+        status =
+            add_up(c, whole ? 0 : range.begin - here, whole ? place->node_size : range.end - here,
+                   rank, chunk, out + (size_t)p * bytes);
+    }
+    return status;
+}
+
+/* All slices of the rail, one behind the other. */
+static enum ddp_status make_spread(struct nodes *nodes, struct nodes_slot *slot, size_t *bytes)
+{
+    const struct nodes_call *c = slot->call;
+    char *out = slot->out;
+    enum ddp_status status = DDP_OK;
+    for (int m = 0; status == DDP_OK && m < nodes->place->node_count; m++) {
+        const int rank = nodes_peer(nodes, m);
+        const size_t all = part_of(c, rank, slot->chunk).bytes * partials_of(c, nodes->place->node);
+        const char *where;
+        status = make_parts(nodes, c, rank, slot->chunk, out, &where);
+        if (status == DDP_OK && where != out && all > 0)
+            memcpy(out, where, all);
+        out += all;
+    }
+    slot->own = slot->out;
+    *bytes = (size_t)(out - slot->out);
+    return status;
+}
+
+static enum ddp_status post_parts(struct nodes *nodes, struct nodes_slot *slot)
+{
+    const struct ddp_comm_place *place = nodes->place;
+    struct nodes_call *c = slot->call;
+    size_t bytes = 0;
+    enum ddp_status status = DDP_OK;
+    const char *data = slot->out;
+    for (int i = 1; i < place->node_count; i++) {
+        const int m = (place->node + i) % place->node_count;
+        nodes_receive(nodes, m, &slot->ops[PARTS_IN][m], c->number, 2 * slot->chunk,
+                      slot->in + (size_t)m * nodes->room, nodes->room);
+    }
+    if (c->spread)
+        status = make_spread(nodes, slot, &bytes);
+    for (int i = 1; status == DDP_OK && i <= place->node_count; i++) { /* itself last */
+        const int m = (place->node + i) % place->node_count, rank = nodes_peer(nodes, m);
+        if (!c->spread) {
+            bytes = part_of(c, rank, slot->chunk).bytes * partials_of(c, place->node);
+            status =
+                make_parts(nodes, c, rank, slot->chunk, slot->out + (size_t)m * nodes->room, &data);
+        }
+        if (m == place->node && !c->spread)
+            slot->own = data;
+        else if (m != place->node && status == DDP_OK)
+            nodes_send(nodes, m, &slot->ops[PARTS_OUT][m], c->number, 2 * slot->chunk, &c->call,
+                       data, bytes);
+    }
+    return status;
+}
+
+/* --- sums: from the owners to all --- */
+
+/* One slice over all machines; `before` bytes of partial sums of one machine come before it. */
+static enum ddp_status sum_slice(struct nodes *nodes, const struct nodes_slot *slot, int rank,
+                                 const size_t *before)
+{
+    const struct ddp_comm_place *place = nodes->place;
+    const struct nodes_call *c = slot->call;
+    const size_t bytes = part_of(c, rank, slot->chunk).bytes;
+    char *result = result_at(nodes, c, rank, slot->chunk);
+    const void **partials = nodes->partials;
+    int count = 0;
+    if (bytes == 0)
+        return DDP_OK;
+    for (int m = 0; m < place->node_count; m++) {
+        const char *from = m == place->node ? slot->own : slot->in + (size_t)m * nodes->room;
+        from += *before * partials_of(c, m);
+        for (size_t p = 0; p < partials_of(c, m); p++)
+            partials[count++] = from + p * bytes;
+    }
+    if (c->source < 0)
+        return nodes_order_sum(c->order, partials, result, bytes / c->all.element, c->call.dtype,
+                               c->call.op);
+    if (partials[0] != result)
+        memcpy(result, partials[0], bytes);
+    return DDP_OK;
+}
+
+static enum ddp_status sum_parts(struct nodes *nodes, struct nodes_slot *slot)
+{
+    const struct ddp_comm_place *place = nodes->place;
+    const struct nodes_call *c = slot->call;
+    const size_t spread = c->spread ? rail_bytes(nodes, c, slot->chunk) : 0;
+    const size_t own = part_of(c, place->rank, slot->chunk).bytes;
+    enum ddp_status status = DDP_OK;
+    size_t before = 0;
+    for (int m = 0; status == DDP_OK && m < place->node_count; m++)
+        if (m != place->node)
+            status = nodes_check(nodes, &slot->ops[PARTS_IN][m], c->number, &c->call,
+                                 (c->spread ? spread : own) * partials_of(c, m));
+    if (status == DDP_OK && !c->spread)
+        return sum_slice(nodes, slot, place->rank, &before);
+    for (int m = 0; status == DDP_OK && m < place->node_count; m++) {
+        status = sum_slice(nodes, slot, nodes_peer(nodes, m), &before);
+        before += part_of(c, nodes_peer(nodes, m), slot->chunk).bytes;
+    }
+    return status;
+}
+
+static void post_sums(struct nodes *nodes, struct nodes_slot *slot)
+{
+    const struct ddp_comm_place *place = nodes->place;
+    const struct nodes_call *c = slot->call;
+    const uint32_t index = 2 * slot->chunk + c->parts;
+    const size_t own = part_of(c, place->rank, slot->chunk).bytes;
+    const char *data = own_slice(nodes, c, slot->chunk);
+    for (int i = 1; i < place->node_count; i++) {
+        const int m = (place->node + i) % place->node_count, rank = nodes_peer(nodes, m);
+        const size_t theirs = part_of(c, rank, slot->chunk).bytes;
+        nodes_receive(nodes, m, &slot->ops[SUMS_IN][m], c->number, index,
+                      mine_at(nodes, c, rank, slot->chunk), c->source == place->node ? 0 : theirs);
+        nodes_send(nodes, m, &slot->ops[SUMS_OUT][m], c->number, index, &c->call, data,
+                   c->source == m ? 0 : own);
+    }
+}
+
+/* --- copies: to the other ranks of the machine --- */
+
+static void copy_slice(const struct nodes *nodes, const struct nodes_call *c, int rank,
+                       uint32_t chunk)
+{
+    const struct ddp_comm_place *place = nodes->place;
+    const size_t bytes = part_of(c, rank, chunk).bytes;
+    const char *from = mine_at(nodes, c, rank, chunk);
+    if (c->source == place->node)
+        from = at_of(c, c->call.root % place->node_size, rank, chunk);
+    else if (rank == place->rank)
+        from = own_slice(nodes, c, chunk);
+    for (int r = 0; bytes > 0 && r < place->node_size; r++) {
+        char *to = at_of(c, r, rank, chunk);
+        if (to != from)
+            memcpy(to, from, bytes);
+    }
+}
+
+static enum ddp_status take_sums(struct nodes *nodes, struct nodes_slot *slot)
+{
+    const struct ddp_comm_place *place = nodes->place;
+    const struct nodes_call *c = slot->call;
+    enum ddp_status status = DDP_OK;
+    for (int m = 0; c->sums && status == DDP_OK && m < place->node_count; m++) {
+        const int rank = nodes_peer(nodes, m);
+        const size_t bytes = part_of(c, rank, slot->chunk).bytes;
+        if (m != place->node && !c->spread)
+            status = nodes_check(nodes, &slot->ops[SUMS_IN][m], c->number, &c->call,
+                                 c->source == place->node ? 0 : bytes);
+        if (status == DDP_OK)
+            copy_slice(nodes, c, rank, slot->chunk);
+    }
+    return status;
+}
+
+/* --- moving on --- */
+
+static struct nodes_slot *slot_at(struct nodes *nodes, uint64_t chunk)
+{
+    return &nodes->slots[chunk % NODES_DEPTH];
+}
+
+/* Has everything that was sent left the buffers? */
+static bool sends_over(struct nodes *nodes, const struct nodes_slot *slot, enum ddp_status *status)
+{
+    return nodes_over(nodes, slot->ops[PARTS_OUT], status) &&
+           nodes_over(nodes, slot->ops[SUMS_OUT], status);
+}
+
+/* The first call of which something is to be posted; NULL: there is none, or not all ranks here
+ * have made it. */
+static struct nodes_call *next_to_post(struct nodes *nodes, enum ddp_status *status)
+{
+    for (int i = 0; i < nodes->pending_count; i++) {
+        struct nodes_call *c = nodes_pending(nodes, i);
+        if (c->posted == c->chunks)
+            continue;
+        if (!c->ready) {
+            *status = ddp_ledger_look(&nodes->shm.ledger, c->entry, &c->ready);
+            if (*status == DDP_ERR_MISMATCH)
+                nodes_tell_failure(nodes, c->number, &c->call);
+            if (*status != DDP_OK || !c->ready || !nodes_find_buffers(nodes, c))
+                return NULL;
+            c->allowed = c->chunks;
+        }
+        return c->posted < c->allowed ? c : NULL;
+    }
+    return NULL;
+}
+
+static enum ddp_status post_some(struct nodes *nodes, bool *moved)
+{
+    enum ddp_status status = DDP_OK;
+    struct nodes_call *c;
+    while (nodes->posted - nodes->finished < NODES_DEPTH && (c = next_to_post(nodes, &status))) {
+        struct nodes_slot *slot = slot_at(nodes, nodes->posted);
+        if (!sends_over(nodes, slot, &status))
+            return status;
+        slot->call = c;
+        slot->chunk = c->posted++;
+        nodes->posted++;
+        *moved = true;
+        if (c->parts)
+            status = post_parts(nodes, slot);
+        if (status != DDP_OK)
+            return status;
+    }
+    return status;
+}
+
+static enum ddp_status sum_some(struct nodes *nodes, bool *moved)
+{
+    enum ddp_status status = DDP_OK;
+    while (status == DDP_OK && nodes->summed < nodes->posted) {
+        struct nodes_slot *slot = slot_at(nodes, nodes->summed);
+        if (slot->call->parts && !nodes_over(nodes, slot->ops[PARTS_IN], &status))
+            return status;
+        if (slot->call->parts)
+            status = sum_parts(nodes, slot);
+        if (status == DDP_OK && slot->call->sums && !slot->call->spread)
+            post_sums(nodes, slot);
+        nodes->summed++;
+        *moved = true;
+    }
+    return status;
+}
+
+static enum ddp_status finish_some(struct nodes *nodes, bool *moved)
+{
+    enum ddp_status status = DDP_OK;
+    while (status == DDP_OK && nodes->finished < nodes->summed) {
+        struct nodes_slot *slot = slot_at(nodes, nodes->finished);
+        if (slot->call->sums && !nodes_over(nodes, slot->ops[SUMS_IN], &status))
+            return status;
+        status = take_sums(nodes, slot);
+        slot->call->finished++;
+        nodes->finished++;
+        *moved = true;
+    }
+    return status;
+}
+
+/* The others here may write to their buffers again when nothing of them is to be sent any more. */
+static enum ddp_status tell_some(struct nodes *nodes, bool *moved)
+{
+    enum ddp_status status = DDP_OK;
+    for (int i = 0; i < nodes->pending_count; i++) {
+        struct nodes_call *c = nodes_pending(nodes, i);
+        if (c->told)
+            continue;
+        if (c->finished < c->chunks)
+            return DDP_OK;
+        for (int s = 0; s < NODES_DEPTH; s++)
+            if (nodes->slots[s].call == c && !sends_over(nodes, &nodes->slots[s], &status))
+                return status;
+        ddp_ledger_done(&nodes->shm.ledger, c->entry);
+        *moved = c->told = true;
+    }
+    return DDP_OK;
+}
+
+enum ddp_status nodes_advance(struct nodes *nodes, bool *moved)
+{
+    *moved = nodes->ops->progress(nodes->wire);
+    enum ddp_status status = sum_some(nodes, moved);
+    if (status == DDP_OK)
+        status = finish_some(nodes, moved);
+    if (status == DDP_OK)
+        status = post_some(nodes, moved);
+    if (status == DDP_OK)
+        status = tell_some(nodes, moved);
+    return status;
+}
+
+/* Is nothing on its way? */
+static bool is_quiet(struct nodes *nodes, enum ddp_status *status)
+{
+    for (int s = 0; s < NODES_DEPTH; s++)
+        if (!sends_over(nodes, &nodes->slots[s], status))
+            return false;
+    return nodes->posted == nodes->finished && nodes->ops->flushed(nodes->wire);
+}
+
+static enum ddp_status too_late(const struct nodes *nodes)
+{
+    const bool parts = nodes->summed < nodes->posted;
+    const uint64_t chunk = parts ? nodes->summed : nodes->finished;
+    return ddp_fail(
+        DDP_ERR_TIMEOUT, "waited %d ms for rank %d in a collective", nodes->place->timeout_ms,
+        nodes_missing(nodes, nodes->slots[chunk % NODES_DEPTH].ops[parts ? PARTS_IN : SUMS_IN]));
+}
+
+/* Is there a call that not all ranks here have made? */
+static bool awaits_here(const struct nodes *nodes)
+{
+    const int count = nodes->pending_count;
+    return count > 0 && !nodes_pending(nodes, count - 1)->ready;
+}
+
+enum ddp_status nodes_drive(struct nodes *nodes)
+{
+    int64_t deadline = ddp_deadline_ns(nodes->place->timeout_ms);
+    const int64_t begin = ddp_trace_begin();
+    enum ddp_status status;
+    bool moved;
+    int idle = 0;
+    while ((status = nodes_advance(nodes, &moved)) == DDP_OK) {
+        if (moved) {
+            idle = 0;
+            deadline = ddp_deadline_ns(nodes->place->timeout_ms);
+            continue;
+        }
+        if (is_quiet(nodes, &status) || status != DDP_OK)
+            break;
+        if (ddp_deadline_passed(deadline))
+            status = too_late(nodes);
+        else
+            status = nodes_nap(nodes, &idle, awaits_here(nodes));
+        if (status != DDP_OK)
+            break;
+    }
+    ddp_trace_end("wait", begin, "for node", -1);
+    return status;
+}

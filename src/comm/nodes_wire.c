@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The process's wire, messages of calls and waiting for them; see nodes.h. */
+#include "config.h"
+
+#include "comm/nodes.h"
+
+#include "core/clock.h"
+#include "core/log.h"
+#include "core/memory.h"
+#include "core/plugin.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define SETUP_MS    600000 /* for all machines to come up */
+#define TURNS       200    /* that only yield, before a wait sleeps */
+#define NAP_MS      20     /* how late an abort or a deadline can be noticed */
+#define GRACE_MS    60     /* for the launcher to say why a rank is lost */
+#define TELL_MS     1000   /* for the reason of a failure to leave, or to come */
+#define TEXT_INDEX  0xffffffu
+#define WIRE_PLUGIN "ucx"
+
+/* --- the process's wire --- */
+
+/* Copying sends: with others UCX 1.13 crashed when a peer died, and its rendezvous lets large
+ * messages in both directions wait for each other. Larger segments make up for the copy. Ranks of
+ * one machine use no wire, so memory shared by machines is not a machine's (containers). */
+static const char *const options[][2] = {
+    {"UCX_RNDV_THRESH", "inf"},    {"UCX_ZCOPY_THRESH", "inf"}, {"UCX_TCP_TX_SEG_SIZE", "64K"},
+    {"UCX_HANDLE_ERRORS", "none"}, {"UCX_TLS", "^sm"},          {"UCX_LOG_FILE", "stderr"},
+};
+
+static struct {
+    pthread_mutex_t lock;
+    const struct ddp_wire_ops *ops;
+    struct ddp_wire *wire; /* NULL: not open */
+    int rank, size;
+    int users;
+    size_t bytes;
+    unsigned char address[DDP_ADDRESS_MAX_BYTES];
+} process = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* It stays open: a rank writes its address to the board once. */
+static enum ddp_status open_wire(const struct ddp_comm_place *place)
+{
+    const struct ddp_plugin *plugin;
+    if (process.wire && process.users == 0 &&
+        (process.rank != place->rank || process.size != place->size)) { /* of another job */
+        process.ops->close(process.wire);
+        process.wire = NULL;
+    }
+    if (process.wire)
+        return DDP_OK;
+    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)
+        setenv(options[i][0], options[i][1], 0); /* which UCX reads when it is loaded */
+    enum ddp_status status = ddp_plugin_load(&plugin, WIRE_PLUGIN, true);
+    if (status != DDP_OK)
+        return status;
+    if (!plugin->wire)
+        return ddp_fail(DDP_ERR_UNSUPPORTED, "the plugin %s has no wire", plugin->name);
+    process.ops = plugin->wire;
+    process.rank = place->rank;
+    process.size = place->size;
+    return process.ops->open(&process.wire, place->rank, place->size, process.address,
+                             &process.bytes);
+}
+
+static enum ddp_status connect_rail(struct nodes *nodes)
+{
+    const struct ddp_comm_place *place = nodes->place;
+    enum ddp_status status = ddp_job_put_address(place->job, process.address, process.bytes);
+    for (int i = 1; status == DDP_OK && i < place->node_count; i++) {
+        const int peer = nodes_peer(nodes, (place->node + i) % place->node_count);
+        unsigned char address[DDP_ADDRESS_MAX_BYTES];
+        size_t bytes;
+        status = ddp_job_get_address(place->job, peer, address, &bytes,
+                                     place->timeout_ms < 0 ? SETUP_MS : place->timeout_ms);
+        if (status == DDP_OK)
+            status = process.ops->connect(process.wire, peer, address, bytes);
+    }
+    return status;
+}
+
+enum ddp_status nodes_wire_open(struct nodes *nodes)
+{
+    pthread_mutex_lock(&process.lock);
+    enum ddp_status status = open_wire(nodes->place);
+    if (status == DDP_OK)
+        status = connect_rail(nodes);
+    if (status == DDP_OK) {
+        nodes->ops = process.ops;
+        nodes->wire = process.wire;
+        process.users++;
+    }
+    pthread_mutex_unlock(&process.lock);
+    return status;
+}
+
+void nodes_wire_leave(struct nodes *nodes)
+{
+    pthread_mutex_lock(&process.lock);
+    if (nodes->wire)
+        process.users--;
+    nodes->wire = NULL;
+    pthread_mutex_unlock(&process.lock);
+}
+
+/* --- messages --- */
+
+/* A communicator's id slot is its alone. */
+static uint64_t key_of(const struct nodes *nodes, uint32_t number, uint32_t index)
+{
+    return (uint64_t)nodes->place->id_slot << 56 | (uint64_t)number << 24 | index;
+}
+
+void nodes_send(struct nodes *nodes, int node, struct ddp_wire_op *op, uint32_t number,
+                uint32_t index, const struct ddp_comm_call *call, const void *data, size_t bytes)
+{
+    op->head = (struct ddp_wire_head){.key = key_of(nodes, number, index)};
+    ddp_comm_pack(call, op->head.words);
+    nodes->ops->send(nodes->wire, nodes_peer(nodes, node), op, data, bytes);
+}
+
+void nodes_receive(struct nodes *nodes, int node, struct ddp_wire_op *op, uint32_t number,
+                   uint32_t index, void *buffer, size_t room)
+{
+    op->head = (struct ddp_wire_head){.key = key_of(nodes, number, index)};
+    nodes->ops->receive(nodes->wire, nodes_peer(nodes, node), op, buffer, room);
+}
+
+/* A rank is lost that is needed still. Mostly the launcher knows more, and sets the abort word. */
+static enum ddp_status lost(const struct nodes *nodes, int peer)
+{
+    const struct timespec nap = {.tv_nsec = 1000000};
+    for (int i = 0; i < GRACE_MS; i++) {
+        if (ddp_job_aborted(nodes->place->job))
+            return DDP_ERR_ABORTED;
+        nanosleep(&nap, NULL);
+    }
+    return ddp_fail(DDP_ERR_ABORTED, "the connection to rank %d is lost", peer);
+}
+
+bool nodes_over(const struct nodes *nodes, const struct ddp_wire_op *ops, enum ddp_status *status)
+{
+    for (int m = 0; m < nodes->place->node_count; m++) {
+        const enum ddp_wire_state state = ddp_wire_state(&ops[m]);
+        if (m == nodes->place->node || state == DDP_WIRE_OVER)
+            continue;
+        if (state == DDP_WIRE_LOST)
+            *status = lost(nodes, nodes_peer(nodes, m));
+        return false;
+    }
+    return true;
+}
+
+int nodes_missing(const struct nodes *nodes, const struct ddp_wire_op *ops)
+{
+    for (int m = 0; m < nodes->place->node_count; m++)
+        if (m != nodes->place->node && ddp_wire_state(&ops[m]) == DDP_WIRE_GOING)
+            return nodes_peer(nodes, m);
+    return nodes_peer(nodes, (nodes->place->node + 1) % nodes->place->node_count);
+}
+
+/* --- failures --- */
+
+/* Until all are over, for a while. */
+static void wait_a_while(struct nodes *nodes, struct ddp_wire_op *ops, int count)
+{
+    const int64_t deadline = ddp_deadline_ns(TELL_MS);
+    for (int i = 0; i < count; i++)
+        while (ddp_wire_state(&ops[i]) == DDP_WIRE_GOING && !ddp_deadline_passed(deadline) &&
+               !ddp_job_aborted(nodes->place->job))
+            if (!nodes->ops->progress(nodes->wire))
+                nodes->ops->wait(nodes->wire, 1);
+    for (int i = 0; i < count; i++)
+        nodes->ops->cancel(nodes->wire, &ops[i]);
+}
+
+static enum ddp_status failed_there(struct nodes *nodes, int node, uint32_t number)
+{
+    char text[DDP_LEDGER_DIFFERENCE] = "";
+    struct ddp_wire_op op = {0};
+    nodes_receive(nodes, node, &op, number, TEXT_INDEX, text, sizeof text - 1);
+    wait_a_while(nodes, &op, 1);
+    return ddp_fail(DDP_ERR_MISMATCH, "%s",
+                    text[0] ? text : "ranks of another machine call different collectives");
+}
+
+enum ddp_status nodes_check(struct nodes *nodes, const struct ddp_wire_op *op, uint32_t number,
+                            const struct ddp_comm_call *call, size_t bytes)
+{
+    uint64_t own[2];
+    ddp_comm_pack(call, own);
+    if (op->head.flags & NODES_FAILED)
+        return failed_there(nodes, op->peer / nodes->place->node_size, number);
+    if (own[0] != op->head.words[0] || own[1] != op->head.words[1])
+        return ddp_comm_differ(number, nodes->place->rank, own, op->peer, op->head.words);
+    if (op->bytes != bytes)
+        return ddp_fail(DDP_ERR_MISMATCH,
+                        "collective %" PRIu32
+                        ": rank %d sent %zu bytes, not %zu: the ranks run different "
+                        "versions of libddp",
+                        number, op->peer, op->bytes, bytes);
+    return DDP_OK;
+}
+
+void nodes_tell_failure(struct nodes *nodes, uint32_t number, const struct ddp_comm_call *call)
+{
+    const struct ddp_comm_place *place = nodes->place;
+    const char *text = nodes->shm.ledger.difference;
+    struct ddp_wire_op *ops = ddp_array_alloc((size_t)place->node_count * 2, sizeof *ops);
+    for (int i = 1; ops && i < place->node_count; i++) {
+        const int node = (place->node + i) % place->node_count;
+        struct ddp_wire_op *first = &ops[2 * node], *second = first + 1;
+        first->head =
+            (struct ddp_wire_head){.key = key_of(nodes, number, 0), .flags = NODES_FAILED};
+        nodes->ops->send(nodes->wire, nodes_peer(nodes, node), first, NULL, 0);
+        nodes_send(nodes, node, second, number, TEXT_INDEX, call, text, strlen(text));
+    }
+    if (ops)
+        wait_a_while(nodes, ops, place->node_count * 2);
+    for (int i = 0; i < TELL_MS && !nodes->ops->flushed(nodes->wire); i++)
+        if (!nodes->ops->progress(nodes->wire))
+            nodes->ops->wait(nodes->wire, 1);
+    free(ops);
+}
+
+/* --- waiting --- */
+
+enum ddp_status nodes_nap(struct nodes *nodes, int *idle, bool here_too)
+{
+    if (ddp_job_aborted(nodes->place->job))
+        return DDP_ERR_ABORTED;
+    if (++*idle < TURNS)
+        sched_yield();
+    else
+        nodes->ops->wait(nodes->wire, here_too ? 1 : NAP_MS);
+    return DDP_OK;
+}

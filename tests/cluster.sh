@@ -18,9 +18,9 @@ trap 'kill -9 $node0 $node1 $watchdog 2>/dev/null; rm -rf "$tmp"' EXIT
 begin() {
     number=$((number + 1))
     port=$((21000 + ($$ * 37 + number * 101) % 9000))
-    ./ddprun --nnodes 2 --node-rank 1 --master-addr 127.0.0.1 --master-port $port "$@" >"$tmp/out1" 2>"$tmp/err1" &
+    env --default-signal=INT ./ddprun --nnodes 2 --node-rank 1 --master-addr 127.0.0.1 --master-port $port "$@" >"$tmp/out1" 2>"$tmp/err1" &
     node1=$!
-    ./ddprun --nnodes 2 --node-rank 0 --master-addr 127.0.0.1 --master-port $port "$@" >"$tmp/out0" 2>"$tmp/err0" &
+    env --default-signal=INT ./ddprun --nnodes 2 --node-rank 0 --master-addr 127.0.0.1 --master-port $port "$@" >"$tmp/out0" 2>"$tmp/err0" &
     node0=$!
     (sleep $((60 * patience)) && kill -KILL $node0 $node1) 2>/dev/null &
     watchdog=$!

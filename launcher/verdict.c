@@ -251,6 +251,24 @@ static int64_t alike(const struct job *job)
     return job->workers[0].wait_status;
 }
 
+void cluster_add_times(const struct job *job, struct board_times *times)
+{
+    for (int n = 1; job->cluster && job->cluster->node == 0 && n < job->cluster->count; n++)
+        if (job->cluster->nodes[n].timed)
+            board_times_add(times, &job->cluster->nodes[n].times);
+}
+
+static void tell_times(const struct job *job)
+{
+    const struct board_times times = board_table_times(&job->board);
+    const struct link_times message = {.attempt = (uint32_t)job->plan->restart,
+                                       .latest = (uint32_t)times.latest,
+                                       .least_ns = times.least_ns,
+                                       .most_ns = times.most_ns,
+                                       .timed = times.timed};
+    link_send(job->cluster->link, LINK_TIMES, &message, sizeof message);
+}
+
 void cluster_done(struct job *job)
 {
     struct cluster *cluster = job->cluster;
@@ -259,10 +277,13 @@ void cluster_done(struct job *job)
     cluster->told_done = true;
     const struct link_step done = {(uint32_t)job->plan->restart, (uint32_t)job->exit_code,
                                    alike(job)};
-    if (cluster->node > 0)
-        cluster_tell(job, LINK_DONE, done.number, done.step);
-    else
+    if (cluster->node == 0) {
         verdict_node_done(job, 0, &done);
+        return;
+    }
+    if (job->plan->settings->straggler_report)
+        tell_times(job);
+    cluster_tell(job, LINK_DONE, done.number, done.step);
 }
 
 int64_t cluster_moved_ns(const struct job *job)

@@ -18,7 +18,10 @@ for model in "$mlp" "$gpt2"; do
     same "4 x 1, replicas" nodes 4 1 "$trainer" $model $few --zero 0 --check-replicas 2
 done
 same "2 x 1, GPUs named" nodes 2 1 "$trainer" $model $few --devices 0
-same "2 x 2 on one GPU each" nodes 2 2 "$trainer" $model $few --devices 0,0
+same "2 x 2 on one GPU each" nodes 2 2 env -u NCCL_HOSTID "$trainer" $model $few --devices 0,0
+[ $simulated = no ] || gpus 1
+same "2 x 2 --oversubscribe" nodes 2 2 --oversubscribe "$trainer" $model $few
+[ $simulated = no ] || gpus 4
 ends "as many names as workers of a node" 2 2 2 $share "$trainer" $mlp $few --devices 0
 said "as many names as workers of a node" '--devices names 1 device for 2 workers on each node'
 

@@ -15,6 +15,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/wait.h>
 
 static const char *device_kind, *device_backend;
@@ -36,16 +37,26 @@ static void set_number(const char *name, int value)
     setenv(name, text, 1);
 }
 
-/* Workers that share a GPU look like different machines to NCCL, as with ddprun --oversubscribe. */
-static void open_device(int rank, int size)
+/* What a launcher has: one machine's board. */
+struct machine {
+    struct ddp_board board;
+    int board_fd, heap_fd, bell_fd;
+};
+
+/* Workers that share a GPU look like different machines to NCCL, as with ddprun --oversubscribe;
+ * and so do those of different machines, which are one here. */
+static void open_device(int rank, const struct machine *on)
 {
+    const struct ddp_board_shape *shape = &on->board.shape;
     struct ddp_device_kind found;
     NEED(ddp_device_find(&found, device_kind) == DDP_OK);
-    if (found.count < size && !getenv("RANKS_AS_ONE_HOST")) {
-        set_number("NCCL_HOSTID", rank);
+    const bool few = found.count < shape->workers;
+    if ((few || shape->nodes > 1) && !getenv("RANKS_AS_ONE_HOST")) {
+        set_number("NCCL_HOSTID", few ? rank : shape->node);
         setenv("NCCL_SOCKET_IFNAME", "lo", 1);
     }
-    NEED(ddp_device_open(&ranks_device, device_kind, rank % found.count, 1) == DDP_OK);
+    NEED(ddp_device_open(&ranks_device, device_kind, rank % shape->workers % found.count, 1) ==
+         DDP_OK);
 }
 
 enum ddp_status ranks_join(ddp_comm **comm, ddp_job *job)
@@ -53,12 +64,6 @@ enum ddp_status ranks_join(ddp_comm **comm, ddp_job *job)
     return device_kind ? ddp_comm_create_on(comm, job, device_backend, ranks_device)
                        : ddp_comm_create(comm, job, NULL);
 }
-
-/* What a launcher has: one machine's board. */
-struct machine {
-    struct ddp_board board;
-    int board_fd, heap_fd;
-};
 
 static void child(int rank, const struct machine *on, ranks_body *run)
 {
@@ -70,12 +75,13 @@ static void child(int rank, const struct machine *on, ranks_body *run)
     set_number("WORLD_SIZE", size);
     set_number(DDP_BOARD_FD_VARIABLE, on->board_fd);
     set_number(DDP_HEAP_FD_VARIABLE, on->heap_fd);
+    set_number(DDP_BELL_FD_VARIABLE, on->bell_fd);
     ddp_log_set_rank(rank);
     if (ranks_prepare)
         ranks_prepare(rank);
     NEED(ddp_job_open(&job) == DDP_OK);
     if (device_kind)
-        open_device(rank, size);
+        open_device(rank, on);
     if (!without_comm)
         NEED(ranks_join(&comm, job) == DDP_OK);
     run(comm, job);
@@ -89,6 +95,8 @@ static void machine_make(struct machine *machine, const struct ddp_board_shape *
 {
     ck_assert_int_eq(ddp_board_create(&machine->board, &machine->board_fd, shape, 1), DDP_OK);
     ck_assert_int_eq(ddp_board_create_heap(&machine->board, &machine->heap_fd), DDP_OK);
+    machine->bell_fd = eventfd(0, EFD_NONBLOCK); /* nobody listens: what they do is polled */
+    ck_assert_int_ge(machine->bell_fd, 0);
 }
 
 static void machine_end(struct machine *machine)
@@ -96,25 +104,48 @@ static void machine_end(struct machine *machine)
     ddp_board_unmap(&machine->board);
     close(machine->board_fd);
     close(machine->heap_fd);
+    close(machine->bell_fd);
 }
 
-/* What the launchers of a job do for its ranks: the addresses that a board has go to the others. */
+/* Copies what one board has and the other lacks. */
+static void copy_posted(_Atomic uint32_t *from, _Atomic uint32_t *to, _Atomic uint32_t *to_bytes,
+                        uint32_t bytes, void *target, const void *source)
+{
+    enum { EMPTY = 0, READY = 2 };
+    if (atomic_load(from) != READY || atomic_load(to) != EMPTY)
+        return;
+    memcpy(target, source, bytes);
+    atomic_store(to_bytes, bytes);
+    atomic_store(to, READY);
+    ddp_futex_wake(to);
+}
+
+static void pump_between(const struct machine *from, const struct machine *to)
+{
+    struct ddp_board_memory *a = from->board.memory, *b = to->board.memory;
+    struct ddp_board board = to->board;
+    const uint32_t aborted = atomic_load(&a->abort_word);
+    for (int i = 0; i < DDP_ID_SLOTS; i++)
+        copy_posted(&a->ids[i].state, &b->ids[i].state, &b->ids[i].bytes,
+                    atomic_load(&a->ids[i].bytes), b->ids[i].data, a->ids[i].data);
+    for (int r = 0; r < ddp_board_job_size(&from->board); r++) {
+        struct ddp_board_address *x = ddp_board_address(&from->board, r);
+        struct ddp_board_address *y = ddp_board_address(&to->board, r);
+        copy_posted(&x->state, &y->state, &y->bytes, atomic_load(&x->bytes), y->data, x->data);
+    }
+    if (aborted && !atomic_load(&b->abort_word))
+        ddp_board_abort(&board, aborted);
+}
+
+/* What the launchers of a job do for its ranks: ids, addresses and the abort word that a board has
+ * go to the others. */
 static void pump(const struct machine *machines)
 {
     const int nodes = machines->board.shape.nodes;
-    for (int r = 0; nodes > 1 && r < ddp_board_job_size(&machines->board); r++) {
-        const struct ddp_board *home = &machines[r / machines->board.shape.workers].board;
-        const struct ddp_board_address *from = ddp_board_address(home, r);
-        for (int n = 0; n < nodes; n++) {
-            struct ddp_board_address *to = ddp_board_address(&machines[n].board, r);
-            if (to == from || atomic_load(&from->state) != 2 || atomic_load(&to->state) == 2)
-                continue;
-            memcpy(to->data, from->data, sizeof to->data);
-            atomic_store(&to->bytes, atomic_load(&from->bytes));
-            atomic_store(&to->state, 2);
-            ddp_futex_wake(&to->state);
-        }
-    }
+    for (int a = 0; a < nodes; a++)
+        for (int b = 0; b < nodes; b++)
+            if (a != b)
+                pump_between(&machines[a], &machines[b]);
 }
 
 static void abort_all(const struct machine *machines)
@@ -126,6 +157,7 @@ static void abort_all(const struct machine *machines)
 }
 
 int ranks_abort_after_ms;
+bool ranks_untold;
 
 void run_nodes(int nodes, int per_node, ranks_body *body, int dies)
 {
@@ -156,7 +188,7 @@ void run_nodes(int nodes, int per_node, ranks_body *body, int dies)
         }
         left--;
         bool expected = dies >= 0 && pid == pids[dies];
-        if (code != 0)
+        if (code != 0 && !ranks_untold)
             abort_all(machines);
         if (code != 0 && !expected) {
             bad++;
@@ -175,10 +207,10 @@ void run_ranks(int size, ranks_body *body, int dies)
     run_nodes(1, size, body, dies);
 }
 
-void run_nodes_alone(int nodes, int workers, ranks_body *body, int dies)
+void run_nodes_alone(int nodes, int per_node, ranks_body *body, int dies)
 {
     without_comm = true;
-    run_nodes(nodes, workers, body, dies);
+    run_nodes(nodes, per_node, body, dies);
     without_comm = false;
 }
 

@@ -70,13 +70,14 @@ struct nodes {
     struct nodes_order exact, fast; /* of ranks; of machines */
     const void **partials;          /* for a sum: as many as an order can have */
     uint32_t next;                  /* number of the next call */
-    bool failed;
+    enum ddp_status failed;         /* the first failure: nothing can follow */
     size_t piece_bytes, room; /* of a slice in a chunk; of the messages between two ranks for it */
     struct nodes_slot slots[NODES_DEPTH];
     uint64_t posted, summed, finished; /* chunks so far */
     struct nodes_call *pending;        /* (NODES_PENDING), a ring */
     int pending_first, pending_count;
     struct ddp_wire_op *small_out, *small_in; /* (node_count) */
+    struct ddp_wire_op *goodbyes;             /* (node_count) of in and out */
     char *small;                              /* payloads of a small call */
     char *memory;                             /* behind `in`, `out` and `small` */
     size_t memory_bytes;

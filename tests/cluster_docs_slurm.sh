@@ -54,10 +54,10 @@ rm "$work/requeue.out"
 job=$(DOCS_TRAINER='--steps 1000000 --lr 0.001 --log-every 100' $login sbatch --parsable -o "$work/requeue.out" "$work/requeue.sbatch")
 until_true has 'step [1-9][0-9]*00/' || fail "requeue.sbatch does not resume: $(cat "$work/requeue.out")"
 $login scancel "$job"
-is_gone() {
-    ! $login squeue -h -j "$job" -t PENDING,RUNNING,COMPLETING 2>/dev/null | grep -q .
+is_cancelled() {
+    $login scontrol show job "$job" | grep -q 'JobState=CANCELLED' && ! $login squeue -h -j "$job" 2>/dev/null | grep -q .
 }
-until_true is_gone || fail "requeue.sbatch: cancelled, but $(state)"
+until_true is_cancelled || fail "requeue.sbatch: cancelled, but $($login scontrol show job "$job" | grep JobState)"
 
 python=
 for candidate in python3 /usr/bin/python3; do

@@ -5,7 +5,6 @@
 
 #include "comm/comm.h"
 #include "core/clock.h"
-#include "core/log.h"
 #include "job/job.h"
 #include "tests/comm_ranks.h"
 #include "tests/runner.h"
@@ -49,57 +48,6 @@ START_TEST(overlap)
     run_ranks(sizes[_i], row_overlap, -1);
 }
 END_TEST
-
-static void mismatch_body(ddp_comm *comm, ddp_job *job)
-{
-    float values[300] = {0};
-    const size_t count = ddp_comm_rank(comm) == 1 ? 200 : 300;
-    (void)job;
-    NEED(ddp_comm_allreduce(comm, values, count, DDP_F32, DDP_SUM) == DDP_ERR_MISMATCH);
-    NEED(ddp_comm_barrier(comm) == DDP_ERR_MISMATCH);
-}
-
-static void mismatch_kind_body(ddp_comm *comm, ddp_job *job)
-{
-    float value = 0;
-    (void)job;
-    if (ddp_comm_rank(comm) == 0)
-        NEED(ddp_comm_barrier(comm) == DDP_ERR_MISMATCH);
-    else
-        NEED(ddp_comm_broadcast(comm, &value, 1, DDP_F32, 0) == DDP_ERR_MISMATCH);
-}
-
-static void mismatch_alloc_body(ddp_comm *comm, ddp_job *job)
-{
-    void *memory;
-    (void)job;
-    NEED(ddp_comm_alloc(comm, 4096u * (1u + (unsigned)ddp_comm_rank(comm)), &memory) ==
-         DDP_ERR_MISMATCH);
-}
-
-/* Everything else is the same. */
-static void mismatch_root_body(ddp_comm *comm, ddp_job *job)
-{
-    float values[300] = {0};
-    (void)job;
-    NEED(ddp_comm_broadcast(comm, values, 300, DDP_F32, ddp_comm_rank(comm)) == DDP_ERR_MISMATCH);
-}
-
-static void mismatch_dtype_body(ddp_comm *comm, ddp_job *job)
-{
-    float own[300] = {0}, all[600];
-    const enum ddp_dtype dtype = ddp_comm_rank(comm) ? DDP_I32 : DDP_F32;
-    (void)job;
-    NEED(ddp_comm_all_gather(comm, own, all, 300, dtype) == DDP_ERR_MISMATCH);
-}
-
-static void mismatch_op_body(ddp_comm *comm, ddp_job *job)
-{
-    float values[300] = {0};
-    const enum ddp_redop op = ddp_comm_rank(comm) ? DDP_MAX : DDP_SUM;
-    (void)job;
-    NEED(ddp_comm_allreduce(comm, values, 300, DDP_F32, op) == DDP_ERR_MISMATCH);
-}
 
 /* Nothing comes between the start and the end of an all-reduce that is computed beside. */
 static void started_body(ddp_comm *comm, ddp_job *job)
@@ -170,125 +118,16 @@ END_TEST
 
 START_TEST(mismatch)
 {
-    run_ranks(3, mismatch_body, -1);
-    run_ranks(2, mismatch_kind_body, -1);
-    run_ranks(2, mismatch_alloc_body, -1);
-    run_ranks(2, mismatch_root_body, -1);
-    run_ranks(2, mismatch_dtype_body, -1);
-    run_ranks(2, mismatch_op_body, -1);
+    for (int i = 0; i < MISMATCH_ROWS; i++)
+        run_ranks(i ? 2 : 3, mismatch_rows[i], -1);
 }
 END_TEST
-
-/* --- what is said of calls that differ --- */
-
-static float some[64];
-
-static enum ddp_status call_barrier(ddp_comm *comm, float *registered)
-{
-    (void)registered;
-    return ddp_comm_barrier(comm);
-}
-
-static enum ddp_status call_broadcast(ddp_comm *comm, float *registered)
-{
-    (void)registered;
-    return ddp_comm_broadcast(comm, some, 3, DDP_F64, 1);
-}
-
-static enum ddp_status call_allreduce(ddp_comm *comm, float *registered)
-{
-    (void)registered;
-    return ddp_comm_allreduce(comm, some, 5, DDP_I32, DDP_MIN);
-}
-
-static enum ddp_status call_reduce_scatter(ddp_comm *comm, float *registered)
-{
-    (void)registered;
-    return ddp_comm_reduce_scatter(comm, some, some, 6, DDP_I64, DDP_MAX);
-}
-
-static enum ddp_status call_all_gather(ddp_comm *comm, float *registered)
-{
-    (void)registered;
-    return ddp_comm_all_gather(comm, some, some, 7, DDP_BF16);
-}
-
-static enum ddp_status call_slices(ddp_comm *comm, float *registered)
-{
-    return ddp_comm_gather_slices(comm, registered, 8, 2, DDP_F32);
-}
-
-static enum ddp_status call_alloc(ddp_comm *comm, float *registered)
-{
-    void *memory = registered;
-    return ddp_comm_alloc(comm, 9000, &memory);
-}
-
-static enum ddp_status call_shared(ddp_comm *comm, float *registered)
-{
-    void *memory = registered;
-    return ddp_comm_alloc_shared(comm, 9000, &memory);
-}
-
-static enum ddp_status call_free(ddp_comm *comm, float *registered)
-{
-    return ddp_comm_free(comm, registered);
-}
-
-static enum ddp_status call_start(ddp_comm *comm, float *registered)
-{
-    enum ddp_status status = ddp_comm_allreduce_start(comm, registered, 10, DDP_F32, DDP_SUM);
-    return status == DDP_OK ? ddp_comm_finish(comm) : status;
-}
-
-static enum ddp_status call_start_slices(ddp_comm *comm, float *registered)
-{
-    enum ddp_status status =
-        ddp_comm_reduce_slices_start(comm, registered, 11, 4, DDP_F32, DDP_SUM);
-    return status == DDP_OK ? ddp_comm_finish(comm) : status;
-}
-
-static const struct {
-    enum ddp_status (*call)(ddp_comm *comm, float *registered);
-    const char *words;
-} calls[] = {
-    {call_barrier, "barrier"},
-    {call_broadcast, "broadcast of 3 f64 from rank 1"},
-    {call_allreduce, "all-reduce (min) of 5 i32"},
-    {call_reduce_scatter, "reduce-scatter (max) of 6 i64"},
-    {call_all_gather, "all-gather of 7 bf16"},
-    {call_slices, "all-gather of slices of 8 f32"},
-    {call_alloc, "alloc of 9000 bytes"},
-    {call_shared, "alloc of shared memory of 9000 bytes"},
-    {call_free, "free"},
-    {call_start, "all-reduce (started) (sum) of 10 f32"},
-    {call_start_slices, "reduce-scatter (started) (sum) of 11 f32"},
-};
-enum { CALLS = sizeof calls / sizeof calls[0] };
-
-static int first_call;
-
-static void words_body(ddp_comm *comm, ddp_job *job)
-{
-    const int rank = ddp_comm_rank(comm);
-    const int mine = (first_call + rank) % CALLS, theirs = (first_call + 1 - rank) % CALLS;
-    char text[300] = "", want[200];
-    void *registered;
-    (void)job;
-    NEED(ddp_comm_alloc(comm, sizeof some, &registered) == DDP_OK);
-    ddp_log_hold(text, sizeof text);
-    NEED(calls[mine].call(comm, registered) == DDP_ERR_MISMATCH);
-    ddp_log_hold(NULL, 0);
-    snprintf(want, sizeof want, ": rank %d calls %s, rank %d %s", rank, calls[mine].words, 1 - rank,
-             calls[theirs].words);
-    NEED(strncmp(text, "collective ", 11) == 0 && strstr(text, want));
-}
 
 /* The one-line message names both ranks and all that they call. */
 START_TEST(mismatch_words)
 {
-    first_call = _i;
-    run_ranks(2, words_body, -1);
+    words_first_call = _i;
+    run_ranks(2, row_words, -1);
 }
 END_TEST
 
@@ -419,7 +258,7 @@ Suite *test_suite(void)
     tcase_add_loop_test(tc, shared, 0, 3);
     tcase_add_loop_test(tc, overlap, 0, 4);
     tcase_add_test(tc, mismatch);
-    tcase_add_loop_test(tc, mismatch_words, 0, CALLS);
+    tcase_add_loop_test(tc, mismatch_words, 0, WORDS_CALLS);
     tcase_add_test(tc, started);
     tcase_add_test(tc, too_little_memory);
     tcase_add_test(tc, bf16);

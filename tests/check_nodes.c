@@ -14,6 +14,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -51,11 +52,340 @@ START_TEST(returns)
 }
 END_TEST
 
-START_TEST(memory)
+START_TEST(bf16_and_memory)
 {
     run_nodes(2, 2, row_bf16, -1);
     run_nodes(3, 1, row_bf16, -1);
     run_nodes(2, 2, row_memory, -1);
+}
+END_TEST
+
+/* Beyond the chunks that are on their way at a time. */
+static void large_body(ddp_comm *comm, ddp_job *job)
+{
+    const size_t count = (40u << 20) / 4 + 5;
+    const int rank = ddp_comm_rank(comm);
+    float *plain = malloc(count * 4);
+    void *memory;
+    (void)job;
+    NEED(strcmp(ddp_comm_backend(comm), "nodes") == 0);
+    NEED(ddp_comm_alloc(comm, count * 4, &memory) == DDP_OK);
+    char *sum = ranks_expect(ddp_comm_size(comm), count, DDP_F32, DDP_SUM);
+    for (int i = 0; i < 3; i++) { /* registered, not, and where others are */
+        float *buffer = i == 1 || (i == 2 && rank % 2) ? plain : memory;
+        ranks_values(buffer, count, DDP_F32, rank);
+        NEED(ddp_comm_allreduce(comm, buffer, count, DDP_F32, DDP_SUM) == DDP_OK);
+        NEED(memcmp(buffer, sum, count * 4) == 0);
+    }
+    ranks_values(memory, count, DDP_F32, rank);
+    NEED(ddp_comm_broadcast(comm, memory, count, DDP_F32, 1) == DDP_OK);
+    ranks_values(plain, count, DDP_F32, 1);
+    NEED(memcmp(memory, plain, count * 4) == 0);
+    free(sum);
+    free(plain);
+}
+
+START_TEST(large)
+{
+    run_nodes(2, 1, large_body, -1);
+    run_nodes(2, 3, large_body, -1);
+}
+END_TEST
+
+/* In an order of its own, which every rank has alike. */
+static void fast_body(ddp_comm *comm, ddp_job *job)
+{
+    enum { COUNT = 100000 };
+    const size_t counts[] = {5, 1000, COUNT};
+    static float first[COUNT];
+    float *values;
+    void *memory;
+    (void)job;
+    NEED(ddp_comm_alloc(comm, COUNT * sizeof *values, &memory) == DDP_OK);
+    values = memory;
+    ddp_comm_set_fast(comm, true);
+    for (int i = 0; i < 3; i++) {
+        float *sum = ranks_expect(ddp_comm_size(comm), counts[i], DDP_F32, DDP_SUM);
+        ranks_values(values, counts[i], DDP_F32, ddp_comm_rank(comm));
+        NEED(ddp_comm_allreduce(comm, values, counts[i], DDP_F32, DDP_SUM) == DDP_OK);
+        for (size_t k = 0; k < counts[i]; k++)
+            NEED(values[k] - sum[k] < 1 && sum[k] - values[k] < 1);
+        memcpy(first, values, counts[i] * sizeof *values);
+        NEED(ddp_comm_broadcast(comm, first, counts[i], DDP_F32, 0) == DDP_OK);
+        NEED(memcmp(first, values, counts[i] * sizeof *values) == 0);
+        free(sum);
+    }
+}
+
+START_TEST(fast)
+{
+    run_nodes(2, 3, fast_body, -1);
+}
+END_TEST
+
+/* One copy a machine; what a gathering of slices gives is the same in all. */
+static void shared_body(ddp_comm *comm, ddp_job *job)
+{
+    enum { COUNT = 100001, GRAIN = 16 };
+    const int rank = ddp_comm_rank(comm), size = ddp_comm_size(comm);
+    const size_t begin = ddp_slice_begin(COUNT, GRAIN, rank, size);
+    const size_t end = ddp_slice_begin(COUNT, GRAIN, rank + 1, size);
+    void *memory;
+    NEED(ddp_comm_has_shared(comm));
+    NEED(ddp_comm_alloc_shared(comm, COUNT * sizeof(int32_t), &memory) == DDP_OK);
+    int32_t *shared = memory;
+    NEED((uintptr_t)memory % 4096 == 0);
+    for (int round = 0; round < 3; round++) {
+        for (size_t k = begin; k < end; k++)
+            shared[k] = (int32_t)k + round;
+        NEED(ddp_comm_gather_slices(comm, shared, COUNT, GRAIN, DDP_I32) == DDP_OK);
+        for (size_t k = 0; k < COUNT; k++)
+            NEED(shared[k] == (int32_t)k + round);
+        NEED(ddp_comm_barrier(comm) == DDP_OK);
+    }
+    shared[ddp_job_node_rank(job)] = -1 - rank; /* of this machine alone */
+    NEED(ddp_comm_barrier(comm) == DDP_OK);
+    for (int r = 0; r < ddp_job_node_size(job); r++)
+        NEED(shared[r] == -1 - (ddp_job_node(job) * ddp_job_node_size(job) + r));
+    NEED(ddp_comm_free(comm, shared) == DDP_ERR_INVALID);
+}
+
+START_TEST(shared)
+{
+    run_nodes(2, 1, shared_body, -1);
+    run_nodes(2, 2, shared_body, -1);
+    run_nodes(3, 2, shared_body, -1);
+}
+END_TEST
+
+/* --- calls that differ --- */
+
+START_TEST(mismatch)
+{
+    run_nodes(3, 1, mismatch_rows[_i], -1);
+    run_nodes(2, 2, mismatch_rows[_i], -1);
+    run_nodes(3, 2, mismatch_rows[_i], -1);
+}
+END_TEST
+
+START_TEST(mismatch_words)
+{
+    words_first_call = _i;
+    run_nodes(2, 1, row_words, -1);
+}
+END_TEST
+
+/* The ranks of a machine agree, and learn from the other why a call fails there. */
+static void told_body(ddp_comm *comm, ddp_job *job)
+{
+    const int rank = ddp_comm_rank(comm);
+    char text[300] = "";
+    float value = 0;
+    ddp_log_hold(text, sizeof text);
+    NEED((rank == 3 ? ddp_comm_barrier(comm)
+                    : ddp_comm_allreduce(comm, &value, 1, DDP_F32, DDP_SUM)) == DDP_ERR_MISMATCH);
+    ddp_log_hold(NULL, 0);
+    if (ddp_job_node(job) == 0)
+        NEED(strstr(text, "rank 3 calls barrier, rank 2 all-reduce (sum) of 1 f32") ||
+             strstr(text, "rank 2 calls all-reduce (sum) of 1 f32, rank 3 barrier"));
+}
+
+START_TEST(told)
+{
+    run_nodes(2, 2, told_body, -1);
+}
+END_TEST
+
+/* --- ranks that are late, or die --- */
+
+static _Atomic int64_t *died_ns; /* for all processes */
+
+/* In the middle of a sum of 64 MiB. */
+static void killed_body(ddp_comm *comm, ddp_job *job)
+{
+    const size_t count = 16u << 20;
+    enum ddp_status status = DDP_OK;
+    void *memory;
+    NEED(ddp_comm_alloc(comm, count * 4, &memory) == DDP_OK);
+    memset(memory, 0, count * 4);
+    NEED(ddp_comm_allreduce(comm, memory, count, DDP_F32, DDP_SUM) == DDP_OK);
+    NEED(ddp_comm_allreduce_start(comm, memory, count, DDP_F32, DDP_SUM) == DDP_OK);
+    if (ddp_comm_rank(comm) == 1) {
+        NEED(ddp_comm_progress(comm) == DDP_OK);
+        *died_ns = ddp_clock_ns();
+        raise(SIGKILL);
+    }
+    status = ddp_comm_finish(comm);
+    const int64_t ms = (ddp_clock_ns() - *died_ns) / 1000000;
+    NEED(status == DDP_ERR_ABORTED && ms < 1000);
+    NEED(ranks_untold != ddp_job_aborted(job));
+    NEED(ddp_comm_barrier(comm) == DDP_ERR_ABORTED);
+    if (getenv("CHECK_NODES_TIMES"))
+        fprintf(stderr, "after %d ms\n", (int)ms);
+}
+
+START_TEST(killed)
+{
+    static const int nodes[] = {2, 2, 3}, per_node[] = {1, 2, 2};
+    died_ns = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    run_nodes(nodes[_i], per_node[_i], killed_body, 1);
+}
+END_TEST
+
+/* The wire alone tells it. */
+START_TEST(killed_untold)
+{
+    died_ns = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    ranks_untold = true;
+    run_nodes(2 + _i, 1, killed_body, 1);
+}
+END_TEST
+
+/* It is stopped in the middle of a sum, for a while: the others wait. */
+static void stopped_body(ddp_comm *comm, ddp_job *job)
+{
+    const size_t count = 4u << 20;
+    float *values;
+    void *memory;
+    (void)job;
+    NEED(ddp_comm_alloc(comm, count * 4, &memory) == DDP_OK);
+    values = memory;
+    for (size_t i = 0; i < count; i++)
+        values[i] = (float)i;
+    NEED(ddp_comm_allreduce_start(comm, memory, count, DDP_F32, DDP_SUM) == DDP_OK);
+    NEED(ddp_comm_progress(comm) == DDP_OK);
+    if (ddp_comm_rank(comm) == 1) {
+        if (fork() == 0) {
+            usleep(500000);
+            kill(getppid(), SIGCONT);
+            _exit(0);
+        }
+        raise(SIGSTOP);
+    }
+    NEED(ddp_comm_finish(comm) == DDP_OK);
+    for (size_t i = 0; i < count; i++)
+        NEED(values[i] == (float)i * (float)ddp_comm_size(comm));
+}
+
+START_TEST(stopped)
+{
+    run_nodes(2, 1, stopped_body, -1);
+    run_nodes(2, 2, stopped_body, -1);
+}
+END_TEST
+
+static void timeout_body(ddp_comm *comm, ddp_job *job)
+{
+    char text[200] = "";
+    (void)job;
+    if (ddp_comm_rank(comm) == 0) {
+        usleep(600000);
+        return;
+    }
+    ddp_comm_set_timeout(comm, 100);
+    int64_t start = ddp_clock_ns();
+    ddp_log_hold(text, sizeof text);
+    NEED(ddp_comm_barrier(comm) == DDP_ERR_TIMEOUT);
+    ddp_log_hold(NULL, 0);
+    int64_t ms = (ddp_clock_ns() - start) / 1000000;
+    NEED(ms >= 95 && ms < 500);
+    NEED(strcmp(text, "waited 100 ms for rank 0 in a collective") == 0);
+}
+
+START_TEST(timeouts)
+{
+    run_nodes(3, 1, timeout_body, -1);
+}
+END_TEST
+
+static double burnt(void)
+{
+    struct rusage now;
+    getrusage(RUSAGE_SELF, &now);
+    return (double)(now.ru_utime.tv_sec + now.ru_stime.tv_sec) +
+           (double)(now.ru_utime.tv_usec + now.ru_stime.tv_usec) * 1e-6;
+}
+
+/* A rank that stands still holds all up, who sleep meanwhile, and it goes on as if nothing was. */
+static void late_body(ddp_comm *comm, ddp_job *job)
+{
+    int64_t one = 1;
+    (void)job;
+    NEED(ddp_comm_barrier(comm) == DDP_OK);
+    if (ddp_comm_rank(comm) == 0)
+        usleep(1000000);
+    const double before = burnt();
+    NEED(ddp_comm_allreduce(comm, &one, 1, DDP_I64, DDP_SUM) == DDP_OK);
+    NEED(burnt() - before < 0.1);
+    NEED(one == ddp_comm_size(comm));
+}
+
+START_TEST(late_rank_burns_nothing)
+{
+    run_nodes(2, 2, late_body, -1);
+}
+END_TEST
+
+/* The abort word ends a wait for another machine at once. */
+static void aborted_body(ddp_comm *comm, ddp_job *job)
+{
+    if (ddp_comm_rank(comm) == 0) {
+        while (!ddp_job_aborted(job))
+            usleep(1000);
+        usleep(300000);
+        return;
+    }
+    NEED(ddp_comm_barrier(comm) == DDP_ERR_ABORTED);
+    NEED(ddp_job_aborted(job));
+}
+
+START_TEST(aborted)
+{
+    const int64_t start = ddp_clock_ns();
+    ranks_abort_after_ms = 500;
+    run_nodes(2, 1, aborted_body, -1);
+    run_nodes(2, 2, aborted_body, -1);
+    ck_assert_int_lt((ddp_clock_ns() - start) / 1000000, 5000);
+}
+END_TEST
+
+static void several_body(ddp_comm *comm, ddp_job *job)
+{
+    for (int i = 0; i < DDP_ID_SLOTS - 1; i++) {
+        ddp_comm *other;
+        void *memory;
+        NEED(ddp_comm_create(&other, job, "nodes") == DDP_OK);
+        NEED(ddp_comm_alloc(other, 1u << 20, &memory) == DDP_OK);
+        int64_t one = 1;
+        NEED(ddp_comm_allreduce(other, &one, 1, DDP_I64, DDP_SUM) == DDP_OK);
+        NEED(one == ddp_comm_size(other));
+        NEED(ddp_comm_allreduce_start(other, memory, 1u << 18, DDP_F32, DDP_SUM) == DDP_OK);
+        NEED(ddp_comm_barrier(comm) == DDP_OK);
+        NEED(ddp_comm_finish(other) == DDP_OK);
+        ddp_comm_destroy(other);
+    }
+}
+
+START_TEST(several_communicators)
+{
+    run_nodes(2, 2, several_body, -1);
+}
+END_TEST
+
+/* A process that ends takes nothing with it that others wait for. */
+static void ending_body(ddp_comm *comm, ddp_job *job)
+{
+    const size_t count = 1u << 20;
+    void *memory;
+    (void)job;
+    NEED(ddp_comm_alloc(comm, count * 4, &memory) == DDP_OK);
+    NEED(ddp_comm_broadcast(comm, memory, count, DDP_F32, 0) == DDP_OK);
+}
+
+START_TEST(ending)
+{
+    for (int i = 0; i < 10; i++)
+        run_nodes(2 + i % 2, 1 + i % 3, ending_body, -1);
 }
 END_TEST
 
@@ -68,6 +398,20 @@ Suite *test_suite(void)
     tcase_add_loop_test(tc, overlap, 0, SHAPES);
     tcase_add_loop_test(tc, slices, 0, SHAPES);
     tcase_add_loop_test(tc, returns, 0, SHAPES);
-    tcase_add_test(tc, memory);
+    tcase_add_test(tc, bf16_and_memory);
+    tcase_add_test(tc, large);
+    tcase_add_test(tc, fast);
+    tcase_add_test(tc, shared);
+    tcase_add_loop_test(tc, mismatch, 0, MISMATCH_ROWS);
+    tcase_add_loop_test(tc, mismatch_words, 0, WORDS_CALLS);
+    tcase_add_test(tc, told);
+    tcase_add_loop_test(tc, killed, 0, 3);
+    tcase_add_loop_test(tc, killed_untold, 0, 2);
+    tcase_add_test(tc, stopped);
+    tcase_add_test(tc, timeouts);
+    tcase_add_test(tc, late_rank_burns_nothing);
+    tcase_add_test(tc, aborted);
+    tcase_add_test(tc, several_communicators);
+    tcase_add_test(tc, ending);
     return suite;
 }

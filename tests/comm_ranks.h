@@ -39,14 +39,15 @@ extern ddp_device *ranks_device;
 void run_ranks(int size, ranks_body *body, int dies);
 
 /* The same on several machines, as far as the ranks can tell: each has a board of its own, and the
- * parent also stands in for the connections of the launchers. A death, and the end of so many
- * milliseconds where that is not 0, sets all abort words. */
+ * parent also stands in for the connections of the launchers. A death, unless the
+ * ranks are untold, and the end of so many milliseconds where that is not 0, set all abort words. */
 extern int ranks_abort_after_ms;
+extern bool ranks_untold;
 void run_nodes(int nodes, int per_node, ranks_body *body, int dies);
 
 /* The same without a communicator: comm is NULL, and may be made by ranks_join(). */
 void run_ranks_alone(int size, ranks_body *body, int dies);
-void run_nodes_alone(int nodes, int workers, ranks_body *body, int dies);
+void run_nodes_alone(int nodes, int per_node, ranks_body *body, int dies);
 enum ddp_status ranks_join(ddp_comm **comm, ddp_job *job);
 
 void *ranks_alloc(size_t bytes); /* that is not registered */
@@ -65,5 +66,16 @@ void *ranks_expect(int size, size_t count, enum ddp_dtype dtype, enum ddp_redop 
 /* --- comm_rows.c --- */
 
 ranks_body row_collectives, row_overlap, row_slices, row_returns, row_bf16, row_memory;
+
+/* --- comm_mismatch.c --- */
+
+/* On 3 ranks, and on 2 or more; every rank finds out. */
+enum { MISMATCH_ROWS = 6 };
+extern ranks_body *const mismatch_rows[MISMATCH_ROWS];
+
+/* The message about two calls of two ranks: the pairs begin with this call. */
+enum { WORDS_CALLS = 11 };
+extern int words_first_call;
+ranks_body row_words;
 
 #endif

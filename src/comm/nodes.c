@@ -13,14 +13,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LEAVE_MS 2000 /* for the others to have everything that this rank sent */
+#define LEAVE_MS  2000 /* for the others to have everything that this rank sent */
+#define SPINS     50   /* of a wait inside the machine: the wire needs processors too */
+#define YIELDS    200
+#define TURNS     8          /* of moving on, between computations */
+#define LAST_CALL UINT32_MAX /* a number of no call */
 
 static bool fits(const ddp_job *job)
 {
     return ddp_job_node_count(job) > 1 && ddp_job_node_size(job) <= DDP_REDUCE_MAX;
 }
 
-/* --- small calls: everybody's payload to everybody ------------------------------------------------ */
+/* --- small calls: everybody's payload to everybody --- */
 
 /* Sums of `count` elements that fit an entry of the ledger; 0 for a meeting. */
 struct small {
@@ -139,7 +143,7 @@ static enum ddp_status vote_all(struct nodes *nodes, const struct ddp_comm_call 
     return met;
 }
 
-/* --- large calls ---------------------------------------------------------------------------------- */
+/* --- large calls --- */
 
 static uint64_t offset_of(const struct nodes *nodes, const struct ddp_slices *all,
                           const struct ddp_comm_call *call)
@@ -269,12 +273,13 @@ static enum ddp_status start(struct nodes *nodes, const struct ddp_comm_call *ca
     return nodes_advance(nodes, &moved);
 }
 
-/* --- the contract --------------------------------------------------------------------------------- */
+/* --- the contract --- */
 
 /* A failure leaves messages on their way: nothing more can follow. */
 static enum ddp_status noted(struct nodes *nodes, enum ddp_status status)
 {
-    nodes->failed = nodes->failed || (status != DDP_OK && status != DDP_ERR_MEMORY);
+    if (status != DDP_ERR_MEMORY && nodes->failed == DDP_OK)
+        nodes->failed = status;
     return status;
 }
 
@@ -336,7 +341,7 @@ static enum ddp_status progress(void *state)
     struct nodes *nodes = state;
     bool moved = true;
     enum ddp_status status = DDP_OK;
-    while (status == DDP_OK && moved)
+    for (int i = 0; status == DDP_OK && moved && i < TURNS; i++)
         status = nodes_advance(nodes, &moved);
     while (status == DDP_OK && nodes->pending_count > 0 && nodes_pending(nodes, 0)->told &&
            ddp_ledger_all_done(&nodes->shm.ledger, nodes_pending(nodes, 0)->entry))
@@ -349,24 +354,25 @@ static enum ddp_status finish(void *state)
     return noted(state, finish_all(state));
 }
 
-/* --- setting up and leaving ------------------------------------------------------------------------ */
+/* --- setting up and leaving --- */
 
 static enum ddp_status alloc_memory(struct nodes *nodes)
 {
     const size_t count = (size_t)nodes->place->node_count, size = (size_t)nodes->place->size;
     const size_t most = (size_t)nodes->exact.most, payloads = most * DDP_LEDGER_PAYLOAD * count;
-    size_t piece = NODES_CHUNK_BYTES / size / DDP_PAGE * DDP_PAGE;
+    size_t piece = NODES_CHUNK_BYTES / size / NODES_LEAST * NODES_LEAST;
     piece = piece < NODES_PIECE_BYTES ? piece : NODES_PIECE_BYTES;
-    nodes->piece_bytes = piece > 16 * DDP_PAGE ? piece : 16 * DDP_PAGE;
+    nodes->piece_bytes = piece > 0 ? piece : NODES_LEAST;
     nodes->room = most * nodes->piece_bytes;
     nodes->memory_bytes = 2 * NODES_DEPTH * count * nodes->room + payloads;
     nodes->memory = ddp_pages_alloc(nodes->memory_bytes);
-    nodes->small_out = ddp_array_alloc(2 * count, sizeof *nodes->small_out);
+    nodes->small_out = ddp_array_alloc(4 * count, sizeof *nodes->small_out);
     nodes->pending = ddp_array_alloc(NODES_PENDING, sizeof *nodes->pending);
     nodes->partials = ddp_array_alloc(size, sizeof *nodes->partials);
     if (!nodes->memory || !nodes->small_out || !nodes->pending || !nodes->partials)
         return DDP_ERR_MEMORY;
     nodes->small_in = nodes->small_out + count;
+    nodes->goodbyes = nodes->small_in + count;
     nodes->small = nodes->memory + nodes->memory_bytes - payloads;
     for (int s = 0; s < NODES_DEPTH; s++) {
         struct nodes_slot *slot = &nodes->slots[s];
@@ -401,14 +407,15 @@ static void say_goodbye(struct nodes *nodes)
 {
     const struct ddp_comm_call call = {.kind = DDP_COMM_DESTROY};
     const int64_t deadline = ddp_deadline_ns(LEAVE_MS);
+    const uint32_t number = nodes->failed == DDP_OK ? nodes->next : LAST_CALL;
     for (int m = 0; m < nodes->place->node_count; m++)
         if (m != nodes->place->node) {
-            nodes_receive(nodes, m, &nodes->small_in[m], nodes->next, 0, nodes->small, 0);
-            nodes_send(nodes, m, &nodes->small_out[m], nodes->next, 0, &call, NULL, 0);
+            nodes_receive(nodes, m, &nodes->goodbyes[2 * m], number, 0, NULL, 0);
+            nodes_send(nodes, m, &nodes->goodbyes[2 * m + 1], number, 0, &call, NULL, 0);
         }
     for (int m = 0; m < nodes->place->node_count; m++) {
         int idle = 0;
-        while (ddp_wire_state(&nodes->small_in[m]) == DDP_WIRE_GOING &&
+        while (ddp_wire_state(&nodes->goodbyes[2 * m]) == DDP_WIRE_GOING &&
                !ddp_deadline_passed(deadline))
             if (!nodes->ops->progress(nodes->wire) && nodes_nap(nodes, &idle, true) != DDP_OK)
                 return;
@@ -422,15 +429,18 @@ static void forget(struct nodes *nodes)
         for (int s = 0; s < NODES_DEPTH; s++)
             for (int kind = 0; kind < OP_KINDS; kind++)
                 nodes->ops->cancel(nodes->wire, &nodes->slots[s].ops[kind][m]);
-        nodes->ops->cancel(nodes->wire, &nodes->small_in[m]);
-        nodes->ops->cancel(nodes->wire, &nodes->small_out[m]);
+        for (int i = 0; i < 2; i++) {
+            nodes->ops->cancel(nodes->wire, &nodes->small_out[i * nodes->place->node_count + m]);
+            nodes->ops->cancel(nodes->wire, &nodes->goodbyes[2 * m + i]);
+        }
     }
 }
 
 static void destroy(void *state)
 {
     struct nodes *nodes = state;
-    if (!nodes->failed && !ddp_job_aborted(nodes->place->job))
+    if ((nodes->failed == DDP_OK || nodes->failed == DDP_ERR_MISMATCH) &&
+        !ddp_job_aborted(nodes->place->job))
         say_goodbye(nodes);
     forget(nodes);
     nodes_wire_leave(nodes);
@@ -456,6 +466,8 @@ static enum ddp_status create(void **state, const struct ddp_comm_place *place)
         free_memory(nodes);
         return status;
     }
+    nodes->shm.ledger.spins = SPINS;
+    nodes->shm.ledger.yields = YIELDS;
     status = nodes_wire_open(nodes);
     if (status != DDP_OK) {
         shm_leave(&nodes->shm);

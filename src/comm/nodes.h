@@ -25,6 +25,7 @@
 #define NODES_DEPTH       4
 #define NODES_PENDING     SHM_PENDING
 #define NODES_PIECE_BYTES ((size_t)1 << 20) /* of a slice in a chunk, at most */
+#define NODES_LEAST       ((size_t)64 << 10) /* ... a multiple: small calls have several chunks too */
 #define NODES_CHUNK_BYTES ((size_t)8 << 20) /* of all slices in a chunk, about */
 #define NODES_SMALL       ((size_t)16 << 10) /* up to here all ranks add up all: one message's time */
 
@@ -70,13 +71,14 @@ struct nodes {
     struct nodes_order exact, fast; /* of ranks; of machines */
     const void **partials;          /* for a sum: as many as an order can have */
     uint32_t next;                  /* number of the next call */
-    bool failed;
+    enum ddp_status failed;         /* the first failure: nothing can follow */
     size_t piece_bytes, room; /* of a slice in a chunk; of the messages between two ranks for it */
     struct nodes_slot slots[NODES_DEPTH];
     uint64_t posted, summed, finished; /* chunks so far */
     struct nodes_call *pending;        /* (NODES_PENDING), a ring */
     int pending_first, pending_count;
     struct ddp_wire_op *small_out, *small_in; /* (node_count) */
+    struct ddp_wire_op *goodbyes;             /* (node_count) of in and out */
     char *small;                              /* payloads of a small call */
     char *memory;                             /* behind `in`, `out` and `small` */
     size_t memory_bytes;

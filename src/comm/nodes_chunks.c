@@ -15,7 +15,7 @@
 
 #define LINE 64 /* slices begin at cache lines, counted from the buffer's start */
 
-/* --- what a call is ---------------------------------------------------------------------------- */
+/* --- what a call is --- */
 
 void nodes_call_plan(const struct nodes *nodes, struct nodes_call *c)
 {
@@ -30,8 +30,9 @@ void nodes_call_plan(const struct nodes *nodes, struct nodes_call *c)
     c->parts = kind != DDP_COMM_ALL_GATHER && kind != DDP_COMM_GATHER_SLICES;
     c->sums = kind != DDP_COMM_REDUCE_SCATTER && kind != DDP_COMM_REDUCE_SLICES_START;
     c->spread = c->parts && c->sums && c->call.bytes <= NODES_SMALL;
-    c->piece = nodes->piece_bytes / c->all.element;
     const size_t longest = ddp_slices_longest(&c->all);
+    const size_t quarter = ddp_align_up(longest * c->all.element / NODES_DEPTH + 1, NODES_LEAST);
+    c->piece = (quarter < nodes->piece_bytes ? quarter : nodes->piece_bytes) / c->all.element;
     c->chunks = (uint32_t)(longest / c->piece + (longest % c->piece != 0));
     c->chunks += c->chunks == 0; /* calls are compared, and nobody runs ahead */
     c->stride = ddp_align_up((longest < c->piece ? longest : c->piece) * c->all.element, LINE);
@@ -93,7 +94,7 @@ static size_t rail_bytes(const struct nodes *nodes, const struct nodes_call *c, 
     return bytes;
 }
 
-/* --- buffers ----------------------------------------------------------------------------------- */
+/* --- buffers --- */
 
 /* Offsets of shared memory are not announced but for a gathering, which writes everywhere the same:
  * each machine's copy is completed by the rails. */
@@ -130,7 +131,7 @@ void nodes_stage_out(const struct nodes *nodes, const struct nodes_call *c, uint
     }
 }
 
-/* --- parts: from each machine to the owners ----------------------------------------------------- */
+/* --- parts: from each machine to the owners --- */
 
 /* The sum of a slice over the ranks [begin, end) of this machine. */
 static enum ddp_status add_up(const struct nodes_call *c, int begin, int end, int rank,
@@ -229,7 +230,7 @@ static enum ddp_status post_parts(struct nodes *nodes, struct nodes_slot *slot)
     return status;
 }
 
-/* --- sums: from the owners to all ------------------------------------------------------------- */
+/* --- sums: from the owners to all --- */
 
 /* One slice over all machines; `before` bytes of partial sums of one machine come before it. */
 static enum ddp_status sum_slice(struct nodes *nodes, const struct nodes_slot *slot, int rank,
@@ -295,7 +296,7 @@ static void post_sums(struct nodes *nodes, struct nodes_slot *slot)
     }
 }
 
-/* --- copies: to the other ranks of the machine ------------------------------------------------ */
+/* --- copies: to the other ranks of the machine --- */
 
 static void copy_slice(const struct nodes *nodes, const struct nodes_call *c, int rank,
                        uint32_t chunk)
@@ -331,7 +332,7 @@ static enum ddp_status take_sums(struct nodes *nodes, struct nodes_slot *slot)
     return status;
 }
 
-/* --- moving on ---------------------------------------------------------------------------------- */
+/* --- moving on --- */
 
 static struct nodes_slot *slot_at(struct nodes *nodes, uint64_t chunk)
 {

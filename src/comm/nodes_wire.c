@@ -25,7 +25,7 @@
 #define TEXT_INDEX  0xffffffu
 #define WIRE_PLUGIN "ucx"
 
-/* --- the process's wire ------------------------------------------------------------------------ */
+/* --- the process's wire --- */
 
 /* Copying sends: with others UCX 1.13 crashed when a peer died, and its rendezvous lets large
  * messages in both directions wait for each other. Larger segments make up for the copy. Ranks of
@@ -110,7 +110,7 @@ void nodes_wire_leave(struct nodes *nodes)
     pthread_mutex_unlock(&process.lock);
 }
 
-/* --- messages --------------------------------------------------------------------------------- */
+/* --- messages --- */
 
 /* A communicator's id slot is its alone. */
 static uint64_t key_of(const struct nodes *nodes, uint32_t number, uint32_t index)
@@ -166,7 +166,7 @@ int nodes_missing(const struct nodes *nodes, const struct ddp_wire_op *ops)
     return nodes_peer(nodes, (nodes->place->node + 1) % nodes->place->node_count);
 }
 
-/* --- failures --------------------------------------------------------------------------------- */
+/* --- failures --- */
 
 /* Until all are over, for a while. */
 static void wait_a_while(struct nodes *nodes, struct ddp_wire_op *ops, int count)
@@ -230,7 +230,7 @@ void nodes_tell_failure(struct nodes *nodes, uint32_t number, const struct ddp_c
     free(ops);
 }
 
-/* --- waiting ---------------------------------------------------------------------------------- */
+/* --- waiting --- */
 
 enum ddp_status nodes_nap(struct nodes *nodes, int *idle, bool here_too)
 {

@@ -64,7 +64,7 @@ static void block_signals(sigset_t *before)
     pthread_sigmask(SIG_BLOCK, &all, before);
 }
 
-/* --- peers ------------------------------------------------------------------------------------ */
+/* --- peers --- */
 
 static void free_held(struct ddp_wire *wire, struct held *held)
 {
@@ -170,7 +170,7 @@ static enum ddp_status wire_connect(struct ddp_wire *wire, int peer, const void 
     return status;
 }
 
-/* --- receiving -------------------------------------------------------------------------------- */
+/* --- receiving --- */
 
 static void fetched(void *request, ucs_status_t status, size_t bytes, void *arg)
 {
@@ -319,7 +319,7 @@ static void wire_cancel(struct ddp_wire *wire, struct ddp_wire_op *op)
     pthread_mutex_unlock(&wire->lock);
 }
 
-/* --- sending ---------------------------------------------------------------------------------- */
+/* --- sending --- */
 
 static void sent(void *request, ucs_status_t status, void *arg)
 {
@@ -368,7 +368,7 @@ static bool wire_flushed(struct ddp_wire *wire)
     return over;
 }
 
-/* --- moving on -------------------------------------------------------------------------------- */
+/* --- moving on --- */
 
 static bool wire_progress(struct ddp_wire *wire)
 {
@@ -389,7 +389,7 @@ static void wire_wait(struct ddp_wire *wire, int timeout_ms)
         poll(&ready, 1, timeout_ms);
 }
 
-/* --- the process's end ------------------------------------------------------------------------ */
+/* --- the process's end --- */
 
 static void wire_close(struct ddp_wire *wire)
 {

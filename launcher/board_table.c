@@ -164,6 +164,12 @@ static void write_stopped(const struct ddp_board *board, FILE *out)
     fputc('\n', out);
 }
 
+/* A board has the ranks of one node. */
+static const char *here(const struct ddp_board *board)
+{
+    return board->shape.nodes > 1 ? " of this node" : "";
+}
+
 /* Names the ranks that the others wait for. */
 static void write_reason(const struct ddp_board *board, FILE *out)
 {
@@ -179,14 +185,15 @@ static void write_reason(const struct ddp_board *board, FILE *out)
         }
     }
     if (front.entered == 0) {
-        fputs("no rank is inside a collective operation", out);
+        fprintf(out, "no rank%s is inside a collective operation", here(board));
         write_stopped(board, out);
         return;
     }
     int waiting_count = list_ranks(board, front.entered, is_waiting, waiting, sizeof waiting);
     int missing_count = list_ranks(board, front.entered, is_missing, missing, sizeof missing);
     if (missing_count == 0)
-        fprintf(out, "all ranks have arrived at %s %" PRIu64, front.name, front.number);
+        fprintf(out, "all ranks%s have arrived at %s %" PRIu64, here(board), front.name,
+                front.number);
     else
         fprintf(out, "%s %s not arrived at %s %" PRIu64 "; %s %s waited %.0f s", missing,
                 missing_count == 1 ? "has" : "have", front.name, front.number, waiting,
@@ -198,6 +205,33 @@ void board_table_write(const struct ddp_board *board, FILE *out)
 {
     write_ranks(board, out);
     write_reason(board, out);
+}
+
+void board_table_nodes(const struct ddp_board *board, FILE *out)
+{
+    char host[DDP_BOARD_HOST_WORDS * 8], phase[DDP_BOARD_NAME];
+    if (board->shape.node > 0 || board->shape.nodes == 1)
+        return;
+    for (int n = 0; n < board->shape.nodes; n++) {
+        const struct ddp_board_node *node = ddp_board_node(board, n);
+        const uint32_t running = atomic_load(&node->running);
+        const int64_t lowest = atomic_load(&node->lowest), highest = atomic_load(&node->highest);
+        const int64_t heard_ns = atomic_load(&node->heard_ns);
+        ddp_board_load_host(node->host, host);
+        ddp_board_load_name(node->phase, phase);
+        fprintf(out, "node %d (%s): ", n, host);
+        if (heard_ns == 0) {
+            fputs("not heard yet\n", out);
+            continue;
+        }
+        fprintf(out, "%u of %d workers run", running, board->shape.workers);
+        if (lowest >= 0 && lowest == highest)
+            fprintf(out, ", step %" PRId64, lowest);
+        else if (highest >= 0)
+            fprintf(out, ", steps %" PRId64 " to %" PRId64, lowest < 0 ? 0 : lowest, highest);
+        fprintf(out, "%s%s; heard %.1f s ago\n", phase[0] ? ", phase " : "", phase,
+                seconds_since(heard_ns));
+    }
 }
 
 void board_table_log(const struct ddp_board *board)
@@ -213,30 +247,51 @@ void board_table_log(const struct ddp_board *board)
     free(text);
 }
 
+struct board_times board_table_times(const struct ddp_board *board)
+{
+    struct ddp_board_view view;
+    struct board_times times = {.least_ns = INT64_MAX};
+    for (int rank = 0; rank < board->shape.workers; rank++) {
+        ddp_board_read(board, rank, &view);
+        if (view.wait_ns < times.least_ns) {
+            times.least_ns = view.wait_ns;
+            times.latest = ddp_board_first_rank(board) + rank;
+        }
+        times.most_ns = view.wait_ns > times.most_ns ? view.wait_ns : times.most_ns;
+        times.timed = view.timed > times.timed ? view.timed : times.timed;
+    }
+    return times;
+}
+
+void board_times_add(struct board_times *all, const struct board_times *some)
+{
+    if (some->least_ns < all->least_ns) {
+        all->least_ns = some->least_ns;
+        all->latest = some->latest;
+    }
+    all->most_ns = some->most_ns > all->most_ns ? some->most_ns : all->most_ns;
+    all->timed = some->timed > all->timed ? some->timed : all->timed;
+}
+
 void board_table_stragglers(const struct ddp_board *board)
 {
     struct ddp_board_view view;
-    int latest = 0;
-    int64_t least = INT64_MAX, most = 0;
-    uint64_t timed = 0;
     for (int rank = 0; rank < board->shape.workers; rank++) {
         ddp_board_read(board, rank, &view);
         ddp_log(DDP_LOG_INFO, "rank %d: %" PRIu64 " collective operations, %.3f s in them",
                 ddp_board_first_rank(board) + rank, view.timed, (double)view.wait_ns / 1e9);
-        if (view.wait_ns < least) {
-            least = view.wait_ns;
-            latest = rank;
-        }
-        most = view.wait_ns > most ? view.wait_ns : most;
-        timed = view.timed > timed ? view.timed : timed;
     }
-    if (timed == 0)
+}
+
+void board_times_log(const struct board_times *times)
+{
+    if (times->timed == 0)
         ddp_log(DDP_LOG_INFO,
                 "no collective operations: this report needs a program that uses libddp");
-    else if (most > least)
+    else if (times->most_ns > times->least_ns)
         ddp_log(DDP_LOG_INFO,
                 "rank %d arrived last most often: others waited up to %.3f s more than it did",
-                latest, (double)most / 1e9 - (double)least / 1e9);
+                times->latest, (double)times->most_ns / 1e9 - (double)times->least_ns / 1e9);
 }
 
 uint64_t board_table_progress(const struct ddp_board *board)

@@ -78,8 +78,11 @@ static enum ddp_status join(struct job *job, struct cluster *cluster)
     struct proof proof = {0};
     char host[HOST_NAME_MAX + 1] = "", name[128];
     const int interrupt_fd = signals_ending_fd(job);
+    struct exchange *exchange = &cluster->exchange;
     gethostname(host, sizeof host - 1);
     name_job(plan, name, sizeof name);
+    enum ddp_status status =
+        exchange_open(exchange, place, settings->node_timeout_seconds, interrupt_fd);
     const struct link_setup setup = {.node = place->node,
                                      .node_count = place->node_count,
                                      .job = name,
@@ -90,12 +93,14 @@ static enum ddp_status join(struct job *job, struct cluster *cluster)
                                      .port_count = place->port_count,
                                      .node_timeout = settings->node_timeout_seconds,
                                      .interrupt_fd = interrupt_fd,
-                                     .proof = &proof};
-    enum ddp_status status =
-        proof_open(&proof, &(struct proof_setup){.key_file = settings->key_file,
-                                                 .pmix = place->pmix,
-                                                 .munge = place->kind == PLACE_SLURM,
-                                                 .insecure = settings->insecure_link});
+                                     .proof = &proof,
+                                     .exchange = exchange->pmix ? exchange_contact : NULL,
+                                     .exchange_owner = exchange};
+    if (status == DDP_OK)
+        status = proof_open(&proof, &(struct proof_setup){.key_file = settings->key_file,
+                                                          .pmix = exchange->pmix != NULL,
+                                                          .munge = place->kind == PLACE_SLURM,
+                                                          .insecure = settings->insecure_link});
     if (status == DDP_OK)
         status = link_open(&cluster->link, &setup);
     proof_close(&proof);
@@ -142,6 +147,7 @@ void cluster_close(struct job *job)
     if (!cluster)
         return;
     link_close(cluster->link);
+    exchange_close(&cluster->exchange);
     if (cluster->bell_fd >= 0)
         close(cluster->bell_fd);
     free(cluster->mirror.addresses);
@@ -522,6 +528,15 @@ int64_t cluster_deadline_ns(const struct job *job)
     return job->cluster ? job->cluster->verdict_ns : INT64_MAX;
 }
 
+static void hear_times(struct node_state *node, const struct link_times *times)
+{
+    node->timed = true;
+    node->times = (struct board_times){.latest = (int)(times->latest & INT_MAX),
+                                       .least_ns = times->least_ns,
+                                       .most_ns = times->most_ns,
+                                       .timed = times->timed};
+}
+
 static void hear(struct job *job, const struct link_message *message)
 {
     struct cluster *cluster = job->cluster;
@@ -570,6 +585,10 @@ static void hear(struct job *job, const struct link_message *message)
     case LINK_FAILED:
         if (node0)
             verdict_consider(job, message->data);
+        break;
+    case LINK_TIMES:
+        if (node0)
+            hear_times(&cluster->nodes[message->node], message->data);
         break;
     case LINK_DONE:
         if (node0)

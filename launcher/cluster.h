@@ -6,6 +6,7 @@
 #ifndef DDP_LAUNCHER_CLUSTER_H
 #define DDP_LAUNCHER_CLUSTER_H
 
+#include "launcher/board_table.h"
 #include "launcher/job.h"
 
 #include <poll.h>
@@ -96,7 +97,8 @@ int cluster_restart_port(const struct job *job);
 /* A signal ends the job between two attempts. */
 void cluster_end(struct job *job, int signal);
 
-/* --straggler-report: what the workers of all nodes waited, as far as it is known. */
-void cluster_stragglers(struct job *job);
+/* Node 0, --straggler-report: adds what the workers of other nodes have waited, as far as it is
+ * known. */
+void cluster_add_times(const struct job *job, struct board_times *times);
 
 #endif

@@ -7,6 +7,7 @@
 
 #include "job/mirror.h"
 #include "launcher/cluster.h"
+#include "launcher/exchange.h"
 #include "launcher/link.h"
 
 /* Of link_text.flags. */
@@ -27,6 +28,8 @@ struct node_state {
     bool held;    /* has told its last step */
     uint32_t exit_code;
     int64_t alike; /* the wait status of all its workers, or -1 */
+    bool timed;    /* it has told these */
+    struct board_times times;
 };
 
 enum hold {
@@ -36,6 +39,7 @@ enum hold {
 };
 
 struct cluster {
+    struct exchange exchange; /* closed last: see exchange.h */
     struct link *link;
     int node, count;
     int bell_fd;

@@ -43,6 +43,7 @@ enum link_kind {
     LINK_RESTART = 26,   /* struct link_step: next attempt; number: its MASTER_PORT */
     LINK_ABORT = 27,     /* struct link_step, number: the abort word of a node's board */
     LINK_SIGNAL = 28,    /* struct link_step, number: a signal for all; step: 1: it kills */
+    LINK_TIMES = 29,     /* struct link_times */
 };
 
 /* `attempt` is the number of restarts so far: a message of an earlier attempt may still come. */
@@ -75,6 +76,14 @@ struct link_text {
     uint32_t sure;  /* 0: the end of a victim; more: how sure it is that this came first */
     uint32_t flags; /* the owner's */
     char text[LINK_TEXT_BYTES];
+};
+
+/* What the workers of a node have waited in collectives: those of struct board_times. */
+struct link_times {
+    uint32_t attempt;
+    uint32_t latest; /* a rank of the job */
+    int64_t least_ns, most_ns;
+    uint64_t timed;
 };
 
 /* What a node's signs of life tell about it. */

@@ -176,7 +176,7 @@ static void finish_one(struct connection *connection, int64_t deadline_ns)
 void connections_finish(struct connection *const *connections, int count, int milliseconds)
 {
     const int64_t deadline_ns = ddp_deadline_ns(milliseconds);
-    /* All begin at once; then one after another, of which only the first that is slow costs time. */
+    /* All begin at once; then one after another, of which the first slow one costs time. */
     for (int pass = 0; pass < 2; pass++)
         for (int i = 0; i < count; i++)
             finish_one(connections[i], pass == 0 ? 0 : deadline_ns);

@@ -47,6 +47,7 @@ static const struct rule {
     [LINK_RESTART] = STEP,
     [LINK_ABORT] = STEP,
     [LINK_SIGNAL] = STEP,
+    [LINK_TIMES] = {sizeof(struct link_times), sizeof(struct link_times), IN(PHASE_RUNNING)},
 };
 
 static const struct rule *rule_of(uint32_t kind)

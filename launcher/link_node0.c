@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Node 0's side of joining: who comes, and what is wrong with whom. Whoever
- * connects is a stranger until he has proved that he belongs to the job: of a stranger a few fixed
- * bytes are read, he has a few seconds, and nothing that he does ends the job or holds others up. */
+ * Node 0's side of joining: who comes, and what is wrong with whom. Whoever connects is a stranger
+ * until he has proved that he belongs to the job: of a stranger a few fixed bytes are read, he has
+ * a few seconds, and nothing that he does ends the job or holds others up. */
 #include "config.h"
 
 #include "launcher/link_hello.h"
@@ -70,7 +70,7 @@ static void end_job(struct joining *j, enum ddp_status status, const char *forma
     va_end(arguments);
 }
 
-/* --- before anybody comes ---------------------------------------------------------------------- */
+/* --- before anybody comes --------------------------------------------------------------------- */
 
 /* What PMIx tells the others. */
 static enum ddp_status publish(struct joining *j)

@@ -44,8 +44,8 @@ bool peer_receive(struct link *link, struct peer *peer);
 /* The timer: sends signs of life and finds peers that give none. */
 void peers_tick(struct link *link);
 
-/* Waits for the owner's interrupt_fd or, of `fd` (-1: none), for `events`. DDP_ERR_ABORTED: the owner
- * wants to stop; DDP_ERR_TIMEOUT: neither. */
+/* Waits for the owner's interrupt_fd or, of `fd` (-1: none), for `events`. DDP_ERR_ABORTED: the
+ * owner wants to stop; DDP_ERR_TIMEOUT: neither. */
 enum ddp_status link_pause(const struct link_setup *setup, int fd, int events, int milliseconds);
 
 /* Takes a name: a copy with control characters escaped. DDP_ERR_MEMORY (logged). */

@@ -10,7 +10,9 @@
 #include "core/parse.h"
 #include "launcher/place_text.h"
 
+#include <stdarg.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -53,6 +55,25 @@ static uint64_t number_of(const char *name)
     return text && ddp_parse_uint64(text, &number) ? number : 0;
 }
 
+static bool is_zero(const char *name)
+{
+    const char *text = variable(name);
+    return !text || strcmp(text, "0") == 0;
+}
+
+static enum ddp_status fail_once(bool first, const char *format, ...) DDP_PRINTF(2, 3);
+
+/* What all tasks find alike is logged by the first of them. */
+static enum ddp_status fail_once(bool first, const char *format, ...)
+{
+    char text[1024];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    return first ? ddp_fail(DDP_ERR_INVALID, "%s", text) : DDP_ERR_INVALID;
+}
+
 static enum ddp_status copy_address(struct place *place, const char *name, const char *text)
 {
     const size_t length = strlen(text);
@@ -68,15 +89,22 @@ static enum ddp_status copy_address(struct place *place, const char *name, const
 /* A launcher of MPI programs, which says how many tasks there are, also on this machine. */
 struct mpi_variables {
     enum place_kind kind;
-    const char *size, *rank, *local_size;
+    const char *size, *rank, *local_size, *local_rank;
     const char *one_each; /* how to start one task a node */
 };
 
-static const struct mpi_variables open_mpi = {PLACE_OPEN_MPI, "OMPI_COMM_WORLD_SIZE",
-                                              "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE",
-                                              "mpirun -N 1"};
-static const struct mpi_variables hydra = {PLACE_HYDRA, "PMI_SIZE", "PMI_RANK", "MPI_LOCALNRANKS",
-                                           "mpiexec -ppn 1"};
+static const struct mpi_variables open_mpi = {.kind = PLACE_OPEN_MPI,
+                                              .size = "OMPI_COMM_WORLD_SIZE",
+                                              .rank = "OMPI_COMM_WORLD_RANK",
+                                              .local_size = "OMPI_COMM_WORLD_LOCAL_SIZE",
+                                              .local_rank = "OMPI_COMM_WORLD_LOCAL_RANK",
+                                              .one_each = "mpirun -N 1"};
+static const struct mpi_variables hydra = {.kind = PLACE_HYDRA,
+                                           .size = "PMI_SIZE",
+                                           .rank = "PMI_RANK",
+                                           .local_size = "MPI_LOCALNRANKS",
+                                           .local_rank = "MPI_LOCALRANKID",
+                                           .one_each = "mpiexec -ppn 1"};
 
 static enum ddp_status find_mpi(struct place *place, const struct mpi_variables *names)
 {
@@ -87,10 +115,10 @@ static enum ddp_status find_mpi(struct place *place, const struct mpi_variables 
     if (variable(names->local_size) || names == &open_mpi)
         status = read_variable(names->local_size, 1, INT32_MAX, &local);
     if (status == DDP_OK && local != 1)
-        return ddp_fail(DDP_ERR_INVALID,
-                        "%s=%d: ddprun starts the workers of a node itself: start one ddprun on "
-                        "each node, with %s, or give --nnodes 1 for a job of its own in each task",
-                        names->local_size, local, names->one_each);
+        return fail_once(is_zero(names->local_rank),
+                         "%s=%d: ddprun starts the workers of a node itself: start one ddprun on "
+                         "each node, with %s, or give --nnodes 1 for a job of its own in each task",
+                         names->local_size, local, names->one_each);
     if (status == DDP_OK)
         status = read_variable(names->rank, 0, place->node_count - 1, &place->node);
     place->kind = names->kind;
@@ -102,10 +130,10 @@ static enum ddp_status find_slurm_address(struct place *place)
 {
     const char *list = variable("SLURM_STEP_NODELIST"), *here = variable("SLURMD_NODENAME");
     if (!list || !place_first_host(list, place->address, sizeof place->address))
-        return ddp_fail(DDP_ERR_INVALID,
-                        "SLURM_STEP_NODELIST=%s: is not a list of hosts: give --master-addr, the "
-                        "address of node 0",
-                        list ? list : "");
+        return fail_once(place->node == 0,
+                         "SLURM_STEP_NODELIST=%s: is not a list of hosts: give --master-addr, the "
+                         "address of node 0",
+                         list ? list : "");
     if (place->node == 0 && here && strcmp(here, place->address) != 0)
         return ddp_fail(DDP_ERR_INVALID,
                         "task 0 of the step is on %s, but SLURM_STEP_NODELIST=%s begins with %s, "
@@ -134,11 +162,12 @@ static enum ddp_status find_slurm(struct place *place)
         return status;
     place->kind = PLACE_SLURM;
     if (!tasks || !place_one_task_each(tasks, place->node_count))
-        return ddp_fail(DDP_ERR_INVALID,
-                        "SLURM_STEP_TASKS_PER_NODE=%s: ddprun starts the workers of a node itself: "
-                        "start one ddprun on each node, with srun --ntasks-per-node=1, or give "
-                        "--nnodes 1 for a job of its own in each task",
-                        tasks ? tasks : "");
+        return fail_once(
+            is_zero("SLURM_PROCID"),
+            "SLURM_STEP_TASKS_PER_NODE=%s: ddprun starts the workers of a node itself: "
+            "start one ddprun on each node, with srun --ntasks-per-node=1, or give "
+            "--nnodes 1 for a job of its own in each task",
+            tasks ? tasks : "");
     return read_variable("SLURM_PROCID", 0, place->node_count - 1, &place->node);
 }
 
@@ -167,10 +196,10 @@ static enum ddp_status check_launcher(const struct place *place, const struct se
 {
     const char *who = launcher_name(place->kind);
     if (s->nnodes > 0 && s->nnodes != place->node_count)
-        return ddp_fail(DDP_ERR_INVALID,
-                        "--nnodes %d, but %s started %d tasks, one a node: leave --nnodes out, or "
-                        "start as many tasks",
-                        s->nnodes, who, place->node_count);
+        return fail_once(place->node == 0,
+                         "--nnodes %d, but %s started %d tasks, one a node: leave --nnodes out, or "
+                         "start as many tasks",
+                         s->nnodes, who, place->node_count);
     if (s->node_rank >= 0 && s->node_rank != place->node)
         return ddp_fail(DDP_ERR_INVALID,
                         "--node-rank %d, but %s says that this is node %d: leave --node-rank out "
@@ -233,10 +262,10 @@ static enum ddp_status find_address(struct place *place, const struct settings *
     if (status != DDP_OK)
         return status;
     if (!*place->address && !place->pmix)
-        return ddp_fail(DDP_ERR_INVALID,
-                        "nothing says where node 0 is: give --master-addr, its name or address "
-                        "(PET_MASTER_ADDR, MASTER_ADDR)%s",
-                        place->kind == PLACE_OPTIONS ? "" : ", on each node");
+        return fail_once(place->node == 0 || place->kind == PLACE_OPTIONS,
+                         "nothing says where node 0 is: give --master-addr, its name or address "
+                         "(PET_MASTER_ADDR, MASTER_ADDR)%s",
+                         place->kind == PLACE_OPTIONS ? "" : ", on each node");
     if (s->master_port)
         place->port = (int)s->master_port;
     if (place->port == 0 && place->kind == PLACE_SLURM)

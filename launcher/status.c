@@ -115,10 +115,13 @@ static bool show(int pid, bool stacks)
     if (status != DDP_OK)
         return false;
     int64_t now = ddp_clock_ns(), start = board.memory->start_ns;
-    printf("job %d: %d worker%s, %.0f s\n", pid, board.shape.workers,
-           board.shape.workers == 1 ? "" : "s",
+    printf("job %d: ", pid);
+    if (board.shape.nodes > 1)
+        printf("node %d of %d, ", board.shape.node, board.shape.nodes);
+    printf("%d worker%s, %.0f s\n", board.shape.workers, board.shape.workers == 1 ? "" : "s",
            start > 0 && start <= now ? (double)(now - start) / 1e9 : 0);
     board_table_write(&board, stdout);
+    board_table_nodes(&board, stdout);
     if (stacks)
         show_stacks(pid, &board);
     ddp_board_unmap(&board);

@@ -130,6 +130,16 @@ no_spawner:
     return status;
 }
 
+/* Over several nodes node 0 knows which of all ranks came last. */
+static void report_stragglers(const struct job *job)
+{
+    struct board_times times = board_table_times(&job->board);
+    board_table_stragglers(&job->board);
+    cluster_add_times(job, &times);
+    if (job->plan->node == 0)
+        board_times_log(&times);
+}
+
 /* Has a worker been where the fault waits? */
 static bool fault_reached(const struct job *job, const struct ddp_board_fault *fault, bool *joined)
 {
@@ -199,7 +209,7 @@ static void run_attempt(struct job *job)
     job->output.directory = directory;
     spawner_close(&job->spawner);
     if (job->plan->settings->straggler_report)
-        board_table_stragglers(&job->board);
+        report_stragglers(job);
     if (job->exit_code == EXIT_SUCCESS && job->plan->restart == 0)
         report_missed_faults(job);
     cluster_pause(job);

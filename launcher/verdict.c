@@ -16,6 +16,7 @@
 
 #define VICTIM_SECONDS 0.5 /* until a victim is named, when nobody else has failed */
 #define ALIKE_SECONDS  0.5 /* the most until an exit is named: all workers may fail alike */
+#define ALIKE_LEAST    0.3 /* and the least: nodes do not start at once */
 
 static size_t text_bytes(const struct link_text *text)
 {
@@ -121,7 +122,7 @@ static double patience(const struct job *job, uint32_t sure)
     if (sure != EXITED)
         return 0;
     const double part = (double)(ddp_clock_ns() - job->start_ns) / 5e9;
-    return part < 0.1 ? 0.1 : part > ALIKE_SECONDS ? ALIKE_SECONDS : part;
+    return part < ALIKE_LEAST ? ALIKE_LEAST : part > ALIKE_SECONDS ? ALIKE_SECONDS : part;
 }
 
 void verdict_consider(struct job *job, const struct link_text *failure)
@@ -251,6 +252,24 @@ static int64_t alike(const struct job *job)
     return job->workers[0].wait_status;
 }
 
+void cluster_add_times(const struct job *job, struct board_times *times)
+{
+    for (int n = 1; job->cluster && job->cluster->node == 0 && n < job->cluster->count; n++)
+        if (job->cluster->nodes[n].timed)
+            board_times_add(times, &job->cluster->nodes[n].times);
+}
+
+static void tell_times(const struct job *job)
+{
+    const struct board_times times = board_table_times(&job->board);
+    const struct link_times message = {.attempt = (uint32_t)job->plan->restart,
+                                       .latest = (uint32_t)times.latest,
+                                       .least_ns = times.least_ns,
+                                       .most_ns = times.most_ns,
+                                       .timed = times.timed};
+    link_send(job->cluster->link, LINK_TIMES, &message, sizeof message);
+}
+
 void cluster_done(struct job *job)
 {
     struct cluster *cluster = job->cluster;
@@ -259,10 +278,13 @@ void cluster_done(struct job *job)
     cluster->told_done = true;
     const struct link_step done = {(uint32_t)job->plan->restart, (uint32_t)job->exit_code,
                                    alike(job)};
-    if (cluster->node > 0)
-        cluster_tell(job, LINK_DONE, done.number, done.step);
-    else
+    if (cluster->node == 0) {
         verdict_node_done(job, 0, &done);
+        return;
+    }
+    if (job->plan->settings->straggler_report)
+        tell_times(job);
+    cluster_tell(job, LINK_DONE, done.number, done.step);
 }
 
 int64_t cluster_moved_ns(const struct job *job)

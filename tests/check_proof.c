@@ -206,7 +206,7 @@ START_TEST(random_numbers_differ)
 }
 END_TEST
 
-/* --- MUNGE, with a munged of our own ----------------------------------------------------------- */
+/* --- MUNGE, with a munged of our own ---------------------------------------------------------- */
 
 static void check_credentials(void)
 {

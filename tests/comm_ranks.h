@@ -47,7 +47,7 @@ void run_nodes(int nodes, int per_node, ranks_body *body, int dies);
 
 /* The same without a communicator: comm is NULL, and may be made by ranks_join(). */
 void run_ranks_alone(int size, ranks_body *body, int dies);
-void run_nodes_alone(int nodes, int workers, ranks_body *body, int dies);
+void run_nodes_alone(int nodes, int per_node, ranks_body *body, int dies);
 enum ddp_status ranks_join(ddp_comm **comm, ddp_job *job);
 
 void *ranks_alloc(size_t bytes); /* that is not registered */

@@ -19,7 +19,8 @@
 static pid_t munged;
 static char munge_socket[80];
 
-/* Its files go into the folder, its socket into the environment. False: there is no munged, or it cannot start here. */
+/* Its files go into the folder, its socket into the environment. False: there is no munged, or it
+ * cannot start here. */
 static inline bool start_munged(const char *folder)
 {
     char key[80], arguments[5][120], why[256] = "";

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: MIT
 # Which node of a job ddprun takes itself for: from its options, and from the variables of srun, mpirun and mpiexec as real ones
 # have set them. Nothing is started and nothing is sent here: --dry-run and --explain-launch say what was found.
+# shellcheck disable=SC2086 # variables and options are lists of words
 . "${srcdir:-.}/tests/cli.inc"
 for name in $(env | sed -n 's/^\(\(SLURM\|OMPI\|PMI\|PMIX\|PET\|MPI\|MASTER\)_[A-Z_]*\)=.*/\1/p') DDPRUN_KEY GLOO_SOCKET_IFNAME \
     NCCL_SOCKET_IFNAME SLURMD_NODENAME; do
@@ -25,7 +26,6 @@ by_hand='--nnodes 2 --node-rank 1 --master-addr n0.test'
 place() {
     name=$1 variables=$2 want=$3
     shift 3
-    # shellcheck disable=SC2086 # words
     expect "$name" 0 '' env $variables "$ddprun" -n 1 "$@" --dry-run true
     got=$(sed -n 's/^rank [0-9]*: .*environment RANK=\([0-9]*\) .* GROUP_RANK=\([0-9]*\) GROUP_WORLD_SIZE=\([0-9]*\) .*/\1,\2\/\3/p' "$work/out")
     [ "$got" = "$want" ] || fail "$name: $got, not $want"
@@ -35,16 +35,22 @@ place() {
 refused() {
     name=$1 variables=$2 pattern=$3
     shift 3
-    # shellcheck disable=SC2086
     expect "$name" 2 "^ddprun: error: $pattern" env $variables "$ddprun" -n 1 "$@" --dry-run true
     [ "$(wc -l <"$work/out")" -eq 1 ] || fail "$name: several lines: $(cat "$work/out")"
+}
+
+# quiet NAME VARIABLES OPTION...: the same, said by another task
+quiet() {
+    name=$1 variables=$2
+    shift 2
+    expect "$name" 2 '' env $variables "$ddprun" -n 1 "$@" true
+    [ ! -s "$work/out" ] || fail "$name: $(cat "$work/out")"
 }
 
 # explained NAME VARIABLES PATTERN OPTION...: a line of --explain-launch
 explained() {
     name=$1 variables=$2 pattern=$3
     shift 3
-    # shellcheck disable=SC2086
     expect "$name" 0 "$pattern" env $variables "$ddprun" "$@" --explain-launch --insecure-link
 }
 
@@ -103,18 +109,22 @@ explained "a port" "$srun1" 'listens at: dn0 .*, port 99$' --master-port 99
 explained "another network" "$srun1" 'listens at: dn0-ib \(--master-addr or PET_MASTER_ADDR\), port 20052, or' --master-addr dn0-ib
 explained "MASTER_ADDR of a script" "$srun1 MASTER_ADDR=10.77.0.1 MASTER_PORT=7" 'listens at: dn0 .*, port 20052, or'
 explained "who" "$srun1" '^started: by srun: SLURM_STEP_NUM_NODES and SLURM_PROCID$'
-explained "with PMIx" "$srun1 $pmix" '^node 0 tells the others through PMIx'
-refused "two tasks a node" "$step SLURM_STEP_TASKS_PER_NODE=2(x2) SLURM_STEP_NUM_TASKS=4 SLURM_PROCID=3" 'SLURM_STEP_TASKS_PER_NODE=2\(x2\): .*srun --ntasks-per-node=1, or give --nnodes 1'
-refused "uneven tasks" "$step SLURM_STEP_TASKS_PER_NODE=2,1 SLURM_STEP_NUM_TASKS=3 SLURM_PROCID=2" 'SLURM_STEP_TASKS_PER_NODE=2,1: .*--ntasks-per-node=1'
-refused "no tasks" "$step SLURM_PROCID=1" 'SLURM_STEP_TASKS_PER_NODE=: '
+explained "with PMIx" "$srun1 $pmix DDP_PLUGIN_PATH=$work" "^there is a PMIx server, but not ddprun's plugin for it"
+if [ -e "$top/tests/.libs/libddp-pmix.so" ]; then # a plugin of the tests, which is only loaded here
+    explained "with PMIx and the plugin" "$srun1 $pmix DDP_PLUGIN_PATH=$top/tests/.libs" '^node 0 tells the others through PMIx where it listens$'
+    explained "its key" "$srun1 $pmix DDP_PLUGIN_PATH=$top/tests/.libs" '^secured by: a key from PMIx$'
+fi
+refused "two tasks a node" "$step SLURM_STEP_TASKS_PER_NODE=2(x2) SLURM_STEP_NUM_TASKS=4 SLURM_PROCID=0" 'SLURM_STEP_TASKS_PER_NODE=2\(x2\): .*srun --ntasks-per-node=1, or give --nnodes 1'
+refused "uneven tasks" "$step SLURM_STEP_TASKS_PER_NODE=2,1 SLURM_STEP_NUM_TASKS=3 SLURM_PROCID=0" 'SLURM_STEP_TASKS_PER_NODE=2,1: .*--ntasks-per-node=1'
+refused "no tasks" "$step SLURM_PROCID=0" 'SLURM_STEP_TASKS_PER_NODE=: '
 place "two tasks a node, because asked" "$step SLURM_STEP_TASKS_PER_NODE=2(x2) SLURM_PROCID=3" 0,0/1 --nnodes 1
-refused "other nodes" "$srun1" '--nnodes 4, but srun started 2 tasks, one a node: leave --nnodes out' --nnodes 4
+refused "other nodes" "$srun0" '--nnodes 4, but srun started 2 tasks, one a node: leave --nnodes out' --nnodes 4
 refused "another rank" "$srun1" '--node-rank 0, but srun says that this is node 1: leave --node-rank out' --node-rank 0
 refused "a rank beyond" "$step SLURM_STEP_TASKS_PER_NODE=1(x2) SLURM_PROCID=2" 'SLURM_PROCID=2: must be a whole number from 0 to 1'
 refused "no rank" "$step SLURM_STEP_TASKS_PER_NODE=1(x2)" 'SLURM_PROCID is not set'
 refused "no number" 'SLURM_STEP_NUM_NODES=two' 'SLURM_STEP_NUM_NODES=two: must be a whole number'
-refused "no list" "$srun1 SLURM_STEP_NODELIST=" 'SLURM_STEP_NODELIST=: is not a list of hosts'
-refused "a wrong list" "$srun1 SLURM_STEP_NODELIST=dn[0" 'SLURM_STEP_NODELIST=dn\[0: is not a list of hosts'
+refused "no list" "$srun0 SLURM_STEP_NODELIST=" 'SLURM_STEP_NODELIST=: is not a list of hosts'
+refused "a wrong list" "$srun0 SLURM_STEP_NODELIST=dn[0" 'SLURM_STEP_NODELIST=dn\[0: is not a list of hosts'
 place "a wrong list, and an address" "$srun1 SLURM_STEP_NODELIST=dn[0" 1,1/2 --master-addr dn0
 refused "task 0 elsewhere" "$srun0 SLURMD_NODENAME=dn1" 'task 0 of the step is on dn1, but .* begins with dn0, .*--master-addr dn1'
 place "task 0 elsewhere, and an address" "$srun0 SLURMD_NODENAME=dn1" 0,0/2 --master-addr dn1
@@ -127,20 +137,28 @@ place "one task" "OMPI_COMM_WORLD_SIZE=1 OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_
 place "Open MPI in an allocation" "$srun0 $ompi_pmix" 1,1/2
 explained "Open MPI in an allocation" "$srun0 $ompi_pmix" "^started: by Open MPI's mpirun"
 place "one task in an allocation" "$srun0 OMPI_COMM_WORLD_SIZE=1 OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_LOCAL_SIZE=1" 0,0/1
-explained "PMIx alone says where" "$ompi_pmix" '^  nothing else says where node 0 is: --master-addr is needed then$'
+explained "PMIx alone says where" "$ompi_pmix DDP_PLUGIN_PATH=$work" '^  nothing else says where node 0 is: --master-addr is needed then$'
 explained "MASTER_ADDR" "$ompi_pmix MASTER_ADDR=n0" 'listens at: n0 \(MASTER_ADDR\), port 29500$'
-refused "Open MPI without PMIx" "$ompi" 'nothing says where node 0 is: give --master-addr, .*, on each node'
+refused "Open MPI without PMIx" "$ompi OMPI_COMM_WORLD_RANK=0" 'nothing says where node 0 is: give --master-addr, .*, on each node'
 refused "two tasks a node" "$ompi OMPI_COMM_WORLD_LOCAL_SIZE=2" 'OMPI_COMM_WORLD_LOCAL_SIZE=2: .*with mpirun -N 1, or give --nnodes 1'
 place "two tasks a node, because asked" "$ompi OMPI_COMM_WORLD_LOCAL_SIZE=2" 0,0/1 --nnodes 1
 refused "nothing of this node" 'OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=0' 'OMPI_COMM_WORLD_LOCAL_SIZE is not set'
-refused "other nodes" "$ompi_pmix" '--nnodes 3, but mpirun started 2 tasks' --nnodes 3
+refused "other nodes" "$ompi_pmix OMPI_COMM_WORLD_RANK=0" '--nnodes 3, but mpirun started 2 tasks' --nnodes 3
 place "MPICH" "$hydra" 1,1/2 --master-addr n0
 place "MPICH in an allocation" "$srun0 $hydra" 1,1/2 --master-addr n0
-refused "MPICH without an address" "$hydra" 'nothing says where node 0 is'
+refused "MPICH without an address" "$hydra PMI_RANK=0" 'nothing says where node 0 is'
 refused "MPICH, two tasks a node" "$hydra MPI_LOCALNRANKS=2" 'MPI_LOCALNRANKS=2: .*mpiexec -ppn 1'
-refused "MPICH has no PMIx" "$hydra $pmix" 'nothing says where node 0 is'
+refused "MPICH has no PMIx" "$hydra $pmix PMI_RANK=0" 'nothing says where node 0 is'
 place "PMI of Slurm" "$srun1 PMI_SIZE=2 PMI_RANK=1 PMI_FD=6" 1,1/2
 place "PMI of Slurm, a step of one node" "$one PMI_SIZE=1 PMI_RANK=0 PMI_FD=6" 0,0/1
+
+echo "# what all tasks find is said once"
+quiet "two tasks a node" "$step SLURM_STEP_TASKS_PER_NODE=2(x2) SLURM_STEP_NUM_TASKS=4 SLURM_PROCID=3"
+quiet "other nodes" "$srun1" --nnodes 4
+quiet "no list" "$srun1 SLURM_STEP_NODELIST="
+quiet "Open MPI without PMIx" "$ompi"
+quiet "Open MPI, two tasks a node" "$ompi OMPI_COMM_WORLD_LOCAL_SIZE=2 OMPI_COMM_WORLD_LOCAL_RANK=1"
+quiet "MPICH, two tasks a node" "$hydra MPI_LOCALNRANKS=2 MPI_LOCALRANKID=1"
 
 echo "# what is explained"
 expect "variables that are set" 0 '^  SLURM_STEP_NODELIST=dn\[0-1\]$' env $srun1 "$ddprun" --explain-launch --insecure-link no-such-program
@@ -149,11 +167,23 @@ explained "a key is not shown" DDPRUN_KEY=0123456789abcdef0123 '  DDPRUN_KEY \(n
 explained "how it is secured" DDPRUN_KEY=0123456789abcdef0123 '^secured by: a key' $by_hand
 grep -q 0123456789 "$work/out" && fail "the key is shown"
 explained "no key" A=b '^secured by: no key \(--insecure-link\)' $by_hand
-explained "loopback" A=b 'This is the loopback interface' --nnodes 2 --node-rank 0 --master-addr 127.0.1.1
-explained "a name for loopback" A=b 'Take localhost out of the line with .* in /etc/hosts, or give --master-addr' --nnodes 2 --node-rank 0 --master-addr localhost
+explained "loopback" A=b '127.0.1.1, the loopback interface: all nodes must run on this machine' --nnodes 2 --node-rank 0 --master-addr 127.0.1.1
+explained "a name for loopback" A=b 'localhost is .*, the loopback interface: all nodes must' --nnodes 2 --node-rank 0 --master-addr localhost
+# A host's name beside 127.0.1.1 in /etc/hosts, as Debian's installer writes it: here only where root may hide that file.
+echo "127.0.1.1 trap.test" >"$work/hosts"
+echo "mount --bind $work/hosts /etc/hosts && exec \"\$@\"" >"$work/trapped"
+if unshare --mount sh "$work/trapped" true 2>/dev/null; then
+    trap_test="--insecure-link --explain-launch --nnodes 2 --master-addr trap.test"
+    expect "the trap on another node" 0 'Take trap.test out of the line with 127.0.1.1 in /etc/hosts, or give --master-addr' \
+        unshare --mount sh "$work/trapped" "$ddprun" $trap_test --node-rank 1
+    expect "the trap on node 0" 0 'trap.test is 127.0.1.1 here: that is this machine itself' \
+        unshare --mount sh "$work/trapped" "$ddprun" $trap_test --node-rank 0
+else
+    not_run "a name that means loopback: this needs root"
+fi
 explained "an unknown name" A=b 'no-such-host.invalid cannot be resolved on this machine' --nnodes 2 --node-rank 1 --master-addr no-such-host.invalid
-explained "an address of another machine" A=b '192\.0\.2\.77, which is no address of this machine' --nnodes 2 --node-rank 0 --master-addr 192.0.2.77
-expect "a contradiction shows the variables" 2 '^  SLURM_STEP_NUM_NODES=2$' env $srun1 "$ddprun" --nnodes 4 --explain-launch
+explained "an address of another machine" A=b '192\.0\.2\.77, which is not an address of this machine' --nnodes 2 --node-rank 0 --master-addr 192.0.2.77
+expect "a contradiction shows the variables" 2 '^  SLURM_STEP_NUM_NODES=2$' env $srun0 "$ddprun" --nnodes 4 --explain-launch
 
 echo "# what workers get"
 # The plan of a node as it is before the nodes have met.

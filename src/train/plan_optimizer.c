@@ -149,6 +149,8 @@ void ddp_train_plan_print_optimizer(const struct ddp_train_plan *plan, FILE *out
         fprintf(out, ", clipped to norm %g", plan->clip_norm);
     if (plan->zero)
         fprintf(out, ", split over the workers%s",
-                plan->shared_weights ? " on one copy of the weights" : "");
+                !plan->shared_weights ? ""
+                : plan->nodes > 1     ? " on one copy of the weights a node"
+                                      : " on one copy of the weights");
     fputc('\n', out);
 }

@@ -598,7 +598,66 @@ def write_text():
         put("text", "bad-" + name, b'{"text": "good"}\n' + line + b"\n")
 
 
+def write_link():
+    hello_phase, proof_phase, join_phase, joined, waiting, running = range(6)
+
+    def frame(kind, data=b"", size=None):
+        return struct.pack("=II", len(data) if size is None else size, kind) + data
+
+    def hello(magic=0x6b6e696c70726464, protocol=1, node=1, nodes=4, version=b"0.3.0"):
+        return frame(1, struct.pack("=QIIIIQ32s32s32x", magic, protocol, 2, node, nodes, 7, bytes(range(32)), version))
+
+    def join(version=b"0.3.0", host=b"node1"):
+        return frame(3, struct.pack("=II32s256s", 2, 0, version, host))
+
+    def text(kind, words):
+        return frame(kind, struct.pack("=IiiiII", 0, 7, 1, 5, 1, 0) + words)
+
+    def link(name, phase, data, piece=0):
+        put("link", name, bytes([phase, piece]) + data)
+
+    step = struct.pack("=IIq", 0, 1, 2)
+    status = struct.pack("=IiQqqq16s", 0, 2, 9, 5, 6, 1000, b"backward")
+    link("good-hello", hello_phase, hello())
+    link("good-hello-bytes", hello_phase, hello(), 1)
+    link("good-hello-other-protocol", hello_phase, hello(protocol=2, node=9, nodes=0, version=b"x" * 32))
+    link("good-refused", hello_phase, frame(4, struct.pack("=II1000s", 3, 2, b"")))
+    link("good-proof", proof_phase, frame(2, bytes(32)))
+    link("good-proof-largest", proof_phase, frame(2, bytes(2048)), 255)
+    link("good-join", join_phase, join())
+    link("good-joined-pings", joined, frame(7, status) * 3 + frame(8), 7)
+    link("good-welcome", waiting, frame(7, status) + frame(5, b"node0\0node1\0") +
+         frame(6, struct.pack("=QII", 5, 29500, 0)))
+    link("good-id", running, frame(16, struct.pack("=II", 0, 15) + b"x") + frame(16, struct.pack("=II", 0, 0) + bytes(256)))
+    link("good-address", running, frame(17, struct.pack("=II", 0, 3) + bytes(1016)), 100)
+    link("good-steps", running, b"".join(frame(kind, step) for kind in (18, 19, 20, 21, 22, 25, 26, 27)), 13)
+    link("good-texts", running, text(23, b"what\nfailed\0") + text(24, b"\0") + text(24, b"x" * 16383 + b"\0"))
+    link("good-nothing", running, b"")
+    for name, phase, data in (
+            ("hello-magic", hello_phase, hello(magic=1)), ("hello-cut", hello_phase, hello()[:-1]),
+            ("hello-node", hello_phase, hello(node=4)), ("hello-version", hello_phase, hello(version=b"x" * 32)),
+            ("hello-again", proof_phase, hello()), ("hello-longer", hello_phase, frame(1, bytes(129))),
+            ("http", hello_phase, b"GET / HTTP/1.0\r\n\r\n"), ("4-gigabytes", hello_phase, frame(1, bytes(4096), 2**32 - 1)),
+            ("proof-early", hello_phase, frame(2, bytes(32))), ("proof-too-long", proof_phase, frame(2, bytes(2049))),
+            ("join-early", hello_phase, join()), ("join-host", join_phase, join(host=b"x" * 256)),
+            ("join-version", join_phase, join(version=b"x" * 32)), ("message-early", joined, frame(25, step)),
+            ("names-no-end", waiting, frame(5, b"node0\0node1")), ("names-none", waiting, frame(5)),
+            ("port", waiting, frame(6, struct.pack("=QII", 5, 65536, 0))), ("port-zero", waiting, frame(6, bytes(16))),
+            ("refused-text", hello_phase, frame(4, struct.pack("=II1000s", 3, 2, b"x" * 1000))),
+            ("ping-phase", running, frame(7, status[:-16] + b"x" * 16)), ("kind-unknown", running, frame(28, step)),
+            ("kind-zero", running, frame(0)), ("kind-large", running, frame(2**32 - 1)), ("kind-lost", running, frame(9, b"x")),
+            ("id-slot", running, frame(16, struct.pack("=II", 0, 16) + b"x")), ("id-empty", running, frame(16, bytes(8))),
+            ("id-longer", running, frame(16, bytes(8 + 257))), ("address-longer", running, frame(17, bytes(8 + 1017))),
+            ("step-shorter", running, frame(18, step[:-1])), ("step-longer", running, frame(18, step + b"x")),
+            ("text-no-end", running, text(24, b"what")), ("text-two-ends", running, text(24, b"a\0b\0")),
+            ("text-none", running, text(24, b"")), ("text-longer", running, text(23, b"x" * 16384 + b"\0")),
+            ("header-cut", running, frame(25, step)[:5]), ("goodbye-longer", running, frame(8, b"x"))):
+        link("bad-" + name, phase, data)
+    put("link", "bad-no-phase", bytes([6, 0]))
+
+
 write_idx()
+write_link()
 write_safetensors()
 write_options()
 write_place()

@@ -6,7 +6,7 @@
 set -eu
 seconds=${1:-20}
 [ $# -gt 0 ] && shift
-[ $# -gt 0 ] || set -- idx safetensors options npy zip tokens image llmc hf_config index checkpoint description text place
+[ $# -gt 0 ] || set -- idx safetensors options npy zip tokens image llmc hf_config index checkpoint description text link place
 srcdir=${srcdir:-.}
 clang=${FUZZ_CC:-clang}
 flags="-std=gnu11 -D_GNU_SOURCE -g -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -I. -I$srcdir/src -I$srcdir"
@@ -25,6 +25,7 @@ fi
 sources_of() {
     core="core/cgroup.c core/clock.c core/hash.c core/log.c core/memory.c core/status.c core/terminal.c core/text.c"
     case $1 in
+    link) echo "$core ../launcher/link_connection.c ../launcher/link_frame.c" ;;
     idx) echo "$core data/byte_source.c data/idx_file.c" ;;
     safetensors) echo "$core core/input_file.c core/json.c core/parse.c weights/safetensors.c" ;;
     npy) echo "$core core/input_file.c data/blob.c data/npy_file.c" ;;

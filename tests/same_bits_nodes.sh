@@ -1,0 +1,129 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# Same parameters, bit for bit, however many nodes the workers are on: 1 x 4, 2 x 2 and 4 x 1 workers and accumulation, for
+# kinds of models and ways to share the update out, resumed from one shape into another and stopped on request. And what is
+# said of nodes that were not started alike. All nodes are ddpruns on this machine.
+. "${srcdir:-.}/tests/cli.inc"
+. "$here/tests/nodes.inc"
+make_data
+mlp="--data $work/images --hidden 33,17 --optimizer adamw --clip-grad-norm 0.5 --weight-decay 0.1"
+cnn="--data $work/images --model cnn"
+gpt2="--model gpt2 --data $work/text --seq-len 12 --layers 2 --heads 2 --channels 16 --dropout 0.1"
+few="--device cpu --batch-size 2 --global-batch 16 --seed 3 --no-eval --threads 1 --quiet"
+
+first=
+same "mlp: accumulation" "$trainer" $mlp $few --steps 5
+same "mlp: 1 x 4" "$ddprun" -n 4 "$trainer" $mlp $few --steps 5
+same "mlp: 2 x 2" nodes 2 2 "$trainer" $mlp $few --steps 5 --bucket-mb 0.01
+same "mlp: 4 x 1" nodes 4 1 "$trainer" $mlp $few --steps 5
+same "mlp: 2 x 2, weights of their own" nodes 2 2 "$trainer" $mlp $few --steps 5 --no-shared-weights --bucket-mb 0.01
+same "mlp: 2 x 2, replicas" nodes 2 2 "$trainer" $mlp $few --steps 5 --zero 0 --check-replicas 1
+same "mlp: 2 x 4" nodes 2 4 "$trainer" $mlp $few --steps 5
+first=
+same "cnn: accumulation" "$trainer" $cnn $few --steps 3
+same "cnn: 2 x 2" nodes 2 2 "$trainer" $cnn $few --steps 3
+same "cnn: 4 x 1, replicas" nodes 4 1 "$trainer" $cnn $few --steps 3 --zero 0
+first=
+same "gpt2 in bf16: accumulation" "$trainer" $gpt2 --dtype bf16 $few --steps 3
+same "gpt2 in bf16: 2 x 2" nodes 2 2 "$trainer" $gpt2 --dtype bf16 $few --steps 3
+same "gpt2 in bf16: 4 x 1" nodes 4 1 "$trainer" $gpt2 --dtype bf16 $few --steps 3 --no-shared-weights
+# Three workers a node: not whole subtrees.
+few6="--device cpu --batch-size 2 --global-batch 12 --seed 3 --no-eval --threads 1 --lanes 8 --quiet"
+first=
+same "6 shards: accumulation" "$trainer" $mlp $few6 --steps 4
+same "6 shards: 1 x 6" "$ddprun" -n 6 "$trainer" $mlp $few6 --steps 4
+same "6 shards: 2 x 3" nodes 2 3 "$trainer" $mlp $few6 --steps 4
+same "6 shards: 3 x 2, replicas" nodes 3 2 "$trainer" $mlp $few6 --steps 4 --zero 0
+first=
+set -- --device cpu --model resnet --size 20 --data "$work/images" --batch-size 2 --steps 2 --seed 3 --no-eval --quiet --threads 1 --sync-batch-norm
+same "sync-batch-norm: 1 x 4" "$ddprun" -n 4 "$trainer" "$@"
+same "sync-batch-norm: 2 x 2" nodes 2 2 "$trainer" "$@"
+same "sync-batch-norm: 4 x 1" nodes 4 1 "$trainer" "$@"
+
+# Resumed on other nodes; the checkpoint holds the optimizer's state, of which no node had all.
+first=
+few="${few%--quiet*}--schedule constant --quiet"
+same "resumed: without interruption" "$trainer" $mlp $few --steps 6
+for shapes in "2 2 4 1" "4 1 1 4" "1 4 2 2"; do
+    set -- $shapes
+    rm -rf "$work/checkpoints"
+    count=$((count + 1))
+    nodes "$1" "$2" "$trainer" $mlp $few --checkpoint "$work/checkpoints" --steps 3 >"$work/out" 2>&1 || fail "$1 x $2: $(head -n 5 "$work/out")"
+    same "resumed: $1 x $2 on $3 x $4" nodes "$3" "$4" "$trainer" $mlp $few --checkpoint "$work/checkpoints" --resume --steps 6
+done
+
+# A request to one ddprun stops all nodes after one step; the rest runs elsewhere.
+rm -rf "$work/checkpoints"
+mkdir "$work/checkpoints"
+endless="--steps 100000 --checkpoint $work/checkpoints --checkpoint-every 100000"
+(
+    until_true grep -q 'epoch 2/' "$work/node.0"
+    kill -TERM "$(cat "$work/pid.1")"
+) &
+stopper=$!
+ends "stopped" 75 2 2 "$trainer" $mlp ${few%--quiet*} $endless
+wait $stopper
+step=$(basename "$(ls -d "$work"/checkpoints/step-*)" | sed 's/^step-0*//')
+first=
+if [ -n "$step" ]; then
+    last=$((step + 3))
+    same "stopped: without interruption" "$trainer" $mlp $few --steps $last
+    same "stopped: continued on 1 x 4" "$ddprun" -n 4 "$trainer" $mlp $few --steps $last \
+        --checkpoint "$work/checkpoints" --resume
+else
+    fail "stopped: there is no checkpoint"
+fi
+
+# Evaluations, predictions and texts.
+"$trainer" $mlp $few --steps 4 --save "$work/weights" >"$work/out" 2>&1 || fail "weights: $(cat "$work/out")"
+for shape in "1 1" "2 2" "3 1"; do
+    set -- $shape
+    ends "predict on $1 x $2" 0 "$1" "$2" "$trainer" --load "$work/weights" --data "$work/images" --predict "$work/p$1$2.csv" \
+        --eval-only --batch-size 7 --threads 1 --device cpu
+    grep -E '^test|accuracy' "$work/node.0" | sed 's/ in [0-9.]* s//; s/, [0-9.]* s.*//' >"$work/e$1$2"
+    count=$((count + 2))
+    cmp -s "$work/p11.csv" "$work/p$1$2.csv" || fail "predictions of $1 x $2 differ"
+    cmp -s "$work/e11" "$work/e$1$2" || fail "the evaluation of $1 x $2 differs"
+done
+
+# A trace a node.
+ends "trace" 0 2 1 "$trainer" $mlp $few --steps 2 --trace "$work/trace.json"
+count=$((count + 1))
+grep -q 'rank 0' "$work/trace.json" && grep -q 'rank 1' "$work/trace.node1.json" || fail "each node has a trace"
+
+# --- refused, or warned of ---
+for mode in dp accum; do
+    ends "mode $mode" 2 2 1 "$trainer" --mode $mode --model article --device cpu
+    said "mode $mode" "--mode $mode runs in one process, but ddprun started 2 workers on 2 nodes: use --mode ddp"
+done
+node_extra_1="--lr 0.5"
+ends "other options" 2 2 1 "$trainer" $mlp $few --steps 2 --lr 0.4
+said "other options" "--lr is not the same on node 1 .* as on node 0 .*: start all nodes with the same options"
+node_extra_1="--log $work/log"
+ends "an option more" 2 2 2 "$trainer" $mlp $few --steps 2
+said "an option more" "--log is not the same on node 1 "
+cp -r "$work/images" "$work/others"
+printf X | dd of="$work/others/train-images-idx3-ubyte" bs=1 seek=4000 conv=notrunc 2>/dev/null
+node_extra_1="--data $work/others"
+ends "other data" 2 2 1 "$trainer" $few --steps 2 --data "$work/images"
+said "other data" "the data are not the same on node 1 "
+node_extra_1=
+
+# A directory of checkpoints that is not one.
+node_dirs=yes
+mkdir "$work/dir.0" "$work/dir.1"
+ends "not shared" 0 2 1 "$trainer" $mlp $few --steps 2 --checkpoint here
+said "not shared" 'warning: --checkpoint here is not shared: what is written on node 0 .* is not seen on node 1 '
+mv "$work/dir.0/here" "$work/dir.1/here"
+ends "on another node" 2 2 1 "$trainer" $mlp $few --steps 4 --checkpoint here --resume
+said "on another node" '--resume: here has no checkpoint on node 0 .*, which reads them, but it has on node 1 '
+rm -rf "$work"/dir.?/here
+ln -s ../shared "$work/dir.0/here"
+ln -s ../shared "$work/dir.1/here"
+mkdir "$work/shared"
+ends "shared" 0 2 1 "$trainer" $mlp $few --steps 2 --checkpoint here
+count=$((count + 1))
+! grep -q 'not shared' "$work/node.0" || fail "shared: warned of all the same"
+[ -z "$(find "$work/shared" -name '.mark*')" ] || fail "a mark is left"
+node_dirs=
+finish

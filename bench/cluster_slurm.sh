@@ -6,18 +6,18 @@
 . "$here/tests/cluster/hosts.inc"
 . "$here/tests/cluster/slurm.inc"
 rounds=$1 data=$2
-LD_LIBRARY_PATH=$top/.libs DDP_PLUGIN_PATH=$top/.libs OMP_NUM_THREADS=1
-export LD_LIBRARY_PATH DDP_PLUGIN_PATH OMP_NUM_THREADS
+export LD_LIBRARY_PATH="$top/.libs" DDP_PLUGIN_PATH="$top/.libs" OMP_NUM_THREADS=1
 [ -x "$top/.libs/trainer" ] && trainer=$top/.libs/trainer # past libtool's shell script
 [ -x "$top/.libs/ddprun" ] && ddprun=$top/.libs/ddprun
 slurm_up 2
+export DDPRUN_MUNGE_SOCKET="$slurm/munge/socket"
 
 # seconds NAME SRUN_OPTION COMMAND...
 seconds() {
     name=$1
     shift
     begin=$(date +%s.%N)
-    slurm srun -N 2 --ntasks-per-node=1 "$@" >"$work/out" 2>&1 || { cat "$work/out"; exit 1; }
+    "$on" "$switch" srun -N 2 --ntasks-per-node=1 "$@" >"$work/out" 2>&1 || { cat "$work/out"; exit 1; }
     echo "$name:$(echo "$(date +%s.%N) - $begin" | bc)"
 }
 while [ "$rounds" -gt 0 ]; do

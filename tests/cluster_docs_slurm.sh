@@ -7,33 +7,33 @@
 . "$here/tests/cluster/slurm.inc"
 need_commands
 slurm_up 2
+export DDPRUN_MUNGE_SOCKET="$slurm/munge/socket"
+login="$on $switch"
 cd "$work" || exit 99
 
 block sh srun >"$work/script"
-expect srun 0 'step 3/3' slurm sh "$work/script"
+expect srun 0 '3 steps in' $login sh "$work/script"
 is_one_job srun 2
 block sh where >"$work/script"
-expect where 0 "^\[3\]: 3 of 4 on $(host 1)" slurm sh "$work/script"
+expect where 0 "^\[3\]: 3 of 4 on $(host 1)" $login sh "$work/script"
 block sh explain >"$work/script"
-expect explain 0 'nodes: 2; this is node 1' slurm sh "$work/script"
+expect explain 0 'nodes: 2; this is node 1' $login sh "$work/script"
 
-# batch NAME: writes that script and runs it as a job to its end
+# batch NAME PATTERN: that script, run as a job to its end, writes this
 batch() {
     block file "$1" >"$work/$1"
-    slurm sbatch --wait -o "$work/job" "$work/$1"
-    code=$?
-    cat "$work/job"
-    return $code
+    expect "$1" 0 '' $login sbatch --wait -o "$work/job" "$work/$1"
+    cp "$work/job" "$work/out" && grep -q "$2" "$work/out" || { fail "$1: the job's output does not match: $2"; cat "$work/out"; }
 }
-expect train.sbatch 0 'step 3/3' batch train.sbatch
+batch train.sbatch '3 steps in'
 is_one_job train.sbatch 2
 [ -s "$work/weights.safetensors" ] || fail "train.sbatch: no weights"
 
 # The time limit's signal, in the middle of training: one checkpoint, code 75, and the job is in the queue again.
 block file requeue.sbatch >"$work/requeue.sbatch"
-job=$(DOCS_TRAINER='--steps 1000000 --log-every 100' slurm sbatch --parsable -o "$work/requeue.out" "$work/requeue.sbatch")
+job=$(DOCS_TRAINER='--steps 1000000 --lr 0.001 --log-every 100' $login sbatch --parsable -o "$work/requeue.out" "$work/requeue.sbatch")
 state() {
-    slurm squeue -h -j "$job" -o %T
+    $login squeue -h -j "$job" -o %T
 }
 has() {
     grep -q "$1" "$work/requeue.out" 2>/dev/null
@@ -43,21 +43,21 @@ is_pending() {
 }
 count=$((count + 1))
 until_true has 'step 100/' || fail "requeue.sbatch does not train: $(cat "$work/requeue.out")"
-slurm scancel --signal=USR1 "$job"
+$login scancel --signal=USR1 "$job"
 until_true is_pending || fail "requeue.sbatch: not in the queue again but $(state): $(tail -n 5 "$work/requeue.out")"
 [ "$(ls "$work/run1" | grep -c '^step-')" -eq 1 ] || fail "requeue.sbatch: not one checkpoint: $(ls "$work/run1")"
-slurm scancel "$job"
+$login scancel "$job"
 
 # Cancelled by its user, the job does not come back.
 count=$((count + 1))
-job=$(DOCS_TRAINER='--steps 2000000 --log-every 100' slurm sbatch --parsable -o "$work/requeue.out" "$work/requeue.sbatch")
-: >"$work/requeue.out"
+rm "$work/requeue.out"
+job=$(DOCS_TRAINER='--steps 1000000 --lr 0.001 --log-every 100' $login sbatch --parsable -o "$work/requeue.out" "$work/requeue.sbatch")
 until_true has 'step [1-9][0-9]*00/' || fail "requeue.sbatch does not resume: $(cat "$work/requeue.out")"
-slurm scancel "$job"
-is_gone() {
-    ! slurm squeue -h -j "$job" -t PENDING,RUNNING,COMPLETING 2>/dev/null | grep -q .
+$login scancel "$job"
+is_cancelled() {
+    $login scontrol show job "$job" | grep -q 'JobState=CANCELLED' && ! $login squeue -h -j "$job" 2>/dev/null | grep -q .
 }
-until_true is_gone || fail "requeue.sbatch: cancelled, but $(state)"
+until_true is_cancelled || fail "requeue.sbatch: cancelled, but $($login scontrol show job "$job" | grep JobState)"
 
 python=
 for candidate in python3 /usr/bin/python3; do
@@ -74,7 +74,7 @@ dist.all_reduce(ones)
 if dist.get_rank() == 0:
     print("sum", ones.tolist())
 END
-    expect torch.sbatch 0 'sum \[4.0, 4.0, 4.0\]' batch torch.sbatch
+    batch torch.sbatch 'sum \[4.0, 4.0, 4.0\]'
 else
     not_run "torch.sbatch: no Python here has PyTorch"
 fi

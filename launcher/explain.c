@@ -5,15 +5,13 @@
 
 #include "launcher/explain.h"
 
+#include "core/plugin.h"
 #include "core/text.h"
+#include "launcher/link_address.h"
 #include "launcher/proof.h"
 
-#include <arpa/inet.h>
-#include <ifaddrs.h>
 #include <limits.h>
 #include <net/if.h>
-#include <netdb.h>
-#include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -125,124 +123,77 @@ static const char *address_source(const struct place *place, const struct settin
 
 /* --- the network ----------------------------------------------------------------------------- */
 
-union address {
-    struct sockaddr any;
-    struct sockaddr_in four;
-    struct sockaddr_in6 six;
-};
-
-static socklen_t size_of(const struct sockaddr *address)
+/* The interface through which another machine is reached, and our address there. Nothing is sent.
+ * False: there is no way. */
+static bool route_to(const struct address *address, struct address *from, char name[IF_NAMESIZE])
 {
-    return address->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6)
-                                          : sizeof(struct sockaddr_in);
-}
-
-static const char *text_of(const struct sockaddr *address, char text[NI_MAXHOST])
-{
-    if (getnameinfo(address, size_of(address), text, NI_MAXHOST, NULL, 0, NI_NUMERICHOST) != 0)
-        snprintf(text, NI_MAXHOST, "?");
-    return text;
-}
-
-static bool same_host(const struct sockaddr *a, const struct sockaddr *b)
-{
-    if (!a || !b || a->sa_family != b->sa_family)
-        return false;
-    if (a->sa_family == AF_INET)
-        return ((const struct sockaddr_in *)a)->sin_addr.s_addr ==
-               ((const struct sockaddr_in *)b)->sin_addr.s_addr;
-    return a->sa_family == AF_INET6 &&
-           memcmp(&((const struct sockaddr_in6 *)a)->sin6_addr,
-                  &((const struct sockaddr_in6 *)b)->sin6_addr, sizeof(struct in6_addr)) == 0;
-}
-
-static bool is_loopback(const struct sockaddr *address)
-{
-    if (address->sa_family == AF_INET)
-        return ntohl(((const struct sockaddr_in *)address)->sin_addr.s_addr) >> 24 == 127;
-    return IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)address)->sin6_addr);
-}
-
-/* The name of the interface that has this address; false: none of this machine has it. */
-static bool interface_of(const struct ifaddrs *list, const struct sockaddr *address,
-                         char name[IF_NAMESIZE])
-{
-    for (; list; list = list->ifa_next)
-        if (same_host(list->ifa_addr, address)) {
-            snprintf(name, IF_NAMESIZE, "%s", list->ifa_name);
-            return true;
-        }
-    return false;
-}
-
-/* The address of ours from which another machine is reached. Nothing is sent. */
-static bool route_to(const struct sockaddr *address, union address *from)
-{
-    socklen_t size = sizeof *from;
-    int fd = socket(address->sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    int fd = socket(address->socket.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return false;
     const bool found =
-        connect(fd, address, size_of(address)) == 0 && getsockname(fd, &from->any, &size) == 0;
+        connect(fd, (const struct sockaddr *)&address->socket, address->length) == 0 &&
+        address_of_socket(fd, false, from);
     close(fd);
-    return found;
+    if (found)
+        address_interface(from, name, IF_NAMESIZE);
+    return found && *name;
 }
 
-/* The addresses that other machines could use. */
-static void print_own(const struct ifaddrs *list, FILE *out)
+/* What else could be given. */
+static void print_own(FILE *out)
 {
-    char text[NI_MAXHOST];
-    const char *separator = "";
-    for (; list; list = list->ifa_next) {
-        const struct sockaddr *address = list->ifa_addr;
-        if (!address || (address->sa_family != AF_INET && address->sa_family != AF_INET6) ||
-            is_loopback(address) || !(list->ifa_flags & IFF_UP) ||
-            (address->sa_family == AF_INET6 &&
-             IN6_IS_ADDR_LINKLOCAL(&((const struct sockaddr_in6 *)address)->sin6_addr)))
-            continue;
-        fprintf(out, "%s%s on %s", separator, text_of(address, text), list->ifa_name);
-        separator = ", ";
+    struct address own;
+    char list[512], host[LINK_NAME_BYTES];
+    if (addresses_own(&own, 0, list, sizeof list)) {
+        address_host(&own, host);
+        fprintf(out, "    Address of this machine: %s\n", host);
+    } else {
+        fprintf(out, "    Addresses of this machine: %s\n", *list ? list : "none");
     }
-    fputs(*separator ? "" : "none", out);
 }
 
-/* A name that stands in /etc/hosts beside 127.0.1.1 is the usual reason. */
-static void print_loopback(const struct place *place, const char *numeric,
-                           const struct ifaddrs *list, FILE *out)
+/* The name stands beside 127.0.1.1 in /etc/hosts. Node 0 takes its one other address then. */
+static void print_trap(const struct place *place, const char *host, FILE *out)
 {
-    fputs("\n    This is the loopback interface: it works only if all nodes run on this machine.\n"
-          "    ",
-          out);
-    if (strcmp(numeric, place->address) != 0)
-        fprintf(out, "Take %s out of the line with %s in /etc/hosts, or give ", place->address,
-                numeric);
-    else
-        fputs("Give ", out);
-    fputs("--master-addr an address of node 0's network.\n    Addresses of this machine: ", out);
-    print_own(list, out);
-    fputc('\n', out);
+    struct address own;
+    char list[512], other[LINK_NAME_BYTES];
+    fprintf(out, " here: that is this machine itself, and leads nowhere from another one\n");
+    if (place->node == 0 && addresses_own(&own, 0, list, sizeof list)) {
+        address_host(&own, other);
+        fprintf(out, "    Node 0 listens on its one other address instead: %s\n", other);
+        return;
+    }
+    fprintf(out,
+            "    Take %s out of the line with %s in /etc/hosts, or give --master-addr an address "
+            "of node 0\n",
+            place->address, host);
+    if (place->node == 0)
+        print_own(out);
 }
 
-static void print_address(const struct place *place, const struct sockaddr *address,
-                          const struct ifaddrs *list, FILE *out)
+static void print_address(const struct place *place, const struct address *address, bool trap,
+                          FILE *out)
 {
-    char numeric[NI_MAXHOST], own[NI_MAXHOST], interface[IF_NAMESIZE];
-    union address from;
-    text_of(address, numeric);
-    fprintf(out, "  %s is %s", place->address, numeric);
-    if (is_loopback(address)) {
-        print_loopback(place, numeric, list, out);
-    } else if (interface_of(list, address, interface)) {
+    char host[LINK_NAME_BYTES], own[LINK_NAME_BYTES], interface[IF_NAMESIZE] = "";
+    struct address from;
+    address_host(address, host);
+    address_interface(address, interface, sizeof interface);
+    fprintf(out, "  %s", place->address);
+    if (strcmp(host, place->address) != 0)
+        fprintf(out, " is %s", host);
+    if (trap) {
+        print_trap(place, host, out);
+    } else if (address_is_loopback(address)) {
+        fputs(", the loopback interface: all nodes must run on this machine\n", out);
+    } else if (*interface) {
         fprintf(out, ", on interface %s of this machine%s\n", interface,
-                place->node == 0 ? "" : ": but this is not node 0");
+                place->node == 0 ? "" : ", which is not node 0");
     } else if (place->node == 0) {
-        fputs(", which is no address of this machine, so node 0 cannot listen there.\n    "
-              "Addresses of this machine: ",
-              out);
-        print_own(list, out);
-        fputc('\n', out);
-    } else if (route_to(address, &from) && interface_of(list, &from.any, interface)) {
-        fprintf(out, ", reached through interface %s (%s)\n", interface, text_of(&from.any, own));
+        fputs(", which is not an address of this machine, so node 0 cannot listen there\n", out);
+        print_own(out);
+    } else if (route_to(address, &from, interface)) {
+        address_host(&from, own);
+        fprintf(out, ", reached through interface %s (%s)\n", interface, own);
     } else {
         fputs(", to which this machine has no route\n", out);
     }
@@ -250,22 +201,15 @@ static void print_address(const struct place *place, const struct sockaddr *addr
 
 static void print_network(const struct place *place, FILE *out)
 {
-    struct addrinfo *found = NULL, hints = {.ai_socktype = SOCK_STREAM};
-    struct ifaddrs *list = NULL;
-    int error = getaddrinfo(place->address, NULL, &hints, &found);
-    if (error != 0) {
-        fprintf(out, "  %s cannot be resolved on this machine: %s\n", place->address,
-                gai_strerror(error));
+    struct addresses found;
+    char why[256];
+    bool again;
+    if (!addresses_find(&found, place->address, place->port, why, sizeof why, &again)) {
+        fprintf(out, "  %s cannot be resolved on this machine: %s\n", place->address, why);
         return;
     }
-    if (getifaddrs(&list) < 0)
-        list = NULL;
-    for (const struct addrinfo *one = found; one; one = one->ai_next)
-        if (one->ai_family == AF_INET || one->ai_family == AF_INET6)
-            print_address(place, one->ai_addr, list, out);
-    if (list)
-        freeifaddrs(list);
-    freeaddrinfo(found);
+    for (int i = 0; i < found.count; i++)
+        print_address(place, &found.list[i], found.trap, out);
 }
 
 /* --- all of it ------------------------------------------------------------------------------- */
@@ -281,11 +225,13 @@ static void print_port(const struct place *place, FILE *out)
         fprintf(out, "port %d", place->port);
 }
 
-static void print_security(const struct place *place, const struct settings *settings, FILE *out)
+/* `pmix`: it can be used. */
+static void print_security(const struct place *place, const struct settings *settings, bool pmix,
+                           FILE *out)
 {
     struct proof proof = {0};
     const struct proof_setup setup = {.key_file = settings->key_file,
-                                      .pmix = place->pmix,
+                                      .pmix = pmix,
                                       .munge = place->kind == PLACE_SLURM,
                                       .insecure = settings->insecure_link};
     fflush(out);
@@ -299,15 +245,19 @@ static void print_security(const struct place *place, const struct settings *set
 void explain_place(const struct place *place, const struct settings *settings, FILE *out)
 {
     char shown[DDP_TEXT_SHOWN];
+    const struct ddp_plugin *plugin;
     if (place->node_count == 1) {
         fprintf(out, "nodes: 1, this machine: %s\n", why_alone(settings));
         return;
     }
     fprintf(out, "started: %s\nnodes: %d; this is node %d\n", who_started(place->kind),
             place->node_count, place->node);
-    if (place->pmix)
-        fputs("node 0 tells the others through PMIx where it listens; without the plugin for PMIx "
-              "they look here:\n",
+    const bool pmix = place->pmix && ddp_plugin_load(&plugin, "pmix", false) == DDP_OK;
+    if (pmix)
+        fputs("node 0 tells the others through PMIx where it listens\n", out);
+    else if (place->pmix)
+        fputs("there is a PMIx server, but not ddprun's plugin for it, libddp-pmix.so (package "
+              "ddprun-pmix)\n",
               out);
     if (*place->address) {
         fprintf(out, "node 0 listens at: %s (%s), ", ddp_text_show(shown, place->address),
@@ -315,10 +265,10 @@ void explain_place(const struct place *place, const struct settings *settings, F
         print_port(place, out);
         fputc('\n', out);
         print_network(place, out);
-    } else {
+    } else if (!pmix) {
         fputs("  nothing else says where node 0 is: --master-addr is needed then\n", out);
     }
-    print_security(place, settings, out);
+    print_security(place, settings, pmix, out);
     fprintf(out, "time for all nodes to join: %g s (--node-timeout)\n",
             settings->node_timeout_seconds);
 }

@@ -26,17 +26,21 @@ static enum ddp_status leave_trap(const struct link_setup *s, struct addresses *
         addresses->list[0] = own;
         addresses->count = 1;
         address_host(&own, list);
-        ddp_log(DDP_LOG_INFO,
-                "%s is %s on this machine, which other machines cannot reach: node 0 listens on %s",
-                s->address, host, list);
+        ddp_log(
+            DDP_LOG_INFO,
+            "%s is %s on this machine (see /etc/hosts), which other machines cannot reach: node 0 "
+            "listens on %s",
+            s->address, host, list);
         return DDP_OK;
     }
     if (!list[0])
         return DDP_OK; /* there is nothing else, and nobody else */
-    return ddp_fail(DDP_ERR_INVALID,
-                    "%s is %s on this machine, which other machines cannot reach, and this machine "
-                    "has several addresses (%s): give one to all nodes with --master-addr",
-                    s->address, host, list);
+    return ddp_fail(
+        DDP_ERR_INVALID,
+        "%s is %s on this machine (see /etc/hosts), which other machines cannot reach, and "
+        "this machine has several addresses (%s): give one to all nodes with "
+        "--master-addr",
+        s->address, host, list);
 }
 
 static enum ddp_status find_own(const struct link_setup *s, struct addresses *addresses)

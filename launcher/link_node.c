@@ -271,13 +271,16 @@ static enum ddp_status try_all(struct trying *t)
 
 static enum ddp_status give_up(const struct trying *t)
 {
-    const bool loopback = t->addresses.count > 0 && address_is_loopback(&t->addresses.list[0]);
-    return ddp_fail(
-        DDP_ERR_TIMEOUT, "node %d of %d cannot reach node 0 at %s port %d within %g s: %s%s",
-        t->setup->node, t->setup->node_count, t->name, t->port, t->setup->node_timeout, t->why,
-        loopback ? "; that is this machine itself: is --master-addr right, and known "
-                   "here by an address that others reach?"
-                 : "");
+    char hint[LINK_NAME_BYTES + 128] = "", host[LINK_NAME_BYTES];
+    if (t->addresses.count > 0 && address_is_loopback(&t->addresses.list[0])) {
+        address_host(&t->addresses.list[0], host);
+        snprintf(hint, sizeof hint, "; %s is this machine itself: is --master-addr right%s?", host,
+                 t->addresses.trap ? ", and the line of that name in /etc/hosts" : "");
+    }
+    return ddp_fail(DDP_ERR_TIMEOUT,
+                    "node %d of %d cannot reach node 0 at %s port %d within %g s: %s%s",
+                    t->setup->node, t->setup->node_count, t->name, t->port, t->setup->node_timeout,
+                    t->why, hint);
 }
 
 static enum ddp_status find_node0(struct trying *t)

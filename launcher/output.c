@@ -222,8 +222,9 @@ static enum ddp_status connect_stream(const struct output *output, int rank, int
     }
     connection->file = file;
     if (pipe2(ends, O_CLOEXEC) < 0)
-        return ddp_fail(DDP_ERR_SYSTEM, "rank %d: cannot make a pipe for its output: %s%s", rank,
-                        strerror(errno), errno == EMFILE ? " (ulimit -n)" : "");
+        return ddp_fail(DDP_ERR_SYSTEM, "rank %d: cannot make a pipe for its output: %s%s",
+                        output->plan->first_rank + rank, strerror(errno),
+                        errno == EMFILE ? " (ulimit -n)" : "");
     fcntl(ends[1], F_SETPIPE_SZ, PIPE_BYTES); /* fewer switches between it and us */
     connection->source = ends[0];
     connection->child = ends[1];

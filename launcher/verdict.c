@@ -16,6 +16,7 @@
 
 #define VICTIM_SECONDS 0.5 /* until a victim is named, when nobody else has failed */
 #define ALIKE_SECONDS  0.5 /* the most until an exit is named: all workers may fail alike */
+#define ALIKE_LEAST    0.3 /* and the least: nodes do not start at once */
 
 static size_t text_bytes(const struct link_text *text)
 {
@@ -121,7 +122,7 @@ static double patience(const struct job *job, uint32_t sure)
     if (sure != EXITED)
         return 0;
     const double part = (double)(ddp_clock_ns() - job->start_ns) / 5e9;
-    return part < 0.1 ? 0.1 : part > ALIKE_SECONDS ? ALIKE_SECONDS : part;
+    return part < ALIKE_LEAST ? ALIKE_LEAST : part > ALIKE_SECONDS ? ALIKE_SECONDS : part;
 }
 
 void verdict_consider(struct job *job, const struct link_text *failure)

@@ -82,7 +82,7 @@ static void lend_terminal(struct job *job, pid_t group)
         ddp_log(DDP_LOG_ERROR,
                 "rank %d uses the terminal, but there is no shell to bring the job to the "
                 "foreground",
-                rank_of(job, group));
+                job->plan->first_rank + rank_of(job, group));
         kill(-group, job->refused == group ? SIGKILL : SIGHUP);
         job->refused = group;
     }

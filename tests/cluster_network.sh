@@ -41,8 +41,8 @@ ended() {
     count=$((count + 1))
     until_true test -s "$work/ended.$2" || { fail "$1: node $2 does not end"; return; }
     read -r code when <"$work/ended.$2"
-    if [ "$code" -ne "$3" ] || ! grep -qE -- "$4" "$work/node.$2"; then
-        fail "$1: node $2: exit code $code, expected $3, and a line with: $4"
+    if [ "$code" -ne "$3" ] || { [ -n "$4" ] && ! grep -qE -- "$4" "$work/node.$2"; }; then
+        fail "$1: node $2: exit code $code, expected $3${4:+, and a line with: $4}"
         sed 's/^/    /' "$work/node.$2" | head -n 10
     fi
     [ -z "${5:-}" ] || [ $(((when - began) / 1000000)) -le $(($5 * 1000 * patience)) ] ||

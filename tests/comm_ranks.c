@@ -6,16 +6,15 @@
 #include "tests/comm_ranks.h"
 
 #include "core/clock.h"
-#include "core/futex.h"
 #include "core/log.h"
 #include "job/board.h"
+#include "job/mirror.h"
 #include "kernels/reduce.h"
 #include "tests/runner.h"
 #include "tests/reference/reference.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/wait.h>
 
 static const char *device_kind, *device_backend;
@@ -37,26 +36,16 @@ static void set_number(const char *name, int value)
     setenv(name, text, 1);
 }
 
-/* What a launcher has: one machine's board. */
-struct machine {
-    struct ddp_board board;
-    int board_fd, heap_fd, bell_fd;
-};
-
-/* Workers that share a GPU look like different machines to NCCL, as with ddprun --oversubscribe;
- * and so do those of different machines, which are one here. */
-static void open_device(int rank, const struct machine *on)
+/* Workers that share a GPU look like different machines to NCCL, as with ddprun --oversubscribe. */
+static void open_device(int rank, int size)
 {
-    const struct ddp_board_shape *shape = &on->board.shape;
     struct ddp_device_kind found;
     NEED(ddp_device_find(&found, device_kind) == DDP_OK);
-    const bool few = found.count < shape->workers;
-    if ((few || shape->nodes > 1) && !getenv("RANKS_AS_ONE_HOST")) {
-        set_number("NCCL_HOSTID", few ? rank : shape->node);
+    if (found.count < size && !getenv("RANKS_AS_ONE_HOST")) {
+        set_number("NCCL_HOSTID", rank);
         setenv("NCCL_SOCKET_IFNAME", "lo", 1);
     }
-    NEED(ddp_device_open(&ranks_device, device_kind, rank % shape->workers % found.count, 1) ==
-         DDP_OK);
+    NEED(ddp_device_open(&ranks_device, device_kind, rank % found.count, 1) == DDP_OK);
 }
 
 enum ddp_status ranks_join(ddp_comm **comm, ddp_job *job)
@@ -64,6 +53,14 @@ enum ddp_status ranks_join(ddp_comm **comm, ddp_job *job)
     return device_kind ? ddp_comm_create_on(comm, job, device_backend, ranks_device)
                        : ddp_comm_create(comm, job, NULL);
 }
+
+/* What a launcher has: one machine's board. */
+struct machine {
+    struct ddp_board board;
+    int board_fd, heap_fd, bell;
+    struct ddp_mirror mirror;
+    bool addresses[64];
+};
 
 static void child(int rank, const struct machine *on, ranks_body *run)
 {
@@ -75,13 +72,14 @@ static void child(int rank, const struct machine *on, ranks_body *run)
     set_number("WORLD_SIZE", size);
     set_number(DDP_BOARD_FD_VARIABLE, on->board_fd);
     set_number(DDP_HEAP_FD_VARIABLE, on->heap_fd);
-    set_number(DDP_BELL_FD_VARIABLE, on->bell_fd);
+    if (on->board.shape.nodes > 1)
+        set_number(DDP_BELL_FD_VARIABLE, on->bell);
     ddp_log_set_rank(rank);
     if (ranks_prepare)
         ranks_prepare(rank);
     NEED(ddp_job_open(&job) == DDP_OK);
     if (device_kind)
-        open_device(rank, on);
+        open_device(rank, size);
     if (!without_comm)
         NEED(ranks_join(&comm, job) == DDP_OK);
     run(comm, job);
@@ -93,10 +91,10 @@ static void child(int rank, const struct machine *on, ranks_body *run)
 
 static void machine_make(struct machine *machine, const struct ddp_board_shape *shape)
 {
+    *machine = (struct machine){.mirror.addresses = machine->addresses};
     ck_assert_int_eq(ddp_board_create(&machine->board, &machine->board_fd, shape, 1), DDP_OK);
     ck_assert_int_eq(ddp_board_create_heap(&machine->board, &machine->heap_fd), DDP_OK);
-    machine->bell_fd = eventfd(0, EFD_NONBLOCK); /* nobody listens: what they do is polled */
-    ck_assert_int_ge(machine->bell_fd, 0);
+    ck_assert_int_eq(ddp_bell_create(&machine->bell), DDP_OK);
 }
 
 static void machine_end(struct machine *machine)
@@ -104,48 +102,26 @@ static void machine_end(struct machine *machine)
     ddp_board_unmap(&machine->board);
     close(machine->board_fd);
     close(machine->heap_fd);
-    close(machine->bell_fd);
+    close(machine->bell);
 }
 
-/* Copies what one board has and the other lacks. */
-static void copy_posted(_Atomic uint32_t *from, _Atomic uint32_t *to, _Atomic uint32_t *to_bytes,
-                        uint32_t bytes, void *target, const void *source)
-{
-    enum { EMPTY = 0, READY = 2 };
-    if (atomic_load(from) != READY || atomic_load(to) != EMPTY)
-        return;
-    memcpy(target, source, bytes);
-    atomic_store(to_bytes, bytes);
-    atomic_store(to, READY);
-    ddp_futex_wake(to);
-}
-
-static void pump_between(const struct machine *from, const struct machine *to)
-{
-    struct ddp_board_memory *a = from->board.memory, *b = to->board.memory;
-    struct ddp_board board = to->board;
-    const uint32_t aborted = atomic_load(&a->abort_word);
-    for (int i = 0; i < DDP_ID_SLOTS; i++)
-        copy_posted(&a->ids[i].state, &b->ids[i].state, &b->ids[i].bytes,
-                    atomic_load(&a->ids[i].bytes), b->ids[i].data, a->ids[i].data);
-    for (int r = 0; r < ddp_board_job_size(&from->board); r++) {
-        struct ddp_board_address *x = ddp_board_address(&from->board, r);
-        struct ddp_board_address *y = ddp_board_address(&to->board, r);
-        copy_posted(&x->state, &y->state, &y->bytes, atomic_load(&x->bytes), y->data, x->data);
-    }
-    if (aborted && !atomic_load(&b->abort_word))
-        ddp_board_abort(&board, aborted);
-}
-
-/* What the launchers of a job do for its ranks: ids, addresses and the abort word that a board has
- * go to the others. */
-static void pump(const struct machine *machines)
+/* The launchers' part: what is new on a board goes to the others. */
+static void pump(struct machine *machines)
 {
     const int nodes = machines->board.shape.nodes;
-    for (int a = 0; a < nodes; a++)
-        for (int b = 0; b < nodes; b++)
-            if (a != b)
-                pump_between(&machines[a], &machines[b]);
+    struct ddp_posted posted;
+    for (int n = 0; n < nodes; n++) {
+        struct machine *from = &machines[n];
+        ddp_bell_take(from->bell);
+        while (ddp_mirror_next_id(&from->mirror, &from->board, &posted))
+            for (int m = 0; m < nodes; m++)
+                if (m != n)
+                    ddp_mirror_put_id(&machines[m].mirror, &machines[m].board, &posted);
+        while (ddp_mirror_next_address(&from->mirror, &from->board, &posted))
+            for (int m = 0; m < nodes; m++)
+                if (m != n)
+                    ddp_mirror_put_address(&machines[m].board, &posted);
+    }
 }
 
 static void abort_all(const struct machine *machines)
@@ -179,7 +155,8 @@ void run_nodes(int nodes, int per_node, ranks_body *body, int dies)
         int code;
         pid_t pid = waitpid(-1, &code, nodes > 1 ? WNOHANG : 0);
         const int64_t ms = (ddp_clock_ns() - begin) / 1000000;
-        pump(machines);
+        if (nodes > 1)
+            pump(machines);
         if (ranks_abort_after_ms > 0 && ms >= ranks_abort_after_ms)
             abort_all(machines);
         if (pid <= 0) {
@@ -207,10 +184,10 @@ void run_ranks(int size, ranks_body *body, int dies)
     run_nodes(1, size, body, dies);
 }
 
-void run_nodes_alone(int nodes, int per_node, ranks_body *body, int dies)
+void run_nodes_alone(int nodes, int workers, ranks_body *body, int dies)
 {
     without_comm = true;
-    run_nodes(nodes, per_node, body, dies);
+    run_nodes(nodes, workers, body, dies);
     without_comm = false;
 }
 

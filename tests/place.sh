@@ -109,7 +109,11 @@ explained "a port" "$srun1" 'listens at: dn0 .*, port 99$' --master-port 99
 explained "another network" "$srun1" 'listens at: dn0-ib \(--master-addr or PET_MASTER_ADDR\), port 20052, or' --master-addr dn0-ib
 explained "MASTER_ADDR of a script" "$srun1 MASTER_ADDR=10.77.0.1 MASTER_PORT=7" 'listens at: dn0 .*, port 20052, or'
 explained "who" "$srun1" '^started: by srun: SLURM_STEP_NUM_NODES and SLURM_PROCID$'
-explained "with PMIx" "$srun1 $pmix" '^node 0 tells the others through PMIx'
+explained "with PMIx" "$srun1 $pmix DDP_PLUGIN_PATH=$work" "^there is a PMIx server, but not ddprun's plugin for it"
+if [ -e "$top/tests/.libs/libddp-pmix.so" ]; then # a plugin of the tests, which is only loaded here
+    explained "with PMIx and the plugin" "$srun1 $pmix DDP_PLUGIN_PATH=$top/tests/.libs" '^node 0 tells the others through PMIx where it listens$'
+    explained "its key" "$srun1 $pmix DDP_PLUGIN_PATH=$top/tests/.libs" '^secured by: a key from PMIx$'
+fi
 refused "two tasks a node" "$step SLURM_STEP_TASKS_PER_NODE=2(x2) SLURM_STEP_NUM_TASKS=4 SLURM_PROCID=0" 'SLURM_STEP_TASKS_PER_NODE=2\(x2\): .*srun --ntasks-per-node=1, or give --nnodes 1'
 refused "uneven tasks" "$step SLURM_STEP_TASKS_PER_NODE=2,1 SLURM_STEP_NUM_TASKS=3 SLURM_PROCID=0" 'SLURM_STEP_TASKS_PER_NODE=2,1: .*--ntasks-per-node=1'
 refused "no tasks" "$step SLURM_PROCID=0" 'SLURM_STEP_TASKS_PER_NODE=: '
@@ -133,7 +137,7 @@ place "one task" "OMPI_COMM_WORLD_SIZE=1 OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_
 place "Open MPI in an allocation" "$srun0 $ompi_pmix" 1,1/2
 explained "Open MPI in an allocation" "$srun0 $ompi_pmix" "^started: by Open MPI's mpirun"
 place "one task in an allocation" "$srun0 OMPI_COMM_WORLD_SIZE=1 OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_LOCAL_SIZE=1" 0,0/1
-explained "PMIx alone says where" "$ompi_pmix" '^  nothing else says where node 0 is: --master-addr is needed then$'
+explained "PMIx alone says where" "$ompi_pmix DDP_PLUGIN_PATH=$work" '^  nothing else says where node 0 is: --master-addr is needed then$'
 explained "MASTER_ADDR" "$ompi_pmix MASTER_ADDR=n0" 'listens at: n0 \(MASTER_ADDR\), port 29500$'
 refused "Open MPI without PMIx" "$ompi OMPI_COMM_WORLD_RANK=0" 'nothing says where node 0 is: give --master-addr, .*, on each node'
 refused "two tasks a node" "$ompi OMPI_COMM_WORLD_LOCAL_SIZE=2" 'OMPI_COMM_WORLD_LOCAL_SIZE=2: .*with mpirun -N 1, or give --nnodes 1'
@@ -163,10 +167,22 @@ explained "a key is not shown" DDPRUN_KEY=0123456789abcdef0123 '  DDPRUN_KEY \(n
 explained "how it is secured" DDPRUN_KEY=0123456789abcdef0123 '^secured by: a key' $by_hand
 grep -q 0123456789 "$work/out" && fail "the key is shown"
 explained "no key" A=b '^secured by: no key \(--insecure-link\)' $by_hand
-explained "loopback" A=b 'This is the loopback interface' --nnodes 2 --node-rank 0 --master-addr 127.0.1.1
-explained "a name for loopback" A=b 'Take localhost out of the line with .* in /etc/hosts, or give --master-addr' --nnodes 2 --node-rank 0 --master-addr localhost
+explained "loopback" A=b '127.0.1.1, the loopback interface: all nodes must run on this machine' --nnodes 2 --node-rank 0 --master-addr 127.0.1.1
+explained "a name for loopback" A=b 'localhost is .*, the loopback interface: all nodes must' --nnodes 2 --node-rank 0 --master-addr localhost
+# A host's name beside 127.0.1.1 in /etc/hosts, as Debian's installer writes it: here only where root may hide that file.
+echo "127.0.1.1 trap.test" >"$work/hosts"
+echo "mount --bind $work/hosts /etc/hosts && exec \"\$@\"" >"$work/trapped"
+if unshare --mount sh "$work/trapped" true 2>/dev/null; then
+    trap_test="--insecure-link --explain-launch --nnodes 2 --master-addr trap.test"
+    expect "the trap on another node" 0 'Take trap.test out of the line with 127.0.1.1 in /etc/hosts, or give --master-addr' \
+        unshare --mount sh "$work/trapped" "$ddprun" $trap_test --node-rank 1
+    expect "the trap on node 0" 0 'trap.test is 127.0.1.1 here: that is this machine itself' \
+        unshare --mount sh "$work/trapped" "$ddprun" $trap_test --node-rank 0
+else
+    not_run "a name that means loopback: this needs root"
+fi
 explained "an unknown name" A=b 'no-such-host.invalid cannot be resolved on this machine' --nnodes 2 --node-rank 1 --master-addr no-such-host.invalid
-explained "an address of another machine" A=b '192\.0\.2\.77, which is no address of this machine' --nnodes 2 --node-rank 0 --master-addr 192.0.2.77
+explained "an address of another machine" A=b '192\.0\.2\.77, which is not an address of this machine' --nnodes 2 --node-rank 0 --master-addr 192.0.2.77
 expect "a contradiction shows the variables" 2 '^  SLURM_STEP_NUM_NODES=2$' env $srun0 "$ddprun" --nnodes 4 --explain-launch
 
 echo "# what workers get"

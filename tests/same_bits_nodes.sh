@@ -9,7 +9,7 @@ make_data
 mlp="--data $work/images --hidden 33,17 --optimizer adamw --clip-grad-norm 0.5 --weight-decay 0.1"
 cnn="--data $work/images --model cnn"
 gpt2="--model gpt2 --data $work/text --seq-len 12 --layers 2 --heads 2 --channels 16 --dropout 0.1"
-few="--batch-size 2 --global-batch 16 --seed 3 --no-eval --quiet --threads 1"
+few="--device cpu --batch-size 2 --global-batch 16 --seed 3 --no-eval --threads 1 --quiet"
 
 first=
 same "mlp: accumulation" "$trainer" $mlp $few --steps 5
@@ -28,20 +28,21 @@ same "gpt2 in bf16: accumulation" "$trainer" $gpt2 --dtype bf16 $few --steps 3
 same "gpt2 in bf16: 2 x 2" nodes 2 2 "$trainer" $gpt2 --dtype bf16 $few --steps 3
 same "gpt2 in bf16: 4 x 1" nodes 4 1 "$trainer" $gpt2 --dtype bf16 $few --steps 3 --no-shared-weights
 # Three workers a node: not whole subtrees.
-few6="--batch-size 2 --global-batch 12 --seed 3 --no-eval --quiet --threads 1 --lanes 8"
+few6="--device cpu --batch-size 2 --global-batch 12 --seed 3 --no-eval --threads 1 --lanes 8 --quiet"
 first=
 same "6 shards: accumulation" "$trainer" $mlp $few6 --steps 4
 same "6 shards: 1 x 6" "$ddprun" -n 6 "$trainer" $mlp $few6 --steps 4
 same "6 shards: 2 x 3" nodes 2 3 "$trainer" $mlp $few6 --steps 4
 same "6 shards: 3 x 2, replicas" nodes 3 2 "$trainer" $mlp $few6 --steps 4 --zero 0
 first=
-set -- --model resnet --size 20 --data "$work/images" --batch-size 2 --steps 2 --seed 3 --no-eval --quiet --threads 1 --sync-batch-norm
+set -- --device cpu --model resnet --size 20 --data "$work/images" --batch-size 2 --steps 2 --seed 3 --no-eval --quiet --threads 1 --sync-batch-norm
 same "sync-batch-norm: 1 x 4" "$ddprun" -n 4 "$trainer" "$@"
 same "sync-batch-norm: 2 x 2" nodes 2 2 "$trainer" "$@"
 same "sync-batch-norm: 4 x 1" nodes 4 1 "$trainer" "$@"
 
 # Resumed on other nodes; the checkpoint holds the optimizer's state, of which no node had all.
 first=
+few="${few%--quiet*}--schedule constant --quiet"
 same "resumed: without interruption" "$trainer" $mlp $few --steps 6
 for shapes in "2 2 4 1" "4 1 1 4" "1 4 2 2"; do
     set -- $shapes
@@ -54,22 +55,20 @@ done
 # A request to one ddprun stops all nodes after one step; the rest runs elsewhere.
 rm -rf "$work/checkpoints"
 mkdir "$work/checkpoints"
-endless="--steps 100000 --schedule constant --checkpoint $work/checkpoints --checkpoint-every 100000"
-node_inject="--inject slow:rank=0,ms=20"
+endless="--steps 100000 --checkpoint $work/checkpoints --checkpoint-every 100000"
 (
     until_true grep -q 'epoch 2/' "$work/node.0"
-    pid=$(pgrep -f "node-rank 1 .*-port $((node_port + 1)) .*--checkpoint $work/checkpoints" | head -n 1)
-    kill -TERM "$pid"
+    kill -TERM "$(cat "$work/pid.1")"
 ) &
 stopper=$!
-ends "stopped" 75 2 2 "$trainer" $mlp --batch-size 2 --global-batch 16 --seed 3 --no-eval --threads 1 $endless
+ends "stopped" 75 2 2 "$trainer" $mlp ${few%--quiet*} $endless
 wait $stopper
 step=$(basename "$(ls -d "$work"/checkpoints/step-*)" | sed 's/^step-0*//')
 first=
 if [ -n "$step" ]; then
     last=$((step + 3))
-    same "stopped: without interruption" "$trainer" $mlp $few --steps $last --schedule constant
-    same "stopped: continued on 1 x 4" "$ddprun" -n 4 "$trainer" $mlp $few --steps $last --schedule constant \
+    same "stopped: without interruption" "$trainer" $mlp $few --steps $last
+    same "stopped: continued on 1 x 4" "$ddprun" -n 4 "$trainer" $mlp $few --steps $last \
         --checkpoint "$work/checkpoints" --resume
 else
     fail "stopped: there is no checkpoint"
@@ -79,11 +78,11 @@ fi
 "$trainer" $mlp $few --steps 4 --save "$work/weights" >"$work/out" 2>&1 || fail "weights: $(cat "$work/out")"
 for shape in "1 1" "2 2" "3 1"; do
     set -- $shape
-    ends "predict on $1 x $2" 0 "$1" "$2" "$trainer" --load "$work/weights" --data "$work/images" --predict "$work/p$1$2" \
-        --eval-only --batch-size 7 --threads 1
+    ends "predict on $1 x $2" 0 "$1" "$2" "$trainer" --load "$work/weights" --data "$work/images" --predict "$work/p$1$2.csv" \
+        --eval-only --batch-size 7 --threads 1 --device cpu
     grep -E '^test|accuracy' "$work/node.0" | sed 's/ in [0-9.]* s//; s/, [0-9.]* s.*//' >"$work/e$1$2"
     count=$((count + 2))
-    cmp -s "$work/p11" "$work/p$1$2" || fail "predictions of $1 x $2 differ"
+    cmp -s "$work/p11.csv" "$work/p$1$2.csv" || fail "predictions of $1 x $2 differ"
     cmp -s "$work/e11" "$work/e$1$2" || fail "the evaluation of $1 x $2 differs"
 done
 
@@ -94,7 +93,7 @@ grep -q 'rank 0' "$work/trace.json" && grep -q 'rank 1' "$work/trace.node1.json"
 
 # --- refused, or warned of ---
 for mode in dp accum; do
-    ends "mode $mode" 2 2 1 "$trainer" --mode $mode --model article
+    ends "mode $mode" 2 2 1 "$trainer" --mode $mode --model article --device cpu
     said "mode $mode" "--mode $mode runs in one process, but ddprun started 2 workers on 2 nodes: use --mode ddp"
 done
 node_extra_1="--lr 0.5"

@@ -13,6 +13,7 @@
 #include "core/trace.h"
 
 #include <inttypes.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -327,6 +328,10 @@ static enum ddp_status wait_until(const struct ddp_ledger *ledger, int peer, _At
     bool done = false;
     for (int i = 0; i < ledger->spins && !done; i++) {
         ddp_cpu_relax();
+        done = reached(word, target);
+    }
+    for (int i = 0; i < ledger->yields && !done; i++) {
+        sched_yield();
         done = reached(word, target);
     }
     if (!done)

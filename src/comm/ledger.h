@@ -46,7 +46,8 @@ struct ddp_ledger {
     uint32_t next;     /* number of the next call */
     uint64_t calls;    /* a hash of all so far, which other machines' must equal */
     uint32_t compared; /* calls that ddp_ledger_compare() has found to be the same everywhere */
-    int spins;         /* before a wait sleeps */
+    int spins;         /* before a wait yields */
+    int yields;        /* ... and before it sleeps */
     char difference[DDP_LEDGER_DIFFERENCE]; /* what was said of calls that differ */
 };
 

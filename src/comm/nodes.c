@@ -13,7 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LEAVE_MS  2000       /* for the others to have everything that this rank sent */
+#define LEAVE_MS  2000 /* for the others to have everything that this rank sent */
+#define SPINS     50   /* of a wait inside the machine: the wire needs processors too */
+#define YIELDS    200
 #define TURNS     8          /* of moving on, between computations */
 #define LAST_CALL UINT32_MAX /* a number of no call */
 
@@ -358,9 +360,9 @@ static enum ddp_status alloc_memory(struct nodes *nodes)
 {
     const size_t count = (size_t)nodes->place->node_count, size = (size_t)nodes->place->size;
     const size_t most = (size_t)nodes->exact.most, payloads = most * DDP_LEDGER_PAYLOAD * count;
-    size_t piece = NODES_CHUNK_BYTES / size / DDP_PAGE * DDP_PAGE;
+    size_t piece = NODES_CHUNK_BYTES / size / NODES_LEAST * NODES_LEAST;
     piece = piece < NODES_PIECE_BYTES ? piece : NODES_PIECE_BYTES;
-    nodes->piece_bytes = piece > 16 * DDP_PAGE ? piece : 16 * DDP_PAGE;
+    nodes->piece_bytes = piece > 0 ? piece : NODES_LEAST;
     nodes->room = most * nodes->piece_bytes;
     nodes->memory_bytes = 2 * NODES_DEPTH * count * nodes->room + payloads;
     nodes->memory = ddp_pages_alloc(nodes->memory_bytes);
@@ -464,6 +466,8 @@ static enum ddp_status create(void **state, const struct ddp_comm_place *place)
         free_memory(nodes);
         return status;
     }
+    nodes->shm.ledger.spins = SPINS;
+    nodes->shm.ledger.yields = YIELDS;
     status = nodes_wire_open(nodes);
     if (status != DDP_OK) {
         shm_leave(&nodes->shm);

@@ -30,8 +30,9 @@ void nodes_call_plan(const struct nodes *nodes, struct nodes_call *c)
     c->parts = kind != DDP_COMM_ALL_GATHER && kind != DDP_COMM_GATHER_SLICES;
     c->sums = kind != DDP_COMM_REDUCE_SCATTER && kind != DDP_COMM_REDUCE_SLICES_START;
     c->spread = c->parts && c->sums && c->call.bytes <= NODES_SMALL;
-    c->piece = nodes->piece_bytes / c->all.element;
     const size_t longest = ddp_slices_longest(&c->all);
+    const size_t quarter = ddp_align_up(longest * c->all.element / NODES_DEPTH + 1, NODES_LEAST);
+    c->piece = (quarter < nodes->piece_bytes ? quarter : nodes->piece_bytes) / c->all.element;
     c->chunks = (uint32_t)(longest / c->piece + (longest % c->piece != 0));
     c->chunks += c->chunks == 0; /* calls are compared, and nobody runs ahead */
     c->stride = ddp_align_up((longest < c->piece ? longest : c->piece) * c->all.element, LINE);

@@ -2,7 +2,8 @@
  *
  * Which rank logs an error that several find: a table on the board has the errors that were logged.
  * The first rank to enter one logs it; the others give rank 0 a moment to be that. A rank that died
- * before its line was written silences nobody. */
+ * before its line was written silences nobody. Of several machines each has a table: the first gets
+ * a moment to end the job, and with it what its ranks have said. */
 #include "config.h"
 
 #include "job/job.h"
@@ -18,6 +19,7 @@
 #include <time.h>
 
 #define WAIT_MS 100                  /* for rank 0, and for a line that is being written */
+#define NODE_MS 300                  /* for another machine that ends the job */
 #define SAME_NS INT64_C(10000000000) /* after this time it is another event */
 
 /* Mapped once, and never unmapped: errors are logged until the process ends. */
@@ -67,11 +69,29 @@ static bool heard(struct ddp_board_error *error)
     return false;
 }
 
+/* Does the job end because of another machine? */
+static bool others_ended(struct ddp_board_memory *memory)
+{
+    const uint32_t first = memory->node * memory->workers, by = atomic_load(&memory->abort_word);
+    return by != 0 && !(by > first && by <= first + memory->workers);
+}
+
+static bool wait_for_others(struct ddp_board_memory *memory)
+{
+    const int64_t deadline_ns = ddp_deadline_ns(NODE_MS);
+    while (atomic_load(&memory->abort_word) == 0 && !ddp_deadline_passed(deadline_ns))
+        nap();
+    return others_ended(memory);
+}
+
 static bool speaks(uint64_t key)
 {
     struct ddp_board_memory *memory = atomic_load(&shared);
+    const bool one = memory->flags & DDP_BOARD_ONE_SPEAKS;
+    if (one && memory->node > 0 && wait_for_others(memory))
+        return false; /* and not told: it may yet be this rank's end that the launchers report */
     atomic_store(&memory->lines[my_rank].told, 1);
-    if (!(memory->flags & DDP_BOARD_ONE_SPEAKS))
+    if (!one)
         return true;
     if (my_rank > 0)
         wait_for_rank_0(memory, key);

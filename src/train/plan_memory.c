@@ -54,7 +54,7 @@ static void print_limits(const struct ddp_run *run, const struct ddp_memory *mem
 static void print_parts(const struct ddp_run *run, const struct ddp_memory *memory,
                         const struct ddp_memory_limits *limits)
 {
-    const char *host = is_gpu(run) ? "host" : "machine";
+    const char *host = is_gpu(run) ? "host" : run->plan.nodes > 1 ? "node" : "machine";
     fprintf(run->out, "\n  %-14s %10s %10s\n", "memory of", column_of_unit(run), host);
     for (int part = 0; part < DDP_MEMORY_PARTS; part++)
         if (memory->unit[part] > 0 || memory->host[part] > 0)

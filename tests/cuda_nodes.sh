@@ -1,0 +1,39 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# GPUs of several nodes, between which NCCL exchanges gradients: the same bits as on one node, however the update is shared
+# out; a worker that dies or stops on one node ends all. All nodes are ddpruns on this machine, which NCCL takes for hosts.
+. "${srcdir:-.}/tests/cli.inc"
+. "$here/tests/cuda.inc"
+. "$here/tests/nodes.inc"
+gpus 4
+make_data
+
+mlp="--device cuda --data $work/images --hidden 33,17 --optimizer adamw --clip-grad-norm 0.5"
+gpt2="--device cuda --model gpt2 --data $work/text --seq-len 12 --layers 2 --heads 2 --channels 16 --dropout 0.1 --dtype bf16"
+few="--batch-size 2 --global-batch 16 --steps 4 --seed 3 --no-eval --quiet --schedule constant"
+for model in "$mlp" "$gpt2"; do
+    first=
+    same "1 worker" "$trainer" $model $few
+    same "2 x 2" nodes 2 2 $share "$trainer" $model $few --bucket-mb 0.01
+    same "4 x 1, replicas" nodes 4 1 "$trainer" $model $few --zero 0 --check-replicas 2
+done
+same "2 x 1, GPUs named" nodes 2 1 "$trainer" $model $few --devices 0
+same "2 x 2 on one GPU each" nodes 2 2 env -u NCCL_HOSTID "$trainer" $model $few --devices 0,0
+[ $simulated = no ] || gpus 1
+same "2 x 2 --oversubscribe" nodes 2 2 --oversubscribe "$trainer" $model $few
+[ $simulated = no ] || gpus 4
+ends "as many names as workers of a node" 2 2 2 $share "$trainer" $mlp $few --devices 0
+said "as many names as workers of a node" '--devices names 1 device for 2 workers on each node'
+
+first=
+same "resumed: 1 x 4" "$ddprun" -n 4 $share "$trainer" $mlp $few --checkpoint "$work/one"
+ends "resumed: first steps on 4 x 1" 0 4 1 "$trainer" $mlp $few --steps 2 --checkpoint "$work/four"
+same "resumed: 4 x 1 on 2 x 2" nodes 2 2 $share "$trainer" $mlp $few --checkpoint "$work/four" --resume
+
+endless="--device cuda --model article --epochs 100000000 --quiet"
+ends "killed on node 1" 137 2 2 $share --inject kill:rank=3,step=50 "$trainer" $endless
+for node in 0 1; do
+    said "killed on node 1" 'rank 3 .* on node 1 .* SIGKILL' $node
+done
+ends "stopped on node 1" 124 2 2 $share --inject stop:rank=2,step=50 --timeout 2 --grace 1 "$trainer" $endless
+finish

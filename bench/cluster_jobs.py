@@ -121,9 +121,13 @@ def environment(pid):
         return []
 
 
+def has_rank(pid):
+    """Neither ddprun and its keepers nor torchrun's agent have one."""
+    return any(x.startswith(b"RANK=") for x in environment(pid))
+
+
 def worker_of(hosts, node):
-    """The first process with a rank there: neither ddprun nor torchrun's agent has one."""
-    return min(pid for pid in hosts.pids(node) if any(x.startswith(b"RANK=") for x in environment(pid)))
+    return min(pid for pid in hosts.pids(node) if has_rank(pid))
 
 
 def hurt(hosts, processes, event):
@@ -165,7 +169,7 @@ def failure(bench):
                 bench.found.setdefault("failure", {}).setdefault(event, {})[name] = found
                 ends = ", ".join("running" if s is None else f"{s:.2f} ({code})" for s, code in found["launchers"])
                 gone = "running" if found["gone"] is None else f"{found['gone']:.2f}"
-                print(f"  {event:24} {name:18} {ends}; all {gone}{found['note']}", flush=True)
+                print(f"  {event:24} {name:18} {ends}; all{found['note']} {gone}", flush=True)
 
 
 def one_failure(hosts, processes, log, event):
@@ -182,10 +186,10 @@ def one_failure(hosts, processes, log, event):
             if ends[i] is None and process.poll() is not None:
                 ends[i] = time.monotonic() - hurt_at
         if all(ends[i] is not None or processes[i].pid == stopped for i in (0, 1)) and \
-                not [pid for i in (0, 1) for pid in hosts.pids(i) if pid != stopped]:
+                not [pid for i in (0, 1) for pid in hosts.pids(i) if not stopped or has_rank(pid)]:
             gone = time.monotonic() - hurt_at
         time.sleep(0.01)
-    note = "" if stopped is None else "; the stopped one does not count"
+    note = "" if stopped is None else " workers"  # the stopped launcher is still there, and its keepers
     launchers = [(s, p.poll()) for s, p in zip(ends, processes)]
     hosts.kill()
     for process in processes:

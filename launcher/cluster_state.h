@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the files of the cluster share: cluster.c carries what is on the boards, verdict.c decides
- * how an attempt ends, cluster_restart.c begins the next. */
+ * What the files of the cluster share: joining.c has the link, verdict.c decides how an attempt
+ * ends and when the next begins, cluster.c hears the others and carries what is on the boards. */
 #ifndef DDP_LAUNCHER_CLUSTER_STATE_H
 #define DDP_LAUNCHER_CLUSTER_STATE_H
 
@@ -69,8 +69,8 @@ struct cluster {
 /* To all other nodes on node 0, elsewhere to node 0. */
 void cluster_tell(const struct job *job, enum link_kind kind, uint32_t number, int64_t step);
 
-/* Takes one message; false: there is none. */
-bool cluster_hear(struct job *job);
+/* Our status, and that of the others on node 0's board. */
+void cluster_refresh(struct job *job);
 
 /* --- verdict.c --- */
 

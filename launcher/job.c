@@ -8,7 +8,6 @@
 #include "core/clock.h"
 #include "core/memory.h"
 #include "launcher/board_table.h"
-#include "launcher/cluster.h"
 #include "launcher/report.h"
 #include "launcher/stacks.h"
 
@@ -55,7 +54,6 @@ void job_request_stop(struct job *job, int signal)
 {
     job->stop_request = signal;
     atomic_store(&job->board.memory->stop_request, 1);
-    cluster_request_stop(job, signal);
 }
 
 void job_end(struct job *job, int signal)

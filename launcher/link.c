@@ -106,8 +106,7 @@ static bool take_frame(struct link *link, struct link_message *message)
         return false;
     }
     if (frame.kind == FRAME_PING) {
-        memcpy(&peer->status, &link->data, sizeof peer->status);
-        peer->has_status = true;
+        peer_take_status(peer, &link->data);
         return false;
     }
     *message = (struct link_message){(enum link_kind)frame.kind, peer_node(link, peer), frame.bytes,

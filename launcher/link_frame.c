@@ -85,44 +85,35 @@ static bool ends(const char *text, size_t size)
     return memchr(text, 0, size) != NULL;
 }
 
-bool frame_read(const struct frame *frame, void *data)
+bool frame_read(const struct frame *frame, union frame_data *data)
 {
+    const size_t start = offsetof(struct link_text, text);
     if (frame->bytes > 0)
-        memcpy(data, frame->data, frame->bytes);
-    const char *bytes = data;
+        memcpy(data->bytes, frame->data, frame->bytes);
     switch (frame->kind) {
-    case FRAME_HELLO: {
-        const struct hello *hello = data;
-        return hello->magic == FRAME_MAGIC &&
-               (hello->protocol != FRAME_PROTOCOL ||
-                (ends(hello->version, sizeof hello->version) && hello->node_count > 0 &&
-                 hello->node < hello->node_count));
-    }
-    case FRAME_JOIN: {
-        const struct join *join = data;
-        return ends(join->version, sizeof join->version) && ends(join->host, sizeof join->host);
-    }
+    case FRAME_HELLO:
+        return data->hello.magic == FRAME_MAGIC &&
+               (data->hello.protocol != FRAME_PROTOCOL ||
+                (ends(data->hello.version, sizeof data->hello.version) &&
+                 data->hello.node_count > 0 && data->hello.node < data->hello.node_count));
+    case FRAME_JOIN:
+        return ends(data->join.version, sizeof data->join.version) &&
+               ends(data->join.host, sizeof data->join.host);
     case FRAME_REFUSED:
-        return ends(((const struct refusal *)data)->text, REFUSAL_TEXT);
-    case FRAME_WELCOME: {
-        const uint32_t port = ((const struct welcome *)data)->worker_port;
-        return port > 0 && port < 65536;
-    }
+        return ends(data->refusal.text, sizeof data->refusal.text);
+    case FRAME_WELCOME:
+        return data->welcome.worker_port > 0 && data->welcome.worker_port < 65536;
     case FRAME_LOST:
     case FRAME_NAMES:
-        return bytes[frame->bytes - 1] == 0;
-    case FRAME_PING: {
-        const struct link_status *status = data;
-        return ends(status->phase, sizeof status->phase);
-    }
+        return data->bytes[frame->bytes - 1] == 0;
+    case FRAME_PING:
+        return ends(data->status.phase, sizeof data->status.phase);
     case LINK_ID:
-        return ((const struct link_id *)data)->slot < DDP_ID_SLOTS;
+        return data->id.slot < DDP_ID_SLOTS;
     case LINK_FAILED:
-    case LINK_END: {
-        const size_t start = offsetof(struct link_text, text);
+    case LINK_END:
         /* The first 0 is the last byte: what is not shown is not carried either. */
-        return memchr(bytes + start, 0, frame->bytes - start) == bytes + frame->bytes - 1;
-    }
+        return memchr(data->text.text, 0, frame->bytes - start) == data->bytes + frame->bytes - 1;
     default:
         return true;
     }

@@ -86,6 +86,20 @@ struct welcome {
 #define FRAME_LOST_MAX  640
 #define FRAME_DATA_MAX  sizeof(struct link_text)
 
+/* Room for the data of any frame. */
+union frame_data {
+    unsigned char bytes[FRAME_DATA_MAX];
+    struct hello hello;
+    struct join join;
+    struct refusal refusal;
+    struct welcome welcome;
+    struct link_status status;
+    struct link_step step;
+    struct link_id id;
+    struct link_address address;
+    struct link_text text;
+};
+
 enum frame_result { FRAME_NONE, FRAME_READY, FRAME_BAD };
 
 struct frame {
@@ -109,8 +123,8 @@ static inline size_t frame_length(const struct frame *frame)
     return sizeof(struct frame_header) + frame->bytes;
 }
 
-/* Copies the frame's data to aligned memory of FRAME_DATA_MAX bytes and checks what stands in
- * them: texts that end, slots that exist. False: it is not to be used. */
-bool frame_read(const struct frame *frame, void *data);
+/* Copies the frame's data and checks what stands in them: texts that end, slots that exist. False:
+ * they are not to be used. */
+bool frame_read(const struct frame *frame, union frame_data *data);
 
 #endif

@@ -37,13 +37,7 @@ struct trying {
     struct link_contact contact;     /* from PMIx */
     char shown[LINK_NAME_BYTES];     /* the address that is tried */
     char why[LINK_NAME_BYTES + 256]; /* what went wrong last */
-    union {
-        unsigned char bytes[FRAME_DATA_MAX];
-        struct link_text aligned;
-        struct hello hello;
-        struct refusal refusal;
-        struct welcome welcome;
-    } data; /* of the last frame */
+    union frame_data data;           /* of the last frame */
 };
 
 /* Another try may succeed. A wait that the end of joining has cut short says less than what went
@@ -318,8 +312,7 @@ static enum ddp_status act(struct trying *t, const struct frame *frame, int *nam
     struct peer *node0 = &link->peers[0];
     switch (frame->kind) {
     case FRAME_PING:
-        memcpy(&node0->status, &t->data, sizeof node0->status);
-        node0->has_status = true;
+        peer_take_status(node0, &t->data);
         return DDP_ERR_TIMEOUT;
     case FRAME_NAMES:
         if (take_names(link, names, (const char *)t->data.bytes, frame->bytes))

@@ -243,11 +243,11 @@ static void take_pings(struct joining *j, struct peer *peer)
 {
     struct frame frame;
     enum frame_result result;
-    while ((result = connection_take(&peer->connection, &frame)) == FRAME_READY)
-        if (frame.kind == FRAME_PING && frame_read(&frame, &peer->status))
-            peer->has_status = true;
-        else
+    while ((result = connection_take(&peer->connection, &frame)) == FRAME_READY) {
+        if (frame.kind != FRAME_PING || !frame_read(&frame, &j->link->data))
             break;
+        peer_take_status(peer, &j->link->data);
+    }
     if (result != FRAME_NONE)
         peer_lose(j->link, peer, "it has left");
 }
@@ -293,10 +293,7 @@ static void heard_join(struct joining *j, struct stranger *stranger, const struc
 static void hear_stranger(struct joining *j, struct stranger *stranger)
 {
     struct frame frame;
-    union {
-        unsigned char bytes[FRAME_DATA_MAX];
-        struct link_text aligned;
-    } data;
+    union frame_data data;
     switch (connection_receive(&stranger->connection)) {
     case CONNECTION_BYTES:
         break;
@@ -318,12 +315,12 @@ static void hear_stranger(struct joining *j, struct stranger *stranger)
     if (!frame_read(&frame, &data)) {
         drop(j, stranger, "it does not speak ddprun's language");
     } else if (frame.kind == FRAME_HELLO) {
-        memcpy(&stranger->said.node, data.bytes, sizeof stranger->said.node);
+        stranger->said.node = data.hello;
         heard_hello(j, stranger);
     } else if (frame.kind == FRAME_PROOF) {
         heard_proof(j, stranger, &frame);
     } else if (frame.kind == FRAME_JOIN) {
-        heard_join(j, stranger, (const struct join *)data.bytes);
+        heard_join(j, stranger, &data.join);
     } else {
         drop(j, stranger, "it does not speak ddprun's language");
     }

@@ -18,6 +18,12 @@ struct peer {
     char *lost; /* why, until it is delivered */
 };
 
+static inline void peer_take_status(struct peer *peer, const union frame_data *data)
+{
+    peer->status = data->status;
+    peer->has_status = true;
+}
+
 struct link {
     int node, count;
     struct peer *peers; /* (count) */
@@ -29,15 +35,12 @@ struct link {
 
     int epoll; /* with the connections, whose peers are the data, and the timer: NULL */
     int timer;
-    int64_t lost_ns;      /* how long a peer may be silent */
-    int64_t tick_ns;      /* when the timer was looked at last */
-    int64_t ping_ns;      /* when we have sent a sign of life last */
-    struct peer *current; /* may have more frames that have come */
-    int lost_count;       /* peers whose loss is to be delivered */
-    union {
-        unsigned char bytes[FRAME_DATA_MAX];
-        struct link_text aligned;
-    } data; /* of the message that the owner has */
+    int64_t lost_ns;       /* how long a peer may be silent */
+    int64_t tick_ns;       /* when the timer was looked at last */
+    int64_t ping_ns;       /* when we have sent a sign of life last */
+    struct peer *current;  /* may have more frames that have come */
+    int lost_count;        /* peers whose loss is to be delivered */
+    union frame_data data; /* of the message that the owner has */
 };
 
 /* Joining, until all are there and all connections are up. Errors are logged. */

@@ -6,7 +6,6 @@
 #include "launcher/signals.h"
 
 #include "core/log.h"
-#include "launcher/cluster.h"
 #include "launcher/report.h"
 
 #include <errno.h>
@@ -60,19 +59,7 @@ int signals_ending_fd(const struct job *job)
     return signalfd(-1, &ending, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-/* A request that the workers answer by themselves: no deadline runs, for a step and a checkpoint
- * take their time. */
-static void ask_to_stop(struct job *job, int signal)
-{
-    char name[32];
-    if (!job->stop_request)
-        ddp_log(DDP_LOG_INFO, "%s: stopping after this step%s",
-                report_signal_name(signal, name, sizeof name),
-                signal == SIGINT ? "; again: ending at once" : "");
-    job_request_stop(job, signal);
-}
-
-static void end_workers(struct job *job, int signal, bool kills)
+void signals_end_workers(struct job *job, int signal, bool kills)
 {
     job->interrupted = true;
     if (kills)
@@ -81,37 +68,16 @@ static void end_workers(struct job *job, int signal, bool kills)
         job_end(job, signal);
 }
 
-static void handle_ending_signal(struct job *job, int signal)
-{
-    char name[32];
-    const bool asked = job->stop_request == SIGINT || job->stop_request == SIGTERM;
-    if (job->state < ENDING && !asked && (signal == SIGINT || signal == SIGTERM) &&
-        job_accepts_stop(job)) {
-        ask_to_stop(job, signal);
-        return;
-    }
-    bool again = signal == SIGINT && (job->state >= ENDING || job->stop_request == SIGINT);
-    if (job->state >= ENDING && !again) {
-        job_signal(job, signal);
-        return;
-    }
-    if (cluster_signal(job, signal, again) && !again)
-        return; /* node 0 says what becomes of it */
-    ddp_log(DDP_LOG_INFO, "%s: %s %d worker%s", report_signal_name(signal, name, sizeof name),
-            again ? "killing" : "ending", job->running, job->running == 1 ? "" : "s");
-    end_workers(job, signal, again);
-}
-
-void signals_from_node(struct job *job, int node, int signal, bool kills)
+void signals_from_node(struct job *job, const char *node, int signal, bool kills)
 {
     char name[32];
     if (!signals_end_job(job, signal)) {
         job_signal(job, signal);
     } else if (kills ? job->state < KILLED : job->state < ENDING) {
         ddp_log(DDP_LOG_INFO, "%s on %s: %s %d worker%s",
-                report_signal_name(signal, name, sizeof name), cluster_node_name(job, node),
-                kills ? "killing" : "ending", job->running, job->running == 1 ? "" : "s");
-        end_workers(job, signal, kills);
+                report_signal_name(signal, name, sizeof name), node, kills ? "killing" : "ending",
+                job->running, job->running == 1 ? "" : "s");
+        signals_end_workers(job, signal, kills);
     }
 }
 
@@ -123,30 +89,4 @@ bool signals_end_job(const struct job *job, int signal)
         if (signal == ending_signals[i])
             return true;
     return false;
-}
-
-void signals_handle(struct job *job, int signal)
-{
-    if (signal == SIGTSTP && job->cluster)
-        ddp_log(DDP_LOG_WARNING, "Ctrl-Z has no effect: the other nodes would take this one for "
-                                 "lost if it stopped");
-    else if (signal == SIGTSTP)
-        job_pause(job);
-    if (signal == SIGQUIT && !signals_end_job(job, signal))
-        job_show(job);
-    if (signals_end_job(job, signal)) {
-        handle_ending_signal(job, signal);
-        return;
-    }
-    if (signal == SIGUSR1 && job_accepts_stop(job)) {
-        ask_to_stop(job, signal);
-        return;
-    }
-    if (signal == SIGUSR1)
-        job_request_stop(job, signal);
-    for (size_t i = 0; i < COUNT(passed_signals); i++)
-        if (signal == passed_signals[i]) {
-            cluster_signal(job, signal, false);
-            job_signal(job, signal);
-        }
 }

@@ -18,7 +18,10 @@ void signals_handle(struct job *job, int signal);
 int signals_ending_fd(const struct job *job);
 
 /* Another node has passed on a signal that was sent to its ddprun. `kills`: for the second time. */
-void signals_from_node(struct job *job, int node, int signal, bool kills);
+void signals_from_node(struct job *job, const char *node, int signal, bool kills);
+
+/* Ends all workers of this node because of a signal, or kills them. */
+void signals_end_workers(struct job *job, int signal, bool kills);
 
 /* Is it one that ends the job? */
 bool signals_end_job(const struct job *job, int signal);

@@ -110,8 +110,8 @@ DDP_API enum ddp_status ddp_job_accept_stop(ddp_job *job);
  * waits, once a request is there, until node 0 has named the step: a message there and back. */
 DDP_API bool ddp_job_should_stop(ddp_job *job, int64_t step);
 
-/* Aborts the whole job: every wait of every rank, on all nodes, ends with DDP_ERR_ABORTED. May be called by
- * any thread. */
+/* Aborts the whole job: every wait of every rank, on all nodes, ends with DDP_ERR_ABORTED. May be
+ * called by any thread. */
 DDP_API void ddp_job_abort(ddp_job *job);
 DDP_API bool ddp_job_aborted(const ddp_job *job);
 

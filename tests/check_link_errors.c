@@ -387,11 +387,13 @@ struct actor {
     size_t proof_count;
 };
 
-static bool act_hear(struct actor *actor, struct frame *frame, void *data)
+static union frame_data data; /* of the last frame */
+
+static bool act_hear(struct actor *actor, struct frame *frame)
 {
     for (int i = 0; i < 500; i++) {
         if (connection_take(&actor->connection, frame) == FRAME_READY)
-            return frame_read(frame, data);
+            return frame_read(frame, &data);
         if (connection_receive(&actor->connection) == CONNECTION_ENDED)
             return false;
         usleep(5000);
@@ -399,15 +401,14 @@ static bool act_hear(struct actor *actor, struct frame *frame, void *data)
     return false;
 }
 
-static void act_hello(struct actor *actor, struct hello *hello, struct frame *frame,
-                      unsigned char data[FRAME_DATA_MAX])
+static void act_hello(struct actor *actor, struct hello *hello, struct frame *frame)
 {
     connection_open(&actor->connection, stranger(), PHASE_HELLO);
     actor->said.node = *hello;
     connection_put(&actor->connection, FRAME_HELLO, hello, sizeof *hello);
-    ck_assert(act_hear(actor, frame, data));
+    ck_assert(act_hear(actor, frame));
     ck_assert_uint_eq(frame->kind, FRAME_HELLO);
-    memcpy(&actor->said.node0, data, sizeof actor->said.node0);
+    actor->said.node0 = data.hello;
     actor->connection.phase = PHASE_PROOF;
 }
 
@@ -418,8 +419,6 @@ static void act_prove(struct actor *actor, const struct said *said, const char *
                      DDP_OK);
     connection_put(&actor->connection, FRAME_PROOF, actor->proof_bytes, actor->proof_count);
 }
-
-static _Alignas(16) unsigned char data[FRAME_DATA_MAX];
 
 static void make_actor(struct actor *actor, int node)
 {
@@ -448,24 +447,24 @@ START_TEST(other_versions)
     ck_assert_int_eq(hello_make(&hello, &actor.setup), DDP_OK);
     hello.protocol = FRAME_PROTOCOL + 1;
     memset(hello.version, 'x', sizeof hello.version);
-    act_hello(&actor, &hello, &frame, data);
-    ck_assert(act_hear(&actor, &frame, data));
+    act_hello(&actor, &hello, &frame);
+    ck_assert(act_hear(&actor, &frame));
     ck_assert_uint_eq(frame.kind, FRAME_REFUSED);
-    ck_assert_uint_eq(((struct refusal *)data)->reason, REFUSED_PROTOCOL);
+    ck_assert_uint_eq(data.refusal.reason, REFUSED_PROTOCOL);
     connection_close(&actor.connection);
     /* The same protocol, but another ddprun. */
     ck_assert_int_eq(hello_make(&hello, &actor.setup), DDP_OK);
-    act_hello(&actor, &hello, &frame, data);
+    act_hello(&actor, &hello, &frame);
     act_prove(&actor, &actor.said, ROLE_NODE);
-    ck_assert(act_hear(&actor, &frame, data));
+    ck_assert(act_hear(&actor, &frame));
     ck_assert_uint_eq(frame.kind, FRAME_PROOF);
     actor.connection.phase = PHASE_WAITING;
     connection_put(&actor.connection, FRAME_JOIN, &join, sizeof join);
-    ck_assert(act_hear(&actor, &frame, data));
+    ck_assert(act_hear(&actor, &frame));
     ck_assert_uint_eq(frame.kind, FRAME_REFUSED);
-    ck_assert_ptr_nonnull(strstr(((struct refusal *)data)->text, "node 1 (old) runs ddprun 0.0.1"));
+    ck_assert_ptr_nonnull(strstr(data.refusal.text, "node 1 (old) runs ddprun 0.0.1"));
     pthread_join(nodes[0].thread, NULL);
-    expect_error(0, DDP_ERR_MISMATCH, ((struct refusal *)data)->text);
+    expect_error(0, DDP_ERR_MISMATCH, data.refusal.text);
     end_actor(&actor);
 }
 END_TEST
@@ -483,17 +482,17 @@ START_TEST(replayed_proofs_are_refused)
     nodes[0].setup.node_timeout = 5;
     start_node(0);
     ck_assert_int_eq(hello_make(&hello, &actor.setup), DDP_OK);
-    act_hello(&actor, &hello, &frame, data);
+    act_hello(&actor, &hello, &frame);
     act_prove(&actor, &actor.said, ROLE_NODE);
-    ck_assert(act_hear(&actor, &frame, data));
+    ck_assert(act_hear(&actor, &frame));
     ck_assert_uint_eq(frame.kind, FRAME_PROOF);
     unsigned char recorded[PROOF_MAX], node0[PROOF_MAX];
     const size_t count = actor.proof_count;
     memcpy(recorded, actor.proof_bytes, count);
-    memcpy(node0, data, count);
+    memcpy(node0, data.bytes, count);
     connection_close(&actor.connection);
     /* The same beginning again. */
-    act_hello(&actor, &hello, &frame, data);
+    act_hello(&actor, &hello, &frame);
     struct said said = actor.said;
     if (_i == REPLAYED)
         connection_put(&actor.connection, FRAME_PROOF, recorded, count);
@@ -504,9 +503,9 @@ START_TEST(replayed_proofs_are_refused)
         act_prove(&actor, &said, ROLE_NODE);
     } else
         connection_put(&actor.connection, FRAME_PROOF, recorded, 0);
-    ck_assert(act_hear(&actor, &frame, data));
+    ck_assert(act_hear(&actor, &frame));
     ck_assert_uint_eq(frame.kind, FRAME_REFUSED);
-    ck_assert_uint_eq(((struct refusal *)data)->reason, REFUSED_PROOF);
+    ck_assert_uint_eq(data.refusal.reason, REFUSED_PROOF);
     ck_assert_mem_ne(recorded, node0, count);
     end_actor(&actor);
     /* The job goes on: the right nodes come. */
@@ -529,13 +528,13 @@ START_TEST(a_false_node_0)
     struct actor actor;
     make_actor(&actor, 0);
     connection_open(&actor.connection, accept(fd, NULL, NULL), PHASE_HELLO);
-    ck_assert(act_hear(&actor, &frame, data));
-    memcpy(&actor.said.node, data, sizeof actor.said.node);
+    ck_assert(act_hear(&actor, &frame));
+    actor.said.node = data.hello;
     ck_assert_int_eq(hello_make(&hello, &actor.setup), DDP_OK);
     actor.said.node0 = hello;
     connection_put(&actor.connection, FRAME_HELLO, &hello, sizeof hello);
     actor.connection.phase = PHASE_PROOF;
-    ck_assert(act_hear(&actor, &frame, data));
+    ck_assert(act_hear(&actor, &frame));
     ck_assert_uint_eq(frame.kind, FRAME_PROOF);
     /* It gives the node's own proof back. */
     connection_put(&actor.connection, FRAME_PROOF, frame.data, frame.bytes);

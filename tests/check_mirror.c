@@ -285,16 +285,16 @@ static int train(ddp_job *job, int rank)
     if (ddp_job_accept_stop(job) != DDP_OK)
         return 1;
     for (int64_t step = when; step < when + 400; step++) {
-        if (chance(8) == 0)
-            nap();
+        if (rank == asked && step == when + asked * 3 && raise(SIGUSR1) != 0)
+            return 3;
+        if (step == when + asked * 3 || chance(8) == 0)
+            nap(); /* some have begun the step when the request is heard, and some have not */
         if (ddp_job_should_stop(job, step)) {
             int none = -1;
             return !atomic_compare_exchange_strong(&shared[3], &none, (int)step) && none != step
                        ? 2
                        : 0;
         }
-        if (rank == asked && step == when + asked * 3 && raise(SIGUSR1) != 0)
-            return 3;
         if (ddp_job_barrier(job, 20000) != DDP_OK)
             return 4;
     }

@@ -326,6 +326,38 @@ START_TEST(late_rank_burns_nothing)
 }
 END_TEST
 
+static void small_sockets(int rank)
+{
+    (void)rank;
+    setenv("UCX_TCP_SNDBUF", "4k", 1);
+    setenv("UCX_TCP_RCVBUF", "4k", 1);
+}
+
+/* A rank that has returned computes, or sleeps: what it sent has left its process. */
+static void silent_body(ddp_comm *comm, ddp_job *job)
+{
+    const size_t count = 1u << 18;
+    void *memory;
+    (void)job;
+    NEED(ddp_comm_alloc(comm, count * 4, &memory) == DDP_OK);
+    for (int i = 0; i < 2; i++) {
+        NEED(ddp_comm_barrier(comm) == DDP_OK);
+        const int64_t start = ddp_clock_ns();
+        NEED(ddp_comm_broadcast(comm, memory, count, DDP_F32, 0) == DDP_OK);
+        if (ddp_comm_rank(comm) == 0)
+            usleep(3000000);
+        else
+            NEED(ddp_clock_ns() - start < 2500000000);
+    }
+}
+
+START_TEST(silent_rank_has_sent)
+{
+    ranks_prepare = small_sockets;
+    run_nodes(2, 1, silent_body, -1);
+}
+END_TEST
+
 /* The abort word ends a wait for another machine at once. */
 static void aborted_body(ddp_comm *comm, ddp_job *job)
 {
@@ -392,13 +424,14 @@ END_TEST
 Suite *test_suite(void)
 {
     Suite *suite = suite_create("nodes");
-    TCase *tc = test_case(suite, "nodes", 120);
+    TCase *tc = test_case(suite, "rows", 120);
     setenv("DDP_PLUGIN_PATH", ".libs", 0);
     tcase_add_loop_test(tc, collectives, 0, SHAPES);
     tcase_add_loop_test(tc, overlap, 0, SHAPES);
     tcase_add_loop_test(tc, slices, 0, SHAPES);
     tcase_add_loop_test(tc, returns, 0, SHAPES);
     tcase_add_test(tc, bf16_and_memory);
+    tc = test_case(suite, "own", 120);
     tcase_add_test(tc, large);
     tcase_add_test(tc, fast);
     tcase_add_test(tc, shared);
@@ -410,6 +443,7 @@ Suite *test_suite(void)
     tcase_add_test(tc, stopped);
     tcase_add_test(tc, timeouts);
     tcase_add_test(tc, late_rank_burns_nothing);
+    tcase_add_test(tc, silent_rank_has_sent);
     tcase_add_test(tc, aborted);
     tcase_add_test(tc, several_communicators);
     tcase_add_test(tc, ending);

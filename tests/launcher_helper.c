@@ -218,6 +218,7 @@ static int train(long steps)
     if (status == DDP_OK)
         status = meet(job);
     for (int64_t step = 0; step < steps && status == DDP_OK; step++) {
+        usleep((useconds_t)ddp_job_rank(job) * 500); /* ranks begin a step one after the other */
         if (ddp_job_should_stop(job, step)) {
             printf("stopped before %lld\n", (long long)step);
             status = DDP_ERR_PREEMPTED;

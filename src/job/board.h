@@ -35,9 +35,9 @@
 /* Longest nap in a wait: how late an abort or a deadline can be noticed. */
 #define DDP_WAIT_SLICE_NS 20000000
 
-/* The barrier word, round << 16 | ranks of this machine that are here. Over several nodes the last
- * of them does not open the round: the launcher seals it, and nobody leaves a sealed round until the
- * launchers have opened it on all boards, or have taken the seal off because a rank asked. */
+/* The barrier word: round << 16 | ranks of this machine that are here. Over several nodes the last
+ * of them does not open the round: the launcher seals it, and nobody leaves a sealed round until
+ * the launchers have opened it on all boards, or have taken the seal off because a rank asked. */
 #define DDP_BARRIER_SEALED UINT32_C(0x8000)
 #define DDP_BARRIER_ASKED  UINT32_C(0x4000)
 #define DDP_BARRIER_COUNT  UINT32_C(0x3fff)

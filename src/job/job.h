@@ -25,7 +25,8 @@ enum ddp_status ddp_job_put_node_id(ddp_job *job, int slot, const void *id, size
 enum ddp_status ddp_job_get_node_id(ddp_job *job, int slot, void *id, size_t bytes, int timeout_ms);
 
 /* Where a rank can be reached from other machines: each rank writes its own, the same whenever it
- * does in an attempt, at most DDP_ADDRESS_MAX_BYTES; any rank waits for any. Several machines only. The errors of ids. */
+ * does in an attempt, at most DDP_ADDRESS_MAX_BYTES; any rank waits for any. Several machines only.
+ * The errors of ids. */
 enum ddp_status ddp_job_put_address(ddp_job *job, const void *address, size_t bytes);
 enum ddp_status ddp_job_get_address(ddp_job *job, int rank,
                                     unsigned char address[DDP_ADDRESS_MAX_BYTES], size_t *bytes,

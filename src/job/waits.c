@@ -20,6 +20,11 @@ void ddp_bell_ring(int bell_fd)
         return; /* it rings already */
 }
 
+static bool aborted(const ddp_job *job)
+{
+    return atomic_load_explicit(&job->board.memory->abort_word, memory_order_acquire) != 0;
+}
+
 enum ddp_status ddp_wait_change(ddp_job *job, _Atomic uint32_t *word, uint32_t value,
                                 int64_t deadline_ns)
 {
@@ -29,7 +34,7 @@ enum ddp_status ddp_wait_change(ddp_job *job, _Atomic uint32_t *word, uint32_t v
         ddp_cpu_relax();
     }
     while (atomic_load_explicit(word, memory_order_acquire) == value) {
-        if (ddp_job_aborted(job))
+        if (aborted(job))
             return DDP_ERR_ABORTED;
         int64_t slice = DDP_WAIT_SLICE_NS;
         if (deadline_ns != INT64_MAX) {
@@ -43,8 +48,8 @@ enum ddp_status ddp_wait_change(ddp_job *job, _Atomic uint32_t *word, uint32_t v
     return DDP_OK;
 }
 
-/* Gives up its place in the round, unless the round became complete meanwhile. A sealed round is the
- * launchers': they are asked, and the answer is a change of the word. */
+/* Gives up its place in the round, unless the round became complete meanwhile. A sealed round is
+ * the launchers': they are asked, and the answer is a change of the word. */
 static enum ddp_status barrier_retract(ddp_job *job, uint32_t round)
 {
     _Atomic uint32_t *barrier = &job->board.memory->barrier;
@@ -105,7 +110,7 @@ enum ddp_status ddp_job_barrier(ddp_job *job, int timeout_ms)
     _Atomic uint32_t *barrier = &job->board.memory->barrier;
     int64_t deadline_ns = ddp_deadline_ns(timeout_ms);
     uint32_t now, round;
-    if (ddp_job_aborted(job))
+    if (aborted(job))
         return DDP_ERR_ABORTED;
     if (barrier_arrive(job, &round))
         return DDP_OK;

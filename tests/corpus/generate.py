@@ -617,7 +617,7 @@ def write_link():
         put("link", name, bytes([phase, piece]) + data)
 
     step = struct.pack("=IIq", 0, 1, 2)
-    status = struct.pack("=IiQqqq16s", 0, 2, 9, 5, 6, 1000, b"backward")
+    status = struct.pack("=IiQqqq16sII", 0, 2, 9, 5, 6, 1000, b"backward", 1, 0)
     link("good-hello", hello_phase, hello())
     link("good-hello-bytes", hello_phase, hello(), 1)
     link("good-hello-other-protocol", hello_phase, hello(protocol=2, node=9, nodes=0, version=b"x" * 32))
@@ -630,8 +630,9 @@ def write_link():
          frame(6, struct.pack("=QII", 5, 29500, 0)))
     link("good-id", running, frame(16, struct.pack("=II", 0, 15) + b"x") + frame(16, struct.pack("=II", 0, 0) + bytes(256)))
     link("good-address", running, frame(17, struct.pack("=II", 0, 3) + bytes(1016)), 100)
-    link("good-steps", running, b"".join(frame(kind, step) for kind in (18, 19, 20, 21, 22, 25, 26, 27)), 13)
+    link("good-steps", running, b"".join(frame(kind, step) for kind in (18, 19, 20, 21, 22, 25, 26, 27, 28)), 13)
     link("good-texts", running, text(23, b"what\nfailed\0") + text(24, b"\0") + text(24, b"x" * 16383 + b"\0"))
+    link("good-lost", running, frame(9, b"node 1 is lost\0"))
     link("good-nothing", running, b"")
     for name, phase, data in (
             ("hello-magic", hello_phase, hello(magic=1)), ("hello-cut", hello_phase, hello()[:-1]),
@@ -644,8 +645,8 @@ def write_link():
             ("names-no-end", waiting, frame(5, b"node0\0node1")), ("names-none", waiting, frame(5)),
             ("port", waiting, frame(6, struct.pack("=QII", 5, 65536, 0))), ("port-zero", waiting, frame(6, bytes(16))),
             ("refused-text", hello_phase, frame(4, struct.pack("=II1000s", 3, 2, b"x" * 1000))),
-            ("ping-phase", running, frame(7, status[:-16] + b"x" * 16)), ("kind-unknown", running, frame(28, step)),
-            ("kind-zero", running, frame(0)), ("kind-large", running, frame(2**32 - 1)), ("kind-lost", running, frame(9, b"x")),
+            ("ping-phase", running, frame(7, status[:-24] + b"x" * 16 + status[-8:])), ("kind-unknown", running, frame(29, step)),
+            ("kind-zero", running, frame(0)), ("kind-large", running, frame(2**32 - 1)), ("lost-no-end", running, frame(9, b"x")),
             ("id-slot", running, frame(16, struct.pack("=II", 0, 16) + b"x")), ("id-empty", running, frame(16, bytes(8))),
             ("id-longer", running, frame(16, bytes(8 + 257))), ("address-longer", running, frame(17, bytes(8 + 1017))),
             ("step-shorter", running, frame(18, step[:-1])), ("step-longer", running, frame(18, step + b"x")),

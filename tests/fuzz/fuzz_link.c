@@ -13,7 +13,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-static _Alignas(16) unsigned char content[FRAME_DATA_MAX];
+static union frame_data content;
 
 /* Takes all frames that are whole. False: one is bad. */
 static bool take_all(struct connection *connection, uint32_t *sum)
@@ -22,17 +22,17 @@ static bool take_all(struct connection *connection, uint32_t *sum)
     enum frame_result result;
     while ((result = connection_take(connection, &frame)) == FRAME_READY) {
         assert(frame.bytes <= sizeof content && frame_size_fits(frame.kind, frame.bytes));
-        memset(content, 0xa5, sizeof content);
-        if (!frame_read(&frame, content))
+        memset(&content, 0xa5, sizeof content);
+        if (!frame_read(&frame, &content))
             return false;
         for (size_t i = 0; i < frame.bytes; i++)
-            *sum += frame.data[i] ^ content[i];
+            *sum += frame.data[i] ^ content.bytes[i];
         if (frame.kind == LINK_END || frame.kind == LINK_FAILED)
-            *sum += (uint32_t)strlen(((const struct link_text *)content)->text);
+            *sum += (uint32_t)strlen(content.text.text);
         if (frame.kind == FRAME_JOIN)
-            *sum += (uint32_t)strlen(((const struct join *)content)->host);
+            *sum += (uint32_t)strlen(content.join.host);
         if (frame.kind == FRAME_REFUSED)
-            *sum += (uint32_t)strlen(((const struct refusal *)content)->text);
+            *sum += (uint32_t)strlen(content.refusal.text);
     }
     return result == FRAME_NONE;
 }

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What the cluster does over its link whatever is sent: joining and leaving, who is who, signs of
+ * life. */
+#include "config.h"
+
+#include "core/clock.h"
+#include "core/log.h"
+#include "core/memory.h"
+#include "launcher/cluster_state.h"
+#include "launcher/report.h"
+#include "launcher/signals.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#define STATUS_NS INT64_C(200000000) /* how often our signs of life get news */
+
+void cluster_tell(const struct job *job, enum link_kind kind, uint32_t number, int64_t step)
+{
+    const struct link_step message = {(uint32_t)job->plan->restart, number, step};
+    link_send(job->cluster->link, kind, &message, sizeof message);
+}
+
+/* --- joining ---------------------------------------------------------------------------------- */
+
+/* Reads the signal that has ended the joining. */
+static void interrupted(struct job *job)
+{
+    struct signalfd_siginfo info;
+    char name[32];
+    while (read(job->signal_fd, &info, sizeof info) == (ssize_t)sizeof info) {
+        if (!signals_end_job(job, (int)info.ssi_signo))
+            continue;
+        ddp_log(DDP_LOG_INFO, "%s: not all nodes have come yet; nothing was started",
+                report_signal_name((int)info.ssi_signo, name, sizeof name));
+        job->exit_code = 128 + (int)info.ssi_signo;
+        return;
+    }
+}
+
+/* The same on all nodes, and probably of this job only. */
+static void name_job(const struct launch_plan *plan, char *name, size_t size)
+{
+    const char *job = getenv("SLURM_JOB_ID"), *step = getenv("SLURM_STEP_ID");
+    if (plan->place->kind == PLACE_SLURM && job && step)
+        snprintf(name, size, "%s.%s", job, step);
+    else
+        snprintf(name, size, "%s", plan->settings->run_id);
+}
+
+static enum ddp_status join(struct job *job, struct cluster *cluster)
+{
+    struct launch_plan *plan = job->plan;
+    const struct place *place = plan->place;
+    const struct settings *settings = plan->settings;
+    struct proof proof = {0};
+    char host[HOST_NAME_MAX + 1] = "", name[128];
+    const int interrupt_fd = signals_ending_fd(job);
+    struct exchange *exchange = &cluster->exchange;
+    gethostname(host, sizeof host - 1);
+    name_job(plan, name, sizeof name);
+    enum ddp_status status =
+        exchange_open(exchange, place, settings->node_timeout_seconds, interrupt_fd);
+    const struct link_setup setup = {.node = place->node,
+                                     .node_count = place->node_count,
+                                     .job = name,
+                                     .host = host,
+                                     .nproc = plan->nproc,
+                                     .address = place->address,
+                                     .port = place->port,
+                                     .port_count = place->port_count,
+                                     .node_timeout = settings->node_timeout_seconds,
+                                     .interrupt_fd = interrupt_fd,
+                                     .proof = &proof,
+                                     .exchange = exchange->pmix ? exchange_contact : NULL,
+                                     .exchange_owner = exchange};
+    if (status == DDP_OK)
+        status = proof_open(&proof, &(struct proof_setup){.key_file = settings->key_file,
+                                                          .pmix = exchange->pmix != NULL,
+                                                          .munge = place->kind == PLACE_SLURM,
+                                                          .insecure = settings->insecure_link});
+    if (status == DDP_OK)
+        status = link_open(&cluster->link, &setup);
+    proof_close(&proof);
+    if (interrupt_fd >= 0)
+        close(interrupt_fd);
+    if (status == DDP_ERR_ABORTED)
+        interrupted(job);
+    if (status != DDP_OK)
+        return status;
+    cluster->node = link_node(cluster->link);
+    cluster->count = link_node_count(cluster->link);
+    plan->bell_fd = cluster->bell_fd;
+    plan->master_port = link_worker_port(cluster->link);
+    snprintf(plan->master_addr, sizeof plan->master_addr, "%s", link_address(cluster->link));
+    snprintf(plan->interface, sizeof plan->interface, "%s", link_interface(cluster->link));
+    return DDP_OK;
+}
+
+enum ddp_status cluster_open(struct job *job)
+{
+    if (job->plan->node_count == 1)
+        return DDP_OK;
+    struct cluster *cluster = ddp_array_alloc(1, sizeof *cluster);
+    if (!cluster)
+        return DDP_ERR_MEMORY;
+    cluster->bell_fd = -1;
+    job->cluster = cluster;
+    cluster->mirror.addresses = ddp_array_alloc((size_t)job->plan->nproc, sizeof(bool));
+    cluster->nodes = ddp_array_alloc((size_t)job->plan->node_count, sizeof *cluster->nodes);
+    cluster->suspect = ddp_array_alloc(1, sizeof *cluster->suspect);
+    enum ddp_status status = DDP_ERR_MEMORY;
+    if (cluster->mirror.addresses && cluster->nodes && cluster->suspect)
+        status = ddp_bell_create(&cluster->bell_fd);
+    if (status == DDP_OK)
+        status = join(job, cluster);
+    if (status != DDP_OK)
+        cluster_close(job);
+    return status;
+}
+
+void cluster_close(struct job *job)
+{
+    struct cluster *cluster = job->cluster;
+    if (!cluster)
+        return;
+    link_close(cluster->link);
+    exchange_close(&cluster->exchange);
+    if (cluster->bell_fd >= 0)
+        close(cluster->bell_fd);
+    free(cluster->mirror.addresses);
+    free(cluster->nodes);
+    free(cluster->suspect);
+    free(cluster);
+    job->cluster = NULL;
+}
+
+const char *cluster_node_name(const struct job *job, int node)
+{
+    static char name[LINK_NAME_BYTES + 32];
+    name[0] = 0;
+    if (job->cluster)
+        snprintf(name, sizeof name, "node %d (%s)", node, link_node_name(job->cluster->link, node));
+    return name;
+}
+
+/* --- our status, and that of the others on node 0's board ------------------------------------- */
+
+static void set_status(struct job *job)
+{
+    struct ddp_board_view view;
+    struct link_status status = {.attempt = (uint32_t)job->plan->restart,
+                                 .running = job->running,
+                                 .progress = job->progress,
+                                 .idle_ns = ddp_clock_ns() - job->progress_ns,
+                                 .lowest_step = -1,
+                                 .highest_step = -1,
+                                 .accepts_stop = job_accepts_stop(job)};
+    for (int i = 0; i < job->plan->nproc; i++) {
+        ddp_board_read(&job->board, i, &view);
+        if (i == 0 || view.step < status.lowest_step) {
+            status.lowest_step = view.step;
+            memcpy(status.phase, view.phase, sizeof status.phase);
+        }
+        status.highest_step = view.step > status.highest_step ? view.step : status.highest_step;
+    }
+    link_set_status(job->cluster->link, &status);
+}
+
+static void note_nodes(struct job *job)
+{
+    for (int n = 0; n < job->cluster->count; n++) {
+        struct ddp_board_node *line = ddp_board_node(&job->board, n);
+        const struct link_status *status = link_status(job->cluster->link, n);
+        ddp_board_store_host(line->host, link_node_name(job->cluster->link, n));
+        if (!status)
+            continue;
+        atomic_store(&line->heard_ns, link_heard_ns(job->cluster->link, n));
+        atomic_store(&line->lowest, status->lowest_step);
+        atomic_store(&line->highest, status->highest_step);
+        atomic_store(&line->running, (uint32_t)status->running);
+        ddp_board_store_name(line->phase, status->phase);
+    }
+}
+
+void cluster_refresh(struct job *job)
+{
+    struct cluster *cluster = job->cluster;
+    const int64_t now = ddp_clock_ns();
+    if (now - cluster->status_ns < STATUS_NS)
+        return;
+    cluster->status_ns = now;
+    set_status(job);
+    if (cluster->node == 0)
+        note_nodes(job);
+}
+
+void cluster_watch(const struct job *job, struct pollfd fds[CLUSTER_FDS])
+{
+    const struct cluster *cluster = job->cluster;
+    fds[0] = (struct pollfd){.fd = cluster ? link_fd(cluster->link) : -1, .events = POLLIN};
+    fds[1] = (struct pollfd){.fd = cluster ? cluster->bell_fd : -1, .events = POLLIN};
+}
+
+int64_t cluster_deadline_ns(const struct job *job)
+{
+    return job->cluster ? job->cluster->verdict_ns : INT64_MAX;
+}

@@ -106,8 +106,8 @@ def print_check(model, all_points, machine):
 
 def print_forecast(model, step, workers):
     """GPT-2 124M over more nodes."""
-    print(f"\nGPT-2 124M, {GRADIENTS / 1e6:.0f} MB of gradients a step, {workers} workers a node, a step of {step:g} s without the"
-          f" exchange:\nms of the exchange; share of the speed that is left without overlap / if backward (2/3) hides it")
+    print(f"\nGPT-2 124M, {GRADIENTS / 1e6:.0f} MB of gradients a step, {workers} workers a node, a step of {step:g} s without"
+          f" the exchange:\nms of the exchange; share of the speed that is left without overlap / if backward (2/3) hides it")
     print(f"{'nodes':>6}" + "".join(f"{name:>26}" for name in BYTES_PER_S))
     for nodes in (2, 4, 8, 64, 1024):
         row = ""

@@ -154,7 +154,8 @@ enum ddp_status link_open(struct link **link, const struct link_setup *setup);
 int link_fd(const struct link *link);
 
 /* Does what is due without waiting, and takes the next message. False: there is none now. To be
- * called until then whenever link_fd() is readable. After LINK_LOST or LINK_LEFT nothing more comes
+ * called until then whenever link_fd() is readable: it also sends our signs of life, so whoever does
+ * not call it for LINK_DEFAULT_LOST is lost to the others. After LINK_LOST or LINK_LEFT nothing more comes
  * from that node. */
 bool link_next(struct link *link, struct link_message *message);
 

@@ -132,6 +132,15 @@ static void abort_all(const struct machine *machines)
     }
 }
 
+/* Has a rank ended the job? Its launcher tells the others. */
+static bool any_aborted(const struct machine *machines)
+{
+    for (int n = 0; n < machines->board.shape.nodes; n++)
+        if (atomic_load(&machines[n].board.memory->abort_word))
+            return true;
+    return false;
+}
+
 int ranks_abort_after_ms;
 bool ranks_untold;
 
@@ -157,7 +166,8 @@ void run_nodes(int nodes, int per_node, ranks_body *body, int dies)
         const int64_t ms = (ddp_clock_ns() - begin) / 1000000;
         if (nodes > 1)
             pump(machines);
-        if (ranks_abort_after_ms > 0 && ms >= ranks_abort_after_ms)
+        if ((ranks_abort_after_ms > 0 && ms >= ranks_abort_after_ms) ||
+            (!ranks_untold && any_aborted(machines)))
             abort_all(machines);
         if (pid <= 0) {
             usleep(200);

@@ -24,6 +24,7 @@ MIB = 1 << 20
 SMALL = 16 << 10
 BYTES_PER_S = {"1gbit": 125e6, "10gbit": 1250e6, "100gbit": 12500e6}
 SIZES = {"4 B": 4, "64 KiB": 1 << 16, "1 MiB": MIB, "16 MiB": 16 * MIB, "64 MiB": 64 * MIB}
+PAYLOAD = 1448 / 1514  # of TCP in frames of Ethernet, at most
 GRADIENTS = 4 * 124439808  # bytes, GPT-2 124M in float32
 
 
@@ -72,7 +73,7 @@ def fit(start, names, some, machine):
         for name in names:
             for factor in (step, 1 / step):
                 tried = {**best, name: best[name] * factor}
-                if tried["e"] <= 1 and (value := cost(tried, some, machine)) < at:
+                if tried["e"] <= PAYLOAD and (value := cost(tried, some, machine)) < at:
                     best, at, moved = tried, value, True
         if not moved:
             step = math.sqrt(step)
@@ -105,8 +106,8 @@ def print_check(model, all_points, machine):
 
 def print_forecast(model, step, workers):
     """GPT-2 124M over more nodes."""
-    print(f"\nGPT-2 124M, {GRADIENTS / 1e6:.0f} MB of gradients a step, {workers} workers a node, a step of {step:g} s without the"
-          f" exchange:\nms of the exchange; share of the speed that is left without overlap / if backward (2/3) hides it")
+    print(f"\nGPT-2 124M, {GRADIENTS / 1e6:.0f} MB of gradients a step, {workers} workers a node, a step of {step:g} s without"
+          f" the exchange:\nms of the exchange; share of the speed that is left without overlap / if backward (2/3) hides it")
     print(f"{'nodes':>6}" + "".join(f"{name:>26}" for name in BYTES_PER_S))
     for nodes in (2, 4, 8, 64, 1024):
         row = ""

@@ -154,8 +154,9 @@ enum ddp_status link_open(struct link **link, const struct link_setup *setup);
 int link_fd(const struct link *link);
 
 /* Does what is due without waiting, and takes the next message. False: there is none now. To be
- * called until then whenever link_fd() is readable. After LINK_LOST or LINK_LEFT nothing more comes
- * from that node. */
+ * called until then whenever link_fd() is readable: it also sends our signs of life, so whoever
+ * does not call it for LINK_DEFAULT_LOST is lost to the others. After LINK_LOST or LINK_LEFT
+ * nothing more comes from that node. */
 bool link_next(struct link *link, struct link_message *message);
 
 /* Node 0: to all other nodes that are there. Others: to node 0. The data are copied. A node that

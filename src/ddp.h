@@ -138,7 +138,8 @@ DDP_API size_t ddp_dtype_bytes(enum ddp_dtype dtype); /* 0 for an unknown dtype 
 
 /* Makes a communicator over all ranks of the job. Collective.
  *   comm [out]  freed with ddp_comm_destroy(), before its job is closed
- *   backend     "self" (a world of one), "shm", or NULL for the best that fits */
+ *   backend     "self" (a world of one), "shm" (one machine), "nodes" (several), or NULL for the
+ *               one that fits */
 DDP_API enum ddp_status ddp_comm_create(ddp_comm **comm, ddp_job *job, const char *backend);
 DDP_API void ddp_comm_destroy(ddp_comm *comm);
 

@@ -259,7 +259,7 @@ START_TEST(pings_keep_an_idle_link)
     make_nodes(2);
     set_lost_seconds(2, 0.4);
     join_all(2);
-    for (int i = 0; i < 100; i++) {
+    for (int i = 0; i < 60; i++) {
         ck_assert(!wait_message(nodes[0].link, &message, 5));
         ck_assert(!wait_message(nodes[1].link, &message, 5));
     }

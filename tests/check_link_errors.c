@@ -70,7 +70,7 @@ static void expect_same_error(int last, const char *part)
 
 START_TEST(two_nodes_with_one_rank)
 {
-    make_nodes(4);
+    make_nodes(3);
     nodes[2].setup.node = 1;
     /* Which comes first is open. */
     join_nodes(0, 2);

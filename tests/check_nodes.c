@@ -218,7 +218,7 @@ static void killed_body(ddp_comm *comm, ddp_job *job)
     status = ddp_comm_finish(comm);
     const int64_t ms = (ddp_clock_ns() - *died_ns) / 1000000;
     NEED(status == DDP_ERR_ABORTED && ms < 1000);
-    NEED(ranks_untold != ddp_job_aborted(job));
+    NEED(!ranks_untold || !ddp_job_aborted(job));
     NEED(ddp_comm_barrier(comm) == DDP_ERR_ABORTED);
     if (getenv("CHECK_NODES_TIMES"))
         fprintf(stderr, "after %d ms\n", (int)ms);
@@ -337,17 +337,15 @@ static void small_sockets(int rank)
 static void silent_body(ddp_comm *comm, ddp_job *job)
 {
     const size_t count = 1u << 18;
+    char there = 1;
     void *memory;
-    (void)job;
     NEED(ddp_comm_alloc(comm, count * 4, &memory) == DDP_OK);
-    for (int i = 0; i < 2; i++) {
-        NEED(ddp_comm_barrier(comm) == DDP_OK);
-        const int64_t start = ddp_clock_ns();
+    for (int slot = DDP_ID_SLOTS - 2; slot < DDP_ID_SLOTS; slot++) {
         NEED(ddp_comm_broadcast(comm, memory, count, DDP_F32, 0) == DDP_OK);
-        if (ddp_comm_rank(comm) == 0)
-            usleep(3000000);
+        if (ddp_comm_rank(comm) == 0) /* nothing moves the wire on meanwhile */
+            NEED(ddp_job_get_id(job, slot, &there, 1, 30000) == DDP_OK);
         else
-            NEED(ddp_clock_ns() - start < 2500000000);
+            NEED(ddp_job_put_id(job, slot, &there, 1) == DDP_OK);
     }
 }
 

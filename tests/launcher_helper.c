@@ -213,6 +213,12 @@ static enum ddp_status meet(ddp_job *job)
  * are done or the job is asked to stop. */
 static int train(long steps)
 {
+    sigset_t requests;
+    sigemptyset(&requests);
+    sigaddset(&requests, SIGINT);
+    sigaddset(&requests, SIGTERM);
+    sigaddset(&requests, SIGUSR1);
+    sigprocmask(SIG_BLOCK, &requests, NULL); /* so that a late one does not kill it */
     ddp_job *job = join_job();
     enum ddp_status status = ddp_job_accept_stop(job);
     if (status == DDP_OK)

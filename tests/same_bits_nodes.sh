@@ -55,9 +55,9 @@ done
 # A request to one ddprun stops all nodes after one step; the rest runs elsewhere.
 rm -rf "$work/checkpoints"
 mkdir "$work/checkpoints"
-endless="--steps 100000 --checkpoint $work/checkpoints --checkpoint-every 100000"
+endless="--steps 100000000 --checkpoint $work/checkpoints --checkpoint-every 100000000"
 (
-    until_true grep -q 'epoch 2/' "$work/node.0"
+    until_true grep -q 'epoch 2:' "$work/node.0"
     kill -TERM "$(cat "$work/pid.1")"
 ) &
 stopper=$!

@@ -42,6 +42,14 @@ for workers in 2 4; do
     fi
 done
 
+# Two nodes, here on one machine, give the weights of one. ours is that of 4 workers.
+port=$(./ddprun -n 1 sh -c 'echo $MASTER_PORT')
+nodes="./ddprun --insecure-link --nnodes 2 --master-addr 127.0.0.1 --master-port $port -n 2"
+timeout $((60 * patience)) $nodes --node-rank 1 "$script" "$tmp/nodes" >"$tmp/log1" 2>&1 &
+run 0 "2 x ddprun -n 2" $nodes --node-rank 0 "$script" "$tmp/nodes"
+wait $! || { fail "2 x ddprun -n 2: node 1"; tail -n 5 "$tmp/log1"; }
+cmp "$tmp/ours" "$tmp/nodes" || fail "2 x ddprun -n 2: other weights"
+
 # The article, to its printed digits.
 run 0 "the article" ./ddprun -n 2 "$srcdir/tests/torch_article.py"
 grep -q '^\[0\]: Model weights: \[0.9472, 0.944, 0.9527, 0.9687, 0.957, 0.9343, 0.9411, 0.9186\]$' "$tmp/log" ||

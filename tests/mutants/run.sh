@@ -56,7 +56,7 @@ prepare()
 programs()
 {
     # shellcheck disable=SC2016 # for make
-    printf 'include Makefile\nprint-programs:\n\t@echo $(check_PROGRAMS) $(check_LTLIBRARIES) $(noinst_PROGRAMS)\n' |
+    printf 'include Makefile\nprint-programs:\n\t@echo $(check_PROGRAMS) $(check_LTLIBRARIES) $(noinst_PROGRAMS) $(pkglib_LTLIBRARIES)\n' |
         "$make" -s -C "$work/$1/build" -f - print-programs
 }
 
@@ -70,10 +70,12 @@ targets()
     case $test in
     check_plugin) echo "$test" && grep -oE 'tests/libddp-test[a-z]*\.la' "$work/$1/programs" && return ;;
     check_cuda_* | check_comm_nccl*) echo "$test tests/cudasim/libddp-cuda.la" && return ;;
+    check_nodes) echo "$test" && grep -oE 'libddp-ucx\.la' "$work/$1/programs" && return ;;
     check_*) echo "$test" && return ;;
     tests/fuzz_replay.sh) tr ' ' '\n' <"$work/$1/programs" | grep '^replay_' && return ;;
     esac
     grep -q 'cuda\.inc' "${files[0]}" && echo tests/cudasim/libddp-cuda.la libfake_nvml.la
+    grep -q 'nodes\.inc' "${files[0]}" && grep -oE 'libddp-ucx\.la' "$work/$1/programs"
     echo libddp.la trainer ddprun
     for program in $(cat "$work/$1/programs"); do
         stem=${program##*/}

@@ -45,7 +45,8 @@ count=$((count + 1))
 until_true has 'step 100/' || fail "requeue.sbatch does not train: $(cat "$work/requeue.out")"
 $login scancel --signal=USR1 "$job"
 until_true is_pending || fail "requeue.sbatch: not in the queue again but $(state): $(tail -n 5 "$work/requeue.out")"
-[ "$(ls "$work/run1" | grep -c '^step-')" -eq 1 ] || fail "requeue.sbatch: not one checkpoint: $(ls "$work/run1")"
+ls "$work/run1" | grep -q '^step-' || # an epoch may have ended before, with a checkpoint of its own
+    fail "requeue.sbatch: no checkpoint: $(cat "$work/requeue.out")"
 $login scancel "$job"
 
 # Cancelled by its user, the job does not come back.

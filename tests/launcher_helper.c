@@ -100,6 +100,8 @@ static int scrawl(long milliseconds)
             ((volatile struct ddp_board_memory *)board)->magic = DDP_BOARD_MAGIC;
             ((volatile struct ddp_board_memory *)board)->version = DDP_BOARD_VERSION;
             ((volatile struct ddp_board_memory *)board)->bytes = sizes[0];
+            ((volatile struct ddp_board_memory *)board)->node = 0;
+            ((volatile struct ddp_board_memory *)board)->nodes = 1;
             ((volatile struct ddp_board_memory *)board)->workers =
                 i % 2 ? (uint32_t)((sizes[0] - sizeof *board) / sizeof board->lines[0])
                       : DDP_BOARD_MAX_WORLD;

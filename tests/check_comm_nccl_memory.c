@@ -36,6 +36,8 @@ START_TEST(uneven_memory)
         return;
     ranks_prepare = one_fails;
     run_ranks(3, uneven_memory_body, -1);
+    run_nodes(2, 1, uneven_memory_body, -1);
+    run_nodes(2, 2, uneven_memory_body, -1);
 }
 END_TEST
 

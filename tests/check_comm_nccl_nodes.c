@@ -107,32 +107,6 @@ START_TEST(mismatch)
 }
 END_TEST
 
-/* One rank's trouble is everybody's. */
-static void one_has_little(int rank)
-{
-    if (rank == 1)
-        setenv("DDP_CUDASIM_MEMORY", "100000000", 1);
-}
-
-static void memory_body(ddp_comm *comm, ddp_job *job)
-{
-    void *memory;
-    (void)job;
-    NEED(ddp_comm_alloc(comm, 200000000, &memory) == DDP_ERR_MEMORY);
-    NEED(ddp_comm_alloc(comm, 1000, &memory) == DDP_OK);
-    NEED(ddp_comm_barrier(comm) == DDP_OK);
-}
-
-START_TEST(uneven_memory)
-{
-    if (!cuda_test_simulated())
-        return;
-    ranks_prepare = one_has_little;
-    run_nodes(2, 1, memory_body, -1);
-    run_nodes(2, 2, memory_body, -1);
-}
-END_TEST
-
 /* --- ranks that do not come --- */
 
 /* The abort word, which the launchers carry over, ends what NCCL would wait for. */
@@ -207,7 +181,6 @@ Suite *test_suite(void)
     tcase_add_loop_test(tc, collectives, 0, SHAPES);
     tcase_add_loop_test(tc, overlap, 0, SHAPES);
     tcase_add_test(tc, mismatch);
-    tcase_add_test(tc, uneven_memory);
     tcase_add_loop_test(tc, killed, 0, SHAPES);
     tcase_add_test(tc, never_comes);
     return suite;

@@ -114,7 +114,7 @@ static enum ddp_status open_bell(struct ddp_job *job)
     int fd;
     struct stat info;
     enum ddp_status status = take_fd(DDP_BELL_FD_VARIABLE, &fd, &job->bell_fd);
-    /* An eventfd is no file of any type. */
+    /* fstat() gives an eventfd no file type. */
     if (status == DDP_OK && (fstat(job->bell_fd, &info) < 0 || (info.st_mode & S_IFMT) != 0))
         status = ddp_fail(DDP_ERR_INVALID, "%s=%d: not the bell of this ddprun job",
                           DDP_BELL_FD_VARIABLE, fd);

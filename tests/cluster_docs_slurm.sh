@@ -31,7 +31,7 @@ is_one_job train.sbatch 2
 
 # The time limit's signal, in the middle of training: one checkpoint, code 75, and the job is in the queue again.
 block file requeue.sbatch >"$work/requeue.sbatch"
-job=$(DOCS_TRAINER='--steps 1000000 --lr 0.001 --log-every 100' $login sbatch --parsable -o "$work/requeue.out" "$work/requeue.sbatch")
+job=$(DOCS_TRAINER='--steps 1000000 --checkpoint-every 1000000 --lr 0.001 --log-every 100' $login sbatch --parsable -o "$work/requeue.out" "$work/requeue.sbatch")
 state() {
     $login squeue -h -j "$job" -o %T
 }
@@ -45,14 +45,14 @@ count=$((count + 1))
 until_true has 'step 100/' || fail "requeue.sbatch does not train: $(cat "$work/requeue.out")"
 $login scancel --signal=USR1 "$job"
 until_true is_pending || fail "requeue.sbatch: not in the queue again but $(state): $(tail -n 5 "$work/requeue.out")"
-ls "$work/run1" | grep -q '^step-' || # an epoch may have ended before, with a checkpoint of its own
-    fail "requeue.sbatch: no checkpoint: $(cat "$work/requeue.out")"
+[ "$(ls "$work/run1" | grep -c '^step-')" -eq 1 ] ||
+    fail "requeue.sbatch: not one checkpoint: $(ls "$work/run1"; cat "$work/requeue.out")"
 $login scancel "$job"
 
 # Cancelled by its user, the job does not come back.
 count=$((count + 1))
 rm "$work/requeue.out"
-job=$(DOCS_TRAINER='--steps 1000000 --lr 0.001 --log-every 100' $login sbatch --parsable -o "$work/requeue.out" "$work/requeue.sbatch")
+job=$(DOCS_TRAINER='--steps 1000000 --checkpoint-every 1000000 --lr 0.001 --log-every 100' $login sbatch --parsable -o "$work/requeue.out" "$work/requeue.sbatch")
 until_true has 'step [1-9][0-9]*00/' || fail "requeue.sbatch does not resume: $(cat "$work/requeue.out")"
 $login scancel "$job"
 is_cancelled() {

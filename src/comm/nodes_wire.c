@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #define SETUP_MS    600000 /* for all machines to come up */
 #define TURNS       200    /* that only yield, before a wait sleeps */
@@ -41,19 +42,26 @@ static struct {
     struct ddp_wire *wire; /* NULL: not open */
     int rank, size;
     int users;
+    pid_t pid; /* whose connections they are: not a child's */
     size_t bytes;
     unsigned char address[DDP_ADDRESS_MAX_BYTES];
 } process = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* It stays open: a rank writes its address to the board once. */
-static enum ddp_status open_wire(const struct ddp_comm_place *place)
+static void close_wire(void)
 {
-    const struct ddp_plugin *plugin;
-    if (process.wire && process.users == 0 &&
-        (process.rank != place->rank || process.size != place->size)) { /* of another job */
+    if (process.wire && process.users == 0 && process.pid == getpid()) {
         process.ops->close(process.wire);
         process.wire = NULL;
     }
+}
+
+/* It stays open to the process's end: a rank writes its address to the board once. */
+static enum ddp_status open_wire(const struct ddp_comm_place *place)
+{
+    const struct ddp_plugin *plugin;
+    static bool closes_at_exit;
+    if (process.rank != place->rank || process.size != place->size) /* of another job */
+        close_wire();
     if (process.wire)
         return DDP_OK;
     for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)
@@ -66,6 +74,9 @@ static enum ddp_status open_wire(const struct ddp_comm_place *place)
     process.ops = plugin->wire;
     process.rank = place->rank;
     process.size = place->size;
+    process.pid = getpid();
+    if (!closes_at_exit) /* after UCX is loaded, thus called before it goes */
+        closes_at_exit = atexit(close_wire) == 0;
     return process.ops->open(&process.wire, place->rank, place->size, process.address,
                              &process.bytes);
 }

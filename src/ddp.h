@@ -342,6 +342,81 @@ DDP_API void ddp_train_help_short(FILE *out);
  *   out  where rank 0 prints plan, progress and results; NULL: nowhere */
 DDP_API enum ddp_status ddp_train_run(ddp_train *train, FILE *out);
 
+/* --- Training with a loop of one's own -------------------------------------------------------- */
+
+/* What ddp_train_run() is made of:
+ *
+ *   status = ddp_train_open(train, stdout);
+ *   while (status == DDP_OK && ddp_train_steps_left(train) > 0) {
+ *       status = ddp_train_step(train, &step);
+ *       if (status == DDP_OK && step->evaluate)
+ *           status = ddp_train_evaluate(train, &evaluation);
+ *   }
+ *   status = ddp_train_close(train, status);
+ *
+ * All options keep their meaning. The functions are collective, and what they give is the same on
+ * all ranks, but for the seconds: so ranks that decide by it decide alike. The structs are the
+ * run's, valid until the next call with it, and grow at their ends in later versions. */
+
+struct ddp_step {
+    int64_t number;       /* steps done, with this one and those before a resume */
+    int64_t epoch;        /* that it belongs to, from 0 */
+    int64_t samples;      /* of its global batch */
+    double loss;          /* mean over the global batch, before the update */
+    double rate;          /* learning rate */
+    double gradient_norm; /* of the mean gradient, before it was clipped */
+    double seconds;       /* since the end of the step before, evaluations left out */
+    bool evaluate; /* an evaluation is due: at the end of an epoch, or as --eval-every says */
+};
+
+struct ddp_evaluation {
+    int64_t samples;
+    double loss;          /* mean over all predictions, in nats */
+    double accuracy;      /* share of correct predictions, 0 .. 1 */
+    double perplexity;    /* exp(loss) of a language model; else NaN */
+    double bits_per_byte; /* of its text, where known; else NaN */
+    int64_t best_number;  /* steps done at the lowest loss so far; 0: no loss was finite */
+    double best_loss;
+    int64_t since_best; /* evaluations after it */
+};
+
+/* Joins the job and makes ready for the first step, or for the next one of a run that is resumed.
+ *   out  as for ddp_train_run()
+ * Whatever it returns, ddp_train_close() is called after it. DDP_ERR_INVALID: an option that does
+ * not train (--plan, --generate, --predict, --eval-only); already open. */
+DDP_API enum ddp_status ddp_train_open(ddp_train *train, FILE *out);
+
+/* Steps until the run's end, as --steps or --epochs say; --patience may bring it nearer. */
+DDP_API int64_t ddp_train_steps_left(const ddp_train *train);
+
+/* One optimizer step, before it the checkpoint that is due. DDP_ERR_PREEMPTED: the job is to stop,
+ * no step was made, and ddp_train_close() leaves a checkpoint. DDP_ERR_DIVERGED. DDP_ERR_INVALID:
+ * there is no step left. */
+DDP_API enum ddp_status ddp_train_step(ddp_train *train, const struct ddp_step **step);
+
+/* The learning rate of the steps that follow, instead of the schedule's; the same on all ranks, else
+ * their next step is DDP_ERR_MISMATCH. NaN: the schedule's again. */
+DDP_API void ddp_train_set_rate(ddp_train *train, double rate);
+
+/* Evaluates on the test samples. DDP_ERR_INVALID: there are none. */
+DDP_API enum ddp_status ddp_train_evaluate(ddp_train *train,
+                                           const struct ddp_evaluation **evaluation);
+
+/* Writes a checkpoint of what has been done, in the background. DDP_ERR_INVALID: no directory is
+ * named (--checkpoint). */
+DDP_API enum ddp_status ddp_train_checkpoint(ddp_train *train);
+
+/* Writes the weights to a file, as --save does. */
+DDP_API enum ddp_status ddp_train_save(ddp_train *train, const char *path);
+
+/* Ends the run: after DDP_OK, also before its last step, prints and saves what the options name;
+ * after DDP_ERR_PREEMPTED waits for the checkpoint; after a failure, of the loop's own too, aborts
+ * the job.
+ *   status  of the loop
+ * Returns it, or what failed now. A run that is open when it is destroyed is closed with
+ * DDP_ERR_ABORTED. */
+DDP_API enum ddp_status ddp_train_close(ddp_train *train, enum ddp_status status);
+
 #ifdef __cplusplus
 }
 #endif

@@ -118,7 +118,7 @@ static enum ddp_status json_open(void **state, const struct ddp_train_facts *fac
     return DDP_OK;
 }
 
-static void json_step(void *state, const struct ddp_train_step *step)
+static void json_step(void *state, const struct ddp_train_event *step)
 {
     struct json_log *log = state;
     log->last_step = step->step + 1;

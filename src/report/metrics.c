@@ -26,6 +26,7 @@ static const struct ddp_train_sink_ops *const sinks[] = {
 struct ddp_train_metrics {
     struct ddp_train_facts facts;
     struct ddp_train_totals totals;
+    struct ddp_train_event last;
     int64_t clock_ns; /* the end of the last step or evaluation */
     double wait_seconds;
     double items_of_sample;
@@ -131,7 +132,7 @@ void ddp_train_metrics_step(ddp_train_metrics *metrics, int64_t step, double los
     const bool tail = in_epoch == facts->steps_per_epoch - 1;
     const int64_t rows = tail ? facts->tail_rows : facts->batch_size;
     const int64_t every = facts->options.log_every > 0 ? facts->options.log_every : 1;
-    struct ddp_train_step event = {
+    metrics->last = (struct ddp_train_event){
         .step = step,
         .epoch = step / facts->steps_per_epoch,
         .in_epoch = in_epoch,
@@ -147,21 +148,27 @@ void ddp_train_metrics_step(ddp_train_metrics *metrics, int64_t step, double los
         .flops = tail ? facts->tail_flops : facts->step_flops,
         .peak_flops = facts->peak_flops,
     };
+    struct ddp_train_event *event = &metrics->last;
+    event->items = event->samples * metrics->items_of_sample;
     metrics->totals.steps++;
-    metrics->totals.seconds += event.seconds;
-    metrics->totals.flops += event.flops;
-    event.items = event.samples * metrics->items_of_sample;
+    metrics->totals.seconds += event->seconds;
+    metrics->totals.flops += event->flops;
     metrics->wait_seconds = wait_seconds;
     ddp_trace_end("step", metrics->trace_begin_ns, "step", step + 1);
     for (size_t i = 0; i < SINK_COUNT; i++)
         if (metrics->states[i])
-            sinks[i]->step(metrics->states[i], &event);
+            sinks[i]->step(metrics->states[i], event);
     if (metrics->traces) {
         /* What follows the last recorded step, an evaluation say, still belongs to it. */
         ddp_trace_set_recording(recorded(metrics, step) || recorded(metrics, step + 1));
         ddp_trace_flush(step == metrics->facts.options.trace_last - 1);
     }
     metrics->trace_begin_ns = recorded(metrics, step + 1) ? ddp_trace_begin() : 0;
+}
+
+const struct ddp_train_event *ddp_train_metrics_last(const ddp_train_metrics *metrics)
+{
+    return &metrics->last;
 }
 
 void ddp_train_metrics_begin_aside(ddp_train_metrics *metrics)

@@ -44,7 +44,7 @@ struct ddp_train_facts {
 };
 
 /* One optimizer step. */
-struct ddp_train_step {
+struct ddp_train_event {
     int64_t step;            /* from 0 */
     int64_t epoch, in_epoch; /* both from 0 */
     bool last_of_epoch;      /* or of the run */
@@ -99,7 +99,7 @@ struct ddp_train_text {
 struct ddp_train_sink_ops {
     /* *state [out] stays NULL when the options do not ask for this sink. */
     enum ddp_status (*open)(void **state, const struct ddp_train_facts *facts);
-    void (*step)(void *state, const struct ddp_train_step *step);
+    void (*step)(void *state, const struct ddp_train_event *step);
     void (*evaluation)(void *state, const struct ddp_train_evaluation *evaluation);
     void (*text)(void *state, const struct ddp_train_text *text);
     void (*pause)(void *state); /* before others print a line; NULL: it shows nothing */
@@ -119,6 +119,9 @@ enum ddp_status ddp_train_metrics_open(ddp_train_metrics **metrics,
  *   wait_seconds  that data has been waited for since the start */
 void ddp_train_metrics_step(ddp_train_metrics *metrics, int64_t step, double loss, double rate,
                             double gradient_norm, double wait_seconds);
+
+/* The last one; it ends with the metrics. */
+const struct ddp_train_event *ddp_train_metrics_last(const ddp_train_metrics *metrics);
 
 /* Around work that is not part of a step: it is timed apart, with a name in the trace. */
 void ddp_train_metrics_begin_aside(ddp_train_metrics *metrics);

@@ -66,7 +66,7 @@ static const char *clock_text(double seconds, char *text, size_t size)
 }
 
 /* Of the steps that are left, and of the evaluations between them. */
-static double seconds_left(const struct progress *p, const struct ddp_train_step *step)
+static double seconds_left(const struct progress *p, const struct ddp_train_event *step)
 {
     const int64_t every = p->facts->evaluation_steps;
     const int64_t end = p->facts->total_steps;
@@ -75,7 +75,7 @@ static double seconds_left(const struct progress *p, const struct ddp_train_step
            p->evaluation_seconds * (double)evaluations;
 }
 
-static void average(struct progress *p, const struct ddp_train_step *step)
+static void average(struct progress *p, const struct ddp_train_event *step)
 {
     if (p->weight > 0 && step->seconds > PAUSE_S && step->seconds > PAUSE_FACTOR * p->step_seconds)
         return;
@@ -115,7 +115,7 @@ static int append_bar(char *line, int used, int width, double share)
 
 /* "epoch 2/5 [=====>    ] 412/938  loss 0.4312  31200 samples/s  lr 0.041  ETA 0:21". What is more
  * important stays longest when there is little room: count, loss, ETA, speed, rate, bar, epoch. */
-static int compose(const struct progress *p, const struct ddp_train_step *step, int columns,
+static int compose(const struct progress *p, const struct ddp_train_event *step, int columns,
                    char *line)
 {
     enum { EPOCH, BAR, COUNT, LOSS, SPEED, RATE, ETA, PARTS };
@@ -157,7 +157,7 @@ static int compose(const struct progress *p, const struct ddp_train_step *step, 
     return used;
 }
 
-static void draw(struct progress *p, const struct ddp_train_step *step, int64_t now)
+static void draw(struct progress *p, const struct ddp_train_event *step, int64_t now)
 {
     char line[LINE_COLUMNS + 1];
     ddp_bar_clear();
@@ -169,7 +169,7 @@ static void draw(struct progress *p, const struct ddp_train_step *step, int64_t 
     p->printed_ns = now;
 }
 
-static void print_step(struct progress *p, const struct ddp_train_step *step, int64_t now)
+static void print_step(struct progress *p, const struct ddp_train_event *step, int64_t now)
 {
     char eta[32];
     ddp_bar_clear();
@@ -181,7 +181,7 @@ static void print_step(struct progress *p, const struct ddp_train_step *step, in
     p->printed_ns = now;
 }
 
-static void end_epoch(struct progress *p, const struct ddp_train_step *step, int64_t now)
+static void end_epoch(struct progress *p, const struct ddp_train_event *step, int64_t now)
 {
     char of[32] = "";
     ddp_bar_clear();
@@ -224,7 +224,7 @@ static enum ddp_status progress_open(void **state, const struct ddp_train_facts 
     return DDP_OK;
 }
 
-static void progress_step(void *state, const struct ddp_train_step *step)
+static void progress_step(void *state, const struct ddp_train_event *step)
 {
     struct progress *p = state;
     const int64_t now = ddp_clock_ns();

@@ -173,7 +173,7 @@ static enum ddp_status board_open(void **state, const struct ddp_train_facts *fa
     return DDP_OK;
 }
 
-static void board_step(void *state, const struct ddp_train_step *step)
+static void board_step(void *state, const struct ddp_train_event *step)
 {
     struct tensorboard *board = state;
     char rate_tag[48];

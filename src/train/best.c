@@ -141,7 +141,7 @@ bool ddp_run_evaluation_due(const struct ddp_run *run, int64_t step)
     return step % ddp_run_evaluation_steps(run) == 0 || step == run->plan.total_steps;
 }
 
-enum ddp_status ddp_run_evaluate(struct ddp_run *run, int64_t step)
+enum ddp_status ddp_run_evaluate(struct ddp_run *run, int64_t step, struct ddp_train_scores *scores)
 {
     struct ddp_train_evaluation evaluation = {
         .step = step - 1,
@@ -149,8 +149,6 @@ enum ddp_status ddp_run_evaluate(struct ddp_run *run, int64_t step)
         .shows_best = seeks_best(run),
         .patience = run->options->patience,
     };
-    if (!run->evaluator)
-        return DDP_OK;
     ddp_job_report(run->job, "evaluate", step - 1);
     ddp_train_metrics_begin_aside(run->metrics);
     enum ddp_status status = ddp_train_evaluator_run(run->evaluator, &evaluation.scores);
@@ -163,6 +161,8 @@ enum ddp_status ddp_run_evaluate(struct ddp_run *run, int64_t step)
     evaluation.since_best = run->best.since;
     evaluation.ends_run = out_of_patience(run) && step < run->plan.total_steps;
     ddp_train_metrics_evaluation(run->metrics, &evaluation);
+    if (scores)
+        *scores = evaluation.scores;
     if (evaluation.ends_run && run->out) {
         ddp_train_metrics_pause(run->metrics);
         ddp_terminal_print(

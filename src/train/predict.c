@@ -322,8 +322,8 @@ static void warn_scaled(const struct ddp_run *run)
 enum ddp_status ddp_run_without_training(struct ddp_run *run)
 {
     enum ddp_status status = DDP_OK;
-    if (run->options->eval_only)
-        status = ddp_run_evaluate(run, 0);
+    if (run->options->eval_only && run->evaluator)
+        status = ddp_run_evaluate(run, 0, NULL);
     if (status == DDP_OK)
         ddp_run_print_confusion(run);
     if (status == DDP_OK && run->options->predict) {

@@ -45,6 +45,9 @@ struct ddp_run {
     bool is_extended;             /* by this run; the checkpoint's plan was: */
     struct ddp_schedule planned;  /* ... where the rate depends on the number of steps */
     int64_t first_step, end_step; /* the second may come down: an early end */
+    int64_t step;                 /* done */
+    bool own_loop;                /* the caller's, who gets what a step gives */
+    double own_rate;              /* that the loop has set; NaN: the schedule's */
     struct ddp_checkpoint_best best;
     int64_t saved_step;                      /* of the newest checkpoint; -1: none */
     int64_t checkpoint_count, checkpoint_ns; /* written by this run, and the time they took it; */

@@ -34,8 +34,8 @@ struct ddp_mode_setup ddp_run_mode_setup(const struct ddp_run *run,
         .decay_matrices_only = plan->decay_matrices_only,
         .clip_norm = plan->clip_norm,
         .only_finite = options->nan != DDP_NAN_WARN,
-        .gradient_norm =
-            options->report.log || options->report.tensorboard || options->nan == DDP_NAN_SKIP,
+        .gradient_norm = options->report.log || options->report.tensorboard ||
+                         options->nan == DDP_NAN_SKIP || run->own_loop,
         .zero = plan->zero,
         .shared_weights = plan->shared_weights,
         .sync_batch_norm = plan->sync_batch_norm,

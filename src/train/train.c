@@ -1,32 +1,32 @@
 /* SPDX-License-Identifier: MIT
  *
- * A training run from beginning to end: runs the steps of what open.c has opened, evaluates, saves.
- * It does not know which mode runs. */
+ * Training as ddp.h offers it: with a loop of the caller's, or of ours. */
 #include "config.h"
 
-#include "train/run.h"
+#include "train/loop.h"
 
 #include "core/log.h"
 #include "core/memory.h"
-#include "core/text.h"
-#include "core/trace.h"
 #include "job/job.h"
 #include "train/best.h"
 #include "train/plan_memory.h"
 #include "train/predict.h"
-#include "train/replica_check.h"
 #include "train/sample.h"
-#include "train/summary.h"
-#include "weights/weights.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 
-#define SMALL_MODEL 64 /* parameters: the weights of such a model are printed */
-
 struct ddp_train {
-    struct ddp_train_options options;
-    struct ddp_model custom; /* of ddp_train_set_model() */
+    struct ddp_train_options options; /* as they were set */
+    struct ddp_model custom;          /* of ddp_train_set_model() */
+    /* A run that is open: */
+    bool open;
+    enum ddp_status failed; /* the first failure */
+    struct ddp_train_options running;
+    struct ddp_run run;
+    struct ddp_step step;
+    struct ddp_evaluation evaluation;
 };
 
 enum ddp_status ddp_train_create(ddp_train **train)
@@ -42,6 +42,8 @@ enum ddp_status ddp_train_create(ddp_train **train)
 
 void ddp_train_destroy(ddp_train *train)
 {
+    if (train && train->open)
+        ddp_train_close(train, DDP_ERR_ABORTED);
     free(train);
 }
 
@@ -83,182 +85,188 @@ void ddp_train_help_short(FILE *out)
     ddp_options_help_short(ddp_train_option_table(), out);
 }
 
-/* The weights of a small model, in the order of its parameters: "Model weights: [0.9472, 0.9440]".
- */
-static enum ddp_status print_weights(struct ddp_run *run)
+/* --- a run ------------------------------------------------------------------------------------ */
+
+static enum ddp_status open_run(ddp_train *train, FILE *out, bool own_loop)
 {
-    if (!run->out || ddp_graph_element_count(run->graph) > SMALL_MODEL)
-        return DDP_OK;
-    enum ddp_status status = ddp_run_fetch_weights(run);
+    train->running = train->options;
+    train->run = (struct ddp_run){.options = &train->running, .out = out, .own_loop = own_loop};
+    train->failed = DDP_OK;
+    train->open = true;
+    if (ddp_train_evaluates_only(&train->running))
+        ddp_run_drop_training(&train->running);
+    return ddp_run_open(&train->run);
+}
+
+/* Closes what is open.
+ *   status  of everything before */
+static enum ddp_status close_run(ddp_train *train, enum ddp_status status)
+{
+    struct ddp_run *run = &train->run;
+    const bool stopped = status == DDP_ERR_PREEMPTED;
+    ddp_train_metrics_close(run->metrics, status);
+    if (stopped)
+        status = DDP_OK;
+    if (status == DDP_OK)
+        status = ddp_comm_barrier(run->comm); /* no rank leaves while another may still fail */
+    if (status == DDP_OK && run->out && (fflush(run->out) != 0 || ferror(run->out)))
+        status = ddp_fail(DDP_ERR_IO, "cannot write the results to standard output");
+    if (status != DDP_OK && status != DDP_ERR_ABORTED && run->job)
+        ddp_job_abort(run->job);
+    if (status == DDP_OK)
+        ddp_job_report(run->job, "done", run->end_step);
+    run->complete = status == DDP_OK;
+    /* After a failure the board keeps the phase it happened in, for the launcher to show. */
+    ddp_run_close(run);
+    train->open = false;
+    return status == DDP_OK && stopped ? DDP_ERR_PREEMPTED : status;
+}
+
+/* The status of an operation of the run; a failure is kept for its end. */
+static enum ddp_status note(ddp_train *train, enum ddp_status status)
+{
+    if (status != DDP_OK && train->failed == DDP_OK)
+        train->failed = status;
+    return status;
+}
+
+static enum ddp_status need_open(const ddp_train *train)
+{
+    if (!train->open)
+        return ddp_fail(DDP_ERR_INVALID, "the run is not open: call ddp_train_open() first");
+    return train->failed == DDP_OK ? DDP_OK
+                                   : ddp_fail(DDP_ERR_INVALID,
+                                              "the run has failed or was stopped before (%s): call "
+                                              "ddp_train_close()",
+                                              ddp_status_string(train->failed));
+}
+
+static enum ddp_status open_training(ddp_train *train, FILE *out, bool own_loop)
+{
+    enum ddp_status status = open_run(train, out, own_loop);
+    if (status == DDP_OK)
+        status = ddp_run_begin(&train->run);
+    return note(train, status);
+}
+
+enum ddp_status ddp_train_open(ddp_train *train, FILE *out)
+{
+    const struct ddp_train_options *options = &train->options;
+    if (train->open)
+        return ddp_fail(DDP_ERR_INVALID, "the run is open already: call ddp_train_close() first");
+    if (options->generate || options->plan || ddp_train_evaluates_only(options))
+        return ddp_fail(DDP_ERR_INVALID, "--%s does not train: it needs ddp_train_run()",
+                        options->generate    ? "generate"
+                        : options->plan      ? "plan"
+                        : options->eval_only ? "eval-only"
+                                             : "predict");
+    return open_training(train, out, true);
+}
+
+int64_t ddp_train_steps_left(const ddp_train *train)
+{
+    const struct ddp_run *run = &train->run;
+    return train->open && run->step < run->end_step ? run->end_step - run->step : 0;
+}
+
+enum ddp_status ddp_train_step(ddp_train *train, const struct ddp_step **step)
+{
+    struct ddp_run *run = &train->run;
+    enum ddp_status status = need_open(train);
+    if (status == DDP_OK && ddp_train_steps_left(train) == 0)
+        status = ddp_fail(DDP_ERR_INVALID, "all %" PRId64 " steps are done", run->step);
+    if (status == DDP_OK)
+        status = note(train, ddp_run_step(run));
     if (status != DDP_OK)
         return status;
-    const char *separator = "";
-    fputs("Model weights: [", run->out);
-    for (int i = 0; i < ddp_graph_parameter_count(run->graph); i++) {
-        const struct ddp_parameter *parameter = ddp_graph_parameter_at(run->graph, i);
-        for (int64_t k = 0; k < parameter->count; k++) {
-            fprintf(run->out, "%s%.4f", separator, (double)run->weights[parameter->offset + k]);
-            separator = ", ";
-        }
-    }
-    fputs("]\n", run->out);
-    fflush(run->out);
+    const struct ddp_train_event *event = ddp_train_metrics_last(run->metrics);
+    train->step = (struct ddp_step){
+        .number = run->step,
+        .epoch = event->epoch,
+        .samples = (int64_t)event->samples,
+        .loss = event->loss,
+        .rate = event->rate,
+        .gradient_norm = event->gradient_norm,
+        .seconds = event->seconds,
+        .evaluate = run->evaluator && ddp_run_evaluation_due(run, run->step),
+    };
+    *step = &train->step;
     return DDP_OK;
 }
 
-/* NaN: not asked for. */
-static double gradient_norm(const struct ddp_run *run)
+void ddp_train_set_rate(ddp_train *train, double rate)
 {
-    const double norm = ddp_mode_gradient_norm(run->mode);
-    return norm < 0 ? NAN : norm;
+    train->run.own_rate = rate;
 }
 
-static enum ddp_status train_step(struct ddp_run *run, int64_t step)
+enum ddp_status ddp_train_evaluate(ddp_train *train, const struct ddp_evaluation **evaluation)
 {
-    float loss;
-    double rate = ddp_schedule_rate(&run->plan.schedule, step);
-    enum ddp_status status = ddp_mode_step(run->mode, run->loader, rate, step, &loss);
+    struct ddp_run *run = &train->run;
+    struct ddp_train_scores scores;
+    enum ddp_status status = need_open(train);
+    if (status == DDP_OK && !run->evaluator)
+        return ddp_fail(DDP_ERR_INVALID,
+                        "there is nothing to evaluate on: %s has no test set with labels",
+                        ddp_dataset_where(ddp_dataset_info(run->data)));
+    if (status == DDP_OK)
+        status = note(train, ddp_run_evaluate(run, run->step, &scores));
     if (status != DDP_OK)
         return status;
-    if (isnan(loss))
-        loss = NAN; /* without a sign, which would be printed */
-    const double norm = gradient_norm(run);
-    ddp_train_metrics_step(run->metrics, step, (double)loss, rate, norm,
-                           ddp_loader_wait_seconds(run->loader));
-    status = ddp_train_guard_step(run, step, (double)loss, norm);
-    if (status != DDP_OK)
-        return status;
-    return run->options->report.verbose ? print_weights(run) : DDP_OK;
-}
-
-/* Between steps, when `step` are done: writes a checkpoint where one is due, stops on request. */
-static enum ddp_status between_steps(struct ddp_run *run, int64_t step)
-{
-    const bool stop =
-        run->options->checkpoint && step < run->end_step && ddp_job_should_stop(run->job, step);
-    const bool due = stop || step > run->first_step;
-    enum ddp_status status = ddp_run_checkpoint_poll(run);
-    if (status == DDP_OK && due && ddp_run_checkpoint_due(run, step, stop))
-        status = ddp_run_checkpoint(run, step);
-    return status == DDP_OK && stop ? DDP_ERR_PREEMPTED : status;
-}
-
-static enum ddp_status train_steps(struct ddp_run *run)
-{
-    enum ddp_status status = between_steps(run, run->first_step);
-    if (status == DDP_OK && run->first_step >= run->end_step) /* complete: only the result */
-        status = ddp_run_evaluate(run, run->first_step);
-    for (int64_t step = run->first_step; status == DDP_OK && step < run->end_step; step++) {
-        status = train_step(run, step);
-        if (status == DDP_OK)
-            status = ddp_run_check_replicas(run, step + 1);
-        if (status == DDP_OK && ddp_run_evaluation_due(run, step + 1))
-            status = ddp_run_evaluate(run, step + 1);
-        if (status == DDP_OK)
-            status = ddp_run_sample(run, step + 1);
-        if (status == DDP_OK)
-            status = between_steps(run, step + 1);
-    }
-    ddp_train_guard_end(run);
-    return status;
-}
-
-/* Shows the plan and opens what will show the steps. */
-static enum ddp_status open_metrics(struct ddp_run *run)
-{
-    const struct ddp_train_plan *plan = &run->plan;
-    struct ddp_train_facts facts = {
-        .options = run->options->report,
-        .model = plan->model->name,
-        .data = ddp_dataset_info(run->data),
-        .graph = run->graph,
-        .mode = plan->mode,
-        .rank = plan->rank,
-        .world_size = plan->world_size,
-        .nodes = plan->nodes,
-        .replicas = plan->replicas,
-        .threads = plan->threads,
-        .batch_size = plan->batch_size,
-        .tail_rows = plan->tail_rows,
-        .global_shards = plan->global_shards,
-        .steps_per_epoch = plan->steps_per_epoch,
-        .total_steps = plan->total_steps,
-        .evaluation_steps = ddp_run_evaluation_steps(run),
-        .epochs = run->options->steps ? 0 : run->options->epochs,
-        .schedule = plan->schedule,
-        .shuffled = plan->sampler.shuffle,
-        .seed = run->options->seed,
-        .device = ddp_device_name(ddp_mode_device(run->mode)),
-        .comm = run->comm,
-        .first_step = run->first_step,
-        .out = run->out,
+    train->evaluation = (struct ddp_evaluation){
+        .samples = scores.samples,
+        .loss = scores.loss,
+        .accuracy = scores.accuracy,
+        .perplexity = scores.has_perplexity ? scores.perplexity : NAN,
+        .bits_per_byte = scores.has_bits_per_byte ? scores.bits_per_byte : NAN,
+        .best_number = run->best.step,
+        .best_loss = run->best.loss,
+        .since_best = run->best.since,
     };
-    facts.step_flops = facts.tail_flops = ddp_run_step_flops(run);
-    if (run->tail_graph)
-        facts.tail_flops = ddp_graph_flops(run->tail_graph) * (double)run->plan.global_shards;
-    enum ddp_status status = ddp_run_measure_peak(run);
-    if (status != DDP_OK)
-        return status;
-    facts.peak_flops = run->peak_flops;
-    status = ddp_mode_memory(run->mode, &facts.memory);
-    if (status != DDP_OK)
-        return status;
-    const bool planned = !ddp_train_evaluates_only(run->options) || run->options->plan;
-    if (run->out && !planned)
-        ddp_run_print_model(run);
-    if (run->out && planned)
-        ddp_train_plan_print(plan, run->options, facts.data, facts.graph, &facts.memory,
-                             ddp_device_describe(ddp_mode_device(run->mode)), run->out);
-    if (run->out && planned && !run->is_resumed)
-        ddp_load_print(&run->load, run->options, run->out);
-    if (run->out && planned)
-        ddp_run_print_compute(run);
-    if (planned)
-        ddp_run_evaluation_print(run);
-    ddp_run_resume_print(run);
-    return ddp_train_metrics_open(&run->metrics, &facts);
+    *evaluation = &train->evaluation;
+    return DDP_OK;
 }
 
-static enum ddp_status save(struct ddp_run *run)
+enum ddp_status ddp_train_checkpoint(ddp_train *train)
 {
-    const char *path = run->options->save;
-    char shown[DDP_TEXT_SHOWN];
-    enum ddp_status status = DDP_OK;
-    if (path && run->plan.rank == 0) {
-        const int64_t begin = ddp_trace_begin();
-        ddp_job_report(run->job, "save", run->end_step);
-        status = ddp_run_fetch_weights(run);
-        if (status == DDP_OK)
-            status = ddp_train_weights_save(path, run->graph, run->weights);
-        ddp_trace_end("save", begin, NULL, 0);
-        if (status == DDP_OK && run->out)
-            fprintf(run->out, "saved %s\n", ddp_text_show(shown, path));
-    }
+    struct ddp_run *run = &train->run;
+    enum ddp_status status = need_open(train);
+    if (status == DDP_OK && !run->options->checkpoint)
+        return ddp_fail(DDP_ERR_INVALID, "no directory is named for checkpoints: set --checkpoint");
+    if (status == DDP_OK && run->step != run->saved_step)
+        status = note(train, ddp_run_checkpoint(run, run->step));
     return status;
 }
 
-/* All steps, and what is left of them.
- *   stopped [out]  the run ended early, on request: no failure */
-static enum ddp_status train_and_save(struct ddp_run *run, bool *stopped)
+enum ddp_status ddp_train_save(ddp_train *train, const char *path)
 {
-    enum ddp_status status = train_steps(run);
+    enum ddp_status status = need_open(train);
+    return status == DDP_OK ? note(train, ddp_run_save(&train->run, path)) : status;
+}
+
+enum ddp_status ddp_train_close(ddp_train *train, enum ddp_status status)
+{
+    if (!train->open)
+        return status;
     if (status == DDP_OK)
-        ddp_run_print_confusion(run);
-    *stopped = status == DDP_ERR_PREEMPTED;
-    if (status == DDP_OK || *stopped) {
-        const enum ddp_status printed = ddp_run_print_summary(run);
-        status = printed == DDP_OK ? status : printed;
+        status = train->failed;
+    if (status == DDP_OK || (status == DDP_ERR_PREEMPTED && train->failed == status))
+        status = ddp_run_end(&train->run, status);
+    return close_run(train, status);
+}
+
+/* The steps of a run, and evaluations when they are due. */
+static enum ddp_status run_steps(ddp_train *train)
+{
+    const struct ddp_step *step;
+    struct ddp_run *run = &train->run;
+    enum ddp_status status = DDP_OK;
+    if (run->evaluator && ddp_train_steps_left(train) == 0) /* complete: only the result */
+        status = note(train, ddp_run_evaluate(run, run->step, NULL));
+    while (status == DDP_OK && ddp_train_steps_left(train) > 0) {
+        status = ddp_train_step(train, &step);
+        if (status == DDP_OK && step->evaluate)
+            status = note(train, ddp_run_evaluate(run, run->step, NULL));
     }
-    if (status == DDP_OK)
-        status = save(run);
-    if (status == DDP_OK)
-        status = ddp_run_export(run);
-    if (status == DDP_OK)
-        status = print_weights(run);
-    if (status == DDP_OK || *stopped)
-        status = ddp_run_checkpoint_finish(run, *stopped);
-    if (status == DDP_OK || *stopped)
-        ddp_run_best_print(run);
     return status;
 }
 
@@ -277,30 +285,22 @@ static enum ddp_status generate(const struct ddp_train_options *options, FILE *o
 
 enum ddp_status ddp_train_run(ddp_train *train, FILE *out)
 {
-    struct ddp_train_options options = train->options;
-    struct ddp_run run = {.options = &options, .out = out};
-    if (options.generate)
-        return generate(&options, out);
-    const bool trains = !ddp_train_evaluates_only(&options);
-    if (!trains)
-        ddp_run_drop_training(&options);
-    enum ddp_status status = ddp_run_open(&run);
+    const struct ddp_train_options *options = &train->options;
+    enum ddp_status status;
+    if (train->open)
+        return ddp_fail(DDP_ERR_INVALID, "the run is open: call ddp_train_close() first");
+    if (options->generate)
+        return generate(options, out);
+    if (options->plan || ddp_train_evaluates_only(options)) {
+        status = open_run(train, out, false);
+        if (status == DDP_OK && options->plan)
+            status = ddp_run_print_plan(&train->run);
+        else if (status == DDP_OK && (status = ddp_run_begin(&train->run)) == DDP_OK)
+            status = ddp_run_without_training(&train->run);
+        return close_run(train, status);
+    }
+    status = open_training(train, out, false);
     if (status == DDP_OK)
-        status = run.options->plan ? ddp_run_print_plan(&run) : open_metrics(&run);
-    bool stopped = false;
-    if (status == DDP_OK && !run.options->plan)
-        status = trains ? train_and_save(&run, &stopped) : ddp_run_without_training(&run);
-    ddp_train_metrics_close(run.metrics, stopped && status == DDP_OK ? DDP_ERR_PREEMPTED : status);
-    if (status == DDP_OK)
-        status = ddp_comm_barrier(run.comm); /* no rank leaves while another may still fail */
-    if (status == DDP_OK && run.out && (fflush(run.out) != 0 || ferror(run.out)))
-        status = ddp_fail(DDP_ERR_IO, "cannot write the results to standard output");
-    if (status != DDP_OK && status != DDP_ERR_ABORTED && run.job)
-        ddp_job_abort(run.job);
-    if (status == DDP_OK)
-        ddp_job_report(run.job, "done", run.end_step);
-    run.complete = status == DDP_OK;
-    /* After a failure the board keeps the phase it happened in, for the launcher to show. */
-    ddp_run_close(&run);
-    return status == DDP_OK && stopped ? DDP_ERR_PREEMPTED : status;
+        status = run_steps(train);
+    return ddp_train_close(train, status);
 }

@@ -386,6 +386,9 @@ struct ddp_evaluation {
  * not train (--plan, --generate, --predict, --eval-only); already open. */
 DDP_API enum ddp_status ddp_train_open(ddp_train *train, FILE *out);
 
+/* Of this worker in the job, once the run is open: 0 for one that runs alone. */
+DDP_API int ddp_train_rank(const ddp_train *train);
+
 /* Steps until the run's end, as --steps or --epochs say; --patience may bring it nearer. */
 DDP_API int64_t ddp_train_steps_left(const ddp_train *train);
 
@@ -394,8 +397,8 @@ DDP_API int64_t ddp_train_steps_left(const ddp_train *train);
  * there is no step left. */
 DDP_API enum ddp_status ddp_train_step(ddp_train *train, const struct ddp_step **step);
 
-/* The learning rate of the steps that follow, instead of the schedule's; the same on all ranks, else
- * their next step is DDP_ERR_MISMATCH. NaN: the schedule's again. */
+/* The learning rate of the steps that follow, instead of the schedule's; the same on all ranks,
+ * else their next step is DDP_ERR_MISMATCH. NaN: the schedule's again. */
 DDP_API void ddp_train_set_rate(ddp_train *train, double rate);
 
 /* Evaluates on the test samples. DDP_ERR_INVALID: there are none. */

@@ -14,4 +14,15 @@ expect "own model, alone" 0 "model    own, " "$top/examples/own_model" "$@" --sa
 expect "own model, 2 workers" 0 "model    own, " "$ddprun" -n 2 "$top/examples/own_model" "$@" --save "$work/two"
 expect "own model, dp" 0 "model    own, " "$top/examples/own_model" "$@" --mode dp --save "$work/dp"
 cmp "$work/alone" "$work/two" && cmp "$work/alone" "$work/dp" || fail "own model: other weights in other modes"
+# A loop of one's own decides by what it is told: the same in all modes.
+set -- --steps 40 --batch-size 32 --global-batch 64 --hidden 16 --lr 0.3 --eval-every 5
+expect "own loop, alone" 0 'after 40 steps: loss .* test loss' "$top/examples/own_loop" "$@" --save "$work/alone"
+sort "$work/out" >"$work/lines"
+expect "own loop, 2 workers" 0 'after 40 steps' "$ddprun" -n 2 "$top/examples/own_loop" "$@" --save "$work/two"
+sort "$work/out" | cmp - "$work/lines" || fail "own loop: 2 workers show other lines"
+expect "own loop, dp" 0 'after 40 steps' "$top/examples/own_loop" "$@" --mode dp --save "$work/dp"
+cmp "$work/alone" "$work/two" && cmp "$work/alone" "$work/dp" || fail "own loop: other weights in other modes"
+expect "own loop, ends early" 0 'after' "$top/examples/own_loop" "$@" --lr 0
+[ "$(grep -c after "$work/out")" = 4 ] || fail "own loop: not ended after 3 evaluations that were not better"
+expect "own loop, stopped" 2 'error: --plan does not train: it needs ddp_train_run' "$top/examples/own_loop" "$@" --plan
 finish

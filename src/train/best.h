@@ -22,8 +22,8 @@ enum ddp_status ddp_run_best_open(struct ddp_run *run);
 int64_t ddp_run_evaluation_steps(const struct ddp_run *run);
 bool ddp_run_evaluation_due(const struct ddp_run *run, int64_t step);
 
-/* Evaluates, with run->evaluator, and reports. A run that need not go on after this one gets its end
- * here. Collective.
+/* Evaluates, with run->evaluator, and reports. A run that need not go on after this one gets its
+ * end here. Collective.
  *   scores [out]  NULL: not wanted */
 enum ddp_status ddp_run_evaluate(struct ddp_run *run, int64_t step,
                                  struct ddp_train_scores *scores);

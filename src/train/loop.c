@@ -127,7 +127,7 @@ static enum ddp_status rate_of(const struct ddp_run *run, double *rate)
     return status;
 }
 
-/* Between steps, when run->step are done: writes a checkpoint where one is due, stops on request. */
+/* Between steps: writes a checkpoint where one is due, stops on request. */
 static enum ddp_status between_steps(struct ddp_run *run)
 {
     const int64_t step = run->step;

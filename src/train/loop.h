@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The steps of a run that open.c has opened, one at a time, and what comes before and after them. */
+ * The steps of a run that open.c has opened, and what comes before and after them. */
 #ifndef DDP_TRAIN_LOOP_H
 #define DDP_TRAIN_LOOP_H
 

@@ -163,6 +163,11 @@ enum ddp_status ddp_train_open(ddp_train *train, FILE *out)
     return open_training(train, out, true);
 }
 
+int ddp_train_rank(const ddp_train *train)
+{
+    return train->run.plan.rank;
+}
+
 int64_t ddp_train_steps_left(const ddp_train *train)
 {
     const struct ddp_run *run = &train->run;

@@ -227,10 +227,13 @@ START_TEST(json_lines_of_a_run)
     ck_assert_int_eq(json_integer_value(json_object_get(config, "total_steps")), 4);
     ck_assert_str_eq(json_string_value(json_object_get(config, "seed")), "18446744073709551615");
     ck_assert_int_eq(json_integer_value(json_object_get(lines[0], "world_size")), 1);
+    ck_assert_int_eq(json_integer_value(json_object_get(lines[0], "format")), 1);
+    ck_assert(json_real_value(json_object_get(lines[0], "exchange_bytes")) == 0);
     for (int step = 1; step <= 4; step++)
         check_step(lines[step], step);
     ck_assert_str_eq(event_of(lines[5]), "end");
     ck_assert_str_eq(json_string_value(json_object_get(lines[5], "status")), "success");
+    ck_assert(json_real_value(json_object_get(lines[5], "memory_peak_bytes")) > 4096);
     ck_assert_str_eq(event_of(lines[6]), "run");
     check_step(lines[7], 3);
     check_step(lines[8], 4); /* the last one always */

@@ -18,7 +18,10 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#define FORMAT 1 /* of the log: a higher one may mean other things by the same names */
+
 struct json_log {
+    const struct ddp_train_facts *facts;
     ddp_append_file *file;
     int64_t last_step;
     int64_t start_ns;
@@ -91,12 +94,12 @@ static json_t *header(const struct ddp_train_facts *facts)
         (json_int_t)facts->steps_per_epoch, "total_steps", (json_int_t)facts->total_steps,
         "flops_of_step", facts->step_flops, "learning_rate", facts->schedule.rate, "schedule",
         ddp_schedule_names[facts->schedule.kind], "seed", ddp_json_uint64(facts->seed));
-    return json_pack("{s:s, s:f, s:s, s:I, s:i, s:i, s:i, s:o?, s:o?, s:o?, s:o?}", "event", "run",
-                     "time", ddp_clock_wall(), "host", host, "first_step",
-                     (json_int_t)facts->first_step + 1, "world_size", facts->world_size, "nodes",
-                     facts->nodes, "replicas", facts->replicas, "config", config, "memory_bytes",
-                     memory_parts(&facts->memory), "versions", versions(), "command",
-                     command_line());
+    return json_pack(
+        "{s:s, s:i, s:f, s:s, s:I, s:i, s:i, s:i, s:o?, s:o?, s:f, s:o?, s:o?}", "event", "run",
+        "format", FORMAT, "time", ddp_clock_wall(), "host", host, "first_step",
+        (json_int_t)facts->first_step + 1, "world_size", facts->world_size, "nodes", facts->nodes,
+        "replicas", facts->replicas, "config", config, "memory_bytes", memory_parts(&facts->memory),
+        "exchange_bytes", facts->exchange_bytes, "versions", versions(), "command", command_line());
 }
 
 static enum ddp_status json_open(void **state, const struct ddp_train_facts *facts)
@@ -111,6 +114,7 @@ static enum ddp_status json_open(void **state, const struct ddp_train_facts *fac
         free(log);
         return status;
     }
+    log->facts = facts;
     log->last_step = facts->first_step;
     log->start_ns = ddp_clock_ns();
     write_object(log, header(facts));
@@ -172,6 +176,12 @@ static void json_text(void *state, const struct ddp_train_text *text)
                            (json_int_t)text->count, "text", text->text, "seconds", text->seconds));
 }
 
+static void json_checkpoint(void *state, int64_t steps)
+{
+    write_object(state, json_pack("{s:s, s:I, s:f}", "event", "checkpoint", "step",
+                                  (json_int_t)steps, "time", ddp_clock_wall()));
+}
+
 static void json_close(void *state, enum ddp_status status)
 {
     struct json_log *log = state;
@@ -179,6 +189,8 @@ static void json_close(void *state, enum ddp_status status)
         json_pack("{s:s, s:f, s:I, s:s, s:f}", "event", "end", "time", ddp_clock_wall(), "step",
                   (json_int_t)log->last_step, "status", ddp_status_string(status), "seconds",
                   (double)(ddp_clock_ns() - log->start_ns) * 1e-9);
+    if (object && log->facts->memory_peak > 0)
+        json_object_set_new(object, "memory_peak_bytes", json_real(log->facts->memory_peak));
     if (object && log->ended_early)
         json_object_set_new(object, "ended_early", json_true());
     write_object(log, object);
@@ -191,5 +203,6 @@ const struct ddp_train_sink_ops ddp_train_sink_json = {
     .step = json_step,
     .evaluation = json_evaluation,
     .text = json_text,
+    .checkpoint = json_checkpoint,
     .close = json_close,
 };

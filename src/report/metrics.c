@@ -213,6 +213,19 @@ void ddp_train_metrics_texts(ddp_train_metrics *metrics, int64_t step, char *con
     }
 }
 
+void ddp_train_metrics_checkpoint(ddp_train_metrics *metrics, int64_t steps)
+{
+    ddp_train_metrics_end_aside(metrics, "checkpoint");
+    for (size_t i = 0; i < SINK_COUNT; i++)
+        if (metrics->states[i] && sinks[i]->checkpoint)
+            sinks[i]->checkpoint(metrics->states[i], steps);
+}
+
+void ddp_train_metrics_memory(ddp_train_metrics *metrics, double peak)
+{
+    metrics->facts.memory_peak = peak;
+}
+
 void ddp_train_metrics_totals(const ddp_train_metrics *metrics, struct ddp_train_totals *totals)
 {
     *totals = metrics->totals;

@@ -40,6 +40,8 @@ struct ddp_train_facts {
     double step_flops, tail_flops; /* of a step, and of the last of an epoch */
     double peak_flops;             /* a second; 0: not measured */
     int64_t first_step;            /* above 0: training was resumed */
+    double exchange_bytes;         /* that a step moves, as planned: struct ddp_mode_traffic */
+    double memory_peak;            /* bytes of a worker at most, at the end; 0: not measured */
     FILE *out;                     /* NULL: nothing is printed */
 };
 
@@ -102,6 +104,7 @@ struct ddp_train_sink_ops {
     void (*step)(void *state, const struct ddp_train_event *step);
     void (*evaluation)(void *state, const struct ddp_train_evaluation *evaluation);
     void (*text)(void *state, const struct ddp_train_text *text);
+    void (*checkpoint)(void *state, int64_t steps); /* done; NULL: it does not show them */
     void (*pause)(void *state); /* before others print a line; NULL: it shows nothing */
     void (*close)(void *state, enum ddp_status status); /* with the result of the training */
 };
@@ -135,6 +138,12 @@ void ddp_train_metrics_evaluation(ddp_train_metrics *metrics,
 /* What a language model wrote after `step`; ends an aside. */
 void ddp_train_metrics_texts(ddp_train_metrics *metrics, int64_t step, char *const *texts,
                              int64_t count);
+
+/* A checkpoint after so many steps; ends an aside. */
+void ddp_train_metrics_checkpoint(ddp_train_metrics *metrics, int64_t steps);
+
+/* What a worker has held at most, in bytes. */
+void ddp_train_metrics_memory(ddp_train_metrics *metrics, double peak);
 
 void ddp_train_metrics_totals(const ddp_train_metrics *metrics, struct ddp_train_totals *totals);
 

@@ -52,6 +52,7 @@ enum ddp_status ddp_run_begin(struct ddp_run *run)
         .device = ddp_device_name(ddp_mode_device(run->mode)),
         .comm = run->comm,
         .first_step = run->first_step,
+        .exchange_bytes = run->exchange_bytes,
         .out = run->out,
     };
     facts.step_flops = facts.tail_flops = ddp_run_step_flops(run);

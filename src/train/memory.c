@@ -368,7 +368,7 @@ static void find_advice(const struct ddp_run *run, const struct ddp_memory_limit
                                                       : "workers");
 }
 
-enum ddp_status ddp_memory_check(const struct ddp_run *run)
+enum ddp_status ddp_memory_check(const struct ddp_run *run, double *exchange_bytes)
 {
     const struct ddp_train_plan *plan = &run->plan;
     const int64_t units = ddp_train_plan_units(plan), lanes = plan->lanes / units;
@@ -376,6 +376,8 @@ enum ddp_status ddp_memory_check(const struct ddp_run *run)
     const char *unit = plan->mode == DDP_MODE_DP ? "replica" : "worker";
     struct ddp_memory memory;
     enum ddp_status status = ddp_memory_plan(run, plan, &run->model_config, &memory);
+    if (status == DDP_OK)
+        *exchange_bytes = ddp_mode_traffic_total(&memory.traffic);
     if (status != DDP_OK || ddp_memory_fits(plan, &memory, &limits))
         return status;
     struct advice advice = {.used = 0};

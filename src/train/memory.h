@@ -63,8 +63,9 @@ enum ddp_status ddp_memory_largest_batch(const struct ddp_run *run, struct ddp_t
                                          const struct ddp_memory_limits *limits,
                                          struct ddp_memory *memory, int64_t *batch);
 
-/* Refuses a run that needs more memory than the machine has, with what would fit. */
-enum ddp_status ddp_memory_check(const struct ddp_run *run);
+/* Refuses a run that needs more memory than the machine has, with what would fit.
+ *   exchange_bytes [out]  what a step moves, as planned */
+enum ddp_status ddp_memory_check(const struct ddp_run *run, double *exchange_bytes);
 
 /* After DDP_ERR_MEMORY while a run was opened: the message with what would fit.
  *   message  what was said where memory ran out */

@@ -217,7 +217,7 @@ static enum ddp_status check_memory(struct ddp_run *run, bool resumed)
         return DDP_OK;
     if (!resumed && (options->resume || options->resume_from))
         ddp_train_plan_lanes(&run->plan, 1);
-    enum ddp_status status = ddp_memory_check(run);
+    enum ddp_status status = ddp_memory_check(run, &run->exchange_bytes);
     ddp_train_plan_lanes(&run->plan, wanted);
     return status;
 }

@@ -400,7 +400,10 @@ enum ddp_status ddp_run_checkpoint(struct ddp_run *run, int64_t step)
     }
     run->saved_step = step;
     run->checkpoint_count++;
-    ddp_train_metrics_end_aside(run->metrics, "checkpoint");
+    if (status == DDP_OK)
+        ddp_train_metrics_checkpoint(run->metrics, step);
+    else
+        ddp_train_metrics_end_aside(run->metrics, "checkpoint");
     run->checkpoint_ns += ddp_clock_ns() - start;
     return status;
 }

@@ -24,8 +24,9 @@ struct ddp_run {
     struct ddp_hf_config hf_config; /* with --config */
     ddp_graph *graph, *tail_graph;
     float *weights; /* flat, host: the initial ones, later what was fetched; NULL in between */
-    size_t program_bytes; /* of this process before the run was opened */
-    double device_bytes;  /* of the GPU, in use before it is trained on; 0: not known */
+    size_t program_bytes;  /* of this process before the run was opened */
+    double exchange_bytes; /* that a step moves, as planned */
+    double device_bytes;   /* of the GPU, in use before it is trained on; 0: not known */
     ddp_mode *mode;
     ddp_loader *loader;
     ddp_train_evaluator *evaluator;

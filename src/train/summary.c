@@ -211,6 +211,7 @@ enum ddp_status ddp_run_print_summary(struct ddp_run *run)
     char text[3][DDP_TRAIN_BYTES];
     enum ddp_status status = ddp_comm_allreduce(run->comm, &peak, 1, DDP_I64, DDP_MAX);
     ddp_train_metrics_totals(run->metrics, &totals);
+    ddp_train_metrics_memory(run->metrics, (double)peak);
     if (status != DDP_OK || !run->out || totals.steps == 0)
         return status;
     status = ddp_mode_memory(run->mode, &memory);

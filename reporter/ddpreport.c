@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * main() of ddpreport. */
+#include "config.h"
+
+#include "core/log.h"
+#include "reporter/run_log.h"
+#include "reporter/run_table.h"
+#include "reporter/settings.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Standard descriptors that are closed would be taken by the next file that is opened. */
+static void open_standard_files(void)
+{
+    int fd;
+    do
+        fd = open("/dev/null", O_RDWR);
+    while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd >= 0)
+        close(fd);
+}
+
+int main(int argc, char **argv)
+{
+    struct settings settings;
+    open_standard_files();
+    ddp_log_set_name("ddpreport");
+    enum ddp_status status = settings_read(&settings, argc, argv);
+    if (status == DDP_OK && settings.help)
+        settings_help(stdout);
+    else if (status == DDP_OK && settings.version)
+        printf("ddpreport %s\n", ddp_version());
+    else if (status == DDP_OK) {
+        struct run_log log;
+        struct table table;
+        status = run_log_read(&log, settings.files[0], false);
+        if (status == DDP_OK && (status = run_table_make(&table, log.runs, log.count)) == DDP_OK) {
+            table_print(&table, stdout);
+            table_free(&table);
+        }
+        run_log_free(&log);
+    }
+    if ((fflush(stdout) != 0 || ferror(stdout)) && status == DDP_OK)
+        status = ddp_fail(DDP_ERR_IO, "standard output cannot be written: %s", strerror(errno));
+    return ddp_status_exit_code(status);
+}

@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * See run_log.h. Members and events that are not known are skipped: later versions add some. */
+#include "config.h"
+
+#include "reporter/run_log.h"
+
+#include "core/input_file.h"
+#include "core/json.h"
+#include "core/log.h"
+#include "core/memory.h"
+#include "core/text.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FORMAT     1                  /* the highest that is known; logs before 0.5 name none */
+#define LOG_BYTES  ((size_t)2 << 30)  /* larger ones are something else */
+#define STEP_LIMIT (INT64_C(1) << 53) /* that a double can hold */
+
+struct reader {
+    struct run_log *log;
+    const char *name;
+    size_t line;
+    bool quietly;
+    struct log_run *run; /* the one that lines belong to; NULL: none yet */
+};
+
+static enum ddp_status fail_line(const struct reader *reader, const char *what)
+{
+    return ddp_fail(DDP_ERR_FORMAT, "%s:%zu: %s", reader->name, reader->line, what);
+}
+
+/* Room for one more element behind `count` of them: a power of two of them is there. */
+static void *grown(void *elements, size_t count, size_t size)
+{
+    if ((count & (count - 1)) != 0)
+        return elements;
+    void *larger = reallocarray(elements, count ? 2 * count : 1, size);
+    if (!larger)
+        ddp_fail(DDP_ERR_MEMORY, "out of memory");
+    return larger;
+}
+
+/* --- members ---------------------------------------------------------------------------------- */
+
+static double number_of(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+static int64_t count_of(const json_t *object, const char *key)
+{
+    const double value = number_of(object, key);
+    return value >= 0 && value < (double)STEP_LIMIT ? (int64_t)value : 0;
+}
+
+static void text_of(char *to, size_t size, const json_t *object, const char *key)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+    ddp_text_clean(to, size, text ? text : "", text ? strlen(text) : 0);
+}
+
+/* Steps count from 1, and only `least` 0 admits what came before the first one. */
+static bool read_step(const json_t *object, const char *key, int64_t least, int64_t *step)
+{
+    const json_t *value = json_object_get(object, key);
+    *step = json_integer_value(value);
+    return json_is_integer(value) && *step >= least && *step < STEP_LIMIT;
+}
+
+/* --- runs ------------------------------------------------------------------------------------- */
+
+static void read_header(struct log_run *run, const json_t *object)
+{
+    const json_t *config = json_object_get(object, "config");
+    const json_t *memory = json_object_get(object, "memory_bytes");
+    text_of(run->model, sizeof run->model, config, "model");
+    text_of(run->data, sizeof run->data, config, "data");
+    text_of(run->mode, sizeof run->mode, config, "mode");
+    text_of(run->device, sizeof run->device, config, "device");
+    text_of(run->schedule, sizeof run->schedule, config, "schedule");
+    run->parameters = count_of(config, "parameters");
+    run->batch_size = count_of(config, "batch_size");
+    run->shards = count_of(config, "shards");
+    run->global_batch = count_of(config, "global_batch");
+    run->total_steps = count_of(config, "total_steps");
+    run->seed_low = count_of(config, "seed");
+    run->threads = count_of(config, "threads");
+    run->world_size = count_of(object, "world_size");
+    run->nodes = count_of(object, "nodes");
+    run->replicas = count_of(object, "replicas");
+    run->weights = number_of(memory, "weights");
+    run->gradients = number_of(memory, "gradients");
+    run->optimizer = number_of(memory, "optimizer");
+    run->activations = number_of(memory, "activations");
+    run->exchange = number_of(object, "exchange_bytes");
+    run->memory_peak = NAN;
+    run->start = number_of(object, "time");
+}
+
+/* Does a run that begins where `next` does continue this one? Mode and workers may differ. A run
+ * from the first step on after one that was complete is another. */
+static bool continues(const struct log_run *run, const struct log_run *next, int64_t first_step)
+{
+    const bool complete = strcmp(run->status, "success") == 0;
+    return strcmp(run->model, next->model) == 0 && strcmp(run->data, next->data) == 0 &&
+           run->parameters == next->parameters && run->global_batch == next->global_batch &&
+           run->seed_low == next->seed_low && (first_step > 1 || !complete);
+}
+
+/* What was done from `first_step` on is done again. */
+static void forget_from(struct log_run *run, int64_t first_step)
+{
+    while (run->step_count > 0 && run->steps[run->step_count - 1].step >= first_step)
+        run->step_count--;
+    while (run->evaluation_count > 0 &&
+           run->evaluations[run->evaluation_count - 1].step >= first_step)
+        run->evaluation_count--;
+    while (run->checkpoint_count > 0 &&
+           run->checkpoints[run->checkpoint_count - 1].step >= first_step)
+        run->checkpoint_count--;
+}
+
+static enum ddp_status add_mark(struct log_mark **marks, size_t *count, int64_t step, double time)
+{
+    struct log_mark *larger = grown(*marks, *count, sizeof *larger);
+    if (!larger)
+        return DDP_ERR_MEMORY;
+    *marks = larger;
+    larger[(*count)++] = (struct log_mark){step, time};
+    return DDP_OK;
+}
+
+static enum ddp_status restart(struct log_run *run, const struct log_run *next, int64_t first_step)
+{
+    forget_from(run, first_step);
+    run->total_steps = next->total_steps;
+    run->world_size = next->world_size;
+    run->replicas = next->replicas;
+    run->status[0] = '\0';
+    run->ended_early = false;
+    memcpy(run->mode, next->mode, sizeof run->mode);
+    memcpy(run->device, next->device, sizeof run->device);
+    return add_mark(&run->restarts, &run->restart_count, first_step, next->start);
+}
+
+static enum ddp_status begin_run(struct reader *reader, const json_t *object)
+{
+    struct run_log *log = reader->log;
+    struct log_run run = {.name = ""};
+    int64_t first_step;
+    const json_t *format = json_object_get(object, "format");
+    if (format && (!json_is_integer(format) || json_integer_value(format) != FORMAT))
+        return ddp_fail(DDP_ERR_FORMAT,
+                        "%s:%zu: a log of format %" JSON_INTEGER_FORMAT
+                        ", and this ddpreport reads format %d: use that of the ddprun which "
+                        "wrote it",
+                        reader->name, reader->line, json_integer_value(format), FORMAT);
+    if (!json_is_object(json_object_get(object, "config")) ||
+        !read_step(object, "first_step", 1, &first_step))
+        return fail_line(reader, "the description of a run is incomplete: this is no log of "
+                                 "trainer, or not of this version");
+    read_header(&run, object);
+    if (reader->run && continues(reader->run, &run, first_step))
+        return restart(reader->run, &run, first_step);
+    struct log_run *larger = grown(log->runs, log->count, sizeof run);
+    if (!larger)
+        return DDP_ERR_MEMORY;
+    log->runs = larger;
+    reader->run = &larger[log->count++];
+    *reader->run = run;
+    return DDP_OK;
+}
+
+/* --- other lines ------------------------------------------------------------------------------ */
+
+static enum ddp_status add_step(struct reader *reader, const json_t *object)
+{
+    struct log_run *run = reader->run;
+    struct log_step step = {
+        .time = number_of(object, "time"),
+        .loss = number_of(object, "loss"),
+        .norm = number_of(object, "gradient_norm"),
+        .rate = number_of(object, "learning_rate"),
+        .seconds = number_of(object, "seconds"),
+        .waiting = number_of(object, "waiting_for_data"),
+    };
+    if (!read_step(object, "step", 1, &step.step))
+        return fail_line(reader, "a step without its number");
+    if (run->step_count > 0 && step.step <= run->steps[run->step_count - 1].step)
+        return fail_line(reader, "steps go back without a restart: two programs have written here");
+    run->tokens = json_object_get(object, "tokens_per_second") != NULL;
+    step.speed = number_of(object, run->tokens ? "tokens_per_second" : "samples_per_second");
+    step.items = round(step.speed * step.seconds);
+    struct log_step *larger = grown(run->steps, run->step_count, sizeof step);
+    if (!larger)
+        return DDP_ERR_MEMORY;
+    run->steps = larger;
+    larger[run->step_count++] = step;
+    return DDP_OK;
+}
+
+static enum ddp_status add_evaluation(struct reader *reader, const json_t *object)
+{
+    struct log_run *run = reader->run;
+    struct log_evaluation evaluation = {
+        .time = number_of(object, "time"),
+        .loss = number_of(object, "test_loss"),
+        .accuracy = number_of(object, "test_accuracy"),
+    };
+    if (!read_step(object, "step", 0, &evaluation.step))
+        return fail_line(reader, "an evaluation without its step");
+    struct log_evaluation *larger =
+        grown(run->evaluations, run->evaluation_count, sizeof evaluation);
+    if (!larger)
+        return DDP_ERR_MEMORY;
+    run->evaluations = larger;
+    larger[run->evaluation_count++] = evaluation;
+    return DDP_OK;
+}
+
+static enum ddp_status add_checkpoint(struct reader *reader, const json_t *object)
+{
+    int64_t step;
+    if (!read_step(object, "step", 0, &step))
+        return fail_line(reader, "a checkpoint without its step");
+    return add_mark(&reader->run->checkpoints, &reader->run->checkpoint_count, step,
+                    number_of(object, "time"));
+}
+
+static enum ddp_status end_run(struct reader *reader, const json_t *object)
+{
+    struct log_run *run = reader->run;
+    text_of(run->status, sizeof run->status, object, "status");
+    run->memory_peak = number_of(object, "memory_peak_bytes");
+    run->ended_early = json_is_true(json_object_get(object, "ended_early"));
+    return DDP_OK;
+}
+
+static enum ddp_status read_object(struct reader *reader, const json_t *object)
+{
+    static const struct {
+        const char *event;
+        enum ddp_status (*read)(struct reader *reader, const json_t *object);
+    } events[] = {{"step", add_step},
+                  {"evaluation", add_evaluation},
+                  {"checkpoint", add_checkpoint},
+                  {"end", end_run}};
+    const char *event = json_string_value(json_object_get(object, "event"));
+    if (!event)
+        return fail_line(reader,
+                         "no event of a training: is this a file that trainer --log wrote?");
+    if (strcmp(event, "run") == 0)
+        return begin_run(reader, object);
+    if (!reader->run)
+        return fail_line(reader,
+                         "the log begins in the middle of a run: its first line is missing");
+    for (size_t i = 0; i < sizeof events / sizeof events[0]; i++)
+        if (strcmp(event, events[i].event) == 0)
+            return events[i].read(reader, object);
+    return DDP_OK;
+}
+
+/* --- lines ------------------------------------------------------------------------------------ */
+
+/* A killed program leaves half a line; the next run ends it and begins its own. */
+static bool begins_run(const char *text, size_t bytes)
+{
+    static const char start[] = "{\"event\":\"run\"";
+    return bytes >= sizeof start - 1 && memcmp(text, start, sizeof start - 1) == 0;
+}
+
+/* One line, and whether what comes behind it shows that it was cut off. */
+static enum ddp_status read_line(struct reader *reader, const char *line, size_t bytes, bool cut)
+{
+    json_t *object = NULL;
+    json_error_t error;
+    char why[200];
+    enum ddp_status status =
+        ddp_json_parse_flags(&object, line, bytes, JSON_REJECT_DUPLICATES, &error);
+    if (status == DDP_OK) {
+        status = read_object(reader, object);
+        json_decref(object);
+        return status;
+    }
+    if (status != DDP_ERR_FORMAT)
+        return status;
+    if (cut) {
+        if (!reader->quietly)
+            ddp_log(DDP_LOG_WARNING, "%s:%zu: this line was cut off, and is left out", reader->name,
+                    reader->line);
+        return DDP_OK;
+    }
+    snprintf(why, sizeof why, "no line of a log: %.150s", error.text);
+    return fail_line(reader, why);
+}
+
+/* What the runs are called: the file's name without directory and suffix. */
+static void name_runs(struct run_log *log, const char *path)
+{
+    const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
+    const char *dot = strrchr(base, '.');
+    const size_t length = dot && dot > base ? (size_t)(dot - base) : strlen(base);
+    for (size_t i = 0; i < log->count; i++) {
+        char *name = log->runs[i].name;
+        const size_t used = ddp_text_clean(name, sizeof log->runs[i].name - 24, base, length);
+        if (log->count > 1)
+            snprintf(name + used, 24, " #%zu", i + 1);
+    }
+}
+
+enum ddp_status run_log_parse(struct run_log *log, const char *name, const char *text, size_t bytes,
+                              bool quietly)
+{
+    struct reader reader = {.log = log, .name = name, .quietly = quietly};
+    enum ddp_status status = DDP_OK;
+    *log = (struct run_log){.count = 0};
+    log->cut_off = bytes > 0 && text[bytes - 1] != '\n';
+    for (size_t at = 0; status == DDP_OK && at < bytes;) {
+        const char *end = memchr(text + at, '\n', bytes - at);
+        const size_t length = end ? (size_t)(end - text) - at : bytes - at;
+        const size_t next = at + length + 1;
+        reader.line++;
+        if (length > 0)
+            status = read_line(&reader, text + at, length,
+                               !end || (next < bytes && begins_run(text + next, bytes - next)));
+        at = next;
+    }
+    if (status == DDP_OK && log->count == 0)
+        return ddp_fail(DDP_ERR_FORMAT, "%s: %s: trainer --log writes what is needed here", name,
+                        bytes == 0 ? "the file is empty" : "there is no run in this file");
+    name_runs(log, name);
+    return status;
+}
+
+enum ddp_status run_log_read(struct run_log *log, const char *path, bool quietly)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    *log = (struct run_log){.count = 0};
+    enum ddp_status status =
+        ddp_input_file_read_whole(path, "no log of a training", LOG_BYTES, &text, &bytes);
+    if (status == DDP_OK)
+        status = run_log_parse(log, path, text, bytes, quietly);
+    free(text);
+    return status;
+}
+
+void run_log_free(struct run_log *log)
+{
+    for (size_t i = 0; i < log->count; i++) {
+        free(log->runs[i].steps);
+        free(log->runs[i].evaluations);
+        free(log->runs[i].checkpoints);
+        free(log->runs[i].restarts);
+    }
+    free(log->runs);
+    *log = (struct run_log){.count = 0};
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What trainer --log wrote, read back: the runs of a file with their steps and events. A run that
+ * was restarted is one run: steps that were done again count as they were done last. */
+#ifndef DDP_REPORTER_RUN_LOG_H
+#define DDP_REPORTER_RUN_LOG_H
+
+#include "ddp.h"
+
+struct log_step {
+    int64_t step;      /* from 1 */
+    double time;       /* s since 1970 */
+    double items;      /* samples or tokens of it */
+    double loss, norm; /* NaN: not finite, or not known */
+    double rate;       /* the learning rate */
+    double seconds;    /* that it took */
+    double speed;      /* items a second */
+    double waiting;    /* share of the time that it waited for data */
+};
+
+struct log_evaluation {
+    int64_t step;
+    double time, loss, accuracy; /* NaN: not known */
+};
+
+/* A checkpoint, or where training was restarted. */
+struct log_mark {
+    int64_t step;
+    double time;
+};
+
+struct log_run {
+    char name[96]; /* for keys and tables: of the file, and a number when that has several runs */
+    char model[64], data[256], mode[16], device[32], schedule[32];
+    char status[64]; /* with which it ended; "": it has not */
+    bool tokens;     /* what items are; else samples */
+    bool ended_early;
+    int64_t parameters, batch_size, shards, global_batch, total_steps, seed_low;
+    int64_t world_size, replicas, threads, nodes;
+    double weights, gradients, optimizer, activations; /* bytes of a worker, as planned */
+    double exchange, memory_peak;                      /* bytes; NaN: not known */
+    double start;                                      /* s since 1970 */
+    struct log_step *steps;
+    struct log_evaluation *evaluations;
+    struct log_mark *checkpoints, *restarts;
+    size_t step_count, evaluation_count, checkpoint_count, restart_count;
+};
+
+struct run_log {
+    struct log_run *runs;
+    size_t count;
+    bool cut_off; /* its last line has no end: the program writes it, or was killed */
+};
+
+/* Reads the text of a log. Logs what is left out, as warnings.
+ *   name     of the file: in messages, and of the runs
+ *   quietly  no warnings: it has been read before
+ *   log [out] freed with run_log_free(), also after a failure
+ * DDP_ERR_FORMAT: names file and line; DDP_ERR_MEMORY. */
+enum ddp_status run_log_parse(struct run_log *log, const char *name, const char *text, size_t bytes,
+                              bool quietly);
+
+/* The same of a file. DDP_ERR_IO names it. */
+enum ddp_status run_log_read(struct run_log *log, const char *path, bool quietly);
+
+void run_log_free(struct run_log *log); /* also a zeroed one */
+
+#endif

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * See settings.h. */
+#include "config.h"
+
+#include "reporter/settings.h"
+
+#include "core/log.h"
+#include "core/options.h"
+#include "core/text.h"
+
+#include <string.h>
+
+#define OPTION_STRUCT struct settings
+
+static const char *const x_words[] = {
+    [X_STEP] = "step", [X_TOKENS] = "tokens", [X_TIME] = "time", NULL};
+
+static const char *read_workers(void *destination, const char *value)
+{
+    struct settings *settings = destination;
+    if (!ddp_option_list(value, SETTINGS_WORKERS, 1, 4096, true, settings->workers,
+                         &settings->worker_count))
+        return "must be rising numbers of workers from 1 to 4096, with commas between them: 1,2,4";
+    return NULL;
+}
+
+static const struct ddp_option run_options[] = {
+    {OPTION_SECTION("Pictures of runs"), OPTION_TEXT("output", output, "FILE"), .letter = 'o',
+     .help = "write pictures to this file, whose name ends in .html, .svg or .png"},
+    {OPTION_FLAG("terminal", terminal), .help = "draw in the terminal"},
+    {OPTION_FLAG("follow", follow),
+     .help = "draw in the terminal, and anew as the logs grow, until the last run has ended"},
+    {OPTION_CHOICE("x", x, x_words, "AXIS"),
+     .help = "what curves run over: step (the default), tokens (of models without tokens: samples) "
+             "or time"},
+    {OPTION_TEXT("trace", trace, "FILE"),
+     .help = "also draw the time line of a step from this file of trainer --trace"},
+    {OPTION_FLAG("help", help), .letter = 'h', .help = "print this"},
+    {OPTION_FLAG("version", version), .help = "print the version"},
+    {NULL},
+};
+
+static const struct ddp_option compare_options[] = {
+    {OPTION_SECTION("Comparison"), OPTION_CUSTOM("workers", read_workers, "LIST"),
+     .help = "numbers of workers and replicas (default 1,2 or up to one for each two CPUs or each "
+             "GPU, at most 8)"},
+    {OPTION_INT("steps", steps, 10, 1e6, "N"), .help = "steps of each training (default 60)"},
+    {OPTION_INT("repeats", repeats, 1, 100, "N"),
+     .help = "times that each training runs, in turns (default 3)"},
+    {OPTION_TEXT("output", output, "FILE"), .letter = 'o',
+     .help = "also write a page with pictures to this file, whose name ends in .html"},
+    {OPTION_FLAG("help", help), .letter = 'h', .help = "print this"},
+    {OPTION_FLAG("version", version), .help = "print the version"},
+    {NULL},
+};
+
+/* Without the rows that both tables have. */
+static void print_rows(const struct ddp_option *table, FILE *out)
+{
+    fputc('\n', out);
+    ddp_options_help(table, out);
+}
+
+void settings_help(FILE *out)
+{
+    fputs("usage: ddpreport [options] RUN.jsonl ...\n"
+          "       ddpreport compare [options] -- trainer OPTIONS\n"
+          "\n"
+          "The first draws the logs of trainer --log, the second measures what accumulation,\n"
+          "DataParallel and DDP cost a training.\n",
+          out);
+    print_rows(run_options, out);
+    print_rows(compare_options, out);
+}
+
+static enum ddp_status check_output(const struct settings *settings)
+{
+    const char *name = settings->output;
+    if (!name || ddp_text_ends_with(name, ".html"))
+        return DDP_OK;
+    if (settings->compare)
+        return ddp_fail(DDP_ERR_INVALID, "--output %s: a comparison is written as .html", name);
+    if (ddp_text_ends_with(name, ".svg") || ddp_text_ends_with(name, ".png"))
+        return DDP_OK;
+    return ddp_fail(DDP_ERR_INVALID, "--output %s: the name must end in .html, .svg or .png", name);
+}
+
+/* Files may stand before and between the options; they move to the front of argv. */
+static enum ddp_status read_runs(struct settings *settings, int argc, char **argv)
+{
+    struct ddp_options_given given = {{0}};
+    int at = 0, rest = 0;
+    bool options_ended = false;
+    settings->files = argv + 1;
+    while (at < argc) {
+        if (options_ended) {
+            rest = 1;
+        } else {
+            enum ddp_status status =
+                ddp_options_parse(run_options, settings, &given, argc - at, argv + at, true, &rest);
+            if (status != DDP_OK || settings->help || settings->version)
+                return status;
+            options_ended = rest > 1 && strcmp(argv[at + rest - 1], "--") == 0;
+        }
+        at += rest;
+        if (at < argc)
+            settings->files[settings->file_count++] = argv[at];
+    }
+    if (settings->file_count == 0)
+        return ddp_fail(DDP_ERR_INVALID,
+                        "no log is named: ddpreport RUN.jsonl, which trainer --log "
+                        "RUN.jsonl wrote (see --help)");
+    if (settings->follow && settings->output)
+        return ddp_fail(DDP_ERR_INVALID, "--follow draws in the terminal: leave out --output");
+    return check_output(settings);
+}
+
+static enum ddp_status read_compare(struct settings *settings, int argc, char **argv)
+{
+    struct ddp_options_given given = {{0}};
+    int rest = argc;
+    settings->compare = true;
+    enum ddp_status status =
+        ddp_options_parse(compare_options, settings, &given, argc, argv, true, &rest);
+    if (status != DDP_OK || settings->help || settings->version)
+        return status;
+    if (rest >= argc)
+        return ddp_fail(DDP_ERR_INVALID, "compare: no program is named: ddpreport compare -- "
+                                         "trainer OPTIONS");
+    settings->command = argv + rest;
+    settings->command_count = argc - rest;
+    return check_output(settings);
+}
+
+enum ddp_status settings_read(struct settings *settings, int argc, char **argv)
+{
+    *settings = (struct settings){.steps = 60, .repeats = 3};
+    if (argc > 1 && strcmp(argv[1], "compare") == 0)
+        return read_compare(settings, argc - 1, argv + 1);
+    return read_runs(settings, argc, argv);
+}

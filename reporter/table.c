@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * See table.h. */
+#include "config.h"
+
+#include "reporter/table.h"
+
+#include "core/memory.h"
+#include "core/text.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum ddp_status table_make(struct table *table, size_t rows, size_t columns)
+{
+    *table = (struct table){.rows = rows, .columns = columns};
+    table->cells = ddp_array_alloc(rows, sizeof *table->cells);
+    return table->cells ? DDP_OK : DDP_ERR_MEMORY;
+}
+
+void table_free(struct table *table)
+{
+    free(table->cells);
+    *table = (struct table){.rows = 0};
+}
+
+void table_set(struct table *table, size_t row, size_t column, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(table->cells[row][column], TABLE_CELL, format, args);
+    va_end(args);
+}
+
+static int columns_of(const char *text)
+{
+    return ddp_text_columns(text, strlen(text));
+}
+
+void table_print(const struct table *table, FILE *out)
+{
+    int widths[TABLE_COLUMNS] = {0};
+    for (size_t r = 0; r < table->rows; r++)
+        for (size_t c = 0; c < table->columns; c++)
+            if (columns_of(table->cells[r][c]) > widths[c])
+                widths[c] = columns_of(table->cells[r][c]);
+    for (size_t r = 0; r < table->rows; r++) {
+        for (size_t c = 0; c < table->columns; c++) {
+            const char *text = table->cells[r][c];
+            const int room = widths[c] - columns_of(text);
+            if (c == 0)
+                fprintf(out, "%s%*s", text, room, "");
+            else
+                fprintf(out, "  %*s%s", room, "", text);
+        }
+        fputc('\n', out);
+    }
+}
+
+void html_print(FILE *out, const char *text)
+{
+    for (; *text; text++)
+        switch (*text) {
+        case '&':
+            fputs("&amp;", out);
+            break;
+        case '<':
+            fputs("&lt;", out);
+            break;
+        case '>':
+            fputs("&gt;", out);
+            break;
+        case '"':
+            fputs("&quot;", out);
+            break;
+        default:
+            fputc(*text, out);
+        }
+}
+
+void table_print_html(const struct table *table, FILE *out)
+{
+    fputs("<div class=\"scroll\"><table>\n", out);
+    for (size_t r = 0; r < table->rows; r++) {
+        const char *cell = r == 0 ? "th scope=\"col\"" : "td";
+        fputs("<tr>", out);
+        for (size_t c = 0; c < table->columns; c++) {
+            const bool head = r > 0 && c == 0;
+            fprintf(out, "<%s>", head ? "th scope=\"row\"" : cell);
+            html_print(out, table->cells[r][c]);
+            fprintf(out, "</%s>", r == 0 || head ? "th" : "td");
+        }
+        fputs("</tr>\n", out);
+    }
+    fputs("</table></div>\n", out);
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A table of short texts, shown in a terminal or in a page. Its first column is aligned to the
+ * left, the others to the right. */
+#ifndef DDP_REPORTER_TABLE_H
+#define DDP_REPORTER_TABLE_H
+
+#include "ddp.h"
+
+#define TABLE_COLUMNS 12
+#define TABLE_CELL    96 /* bytes of a text */
+
+struct table {
+    char (*cells)[TABLE_COLUMNS][TABLE_CELL]; /* (rows, columns): the first row has the titles */
+    size_t rows, columns;
+};
+
+/* *table [out] has empty cells; freed with table_free(). DDP_ERR_MEMORY. */
+enum ddp_status table_make(struct table *table, size_t rows, size_t columns);
+void table_free(struct table *table);
+
+/* Control characters are not escaped here. */
+void table_set(struct table *table, size_t row, size_t column, const char *format, ...)
+    DDP_PRINTF(4, 5);
+
+void table_print(const struct table *table, FILE *out);
+void table_print_html(const struct table *table, FILE *out);
+
+/* Text with what HTML reserves escaped. */
+void html_print(FILE *out, const char *text);
+
+#endif

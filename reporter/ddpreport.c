@@ -4,6 +4,8 @@
 #include "config.h"
 
 #include "core/log.h"
+#include "core/memory.h"
+#include "reporter/compare_table.h"
 #include "reporter/run_log.h"
 #include "reporter/run_table.h"
 #include "reporter/settings.h"
@@ -25,9 +27,44 @@ static void open_standard_files(void)
         close(fd);
 }
 
+/* Prints the tables. DDP_ERR_MISMATCH: some weights differ. */
+static enum ddp_status show_comparison(const struct comparison *comparison)
+{
+    struct table time, memory;
+    enum ddp_status status = compare_tables_make(&time, &memory, comparison);
+    if (status == DDP_OK) {
+        compare_describe(comparison, stdout);
+        fputc('\n', stdout);
+        table_print(&time, stdout);
+        fputc('\n', stdout);
+        table_print(&memory, stdout);
+        printf("\n%s", compare_notes);
+    }
+    table_free(&time);
+    table_free(&memory);
+    if (status == DDP_OK && !comparison->all_equal)
+        return ddp_fail(DDP_ERR_MISMATCH, "compare: weights that must be equal differ: see the "
+                                          "table");
+    return status;
+}
+
+static enum ddp_status compare(const struct settings *settings, int *exit_code)
+{
+    struct comparison *comparison = ddp_array_alloc(1, sizeof *comparison);
+    if (!comparison)
+        return DDP_ERR_MEMORY;
+    enum ddp_status status = compare_run(comparison, settings, exit_code);
+    if (status == DDP_OK)
+        status = show_comparison(comparison);
+    comparison_free(comparison);
+    free(comparison);
+    return status;
+}
+
 int main(int argc, char **argv)
 {
     struct settings settings;
+    int exit_code = 0;
     open_standard_files();
     ddp_log_set_name("ddpreport");
     enum ddp_status status = settings_read(&settings, argc, argv);
@@ -35,6 +72,8 @@ int main(int argc, char **argv)
         settings_help(stdout);
     else if (status == DDP_OK && settings.version)
         printf("ddpreport %s\n", ddp_version());
+    else if (status == DDP_OK && settings.compare)
+        status = compare(&settings, &exit_code);
     else if (status == DDP_OK) {
         struct run_log log;
         struct table table;
@@ -47,5 +86,5 @@ int main(int argc, char **argv)
     }
     if ((fflush(stdout) != 0 || ferror(stdout)) && status == DDP_OK)
         status = ddp_fail(DDP_ERR_IO, "standard output cannot be written: %s", strerror(errno));
-    return ddp_status_exit_code(status);
+    return exit_code ? exit_code : ddp_status_exit_code(status);
 }

@@ -10,6 +10,7 @@
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/text.h"
+#include "reporter/array.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -31,17 +32,6 @@ struct reader {
 static enum ddp_status fail_line(const struct reader *reader, const char *what)
 {
     return ddp_fail(DDP_ERR_FORMAT, "%s:%zu: %s", reader->name, reader->line, what);
-}
-
-/* Room for one more element behind `count` of them: a power of two of them is there. */
-static void *grown(void *elements, size_t count, size_t size)
-{
-    if ((count & (count - 1)) != 0)
-        return elements;
-    void *larger = reallocarray(elements, count ? 2 * count : 1, size);
-    if (!larger)
-        ddp_fail(DDP_ERR_MEMORY, "out of memory");
-    return larger;
 }
 
 /* --- members ---------------------------------------------------------------------------------- */
@@ -127,7 +117,7 @@ static void forget_from(struct log_run *run, int64_t first_step)
 
 static enum ddp_status add_mark(struct log_mark **marks, size_t *count, int64_t step, double time)
 {
-    struct log_mark *larger = grown(*marks, *count, sizeof *larger);
+    struct log_mark *larger = array_grown(*marks, *count, sizeof *larger);
     if (!larger)
         return DDP_ERR_MEMORY;
     *marks = larger;
@@ -167,7 +157,7 @@ static enum ddp_status begin_run(struct reader *reader, const json_t *object)
     read_header(&run, object);
     if (reader->run && continues(reader->run, &run, first_step))
         return restart(reader->run, &run, first_step);
-    struct log_run *larger = grown(log->runs, log->count, sizeof run);
+    struct log_run *larger = array_grown(log->runs, log->count, sizeof run);
     if (!larger)
         return DDP_ERR_MEMORY;
     log->runs = larger;
@@ -196,7 +186,7 @@ static enum ddp_status add_step(struct reader *reader, const json_t *object)
     run->tokens = json_object_get(object, "tokens_per_second") != NULL;
     step.speed = number_of(object, run->tokens ? "tokens_per_second" : "samples_per_second");
     step.items = round(step.speed * step.seconds);
-    struct log_step *larger = grown(run->steps, run->step_count, sizeof step);
+    struct log_step *larger = array_grown(run->steps, run->step_count, sizeof step);
     if (!larger)
         return DDP_ERR_MEMORY;
     run->steps = larger;
@@ -215,7 +205,7 @@ static enum ddp_status add_evaluation(struct reader *reader, const json_t *objec
     if (!read_step(object, "step", 0, &evaluation.step))
         return fail_line(reader, "an evaluation without its step");
     struct log_evaluation *larger =
-        grown(run->evaluations, run->evaluation_count, sizeof evaluation);
+        array_grown(run->evaluations, run->evaluation_count, sizeof evaluation);
     if (!larger)
         return DDP_ERR_MEMORY;
     run->evaluations = larger;

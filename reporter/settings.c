@@ -9,6 +9,7 @@
 #include "core/options.h"
 #include "core/text.h"
 
+#include <sched.h>
 #include <string.h>
 
 #define OPTION_STRUCT struct settings
@@ -43,8 +44,9 @@ static const struct ddp_option run_options[] = {
 
 static const struct ddp_option compare_options[] = {
     {OPTION_SECTION("Comparison"), OPTION_CUSTOM("workers", read_workers, "LIST"),
-     .help = "numbers of workers and replicas (default 1,2 or up to one for each two CPUs or each "
-             "GPU, at most 8)"},
+     .help =
+         "numbers of workers and of replicas, each a power of two times the one before (default: "
+         "1,2 or up to the number of CPUs, at most 8)"},
     {OPTION_INT("steps", steps, 10, 1e6, "N"), .help = "steps of each training (default 60)"},
     {OPTION_INT("repeats", repeats, 1, 100, "N"),
      .help = "times that each training runs, in turns (default 3)"},
@@ -116,11 +118,20 @@ static enum ddp_status read_runs(struct settings *settings, int argc, char **arg
     return check_output(settings);
 }
 
+static void set_default_workers(struct settings *settings)
+{
+    cpu_set_t cpus;
+    const int count = sched_getaffinity(0, sizeof cpus, &cpus) == 0 ? CPU_COUNT(&cpus) : 2;
+    for (int64_t n = 1; n <= 2 || (n <= count && n <= 8); n *= 2)
+        settings->workers[settings->worker_count++] = n;
+}
+
 static enum ddp_status read_compare(struct settings *settings, int argc, char **argv)
 {
     struct ddp_options_given given = {{0}};
     int rest = argc;
     settings->compare = true;
+    set_default_workers(settings);
     enum ddp_status status =
         ddp_options_parse(compare_options, settings, &given, argc, argv, true, &rest);
     if (status != DDP_OK || settings->help || settings->version)

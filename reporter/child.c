@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * See child.h. Files without a name take what a program writes, so no pipe has to be emptied while
+ * it runs. */
+#include "config.h"
+
+#include "reporter/child.h"
+
+#include "core/log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static volatile sig_atomic_t ended_by, running;
+
+static void end_child(int signal)
+{
+    ended_by = signal;
+    if (running > 0)
+        kill((pid_t)running, SIGTERM);
+}
+
+void child_watch_signals(void)
+{
+    const struct sigaction action = {.sa_handler = end_child};
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGHUP, &action, NULL);
+}
+
+void child_end_by_signal(void)
+{
+    if (!ended_by)
+        return;
+    signal(ended_by, SIG_DFL);
+    raise(ended_by);
+}
+
+static void stop_signals(int how, sigset_t *before)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGHUP);
+    sigprocmask(how, &set, before);
+}
+
+static void become(const struct child *child, pid_t parent, int error, const sigset_t *mask)
+{
+    const int null = open("/dev/null", O_RDWR);
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    signal(SIGINT, SIG_DFL);
+    signal(SIGTERM, SIG_DFL);
+    signal(SIGHUP, SIG_DFL);
+    if (null < 0 || getppid() != parent || dup2(child->in < 0 ? null : child->in, 0) < 0 ||
+        dup2(child->out < 0 ? null : child->out, 1) < 0 || dup2(error, 2) < 0)
+        _exit(126);
+    sigprocmask(SIG_SETMASK, mask, NULL);
+    execvp(child->argv[0], child->argv);
+    _exit(127);
+}
+
+enum ddp_status child_read_all(int fd, char **text, size_t *bytes)
+{
+    struct stat status;
+    size_t done = 0;
+    if (fstat(fd, &status) < 0)
+        return ddp_fail(DDP_ERR_SYSTEM, "fstat: %s", strerror(errno));
+    *text = malloc((size_t)status.st_size + 1);
+    if (!*text)
+        return ddp_fail(DDP_ERR_MEMORY, "out of memory");
+    while (done < (size_t)status.st_size) {
+        const ssize_t got = pread(fd, *text + done, (size_t)status.st_size - done, (off_t)done);
+        if (got <= 0)
+            break;
+        done += (size_t)got;
+    }
+    (*text)[done] = '\0';
+    *bytes = done;
+    return DDP_OK;
+}
+
+enum ddp_status child_run(const struct child *child, int *code, char **said)
+{
+    sigset_t before;
+    int state = 0;
+    size_t bytes;
+    *said = NULL;
+    if (ended_by)
+        return DDP_ERR_PREEMPTED;
+    const int error = memfd_create("error", MFD_CLOEXEC);
+    if (error < 0)
+        return ddp_fail(DDP_ERR_SYSTEM, "memfd_create: %s", strerror(errno));
+    const pid_t parent = getpid();
+    stop_signals(SIG_BLOCK, &before);
+    const pid_t pid = fork();
+    if (pid == 0)
+        become(child, parent, error, &before);
+    running = pid;
+    const int failure = errno;
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    if (pid < 0) {
+        close(error);
+        return ddp_fail(DDP_ERR_SYSTEM, "fork: %s", strerror(failure));
+    }
+    while (waitpid(pid, &state, 0) < 0 && errno == EINTR)
+        ;
+    running = 0;
+    *code = WIFEXITED(state) ? WEXITSTATUS(state) : 128 + WTERMSIG(state);
+    enum ddp_status status = child_read_all(error, said, &bytes);
+    close(error);
+    return ended_by ? DDP_ERR_PREEMPTED : status;
+}
+
+bool child_exists(const char *name)
+{
+    const char *path = getenv("PATH");
+    for (const char *at = path ? path : "/usr/bin:/bin"; *at;) {
+        char file[4096];
+        const size_t length = strcspn(at, ":");
+        const int used = snprintf(file, sizeof file, "%.*s/%s", (int)length, at, name);
+        if (length > 0 && used < (int)sizeof file && access(file, X_OK) == 0)
+            return true;
+        at += length + (at[length] == ':');
+    }
+    return false;
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Programs that ddpreport starts and waits for, one at a time. They end when it does. */
+#ifndef DDP_REPORTER_CHILD_H
+#define DDP_REPORTER_CHILD_H
+
+#include "ddp.h"
+
+struct child {
+    char *const *argv; /* argv[0] is searched for in PATH */
+    int in, out;       /* what become its standard input and output; -1: /dev/null */
+};
+
+/* Runs a program to its end.
+ *   code [out]   its exit code; 128 and the signal's number if one ended it; 127: there is no such
+ *                program
+ *   said [out]   what it wrote to standard error, freed with free()
+ * DDP_ERR_SYSTEM, DDP_ERR_MEMORY; DDP_ERR_PREEMPTED: a signal asked ddpreport to end
+ * (child_watch_signals()). */
+enum ddp_status child_run(const struct child *child, int *code, char **said);
+
+/* SIGINT, SIGTERM and SIGHUP end the program that runs, and no other is started, instead of ending
+ * ddpreport at once; child_end_by_signal() does that, when nothing is left behind. */
+void child_watch_signals(void);
+void child_end_by_signal(void); /* does nothing when there was none */
+
+/* Everything that was written to a file, with a 0 behind it, freed with free(). */
+enum ddp_status child_read_all(int fd, char **text, size_t *bytes);
+
+/* Is there a program of this name in PATH? */
+bool child_exists(const char *name);
+
+#endif

@@ -6,8 +6,7 @@
 #include "core/log.h"
 #include "core/memory.h"
 #include "reporter/compare_table.h"
-#include "reporter/run_log.h"
-#include "reporter/run_table.h"
+#include "reporter/runs.h"
 #include "reporter/settings.h"
 
 #include <errno.h>
@@ -74,16 +73,8 @@ int main(int argc, char **argv)
         printf("ddpreport %s\n", ddp_version());
     else if (status == DDP_OK && settings.compare)
         status = compare(&settings, &exit_code);
-    else if (status == DDP_OK) {
-        struct run_log log;
-        struct table table;
-        status = run_log_read(&log, settings.files[0], false);
-        if (status == DDP_OK && (status = run_table_make(&table, log.runs, log.count)) == DDP_OK) {
-            table_print(&table, stdout);
-            table_free(&table);
-        }
-        run_log_free(&log);
-    }
+    else if (status == DDP_OK)
+        status = settings.follow ? runs_follow(&settings) : runs_show(&settings);
     if ((fflush(stdout) != 0 || ferror(stdout)) && status == DDP_OK)
         status = ddp_fail(DDP_ERR_IO, "standard output cannot be written: %s", strerror(errno));
     return exit_code ? exit_code : ddp_status_exit_code(status);

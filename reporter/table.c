@@ -6,6 +6,7 @@
 #include "reporter/table.h"
 
 #include "core/memory.h"
+#include "core/terminal.h"
 #include "core/text.h"
 
 #include <stdarg.h>
@@ -38,23 +39,36 @@ static int columns_of(const char *text)
     return ddp_text_columns(text, strlen(text));
 }
 
+static void print_row(const struct table *table, size_t row, const int *widths, size_t first,
+                      size_t end, FILE *out)
+{
+    const char *name = table->cells[row][0];
+    fprintf(out, "%s%*s", name, widths[0] - columns_of(name), "");
+    for (size_t c = first; c < end; c++) {
+        const char *text = table->cells[row][c];
+        fprintf(out, "  %*s%s", widths[c] - columns_of(text), "", text);
+    }
+    fputc('\n', out);
+}
+
 void table_print(const struct table *table, FILE *out)
 {
+    const int width = ddp_terminal_columns(fileno(out));
     int widths[TABLE_COLUMNS] = {0};
     for (size_t r = 0; r < table->rows; r++)
         for (size_t c = 0; c < table->columns; c++)
             if (columns_of(table->cells[r][c]) > widths[c])
                 widths[c] = columns_of(table->cells[r][c]);
-    for (size_t r = 0; r < table->rows; r++) {
-        for (size_t c = 0; c < table->columns; c++) {
-            const char *text = table->cells[r][c];
-            const int room = widths[c] - columns_of(text);
-            if (c == 0)
-                fprintf(out, "%s%*s", text, room, "");
-            else
-                fprintf(out, "  %*s%s", room, "", text);
-        }
-        fputc('\n', out);
+    for (size_t first = 1; first < table->columns;) {
+        size_t end = first + 1;
+        int used = widths[0] + 2 + widths[first];
+        while (end < table->columns && (width == 0 || used + 2 + widths[end] <= width))
+            used += 2 + widths[end++];
+        if (first > 1)
+            fputc('\n', out);
+        for (size_t r = 0; r < table->rows; r++)
+            print_row(table, r, widths, first, end, out);
+        first = end;
     }
 }
 

@@ -23,6 +23,8 @@ void table_free(struct table *table);
 void table_set(struct table *table, size_t row, size_t column, const char *format, ...)
     DDP_PRINTF(4, 5);
 
+/* On a terminal that is too narrow, columns that do not fit follow below, each time behind the
+ * first one. */
 void table_print(const struct table *table, FILE *out);
 void table_print_html(const struct table *table, FILE *out);
 

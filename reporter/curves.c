@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * See curves.h. */
+#include "config.h"
+
+#include "reporter/curves.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+
+#define MARKS 200 /* of a kind and run, at most */
+
+const char *const curves_titles[PANELS] = {"Loss", "Learning rate", "Throughput",
+                                           "Norm of the gradient"};
+static const char *const names[PANELS] = {"loss", "rate", "speed", "norm"};
+
+/* --- axes ------------------------------------------------------------------------------------- */
+
+struct scale {
+    double factor; /* of values on the axis */
+    const char *label;
+};
+
+static struct scale scale_of(const struct curves *curves)
+{
+    double end = 0;
+    for (size_t i = 0; i < curves->count; i++)
+        end = fmax(end, series_end(&curves->runs[i], curves->axis));
+    if (curves->axis == X_STEP)
+        return (struct scale){1, "step"};
+    if (curves->axis == X_TIME)
+        return end > 2 * 3600 ? (struct scale){1.0 / 3600, "time (h)"}
+               : end > 300    ? (struct scale){1.0 / 60, "time (min)"}
+                              : (struct scale){1, "time (s)"};
+    const bool tokens = curves->count > 0 && curves->runs[0].tokens;
+    return end > 2e6   ? (struct scale){1e-6, tokens ? "million tokens" : "million samples"}
+           : end > 2e3 ? (struct scale){1e-3, tokens ? "thousand tokens" : "thousand samples"}
+                       : (struct scale){1, tokens ? "tokens" : "samples"};
+}
+
+static const char *y_label(const struct curves *curves, enum panel panel)
+{
+    static const char *const labels[PANELS] = {"loss (nats)", "learning rate", NULL,
+                                               "gradient norm"};
+    if (labels[panel])
+        return labels[panel];
+    return curves->count > 0 && curves->runs[0].tokens ? "tokens/s" : "samples/s";
+}
+
+/* --- data ------------------------------------------------------------------------------------- */
+
+/* "$raw0 << EOD" and the points. */
+static void write_series(struct plot *plot, const char *name, size_t i, const struct series *series,
+                         double factor)
+{
+    fprintf(plot->script, "$%s%zu << EOD\n", name, i);
+    for (size_t k = 0; k < series->count; k++)
+        if (isnan(series->y[k]))
+            fputc('\n', plot->script); /* a gap */
+        else
+            fprintf(plot->script, "%.9g %.9g\n", series->x[k] * factor, series->y[k]);
+    fputs("EOD\n", plot->script);
+}
+
+/* What a panel has of a run. */
+struct drawn {
+    bool values, smooth, evaluations;
+};
+
+static void write_evaluations(struct plot *plot, const struct log_run *run, size_t i,
+                              const struct series *series, double factor)
+{
+    const size_t every = run->evaluation_count / SERIES_POINTS + 1;
+    fprintf(plot->script, "$test%zu << EOD\n", i);
+    for (size_t k = 0; k < run->evaluation_count; k += every)
+        if (!isnan(run->evaluations[k].loss))
+            fprintf(plot->script, "%.9g %.9g\n",
+                    factor * series_place(series, run, run->evaluations[k].step),
+                    run->evaluations[k].loss);
+    fputs("EOD\n", plot->script);
+}
+
+/* A line from the bottom up to a share of the height. */
+static void write_mark(struct plot *plot, size_t i, double x, const char *top, const char *style)
+{
+    fprintf(plot->script, "set arrow from first %.9g, graph 0 to first %.9g, graph %s nohead %s", x,
+            x, top, style);
+    plot_colour(plot, i, false);
+    fputc('\n', plot->script);
+}
+
+/* Checkpoints as short strokes on the axis, restarts as broken lines from bottom to top. */
+static void write_marks(struct plot *plot, const struct log_run *run, size_t i,
+                        const struct series *series, double factor)
+{
+    const size_t checkpoints = run->checkpoint_count / MARKS + 1;
+    const size_t restarts = run->restart_count / MARKS + 1;
+    for (size_t k = 0; k < run->checkpoint_count && plot->kind != PLOT_TEXT; k += checkpoints)
+        write_mark(plot, i, factor * series_place(series, run, run->checkpoints[k].step), "0.05",
+                   "lw 2");
+    for (size_t k = 0; k < run->restart_count; k += restarts)
+        write_mark(plot, i, factor * series_place(series, run, run->restarts[k].step), "1",
+                   plot->kind == PLOT_TEXT ? "" : "dt 2");
+}
+
+/* series: whole. */
+static enum ddp_status write_run(struct plot *plot, const struct curves *curves, enum panel panel,
+                                 size_t i, const struct series *series, double factor,
+                                 struct drawn *drawn)
+{
+    const struct log_run *run = &curves->runs[i];
+    struct series shown;
+    enum ddp_status status = series_make(&shown, run, panel, curves->axis);
+    drawn->values = status == DDP_OK && series_has_values(series);
+    drawn->evaluations = drawn->values && panel == PANEL_LOSS && run->evaluation_count > 0;
+    if (drawn->values) {
+        series_thin(&shown);
+        write_series(plot, "raw", i, &shown, factor);
+        write_marks(plot, run, i, series, factor);
+    }
+    if (drawn->evaluations)
+        write_evaluations(plot, run, i, series, factor);
+    series_free(&shown);
+    if (!drawn->values || panel == PANEL_RATE)
+        return status;
+    status = series_make(&shown, run, panel, curves->axis);
+    drawn->smooth = status == DDP_OK && series_smooth(&shown);
+    if (drawn->smooth) {
+        series_thin(&shown);
+        write_series(plot, "smooth", i, &shown, factor);
+    }
+    series_free(&shown);
+    return status;
+}
+
+/* --- one panel -------------------------------------------------------------------------------- */
+
+static void write_curves(struct plot *plot, const struct curves *curves, enum panel panel,
+                         const struct drawn *drawn)
+{
+    const bool text = plot->kind == PLOT_TEXT;
+    const char *separator = "plot ";
+    char title[160];
+    for (size_t pass = 0; pass < 3; pass++) /* raw below smooth below evaluations */
+        for (size_t i = 0; i < curves->count; i++) {
+            const bool wanted = pass == 0   ? drawn[i].values && !(text && drawn[i].smooth)
+                                : pass == 1 ? drawn[i].smooth
+                                            : drawn[i].evaluations;
+            if (!wanted)
+                continue;
+            const bool pale = pass == 0 && drawn[i].smooth;
+            snprintf(title, sizeof title, "%s%s", curves->runs[i].name, pass == 2 ? ", test" : "");
+            fprintf(plot->script, "%s$%s%zu using 1:2 with %s", separator,
+                    pass == 0   ? "raw"
+                    : pass == 1 ? "smooth"
+                                : "test",
+                    i, pass == 2 ? (text ? "points" : "points pt 7 ps 0.6") : "lines");
+            if (!text && pass < 2)
+                fprintf(plot->script, " lw %s dt %zu", pale ? "1" : "2", i / PLOT_COLOURS + 1);
+            plot_colour(plot, i, pale);
+            fputs(" title ", plot->script);
+            plot_string(plot, pale ? "" : title);
+            separator = ", ";
+        }
+    if (!text && separator[0] == ',') {
+        bool checkpoints = false, restarts = false;
+        for (size_t i = 0; i < curves->count; i++) {
+            checkpoints = checkpoints || curves->runs[i].checkpoint_count > 0;
+            restarts = restarts || curves->runs[i].restart_count > 0;
+        }
+        if (panel == PANEL_LOSS && checkpoints)
+            fputs(", NaN with points ls 101 pt 2 ps 0.01 title '| checkpoint'", plot->script);
+        if (panel == PANEL_LOSS && restarts)
+            fputs(", NaN with lines ls 101 dt 2 title 'restart'", plot->script);
+    }
+    fputc('\n', plot->script);
+}
+
+/* values [out]: does any run have some? */
+static enum ddp_status write_panel(struct plot *plot, const struct curves *curves, enum panel panel,
+                                   bool *values)
+{
+    const struct scale scale = scale_of(curves);
+    struct drawn *drawn = calloc(curves->count + 1, sizeof *drawn);
+    enum ddp_status status = drawn ? DDP_OK : DDP_ERR_MEMORY;
+    *values = false;
+    fputs("unset arrow\n", plot->script);
+    for (size_t i = 0; status == DDP_OK && i < curves->count; i++) {
+        struct series series;
+        status = series_make(&series, &curves->runs[i], panel, curves->axis);
+        if (status == DDP_OK)
+            status = write_run(plot, curves, panel, i, &series, scale.factor, &drawn[i]);
+        series_free(&series);
+        *values = *values || drawn[i].values;
+    }
+    fputs("set xlabel ", plot->script);
+    plot_string(plot, scale.label);
+    fputs("\nset ylabel ", plot->script);
+    plot_string(plot, y_label(curves, panel));
+    if (plot->kind == PLOT_TEXT) {
+        fputs("\nset key top center outside horizontal\nset title ", plot->script);
+        plot_string(plot, y_label(curves, panel));
+        fputs("\nunset ylabel", plot->script);
+    }
+    fprintf(plot->script, "\nset yrange [%s:]\nset format y '%s'\n",
+            panel == PANEL_SPEED ? "0" : "*", panel == PANEL_SPEED ? "%.0s%c" : "%g");
+    if (status == DDP_OK && *values)
+        write_curves(plot, curves, panel, drawn);
+    free(drawn);
+    return status;
+}
+
+enum ddp_status curves_draw(const struct curves *curves, enum panel panel, enum plot_kind kind,
+                            int width, int height, char **picture, size_t *bytes)
+{
+    struct plot plot;
+    bool values = false;
+    *picture = NULL;
+    enum ddp_status status = plot_begin(&plot, kind, names[panel], width, height);
+    if (status != DDP_OK)
+        return status;
+    status = write_panel(&plot, curves, panel, &values);
+    if (status == DDP_OK && values)
+        return plot_end(&plot, picture, bytes);
+    fclose(plot.script);
+    free(plot.text);
+    return status;
+}
+
+enum ddp_status curves_draw_all(const struct curves *curves, enum plot_kind kind, int width,
+                                int height, char **picture, size_t *bytes)
+{
+    struct plot plot;
+    bool values;
+    enum ddp_status status = plot_begin(&plot, kind, "runs", width, height);
+    if (status != DDP_OK)
+        return status;
+    fputs("set multiplot layout 2,2 columnsfirst\n", plot.script);
+    for (int panel = 0; status == DDP_OK && panel < PANELS; panel++) {
+        fputs("set title ", plot.script);
+        plot_string(&plot, curves_titles[panel]);
+        fputc('\n', plot.script);
+        status = write_panel(&plot, curves, (enum panel)panel, &values);
+        if (!values)
+            fputs("set multiplot next\n", plot.script);
+    }
+    fputs("unset multiplot\n", plot.script);
+    if (status == DDP_OK)
+        return plot_end(&plot, picture, bytes);
+    fclose(plot.script);
+    free(plot.text);
+    return status;
+}

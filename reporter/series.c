@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * See series.h. */
+#include "config.h"
+
+#include "reporter/series.h"
+
+#include "core/memory.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#define SMOOTH_LEAST 20 /* values */
+#define SMOOTH_SHARE 50
+
+static double value_of(const struct log_step *step, enum panel panel)
+{
+    switch (panel) {
+    case PANEL_LOSS:
+        return step->loss;
+    case PANEL_RATE:
+        return step->rate;
+    case PANEL_SPEED:
+        return step->speed;
+    case PANEL_NORM:
+        return step->norm;
+    case PANELS:
+        break;
+    }
+    return NAN;
+}
+
+/* Between two logged steps the others are taken to have been as large as the second. */
+static double advance(const struct log_run *run, size_t i, enum x_axis axis, double x)
+{
+    const struct log_step *step = &run->steps[i];
+    if (axis == X_STEP)
+        return (double)step->step;
+    if (axis == X_TIME)
+        return step->time - run->start;
+    const int64_t before = i > 0 ? run->steps[i - 1].step : 0;
+    return x + (isnan(step->items) ? 0 : step->items) * (double)(step->step - before);
+}
+
+enum ddp_status series_make(struct series *series, const struct log_run *run, enum panel panel,
+                            enum x_axis axis)
+{
+    double x = 0;
+    *series = (struct series){.count = run->step_count};
+    series->x = ddp_array_alloc(run->step_count + 1, sizeof *series->x);
+    series->y = ddp_array_alloc(run->step_count + 1, sizeof *series->y);
+    if (!series->x || !series->y)
+        return DDP_ERR_MEMORY;
+    for (size_t i = 0; i < run->step_count; i++) {
+        x = advance(run, i, axis, x);
+        series->x[i] = x;
+        series->y[i] = value_of(&run->steps[i], panel);
+    }
+    return DDP_OK;
+}
+
+void series_free(struct series *series)
+{
+    free(series->x);
+    free(series->y);
+    *series = (struct series){.count = 0};
+}
+
+/* The first values weigh what they would in an endless past of such values. */
+bool series_smooth(struct series *series)
+{
+    double sum = 0, weight = 0;
+    if (series->count < SMOOTH_LEAST)
+        return false;
+    const double keep = 1 - 2 / (fmax((double)series->count / SMOOTH_SHARE, 4) + 1);
+    for (size_t i = 0; i < series->count; i++) {
+        if (isnan(series->y[i]))
+            continue;
+        sum = keep * sum + series->y[i];
+        weight = keep * weight + 1;
+        series->y[i] = sum / weight;
+    }
+    return true;
+}
+
+void series_thin(struct series *series)
+{
+    const size_t buckets = SERIES_POINTS / 2, count = series->count;
+    size_t kept = 0;
+    if (count <= SERIES_POINTS)
+        return;
+    for (size_t b = 0; b < buckets; b++) {
+        const size_t begin = b * count / buckets, end = (b + 1) * count / buckets;
+        size_t low = begin, high = begin;
+        for (size_t i = begin; i < end; i++) {
+            if (!(series->y[i] >= series->y[low]))
+                low = i;
+            if (!(series->y[i] <= series->y[high]))
+                high = i;
+        }
+        const size_t first = low < high ? low : high, second = low < high ? high : low;
+        const double x[2] = {series->x[first], series->x[second]};
+        const double y[2] = {series->y[first], series->y[second]};
+        for (size_t k = 0; k < (first == second ? 1U : 2U); k++) {
+            series->x[kept] = x[k];
+            series->y[kept++] = y[k];
+        }
+    }
+    series->count = kept;
+}
+
+double series_place(const struct series *series, const struct log_run *run, int64_t step)
+{
+    size_t low = 0, high = run->step_count;
+    if (high == 0)
+        return NAN;
+    while (low + 1 < high) { /* the first at or behind the step */
+        const size_t middle = (low + high - 1) / 2;
+        if (run->steps[middle].step >= step)
+            high = middle + 1;
+        else
+            low = middle + 1;
+    }
+    return series->x[low];
+}
+
+double series_end(const struct log_run *run, enum x_axis axis)
+{
+    double x = NAN;
+    for (size_t i = 0; i < run->step_count; i++)
+        x = advance(run, i, axis, i > 0 ? x : 0);
+    return x;
+}
+
+bool series_has_values(const struct series *series)
+{
+    for (size_t i = 0; i < series->count; i++)
+        if (!isnan(series->y[i]))
+            return true;
+    return false;
+}

@@ -9,7 +9,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define MARKS 200 /* of a kind and run, at most */
+#define MARKS  200 /* of a kind and run, at most */
+#define DASHES 5   /* kinds of broken lines that gnuplot has */
 
 const char *const curves_titles[PANELS] = {"Loss", "Learning rate", "Throughput",
                                            "Norm of the gradient"};
@@ -156,8 +157,8 @@ static void write_curves(struct plot *plot, const struct curves *curves, enum pa
                     : pass == 1 ? "smooth"
                                 : "test",
                     i, pass == 2 ? (text ? "points" : "points pt 7 ps 0.6") : "lines");
-            if (!text && pass < 2)
-                fprintf(plot->script, " lw %s dt %zu", pale ? "1" : "2", i / PLOT_COLOURS + 1);
+            if (!text && pass < 2) /* broken lines let equal curves of other runs be seen */
+                fprintf(plot->script, pale ? " lw 1" : " lw 2 dt %zu", i % DASHES + 1);
             plot_colour(plot, i, pale);
             fputs(" title ", plot->script);
             plot_string(plot, pale ? "" : title);

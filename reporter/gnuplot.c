@@ -64,7 +64,7 @@ enum ddp_status plot_begin(struct plot *plot, enum plot_kind kind, const char *n
         fprintf(out, "set style line %zu lc rgb '#%02x%02x%02x' lw 1\n", 101 + i, light[i].red,
                 light[i].green, light[i].blue);
     fputs("set border 3 ls 101\nset grid ls 102 dt solid\nset tics nomirror\n"
-          "set key top right opaque samplen 2 width 1\n",
+          "set key tmargin right horizontal samplen 3 width 1\nset autoscale xfix\n",
           out);
     for (const char *at = "key xlabel ylabel tics title "; *at; at = strchr(at, ' ') + 1)
         fprintf(out, "set %.*s %s textcolor rgb '#%02x%02x%02x'\n", (int)strcspn(at, " "), at,

@@ -125,7 +125,7 @@ static enum ddp_status add_mark(struct log_mark **marks, size_t *count, int64_t 
     return DDP_OK;
 }
 
-static enum ddp_status restart(struct log_run *run, const struct log_run *next, int64_t first_step)
+static void restart(struct log_run *run, const struct log_run *next, int64_t first_step)
 {
     forget_from(run, first_step);
     run->total_steps = next->total_steps;
@@ -135,7 +135,8 @@ static enum ddp_status restart(struct log_run *run, const struct log_run *next, 
     run->ended_early = false;
     memcpy(run->mode, next->mode, sizeof run->mode);
     memcpy(run->device, next->device, sizeof run->device);
-    return add_mark(&run->restarts, &run->restart_count, first_step, next->start);
+    run->restarted = run->step_count > 0;
+    run->restart_time = next->start;
 }
 
 static enum ddp_status begin_run(struct reader *reader, const json_t *object)
@@ -155,8 +156,10 @@ static enum ddp_status begin_run(struct reader *reader, const json_t *object)
         return fail_line(reader, "the description of a run is incomplete: this is no log of "
                                  "trainer, or not of this version");
     read_header(&run, object);
-    if (reader->run && continues(reader->run, &run, first_step))
-        return restart(reader->run, &run, first_step);
+    if (reader->run && continues(reader->run, &run, first_step)) {
+        restart(reader->run, &run, first_step);
+        return DDP_OK;
+    }
     struct log_run *larger = array_grown(log->runs, log->count, sizeof run);
     if (!larger)
         return DDP_ERR_MEMORY;
@@ -186,6 +189,13 @@ static enum ddp_status add_step(struct reader *reader, const json_t *object)
     run->tokens = json_object_get(object, "tokens_per_second") != NULL;
     step.speed = number_of(object, run->tokens ? "tokens_per_second" : "samples_per_second");
     step.items = round(step.speed * step.seconds);
+    if (run->restarted) {
+        run->restarted = false;
+        const enum ddp_status status =
+            add_mark(&run->restarts, &run->restart_count, step.step, run->restart_time);
+        if (status != DDP_OK)
+            return status;
+    }
     struct log_step *larger = array_grown(run->steps, run->step_count, sizeof step);
     if (!larger)
         return DDP_ERR_MEMORY;

@@ -43,6 +43,8 @@ struct log_run {
     struct log_step *steps;
     struct log_evaluation *evaluations;
     struct log_mark *checkpoints, *restarts;
+    bool restarted; /* and no step has been done since */
+    double restart_time;
     size_t step_count, evaluation_count, checkpoint_count, restart_count;
 };
 

@@ -123,7 +123,7 @@ static void write_axes(struct plot *plot, const struct trace *trace, const struc
         plot_string(plot, label);
         fprintf(plot->script, " %d", r);
     }
-    fputs(")\nset style fill solid 1 noborder\nset key horizontal top center\n", plot->script);
+    fputs(")\nset style fill solid 1 noborder\nset key tmargin center horizontal\n", plot->script);
 }
 
 enum ddp_status timeline_draw(const struct trace *trace, enum plot_kind kind, char **picture,

@@ -167,7 +167,7 @@ static void nest(struct trace *trace)
     }
 }
 
-enum ddp_status trace_parse(struct trace *trace, const char *name, char *text, size_t bytes)
+enum ddp_status trace_parse(struct trace *trace, const char *name, const char *text, size_t bytes)
 {
     enum ddp_status status = DDP_OK;
     bool has_step = false;

@@ -40,7 +40,7 @@ struct trace_exposed {
 /* DDP_ERR_IO names the file; DDP_ERR_FORMAT: it is no such trace, or no step is in it;
  * DDP_ERR_MEMORY. trace [out] freed with trace_free(), also after a failure. */
 enum ddp_status trace_read(struct trace *trace, const char *path);
-enum ddp_status trace_parse(struct trace *trace, const char *name, char *text, size_t bytes);
+enum ddp_status trace_parse(struct trace *trace, const char *name, const char *text, size_t bytes);
 void trace_free(struct trace *trace);
 
 void trace_exposed(const struct trace *trace, struct trace_exposed *exposed);

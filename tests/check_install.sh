@@ -24,7 +24,7 @@ find_one()
 pc=$(find_one libddp.pc)
 header=$(find_one ddp.h)
 library=$(find_one libddp.so)
-for name in ddprun.1 trainer.1 ddp.3 README.md; do
+for name in ddpreport.1 ddprun.1 trainer.1 ddp.3 README.md; do
     find_one "$name" >/dev/null
 done
 find "$stage" -path '*completions/*' -type f -exec bash -n {} \;

@@ -657,7 +657,88 @@ def write_link():
     put("link", "bad-no-phase", bytes([6, 0]))
 
 
+def write_run_log():
+    def line(event, **members):
+        return json.dumps({"event": event, **members}, separators=(",", ":")).encode() + b"\n"
+
+    def run(first_step=1, seed=0, **members):
+        config = {"model": "mlp", "parameters": 10, "data": "d", "mode": "ddp", "device": "cpu", "batch_size": 4,
+                  "shards": 2, "global_batch": 8, "total_steps": 4, "seed": seed}
+        memory = {"weights": 1, "gradients": 2, "optimizer": 3, "activations": 4}
+        return line("run", **{"format": 1, "time": 1000.0, "first_step": first_step, "world_size": 2, "nodes": 1,
+                              "replicas": 1, "config": config, "memory_bytes": memory, "exchange_bytes": 40.0, **members})
+
+    def steps(first, last, **members):
+        return b"".join(line("step", **{"step": i, "epoch": 1, "time": 1000.0 + i, "loss": 2.0 / i, "learning_rate": 0.1,
+                                        "seconds": 0.5, "samples_per_second": 16.0, "waiting_for_data": 0.1,
+                                        "gradient_norm": 1.0, **members}) for i in range(first, last + 1))
+
+    end = line("end", time=1010.0, step=4, status="success", seconds=2.0, memory_peak_bytes=1e6)
+    test = line("evaluation", step=2, epoch=1, time=1002.0, test_loss=0.5, test_accuracy=0.75, samples=8, seconds=0.1)
+    good = {
+        "whole": run() + steps(1, 2) + test + line("checkpoint", step=2, time=1003.0) + steps(3, 4) + end,
+        "no-steps": run(),
+        "old": run(format=None).replace(b'"format":null,', b"") + steps(1, 4),
+        "restarted": run() + steps(1, 3) + run(first_step=3) + steps(3, 4) + end,
+        "killed": run() + steps(1, 3)[:-20] + b"\n" + run(first_step=2) + steps(2, 4),
+        "two": run() + steps(1, 4) + end + run() + steps(1, 4) + end,
+        "cut": run() + steps(1, 4)[:-1 - 30],
+        "null": run() + steps(1, 4, loss=None, gradient_norm=None),
+        "tokens": run() + steps(1, 4, tokens_per_second=99.0),
+        "unknown": run(later=1) + line("later", step=1) + steps(1, 1, later=[1]),
+        "large-step": run() + steps(2**53 - 1, 2**53 - 1),
+        "resumed-complete": run() + steps(1, 4) + end + run(first_step=5) + end,
+        "negative-time": run(time=-1e300) + steps(1, 2, seconds=-1e300, samples_per_second=1e300),
+        "control": run(seed="18446744073709551615").replace(b'"mlp"', b'"\\u001b[2J"') + steps(1, 1),
+    }
+    bad = {
+        "empty": b"", "newline": b"\n", "no-run": steps(1, 2), "text": b"epoch 1: loss 2\n", "list": b"[]\n",
+        "format": run(format=2), "format-text": run(format="1"), "no-config": run(config=None),
+        "no-first-step": run(first_step=None), "first-step-zero": run(first_step=0),
+        "step-zero": run() + line("step", step=0),
+        "step-text": run() + line("step", step="1"), "step-huge": run() + line("step", step=2**53),
+        "back": run() + steps(1, 2) + steps(1, 2), "middle": run() + steps(1, 2)[:-9] + b"\n" + steps(2, 3),
+        "twice": run() + b'{"event":"end","event":"end"}\n', "evaluation": run() + line("evaluation"),
+        "checkpoint": run() + line("checkpoint", step=-1), "no-event": run() + b"{}\n",
+        "not-utf8": run() + b'{"event":"\xff"}\n',
+    }
+    for name, data in good.items():
+        put("run_log", "good-" + name, data)
+    for name, data in bad.items():
+        put("run_log", "bad-" + name, data)
+
+
+def write_trace():
+    def event(**members):
+        return json.dumps(members, separators=(",", ":")).encode() + b",\n"
+
+    def span(name, ts, dur, pid=0, tid=0, **members):
+        return event(name=name, ph="X", ts=ts, dur=dur, pid=pid, tid=tid, **members)
+
+    def step(n, ts, pid=0):
+        return (span("forward", ts + 1, 30, pid) + span("linear", ts + 2, 20, pid) + span("finish all-reduces", ts + 50, 40, pid) +
+                span("wait", ts + 60, 25, pid) + span("step", ts, 100, pid, args={"step": n}))
+
+    def bucket(phase, ts):
+        return event(name="bucket", cat="bucket", ph=phase, id2={"local": "45"}, ts=ts, pid=0, tid=0)
+
+    names = event(name="thread_name", ph="M", pid=0, tid=0, args={"name": "main"})
+    whole = b"[\n" + names + step(1, 1000.5) + step(1, 1001, 1) + bucket("b", 1030) + bucket("e", 1070)
+    good = {"whole": whole[:-2] + b"\n]\n", "open": whole, "cut": whole[:-15], "bucket-open": whole + bucket("b", 1080),
+            "bucket-end-alone": whole + bucket("e", 1), "negative": whole + span("wait", -1e300, 1e308),
+            "deep": whole + b"".join(span("x", 2000 + i, 1000 - 2 * i) for i in range(100)),
+            "pid-huge": whole + span("x", 1, 1, pid=2**62), "no-name": whole + event(ph="X")}
+    bad = {"empty": b"", "array": b"[\n]\n", "no-step": b"[\n" + names + span("x", 1, 1), "text": b"trace\n",
+           "line": whole + b"x\n" + names, "one-line": json.dumps([{"name": "step"}]).encode()}
+    for name, data in good.items():
+        put("trace", "good-" + name, data)
+    for name, data in bad.items():
+        put("trace", "bad-" + name, data)
+
+
 write_idx()
+write_run_log()
+write_trace()
 write_link()
 write_safetensors()
 write_options()

@@ -6,7 +6,7 @@
 set -eu
 seconds=${1:-20}
 [ $# -gt 0 ] && shift
-[ $# -gt 0 ] || set -- idx safetensors options npy zip tokens image llmc hf_config index checkpoint description text link place
+[ $# -gt 0 ] || set -- idx safetensors options npy zip tokens image llmc hf_config index checkpoint description text link place run_log trace
 srcdir=${srcdir:-.}
 clang=${FUZZ_CC:-clang}
 flags="-std=gnu11 -D_GNU_SOURCE -g -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -I. -I$srcdir/src -I$srcdir"
@@ -40,6 +40,8 @@ sources_of() {
     description) echo "$core core/options.c core/parse.c model/describe.c" ;;
     options) echo "$core core/options.c core/parse.c" ;;
     place) echo "core/parse.c ../launcher/place_text.c" ;;
+    run_log) echo "$core core/input_file.c core/json.c core/parse.c ../reporter/array.c ../reporter/run_log.c ../reporter/run_table.c ../reporter/series.c ../reporter/table.c ../reporter/units.c" ;;
+    trace) echo "$core core/input_file.c core/json.c core/parse.c ../reporter/array.c ../reporter/trace_file.c" ;;
     *) echo "no fuzz target named $1" >&2; exit 2 ;;
     esac
 }

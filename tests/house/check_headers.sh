@@ -31,7 +31,7 @@ compile()
 }
 
 cd "$top" || exit 99
-headers=$(find src kernels launcher tests -name '*.h' ! -name '*.pb-c.h' | sed 's,^src/,,' | sort)
+headers=$(find src kernels launcher reporter tests -name '*.h' ! -name '*.pb-c.h' | sed 's,^src/,,' | sort)
 [ -n "${CXX:-}" ] || echo "no C++ compiler: headers are compiled as C only"
 for header in $headers; do
     count=$((count + 1))
@@ -49,7 +49,7 @@ for header in $headers; do
     compile "$header" $CC -std=gnu11 $flags $paths $cuda -xc
     case $header in
     tests/cudasim/*) ;;
-    tests/* | launcher/*) continue ;;
+    tests/* | launcher/* | reporter/*) continue ;;
     esac
     [ -n "${CXX:-}" ] || continue
     if echo "#include \"$header\"" | $CC $paths $cuda -xc -M - | grep -q 'stdatomic\.h'; then

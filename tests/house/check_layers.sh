@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# Dependencies run one way. Reads every #include of src, kernels and launcher and fails on one that goes up,
+# Dependencies run one way. Reads every #include of src, kernels, launcher and reporter and fails on one that goes up,
 # sideways or round in a circle. The table is the rule: a room, then the rooms it may include; each room may name
 # only rooms of the lines above its own, so the table cannot hold a circle. Files do not call each other in a circle
 # either: the objects of the build say who uses whose functions in its code; a table of functions is not a call.
@@ -15,12 +15,13 @@ edges=$(mktemp)
 calls=$(mktemp)
 sources=$(mktemp)
 trap 'rm -f "$edges" "$calls" "$sources"' EXIT
-find src kernels launcher -name '*.c' -o -name '*.cu' >"$sources"
+find src kernels launcher reporter -name '*.c' -o -name '*.cu' >"$sources"
 result=0
 table='
 core:
 job: core
 launcher: job core
+reporter: core
 kernels/cpu: core
 kernels/cuda: core
 kernels: kernels/cpu kernels/cuda core
@@ -38,7 +39,7 @@ report: mode graph comm optim data core
 train: report checkpoint weights mode model graph comm optim data device job kernels core
 trainer: train core
 '
-find src kernels launcher \( -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' -o -name '*.cc' \) ! -name '*.pb-c.*' | sort | tr '\n' '\0' |
+find src kernels launcher reporter \( -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' -o -name '*.cc' \) ! -name '*.pb-c.*' | sort | tr '\n' '\0' |
     xargs -0 awk -v table="$table" -v edges="$edges" '
     function room(path) {
         sub(/^src\//, "", path)
@@ -102,7 +103,7 @@ tsort "$edges" >/dev/null || { echo 'headers include each other in a circle (see
 # CALLER CALLED FUNCTION, by the relocations of code; files by their name in the tree, without the suffix.
 # Objects whose source is gone do not count.
 calls_of() {
-    find src kernels launcher -name '*.o' -exec readelf -rsW {} + | awk -v sources="$sources" '
+    find src kernels launcher reporter -name '*.o' -exec readelf -rsW {} + | awk -v sources="$sources" '
     BEGIN {
         while ((getline name <sources) > 0) {
             sub(/\.c$/, "", name)

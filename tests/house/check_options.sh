@@ -39,7 +39,7 @@ takes_status()
     [ "$1" = ddprun ] && "$1" status "--$2" --surely-unknown-option 2>&1 | grep -q '^ddprun: error: status --surely-unknown-option: '
 }
 
-for program in ddprun trainer; do
+for program in ddpreport ddprun trainer; do
     # Only what stands first in a line: the usage may show another program's options.
     case $program in
     trainer) "$program" --help all ;;
@@ -56,7 +56,8 @@ for program in ddprun trainer; do
             failed=1
         done
         for name in $(comm -13 "$scratch/help" "$scratch/place"); do
-            if ! takes "$program" "$name"; then
+            # The page of ddpreport names options of the trainer.
+            if ! takes "$program" "$name" && ! { [ "$program" = ddpreport ] && takes trainer "$name"; }; then
                 echo "--$name: in $place, but $program does not take it"
                 failed=1
             fi

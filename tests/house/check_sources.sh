@@ -10,7 +10,7 @@ export LC_ALL
 cd "${srcdir:-.}" || exit 99
 . ./tests/result.inc
 
-code=$(find src kernels launcher tests bench examples \( -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' -o -name '*.cc' \) ! -name '*.pb-c.*' | sort)
+code=$(find src kernels launcher reporter tests bench examples \( -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' -o -name '*.cc' \) ! -name '*.pb-c.*' | sort)
 scripts=$(find tests bench bootstrap .ci -name '*.sh' -o -name bootstrap -o -path .ci/run | sort)
 [ -n "$code" ] || fail "no sources found"
 for file in $code $scripts; do

@@ -1,0 +1,129 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# ddpreport: tables and pictures of runs, the comparison, bad input.
+. "${srcdir:-.}/tests/cli.inc"
+report=$top/ddpreport
+make_data
+images="-d $work/images --hidden 8 --batch-size 4 --threads 1 --no-eval"
+log=$work/run.jsonl
+
+# A run that is killed and resumed is one, with its checkpoints.
+$trainer $images --steps 60 --log "$log" --checkpoint "$work/ck" --checkpoint-every 20 --quiet || fail "the first training"
+sed -i '/"step":5[0-9]/d; /"event":"end"/d; /"step":60/d' "$log"
+printf '{"event":"step","st' >>"$log"
+rm -rf "$work/ck/step-00000060"
+$trainer $images --steps 60 --log "$log" --checkpoint "$work/ck" --checkpoint-every 20 --quiet --resume ||
+    fail "the second training"
+expect "a restarted run" 0 '^run +accum x1 +60/60 .* 1 +done$' "$report" "$log"
+grep -q 'run.jsonl:[0-9]*: this line was cut off, and is left out' "$work/out" || fail "a restarted run: no word of the line cut off"
+grep -q '"event":"checkpoint","step":20,' "$log" || fail "no checkpoint in the log"
+
+# Bad input: one line each, and the exit code of its kind.
+bad() {
+    expect "$@"
+    [ "$(grep -c '^ddpreport: error: ' "$work/out")" -eq 1 ] || fail "$1: not one line of error"
+}
+: >"$work/empty"
+head -c 1500 "$log" | tail -c 1000 >"$work/middle"
+sed 's/"format":1/"format":2/' "$log" >"$work/later"
+bad "no log" 2 'no log is named' "$report"
+bad "a missing log" 4 'missing.jsonl: cannot read' "$report" "$work/missing.jsonl"
+bad "an empty log" 3 'empty: the file is empty' "$report" "$work/empty"
+bad "the middle of a log" 3 'middle:1: ' "$report" "$work/middle"
+bad "a text" 3 'text:1: no line of a log' "$report" "$work/text"
+bad "another version" 3 'later:1: a log of format 2, and this ddpreport reads format 1' "$report" "$work/later"
+bad "a directory" 4 'images' "$report" "$work/images"
+bad "an unwritable page" 4 'nowhere/a.html' "$report" "$log" -o "$work/nowhere/a.html"
+bad "another kind of picture" 2 'must end in .html, .svg or .png' "$report" "$log" -o "$work/a.gif"
+bad "following a file" 2 'follow needs a terminal' "$report" "$log" --follow
+bad "no trace" 3 'no trace that trainer --trace wrote|no step is in this trace' "$report" "$log" -o "$work/a.svg" --trace "$work/text"
+head -c $(($(wc -c <"$log") - 30)) "$log" >"$work/cut"
+expect "a log that is cut off" 0 'cut:[0-9]*: this line was cut off' "$report" "$work/cut"
+
+# Without gnuplot the table stands, and a message says what to install.
+mkdir "$work/bin"
+bad "no gnuplot" 9 'install Debian.s package gnuplot-nox' env PATH="$work/bin" "$report" "$log" --terminal
+grep -q '^run ' "$work/out" || fail "no gnuplot: no table"
+
+if command -v gnuplot >/dev/null; then
+    "$ddprun" -n 2 trainer $images --global-batch 8 --steps 30 --log "$work/two<&'.jsonl" --trace "$work/trace" --trace-steps 10-20 --quiet ||
+        fail "the third training"
+    for axis in step tokens time; do
+        expect "the terminal, $axis" 0 'loss \(nats\)' "$report" "$log" --terminal --x $axis
+        [ "$(wc -L <"$work/out")" -le 110 ] || fail "the terminal: lines of $(wc -L <"$work/out")"
+    done
+    expect "a page" 0 '' "$report" "$log" "$work/two<&'.jsonl" -o "$work/a.html" --trace "$work/trace"
+    [ "$(grep -c '<svg' "$work/a.html")" -eq 5 ] || fail "a page: $(grep -c '<svg' "$work/a.html") pictures, not 5"
+    grep -q 'two&lt;&amp;' "$work/a.html" || fail "a page: a name is not escaped"
+    grep -Eq '(src|href)=.(https?:)?//' "$work/a.html" && fail "a page: it needs the network"
+    grep -q 'prefers-color-scheme: dark' "$work/a.html" || fail "a page: not for dark screens"
+    for word in 'loss (nats)' 'samples/s' 'gradient norm' 'checkpoint' 'restart' 'waiting' 'communication'; do
+        grep -qF ">$word<" "$work/a.html" || grep -qF " $word<" "$work/a.html" || fail "a page: no \"$word\""
+    done
+    expect "a picture" 0 '' "$report" "$log" -o "$work/a.svg"
+    grep -q '^<svg' "$work/a.svg" && grep -q 'prefers-color-scheme' "$work/a.svg" || fail "a picture: no SVG"
+    expect "a bitmap" 0 '' "$report" "$log" -o "$work/a.png"
+    [ "$(head -c 4 "$work/a.png" | tail -c 3)" = PNG ] || fail "a bitmap: no PNG"
+    # Many values are thinned.
+    head -n 1 "$log" >"$work/long.jsonl"
+    awk 'BEGIN { for (i = 1; i <= 30000; i++) printf "{\"event\":\"step\",\"step\":%d,\"time\":%d,\"loss\":%f,\"learning_rate\":0.1,\"seconds\":0.1,\"samples_per_second\":40}\n", i, i, 1 + i % 7 }' >>"$work/long.jsonl"
+    expect "a long run" 0 '' "$report" "$work/long.jsonl" -o "$work/long.html"
+    [ "$(wc -c <"$work/long.html")" -lt 1000000 ] || fail "a long run: a page of $(wc -c <"$work/long.html") bytes"
+    # Redrawn until the run has ended.
+    if command -v script >/dev/null; then
+        head -n 30 "$log" >"$work/growing"
+        (sleep 3; cat "$log" >"$work/growing") &
+        expect "following" 0 ' 60/60 ' script -qec "stty cols 80 rows 24; $report --follow $work/growing" /dev/null </dev/null
+        wait
+        [ "$(tr '\r' '\n' <"$work/out" | grep -c 'accum x1')" -ge 2 ] || fail "following: drawn once only"
+    else
+        not_run "following: there is no script(1)"
+    fi
+else
+    not_run "pictures: gnuplot is not installed"
+fi
+
+# The comparison: all end in the same weights, and nothing is left behind.
+mkdir "$work/tmp"
+small="$trainer -d $work/images --hidden 8 --batch-size 4"
+compare="env TMPDIR=$work/tmp $report compare --steps 10 --repeats 2"
+$compare --workers 1,2 -- $small >"$work/table" 2>"$work/messages" || { fail "compare: exit code $?"; cat "$work/messages"; }
+count=$((count + 1))
+for row in 'accumulation 1 x 2.*\(baseline\)' 'DataParallel 2 x 1.* equal' 'DDP 2 x 1.* equal' 'accumulation 1 x 4.*\(baseline\)' 'DDP 2 x 2.* equal'; do
+    grep -qE "^$row$" "$work/table" || fail "compare: no row $row"
+done
+grep -qE '^DDP 2 x 1 +[0-9.]+ k?B +[0-9.]+ k?B +[0-9.]+ k?B +[0-9.]+ k?B +[0-9.]+ k?B +[0-9.]+ MB$' "$work/table" || fail "compare: no memory"
+[ -z "$(ls "$work/tmp")" ] || fail "compare: it leaves $(ls "$work/tmp")"
+# A program whose weights differ: the second worker of DDP is given another seed.
+cat >"$work/other" <<END
+#!/bin/sh
+[ "\${WORLD_SIZE:-1}" -eq 1 ] && exec $trainer "\$@"
+exec $trainer "\$@" --seed 1
+END
+chmod +x "$work/other"
+bad "weights that differ" 8 'weights differ that must be equal' $compare --workers 1,2 -- "$work/other" -d "$work/images" --hidden 8 --batch-size 4
+grep -qE '^DDP 2 x 1 .* DIFFER$' "$work/out" || fail "weights that differ: not in the table"
+bad "a trainer that fails" 4 'compare: one step to begin with: the training ended with exit status 4, for the reason above' \
+    $compare -- "$trainer" -d "$work/nowhere"
+bad "no such program" 127 'the training ended with exit status 127' $compare -- "$work/nowhere"
+bad "an option of ours" 2 "the trainer's --mode decides what is compared" $compare -- trainer --mode=dp
+bad "a letter of ours" 2 "the trainer's --steps decides" $compare -- trainer -s 5
+bad "no program" 2 'compare: no program is named' $compare
+bad "one worker" 2 'one worker alone' $compare --workers 1 -- $small
+bad "a batch that cannot be cut" 2 'cannot be cut into 2 shards.*--global-batch 6' $compare --workers 1,2 -- "$trainer" -d "$work/images" --hidden 8 --global-batch 5
+bad "an unwritable comparison" 4 'nowhere/a.html' $compare -o "$work/nowhere/a.html" -- $small
+[ -z "$(ls "$work/tmp")" ] || fail "compare: after failures it leaves $(ls "$work/tmp")"
+# Ended by a signal it ends the training, and leaves nothing.
+count=$((count + 1))
+TMPDIR=$work/tmp "$report" compare --steps 100000 --workers 1,2 -- $small >"$work/out" 2>&1 &
+pid=$!
+until_true sh -c "ls $work/tmp/*/trace >/dev/null 2>&1" || fail "compare: it does not begin"
+kill -TERM $pid
+wait $pid
+[ $? -eq 143 ] || fail "compare: ended by SIGTERM with another status"
+[ -z "$(ls "$work/tmp")" ] || fail "compare: after SIGTERM it leaves $(ls "$work/tmp")"
+if command -v gnuplot >/dev/null; then
+    expect "a compared page" 0 '' $compare --workers 1,2 -o "$work/c.html" -- $small
+    [ "$(grep -c '<svg' "$work/c.html")" -eq 3 ] || fail "a compared page: $(grep -c '<svg' "$work/c.html") pictures, not 3"
+fi
+finish

@@ -225,7 +225,6 @@ static enum ddp_status take(const struct work *work, struct measured *measured)
 {
     struct run_log log;
     struct trace trace = {.span_count = 0};
-    struct trace_exposed exposed;
     enum ddp_status status = run_log_read(&log, work->log, true);
     if (status == DDP_OK)
         status = add_steps(measured, &log.runs[0], work->comparison->steps);
@@ -233,9 +232,7 @@ static enum ddp_status take(const struct work *work, struct measured *measured)
         status = trace_read(&trace, work->trace);
     if (status == DDP_OK) {
         const struct log_run *run = &log.runs[0];
-        trace_exposed(&trace, &exposed);
-        measured->exposed.communication += exposed.communication;
-        measured->exposed.waiting += exposed.waiting;
+        trace_exposed(&trace, &measured->exposed);
         measured->weights = run->weights;
         measured->gradients = run->gradients;
         measured->optimizer = run->optimizer;
@@ -369,12 +366,13 @@ static enum ddp_status run_all(struct work *work)
         }
     for (int i = 0; i < comparison->count; i++) {
         struct measured *measured = &comparison->measured[i];
-        measured->exposed.communication /= (double)comparison->repeats;
-        measured->exposed.waiting /= (double)comparison->repeats;
         enum ddp_status status =
             step_times_of(&measured->times, measured->steps, measured->step_count);
         if (status != DDP_OK)
             return status;
+        const double part = measured->times.median / measured->exposed.steps;
+        measured->communication = part * measured->exposed.communication;
+        measured->waiting = part * measured->exposed.waiting;
     }
     return DDP_OK;
 }

@@ -13,7 +13,8 @@ struct measured {
     struct log_step *steps; /* the timed ones of all repeats */
     size_t step_count;
     struct step_times times;
-    struct trace_exposed exposed; /* sums over the repeats, then means; microseconds */
+    struct trace_exposed exposed;  /* of all repeats */
+    double communication, waiting; /* seconds: their shares of the traced steps, of the median */
     double weights, gradients, optimizer, activations, exchange, memory_peak; /* bytes */
     bool differs; /* the weights were not those of the baseline */
 };

@@ -12,7 +12,6 @@
 #include "reporter/compare_table.h"
 #include "reporter/page.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,13 +21,13 @@ static const char *name_of(const void *arg, size_t bar)
     return comparison->variants[bar].name;
 }
 
-/* What of the median step is neither communication nor waiting counts as computing. */
+/* What is neither communication nor waiting counts as computing. */
 static double time_of(const void *arg, size_t bar, size_t part)
 {
     const struct measured *measured = &((const struct comparison *)arg)->measured[bar];
-    const double parts[] = {0, measured->exposed.communication / 1e3,
-                            measured->exposed.waiting / 1e3};
-    return part > 0 ? parts[part] : fmax(0, 1e3 * measured->times.median - parts[1] - parts[2]);
+    const double parts[] = {measured->times.median - measured->communication - measured->waiting,
+                            measured->communication, measured->waiting};
+    return 1e3 * parts[part];
 }
 
 static double memory_of(const void *arg, size_t bar, size_t part)

@@ -224,18 +224,15 @@ void trace_free(struct trace *trace)
 
 void trace_exposed(const struct trace *trace, struct trace_exposed *exposed)
 {
-    double communication = 0, waiting = 0;
-    size_t steps = 0;
     for (size_t i = 0; i < trace->span_count; i++) {
         const struct trace_span *span = &trace->spans[i];
-        steps += span->kind == SPAN_STEP;
+        if (span->kind == SPAN_STEP)
+            exposed->steps += span->end - span->begin;
         if (span->step == 0 || span->depth < 1)
             continue;
         if (span->kind == SPAN_COMMUNICATION)
-            communication += span->own;
+            exposed->communication += span->own;
         if (span->kind == SPAN_WAIT)
-            waiting += span->own;
+            exposed->waiting += span->own;
     }
-    exposed->communication = steps ? communication / (double)steps : 0;
-    exposed->waiting = steps ? waiting / (double)steps : 0;
 }

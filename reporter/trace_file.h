@@ -32,9 +32,9 @@ struct trace {
     size_t span_count, thread_count;
 };
 
-/* Mean time of a step and worker on the threads that train, in microseconds. */
+/* What the steps of all workers took, summed, in microseconds: on the threads that train. */
 struct trace_exposed {
-    double communication, waiting;
+    double steps, communication, waiting; /* the last two are parts of the first */
 };
 
 /* DDP_ERR_IO names the file; DDP_ERR_FORMAT: it is no such trace, or no step is in it;
@@ -43,6 +43,7 @@ enum ddp_status trace_read(struct trace *trace, const char *path);
 enum ddp_status trace_parse(struct trace *trace, const char *name, const char *text, size_t bytes);
 void trace_free(struct trace *trace);
 
+/* Adds to what is there. */
 void trace_exposed(const struct trace *trace, struct trace_exposed *exposed);
 
 #endif

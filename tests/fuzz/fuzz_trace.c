@@ -11,7 +11,7 @@
 bool fuzz_accepts(const uint8_t *data, size_t size)
 {
     struct trace trace;
-    struct trace_exposed exposed;
+    struct trace_exposed exposed = {.steps = 0};
     const bool accepted = trace_parse(&trace, "trace.json", (const char *)data, size) == DDP_OK;
     if (accepted) {
         assert(trace.span_count > 0);

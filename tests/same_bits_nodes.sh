@@ -120,6 +120,10 @@ for node in 0 1; do
     said "not a number" 'the loss is (nan|inf) at step [0-9]+: first in .*, shard [0-7] \(rank [0-3] on node [01] \(' $node
 done
 
+# shellcheck disable=SC2016  # the workers' shells expand it
+ends "another program" 124 2 1 --timeout 8 sh -c 'test $RANK = 1 || exec "$0" --model article --device cpu' "$trainer"
+said "another program" 'warning: rank 1 has ended without joining the other ranks, which wait for it'
+
 # A directory of checkpoints that is not one.
 node_dirs=yes
 mkdir "$work/dir.0" "$work/dir.1"

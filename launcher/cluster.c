@@ -38,60 +38,41 @@
 
 /* --- what workers have posted ----------------------------------------------------------------- */
 
-/* To all nodes but this one and the one it came from. */
-static void spread(const struct job *job, int from, enum link_kind kind, const void *data,
-                   size_t bytes)
+static void post_one(const struct job *job, enum link_kind kind, const struct ddp_posted *posted)
 {
-    struct link *link = job->cluster->link;
-    if (job->cluster->node > 0) {
-        if (from == job->cluster->node)
-            link_send(link, kind, data, bytes);
-        return;
-    }
-    for (int n = 1; n < job->cluster->count; n++)
-        if (n != from && link_node_alive(link, n))
-            link_send_to(link, n, kind, data, bytes);
+    struct link_posted message = {.attempt = (uint32_t)job->plan->restart,
+                                  .number = (uint32_t)posted->number};
+    memcpy(message.data, posted->data, posted->bytes);
+    link_send(job->cluster->link, job->cluster->node, kind, &message,
+              offsetof(struct link_posted, data) + posted->bytes);
 }
 
-static void post(struct job *job)
+static void post(const struct job *job)
 {
-    struct cluster *cluster = job->cluster;
+    struct ddp_mirror *mirror = &job->cluster->mirror;
     struct ddp_posted posted;
-    while (ddp_mirror_next_id(&cluster->mirror, &job->board, &posted)) {
-        struct link_id id = {.attempt = (uint32_t)job->plan->restart,
-                             .slot = (uint32_t)posted.number};
-        memcpy(id.data, posted.data, posted.bytes);
-        spread(job, cluster->node, LINK_ID, &id, offsetof(struct link_id, data) + posted.bytes);
-    }
-    while (ddp_mirror_next_address(&cluster->mirror, &job->board, &posted)) {
-        struct link_address address = {.attempt = (uint32_t)job->plan->restart,
-                                       .rank = (uint32_t)posted.number};
-        memcpy(address.data, posted.data, posted.bytes);
-        spread(job, cluster->node, LINK_ADDRESS, &address,
-               offsetof(struct link_address, data) + posted.bytes);
-    }
+    while (ddp_mirror_next_id(mirror, &job->board, &posted))
+        post_one(job, LINK_ID, &posted);
+    while (ddp_mirror_next_address(mirror, &job->board, &posted))
+        post_one(job, LINK_ADDRESS, &posted);
 }
 
-static void hear_id(struct job *job, const struct link_message *message)
+/* Passes a message on from its node to the others. */
+static void spread(const struct job *job, const struct link_message *message)
 {
-    const struct link_id *id = message->data;
-    struct ddp_posted posted = {.number = (int)id->slot,
-                                .bytes =
-                                    (uint32_t)(message->bytes - offsetof(struct link_id, data))};
-    memcpy(posted.data, id->data, posted.bytes);
-    if (ddp_mirror_put_id(&job->cluster->mirror, &job->board, &posted))
-        spread(job, message->node, LINK_ID, message->data, message->bytes);
+    link_send(job->cluster->link, message->node, message->kind, message->data, message->bytes);
 }
 
-static void hear_address(struct job *job, const struct link_message *message)
+static void hear_posted(const struct job *job, const struct link_message *message)
 {
-    const struct link_address *address = message->data;
+    const struct link_posted *there = message->data;
     struct ddp_posted posted = {
-        .number = address->rank < INT_MAX ? (int)address->rank : -1,
-        .bytes = (uint32_t)(message->bytes - offsetof(struct link_address, data))};
-    memcpy(posted.data, address->data, posted.bytes);
-    if (ddp_mirror_put_address(&job->board, &posted))
-        spread(job, message->node, LINK_ADDRESS, message->data, message->bytes);
+        .number = there->number < INT_MAX ? (int)there->number : -1,
+        .bytes = (uint32_t)(message->bytes - offsetof(struct link_posted, data))};
+    memcpy(posted.data, there->data, posted.bytes);
+    if (message->kind == LINK_ID ? ddp_mirror_put_id(&job->cluster->mirror, &job->board, &posted)
+                                 : ddp_mirror_put_address(&job->board, &posted))
+        spread(job, message);
 }
 
 /* --- barrier ---------------------------------------------------------------------------------- */
@@ -224,7 +205,7 @@ static bool any_accepts(const struct job *job)
         return true;
     for (int n = 1; n < job->cluster->count; n++) {
         const struct link_status *status = link_status(job->cluster->link, n);
-        if (status && status->accepts_stop && status->attempt == (uint32_t)job->plan->restart)
+        if (status->accepts_stop && status->attempt == (uint32_t)job->plan->restart)
             return true;
     }
     return false;
@@ -241,7 +222,7 @@ static void decide_signal(struct job *job, int node, int signal, bool kills)
         return;
     }
     const bool ends = signals_end_job(job, signal);
-    spread(job, ends ? 0 : node, LINK_SIGNAL, &message, sizeof message);
+    link_send(job->cluster->link, ends ? 0 : node, LINK_SIGNAL, &message, sizeof message);
     if (ends || node > 0)
         signals_from_node(job, cluster_node_name(job, node), signal, kills);
 }
@@ -285,7 +266,7 @@ static void hear_abort(struct job *job, const struct link_message *message)
         return;
     job->cluster->mirror.abort = true;
     ddp_board_abort(&job->board, abort->number);
-    spread(job, message->node, LINK_ABORT, message->data, message->bytes);
+    spread(job, message);
 }
 
 static void look_at_board(struct job *job)
@@ -336,15 +317,6 @@ void cluster_start(struct job *job)
         cluster_request_stop(job, job->stop_request);
 }
 
-static void hear_times(struct node_state *node, const struct link_times *times)
-{
-    node->timed = true;
-    node->times = (struct board_times){.latest = (int)(times->latest & INT_MAX),
-                                       .least_ns = times->least_ns,
-                                       .most_ns = times->most_ns,
-                                       .timed = times->timed};
-}
-
 static void hear(struct job *job, const struct link_message *message)
 {
     struct cluster *cluster = job->cluster;
@@ -356,10 +328,8 @@ static void hear(struct job *job, const struct link_message *message)
         return;
     switch (message->kind) {
     case LINK_ID:
-        hear_id(job, message);
-        break;
     case LINK_ADDRESS:
-        hear_address(job, message);
+        hear_posted(job, message);
         break;
     case LINK_BARRIER:
         hear_barrier(job, message->node, step);
@@ -396,7 +366,7 @@ static void hear(struct job *job, const struct link_message *message)
         break;
     case LINK_TIMES:
         if (node0)
-            hear_times(&cluster->nodes[message->node], message->data);
+            cluster->nodes[message->node].times = ((const struct link_times *)message->data)->times;
         break;
     case LINK_DONE:
         if (node0)

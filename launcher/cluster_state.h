@@ -28,7 +28,6 @@ struct node_state {
     bool held;    /* has told its last step */
     uint32_t exit_code;
     int64_t alike; /* the wait status of all its workers, or -1 */
-    bool timed;    /* it has told these */
     struct board_times times;
 };
 

@@ -22,7 +22,7 @@
 void cluster_tell(const struct job *job, enum link_kind kind, uint32_t number, int64_t step)
 {
     const struct link_step message = {(uint32_t)job->plan->restart, number, step};
-    link_send(job->cluster->link, kind, &message, sizeof message);
+    link_send(job->cluster->link, job->cluster->node, kind, &message, sizeof message);
 }
 
 /* --- joining ---------------------------------------------------------------------------------- */
@@ -92,8 +92,8 @@ static enum ddp_status join(struct job *job, struct cluster *cluster)
         interrupted(job);
     if (status != DDP_OK)
         return status;
-    cluster->node = link_node(cluster->link);
-    cluster->count = link_node_count(cluster->link);
+    cluster->node = place->node;
+    cluster->count = place->node_count;
     plan->bell_fd = cluster->bell_fd;
     plan->master_port = link_worker_port(cluster->link);
     snprintf(plan->master_addr, sizeof plan->master_addr, "%s", link_address(cluster->link));
@@ -155,7 +155,6 @@ static void set_status(struct job *job)
     struct ddp_board_view view;
     struct link_status status = {.attempt = (uint32_t)job->plan->restart,
                                  .running = job->running,
-                                 .progress = job->progress,
                                  .idle_ns = ddp_clock_ns() - job->progress_ns,
                                  .lowest_step = -1,
                                  .highest_step = -1,
@@ -177,8 +176,6 @@ static void note_nodes(struct job *job)
         struct ddp_board_node *line = ddp_board_node(&job->board, n);
         const struct link_status *status = link_status(job->cluster->link, n);
         ddp_board_store_host(line->host, link_node_name(job->cluster->link, n));
-        if (!status)
-            continue;
         atomic_store(&line->heard_ns, link_heard_ns(job->cluster->link, n));
         atomic_store(&line->lowest, status->lowest_step);
         atomic_store(&line->highest, status->highest_step);

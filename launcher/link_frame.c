@@ -33,8 +33,9 @@ static const struct rule {
     {                                                                                              \
         offsetof(struct link_text, text) + 1, sizeof(struct link_text), IN(PHASE_RUNNING)          \
     }
-    [LINK_ID] = {offsetof(struct link_id, data) + 1, sizeof(struct link_id), IN(PHASE_RUNNING)},
-    [LINK_ADDRESS] = {offsetof(struct link_address, data) + 1, sizeof(struct link_address),
+    [LINK_ID] = {offsetof(struct link_posted, data),
+                 offsetof(struct link_posted, data) + DDP_ID_MAX_BYTES, IN(PHASE_RUNNING)},
+    [LINK_ADDRESS] = {offsetof(struct link_posted, data), sizeof(struct link_posted),
                       IN(PHASE_RUNNING)},
     [LINK_BARRIER] = STEP,
     [LINK_STOP] = STEP,
@@ -109,7 +110,7 @@ bool frame_read(const struct frame *frame, union frame_data *data)
     case FRAME_PING:
         return ends(data->status.phase, sizeof data->status.phase);
     case LINK_ID:
-        return data->id.slot < DDP_ID_SLOTS;
+        return data->posted.number < DDP_ID_SLOTS;
     case LINK_FAILED:
     case LINK_END:
         /* The first 0 is the last byte: what is not shown is not carried either. */

@@ -77,9 +77,7 @@ struct refusal {
 };
 
 struct welcome {
-    uint64_t job_id;
     uint32_t worker_port;
-    uint32_t spare;
 };
 
 #define FRAME_NAMES_MAX 1024
@@ -95,8 +93,7 @@ union frame_data {
     struct welcome welcome;
     struct link_status status;
     struct link_step step;
-    struct link_id id;
-    struct link_address address;
+    struct link_posted posted;
     struct link_text text;
 };
 

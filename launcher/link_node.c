@@ -37,7 +37,6 @@ struct trying {
     struct link_contact contact;     /* from PMIx */
     char shown[LINK_NAME_BYTES];     /* the address that is tried */
     char why[LINK_NAME_BYTES + 256]; /* what went wrong last */
-    union frame_data data;           /* of the last frame */
 };
 
 /* Another try may succeed. A wait that the end of joining has cut short says less than what went
@@ -93,13 +92,13 @@ static enum ddp_status connect_to(struct trying *t, const struct address *addres
     return error == 0 ? DDP_OK : try_again(t, "%s", strerror(error));
 }
 
-/* The next frame of node 0, into t->data. */
+/* The next frame of node 0, into t->link->data. */
 static enum ddp_status hear(struct trying *t, struct connection *connection, struct frame *frame)
 {
     const int answer_ms = t->setup->port_count > 1 ? PORTS_MS : ANSWER_MS;
     for (;;) {
         enum frame_result result = connection_take(connection, frame);
-        if (result == FRAME_READY && frame_read(frame, &t->data))
+        if (result == FRAME_READY && frame_read(frame, &t->link->data))
             return DDP_OK;
         if (result != FRAME_NONE)
             return try_again(t, "what answers there is no ddprun");
@@ -122,7 +121,7 @@ static enum ddp_status hear(struct trying *t, struct connection *connection, str
 
 static enum ddp_status refused(struct trying *t)
 {
-    const struct refusal *refusal = &t->data.refusal;
+    const struct refusal *refusal = &t->link->data.refusal;
     const char *own = proof_method_name(t->setup->proof->method);
     switch (refusal->reason) {
     case REFUSED_JOB:
@@ -177,7 +176,7 @@ static enum ddp_status prove(struct trying *t, struct connection *connection)
         return refused(t);
     if (status != DDP_OK)
         return status;
-    said.node0 = t->data.hello;
+    said.node0 = t->link->data.hello;
     connection->phase = PHASE_PROOF;
     status = check_hello(t, &said);
     if (status == DDP_OK && said.node0.method == said.node.method)
@@ -296,12 +295,14 @@ static enum ddp_status find_node0(struct trying *t)
 
 /* --- waiting for the others ------------------------------------------------------------------- */
 
-/* Names in the order of nodes. False: there are too many, or no memory. */
+/* Names in the order of nodes. False: there are too many. */
 static bool take_names(struct link *link, int *count, const char *names, size_t bytes)
 {
-    for (size_t at = 0; at < bytes; at += strlen(names + at) + 1)
-        if (*count >= link->count || peer_set_name(&link->peers[(*count)++], names + at) != DDP_OK)
+    for (size_t at = 0; at < bytes; at += strlen(names + at) + 1) {
+        if (*count >= link->count)
             return false;
+        peer_set_name(&link->peers[(*count)++], names + at);
+    }
     return true;
 }
 
@@ -312,10 +313,10 @@ static enum ddp_status act(struct trying *t, const struct frame *frame, int *nam
     struct peer *node0 = &link->peers[0];
     switch (frame->kind) {
     case FRAME_PING:
-        peer_take_status(node0, &t->data);
+        node0->status = link->data.status;
         return DDP_ERR_TIMEOUT;
     case FRAME_NAMES:
-        if (take_names(link, names, (const char *)t->data.bytes, frame->bytes))
+        if (take_names(link, names, (const char *)link->data.bytes, frame->bytes))
             return DDP_ERR_TIMEOUT;
         break;
     case FRAME_REFUSED:
@@ -323,8 +324,7 @@ static enum ddp_status act(struct trying *t, const struct frame *frame, int *nam
     case FRAME_WELCOME:
         if (*names != link->count)
             break;
-        link->job_id = t->data.welcome.job_id;
-        link->worker_port = (int)t->data.welcome.worker_port;
+        link->worker_port = (int)link->data.welcome.worker_port;
         node0->connection.phase = PHASE_RUNNING;
         return DDP_OK;
     }
@@ -340,7 +340,7 @@ static enum ddp_status hear_node0(struct trying *t, int *names)
     if (!peer_receive(t->link, node0))
         return DDP_ERR_TIMEOUT; /* it is lost */
     while ((result = connection_take(&node0->connection, &frame)) == FRAME_READY) {
-        enum ddp_status status = frame_read(&frame, &t->data) ? act(t, &frame, names) : DDP_ERR_IO;
+        enum ddp_status status = frame_read(&frame, &t->link->data) ? act(t, &frame, names) : DDP_ERR_IO;
         if (status != DDP_ERR_TIMEOUT)
             return status;
     }
@@ -358,7 +358,7 @@ static enum ddp_status wait_for_all(struct trying *t)
     enum ddp_status status = peer_watch(link, node0);
     if (status != DDP_OK)
         return status;
-    peer_put(link, node0, FRAME_PING, &link->status, sizeof link->status);
+    peer_ping(link, node0);
     do {
         struct epoll_event event;
         if (link_pause(t->setup, link->epoll, POLLIN, -1) == DDP_ERR_ABORTED)
@@ -375,25 +375,24 @@ static enum ddp_status wait_for_all(struct trying *t)
                 status = hear_node0(t, &names);
         }
         if (node0->lost)
-            return ddp_fail(DDP_ERR_IO, "while the nodes came together %s", node0->lost);
+            return ddp_fail(DDP_ERR_IO, "while the nodes came together %s", node0->why);
     } while (status == DDP_ERR_TIMEOUT);
     return status;
 }
 
 enum ddp_status link_node_join(struct link *link, const struct link_setup *setup)
 {
+    const int64_t now = ddp_clock_ns();
+    struct trying trying = {.link = link,
+                            .setup = setup,
+                            .name = setup->address,
+                            .port = setup->port,
+                            .start_ns = now,
+                            .deadline_ns = now + (int64_t)(setup->node_timeout * 1e9)};
+    struct trying *t = &trying;
     enum ddp_status status = DDP_OK;
-    struct trying *t = calloc(1, sizeof *t);
-    if (!t)
-        return ddp_fail(DDP_ERR_MEMORY, "out of memory for the link to node 0");
-    t->link = link;
-    t->setup = setup;
-    t->start_ns = ddp_clock_ns();
-    t->deadline_ns = t->start_ns + (int64_t)(setup->node_timeout * 1e9);
-    t->name = setup->address;
-    t->port = setup->port;
     if (setup->exchange) {
-        status = setup->exchange(setup->exchange_owner, &t->contact, false);
+        status = setup->exchange(setup->exchange_owner, &t->contact);
         t->name = t->contact.address;
         t->port = t->contact.port;
         if (status == DDP_OK && setup->proof->method == PROOF_PMIX)
@@ -404,6 +403,5 @@ enum ddp_status link_node_join(struct link *link, const struct link_setup *setup
     if (status == DDP_OK)
         status = wait_for_all(t);
     explicit_bzero(&t->contact, sizeof t->contact);
-    free(t);
     return status;
 }

@@ -82,7 +82,7 @@ static enum ddp_status publish(struct joining *j)
     if (status == DDP_OK && setup->proof->method == PROOF_PMIX)
         status = proof_take_key(setup->proof, contact.key, sizeof contact.key);
     if (status == DDP_OK)
-        status = setup->exchange(setup->exchange_owner, &contact, true);
+        status = setup->exchange(setup->exchange_owner, &contact);
     explicit_bzero(contact.key, sizeof contact.key);
     return status;
 }
@@ -246,7 +246,7 @@ static void take_pings(struct joining *j, struct peer *peer)
     while ((result = connection_take(&peer->connection, &frame)) == FRAME_READY) {
         if (frame.kind != FRAME_PING || !frame_read(&frame, &j->link->data))
             break;
-        peer_take_status(peer, &j->link->data);
+        peer->status = j->link->data.status;
     }
     if (result != FRAME_NONE)
         peer_lose(j->link, peer, "it has left");
@@ -276,8 +276,7 @@ static void heard_join(struct joining *j, struct stranger *stranger, const struc
     }
     struct link *link = j->link;
     struct peer *peer = &link->peers[stranger->said.node.node];
-    if (peer_set_name(peer, join->host[0] ? join->host : stranger->from) != DDP_OK)
-        return;
+    peer_set_name(peer, join->host[0] ? join->host : stranger->from);
     epoll_ctl(link->epoll, EPOLL_CTL_DEL, stranger->connection.fd, NULL);
     peer->connection = stranger->connection;
     peer->connection.phase = PHASE_JOINED;
@@ -286,7 +285,7 @@ static void heard_join(struct joining *j, struct stranger *stranger, const struc
     if (peer_watch(link, peer) != DDP_OK)
         return;
     j->arrived++;
-    peer_put(link, peer, FRAME_PING, &link->status, sizeof link->status);
+    peer_ping(link, peer);
     take_pings(j, peer); /* that have come with this */
 }
 
@@ -334,8 +333,7 @@ static void note_losses(struct joining *j)
         if (!peer->lost)
             continue;
         snprintf(j->note, sizeof j->note, "node %d (%.128s) had come and is gone", i, peer->name);
-        free(peer->lost);
-        peer->lost = NULL;
+        peer->lost = false;
         j->link->lost_count--;
         j->arrived--;
     }
@@ -381,8 +379,7 @@ static void time_is_over(struct joining *j)
 static void welcome(struct joining *j)
 {
     struct link *link = j->link;
-    const struct welcome welcome = {.job_id = link->job_id,
-                                    .worker_port = (uint32_t)link->worker_port};
+    const struct welcome welcome = {.worker_port = (uint32_t)link->worker_port};
     for (int i = 1; i < link->count; i++) {
         char names[FRAME_NAMES_MAX];
         size_t used = 0;
@@ -404,7 +401,7 @@ static void welcome(struct joining *j)
 /* Closes all connections of nodes when they have taken what was sent. */
 static void finish(struct joining *j)
 {
-    const struct link *link = j->link;
+    struct link *link = j->link;
     struct connection **all = calloc((size_t)(link->count + j->strangers), sizeof(*all));
     int count = 0;
     if (!all)
@@ -498,14 +495,12 @@ static enum ddp_status prepare(struct joining *j)
         return status;
     address_host(&j->address, link->address);
     address_interface(&j->address, link->interface, sizeof link->interface);
-    link->worker_port = j->setup->worker_port ? j->setup->worker_port : link_free_port(&j->address);
+    link->worker_port = link_free_port(&j->address);
     if (link->worker_port == 0)
         return ddp_fail(DDP_ERR_SYSTEM, "node 0 has no free port for its workers: %s",
                         strerror(errno));
     if (j->setup->exchange)
         status = publish(j);
-    if (status == DDP_OK)
-        status = proof_random(&link->job_id, sizeof link->job_id);
     if (status == DDP_OK)
         status = watch(j, j->listener, j);
     if (status == DDP_OK)

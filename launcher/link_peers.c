@@ -47,12 +47,8 @@ enum ddp_status peers_open(struct link *link, double lost_seconds)
 
 void peers_close(struct link *link)
 {
-    for (int i = 0; i < link->count; i++) {
+    for (int i = 0; i < link->count; i++)
         connection_close(&link->peers[i].connection);
-        free(link->peers[i].name);
-        free(link->peers[i].lost);
-    }
-    free(link->peers);
     if (link->epoll >= 0)
         close(link->epoll);
     if (link->timer >= 0)
@@ -101,43 +97,44 @@ void peer_put(struct link *link, struct peer *peer, uint32_t kind, const void *d
         peer_lose(link, peer, "it does not take what is sent to it");
 }
 
-static const char out_of_memory[] = "a node is lost";
-
 void peer_lose_as(struct link *link, struct peer *peer, const char *text)
 {
     if (peer->connection.fd < 0)
         return;
     connection_close(&peer->connection);
-    peer->lost = strdup(text);
-    if (!peer->lost)
-        peer->lost = strdup(out_of_memory);
+    snprintf(peer->why, sizeof peer->why, "%s", text);
+    peer->lost = true;
     link->lost_count++;
     if (link->current == peer)
         link->current = NULL;
     peers_wake(link);
 }
 
+static void say_why(const struct link *link, const struct peer *peer, char text[FRAME_LOST_MAX],
+                    const char *why)
+{
+    snprintf(text, FRAME_LOST_MAX, "node %d (%s) is lost: %s", peer_node(link, peer), peer->name,
+             why);
+}
+
 /* A node that was stopped hears why it was lost when it continues. */
 static void lose_silent(struct link *link, struct peer *peer)
 {
-    char text[FRAME_LOST_MAX];
-    snprintf(text, sizeof text, "node %d (%s) is lost: it has not answered for %g s",
-             peer_node(link, peer), peer->name ? peer->name : "?", (double)link->lost_ns * 1e-9);
+    char why[64], text[FRAME_LOST_MAX];
+    snprintf(why, sizeof why, "it has not answered for %g s", (double)link->lost_ns * 1e-9);
+    say_why(link, peer, text, why);
     peer_put(link, peer, FRAME_LOST, text, strlen(text) + 1);
     peer_lose_as(link, peer, text);
 }
 
 void peer_lose(struct link *link, struct peer *peer, const char *format, ...)
 {
-    char why[256], text[640];
+    char why[256], text[FRAME_LOST_MAX];
     va_list arguments;
-    if (peer->connection.fd < 0)
-        return;
     va_start(arguments, format);
     vsnprintf(why, sizeof why, format, arguments);
     va_end(arguments);
-    snprintf(text, sizeof text, "node %d (%s) is lost: %s", peer_node(link, peer),
-             peer->name ? peer->name : "?", why);
+    say_why(link, peer, text, why);
     peer_lose_as(link, peer, text);
 }
 
@@ -184,7 +181,7 @@ void peers_tick(struct link *link)
         if (now - peer->connection.heard_ns > link->lost_ns)
             lose_silent(link, peer);
         else if (ping)
-            peer_put(link, peer, FRAME_PING, &link->status, sizeof link->status);
+            peer_ping(link, peer);
     }
 }
 
@@ -196,11 +193,7 @@ enum ddp_status link_pause(const struct link_setup *setup, int fd, int events, i
     return DDP_ERR_TIMEOUT;
 }
 
-enum ddp_status peer_set_name(struct peer *peer, const char *name)
+void peer_set_name(struct peer *peer, const char *name)
 {
-    char clean[LINK_NAME_BYTES];
-    ddp_text_clean(clean, sizeof clean, name, strlen(name));
-    free(peer->name);
-    peer->name = strdup(clean);
-    return peer->name ? DDP_OK : ddp_fail(DDP_ERR_MEMORY, "out of memory for the names of nodes");
+    ddp_text_clean(peer->name, sizeof peer->name, name, strlen(name));
 }

@@ -11,7 +11,7 @@
 /* Opens epoll and timer. DDP_ERR_SYSTEM (logged). */
 enum ddp_status peers_open(struct link *link, double lost_seconds);
 
-/* Closes all at once and frees the link's members. */
+/* Closes all at once. */
 void peers_close(struct link *link);
 
 /* Makes the link's descriptor readable. */
@@ -28,6 +28,13 @@ enum ddp_status peer_watch(struct link *link, struct peer *peer);
 
 /* connection_put() to a peer. One whose queue is full is lost. */
 void peer_put(struct link *link, struct peer *peer, uint32_t kind, const void *data, size_t bytes);
+
+/* Sends a sign of life. */
+static inline void peer_ping(struct link *link, struct peer *peer)
+{
+    const struct link_status *own = &link->peers[link->node].status;
+    peer_put(link, peer, FRAME_PING, own, sizeof *own);
+}
 
 /* Sends what waits. */
 void peer_flush(struct link *link, struct peer *peer);
@@ -48,7 +55,7 @@ void peers_tick(struct link *link);
  * owner wants to stop; DDP_ERR_TIMEOUT: neither. */
 enum ddp_status link_pause(const struct link_setup *setup, int fd, int events, int milliseconds);
 
-/* Takes a name: a copy with control characters escaped. DDP_ERR_MEMORY (logged). */
-enum ddp_status peer_set_name(struct peer *peer, const char *name);
+/* Takes a name, with control characters escaped. */
+void peer_set_name(struct peer *peer, const char *name);
 
 #endif

@@ -76,7 +76,7 @@ static void decide(struct job *job, struct link_text *end)
     end->flags &= ~(uint32_t)END_AGAIN;
     if (may && !job->interrupted && plan->restart < plan->settings->max_restarts)
         end->flags |= END_AGAIN;
-    link_send(job->cluster->link, LINK_END, end, text_bytes(end));
+    link_send(job->cluster->link, job->cluster->node, LINK_END, end, text_bytes(end));
     verdict_end(job, end);
 }
 
@@ -225,7 +225,7 @@ bool cluster_fail(struct job *job, const struct cluster_failure *failure)
     cluster->reported = failure->how;
     cluster->shown = failure->shown;
     if (cluster->node > 0)
-        link_send(cluster->link, LINK_FAILED, text, text_bytes(text));
+        link_send_to(cluster->link, 0, LINK_FAILED, text, text_bytes(text));
     else
         verdict_consider(job, text);
     free(text);
@@ -255,19 +255,15 @@ static int64_t alike(const struct job *job)
 void cluster_add_times(const struct job *job, struct board_times *times)
 {
     for (int n = 1; job->cluster && job->cluster->node == 0 && n < job->cluster->count; n++)
-        if (job->cluster->nodes[n].timed)
+        if (job->cluster->nodes[n].times.timed > 0)
             board_times_add(times, &job->cluster->nodes[n].times);
 }
 
 static void tell_times(const struct job *job)
 {
-    const struct board_times times = board_table_times(&job->board);
     const struct link_times message = {.attempt = (uint32_t)job->plan->restart,
-                                       .latest = (uint32_t)times.latest,
-                                       .least_ns = times.least_ns,
-                                       .most_ns = times.most_ns,
-                                       .timed = times.timed};
-    link_send(job->cluster->link, LINK_TIMES, &message, sizeof message);
+                                       .times = board_table_times(&job->board)};
+    link_send_to(job->cluster->link, 0, LINK_TIMES, &message, sizeof message);
 }
 
 void cluster_done(struct job *job)
@@ -293,7 +289,7 @@ int64_t cluster_moved_ns(const struct job *job)
     int64_t latest = job->progress_ns;
     for (int n = 1; cluster && cluster->node == 0 && n < cluster->count; n++) {
         const struct link_status *status = link_status(cluster->link, n);
-        const int64_t moved = status ? link_heard_ns(cluster->link, n) - status->idle_ns : 0;
+        const int64_t moved = link_heard_ns(cluster->link, n) - status->idle_ns;
         latest = moved > latest ? moved : latest;
     }
     return latest;

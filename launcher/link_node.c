@@ -123,6 +123,9 @@ static enum ddp_status refused(struct trying *t)
 {
     const struct refusal *refusal = &t->link->data.refusal;
     const char *own = proof_method_name(t->setup->proof->method);
+    /* Node 0 has proved who it is before it ends the job. */
+    if (refusal->reason == REFUSED_JOB_ENDS && t->link->peers[0].connection.phase == PHASE_WAITING)
+        return ddp_fail(DDP_ERR_MISMATCH, "%s", refusal->text);
     switch (refusal->reason) {
     case REFUSED_JOB:
         return try_again(t, "that port is another job's");
@@ -135,8 +138,6 @@ static enum ddp_status refused(struct trying *t)
                         "node 0 (%s) refuses this node, %d: it does not accept its proof (%s); "
                         "node 0's message says why",
                         t->shown, t->setup->node, own);
-    case REFUSED_JOB_ENDS:
-        return ddp_fail(DDP_ERR_MISMATCH, "%s", refusal->text);
     default:
         return try_again(t, "it refuses this node (reason %u)", refusal->reason);
     }
@@ -339,12 +340,13 @@ static enum ddp_status hear_node0(struct trying *t, int *names)
     struct peer *node0 = &t->link->peers[0];
     if (!peer_receive(t->link, node0))
         return DDP_ERR_TIMEOUT; /* it is lost */
-    while ((result = connection_take(&node0->connection, &frame)) == FRAME_READY) {
-        enum ddp_status status = frame_read(&frame, &t->link->data) ? act(t, &frame, names) : DDP_ERR_IO;
+    while ((result = connection_take(&node0->connection, &frame)) == FRAME_READY &&
+           frame_read(&frame, &t->link->data)) {
+        enum ddp_status status = act(t, &frame, names);
         if (status != DDP_ERR_TIMEOUT)
             return status;
     }
-    if (result == FRAME_BAD)
+    if (result != FRAME_NONE)
         peer_lose(t->link, node0, "it sends what no ddprun sends");
     return DDP_ERR_TIMEOUT;
 }

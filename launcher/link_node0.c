@@ -264,8 +264,10 @@ static void tell(struct joining *j, struct connection *connection)
     j->told++;
 }
 
+/* Those that the job ends without stay strangers, and give signs of life until they hear it. */
 static void heard_join(struct joining *j, struct stranger *stranger, const struct join *join)
 {
+    stranger->connection.phase = PHASE_JOINED;
     if (j->over) {
         tell(j, &stranger->connection);
         return;
@@ -279,7 +281,6 @@ static void heard_join(struct joining *j, struct stranger *stranger, const struc
     peer_set_name(peer, join->host[0] ? join->host : stranger->from);
     epoll_ctl(link->epoll, EPOLL_CTL_DEL, stranger->connection.fd, NULL);
     peer->connection = stranger->connection;
-    peer->connection.phase = PHASE_JOINED;
     stranger->connection = (struct connection){.fd = -1};
     forget(j, stranger);
     if (peer_watch(link, peer) != DDP_OK)
@@ -293,34 +294,25 @@ static void hear_stranger(struct joining *j, struct stranger *stranger)
 {
     struct frame frame;
     union frame_data data;
-    switch (connection_receive(&stranger->connection)) {
-    case CONNECTION_BYTES:
-        break;
-    case CONNECTION_NOTHING:
+    const enum connection_result received = connection_receive(&stranger->connection);
+    if (received == CONNECTION_NOTHING)
         return;
-    default: /* a port scan, or the node will try again */
+    if (received != CONNECTION_BYTES) { /* a port scan, or the node will try again */
         forget(j, stranger);
         return;
     }
-    switch (connection_take(&stranger->connection, &frame)) {
-    case FRAME_NONE:
+    const enum frame_result result = connection_take(&stranger->connection, &frame);
+    if (result == FRAME_NONE)
         return;
-    case FRAME_BAD:
-        drop(j, stranger, "it does not speak ddprun's language");
-        return;
-    case FRAME_READY:
-        break;
-    }
-    if (!frame_read(&frame, &data)) {
-        drop(j, stranger, "it does not speak ddprun's language");
-    } else if (frame.kind == FRAME_HELLO) {
+    const uint32_t kind = result == FRAME_READY && frame_read(&frame, &data) ? frame.kind : 0;
+    if (kind == FRAME_HELLO) {
         stranger->said.node = data.hello;
         heard_hello(j, stranger);
-    } else if (frame.kind == FRAME_PROOF) {
+    } else if (kind == FRAME_PROOF) {
         heard_proof(j, stranger, &frame);
-    } else if (frame.kind == FRAME_JOIN) {
+    } else if (kind == FRAME_JOIN) {
         heard_join(j, stranger, &data.join);
-    } else {
+    } else if (kind != FRAME_PING) {
         drop(j, stranger, "it does not speak ddprun's language");
     }
 }
@@ -409,7 +401,7 @@ static void finish(struct joining *j)
     for (int i = 1; i < link->count; i++)
         all[count++] = &link->peers[i].connection;
     for (struct stranger *s = j->first; s; s = s->next)
-        if (s->connection.phase == PHASE_JOIN)
+        if (s->connection.phase == PHASE_JOINED)
             all[count++] = &s->connection;
     connections_finish(all, count, FINISH_MS);
     free(all);
@@ -441,15 +433,14 @@ static void handle_event(struct joining *j)
 
 static void wait_for_nodes(struct joining *j)
 {
-    while (!j->over && j->arrived < j->link->count - 1) {
-        handle_event(j);
-        if (j->interrupted && !j->over) {
-            j->over = true;
-            j->status = DDP_ERR_ABORTED;
-        } else if (ddp_deadline_passed(j->deadline_ns)) {
+    while (!j->over && !j->interrupted && j->arrived < j->link->count - 1) {
+        if (ddp_deadline_passed(j->deadline_ns))
             time_is_over(j);
-        }
+        else
+            handle_event(j);
     }
+    if (j->interrupted && !j->over)
+        j->status = DDP_ERR_ABORTED;
 }
 
 /* Those who have come hear at once why the job ends, those who are on their way when they come. */

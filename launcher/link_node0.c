@@ -12,13 +12,13 @@
 
 #include "core/clock.h"
 #include "core/log.h"
+#include "launcher/limits.h"
 
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #define STRANGER_SECONDS 5  /* for all that a stranger has to say */
@@ -466,21 +466,10 @@ static enum ddp_status watch(struct joining *j, int fd, void *who)
     return DDP_OK;
 }
 
-/* A descriptor for each node, and for as many strangers. */
-static void raise_limit(int nodes)
-{
-    struct rlimit limit;
-    const rlim_t wanted = (rlim_t)nodes * 2 + MORE_STRANGERS + 256;
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < wanted) {
-        limit.rlim_cur = limit.rlim_max < wanted ? limit.rlim_max : wanted;
-        setrlimit(RLIMIT_NOFILE, &limit);
-    }
-}
-
 static enum ddp_status prepare(struct joining *j)
 {
     struct link *link = j->link;
-    raise_limit(link->count);
+    descriptors_raise(link->count * 2 + MORE_STRANGERS + 256); /* as many strangers as nodes */
     enum ddp_status status = link_listen(j->setup, j->deadline_ns, &j->listener, &j->address);
     if (status != DDP_OK)
         return status;

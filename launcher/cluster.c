@@ -272,8 +272,8 @@ static void hear_abort(struct job *job, const struct link_message *message)
 static void look_at_board(struct job *job)
 {
     struct cluster *cluster = job->cluster;
-    const uint32_t by = atomic_load(&job->board.memory->abort_word);
     ddp_bell_take(cluster->bell_fd);
+    const uint32_t by = atomic_load(&job->board.memory->abort_word);
     if (cluster->ended)
         return;
     post(job);
@@ -394,6 +394,14 @@ static bool is_current(const struct job *job, const struct link_message *message
     return *(const uint32_t *)message->data == (uint32_t)job->plan->restart;
 }
 
+/* Whose workers had ended is not missed, unless the others wait for its answer. */
+static void hear_loss(struct job *job, int node, const char *why)
+{
+    verdict_lost(job, node, why);
+    if (job->cluster->open && job->cluster->hold == HOLD_ASKED)
+        name_step(job);
+}
+
 static bool hear_next(struct job *job)
 {
     struct link_message message;
@@ -401,11 +409,11 @@ static bool hear_next(struct job *job)
     if (!link_next(job->cluster->link, &message))
         return false;
     if (message.kind == LINK_LOST) {
-        verdict_lost(job, message.node, message.data);
+        hear_loss(job, message.node, message.data);
     } else if (message.kind == LINK_LEFT) {
         snprintf(left, sizeof left, "%s is lost: its ddprun has ended",
                  cluster_node_name(job, message.node));
-        verdict_lost(job, message.node, left);
+        hear_loss(job, message.node, left);
     } else if (is_current(job, &message)) {
         hear(job, &message);
     }

@@ -2,7 +2,7 @@
  *
  * See cluster.h. The protocol, over one connection from each node to node 0; an attempt's messages
  * carry its number, and those of another attempt are dropped:
- *   ID, ADDRESS    what a worker has posted; node 0 passes it on; each writes it to its board
+ *   POSTED         an id or address of a worker; node 0 passes it on; each writes it to its board
  *   BARRIER        all ranks of a node are in this round (step 1), or one wants to leave it (0);
  *                  node 0 opens the round on all boards (1), or lets that node's ranks leave (0)
  *   STOP           a request; then node 0 sends HOLD: each node holds its ranks between two steps,
@@ -38,23 +38,17 @@
 
 /* --- what workers have posted ----------------------------------------------------------------- */
 
-static void post_one(const struct job *job, enum link_kind kind, const struct ddp_posted *posted)
-{
-    struct link_posted message = {.attempt = (uint32_t)job->plan->restart,
-                                  .number = (uint32_t)posted->number};
-    memcpy(message.data, posted->data, posted->bytes);
-    link_send(job->cluster->link, job->cluster->node, kind, &message,
-              offsetof(struct link_posted, data) + posted->bytes);
-}
-
 static void post(const struct job *job)
 {
-    struct ddp_mirror *mirror = &job->cluster->mirror;
+    struct cluster *cluster = job->cluster;
     struct ddp_posted posted;
-    while (ddp_mirror_next_id(mirror, &job->board, &posted))
-        post_one(job, LINK_ID, &posted);
-    while (ddp_mirror_next_address(mirror, &job->board, &posted))
-        post_one(job, LINK_ADDRESS, &posted);
+    while (ddp_mirror_next(&cluster->mirror, &job->board, &posted)) {
+        struct link_posted message = {.attempt = (uint32_t)job->plan->restart,
+                                      .number = (uint32_t)posted.number};
+        memcpy(message.data, posted.data, posted.bytes);
+        link_send(cluster->link, cluster->node, LINK_POSTED, &message,
+                  offsetof(struct link_posted, data) + posted.bytes);
+    }
 }
 
 /* Passes a message on from its node to the others. */
@@ -70,8 +64,7 @@ static void hear_posted(const struct job *job, const struct link_message *messag
         .number = there->number < INT_MAX ? (int)there->number : -1,
         .bytes = (uint32_t)(message->bytes - offsetof(struct link_posted, data))};
     memcpy(posted.data, there->data, posted.bytes);
-    if (message->kind == LINK_ID ? ddp_mirror_put_id(&job->cluster->mirror, &job->board, &posted)
-                                 : ddp_mirror_put_address(&job->board, &posted))
+    if (ddp_mirror_put(&job->cluster->mirror, &job->board, &posted))
         spread(job, message);
 }
 
@@ -295,9 +288,7 @@ void cluster_begin(struct job *job)
         return;
     for (int n = 0; n < cluster->count; n++)
         cluster->nodes[n] = (struct node_state){.lost = cluster->nodes[n].lost};
-    bool *addresses = cluster->mirror.addresses;
-    memset(addresses, 0, (size_t)job->plan->nproc * sizeof *addresses);
-    cluster->mirror = (struct ddp_mirror){.addresses = addresses};
+    memset(&cluster->mirror, 0, sizeof cluster->mirror);
     cluster->hold = HOLD_NONE;
     cluster->barrier_asked = cluster->told_done = cluster->refused = cluster->suspected = false;
     cluster->ended = cluster->again = false;
@@ -327,8 +318,7 @@ static void hear(struct job *job, const struct link_message *message)
     if (!cluster->open && !always)
         return;
     switch (message->kind) {
-    case LINK_ID:
-    case LINK_ADDRESS:
+    case LINK_POSTED:
         hear_posted(job, message);
         break;
     case LINK_BARRIER:

@@ -110,11 +110,10 @@ enum ddp_status cluster_open(struct job *job)
         return DDP_ERR_MEMORY;
     cluster->bell_fd = -1;
     job->cluster = cluster;
-    cluster->mirror.addresses = ddp_array_alloc((size_t)job->plan->nproc, sizeof(bool));
     cluster->nodes = ddp_array_alloc((size_t)job->plan->node_count, sizeof *cluster->nodes);
     cluster->suspect = ddp_array_alloc(1, sizeof *cluster->suspect);
     enum ddp_status status = DDP_ERR_MEMORY;
-    if (cluster->mirror.addresses && cluster->nodes && cluster->suspect)
+    if (cluster->nodes && cluster->suspect)
         status = ddp_bell_create(&cluster->bell_fd);
     if (status == DDP_OK)
         status = join(job, cluster);
@@ -132,7 +131,6 @@ void cluster_close(struct job *job)
     exchange_close(&cluster->exchange);
     if (cluster->bell_fd >= 0)
         close(cluster->bell_fd);
-    free(cluster->mirror.addresses);
     free(cluster->nodes);
     free(cluster->suspect);
     free(cluster);

@@ -146,7 +146,7 @@ bool link_next(struct link *link, struct link_message *message)
 
 void link_send_to(struct link *link, int node, enum link_kind kind, const void *data, size_t bytes)
 {
-    assert(kind >= LINK_ID && frame_size_fits(kind, bytes));
+    assert(kind >= LINK_POSTED && frame_size_fits(kind, bytes));
     peer_put(link, &link->peers[node], kind, data, bytes);
 }
 

@@ -30,8 +30,7 @@ enum link_kind {
     LINK_LEFT = 2, /* the node has closed its link in order; no data */
 
     /* From the owner of one end to that of the other: */
-    LINK_ID = 16,        /* struct link_posted: a worker has put the id of a slot */
-    LINK_ADDRESS = 17,   /* struct link_posted: where a rank can be reached */
+    LINK_POSTED = 16,    /* struct link_posted: a worker has posted an id or its address */
     LINK_BARRIER = 18,   /* struct link_step, number: the round that is complete here or opened */
     LINK_STOP = 19,      /* struct link_step, number: the signal that asks the job to stop */
     LINK_HOLD = 20,      /* struct link_step: begin no further step */
@@ -53,10 +52,10 @@ struct link_step {
     int64_t step;
 };
 
-/* An id or an address. Sent as far as its data go: offsetof(struct link_posted, data) + bytes. */
+/* Sent as far as its data go: offsetof(struct link_posted, data) + bytes. */
 struct link_posted {
     uint32_t attempt;
-    uint32_t number; /* slot of the id: below DDP_ID_SLOTS; rank of the job */
+    uint32_t number; /* as in struct ddp_posted; not checked */
     unsigned char data[DDP_ADDRESS_MAX_BYTES];
 };
 

@@ -33,10 +33,8 @@ static const struct rule {
     {                                                                                              \
         offsetof(struct link_text, text) + 1, sizeof(struct link_text), IN(PHASE_RUNNING)          \
     }
-    [LINK_ID] = {offsetof(struct link_posted, data),
-                 offsetof(struct link_posted, data) + DDP_ID_MAX_BYTES, IN(PHASE_RUNNING)},
-    [LINK_ADDRESS] = {offsetof(struct link_posted, data), sizeof(struct link_posted),
-                      IN(PHASE_RUNNING)},
+    [LINK_POSTED] = {offsetof(struct link_posted, data), sizeof(struct link_posted),
+                     IN(PHASE_RUNNING)},
     [LINK_BARRIER] = STEP,
     [LINK_STOP] = STEP,
     [LINK_HOLD] = STEP,
@@ -109,8 +107,6 @@ bool frame_read(const struct frame *frame, union frame_data *data)
         return data->bytes[frame->bytes - 1] == 0;
     case FRAME_PING:
         return ends(data->status.phase, sizeof data->status.phase);
-    case LINK_ID:
-        return data->posted.number < DDP_ID_SLOTS;
     case LINK_FAILED:
     case LINK_END:
         /* The first 0 is the last byte: what is not shown is not carried either. */

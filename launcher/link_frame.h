@@ -11,7 +11,7 @@
 #define FRAME_MAGIC    UINT64_C(0x6b6e696c70726464) /* "ddrplink" in memory */
 #define FRAME_PROTOCOL 1u
 
-/* Kinds below LINK_ID are the link's own. */
+/* Kinds below LINK_POSTED are the link's own. */
 enum {
     FRAME_HELLO = 1,   /* struct hello, from either side: all that is read of a stranger */
     FRAME_PROOF = 2,   /* bytes of proof.h */

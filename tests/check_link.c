@@ -91,11 +91,11 @@ START_TEST(messages_go_both_ways)
         expect_kind(nodes[i].link, &message, LINK_HOLD);
         ck_assert_int_eq(message.node, 0);
         ck_assert_int_eq(memcmp(message.data, &step, sizeof step), 0);
-        link_send(nodes[i].link, i, LINK_ID, &id, id_bytes);
+        link_send(nodes[i].link, i, LINK_POSTED, &id, id_bytes);
     }
     bool seen[3] = {0};
     for (int i = 1; i < 3; i++) {
-        expect_kind(nodes[0].link, &message, LINK_ID);
+        expect_kind(nodes[0].link, &message, LINK_POSTED);
         ck_assert_uint_eq(message.bytes, id_bytes);
         ck_assert_int_eq(memcmp(message.data, &id, id_bytes), 0);
         seen[message.node] = true;

@@ -29,7 +29,7 @@ static size_t board_bytes(const struct ddp_board_shape *shape)
 {
     const size_t workers = (size_t)shape->workers, nodes = (size_t)shape->nodes;
     return sizeof(struct ddp_board_memory) + workers * sizeof(struct ddp_board_line) +
-           (nodes > 1 ? nodes * workers * sizeof(struct ddp_board_address) +
+           (nodes > 1 ? nodes * workers * sizeof(struct ddp_board_post) +
                             nodes * sizeof(struct ddp_board_node)
                       : 0);
 }
@@ -154,7 +154,7 @@ enum ddp_status ddp_board_attach(struct ddp_board *board, int fd, const char *so
     if (seals < 0 || !(seals & F_SEAL_SHRINK) ||
         info.st_size < (off_t)sizeof(struct ddp_board_memory) ||
         info.st_size > (off_t)board_bytes(&(struct ddp_board_shape){DDP_BOARD_MAX_WORLD, 0, 1}) +
-                           (off_t)(DDP_BOARD_MAX_WORLD * (sizeof(struct ddp_board_address) +
+                           (off_t)(DDP_BOARD_MAX_WORLD * (sizeof(struct ddp_board_post) +
                                                           sizeof(struct ddp_board_node))))
         return ddp_fail(DDP_ERR_INVALID, "%s: not the board of a ddprun job", source);
     struct ddp_board mapped = {0};
@@ -192,6 +192,18 @@ void ddp_board_abort(struct ddp_board *board, uint32_t by)
     }
     for (int rank = 0; board->shape.nodes > 1 && rank < ddp_board_job_size(board); rank++)
         ddp_futex_wake(&ddp_board_address(board, rank)->state);
+}
+
+bool ddp_board_put(struct ddp_board_post *post, const void *data, size_t bytes)
+{
+    uint32_t empty = DDP_POST_EMPTY;
+    if (!atomic_compare_exchange_strong(&post->state, &empty, DDP_POST_WRITING))
+        return false;
+    memcpy(post->data, data, bytes);
+    atomic_store(&post->bytes, (uint32_t)bytes);
+    atomic_store(&post->state, DDP_POST_READY);
+    ddp_futex_wake(&post->state);
+    return true;
 }
 
 static void store_text(_Atomic uint64_t *words, int count, const char *text)

@@ -15,7 +15,7 @@
 #include <stdatomic.h>
 
 #define DDP_BOARD_MAGIC     UINT64_C(0x31647262706464) /* "ddpbrd1" */
-#define DDP_BOARD_VERSION   4u
+#define DDP_BOARD_VERSION   5u
 #define DDP_BOARD_MAX_WORLD 4096
 #define DDP_BOARD_FAULTS    16
 #define DDP_BOARD_ERRORS    16
@@ -79,21 +79,16 @@ struct ddp_board_error {
     uint32_t spare;
 };
 
-enum ddp_id_state {
-    DDP_ID_EMPTY = 0,
-    DDP_ID_WRITING = 1,
-    DDP_ID_READY = 2,
+enum ddp_post_state {
+    DDP_POST_EMPTY = 0,
+    DDP_POST_WRITING = 1,
+    DDP_POST_READY = 2,
 };
 
-struct ddp_board_id {
-    _Alignas(64) _Atomic uint32_t state; /* futex: enum ddp_id_state */
-    _Atomic uint32_t bytes;
-    unsigned char data[DDP_ID_MAX_BYTES];
-};
-
-/* Where a rank can be reached from other machines. */
-struct ddp_board_address {
-    _Alignas(64) _Atomic uint32_t state; /* as of an id */
+/* What one rank writes once and others wait for: an id, or where the rank can be reached from other
+ * machines. */
+struct ddp_board_post {
+    _Alignas(64) _Atomic uint32_t state; /* futex: enum ddp_post_state */
     _Atomic uint32_t bytes;
     unsigned char data[DDP_ADDRESS_MAX_BYTES];
 };
@@ -173,11 +168,11 @@ struct ddp_board_memory {
 
     struct ddp_board_error errors[DDP_BOARD_ERRORS];
     struct ddp_board_fault faults[DDP_BOARD_FAULTS];
-    struct ddp_board_id ids[DDP_ID_SLOTS];      /* the job's, the same on all boards */
-    struct ddp_board_id node_ids[DDP_ID_SLOTS]; /* this machine's */
-    struct ddp_board_line lines[];              /* (workers) */
-    /* Then, where nodes > 1: struct ddp_board_address (nodes * workers), by rank, and struct
-     * ddp_board_node (nodes). */
+    struct ddp_board_post ids[DDP_ID_SLOTS];      /* the job's, the same on all boards */
+    struct ddp_board_post node_ids[DDP_ID_SLOTS]; /* this machine's */
+    struct ddp_board_line lines[];                /* (workers) */
+    /* Then, where nodes > 1: addresses, struct ddp_board_post (nodes * workers), by rank, and
+     * struct ddp_board_node (nodes). */
 };
 
 /* A mapped board. */
@@ -199,9 +194,9 @@ static inline int ddp_board_job_size(const struct ddp_board *board)
 }
 
 /* Of a rank of the job; nodes > 1. */
-static inline struct ddp_board_address *ddp_board_address(const struct ddp_board *board, int rank)
+static inline struct ddp_board_post *ddp_board_address(const struct ddp_board *board, int rank)
 {
-    return (struct ddp_board_address *)&board->memory->lines[board->shape.workers] + rank;
+    return (struct ddp_board_post *)&board->memory->lines[board->shape.workers] + rank;
 }
 
 /* Of a node; nodes > 1. */
@@ -257,6 +252,9 @@ void ddp_board_abort(struct ddp_board *board, uint32_t by);
 void ddp_board_read(const struct ddp_board *board, int rank, struct ddp_board_view *view);
 
 /* --- for both sides -------------------------------------------------------------------------- */
+
+/* Writes what is posted, which fits, and wakes those who wait. False: it has been written before. */
+bool ddp_board_put(struct ddp_board_post *post, const void *data, size_t bytes);
 
 /* Stores a name, cut at 15 bytes; loads one, cut and with anything unprintable replaced. */
 void ddp_board_store_name(_Atomic uint64_t words[DDP_BOARD_WORDS], const char *name);

@@ -173,12 +173,13 @@ static void note_nodes(struct job *job)
     for (int n = 0; n < job->cluster->count; n++) {
         struct ddp_board_node *line = ddp_board_node(&job->board, n);
         const struct link_status *status = link_status(job->cluster->link, n);
-        ddp_board_store_host(line->host, link_node_name(job->cluster->link, n));
+        ddp_board_store_text(line->host, DDP_BOARD_HOST_WORDS,
+                             link_node_name(job->cluster->link, n));
         atomic_store(&line->heard_ns, link_heard_ns(job->cluster->link, n));
         atomic_store(&line->lowest, status->lowest_step);
         atomic_store(&line->highest, status->highest_step);
         atomic_store(&line->running, (uint32_t)status->running);
-        ddp_board_store_name(line->phase, status->phase);
+        ddp_board_store_text(line->phase, DDP_BOARD_WORDS, status->phase);
     }
 }
 

@@ -206,7 +206,7 @@ bool ddp_board_put(struct ddp_board_post *post, const void *data, size_t bytes)
     return true;
 }
 
-static void store_text(_Atomic uint64_t *words, int count, const char *text)
+void ddp_board_store_text(_Atomic uint64_t *words, int count, const char *text)
 {
     uint64_t copy[DDP_BOARD_HOST_WORDS] = {0};
     memcpy(copy, text, strnlen(text, (size_t)count * 8 - 1));
@@ -214,7 +214,7 @@ static void store_text(_Atomic uint64_t *words, int count, const char *text)
         atomic_store_explicit(&words[i], copy[i], memory_order_release);
 }
 
-static void load_text(const _Atomic uint64_t *words, int count, char *text)
+void ddp_board_load_text(const _Atomic uint64_t *words, int count, char *text)
 {
     uint64_t copy[DDP_BOARD_HOST_WORDS];
     for (int i = 0; i < count; i++)
@@ -226,27 +226,6 @@ static void load_text(const _Atomic uint64_t *words, int count, char *text)
             *c = '?';
 }
 
-void ddp_board_store_name(_Atomic uint64_t words[DDP_BOARD_WORDS], const char *name)
-{
-    store_text(words, DDP_BOARD_WORDS, name);
-}
-
-void ddp_board_load_name(const _Atomic uint64_t words[DDP_BOARD_WORDS], char name[DDP_BOARD_NAME])
-{
-    load_text(words, DDP_BOARD_WORDS, name);
-}
-
-void ddp_board_store_host(_Atomic uint64_t words[DDP_BOARD_HOST_WORDS], const char *name)
-{
-    store_text(words, DDP_BOARD_HOST_WORDS, name);
-}
-
-void ddp_board_load_host(const _Atomic uint64_t words[DDP_BOARD_HOST_WORDS],
-                         char name[DDP_BOARD_HOST_WORDS * 8])
-{
-    load_text(words, DDP_BOARD_HOST_WORDS, name);
-}
-
 /* Acquire: so that the second look at the sequence number comes after. Writers store with release,
  * after they made the number odd. (No fences: the thread sanitizer does not know them.) */
 #define LOAD(field) atomic_load_explicit(&line->field, memory_order_acquire)
@@ -255,7 +234,7 @@ static void read_progress(const struct ddp_board_line *line, struct ddp_board_vi
 {
     view->step = LOAD(step);
     view->changed_ns = LOAD(changed_ns);
-    ddp_board_load_name(line->phase, view->phase);
+    ddp_board_load_text(line->phase, DDP_BOARD_WORDS, view->phase);
 }
 
 static void read_collective(const struct ddp_board_line *line, struct ddp_board_view *view)
@@ -265,7 +244,7 @@ static void read_collective(const struct ddp_board_line *line, struct ddp_board_
     view->number = LOAD(number);
     view->bytes = LOAD(bytes);
     view->enter_ns = LOAD(enter_ns);
-    ddp_board_load_name(line->name, view->name);
+    ddp_board_load_text(line->name, DDP_BOARD_WORDS, view->name);
 }
 
 /* Reads until nothing changed meanwhile. A writer that lost its processor in the middle is given a

@@ -253,16 +253,12 @@ void ddp_board_read(const struct ddp_board *board, int rank, struct ddp_board_vi
 
 /* --- for both sides -------------------------------------------------------------------------- */
 
-/* Writes what is posted, which fits, and wakes those who wait. False: it has been written before. */
+/* Writes what is posted, which fits, and wakes who waits. False: it has been written before. */
 bool ddp_board_put(struct ddp_board_post *post, const void *data, size_t bytes);
 
-/* Stores a name, cut at 15 bytes; loads one, cut and with anything unprintable replaced. */
-void ddp_board_store_name(_Atomic uint64_t words[DDP_BOARD_WORDS], const char *name);
-void ddp_board_load_name(const _Atomic uint64_t words[DDP_BOARD_WORDS], char name[DDP_BOARD_NAME]);
-
-/* The same for the name of a host, of at most 63 bytes. */
-void ddp_board_store_host(_Atomic uint64_t words[DDP_BOARD_HOST_WORDS], const char *name);
-void ddp_board_load_host(const _Atomic uint64_t words[DDP_BOARD_HOST_WORDS],
-                         char name[DDP_BOARD_HOST_WORDS * 8]);
+/* Stores a text in so many words, cut to fit; loads one, cut and with anything unprintable
+ * replaced. */
+void ddp_board_store_text(_Atomic uint64_t *words, int count, const char *text);
+void ddp_board_load_text(const _Atomic uint64_t *words, int count, char *text);
 
 #endif

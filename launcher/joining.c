@@ -73,6 +73,7 @@ static enum ddp_status join(struct job *job, struct cluster *cluster)
                                      .address = place->address,
                                      .port = place->port,
                                      .port_count = place->port_count,
+                                     .worker_port = launch_plan_free_port(),
                                      .node_timeout = settings->node_timeout_seconds,
                                      .interrupt_fd = interrupt_fd,
                                      .proof = &proof,

@@ -17,10 +17,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define LINK_NAME_BYTES    256   /* of a host's name or an address, with its 0 */
-#define LINK_TEXT_BYTES    16384 /* of the text of LINK_FAILED and LINK_END, with its 0 */
-#define LINK_DEFAULT_LOST  5.0   /* seconds of silence after which a node is lost */
-#define LINK_PING_INTERVAL 1.0   /* seconds */
+#define LINK_NAME_BYTES   256   /* of a host's name or an address, with its 0 */
+#define LINK_TEXT_BYTES   16384 /* of the text of LINK_FAILED and LINK_END, with its 0 */
+#define LINK_DEFAULT_LOST 5.0   /* seconds of silence after which a node is lost */
 
 /* What a message is. The sizes of each are checked on arrival: an owner gets no message that is
  * shorter than its struct, or whose text does not end. */
@@ -112,6 +111,7 @@ struct link_setup {
     const char *address;
     int port;        /* 0: any free one (needs `exchange`) */
     int port_count;  /* ports from there on that both sides try; 1: this one only */
+    int worker_port; /* node 0: MASTER_PORT of the workers, for all nodes to know */
 
     double node_timeout; /* seconds until all nodes must be there */
     double lost_seconds; /* 0: LINK_DEFAULT_LOST */
@@ -174,7 +174,7 @@ const char *link_node_name(const struct link *link, int node);
 /* Node 0's address, numeric, as we reach it: for MASTER_ADDR. */
 const char *link_address(const struct link *link);
 
-/* A port on node 0 that was free, for MASTER_PORT of the first attempt. */
+/* Node 0's worker_port. */
 int link_worker_port(const struct link *link);
 
 /* The network interface through which node 0, or on node 0 the others, are reached: "eth0". "" if

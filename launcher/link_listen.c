@@ -127,12 +127,11 @@ enum ddp_status link_listen(const struct link_setup *s, int64_t deadline_ns, int
                             struct address *address)
 {
     struct addresses addresses;
-    const int ports = s->port_count > 0 ? s->port_count : 1;
     int fd = -1, error = EADDRNOTAVAIL;
     enum ddp_status status = find_addresses(s, deadline_ns, &addresses);
     if (status != DDP_OK)
         return status;
-    for (int port = 0; port < ports && fd < 0; port++)
+    for (int port = 0; port < s->port_count && fd < 0; port++)
         for (int i = 0; i < addresses.count && fd < 0; i++) {
             *address = addresses.list[i];
             address_set_port(address, s->port + port);
@@ -150,18 +149,4 @@ enum ddp_status link_listen(const struct link_setup *s, int64_t deadline_ns, int
     address_of_socket(fd, false, address);
     *listener = fd;
     return DDP_OK;
-}
-
-int link_free_port(const struct address *address)
-{
-    struct address any = *address;
-    address_set_port(&any, 0);
-    int fd = listen_at(&any);
-    if (fd < 0 || !address_of_socket(fd, false, &any)) {
-        if (fd >= 0)
-            close(fd);
-        return 0;
-    }
-    close(fd);
-    return address_port(&any);
 }

@@ -252,12 +252,11 @@ static enum ddp_status look_up(struct trying *t)
 
 static enum ddp_status try_all(struct trying *t)
 {
-    const int ports = t->setup->port_count > 0 ? t->setup->port_count : 1;
     enum ddp_status status = look_up(t);
     if (status != DDP_OK)
         return status;
     status = DDP_ERR_TIMEOUT;
-    for (int port = 0; port < ports && status == DDP_ERR_TIMEOUT; port++)
+    for (int port = 0; port < t->setup->port_count && status == DDP_ERR_TIMEOUT; port++)
         for (int i = 0; i < t->addresses.count && status == DDP_ERR_TIMEOUT; i++)
             status = try_address(t, t->addresses.list[i], t->port + port);
     return status;

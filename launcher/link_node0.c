@@ -475,10 +475,7 @@ static enum ddp_status prepare(struct joining *j)
         return status;
     address_host(&j->address, link->address);
     address_interface(&j->address, link->interface, sizeof link->interface);
-    link->worker_port = link_free_port(&j->address);
-    if (link->worker_port == 0)
-        return ddp_fail(DDP_ERR_SYSTEM, "node 0 has no free port for its workers: %s",
-                        strerror(errno));
+    link->worker_port = j->setup->worker_port;
     if (j->setup->exchange)
         status = publish(j);
     if (status == DDP_OK)

@@ -25,10 +25,9 @@ START_TEST(all_nodes_join)
     char host[32];
     make_nodes(count);
     join_all(count);
-    ck_assert_int_gt(link_worker_port(nodes[0].link), 0);
     for (int i = 0; i < count; i++) {
         const struct link *link = nodes[i].link;
-        ck_assert_int_eq(link_worker_port(link), link_worker_port(nodes[0].link));
+        ck_assert_int_eq(link_worker_port(link), 4711);
         ck_assert_str_eq(link_address(link), "127.0.0.1");
         ck_assert_str_eq(link_interface(link), "lo");
         for (int k = 0; k < count; k++) {

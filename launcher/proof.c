@@ -24,17 +24,13 @@
 
 const char *proof_method_name(uint32_t method)
 {
-    switch (method) {
-    case PROOF_NONE:
-        return "no key (--insecure-link)";
-    case PROOF_KEY:
-        return "a key (--key-file or " PROOF_KEY_VARIABLE ")";
-    case PROOF_PMIX:
-        return "a key from PMIx";
-    case PROOF_MUNGE:
-        return "MUNGE";
-    }
-    return "an unknown method";
+    static const char *const names[] = {
+        [PROOF_NONE] = "no key (--insecure-link)",
+        [PROOF_KEY] = "a key (--key-file or " PROOF_KEY_VARIABLE ")",
+        [PROOF_PMIX] = "a key from PMIx",
+        [PROOF_MUNGE] = "MUNGE",
+    };
+    return method > 0 && method <= PROOF_MUNGE ? names[method] : "an unknown method";
 }
 
 enum ddp_status proof_random(void *out, size_t bytes)
@@ -50,7 +46,7 @@ enum ddp_status proof_random(void *out, size_t bytes)
 
 enum ddp_status proof_take_key(struct proof *proof, const void *key, size_t bytes)
 {
-    unsigned char *copy = malloc(bytes > 0 ? bytes : 1);
+    unsigned char *copy = malloc(bytes);
     if (!copy)
         return ddp_fail(DDP_ERR_MEMORY, "out of memory for the key of the link");
     memcpy(copy, key, bytes);

@@ -17,8 +17,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FINISH_MS 500
-
 static void link_free(struct link *link)
 {
     peers_close(link);
@@ -37,9 +35,8 @@ enum ddp_status link_open(struct link **out, const struct link_setup *setup)
     link->node = setup->node;
     link->count = setup->node_count;
     for (int i = 0; i < link->count; i++)
-        link->peers[i] = (struct peer){.connection.fd = -1,
-                                       .name = "?",
-                                       .status = {.lowest_step = -1, .highest_step = -1}};
+        link->peers[i] = (struct peer){
+            .connection.fd = -1, .name = "?", .status = {.lowest_step = -1, .highest_step = -1}};
     peer_set_name(&link->peers[link->node], setup->host);
     enum ddp_status status = peers_open(link, setup->lost_seconds);
     if (status == DDP_OK)
@@ -123,9 +120,7 @@ static bool handle_event(struct link *link)
         peers_tick(link);
         return true;
     }
-    if (event.events & EPOLLOUT)
-        peer_flush(link, peer);
-    if ((event.events & ~(uint32_t)EPOLLOUT) && peer_receive(link, peer))
+    if (peer_handle(link, peer, event.events))
         link->current = peer;
     return true;
 }
@@ -213,7 +208,7 @@ void link_close(struct link *link)
             all[i] = connection;
     }
     if (all)
-        connections_finish(all, link->count, FINISH_MS);
+        connections_finish(all, link->count);
     free(all);
     link_free(link);
 }

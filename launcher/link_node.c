@@ -108,14 +108,11 @@ static enum ddp_status hear(struct trying *t, struct connection *connection, str
             return try_again(t, "it takes connections, but does not answer");
         if (status != DDP_OK)
             return status;
-        switch (connection_receive(connection)) {
-        case CONNECTION_ENDED:
+        const enum connection_result received = connection_receive(connection);
+        if (received == CONNECTION_ENDED)
             return try_again(t, "it closes the connection");
-        case CONNECTION_FAILED:
+        if (received == CONNECTION_FAILED)
             return try_again(t, "%s", strerror(errno));
-        default:
-            break;
-        }
     }
 }
 
@@ -337,8 +334,6 @@ static enum ddp_status hear_node0(struct trying *t, int *names)
     struct frame frame;
     enum frame_result result;
     struct peer *node0 = &t->link->peers[0];
-    if (!peer_receive(t->link, node0))
-        return DDP_ERR_TIMEOUT; /* it is lost */
     while ((result = connection_take(&node0->connection, &frame)) == FRAME_READY &&
            frame_read(&frame, &t->link->data)) {
         enum ddp_status status = act(t, &frame, names);
@@ -367,14 +362,10 @@ static enum ddp_status wait_for_all(struct trying *t)
         status = DDP_ERR_TIMEOUT;
         if (epoll_wait(link->epoll, &event, 1, 0) <= 0)
             continue;
-        if (!event.data.ptr) {
+        if (!event.data.ptr)
             peers_tick(link);
-        } else {
-            if (event.events & EPOLLOUT)
-                peer_flush(link, node0);
-            if (event.events & ~(uint32_t)EPOLLOUT)
-                status = hear_node0(t, &names);
-        }
+        else if (peer_handle(link, node0, event.events))
+            status = hear_node0(t, &names);
         if (node0->lost)
             return ddp_fail(DDP_ERR_IO, "while the nodes came together %s", node0->why);
     } while (status == DDP_ERR_TIMEOUT);

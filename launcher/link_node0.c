@@ -24,7 +24,6 @@
 #define STRANGER_SECONDS 5  /* for all that a stranger has to say */
 #define MORE_STRANGERS   64 /* at once, beside one for each node */
 #define MAX_NOTES        16 /* refusals that are logged */
-#define FINISH_MS        500
 #define LINGER_MS        3000 /* for nodes that come when the job has failed */
 
 struct stranger {
@@ -403,7 +402,7 @@ static void finish(struct joining *j)
     for (struct stranger *s = j->first; s; s = s->next)
         if (s->connection.phase == PHASE_JOINED)
             all[count++] = &s->connection;
-    connections_finish(all, count, FINISH_MS);
+    connections_finish(all, count);
     free(all);
 }
 
@@ -418,9 +417,7 @@ static void handle_event(struct joining *j)
     } else if (who == j->setup) {
         j->interrupted = true;
     } else if (who >= (void *)link->peers && who < (void *)(link->peers + link->count)) {
-        if (event.events & EPOLLOUT)
-            peer_flush(link, who);
-        if ((event.events & ~(uint32_t)EPOLLOUT) && peer_receive(link, who))
+        if (peer_handle(link, who, event.events))
             take_pings(j, who);
     } else if (who) {
         hear_stranger(j, who);

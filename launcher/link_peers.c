@@ -81,12 +81,6 @@ enum ddp_status peer_watch(struct link *link, struct peer *peer)
     return DDP_OK;
 }
 
-void peer_flush(struct link *link, struct peer *peer)
-{
-    connection_flush(&peer->connection);
-    control(link, peer, EPOLL_CTL_MOD);
-}
-
 void peer_put(struct link *link, struct peer *peer, uint32_t kind, const void *data, size_t bytes)
 {
     if (peer->connection.fd < 0)
@@ -138,24 +132,27 @@ void peer_lose(struct link *link, struct peer *peer, const char *format, ...)
     peer_lose_as(link, peer, text);
 }
 
-bool peer_receive(struct link *link, struct peer *peer)
+/* Reads once what has come. False: the peer is lost. */
+static bool receive(struct link *link, struct peer *peer)
 {
-    switch (connection_receive(&peer->connection)) {
-    case CONNECTION_NOTHING:
-    case CONNECTION_BYTES:
+    const enum connection_result result = connection_receive(&peer->connection);
+    if (result == CONNECTION_NOTHING || result == CONNECTION_BYTES)
         return true;
-    case CONNECTION_ENDED:
+    /* What it had not read was lost with it. */
+    if (result == CONNECTION_ENDED || errno == ECONNRESET || errno == EPIPE)
         peer_lose(link, peer, "its ddprun has ended without a word");
-        return false;
-    case CONNECTION_FAILED:
-        /* What it had not read was lost with it. */
-        if (errno == ECONNRESET || errno == EPIPE)
-            peer_lose(link, peer, "its ddprun has ended without a word");
-        else
-            peer_lose(link, peer, "the connection failed: %s", strerror(errno));
-        return false;
-    }
+    else
+        peer_lose(link, peer, "the connection failed: %s", strerror(errno));
     return false;
+}
+
+bool peer_handle(struct link *link, struct peer *peer, uint32_t events)
+{
+    if (events & EPOLLOUT) {
+        connection_flush(&peer->connection);
+        control(link, peer, EPOLL_CTL_MOD);
+    }
+    return (events & ~(uint32_t)EPOLLOUT) && receive(link, peer);
 }
 
 /* --- signs of life ---------------------------------------------------------------------------- */

@@ -36,17 +36,15 @@ static inline void peer_ping(struct link *link, struct peer *peer)
     peer_put(link, peer, FRAME_PING, own, sizeof *own);
 }
 
-/* Sends what waits. */
-void peer_flush(struct link *link, struct peer *peer);
-
 /* Closes its connection; `format` says why, after "node 3 (host) is lost: ". */
 void peer_lose(struct link *link, struct peer *peer, const char *format, ...) DDP_PRINTF(3, 4);
 
 /* The same with the whole text. */
 void peer_lose_as(struct link *link, struct peer *peer, const char *text);
 
-/* Reads once what has come. False: the peer is lost. */
-bool peer_receive(struct link *link, struct peer *peer);
+/* Does what epoll says: sends what waits, reads once. True: frames may have come; false also: it is
+ * lost. */
+bool peer_handle(struct link *link, struct peer *peer, uint32_t events);
 
 /* The timer: sends signs of life and finds peers that give none. */
 void peers_tick(struct link *link);

@@ -235,8 +235,8 @@ bool cluster_fail(struct job *job, const struct cluster_failure *failure)
 bool cluster_fail_here(struct job *job, int local, int exit_code, const char *what)
 {
     char text[1024];
-    snprintf(text, sizeof text, "%s: %s; ending all nodes",
-             cluster_node_name(job, job->plan->node), what);
+    snprintf(text, sizeof text, "%s: %s; ending all nodes", cluster_node_name(job, job->plan->node),
+             what);
     return cluster_fail(job, &(struct cluster_failure){.how = CERTAIN,
                                                        .local = local,
                                                        .exit_code = exit_code,

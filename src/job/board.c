@@ -154,8 +154,8 @@ enum ddp_status ddp_board_attach(struct ddp_board *board, int fd, const char *so
     if (seals < 0 || !(seals & F_SEAL_SHRINK) ||
         info.st_size < (off_t)sizeof(struct ddp_board_memory) ||
         info.st_size > (off_t)board_bytes(&(struct ddp_board_shape){DDP_BOARD_MAX_WORLD, 0, 1}) +
-                           (off_t)(DDP_BOARD_MAX_WORLD * (sizeof(struct ddp_board_post) +
-                                                          sizeof(struct ddp_board_node))))
+                           (off_t)(DDP_BOARD_MAX_WORLD *
+                                   (sizeof(struct ddp_board_post) + sizeof(struct ddp_board_node))))
         return ddp_fail(DDP_ERR_INVALID, "%s: not the board of a ddprun job", source);
     struct ddp_board mapped = {0};
     enum ddp_status status = map(&mapped, fd, (size_t)info.st_size);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Who connects, or answers, without belonging to the job; and nodes that say what no ddprun says. */
+ * Who connects, or answers, without belonging to the job; nodes that say what no ddprun says. */
 #include "config.h"
 
 #include "launcher/link_hello.h"

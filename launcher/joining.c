@@ -96,9 +96,10 @@ static enum ddp_status join(struct job *job, struct cluster *cluster)
     cluster->node = place->node;
     cluster->count = place->node_count;
     plan->bell_fd = cluster->bell_fd;
-    plan->master_port = link_worker_port(cluster->link);
-    snprintf(plan->master_addr, sizeof plan->master_addr, "%s", link_address(cluster->link));
-    snprintf(plan->interface, sizeof plan->interface, "%s", link_interface(cluster->link));
+    const struct link_meeting *meeting = link_meeting(cluster->link);
+    plan->master_port = meeting->worker_port;
+    snprintf(plan->master_addr, sizeof plan->master_addr, "%s", meeting->address);
+    snprintf(plan->interface, sizeof plan->interface, "%s", meeting->interface);
     return DDP_OK;
 }
 
@@ -112,10 +113,7 @@ enum ddp_status cluster_open(struct job *job)
     cluster->bell_fd = -1;
     job->cluster = cluster;
     cluster->nodes = ddp_array_alloc((size_t)job->plan->node_count, sizeof *cluster->nodes);
-    cluster->suspect = ddp_array_alloc(1, sizeof *cluster->suspect);
-    enum ddp_status status = DDP_ERR_MEMORY;
-    if (cluster->nodes && cluster->suspect)
-        status = ddp_bell_create(&cluster->bell_fd);
+    enum ddp_status status = cluster->nodes ? ddp_bell_create(&cluster->bell_fd) : DDP_ERR_MEMORY;
     if (status == DDP_OK)
         status = join(job, cluster);
     if (status != DDP_OK)
@@ -133,7 +131,6 @@ void cluster_close(struct job *job)
     if (cluster->bell_fd >= 0)
         close(cluster->bell_fd);
     free(cluster->nodes);
-    free(cluster->suspect);
     free(cluster);
     job->cluster = NULL;
 }

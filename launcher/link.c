@@ -181,19 +181,9 @@ const char *link_node_name(const struct link *link, int node)
     return link->peers[node].name;
 }
 
-const char *link_address(const struct link *link)
+const struct link_meeting *link_meeting(const struct link *link)
 {
-    return link->address;
-}
-
-int link_worker_port(const struct link *link)
-{
-    return link->worker_port;
-}
-
-const char *link_interface(const struct link *link)
-{
-    return link->interface;
+    return &link->meeting;
 }
 
 void link_close(struct link *link)

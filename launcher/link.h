@@ -123,6 +123,13 @@ struct link_setup {
     void *exchange_owner;
 };
 
+struct link_meeting {
+    char address[LINK_NAME_BYTES]; /* of node 0, numeric, as we reach it: for MASTER_ADDR */
+    char interface[64];            /* through which node 0, or on node 0 the others, are reached:
+                                      "eth0"; "" if it cannot be told */
+    int worker_port;               /* node 0's */
+};
+
 struct link;
 
 /* Joins: node 0 waits for all others, these for node 0 and each other. All nodes are there when it
@@ -171,15 +178,8 @@ bool link_node_alive(const struct link *link, int node);
 /* The host name that a node gave, all nodes know all. Control characters are escaped. */
 const char *link_node_name(const struct link *link, int node);
 
-/* Node 0's address, numeric, as we reach it: for MASTER_ADDR. */
-const char *link_address(const struct link *link);
-
-/* Node 0's worker_port. */
-int link_worker_port(const struct link *link);
-
-/* The network interface through which node 0, or on node 0 the others, are reached: "eth0". "" if
- * it cannot be told. */
-const char *link_interface(const struct link *link);
+/* What joining has found out. */
+const struct link_meeting *link_meeting(const struct link *link);
 
 /* Says goodbye and closes. Waits at most half a second until what was sent has been taken. NULL is
  * allowed. */

@@ -92,7 +92,7 @@ enum frame_result connection_take(struct connection *connection, struct frame *f
         frame_take(connection->phase, connection->in + connection->in_start,
                    connection->in_end - connection->in_start, frame, &wanted);
     if (result == FRAME_READY)
-        connection->in_start += frame_length(frame);
+        connection->in_start += wanted;
     return result;
 }
 

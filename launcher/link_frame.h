@@ -114,12 +114,6 @@ bool frame_size_fits(uint32_t kind, size_t bytes);
 enum frame_result frame_take(enum frame_phase phase, const unsigned char *input, size_t bytes,
                              struct frame *frame, size_t *wanted);
 
-/* Bytes that a frame takes from its input. */
-static inline size_t frame_length(const struct frame *frame)
-{
-    return sizeof(struct frame_header) + frame->bytes;
-}
-
 /* Copies the frame's data and checks what stands in them: texts that end, slots that exist. False:
  * they are not to be used. */
 bool frame_read(const struct frame *frame, union frame_data *data);

@@ -216,9 +216,9 @@ static enum ddp_status try_address(struct trying *t, struct address address, int
     snprintf(join.host, sizeof join.host, "%s", link->peers[link->node].name);
     connection_put(&node0->connection, FRAME_JOIN, &join, sizeof join);
     node0->connection.phase = PHASE_WAITING;
-    address_host(&address, link->address);
+    address_host(&address, link->meeting.address);
     if (address_of_socket(fd, false, &address))
-        address_interface(&address, link->interface, sizeof link->interface);
+        address_interface(&address, link->meeting.interface, sizeof link->meeting.interface);
     return DDP_OK;
 }
 
@@ -321,7 +321,7 @@ static enum ddp_status act(struct trying *t, const struct frame *frame, int *nam
     case FRAME_WELCOME:
         if (*names != link->count)
             break;
-        link->worker_port = (int)link->data.welcome.worker_port;
+        link->meeting.worker_port = (int)link->data.welcome.worker_port;
         node0->connection.phase = PHASE_RUNNING;
         return DDP_OK;
     }

@@ -21,9 +21,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#define STRANGER_SECONDS 5  /* for all that a stranger has to say */
-#define MORE_STRANGERS   64 /* at once, beside one for each node */
-#define MAX_NOTES        16 /* refusals that are logged */
+#define STRANGER_SECONDS 5    /* for all that a stranger has to say */
+#define MORE_STRANGERS   64   /* at once, beside one for each node */
+#define MAX_NOTES        16   /* refusals that are logged */
 #define LINGER_MS        3000 /* for nodes that come when the job has failed */
 
 struct stranger {
@@ -76,7 +76,7 @@ static enum ddp_status publish(struct joining *j)
 {
     const struct link_setup *setup = j->setup;
     struct link_contact contact = {.port = address_port(&j->address)};
-    snprintf(contact.address, sizeof contact.address, "%s", j->link->address);
+    snprintf(contact.address, sizeof contact.address, "%s", j->link->meeting.address);
     enum ddp_status status = proof_random(contact.key, sizeof contact.key);
     if (status == DDP_OK && setup->proof->method == PROOF_PMIX)
         status = proof_take_key(setup->proof, contact.key, sizeof contact.key);
@@ -370,7 +370,7 @@ static void time_is_over(struct joining *j)
 static void welcome(struct joining *j)
 {
     struct link *link = j->link;
-    const struct welcome welcome = {.worker_port = (uint32_t)link->worker_port};
+    const struct welcome welcome = {.worker_port = (uint32_t)link->meeting.worker_port};
     for (int i = 1; i < link->count; i++) {
         char names[FRAME_NAMES_MAX];
         size_t used = 0;
@@ -470,9 +470,9 @@ static enum ddp_status prepare(struct joining *j)
     enum ddp_status status = link_listen(j->setup, j->deadline_ns, &j->listener, &j->address);
     if (status != DDP_OK)
         return status;
-    address_host(&j->address, link->address);
-    address_interface(&j->address, link->interface, sizeof link->interface);
-    link->worker_port = j->setup->worker_port;
+    address_host(&j->address, link->meeting.address);
+    address_interface(&j->address, link->meeting.interface, sizeof link->meeting.interface);
+    link->meeting.worker_port = j->setup->worker_port;
     if (j->setup->exchange)
         status = publish(j);
     if (status == DDP_OK)
@@ -481,7 +481,7 @@ static enum ddp_status prepare(struct joining *j)
         status = watch(j, j->setup->interrupt_fd, (void *)(uintptr_t)j->setup);
     if (status == DDP_OK && j->setup->proof->method == PROOF_NONE)
         ddp_log(DDP_LOG_WARNING, "--insecure-link: whoever reaches port %d of %s can join this job",
-                address_port(&j->address), link->address);
+                address_port(&j->address), link->meeting.address);
     return status;
 }
 

@@ -21,12 +21,12 @@
 #define TICKS 20 /* looks at the clock in the time that a node may be silent */
 #define PINGS 5  /* signs of life in that time */
 
-static void set_timer(const struct link *link, int64_t first_ns)
+void peers_wake(struct link *link)
 {
     const int64_t tick_ns = link->lost_ns / TICKS;
     const struct itimerspec spec = {
         .it_interval = {tick_ns / 1000000000, tick_ns % 1000000000},
-        .it_value = {first_ns / 1000000000, first_ns % 1000000000},
+        .it_value = {0, 1},
     };
     timerfd_settime(link->timer, 0, &spec, NULL);
 }
@@ -41,7 +41,7 @@ enum ddp_status peers_open(struct link *link, double lost_seconds)
     if (link->epoll < 0 || link->timer < 0 ||
         epoll_ctl(link->epoll, EPOLL_CTL_ADD, link->timer, &event) != 0)
         return ddp_fail(DDP_ERR_SYSTEM, "cannot watch the other nodes: %s", strerror(errno));
-    set_timer(link, link->lost_ns / TICKS);
+    peers_wake(link);
     return DDP_OK;
 }
 
@@ -53,11 +53,6 @@ void peers_close(struct link *link)
         close(link->epoll);
     if (link->timer >= 0)
         close(link->timer);
-}
-
-void peers_wake(struct link *link)
-{
-    set_timer(link, 1);
 }
 
 /* --- connections ------------------------------------------------------------------------------ */

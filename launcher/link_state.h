@@ -20,9 +20,7 @@ struct peer {
 
 struct link {
     int node, count;
-    int worker_port;
-    char address[LINK_NAME_BYTES]; /* of node 0 */
-    char interface[64];
+    struct link_meeting meeting;
 
     int epoll; /* with the connections, whose peers are the data, and the timer: NULL */
     int timer;

@@ -27,9 +27,9 @@ START_TEST(all_nodes_join)
     join_all(count);
     for (int i = 0; i < count; i++) {
         const struct link *link = nodes[i].link;
-        ck_assert_int_eq(link_worker_port(link), 4711);
-        ck_assert_str_eq(link_address(link), "127.0.0.1");
-        ck_assert_str_eq(link_interface(link), "lo");
+        ck_assert_int_eq(link_meeting(link)->worker_port, 4711);
+        ck_assert_str_eq(link_meeting(link)->address, "127.0.0.1");
+        ck_assert_str_eq(link_meeting(link)->interface, "lo");
         for (int k = 0; k < count; k++) {
             snprintf(host, sizeof host, "host%d", k);
             ck_assert_str_eq(link_node_name(link, k), host);
@@ -70,9 +70,9 @@ START_TEST(ipv6_with_brackets)
     make_nodes(2);
     nodes[0].setup.address = nodes[1].setup.address = "[::1]";
     join_all(2);
-    ck_assert_str_eq(link_address(nodes[0].link), "::1");
-    ck_assert_str_eq(link_address(nodes[1].link), "::1");
-    ck_assert_str_eq(link_interface(nodes[1].link), "lo");
+    ck_assert_str_eq(link_meeting(nodes[0].link)->address, "::1");
+    ck_assert_str_eq(link_meeting(nodes[1].link)->address, "::1");
+    ck_assert_str_eq(link_meeting(nodes[1].link)->interface, "lo");
     close_nodes(2);
 }
 END_TEST

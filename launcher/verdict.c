@@ -101,8 +101,8 @@ static void say_alike(const struct job *job, struct link_text *end)
 
 static void name_suspect(struct job *job)
 {
-    say_alike(job, job->cluster->suspect);
-    decide(job, job->cluster->suspect);
+    say_alike(job, &job->cluster->suspect);
+    decide(job, &job->cluster->suspect);
 }
 
 static bool all_done(const struct cluster *cluster)
@@ -128,14 +128,14 @@ static double patience(const struct job *job, uint32_t sure)
 void verdict_consider(struct job *job, const struct link_text *failure)
 {
     struct cluster *cluster = job->cluster;
-    const struct link_text *before = cluster->suspect;
+    const struct link_text *before = &cluster->suspect;
     const bool better = !cluster->suspected ||
                         (before->sure <= PREEMPTED && failure->sure > before->sure) ||
                         (failure->sure == CERTAIN && before->sure != CERTAIN);
     /* Workers that a signal to a ddprun ends did not fail. */
     if (cluster->ended || !better || (job->interrupted && failure->sure != CERTAIN))
         return;
-    memcpy(cluster->suspect, failure, text_bytes(failure));
+    memcpy(&cluster->suspect, failure, text_bytes(failure));
     cluster->suspected = true;
     cluster->verdict_ns = ddp_clock_ns() + (int64_t)(patience(job, failure->sure) * 1e9);
     verdict_tick(job);

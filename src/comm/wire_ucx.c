@@ -269,15 +269,14 @@ static bool receive_held(struct ddp_wire *wire, struct peer *peer, struct ddp_wi
     if (!held)
         return false;
     *link = held->next;
+    take(op, &held->head, held->how == PROMISED ? NULL : held->data, held->bytes);
     if (held->how == PROMISED) {
-        take(op, &held->head, NULL, held->bytes);
         fetch(wire, op, held->data, held->bytes);
         free(held);
-        return true;
+    } else {
+        finish(op, DDP_WIRE_OVER);
+        free_held(wire, held);
     }
-    take(op, &held->head, held->data, held->bytes);
-    finish(op, DDP_WIRE_OVER);
-    free_held(wire, held);
     return true;
 }
 

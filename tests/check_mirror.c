@@ -41,7 +41,7 @@ static void make_nodes(void)
         struct node *node = &nodes[n];
         const struct ddp_board_shape shape = {WORKERS, n, NODES};
         memset(node, 0, sizeof *node);
-        ck_assert_int_eq(ddp_board_create(&node->board, &node->board_fd, &shape, 42), DDP_OK);
+        ck_assert_int_eq(ddp_board_create(&node->board, &node->board_fd, &shape), DDP_OK);
         ck_assert_int_eq(ddp_board_create_heap(&node->board, &node->heap_fd), DDP_OK);
         ck_assert_int_eq(ddp_bell_create(&node->bell), DDP_OK);
     }

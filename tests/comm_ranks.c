@@ -91,7 +91,7 @@ static void child(int rank, const struct machine *on, ranks_body *run)
 static void machine_make(struct machine *machine, const struct ddp_board_shape *shape)
 {
     memset(machine, 0, sizeof *machine);
-    ck_assert_int_eq(ddp_board_create(&machine->board, &machine->board_fd, shape, 1), DDP_OK);
+    ck_assert_int_eq(ddp_board_create(&machine->board, &machine->board_fd, shape), DDP_OK);
     ck_assert_int_eq(ddp_board_create_heap(&machine->board, &machine->heap_fd), DDP_OK);
     ck_assert_int_eq(ddp_bell_create(&machine->bell), DDP_OK);
 }

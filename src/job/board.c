@@ -53,7 +53,7 @@ static enum ddp_status map(struct ddp_board *board, int fd, size_t bytes)
 }
 
 enum ddp_status ddp_board_create(struct ddp_board *board, int *fd,
-                                 const struct ddp_board_shape *shape, uint64_t job_id)
+                                 const struct ddp_board_shape *shape)
 {
     size_t bytes = board_bytes(shape);
     int board_fd = memfd_create("ddprun-board", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -79,7 +79,6 @@ enum ddp_status ddp_board_create(struct ddp_board *board, int *fd,
     m->node = (uint32_t)shape->node;
     m->nodes = (uint32_t)shape->nodes;
     m->bytes = bytes;
-    m->job_id = job_id;
     m->start_ns = ddp_clock_ns();
     m->launcher_pid = getpid();
     atomic_store(&m->stop_step, INT64_MAX);

@@ -148,7 +148,6 @@ struct ddp_board_memory {
     uint32_t node, nodes;
     uint32_t spare;
     uint64_t bytes;
-    uint64_t job_id;
     int64_t start_ns;
     int32_t launcher_pid;
     uint32_t restart; /* 0, then one more for each restart of the job */
@@ -230,7 +229,7 @@ struct ddp_board_view {
 /* Makes a board of this shape and maps it. *fd [out] is close-on-exec until a child
  * clears that. */
 enum ddp_status ddp_board_create(struct ddp_board *board, int *fd,
-                                 const struct ddp_board_shape *shape, uint64_t job_id);
+                                 const struct ddp_board_shape *shape);
 
 /* Makes the empty memfd for the heap, close-on-exec. */
 enum ddp_status ddp_board_create_heap(struct ddp_board *board, int *fd);

@@ -74,7 +74,7 @@ static enum ddp_status open_alone(struct ddp_job *job)
     if (status != DDP_OK)
         return status;
     int fd;
-    status = ddp_board_create(&job->board, &fd, &(struct ddp_board_shape){1, 0, 1}, 0);
+    status = ddp_board_create(&job->board, &fd, &(struct ddp_board_shape){1, 0, 1});
     if (status == DDP_OK)
         close(fd);
     return status;

@@ -25,14 +25,12 @@ static int process_of(const struct ddp_board_view *view)
 /* What the kernel says of a process. */
 static const char *process_state(const struct ddp_board_view *view)
 {
-    char text[512];
     int pid = process_of(view);
     if (pid <= 0)
         return "not started";
-    if (!proc_read(pid, "stat", text, sizeof text))
+    switch (proc_state(pid)) {
+    case 0:
         return kill(pid, 0) < 0 && errno == ESRCH ? "dead" : "unknown";
-    const char *end = strrchr(text, ')');
-    switch (end && end[1] ? end[2] : 0) {
     case 'R':
         return "running";
     case 'T':

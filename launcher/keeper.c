@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: MIT
  *
- * See keeper.h. A keeper sleeps in read() on a pipe whose other end only ddprun holds, and its
- * children until they have executed their program. So when the pipe ends, every group that there
- * will ever be is in the table. */
+ * See keeper.h. A keeper sleeps on a pipe whose other end only ddprun holds, and its children until
+ * they have executed their program. So when the pipe ends, every group that there will ever be is
+ * in the table. */
 #include "config.h"
 
 #include "launcher/keeper.h"
 
 #include "core/log.h"
+#include "launcher/link.h"
+#include "launcher/proc.h"
 #include "launcher/report.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -24,6 +27,7 @@
 #define MAX_DEATHS 32   /* then something is wrong that another keeper does not mend */
 #define MAX_TRIES  5000 /* to see that a keeper is ready */
 #define MAX_LIFE   4    /* seconds after ddprun's end: more than the work takes */
+#define LOOK_MS    500  /* between two looks at whether ddprun is stopped */
 
 /* Neither contains "ddprun", and killing one by its name does not kill the other. */
 static const char *const names[KEEPERS] = {"job-keeper", "job-watcher"};
@@ -73,7 +77,7 @@ static void limit_life(void)
         timer_settime(timer, 0, &after, NULL);
 }
 
-static void clean_up(const struct keeper *keeper, const struct cgroup *cgroup)
+static void kill_workers(const struct keeper *keeper, const struct cgroup *cgroup)
 {
     cgroup_kill(cgroup);
     for (int i = 0; i < keeper->count; i++) {
@@ -82,7 +86,21 @@ static void clean_up(const struct keeper *keeper, const struct cgroup *cgroup)
             kill(-group, SIGKILL);
     }
     mark_kill(keeper->mark);
-    cgroup_remove(cgroup);
+}
+
+/* Returns when ddprun has ended. Looks are counted, not time: a keeper that was stopped with ddprun
+ * has not looked meanwhile. */
+static void wait_for_end(const struct keeper *keeper, const struct cgroup *cgroup, int pipe,
+                         pid_t ddprun)
+{
+    struct pollfd end = {.fd = pipe, .events = POLLIN};
+    int stopped = 0, events;
+    while ((events = poll(&end, 1, keeper->watches ? LOOK_MS : -1)) == 0 ||
+           (events < 0 && errno == EINTR)) {
+        stopped = proc_state(ddprun) == 'T' ? stopped + 1 : 0;
+        if (stopped * LOOK_MS >= (int)(LINK_DEFAULT_LOST * 1000))
+            kill_workers(keeper, cgroup);
+    }
 }
 
 /* The other keeper may be stopped at its work. One whose life has no limit yet is not left alone.
@@ -103,7 +121,7 @@ static void continue_all(const struct keeper *keeper)
 
 static _Noreturn void keep(const struct keeper *keeper, int slot)
 {
-    char byte;
+    const pid_t ddprun = getppid();
     struct cgroup cgroup = *keeper->cgroup;
     int kept[3] = {keeper->pipe_read, cgroup.parent, cgroup.own};
     prctl(PR_SET_PDEATHSIG, SIGCONT); /* a stopped one continues when ddprun dies */
@@ -114,12 +132,11 @@ static _Noreturn void keep(const struct keeper *keeper, int slot)
     cgroup.parent = kept[1];
     cgroup.own = kept[2];
     atomic_store(&keeper->table->keepers[slot], (int32_t)getpid());
-    while (read(kept[0], &byte, 1) != 0)
-        if (errno != EINTR)
-            break;
+    wait_for_end(keeper, &cgroup, kept[0], ddprun);
     limit_life();
     atomic_store(&keeper->table->keepers[slot], -(int32_t)getpid());
-    clean_up(keeper, &cgroup);
+    kill_workers(keeper, &cgroup);
+    cgroup_remove(&cgroup);
     continue_all(keeper);
     _exit(0);
 }
@@ -144,11 +161,12 @@ static size_t table_bytes(const struct keeper *keeper)
     return sizeof *keeper->table + (size_t)keeper->count * sizeof keeper->table->groups[0];
 }
 
-enum ddp_status keeper_start(struct keeper *keeper, int workers, const char *mark,
+enum ddp_status keeper_start(struct keeper *keeper, int workers, int nodes, const char *mark,
                              const struct cgroup *cgroup)
 {
     int ends[2];
-    *keeper = (struct keeper){.count = workers, .mark = mark, .cgroup = cgroup};
+    *keeper =
+        (struct keeper){.count = workers, .watches = nodes > 1, .mark = mark, .cgroup = cgroup};
     void *table =
         mmap(NULL, table_bytes(keeper), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (table == MAP_FAILED)

@@ -5,7 +5,8 @@
  * do not, and after a SIGKILL only the keepers know of them. When ddprun has ended, each keeper
  * kills the job's control group, the process groups of the workers, then all processes with the
  * mark of the job. One keeper is enough: the other may have been killed with ddprun, or be
- * stopped. */
+ * stopped. Over several nodes they kill the same when ddprun is stopped for so long that the other
+ * nodes have given up this one. */
 #ifndef DDP_LAUNCHER_KEEPER_H
 #define DDP_LAUNCHER_KEEPER_H
 
@@ -32,6 +33,7 @@ struct keeper {
     int deaths;                 /* of keepers, so far */
     int count;                  /* of ranks */
     struct keeper_table *table; /* NULL: there are no keepers */
+    bool watches;               /* for a ddprun that is stopped */
     const char *mark;
     const struct cgroup *cgroup;
 };
@@ -40,8 +42,8 @@ struct keeper {
  * name or by its program's does not kill them too. */
 void keeper_remember_title(int argc, char **argv);
 
-/* Starts the keepers, with all signals blocked by the caller. */
-enum ddp_status keeper_start(struct keeper *keeper, int workers, const char *mark,
+/* Starts the keepers of a job on `nodes` nodes, with all signals blocked by the caller. */
+enum ddp_status keeper_start(struct keeper *keeper, int workers, int nodes, const char *mark,
                              const struct cgroup *cgroup);
 
 /* Waits until they are out of reach of what hits ddprun, before workers are started. */

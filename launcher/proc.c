@@ -7,6 +7,7 @@
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 bool proc_read(long pid, const char *name, char *text, size_t size)
@@ -19,4 +20,12 @@ bool proc_read(long pid, const char *name, char *text, size_t size)
         close(fd);
     text[n > 0 ? n : 0] = 0;
     return n > 0;
+}
+
+char proc_state(long pid)
+{
+    char text[512];
+    proc_read(pid, "stat", text, sizeof text);
+    const char *end = strrchr(text, ')');
+    return end && end[1] ? end[2] : (char)0;
 }

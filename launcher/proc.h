@@ -11,4 +11,7 @@
  * text is "" then. */
 bool proc_read(long pid, const char *name, char *text, size_t size);
 
+/* The state of a process as proc(5) has it: 'R', 'S', 'T' ...; 0: not known. */
+char proc_state(long pid);
+
 #endif

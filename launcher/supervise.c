@@ -67,7 +67,8 @@ static enum ddp_status open_job(struct job *job)
     if (status != DDP_OK)
         return status;
     cgroup_open(&job->cgroup, job->plan->mark);
-    status = keeper_start(&job->keeper, job->plan->nproc, job->plan->mark, &job->cgroup);
+    status = keeper_start(&job->keeper, job->plan->nproc, job->plan->node_count, job->plan->mark,
+                          &job->cgroup);
     if (status != DDP_OK)
         cgroup_remove(&job->cgroup);
     return status;

@@ -248,11 +248,11 @@ void watch_workers(struct job *job)
     cluster_watch(job, watched + 2);
     while (goes_on(job)) {
         poll(watched, 2 + CLUSTER_FDS, job_milliseconds(next_look_ns(job)));
+        cluster_work(job); /* first: when this node is lost, that is why its workers have ended */
         if (take_signals(job))
             handle_children(job);
         else if (watched[1].revents)
             first_failure_at_start(job);
-        cluster_work(job);
         if (job->running > 0)
             handle_deadline(job);
         if (job->running > 0 || cluster_waits(job))

@@ -81,10 +81,15 @@ all_gone() {
     rm -f "$tmp"/pid.*
 }
 
+# A ddprun that is stopped waits for nobody.
+runs() {
+    case $(ps -o state= -p "$1") in '' | Z) false ;; esac
+}
+
 # all_gone_of NODE
 all_gone_of() {
     for rank in $((2 * $1)) $((2 * $1 + 1)); do
-        while kill -0 "$(cat "$tmp/pid.$rank")" 2>/dev/null; do sleep 0.01; done
+        while runs "$(cat "$tmp/pid.$rank")"; do sleep 0.01; done
     done
 }
 waits='echo $$ >"$0.$RANK"; exec sleep 60'
@@ -177,6 +182,7 @@ for lost in 0 1; do
     took=$((($(date +%s%N) - start) / 1000000))
     echo "ddprun $lost stopped: the other has ended after $took ms"
     test $took -lt $((6000 * patience)) || wrong "ddprun $lost stopped: took $took ms"
+    all_gone_of $lost # its keepers end its workers
     kill -CONT "$stopped"
     ends "ddprun $lost stopped" 125
     says "ddprun $lost stopped" "node $lost \(.*\) is lost: it has not answered for 5 s; ending all nodes"

@@ -14,6 +14,7 @@
 #include "launcher/board_table.h"
 #include "launcher/proof.h"
 
+#include <net/if.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -125,7 +126,7 @@ struct link_setup {
 
 struct link_meeting {
     char address[LINK_NAME_BYTES]; /* of node 0, numeric, as we reach it: for MASTER_ADDR */
-    char interface[64];            /* through which node 0, or on node 0 the others, are reached:
+    char interface[IF_NAMESIZE];   /* through which node 0, or on node 0 the others, are reached:
                                       "eth0"; "" if it cannot be told */
     int worker_port;               /* node 0's */
 };

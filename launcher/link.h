@@ -104,11 +104,11 @@ struct link_contact {
 struct link_setup {
     int node, node_count; /* 2 or more */
     const char *job;      /* the same on all nodes, not secret: run id, or Slurm's job and step */
-    const char *host;     /* our name, for messages */
+    const char *host;     /* our name */
     int nproc;            /* workers on each node: must be equal */
 
-    /* Node 0's name or address as all nodes know it. "" or NULL: on node 0, the machine's own
-     * address; other nodes then need `exchange`. */
+    /* Node 0's name or address as all nodes know it. "": on node 0, the machine's own address; other
+     * nodes then need `exchange`. */
     const char *address;
     int port;        /* 0: any free one (needs `exchange`) */
     int port_count;  /* ports from there on that both sides try; 1: this one only */

@@ -45,12 +45,9 @@ static enum ddp_status leave_trap(const struct link_setup *s, struct addresses *
 
 static enum ddp_status find_own(const struct link_setup *s, struct addresses *addresses)
 {
-    char list[512], host[LINK_NAME_BYTES], why[256];
+    char list[512], why[256];
     bool again;
-    if (gethostname(host, sizeof host) != 0)
-        host[0] = 0;
-    host[sizeof host - 1] = 0;
-    if (host[0] && addresses_find(addresses, host, s->port, why, sizeof why, &again) &&
+    if (s->host[0] && addresses_find(addresses, s->host, s->port, why, sizeof why, &again) &&
         !addresses->trap)
         return DDP_OK;
     addresses->count = 1;
@@ -68,7 +65,7 @@ static enum ddp_status find_addresses(const struct link_setup *s, int64_t deadli
     char why[256];
     bool again, told = false;
     const char *name = s->address;
-    if (!name || !*name)
+    if (!*name)
         return find_own(s, addresses);
     while (!addresses_find(addresses, name, s->port, why, sizeof why, &again)) {
         if (!again || ddp_deadline_passed(deadline_ns))

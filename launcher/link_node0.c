@@ -132,10 +132,9 @@ static void refuse(struct joining *j, struct stranger *stranger, enum refusal_re
 
 static void take_stranger(struct joining *j)
 {
-    struct sockaddr_storage from;
-    socklen_t length = sizeof from;
+    struct address from = {.length = sizeof from.socket};
     struct stranger *stranger, **end = &j->first;
-    int fd = accept4(j->listener, (struct sockaddr *)&from, &length, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    int fd = accept4(j->listener, (struct sockaddr *)&from.socket, &from.length, SOCK_CLOEXEC);
     if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)) {
         if (j->first)
             drop(j, j->first, "room is needed for others");
@@ -152,8 +151,7 @@ static void take_stranger(struct joining *j)
         close(fd);
         return;
     }
-    struct address address = {.socket = from, .length = length};
-    address_host(&address, stranger->from);
+    address_host(&from, stranger->from);
     connection_open(&stranger->connection, fd, PHASE_HELLO);
     stranger->since_ns = ddp_clock_ns();
     while (*end)

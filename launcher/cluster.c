@@ -20,17 +20,13 @@
 
 #include "core/clock.h"
 #include "core/log.h"
-#include "core/memory.h"
 #include "launcher/cluster_state.h"
 #include "launcher/report.h"
 #include "launcher/signals.h"
 
 #include <limits.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/signalfd.h>
-#include <unistd.h>
 
 #define SIGNAL_BITS    8 /* of a message's number; above them is the node that got the signal */
 #define SIGNAL_MASK    63u

@@ -107,8 +107,8 @@ struct link_setup {
     const char *host;     /* our name */
     int nproc;            /* workers on each node: must be equal */
 
-    /* Node 0's name or address as all nodes know it. "": on node 0, the machine's own address; other
-     * nodes then need `exchange`. */
+    /* Node 0's name or address as all nodes know it. "": on node 0, the machine's own address;
+     * other nodes then need `exchange`. */
     const char *address;
     int port;        /* 0: any free one (needs `exchange`) */
     int port_count;  /* ports from there on that both sides try; 1: this one only */

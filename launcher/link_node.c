@@ -15,7 +15,6 @@
 #include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -72,18 +71,17 @@ static enum ddp_status connect_to(struct trying *t, const struct address *addres
     *fd = socket(address->socket.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (*fd < 0)
         return try_again(t, "%s", strerror(errno));
-    if (connect(*fd, (const struct sockaddr *)&address->socket, address->length) != 0) {
+    if (connect(*fd, (const struct sockaddr *)&address->socket, address->length) != 0)
         error = errno;
-        if (error == EINPROGRESS) {
-            enum ddp_status status =
-                link_pause(t->setup, *fd, POLLOUT, milliseconds_left(t, CONNECT_MS));
-            if (status == DDP_ERR_ABORTED)
-                return status;
-            if (status != DDP_OK)
-                error = ETIMEDOUT;
-            else
-                getsockopt(*fd, SOL_SOCKET, SO_ERROR, &error, &length);
-        }
+    if (error == EINPROGRESS) {
+        enum ddp_status status =
+            link_pause(t->setup, *fd, POLLOUT, milliseconds_left(t, CONNECT_MS));
+        if (status == DDP_ERR_ABORTED)
+            return status;
+        if (status != DDP_OK)
+            error = ETIMEDOUT;
+        else
+            getsockopt(*fd, SOL_SOCKET, SO_ERROR, &error, &length);
     }
     /* While nobody listens, a socket on the same machine can meet itself. */
     if (error == 0 && address_of_socket(*fd, false, &own) && address_of_socket(*fd, true, &other) &&

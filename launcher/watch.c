@@ -286,7 +286,7 @@ bool watch_output(struct job *job)
         if (info.ssi_signo == SIGCHLD)
             reap_ended(job);
         if (info.ssi_signo == SIGTSTP)
-            terminal_pause(&job->terminal);
+            job_pause(job);
         else if (signals_end_job(job, (int)info.ssi_signo)) {
             if (!last_signal)
                 job_set_deadline(job, LAST_OUTPUT_SECONDS);

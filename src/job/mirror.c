@@ -61,7 +61,7 @@ bool ddp_mirror_put(struct ddp_mirror *mirror, const struct ddp_board *board,
 {
     const int rank = posted->number - DDP_ID_SLOTS, first = ddp_board_first_rank(board);
     if (posted->number < 0 || rank >= ddp_board_job_size(board) ||
-        (rank >= first && rank < first + board->shape.workers && rank >= 0) ||
+        (rank >= first && rank < first + board->shape.workers) ||
         posted->bytes > sizeof posted->data)
         return false;
     mirror->posted[posted->number] = true;

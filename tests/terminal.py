@@ -7,6 +7,7 @@ import re
 import select
 import shutil
 import signal
+import socket
 import sys
 import tempfile
 import time
@@ -254,6 +255,25 @@ def stopped_question(shell):
     gone(leaders, "after a stopped question")
 
 
+def nodes_question(shell):
+    """The same where the job has two nodes: it goes on, because the other node would miss this one."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    node = "./ddprun -n 1 --nnodes 2 --master-addr 127.0.0.1 --master-port %d --insecure-link --node-rank %%d sh -c '%s'" \
+        % (port, QUESTION)
+    shell.start("%s </dev/null >$T/other 2>&1 & %s" % (node % 1, node % 0))
+    leaders = shell.workers(2)
+    time.sleep(0.3)
+    shell.type("\x1a")
+    shell.expect("Ctrl-Z has no effect")
+    shell.type("after no stop\n")
+    shell.expect("<after no stop>")
+    shell.expect("<ready>")
+    shell.code(4)
+    gone(leaders, "after a question of a node")
+
+
 def interrupted_question(shell):
     shell.start("./ddprun -n 2 sh -c '%s'" % QUESTION)
     leaders = shell.workers(2)
@@ -410,7 +430,7 @@ def closed_terminal(shell):
 
 def main():
     for test in (stop_and_go, second_interrupt, interrupted_training, quit, question, stopped_question,
-                 interrupted_question, background_question, orphaned_question, progress_bar, interrupted_bar,
+                 nodes_question, interrupted_question, background_question, orphaned_question, progress_bar, interrupted_bar,
                  messages_and_bar, narrow_bar, generated_text, closed_terminal):
         if len(sys.argv) > 1 and test.__name__ not in sys.argv[1:]:
             continue

@@ -52,7 +52,7 @@ START_TEST(returns)
 }
 END_TEST
 
-/* As a user may set it: UCX fetches a large message when there is a buffer, some after they came. */
+/* As a user may set it: UCX fetches a large message when there is a buffer, which may be later. */
 START_TEST(rendezvous)
 {
     setenv("UCX_RNDV_THRESH", "2048", 1);

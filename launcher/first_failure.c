@@ -182,25 +182,6 @@ static bool is_restartable(const struct job *job, int rank, enum suspicion how)
              (exited_with(status, DDP_ERR_INVALID) || exited_with(status, DDP_ERR_UNSUPPORTED)));
 }
 
-/* The rank whose last words say why: another, if it has spoken for this one. */
-static int speaker(struct job *job, int rank)
-{
-    char text[RELAY_TAIL + 1];
-    bool in_sight;
-    struct ddp_board_view view;
-    output_tail(&job->output, rank, text, &in_sight);
-    ddp_board_read(&job->board, rank, &view);
-    if (text[0] || !view.told)
-        return rank;
-    for (int other = 0; other < job->plan->nproc; other++) {
-        output_tail(&job->output, other, text, &in_sight);
-        ddp_board_read(&job->board, other, &view);
-        if (text[0] && view.told)
-            return other;
-    }
-    return rank;
-}
-
 /* Reports the failure of a worker to all nodes. What it wrote last is in sight here at most. */
 static void report_to_nodes(struct job *job, int rank, enum suspicion how)
 {
@@ -212,7 +193,7 @@ static void report_to_nodes(struct job *job, int rank, enum suspicion how)
         report(job, rank);
         fflush(out);
         shown = count_lines(text);
-        if (!show_words(job, speaker(job, rank), true))
+        if (!show_words(job, rank, true))
             shown = SIZE_MAX;
         report_collect(NULL);
         if (fclose(out) != 0)

@@ -70,6 +70,7 @@ static enum ddp_status join(struct job *job, struct cluster *cluster)
                                      .job = name,
                                      .host = host,
                                      .nproc = plan->nproc,
+                                     .max_restarts = settings->max_restarts,
                                      .address = place->address,
                                      .port = place->port,
                                      .port_count = place->port_count,

@@ -106,6 +106,7 @@ struct link_setup {
     const char *job;      /* the same on all nodes, not secret: run id, or Slurm's job and step */
     const char *host;     /* our name */
     int nproc;            /* workers on each node: must be equal */
+    int64_t max_restarts; /* too */
 
     /* Node 0's name or address as all nodes know it. "": on node 0, the machine's own address;
      * other nodes then need `exchange`. */

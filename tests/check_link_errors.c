@@ -92,6 +92,14 @@ START_TEST(other_numbers_of_workers)
 }
 END_TEST
 
+START_TEST(other_restarts)
+{
+    make_nodes(3);
+    nodes[1].setup.max_restarts = 4;
+    expect_same_error(1, "node 1 (host1) has --max-restarts 4, node 0 (host0) 0");
+}
+END_TEST
+
 /* A node that comes a little later hears the same. */
 START_TEST(late_nodes_hear_it_too)
 {
@@ -321,6 +329,7 @@ Suite *test_suite(void)
     tcase_add_test(tc, node_0_missing);
     tcase_add_test(tc, two_nodes_with_one_rank);
     tcase_add_test(tc, other_numbers_of_workers);
+    tcase_add_test(tc, other_restarts);
     tcase_add_test(tc, late_nodes_hear_it_too);
     tcase_add_test(tc, other_numbers_of_nodes);
     tcase_add_test(tc, another_key);

@@ -199,6 +199,9 @@ static void run_attempt(struct job *job)
     if (job->plan->settings->report_bindings)
         launch_plan_report_bindings(job->plan);
     start_workers(job);
+    if (job->late_signal)
+        signals_handle(job, job->late_signal);
+    job->late_signal = 0;
     watch_workers(job);
     end_children(job);
     output_check_files(&job->output);
@@ -229,6 +232,8 @@ static bool back_off(struct job *job, int before, const char *why)
     int doublings = job->plan->restart < 8 ? job->plan->restart : 8;
     double seconds = 0.2 * (1 << doublings);
     int number = job->plan->restart + 1, most = (int)job->plan->settings->max_restarts;
+    if (job->late_signal)
+        return watch_pause(job); /* which it ends */
     if (!*why)
         ddp_log(DDP_LOG_INFO, "restarting all workers (%d of %d)", number, most);
     else
@@ -244,7 +249,8 @@ static bool next_attempt(struct job *job)
     struct launch_plan *plan = job->plan;
     char why[320];
     int before = plan->nproc;
-    if (!job->restartable || job->interrupted || plan->restart >= plan->settings->max_restarts)
+    if (!job->restartable || (job->interrupted && !job->late_signal) ||
+        plan->restart >= plan->settings->max_restarts)
         return false;
     if (job->disk_full) {
         ddp_log(DDP_LOG_ERROR,

@@ -213,6 +213,21 @@ until_in "$tmp/err1" 'restarting all workers \(3 of'
 kill -TERM "$node1"
 ends 'signal while restarting' 143
 
+# A signal when another attempt is to follow, while workers of one node still end.
+late='test "$TORCHELASTIC_RESTART_COUNT" = 0 || exec sleep 60; test "$RANK" != "$1" || exit 3
+    trap "" TERM; until test -e "$0"; do sleep 0.05; done'
+for ending in 0 1; do
+    for signalled in 0 1; do
+        rm -f "$tmp/go"
+        begin -n 1 --max-restarts 3 --grace 60 sh -c "$late" "$tmp/go" $((1 - ending))
+        until_in "$tmp/err0" 'exited with code 3'
+        until_in "$tmp/err1" 'exited with code 3'
+        if test $signalled = 0; then kill -TERM "$node0"; else kill -TERM "$node1"; fi
+        touch "$tmp/go"
+        ends "TERM to node $signalled before a restart, while node $ending ends" 143
+    done
+done
+
 # --- requests to stop -------------------------------------------------------------------------------------------------
 
 # stopped NAME: all ranks before the same step

@@ -70,6 +70,7 @@ static enum ddp_status join(struct job *job, struct cluster *cluster)
                                      .job = name,
                                      .host = host,
                                      .nproc = plan->nproc,
+                                     .max_restarts = (int)settings->max_restarts,
                                      .address = place->address,
                                      .port = place->port,
                                      .port_count = place->port_count,
@@ -156,10 +157,11 @@ static void set_status(struct job *job)
     struct link_status status = {.attempt = (uint32_t)job->plan->restart,
                                  .running = job->running,
                                  .progress = job->progress,
-                                 .idle_ns = ddp_clock_ns() - job->progress_ns,
                                  .lowest_step = -1,
                                  .highest_step = -1,
                                  .accepts_stop = job_accepts_stop(job)};
+    if (job->plan->settings->timeout_seconds > 0) /* else we do not look, and do not know */
+        status.idle_ns = ddp_clock_ns() - job->progress_ns;
     for (int i = 0; i < job->plan->nproc; i++) {
         ddp_board_read(&job->board, i, &view);
         if (i == 0 || view.step < status.lowest_step) {

@@ -117,6 +117,7 @@ struct link_setup {
     const char *job;      /* the same on all nodes, not secret: run id, or Slurm's job and step */
     const char *host;     /* our name, for messages */
     int nproc;            /* workers on each node: must be equal */
+    int max_restarts;     /* likewise */
 
     /* Node 0's name or address as all nodes know it. "" or NULL: on node 0, the machine's own
      * address; other nodes then need `exchange`. */

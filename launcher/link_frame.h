@@ -54,7 +54,7 @@ struct hello {
 
 struct join {
     uint32_t nproc;
-    uint32_t spare;
+    uint32_t max_restarts;
     char version[32];
     char host[LINK_NAME_BYTES];
 };

@@ -200,7 +200,8 @@ static enum ddp_status try_address(struct trying *t, struct address address, int
     int fd = -1;
     struct link *link = t->link;
     struct peer *node0 = &link->peers[0];
-    struct join join = {.nproc = (uint32_t)t->setup->nproc};
+    struct join join = {.nproc = (uint32_t)t->setup->nproc,
+                        .max_restarts = (uint32_t)t->setup->max_restarts};
     address_set_port(&address, port);
     address_show(&address, t->shown);
     enum ddp_status status = connect_to(t, &address, &fd);

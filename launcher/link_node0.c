@@ -235,6 +235,10 @@ static bool check_join(struct joining *j, const struct hello *hello, const struc
         end_job(j, DDP_ERR_MISMATCH,
                 "node %u (%s) has %u workers, node 0 (%s) has %d: give the same --nproc to all",
                 hello->node, join->host, join->nproc, setup->host, setup->nproc);
+    else if (join->max_restarts != (uint32_t)setup->max_restarts)
+        end_job(j, DDP_ERR_MISMATCH,
+                "node %u (%s) has --max-restarts %u, node 0 (%s) %d: give the same to all",
+                hello->node, join->host, join->max_restarts, setup->host, setup->max_restarts);
     return !j->over;
 }
 

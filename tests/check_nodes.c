@@ -7,6 +7,7 @@
 #include "comm/comm.h"
 #include "core/clock.h"
 #include "core/log.h"
+#include "core/plugin.h"
 #include "job/job.h"
 #include "tests/comm_ranks.h"
 #include "tests/runner.h"
@@ -429,6 +430,23 @@ START_TEST(ending)
 }
 END_TEST
 
+/* UCX aborts a process that cannot start a thread. */
+static void no_thread_body(ddp_comm *comm, ddp_job *job)
+{
+    const struct rlimit none = {0, 0};
+    const struct ddp_plugin *plugin;
+    NEED(ddp_plugin_load(&plugin, "ucx", true) == DDP_OK); /* another user might not read it */
+    NEED(geteuid() != 0 || setuid(65534) == 0);            /* root has no limit */
+    NEED(setrlimit(RLIMIT_NPROC, &none) == 0);
+    NEED(ranks_join(&comm, job) == DDP_ERR_SYSTEM);
+}
+
+START_TEST(no_thread)
+{
+    run_nodes_alone(2, 1, no_thread_body, -1);
+}
+END_TEST
+
 /* UCX takes SIGHUP, with which ddprun ends a worker, for a wish to see what it does. */
 static void signals_body(ddp_comm *comm, ddp_job *job)
 {
@@ -486,5 +504,6 @@ Suite *test_suite(void)
     tcase_add_test(tc, several_communicators);
     tcase_add_test(tc, ending);
     tcase_add_test(tc, keeps_signals);
+    tcase_add_test(tc, no_thread);
     return suite;
 }

@@ -74,8 +74,10 @@ static enum ddp_status open_job(struct job *job)
     cgroup_open(&job->cgroup, job->plan->mark);
     status = keeper_start(&job->keeper, job->plan->nproc, job->plan->node_count, job->plan->mark,
                           &job->cgroup);
-    if (status != DDP_OK)
+    if (status != DDP_OK) {
         cgroup_remove(&job->cgroup);
+        fail_here(job, "cannot start its workers");
+    }
     return status;
 }
 

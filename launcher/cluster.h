@@ -65,6 +65,9 @@ struct cluster_failure {
  */
 bool cluster_fail(struct job *job, const struct cluster_failure *failure);
 
+/* The same of what certainly came first, here: `what` follows the name of the node. */
+bool cluster_fail_here(struct job *job, int local, int exit_code, const char *what);
+
 /* Has this been reported in this attempt, or something surer? */
 bool cluster_has_reported(const struct job *job, enum suspicion how);
 

@@ -106,7 +106,7 @@ void job_kill(struct job *job);
 /* Logs where each worker is: the board, and their stacks. */
 void job_show(const struct job *job);
 
-/* Ctrl-Z: all stop, and continue together. */
+/* Ctrl-Z: all stop, and continue together. Over several nodes none does. */
 void job_pause(struct job *job);
 
 void job_set_deadline(struct job *job, double seconds);

@@ -25,16 +25,11 @@
 #include <string.h>
 #include <unistd.h>
 
-/* What is wrong was logged; other nodes hear where. */
-static void fail_here(struct job *job, const char *what)
+/* What is wrong was logged. */
+static void fail_here(struct job *job)
 {
-    char text[512];
-    snprintf(text, sizeof text, "%s: ddprun %s; ending all nodes",
-             cluster_node_name(job, job->plan->node), what);
-    const struct cluster_failure failure = {
-        .how = CERTAIN, .local = -1, .exit_code = EXIT_LAUNCHER, .text = text};
     job_decide(job, EXIT_LAUNCHER);
-    cluster_fail(job, &failure);
+    cluster_fail_here(job, -1, EXIT_LAUNCHER, "ddprun cannot start its workers");
 }
 
 static void start_workers(struct job *job)
@@ -48,7 +43,7 @@ static void start_workers(struct job *job)
         worker->running = worker->pid > 0; /* also when only its output could not be relayed */
         job->running += worker->running;
         if (status != DDP_OK) {
-            fail_here(job, "cannot start its workers");
+            fail_here(job);
             job_end(job, SIGKILL);
             return;
         }
@@ -76,7 +71,7 @@ static enum ddp_status open_job(struct job *job)
                           &job->cgroup);
     if (status != DDP_OK) {
         cgroup_remove(&job->cgroup);
-        fail_here(job, "cannot start its workers");
+        fail_here(job);
     }
     return status;
 }
@@ -86,8 +81,7 @@ static enum ddp_status open_board(struct job *job)
     const struct settings *settings = job->plan->settings;
     enum ddp_status status = ddp_board_create(
         &job->board, &job->board_fd,
-        &(struct ddp_board_shape){job->plan->nproc, job->plan->node, job->plan->node_count},
-        (uint64_t)getpid());
+        &(struct ddp_board_shape){job->plan->nproc, job->plan->node, job->plan->node_count});
     if (status != DDP_OK)
         return status;
     struct ddp_board_memory *memory = job->board.memory;
@@ -173,12 +167,6 @@ static void report_missed_faults(const struct job *job)
     }
 }
 
-/* Ends what the workers have left behind. */
-static void end_children(struct job *job)
-{
-    children_end_all(&job->children, &job->keeper);
-}
-
 /* Starts all workers once and waits for their end. */
 static void run_attempt(struct job *job)
 {
@@ -194,7 +182,7 @@ static void run_attempt(struct job *job)
     job->kills_at_start = memory_kills();
     cluster_begin(job);
     if (open_attempt(job) != DDP_OK) {
-        fail_here(job, "cannot start its workers");
+        fail_here(job);
         return;
     }
     cluster_start(job);
@@ -205,7 +193,7 @@ static void run_attempt(struct job *job)
         signals_handle(job, job->late_signal);
     job->late_signal = 0;
     watch_workers(job);
-    end_children(job);
+    children_end_all(&job->children, &job->keeper); /* what the workers have left behind */
     output_check_files(&job->output);
     if (job->failed_rank >= 0 && !job->cluster)
         first_failure_last_words(job, job->failed_rank);

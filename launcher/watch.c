@@ -68,21 +68,22 @@ static void reap_ended(struct job *job)
     }
 }
 
-/* A worker was stopped because it uses the terminal. In the background the whole job stops with it.
- */
+/* A worker was stopped because it uses the terminal. In the background the whole job stops with it,
+ * but over several nodes: the others would take this one for lost. */
 static void lend_terminal(struct job *job, pid_t group)
 {
     bool away = !terminal_is_ours(&job->terminal);
-    bool ours = true;
-    if (away) {
+    bool ours = !away;
+    if (away && !job->cluster) {
         job_signal(job, SIGSTOP);
         ours = terminal_wait(&job->terminal);
     }
     if (!ours) {
-        ddp_log(DDP_LOG_ERROR,
-                "rank %d uses the terminal, but there is no shell to bring the job to the "
-                "foreground",
-                job->plan->first_rank + rank_of(job, group));
+        ddp_log(DDP_LOG_ERROR, "rank %d uses the terminal, but %s",
+                job->plan->first_rank + rank_of(job, group),
+                job->cluster ? "the job is in the background, and cannot stop because it has "
+                               "several nodes"
+                             : "there is no shell to bring the job to the foreground");
         kill(-group, job->refused == group ? SIGKILL : SIGHUP);
         job->refused = group;
     }
@@ -286,7 +287,7 @@ bool watch_output(struct job *job)
         if (info.ssi_signo == SIGCHLD)
             reap_ended(job);
         if (info.ssi_signo == SIGTSTP)
-            terminal_pause(&job->terminal);
+            job_pause(job);
         else if (signals_end_job(job, (int)info.ssi_signo)) {
             if (!last_signal)
                 job_set_deadline(job, LAST_OUTPUT_SECONDS);

@@ -53,6 +53,15 @@ START_TEST(returns)
 }
 END_TEST
 
+/* As a user may set it: UCX fetches a large message when there is a buffer, which may be later. */
+START_TEST(rendezvous)
+{
+    setenv("UCX_RNDV_THRESH", "2048", 1);
+    run_nodes(2, 1, row_collectives, -1);
+    run_nodes(2, 2, row_overlap, -1);
+}
+END_TEST
+
 START_TEST(bf16_and_memory)
 {
     run_nodes(2, 2, row_bf16, -1);
@@ -487,6 +496,8 @@ Suite *test_suite(void)
     tcase_add_loop_test(tc, slices, 0, SHAPES);
     tcase_add_loop_test(tc, returns, 0, SHAPES);
     tcase_add_test(tc, bf16_and_memory);
+    tc = test_case(suite, "rendezvous", 60);
+    tcase_add_test(tc, rendezvous);
     tc = test_case(suite, "own", 120);
     tcase_add_test(tc, large);
     tcase_add_test(tc, fast);

@@ -270,15 +270,14 @@ static bool receive_held(struct ddp_wire *wire, struct peer *peer, struct ddp_wi
     if (!held)
         return false;
     *link = held->next;
+    take(op, &held->head, held->how == PROMISED ? NULL : held->data, held->bytes);
     if (held->how == PROMISED) {
-        take(op, &held->head, NULL, held->bytes);
         fetch(wire, op, held->data, held->bytes);
         free(held);
-        return true;
+    } else {
+        finish(op, DDP_WIRE_OVER);
+        free_held(wire, held);
     }
-    take(op, &held->head, held->data, held->bytes);
-    finish(op, DDP_WIRE_OVER);
-    free_held(wire, held);
     return true;
 }
 
@@ -292,9 +291,10 @@ static void wire_receive(struct ddp_wire *wire, int rank, struct ddp_wire_op *op
     op->next = NULL;
     finish(op, DDP_WIRE_GOING);
     pthread_mutex_lock(&wire->lock);
-    if (!peer || (!receive_held(wire, peer, op) && peer->lost)) {
+    const bool came = peer && receive_held(wire, peer, op); /* UCX may still fetch it */
+    if (!peer || (!came && peer->lost)) {
         finish(op, DDP_WIRE_LOST);
-    } else if (ddp_wire_state(op) == DDP_WIRE_GOING) {
+    } else if (!came) {
         struct ddp_wire_op **end = &peer->receives;
         while (*end)
             end = &(*end)->next;

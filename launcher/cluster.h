@@ -48,6 +48,10 @@ bool cluster_waits(const struct job *job);
 /* The workers of this node have ended; job->exit_code is what they ended with. */
 void cluster_done(struct job *job);
 
+/* Node 0: the first rank of a node whose workers have all ended well, without joining; else
+ * `absent`. *waits becomes true where ranks of another node have joined. */
+int cluster_find_absent(const struct job *job, int absent, bool *waits);
+
 /* Something failed on this node. What is to be done comes as END.
  *   local  the worker, or -1
  *   text   what every ddprun shows; its first line may be replaced */

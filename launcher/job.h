@@ -72,6 +72,7 @@ struct job {
     int64_t progress_ns;
     int64_t watch_ns;  /* when it is looked at next */
     int64_t output_ns; /* when a program that does not use libddp wrote last; 0: not known */
+    int64_t absent_ns; /* when to look for a rank that will not join; 0: none, INT64_MAX: told */
     struct activity activity;
     bool interrupted; /* by a signal to ddprun */
     int stop_request; /* the signal that asked the job to stop after a step, in this attempt or an

@@ -129,10 +129,12 @@ static enum ddp_status refused(struct trying *t)
                         "node 0 (%s) has %s, this is node %d and has %s: give the same to all",
                         t->shown, proof_method_name(refusal->method), t->setup->node, own);
     case REFUSED_PROOF:
-        return ddp_fail(DDP_ERR_MISMATCH,
-                        "node 0 (%s) refuses this node, %d: it does not accept its proof (%s); "
-                        "node 0's message says why",
-                        t->shown, t->setup->node, own);
+        return ddp_fail(DDP_ERR_MISMATCH, "node 0 (%s) refuses this node, %d: %s", t->shown,
+                        t->setup->node,
+                        t->setup->proof->method == PROOF_KEY
+                            ? "it has another key: give the same to all with --key-file or "
+                              "DDPRUN_KEY"
+                            : "node 0's message says why");
     default:
         return try_again(t, "it refuses this node (reason %u)", refusal->reason);
     }

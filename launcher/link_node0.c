@@ -26,6 +26,7 @@
 #define MORE_STRANGERS   64   /* at once, beside one for each node */
 #define MAX_NOTES        16   /* refusals that are logged */
 #define LINGER_MS        3000 /* for nodes that come when the job has failed */
+#define TELL_MS          5000 /* until the user hears whom we wait for */
 
 struct stranger {
     struct connection connection;
@@ -41,7 +42,7 @@ struct joining {
     struct address address;
     int listener;
     int arrived; /* other nodes */
-    int64_t deadline_ns;
+    int64_t deadline_ns, tell_ns;
     struct stranger *first; /* the oldest */
     int strangers;
     bool stranger_told;
@@ -335,8 +336,8 @@ static void note_losses(struct joining *j)
 
 /* --- the end of joining ----------------------------------------------------------------------- */
 
-/* "node 2 of 4 has" or "nodes 1, 2 and 5-9 of 16 have". */
-static void list_missing(const struct link *link, char *out, size_t size)
+/* "node 2 of 4" or "nodes 1-2, 5 of 16". Returns how many. */
+static int list_missing(const struct link *link, char *out, size_t size)
 {
     char list[256] = "";
     size_t used = 0;
@@ -355,19 +356,29 @@ static void list_missing(const struct link *link, char *out, size_t size)
         count += last - i + 1;
         i = last;
     }
-    snprintf(out, size, "node%s %s of %d %s", count == 1 ? "" : "s", list, link->count,
-             count == 1 ? "has" : "have");
+    snprintf(out, size, "node%s %s of %d", count == 1 ? "" : "s", list, link->count);
+    return count;
+}
+
+static void tell_waiting(struct joining *j)
+{
+    char missing[320], here[LINK_NAME_BYTES];
+    j->tell_ns = INT64_MAX;
+    list_missing(j->link, missing, sizeof missing);
+    address_show(&j->address, here);
+    ddp_log(DDP_LOG_INFO, "waiting for %s: node 0 listens on %s", missing, here);
 }
 
 static void time_is_over(struct joining *j)
 {
-    char missing[320];
-    list_missing(j->link, missing, sizeof missing);
-    end_job(j, DDP_ERR_TIMEOUT, "%s not come within %g s%s%s%s", missing, j->setup->node_timeout,
-            j->note[0] ? "; " : "", j->note,
-            address_is_loopback(&j->address)
-                ? "; node 0 listens on this machine only: is --master-addr right?"
-                : "");
+    char missing[320], here[LINK_NAME_BYTES];
+    const int count = list_missing(j->link, missing, sizeof missing);
+    address_show(&j->address, here);
+    end_job(j, DDP_ERR_TIMEOUT, "%s %s not come within %g s; node 0 listens on %s%s%s", missing,
+            count == 1 ? "has" : "have", j->setup->node_timeout, here, j->note[0] ? "; " : "",
+            !j->note[0] && address_is_loopback(&j->address)
+                ? ", on this machine only: is --master-addr right?"
+                : j->note);
 }
 
 static void welcome(struct joining *j)
@@ -436,6 +447,8 @@ static void wait_for_nodes(struct joining *j)
     while (!j->over && !j->interrupted && j->arrived < j->link->count - 1) {
         if (ddp_deadline_passed(j->deadline_ns))
             time_is_over(j);
+        else if (ddp_deadline_passed(j->tell_ns))
+            tell_waiting(j);
         else
             handle_event(j);
     }
@@ -495,6 +508,7 @@ enum ddp_status link_node0_join(struct link *link, const struct link_setup *setu
         .setup = setup,
         .listener = -1,
         .deadline_ns = ddp_clock_ns() + (int64_t)(setup->node_timeout * 1e9),
+        .tell_ns = ddp_deadline_ns(TELL_MS),
     };
     j.status = prepare(&j);
     if (j.status == DDP_OK) {

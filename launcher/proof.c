@@ -157,7 +157,7 @@ enum ddp_status proof_open(struct proof *proof, const struct proof_setup *setup)
         status = ddp_fail(DDP_ERR_INVALID,
                           "the nodes need a key, so that nobody else can join: the same file on "
                           "each with --key-file, or " PROOF_KEY_VARIABLE " in the environment "
-                          "(openssl rand -hex 32 makes one); --insecure-link goes on without");
+                          "(openssl rand -hex 32 makes one); --insecure-link starts without one");
     }
     forget_variable(value);
     if (status != DDP_OK)

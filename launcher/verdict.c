@@ -296,6 +296,22 @@ void cluster_done(struct job *job)
     cluster_tell(job, LINK_DONE, done.number, done.step);
 }
 
+int cluster_find_absent(const struct job *job, int absent, bool *waits)
+{
+    const struct cluster *cluster = job->cluster;
+    for (int n = 1; cluster->node == 0 && n < cluster->count; n++) {
+        const struct link_status *status = link_status(cluster->link, n);
+        const struct node_state *node = &cluster->nodes[n];
+        if (!status || status->attempt != (uint32_t)job->plan->restart)
+            continue;
+        if (!node->done && status->highest_step == 0)
+            *waits = true;
+        else if (node->done && node->exit_code == 0 && status->highest_step < 0)
+            absent = n * job->plan->nproc;
+    }
+    return absent;
+}
+
 int64_t cluster_moved_ns(const struct job *job)
 {
     const struct cluster *cluster = job->cluster;

@@ -189,7 +189,9 @@ enum ddp_status ddp_train_guard_step(struct ddp_run *run, int64_t step, double l
     switch ((enum ddp_nan_kind)run->options->nan) {
     case DDP_NAN_STOP: {
         enum ddp_status status = explain(run, step, what, DDP_LOG_ERROR);
-        return status == DDP_OK ? DDP_ERR_DIVERGED : status;
+        if (status == DDP_OK) /* rank 0 has said why: its end is the one to report */
+            status = run->plan.rank == 0 ? DDP_ERR_DIVERGED : DDP_ERR_ABORTED;
+        return status;
     }
     case DDP_NAN_SKIP:
         return number < SEARCHES ? explain(run, step, what, DDP_LOG_WARNING) : DDP_OK;

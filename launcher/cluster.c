@@ -205,6 +205,10 @@ static void decide_signal(struct job *job, int node, int signal, bool kills)
 {
     const struct link_step message = {(uint32_t)job->plan->restart,
                                       (uint32_t)signal | (uint32_t)node << SIGNAL_BITS, kills};
+    if (job->cluster->ended && job->cluster->again && signals_end_job(job, signal)) {
+        job->late_signal = signal;
+        return;
+    }
     if (!kills && (signal == SIGINT || signal == SIGTERM) && any_accepts(job)) {
         hear_stop(job, node, &message);
         hold_all(job, signal);

@@ -101,8 +101,8 @@ bool cluster_over(const struct job *job);
 /* MASTER_PORT of the next attempt; 0: one node. */
 int cluster_restart_port(const struct job *job);
 
-/* A signal ends the job between two attempts. */
-void cluster_end(struct job *job, int signal);
+/* A signal ends the job between two attempts. True: node 0 was told, and will end it. */
+bool cluster_end(struct job *job, int signal);
 
 /* Node 0, --straggler-report: adds what the workers of other nodes have waited, as far as it is
  * known. */

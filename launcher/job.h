@@ -77,6 +77,7 @@ struct job {
     bool interrupted; /* by a signal to ddprun */
     int stop_request; /* the signal that asked the job to stop after a step, in this attempt or an
                          earlier one; 0: none */
+    int late_signal;  /* one that ends the job came when another attempt was to follow; 0: none */
     bool decided;     /* exit_code is */
     bool restartable; /* it failed in a way that may not come again */
     bool disk_full;   /* it failed for that, and would again */

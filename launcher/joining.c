@@ -152,10 +152,11 @@ static void set_status(struct job *job)
     struct ddp_board_view view;
     struct link_status status = {.attempt = (uint32_t)job->plan->restart,
                                  .running = job->running,
-                                 .idle_ns = ddp_clock_ns() - job->progress_ns,
                                  .lowest_step = -1,
                                  .highest_step = -1,
                                  .accepts_stop = job_accepts_stop(job)};
+    if (job->plan->settings->timeout_seconds > 0) /* else we do not look, and do not know */
+        status.idle_ns = ddp_clock_ns() - job->progress_ns;
     for (int i = 0; i < job->plan->nproc; i++) {
         ddp_board_read(&job->board, i, &view);
         if (i == 0 || view.step < status.lowest_step) {

@@ -33,6 +33,8 @@ static void handle_ending_signal(struct job *job, int signal)
         return;
     }
     bool again = signal == SIGINT && (job->state >= ENDING || job->stop_request == SIGINT);
+    if (job->state >= ENDING && !job->interrupted)
+        job->late_signal = signal;
     if (job->state >= ENDING && !again) {
         job_signal(job, signal);
         return;

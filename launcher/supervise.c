@@ -69,8 +69,10 @@ static enum ddp_status open_job(struct job *job)
     cgroup_open(&job->cgroup, job->plan->mark);
     status = keeper_start(&job->keeper, job->plan->nproc, job->plan->node_count, job->plan->mark,
                           &job->cgroup);
-    if (status != DDP_OK)
+    if (status != DDP_OK) {
         cgroup_remove(&job->cgroup);
+        fail_here(job);
+    }
     return status;
 }
 
@@ -187,6 +189,9 @@ static void run_attempt(struct job *job)
     if (job->plan->settings->report_bindings)
         launch_plan_report_bindings(job->plan);
     start_workers(job);
+    if (job->late_signal)
+        signals_handle(job, job->late_signal);
+    job->late_signal = 0;
     watch_workers(job);
     children_end_all(&job->children, &job->keeper); /* what the workers have left behind */
     output_check_files(&job->output);
@@ -217,6 +222,8 @@ static bool back_off(struct job *job, int before, const char *why)
     int doublings = job->plan->restart < 8 ? job->plan->restart : 8;
     double seconds = 0.2 * (1 << doublings);
     int number = job->plan->restart + 1, most = (int)job->plan->settings->max_restarts;
+    if (job->late_signal)
+        return watch_pause(job); /* which it ends */
     if (!*why)
         ddp_log(DDP_LOG_INFO, "restarting all workers (%d of %d)", number, most);
     else
@@ -232,7 +239,8 @@ static bool next_attempt(struct job *job)
     struct launch_plan *plan = job->plan;
     char why[320];
     int before = plan->nproc;
-    if (!job->restartable || job->interrupted || plan->restart >= plan->settings->max_restarts)
+    if (!job->restartable || (job->interrupted && !job->late_signal) ||
+        plan->restart >= plan->settings->max_restarts)
         return false;
     if (job->disk_full) {
         ddp_log(DDP_LOG_ERROR,

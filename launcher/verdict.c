@@ -45,7 +45,8 @@ static void show(const struct job *job, const struct link_text *end)
 void verdict_end(struct job *job, const struct link_text *end)
 {
     struct cluster *cluster = job->cluster;
-    if (cluster->ended)
+    /* While workers end here, node 0 may hear what ends the job before its next attempt. */
+    if (cluster->ended && !cluster->again)
         return;
     cluster->ended = true;
     cluster->again = end->flags & END_AGAIN;
@@ -377,12 +378,16 @@ bool cluster_ready(struct job *job)
     return true;
 }
 
-void cluster_end(struct job *job, int signal)
+bool cluster_end(struct job *job, int signal)
 {
     struct cluster *cluster = job->cluster;
     struct link_text end = {.exit_code = 128 + signal, .rank = -1};
-    if (cluster && cluster->node == 0)
+    if (!cluster || cluster_over(job))
+        return false;
+    if (cluster->node == 0) {
         decide(job, &end);
-    else if (cluster)
-        cluster_tell(job, LINK_SIGNAL, (uint32_t)signal, 0);
+        return false;
+    }
+    cluster_tell(job, LINK_SIGNAL, (uint32_t)signal, 0);
+    return true;
 }

@@ -335,12 +335,15 @@ bool watch_output(struct job *job)
             if (!last_signal)
                 job_set_deadline(job, LAST_OUTPUT_SECONDS);
             last_signal = (int)info.ssi_signo;
+            if (!job->interrupted)
+                job->late_signal = last_signal;
             job->interrupted = true;
         }
     }
 }
 
-/* A signal between two attempts: false when it ends the job. */
+/* A signal between two attempts: false when it ends the job. Of several nodes node 0 ends it;
+ * should the next attempt begin meanwhile, it gets the signal. */
 static bool take_pause_signal(struct job *job, int signal)
 {
     if (signal == SIGCHLD)
@@ -349,8 +352,11 @@ static bool take_pause_signal(struct job *job, int signal)
         job->stop_request = SIGUSR1; /* the next attempt is asked at once */
     if (!signals_end_job(job, signal))
         return true;
+    if (job->late_signal == 0 && cluster_end(job, signal)) {
+        job->late_signal = signal;
+        return true;
+    }
     job->exit_code = 128 + signal;
-    cluster_end(job, signal);
     return false;
 }
 
@@ -358,7 +364,11 @@ bool watch_pause(struct job *job)
 {
     struct signalfd_siginfo info;
     struct pollfd watched[1 + CLUSTER_FDS] = {{.fd = job->signal_fd, .events = POLLIN}};
+    const int late_signal = job->late_signal;
     cluster_watch(job, watched + 1);
+    job->late_signal = 0;
+    if (late_signal && !take_pause_signal(job, late_signal))
+        return false;
     for (;;) {
         const bool over = ddp_deadline_passed(job->deadline_ns);
         if (over && cluster_ready(job))

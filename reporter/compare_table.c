@@ -100,9 +100,10 @@ void compare_describe(const struct comparison *comparison, FILE *out)
 {
     fprintf(out,
             "%s, %" PRId64 " parameters, %s, on %s; global batch %" PRId64 " samples; %" PRId64
-            " steps, %" PRId64 " times",
+            " steps, %" PRId64 " repeat%s",
             comparison->model, comparison->parameters, comparison->data, comparison->device,
-            comparison->global_batch, comparison->steps, comparison->repeats);
+            comparison->global_batch, comparison->steps, comparison->repeats,
+            comparison->repeats == 1 ? "" : "s");
     if (comparison->threads > 0 && strcmp(comparison->device, "cpu") == 0)
         fprintf(out, "; %" PRId64 " thread%s a worker", comparison->threads,
                 comparison->threads == 1 ? "" : "s");

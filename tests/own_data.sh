@@ -41,6 +41,13 @@ weights_near flat image 0 || fail "images: other weights"
 expect "images are flipped" 0 '' "$tool" images --augment flip --steps 2 --batch-size 4 --no-eval --quiet
 expect "numbers are not" 2 'own data holds no images' "$tool" arrays --augment flip --steps 2 --batch-size 4 --no-eval --quiet
 
+# --- tokens ---
+gpt2="--model gpt2 --layers 1 --heads 2 --channels 8 --steps 20 --val-split 20"
+trained one "$tool" tokens $gpt2
+grep -q '^test accuracy .*, perplexity [0-9.]*$' out || fail "tokens: not evaluated"
+trained a "$ddprun" -n 2 "$tool" tokens $gpt2
+rm -f one
+
 # --- numbers ---
 numbers="--epochs 12 --val-split 0.2"
 trained one "$tool" numbers $numbers --log log
@@ -94,6 +101,8 @@ wrong 2 'own data: the read function returned -7 for sample 123' fails-aborted $
 wrong 2 'own data: the read function returned 7 for sample 123' fails-7 $one
 wrong 2 'own data: sample 123 has the label 4: there are 4 classes' label $one
 wrong 2 'own data: sample 123 has the label -1: there are 4 classes' label-array --steps 1 --no-eval
+wrong 2 'own data: sample 123 has the label 20 at place 2: there are 20 classes' next-token --model gpt2 $one
+wrong 2 'embedding: token 20' token --model gpt2 --layers 1 --heads 2 --channels 8 $one
 wrong 10 'the loss is nan at step [0-9]+: first in the input samples' nan $one
 wrong 10 'the loss is inf at step [0-9]+: first in the input y ' target $one
 wrong 2 'own data: count is 0' count

@@ -21,12 +21,17 @@
 static float samples[SAMPLES][FEATURES];
 static int32_t labels[SAMPLES];
 static float targets[SAMPLES][2];
+static int32_t tokens[SAMPLES][FEATURES], next_tokens[SAMPLES][FEATURES];
 
 static void make_samples(void)
 {
     for (int i = 0; i < SAMPLES; i++) {
         for (int k = 0; k < FEATURES; k++)
             samples[i][k] = (float)((i * 7919 + k * 104729 + i * i * 13) % 2003) / 1001 - 1;
+        for (int k = 0; k < FEATURES; k++) {
+            tokens[i][k] = (i + k * k) % 20;
+            next_tokens[i][k] = (i + (k + 1) * (k + 1)) % 20;
+        }
         labels[i] = (samples[i][0] > 0) + 2 * (samples[i][1] > samples[i][2]);
         targets[i][0] = samples[i][0] * samples[i][1];
         targets[i][1] = 10 * samples[i][2] - samples[i][3];
@@ -167,6 +172,28 @@ static void make_images(struct ddp_data *data, struct ddp_data *test)
     data->dims[2] = 3;
 }
 
+static void make_tokens(struct ddp_data *data, struct ddp_data *test)
+{
+    (void)test;
+    data->dtype = DDP_I32;
+    data->classes = 20;
+    data->label_count = FEATURES;
+    data->samples = tokens;
+    data->labels = next_tokens;
+}
+
+static void spoil_token(struct ddp_data *data, struct ddp_data *test)
+{
+    make_tokens(data, test);
+    tokens[BAD][2] = 20;
+}
+
+static void spoil_next(struct ddp_data *data, struct ddp_data *test)
+{
+    make_tokens(data, test);
+    next_tokens[BAD][2] = 20;
+}
+
 static const struct kind kinds[] = {
     {.name = "arrays"},
     {.name = "read", .reads = true},
@@ -175,6 +202,9 @@ static const struct kind kinds[] = {
     {.name = "number-test", .numbers = true, .test = true},
     {.name = "test", .test = true},
     {.name = "images", .spoil = make_images},
+    {.name = "tokens", .spoil = make_tokens},
+    {.name = "token", .spoil = spoil_token},
+    {.name = "next-token", .spoil = spoil_next},
     {.name = "fails", .reads = true, .status = DDP_ERR_IO},
     {.name = "fails-silently", .reads = true, .status = DDP_ERR_FORMAT},
     {.name = "fails-preempted", .reads = true, .status = DDP_ERR_PREEMPTED},

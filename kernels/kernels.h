@@ -24,6 +24,7 @@
     X(dropout)                    /* y = x with elements zeroed at random, in both passes */       \
     X(to_bf16)                    /* y = x rounded to bf16 */                                      \
     X(softmax_cross_entropy)      /* mean loss of labels, its gradient, predictions */             \
+    X(mse)                        /* mean squared error of numbers, its gradient */                \
     X(sum_forward)                /* y = sum of all elements */                                    \
     X(sum_backward)                                                                                \
     X(merge)                      /* a shard's gradient joins the partial sums */                  \

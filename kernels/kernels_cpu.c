@@ -20,6 +20,7 @@
 #include "kernels/layer_norm.h"
 #include "kernels/linear.h"
 #include "kernels/merge.h"
+#include "kernels/mse.h"
 #include "kernels/norm.h"
 #include "kernels/pool2d.h"
 #include "kernels/relu.h"

@@ -55,6 +55,10 @@ DDP_API const char *ddp_status_string(enum ddp_status status);
 /* The process exit code that ddprun and trainer document for a status (0 for DDP_OK). */
 DDP_API int ddp_status_exit_code(enum ddp_status status);
 
+/* Logs an error as the library does, one line with the program's name, and returns the status:
+ * `return ddp_fail(DDP_ERR_IO, "%s: cannot read", path)` in a function that the library calls. */
+DDP_API enum ddp_status ddp_fail(enum ddp_status status, const char *format, ...) DDP_PRINTF(2, 3);
+
 /* The library's version, "major.minor.patch". */
 DDP_API const char *ddp_version(void);
 
@@ -238,6 +242,9 @@ DDP_API ddp_tensor *ddp_graph_linear(ddp_graph *graph, ddp_tensor *x, ddp_tensor
 /* (...,V) float32 and (...) int32 -> (1): the mean over rows. */
 DDP_API ddp_tensor *ddp_graph_softmax_cross_entropy(ddp_graph *graph, ddp_tensor *logits,
                                                     ddp_tensor *labels);
+/* Any float32 and as many targets, input 1 of float32 -> (1): the mean of (output - target)^2 over
+ * all elements. */
+DDP_API ddp_tensor *ddp_graph_mse(ddp_graph *graph, ddp_tensor *output, ddp_tensor *targets);
 /* (B,T) int32, (V,C), (P,C) -> (B,T,C): rows of wte by token plus rows of wpe by place; wpe may be
  * NULL. */
 DDP_API ddp_tensor *ddp_graph_embedding(ddp_graph *graph, ddp_tensor *tokens, ddp_tensor *wte,
@@ -295,13 +302,15 @@ struct ddp_model_shape {
     enum ddp_dtype dtype;          /* of a sample: DDP_F32, or DDP_I32 for tokens */
     int dim_count;                 /* of one sample */
     int64_t dims[DDP_TENSOR_DIMS]; /* (C,H,W) of images, (T) of tokens */
-    int64_t classes;     /* labels are 0 .. classes-1; of tokens the vocabulary; 0: no labels */
-    int64_t label_count; /* labels of one sample: 1, or T of tokens */
+    int64_t classes;     /* labels are 0 .. classes-1; of tokens the vocabulary; 0: they are no
+                            classes, or there are none */
+    int64_t label_count; /* labels of one sample: 1, or T of tokens; 0: none */
+    enum ddp_dtype label_dtype; /* DDP_I32 of classes, DDP_F32 of targets that are numbers */
 };
 
-/* Builds a model: input 0 is the samples (batch, dims...), input 1 the labels (batch) int32, or
- * (batch, label_count), if there are any. Ends with ddp_graph_finish() and returns what it gives.
- * Called for several batch sizes and by every worker: the same parameters each time.
+/* Builds a model: input 0 is the samples (batch, dims...), input 1 the labels (batch) of
+ * label_dtype, or (batch, label_count), if there are any. Ends with ddp_graph_finish() and returns
+ * what it gives. Called for several batch sizes and by every worker: the same parameters each time.
  *   arg  as it was given to ddp_train_set_model() */
 typedef enum ddp_status ddp_model_builder(ddp_graph *graph, const struct ddp_model_shape *shape,
                                           void *arg);
@@ -328,6 +337,62 @@ DDP_API enum ddp_status ddp_train_set(ddp_train *train, const char *name, const 
  *   name  for the plan, without spaces; must outlive the run, as must `arg` */
 DDP_API void ddp_train_set_model(ddp_train *train, const char *name, ddp_model_builder *build,
                                  void *arg);
+
+/* --- Data of one's own ------------------------------------------------------------------------ */
+
+/* Reads sample `index`, 0 .. count-1. Threads call it side by side, in any order, and again: the
+ * same index gives the same sample, in every process of the job. Fills both arrays.
+ *   arg          as the struct has it
+ *   sample [out] (dims...) of dtype
+ *   label [out]  (label_count) int32 or float32; NULL without labels
+ * Returns DDP_OK or an error, which ends the job; ddp_fail() says why. */
+typedef enum ddp_status ddp_data_read(void *arg, int64_t index, void *sample, void *label);
+
+/* Samples, as a function reads them or as arrays in memory. Begins as DDP_DATA_INIT. */
+struct ddp_data {
+    size_t struct_bytes;           /* sizeof(struct ddp_data) */
+    int64_t count;                 /* samples, at least 1 */
+    enum ddp_dtype dtype;          /* of a sample: DDP_F32, or DDP_I32 for tokens */
+    int dim_count;                 /* of one sample: 1 .. DDP_TENSOR_DIMS */
+    int64_t dims[DDP_TENSOR_DIMS]; /* (C,H,W) of images, (T) of tokens, (N) of other numbers */
+    int64_t classes;     /* labels are int32, 0 .. classes-1, of tokens the vocabulary; 0: they are
+                            float32 numbers, or there are none */
+    int64_t label_count; /* of one sample: 1 for a class, T for the next tokens; 0: no labels */
+    ddp_data_read *read; /* NULL: the arrays are read */
+    void *arg;
+    const void *samples; /* (count, dims...) */
+    const void *labels;  /* (count, label_count) */
+};
+
+#define DDP_DATA_INIT                                                                              \
+    {                                                                                              \
+        sizeof(struct ddp_data), 0, DDP_F32, 0, {0, 0, 0, 0}, 0, 0, NULL, NULL, NULL, NULL         \
+    }
+
+/* Arrays in memory: samples (count, features), and labels (count, label_count), which are classes
+ * in int32 or, with classes 0, numbers in float32. */
+static inline struct ddp_data ddp_data_arrays(int64_t count, int64_t features, const float *samples,
+                                              int64_t classes, int64_t label_count,
+                                              const void *labels)
+{
+    struct ddp_data data = DDP_DATA_INIT;
+    data.count = count;
+    data.dim_count = 1;
+    data.dims[0] = features;
+    data.classes = classes;
+    data.label_count = label_count;
+    data.samples = samples;
+    data.labels = labels;
+    return data;
+}
+
+/* Trains on this data instead of what --data names. All ranks give the same.
+ *   training  copied; what it points to must outlive the run
+ *   test      the same, of the same shape; NULL: none (--val-split cuts one off)
+ * DDP_ERR_INVALID: the message names the member. A label that is out of range is found when it is
+ * read, in arrays when the run is opened. */
+DDP_API enum ddp_status ddp_train_set_data(ddp_train *train, const struct ddp_data *training,
+                                           const struct ddp_data *test);
 
 /* Will ddp_train_run() call ddp_job_accept_stop()? It does where checkpoints are written. */
 DDP_API bool ddp_train_accepts_stop(const ddp_train *train);
@@ -372,8 +437,8 @@ struct ddp_step {
 
 struct ddp_evaluation {
     int64_t samples;
-    double loss;          /* mean over all predictions, in nats */
-    double accuracy;      /* share of correct predictions, 0 .. 1 */
+    double loss;          /* mean over all predictions, of classes in nats */
+    double accuracy;      /* share of correct predictions, 0 .. 1; NaN: labels are no classes */
     double perplexity;    /* exp(loss) of a language model; else NaN */
     double bits_per_byte; /* of its text, where known; else NaN */
     int64_t best_number;  /* steps done at the lowest loss so far; 0: no loss was finite */

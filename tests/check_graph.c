@@ -26,6 +26,7 @@ struct fixture {
     ddp_exec *exec;
     float *weights, *gradients, *x;
     int32_t labels[32], tokens[32];
+    float targets[32];
 };
 
 static void open_fixture(struct fixture *f, const struct ddp_model *model, unsigned parts)
@@ -47,10 +48,12 @@ static void open_fixture(struct fixture *f, const struct ddp_model *model, unsig
     for (int i = 0; i < 32; i++) {
         f->labels[i] = i % (int)small.classes;
         f->tokens[i] = i * i % 5;
+        f->targets[i] = (float)(i % 7) / 3 - 1;
     }
     ck_assert_int_eq(ddp_exec_create(&f->exec, f->graph, f->device, parts, f->weights), DDP_OK);
     ddp_exec_bind_input(f->exec, 0, strcmp(model->name, "sharing") == 0 ? (void *)f->tokens : f->x);
-    ddp_exec_bind_input(f->exec, 1, f->labels);
+    ddp_exec_bind_input(f->exec, 1,
+                        strcmp(model->name, "numbers") == 0 ? (void *)f->targets : f->labels);
     ddp_exec_set_gradients(f->exec, f->gradients);
 }
 
@@ -120,6 +123,26 @@ static enum ddp_status build_relu_logits(ddp_graph *graph, const struct ddp_mode
 START_TEST(relu_logits_gradients)
 {
     static const struct ddp_model model = {.name = "relu", .build = build_relu_logits};
+    check_gradients(&model);
+}
+END_TEST
+
+/* A loss of numbers; the targets come as (B,2), the output in another shape. */
+static enum ddp_status build_numbers(ddp_graph *graph, const struct ddp_model_config *config)
+{
+    ddp_tensor *x =
+        ddp_graph_input(graph, "samples", DDP_F32, 2, (int64_t[]){config->batch, config->features});
+    ddp_tensor *targets =
+        ddp_graph_input(graph, "targets", DDP_F32, 2, (int64_t[]){config->batch, 2});
+    x = ddp_graph_linear_layer(graph, "fc1", x, 6, true, DDP_ACTIVATION_GELU);
+    x = ddp_graph_linear_layer(graph, "fc2", x, 2, true, DDP_ACTIVATION_NONE);
+    x = ddp_graph_reshape(graph, x, 3, (int64_t[]){config->batch, 1, 2});
+    return ddp_graph_finish(graph, x, ddp_graph_mse(graph, x, targets));
+}
+
+START_TEST(mse_gradients)
+{
+    static const struct ddp_model model = {.name = "numbers", .build = build_numbers};
     check_gradients(&model);
 }
 END_TEST
@@ -508,6 +531,18 @@ START_TEST(bad_graphs_are_refused)
     ck_assert_int_eq(ddp_graph_finish(graph, y, y), DDP_ERR_UNSUPPORTED);
     ddp_graph_destroy(graph);
 
+    /* mse: targets that are not input 1, in other rows, of another number */
+    for (int bad = 0; bad < 3; bad++) {
+        ck_assert_int_eq(ddp_graph_create(&graph), DDP_OK);
+        x = ddp_graph_input(graph, "x", DDP_F32, 2, (int64_t[]){2, 3});
+        ddp_tensor *targets = ddp_graph_input(graph, "targets", DDP_F32, 2,
+                                              (int64_t[]){bad == 1 ? 6 : 2, bad == 1 ? 1 : 2});
+        y = ddp_graph_linear_layer(graph, "fc", x, 3, true, DDP_ACTIVATION_NONE);
+        ck_assert_ptr_null(ddp_graph_mse(graph, y, bad == 0 ? x : targets));
+        ck_assert_int_eq(ddp_graph_finish(graph, y, y), DDP_ERR_INVALID);
+        ddp_graph_destroy(graph);
+    }
+
     ck_assert_int_eq(ddp_graph_create(&graph), DDP_OK);
     x = ddp_graph_input(graph, "x", DDP_F32, 2, (int64_t[]){2, 6});
     ck_assert_int_eq(ddp_graph_dims(ddp_graph_reshape(graph, x, 3, (int64_t[]){2, -1, 2}))[1], 3);
@@ -522,6 +557,7 @@ Suite *test_suite(void)
     TCase *tc = test_case(suite, "graph", 60);
     tcase_add_test(tc, mlp_gradients);
     tcase_add_test(tc, article_gradients);
+    tcase_add_test(tc, mse_gradients);
     tcase_add_test(tc, relu_logits_gradients);
     tcase_add_test(tc, shared_tensors_gradients);
     tcase_add_loop_test(tc, random_graphs_gradients, 0, 4);

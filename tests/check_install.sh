@@ -45,11 +45,24 @@ for name in sum perceptron; do
     ${CC:-cc} ${DDP_SANITIZE:-} -Wall -Wextra -Werror "$stage/$name.c" -o "$stage/$name" $flags
 done
 ${CC:-cc} ${DDP_SANITIZE:-} -Wall -Wextra -Werror "$top/examples/own_model.c" -o "$stage/own_model" $flags
+${CC:-cc} ${DDP_SANITIZE:-} -std=c11 -pedantic -Wall -Wextra -Wmissing-field-initializers -Werror "$top/examples/own_data.c" \
+    -o "$stage/own_data" $flags
+if command -v ${CXX:-c++} >/dev/null; then
+    ${CXX:-c++} ${DDP_SANITIZE:-} -std=c++11 -Wall -Wextra -Wmissing-field-initializers -Werror -x c++ "$top/examples/own_data.c" \
+        -x none -o "$stage/own_data_cxx" $flags
+fi
 LD_LIBRARY_PATH=$(dirname "$library")${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export LD_LIBRARY_PATH
 bin=$(dirname "$(find "$stage" -name ddprun -type f -perm -u+x | head -n 1)")
 "$bin/ddprun" --nproc 2 "$stage/client"
 [ "$("$bin/ddprun" --nproc 2 "$stage/sum" | sed 's/^\[0\]: //')" = 3 ] || { echo "the example of ddp(3) does not print 3"; exit 1; }
+# Data of the program's own, compiled as C and as C++.
+awk 'BEGIN { for (i = 0; i < 60; i++) printf "%d,%d,%d\n", i % 7, i % 5, i % 7 - i % 5 }' >"$stage/table.csv"
+for program in own_data own_data_cxx; do
+    [ -e "$stage/$program" ] || continue
+    "$bin/ddprun" --nproc 2 "$stage/$program" "$stage/table.csv" --epochs 2 --batch-size 4 --lr 0.01 --no-eval --quiet --save "$stage/$program.w"
+    cmp "$stage/$program.w" "$stage/own_data.w"
+done
 # A model of the program's own, on two workers as alone; as far as there are data.
 "$stage/own_model" --bad-option 2>/dev/null && { echo "own_model takes a bad option"; exit 1; }
 if [ -r /usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz ]; then

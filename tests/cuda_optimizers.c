@@ -232,6 +232,46 @@ static void check_sum(enum ddp_dtype dtype, int64_t count, size_t shift)
     free(dx);
 }
 
+/* in_place: the gradient over the output. */
+static void check_mse(enum ddp_dtype dtype, int64_t count, size_t shift, bool in_place)
+{
+    float *x = array_of(count), *targets = array_of(count), *dx = array_of(count);
+    const size_t size = ddp_dtype_bytes(dtype);
+    void *d_x = cuda_numbers(dtype, x, count, shift);
+    float *d_loss = cuda_memory(sizeof(float), 0), expected, first, again;
+    struct ddp_mse args = {.count = count, .x = x, .targets = targets};
+    args.loss = &expected;
+    args.dx = dx;
+    ck_assert_int_eq(ddp_kernels_reference.mse(&args, NULL), DDP_OK);
+    args.dtype = dtype;
+    args.x = d_x;
+    args.targets = cuda_floats(targets, count, shift);
+    args.loss = d_loss;
+    args.dx = NULL; /* the loss alone */
+    ck_assert_int_eq(on_cuda->mse(&args, cuda_stream), DDP_OK);
+    cuda_get(&first, d_loss, sizeof first);
+    args.dx = in_place ? d_x : cuda_memory((size_t)count * size, shift * size);
+    ck_assert_int_eq(on_cuda->mse(&args, cuda_stream), DDP_OK);
+    cuda_expect_near("mse", d_loss, &expected, 1, 0, 0x1p-23);
+    cuda_expect_near_type("gradient of mse", dtype, args.dx, dx, count, 6e-7 / (double)(count + 1),
+                          dtype == DDP_BF16 ? 0x1p-8 : 0);
+    cuda_get(&again, d_loss, sizeof again);
+    ck_assert(same_bits(&first, &again, 1));
+    free(x);
+    free(targets);
+    free(dx);
+}
+
+START_TEST(test_mse)
+{
+    const enum ddp_dtype dtype = _i / 2 ? DDP_BF16 : DDP_F32;
+    random_seed((uint64_t)_i);
+    for (size_t i = 0; i < CUDA_SIZES; i++)
+        check_mse(dtype, cuda_sizes[i], i % 4, _i % 2);
+    check_mse(dtype, 4194304 + 13, 0, _i % 2); /* parts of more than the least size */
+}
+END_TEST
+
 START_TEST(test_sum)
 {
     random_seed(3);
@@ -274,6 +314,8 @@ START_TEST(test_arguments)
     ck_assert_int_eq(on_cuda->norm(&norm, cuda_stream), DDP_ERR_INVALID);
     const struct ddp_sum_forward sum = {.count = 4, .x = v};
     ck_assert_int_eq(on_cuda->sum_forward(&sum, cuda_stream), DDP_ERR_INVALID);
+    const struct ddp_mse mse = {.count = 4, .x = v, .loss = v};
+    ck_assert_int_eq(on_cuda->mse(&mse, cuda_stream), DDP_ERR_INVALID);
     const struct ddp_sum_backward backward = {.count = 4, .dy = v};
     ck_assert_int_eq(on_cuda->sum_backward(&backward, cuda_stream), DDP_ERR_INVALID);
 }
@@ -288,5 +330,6 @@ void cuda_optimizer_cases(Suite *suite)
     tcase_add_test(tc, test_alone);
     tcase_add_test(tc, test_norm);
     tcase_add_test(tc, test_sum);
+    tcase_add_loop_test(tc, test_mse, 0, 4);
     tcase_add_test(tc, test_arguments);
 }

@@ -32,6 +32,19 @@ model "cnn fp32" --model cnn --data "$work/images"
 model "cnn bf16" --model cnn --data "$work/images" --dtype bf16
 model "resnet bf16" --model resnet --size 20 --data "$work/images" --dtype bf16 --lr 1e-3
 
+# Labels that are numbers, of a program's own data.
+for dtype in fp32 bf16; do
+    first=
+    set -- numbers --device cuda --batch-size 2 --global-batch 16 --steps 3 --seed 3 --val-split 20 --dtype $dtype
+    same "own data $dtype: 1 worker x 8" "$top/own_data_tool" "$@"
+    same "own data $dtype: 4 workers x 2" "$ddprun" -n 4 $share "$top/own_data_tool" "$@"
+    grep -q '^test loss [0-9.]*$' "$work/out" || fail "own data $dtype: not evaluated"
+    replicas 4
+    same "own data $dtype: dp, 4 replicas x 2" "$top/own_data_tool" "$@" $dp
+done
+expect "own data: predict" 0 'predictions of 20' "$top/own_data_tool" numbers --device cuda --val-split 20 --load "$work/first" --dtype bf16 \
+    --predict "$work/numbers.npy"
+
 # Lanes of several shards: partial sums wait in page-locked memory and travel beside the operations, or lie on the GPU
 # where no more memory can be locked.
 for lanes in 1 4; do

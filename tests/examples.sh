@@ -8,6 +8,32 @@ expect "train, alone" 0 "$weights" "$top/examples/train"
 expect "train, 2 workers" 0 "$weights" "$ddprun" -n 2 "$top/examples/train"
 expect "overlap, alone" 0 '1 ranks, last bucket: 7$' "$top/examples/overlap"
 expect "overlap, 4 workers" 0 '4 ranks, last bucket: 34$' "$ddprun" -n 4 "$top/examples/overlap"
+# Data of one's own, from a table.
+awk 'BEGIN { srand(3); print "a,b,c,y"
+    for (i = 0; i < 500; i++) { a = 2 * rand() - 1; b = 2 * rand() - 1; c = 2 * rand() - 1
+        printf "%.5f,%.5f,%.5f,%.5f\n", a, b, c, 2 * a - b * b + c / 2 } }' >"$work/table.csv"
+set -- "$work/table.csv" --epochs 12 --batch-size 16 --global-batch 32 --val-split 0.1 --lr 0.05
+expect "own data, alone" 0 'test loss 0\.0[0-9]*$' "$top/examples/own_data" "$@" --save "$work/alone"
+expect "own data, 2 workers" 0 'test loss 0\.0[0-9]*$' "$ddprun" -n 2 "$top/examples/own_data" "$@" --save "$work/two"
+expect "own data, dp" 0 'test loss 0\.0[0-9]*$' "$top/examples/own_data" "$@" --mode dp --save "$work/dp"
+cmp "$work/alone" "$work/two" && cmp "$work/alone" "$work/dp" || fail "own data: other weights in other modes"
+expect "own data, predicts" 0 'predictions of 50 ' "$top/examples/own_data" "$work/table.csv" --val-split 0.1 --load "$work/dp" \
+    --predict "$work/p.csv"
+awk -F , 'NR > 1 { d += ($2 - $3) ^ 2 } END { exit NR != 51 || d / 50 > 0.1 }' "$work/p.csv" || fail "own data: bad predictions"
+# Stopped between two steps, by a signal that comes once there is a checkpoint.
+set -- "$work/table.csv" --epochs 2000 --batch-size 16 --global-batch 32 --lr 0.02 --no-eval
+expect "own data, to the end" 0 'saved' "$top/examples/own_data" "$@" --save "$work/whole"
+"$top/examples/own_data" "$@" --checkpoint "$work/steps" --checkpoint-every 50 >"$work/out" 2>&1 &
+example=$!
+until ls "$work/steps"/step-* >/dev/null 2>&1 || ! kill -0 $example 2>/dev/null; do sleep 0.02; done
+kill -TERM $example
+wait $example
+[ $? = 75 ] || fail "own data: not stopped"
+expect "own data, resumed" 0 'resumed' "$top/examples/own_data" "$@" --checkpoint "$work/steps" --checkpoint-every 100000 \
+    --resume --save "$work/resumed"
+cmp "$work/whole" "$work/resumed" || fail "own data: other weights after a stop"
+printf '1,2,3\n4,x,6\n' >"$work/bad.csv"
+expect "own data, not numbers" 3 'bad.csv: bad row 2' "$top/examples/own_data" "$work/bad.csv"
 need_fashion
 set -- --steps 3 --batch-size 8 --global-batch 16 --no-eval
 expect "own model, alone" 0 "model    own, " "$top/examples/own_model" "$@" --save "$work/alone"

@@ -5,4 +5,4 @@ python=${PYTHON:-python3} modules=torch
 . "${srcdir:-.}/tests/fresh.inc"
 fresh_cases generate.py
 unset CK_RUN_CASE
-./check_rng && ./check_sampler && ./check_split && ./check_adamw && ./check_norm && ./check_conv2d && ./check_pool2d && ./check_batch_norm
+./check_rng && ./check_sampler && ./check_split && ./check_adamw && ./check_norm && ./check_conv2d && ./check_pool2d && ./check_batch_norm && ./check_mse

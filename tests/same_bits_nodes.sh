@@ -27,6 +27,9 @@ first=
 same "gpt2 in bf16: accumulation" "$trainer" $gpt2 --dtype bf16 $few --steps 3
 same "gpt2 in bf16: 2 x 2" nodes 2 2 "$trainer" $gpt2 --dtype bf16 $few --steps 3
 same "gpt2 in bf16: 4 x 1" nodes 4 1 "$trainer" $gpt2 --dtype bf16 $few --steps 3 --no-shared-weights
+first=
+same "own data: accumulation" "$top/own_data_tool" numbers $few --epochs 2
+same "own data: 2 x 2" nodes 2 2 "$top/own_data_tool" numbers $few --epochs 2
 # Three workers a node: not whole subtrees.
 few6="--device cpu --batch-size 2 --global-batch 12 --seed 3 --no-eval --threads 1 --lanes 8 --quiet"
 first=
@@ -122,6 +125,9 @@ said "another program" 'warning: rank 1 has ended without joining the other rank
 # A directory of checkpoints that is not one.
 node_dirs=yes
 mkdir "$work/dir.0" "$work/dir.1"
+printf '1,2,3\n4,5,6\n7,8,9\n1,3,5\n' | tee "$work/dir.0/table.csv" | sed 's/9/8/' >"$work/dir.1/table.csv"
+ends "other data of a program's own" 2 2 1 "$top/examples/own_data" table.csv --steps 1 --batch-size 1 --no-eval
+said "other data of a program's own" "the data are not the same on node 1 "
 ends "not shared" 0 2 1 "$trainer" $mlp $few --steps 2 --checkpoint here
 said "not shared" 'warning: --checkpoint here is not shared: what is written on node 0 .* is not seen on node 1 '
 mv "$work/dir.0/here" "$work/dir.1/here"

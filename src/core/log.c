@@ -54,8 +54,7 @@ static int level_from_environment(void)
     return DDP_LOG_INFO;
 }
 
-static _Thread_local char *held; /* where this thread's errors go; NULL: to standard error */
-static _Thread_local size_t held_size;
+static _Thread_local struct ddp_log_held held; /* where this thread's errors go */
 
 static void (*sink)(int level, const char *text); /* set before there are threads; or NULL */
 
@@ -182,10 +181,16 @@ void ddp_log(enum ddp_log_level level, const char *format, ...)
 
 void ddp_log_hold(char *text, size_t size)
 {
-    held = text;
-    held_size = size;
+    ddp_log_exchange((struct ddp_log_held){text, size});
     if (text)
         *text = '\0';
+}
+
+struct ddp_log_held ddp_log_exchange(struct ddp_log_held to)
+{
+    const struct ddp_log_held before = held;
+    held = to;
+    return before;
 }
 
 static atomic_bool disk_full;
@@ -208,13 +213,13 @@ enum ddp_status ddp_fail(enum ddp_status status, const char *format, ...)
     va_list args;
     if (status == DDP_ERR_IO && (errno == ENOSPC || errno == EDQUOT))
         atomic_store(&disk_full, true);
-    if (status == DDP_ERR_MEMORY && !held && told_lately())
+    if (status == DDP_ERR_MEMORY && !held.text && told_lately())
         return status;
     va_start(args, format);
-    if (!held)
+    if (!held.text)
         vlog(DDP_LOG_ERROR, status == DDP_ERR_MEMORY ? MEMORY_KEY : 0, format, args);
-    else if (!*held)
-        append(held, held_size, 0, format, args);
+    else if (!*held.text)
+        append(held.text, held.size, 0, format, args);
     va_end(args);
     return status;
 }

@@ -35,6 +35,14 @@ void ddp_log(enum ddp_log_level level, const char *format, ...) DDP_PRINTF(2, 3)
  * for work done ahead, whose failure is reported only when its turn comes. */
 void ddp_log_hold(char *text, size_t size);
 
+/* The same, around a call into the program: returns where errors went before, which is passed back
+ * after it. */
+struct ddp_log_held {
+    char *text; /* NULL: to standard error */
+    size_t size;
+};
+struct ddp_log_held ddp_log_exchange(struct ddp_log_held to);
+
 /* Messages of this copy of the library go to another's from now on, as text without name and rank:
  * that of the program which loaded this plugin. */
 void ddp_log_set_sink(void (*sink)(int level, const char *text));
@@ -49,11 +57,9 @@ struct ddp_log_peers {
 };
 void ddp_log_set_peers(const struct ddp_log_peers *peers);
 
-/* Logs an error and returns the status it was given, so that `return ddp_fail(DDP_ERR_IO, ...)`
- * reads well. Of many DDP_ERR_MEMORY within a second the first is logged. */
-enum ddp_status ddp_fail(enum ddp_status status, const char *format, ...) DDP_PRINTF(2, 3);
-
-/* The same for a call of the system on a file that failed: "PATH: cannot WHAT: " and what errno
+/* ddp_fail() of ddp.h; of many DDP_ERR_MEMORY within a second the first is logged.
+ *
+ * The same for a call of the system on a file that failed: "PATH: cannot WHAT: " and what errno
  * says. DDP_ERR_IO or DDP_ERR_MEMORY. */
 enum ddp_status ddp_fail_path(const char *path, const char *what);
 

@@ -116,7 +116,9 @@ enum ddp_status ddp_dataset_open(const char *source, const struct ddp_dataset_op
     const struct ddp_dataset_source *found = &ddp_dataset_idx;
     ddp_dataset *new_train = NULL, *new_test = NULL;
     enum ddp_status status = DDP_OK;
-    if (source)
+    if (options->own)
+        found = &ddp_dataset_custom;
+    else if (source)
         status = find_by_name(source, &found);
     else if (options->path)
         status = find_by_path(options->path, &found);

@@ -20,6 +20,10 @@
     "; or cut a test set off the training data with --val-split 0.1, or train without "            \
     "evaluation with --no-eval"
 
+/* What messages call the data of ddp_train_set_data(). */
+#define DDP_DATASET_OWN      "own data"
+#define DDP_DATASET_OWN_TEST "own test data"
+
 typedef struct ddp_dataset ddp_dataset;
 
 /* What the values of a token file are. */
@@ -36,7 +40,8 @@ extern const char *const ddp_token_kind_names[]; /* ends in NULL */
 struct ddp_dataset_options {
     const char *path; /* a directory, a file, a glob or "X.npy,Y.npy", as the source has it; NULL:
                          DDP_DATASET_DEFAULT_DIR */
-    const char *val;  /* the same for the test set; NULL: as the source finds it */
+    const struct ddp_data *own, *own_test; /* a program's data instead; NULL: none */
+    const char *val; /* the same for the test set; NULL: as the source finds it */
     /* Cut a test part off: this share of the samples (below 1), or this many. 0: none. */
     double val_split;
     bool unlabelled;     /* the test set needs no labels */
@@ -57,6 +62,7 @@ struct ddp_dataset_info {
     int64_t sample_count;   /* > 0 */
     int64_t class_count;    /* labels are 0 .. class_count-1; 0: no labels */
     int64_t label_count;    /* of one sample: 0, 1 for a class, T for the next tokens */
+    bool float_labels;      /* they are float32 numbers in the place of int32 */
     enum ddp_dtype x_dtype; /* DDP_F32, or DDP_I32 for tokens */
     int dim_count;          /* of one sample */
     int64_t dims[DDP_DATASET_MAX_DIMS]; /* channels, height, width for images; T for tokens */
@@ -146,7 +152,8 @@ int64_t ddp_dataset_spread(int64_t total, int64_t count, int64_t i);
 /* Copies samples out. Any number of threads may read at a time.
  *   indices       count numbers, each 0 .. sample_count-1 (else DDP_ERR_INVALID)
  *   x [out]       (count, dims...) of x_dtype
- *   labels [out]  (count, label_count) i32; NULL: not wanted; not written by a dataset without any
+ *   labels [out]  (count, label_count) i32, or f32 with float_labels; NULL: not wanted; not written
+ *                 by a dataset without any
  * DDP_ERR_IO, DDP_ERR_FORMAT: a file that is read on demand is gone, has shrunk or holds an invalid
  * sample. */
 enum ddp_status ddp_dataset_read(const ddp_dataset *dataset, const int64_t *indices, size_t count,
@@ -160,6 +167,11 @@ const char *ddp_dataset_sample_name(const ddp_dataset *dataset, int64_t index);
  * data, and does not depend on the files. DDP_ERR_MEMORY, and as ddp_dataset_read(). */
 enum ddp_status ddp_dataset_fingerprint(const ddp_dataset *dataset, uint64_t *fingerprint);
 
+/* Checks a program's data and copies the struct. `what`: for messages. DDP_ERR_INVALID, and
+ * DDP_ERR_UNSUPPORTED for a struct with members that are set and not known here. */
+enum ddp_status ddp_dataset_take_own(struct ddp_data *data, const struct ddp_data *given,
+                                     const char *what);
+
 /* The sources. */
 extern const struct ddp_dataset_source ddp_dataset_idx;
 extern const struct ddp_dataset_source ddp_dataset_cifar;
@@ -167,5 +179,6 @@ extern const struct ddp_dataset_source ddp_dataset_npy;
 extern const struct ddp_dataset_source ddp_dataset_images;
 extern const struct ddp_dataset_source ddp_dataset_tokens;
 extern const struct ddp_dataset_source ddp_dataset_article;
+extern const struct ddp_dataset_source ddp_dataset_custom; /* of a program; it is not listed */
 
 #endif

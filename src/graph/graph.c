@@ -385,6 +385,18 @@ enum ddp_status ddp_graph_finish(ddp_graph *graph, ddp_tensor *output, ddp_tenso
     return graph->status;
 }
 
+bool ddp_graph_input_is(const ddp_graph *graph, int input, enum ddp_dtype dtype, int64_t rows,
+                        int64_t values)
+{
+    for (int i = 0; i < graph->tensor_count; i++) {
+        const ddp_tensor *tensor = graph->tensors[i];
+        if (tensor->kind == TENSOR_INPUT && !tensor->base && tensor->index == input)
+            return tensor->dtype == dtype && tensor->dims[0] == rows &&
+                   tensor->count == rows * values;
+    }
+    return true;
+}
+
 int ddp_graph_parameter_count(const ddp_graph *graph)
 {
     return graph->parameter_count;

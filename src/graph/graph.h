@@ -18,8 +18,9 @@ enum ddp_status ddp_graph_create(ddp_graph **graph);
 void ddp_graph_set_compute(ddp_graph *graph, enum ddp_dtype compute);
 
 /* What results of operations and their gradients are in memory, before anything is built: DDP_F32
- * (the default), or DDP_BF16 for devices whose kernels take it, with that compute too. Inputs of
- * float32 are cast. Parameters, their gradients, statistics and the loss are float32 always. */
+ * (the default), or DDP_BF16 for devices whose kernels take it, with that compute too. Samples of
+ * float32, input 0, are cast. Parameters, their gradients, statistics and the loss are float32
+ * always. */
 void ddp_graph_set_activations(ddp_graph *graph, enum ddp_dtype activations);
 
 /* Before an exec is made: sums whose rows are normalised next are planned as one operation, for
@@ -71,6 +72,10 @@ static inline int64_t ddp_parameter_end(const struct ddp_parameter *parameter)
     return parameter->offset +
            (parameter->count + DDP_FLAT_ALIGN - 1) / DDP_FLAT_ALIGN * DDP_FLAT_ALIGN;
 }
+
+/* Is this input, if there is one, `rows` rows of `values` such numbers? */
+bool ddp_graph_input_is(const ddp_graph *graph, int input, enum ddp_dtype dtype, int64_t rows,
+                        int64_t values);
 
 int ddp_graph_parameter_count(const ddp_graph *graph);
 const struct ddp_parameter *ddp_graph_parameter_at(const ddp_graph *graph, int index);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The graph's inputs, and the cast of a float32 input to the dtype of its activations. The cast has
- * no backward pass. */
+ * The graph's inputs, and the cast of float32 samples, input 0, to the dtype of its activations.
+ * The cast has no backward pass. */
 #include "config.h"
 
 #include "graph/internal.h"
@@ -27,7 +27,7 @@ ddp_tensor *ddp_graph_input(ddp_graph *graph, const char *name, enum ddp_dtype d
                             const int64_t *dims)
 {
     ddp_tensor *tensor = ddp_graph_add_input(graph, name, dtype, dim_count, dims);
-    if (!tensor || dtype != DDP_F32 || graph->activations == DDP_F32)
+    if (!tensor || dtype != DDP_F32 || graph->activations == DDP_F32 || tensor->index > 0)
         return tensor;
     const struct node node = {.op = &cast, .inputs = {tensor}, .input_count = 1};
     return ddp_graph_add_node(graph, &node, NULL, 0, dim_count, dims);

@@ -31,6 +31,7 @@ struct ddp_model_config {
     bool fuses_norms;           /* sums are normalised in one pass */
     enum ddp_dtype x_dtype;     /* of the samples */
     int64_t label_count;
+    enum ddp_dtype label_dtype;
     bool last_only; /* tokens: the output is of the last position only; to generate, not to train */
     const char *size; /* by name, of a model that has several; NULL: the default */
     bool described;   /* own is that of weights that are loaded, and leaves nothing open */

@@ -150,11 +150,12 @@ static void json_evaluation(void *state, const struct ddp_train_evaluation *eval
 {
     struct json_log *log = state;
     const struct ddp_train_scores *scores = &evaluation->scores;
-    json_t *object = json_pack(
-        "{s:s, s:I, s:I, s:f, s:o?, s:f, s:I, s:f}", "event", "evaluation", "step",
-        (json_int_t)evaluation->step + 1, "epoch", (json_int_t)evaluation->epoch + 1, "time",
-        ddp_clock_wall(), "test_loss", real(scores->loss), "test_accuracy", scores->accuracy,
-        "samples", (json_int_t)scores->samples, "seconds", evaluation->seconds);
+    json_t *object =
+        json_pack("{s:s, s:I, s:I, s:f, s:o?, s:o*, s:I, s:f}", "event", "evaluation", "step",
+                  (json_int_t)evaluation->step + 1, "epoch", (json_int_t)evaluation->epoch + 1,
+                  "time", ddp_clock_wall(), "test_loss", real(scores->loss), "test_accuracy",
+                  isnan(scores->accuracy) ? NULL : json_real(scores->accuracy), "samples",
+                  (json_int_t)scores->samples, "seconds", evaluation->seconds);
     if (object && scores->has_perplexity)
         json_object_set_new(object, "test_perplexity", real(scores->perplexity));
     if (object && scores->has_bits_per_byte)

@@ -199,7 +199,8 @@ static void board_evaluation(void *state, const struct ddp_train_evaluation *eva
 {
     struct scalars scalars = {.count = 0};
     add_scalar(&scalars, "test/loss", evaluation->scores.loss);
-    add_scalar(&scalars, "test/accuracy", evaluation->scores.accuracy);
+    if (!isnan(evaluation->scores.accuracy))
+        add_scalar(&scalars, "test/accuracy", evaluation->scores.accuracy);
     if (evaluation->scores.has_perplexity)
         add_scalar(&scalars, "test/perplexity", evaluation->scores.perplexity);
     if (evaluation->scores.has_bits_per_byte)

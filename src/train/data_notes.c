@@ -87,7 +87,7 @@ enum ddp_status ddp_train_data_notes(const struct ddp_train_options *options,
                 where, takes_val(info->source) ? "name one with --val PATH, " : "");
     if (options->evaluate && test && ddp_dataset_info(test)->label_count == 0 && !options->quiet)
         ddp_log(DDP_LOG_INFO, "note: %s has no labels, so nothing is evaluated",
-                ddp_dataset_info(test)->path);
+                ddp_dataset_where(ddp_dataset_info(test)));
     if (!options->quiet)
         tell_notices(data, test);
     if (info->normalized || info->x_dtype != DDP_F32)

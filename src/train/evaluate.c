@@ -33,6 +33,7 @@ struct ddp_train_evaluator {
     const ddp_dataset *test;
     ddp_device *device;
     int64_t label_count;       /* of a sample */
+    bool numbers;              /* labels are: there are no predicted classes */
     int64_t count, batch_rows; /* samples, and how many at a time */
     int64_t batch_count;       /* of all ranks */
     int64_t begin, end;        /* this rank's batches */
@@ -44,10 +45,10 @@ struct ddp_train_evaluator {
     int threads; /* that read samples */
     ddp_train_visit *visit;
     void *visit_arg;
-    void *host_logits;  /* of a batch, as they are on the device; NULL: nobody visits */
-    float *logits;      /* the same in float32 */
-    int64_t *confusion; /* of `classes` classes; NULL: not counted */
-    int64_t classes;
+    void *host_logits;        /* of a batch, as they are on the device; NULL: nobody visits */
+    float *logits;            /* the same in float32 */
+    int64_t *confusion;       /* of `classes` classes; NULL: not counted */
+    int64_t classes, outputs; /* the second: numbers of a sample that a visitor gets */
     int64_t pitch;  /* from one row of host_logits to the next: those in bf16 may lie apart */
     void *input[2]; /* staging where the device cannot read the loader's memory */
 };
@@ -100,14 +101,15 @@ static enum ddp_status alloc_logits(ddp_train_evaluator *e)
     const size_t bytes = ddp_exec_output_bytes(sized->exec);
     const int64_t values = (int64_t)(bytes / (bf16 ? sizeof(uint16_t) : sizeof(float)));
     e->pitch = values / sized->rows;
-    if (e->classes < 2 || e->pitch < e->classes || (e->pitch > e->classes && !bf16))
+    if (e->outputs < 1 || (e->outputs == e->classes && e->classes < 2) || e->pitch < e->outputs ||
+        (e->pitch > e->outputs && !bf16))
         return ddp_fail(DDP_ERR_INVALID,
                         "the model's output of %" PRId64 " values a sample is not one for each of "
                         "%" PRId64 " classes",
                         e->pitch, e->classes);
     e->host_logits = ddp_array_alloc((size_t)(e->batch_rows * e->pitch), sizeof(float));
     if (bf16 && e->host_logits)
-        e->logits = ddp_array_alloc((size_t)(e->batch_rows * e->classes), sizeof(float));
+        e->logits = ddp_array_alloc((size_t)(e->batch_rows * e->outputs), sizeof(float));
     return !e->host_logits || (bf16 && !e->logits) ? DDP_ERR_MEMORY : DDP_OK;
 }
 
@@ -159,9 +161,11 @@ enum ddp_status ddp_train_evaluator_create(ddp_train_evaluator **evaluator,
     e->threads = setup->threads;
     e->device = ddp_mode_device(setup->mode);
     e->label_count = info->label_count;
+    e->numbers = info->float_labels;
     e->visit = setup->visit;
     e->visit_arg = setup->visit_arg;
     e->classes = setup->config->classes;
+    e->outputs = setup->outputs ? setup->outputs : e->classes;
     e->count = setup->samples < info->sample_count ? setup->samples : info->sample_count;
     e->batch_rows = rows_of_batch(info, setup->config->batch);
     e->batch_count = (e->count + e->batch_rows - 1) / e->batch_rows;
@@ -255,8 +259,8 @@ static enum ddp_status visit_batch(ddp_train_evaluator *e, const struct sized *s
     if (status != DDP_OK)
         return status;
     const uint16_t *halves = e->host_logits;
-    for (int64_t i = 0; e->logits && i < batch->rows * e->classes; i++)
-        e->logits[i] = ddp_bf16_to_f32(halves[i / e->classes * e->pitch + i % e->classes]);
+    for (int64_t i = 0; e->logits && i < batch->rows * e->outputs; i++)
+        e->logits[i] = ddp_bf16_to_f32(halves[i / e->outputs * e->pitch + i % e->outputs]);
     return e->visit(e->visit_arg, (e->begin + batch->step) * e->batch_rows, batch,
                     e->logits ? e->logits : e->host_logits);
 }
@@ -266,10 +270,10 @@ static enum ddp_status visit_batch(ddp_train_evaluator *e, const struct sized *s
 static enum ddp_status score_batch(ddp_train_evaluator *e, ddp_exec *exec,
                                    const struct ddp_batch *batch, int64_t *right)
 {
-    const int64_t predictions = batch->rows * e->label_count;
+    const int64_t predictions = e->numbers ? 0 : batch->rows * e->label_count;
     float mean;
     enum ddp_status status = ddp_exec_loss(exec);
-    if (status == DDP_OK)
+    if (status == DDP_OK && predictions > 0)
         status = ddp_device_copy_out(e->device, e->host_predictions, e->predictions,
                                      (size_t)predictions * sizeof *e->host_predictions);
     if (status == DDP_OK)
@@ -357,9 +361,11 @@ enum ddp_status ddp_train_evaluator_run(ddp_train_evaluator *evaluator,
     const double loss = known ? sum / (double)e->count : NAN; /* without a sign */
     *scores = (struct ddp_train_scores){
         .samples = e->count,
-        .accuracy = (double)right / ((double)e->count * (double)e->label_count),
+        .accuracy = e->numbers || e->label_count == 0
+                        ? NAN
+                        : (double)right / ((double)e->count * (double)e->label_count),
         .loss = loss,
-        .has_perplexity = info->x_dtype == DDP_I32,
+        .has_perplexity = info->x_dtype == DDP_I32 && !e->numbers,
         .has_bits_per_byte = info->token_bytes > 0,
         .perplexity = exp(loss),
         .bits_per_byte = info->token_bytes > 0 ? loss / (M_LN2 * info->token_bytes) : 0,

@@ -15,7 +15,7 @@ typedef struct ddp_train_evaluator ddp_train_evaluator;
 
 /* Takes what the network gives for a batch.
  *   first   the number of its first sample
- *   logits  (rows, classes) f32, on the host */
+ *   logits  (rows, classes) f32, on the host; (rows, outputs) where the setup has those */
 typedef enum ddp_status ddp_train_visit(void *arg, int64_t first, const struct ddp_batch *batch,
                                         const float *logits);
 
@@ -32,7 +32,8 @@ struct ddp_train_evaluator_setup {
     /* NULL: none. Called for each of this rank's batches, in their order. */
     ddp_train_visit *visit;
     void *visit_arg;
-    bool confusion; /* count which class is taken for which, where they are not too many */
+    int64_t outputs; /* what the model gives of a sample, if that is no classes; 0: one of each */
+    bool confusion;  /* count which class is taken for which, where they are not too many */
 };
 
 /* Prepares to evaluate this rank's batches. What the setup points to outlives the evaluator, except

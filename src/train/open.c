@@ -8,6 +8,7 @@
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/trace.h"
+#include "graph/exec.h"
 #include "job/board.h"
 #include "job/job.h"
 #include "model/gpt2.h"
@@ -42,6 +43,11 @@ static enum ddp_status check_fit(const struct ddp_run *run)
                         options->load ? ""
                         : tokens      ? ": use --model gpt2"
                                       : ": use --model mlp, or cnn or resnet for images");
+    if (!options->custom && info->float_labels)
+        return ddp_fail(DDP_ERR_INVALID,
+                        "the model %s learns classes, and %s has numbers for labels: give a model "
+                        "with ddp_graph_mse() to ddp_train_set_model()",
+                        model->name, where);
     if (model->labels && info->label_count == 0 && !ddp_train_evaluates_only(options))
         return ddp_fail(
             DDP_ERR_INVALID, "%s has no labels, and the model %s needs them%s", where, model->name,
@@ -128,6 +134,8 @@ static enum ddp_status open_data(struct ddp_run *run)
     struct ddp_dataset_options data = {
         .path = options->data,
         .val = options->val,
+        .own = options->own_data,
+        .own_test = options->own_test,
         .val_split = options->val_split,
         .unlabelled = options->predict && !options->eval_only,
         .normalize = options->normalize,
@@ -182,6 +190,7 @@ static enum ddp_status build_model(struct ddp_run *run)
         .dim_count = info->dim_count,
         .x_dtype = info->x_dtype,
         .label_count = info->label_count,
+        .label_dtype = info->float_labels ? DDP_F32 : DDP_I32,
         .size = options->size,
         .own = *ddp_train_model_own(options),
     };
@@ -195,6 +204,10 @@ static enum ddp_status build_model(struct ddp_run *run)
         status = ddp_model_configure(run->plan.model, config);
     if (status == DDP_OK)
         status = ddp_model_build(&run->graph, run->plan.model, config);
+    if (status == DDP_OK && info->label_count == 0 && !ddp_train_evaluates_only(options) &&
+        ddp_exec_graph_input_bytes(run->graph, 1) > 0)
+        return ddp_fail(DDP_ERR_INVALID, "the model %s has an input of labels, and %s has none",
+                        run->plan.model->name, ddp_dataset_where(info));
     if (status == DDP_OK && options->sync_batch_norm && ddp_graph_statistics_count(run->graph) == 0)
         return ddp_fail(DDP_ERR_INVALID, "--sync-batch-norm: the model %s has no batch norm",
                         run->plan.model->name);

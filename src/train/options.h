@@ -25,7 +25,8 @@ enum ddp_train_dtype { DDP_TRAIN_FP32, DDP_TRAIN_BF16 };
 struct ddp_train_options {
     struct ddp_options_given given; /* see ddp_train_given() */
     const struct ddp_model *model;
-    bool custom; /* the model is that of ddp_train_set_model() */
+    bool custom;                                /* the model is that of ddp_train_set_model() */
+    const struct ddp_data *own_data, *own_test; /* of ddp_train_set_data(); NULL: none */
     /* What is given of each model; the last: of the custom one. */
     union ddp_model_own models[DDP_MODELS];
     const char *size; /* of a model that has several; NULL: not given */

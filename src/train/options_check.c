@@ -109,6 +109,22 @@ static enum ddp_status check_shape(const struct ddp_train_options *options)
     return DDP_OK;
 }
 
+/* What says where the data are, or what. */
+static const char *const of_data[] = {"data",       "dataset",   "val",    "shape",
+                                      "classes",    "seq-len",   "tokens", "vocab-size",
+                                      "image-size", "data-size", NULL};
+
+static enum ddp_status check_own_data(const struct ddp_train_options *options)
+{
+    for (int i = 0; options->own_data && of_data[i]; i++)
+        if (ddp_train_given(options, of_data[i]))
+            return ddp_fail(DDP_ERR_INVALID,
+                            "--%s: this program has data of its own, with ddp_train_set_data(): "
+                            "leave --%s out",
+                            of_data[i], of_data[i]);
+    return DDP_OK;
+}
+
 enum ddp_status ddp_train_check_pairs(const struct ddp_train_options *options)
 {
     for (size_t i = 0; i < sizeof excluding / sizeof excluding[0]; i++)
@@ -120,6 +136,8 @@ enum ddp_status ddp_train_check_pairs(const struct ddp_train_options *options)
             !ddp_train_given(options, needing[i].needs))
             return ddp_fail(DDP_ERR_INVALID, "--%s needs --%s %s", needing[i].name,
                             needing[i].needs, needing[i].argument);
+    if (check_own_data(options) != DDP_OK)
+        return DDP_ERR_INVALID;
     const char *evaluation = ddp_train_evaluation_option(options);
     if (evaluation && !options->evaluate)
         return ddp_fail(DDP_ERR_INVALID, "--%s and --no-eval exclude each other: give one",

@@ -15,7 +15,8 @@ bool ddp_run_lacks_data(const struct ddp_run *run)
 {
     const struct ddp_train_options *options = run->options;
     const bool shape = options->shape_count > 0 || options->classes > 0;
-    if (!options->plan || options->data || run->plan.model == &ddp_model_article)
+    if (!options->plan || options->data || options->own_data ||
+        run->plan.model == &ddp_model_article)
         return false;
     const bool fashion = !options->dataset && !run->load.model &&
                          strcmp(run->plan.model->dataset, "idx") == 0 &&

@@ -14,6 +14,7 @@
 #include "core/text.h"
 #include "core/trace.h"
 #include "data/normalize.h"
+#include "graph/exec.h"
 #include "train/best.h"
 
 #include <inttypes.h>
@@ -33,8 +34,10 @@ struct prediction {
 
 struct predictions {
     const ddp_dataset *data;
-    bool matrix; /* all probabilities, for an array */
-    int64_t classes, begin, end;
+    bool matrix;     /* all probabilities or numbers, for an array */
+    bool numbers;    /* the model gives no classes: what it gives is written, beside the targets */
+    int64_t classes; /* or numbers */
+    int64_t begin, end;
     size_t row_bytes; /* of what is kept of a sample */
     char *rows;
     double *exponentials; /* of one sample */
@@ -58,10 +61,32 @@ static int32_t softmax(const float *logits, int64_t classes, double *probabiliti
     return best;
 }
 
+/* Of a sample: its targets, if they are wanted and known, then what the model gives. */
+static enum ddp_status take_numbers(const struct predictions *p, int64_t first,
+                                    const struct ddp_batch *batch, const float *outputs)
+{
+    const size_t bytes = (size_t)p->classes * sizeof(float), before = p->row_bytes - bytes;
+    char *row = p->rows + (size_t)(first - p->begin) * p->row_bytes;
+    for (int64_t i = 0; i < batch->rows; i++, row += p->row_bytes, outputs += p->classes) {
+        for (int64_t k = 0; k < p->classes; k++)
+            if (!isfinite(outputs[k]))
+                return ddp_fail(DDP_ERR_INVALID,
+                                "sample %" PRId64 ": the model's output is not finite; look for "
+                                "infinite values in the data and the weights",
+                                first + i);
+        if (before > 0)
+            memcpy(row, (const char *)batch->labels + (size_t)i * before, before);
+        memcpy(row + before, outputs, bytes);
+    }
+    return DDP_OK;
+}
+
 static enum ddp_status take_batch(void *arg, int64_t first, const struct ddp_batch *batch,
                                   const float *logits)
 {
     struct predictions *p = arg;
+    if (p->numbers)
+        return take_numbers(p, first, batch, logits);
     char *row = p->rows + (size_t)(first - p->begin) * p->row_bytes;
     for (int64_t i = 0; i < batch->rows; i++, row += p->row_bytes) {
         const int32_t class = softmax(logits + i * p->classes, p->classes, p->exponentials);
@@ -153,9 +178,41 @@ static enum ddp_status add_prediction(struct writer *w, const struct prediction 
     return status == DDP_OK ? add_field(w, text, "\n") : status;
 }
 
+/* Columns of targets and of outputs; `values` NULL: their names, with numbers if there are
+ * several. */
+static enum ddp_status add_numbers(struct writer *w, const float *values)
+{
+    const int64_t outputs = w->p->classes;
+    const int64_t all = (int64_t)(w->p->row_bytes / sizeof(float)), targets = all - outputs;
+    enum ddp_status status = DDP_OK;
+    for (int64_t i = 0; status == DDP_OK && i < all; i++) {
+        const bool target = i < targets;
+        const int64_t count = target ? targets : outputs, at = target ? i : i - targets;
+        char text[64];
+        if (values)
+            snprintf(text, sizeof text, "%.9g", (double)values[i]);
+        else if (count == 1)
+            snprintf(text, sizeof text, "%s", target ? "target" : "output");
+        else
+            snprintf(text, sizeof text, "%s%" PRId64, target ? "target" : "output", at);
+        status = add_field(w, text, i + 1 < all ? "," : "\n");
+    }
+    return status;
+}
+
+static enum ddp_status add_line_of_numbers(struct writer *w, const float *values)
+{
+    enum ddp_status status = add_integer(w, w->next++, ",");
+    return status == DDP_OK ? add_numbers(w, values) : status;
+}
+
 /* "index,file,label,prediction,probability": those that are known of the data. */
 static enum ddp_status add_csv_header(struct writer *w)
 {
+    if (w->p->numbers) {
+        enum ddp_status of_index = add_field(w, "index", ",");
+        return of_index == DDP_OK ? add_numbers(w, NULL) : of_index;
+    }
     enum ddp_status status = add_field(w, "index", ",");
     if (status == DDP_OK && ddp_dataset_sample_name(w->p->data, 0))
         status = add_field(w, "file", ",");
@@ -191,8 +248,10 @@ static enum ddp_status write_rows(struct writer *w, const char *rows, int64_t co
     enum ddp_status status = DDP_OK;
     if (w->p->matrix)
         status = add(w, rows, (size_t)count * bytes);
-    for (int64_t i = 0; !w->p->matrix && status == DDP_OK && i < count; i++)
-        status = add_prediction(w, (const void *)(rows + (size_t)i * bytes));
+    for (int64_t i = 0; !w->p->matrix && status == DDP_OK && i < count; i++) {
+        const void *row = rows + (size_t)i * bytes;
+        status = w->p->numbers ? add_line_of_numbers(w, row) : add_prediction(w, row);
+    }
     if (status == DDP_OK)
         status = ddp_atomic_file_write(w->file, w->text, w->used);
     w->used = 0;
@@ -251,11 +310,23 @@ static const ddp_dataset *to_predict(const struct ddp_run *run)
     return run->test ? run->test : run->data;
 }
 
+/* Numbers that the model gives of a sample. */
+static int64_t outputs_of(const struct ddp_run *run)
+{
+    const size_t width = ddp_dtype_bytes(run->model_config.activations);
+    return (int64_t)(ddp_exec_graph_output_bytes(run->graph) / width) / run->model_config.batch;
+}
+
 static enum ddp_status predict(struct ddp_run *run)
 {
     const struct ddp_dataset_info *info = ddp_dataset_info(to_predict(run));
-    const int64_t classes = run->model_config.classes;
-    struct predictions p = {.data = to_predict(run), .classes = classes};
+    const bool numbers = run->options->custom && run->model_config.classes == 0;
+    const int64_t outputs = outputs_of(run);
+    struct predictions p = {
+        .data = to_predict(run),
+        .numbers = numbers,
+        .classes = numbers ? outputs : run->model_config.classes,
+    };
     const struct ddp_train_evaluator_setup setup = {
         .mode = run->mode,
         .comm = run->comm,
@@ -265,19 +336,23 @@ static enum ddp_status predict(struct ddp_run *run)
         .samples = info->sample_count,
         .visit = take_batch,
         .visit_arg = &p,
+        .outputs = numbers ? outputs : 0,
     };
     ddp_train_evaluator *evaluator = NULL;
     struct ddp_train_scores scores;
     char shown[DDP_TEXT_SHOWN];
     p.matrix = ddp_text_ends_with(run->options->predict, ".npy");
-    p.row_bytes = p.matrix ? (size_t)classes * sizeof(float) : sizeof(struct prediction);
+    p.row_bytes =
+        p.matrix || numbers ? (size_t)p.classes * sizeof(float) : sizeof(struct prediction);
+    if (numbers && !p.matrix)
+        p.row_bytes += (size_t)info->label_count * sizeof(float);
     ddp_job_report(run->job, "predict", 0);
     const int64_t begin = ddp_trace_begin();
     enum ddp_status status = ddp_train_evaluator_create(&evaluator, &setup);
     if (status == DDP_OK) {
         ddp_train_evaluator_range(evaluator, &p.begin, &p.end);
         p.rows = ddp_array_alloc((size_t)(p.end - p.begin), p.row_bytes);
-        p.exponentials = ddp_array_alloc((size_t)classes, sizeof *p.exponentials);
+        p.exponentials = ddp_array_alloc((size_t)p.classes, sizeof *p.exponentials);
         status =
             p.rows && p.exponentials ? ddp_train_evaluator_run(evaluator, &scores) : DDP_ERR_MEMORY;
     }

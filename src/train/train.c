@@ -20,6 +20,7 @@
 struct ddp_train {
     struct ddp_train_options options; /* as they were set */
     struct ddp_model custom;          /* of ddp_train_set_model() */
+    struct ddp_data data, test;       /* of ddp_train_set_data() */
     /* A run that is open: */
     bool open;
     enum ddp_status failed; /* the first failure */
@@ -68,6 +69,26 @@ void ddp_train_set_model(ddp_train *train, const char *name, ddp_model_builder *
     train->options.model = &train->custom;
     train->options.custom = true;
     ddp_model_custom_set(&train->options.models[DDP_MODELS - 1], build, arg);
+}
+
+enum ddp_status ddp_train_set_data(ddp_train *train, const struct ddp_data *training,
+                                   const struct ddp_data *test)
+{
+    struct ddp_data own, own_test = {.count = 0};
+    enum ddp_status status = ddp_dataset_take_own(&own, training, DDP_DATASET_OWN);
+    if (status == DDP_OK && own.classes > 0 && own.label_count == 0)
+        status = ddp_fail(DDP_ERR_INVALID,
+                          DDP_DATASET_OWN ": there are classes, and label_count is 0: it is 1 for "
+                                          "a class of each sample");
+    if (status == DDP_OK && test)
+        status = ddp_dataset_take_own(&own_test, test, DDP_DATASET_OWN_TEST);
+    if (status != DDP_OK)
+        return status;
+    train->data = own;
+    train->test = own_test;
+    train->options.own_data = &train->data;
+    train->options.own_test = test ? &train->test : NULL;
+    return DDP_OK;
 }
 
 bool ddp_train_accepts_stop(const ddp_train *train)

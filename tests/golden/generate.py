@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """Writes what PyTorch itself gives, for check_rng, check_sampler and check_split to compare with, bit for bit, and check_adamw,
-check_norm, check_conv2d, check_pool2d and check_batch_norm within rounding.
+check_norm, check_conv2d, check_pool2d, check_batch_norm and check_mse within rounding.
 
 usage: generate.py DIRECTORY [EXTRA]
 
@@ -206,6 +206,15 @@ def batch_norm_case(rnd, rows, channels, relu, has_residual):
     return name, answer + " " + flat(mean, var)
 
 
+def mse_case(rnd, count):
+    seed = rnd.getrandbits(20)
+    g = seeded(seed)
+    x, targets = rand(g, count), rand(g, count)
+    loss = nn.functional.mse_loss(x, targets)
+    loss.backward()
+    return f"mse {seed} {count}", flat(loss, x.grad)
+
+
 def image_cases(rnd):
     for relu in (False, True):
         yield conv2d_case(rnd, (5, 6), (3, 4), (3, 3), 1, 1, 1, relu)
@@ -222,6 +231,8 @@ def image_cases(rnd):
     for rows, channels in ((8, 3), (12, 4), (40, 6), (rnd.randrange(8, 30), rnd.randrange(1, 20))):
         for flags in range(4):
             yield batch_norm_case(rnd, rows, channels, flags & 1, flags & 2)
+    for count in (1, 7, 16, rnd.randrange(17, 60)):
+        yield mse_case(rnd, count)
 
 
 def main():

@@ -50,7 +50,6 @@ void ddp_train_destroy(ddp_train *train)
 enum ddp_status ddp_train_parse(ddp_train *train, int argc, char *const *argv)
 {
     int rest;
-    ddp_log_set_name("trainer");
     return ddp_options_parse(ddp_train_option_table(), &train->options, &train->options.given, argc,
                              argv, false, &rest);
 }

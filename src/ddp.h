@@ -412,6 +412,42 @@ DDP_API enum ddp_status ddp_train_checkpoint(ddp_train *train);
 /* Writes the weights to a file, as --save does. */
 DDP_API enum ddp_status ddp_train_save(ddp_train *train, const char *path);
 
+/* The weights by name, on any device and in any mode, between ddp_train_open() and
+ * ddp_train_close(). */
+
+struct ddp_train_tensor {
+    const char *name;
+    enum ddp_dtype dtype;
+    int dim_count;
+    int64_t dims[DDP_TENSOR_DIMS];
+    size_t count;   /* values */
+    bool statistic; /* of what samples were like, as batch norm keeps: not learned, no gradient */
+};
+
+/* Tensor `i` of the model, from 0, in the order in which it was built; NULL after the last, and when
+ * the run is not open. Valid until ddp_train_close(). Local. */
+DDP_API const struct ddp_train_tensor *ddp_train_tensor(const ddp_train *train, int i);
+
+/* Copies the weights of a tensor out: the same values on all ranks. Local.
+ *   values [out]  row-major, float32; also where the graph computes in bf16
+ *   count         of the tensor
+ * DDP_ERR_INVALID: there is no such tensor, or it has another count. */
+DDP_API enum ddp_status ddp_train_get_weights(ddp_train *train, const char *name, float *values,
+                                              size_t count);
+
+/* Replaces the weights of a tensor on all ranks. The run goes on as one that had these weights; the
+ * optimizer's state stays as it is. Collective, with the same name on all ranks.
+ *   values  rank 0's are taken; the others give as many
+ * DDP_ERR_INVALID as above; DDP_ERR_MISMATCH. */
+DDP_API enum ddp_status ddp_train_put_weights(ddp_train *train, const char *name,
+                                              const float *values, size_t count);
+
+/* Copies out the gradient of a tensor in the last step: the mean over the global batch, before it
+ * is clipped, and without weight decay. The same values on all ranks. Collective.
+ * DDP_ERR_INVALID as above; there was no step yet; the tensor is a statistic. */
+DDP_API enum ddp_status ddp_train_get_gradients(ddp_train *train, const char *name, float *values,
+                                                size_t count);
+
 /* Ends the run: after DDP_OK, also before its last step, prints and saves what the options name;
  * after DDP_ERR_PREEMPTED waits for the checkpoint; after a failure, of the loop's own too, aborts
  * the job.

@@ -23,6 +23,7 @@ struct ddp_run {
     struct ddp_model_config model_config;
     struct ddp_hf_config hf_config; /* with --config */
     ddp_graph *graph, *tail_graph;
+    struct ddp_train_tensor *tensors; /* for the program: one for each of its parameters */
     float *weights; /* flat, host: the initial ones, later what was fetched; NULL in between */
     size_t program_bytes; /* of this process before the run was opened */
     double device_bytes;  /* of the GPU, in use before it is trained on; 0: not known */

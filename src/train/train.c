@@ -12,6 +12,7 @@
 #include "train/plan_memory.h"
 #include "train/predict.h"
 #include "train/sample.h"
+#include "train/tensors.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -144,6 +145,8 @@ static enum ddp_status open_training(ddp_train *train, FILE *out, bool own_loop)
 {
     enum ddp_status status = open_run(train, out, own_loop);
     if (status == DDP_OK)
+        status = ddp_run_list_tensors(&train->run);
+    if (status == DDP_OK)
         status = ddp_run_begin(&train->run);
     return note(train, status);
 }
@@ -245,6 +248,34 @@ enum ddp_status ddp_train_save(ddp_train *train, const char *path)
 {
     enum ddp_status status = need_open(train);
     return status == DDP_OK ? note(train, ddp_run_save(&train->run, path)) : status;
+}
+
+const struct ddp_train_tensor *ddp_train_tensor(const ddp_train *train, int i)
+{
+    const struct ddp_run *run = &train->run;
+    const bool known = train->open && run->tensors;
+    return known && i >= 0 && i < ddp_graph_parameter_count(run->graph) ? &run->tensors[i] : NULL;
+}
+
+enum ddp_status ddp_train_get_weights(ddp_train *train, const char *name, float *values,
+                                      size_t count)
+{
+    enum ddp_status status = need_open(train);
+    return status == DDP_OK ? ddp_run_get_weights(&train->run, name, values, count) : status;
+}
+
+enum ddp_status ddp_train_put_weights(ddp_train *train, const char *name, const float *values,
+                                      size_t count)
+{
+    enum ddp_status status = need_open(train);
+    return status == DDP_OK ? ddp_run_put_weights(&train->run, name, values, count) : status;
+}
+
+enum ddp_status ddp_train_get_gradients(ddp_train *train, const char *name, float *values,
+                                        size_t count)
+{
+    enum ddp_status status = need_open(train);
+    return status == DDP_OK ? ddp_run_get_gradients(&train->run, name, values, count) : status;
 }
 
 enum ddp_status ddp_train_close(ddp_train *train, enum ddp_status status)

@@ -398,7 +398,8 @@ DDP_API int64_t ddp_train_steps_left(const ddp_train *train);
 DDP_API enum ddp_status ddp_train_step(ddp_train *train, const struct ddp_step **step);
 
 /* The learning rate of the steps that follow, instead of the schedule's; the same on all ranks,
- * else their next step is DDP_ERR_MISMATCH. NaN: the schedule's again. */
+ * else their next step is DDP_ERR_MISMATCH. NaN: the schedule's again. Of a run that is open.
+ * Checkpoints hold it: a run that is resumed goes on with it. */
 DDP_API void ddp_train_set_rate(ddp_train *train, double rate);
 
 /* Evaluates on the test samples. DDP_ERR_INVALID: there are none. */
@@ -411,6 +412,42 @@ DDP_API enum ddp_status ddp_train_checkpoint(ddp_train *train);
 
 /* Writes the weights to a file, as --save does. */
 DDP_API enum ddp_status ddp_train_save(ddp_train *train, const char *path);
+
+/* --- Hooks: what a run calls -------------------------------------------------------------------- */
+
+/* Called by the thread that makes the steps, on all ranks but for save_state, also within
+ * ddp_train_run(). What is NULL is not called. A status other than DDP_OK ends the run, on all ranks.
+ * A hook may call ddp_train_rank(), _steps_left(), _set_rate(), _tensor(), _get_weights(),
+ * _put_weights(), _get_gradients() and _save(); save_state of these only what is local. Any other
+ * call with this run gets DDP_ERR_INVALID.
+ *
+ * A program of an older version has fewer members, which struct_bytes says: begin with
+ * DDP_HOOKS_INIT. */
+struct ddp_hooks {
+    size_t struct_bytes; /* sizeof(struct ddp_hooks) */
+    void *arg;           /* for all of them; must outlive the run */
+    /* Before step `number`, counted as in struct ddp_step, and after the checkpoint before it. */
+    enum ddp_status (*before_step)(void *arg, ddp_train *train, int64_t number);
+    enum ddp_status (*after_step)(void *arg, ddp_train *train, const struct ddp_step *step);
+    enum ddp_status (*after_evaluation)(void *arg, ddp_train *train,
+                                        const struct ddp_evaluation *evaluation);
+    /* State of the program's own, which checkpoints have: the file own-NAME in each. The name has
+     * at most 32 letters, digits, '.', '_' and '-', and must outlive the run. */
+    const char *state_name;
+    /* For a checkpoint, on rank 0: gives bytes, which are copied before anything else is called. */
+    enum ddp_status (*save_state)(void *arg, ddp_train *train, const void **bytes, size_t *count);
+    /* At the end of ddp_train_open(), when the run is resumed from a checkpoint that has such
+     * bytes: on all ranks, the same ones. */
+    enum ddp_status (*restore_state)(void *arg, ddp_train *train, const void *bytes, size_t count);
+};
+#define DDP_HOOKS_INIT                                                                             \
+    {                                                                                              \
+        sizeof(struct ddp_hooks), NULL, NULL, NULL, NULL, NULL, NULL, NULL                         \
+    }
+
+/* Sets the hooks of runs that are opened later; NULL: none. Copied.
+ * DDP_ERR_INVALID: the run is open; the struct is not initialised. */
+DDP_API enum ddp_status ddp_train_set_hooks(ddp_train *train, const struct ddp_hooks *hooks);
 
 /* The weights by name, on any device and in any mode, between ddp_train_open() and
  * ddp_train_close(). */

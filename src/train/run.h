@@ -48,7 +48,11 @@ struct ddp_run {
     int64_t first_step, end_step; /* the second may come down: an early end */
     int64_t step;                 /* done */
     bool own_loop;                /* the caller's, who gets what a step gives */
-    double own_rate;              /* that the loop has set; NaN: the schedule's */
+    double own_rate;              /* that the program has set; NaN: the schedule's */
+    ddp_train *train;             /* the whole, for: */
+    const struct ddp_hooks *hooks;
+    const char *hook; /* that is running; NULL: none */
+    bool hook_alone;  /* ... on this rank */
     struct ddp_checkpoint_best best;
     int64_t saved_step;                      /* of the newest checkpoint; -1: none */
     int64_t checkpoint_count, checkpoint_ns; /* written by this run, and the time they took it; */

@@ -258,6 +258,54 @@ DDP_API ddp_tensor *ddp_graph_global_avg_pool2d(ddp_graph *graph, ddp_tensor *x)
 /* Any float32 -> (1). */
 DDP_API ddp_tensor *ddp_graph_sum(ddp_graph *graph, ddp_tensor *x);
 
+#define DDP_CUSTOM_INPUTS 4
+
+/* An input of an operation of the program's own, in memory of the host. */
+struct ddp_custom_tensor {
+    enum ddp_dtype dtype; /* DDP_F32; of tokens and labels DDP_I32 */
+    int dim_count;
+    int64_t dims[DDP_TENSOR_DIMS];
+    int64_t count;      /* elements */
+    const void *values; /* row-major */
+    float *gradients;   /* backward: zeros, to write or to add to; NULL: not needed */
+};
+
+/* What its callbacks work on: one shard. It grows at its end. */
+struct ddp_custom_pass {
+    struct ddp_custom_tensor inputs[DDP_CUSTOM_INPUTS];
+    float *output; /* forward: to write; backward: NULL */
+    int64_t output_count;
+    const float *output_gradients; /* backward */
+    void *saved;                   /* forward may write it for backward; NULL: nothing is trained */
+    void *scratch;                 /* no longer there after the callback */
+    bool trains;                   /* false: an evaluation */
+};
+
+/* An operation of the program's own, on the CPU. The callbacks are called for one shard at a time,
+ * by the thread that computes it: with --mode dp several at once, so what `arg` points to is only
+ * read. Where their result depends on nothing but their inputs, the weights have the same bits in
+ * all modes. A status other than DDP_OK ends the run. Begin with DDP_CUSTOM_OP_INIT. */
+struct ddp_custom_op {
+    size_t struct_bytes; /* sizeof(struct ddp_custom_op) */
+    const char *name;    /* for messages and traces; copied, cut at 63 bytes */
+    void *arg;           /* for the callbacks; must outlive the run */
+    int input_count;
+    ddp_tensor *inputs[DDP_CUSTOM_INPUTS]; /* results, parameters, inputs of the model */
+    int dim_count;                         /* of the output, float32 */
+    int64_t dims[DDP_TENSOR_DIMS];
+    size_t saved_bytes, scratch_bytes;
+    enum ddp_status (*forward)(void *arg, const struct ddp_custom_pass *pass);
+    /* NULL: no input needs a gradient */
+    enum ddp_status (*backward)(void *arg, const struct ddp_custom_pass *pass);
+};
+#define DDP_CUSTOM_OP_INIT                                                                         \
+    {                                                                                              \
+        sizeof(struct ddp_custom_op), NULL, NULL, 0, {NULL}, 0, {0}, 0, 0, NULL, NULL              \
+    }
+
+/* The struct is copied. On a GPU a run with such an operation is DDP_ERR_UNSUPPORTED. */
+DDP_API ddp_tensor *ddp_graph_custom(ddp_graph *graph, const struct ddp_custom_op *op);
+
 /* A whole torch.nn.Linear: makes "NAME.weight" (out,C) and, with_bias, "NAME.bias" (out). */
 DDP_API ddp_tensor *ddp_graph_linear_layer(ddp_graph *graph, const char *name, ddp_tensor *x,
                                            int64_t out, bool with_bias,

@@ -45,6 +45,12 @@ for name in sum perceptron; do
     ${CC:-cc} ${DDP_SANITIZE:-} -Wall -Wextra -Werror "$stage/$name.c" -o "$stage/$name" $flags
 done
 ${CC:-cc} ${DDP_SANITIZE:-} -Wall -Wextra -Werror "$top/examples/own_model.c" -o "$stage/own_model" $flags
+# The others compile as C++ too.
+for name in own_loop own_op; do
+    ${CC:-cc} ${DDP_SANITIZE:-} -Wall -Wextra -Werror "$top/examples/$name.c" -o "$stage/$name" $flags -lm
+    ! command -v c++ >/dev/null ||
+        c++ ${DDP_SANITIZE:-} -Wall -Wextra -Werror -x c++ "$top/examples/$name.c" -o "$stage/$name.c++" $flags -lm
+done
 LD_LIBRARY_PATH=$(dirname "$library")${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export LD_LIBRARY_PATH
 bin=$(dirname "$(find "$stage" -name ddprun -type f -perm -u+x | head -n 1)")

@@ -14,6 +14,10 @@ expect "own model, alone" 0 "model    own, " "$top/examples/own_model" "$@" --sa
 expect "own model, 2 workers" 0 "model    own, " "$ddprun" -n 2 "$top/examples/own_model" "$@" --save "$work/two"
 expect "own model, dp" 0 "model    own, " "$top/examples/own_model" "$@" --mode dp --save "$work/dp"
 cmp "$work/alone" "$work/two" && cmp "$work/alone" "$work/dp" || fail "own model: other weights in other modes"
+expect "own operation, alone" 0 "model    swish, " "$top/examples/own_op" "$@" --save "$work/alone"
+expect "own operation, 2 workers" 0 "model    swish, " "$ddprun" -n 2 "$top/examples/own_op" "$@" --save "$work/two"
+expect "own operation, dp" 0 "model    swish, " "$top/examples/own_op" "$@" --mode dp --save "$work/dp"
+cmp "$work/alone" "$work/two" && cmp "$work/alone" "$work/dp" || fail "own operation: other weights in other modes"
 # A loop of one's own decides by what it is told: the same in all modes.
 set -- --steps 40 --batch-size 32 --global-batch 64 --hidden 16 --lr 0.3 --eval-every 5
 expect "own loop, alone" 0 'after 40 steps: loss .* test loss' "$top/examples/own_loop" "$@" --save "$work/alone"

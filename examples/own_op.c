@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * An operation of one's own: y = x sigmoid(b x), a Swish with a slope b that each channel learns. It
- * takes all options of trainer(1):
+ * An operation of one's own: y = x sigmoid(b x), a Swish with a slope b that each channel learns.
+ * It takes all options of trainer(1):
  *
  *   cc own_op.c -o own_op $(pkg-config --cflags --libs libddp) -lm
  *   ./own_op --epochs 1

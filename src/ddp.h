@@ -461,31 +461,30 @@ DDP_API enum ddp_status ddp_train_checkpoint(ddp_train *train);
 /* Writes the weights to a file, as --save does. */
 DDP_API enum ddp_status ddp_train_save(ddp_train *train, const char *path);
 
-/* --- Hooks: what a run calls -------------------------------------------------------------------- */
+/* --- Hooks: what a run calls ------------------------------------------------------------------ */
 
 /* Called by the thread that makes the steps, on all ranks but for save_state, also within
- * ddp_train_run(). What is NULL is not called. A status other than DDP_OK ends the run, on all ranks.
- * A hook may call ddp_train_rank(), _steps_left(), _set_rate(), _tensor(), _get_weights(),
- * _put_weights(), _get_gradients() and _save(); save_state of these only what is local. Any other
- * call with this run gets DDP_ERR_INVALID.
+ * ddp_train_run(). What is NULL is not called. A status other than DDP_OK ends the run, on all
+ * ranks. A hook may call ddp_train_rank(), _steps_left(), _set_rate(), _save(), _tensor(),
+ * _get_weights(), _put_weights() and _get_gradients(); save_state of these only what is local. Any
+ * other call with this run gets DDP_ERR_INVALID.
  *
- * A program of an older version has fewer members, which struct_bytes says: begin with
- * DDP_HOOKS_INIT. */
+ * State of the program's own becomes the file own-NAME of each checkpoint. save_state is called on
+ * rank 0, and gives bytes that are copied before anything else is called. restore_state is called
+ * at the end of opening, when the run is resumed from a checkpoint that has such a file: on all
+ * ranks, with the same bytes.
+ *
+ * Begin with DDP_HOOKS_INIT. */
 struct ddp_hooks {
     size_t struct_bytes; /* sizeof(struct ddp_hooks) */
     void *arg;           /* for all of them; must outlive the run */
-    /* Before step `number`, counted as in struct ddp_step, and after the checkpoint before it. */
+    /* number: of the step that comes, counted as in struct ddp_step */
     enum ddp_status (*before_step)(void *arg, ddp_train *train, int64_t number);
     enum ddp_status (*after_step)(void *arg, ddp_train *train, const struct ddp_step *step);
     enum ddp_status (*after_evaluation)(void *arg, ddp_train *train,
                                         const struct ddp_evaluation *evaluation);
-    /* State of the program's own, which checkpoints have: the file own-NAME in each. The name has
-     * at most 32 letters, digits, '.', '_' and '-', and must outlive the run. */
-    const char *state_name;
-    /* For a checkpoint, on rank 0: gives bytes, which are copied before anything else is called. */
+    const char *state_name; /* 1 to 32 letters, digits, '.', '_' and '-'; must outlive the run */
     enum ddp_status (*save_state)(void *arg, ddp_train *train, const void **bytes, size_t *count);
-    /* At the end of ddp_train_open(), when the run is resumed from a checkpoint that has such
-     * bytes: on all ranks, the same ones. */
     enum ddp_status (*restore_state)(void *arg, ddp_train *train, const void *bytes, size_t count);
 };
 #define DDP_HOOKS_INIT                                                                             \
@@ -509,8 +508,8 @@ struct ddp_train_tensor {
     bool statistic; /* of what samples were like, as batch norm keeps: not learned, no gradient */
 };
 
-/* Tensor `i` of the model, from 0, in the order in which it was built; NULL after the last, and when
- * the run is not open. Valid until ddp_train_close(). Local. */
+/* Tensor `i` of the model, from 0, in the order in which it was built; NULL after the last, and
+ * when the run is not open. Valid until ddp_train_close(). Local. */
 DDP_API const struct ddp_train_tensor *ddp_train_tensor(const ddp_train *train, int i);
 
 /* Copies the weights of a tensor out: the same values on all ranks. Local.

@@ -85,7 +85,7 @@ static FILE *run_ours(int size, size_t only)
     int board_fd, heap_fd, failed = 0;
     FILE *out = tmpfile();
     if (!out ||
-        ddp_board_create(&board, &board_fd, &(struct ddp_board_shape){size, 0, 1}, 1) != DDP_OK ||
+        ddp_board_create(&board, &board_fd, &(struct ddp_board_shape){size, 0, 1}) != DDP_OK ||
         ddp_board_create_heap(&board, &heap_fd) != DDP_OK)
         return NULL;
     fflush(stdout);

@@ -215,8 +215,8 @@ void board_table_nodes(const struct ddp_board *board, FILE *out)
         const uint32_t running = atomic_load(&node->running);
         const int64_t lowest = atomic_load(&node->lowest), highest = atomic_load(&node->highest);
         const int64_t heard_ns = atomic_load(&node->heard_ns);
-        ddp_board_load_host(node->host, host);
-        ddp_board_load_name(node->phase, phase);
+        ddp_board_load_text(node->host, DDP_BOARD_HOST_WORDS, host);
+        ddp_board_load_text(node->phase, DDP_BOARD_WORDS, phase);
         fprintf(out, "node %d (%s): ", n, host);
         if (heard_ns == 0) {
             fputs("not heard yet\n", out);

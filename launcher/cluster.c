@@ -2,7 +2,7 @@
  *
  * See cluster.h. The protocol, over one connection from each node to node 0; an attempt's messages
  * carry its number, and those of another attempt are dropped:
- *   ID, ADDRESS    what a worker has posted; node 0 passes it on; each writes it to its board
+ *   POSTED         an id or address of a worker; node 0 passes it on; each writes it to its board
  *   BARRIER        all ranks of a node are in this round (step 1), or one wants to leave it (0);
  *                  node 0 opens the round on all boards (1), or lets that node's ranks leave (0)
  *   STOP           a request; then node 0 sends HOLD: each node holds its ranks between two steps,
@@ -20,17 +20,13 @@
 
 #include "core/clock.h"
 #include "core/log.h"
-#include "core/memory.h"
 #include "launcher/cluster_state.h"
 #include "launcher/report.h"
 #include "launcher/signals.h"
 
 #include <limits.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/signalfd.h>
-#include <unistd.h>
 
 #define SIGNAL_BITS    8 /* of a message's number; above them is the node that got the signal */
 #define SIGNAL_MASK    63u
@@ -38,60 +34,34 @@
 
 /* --- what workers have posted ----------------------------------------------------------------- */
 
-/* To all nodes but this one and the one it came from. */
-static void spread(const struct job *job, int from, enum link_kind kind, const void *data,
-                   size_t bytes)
-{
-    struct link *link = job->cluster->link;
-    if (job->cluster->node > 0) {
-        if (from == job->cluster->node)
-            link_send(link, kind, data, bytes);
-        return;
-    }
-    for (int n = 1; n < job->cluster->count; n++)
-        if (n != from && link_node_alive(link, n))
-            link_send_to(link, n, kind, data, bytes);
-}
-
-static void post(struct job *job)
+static void post(const struct job *job)
 {
     struct cluster *cluster = job->cluster;
     struct ddp_posted posted;
-    while (ddp_mirror_next_id(&cluster->mirror, &job->board, &posted)) {
-        struct link_id id = {.attempt = (uint32_t)job->plan->restart,
-                             .slot = (uint32_t)posted.number};
-        memcpy(id.data, posted.data, posted.bytes);
-        spread(job, cluster->node, LINK_ID, &id, offsetof(struct link_id, data) + posted.bytes);
-    }
-    while (ddp_mirror_next_address(&cluster->mirror, &job->board, &posted)) {
-        struct link_address address = {.attempt = (uint32_t)job->plan->restart,
-                                       .rank = (uint32_t)posted.number};
-        memcpy(address.data, posted.data, posted.bytes);
-        spread(job, cluster->node, LINK_ADDRESS, &address,
-               offsetof(struct link_address, data) + posted.bytes);
+    while (ddp_mirror_next(&cluster->mirror, &job->board, &posted)) {
+        struct link_posted message = {.attempt = (uint32_t)job->plan->restart,
+                                      .number = (uint32_t)posted.number};
+        memcpy(message.data, posted.data, posted.bytes);
+        link_send(cluster->link, cluster->node, LINK_POSTED, &message,
+                  offsetof(struct link_posted, data) + posted.bytes);
     }
 }
 
-static void hear_id(struct job *job, const struct link_message *message)
+/* Passes a message on from its node to the others. */
+static void spread(const struct job *job, const struct link_message *message)
 {
-    const struct link_id *id = message->data;
-    struct ddp_posted posted = {.number = (int)id->slot,
-                                .bytes =
-                                    (uint32_t)(message->bytes - offsetof(struct link_id, data))};
-    memcpy(posted.data, id->data, posted.bytes);
-    if (ddp_mirror_put_id(&job->cluster->mirror, &job->board, &posted))
-        spread(job, message->node, LINK_ID, message->data, message->bytes);
+    link_send(job->cluster->link, message->node, message->kind, message->data, message->bytes);
 }
 
-static void hear_address(struct job *job, const struct link_message *message)
+static void hear_posted(const struct job *job, const struct link_message *message)
 {
-    const struct link_address *address = message->data;
+    const struct link_posted *there = message->data;
     struct ddp_posted posted = {
-        .number = address->rank < INT_MAX ? (int)address->rank : -1,
-        .bytes = (uint32_t)(message->bytes - offsetof(struct link_address, data))};
-    memcpy(posted.data, address->data, posted.bytes);
-    if (ddp_mirror_put_address(&job->board, &posted))
-        spread(job, message->node, LINK_ADDRESS, message->data, message->bytes);
+        .number = there->number < INT_MAX ? (int)there->number : -1,
+        .bytes = (uint32_t)(message->bytes - offsetof(struct link_posted, data))};
+    memcpy(posted.data, there->data, posted.bytes);
+    if (ddp_mirror_put(&job->cluster->mirror, &job->board, &posted))
+        spread(job, message);
 }
 
 /* --- barrier ---------------------------------------------------------------------------------- */
@@ -224,7 +194,7 @@ static bool any_accepts(const struct job *job)
         return true;
     for (int n = 1; n < job->cluster->count; n++) {
         const struct link_status *status = link_status(job->cluster->link, n);
-        if (status && status->accepts_stop && status->attempt == (uint32_t)job->plan->restart)
+        if (status->accepts_stop && status->attempt == (uint32_t)job->plan->restart)
             return true;
     }
     return false;
@@ -235,13 +205,17 @@ static void decide_signal(struct job *job, int node, int signal, bool kills)
 {
     const struct link_step message = {(uint32_t)job->plan->restart,
                                       (uint32_t)signal | (uint32_t)node << SIGNAL_BITS, kills};
+    if (job->cluster->ended && job->cluster->again && signals_end_job(job, signal)) {
+        job->late_signal = signal;
+        return;
+    }
     if (!kills && (signal == SIGINT || signal == SIGTERM) && any_accepts(job)) {
         hear_stop(job, node, &message);
         hold_all(job, signal);
         return;
     }
     const bool ends = signals_end_job(job, signal);
-    spread(job, ends ? 0 : node, LINK_SIGNAL, &message, sizeof message);
+    link_send(job->cluster->link, ends ? 0 : node, LINK_SIGNAL, &message, sizeof message);
     if (ends || node > 0)
         signals_from_node(job, cluster_node_name(job, node), signal, kills);
 }
@@ -285,14 +259,14 @@ static void hear_abort(struct job *job, const struct link_message *message)
         return;
     job->cluster->mirror.abort = true;
     ddp_board_abort(&job->board, abort->number);
-    spread(job, message->node, LINK_ABORT, message->data, message->bytes);
+    spread(job, message);
 }
 
 static void look_at_board(struct job *job)
 {
     struct cluster *cluster = job->cluster;
-    const uint32_t by = atomic_load(&job->board.memory->abort_word);
     ddp_bell_take(cluster->bell_fd);
+    const uint32_t by = atomic_load(&job->board.memory->abort_word);
     if (cluster->ended)
         return;
     post(job);
@@ -314,9 +288,7 @@ void cluster_begin(struct job *job)
         return;
     for (int n = 0; n < cluster->count; n++)
         cluster->nodes[n] = (struct node_state){.lost = cluster->nodes[n].lost};
-    bool *addresses = cluster->mirror.addresses;
-    memset(addresses, 0, (size_t)job->plan->nproc * sizeof *addresses);
-    cluster->mirror = (struct ddp_mirror){.addresses = addresses};
+    memset(&cluster->mirror, 0, sizeof cluster->mirror);
     cluster->hold = HOLD_NONE;
     cluster->barrier_asked = cluster->told_done = cluster->refused = cluster->suspected = false;
     cluster->ended = cluster->again = false;
@@ -336,15 +308,6 @@ void cluster_start(struct job *job)
         cluster_request_stop(job, job->stop_request);
 }
 
-static void hear_times(struct node_state *node, const struct link_times *times)
-{
-    node->timed = true;
-    node->times = (struct board_times){.latest = (int)(times->latest & INT_MAX),
-                                       .least_ns = times->least_ns,
-                                       .most_ns = times->most_ns,
-                                       .timed = times->timed};
-}
-
 static void hear(struct job *job, const struct link_message *message)
 {
     struct cluster *cluster = job->cluster;
@@ -355,11 +318,8 @@ static void hear(struct job *job, const struct link_message *message)
     if (!cluster->open && !always)
         return;
     switch (message->kind) {
-    case LINK_ID:
-        hear_id(job, message);
-        break;
-    case LINK_ADDRESS:
-        hear_address(job, message);
+    case LINK_POSTED:
+        hear_posted(job, message);
         break;
     case LINK_BARRIER:
         hear_barrier(job, message->node, step);
@@ -396,7 +356,7 @@ static void hear(struct job *job, const struct link_message *message)
         break;
     case LINK_TIMES:
         if (node0)
-            hear_times(&cluster->nodes[message->node], message->data);
+            cluster->nodes[message->node].times = ((const struct link_times *)message->data)->times;
         break;
     case LINK_DONE:
         if (node0)
@@ -424,6 +384,14 @@ static bool is_current(const struct job *job, const struct link_message *message
     return *(const uint32_t *)message->data == (uint32_t)job->plan->restart;
 }
 
+/* Whose workers had ended is not missed, unless the others wait for its answer. */
+static void hear_loss(struct job *job, int node, const char *why)
+{
+    verdict_lost(job, node, why);
+    if (job->cluster->open && job->cluster->hold == HOLD_ASKED)
+        name_step(job);
+}
+
 static bool hear_next(struct job *job)
 {
     struct link_message message;
@@ -431,11 +399,11 @@ static bool hear_next(struct job *job)
     if (!link_next(job->cluster->link, &message))
         return false;
     if (message.kind == LINK_LOST) {
-        verdict_lost(job, message.node, message.data);
+        hear_loss(job, message.node, message.data);
     } else if (message.kind == LINK_LEFT) {
         snprintf(left, sizeof left, "%s is lost: its ddprun has ended",
                  cluster_node_name(job, message.node));
-        verdict_lost(job, message.node, left);
+        hear_loss(job, message.node, left);
     } else if (is_current(job, &message)) {
         hear(job, &message);
     }

@@ -48,6 +48,10 @@ bool cluster_waits(const struct job *job);
 /* The workers of this node have ended; job->exit_code is what they ended with. */
 void cluster_done(struct job *job);
 
+/* Node 0: the first rank of a node whose workers have all ended well, without joining; else
+ * `absent`. *waits becomes true where ranks of another node have joined. */
+int cluster_find_absent(const struct job *job, int absent, bool *waits);
+
 /* Something failed on this node. What is to be done comes as END.
  *   local  the worker, or -1
  *   text   what every ddprun shows; its first line may be replaced */
@@ -64,6 +68,9 @@ struct cluster_failure {
 /* True: the job has several nodes, and the failure was reported to them; or a worse one was before.
  */
 bool cluster_fail(struct job *job, const struct cluster_failure *failure);
+
+/* The same of what certainly came first, here: `what` follows the name of the node. */
+bool cluster_fail_here(struct job *job, int local, int exit_code, const char *what);
 
 /* Has this been reported in this attempt, or something surer? */
 bool cluster_has_reported(const struct job *job, enum suspicion how);
@@ -94,8 +101,8 @@ bool cluster_over(const struct job *job);
 /* MASTER_PORT of the next attempt; 0: one node. */
 int cluster_restart_port(const struct job *job);
 
-/* A signal ends the job between two attempts. */
-void cluster_end(struct job *job, int signal);
+/* A signal ends the job between two attempts. True: node 0 was told, and will end it. */
+bool cluster_end(struct job *job, int signal);
 
 /* Node 0, --straggler-report: adds what the workers of other nodes have waited, as far as it is
  * known. */

@@ -28,7 +28,6 @@ struct node_state {
     bool held;    /* has told its last step */
     uint32_t exit_code;
     int64_t alike; /* the wait status of all its workers, or -1 */
-    bool timed;    /* it has told these */
     struct board_times times;
 };
 
@@ -62,8 +61,8 @@ struct cluster {
     int64_t status_ns;  /* when our status was set last */
     int passed_signal;  /* the last that another node has passed on, and when */
     int64_t passed_ns;
-    uint32_t restart_port;     /* that RESTART has brought; 0: it has not come */
-    struct link_text *suspect; /* node 0: what most probably failed first; elsewhere ours */
+    uint32_t restart_port;    /* that RESTART has brought; 0: it has not come */
+    struct link_text suspect; /* node 0: what most probably failed first */
 };
 
 /* To all other nodes on node 0, elsewhere to node 0. */

@@ -22,7 +22,7 @@ enum ddp_status exchange_open(struct exchange *exchange, const struct place *pla
                               int interrupt_fd);
 
 /* For struct link_setup, with the exchange as the owner. */
-enum ddp_status exchange_contact(void *exchange, struct link_contact *contact, bool publish);
+enum ddp_status exchange_contact(void *exchange, struct link_contact *contact);
 
 /* Also of a zeroed struct. */
 void exchange_close(struct exchange *exchange);

@@ -153,7 +153,7 @@ static void print_own(FILE *out)
 }
 
 /* The name stands beside 127.0.1.1 in /etc/hosts. Node 0 takes its one other address then. */
-static void print_trap(const struct place *place, const char *host, FILE *out)
+static void print_trap(const struct place *place, const char *name, const char *host, FILE *out)
 {
     struct address own;
     char list[512], other[LINK_NAME_BYTES];
@@ -166,23 +166,23 @@ static void print_trap(const struct place *place, const char *host, FILE *out)
     fprintf(out,
             "    Take %s out of the line with %s in /etc/hosts, or give --master-addr an address "
             "of node 0\n",
-            place->address, host);
+            name, host);
     if (place->node == 0)
         print_own(out);
 }
 
-static void print_address(const struct place *place, const struct address *address, bool trap,
-                          FILE *out)
+static void print_address(const struct place *place, const char *name,
+                          const struct address *address, bool trap, FILE *out)
 {
     char host[LINK_NAME_BYTES], own[LINK_NAME_BYTES], interface[IF_NAMESIZE] = "";
     struct address from;
     address_host(address, host);
     address_interface(address, interface, sizeof interface);
-    fprintf(out, "  %s", place->address);
+    fprintf(out, "  %s", name);
     if (strcmp(host, place->address) != 0)
         fprintf(out, " is %s", host);
     if (trap) {
-        print_trap(place, host, out);
+        print_trap(place, name, host, out);
     } else if (address_is_loopback(address)) {
         fputs(", the loopback interface: all nodes must run on this machine\n", out);
     } else if (*interface) {
@@ -199,17 +199,18 @@ static void print_address(const struct place *place, const struct address *addre
     }
 }
 
-static void print_network(const struct place *place, FILE *out)
+/* `name`: of node 0, as it may be shown. */
+static void print_network(const struct place *place, const char *name, FILE *out)
 {
     struct addresses found;
     char why[256];
     bool again;
     if (!addresses_find(&found, place->address, place->port, why, sizeof why, &again)) {
-        fprintf(out, "  %s cannot be resolved on this machine: %s\n", place->address, why);
+        fprintf(out, "  %s cannot be resolved on this machine: %s\n", name, why);
         return;
     }
     for (int i = 0; i < found.count; i++)
-        print_address(place, &found.list[i], found.trap, out);
+        print_address(place, name, &found.list[i], found.trap, out);
 }
 
 /* --- all of it ------------------------------------------------------------------------------- */
@@ -264,7 +265,7 @@ void explain_place(const struct place *place, const struct settings *settings, F
                 address_source(place, settings));
         print_port(place, out);
         fputc('\n', out);
-        print_network(place, out);
+        print_network(place, shown, out);
     } else if (!pmix) {
         fputs("  nothing else says where node 0 is: --master-addr is needed then\n", out);
     }

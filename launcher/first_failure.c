@@ -21,20 +21,6 @@
  * DDP_ERR_ABORTED) are seen. */
 #define CULPRIT_WAIT_SECONDS 0.5
 
-/* To the other nodes, if there are any. */
-static bool report_start(struct job *job, const struct spawn_error *error, const char *text)
-{
-    char lines[1024];
-    snprintf(lines, sizeof lines, "%s: %s; ending all nodes",
-             cluster_node_name(job, job->plan->node), text);
-    const struct cluster_failure failure = {.how = CERTAIN,
-                                            .local = error->rank,
-                                            .exit_code = spawn_error_exit_code(error),
-                                            .text = lines,
-                                            .shown = SIZE_MAX};
-    return cluster_fail(job, &failure);
-}
-
 void first_failure_at_start(struct job *job)
 {
     struct spawn_error error;
@@ -48,7 +34,7 @@ void first_failure_at_start(struct job *job)
             ddp_log(DDP_LOG_WARNING, "%s", text);
             continue;
         }
-        if (report_start(job, &error, text))
+        if (cluster_fail_here(job, error.rank, spawn_error_exit_code(&error), text))
             continue;
         ddp_log(DDP_LOG_ERROR, "%s", text);
         job_decide(job, spawn_error_exit_code(&error));

@@ -6,6 +6,7 @@
 #include "launcher/job.h"
 
 #include "core/clock.h"
+#include "core/log.h"
 #include "core/memory.h"
 #include "launcher/board_table.h"
 #include "launcher/report.h"
@@ -94,8 +95,13 @@ void job_show(const struct job *job)
 
 void job_pause(struct job *job)
 {
-    job_signal(job, SIGSTOP);
-    terminal_pause(&job->terminal);
+    if (job->cluster) {
+        ddp_log(DDP_LOG_WARNING, "Ctrl-Z has no effect: the other nodes would take this one for "
+                                 "lost if it stopped");
+    } else {
+        job_signal(job, SIGSTOP);
+        terminal_pause(&job->terminal);
+    }
     job_signal(job, SIGCONT);
 }
 

@@ -72,10 +72,12 @@ struct job {
     int64_t progress_ns;
     int64_t watch_ns;  /* when it is looked at next */
     int64_t output_ns; /* when a program that does not use libddp wrote last; 0: not known */
+    int64_t absent_ns; /* when to look for a rank that will not join; 0: none, INT64_MAX: told */
     struct activity activity;
     bool interrupted; /* by a signal to ddprun */
     int stop_request; /* the signal that asked the job to stop after a step, in this attempt or an
                          earlier one; 0: none */
+    int late_signal;  /* one that ends the job came when another attempt was to follow; 0: none */
     bool decided;     /* exit_code is */
     bool restartable; /* it failed in a way that may not come again */
     bool disk_full;   /* it failed for that, and would again */
@@ -105,7 +107,7 @@ void job_kill(struct job *job);
 /* Logs where each worker is: the board, and their stacks. */
 void job_show(const struct job *job);
 
-/* Ctrl-Z: all stop, and continue together. */
+/* Ctrl-Z: all stop, and continue together. Over several nodes none does. */
 void job_pause(struct job *job);
 
 void job_set_deadline(struct job *job, double seconds);

@@ -22,7 +22,7 @@
 void cluster_tell(const struct job *job, enum link_kind kind, uint32_t number, int64_t step)
 {
     const struct link_step message = {(uint32_t)job->plan->restart, number, step};
-    link_send(job->cluster->link, kind, &message, sizeof message);
+    link_send(job->cluster->link, job->cluster->node, kind, &message, sizeof message);
 }
 
 /* --- joining ---------------------------------------------------------------------------------- */
@@ -70,9 +70,11 @@ static enum ddp_status join(struct job *job, struct cluster *cluster)
                                      .job = name,
                                      .host = host,
                                      .nproc = plan->nproc,
+                                     .max_restarts = settings->max_restarts,
                                      .address = place->address,
                                      .port = place->port,
                                      .port_count = place->port_count,
+                                     .worker_port = launch_plan_free_port(),
                                      .node_timeout = settings->node_timeout_seconds,
                                      .interrupt_fd = interrupt_fd,
                                      .proof = &proof,
@@ -92,12 +94,13 @@ static enum ddp_status join(struct job *job, struct cluster *cluster)
         interrupted(job);
     if (status != DDP_OK)
         return status;
-    cluster->node = link_node(cluster->link);
-    cluster->count = link_node_count(cluster->link);
+    cluster->node = place->node;
+    cluster->count = place->node_count;
     plan->bell_fd = cluster->bell_fd;
-    plan->master_port = link_worker_port(cluster->link);
-    snprintf(plan->master_addr, sizeof plan->master_addr, "%s", link_address(cluster->link));
-    snprintf(plan->interface, sizeof plan->interface, "%s", link_interface(cluster->link));
+    const struct link_meeting *meeting = link_meeting(cluster->link);
+    plan->master_port = meeting->worker_port;
+    snprintf(plan->master_addr, sizeof plan->master_addr, "%s", meeting->address);
+    snprintf(plan->interface, sizeof plan->interface, "%s", meeting->interface);
     return DDP_OK;
 }
 
@@ -110,12 +113,8 @@ enum ddp_status cluster_open(struct job *job)
         return DDP_ERR_MEMORY;
     cluster->bell_fd = -1;
     job->cluster = cluster;
-    cluster->mirror.addresses = ddp_array_alloc((size_t)job->plan->nproc, sizeof(bool));
     cluster->nodes = ddp_array_alloc((size_t)job->plan->node_count, sizeof *cluster->nodes);
-    cluster->suspect = ddp_array_alloc(1, sizeof *cluster->suspect);
-    enum ddp_status status = DDP_ERR_MEMORY;
-    if (cluster->mirror.addresses && cluster->nodes && cluster->suspect)
-        status = ddp_bell_create(&cluster->bell_fd);
+    enum ddp_status status = cluster->nodes ? ddp_bell_create(&cluster->bell_fd) : DDP_ERR_MEMORY;
     if (status == DDP_OK)
         status = join(job, cluster);
     if (status != DDP_OK)
@@ -132,9 +131,7 @@ void cluster_close(struct job *job)
     exchange_close(&cluster->exchange);
     if (cluster->bell_fd >= 0)
         close(cluster->bell_fd);
-    free(cluster->mirror.addresses);
     free(cluster->nodes);
-    free(cluster->suspect);
     free(cluster);
     job->cluster = NULL;
 }
@@ -155,11 +152,11 @@ static void set_status(struct job *job)
     struct ddp_board_view view;
     struct link_status status = {.attempt = (uint32_t)job->plan->restart,
                                  .running = job->running,
-                                 .progress = job->progress,
-                                 .idle_ns = ddp_clock_ns() - job->progress_ns,
                                  .lowest_step = -1,
                                  .highest_step = -1,
                                  .accepts_stop = job_accepts_stop(job)};
+    if (job->plan->settings->timeout_seconds > 0) /* else we do not look, and do not know */
+        status.idle_ns = ddp_clock_ns() - job->progress_ns;
     for (int i = 0; i < job->plan->nproc; i++) {
         ddp_board_read(&job->board, i, &view);
         if (i == 0 || view.step < status.lowest_step) {
@@ -176,14 +173,13 @@ static void note_nodes(struct job *job)
     for (int n = 0; n < job->cluster->count; n++) {
         struct ddp_board_node *line = ddp_board_node(&job->board, n);
         const struct link_status *status = link_status(job->cluster->link, n);
-        ddp_board_store_host(line->host, link_node_name(job->cluster->link, n));
-        if (!status)
-            continue;
+        ddp_board_store_text(line->host, DDP_BOARD_HOST_WORDS,
+                             link_node_name(job->cluster->link, n));
         atomic_store(&line->heard_ns, link_heard_ns(job->cluster->link, n));
         atomic_store(&line->lowest, status->lowest_step);
         atomic_store(&line->highest, status->highest_step);
         atomic_store(&line->running, (uint32_t)status->running);
-        ddp_board_store_name(line->phase, status->phase);
+        ddp_board_store_text(line->phase, DDP_BOARD_WORDS, status->phase);
     }
 }
 

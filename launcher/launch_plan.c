@@ -279,14 +279,14 @@ static enum ddp_status find_part(struct launch_plan *plan, const struct place *p
     plan->bell_fd = -1;
     plan->node = place->node;
     plan->node_count = place->node_count;
-    plan->first_rank = plan->node * plan->nproc;
-    plan->job_size = plan->node_count * plan->nproc;
     *exit_code = EXIT_USAGE;
-    if (plan->job_size > DDP_BOARD_MAX_WORLD)
+    if (plan->node_count > DDP_BOARD_MAX_WORLD / plan->nproc)
         return ddp_fail(DDP_ERR_INVALID,
                         "%d nodes with %d workers each: a job has at most %d "
                         "workers",
                         plan->node_count, plan->nproc, DDP_BOARD_MAX_WORLD);
+    plan->first_rank = plan->node * plan->nproc;
+    plan->job_size = plan->node_count * plan->nproc;
     if (plan->node_count > 1 && s->min_nproc)
         return ddp_fail(DDP_ERR_INVALID,
                         "--min-nproc %d: all nodes must have as many workers: on "

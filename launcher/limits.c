@@ -10,6 +10,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
 /* How many numbers a file of a group begins with, of at most two; "max 100000" has none. */
 static int read_numbers(const char *directory, const char *name, long long *first,
@@ -83,4 +84,23 @@ long long memory_kills(void)
     long long kills = -1;
     ddp_cgroup_visit("memory", find_kills, &kills);
     return kills >= 0 ? kills : read_kills("/proc/vmstat");
+}
+
+static struct rlimit found; /* before the first raise */
+
+void descriptors_raise(int wanted)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= (rlim_t)wanted)
+        return;
+    if (found.rlim_max == 0)
+        found = limit;
+    limit.rlim_cur = limit.rlim_max < (rlim_t)wanted ? limit.rlim_max : (rlim_t)wanted;
+    setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+void descriptors_restore(void)
+{
+    if (found.rlim_max != 0)
+        setrlimit(RLIMIT_NOFILE, &found);
 }

@@ -17,36 +17,28 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FINISH_MS 500
-
 static void link_free(struct link *link)
 {
-    if (!link)
-        return;
     peers_close(link);
     free(link);
 }
 
 enum ddp_status link_open(struct link **out, const struct link_setup *setup)
 {
+    const size_t count = (size_t)setup->node_count;
     assert(setup->node_count > 1 && setup->node >= 0 && setup->node < setup->node_count);
-    struct link *link = calloc(1, sizeof *link);
+    struct link *link = ddp_array_alloc(1, sizeof *link + count * sizeof link->peers[0]);
     *out = NULL;
     if (!link)
-        return ddp_fail(DDP_ERR_MEMORY, "out of memory for the link between nodes");
+        return DDP_ERR_MEMORY;
     link->epoll = link->timer = -1;
     link->node = setup->node;
-    link->status = (struct link_status){.lowest_step = -1, .highest_step = -1};
-    link->peers = ddp_array_alloc((size_t)setup->node_count, sizeof *link->peers);
-    enum ddp_status status = link->peers ? DDP_OK : DDP_ERR_MEMORY;
-    if (link->peers)
-        link->count = setup->node_count;
+    link->count = setup->node_count;
     for (int i = 0; i < link->count; i++)
-        link->peers[i].connection.fd = -1;
-    if (status == DDP_OK)
-        status = peer_set_name(&link->peers[link->node], setup->host);
-    if (status == DDP_OK)
-        status = peers_open(link, setup->lost_seconds);
+        link->peers[i] = (struct peer){
+            .connection.fd = -1, .name = "?", .status = {.lowest_step = -1, .highest_step = -1}};
+    peer_set_name(&link->peers[link->node], setup->host);
+    enum ddp_status status = peers_open(link, setup->lost_seconds);
     if (status == DDP_OK)
         status = (setup->node == 0 ? link_node0_join : link_node_join)(link, setup);
     if (status != DDP_OK) {
@@ -74,12 +66,9 @@ static bool deliver_loss(struct link *link, struct link_message *message)
         struct peer *peer = &link->peers[i];
         if (!peer->lost)
             continue;
-        snprintf((char *)link->data.bytes, sizeof link->data, "%s", peer->lost);
-        free(peer->lost);
-        peer->lost = NULL;
+        peer->lost = false;
         link->lost_count--;
-        *message = (struct link_message){LINK_LOST, i, strlen((char *)link->data.bytes) + 1,
-                                         link->data.bytes};
+        *message = (struct link_message){LINK_LOST, i, strlen(peer->why) + 1, peer->why};
         return true;
     }
     return false;
@@ -106,7 +95,7 @@ static bool take_frame(struct link *link, struct link_message *message)
         return false;
     }
     if (frame.kind == FRAME_PING) {
-        peer_take_status(peer, &link->data);
+        peer->status = link->data.status;
         return false;
     }
     *message = (struct link_message){(enum link_kind)frame.kind, peer_node(link, peer), frame.bytes,
@@ -131,9 +120,7 @@ static bool handle_event(struct link *link)
         peers_tick(link);
         return true;
     }
-    if (event.events & EPOLLOUT)
-        peer_flush(link, peer);
-    if ((event.events & ~(uint32_t)EPOLLOUT) && peer_receive(link, peer))
+    if (peer_handle(link, peer, event.events))
         link->current = peer;
     return true;
 }
@@ -152,61 +139,34 @@ bool link_next(struct link *link, struct link_message *message)
 
 /* --- sending ---------------------------------------------------------------------------------- */
 
-enum ddp_status link_send_to(struct link *link, int node, enum link_kind kind, const void *data,
-                             size_t bytes)
+void link_send_to(struct link *link, int node, enum link_kind kind, const void *data, size_t bytes)
 {
-    if (kind < LINK_ID || !frame_size_fits(kind, bytes))
-        return ddp_fail(DDP_ERR_INVALID, "%zu bytes are no message of kind %d between nodes", bytes,
-                        (int)kind);
-    if (node < 0 || node >= link->count || link->peers[node].connection.fd < 0)
-        return DDP_ERR_ABORTED;
+    assert(kind >= LINK_POSTED && frame_size_fits(kind, bytes));
     peer_put(link, &link->peers[node], kind, data, bytes);
-    return DDP_OK;
 }
 
-enum ddp_status link_send(struct link *link, enum link_kind kind, const void *data, size_t bytes)
+void link_send(struct link *link, int except, enum link_kind kind, const void *data, size_t bytes)
 {
-    if (link->node != 0)
-        return link_send_to(link, 0, kind, data, bytes);
-    enum ddp_status status = DDP_ERR_ABORTED;
-    for (int i = 1; i < link->count; i++) {
-        enum ddp_status sent = link_send_to(link, i, kind, data, bytes);
-        if (sent == DDP_ERR_INVALID)
-            return sent;
-        if (sent == DDP_OK)
-            status = DDP_OK;
-    }
-    return status;
+    for (int i = 0; i < link->count; i++)
+        if (i != except)
+            link_send_to(link, i, kind, data, bytes);
 }
 
 void link_set_status(struct link *link, const struct link_status *status)
 {
-    link->status = *status;
-    link->status.phase[sizeof link->status.phase - 1] = 0;
+    link->peers[link->node].status = *status;
 }
 
 /* --- what is known of the nodes --------------------------------------------------------------- */
 
 const struct link_status *link_status(const struct link *link, int node)
 {
-    if (node == link->node)
-        return &link->status;
-    return link->peers[node].has_status ? &link->peers[node].status : NULL;
+    return &link->peers[node].status;
 }
 
 int64_t link_heard_ns(const struct link *link, int node)
 {
     return node == link->node ? ddp_clock_ns() : link->peers[node].connection.heard_ns;
-}
-
-int link_node(const struct link *link)
-{
-    return link->node;
-}
-
-int link_node_count(const struct link *link)
-{
-    return link->count;
 }
 
 bool link_node_alive(const struct link *link, int node)
@@ -221,24 +181,9 @@ const char *link_node_name(const struct link *link, int node)
     return link->peers[node].name;
 }
 
-const char *link_address(const struct link *link)
+const struct link_meeting *link_meeting(const struct link *link)
 {
-    return link->address;
-}
-
-int link_worker_port(const struct link *link)
-{
-    return link->worker_port;
-}
-
-uint64_t link_job_id(const struct link *link)
-{
-    return link->job_id;
-}
-
-const char *link_interface(const struct link *link)
-{
-    return link->interface;
+    return &link->meeting;
 }
 
 void link_close(struct link *link)
@@ -253,7 +198,7 @@ void link_close(struct link *link)
             all[i] = connection;
     }
     if (all)
-        connections_finish(all, link->count, FINISH_MS);
+        connections_finish(all, link->count);
     free(all);
     link_free(link);
 }

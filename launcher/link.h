@@ -11,16 +11,16 @@
 #define DDP_LAUNCHER_LINK_H
 
 #include "job/board.h"
-#include "job/job.h"
+#include "launcher/board_table.h"
 #include "launcher/proof.h"
 
+#include <net/if.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#define LINK_NAME_BYTES    256   /* of a host's name or an address, with its 0 */
-#define LINK_TEXT_BYTES    16384 /* of the text of LINK_FAILED and LINK_END, with its 0 */
-#define LINK_DEFAULT_LOST  5.0   /* seconds of silence after which a node is lost */
-#define LINK_PING_INTERVAL 1.0   /* seconds */
+#define LINK_NAME_BYTES   256   /* of a host's name or an address, with its 0 */
+#define LINK_TEXT_BYTES   16384 /* of the text of LINK_FAILED and LINK_END, with its 0 */
+#define LINK_DEFAULT_LOST 5.0   /* seconds of silence after which a node is lost */
 
 /* What a message is. The sizes of each are checked on arrival: an owner gets no message that is
  * shorter than its struct, or whose text does not end. */
@@ -30,8 +30,7 @@ enum link_kind {
     LINK_LEFT = 2, /* the node has closed its link in order; no data */
 
     /* From the owner of one end to that of the other: */
-    LINK_ID = 16,        /* struct link_id: a worker has put the id of a slot */
-    LINK_ADDRESS = 17,   /* struct link_address: where a rank can be reached */
+    LINK_POSTED = 16,    /* struct link_posted: a worker has posted an id or its address */
     LINK_BARRIER = 18,   /* struct link_step, number: the round that is complete here or opened */
     LINK_STOP = 19,      /* struct link_step, number: the signal that asks the job to stop */
     LINK_HOLD = 20,      /* struct link_step: begin no further step */
@@ -53,17 +52,10 @@ struct link_step {
     int64_t step;
 };
 
-/* Sent as far as its data go: offsetof(struct link_id, data) + the bytes of the id. */
-struct link_id {
+/* Sent as far as its data go: offsetof(struct link_posted, data) + bytes. */
+struct link_posted {
     uint32_t attempt;
-    uint32_t slot; /* checked on arrival: below DDP_ID_SLOTS */
-    unsigned char data[DDP_ID_MAX_BYTES];
-};
-
-/* Likewise. */
-struct link_address {
-    uint32_t attempt;
-    uint32_t rank; /* of the job */
+    uint32_t number; /* as in struct ddp_posted; not checked */
     unsigned char data[DDP_ADDRESS_MAX_BYTES];
 };
 
@@ -78,19 +70,16 @@ struct link_text {
     char text[LINK_TEXT_BYTES];
 };
 
-/* What the workers of a node have waited in collectives: those of struct board_times. */
+/* What the workers of a node have waited in collectives. */
 struct link_times {
     uint32_t attempt;
-    uint32_t latest; /* a rank of the job */
-    int64_t least_ns, most_ns;
-    uint64_t timed;
+    struct board_times times;
 };
 
 /* What a node's signs of life tell about it. */
 struct link_status {
     uint32_t attempt;
     int32_t running;                   /* workers */
-    uint64_t progress;                 /* of its board: any change is progress */
     int64_t lowest_step, highest_step; /* -1: none yet */
     int64_t idle_ns;                   /* since its progress has changed, by its own clock */
     char phase[DDP_BOARD_NAME];        /* of the worker with the lowest step; ends with 0 */
@@ -115,25 +104,32 @@ struct link_contact {
 struct link_setup {
     int node, node_count; /* 2 or more */
     const char *job;      /* the same on all nodes, not secret: run id, or Slurm's job and step */
-    const char *host;     /* our name, for messages */
+    const char *host;     /* our name */
     int nproc;            /* workers on each node: must be equal */
+    int64_t max_restarts; /* too */
 
-    /* Node 0's name or address as all nodes know it. "" or NULL: on node 0, the machine's own
-     * address; other nodes then need `exchange`. */
+    /* Node 0's name or address as all nodes know it. "": on node 0, the machine's own address;
+     * other nodes then need `exchange`. */
     const char *address;
     int port;        /* 0: any free one (needs `exchange`) */
     int port_count;  /* ports from there on that both sides try; 1: this one only */
-    int worker_port; /* node 0: MASTER_PORT of the workers; 0: a free one */
+    int worker_port; /* node 0: MASTER_PORT of the workers, for all nodes to know */
 
     double node_timeout; /* seconds until all nodes must be there */
     double lost_seconds; /* 0: LINK_DEFAULT_LOST */
     int interrupt_fd;    /* readable: stop joining; -1: none */
     struct proof *proof; /* opened; stays the caller's, and may be closed after link_open() */
 
-    /* NULL, or PMIx: node 0 publishes the contact, the others get it filled in. Errors are logged
-     * by it. */
-    enum ddp_status (*exchange)(void *owner, struct link_contact *contact, bool publish);
+    /* NULL, or PMIx: what node 0 has in the contact, the others get. Errors are logged by it. */
+    enum ddp_status (*exchange)(void *owner, struct link_contact *contact);
     void *exchange_owner;
+};
+
+struct link_meeting {
+    char address[LINK_NAME_BYTES]; /* of node 0, numeric, as we reach it: for MASTER_ADDR */
+    char interface[IF_NAMESIZE];   /* through which node 0, or on node 0 the others, are reached:
+                                      "eth0"; "" if it cannot be told */
+    int worker_port;               /* node 0's */
 };
 
 struct link;
@@ -159,27 +155,23 @@ int link_fd(const struct link *link);
  * nothing more comes from that node. */
 bool link_next(struct link *link, struct link_message *message);
 
-/* Node 0: to all other nodes that are there. Others: to node 0. The data are copied. A node that
- * does not take what is sent to it is lost once more than 1 MiB waits: LINK_LOST follows.
- * DDP_ERR_INVALID: not a size of this kind. DDP_ERR_ABORTED: nobody is there any more. */
-enum ddp_status link_send(struct link *link, enum link_kind kind, const void *data, size_t bytes);
+/* To all nodes with which there is a connection but `except`, which may be our own: from node 0 all
+ * others, from these node 0. The data are copied; their size is one of this kind. A node that does
+ * not take what is sent to it is lost once more than 1 MiB waits: LINK_LOST follows. */
+void link_send(struct link *link, int except, enum link_kind kind, const void *data, size_t bytes);
 
-/* Node 0: to one other. Others: `node` is 0. */
-enum ddp_status link_send_to(struct link *link, int node, enum link_kind kind, const void *data,
-                             size_t bytes);
+/* To one. */
+void link_send_to(struct link *link, int node, enum link_kind kind, const void *data, size_t bytes);
 
 /* What our signs of life carry from now on. */
 void link_set_status(struct link *link, const struct link_status *status);
 
 /* The last that came from a node: on node 0 of each, elsewhere of node 0; our own of ourselves.
- * NULL: none yet, or not known here. */
+ * All zero but for the steps where none has come yet. */
 const struct link_status *link_status(const struct link *link, int node);
 
-/* When a node was heard last, by ddp_clock_ns(): where link_status() gives its status. */
+/* When a node was heard last, by ddp_clock_ns(). */
 int64_t link_heard_ns(const struct link *link, int node);
-
-int link_node(const struct link *link);
-int link_node_count(const struct link *link);
 
 /* Is the node's connection up? Of ourselves: true. Elsewhere than on node 0, others than node 0
  * count as up while node 0 is. */
@@ -188,18 +180,8 @@ bool link_node_alive(const struct link *link, int node);
 /* The host name that a node gave, all nodes know all. Control characters are escaped. */
 const char *link_node_name(const struct link *link, int node);
 
-/* Node 0's address, numeric, as we reach it: for MASTER_ADDR. */
-const char *link_address(const struct link *link);
-
-/* A port on node 0, for MASTER_PORT of the first attempt. */
-int link_worker_port(const struct link *link);
-
-/* A number that only this job has, the same on all nodes. */
-uint64_t link_job_id(const struct link *link);
-
-/* The network interface through which node 0, or on node 0 the others, are reached: "eth0". "" if
- * it cannot be told. */
-const char *link_interface(const struct link *link);
+/* What joining has found out. */
+const struct link_meeting *link_meeting(const struct link *link);
 
 /* Says goodbye and closes. Waits at most half a second until what was sent has been taken. NULL is
  * allowed. */

@@ -19,6 +19,7 @@
 
 #define IN_SIZE   4096 /* grows for a frame that needs more */
 #define MAX_TURNS 512
+#define FINISH_MS 500
 
 static void set(int fd, int level, int option, int value)
 {
@@ -91,7 +92,7 @@ enum frame_result connection_take(struct connection *connection, struct frame *f
         frame_take(connection->phase, connection->in + connection->in_start,
                    connection->in_end - connection->in_start, frame, &wanted);
     if (result == FRAME_READY)
-        connection->in_start += frame_length(frame);
+        connection->in_start += wanted;
     return result;
 }
 
@@ -173,9 +174,9 @@ static void finish_one(struct connection *connection, int64_t deadline_ns)
     }
 }
 
-void connections_finish(struct connection *const *connections, int count, int milliseconds)
+void connections_finish(struct connection *const *connections, int count)
 {
-    const int64_t deadline_ns = ddp_deadline_ns(milliseconds);
+    const int64_t deadline_ns = ddp_deadline_ns(FINISH_MS);
     /* All begin at once; then one after another, of which the first slow one costs time. */
     for (int pass = 0; pass < 2; pass++)
         for (int i = 0; i < count; i++)

@@ -51,8 +51,8 @@ void connection_flush(struct connection *connection);
 /* Does something wait to be sent? */
 bool connection_waits(const struct connection *connection);
 
-/* Sends the rest and waits for the peers to close, at most so long; then closes all. A socket that
- * is closed before its peer has sent all takes from it what it has not read yet. */
-void connections_finish(struct connection *const *connections, int count, int milliseconds);
+/* Sends the rest and waits for the peers to close, at most half a second; then closes all. A socket
+ * that is closed before its peer has sent all takes from it what it has not read yet. */
+void connections_finish(struct connection *const *connections, int count);
 
 #endif

@@ -7,47 +7,38 @@
 
 #include <string.h>
 
-#define IN(phase) (1u << (phase))
+#define IN(phase)     (1u << (phase))
+#define RUNNING       IN(PHASE_RUNNING)
+#define EXACTLY(type) sizeof(type), sizeof(type)
 
 /* Sizes of kind i are in [least, most]. */
 static const struct rule {
     size_t least, most;
     unsigned phases;
 } rules[] = {
-    [FRAME_HELLO] = {sizeof(struct hello), sizeof(struct hello), IN(PHASE_HELLO)},
+    [FRAME_HELLO] = {EXACTLY(struct hello), IN(PHASE_HELLO)},
     [FRAME_PROOF] = {0, PROOF_MAX, IN(PHASE_PROOF)},
-    [FRAME_JOIN] = {sizeof(struct join), sizeof(struct join), IN(PHASE_JOIN)},
-    [FRAME_REFUSED] = {sizeof(struct refusal), sizeof(struct refusal),
+    [FRAME_JOIN] = {EXACTLY(struct join), IN(PHASE_JOIN)},
+    [FRAME_REFUSED] = {EXACTLY(struct refusal),
                        IN(PHASE_HELLO) | IN(PHASE_PROOF) | IN(PHASE_WAITING)},
     [FRAME_NAMES] = {1, FRAME_NAMES_MAX, IN(PHASE_WAITING)},
-    [FRAME_WELCOME] = {sizeof(struct welcome), sizeof(struct welcome), IN(PHASE_WAITING)},
-    [FRAME_PING] = {sizeof(struct link_status), sizeof(struct link_status),
-                    IN(PHASE_JOINED) | IN(PHASE_WAITING) | IN(PHASE_RUNNING)},
-    [FRAME_LOST] = {1, FRAME_LOST_MAX, IN(PHASE_RUNNING)},
-    [FRAME_GOODBYE] = {0, 0, IN(PHASE_JOINED) | IN(PHASE_WAITING) | IN(PHASE_RUNNING)},
-#define STEP                                                                                       \
-    {                                                                                              \
-        sizeof(struct link_step), sizeof(struct link_step), IN(PHASE_RUNNING)                      \
-    }
-#define TEXT                                                                                       \
-    {                                                                                              \
-        offsetof(struct link_text, text) + 1, sizeof(struct link_text), IN(PHASE_RUNNING)          \
-    }
-    [LINK_ID] = {offsetof(struct link_id, data) + 1, sizeof(struct link_id), IN(PHASE_RUNNING)},
-    [LINK_ADDRESS] = {offsetof(struct link_address, data) + 1, sizeof(struct link_address),
-                      IN(PHASE_RUNNING)},
-    [LINK_BARRIER] = STEP,
-    [LINK_STOP] = STEP,
-    [LINK_HOLD] = STEP,
-    [LINK_HELD] = STEP,
-    [LINK_STOP_STEP] = STEP,
-    [LINK_FAILED] = TEXT,
-    [LINK_END] = TEXT,
-    [LINK_DONE] = STEP,
-    [LINK_RESTART] = STEP,
-    [LINK_ABORT] = STEP,
-    [LINK_SIGNAL] = STEP,
-    [LINK_TIMES] = {sizeof(struct link_times), sizeof(struct link_times), IN(PHASE_RUNNING)},
+    [FRAME_WELCOME] = {EXACTLY(struct welcome), IN(PHASE_WAITING)},
+    [FRAME_PING] = {EXACTLY(struct link_status), IN(PHASE_JOINED) | IN(PHASE_WAITING) | RUNNING},
+    [FRAME_LOST] = {1, FRAME_LOST_MAX, RUNNING},
+    [FRAME_GOODBYE] = {0, 0, IN(PHASE_JOINED) | IN(PHASE_WAITING) | RUNNING},
+    [LINK_POSTED] = {offsetof(struct link_posted, data), sizeof(struct link_posted), RUNNING},
+    [LINK_BARRIER] = {EXACTLY(struct link_step), RUNNING},
+    [LINK_STOP] = {EXACTLY(struct link_step), RUNNING},
+    [LINK_HOLD] = {EXACTLY(struct link_step), RUNNING},
+    [LINK_HELD] = {EXACTLY(struct link_step), RUNNING},
+    [LINK_STOP_STEP] = {EXACTLY(struct link_step), RUNNING},
+    [LINK_FAILED] = {offsetof(struct link_text, text) + 1, sizeof(struct link_text), RUNNING},
+    [LINK_END] = {offsetof(struct link_text, text) + 1, sizeof(struct link_text), RUNNING},
+    [LINK_DONE] = {EXACTLY(struct link_step), RUNNING},
+    [LINK_RESTART] = {EXACTLY(struct link_step), RUNNING},
+    [LINK_ABORT] = {EXACTLY(struct link_step), RUNNING},
+    [LINK_SIGNAL] = {EXACTLY(struct link_step), RUNNING},
+    [LINK_TIMES] = {EXACTLY(struct link_times), RUNNING},
 };
 
 static const struct rule *rule_of(uint32_t kind)
@@ -70,8 +61,7 @@ enum frame_result frame_take(enum frame_phase phase, const unsigned char *input,
         return FRAME_NONE;
     memcpy(&header, input, sizeof header);
     const struct rule *rule = rule_of(header.kind);
-    if (!rule || !(rule->phases & IN(phase)) || header.bytes < rule->least ||
-        header.bytes > rule->most)
+    if (!rule || !(rule->phases & IN(phase)) || !frame_size_fits(header.kind, header.bytes))
         return FRAME_BAD;
     *wanted = sizeof header + header.bytes;
     if (bytes < *wanted)
@@ -108,8 +98,6 @@ bool frame_read(const struct frame *frame, union frame_data *data)
         return data->bytes[frame->bytes - 1] == 0;
     case FRAME_PING:
         return ends(data->status.phase, sizeof data->status.phase);
-    case LINK_ID:
-        return data->id.slot < DDP_ID_SLOTS;
     case LINK_FAILED:
     case LINK_END:
         /* The first 0 is the last byte: what is not shown is not carried either. */

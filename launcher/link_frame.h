@@ -11,7 +11,7 @@
 #define FRAME_MAGIC    UINT64_C(0x6b6e696c70726464) /* "ddrplink" in memory */
 #define FRAME_PROTOCOL 1u
 
-/* Kinds below LINK_ID are the link's own. */
+/* Kinds below LINK_POSTED are the link's own. */
 enum {
     FRAME_HELLO = 1,   /* struct hello, from either side: all that is read of a stranger */
     FRAME_PROOF = 2,   /* bytes of proof.h */
@@ -54,7 +54,7 @@ struct hello {
 
 struct join {
     uint32_t nproc;
-    uint32_t spare;
+    uint32_t max_restarts;
     char version[32];
     char host[LINK_NAME_BYTES];
 };
@@ -77,9 +77,7 @@ struct refusal {
 };
 
 struct welcome {
-    uint64_t job_id;
     uint32_t worker_port;
-    uint32_t spare;
 };
 
 #define FRAME_NAMES_MAX 1024
@@ -95,8 +93,7 @@ union frame_data {
     struct welcome welcome;
     struct link_status status;
     struct link_step step;
-    struct link_id id;
-    struct link_address address;
+    struct link_posted posted;
     struct link_text text;
 };
 
@@ -116,12 +113,6 @@ bool frame_size_fits(uint32_t kind, size_t bytes);
  * come in this phase; decided as soon as the header is there. */
 enum frame_result frame_take(enum frame_phase phase, const unsigned char *input, size_t bytes,
                              struct frame *frame, size_t *wanted);
-
-/* Bytes that a frame takes from its input. */
-static inline size_t frame_length(const struct frame *frame)
-{
-    return sizeof(struct frame_header) + frame->bytes;
-}
 
 /* Copies the frame's data and checks what stands in them: texts that end, slots that exist. False:
  * they are not to be used. */

@@ -12,14 +12,13 @@
 
 enum ddp_status hello_make(struct hello *hello, const struct link_setup *setup)
 {
-    const char *job = setup->job ? setup->job : "";
     *hello = (struct hello){
         .magic = FRAME_MAGIC,
         .protocol = FRAME_PROTOCOL,
         .method = setup->proof->method,
         .node = (uint32_t)setup->node,
         .node_count = (uint32_t)setup->node_count,
-        .job = ddp_hash(job, strlen(job)),
+        .job = ddp_hash(setup->job, strlen(setup->job)),
     };
     snprintf(hello->version, sizeof hello->version, "%s", ddp_version());
     return proof_random(hello->nonce, sizeof hello->nonce);

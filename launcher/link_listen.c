@@ -11,7 +11,6 @@
 
 #include <errno.h>
 #include <netinet/in.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -45,12 +44,9 @@ static enum ddp_status leave_trap(const struct link_setup *s, struct addresses *
 
 static enum ddp_status find_own(const struct link_setup *s, struct addresses *addresses)
 {
-    char list[512], host[LINK_NAME_BYTES], why[256];
+    char list[512], why[256];
     bool again;
-    if (gethostname(host, sizeof host) != 0)
-        host[0] = 0;
-    host[sizeof host - 1] = 0;
-    if (host[0] && addresses_find(addresses, host, s->port, why, sizeof why, &again) &&
+    if (s->host[0] && addresses_find(addresses, s->host, s->port, why, sizeof why, &again) &&
         !addresses->trap)
         return DDP_OK;
     addresses->count = 1;
@@ -68,7 +64,7 @@ static enum ddp_status find_addresses(const struct link_setup *s, int64_t deadli
     char why[256];
     bool again, told = false;
     const char *name = s->address;
-    if (!name || !*name)
+    if (!*name)
         return find_own(s, addresses);
     while (!addresses_find(addresses, name, s->port, why, sizeof why, &again)) {
         if (!again || ddp_deadline_passed(deadline_ns))
@@ -127,12 +123,11 @@ enum ddp_status link_listen(const struct link_setup *s, int64_t deadline_ns, int
                             struct address *address)
 {
     struct addresses addresses;
-    const int ports = s->port_count > 0 ? s->port_count : 1;
     int fd = -1, error = EADDRNOTAVAIL;
     enum ddp_status status = find_addresses(s, deadline_ns, &addresses);
     if (status != DDP_OK)
         return status;
-    for (int port = 0; port < ports && fd < 0; port++)
+    for (int port = 0; port < s->port_count && fd < 0; port++)
         for (int i = 0; i < addresses.count && fd < 0; i++) {
             *address = addresses.list[i];
             address_set_port(address, s->port + port);
@@ -150,18 +145,4 @@ enum ddp_status link_listen(const struct link_setup *s, int64_t deadline_ns, int
     address_of_socket(fd, false, address);
     *listener = fd;
     return DDP_OK;
-}
-
-int link_free_port(const struct address *address)
-{
-    struct address any = *address;
-    address_set_port(&any, 0);
-    int fd = listen_at(&any);
-    if (fd < 0 || !address_of_socket(fd, false, &any)) {
-        if (fd >= 0)
-            close(fd);
-        return 0;
-    }
-    close(fd);
-    return address_port(&any);
 }

@@ -11,8 +11,4 @@
 enum ddp_status link_listen(const struct link_setup *setup, int64_t deadline_ns, int *listener,
                             struct address *address);
 
-/* A free port of that address. It is not kept open: not every program sets SO_REUSEADDR. 0 and
- * errno. */
-int link_free_port(const struct address *address);
-
 #endif

@@ -15,7 +15,6 @@
 #include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -37,7 +36,6 @@ struct trying {
     struct link_contact contact;     /* from PMIx */
     char shown[LINK_NAME_BYTES];     /* the address that is tried */
     char why[LINK_NAME_BYTES + 256]; /* what went wrong last */
-    union frame_data data;           /* of the last frame */
 };
 
 /* Another try may succeed. A wait that the end of joining has cut short says less than what went
@@ -73,18 +71,17 @@ static enum ddp_status connect_to(struct trying *t, const struct address *addres
     *fd = socket(address->socket.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (*fd < 0)
         return try_again(t, "%s", strerror(errno));
-    if (connect(*fd, (const struct sockaddr *)&address->socket, address->length) != 0) {
+    if (connect(*fd, (const struct sockaddr *)&address->socket, address->length) != 0)
         error = errno;
-        if (error == EINPROGRESS) {
-            enum ddp_status status =
-                link_pause(t->setup, *fd, POLLOUT, milliseconds_left(t, CONNECT_MS));
-            if (status == DDP_ERR_ABORTED)
-                return status;
-            if (status != DDP_OK)
-                error = ETIMEDOUT;
-            else
-                getsockopt(*fd, SOL_SOCKET, SO_ERROR, &error, &length);
-        }
+    if (error == EINPROGRESS) {
+        enum ddp_status status =
+            link_pause(t->setup, *fd, POLLOUT, milliseconds_left(t, CONNECT_MS));
+        if (status == DDP_ERR_ABORTED)
+            return status;
+        if (status != DDP_OK)
+            error = ETIMEDOUT;
+        else
+            getsockopt(*fd, SOL_SOCKET, SO_ERROR, &error, &length);
     }
     /* While nobody listens, a socket on the same machine can meet itself. */
     if (error == 0 && address_of_socket(*fd, false, &own) && address_of_socket(*fd, true, &other) &&
@@ -93,13 +90,13 @@ static enum ddp_status connect_to(struct trying *t, const struct address *addres
     return error == 0 ? DDP_OK : try_again(t, "%s", strerror(error));
 }
 
-/* The next frame of node 0, into t->data. */
+/* The next frame of node 0, into t->link->data. */
 static enum ddp_status hear(struct trying *t, struct connection *connection, struct frame *frame)
 {
     const int answer_ms = t->setup->port_count > 1 ? PORTS_MS : ANSWER_MS;
     for (;;) {
         enum frame_result result = connection_take(connection, frame);
-        if (result == FRAME_READY && frame_read(frame, &t->data))
+        if (result == FRAME_READY && frame_read(frame, &t->link->data))
             return DDP_OK;
         if (result != FRAME_NONE)
             return try_again(t, "what answers there is no ddprun");
@@ -109,21 +106,21 @@ static enum ddp_status hear(struct trying *t, struct connection *connection, str
             return try_again(t, "it takes connections, but does not answer");
         if (status != DDP_OK)
             return status;
-        switch (connection_receive(connection)) {
-        case CONNECTION_ENDED:
+        const enum connection_result received = connection_receive(connection);
+        if (received == CONNECTION_ENDED)
             return try_again(t, "it closes the connection");
-        case CONNECTION_FAILED:
+        if (received == CONNECTION_FAILED)
             return try_again(t, "%s", strerror(errno));
-        default:
-            break;
-        }
     }
 }
 
 static enum ddp_status refused(struct trying *t)
 {
-    const struct refusal *refusal = &t->data.refusal;
+    const struct refusal *refusal = &t->link->data.refusal;
     const char *own = proof_method_name(t->setup->proof->method);
+    /* Node 0 has proved who it is before it ends the job. */
+    if (refusal->reason == REFUSED_JOB_ENDS && t->link->peers[0].connection.phase == PHASE_WAITING)
+        return ddp_fail(DDP_ERR_MISMATCH, "%s", refusal->text);
     switch (refusal->reason) {
     case REFUSED_JOB:
         return try_again(t, "that port is another job's");
@@ -132,12 +129,12 @@ static enum ddp_status refused(struct trying *t)
                         "node 0 (%s) has %s, this is node %d and has %s: give the same to all",
                         t->shown, proof_method_name(refusal->method), t->setup->node, own);
     case REFUSED_PROOF:
-        return ddp_fail(DDP_ERR_MISMATCH,
-                        "node 0 (%s) refuses this node, %d: it does not accept its proof (%s); "
-                        "node 0's message says why",
-                        t->shown, t->setup->node, own);
-    case REFUSED_JOB_ENDS:
-        return ddp_fail(DDP_ERR_MISMATCH, "%s", refusal->text);
+        return ddp_fail(DDP_ERR_MISMATCH, "node 0 (%s) refuses this node, %d: %s", t->shown,
+                        t->setup->node,
+                        t->setup->proof->method == PROOF_KEY
+                            ? "it has another key: give the same to all with --key-file or "
+                              "DDPRUN_KEY"
+                            : "node 0's message says why");
     default:
         return try_again(t, "it refuses this node (reason %u)", refusal->reason);
     }
@@ -177,7 +174,7 @@ static enum ddp_status prove(struct trying *t, struct connection *connection)
         return refused(t);
     if (status != DDP_OK)
         return status;
-    said.node0 = t->data.hello;
+    said.node0 = t->link->data.hello;
     connection->phase = PHASE_PROOF;
     status = check_hello(t, &said);
     if (status == DDP_OK && said.node0.method == said.node.method)
@@ -200,7 +197,8 @@ static enum ddp_status try_address(struct trying *t, struct address address, int
     int fd = -1;
     struct link *link = t->link;
     struct peer *node0 = &link->peers[0];
-    struct join join = {.nproc = (uint32_t)t->setup->nproc};
+    struct join join = {.nproc = (uint32_t)t->setup->nproc,
+                        .max_restarts = (uint32_t)t->setup->max_restarts};
     address_set_port(&address, port);
     address_show(&address, t->shown);
     enum ddp_status status = connect_to(t, &address, &fd);
@@ -219,9 +217,9 @@ static enum ddp_status try_address(struct trying *t, struct address address, int
     snprintf(join.host, sizeof join.host, "%s", link->peers[link->node].name);
     connection_put(&node0->connection, FRAME_JOIN, &join, sizeof join);
     node0->connection.phase = PHASE_WAITING;
-    address_host(&address, link->address);
+    address_host(&address, link->meeting.address);
     if (address_of_socket(fd, false, &address))
-        address_interface(&address, link->interface, sizeof link->interface);
+        address_interface(&address, link->meeting.interface, sizeof link->meeting.interface);
     return DDP_OK;
 }
 
@@ -252,12 +250,11 @@ static enum ddp_status look_up(struct trying *t)
 
 static enum ddp_status try_all(struct trying *t)
 {
-    const int ports = t->setup->port_count > 0 ? t->setup->port_count : 1;
     enum ddp_status status = look_up(t);
     if (status != DDP_OK)
         return status;
     status = DDP_ERR_TIMEOUT;
-    for (int port = 0; port < ports && status == DDP_ERR_TIMEOUT; port++)
+    for (int port = 0; port < t->setup->port_count && status == DDP_ERR_TIMEOUT; port++)
         for (int i = 0; i < t->addresses.count && status == DDP_ERR_TIMEOUT; i++)
             status = try_address(t, t->addresses.list[i], t->port + port);
     return status;
@@ -296,12 +293,14 @@ static enum ddp_status find_node0(struct trying *t)
 
 /* --- waiting for the others ------------------------------------------------------------------- */
 
-/* Names in the order of nodes. False: there are too many, or no memory. */
+/* Names in the order of nodes. False: there are too many. */
 static bool take_names(struct link *link, int *count, const char *names, size_t bytes)
 {
-    for (size_t at = 0; at < bytes; at += strlen(names + at) + 1)
-        if (*count >= link->count || peer_set_name(&link->peers[(*count)++], names + at) != DDP_OK)
+    for (size_t at = 0; at < bytes; at += strlen(names + at) + 1) {
+        if (*count >= link->count)
             return false;
+        peer_set_name(&link->peers[(*count)++], names + at);
+    }
     return true;
 }
 
@@ -312,10 +311,10 @@ static enum ddp_status act(struct trying *t, const struct frame *frame, int *nam
     struct peer *node0 = &link->peers[0];
     switch (frame->kind) {
     case FRAME_PING:
-        peer_take_status(node0, &t->data);
+        node0->status = link->data.status;
         return DDP_ERR_TIMEOUT;
     case FRAME_NAMES:
-        if (take_names(link, names, (const char *)t->data.bytes, frame->bytes))
+        if (take_names(link, names, (const char *)link->data.bytes, frame->bytes))
             return DDP_ERR_TIMEOUT;
         break;
     case FRAME_REFUSED:
@@ -323,8 +322,7 @@ static enum ddp_status act(struct trying *t, const struct frame *frame, int *nam
     case FRAME_WELCOME:
         if (*names != link->count)
             break;
-        link->job_id = t->data.welcome.job_id;
-        link->worker_port = (int)t->data.welcome.worker_port;
+        link->meeting.worker_port = (int)link->data.welcome.worker_port;
         node0->connection.phase = PHASE_RUNNING;
         return DDP_OK;
     }
@@ -337,14 +335,13 @@ static enum ddp_status hear_node0(struct trying *t, int *names)
     struct frame frame;
     enum frame_result result;
     struct peer *node0 = &t->link->peers[0];
-    if (!peer_receive(t->link, node0))
-        return DDP_ERR_TIMEOUT; /* it is lost */
-    while ((result = connection_take(&node0->connection, &frame)) == FRAME_READY) {
-        enum ddp_status status = frame_read(&frame, &t->data) ? act(t, &frame, names) : DDP_ERR_IO;
+    while ((result = connection_take(&node0->connection, &frame)) == FRAME_READY &&
+           frame_read(&frame, &t->link->data)) {
+        enum ddp_status status = act(t, &frame, names);
         if (status != DDP_ERR_TIMEOUT)
             return status;
     }
-    if (result == FRAME_BAD)
+    if (result != FRAME_NONE)
         peer_lose(t->link, node0, "it sends what no ddprun sends");
     return DDP_ERR_TIMEOUT;
 }
@@ -358,7 +355,7 @@ static enum ddp_status wait_for_all(struct trying *t)
     enum ddp_status status = peer_watch(link, node0);
     if (status != DDP_OK)
         return status;
-    peer_put(link, node0, FRAME_PING, &link->status, sizeof link->status);
+    peer_ping(link, node0);
     do {
         struct epoll_event event;
         if (link_pause(t->setup, link->epoll, POLLIN, -1) == DDP_ERR_ABORTED)
@@ -366,34 +363,29 @@ static enum ddp_status wait_for_all(struct trying *t)
         status = DDP_ERR_TIMEOUT;
         if (epoll_wait(link->epoll, &event, 1, 0) <= 0)
             continue;
-        if (!event.data.ptr) {
+        if (!event.data.ptr)
             peers_tick(link);
-        } else {
-            if (event.events & EPOLLOUT)
-                peer_flush(link, node0);
-            if (event.events & ~(uint32_t)EPOLLOUT)
-                status = hear_node0(t, &names);
-        }
+        else if (peer_handle(link, node0, event.events))
+            status = hear_node0(t, &names);
         if (node0->lost)
-            return ddp_fail(DDP_ERR_IO, "while the nodes came together %s", node0->lost);
+            return ddp_fail(DDP_ERR_IO, "while the nodes came together %s", node0->why);
     } while (status == DDP_ERR_TIMEOUT);
     return status;
 }
 
 enum ddp_status link_node_join(struct link *link, const struct link_setup *setup)
 {
+    const int64_t now = ddp_clock_ns();
+    struct trying trying = {.link = link,
+                            .setup = setup,
+                            .name = setup->address,
+                            .port = setup->port,
+                            .start_ns = now,
+                            .deadline_ns = now + (int64_t)(setup->node_timeout * 1e9)};
+    struct trying *t = &trying;
     enum ddp_status status = DDP_OK;
-    struct trying *t = calloc(1, sizeof *t);
-    if (!t)
-        return ddp_fail(DDP_ERR_MEMORY, "out of memory for the link to node 0");
-    t->link = link;
-    t->setup = setup;
-    t->start_ns = ddp_clock_ns();
-    t->deadline_ns = t->start_ns + (int64_t)(setup->node_timeout * 1e9);
-    t->name = setup->address;
-    t->port = setup->port;
     if (setup->exchange) {
-        status = setup->exchange(setup->exchange_owner, &t->contact, false);
+        status = setup->exchange(setup->exchange_owner, &t->contact);
         t->name = t->contact.address;
         t->port = t->contact.port;
         if (status == DDP_OK && setup->proof->method == PROOF_PMIX)
@@ -404,6 +396,5 @@ enum ddp_status link_node_join(struct link *link, const struct link_setup *setup
     if (status == DDP_OK)
         status = wait_for_all(t);
     explicit_bzero(&t->contact, sizeof t->contact);
-    free(t);
     return status;
 }

@@ -12,20 +12,21 @@
 
 #include "core/clock.h"
 #include "core/log.h"
+#include "launcher/limits.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
-#define STRANGER_SECONDS 5  /* for all that a stranger has to say */
-#define MORE_STRANGERS   64 /* at once, beside one for each node */
-#define MAX_NOTES        16 /* refusals that are logged */
-#define FINISH_MS        500
+#define STRANGER_SECONDS 5    /* for all that a stranger has to say */
+#define MORE_STRANGERS   64   /* at once, beside one for each node */
+#define MAX_NOTES        16   /* refusals that are logged */
 #define LINGER_MS        3000 /* for nodes that come when the job has failed */
+#define TELL_MS          5000 /* until the user hears whom we wait for */
 
 struct stranger {
     struct connection connection;
@@ -41,7 +42,7 @@ struct joining {
     struct address address;
     int listener;
     int arrived; /* other nodes */
-    int64_t deadline_ns;
+    int64_t deadline_ns, tell_ns;
     struct stranger *first; /* the oldest */
     int strangers;
     bool stranger_told;
@@ -77,12 +78,12 @@ static enum ddp_status publish(struct joining *j)
 {
     const struct link_setup *setup = j->setup;
     struct link_contact contact = {.port = address_port(&j->address)};
-    snprintf(contact.address, sizeof contact.address, "%s", j->link->address);
+    snprintf(contact.address, sizeof contact.address, "%s", j->link->meeting.address);
     enum ddp_status status = proof_random(contact.key, sizeof contact.key);
     if (status == DDP_OK && setup->proof->method == PROOF_PMIX)
         status = proof_take_key(setup->proof, contact.key, sizeof contact.key);
     if (status == DDP_OK)
-        status = setup->exchange(setup->exchange_owner, &contact, true);
+        status = setup->exchange(setup->exchange_owner, &contact);
     explicit_bzero(contact.key, sizeof contact.key);
     return status;
 }
@@ -133,10 +134,9 @@ static void refuse(struct joining *j, struct stranger *stranger, enum refusal_re
 
 static void take_stranger(struct joining *j)
 {
-    struct sockaddr_storage from;
-    socklen_t length = sizeof from;
+    struct address from = {.length = sizeof from.socket};
     struct stranger *stranger, **end = &j->first;
-    int fd = accept4(j->listener, (struct sockaddr *)&from, &length, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    int fd = accept4(j->listener, (struct sockaddr *)&from.socket, &from.length, SOCK_CLOEXEC);
     if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)) {
         if (j->first)
             drop(j, j->first, "room is needed for others");
@@ -153,8 +153,7 @@ static void take_stranger(struct joining *j)
         close(fd);
         return;
     }
-    struct address address = {.socket = from, .length = length};
-    address_host(&address, stranger->from);
+    address_host(&from, stranger->from);
     connection_open(&stranger->connection, fd, PHASE_HELLO);
     stranger->since_ns = ddp_clock_ns();
     while (*end)
@@ -235,6 +234,10 @@ static bool check_join(struct joining *j, const struct hello *hello, const struc
         end_job(j, DDP_ERR_MISMATCH,
                 "node %u (%s) has %u workers, node 0 (%s) has %d: give the same --nproc to all",
                 hello->node, join->host, join->nproc, setup->host, setup->nproc);
+    else if (join->max_restarts != (uint32_t)setup->max_restarts)
+        end_job(j, DDP_ERR_MISMATCH,
+                "node %u (%s) has --max-restarts %u, node 0 (%s) %" PRId64 ": give the same to all",
+                hello->node, join->host, join->max_restarts, setup->host, setup->max_restarts);
     return !j->over;
 }
 
@@ -246,7 +249,7 @@ static void take_pings(struct joining *j, struct peer *peer)
     while ((result = connection_take(&peer->connection, &frame)) == FRAME_READY) {
         if (frame.kind != FRAME_PING || !frame_read(&frame, &j->link->data))
             break;
-        peer_take_status(peer, &j->link->data);
+        peer->status = j->link->data.status;
     }
     if (result != FRAME_NONE)
         peer_lose(j->link, peer, "it has left");
@@ -264,8 +267,10 @@ static void tell(struct joining *j, struct connection *connection)
     j->told++;
 }
 
+/* Those that the job ends without stay strangers, and give signs of life until they hear it. */
 static void heard_join(struct joining *j, struct stranger *stranger, const struct join *join)
 {
+    stranger->connection.phase = PHASE_JOINED;
     if (j->over) {
         tell(j, &stranger->connection);
         return;
@@ -276,17 +281,15 @@ static void heard_join(struct joining *j, struct stranger *stranger, const struc
     }
     struct link *link = j->link;
     struct peer *peer = &link->peers[stranger->said.node.node];
-    if (peer_set_name(peer, join->host[0] ? join->host : stranger->from) != DDP_OK)
-        return;
+    peer_set_name(peer, join->host[0] ? join->host : stranger->from);
     epoll_ctl(link->epoll, EPOLL_CTL_DEL, stranger->connection.fd, NULL);
     peer->connection = stranger->connection;
-    peer->connection.phase = PHASE_JOINED;
     stranger->connection = (struct connection){.fd = -1};
     forget(j, stranger);
     if (peer_watch(link, peer) != DDP_OK)
         return;
     j->arrived++;
-    peer_put(link, peer, FRAME_PING, &link->status, sizeof link->status);
+    peer_ping(link, peer);
     take_pings(j, peer); /* that have come with this */
 }
 
@@ -294,34 +297,25 @@ static void hear_stranger(struct joining *j, struct stranger *stranger)
 {
     struct frame frame;
     union frame_data data;
-    switch (connection_receive(&stranger->connection)) {
-    case CONNECTION_BYTES:
-        break;
-    case CONNECTION_NOTHING:
+    const enum connection_result received = connection_receive(&stranger->connection);
+    if (received == CONNECTION_NOTHING)
         return;
-    default: /* a port scan, or the node will try again */
+    if (received != CONNECTION_BYTES) { /* a port scan, or the node will try again */
         forget(j, stranger);
         return;
     }
-    switch (connection_take(&stranger->connection, &frame)) {
-    case FRAME_NONE:
+    const enum frame_result result = connection_take(&stranger->connection, &frame);
+    if (result == FRAME_NONE)
         return;
-    case FRAME_BAD:
-        drop(j, stranger, "it does not speak ddprun's language");
-        return;
-    case FRAME_READY:
-        break;
-    }
-    if (!frame_read(&frame, &data)) {
-        drop(j, stranger, "it does not speak ddprun's language");
-    } else if (frame.kind == FRAME_HELLO) {
+    const uint32_t kind = result == FRAME_READY && frame_read(&frame, &data) ? frame.kind : 0;
+    if (kind == FRAME_HELLO) {
         stranger->said.node = data.hello;
         heard_hello(j, stranger);
-    } else if (frame.kind == FRAME_PROOF) {
+    } else if (kind == FRAME_PROOF) {
         heard_proof(j, stranger, &frame);
-    } else if (frame.kind == FRAME_JOIN) {
+    } else if (kind == FRAME_JOIN) {
         heard_join(j, stranger, &data.join);
-    } else {
+    } else if (kind != FRAME_PING) {
         drop(j, stranger, "it does not speak ddprun's language");
     }
 }
@@ -334,8 +328,7 @@ static void note_losses(struct joining *j)
         if (!peer->lost)
             continue;
         snprintf(j->note, sizeof j->note, "node %d (%.128s) had come and is gone", i, peer->name);
-        free(peer->lost);
-        peer->lost = NULL;
+        peer->lost = false;
         j->link->lost_count--;
         j->arrived--;
     }
@@ -343,8 +336,8 @@ static void note_losses(struct joining *j)
 
 /* --- the end of joining ----------------------------------------------------------------------- */
 
-/* "node 2 of 4 has" or "nodes 1, 2 and 5-9 of 16 have". */
-static void list_missing(const struct link *link, char *out, size_t size)
+/* "node 2 of 4" or "nodes 1-2, 5 of 16". Returns how many. */
+static int list_missing(const struct link *link, char *out, size_t size)
 {
     char list[256] = "";
     size_t used = 0;
@@ -363,26 +356,35 @@ static void list_missing(const struct link *link, char *out, size_t size)
         count += last - i + 1;
         i = last;
     }
-    snprintf(out, size, "node%s %s of %d %s", count == 1 ? "" : "s", list, link->count,
-             count == 1 ? "has" : "have");
+    snprintf(out, size, "node%s %s of %d", count == 1 ? "" : "s", list, link->count);
+    return count;
+}
+
+static void tell_waiting(struct joining *j)
+{
+    char missing[320], here[LINK_NAME_BYTES];
+    j->tell_ns = INT64_MAX;
+    list_missing(j->link, missing, sizeof missing);
+    address_show(&j->address, here);
+    ddp_log(DDP_LOG_INFO, "waiting for %s: node 0 listens on %s", missing, here);
 }
 
 static void time_is_over(struct joining *j)
 {
-    char missing[320];
-    list_missing(j->link, missing, sizeof missing);
-    end_job(j, DDP_ERR_TIMEOUT, "%s not come within %g s%s%s%s", missing, j->setup->node_timeout,
-            j->note[0] ? "; " : "", j->note,
-            address_is_loopback(&j->address)
-                ? "; node 0 listens on this machine only: is --master-addr right?"
-                : "");
+    char missing[320], here[LINK_NAME_BYTES];
+    const int count = list_missing(j->link, missing, sizeof missing);
+    address_show(&j->address, here);
+    end_job(j, DDP_ERR_TIMEOUT, "%s %s not come within %g s; node 0 listens on %s%s%s", missing,
+            count == 1 ? "has" : "have", j->setup->node_timeout, here, j->note[0] ? "; " : "",
+            !j->note[0] && address_is_loopback(&j->address)
+                ? ", on this machine only: is --master-addr right?"
+                : j->note);
 }
 
 static void welcome(struct joining *j)
 {
     struct link *link = j->link;
-    const struct welcome welcome = {.job_id = link->job_id,
-                                    .worker_port = (uint32_t)link->worker_port};
+    const struct welcome welcome = {.worker_port = (uint32_t)link->meeting.worker_port};
     for (int i = 1; i < link->count; i++) {
         char names[FRAME_NAMES_MAX];
         size_t used = 0;
@@ -404,7 +406,7 @@ static void welcome(struct joining *j)
 /* Closes all connections of nodes when they have taken what was sent. */
 static void finish(struct joining *j)
 {
-    const struct link *link = j->link;
+    struct link *link = j->link;
     struct connection **all = calloc((size_t)(link->count + j->strangers), sizeof(*all));
     int count = 0;
     if (!all)
@@ -412,9 +414,9 @@ static void finish(struct joining *j)
     for (int i = 1; i < link->count; i++)
         all[count++] = &link->peers[i].connection;
     for (struct stranger *s = j->first; s; s = s->next)
-        if (s->connection.phase == PHASE_JOIN)
+        if (s->connection.phase == PHASE_JOINED)
             all[count++] = &s->connection;
-    connections_finish(all, count, FINISH_MS);
+    connections_finish(all, count);
     free(all);
 }
 
@@ -429,9 +431,7 @@ static void handle_event(struct joining *j)
     } else if (who == j->setup) {
         j->interrupted = true;
     } else if (who >= (void *)link->peers && who < (void *)(link->peers + link->count)) {
-        if (event.events & EPOLLOUT)
-            peer_flush(link, who);
-        if ((event.events & ~(uint32_t)EPOLLOUT) && peer_receive(link, who))
+        if (peer_handle(link, who, event.events))
             take_pings(j, who);
     } else if (who) {
         hear_stranger(j, who);
@@ -444,15 +444,16 @@ static void handle_event(struct joining *j)
 
 static void wait_for_nodes(struct joining *j)
 {
-    while (!j->over && j->arrived < j->link->count - 1) {
-        handle_event(j);
-        if (j->interrupted && !j->over) {
-            j->over = true;
-            j->status = DDP_ERR_ABORTED;
-        } else if (ddp_deadline_passed(j->deadline_ns)) {
+    while (!j->over && !j->interrupted && j->arrived < j->link->count - 1) {
+        if (ddp_deadline_passed(j->deadline_ns))
             time_is_over(j);
-        }
+        else if (ddp_deadline_passed(j->tell_ns))
+            tell_waiting(j);
+        else
+            handle_event(j);
     }
+    if (j->interrupted && !j->over)
+        j->status = DDP_ERR_ABORTED;
 }
 
 /* Those who have come hear at once why the job ends, those who are on their way when they come. */
@@ -478,41 +479,25 @@ static enum ddp_status watch(struct joining *j, int fd, void *who)
     return DDP_OK;
 }
 
-/* A descriptor for each node, and for as many strangers. */
-static void raise_limit(int nodes)
-{
-    struct rlimit limit;
-    const rlim_t wanted = (rlim_t)nodes * 2 + MORE_STRANGERS + 256;
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < wanted) {
-        limit.rlim_cur = limit.rlim_max < wanted ? limit.rlim_max : wanted;
-        setrlimit(RLIMIT_NOFILE, &limit);
-    }
-}
-
 static enum ddp_status prepare(struct joining *j)
 {
     struct link *link = j->link;
-    raise_limit(link->count);
+    descriptors_raise(link->count * 2 + MORE_STRANGERS + 256); /* as many strangers as nodes */
     enum ddp_status status = link_listen(j->setup, j->deadline_ns, &j->listener, &j->address);
     if (status != DDP_OK)
         return status;
-    address_host(&j->address, link->address);
-    address_interface(&j->address, link->interface, sizeof link->interface);
-    link->worker_port = j->setup->worker_port ? j->setup->worker_port : link_free_port(&j->address);
-    if (link->worker_port == 0)
-        return ddp_fail(DDP_ERR_SYSTEM, "node 0 has no free port for its workers: %s",
-                        strerror(errno));
+    address_host(&j->address, link->meeting.address);
+    address_interface(&j->address, link->meeting.interface, sizeof link->meeting.interface);
+    link->meeting.worker_port = j->setup->worker_port;
     if (j->setup->exchange)
         status = publish(j);
-    if (status == DDP_OK)
-        status = proof_random(&link->job_id, sizeof link->job_id);
     if (status == DDP_OK)
         status = watch(j, j->listener, j);
     if (status == DDP_OK)
         status = watch(j, j->setup->interrupt_fd, (void *)(uintptr_t)j->setup);
     if (status == DDP_OK && j->setup->proof->method == PROOF_NONE)
         ddp_log(DDP_LOG_WARNING, "--insecure-link: whoever reaches port %d of %s can join this job",
-                address_port(&j->address), link->address);
+                address_port(&j->address), link->meeting.address);
     return status;
 }
 
@@ -523,6 +508,7 @@ enum ddp_status link_node0_join(struct link *link, const struct link_setup *setu
         .setup = setup,
         .listener = -1,
         .deadline_ns = ddp_clock_ns() + (int64_t)(setup->node_timeout * 1e9),
+        .tell_ns = ddp_deadline_ns(TELL_MS),
     };
     j.status = prepare(&j);
     if (j.status == DDP_OK) {

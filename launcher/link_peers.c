@@ -13,7 +13,6 @@
 #include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
@@ -21,12 +20,12 @@
 #define TICKS 20 /* looks at the clock in the time that a node may be silent */
 #define PINGS 5  /* signs of life in that time */
 
-static void set_timer(const struct link *link, int64_t first_ns)
+void peers_wake(struct link *link)
 {
     const int64_t tick_ns = link->lost_ns / TICKS;
     const struct itimerspec spec = {
         .it_interval = {tick_ns / 1000000000, tick_ns % 1000000000},
-        .it_value = {first_ns / 1000000000, first_ns % 1000000000},
+        .it_value = {0, 1},
     };
     timerfd_settime(link->timer, 0, &spec, NULL);
 }
@@ -41,27 +40,18 @@ enum ddp_status peers_open(struct link *link, double lost_seconds)
     if (link->epoll < 0 || link->timer < 0 ||
         epoll_ctl(link->epoll, EPOLL_CTL_ADD, link->timer, &event) != 0)
         return ddp_fail(DDP_ERR_SYSTEM, "cannot watch the other nodes: %s", strerror(errno));
-    set_timer(link, link->lost_ns / TICKS);
+    peers_wake(link);
     return DDP_OK;
 }
 
 void peers_close(struct link *link)
 {
-    for (int i = 0; i < link->count; i++) {
+    for (int i = 0; i < link->count; i++)
         connection_close(&link->peers[i].connection);
-        free(link->peers[i].name);
-        free(link->peers[i].lost);
-    }
-    free(link->peers);
     if (link->epoll >= 0)
         close(link->epoll);
     if (link->timer >= 0)
         close(link->timer);
-}
-
-void peers_wake(struct link *link)
-{
-    set_timer(link, 1);
 }
 
 /* --- connections ------------------------------------------------------------------------------ */
@@ -85,12 +75,6 @@ enum ddp_status peer_watch(struct link *link, struct peer *peer)
     return DDP_OK;
 }
 
-void peer_flush(struct link *link, struct peer *peer)
-{
-    connection_flush(&peer->connection);
-    control(link, peer, EPOLL_CTL_MOD);
-}
-
 void peer_put(struct link *link, struct peer *peer, uint32_t kind, const void *data, size_t bytes)
 {
     if (peer->connection.fd < 0)
@@ -101,64 +85,68 @@ void peer_put(struct link *link, struct peer *peer, uint32_t kind, const void *d
         peer_lose(link, peer, "it does not take what is sent to it");
 }
 
-static const char out_of_memory[] = "a node is lost";
-
 void peer_lose_as(struct link *link, struct peer *peer, const char *text)
 {
     if (peer->connection.fd < 0)
         return;
     connection_close(&peer->connection);
-    peer->lost = strdup(text);
-    if (!peer->lost)
-        peer->lost = strdup(out_of_memory);
+    snprintf(peer->why, sizeof peer->why, "%s", text);
+    peer->lost = true;
     link->lost_count++;
     if (link->current == peer)
         link->current = NULL;
     peers_wake(link);
 }
 
+static void say_why(const struct link *link, const struct peer *peer, char text[FRAME_LOST_MAX],
+                    const char *why)
+{
+    snprintf(text, FRAME_LOST_MAX, "node %d (%s) is lost: %s", peer_node(link, peer), peer->name,
+             why);
+}
+
 /* A node that was stopped hears why it was lost when it continues. */
 static void lose_silent(struct link *link, struct peer *peer)
 {
-    char text[FRAME_LOST_MAX];
-    snprintf(text, sizeof text, "node %d (%s) is lost: it has not answered for %g s",
-             peer_node(link, peer), peer->name ? peer->name : "?", (double)link->lost_ns * 1e-9);
+    char why[64], text[FRAME_LOST_MAX];
+    snprintf(why, sizeof why, "it has not answered for %g s", (double)link->lost_ns * 1e-9);
+    say_why(link, peer, text, why);
     peer_put(link, peer, FRAME_LOST, text, strlen(text) + 1);
     peer_lose_as(link, peer, text);
 }
 
 void peer_lose(struct link *link, struct peer *peer, const char *format, ...)
 {
-    char why[256], text[640];
+    char why[256], text[FRAME_LOST_MAX];
     va_list arguments;
-    if (peer->connection.fd < 0)
-        return;
     va_start(arguments, format);
     vsnprintf(why, sizeof why, format, arguments);
     va_end(arguments);
-    snprintf(text, sizeof text, "node %d (%s) is lost: %s", peer_node(link, peer),
-             peer->name ? peer->name : "?", why);
+    say_why(link, peer, text, why);
     peer_lose_as(link, peer, text);
 }
 
-bool peer_receive(struct link *link, struct peer *peer)
+/* Reads once what has come. False: the peer is lost. */
+static bool receive(struct link *link, struct peer *peer)
 {
-    switch (connection_receive(&peer->connection)) {
-    case CONNECTION_NOTHING:
-    case CONNECTION_BYTES:
+    const enum connection_result result = connection_receive(&peer->connection);
+    if (result == CONNECTION_NOTHING || result == CONNECTION_BYTES)
         return true;
-    case CONNECTION_ENDED:
+    /* What it had not read was lost with it. */
+    if (result == CONNECTION_ENDED || errno == ECONNRESET || errno == EPIPE)
         peer_lose(link, peer, "its ddprun has ended without a word");
-        return false;
-    case CONNECTION_FAILED:
-        /* What it had not read was lost with it. */
-        if (errno == ECONNRESET || errno == EPIPE)
-            peer_lose(link, peer, "its ddprun has ended without a word");
-        else
-            peer_lose(link, peer, "the connection failed: %s", strerror(errno));
-        return false;
-    }
+    else
+        peer_lose(link, peer, "the connection failed: %s", strerror(errno));
     return false;
+}
+
+bool peer_handle(struct link *link, struct peer *peer, uint32_t events)
+{
+    if (events & EPOLLOUT) {
+        connection_flush(&peer->connection);
+        control(link, peer, EPOLL_CTL_MOD);
+    }
+    return (events & ~(uint32_t)EPOLLOUT) && receive(link, peer);
 }
 
 /* --- signs of life ---------------------------------------------------------------------------- */
@@ -184,7 +172,7 @@ void peers_tick(struct link *link)
         if (now - peer->connection.heard_ns > link->lost_ns)
             lose_silent(link, peer);
         else if (ping)
-            peer_put(link, peer, FRAME_PING, &link->status, sizeof link->status);
+            peer_ping(link, peer);
     }
 }
 
@@ -196,11 +184,7 @@ enum ddp_status link_pause(const struct link_setup *setup, int fd, int events, i
     return DDP_ERR_TIMEOUT;
 }
 
-enum ddp_status peer_set_name(struct peer *peer, const char *name)
+void peer_set_name(struct peer *peer, const char *name)
 {
-    char clean[LINK_NAME_BYTES];
-    ddp_text_clean(clean, sizeof clean, name, strlen(name));
-    free(peer->name);
-    peer->name = strdup(clean);
-    return peer->name ? DDP_OK : ddp_fail(DDP_ERR_MEMORY, "out of memory for the names of nodes");
+    ddp_text_clean(peer->name, sizeof peer->name, name, strlen(name));
 }

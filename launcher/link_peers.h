@@ -11,7 +11,7 @@
 /* Opens epoll and timer. DDP_ERR_SYSTEM (logged). */
 enum ddp_status peers_open(struct link *link, double lost_seconds);
 
-/* Closes all at once and frees the link's members. */
+/* Closes all at once. */
 void peers_close(struct link *link);
 
 /* Makes the link's descriptor readable. */
@@ -29,8 +29,12 @@ enum ddp_status peer_watch(struct link *link, struct peer *peer);
 /* connection_put() to a peer. One whose queue is full is lost. */
 void peer_put(struct link *link, struct peer *peer, uint32_t kind, const void *data, size_t bytes);
 
-/* Sends what waits. */
-void peer_flush(struct link *link, struct peer *peer);
+/* Sends a sign of life. */
+static inline void peer_ping(struct link *link, struct peer *peer)
+{
+    const struct link_status *own = &link->peers[link->node].status;
+    peer_put(link, peer, FRAME_PING, own, sizeof *own);
+}
 
 /* Closes its connection; `format` says why, after "node 3 (host) is lost: ". */
 void peer_lose(struct link *link, struct peer *peer, const char *format, ...) DDP_PRINTF(3, 4);
@@ -38,8 +42,9 @@ void peer_lose(struct link *link, struct peer *peer, const char *format, ...) DD
 /* The same with the whole text. */
 void peer_lose_as(struct link *link, struct peer *peer, const char *text);
 
-/* Reads once what has come. False: the peer is lost. */
-bool peer_receive(struct link *link, struct peer *peer);
+/* Does what epoll says: sends what waits, reads once. True: frames may have come; false also: it is
+ * lost. */
+bool peer_handle(struct link *link, struct peer *peer, uint32_t events);
 
 /* The timer: sends signs of life and finds peers that give none. */
 void peers_tick(struct link *link);
@@ -48,7 +53,7 @@ void peers_tick(struct link *link);
  * owner wants to stop; DDP_ERR_TIMEOUT: neither. */
 enum ddp_status link_pause(const struct link_setup *setup, int fd, int events, int milliseconds);
 
-/* Takes a name: a copy with control characters escaped. DDP_ERR_MEMORY (logged). */
-enum ddp_status peer_set_name(struct peer *peer, const char *name);
+/* Takes a name, with control characters escaped. */
+void peer_set_name(struct peer *peer, const char *name);
 
 #endif

@@ -12,26 +12,15 @@
 /* Another node, or ourselves. */
 struct peer {
     struct connection connection; /* open: on node 0 to each other node, elsewhere to node 0 */
-    char *name;
-    bool has_status;
-    struct link_status status;
-    char *lost; /* why, until it is delivered */
+    char name[LINK_NAME_BYTES];
+    struct link_status status; /* the last that came; our own */
+    bool lost;                 /* and this is not delivered yet: */
+    char why[FRAME_LOST_MAX];
 };
-
-static inline void peer_take_status(struct peer *peer, const union frame_data *data)
-{
-    peer->status = data->status;
-    peer->has_status = true;
-}
 
 struct link {
     int node, count;
-    struct peer *peers; /* (count) */
-    uint64_t job_id;
-    int worker_port;
-    char address[LINK_NAME_BYTES]; /* of node 0 */
-    char interface[64];
-    struct link_status status; /* ours */
+    struct link_meeting meeting;
 
     int epoll; /* with the connections, whose peers are the data, and the timer: NULL */
     int timer;
@@ -40,7 +29,8 @@ struct link {
     int64_t ping_ns;       /* when we have sent a sign of life last */
     struct peer *current;  /* may have more frames that have come */
     int lost_count;        /* peers whose loss is to be delivered */
-    union frame_data data; /* of the message that the owner has */
+    union frame_data data; /* of the message that the owner has; of the last frame while joining */
+    struct peer peers[];   /* (count) */
 };
 
 /* Joining, until all are there and all connections are up. Errors are logged. */

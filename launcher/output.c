@@ -8,13 +8,13 @@
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/write.h"
+#include "launcher/limits.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -112,18 +112,6 @@ static enum ddp_status open_file(const struct output *output, int rank, int inde
 
 /* --- opening ---------------------------------------------------------------------------------- */
 
-/* Two pipes a worker may be more than the soft limit of descriptors; children get the old one back.
- */
-static void raise_descriptor_limit(int pipes)
-{
-    struct rlimit limit;
-    rlim_t wanted = (rlim_t)pipes + 64;
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < wanted) {
-        limit.rlim_cur = limit.rlim_max < wanted ? limit.rlim_max : wanted;
-        setrlimit(RLIMIT_NOFILE, &limit);
-    }
-}
-
 /* The file for lines of all ranks that the --duplicate option of this stream names. */
 static enum ddp_status open_matching(struct output *output, int index)
 {
@@ -171,7 +159,7 @@ enum ddp_status output_open(struct output *output, const struct launch_plan *pla
     for (int index = 0; index < 2 && status == DDP_OK; index++)
         status = open_matching(output, index);
     if (status == DDP_OK && relayed > 0) {
-        raise_descriptor_limit(relayed);
+        descriptors_raise(relayed + 64);
         status = relay_start(&output->relay, relayed);
     }
     const struct route first = route_of(output, 0, 1);

@@ -24,17 +24,13 @@
 
 const char *proof_method_name(uint32_t method)
 {
-    switch (method) {
-    case PROOF_NONE:
-        return "no key (--insecure-link)";
-    case PROOF_KEY:
-        return "a key (--key-file or " PROOF_KEY_VARIABLE ")";
-    case PROOF_PMIX:
-        return "a key from PMIx";
-    case PROOF_MUNGE:
-        return "MUNGE";
-    }
-    return "an unknown method";
+    static const char *const names[] = {
+        [PROOF_NONE] = "no key (--insecure-link)",
+        [PROOF_KEY] = "a key (--key-file or " PROOF_KEY_VARIABLE ")",
+        [PROOF_PMIX] = "a key from PMIx",
+        [PROOF_MUNGE] = "MUNGE",
+    };
+    return method > 0 && method <= PROOF_MUNGE ? names[method] : "an unknown method";
 }
 
 enum ddp_status proof_random(void *out, size_t bytes)
@@ -50,7 +46,7 @@ enum ddp_status proof_random(void *out, size_t bytes)
 
 enum ddp_status proof_take_key(struct proof *proof, const void *key, size_t bytes)
 {
-    unsigned char *copy = malloc(bytes > 0 ? bytes : 1);
+    unsigned char *copy = malloc(bytes);
     if (!copy)
         return ddp_fail(DDP_ERR_MEMORY, "out of memory for the key of the link");
     memcpy(copy, key, bytes);
@@ -161,7 +157,7 @@ enum ddp_status proof_open(struct proof *proof, const struct proof_setup *setup)
         status = ddp_fail(DDP_ERR_INVALID,
                           "the nodes need a key, so that nobody else can join: the same file on "
                           "each with --key-file, or " PROOF_KEY_VARIABLE " in the environment "
-                          "(openssl rand -hex 32 makes one); --insecure-link goes on without");
+                          "(openssl rand -hex 32 makes one); --insecure-link starts without one");
     }
     forget_variable(value);
     if (status != DDP_OK)
@@ -179,22 +175,7 @@ void proof_close(struct proof *proof)
     proof->munge = NULL;
 }
 
-static void make_hmac(const struct proof *proof, const char *role, const void *said,
-                      size_t said_bytes, unsigned char out[SHA256_DIGEST_SIZE])
-{
-    struct hmac_sha256_ctx context;
-    hmac_sha256_set_key(&context, proof->key_bytes, proof->key);
-    hmac_sha256_update(&context, strlen(role) + 1, (const uint8_t *)role);
-    hmac_sha256_update(&context, said_bytes, said);
-#if NETTLE_VERSION_MAJOR >= 4
-    hmac_sha256_digest(&context, out);
-#else
-    hmac_sha256_digest(&context, SHA256_DIGEST_SIZE, out);
-#endif
-    explicit_bzero(&context, sizeof context);
-}
-
-/* What a credential is made over. Returns its length. */
+/* What a proof is made over. Returns its length. */
 static size_t payload(unsigned char out[SAID_MAX], const char *role, const void *said,
                       size_t said_bytes)
 {
@@ -205,21 +186,35 @@ static size_t payload(unsigned char out[SAID_MAX], const char *role, const void 
     return role_bytes + said_bytes;
 }
 
+static void make_hmac(const struct proof *proof, const unsigned char *data, size_t length,
+                      unsigned char out[SHA256_DIGEST_SIZE])
+{
+    struct hmac_sha256_ctx context;
+    assert(proof->key);
+    hmac_sha256_set_key(&context, proof->key_bytes, proof->key);
+    hmac_sha256_update(&context, length, data);
+#if NETTLE_VERSION_MAJOR >= 4
+    hmac_sha256_digest(&context, out);
+#else
+    hmac_sha256_digest(&context, SHA256_DIGEST_SIZE, out);
+#endif
+    explicit_bzero(&context, sizeof context);
+}
+
 enum ddp_status proof_make(const struct proof *proof, const char *role, const void *said,
                            size_t said_bytes, unsigned char out[PROOF_MAX], size_t *bytes)
 {
     unsigned char data[SAID_MAX];
     char why[PROOF_WHY];
+    const size_t length = payload(data, role, said, said_bytes);
     *bytes = 0;
     if (proof->method == PROOF_MUNGE) {
-        const size_t length = payload(data, role, said, said_bytes);
         if (!munge_make(proof->munge, data, length, (char *)out, PROOF_MAX, why, sizeof why))
             return ddp_fail(DDP_ERR_SYSTEM, "cannot make a credential for the other nodes: %s",
                             why);
         *bytes = strlen((const char *)out) + 1;
     } else if (proof->method != PROOF_NONE) {
-        assert(proof->key);
-        make_hmac(proof, role, said, said_bytes, out);
+        make_hmac(proof, data, length, out);
         *bytes = SHA256_DIGEST_SIZE;
     }
     return DDP_OK;
@@ -229,17 +224,16 @@ bool proof_check(const struct proof *proof, const char *role, const void *said, 
                  const unsigned char *given, size_t given_bytes, char why[static PROOF_WHY])
 {
     unsigned char data[SAID_MAX], own[SHA256_DIGEST_SIZE];
+    const size_t length = payload(data, role, said, said_bytes);
     if (proof->method == PROOF_NONE)
         return true;
     if (proof->method == PROOF_MUNGE) {
-        const size_t length = payload(data, role, said, said_bytes);
         if (given_bytes > 0 && given[given_bytes - 1] == 0)
             return munge_check(proof->munge, (const char *)given, data, length, why, PROOF_WHY);
         snprintf(why, PROOF_WHY, "what it sent is no MUNGE credential");
         return false;
     }
-    assert(proof->key);
-    make_hmac(proof, role, said, said_bytes, own);
+    make_hmac(proof, data, length, own);
     const bool right = given_bytes == sizeof own && memeql_sec(own, given, sizeof own);
     explicit_bzero(own, sizeof own);
     if (!right)

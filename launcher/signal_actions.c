@@ -33,6 +33,8 @@ static void handle_ending_signal(struct job *job, int signal)
         return;
     }
     bool again = signal == SIGINT && (job->state >= ENDING || job->stop_request == SIGINT);
+    if (job->state >= ENDING && !job->interrupted)
+        job->late_signal = signal;
     if (job->state >= ENDING && !again) {
         job_signal(job, signal);
         return;
@@ -46,10 +48,7 @@ static void handle_ending_signal(struct job *job, int signal)
 
 void signals_handle(struct job *job, int signal)
 {
-    if (signal == SIGTSTP && job->cluster)
-        ddp_log(DDP_LOG_WARNING, "Ctrl-Z has no effect: the other nodes would take this one for "
-                                 "lost if it stopped");
-    else if (signal == SIGTSTP)
+    if (signal == SIGTSTP)
         job_pause(job);
     if (signal == SIGQUIT && !signals_end_job(job, signal))
         job_show(job);

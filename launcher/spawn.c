@@ -7,6 +7,7 @@
 #include "launcher/spawn.h"
 
 #include "core/log.h"
+#include "launcher/limits.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -23,7 +24,6 @@ enum ddp_status spawner_open(struct spawner *spawner, const struct launch_plan *
     int ends[2];
     *spawner =
         (struct spawner){.plan = plan, .keeper = keeper, .board_fd = board_fd, .heap_fd = heap_fd};
-    getrlimit(RLIMIT_NOFILE, &spawner->files);
     spawner->null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
     if (spawner->null_fd < 0)
         return ddp_fail(DDP_ERR_SYSTEM, "cannot open /dev/null: %s", strerror(errno));
@@ -115,7 +115,7 @@ static _Noreturn void run_child(const struct spawner *spawner, int rank, pid_t p
         (plan->bell_fd >= 0 && !inherit(plan->bell_fd)))
         give_up(spawner, rank, SPAWN_PREPARE);
     python_inherit(&plan->python, rank);
-    setrlimit(RLIMIT_NOFILE, &spawner->files);
+    descriptors_restore();
     reset_signals();
     execve(plan->program, plan->argv, environment);
     give_up(spawner, rank, SPAWN_EXEC);

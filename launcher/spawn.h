@@ -8,8 +8,6 @@
 #include "launcher/keeper.h"
 #include "launcher/launch_plan.h"
 
-#include <sys/resource.h>
-
 enum spawn_stage {
     SPAWN_PREPARE = 1, /* before exec */
     SPAWN_EXEC = 2,
@@ -28,10 +26,9 @@ struct spawner {
     const struct keeper *keeper;
     int board_fd;
     int heap_fd;
-    int null_fd;         /* standard input of all ranks but 0 */
-    int error_write;     /* children's end of the pipe */
-    int error_read;      /* non-blocking */
-    struct rlimit files; /* of descriptors, as ddprun found it: for the workers */
+    int null_fd;     /* standard input of all ranks but 0 */
+    int error_write; /* children's end of the pipe */
+    int error_read;  /* non-blocking */
 };
 
 /* Opens the pipe and /dev/null. */

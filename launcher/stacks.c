@@ -30,8 +30,8 @@
 #include <unistd.h>
 
 #define ANSWER_MS   1000
-#define QUIET_MS    30 /* after this time without more text it is complete */
-#define PY_SPY_MS   5000
+#define QUIET_MS    30    /* after this time without more text it is complete */
+#define PY_SPY_MS   3000  /* for all ranks: meanwhile ddprun does nothing else */
 #define STACK_BYTES 65536 /* of a worker */
 #define THREADS     16    /* that are listed of a worker */
 
@@ -163,7 +163,7 @@ static void read_pipe(int fd, char *text, size_t size, int64_t deadline_ns)
 }
 
 /* What py-spy says of a process; "" without it, or when it may not look. */
-static void ask_py_spy(pid_t pid, char *text, size_t size)
+static void ask_py_spy(pid_t pid, char *text, size_t size, int64_t deadline_ns)
 {
     char number[24];
     char *const argv[] = {(char *)"py-spy", (char *)"dump", (char *)"--pid", number, NULL};
@@ -189,7 +189,7 @@ static void ask_py_spy(pid_t pid, char *text, size_t size)
     posix_spawnattr_destroy(&attributes);
     close(ends[1]);
     if (started) {
-        read_pipe(ends[0], text, size, ddp_deadline_ns(PY_SPY_MS));
+        read_pipe(ends[0], text, size, deadline_ns);
         kill(child, SIGKILL);
         waitpid(child, NULL, 0);
     }
@@ -286,14 +286,15 @@ static bool runs_python(pid_t pid)
     return python_is(target);
 }
 
-static void write_rank(const struct stack_source *source, char *text, FILE *out)
+static void write_rank(const struct stack_source *source, int64_t deadline_ns, char *text,
+                       FILE *out)
 {
     if (source->pid <= 0) {
         fprintf(out, "rank %d: no process\n", source->rank);
         return;
     }
-    if (!*text && runs_python(source->pid))
-        ask_py_spy(source->pid, text, STACK_BYTES);
+    if (!*text && !ddp_deadline_passed(deadline_ns) && runs_python(source->pid))
+        ask_py_spy(source->pid, text, STACK_BYTES, deadline_ns);
     fprintf(out, "rank %d (pid %ld):\n", source->rank, (long)source->pid);
     if (*text)
         write_lines(text, out);
@@ -305,6 +306,7 @@ static void write_rank(const struct stack_source *source, char *text, FILE *out)
 static void write_answers(const struct stack_source *sources, const bool *asked, int count,
                           uint64_t *hashes, char *text, FILE *out)
 {
+    const int64_t deadline_ns = ddp_deadline_ns(PY_SPY_MS);
     for (int rank = 0; rank < count; rank++) {
         int same = 0;
         text[0] = 0;
@@ -317,7 +319,7 @@ static void write_answers(const struct stack_source *sources, const bool *asked,
             fprintf(out, "rank %d (pid %ld): as rank %d\n", sources[rank].rank,
                     (long)sources[rank].pid, sources[same].rank);
         else
-            write_rank(&sources[rank], text, out);
+            write_rank(&sources[rank], deadline_ns, text, out);
     }
 }
 

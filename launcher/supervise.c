@@ -25,16 +25,11 @@
 #include <string.h>
 #include <unistd.h>
 
-/* What is wrong was logged; other nodes hear where. */
-static void fail_here(struct job *job, const char *what)
+/* What is wrong was logged. */
+static void fail_here(struct job *job)
 {
-    char text[512];
-    snprintf(text, sizeof text, "%s: ddprun %s; ending all nodes",
-             cluster_node_name(job, job->plan->node), what);
-    const struct cluster_failure failure = {
-        .how = CERTAIN, .local = -1, .exit_code = EXIT_LAUNCHER, .text = text};
     job_decide(job, EXIT_LAUNCHER);
-    cluster_fail(job, &failure);
+    cluster_fail_here(job, -1, EXIT_LAUNCHER, "ddprun cannot start its workers");
 }
 
 static void start_workers(struct job *job)
@@ -48,7 +43,7 @@ static void start_workers(struct job *job)
         worker->running = worker->pid > 0; /* also when only its output could not be relayed */
         job->running += worker->running;
         if (status != DDP_OK) {
-            fail_here(job, "cannot start its workers");
+            fail_here(job);
             job_end(job, SIGKILL);
             return;
         }
@@ -74,8 +69,10 @@ static enum ddp_status open_job(struct job *job)
     cgroup_open(&job->cgroup, job->plan->mark);
     status = keeper_start(&job->keeper, job->plan->nproc, job->plan->node_count, job->plan->mark,
                           &job->cgroup);
-    if (status != DDP_OK)
+    if (status != DDP_OK) {
         cgroup_remove(&job->cgroup);
+        fail_here(job);
+    }
     return status;
 }
 
@@ -84,8 +81,7 @@ static enum ddp_status open_board(struct job *job)
     const struct settings *settings = job->plan->settings;
     enum ddp_status status = ddp_board_create(
         &job->board, &job->board_fd,
-        &(struct ddp_board_shape){job->plan->nproc, job->plan->node, job->plan->node_count},
-        (uint64_t)getpid());
+        &(struct ddp_board_shape){job->plan->nproc, job->plan->node, job->plan->node_count});
     if (status != DDP_OK)
         return status;
     struct ddp_board_memory *memory = job->board.memory;
@@ -171,12 +167,6 @@ static void report_missed_faults(const struct job *job)
     }
 }
 
-/* Ends what the workers have left behind. */
-static void end_children(struct job *job)
-{
-    children_end_all(&job->children, &job->keeper);
-}
-
 /* Starts all workers once and waits for their end. */
 static void run_attempt(struct job *job)
 {
@@ -187,20 +177,23 @@ static void run_attempt(struct job *job)
     job->exit_code = 0;
     job->failed_rank = job->exited_rank = -1;
     job->start_ns = job->progress_ns = ddp_clock_ns();
-    job->watch_ns = job->output_ns = 0;
+    job->watch_ns = job->output_ns = job->absent_ns = 0;
     activity_free(&job->activity);
     job->kills_at_start = memory_kills();
     cluster_begin(job);
     if (open_attempt(job) != DDP_OK) {
-        fail_here(job, "cannot start its workers");
+        fail_here(job);
         return;
     }
     cluster_start(job);
     if (job->plan->settings->report_bindings)
         launch_plan_report_bindings(job->plan);
     start_workers(job);
+    if (job->late_signal)
+        signals_handle(job, job->late_signal);
+    job->late_signal = 0;
     watch_workers(job);
-    end_children(job);
+    children_end_all(&job->children, &job->keeper); /* what the workers have left behind */
     output_check_files(&job->output);
     if (job->failed_rank >= 0 && !job->cluster)
         first_failure_last_words(job, job->failed_rank);
@@ -229,6 +222,8 @@ static bool back_off(struct job *job, int before, const char *why)
     int doublings = job->plan->restart < 8 ? job->plan->restart : 8;
     double seconds = 0.2 * (1 << doublings);
     int number = job->plan->restart + 1, most = (int)job->plan->settings->max_restarts;
+    if (job->late_signal)
+        return watch_pause(job); /* which it ends */
     if (!*why)
         ddp_log(DDP_LOG_INFO, "restarting all workers (%d of %d)", number, most);
     else
@@ -244,7 +239,8 @@ static bool next_attempt(struct job *job)
     struct launch_plan *plan = job->plan;
     char why[320];
     int before = plan->nproc;
-    if (!job->restartable || job->interrupted || plan->restart >= plan->settings->max_restarts)
+    if (!job->restartable || (job->interrupted && !job->late_signal) ||
+        plan->restart >= plan->settings->max_restarts)
         return false;
     if (job->disk_full) {
         ddp_log(DDP_LOG_ERROR,

@@ -45,7 +45,8 @@ static void show(const struct job *job, const struct link_text *end)
 void verdict_end(struct job *job, const struct link_text *end)
 {
     struct cluster *cluster = job->cluster;
-    if (cluster->ended)
+    /* While workers end here, node 0 may hear what ends the job before its next attempt. */
+    if (cluster->ended && !cluster->again)
         return;
     cluster->ended = true;
     cluster->again = end->flags & END_AGAIN;
@@ -76,7 +77,7 @@ static void decide(struct job *job, struct link_text *end)
     end->flags &= ~(uint32_t)END_AGAIN;
     if (may && !job->interrupted && plan->restart < plan->settings->max_restarts)
         end->flags |= END_AGAIN;
-    link_send(job->cluster->link, LINK_END, end, text_bytes(end));
+    link_send(job->cluster->link, job->cluster->node, LINK_END, end, text_bytes(end));
     verdict_end(job, end);
 }
 
@@ -101,8 +102,8 @@ static void say_alike(const struct job *job, struct link_text *end)
 
 static void name_suspect(struct job *job)
 {
-    say_alike(job, job->cluster->suspect);
-    decide(job, job->cluster->suspect);
+    say_alike(job, &job->cluster->suspect);
+    decide(job, &job->cluster->suspect);
 }
 
 static bool all_done(const struct cluster *cluster)
@@ -128,14 +129,14 @@ static double patience(const struct job *job, uint32_t sure)
 void verdict_consider(struct job *job, const struct link_text *failure)
 {
     struct cluster *cluster = job->cluster;
-    const struct link_text *before = cluster->suspect;
+    const struct link_text *before = &cluster->suspect;
     const bool better = !cluster->suspected ||
                         (before->sure <= PREEMPTED && failure->sure > before->sure) ||
                         (failure->sure == CERTAIN && before->sure != CERTAIN);
     /* Workers that a signal to a ddprun ends did not fail. */
     if (cluster->ended || !better || (job->interrupted && failure->sure != CERTAIN))
         return;
-    memcpy(cluster->suspect, failure, text_bytes(failure));
+    memcpy(&cluster->suspect, failure, text_bytes(failure));
     cluster->suspected = true;
     cluster->verdict_ns = ddp_clock_ns() + (int64_t)(patience(job, failure->sure) * 1e9);
     verdict_tick(job);
@@ -225,11 +226,23 @@ bool cluster_fail(struct job *job, const struct cluster_failure *failure)
     cluster->reported = failure->how;
     cluster->shown = failure->shown;
     if (cluster->node > 0)
-        link_send(cluster->link, LINK_FAILED, text, text_bytes(text));
+        link_send_to(cluster->link, 0, LINK_FAILED, text, text_bytes(text));
     else
         verdict_consider(job, text);
     free(text);
     return true;
+}
+
+bool cluster_fail_here(struct job *job, int local, int exit_code, const char *what)
+{
+    char text[1024];
+    snprintf(text, sizeof text, "%s: %s; ending all nodes", cluster_node_name(job, job->plan->node),
+             what);
+    return cluster_fail(job, &(struct cluster_failure){.how = CERTAIN,
+                                                       .local = local,
+                                                       .exit_code = exit_code,
+                                                       .text = text,
+                                                       .shown = SIZE_MAX});
 }
 
 bool cluster_has_reported(const struct job *job, enum suspicion how)
@@ -255,19 +268,15 @@ static int64_t alike(const struct job *job)
 void cluster_add_times(const struct job *job, struct board_times *times)
 {
     for (int n = 1; job->cluster && job->cluster->node == 0 && n < job->cluster->count; n++)
-        if (job->cluster->nodes[n].timed)
+        if (job->cluster->nodes[n].times.timed > 0)
             board_times_add(times, &job->cluster->nodes[n].times);
 }
 
 static void tell_times(const struct job *job)
 {
-    const struct board_times times = board_table_times(&job->board);
     const struct link_times message = {.attempt = (uint32_t)job->plan->restart,
-                                       .latest = (uint32_t)times.latest,
-                                       .least_ns = times.least_ns,
-                                       .most_ns = times.most_ns,
-                                       .timed = times.timed};
-    link_send(job->cluster->link, LINK_TIMES, &message, sizeof message);
+                                       .times = board_table_times(&job->board)};
+    link_send_to(job->cluster->link, 0, LINK_TIMES, &message, sizeof message);
 }
 
 void cluster_done(struct job *job)
@@ -287,13 +296,29 @@ void cluster_done(struct job *job)
     cluster_tell(job, LINK_DONE, done.number, done.step);
 }
 
+int cluster_find_absent(const struct job *job, int absent, bool *waits)
+{
+    const struct cluster *cluster = job->cluster;
+    for (int n = 1; cluster->node == 0 && n < cluster->count; n++) {
+        const struct link_status *status = link_status(cluster->link, n);
+        const struct node_state *node = &cluster->nodes[n];
+        if (!status || status->attempt != (uint32_t)job->plan->restart)
+            continue;
+        if (!node->done && status->highest_step == 0)
+            *waits = true;
+        else if (node->done && node->exit_code == 0 && status->highest_step < 0)
+            absent = n * job->plan->nproc;
+    }
+    return absent;
+}
+
 int64_t cluster_moved_ns(const struct job *job)
 {
     const struct cluster *cluster = job->cluster;
     int64_t latest = job->progress_ns;
     for (int n = 1; cluster && cluster->node == 0 && n < cluster->count; n++) {
         const struct link_status *status = link_status(cluster->link, n);
-        const int64_t moved = status ? link_heard_ns(cluster->link, n) - status->idle_ns : 0;
+        const int64_t moved = link_heard_ns(cluster->link, n) - status->idle_ns;
         latest = moved > latest ? moved : latest;
     }
     return latest;
@@ -353,12 +378,16 @@ bool cluster_ready(struct job *job)
     return true;
 }
 
-void cluster_end(struct job *job, int signal)
+bool cluster_end(struct job *job, int signal)
 {
     struct cluster *cluster = job->cluster;
     struct link_text end = {.exit_code = 128 + signal, .rank = -1};
-    if (cluster && cluster->node == 0)
+    if (!cluster || cluster_over(job))
+        return false;
+    if (cluster->node == 0) {
         decide(job, &end);
-    else if (cluster)
-        cluster_tell(job, LINK_SIGNAL, (uint32_t)signal, 0);
+        return false;
+    }
+    cluster_tell(job, LINK_SIGNAL, (uint32_t)signal, 0);
+    return true;
 }

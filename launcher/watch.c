@@ -24,6 +24,7 @@
 
 #define LATE_NS             INT64_C(2000000000)
 #define FAR_NS              INT64_C(1250000000) /* at most so old is what other nodes tell */
+#define ABSENT_MS           5000
 #define LAST_OUTPUT_SECONDS 0.5 /* for what ended workers wrote, once a signal ends ddprun */
 
 static int rank_of(const struct job *job, pid_t pid)
@@ -68,21 +69,22 @@ static void reap_ended(struct job *job)
     }
 }
 
-/* A worker was stopped because it uses the terminal. In the background the whole job stops with it.
- */
+/* A worker was stopped because it uses the terminal. In the background the whole job stops with it,
+ * but over several nodes: the others would take this one for lost. */
 static void lend_terminal(struct job *job, pid_t group)
 {
     bool away = !terminal_is_ours(&job->terminal);
-    bool ours = true;
-    if (away) {
+    bool ours = !away;
+    if (away && !job->cluster) {
         job_signal(job, SIGSTOP);
         ours = terminal_wait(&job->terminal);
     }
     if (!ours) {
-        ddp_log(DDP_LOG_ERROR,
-                "rank %d uses the terminal, but there is no shell to bring the job to the "
-                "foreground",
-                job->plan->first_rank + rank_of(job, group));
+        ddp_log(DDP_LOG_ERROR, "rank %d uses the terminal, but %s",
+                job->plan->first_rank + rank_of(job, group),
+                job->cluster ? "the job is in the background, and cannot stop because it has "
+                               "several nodes"
+                             : "there is no shell to bring the job to the foreground");
         kill(-group, job->refused == group ? SIGKILL : SIGHUP);
         job->refused = group;
     }
@@ -206,6 +208,44 @@ static void watch_progress(struct job *job)
         end_hanging(job);
 }
 
+/* A worker that ends well without joining leaves those that use libddp waiting. The rank of one
+ * such here, or -1; whether others have joined and may wait. */
+static int find_absent(const struct job *job, bool *waits)
+{
+    int absent = -1;
+    struct ddp_board_view view;
+    for (int rank = 0; rank < job->plan->nproc; rank++) {
+        const struct worker *worker = &job->workers[rank];
+        ddp_board_read(&job->board, rank, &view);
+        if (worker->running && view.pid > 0 && view.step <= 0)
+            *waits = true;
+        else if (!worker->running && worker->pid > 0 && worker->wait_status == 0 && view.pid == 0)
+            absent = job->plan->first_rank + rank;
+    }
+    return absent;
+}
+
+static void watch_absent(struct job *job)
+{
+    bool waits = false;
+    if (job->absent_ns == INT64_MAX || job->state != RUNNING)
+        return;
+    int absent = find_absent(job, &waits);
+    if (job->cluster)
+        absent = cluster_find_absent(job, absent, &waits);
+    if (absent < 0)
+        job->absent_ns = 0;
+    else if (job->absent_ns == 0 || (!waits && ddp_deadline_passed(job->absent_ns)))
+        job->absent_ns = ddp_deadline_ns(ABSENT_MS);
+    if (absent < 0 || !waits || !ddp_deadline_passed(job->absent_ns))
+        return;
+    job->absent_ns = INT64_MAX;
+    ddp_log(DDP_LOG_WARNING,
+            "rank %d has ended without joining the other ranks, which wait for it: do "
+            "all ranks run the same program? --timeout ends such a job",
+            absent);
+}
+
 /* When the loop must look around, though nothing has come. */
 static int64_t next_look_ns(const struct job *job)
 {
@@ -213,6 +253,8 @@ static int64_t next_look_ns(const struct job *job)
     int64_t until_ns = job->running > 0 ? job->deadline_ns : INT64_MAX;
     if (job->state == RUNNING && job->plan->settings->timeout_seconds > 0)
         until_ns = job->watch_ns;
+    if (job->state == RUNNING && job->absent_ns > 0 && job->absent_ns < until_ns)
+        until_ns = job->absent_ns;
     return verdict_ns < until_ns ? verdict_ns : until_ns;
 }
 
@@ -255,8 +297,10 @@ void watch_workers(struct job *job)
             first_failure_at_start(job);
         if (job->running > 0)
             handle_deadline(job);
-        if (job->running > 0 || cluster_waits(job))
+        if (job->running > 0 || cluster_waits(job)) {
             watch_progress(job);
+            watch_absent(job);
+        }
     }
 }
 
@@ -286,17 +330,20 @@ bool watch_output(struct job *job)
         if (info.ssi_signo == SIGCHLD)
             reap_ended(job);
         if (info.ssi_signo == SIGTSTP)
-            terminal_pause(&job->terminal);
+            job_pause(job);
         else if (signals_end_job(job, (int)info.ssi_signo)) {
             if (!last_signal)
                 job_set_deadline(job, LAST_OUTPUT_SECONDS);
             last_signal = (int)info.ssi_signo;
+            if (!job->interrupted)
+                job->late_signal = last_signal;
             job->interrupted = true;
         }
     }
 }
 
-/* A signal between two attempts: false when it ends the job. */
+/* A signal between two attempts: false when it ends the job. Of several nodes node 0 ends it;
+ * should the next attempt begin meanwhile, it gets the signal. */
 static bool take_pause_signal(struct job *job, int signal)
 {
     if (signal == SIGCHLD)
@@ -305,8 +352,11 @@ static bool take_pause_signal(struct job *job, int signal)
         job->stop_request = SIGUSR1; /* the next attempt is asked at once */
     if (!signals_end_job(job, signal))
         return true;
+    if (job->late_signal == 0 && cluster_end(job, signal)) {
+        job->late_signal = signal;
+        return true;
+    }
     job->exit_code = 128 + signal;
-    cluster_end(job, signal);
     return false;
 }
 
@@ -314,7 +364,11 @@ bool watch_pause(struct job *job)
 {
     struct signalfd_siginfo info;
     struct pollfd watched[1 + CLUSTER_FDS] = {{.fd = job->signal_fd, .events = POLLIN}};
+    const int late_signal = job->late_signal;
     cluster_watch(job, watched + 1);
+    job->late_signal = 0;
+    if (late_signal && !take_pause_signal(job, late_signal))
+        return false;
     for (;;) {
         const bool over = ddp_deadline_passed(job->deadline_ns);
         if (over && cluster_ready(job))

@@ -45,7 +45,8 @@ enum ddp_status {
     DDP_ERR_MISMATCH = -8,    /* ranks called different collectives, or with different sizes */
     DDP_ERR_UNSUPPORTED = -9, /* not in this build, or not on this device */
     DDP_ERR_PREEMPTED = -10,  /* stopped on request, after finishing the step */
-    DDP_ERR_DIVERGED = -11,   /* training was stopped: a loss or gradient is not finite */
+    DDP_ERR_DIVERGED = -11,   /* training was stopped: a loss or gradient is not finite; ranks other
+                                 than the one that said so get DDP_ERR_ABORTED */
 };
 
 /* One English phrase for a status; never NULL, also for unknown numbers. */

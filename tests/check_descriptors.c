@@ -34,7 +34,7 @@ START_TEST(open_wrong_files)
     struct ddp_board board;
     int board_fd, heap_fd;
     ddp_job *job = NULL;
-    ck_assert_int_eq(ddp_board_create(&board, &board_fd, &(struct ddp_board_shape){2, 0, 1}, 1),
+    ck_assert_int_eq(ddp_board_create(&board, &board_fd, &(struct ddp_board_shape){2, 0, 1}),
                      DDP_OK);
     ck_assert_int_eq(ddp_board_create_heap(&board, &heap_fd), DDP_OK);
     set_number("DDPRUN_BOARD_FD", board_fd);

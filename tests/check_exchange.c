@@ -78,13 +78,13 @@ START_TEST(test_contact)
     setenv("DDP_PLUGIN_PATH", "tests/.libs", 1);
     setenv("FAKE_PMIX", "0 2", 1);
     ck_assert_int_eq(exchange_open(&exchange, &place, 2.5, 9), DDP_OK);
-    ck_assert_int_eq(exchange_contact(&exchange, &contact, true), DDP_OK);
+    ck_assert_int_eq(exchange_contact(&exchange, &contact), DDP_OK);
     ck_assert_str_eq(contact.address, "here");
     exchange_close(&exchange);
     place.node = 1;
     setenv("FAKE_PMIX", "1 2", 1);
     ck_assert_int_eq(exchange_open(&exchange, &place, 2.5, 9), DDP_OK);
-    ck_assert_int_eq(exchange_contact(&exchange, &contact, false), DDP_OK);
+    ck_assert_int_eq(exchange_contact(&exchange, &contact), DDP_OK);
     ck_assert_str_eq(contact.address, "elsewhere");
     ck_assert_int_eq(contact.port, 7);
     exchange_close(&exchange);

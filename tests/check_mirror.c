@@ -21,7 +21,6 @@ struct node {
     struct ddp_board board;
     int board_fd, heap_fd, bell;
     struct ddp_mirror mirror;
-    bool addresses[WORKERS];
     bool sealed; /* its arrival is told */
     bool held;
 };
@@ -41,8 +40,8 @@ static void make_nodes(void)
     for (int n = 0; n < NODES; n++) {
         struct node *node = &nodes[n];
         const struct ddp_board_shape shape = {WORKERS, n, NODES};
-        *node = (struct node){.mirror.addresses = node->addresses};
-        ck_assert_int_eq(ddp_board_create(&node->board, &node->board_fd, &shape, 42), DDP_OK);
+        memset(node, 0, sizeof *node);
+        ck_assert_int_eq(ddp_board_create(&node->board, &node->board_fd, &shape), DDP_OK);
         ck_assert_int_eq(ddp_board_create_heap(&node->board, &node->heap_fd), DDP_OK);
         ck_assert_int_eq(ddp_bell_create(&node->bell), DDP_OK);
     }
@@ -67,14 +66,10 @@ static ddp_job *join_node(int rank)
 static void carry_posted(struct node *from)
 {
     struct ddp_posted posted;
-    while (ddp_mirror_next_id(&from->mirror, &from->board, &posted))
+    while (ddp_mirror_next(&from->mirror, &from->board, &posted))
         for (int n = 0; n < NODES; n++)
             if (&nodes[n] != from)
-                ck_assert(ddp_mirror_put_id(&nodes[n].mirror, &nodes[n].board, &posted));
-    while (ddp_mirror_next_address(&from->mirror, &from->board, &posted))
-        for (int n = 0; n < NODES; n++)
-            if (&nodes[n] != from)
-                ck_assert(ddp_mirror_put_address(&nodes[n].board, &posted));
+                ck_assert(ddp_mirror_put(&nodes[n].mirror, &nodes[n].board, &posted));
 }
 
 static void carry_barrier(struct node *from)
@@ -353,23 +348,21 @@ START_TEST(posted_refused)
     static struct ddp_posted posted;
     struct node *node = &nodes[1];
     make_nodes();
-    posted = (struct ddp_posted){.number = DDP_ID_SLOTS, .bytes = 1};
-    ck_assert(!ddp_mirror_put_id(&node->mirror, &node->board, &posted));
-    posted = (struct ddp_posted){.number = 0, .bytes = DDP_ID_MAX_BYTES + 1};
-    ck_assert(!ddp_mirror_put_id(&node->mirror, &node->board, &posted));
-    posted = (struct ddp_posted){.number = RANKS, .bytes = 1};
-    ck_assert(!ddp_mirror_put_address(&node->board, &posted));
-    posted = (struct ddp_posted){.number = WORKERS, .bytes = 1}; /* its own worker's */
-    ck_assert(!ddp_mirror_put_address(&node->board, &posted));
+    posted = (struct ddp_posted){.number = -1, .bytes = 1};
+    ck_assert(!ddp_mirror_put(&node->mirror, &node->board, &posted));
     posted = (struct ddp_posted){.number = 0, .bytes = DDP_ADDRESS_MAX_BYTES + 1};
-    ck_assert(!ddp_mirror_put_address(&node->board, &posted));
+    ck_assert(!ddp_mirror_put(&node->mirror, &node->board, &posted));
+    posted = (struct ddp_posted){.number = DDP_ID_SLOTS + RANKS, .bytes = 1};
+    ck_assert(!ddp_mirror_put(&node->mirror, &node->board, &posted));
+    posted.number = DDP_ID_SLOTS + WORKERS; /* its own worker's */
+    ck_assert(!ddp_mirror_put(&node->mirror, &node->board, &posted));
     memset(node->board.memory->ids, 0xff, sizeof node->board.memory->ids);
-    ck_assert(!ddp_mirror_next_id(&node->mirror, &node->board, &posted));
-    atomic_store(&node->board.memory->ids[3].state, DDP_ID_READY);
-    ck_assert(ddp_mirror_next_id(&node->mirror, &node->board, &posted));
+    ck_assert(!ddp_mirror_next(&node->mirror, &node->board, &posted));
+    atomic_store(&node->board.memory->ids[3].state, DDP_POST_READY);
+    ck_assert(ddp_mirror_next(&node->mirror, &node->board, &posted));
     ck_assert_int_eq(posted.number, 3);
-    ck_assert_uint_eq(posted.bytes, DDP_ID_MAX_BYTES);
-    ck_assert(!ddp_mirror_next_id(&node->mirror, &node->board, &posted));
+    ck_assert_uint_eq(posted.bytes, DDP_ADDRESS_MAX_BYTES);
+    ck_assert(!ddp_mirror_next(&node->mirror, &node->board, &posted));
 }
 END_TEST
 

@@ -7,6 +7,7 @@
 #include "comm/comm.h"
 #include "core/clock.h"
 #include "core/log.h"
+#include "core/plugin.h"
 #include "job/job.h"
 #include "tests/comm_ranks.h"
 #include "tests/runner.h"
@@ -49,6 +50,15 @@ END_TEST
 START_TEST(returns)
 {
     run_shape(_i, row_returns);
+}
+END_TEST
+
+/* As a user may set it: UCX fetches a large message when there is a buffer, which may be later. */
+START_TEST(rendezvous)
+{
+    setenv("UCX_RNDV_THRESH", "2048", 1);
+    run_nodes(2, 1, row_collectives, -1);
+    run_nodes(2, 2, row_overlap, -1);
 }
 END_TEST
 
@@ -223,7 +233,7 @@ static void killed_body(ddp_comm *comm, ddp_job *job)
     }
     status = ddp_comm_finish(comm);
     const int64_t ms = (ddp_clock_ns() - *shared_ns) / 1000000;
-    NEED(status == DDP_ERR_ABORTED && ms < 1000);
+    NEED(status == DDP_ERR_ABORTED && ms < 3000);
     NEED(!ranks_untold || !ddp_job_aborted(job));
     NEED(ddp_comm_barrier(comm) == DDP_ERR_ABORTED);
     if (getenv("CHECK_NODES_TIMES"))
@@ -429,6 +439,53 @@ START_TEST(ending)
 }
 END_TEST
 
+/* UCX aborts a process that cannot start a thread. */
+static void no_thread_body(ddp_comm *comm, ddp_job *job)
+{
+    const struct rlimit none = {0, 0};
+    const struct ddp_plugin *plugin;
+    NEED(ddp_plugin_load(&plugin, "ucx", true) == DDP_OK); /* another user might not read it */
+    NEED(geteuid() != 0 || setuid(65534) == 0);            /* root has no limit */
+    NEED(setrlimit(RLIMIT_NPROC, &none) == 0);
+    NEED(ranks_join(&comm, job) == DDP_ERR_SYSTEM);
+}
+
+START_TEST(no_thread)
+{
+    run_nodes_alone(2, 1, no_thread_body, -1);
+}
+END_TEST
+
+/* UCX takes SIGHUP, with which ddprun ends a worker, for a wish to see what it does. */
+static void signals_body(ddp_comm *comm, ddp_job *job)
+{
+    (void)comm;
+    (void)job;
+    for (int number = 1; number < 32; number++) {
+        struct sigaction now;
+        NEED(sigaction(number, NULL, &now) == 0);
+        /* A sanitizer has three, and the runner of tests its alarm. */
+        NEED(now.sa_handler == SIG_DFL || number == SIGSEGV || number == SIGBUS ||
+             number == SIGFPE || number == SIGALRM);
+    }
+}
+
+static void default_signals(int rank)
+{
+    const int numbers[] = {SIGHUP, SIGINT, SIGQUIT, SIGPIPE, SIGTERM, SIGUSR1, SIGUSR2};
+    (void)rank;
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+        signal(numbers[i], SIG_DFL); /* of ours, nohup ignores one, a shell others */
+}
+
+START_TEST(keeps_signals)
+{
+    ranks_prepare = default_signals;
+    run_nodes(2, 1, signals_body, -1);
+    ranks_prepare = NULL;
+}
+END_TEST
+
 Suite *test_suite(void)
 {
     Suite *suite = suite_create("nodes");
@@ -439,6 +496,8 @@ Suite *test_suite(void)
     tcase_add_loop_test(tc, slices, 0, SHAPES);
     tcase_add_loop_test(tc, returns, 0, SHAPES);
     tcase_add_test(tc, bf16_and_memory);
+    tc = test_case(suite, "rendezvous", 60);
+    tcase_add_test(tc, rendezvous);
     tc = test_case(suite, "own", 120);
     tcase_add_test(tc, large);
     tcase_add_test(tc, fast);
@@ -455,5 +514,7 @@ Suite *test_suite(void)
     tcase_add_test(tc, aborted);
     tcase_add_test(tc, several_communicators);
     tcase_add_test(tc, ending);
+    tcase_add_test(tc, keeps_signals);
+    tcase_add_test(tc, no_thread);
     return suite;
 }

@@ -14,13 +14,14 @@ helper=./launcher_helper
 node0='' node1='' watchdog='' number=0
 trap 'kill -9 $node0 $node1 $watchdog 2>/dev/null; rm -rf "$tmp"' EXIT
 
-# begin OPTION...: both ddpruns, in the background
+# begin OPTION...: both ddpruns, in the background; node 0 gets those of $only0 too
+only0=
 begin() {
     number=$((number + 1))
     port=$((21000 + ($$ * 37 + number * 101) % 9000))
     env --default-signal=INT ./ddprun --nnodes 2 --node-rank 1 --master-addr 127.0.0.1 --master-port $port "$@" >"$tmp/out1" 2>"$tmp/err1" &
     node1=$!
-    env --default-signal=INT ./ddprun --nnodes 2 --node-rank 0 --master-addr 127.0.0.1 --master-port $port "$@" >"$tmp/out0" 2>"$tmp/err0" &
+    env --default-signal=INT ./ddprun --nnodes 2 --node-rank 0 --master-addr 127.0.0.1 --master-port $port $only0 "$@" >"$tmp/out0" 2>"$tmp/err0" &
     node0=$!
     (sleep $((60 * patience)) && kill -KILL $node0 $node1) 2>/dev/null &
     watchdog=$!
@@ -213,6 +214,21 @@ until_in "$tmp/err1" 'restarting all workers \(3 of'
 kill -TERM "$node1"
 ends 'signal while restarting' 143
 
+# A signal when another attempt is to follow, while workers of one node still end.
+late='test "$TORCHELASTIC_RESTART_COUNT" = 0 || exec sleep 60; test "$RANK" != "$1" || exit 3
+    trap "" TERM; until test -e "$0"; do sleep 0.05; done'
+for ending in 0 1; do
+    for signalled in 0 1; do
+        rm -f "$tmp/go"
+        begin -n 1 --max-restarts 3 --grace 60 sh -c "$late" "$tmp/go" $((1 - ending))
+        until_in "$tmp/err0" 'exited with code 3'
+        until_in "$tmp/err1" 'exited with code 3'
+        if test $signalled = 0; then kill -TERM "$node0"; else kill -TERM "$node1"; fi
+        touch "$tmp/go"
+        ends "TERM to node $signalled before a restart, while node $ending ends" 143
+    done
+done
+
 # --- requests to stop -------------------------------------------------------------------------------------------------
 
 # stopped NAME: all ranks before the same step
@@ -273,6 +289,12 @@ grep -q '^ddprun:  *1 .* backward ' "$tmp/err0" || wrong 'node 0 has no table'
 # One node moves: that is no hang.
 begin -n 1 --timeout 1 sh -c 'test $RANK = 1 || { sleep 4; exit 0; }; for i in 1 2 3 4 5 6 7 8; do echo $i; sleep 0.5; done'
 ends 'one node works' 0
+
+# A node that does not look whether its workers move is not taken for one whose do not.
+only0='--timeout 1'
+begin -n 1 sh -c 'test $RANK = 1 || { sleep 4; exit 0; }; for i in 1 2 3 4 5 6 7 8; do echo $i; sleep 0.5; done'
+ends 'a limit of one node' 0
+only0=
 
 begin -n 2 --straggler-report $helper straggle 3
 ends stragglers 0

@@ -114,7 +114,7 @@ fi
 cut_host 1
 began=$(date +%s%N)
 both -n 1 --node-timeout 2 true
-ended "no way through" 0 125 'node 1 of 2 has not come within 2 s' 5
+ended "no way through" 0 125 'node 1 of 2 has not come within 2 s; node 0 listens on 10\.77\.0\.10:[0-9]+$' 5
 ended "no way through" 1 125 "cannot reach node 0 at $address" 5
 restore_host 1
 

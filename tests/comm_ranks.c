@@ -59,7 +59,6 @@ struct machine {
     struct ddp_board board;
     int board_fd, heap_fd, bell;
     struct ddp_mirror mirror;
-    bool addresses[64];
 };
 
 static void child(int rank, const struct machine *on, ranks_body *run)
@@ -91,8 +90,8 @@ static void child(int rank, const struct machine *on, ranks_body *run)
 
 static void machine_make(struct machine *machine, const struct ddp_board_shape *shape)
 {
-    *machine = (struct machine){.mirror.addresses = machine->addresses};
-    ck_assert_int_eq(ddp_board_create(&machine->board, &machine->board_fd, shape, 1), DDP_OK);
+    memset(machine, 0, sizeof *machine);
+    ck_assert_int_eq(ddp_board_create(&machine->board, &machine->board_fd, shape), DDP_OK);
     ck_assert_int_eq(ddp_board_create_heap(&machine->board, &machine->heap_fd), DDP_OK);
     ck_assert_int_eq(ddp_bell_create(&machine->bell), DDP_OK);
 }
@@ -113,14 +112,10 @@ static void pump(struct machine *machines)
     for (int n = 0; n < nodes; n++) {
         struct machine *from = &machines[n];
         ddp_bell_take(from->bell);
-        while (ddp_mirror_next_id(&from->mirror, &from->board, &posted))
+        while (ddp_mirror_next(&from->mirror, &from->board, &posted))
             for (int m = 0; m < nodes; m++)
                 if (m != n)
-                    ddp_mirror_put_id(&machines[m].mirror, &machines[m].board, &posted);
-        while (ddp_mirror_next_address(&from->mirror, &from->board, &posted))
-            for (int m = 0; m < nodes; m++)
-                if (m != n)
-                    ddp_mirror_put_address(&machines[m].board, &posted);
+                    ddp_mirror_put(&machines[m].mirror, &machines[m].board, &posted);
     }
 }
 

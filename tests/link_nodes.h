@@ -79,6 +79,7 @@ static inline void make_nodes(int count)
             .address = "127.0.0.1",
             .port = port,
             .port_count = 1,
+            .worker_port = 4711,
             .node_timeout = 10,
             .interrupt_fd = -1,
             .proof = &node->proof,

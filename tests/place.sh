@@ -86,6 +86,7 @@ refused "a wrong rendezvous" A=b '--rdzv-endpoint n0:x: must be the address of n
 refused "a wrong MASTER_PORT" 'MASTER_ADDR=n0 MASTER_PORT=x' 'MASTER_PORT=x: must be' --nnodes 2 --node-rank 1
 refused "a long address" A=b '--master-addr: must have at most 255' --nnodes 2 --node-rank 1 --master-addr "$(printf '%0300d' 1)"
 refused "too many workers" A=b '4096 nodes with 2 workers each: a job has at most 4096' --nnodes 4096 --node-rank 1 --master-addr n0 -n 2
+refused "a number that overflows" 'PMI_SIZE=1073741824 PMI_RANK=1 MASTER_ADDR=n0' '1073741824 nodes with 4 workers each: a job has at most' -n 4
 refused "fewer workers" A=b '--min-nproc 1: all nodes must have as many' $by_hand --min-nproc 1 --max-restarts 1
 refused "a fault of nobody" A=b '--inject kill:rank=2: there is no rank 2 among 2 workers' $by_hand --inject kill:rank=2
 place "a fault of another node" A=b 0,0/2 --nnodes 2 --node-rank 0 --master-addr n0 --inject kill:rank=1
@@ -163,6 +164,7 @@ quiet "MPICH, two tasks a node" "$hydra MPI_LOCALNRANKS=2 MPI_LOCALRANKID=1"
 echo "# what is explained"
 expect "variables that are set" 0 '^  SLURM_STEP_NODELIST=dn\[0-1\]$' env $srun1 "$ddprun" --explain-launch --insecure-link no-such-program
 explained "no terminal's escapes" "MASTER_ADDR=$(printf 'a\033[2J')" '  MASTER_ADDR=a\\x1b\[2J$'
+explained "nor in an address" "MASTER_ADDR=$(printf 'a\033[2J')" '^  a\\x1b\[2J cannot be resolved' --nnodes 2 --node-rank 1
 explained "a key is not shown" DDPRUN_KEY=0123456789abcdef0123 '  DDPRUN_KEY \(not shown\)' $by_hand
 explained "how it is secured" DDPRUN_KEY=0123456789abcdef0123 '^secured by: a key' $by_hand
 grep -q 0123456789 "$work/out" && fail "the key is shown"

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# A signal that ends the job, sent while ddprun waits before it starts the workers again: it ends at once, with the
+# A signal that ends the job, sent while ddprun waits before it starts the workers again, or before that: it ends at once, with the
 # signal's exit code, and starts nothing any more.
 # shellcheck disable=SC2016  # the workers' shells expand the variables
 . "${srcdir:-.}/tests/signals.inc"
@@ -36,4 +36,18 @@ for pair in 'TERM 143' 'INT 130' 'HUP 129'; do
     [ "$attempts" = "$before" ] || fail "SIG$signal: $before attempts before it, and $attempts at the end"
     [ "$ms" -lt 2500 ] || fail "SIG$signal: the job ended only after $ms ms"
 done
+
+# Earlier, while the workers of the failed attempt still end.
+late='test "$TORCHELASTIC_RESTART_COUNT" = 0 || exec sleep 60; test $RANK = 1 || exit 3
+    trap "" TERM; until test -e "$0"; do sleep 0.05; done'
+./launcher_helper normal "$ddprun" -n 2 --max-restarts 3 --grace 60 sh -c "$late" "$work/go" >"$work/out" 2>"$work/err" </dev/null &
+pid=$!
+until_true grep -q 'exited with code 3' "$work/err"
+kill -TERM $pid
+touch "$work/go"
+wait $pid
+got=$?
+count=$((count + 1))
+[ $got = 143 ] || fail "TERM while workers end: exit code $got: $(cat "$work/err")"
+[ "$(grep -c restarting "$work/err")" = 0 ] || fail "TERM while workers end: it restarts them"
 finish

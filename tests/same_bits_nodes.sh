@@ -109,6 +109,16 @@ ends "other data" 2 2 1 "$trainer" $few --steps 2 --data "$work/images"
 said "other data" "the data are not the same on node 1 "
 node_extra_1=
 
+# One rank says what others have found too, and all nodes show it.
+ends "not a number" 10 2 2 "$trainer" $mlp $few --steps 40 --optimizer sgd --lr 1000 --schedule constant
+for node in 0 1; do
+    said "not a number" 'the loss is (nan|inf) at step [0-9]+: first in .*, shard [0-7] \(rank [0-3] on node [01] \(' $node
+done
+
+# shellcheck disable=SC2016  # the workers' shells expand it
+ends "another program" 124 2 1 --timeout 8 sh -c 'test $RANK = 1 || exec "$0" --model article --device cpu' "$trainer"
+said "another program" 'warning: rank 1 has ended without joining the other ranks, which wait for it'
+
 # A directory of checkpoints that is not one.
 node_dirs=yes
 mkdir "$work/dir.0" "$work/dir.1"

@@ -7,6 +7,7 @@ import re
 import select
 import shutil
 import signal
+import socket
 import sys
 import tempfile
 import time
@@ -254,6 +255,40 @@ def stopped_question(shell):
     gone(leaders, "after a stopped question")
 
 
+def two_nodes():
+    """The commands of node 0 and of the other, which has no terminal."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    node = "./ddprun -n 1 --nnodes 2 --master-addr 127.0.0.1 --master-port %d --insecure-link --node-rank %%d sh -c '%s'" \
+        % (port, QUESTION)
+    return node % 0, "%s </dev/null >$T/other 2>&1 &" % (node % 1)
+
+
+def nodes_question(shell):
+    """The same where the job has two nodes: it goes on, because the other node would miss this one."""
+    first, other = two_nodes()
+    shell.start("%s %s" % (other, first))
+    leaders = shell.workers(2)
+    time.sleep(0.3)
+    shell.type("\x1a")
+    shell.expect("Ctrl-Z has no effect")
+    shell.type("after no stop\n")
+    shell.expect("<after no stop>")
+    shell.expect("<ready>")
+    shell.code(4)
+    gone(leaders, "after a question of a node")
+
+
+def nodes_background_question(shell):
+    first, other = two_nodes()
+    shell.start("%s %s" % (other, first), background=True)
+    leaders = shell.workers(2)
+    shell.expect("rank 0 uses the terminal, but the job is in the background")
+    shell.expect("rank 0 .* was killed by SIGHUP")
+    gone(leaders, "after a question of a node in the background")
+
+
 def interrupted_question(shell):
     shell.start("./ddprun -n 2 sh -c '%s'" % QUESTION)
     leaders = shell.workers(2)
@@ -410,7 +445,7 @@ def closed_terminal(shell):
 
 def main():
     for test in (stop_and_go, second_interrupt, interrupted_training, quit, question, stopped_question,
-                 interrupted_question, background_question, orphaned_question, progress_bar, interrupted_bar,
+                 nodes_question, nodes_background_question, interrupted_question, background_question, orphaned_question, progress_bar, interrupted_bar,
                  messages_and_bar, narrow_bar, generated_text, closed_terminal):
         if len(sys.argv) > 1 and test.__name__ not in sys.argv[1:]:
             continue

@@ -40,26 +40,13 @@ struct small {
 static enum ddp_status add_payloads(struct nodes *nodes, const struct small *s,
                                     const struct nodes_order *order, uint32_t entry, char *out)
 {
-    const struct ddp_comm_place *place = nodes->place;
-    const bool whole = order == &nodes->fast;
-    const int here = place->node * place->node_size;
     enum ddp_status status = DDP_OK;
-    for (int i = order->first[place->node]; i < order->first[place->node + 1]; i++) {
-        const int begin = whole ? 0 : order->partial[i].begin - here;
-        const int end = whole ? place->node_size : order->partial[i].end - here;
+    for (int p = 0; status == DDP_OK && p < nodes_order_count(order, nodes->place->node); p++) {
+        const struct nodes_range range = nodes_partial(nodes, order, p);
         const void *sources[DDP_REDUCE_MAX];
-        void *destination = out;
-        for (int r = begin; r < end; r++)
-            sources[r - begin] = ddp_ledger_entry(&nodes->shm.ledger, r, entry)->payload;
-        const struct ddp_reduce sum = {.source_count = end - begin,
-                                       .destination_count = 1,
-                                       .sources = sources,
-                                       .destinations = &destination,
-                                       .count = (int64_t)s->count,
-                                       .dtype = s->dtype,
-                                       .op = s->op};
-        if (status == DDP_OK)
-            status = ddp_reduce(&sum);
+        for (int r = range.begin; r < range.end; r++)
+            sources[r - range.begin] = ddp_ledger_entry(&nodes->shm.ledger, r, entry)->payload;
+        status = nodes_order_add(sources, range.end - range.begin, out, s->count, s->dtype, s->op);
         out += s->count * ddp_dtype_bytes(s->dtype);
     }
     return status;

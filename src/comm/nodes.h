@@ -97,6 +97,18 @@ static inline int nodes_peer(const struct nodes *nodes, int node)
     return node * nodes->place->node_size + nodes->place->node_rank;
 }
 
+/* The ranks of this machine, from 0, over which the p-th of its partial sums is. */
+static inline struct nodes_range nodes_partial(const struct nodes *nodes,
+                                               const struct nodes_order *order, int p)
+{
+    const struct ddp_comm_place *place = nodes->place;
+    const int first = place->node * place->node_size;
+    const struct nodes_range range = order->partial[order->first[place->node] + p];
+    if (order == &nodes->fast) /* which counts machines */
+        return (struct nodes_range){0, place->node_size};
+    return (struct nodes_range){range.begin - first, range.end - first};
+}
+
 /* --- nodes_wire.c --- */
 
 /* The process's wire, open and connected to all ranks of the rail. */

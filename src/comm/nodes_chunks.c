@@ -133,18 +133,17 @@ void nodes_stage_out(const struct nodes *nodes, const struct nodes_call *c, uint
 
 /* --- parts: from each machine to the owners --- */
 
-/* The sum of a slice over the ranks [begin, end) of this machine. */
-static enum ddp_status add_up(const struct nodes_call *c, int begin, int end, int rank,
+/* The sum of a slice over some ranks of this machine. */
+static enum ddp_status add_up(const struct nodes_call *c, struct nodes_range range, int rank,
                               uint32_t chunk, char *to)
 {
     const void *sources[DDP_REDUCE_MAX];
-    void *destination = to;
-    const struct ddp_part part = part_of(c, rank, chunk);
-    for (int r = begin; r < end; r++)
-        sources[r - begin] = at_of(c, r, rank, chunk);
-    const struct ddp_reduce sum =
-        ddp_slices_sum(&c->call, end - begin, sources, &destination, part.bytes / c->all.element);
-    return part.bytes > 0 ? ddp_reduce(&sum) : DDP_OK;
+    const size_t bytes = part_of(c, rank, chunk).bytes;
+    for (int r = range.begin; r < range.end; r++)
+        sources[r - range.begin] = at_of(c, r, rank, chunk);
+    return bytes == 0 ? DDP_OK
+                      : nodes_order_add(sources, range.end - range.begin, to,
+                                        bytes / c->all.element, c->call.dtype, c->call.op);
 }
 
 /* This machine's partial sums of a slice, one behind the other: *where [out] is `out` or the place
@@ -154,10 +153,7 @@ static enum ddp_status make_parts(const struct nodes *nodes, const struct nodes_
 {
     const struct ddp_comm_place *place = nodes->place;
     const size_t bytes = part_of(c, rank, chunk).bytes;
-    const int first = c->order->first[place->node],
-              count = nodes_order_count(c->order, place->node);
-    const int here = place->node * place->node_size; /* the first rank */
-    const bool whole = c->order == &nodes->fast;     /* which counts machines */
+    const int count = nodes_order_count(c->order, place->node);
     enum ddp_status status = DDP_OK;
     *where = out;
     if (c->source == place->node)
@@ -171,12 +167,8 @@ static enum ddp_status make_parts(const struct nodes *nodes, const struct nodes_
         (c->call.kind == DDP_COMM_ALLREDUCE || c->call.kind == DDP_COMM_ALLREDUCE_START);
     if (in_place)
         *where = out = mine_at(nodes, c, rank, chunk);
-    for (int p = 0; status == DDP_OK && p < count; p++) {
-        const struct nodes_range range = c->order->partial[first + p];
-        status =
-            add_up(c, whole ? 0 : range.begin - here, whole ? place->node_size : range.end - here,
-                   rank, chunk, out + (size_t)p * bytes);
-    }
+    for (int p = 0; status == DDP_OK && p < count; p++)
+        status = add_up(c, nodes_partial(nodes, c->order, p), rank, chunk, out + (size_t)p * bytes);
     return status;
 }
 
@@ -232,9 +224,9 @@ static enum ddp_status post_parts(struct nodes *nodes, struct nodes_slot *slot)
 
 /* --- sums: from the owners to all --- */
 
-/* One slice over all machines; `before` bytes of partial sums of one machine come before it. */
+/* One slice over all machines; so many bytes of each partial sum come before it. */
 static enum ddp_status sum_slice(struct nodes *nodes, const struct nodes_slot *slot, int rank,
-                                 const size_t *before)
+                                 size_t before)
 {
     const struct ddp_comm_place *place = nodes->place;
     const struct nodes_call *c = slot->call;
@@ -246,7 +238,7 @@ static enum ddp_status sum_slice(struct nodes *nodes, const struct nodes_slot *s
         return DDP_OK;
     for (int m = 0; m < place->node_count; m++) {
         const char *from = m == place->node ? slot->own : slot->in + (size_t)m * nodes->room;
-        from += *before * partials_of(c, m);
+        from += before * partials_of(c, m);
         for (size_t p = 0; p < partials_of(c, m); p++)
             partials[count++] = from + p * bytes;
     }
@@ -271,9 +263,9 @@ static enum ddp_status sum_parts(struct nodes *nodes, struct nodes_slot *slot)
             status = nodes_check(nodes, &slot->ops[PARTS_IN][m], c->number, &c->call,
                                  (c->spread ? spread : own) * partials_of(c, m));
     if (status == DDP_OK && !c->spread)
-        return sum_slice(nodes, slot, place->rank, &before);
+        return sum_slice(nodes, slot, place->rank, 0);
     for (int m = 0; status == DDP_OK && m < place->node_count; m++) {
-        status = sum_slice(nodes, slot, nodes_peer(nodes, m), &before);
+        status = sum_slice(nodes, slot, nodes_peer(nodes, m), before);
         before += part_of(c, nodes_peer(nodes, m), slot->chunk).bytes;
     }
     return status;

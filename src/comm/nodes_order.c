@@ -58,6 +58,19 @@ void nodes_order_free(struct nodes_order *order)
 
 /* --- adding --- */
 
+enum ddp_status nodes_order_add(const void *const *sources, int count, void *destination, size_t n,
+                                enum ddp_dtype dtype, enum ddp_redop op)
+{
+    const struct ddp_reduce sum = {.source_count = count,
+                                   .destination_count = 1,
+                                   .sources = sources,
+                                   .destinations = &destination,
+                                   .count = (int64_t)n,
+                                   .dtype = dtype,
+                                   .op = op};
+    return ddp_reduce(&sum);
+}
+
 struct adding {
     const struct nodes_order *order;
     const char *const *partials;
@@ -71,15 +84,8 @@ struct adding {
 static void add(struct adding *a, const void *left, const void *right, void *out)
 {
     const void *sources[] = {left, right};
-    const struct ddp_reduce sum = {.source_count = 2,
-                                   .destination_count = 1,
-                                   .sources = sources,
-                                   .destinations = &out,
-                                   .count = (int64_t)a->count,
-                                   .dtype = a->dtype,
-                                   .op = a->op};
     if (a->status == DDP_OK)
-        a->status = ddp_reduce(&sum);
+        a->status = nodes_order_add(sources, 2, out, a->count, a->dtype, a->op);
 }
 
 /* The block's value over the ranks [begin, end): a partial sum itself, or `out` filled. */
@@ -111,16 +117,8 @@ enum ddp_status nodes_order_sum(const struct nodes_order *order, const void *con
                                 enum ddp_redop op)
 {
     const size_t element = ddp_dtype_bytes(dtype), block = BLOCK_BYTES / element;
-    if (is_plain(order)) {
-        const struct ddp_reduce sum = {.source_count = order->count,
-                                       .destination_count = 1,
-                                       .sources = partials,
-                                       .destinations = &destination,
-                                       .count = (int64_t)n,
-                                       .dtype = dtype,
-                                       .op = op};
-        return ddp_reduce(&sum);
-    }
+    if (is_plain(order))
+        return nodes_order_add(partials, order->count, destination, n, dtype, op);
     struct adding a = {
         .order = order, .partials = (const char *const *)partials, .dtype = dtype, .op = op};
     for (size_t at = 0; at < n && a.status == DDP_OK; at += block) {

@@ -35,6 +35,10 @@ static inline int nodes_order_count(const struct nodes_order *order, int node)
     return order->first[node + 1] - order->first[node];
 }
 
+/* destination = the sum of `count` arrays of n elements. */
+enum ddp_status nodes_order_add(const void *const *sources, int count, void *destination, size_t n,
+                                enum ddp_dtype dtype, enum ddp_redop op);
+
 /* destination = the sum over all ranks.
  *   partials     (count) each (n); one may be the destination, no other overlap */
 enum ddp_status nodes_order_sum(const struct nodes_order *order, const void *const *partials,

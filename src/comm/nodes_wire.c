@@ -21,7 +21,7 @@
 #define SETUP_MS    600000 /* for all machines to come up */
 #define TURNS       200    /* that only yield, before a wait sleeps */
 #define NAP_MS      20     /* how late an abort or a deadline can be noticed */
-#define GRACE_MS    60     /* for the launcher to say why a rank is lost */
+#define GRACE_MS    700    /* for the launcher to say why a rank is lost, or that one has failed */
 #define TELL_MS     1000   /* for the reason of a failure to leave, or to come */
 #define TEXT_INDEX  0xffffffu
 #define WIRE_PLUGIN "ucx"
@@ -34,6 +34,7 @@
 static const char *const options[][2] = {
     {"UCX_RNDV_THRESH", "inf"},    {"UCX_ZCOPY_THRESH", "inf"}, {"UCX_TCP_TX_SEG_SIZE", "64K"},
     {"UCX_HANDLE_ERRORS", "none"}, {"UCX_TLS", "^sm"},          {"UCX_LOG_FILE", "stderr"},
+    {"UCX_DEBUG_SIGNO", "0"}, /* else SIGHUP does not end a process, but makes UCX talk */
 };
 
 static struct {
@@ -91,6 +92,8 @@ static enum ddp_status connect_rail(struct nodes *nodes)
         size_t bytes;
         status = ddp_job_get_address(place->job, peer, address, &bytes,
                                      place->timeout_ms < 0 ? SETUP_MS : place->timeout_ms);
+        if (status == DDP_OK && ddp_job_aborted(place->job)) /* perhaps because it is gone */
+            status = DDP_ERR_ABORTED;
         if (status == DDP_OK)
             status = process.ops->connect(process.wire, peer, address, bytes);
     }

@@ -9,6 +9,7 @@
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/plugin.h"
+#include "core/thread.h"
 #include "core/trace.h"
 
 #include <poll.h>
@@ -269,15 +270,14 @@ static bool receive_held(struct ddp_wire *wire, struct peer *peer, struct ddp_wi
     if (!held)
         return false;
     *link = held->next;
+    take(op, &held->head, held->how == PROMISED ? NULL : held->data, held->bytes);
     if (held->how == PROMISED) {
-        take(op, &held->head, NULL, held->bytes);
         fetch(wire, op, held->data, held->bytes);
         free(held);
-        return true;
+    } else {
+        finish(op, DDP_WIRE_OVER);
+        free_held(wire, held);
     }
-    take(op, &held->head, held->data, held->bytes);
-    finish(op, DDP_WIRE_OVER);
-    free_held(wire, held);
     return true;
 }
 
@@ -291,9 +291,10 @@ static void wire_receive(struct ddp_wire *wire, int rank, struct ddp_wire_op *op
     op->next = NULL;
     finish(op, DDP_WIRE_GOING);
     pthread_mutex_lock(&wire->lock);
-    if (!peer || (!receive_held(wire, peer, op) && peer->lost)) {
+    const bool came = peer && receive_held(wire, peer, op); /* UCX may still fetch it */
+    if (!peer || (!came && peer->lost)) {
         finish(op, DDP_WIRE_LOST);
-    } else if (ddp_wire_state(op) == DDP_WIRE_GOING) {
+    } else if (!came) {
         struct ddp_wire_op **end = &peer->receives;
         while (*end)
             end = &(*end)->next;
@@ -409,6 +410,22 @@ static void wire_close(struct ddp_wire *wire)
     free(wire);
 }
 
+static void *end_at_once(void *arg)
+{
+    return arg;
+}
+
+/* UCX needs a thread, and aborts the process where it gets none. */
+static enum ddp_status try_thread(void)
+{
+    pthread_t thread;
+    const int error = ddp_thread_create(&thread, end_at_once, NULL);
+    if (error != 0)
+        return ddp_thread_failed(error, "a thread of UCX");
+    pthread_join(thread, NULL);
+    return DDP_OK;
+}
+
 static ucs_status_t open_worker(struct ddp_wire *wire)
 {
     const ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES,
@@ -465,7 +482,7 @@ static enum ddp_status wire_open(struct ddp_wire **wire, int rank, int size,
     w->rank = rank;
     w->size = size;
     w->peers = ddp_array_alloc((size_t)size, sizeof *w->peers);
-    enum ddp_status status = w->peers ? DDP_OK : DDP_ERR_MEMORY;
+    enum ddp_status status = w->peers ? try_thread() : DDP_ERR_MEMORY;
     if (status == DDP_OK) {
         block_signals(&before);
         ucs_status_t opened = open_worker(w);

@@ -29,7 +29,7 @@ static size_t board_bytes(const struct ddp_board_shape *shape)
 {
     const size_t workers = (size_t)shape->workers, nodes = (size_t)shape->nodes;
     return sizeof(struct ddp_board_memory) + workers * sizeof(struct ddp_board_line) +
-           (nodes > 1 ? nodes * workers * sizeof(struct ddp_board_address) +
+           (nodes > 1 ? nodes * workers * sizeof(struct ddp_board_post) +
                             nodes * sizeof(struct ddp_board_node)
                       : 0);
 }
@@ -53,7 +53,7 @@ static enum ddp_status map(struct ddp_board *board, int fd, size_t bytes)
 }
 
 enum ddp_status ddp_board_create(struct ddp_board *board, int *fd,
-                                 const struct ddp_board_shape *shape, uint64_t job_id)
+                                 const struct ddp_board_shape *shape)
 {
     size_t bytes = board_bytes(shape);
     int board_fd = memfd_create("ddprun-board", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -79,7 +79,6 @@ enum ddp_status ddp_board_create(struct ddp_board *board, int *fd,
     m->node = (uint32_t)shape->node;
     m->nodes = (uint32_t)shape->nodes;
     m->bytes = bytes;
-    m->job_id = job_id;
     m->start_ns = ddp_clock_ns();
     m->launcher_pid = getpid();
     atomic_store(&m->stop_step, INT64_MAX);
@@ -154,8 +153,8 @@ enum ddp_status ddp_board_attach(struct ddp_board *board, int fd, const char *so
     if (seals < 0 || !(seals & F_SEAL_SHRINK) ||
         info.st_size < (off_t)sizeof(struct ddp_board_memory) ||
         info.st_size > (off_t)board_bytes(&(struct ddp_board_shape){DDP_BOARD_MAX_WORLD, 0, 1}) +
-                           (off_t)(DDP_BOARD_MAX_WORLD * (sizeof(struct ddp_board_address) +
-                                                          sizeof(struct ddp_board_node))))
+                           (off_t)(DDP_BOARD_MAX_WORLD *
+                                   (sizeof(struct ddp_board_post) + sizeof(struct ddp_board_node))))
         return ddp_fail(DDP_ERR_INVALID, "%s: not the board of a ddprun job", source);
     struct ddp_board mapped = {0};
     enum ddp_status status = map(&mapped, fd, (size_t)info.st_size);
@@ -194,7 +193,19 @@ void ddp_board_abort(struct ddp_board *board, uint32_t by)
         ddp_futex_wake(&ddp_board_address(board, rank)->state);
 }
 
-static void store_text(_Atomic uint64_t *words, int count, const char *text)
+bool ddp_board_put(struct ddp_board_post *post, const void *data, size_t bytes)
+{
+    uint32_t empty = DDP_POST_EMPTY;
+    if (!atomic_compare_exchange_strong(&post->state, &empty, DDP_POST_WRITING))
+        return false;
+    memcpy(post->data, data, bytes);
+    atomic_store(&post->bytes, (uint32_t)bytes);
+    atomic_store(&post->state, DDP_POST_READY);
+    ddp_futex_wake(&post->state);
+    return true;
+}
+
+void ddp_board_store_text(_Atomic uint64_t *words, int count, const char *text)
 {
     uint64_t copy[DDP_BOARD_HOST_WORDS] = {0};
     memcpy(copy, text, strnlen(text, (size_t)count * 8 - 1));
@@ -202,7 +213,7 @@ static void store_text(_Atomic uint64_t *words, int count, const char *text)
         atomic_store_explicit(&words[i], copy[i], memory_order_release);
 }
 
-static void load_text(const _Atomic uint64_t *words, int count, char *text)
+void ddp_board_load_text(const _Atomic uint64_t *words, int count, char *text)
 {
     uint64_t copy[DDP_BOARD_HOST_WORDS];
     for (int i = 0; i < count; i++)
@@ -214,27 +225,6 @@ static void load_text(const _Atomic uint64_t *words, int count, char *text)
             *c = '?';
 }
 
-void ddp_board_store_name(_Atomic uint64_t words[DDP_BOARD_WORDS], const char *name)
-{
-    store_text(words, DDP_BOARD_WORDS, name);
-}
-
-void ddp_board_load_name(const _Atomic uint64_t words[DDP_BOARD_WORDS], char name[DDP_BOARD_NAME])
-{
-    load_text(words, DDP_BOARD_WORDS, name);
-}
-
-void ddp_board_store_host(_Atomic uint64_t words[DDP_BOARD_HOST_WORDS], const char *name)
-{
-    store_text(words, DDP_BOARD_HOST_WORDS, name);
-}
-
-void ddp_board_load_host(const _Atomic uint64_t words[DDP_BOARD_HOST_WORDS],
-                         char name[DDP_BOARD_HOST_WORDS * 8])
-{
-    load_text(words, DDP_BOARD_HOST_WORDS, name);
-}
-
 /* Acquire: so that the second look at the sequence number comes after. Writers store with release,
  * after they made the number odd. (No fences: the thread sanitizer does not know them.) */
 #define LOAD(field) atomic_load_explicit(&line->field, memory_order_acquire)
@@ -243,7 +233,7 @@ static void read_progress(const struct ddp_board_line *line, struct ddp_board_vi
 {
     view->step = LOAD(step);
     view->changed_ns = LOAD(changed_ns);
-    ddp_board_load_name(line->phase, view->phase);
+    ddp_board_load_text(line->phase, DDP_BOARD_WORDS, view->phase);
 }
 
 static void read_collective(const struct ddp_board_line *line, struct ddp_board_view *view)
@@ -253,7 +243,7 @@ static void read_collective(const struct ddp_board_line *line, struct ddp_board_
     view->number = LOAD(number);
     view->bytes = LOAD(bytes);
     view->enter_ns = LOAD(enter_ns);
-    ddp_board_load_name(line->name, view->name);
+    ddp_board_load_text(line->name, DDP_BOARD_WORDS, view->name);
 }
 
 /* Reads until nothing changed meanwhile. A writer that lost its processor in the middle is given a

@@ -15,7 +15,7 @@
 #include <stdatomic.h>
 
 #define DDP_BOARD_MAGIC     UINT64_C(0x31647262706464) /* "ddpbrd1" */
-#define DDP_BOARD_VERSION   4u
+#define DDP_BOARD_VERSION   5u
 #define DDP_BOARD_MAX_WORLD 4096
 #define DDP_BOARD_FAULTS    16
 #define DDP_BOARD_ERRORS    16
@@ -79,21 +79,16 @@ struct ddp_board_error {
     uint32_t spare;
 };
 
-enum ddp_id_state {
-    DDP_ID_EMPTY = 0,
-    DDP_ID_WRITING = 1,
-    DDP_ID_READY = 2,
+enum ddp_post_state {
+    DDP_POST_EMPTY = 0,
+    DDP_POST_WRITING = 1,
+    DDP_POST_READY = 2,
 };
 
-struct ddp_board_id {
-    _Alignas(64) _Atomic uint32_t state; /* futex: enum ddp_id_state */
-    _Atomic uint32_t bytes;
-    unsigned char data[DDP_ID_MAX_BYTES];
-};
-
-/* Where a rank can be reached from other machines. */
-struct ddp_board_address {
-    _Alignas(64) _Atomic uint32_t state; /* as of an id */
+/* What one rank writes once and others wait for: an id, or where the rank can be reached from other
+ * machines. */
+struct ddp_board_post {
+    _Alignas(64) _Atomic uint32_t state; /* futex: enum ddp_post_state */
     _Atomic uint32_t bytes;
     unsigned char data[DDP_ADDRESS_MAX_BYTES];
 };
@@ -153,7 +148,6 @@ struct ddp_board_memory {
     uint32_t node, nodes;
     uint32_t spare;
     uint64_t bytes;
-    uint64_t job_id;
     int64_t start_ns;
     int32_t launcher_pid;
     uint32_t restart; /* 0, then one more for each restart of the job */
@@ -173,11 +167,11 @@ struct ddp_board_memory {
 
     struct ddp_board_error errors[DDP_BOARD_ERRORS];
     struct ddp_board_fault faults[DDP_BOARD_FAULTS];
-    struct ddp_board_id ids[DDP_ID_SLOTS];      /* the job's, the same on all boards */
-    struct ddp_board_id node_ids[DDP_ID_SLOTS]; /* this machine's */
-    struct ddp_board_line lines[];              /* (workers) */
-    /* Then, where nodes > 1: struct ddp_board_address (nodes * workers), by rank, and struct
-     * ddp_board_node (nodes). */
+    struct ddp_board_post ids[DDP_ID_SLOTS];      /* the job's, the same on all boards */
+    struct ddp_board_post node_ids[DDP_ID_SLOTS]; /* this machine's */
+    struct ddp_board_line lines[];                /* (workers) */
+    /* Then, where nodes > 1: addresses, struct ddp_board_post (nodes * workers), by rank, and
+     * struct ddp_board_node (nodes). */
 };
 
 /* A mapped board. */
@@ -199,9 +193,9 @@ static inline int ddp_board_job_size(const struct ddp_board *board)
 }
 
 /* Of a rank of the job; nodes > 1. */
-static inline struct ddp_board_address *ddp_board_address(const struct ddp_board *board, int rank)
+static inline struct ddp_board_post *ddp_board_address(const struct ddp_board *board, int rank)
 {
-    return (struct ddp_board_address *)&board->memory->lines[board->shape.workers] + rank;
+    return (struct ddp_board_post *)&board->memory->lines[board->shape.workers] + rank;
 }
 
 /* Of a node; nodes > 1. */
@@ -235,7 +229,7 @@ struct ddp_board_view {
 /* Makes a board of this shape and maps it. *fd [out] is close-on-exec until a child
  * clears that. */
 enum ddp_status ddp_board_create(struct ddp_board *board, int *fd,
-                                 const struct ddp_board_shape *shape, uint64_t job_id);
+                                 const struct ddp_board_shape *shape);
 
 /* Makes the empty memfd for the heap, close-on-exec. */
 enum ddp_status ddp_board_create_heap(struct ddp_board *board, int *fd);
@@ -258,13 +252,12 @@ void ddp_board_read(const struct ddp_board *board, int rank, struct ddp_board_vi
 
 /* --- for both sides -------------------------------------------------------------------------- */
 
-/* Stores a name, cut at 15 bytes; loads one, cut and with anything unprintable replaced. */
-void ddp_board_store_name(_Atomic uint64_t words[DDP_BOARD_WORDS], const char *name);
-void ddp_board_load_name(const _Atomic uint64_t words[DDP_BOARD_WORDS], char name[DDP_BOARD_NAME]);
+/* Writes what is posted, which fits, and wakes who waits. False: it has been written before. */
+bool ddp_board_put(struct ddp_board_post *post, const void *data, size_t bytes);
 
-/* The same for the name of a host, of at most 63 bytes. */
-void ddp_board_store_host(_Atomic uint64_t words[DDP_BOARD_HOST_WORDS], const char *name);
-void ddp_board_load_host(const _Atomic uint64_t words[DDP_BOARD_HOST_WORDS],
-                         char name[DDP_BOARD_HOST_WORDS * 8]);
+/* Stores a text in so many words, cut to fit; loads one, cut and with anything unprintable
+ * replaced. */
+void ddp_board_store_text(_Atomic uint64_t *words, int count, const char *text);
+void ddp_board_load_text(const _Atomic uint64_t *words, int count, char *text);
 
 #endif

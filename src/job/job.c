@@ -74,7 +74,7 @@ static enum ddp_status open_alone(struct ddp_job *job)
     if (status != DDP_OK)
         return status;
     int fd;
-    status = ddp_board_create(&job->board, &fd, &(struct ddp_board_shape){1, 0, 1}, 0);
+    status = ddp_board_create(&job->board, &fd, &(struct ddp_board_shape){1, 0, 1});
     if (status == DDP_OK)
         close(fd);
     return status;
@@ -335,7 +335,7 @@ void ddp_job_report(ddp_job *job, const char *phase, int64_t step)
     uint32_t done = line_begin(&line->sequence);
     STORE(line->step, step);
     STORE(line->changed_ns, ddp_clock_ns());
-    ddp_board_store_name(line->phase, phase ? phase : "");
+    ddp_board_store_text(line->phase, DDP_BOARD_WORDS, phase ? phase : "");
     atomic_store_explicit(&line->sequence, done, memory_order_release);
     if (job->has_faults && new_step)
         inject(job, step);
@@ -350,7 +350,7 @@ void ddp_job_collective_enter(ddp_job *job, const char *name, uint64_t number, u
     STORE(line->number, number);
     STORE(line->bytes, bytes);
     STORE(line->enter_ns, ddp_clock_ns());
-    ddp_board_store_name(line->name, name);
+    ddp_board_store_text(line->name, DDP_BOARD_WORDS, name);
     atomic_store_explicit(&line->collective_sequence, done, memory_order_release);
 }
 

@@ -30,76 +30,42 @@ void ddp_bell_take(int fd)
 
 /* --- ids and addresses ------------------------------------------------------------------------ */
 
-static bool copy(struct ddp_posted *posted, int number, const _Atomic uint32_t *state,
-                 const _Atomic uint32_t *bytes, const unsigned char *data, uint32_t most)
+static struct ddp_board_post *post_of(const struct ddp_board *board, int number)
 {
-    if (atomic_load(state) != DDP_ID_READY)
-        return false;
-    posted->number = number;
-    posted->bytes = atomic_load(bytes);
-    if (posted->bytes > most)
-        posted->bytes = most;
-    memcpy(posted->data, data, posted->bytes);
-    return true;
+    return number < DDP_ID_SLOTS ? &board->memory->ids[number]
+                                 : ddp_board_address(board, number - DDP_ID_SLOTS);
 }
 
-static void put(const struct ddp_posted *posted, _Atomic uint32_t *state, _Atomic uint32_t *bytes,
-                unsigned char *data)
-{
-    uint32_t empty = DDP_ID_EMPTY;
-    if (!atomic_compare_exchange_strong(state, &empty, DDP_ID_WRITING))
-        return; /* a worker of this node has written it too */
-    memcpy(data, posted->data, posted->bytes);
-    atomic_store(bytes, posted->bytes);
-    atomic_store(state, DDP_ID_READY);
-    ddp_futex_wake(state);
-}
-
-bool ddp_mirror_next_id(struct ddp_mirror *mirror, const struct ddp_board *board,
-                        struct ddp_posted *posted)
-{
-    for (int slot = 0; slot < DDP_ID_SLOTS; slot++) {
-        const struct ddp_board_id *id = &board->memory->ids[slot];
-        if (!mirror->ids[slot] &&
-            copy(posted, slot, &id->state, &id->bytes, id->data, DDP_ID_MAX_BYTES))
-            return mirror->ids[slot] = true;
-    }
-    return false;
-}
-
-bool ddp_mirror_next_address(struct ddp_mirror *mirror, const struct ddp_board *board,
-                             struct ddp_posted *posted)
-{
-    for (int i = 0; i < board->shape.workers; i++) {
-        const int rank = ddp_board_first_rank(board) + i;
-        const struct ddp_board_address *address = ddp_board_address(board, rank);
-        if (!mirror->addresses[i] && copy(posted, rank, &address->state, &address->bytes,
-                                          address->data, DDP_ADDRESS_MAX_BYTES))
-            return mirror->addresses[i] = true;
-    }
-    return false;
-}
-
-bool ddp_mirror_put_id(struct ddp_mirror *mirror, const struct ddp_board *board,
-                       const struct ddp_posted *posted)
-{
-    if (posted->number < 0 || posted->number >= DDP_ID_SLOTS || posted->bytes > DDP_ID_MAX_BYTES)
-        return false;
-    struct ddp_board_id *id = &board->memory->ids[posted->number];
-    mirror->ids[posted->number] = true;
-    put(posted, &id->state, &id->bytes, id->data);
-    return true;
-}
-
-bool ddp_mirror_put_address(const struct ddp_board *board, const struct ddp_posted *posted)
+bool ddp_mirror_next(struct ddp_mirror *mirror, const struct ddp_board *board,
+                     struct ddp_posted *posted)
 {
     const int first = ddp_board_first_rank(board);
-    if (posted->number < 0 || posted->number >= ddp_board_job_size(board) ||
-        (posted->number >= first && posted->number < first + board->shape.workers) ||
-        posted->bytes > DDP_ADDRESS_MAX_BYTES)
+    for (int i = 0; i < DDP_ID_SLOTS + board->shape.workers; i++) {
+        const int number = i < DDP_ID_SLOTS ? i : i + first;
+        const struct ddp_board_post *post = post_of(board, number);
+        if (mirror->posted[number] || atomic_load(&post->state) != DDP_POST_READY)
+            continue;
+        posted->number = number;
+        posted->bytes = atomic_load(&post->bytes);
+        if (posted->bytes > sizeof posted->data)
+            posted->bytes = sizeof posted->data;
+        memcpy(posted->data, post->data, posted->bytes);
+        return mirror->posted[number] = true;
+    }
+    return false;
+}
+
+/* A worker of this node may have written the same id. */
+bool ddp_mirror_put(struct ddp_mirror *mirror, const struct ddp_board *board,
+                    const struct ddp_posted *posted)
+{
+    const int rank = posted->number - DDP_ID_SLOTS, first = ddp_board_first_rank(board);
+    if (posted->number < 0 || rank >= ddp_board_job_size(board) ||
+        (rank >= first && rank < first + board->shape.workers) ||
+        posted->bytes > sizeof posted->data)
         return false;
-    struct ddp_board_address *address = ddp_board_address(board, posted->number);
-    put(posted, &address->state, &address->bytes, address->data);
+    mirror->posted[posted->number] = true;
+    ddp_board_put(post_of(board, posted->number), posted->data, posted->bytes);
     return true;
 }
 

@@ -17,31 +17,28 @@ void ddp_bell_take(int fd);
 
 /* What has been told of this board, or was heard: zeroed at first. */
 struct ddp_mirror {
-    bool ids[DDP_ID_SLOTS];
-    bool *addresses; /* (workers of this node); the caller's */
+    bool posted[DDP_ID_SLOTS + DDP_BOARD_MAX_WORLD]; /* by number; of addresses this node's */
     bool stop_request;
     bool abort;
 };
 
-/* Something that a worker has posted. */
+/* Something that a worker has posted: an id, whose number is its slot, or an address, with
+ * DDP_ID_SLOTS + rank. */
 struct ddp_posted {
-    int number; /* slot of an id, rank of an address */
+    int number;
     uint32_t bytes;
     unsigned char data[DDP_ADDRESS_MAX_BYTES];
 };
 
 /* Copies an id, or an address of a rank of this node, that has not been told; false: there is none.
  */
-bool ddp_mirror_next_id(struct ddp_mirror *mirror, const struct ddp_board *board,
-                        struct ddp_posted *posted);
-bool ddp_mirror_next_address(struct ddp_mirror *mirror, const struct ddp_board *board,
-                             struct ddp_posted *posted);
+bool ddp_mirror_next(struct ddp_mirror *mirror, const struct ddp_board *board,
+                     struct ddp_posted *posted);
 
 /* Writes one of another node to this board. False: there is no such slot or rank, or it is too
  * large. */
-bool ddp_mirror_put_id(struct ddp_mirror *mirror, const struct ddp_board *board,
-                       const struct ddp_posted *posted);
-bool ddp_mirror_put_address(const struct ddp_board *board, const struct ddp_posted *posted);
+bool ddp_mirror_put(struct ddp_mirror *mirror, const struct ddp_board *board,
+                    const struct ddp_posted *posted);
 
 /* Have all ranks of this node arrived at a round of the barrier? Seals it then: from now on it ends
  * with one of the two below. False also when it is sealed already. */

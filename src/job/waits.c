@@ -129,32 +129,26 @@ enum ddp_status ddp_job_barrier(ddp_job *job, int timeout_ms)
 
 /* --- ids and addresses: written once, by one rank ------------------------------------------- */
 
-/* One of them on the board. */
+/* One of them on the board; "WHAT NUMBER" in messages. */
 struct posted {
-    _Atomic uint32_t *state, *bytes;
-    unsigned char *data;
-    const char *what; /* in messages, with `number` */
+    struct ddp_board_post *post;
+    const char *what;
     int number;
 };
 
-static enum ddp_status post(const struct posted *to, const void *data, size_t bytes)
+static enum ddp_status put(const struct posted *to, const void *data, size_t bytes)
 {
-    uint32_t empty = DDP_ID_EMPTY;
-    if (!atomic_compare_exchange_strong(to->state, &empty, DDP_ID_WRITING))
-        return ddp_fail(DDP_ERR_INVALID, "%s %d has been written before", to->what, to->number);
-    memcpy(to->data, data, bytes);
-    atomic_store(to->bytes, (uint32_t)bytes);
-    atomic_store(to->state, DDP_ID_READY);
-    ddp_futex_wake(to->state);
-    return DDP_OK;
+    return ddp_board_put(to->post, data, bytes)
+               ? DDP_OK
+               : ddp_fail(DDP_ERR_INVALID, "%s %d has been written before", to->what, to->number);
 }
 
 static enum ddp_status wait_posted(ddp_job *job, const struct posted *from, int timeout_ms)
 {
     const int64_t deadline_ns = ddp_deadline_ns(timeout_ms);
     uint32_t state;
-    while ((state = atomic_load(from->state)) != DDP_ID_READY) {
-        enum ddp_status status = ddp_wait_change(job, from->state, state, deadline_ns);
+    while ((state = atomic_load(&from->post->state)) != DDP_POST_READY) {
+        enum ddp_status status = ddp_wait_change(job, &from->post->state, state, deadline_ns);
         if (status == DDP_ERR_TIMEOUT)
             return ddp_fail(status, "%s %d: no rank has written it within %d ms", from->what,
                             from->number, timeout_ms);
@@ -175,17 +169,16 @@ static enum ddp_status find_id(ddp_job *job, bool of_node, int slot, size_t byte
     if (bytes > DDP_ID_MAX_BYTES)
         return ddp_fail(DDP_ERR_INVALID, "an id of %zu bytes: at most %d fit", bytes,
                         DDP_ID_MAX_BYTES);
-    struct ddp_board_id *entry = of_node ? &m->node_ids[slot] : &m->ids[slot];
-    *posted = (struct posted){&entry->state, &entry->bytes, entry->data, "id slot", slot};
+    *posted = (struct posted){of_node ? &m->node_ids[slot] : &m->ids[slot], "id slot", slot};
     return DDP_OK;
 }
 
 static enum ddp_status put_id(ddp_job *job, bool of_node, int slot, const void *id, size_t bytes)
 {
-    struct posted to;
+    struct posted to = {NULL};
     enum ddp_status status = find_id(job, of_node, slot, bytes, &to);
     if (status == DDP_OK)
-        status = post(&to, id, bytes);
+        status = put(&to, id, bytes);
     if (status == DDP_OK && !of_node)
         ddp_bell_ring(job->bell_fd);
     return status;
@@ -194,16 +187,16 @@ static enum ddp_status put_id(ddp_job *job, bool of_node, int slot, const void *
 static enum ddp_status get_id(ddp_job *job, bool of_node, int slot, void *id, size_t bytes,
                               int timeout_ms)
 {
-    struct posted from;
+    struct posted from = {NULL};
     enum ddp_status status = find_id(job, of_node, slot, bytes, &from);
     if (status == DDP_OK)
         status = wait_posted(job, &from, timeout_ms);
     if (status != DDP_OK)
         return status;
-    if (atomic_load(from.bytes) != bytes)
+    if (atomic_load(&from.post->bytes) != bytes)
         return ddp_fail(DDP_ERR_MISMATCH, "id slot %d holds %u bytes, not %zu", slot,
-                        atomic_load(from.bytes), bytes);
-    memcpy(id, from.data, bytes);
+                        atomic_load(&from.post->bytes), bytes);
+    memcpy(id, from.post->data, bytes);
     return DDP_OK;
 }
 
@@ -229,21 +222,19 @@ enum ddp_status ddp_job_get_node_id(ddp_job *job, int slot, void *id, size_t byt
 
 static struct posted address_of(const ddp_job *job, int rank)
 {
-    struct ddp_board_address *address = ddp_board_address(&job->board, rank);
-    return (struct posted){&address->state, &address->bytes, address->data, "the address of rank",
-                           rank};
+    return (struct posted){ddp_board_address(&job->board, rank), "the address of rank", rank};
 }
 
 enum ddp_status ddp_job_put_address(ddp_job *job, const void *address, size_t bytes)
 {
     const struct posted to = address_of(job, job->rank);
-    const bool there = atomic_load(to.state) == DDP_ID_READY && atomic_load(to.bytes) == bytes;
-    if (there && memcmp(to.data, address, bytes) == 0)
+    if (atomic_load(&to.post->state) == DDP_POST_READY && atomic_load(&to.post->bytes) == bytes &&
+        memcmp(to.post->data, address, bytes) == 0)
         return DDP_OK;
     if (bytes > DDP_ADDRESS_MAX_BYTES)
         return ddp_fail(DDP_ERR_INVALID, "an address of %zu bytes: at most %d fit", bytes,
                         DDP_ADDRESS_MAX_BYTES);
-    enum ddp_status status = post(&to, address, bytes);
+    enum ddp_status status = put(&to, address, bytes);
     if (status == DDP_OK)
         ddp_bell_ring(job->bell_fd);
     return status;
@@ -257,9 +248,9 @@ enum ddp_status ddp_job_get_address(ddp_job *job, int rank,
     enum ddp_status status = wait_posted(job, &from, timeout_ms);
     if (status != DDP_OK)
         return status;
-    *bytes = atomic_load(from.bytes);
+    *bytes = atomic_load(&from.post->bytes);
     if (*bytes > DDP_ADDRESS_MAX_BYTES)
         return ddp_fail(DDP_ERR_MISMATCH, "the address of rank %d has %zu bytes", rank, *bytes);
-    memcpy(address, from.data, *bytes);
+    memcpy(address, from.post->data, *bytes);
     return DDP_OK;
 }

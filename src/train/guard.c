@@ -122,9 +122,10 @@ static const char *advice(const struct ddp_scan *scan)
     return "inputs and weights are finite; a lower --lr, warm-up or --clip-grad-norm may help";
 }
 
-/* Names the first tensor that went bad: the rank that has it says so, with the lowest shard. */
+/* Names the first tensor that went bad: the rank that has it says so, with the lowest shard.
+ *   said [out]  this rank has */
 static enum ddp_status explain(struct ddp_run *run, int64_t step, const char *what,
-                               enum ddp_log_level level)
+                               enum ddp_log_level level, bool *said)
 {
     struct ddp_scan scan = {.kind = DDP_SCAN_NOTHING};
     char found[400], where[DDP_TRAIN_WHERE], rank[DDP_TRAIN_WHERE + 16] = "";
@@ -136,10 +137,11 @@ static enum ddp_status explain(struct ddp_run *run, int64_t step, const char *wh
     status = ddp_comm_allreduce(run->comm, &first, 1, DDP_I64, DDP_MIN);
     if (status != DDP_OK)
         return status;
-    if (first == INT64_MAX && run->plan.rank == 0)
+    *said = first == INT64_MAX ? run->plan.rank == 0 : first == shard;
+    if (first == INT64_MAX && *said)
         ddp_log(level, "%s at step %" PRId64 ": each shard is finite, their sum is not", what,
                 step + 1);
-    if (first == shard && shard != INT64_MAX) {
+    if (first != INT64_MAX && *said) {
         ddp_scan_describe(&scan, found, sizeof found);
         if (run->plan.nodes > 1)
             snprintf(rank, sizeof rank, " (rank %d%s)", run->plan.rank,
@@ -174,6 +176,7 @@ enum ddp_status ddp_train_guard_step(struct ddp_run *run, int64_t step, double l
     const bool bad_loss = !isfinite(loss);
     const bool bad_norm = ddp_mode_gradient_norm(run->mode) != -1 && !isfinite(norm);
     char what[64];
+    bool said;
     if (!bad_loss && !bad_norm) {
         if (run->plan.rank == 0)
             watch_spikes(run, step, loss);
@@ -188,11 +191,13 @@ enum ddp_status ddp_train_guard_step(struct ddp_run *run, int64_t step, double l
         ddp_train_metrics_pause(run->metrics);
     switch ((enum ddp_nan_kind)run->options->nan) {
     case DDP_NAN_STOP: {
-        enum ddp_status status = explain(run, step, what, DDP_LOG_ERROR);
-        return status == DDP_OK ? DDP_ERR_DIVERGED : status;
+        enum ddp_status status = explain(run, step, what, DDP_LOG_ERROR, &said);
+        if (status == DDP_OK) /* its end is the one to report */
+            status = said ? DDP_ERR_DIVERGED : DDP_ERR_ABORTED;
+        return status;
     }
     case DDP_NAN_SKIP:
-        return number < SEARCHES ? explain(run, step, what, DDP_LOG_WARNING) : DDP_OK;
+        return number < SEARCHES ? explain(run, step, what, DDP_LOG_WARNING, &said) : DDP_OK;
     case DDP_NAN_WARN:
         if (run->plan.rank == 0 && number == 0)
             ddp_log(DDP_LOG_WARNING, "%s at step %" PRId64 ": a lower --lr may help", what,

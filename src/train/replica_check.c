@@ -95,7 +95,8 @@ enum ddp_status ddp_run_check_replicas(struct ddp_run *run, int64_t step)
         if (run->plan.rank == 0)
             tell(run, all, i, step);
         status = ddp_comm_barrier(run->comm); /* no rank ends the job before it is logged */
-        status = status == DDP_OK ? DDP_ERR_MISMATCH : status;
+        if (status == DDP_OK) /* rank 0 has said why: its end is the one to report */
+            status = run->plan.rank == 0 ? DDP_ERR_MISMATCH : DDP_ERR_ABORTED;
     }
     ddp_train_metrics_end_aside(run->metrics, "check replicas");
     free(all);

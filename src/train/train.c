@@ -355,16 +355,21 @@ static enum ddp_status run_steps(ddp_train *train)
     return status;
 }
 
-/* With the file that --load stands for. */
+/* With the file that --load stands for. Of several workers rank 0 does it: it is not cut up. */
 static enum ddp_status generate(const struct ddp_train_options *options, FILE *out)
 {
     struct ddp_train_options found = *options;
-    struct ddp_load load;
-    enum ddp_status status = ddp_load_find(&load, options, true);
-    found.load = load.file;
-    if (status == DDP_OK)
-        status = ddp_train_sample(&found, out);
-    ddp_load_close(&load);
+    struct ddp_load load = {0};
+    ddp_job *job = NULL;
+    enum ddp_status status = ddp_job_open(&job);
+    if (status == DDP_OK && ddp_job_rank(job) == 0) {
+        status = ddp_load_find(&load, options, true);
+        found.load = load.file;
+        if (status == DDP_OK)
+            status = ddp_train_sample(&found, out);
+        ddp_load_close(&load);
+    }
+    ddp_job_close(job);
     return status;
 }
 

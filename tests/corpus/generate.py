@@ -625,7 +625,7 @@ def write_link():
         put("link", name, bytes([phase, piece]) + data)
 
     step = struct.pack("=IIq", 0, 1, 2)
-    status = struct.pack("=IiQqqq16sII", 0, 2, 9, 5, 6, 1000, b"backward", 1, 0)
+    status = struct.pack("=Iiqqq16sII", 0, 2, 5, 6, 1000, b"backward", 1, 0)
     link("good-hello", hello_phase, hello())
     link("good-hello-bytes", hello_phase, hello(), 1)
     link("good-hello-other-protocol", hello_phase, hello(protocol=2, node=9, nodes=0, version=b"x" * 32))
@@ -635,9 +635,10 @@ def write_link():
     link("good-join", join_phase, join())
     link("good-joined-pings", joined, frame(7, status) * 3 + frame(8), 7)
     link("good-welcome", waiting, frame(7, status) + frame(5, b"node0\0node1\0") +
-         frame(6, struct.pack("=QII", 5, 29500, 0)))
+         frame(6, struct.pack("=I", 29500)))
     link("good-id", running, frame(16, struct.pack("=II", 0, 15) + b"x") + frame(16, struct.pack("=II", 0, 0) + bytes(256)))
-    link("good-address", running, frame(17, struct.pack("=II", 0, 3) + bytes(1016)), 100)
+    link("good-id-empty", running, frame(16, bytes(8)))
+    link("good-address", running, frame(16, struct.pack("=II", 0, 19) + bytes(1016)), 100)
     link("good-steps", running, b"".join(frame(kind, step) for kind in (18, 19, 20, 21, 22, 25, 26, 27, 28)), 13)
     link("good-texts", running, text(23, b"what\nfailed\0") + text(24, b"\0") + text(24, b"x" * 16383 + b"\0"))
     link("good-lost", running, frame(9, b"node 1 is lost\0"))
@@ -651,12 +652,11 @@ def write_link():
             ("join-early", hello_phase, join()), ("join-host", join_phase, join(host=b"x" * 256)),
             ("join-version", join_phase, join(version=b"x" * 32)), ("message-early", joined, frame(25, step)),
             ("names-no-end", waiting, frame(5, b"node0\0node1")), ("names-none", waiting, frame(5)),
-            ("port", waiting, frame(6, struct.pack("=QII", 5, 65536, 0))), ("port-zero", waiting, frame(6, bytes(16))),
+            ("port", waiting, frame(6, struct.pack("=I", 65536))), ("port-zero", waiting, frame(6, bytes(4))),
             ("refused-text", hello_phase, frame(4, struct.pack("=II1000s", 3, 2, b"x" * 1000))),
             ("ping-phase", running, frame(7, status[:-24] + b"x" * 16 + status[-8:])), ("kind-unknown", running, frame(29, step)),
             ("kind-zero", running, frame(0)), ("kind-large", running, frame(2**32 - 1)), ("lost-no-end", running, frame(9, b"x")),
-            ("id-slot", running, frame(16, struct.pack("=II", 0, 16) + b"x")), ("id-empty", running, frame(16, bytes(8))),
-            ("id-longer", running, frame(16, bytes(8 + 257))), ("address-longer", running, frame(17, bytes(8 + 1017))),
+            ("address-longer", running, frame(16, bytes(8 + 1017))), ("kind-unused", running, frame(17, step)),
             ("step-shorter", running, frame(18, step[:-1])), ("step-longer", running, frame(18, step + b"x")),
             ("text-no-end", running, text(24, b"what")), ("text-two-ends", running, text(24, b"a\0b\0")),
             ("text-none", running, text(24, b"")), ("text-longer", running, text(23, b"x" * 16384 + b"\0")),

@@ -266,6 +266,54 @@ DDP_API ddp_tensor *ddp_graph_global_avg_pool2d(ddp_graph *graph, ddp_tensor *x)
 /* Any float32 -> (1). */
 DDP_API ddp_tensor *ddp_graph_sum(ddp_graph *graph, ddp_tensor *x);
 
+#define DDP_CUSTOM_INPUTS 4
+
+/* An input of an operation of the program's own, in memory of the host. */
+struct ddp_custom_tensor {
+    enum ddp_dtype dtype; /* DDP_F32; of tokens and labels DDP_I32 */
+    int dim_count;
+    int64_t dims[DDP_TENSOR_DIMS];
+    int64_t count;      /* elements */
+    const void *values; /* row-major */
+    float *gradients;   /* backward: zeros, to write or to add to; NULL: not needed */
+};
+
+/* What its callbacks work on: one shard. It grows at its end. */
+struct ddp_custom_pass {
+    struct ddp_custom_tensor inputs[DDP_CUSTOM_INPUTS];
+    float *output; /* forward: to write; backward: NULL */
+    int64_t output_count;
+    const float *output_gradients; /* backward */
+    void *saved;                   /* forward may write it for backward; NULL: nothing is trained */
+    void *scratch;                 /* no longer there after the callback */
+    bool trains;                   /* false: an evaluation */
+};
+
+/* An operation of the program's own, on the CPU. The callbacks are called for one shard at a time,
+ * by the thread that computes it: with --mode dp several at once, so what `arg` points to is only
+ * read. Where their result depends on nothing but their inputs, the weights have the same bits in
+ * all modes. A status other than DDP_OK ends the run. Begin with DDP_CUSTOM_OP_INIT. */
+struct ddp_custom_op {
+    size_t struct_bytes; /* sizeof(struct ddp_custom_op) */
+    const char *name;    /* for messages and traces; copied, cut at 63 bytes */
+    void *arg;           /* for the callbacks; must outlive the run */
+    int input_count;
+    ddp_tensor *inputs[DDP_CUSTOM_INPUTS]; /* results, parameters, inputs of the model */
+    int dim_count;                         /* of the output, float32 */
+    int64_t dims[DDP_TENSOR_DIMS];
+    size_t saved_bytes, scratch_bytes;
+    enum ddp_status (*forward)(void *arg, const struct ddp_custom_pass *pass);
+    /* NULL: no input needs a gradient */
+    enum ddp_status (*backward)(void *arg, const struct ddp_custom_pass *pass);
+};
+#define DDP_CUSTOM_OP_INIT                                                                         \
+    {                                                                                              \
+        sizeof(struct ddp_custom_op), NULL, NULL, 0, {NULL}, 0, {0}, 0, 0, NULL, NULL              \
+    }
+
+/* The struct is copied. On a GPU a run with such an operation is DDP_ERR_UNSUPPORTED. */
+DDP_API ddp_tensor *ddp_graph_custom(ddp_graph *graph, const struct ddp_custom_op *op);
+
 /* A whole torch.nn.Linear: makes "NAME.weight" (out,C) and, with_bias, "NAME.bias" (out). */
 DDP_API ddp_tensor *ddp_graph_linear_layer(ddp_graph *graph, const char *name, ddp_tensor *x,
                                            int64_t out, bool with_bias,
@@ -464,7 +512,8 @@ DDP_API int64_t ddp_train_steps_left(const ddp_train *train);
 DDP_API enum ddp_status ddp_train_step(ddp_train *train, const struct ddp_step **step);
 
 /* The learning rate of the steps that follow, instead of the schedule's; the same on all ranks,
- * else their next step is DDP_ERR_MISMATCH. NaN: the schedule's again. */
+ * else their next step is DDP_ERR_MISMATCH. NaN: the schedule's again. Of a run that is open.
+ * Checkpoints hold it: a run that is resumed goes on with it. */
 DDP_API void ddp_train_set_rate(ddp_train *train, double rate);
 
 /* Evaluates on the test samples. DDP_ERR_INVALID: there are none. */
@@ -477,6 +526,77 @@ DDP_API enum ddp_status ddp_train_checkpoint(ddp_train *train);
 
 /* Writes the weights to a file, as --save does. */
 DDP_API enum ddp_status ddp_train_save(ddp_train *train, const char *path);
+
+/* --- Hooks: what a run calls ------------------------------------------------------------------ */
+
+/* Called by the thread that makes the steps, on all ranks but for save_state, also within
+ * ddp_train_run(). What is NULL is not called. A status other than DDP_OK ends the run, on all
+ * ranks. A hook may call ddp_train_rank(), _steps_left(), _set_rate(), _save(), _tensor(),
+ * _get_weights(), _put_weights() and _get_gradients(); save_state of these only what is local. Any
+ * other call with this run gets DDP_ERR_INVALID.
+ *
+ * State of the program's own becomes the file own-NAME of each checkpoint. save_state is called on
+ * rank 0, and gives bytes that are copied before anything else is called. restore_state is called
+ * at the end of opening, when the run is resumed from a checkpoint that has such a file: on all
+ * ranks, with the same bytes.
+ *
+ * Begin with DDP_HOOKS_INIT. */
+struct ddp_hooks {
+    size_t struct_bytes; /* sizeof(struct ddp_hooks) */
+    void *arg;           /* for all of them; must outlive the run */
+    /* number: of the step that comes, counted as in struct ddp_step */
+    enum ddp_status (*before_step)(void *arg, ddp_train *train, int64_t number);
+    enum ddp_status (*after_step)(void *arg, ddp_train *train, const struct ddp_step *step);
+    enum ddp_status (*after_evaluation)(void *arg, ddp_train *train,
+                                        const struct ddp_evaluation *evaluation);
+    const char *state_name; /* 1 to 32 letters, digits, '.', '_' and '-'; must outlive the run */
+    enum ddp_status (*save_state)(void *arg, ddp_train *train, const void **bytes, size_t *count);
+    enum ddp_status (*restore_state)(void *arg, ddp_train *train, const void *bytes, size_t count);
+};
+#define DDP_HOOKS_INIT                                                                             \
+    {                                                                                              \
+        sizeof(struct ddp_hooks), NULL, NULL, NULL, NULL, NULL, NULL, NULL                         \
+    }
+
+/* Sets the hooks of runs that are opened later; NULL: none. Copied.
+ * DDP_ERR_INVALID: the run is open; the struct is not initialised. */
+DDP_API enum ddp_status ddp_train_set_hooks(ddp_train *train, const struct ddp_hooks *hooks);
+
+/* The weights by name, on any device and in any mode, between ddp_train_open() and
+ * ddp_train_close(). */
+
+struct ddp_train_tensor {
+    const char *name;
+    enum ddp_dtype dtype;
+    int dim_count;
+    int64_t dims[DDP_TENSOR_DIMS];
+    size_t count;   /* values */
+    bool statistic; /* of what samples were like, as batch norm keeps: not learned, no gradient */
+};
+
+/* Tensor `i` of the model, from 0, in the order in which it was built; NULL after the last, and
+ * when the run is not open. Valid until ddp_train_close(). Local. */
+DDP_API const struct ddp_train_tensor *ddp_train_tensor(const ddp_train *train, int i);
+
+/* Copies the weights of a tensor out: the same values on all ranks. Local.
+ *   values [out]  row-major, float32; also where the graph computes in bf16
+ *   count         of the tensor
+ * DDP_ERR_INVALID: there is no such tensor, or it has another count. */
+DDP_API enum ddp_status ddp_train_get_weights(ddp_train *train, const char *name, float *values,
+                                              size_t count);
+
+/* Replaces the weights of a tensor on all ranks. The run goes on as one that had these weights; the
+ * optimizer's state stays as it is. Collective, with the same name on all ranks.
+ *   values  rank 0's are taken; the others give as many
+ * DDP_ERR_INVALID as above; DDP_ERR_MISMATCH. */
+DDP_API enum ddp_status ddp_train_put_weights(ddp_train *train, const char *name,
+                                              const float *values, size_t count);
+
+/* Copies out the gradient of a tensor in the last step: the mean over the global batch, before it
+ * is clipped, and without weight decay. The same values on all ranks. Collective.
+ * DDP_ERR_INVALID as above; there was no step yet; the tensor is a statistic. */
+DDP_API enum ddp_status ddp_train_get_gradients(ddp_train *train, const char *name, float *values,
+                                                size_t count);
 
 /* Ends the run: after DDP_OK, also before its last step, prints and saves what the options name;
  * after DDP_ERR_PREEMPTED waits for the checkpoint; after a failure, of the loop's own too, aborts

@@ -18,6 +18,10 @@ static struct ddp_checkpoint_state make_state(void)
     struct ddp_checkpoint_state state = {
         .cursor = cursor,
         .best = {.samples = "640 of 1f", .step = 30, .loss = 0x1.23456789abcdp-3, .since = 2},
+        .has_rate = true,
+        .rate = 0x1.23456789abcdep-7,
+        .own_file = "own-a.B_9-",
+        .own = {.bytes = 7, .crc32 = 0x89abcdef},
         .parts = {{.bytes = 104, .crc32 = 0xfedcba98}, {.bytes = 1ull << 40, .crc32 = 0}}};
     ddp_checkpoint_fact_add(&state.facts, "model", "%s", "gpt2 \"quoted\" \\ \xc3\xa9");
     ddp_checkpoint_fact_add(&state.facts, "batch size", "%d", 64);
@@ -39,6 +43,10 @@ START_TEST(state_reads_back)
     ck_assert_int_eq(back.best.step, 30);
     ck_assert_double_eq(back.best.loss, state.best.loss);
     ck_assert_int_eq(back.best.since, 2);
+    ck_assert(back.has_rate && back.rate == state.rate);
+    ck_assert_str_eq(back.own_file, state.own_file);
+    ck_assert_uint_eq(back.own.bytes, 7);
+    ck_assert_uint_eq(back.own.crc32, 0x89abcdef);
     for (int i = 0; i < DDP_CHECKPOINT_PARTS; i++) {
         ck_assert_uint_eq(back.parts[i].bytes, state.parts[i].bytes);
         ck_assert_uint_eq(back.parts[i].crc32, state.parts[i].crc32);

@@ -47,9 +47,9 @@ START_TEST(test_no_plugin)
     capture_start();
     ck_assert_int_eq(exchange_open(&exchange, &place, 2.5, 9), DDP_ERR_UNSUPPORTED);
     ck_assert_str_eq(capture_stop(),
-                     "ddp: error: mpirun tells where node 0 is through PMIx only, and the plugin "
-                     "libddp-pmix cannot be loaded: install the package ddprun-pmix, or give "
-                     "--master-addr\n");
+                     "check_exchange: error: mpirun tells where node 0 is through PMIx only, and "
+                     "the plugin libddp-pmix cannot be loaded: install the package ddprun-pmix, or "
+                     "give --master-addr\n");
 }
 END_TEST
 

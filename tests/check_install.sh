@@ -51,6 +51,12 @@ if command -v ${CXX:-c++} >/dev/null; then
     ${CXX:-c++} ${DDP_SANITIZE:-} -std=c++11 -Wall -Wextra -Wmissing-field-initializers -Werror -x c++ "$top/examples/own_data.c" \
         -x none -o "$stage/own_data_cxx" $flags
 fi
+# The others too.
+for name in own_loop own_op; do
+    ${CC:-cc} ${DDP_SANITIZE:-} -Wall -Wextra -Werror "$top/examples/$name.c" -o "$stage/$name" $flags -lm
+    ! command -v c++ >/dev/null ||
+        c++ ${DDP_SANITIZE:-} -Wall -Wextra -Werror -x c++ "$top/examples/$name.c" -o "$stage/$name.c++" $flags -lm
+done
 LD_LIBRARY_PATH=$(dirname "$library")${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export LD_LIBRARY_PATH
 bin=$(dirname "$(find "$stage" -name ddprun -type f -perm -u+x | head -n 1)")

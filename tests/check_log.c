@@ -30,6 +30,8 @@ START_TEST(log_lines)
 {
     char big[6000];
     capture_start();
+    ddp_log(DDP_LOG_INFO, "unnamed");
+    ck_assert_str_eq(take_messages(), "check_log: unnamed\n");
     ddp_log_set_name("prog");
     ddp_log(DDP_LOG_INFO, "plain %d", 1);
     ck_assert_str_eq(take_messages(), "prog: plain 1\n");

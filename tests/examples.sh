@@ -40,6 +40,10 @@ expect "own model, alone" 0 "model    own, " "$top/examples/own_model" "$@" --sa
 expect "own model, 2 workers" 0 "model    own, " "$ddprun" -n 2 "$top/examples/own_model" "$@" --save "$work/two"
 expect "own model, dp" 0 "model    own, " "$top/examples/own_model" "$@" --mode dp --save "$work/dp"
 cmp "$work/alone" "$work/two" && cmp "$work/alone" "$work/dp" || fail "own model: other weights in other modes"
+expect "own operation, alone" 0 "model    swish, " "$top/examples/own_op" "$@" --save "$work/alone"
+expect "own operation, 2 workers" 0 "model    swish, " "$ddprun" -n 2 "$top/examples/own_op" "$@" --save "$work/two"
+expect "own operation, dp" 0 "model    swish, " "$top/examples/own_op" "$@" --mode dp --save "$work/dp"
+cmp "$work/alone" "$work/two" && cmp "$work/alone" "$work/dp" || fail "own operation: other weights in other modes"
 # A loop of one's own decides by what it is told: the same in all modes.
 set -- --steps 40 --batch-size 32 --global-batch 64 --hidden 16 --lr 0.3 --eval-every 5
 expect "own loop, alone" 0 'after 40 steps: loss .* test loss' "$top/examples/own_loop" "$@" --save "$work/alone"
@@ -48,7 +52,18 @@ expect "own loop, 2 workers" 0 'after 40 steps' "$ddprun" -n 2 "$top/examples/ow
 sort "$work/out" | cmp - "$work/lines" || fail "own loop: 2 workers show other lines"
 expect "own loop, dp" 0 'after 40 steps' "$top/examples/own_loop" "$@" --mode dp --save "$work/dp"
 cmp "$work/alone" "$work/two" && cmp "$work/alone" "$work/dp" || fail "own loop: other weights in other modes"
+# Interrupted where the rate was halved already, on other workers: the same end.
+expect "own loop, whole" 0 'after 40 steps' "$top/examples/own_loop" "$@" --lr 1 --save "$work/whole"
+expect "own loop, checkpoints" 0 'after 40 steps' "$ddprun" -n 2 "$top/examples/own_loop" "$@" --lr 1 --checkpoint "$work/own" --checkpoint-every 7 --keep 0
+rm -rf "$work"/own/step-0000002[89] "$work"/own/step-0000003* "$work"/own/step-0000004*
+grep -q '"rate"' "$work/own/step-00000021/state.json" || fail "own loop: the rate was not halved before step 21"
+for mode in accum dp; do
+    cp -r "$work/own" "$work/own.$mode"
+    expect "own loop, resumed, $mode" 0 'after 40 steps' "$top/examples/own_loop" "$@" --lr 1 --mode $mode --checkpoint "$work/own.$mode" \
+        --resume --save "$work/resumed"
+    cmp "$work/whole" "$work/resumed" || fail "own loop: other weights after an interruption, $mode"
+done
 expect "own loop, ends early" 0 'after' "$top/examples/own_loop" "$@" --lr 0
-[ "$(grep -c after "$work/out")" = 4 ] || fail "own loop: not ended after 3 evaluations that were not better"
+[ "$(grep -c '^after' "$work/out")" = 4 ] || fail "own loop: not ended after 3 evaluations that were not better"
 expect "own loop, stopped" 2 'error: --plan does not train: it needs ddp_train_run' "$top/examples/own_loop" "$@" --plan
 finish

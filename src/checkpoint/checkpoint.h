@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * Checkpoints: DIR/step-00000100/ with the weights (model.safetensors), the optimizer's state
- * (optimizer.safetensors) and state.json, which has the cursor and a checksum of everything. The
- * writer copies what it is given and writes in a thread of its own; the reader takes a checkpoint
- * only after it has checked every byte. */
+ * (optimizer.safetensors), perhaps state of the program's own (own-NAME), and state.json, which has
+ * the cursor and a checksum of everything. The writer copies what it is given and writes in a
+ * thread of its own; the reader takes a checkpoint only after it has checked every byte. */
 #ifndef DDP_CHECKPOINT_CHECKPOINT_H
 #define DDP_CHECKPOINT_CHECKPOINT_H
 
@@ -39,8 +39,13 @@ void ddp_checkpoint_writer_destroy(ddp_checkpoint_writer *writer);
 /* Waits for the write before, whose failure is returned, and gives the arrays to fill. */
 enum ddp_status ddp_checkpoint_begin(ddp_checkpoint_writer *writer, float *const **arrays);
 
+/* After that and before the start: state of the program's own goes into this checkpoint. Copied.
+ *   file  its name, as ddp_checkpoint_is_own() wants it */
+enum ddp_status ddp_checkpoint_add_own(ddp_checkpoint_writer *writer, const char *file,
+                                       const void *bytes, size_t count);
+
 /* Starts to write the filled arrays; they are the writer's until the next begin.
- *   state  the sums of the files are filled in by the writer */
+ *   state  what it says of the files is filled in by the writer */
 enum ddp_status ddp_checkpoint_start(ddp_checkpoint_writer *writer,
                                      const struct ddp_checkpoint_state *state);
 
@@ -59,6 +64,7 @@ struct ddp_checkpoint {
     struct ddp_checkpoint_state state;
     void *bytes[DDP_CHECKPOINT_PARTS];
     ddp_safetensors *files[DDP_CHECKPOINT_PARTS];
+    void *own; /* state of the program's own; NULL: none */
 };
 
 /* Reads the checkpoint with the highest step in a directory that is whole; others are skipped with
@@ -78,7 +84,7 @@ void ddp_checkpoint_free(struct ddp_checkpoint *checkpoint);
  * DDP_ERR_FORMAT: there are some, but none is whole. */
 enum ddp_status ddp_checkpoint_find_weights(char **file, const char *path, bool tell);
 
-/* Gives the files back; path and state stay. */
+/* Gives the files back; path, state and the program's own stay. */
 void ddp_checkpoint_drop_files(struct ddp_checkpoint *checkpoint);
 
 /* Copies the weights to a flat array; the file is given back. DDP_ERR_FORMAT: other tensors than

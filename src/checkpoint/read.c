@@ -176,37 +176,42 @@ static bool read_state(struct ddp_checkpoint_state *state, int dir_fd, char *rea
     return good;
 }
 
-static bool check_size(int dir_fd, const struct ddp_checkpoint_state *state, int part, int *fd,
-                       char *reason)
+static bool check_size(int dir_fd, const char *name, const struct ddp_checkpoint_part_sum *sum,
+                       int *fd, char *reason)
 {
     uint64_t bytes = 0;
-    *fd = open_file(dir_fd, ddp_checkpoint_part_names[part], &bytes, reason);
+    *fd = open_file(dir_fd, name, &bytes, reason);
     if (*fd < 0)
         return false;
-    if (bytes == state->parts[part].bytes)
+    if (bytes == sum->bytes)
         return true;
     close(*fd);
     return ddp_checkpoint_wrong(reason, "it has %" PRIu64 " bytes, and state.json says %" PRIu64,
-                                bytes, state->parts[part].bytes);
+                                bytes, sum->bytes);
 }
 
-static bool read_part(struct ddp_checkpoint *checkpoint, int dir_fd, int part, char *reason)
+static bool read_file(int dir_fd, const char *name, const struct ddp_checkpoint_part_sum *sum,
+                      void **memory, char *reason)
 {
-    const struct ddp_checkpoint_part_sum *sum = &checkpoint->state.parts[part];
     uint32_t crc32 = 0;
     int fd;
-    if (!check_size(dir_fd, &checkpoint->state, part, &fd, reason))
+    if (!check_size(dir_fd, name, sum, &fd, reason))
         return false;
-    checkpoint->bytes[part] = malloc((size_t)sum->bytes + 1);
-    bool good =
-        checkpoint->bytes[part] != NULL || ddp_checkpoint_wrong(reason, DDP_CHECKPOINT_NO_MEMORY);
-    good = good && read_bytes(fd, checkpoint->bytes[part], (size_t)sum->bytes, &crc32, reason);
+    *memory = malloc((size_t)sum->bytes + 1);
+    bool good = *memory != NULL || ddp_checkpoint_wrong(reason, DDP_CHECKPOINT_NO_MEMORY);
+    good = good && read_bytes(fd, *memory, (size_t)sum->bytes, &crc32, reason);
     close(fd);
     if (good && crc32 != sum->crc32)
         good = ddp_checkpoint_wrong(
             reason, "it is damaged: its CRC-32 is %08" PRIx32 ", and state.json says %08" PRIx32,
             crc32, sum->crc32);
     return good;
+}
+
+static bool read_part(struct ddp_checkpoint *checkpoint, int dir_fd, int part, char *reason)
+{
+    return read_file(dir_fd, ddp_checkpoint_part_names[part], &checkpoint->state.parts[part],
+                     &checkpoint->bytes[part], reason);
 }
 
 /* The files of a checkpoint, parsed once they are known to be what was written. */
@@ -233,7 +238,10 @@ static bool read_whole(struct ddp_checkpoint *checkpoint, int dir_fd, const char
         if (!read_part(checkpoint, dir_fd, i, reason))
             return false;
     }
-    return true;
+    if (!*checkpoint->state.own_file)
+        return true;
+    *file = checkpoint->state.own_file;
+    return read_file(dir_fd, *file, &checkpoint->state.own, &checkpoint->own, reason);
 }
 
 static int open_directory(int parent, const char *name)
@@ -249,7 +257,13 @@ bool ddp_checkpoint_looks_whole(int dir_fd, int64_t step)
     bool good = fd >= 0 && read_state(&state, fd, reason) && state.cursor.step == step;
     for (int i = 0; good && i < DDP_CHECKPOINT_PARTS; i++) {
         int file;
-        good = check_size(fd, &state, i, &file, reason);
+        good = check_size(fd, ddp_checkpoint_part_names[i], &state.parts[i], &file, reason);
+        if (good)
+            close(file);
+    }
+    if (good && *state.own_file) {
+        int file;
+        good = check_size(fd, state.own_file, &state.own, &file, reason);
         if (good)
             close(file);
     }
@@ -267,6 +281,7 @@ void ddp_checkpoint_drop_files(struct ddp_checkpoint *checkpoint)
 void ddp_checkpoint_free(struct ddp_checkpoint *checkpoint)
 {
     ddp_checkpoint_drop_files(checkpoint);
+    free(checkpoint->own);
     free(checkpoint->path);
     *checkpoint = (struct ddp_checkpoint){0};
 }

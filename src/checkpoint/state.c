@@ -90,15 +90,20 @@ static json_t *facts_object(const struct ddp_checkpoint_facts *facts)
     return object;
 }
 
-static json_t *files_object(const struct ddp_checkpoint_part_sum *parts)
+static json_t *file_object(const struct ddp_checkpoint_part_sum *sum)
+{
+    char digits[CHECKSUM_DIGITS + 1];
+    snprintf(digits, sizeof digits, "%08" PRIx32, sum->crc32);
+    return json_pack("{s:I, s:s}", "bytes", (json_int_t)sum->bytes, "crc32", digits);
+}
+
+static json_t *files_object(const struct ddp_checkpoint_state *state)
 {
     json_t *object = json_object();
-    for (int i = 0; i < DDP_CHECKPOINT_PARTS; i++) {
-        char digits[CHECKSUM_DIGITS + 1];
-        snprintf(digits, sizeof digits, "%08" PRIx32, parts[i].crc32);
-        add(&object, ddp_checkpoint_part_names[i],
-            json_pack("{s:I, s:s}", "bytes", (json_int_t)parts[i].bytes, "crc32", digits));
-    }
+    for (int i = 0; i < DDP_CHECKPOINT_PARTS; i++)
+        add(&object, ddp_checkpoint_part_names[i], file_object(&state->parts[i]));
+    if (*state->own_file)
+        add(&object, state->own_file, file_object(&state->own));
     return object;
 }
 
@@ -146,9 +151,11 @@ enum ddp_status ddp_checkpoint_state_format(char **text, size_t *bytes,
     json_t *root =
         json_pack("{s:s, s:i, s:s, s:o, s:o, s:o}", "format", STATE_FORMAT, "version",
                   STATE_VERSION, "checksum", "00000000", "cursor", cursor_object(&state->cursor),
-                  "run", facts_object(&state->facts), "files", files_object(state->parts));
+                  "run", facts_object(&state->facts), "files", files_object(state));
     if (*state->best.samples)
         add(&root, "evaluation", best_object(&state->best));
+    if (state->has_rate)
+        add(&root, "rate", json_real(state->rate));
     char *dump = root ? ddp_json_text(root, JSON_INDENT(2) | JSON_PRESERVE_ORDER) : NULL;
     json_decref(root);
     if (!dump)
@@ -232,18 +239,56 @@ static bool read_facts(struct ddp_checkpoint_facts *facts, json_t *object, char 
     return true;
 }
 
-static bool read_files(struct ddp_checkpoint_part_sum *parts, const json_t *object, char *reason)
+static bool read_file(struct ddp_checkpoint_part_sum *sum, const json_t *files, const char *name,
+                      char *reason)
 {
-    for (int i = 0; i < DDP_CHECKPOINT_PARTS; i++) {
-        const json_t *file = json_object_get(object, ddp_checkpoint_part_names[i]);
-        const json_t *bytes = json_object_get(file, "bytes");
-        const char *digits = json_string_value(json_object_get(file, "crc32"));
-        if (!json_is_integer(bytes) || json_integer_value(bytes) < 0 || !digits ||
-            strlen(digits) != CHECKSUM_DIGITS || !read_digits(digits, &parts[i].crc32))
-            return ddp_checkpoint_wrong(reason, "it does not give the size and CRC-32 of %s",
-                                        ddp_checkpoint_part_names[i]);
-        parts[i].bytes = (uint64_t)json_integer_value(bytes);
+    const json_t *file = json_object_get(files, name);
+    const json_t *bytes = json_object_get(file, "bytes");
+    const char *digits = json_string_value(json_object_get(file, "crc32"));
+    if (!json_is_integer(bytes) || json_integer_value(bytes) < 0 || !digits ||
+        strlen(digits) != CHECKSUM_DIGITS || !read_digits(digits, &sum->crc32))
+        return ddp_checkpoint_wrong(reason, "it does not give the size and CRC-32 of %s", name);
+    sum->bytes = (uint64_t)json_integer_value(bytes);
+    return true;
+}
+
+bool ddp_checkpoint_is_own(const char *file)
+{
+    const size_t prefix = strlen(DDP_CHECKPOINT_OWN), length = strlen(file);
+    return strncmp(file, DDP_CHECKPOINT_OWN, prefix) == 0 && length > prefix &&
+           length < DDP_CHECKPOINT_OWN_NAME &&
+           strspn(file, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                        "0123456789._-") == length;
+}
+
+/* Files that are not known here are those of later versions. */
+static bool read_files(struct ddp_checkpoint_state *state, json_t *files, char *reason)
+{
+    const char *name;
+    json_t *file;
+    for (int i = 0; i < DDP_CHECKPOINT_PARTS; i++)
+        if (!read_file(&state->parts[i], files, ddp_checkpoint_part_names[i], reason))
+            return false;
+    json_object_foreach(files, name, file)
+    {
+        if (strncmp(name, DDP_CHECKPOINT_OWN, strlen(DDP_CHECKPOINT_OWN)) != 0)
+            continue;
+        if (*state->own_file || !ddp_checkpoint_is_own(name))
+            return ddp_checkpoint_wrong(reason, "its \"files\" name more than one program's own "
+                                                "state, or one with a bad name");
+        snprintf(state->own_file, sizeof state->own_file, "%s", name);
+        if (!read_file(&state->own, files, name, reason))
+            return false;
     }
+    return true;
+}
+
+static bool read_rate(struct ddp_checkpoint_state *state, const json_t *rate, char *reason)
+{
+    state->has_rate = rate != NULL;
+    state->rate = json_number_value(rate);
+    if (rate && !(json_is_number(rate) && state->rate >= 0))
+        return ddp_checkpoint_wrong(reason, "its \"rate\" is not a learning rate");
     return true;
 }
 
@@ -281,7 +326,8 @@ static bool read_root(struct ddp_checkpoint_state *state, json_t *root, char *re
             STATE_VERSION);
     return read_cursor(&state->cursor, json_object_get(root, "cursor"), reason) &&
            read_facts(&state->facts, json_object_get(root, "run"), reason) &&
-           read_files(state->parts, json_object_get(root, "files"), reason) &&
+           read_files(state, json_object_get(root, "files"), reason) &&
+           read_rate(state, json_object_get(root, "rate"), reason) &&
            read_best(&state->best, state->cursor.step, json_object_get(root, "evaluation"), reason);
 }
 

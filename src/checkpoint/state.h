@@ -61,11 +61,22 @@ struct ddp_checkpoint_best {
     int64_t since;    /* evaluations after it */
 };
 
+/* A program's own state is in a file of the name that it gave, behind this. */
+#define DDP_CHECKPOINT_OWN      "own-"
+#define DDP_CHECKPOINT_OWN_NAME 37 /* bytes of the file's name, with its end */
+
+/* Is it such a name? */
+bool ddp_checkpoint_is_own(const char *file);
+
 struct ddp_checkpoint_state {
     struct ddp_checkpoint_cursor cursor;
     struct ddp_checkpoint_facts facts;
     struct ddp_checkpoint_best best;
+    bool has_rate; /* the program has set the learning rate, in the schedule's place: */
+    double rate;   /* finite */
     struct ddp_checkpoint_part_sum parts[DDP_CHECKPOINT_PARTS];
+    char own_file[DDP_CHECKPOINT_OWN_NAME]; /* "": there is none */
+    struct ddp_checkpoint_part_sum own;
 };
 
 /* Adds or replaces a fact; the value is cut where it is too long, on both sides of a comparison

@@ -33,6 +33,9 @@ struct ddp_checkpoint_writer {
     char *array_names[DDP_CHECKPOINT_ARRAYS];
     float *arrays[DDP_CHECKPOINT_ARRAYS]; /* the snapshot */
     size_t array_bytes;
+    char own_file[DDP_CHECKPOINT_OWN_NAME]; /* "": none */
+    void *own;
+    size_t own_bytes;
     struct ddp_checkpoint_state state;
     pthread_t thread;
     bool running;             /* the thread is to be joined */
@@ -123,6 +126,20 @@ static enum ddp_status write_part(struct ddp_checkpoint_writer *writer, int dir_
     return status;
 }
 
+/* The program's own state. */
+static enum ddp_status write_own(struct ddp_checkpoint_writer *writer, int dir_fd, const char *path)
+{
+    struct output output = {.path = path, .fd = -1};
+    if (!*writer->own_file)
+        return DDP_OK;
+    enum ddp_status status = output_open(&output, dir_fd, writer->own_file);
+    if (status == DDP_OK)
+        status = put(&output, writer->own, writer->own_bytes);
+    status = output_close(&output, status);
+    writer->state.own = output.sum;
+    return status;
+}
+
 static enum ddp_status write_state(struct ddp_checkpoint_writer *writer, int dir_fd,
                                    const char *path)
 {
@@ -175,6 +192,8 @@ static enum ddp_status write_checkpoint(struct ddp_checkpoint_writer *writer)
     if (status == DDP_OK) {
         for (int i = 0; status == DDP_OK && i < DDP_CHECKPOINT_PARTS; i++)
             status = write_part(writer, fd, path, i);
+        if (status == DDP_OK)
+            status = write_own(writer, fd, path);
         if (status == DDP_OK)
             status = write_state(writer, fd, path);
         if (status == DDP_OK)
@@ -267,21 +286,40 @@ void ddp_checkpoint_writer_destroy(ddp_checkpoint_writer *writer)
         ddp_pages_free(writer->arrays[i], writer->array_bytes);
         free(writer->array_names[i]);
     }
+    free(writer->own);
     free(writer);
 }
 
 enum ddp_status ddp_checkpoint_begin(ddp_checkpoint_writer *writer, float *const **arrays)
 {
     enum ddp_status status = ddp_checkpoint_wait(writer);
-    if (status == DDP_OK)
-        *arrays = writer->arrays;
-    return status;
+    if (status != DDP_OK)
+        return status;
+    *arrays = writer->arrays;
+    *writer->own_file = '\0';
+    free(writer->own);
+    writer->own = NULL;
+    return DDP_OK;
+}
+
+enum ddp_status ddp_checkpoint_add_own(ddp_checkpoint_writer *writer, const char *file,
+                                       const void *bytes, size_t count)
+{
+    writer->own = ddp_array_alloc(count, 1);
+    if (!writer->own)
+        return DDP_ERR_MEMORY;
+    if (count > 0)
+        memcpy(writer->own, bytes, count);
+    writer->own_bytes = count;
+    snprintf(writer->own_file, sizeof writer->own_file, "%s", file);
+    return DDP_OK;
 }
 
 enum ddp_status ddp_checkpoint_start(ddp_checkpoint_writer *writer,
                                      const struct ddp_checkpoint_state *state)
 {
     writer->state = *state;
+    snprintf(writer->state.own_file, sizeof writer->state.own_file, "%s", writer->own_file);
     return start_thread(writer, write_snapshot);
 }
 

@@ -20,7 +20,7 @@
 #define MEMORY_NS  INT64_C(1000000000)
 #define MEMORY_KEY UINT64_C(0x6d656d6f72790001)
 
-static const char *program_name = "ddp";
+static const char *program_name; /* NULL: as the program was started */
 static atomic_int program_rank = -1;
 static atomic_int max_level = -1;
 
@@ -31,7 +31,7 @@ void ddp_log_set_name(const char *name)
 
 const char *ddp_log_name(void)
 {
-    return program_name;
+    return program_name ? program_name : program_invocation_short_name;
 }
 
 void ddp_log_set_rank(int rank)
@@ -151,7 +151,7 @@ static void vlog(enum ddp_log_level level, uint64_t key, const char *format, va_
         errno = saved_errno;
         return;
     }
-    used = appendf(line, sizeof line - 1, used, "%s: ", program_name);
+    used = appendf(line, sizeof line - 1, used, "%s: ", ddp_log_name());
     if (rank >= 0)
         used = appendf(line, sizeof line - 1, used, "rank %d: ", rank);
     used = appendf(line, sizeof line - 1, used, "%s", words[level]);

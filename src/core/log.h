@@ -19,9 +19,9 @@ enum ddp_log_level {
     DDP_LOG_DEBUG = 3,
 };
 
-/* The name before each line ("trainer", "ddprun") and the rank shown with it (-1: none). The name
- * is not copied. Level: what is more verbose is dropped; DDP_LOG=error|warning|info|debug in the
- * environment is the default. */
+/* The name before each line, until it is set that by which the program was started, and the rank
+ * shown with it (-1: none). The name is not copied. Level: what is more verbose is dropped;
+ * DDP_LOG=error|warning|info|debug in the environment is the default. */
 void ddp_log_set_name(const char *name);
 const char *ddp_log_name(void);
 void ddp_log_set_rank(int rank);

@@ -12,6 +12,7 @@
 #include "kernels/add.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #define LARGE_FLOPS 1e5 /* below, kernels prepare themselves when they are first called */
 
@@ -51,6 +52,11 @@ static enum ddp_status prepare_kernels(const ddp_device *device)
 enum ddp_status ddp_exec_create(ddp_exec **exec, const ddp_graph *graph, ddp_device *device,
                                 unsigned parts, const float *weights)
 {
+    if (graph->own_operation && strcmp(ddp_device_name(device), ddp_device_cpu.name) != 0)
+        return ddp_fail(DDP_ERR_UNSUPPORTED,
+                        "%s is the program's own operation, which runs on the CPU: use --device "
+                        "cpu",
+                        graph->own_operation);
     struct ddp_exec *e = ddp_array_alloc(1, sizeof *e);
     if (!e)
         return DDP_ERR_MEMORY;

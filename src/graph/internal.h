@@ -82,6 +82,7 @@ struct ddp_graph {
     int parameter_count, parameter_capacity;
     int input_count;
     int dropout_count;
+    const char *own_operation; /* of the program's, which runs on the CPU alone; NULL: none */
     int64_t cache_width; /* elements of the keys and values of one position */
     enum ddp_dtype compute, activations;
     bool fuses_norms;

@@ -131,6 +131,17 @@ static enum ddp_status load_state(ddp_mode *mode, int i, const float *flat)
     return ddp_share_load_state(&((struct ddp *)mode)->share, i, flat);
 }
 
+static enum ddp_status put_weights(ddp_mode *mode, int64_t begin, int64_t count,
+                                   const float *values)
+{
+    return ddp_share_put_weights(&((struct ddp *)mode)->share, begin, count, values);
+}
+
+static enum ddp_status gather_gradients(ddp_mode *mode, int64_t begin, int64_t count)
+{
+    return ddp_share_gather_gradients(&((struct ddp *)mode)->share, begin, count);
+}
+
 const struct ddp_mode_ops ddp_mode_ddp = {
     .bytes = sizeof(struct ddp),
     .open = ddp_open,
@@ -138,4 +149,6 @@ const struct ddp_mode_ops ddp_mode_ddp = {
     .step = ddp_step,
     .save_state = save_state,
     .load_state = load_state,
+    .put_weights = put_weights,
+    .gather_gradients = gather_gradients,
 };

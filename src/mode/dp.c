@@ -321,9 +321,22 @@ static enum ddp_status dp_step(ddp_mode *mode, ddp_loader *loader, double rate, 
     return status;
 }
 
+/* The master's, which go to all replicas as the next step begins. */
+static enum ddp_status put_weights(ddp_mode *mode, int64_t begin, int64_t count,
+                                   const float *values)
+{
+    struct ddp_replica *replica = mode->replicas;
+    enum ddp_status status = ddp_device_copy_in(replica->device, replica->weights + begin, values,
+                                                (size_t)count * sizeof *values);
+    if (status == DDP_OK)
+        status = ddp_replica_round_weights(replica, begin, count);
+    return status == DDP_OK ? ddp_device_synchronize(replica->device) : status;
+}
+
 const struct ddp_mode_ops ddp_mode_dp = {
     .bytes = sizeof(struct dp),
     .open = dp_open,
     .close = dp_close,
     .step = dp_step,
+    .put_weights = put_weights,
 };

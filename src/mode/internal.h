@@ -28,6 +28,11 @@ struct ddp_mode_ops {
      * updater's state. */
     enum ddp_status (*save_state)(ddp_mode *mode, int i, float *flat);
     enum ddp_status (*load_state)(ddp_mode *mode, int i, const float *flat);
+    /* As ddp_mode_put_weights(). */
+    enum ddp_status (*put_weights)(ddp_mode *mode, int64_t begin, int64_t count,
+                                   const float *values);
+    /* After a step: brings the sums of these gradients into the first replica; NULL: they are. */
+    enum ddp_status (*gather_gradients)(ddp_mode *mode, int64_t begin, int64_t count);
 };
 
 extern const struct ddp_mode_ops ddp_mode_ddp, ddp_mode_dp;

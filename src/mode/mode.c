@@ -120,3 +120,30 @@ enum ddp_status ddp_mode_load_state(ddp_mode *mode, int i, const float *flat)
     return mode->ops->load_state ? mode->ops->load_state(mode, i, flat)
                                  : ddp_mode_copy_state_in(mode, i, flat);
 }
+
+enum ddp_status ddp_mode_put_weights(ddp_mode *mode, int64_t begin, int64_t count,
+                                     const float *values)
+{
+    enum ddp_status status = mode->ops->put_weights(mode, begin, count, values);
+    mode->failed = status != DDP_OK;
+    return status;
+}
+
+/* Times 1/W, as the optimizer reads it. */
+enum ddp_status ddp_mode_get_gradients(ddp_mode *mode, int64_t begin, int64_t count, float *values)
+{
+    const struct ddp_replica *replica = mode->replicas;
+    const float scale = 1.0f / (float)mode->setup.global_shards;
+    enum ddp_status status = DDP_OK;
+    if (mode->ops->gather_gradients)
+        status = mode->ops->gather_gradients(mode, begin, count);
+    if (status == DDP_OK)
+        status = ddp_device_copy_out(replica->device, values, replica->gradients + begin,
+                                     (size_t)count * sizeof *values);
+    if (status == DDP_OK)
+        status = ddp_device_synchronize(replica->device);
+    mode->failed = status != DDP_OK;
+    for (int64_t i = 0; status == DDP_OK && i < count; i++)
+        values[i] *= scale;
+    return status;
+}

@@ -120,6 +120,16 @@ const char *ddp_mode_state_name(const ddp_mode *mode, int i);
 enum ddp_status ddp_mode_save_state(ddp_mode *mode, int i, float *flat);
 enum ddp_status ddp_mode_load_state(ddp_mode *mode, int i, const float *flat);
 
+/* Replaces `count` elements of the flat weights, from `begin`. Collective in DDP, with the same
+ * elements on all ranks.
+ *   values  host; rank 0's are taken */
+enum ddp_status ddp_mode_put_weights(ddp_mode *mode, int64_t begin, int64_t count,
+                                     const float *values);
+
+/* Copies so much of the last step's mean gradient to host memory, as it was before it was clipped.
+ * There must have been a step. Collective in DDP. */
+enum ddp_status ddp_mode_get_gradients(ddp_mode *mode, int64_t begin, int64_t count, float *values);
+
 /* The current weights, flat, on ddp_mode_device(). Valid until the next step. */
 const float *ddp_mode_weights(const ddp_mode *mode);
 /* Their bf16 copy; NULL unless the graphs compute in bf16. */

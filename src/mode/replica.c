@@ -32,17 +32,18 @@ static enum ddp_status make_weights(struct ddp_replica *replica, const struct dd
     replica->owns_weights_bf16 = !given->weights_bf16;
     if (replica->owns_weights_bf16)
         status = ddp_device_alloc(device, bf16_bytes(replica), (void **)&replica->weights_bf16);
-    return status == DDP_OK && replica->owns_weights_bf16 ? ddp_replica_round_weights(replica)
-                                                          : status;
+    return status == DDP_OK && replica->owns_weights_bf16
+               ? ddp_replica_round_weights(replica, 0, replica->flat_count)
+               : status;
 }
 
-enum ddp_status ddp_replica_round_weights(struct ddp_replica *replica)
+enum ddp_status ddp_replica_round_weights(struct ddp_replica *replica, int64_t begin, int64_t count)
 {
+    if (!replica->weights_bf16)
+        return DDP_OK;
     struct ddp_to_bf16 args = {
-        .count = replica->flat_count, .x = replica->weights, .y = replica->weights_bf16};
-    return replica->weights_bf16 ? ddp_device_kernels(replica->device)
-                                       ->to_bf16(&args, ddp_device_stream(replica->device))
-                                 : DDP_OK;
+        .count = count, .x = replica->weights + begin, .y = replica->weights_bf16 + begin};
+    return ddp_device_kernels(replica->device)->to_bf16(&args, ddp_device_stream(replica->device));
 }
 
 static enum ddp_status make_gradients(struct ddp_replica *replica,

@@ -56,8 +56,10 @@ enum ddp_status ddp_replica_open(struct ddp_replica *replica, const struct ddp_m
                                  int index, unsigned parts, const struct ddp_replica_memory *given);
 void ddp_replica_close(struct ddp_replica *replica);
 
-/* Makes the bf16 copy, where there is one, follow weights that were not written by an optimizer. */
-enum ddp_status ddp_replica_round_weights(struct ddp_replica *replica);
+/* Makes the bf16 copy, where there is one, follow weights that were not written by an optimizer:
+ * `count` elements from `begin`. */
+enum ddp_status ddp_replica_round_weights(struct ddp_replica *replica, int64_t begin,
+                                          int64_t count);
 
 /* Prepares local shard `shard` with its batch: inputs, the exec that fits, where its gradient goes.
  */

@@ -124,19 +124,22 @@ static enum ddp_status alloc_flat(struct ddp_share *share, struct ddp_replica_me
     return status;
 }
 
-/* Rank 0's weights become everybody's. */
-static enum ddp_status spread_weights(struct ddp_share *share)
+/* Rank 0's weights become everybody's: `count` elements from `begin`.
+ *   values  of rank 0, which does not have them yet; NULL: it has, or this is another rank */
+static enum ddp_status spread_weights(struct ddp_share *share, int64_t begin, int64_t count,
+                                      const float *values)
 {
     struct ddp_replica *replica = replica_of(share);
+    float *weights = replica->weights + begin;
+    const bool travels = share->wire && (!share->shared || share->nodes > 1);
     enum ddp_status status = DDP_OK;
-    if (share->zero && share->rank == 0)
-        status = ddp_device_copy_in(replica->device, replica->weights, share->mode->setup.weights,
-                                    replica->flat_bytes);
-    if (status == DDP_OK && (!share->shared || share->nodes > 1))
-        status = ddp_comm_broadcast(share->wire, replica->weights, (size_t)replica->flat_count,
-                                    DDP_F32, 0);
+    if (values)
+        status =
+            ddp_device_copy_in(replica->device, weights, values, (size_t)count * sizeof *values);
+    if (status == DDP_OK && travels)
+        status = ddp_comm_broadcast(share->wire, weights, (size_t)count, DDP_F32, 0);
     if (status == DDP_OK && (!share->shared || ddp_job_node_rank(share->mode->setup.job) == 0))
-        status = ddp_replica_round_weights(replica);
+        status = ddp_replica_round_weights(replica, begin, count);
     if (status == DDP_OK)
         status = ddp_device_synchronize(replica->device);
     return status == DDP_OK && share->shared ? ddp_comm_barrier(share->wire) : status;
@@ -187,7 +190,8 @@ enum ddp_status ddp_share_open(struct ddp_share *share, ddp_mode *mode, ddp_comm
     replica_of(share)->cuts = share->bucket_end;
     replica_of(share)->cut_count = share->bucket_count;
     if (wire)
-        status = spread_weights(share);
+        status = spread_weights(share, 0, replica_of(share)->flat_count,
+                                share->zero ? setup->weights : NULL);
     return status == DDP_OK ? open_updater(share) : status;
 }
 
@@ -267,6 +271,34 @@ enum ddp_status ddp_share_update(struct ddp_share *share)
         return status;
     return share->shared && share->nodes == 1 ? ddp_comm_barrier(share->wire)
                                               : collect_weights(share);
+}
+
+/* --- weights in, gradients out ---------------------------------------------------------------- */
+
+/* Nobody reads the old weights any more when the first rank writes new ones. */
+enum ddp_status ddp_share_put_weights(struct ddp_share *share, int64_t begin, int64_t count,
+                                      const float *values)
+{
+    enum ddp_status status = share->wire ? ddp_comm_barrier(share->mode->setup.comm) : DDP_OK;
+    return status == DDP_OK ? spread_weights(share, begin, count, share->rank == 0 ? values : NULL)
+                            : status;
+}
+
+/* In the place of the partial sums, which nobody needs any more. The next step writes there, so no
+ * rank leaves while another still reads its slices. */
+enum ddp_status ddp_share_gather_gradients(struct ddp_share *share, int64_t begin, int64_t count)
+{
+    enum ddp_status status = DDP_OK;
+    if (!share->zero)
+        return DDP_OK;
+    for (int bucket = 1; status == DDP_OK && bucket < share->bucket_count; bucket++) {
+        const int64_t from = bucket_begin(share, bucket);
+        if (from < begin + count && begin < share->bucket_end[bucket])
+            status =
+                ddp_comm_gather_slices(share->wire, replica_of(share)->gradients + from,
+                                       bucket_elements(share, bucket), DDP_UPDATE_GRAIN, DDP_F32);
+    }
+    return status == DDP_OK ? ddp_comm_barrier(share->mode->setup.comm) : status;
 }
 
 /* --- the optimizer's state, in and out -------------------------------------------------------- */

@@ -50,6 +50,11 @@ enum ddp_status ddp_share_update(struct ddp_share *share);
 enum ddp_status ddp_share_packed_count(const struct ddp_mode_setup *setup, int rank, int size,
                                        int64_t *count);
 
+/* As ddp_mode_put_weights(), and what ddp_mode_get_gradients() needs: all workers' sums here. */
+enum ddp_status ddp_share_put_weights(struct ddp_share *share, int64_t begin, int64_t count,
+                                      const float *values);
+enum ddp_status ddp_share_gather_gradients(struct ddp_share *share, int64_t begin, int64_t count);
+
 /* As ddp_mode_save_state() and ddp_mode_load_state(). */
 enum ddp_status ddp_share_save_state(struct ddp_share *share, int i, float *flat);
 enum ddp_status ddp_share_load_state(struct ddp_share *share, int i, const float *flat);

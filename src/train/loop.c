@@ -10,6 +10,7 @@
 #include "core/trace.h"
 #include "job/job.h"
 #include "train/best.h"
+#include "train/hooks.h"
 #include "train/plan_memory.h"
 #include "train/predict.h"
 #include "train/replica_check.h"
@@ -27,7 +28,6 @@ enum ddp_status ddp_run_begin(struct ddp_run *run)
 {
     const struct ddp_train_plan *plan = &run->plan;
     run->step = run->first_step;
-    run->own_rate = NAN;
     struct ddp_train_facts facts = {
         .options = run->options->report,
         .model = plan->model->name,
@@ -113,12 +113,17 @@ static double gradient_norm(const struct ddp_run *run)
     return norm < 0 ? NAN : norm;
 }
 
-/* A rate that the loop has set must be every rank's. */
+/* A rate that the program has set must be every rank's. */
 static enum ddp_status rate_of(const struct ddp_run *run, double *rate)
 {
     *rate = ddp_schedule_rate(&run->plan.schedule, run->step);
     if (isnan(run->own_rate))
         return DDP_OK;
+    if (!(run->own_rate >= 0) || isinf(run->own_rate))
+        return ddp_fail(DDP_ERR_INVALID,
+                        "the program has set the learning rate %g: it must be a "
+                        "number from 0",
+                        run->own_rate);
     double range[2] = {run->own_rate, -run->own_rate};
     enum ddp_status status = ddp_comm_allreduce(run->comm, range, 2, DDP_F64, DDP_MAX);
     if (status == DDP_OK && range[0] != -range[1])
@@ -156,6 +161,8 @@ enum ddp_status ddp_run_step(struct ddp_run *run)
     double rate;
     const int64_t step = run->step;
     enum ddp_status status = end_step(run);
+    if (status == DDP_OK)
+        status = ddp_run_before_step(run);
     if (status == DDP_OK)
         status = rate_of(run, &rate);
     if (status == DDP_OK)

@@ -415,6 +415,7 @@ void ddp_run_close(struct ddp_run *run)
     ddp_comm_destroy(run->comm);
     free(run->weights);
     free(run->hosts);
+    free(run->tensors);
     ddp_graph_destroy(run->tail_graph);
     ddp_graph_destroy(run->graph);
     ddp_dataset_close(run->test);

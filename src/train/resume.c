@@ -13,8 +13,10 @@
 #include "core/terminal.h"
 #include "core/text.h"
 #include "model/gpt2.h"
+#include "train/hooks.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -250,7 +252,7 @@ static enum ddp_status check_checkpoint(struct ddp_run *run)
 /* What rank 0 finds, for all. */
 struct found {
     int64_t is_resumed, step, lanes, extended_at;
-    double rate, extended_rate; /* as bits: they travel as they are */
+    double rate, extended_rate, own_rate; /* as bits: they travel as they are */
 };
 
 enum ddp_status ddp_run_resume(struct ddp_run *run)
@@ -271,7 +273,9 @@ enum ddp_status ddp_run_resume(struct ddp_run *run)
                                    .lanes = run->plan.wanted_lanes,
                                    .extended_at = schedule->extended_at,
                                    .rate = schedule->rate,
-                                   .extended_rate = schedule->extended_rate};
+                                   .extended_rate = schedule->extended_rate,
+                                   .own_rate =
+                                       run->resumed.state.has_rate ? run->resumed.state.rate : NAN};
             if (status == DDP_OK && run->weights) /* a plan has none */
                 status = ddp_checkpoint_take_weights(&run->resumed, run->graph, run->weights);
         }
@@ -288,6 +292,7 @@ enum ddp_status ddp_run_resume(struct ddp_run *run)
         schedule->extended_at = found.extended_at;
         schedule->extended_rate = found.extended_rate;
         schedule->rate = found.rate;
+        run->own_rate = found.own_rate;
     }
     return status;
 }
@@ -347,6 +352,9 @@ void ddp_run_resume_print(const struct ddp_run *run)
                            ddp_text_show(shown, run->resumed.path), run->first_step,
                            run->plan.total_steps, run->first_step / steps + 1,
                            run->first_step % steps + 1);
+    if (run->is_resumed && !isnan(run->own_rate))
+        ddp_terminal_print(run->out, "learning rate %g, as the program had set it\n",
+                           run->own_rate);
     if (run->is_resumed)
         ddp_run_extension_print(run);
     else if (run->options->resume)
@@ -393,8 +401,13 @@ enum ddp_status ddp_run_checkpoint(struct ddp_run *run, int64_t step)
     ddp_job_report(run->job, "checkpoint", step);
     ddp_train_metrics_begin_aside(run->metrics);
     enum ddp_status status = take_snapshot(run);
+    if (status == DDP_OK && run->checkpoints)
+        status = ddp_run_save_own(run);
     if (status == DDP_OK && run->checkpoints) {
-        struct ddp_checkpoint_state state = {.cursor = cursor_at(run, step), .best = run->best};
+        struct ddp_checkpoint_state state = {.cursor = cursor_at(run, step),
+                                             .best = run->best,
+                                             .has_rate = isfinite(run->own_rate),
+                                             .rate = run->own_rate};
         collect_facts(run, &state.facts);
         status = ddp_checkpoint_start(run->checkpoints, &state);
     }

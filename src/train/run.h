@@ -23,6 +23,7 @@ struct ddp_run {
     struct ddp_model_config model_config;
     struct ddp_hf_config hf_config; /* with --config */
     ddp_graph *graph, *tail_graph;
+    struct ddp_train_tensor *tensors; /* for the program: one for each of its parameters */
     float *weights; /* flat, host: the initial ones, later what was fetched; NULL in between */
     size_t program_bytes;  /* of this process before the run was opened */
     double exchange_bytes; /* that a step moves, as planned */
@@ -48,7 +49,11 @@ struct ddp_run {
     int64_t first_step, end_step; /* the second may come down: an early end */
     int64_t step;                 /* done */
     bool own_loop;                /* the caller's, who gets what a step gives */
-    double own_rate;              /* that the loop has set; NaN: the schedule's */
+    double own_rate;              /* that the program has set; NaN: the schedule's */
+    ddp_train *train;             /* the whole, for: */
+    const struct ddp_hooks *hooks;
+    const char *hook; /* that is running; NULL: none */
+    bool hook_alone;  /* ... on this rank */
     struct ddp_checkpoint_best best;
     int64_t saved_step;                      /* of the newest checkpoint; -1: none */
     int64_t checkpoint_count, checkpoint_ns; /* written by this run, and the time they took it; */

@@ -35,7 +35,7 @@ struct ddp_mode_setup ddp_run_mode_setup(const struct ddp_run *run,
         .clip_norm = plan->clip_norm,
         .only_finite = options->nan != DDP_NAN_WARN,
         .gradient_norm = options->report.log || options->report.tensorboard ||
-                         options->nan == DDP_NAN_SKIP || run->own_loop,
+                         options->nan == DDP_NAN_SKIP || run->own_loop || run->hooks->after_step,
         .zero = plan->zero,
         .shared_weights = plan->shared_weights,
         .sync_batch_norm = plan->sync_batch_norm,

@@ -9,9 +9,11 @@
 #include "core/memory.h"
 #include "job/job.h"
 #include "train/best.h"
+#include "train/hooks.h"
 #include "train/plan_memory.h"
 #include "train/predict.h"
 #include "train/sample.h"
+#include "train/tensors.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -21,6 +23,7 @@ struct ddp_train {
     struct ddp_train_options options; /* as they were set */
     struct ddp_model custom;          /* of ddp_train_set_model() */
     struct ddp_data data, test;       /* of ddp_train_set_data() */
+    struct ddp_hooks hooks;
     /* A run that is open: */
     bool open;
     enum ddp_status failed; /* the first failure */
@@ -29,6 +32,23 @@ struct ddp_train {
     struct ddp_step step;
     struct ddp_evaluation evaluation;
 };
+
+/* Most calls are not for hooks, which a step or an evaluation waits for. Says so, then. */
+static bool is_in_hook(const ddp_train *train, const char *call)
+{
+    if (train->run.hook)
+        (void)ddp_fail(DDP_ERR_INVALID, "%s() cannot be called from the hook %s", call,
+                       train->run.hook);
+    return train->run.hook != NULL;
+}
+
+/* The status of an operation of the run; a failure is kept for its end. */
+static enum ddp_status note(ddp_train *train, enum ddp_status status)
+{
+    if (status != DDP_OK && train->failed == DDP_OK)
+        train->failed = status;
+    return status;
+}
 
 enum ddp_status ddp_train_create(ddp_train **train)
 {
@@ -43,6 +63,10 @@ enum ddp_status ddp_train_create(ddp_train **train)
 
 void ddp_train_destroy(ddp_train *train)
 {
+    if (train && is_in_hook(train, "ddp_train_destroy")) {
+        (void)note(train, DDP_ERR_INVALID);
+        return;
+    }
     if (train && train->open)
         ddp_train_close(train, DDP_ERR_ABORTED);
     free(train);
@@ -51,7 +75,6 @@ void ddp_train_destroy(ddp_train *train)
 enum ddp_status ddp_train_parse(ddp_train *train, int argc, char *const *argv)
 {
     int rest;
-    ddp_log_set_name("trainer");
     return ddp_options_parse(ddp_train_option_table(), &train->options, &train->options.given, argc,
                              argv, false, &rest);
 }
@@ -91,6 +114,13 @@ enum ddp_status ddp_train_set_data(ddp_train *train, const struct ddp_data *trai
     return DDP_OK;
 }
 
+enum ddp_status ddp_train_set_hooks(ddp_train *train, const struct ddp_hooks *hooks)
+{
+    if (train->open)
+        return ddp_fail(DDP_ERR_INVALID, "the run is open: set its hooks before ddp_train_open()");
+    return ddp_hooks_take(&train->hooks, hooks);
+}
+
 bool ddp_train_accepts_stop(const ddp_train *train)
 {
     return ddp_train_options_accept_stop(&train->options);
@@ -111,7 +141,12 @@ void ddp_train_help_short(FILE *out)
 static enum ddp_status open_run(ddp_train *train, FILE *out, bool own_loop)
 {
     train->running = train->options;
-    train->run = (struct ddp_run){.options = &train->running, .out = out, .own_loop = own_loop};
+    train->run = (struct ddp_run){.options = &train->running,
+                                  .out = out,
+                                  .own_loop = own_loop,
+                                  .own_rate = NAN,
+                                  .train = train,
+                                  .hooks = &train->hooks};
     train->failed = DDP_OK;
     train->open = true;
     if (ddp_train_evaluates_only(&train->running))
@@ -143,14 +178,6 @@ static enum ddp_status close_run(ddp_train *train, enum ddp_status status)
     return status == DDP_OK && stopped ? DDP_ERR_PREEMPTED : status;
 }
 
-/* The status of an operation of the run; a failure is kept for its end. */
-static enum ddp_status note(ddp_train *train, enum ddp_status status)
-{
-    if (status != DDP_OK && train->failed == DDP_OK)
-        train->failed = status;
-    return status;
-}
-
 static enum ddp_status need_open(const ddp_train *train)
 {
     if (!train->open)
@@ -162,11 +189,27 @@ static enum ddp_status need_open(const ddp_train *train)
                                               ddp_status_string(train->failed));
 }
 
+/* For what a hook cannot call. */
+static enum ddp_status need_free(const ddp_train *train, const char *call)
+{
+    return is_in_hook(train, call) ? DDP_ERR_INVALID : need_open(train);
+}
+
+/* For what a hook cannot call that runs on one rank alone. */
+static enum ddp_status need_all(const ddp_train *train, const char *call)
+{
+    return train->run.hook_alone ? need_free(train, call) : need_open(train);
+}
+
 static enum ddp_status open_training(ddp_train *train, FILE *out, bool own_loop)
 {
     enum ddp_status status = open_run(train, out, own_loop);
     if (status == DDP_OK)
+        status = ddp_run_list_tensors(&train->run);
+    if (status == DDP_OK)
         status = ddp_run_begin(&train->run);
+    if (status == DDP_OK)
+        status = ddp_run_restore_own(&train->run);
     return note(train, status);
 }
 
@@ -198,7 +241,7 @@ int64_t ddp_train_steps_left(const ddp_train *train)
 enum ddp_status ddp_train_step(ddp_train *train, const struct ddp_step **step)
 {
     struct ddp_run *run = &train->run;
-    enum ddp_status status = need_open(train);
+    enum ddp_status status = need_free(train, "ddp_train_step");
     if (status == DDP_OK && ddp_train_steps_left(train) == 0)
         status = ddp_fail(DDP_ERR_INVALID, "all %" PRId64 " steps are done", run->step);
     if (status == DDP_OK)
@@ -216,20 +259,25 @@ enum ddp_status ddp_train_step(ddp_train *train, const struct ddp_step **step)
         .seconds = event->seconds,
         .evaluate = run->evaluator && ddp_run_evaluation_due(run, run->step),
     };
-    *step = &train->step;
-    return DDP_OK;
+    status = note(train, ddp_run_after_step(run, &train->step));
+    if (status == DDP_OK)
+        *step = &train->step;
+    return status;
 }
 
 void ddp_train_set_rate(ddp_train *train, double rate)
 {
-    train->run.own_rate = rate;
+    struct ddp_run *run = &train->run;
+    if (rate != run->own_rate)
+        run->saved_step = -1; /* a checkpoint of this step has another rate */
+    run->own_rate = rate;
 }
 
 enum ddp_status ddp_train_evaluate(ddp_train *train, const struct ddp_evaluation **evaluation)
 {
     struct ddp_run *run = &train->run;
     struct ddp_train_scores scores;
-    enum ddp_status status = need_open(train);
+    enum ddp_status status = need_free(train, "ddp_train_evaluate");
     if (status == DDP_OK && !run->evaluator)
         return ddp_fail(DDP_ERR_INVALID,
                         "there is nothing to evaluate on: %s has no test set with labels",
@@ -248,14 +296,16 @@ enum ddp_status ddp_train_evaluate(ddp_train *train, const struct ddp_evaluation
         .best_loss = run->best.loss,
         .since_best = run->best.since,
     };
-    *evaluation = &train->evaluation;
-    return DDP_OK;
+    status = note(train, ddp_run_after_evaluation(run, &train->evaluation));
+    if (status == DDP_OK)
+        *evaluation = &train->evaluation;
+    return status;
 }
 
 enum ddp_status ddp_train_checkpoint(ddp_train *train)
 {
     struct ddp_run *run = &train->run;
-    enum ddp_status status = need_open(train);
+    enum ddp_status status = need_free(train, "ddp_train_checkpoint");
     if (status == DDP_OK && !run->options->checkpoint)
         return ddp_fail(DDP_ERR_INVALID, "no directory is named for checkpoints: set --checkpoint");
     if (status == DDP_OK && run->step != run->saved_step)
@@ -265,14 +315,44 @@ enum ddp_status ddp_train_checkpoint(ddp_train *train)
 
 enum ddp_status ddp_train_save(ddp_train *train, const char *path)
 {
-    enum ddp_status status = need_open(train);
+    enum ddp_status status = need_all(train, "ddp_train_save");
     return status == DDP_OK ? note(train, ddp_run_save(&train->run, path)) : status;
+}
+
+const struct ddp_train_tensor *ddp_train_tensor(const ddp_train *train, int i)
+{
+    const struct ddp_run *run = &train->run;
+    const bool known = train->open && run->tensors;
+    return known && i >= 0 && i < ddp_graph_parameter_count(run->graph) ? &run->tensors[i] : NULL;
+}
+
+enum ddp_status ddp_train_get_weights(ddp_train *train, const char *name, float *values,
+                                      size_t count)
+{
+    enum ddp_status status = need_open(train);
+    return status == DDP_OK ? ddp_run_get_weights(&train->run, name, values, count) : status;
+}
+
+enum ddp_status ddp_train_put_weights(ddp_train *train, const char *name, const float *values,
+                                      size_t count)
+{
+    enum ddp_status status = need_all(train, "ddp_train_put_weights");
+    return status == DDP_OK ? ddp_run_put_weights(&train->run, name, values, count) : status;
+}
+
+enum ddp_status ddp_train_get_gradients(ddp_train *train, const char *name, float *values,
+                                        size_t count)
+{
+    enum ddp_status status = need_all(train, "ddp_train_get_gradients");
+    return status == DDP_OK ? ddp_run_get_gradients(&train->run, name, values, count) : status;
 }
 
 enum ddp_status ddp_train_close(ddp_train *train, enum ddp_status status)
 {
     if (!train->open)
         return status;
+    if (is_in_hook(train, "ddp_train_close"))
+        return DDP_ERR_INVALID;
     if (status == DDP_OK)
         status = train->failed;
     if (status == DDP_OK || (status == DDP_ERR_PREEMPTED && train->failed == status))
@@ -284,14 +364,14 @@ enum ddp_status ddp_train_close(ddp_train *train, enum ddp_status status)
 static enum ddp_status run_steps(ddp_train *train)
 {
     const struct ddp_step *step;
-    struct ddp_run *run = &train->run;
+    const struct ddp_evaluation *evaluation;
     enum ddp_status status = DDP_OK;
-    if (run->evaluator && ddp_train_steps_left(train) == 0) /* complete: only the result */
-        status = note(train, ddp_run_evaluate(run, run->step, NULL));
+    if (train->run.evaluator && ddp_train_steps_left(train) == 0) /* complete: only the result */
+        status = ddp_train_evaluate(train, &evaluation);
     while (status == DDP_OK && ddp_train_steps_left(train) > 0) {
         status = ddp_train_step(train, &step);
         if (status == DDP_OK && step->evaluate)
-            status = note(train, ddp_run_evaluate(run, run->step, NULL));
+            status = ddp_train_evaluate(train, &evaluation);
     }
     return status;
 }

@@ -451,6 +451,14 @@ def write_checkpoint():
                          ("since-negative", {"evaluations_since_best": -1}), ("since-null", {"evaluations_since_best": None})):
         put("checkpoint", "bad-best-" + name, text(evaluation={**best, **fields}))
     put("checkpoint", "bad-best-list", text(evaluation=[1]))
+    own = {"bytes": 8, "crc32": "c4d33fe1"}
+    put("checkpoint", "good-own", text(files={**files, "own-a.B_9-": own}, rate=0.0125))
+    put("checkpoint", "good-later-file", text(files={**files, "later": [1]}, rate=0))
+    for name, extra in (("two", {"own-a": own, "own-b": own}), ("slash", {"own-../x": own}), ("no-name", {"own-": own}),
+                        ("long", {"own-" + "a" * 33: own}), ("no-size", {"own-a": {"crc32": "c4d33fe1"}}), ("list", {"own-a": [1]})):
+        put("checkpoint", "bad-own-" + name, text(files={**files, **extra}))
+    for name, value in (("text", "0.1"), ("negative", -0.1), ("null", None)):
+        put("checkpoint", "bad-rate-" + name, text(rate=value))
 
 
 def write_description():

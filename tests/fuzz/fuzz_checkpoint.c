@@ -52,6 +52,9 @@ bool fuzz_accepts(const uint8_t *data, size_t size)
     assert(state.best.step == again.best.step && state.best.since == again.best.since);
     assert(state.best.step == 0 || state.best.loss == again.best.loss);
     assert(memcmp(state.parts, again.parts, sizeof state.parts) == 0);
+    assert(state.has_rate == again.has_rate && state.rate == again.rate);
+    assert(strcmp(state.own_file, again.own_file) == 0);
+    assert(state.own.bytes == again.own.bytes && state.own.crc32 == again.own.crc32);
     free(text);
     return true;
 }

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What a run calls of the program's: ddp_train_set_hooks(). A failure ends the run. */
+#ifndef DDP_TRAIN_HOOKS_H
+#define DDP_TRAIN_HOOKS_H
+
+#include "train/run.h"
+
+/* Takes what the caller has filled in, of this or another version of ddp.h. DDP_ERR_INVALID. */
+enum ddp_status ddp_hooks_take(struct ddp_hooks *hooks, const struct ddp_hooks *given);
+
+enum ddp_status ddp_run_before_step(struct ddp_run *run);
+enum ddp_status ddp_run_after_step(struct ddp_run *run, const struct ddp_step *step);
+enum ddp_status ddp_run_after_evaluation(struct ddp_run *run,
+                                         const struct ddp_evaluation *evaluation);
+
+/* Adds the program's own state to the checkpoint that is begun: on rank 0. */
+enum ddp_status ddp_run_save_own(struct ddp_run *run);
+
+/* Gives what the checkpoint has of it back, on all ranks. Collective. */
+enum ddp_status ddp_run_restore_own(struct ddp_run *run);
+
+#endif

@@ -19,6 +19,7 @@ only0=
 begin() {
     number=$((number + 1))
     port=$((21000 + ($$ * 37 + number * 101) % 9000))
+    for node in 0 1; do : >"$tmp/err$node"; done # nothing of the job before is seen
     env --default-signal=INT ./ddprun --nnodes 2 --node-rank 1 --master-addr 127.0.0.1 --master-port $port "$@" >"$tmp/out1" 2>"$tmp/err1" &
     node1=$!
     env --default-signal=INT ./ddprun --nnodes 2 --node-rank 0 --master-addr 127.0.0.1 --master-port $port $only0 "$@" >"$tmp/out0" 2>"$tmp/err0" &

@@ -175,7 +175,7 @@ static enum ddp_status find_id(ddp_job *job, bool of_node, int slot, size_t byte
 
 static enum ddp_status put_id(ddp_job *job, bool of_node, int slot, const void *id, size_t bytes)
 {
-    struct posted to = {NULL};
+    struct posted to = {.post = NULL};
     enum ddp_status status = find_id(job, of_node, slot, bytes, &to);
     if (status == DDP_OK)
         status = put(&to, id, bytes);
@@ -187,7 +187,7 @@ static enum ddp_status put_id(ddp_job *job, bool of_node, int slot, const void *
 static enum ddp_status get_id(ddp_job *job, bool of_node, int slot, void *id, size_t bytes,
                               int timeout_ms)
 {
-    struct posted from = {NULL};
+    struct posted from = {.post = NULL};
     enum ddp_status status = find_id(job, of_node, slot, bytes, &from);
     if (status == DDP_OK)
         status = wait_posted(job, &from, timeout_ms);

@@ -14,6 +14,7 @@ from cluster_hosts import Hosts  # beside bench/cluster
 HERE = os.path.dirname(os.path.abspath(__file__))
 WARM, STEPS = 2, 7
 LIMIT = 15  # seconds after which a job that has not ended counts as running
+PATIENCE = 240  # seconds for a job that should end by itself: torchrun waits 300 s for an agent that has failed
 
 
 def bench_run():
@@ -25,10 +26,13 @@ def bench_run():
 
 
 def finish(processes, log):
-    for process in processes:
-        if process.wait() != 0:
+    """Waits until all have ended; the first that fails, or the end of patience, ends the table."""
+    end = time.monotonic() + PATIENCE
+    while any(codes := [process.poll() for process in processes]) or None in codes:
+        if any(codes) or time.monotonic() > end:
             with open(log, errors="replace") as file:
-                raise SystemExit(f"bench/cluster: exit code {process.returncode}\n{file.read()[-2000:]}")
+                raise SystemExit(f"bench/cluster: exit codes {codes}\n{file.read()[-2000:]}")
+        time.sleep(0.001)
 
 
 # ---- training ----

@@ -198,8 +198,7 @@ static enum ddp_status set_new(ddp_train *train, struct own *own)
 
 static enum ddp_status set_bad(ddp_train *train, struct own *own)
 {
-    static const char *const names[] = {"", "a/b", "a b",
-                                        "abcdefghijklmnopqrstuvwxyz0123456"};
+    static const char *const names[] = {"", "a/b", "a b", "abcdefghijklmnopqrstuvwxyz0123456"};
     struct ddp_hooks hooks = hooks_of(own), sizeless = hooks, nameless = hooks;
     sizeless.struct_bytes = 0;
     nameless.state_name = NULL;

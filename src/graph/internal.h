@@ -83,7 +83,7 @@ struct ddp_graph {
     int input_count;
     int dropout_count;
     const char *own_operation; /* of the program's, which runs on the CPU alone; NULL: none */
-    int64_t cache_width; /* elements of the keys and values of one position */
+    int64_t cache_width;       /* elements of the keys and values of one position */
     enum ddp_dtype compute, activations;
     bool fuses_norms;
     char *description;

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# The functions that ddp.h declares, libddp.map names, libddp.so exports, ddp(3) documents and the Debian symbols
+# The functions that ddp.h and ddp_train.h declare, libddp.map names, libddp.so exports, ddp(3) documents and the Debian symbols
 # file promises are the same functions.
 set -u
 LC_ALL=C
@@ -13,7 +13,8 @@ trap 'rm -rf "$scratch"' EXIT
 failed=0
 
 # Declarations may span lines: one per ';' once they are joined.
-sed 's,/\*.*\*/,,' "$top/src/ddp.h" | tr '\n' ' ' | tr ';' '\n' |
+cat "$top/src/ddp.h" "$top/src/ddp_train.h" >"$scratch/ddp.h"
+sed 's,/\*.*\*/,,' "$scratch/ddp.h" | tr '\n' ' ' | tr ';' '\n' |
     sed -n 's/.*DDP_API [^(]*[ *]\(ddp_[a-z0-9_]*\)(.*/\1/p' | sort >"$scratch/header"
 [ -s "$scratch/header" ] || { echo "no function found in ddp.h"; exit 1; }
 
@@ -40,7 +41,7 @@ types()
     tr '\n' ' ' <"$1" | sed 's,/\*[^*]*\*/,,g; s/};/};\n/g' | grep -oE '(struct|enum) ddp_[a-z0-9_]+ \{[^}]*\};' |
         grep -v '^enum ddp_status ' | tr -d ' ' | sort
 }
-types "$top/src/ddp.h" >"$scratch/types"
+types "$scratch/ddp.h" >"$scratch/types"
 types "$top/man/ddp.3" >"$scratch/man"
 if ! [ -s "$scratch/types" ] || ! diff "$scratch/types" "$scratch/man"; then
     echo "the types of ddp.h (<) and of man/ddp.3 (>) differ"

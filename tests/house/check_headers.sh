@@ -59,8 +59,10 @@ for header in $headers; do
     fi
 done
 mkdir "$scratch/public"
-cp src/ddp.h "$scratch/public/"
-compile ddp.h $CC -std=c99 -pedantic $flags -I"$scratch/public" -xc
-[ -z "${CXX:-}" ] || compile ddp.h $CXX -std=c++11 -pedantic $flags -I"$scratch/public" -xc++
+cp src/ddp.h src/ddp_train.h "$scratch/public/"
+for header in ddp.h ddp_train.h; do
+    compile "$header" $CC -std=c99 -pedantic $flags -I"$scratch/public" -xc
+    [ -z "${CXX:-}" ] || compile "$header" $CXX -std=c++11 -pedantic $flags -I"$scratch/public" -xc++
+done
 echo "$count headers compiled; with C11 atomics, as C only:$c_only"
 [ "$count" -gt 0 ] && [ "$failed" -eq 0 ]

@@ -44,7 +44,7 @@ find src kernels launcher reporter \( -name '*.[ch]' -o -name '*.cu' -o -name '*
     function room(path) {
         sub(/^src\//, "", path)
         if (path !~ /\//)
-            return path == "ddp.h" ? "ddp.h" : "trainer"
+            return path ~ /^ddp(_train)?\.h$/ ? "ddp.h" : "trainer"
         sub(/\/[^\/]*$/, "", path)
         return path in known || path !~ /^kernels/ ? path : "kernels"
     }
@@ -78,7 +78,7 @@ find src kernels launcher reporter \( -name '*.[ch]' -o -name '*.cu' -o -name '*
         name = $0
         sub(/^[^"]*"/, "", name)
         sub(/".*/, "", name)
-        if (name == "config.h" || name == "ddp.h")
+        if (name ~ /^(config|ddp|ddp_train)\.h$/)
             next
         includes++
         if (name !~ /\//) {

@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * libddp's training runs; the conventions of ddp.h hold.
+ */
+#ifndef DDP_TRAIN_H
+#define DDP_TRAIN_H
+
+#include "ddp.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* --- Training --------------------------------------------------------------------------------- */
+
+/* A training run: its options, which are those of the program `trainer` (see trainer(1)), and its
+ * result. */
+typedef struct ddp_train ddp_train;
+
+/* Makes a run with default options. Freed with ddp_train_destroy(). DDP_ERR_MEMORY. */
+DDP_API enum ddp_status ddp_train_create(ddp_train **train);
+DDP_API void ddp_train_destroy(ddp_train *train);
+
+/* Sets options from a command line, argv[1] .. argv[argc-1]; argv must outlive the run. In names
+ * '-' and '_' are the same. DDP_ERR_INVALID: the message names the flag and what would be right. */
+DDP_API enum ddp_status ddp_train_parse(ddp_train *train, int argc, char *const *argv);
+
+/* Sets one option by its long name, such as "batch-size". A flag takes value NULL. The value must
+ * outlive the run. DDP_ERR_INVALID. */
+DDP_API enum ddp_status ddp_train_set(ddp_train *train, const char *name, const char *value);
+
+/* Trains this model instead of one of the trainer's, on whatever data the options name.
+ *   name  for the plan, without spaces; must outlive the run, as must `arg` */
+DDP_API void ddp_train_set_model(ddp_train *train, const char *name, ddp_model_builder *build,
+                                 void *arg);
+
+/* --- Data of one's own ------------------------------------------------------------------------ */
+
+/* Reads sample `index`, 0 .. count-1. Threads call it side by side, in any order, and again: the
+ * same index gives the same sample, in every process of the job. Fills both arrays.
+ *   arg          as the struct has it
+ *   sample [out] (dims...) of dtype
+ *   label [out]  (label_count) int32 or float32; NULL without labels
+ * Returns DDP_OK or an error, which ends the job; ddp_fail() says why. */
+typedef enum ddp_status ddp_data_read(void *arg, int64_t index, void *sample, void *label);
+
+/* Samples, as a function reads them or as arrays in memory. Begins as DDP_DATA_INIT. */
+struct ddp_data {
+    size_t struct_bytes;           /* sizeof(struct ddp_data) */
+    int64_t count;                 /* samples, at least 1 */
+    enum ddp_dtype dtype;          /* of a sample: DDP_F32, or DDP_I32 for tokens */
+    int dim_count;                 /* of one sample: 1 .. DDP_TENSOR_DIMS */
+    int64_t dims[DDP_TENSOR_DIMS]; /* (C,H,W) of images, (T) of tokens, (N) of other numbers */
+    int64_t classes;     /* labels are int32, 0 .. classes-1, of tokens the vocabulary; 0: they are
+                            float32 numbers, or there are none */
+    int64_t label_count; /* of one sample: 1 for a class, T for the next tokens; 0: no labels */
+    ddp_data_read *read; /* NULL: the arrays are read */
+    void *arg;
+    const void *samples; /* (count, dims...) */
+    const void *labels;  /* (count, label_count) */
+};
+
+#define DDP_DATA_INIT                                                                              \
+    {                                                                                              \
+        sizeof(struct ddp_data), 0, DDP_F32, 0, {0, 0, 0, 0}, 0, 0, NULL, NULL, NULL, NULL         \
+    }
+
+/* Arrays in memory: samples (count, features), and labels (count, label_count), which are classes
+ * in int32 or, with classes 0, numbers in float32. */
+static inline struct ddp_data ddp_data_arrays(int64_t count, int64_t features, const float *samples,
+                                              int64_t classes, int64_t label_count,
+                                              const void *labels)
+{
+    struct ddp_data data = DDP_DATA_INIT;
+    data.count = count;
+    data.dim_count = 1;
+    data.dims[0] = features;
+    data.classes = classes;
+    data.label_count = label_count;
+    data.samples = samples;
+    data.labels = labels;
+    return data;
+}
+
+/* Trains on this data instead of what --data names. All ranks give the same.
+ *   training  copied; what it points to must outlive the run
+ *   test      the same, of the same shape; NULL: none (--val-split cuts one off)
+ * DDP_ERR_INVALID: the message names the member. A label that is out of range is found when it is
+ * read, in arrays when the run is opened. */
+DDP_API enum ddp_status ddp_train_set_data(ddp_train *train, const struct ddp_data *training,
+                                           const struct ddp_data *test);
+
+/* Will ddp_train_run() call ddp_job_accept_stop()? It does where checkpoints are written. */
+DDP_API bool ddp_train_accepts_stop(const ddp_train *train);
+
+/* Prints all options, as `trainer --help all` does. */
+DDP_API void ddp_train_help(FILE *out);
+
+/* Prints the options that most people use, each with an example, as `trainer --help` does. */
+DDP_API void ddp_train_help_short(FILE *out);
+
+/* Trains: joins the job, loads the data, runs all steps, evaluates, saves. Collective over the
+ * job's workers. When one fails, the job is aborted.
+ *   out  where rank 0 prints plan, progress and results; NULL: nowhere */
+DDP_API enum ddp_status ddp_train_run(ddp_train *train, FILE *out);
+
+/* --- Training with a loop of one's own -------------------------------------------------------- */
+
+/* What ddp_train_run() is made of:
+ *
+ *   status = ddp_train_open(train, stdout);
+ *   while (status == DDP_OK && ddp_train_steps_left(train) > 0) {
+ *       status = ddp_train_step(train, &step);
+ *       if (status == DDP_OK && step->evaluate)
+ *           status = ddp_train_evaluate(train, &evaluation);
+ *   }
+ *   status = ddp_train_close(train, status);
+ *
+ * All options keep their meaning. The functions are collective, and what they give is the same on
+ * all ranks, but for the seconds: so ranks that decide by it decide alike. The structs are the
+ * run's, valid until the next call with it, and grow at their ends in later versions. */
+
+struct ddp_step {
+    int64_t number;       /* steps done, with this one and those before a resume */
+    int64_t epoch;        /* that it belongs to, from 0 */
+    int64_t samples;      /* of its global batch */
+    double loss;          /* mean over the global batch, before the update */
+    double rate;          /* learning rate */
+    double gradient_norm; /* of the mean gradient, before it was clipped */
+    double seconds;       /* since the end of the step before, evaluations left out */
+    bool evaluate; /* an evaluation is due: at the end of an epoch, or as --eval-every says */
+};
+
+struct ddp_evaluation {
+    int64_t samples;
+    double loss;          /* mean over all predictions, of classes in nats */
+    double accuracy;      /* share of correct predictions, 0 .. 1; NaN: labels are no classes */
+    double perplexity;    /* exp(loss) of a language model; else NaN */
+    double bits_per_byte; /* of its text, where known; else NaN */
+    int64_t best_number;  /* steps done at the lowest loss so far; 0: no loss was finite */
+    double best_loss;
+    int64_t since_best; /* evaluations after it */
+};
+
+/* Joins the job and makes ready for the first step, or for the next one of a run that is resumed.
+ *   out  as for ddp_train_run()
+ * Whatever it returns, ddp_train_close() is called after it. DDP_ERR_INVALID: an option that does
+ * not train (--plan, --generate, --predict, --eval-only); already open. */
+DDP_API enum ddp_status ddp_train_open(ddp_train *train, FILE *out);
+
+/* Of this worker in the job, once the run is open: 0 for one that runs alone. */
+DDP_API int ddp_train_rank(const ddp_train *train);
+
+/* Steps until the run's end, as --steps or --epochs say; --patience may bring it nearer. */
+DDP_API int64_t ddp_train_steps_left(const ddp_train *train);
+
+/* One optimizer step, before it the checkpoint that is due. DDP_ERR_PREEMPTED: the job is to stop,
+ * no step was made, and ddp_train_close() leaves a checkpoint. DDP_ERR_DIVERGED. DDP_ERR_INVALID:
+ * there is no step left. */
+DDP_API enum ddp_status ddp_train_step(ddp_train *train, const struct ddp_step **step);
+
+/* The learning rate of the steps that follow, instead of the schedule's; the same on all ranks,
+ * else their next step is DDP_ERR_MISMATCH. NaN: the schedule's again. Of a run that is open.
+ * Checkpoints hold it: a run that is resumed goes on with it. */
+DDP_API void ddp_train_set_rate(ddp_train *train, double rate);
+
+/* Evaluates on the test samples. DDP_ERR_INVALID: there are none. */
+DDP_API enum ddp_status ddp_train_evaluate(ddp_train *train,
+                                           const struct ddp_evaluation **evaluation);
+
+/* Writes a checkpoint of what has been done, in the background. DDP_ERR_INVALID: no directory is
+ * named (--checkpoint). */
+DDP_API enum ddp_status ddp_train_checkpoint(ddp_train *train);
+
+/* Writes the weights to a file, as --save does. */
+DDP_API enum ddp_status ddp_train_save(ddp_train *train, const char *path);
+
+/* --- Hooks: what a run calls ------------------------------------------------------------------ */
+
+/* Called by the thread that makes the steps, on all ranks but for save_state, also within
+ * ddp_train_run(). What is NULL is not called. A status other than DDP_OK ends the run, on all
+ * ranks. A hook may call ddp_train_rank(), _steps_left(), _set_rate(), _save(), _tensor(),
+ * _get_weights(), _put_weights() and _get_gradients(); save_state of these only what is local. Any
+ * other call with this run gets DDP_ERR_INVALID.
+ *
+ * State of the program's own becomes the file own-NAME of each checkpoint. save_state is called on
+ * rank 0, and gives bytes that are copied before anything else is called. restore_state is called
+ * at the end of opening, when the run is resumed from a checkpoint that has such a file: on all
+ * ranks, with the same bytes.
+ *
+ * Begin with DDP_HOOKS_INIT. */
+struct ddp_hooks {
+    size_t struct_bytes; /* sizeof(struct ddp_hooks) */
+    void *arg;           /* for all of them; must outlive the run */
+    /* number: of the step that comes, counted as in struct ddp_step */
+    enum ddp_status (*before_step)(void *arg, ddp_train *train, int64_t number);
+    enum ddp_status (*after_step)(void *arg, ddp_train *train, const struct ddp_step *step);
+    enum ddp_status (*after_evaluation)(void *arg, ddp_train *train,
+                                        const struct ddp_evaluation *evaluation);
+    const char *state_name; /* 1 to 32 letters, digits, '.', '_' and '-'; must outlive the run */
+    enum ddp_status (*save_state)(void *arg, ddp_train *train, const void **bytes, size_t *count);
+    enum ddp_status (*restore_state)(void *arg, ddp_train *train, const void *bytes, size_t count);
+};
+#define DDP_HOOKS_INIT                                                                             \
+    {                                                                                              \
+        sizeof(struct ddp_hooks), NULL, NULL, NULL, NULL, NULL, NULL, NULL                         \
+    }
+
+/* Sets the hooks of runs that are opened later; NULL: none. Copied.
+ * DDP_ERR_INVALID: the run is open; the struct is not initialised. */
+DDP_API enum ddp_status ddp_train_set_hooks(ddp_train *train, const struct ddp_hooks *hooks);
+
+/* The weights by name, on any device and in any mode, between ddp_train_open() and
+ * ddp_train_close(). */
+
+struct ddp_train_tensor {
+    const char *name;
+    enum ddp_dtype dtype;
+    int dim_count;
+    int64_t dims[DDP_TENSOR_DIMS];
+    size_t count;   /* values */
+    bool statistic; /* of what samples were like, as batch norm keeps: not learned, no gradient */
+};
+
+/* Tensor `i` of the model, from 0, in the order in which it was built; NULL after the last, and
+ * when the run is not open. Valid until ddp_train_close(). Local. */
+DDP_API const struct ddp_train_tensor *ddp_train_tensor(const ddp_train *train, int i);
+
+/* Copies the weights of a tensor out: the same values on all ranks. Local.
+ *   values [out]  row-major, float32; also where the graph computes in bf16
+ *   count         of the tensor
+ * DDP_ERR_INVALID: there is no such tensor, or it has another count. */
+DDP_API enum ddp_status ddp_train_get_weights(ddp_train *train, const char *name, float *values,
+                                              size_t count);
+
+/* Replaces the weights of a tensor on all ranks. The run goes on as one that had these weights; the
+ * optimizer's state stays as it is. Collective, with the same name on all ranks.
+ *   values  rank 0's are taken; the others give as many
+ * DDP_ERR_INVALID as above; DDP_ERR_MISMATCH. */
+DDP_API enum ddp_status ddp_train_put_weights(ddp_train *train, const char *name,
+                                              const float *values, size_t count);
+
+/* Copies out the gradient of a tensor in the last step: the mean over the global batch, before it
+ * is clipped, and without weight decay. The same values on all ranks. Collective.
+ * DDP_ERR_INVALID as above; there was no step yet; the tensor is a statistic. */
+DDP_API enum ddp_status ddp_train_get_gradients(ddp_train *train, const char *name, float *values,
+                                                size_t count);
+
+/* Ends the run: after DDP_OK, also before its last step, prints and saves what the options name;
+ * after DDP_ERR_PREEMPTED waits for the checkpoint; after a failure, of the loop's own too, aborts
+ * the job.
+ *   status  of the loop
+ * Returns it, or what failed now. A run that is open when it is destroyed is closed with
+ * DDP_ERR_ABORTED. */
+DDP_API enum ddp_status ddp_train_close(ddp_train *train, enum ddp_status status);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

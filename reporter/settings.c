@@ -39,7 +39,7 @@ static const struct ddp_option run_options[] = {
      .help = "also draw the time line of a step from this file of trainer --trace"},
     {OPTION_FLAG("help", help), .letter = 'h', .help = "print this"},
     {OPTION_FLAG("version", version), .help = "print the version"},
-    {NULL},
+    {0},
 };
 
 static const struct ddp_option compare_options[] = {
@@ -54,7 +54,7 @@ static const struct ddp_option compare_options[] = {
      .help = "also write a page with pictures to this file, whose name ends in .html"},
     {OPTION_FLAG("help", help), .letter = 'h', .help = "print this"},
     {OPTION_FLAG("version", version), .help = "print the version"},
-    {NULL},
+    {0},
 };
 
 /* Without the rows that both tables have. */

@@ -107,6 +107,18 @@ static enum ddp_status add_data(struct traits *traits, const ddp_dataset *data, 
     return status;
 }
 
+/* Of its parameters, by name and shape. */
+static uint64_t hash_parameters(const ddp_graph *graph)
+{
+    uint64_t hash = 0;
+    for (int i = 0; i < ddp_graph_parameter_count(graph); i++) {
+        const struct ddp_parameter *parameter = ddp_graph_parameter_at(graph, i);
+        hash = hash * 31 + ddp_hash(parameter->name, strlen(parameter->name));
+        hash = hash * 31 + ddp_hash(parameter->dims, sizeof parameter->dims);
+    }
+    return hash;
+}
+
 static enum ddp_status collect_traits(struct traits *traits, const struct ddp_run *run)
 {
     const char *model = ddp_graph_description(run->graph), *device = run->plan.device.name;
@@ -114,6 +126,7 @@ static enum ddp_status collect_traits(struct traits *traits, const struct ddp_ru
     add_options(traits, run->options);
     add_trait(traits, "the device", false, ddp_hash(device, strlen(device)));
     add_trait(traits, "the model", false, ddp_hash(model, strlen(model)));
+    add_trait(traits, "the model", false, hash_parameters(run->graph));
     if (run->plan.nodes == 1 && !run->options->own_data)
         return DDP_OK; /* the same files */
     enum ddp_status status = add_data(traits, run->data, "the data");

@@ -4,7 +4,7 @@
  *   open run step all evaluate checkpoint destroy left    "all": steps while some are left,
  *   close close:STATUS save save:FILE rate:X               whatever they return
  *   get:TENSOR gradients:TENSOR put:TENSOR=X set:OPTION=VALUE
- *   exit:CODE raise:SIGNAL
+ *   exit:CODE raise:SIGNAL fork  (of a child that exits)
  *   use:N     those that follow are with run N of two
  *   rN:CALL   on rank N alone
  * Each call that returns a status prints "RANK: CALL STATUS". `close` gets what the call before it
@@ -20,6 +20,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define FEATURES 5
@@ -149,6 +150,14 @@ static enum ddp_status all(ddp_train *train)
     return status;
 }
 
+static void child(void)
+{
+    const pid_t pid = fork();
+    if (pid == 0)
+        exit(0);
+    waitpid(pid, NULL, 0);
+}
+
 /* Those without a status. */
 static bool do_other(const char *call, char *value)
 {
@@ -161,6 +170,8 @@ static bool do_other(const char *call, char *value)
         used = atoi(value);
     else if (strcmp(call, "exit") == 0)
         exit(atoi(value));
+    else if (strcmp(call, "fork") == 0)
+        child();
     else if (strcmp(call, "raise") == 0)
         raise(atoi(value));
     else if (strcmp(call, "destroy") == 0) {

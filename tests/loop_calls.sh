@@ -4,6 +4,7 @@
 # leaves, ranks that differ. All ranks end, with the status of what was first, and say why.
 . "${srcdir:-.}/tests/cli.inc"
 client=$top/loop_calls
+export TSAN_OPTIONS="${TSAN_OPTIONS:-} atexit_sleep_ms=0" # ddprun waits for a second for the rank that began it
 cd "$work" || exit 99
 options="--device cpu --batch-size 4 --global-batch 8 --threads 1 --steps 6 --eval-every 3 --lr 0.1"
 
@@ -63,6 +64,8 @@ READ_EXITS=3 pair "exits in a read function" 6 "$exits" "open all close"
 READ_EXITS=60 pair "... of its loader" 6 "$exits" "open all close"
 pair "exits with a code" 3 "$exits" "open step r1:exit:3 step step step step close"
 NO_DESTROY=1 calls "never closed" 0 'exits after step 1 without' "open step"
+calls "a child exits" 0 '1 calls of' "open step fork all close" --steps 2
+! grep -q 'the program' out || fail "a child exits: $(cat out)"
 calls "destroyed" 0 'error: the program destroys its training run after step 1 without ddp_train_close\(\)' "open step"
 pair "destroyed by one" 6 'error: the program destroys its training run' "open step r1:destroy r0:all r0:close"
 expect "failed, and destroyed" 4 '/no/where' "$client" "open step save:/no/where" $options

@@ -139,6 +139,8 @@ static enum ddp_status restore_state(void *arg, ddp_train *train, const void *by
     if (count != sizeof own->sum)
         return DDP_ERR_FORMAT;
     memcpy(&own->sum, bytes, count);
+    if (own->sum == 0) /* on any rank */
+        return DDP_ERR_FORMAT;
     if (shows(own, train))
         printf("restored %zu bytes\n", count);
     misuse(own, train);

@@ -86,8 +86,12 @@ calls "rate 0" 0 'b.bias\[0\] ' "open rate:0 step get:b.bias step get:b.bias clo
 
 # --- NaN, and the newest weights in the checkpoint ---
 calls "NaN put in" 10 'the loss is nan at step 2: first in the weights a.weight' "open step put:a.weight=nan step close"
-calls "put after a checkpoint" 0 '' "open step checkpoint put:a.weight=3 rate:nan checkpoint close:0" --checkpoint checkpoints
+calls "put after a checkpoint" 0 '' "open step checkpoint put:a.weight=3 checkpoint close:0" --checkpoint checkpoints
 expect "... and resumed" 0 '0: a.weight\[0\] 0x1.8p\+1' "$client" "open get:a.weight close" $options --checkpoint checkpoints --resume
+
+calls "the best is known" 0 'best 1, since 1' "open rate:0 step evaluate step evaluate close" --checkpoint checkpoints
+expect "... and not judged again" 0 'best 1, since 1' "$client" "open evaluate evaluate close" $options --checkpoint checkpoints --resume
+! grep -q 'since 2' out || fail "the best is known: $(cat out)"
 
 # --- an operation's sizes ---
 for size in SCRATCH=-1 SCRATCH=-100 SAVED=-1 SAVED=-4096; do

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: MIT
  *
- * The calls of a loop in any order: loop_calls "CALL ..." OPTION..., on data and a model of its own.
- *   open run step all evaluate checkpoint destroy left    "all": steps while some are left,
- *   close close:STATUS save save:FILE rate:X               whatever they return
- *   get:TENSOR gradients:TENSOR put:TENSOR=X set:OPTION=VALUE
+ * The calls of a loop in any order: loop_calls "CALL ..." OPTION..., on data and a model of its own
+ *   open run step evaluate checkpoint destroy left
+ *   all       steps while some are left, whatever they return
+ *   close close:STATUS save save:FILE rate:X
+ *   get:TENSOR gradients:TENSOR put:TENSOR=X
  *   exit:CODE raise:SIGNAL fork  (of a child that exits)
  *   use:N     those that follow are with run N of two
  *   rN:CALL   on rank N alone
  * Each call that returns a status prints "RANK: CALL STATUS". `close` gets what the call before it
- * returned, and so does the program's end. AFTER_STEP="CALL ..." is made by a hook.
- * READ_EXITS=N: rank 1 exits with 0 in the Nth call of its read function. OTHER=samples|count|model|options:
- * that of rank 1 differs. SCRATCH and SAVED are bytes of the operation. */
+ * returned, and so does the program's end. AFTER_STEP="CALL ..." is made by a hook after step 2.
+ * READ_EXITS=N: rank 1 exits with 0 in the Nth call of its read function.
+ * OTHER=samples|count|model|options: that of rank 1 differs. NO_OPERATION: NULL is given for it.
+ * SCRATCH and SAVED are its bytes. NO_DESTROY: the program ends without ddp_train_destroy(). */
 #include "config.h"
 
 #include "ddp.h"

@@ -137,12 +137,12 @@ static enum ddp_status collect_traits(struct traits *traits, const struct ddp_ru
 static void tell(const struct ddp_run *run, const struct traits *traits, const int64_t *differs)
 {
     char there[DDP_TRAIN_WHERE], here[DDP_TRAIN_WHERE] = " on rank 0";
-    const bool nodes = run->plan.nodes > 1;
     int rank = 0;
     while (differs[rank] < 0)
         rank++;
     const char *name = traits->names[differs[rank]];
     const bool option = traits->options[differs[rank]];
+    const bool nodes = rank >= ddp_train_plan_node_workers(&run->plan); /* not of one */
     if (nodes)
         ddp_run_where(run, 0, here);
     if (nodes)

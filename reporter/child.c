@@ -19,6 +19,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#define SAID_BYTES 65536
+
 static volatile sig_atomic_t ended_by, running;
 
 static void end_child(int signal)
@@ -65,27 +67,29 @@ static void become(const struct child *child, pid_t parent, int error, const sig
         dup2(child->out < 0 ? null : child->out, 1) < 0 || dup2(error, 2) < 0)
         _exit(126);
     sigprocmask(SIG_SETMASK, mask, NULL);
+    alarm(child->seconds); /* outlives exec */
     execvp(child->argv[0], child->argv);
     _exit(127);
 }
 
-enum ddp_status child_read_all(int fd, char **text, size_t *bytes)
+enum ddp_status child_read(int fd, size_t most, char **text, size_t *bytes)
 {
     struct stat status;
-    size_t done = 0;
+    *bytes = 0;
     if (fstat(fd, &status) < 0)
         return ddp_fail(DDP_ERR_SYSTEM, "fstat: %s", strerror(errno));
-    *text = malloc((size_t)status.st_size + 1);
+    const size_t all = (size_t)status.st_size, wanted = all < most ? all : most;
+    *text = malloc(wanted + 1);
     if (!*text)
         return ddp_fail(DDP_ERR_MEMORY, "out of memory");
-    while (done < (size_t)status.st_size) {
-        const ssize_t got = pread(fd, *text + done, (size_t)status.st_size - done, (off_t)done);
+    while (*bytes < wanted) {
+        const ssize_t got =
+            pread(fd, *text + *bytes, wanted - *bytes, (off_t)(all - wanted + *bytes));
         if (got <= 0)
             break;
-        done += (size_t)got;
+        *bytes += (size_t)got;
     }
-    (*text)[done] = '\0';
-    *bytes = done;
+    (*text)[*bytes] = '\0';
     return DDP_OK;
 }
 
@@ -116,21 +120,9 @@ enum ddp_status child_run(const struct child *child, int *code, char **said)
         ;
     running = 0;
     *code = WIFEXITED(state) ? WEXITSTATUS(state) : 128 + WTERMSIG(state);
-    enum ddp_status status = child_read_all(error, said, &bytes);
+    enum ddp_status status = child_read(error, SAID_BYTES, said, &bytes);
     close(error);
+    if (status == DDP_OK && *code == 127 && bytes == 0)
+        *code = CHILD_MISSING;
     return ended_by ? DDP_ERR_PREEMPTED : status;
-}
-
-bool child_exists(const char *name)
-{
-    const char *path = getenv("PATH");
-    for (const char *at = path ? path : "/usr/bin:/bin"; *at;) {
-        char file[4096];
-        const size_t length = strcspn(at, ":");
-        const int used = snprintf(file, sizeof file, "%.*s/%s", (int)length, at, name);
-        if (length > 0 && used < (int)sizeof file && access(file, X_OK) == 0)
-            return true;
-        at += length + (at[length] == ':');
-    }
-    return false;
 }

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
  * See compare.h. Everything runs under ddprun, so that all workers get their CPUs in the same way.
- * The last steps of each run are traced, and not timed. */
+ * The last steps of each run are traced, and not timed.
+ * With M the largest number of workers, the global batch is cut into M shards, and then into 2 M,
+ * which M workers run two at a time. */
 #include "config.h"
 
 #include "reporter/compare.h"
 
 #include "core/log.h"
 #include "core/memory.h"
-#include "reporter/array.h"
 #include "reporter/child.h"
 
 #include <errno.h>
@@ -35,6 +36,66 @@ struct work {
     int *exit_code;
 };
 
+/* --- the ways to train ------------------------------------------------------------------------ */
+
+static void add_variant(struct variant *variants, int *count, const char *mode, int64_t units,
+                        int64_t shards, int baseline)
+{
+    struct variant *variant = &variants[(*count)++];
+    *variant =
+        (struct variant){.mode = mode, .units = units, .shards = shards, .baseline = baseline};
+    const char *name = strcmp(mode, "accum") == 0 ? "accumulation"
+                       : strcmp(mode, "dp") == 0  ? "DataParallel"
+                                                  : "DDP";
+    snprintf(variant->name, sizeof variant->name, "%s %" PRId64 " x %" PRId64, name, units,
+             shards / units);
+}
+
+static bool is_power_of_two(int64_t value)
+{
+    return (value & (value - 1)) == 0;
+}
+
+int variants_make(struct variant variants[VARIANTS], const struct settings *settings,
+                  int64_t global_batch)
+{
+    const int64_t most = settings->workers[settings->worker_count - 1];
+    int count = 0, baseline = 0;
+    if (most < 2) {
+        ddp_fail(DDP_ERR_INVALID, "--workers: one worker alone has nothing to be compared with: "
+                                  "use 1,2 or more");
+        return 0;
+    }
+    if (global_batch % most != 0) {
+        ddp_fail(DDP_ERR_INVALID,
+                 "a global batch of %" PRId64 " samples cannot be cut into %" PRId64
+                 " shards, one a worker: use --global-batch %" PRId64 " or other --workers",
+                 global_batch, most, (global_batch / most + 1) * most);
+        return 0;
+    }
+    add_variant(variants, &count, "accum", 1, most, baseline);
+    for (int i = 0; i < settings->worker_count; i++) {
+        const int64_t units = settings->workers[i];
+        if (units == 1)
+            continue;
+        if (most % units != 0 || !is_power_of_two(most / units)) {
+            ddp_fail(DDP_ERR_INVALID,
+                     "--workers: %" PRId64 " and %" PRId64 ": the largest must be a number twice, "
+                     "four times, ... as large as each other, for equal bits",
+                     units, most);
+            return 0;
+        }
+        add_variant(variants, &count, "dp", units, most, baseline);
+        add_variant(variants, &count, "ddp", units, most, baseline);
+    }
+    if (global_batch % (2 * most) == 0) {
+        baseline = count;
+        add_variant(variants, &count, "accum", 1, 2 * most, baseline);
+        add_variant(variants, &count, "ddp", most, 2 * most, baseline);
+    }
+    return count;
+}
+
 /* --- the command line ------------------------------------------------------------------------- */
 
 struct words {
@@ -58,6 +119,30 @@ static void add_option(struct words *words, const char *name, int64_t value)
     add(words, text);
 }
 
+/* The name of the option that a word gives, with '-' for '_': "--global_batch=8", "-g8"; "": none. */
+static const char *option_of(const char *word, char name[64])
+{
+    static const struct {
+        char letter;
+        const char *name;
+    } letters[] = {{'a', "acc-steps"},
+                   {'e', "epochs"},
+                   {'g', "global-batch"},
+                   {'s', "steps"},
+                   {'t', "threads"}};
+    name[0] = '\0';
+    if (strncmp(word, "--", 2) == 0) {
+        snprintf(name, 64, "%.*s", (int)strcspn(word + 2, "="), word + 2);
+        for (char *at = name; (at = strchr(at, '_'));)
+            *at = '-';
+        return name;
+    }
+    for (size_t k = 0; k < sizeof letters / sizeof letters[0]; k++)
+        if (word[0] == '-' && word[1] == letters[k].letter)
+            return letters[k].name;
+    return name;
+}
+
 /* Options that decide what is compared, which are ours to give. */
 static enum ddp_status check_command(const struct settings *settings)
 {
@@ -66,48 +151,30 @@ static enum ddp_status check_command(const struct settings *settings)
                                         "log-every", "mode",       "plan",        "plan-memory",
                                         "predict",   "replicas",   "resume",      "resume-from",
                                         "save",      "steps",      "trace",       "trace-steps"};
-    static const struct {
-        char letter;
-        const char *name;
-    } letters[] = {{'a', "acc-steps"}, {'e', "epochs"}, {'s', "steps"}};
+    char text[64];
     for (int i = 1; i < settings->command_count; i++) {
-        const char *word = settings->command[i], *found = NULL;
-        char name[64];
-        snprintf(name, sizeof name, "%s", strncmp(word, "--", 2) == 0 ? word + 2 : "");
-        name[strcspn(name, "=")] = '\0';
-        for (char *at = name; (at = strchr(at, '_'));)
-            *at = '-';
+        const char *name = option_of(settings->command[i], text);
+        const bool length = strcmp(name, "steps") == 0 || strcmp(name, "epochs") == 0;
         for (size_t k = 0; k < sizeof names / sizeof names[0]; k++)
             if (strcmp(name, names[k]) == 0)
-                found = names[k];
-        for (size_t k = 0; k < sizeof letters / sizeof letters[0]; k++)
-            if (word[0] == '-' && word[1] == letters[k].letter)
-                found = letters[k].name;
-        if (found)
-            return ddp_fail(DDP_ERR_INVALID,
-                            "compare: the trainer's --%s decides what is compared: leave it out%s",
-                            found,
-                            strcmp(found, "steps") == 0 || strcmp(found, "epochs") == 0
-                                ? ", and give ddpreport compare --steps N"
-                                : "");
+                return ddp_fail(DDP_ERR_INVALID,
+                                "compare: the trainer's --%s decides what is compared: leave it "
+                                "out%s",
+                                name, length ? ", and give ddpreport compare --steps N" : "");
     }
     return DDP_OK;
 }
 
-static bool has_option(const struct settings *settings, const char *name, char letter)
+static bool has_option(const struct settings *settings, const char *name)
 {
-    const size_t length = strlen(name);
-    for (int i = 1; i < settings->command_count; i++) {
-        const char *word = settings->command[i];
-        if (strncmp(word, "--", 2) == 0
-                ? strncmp(word + 2, name, length) == 0 && strchr("=", word[2 + length])
-                : letter && word[0] == '-' && word[1] == letter)
+    char text[64];
+    for (int i = 1; i < settings->command_count; i++)
+        if (strcmp(option_of(settings->command[i], text), name) == 0)
             return true;
-    }
     return false;
 }
 
-/* ddprun -q -n UNITS trainer OPTIONS, as far as all have it in common. */
+/* ddprun -n UNITS trainer OPTIONS, as far as all have it in common. */
 static enum ddp_status begin_words(struct words *words, const struct work *work, int64_t workers)
 {
     const struct settings *settings = work->settings;
@@ -139,7 +206,7 @@ static enum ddp_status run_words(struct work *work, struct words *words, const c
     char *said = NULL;
     unlink(work->log);
     enum ddp_status status = child_run(&child, &code, &said);
-    if (status == DDP_OK && code == 127 && (!said || !*said))
+    if (status == DDP_OK && code == CHILD_MISSING)
         status = ddp_fail(DDP_ERR_IO, "%s cannot be started", work->ddprun);
     if (status == DDP_OK && code != 0) {
         fputs(said, stderr);
@@ -211,7 +278,7 @@ static enum ddp_status add_steps(struct measured *measured, const struct log_run
         if (run->steps[i].step <= steps / 10 + 1 || run->steps[i].step > steps - window)
             continue;
         struct log_step *larger =
-            array_grown(measured->steps, measured->step_count, sizeof *larger);
+            ddp_array_grow(measured->steps, measured->step_count, sizeof *larger);
         if (!larger)
             return DDP_ERR_MEMORY;
         measured->steps = larger;
@@ -233,10 +300,7 @@ static enum ddp_status take(const struct work *work, struct measured *measured)
     if (status == DDP_OK) {
         const struct log_run *run = &log.runs[0];
         trace_exposed(&trace, &measured->exposed);
-        measured->weights = run->weights;
-        measured->gradients = run->gradients;
-        measured->optimizer = run->optimizer;
-        measured->activations = run->activations;
+        memcpy(measured->memory, run->memory, sizeof run->memory);
         measured->exchange = run->exchange;
         measured->memory_peak = fmax(measured->memory_peak, run->memory_peak);
         work->comparison->items = run->step_count > 0 ? run->steps[0].items : 0;
@@ -294,7 +358,7 @@ static enum ddp_status probe(struct work *work)
         const struct log_run *run = &log.runs[0];
         const int64_t most = settings->workers[settings->worker_count - 1];
         comparison->global_batch = run->global_batch;
-        if (!has_option(settings, "global-batch", 'g'))
+        if (!has_option(settings, "global-batch"))
             comparison->global_batch = run->batch_size * most;
         comparison->parameters = run->parameters;
         memcpy(comparison->model, run->model, sizeof run->model);
@@ -389,7 +453,7 @@ enum ddp_status compare_run(struct comparison *comparison, const struct settings
     work->comparison = comparison;
     work->settings = settings;
     work->exit_code = exit_code;
-    if (!has_option(settings, "threads", 't') && sched_getaffinity(0, sizeof cpus, &cpus) == 0) {
+    if (!has_option(settings, "threads") && sched_getaffinity(0, sizeof cpus, &cpus) == 0) {
         const int64_t each = CPU_COUNT(&cpus) / settings->workers[settings->worker_count - 1];
         comparison->threads = each > 0 ? each : 1;
     }

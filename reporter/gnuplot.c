@@ -18,6 +18,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#define SECONDS 60 /* that a picture may take */
+
 struct colour {
     int red, green, blue;
 };
@@ -95,26 +97,75 @@ void plot_colour(struct plot *plot, size_t i, bool pale)
                 colour->green, colour->blue);
 }
 
-/* The last line that gnuplot wrote to standard error says what is wrong. */
-static enum ddp_status fail_gnuplot(int code, char *said)
+void plot_begin_boxes(struct plot *plot, size_t kind)
 {
+    fprintf(plot->script, "$boxes%zu << EOD\n", kind);
+}
+
+void plot_box(struct plot *plot, double left, double right, double top, double bottom)
+{
+    fprintf(plot->script, "%.6g %.6g %.6g %.6g %.2f %.2f\n", left, top, left, right, top, bottom);
+}
+
+void plot_end_boxes(struct plot *plot)
+{
+    fputs("EOD\n", plot->script);
+}
+
+void plot_begin_rows(struct plot *plot)
+{
+    fputs("unset grid\nset grid xtics ls 102 dt solid\nset style fill solid 1 noborder\n"
+          "set ytics (",
+          plot->script);
+}
+
+void plot_row(struct plot *plot, int row, const char *name)
+{
+    fputs(row ? ", " : "", plot->script);
+    plot_string(plot, name);
+    fprintf(plot->script, " %d", row);
+}
+
+void plot_end_rows(struct plot *plot, int count)
+{
+    fprintf(plot->script, ")\nset yrange [%.1f:-0.6] noreverse\n", count - 0.4);
+}
+
+void plot_boxes(struct plot *plot, size_t kind, size_t colour, const char *title)
+{
+    fprintf(plot->script, "%s$boxes%zu using 1:2:3:4:5:6 with boxxyerror",
+            plot->draws ? ", " : "plot ", kind);
+    plot->draws = true;
+    plot_colour(plot, colour, false);
+    fprintf(plot->script, " title '%s'", title);
+}
+
+/* The last line that gnuplot wrote to standard error says what is wrong. */
+static enum ddp_status run(int in, int out)
+{
+    char *argv[] = {(char *)"gnuplot", (char *)"-d", NULL};
+    const struct child child = {.argv = argv, .in = in, .out = out, .seconds = SECONDS};
+    int code = 0;
+    char *said = NULL;
+    enum ddp_status status = child_run(&child, &code, &said);
+    if (status != DDP_OK || code == 0) {
+        free(said);
+        return status;
+    }
     size_t length = strlen(said);
     while (length > 0 && (said[length - 1] == '\n' || said[length - 1] == ' '))
         said[--length] = '\0';
     const char *line = strrchr(said, '\n');
-    return ddp_fail(DDP_ERR_SYSTEM, "gnuplot failed with exit status %d: %s", code,
-                    line ? line + 1 : said);
-}
-
-static enum ddp_status run(int in, int out)
-{
-    char *argv[] = {(char *)"gnuplot", (char *)"-d", NULL};
-    const struct child child = {.argv = argv, .in = in, .out = out};
-    int code = 0;
-    char *said = NULL;
-    enum ddp_status status = child_run(&child, &code, &said);
-    if (status == DDP_OK && code != 0)
-        status = fail_gnuplot(code, said);
+    char shown[DDP_TEXT_SHOWN];
+    if (code == CHILD_MISSING)
+        status = ddp_fail(DDP_ERR_UNSUPPORTED, "gnuplot, which draws the pictures, is not "
+                                               "installed: install Debian's package gnuplot-nox");
+    else if (code == CHILD_LATE)
+        status =
+            ddp_fail(DDP_ERR_SYSTEM, "gnuplot has not ended after %d s: it was ended", SECONDS);
+    else
+        status = ddp_fail(DDP_ERR_SYSTEM, "gnuplot failed with exit status %d: %s", code,
+                          ddp_text_show(shown, line ? line + 1 : said));
     free(said);
     return status;
 }
@@ -122,13 +173,11 @@ static enum ddp_status run(int in, int out)
 enum ddp_status plot_end(struct plot *plot, char **picture, size_t *bytes)
 {
     enum ddp_status status = DDP_OK;
+    size_t drawn;
     *picture = NULL;
     int in = -1, out = -1;
-    if (fclose(plot->script) != 0)
+    if (fputc('\n', plot->script) == EOF || fclose(plot->script) != 0)
         status = ddp_fail(DDP_ERR_MEMORY, "out of memory");
-    else if (!child_exists("gnuplot"))
-        status = ddp_fail(DDP_ERR_UNSUPPORTED, "gnuplot, which draws the pictures, is not "
-                                               "installed: install Debian's package gnuplot-nox");
     else if ((in = memfd_create("script", MFD_CLOEXEC)) < 0 ||
              (out = memfd_create("picture", MFD_CLOEXEC)) < 0 ||
              ddp_write_all(in, plot->text, plot->bytes) < 0 || lseek(in, 0, SEEK_SET) < 0)
@@ -137,7 +186,7 @@ enum ddp_status plot_end(struct plot *plot, char **picture, size_t *bytes)
     if (status == DDP_OK)
         status = run(in, out);
     if (status == DDP_OK)
-        status = child_read_all(out, picture, bytes);
+        status = child_read(out, SIZE_MAX, picture, bytes ? bytes : &drawn);
     if (in >= 0)
         close(in);
     if (out >= 0)
@@ -145,6 +194,13 @@ enum ddp_status plot_end(struct plot *plot, char **picture, size_t *bytes)
     free(plot->text);
     plot->text = NULL;
     return status;
+}
+
+void plot_drop(struct plot *plot)
+{
+    if (plot->script)
+        fclose(plot->script);
+    free(plot->text);
 }
 
 static void print_rule(FILE *out, const struct colour *from, const struct colour *to)

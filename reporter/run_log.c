@@ -10,7 +10,6 @@
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/text.h"
-#include "reporter/array.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -66,27 +65,23 @@ static bool read_step(const json_t *object, const char *key, int64_t least, int6
 
 static void read_header(struct log_run *run, const json_t *object)
 {
+    static const char *const parts[MEMORY_PARTS] = {"weights", "gradients", "optimizer",
+                                                    "activations"};
     const json_t *config = json_object_get(object, "config");
     const json_t *memory = json_object_get(object, "memory_bytes");
     text_of(run->model, sizeof run->model, config, "model");
     text_of(run->data, sizeof run->data, config, "data");
     text_of(run->mode, sizeof run->mode, config, "mode");
     text_of(run->device, sizeof run->device, config, "device");
-    text_of(run->schedule, sizeof run->schedule, config, "schedule");
     run->parameters = count_of(config, "parameters");
     run->batch_size = count_of(config, "batch_size");
-    run->shards = count_of(config, "shards");
     run->global_batch = count_of(config, "global_batch");
     run->total_steps = count_of(config, "total_steps");
     run->seed_low = count_of(config, "seed");
-    run->threads = count_of(config, "threads");
     run->world_size = count_of(object, "world_size");
-    run->nodes = count_of(object, "nodes");
     run->replicas = count_of(object, "replicas");
-    run->weights = number_of(memory, "weights");
-    run->gradients = number_of(memory, "gradients");
-    run->optimizer = number_of(memory, "optimizer");
-    run->activations = number_of(memory, "activations");
+    for (size_t i = 0; i < MEMORY_PARTS; i++)
+        run->memory[i] = number_of(memory, parts[i]);
     run->exchange = number_of(object, "exchange_bytes");
     run->memory_peak = NAN;
     run->start = number_of(object, "time");
@@ -117,7 +112,7 @@ static void forget_from(struct log_run *run, int64_t first_step)
 
 static enum ddp_status add_mark(struct log_mark **marks, size_t *count, int64_t step, double time)
 {
-    struct log_mark *larger = array_grown(*marks, *count, sizeof *larger);
+    struct log_mark *larger = ddp_array_grow(*marks, *count, sizeof *larger);
     if (!larger)
         return DDP_ERR_MEMORY;
     *marks = larger;
@@ -160,7 +155,7 @@ static enum ddp_status begin_run(struct reader *reader, const json_t *object)
         restart(reader->run, &run, first_step);
         return DDP_OK;
     }
-    struct log_run *larger = array_grown(log->runs, log->count, sizeof run);
+    struct log_run *larger = ddp_array_grow(log->runs, log->count, sizeof run);
     if (!larger)
         return DDP_ERR_MEMORY;
     log->runs = larger;
@@ -196,7 +191,7 @@ static enum ddp_status add_step(struct reader *reader, const json_t *object)
         if (status != DDP_OK)
             return status;
     }
-    struct log_step *larger = array_grown(run->steps, run->step_count, sizeof step);
+    struct log_step *larger = ddp_array_grow(run->steps, run->step_count, sizeof step);
     if (!larger)
         return DDP_ERR_MEMORY;
     run->steps = larger;
@@ -215,7 +210,7 @@ static enum ddp_status add_evaluation(struct reader *reader, const json_t *objec
     if (!read_step(object, "step", 0, &evaluation.step))
         return fail_line(reader, "an evaluation without its step");
     struct log_evaluation *larger =
-        array_grown(run->evaluations, run->evaluation_count, sizeof evaluation);
+        ddp_array_grow(run->evaluations, run->evaluation_count, sizeof evaluation);
     if (!larger)
         return DDP_ERR_MEMORY;
     run->evaluations = larger;

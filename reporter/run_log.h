@@ -7,6 +7,9 @@
 
 #include "ddp.h"
 
+/* Weights, gradients, optimizer, activations. */
+#define MEMORY_PARTS 4
+
 struct log_step {
     int64_t step;      /* from 1 */
     double time;       /* s since 1970 */
@@ -31,15 +34,14 @@ struct log_mark {
 
 struct log_run {
     char name[96]; /* for keys and tables: of the file, and a number when that has several runs */
-    char model[64], data[256], mode[16], device[32], schedule[32];
+    char model[64], data[256], mode[16], device[32];
     char status[64]; /* with which it ended; "": it has not */
     bool tokens;     /* what items are; else samples */
     bool ended_early;
-    int64_t parameters, batch_size, shards, global_batch, total_steps, seed_low;
-    int64_t world_size, replicas, threads, nodes;
-    double weights, gradients, optimizer, activations; /* bytes of a worker, as planned */
-    double exchange, memory_peak;                      /* bytes; NaN: not known */
-    double start;                                      /* s since 1970 */
+    int64_t parameters, batch_size, global_batch, total_steps, seed_low, world_size, replicas;
+    double memory[MEMORY_PARTS];  /* bytes of a worker, as planned */
+    double exchange, memory_peak; /* bytes; NaN: not known */
+    double start;                 /* s since 1970 */
     struct log_step *steps;
     struct log_evaluation *evaluations;
     struct log_mark *checkpoints, *restarts;

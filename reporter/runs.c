@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: MIT
  *
- * See runs.h. */
+ * ddpreport RUN.jsonl ...: the runs of logs as a table, and as pictures in a file or the terminal. */
 #include "config.h"
-
-#include "reporter/runs.h"
 
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/terminal.h"
 #include "core/text.h"
-#include "reporter/curves.h"
+#include "reporter/commands.h"
 #include "reporter/page.h"
-#include "reporter/run_table.h"
-#include "reporter/timeline.h"
+#include "reporter/pictures.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -64,10 +63,66 @@ static enum ddp_status read_logs(struct logs *logs, const struct settings *setti
     return DDP_OK;
 }
 
+/* --- as a table ------------------------------------------------------------------------------- */
+
+enum { RUN, MODE, STEPS, LOSS, TEST_LOSS, ACCURACY, MS, SPREAD, SPEED, RESTARTS, END, COLUMNS };
+
+/* "-" for an end that is not known: the run goes on, or was killed. */
+static const char *end_of(const struct log_run *run)
+{
+    return run->status[0] == '\0'                ? "-"
+           : run->ended_early                    ? "early"
+           : strcmp(run->status, "success") == 0 ? "done"
+                                                 : run->status;
+}
+
+static enum ddp_status set_row(struct table *table, size_t row, const struct log_run *run)
+{
+    struct step_times times;
+    char text[2][UNITS_TEXT];
+    const int64_t units = run->replicas > 1 ? run->replicas : run->world_size;
+    enum ddp_status status = step_times_of(&times, run->steps, run->step_count);
+    if (status != DDP_OK)
+        return status;
+    const struct log_step *last = run->step_count ? &run->steps[run->step_count - 1] : NULL;
+    const struct log_evaluation *test =
+        run->evaluation_count ? &run->evaluations[run->evaluation_count - 1] : NULL;
+    const double items = last ? run->steps[0].items : NAN;
+    table_set(table, row, RUN, "%s", run->name);
+    table_set(table, row, MODE, "%s x%" PRId64, run->mode, units);
+    table_set(table, row, STEPS, "%" PRId64 "/%" PRId64, last ? last->step : 0, run->total_steps);
+    table_set(table, row, LOSS, "%s", units_number(text[0], last ? last->loss : NAN));
+    table_set(table, row, TEST_LOSS, "%s", units_number(text[0], test ? test->loss : NAN));
+    if (test && !isnan(test->accuracy))
+        table_set(table, row, ACCURACY, "%.2f %%", 100 * test->accuracy);
+    else
+        table_set(table, row, ACCURACY, "-");
+    table_set(table, row, MS, "%s", units_number(text[0], 1e3 * times.median));
+    table_set(table, row, SPREAD, "%s..%s", units_number(text[0], 1e3 * times.low),
+              units_number(text[1], 1e3 * times.high));
+    table_set(table, row, SPEED, "%s", units_number(text[0], items / times.median));
+    table_set(table, row, RESTARTS, "%zu", run->restart_count);
+    table_set(table, row, END, "%s", end_of(run));
+    return DDP_OK;
+}
+
+static enum ddp_status make_table(struct table *table, const struct log_run *runs, size_t count)
+{
+    const char *const titles[COLUMNS] = {
+        "run",      "mode",      "steps",
+        "loss",     "test loss", "accuracy",
+        "ms/step",  "25..75 %",  count > 0 && runs[0].tokens ? "tokens/s" : "samples/s",
+        "restarts", "end"};
+    enum ddp_status status = table_make(table, count, COLUMNS, titles);
+    for (size_t i = 0; status == DDP_OK && i < count; i++)
+        status = set_row(table, i + 1, &runs[i]);
+    return status;
+}
+
 static enum ddp_status print_table(const struct logs *logs, FILE *out)
 {
     struct table table;
-    enum ddp_status status = run_table_make(&table, logs->runs, logs->run_count);
+    enum ddp_status status = make_table(&table, logs->runs, logs->run_count);
     if (status == DDP_OK)
         table_print(&table, out);
     table_free(&table);
@@ -80,9 +135,7 @@ static enum ddp_status print_panel(const struct curves *curves, enum panel panel
                                    int lines)
 {
     char *picture = NULL;
-    size_t bytes = 0;
-    enum ddp_status status =
-        curves_draw(curves, panel, PLOT_TEXT, columns, lines, &picture, &bytes);
+    enum ddp_status status = curves_draw(curves, panel, PLOT_TEXT, columns, lines, &picture);
     if (status == DDP_OK && picture) {
         /* gnuplot begins with a form feed. */
         const char *begin = picture + strspn(picture, "\f\n");
@@ -98,9 +151,10 @@ static int columns_of_terminal(void)
     return columns < 40 ? 79 : columns > 160 ? 159 : columns - 1;
 }
 
-static enum ddp_status print_panels(const struct curves *curves)
+static enum ddp_status print_panels(const struct curves *curves, const struct trace *trace)
 {
-    enum ddp_status status = DDP_OK;
+    enum ddp_status status =
+        trace->span_count > 0 ? timeline_print(trace, columns_of_terminal(), stdout) : DDP_OK;
     for (int panel = 0; status == DDP_OK && panel < PANELS; panel++)
         status = print_panel(curves, (enum panel)panel, columns_of_terminal(), PANEL_LINES);
     return status;
@@ -108,31 +162,16 @@ static enum ddp_status print_panels(const struct curves *curves)
 
 /* --- in a file -------------------------------------------------------------------------------- */
 
-static enum ddp_status add_timeline(struct page *page, const char *path)
-{
-    char *picture = NULL;
-    struct trace trace;
-    size_t bytes;
-    enum ddp_status status = trace_read(&trace, path);
-    if (status == DDP_OK)
-        status = timeline_draw(&trace, PLOT_SVG, &picture, &bytes);
-    if (status == DDP_OK) {
-        page_picture(page, "Time line of a step", picture);
-        page_paragraph(page, timeline_notes);
-    }
-    trace_free(&trace);
-    free(picture);
-    return status;
-}
-
-static enum ddp_status write_page(const struct settings *settings, const struct curves *curves)
+static enum ddp_status write_page(const struct settings *settings, const struct curves *curves,
+                                  const struct trace *trace)
 {
     struct page page;
     struct table table;
+    char *picture;
     enum ddp_status status = page_begin(&page, "Training runs");
     if (status != DDP_OK)
         return status;
-    status = run_table_make(&table, curves->runs, curves->count);
+    status = make_table(&table, curves->runs, curves->count);
     if (status == DDP_OK)
         table_print_html(&table, page.out);
     table_free(&table);
@@ -141,58 +180,35 @@ static enum ddp_status write_page(const struct settings *settings, const struct 
                    "evaluations on the test set, strokes on the lower axis checkpoints, "
                    "broken vertical lines restarts.");
     for (int panel = 0; status == DDP_OK && panel < PANELS; panel++) {
-        char *picture;
-        size_t bytes;
-        status = curves_draw(curves, (enum panel)panel, PLOT_SVG, 1000, 320, &picture, &bytes);
+        status = curves_draw(curves, (enum panel)panel, PLOT_SVG, 1000, 320, &picture);
         if (status == DDP_OK && picture)
             page_picture(&page, curves_titles[panel], picture);
         free(picture);
     }
-    if (status == DDP_OK && settings->trace)
-        status = add_timeline(&page, settings->trace);
+    if (status == DDP_OK && trace->span_count > 0)
+        status = timeline_draw(trace, PLOT_SVG, &picture, NULL);
+    if (status == DDP_OK && trace->span_count > 0) {
+        page_picture(&page, "Time line of a step", picture);
+        page_paragraph(&page, timeline_notes);
+        free(picture);
+    }
     return page_end(&page, settings->output, status);
 }
 
-static enum ddp_status write_picture(const struct settings *settings, const struct curves *curves)
+static enum ddp_status write_picture(const struct settings *settings, const struct curves *curves,
+                                     const struct trace *trace)
 {
     const bool svg = ddp_text_ends_with(settings->output, ".svg");
     const enum plot_kind kind = svg ? PLOT_SVG : PLOT_PNG;
     char *picture = NULL;
     size_t bytes = 0;
-    enum ddp_status status;
-    if (settings->trace) {
-        struct trace trace;
-        status = trace_read(&trace, settings->trace);
-        if (status == DDP_OK)
-            status = timeline_draw(&trace, kind, &picture, &bytes);
-        trace_free(&trace);
-    } else {
-        status = curves_draw_all(curves, kind, 1400, 800, &picture, &bytes);
-    }
+    enum ddp_status status = trace->span_count > 0
+                                 ? timeline_draw(trace, kind, &picture, &bytes)
+                                 : curves_draw_all(curves, kind, 1400, 800, &picture, &bytes);
     if (status == DDP_OK)
         status = svg ? page_write_svg(settings->output, picture)
                      : page_write_file(settings->output, picture, bytes);
     free(picture);
-    return status;
-}
-
-enum ddp_status runs_show(const struct settings *settings)
-{
-    struct logs logs;
-    enum ddp_status status = page_check_file(settings->output);
-    if (status != DDP_OK)
-        return status;
-    status = read_logs(&logs, settings, false);
-    const struct curves curves = {logs.runs, logs.run_count, (enum x_axis)settings->x};
-    if (status == DDP_OK)
-        status = print_table(&logs, stdout);
-    fflush(stdout);
-    if (status == DDP_OK && settings->terminal)
-        status = print_panels(&curves);
-    if (status == DDP_OK && settings->output)
-        status = ddp_text_ends_with(settings->output, ".html") ? write_page(settings, &curves)
-                                                               : write_picture(settings, &curves);
-    free_logs(&logs);
     return status;
 }
 
@@ -236,7 +252,7 @@ static enum ddp_status draw_frame(const struct logs *logs, const struct settings
     return status;
 }
 
-enum ddp_status runs_follow(const struct settings *settings)
+static enum ddp_status follow(const struct settings *settings)
 {
     int64_t drawn = -1;
     bool waits = false;
@@ -261,4 +277,51 @@ enum ddp_status runs_follow(const struct settings *settings)
         if (status != DDP_OK || ended || ferror(stdout))
             return status;
     }
+}
+
+/* --- all -------------------------------------------------------------------------------------- */
+
+/* Is the output one of the files that are read? Work of minutes may have gone into them. */
+static enum ddp_status check_output(const struct settings *settings)
+{
+    struct stat output, input;
+    if (!settings->output || stat(settings->output, &output) < 0)
+        return DDP_OK;
+    for (int i = 0; i <= settings->file_count; i++) {
+        const char *path = i < settings->file_count ? settings->files[i] : settings->trace;
+        if (path && stat(path, &input) == 0 && input.st_dev == output.st_dev &&
+            input.st_ino == output.st_ino)
+            return ddp_fail(DDP_ERR_INVALID,
+                            "--output %s: this is the file %s, which is read: use another name",
+                            settings->output, path);
+    }
+    return DDP_OK;
+}
+
+enum ddp_status runs_show(const struct settings *settings)
+{
+    struct logs logs = {.log_count = 0};
+    struct trace trace = {.span_count = 0};
+    if (settings->follow)
+        return follow(settings);
+    enum ddp_status status = check_output(settings);
+    if (status == DDP_OK)
+        status = page_check_file(settings->output);
+    if (status == DDP_OK)
+        status = read_logs(&logs, settings, false);
+    if (status == DDP_OK && settings->trace)
+        status = trace_read(&trace, settings->trace);
+    const struct curves curves = {logs.runs, logs.run_count, (enum x_axis)settings->x};
+    if (status == DDP_OK)
+        status = print_table(&logs, stdout);
+    fflush(stdout);
+    if (status == DDP_OK && settings->terminal)
+        status = print_panels(&curves, &trace);
+    if (status == DDP_OK && settings->output)
+        status = ddp_text_ends_with(settings->output, ".html")
+                     ? write_page(settings, &curves, &trace)
+                     : write_picture(settings, &curves, &trace);
+    trace_free(&trace);
+    free_logs(&logs);
+    return status;
 }

@@ -9,8 +9,8 @@
 #include "core/input_file.h"
 #include "core/json.h"
 #include "core/log.h"
+#include "core/memory.h"
 #include "core/text.h"
-#include "reporter/array.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -68,7 +68,8 @@ static void clean(char to[TRACE_NAME], const char *text)
 static enum ddp_status add_thread(struct trace *trace, const json_t *event)
 {
     const json_t *args = json_object_get(event, "args");
-    struct trace_thread *larger = array_grown(trace->threads, trace->thread_count, sizeof *larger);
+    struct trace_thread *larger =
+        ddp_array_grow(trace->threads, trace->thread_count, sizeof *larger);
     if (!larger)
         return DDP_ERR_MEMORY;
     trace->threads = larger;
@@ -122,7 +123,7 @@ static enum ddp_status add_event(struct trace *trace, const json_t *event)
         if (strcmp(phase, "b") != 0)
             return DDP_OK;
     }
-    struct trace_span *larger = array_grown(trace->spans, trace->span_count, sizeof *larger);
+    struct trace_span *larger = ddp_array_grow(trace->spans, trace->span_count, sizeof *larger);
     if (!larger)
         return DDP_ERR_MEMORY;
     trace->spans = larger;

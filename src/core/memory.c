@@ -23,6 +23,17 @@ void *ddp_array_alloc(size_t count, size_t size)
     return memory;
 }
 
+/* Up to the next power of two there is room. */
+void *ddp_array_grow(void *elements, size_t count, size_t size)
+{
+    if ((count & (count - 1)) != 0)
+        return elements;
+    void *larger = reallocarray(elements, count ? 2 * count : 1, size);
+    if (!larger)
+        (void)ddp_fail(DDP_ERR_MEMORY, "out of memory: %zu elements of %zu bytes", count + 1, size);
+    return larger;
+}
+
 static size_t whole_pages(size_t bytes)
 {
     return ddp_align_up(bytes ? bytes : 1, DDP_PAGE);

@@ -31,6 +31,11 @@ static inline size_t ddp_align_up(size_t value, size_t alignment)
  * is none. */
 void *ddp_array_alloc(size_t count, size_t size);
 
+/* Room for one more element behind `count` of them; returns the array, moved, or NULL (logged) when
+ * there is no memory, and the old one is still there. Elements may be taken off the end in between.
+ */
+void *ddp_array_grow(void *elements, size_t count, size_t size);
+
 /* Zeroed, page-aligned memory, in huge pages where the system has them; freed with ddp_pages_free()
  * and the same size. NULL (logged) when memory runs out. 0 bytes give one page. */
 void *ddp_pages_alloc(size_t bytes);

@@ -119,7 +119,7 @@ static void add_option(struct words *words, const char *name, int64_t value)
     add(words, text);
 }
 
-/* The name of the option that a word gives, with '-' for '_': "--global_batch=8", "-g8"; "": none. */
+/* The name of the option that a word gives, with '-' for '_': "--global_batch=8", "-g8"; or "". */
 static const char *option_of(const char *word, char name[64])
 {
     static const struct {
@@ -274,23 +274,18 @@ static enum ddp_status add_steps(struct measured *measured, const struct log_run
                                  int64_t steps)
 {
     const int64_t window = steps / 4 < TRACED ? steps / 4 : TRACED;
-    for (size_t i = 0; i < run->step_count; i++) {
-        if (run->steps[i].step <= steps / 10 + 1 || run->steps[i].step > steps - window)
-            continue;
-        struct log_step *larger =
-            ddp_array_grow(measured->steps, measured->step_count, sizeof *larger);
-        if (!larger)
-            return DDP_ERR_MEMORY;
-        measured->steps = larger;
-        larger[measured->step_count++] = run->steps[i];
-    }
-    return DDP_OK;
+    enum ddp_status status = DDP_OK;
+    for (size_t i = 0; status == DDP_OK && i < run->step_count; i++)
+        if (run->steps[i].step > steps / 10 + 1 && run->steps[i].step <= steps - window)
+            status = ddp_array_append(&measured->steps, &measured->step_count, &run->steps[i],
+                                      sizeof run->steps[i]);
+    return status;
 }
 
 /* What the run's log and trace say. */
 static enum ddp_status take(const struct work *work, struct measured *measured)
 {
-    struct run_log log;
+    struct run_log log = {.count = 0};
     struct trace trace = {.span_count = 0};
     enum ddp_status status = run_log_read(&log, work->log, true);
     if (status == DDP_OK)
@@ -343,7 +338,7 @@ static enum ddp_status probe(struct work *work)
     struct comparison *comparison = work->comparison;
     const struct settings *settings = work->settings;
     struct words words;
-    struct run_log log;
+    struct run_log log = {.count = 0};
     enum ddp_status status = begin_words(&words, work, 1);
     if (status != DDP_OK)
         return status;

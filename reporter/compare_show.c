@@ -17,15 +17,14 @@
 /* --- tables ----------------------------------------------------------------------------------- */
 
 static const char notes[] =
-    "A x B: A workers or replicas run B shards each, one after another. ms/step: the median of "
-    "all\n"
-    "steps of all repeats, and their quartiles. Speed-up and efficiency: against accumulation in\n"
-    "one worker with the same shards. Sent: bytes that a step moves, as planned. Exposed: time of "
-    "a\n"
-    "step in which a worker communicates, or waits for others or for data, and does not compute.\n"
-    "Weights: compared bit for bit with those of the same accumulation. Memory: of a worker, or "
-    "of\n"
-    "all replicas; planned, and the most that the process held, with program and data.\n";
+    "A x B: A workers or replicas run B shards each, one after another. ms/step:\n"
+    "the median of all steps of all repeats, then their quartiles. Speed-up and\n"
+    "efficiency: against accumulation in one worker with the same shards. Sent:\n"
+    "bytes that a step moves, as planned. Comm and wait: time of a step in which a\n"
+    "worker communicates, or waits for others or for data, and does not compute.\n"
+    "Weights: compared bit for bit with those of the same accumulation. Memory: of\n"
+    "a worker, or of all replicas; planned, and the most that the process held,\n"
+    "with program and data.\n";
 
 /* Columns of the first table. */
 enum { NAME, MS, SPREAD, SPEED, SPEEDUP, EFFICIENCY, SENT, COMMUNICATION, WAITING, SAME, COLUMNS };
@@ -148,28 +147,23 @@ static enum ddp_status draw_bars(const struct bars *bars, const struct compariso
 {
     static const size_t colours[BAR_PARTS] = {0, 1, 4, 5};
     struct plot plot;
-    double ends[VARIANTS] = {0}, parts[BAR_PARTS] = {0};
-    size_t count = 0;
+    double longest = 0;
     enum ddp_status status =
         plot_begin(&plot, PLOT_SVG, bars->name, 1000, 110 + 34 * comparison->count);
     if (status != DDP_OK)
         return status;
-    fprintf(plot.script, "set xrange [0:*]\nset xlabel '%s'\n", bars->label);
-    for (; count < BAR_PARTS && bars->parts[count]; count++) {
-        plot_begin_boxes(&plot, count);
-        for (int i = 0; i < comparison->count; i++) {
-            bars->measure(comparison, i, parts);
-            plot_box(&plot, ends[i], ends[i] + parts[count], i - 0.32, i + 0.32);
-            ends[i] += parts[count];
-        }
-        plot_end_boxes(&plot);
-    }
-    plot_begin_rows(&plot);
-    for (int i = 0; i < comparison->count; i++)
+    for (int i = 0; i < comparison->count; i++) {
+        double parts[BAR_PARTS] = {0}, end = 0;
+        bars->measure(comparison, i, parts);
         plot_row(&plot, i, comparison->variants[i].name);
-    plot_end_rows(&plot, comparison->count);
-    for (size_t part = 0; part < count; part++)
-        plot_boxes(&plot, part, colours[part], bars->parts[part]);
+        for (size_t k = 0; k < BAR_PARTS; end += parts[k++])
+            if (parts[k] > 0)
+                plot_box(&plot, colours[k], end, end + parts[k], i - 0.32, i + 0.32);
+        longest = end > longest ? end : longest;
+    }
+    fprintf(plot.script, "set xrange [0:%.6g]\nset xlabel '%s'\n", 1.02 * longest, bars->label);
+    for (size_t k = 0; k < BAR_PARTS && bars->parts[k]; k++)
+        plot_key(&plot, colours[k], bars->parts[k]);
     return plot_end(&plot, picture, NULL);
 }
 

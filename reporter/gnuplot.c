@@ -97,47 +97,31 @@ void plot_colour(struct plot *plot, size_t i, bool pale)
                 colour->green, colour->blue);
 }
 
-void plot_begin_boxes(struct plot *plot, size_t kind)
-{
-    fprintf(plot->script, "$boxes%zu << EOD\n", kind);
-}
-
-void plot_box(struct plot *plot, double left, double right, double top, double bottom)
-{
-    fprintf(plot->script, "%.6g %.6g %.6g %.6g %.2f %.2f\n", left, top, left, right, top, bottom);
-}
-
-void plot_end_boxes(struct plot *plot)
-{
-    fputs("EOD\n", plot->script);
-}
-
-void plot_begin_rows(struct plot *plot)
-{
-    fputs("unset grid\nset grid xtics ls 102 dt solid\nset style fill solid 1 noborder\n"
-          "set ytics (",
-          plot->script);
-}
-
 void plot_row(struct plot *plot, int row, const char *name)
 {
-    fputs(row ? ", " : "", plot->script);
+    if (row == 0)
+        fputs("unset grid\nset grid xtics ls 102 dt solid\n", plot->script);
+    fputs(row ? "set ytics add (" : "set ytics (", plot->script);
     plot_string(plot, name);
-    fprintf(plot->script, " %d", row);
+    fprintf(plot->script, " %d)\nset yrange [%.1f:-0.6] noreverse\n", row, row + 0.6);
 }
 
-void plot_end_rows(struct plot *plot, int count)
+void plot_box(struct plot *plot, size_t colour, double left, double right, double top,
+              double bottom)
 {
-    fprintf(plot->script, ")\nset yrange [%.1f:-0.6] noreverse\n", count - 0.4);
+    const struct colour *fill = &light[2 + colour];
+    fprintf(plot->script,
+            "set object rect from %.6g,%.2f to %.6g,%.2f fs solid noborder fc rgb "
+            "'#%02x%02x%02x'\n",
+            left, top, right, bottom, fill->red, fill->green, fill->blue);
 }
 
-void plot_boxes(struct plot *plot, size_t kind, size_t colour, const char *title)
+void plot_key(struct plot *plot, size_t colour, const char *title)
 {
-    fprintf(plot->script, "%s$boxes%zu using 1:2:3:4:5:6 with boxxyerror",
-            plot->draws ? ", " : "plot ", kind);
-    plot->draws = true;
+    fprintf(plot->script, "%s NaN with boxes fs solid noborder", plot->draws ? "," : "plot");
     plot_colour(plot, colour, false);
     fprintf(plot->script, " title '%s'", title);
+    plot->draws = true;
 }
 
 /* The last line that gnuplot wrote to standard error says what is wrong. */

@@ -33,17 +33,12 @@ void plot_string(struct plot *plot, const char *text);
 /* " lc rgb ..." of curve i: a strong line, or a pale one. Empty for text. */
 void plot_colour(struct plot *plot, size_t i, bool pale);
 
-/* Boxes that lie in rows, which have names: the data of all kinds first, each between begin and
- * end, then the rows, then one call for each kind that is drawn.
- *   kind         a small number
- *   top, bottom  of a box: rows are 1 apart */
-void plot_begin_boxes(struct plot *plot, size_t kind);
-void plot_box(struct plot *plot, double left, double right, double top, double bottom);
-void plot_end_boxes(struct plot *plot);
-void plot_begin_rows(struct plot *plot);
+/* Boxes in rows, which have names and are 1 apart: the rows and the boxes first, then a word for
+ * each colour, which also draws. */
 void plot_row(struct plot *plot, int row, const char *name);
-void plot_end_rows(struct plot *plot, int count);
-void plot_boxes(struct plot *plot, size_t kind, size_t colour, const char *title);
+void plot_box(struct plot *plot, size_t colour, double left, double right, double top,
+              double bottom);
+void plot_key(struct plot *plot, size_t colour, const char *title);
 
 /* Runs gnuplot.
  *   picture [out]  with a 0 behind it, freed with free()

@@ -110,16 +110,6 @@ static void forget_from(struct log_run *run, int64_t first_step)
         run->checkpoint_count--;
 }
 
-static enum ddp_status add_mark(struct log_mark **marks, size_t *count, int64_t step, double time)
-{
-    struct log_mark *larger = ddp_array_grow(*marks, *count, sizeof *larger);
-    if (!larger)
-        return DDP_ERR_MEMORY;
-    *marks = larger;
-    larger[(*count)++] = (struct log_mark){step, time};
-    return DDP_OK;
-}
-
 static void restart(struct log_run *run, const struct log_run *next, int64_t first_step)
 {
     forget_from(run, first_step);
@@ -155,13 +145,10 @@ static enum ddp_status begin_run(struct reader *reader, const json_t *object)
         restart(reader->run, &run, first_step);
         return DDP_OK;
     }
-    struct log_run *larger = ddp_array_grow(log->runs, log->count, sizeof run);
-    if (!larger)
-        return DDP_ERR_MEMORY;
-    log->runs = larger;
-    reader->run = &larger[log->count++];
-    *reader->run = run;
-    return DDP_OK;
+    const enum ddp_status status = ddp_array_append(&log->runs, &log->count, &run, sizeof run);
+    if (status == DDP_OK)
+        reader->run = &log->runs[log->count - 1];
+    return status;
 }
 
 /* --- other lines ------------------------------------------------------------------------------ */
@@ -186,17 +173,13 @@ static enum ddp_status add_step(struct reader *reader, const json_t *object)
     step.items = round(step.speed * step.seconds);
     if (run->restarted) {
         run->restarted = false;
+        const struct log_mark mark = {step.step, run->restart_time};
         const enum ddp_status status =
-            add_mark(&run->restarts, &run->restart_count, step.step, run->restart_time);
+            ddp_array_append(&run->restarts, &run->restart_count, &mark, sizeof mark);
         if (status != DDP_OK)
             return status;
     }
-    struct log_step *larger = ddp_array_grow(run->steps, run->step_count, sizeof step);
-    if (!larger)
-        return DDP_ERR_MEMORY;
-    run->steps = larger;
-    larger[run->step_count++] = step;
-    return DDP_OK;
+    return ddp_array_append(&run->steps, &run->step_count, &step, sizeof step);
 }
 
 static enum ddp_status add_evaluation(struct reader *reader, const json_t *object)
@@ -209,22 +192,17 @@ static enum ddp_status add_evaluation(struct reader *reader, const json_t *objec
     };
     if (!read_step(object, "step", 0, &evaluation.step))
         return fail_line(reader, "an evaluation without its step");
-    struct log_evaluation *larger =
-        ddp_array_grow(run->evaluations, run->evaluation_count, sizeof evaluation);
-    if (!larger)
-        return DDP_ERR_MEMORY;
-    run->evaluations = larger;
-    larger[run->evaluation_count++] = evaluation;
-    return DDP_OK;
+    return ddp_array_append(&run->evaluations, &run->evaluation_count, &evaluation,
+                            sizeof evaluation);
 }
 
 static enum ddp_status add_checkpoint(struct reader *reader, const json_t *object)
 {
-    int64_t step;
-    if (!read_step(object, "step", 0, &step))
+    struct log_run *run = reader->run;
+    struct log_mark mark = {.time = number_of(object, "time")};
+    if (!read_step(object, "step", 0, &mark.step))
         return fail_line(reader, "a checkpoint without its step");
-    return add_mark(&reader->run->checkpoints, &reader->run->checkpoint_count, step,
-                    number_of(object, "time"));
+    return ddp_array_append(&run->checkpoints, &run->checkpoint_count, &mark, sizeof mark);
 }
 
 static enum ddp_status end_run(struct reader *reader, const json_t *object)
@@ -295,16 +273,15 @@ static enum ddp_status read_line(struct reader *reader, const char *line, size_t
 }
 
 /* What the runs are called: the file's name without directory and suffix. */
-static void name_runs(struct run_log *log, const char *path)
+static void name_runs(struct log_run *runs, size_t count, const char *path)
 {
     const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
     const char *dot = strrchr(base, '.');
     const size_t length = dot && dot > base ? (size_t)(dot - base) : strlen(base);
-    for (size_t i = 0; i < log->count; i++) {
-        char *name = log->runs[i].name;
-        const size_t used = ddp_text_clean(name, sizeof log->runs[i].name - 24, base, length);
-        if (log->count > 1)
-            snprintf(name + used, 24, " #%zu", i + 1);
+    for (size_t i = 0; i < count; i++) {
+        const size_t used = ddp_text_clean(runs[i].name, sizeof runs[i].name - 24, base, length);
+        if (count > 1)
+            snprintf(runs[i].name + used, 24, " #%zu", i + 1);
     }
 }
 
@@ -312,9 +289,8 @@ enum ddp_status run_log_parse(struct run_log *log, const char *name, const char 
                               bool quietly)
 {
     struct reader reader = {.log = log, .name = name, .quietly = quietly};
+    const size_t first = log->count;
     enum ddp_status status = DDP_OK;
-    *log = (struct run_log){.count = 0};
-    log->cut_off = bytes > 0 && text[bytes - 1] != '\n';
     for (size_t at = 0; status == DDP_OK && at < bytes;) {
         const char *end = memchr(text + at, '\n', bytes - at);
         const size_t length = end ? (size_t)(end - text) - at : bytes - at;
@@ -325,10 +301,12 @@ enum ddp_status run_log_parse(struct run_log *log, const char *name, const char 
                                !end || (next < bytes && begins_run(text + next, bytes - next)));
         at = next;
     }
-    if (status == DDP_OK && log->count == 0)
+    if (status == DDP_OK && !reader.run)
         return ddp_fail(DDP_ERR_FORMAT, "%s: %s: trainer --log writes what is needed here", name,
                         bytes == 0 ? "the file is empty" : "there is no run in this file");
-    name_runs(log, name);
+    if (status == DDP_OK)
+        reader.run->is_last = true;
+    name_runs(log->runs + first, log->count - first, name);
     return status;
 }
 
@@ -336,7 +314,6 @@ enum ddp_status run_log_read(struct run_log *log, const char *path, bool quietly
 {
     char *text = NULL;
     size_t bytes = 0;
-    *log = (struct run_log){.count = 0};
     enum ddp_status status =
         ddp_input_file_read_whole(path, "no log of a training", LOG_BYTES, &text, &bytes);
     if (status == DDP_OK)

@@ -45,6 +45,7 @@ struct log_run {
     struct log_step *steps;
     struct log_evaluation *evaluations;
     struct log_mark *checkpoints, *restarts;
+    bool is_last;   /* of its file */
     bool restarted; /* and no step has been done since */
     double restart_time;
     size_t step_count, evaluation_count, checkpoint_count, restart_count;
@@ -53,13 +54,13 @@ struct log_run {
 struct run_log {
     struct log_run *runs;
     size_t count;
-    bool cut_off; /* its last line has no end: the program writes it, or was killed */
 };
 
-/* Reads the text of a log. Logs what is left out, as warnings.
+/* Reads the text of a log, and adds its runs to those of others. Logs what is left out, as
+ * warnings.
  *   name     of the file: in messages, and of the runs
  *   quietly  no warnings: it has been read before
- *   log [out] freed with run_log_free(), also after a failure
+ *   log [in,out]  zeroed before the first one; freed with run_log_free(), also after a failure
  * DDP_ERR_FORMAT: names file and line; DDP_ERR_MEMORY. */
 enum ddp_status run_log_parse(struct run_log *log, const char *name, const char *text, size_t bytes,
                               bool quietly);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * ddpreport RUN.jsonl ...: the runs of logs as a table, and as pictures in a file or the terminal. */
+ * ddpreport RUN.jsonl ...: the runs of logs as a table, and as pictures in a file or the
+ * terminal. */
 #include "config.h"
 
 #include "core/log.h"
@@ -24,43 +25,13 @@
 #define FOLLOW_MS     1000
 #define SHORTEST_PLOT 8
 
-/* The runs of all files. */
-struct logs {
-    struct run_log *logs;
-    int log_count;
-    struct log_run *runs; /* copies, without their arrays */
-    size_t run_count;
-};
-
-static void free_logs(struct logs *logs)
-{
-    for (int i = 0; i < logs->log_count; i++)
-        run_log_free(&logs->logs[i]);
-    free(logs->logs);
-    free(logs->runs);
-    *logs = (struct logs){.log_count = 0};
-}
-
-static enum ddp_status read_logs(struct logs *logs, const struct settings *settings, bool quietly)
+static enum ddp_status read_logs(struct run_log *log, const struct settings *settings, bool quietly)
 {
     enum ddp_status status = DDP_OK;
-    *logs = (struct logs){.log_count = 0};
-    logs->logs = ddp_array_alloc((size_t)settings->file_count, sizeof *logs->logs);
-    if (!logs->logs)
-        return DDP_ERR_MEMORY;
-    while (status == DDP_OK && logs->log_count < settings->file_count) {
-        struct run_log *log = &logs->logs[logs->log_count++];
-        status = run_log_read(log, settings->files[logs->log_count - 1], quietly);
-        logs->run_count += log->count;
-    }
-    logs->runs = ddp_array_alloc(logs->run_count + 1, sizeof *logs->runs);
-    if (status != DDP_OK || !logs->runs)
-        return status == DDP_OK ? DDP_ERR_MEMORY : status;
-    size_t to = 0;
-    for (int i = 0; i < logs->log_count; i++)
-        for (size_t k = 0; k < logs->logs[i].count; k++)
-            logs->runs[to++] = logs->logs[i].runs[k];
-    return DDP_OK;
+    *log = (struct run_log){.count = 0};
+    for (int i = 0; status == DDP_OK && i < settings->file_count; i++)
+        status = run_log_read(log, settings->files[i], quietly);
+    return status;
 }
 
 /* --- as a table ------------------------------------------------------------------------------- */
@@ -119,10 +90,10 @@ static enum ddp_status make_table(struct table *table, const struct log_run *run
     return status;
 }
 
-static enum ddp_status print_table(const struct logs *logs, FILE *out)
+static enum ddp_status print_table(const struct run_log *log, FILE *out)
 {
     struct table table;
-    enum ddp_status status = make_table(&table, logs->runs, logs->run_count);
+    enum ddp_status status = make_table(&table, log->runs, log->count);
     if (status == DDP_OK)
         table_print(&table, out);
     table_free(&table);
@@ -148,7 +119,7 @@ static enum ddp_status print_panel(const struct curves *curves, enum panel panel
 static int columns_of_terminal(void)
 {
     const int columns = ddp_terminal_columns(STDOUT_FILENO);
-    return columns < 40 ? 79 : columns > 160 ? 159 : columns - 1;
+    return columns == 0 ? 79 : columns < 21 ? 20 : columns > 301 ? 300 : columns - 1;
 }
 
 static enum ddp_status print_panels(const struct curves *curves, const struct trace *trace)
@@ -214,37 +185,37 @@ static enum ddp_status write_picture(const struct settings *settings, const stru
 
 /* --- as the logs grow ------------------------------------------------------------------------- */
 
-static bool all_ended(const struct logs *logs)
+static bool all_ended(const struct run_log *log)
 {
-    for (int i = 0; i < logs->log_count; i++)
-        if (!logs->logs[i].runs[logs->logs[i].count - 1].status[0])
+    for (size_t i = 0; i < log->count; i++)
+        if (log->runs[i].is_last && !log->runs[i].status[0])
             return false;
     return true;
 }
 
-/* Bytes of all logs; -1: one is not there, or still empty. */
-static int64_t bytes_of(const struct settings *settings)
+/* What changes when a log does; -1: one is not there, or still empty. */
+static int64_t state_of(const struct settings *settings)
 {
-    int64_t bytes = 0;
+    int64_t state = 0;
     for (int i = 0; i < settings->file_count; i++) {
         struct stat status;
         if (stat(settings->files[i], &status) < 0)
             return errno == ENOENT ? -1 : 0; /* reading it says what is wrong */
         if (status.st_size == 0)
             return -1;
-        bytes += status.st_size;
+        state += status.st_size + status.st_mtim.tv_nsec;
     }
-    return bytes;
+    return state;
 }
 
-static enum ddp_status draw_frame(const struct logs *logs, const struct settings *settings)
+static enum ddp_status draw_frame(const struct run_log *log, const struct settings *settings)
 {
-    const struct curves curves = {logs->runs, logs->run_count, (enum x_axis)settings->x};
+    const struct curves curves = {log->runs, log->count, (enum x_axis)settings->x};
     struct winsize size = {.ws_row = 24};
     ioctl(STDOUT_FILENO, TIOCGWINSZ, &size);
     fputs("\033[H\033[2J", stdout);
-    enum ddp_status status = print_table(logs, stdout);
-    const int room = (size.ws_row > 0 ? size.ws_row : 24) - 2 * ((int)logs->run_count + 2) - 3;
+    enum ddp_status status = print_table(log, stdout);
+    const int room = (size.ws_row > 0 ? size.ws_row : 24) - 2 * ((int)log->count + 2) - 3;
     if (status == DDP_OK)
         status = print_panel(&curves, PANEL_LOSS, columns_of_terminal(),
                              room > SHORTEST_PLOT ? room : SHORTEST_PLOT);
@@ -260,20 +231,20 @@ static enum ddp_status follow(const struct settings *settings)
         return ddp_fail(DDP_ERR_INVALID, "--follow needs a terminal: use --terminal, or --output "
                                          "FILE.html");
     for (;; usleep(FOLLOW_MS * 1000)) {
-        struct logs logs;
-        const int64_t bytes = bytes_of(settings);
-        if (bytes < 0 && !waits) {
+        struct run_log log;
+        const int64_t state = state_of(settings);
+        if (state < 0 && !waits) {
             ddp_log(DDP_LOG_INFO, "waiting for %s", settings->files[0]);
             waits = true;
         }
-        if (bytes < 0 || bytes == drawn)
+        if (state < 0 || state == drawn)
             continue;
-        drawn = bytes;
-        enum ddp_status status = read_logs(&logs, settings, true);
+        drawn = state;
+        enum ddp_status status = read_logs(&log, settings, true);
         if (status == DDP_OK)
-            status = draw_frame(&logs, settings);
-        const bool ended = status == DDP_OK && all_ended(&logs);
-        free_logs(&logs);
+            status = draw_frame(&log, settings);
+        const bool ended = status == DDP_OK && all_ended(&log);
+        run_log_free(&log);
         if (status != DDP_OK || ended || ferror(stdout))
             return status;
     }
@@ -300,7 +271,7 @@ static enum ddp_status check_output(const struct settings *settings)
 
 enum ddp_status runs_show(const struct settings *settings)
 {
-    struct logs logs = {.log_count = 0};
+    struct run_log log = {.count = 0};
     struct trace trace = {.span_count = 0};
     if (settings->follow)
         return follow(settings);
@@ -308,12 +279,12 @@ enum ddp_status runs_show(const struct settings *settings)
     if (status == DDP_OK)
         status = page_check_file(settings->output);
     if (status == DDP_OK)
-        status = read_logs(&logs, settings, false);
+        status = read_logs(&log, settings, false);
     if (status == DDP_OK && settings->trace)
         status = trace_read(&trace, settings->trace);
-    const struct curves curves = {logs.runs, logs.run_count, (enum x_axis)settings->x};
+    const struct curves curves = {log.runs, log.count, (enum x_axis)settings->x};
     if (status == DDP_OK)
-        status = print_table(&logs, stdout);
+        status = print_table(&log, stdout);
     fflush(stdout);
     if (status == DDP_OK && settings->terminal)
         status = print_panels(&curves, &trace);
@@ -322,6 +293,6 @@ enum ddp_status runs_show(const struct settings *settings)
                      ? write_page(settings, &curves, &trace)
                      : write_picture(settings, &curves, &trace);
     trace_free(&trace);
-    free_logs(&logs);
+    run_log_free(&log);
     return status;
 }

@@ -113,8 +113,12 @@ static enum ddp_status read_runs(struct settings *settings, int argc, char **arg
         return ddp_fail(DDP_ERR_INVALID,
                         "no log is named: ddpreport RUN.jsonl, which trainer --log "
                         "RUN.jsonl wrote (see --help)");
-    if (settings->follow && settings->output)
-        return ddp_fail(DDP_ERR_INVALID, "--follow draws in the terminal: leave out --output");
+    if (settings->follow && (settings->output || settings->trace))
+        return ddp_fail(DDP_ERR_INVALID, "--follow draws the loss in the terminal: leave out --%s",
+                        settings->output ? "output" : "trace");
+    if (settings->trace && !settings->output && !settings->terminal)
+        return ddp_fail(DDP_ERR_INVALID, "--trace: say where its time line is drawn: add "
+                                         "--terminal or --output FILE.html");
     return check_output(settings);
 }
 

@@ -13,7 +13,7 @@
 #include <string.h>
 
 #define ROWS 32  /* threads, at most */
-#define LINE 160 /* letters of a row, at most */
+#define LINE 300 /* letters of a row, at most */
 
 const char timeline_notes[] =
     "The step of the trace that took the median time, as rank 0 saw it. Each row is a thread; the "
@@ -117,33 +117,12 @@ static const struct {
 
 /* --- drawn ------------------------------------------------------------------------------------ */
 
-/* Returns whether there are any. */
-static bool write_boxes(struct plot *plot, const struct trace *trace, const struct window *window,
-                        const struct row *rows, int row_count, size_t k)
-{
-    bool any = false;
-    plot_begin_boxes(plot, k);
-    for (int r = 0; r < row_count; r++)
-        for (size_t i = 0; i < trace->span_count; i++) {
-            const struct trace_span *span = &trace->spans[i];
-            const bool background = span->depth == -1;
-            if (!is_shown(span, window, &rows[r], kinds[k].kind))
-                continue;
-            plot_box(plot, begin_of(span, window), end_of(span, window),
-                     r + (background ? 0.33 : -0.28), r + (background ? 0.42 : 0.28));
-            any = true;
-        }
-    plot_end_boxes(plot);
-    return any;
-}
-
 enum ddp_status timeline_draw(const struct trace *trace, enum plot_kind kind, char **picture,
                               size_t *bytes)
 {
     struct row rows[ROWS];
     struct window window;
     struct plot plot;
-    bool any[KINDS];
     char name[TRACE_NAME + 32];
     *picture = NULL;
     enum ddp_status status = find_step(trace, &window);
@@ -157,17 +136,20 @@ enum ddp_status timeline_draw(const struct trace *trace, enum plot_kind kind, ch
             "set xrange [0:%.6g]\nset xlabel 'time since the beginning of step %" PRId64
             " (ms)'\nset key tmargin center horizontal\n",
             (window.end - window.begin) / 1e3, window.step);
-    for (size_t k = 0; k < KINDS; k++)
-        any[k] = write_boxes(&plot, trace, &window, rows, row_count, k);
-    plot_begin_rows(&plot);
     for (int r = 0; r < row_count; r++) {
         name_row(name, trace, &rows[r]);
         plot_row(&plot, r, name);
+        for (size_t k = 0; k < KINDS; k++)
+            for (size_t i = 0; i < trace->span_count; i++) {
+                const struct trace_span *span = &trace->spans[i];
+                const bool background = span->depth == -1;
+                if (is_shown(span, &window, &rows[r], kinds[k].kind))
+                    plot_box(&plot, kinds[k].colour, begin_of(span, &window), end_of(span, &window),
+                             r + (background ? 0.33 : -0.28), r + (background ? 0.42 : 0.28));
+            }
     }
-    plot_end_rows(&plot, row_count);
     for (size_t k = 0; k < KINDS; k++)
-        if (any[k])
-            plot_boxes(&plot, k, kinds[k].colour, kinds[k].title);
+        plot_key(&plot, kinds[k].colour, kinds[k].title);
     return plot_end(&plot, picture, bytes);
 }
 

@@ -39,7 +39,7 @@ static void add(const char *line)
 
 static struct run_log parse(void)
 {
-    struct run_log log;
+    struct run_log log = {.count = 0};
     ck_assert_int_eq(run_log_parse(&log, "dir/name.jsonl", text, used, true), DDP_OK);
     used = 0;
     return log;

@@ -31,7 +31,7 @@ static void use(const struct log_run *run)
 
 bool fuzz_accepts(const uint8_t *data, size_t size)
 {
-    struct run_log log;
+    struct run_log log = {.count = 0};
     const bool accepted =
         run_log_parse(&log, "log.jsonl", (const char *)data, size, true) == DDP_OK;
     if (accepted) {

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 #define MARKS  200 /* of a kind and run, at most */
+#define NAMES  12  /* of curves in a key, at most */
 #define DASHES 5   /* kinds of broken lines that gnuplot has */
 
 const char *const curves_titles[PANELS] = {"Loss", "Learning rate", "Throughput",
@@ -132,6 +133,23 @@ static enum ddp_status write_run(struct plot *plot, const struct curves *curves,
 
 /* --- one panel -------------------------------------------------------------------------------- */
 
+/* What the marks mean. */
+static void write_mark_keys(struct plot *plot, const struct curves *curves)
+{
+    size_t evaluations = 0, checkpoints = 0, restarts = 0;
+    for (size_t i = 0; i < curves->count; i++) {
+        evaluations += curves->runs[i].evaluation_count;
+        checkpoints += curves->runs[i].checkpoint_count;
+        restarts += curves->runs[i].restart_count;
+    }
+    if (evaluations > 0)
+        fputs(", NaN with points ls 101 pt 7 ps 0.6 title 'evaluation'", plot->script);
+    if (checkpoints > 0)
+        fputs(", NaN with points ls 101 pt 2 ps 0.01 title '| checkpoint'", plot->script);
+    if (restarts > 0)
+        fputs(", NaN with lines ls 101 dt 2 title 'restart'", plot->script);
+}
+
 static void write_curves(struct plot *plot, const struct curves *curves, enum panel panel,
                          const struct drawn *drawn)
 {
@@ -156,20 +174,13 @@ static void write_curves(struct plot *plot, const struct curves *curves, enum pa
                 fprintf(plot->script, pale ? " lw 1" : " lw 2 dt %zu", i % DASHES + 1);
             plot_colour(plot, i, pale);
             fputs(" title ", plot->script);
-            plot_string(plot, pale ? "" : title);
+            plot_string(plot, pale || i >= NAMES || (pass == 2 && !text) ? "" : title);
             separator = ", ";
         }
-    if (!text && separator[0] == ',') {
-        bool checkpoints = false, restarts = false;
-        for (size_t i = 0; i < curves->count; i++) {
-            checkpoints = checkpoints || curves->runs[i].checkpoint_count > 0;
-            restarts = restarts || curves->runs[i].restart_count > 0;
-        }
-        if (panel == PANEL_LOSS && checkpoints)
-            fputs(", NaN with points ls 101 pt 2 ps 0.01 title '| checkpoint'", plot->script);
-        if (panel == PANEL_LOSS && restarts)
-            fputs(", NaN with lines ls 101 dt 2 title 'restart'", plot->script);
-    }
+    if (curves->count > NAMES)
+        fprintf(plot->script, ", NaN with points ps 0 title 'and %zu more'", curves->count - NAMES);
+    if (!text && panel == PANEL_LOSS && separator[0] == ',')
+        write_mark_keys(plot, curves);
     fputc('\n', plot->script);
 }
 
@@ -191,7 +202,7 @@ static enum ddp_status write_panel(struct plot *plot, const struct curves *curve
     fputs("\nset ylabel ", plot->script);
     plot_string(plot, y_label(curves, panel));
     if (plot->kind == PLOT_TEXT) {
-        fputs("\nset key top center outside horizontal\nset title ", plot->script);
+        fputs("\nset key top center outside horizontal width 2\nset title ", plot->script);
         plot_string(plot, y_label(curves, panel));
         fputs("\nunset ylabel", plot->script);
     }

@@ -157,7 +157,7 @@ static enum ddp_status run(int in, int out)
 enum ddp_status plot_end(struct plot *plot, char **picture, size_t *bytes)
 {
     enum ddp_status status = DDP_OK;
-    size_t drawn;
+    size_t drawn = 0;
     *picture = NULL;
     int in = -1, out = -1;
     if (fputc('\n', plot->script) == EOF || fclose(plot->script) != 0)
@@ -170,7 +170,11 @@ enum ddp_status plot_end(struct plot *plot, char **picture, size_t *bytes)
     if (status == DDP_OK)
         status = run(in, out);
     if (status == DDP_OK)
-        status = child_read(out, SIZE_MAX, picture, bytes ? bytes : &drawn);
+        status = child_read(out, SIZE_MAX, picture, &drawn);
+    if (status == DDP_OK && drawn == 0)
+        status = ddp_fail(DDP_ERR_SYSTEM, "gnuplot has drawn nothing: is it gnuplot?");
+    if (bytes)
+        *bytes = drawn;
     if (in >= 0)
         close(in);
     if (out >= 0)

@@ -35,10 +35,12 @@ static enum ddp_status fail_line(const struct reader *reader, const char *what)
 
 /* --- members ---------------------------------------------------------------------------------- */
 
+/* gnuplot cannot draw what is larger. */
 static double number_of(const json_t *object, const char *key)
 {
-    const json_t *value = json_object_get(object, key);
-    return json_is_number(value) ? json_number_value(value) : NAN;
+    const json_t *member = json_object_get(object, key);
+    const double value = json_is_number(member) ? json_number_value(member) : NAN;
+    return fabs(value) < 1e300 ? value : NAN;
 }
 
 static int64_t count_of(const json_t *object, const char *key)

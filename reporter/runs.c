@@ -23,7 +23,7 @@
 
 #define PANEL_LINES   16 /* of a picture in the terminal */
 #define FOLLOW_MS     1000
-#define SHORTEST_PLOT 8
+#define SHORTEST_PLOT 14
 
 static enum ddp_status read_logs(struct run_log *log, const struct settings *settings, bool quietly)
 {
@@ -108,9 +108,12 @@ static enum ddp_status print_panel(const struct curves *curves, enum panel panel
     char *picture = NULL;
     enum ddp_status status = curves_draw(curves, panel, PLOT_TEXT, columns, lines, &picture);
     if (status == DDP_OK && picture) {
-        /* gnuplot begins with a form feed. */
+        /* gnuplot begins with a form feed, and ends with empty lines. */
         const char *begin = picture + strspn(picture, "\f\n");
-        printf("\n%s", begin);
+        size_t length = strlen(begin);
+        while (length > 0 && strchr(" \n", begin[length - 1]))
+            length--;
+        printf("\n%.*s\n", (int)length, begin);
     }
     free(picture);
     return status;

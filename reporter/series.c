@@ -39,7 +39,7 @@ enum ddp_status series_make(struct series *series, const struct log_run *run, en
         series->x[i] = x;
         const struct log_step *step = &run->steps[i];
         const double values[PANELS] = {step->loss, step->rate, step->speed, step->norm};
-        series->y[i] = values[panel];
+        series->y[i] = isnan(x) ? NAN : values[panel];
     }
     return DDP_OK;
 }

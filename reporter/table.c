@@ -31,7 +31,7 @@ const char *units_number(char text[UNITS_TEXT], double value)
     const double size = fabs(value);
     if (isnan(value))
         return "-";
-    if (size != 0 && size < 0.001)
+    if ((size != 0 && size < 0.001) || size >= 1e9)
         snprintf(text, UNITS_TEXT, "%.2e", value);
     else
         snprintf(text, UNITS_TEXT, "%.*f",

@@ -214,6 +214,11 @@ static enum ddp_status run_words(struct work *work, struct words *words, const c
         status = ddp_fail(DDP_ERR_ABORTED, "compare: %s: the training ended with exit status %d%s",
                           name, code, said && *said ? ", for the reason above" : "");
     }
+    if (status == DDP_OK && access(work->log, R_OK) < 0)
+        status = ddp_fail(DDP_ERR_INVALID,
+                          "compare: %s has written no --log: give trainer, or a program that takes "
+                          "its options",
+                          work->settings->command[0]);
     free(said);
     free(words->argv);
     return status;

@@ -306,10 +306,11 @@ enum ddp_status run_log_parse(struct run_log *log, const char *name, const char 
     if (status == DDP_OK && !reader.run)
         return ddp_fail(DDP_ERR_FORMAT, "%s: %s: trainer --log writes what is needed here", name,
                         bytes == 0 ? "the file is empty" : "there is no run in this file");
-    if (status == DDP_OK)
-        reader.run->is_last = true;
+    if (status != DDP_OK)
+        return status;
+    reader.run->is_last = true;
     name_runs(log->runs + first, log->count - first, name);
-    return status;
+    return DDP_OK;
 }
 
 enum ddp_status run_log_read(struct run_log *log, const char *path, bool quietly)

@@ -176,9 +176,10 @@ static enum ddp_status write_picture(const struct settings *settings, const stru
     const enum plot_kind kind = svg ? PLOT_SVG : PLOT_PNG;
     char *picture = NULL;
     size_t bytes = 0;
-    enum ddp_status status = trace->span_count > 0
-                                 ? timeline_draw(trace, kind, &picture, &bytes)
-                                 : curves_draw_all(curves, kind, 1400, 800, &picture, &bytes);
+    enum ddp_status status =
+        trace->span_count > 0
+            ? timeline_draw(trace, kind, &picture, &bytes)
+            : curves_draw_all(curves, kind, svg ? 1000 : 1400, svg ? 640 : 800, &picture, &bytes);
     if (status == DDP_OK)
         status = svg ? page_write_svg(settings->output, picture)
                      : page_write_file(settings->output, picture, bytes);

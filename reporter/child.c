@@ -21,6 +21,9 @@
 
 #define SAID_BYTES 65536
 
+static const int watched[] = {SIGINT, SIGTERM, SIGHUP};
+#define WATCHED (sizeof watched / sizeof watched[0])
+
 static volatile sig_atomic_t ended_by, running;
 
 static void end_child(int signal)
@@ -32,10 +35,8 @@ static void end_child(int signal)
 
 void child_watch_signals(void)
 {
-    const struct sigaction action = {.sa_handler = end_child};
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-    sigaction(SIGHUP, &action, NULL);
+    for (size_t i = 0; i < WATCHED; i++)
+        signal(watched[i], end_child);
 }
 
 void child_end_by_signal(void)
@@ -46,23 +47,12 @@ void child_end_by_signal(void)
     raise(ended_by);
 }
 
-static void stop_signals(int how, sigset_t *before)
-{
-    sigset_t set;
-    sigemptyset(&set);
-    sigaddset(&set, SIGINT);
-    sigaddset(&set, SIGTERM);
-    sigaddset(&set, SIGHUP);
-    sigprocmask(how, &set, before);
-}
-
 static void become(const struct child *child, pid_t parent, int error, const sigset_t *mask)
 {
     const int null = open("/dev/null", O_RDWR);
     prctl(PR_SET_PDEATHSIG, SIGTERM);
-    signal(SIGINT, SIG_DFL);
-    signal(SIGTERM, SIG_DFL);
-    signal(SIGHUP, SIG_DFL);
+    for (size_t i = 0; i < WATCHED; i++)
+        signal(watched[i], SIG_DFL);
     if (null < 0 || getppid() != parent || dup2(child->in < 0 ? null : child->in, 0) < 0 ||
         dup2(child->out < 0 ? null : child->out, 1) < 0 || dup2(error, 2) < 0)
         _exit(126);
@@ -95,17 +85,21 @@ enum ddp_status child_read(int fd, size_t most, char **text, size_t *bytes)
 
 enum ddp_status child_run(const struct child *child, int *code, char **said)
 {
-    sigset_t before;
+    sigset_t all, before;
     int state = 0;
     size_t bytes;
     *said = NULL;
-    if (ended_by)
-        return DDP_ERR_PREEMPTED;
     const int error = memfd_create("error", MFD_CLOEXEC);
     if (error < 0)
         return ddp_fail(DDP_ERR_SYSTEM, "memfd_create: %s", strerror(errno));
     const pid_t parent = getpid();
-    stop_signals(SIG_BLOCK, &before);
+    sigfillset(&all);
+    sigprocmask(SIG_BLOCK, &all, &before);
+    if (ended_by) {
+        sigprocmask(SIG_SETMASK, &before, NULL);
+        close(error);
+        return DDP_ERR_PREEMPTED;
+    }
     const pid_t pid = fork();
     if (pid == 0)
         become(child, parent, error, &before);

@@ -101,22 +101,23 @@ int variants_make(struct variant variants[VARIANTS], const struct settings *sett
 struct words {
     char **argv;
     int count;
-    char own[OWN_OPTIONS][32]; /* numbers as texts */
-    int own_count;
+    char numbers[OWN_OPTIONS][32];
+    int number_count;
 };
 
-static void add(struct words *words, const char *word)
+/* An option and its value; NULL: it has none. */
+static void add(struct words *words, const char *name, const char *value)
 {
-    words->argv[words->count++] = (char *)word;
-    words->argv[words->count] = NULL;
+    words->argv[words->count++] = (char *)name;
+    if (value)
+        words->argv[words->count++] = (char *)value;
 }
 
-static void add_option(struct words *words, const char *name, int64_t value)
+static void add_number(struct words *words, const char *name, int64_t value)
 {
-    char *text = words->own[words->own_count++];
-    snprintf(text, sizeof words->own[0], "%" PRId64, value);
-    add(words, name);
-    add(words, text);
+    char *text = words->numbers[words->number_count++];
+    snprintf(text, sizeof words->numbers[0], "%" PRId64, value);
+    add(words, name, text);
 }
 
 /* The name of the option that a word gives, with '-' for '_': "--global_batch=8", "-g8"; or "". */
@@ -183,16 +184,14 @@ static enum ddp_status begin_words(struct words *words, const struct work *work,
         ddp_array_alloc((size_t)settings->command_count + 2 * OWN_OPTIONS, sizeof *words->argv);
     if (!words->argv)
         return DDP_ERR_MEMORY;
-    add(words, work->ddprun);
-    add_option(words, "-n", workers);
+    add(words, work->ddprun, NULL);
+    add_number(words, "-n", workers);
     for (int i = 0; i < settings->command_count; i++)
-        add(words, settings->command[i]);
-    add(words, "--no-eval");
-    add(words, "--quiet");
-    add(words, "--log");
-    add(words, work->log);
+        add(words, settings->command[i], NULL);
+    add(words, "--no-eval", "--quiet");
+    add(words, "--log", work->log);
     if (work->comparison->threads > 0)
-        add_option(words, "--threads", work->comparison->threads);
+        add_number(words, "--threads", work->comparison->threads);
     return DDP_OK;
 }
 
@@ -224,6 +223,12 @@ static enum ddp_status run_words(struct work *work, struct words *words, const c
     return status;
 }
 
+/* How many steps at the end of so many are traced. */
+static int64_t traced_of(int64_t steps)
+{
+    return steps / 4 < TRACED ? steps / 4 : TRACED;
+}
+
 static enum ddp_status train(struct work *work, const struct variant *variant, bool is_baseline)
 {
     struct words words;
@@ -233,24 +238,20 @@ static enum ddp_status train(struct work *work, const struct variant *variant, b
     enum ddp_status status = begin_words(&words, work, ddp ? variant->units : 1);
     if (status != DDP_OK)
         return status;
-    const int64_t window = comparison->steps / 4 < TRACED ? comparison->steps / 4 : TRACED;
-    add(&words, "--mode");
-    add(&words, variant->mode);
+    const int64_t window = traced_of(comparison->steps);
+    add(&words, "--mode", variant->mode);
     if (strcmp(variant->mode, "dp") == 0)
-        add_option(&words, "--replicas", variant->units);
-    add_option(&words, "--global-batch", comparison->global_batch);
-    add_option(&words, "--batch-size", comparison->global_batch / variant->shards);
-    add_option(&words, "--steps", comparison->steps);
+        add_number(&words, "--replicas", variant->units);
+    add_number(&words, "--global-batch", comparison->global_batch);
+    add_number(&words, "--batch-size", comparison->global_batch / variant->shards);
+    add_number(&words, "--steps", comparison->steps);
     if (variant->shards > 8) /* each worker has whole lanes: see trainer(1) */
-        add_option(&words, "--lanes", variant->shards);
+        add_number(&words, "--lanes", variant->shards);
     snprintf(traced, sizeof traced, "%" PRId64 "-%" PRId64, comparison->steps - window + 1,
              comparison->steps);
-    add(&words, "--trace");
-    add(&words, work->trace);
-    add(&words, "--trace-steps");
-    add(&words, traced);
-    add(&words, "--save");
-    add(&words, is_baseline ? work->baseline : work->weights);
+    add(&words, "--trace", work->trace);
+    add(&words, "--trace-steps", traced);
+    add(&words, "--save", is_baseline ? work->baseline : work->weights);
     return run_words(work, &words, variant->name);
 }
 
@@ -278,7 +279,7 @@ static enum ddp_status compare_files(const char *one, const char *other, bool *s
 static enum ddp_status add_steps(struct measured *measured, const struct log_run *run,
                                  int64_t steps)
 {
-    const int64_t window = steps / 4 < TRACED ? steps / 4 : TRACED;
+    const int64_t window = traced_of(steps);
     enum ddp_status status = DDP_OK;
     for (size_t i = 0; status == DDP_OK && i < run->step_count; i++)
         if (run->steps[i].step > steps / 10 + 1 && run->steps[i].step <= steps - window)
@@ -347,9 +348,8 @@ static enum ddp_status probe(struct work *work)
     enum ddp_status status = begin_words(&words, work, 1);
     if (status != DDP_OK)
         return status;
-    add_option(&words, "--steps", 1);
-    add(&words, "--mode");
-    add(&words, "accum");
+    add_number(&words, "--steps", 1);
+    add(&words, "--mode", "accum");
     status = run_words(work, &words, "one step to begin with");
     if (status != DDP_OK)
         return status;

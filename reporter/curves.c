@@ -43,13 +43,16 @@ static struct scale scale_of(const struct curves *curves)
                        : (struct scale){1, tokens ? "tokens" : "samples"};
 }
 
+/* What is evaluated without an accuracy has numbers as targets, and no loss in nats. */
 static const char *y_label(const struct curves *curves, enum panel panel)
 {
-    static const char *const labels[PANELS] = {"loss (nats)", "learning rate", NULL,
-                                               "gradient norm"};
-    if (labels[panel])
-        return labels[panel];
-    return curves->count > 0 && curves->runs[0].tokens ? "tokens/s" : "samples/s";
+    const bool tokens = curves->count > 0 && curves->runs[0].tokens;
+    const char *const labels[PANELS] = {"loss (nats)", "learning rate",
+                                        tokens ? "tokens/s" : "samples/s", "gradient norm"};
+    for (size_t i = 0; panel == PANEL_LOSS && i < curves->count; i++)
+        if (curves->runs[i].evaluation_count > 0 && isnan(curves->runs[i].evaluations[0].accuracy))
+            return "loss";
+    return labels[panel];
 }
 
 /* --- data ------------------------------------------------------------------------------------- */

@@ -57,23 +57,17 @@ static const struct ddp_option compare_options[] = {
     {0},
 };
 
-/* Without the rows that both tables have. */
-static void print_rows(const struct ddp_option *table, FILE *out)
-{
-    fputc('\n', out);
-    ddp_options_help(table, out);
-}
-
 void settings_help(FILE *out)
 {
     fputs("usage: ddpreport [options] RUN.jsonl ...\n"
           "       ddpreport compare [options] -- trainer OPTIONS\n"
           "\n"
           "The first draws the logs of trainer --log, the second measures what accumulation,\n"
-          "DataParallel and DDP cost a training.\n",
+          "DataParallel and DDP cost a training.\n\n",
           out);
-    print_rows(run_options, out);
-    print_rows(compare_options, out);
+    ddp_options_help(run_options, out);
+    fputc('\n', out);
+    ddp_options_help(compare_options, out);
 }
 
 static enum ddp_status check_output(const struct settings *settings)

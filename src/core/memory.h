@@ -4,6 +4,8 @@
 #ifndef DDP_CORE_MEMORY_H
 #define DDP_CORE_MEMORY_H
 
+#include "ddp.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 

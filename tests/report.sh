@@ -69,7 +69,7 @@ if command -v gnuplot >/dev/null; then
         expect "the terminal, $axis" 0 'loss \(nats\)' "$report" "$log" --terminal --x $axis
         [ "$(wc -L <"$work/out")" -le 110 ] || fail "the terminal: lines of $(wc -L <"$work/out")"
     done
-    expect "the loss of a regression" 0 '^ +loss *$' "$report" "$work/mse.jsonl" --terminal
+    expect "the loss of a regression" 0 '^ +loss *[|]? *$' "$report" "$work/mse.jsonl" --terminal
     expect "the terminal, a step" 0 '^rank 0, main +\|[-#=. ]*[#=.][-#=. ]*\|$' "$report" "$work/two<&'.jsonl" --terminal --trace "$work/trace"
     grep -qE '^ +\|0 +[0-9.]+ ms\|$' "$work/out" || fail "the terminal, a step: no axis"
     [ "$(wc -L <"$work/out")" -le 110 ] || fail "the terminal, a step: lines of $(wc -L <"$work/out")"

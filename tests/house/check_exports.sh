@@ -76,6 +76,10 @@ constants()
 }
 constants "$scratch/ddp.h" >"$scratch/constants"
 constants "$top"/man/*.3 | comm -23 "$scratch/constants" - | grep . && fail "these constants of ddp.h stand in no page"
+# Statuses and their exit codes.
+sed -n 's/.*\[-\(DDP_ERR_[A-Z]*\)\] = {".*", \([0-9]*\)}.*/\1 \2/p' "$top/src/core/status.c" >"$scratch/statuses"
+sed -n 's/^\.It Dv \(DDP_ERR_[A-Z]*\) Pq \([0-9]*\)$/\1 \2/p' "$top/man/ddp.3" >"$scratch/man"
+[ -s "$scratch/statuses" ] && diff "$scratch/statuses" "$scratch/man" || fail "the statuses of status.c (<) and of ddp.3 (>) differ"
 if [ -e "$library" ] && command -v nm >/dev/null; then
     # Besides the names of versions (type A) and what gcov and the sanitizers add.
     nm -D --defined-only "$library" |

@@ -36,7 +36,8 @@ gradients "mlp" "" $mlp --momentum 0
 
 # --- hooks, a rate that the program sets, its state in checkpoints ---
 hooks=$top/hooks_client
-sum() { sed -n 's/^\(\[0\]: \)*\(sum [^,]*\),.*/\2/p' "$work/out"; }
+# What all ranks have seen: one line if it is the same.
+sum() { sed -n 's/^\(\[[0-9]*\]: \)*\(sum [^,]*\),.*/\2/p' "$work/out" | sort -u; }
 # sums NAME COMMAND...: as same; and the program has seen the same numbers
 sums() {
     name=$1

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Hooks of a program: hooks_client HOW OPTION...
- *   run       with ddp_train_run(); what is called is printed by rank 0, and by all ranks a sum that
- *             all steps have added to, which is the program's own state
+ *   run       with ddp_train_run(); what is called is printed by rank 0, and by all ranks a sum
+ *             that all steps have added to, which is the program's own state
  *   loop      the same with a loop of its own
  *   misuse    each hook makes calls that hooks cannot make, and counts those that are refused
  *   bad       structs that ddp_train_set_hooks() refuses

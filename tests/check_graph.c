@@ -401,6 +401,44 @@ START_TEST(recomputation_shrinks_the_arena)
 }
 END_TEST
 
+/* A block's sum is computed again from two values that backward itself does not read: they, and no
+ * others, are kept; what it makes lives twice, and nothing lives again that is not needed. */
+START_TEST(recomputation_keeps_what_it_reads)
+{
+    ddp_graph *graph;
+    struct ddp_graph_plan plan;
+    ck_assert_int_eq(ddp_graph_create(&graph), DDP_OK);
+    ddp_tensor *in = ddp_graph_input(graph, "x", DDP_F32, 2, (int64_t[]){2, 3});
+    ddp_tensor *labels = ddp_graph_input(graph, "labels", DDP_I32, 1, (int64_t[]){2});
+    ddp_tensor *p = ddp_graph_linear_layer(graph, "p", in, 3, true, DDP_ACTIVATION_NONE);
+    ddp_tensor *q = ddp_graph_linear_layer(graph, "q", in, 3, true, DDP_ACTIVATION_NONE);
+    ddp_graph_begin_block(graph);
+    ddp_tensor *sum = ddp_graph_add(graph, p, q);
+    ddp_tensor *y = ddp_graph_linear_layer(graph, "y", sum, 3, true, DDP_ACTIVATION_NONE);
+    ddp_graph_end_block(graph);
+    ddp_tensor *z = ddp_graph_linear_layer(graph, "z", y, 3, true, DDP_ACTIVATION_NONE);
+    ck_assert_int_eq(ddp_graph_finish(graph, z, ddp_graph_softmax_cross_entropy(graph, z, labels)),
+                     DDP_OK);
+    ddp_graph_set_recompute(graph, true);
+    ck_assert_int_eq(ddp_graph_plan_make(graph, ALL_PARTS, &plan), DDP_OK);
+    int again = -1;
+    for (int i = 0; i < plan.backward_count; i++)
+        if (plan.backward[i] < 0) {
+            ck_assert_int_eq(again, -1);
+            again = graph->node_count + i;
+            ck_assert_ptr_eq(graph->nodes[~plan.backward[i]].output, sum);
+        }
+    ck_assert_int_ge(again, 0);
+    ck_assert_int_ge(plan.value[sum->id].again, 0);
+    ck_assert_int_lt(plan.items[plan.value[sum->id].forward].last, again);
+    ck_assert_int_ge(plan.items[plan.value[p->id].forward].last, again);
+    ck_assert_int_ge(plan.items[plan.value[q->id].forward].last, again);
+    ck_assert_int_lt(plan.value[y->id].again, 0);
+    ddp_graph_plan_free(&plan);
+    ddp_graph_destroy(graph);
+}
+END_TEST
+
 /* GPT-2 124M of 4 x 1024 tokens: with bf16 activations the arena is about half as large. */
 START_TEST(bf16_activations_halve_the_arena)
 {
@@ -589,6 +627,7 @@ Suite *test_suite(void)
     tcase_add_test(tc, plan_never_overlaps);
     tcase_add_test(tc, fused_norms_begin_with_their_sums);
     tcase_add_test(tc, recomputation_shrinks_the_arena);
+    tcase_add_test(tc, recomputation_keeps_what_it_reads);
     tcase_add_test(tc, bf16_activations_halve_the_arena);
     tcase_add_test(tc, bf16_graphs_take_bf16);
     tcase_add_test(tc, joins_share_gradients);

@@ -341,6 +341,11 @@ DDP_API ddp_tensor *ddp_graph_batch_norm_layer(ddp_graph *graph, const char *nam
                                                ddp_tensor *residual,
                                                enum ddp_activation activation);
 
+/* What is built between the two is a block, such as a transformer's: what --recompute drops and
+ * computes again together. */
+DDP_API void ddp_graph_begin_block(ddp_graph *graph);
+DDP_API void ddp_graph_end_block(ddp_graph *graph);
+
 /* Ends building: marks output and loss, lays out parameters, plans nothing yet.
  * DDP_ERR_UNSUPPORTED: parameters in the loss part. */
 DDP_API enum ddp_status ddp_graph_finish(ddp_graph *graph, ddp_tensor *output, ddp_tensor *loss);

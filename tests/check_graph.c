@@ -1,23 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * Graphs: building, the memory plan, and backward against finite differences through a whole model.
- */
+ * Graphs: building, and backward against finite differences through a whole model. */
 #include "config.h"
 
 #include "core/memory.h"
-#include "graph/exec.h"
-#include "graph/internal.h"
-#include "model/model.h"
-#include "tests/runner.h"
+#include "tests/graph_test.h"
 #include "tests/model_option.h"
+#include "tests/runner.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define ALL_PARTS (DDP_EXEC_NETWORK | DDP_EXEC_LOSS | DDP_EXEC_BACKWARD)
-
-static const struct ddp_model_config small = {.batch = 5, .features = 7, .classes = 4};
 
 /* A model on the CPU with random inputs and weights. */
 struct fixture {
@@ -27,7 +20,16 @@ struct fixture {
     float *weights, *gradients, *x;
     int32_t labels[32], tokens[32];
     float targets[32];
+    bool takes_tokens, takes_targets;
 };
+
+static void open_exec(struct fixture *f, unsigned parts)
+{
+    ck_assert_int_eq(ddp_exec_create(&f->exec, f->graph, f->device, parts, f->weights), DDP_OK);
+    ddp_exec_bind_input(f->exec, 0, f->takes_tokens ? (void *)f->tokens : f->x);
+    ddp_exec_bind_input(f->exec, 1, f->takes_targets ? (void *)f->targets : f->labels);
+    ddp_exec_set_gradients(f->exec, f->gradients);
+}
 
 static void open_fixture(struct fixture *f, const struct ddp_model *model, unsigned parts)
 {
@@ -50,11 +52,9 @@ static void open_fixture(struct fixture *f, const struct ddp_model *model, unsig
         f->tokens[i] = i * i % 5;
         f->targets[i] = (float)(i % 7) / 3 - 1;
     }
-    ck_assert_int_eq(ddp_exec_create(&f->exec, f->graph, f->device, parts, f->weights), DDP_OK);
-    ddp_exec_bind_input(f->exec, 0, strcmp(model->name, "sharing") == 0 ? (void *)f->tokens : f->x);
-    ddp_exec_bind_input(f->exec, 1,
-                        strcmp(model->name, "numbers") == 0 ? (void *)f->targets : f->labels);
-    ddp_exec_set_gradients(f->exec, f->gradients);
+    f->takes_tokens = strcmp(model->name, "sharing") == 0;
+    f->takes_targets = strcmp(model->name, "numbers") == 0;
+    open_exec(f, parts);
 }
 
 static void close_fixture(struct fixture *f)
@@ -153,41 +153,6 @@ START_TEST(article_gradients)
 }
 END_TEST
 
-/* A model with every way in which tensors share: residual connections, a tied weight, a tensor
- * with three readers, a join of a join, views, dropout, attention. Its samples are tokens. */
-static enum ddp_status build_sharing(ddp_graph *graph, const struct ddp_model_config *config)
-{
-    enum { LENGTH = 4, CHANNELS = 6, VOCABULARY = 5 };
-    const struct ddp_init normal = {.kind = DDP_INIT_NORMAL, .std = 0.5};
-    ddp_tensor *tokens =
-        ddp_graph_input(graph, "tokens", DDP_I32, 2, (int64_t[]){config->batch, LENGTH});
-    ddp_tensor *labels =
-        ddp_graph_input(graph, "labels", DDP_I32, 2, (int64_t[]){config->batch, LENGTH});
-    ddp_tensor *wte =
-        ddp_graph_parameter(graph, "wte", 2, (int64_t[]){VOCABULARY, CHANNELS}, normal);
-    ddp_tensor *wpe = ddp_graph_parameter(graph, "wpe", 2, (int64_t[]){LENGTH, CHANNELS}, normal);
-    ddp_tensor *x = ddp_graph_embedding(graph, tokens, wte, wpe);
-    x = ddp_graph_dropout(graph, x, 0.25);
-    ddp_tensor *y = ddp_graph_layer_norm_layer(graph, "ln1", x, 1e-5f);
-    y = ddp_graph_linear_layer(graph, "qkv", y, 3 * CHANNELS, true, DDP_ACTIVATION_NONE);
-    y = ddp_graph_attention(graph, y, 2);
-    y = ddp_graph_linear_layer(graph, "proj", y, CHANNELS, true, DDP_ACTIVATION_NONE);
-    x = ddp_graph_add(graph, x, y);
-    y = ddp_graph_layer_norm_layer(graph, "ln2", x, 1e-5f);
-    y = ddp_graph_linear_layer(graph, "fc", y, 2 * CHANNELS, true, DDP_ACTIVATION_GELU_TANH);
-    y = ddp_graph_linear_layer(graph, "out", y, CHANNELS, true, DDP_ACTIVATION_NONE);
-    ddp_tensor *joined = ddp_graph_add(graph, ddp_graph_add(graph, y, x), x);
-    ddp_tensor *side =
-        ddp_graph_linear_layer(graph, "side", joined, CHANNELS, true, DDP_ACTIVATION_GELU);
-    joined = ddp_graph_add(graph, side, joined);
-    joined = ddp_graph_add(graph, joined, joined);
-    joined = ddp_graph_reshape(graph, joined, 2, (int64_t[]){-1, CHANNELS});
-    ddp_tensor *logits = ddp_graph_linear(graph, joined, wte, NULL, DDP_ACTIVATION_NONE);
-    return ddp_graph_finish(graph, logits, ddp_graph_softmax_cross_entropy(graph, logits, labels));
-}
-
-static const struct ddp_model sharing = {.name = "sharing", .build = build_sharing};
-
 START_TEST(shared_tensors_gradients)
 {
     check_gradients(&sharing);
@@ -242,10 +207,13 @@ static enum ddp_status build_random(ddp_graph *graph, const struct ddp_model_con
     made[0] = ddp_graph_embedding(graph, tokens, wte, wpe);
     for (int n = 1; n < count; n++) {
         const int a = below(2) ? n - 1 : below(n), b = below(n);
+        if (count % 3 != n % 3)
+            n % 2 ? ddp_graph_begin_block(graph) : ddp_graph_end_block(graph);
         made[n] = random_operation(graph, made[a], made[b], n);
         read[a] = true;
         read[b] = read[b] || graph->nodes[graph->node_count - 1].op->joins;
     }
+    ddp_graph_end_block(graph);
     ddp_tensor *y = made[count - 1];
     for (int n = count - 2; n >= 0; n--)
         if (!read[n])
@@ -290,6 +258,24 @@ static void check_slope(struct fixture *f, const struct ddp_parameter *p, int nu
                   "graph %d, %s: backward %g, slope %g", number, p->name, slope, seen);
 }
 
+/* What is computed again has the same bits. */
+static void check_recomputed(struct fixture *f, int number)
+{
+    const size_t bytes = (size_t)ddp_graph_flat_count(f->graph) * sizeof *f->gradients;
+    float *kept = malloc(bytes);
+    ck_assert_ptr_nonnull(kept);
+    memcpy(kept, f->gradients, bytes);
+    memset(f->gradients, 0, bytes);
+    ddp_graph_set_recompute(f->graph, true);
+    ddp_exec_destroy(f->exec);
+    open_exec(f, ALL_PARTS);
+    loss_of(f);
+    ck_assert_int_eq(ddp_exec_loss_backward(f->exec), DDP_OK);
+    ck_assert_int_eq(ddp_exec_backward(f->exec, NULL, NULL), DDP_OK);
+    ck_assert_msg(memcmp(kept, f->gradients, bytes) == 0, "graph %d: recomputed", number);
+    free(kept);
+}
+
 START_TEST(random_graphs_gradients)
 {
     static const struct ddp_model model = {.name = "sharing", .build = build_random};
@@ -303,102 +289,10 @@ START_TEST(random_graphs_gradients)
         for (int p = 0; p < ddp_graph_parameter_count(f.graph); p++)
             for (int way = 0; way < 3; way++)
                 check_slope(&f, ddp_graph_parameter_at(f.graph, p), number);
+        loss_of(&f);
+        check_recomputed(&f, number);
         close_fixture(&f);
     }
-}
-END_TEST
-
-static void plan_is_disjoint(const ddp_graph *graph, unsigned parts)
-{
-    struct ddp_graph_plan plan;
-    size_t sum = 0;
-    ck_assert_int_eq(ddp_graph_plan_make(graph, parts, &plan), DDP_OK);
-    for (int i = 0; i < plan.item_count; i++) {
-        const struct placement *a = &plan.items[i];
-        sum += a->bytes;
-        ck_assert_uint_le(a->offset + a->bytes, plan.bytes);
-        ck_assert_int_le(a->first, a->last);
-        for (int j = 0; j < i; j++) {
-            const struct placement *b = &plan.items[j];
-            bool time = a->first <= b->last && b->first <= a->last;
-            bool place = a->offset < b->offset + b->bytes && b->offset < a->offset + a->bytes;
-            ck_assert_msg(!(time && place), "parts %u: %d and %d overlap", parts, i, j);
-        }
-    }
-    if (parts == (DDP_EXEC_NETWORK | DDP_EXEC_LOSS))
-        ck_assert_uint_lt(plan.bytes, sum); /* without backward, memory is used again */
-    ddp_graph_plan_free(&plan);
-}
-
-/* What overlaps in time must not overlap in memory, for every combination of parts. */
-START_TEST(plan_never_overlaps)
-{
-    ddp_graph *graph;
-    struct ddp_model_config deep = small;
-    set_model_option(&deep, &ddp_model_mlp, "hidden", "3,14,25,3,14,25");
-    for (int m = 0; m < 2; m++) {
-        ck_assert_int_eq(ddp_model_build(&graph, m ? &sharing : &ddp_model_mlp, &deep), DDP_OK);
-        for (unsigned parts = 1; parts <= ALL_PARTS; parts++)
-            plan_is_disjoint(graph, parts);
-        ddp_graph_destroy(graph);
-    }
-}
-END_TEST
-
-/* A norm that is done together with the sum before it is written while that sum's inputs are read.
- */
-START_TEST(fused_norms_begin_with_their_sums)
-{
-    ddp_graph *graph;
-    struct ddp_graph_plan plan;
-    int fused = 0;
-    ck_assert_int_eq(ddp_model_build(&graph, &sharing, &small), DDP_OK);
-    for (int n = 0; n < graph->node_count; n++)
-        ck_assert(!ddp_graph_fuses(graph, n));
-    ddp_graph_set_fuses_norms(graph, true);
-    for (unsigned parts = 1; parts <= ALL_PARTS; parts++)
-        plan_is_disjoint(graph, parts);
-    ck_assert_int_eq(ddp_graph_plan_make(graph, ALL_PARTS, &plan), DDP_OK);
-    for (int n = 0; n < graph->node_count; n++) {
-        const struct node *sum = &graph->nodes[n], *norm = sum + 1;
-        if (!ddp_graph_fuses(graph, n))
-            continue;
-        fused++;
-        ck_assert_str_eq(norm->op->name, "layer_norm");
-        ck_assert_int_eq(plan.items[plan.value[norm->output->id]].first, n);
-        ck_assert_int_eq(plan.items[plan.saved[n + 1]].first, n);
-        for (int i = 0; i < 2; i++)
-            ck_assert_int_ge(plan.items[plan.value[sum->inputs[i]->id]].last, n);
-    }
-    ck_assert_int_eq(fused, 1);
-    ddp_graph_plan_free(&plan);
-    ddp_graph_destroy(graph);
-}
-END_TEST
-
-/* GPT-2 124M of 4 x 1024 tokens: with bf16 activations the arena is about half as large. */
-START_TEST(bf16_activations_halve_the_arena)
-{
-    struct ddp_model_config config = {.batch = 4,
-                                      .dim_count = 1,
-                                      .dims = {1024},
-                                      .classes = 50257,
-                                      .size = "d12",
-                                      .compute = DDP_BF16};
-    size_t bytes[2];
-    ck_assert_int_eq(ddp_model_configure(&ddp_model_gpt2, &config), DDP_OK);
-    for (int i = 0; i < 2; i++) {
-        ddp_graph *graph;
-        config.activations = i ? DDP_BF16 : DDP_F32;
-        ck_assert_int_eq(ddp_model_build(&graph, &ddp_model_gpt2, &config), DDP_OK);
-        ck_assert_int_eq(ddp_exec_arena_bytes(graph, ALL_PARTS, &bytes[i]), DDP_OK);
-        for (int n = 0; n < graph->node_count; n++)
-            ck_assert_int_eq(graph->nodes[n].output->dtype,
-                             i && graph->nodes[n].output != graph->loss ? DDP_BF16 : DDP_F32);
-        ddp_graph_destroy(graph);
-    }
-    ck_assert_uint_gt(bytes[1], bytes[0] * 2 / 5);
-    ck_assert_uint_lt(bytes[1], bytes[0] * 52 / 100);
 }
 END_TEST
 
@@ -426,30 +320,6 @@ START_TEST(bf16_graphs_take_bf16)
     x = ddp_graph_input(graph, "x", DDP_F32, 2, (int64_t[]){3, 3});
     ddp_tensor *w = ddp_graph_parameter(graph, "w", 2, (int64_t[]){3, 3}, (struct ddp_init){0});
     ck_assert_ptr_null(ddp_graph_add(graph, x, w));
-    ddp_graph_destroy(graph);
-}
-END_TEST
-
-/* The residual connections of a transformer's block cost no memory for gradients: both inputs of a
- * join share its output's. A join of a join may not. */
-START_TEST(joins_share_gradients)
-{
-    ddp_graph *graph;
-    struct ddp_graph_plan plan;
-    int shared = 0, joins = 0;
-    ck_assert_int_eq(ddp_model_build(&graph, &sharing, &small), DDP_OK);
-    ck_assert_int_eq(ddp_graph_plan_make(graph, ALL_PARTS, &plan), DDP_OK);
-    for (int n = 0; n < graph->node_count; n++) {
-        const struct node *node = &graph->nodes[n];
-        if (!node->op->joins)
-            continue;
-        joins++;
-        shared += plan.gradient[node->inputs[0]->id] == plan.gradient[node->output->id];
-        shared += plan.gradient[node->inputs[1]->id] == plan.gradient[node->output->id];
-    }
-    ck_assert_int_eq(joins, 5);
-    ck_assert_int_ge(shared, 4);
-    ddp_graph_plan_free(&plan);
     ddp_graph_destroy(graph);
 }
 END_TEST
@@ -561,11 +431,7 @@ Suite *test_suite(void)
     tcase_add_test(tc, relu_logits_gradients);
     tcase_add_test(tc, shared_tensors_gradients);
     tcase_add_loop_test(tc, random_graphs_gradients, 0, 4);
-    tcase_add_test(tc, plan_never_overlaps);
-    tcase_add_test(tc, fused_norms_begin_with_their_sums);
-    tcase_add_test(tc, bf16_activations_halve_the_arena);
     tcase_add_test(tc, bf16_graphs_take_bf16);
-    tcase_add_test(tc, joins_share_gradients);
     tcase_add_loop_test(tc, gradients_become_ready_in_flat_order, 0, 2);
     tcase_add_test(tc, flat_layout);
     tcase_add_test(tc, bad_graphs_are_refused);

@@ -15,7 +15,9 @@ model() {
     set -- --device cuda "$@" --batch-size 2 --global-batch 16 --steps 3 --seed 3 --no-eval --quiet
     first=
     same "$model: 1 worker x 8" "$trainer" "$@"
+    same "$model: 1 worker x 8, recomputed" "$trainer" "$@" --recompute
     same "$model: 2 workers x 4" "$ddprun" -n 2 $share trainer "$@" --bucket-mb 0.02
+    same "$model: 2 workers x 4, recomputed" "$ddprun" -n 2 $share trainer "$@" --bucket-mb 0.02 --recompute
     same "$model: 8 workers x 1" "$ddprun" -n 8 $share trainer "$@"
     replicas 4
     same "$model: dp, 4 replicas x 2" "$trainer" $dp "$@"

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * The place of each activation in the arena. Forward of operation i happens at step i, its backward
- * at step 2n-1-i; a value, a gradient, or what an operation keeps beside them occupies memory from
- * the first to the last step that touches it. Some share memory outright: the result of an
+ * The place of each activation in the arena. Forward of operation i happens at step i; then comes
+ * backward in reverse, before the operations of a block those that are computed again. A value, a
+ * gradient, or what an operation keeps beside them occupies memory from the first to the last step
+ * that touches it; what is computed again lives twice. Some share memory outright: the result of an
  * elementwise operation takes the place of an input that is not needed any more, and a sum passes
  * its gradient on. Then largest first, each at the lowest offset where it meets no other item that
  * is alive at the same time: the greedy-by-size rule of Pisarchyk and Lee, "Efficient Memory
@@ -20,11 +21,13 @@ struct planner {
     unsigned parts;
     bool trains;
     struct ddp_graph_plan *plan;
+    /* By node: the step of its backward and, if it is computed again, -1 if not, of that. */
+    int *backward_step, *again_step;
 };
 
 static int backward_step(const struct planner *p, int node)
 {
-    return 2 * p->graph->node_count - 1 - node;
+    return p->backward_step[node];
 }
 
 static bool runs(const struct planner *p, int node)
@@ -56,20 +59,31 @@ static bool is_activation(const ddp_tensor *tensor)
     return tensor && ddp_tensor_base(tensor)->kind == TENSOR_ACTIVATION;
 }
 
-/* The last step at which a tensor's value is read, given its place from `step` on. */
-static int last_read(const struct planner *p, const ddp_tensor *tensor)
+/* Does backward of node n, or what computes it again, read the value of a tensor? */
+static bool backward_reads(const struct planner *p, const ddp_tensor *tensor, int n, bool again)
 {
-    const ddp_graph *graph = p->graph;
-    int last = max_int(tensor->producer, tensor->last_reader);
-    if (!p->trains)
+    const struct node *node = &p->graph->nodes[n];
+    bool reads = node->output == tensor && node->keeps_output;
+    for (int i = 0; i < node->input_count; i++)
+        if (node->inputs[i] && ddp_tensor_base(node->inputs[i]) == tensor)
+            reads |= again || (node->keeps_inputs >> i & 1);
+    return reads;
+}
+
+/* The last step at which a tensor's value is read, in its first life or the second. */
+static int last_read(const struct planner *p, const ddp_tensor *tensor, bool second)
+{
+    const int producer = tensor->producer;
+    const bool lives_twice = p->plan->value[tensor->id].again >= 0;
+    int last = second ? p->again_step[producer] : max_int(producer, tensor->last_reader);
+    if (!p->trains || (lives_twice && !second))
         return last;
-    if (graph->nodes[tensor->producer].keeps_output)
-        last = max_int(last, backward_step(p, tensor->producer));
-    for (int n = tensor->first_reader; n >= 0 && n <= tensor->last_reader; n++)
-        for (int i = 0; i < graph->nodes[n].input_count; i++)
-            if (graph->nodes[n].inputs[i] && ddp_tensor_base(graph->nodes[n].inputs[i]) == tensor &&
-                (graph->nodes[n].keeps_inputs >> i & 1))
-                last = max_int(last, backward_step(p, n));
+    for (int n = producer; n <= max_int(producer, tensor->last_reader); n++) {
+        if (p->again_step[n] >= 0 && (n == producer || backward_reads(p, tensor, n, true)))
+            last = max_int(last, p->again_step[n]);
+        if (backward_reads(p, tensor, n, false))
+            last = max_int(last, backward_step(p, n));
+    }
     return last;
 }
 
@@ -79,21 +93,28 @@ static int first_step(const struct planner *p, int n)
     return ddp_graph_fuses(p->graph, n - 1) ? n - 1 : n;
 }
 
+/* The item that holds a tensor when node n runs, or is computed again. */
+static int item_of(const struct planner *p, const ddp_tensor *tensor, bool again)
+{
+    const struct lives *lives = &p->plan->value[tensor->id];
+    return again && lives->again >= 0 ? lives->again : lives->forward;
+}
+
 /* An item of an input of node n that its output can take over: nothing needs the old value. */
-static int item_to_take(const struct planner *p, int n)
+static int item_to_take(const struct planner *p, int n, bool again)
 {
     const struct node *node = &p->graph->nodes[n];
-    const int candidates = node->op->joins ? 2 : 1;
+    const int candidates = node->op->joins ? 2 : 1, step = again ? p->again_step[n] : n;
     if (!node->op->in_place)
         return -1;
     for (int i = 0; i < candidates; i++) {
         if (!is_activation(node->inputs[i]))
             continue;
         const ddp_tensor *input = ddp_tensor_base(node->inputs[i]);
-        const int item = p->plan->value[input->id];
+        const int item = item_of(p, input, again);
         if (item >= 0 && input != p->graph->output &&
             ddp_tensor_bytes(input) == ddp_tensor_bytes(node->output) &&
-            p->plan->items[item].last <= n)
+            p->plan->items[item].last <= step)
             return item;
     }
     return -1;
@@ -107,11 +128,30 @@ static void place_values(struct planner *p)
         const bool reader_runs = output->last_reader >= 0 && runs(p, output->last_reader);
         if (!runs(p, n) && !reader_runs)
             continue;
-        int item = runs(p, n) ? item_to_take(p, n) : -1;
+        int item = runs(p, n) ? item_to_take(p, n, false) : -1;
         if (item < 0)
             item = add_item(p, first_step(p, n), n, ddp_tensor_bytes(output));
-        p->plan->value[output->id] = item;
-        extend(&p->plan->items[item], last_read(p, output));
+        p->plan->value[output->id].forward = item;
+        extend(&p->plan->items[item], last_read(p, output, false));
+    }
+}
+
+/* The second lives, in the order in which they begin. */
+static void place_again(struct planner *p)
+{
+    for (int i = 0; i < p->plan->backward_count; i++) {
+        const int n = ~p->plan->backward[i];
+        if (n < 0)
+            continue;
+        const ddp_tensor *output = p->graph->nodes[n].output;
+        struct lives *lives = &p->plan->value[output->id];
+        const int step = p->again_step[n];
+        if (lives->again < 0)
+            continue;
+        lives->again = item_to_take(p, n, true);
+        if (lives->again < 0)
+            lives->again = add_item(p, step, step, ddp_tensor_bytes(output));
+        extend(&p->plan->items[lives->again], last_read(p, output, true));
     }
 }
 
@@ -119,7 +159,7 @@ static void place_values(struct planner *p)
  * in forward already and nothing needs the value again. */
 static bool replaces_value(const struct planner *p, const ddp_tensor *tensor)
 {
-    const int item = p->plan->value[tensor->id];
+    const int item = p->plan->value[tensor->id].forward;
     return item >= 0 && p->graph->nodes[tensor->last_reader].op->gradient_in_forward &&
            p->plan->items[item].last <= tensor->last_reader;
 }
@@ -191,7 +231,7 @@ static void place_gradients(struct planner *p)
         if (tensor->last_reader < 0 || !tensor->needs_gradient || (!runs(p, n) && !reader_runs))
             continue;
         if (p->plan->gradient[tensor->id] < 0 && replaces_value(p, tensor))
-            p->plan->gradient[tensor->id] = p->plan->value[tensor->id];
+            p->plan->gradient[tensor->id] = p->plan->value[tensor->id].forward;
         if (p->plan->gradient[tensor->id] < 0) {
             const int reader = tensor->last_reader;
             const int written =
@@ -206,17 +246,25 @@ static void place_gradients(struct planner *p)
 
 static void place_extras(struct planner *p)
 {
+    struct ddp_graph_plan *plan = p->plan;
     for (int n = 0; n < p->graph->node_count; n++) {
         const struct node *node = &p->graph->nodes[n];
-        const int backward = backward_step(p, n);
+        const int backward = backward_step(p, n), again = p->again_step[n];
         if (!runs(p, n))
             continue;
         if (node->forward_scratch)
-            p->plan->forward_scratch[n] = add_item(p, n, n, node->forward_scratch);
-        if (p->trains && node->saved_bytes)
-            p->plan->saved[n] = add_item(p, first_step(p, n), backward, node->saved_bytes);
+            plan->scratch[n].forward = add_item(p, n, n, node->forward_scratch);
+        if (node->forward_scratch && again >= 0)
+            plan->scratch[n].again = add_item(p, again, again, node->forward_scratch);
+        if (p->trains && node->saved_bytes) {
+            const bool twice = again >= 0 && !node->saves_once;
+            plan->saved[n].forward =
+                add_item(p, first_step(p, n), twice ? n : backward, node->saved_bytes);
+            if (twice)
+                plan->saved[n].again = add_item(p, again, backward, node->saved_bytes);
+        }
         if (p->trains && node->backward_scratch)
-            p->plan->backward_scratch[n] = add_item(p, backward, backward, node->backward_scratch);
+            plan->backward_scratch[n] = add_item(p, backward, backward, node->backward_scratch);
     }
 }
 
@@ -272,6 +320,60 @@ static enum ddp_status give_offsets(struct ddp_graph_plan *plan)
     return DDP_OK;
 }
 
+/* Does backward need node n of a block computed again? Of its readers those in later blocks are
+ * decided already: what they read then is kept from forward.
+ *   again  by node, of those behind n */
+static bool needs_again(const struct planner *p, int n, const bool *again, bool *kept)
+{
+    const ddp_graph *graph = p->graph;
+    const ddp_tensor *output = graph->nodes[n].output;
+    bool needed = graph->nodes[n].keeps_output;
+    *kept = output == graph->output;
+    for (int r = n + 1; r <= output->last_reader; r++) {
+        if (!backward_reads(p, output, r, again[r]))
+            continue;
+        needed = true;
+        *kept |= graph->nodes[r].block != graph->nodes[n].block;
+    }
+    return (needed && !*kept) || (graph->nodes[n].saved_bytes && !graph->nodes[n].saves_once);
+}
+
+/* Marks what is computed again, and what of it lives twice. */
+static void choose_again(struct planner *p, bool *again)
+{
+    const ddp_graph *graph = p->graph;
+    if (!p->trains || !graph->recompute || !runs(p, 0))
+        return;
+    for (int n = graph->output->producer; n >= 0; n--) {
+        bool kept = false;
+        again[n] = graph->nodes[n].block >= 0 && needs_again(p, n, again, &kept);
+        if (again[n] && !kept)
+            p->plan->value[graph->nodes[n].output->id].again = 0; /* placed later */
+    }
+}
+
+/* The order of backward: what is computed again comes before the block's first backward. */
+static void order_backward(struct planner *p, const bool *again)
+{
+    const ddp_graph *graph = p->graph;
+    struct ddp_graph_plan *plan = p->plan;
+    for (int n = graph->node_count - 1; n >= 0; n--) {
+        const int block = graph->nodes[n].block;
+        if (block >= 0 && (n + 1 == graph->node_count || graph->nodes[n + 1].block != block)) {
+            int first = n;
+            while (first > 0 && graph->nodes[first - 1].block == block)
+                first--;
+            for (int m = first; m <= n; m++)
+                if (again[m]) {
+                    p->again_step[m] = graph->node_count + plan->backward_count;
+                    plan->backward[plan->backward_count++] = ~m;
+                }
+        }
+        p->backward_step[n] = graph->node_count + plan->backward_count;
+        plan->backward[plan->backward_count++] = n;
+    }
+}
+
 static int *indices(int count)
 {
     int *list = ddp_array_alloc((size_t)count + 1, sizeof *list);
@@ -280,27 +382,53 @@ static int *indices(int count)
     return list;
 }
 
+static struct lives *lives(int count)
+{
+    struct lives *list = ddp_array_alloc((size_t)count + 1, sizeof *list);
+    for (int i = 0; list && i < count; i++)
+        list[i] = (struct lives){-1, -1};
+    return list;
+}
+
+static enum ddp_status place_all(struct planner *p)
+{
+    bool *again = ddp_array_alloc((size_t)p->graph->node_count + 1, sizeof *again);
+    p->backward_step = indices(p->graph->node_count);
+    p->again_step = indices(p->graph->node_count);
+    const bool made = again && p->backward_step && p->again_step;
+    if (made) {
+        choose_again(p, again);
+        order_backward(p, again);
+        place_values(p);
+        place_again(p);
+        if (p->trains)
+            place_gradients(p);
+        place_extras(p);
+    }
+    free(again);
+    free(p->backward_step);
+    free(p->again_step);
+    return made ? give_offsets(p->plan) : DDP_ERR_MEMORY;
+}
+
 enum ddp_status ddp_graph_plan_make(const ddp_graph *graph, unsigned parts,
                                     struct ddp_graph_plan *plan)
 {
-    struct planner planner = {graph, parts, parts & DDP_EXEC_BACKWARD, plan};
+    const int nodes = graph->node_count, tensors = graph->tensor_count;
+    struct planner planner = {graph, parts, parts & DDP_EXEC_BACKWARD, plan, NULL, NULL};
     *plan = (struct ddp_graph_plan){
-        .items = ddp_array_alloc((size_t)graph->node_count * 5 + 1, sizeof *plan->items),
-        .value = indices(graph->tensor_count),
-        .gradient = indices(graph->tensor_count),
-        .saved = indices(graph->node_count),
-        .forward_scratch = indices(graph->node_count),
-        .backward_scratch = indices(graph->node_count),
+        .items = ddp_array_alloc((size_t)nodes * 8 + 1, sizeof *plan->items),
+        .value = lives(tensors),
+        .gradient = indices(tensors),
+        .saved = lives(nodes),
+        .scratch = lives(nodes),
+        .backward_scratch = indices(nodes),
+        .backward = indices(2 * nodes),
     };
     enum ddp_status status = DDP_ERR_MEMORY;
-    if (plan->items && plan->value && plan->gradient && plan->saved && plan->forward_scratch &&
-        plan->backward_scratch) {
-        place_values(&planner);
-        if (planner.trains)
-            place_gradients(&planner);
-        place_extras(&planner);
-        status = give_offsets(plan);
-    }
+    if (plan->items && plan->value && plan->gradient && plan->saved && plan->scratch &&
+        plan->backward_scratch && plan->backward)
+        status = place_all(&planner);
     if (status != DDP_OK)
         ddp_graph_plan_free(plan);
     return status;
@@ -312,7 +440,8 @@ void ddp_graph_plan_free(struct ddp_graph_plan *plan)
     free(plan->value);
     free(plan->gradient);
     free(plan->saved);
-    free(plan->forward_scratch);
+    free(plan->scratch);
     free(plan->backward_scratch);
+    free(plan->backward);
     *plan = (struct ddp_graph_plan){0};
 }

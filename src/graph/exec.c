@@ -7,7 +7,6 @@
 
 #include "core/log.h"
 #include "core/memory.h"
-#include "kernels/add.h"
 #include "core/trace.h"
 #include "kernels/add.h"
 
@@ -33,6 +32,7 @@ struct ddp_exec {
     const uint32_t *place;       /* or NULL */
     struct ddp_exec_cache cache; /* memory NULL: none */
     struct ddp_graph_plan plan;
+    enum { PASS_FORWARD, PASS_AGAIN, PASS_BACKWARD } pass;
     char *arena;
     size_t arena_bytes; /* its last cache line holds the gradient of the loss, 1 */
 };
@@ -240,6 +240,13 @@ static void *arena_at(const ddp_exec *exec, int item)
     return item < 0 ? NULL : exec->arena + exec->plan.items[item].offset;
 }
 
+/* In the life that the pass sees. */
+static void *arena_in(const ddp_exec *exec, const struct lives *lives)
+{
+    const bool again = exec->pass != PASS_FORWARD && lives->again >= 0;
+    return arena_at(exec, again ? lives->again : lives->forward);
+}
+
 static int64_t flat_offset(const ddp_exec *exec, const ddp_tensor *parameter)
 {
     return exec->graph->parameters[parameter->index].offset;
@@ -260,7 +267,7 @@ void *ddp_exec_value(const ddp_exec *exec, const ddp_tensor *tensor)
     }
     if (tensor == exec->graph->loss && exec->gradients && !exec->adding)
         return exec->gradients; /* element 0: summed over the shards with them */
-    return arena_at(exec, exec->plan.value[tensor->id]);
+    return arena_in(exec, &exec->plan.value[tensor->id]);
 }
 
 const uint16_t *ddp_exec_value_bf16(const ddp_exec *exec, const ddp_tensor *tensor)
@@ -296,12 +303,12 @@ bool ddp_exec_accumulates(const ddp_exec *exec, const struct node *node, int inp
 
 void *ddp_exec_saved(const ddp_exec *exec, const struct node *node)
 {
-    return arena_at(exec, exec->plan.saved[node - exec->graph->nodes]);
+    return arena_in(exec, &exec->plan.saved[node - exec->graph->nodes]);
 }
 
 void *ddp_exec_forward_scratch(const ddp_exec *exec, const struct node *node)
 {
-    return arena_at(exec, exec->plan.forward_scratch[node - exec->graph->nodes]);
+    return arena_in(exec, &exec->plan.scratch[node - exec->graph->nodes]);
 }
 
 void *ddp_exec_backward_scratch(const ddp_exec *exec, const struct node *node)
@@ -312,6 +319,16 @@ void *ddp_exec_backward_scratch(const ddp_exec *exec, const struct node *node)
 int32_t *ddp_exec_predictions(const ddp_exec *exec)
 {
     return exec->predictions;
+}
+
+bool ddp_exec_recomputes(const ddp_exec *exec)
+{
+    return exec->pass == PASS_AGAIN;
+}
+
+const struct ddp_graph_plan *ddp_exec_plan(const ddp_exec *exec)
+{
+    return &exec->plan;
 }
 
 bool ddp_exec_trains(const ddp_exec *exec)
@@ -365,8 +382,16 @@ static bool is_fused(const ddp_exec *exec, int n)
     return ddp_graph_fuses(exec->graph, n) && ddp_exec_kernels(exec)->add_layer_norm_forward;
 }
 
+enum ddp_status ddp_exec_pass_forward(ddp_exec *exec, int n)
+{
+    const struct node *node = &exec->graph->nodes[n];
+    exec->pass = PASS_FORWARD;
+    return node->op->forward(exec, node);
+}
+
 static enum ddp_status run_forward(ddp_exec *exec, int first, int end)
 {
+    exec->pass = PASS_FORWARD;
     for (int n = first; n < end; n++) {
         const bool fused = is_fused(exec, n);
         const struct node *node = &exec->graph->nodes[n];
@@ -428,25 +453,39 @@ static enum ddp_status report_ready(const ddp_exec *exec, int number, ddp_exec_r
     return ready && end >= 0 ? ready(arg, end) : DDP_OK;
 }
 
-static enum ddp_status traced_backward(ddp_exec *exec, const struct node *node)
+enum ddp_status ddp_exec_pass_backward(ddp_exec *exec, int pass)
 {
+    const struct node *node = &exec->graph->nodes[pass < 0 ? ~pass : pass];
+    exec->pass = pass < 0 ? PASS_AGAIN : PASS_BACKWARD;
+    if (pass < 0)
+        return node->op->forward(exec, node);
+    if (!node->op->backward || !node->output->needs_gradient)
+        return DDP_OK;
+    return node->op->backward(exec, node);
+}
+
+static enum ddp_status traced_backward(ddp_exec *exec, int pass)
+{
+    const struct node *node = &exec->graph->nodes[pass < 0 ? ~pass : pass];
+    const char *key = pass < 0 ? "recomputed" : "gradient of";
     const int64_t begin = ddp_trace_begin();
     ddp_device_span_begin(exec->device, begin);
-    enum ddp_status status = node->op->backward(exec, node);
-    ddp_device_span_end(exec->device, begin, node->op->name, "gradient of", node->output->name);
-    ddp_trace_end_text(node->op->name, begin, "gradient of", node->output->name);
+    enum ddp_status status = ddp_exec_pass_backward(exec, pass);
+    ddp_device_span_end(exec->device, begin, node->op->name, key, node->output->name);
+    ddp_trace_end_text(node->op->name, begin, key, node->output->name);
     return status;
 }
 
+/* The passes of nodes `last` down to `end`. */
 static enum ddp_status run_backward(ddp_exec *exec, int last, int end, ddp_exec_ready *ready,
                                     void *arg)
 {
-    for (int n = last; n >= end; n--) {
-        const struct node *node = &exec->graph->nodes[n];
-        enum ddp_status status = DDP_OK;
-        if (node->op->backward && node->output->needs_gradient)
-            status = traced_backward(exec, node);
-        if (status == DDP_OK)
+    for (int i = 0; i < exec->plan.backward_count; i++) {
+        const int pass = exec->plan.backward[i], n = pass < 0 ? ~pass : pass;
+        if (n > last || n < end)
+            continue;
+        enum ddp_status status = traced_backward(exec, pass);
+        if (status == DDP_OK && pass >= 0)
             status = report_ready(exec, n, ready, arg);
         if (status != DDP_OK)
             return status;

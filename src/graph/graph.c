@@ -19,6 +19,7 @@ enum ddp_status ddp_graph_create(ddp_graph **graph)
     struct ddp_graph *g = ddp_array_alloc(1, sizeof *g);
     if (!g)
         return DDP_ERR_MEMORY;
+    g->block = -1;
     *graph = g;
     return DDP_OK;
 }
@@ -53,6 +54,26 @@ void ddp_graph_set_activations(ddp_graph *graph, enum ddp_dtype activations)
 void ddp_graph_set_fuses_norms(ddp_graph *graph, bool fuses)
 {
     graph->fuses_norms = fuses;
+}
+
+void ddp_graph_set_recompute(ddp_graph *graph, bool recompute)
+{
+    graph->recompute = recompute;
+}
+
+int ddp_graph_block_count(const ddp_graph *graph)
+{
+    return graph->block_count;
+}
+
+void ddp_graph_begin_block(ddp_graph *graph)
+{
+    graph->block = graph->block_count++;
+}
+
+void ddp_graph_end_block(ddp_graph *graph)
+{
+    graph->block = -1;
 }
 
 bool ddp_graph_fuses(const ddp_graph *graph, int n)
@@ -305,6 +326,7 @@ ddp_tensor *ddp_graph_add_node(ddp_graph *graph, const struct node *node, const 
     graph->nodes[graph->node_count] = *node;
     graph->nodes[graph->node_count].output = output;
     graph->nodes[graph->node_count].attributes = copy;
+    graph->nodes[graph->node_count].block = graph->block;
     graph->node_count++;
     return output;
 }

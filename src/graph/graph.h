@@ -27,6 +27,12 @@ void ddp_graph_set_activations(ddp_graph *graph, enum ddp_dtype activations);
  * devices that have it. The same bits. */
 void ddp_graph_set_fuses_norms(ddp_graph *graph, bool fuses);
 
+/* Before an exec is made: what the operations of a block leave to backward, but for what later
+ * blocks read, is dropped after forward and computed again before the block's backward. The same
+ * bits. */
+void ddp_graph_set_recompute(ddp_graph *graph, bool recompute);
+int ddp_graph_block_count(const ddp_graph *graph);
+
 void ddp_graph_destroy(ddp_graph *graph); /* with its tensors */
 
 /* A line of text that is kept with the graph and its saved weights; "" until it is set. Copied. */

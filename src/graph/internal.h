@@ -40,6 +40,7 @@ struct node {
     int input_count;
     ddp_tensor *output;
     void *attributes; /* the operation's own, freed with free() */
+    int block;        /* that it belongs to, from 0; -1: none */
 
     /* What backward needs, for the memory plan. */
     unsigned keeps_inputs;  /* bit i: reads the value of inputs[i] again */
@@ -47,6 +48,7 @@ struct node {
     bool gives_pitch;       /* rows of its output may lie apart */
     bool overwrites_dy;     /* leaves something else where the gradient of its output was */
     size_t saved_bytes;     /* what forward keeps for backward beside tensors */
+    bool saves_once;        /* ... and does not make anew when it is recomputed */
     size_t forward_scratch; /* bytes that are free to use while it runs */
     size_t backward_scratch;
 };
@@ -82,6 +84,8 @@ struct ddp_graph {
     int parameter_count, parameter_capacity;
     int input_count;
     int dropout_count;
+    int block_count, block; /* the block that is being built; -1: none */
+    bool recompute;
     const char *own_operation; /* of the program's, which runs on the CPU alone; NULL: none */
     int64_t cache_width;       /* elements of the keys and values of one position */
     enum ddp_dtype compute, activations;
@@ -134,21 +138,32 @@ static inline int64_t ddp_tensor_rows(const ddp_tensor *tensor)
 }
 
 /* Something in the arena, and the steps between which it is needed, both included. Forward of node
- * i is step i, its backward step 2n-1-i. */
+ * i is step i; the steps of backward follow. */
 struct placement {
     int first, last;
     size_t bytes;
     size_t offset; /* from the start of the arena */
 };
 
-/* The memory plan. The arrays hold indices of `items`, -1: nowhere. Several tensors may share
- * an item; two items overlap in memory only if they do not in time. */
+/* Where something lies, by index of a plan's items; -1: nowhere. */
+struct lives {
+    int forward; /* in forward, and after it what is kept */
+    int again;   /* from its recomputation on; -1: it is not recomputed */
+};
+
+/* The memory plan. Several tensors may share an item; two items overlap in memory only if they do
+ * not in time. */
 struct ddp_graph_plan {
     struct placement *items;
     int item_count;
     size_t bytes;
-    int *value, *gradient;                           /* by tensor id */
-    int *saved, *forward_scratch, *backward_scratch; /* by node */
+    struct lives *value;           /* by tensor id */
+    int *gradient;                 /* by tensor id */
+    struct lives *saved, *scratch; /* by node */
+    int *backward_scratch;         /* by node */
+    /* The passes of backward in their order: node n's backward, or ~n: its forward again. */
+    int *backward;
+    int backward_count;
 };
 
 /* Plans for an exec of these parts. Freed with ddp_graph_plan_free(), which takes a zeroed plan. */
@@ -165,8 +180,14 @@ void *ddp_exec_gradient(const ddp_exec *exec, const ddp_tensor *tensor);
 /* Is the gradient of inputs[input] added to, because a later operation reads it too and backward
  * has been there, or because it is a parameter's and the exec adds; or is it written? */
 bool ddp_exec_accumulates(const ddp_exec *exec, const struct node *node, int input);
+/* Is this forward that of a recomputation? It leaves statistics alone, and gives the same bits. */
+bool ddp_exec_recomputes(const ddp_exec *exec);
 /* Are gradients, statistics and the loss added to those of other shards? */
 bool ddp_exec_adding(const ddp_exec *exec);
+/* Runs node n of backward, or recomputes it, as plan->backward has it. */
+const struct ddp_graph_plan *ddp_exec_plan(const ddp_exec *exec);
+enum ddp_status ddp_exec_pass_forward(ddp_exec *exec, int n);
+enum ddp_status ddp_exec_pass_backward(ddp_exec *exec, int pass);
 void *ddp_exec_saved(const ddp_exec *exec, const struct node *node);
 void *ddp_exec_forward_scratch(const ddp_exec *exec, const struct node *node);
 void *ddp_exec_backward_scratch(const ddp_exec *exec, const struct node *node);

@@ -3,7 +3,8 @@
  * The graph's batch norm: inputs x (...,C), gamma (C), beta (C), optional residual of the shape of
  * x, running mean (C) and running variance (C). Training normalises by the shard's own statistics,
  * or by those of all shards that the exec adds up, and writes them where the graph sums statistics
- * over shards; evaluation uses the running ones. */
+ * over shards; evaluation uses the running ones. What it keeps for backward is the mean and the
+ * deviation, then the sums, out of which a recomputation normalises. */
 #include "config.h"
 
 #include "graph/internal.h"
@@ -16,8 +17,9 @@ enum { X, GAMMA, BETA, RESIDUAL, MEAN, VARIANCE };
 struct attributes {
     enum ddp_activation activation;
     float epsilon;
-    size_t sums_bytes; /* of the scratch, before what the kernels want; backward has them twice: of
-                          this shard and of all */
+    size_t saved_bytes; /* of mean and deviation, before the sums */
+    size_t sums_bytes;  /* of backward's scratch, before what the kernels want, twice: of this shard
+                          and of all */
 };
 
 static void *behind(void *scratch, size_t bytes)
@@ -29,15 +31,15 @@ static enum ddp_status forward(ddp_exec *exec, const struct node *node)
 {
     const struct attributes *attributes = node->attributes;
     const ddp_tensor *x = node->inputs[X];
-    const bool trains = ddp_exec_trains(exec);
-    void *scratch = ddp_exec_forward_scratch(exec, node);
+    const bool trains = ddp_exec_trains(exec), recomputes = ddp_exec_recomputes(exec);
+    void *saved = ddp_exec_saved(exec, node);
     struct ddp_batch_norm_sums sums = {
         .rows = ddp_tensor_rows(x),
         .channels = x->dims[x->dim_count - 1],
         .dtype = x->dtype,
         .x = ddp_exec_value(exec, x),
-        .sums = scratch,
-        .scratch = behind(scratch, attributes->sums_bytes),
+        .sums = trains ? behind(saved, attributes->saved_bytes) : NULL,
+        .scratch = ddp_exec_forward_scratch(exec, node),
     };
     struct ddp_batch_norm_forward args = {
         .rows = sums.rows,
@@ -49,20 +51,20 @@ static enum ddp_status forward(ddp_exec *exec, const struct node *node)
         .gamma = ddp_exec_value(exec, node->inputs[GAMMA]),
         .beta = ddp_exec_value(exec, node->inputs[BETA]),
         .residual = ddp_exec_value(exec, node->inputs[RESIDUAL]),
-        .sums = trains ? sums.sums : NULL,
+        .sums = sums.sums,
         .count = (double)sums.rows * ddp_exec_sync_shards(exec),
         .running_mean = ddp_exec_value(exec, node->inputs[MEAN]),
         .running_var = ddp_exec_value(exec, node->inputs[VARIANCE]),
         .y = ddp_exec_value(exec, node->output),
-        .saved = ddp_exec_saved(exec, node),
-        .stat_mean = ddp_exec_gradient(exec, node->inputs[MEAN]),
-        .stat_var = ddp_exec_gradient(exec, node->inputs[VARIANCE]),
+        .saved = saved,
+        .stat_mean = recomputes ? NULL : ddp_exec_gradient(exec, node->inputs[MEAN]),
+        .stat_var = recomputes ? NULL : ddp_exec_gradient(exec, node->inputs[VARIANCE]),
         .accumulate_stat = ddp_exec_adding(exec),
     };
     enum ddp_status status = DDP_OK;
-    if (trains)
+    if (trains && !recomputes)
         status = ddp_exec_kernels(exec)->batch_norm_sums(&sums, ddp_exec_stream(exec));
-    if (status == DDP_OK && trains)
+    if (status == DDP_OK && trains && !recomputes)
         status = ddp_exec_sync_sums(exec, sums.sums, 2 * (size_t)sums.channels);
     if (status == DDP_OK)
         status = ddp_exec_kernels(exec)->batch_norm_forward(&args, ddp_exec_stream(exec));
@@ -171,17 +173,19 @@ ddp_tensor *ddp_graph_batch_norm_layer(ddp_graph *graph, const char *name, ddp_t
             return NULL;
     }
     const struct attributes attributes = {
-        activation, 1e-5f, ddp_align_up(2 * (size_t)channels * sizeof(double), DDP_CACHE_LINE)};
-    const size_t scratch = attributes.sums_bytes + ddp_batch_norm_scratch_bytes(rows, channels);
+        activation, 1e-5f, ddp_align_up(2 * (size_t)channels * sizeof(float), DDP_CACHE_LINE),
+        ddp_align_up(2 * (size_t)channels * sizeof(double), DDP_CACHE_LINE)};
+    const size_t scratch = ddp_batch_norm_scratch_bytes(rows, channels);
     struct node node = {
         .op = &batch_norm,
         .inputs = {x, made[0], made[1], residual, made[2], made[3]},
         .input_count = 6,
         .keeps_inputs = 1u << X,
         .keeps_output = residual && activation != DDP_ACTIVATION_NONE,
-        .saved_bytes = 2 * (size_t)channels * sizeof(float),
+        .saved_bytes = attributes.saved_bytes + attributes.sums_bytes,
+        .saves_once = true,
         .forward_scratch = scratch,
-        .backward_scratch = scratch + attributes.sums_bytes,
+        .backward_scratch = 2 * attributes.sums_bytes + scratch,
     };
     return ddp_graph_add_node(graph, &node, &attributes, sizeof attributes, x->dim_count, x->dims);
 }

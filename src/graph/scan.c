@@ -93,19 +93,17 @@ enum ddp_status ddp_exec_scan(ddp_exec *exec, struct ddp_scan *scan)
     enum ddp_status status = look_at_given(exec, scan);
     for (int n = 0; status == DDP_OK && n < graph->node_count && !scan->kind; n++) {
         const struct node *node = &graph->nodes[n];
-        status = node->op->forward(exec, node);
+        status = ddp_exec_pass_forward(exec, n);
         if (status == DDP_OK)
             status = look(exec, node->output, ddp_exec_value(exec, node->output), DDP_SCAN_OUTPUT,
                           node->op->name, scan);
     }
-    for (int n = graph->node_count - 1; status == DDP_OK && n >= 0 && !scan->kind; n--) {
-        const struct node *node = &graph->nodes[n];
-        if (!node->output->needs_gradient)
-            continue;
-        if (node->op->backward)
-            status = node->op->backward(exec, node);
-        if (status == DDP_OK)
-            status = look_at_gradients(exec, node, scan);
+    const struct ddp_graph_plan *plan = ddp_exec_plan(exec);
+    for (int i = 0; status == DDP_OK && i < plan->backward_count && !scan->kind; i++) {
+        const int pass = plan->backward[i];
+        status = ddp_exec_pass_backward(exec, pass);
+        if (status == DDP_OK && pass >= 0 && graph->nodes[pass].output->needs_gradient)
+            status = look_at_gradients(exec, &graph->nodes[pass], scan);
     }
     return status;
 }

@@ -24,8 +24,11 @@ static ddp_tensor *convolution(ddp_graph *graph, const char *name, ddp_tensor *x
                                                .padding = 1,
                                                .with_bias = true,
                                                .activation = DDP_ACTIVATION_RELU};
+    ddp_graph_begin_block(graph);
     x = ddp_graph_conv2d_layer(graph, name, x, &options);
-    return ddp_graph_max_pool2d(graph, x, 2, 2, 0);
+    x = ddp_graph_max_pool2d(graph, x, 2, 2, 0);
+    ddp_graph_end_block(graph);
+    return x;
 }
 
 static enum ddp_status build(ddp_graph *graph, const struct ddp_model_config *config)

@@ -144,8 +144,11 @@ static enum ddp_status build(ddp_graph *graph, const struct ddp_model_config *co
                                           (int64_t[]){gpt2->context, gpt2->channels}, normal);
     ddp_tensor *x = ddp_graph_embedding(graph, tokens, wte, wpe);
     x = ddp_graph_dropout(graph, x, gpt2->dropout);
-    for (int64_t i = 0; i < gpt2->layers; i++)
+    for (int64_t i = 0; i < gpt2->layers; i++) {
+        ddp_graph_begin_block(graph);
         x = block(graph, gpt2, i, x);
+        ddp_graph_end_block(graph);
+    }
     if (config->last_only)
         x = ddp_graph_last(graph, x);
     x = ddp_graph_layer_norm_layer(graph, "ln_f", x, (float)gpt2->norm_eps);

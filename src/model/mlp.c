@@ -60,6 +60,10 @@ static enum ddp_status build(ddp_graph *graph, const struct ddp_model_config *co
     for (int i = 0; i <= mlp->count; i++) {
         const bool last = i == mlp->count;
         char name[16];
+        if (last)
+            ddp_graph_end_block(graph);
+        else if (i % 2 == 0) /* two hidden layers are a block */
+            ddp_graph_begin_block(graph);
         snprintf(name, sizeof name, "fc%d", i + 1);
         x = ddp_graph_linear_layer(graph, name, x, last ? config->classes : mlp->hidden[i], true,
                                    last ? DDP_ACTIVATION_NONE : DDP_ACTIVATION_RELU);

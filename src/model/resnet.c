@@ -106,7 +106,9 @@ static enum ddp_status build(ddp_graph *graph, const struct ddp_model_config *co
         for (int i = 0; i < shape->blocks[stage]; i++) {
             char prefix[32];
             snprintf(prefix, sizeof prefix, "layer%d.%d", stage + 1, i);
+            ddp_graph_begin_block(graph);
             x = block(graph, prefix, x, shape->channels << stage, stage > 0 && i == 0 ? 2 : 1);
+            ddp_graph_end_block(graph);
         }
     x = ddp_graph_global_avg_pool2d(graph, x);
     x = ddp_graph_linear_layer(graph, "fc", x, config->classes, true, DDP_ACTIVATION_NONE);

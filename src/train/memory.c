@@ -355,6 +355,12 @@ static void find_advice(const struct ddp_run *run, const struct ddp_memory_limit
             advise(advice, "--zero 1");
         plan = run->plan;
     }
+    if (!config.recompute && ddp_graph_block_count(run->graph) > 0) {
+        config.recompute = true;
+        if (fits_with(run, &plan, &config, limits))
+            advise(advice, "--recompute");
+        config.recompute = false;
+    }
     if (!plan.device.host_memory && config.compute == DDP_F32) {
         ddp_train_config_dtype(&config, &plan, true);
         if (fits_with(run, &plan, &config, limits))

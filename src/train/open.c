@@ -197,6 +197,7 @@ static enum ddp_status build_model(struct ddp_run *run)
     for (int i = 0; i < info->dim_count; i++)
         config->dims[i] = info->dims[i];
     ddp_train_config_dtype(config, &run->plan, options->dtype == DDP_TRAIN_BF16);
+    config->recompute = options->recompute;
     if (ddp_train_evaluates_only(options) && config->classes < run->load.config.classes)
         config->classes = run->load.config.classes; /* of samples without labels */
     enum ddp_status status = ddp_run_apply_config(run, config);
@@ -212,6 +213,9 @@ static enum ddp_status build_model(struct ddp_run *run)
                         run->plan.model->name, ddp_dataset_where(info));
     if (status == DDP_OK && options->sync_batch_norm && ddp_graph_statistics_count(run->graph) == 0)
         return ddp_fail(DDP_ERR_INVALID, "--sync-batch-norm: the model %s has no batch norm",
+                        run->plan.model->name);
+    if (status == DDP_OK && options->recompute && ddp_graph_block_count(run->graph) == 0)
+        return ddp_fail(DDP_ERR_INVALID, "--recompute: the model %s has no blocks",
                         run->plan.model->name);
     if (status == DDP_OK && ddp_train_plan_has_tail(&run->plan)) {
         struct ddp_model_config tail = *config;

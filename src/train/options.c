@@ -268,6 +268,10 @@ static const struct ddp_option rows[] = {
      .help = "ddp: one copy of weights and optimizer state for all workers (default on the CPU)"},
     {OPTION_FLAG("sync-batch-norm", sync_batch_norm),
      .help = "ddp: batch norm over the samples of all workers, not over those of each worker"},
+    {OPTION_FLAG("recompute", recompute),
+     .help =
+         "compute the activations of each block again in backward instead of keeping them: less "
+         "memory, more time"},
 
     {OPTION_SECTION("How long and how much at a time"), OPTION_INT("epochs", epochs, 1, 1e9, "N"),
      .example = "--epochs 10", .letter = 'e', .help = "passes over the data (default 5)"},

@@ -71,7 +71,7 @@ struct ddp_train_options {
     int milestone_count;
     double bucket_mb;
     int64_t zero; /* stage */
-    bool shared_weights, sync_batch_norm;
+    bool shared_weights, sync_batch_norm, recompute;
     const char *save, *load;
     const char *checkpoint, *resume_from;
     int64_t checkpoint_every, keep; /* steps, 0: each epoch; checkpoints, 0: all */

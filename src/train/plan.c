@@ -428,8 +428,9 @@ void ddp_train_plan_print(const struct ddp_train_plan *plan,
         fprintf(out, " x %d %s thread%s", plan->threads, device, plan->threads == 1 ? "" : "s");
     else
         fprintf(out, "%s on %s: %s", plan->nodes > 1 ? "," : "", plan->device.name, device);
-    fprintf(out, ", mode %s%s%s\n", ddp_mode_names[plan->mode],
+    fprintf(out, ", mode %s%s%s%s\n", ddp_mode_names[plan->mode],
             plan->sync_batch_norm ? ", batch norm synchronised" : "",
+            options->recompute ? ", blocks recomputed" : "",
             options->fast && !plan->device.host_memory ? ", in NCCL's order" : "");
     fprintf(out,
             "batch    %" PRId64 " samples x %" PRId64 " shard%s (%" PRId64

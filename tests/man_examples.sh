@@ -15,8 +15,8 @@ tool() {
     printf '#!/bin/sh\n%s\n' "$2" >"bin/$1"
     chmod +x "bin/$1"
 }
-tool cc "exec ${CC:-cc} ${DDP_SANITIZE:-} $warnings \"\$@\""
-tool c++ "exec ${CXX:-c++} ${DDP_SANITIZE:-} -std=c++11 $warnings -x c++ \"\$@\""
+tool cc "PATH='$PATH' exec ${CC:-cc} ${DDP_SANITIZE:-} $warnings \"\$@\""
+tool c++ "PATH='$PATH' exec ${CXX:-c++} ${DDP_SANITIZE:-} -std=c++11 $warnings -x c++ \"\$@\""
 tool ddprun "exec '$ddprun' \"\$@\""
 tool pkg-config "echo -I$source/src -L$top/.libs -Wl,-rpath,$top/.libs -lddp"
 PATH=$work/bin:$PATH

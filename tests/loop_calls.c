@@ -83,17 +83,27 @@ static enum ddp_status twice_back(void *arg, const struct ddp_custom_pass *pass)
     return DDP_OK;
 }
 
+/* What the builder does wrong. */
+static bool is_fault(const char *name)
+{
+    const char *fault = getenv("FAULT");
+    return fault && strcmp(fault, name) == 0;
+}
+
 static enum ddp_status build(ddp_graph *graph, const struct ddp_model_shape *shape, void *arg)
 {
     const int64_t hidden = other("model") ? 7 : 8;
     struct ddp_custom_op op = DDP_CUSTOM_OP_INIT;
     (void)arg;
-    ddp_tensor *x = ddp_graph_input(graph, "x", DDP_F32, 2, (int64_t[]){shape->batch, FEATURES});
+    const int64_t rows = is_fault("rows") ? 3 : shape->batch;
+    ddp_tensor *x = ddp_graph_input(graph, is_fault("input") ? NULL : "x", DDP_F32, 2,
+                                    (int64_t[]){rows, FEATURES});
     ddp_tensor *y = ddp_graph_input(graph, "y", DDP_I32, 1, (int64_t[]){shape->batch});
     op.name = "twice";
     op.input_count = 1;
-    op.inputs[0] = ddp_graph_linear_layer(graph, "a", x, hidden, true, DDP_ACTIVATION_RELU);
-    op.dim_count = 2;
+    op.inputs[0] = ddp_graph_linear_layer(graph, is_fault("layer") ? NULL : "a", x, hidden, true,
+                                          DDP_ACTIVATION_RELU);
+    op.dim_count = is_fault("dims") ? 0 : 2;
     op.dims[0] = shape->batch;
     op.dims[1] = hidden;
     op.scratch_bytes = bytes_of("SCRATCH");
@@ -102,6 +112,10 @@ static enum ddp_status build(ddp_graph *graph, const struct ddp_model_shape *sha
     op.backward = twice_back;
     x = ddp_graph_custom(graph, getenv("NO_OPERATION") ? NULL : &op);
     x = ddp_graph_linear_layer(graph, "b", x, CLASSES, true, DDP_ACTIVATION_NONE);
+    if (is_fault("unfinished"))
+        return DDP_OK;
+    if (is_fault("unread"))
+        return ddp_graph_finish(graph, x, ddp_graph_sum(graph, x));
     return ddp_graph_finish(graph, x, ddp_graph_softmax_cross_entropy(graph, x, y));
 }
 
@@ -254,7 +268,7 @@ static enum ddp_status make(ddp_train **train, int argc, char **argv)
     if (status == DDP_OK)
         status = ddp_train_set_data(*train, &data, &data);
     if (status == DDP_OK)
-        ddp_train_set_model(*train, "twice", build, NULL);
+        ddp_train_set_model(*train, is_fault("name") ? "two words" : "twice", build, NULL);
     return status == DDP_OK ? ddp_train_set_hooks(*train, &hooks) : status;
 }
 

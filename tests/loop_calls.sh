@@ -100,4 +100,15 @@ done
 expect "SAVED, too large" 5 'out of memory' env SAVED=0x800000000000 "$client" "open close" $options
 NO_OPERATION=1 calls "no operation" 2 'struct ddp_custom_op: the program gives NULL' "open close"
 
+# --- a builder's mistakes ---
+# builder FAULT PATTERN
+builder() { FAULT=$1 calls "builder: $1" 2 "error: $2" "open close"; }
+builder unfinished "model: the program's builder has returned without ddp_graph_finish\\(\\)"
+builder rows "model: input 0 must be the samples: DDP_F32, 4 rows of [0-9]+ numbers, as the shape has it; x is DDP_F32, 3 rows"
+builder unread 'model: no operation reads the input y'
+builder layer 'model: a layer on x has no name'
+builder input 'model: an input or parameter has no name'
+builder dims 'model: tensor [a-z]+ has an impossible shape: 0 dimensions'
+builder name 'ddp_train_set_model: the name "two words" is not one word'
+
 finish

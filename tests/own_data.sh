@@ -114,7 +114,7 @@ wrong 2 'own data: there are classes, and label_count is 0' label-count
 wrong 2 'own data: struct_bytes is 0: begin with its initialiser' bytes
 wrong 2 'own test data: dtype and dims are not those' test-dims
 wrong 2 'own test data: 5 classes and label_count 1' test-classes
-wrong 2 'model: input 1 must be the labels: DDP_F32, [0-9]+ rows of 2 numbers' other-model $one
+wrong 2 'model: input 1 must be the labels: DDP_F32, [0-9]+ rows of 2 numbers, as the shape has it; y is DDP_F32, [0-9]+ rows of 1' other-model $one
 wrong 2 '--data: this program has data of its own' arrays --data x.npy
 wrong 2 '--image-size: this program has data of its own' arrays --image-size 8
 wrong 2 '--val-split: own data has a test part of its own' test --val-split 0.1

@@ -100,7 +100,7 @@ static enum ddp_status unknown_name(const struct ddp_option *table, const char *
     size_t least = 3; /* two slips of the finger */
     for (const struct ddp_option *row = table; row->name; row++) {
         size_t d = distance(row->name, text, length);
-        if (d < least && d < length) {
+        if (d < least && 2 * d < length) {
             least = d;
             best = row->name;
         }

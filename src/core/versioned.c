@@ -17,8 +17,8 @@ enum ddp_status ddp_versioned_take(void *taken, size_t bytes, const void *given,
     memcpy(&known, given, sizeof known);
     if (known < sizeof known || known > 64 * bytes)
         return ddp_fail(DDP_ERR_INVALID,
-                        "%s: struct_bytes is %zu: begin with its initialiser, or set it to the "
-                        "size of the struct",
+                        "%s: struct_bytes is %zu: begin with its initialiser (..._INIT), or set it "
+                        "to the size of the struct",
                         name, known);
     for (size_t i = bytes; i < known; i++)
         if (((const char *)given)[i])

@@ -114,7 +114,7 @@ static enum ddp_status check_classes(const struct custom *c, int64_t index, cons
             snprintf(place, sizeof place, " at place %" PRId64, i);
         return ddp_fail(DDP_ERR_INVALID,
                         "%s: sample %" PRId64 " has the label %d%s: there are %" PRId64
-                        " classes, from 0",
+                        " classes, from 0, in int32 (classes 0: labels are float32 numbers)",
                         c->what, index, (int)label, place, c->data.classes);
     }
     return DDP_OK;

@@ -8,6 +8,7 @@
 #include "core/log.h"
 #include "core/memory.h"
 
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -141,8 +142,13 @@ static ddp_tensor *add_tensor(ddp_graph *graph, const char *name, enum tensor_ki
     int64_t count;
     if (graph->status != DDP_OK)
         return NULL;
+    if (!name)
+        return ddp_graph_reject(graph, DDP_ERR_INVALID, "an input or parameter has no name");
     if (dim_count < 1 || dim_count > DDP_TENSOR_DIMS || !count_elements(dim_count, dims, &count))
-        return ddp_graph_reject(graph, DDP_ERR_INVALID, "tensor %s has an impossible shape", name);
+        return ddp_graph_reject(graph, DDP_ERR_INVALID,
+                                "tensor %s has an impossible shape: %d dimensions of 1 to %d, each "
+                                "at least 1",
+                                name, dim_count, DDP_TENSOR_DIMS);
     if (!grow(graph, &graph->tensors, graph->tensor_count, &graph->tensor_capacity,
               sizeof(ddp_tensor *)))
         return NULL;
@@ -170,13 +176,47 @@ static ddp_tensor *add_tensor(ddp_graph *graph, const char *name, enum tensor_ki
     return tensor;
 }
 
+void ddp_graph_expect_input(ddp_graph *graph, int input, const char *what, enum ddp_dtype dtype,
+                            int64_t rows, int64_t values)
+{
+    graph->expected[input] = (struct expected_input){what, dtype, rows, values};
+}
+
+static bool is_expected(ddp_graph *graph, const ddp_tensor *tensor)
+{
+    static const char *const dtypes[] = {
+        [DDP_F32] = "DDP_F32", [DDP_F64] = "DDP_F64",   [DDP_I32] = "DDP_I32",
+        [DDP_I64] = "DDP_I64", [DDP_BF16] = "DDP_BF16",
+    };
+    if (tensor->index > 1 || !graph->expected[tensor->index].what)
+        return true;
+    const struct expected_input *e = &graph->expected[tensor->index];
+    const int64_t rows = tensor->dims[0], values = tensor->count / rows;
+    if (tensor->dtype == e->dtype && rows == e->rows && values == e->values)
+        return true;
+    ddp_graph_reject(graph, DDP_ERR_INVALID,
+                     "input %d must be the %s: %s, %" PRId64 " rows of %" PRId64 " number%s, as "
+                     "the shape has it; %s is %s, %" PRId64 " rows of %" PRId64,
+                     tensor->index, e->what, dtypes[e->dtype], e->rows, e->values,
+                     e->values == 1 ? "" : "s", tensor->name, dtypes[tensor->dtype], rows, values);
+    return false;
+}
+
 ddp_tensor *ddp_graph_add_input(ddp_graph *graph, const char *name, enum ddp_dtype dtype,
                                 int dim_count, const int64_t *dims)
 {
     ddp_tensor *tensor = add_tensor(graph, name, TENSOR_INPUT, dtype, dim_count, dims);
-    if (tensor)
-        tensor->index = graph->input_count++;
-    return tensor;
+    if (!tensor)
+        return NULL;
+    tensor->index = graph->input_count++;
+    return is_expected(graph, tensor) ? tensor : NULL;
+}
+
+bool ddp_graph_layer_begins(ddp_graph *graph, const char *name, const ddp_tensor *x)
+{
+    if (graph->status == DDP_OK && x && !name)
+        ddp_graph_reject(graph, DDP_ERR_INVALID, "a layer on %s has no name", x->name);
+    return graph->status == DDP_OK && x;
 }
 
 static ddp_tensor *add_parameter(ddp_graph *graph, const char *name, int dim_count,
@@ -359,9 +399,9 @@ static enum ddp_status lay_out_parameters(ddp_graph *graph)
     }
     for (int i = 0; i < graph->tensor_count; i++) {
         const ddp_tensor *tensor = graph->tensors[i];
-        if (tensor->kind == TENSOR_PARAMETER && !tensor->base && tensor->reader_count == 0)
-            return ddp_fail(DDP_ERR_INVALID, "model: no operation reads parameter %s",
-                            tensor->name);
+        if (tensor->kind != TENSOR_ACTIVATION && !tensor->base && tensor->reader_count == 0)
+            return ddp_fail(DDP_ERR_INVALID, "model: no operation reads the %s %s",
+                            tensor->kind == TENSOR_INPUT ? "input" : "parameter", tensor->name);
     }
     return DDP_OK;
 }
@@ -407,16 +447,9 @@ enum ddp_status ddp_graph_finish(ddp_graph *graph, ddp_tensor *output, ddp_tenso
     return graph->status;
 }
 
-bool ddp_graph_input_is(const ddp_graph *graph, int input, enum ddp_dtype dtype, int64_t rows,
-                        int64_t values)
+bool ddp_graph_is_finished(const ddp_graph *graph)
 {
-    for (int i = 0; i < graph->tensor_count; i++) {
-        const ddp_tensor *tensor = graph->tensors[i];
-        if (tensor->kind == TENSOR_INPUT && !tensor->base && tensor->index == input)
-            return tensor->dtype == dtype && tensor->dims[0] == rows &&
-                   tensor->count == rows * values;
-    }
-    return true;
+    return graph->output != NULL;
 }
 
 int ddp_graph_parameter_count(const ddp_graph *graph)

@@ -79,9 +79,11 @@ static inline int64_t ddp_parameter_end(const struct ddp_parameter *parameter)
            (parameter->count + DDP_FLAT_ALIGN - 1) / DDP_FLAT_ALIGN * DDP_FLAT_ALIGN;
 }
 
-/* Is this input, if there is one, `rows` rows of `values` such numbers? */
-bool ddp_graph_input_is(const ddp_graph *graph, int input, enum ddp_dtype dtype, int64_t rows,
-                        int64_t values);
+/* Before input 0 or 1 is built: it must be `rows` rows of `values` such numbers.
+ *   what  they are, for the message; borrowed */
+void ddp_graph_expect_input(ddp_graph *graph, int input, const char *what, enum ddp_dtype dtype,
+                            int64_t rows, int64_t values);
+bool ddp_graph_is_finished(const ddp_graph *graph);
 
 int ddp_graph_parameter_count(const ddp_graph *graph);
 const struct ddp_parameter *ddp_graph_parameter_at(const ddp_graph *graph, int index);

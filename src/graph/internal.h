@@ -83,6 +83,11 @@ struct ddp_graph {
     struct ddp_parameter *parameters;
     int parameter_count, parameter_capacity;
     int input_count;
+    struct expected_input {
+        const char *what; /* NULL: anything */
+        enum ddp_dtype dtype;
+        int64_t rows, values; /* of a row */
+    } expected[2];
     int dropout_count;
     int block_count, block; /* the block that is being built; -1: none */
     bool recompute;
@@ -105,6 +110,9 @@ ddp_tensor *ddp_graph_add_node(ddp_graph *graph, const struct node *node, const 
 /* An input as it comes; ddp_graph_input() casts it to what the activations are. */
 ddp_tensor *ddp_graph_add_input(ddp_graph *graph, const char *name, enum ddp_dtype dtype,
                                 int dim_count, const int64_t *dims);
+
+/* Can a layer of this name be built on x? Without a name that is an error. */
+bool ddp_graph_layer_begins(ddp_graph *graph, const char *name, const ddp_tensor *x);
 
 /* Remembers and logs an error of building. */
 ddp_tensor *ddp_graph_reject(ddp_graph *graph, enum ddp_status status, const char *format, ...)

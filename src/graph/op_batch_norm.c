@@ -156,7 +156,7 @@ ddp_tensor *ddp_graph_batch_norm_layer(ddp_graph *graph, const char *name, ddp_t
                  {"running_var", DDP_INIT_ONES, true}};
     ddp_tensor *made[4];
     char full[256];
-    if (graph->status != DDP_OK || !x)
+    if (!ddp_graph_layer_begins(graph, name, x))
         return NULL;
     const int64_t rows = ddp_tensor_rows(x), channels = x->dims[x->dim_count - 1];
     if (x->dtype != graph->activations ||

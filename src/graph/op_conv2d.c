@@ -68,7 +68,7 @@ ddp_tensor *ddp_graph_conv2d_layer(ddp_graph *graph, const char *name, ddp_tenso
                                    const struct ddp_conv2d_options *options)
 {
     char full[256];
-    if (graph->status != DDP_OK || !x)
+    if (!ddp_graph_layer_begins(graph, name, x))
         return NULL;
     if (x->dim_count != 4 || x->dtype != graph->activations)
         return ddp_graph_reject(graph, DDP_ERR_INVALID, "%s: %s is not a (B,H,W,C) image", name,

@@ -80,7 +80,7 @@ static const struct ddp_op layer_norm = {
 ddp_tensor *ddp_graph_layer_norm_layer(ddp_graph *graph, const char *name, ddp_tensor *x, float eps)
 {
     char full[256];
-    if (graph->status != DDP_OK || !x)
+    if (!ddp_graph_layer_begins(graph, name, x))
         return NULL;
     const int64_t features = x->dims[x->dim_count - 1];
     snprintf(full, sizeof full, "%s.weight", name);

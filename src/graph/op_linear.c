@@ -122,7 +122,7 @@ ddp_tensor *ddp_graph_linear_layer(ddp_graph *graph, const char *name, ddp_tenso
                                    bool with_bias, enum ddp_activation activation)
 {
     char full[256];
-    if (graph->status != DDP_OK || !x)
+    if (!ddp_graph_layer_begins(graph, name, x))
         return NULL;
     int64_t in = x->dims[x->dim_count - 1];
     const struct ddp_init init = {.kind = DDP_INIT_LINEAR, .fan_in = in};

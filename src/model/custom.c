@@ -7,8 +7,6 @@
 
 #include "core/log.h"
 
-#include <inttypes.h>
-
 struct custom {
     ddp_model_builder *builder;
     void *arg;
@@ -17,18 +15,6 @@ struct custom {
 void ddp_model_custom_set(union ddp_model_own *own, ddp_model_builder *builder, void *arg)
 {
     *(struct custom *)(void *)own = (struct custom){builder, arg};
-}
-
-/* What a mode and an evaluation bind to a graph is as large as the data say. */
-static enum ddp_status check_input(const ddp_graph *graph, int input, const char *what,
-                                   enum ddp_dtype dtype, int64_t rows, int64_t values)
-{
-    if (ddp_graph_input_is(graph, input, dtype, rows, values))
-        return DDP_OK;
-    return ddp_fail(DDP_ERR_INVALID,
-                    "model: input %d must be the %s: %s, %" PRId64 " rows of %" PRId64 " number%s",
-                    input, what, dtype == DDP_F32 ? "DDP_F32" : "DDP_I32", rows, values,
-                    values == 1 ? "" : "s");
 }
 
 static enum ddp_status build(ddp_graph *graph, const struct ddp_model_config *config)
@@ -44,11 +30,15 @@ static enum ddp_status build(ddp_graph *graph, const struct ddp_model_config *co
     };
     for (int i = 0; i < config->dim_count; i++)
         shape.dims[i] = config->dims[i];
+    /* What a mode and an evaluation bind to a graph is as large as the data say. */
+    ddp_graph_expect_input(graph, 0, "samples", shape.dtype, shape.batch, config->features);
+    if (shape.label_count > 0)
+        ddp_graph_expect_input(graph, 1, "labels", shape.label_dtype, shape.batch,
+                               shape.label_count);
     enum ddp_status status = custom->builder(graph, &shape, custom->arg);
-    if (status == DDP_OK)
-        status = check_input(graph, 0, "samples", shape.dtype, shape.batch, config->features);
-    if (status == DDP_OK && shape.label_count > 0)
-        status = check_input(graph, 1, "labels", shape.label_dtype, shape.batch, shape.label_count);
+    if (status == DDP_OK && !ddp_graph_is_finished(graph))
+        return ddp_fail(DDP_ERR_INVALID, "model: the program's builder has returned without "
+                                         "ddp_graph_finish()");
     return status;
 }
 

@@ -19,6 +19,7 @@
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 struct ddp_train {
@@ -207,6 +208,10 @@ static enum ddp_status open_run(ddp_train *train, FILE *out, bool own_loop)
                                   .hooks = &train->hooks};
     train->failed = DDP_OK;
     set_open(train);
+    const char *name = train->custom.name;
+    if (train->options.custom && (!name || !*name || strpbrk(name, " \t\n=")))
+        return ddp_fail(DDP_ERR_INVALID, "ddp_train_set_model: the name \"%s\" is not one word",
+                        name ? name : "");
     if (ddp_train_evaluates_only(&train->running))
         ddp_run_drop_training(&train->running);
     return ddp_run_open(&train->run);
@@ -352,7 +357,7 @@ enum ddp_status ddp_train_evaluate(ddp_train *train, const struct ddp_evaluation
         .perplexity = scores.has_perplexity ? scores.perplexity : NAN,
         .bits_per_byte = scores.has_bits_per_byte ? scores.bits_per_byte : NAN,
         .best_number = run->best.step,
-        .best_loss = run->best.loss,
+        .best_loss = run->best.step > 0 ? run->best.loss : NAN,
         .since_best = run->best.since,
     };
     status = note(train, ddp_run_after_evaluation(run, &train->evaluation));

@@ -11,9 +11,10 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define MARKS  200 /* of a kind and run, at most */
-#define NAMES  12  /* of curves in a key, at most */
-#define DASHES 5   /* kinds of broken lines that gnuplot has */
+#define MARKS  200    /* of a kind and run, at most */
+#define NAMES  12     /* of curves in a key, at most */
+#define LEAST  1e-300 /* on a logarithmic axis */
+#define DASHES 5      /* kinds of broken lines that gnuplot has */
 
 const char *const curves_titles[PANELS] = {"Loss", "Learning rate", "Throughput",
                                            "Norm of the gradient"};
@@ -57,9 +58,22 @@ static const char *y_label(const struct curves *curves, enum panel panel)
 
 /* --- data ------------------------------------------------------------------------------------- */
 
+/* A value that a logarithmic axis does not have is not drawn. */
+static bool is_drawn(const struct plot_axis *axis, double y)
+{
+    return !isnan(y) && !(axis->log_scale && y < LEAST);
+}
+
+static void write_point(struct plot *plot, double x, double y, struct plot_axis *axis)
+{
+    fprintf(plot->script, "%.9g %.9g\n", x, y);
+    axis->low = fmin(axis->low, y);
+    axis->high = fmax(axis->high, y);
+}
+
 /* "$raw0 << EOD" and the points. */
 static void write_series(struct plot *plot, const char *name, size_t i, const struct series *series,
-                         double factor)
+                         double factor, struct plot_axis *axis)
 {
     size_t shown[SERIES_POINTS];
     const size_t count = series_thin(series, shown);
@@ -68,7 +82,7 @@ static void write_series(struct plot *plot, const char *name, size_t i, const st
         if (isnan(series->y[shown[k]]))
             fputc('\n', plot->script); /* a gap */
         else
-            fprintf(plot->script, "%.9g %.9g\n", series->x[shown[k]] * factor, series->y[shown[k]]);
+            write_point(plot, series->x[shown[k]] * factor, series->y[shown[k]], axis);
     fputs("EOD\n", plot->script);
 }
 
@@ -78,15 +92,14 @@ struct drawn {
 };
 
 static void write_evaluations(struct plot *plot, const struct log_run *run, size_t i,
-                              const struct series *series, double factor)
+                              const struct series *series, double factor, struct plot_axis *axis)
 {
     const size_t every = run->evaluation_count / SERIES_POINTS + 1;
     fprintf(plot->script, "$test%zu << EOD\n", i);
     for (size_t k = 0; k < run->evaluation_count; k += every)
-        if (!isnan(run->evaluations[k].loss))
-            fprintf(plot->script, "%.9g %.9g\n",
-                    factor * series_place(series, run, run->evaluations[k].step),
-                    run->evaluations[k].loss);
+        if (is_drawn(axis, run->evaluations[k].loss))
+            write_point(plot, factor * series_place(series, run, run->evaluations[k].step),
+                        run->evaluations[k].loss, axis);
     fputs("EOD\n", plot->script);
 }
 
@@ -114,22 +127,29 @@ static void write_marks(struct plot *plot, const struct log_run *run, size_t i,
 }
 
 static enum ddp_status write_run(struct plot *plot, const struct curves *curves, enum panel panel,
-                                 size_t i, double factor, struct drawn *drawn)
+                                 size_t i, double factor, struct drawn *drawn,
+                                 struct plot_axis *axis)
 {
     const struct log_run *run = &curves->runs[i];
     struct series series;
     enum ddp_status status = series_make(&series, run, panel, curves->axis);
+    for (size_t k = 0; status == DDP_OK && k < series.count; k++)
+        if (!is_drawn(axis, series.y[k]))
+            series.y[k] = NAN;
     drawn->values = status == DDP_OK && series_has_values(&series);
     drawn->evaluations = drawn->values && panel == PANEL_LOSS && run->evaluation_count > 0;
+    const struct plot_axis before = *axis;
     if (drawn->values) {
-        write_series(plot, "raw", i, &series, factor);
+        write_series(plot, "raw", i, &series, factor, axis);
         write_marks(plot, run, i, &series, factor);
     }
-    if (drawn->evaluations)
-        write_evaluations(plot, run, i, &series, factor);
     drawn->smooth = drawn->values && panel != PANEL_RATE && series_smooth(&series);
+    if (drawn->smooth && plot->kind == PLOT_TEXT) /* which shows no raw values then */
+        *axis = before;
     if (drawn->smooth)
-        write_series(plot, "smooth", i, &series, factor);
+        write_series(plot, "smooth", i, &series, factor, axis);
+    if (drawn->evaluations)
+        write_evaluations(plot, run, i, &series, factor, axis);
     series_free(&series);
     return status;
 }
@@ -192,12 +212,19 @@ static enum ddp_status write_panel(struct plot *plot, const struct curves *curve
                                    bool *values)
 {
     const struct scale scale = scale_of(curves);
+    const bool speed = panel == PANEL_SPEED;
+    /* The key of several runs takes lines of the terminal. */
+    struct plot_axis axis = {.low = speed ? 0 : INFINITY,
+                             .high = -INFINITY,
+                             .log_scale = curves->log_scale && panel == PANEL_LOSS,
+                             .units = speed,
+                             .ticks = plot->kind == PLOT_TEXT ? (curves->count > 2 ? 4 : 6) : 8};
     struct drawn *drawn = ddp_array_alloc(curves->count, sizeof *drawn);
     enum ddp_status status = drawn ? DDP_OK : DDP_ERR_MEMORY;
     *values = false;
     fputs("unset arrow\n", plot->script);
     for (size_t i = 0; status == DDP_OK && i < curves->count; i++) {
-        status = write_run(plot, curves, panel, i, scale.factor, &drawn[i]);
+        status = write_run(plot, curves, panel, i, scale.factor, &drawn[i], &axis);
         *values = *values || drawn[i].values;
     }
     fputs("set xlabel ", plot->script);
@@ -209,8 +236,8 @@ static enum ddp_status write_panel(struct plot *plot, const struct curves *curve
         plot_string(plot, y_label(curves, panel));
         fputs("\nunset ylabel", plot->script);
     }
-    fprintf(plot->script, "\nset yrange [%s:]\nset format y '%s'\n",
-            panel == PANEL_SPEED ? "0" : "*", panel == PANEL_SPEED ? "%.0s%c" : "%g");
+    fputc('\n', plot->script);
+    plot_axis(plot, &axis);
     if (status == DDP_OK && *values)
         write_curves(plot, curves, panel, drawn);
     free(drawn);

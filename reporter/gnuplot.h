@@ -33,6 +33,16 @@ void plot_string(struct plot *plot, const char *text);
 /* " lc rgb ..." of curve i: a strong line, or a pale one. Empty for text. */
 void plot_colour(struct plot *plot, size_t i, bool pale);
 
+/* The range of an axis of values and its ticks, each with its exact value. */
+struct plot_axis {
+    double low, high; /* of the values; low > high: there are none */
+    bool log_scale;   /* low > 0 */
+    bool units;       /* 1.5M instead of 1500000 */
+    int ticks;        /* about so many */
+};
+
+void plot_axis(struct plot *plot, const struct plot_axis *axis);
+
 /* Boxes in rows, which have names and are 1 apart: the rows and the boxes first, then a word for
  * each colour, which also draws. */
 void plot_row(struct plot *plot, int row, const char *name);

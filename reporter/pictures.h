@@ -13,6 +13,7 @@ struct curves {
     const struct log_run *runs;
     size_t count;
     enum x_axis axis;
+    bool log_scale; /* of the loss */
 };
 
 /* A picture of one panel, as plot_end() returns it. Without values of it *picture is NULL. */

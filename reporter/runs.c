@@ -214,7 +214,8 @@ static int64_t state_of(const struct settings *settings)
 
 static enum ddp_status draw_frame(const struct run_log *log, const struct settings *settings)
 {
-    const struct curves curves = {log->runs, log->count, (enum x_axis)settings->x};
+    const struct curves curves = {log->runs, log->count, (enum x_axis)settings->x,
+                                  settings->log_scale};
     struct winsize size = {.ws_row = 24};
     ioctl(STDOUT_FILENO, TIOCGWINSZ, &size);
     fputs("\033[H\033[2J", stdout);
@@ -286,7 +287,8 @@ enum ddp_status runs_show(const struct settings *settings)
         status = read_logs(&log, settings, false);
     if (status == DDP_OK && settings->trace)
         status = trace_read(&trace, settings->trace);
-    const struct curves curves = {log.runs, log.count, (enum x_axis)settings->x};
+    const struct curves curves = {log.runs, log.count, (enum x_axis)settings->x,
+                                  settings->log_scale};
     if (status == DDP_OK)
         status = print_table(&log, stdout);
     fflush(stdout);

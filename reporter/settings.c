@@ -35,6 +35,7 @@ static const struct ddp_option run_options[] = {
     {OPTION_CHOICE("x", x, x_words, "AXIS"),
      .help = "what curves run over: step (the default), tokens (of models without tokens: samples) "
              "or time"},
+    {OPTION_FLAG("log-scale", log_scale), .help = "draw the loss on a logarithmic axis"},
     {OPTION_TEXT("trace", trace, "FILE"),
      .help = "also draw the time line of a step from this file of trainer --trace"},
     {OPTION_FLAG("help", help), .letter = 'h', .help = "print this"},

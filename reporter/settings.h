@@ -17,6 +17,7 @@ struct settings {
     /* Of runs. */
     bool terminal, follow;
     int x; /* enum x_axis */
+    bool log_scale;
     const char *trace;
     char **files; /* into argv's array, which is sorted anew */
     int file_count;

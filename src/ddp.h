@@ -304,7 +304,7 @@ struct ddp_custom_op {
     int64_t dims[DDP_TENSOR_DIMS];
     size_t saved_bytes, scratch_bytes;
     enum ddp_status (*forward)(void *arg, const struct ddp_custom_pass *pass);
-    /* NULL: no input needs a gradient */
+    /* NULL only if no input needs a gradient; refused otherwise */
     enum ddp_status (*backward)(void *arg, const struct ddp_custom_pass *pass);
 };
 #define DDP_CUSTOM_OP_INIT                                                                         \

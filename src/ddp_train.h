@@ -37,8 +37,8 @@ DDP_API void ddp_train_set_model(ddp_train *train, const char *name, ddp_model_b
 /* --- Data of one's own ------------------------------------------------------------------------ */
 
 /* Reads sample `index`, 0 .. count-1. Threads call it side by side, in any order, and again: the
- * same index gives the same sample, in every process of the job. Fills both arrays. It calls no
- * function with its run.
+ * same index gives the same sample, in every process of the job. Fills both arrays. It must not
+ * call ddp_train functions on the run.
  *   arg          as the struct has it
  *   sample [out] (dims...) of dtype
  *   label [out]  (label_count) int32 or float32; NULL without labels
@@ -119,8 +119,9 @@ DDP_API enum ddp_status ddp_train_run(ddp_train *train, FILE *out);
  *
  * All options keep their meaning. The functions are collective, and what they give is the same on
  * all ranks, but for the seconds: so ranks that decide by it decide alike. The structs are the
- * run's, valid until the next call with it, and grow at their ends in later versions. After one has
- * failed the others return its status, until ddp_train_close(). */
+ * run's, valid until the next call of the function that gave them, at most until ddp_train_close();
+ * they grow at their ends in later versions. After one function has failed the others return its
+ * status, until ddp_train_close(). */
 
 struct ddp_step {
     int64_t number;       /* steps done, with this one and those before a resume */
@@ -128,7 +129,7 @@ struct ddp_step {
     int64_t samples;      /* of its global batch */
     double loss;          /* mean over the global batch, before the update */
     double rate;          /* learning rate */
-    double gradient_norm; /* of the mean gradient, before it was clipped */
+    double gradient_norm; /* of the mean gradient, before it was clipped; always there */
     double seconds;       /* since the end of the step before, evaluations left out */
     bool evaluate; /* an evaluation is due: at the end of an epoch, or as --eval-every says */
 };
@@ -140,8 +141,8 @@ struct ddp_evaluation {
     double perplexity;    /* exp(loss) of a language model; else NaN */
     double bits_per_byte; /* of its text, where known; else NaN */
     int64_t best_number;  /* steps done at the lowest loss so far; 0: no loss was finite */
-    double best_loss;
-    int64_t since_best; /* evaluations after it */
+    double best_loss;     /* NaN while best_number is 0 */
+    int64_t since_best;   /* evaluations after it; an equal loss is not lower */
 };
 
 /* Joins the job and makes ready for the first step, or for the next one of a run that is resumed.
@@ -153,21 +154,24 @@ DDP_API enum ddp_status ddp_train_open(ddp_train *train, FILE *out);
 /* Of this worker in the job, once the run is open: 0 for one that runs alone. */
 DDP_API int ddp_train_rank(const ddp_train *train);
 
-/* Steps until the run's end, as --steps or --epochs say; --patience may bring it nearer. 0 after a
- * failure. */
+/* Steps until the run's end, with the one that comes, as --steps or --epochs say; --patience may
+ * bring it nearer. 0 after a failure. */
 DDP_API int64_t ddp_train_steps_left(const ddp_train *train);
 
-/* One optimizer step, before it the checkpoint that is due. DDP_ERR_PREEMPTED: the job is to stop,
- * no step was made, and ddp_train_close() leaves a checkpoint. DDP_ERR_DIVERGED. DDP_ERR_INVALID:
- * there is no step left. */
+/* One optimizer step. A checkpoint that is due has been written by then. DDP_ERR_PREEMPTED: the job
+ * is to stop, no step was made, and ddp_train_close() leaves a checkpoint. DDP_ERR_DIVERGED.
+ * DDP_ERR_INVALID: there is no step left. */
 DDP_API enum ddp_status ddp_train_step(ddp_train *train, const struct ddp_step **step);
 
-/* The learning rate of the steps that follow, instead of the schedule's; the same on all ranks,
- * else their next step is DDP_ERR_MISMATCH. NaN: the schedule's again. Of a run that is open.
- * Checkpoints hold it: a run that is resumed goes on with it. */
+/* The learning rate of the steps that follow, instead of the schedule's: a finite number from 0,
+ * else the next step is DDP_ERR_INVALID; the same on all ranks, else DDP_ERR_MISMATCH. NaN: the
+ * schedule's again. The run must be open. Checkpoints hold the rate: a run that is resumed goes on
+ * with it. */
 DDP_API void ddp_train_set_rate(ddp_train *train, double rate);
 
-/* Evaluates on the test samples. DDP_ERR_INVALID: there are none. */
+/* Evaluates on the test samples. Each call counts as an evaluation, but for those before the first
+ * step since opening. A loss that is not finite is DDP_OK. DDP_ERR_INVALID: there are no test
+ * samples. */
 DDP_API enum ddp_status ddp_train_evaluate(ddp_train *train,
                                            const struct ddp_evaluation **evaluation);
 
@@ -196,7 +200,7 @@ DDP_API enum ddp_status ddp_train_save(ddp_train *train, const char *path);
 struct ddp_hooks {
     size_t struct_bytes; /* sizeof(struct ddp_hooks) */
     void *arg;           /* for all of them; must outlive the run */
-    /* number: of the step that comes, counted as in struct ddp_step */
+    /* number: of the step about to be made; the first is 1 */
     enum ddp_status (*before_step)(void *arg, ddp_train *train, int64_t number);
     enum ddp_status (*after_step)(void *arg, ddp_train *train, const struct ddp_step *step);
     enum ddp_status (*after_evaluation)(void *arg, ddp_train *train,
@@ -238,7 +242,8 @@ DDP_API enum ddp_status ddp_train_get_weights(ddp_train *train, const char *name
                                               size_t count);
 
 /* Replaces the weights of a tensor on all ranks. The run goes on as one that had these weights; the
- * optimizer's state stays as it is. Collective, with the same name on all ranks.
+ * optimizer's state stays as it is, also in a checkpoint that ddp_train_close() writes. Collective,
+ * with the same name on all ranks.
  *   values  rank 0's are taken; the others give as many
  * DDP_ERR_INVALID as above; DDP_ERR_MISMATCH. */
 DDP_API enum ddp_status ddp_train_put_weights(ddp_train *train, const char *name,
@@ -254,8 +259,10 @@ DDP_API enum ddp_status ddp_train_get_gradients(ddp_train *train, const char *na
  * after DDP_ERR_PREEMPTED waits for the checkpoint; after a failure, of the loop's own too, aborts
  * the job.
  *   status  of the loop
- * Returns the first failure: of a call with this run, also one that the loop has ignored, or
- * status, or what failed now. Destroying a run that is open, or exiting, aborts the job. */
+ * After DDP_OK and with --checkpoint it also writes a checkpoint of the last step made, if there is
+ * none. Returns the first failure of a call with this run, even if the loop has ignored it;
+ * without one status, or the error if closing itself fails. Destroying a run that is open, or
+ * exiting, aborts the job. */
 DDP_API enum ddp_status ddp_train_close(ddp_train *train, enum ddp_status status);
 
 #ifdef __cplusplus

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# The program in each page of section 3, after a line `.\" build NAME`: it compiles as it stands, as C and as C++, the commands
-# after `.\" run NAME` build and run it and print the lines after `.\" prints`, and it runs alone and on two workers.
+# The program in each page of section 3, after a line `.\" build NAME`: it compiles as it stands, as C11 and as C++11, without
+# a warning, the commands after `.\" run NAME` build and run it and print the lines after `.\" prints`, and it runs alone and on
+# two workers.
 # shellcheck disable=SC2086 # compilers are lists of words
 . "${srcdir:-.}/tests/cli.inc"
 [ -e "$top/.libs/libddp.so" ] || skip "there is no shared library here"
@@ -10,12 +11,12 @@ cd "$work" || exit 99
 
 # What readers have on their PATH: compilers, pkg-config and ddprun.
 mkdir bin
-warnings='-pedantic -Wall -Wextra -Wno-unused-parameter -Werror'
+warnings='-pedantic -Wall -Wextra -Werror'
 tool() {
     printf '#!/bin/sh\n%s\n' "$2" >"bin/$1"
     chmod +x "bin/$1"
 }
-tool cc "PATH='$PATH' exec ${CC:-cc} ${DDP_SANITIZE:-} $warnings \"\$@\""
+tool cc "PATH='$PATH' exec ${CC:-cc} ${DDP_SANITIZE:-} -std=c11 $warnings \"\$@\""
 tool c++ "PATH='$PATH' exec ${CXX:-c++} ${DDP_SANITIZE:-} -std=c++11 $warnings -x c++ \"\$@\""
 tool ddprun "exec '$ddprun' \"\$@\""
 tool pkg-config "echo -I$source/src -L$top/.libs -Wl,-rpath,$top/.libs -lddp"

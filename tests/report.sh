@@ -98,6 +98,26 @@ if command -v gnuplot >/dev/null; then
     awk 'BEGIN { for (i = 1; i <= 30000; i++) printf "{\"event\":\"step\",\"step\":%d,\"time\":%d,\"loss\":%f,\"learning_rate\":0.1,\"seconds\":0.1,\"samples_per_second\":40}\n", i, i, 1 + i % 7 }' >>"$work/long.jsonl"
     expect "a long run" 0 '' "$report" "$work/long.jsonl" -o "$work/long.html"
     [ "$(wc -c <"$work/long.html")" -lt 1000000 ] || fail "a long run: a page of $(wc -c <"$work/long.html") bytes"
+    # Ticks have the values that they show, and none is shown twice; a small loss is seen to fall.
+    head -n 1 "$log" >"$work/ticks.jsonl"
+    awk 'BEGIN { for (i = 1; i <= 300; i++) printf "{\"event\":\"step\",\"step\":%d,\"time\":%d,\"loss\":%g,\"learning_rate\":%g,\"seconds\":0.1,\"samples_per_second\":%d}\n", i, i, 0.7 * exp(-i / 30), 0.0107 * (1 - i / 300), 900000 + 2500 * i }' >>"$work/ticks.jsonl"
+    ticks() { # of the terminal, in one line
+        sed -n 's/^ *\([0-9.]\{1,\}[kMG]\{0,1\}\) *[|+].*/\1/p' "$work/out" | tr '\n' ' '
+    }
+    expect "ticks" 0 '' "$report" "$work/ticks.jsonl" --terminal
+    case $(ticks) in
+    *' 0.012 0.01 0.008 0.006 0.004 0.002 0 2M 1.5M 1M 500k 0 ') ;;
+    *) fail "ticks: $(ticks)" ;;
+    esac
+    expect "a logarithmic axis" 0 '' "$report" "$work/ticks.jsonl" --terminal --log-scale
+    case $(ticks) in
+    '1 0.1 0.01 0.001 '*) ;;
+    *) fail "a logarithmic axis: $(ticks)" ;;
+    esac
+    expect "a logarithmic axis, a picture" 0 '' "$report" "$work/ticks.jsonl" --log-scale -o "$work/log.svg"
+    grep -q '>0.01 *<' "$work/log.svg" || fail "a logarithmic axis, a picture: no 0.01"
+    sed 's/"loss":[0-9.e-]*/"loss":0/' "$work/ticks.jsonl" >"$work/zero.jsonl"
+    expect "a logarithmic axis of zeros" 0 'learning rate' "$report" "$work/zero.jsonl" --terminal --log-scale -o "$work/zero.svg"
     # Redrawn until the run has ended.
     if command -v script >/dev/null; then
         head -n 30 "$log" >"$work/growing"

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The ticks of an axis of values. gnuplot's own are rounded by their format, and lie on each other
+ * in a terminal; see gnuplot.h. */
+#include "config.h"
+
+#include "reporter/gnuplot.h"
+
+#include <math.h>
+
+/* 8 digits: what rounding has left behind them is not shown. */
+static void write_tick(struct plot *plot, bool units, double value, bool first)
+{
+    static const struct {
+        double one;
+        const char *letter;
+    } parts[] = {{1e9, "G"}, {1e6, "M"}, {1e3, "k"}};
+    size_t i = 0;
+    while (i < 3 && (!units || fabs(value) < 0.9999999 * parts[i].one))
+        i++;
+    fprintf(plot->script, "%s'%.8g%s' %.15g", first ? "" : ", ",
+            i < 3 ? value / parts[i].one : value, i < 3 ? parts[i].letter : "", value);
+}
+
+/* 1, 2 or 5 times a power of ten, at least this large. */
+static double round_up(double least)
+{
+    const double power = pow(10, floor(log10(least)));
+    const double share = least / power;
+    return power * (share <= 1.0000001 ? 1 : share <= 2 ? 2 : share <= 5 ? 5 : 10);
+}
+
+static void write_linear(struct plot *plot, const struct plot_axis *axis, double low, double high)
+{
+    if (!(high - low > 1e-6 * fmax(fabs(low), fabs(high)))) { /* a constant */
+        const double room = low != 0 ? fabs(low) / 10 : 1;
+        low -= room;
+        high += room;
+    }
+    const double step = round_up((high - low) / axis->ticks);
+    const double begin = floor(low / step + 1e-9), end = ceil(high / step - 1e-9);
+    if (!(end - begin <= 4 * axis->ticks)) /* too small or large for doubles */
+        return;
+    fprintf(plot->script, "set yrange [%.15g:%.15g]\nset ytics (", begin * step, end * step);
+    for (int i = 0; i <= (int)(end - begin); i++)
+        write_tick(plot, axis->units, (begin + i) * step, i == 0);
+    fputs(")\n", plot->script);
+}
+
+/* Mark i: 1, 2 and 5 times each power of ten. */
+static double mark_at(int i)
+{
+    static const double digits[] = {1, 2, 5};
+    const int power = (int)floor(i / 3.0);
+    return digits[i - 3 * power] * pow(10, power);
+}
+
+static void write_logarithmic(struct plot *plot, const struct plot_axis *axis)
+{
+    const double slack = 1 + 1e-9;
+    int begin = 3 * (int)floor(log10(axis->low)) - 1;
+    while (mark_at(begin + 1) <= axis->low * slack)
+        begin++;
+    int end = begin + 1, every = 1;
+    while (mark_at(end) * slack < axis->high)
+        end++;
+    if (end - begin > axis->ticks) /* powers of ten alone */
+        every = 3 * ((end - begin) / (3 * axis->ticks) + 1);
+    fprintf(plot->script, "set yrange [%.15g:%.15g]\nset ytics (", mark_at(begin), mark_at(end));
+    bool first = true;
+    for (int i = begin; i <= end; i++) {
+        if (i % every != 0)
+            continue;
+        write_tick(plot, axis->units, mark_at(i), first);
+        first = false;
+    }
+    fputs(")\n", plot->script);
+}
+
+void plot_axis(struct plot *plot, const struct plot_axis *axis)
+{
+    fprintf(plot->script, "%sset logscale y\nset yrange [*:*]\nset ytics autofreq\n",
+            axis->log_scale ? "" : "un");
+    if (axis->low > axis->high)
+        return;
+    if (axis->log_scale && axis->high >= 2 * axis->low)
+        write_logarithmic(plot, axis);
+    else
+        write_linear(plot, axis, axis->low, axis->high);
+}

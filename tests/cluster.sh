@@ -94,7 +94,7 @@ all_gone_of() {
         while runs "$(cat "$tmp/pid.$rank")"; do sleep 0.01; done
     done
 }
-waits='echo $$ >"$0.$RANK"; exec sleep 60'
+waits='echo $$ >"$0.$RANK"; exec sleep 600' # longer than any test: what should end it must
 
 # --- what workers see -------------------------------------------------------------------------------------------------
 

@@ -104,16 +104,17 @@ enum ddp_status ddp_run_apply_config(const struct ddp_run *run, struct ddp_model
 enum ddp_status ddp_run_export(struct ddp_run *run)
 {
     const char *path = run->options->export_path;
-    const struct ddp_gpt2 *gpt2 = ddp_gpt2_in(&run->model_config);
-    const struct ddp_hf_config config = {
-        .shape = {.heads = gpt2->heads},
-        .dropout = gpt2->dropout,
-        .exact_gelu = gpt2->exact_gelu,
-        .norm_eps = gpt2->norm_eps,
-    };
+    struct ddp_hf_config config = {.norm_eps = 0}; /* of GPT-2 alone */
     char shown[DDP_TEXT_SHOWN];
     if (!path || run->plan.rank != 0)
         return DDP_OK;
+    if (run->plan.model == &ddp_model_gpt2) {
+        const struct ddp_gpt2 *gpt2 = ddp_gpt2_in(&run->model_config);
+        config = (struct ddp_hf_config){.shape = {.heads = gpt2->heads},
+                                        .dropout = gpt2->dropout,
+                                        .exact_gelu = gpt2->exact_gelu,
+                                        .norm_eps = gpt2->norm_eps};
+    }
     const int64_t begin = ddp_trace_begin();
     ddp_job_report(run->job, "export", run->plan.total_steps);
     enum ddp_status status = ddp_run_fetch_weights(run);

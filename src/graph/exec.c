@@ -453,21 +453,27 @@ static enum ddp_status report_ready(const ddp_exec *exec, int number, ddp_exec_r
     return ready && end >= 0 ? ready(arg, end) : DDP_OK;
 }
 
+/* Is there nothing to do in this pass of backward? */
+static bool is_empty(const struct node *node, int pass)
+{
+    return pass >= 0 && (!node->op->backward || !node->output->needs_gradient);
+}
+
 enum ddp_status ddp_exec_pass_backward(ddp_exec *exec, int pass)
 {
     const struct node *node = &exec->graph->nodes[pass < 0 ? ~pass : pass];
     exec->pass = pass < 0 ? PASS_AGAIN : PASS_BACKWARD;
-    if (pass < 0)
-        return node->op->forward(exec, node);
-    if (!node->op->backward || !node->output->needs_gradient)
+    if (is_empty(node, pass))
         return DDP_OK;
-    return node->op->backward(exec, node);
+    return pass < 0 ? node->op->forward(exec, node) : node->op->backward(exec, node);
 }
 
 static enum ddp_status traced_backward(ddp_exec *exec, int pass)
 {
     const struct node *node = &exec->graph->nodes[pass < 0 ? ~pass : pass];
     const char *key = pass < 0 ? "recomputed" : "gradient of";
+    if (is_empty(node, pass))
+        return DDP_OK;
     const int64_t begin = ddp_trace_begin();
     ddp_device_span_begin(exec->device, begin);
     enum ddp_status status = ddp_exec_pass_backward(exec, pass);

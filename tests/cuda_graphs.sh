@@ -5,11 +5,7 @@
 . "${srcdir:-.}/tests/cli.inc"
 . "$here/tests/cuda.inc"
 gpus 2
-i=0
-while [ $i -lt 15 ]; do
-    echo "line $i: the square of $i is $((i * i)), its cube $((i * i * i))."
-    i=$((i + 1))
-done >"$work/text"
+make_text 15
 gpt2="--device cuda --model gpt2 --data $work/text --seq-len 8 --layers 1 --heads 2 --channels 16 --dropout 0.1
     --batch-size 3 --seed 3 --no-eval --quiet"
 workers="-n 2 trainer --bucket-mb 0.005"

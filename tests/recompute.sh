@@ -5,11 +5,7 @@
 . "${srcdir:-.}/tests/cli.inc"
 small_fashion
 
-i=0
-while [ $i -lt 400 ]; do
-    echo "line $i: the square of $i is $((i * i)), its cube $((i * i * i))."
-    i=$((i + 1))
-done >"$work/text"
+make_text 400
 
 # activations COMMAND...: bytes a worker, as the plan says
 activations() { "$@" --plan 2>&1 | sed -n 's/.* activations \([0-9.]*\) \([kMG]*B\) .*/\1 \2/p' | head -n 1 | numeric; }

@@ -5,12 +5,7 @@
 . "${srcdir:-.}/tests/cli.inc"
 small_fashion
 
-# A text that is the same everywhere.
-i=0
-while [ $i -lt 400 ]; do
-    echo "line $i: the square of $i is $((i * i)), its cube $((i * i * i))."
-    i=$((i + 1))
-done >"$work/text"
+make_text 400
 
 # model NAME OPTIONS...
 model() {

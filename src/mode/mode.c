@@ -66,6 +66,13 @@ double ddp_mode_gradient_norm(const ddp_mode *mode)
     return mode->updater.norm;
 }
 
+enum ddp_status ddp_mode_average(ddp_mode *mode)
+{
+    enum ddp_status status = mode->ops->average ? mode->ops->average(mode) : DDP_OK;
+    mode->failed = status != DDP_OK;
+    return status;
+}
+
 ddp_device *ddp_mode_device(const ddp_mode *mode)
 {
     return mode->replicas->device;

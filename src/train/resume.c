@@ -110,6 +110,20 @@ static void add_optimizer(struct ddp_checkpoint_facts *facts, const struct ddp_t
     add_number(facts, "norm to clip at", plan->clip_norm);
 }
 
+/* Where all steps are ordinary, checkpoints are those of runs that know no others. */
+static void add_local(struct ddp_checkpoint_facts *facts, const struct ddp_mode_local *local)
+{
+    if (local->every <= 1)
+        return;
+    ddp_checkpoint_fact_add(facts, "sync every", "%" PRId64, local->every);
+    ddp_checkpoint_fact_add(facts, "local from", "%" PRId64, local->from);
+    add_flag(facts, "sync state", local->state);
+    if (!local->outer)
+        return;
+    add_number(facts, "outer rate", local->outer_rate);
+    add_number(facts, "outer momentum", local->outer_momentum);
+}
+
 /* Everything that determines the bits of the weights, and nothing else: neither workers nor modes.
  * A new setting that does must be added here. */
 static void collect_facts(const struct ddp_run *run, struct ddp_checkpoint_facts *facts)
@@ -137,6 +151,7 @@ static void collect_facts(const struct ddp_run *run, struct ddp_checkpoint_facts
     ddp_checkpoint_fact_add(facts, LANES, "%" PRId64, plan->lanes);
     ddp_checkpoint_fact_add(facts, DDP_CHECKPOINT_BATCH, "%" PRId64, plan->batch_size);
     add_optimizer(facts, plan);
+    add_local(facts, &plan->local);
     add_schedule(facts, &plan->schedule);
 }
 
@@ -383,6 +398,8 @@ static enum ddp_status take_snapshot(struct ddp_run *run)
     const int64_t start = ddp_clock_ns();
     if (run->checkpoints)
         status = ddp_checkpoint_begin(run->checkpoints, &arrays);
+    if (status == DDP_OK)
+        status = ddp_mode_average(run->mode);
     run->checkpoint_wait_ns += ddp_clock_ns() - start;
     if (status == DDP_OK && arrays)
         status =

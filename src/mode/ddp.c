@@ -128,13 +128,47 @@ static enum ddp_status ddp_step(ddp_mode *mode, ddp_loader *loader, double rate,
     return ddp_share_update(&ddp->share);
 }
 
+static int optimizer_arrays(const ddp_mode *mode)
+{
+    int count = 0;
+    while (ddp_mode_state(mode, count))
+        count++;
+    return count;
+}
+
+static const char *array_name(const ddp_mode *mode, int i)
+{
+    return ddp_local_array_name(&((const struct ddp *)mode)->local, i);
+}
+
+static bool has_array(const ddp_mode *mode, int i, const struct ddp_mode_apart *apart)
+{
+    return ddp_local_has_array(&((const struct ddp *)mode)->local, i, apart);
+}
+
+static struct ddp_mode_apart apart(const ddp_mode *mode)
+{
+    const struct ddp *ddp = (const struct ddp *)mode;
+    const bool local = mode->setup.local.every > 1;
+    return (struct ddp_mode_apart){local ? ddp->share.size : 0, ddp->local.apart,
+                                   ddp->local.state_apart};
+}
+
 static enum ddp_status save_state(ddp_mode *mode, int i, float *flat)
 {
+    struct ddp_local *local = &((struct ddp *)mode)->local;
+    if (i >= optimizer_arrays(mode))
+        return ddp_local_save_array(local, i - optimizer_arrays(mode), flat);
+    if (local->state_apart)
+        return ddp_local_save_mean(local, i, flat);
     return ddp_share_save_state(&((struct ddp *)mode)->share, i, flat);
 }
 
 static enum ddp_status load_state(ddp_mode *mode, int i, const float *flat)
 {
+    const int own = i - optimizer_arrays(mode);
+    if (own >= 0)
+        return ddp_local_load_array(&((struct ddp *)mode)->local, own, flat);
     return ddp_share_load_state(&((struct ddp *)mode)->share, i, flat);
 }
 
@@ -166,6 +200,9 @@ const struct ddp_mode_ops ddp_mode_ddp = {
     .save_state = save_state,
     .load_state = load_state,
     .put_weights = put_weights,
+    .array_name = array_name,
+    .has_array = has_array,
+    .apart = apart,
     .average = average,
     .gather_gradients = gather_gradients,
 };

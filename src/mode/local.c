@@ -12,6 +12,7 @@
 #include "kernels/sgd.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 static struct ddp_replica *replica_of(const struct ddp_local *local)
 {
@@ -34,12 +35,12 @@ enum ddp_status ddp_local_open(struct ddp_local *local, struct ddp_share *share)
         return DDP_OK;
     enum ddp_status status =
         ddp_device_alloc(replica->device, replica->flat_bytes, (void **)&local->kept);
-    if (status != DDP_OK || !config->outer)
-        return status;
-    status = ddp_device_alloc(replica->device, replica->flat_bytes, (void **)&local->anchor);
-    return status == DDP_OK ? ddp_optimizer_create(&local->outer, replica->device,
-                                                   replica->flat_count, &outer, NULL)
-                            : status;
+    if (status == DDP_OK && config->outer)
+        status = ddp_device_alloc(replica->device, replica->flat_bytes, (void **)&local->anchor);
+    if (status == DDP_OK && config->outer)
+        status =
+            ddp_optimizer_create(&local->outer, replica->device, replica->flat_count, &outer, NULL);
+    return status == DDP_OK ? ddp_local_name_arrays(local) : status;
 }
 
 void ddp_local_close(struct ddp_local *local)
@@ -47,6 +48,7 @@ void ddp_local_close(struct ddp_local *local)
     if (!local->kept)
         return;
     ddp_optimizer_destroy(local->outer);
+    free(local->names);
     if (local->anchor)
         ddp_device_free(replica_of(local)->device, local->anchor, replica_of(local)->flat_bytes);
     ddp_device_free(replica_of(local)->device, local->kept, replica_of(local)->flat_bytes);
@@ -141,6 +143,7 @@ static enum ddp_status synchronise(struct ddp_local *local)
          i++)
         status = average(local, state);
     local->apart = false;
+    local->state_apart = local->state_apart && !local->config->state;
     return status;
 }
 
@@ -219,6 +222,7 @@ enum ddp_status ddp_local_step(struct ddp_local *local, ddp_loader *loader, doub
     if (status == DDP_OK)
         status = ddp_share_update(local->share);
     local->apart = true;
+    local->state_apart = ddp_mode_state(mode, 0) != NULL;
     if (status != DDP_OK || !ddp_mode_local_synchronises(local->config, step + 1))
         return status;
     ddp_job_report(mode->setup.job, "reduce", step);

@@ -12,11 +12,13 @@
 struct ddp_local {
     struct ddp_share *share;
     const struct ddp_mode_local *config;
-    bool apart;    /* there was a local step since the last synchronisation */
-    bool averaged; /* the weights are the average, and this worker's own are in `kept` */
-    float *kept;   /* flat, device memory; at a synchronisation the outer gradient */
-    float *anchor; /* the weights of the last synchronisation; NULL without an outer optimizer */
+    bool apart;       /* there was a local step since the last synchronisation */
+    bool state_apart; /* ... since the optimizer's state was averaged */
+    bool averaged;    /* the weights are the average, and this worker's own are in `kept` */
+    float *kept;      /* flat, device memory; at a synchronisation the outer gradient */
+    float *anchor;    /* the weights of the last synchronisation; NULL without an outer optimizer */
     ddp_optimizer *outer;
+    char (*names)[64]; /* of the arrays that follow the optimizer's; the last is "" */
 };
 
 /* Nothing, where no step is local.
@@ -29,6 +31,15 @@ void ddp_local_close(struct ddp_local *local); /* before the replica */
  * of their norms, and the only exchange, but where the step ends with a synchronisation. */
 enum ddp_status ddp_local_step(struct ddp_local *local, ddp_loader *loader, double rate,
                                int64_t step, float *loss);
+
+/* For checkpoints, as ddp_mode_state_name() and its like, of arrays that follow the optimizer's own;
+ * and array i of these as all workers' mean. */
+enum ddp_status ddp_local_name_arrays(struct ddp_local *local);
+const char *ddp_local_array_name(const struct ddp_local *local, int i);
+bool ddp_local_has_array(const struct ddp_local *local, int i, const struct ddp_mode_apart *apart);
+enum ddp_status ddp_local_save_array(struct ddp_local *local, int i, float *flat);
+enum ddp_status ddp_local_load_array(struct ddp_local *local, int i, const float *flat);
+enum ddp_status ddp_local_save_mean(struct ddp_local *local, int i, float *flat);
 
 /* As ddp_mode_average(), and the way back, which is not collective. */
 enum ddp_status ddp_local_average(struct ddp_local *local);

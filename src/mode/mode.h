@@ -136,8 +136,20 @@ void ddp_mode_plan_traffic(const struct ddp_mode_setup *setup, const struct ddp_
                            struct ddp_mode_traffic *traffic);
 ddp_device *ddp_mode_device(const ddp_mode *mode);
 
-/* The optimizer's state, for checkpoints: the name of array i ("exp_avg"), NULL after the last. */
+/* State for checkpoints: the name of array i, NULL after the last: "exp_avg", the optimizer's; of
+ * local steps then those of the outer optimizer ("outer.anchor"), and each worker's own
+ * ("worker.1.exp_avg", "worker.1.weights"). */
 const char *ddp_mode_state_name(const ddp_mode *mode, int i);
+
+/* What differs between workers because of local steps: the optimizer's arrays are the mean then. */
+struct ddp_mode_apart {
+    int workers;         /* 0: no step is local */
+    bool weights, state; /* each has its own */
+};
+struct ddp_mode_apart ddp_mode_apart_now(const ddp_mode *mode);
+
+/* Does array i say anything, where workers differ so? Of other workers it does not. */
+bool ddp_mode_has_state(const ddp_mode *mode, int i, const struct ddp_mode_apart *apart);
 
 /* Copies state array i to or from flat host memory of rank 0, with the weights' offsets. Collective
  * in DDP, where other ranks pass NULL: what rank 0 loads is sent to all. */

@@ -13,7 +13,7 @@ struct ddp_local {
     struct ddp_share *share;
     const struct ddp_mode_local *config;
     bool apart;       /* there was a local step since the last synchronisation */
-    bool state_apart; /* ... since the optimizer's state was averaged */
+    bool state_apart; /* ... since the state was averaged */
     bool averaged;    /* the weights are the average, and this worker's own are in `kept` */
     float *kept;      /* flat, device memory; at a synchronisation the outer gradient */
     float *anchor;    /* the weights of the last synchronisation; NULL without an outer optimizer */
@@ -32,8 +32,8 @@ void ddp_local_close(struct ddp_local *local); /* before the replica */
 enum ddp_status ddp_local_step(struct ddp_local *local, ddp_loader *loader, double rate,
                                int64_t step, float *loss);
 
-/* For checkpoints, as ddp_mode_state_name() and its like, of arrays that follow the optimizer's own;
- * and array i of these as all workers' mean. */
+/* For checkpoints, as ddp_mode_state_name() and its like, of the arrays that follow the
+ * optimizer's own; and array i of the optimizer as the mean of all workers'. */
 enum ddp_status ddp_local_name_arrays(struct ddp_local *local);
 const char *ddp_local_array_name(const struct ddp_local *local, int i);
 bool ddp_local_has_array(const struct ddp_local *local, int i, const struct ddp_mode_apart *apart);

@@ -113,15 +113,16 @@ static void add_optimizer(struct ddp_checkpoint_facts *facts, const struct ddp_t
 /* Where all steps are ordinary, checkpoints are those of runs that know no others. */
 static void add_local(struct ddp_checkpoint_facts *facts, const struct ddp_mode_local *local)
 {
+    char rate[32], momentum[32];
     if (local->every <= 1)
         return;
     ddp_checkpoint_fact_add(facts, "sync every", "%" PRId64, local->every);
     ddp_checkpoint_fact_add(facts, "local from", "%" PRId64, local->from);
     add_flag(facts, "sync state", local->state);
-    if (!local->outer)
-        return;
-    add_number(facts, "outer rate", local->outer_rate);
-    add_number(facts, "outer momentum", local->outer_momentum);
+    if (local->outer)
+        ddp_checkpoint_fact_add(facts, "outer SGD", "rate %s momentum %s",
+                                number_text(rate, local->outer_rate),
+                                number_text(momentum, local->outer_momentum));
 }
 
 /* Everything that determines the bits of the weights, and nothing else: neither workers nor modes.

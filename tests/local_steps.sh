@@ -64,6 +64,22 @@ set -- "$ddprun" -n 2 trainer $mlp --hidden 300,300,300 --sync-every 4 --no-eval
 expect "NaN" 10 'error: the loss is' "$@" --nan stop
 expect "NaN, left out" 0 'updates were skipped' "$@" --nan skip
 
+# Rank 1 alone meets a sample whose loss is not finite: all leave the update out, and the weights stay what they were.
+npy() { printf '\223NUMPY\001\000v\000%-117s\n' "{'descr': '$1', 'fortran_order': False, 'shape': $2, }"; }
+{
+    npy '<f4' '(4, 2)'
+    printf '\0\0\200\077\0\0\0\0\0\0\0\0\0\0\200\077\0\0\200\077\0\0\200\077\377\377\177\177\377\377\177\177'
+} >"$work/x.npy"
+{
+    npy '<i8' '(4,)'
+    printf '\0\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0'
+} >"$work/y.npy"
+set -- "$ddprun" -n 2 trainer --model mlp --hidden 50,50 --data "$work/x.npy,$work/y.npy" --no-shuffle --batch-size 2 --steps 1 --no-eval --seed 3
+first=
+same "no update" "$@" --lr 0 --nan skip
+same "an update that rank 1 cannot make" "$@" --lr 0.1 --nan skip --sync-every 2
+grep -q '1 of 1 updates were skipped' "$work/out" || fail "nothing was left out: $(cat "$work/out")"
+
 # A run that was interrupted, at a synchronisation (8) and between two (6, 10), ends in the same bits: for each kind of state.
 for options in "--optimizer adam --sync-every 4" "--sync-every 4 --local-from 2 --outer-lr 0.7 --outer-momentum 0.9" \
     "--optimizer adam --sync-every 4 --sync-state" "--model resnet --size 20 --sync-every 4" "--sync-every 4 --dtype bf16"; do

@@ -56,6 +56,8 @@ bytes() { sed -n 's/.*"exchange_bytes":\([0-9.]*\).*/\1/p' "$1"; }
 count=$((count + 1))
 awk -v one="$(bytes "$work/log1")" -v four="$(bytes "$work/log4")" 'BEGIN { d = four * 11 / 3 - one; exit !(one > 0 && d * d < 1e-6) }' ||
     fail "a step exchanges $(bytes "$work/log4") bytes instead of $(bytes "$work/log1")"
+expect "local too late" 0 'warning: --local-from 11: the run ends after step 11: no step is local' "$ddprun" -n 2 trainer $mlp --no-eval \
+    --sync-every 4 --local-from 11
 expect "the plan" 0 '^sync     each of the first 2 steps, then every 4 steps: weights averaged, outer SGD with rate 0.7, momentum 0$' \
     "$ddprun" -n 2 trainer ${mlp%--quiet*} --no-eval --sync-every 4 --local-from 2 --outer-lr 0.7
 

@@ -61,11 +61,11 @@ static void add_option(struct words *words, const char *name, int64_t value)
 /* Options that decide what is compared, which are ours to give. */
 static enum ddp_status check_command(const struct settings *settings)
 {
-    static const char *const names[] = {
-        "acc-steps",  "checkpoint", "distributed", "epochs",      "eval-only", "export",
-        "generate",   "log",        "log-every",   "mode",        "plan",      "plan-memory",
-        "predict",    "replicas",   "resume",      "resume-from", "save",      "steps",
-        "sync-every", "trace",      "trace-steps"};
+    static const char *const names[] = {"acc-steps", "checkpoint", "distributed", "epochs",
+                                        "eval-only", "export",     "generate",    "log",
+                                        "log-every", "mode",       "plan",        "plan-memory",
+                                        "predict",   "replicas",   "resume",      "resume-from",
+                                        "save",      "steps",      "trace",       "trace-steps"};
     static const struct {
         char letter;
         const char *name;

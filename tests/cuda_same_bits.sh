@@ -92,6 +92,12 @@ count=$((count + 1))
 "$ddprun" -n 4 $share trainer "$@" --fast --save "$work/f" >"$work/out" 2>&1 || fail "--fast: $(cat "$work/out")"
 weights_near "$work/f" "$work/first" 1e-3 || fail "--fast ends elsewhere"
 
+# Shared GPUs.
+[ $simulated = no ] || gpus 2
+same "update: 8 workers on 2 GPUs" "$ddprun" -n 8 --oversubscribe trainer "$@"
+same "update: 2 workers on 1 GPU" "$ddprun" -n 2 trainer "$@" --devices 0,0
+same "update: dp, 2 replicas on 1 GPU" "$trainer" "$@" --mode dp --devices 0,0
+
 # Local steps: evaluated and resumed in between, on GPUs of their own and on one; the CPU and --fast end near.
 set -- --device cuda --model resnet --size 20 --data "$work/images" --batch-size 2 --acc-steps 2 --steps 7 --seed 3 --quiet --lr 1e-4 \
     --schedule constant --sync-every 3 --local-from 2 --outer-lr 0.7 --outer-momentum 0.9
@@ -105,10 +111,4 @@ for other in "--device cpu" --fast; do
     "$ddprun" -n 2 $share trainer "$@" --no-eval $other --save "$work/f" >"$work/out" 2>&1 || fail "local steps, $other: $(cat "$work/out")"
     weights_near "$work/f" "$work/first" 1e-3 || fail "local steps, $other: ends elsewhere"
 done
-
-# Shared GPUs.
-[ $simulated = no ] || gpus 2
-same "update: 8 workers on 2 GPUs" "$ddprun" -n 8 --oversubscribe trainer "$@"
-same "update: 2 workers on 1 GPU" "$ddprun" -n 2 trainer "$@" --devices 0,0
-same "update: dp, 2 replicas on 1 GPU" "$trainer" "$@" --mode dp --devices 0,0
 finish

@@ -202,7 +202,7 @@ static void write_next(struct ddp_checkpoint_dir *dir, const ddp_graph *graph, i
                                                   .keep = keep,
                                                   .keep_best = best > 0,
                                                   .array_count = 2,
-                                                  .array_names = {NULL, "sum"}};
+                                                  .array_names = (const char *[]){NULL, "sum"}};
     struct ddp_checkpoint_state state = make_state();
     state.best.step = best;
     ddp_checkpoint_writer *writer;

@@ -97,4 +97,18 @@ weights_near "$work/f" "$work/first" 1e-3 || fail "--fast ends elsewhere"
 same "update: 8 workers on 2 GPUs" "$ddprun" -n 8 --oversubscribe trainer "$@"
 same "update: 2 workers on 1 GPU" "$ddprun" -n 2 trainer "$@" --devices 0,0
 same "update: dp, 2 replicas on 1 GPU" "$trainer" "$@" --mode dp --devices 0,0
+
+# Local steps: evaluated and resumed in between, on GPUs of their own and on one; the CPU and --fast end near.
+set -- --device cuda --model resnet --size 20 --data "$work/images" --batch-size 2 --acc-steps 2 --steps 7 --seed 3 --quiet --lr 1e-4 \
+    --schedule constant --sync-every 3 --local-from 2 --outer-lr 0.7 --outer-momentum 0.9
+first=
+same "local steps" "$ddprun" -n 2 $share trainer "$@" --no-eval
+same "local steps, evaluated" "$ddprun" -n 2 $share trainer "$@" --eval-every 1 --checkpoint "$work/local" --checkpoint-every 1 --keep 0
+same "local steps, resumed" "$ddprun" -n 2 $share trainer "$@" --no-eval --resume-from "$work/local/step-00000004"
+same "local steps, on 1 GPU" "$ddprun" -n 2 trainer "$@" --devices 0,0 --no-eval
+for other in "--device cpu" --fast; do
+    count=$((count + 1))
+    "$ddprun" -n 2 $share trainer "$@" --no-eval $other --save "$work/f" >"$work/out" 2>&1 || fail "local steps, $other: $(cat "$work/out")"
+    weights_near "$work/f" "$work/first" 1e-3 || fail "local steps, $other: ends elsewhere"
+done
 finish

@@ -43,6 +43,13 @@ same "sync-batch-norm: 1 x 4" "$ddprun" -n 4 "$trainer" "$@"
 same "sync-batch-norm: 2 x 2" nodes 2 2 "$trainer" "$@"
 same "sync-batch-norm: 4 x 1" nodes 4 1 "$trainer" "$@"
 
+# Local steps: averages go between nodes too.
+first=
+set -- "$trainer" $mlp --device cpu --batch-size 2 --steps 5 --seed 3 --no-eval --quiet --threads 1 --sync-every 2 --outer-lr 0.7 --outer-momentum 0.9
+same "local steps: 1 x 4" "$ddprun" -n 4 "$@"
+same "local steps: 2 x 2" nodes 2 2 "$@"
+same "local steps: 4 x 1" nodes 4 1 "$@"
+
 # Resumed on other nodes; the checkpoint holds the optimizer's state, of which no node had all.
 first=
 few="${few%--quiet*}--schedule constant --quiet"

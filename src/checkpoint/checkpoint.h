@@ -12,7 +12,8 @@
 #include "checkpoint/state.h"
 #include "weights/safetensors.h"
 
-#define DDP_CHECKPOINT_ARRAYS 8
+/* An array whose name ends so has all tensors, not those alone that are learned. */
+#define DDP_CHECKPOINT_WHOLE ".weights"
 
 /* --- Writing: one rank does it, from one thread ----------------------------------------------- */
 
@@ -26,7 +27,7 @@ struct ddp_checkpoint_writer_config {
     /* Flat host arrays of ddp_graph_flat_count() elements that a checkpoint has: the weights first,
      * then the optimizer's state arrays with their names. */
     int array_count;
-    const char *array_names[DDP_CHECKPOINT_ARRAYS];
+    const char *const *array_names; /* copied; the first is not used */
 };
 
 /* Takes the snapshot's memory, so that it is not missing later. DDP_ERR_MEMORY, DDP_ERR_SYSTEM. */
@@ -38,6 +39,9 @@ void ddp_checkpoint_writer_destroy(ddp_checkpoint_writer *writer);
 
 /* Waits for the write before, whose failure is returned, and gives the arrays to fill. */
 enum ddp_status ddp_checkpoint_begin(ddp_checkpoint_writer *writer, float *const **arrays);
+
+/* After that and before the start: this checkpoint does not have array i. */
+void ddp_checkpoint_leave_out(ddp_checkpoint_writer *writer, int i);
 
 /* After that and before the start: state of the program's own goes into this checkpoint. Copied.
  *   file  its name, as ddp_checkpoint_is_own() wants it */
@@ -105,7 +109,7 @@ enum ddp_status ddp_checkpoint_tensors(const ddp_graph *graph, const char *array
                                        struct ddp_safetensor *tensors, char **names);
 
 /* How many those are: all of the graph's parameters, or those that are learned. */
-size_t ddp_checkpoint_tensor_count(const ddp_graph *graph, bool learned);
+size_t ddp_checkpoint_tensor_count(const ddp_graph *graph, const char *array);
 
 /* Is this whole, going by its state.json and the sizes of its files alone? For a quick look at many
  * checkpoints.

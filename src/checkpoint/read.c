@@ -8,6 +8,7 @@
 
 #include "core/log.h"
 #include "core/memory.h"
+#include "core/text.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -22,8 +23,15 @@
 
 /* --- tensors ---------------------------------------------------------------------------------- */
 
-size_t ddp_checkpoint_tensor_count(const ddp_graph *graph, bool learned)
+/* Not of the optimizer's state, which is of what is learned. */
+static bool has_statistics(const char *array)
 {
+    return !array || ddp_text_ends_with(array, DDP_CHECKPOINT_WHOLE);
+}
+
+size_t ddp_checkpoint_tensor_count(const ddp_graph *graph, const char *array)
+{
+    const bool learned = !has_statistics(array);
     size_t count = 0;
     for (int i = 0; i < ddp_graph_parameter_count(graph); i++)
         count += !learned || !ddp_graph_parameter_at(graph, i)->statistic;
@@ -49,8 +57,8 @@ enum ddp_status ddp_checkpoint_tensors(const ddp_graph *graph, const char *array
     size_t i = 0;
     for (int p = 0; p < ddp_graph_parameter_count(graph); p++) {
         const struct ddp_parameter *parameter = ddp_graph_parameter_at(graph, p);
-        if (array && parameter->statistic)
-            continue; /* not learned: no optimizer state */
+        if (parameter->statistic && !has_statistics(array))
+            continue;
         names[i] = tensor_name(array, parameter->name);
         if (!names[i])
             return DDP_ERR_MEMORY;
@@ -68,7 +76,7 @@ enum ddp_status ddp_checkpoint_tensors(const ddp_graph *graph, const char *array
 static enum ddp_status take(const struct ddp_checkpoint *checkpoint, int part,
                             const ddp_graph *graph, const char *array, float *flat)
 {
-    const size_t count = ddp_checkpoint_tensor_count(graph, array != NULL);
+    const size_t count = ddp_checkpoint_tensor_count(graph, array);
     const ddp_safetensors *file = checkpoint->files[part];
     struct ddp_safetensor *wanted = ddp_array_alloc(count, sizeof *wanted);
     char **names = ddp_array_alloc(count, sizeof *names);

@@ -154,6 +154,10 @@ enum ddp_status ddp_checkpoint_state_format(char **text, size_t *bytes,
                   "run", facts_object(&state->facts), "files", files_object(state));
     if (*state->best.samples)
         add(&root, "evaluation", best_object(&state->best));
+    if (state->apart.workers > 0)
+        add(&root, "local",
+            json_pack("{s:I, s:b, s:b}", "workers", (json_int_t)state->apart.workers, "weights",
+                      state->apart.weights, "state", state->apart.state));
     if (state->has_rate)
         add(&root, "rate", json_real(state->rate));
     char *dump = root ? ddp_json_text(root, JSON_INDENT(2) | JSON_PRESERVE_ORDER) : NULL;
@@ -314,6 +318,21 @@ static bool read_best(struct ddp_checkpoint_best *best, int64_t last, const json
     return true;
 }
 
+static bool read_apart(struct ddp_checkpoint_apart *apart, const json_t *object, char *reason)
+{
+    const json_t *workers = json_object_get(object, "workers");
+    const json_t *weights = json_object_get(object, "weights");
+    const json_t *state = json_object_get(object, "state");
+    if (!object)
+        return true;
+    apart->workers = json_integer_value(workers);
+    apart->weights = json_is_true(weights);
+    apart->state = json_is_true(state);
+    return (json_is_integer(workers) && apart->workers > 0 && apart->workers <= INT32_MAX &&
+            json_is_boolean(weights) && json_is_boolean(state)) ||
+           ddp_checkpoint_wrong(reason, "its \"local\" does not say what workers had");
+}
+
 static bool read_root(struct ddp_checkpoint_state *state, json_t *root, char *reason)
 {
     const char *format = json_string_value(json_object_get(root, "format"));
@@ -328,6 +347,7 @@ static bool read_root(struct ddp_checkpoint_state *state, json_t *root, char *re
            read_facts(&state->facts, json_object_get(root, "run"), reason) &&
            read_files(state, json_object_get(root, "files"), reason) &&
            read_rate(state, json_object_get(root, "rate"), reason) &&
+           read_apart(&state->apart, json_object_get(root, "local"), reason) &&
            read_best(&state->best, state->cursor.step, json_object_get(root, "evaluation"), reason);
 }
 

@@ -61,6 +61,12 @@ struct ddp_checkpoint_best {
     int64_t since;    /* evaluations after it */
 };
 
+/* Of local steps: what each worker had for itself, in arrays of its own. */
+struct ddp_checkpoint_apart {
+    int64_t workers;     /* 0: no step is local */
+    bool weights, state; /* weights: it was written between two synchronisations */
+};
+
 /* A program's own state is in a file of the name that it gave, behind this. */
 #define DDP_CHECKPOINT_OWN      "own-"
 #define DDP_CHECKPOINT_OWN_NAME 37 /* bytes of the file's name, with its end */
@@ -72,6 +78,7 @@ struct ddp_checkpoint_state {
     struct ddp_checkpoint_cursor cursor;
     struct ddp_checkpoint_facts facts;
     struct ddp_checkpoint_best best;
+    struct ddp_checkpoint_apart apart;
     bool has_rate; /* the program has set the learning rate, in the schedule's place: */
     double rate;   /* finite */
     struct ddp_checkpoint_part_sum parts[DDP_CHECKPOINT_PARTS];

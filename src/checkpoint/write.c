@@ -30,8 +30,9 @@ struct ddp_checkpoint_writer {
     int64_t keep;
     bool keep_best, no_link; /* the second: none can be made, which was said */
     int array_count;
-    char *array_names[DDP_CHECKPOINT_ARRAYS];
-    float *arrays[DDP_CHECKPOINT_ARRAYS]; /* the snapshot */
+    char **array_names;
+    float **arrays; /* the snapshot */
+    bool *left_out; /* of this checkpoint */
     size_t array_bytes;
     char own_file[DDP_CHECKPOINT_OWN_NAME]; /* "": none */
     void *own;
@@ -93,15 +94,19 @@ static enum ddp_status put_arrays(struct ddp_checkpoint_writer *writer, struct o
 {
     const struct ddp_safetensors_pair model = {DDP_WEIGHTS_MODEL_KEY,
                                                ddp_graph_description(writer->graph)};
-    const size_t each = ddp_checkpoint_tensor_count(writer->graph, first > 0);
-    const size_t count = first < end ? each * (size_t)(end - first) : 0;
+    size_t count = 0, at = 0;
+    for (int i = first; i < end; i++)
+        if (!writer->left_out[i])
+            count += ddp_checkpoint_tensor_count(writer->graph, writer->array_names[i]);
     struct ddp_safetensor *tensors = ddp_array_alloc(count, sizeof *tensors);
     char **names = ddp_array_alloc(count, sizeof *names);
     enum ddp_status status = tensors && names ? DDP_OK : DDP_ERR_MEMORY;
     for (int i = first; status == DDP_OK && i < end; i++) {
-        const size_t at = each * (size_t)(i - first);
+        if (writer->left_out[i])
+            continue;
         status = ddp_checkpoint_tensors(writer->graph, writer->array_names[i], writer->arrays[i],
                                         tensors + at, names + at);
+        at += ddp_checkpoint_tensor_count(writer->graph, writer->array_names[i]);
     }
     if (status == DDP_OK)
         status = ddp_safetensors_write_to(put, output, output->path, tensors, count, &model,
@@ -260,7 +265,12 @@ enum ddp_status ddp_checkpoint_writer_create(ddp_checkpoint_writer **writer,
     w->array_count = config->array_count;
     w->array_bytes = (size_t)ddp_graph_flat_count(config->graph) * sizeof(float);
     w->dir = config->dir;
-    enum ddp_status status = DDP_OK;
+    const size_t arrays = (size_t)config->array_count;
+    w->array_names = ddp_array_alloc(arrays, sizeof *w->array_names);
+    w->arrays = ddp_array_alloc(arrays, sizeof *w->arrays);
+    w->left_out = ddp_array_alloc(arrays, sizeof *w->left_out);
+    const bool good = w->array_names && w->arrays && w->left_out;
+    enum ddp_status status = good ? DDP_OK : DDP_ERR_MEMORY;
     for (int i = 1; status == DDP_OK && i < config->array_count; i++)
         if (!(w->array_names[i] = strdup(config->array_names[i])))
             status = ddp_fail(DDP_ERR_MEMORY, "out of memory");
@@ -283,9 +293,14 @@ void ddp_checkpoint_writer_destroy(ddp_checkpoint_writer *writer)
         return;
     ddp_checkpoint_wait(writer);
     for (int i = 0; i < writer->array_count; i++) {
-        ddp_pages_free(writer->arrays[i], writer->array_bytes);
-        free(writer->array_names[i]);
+        if (writer->arrays)
+            ddp_pages_free(writer->arrays[i], writer->array_bytes);
+        if (writer->array_names)
+            free(writer->array_names[i]);
     }
+    free(writer->arrays);
+    free(writer->array_names);
+    free(writer->left_out);
     free(writer->own);
     free(writer);
 }
@@ -296,10 +311,16 @@ enum ddp_status ddp_checkpoint_begin(ddp_checkpoint_writer *writer, float *const
     if (status != DDP_OK)
         return status;
     *arrays = writer->arrays;
+    memset(writer->left_out, 0, (size_t)writer->array_count * sizeof *writer->left_out);
     *writer->own_file = '\0';
     free(writer->own);
     writer->own = NULL;
     return DDP_OK;
+}
+
+void ddp_checkpoint_leave_out(ddp_checkpoint_writer *writer, int i)
+{
+    writer->left_out[i] = true;
 }
 
 enum ddp_status ddp_checkpoint_add_own(ddp_checkpoint_writer *writer, const char *file,

@@ -7,7 +7,7 @@
  */
 #include "config.h"
 
-#include "mode/share.h"
+#include "mode/local.h"
 
 #include "comm/comm.h"
 
@@ -16,6 +16,7 @@
 struct ddp {
     struct ddp_mode mode;
     struct ddp_share share;
+    struct ddp_local local;
     ddp_comm *own_wire; /* for the device's memory; or NULL */
     ddp_comm *sync;     /* for batch norm's sums: buckets are on their way on the wire; or NULL */
     int next_bucket;    /* the first that has not been started in this step */
@@ -31,6 +32,7 @@ static void ddp_close(ddp_mode *mode)
      * never ends frees no memory. */
     ddp_comm_destroy(ddp->sync);
     ddp_comm_destroy(ddp->own_wire);
+    ddp_local_close(&ddp->local);
     ddp_share_close(&ddp->share);
 }
 
@@ -81,6 +83,8 @@ static enum ddp_status ddp_open(ddp_mode *mode)
     ddp_comm *wire = ddp_comm_size(setup->comm) > 1 ? setup->comm : NULL;
     status = ddp_share_open(&ddp->share, mode, ddp->own_wire ? ddp->own_wire : wire,
                             DDP_MODE_WORKER_PARTS);
+    if (status == DDP_OK)
+        status = ddp_local_open(&ddp->local, &ddp->share);
     return status == DDP_OK && setup->sync_batch_norm ? open_sync(ddp) : status;
 }
 
@@ -102,10 +106,13 @@ static enum ddp_status ddp_step(ddp_mode *mode, ddp_loader *loader, double rate,
 {
     struct ddp *ddp = (struct ddp *)mode;
     ddp_comm *wire = ddp->share.wire;
+    enum ddp_status status = ddp_local_return(&ddp->local);
+    if (status == DDP_OK && ddp_mode_local_is(&mode->setup.local, step))
+        return ddp_local_step(&ddp->local, loader, rate, step, loss);
     ddp->next_bucket = 0;
     ddp_job_report(mode->setup.job, "compute", step);
-    enum ddp_status status =
-        ddp_replica_run_shards(mode->replicas, loader, wire ? start_buckets : NULL, ddp);
+    if (status == DDP_OK)
+        status = ddp_replica_run_shards(mode->replicas, loader, wire ? start_buckets : NULL, ddp);
     if (status != DDP_OK)
         return status; /* the board keeps the phase that failed */
     ddp_job_report(mode->setup.job, "reduce", step);
@@ -121,20 +128,63 @@ static enum ddp_status ddp_step(ddp_mode *mode, ddp_loader *loader, double rate,
     return ddp_share_update(&ddp->share);
 }
 
+static int optimizer_arrays(const ddp_mode *mode)
+{
+    int count = 0;
+    while (ddp_mode_state(mode, count))
+        count++;
+    return count;
+}
+
+static const char *array_name(const ddp_mode *mode, int i)
+{
+    return ddp_local_array_name(&((const struct ddp *)mode)->local, i);
+}
+
+static bool has_array(const ddp_mode *mode, int i, const struct ddp_mode_apart *apart)
+{
+    return ddp_local_has_array(&((const struct ddp *)mode)->local, i, apart);
+}
+
+static struct ddp_mode_apart apart(const ddp_mode *mode)
+{
+    const struct ddp *ddp = (const struct ddp *)mode;
+    const bool local = mode->setup.local.every > 1;
+    return (struct ddp_mode_apart){local ? ddp->share.size : 0, ddp->local.apart,
+                                   ddp->local.state_apart};
+}
+
 static enum ddp_status save_state(ddp_mode *mode, int i, float *flat)
 {
+    struct ddp_local *local = &((struct ddp *)mode)->local;
+    if (i >= optimizer_arrays(mode))
+        return ddp_local_save_array(local, i - optimizer_arrays(mode), flat);
+    if (local->state_apart)
+        return ddp_local_save_mean(local, i, flat);
     return ddp_share_save_state(&((struct ddp *)mode)->share, i, flat);
 }
 
 static enum ddp_status load_state(ddp_mode *mode, int i, const float *flat)
 {
+    const int own = i - optimizer_arrays(mode);
+    if (own >= 0)
+        return ddp_local_load_array(&((struct ddp *)mode)->local, own, flat);
     return ddp_share_load_state(&((struct ddp *)mode)->share, i, flat);
 }
 
 static enum ddp_status put_weights(ddp_mode *mode, int64_t begin, int64_t count,
                                    const float *values)
 {
-    return ddp_share_put_weights(&((struct ddp *)mode)->share, begin, count, values);
+    struct ddp *ddp = (struct ddp *)mode;
+    enum ddp_status status = ddp_local_return(&ddp->local);
+    if (status == DDP_OK)
+        status = ddp_share_put_weights(&ddp->share, begin, count, values);
+    return status == DDP_OK ? ddp_local_put_weights(&ddp->local, begin, count) : status;
+}
+
+static enum ddp_status average(ddp_mode *mode)
+{
+    return ddp_local_average(&((struct ddp *)mode)->local);
 }
 
 static enum ddp_status gather_gradients(ddp_mode *mode, int64_t begin, int64_t count)
@@ -150,5 +200,9 @@ const struct ddp_mode_ops ddp_mode_ddp = {
     .save_state = save_state,
     .load_state = load_state,
     .put_weights = put_weights,
+    .array_name = array_name,
+    .has_array = has_array,
+    .apart = apart,
+    .average = average,
     .gather_gradients = gather_gradients,
 };

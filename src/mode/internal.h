@@ -31,6 +31,13 @@ struct ddp_mode_ops {
     /* As ddp_mode_put_weights(). */
     enum ddp_status (*put_weights)(ddp_mode *mode, int64_t begin, int64_t count,
                                    const float *values);
+    /* As ddp_mode_state_name(), ddp_mode_has_state() and ddp_mode_apart_now(), i from 0 behind the
+     * optimizer's arrays; NULL: there are no others. */
+    const char *(*array_name)(const ddp_mode *mode, int i);
+    bool (*has_array)(const ddp_mode *mode, int i, const struct ddp_mode_apart *apart);
+    struct ddp_mode_apart (*apart)(const ddp_mode *mode);
+    /* As ddp_mode_average(); NULL: there are no local steps. */
+    enum ddp_status (*average)(ddp_mode *mode);
     /* After a step: brings the sums of these gradients into the first replica; NULL: they are. */
     enum ddp_status (*gather_gradients)(ddp_mode *mode, int64_t begin, int64_t count);
 };

@@ -100,6 +100,8 @@ static enum ddp_status add_optimizer(const struct ddp_mode_setup *setup,
     const size_t all = (size_t)count * sizeof(float) * (size_t)states;
     const bool one_copy = is_shared(setup, place) && !is_packed(setup, place);
     *bytes += one_copy ? part_of(all, place->workers) : all;
+    if (setup->local.every > 1 && setup->local.outer && setup->local.outer_momentum > 0)
+        *bytes += flat_bytes(setup);
     *bytes += (size_t)ddp_updater_blocks(setup) * sizeof(double);
     return DDP_OK;
 }
@@ -110,6 +112,8 @@ static void add_arrays(const struct ddp_mode_setup *setup, const struct ddp_mode
 {
     const size_t flat = flat_bytes(setup);
     const size_t partials = flat * (size_t)ddp_lanes_partials(setup->local_lanes);
+    if (setup->local.every > 1) /* the worker's own beside the average, and the outer anchor */
+        memory->weights += (setup->local.outer ? 2 : 1) * flat;
     memory->weights += is_shared(setup, place) ? part_of(weights_bytes(setup), node_workers(place))
                                                : weights_bytes(setup);
     memory->gradients += flat + (place->host_memory ? partials : 0);
@@ -193,6 +197,21 @@ static double between_nodes(const struct ddp_mode_setup *setup, const struct ddp
     return share * (copies > 1 ? copies * (flat + back) : sums * flat + back);
 }
 
+/* How many arrays are added up over the workers in a step, on average: with local steps weights in
+ * the place of gradients, and not in each step. */
+static double exchanges(const struct ddp_mode_setup *setup)
+{
+    const struct ddp_mode_local *local = &setup->local;
+    int states = 0;
+    if (local->every <= 1 || local->from >= local->steps)
+        return 1;
+    if (local->state)
+        (void)ddp_optimizer_states(&setup->optimizer, &states);
+    const int64_t steps = local->steps - local->from;
+    const int64_t rounds = steps / local->every + (steps % local->every != 0);
+    return ((double)local->from + (double)rounds * (1 + states)) / (double)local->steps;
+}
+
 /* Workers: each sends others their slices of its sums, and what of it all need. Replicas: the
  * master's weights and samples go out, outputs come in, their gradients go back, gradients come in.
  */
@@ -211,8 +230,9 @@ void ddp_mode_plan_traffic(const struct ddp_mode_setup *setup, const struct ddp_
         return;
     }
     const double share = (place->workers - 1) / (double)place->workers;
-    traffic->gradients = share * flat * (is_zero(setup, place) ? 1 : 2);
+    const double times = exchanges(setup);
+    traffic->gradients = times * share * flat * (is_zero(setup, place) ? 1 : 2);
     const double copies = is_shared(setup, place) ? place->nodes - 1 : place->workers - 1;
     traffic->weights = is_zero(setup, place) ? copies / place->workers * weights : 0;
-    traffic->between = place->nodes > 1 ? between_nodes(setup, place) : 0;
+    traffic->between = place->nodes > 1 ? times * between_nodes(setup, place) : 0;
 }

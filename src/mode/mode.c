@@ -66,6 +66,13 @@ double ddp_mode_gradient_norm(const ddp_mode *mode)
     return mode->updater.norm;
 }
 
+enum ddp_status ddp_mode_average(ddp_mode *mode)
+{
+    enum ddp_status status = mode->ops->average ? mode->ops->average(mode) : DDP_OK;
+    mode->failed = status != DDP_OK;
+    return status;
+}
+
 ddp_device *ddp_mode_device(const ddp_mode *mode)
 {
     return mode->replicas->device;
@@ -90,7 +97,25 @@ float *ddp_mode_state(const ddp_mode *mode, int i)
 const char *ddp_mode_state_name(const ddp_mode *mode, int i)
 {
     const char *name = NULL;
-    return ddp_optimizer_state(mode->updater.optimizer, i, &name) ? name : NULL;
+    int count = 0;
+    if (ddp_optimizer_state(mode->updater.optimizer, i, &name))
+        return name;
+    while (ddp_mode_state(mode, count))
+        count++;
+    return mode->ops->array_name ? mode->ops->array_name(mode, i - count) : NULL;
+}
+
+struct ddp_mode_apart ddp_mode_apart_now(const ddp_mode *mode)
+{
+    return mode->ops->apart ? mode->ops->apart(mode) : (struct ddp_mode_apart){0};
+}
+
+bool ddp_mode_has_state(const ddp_mode *mode, int i, const struct ddp_mode_apart *apart)
+{
+    int count = 0;
+    while (ddp_mode_state(mode, count))
+        count++;
+    return i < count || mode->ops->has_array(mode, i - count, apart);
 }
 
 enum ddp_status ddp_mode_copy_state_out(const ddp_mode *mode, int i, float *flat)

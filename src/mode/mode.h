@@ -18,6 +18,29 @@ enum ddp_mode_kind {
     DDP_MODE_DP,    /* one worker, replicas in threads; a master scatters, gathers and updates */
 };
 
+/* Local steps: workers of DDP update weights of their own, and synchronise now and then. */
+struct ddp_mode_local {
+    int64_t every; /* steps between synchronisations; 0 or 1: no step is local */
+    int64_t from;  /* steps before that are ordinary ones */
+    int64_t steps; /* of the run, which ends with a synchronisation */
+    bool state;    /* the optimizer's state is averaged too */
+    bool outer;    /* Nesterov's SGD on the average instead of the average: */
+    double outer_rate, outer_momentum;
+};
+
+/* Is this step, from 0, a local one? */
+static inline bool ddp_mode_local_is(const struct ddp_mode_local *local, int64_t step)
+{
+    return local->every > 1 && step >= local->from;
+}
+
+/* Do all workers have the same weights after `done` steps? */
+static inline bool ddp_mode_local_synchronises(const struct ddp_mode_local *local, int64_t done)
+{
+    return local->every <= 1 || done <= local->from || done == local->steps ||
+           (done - local->from) % local->every == 0;
+}
+
 /* What a mode is made from. The pointers are borrowed until it is destroyed, but for `weights` and
  * `optimizer`. */
 struct ddp_mode_setup {
@@ -48,7 +71,8 @@ struct ddp_mode_setup {
                             communicator has shared memory, and on one machine also of the state;
                             the device computes in the host's memory */
     bool sync_batch_norm;     /* DDP with one local shard: batch norm over all workers' shards */
-    size_t bucket_bytes;      /* DDP: gradients all-reduced together; the first at most 1 MiB */
+    struct ddp_mode_local local; /* DDP without zero */
+    size_t bucket_bytes;         /* DDP: gradients all-reduced together; the first at most 1 MiB */
 };
 
 /* Bytes that a worker holds, by what they are for; and page-locked ones of the host, in which a
@@ -112,8 +136,20 @@ void ddp_mode_plan_traffic(const struct ddp_mode_setup *setup, const struct ddp_
                            struct ddp_mode_traffic *traffic);
 ddp_device *ddp_mode_device(const ddp_mode *mode);
 
-/* The optimizer's state, for checkpoints: the name of array i ("exp_avg"), NULL after the last. */
+/* State for checkpoints: the name of array i, NULL after the last: "exp_avg", the optimizer's; of
+ * local steps then those of the outer optimizer ("outer.anchor"), and each worker's own
+ * ("worker.1.exp_avg", "worker.1.weights"). */
 const char *ddp_mode_state_name(const ddp_mode *mode, int i);
+
+/* What differs between workers because of local steps: the optimizer's arrays are the mean then. */
+struct ddp_mode_apart {
+    int workers;         /* 0: no step is local */
+    bool weights, state; /* each has its own */
+};
+struct ddp_mode_apart ddp_mode_apart_now(const ddp_mode *mode);
+
+/* Does array i say anything, where workers differ so? Of other workers it does not. */
+bool ddp_mode_has_state(const ddp_mode *mode, int i, const struct ddp_mode_apart *apart);
 
 /* Copies state array i to or from flat host memory of rank 0, with the weights' offsets. Collective
  * in DDP, where other ranks pass NULL: what rank 0 loads is sent to all. */
@@ -129,6 +165,11 @@ enum ddp_status ddp_mode_put_weights(ddp_mode *mode, int64_t begin, int64_t coun
 /* Copies so much of the last step's mean gradient to host memory, as it was before it was clipped.
  * There must have been a step. Collective in DDP. */
 enum ddp_status ddp_mode_get_gradients(ddp_mode *mode, int64_t begin, int64_t count, float *values);
+
+/* Between synchronisations of local steps: exchanges the weights for the average of all workers',
+ * up to the next step; otherwise nothing. The same average is not computed twice. Collective, but
+ * the second time. */
+enum ddp_status ddp_mode_average(ddp_mode *mode);
 
 /* The current weights, flat, on ddp_mode_device(). Valid until the next step. */
 const float *ddp_mode_weights(const ddp_mode *mode);

@@ -156,7 +156,9 @@ enum ddp_status ddp_run_evaluate(struct ddp_run *run, int64_t step, struct ddp_t
     };
     ddp_job_report(run->job, "evaluate", step - 1);
     ddp_train_metrics_begin_aside(run->metrics);
-    enum ddp_status status = ddp_train_evaluator_run(run->evaluator, &evaluation.scores);
+    enum ddp_status status = ddp_mode_average(run->mode);
+    if (status == DDP_OK)
+        status = ddp_train_evaluator_run(run->evaluator, &evaluation.scores);
     if (status != DDP_OK)
         return status;
     if (step > run->first_step) /* not once more that of the checkpoint */

@@ -27,7 +27,7 @@
 enum ddp_status ddp_run_begin(struct ddp_run *run)
 {
     const struct ddp_train_plan *plan = &run->plan;
-    run->step = run->first_step;
+    run->step = run->compared = run->first_step;
     struct ddp_train_facts facts = {
         .options = run->options->report,
         .model = plan->model->name,
@@ -87,9 +87,12 @@ enum ddp_status ddp_run_begin(struct ddp_run *run)
  */
 static enum ddp_status print_weights(struct ddp_run *run)
 {
-    if (!run->out || ddp_graph_element_count(run->graph) > SMALL_MODEL)
+    if (ddp_graph_element_count(run->graph) > SMALL_MODEL)
         return DDP_OK;
-    enum ddp_status status = ddp_run_fetch_weights(run);
+    enum ddp_status status = ddp_mode_average(run->mode);
+    if (status != DDP_OK || !run->out)
+        return status;
+    status = ddp_run_fetch_weights(run);
     if (status != DDP_OK)
         return status;
     const char *separator = "";
@@ -149,8 +152,11 @@ static enum ddp_status between_steps(struct ddp_run *run)
 /* What follows a step and its evaluation. */
 static enum ddp_status end_step(struct ddp_run *run)
 {
+    const int64_t every = run->options->sample_every;
     enum ddp_status status = DDP_OK;
-    if (run->step > run->first_step)
+    if (every > 0 && run->step % every == 0)
+        status = ddp_mode_average(run->mode);
+    if (status == DDP_OK && run->step > run->first_step)
         status = ddp_run_sample(run, run->step);
     return status == DDP_OK ? between_steps(run) : status;
 }
@@ -186,11 +192,12 @@ enum ddp_status ddp_run_step(struct ddp_run *run)
 enum ddp_status ddp_run_save(struct ddp_run *run, const char *path)
 {
     char shown[DDP_TEXT_SHOWN];
-    if (run->plan.rank != 0)
-        return DDP_OK;
+    enum ddp_status status = ddp_mode_average(run->mode);
+    if (status != DDP_OK || run->plan.rank != 0)
+        return status;
     const int64_t begin = ddp_trace_begin();
     ddp_job_report(run->job, "save", run->step);
-    enum ddp_status status = ddp_run_fetch_weights(run);
+    status = ddp_run_fetch_weights(run);
     if (status == DDP_OK)
         status = ddp_train_weights_save(path, run->graph, run->weights);
     ddp_trace_end("save", begin, NULL, 0);
@@ -211,7 +218,9 @@ enum ddp_status ddp_run_end(struct ddp_run *run, enum ddp_status status)
     const bool stopped = status == DDP_ERR_PREEMPTED;
     if (status != DDP_OK && !stopped)
         return status;
-    status = ddp_run_print_summary(run);
+    status = ddp_mode_average(run->mode);
+    if (status == DDP_OK)
+        status = ddp_run_print_summary(run);
     if (status == DDP_OK && !stopped && run->options->save)
         status = ddp_run_save(run, run->options->save);
     if (status == DDP_OK && !stopped)

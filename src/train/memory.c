@@ -143,6 +143,10 @@ static double copies_bytes(const struct ddp_run *run, const struct ddp_train_pla
     const double flat = (double)ddp_graph_flat_count(setup->graph) * sizeof(float);
     int states = 0;
     (void)ddp_optimizer_states(&plan->optimizer, &states);
+    if (options->checkpoint && plan->local.every > 1) { /* each worker's, and the outer ones */
+        const int workers = processes_of(plan) > 1 ? processes_of(plan) : 0;
+        return (1 + workers) * (1 + states) * flat + (plan->local.outer ? 2 : 0) * flat;
+    }
     if (options->checkpoint)
         return (1 + states) * flat;
     return options->save || options->export_path || !plan->device.host_memory ? flat : 0;

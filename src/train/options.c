@@ -268,6 +268,18 @@ static const struct ddp_option rows[] = {
      .help = "ddp: one copy of weights and optimizer state for all workers (default on the CPU)"},
     {OPTION_FLAG("sync-batch-norm", sync_batch_norm),
      .help = "ddp: batch norm over the samples of all workers, not over those of each worker"},
+    {OPTION_INT("sync-every", sync_every, 1, DDP_COUNT_MAX, "H"),
+     .help = "ddp: workers update weights of their own, and average them every H steps (default 1: "
+             "they add up the gradients of each step)"},
+    {OPTION_INT("local-from", local_from, 0, DDP_COUNT_MAX, "STEP"),
+     .help = "with --sync-every: the first STEP steps are ordinary ones (default 0)"},
+    {OPTION_FLAG("sync-state", sync_state),
+     .help = "with --sync-every: average the optimizer's state too"},
+    {OPTION_REAL("outer-lr", outer_rate, 0, 100, "RATE"),
+     .help = "with --sync-every: learning rate of an outer Nesterov SGD, which moves the weights "
+             "towards the average (default 1)"},
+    {OPTION_REAL("outer-momentum", outer_momentum, 0, 0.9999, "M"),
+     .help = "with --sync-every: momentum of the outer SGD (default 0)"},
     {OPTION_FLAG("recompute", recompute),
      .help =
          "compute the activations of each block again in backward instead of keeping them: less "
@@ -476,6 +488,8 @@ void ddp_train_options_default(struct ddp_train_options *options)
         .step_size = 30,
         .bucket_mb = 25,
         .zero = 1,
+        .sync_every = 1,
+        .outer_rate = 1,
         .shared_weights = true,
         .keep = 3,
         .evaluate = true,

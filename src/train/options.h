@@ -72,6 +72,9 @@ struct ddp_train_options {
     double bucket_mb;
     int64_t zero; /* stage */
     bool shared_weights, sync_batch_norm, recompute;
+    int64_t sync_every, local_from; /* steps */
+    bool sync_state;
+    double outer_rate, outer_momentum;
     const char *save, *load;
     const char *checkpoint, *resume_from;
     int64_t checkpoint_every, keep; /* steps, 0: each epoch; checkpoints, 0: all */
@@ -132,6 +135,7 @@ struct ddp_train_plan {
     int64_t eval_samples;      /* of the test set, at most */
     bool zero, shared_weights; /* how workers share the update out */
     bool sync_batch_norm;
+    struct ddp_mode_local local;
     struct ddp_optimizer_config optimizer;
     bool decay_matrices_only;
     double clip_norm;

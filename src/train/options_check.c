@@ -221,6 +221,10 @@ void ddp_train_check_length(const struct ddp_train_options *options,
                 "--trace-steps begins at %" PRId64 ", and the run ends after step %" PRId64
                 ": the trace shows none",
                 options->report.trace_first, steps);
+    if (plan->local.every > 1 && plan->local.from >= steps)
+        ddp_log(DDP_LOG_WARNING,
+                "--local-from %" PRId64 ": the run ends after step %" PRId64 ": no step is local",
+                plan->local.from, steps);
     if (options->check_replicas > steps)
         ddp_log(DDP_LOG_WARNING,
                 "--check-replicas %" PRId64 ": the run ends after step %" PRId64

@@ -23,6 +23,47 @@
 
 #define DP_SHARDS_MAX 16000 /* within what a loader can hold */
 
+/* Local steps: each worker has weights of its own. */
+static enum ddp_status choose_local(struct ddp_train_plan *plan,
+                                    const struct ddp_train_options *options)
+{
+    static const char *const needing[] = {"local-from", "sync-state", "outer-lr", "outer-momentum"};
+    const bool local = options->sync_every > 1;
+    if (ddp_train_given(options, "sync-every") && plan->mode != DDP_MODE_DDP)
+        return ddp_fail(DDP_ERR_INVALID, "--sync-every belongs to --mode ddp, and the mode is %s",
+                        ddp_mode_names[plan->mode]);
+    for (size_t i = 0; i < sizeof needing / sizeof needing[0]; i++)
+        if (ddp_train_given(options, needing[i]) && !local)
+            return ddp_fail(DDP_ERR_INVALID, "--%s needs --sync-every H, with H above 1",
+                            needing[i]);
+    if (local && ddp_train_given(options, "zero") && options->zero > 0)
+        return ddp_fail(DDP_ERR_INVALID,
+                        "--sync-every %" PRId64 ": each worker updates weights of "
+                        "its own: it goes with --zero 0",
+                        options->sync_every);
+    if (local && ddp_train_given(options, "shared-weights") && options->shared_weights)
+        return ddp_fail(DDP_ERR_INVALID,
+                        "--sync-every %" PRId64 ": each worker updates weights of "
+                        "its own: leave --shared-weights out",
+                        options->sync_every);
+    if (local && options->sync_batch_norm)
+        return ddp_fail(DDP_ERR_INVALID,
+                        "--sync-every %" PRId64 " and --sync-batch-norm, which needs all workers "
+                        "in each step, exclude each other: give one",
+                        options->sync_every);
+    if (local)
+        plan->local = (struct ddp_mode_local){
+            .every = options->sync_every,
+            .from = options->local_from,
+            .state = options->sync_state,
+            .outer =
+                ddp_train_given(options, "outer-lr") || ddp_train_given(options, "outer-momentum"),
+            .outer_rate = options->outer_rate,
+            .outer_momentum = options->outer_momentum,
+        };
+    return DDP_OK;
+}
+
 /* How workers share the update out: not at all when there is one. */
 static enum ddp_status choose_sharing(struct ddp_train_plan *plan,
                                       const struct ddp_train_options *options)
@@ -52,7 +93,8 @@ static enum ddp_status choose_sharing(struct ddp_train_plan *plan,
         return ddp_fail(DDP_ERR_INVALID,
                         "--check-replicas compares workers that each update weights of their own: "
                         "it goes with --zero 0");
-    plan->zero = ddp && plan->world_size > 1 && options->zero > 0 && !compare;
+    plan->zero =
+        ddp && plan->world_size > 1 && options->zero > 0 && !compare && plan->local.every <= 1;
     plan->shared_weights = plan->zero && options->shared_weights && plan->device.host_memory;
     return DDP_OK;
 }
@@ -89,7 +131,8 @@ static enum ddp_status choose_mode(struct ddp_train_plan *plan,
         return ddp_fail(DDP_ERR_INVALID, "--bucket-mb belongs to --mode ddp, and the mode is %s",
                         ddp_mode_names[plan->mode]);
     plan->replicas = plan->mode == DDP_MODE_DP ? plan->replicas : 1;
-    return choose_sharing(plan, options);
+    enum ddp_status status = choose_local(plan, options);
+    return status == DDP_OK ? choose_sharing(plan, options) : status;
 }
 
 /* Batch norm's sums can be added up over shards that are there at the same moment only. */
@@ -314,6 +357,7 @@ enum ddp_status ddp_train_plan_steps(struct ddp_train_plan *plan,
     if (!options->steps &&
         __builtin_mul_overflow(options->epochs, plan->steps_per_epoch, &plan->total_steps))
         return ddp_fail(DDP_ERR_INVALID, "--epochs %" PRId64 ": too many steps", options->epochs);
+    plan->local.steps = plan->total_steps;
     enum ddp_status status = ddp_train_plan_schedule(plan, options);
     if (status != DDP_OK)
         return status;
@@ -391,6 +435,21 @@ static void print_data(const struct ddp_train_plan *plan, const struct ddp_datas
     fprintf(out, "%s\n", plan->sampler.shuffle ? ", shuffled" : "");
 }
 
+static void print_local(const struct ddp_mode_local *local, FILE *out)
+{
+    if (local->every <= 1)
+        return;
+    fputs("sync     ", out);
+    if (local->from > 0)
+        fprintf(out, "each of the first %" PRId64 " steps, then ", local->from);
+    fprintf(out, "every %" PRId64 " steps: weights%s averaged", local->every,
+            local->state ? " and optimizer state" : "");
+    if (local->outer)
+        fprintf(out, ", outer SGD with rate %g, momentum %g%s", local->outer_rate,
+                local->outer_momentum, local->outer_momentum > 0 ? " (Nesterov's)" : "");
+    fputc('\n', out);
+}
+
 /* Without data an epoch has no length. */
 static void print_steps(const struct ddp_train_plan *plan, const struct ddp_train_options *options,
                         const struct ddp_dataset_info *data, FILE *out)
@@ -440,6 +499,7 @@ void ddp_train_plan_print(const struct ddp_train_plan *plan,
     print_lanes(plan, out);
     print_steps(plan, options, data, out);
     ddp_train_plan_print_optimizer(plan, out);
+    print_local(&plan->local, out);
     char locked[64] = "";
     if (memory->locked > 0)
         snprintf(locked, sizeof locked, " (and %s of the host)",

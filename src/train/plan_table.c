@@ -104,6 +104,7 @@ static enum ddp_status add_row(struct table *table, enum ddp_mode_kind mode, int
     if (table->count == ROWS || (ddp_train_given(options, "mode") && options->mode != (int)mode) ||
         (ddp_train_given(options, "dtype") && (options->dtype == DDP_TRAIN_BF16) != bf16) ||
         (ddp_train_given(options, "zero") && mode == DDP_MODE_DDP && (options->zero > 0) != zero) ||
+        (options->sync_every > 1 && (mode != DDP_MODE_DDP || zero)) ||
         (options->check_replicas > 0 && (mode != DDP_MODE_DDP || zero)) ||
         (options->sync_batch_norm && mode != DDP_MODE_DDP))
         return DDP_OK;

@@ -411,8 +411,9 @@ enum ddp_status ddp_run_without_training(struct ddp_run *run)
 /* --- options --- */
 
 /* How a training uses its workers: what is refused where it does not suit them. */
-static const char *const sharing[] = {"zero",      "shared-weights", "bucket-mb",
-                                      "acc-steps", "global-batch",   NULL};
+static const char *const sharing[] = {"zero",         "shared-weights", "bucket-mb",  "acc-steps",
+                                      "global-batch", "sync-every",     "local-from", "sync-state",
+                                      "outer-lr",     "outer-momentum", NULL};
 
 void ddp_run_drop_training(struct ddp_train_options *options)
 {
@@ -425,6 +426,7 @@ void ddp_run_drop_training(struct ddp_train_options *options)
     if (options->plan)
         return;
     options->sync_batch_norm = false;
+    options->sync_every = 1;
     options->acc_steps = 1;
     for (int i = 0; sharing[i]; i++)
         ddp_options_forget(ddp_train_option_table(), &options->given, sharing[i]);

@@ -76,8 +76,10 @@ enum ddp_status ddp_run_check_replicas(struct ddp_run *run, int64_t step)
     ddp_device *device = ddp_mode_device(run->mode);
     const float *weights = ddp_mode_weights(run->mode);
     enum ddp_status status = DDP_OK;
-    if (every == 0 || step % every != 0 || ranks == 1)
+    if (every == 0 || ranks == 1 || step / every == run->compared / every ||
+        !ddp_mode_local_synchronises(&run->plan.local, step))
         return DDP_OK;
+    run->compared = step;
     uint64_t *all = ddp_array_alloc((size_t)count * (size_t)ranks, sizeof *all);
     if (!all)
         return DDP_ERR_MEMORY;

@@ -110,6 +110,21 @@ static void add_optimizer(struct ddp_checkpoint_facts *facts, const struct ddp_t
     add_number(facts, "norm to clip at", plan->clip_norm);
 }
 
+/* Where all steps are ordinary, checkpoints are those of runs that know no others. */
+static void add_local(struct ddp_checkpoint_facts *facts, const struct ddp_mode_local *local)
+{
+    char rate[32], momentum[32];
+    if (local->every <= 1)
+        return;
+    ddp_checkpoint_fact_add(facts, "sync every", "%" PRId64, local->every);
+    ddp_checkpoint_fact_add(facts, "local from", "%" PRId64, local->from);
+    add_flag(facts, "sync state", local->state);
+    if (local->outer)
+        ddp_checkpoint_fact_add(facts, "outer SGD", "rate %s momentum %s",
+                                number_text(rate, local->outer_rate),
+                                number_text(momentum, local->outer_momentum));
+}
+
 /* Everything that determines the bits of the weights, and nothing else: neither workers nor modes.
  * A new setting that does must be added here. */
 static void collect_facts(const struct ddp_run *run, struct ddp_checkpoint_facts *facts)
@@ -137,6 +152,7 @@ static void collect_facts(const struct ddp_run *run, struct ddp_checkpoint_facts
     ddp_checkpoint_fact_add(facts, LANES, "%" PRId64, plan->lanes);
     ddp_checkpoint_fact_add(facts, DDP_CHECKPOINT_BATCH, "%" PRId64, plan->batch_size);
     add_optimizer(facts, plan);
+    add_local(facts, &plan->local);
     add_schedule(facts, &plan->schedule);
 }
 
@@ -249,9 +265,26 @@ static enum ddp_status check_checkpoint(struct ddp_run *run)
     return status;
 }
 
+/* Each worker's weights are for as many workers. */
+static enum ddp_status check_workers(const struct ddp_run *run)
+{
+    const struct ddp_checkpoint_apart *apart = &run->resumed.state.apart;
+    const struct ddp_mode_local *local = &run->plan.local;
+    const int64_t step = run->resumed.state.cursor.step;
+    if (!apart->weights || apart->workers == run->plan.world_size || local->every <= 1)
+        return DDP_OK;
+    const int64_t before = step - (step - local->from) % local->every;
+    return ddp_fail(DDP_ERR_INVALID,
+                    "%s: it has the weights of %" PRId64 " workers between two synchronisations, "
+                    "and this run has %d: resume on %" PRId64 ", or from a checkpoint of a "
+                    "synchronisation, such as step %" PRId64 " or %" PRId64,
+                    run->resumed.path, apart->workers, run->plan.world_size, apart->workers, before,
+                    before + local->every);
+}
+
 /* What rank 0 finds, for all. */
 struct found {
-    int64_t is_resumed, step, lanes, extended_at;
+    int64_t is_resumed, step, lanes, extended_at, workers, weights, state;
     double rate, extended_rate, own_rate; /* as bits: they travel as they are */
 };
 
@@ -267,10 +300,16 @@ enum ddp_status ddp_run_resume(struct ddp_run *run)
         if (status == DDP_OK)
             status = find_checkpoint(run);
         if (status == DDP_OK && run->resumed.path) {
+            const struct ddp_checkpoint_apart *apart = &run->resumed.state.apart;
             status = check_checkpoint(run);
+            if (status == DDP_OK)
+                status = check_workers(run);
             found = (struct found){.is_resumed = 1,
                                    .step = run->resumed.state.cursor.step,
                                    .lanes = run->plan.wanted_lanes,
+                                   .workers = apart->workers,
+                                   .weights = apart->weights,
+                                   .state = apart->state,
                                    .extended_at = schedule->extended_at,
                                    .rate = schedule->rate,
                                    .extended_rate = schedule->extended_rate,
@@ -288,6 +327,8 @@ enum ddp_status ddp_run_resume(struct ddp_run *run)
         run->saved_step = run->is_resumed ? run->first_step : -1;
     }
     if (status == DDP_OK && run->is_resumed) {
+        run->resumed_apart =
+            (struct ddp_mode_apart){(int)found.workers, found.weights != 0, found.state != 0};
         ddp_train_plan_lanes(&run->plan, found.lanes);
         schedule->extended_at = found.extended_at;
         schedule->extended_rate = found.extended_rate;
@@ -308,6 +349,8 @@ static enum ddp_status restore_optimizer(struct ddp_run *run)
     if (reader && !flat)
         return DDP_ERR_MEMORY;
     for (int i = 0; status == DDP_OK && (name = ddp_mode_state_name(run->mode, i)); i++) {
+        if (!ddp_mode_has_state(run->mode, i, &run->resumed_apart))
+            continue;
         if (reader)
             status = ddp_checkpoint_take_array(&run->resumed, run->graph, name, flat);
         if (status == DDP_OK)
@@ -319,21 +362,29 @@ static enum ddp_status restore_optimizer(struct ddp_run *run)
 
 enum ddp_status ddp_run_restore(struct ddp_run *run)
 {
-    struct ddp_checkpoint_writer_config config = {
-        .dir = &run->checkpoint_dir,
-        .graph = run->graph,
-        .keep = run->options->keep,
-        .keep_best = run->options->keep_best,
-        .array_count = 1,
-    };
+    int count = 1;
     enum ddp_status status = run->is_resumed ? restore_optimizer(run) : DDP_OK;
     ddp_checkpoint_drop_files(&run->resumed);
     if (status != DDP_OK || !run->checkpoint_dir.path)
         return status;
-    for (const char *name; config.array_count < DDP_CHECKPOINT_ARRAYS &&
-                           (name = ddp_mode_state_name(run->mode, config.array_count - 1));)
-        config.array_names[config.array_count++] = name;
-    return ddp_checkpoint_writer_create(&run->checkpoints, &config);
+    while (ddp_mode_state_name(run->mode, count - 1))
+        count++;
+    const char **names = ddp_array_alloc((size_t)count, sizeof *names);
+    if (!names)
+        return DDP_ERR_MEMORY;
+    for (int i = 1; i < count; i++)
+        names[i] = ddp_mode_state_name(run->mode, i - 1);
+    const struct ddp_checkpoint_writer_config config = {
+        .dir = &run->checkpoint_dir,
+        .graph = run->graph,
+        .keep = run->options->keep,
+        .keep_best = run->options->keep_best,
+        .array_count = count,
+        .array_names = names,
+    };
+    status = ddp_checkpoint_writer_create(&run->checkpoints, &config);
+    free(names);
+    return status;
 }
 
 void ddp_run_resume_print(const struct ddp_run *run)
@@ -383,13 +434,19 @@ static enum ddp_status take_snapshot(struct ddp_run *run)
     const int64_t start = ddp_clock_ns();
     if (run->checkpoints)
         status = ddp_checkpoint_begin(run->checkpoints, &arrays);
+    if (status == DDP_OK)
+        status = ddp_mode_average(run->mode);
     run->checkpoint_wait_ns += ddp_clock_ns() - start;
     if (status == DDP_OK && arrays)
         status =
             ddp_device_copy_out(ddp_mode_device(run->mode), arrays[0], ddp_mode_weights(run->mode),
                                 (size_t)ddp_graph_flat_count(run->graph) * sizeof(float));
+    const struct ddp_mode_apart apart = ddp_mode_apart_now(run->mode);
     for (int i = 0; status == DDP_OK && ddp_mode_state_name(run->mode, i); i++)
-        status = ddp_mode_save_state(run->mode, i, arrays ? arrays[1 + i] : NULL);
+        if (ddp_mode_has_state(run->mode, i, &apart))
+            status = ddp_mode_save_state(run->mode, i, arrays ? arrays[1 + i] : NULL);
+        else if (arrays)
+            ddp_checkpoint_leave_out(run->checkpoints, 1 + i);
     if (status == DDP_OK && arrays)
         status = ddp_device_synchronize(ddp_mode_device(run->mode));
     return status;
@@ -404,8 +461,10 @@ enum ddp_status ddp_run_checkpoint(struct ddp_run *run, int64_t step)
     if (status == DDP_OK && run->checkpoints)
         status = ddp_run_save_own(run);
     if (status == DDP_OK && run->checkpoints) {
+        const struct ddp_mode_apart apart = ddp_mode_apart_now(run->mode);
         struct ddp_checkpoint_state state = {.cursor = cursor_at(run, step),
                                              .best = run->best,
+                                             .apart = {apart.workers, apart.weights, apart.state},
                                              .has_rate = isfinite(run->own_rate),
                                              .rate = run->own_rate};
         collect_facts(run, &state.facts);

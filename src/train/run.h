@@ -44,13 +44,15 @@ struct ddp_run {
     struct ddp_checkpoint resumed;
     uint64_t data_fingerprint;
     bool is_resumed;
-    bool is_extended;             /* by this run; the checkpoint's plan was: */
-    struct ddp_schedule planned;  /* ... where the rate depends on the number of steps */
-    int64_t first_step, end_step; /* the second may come down: an early end */
-    int64_t step;                 /* done */
-    bool own_loop;                /* the caller's, who gets what a step gives */
-    double own_rate;              /* that the program has set; NaN: the schedule's */
-    ddp_train *train;             /* the whole, for: */
+    struct ddp_mode_apart resumed_apart; /* what differed between the workers that wrote it */
+    bool is_extended;                    /* by this run; the checkpoint's plan was: */
+    struct ddp_schedule planned;         /* ... where the rate depends on the number of steps */
+    int64_t first_step, end_step;        /* the second may come down: an early end */
+    int64_t step;                        /* done */
+    int64_t compared;                    /* of these, when --check-replicas looked last */
+    bool own_loop;                       /* the caller's, who gets what a step gives */
+    double own_rate;                     /* that the program has set; NaN: the schedule's */
+    ddp_train *train;                    /* the whole, for: */
     const struct ddp_hooks *hooks;
     const char *hook; /* that is running; NULL: none */
     bool hook_alone;  /* ... on this rank */

@@ -39,6 +39,7 @@ struct ddp_mode_setup ddp_run_mode_setup(const struct ddp_run *run,
         .zero = plan->zero,
         .shared_weights = plan->shared_weights,
         .sync_batch_norm = plan->sync_batch_norm,
+        .local = plan->local,
         .bucket_bytes = (size_t)(options->bucket_mb * 1048576),
     };
 }

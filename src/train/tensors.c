@@ -60,6 +60,8 @@ enum ddp_status ddp_run_get_weights(const struct ddp_run *run, const char *name,
     int i = 0;
     enum ddp_status status = find(run, name, values, count, &i);
     if (status == DDP_OK)
+        status = ddp_mode_average(run->mode);
+    if (status == DDP_OK)
         status = ddp_device_copy_out(device, values,
                                      ddp_mode_weights(run->mode) +
                                          ddp_graph_parameter_at(run->graph, i)->offset,
@@ -102,6 +104,11 @@ enum ddp_status ddp_run_get_gradients(const struct ddp_run *run, const char *nam
         return status;
     if (run->tensors[i].statistic)
         return ddp_fail(DDP_ERR_INVALID, "tensor %s is a statistic: it has no gradient", name);
+    if (run->plan.local.every > 1)
+        return ddp_fail(DDP_ERR_INVALID,
+                        "--sync-every %" PRId64 ": there is no mean gradient of %s, because each "
+                        "worker's steps are its own",
+                        run->plan.local.every, name);
     if (run->step == run->first_step)
         return ddp_fail(DDP_ERR_INVALID,
                         "there is no gradient of %s yet: this run has made no step", name);

@@ -459,6 +459,11 @@ def write_checkpoint():
         put("checkpoint", "bad-own-" + name, text(files={**files, **extra}))
     for name, value in (("text", "0.1"), ("negative", -0.1), ("null", None)):
         put("checkpoint", "bad-rate-" + name, text(rate=value))
+    local = {"workers": 3, "weights": True, "state": False}
+    put("checkpoint", "good-local", text(local=local))
+    for name, change in (("zero", {"workers": 0}), ("text", {"workers": "3"}), ("large", {"workers": 2**31}), ("number", {"state": 1}),
+                         ("null", {"weights": None})):
+        put("checkpoint", "bad-local-" + name, text(local={**local, **change}))
 
 
 def write_description():

@@ -185,6 +185,7 @@ void row_channel_overlap(ddp_comm *comm, ddp_job *job)
     ddp_channel *channel;
     void *slot, *memory;
     (void)job;
+    ddp_comm_set_timeout(comm, 20000);
     NEED(ddp_channel_open(&channel, comm, 1, 0, 4, 1) == DDP_OK);
     NEED(ddp_comm_alloc(comm, COUNT * sizeof(float), &memory) == DDP_OK);
     char *sum = ranks_expect(ddp_comm_size(comm), COUNT, DDP_F32, DDP_SUM);

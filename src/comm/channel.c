@@ -103,15 +103,15 @@ static enum ddp_status await_shown(struct ddp_channel *c)
 {
     ddp_comm *comm = c->comm;
     const int timeout_ms = comm->place.timeout_ms;
+    const uint64_t awaited = c->acquired - (c->end.sends ? c->end.slots : 0);
     const int64_t begin = ddp_trace_begin();
-    ddp_job_transfer_enter(comm->place.job, c->end.sends, c->end.peer, c->acquired, c->end.bytes);
+    ddp_job_transfer_enter(comm->place.job, c->end.sends, c->end.peer, awaited, c->end.bytes);
     enum ddp_status status = wait_for(c, timeout_ms);
     ddp_job_collective_leave(comm->place.job);
     ddp_trace_end(c->end.sends ? "wait to send" : "wait to receive", begin, "rank", c->end.peer);
     if (status == DDP_ERR_TIMEOUT)
         return ddp_fail(status, "waited %d ms for rank %d to %s message %" PRIu64, timeout_ms,
-                        c->end.peer, c->end.sends ? "take" : "send",
-                        c->acquired - (c->end.sends ? c->end.slots : 0));
+                        c->end.peer, c->end.sends ? "take" : "send", awaited);
     return status;
 }
 

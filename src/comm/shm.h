@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * What the files of the shared-memory communicator share. Each calls only those before it:
- * shm_memory.c, shm_channel.c, shm_collectives.c, shm.c. All call the ledger, in which the ranks meet.
+ * shm_memory.c, shm_channel.c, shm_collectives.c, shm.c. All call the ledger, in which the ranks
+ * meet.
  *
  * Small sums are done in the ledger: each rank adds up all payloads itself. Large ones go on where
  * the buffers lie, or, where those are not registered, through slots beside the ledger. */

@@ -64,7 +64,7 @@ static void write_cells(const struct ddp_board_view *view, int rank, FILE *out)
     char step[24] = "-", number[24] = "-", bytes[24] = "-";
     if (view->step >= 0)
         snprintf(step, sizeof step, "%" PRId64, view->step);
-    if (view->entered > 0) {
+    if (view->entered > 0 || view->inside) {
         snprintf(number, sizeof number, "%" PRIu64, view->number);
         snprintf(bytes, sizeof bytes, "%" PRIu64, view->bytes);
     }

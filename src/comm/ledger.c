@@ -275,7 +275,7 @@ void ddp_ledger_missing(const struct ddp_ledger *ledger, uint32_t number, char *
     size_t used = 0;
     int count = 0;
     char ranks[100] = "";
-    for (int r = 0; r < ledger->place->node_size; r++)
+    for (int r = 0; ledger->lines && r < ledger->place->node_size; r++)
         if (!has_called(ledger, r, number) && count++ < 16)
             used += (size_t)snprintf(ranks + used, sizeof ranks - used, " %d",
                                      ddp_comm_rank_here(ledger->place, r));

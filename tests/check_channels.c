@@ -39,6 +39,7 @@ END_TEST
 START_TEST(leaves)
 {
     run_ranks(3, row_channel_leaves, -1);
+    run_ranks(3, row_channel_crossing, -1);
 }
 END_TEST
 

@@ -514,6 +514,7 @@ START_TEST(channels)
     run_ranks(2 + _i, row_channels, -1);
     run_ranks(2 + _i, row_channel_overlap, -1);
     run_ranks(3, row_channel_leaves, -1);
+    run_ranks(3, row_channel_crossing, -1);
 }
 END_TEST
 

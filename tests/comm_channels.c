@@ -210,6 +210,35 @@ void row_channel_overlap(ddp_comm *comm, ddp_job *job)
     free(sum);
 }
 
+static void pass_one(ddp_channel *channel, bool sends, size_t bytes, int number)
+{
+    void *slot;
+    NEED(ddp_channel_acquire(channel, &slot) == DDP_OK);
+    if (sends)
+        fill(slot, bytes, number, 0);
+    else
+        NEED(holds(slot, bytes, number, 0));
+    NEED(ddp_channel_release(channel) == DDP_OK);
+}
+
+/* Rank 0 waits in a barrier while what it has sent is on its way; rank 1 comes to the barrier when
+ * rank 2 has that. */
+void row_channel_crossing(ddp_comm *comm, ddp_job *job)
+{
+    const size_t bytes = ranks_device ? 1000000 : 32000000;
+    const int rank = ddp_comm_rank(comm);
+    ddp_channel *first, *second;
+    (void)job;
+    ddp_comm_set_timeout(comm, 20000);
+    NEED(ddp_channel_open(&first, comm, 0, 2, bytes, 1) == DDP_OK);
+    NEED(ddp_channel_open(&second, comm, 2, 1, 4, 1) == DDP_OK);
+    if (rank == 0 || rank == 2)
+        pass_one(first, rank == 0, bytes, 1);
+    if (rank == 1 || rank == 2)
+        pass_one(second, rank == 2, 4, 2);
+    NEED(ddp_comm_barrier(comm) == DDP_OK);
+}
+
 /* A sender may be gone before its messages are received. */
 void row_channel_leaves(ddp_comm *comm, ddp_job *job)
 {

@@ -19,9 +19,10 @@
  * acquires it again, `slots` messages later. The receiver must not write.
  *
  * Only acquire waits: the sender's while the other end holds all slots, the receiver's until there
- * is a message. Release never waits, so a sender computes on; between machines ddp_comm_progress(),
- * called while computing, moves what was released. Channels do not wait for each other, nor for
- * collectives of their communicator, which may be started and pending meanwhile.
+ * is a message. Release never waits, so a sender computes on; between machines messages move in
+ * calls of the communicator only, such as ddp_comm_progress() between computations. Channels do not
+ * wait for each other, nor for collectives of their communicator, which may be started and pending
+ * meanwhile.
  *
  * Slots are memory of the communicator's device. There neither call waits: what is put on the
  * device's stream after an acquire finds the slot, and what was put there before a release is in

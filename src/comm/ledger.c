@@ -7,6 +7,7 @@
 
 #include "comm/heap.h"
 #include "comm/wait.h"
+#include "core/clock.h"
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/trace.h"
@@ -16,6 +17,7 @@
 #include <sys/mman.h>
 
 #define SETUP_MS 600000 /* for rank 0 to come up */
+#define SLICE_MS 1
 
 const struct ddp_comm_kind_info ddp_comm_kinds[] = {
     [DDP_COMM_CREATE] = {.name = "set-up"},
@@ -290,19 +292,35 @@ void ddp_ledger_missing(const struct ddp_ledger *ledger, uint32_t number, char *
 
 /* --- waiting --- */
 
+/* In slices, where there is something to do between them. */
+static enum ddp_status wait_in_turns(const struct ddp_ledger *ledger, _Atomic uint32_t *word,
+                                     uint32_t target, _Atomic uint32_t *sleepers)
+{
+    struct ddp_comm_waiting waiting = {.stop = ddp_job_abort_word(ledger->place->job),
+                                       .spins = ledger->spins,
+                                       .yields = ledger->yields,
+                                       .timeout_ms = ledger->place->timeout_ms};
+    const int64_t deadline = ddp_deadline_ns(waiting.timeout_ms);
+    if (!ledger->turn)
+        return ddp_comm_wait(&waiting, word, target, sleepers);
+    waiting.timeout_ms = SLICE_MS;
+    for (;;) {
+        ledger->turn(ledger->turned);
+        enum ddp_status status = ddp_comm_wait(&waiting, word, target, sleepers);
+        if (status != DDP_ERR_TIMEOUT || ddp_deadline_passed(deadline))
+            return status;
+    }
+}
+
 static enum ddp_status wait_until(const struct ddp_ledger *ledger, int peer, _Atomic uint32_t *word,
                                   uint32_t target)
 {
     const struct ddp_comm_place *place = ledger->place;
-    const struct ddp_comm_waiting waiting = {.stop = ddp_job_abort_word(place->job),
-                                             .spins = ledger->spins,
-                                             .yields = ledger->yields,
-                                             .timeout_ms = place->timeout_ms};
     if (ddp_comm_reached(word, target))
         return DDP_OK;
     const int64_t begin = ddp_trace_begin();
     enum ddp_status status =
-        ddp_comm_wait(&waiting, word, target, &ddp_ledger_line(ledger, peer)->sleepers);
+        wait_in_turns(ledger, word, target, &ddp_ledger_line(ledger, peer)->sleepers);
     ddp_trace_end("wait", begin, "for rank", peer);
     return status == DDP_ERR_TIMEOUT
                ? ddp_fail(DDP_ERR_TIMEOUT, "waited %d ms for rank %d in a collective",

@@ -43,7 +43,7 @@ int main(void)
     if (status == DDP_OK)
         status = ddp_comm_alloc(comm, BUCKETS * BUCKET_COUNT * sizeof(float), &memory);
     for (int64_t number = 0; status == DDP_OK && number < 10; number++)
-        status = step(job, comm, memory, number);
+        status = step(job, comm, (float *)memory, number);
     if (status == DDP_OK && ddp_comm_rank(comm) == 0)
         printf("%d ranks, last bucket: %g\n", ddp_comm_size(comm),
                (double)((float *)memory)[(BUCKETS - 1) * BUCKET_COUNT]);

@@ -19,8 +19,7 @@ struct settings {
 static ddp_tensor *convolution(ddp_graph *graph, const char *name, ddp_tensor *x, int64_t channels,
                                int64_t stride)
 {
-    const struct ddp_conv2d_options options = {
-        .out = channels, .kernel = 3, .stride = stride, .padding = 1};
+    const struct ddp_conv2d_options options = {channels, 3, stride, 1, false, DDP_ACTIVATION_NONE};
     char norm[32];
     snprintf(norm, sizeof norm, "%s.norm", name);
     x = ddp_graph_conv2d_layer(graph, name, x, &options);
@@ -29,10 +28,9 @@ static ddp_tensor *convolution(ddp_graph *graph, const char *name, ddp_tensor *x
 
 static enum ddp_status build(ddp_graph *graph, const struct ddp_model_shape *shape, void *arg)
 {
-    const struct settings *settings = arg;
-    ddp_tensor *x =
-        ddp_graph_input(graph, "images", DDP_F32, 4,
-                        (int64_t[]){shape->batch, shape->dims[0], shape->dims[1], shape->dims[2]});
+    const struct settings *settings = (const struct settings *)arg;
+    const int64_t dims[] = {shape->batch, shape->dims[0], shape->dims[1], shape->dims[2]};
+    ddp_tensor *x = ddp_graph_input(graph, "images", DDP_F32, 4, dims);
     ddp_tensor *labels = ddp_graph_input(graph, "labels", DDP_I32, 1, &shape->batch);
 
     x = ddp_graph_channels_last(graph, x);
@@ -47,7 +45,7 @@ static enum ddp_status build(ddp_graph *graph, const struct ddp_model_shape *sha
 
 int main(int argc, char **argv)
 {
-    struct settings settings = {.channels = 16};
+    struct settings settings = {16}; /* channels */
     ddp_train *train = NULL;
     enum ddp_status status = ddp_train_create(&train);
     if (status == DDP_OK) {

@@ -19,6 +19,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#define SAID_BYTES 65536
+
+static const int watched[] = {SIGINT, SIGTERM, SIGHUP};
+#define WATCHED (sizeof watched / sizeof watched[0])
+
 static volatile sig_atomic_t ended_by, running;
 
 static void end_child(int signal)
@@ -30,10 +35,8 @@ static void end_child(int signal)
 
 void child_watch_signals(void)
 {
-    const struct sigaction action = {.sa_handler = end_child};
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-    sigaction(SIGHUP, &action, NULL);
+    for (size_t i = 0; i < WATCHED; i++)
+        signal(watched[i], end_child);
 }
 
 void child_end_by_signal(void)
@@ -44,64 +47,59 @@ void child_end_by_signal(void)
     raise(ended_by);
 }
 
-static void stop_signals(int how, sigset_t *before)
-{
-    sigset_t set;
-    sigemptyset(&set);
-    sigaddset(&set, SIGINT);
-    sigaddset(&set, SIGTERM);
-    sigaddset(&set, SIGHUP);
-    sigprocmask(how, &set, before);
-}
-
 static void become(const struct child *child, pid_t parent, int error, const sigset_t *mask)
 {
     const int null = open("/dev/null", O_RDWR);
     prctl(PR_SET_PDEATHSIG, SIGTERM);
-    signal(SIGINT, SIG_DFL);
-    signal(SIGTERM, SIG_DFL);
-    signal(SIGHUP, SIG_DFL);
+    for (size_t i = 0; i < WATCHED; i++)
+        signal(watched[i], SIG_DFL);
     if (null < 0 || getppid() != parent || dup2(child->in < 0 ? null : child->in, 0) < 0 ||
         dup2(child->out < 0 ? null : child->out, 1) < 0 || dup2(error, 2) < 0)
         _exit(126);
     sigprocmask(SIG_SETMASK, mask, NULL);
+    alarm(child->seconds); /* outlives exec */
     execvp(child->argv[0], child->argv);
     _exit(127);
 }
 
-enum ddp_status child_read_all(int fd, char **text, size_t *bytes)
+enum ddp_status child_read(int fd, size_t most, char **text, size_t *bytes)
 {
     struct stat status;
-    size_t done = 0;
+    *bytes = 0;
     if (fstat(fd, &status) < 0)
         return ddp_fail(DDP_ERR_SYSTEM, "fstat: %s", strerror(errno));
-    *text = malloc((size_t)status.st_size + 1);
+    const size_t all = (size_t)status.st_size, wanted = all < most ? all : most;
+    *text = malloc(wanted + 1);
     if (!*text)
         return ddp_fail(DDP_ERR_MEMORY, "out of memory");
-    while (done < (size_t)status.st_size) {
-        const ssize_t got = pread(fd, *text + done, (size_t)status.st_size - done, (off_t)done);
+    while (*bytes < wanted) {
+        const ssize_t got =
+            pread(fd, *text + *bytes, wanted - *bytes, (off_t)(all - wanted + *bytes));
         if (got <= 0)
             break;
-        done += (size_t)got;
+        *bytes += (size_t)got;
     }
-    (*text)[done] = '\0';
-    *bytes = done;
+    (*text)[*bytes] = '\0';
     return DDP_OK;
 }
 
 enum ddp_status child_run(const struct child *child, int *code, char **said)
 {
-    sigset_t before;
+    sigset_t all, before;
     int state = 0;
     size_t bytes;
     *said = NULL;
-    if (ended_by)
-        return DDP_ERR_PREEMPTED;
     const int error = memfd_create("error", MFD_CLOEXEC);
     if (error < 0)
         return ddp_fail(DDP_ERR_SYSTEM, "memfd_create: %s", strerror(errno));
     const pid_t parent = getpid();
-    stop_signals(SIG_BLOCK, &before);
+    sigfillset(&all);
+    sigprocmask(SIG_BLOCK, &all, &before);
+    if (ended_by) {
+        sigprocmask(SIG_SETMASK, &before, NULL);
+        close(error);
+        return DDP_ERR_PREEMPTED;
+    }
     const pid_t pid = fork();
     if (pid == 0)
         become(child, parent, error, &before);
@@ -116,21 +114,9 @@ enum ddp_status child_run(const struct child *child, int *code, char **said)
         ;
     running = 0;
     *code = WIFEXITED(state) ? WEXITSTATUS(state) : 128 + WTERMSIG(state);
-    enum ddp_status status = child_read_all(error, said, &bytes);
+    enum ddp_status status = child_read(error, SAID_BYTES, said, &bytes);
     close(error);
+    if (status == DDP_OK && *code == 127 && bytes == 0)
+        *code = CHILD_MISSING;
     return ended_by ? DDP_ERR_PREEMPTED : status;
-}
-
-bool child_exists(const char *name)
-{
-    const char *path = getenv("PATH");
-    for (const char *at = path ? path : "/usr/bin:/bin"; *at;) {
-        char file[4096];
-        const size_t length = strcspn(at, ":");
-        const int used = snprintf(file, sizeof file, "%.*s/%s", (int)length, at, name);
-        if (length > 0 && used < (int)sizeof file && access(file, X_OK) == 0)
-            return true;
-        at += length + (at[length] == ':');
-    }
-    return false;
 }

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
  * See compare.h. Everything runs under ddprun, so that all workers get their CPUs in the same way.
- * The last steps of each run are traced, and not timed. */
+ * The last steps of each run are traced, and not timed.
+ * With M the largest number of workers, the global batch is cut into M shards, and then into 2 M,
+ * which M workers run two at a time. */
 #include "config.h"
 
 #include "reporter/compare.h"
 
 #include "core/log.h"
 #include "core/memory.h"
-#include "reporter/array.h"
 #include "reporter/child.h"
 
 #include <errno.h>
@@ -35,27 +36,112 @@ struct work {
     int *exit_code;
 };
 
+/* --- the ways to train ------------------------------------------------------------------------ */
+
+static void add_variant(struct variant *variants, int *count, const char *mode, int64_t units,
+                        int64_t shards, int baseline)
+{
+    struct variant *variant = &variants[(*count)++];
+    *variant =
+        (struct variant){.mode = mode, .units = units, .shards = shards, .baseline = baseline};
+    const char *name = strcmp(mode, "accum") == 0 ? "accumulation"
+                       : strcmp(mode, "dp") == 0  ? "DataParallel"
+                                                  : "DDP";
+    snprintf(variant->name, sizeof variant->name, "%s %" PRId64 " x %" PRId64, name, units,
+             shards / units);
+}
+
+static bool is_power_of_two(int64_t value)
+{
+    return (value & (value - 1)) == 0;
+}
+
+int variants_make(struct variant variants[VARIANTS], const struct settings *settings,
+                  int64_t global_batch)
+{
+    const int64_t most = settings->workers[settings->worker_count - 1];
+    int count = 0, baseline = 0;
+    if (most < 2) {
+        ddp_fail(DDP_ERR_INVALID, "--workers: one worker alone has nothing to be compared with: "
+                                  "use 1,2 or more");
+        return 0;
+    }
+    if (global_batch % most != 0) {
+        ddp_fail(DDP_ERR_INVALID,
+                 "a global batch of %" PRId64 " samples cannot be cut into %" PRId64
+                 " shards, one a worker: use --global-batch %" PRId64 " or other --workers",
+                 global_batch, most, (global_batch / most + 1) * most);
+        return 0;
+    }
+    add_variant(variants, &count, "accum", 1, most, baseline);
+    for (int i = 0; i < settings->worker_count; i++) {
+        const int64_t units = settings->workers[i];
+        if (units == 1)
+            continue;
+        if (most % units != 0 || !is_power_of_two(most / units)) {
+            ddp_fail(DDP_ERR_INVALID,
+                     "--workers: %" PRId64 " and %" PRId64 ": the largest must be a number twice, "
+                     "four times, ... as large as each other, for equal bits",
+                     units, most);
+            return 0;
+        }
+        add_variant(variants, &count, "dp", units, most, baseline);
+        add_variant(variants, &count, "ddp", units, most, baseline);
+    }
+    if (global_batch % (2 * most) == 0) {
+        baseline = count;
+        add_variant(variants, &count, "accum", 1, 2 * most, baseline);
+        add_variant(variants, &count, "ddp", most, 2 * most, baseline);
+    }
+    return count;
+}
+
 /* --- the command line ------------------------------------------------------------------------- */
 
 struct words {
     char **argv;
     int count;
-    char own[OWN_OPTIONS][32]; /* numbers as texts */
-    int own_count;
+    char numbers[OWN_OPTIONS][32];
+    int number_count;
 };
 
-static void add(struct words *words, const char *word)
+/* An option and its value; NULL: it has none. */
+static void add(struct words *words, const char *name, const char *value)
 {
-    words->argv[words->count++] = (char *)word;
-    words->argv[words->count] = NULL;
+    words->argv[words->count++] = (char *)name;
+    if (value)
+        words->argv[words->count++] = (char *)value;
 }
 
-static void add_option(struct words *words, const char *name, int64_t value)
+static void add_number(struct words *words, const char *name, int64_t value)
 {
-    char *text = words->own[words->own_count++];
-    snprintf(text, sizeof words->own[0], "%" PRId64, value);
-    add(words, name);
-    add(words, text);
+    char *text = words->numbers[words->number_count++];
+    snprintf(text, sizeof words->numbers[0], "%" PRId64, value);
+    add(words, name, text);
+}
+
+/* The name of the option that a word gives, with '-' for '_': "--global_batch=8", "-g8"; or "". */
+static const char *option_of(const char *word, char name[64])
+{
+    static const struct {
+        char letter;
+        const char *name;
+    } letters[] = {{'a', "acc-steps"},
+                   {'e', "epochs"},
+                   {'g', "global-batch"},
+                   {'s', "steps"},
+                   {'t', "threads"}};
+    name[0] = '\0';
+    if (strncmp(word, "--", 2) == 0) {
+        snprintf(name, 64, "%.*s", (int)strcspn(word + 2, "="), word + 2);
+        for (char *at = name; (at = strchr(at, '_'));)
+            *at = '-';
+        return name;
+    }
+    for (size_t k = 0; k < sizeof letters / sizeof letters[0]; k++)
+        if (word[0] == '-' && word[1] == letters[k].letter)
+            return letters[k].name;
+    return name;
 }
 
 /* Options that decide what is compared, which are ours to give. */
@@ -66,48 +152,30 @@ static enum ddp_status check_command(const struct settings *settings)
                                         "log-every", "mode",       "plan",        "plan-memory",
                                         "predict",   "replicas",   "resume",      "resume-from",
                                         "save",      "steps",      "trace",       "trace-steps"};
-    static const struct {
-        char letter;
-        const char *name;
-    } letters[] = {{'a', "acc-steps"}, {'e', "epochs"}, {'s', "steps"}};
+    char text[64];
     for (int i = 1; i < settings->command_count; i++) {
-        const char *word = settings->command[i], *found = NULL;
-        char name[64];
-        snprintf(name, sizeof name, "%s", strncmp(word, "--", 2) == 0 ? word + 2 : "");
-        name[strcspn(name, "=")] = '\0';
-        for (char *at = name; (at = strchr(at, '_'));)
-            *at = '-';
+        const char *name = option_of(settings->command[i], text);
+        const bool length = strcmp(name, "steps") == 0 || strcmp(name, "epochs") == 0;
         for (size_t k = 0; k < sizeof names / sizeof names[0]; k++)
             if (strcmp(name, names[k]) == 0)
-                found = names[k];
-        for (size_t k = 0; k < sizeof letters / sizeof letters[0]; k++)
-            if (word[0] == '-' && word[1] == letters[k].letter)
-                found = letters[k].name;
-        if (found)
-            return ddp_fail(DDP_ERR_INVALID,
-                            "compare: the trainer's --%s decides what is compared: leave it out%s",
-                            found,
-                            strcmp(found, "steps") == 0 || strcmp(found, "epochs") == 0
-                                ? ", and give ddpreport compare --steps N"
-                                : "");
+                return ddp_fail(DDP_ERR_INVALID,
+                                "compare: the trainer's --%s decides what is compared: leave it "
+                                "out%s",
+                                name, length ? ", and give ddpreport compare --steps N" : "");
     }
     return DDP_OK;
 }
 
-static bool has_option(const struct settings *settings, const char *name, char letter)
+static bool has_option(const struct settings *settings, const char *name)
 {
-    const size_t length = strlen(name);
-    for (int i = 1; i < settings->command_count; i++) {
-        const char *word = settings->command[i];
-        if (strncmp(word, "--", 2) == 0
-                ? strncmp(word + 2, name, length) == 0 && strchr("=", word[2 + length])
-                : letter && word[0] == '-' && word[1] == letter)
+    char text[64];
+    for (int i = 1; i < settings->command_count; i++)
+        if (strcmp(option_of(settings->command[i], text), name) == 0)
             return true;
-    }
     return false;
 }
 
-/* ddprun -q -n UNITS trainer OPTIONS, as far as all have it in common. */
+/* ddprun -n UNITS trainer OPTIONS, as far as all have it in common. */
 static enum ddp_status begin_words(struct words *words, const struct work *work, int64_t workers)
 {
     const struct settings *settings = work->settings;
@@ -116,16 +184,14 @@ static enum ddp_status begin_words(struct words *words, const struct work *work,
         ddp_array_alloc((size_t)settings->command_count + 2 * OWN_OPTIONS, sizeof *words->argv);
     if (!words->argv)
         return DDP_ERR_MEMORY;
-    add(words, work->ddprun);
-    add_option(words, "-n", workers);
+    add(words, work->ddprun, NULL);
+    add_number(words, "-n", workers);
     for (int i = 0; i < settings->command_count; i++)
-        add(words, settings->command[i]);
-    add(words, "--no-eval");
-    add(words, "--quiet");
-    add(words, "--log");
-    add(words, work->log);
+        add(words, settings->command[i], NULL);
+    add(words, "--no-eval", "--quiet");
+    add(words, "--log", work->log);
     if (work->comparison->threads > 0)
-        add_option(words, "--threads", work->comparison->threads);
+        add_number(words, "--threads", work->comparison->threads);
     return DDP_OK;
 }
 
@@ -139,7 +205,7 @@ static enum ddp_status run_words(struct work *work, struct words *words, const c
     char *said = NULL;
     unlink(work->log);
     enum ddp_status status = child_run(&child, &code, &said);
-    if (status == DDP_OK && code == 127 && (!said || !*said))
+    if (status == DDP_OK && code == CHILD_MISSING)
         status = ddp_fail(DDP_ERR_IO, "%s cannot be started", work->ddprun);
     if (status == DDP_OK && code != 0) {
         fputs(said, stderr);
@@ -147,9 +213,20 @@ static enum ddp_status run_words(struct work *work, struct words *words, const c
         status = ddp_fail(DDP_ERR_ABORTED, "compare: %s: the training ended with exit status %d%s",
                           name, code, said && *said ? ", for the reason above" : "");
     }
+    if (status == DDP_OK && access(work->log, R_OK) < 0)
+        status = ddp_fail(DDP_ERR_INVALID,
+                          "compare: %s has written no --log: give trainer, or a program that takes "
+                          "its options",
+                          work->settings->command[0]);
     free(said);
     free(words->argv);
     return status;
+}
+
+/* How many steps at the end of so many are traced. */
+static int64_t traced_of(int64_t steps)
+{
+    return steps / 4 < TRACED ? steps / 4 : TRACED;
 }
 
 static enum ddp_status train(struct work *work, const struct variant *variant, bool is_baseline)
@@ -161,24 +238,20 @@ static enum ddp_status train(struct work *work, const struct variant *variant, b
     enum ddp_status status = begin_words(&words, work, ddp ? variant->units : 1);
     if (status != DDP_OK)
         return status;
-    const int64_t window = comparison->steps / 4 < TRACED ? comparison->steps / 4 : TRACED;
-    add(&words, "--mode");
-    add(&words, variant->mode);
+    const int64_t window = traced_of(comparison->steps);
+    add(&words, "--mode", variant->mode);
     if (strcmp(variant->mode, "dp") == 0)
-        add_option(&words, "--replicas", variant->units);
-    add_option(&words, "--global-batch", comparison->global_batch);
-    add_option(&words, "--batch-size", comparison->global_batch / variant->shards);
-    add_option(&words, "--steps", comparison->steps);
+        add_number(&words, "--replicas", variant->units);
+    add_number(&words, "--global-batch", comparison->global_batch);
+    add_number(&words, "--batch-size", comparison->global_batch / variant->shards);
+    add_number(&words, "--steps", comparison->steps);
     if (variant->shards > 8) /* each worker has whole lanes: see trainer(1) */
-        add_option(&words, "--lanes", variant->shards);
+        add_number(&words, "--lanes", variant->shards);
     snprintf(traced, sizeof traced, "%" PRId64 "-%" PRId64, comparison->steps - window + 1,
              comparison->steps);
-    add(&words, "--trace");
-    add(&words, work->trace);
-    add(&words, "--trace-steps");
-    add(&words, traced);
-    add(&words, "--save");
-    add(&words, is_baseline ? work->baseline : work->weights);
+    add(&words, "--trace", work->trace);
+    add(&words, "--trace-steps", traced);
+    add(&words, "--save", is_baseline ? work->baseline : work->weights);
     return run_words(work, &words, variant->name);
 }
 
@@ -206,24 +279,19 @@ static enum ddp_status compare_files(const char *one, const char *other, bool *s
 static enum ddp_status add_steps(struct measured *measured, const struct log_run *run,
                                  int64_t steps)
 {
-    const int64_t window = steps / 4 < TRACED ? steps / 4 : TRACED;
-    for (size_t i = 0; i < run->step_count; i++) {
-        if (run->steps[i].step <= steps / 10 + 1 || run->steps[i].step > steps - window)
-            continue;
-        struct log_step *larger =
-            array_grown(measured->steps, measured->step_count, sizeof *larger);
-        if (!larger)
-            return DDP_ERR_MEMORY;
-        measured->steps = larger;
-        larger[measured->step_count++] = run->steps[i];
-    }
-    return DDP_OK;
+    const int64_t window = traced_of(steps);
+    enum ddp_status status = DDP_OK;
+    for (size_t i = 0; status == DDP_OK && i < run->step_count; i++)
+        if (run->steps[i].step > steps / 10 + 1 && run->steps[i].step <= steps - window)
+            status = ddp_array_append(&measured->steps, &measured->step_count, &run->steps[i],
+                                      sizeof run->steps[i]);
+    return status;
 }
 
 /* What the run's log and trace say. */
 static enum ddp_status take(const struct work *work, struct measured *measured)
 {
-    struct run_log log;
+    struct run_log log = {.count = 0};
     struct trace trace = {.span_count = 0};
     enum ddp_status status = run_log_read(&log, work->log, true);
     if (status == DDP_OK)
@@ -233,10 +301,7 @@ static enum ddp_status take(const struct work *work, struct measured *measured)
     if (status == DDP_OK) {
         const struct log_run *run = &log.runs[0];
         trace_exposed(&trace, &measured->exposed);
-        measured->weights = run->weights;
-        measured->gradients = run->gradients;
-        measured->optimizer = run->optimizer;
-        measured->activations = run->activations;
+        memcpy(measured->memory, run->memory, sizeof run->memory);
         measured->exchange = run->exchange;
         measured->memory_peak = fmax(measured->memory_peak, run->memory_peak);
         work->comparison->items = run->step_count > 0 ? run->steps[0].items : 0;
@@ -279,13 +344,12 @@ static enum ddp_status probe(struct work *work)
     struct comparison *comparison = work->comparison;
     const struct settings *settings = work->settings;
     struct words words;
-    struct run_log log;
+    struct run_log log = {.count = 0};
     enum ddp_status status = begin_words(&words, work, 1);
     if (status != DDP_OK)
         return status;
-    add_option(&words, "--steps", 1);
-    add(&words, "--mode");
-    add(&words, "accum");
+    add_number(&words, "--steps", 1);
+    add(&words, "--mode", "accum");
     status = run_words(work, &words, "one step to begin with");
     if (status != DDP_OK)
         return status;
@@ -294,7 +358,7 @@ static enum ddp_status probe(struct work *work)
         const struct log_run *run = &log.runs[0];
         const int64_t most = settings->workers[settings->worker_count - 1];
         comparison->global_batch = run->global_batch;
-        if (!has_option(settings, "global-batch", 'g'))
+        if (!has_option(settings, "global-batch"))
             comparison->global_batch = run->batch_size * most;
         comparison->parameters = run->parameters;
         memcpy(comparison->model, run->model, sizeof run->model);
@@ -389,7 +453,7 @@ enum ddp_status compare_run(struct comparison *comparison, const struct settings
     work->comparison = comparison;
     work->settings = settings;
     work->exit_code = exit_code;
-    if (!has_option(settings, "threads", 't') && sched_getaffinity(0, sizeof cpus, &cpus) == 0) {
+    if (!has_option(settings, "threads") && sched_getaffinity(0, sizeof cpus, &cpus) == 0) {
         const int64_t each = CPU_COUNT(&cpus) / settings->workers[settings->worker_count - 1];
         comparison->threads = each > 0 ? each : 1;
     }

@@ -4,9 +4,19 @@
 #ifndef DDP_REPORTER_COMPARE_H
 #define DDP_REPORTER_COMPARE_H
 
-#include "reporter/run_table.h"
+#include "reporter/series.h"
 #include "reporter/trace_file.h"
-#include "reporter/variants.h"
+
+#define VARIANTS 64
+
+/* A way to train. All use one global batch. Those with as many shards end in the same weights, bit
+ * for bit; the first of them has one worker, and is their baseline. */
+struct variant {
+    const char *mode;      /* as of trainer --mode */
+    int64_t units, shards; /* workers or replicas; shards of the global batch, of all of them */
+    int baseline;          /* the index of its baseline; its own: it is one */
+    char name[48];         /* "DDP 2 x 4": two units run four shards each */
+};
 
 /* What one way to train took. */
 struct measured {
@@ -15,7 +25,7 @@ struct measured {
     struct step_times times;
     struct trace_exposed exposed;  /* of all repeats */
     double communication, waiting; /* seconds: their shares of the traced steps, of the median */
-    double weights, gradients, optimizer, activations, exchange, memory_peak; /* bytes */
+    double memory[MEMORY_PARTS], memory_peak, exchange; /* bytes; the first as planned */
     bool differs; /* the weights were not those of the baseline */
 };
 
@@ -29,6 +39,11 @@ struct comparison {
     bool tokens, all_equal;
     double items; /* of a step: samples or tokens */
 };
+
+/* Fills in the variants and returns their number; 0: the numbers of workers do not fit, which is
+ * logged. */
+int variants_make(struct variant variants[VARIANTS], const struct settings *settings,
+                  int64_t global_batch);
 
 /* Runs all of it.
  *   comparison [out]  freed with comparison_free(), also after a failure

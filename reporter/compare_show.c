@@ -1,93 +1,203 @@
 /* SPDX-License-Identifier: MIT
  *
- * See compare_show.h. */
+ * ddpreport compare: what was found, as two tables with the same rows, and as a page with bars. */
 #include "config.h"
-
-#include "reporter/compare_show.h"
 
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/terminal.h"
-#include "reporter/bars.h"
-#include "reporter/compare_table.h"
+#include "reporter/commands.h"
+#include "reporter/compare.h"
 #include "reporter/page.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const char *name_of(const void *arg, size_t bar)
+/* --- tables ----------------------------------------------------------------------------------- */
+
+static const char notes[] =
+    "A x B: A workers or replicas run B shards each, one after another. ms/step:\n"
+    "the median of all steps of all repeats, then their quartiles. Speed-up and\n"
+    "efficiency: against accumulation in one worker with the same shards. Sent:\n"
+    "bytes that a step moves, as planned. Comm and wait: time of a step in which a\n"
+    "worker communicates, or waits for others or for data, and does not compute.\n"
+    "Weights: compared bit for bit with those of the same accumulation. Memory: of\n"
+    "a worker, or of all replicas; planned, and the most that the process held,\n"
+    "with program and data.\n";
+
+/* Columns of the first table. */
+enum { NAME, MS, SPREAD, SPEED, SPEEDUP, EFFICIENCY, SENT, COMMUNICATION, WAITING, SAME, COLUMNS };
+
+static void set_times(struct table *table, const struct comparison *comparison, int i)
 {
-    const struct comparison *comparison = arg;
-    return comparison->variants[bar].name;
+    const struct variant *variant = &comparison->variants[i];
+    const struct measured *measured = &comparison->measured[i];
+    const double speedup =
+        comparison->measured[variant->baseline].times.median / measured->times.median;
+    const size_t row = (size_t)i + 1;
+    char text[2][UNITS_TEXT];
+    table_set(table, row, NAME, "%s", variant->name);
+    table_set(table, row, MS, "%s", units_number(text[0], 1e3 * measured->times.median));
+    table_set(table, row, SPREAD, "%s..%s", units_number(text[0], 1e3 * measured->times.low),
+              units_number(text[1], 1e3 * measured->times.high));
+    table_set(table, row, SPEED, "%s",
+              units_number(text[0], comparison->items / measured->times.median));
+    table_set(table, row, SPEEDUP, "%.2f", speedup);
+    table_set(table, row, EFFICIENCY, "%.0f %%", 100 * speedup / (double)variant->units);
+    table_set(table, row, SENT, "%s", units_bytes(text[0], measured->exchange));
+    table_set(table, row, COMMUNICATION, "%.3f", 1e3 * measured->communication);
+    table_set(table, row, WAITING, "%.3f", 1e3 * measured->waiting);
+    table_set(table, row, SAME, "%s",
+              variant->baseline == i ? "(baseline)"
+              : measured->differs    ? "DIFFER"
+                                     : "equal");
 }
+
+static void set_memory(struct table *table, const struct comparison *comparison, int i)
+{
+    const struct measured *measured = &comparison->measured[i];
+    char text[UNITS_TEXT];
+    double planned = 0;
+    table_set(table, (size_t)i + 1, 0, "%s", comparison->variants[i].name);
+    for (size_t k = 0; k < MEMORY_PARTS; k++) {
+        planned += measured->memory[k];
+        table_set(table, (size_t)i + 1, k + 1, "%s", units_bytes(text, measured->memory[k]));
+    }
+    table_set(table, (size_t)i + 1, 5, "%s", units_bytes(text, planned));
+    table_set(table, (size_t)i + 1, 6, "%s", units_bytes(text, measured->memory_peak));
+}
+
+static enum ddp_status make_tables(struct table *time, struct table *memory,
+                                   const struct comparison *comparison)
+{
+    const bool gpu = strcmp(comparison->device, "cpu") != 0;
+    const char *const times[COLUMNS] = {
+        "time",     "ms/step",    "25..75 %", comparison->tokens ? "tokens/s" : "samples/s",
+        "speed-up", "efficiency", "sent",     "comm ms",
+        "wait ms",  "weights"};
+    const char *const parts[7] = {"memory",
+                                  "weights",
+                                  "gradients",
+                                  "optimizer",
+                                  "activations",
+                                  gpu ? "planned, GPU" : "planned",
+                                  gpu ? "peak, host" : "peak"};
+    *memory = (struct table){.rows = 0};
+    enum ddp_status status = table_make(time, (size_t)comparison->count, COLUMNS, times);
+    if (status == DDP_OK)
+        status = table_make(memory, (size_t)comparison->count, 7, parts);
+    for (int i = 0; status == DDP_OK && i < comparison->count; i++) {
+        set_times(time, comparison, i);
+        set_memory(memory, comparison, i);
+    }
+    return status;
+}
+
+static void describe(const struct comparison *comparison, FILE *out)
+{
+    fprintf(out,
+            "%s, %" PRId64 " parameters, %s, on %s; global batch %" PRId64 " samples; %" PRId64
+            " steps, %" PRId64 " repeat%s",
+            comparison->model, comparison->parameters, comparison->data, comparison->device,
+            comparison->global_batch, comparison->steps, comparison->repeats,
+            comparison->repeats == 1 ? "" : "s");
+    if (comparison->threads > 0 && strcmp(comparison->device, "cpu") == 0)
+        fprintf(out, "; %" PRId64 " thread%s a worker", comparison->threads,
+                comparison->threads == 1 ? "" : "s");
+    fputc('\n', out);
+}
+
+/* --- pictures --------------------------------------------------------------------------------- */
+
+#define BAR_PARTS 4
+
+/* A picture of stacked bars that lie, one for each way to train. */
+struct bars {
+    const char *name;  /* of the picture: letters */
+    const char *title; /* above it */
+    const char *label; /* of the axis, with its unit */
+    void (*measure)(const struct comparison *comparison, int i, double parts[BAR_PARTS]);
+    const char *parts[BAR_PARTS]; /* what they are called; NULL: there are fewer */
+};
 
 /* What is neither communication nor waiting counts as computing. */
-static double time_of(const void *arg, size_t bar, size_t part)
+static void measure_time(const struct comparison *comparison, int i, double parts[BAR_PARTS])
 {
-    const struct measured *measured = &((const struct comparison *)arg)->measured[bar];
-    const double parts[] = {measured->times.median - measured->communication - measured->waiting,
-                            measured->communication, measured->waiting};
-    return 1e3 * parts[part];
+    const struct measured *measured = &comparison->measured[i];
+    parts[1] = 1e3 * measured->communication;
+    parts[2] = 1e3 * measured->waiting;
+    parts[0] = 1e3 * measured->times.median - parts[1] - parts[2];
 }
 
-static double memory_of(const void *arg, size_t bar, size_t part)
+static void measure_speedup(const struct comparison *comparison, int i, double parts[BAR_PARTS])
 {
-    const struct measured *measured = &((const struct comparison *)arg)->measured[bar];
-    const double parts[] = {measured->weights, measured->gradients, measured->optimizer,
-                            measured->activations};
-    return parts[part] / 1e6;
+    const struct measured *baseline = &comparison->measured[comparison->variants[i].baseline];
+    parts[0] = baseline->times.median / comparison->measured[i].times.median;
 }
 
-static double speedup_of(const void *arg, size_t bar, size_t part)
+static void measure_memory(const struct comparison *comparison, int i, double parts[BAR_PARTS])
 {
-    const struct comparison *comparison = arg;
-    const struct variant *variant = &comparison->variants[bar];
-    (void)part;
-    return comparison->measured[variant->baseline].times.median /
-           comparison->measured[bar].times.median;
+    for (size_t k = 0; k < MEMORY_PARTS; k++)
+        parts[k] = comparison->measured[i].memory[k] / 1e6;
+}
+
+static enum ddp_status draw_bars(const struct bars *bars, const struct comparison *comparison,
+                                 char **picture)
+{
+    static const size_t colours[BAR_PARTS] = {0, 1, 4, 5};
+    struct plot plot;
+    double longest = 0;
+    enum ddp_status status =
+        plot_begin(&plot, PLOT_SVG, bars->name, 1000, 110 + 34 * comparison->count);
+    if (status != DDP_OK)
+        return status;
+    for (int i = 0; i < comparison->count; i++) {
+        double parts[BAR_PARTS] = {0}, end = 0;
+        bars->measure(comparison, i, parts);
+        plot_row(&plot, i, comparison->variants[i].name);
+        for (size_t k = 0; k < BAR_PARTS; end += parts[k++])
+            if (parts[k] > 0)
+                plot_box(&plot, colours[k], end, end + parts[k], i - 0.32, i + 0.32);
+        longest = end > longest ? end : longest;
+    }
+    fprintf(plot.script, "set xrange [0:%.6g]\nset xlabel '%s'\n", 1.02 * longest, bars->label);
+    for (size_t k = 0; k < BAR_PARTS && bars->parts[k]; k++)
+        plot_key(&plot, colours[k], bars->parts[k]);
+    return plot_end(&plot, picture, NULL);
 }
 
 static enum ddp_status add_pictures(struct page *page, const struct comparison *comparison)
 {
-    const size_t count = (size_t)comparison->count;
-    const struct bars pictures[] = {
+    static const struct bars pictures[] = {
         {"time",
+         "Time of a step",
          "ms a step",
-         count,
-         3,
-         {"computing", "communication", "waiting"},
-         name_of,
-         time_of,
-         comparison},
+         measure_time,
+         {"computing", "communication", "waiting"}},
         {"speedup",
+         "Speed-up",
          "times as fast as accumulation with the same shards",
-         count,
-         1,
-         {"speed-up"},
-         name_of,
-         speedup_of,
-         comparison},
+         measure_speedup,
+         {"speed-up"}},
         {"memory",
+         "Memory of a worker",
          "MB, as planned",
-         count,
-         4,
-         {"weights", "gradients", "optimizer", "activations"},
-         name_of,
-         memory_of,
-         comparison},
+         measure_memory,
+         {"weights", "gradients", "optimizer", "activations"}},
     };
-    static const char *const titles[] = {"Time of a step", "Speed-up", "Memory of a worker"};
     enum ddp_status status = DDP_OK;
-    for (size_t i = 0; status == DDP_OK && i < 3; i++) {
+    for (size_t i = 0; status == DDP_OK && i < sizeof pictures / sizeof pictures[0]; i++) {
         char *picture;
-        size_t bytes;
-        status = bars_draw(&pictures[i], &picture, &bytes);
+        status = draw_bars(&pictures[i], comparison, &picture);
         if (status == DDP_OK)
-            page_picture(page, titles[i], picture);
+            page_picture(page, pictures[i].title, picture);
         free(picture);
     }
     return status;
 }
+
+/* --- both ------------------------------------------------------------------------------------- */
 
 static enum ddp_status write_page(const struct comparison *comparison, const struct table *time,
                                   const struct table *memory, const char *path)
@@ -100,14 +210,14 @@ static enum ddp_status write_page(const struct comparison *comparison, const str
         return status;
     FILE *out = open_memstream(&text, &bytes);
     if (out) {
-        compare_describe(comparison, out);
+        describe(comparison, out);
         fclose(out);
         page_paragraph(&page, text);
         free(text);
     }
     table_print_html(time, page.out);
     table_print_html(memory, page.out);
-    page_paragraph(&page, compare_notes);
+    page_paragraph(&page, notes);
     return page_end(&page, path, add_pictures(&page, comparison));
 }
 
@@ -115,16 +225,16 @@ static enum ddp_status show(const struct comparison *comparison, const struct se
 {
     struct table time, memory;
     struct ddp_terminal_text lines;
-    enum ddp_status status = compare_tables_make(&time, &memory, comparison);
+    enum ddp_status status = make_tables(&time, &memory, comparison);
     if (status == DDP_OK) {
-        compare_describe(comparison, ddp_terminal_begin(&lines, stdout));
+        describe(comparison, ddp_terminal_begin(&lines, stdout));
         ddp_terminal_end(&lines);
         fputc('\n', stdout);
         table_print(&time, stdout);
         fputc('\n', stdout);
         table_print(&memory, stdout);
         fputc('\n', stdout);
-        ddp_terminal_print(stdout, "%s", compare_notes);
+        ddp_terminal_print(stdout, "%s", notes);
         fflush(stdout);
     }
     if (status == DDP_OK && !comparison->all_equal)

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: MIT
  *
- * See curves.h. */
+ * See pictures.h. */
 #include "config.h"
 
-#include "reporter/curves.h"
+#include "reporter/pictures.h"
+
+#include "core/memory.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 
 #define MARKS  200 /* of a kind and run, at most */
+#define NAMES  12  /* of curves in a key, at most */
 #define DASHES 5   /* kinds of broken lines that gnuplot has */
 
 const char *const curves_titles[PANELS] = {"Loss", "Learning rate", "Throughput",
@@ -40,13 +43,16 @@ static struct scale scale_of(const struct curves *curves)
                        : (struct scale){1, tokens ? "tokens" : "samples"};
 }
 
+/* What is evaluated without an accuracy has numbers as targets, and no loss in nats. */
 static const char *y_label(const struct curves *curves, enum panel panel)
 {
-    static const char *const labels[PANELS] = {"loss (nats)", "learning rate", NULL,
-                                               "gradient norm"};
-    if (labels[panel])
-        return labels[panel];
-    return curves->count > 0 && curves->runs[0].tokens ? "tokens/s" : "samples/s";
+    const bool tokens = curves->count > 0 && curves->runs[0].tokens;
+    const char *const labels[PANELS] = {"loss (nats)", "learning rate",
+                                        tokens ? "tokens/s" : "samples/s", "gradient norm"};
+    for (size_t i = 0; panel == PANEL_LOSS && i < curves->count; i++)
+        if (curves->runs[i].evaluation_count > 0 && isnan(curves->runs[i].evaluations[0].accuracy))
+            return "loss";
+    return labels[panel];
 }
 
 /* --- data ------------------------------------------------------------------------------------- */
@@ -55,12 +61,14 @@ static const char *y_label(const struct curves *curves, enum panel panel)
 static void write_series(struct plot *plot, const char *name, size_t i, const struct series *series,
                          double factor)
 {
+    size_t shown[SERIES_POINTS];
+    const size_t count = series_thin(series, shown);
     fprintf(plot->script, "$%s%zu << EOD\n", name, i);
-    for (size_t k = 0; k < series->count; k++)
-        if (isnan(series->y[k]))
+    for (size_t k = 0; k < count; k++)
+        if (isnan(series->y[shown[k]]))
             fputc('\n', plot->script); /* a gap */
         else
-            fprintf(plot->script, "%.9g %.9g\n", series->x[k] * factor, series->y[k]);
+            fprintf(plot->script, "%.9g %.9g\n", series->x[shown[k]] * factor, series->y[shown[k]]);
     fputs("EOD\n", plot->script);
 }
 
@@ -105,37 +113,45 @@ static void write_marks(struct plot *plot, const struct log_run *run, size_t i,
                    plot->kind == PLOT_TEXT ? "" : "dt 2");
 }
 
-/* series: whole. */
 static enum ddp_status write_run(struct plot *plot, const struct curves *curves, enum panel panel,
-                                 size_t i, const struct series *series, double factor,
-                                 struct drawn *drawn)
+                                 size_t i, double factor, struct drawn *drawn)
 {
     const struct log_run *run = &curves->runs[i];
-    struct series shown;
-    enum ddp_status status = series_make(&shown, run, panel, curves->axis);
-    drawn->values = status == DDP_OK && series_has_values(series);
+    struct series series;
+    enum ddp_status status = series_make(&series, run, panel, curves->axis);
+    drawn->values = status == DDP_OK && series_has_values(&series);
     drawn->evaluations = drawn->values && panel == PANEL_LOSS && run->evaluation_count > 0;
     if (drawn->values) {
-        series_thin(&shown);
-        write_series(plot, "raw", i, &shown, factor);
-        write_marks(plot, run, i, series, factor);
+        write_series(plot, "raw", i, &series, factor);
+        write_marks(plot, run, i, &series, factor);
     }
     if (drawn->evaluations)
-        write_evaluations(plot, run, i, series, factor);
-    series_free(&shown);
-    if (!drawn->values || panel == PANEL_RATE)
-        return status;
-    status = series_make(&shown, run, panel, curves->axis);
-    drawn->smooth = status == DDP_OK && series_smooth(&shown);
-    if (drawn->smooth) {
-        series_thin(&shown);
-        write_series(plot, "smooth", i, &shown, factor);
-    }
-    series_free(&shown);
+        write_evaluations(plot, run, i, &series, factor);
+    drawn->smooth = drawn->values && panel != PANEL_RATE && series_smooth(&series);
+    if (drawn->smooth)
+        write_series(plot, "smooth", i, &series, factor);
+    series_free(&series);
     return status;
 }
 
 /* --- one panel -------------------------------------------------------------------------------- */
+
+/* What the marks mean. */
+static void write_mark_keys(struct plot *plot, const struct curves *curves)
+{
+    size_t evaluations = 0, checkpoints = 0, restarts = 0;
+    for (size_t i = 0; i < curves->count; i++) {
+        evaluations += curves->runs[i].evaluation_count;
+        checkpoints += curves->runs[i].checkpoint_count;
+        restarts += curves->runs[i].restart_count;
+    }
+    if (evaluations > 0)
+        fputs(", NaN with points ls 101 pt 7 ps 0.6 title 'evaluation'", plot->script);
+    if (checkpoints > 0)
+        fputs(", NaN with points ls 101 pt 2 ps 0.01 title '| checkpoint'", plot->script);
+    if (restarts > 0)
+        fputs(", NaN with lines ls 101 dt 2 title 'restart'", plot->script);
+}
 
 static void write_curves(struct plot *plot, const struct curves *curves, enum panel panel,
                          const struct drawn *drawn)
@@ -161,20 +177,13 @@ static void write_curves(struct plot *plot, const struct curves *curves, enum pa
                 fprintf(plot->script, pale ? " lw 1" : " lw 2 dt %zu", i % DASHES + 1);
             plot_colour(plot, i, pale);
             fputs(" title ", plot->script);
-            plot_string(plot, pale ? "" : title);
+            plot_string(plot, pale || i >= NAMES || (pass == 2 && !text) ? "" : title);
             separator = ", ";
         }
-    if (!text && separator[0] == ',') {
-        bool checkpoints = false, restarts = false;
-        for (size_t i = 0; i < curves->count; i++) {
-            checkpoints = checkpoints || curves->runs[i].checkpoint_count > 0;
-            restarts = restarts || curves->runs[i].restart_count > 0;
-        }
-        if (panel == PANEL_LOSS && checkpoints)
-            fputs(", NaN with points ls 101 pt 2 ps 0.01 title '| checkpoint'", plot->script);
-        if (panel == PANEL_LOSS && restarts)
-            fputs(", NaN with lines ls 101 dt 2 title 'restart'", plot->script);
-    }
+    if (curves->count > NAMES)
+        fprintf(plot->script, ", NaN with points ps 0 title 'and %zu more'", curves->count - NAMES);
+    if (!text && panel == PANEL_LOSS && separator[0] == ',')
+        write_mark_keys(plot, curves);
     fputc('\n', plot->script);
 }
 
@@ -183,16 +192,12 @@ static enum ddp_status write_panel(struct plot *plot, const struct curves *curve
                                    bool *values)
 {
     const struct scale scale = scale_of(curves);
-    struct drawn *drawn = calloc(curves->count + 1, sizeof *drawn);
+    struct drawn *drawn = ddp_array_alloc(curves->count, sizeof *drawn);
     enum ddp_status status = drawn ? DDP_OK : DDP_ERR_MEMORY;
     *values = false;
     fputs("unset arrow\n", plot->script);
     for (size_t i = 0; status == DDP_OK && i < curves->count; i++) {
-        struct series series;
-        status = series_make(&series, &curves->runs[i], panel, curves->axis);
-        if (status == DDP_OK)
-            status = write_run(plot, curves, panel, i, &series, scale.factor, &drawn[i]);
-        series_free(&series);
+        status = write_run(plot, curves, panel, i, scale.factor, &drawn[i]);
         *values = *values || drawn[i].values;
     }
     fputs("set xlabel ", plot->script);
@@ -200,7 +205,7 @@ static enum ddp_status write_panel(struct plot *plot, const struct curves *curve
     fputs("\nset ylabel ", plot->script);
     plot_string(plot, y_label(curves, panel));
     if (plot->kind == PLOT_TEXT) {
-        fputs("\nset key top center outside horizontal\nset title ", plot->script);
+        fputs("\nset key top center outside horizontal width 2\nset title ", plot->script);
         plot_string(plot, y_label(curves, panel));
         fputs("\nunset ylabel", plot->script);
     }
@@ -213,19 +218,17 @@ static enum ddp_status write_panel(struct plot *plot, const struct curves *curve
 }
 
 enum ddp_status curves_draw(const struct curves *curves, enum panel panel, enum plot_kind kind,
-                            int width, int height, char **picture, size_t *bytes)
+                            int width, int height, char **picture)
 {
     struct plot plot;
     bool values = false;
     *picture = NULL;
     enum ddp_status status = plot_begin(&plot, kind, names[panel], width, height);
-    if (status != DDP_OK)
-        return status;
-    status = write_panel(&plot, curves, panel, &values);
+    if (status == DDP_OK)
+        status = write_panel(&plot, curves, panel, &values);
     if (status == DDP_OK && values)
-        return plot_end(&plot, picture, bytes);
-    fclose(plot.script);
-    free(plot.text);
+        return plot_end(&plot, picture, NULL);
+    plot_drop(&plot);
     return status;
 }
 
@@ -234,14 +237,13 @@ enum ddp_status curves_draw_all(const struct curves *curves, enum plot_kind kind
 {
     struct plot plot;
     bool values;
+    *picture = NULL;
     enum ddp_status status = plot_begin(&plot, kind, "runs", width, height);
     if (status != DDP_OK)
         return status;
     fputs("set multiplot layout 2,2 columnsfirst\n", plot.script);
     for (int panel = 0; status == DDP_OK && panel < PANELS; panel++) {
-        fputs("set title ", plot.script);
-        plot_string(&plot, curves_titles[panel]);
-        fputc('\n', plot.script);
+        fprintf(plot.script, "set title '%s'\n", curves_titles[panel]);
         status = write_panel(&plot, curves, (enum panel)panel, &values);
         if (!values)
             fputs("set multiplot next\n", plot.script);
@@ -249,7 +251,6 @@ enum ddp_status curves_draw_all(const struct curves *curves, enum plot_kind kind
     fputs("unset multiplot\n", plot.script);
     if (status == DDP_OK)
         return plot_end(&plot, picture, bytes);
-    fclose(plot.script);
-    free(plot.text);
+    plot_drop(&plot);
     return status;
 }

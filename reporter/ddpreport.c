@@ -4,8 +4,7 @@
 #include "config.h"
 
 #include "core/log.h"
-#include "reporter/compare_show.h"
-#include "reporter/runs.h"
+#include "reporter/commands.h"
 #include "reporter/settings.h"
 
 #include <errno.h>
@@ -38,7 +37,7 @@ int main(int argc, char **argv)
     else if (status == DDP_OK && settings.compare)
         status = compare_show(&settings, &exit_code);
     else if (status == DDP_OK)
-        status = settings.follow ? runs_follow(&settings) : runs_show(&settings);
+        status = runs_show(&settings);
     if ((fflush(stdout) != 0 || ferror(stdout)) && status == DDP_OK)
         status = ddp_fail(DDP_ERR_IO, "standard output cannot be written: %s", strerror(errno));
     return exit_code ? exit_code : ddp_status_exit_code(status);

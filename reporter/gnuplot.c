@@ -18,6 +18,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#define SECONDS 60 /* that a picture may take */
+
 struct colour {
     int red, green, blue;
 };
@@ -95,26 +97,59 @@ void plot_colour(struct plot *plot, size_t i, bool pale)
                 colour->green, colour->blue);
 }
 
-/* The last line that gnuplot wrote to standard error says what is wrong. */
-static enum ddp_status fail_gnuplot(int code, char *said)
+void plot_row(struct plot *plot, int row, const char *name)
 {
+    if (row == 0)
+        fputs("unset grid\nset grid xtics ls 102 dt solid\n", plot->script);
+    fputs(row ? "set ytics add (" : "set ytics (", plot->script);
+    plot_string(plot, name);
+    fprintf(plot->script, " %d)\nset yrange [%.1f:-0.6] noreverse\n", row, row + 0.6);
+}
+
+void plot_box(struct plot *plot, size_t colour, double left, double right, double top,
+              double bottom)
+{
+    const struct colour *fill = &light[2 + colour];
+    fprintf(plot->script,
+            "set object rect from %.6g,%.2f to %.6g,%.2f fs solid noborder fc rgb "
+            "'#%02x%02x%02x'\n",
+            left, top, right, bottom, fill->red, fill->green, fill->blue);
+}
+
+void plot_key(struct plot *plot, size_t colour, const char *title)
+{
+    fprintf(plot->script, "%s NaN with boxes fs solid noborder", plot->draws ? "," : "plot");
+    plot_colour(plot, colour, false);
+    fprintf(plot->script, " title '%s'", title);
+    plot->draws = true;
+}
+
+/* The last line that gnuplot wrote to standard error says what is wrong. */
+static enum ddp_status run(int in, int out)
+{
+    char *argv[] = {(char *)"gnuplot", (char *)"-d", NULL};
+    const struct child child = {.argv = argv, .in = in, .out = out, .seconds = SECONDS};
+    int code = 0;
+    char *said = NULL;
+    enum ddp_status status = child_run(&child, &code, &said);
+    if (status != DDP_OK || code == 0) {
+        free(said);
+        return status;
+    }
     size_t length = strlen(said);
     while (length > 0 && (said[length - 1] == '\n' || said[length - 1] == ' '))
         said[--length] = '\0';
     const char *line = strrchr(said, '\n');
-    return ddp_fail(DDP_ERR_SYSTEM, "gnuplot failed with exit status %d: %s", code,
-                    line ? line + 1 : said);
-}
-
-static enum ddp_status run(int in, int out)
-{
-    char *argv[] = {(char *)"gnuplot", (char *)"-d", NULL};
-    const struct child child = {.argv = argv, .in = in, .out = out};
-    int code = 0;
-    char *said = NULL;
-    enum ddp_status status = child_run(&child, &code, &said);
-    if (status == DDP_OK && code != 0)
-        status = fail_gnuplot(code, said);
+    char shown[DDP_TEXT_SHOWN];
+    if (code == CHILD_MISSING)
+        status = ddp_fail(DDP_ERR_UNSUPPORTED, "gnuplot, which draws the pictures, is not "
+                                               "installed: install Debian's package gnuplot-nox");
+    else if (code == CHILD_LATE)
+        status =
+            ddp_fail(DDP_ERR_SYSTEM, "gnuplot has not ended after %d s: it was ended", SECONDS);
+    else
+        status = ddp_fail(DDP_ERR_SYSTEM, "gnuplot failed with exit status %d: %s", code,
+                          ddp_text_show(shown, line ? line + 1 : said));
     free(said);
     return status;
 }
@@ -122,13 +157,11 @@ static enum ddp_status run(int in, int out)
 enum ddp_status plot_end(struct plot *plot, char **picture, size_t *bytes)
 {
     enum ddp_status status = DDP_OK;
+    size_t drawn = 0;
     *picture = NULL;
     int in = -1, out = -1;
-    if (fclose(plot->script) != 0)
+    if (fputc('\n', plot->script) == EOF || fclose(plot->script) != 0)
         status = ddp_fail(DDP_ERR_MEMORY, "out of memory");
-    else if (!child_exists("gnuplot"))
-        status = ddp_fail(DDP_ERR_UNSUPPORTED, "gnuplot, which draws the pictures, is not "
-                                               "installed: install Debian's package gnuplot-nox");
     else if ((in = memfd_create("script", MFD_CLOEXEC)) < 0 ||
              (out = memfd_create("picture", MFD_CLOEXEC)) < 0 ||
              ddp_write_all(in, plot->text, plot->bytes) < 0 || lseek(in, 0, SEEK_SET) < 0)
@@ -137,7 +170,11 @@ enum ddp_status plot_end(struct plot *plot, char **picture, size_t *bytes)
     if (status == DDP_OK)
         status = run(in, out);
     if (status == DDP_OK)
-        status = child_read_all(out, picture, bytes);
+        status = child_read(out, SIZE_MAX, picture, &drawn);
+    if (status == DDP_OK && drawn == 0)
+        status = ddp_fail(DDP_ERR_SYSTEM, "gnuplot has drawn nothing: is it gnuplot?");
+    if (bytes)
+        *bytes = drawn;
     if (in >= 0)
         close(in);
     if (out >= 0)
@@ -145,6 +182,13 @@ enum ddp_status plot_end(struct plot *plot, char **picture, size_t *bytes)
     free(plot->text);
     plot->text = NULL;
     return status;
+}
+
+void plot_drop(struct plot *plot)
+{
+    if (plot->script)
+        fclose(plot->script);
+    free(plot->text);
 }
 
 static void print_rule(FILE *out, const struct colour *from, const struct colour *to)

@@ -15,6 +15,7 @@ struct plot {
     char *text;
     size_t bytes;
     enum plot_kind kind;
+    bool draws; /* a plot command has begun */
 };
 
 #define PLOT_COLOURS 6
@@ -32,11 +33,22 @@ void plot_string(struct plot *plot, const char *text);
 /* " lc rgb ..." of curve i: a strong line, or a pale one. Empty for text. */
 void plot_colour(struct plot *plot, size_t i, bool pale);
 
+/* Boxes in rows, which have names and are 1 apart: the rows and the boxes first, then a word for
+ * each colour, which also draws. */
+void plot_row(struct plot *plot, int row, const char *name);
+void plot_box(struct plot *plot, size_t colour, double left, double right, double top,
+              double bottom);
+void plot_key(struct plot *plot, size_t colour, const char *title);
+
 /* Runs gnuplot.
  *   picture [out]  with a 0 behind it, freed with free()
+ *   bytes   [out]  of it; or NULL
  * Frees the script in any case. DDP_ERR_UNSUPPORTED: gnuplot is not installed, which is logged with
  * what to install; DDP_ERR_SYSTEM: gnuplot failed; DDP_ERR_MEMORY; DDP_ERR_PREEMPTED. */
 enum ddp_status plot_end(struct plot *plot, char **picture, size_t *bytes);
+
+/* Frees the script only. */
+void plot_drop(struct plot *plot);
 
 /* The rules of CSS by which pictures are dark where the reader's screen is. */
 void plot_print_css(FILE *out);

@@ -10,7 +10,6 @@
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/text.h"
-#include "reporter/array.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -36,10 +35,12 @@ static enum ddp_status fail_line(const struct reader *reader, const char *what)
 
 /* --- members ---------------------------------------------------------------------------------- */
 
+/* gnuplot cannot draw what is larger. */
 static double number_of(const json_t *object, const char *key)
 {
-    const json_t *value = json_object_get(object, key);
-    return json_is_number(value) ? json_number_value(value) : NAN;
+    const json_t *member = json_object_get(object, key);
+    const double value = json_is_number(member) ? json_number_value(member) : NAN;
+    return fabs(value) < 1e300 ? value : NAN;
 }
 
 static int64_t count_of(const json_t *object, const char *key)
@@ -66,27 +67,23 @@ static bool read_step(const json_t *object, const char *key, int64_t least, int6
 
 static void read_header(struct log_run *run, const json_t *object)
 {
+    static const char *const parts[MEMORY_PARTS] = {"weights", "gradients", "optimizer",
+                                                    "activations"};
     const json_t *config = json_object_get(object, "config");
     const json_t *memory = json_object_get(object, "memory_bytes");
     text_of(run->model, sizeof run->model, config, "model");
     text_of(run->data, sizeof run->data, config, "data");
     text_of(run->mode, sizeof run->mode, config, "mode");
     text_of(run->device, sizeof run->device, config, "device");
-    text_of(run->schedule, sizeof run->schedule, config, "schedule");
     run->parameters = count_of(config, "parameters");
     run->batch_size = count_of(config, "batch_size");
-    run->shards = count_of(config, "shards");
     run->global_batch = count_of(config, "global_batch");
     run->total_steps = count_of(config, "total_steps");
     run->seed_low = count_of(config, "seed");
-    run->threads = count_of(config, "threads");
     run->world_size = count_of(object, "world_size");
-    run->nodes = count_of(object, "nodes");
     run->replicas = count_of(object, "replicas");
-    run->weights = number_of(memory, "weights");
-    run->gradients = number_of(memory, "gradients");
-    run->optimizer = number_of(memory, "optimizer");
-    run->activations = number_of(memory, "activations");
+    for (size_t i = 0; i < MEMORY_PARTS; i++)
+        run->memory[i] = number_of(memory, parts[i]);
     run->exchange = number_of(object, "exchange_bytes");
     run->memory_peak = NAN;
     run->start = number_of(object, "time");
@@ -113,16 +110,6 @@ static void forget_from(struct log_run *run, int64_t first_step)
     while (run->checkpoint_count > 0 &&
            run->checkpoints[run->checkpoint_count - 1].step >= first_step)
         run->checkpoint_count--;
-}
-
-static enum ddp_status add_mark(struct log_mark **marks, size_t *count, int64_t step, double time)
-{
-    struct log_mark *larger = array_grown(*marks, *count, sizeof *larger);
-    if (!larger)
-        return DDP_ERR_MEMORY;
-    *marks = larger;
-    larger[(*count)++] = (struct log_mark){step, time};
-    return DDP_OK;
 }
 
 static void restart(struct log_run *run, const struct log_run *next, int64_t first_step)
@@ -160,13 +147,10 @@ static enum ddp_status begin_run(struct reader *reader, const json_t *object)
         restart(reader->run, &run, first_step);
         return DDP_OK;
     }
-    struct log_run *larger = array_grown(log->runs, log->count, sizeof run);
-    if (!larger)
-        return DDP_ERR_MEMORY;
-    log->runs = larger;
-    reader->run = &larger[log->count++];
-    *reader->run = run;
-    return DDP_OK;
+    const enum ddp_status status = ddp_array_append(&log->runs, &log->count, &run, sizeof run);
+    if (status == DDP_OK)
+        reader->run = &log->runs[log->count - 1];
+    return status;
 }
 
 /* --- other lines ------------------------------------------------------------------------------ */
@@ -191,17 +175,13 @@ static enum ddp_status add_step(struct reader *reader, const json_t *object)
     step.items = round(step.speed * step.seconds);
     if (run->restarted) {
         run->restarted = false;
+        const struct log_mark mark = {step.step, run->restart_time};
         const enum ddp_status status =
-            add_mark(&run->restarts, &run->restart_count, step.step, run->restart_time);
+            ddp_array_append(&run->restarts, &run->restart_count, &mark, sizeof mark);
         if (status != DDP_OK)
             return status;
     }
-    struct log_step *larger = array_grown(run->steps, run->step_count, sizeof step);
-    if (!larger)
-        return DDP_ERR_MEMORY;
-    run->steps = larger;
-    larger[run->step_count++] = step;
-    return DDP_OK;
+    return ddp_array_append(&run->steps, &run->step_count, &step, sizeof step);
 }
 
 static enum ddp_status add_evaluation(struct reader *reader, const json_t *object)
@@ -214,22 +194,17 @@ static enum ddp_status add_evaluation(struct reader *reader, const json_t *objec
     };
     if (!read_step(object, "step", 0, &evaluation.step))
         return fail_line(reader, "an evaluation without its step");
-    struct log_evaluation *larger =
-        array_grown(run->evaluations, run->evaluation_count, sizeof evaluation);
-    if (!larger)
-        return DDP_ERR_MEMORY;
-    run->evaluations = larger;
-    larger[run->evaluation_count++] = evaluation;
-    return DDP_OK;
+    return ddp_array_append(&run->evaluations, &run->evaluation_count, &evaluation,
+                            sizeof evaluation);
 }
 
 static enum ddp_status add_checkpoint(struct reader *reader, const json_t *object)
 {
-    int64_t step;
-    if (!read_step(object, "step", 0, &step))
+    struct log_run *run = reader->run;
+    struct log_mark mark = {.time = number_of(object, "time")};
+    if (!read_step(object, "step", 0, &mark.step))
         return fail_line(reader, "a checkpoint without its step");
-    return add_mark(&reader->run->checkpoints, &reader->run->checkpoint_count, step,
-                    number_of(object, "time"));
+    return ddp_array_append(&run->checkpoints, &run->checkpoint_count, &mark, sizeof mark);
 }
 
 static enum ddp_status end_run(struct reader *reader, const json_t *object)
@@ -300,16 +275,15 @@ static enum ddp_status read_line(struct reader *reader, const char *line, size_t
 }
 
 /* What the runs are called: the file's name without directory and suffix. */
-static void name_runs(struct run_log *log, const char *path)
+static void name_runs(struct log_run *runs, size_t count, const char *path)
 {
     const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
     const char *dot = strrchr(base, '.');
     const size_t length = dot && dot > base ? (size_t)(dot - base) : strlen(base);
-    for (size_t i = 0; i < log->count; i++) {
-        char *name = log->runs[i].name;
-        const size_t used = ddp_text_clean(name, sizeof log->runs[i].name - 24, base, length);
-        if (log->count > 1)
-            snprintf(name + used, 24, " #%zu", i + 1);
+    for (size_t i = 0; i < count; i++) {
+        const size_t used = ddp_text_clean(runs[i].name, sizeof runs[i].name - 24, base, length);
+        if (count > 1)
+            snprintf(runs[i].name + used, 24, " #%zu", i + 1);
     }
 }
 
@@ -317,9 +291,8 @@ enum ddp_status run_log_parse(struct run_log *log, const char *name, const char 
                               bool quietly)
 {
     struct reader reader = {.log = log, .name = name, .quietly = quietly};
+    const size_t first = log->count;
     enum ddp_status status = DDP_OK;
-    *log = (struct run_log){.count = 0};
-    log->cut_off = bytes > 0 && text[bytes - 1] != '\n';
     for (size_t at = 0; status == DDP_OK && at < bytes;) {
         const char *end = memchr(text + at, '\n', bytes - at);
         const size_t length = end ? (size_t)(end - text) - at : bytes - at;
@@ -330,18 +303,20 @@ enum ddp_status run_log_parse(struct run_log *log, const char *name, const char 
                                !end || (next < bytes && begins_run(text + next, bytes - next)));
         at = next;
     }
-    if (status == DDP_OK && log->count == 0)
+    if (status == DDP_OK && !reader.run)
         return ddp_fail(DDP_ERR_FORMAT, "%s: %s: trainer --log writes what is needed here", name,
                         bytes == 0 ? "the file is empty" : "there is no run in this file");
-    name_runs(log, name);
-    return status;
+    if (status != DDP_OK)
+        return status;
+    reader.run->is_last = true;
+    name_runs(log->runs + first, log->count - first, name);
+    return DDP_OK;
 }
 
 enum ddp_status run_log_read(struct run_log *log, const char *path, bool quietly)
 {
     char *text = NULL;
     size_t bytes = 0;
-    *log = (struct run_log){.count = 0};
     enum ddp_status status =
         ddp_input_file_read_whole(path, "no log of a training", LOG_BYTES, &text, &bytes);
     if (status == DDP_OK)

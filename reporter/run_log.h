@@ -7,6 +7,9 @@
 
 #include "ddp.h"
 
+/* Weights, gradients, optimizer, activations. */
+#define MEMORY_PARTS 4
+
 struct log_step {
     int64_t step;      /* from 1 */
     double time;       /* s since 1970 */
@@ -31,18 +34,18 @@ struct log_mark {
 
 struct log_run {
     char name[96]; /* for keys and tables: of the file, and a number when that has several runs */
-    char model[64], data[256], mode[16], device[32], schedule[32];
+    char model[64], data[256], mode[16], device[32];
     char status[64]; /* with which it ended; "": it has not */
     bool tokens;     /* what items are; else samples */
     bool ended_early;
-    int64_t parameters, batch_size, shards, global_batch, total_steps, seed_low;
-    int64_t world_size, replicas, threads, nodes;
-    double weights, gradients, optimizer, activations; /* bytes of a worker, as planned */
-    double exchange, memory_peak;                      /* bytes; NaN: not known */
-    double start;                                      /* s since 1970 */
+    int64_t parameters, batch_size, global_batch, total_steps, seed_low, world_size, replicas;
+    double memory[MEMORY_PARTS];  /* bytes of a worker, as planned */
+    double exchange, memory_peak; /* bytes; NaN: not known */
+    double start;                 /* s since 1970 */
     struct log_step *steps;
     struct log_evaluation *evaluations;
     struct log_mark *checkpoints, *restarts;
+    bool is_last;   /* of its file */
     bool restarted; /* and no step has been done since */
     double restart_time;
     size_t step_count, evaluation_count, checkpoint_count, restart_count;
@@ -51,13 +54,13 @@ struct log_run {
 struct run_log {
     struct log_run *runs;
     size_t count;
-    bool cut_off; /* its last line has no end: the program writes it, or was killed */
 };
 
-/* Reads the text of a log. Logs what is left out, as warnings.
+/* Reads the text of a log, and adds its runs to those of others. Logs what is left out, as
+ * warnings.
  *   name     of the file: in messages, and of the runs
  *   quietly  no warnings: it has been read before
- *   log [out] freed with run_log_free(), also after a failure
+ *   log [in,out]  zeroed before the first one; freed with run_log_free(), also after a failure
  * DDP_ERR_FORMAT: names file and line; DDP_ERR_MEMORY. */
 enum ddp_status run_log_parse(struct run_log *log, const char *name, const char *text, size_t bytes,
                               bool quietly);

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: MIT
  *
- * See runs.h. */
+ * ddpreport RUN.jsonl ...: the runs of logs as a table, and as pictures in a file or the
+ * terminal. */
 #include "config.h"
-
-#include "reporter/runs.h"
 
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/terminal.h"
 #include "core/text.h"
-#include "reporter/curves.h"
+#include "reporter/commands.h"
 #include "reporter/page.h"
-#include "reporter/run_table.h"
-#include "reporter/timeline.h"
+#include "reporter/pictures.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -23,51 +23,77 @@
 
 #define PANEL_LINES   16 /* of a picture in the terminal */
 #define FOLLOW_MS     1000
-#define SHORTEST_PLOT 8
+#define SHORTEST_PLOT 14
 
-/* The runs of all files. */
-struct logs {
-    struct run_log *logs;
-    int log_count;
-    struct log_run *runs; /* copies, without their arrays */
-    size_t run_count;
-};
-
-static void free_logs(struct logs *logs)
-{
-    for (int i = 0; i < logs->log_count; i++)
-        run_log_free(&logs->logs[i]);
-    free(logs->logs);
-    free(logs->runs);
-    *logs = (struct logs){.log_count = 0};
-}
-
-static enum ddp_status read_logs(struct logs *logs, const struct settings *settings, bool quietly)
+static enum ddp_status read_logs(struct run_log *log, const struct settings *settings, bool quietly)
 {
     enum ddp_status status = DDP_OK;
-    *logs = (struct logs){.log_count = 0};
-    logs->logs = ddp_array_alloc((size_t)settings->file_count, sizeof *logs->logs);
-    if (!logs->logs)
-        return DDP_ERR_MEMORY;
-    while (status == DDP_OK && logs->log_count < settings->file_count) {
-        struct run_log *log = &logs->logs[logs->log_count++];
-        status = run_log_read(log, settings->files[logs->log_count - 1], quietly);
-        logs->run_count += log->count;
-    }
-    logs->runs = ddp_array_alloc(logs->run_count + 1, sizeof *logs->runs);
-    if (status != DDP_OK || !logs->runs)
-        return status == DDP_OK ? DDP_ERR_MEMORY : status;
-    size_t to = 0;
-    for (int i = 0; i < logs->log_count; i++)
-        for (size_t k = 0; k < logs->logs[i].count; k++)
-            logs->runs[to++] = logs->logs[i].runs[k];
+    *log = (struct run_log){.count = 0};
+    for (int i = 0; status == DDP_OK && i < settings->file_count; i++)
+        status = run_log_read(log, settings->files[i], quietly);
+    return status;
+}
+
+/* --- as a table ------------------------------------------------------------------------------- */
+
+enum { RUN, MODE, STEPS, LOSS, TEST_LOSS, ACCURACY, MS, SPREAD, SPEED, RESTARTS, END, COLUMNS };
+
+/* "-" for an end that is not known: the run goes on, or was killed. */
+static const char *end_of(const struct log_run *run)
+{
+    return run->status[0] == '\0'                ? "-"
+           : run->ended_early                    ? "early"
+           : strcmp(run->status, "success") == 0 ? "done"
+                                                 : run->status;
+}
+
+static enum ddp_status set_row(struct table *table, size_t row, const struct log_run *run)
+{
+    struct step_times times;
+    char text[2][UNITS_TEXT];
+    const int64_t units = run->replicas > 1 ? run->replicas : run->world_size;
+    enum ddp_status status = step_times_of(&times, run->steps, run->step_count);
+    if (status != DDP_OK)
+        return status;
+    const struct log_step *last = run->step_count ? &run->steps[run->step_count - 1] : NULL;
+    const struct log_evaluation *test =
+        run->evaluation_count ? &run->evaluations[run->evaluation_count - 1] : NULL;
+    const double items = last ? run->steps[0].items : NAN;
+    table_set(table, row, RUN, "%s", run->name);
+    table_set(table, row, MODE, "%s x%" PRId64, run->mode, units);
+    table_set(table, row, STEPS, "%" PRId64 "/%" PRId64, last ? last->step : 0, run->total_steps);
+    table_set(table, row, LOSS, "%s", units_number(text[0], last ? last->loss : NAN));
+    table_set(table, row, TEST_LOSS, "%s", units_number(text[0], test ? test->loss : NAN));
+    if (test && !isnan(test->accuracy))
+        table_set(table, row, ACCURACY, "%.2f %%", 100 * test->accuracy);
+    else
+        table_set(table, row, ACCURACY, "-");
+    table_set(table, row, MS, "%s", units_number(text[0], 1e3 * times.median));
+    table_set(table, row, SPREAD, "%s..%s", units_number(text[0], 1e3 * times.low),
+              units_number(text[1], 1e3 * times.high));
+    table_set(table, row, SPEED, "%s", units_number(text[0], items / times.median));
+    table_set(table, row, RESTARTS, "%zu", run->restart_count);
+    table_set(table, row, END, "%s", end_of(run));
     return DDP_OK;
 }
 
-static enum ddp_status print_table(const struct logs *logs, FILE *out)
+static enum ddp_status make_table(struct table *table, const struct log_run *runs, size_t count)
+{
+    const char *const titles[COLUMNS] = {
+        "run",      "mode",      "steps",
+        "loss",     "test loss", "accuracy",
+        "ms/step",  "25..75 %",  count > 0 && runs[0].tokens ? "tokens/s" : "samples/s",
+        "restarts", "end"};
+    enum ddp_status status = table_make(table, count, COLUMNS, titles);
+    for (size_t i = 0; status == DDP_OK && i < count; i++)
+        status = set_row(table, i + 1, &runs[i]);
+    return status;
+}
+
+static enum ddp_status print_table(const struct run_log *log, FILE *out)
 {
     struct table table;
-    enum ddp_status status = run_table_make(&table, logs->runs, logs->run_count);
+    enum ddp_status status = make_table(&table, log->runs, log->count);
     if (status == DDP_OK)
         table_print(&table, out);
     table_free(&table);
@@ -80,13 +106,14 @@ static enum ddp_status print_panel(const struct curves *curves, enum panel panel
                                    int lines)
 {
     char *picture = NULL;
-    size_t bytes = 0;
-    enum ddp_status status =
-        curves_draw(curves, panel, PLOT_TEXT, columns, lines, &picture, &bytes);
+    enum ddp_status status = curves_draw(curves, panel, PLOT_TEXT, columns, lines, &picture);
     if (status == DDP_OK && picture) {
-        /* gnuplot begins with a form feed. */
+        /* gnuplot begins with a form feed, and ends with empty lines. */
         const char *begin = picture + strspn(picture, "\f\n");
-        printf("\n%s", begin);
+        size_t length = strlen(begin);
+        while (length > 0 && strchr(" \n", begin[length - 1]))
+            length--;
+        printf("\n%.*s\n", (int)length, begin);
     }
     free(picture);
     return status;
@@ -95,12 +122,13 @@ static enum ddp_status print_panel(const struct curves *curves, enum panel panel
 static int columns_of_terminal(void)
 {
     const int columns = ddp_terminal_columns(STDOUT_FILENO);
-    return columns < 40 ? 79 : columns > 160 ? 159 : columns - 1;
+    return columns == 0 ? 79 : columns < 21 ? 20 : columns > 301 ? 300 : columns - 1;
 }
 
-static enum ddp_status print_panels(const struct curves *curves)
+static enum ddp_status print_panels(const struct curves *curves, const struct trace *trace)
 {
-    enum ddp_status status = DDP_OK;
+    enum ddp_status status =
+        trace->span_count > 0 ? timeline_print(trace, columns_of_terminal(), stdout) : DDP_OK;
     for (int panel = 0; status == DDP_OK && panel < PANELS; panel++)
         status = print_panel(curves, (enum panel)panel, columns_of_terminal(), PANEL_LINES);
     return status;
@@ -108,31 +136,16 @@ static enum ddp_status print_panels(const struct curves *curves)
 
 /* --- in a file -------------------------------------------------------------------------------- */
 
-static enum ddp_status add_timeline(struct page *page, const char *path)
-{
-    char *picture = NULL;
-    struct trace trace;
-    size_t bytes;
-    enum ddp_status status = trace_read(&trace, path);
-    if (status == DDP_OK)
-        status = timeline_draw(&trace, PLOT_SVG, &picture, &bytes);
-    if (status == DDP_OK) {
-        page_picture(page, "Time line of a step", picture);
-        page_paragraph(page, timeline_notes);
-    }
-    trace_free(&trace);
-    free(picture);
-    return status;
-}
-
-static enum ddp_status write_page(const struct settings *settings, const struct curves *curves)
+static enum ddp_status write_page(const struct settings *settings, const struct curves *curves,
+                                  const struct trace *trace)
 {
     struct page page;
     struct table table;
+    char *picture;
     enum ddp_status status = page_begin(&page, "Training runs");
     if (status != DDP_OK)
         return status;
-    status = run_table_make(&table, curves->runs, curves->count);
+    status = make_table(&table, curves->runs, curves->count);
     if (status == DDP_OK)
         table_print_html(&table, page.out);
     table_free(&table);
@@ -141,34 +154,32 @@ static enum ddp_status write_page(const struct settings *settings, const struct 
                    "evaluations on the test set, strokes on the lower axis checkpoints, "
                    "broken vertical lines restarts.");
     for (int panel = 0; status == DDP_OK && panel < PANELS; panel++) {
-        char *picture;
-        size_t bytes;
-        status = curves_draw(curves, (enum panel)panel, PLOT_SVG, 1000, 320, &picture, &bytes);
+        status = curves_draw(curves, (enum panel)panel, PLOT_SVG, 1000, 320, &picture);
         if (status == DDP_OK && picture)
             page_picture(&page, curves_titles[panel], picture);
         free(picture);
     }
-    if (status == DDP_OK && settings->trace)
-        status = add_timeline(&page, settings->trace);
+    if (status == DDP_OK && trace->span_count > 0)
+        status = timeline_draw(trace, PLOT_SVG, &picture, NULL);
+    if (status == DDP_OK && trace->span_count > 0) {
+        page_picture(&page, "Time line of a step", picture);
+        page_paragraph(&page, timeline_notes);
+        free(picture);
+    }
     return page_end(&page, settings->output, status);
 }
 
-static enum ddp_status write_picture(const struct settings *settings, const struct curves *curves)
+static enum ddp_status write_picture(const struct settings *settings, const struct curves *curves,
+                                     const struct trace *trace)
 {
     const bool svg = ddp_text_ends_with(settings->output, ".svg");
     const enum plot_kind kind = svg ? PLOT_SVG : PLOT_PNG;
     char *picture = NULL;
     size_t bytes = 0;
-    enum ddp_status status;
-    if (settings->trace) {
-        struct trace trace;
-        status = trace_read(&trace, settings->trace);
-        if (status == DDP_OK)
-            status = timeline_draw(&trace, kind, &picture, &bytes);
-        trace_free(&trace);
-    } else {
-        status = curves_draw_all(curves, kind, 1400, 800, &picture, &bytes);
-    }
+    enum ddp_status status =
+        trace->span_count > 0
+            ? timeline_draw(trace, kind, &picture, &bytes)
+            : curves_draw_all(curves, kind, svg ? 1000 : 1400, svg ? 640 : 800, &picture, &bytes);
     if (status == DDP_OK)
         status = svg ? page_write_svg(settings->output, picture)
                      : page_write_file(settings->output, picture, bytes);
@@ -176,59 +187,39 @@ static enum ddp_status write_picture(const struct settings *settings, const stru
     return status;
 }
 
-enum ddp_status runs_show(const struct settings *settings)
-{
-    struct logs logs;
-    enum ddp_status status = page_check_file(settings->output);
-    if (status != DDP_OK)
-        return status;
-    status = read_logs(&logs, settings, false);
-    const struct curves curves = {logs.runs, logs.run_count, (enum x_axis)settings->x};
-    if (status == DDP_OK)
-        status = print_table(&logs, stdout);
-    fflush(stdout);
-    if (status == DDP_OK && settings->terminal)
-        status = print_panels(&curves);
-    if (status == DDP_OK && settings->output)
-        status = ddp_text_ends_with(settings->output, ".html") ? write_page(settings, &curves)
-                                                               : write_picture(settings, &curves);
-    free_logs(&logs);
-    return status;
-}
-
 /* --- as the logs grow ------------------------------------------------------------------------- */
 
-static bool all_ended(const struct logs *logs)
+static bool all_ended(const struct run_log *log)
 {
-    for (int i = 0; i < logs->log_count; i++)
-        if (!logs->logs[i].runs[logs->logs[i].count - 1].status[0])
+    for (size_t i = 0; i < log->count; i++)
+        if (log->runs[i].is_last && !log->runs[i].status[0])
             return false;
     return true;
 }
 
-/* Bytes of all logs; -1: one is not there, or still empty. */
-static int64_t bytes_of(const struct settings *settings)
+/* What changes when a log does; -1: one is not there, or still empty. */
+static int64_t state_of(const struct settings *settings)
 {
-    int64_t bytes = 0;
+    int64_t state = 0;
     for (int i = 0; i < settings->file_count; i++) {
         struct stat status;
         if (stat(settings->files[i], &status) < 0)
             return errno == ENOENT ? -1 : 0; /* reading it says what is wrong */
         if (status.st_size == 0)
             return -1;
-        bytes += status.st_size;
+        state += status.st_size + status.st_mtim.tv_nsec;
     }
-    return bytes;
+    return state;
 }
 
-static enum ddp_status draw_frame(const struct logs *logs, const struct settings *settings)
+static enum ddp_status draw_frame(const struct run_log *log, const struct settings *settings)
 {
-    const struct curves curves = {logs->runs, logs->run_count, (enum x_axis)settings->x};
+    const struct curves curves = {log->runs, log->count, (enum x_axis)settings->x};
     struct winsize size = {.ws_row = 24};
     ioctl(STDOUT_FILENO, TIOCGWINSZ, &size);
     fputs("\033[H\033[2J", stdout);
-    enum ddp_status status = print_table(logs, stdout);
-    const int room = (size.ws_row > 0 ? size.ws_row : 24) - 2 * ((int)logs->run_count + 2) - 3;
+    enum ddp_status status = print_table(log, stdout);
+    const int room = (size.ws_row > 0 ? size.ws_row : 24) - 2 * ((int)log->count + 2) - 3;
     if (status == DDP_OK)
         status = print_panel(&curves, PANEL_LOSS, columns_of_terminal(),
                              room > SHORTEST_PLOT ? room : SHORTEST_PLOT);
@@ -236,7 +227,7 @@ static enum ddp_status draw_frame(const struct logs *logs, const struct settings
     return status;
 }
 
-enum ddp_status runs_follow(const struct settings *settings)
+static enum ddp_status follow(const struct settings *settings)
 {
     int64_t drawn = -1;
     bool waits = false;
@@ -244,21 +235,68 @@ enum ddp_status runs_follow(const struct settings *settings)
         return ddp_fail(DDP_ERR_INVALID, "--follow needs a terminal: use --terminal, or --output "
                                          "FILE.html");
     for (;; usleep(FOLLOW_MS * 1000)) {
-        struct logs logs;
-        const int64_t bytes = bytes_of(settings);
-        if (bytes < 0 && !waits) {
+        struct run_log log;
+        const int64_t state = state_of(settings);
+        if (state < 0 && !waits) {
             ddp_log(DDP_LOG_INFO, "waiting for %s", settings->files[0]);
             waits = true;
         }
-        if (bytes < 0 || bytes == drawn)
+        if (state < 0 || state == drawn)
             continue;
-        drawn = bytes;
-        enum ddp_status status = read_logs(&logs, settings, true);
+        drawn = state;
+        enum ddp_status status = read_logs(&log, settings, true);
         if (status == DDP_OK)
-            status = draw_frame(&logs, settings);
-        const bool ended = status == DDP_OK && all_ended(&logs);
-        free_logs(&logs);
+            status = draw_frame(&log, settings);
+        const bool ended = status == DDP_OK && all_ended(&log);
+        run_log_free(&log);
         if (status != DDP_OK || ended || ferror(stdout))
             return status;
     }
+}
+
+/* --- all -------------------------------------------------------------------------------------- */
+
+/* Is the output one of the files that are read? Work of minutes may have gone into them. */
+static enum ddp_status check_output(const struct settings *settings)
+{
+    struct stat output, input;
+    if (!settings->output || stat(settings->output, &output) < 0)
+        return DDP_OK;
+    for (int i = 0; i <= settings->file_count; i++) {
+        const char *path = i < settings->file_count ? settings->files[i] : settings->trace;
+        if (path && stat(path, &input) == 0 && input.st_dev == output.st_dev &&
+            input.st_ino == output.st_ino)
+            return ddp_fail(DDP_ERR_INVALID,
+                            "--output %s: this is the file %s, which is read: use another name",
+                            settings->output, path);
+    }
+    return DDP_OK;
+}
+
+enum ddp_status runs_show(const struct settings *settings)
+{
+    struct run_log log = {.count = 0};
+    struct trace trace = {.span_count = 0};
+    if (settings->follow)
+        return follow(settings);
+    enum ddp_status status = check_output(settings);
+    if (status == DDP_OK)
+        status = page_check_file(settings->output);
+    if (status == DDP_OK)
+        status = read_logs(&log, settings, false);
+    if (status == DDP_OK && settings->trace)
+        status = trace_read(&trace, settings->trace);
+    const struct curves curves = {log.runs, log.count, (enum x_axis)settings->x};
+    if (status == DDP_OK)
+        status = print_table(&log, stdout);
+    fflush(stdout);
+    if (status == DDP_OK && settings->terminal)
+        status = print_panels(&curves, &trace);
+    if (status == DDP_OK && settings->output)
+        status = ddp_text_ends_with(settings->output, ".html")
+                     ? write_page(settings, &curves, &trace)
+                     : write_picture(settings, &curves, &trace);
+    trace_free(&trace);
+    run_log_free(&log);
+    return status;
 }

@@ -13,23 +13,6 @@
 #define SMOOTH_LEAST 20 /* values */
 #define SMOOTH_SHARE 50
 
-static double value_of(const struct log_step *step, enum panel panel)
-{
-    switch (panel) {
-    case PANEL_LOSS:
-        return step->loss;
-    case PANEL_RATE:
-        return step->rate;
-    case PANEL_SPEED:
-        return step->speed;
-    case PANEL_NORM:
-        return step->norm;
-    case PANELS:
-        break;
-    }
-    return NAN;
-}
-
 /* Between two logged steps the others are taken to have been as large as the second. */
 static double advance(const struct log_run *run, size_t i, enum x_axis axis, double x)
 {
@@ -54,7 +37,9 @@ enum ddp_status series_make(struct series *series, const struct log_run *run, en
     for (size_t i = 0; i < run->step_count; i++) {
         x = advance(run, i, axis, x);
         series->x[i] = x;
-        series->y[i] = value_of(&run->steps[i], panel);
+        const struct log_step *step = &run->steps[i];
+        const double values[PANELS] = {step->loss, step->rate, step->speed, step->norm};
+        series->y[i] = isnan(x) ? NAN : values[panel];
     }
     return DDP_OK;
 }
@@ -83,12 +68,17 @@ bool series_smooth(struct series *series)
     return true;
 }
 
-void series_thin(struct series *series)
+size_t series_thin(const struct series *series, size_t shown[SERIES_POINTS])
 {
     const size_t buckets = SERIES_POINTS / 2, count = series->count;
     size_t kept = 0;
-    if (count <= SERIES_POINTS)
-        return;
+    if (count <= SERIES_POINTS) {
+        while (kept < count) {
+            shown[kept] = kept;
+            kept++;
+        }
+        return kept;
+    }
     for (size_t b = 0; b < buckets; b++) {
         const size_t begin = b * count / buckets, end = (b + 1) * count / buckets;
         size_t low = begin, high = begin;
@@ -98,15 +88,11 @@ void series_thin(struct series *series)
             if (!(series->y[i] <= series->y[high]))
                 high = i;
         }
-        const size_t first = low < high ? low : high, second = low < high ? high : low;
-        const double x[2] = {series->x[first], series->x[second]};
-        const double y[2] = {series->y[first], series->y[second]};
-        for (size_t k = 0; k < (first == second ? 1U : 2U); k++) {
-            series->x[kept] = x[k];
-            series->y[kept++] = y[k];
-        }
+        shown[kept++] = low < high ? low : high;
+        if (low != high)
+            shown[kept++] = low < high ? high : low;
     }
-    series->count = kept;
+    return kept;
 }
 
 double series_place(const struct series *series, const struct log_run *run, int64_t step)
@@ -138,4 +124,40 @@ bool series_has_values(const struct series *series)
         if (!isnan(series->y[i]))
             return true;
     return false;
+}
+
+static int compare_numbers(const void *a, const void *b)
+{
+    const double one = *(const double *)a, other = *(const double *)b;
+    return (one > other) - (one < other);
+}
+
+/* The value below which a share of them lies, interpolated; sorts them. NaN of none. */
+static double quantile(double *values, size_t count, double share)
+{
+    if (count == 0)
+        return NAN;
+    qsort(values, count, sizeof *values, compare_numbers);
+    const double at = share * (double)(count - 1);
+    const size_t below = (size_t)at;
+    if (below + 1 >= count)
+        return values[count - 1];
+    return values[below] + (at - (double)below) * (values[below + 1] - values[below]);
+}
+
+enum ddp_status step_times_of(struct step_times *times, const struct log_step *steps, size_t count)
+{
+    const size_t first = count > 1;
+    double *seconds = ddp_array_alloc(count + 1, sizeof *seconds);
+    size_t known = 0;
+    if (!seconds)
+        return DDP_ERR_MEMORY;
+    for (size_t i = first; i < count; i++)
+        if (!isnan(steps[i].seconds))
+            seconds[known++] = steps[i].seconds;
+    times->median = quantile(seconds, known, 0.5);
+    times->low = quantile(seconds, known, 0.25);
+    times->high = quantile(seconds, known, 0.75);
+    free(seconds);
+    return DDP_OK;
 }

@@ -25,8 +25,9 @@ void series_free(struct series *series);
 /* A running mean over about a fiftieth of the values; false: there are too few, nothing is done. */
 bool series_smooth(struct series *series);
 
-/* Leaves at most SERIES_POINTS: of neighbours the smallest and the largest, in their order. */
-void series_thin(struct series *series);
+/* Which values a picture shows: of neighbours the smallest and the largest, in their order.
+ *   shown [out]  their indices; returns how many */
+size_t series_thin(const struct series *series, size_t shown[SERIES_POINTS]);
 
 /* Where a step of the run lies on the axis of its series, which is whole; NaN without steps. */
 double series_place(const struct series *series, const struct log_run *run, int64_t step);
@@ -35,5 +36,12 @@ double series_place(const struct series *series, const struct log_run *run, int6
 double series_end(const struct log_run *run, enum x_axis axis);
 
 bool series_has_values(const struct series *series);
+
+/* Seconds of a step: the median and the quartiles around it, without the first step, which warms
+ * up. NaN where nothing was logged. DDP_ERR_MEMORY. */
+struct step_times {
+    double median, low, high;
+};
+enum ddp_status step_times_of(struct step_times *times, const struct log_step *steps, size_t count);
 
 #endif

@@ -57,23 +57,17 @@ static const struct ddp_option compare_options[] = {
     {0},
 };
 
-/* Without the rows that both tables have. */
-static void print_rows(const struct ddp_option *table, FILE *out)
-{
-    fputc('\n', out);
-    ddp_options_help(table, out);
-}
-
 void settings_help(FILE *out)
 {
     fputs("usage: ddpreport [options] RUN.jsonl ...\n"
           "       ddpreport compare [options] -- trainer OPTIONS\n"
           "\n"
           "The first draws the logs of trainer --log, the second measures what accumulation,\n"
-          "DataParallel and DDP cost a training.\n",
+          "DataParallel and DDP cost a training.\n\n",
           out);
-    print_rows(run_options, out);
-    print_rows(compare_options, out);
+    ddp_options_help(run_options, out);
+    fputc('\n', out);
+    ddp_options_help(compare_options, out);
 }
 
 static enum ddp_status check_output(const struct settings *settings)
@@ -113,8 +107,12 @@ static enum ddp_status read_runs(struct settings *settings, int argc, char **arg
         return ddp_fail(DDP_ERR_INVALID,
                         "no log is named: ddpreport RUN.jsonl, which trainer --log "
                         "RUN.jsonl wrote (see --help)");
-    if (settings->follow && settings->output)
-        return ddp_fail(DDP_ERR_INVALID, "--follow draws in the terminal: leave out --output");
+    if (settings->follow && (settings->output || settings->trace))
+        return ddp_fail(DDP_ERR_INVALID, "--follow draws the loss in the terminal: leave out --%s",
+                        settings->output ? "output" : "trace");
+    if (settings->trace && !settings->output && !settings->terminal)
+        return ddp_fail(DDP_ERR_INVALID, "--trace: say where its time line is drawn: add "
+                                         "--terminal or --output FILE.html");
     return check_output(settings);
 }
 

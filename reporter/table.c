@@ -9,14 +9,47 @@
 #include "core/terminal.h"
 #include "core/text.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum ddp_status table_make(struct table *table, size_t rows, size_t columns)
+const char *units_bytes(char text[UNITS_TEXT], double bytes)
 {
-    *table = (struct table){.rows = rows, .columns = columns};
-    table->cells = ddp_array_alloc(rows, sizeof *table->cells);
+    static const char *const names[] = {"B", "kB", "MB", "GB", "TB", "PB", "EB"};
+    int unit = 0;
+    if (isnan(bytes))
+        return "-";
+    for (; bytes >= 999.5 && unit < 6; unit++)
+        bytes /= 1000;
+    snprintf(text, UNITS_TEXT, unit && bytes < 99.95 ? "%.1f %s" : "%.0f %s", bytes, names[unit]);
+    return text;
+}
+
+const char *units_number(char text[UNITS_TEXT], double value)
+{
+    const double size = fabs(value);
+    if (isnan(value))
+        return "-";
+    if ((size != 0 && size < 0.001) || size >= 1e9)
+        snprintf(text, UNITS_TEXT, "%.2e", value);
+    else
+        snprintf(text, UNITS_TEXT, "%.*f",
+                 size < 0.9995  ? 4
+                 : size < 9.995 ? 3
+                 : size < 99.95 ? 1
+                                : 0,
+                 value);
+    return text;
+}
+
+enum ddp_status table_make(struct table *table, size_t rows, size_t columns,
+                           const char *const titles[])
+{
+    *table = (struct table){.rows = rows + 1, .columns = columns};
+    table->cells = ddp_array_alloc(table->rows, sizeof *table->cells);
+    for (size_t c = 0; table->cells && c < columns; c++)
+        table_set(table, 0, c, "%s", titles[c]);
     return table->cells ? DDP_OK : DDP_ERR_MEMORY;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * A table of short texts, shown in a terminal or in a page. Its first column is aligned to the
- * left, the others to the right. */
+ * left, the others to the right. And numbers as people read them. */
 #ifndef DDP_REPORTER_TABLE_H
 #define DDP_REPORTER_TABLE_H
 
@@ -10,16 +10,25 @@
 #define TABLE_COLUMNS 12
 #define TABLE_CELL    96 /* bytes of a text */
 
+#define UNITS_TEXT 32
+
+/* "12.3 MB"; "-" for NaN. Returns text. */
+const char *units_bytes(char text[UNITS_TEXT], double bytes);
+
+/* Three digits and no unit: "1.23", "45.6", "789", "12300"; "-" for NaN. */
+const char *units_number(char text[UNITS_TEXT], double value);
+
 struct table {
     char (*cells)[TABLE_COLUMNS][TABLE_CELL]; /* (rows, columns): the first row has the titles */
     size_t rows, columns;
 };
 
-/* *table [out] has empty cells; freed with table_free(). DDP_ERR_MEMORY. */
-enum ddp_status table_make(struct table *table, size_t rows, size_t columns);
+/* *table [out] has empty cells below its titles; freed with table_free(). DDP_ERR_MEMORY. */
+enum ddp_status table_make(struct table *table, size_t rows, size_t columns,
+                           const char *const titles[]);
 void table_free(struct table *table);
 
-/* Control characters are not escaped here. */
+/* Rows count from 1, below the titles. Control characters are not escaped here. */
 void table_set(struct table *table, size_t row, size_t column, const char *format, ...)
     DDP_PRINTF(4, 5);
 

@@ -9,8 +9,8 @@
 #include "core/input_file.h"
 #include "core/json.h"
 #include "core/log.h"
+#include "core/memory.h"
 #include "core/text.h"
-#include "reporter/array.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -67,16 +67,9 @@ static void clean(char to[TRACE_NAME], const char *text)
 
 static enum ddp_status add_thread(struct trace *trace, const json_t *event)
 {
-    const json_t *args = json_object_get(event, "args");
-    struct trace_thread *larger = array_grown(trace->threads, trace->thread_count, sizeof *larger);
-    if (!larger)
-        return DDP_ERR_MEMORY;
-    trace->threads = larger;
-    struct trace_thread *thread = &larger[trace->thread_count++];
-    thread->process = small_of(event, "pid");
-    thread->thread = small_of(event, "tid");
-    clean(thread->name, json_string_value(json_object_get(args, "name")));
-    return DDP_OK;
+    struct trace_thread thread = {small_of(event, "pid"), small_of(event, "tid"), ""};
+    clean(thread.name, json_string_value(json_object_get(json_object_get(event, "args"), "name")));
+    return ddp_array_append(&trace->threads, &trace->thread_count, &thread, sizeof thread);
 }
 
 /* The second half of a span in the background. */
@@ -122,12 +115,7 @@ static enum ddp_status add_event(struct trace *trace, const json_t *event)
         if (strcmp(phase, "b") != 0)
             return DDP_OK;
     }
-    struct trace_span *larger = array_grown(trace->spans, trace->span_count, sizeof *larger);
-    if (!larger)
-        return DDP_ERR_MEMORY;
-    trace->spans = larger;
-    larger[trace->span_count++] = span;
-    return DDP_OK;
+    return ddp_array_append(&trace->spans, &trace->span_count, &span, sizeof span);
 }
 
 /* --- what lies in what ------------------------------------------------------------------------ */

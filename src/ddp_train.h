@@ -37,7 +37,8 @@ DDP_API void ddp_train_set_model(ddp_train *train, const char *name, ddp_model_b
 /* --- Data of one's own ------------------------------------------------------------------------ */
 
 /* Reads sample `index`, 0 .. count-1. Threads call it side by side, in any order, and again: the
- * same index gives the same sample, in every process of the job. Fills both arrays.
+ * same index gives the same sample, in every process of the job. Fills both arrays. It calls no
+ * function with its run.
  *   arg          as the struct has it
  *   sample [out] (dims...) of dtype
  *   label [out]  (label_count) int32 or float32; NULL without labels
@@ -118,7 +119,8 @@ DDP_API enum ddp_status ddp_train_run(ddp_train *train, FILE *out);
  *
  * All options keep their meaning. The functions are collective, and what they give is the same on
  * all ranks, but for the seconds: so ranks that decide by it decide alike. The structs are the
- * run's, valid until the next call with it, and grow at their ends in later versions. */
+ * run's, valid until the next call with it, and grow at their ends in later versions. After one has
+ * failed the others return its status, until ddp_train_close(). */
 
 struct ddp_step {
     int64_t number;       /* steps done, with this one and those before a resume */
@@ -151,7 +153,8 @@ DDP_API enum ddp_status ddp_train_open(ddp_train *train, FILE *out);
 /* Of this worker in the job, once the run is open: 0 for one that runs alone. */
 DDP_API int ddp_train_rank(const ddp_train *train);
 
-/* Steps until the run's end, as --steps or --epochs say; --patience may bring it nearer. */
+/* Steps until the run's end, as --steps or --epochs say; --patience may bring it nearer. 0 after a
+ * failure. */
 DDP_API int64_t ddp_train_steps_left(const ddp_train *train);
 
 /* One optimizer step, before it the checkpoint that is due. DDP_ERR_PREEMPTED: the job is to stop,
@@ -180,8 +183,9 @@ DDP_API enum ddp_status ddp_train_save(ddp_train *train, const char *path);
 /* Called by the thread that makes the steps, on all ranks but for save_state, also within
  * ddp_train_run(). What is NULL is not called. A status other than DDP_OK ends the run, on all
  * ranks. A hook may call ddp_train_rank(), _steps_left(), _set_rate(), _save(), _tensor(),
- * _get_weights(), _put_weights() and _get_gradients(); save_state of these only what is local. Any
- * other call with this run gets DDP_ERR_INVALID.
+ * _get_weights(), _put_weights() and _get_gradients(); save_state, which runs on one rank, only
+ * ddp_train_rank(), _steps_left(), _tensor() and _get_weights(). What else steps, evaluates, opens
+ * or closes this run gets DDP_ERR_INVALID.
  *
  * State of the program's own becomes the file own-NAME of each checkpoint. save_state is called on
  * rank 0, and gives bytes that are copied before anything else is called. restore_state is called
@@ -250,8 +254,8 @@ DDP_API enum ddp_status ddp_train_get_gradients(ddp_train *train, const char *na
  * after DDP_ERR_PREEMPTED waits for the checkpoint; after a failure, of the loop's own too, aborts
  * the job.
  *   status  of the loop
- * Returns it, or what failed now. A run that is open when it is destroyed is closed with
- * DDP_ERR_ABORTED. */
+ * Returns the first failure: of a call with this run, also one that the loop has ignored, or
+ * status, or what failed now. Destroying a run that is open, or exiting, aborts the job. */
 DDP_API enum ddp_status ddp_train_close(ddp_train *train, enum ddp_status status);
 
 #ifdef __cplusplus

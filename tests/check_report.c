@@ -4,11 +4,8 @@
  * the corpora. */
 #include "config.h"
 
-#include "reporter/run_table.h"
-#include "reporter/series.h"
-#include "reporter/trace_file.h"
-#include "reporter/units.h"
-#include "reporter/variants.h"
+#include "reporter/compare.h"
+#include "reporter/table.h"
 #include "tests/runner.h"
 
 #include <math.h>
@@ -42,7 +39,7 @@ static void add(const char *line)
 
 static struct run_log parse(void)
 {
-    struct run_log log;
+    struct run_log log = {.count = 0};
     ck_assert_int_eq(run_log_parse(&log, "dir/name.jsonl", text, used, true), DDP_OK);
     used = 0;
     return log;
@@ -120,13 +117,14 @@ START_TEST(thinning_keeps_peaks)
         x[i] = (double)i;
         y[i] = i == 12345 ? 100 : i == 23456 ? -100 : sin((double)i);
     }
-    series_thin(&series);
+    size_t shown[SERIES_POINTS];
+    const size_t count = series_thin(&series, shown);
     double low = 0, high = 0;
-    ck_assert(series.count <= SERIES_POINTS && series.count > SERIES_POINTS / 2);
-    for (size_t i = 0; i < series.count; i++) {
-        ck_assert(i == 0 || series.x[i] > series.x[i - 1]);
-        low = fmin(low, series.y[i]);
-        high = fmax(high, series.y[i]);
+    ck_assert(count <= SERIES_POINTS && count > SERIES_POINTS / 2);
+    for (size_t i = 0; i < count; i++) {
+        ck_assert(i == 0 || shown[i] > shown[i - 1]);
+        low = fmin(low, y[shown[i]]);
+        high = fmax(high, y[shown[i]]);
     }
     ck_assert(low == -100 && high == 100);
 }
@@ -181,10 +179,15 @@ END_TEST
 
 START_TEST(quantiles)
 {
-    double values[] = {4, 1, 3, 2};
-    ck_assert(units_quantile(values, 4, 0.5) == 2.5);
-    ck_assert(units_quantile(values, 4, 0) == 1 && units_quantile(values, 4, 1) == 4);
-    ck_assert(units_quantile(values, 1, 0.5) == 1 && isnan(units_quantile(values, 0, 0.5)));
+    const struct log_step steps[] = {{.seconds = 99},  {.seconds = 4}, {.seconds = 1},
+                                     {.seconds = NAN}, {.seconds = 3}, {.seconds = 2}};
+    struct step_times times;
+    ck_assert_int_eq(step_times_of(&times, steps, 6), DDP_OK);
+    ck_assert(times.median == 2.5 && times.low == 1.75 && times.high == 3.25);
+    ck_assert_int_eq(step_times_of(&times, steps, 1), DDP_OK);
+    ck_assert(times.median == 99 && times.low == 99);
+    ck_assert_int_eq(step_times_of(&times, steps, 0), DDP_OK);
+    ck_assert(isnan(times.median));
     char shown[UNITS_TEXT];
     ck_assert_str_eq(units_bytes(shown, 999.6), "1.0 kB");
     ck_assert_str_eq(units_bytes(shown, NAN), "-");

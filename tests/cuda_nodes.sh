@@ -5,6 +5,7 @@
 . "${srcdir:-.}/tests/cli.inc"
 . "$here/tests/cuda.inc"
 . "$here/tests/nodes.inc"
+. "$here/tests/loop_weights.inc"
 gpus 4
 make_data
 
@@ -29,6 +30,16 @@ first=
 same "resumed: 1 x 4" "$ddprun" -n 4 $share "$trainer" $mlp $few --checkpoint "$work/one"
 ends "resumed: first steps on 4 x 1" 0 4 1 "$trainer" $mlp $few --steps 2 --checkpoint "$work/four"
 same "resumed: 4 x 1 on 2 x 2" nodes 2 2 $share "$trainer" $mlp $few --checkpoint "$work/four" --resume
+
+# A loop of the program's own (loop_client) puts weights in and takes gradients out.
+modes() {
+    run accum 1 "$@"
+    run "2 x 2" "nodes 2 2 $share" "$@"
+    run "4 x 1, replicas" "nodes 4 1" "$@" --zero 0
+}
+few="--device cuda --data $work/images --hidden 9 --batch-size 2 --global-batch 16 --no-eval --quiet --dtype bf16"
+weights "own loop" $few
+gradients "own loop" "" $few --momentum 0
 
 endless="--device cuda --model article --epochs 100000000 --quiet"
 ends "killed on node 1" 137 2 2 $share --inject kill:rank=3,step=50 "$trainer" $endless

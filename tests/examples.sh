@@ -48,12 +48,14 @@ cmp "$work/alone" "$work/two" && cmp "$work/alone" "$work/dp" || fail "own opera
 set -- --steps 40 --batch-size 32 --global-batch 64 --hidden 16 --lr 0.3 --eval-every 5
 expect "own loop, alone" 0 'after 40 steps: loss .* test loss' "$top/examples/own_loop" "$@" --save "$work/alone"
 sort "$work/out" >"$work/lines"
+[ "$(grep -cE '^fc2\.bias\[[0-9]\] = -?[0-9.]+$' "$work/out")" = 10 ] || fail "own loop: no weights are printed"
 expect "own loop, 2 workers" 0 'after 40 steps' "$ddprun" -n 2 "$top/examples/own_loop" "$@" --save "$work/two"
 sort "$work/out" | cmp - "$work/lines" || fail "own loop: 2 workers show other lines"
 expect "own loop, dp" 0 'after 40 steps' "$top/examples/own_loop" "$@" --mode dp --save "$work/dp"
 cmp "$work/alone" "$work/two" && cmp "$work/alone" "$work/dp" || fail "own loop: other weights in other modes"
 # Interrupted where the rate was halved already, on other workers: the same end.
 expect "own loop, whole" 0 'after 40 steps' "$top/examples/own_loop" "$@" --lr 1 --save "$work/whole"
+grep '^after 40' "$work/out" >"$work/last"
 expect "own loop, checkpoints" 0 'after 40 steps' "$ddprun" -n 2 "$top/examples/own_loop" "$@" --lr 1 --checkpoint "$work/own" --checkpoint-every 7 --keep 0
 rm -rf "$work"/own/step-0000002[89] "$work"/own/step-0000003* "$work"/own/step-0000004*
 grep -q '"rate"' "$work/own/step-00000021/state.json" || fail "own loop: the rate was not halved before step 21"
@@ -62,6 +64,7 @@ for mode in accum dp; do
     expect "own loop, resumed, $mode" 0 'after 40 steps' "$top/examples/own_loop" "$@" --lr 1 --mode $mode --checkpoint "$work/own.$mode" \
         --resume --save "$work/resumed"
     cmp "$work/whole" "$work/resumed" || fail "own loop: other weights after an interruption, $mode"
+    grep '^after 40' "$work/out" | cmp - "$work/last" || fail "own loop: another metric after an interruption, $mode"
 done
 expect "own loop, ends early" 0 'after' "$top/examples/own_loop" "$@" --lr 0
 [ "$(grep -c '^after' "$work/out")" = 4 ] || fail "own loop: not ended after 3 evaluations that were not better"

@@ -5,7 +5,8 @@
 . "${srcdir:-.}/tests/cli.inc"
 make_data
 client=$top/hooks_client
-sum() { sed -n 's/^\(\[0\]: \)*\(sum [^,]*\),.*/\2/p' "$work/out"; }
+# What all ranks have seen: one line if it is the same.
+sum() { sed -n 's/^\(\[[0-9]*\]: \)*\(sum [^,]*\),.*/\2/p' "$work/out" | sort -u; }
 options="--data $work/images --device cpu --batch-size 2 --global-batch 8 --hidden 8 --threads 1 --steps 6 --eval-every 3"
 set -- $options --quiet
 

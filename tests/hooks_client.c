@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Hooks of a program: hooks_client HOW OPTION...
- *   run       with ddp_train_run(); what is called is printed by rank 0, and a sum that all steps
- *             have added to, which is the program's own state
+ *   run       with ddp_train_run(); what is called is printed by rank 0, and by all ranks a sum
+ *             that all steps have added to, which is the program's own state
  *   loop      the same with a loop of its own
  *   misuse    each hook makes calls that hooks cannot make, and counts those that are refused
  *   bad       structs that ddp_train_set_hooks() refuses
@@ -139,6 +139,8 @@ static enum ddp_status restore_state(void *arg, ddp_train *train, const void *by
     if (count != sizeof own->sum)
         return DDP_ERR_FORMAT;
     memcpy(&own->sum, bytes, count);
+    if (own->sum == 0) /* on any rank */
+        return DDP_ERR_FORMAT;
     if (shows(own, train))
         printf("restored %zu bytes\n", count);
     misuse(own, train);
@@ -243,8 +245,7 @@ int main(int argc, char **argv)
                                            : ddp_train_set_hooks(train, &hooks);
     if (status == DDP_OK)
         status = strcmp(how, "loop") == 0 ? loop(train) : ddp_train_run(train, NULL);
-    if (ddp_train_rank(train) == 0)
-        printf("sum %a, %d calls as they should be, %d not\n", own.sum, own.refused, own.wrong);
+    printf("sum %a, %d calls as they should be, %d not\n", own.sum, own.refused, own.wrong);
     ddp_train_destroy(train);
     return ddp_status_exit_code(status);
 }

@@ -111,7 +111,7 @@ wrong 2 'own data: dtype is 1' dtype
 wrong 2 'own data: neither read nor samples is set' samples
 wrong 2 'own data: label_count is 1, and neither read nor labels' labels
 wrong 2 'own data: there are classes, and label_count is 0' label-count
-wrong 2 'own data: struct_bytes is 0: begin with DDP_DATA_INIT' bytes
+wrong 2 'own data: struct_bytes is 0: begin with its initialiser' bytes
 wrong 2 'own test data: dtype and dims are not those' test-dims
 wrong 2 'own test data: 5 classes and label_count 1' test-classes
 wrong 2 'model: input 1 must be the labels: DDP_F32, [0-9]+ rows of 2 numbers' other-model $one

@@ -40,10 +40,27 @@ bad "no trace" 3 'no trace that trainer --trace wrote|no step is in this trace' 
 head -c $(($(wc -c <"$log") - 30)) "$log" >"$work/cut"
 expect "a log that is cut off" 0 'cut:[0-9]*: this line was cut off' "$report" "$work/cut"
 
+ln -s "$log" "$work/link.html"
+bad "an output that is read" 2 'link.html: this is the file .*run.jsonl, which is read' "$report" "$log" -o "$work/link.html"
+bad "a trace for nothing" 2 'trace: say where its time line is drawn' "$report" "$log" --trace "$work/text"
+bad "a trace that follows" 2 'leave out --trace' "$report" "$log" --trace "$work/text" --follow
+# Numbers that cannot be drawn are not known; a regression has no accuracy.
+sed 's/"loss":[0-9.]*/"loss":-1e308/; s/"time":[0-9.e]*/"time":1e300/' "$log" >"$work/huge.jsonl"
+expect "huge numbers" 0 '^huge +accum x1 +60/60 +- ' "$report" "$work/huge.jsonl" --x time
+echo '{"event":"evaluation","step":60,"epoch":1,"time":1.0,"test_loss":0.5,"samples":64,"seconds":0.1}' | cat "$log" - >"$work/mse.jsonl"
+expect "no accuracy" 0 '^mse .* 0.5000 +- ' "$report" "$work/mse.jsonl"
+
 # Without gnuplot the table stands, and a message says what to install.
 mkdir "$work/bin"
 bad "no gnuplot" 9 'install Debian.s package gnuplot-nox' env PATH="$work/bin" "$report" "$log" --terminal
 grep -q '^run ' "$work/out" || fail "no gnuplot: no table"
+for program in 'echo "bad thing" >&2; exit 3' 'exit 0'; do
+    printf '#!/bin/sh\n%s\n' "$program" >"$work/bin/gnuplot"
+    chmod +x "$work/bin/gnuplot"
+    bad "a gnuplot that does: $program" 1 'gnuplot failed with exit status 3: bad thing|gnuplot has drawn nothing' \
+        env PATH="$work/bin:$PATH" "$report" "$log" -o "$work/failed.html"
+    [ ! -e "$work/failed.html" ] || fail "a gnuplot that does: $program: it leaves a page"
+done
 
 if command -v gnuplot >/dev/null; then
     "$ddprun" -n 2 trainer $images --global-batch 8 --steps 30 --log "$work/two<&'.jsonl" --trace "$work/trace" --trace-steps 10-20 --quiet ||
@@ -52,6 +69,10 @@ if command -v gnuplot >/dev/null; then
         expect "the terminal, $axis" 0 'loss \(nats\)' "$report" "$log" --terminal --x $axis
         [ "$(wc -L <"$work/out")" -le 110 ] || fail "the terminal: lines of $(wc -L <"$work/out")"
     done
+    expect "the loss of a regression" 0 '^ +loss *[|]? *$' "$report" "$work/mse.jsonl" --terminal
+    expect "the terminal, a step" 0 '^rank 0, main +\|[-#=. ]*[#=.][-#=. ]*\|$' "$report" "$work/two<&'.jsonl" --terminal --trace "$work/trace"
+    grep -qE '^ +\|0 +[0-9.]+ ms\|$' "$work/out" || fail "the terminal, a step: no axis"
+    [ "$(wc -L <"$work/out")" -le 110 ] || fail "the terminal, a step: lines of $(wc -L <"$work/out")"
     expect "a page" 0 '' "$report" "$log" "$work/two<&'.jsonl" -o "$work/a.html" --trace "$work/trace"
     [ "$(grep -c '<svg' "$work/a.html")" -eq 5 ] || fail "a page: $(grep -c '<svg' "$work/a.html") pictures, not 5"
     grep -q 'two&lt;&amp;' "$work/a.html" || fail "a page: a name is not escaped"
@@ -64,6 +85,14 @@ if command -v gnuplot >/dev/null; then
     grep -q '^<svg' "$work/a.svg" && grep -q 'prefers-color-scheme' "$work/a.svg" || fail "a picture: no SVG"
     expect "a bitmap" 0 '' "$report" "$log" -o "$work/a.png"
     [ "$(head -c 4 "$work/a.png" | tail -c 3)" = PNG ] || fail "a bitmap: no PNG"
+    # The picture of README.md can be made from the logs in the tree.
+    expect "the picture of README.md" 0 '' env DDP_PICTURE="$work/modes.svg" sh "$here/doc/modes.sh"
+    for file in "$work/modes.svg" "$here/doc/modes.svg"; do
+        [ "$(wc -c <"$file")" -lt 61440 ] || fail "$file: $(wc -c <"$file") bytes"
+        for word in accumulation DataParallel DDP evaluation Loss Throughput; do
+            grep -qF ">$word<" "$file" || grep -qF ">$word <" "$file" || fail "$file: no \"$word\""
+        done
+    done
     # Many values are thinned.
     head -n 1 "$log" >"$work/long.jsonl"
     awk 'BEGIN { for (i = 1; i <= 30000; i++) printf "{\"event\":\"step\",\"step\":%d,\"time\":%d,\"loss\":%f,\"learning_rate\":0.1,\"seconds\":0.1,\"samples_per_second\":40}\n", i, i, 1 + i % 7 }' >>"$work/long.jsonl"
@@ -106,6 +135,7 @@ grep -qE '^DDP 2 x 1 .* DIFFER$' "$work/out" || fail "weights that differ: not i
 bad "a trainer that fails" 4 'compare: one step to begin with: the training ended with exit status 4, for the reason above' \
     $compare -- "$trainer" -d "$work/nowhere"
 bad "no such program" 127 'the training ended with exit status 127' $compare -- "$work/nowhere"
+bad "a program that is no trainer" 2 'compare: true has written no --log' $compare -- true
 bad "an option of ours" 2 "the trainer's --mode decides what is compared" $compare -- trainer --mode=dp
 bad "a letter of ours" 2 "the trainer's --steps decides" $compare -- trainer -s 5
 bad "no program" 2 'compare: no program is named' $compare
@@ -124,6 +154,9 @@ wait $pid
 [ -z "$(ls "$work/tmp")" ] || fail "compare: after SIGTERM it leaves $(ls "$work/tmp")"
 if command -v gnuplot >/dev/null; then
     expect "a compared page" 0 '' $compare --workers 1,2 -o "$work/c.html" -- $small
+    for colour in '  0, 114, 178' '213,  94,   0' '230, 159,   0'; do # of computing, communication and waiting: bars, not words alone
+        [ "$(grep -c "fill = 'rgb($colour)'\|fill='rgb($colour)'" "$work/c.html")" -ge 3 ] || fail "a compared page: no bars of rgb($colour)"
+    done
     [ "$(grep -c '<svg' "$work/c.html")" -eq 3 ] || fail "a compared page: $(grep -c '<svg' "$work/c.html") pictures, not 3"
 fi
 finish

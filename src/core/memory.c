@@ -12,6 +12,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/sysinfo.h>
 
@@ -21,6 +22,22 @@ void *ddp_array_alloc(size_t count, size_t size)
     if (!memory)
         (void)ddp_fail(DDP_ERR_MEMORY, "out of memory: %zu elements of %zu bytes", count, size);
     return memory;
+}
+
+/* Up to the next power of two there is room. */
+enum ddp_status ddp_array_append(void *array, size_t *count, const void *element, size_t size)
+{
+    char *elements;
+    memcpy(&elements, array, sizeof elements);
+    if ((*count & (*count - 1)) == 0) {
+        elements = reallocarray(elements, *count ? 2 * *count : 1, size);
+        if (!elements)
+            return ddp_fail(DDP_ERR_MEMORY, "out of memory: %zu elements of %zu bytes", *count + 1,
+                            size);
+        memcpy(array, &elements, sizeof elements);
+    }
+    memcpy(elements + size * (*count)++, element, size);
+    return DDP_OK;
 }
 
 static size_t whole_pages(size_t bytes)

@@ -4,6 +4,8 @@
 #ifndef DDP_CORE_MEMORY_H
 #define DDP_CORE_MEMORY_H
 
+#include "ddp.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -30,6 +32,12 @@ static inline size_t ddp_align_up(size_t value, size_t alignment)
 /* Zeroed memory for `count` elements of `size` bytes, freed with free(). NULL (logged) when there
  * is none. */
 void *ddp_array_alloc(size_t count, size_t size);
+
+/* Copies an element behind the `count` that an array has; elements may be taken off its end in
+ * between.
+ *   array [in,out]  a pointer to the pointer to the first one (NULL: none), freed with free()
+ * DDP_ERR_MEMORY: logged; nothing has changed. */
+enum ddp_status ddp_array_append(void *array, size_t *count, const void *element, size_t size);
 
 /* Zeroed, page-aligned memory, in huge pages where the system has them; freed with ddp_pages_free()
  * and the same size. NULL (logged) when memory runs out. 0 bytes give one page. */

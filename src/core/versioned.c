@@ -12,6 +12,8 @@
 enum ddp_status ddp_versioned_take(void *taken, size_t bytes, const void *given, const char *name)
 {
     size_t known;
+    if (!given)
+        return ddp_fail(DDP_ERR_INVALID, "%s: the program gives NULL", name);
     memcpy(&known, given, sizeof known);
     if (known < sizeof known || known > 64 * bytes)
         return ddp_fail(DDP_ERR_INVALID,

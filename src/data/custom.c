@@ -6,6 +6,7 @@
 
 #include "core/log.h"
 #include "core/memory.h"
+#include "core/versioned.h"
 #include "data/dataset.h"
 
 #include <inttypes.h>
@@ -62,31 +63,10 @@ static enum ddp_status check_labels(const struct ddp_data *data, const char *wha
     return DDP_OK;
 }
 
-/* A smaller struct is an older program's, a larger one a newer program's: what this library does
- * not know must be zero. */
-static enum ddp_status take_struct(struct ddp_data *data, const struct ddp_data *given,
-                                   const char *what)
-{
-    const size_t bytes = given->struct_bytes, known = sizeof *data;
-    const char *all = (const char *)given;
-    if (bytes < offsetof(struct ddp_data, labels))
-        return ddp_fail(DDP_ERR_INVALID, "%s: struct_bytes is %zu: begin with DDP_DATA_INIT", what,
-                        bytes);
-    for (size_t i = known; i < bytes; i++)
-        if (all[i] != 0)
-            return ddp_fail(DDP_ERR_UNSUPPORTED,
-                            "%s: the struct has members that libddp %s does not know", what,
-                            ddp_version());
-    *data = (struct ddp_data){.count = 0};
-    memcpy(data, given, bytes < known ? bytes : known);
-    data->struct_bytes = known;
-    return DDP_OK;
-}
-
 enum ddp_status ddp_dataset_take_own(struct ddp_data *data, const struct ddp_data *given,
                                      const char *what)
 {
-    enum ddp_status status = take_struct(data, given, what);
+    enum ddp_status status = ddp_versioned_take(data, sizeof *data, given, what);
     if (status == DDP_OK)
         status = check_shape(data, what);
     return status == DDP_OK ? check_labels(data, what) : status;

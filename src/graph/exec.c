@@ -49,14 +49,22 @@ static enum ddp_status prepare_kernels(const ddp_device *device)
     return kernels->prepare ? kernels->prepare() : DDP_OK;
 }
 
-enum ddp_status ddp_exec_create(ddp_exec **exec, const ddp_graph *graph, ddp_device *device,
-                                unsigned parts, const float *weights)
+enum ddp_status ddp_exec_check_device(const ddp_graph *graph, const char *device)
 {
-    if (graph->own_operation && strcmp(ddp_device_name(device), ddp_device_cpu.name) != 0)
+    if (graph->own_operation && strcmp(device, ddp_device_cpu.name) != 0)
         return ddp_fail(DDP_ERR_UNSUPPORTED,
                         "%s is the program's own operation, which runs on the CPU: use --device "
                         "cpu",
                         graph->own_operation);
+    return DDP_OK;
+}
+
+enum ddp_status ddp_exec_create(ddp_exec **exec, const ddp_graph *graph, ddp_device *device,
+                                unsigned parts, const float *weights)
+{
+    enum ddp_status status = ddp_exec_check_device(graph, ddp_device_name(device));
+    if (status != DDP_OK)
+        return status;
     struct ddp_exec *e = ddp_array_alloc(1, sizeof *e);
     if (!e)
         return DDP_ERR_MEMORY;
@@ -65,8 +73,7 @@ enum ddp_status ddp_exec_create(ddp_exec **exec, const ddp_graph *graph, ddp_dev
     e->parts = parts;
     e->weights = weights;
     e->inputs = ddp_array_alloc((size_t)graph->input_count, sizeof *e->inputs);
-    enum ddp_status status =
-        e->inputs ? ddp_graph_plan_make(graph, parts, &e->plan) : DDP_ERR_MEMORY;
+    status = e->inputs ? ddp_graph_plan_make(graph, parts, &e->plan) : DDP_ERR_MEMORY;
     if (status == DDP_OK && ddp_graph_flops(graph) > LARGE_FLOPS)
         status = prepare_kernels(device);
     e->arena_bytes = whole_arena(&e->plan);

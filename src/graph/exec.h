@@ -17,6 +17,9 @@ enum ddp_exec_part {
     DDP_EXEC_BACKWARD = 4,
 };
 
+/* Can a device of this name run the graph? Operations of the program's own need the CPU. */
+enum ddp_status ddp_exec_check_device(const ddp_graph *graph, const char *device);
+
 /* The graph, the device and the flat weights (device memory) must outlive the exec.
  *   parts  of enum ddp_exec_part: what will be run; memory is planned for that only */
 enum ddp_status ddp_exec_create(ddp_exec **exec, const ddp_graph *graph, ddp_device *device,

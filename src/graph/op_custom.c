@@ -14,6 +14,8 @@
 
 #include <string.h>
 
+#define MOST_BYTES ((size_t)1 << 48) /* so that sums of sizes do not overflow */
+
 struct attributes {
     struct ddp_op op; /* of this node alone: it has the name */
     struct ddp_custom_op custom;
@@ -129,6 +131,11 @@ static ddp_tensor *check(ddp_graph *graph, const struct ddp_custom_op *custom)
         return ddp_graph_reject(graph, DDP_ERR_INVALID,
                                 "%s: it has %d inputs: 1 to %d are possible", name,
                                 custom->input_count, DDP_CUSTOM_INPUTS);
+    if (custom->saved_bytes > MOST_BYTES || custom->scratch_bytes > MOST_BYTES)
+        return ddp_graph_reject(graph, DDP_ERR_INVALID,
+                                "%s: saved_bytes is %zu and scratch_bytes %zu: up to %zu are "
+                                "possible",
+                                name, custom->saved_bytes, custom->scratch_bytes, MOST_BYTES);
     if (graph->activations != DDP_F32)
         return ddp_graph_reject(graph, DDP_ERR_UNSUPPORTED,
                                 "%s is the program's own operation, which runs on the CPU, in "

@@ -45,7 +45,7 @@ const char *ddp_run_where(const struct ddp_run *run, int rank, char text[DDP_TRA
 
 /* --- started alike? --------------------------------------------------------------------------- */
 
-/* What must be the same on all nodes, as numbers, each with the words for a message. Paths may
+/* What must be the same on all ranks, as numbers, each with the words for a message. Paths may
  * differ; what they hold is compared. */
 struct traits {
     int count;
@@ -107,6 +107,18 @@ static enum ddp_status add_data(struct traits *traits, const ddp_dataset *data, 
     return status;
 }
 
+/* Of its parameters, by name and shape. */
+static uint64_t hash_parameters(const ddp_graph *graph)
+{
+    uint64_t hash = 0;
+    for (int i = 0; i < ddp_graph_parameter_count(graph); i++) {
+        const struct ddp_parameter *parameter = ddp_graph_parameter_at(graph, i);
+        hash = hash * 31 + ddp_hash(parameter->name, strlen(parameter->name));
+        hash = hash * 31 + ddp_hash(parameter->dims, sizeof parameter->dims);
+    }
+    return hash;
+}
+
 static enum ddp_status collect_traits(struct traits *traits, const struct ddp_run *run)
 {
     const char *model = ddp_graph_description(run->graph), *device = run->plan.device.name;
@@ -114,24 +126,33 @@ static enum ddp_status collect_traits(struct traits *traits, const struct ddp_ru
     add_options(traits, run->options);
     add_trait(traits, "the device", false, ddp_hash(device, strlen(device)));
     add_trait(traits, "the model", false, ddp_hash(model, strlen(model)));
+    add_trait(traits, "the model", false, hash_parameters(run->graph));
+    if (run->plan.nodes == 1 && !run->options->own_data)
+        return DDP_OK; /* the same files */
     enum ddp_status status = add_data(traits, run->data, "the data");
     return status == DDP_OK ? add_data(traits, run->test, "the test data") : status;
 }
 
-/* Rank 0 says which node has what of its own. */
+/* Rank 0 says which node or rank has what of its own. */
 static void tell(const struct ddp_run *run, const struct traits *traits, const int64_t *differs)
 {
-    char there[DDP_TRAIN_WHERE], here[DDP_TRAIN_WHERE];
+    char there[DDP_TRAIN_WHERE], here[DDP_TRAIN_WHERE] = " on rank 0";
     int rank = 0;
     while (differs[rank] < 0)
         rank++;
     const char *name = traits->names[differs[rank]];
     const bool option = traits->options[differs[rank]];
-    ddp_log(DDP_LOG_ERROR, "%s%s%s not the same%s as%s: %s", option ? "--" : "", name,
+    const bool nodes = rank >= ddp_train_plan_node_workers(&run->plan); /* not of one */
+    if (nodes)
+        ddp_run_where(run, 0, here);
+    if (nodes)
+        ddp_run_where(run, rank, there);
+    else
+        snprintf(there, sizeof there, " on rank %d", rank);
+    ddp_log(DDP_LOG_ERROR, "%s%s%s not the same%s as%s: %s %s %s", option ? "--" : "", name,
             strcmp(name, "the data") == 0 || strcmp(name, "the test data") == 0 ? " are" : " is",
-            ddp_run_where(run, rank, there), ddp_run_where(run, 0, here),
-            option ? "start all nodes with the same options"
-                   : "all nodes must train the same model, on the same data");
+            there, here, option ? "start all" : "all", nodes ? "nodes" : "ranks",
+            option ? "with the same options" : "must train the same model, on the same data");
 }
 
 /* All ranks learn whether any differs from rank 0. */
@@ -161,12 +182,14 @@ static enum ddp_status compare_traits(const struct ddp_run *run, const struct tr
 enum ddp_status ddp_run_meet_nodes(struct ddp_run *run)
 {
     const int ranks = run->plan.world_size;
-    if (run->plan.nodes == 1)
+    if (ranks == 1)
         return DDP_OK;
     struct traits *own = ddp_array_alloc(1, sizeof *own);
     int64_t *first = ddp_array_alloc(1, sizeof own->values);
     int64_t *differs = ddp_array_alloc((size_t)ranks, sizeof *differs);
-    enum ddp_status status = own && first && differs ? gather_hosts(run) : DDP_ERR_MEMORY;
+    enum ddp_status status = own && first && differs ? DDP_OK : DDP_ERR_MEMORY;
+    if (status == DDP_OK && run->plan.nodes > 1)
+        status = gather_hosts(run);
     if (status == DDP_OK)
         status = collect_traits(own, run);
     if (status == DDP_OK)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A run over several machines, the nodes: what their ranks are called, whether they were started
- * alike, and whether they share the directory of checkpoints. All of it is idle on one machine. */
+ * Were all ranks started alike? And of a run over several machines, the nodes: what they are
+ * called, and whether they share the directory of checkpoints. */
 #ifndef DDP_TRAIN_NODES_H
 #define DDP_TRAIN_NODES_H
 
@@ -11,8 +11,8 @@ struct ddp_run;
 
 #define DDP_TRAIN_HOST 64 /* bytes of a machine's name */
 
-/* With the communicator, data and model there: learns the machines' names. DDP_ERR_INVALID: a node
- * has other options, data or another model than node 0, which says so. Collective. */
+/* With the communicator, data and model there: learns the machines' names. DDP_ERR_INVALID: a rank
+ * has other options, data or another model than rank 0, which says so. Collective. */
 enum ddp_status ddp_run_meet_nodes(struct ddp_run *run);
 
 /* With the directory of checkpoints open on rank 0: warns where other nodes see another one of that

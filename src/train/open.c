@@ -205,6 +205,8 @@ static enum ddp_status build_model(struct ddp_run *run)
         status = ddp_model_configure(run->plan.model, config);
     if (status == DDP_OK)
         status = ddp_model_build(&run->graph, run->plan.model, config);
+    if (status == DDP_OK)
+        status = ddp_exec_check_device(run->graph, run->plan.device.name);
     if (status == DDP_OK && info->label_count == 0 && !ddp_train_evaluates_only(options) &&
         ddp_exec_graph_input_bytes(run->graph, 1) > 0)
         return ddp_fail(DDP_ERR_INVALID, "the model %s has an input of labels, and %s has none",

@@ -17,7 +17,9 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 struct ddp_train {
     struct ddp_train_options options; /* as they were set */
@@ -26,6 +28,8 @@ struct ddp_train {
     struct ddp_hooks hooks;
     /* A run that is open: */
     bool open;
+    pid_t process;          /* that has opened it, */
+    ddp_train *next;        /* ... and the run that it had opened before */
     enum ddp_status failed; /* the first failure */
     struct ddp_train_options running;
     struct ddp_run run;
@@ -50,6 +54,58 @@ static enum ddp_status note(ddp_train *train, enum ddp_status status)
     return status;
 }
 
+/* --- runs that are open ----------------------------------------------------------------------- */
+
+static ddp_train *open_runs;
+static pthread_mutex_t open_runs_mutex = PTHREAD_MUTEX_INITIALIZER;
+
+/* The program has done with an open run. The other ranks would wait for this one. */
+static void leave(const ddp_train *train, const char *how)
+{
+    if (train->failed == DDP_OK)
+        (void)ddp_fail(DDP_ERR_ABORTED,
+                       "the program %s after step %" PRId64
+                       " without ddp_train_close(), which prints and saves the results",
+                       how, train->run.step);
+    if (train->run.job)
+        ddp_job_abort(train->run.job);
+}
+
+static void leave_all(void)
+{
+    ddp_log_hold(NULL, 0); /* a read function may have called exit() */
+    pthread_mutex_lock(&open_runs_mutex);
+    for (const ddp_train *train = open_runs; train; train = train->next)
+        if (train->process == getpid()) /* not that of a parent */
+            leave(train, "exits");
+    pthread_mutex_unlock(&open_runs_mutex);
+}
+
+static void set_open(ddp_train *train)
+{
+    static bool at_exit;
+    pthread_mutex_lock(&open_runs_mutex);
+    at_exit = at_exit || atexit(leave_all) == 0;
+    train->open = true;
+    train->process = getpid();
+    train->next = open_runs;
+    open_runs = train;
+    pthread_mutex_unlock(&open_runs_mutex);
+}
+
+static void set_closed(ddp_train *train)
+{
+    ddp_train **at = &open_runs;
+    pthread_mutex_lock(&open_runs_mutex);
+    while (*at != train)
+        at = &(*at)->next;
+    *at = train->next;
+    train->open = false;
+    pthread_mutex_unlock(&open_runs_mutex);
+}
+
+/* --- its options ------------------------------------------------------------------------------ */
+
 enum ddp_status ddp_train_create(ddp_train **train)
 {
     ddp_job_share_errors();
@@ -67,8 +123,10 @@ void ddp_train_destroy(ddp_train *train)
         (void)note(train, DDP_ERR_INVALID);
         return;
     }
-    if (train && train->open)
+    if (train && train->open) {
+        leave(train, "destroys its training run");
         ddp_train_close(train, DDP_ERR_ABORTED);
+    }
     free(train);
 }
 
@@ -148,7 +206,7 @@ static enum ddp_status open_run(ddp_train *train, FILE *out, bool own_loop)
                                   .train = train,
                                   .hooks = &train->hooks};
     train->failed = DDP_OK;
-    train->open = true;
+    set_open(train);
     if (ddp_train_evaluates_only(&train->running))
         ddp_run_drop_training(&train->running);
     return ddp_run_open(&train->run);
@@ -173,8 +231,8 @@ static enum ddp_status close_run(ddp_train *train, enum ddp_status status)
         ddp_job_report(run->job, "done", run->end_step);
     run->complete = status == DDP_OK;
     /* After a failure the board keeps the phase it happened in, for the launcher to show. */
+    set_closed(train);
     ddp_run_close(run);
-    train->open = false;
     return status == DDP_OK && stopped ? DDP_ERR_PREEMPTED : status;
 }
 
@@ -183,7 +241,7 @@ static enum ddp_status need_open(const ddp_train *train)
     if (!train->open)
         return ddp_fail(DDP_ERR_INVALID, "the run is not open: call ddp_train_open() first");
     return train->failed == DDP_OK ? DDP_OK
-                                   : ddp_fail(DDP_ERR_INVALID,
+                                   : ddp_fail(train->failed,
                                               "the run has failed or was stopped before (%s): call "
                                               "ddp_train_close()",
                                               ddp_status_string(train->failed));
@@ -235,7 +293,8 @@ int ddp_train_rank(const ddp_train *train)
 int64_t ddp_train_steps_left(const ddp_train *train)
 {
     const struct ddp_run *run = &train->run;
-    return train->open && run->step < run->end_step ? run->end_step - run->step : 0;
+    const bool goes_on = train->open && train->failed == DDP_OK;
+    return goes_on && run->step < run->end_step ? run->end_step - run->step : 0;
 }
 
 enum ddp_status ddp_train_step(ddp_train *train, const struct ddp_step **step)
@@ -316,6 +375,8 @@ enum ddp_status ddp_train_checkpoint(ddp_train *train)
 enum ddp_status ddp_train_save(ddp_train *train, const char *path)
 {
     enum ddp_status status = need_all(train, "ddp_train_save");
+    if (status == DDP_OK && (!path || !*path))
+        return ddp_fail(DDP_ERR_INVALID, "ddp_train_save(): no file is named");
     return status == DDP_OK ? note(train, ddp_run_save(&train->run, path)) : status;
 }
 
@@ -353,8 +414,8 @@ enum ddp_status ddp_train_close(ddp_train *train, enum ddp_status status)
         return status;
     if (is_in_hook(train, "ddp_train_close"))
         return DDP_ERR_INVALID;
-    if (status == DDP_OK)
-        status = train->failed;
+    if (train->failed != DDP_OK && (status == DDP_OK || train->failed != DDP_ERR_PREEMPTED))
+        status = train->failed; /* the cause of what came later */
     if (status == DDP_OK || (status == DDP_ERR_PREEMPTED && train->failed == status))
         status = ddp_run_end(&train->run, status);
     return close_run(train, status);

@@ -40,8 +40,8 @@ sources_of() {
     description) echo "$core core/options.c core/parse.c model/describe.c" ;;
     options) echo "$core core/options.c core/parse.c" ;;
     place) echo "core/parse.c ../launcher/place_text.c" ;;
-    run_log) echo "$core core/input_file.c core/json.c core/parse.c ../reporter/array.c ../reporter/run_log.c ../reporter/run_table.c ../reporter/series.c ../reporter/table.c ../reporter/units.c" ;;
-    trace) echo "$core core/input_file.c core/json.c core/parse.c ../reporter/array.c ../reporter/trace_file.c" ;;
+    run_log) echo "$core core/input_file.c core/json.c core/parse.c ../reporter/run_log.c ../reporter/series.c" ;;
+    trace) echo "$core core/input_file.c core/json.c core/parse.c ../reporter/trace_file.c" ;;
     *) echo "no fuzz target named $1" >&2; exit 2 ;;
     esac
 }

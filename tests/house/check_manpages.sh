@@ -11,6 +11,7 @@ for page in "$top"/man/*.[1-9]; do
     for section in NAME SYNOPSIS DESCRIPTION 'EXIT STATUS' ENVIRONMENT EXAMPLES; do
         case $page:$section in
         *.3:'EXIT STATUS') section='RETURN VALUES' ;;
+        */ddp_*.3:ENVIRONMENT) section='SEE ALSO' ;; # those of ddp(3)
         esac
         count=$((count + 1))
         grep -q "^\.S[hH] \"*$section" "$page" || fail "$page: no section $section"
@@ -22,12 +23,13 @@ else
     not_run "the lint: mandoc is not installed"
 fi
 
-# In a terminal of 80 columns an example stands on its line, ready to be pasted (in section 7 all code is an example), and so
-# does each line of a SYNOPSIS, which names the program.
+# In a terminal of 80 columns an example stands on its line, ready to be pasted (in section 7 all code is an example; in section 3
+# there are declarations too, which are not indented), and so does each line of a SYNOPSIS, which names the program.
 for page in "$top"/man/*.[1-9]; do
-    awk -v section="${page##*.}" 'BEGIN { on = all = section == 7 }
-         /^\.Sh EXAMPLES/ { on = 1; next } /^\.Sh/ { on = all } /^\.Bd -literal/ { code = on; next } /^\.Ed/ { code = 0 }
-         on && /^\.Dl / { sub(/^\.Dl /, "   "); print; next } code' "$page" | sed 's/\\[e&-]/-/g' | awk 'length > 69' |
+    awk -v section="${page##*.}" 'BEGIN { on = all = section == 7 || section == 3 }
+         /^\.Sh EXAMPLES/ { on = 1; next } /^\.Sh/ { on = all } /^\.Ed/ { code = 0 }
+         /^\.Bd -literal/ { code = on; left = section == 3 && !/indent/; next }
+         on && /^\.Dl / { sub(/^\.Dl /, "   "); print; next } code { print left ? substr($0, 7) : $0 }' "$page" | sed 's/\\[e&-]/-/g' | awk 'length > 69' |
         grep . && fail "${page##*/}: these examples are too long for 80 columns"
     command -v mandoc >/dev/null || continue
     case $page in

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The two commands of ddpreport. */
+#ifndef DDP_REPORTER_COMMANDS_H
+#define DDP_REPORTER_COMMANDS_H
+
+#include "reporter/settings.h"
+
+/* ddpreport RUN.jsonl ...: the runs of logs as a table, and as pictures in a file or the terminal;
+ * with --follow until the last run has ended. */
+enum ddp_status runs_show(const struct settings *settings);
+
+/* ddpreport compare: runs the comparison and shows it.
+ *   exit_code [out]  of the program that failed; else unchanged
+ * DDP_ERR_MISMATCH: weights that must be equal are not. */
+enum ddp_status compare_show(const struct settings *settings, int *exit_code);
+
+#endif

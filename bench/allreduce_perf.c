@@ -8,6 +8,7 @@
 #include "config.h"
 
 #include "bench/allreduce_loop.h"
+#include "comm/channel.h"
 #include "core/log.h"
 #include "core/options.h"
 #include "ddp.h"
@@ -16,6 +17,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -23,6 +25,7 @@
 struct settings {
     int64_t ranks, rounds;
     const char *mpi_source;
+    bool channels;
 };
 
 #define OPTION_STRUCT struct settings
@@ -31,6 +34,7 @@ static const struct ddp_option options[] = {
     {OPTION_INT("ranks", ranks, 1, 64, "N"), .letter = 'n', .help = "number of ranks (2)"},
     {OPTION_INT("rounds", rounds, 1, 100, "N"),
      .help = "how often each side is measured, by turns; the median counts (3)"},
+    {OPTION_FLAG("channels", channels), .help = "measure channels between two ranks only"},
     {OPTION_TEXT("mpi-source", mpi_source, "FILE"),
      .help = "allreduce_mpi.c, compiled with mpicc (default: beside the sources)"},
     {0},
@@ -78,8 +82,54 @@ static int run_rank(int rank, int size, FILE *out, size_t only)
     return result;
 }
 
-/* Forks the ranks; returns what rank 0 wrote, to be read and closed, or NULL. */
-static FILE *run_ours(int size, size_t only)
+/* Rank 1 sends what it copies into the slots, `only` bytes each, and rank 0 takes them. Writes, in
+ * microseconds, a plain copy, a message, and a signal there and back. */
+static int run_channel(int rank, int size, FILE *out, size_t only)
+{
+    enum { CALLS = 40, SIGNALS = 20000 };
+    ddp_job *job;
+    ddp_channel *data, *there, *back;
+    void *from, *to, *slot;
+    double copy[CALLS], send[CALLS], start = 0;
+    (void)size;
+    if (ddp_job_open(&job) != DDP_OK || ddp_comm_create(&the_comm, job, NULL) != DDP_OK ||
+        ddp_comm_alloc(the_comm, only, &from) != DDP_OK ||
+        ddp_comm_alloc(the_comm, 2 * only, &to) != DDP_OK ||
+        ddp_channel_open(&data, the_comm, 1, 0, only, 2) != DDP_OK ||
+        ddp_channel_open(&there, the_comm, 1, 0, 0, 1) != DDP_OK ||
+        ddp_channel_open(&back, the_comm, 0, 1, 0, 1) != DDP_OK)
+        return 1;
+    memset(from, rank, only);
+    for (int i = 0; i < CALLS; i++) { /* by turns: memory is faster at some times */
+        start = loop_now_us();
+        if (rank == 1)
+            memcpy((char *)to + (i % 2 ? only : 0), from, only); /* to two places, as slots are */
+        copy[i] = loop_now_us() - start;
+        start = loop_now_us();
+        if (ddp_channel_acquire(data, &slot) != DDP_OK)
+            return 1;
+        if (rank == 1)
+            memcpy(slot, from, only);
+        if (ddp_channel_release(data) != DDP_OK)
+            return 1;
+        send[i] = loop_now_us() - start;
+    }
+    start = loop_now_us();
+    for (int i = 0; i < 2 * SIGNALS; i++) {
+        ddp_channel *c = i % 2 ? back : there;
+        if (ddp_channel_acquire(c, &slot) != DDP_OK || ddp_channel_release(c) != DDP_OK)
+            return 1;
+    }
+    if (rank == 1)
+        fprintf(out, "%f %f %f\n", median(copy, CALLS), median(send, CALLS),
+                (loop_now_us() - start) / SIGNALS);
+    ddp_comm_destroy(the_comm);
+    ddp_job_close(job);
+    return 0;
+}
+
+/* Forks the ranks; returns what one wrote, to be read and closed, or NULL. */
+static FILE *run_all(int (*run)(int rank, int size, FILE *out, size_t only), int size, size_t only)
 {
     struct ddp_board board;
     int board_fd, heap_fd, failed = 0;
@@ -98,7 +148,7 @@ static FILE *run_ours(int size, size_t only)
             set_number(DDP_BOARD_FD_VARIABLE, board_fd);
             set_number(DDP_HEAP_FD_VARIABLE, heap_fd);
             bind_core(r);
-            int result = run_rank(r, size, out, only);
+            int result = run(r, size, out, only);
             fflush(out);
             _exit(result);
         }
@@ -114,6 +164,11 @@ static FILE *run_ours(int size, size_t only)
     if (failed)
         fclose(out);
     return failed ? NULL : out;
+}
+
+static FILE *run_ours(int size, size_t only)
+{
+    return run_all(run_rank, size, only);
 }
 
 static FILE *run_mpi(int size, const char *program)
@@ -196,6 +251,23 @@ static void print_crowded(void)
                us[1] / us[0], 1.75 * us[0] / us[1]);
 }
 
+/* Bounded by a plain copy: that is all that a sender does which does not compute into the slot. */
+static void print_channel(void)
+{
+    static const size_t sizes[] = {(size_t)1 << 20, (size_t)64 << 20};
+    double copy, send, trip;
+    for (int i = 0; i < 2; i++) {
+        FILE *rows = run_all(run_channel, 2, sizes[i]);
+        if (rows && fscanf(rows, "%lf %lf %lf", &copy, &send, &trip) == 3)
+            printf("channel, messages of %zu MiB: %.2f GB/s, memcpy %.2f GB/s (x%.2f); a signal "
+                   "there and back: %.2f us\n",
+                   sizes[i] >> 20, (double)sizes[i] / send / 1e3, (double)sizes[i] / copy / 1e3,
+                   copy / send, trip);
+        if (rows)
+            fclose(rows);
+    }
+}
+
 int main(int argc, char **argv)
 {
     static struct table ours, theirs;
@@ -209,6 +281,10 @@ int main(int argc, char **argv)
     }
     if (ddp_options_parse(options, &s, &given, argc, argv, false, &rest) != DDP_OK)
         return 2;
+    if (s.channels) {
+        print_channel();
+        return 0;
+    }
     int fd = mkstemp(program);
     if (fd >= 0)
         close(fd);
@@ -227,6 +303,7 @@ int main(int argc, char **argv)
     if (mpi)
         print_table("Open MPI", &theirs, (int)s.ranks);
     print_crowded();
+    print_channel();
     for (int i = 0; i < LOOP_SIZES; i++)
         good = good && ours.wrong[i] == 0;
     if (mpi) {

@@ -64,7 +64,7 @@ static void write_cells(const struct ddp_board_view *view, int rank, FILE *out)
     char step[24] = "-", number[24] = "-", bytes[24] = "-";
     if (view->step >= 0)
         snprintf(step, sizeof step, "%" PRId64, view->step);
-    if (view->entered > 0) {
+    if (view->entered > 0 || view->inside) {
         snprintf(number, sizeof number, "%" PRIu64, view->number);
         snprintf(bytes, sizeof bytes, "%" PRIu64, view->bytes);
     }
@@ -168,6 +168,45 @@ static const char *here(const struct ddp_board *board)
     return board->shape.nodes > 1 ? " of this node" : "";
 }
 
+/* The rank whose message, or whose taking one, is awaited; -1: none is. */
+static int awaited_peer(const struct ddp_board_view *view, bool *sends)
+{
+    int peer = -1;
+    *sends = sscanf(view->name, "send to %d", &peer) == 1;
+    if (!*sends && sscanf(view->name, "recv from %d", &peer) != 1)
+        return -1;
+    return view->inside ? peer : -1;
+}
+
+/* Does a rank of this node wait for anything? */
+static bool waits(const struct ddp_board *board, int rank)
+{
+    const int here = rank - ddp_board_first_rank(board);
+    struct ddp_board_view view = {.inside = false};
+    if (here >= 0 && here < board->shape.workers)
+        ddp_board_read(board, here, &view);
+    return view.inside;
+}
+
+/* Of the ranks that wait for messages, one that waits for a rank that waits for nothing. */
+static bool write_transfer(const struct ddp_board *board, FILE *out)
+{
+    struct ddp_board_view view;
+    bool sends;
+    for (int rank = 0; rank < board->shape.workers; rank++) {
+        ddp_board_read(board, rank, &view);
+        const int peer = awaited_peer(&view, &sends);
+        if (peer < 0 || waits(board, peer))
+            continue;
+        fprintf(out, "rank %d has not %s message %" PRIu64 "; rank %d has waited %.0f s", peer,
+                sends ? "taken" : "sent", view.number, ddp_board_first_rank(board) + rank,
+                seconds_since(view.enter_ns));
+        write_stopped(board, out);
+        return true;
+    }
+    return false;
+}
+
 /* Names the ranks that the others wait for. */
 static void write_reason(const struct ddp_board *board, FILE *out)
 {
@@ -202,7 +241,8 @@ static void write_reason(const struct ddp_board *board, FILE *out)
 void board_table_write(const struct ddp_board *board, FILE *out)
 {
     write_ranks(board, out);
-    write_reason(board, out);
+    if (!write_transfer(board, out))
+        write_reason(board, out);
 }
 
 void board_table_nodes(const struct ddp_board *board, FILE *out)

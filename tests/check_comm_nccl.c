@@ -508,6 +508,34 @@ static void duplicate_body(ddp_comm *comm, ddp_job *job)
     NEED(ddp_job_aborted(job));
 }
 
+START_TEST(channels)
+{
+    choose_streams(_i);
+    run_ranks(2 + _i, row_channels, -1);
+    run_ranks(2 + _i, row_channel_overlap, -1);
+    run_ranks(3, row_channel_leaves, -1);
+    run_ranks(3, row_channel_crossing, -1);
+}
+END_TEST
+
+START_TEST(channel_arguments)
+{
+    run_ranks(1 + _i, row_channel_arguments, -1);
+}
+END_TEST
+
+START_TEST(channel_failures)
+{
+    for (int i = 0; i < CHANNEL_MISMATCH_ROWS; i++)
+        run_ranks(3, channel_mismatch_rows[i], -1);
+    for (int i = 0; i < 2; i++)
+        run_ranks(2, channel_timeout_rows[i], -1);
+    for (int i = 0; i < 2; i++)
+        run_ranks(3, channel_killed_rows[i], 1);
+    run_ranks(3, row_channel_aborted, -1);
+}
+END_TEST
+
 START_TEST(shared_gpu)
 {
     setenv("DDP_CUDASIM_DEVICES", "1", 1);
@@ -546,5 +574,9 @@ Suite *test_suite(void)
     tcase_add_test(tc, never_comes);
     tcase_add_test(tc, late_rank_burns_little);
     tcase_add_test(tc, shared_gpu);
+    tc = test_case(suite, "channels", 120);
+    tcase_add_loop_test(tc, channels, 0, 3);
+    tcase_add_loop_test(tc, channel_arguments, 0, 2);
+    tcase_add_test(tc, channel_failures);
     return suite;
 }

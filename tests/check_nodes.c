@@ -486,6 +486,36 @@ START_TEST(keeps_signals)
 }
 END_TEST
 
+/* Along the rails, across them, and within a machine. */
+START_TEST(channels)
+{
+    run_shape(_i, row_channels);
+    run_shape(_i, row_channel_overlap);
+    run_shape(_i, row_channel_leaves);
+}
+END_TEST
+
+START_TEST(channels_more)
+{
+    run_nodes(2, 1, row_channel_large, -1);
+    run_nodes(2, 2, row_channel_crossing, -1);
+    run_nodes(2, 2, row_channel_arguments, -1);
+    run_nodes(2, 1, row_channel_arguments, -1);
+}
+END_TEST
+
+START_TEST(channel_failures)
+{
+    for (int i = 0; i < CHANNEL_MISMATCH_ROWS; i++)
+        run_nodes(3, 1, channel_mismatch_rows[i], -1);
+    for (int i = 0; i < 2; i++) {
+        run_nodes(2, 1, channel_timeout_rows[i], -1);
+        run_nodes(3, 1, channel_killed_rows[i], 1);
+    }
+    run_nodes(3, 1, row_channel_aborted, -1);
+}
+END_TEST
+
 Suite *test_suite(void)
 {
     Suite *suite = suite_create("nodes");
@@ -516,5 +546,9 @@ Suite *test_suite(void)
     tcase_add_test(tc, ending);
     tcase_add_test(tc, keeps_signals);
     tcase_add_test(tc, no_thread);
+    tc = test_case(suite, "channels", 60);
+    tcase_add_loop_test(tc, channels, 0, SHAPES);
+    tcase_add_test(tc, channels_more);
+    tcase_add_test(tc, channel_failures);
     return suite;
 }

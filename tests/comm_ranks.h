@@ -67,6 +67,19 @@ void *ranks_expect(int size, size_t count, enum ddp_dtype dtype, enum ddp_redop 
 
 ranks_body row_collectives, row_overlap, row_slices, row_returns, row_bf16, row_memory;
 
+/* --- comm_channels.c, for communicators that have channels --- */
+
+ranks_body row_channels;          /* on 2 ranks or more */
+ranks_body row_channel_large;     /* on 2 ranks or more */
+ranks_body row_channel_arguments; /* on any number */
+ranks_body row_channel_overlap, row_channel_leaves;
+ranks_body row_channel_crossing; /* on 3 ranks or more */
+ranks_body row_channel_aborted;  /* on 3 ranks */
+enum { CHANNEL_MISMATCH_ROWS = 3 };
+extern ranks_body *const channel_mismatch_rows[CHANNEL_MISMATCH_ROWS]; /* on 3 ranks */
+extern ranks_body *const channel_timeout_rows[2];                      /* on 2 ranks */
+extern ranks_body *const channel_killed_rows[2]; /* on 2 ranks or more, of which 1 dies */
+
 /* --- comm_mismatch.c --- */
 
 /* On 3 ranks, and on 2 or more; every rank finds out. */

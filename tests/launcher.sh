@@ -327,6 +327,10 @@ run 124 -n 4 --timeout 0.5 $helper hang 3
 says 'no rank has made progress for 0.5 s'
 says 'rank 3 has not arrived at all-reduce 1042; ranks 0 1 2 have waited [01] s'
 grep -q '^ddprun:  *3  *[0-9]* waiting  *backward  *12 ' "$tmp/err" || fail "no line for rank 3"
+run 124 -n 3 --timeout 0.5 $helper transfer 0
+says 'rank 0 has not sent message 7; rank 1 has waited [01] s'
+grep -q '^ddprun:  *2 .* recv from 1  *7  *4096 ' "$tmp/err" || fail "no line for rank 2"
+run 124 -n 3 --timeout 0.5 $helper transfer 2; says 'rank 2 has not taken message 7; rank 1 has waited [01] s'
 run 124 -n 2 --timeout 0.3 sleep 60; says "no worker has used CPU time or written anything for 0.3 s"
 run 0 -n 3 --straggler-report $helper straggle 1
 says 'rank 1 arrived last most'

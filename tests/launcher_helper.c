@@ -141,6 +141,19 @@ static int hang(int missing)
     return ddp_status_exit_code(status);
 }
 
+/* One rank does not take what the one before sends, nor send to the one behind. */
+static int keep_waiting(int missing)
+{
+    ddp_job *job = join_job();
+    const int rank = ddp_job_rank(job);
+    if (rank == missing)
+        pause();
+    ddp_job_transfer_enter(job, rank < missing, rank < missing ? rank + 1 : rank - 1, 7, 4096);
+    enum ddp_status status = ddp_job_barrier(job, 60000);
+    ddp_job_close(job);
+    return ddp_status_exit_code(status);
+}
+
 /* One rank comes late to each of five barriers. */
 static int straggle(int late)
 {
@@ -324,6 +337,8 @@ int main(int argc, char **argv)
         return speak_for_all();
     if (strcmp(word, "hang") == 0)
         return hang((int)number);
+    if (strcmp(word, "transfer") == 0)
+        return keep_waiting((int)number);
     if (strcmp(word, "straggle") == 0)
         return straggle((int)number);
     if (strcmp(word, "fails") == 0)

@@ -3,7 +3,7 @@
  * Communicators: the choice of a backend, and what is the same for all of them. */
 #include "config.h"
 
-#include "comm/comm.h"
+#include "comm/comm_state.h"
 
 #include "core/log.h"
 #include "core/memory.h"
@@ -17,19 +17,6 @@
 
 static const struct ddp_comm_ops *const backends[] = {&ddp_comm_self, &ddp_comm_shm,
                                                       &ddp_comm_nodes, NULL};
-
-struct ddp_comm {
-    const struct ddp_comm_ops *ops;
-    void *state;
-    struct ddp_comm_place place;
-    uint64_t number;      /* of the next collective */
-    bool fast;            /* see ddp_comm_set_fast() */
-    bool overlapping;     /* all-reduces are started and not finished */
-    enum ddp_status dead; /* the failure that ended it, or DDP_OK */
-    const char *name;     /* of the current collective, its size and begin: for the trace */
-    int64_t begin_ns;
-    size_t bytes;
-};
 
 /* Id slots that this process has used so far: the same on all ranks, and never given back, because
  * the slots lie on the board of its launcher. */
@@ -115,6 +102,11 @@ void ddp_comm_destroy(ddp_comm *comm)
     if (!comm)
         return;
     comm->ops->destroy(comm->state);
+    while (comm->channels) {
+        struct ddp_channel *next = comm->channels->next;
+        free(comm->channels);
+        comm->channels = next;
+    }
     free(comm);
 }
 
@@ -179,8 +171,7 @@ static enum ddp_status check(const ddp_comm *comm, struct ddp_comm_call *call)
     return DDP_OK;
 }
 
-/* Checks the call, and writes to the board that this rank has arrived at it. */
-static enum ddp_status enter(ddp_comm *comm, struct ddp_comm_call *call)
+enum ddp_status ddp_comm_enter(ddp_comm *comm, struct ddp_comm_call *call)
 {
     const struct ddp_comm_kind_info *kind = &ddp_comm_kinds[call->kind];
     enum ddp_status status = check(comm, call);
@@ -194,7 +185,7 @@ static enum ddp_status enter(ddp_comm *comm, struct ddp_comm_call *call)
     return DDP_OK;
 }
 
-static enum ddp_status leave(ddp_comm *comm, enum ddp_status status)
+enum ddp_status ddp_comm_leave(ddp_comm *comm, enum ddp_status status)
 {
     ddp_job_collective_leave(comm->place.job);
     ddp_trace_end(comm->name, comm->begin_ns, "bytes", (int64_t)comm->bytes);
@@ -206,14 +197,14 @@ static enum ddp_status leave(ddp_comm *comm, enum ddp_status status)
 
 static enum ddp_status run(ddp_comm *comm, struct ddp_comm_call *call)
 {
-    enum ddp_status status = enter(comm, call);
-    return status != DDP_OK ? status : leave(comm, comm->ops->run(comm->state, call));
+    enum ddp_status status = ddp_comm_enter(comm, call);
+    return status != DDP_OK ? status : ddp_comm_leave(comm, comm->ops->run(comm->state, call));
 }
 
 /* It is left in ddp_comm_finish(). */
 static enum ddp_status start(ddp_comm *comm, struct ddp_comm_call *call)
 {
-    enum ddp_status status = enter(comm, call);
+    enum ddp_status status = ddp_comm_enter(comm, call);
     if (status != DDP_OK)
         return status;
     comm->overlapping = true;
@@ -222,8 +213,9 @@ static enum ddp_status start(ddp_comm *comm, struct ddp_comm_call *call)
 
 static enum ddp_status alloc(ddp_comm *comm, struct ddp_comm_call *call, void **memory)
 {
-    enum ddp_status status = enter(comm, call);
-    return status != DDP_OK ? status : leave(comm, comm->ops->alloc(comm->state, call, memory));
+    enum ddp_status status = ddp_comm_enter(comm, call);
+    return status != DDP_OK ? status
+                            : ddp_comm_leave(comm, comm->ops->alloc(comm->state, call, memory));
 }
 
 /* 0, which no slices have, for what does not fit a call. */
@@ -357,7 +349,7 @@ enum ddp_status ddp_comm_progress(ddp_comm *comm)
 {
     if (comm->dead != DDP_OK)
         return comm->dead;
-    if (!comm->overlapping)
+    if (!comm->overlapping && !comm->channels)
         return DDP_OK;
     return comm->dead = comm->ops->progress(comm->state);
 }
@@ -371,5 +363,5 @@ enum ddp_status ddp_comm_finish(ddp_comm *comm)
     comm->overlapping = false;
     comm->name = "finish all-reduces";
     comm->begin_ns = ddp_trace_begin();
-    return leave(comm, comm->ops->finish(comm->state));
+    return ddp_comm_leave(comm, comm->ops->finish(comm->state));
 }

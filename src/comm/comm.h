@@ -27,6 +27,7 @@ enum ddp_comm_kind {
     DDP_COMM_ALL_GATHER,
     DDP_COMM_GATHER_SLICES,
     DDP_COMM_BROADCAST,
+    DDP_COMM_OPEN_CHANNEL,
 };
 
 /* A call, from the public function to the backend. What a kind does not use is 0. */
@@ -34,7 +35,9 @@ struct ddp_comm_call {
     /* All ranks must call the same. */
     uint64_t count; /* elements, as in ddp.h; of memory bytes */
     uint32_t grain; /* of slices */
-    int32_t root;
+    int32_t root;   /* of a channel: who sends */
+    int32_t to;     /* ... and who receives */
+    uint32_t slots;
     enum ddp_comm_kind kind;
     enum ddp_dtype dtype;
     enum ddp_redop op;
@@ -82,6 +85,17 @@ static inline int ddp_comm_rank_here(const struct ddp_comm_place *place, int nod
     return place->node * place->node_size + node_rank;
 }
 
+/* An end of a channel, as the backend sees it. The slot of message n is the (n % slots)th. */
+struct ddp_channel_end {
+    void *comm; /* the backend's state */
+    void *link; /* the backend's own */
+    char *memory;
+    size_t bytes, stride; /* of a message, and from slot to slot */
+    uint32_t slots;
+    int peer;   /* rank at the other end */
+    bool sends; /* this is the sender's */
+};
+
 struct ddp_comm_ops {
     const char *name;
     bool has_shared;                  /* knows DDP_COMM_ALLOC_SHARED */
@@ -96,6 +110,15 @@ struct ddp_comm_ops {
     enum ddp_status (*run)(void *state, const struct ddp_comm_call *call);
     enum ddp_status (*progress)(void *state); /* of what was started; never waits */
     enum ddp_status (*finish)(void *state);   /* waits for all that was started */
+    /* Channels (channel.h); NULL: it has none. open() is collective, and fills in `end`, which is
+     * NULL where this rank is no end. await() waits, not longer than timeout_ms, for the slot of a
+     * message: of the sender's end until it is free, of the receiver's until the message is there;
+     * what it logs are not DDP_ERR_TIMEOUT and DDP_ERR_ABORTED. pass() gives the slot to the other
+     * end. destroy() closes them. */
+    enum ddp_status (*open)(void *state, const struct ddp_comm_call *call,
+                            struct ddp_channel_end *end);
+    enum ddp_status (*await)(struct ddp_channel_end *end, uint64_t message, int timeout_ms);
+    enum ddp_status (*pass)(struct ddp_channel_end *end, uint64_t message);
 };
 
 extern const struct ddp_comm_ops ddp_comm_self, ddp_comm_shm, ddp_comm_nodes;

@@ -6,19 +6,18 @@
 #include "comm/ledger.h"
 
 #include "comm/heap.h"
+#include "comm/wait.h"
 #include "core/clock.h"
-#include "core/futex.h"
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/trace.h"
 
 #include <inttypes.h>
-#include <sched.h>
 #include <string.h>
 #include <sys/mman.h>
 
-#define NAP_NS   20000000 /* how late an abort or a deadline can be noticed */
-#define SETUP_MS 600000   /* for rank 0 to come up */
+#define SETUP_MS 600000 /* for rank 0 to come up */
+#define SLICE_MS 1
 
 const struct ddp_comm_kind_info ddp_comm_kinds[] = {
     [DDP_COMM_CREATE] = {.name = "set-up"},
@@ -48,6 +47,7 @@ const struct ddp_comm_kind_info ddp_comm_kinds[] = {
                                 .elements = true,
                                 .slices = true},
     [DDP_COMM_BROADCAST] = {.name = "broadcast", .elements = true},
+    [DDP_COMM_OPEN_CHANNEL] = {.name = "open channel", .details = "channel", .bytes = true},
 };
 
 /* --- calls in words --- */
@@ -56,12 +56,12 @@ void ddp_comm_describe(const struct ddp_comm_call *call, char *text, size_t size
 {
     static const char *const dtypes[] = {"f32", "f64", "i32", "i64", "bf16"};
     static const char *const ops[] = {"sum", "min", "max"};
-    if ((unsigned)call->kind > DDP_COMM_BROADCAST) { /* the others' memory may hold anything */
+    if ((unsigned)call->kind > DDP_COMM_OPEN_CHANNEL) { /* the others' memory may hold anything */
         snprintf(text, size, "an unknown collective");
         return;
     }
     const struct ddp_comm_kind_info *kind = &ddp_comm_kinds[call->kind];
-    char op[16] = "", count[48] = "", root[24] = "";
+    char op[16] = "", count[48] = "", root[48] = "";
     if (kind->reduces)
         snprintf(op, sizeof op, " (%s%s)", (unsigned)call->op <= DDP_MAX ? ops[call->op] : "?",
                  call->fast ? ", fast" : "");
@@ -72,6 +72,8 @@ void ddp_comm_describe(const struct ddp_comm_call *call, char *text, size_t size
                                                      : "?");
     if (call->kind == DDP_COMM_BROADCAST)
         snprintf(root, sizeof root, " from rank %d", call->root);
+    if (call->kind == DDP_COMM_OPEN_CHANNEL)
+        snprintf(root, sizeof root, ", %u slots, rank %d to %d", call->slots, call->root, call->to);
     snprintf(text, size, "%s%s%s%s", kind->details ? kind->details : kind->name, op, count, root);
 }
 
@@ -131,26 +133,19 @@ void ddp_ledger_close(struct ddp_ledger *ledger)
 
 /* --- announcing --- */
 
-static bool reached(_Atomic uint32_t *word, uint32_t target)
-{
-    return (int32_t)(atomic_load_explicit(word, memory_order_acquire) - target) >= 0;
-}
-
-/* Stores a word of this rank's line and wakes who sleeps on it. The store and the load of
- * `sleepers` are both sequentially consistent, as are their counterparts in sleep_until(): one side
- * sees the other. */
+/* Stores a word of this rank's line and wakes who sleeps on it. */
 static void publish(struct ddp_ledger *ledger, _Atomic uint32_t *word, uint32_t value)
 {
-    atomic_store(word, value);
-    if (atomic_load(&ddp_ledger_line(ledger, ledger->place->node_rank)->sleepers))
-        ddp_futex_wake(word);
+    ddp_comm_publish(word, value, &ddp_ledger_line(ledger, ledger->place->node_rank)->sleepers);
 }
 
-/* What all ranks must agree on, beside `count`. No call has slices and a root. */
+/* What all ranks must agree on, beside `count`. No call has slices and a root; ranks are less than
+ * 4096 (DDP_BOARD_MAX_WORLD), and slots than 256. */
 static uint64_t pack(const struct ddp_comm_call *call)
 {
+    const uint32_t ends = (uint32_t)call->root | (uint32_t)call->to << 12 | call->slots << 24;
     return (uint64_t)call->kind | (uint64_t)call->dtype << 8 | (uint64_t)call->op << 16 |
-           (uint64_t)call->fast << 24 | (uint64_t)(call->grain | (uint32_t)call->root) << 32;
+           (uint64_t)call->fast << 24 | (uint64_t)(call->grain | ends) << 32;
 }
 
 void ddp_comm_pack(const struct ddp_comm_call *call, uint64_t words[2])
@@ -161,12 +156,15 @@ void ddp_comm_pack(const struct ddp_comm_call *call, uint64_t words[2])
 
 static struct ddp_comm_call unpack(const uint64_t words[2])
 {
+    const uint32_t ends = (uint32_t)(words[1] >> 32);
     return (struct ddp_comm_call){.count = words[0],
                                   .kind = (enum ddp_comm_kind)(words[1] & 255),
                                   .dtype = (enum ddp_dtype)(words[1] >> 8 & 255),
                                   .op = (enum ddp_redop)(words[1] >> 16 & 255),
                                   .fast = words[1] >> 24 & 1,
-                                  .root = (int32_t)(words[1] >> 32)};
+                                  .root = (int32_t)(ends & 0xfff),
+                                  .to = (int32_t)(ends >> 12 & 0xfff),
+                                  .slots = ends >> 24};
 }
 
 static void say_difference(char *text, size_t size, uint32_t number, int rank,
@@ -246,7 +244,7 @@ static enum ddp_status compare(struct ddp_ledger *ledger, int peer, uint32_t num
 
 static bool has_called(const struct ddp_ledger *ledger, int rank, uint32_t number)
 {
-    return reached(&ddp_ledger_entry(ledger, rank, number)->sequence, number + 1);
+    return ddp_comm_reached(&ddp_ledger_entry(ledger, rank, number)->sequence, number + 1);
 }
 
 enum ddp_status ddp_ledger_look(struct ddp_ledger *ledger, uint32_t number, bool *all)
@@ -279,7 +277,7 @@ void ddp_ledger_missing(const struct ddp_ledger *ledger, uint32_t number, char *
     size_t used = 0;
     int count = 0;
     char ranks[100] = "";
-    for (int r = 0; r < ledger->place->node_size; r++)
+    for (int r = 0; ledger->lines && r < ledger->place->node_size; r++)
         if (!has_called(ledger, r, number) && count++ < 16)
             used += (size_t)snprintf(ranks + used, sizeof ranks - used, " %d",
                                      ddp_comm_rank_here(ledger->place, r));
@@ -294,50 +292,40 @@ void ddp_ledger_missing(const struct ddp_ledger *ledger, uint32_t number, char *
 
 /* --- waiting --- */
 
-/* Sleeps until the word of `peer` reaches the target. */
-static enum ddp_status sleep_until(const struct ddp_ledger *ledger, int peer,
-                                   _Atomic uint32_t *word, uint32_t target)
+/* In slices, where there is something to do between them. */
+static enum ddp_status wait_in_turns(const struct ddp_ledger *ledger, _Atomic uint32_t *word,
+                                     uint32_t target, _Atomic uint32_t *sleepers)
 {
-    const struct ddp_comm_place *place = ledger->place;
-    const _Atomic uint32_t *abort_word = ddp_job_abort_word(place->job);
-    const int64_t deadline = ddp_deadline_ns(place->timeout_ms);
-    struct ddp_ledger_line *line = ddp_ledger_line(ledger, peer);
+    struct ddp_comm_waiting waiting = {.stop = ddp_job_abort_word(ledger->place->job),
+                                       .spins = ledger->spins,
+                                       .yields = ledger->yields,
+                                       .timeout_ms = ledger->place->timeout_ms};
+    const int64_t deadline = ddp_deadline_ns(waiting.timeout_ms);
+    if (!ledger->turn)
+        return ddp_comm_wait(&waiting, word, target, sleepers);
+    waiting.timeout_ms = SLICE_MS;
     for (;;) {
-        if (atomic_load_explicit(abort_word, memory_order_acquire)) /* it may have come before */
-            return reached(word, target) ? DDP_OK : DDP_ERR_ABORTED;
-        if (ddp_deadline_passed(deadline))
-            return ddp_fail(DDP_ERR_TIMEOUT, "waited %d ms for rank %d in a collective",
-                            place->timeout_ms, ddp_comm_rank_here(place, peer));
-        atomic_fetch_add(&line->sleepers, 1);
-        const uint32_t value = atomic_load(word);
-        if ((int32_t)(value - target) < 0)
-            ddp_futex_wait(word, value, NAP_NS);
-        atomic_fetch_sub(&line->sleepers, 1);
-        if (reached(word, target))
-            return DDP_OK;
+        ledger->turn(ledger->turned);
+        enum ddp_status status = ddp_comm_wait(&waiting, word, target, sleepers);
+        if (status != DDP_ERR_TIMEOUT || ddp_deadline_passed(deadline))
+            return status;
     }
 }
 
 static enum ddp_status wait_until(const struct ddp_ledger *ledger, int peer, _Atomic uint32_t *word,
                                   uint32_t target)
 {
-    if (reached(word, target))
+    const struct ddp_comm_place *place = ledger->place;
+    if (ddp_comm_reached(word, target))
         return DDP_OK;
     const int64_t begin = ddp_trace_begin();
-    enum ddp_status status = DDP_OK;
-    bool done = false;
-    for (int i = 0; i < ledger->spins && !done; i++) {
-        ddp_cpu_relax();
-        done = reached(word, target);
-    }
-    for (int i = 0; i < ledger->yields && !done; i++) {
-        sched_yield();
-        done = reached(word, target);
-    }
-    if (!done)
-        status = sleep_until(ledger, peer, word, target);
+    enum ddp_status status =
+        wait_in_turns(ledger, word, target, &ddp_ledger_line(ledger, peer)->sleepers);
     ddp_trace_end("wait", begin, "for rank", peer);
-    return status;
+    return status == DDP_ERR_TIMEOUT
+               ? ddp_fail(DDP_ERR_TIMEOUT, "waited %d ms for rank %d in a collective",
+                          place->timeout_ms, ddp_comm_rank_here(place, peer))
+               : status;
 }
 
 enum ddp_status ddp_ledger_gather(struct ddp_ledger *ledger, uint32_t number,
@@ -393,7 +381,7 @@ enum ddp_status ddp_ledger_wait_done(struct ddp_ledger *ledger, uint32_t number)
 bool ddp_ledger_all_done(const struct ddp_ledger *ledger, uint32_t number)
 {
     for (int peer = 0; peer < ledger->place->node_size; peer++)
-        if (!reached(&ddp_ledger_line(ledger, peer)->done, number + 1))
+        if (!ddp_comm_reached(&ddp_ledger_line(ledger, peer)->done, number + 1))
             return false;
     return true;
 }

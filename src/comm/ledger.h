@@ -48,6 +48,8 @@ struct ddp_ledger {
     uint32_t compared; /* calls that ddp_ledger_compare() has found to be the same everywhere */
     int spins;         /* before a wait yields */
     int yields;        /* ... and before it sleeps */
+    void (*turn)(void *turned); /* called every millisecond of a wait; NULL: nothing is */
+    void *turned;
     char difference[DDP_LEDGER_DIFFERENCE]; /* what was said of calls that differ */
 };
 

@@ -317,6 +317,20 @@ static enum ddp_status alloc(void *state, const struct ddp_comm_call *call, void
     return noted(nodes, met == DDP_OK ? all : met);
 }
 
+static enum ddp_status open_channel(void *state, const struct ddp_comm_call *call,
+                                    struct ddp_channel_end *end)
+{
+    struct nodes *nodes = state;
+    enum ddp_status status = meet_all(nodes, call);
+    if (status != DDP_OK)
+        return noted(nodes, status);
+    enum ddp_status own = nodes_channel_open(nodes, call, end);
+    status = vote_all(nodes, call, &own);
+    if (status == DDP_OK && own == DDP_OK && end)
+        nodes_channel_agreed(nodes);
+    return noted(nodes, status == DDP_OK ? own : status);
+}
+
 static bool registered(const void *state, const void *memory, size_t bytes)
 {
     const struct nodes *nodes = state;
@@ -392,6 +406,7 @@ static void free_memory(struct nodes *nodes)
  * that they have. Who is lost, or calls something else, is not waited for. */
 static void say_goodbye(struct nodes *nodes)
 {
+    nodes_channels_leave(nodes, ddp_deadline_ns(LEAVE_MS));
     const struct ddp_comm_call call = {.kind = DDP_COMM_DESTROY};
     const int64_t deadline = ddp_deadline_ns(LEAVE_MS);
     const uint32_t number = nodes->failed == DDP_OK ? nodes->next : LAST_CALL;
@@ -429,6 +444,7 @@ static void destroy(void *state)
     if ((nodes->failed == DDP_OK || nodes->failed == DDP_ERR_MISMATCH) &&
         !ddp_job_aborted(nodes->place->job))
         say_goodbye(nodes);
+    nodes_channels_free(nodes);
     forget(nodes);
     nodes_wire_leave(nodes);
     shm_leave(&nodes->shm);
@@ -481,4 +497,7 @@ const struct ddp_comm_ops ddp_comm_nodes = {
     .run = run,
     .progress = progress,
     .finish = finish,
+    .open = open_channel,
+    .await = nodes_channel_await,
+    .pass = nodes_channel_pass,
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * What the files of the communicator over several machines share. Each calls only those before it:
- * nodes_order.c, nodes_wire.c, nodes_chunks.c, nodes.c.
+ * nodes_order.c, nodes_wire.c, nodes_chunks.c, nodes_channel.c, nodes.c.
  *
  * Rails: rank l of a machine talks to the ranks l of the others and to nobody else, about the
  * slices of these ranks: those it adds up for its machine, in the memory that the machine's ranks
@@ -82,7 +82,9 @@ struct nodes {
     char *small;                              /* payloads of a small call */
     char *memory;                             /* behind `in`, `out` and `small` */
     size_t memory_bytes;
-    char *stage; /* registered, or NULL */
+    struct nodes_channel *channels; /* that end at this rank */
+    uint32_t channels_opened;       /* by all ranks together */
+    char *stage;                    /* registered, or NULL */
     size_t stage_bytes;
 };
 
@@ -121,6 +123,12 @@ void nodes_send(struct nodes *nodes, int node, struct ddp_wire_op *op, uint32_t 
 void nodes_receive(struct nodes *nodes, int node, struct ddp_wire_op *op, uint32_t number,
                    uint32_t index, void *buffer, size_t room);
 
+/* The key of a message; `number` and `index` (24 bits) as the callers agree. */
+uint64_t nodes_key(const struct nodes *nodes, uint32_t number, uint32_t index);
+
+/* A rank is lost that is needed still. Waits a while for the launcher's reason: DDP_ERR_ABORTED. */
+enum ddp_status nodes_lost(const struct nodes *nodes, int peer);
+
 /* Are they all over, but for this machine's own? With an error one is lost. */
 bool nodes_over(const struct nodes *nodes, const struct ddp_wire_op *ops, enum ddp_status *status);
 
@@ -156,5 +164,19 @@ bool nodes_find_buffers(const struct nodes *nodes, struct nodes_call *c);
 /* Between the memory of a call and the stage: what this rank gives, what it gets. */
 void nodes_stage_in(const struct nodes *nodes, const struct nodes_call *c, uint32_t chunk);
 void nodes_stage_out(const struct nodes *nodes, const struct nodes_call *c, uint32_t chunk);
+
+/* --- nodes_channel.c --- */
+
+/* All ranks, who have agreed on the call; `end` is NULL where there is none. When it is open
+ * everywhere, agreed(): only such a channel is taken leave of. */
+enum ddp_status nodes_channel_open(struct nodes *nodes, const struct ddp_comm_call *call,
+                                   struct ddp_channel_end *end);
+void nodes_channel_agreed(struct nodes *nodes);
+enum ddp_status nodes_channel_await(struct ddp_channel_end *end, uint64_t message, int timeout_ms);
+enum ddp_status nodes_channel_pass(struct ddp_channel_end *end, uint64_t message);
+
+/* Waits until both ends of all channels leave: the other may have messages to receive. */
+void nodes_channels_leave(struct nodes *nodes, int64_t deadline);
+void nodes_channels_free(struct nodes *nodes);
 
 #endif

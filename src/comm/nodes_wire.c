@@ -127,7 +127,7 @@ void nodes_wire_leave(struct nodes *nodes)
 /* --- messages --- */
 
 /* A communicator's id slot is its alone. */
-static uint64_t key_of(const struct nodes *nodes, uint32_t number, uint32_t index)
+uint64_t nodes_key(const struct nodes *nodes, uint32_t number, uint32_t index)
 {
     return (uint64_t)nodes->place->id_slot << 56 | (uint64_t)number << 24 | index;
 }
@@ -135,7 +135,7 @@ static uint64_t key_of(const struct nodes *nodes, uint32_t number, uint32_t inde
 void nodes_send(struct nodes *nodes, int node, struct ddp_wire_op *op, uint32_t number,
                 uint32_t index, const struct ddp_comm_call *call, const void *data, size_t bytes)
 {
-    op->head = (struct ddp_wire_head){.key = key_of(nodes, number, index)};
+    op->head = (struct ddp_wire_head){.key = nodes_key(nodes, number, index)};
     ddp_comm_pack(call, op->head.words);
     nodes->ops->send(nodes->wire, nodes_peer(nodes, node), op, data, bytes);
 }
@@ -143,12 +143,12 @@ void nodes_send(struct nodes *nodes, int node, struct ddp_wire_op *op, uint32_t 
 void nodes_receive(struct nodes *nodes, int node, struct ddp_wire_op *op, uint32_t number,
                    uint32_t index, void *buffer, size_t room)
 {
-    op->head = (struct ddp_wire_head){.key = key_of(nodes, number, index)};
+    op->head = (struct ddp_wire_head){.key = nodes_key(nodes, number, index)};
     nodes->ops->receive(nodes->wire, nodes_peer(nodes, node), op, buffer, room);
 }
 
-/* A rank is lost that is needed still. Mostly the launcher knows more, and sets the abort word. */
-static enum ddp_status lost(const struct nodes *nodes, int peer)
+/* Mostly the launcher knows more, and sets the abort word. */
+enum ddp_status nodes_lost(const struct nodes *nodes, int peer)
 {
     const struct timespec nap = {.tv_nsec = 1000000};
     for (int i = 0; i < GRACE_MS; i++) {
@@ -166,7 +166,7 @@ bool nodes_over(const struct nodes *nodes, const struct ddp_wire_op *ops, enum d
         if (m == nodes->place->node || state == DDP_WIRE_OVER)
             continue;
         if (state == DDP_WIRE_LOST)
-            *status = lost(nodes, nodes_peer(nodes, m));
+            *status = nodes_lost(nodes, nodes_peer(nodes, m));
         return false;
     }
     return true;
@@ -232,7 +232,7 @@ void nodes_tell_failure(struct nodes *nodes, uint32_t number, const struct ddp_c
         const int node = (place->node + i) % place->node_count;
         struct ddp_wire_op *first = &ops[2 * node], *second = first + 1;
         first->head =
-            (struct ddp_wire_head){.key = key_of(nodes, number, 0), .flags = NODES_FAILED};
+            (struct ddp_wire_head){.key = nodes_key(nodes, number, 0), .flags = NODES_FAILED};
         nodes->ops->send(nodes->wire, nodes_peer(nodes, node), first, NULL, 0);
         nodes_send(nodes, node, second, number, TEXT_INDEX, call, text, strlen(text));
     }

@@ -193,4 +193,7 @@ const struct ddp_comm_ops ddp_comm_shm = {
     .run = run,
     .progress = progress,
     .finish = finish,
+    .open = shm_channel_open,
+    .await = shm_channel_await,
+    .pass = shm_channel_pass,
 };

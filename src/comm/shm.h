@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * What the files of the shared-memory communicator share. Each calls only those before it:
- * shm_memory.c, shm_collectives.c, shm.c. All call the ledger, in which the ranks meet.
+ * shm_memory.c, shm_channel.c, shm_collectives.c, shm.c. All call the ledger, in which the ranks
+ * meet.
  *
  * Small sums are done in the ledger: each rank adds up all payloads itself. Large ones go on where
  * the buffers lie, or, where those are not registered, through slots beside the ledger. */
@@ -44,6 +45,10 @@ struct shm {
 /* --- shm_memory.c --- */
 
 enum ddp_status shm_alloc(void *state, const struct ddp_comm_call *call, void **memory);
+
+/* The same for a call that counts something else. */
+enum ddp_status shm_alloc_for(struct shm *shm, const struct ddp_comm_call *call, size_t bytes,
+                              bool shared, void **memory);
 enum ddp_status shm_free(struct shm *shm, const struct ddp_comm_call *call);
 bool shm_registered(const void *state, const void *memory, size_t bytes);
 void shm_free_regions(struct shm *shm);
@@ -59,6 +64,14 @@ uint64_t shm_offset_of_shared(const struct shm *shm, const void *memory, size_t 
 
 /* A rank's part of the registered memory of which this rank's begins there; NULL: it does not. */
 char *shm_part_of(const struct shm *shm, const void *memory, int rank);
+
+/* --- shm_channel.c --- */
+
+/* Between two ranks of this machine: a ring that both map (ring.h). */
+enum ddp_status shm_channel_open(void *state, const struct ddp_comm_call *call,
+                                 struct ddp_channel_end *end);
+enum ddp_status shm_channel_await(struct ddp_channel_end *end, uint64_t message, int timeout_ms);
+enum ddp_status shm_channel_pass(struct ddp_channel_end *end, uint64_t message);
 
 /* --- shm_collectives.c --- */
 

@@ -115,15 +115,14 @@ static size_t stride_for(size_t bytes, bool shared)
     return (shared ? pages + 1 : pages | 1) * DDP_PAGE;
 }
 
-enum ddp_status shm_alloc(void *state, const struct ddp_comm_call *call, void **memory)
+enum ddp_status shm_alloc_for(struct shm *shm, const struct ddp_comm_call *call, size_t bytes,
+                              bool shared, void **memory)
 {
-    struct shm *shm = state;
-    const bool shared = call->kind == DDP_COMM_ALLOC_SHARED;
-    const size_t stride = stride_for(call->count, shared);
+    const size_t stride = stride_for(bytes, shared);
     const size_t total = shared ? stride : stride * (size_t)shm->place->node_size;
     struct shm_region *region = ddp_array_alloc(1, sizeof *region);
     uint64_t offset, own;
-    size_t bytes;
+    size_t own_bytes;
     enum ddp_status status = agree_on_offset(shm, call, total, &offset);
     if (status != DDP_OK) {
         free(region);
@@ -131,13 +130,11 @@ enum ddp_status shm_alloc(void *state, const struct ddp_comm_call *call, void **
     }
     status = DDP_ERR_MEMORY;
     if (region) {
-        *region = (struct shm_region){.offset = offset,
-                                      .total = total,
-                                      .stride = stride,
-                                      .bytes = call->count,
-                                      .shared = shared};
-        own_pages(shm, region, &own, &bytes);
-        status = ddp_heap_map(shm->place->job, offset, total, own, bytes, (void **)&region->base);
+        *region = (struct shm_region){
+            .offset = offset, .total = total, .stride = stride, .bytes = bytes, .shared = shared};
+        own_pages(shm, region, &own, &own_bytes);
+        status =
+            ddp_heap_map(shm->place->job, offset, total, own, own_bytes, (void **)&region->base);
     }
     enum ddp_status voted = ddp_ledger_vote(&shm->ledger, call, &status);
     if (voted != DDP_OK || status != DDP_OK) {
@@ -148,6 +145,11 @@ enum ddp_status shm_alloc(void *state, const struct ddp_comm_call *call, void **
     shm->regions = region;
     *memory = shared ? region->base : own_part(shm, region);
     return DDP_OK;
+}
+
+enum ddp_status shm_alloc(void *state, const struct ddp_comm_call *call, void **memory)
+{
+    return shm_alloc_for(state, call, call->count, call->kind == DDP_COMM_ALLOC_SHARED, memory);
 }
 
 /* --- giving it back --- */

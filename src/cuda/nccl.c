@@ -95,9 +95,15 @@ static void leave(struct nccl *nccl)
     nccl->comm = NULL;
 }
 
+/* Also of a link, which has the ledger of nobody. */
 static void destroy(void *state)
 {
     struct nccl *nccl = state;
+    while (nccl->links) {
+        struct nccl *link = nccl->links;
+        nccl->links = link->next_link;
+        destroy(link);
+    }
     nccl_unwatch(nccl);
     if (nccl->cuda)
         (void)cudaSetDevice(nccl->cuda->index);
@@ -106,6 +112,7 @@ static void destroy(void *state)
         leave(nccl);
     nccl_free_memory(nccl);
     if (!nccl->stuck) { /* else each of these calls may wait for ever */
+        nccl_channel_close(nccl);
         nccl_queue_close(nccl);
         nccl_ballot_close(nccl);
         if (nccl->own.stream)
@@ -133,6 +140,39 @@ static enum ddp_status create(void **state, const struct ddp_comm_place *place)
     nccl_watch(nccl);
     *state = nccl;
     return DDP_OK;
+}
+
+/* A communicator of the two ends of a channel: the sender is its rank 0. */
+static enum ddp_status open_link(struct nccl *nccl, const struct ddp_channel_end *end,
+                                 const struct ddp_comm_call *call, struct nccl **made)
+{
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    struct nccl *link = ddp_array_alloc(1, sizeof *link);
+    if (!link)
+        return nccl_end(nccl, DDP_ERR_SYSTEM); /* the other end waits already */
+    link->place = nccl->place;
+    link->next_link = nccl->links;
+    nccl->links = link;
+    config.blocking = 0;
+    enum ddp_status status = open_device(link);
+    if (status == DDP_OK) {
+        nccl_watch(link);
+        status = nccl_taken(
+            link, ncclCommInitRankConfig(&link->comm, 2, *nccl->id, end->sends ? 0 : 1, &config),
+            call);
+    }
+    *made = link;
+    return status == DDP_OK ? DDP_OK : nccl_end(nccl, status);
+}
+
+static enum ddp_status open_channel(void *state, const struct ddp_comm_call *call,
+                                    struct ddp_channel_end *end)
+{
+    struct nccl *link = NULL;
+    enum ddp_status status = nccl_channel_agree(state, call);
+    if (status == DDP_OK && end)
+        status = open_link(state, end, call, &link);
+    return status == DDP_OK ? nccl_channel_open(state, link, call, end) : status;
 }
 
 static enum ddp_status run(void *state, const struct ddp_comm_call *call)
@@ -164,4 +204,7 @@ const struct ddp_comm_ops ddp_comm_nccl = {
     .run = run,
     .progress = progress,
     .finish = finish,
+    .open = open_channel,
+    .await = nccl_channel_await,
+    .pass = nccl_channel_pass,
 };

@@ -122,10 +122,14 @@ bool nccl_registered(const void *state, const void *memory, size_t bytes)
 
 enum ddp_status nccl_ballot_open(struct nccl *nccl)
 {
+    cudaError_t error = cudaMalloc(&nccl->device_id, sizeof *nccl->id);
+    if (error == cudaSuccess)
+        error = cudaHostAlloc((void **)&nccl->id, sizeof *nccl->id, cudaHostAllocDefault);
+    if (error != cudaSuccess)
+        return ddp_cuda_failed(error, "memory for NCCL");
     if (nccl->place->node_count == 1)
         return DDP_OK;
-    cudaError_t error =
-        cudaHostAlloc((void **)&nccl->ballot, sizeof *nccl->ballot, cudaHostAllocDefault);
+    error = cudaHostAlloc((void **)&nccl->ballot, sizeof *nccl->ballot, cudaHostAllocDefault);
     if (error == cudaSuccess)
         error = cudaMalloc(&nccl->device_ballot, sizeof *nccl->ballot);
     return error == cudaSuccess ? DDP_OK : ddp_cuda_failed(error, "memory for NCCL");
@@ -133,8 +137,12 @@ enum ddp_status nccl_ballot_open(struct nccl *nccl)
 
 void nccl_ballot_close(struct nccl *nccl)
 {
+    if (nccl->device_id)
+        (void)cudaFree(nccl->device_id); /* nothing is left to do about a failure */
+    if (nccl->id)
+        (void)cudaFreeHost(nccl->id);
     if (nccl->device_ballot)
-        (void)cudaFree(nccl->device_ballot); /* nothing is left to do about a failure */
+        (void)cudaFree(nccl->device_ballot);
     if (nccl->ballot)
         (void)cudaFreeHost(nccl->ballot);
 }
@@ -182,10 +190,7 @@ static enum ddp_status count(const struct nccl *nccl, const struct ddp_comm_call
     return DDP_OK;
 }
 
-/* Ends what nccl_begin() began: waits until the device has done it, and all others have; the first
- * failure is everybody's. */
-static enum ddp_status vote(struct nccl *nccl, enum ddp_status own,
-                            const struct ddp_comm_call *call)
+enum ddp_status nccl_vote(struct nccl *nccl, enum ddp_status own, const struct ddp_comm_call *call)
 {
     enum ddp_status status = cast(nccl, own, call);
     if (status == DDP_OK)
@@ -214,7 +219,7 @@ enum ddp_status nccl_alloc(void *state, const struct ddp_comm_call *call, void *
         if (error != cudaSuccess)
             return nccl_cuda_failed(nccl, error, "memory for NCCL");
     }
-    status = vote(nccl, status, call);
+    status = nccl_vote(nccl, status, call);
     if (status == DDP_OK)
         *memory = taken;
     else if (nccl->dead == DDP_OK)
@@ -237,5 +242,5 @@ enum ddp_status nccl_free(struct nccl *nccl, const struct ddp_comm_call *call)
 enum ddp_status nccl_barrier(struct nccl *nccl, const struct ddp_comm_call *call)
 {
     enum ddp_status status = nccl_begin(nccl, call);
-    return status == DDP_OK ? vote(nccl, DDP_OK, call) : status;
+    return status == DDP_OK ? nccl_vote(nccl, DDP_OK, call) : status;
 }

@@ -36,15 +36,19 @@ void nccl_queue_close(struct nccl *nccl)
     }
 }
 
-enum ddp_status nccl_begin(struct nccl *nccl, const struct ddp_comm_call *call)
+static enum ddp_status ready(const struct nccl *nccl)
 {
-    if (nccl->dead != DDP_OK)
-        return nccl->dead;
-    const bool recording = ddp_cuda_refuse(nccl->place->device_state);
+    const bool recording = nccl->dead == DDP_OK && ddp_cuda_refuse(nccl->place->device_state);
     assert(!recording); /* no mode records collectives */
     (void)recording;
+    return nccl->dead;
+}
+
+/* Takes the next place in the queue, behind what the stream has to wait for. */
+static enum ddp_status begin(struct nccl *nccl, const struct ddp_comm_call *call, uint32_t number,
+                             bool computed, cudaEvent_t event)
+{
     cudaError_t error = cudaSetDevice(nccl->cuda->index);
-    const uint32_t number = ddp_ledger_post(&nccl->ledger, call, DDP_LEDGER_NOWHERE, NULL, 0);
     enum ddp_status status = nccl_check(nccl);
     while (status == DDP_OK && nccl->last - nccl->first == NCCL_PENDING) {
         status = nccl_wait_event(nccl, nccl_oldest(nccl)->end, call);
@@ -57,16 +61,34 @@ enum ddp_status nccl_begin(struct nccl *nccl, const struct ddp_comm_call *call)
     pending->call = *call;
     pending->number = number;
     pending->begun_ns = 0;
-    if (error == cudaSuccess)
+    if (error == cudaSuccess && computed)
         error = cudaEventRecord(nccl->computed, nccl->cuda->stream);
-    if (error == cudaSuccess)
+    if (error == cudaSuccess && computed)
         error = cudaStreamWaitEvent(nccl->own.stream, nccl->computed, 0);
+    if (error == cudaSuccess && event)
+        error = cudaStreamWaitEvent(nccl->own.stream, event, 0);
     if (error == cudaSuccess)
         error = cudaEventRecord(pending->begin, nccl->own.stream);
     if (error != cudaSuccess)
         return nccl_call_failed(nccl, error, call);
     nccl->span = ddp_cuda_span_begin(nccl->cuda, nccl->own.stream, "NCCL");
     return DDP_OK;
+}
+
+enum ddp_status nccl_begin(struct nccl *nccl, const struct ddp_comm_call *call)
+{
+    enum ddp_status status = ready(nccl);
+    if (status != DDP_OK)
+        return status;
+    const uint32_t number = ddp_ledger_post(&nccl->ledger, call, DDP_LEDGER_NOWHERE, NULL, 0);
+    return begin(nccl, call, number, true, NULL);
+}
+
+enum ddp_status nccl_begin_after(struct nccl *nccl, const struct ddp_comm_call *call, bool computed,
+                                 cudaEvent_t event)
+{
+    enum ddp_status status = ready(nccl);
+    return status == DDP_OK ? begin(nccl, call, 0, computed, event) : status;
 }
 
 enum ddp_status nccl_join(struct nccl *nccl)

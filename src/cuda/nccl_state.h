@@ -13,8 +13,8 @@
  * and a deadline remain. The ledger is a machine's: what ranks of different machines have called is
  * compared in alloc and barrier only, by a hash that goes through NCCL.
  *
- * The files call each other one way: nccl_wait.c, nccl_queue.c, nccl_memory.c, nccl_exchange.c,
- * nccl.c. A world of one has no NCCL: comm/self.c serves it. */
+ * The files call each other one way: nccl_wait.c, nccl_queue.c, nccl_memory.c, nccl_channel.c,
+ * nccl_exchange.c, nccl.c. A world of one has no NCCL: comm/self.c serves it. */
 #ifndef DDP_CUDA_NCCL_STATE_H
 #define DDP_CUDA_NCCL_STATE_H
 
@@ -77,6 +77,12 @@ struct nccl {
     unsigned first, last;       /* of those that are on the stream; last: the next one's place */
     struct ddp_cuda_span *span; /* of the next one, for the trace */
     bool to_join;               /* the device's stream does not wait for the last one yet */
+
+    ncclUniqueId *id; /* page-locked: of a channel that is opened */
+    void *device_id;
+    struct nccl *links;           /* communicators of two, of the channels that end here */
+    struct nccl *next_link;       /* ... of such a one */
+    struct nccl_channel *channel; /* ... and what it serves */
 };
 
 /* --- nccl_wait.c: waiting and failing --- */
@@ -133,6 +139,11 @@ void nccl_unwatch(struct nccl *nccl);
 /* Begins a collective: compares calls, and lets the communicator's stream wait for the device's. */
 enum ddp_status nccl_begin(struct nccl *nccl, const struct ddp_comm_call *call);
 
+/* Begins the transfer of a channel, which is compared with nothing. The communicator's stream waits
+ * for the device's if it is `computed`, and for the event unless that is NULL. */
+enum ddp_status nccl_begin_after(struct nccl *nccl, const struct ddp_comm_call *call, bool computed,
+                                 cudaEvent_t event);
+
 /* It is all on the stream. With `join` the device's stream waits for it. */
 enum ddp_status nccl_finish(struct nccl *nccl, bool join);
 
@@ -156,10 +167,26 @@ void nccl_free_memory(struct nccl *nccl);
 enum ddp_status nccl_ballot_open(struct nccl *nccl);
 void nccl_ballot_close(struct nccl *nccl);
 
+/* Ends what nccl_begin() began: waits until the device has done it, and all others have; the first
+ * failure is everybody's. */
+enum ddp_status nccl_vote(struct nccl *nccl, enum ddp_status own, const struct ddp_comm_call *call);
+
 enum ddp_status nccl_alloc(void *state, const struct ddp_comm_call *call, void **memory);
 enum ddp_status nccl_free(struct nccl *nccl, const struct ddp_comm_call *call);
 enum ddp_status nccl_barrier(struct nccl *nccl, const struct ddp_comm_call *call);
 bool nccl_registered(const void *state, const void *memory, size_t bytes);
+
+/* --- nccl_channel.c --- */
+
+/* All ranks: do they call the same? The id for the two ends is in nccl->id then. */
+enum ddp_status nccl_channel_agree(struct nccl *nccl, const struct ddp_comm_call *call);
+
+/* All ranks: opens an end over the link; both are NULL where there is none. */
+enum ddp_status nccl_channel_open(struct nccl *nccl, struct nccl *link,
+                                  const struct ddp_comm_call *call, struct ddp_channel_end *end);
+enum ddp_status nccl_channel_await(struct ddp_channel_end *end, uint64_t message, int timeout_ms);
+enum ddp_status nccl_channel_pass(struct ddp_channel_end *end, uint64_t message);
+void nccl_channel_close(struct nccl *link); /* also of one that has none */
 
 /* --- nccl_exchange.c --- */
 

@@ -341,17 +341,29 @@ void ddp_job_report(ddp_job *job, const char *phase, int64_t step)
         inject(job, step);
 }
 
-void ddp_job_collective_enter(ddp_job *job, const char *name, uint64_t number, uint64_t bytes)
+static void enter(ddp_job *job, const char *name, uint64_t number, uint64_t bytes, unsigned counts)
 {
     struct ddp_board_line *line = job->line;
     uint32_t done = line_begin(&line->collective_sequence);
     STORE(line->inside, 1);
-    STORE(line->entered, atomic_load_explicit(&line->entered, memory_order_relaxed) + 1);
+    STORE(line->entered, atomic_load_explicit(&line->entered, memory_order_relaxed) + counts);
     STORE(line->number, number);
     STORE(line->bytes, bytes);
     STORE(line->enter_ns, ddp_clock_ns());
     ddp_board_store_text(line->name, DDP_BOARD_WORDS, name);
     atomic_store_explicit(&line->collective_sequence, done, memory_order_release);
+}
+
+void ddp_job_collective_enter(ddp_job *job, const char *name, uint64_t number, uint64_t bytes)
+{
+    enter(job, name, number, bytes, 1);
+}
+
+void ddp_job_transfer_enter(ddp_job *job, bool sends, int peer, uint64_t number, uint64_t bytes)
+{
+    char name[DDP_BOARD_NAME + 8];
+    snprintf(name, sizeof name, sends ? "send to %d" : "recv from %d", peer);
+    enter(job, name, number, bytes, 0);
 }
 
 void ddp_job_collective_leave(ddp_job *job)

@@ -59,6 +59,11 @@ void ddp_job_share_errors(void);
 void ddp_job_collective_enter(ddp_job *job, const char *name, uint64_t number, uint64_t bytes);
 void ddp_job_collective_leave(ddp_job *job);
 
+/* The same of a message that this rank waits to send, or to receive, between two ranks: it is left
+ * like a collective, but not counted as one that all ranks arrive at. The name is "send to 3" or
+ * "recv from 3", which the launcher reads. */
+void ddp_job_transfer_enter(ddp_job *job, bool sends, int peer, uint64_t number, uint64_t bytes);
+
 /* For collectives that continue on a device after the call returned: this rank waits for what it
  * arrived at, or waits no longer. */
 void ddp_job_collective_wait(ddp_job *job, bool waits);

@@ -75,7 +75,8 @@ struct ddp_mode_setup {
     struct ddp_mode_local local; /* DDP without zero */
     /* Pipeline: worker r has stage r % stages of replica r / stages; a single worker has all stages,
      * each on a device of `devices`. Shards and lanes are those of a replica. */
-    int stages;      /* else 1 */
+    int stages;      /* else 1; 0: also 1 */
+    const ddp_graph *whole; /* that `graph` is a stage of; set by the mode itself, else NULL */
     const int *cuts; /* stages - 1 operations of the graph at which a stage begins, ascending */
     size_t bucket_bytes;         /* DDP: gradients all-reduced together; the first at most 1 MiB */
 };
@@ -126,6 +127,9 @@ enum ddp_status ddp_mode_step(ddp_mode *mode, ddp_loader *loader, double rate, i
 /* The norm of the last step's mean gradient, before it was clipped: not finite when the gradient
  * was not; -1 when the setup does not ask for it. The same on all ranks, and in all modes. */
 double ddp_mode_gradient_norm(const ddp_mode *mode);
+
+/* Pipeline: the share of the last step that stages, on average, waited for others; -1: not known. */
+double ddp_mode_idle_share(const ddp_mode *mode);
 
 /* What the mode's worker holds. */
 enum ddp_status ddp_mode_memory(const ddp_mode *mode, struct ddp_mode_memory *memory);

@@ -184,6 +184,14 @@ enum ddp_status ddp_mode_average(ddp_mode *mode);
  * Collective in a pipeline, where ranks that do not want them pass NULL. */
 enum ddp_status ddp_mode_get_weights(ddp_mode *mode, int64_t begin, int64_t count, float *values);
 
+/* Copies the values of a parameter, of the graph's table, that this worker updates to host memory.
+ * Local.
+ *   own [out]  false: another stage of a pipeline has it, and nothing is copied */
+enum ddp_status ddp_mode_own_weights(ddp_mode *mode, int parameter, float *values, bool *own);
+
+/* The share of the last step that the stages of this worker waited for others; -1: not measured. */
+double ddp_mode_idle_share(const ddp_mode *mode);
+
 /* The current weights, flat, on ddp_mode_device(); NULL in a pipeline, where no device has them all.
  * Valid until the next step. */
 const float *ddp_mode_weights(const ddp_mode *mode);

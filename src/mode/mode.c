@@ -10,7 +10,7 @@
 
 #include <stdlib.h>
 
-const char *const ddp_mode_names[] = {"accum", "ddp", "dp", NULL};
+const char *const ddp_mode_names[] = {"accum", "ddp", "dp", "pipeline", NULL};
 
 static const struct ddp_mode_ops *const modes[] = {
     [DDP_MODE_ACCUM] = &ddp_mode_ddp, /* with one worker it exchanges nothing */

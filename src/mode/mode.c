@@ -146,6 +146,35 @@ enum ddp_status ddp_mode_load_state(ddp_mode *mode, int i, const float *flat)
                                  : ddp_mode_copy_state_in(mode, i, flat);
 }
 
+enum ddp_status ddp_mode_get_weights(ddp_mode *mode, int64_t begin, int64_t count, float *values)
+{
+    const struct ddp_replica *replica = mode->replicas;
+    enum ddp_status status = DDP_OK;
+    if (mode->ops->get_weights) {
+        status = mode->ops->get_weights(mode, begin, count, values);
+        mode->failed = status != DDP_OK;
+        return status;
+    }
+    if (values)
+        status = ddp_device_copy_out(replica->device, values, replica->weights + begin,
+                                     (size_t)count * sizeof *values);
+    return status == DDP_OK && values ? ddp_device_synchronize(replica->device) : status;
+}
+
+enum ddp_status ddp_mode_own_weights(ddp_mode *mode, int parameter, float *values, bool *own)
+{
+    const struct ddp_parameter *p = ddp_graph_parameter_at(mode->setup.graph, parameter);
+    if (mode->ops->own_weights)
+        return mode->ops->own_weights(mode, parameter, values, own);
+    *own = true;
+    return ddp_mode_get_weights(mode, p->offset, p->count, values);
+}
+
+double ddp_mode_idle_share(const ddp_mode *mode)
+{
+    return mode->ops->idle_share ? mode->ops->idle_share(mode) : -1;
+}
+
 enum ddp_status ddp_mode_put_weights(ddp_mode *mode, int64_t begin, int64_t count,
                                      const float *values)
 {

@@ -103,8 +103,8 @@ static ddp_tensor *twice(ddp_graph *graph, ddp_tensor *x)
     return ddp_graph_custom(graph, &op);
 }
 
-/* Numbers as targets, the program's own operations, a weight that is made in another shape, a loss
- * that reads what is made before the output, which is a view. */
+/* Numbers as targets, the program's own operations, a result that needs no gradient, a weight that
+ * is made in another shape, a loss that reads what is made before the output, which is a view. */
 static enum ddp_status build_odd(ddp_graph *graph, const struct ddp_model_config *config)
 {
     const int64_t batch = config->batch, features = config->features;
@@ -113,9 +113,12 @@ static enum ddp_status build_odd(ddp_graph *graph, const struct ddp_model_config
     ddp_tensor *targets = ddp_graph_input(graph, "targets", DDP_F32, 2, (int64_t[]){batch, 6});
     ddp_tensor *weight = ddp_graph_parameter(graph, "w", 1, (int64_t[]){6 * features}, normal);
     weight = ddp_graph_reshape(graph, weight, 2, (int64_t[]){6, features});
+    ddp_tensor *fixed = twice(graph, x);
     x = ddp_graph_linear(graph, x, weight, NULL, DDP_ACTIVATION_NONE);
     ddp_tensor *y = twice(graph, x);
     y = ddp_graph_add(graph, y, x);
+    ddp_tensor *side = ddp_graph_linear_layer(graph, "side", fixed, 6, true, DDP_ACTIVATION_NONE);
+    y = ddp_graph_add(graph, y, side);
     ddp_tensor *early = ddp_graph_linear_layer(graph, "a", y, 6, true, DDP_ACTIVATION_RELU);
     y = ddp_graph_linear_layer(graph, "b", twice(graph, early), 6, true, DDP_ACTIVATION_GELU);
     y = ddp_graph_reshape(graph, y, 3, (int64_t[]){batch, 2, 3});
@@ -155,6 +158,50 @@ static int tied_pieces(const ddp_graph *graph, struct piece *pieces)
     ck_assert_int_eq(pieces[1].worker, 1);
     return 3;
 }
+
+/* What is said of the whole graph holds for a stage. */
+START_TEST(a_stage_is_like_the_whole)
+{
+    for (int recomputes = 0; recomputes < 2; recomputes++) {
+        struct way way = {.device = "cpu",
+                          .compute = DDP_BF16,
+                          .activations = DDP_BF16,
+                          .recomputes = recomputes,
+                          .fuses = recomputes};
+        static size_t arena[2];
+        ddp_graph *graph = tied_graph(&way), *part;
+        const int begin = ddp_graph_find_operation(graph, "h.1");
+        const struct ddp_graph_range range = {begin, ddp_graph_operation_count(graph)};
+        ddp_graph_set_description(graph, "a model");
+        ck_assert_int_eq(ddp_graph_make_stages(graph, &range, 1, &part), DDP_OK);
+        ck_assert_str_eq(ddp_graph_description(part), "a model");
+        ck_assert_int_eq(ddp_graph_compute(part), DDP_BF16);
+        ck_assert_int_eq(ddp_graph_activations(part), DDP_BF16);
+        ck_assert_int_eq(ddp_graph_block_count(part), 2);
+        ck_assert_int_eq(ddp_graph_network_count(part), ddp_graph_operation_count(part) - 1);
+        ck_assert_int_eq(ddp_graph_cache_width(part), ddp_graph_cache_width(graph));
+        ck_assert_int_gt(part->dropout_count, 0);
+        for (int n = begin; n < ddp_graph_network_count(graph); n++) {
+            ck_assert(ddp_graph_fuses(part, n - begin + 1) == ddp_graph_fuses(graph, n));
+            ck_assert_str_eq(ddp_graph_result_name(part, n - begin + 1),
+                             ddp_graph_result_name(graph, n));
+        }
+        ck_assert_uint_eq(ddp_exec_graph_output_bytes(part), ddp_exec_graph_output_bytes(graph));
+        ck_assert_int_eq(ddp_exec_arena_bytes(part, TRAINS, &arena[recomputes]), DDP_OK);
+        ddp_graph_destroy(part);
+        ddp_graph_destroy(graph);
+        if (recomputes)
+            ck_assert_uint_lt(arena[1], arena[0]);
+    }
+    struct way way = {.device = "cpu"};
+    ddp_graph *graph = build_subject(&odd_subject, &way), *part;
+    const struct ddp_graph_range range = {0, 3};
+    ck_assert_int_eq(ddp_graph_make_stages(graph, &range, 1, &part), DDP_OK);
+    ck_assert_int_eq(ddp_exec_check_device(part, "cuda"), DDP_ERR_UNSUPPORTED);
+    ddp_graph_destroy(part);
+    ddp_graph_destroy(graph);
+}
+END_TEST
 
 /* Statistics, then the parameters of the last range first; of one range as in the whole graph; what
  * two ranges read is with the first. */
@@ -383,8 +430,8 @@ START_TEST(operations_are_found_by_name)
                   (n == 0 || n + 1 == ddp_graph_network_count(graph)));
     ddp_graph_destroy(graph);
     graph = build_subject(&odd_subject, &way); /* through a view */
-    ck_assert(ddp_graph_reads(graph, 0, 0));
-    ck_assert_int_eq(ddp_graph_find_operation(graph, "w"), 0);
+    ck_assert(ddp_graph_reads(graph, 1, 0));
+    ck_assert_int_eq(ddp_graph_find_operation(graph, "w"), 1);
     ddp_graph_destroy(graph);
 }
 END_TEST
@@ -488,6 +535,7 @@ Suite *test_suite(void)
     tcase_add_test(tc, shared_tensors);
     tcase_add_test(tc, odd_graphs);
     tc = test_case(suite, "interface", 60);
+    tcase_add_test(tc, a_stage_is_like_the_whole);
     tcase_add_test(tc, layout);
     tcase_add_test(tc, statistics_come_first);
     tcase_add_test(tc, gradients_become_ready_in_flat_order);

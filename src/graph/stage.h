@@ -7,6 +7,7 @@
 #ifndef DDP_GRAPH_STAGE_H
 #define DDP_GRAPH_STAGE_H
 
+#include "graph/describe.h"
 #include "graph/exec.h"
 
 /* Operations [first, end) of a graph. */
@@ -31,9 +32,7 @@ enum ddp_status ddp_graph_make_stages(const ddp_graph *graph, const struct ddp_g
 /* Of a stage: the number, in the whole graph's table, of its parameter i. */
 int ddp_graph_stage_source(const ddp_graph *stage, int i);
 
-/* Of any graph. */
-int ddp_graph_operation_count(const ddp_graph *graph);
-/* The operations up to the output: a cut lies before one of operations 1 .. that - 1. */
+/* Of any graph, beside graph/describe.h. The operations up to the output: a cut lies before one of operations 1 .. that - 1. */
 int ddp_graph_network_count(const ddp_graph *graph);
 
 /* Bytes of the messages that pass a cut before operation n: tensors one behind the other, at

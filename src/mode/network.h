@@ -5,6 +5,7 @@
 #ifndef DDP_MODE_NETWORK_H
 #define DDP_MODE_NETWORK_H
 
+#include "graph/exec.h"
 #include "mode/mode.h"
 
 typedef struct ddp_network ddp_network;

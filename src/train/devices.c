@@ -139,6 +139,7 @@ enum ddp_status ddp_train_plan_devices(struct ddp_train_plan *plan,
         return plan_dp(plan, options);
     case DDP_MODE_DDP:
         return plan_ddp(plan, options, ddp_job_local_rank(job));
+    case DDP_MODE_PIPELINE:
     case DDP_MODE_ACCUM:
         break;
     }

@@ -90,10 +90,9 @@ static enum ddp_status print_weights(struct ddp_run *run)
     if (ddp_graph_element_count(run->graph) > SMALL_MODEL)
         return DDP_OK;
     enum ddp_status status = ddp_mode_average(run->mode);
+    if (status == DDP_OK)
+        status = ddp_run_fetch_weights(run, run->out);
     if (status != DDP_OK || !run->out)
-        return status;
-    status = ddp_run_fetch_weights(run);
-    if (status != DDP_OK)
         return status;
     const char *separator = "";
     fputs("Model weights: [", run->out);
@@ -192,14 +191,16 @@ enum ddp_status ddp_run_step(struct ddp_run *run)
 enum ddp_status ddp_run_save(struct ddp_run *run, const char *path)
 {
     char shown[DDP_TEXT_SHOWN];
+    const bool saves = run->plan.rank == 0;
     enum ddp_status status = ddp_mode_average(run->mode);
-    if (status != DDP_OK || run->plan.rank != 0)
-        return status;
     const int64_t begin = ddp_trace_begin();
-    ddp_job_report(run->job, "save", run->step);
-    status = ddp_run_fetch_weights(run);
+    if (saves)
+        ddp_job_report(run->job, "save", run->step);
     if (status == DDP_OK)
-        status = ddp_train_weights_save(path, run->graph, run->weights);
+        status = ddp_run_fetch_weights(run, saves);
+    if (status != DDP_OK || !saves)
+        return status;
+    status = ddp_train_weights_save(path, run->graph, run->weights);
     ddp_trace_end("save", begin, NULL, 0);
     if (status == DDP_OK && run->out)
         fprintf(run->out, "saved %s\n", ddp_text_show(shown, path));

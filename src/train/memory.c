@@ -383,7 +383,7 @@ enum ddp_status ddp_memory_check(const struct ddp_run *run, double *exchange_byt
     const struct ddp_train_plan *plan = &run->plan;
     const int64_t units = ddp_train_plan_units(plan), lanes = plan->lanes / units;
     const struct ddp_memory_limits limits = {INFINITY, (double)ddp_memory_total()};
-    const char *unit = plan->mode == DDP_MODE_DP ? "replica" : "worker";
+    const char *unit = ddp_train_plan_unit_name(plan);
     struct ddp_memory memory;
     enum ddp_status status = ddp_memory_plan(run, plan, &run->model_config, &memory);
     if (status == DDP_OK)

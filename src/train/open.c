@@ -274,6 +274,7 @@ static enum ddp_status create_evaluator(struct ddp_run *run)
     const struct ddp_train_evaluator_setup setup = {
         .mode = run->mode,
         .comm = run->comm,
+        .stages = ddp_train_plan_stage_workers(&run->plan),
         .model = run->plan.model,
         .config = &run->model_config,
         .test = run->test,
@@ -323,7 +324,7 @@ enum ddp_status ddp_run_open_loader(const struct ddp_run *run, int64_t step, int
         .dataset = run->data,
         .sampler = plan->sampler,
         .batch_size = plan->batch_size,
-        .first_shard = plan->rank * shards,
+        .first_shard = plan->rank / ddp_train_plan_stage_workers(plan) * shards,
         .shard_count = shards,
         .epoch = step / plan->steps_per_epoch,
         .step = step % plan->steps_per_epoch,

@@ -248,7 +248,13 @@ void ddp_train_config_dtype(struct ddp_model_config *config, const struct ddp_tr
 
 int ddp_train_plan_units(const struct ddp_train_plan *plan)
 {
-    return plan->mode == DDP_MODE_DP ? plan->replicas : plan->world_size;
+    return plan->mode == DDP_MODE_DP ? plan->replicas
+                                     : plan->world_size / ddp_train_plan_stage_workers(plan);
+}
+
+const char *ddp_train_plan_unit_name(const struct ddp_train_plan *plan)
+{
+    return plan->mode == DDP_MODE_DP || plan->mode == DDP_MODE_PIPELINE ? "replica" : "worker";
 }
 
 const char *ddp_train_show_nodes(const struct ddp_train_plan *plan, char text[DDP_TRAIN_NODES])
@@ -285,6 +291,7 @@ enum ddp_status ddp_train_plan_workers(struct ddp_train_plan *plan,
         .rank = ddp_job_rank(job),
         .world_size = ddp_job_world_size(job),
         .nodes = ddp_job_node_count(job),
+        .stages = 1,
         .batch_size = options->batch_size,
         .local_shards = options->acc_steps,
     };
@@ -306,8 +313,7 @@ enum ddp_status ddp_train_plan_workers(struct ddp_train_plan *plan,
         return ddp_fail(DDP_ERR_INVALID, "--lanes %" PRId64 " is not a power of two",
                         options->lanes);
     if (ddp_train_given(options, "global-batch"))
-        status = divide_global_batch(plan, options, units,
-                                     plan->mode == DDP_MODE_DP ? "replica" : "worker");
+        status = divide_global_batch(plan, options, units, ddp_train_plan_unit_name(plan));
     if (status != DDP_OK)
         return status;
     status = choose_sync(plan, options);
@@ -391,7 +397,7 @@ static void print_lanes(const struct ddp_train_plan *plan, FILE *out)
 {
     const int64_t shards = plan->global_shards, lanes = plan->lanes;
     const int units = ddp_train_plan_units(plan), arrays = 1 + ddp_lanes_partials(lanes / units);
-    const char *unit = plan->mode == DDP_MODE_DP ? "replica" : "worker";
+    const char *unit = ddp_train_plan_unit_name(plan);
     const bool whole = ddp_lanes_same(shards, lanes, units);
     int listed = 0;
     if (shards == 1)

@@ -127,7 +127,7 @@ static enum ddp_status measure_on(struct ddp_run *run, struct probe *probe, doub
 static int distinct_devices(const struct ddp_train_plan *plan)
 {
     int count = 0;
-    for (int r = 0; r < plan->replicas; r++) {
+    for (int r = 0; r < ddp_train_plan_local_devices(plan); r++) {
         bool seen = false;
         for (int before = 0; before < r; before++)
             seen = seen || plan->devices[before] == plan->devices[r];
@@ -138,7 +138,7 @@ static int distinct_devices(const struct ddp_train_plan *plan)
 
 enum ddp_status ddp_run_measure_peak(struct ddp_run *run)
 {
-    const int threads = run->plan.threads * run->plan.replicas;
+    const int threads = run->plan.threads * ddp_train_plan_local_devices(&run->plan);
     struct probe probe = {.size = threads > 4 ? 2048 : 1024};
     double flops = 0;
     if (!run->options->mfu)

@@ -128,9 +128,6 @@ enum ddp_status ddp_mode_step(ddp_mode *mode, ddp_loader *loader, double rate, i
  * was not; -1 when the setup does not ask for it. The same on all ranks, and in all modes. */
 double ddp_mode_gradient_norm(const ddp_mode *mode);
 
-/* Pipeline: the share of the last step that stages, on average, waited for others; -1: not known. */
-double ddp_mode_idle_share(const ddp_mode *mode);
-
 /* What the mode's worker holds. */
 enum ddp_status ddp_mode_memory(const ddp_mode *mode, struct ddp_mode_memory *memory);
 
@@ -189,13 +186,14 @@ enum ddp_status ddp_mode_get_weights(ddp_mode *mode, int64_t begin, int64_t coun
  *   own [out]  false: another stage of a pipeline has it, and nothing is copied */
 enum ddp_status ddp_mode_own_weights(ddp_mode *mode, int parameter, float *values, bool *own);
 
-/* The share of the last step that the stages of this worker waited for others; -1: not measured. */
+/* Pipeline: the share of the last step that its stages, on average, waited for others; -1: not
+ * measured. */
 double ddp_mode_idle_share(const ddp_mode *mode);
 
 /* The current weights, flat, on ddp_mode_device(); NULL in a pipeline, where no device has them all.
  * Valid until the next step. */
 const float *ddp_mode_weights(const ddp_mode *mode);
-/* Their bf16 copy; NULL unless the graphs compute in bf16. */
+/* Their bf16 copy; NULL unless the graphs compute in bf16, and in a pipeline. */
 const uint16_t *ddp_mode_weights_bf16(const ddp_mode *mode);
 
 #endif

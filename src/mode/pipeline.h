@@ -80,6 +80,7 @@ struct ddp_thread_channel {
 
 struct ddp_pipeline {
     struct ddp_mode mode;                /* also the part of the first stage here */
+    ddp_comm *world;                     /* all workers */
     const ddp_graph *graph, *tail_graph; /* whole */
     struct ddp_stages stages;
     struct ddp_segment *segments; /* ascending */
@@ -95,7 +96,8 @@ struct ddp_pipeline {
     ddp_comm *peers; /* the same stage of all replicas; NULL: there is one */
     ddp_comm *peer_wire;
     ddp_replica_threads *team;           /* with several stages here */
-    _Atomic uint32_t stop;               /* one of them has failed */
+    _Atomic uint32_t stop;               /* one of them has failed: */
+    enum ddp_status cause;
     struct ddp_thread_channel *channels; /* between them */
     size_t channel_count;
     struct ddp_feed feed;
@@ -104,7 +106,6 @@ struct ddp_pipeline {
     size_t split_count;
     float *split;  /* (split_count, DDP_NORM_BLOCK) */
     double *sums;  /* of blocks; behind them the loss, and the share of time that was waited */
-    double *split_sums;
     double idle;   /* share of the last step; -1: not known */
     int64_t step;
     double rate;
@@ -184,5 +185,14 @@ enum ddp_status ddp_pipeline_get(struct ddp_pipeline *pipeline, enum ddp_flat wh
                                  int64_t begin, int64_t count, float *values);
 enum ddp_status ddp_pipeline_put(struct ddp_pipeline *pipeline, enum ddp_flat which, int i,
                                  int64_t begin, int64_t count, const float *values);
+
+/* Copies the elements [begin, begin + count) of the weights, all of one parameter, if a stage here
+ * has them. */
+enum ddp_status ddp_pipeline_own(struct ddp_pipeline *pipeline, int64_t begin, int64_t count,
+                                 float *values, bool *own);
+
+/* --- pipeline_network.c: forward passes alone --- */
+
+extern const struct ddp_network_ops ddp_pipeline_network;
 
 #endif

@@ -133,9 +133,9 @@ static int64_t own_of(const struct part *part)
 static enum ddp_status spread(struct ddp_pipeline *pipeline, const struct part *part, int root,
                               float *bounce)
 {
-    return pipeline->comm ? ddp_comm_broadcast(pipeline->mode.setup.comm, bounce,
-                                               (size_t)part->count, DDP_F32, root)
-                          : DDP_OK;
+    return pipeline->comm
+               ? ddp_comm_broadcast(pipeline->world, bounce, (size_t)part->count, DDP_F32, root)
+               : DDP_OK;
 }
 
 enum ddp_status ddp_pipeline_get(struct ddp_pipeline *pipeline, enum ddp_flat which, int i,
@@ -215,5 +215,27 @@ enum ddp_status ddp_pipeline_scatter(struct ddp_pipeline *pipeline, const float 
             memcpy(stages[stage - pipeline->here] + own_of(&part), bounce, bytes);
     }
     free(bounce);
+    return status;
+}
+
+enum ddp_status ddp_pipeline_own(struct ddp_pipeline *pipeline, int64_t begin, int64_t count,
+                                 float *values, bool *own)
+{
+    enum ddp_status status = DDP_OK;
+    struct part part;
+    *own = false;
+    for (int64_t at = begin;
+         status == DDP_OK && next_part(pipeline, &at, begin + count, &part);) {
+        const struct ddp_pipeline_stage *stage = stage_of(pipeline, &part);
+        if (!stage)
+            return DDP_OK;
+        const struct ddp_replica *replica = ddp_stage_replica(stage);
+        *own = true;
+        status = ddp_device_copy_out(replica->device, values + (part.begin - begin),
+                                     replica->weights + own_of(&part),
+                                     (size_t)part.count * sizeof *values);
+        if (status == DDP_OK)
+            status = ddp_device_synchronize(replica->device);
+    }
     return status;
 }

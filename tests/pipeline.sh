@@ -85,7 +85,7 @@ cmp -s "$work/one.safetensors" "$work/two.safetensors" || fail "2 stages export 
 # A loss that is not finite: the operation and the shard that accumulation names.
 first='the loss is (nan|inf) at step [0-9]+: first in the output of linear, tensor fc[123] .*'
 told=
-nan="$mlp --lr 1000 --schedule constant --no-eval --steps 40"
+nan="$mlp --lr 1e6 --schedule constant --no-eval --steps 40"
 for start in "$trainer" "$ddprun -n 2 trainer --stages 2" "$ddprun -n 4 trainer --stages 2" "$trainer --stages 3"; do
     expect "not finite: $start" 10 "error: $first" $start $nan
     grep -oE "$first" "$work/out" | sed 's/ (rank.*)//' >"$work/lines"

@@ -47,6 +47,8 @@ struct ddp_mode_ops {
     double (*idle_share)(const ddp_mode *mode);
     /* After a step: brings the sums of these gradients into the first replica; NULL: they are. */
     enum ddp_status (*gather_gradients)(ddp_mode *mode, int64_t begin, int64_t count);
+    /* Copies sums of gradients to host memory; NULL: the first replica has them all. */
+    enum ddp_status (*get_gradients)(ddp_mode *mode, int64_t begin, int64_t count, float *values);
     /* NULL: a network is an exec on the first replica's device. */
     const struct ddp_network_ops *network;
 };
@@ -67,7 +69,7 @@ struct ddp_network_ops {
     enum ddp_status (*run)(ddp_network *network, const void *x, const void *labels);
 };
 
-extern const struct ddp_mode_ops ddp_mode_ddp, ddp_mode_dp;
+extern const struct ddp_mode_ops ddp_mode_ddp, ddp_mode_dp, ddp_mode_pipeline;
 
 /* What each worker or replica runs; of DataParallel's, the master alone has the loss. */
 #define DDP_MODE_WORKER_PARTS  (DDP_EXEC_NETWORK | DDP_EXEC_LOSS | DDP_EXEC_BACKWARD)

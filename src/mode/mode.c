@@ -10,12 +10,13 @@
 
 #include <stdlib.h>
 
-const char *const ddp_mode_names[] = {"accum", "ddp", "dp", NULL};
+const char *const ddp_mode_names[] = {"accum", "ddp", "dp", "pipeline", NULL};
 
 static const struct ddp_mode_ops *const modes[] = {
     [DDP_MODE_ACCUM] = &ddp_mode_ddp, /* with one worker it exchanges nothing */
     [DDP_MODE_DDP] = &ddp_mode_ddp,
     [DDP_MODE_DP] = &ddp_mode_dp,
+    [DDP_MODE_PIPELINE] = &ddp_mode_pipeline,
 };
 
 enum ddp_status ddp_mode_create(ddp_mode **mode, enum ddp_mode_kind kind,
@@ -80,12 +81,12 @@ ddp_device *ddp_mode_device(const ddp_mode *mode)
 
 const float *ddp_mode_weights(const ddp_mode *mode)
 {
-    return mode->replicas->weights;
+    return mode->ops->get_weights ? NULL : mode->replicas->weights;
 }
 
 const uint16_t *ddp_mode_weights_bf16(const ddp_mode *mode)
 {
-    return mode->replicas->weights_bf16;
+    return mode->ops->get_weights ? NULL : mode->replicas->weights_bf16;
 }
 
 float *ddp_mode_state(const ddp_mode *mode, int i)
@@ -191,7 +192,9 @@ enum ddp_status ddp_mode_get_gradients(ddp_mode *mode, int64_t begin, int64_t co
     enum ddp_status status = DDP_OK;
     if (mode->ops->gather_gradients)
         status = mode->ops->gather_gradients(mode, begin, count);
-    if (status == DDP_OK)
+    if (status == DDP_OK && mode->ops->get_gradients)
+        status = mode->ops->get_gradients(mode, begin, count, values);
+    else if (status == DDP_OK)
         status = ddp_device_copy_out(replica->device, values, replica->gradients + begin,
                                      (size_t)count * sizeof *values);
     if (status == DDP_OK)

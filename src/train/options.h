@@ -56,6 +56,8 @@ struct ddp_train_options {
     int64_t batch_size, global_batch, acc_steps;
     int64_t lanes;
     int64_t replicas, threads;
+    int64_t stages;  /* 0: not given */
+    const char *cut; /* NULL: not given */
     const char *device;
     int64_t devices[DDP_TRAIN_DEVICES];
     int device_count; /* --devices; 0: not given */
@@ -224,7 +226,8 @@ void ddp_train_plan_print_optimizer(const struct ddp_train_plan *plan, FILE *out
 #define DDP_TRAIN_BYTES 32
 const char *ddp_train_show_bytes(double bytes, char text[DDP_TRAIN_BYTES]);
 
-/* Prints the plan, a few lines. */
+/* Prints the plan, a few lines.
+ *   memory  of a worker; of a pipeline, of each stage */
 void ddp_train_plan_print(const struct ddp_train_plan *plan,
                           const struct ddp_train_options *options,
                           const struct ddp_dataset_info *data, const ddp_graph *graph,

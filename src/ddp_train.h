@@ -234,7 +234,9 @@ struct ddp_train_tensor {
  * when the run is not open. Valid until ddp_train_close(). Local. */
 DDP_API const struct ddp_train_tensor *ddp_train_tensor(const ddp_train *train, int i);
 
-/* Copies the weights of a tensor out: the same values on all ranks. Local.
+/* Copies the weights of a tensor out: the same values on all ranks. Local, but for runs with
+ * --sync-every: between two synchronisations all ranks must make the call, the first time after a
+ * step, and get the average of the workers' weights.
  *   values [out]  row-major, float32; also where the graph computes in bf16
  *   count         of the tensor
  * DDP_ERR_INVALID: there is no such tensor, or it has another count. */

@@ -80,7 +80,7 @@ DDP_API int ddp_job_world_size(const ddp_job *job); /* workers in the job, at le
 DDP_API int ddp_job_local_rank(const ddp_job *job); /* LOCAL_RANK, as ddprun set it */
 
 #define DDP_ID_MAX_BYTES 256 /* the largest id; ncclUniqueId has 128 bytes */
-#define DDP_ID_SLOTS     16  /* ids a job can hand over: one for each communicator */
+#define DDP_ID_SLOTS     64  /* ids a job can hand over: one for each communicator */
 
 /* Hands an opaque id (a ncclUniqueId, say) from the one rank that made it to all others, on all
  * nodes.

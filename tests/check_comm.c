@@ -247,6 +247,50 @@ START_TEST(several_communicators)
 }
 END_TEST
 
+/* --- groups: replicas of some stages --- */
+
+static const struct {
+    int stages, replicas;
+} grids[] = {{2, 2}, {4, 2}, {2, 4}, {1, 3}, {3, 1}, {3, 2}};
+enum { GRIDS = sizeof grids / sizeof grids[0] };
+
+START_TEST(groups)
+{
+    groups_stages = grids[_i].stages;
+    run_ranks_alone(grids[_i].stages * grids[_i].replicas, row_groups, -1);
+}
+END_TEST
+
+START_TEST(groups_named)
+{
+    groups_stages = grids[_i].stages;
+    run_ranks_alone(grids[_i].stages * grids[_i].replicas, row_groups_named, -1);
+}
+END_TEST
+
+START_TEST(groups_arguments)
+{
+    groups_stages = 2;
+    run_ranks_alone(4, row_groups_arguments, -1);
+}
+END_TEST
+
+START_TEST(groups_killed)
+{
+    const int64_t start = ddp_clock_ns();
+    groups_stages = grids[_i].stages;
+    run_ranks_alone(grids[_i].stages * grids[_i].replicas, row_groups_killed, 1);
+    ck_assert_int_lt((ddp_clock_ns() - start) / 1000000, 2000);
+}
+END_TEST
+
+START_TEST(groups_differ)
+{
+    run_ranks_alone(4, groups_differ_rows[_i], -1);
+    run_ranks_alone(6, groups_differ_rows[_i], -1);
+}
+END_TEST
+
 Suite *test_suite(void)
 {
     Suite *suite = suite_create("comm");
@@ -266,5 +310,11 @@ Suite *test_suite(void)
     tcase_add_test(tc, killed);
     tcase_add_test(tc, late_rank_burns_nothing);
     tcase_add_test(tc, several_communicators);
+    tc = test_case(suite, "groups", 120);
+    tcase_add_loop_test(tc, groups, 0, GRIDS);
+    tcase_add_loop_test(tc, groups_named, 0, 3);
+    tcase_add_test(tc, groups_arguments);
+    tcase_add_loop_test(tc, groups_killed, 0, 3);
+    tcase_add_loop_test(tc, groups_differ, 0, GROUPS_DIFFER_ROWS);
     return suite;
 }

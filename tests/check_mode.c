@@ -132,6 +132,9 @@ START_TEST(modes_end_in_the_same_bits)
         other = train(DDP_MODE_DP, shards / block, block);
         same(&accum, &other, "dp", shards);
     }
+    stages = 2;
+    other = train(DDP_MODE_PIPELINE, 1, shards);
+    same(&accum, &other, "pipeline", shards);
 }
 END_TEST
 

@@ -54,6 +54,12 @@ enum ddp_status ranks_join(ddp_comm **comm, ddp_job *job)
                        : ddp_comm_create(comm, job, NULL);
 }
 
+enum ddp_status ranks_join_group(ddp_comm **comm, ddp_job *job, int first, int stride, int size)
+{
+    const struct ddp_comm_group group = {first, stride, size};
+    return ddp_comm_create_group(comm, job, device_backend, ranks_device, &group);
+}
+
 /* What a launcher has: one machine's board. */
 struct machine {
     struct ddp_board board;
@@ -283,13 +289,15 @@ void ranks_fill(void *memory, size_t count, enum ddp_dtype dtype, int rank)
     free(host);
 }
 
-void *ranks_expect(int size, size_t count, enum ddp_dtype dtype, enum ddp_redop op)
+void *ranks_expect_of(const struct ddp_comm_group *group, size_t count, enum ddp_dtype dtype,
+                      enum ddp_redop op)
 {
+    const int size = group->size;
     const size_t bytes = count * ddp_dtype_bytes(dtype);
     void *sources[64], *out = malloc(bytes + 1);
     for (int r = 0; r < size; r++) {
         sources[r] = malloc(bytes + 1);
-        ranks_values(sources[r], count, dtype, r);
+        ranks_values(sources[r], count, dtype, group->first + r * group->stride);
     }
     struct ddp_reduce args = {.source_count = size,
                               .destination_count = 1,
@@ -302,4 +310,9 @@ void *ranks_expect(int size, size_t count, enum ddp_dtype dtype, enum ddp_redop 
     for (int r = 0; r < size; r++)
         free(sources[r]);
     return out;
+}
+
+void *ranks_expect(int size, size_t count, enum ddp_dtype dtype, enum ddp_redop op)
+{
+    return ranks_expect_of(&(struct ddp_comm_group){0, 1, size}, count, dtype, op);
 }

@@ -49,6 +49,7 @@ void run_nodes(int nodes, int per_node, ranks_body *body, int dies);
 void run_ranks_alone(int size, ranks_body *body, int dies);
 void run_nodes_alone(int nodes, int per_node, ranks_body *body, int dies);
 enum ddp_status ranks_join(ddp_comm **comm, ddp_job *job);
+enum ddp_status ranks_join_group(ddp_comm **comm, ddp_job *job, int first, int stride, int size);
 
 void *ranks_alloc(size_t bytes); /* that is not registered */
 void ranks_free(void *memory, size_t bytes);
@@ -62,6 +63,8 @@ void ranks_fill(void *memory, size_t count, enum ddp_dtype dtype, int rank); /* 
 
 /* What an all-reduce over `size` ranks must give, on the host; for free(). */
 void *ranks_expect(int size, size_t count, enum ddp_dtype dtype, enum ddp_redop op);
+void *ranks_expect_of(const struct ddp_comm_group *group, size_t count, enum ddp_dtype dtype,
+                      enum ddp_redop op); /* ... over ranks of the job */
 
 /* --- comm_rows.c --- */
 
@@ -79,6 +82,16 @@ enum { CHANNEL_MISMATCH_ROWS = 3 };
 extern ranks_body *const channel_mismatch_rows[CHANNEL_MISMATCH_ROWS]; /* on 3 ranks */
 extern ranks_body *const channel_timeout_rows[2];                      /* on 2 ranks */
 extern ranks_body *const channel_killed_rows[2]; /* on 2 ranks or more, of which 1 dies */
+
+/* --- comm_groups.c: stages of replicas, without a communicator of all --- */
+
+extern int groups_stages; /* the ranks are replicas of so many */
+ranks_body row_groups;
+ranks_body row_groups_named;     /* on 2 replicas of 2 stages or more */
+ranks_body row_groups_arguments; /* on 4 ranks of one machine */
+ranks_body row_groups_killed;    /* rank 1 of 4 or more dies */
+enum { GROUPS_DIFFER_ROWS = 5 };
+extern ranks_body *const groups_differ_rows[GROUPS_DIFFER_ROWS]; /* on 4 ranks or more */
 
 /* --- comm_mismatch.c --- */
 

@@ -38,7 +38,7 @@ static struct ddp_channel *new_end(ddp_comm *comm, int from, int to)
         return NULL;
     c->comm = comm;
     c->end.sends = comm->place.rank == from;
-    c->end.peer = c->end.sends ? to : from;
+    c->end.peer = ddp_comm_job_rank(&comm->place, c->end.sends ? to : from);
     return c;
 }
 

@@ -15,6 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define SETUP_MS 600000 /* for the others to come up */
+
 static const struct ddp_comm_ops *const backends[] = {&ddp_comm_self, &ddp_comm_shm,
                                                       &ddp_comm_nodes, NULL};
 
@@ -22,52 +24,150 @@ static const struct ddp_comm_ops *const backends[] = {&ddp_comm_self, &ddp_comm_
  * the slots lie on the board of its launcher. */
 static atomic_int slots_used;
 
-static const struct ddp_comm_ops *choose(const ddp_job *job, const char *name)
+/* --- ranks and machines --- */
+
+/* Where this rank is in its group, and where that is. */
+static enum ddp_status locate(struct ddp_comm_place *place, ddp_job *job,
+                              const struct ddp_comm_group *group)
+{
+    const int rank = ddp_job_rank(job), world = ddp_job_world_size(job);
+    const int here = ddp_job_node_size(job), size = group->size, stride = group->stride;
+    const bool valid = size > 0 && stride > 0 && size <= world / stride;
+    const int block = valid ? stride * size : world; /* the groups in it are strewn over it */
+    int members = stride < here ? here / stride : 1; /* of a group on a machine */
+    if (!valid || world % block != 0 || group->first != rank / block * block + rank % stride)
+        return ddp_fail(DDP_ERR_INVALID,
+                        "rank %d of %d cannot be in a group of %d ranks from rank %d, %d apart",
+                        rank, world, size, group->first, stride);
+    if (here % block == 0)
+        members = size;
+    else if (block % here != 0 || (here % stride != 0 && stride % here != 0))
+        return ddp_fail(DDP_ERR_UNSUPPORTED,
+                        "groups of %d ranks, %d apart, lie unevenly on machines of %d workers: %d "
+                        "and %d must divide %d or be multiples of it",
+                        size, stride, here, stride, block, here);
+    const int own = (rank - group->first) / stride;
+    *place = (struct ddp_comm_place){.job = job,
+                                     .rank = own,
+                                     .size = size,
+                                     .first = group->first,
+                                     .stride = stride,
+                                     .node = own / members,
+                                     .node_count = size / members,
+                                     .node_rank = own % members,
+                                     .node_size = members,
+                                     .id_slot = -1,
+                                     .timeout_ms = -1};
+    return DDP_OK;
+}
+
+/* What all ranks of a job create. */
+struct shape {
+    int32_t stride, size;
+    char backend[8];
+};
+
+static enum ddp_status compare(ddp_job *job, const struct shape *mine, int other,
+                               const struct shape *theirs)
+{
+    if (memcmp(mine, theirs, sizeof *mine) == 0)
+        return DDP_OK;
+    ddp_job_abort(job); /* the others wait for this rank */
+    return ddp_fail(DDP_ERR_MISMATCH,
+                    "rank %d creates communicators of %d ranks, %d apart (%.8s), rank %d others",
+                    ddp_job_rank(job), mine->size, mine->stride, mine->backend, other);
+}
+
+/* Do all ranks create the same? Those of a machine ask its first rank, which asks rank 0. */
+static enum ddp_status agree(ddp_job *job, int slot, const struct shape *mine)
+{
+    const int node = ddp_job_node(job), first = node * ddp_job_node_size(job);
+    struct shape theirs = *mine;
+    enum ddp_status status = DDP_OK;
+    if (ddp_job_node_rank(job) > 0) {
+        status = ddp_job_get_node_id(job, slot, &theirs, sizeof theirs, SETUP_MS);
+        return status == DDP_OK ? compare(job, mine, first, &theirs) : status;
+    }
+    if (node > 0)
+        status = ddp_job_get_id(job, slot, &theirs, sizeof theirs, SETUP_MS);
+    else if (ddp_job_node_count(job) > 1)
+        status = ddp_job_put_id(job, slot, mine, sizeof *mine);
+    if (status == DDP_OK)
+        status = compare(job, mine, 0, &theirs);
+    return status == DDP_OK ? ddp_job_put_node_id(job, slot, mine, sizeof *mine) : status;
+}
+
+/* --- creating --- */
+
+static enum ddp_status choose(const struct ddp_comm_ops **ops, const struct ddp_comm_place *place,
+                              const char *name)
 {
     for (int i = 0; backends[i]; i++)
-        if (name ? strcmp(backends[i]->name, name) == 0 : backends[i]->fits(job))
-            return backends[i];
-    return NULL;
+        if (name ? strcmp(backends[i]->name, name) == 0 : backends[i]->fits(place)) {
+            *ops = backends[i];
+            return DDP_OK;
+        }
+    if (name)
+        return ddp_fail(DDP_ERR_UNSUPPORTED, "there is no communicator '%s'", name);
+    return ddp_fail(DDP_ERR_UNSUPPORTED,
+                    "%d workers are too many: collectives on one machine support at most %d",
+                    place->node_size, DDP_REDUCE_MAX);
 }
 
 /* The backend of a plugin; what is missing is logged. */
-static const struct ddp_comm_ops *plugin_ops(const char *backend, const ddp_device *device)
+static enum ddp_status choose_plugin(const struct ddp_comm_ops **ops, const ddp_device *device,
+                                     const char *name)
 {
     const struct ddp_plugin *plugin;
     if (ddp_plugin_load(&plugin, ddp_device_name(device), true) != DDP_OK)
-        return NULL;
-    if (plugin->comm && strcmp(plugin->comm->name, backend) == 0)
-        return plugin->comm;
-    ddp_log(DDP_LOG_ERROR, "the plugin %s has no communicator '%s'", plugin->name, backend);
-    return NULL;
+        return DDP_ERR_UNSUPPORTED;
+    *ops = plugin->comm;
+    if (plugin->comm && strcmp(plugin->comm->name, name) == 0)
+        return DDP_OK;
+    ddp_log(DDP_LOG_ERROR, "the plugin %s has no communicator '%s'", plugin->name, name);
+    return DDP_ERR_UNSUPPORTED;
 }
 
-static enum ddp_status create_with(ddp_comm **comm, ddp_job *job, const struct ddp_comm_ops *ops,
-                                   ddp_device *device)
+static enum ddp_status take_slots(int count, int *first)
 {
-    if (!ops->fits(job))
-        return ddp_fail(DDP_ERR_UNSUPPORTED,
-                        "the communicator '%s' does not support %d workers here", ops->name,
-                        ddp_job_world_size(job));
-    int slot = ddp_job_world_size(job) > 1 ? atomic_fetch_add(&slots_used, 1) : -1;
-    if (slot >= DDP_ID_SLOTS)
-        return ddp_fail(DDP_ERR_UNSUPPORTED, "a job can create at most %d communicators",
-                        DDP_ID_SLOTS);
+    *first = atomic_fetch_add(&slots_used, count);
+    return *first + count <= DDP_ID_SLOTS
+               ? DDP_OK
+               : ddp_fail(DDP_ERR_UNSUPPORTED, "a job can create at most %d communicators",
+                          DDP_ID_SLOTS);
+}
+
+/* The groups of a call have a slot each, behind the one in which the ranks agree. On the host they
+ * meet inside a machine only, and those of other machines have the same slots. */
+static enum ddp_status take_group_slots(struct ddp_comm_place *place,
+                                        const struct ddp_comm_ops *ops)
+{
+    ddp_job *job = place->job;
+    const bool over_job = place->device && place->size > 1;
+    const int rank = over_job ? ddp_job_rank(job) : ddp_job_node_rank(job);
+    const int ranks = over_job ? ddp_job_world_size(job) : ddp_job_node_size(job);
+    const int block = place->stride * place->size;
+    const int groups = place->size > 1 ? ranks / (over_job ? place->size : place->node_size) : 0;
+    struct shape shape = {.stride = place->stride, .size = place->size};
+    int slot;
+    enum ddp_status status = take_slots(1 + groups, &slot);
+    if (status != DDP_OK)
+        return status;
+    strncpy(shape.backend, ops->name, sizeof shape.backend - 1);
+    status = agree(job, slot, &shape);
+    if (place->size > 1)
+        place->id_slot = slot + 1 + rank / block * place->stride + rank % place->stride;
+    return status;
+}
+
+static enum ddp_status create_at(ddp_comm **comm, const struct ddp_comm_place *place,
+                                 const struct ddp_comm_ops *ops)
+{
     struct ddp_comm *c = ddp_array_alloc(1, sizeof *c);
     if (!c)
         return DDP_ERR_MEMORY;
     c->ops = ops;
-    c->place = (struct ddp_comm_place){.job = job,
-                                       .rank = ddp_job_rank(job),
-                                       .size = ddp_job_world_size(job),
-                                       .node = ddp_job_node(job),
-                                       .node_count = ddp_job_node_count(job),
-                                       .node_rank = ddp_job_node_rank(job),
-                                       .node_size = ddp_job_node_size(job),
-                                       .id_slot = slot,
-                                       .timeout_ms = -1,
-                                       .device = device,
-                                       .device_state = device ? ddp_device_state(device) : NULL};
+    c->place = *place;
     enum ddp_status status = ops->create(&c->state, &c->place);
     if (status != DDP_OK) {
         free(c);
@@ -77,24 +177,47 @@ static enum ddp_status create_with(ddp_comm **comm, ddp_job *job, const struct d
     return DDP_OK;
 }
 
+/* `group` is NULL for all ranks of the job. */
+static enum ddp_status create(ddp_comm **comm, ddp_job *job, const char *backend,
+                              ddp_device *device, const struct ddp_comm_group *group)
+{
+    const int world = ddp_job_world_size(job);
+    const struct ddp_comm_group all = {.stride = 1, .size = world};
+    const struct ddp_comm_ops *ops = &ddp_comm_self;
+    struct ddp_comm_place place;
+    enum ddp_status status = locate(&place, job, group ? group : &all);
+    if (status != DDP_OK)
+        return status;
+    place.device = device;
+    place.device_state = device ? ddp_device_state(device) : NULL;
+    if (place.size > 1 || (!group && !device))
+        status = device ? choose_plugin(&ops, device, backend) : choose(&ops, &place, backend);
+    if (status != DDP_OK)
+        return status;
+    if (!ops->fits(&place))
+        return ddp_fail(DDP_ERR_UNSUPPORTED,
+                        "the communicator '%s' does not support %d workers here", ops->name,
+                        place.size);
+    if (world > 1)
+        status = group ? take_group_slots(&place, ops) : take_slots(1, &place.id_slot);
+    return status == DDP_OK ? create_at(comm, &place, ops) : status;
+}
+
 enum ddp_status ddp_comm_create_on(ddp_comm **comm, ddp_job *job, const char *backend,
                                    ddp_device *device)
 {
-    const struct ddp_comm_ops *ops =
-        ddp_job_world_size(job) == 1 ? &ddp_comm_self : plugin_ops(backend, device);
-    return ops ? create_with(comm, job, ops, device) : DDP_ERR_UNSUPPORTED;
+    return create(comm, job, backend, device, NULL);
 }
 
 enum ddp_status ddp_comm_create(ddp_comm **comm, ddp_job *job, const char *backend)
 {
-    const struct ddp_comm_ops *ops = choose(job, backend);
-    if (!ops && backend)
-        return ddp_fail(DDP_ERR_UNSUPPORTED, "there is no communicator '%s'", backend);
-    if (!ops)
-        return ddp_fail(DDP_ERR_UNSUPPORTED,
-                        "%d workers are too many: collectives on one machine support at most %d",
-                        ddp_job_node_size(job), DDP_REDUCE_MAX);
-    return create_with(comm, job, ops, NULL);
+    return create(comm, job, backend, NULL, NULL);
+}
+
+enum ddp_status ddp_comm_create_group(ddp_comm **comm, ddp_job *job, const char *backend,
+                                      ddp_device *device, const struct ddp_comm_group *group)
+{
+    return create(comm, job, backend, device, group);
 }
 
 void ddp_comm_destroy(ddp_comm *comm)

@@ -67,22 +67,29 @@ static inline bool ddp_comm_within(const void *begin, size_t length, const void 
     return at >= from && at - from <= length && bytes <= length - (at - from);
 }
 
-/* What a backend knows of its communicator. */
+/* What a backend knows of its communicator. Its ranks are some of the job's, and its machines those
+ * that have some of them. What a user reads has the job's ranks. */
 struct ddp_comm_place {
     ddp_job *job;
     int rank, size;
-    int node, node_count;     /* machines: as ddp_job_node() and its like */
+    int first, stride;        /* rank r is rank first + r * stride of the job */
+    int node, node_count;     /* of the machines */
     int node_rank, node_size; /* the ranks of this machine; rank = node * node_size + node_rank */
-    int id_slot;    /* of the job's and the machine's id slots: its alone; -1 in a world of one */
+    int id_slot;    /* of the machine's id slots, and NCCL's of the job's: its alone; -1: none */
     int timeout_ms; /* of every wait; may change between calls */
     ddp_device *device; /* whose memory is communicated; NULL: host memory */
     void *device_state; /* what its kind made: for a backend that comes with that kind */
 };
 
-/* The rank in the job of a rank of this machine. */
+/* The rank in the job of a rank; of a rank of this machine. */
+static inline int ddp_comm_job_rank(const struct ddp_comm_place *place, int rank)
+{
+    return place->first + rank * place->stride;
+}
+
 static inline int ddp_comm_rank_here(const struct ddp_comm_place *place, int node_rank)
 {
-    return place->node * place->node_size + node_rank;
+    return ddp_comm_job_rank(place, place->node * place->node_size + node_rank);
 }
 
 /* An end of a channel, as the backend sees it. The slot of message n is the (n % slots)th. */
@@ -92,14 +99,14 @@ struct ddp_channel_end {
     char *memory;
     size_t bytes, stride; /* of a message, and from slot to slot */
     uint32_t slots;
-    int peer;   /* rank at the other end */
+    int peer;   /* the job's rank at the other end */
     bool sends; /* this is the sender's */
 };
 
 struct ddp_comm_ops {
     const char *name;
-    bool has_shared;                  /* knows DDP_COMM_ALLOC_SHARED */
-    bool (*fits)(const ddp_job *job); /* can such a communicator be made here? */
+    bool has_shared;                                  /* knows DDP_COMM_ALLOC_SHARED */
+    bool (*fits)(const struct ddp_comm_place *place); /* can it be made there? */
     enum ddp_status (*create)(void **state, const struct ddp_comm_place *place); /* collective */
     void (*destroy)(void *state);
     /* DDP_COMM_ALLOC and _ALLOC_SHARED. */
@@ -129,6 +136,22 @@ extern const struct ddp_comm_ops ddp_comm_self, ddp_comm_shm, ddp_comm_nodes;
  * in ddp_device_synchronize() too, which watches the communicator. Collective. */
 enum ddp_status ddp_comm_create_on(ddp_comm **comm, ddp_job *job, const char *backend,
                                    ddp_device *device);
+
+/* Ranks of a job: first, first + stride, ... */
+struct ddp_comm_group {
+    int first, stride, size;
+};
+
+/* A communicator over this rank's group. All ranks of the job call it together, each with its own
+ * group; the groups have the same stride and size, and every rank is in one. Of a group of one it
+ * is "self".
+ *   backend  as for ddp_comm_create(), or for ddp_comm_create_on() with a device
+ *   device   NULL: the host's memory
+ * Ranks of the communicator are numbered from 0, those in messages are the job's.
+ * DDP_ERR_UNSUPPORTED: the groups lie unevenly on the machines. DDP_ERR_MISMATCH: ranks create
+ * different ones; the job is aborted. */
+enum ddp_status ddp_comm_create_group(ddp_comm **comm, ddp_job *job, const char *backend,
+                                      ddp_device *device, const struct ddp_comm_group *group);
 
 /* With `fast` the backend may add up in an order of its own, which may differ between machines and
  * numbers of ranks. Without it (the default) sums have the bits of the fixed tree. */

@@ -52,7 +52,8 @@ const struct ddp_comm_kind_info ddp_comm_kinds[] = {
 
 /* --- calls in words --- */
 
-void ddp_comm_describe(const struct ddp_comm_call *call, char *text, size_t size)
+void ddp_comm_describe(const struct ddp_comm_place *place, const struct ddp_comm_call *call,
+                       char *text, size_t size)
 {
     static const char *const dtypes[] = {"f32", "f64", "i32", "i64", "bf16"};
     static const char *const ops[] = {"sum", "min", "max"};
@@ -71,9 +72,10 @@ void ddp_comm_describe(const struct ddp_comm_call *call, char *text, size_t size
                  : (unsigned)call->dtype <= DDP_BF16 ? dtypes[call->dtype]
                                                      : "?");
     if (call->kind == DDP_COMM_BROADCAST)
-        snprintf(root, sizeof root, " from rank %d", call->root);
+        snprintf(root, sizeof root, " from rank %d", ddp_comm_job_rank(place, call->root));
     if (call->kind == DDP_COMM_OPEN_CHANNEL)
-        snprintf(root, sizeof root, ", %u slots, rank %d to %d", call->slots, call->root, call->to);
+        snprintf(root, sizeof root, ", %u slots, rank %d to %d", call->slots,
+                 ddp_comm_job_rank(place, call->root), ddp_comm_job_rank(place, call->to));
     snprintf(text, size, "%s%s%s%s", kind->details ? kind->details : kind->name, op, count, root);
 }
 
@@ -94,8 +96,12 @@ static enum ddp_status find(struct ddp_ledger *ledger, struct invitation *invita
     enum ddp_status status =
         ddp_job_get_node_id(place->job, place->id_slot, invitation, sizeof *invitation,
                             place->timeout_ms < 0 ? SETUP_MS : place->timeout_ms);
-    if (status == DDP_OK && invitation->bytes != bytes)
-        status = ddp_fail(DDP_ERR_MISMATCH, "the ranks run different versions of libddp");
+    if (status == DDP_OK && invitation->bytes != bytes) {
+        ddp_job_abort(place->job); /* the others wait for this rank */
+        status = ddp_fail(DDP_ERR_MISMATCH,
+                          "ranks create different communicators, or run different versions of "
+                          "libddp");
+    }
     return status;
 }
 
@@ -167,22 +173,24 @@ static struct ddp_comm_call unpack(const uint64_t words[2])
                                   .slots = ends >> 24};
 }
 
-static void say_difference(char *text, size_t size, uint32_t number, int rank,
-                           const uint64_t own[2], int other, const uint64_t theirs[2])
+static void say_difference(const struct ddp_comm_place *place, char text[DDP_LEDGER_DIFFERENCE],
+                           uint32_t number, const uint64_t own[2], int other,
+                           const uint64_t theirs[2])
 {
     const struct ddp_comm_call mine = unpack(own), other_call = unpack(theirs);
     char here[96], there[96];
-    ddp_comm_describe(&mine, here, sizeof here);
-    ddp_comm_describe(&other_call, there, sizeof there);
-    snprintf(text, size, "collective %" PRIu32 ": rank %d calls %s, rank %d %s", number, rank, here,
-             other, there);
+    ddp_comm_describe(place, &mine, here, sizeof here);
+    ddp_comm_describe(place, &other_call, there, sizeof there);
+    snprintf(text, DDP_LEDGER_DIFFERENCE, "collective %" PRIu32 ": rank %d calls %s, rank %d %s",
+             number, ddp_comm_job_rank(place, place->rank), here, ddp_comm_job_rank(place, other),
+             there);
 }
 
-enum ddp_status ddp_comm_differ(uint32_t number, int rank, const uint64_t own[2], int other,
-                                const uint64_t theirs[2])
+enum ddp_status ddp_comm_differ(const struct ddp_comm_place *place, uint32_t number,
+                                const uint64_t own[2], int other, const uint64_t theirs[2])
 {
     char text[DDP_LEDGER_DIFFERENCE];
-    say_difference(text, sizeof text, number, rank, own, other, theirs);
+    say_difference(place, text, number, own, other, theirs);
     return ddp_fail(DDP_ERR_MISMATCH, "%s", text);
 }
 
@@ -236,9 +244,8 @@ static enum ddp_status compare(struct ddp_ledger *ledger, int peer, uint32_t num
     uint64_t theirs[2];
     if (!read_words(ledger, peer, number, theirs) || (mine[0] == theirs[0] && mine[1] == theirs[1]))
         return DDP_OK;
-    say_difference(ledger->difference, sizeof ledger->difference, number,
-                   ddp_comm_rank_here(place, place->node_rank), mine,
-                   ddp_comm_rank_here(place, peer), theirs);
+    say_difference(place, ledger->difference, number, mine, place->node * place->node_size + peer,
+                   theirs);
     return ddp_fail(DDP_ERR_MISMATCH, "%s", ledger->difference);
 }
 
@@ -321,7 +328,7 @@ static enum ddp_status wait_until(const struct ddp_ledger *ledger, int peer, _At
     const int64_t begin = ddp_trace_begin();
     enum ddp_status status =
         wait_in_turns(ledger, word, target, &ddp_ledger_line(ledger, peer)->sleepers);
-    ddp_trace_end("wait", begin, "for rank", peer);
+    ddp_trace_end("wait", begin, "for rank", ddp_comm_rank_here(place, peer));
     return status == DDP_ERR_TIMEOUT
                ? ddp_fail(DDP_ERR_TIMEOUT, "waited %d ms for rank %d in a collective",
                           place->timeout_ms, ddp_comm_rank_here(place, peer))

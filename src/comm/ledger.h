@@ -107,12 +107,13 @@ bool ddp_ledger_all_done(const struct ddp_ledger *ledger, uint32_t number);
 enum ddp_status ddp_ledger_wait_done(struct ddp_ledger *ledger, uint32_t number);
 
 /* A call in words. */
-void ddp_comm_describe(const struct ddp_comm_call *call, char *text, size_t size);
+void ddp_comm_describe(const struct ddp_comm_place *place, const struct ddp_comm_call *call,
+                       char *text, size_t size);
 
-/* What all ranks must agree on, and the message about two ranks of the job that do not:
+/* What all ranks must agree on, and the message about this rank and another that do not:
  * DDP_ERR_MISMATCH. */
 void ddp_comm_pack(const struct ddp_comm_call *call, uint64_t words[2]);
-enum ddp_status ddp_comm_differ(uint32_t number, int rank, const uint64_t own[2], int other,
-                                const uint64_t theirs[2]);
+enum ddp_status ddp_comm_differ(const struct ddp_comm_place *place, uint32_t number,
+                                const uint64_t own[2], int other, const uint64_t theirs[2]);
 
 #endif

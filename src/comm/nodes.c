@@ -19,9 +19,9 @@
 #define TURNS     8          /* of moving on, between computations */
 #define LAST_CALL UINT32_MAX /* a number of no call */
 
-static bool fits(const ddp_job *job)
+static bool fits(const struct ddp_comm_place *place)
 {
-    return ddp_job_node_count(job) > 1 && ddp_job_node_size(job) <= DDP_REDUCE_MAX;
+    return place->node_count > 1 && place->node_size <= DDP_REDUCE_MAX;
 }
 
 /* --- small calls: everybody's payload to everybody --- */

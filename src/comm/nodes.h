@@ -93,10 +93,15 @@ static inline struct nodes_call *nodes_pending(const struct nodes *nodes, int in
     return &nodes->pending[(nodes->pending_first + index) % NODES_PENDING];
 }
 
-/* The rank on this rank's rail. */
+/* The rank on this rank's rail; as the wire names it, and messages do. */
 static inline int nodes_peer(const struct nodes *nodes, int node)
 {
     return node * nodes->place->node_size + nodes->place->node_rank;
+}
+
+static inline int nodes_wire_peer(const struct nodes *nodes, int node)
+{
+    return ddp_comm_job_rank(nodes->place, nodes_peer(nodes, node));
 }
 
 /* The ranks of this machine, from 0, over which the p-th of its partial sums is. */

@@ -60,8 +60,9 @@ static void close_wire(void)
 static enum ddp_status open_wire(const struct ddp_comm_place *place)
 {
     const struct ddp_plugin *plugin;
+    const int rank = ddp_job_rank(place->job), size = ddp_job_world_size(place->job);
     static bool closes_at_exit;
-    if (process.rank != place->rank || process.size != place->size) /* of another job */
+    if (process.rank != rank || process.size != size) /* of another job */
         close_wire();
     if (process.wire)
         return DDP_OK;
@@ -73,13 +74,12 @@ static enum ddp_status open_wire(const struct ddp_comm_place *place)
     if (!plugin->wire)
         return ddp_fail(DDP_ERR_UNSUPPORTED, "the plugin %s has no wire", plugin->name);
     process.ops = plugin->wire;
-    process.rank = place->rank;
-    process.size = place->size;
+    process.rank = rank;
+    process.size = size;
     process.pid = getpid();
     if (!closes_at_exit) /* after UCX is loaded, thus called before it goes */
         closes_at_exit = atexit(close_wire) == 0;
-    return process.ops->open(&process.wire, place->rank, place->size, process.address,
-                             &process.bytes);
+    return process.ops->open(&process.wire, rank, size, process.address, &process.bytes);
 }
 
 static enum ddp_status connect_rail(struct nodes *nodes)
@@ -87,7 +87,7 @@ static enum ddp_status connect_rail(struct nodes *nodes)
     const struct ddp_comm_place *place = nodes->place;
     enum ddp_status status = ddp_job_put_address(place->job, process.address, process.bytes);
     for (int i = 1; status == DDP_OK && i < place->node_count; i++) {
-        const int peer = nodes_peer(nodes, (place->node + i) % place->node_count);
+        const int peer = nodes_wire_peer(nodes, (place->node + i) % place->node_count);
         unsigned char address[DDP_ADDRESS_MAX_BYTES];
         size_t bytes;
         status = ddp_job_get_address(place->job, peer, address, &bytes,
@@ -137,14 +137,14 @@ void nodes_send(struct nodes *nodes, int node, struct ddp_wire_op *op, uint32_t 
 {
     op->head = (struct ddp_wire_head){.key = nodes_key(nodes, number, index)};
     ddp_comm_pack(call, op->head.words);
-    nodes->ops->send(nodes->wire, nodes_peer(nodes, node), op, data, bytes);
+    nodes->ops->send(nodes->wire, nodes_wire_peer(nodes, node), op, data, bytes);
 }
 
 void nodes_receive(struct nodes *nodes, int node, struct ddp_wire_op *op, uint32_t number,
                    uint32_t index, void *buffer, size_t room)
 {
     op->head = (struct ddp_wire_head){.key = nodes_key(nodes, number, index)};
-    nodes->ops->receive(nodes->wire, nodes_peer(nodes, node), op, buffer, room);
+    nodes->ops->receive(nodes->wire, nodes_wire_peer(nodes, node), op, buffer, room);
 }
 
 /* Mostly the launcher knows more, and sets the abort word. */
@@ -166,7 +166,7 @@ bool nodes_over(const struct nodes *nodes, const struct ddp_wire_op *ops, enum d
         if (m == nodes->place->node || state == DDP_WIRE_OVER)
             continue;
         if (state == DDP_WIRE_LOST)
-            *status = nodes_lost(nodes, nodes_peer(nodes, m));
+            *status = nodes_lost(nodes, nodes_wire_peer(nodes, m));
         return false;
     }
     return true;
@@ -176,8 +176,8 @@ int nodes_missing(const struct nodes *nodes, const struct ddp_wire_op *ops)
 {
     for (int m = 0; m < nodes->place->node_count; m++)
         if (m != nodes->place->node && ddp_wire_state(&ops[m]) == DDP_WIRE_GOING)
-            return nodes_peer(nodes, m);
-    return nodes_peer(nodes, (nodes->place->node + 1) % nodes->place->node_count);
+            return nodes_wire_peer(nodes, m);
+    return nodes_wire_peer(nodes, (nodes->place->node + 1) % nodes->place->node_count);
 }
 
 /* --- failures --- */
@@ -208,12 +208,14 @@ static enum ddp_status failed_there(struct nodes *nodes, int node, uint32_t numb
 enum ddp_status nodes_check(struct nodes *nodes, const struct ddp_wire_op *op, uint32_t number,
                             const struct ddp_comm_call *call, size_t bytes)
 {
+    const struct ddp_comm_place *place = nodes->place;
+    const int peer = (op->peer - place->first) / place->stride;
     uint64_t own[2];
     ddp_comm_pack(call, own);
     if (op->head.flags & NODES_FAILED)
-        return failed_there(nodes, op->peer / nodes->place->node_size, number);
+        return failed_there(nodes, peer / place->node_size, number);
     if (own[0] != op->head.words[0] || own[1] != op->head.words[1])
-        return ddp_comm_differ(number, nodes->place->rank, own, op->peer, op->head.words);
+        return ddp_comm_differ(place, number, own, peer, op->head.words);
     if (op->bytes != bytes)
         return ddp_fail(DDP_ERR_MISMATCH,
                         "collective %" PRIu32
@@ -233,7 +235,7 @@ void nodes_tell_failure(struct nodes *nodes, uint32_t number, const struct ddp_c
         struct ddp_wire_op *first = &ops[2 * node], *second = first + 1;
         first->head =
             (struct ddp_wire_head){.key = nodes_key(nodes, number, 0), .flags = NODES_FAILED};
-        nodes->ops->send(nodes->wire, nodes_peer(nodes, node), first, NULL, 0);
+        nodes->ops->send(nodes->wire, nodes_wire_peer(nodes, node), first, NULL, 0);
         nodes_send(nodes, node, second, number, TEXT_INDEX, call, text, strlen(text));
     }
     if (ops)

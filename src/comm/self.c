@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The communicator of a world of one, on the host's memory or a device's: every collective is a
+ * The communicator of one rank, on the host's memory or a device's: every collective is a
  * copy or nothing. */
 #include "config.h"
 
@@ -22,9 +22,9 @@ struct self {
     struct block *blocks;
 };
 
-static bool fits(const ddp_job *job)
+static bool fits(const struct ddp_comm_place *place)
 {
-    return ddp_job_world_size(job) == 1;
+    return place->size == 1;
 }
 
 static enum ddp_status create(void **state, const struct ddp_comm_place *place)

@@ -17,10 +17,10 @@
 #define SPINS         4000 /* about 100 us; a wait is mostly much shorter, or much longer */
 #define SPINS_CROWDED 20   /* more ranks than processors: the awaited rank needs this one */
 
-static bool fits(const ddp_job *job)
+static bool fits(const struct ddp_comm_place *place)
 {
-    return ddp_job_node_count(job) == 1 && ddp_job_world_size(job) <= DDP_REDUCE_MAX &&
-           ddp_job_heap_fd(job) >= 0;
+    return place->node_count == 1 && place->size <= DDP_REDUCE_MAX &&
+           ddp_job_heap_fd(place->job) >= 0;
 }
 
 /* Everybody shows the processors that it may use; ranks that outnumber them all must not spin. */

@@ -18,9 +18,9 @@
 #error "NCCL 2.19.3 or newer is needed"
 #endif
 
-static bool fits(const ddp_job *job)
+static bool fits(const struct ddp_comm_place *place)
 {
-    return ddp_job_world_size(job) <= DDP_REDUCE_MAX;
+    return place->size <= DDP_REDUCE_MAX;
 }
 
 /* Rank 0's, to all ranks of the job. */

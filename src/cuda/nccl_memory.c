@@ -180,11 +180,12 @@ static enum ddp_status count(const struct nccl *nccl, const struct ddp_comm_call
     if (!nccl->ballot)
         return DDP_OK;
     if (nccl->ballot->calls != -nccl->ballot->negated) {
-        ddp_comm_describe(call, text, sizeof text);
+        ddp_comm_describe(nccl->place, call, text, sizeof text);
         return ddp_fail(DDP_ERR_MISMATCH,
                         "collective %u: rank %d calls %s, and ranks of other machines differ, in "
                         "this call or in one before",
-                        nccl->ledger.next - 1, nccl->place->rank, text);
+                        nccl->ledger.next - 1, ddp_comm_job_rank(nccl->place, nccl->place->rank),
+                        text);
     }
     *own = (enum ddp_status)nccl->ballot->status;
     return DDP_OK;

@@ -233,7 +233,7 @@ enum ddp_status nccl_failed(struct nccl *nccl, ncclResult_t result,
     if ((result == ncclRemoteError || result == ncclSystemError) && aborted_soon(nccl))
         return fail_quietly(nccl);
     if (call)
-        ddp_comm_describe(call, what, sizeof what);
+        ddp_comm_describe(nccl->place, call, what, sizeof what);
     ddp_log(DDP_LOG_ERROR, "NCCL: %s: %s: NCCL_DEBUG=INFO in the environment shows more", what,
             text);
     return nccl_end(nccl, DDP_ERR_SYSTEM);
@@ -248,7 +248,7 @@ enum ddp_status nccl_call_failed(struct nccl *nccl, cudaError_t error,
                                  const struct ddp_comm_call *call)
 {
     char text[96];
-    ddp_comm_describe(call, text, sizeof text);
+    ddp_comm_describe(nccl->place, call, text, sizeof text);
     return nccl_cuda_failed(nccl, error, text);
 }
 
@@ -267,7 +267,7 @@ static enum ddp_status too_late(struct nccl *nccl, const struct ddp_comm_call *c
     char text[96], missing[160];
     if (nccl->closing)
         return fail_quietly(nccl);
-    ddp_comm_describe(call, text, sizeof text);
+    ddp_comm_describe(nccl->place, call, text, sizeof text);
     ddp_ledger_missing(&nccl->ledger, number, missing, sizeof missing);
     ddp_log(DDP_LOG_ERROR, "waited %d ms for the other ranks in NCCL's %s%s", limit_ms(nccl, call),
             text, missing);

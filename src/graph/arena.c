@@ -32,8 +32,7 @@ static int backward_step(const struct planner *p, int node)
 
 static bool runs(const struct planner *p, int node)
 {
-    return node <= p->graph->output->producer ? (p->parts & DDP_EXEC_NETWORK)
-                                              : (p->parts & DDP_EXEC_LOSS);
+    return p->parts & (node < p->graph->network_count ? DDP_EXEC_NETWORK : DDP_EXEC_LOSS);
 }
 
 static int max_int(int a, int b)
@@ -344,7 +343,7 @@ static void choose_again(struct planner *p, bool *again)
     const ddp_graph *graph = p->graph;
     if (!p->trains || !graph->recompute || !runs(p, 0))
         return;
-    for (int n = graph->output->producer; n >= 0; n--) {
+    for (int n = graph->network_count - 1; n >= 0; n--) {
         bool kept = false;
         again[n] = graph->nodes[n].block >= 0 && needs_again(p, n, again, &kept);
         if (again[n] && !kept)

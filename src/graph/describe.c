@@ -23,9 +23,9 @@ void ddp_graph_describe(const ddp_graph *graph, int index, struct ddp_operation 
         .flops = node->op->flops ? node->op->flops(node) : 0,
     };
     for (int i = 0; i < node->input_count; i++) {
-        const ddp_tensor *input = node->inputs[i] ? ddp_tensor_base(node->inputs[i]) : NULL;
-        if (input && input->kind == TENSOR_PARAMETER && input->first_reader == index)
-            operation->parameter_count += input->count;
+        const ddp_tensor *parameter = ddp_node_parameter(node, i);
+        if (parameter && parameter->first_reader == index)
+            operation->parameter_count += parameter->count;
     }
 }
 

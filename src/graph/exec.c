@@ -4,6 +4,7 @@
 #include "config.h"
 
 #include "graph/internal.h"
+#include "graph/stage.h"
 
 #include "core/log.h"
 #include "core/memory.h"
@@ -31,6 +32,11 @@ struct ddp_exec {
     struct ddp_exec_position position;
     const uint32_t *place;       /* or NULL */
     struct ddp_exec_cache cache; /* memory NULL: none */
+    struct ddp_exec_messages messages;
+    struct {
+        int parameter;
+        float *memory; /* NULL: in the flat array */
+    } gradient_of;
     struct ddp_graph_plan plan;
     enum { PASS_FORWARD, PASS_AGAIN, PASS_BACKWARD } pass;
     char *arena;
@@ -140,7 +146,7 @@ size_t ddp_exec_input_bytes(const ddp_exec *exec, int input)
 
 size_t ddp_exec_graph_output_bytes(const ddp_graph *graph)
 {
-    return ddp_tensor_bytes(graph->output);
+    return graph->output ? ddp_tensor_bytes(graph->output) : 0;
 }
 
 enum ddp_status ddp_exec_load_input(ddp_exec *exec, int input, const void *host, void *staging)
@@ -166,6 +172,22 @@ void ddp_exec_set_adding(ddp_exec *exec, bool adding)
 bool ddp_exec_adding(const ddp_exec *exec)
 {
     return exec->adding;
+}
+
+void ddp_exec_set_messages(ddp_exec *exec, const struct ddp_exec_messages *messages)
+{
+    exec->messages = *messages;
+}
+
+const struct ddp_exec_messages *ddp_exec_messages(const ddp_exec *exec)
+{
+    return &exec->messages;
+}
+
+void ddp_exec_set_gradient_of(ddp_exec *exec, int parameter, float *gradient)
+{
+    exec->gradient_of.parameter = parameter;
+    exec->gradient_of.memory = gradient;
 }
 
 void ddp_exec_set_predictions(ddp_exec *exec, int32_t *predictions)
@@ -275,6 +297,12 @@ const uint16_t *ddp_exec_value_bf16(const ddp_exec *exec, const ddp_tensor *tens
     return exec->weights_bf16 ? exec->weights_bf16 + flat_offset(exec, tensor) : NULL;
 }
 
+/* Is the gradient of this parameter not in the flat array? */
+static bool is_apart(const ddp_exec *exec, const ddp_tensor *parameter)
+{
+    return exec->gradient_of.memory && parameter->index == exec->gradient_of.parameter;
+}
+
 void *ddp_exec_gradient(const ddp_exec *exec, const ddp_tensor *tensor)
 {
     if (!tensor || !ddp_exec_trains(exec))
@@ -283,7 +311,8 @@ void *ddp_exec_gradient(const ddp_exec *exec, const ddp_tensor *tensor)
     if (tensor == exec->graph->loss)
         return (void *)(exec->arena + exec->arena_bytes - DDP_CACHE_LINE);
     if (tensor->kind == TENSOR_PARAMETER)
-        return exec->gradients + flat_offset(exec, tensor);
+        return is_apart(exec, tensor) ? exec->gradient_of.memory
+                                      : exec->gradients + flat_offset(exec, tensor);
     return tensor->kind == TENSOR_ACTIVATION ? arena_at(exec, exec->plan.gradient[tensor->id])
                                              : NULL;
 }
@@ -291,7 +320,8 @@ void *ddp_exec_gradient(const ddp_exec *exec, const ddp_tensor *tensor)
 bool ddp_exec_accumulates(const ddp_exec *exec, const struct node *node, int input)
 {
     const ddp_tensor *tensor = ddp_tensor_base(node->inputs[input]);
-    if (exec->adding && tensor->kind == TENSOR_PARAMETER)
+    if (tensor->kind == TENSOR_PARAMETER &&
+        (tensor->adds || (exec->adding && !is_apart(exec, tensor))))
         return true;
     if (tensor->last_reader != (int)(node - exec->graph->nodes))
         return true;
@@ -412,7 +442,7 @@ static enum ddp_status run_forward(ddp_exec *exec, int first, int end)
 
 enum ddp_status ddp_exec_forward(ddp_exec *exec)
 {
-    return run_forward(exec, 0, exec->graph->output->producer + 1);
+    return run_forward(exec, 0, exec->graph->network_count);
 }
 
 static enum ddp_status add_loss(ddp_exec *exec)
@@ -429,9 +459,9 @@ static enum ddp_status add_loss(ddp_exec *exec)
 
 enum ddp_status ddp_exec_loss(ddp_exec *exec)
 {
-    enum ddp_status status =
-        run_forward(exec, exec->graph->output->producer + 1, exec->graph->node_count);
-    return status == DDP_OK && exec->adding ? add_loss(exec) : status;
+    const ddp_graph *graph = exec->graph;
+    enum ddp_status status = run_forward(exec, graph->network_count, graph->node_count);
+    return status == DDP_OK && exec->adding && graph->loss ? add_loss(exec) : status;
 }
 
 /* Reports how far the flat gradients are final after a node's backward: it was the last to add to
@@ -442,8 +472,8 @@ static enum ddp_status report_ready(const ddp_exec *exec, int number, ddp_exec_r
     const struct node *node = &exec->graph->nodes[number];
     int64_t end = -1;
     for (int i = 0; i < node->input_count; i++) {
-        const ddp_tensor *input = node->inputs[i];
-        if (!input || input->kind != TENSOR_PARAMETER || input->first_reader != number)
+        const ddp_tensor *input = ddp_node_parameter(node, i);
+        if (!input || input->first_reader != number || input->stays_open)
             continue;
         const struct ddp_parameter *parameter = &exec->graph->parameters[input->index];
         const int64_t last = ddp_parameter_end(parameter);
@@ -501,11 +531,11 @@ static enum ddp_status run_backward(ddp_exec *exec, int last, int end, ddp_exec_
 
 enum ddp_status ddp_exec_loss_backward(ddp_exec *exec)
 {
-    return run_backward(exec, exec->graph->node_count - 1, exec->graph->output->producer + 1, NULL,
-                        NULL);
+    const ddp_graph *graph = exec->graph;
+    return run_backward(exec, graph->node_count - 1, graph->network_count, NULL, NULL);
 }
 
 enum ddp_status ddp_exec_backward(ddp_exec *exec, ddp_exec_ready *ready, void *arg)
 {
-    return run_backward(exec, exec->graph->output->producer, 0, ready, arg);
+    return run_backward(exec, exec->graph->network_count - 1, 0, ready, arg);
 }

@@ -4,6 +4,7 @@
 #include "config.h"
 
 #include "graph/internal.h"
+#include "graph/stage.h"
 
 #include "core/log.h"
 #include "core/memory.h"
@@ -30,11 +31,14 @@ void ddp_graph_destroy(ddp_graph *graph)
     if (!graph)
         return;
     for (int i = 0; i < graph->tensor_count; i++) {
-        free(graph->tensors[i]->name);
+        if (!graph->is_stage)
+            free(graph->tensors[i]->name);
         free(graph->tensors[i]);
     }
-    for (int n = 0; n < graph->node_count; n++)
+    for (int n = 0; n < graph->node_count && !graph->is_stage; n++)
         free(graph->nodes[n].attributes);
+    free(graph->sources);
+    free(graph->places);
     free(graph->description);
     free(graph->tensors);
     free(graph->nodes);
@@ -79,7 +83,7 @@ void ddp_graph_end_block(ddp_graph *graph)
 
 bool ddp_graph_fuses(const ddp_graph *graph, int n)
 {
-    if (!graph->fuses_norms || n < 0 || n + 1 >= graph->node_count || n == graph->output->producer)
+    if (!graph->fuses_norms || n < 0 || n + 1 >= graph->node_count || n + 1 == graph->network_count)
         return false;
     const struct node *node = &graph->nodes[n], *next = node + 1;
     return node->op->forward_fused && next->op->is_norm && next->inputs[0] == node->output;
@@ -291,6 +295,14 @@ ddp_tensor *ddp_graph_reshape(ddp_graph *graph, ddp_tensor *x, int dim_count, co
     return view;
 }
 
+void ddp_graph_note_reader(ddp_tensor *tensor, int number)
+{
+    if (tensor->first_reader < 0)
+        tensor->first_reader = number;
+    tensor->last_reader = number;
+    tensor->reader_count++;
+}
+
 /* Notes that node `number` reads its inputs, and whether anything before it learns. */
 static bool note_readers(ddp_graph *graph, const struct node *node, int number, bool *learns)
 {
@@ -313,10 +325,7 @@ static bool note_readers(ddp_graph *graph, const struct node *node, int number, 
                              node->op->name, input->name);
             return false;
         }
-        if (base->first_reader < 0)
-            base->first_reader = number;
-        base->last_reader = number;
-        base->reader_count++;
+        ddp_graph_note_reader(base, number);
         *learns |= base->needs_gradient;
     }
     return true;
@@ -377,26 +386,35 @@ static void place_parameter(ddp_graph *graph, struct ddp_parameter *parameter)
     graph->flat_count = ddp_parameter_end(parameter);
 }
 
-/* Gives statistics, then parameters their offsets; these in the order in which backward finishes
- * with them: at the first operation that reads them. */
-static enum ddp_status lay_out_parameters(ddp_graph *graph)
+void ddp_graph_place_statistics(ddp_graph *graph)
 {
     graph->flat_count = DDP_FLAT_ALIGN;
     for (int i = 0; i < graph->parameter_count; i++)
         if (graph->parameters[i].statistic)
             place_parameter(graph, &graph->parameters[i]);
     graph->statistics_count = graph->flat_count - DDP_FLAT_ALIGN;
+}
+
+/* Backward finishes with a parameter at the first operation that reads it. */
+void ddp_graph_place_learned(ddp_graph *graph)
+{
     for (int n = graph->node_count - 1; n >= 0; n--) {
         const struct node *node = &graph->nodes[n];
         for (int i = 0; i < node->input_count; i++) {
-            const ddp_tensor *input = node->inputs[i];
-            if (!input || input->kind != TENSOR_PARAMETER || input->first_reader != n ||
-                graph->parameters[input->index].offset >= 0)
+            const ddp_tensor *parameter = ddp_node_parameter(node, i);
+            if (!parameter || parameter->first_reader != n || parameter->stays_open ||
+                graph->parameters[parameter->index].offset >= 0)
                 continue;
-            place_parameter(graph, &graph->parameters[input->index]);
-            graph->element_count += input->count;
+            place_parameter(graph, &graph->parameters[parameter->index]);
+            graph->element_count += parameter->count;
         }
     }
+}
+
+static enum ddp_status lay_out_parameters(ddp_graph *graph)
+{
+    ddp_graph_place_statistics(graph);
+    ddp_graph_place_learned(graph);
     for (int i = 0; i < graph->tensor_count; i++) {
         const ddp_tensor *tensor = graph->tensors[i];
         if (tensor->kind != TENSOR_ACTIVATION && !tensor->base && tensor->reader_count == 0)
@@ -443,13 +461,14 @@ enum ddp_status ddp_graph_finish(ddp_graph *graph, ddp_tensor *output, ddp_tenso
     align_output(graph, output);
     graph->output = output;
     graph->loss = loss;
+    graph->network_count = output->producer + 1;
     graph->status = lay_out_parameters(graph);
     return graph->status;
 }
 
 bool ddp_graph_is_finished(const ddp_graph *graph)
 {
-    return graph->output != NULL;
+    return graph->network_count > 0;
 }
 
 int ddp_graph_parameter_count(const ddp_graph *graph)
@@ -484,17 +503,20 @@ int64_t ddp_graph_statistics_count(const ddp_graph *graph)
 
 /* Backward costs as much as forward for the gradient of the input, if it is needed, and
  * once more for that of the weight. */
+double ddp_graph_operation_flops(const ddp_graph *graph, int n)
+{
+    const struct node *node = &graph->nodes[n];
+    int products = 1;
+    for (int i = 0; i < 2 && i < node->input_count; i++)
+        products += node->inputs[i] && node->inputs[i]->needs_gradient;
+    return node->op->flops ? products * node->op->flops(node) : 0;
+}
+
 double ddp_graph_flops(const ddp_graph *graph)
 {
     double sum = 0;
-    for (int n = 0; n < graph->node_count; n++) {
-        const struct node *node = &graph->nodes[n];
-        int products = 1;
-        for (int i = 0; i < 2 && i < node->input_count; i++)
-            products += node->inputs[i] && node->inputs[i]->needs_gradient;
-        if (node->op->flops)
-            sum += products * node->op->flops(node);
-    }
+    for (int n = 0; n < graph->node_count; n++)
+        sum += ddp_graph_operation_flops(graph, n);
     return sum;
 }
 

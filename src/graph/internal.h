@@ -28,6 +28,9 @@ struct ddp_tensor {
     ddp_tensor *base;    /* a view shares the memory of this tensor; else NULL */
     int index;           /* among the inputs, or among the parameters */
     bool needs_gradient; /* a parameter lies before it */
+    /* Of a parameter in a stage: other stages of the worker read it too. */
+    bool adds;       /* a later one, whose backward has written the gradient */
+    bool stays_open; /* an earlier one, whose backward adds to the gradient */
 
     /* Of the readers; kept for the base of a view. */
     int first_reader, last_reader; /* nodes; -1: none */
@@ -96,10 +99,29 @@ struct ddp_graph {
     enum ddp_dtype compute, activations;
     bool fuses_norms;
     char *description;
-    ddp_tensor *output, *loss;
+    ddp_tensor *output, *loss; /* NULL: a stage that does not end the graph */
+    int network_count;         /* nodes of the network part: those of the loss follow */
     int64_t element_count, statistics_count, flat_count;
     enum ddp_status status; /* the first error while building */
+    /* Of a stage: attributes of its nodes and all names are those of the whole graph. */
+    bool is_stage;
+    int *sources; /* by parameter: its number there */
+    struct ddp_message_place *places;
 };
+
+/* Where tensors begin in the messages that pass a cut, and how large these are. */
+struct ddp_message_place {
+    size_t value, gradient;
+};
+extern const struct ddp_op ddp_graph_receive, ddp_graph_send;
+
+/* Give the parameters their offsets: statistics, then what backward of this graph finishes, in that
+ * order. Of stages, in the order of backward, each goes on where the one before has ended. */
+void ddp_graph_place_statistics(ddp_graph *graph);
+void ddp_graph_place_learned(ddp_graph *graph);
+
+/* Notes that node `number` reads this tensor. */
+void ddp_graph_note_reader(ddp_tensor *tensor, int number);
 
 /* Adds an operation with an output of the given shape; NULL after an error.
  *   node  input_count, inputs and what backward needs are set
@@ -122,6 +144,13 @@ ddp_tensor *ddp_graph_reject(ddp_graph *graph, enum ddp_status status, const cha
 static inline const ddp_tensor *ddp_tensor_base(const ddp_tensor *tensor)
 {
     return tensor->base ? tensor->base : tensor;
+}
+
+/* The parameter that input i of a node is, or has as its base; NULL: it is none. */
+static inline const ddp_tensor *ddp_node_parameter(const struct node *node, int i)
+{
+    const ddp_tensor *input = node->inputs[i] ? ddp_tensor_base(node->inputs[i]) : NULL;
+    return input && input->kind == TENSOR_PARAMETER ? input : NULL;
 }
 
 /* In memory; gradients of activations are as large. */
@@ -208,6 +237,7 @@ bool ddp_exec_trains(const ddp_exec *exec);
 const struct ddp_exec_position *ddp_exec_position(const ddp_exec *exec);
 const uint32_t *ddp_exec_place(const ddp_exec *exec);              /* as kernels/dropout.h has it */
 const struct ddp_exec_cache *ddp_exec_cache(const ddp_exec *exec); /* NULL: none */
+const struct ddp_exec_messages *ddp_exec_messages(const ddp_exec *exec);
 const ddp_graph *ddp_exec_graph(const ddp_exec *exec);
 ddp_device *ddp_exec_device(const ddp_exec *exec);
 const struct ddp_kernels *ddp_exec_kernels(const ddp_exec *exec);

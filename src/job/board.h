@@ -15,7 +15,7 @@
 #include <stdatomic.h>
 
 #define DDP_BOARD_MAGIC     UINT64_C(0x31647262706464) /* "ddpbrd1" */
-#define DDP_BOARD_VERSION   5u
+#define DDP_BOARD_VERSION   6u
 #define DDP_BOARD_MAX_WORLD 4096
 #define DDP_BOARD_FAULTS    16
 #define DDP_BOARD_ERRORS    16

@@ -5,6 +5,7 @@
 #ifndef DDP_MODE_INTERNAL_H
 #define DDP_MODE_INTERNAL_H
 
+#include "mode/network.h"
 #include "mode/updater.h"
 
 struct ddp_mode {
@@ -28,6 +29,10 @@ struct ddp_mode_ops {
      * updater's state. */
     enum ddp_status (*save_state)(ddp_mode *mode, int i, float *flat);
     enum ddp_status (*load_state)(ddp_mode *mode, int i, const float *flat);
+    /* As ddp_mode_get_weights(); NULL: the first replica has them all. */
+    enum ddp_status (*get_weights)(ddp_mode *mode, int64_t begin, int64_t count, float *values);
+    /* As ddp_mode_own_weights(); NULL: the first replica has them all. */
+    enum ddp_status (*own_weights)(ddp_mode *mode, int parameter, float *values, bool *own);
     /* As ddp_mode_put_weights(). */
     enum ddp_status (*put_weights)(ddp_mode *mode, int64_t begin, int64_t count,
                                    const float *values);
@@ -38,11 +43,33 @@ struct ddp_mode_ops {
     struct ddp_mode_apart (*apart)(const ddp_mode *mode);
     /* As ddp_mode_average(); NULL: there are no local steps. */
     enum ddp_status (*average)(ddp_mode *mode);
+    /* As ddp_mode_idle_share(); NULL: it is not measured. */
+    double (*idle_share)(const ddp_mode *mode);
     /* After a step: brings the sums of these gradients into the first replica; NULL: they are. */
     enum ddp_status (*gather_gradients)(ddp_mode *mode, int64_t begin, int64_t count);
+    /* Copies sums of gradients to host memory; NULL: the first replica has them all. */
+    enum ddp_status (*get_gradients)(ddp_mode *mode, int64_t begin, int64_t count, float *values);
+    /* NULL: a network is an exec on the first replica's device. */
+    const struct ddp_network_ops *network;
 };
 
-extern const struct ddp_mode_ops ddp_mode_ddp, ddp_mode_dp;
+/* A kind of network's own struct begins with this one. */
+struct ddp_network {
+    const struct ddp_network_ops *ops;
+    ddp_mode *mode;
+    ddp_device *device; /* the mode's, unless open() has set another one */
+    ddp_exec *exec;     /* NULL: another worker has the output */
+};
+
+struct ddp_network_ops {
+    size_t bytes; /* of its own struct, which comes zeroed but for ops, mode and device */
+    /* After a failure close() is called. */
+    enum ddp_status (*open)(ddp_network *network, const ddp_graph *graph, unsigned parts);
+    void (*close)(ddp_network *network);
+    enum ddp_status (*run)(ddp_network *network, const void *x, const void *labels);
+};
+
+extern const struct ddp_mode_ops ddp_mode_ddp, ddp_mode_dp, ddp_mode_pipeline;
 
 /* What each worker or replica runs; of DataParallel's, the master alone has the loss. */
 #define DDP_MODE_WORKER_PARTS  (DDP_EXEC_NETWORK | DDP_EXEC_LOSS | DDP_EXEC_BACKWARD)

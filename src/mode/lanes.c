@@ -120,13 +120,13 @@ static float *absorbed(const struct ddp_lanes *lanes, const float **partials, in
 }
 
 /* On a device the first piece stays on its stream, where the next forward pass finds it done. */
-enum ddp_status ddp_lanes_join(struct ddp_lanes *lanes, int64_t begin, int64_t end)
+enum ddp_status ddp_lanes_join_from(struct ddp_lanes *lanes, const float *leaf, int64_t begin,
+                                    int64_t end)
 {
     const float *partials[DDP_MERGE_MAX];
     int count;
     float *destination = absorbed(lanes, partials, &count);
-    const float *array = ddp_lanes_array(lanes);
-    if (destination == array && count == 0)
+    if (destination + begin == leaf && count == 0)
         return DDP_OK; /* the sum is already where it belongs */
     for (int i = 0; i < count; i++)
         partials[i] += begin;
@@ -134,7 +134,7 @@ enum ddp_status ddp_lanes_join(struct ddp_lanes *lanes, int64_t begin, int64_t e
         .count = end - begin,
         .partial_count = count,
         .partials = partials,
-        .leaf = array + begin,
+        .leaf = leaf,
         .destination = destination + begin,
     };
     void *stream = ddp_device_stream(lanes->device);
@@ -151,4 +151,9 @@ enum ddp_status ddp_lanes_join(struct ddp_lanes *lanes, int64_t begin, int64_t e
         ddp_device_span_end(lanes->device, began, "merge", NULL, NULL);
     ddp_trace_end("merge", began, "lanes", count + 1);
     return status;
+}
+
+enum ddp_status ddp_lanes_join(struct ddp_lanes *lanes, int64_t begin, int64_t end)
+{
+    return ddp_lanes_join_from(lanes, ddp_lanes_array(lanes) + begin, begin, end);
 }

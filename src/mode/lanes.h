@@ -58,4 +58,8 @@ enum ddp_status ddp_lanes_clear(struct ddp_lanes *lanes);
  * are then the sum of all, for what is put on the device's stream from now on. */
 enum ddp_status ddp_lanes_join(struct ddp_lanes *lanes, int64_t begin, int64_t end);
 
+/* The same of elements that lie elsewhere: `leaf` is that at `begin`. */
+enum ddp_status ddp_lanes_join_from(struct ddp_lanes *lanes, const float *leaf, int64_t begin,
+                                    int64_t end);
+
 #endif

@@ -10,12 +10,13 @@
 
 #include <stdlib.h>
 
-const char *const ddp_mode_names[] = {"accum", "ddp", "dp", NULL};
+const char *const ddp_mode_names[] = {"accum", "ddp", "dp", "pipeline", NULL};
 
 static const struct ddp_mode_ops *const modes[] = {
     [DDP_MODE_ACCUM] = &ddp_mode_ddp, /* with one worker it exchanges nothing */
     [DDP_MODE_DDP] = &ddp_mode_ddp,
     [DDP_MODE_DP] = &ddp_mode_dp,
+    [DDP_MODE_PIPELINE] = &ddp_mode_pipeline,
 };
 
 enum ddp_status ddp_mode_create(ddp_mode **mode, enum ddp_mode_kind kind,
@@ -80,12 +81,12 @@ ddp_device *ddp_mode_device(const ddp_mode *mode)
 
 const float *ddp_mode_weights(const ddp_mode *mode)
 {
-    return mode->replicas->weights;
+    return mode->ops->get_weights ? NULL : mode->replicas->weights;
 }
 
 const uint16_t *ddp_mode_weights_bf16(const ddp_mode *mode)
 {
-    return mode->replicas->weights_bf16;
+    return mode->ops->get_weights ? NULL : mode->replicas->weights_bf16;
 }
 
 float *ddp_mode_state(const ddp_mode *mode, int i)
@@ -146,6 +147,35 @@ enum ddp_status ddp_mode_load_state(ddp_mode *mode, int i, const float *flat)
                                  : ddp_mode_copy_state_in(mode, i, flat);
 }
 
+enum ddp_status ddp_mode_get_weights(ddp_mode *mode, int64_t begin, int64_t count, float *values)
+{
+    const struct ddp_replica *replica = mode->replicas;
+    enum ddp_status status = DDP_OK;
+    if (mode->ops->get_weights) {
+        status = mode->ops->get_weights(mode, begin, count, values);
+        mode->failed = status != DDP_OK;
+        return status;
+    }
+    if (values)
+        status = ddp_device_copy_out(replica->device, values, replica->weights + begin,
+                                     (size_t)count * sizeof *values);
+    return status == DDP_OK && values ? ddp_device_synchronize(replica->device) : status;
+}
+
+enum ddp_status ddp_mode_own_weights(ddp_mode *mode, int parameter, float *values, bool *own)
+{
+    const struct ddp_parameter *p = ddp_graph_parameter_at(mode->setup.graph, parameter);
+    if (mode->ops->own_weights)
+        return mode->ops->own_weights(mode, parameter, values, own);
+    *own = true;
+    return ddp_mode_get_weights(mode, p->offset, p->count, values);
+}
+
+double ddp_mode_idle_share(const ddp_mode *mode)
+{
+    return mode->ops->idle_share ? mode->ops->idle_share(mode) : -1;
+}
+
 enum ddp_status ddp_mode_put_weights(ddp_mode *mode, int64_t begin, int64_t count,
                                      const float *values)
 {
@@ -162,7 +192,9 @@ enum ddp_status ddp_mode_get_gradients(ddp_mode *mode, int64_t begin, int64_t co
     enum ddp_status status = DDP_OK;
     if (mode->ops->gather_gradients)
         status = mode->ops->gather_gradients(mode, begin, count);
-    if (status == DDP_OK)
+    if (status == DDP_OK && mode->ops->get_gradients)
+        status = mode->ops->get_gradients(mode, begin, count, values);
+    else if (status == DDP_OK)
         status = ddp_device_copy_out(replica->device, values, replica->gradients + begin,
                                      (size_t)count * sizeof *values);
     if (status == DDP_OK)

@@ -16,6 +16,7 @@ enum ddp_mode_kind {
     DDP_MODE_ACCUM, /* one worker, one shard after another */
     DDP_MODE_DDP,   /* many workers, a block of shards each; gradients all-reduced in buckets */
     DDP_MODE_DP,    /* one worker, replicas in threads; a master scatters, gathers and updates */
+    DDP_MODE_PIPELINE, /* the graph's operations over the workers, or threads: mode/stages.h */
 };
 
 /* Local steps: workers of DDP update weights of their own, and synchronise now and then. */
@@ -72,6 +73,11 @@ struct ddp_mode_setup {
                             the device computes in the host's memory */
     bool sync_batch_norm;     /* DDP with one local shard: batch norm over all workers' shards */
     struct ddp_mode_local local; /* DDP without zero */
+    /* Pipeline: worker r has stage r % stages of replica r / stages; a single worker has all stages,
+     * each on a device of `devices`. Shards and lanes are those of a replica. */
+    int stages;      /* else 1; 0: also 1 */
+    const ddp_graph *whole; /* that `graph` is a stage of; set by the mode itself, else NULL */
+    const int *cuts; /* stages - 1 operations of the graph at which a stage begins, ascending */
     size_t bucket_bytes;         /* DDP: gradients all-reduced together; the first at most 1 MiB */
 };
 
@@ -85,7 +91,7 @@ struct ddp_mode_memory {
 /* What a mode is made on, as far as its memory depends on it. */
 struct ddp_mode_place {
     enum ddp_mode_kind kind;
-    int workers;      /* of DDP; else 1 */
+    int workers;      /* of DDP and pipeline; else 1 */
     int nodes;        /* machines that these are on, with as many each */
     bool fast;        /* GPUs add up in NCCL's order */
     bool host_memory; /* devices compute in the host's memory */
@@ -171,9 +177,23 @@ enum ddp_status ddp_mode_get_gradients(ddp_mode *mode, int64_t begin, int64_t co
  * the second time. */
 enum ddp_status ddp_mode_average(ddp_mode *mode);
 
-/* The current weights, flat, on ddp_mode_device(). Valid until the next step. */
+/* Copies `count` elements of the current weights, from `begin` of the flat array, to host memory.
+ * Collective in a pipeline, where ranks that do not want them pass NULL. */
+enum ddp_status ddp_mode_get_weights(ddp_mode *mode, int64_t begin, int64_t count, float *values);
+
+/* Copies the values of a parameter, of the graph's table, that this worker updates to host memory.
+ * Local.
+ *   own [out]  false: another stage of a pipeline has it, and nothing is copied */
+enum ddp_status ddp_mode_own_weights(ddp_mode *mode, int parameter, float *values, bool *own);
+
+/* Pipeline: the share of the last step that its stages, on average, waited for others; -1: not
+ * measured. */
+double ddp_mode_idle_share(const ddp_mode *mode);
+
+/* The current weights, flat, on ddp_mode_device(); NULL in a pipeline, where no device has them all.
+ * Valid until the next step. */
 const float *ddp_mode_weights(const ddp_mode *mode);
-/* Their bf16 copy; NULL unless the graphs compute in bf16. */
+/* Their bf16 copy; NULL unless the graphs compute in bf16, and in a pipeline. */
 const uint16_t *ddp_mode_weights_bf16(const ddp_mode *mode);
 
 #endif

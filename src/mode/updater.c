@@ -68,7 +68,8 @@ static enum ddp_status create_optimizer(struct ddp_updater *updater,
 int64_t ddp_updater_blocks(const struct ddp_mode_setup *setup)
 {
     return setup->clip_norm > 0 || setup->gradient_norm
-               ? ddp_norm_blocks(ddp_graph_flat_count(setup->graph))
+               ? ddp_norm_blocks(
+                     ddp_graph_flat_count(setup->whole ? setup->whole : setup->graph))
                : 0;
 }
 
@@ -152,14 +153,22 @@ static int64_t smaller(int64_t a, int64_t b)
 
 enum ddp_status ddp_updater_measure(struct ddp_updater *updater, int64_t begin, int64_t end)
 {
-    ddp_device *device = updater->replica->device;
-    const int64_t first = larger(begin, updater->first_parameter), block = first / DDP_NORM_BLOCK;
-    const int64_t began = ddp_trace_begin();
+    const int64_t first = larger(begin, updater->first_parameter);
     assert(begin % DDP_UPDATE_GRAIN == 0);
-    if (updater->block_count == 0 || first >= end)
+    return ddp_updater_measure_at(updater, updater->replica->gradients + first, first, end);
+}
+
+enum ddp_status ddp_updater_measure_at(struct ddp_updater *updater, const float *x, int64_t begin,
+                                       int64_t end)
+{
+    ddp_device *device = updater->replica->device;
+    const int64_t block = begin / DDP_NORM_BLOCK;
+    const int64_t began = ddp_trace_begin();
+    if (updater->block_count == 0 || begin >= end)
         return DDP_OK;
+    const uintptr_t flat = (uintptr_t)x - (uintptr_t)begin * sizeof *x;
     struct ddp_norm norm = {
-        .begin = first, .end = end, .x = updater->replica->gradients, .sums = updater->blocks};
+        .begin = begin, .end = end, .x = (const float *)flat, .sums = updater->blocks};
     ddp_device_span_begin(device, began);
     enum ddp_status status = ddp_device_kernels(device)->norm(&norm, ddp_device_stream(device));
     ddp_device_span_end(device, began, "norm", NULL, NULL);

@@ -46,6 +46,10 @@ void ddp_updater_close(struct ddp_updater *updater); /* before its replica */
 /* The loss, which the sum carries in element 0, must be there. */
 enum ddp_status ddp_updater_begin(struct ddp_updater *updater);
 enum ddp_status ddp_updater_measure(struct ddp_updater *updater, int64_t begin, int64_t end);
+/* Elements [begin, end) of a flat array of which these are a part, blocks where they lie there.
+ *   x  device memory, the first of them */
+enum ddp_status ddp_updater_measure_at(struct ddp_updater *updater, const float *x, int64_t begin,
+                                       int64_t end);
 enum ddp_status ddp_updater_wait(struct ddp_updater *updater);
 
 /* The parts' sums of squares, in host memory; none without a norm. What a worker has not measured

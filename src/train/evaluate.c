@@ -9,7 +9,7 @@
 #include "core/log.h"
 #include "core/memory.h"
 #include "graph/describe.h"
-#include "graph/exec.h"
+#include "mode/network.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -21,11 +21,11 @@
 #define LARGE_SAMPLE   16384 /* values */
 #define PARTS          (DDP_EXEC_NETWORK | DDP_EXEC_LOSS)
 
-/* A graph and its memory for batches of one size. */
+/* A graph and what runs it, for batches of one size. */
 struct sized {
     int64_t rows;
     ddp_graph *graph;
-    ddp_exec *exec;
+    ddp_network *network;
 };
 
 struct ddp_train_evaluator {
@@ -49,8 +49,7 @@ struct ddp_train_evaluator {
     float *logits;            /* the same in float32 */
     int64_t *confusion;       /* of `classes` classes; NULL: not counted */
     int64_t classes, outputs; /* the second: numbers of a sample that a visitor gets */
-    int64_t pitch;  /* from one row of host_logits to the next: those in bf16 may lie apart */
-    void *input[2]; /* staging where the device cannot read the loader's memory */
+    int64_t pitch; /* from one row of host_logits to the next: those in bf16 may lie apart */
 };
 
 #define LOSS_BYTES (DDP_FLAT_ALIGN * sizeof(float))
@@ -58,7 +57,7 @@ struct ddp_train_evaluator {
 /* Graphs of no rows are not built; those that are have the same operations. */
 static const struct sized *any_sized(const ddp_train_evaluator *e)
 {
-    return e->whole.exec ? &e->whole : &e->tail;
+    return e->whole.network ? &e->whole : &e->tail;
 }
 
 static unsigned parts_of(const struct ddp_train_evaluator_setup *setup)
@@ -80,25 +79,23 @@ static enum ddp_status make_sized(struct sized *sized, int64_t rows,
     if (rows == 0)
         return DDP_OK;
     enum ddp_status status = ddp_model_build(&sized->graph, setup->model, &own);
-    if (status == DDP_OK)
-        status = ddp_exec_create(&sized->exec, sized->graph, ddp_mode_device(setup->mode),
-                                 parts_of(setup), ddp_mode_weights(setup->mode));
-    if (status == DDP_OK)
-        ddp_exec_set_weights_bf16(sized->exec, ddp_mode_weights_bf16(setup->mode));
-    return status;
+    return status == DDP_OK
+               ? ddp_network_open(&sized->network, setup->mode, sized->graph, parts_of(setup))
+               : status;
 }
 
-static size_t input_bytes(const ddp_train_evaluator *e, int input)
+/* Has this rank the outputs of its batches? */
+static bool has_output(const ddp_train_evaluator *e)
 {
-    return input == 0 ? (size_t)e->batch_rows * ddp_dataset_info(e->test)->sample_bytes
-                      : labels_bytes(e);
+    const struct sized *sized = any_sized(e);
+    return sized->network && ddp_network_exec(sized->network);
 }
 
 static enum ddp_status alloc_logits(ddp_train_evaluator *e)
 {
     const struct sized *sized = any_sized(e);
     const bool bf16 = ddp_graph_activations(sized->graph) == DDP_BF16;
-    const size_t bytes = ddp_exec_output_bytes(sized->exec);
+    const size_t bytes = ddp_exec_output_bytes(ddp_network_exec(sized->network));
     const int64_t values = (int64_t)(bytes / (bf16 ? sizeof(uint16_t) : sizeof(float)));
     e->pitch = values / sized->rows;
     if (e->outputs < 1 || (e->outputs == e->classes && e->classes < 2) || e->pitch < e->outputs ||
@@ -115,17 +112,17 @@ static enum ddp_status alloc_logits(ddp_train_evaluator *e)
 
 static enum ddp_status alloc_buffers(ddp_train_evaluator *e)
 {
+    if (any_sized(e)->network)
+        e->device = ddp_network_device(any_sized(e)->network);
     enum ddp_status status = ddp_device_alloc(e->device, LOSS_BYTES, (void **)&e->loss);
     if (status == DDP_OK)
         status = ddp_device_alloc(e->device, labels_bytes(e), (void **)&e->predictions);
-    for (int i = 0; status == DDP_OK && i < 2 && !ddp_device_host_memory(e->device); i++)
-        status = ddp_device_alloc(e->device, input_bytes(e, i), &e->input[i]);
     e->host_predictions =
         ddp_array_alloc((size_t)(e->batch_rows * e->label_count), sizeof *e->host_predictions);
     e->sums = ddp_array_alloc((size_t)e->batch_count, sizeof *e->sums);
     if (status == DDP_OK && (!e->host_predictions || !e->sums))
         status = DDP_ERR_MEMORY;
-    return status == DDP_OK && e->visit && any_sized(e)->exec ? alloc_logits(e) : status;
+    return status == DDP_OK && e->visit && has_output(e) ? alloc_logits(e) : status;
 }
 
 /* The graphs that this rank needs, if any, and where their results go. */
@@ -169,8 +166,8 @@ enum ddp_status ddp_train_evaluator_create(ddp_train_evaluator **evaluator,
     e->count = setup->samples < info->sample_count ? setup->samples : info->sample_count;
     e->batch_rows = rows_of_batch(info, setup->config->batch);
     e->batch_count = (e->count + e->batch_rows - 1) / e->batch_rows;
-    ddp_evaluation_range(e->batch_count, ddp_comm_size(e->comm), ddp_comm_rank(e->comm), &e->begin,
-                         &e->end);
+    ddp_evaluation_range(e->batch_count, ddp_comm_size(e->comm) / setup->stages,
+                         ddp_comm_rank(e->comm) / setup->stages, &e->begin, &e->end);
     enum ddp_status status = open_batches(e, setup);
     if (status == DDP_OK && setup->confusion && e->label_count == 1 && e->classes > 1 &&
         e->classes <= DDP_CONFUSION_CLASSES) {
@@ -190,12 +187,10 @@ void ddp_train_evaluator_destroy(ddp_train_evaluator *evaluator)
     if (!evaluator)
         return;
     ddp_train_evaluator *e = evaluator;
-    for (int i = 0; i < 2; i++)
-        ddp_device_free(e->device, e->input[i], input_bytes(e, i));
     ddp_device_free(e->device, e->predictions, labels_bytes(e));
     ddp_device_free(e->device, e->loss, LOSS_BYTES);
-    ddp_exec_destroy(e->tail.exec);
-    ddp_exec_destroy(e->whole.exec);
+    ddp_network_close(e->tail.network);
+    ddp_network_close(e->whole.network);
     ddp_graph_destroy(e->tail.graph);
     ddp_graph_destroy(e->whole.graph);
     free(e->host_predictions);
@@ -206,8 +201,10 @@ void ddp_train_evaluator_destroy(ddp_train_evaluator *evaluator)
     free(e);
 }
 
-static enum ddp_status add_arena(const struct ddp_model *model,
-                                 const struct ddp_model_config *config, int64_t rows, size_t *bytes)
+/* A network for batches of so many rows. */
+static enum ddp_status add_network(const struct ddp_model *model,
+                                   const struct ddp_model_config *config, int64_t rows,
+                                   bool host_memory, size_t *bytes)
 {
     struct ddp_model_config own = *config;
     ddp_graph *graph;
@@ -219,6 +216,8 @@ static enum ddp_status add_arena(const struct ddp_model *model,
     if (status != DDP_OK)
         return status;
     status = ddp_exec_arena_bytes(graph, PARTS, &arena);
+    for (int i = 0; i < 2 && !host_memory; i++)
+        arena += ddp_exec_graph_input_bytes(graph, i);
     ddp_graph_destroy(graph);
     *bytes += arena;
     return status;
@@ -237,23 +236,20 @@ enum ddp_status ddp_train_evaluator_memory(const struct ddp_model *model,
     *device = LOSS_BYTES + labels;
     *host = labels + (size_t)((count + rows - 1) / rows) * sizeof(double) +
             LOADER_BATCHES * ddp_loader_slot_bytes(test, rows);
-    if (!host_memory)
-        *device += labels + (size_t)rows * test->sample_bytes;
     if (whole > 0)
-        status = add_arena(model, config, rows, device);
+        status = add_network(model, config, rows, host_memory, device);
     /* The rank with the last batch has others too, unless there is one rank for each. */
     if (status == DDP_OK && (whole == 0 || ranks <= whole))
-        status = add_arena(model, config, tail, device);
+        status = add_network(model, config, tail, host_memory, device);
     return status;
 }
 
 /* Hands the network's output to who wants it. */
-static enum ddp_status visit_batch(ddp_train_evaluator *e, const struct sized *sized,
+static enum ddp_status visit_batch(ddp_train_evaluator *e, const ddp_exec *exec,
                                    const struct ddp_batch *batch)
 {
-    enum ddp_status status =
-        ddp_device_copy_out(e->device, e->host_logits, ddp_exec_output(sized->exec),
-                            ddp_exec_output_bytes(sized->exec));
+    enum ddp_status status = ddp_device_copy_out(e->device, e->host_logits, ddp_exec_output(exec),
+                                                 ddp_exec_output_bytes(exec));
     if (status == DDP_OK)
         status = ddp_device_synchronize(e->device);
     if (status != DDP_OK)
@@ -294,16 +290,17 @@ static enum ddp_status run_batch(ddp_train_evaluator *e, const struct ddp_batch 
                                  int64_t *right)
 {
     const struct sized *sized = batch->rows == e->whole.rows ? &e->whole : &e->tail;
-    ddp_exec *exec = sized->exec;
-    ddp_exec_set_gradients(exec, e->loss);
-    ddp_exec_set_predictions(exec, e->predictions);
-    enum ddp_status status = ddp_exec_load_input(exec, 0, batch->x, e->input[0]);
-    if (status == DDP_OK && e->label_count > 0)
-        status = ddp_exec_load_input(exec, 1, batch->labels, e->input[1]);
-    if (status == DDP_OK)
-        status = ddp_exec_forward(exec);
+    ddp_exec *exec = ddp_network_exec(sized->network);
+    if (exec) {
+        ddp_exec_set_gradients(exec, e->loss);
+        ddp_exec_set_predictions(exec, e->predictions);
+    }
+    enum ddp_status status =
+        ddp_network_run(sized->network, batch->x, e->label_count > 0 ? batch->labels : NULL);
+    if (!exec) /* the last stage has the output; the batch is free when this one has read it */
+        return status == DDP_OK ? ddp_device_synchronize(e->device) : status;
     if (status == DDP_OK && e->visit) /* the loss may write over the output */
-        status = visit_batch(e, sized, batch);
+        status = visit_batch(e, exec, batch);
     if (status == DDP_OK && e->label_count > 0)
         status = score_batch(e, exec, batch, right);
     return status;
@@ -381,5 +378,5 @@ const int64_t *ddp_train_evaluator_confusion(const ddp_train_evaluator *evaluato
 void ddp_train_evaluator_range(const ddp_train_evaluator *evaluator, int64_t *begin, int64_t *end)
 {
     *begin = first_sample(evaluator, evaluator->begin);
-    *end = first_sample(evaluator, evaluator->end);
+    *end = has_output(evaluator) ? first_sample(evaluator, evaluator->end) : *begin;
 }

@@ -22,14 +22,16 @@ typedef enum ddp_status ddp_train_visit(void *arg, int64_t first, const struct d
 #define DDP_CONFUSION_CLASSES 32 /* of a matrix that a person reads, at most */
 
 struct ddp_train_evaluator_setup {
-    const ddp_mode *mode; /* whose weights are evaluated */
+    ddp_mode *mode; /* whose weights are evaluated */
     ddp_comm *comm;
+    int stages; /* of a pipeline: so many ranks one after another run the same batches */
     const struct ddp_model *model;
     const struct ddp_model_config *config; /* as for training; the batch is chosen here */
     const ddp_dataset *test;
     int64_t samples; /* how many, from the first one on; the whole set if it has fewer */
     int threads;     /* that read samples ahead */
-    /* NULL: none. Called for each of this rank's batches, in their order. */
+    /* NULL: none. Called for each of this rank's batches, in their order; in a pipeline by the last
+     * stage. */
     ddp_train_visit *visit;
     void *visit_arg;
     int64_t outputs; /* what the model gives of a sample, if that is no classes; 0: one of each */
@@ -37,7 +39,7 @@ struct ddp_train_evaluator_setup {
 };
 
 /* Prepares to evaluate this rank's batches. What the setup points to outlives the evaluator, except
- * the config. */
+ * the config. Collective in a pipeline. */
 enum ddp_status ddp_train_evaluator_create(ddp_train_evaluator **evaluator,
                                            const struct ddp_train_evaluator_setup *setup);
 void ddp_train_evaluator_destroy(ddp_train_evaluator *evaluator);
@@ -45,7 +47,7 @@ void ddp_train_evaluator_destroy(ddp_train_evaluator *evaluator);
 /* Bytes of it without making it, of a rank that holds most: what is on the device, and in the
  * host's memory.
  *   test   its sample_count: how many of them
- *   ranks  that share the evaluation */
+ *   ranks  that share the evaluation; of a pipeline its replicas */
 enum ddp_status ddp_train_evaluator_memory(const struct ddp_model *model,
                                            const struct ddp_model_config *config,
                                            const struct ddp_dataset_info *test, int ranks,
@@ -59,7 +61,7 @@ enum ddp_status ddp_train_evaluator_run(ddp_train_evaluator *evaluator,
  * [label * classes + predicted]. NULL: nothing was counted. */
 const int64_t *ddp_train_evaluator_confusion(const ddp_train_evaluator *evaluator);
 
-/* This rank's samples. */
+/* The samples that this rank visits. */
 void ddp_train_evaluator_range(const ddp_train_evaluator *evaluator, int64_t *begin, int64_t *end);
 
 #endif

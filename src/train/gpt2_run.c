@@ -106,8 +106,10 @@ enum ddp_status ddp_run_export(struct ddp_run *run)
     const char *path = run->options->export_path;
     struct ddp_hf_config config = {.norm_eps = 0}; /* of GPT-2 alone */
     char shown[DDP_TEXT_SHOWN];
-    if (!path || run->plan.rank != 0)
+    if (!path)
         return DDP_OK;
+    if (run->plan.rank != 0)
+        return ddp_run_fetch_weights(run, false);
     if (run->plan.model == &ddp_model_gpt2) {
         const struct ddp_gpt2 *gpt2 = ddp_gpt2_in(&run->model_config);
         config = (struct ddp_hf_config){.shape = {.heads = gpt2->heads},
@@ -117,7 +119,7 @@ enum ddp_status ddp_run_export(struct ddp_run *run)
     }
     const int64_t begin = ddp_trace_begin();
     ddp_job_report(run->job, "export", run->plan.total_steps);
-    enum ddp_status status = ddp_run_fetch_weights(run);
+    enum ddp_status status = ddp_run_fetch_weights(run, true);
     if (status == DDP_OK)
         status = ddp_train_weights_export(path, (enum ddp_export_format)run->options->export_format,
                                           run->graph, &config, run->weights);

@@ -24,8 +24,9 @@
 const char *const ddp_nan_names[] = {
     [DDP_NAN_STOP] = "stop", [DDP_NAN_SKIP] = "skip", [DDP_NAN_WARN] = "warn", NULL};
 
-/* Memory to run one shard once more, beside that of the mode. */
+/* Memory to run one shard once more, beside that of the mode, with the whole model. */
 struct rerun {
+    struct ddp_whole whole;
     ddp_device *device;
     ddp_exec *exec;
     float *gradients;
@@ -36,10 +37,18 @@ struct rerun {
 
 static void close_rerun(struct rerun *rerun)
 {
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 2 && rerun->device; i++)
         ddp_device_free(rerun->device, rerun->input[i], rerun->input_bytes[i]);
-    ddp_device_free(rerun->device, rerun->gradients, rerun->gradient_bytes);
+    if (rerun->device)
+        ddp_device_free(rerun->device, rerun->gradients, rerun->gradient_bytes);
     ddp_exec_destroy(rerun->exec);
+    ddp_whole_close(&rerun->whole);
+}
+
+/* Of the stages of a pipeline the first one runs the shards of the replica. */
+static bool reruns(const struct ddp_run *run)
+{
+    return run->plan.rank % ddp_train_plan_stage_workers(&run->plan) == 0;
 }
 
 static enum ddp_status open_rerun(struct rerun *rerun, const struct ddp_run *run, int64_t step)
@@ -47,13 +56,13 @@ static enum ddp_status open_rerun(struct rerun *rerun, const struct ddp_run *run
     const struct ddp_train_plan *plan = &run->plan;
     const bool tail = run->tail_graph && step % plan->steps_per_epoch == plan->steps_per_epoch - 1;
     const ddp_graph *graph = tail ? run->tail_graph : run->graph;
-    *rerun = (struct rerun){.device = ddp_mode_device(run->mode)};
+    rerun->device = ddp_mode_device(run->mode);
     rerun->gradient_bytes = (size_t)ddp_graph_flat_count(graph) * sizeof(float);
-    enum ddp_status status = ddp_exec_create(&rerun->exec, graph, rerun->device,
-                                             DDP_EXEC_NETWORK | DDP_EXEC_LOSS | DDP_EXEC_BACKWARD,
-                                             ddp_mode_weights(run->mode));
+    enum ddp_status status =
+        ddp_exec_create(&rerun->exec, graph, rerun->device,
+                        DDP_EXEC_NETWORK | DDP_EXEC_LOSS | DDP_EXEC_BACKWARD, rerun->whole.weights);
     if (status == DDP_OK) {
-        ddp_exec_set_weights_bf16(rerun->exec, ddp_mode_weights_bf16(run->mode));
+        ddp_exec_set_weights_bf16(rerun->exec, rerun->whole.weights_bf16);
         status = ddp_device_alloc(rerun->device, rerun->gradient_bytes, (void **)&rerun->gradients);
     }
     for (int i = 0; status == DDP_OK && i < 2 && !ddp_device_host_memory(rerun->device); i++) {
@@ -84,13 +93,17 @@ static enum ddp_status scan_batch(struct rerun *rerun, const struct ddp_run *run
 static enum ddp_status search(struct ddp_run *run, int64_t step, struct ddp_scan *scan,
                               int64_t *shard)
 {
-    struct rerun rerun;
+    struct rerun rerun = {.device = NULL};
     ddp_loader *loader = NULL;
-    enum ddp_status status = open_rerun(&rerun, run, step);
+    const int64_t shards = reruns(run) ? run->plan.local_shards * run->plan.replicas : 0;
+    enum ddp_status status = ddp_whole_open(&rerun.whole, run, shards > 0);
     if (status == DDP_OK)
+        status = ddp_whole_fetch(&rerun.whole, run);
+    if (status == DDP_OK && shards > 0)
+        status = open_rerun(&rerun, run, step);
+    if (status == DDP_OK && shards > 0)
         status = ddp_run_open_loader(run, step, 1, &loader);
     *shard = INT64_MAX;
-    const int64_t shards = run->plan.local_shards * run->plan.replicas;
     for (int64_t i = 0; status == DDP_OK && i < shards && *shard == INT64_MAX; i++) {
         const struct ddp_batch *batch;
         status = ddp_loader_next(loader, &batch);

@@ -18,6 +18,7 @@
 #include "train/memory.h"
 #include "train/nodes.h"
 #include "train/outputs.h"
+#include "train/pipeline.h"
 #include "train/plan_memory.h"
 #include "train/predict.h"
 #include "weights/weights.h"
@@ -274,6 +275,7 @@ static enum ddp_status create_evaluator(struct ddp_run *run)
     const struct ddp_train_evaluator_setup setup = {
         .mode = run->mode,
         .comm = run->comm,
+        .stages = ddp_train_plan_stage_workers(&run->plan),
         .model = run->plan.model,
         .config = &run->model_config,
         .test = run->test,
@@ -323,7 +325,7 @@ enum ddp_status ddp_run_open_loader(const struct ddp_run *run, int64_t step, int
         .dataset = run->data,
         .sampler = plan->sampler,
         .batch_size = plan->batch_size,
-        .first_shard = plan->rank * shards,
+        .first_shard = plan->rank / ddp_train_plan_stage_workers(plan) * shards,
         .shard_count = shards,
         .epoch = step / plan->steps_per_epoch,
         .step = step % plan->steps_per_epoch,
@@ -378,6 +380,8 @@ enum ddp_status ddp_run_open(struct ddp_run *run)
     if (status == DDP_OK)
         status = build_model(run);
     if (status == DDP_OK)
+        status = ddp_run_plan_cuts(run);
+    if (status == DDP_OK)
         status = check_memory(run, false);
     if (status == DDP_OK)
         status = init_weights(run);
@@ -391,6 +395,8 @@ enum ddp_status ddp_run_open(struct ddp_run *run)
         status = ddp_run_check_devices(run);
     if (status == DDP_OK && (resumes || !options->plan))
         status = ddp_run_resume(run);
+    if (status == DDP_OK)
+        status = ddp_run_balance_cuts(run);
     if (status == DDP_OK)
         status = check_memory(run, true);
     if (status != DDP_OK || options->plan)

@@ -7,7 +7,7 @@
 
 #include "core/options.h"
 #include "data/loader.h"
-#include "mode/mode.h"
+#include "mode/stages.h"
 #include "model/model.h"
 #include "optim/schedule.h"
 #include "report/metrics.h"
@@ -56,6 +56,8 @@ struct ddp_train_options {
     int64_t batch_size, global_batch, acc_steps;
     int64_t lanes;
     int64_t replicas, threads;
+    int64_t stages;  /* 0: not given */
+    const char *cut; /* NULL: not given */
     const char *device;
     int64_t devices[DDP_TRAIN_DEVICES];
     int device_count; /* --devices; 0: not given */
@@ -118,13 +120,15 @@ struct ddp_train_plan {
     const struct ddp_model *model;
     enum ddp_mode_kind mode;
     int rank, world_size;
-    int nodes; /* machines, with as many workers each, in the order of the ranks */
-    int replicas;
+    int nodes;    /* machines, with as many workers each, in the order of the ranks */
+    int replicas; /* of DataParallel; else 1 */
+    int stages;   /* of a pipeline, else 1: each a worker, or a thread where there is one worker */
+    int cuts[DDP_STAGES_MAX]; /* stages - 1 operations at which they begin */
     struct ddp_device_kind device;
-    int devices[DDP_TRAIN_DEVICES]; /* of this worker, or of each replica */
+    int devices[DDP_TRAIN_DEVICES]; /* of this worker, or of each replica or stage in it */
     int gpu_workers;                /* workers on one GPU, where they share it; else 0 or 1 */
-    int threads;                    /* a worker, or a replica */
-    int64_t local_shards;           /* a worker, or a replica */
+    int threads;                    /* of a worker, or a replica or stage in it */
+    int64_t local_shards;           /* of a worker, or a replica */
     int64_t global_shards;          /* W */
     int64_t wanted_lanes, lanes;    /* asked for, and those of the global batch (mode/lanes.h) */
     int64_t batch_size;             /* b, samples of a shard */
@@ -157,8 +161,21 @@ bool ddp_train_plan_has_tail(const struct ddp_train_plan *plan);
 void ddp_train_config_dtype(struct ddp_model_config *config, const struct ddp_train_plan *plan,
                             bool bf16);
 
-/* Workers, or DataParallel's replicas. */
+/* What the shards are shared out over: workers, or replicas, of DataParallel or of pipelines. */
 int ddp_train_plan_units(const struct ddp_train_plan *plan);
+const char *ddp_train_plan_unit_name(const struct ddp_train_plan *plan); /* "worker", "replica" */
+
+/* Workers that are a replica together: the stages of a pipeline, unless one worker has them all. */
+static inline int ddp_train_plan_stage_workers(const struct ddp_train_plan *plan)
+{
+    return plan->world_size > 1 ? plan->stages : 1;
+}
+
+/* Replicas or stages that are threads of this worker, with a device each. */
+static inline int ddp_train_plan_local_devices(const struct ddp_train_plan *plan)
+{
+    return plan->world_size > 1 ? 1 : plan->replicas * plan->stages;
+}
 
 /* Workers on each machine. */
 static inline int ddp_train_plan_node_workers(const struct ddp_train_plan *plan)
@@ -209,7 +226,8 @@ void ddp_train_plan_print_optimizer(const struct ddp_train_plan *plan, FILE *out
 #define DDP_TRAIN_BYTES 32
 const char *ddp_train_show_bytes(double bytes, char text[DDP_TRAIN_BYTES]);
 
-/* Prints the plan, a few lines. */
+/* Prints the plan, a few lines.
+ *   memory  of a worker; of a pipeline, of each stage */
 void ddp_train_plan_print(const struct ddp_train_plan *plan,
                           const struct ddp_train_options *options,
                           const struct ddp_dataset_info *data, const ddp_graph *graph,

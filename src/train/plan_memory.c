@@ -7,6 +7,7 @@
 
 #include "core/terminal.h"
 #include "train/best.h"
+#include "train/pipeline.h"
 #include "train/run.h"
 #include "train/summary.h"
 
@@ -29,7 +30,9 @@ static const char *cell(double bytes, char text[DDP_TRAIN_BYTES])
 
 static const char *column_of_unit(const struct ddp_run *run)
 {
-    return is_gpu(run) ? "GPU" : run->plan.mode == DDP_MODE_DP ? "process" : "worker";
+    return is_gpu(run)                                    ? "GPU"
+           : ddp_train_plan_local_devices(&run->plan) > 1 ? "process"
+                                                          : "worker";
 }
 
 static void print_row(const struct ddp_run *run, const char *name, double unit, double host)
@@ -70,6 +73,8 @@ static void print_traffic(const struct ddp_run *run, const struct ddp_mode_traff
     const bool dp = plan->mode == DDP_MODE_DP;
     char text[4][DDP_TRAIN_BYTES];
     const double total = ddp_mode_traffic_total(traffic);
+    if (total <= 0 && plan->mode == DDP_MODE_PIPELINE)
+        return; /* what crosses between the stages is in their table */
     if (total <= 0) {
         fprintf(run->out, "\nexchange nothing: one %s\n", dp ? "replica" : "worker");
         return;
@@ -159,10 +164,13 @@ static enum ddp_status print_all(struct ddp_run *run)
     if (status != DDP_OK)
         return status;
     ddp_train_plan_print(&run->plan, run->options, ddp_dataset_info(run->data), run->graph,
-                         &memory.worker, description, run->out);
+                         memory.stages, description, run->out);
     ddp_run_print_compute(run);
     ddp_run_evaluation_print(run);
     ddp_run_resume_print(run);
+    status = ddp_run_print_stages(run, memory.stages);
+    if (status != DDP_OK)
+        return status;
     print_parts(run, &memory, &limits);
     print_traffic(run, &memory.traffic);
     status = print_largest(run, &limits);

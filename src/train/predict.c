@@ -330,6 +330,7 @@ static enum ddp_status predict(struct ddp_run *run)
     const struct ddp_train_evaluator_setup setup = {
         .mode = run->mode,
         .comm = run->comm,
+        .stages = ddp_train_plan_stage_workers(&run->plan),
         .model = run->plan.model,
         .config = &run->model_config,
         .test = p.data,

@@ -14,41 +14,59 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* A hash for each parameter, then those of all ranks. */
-static enum ddp_status gather_hashes(struct ddp_run *run, const float *weights, uint64_t *all)
+/* A hash for each parameter, then those of all ranks; 0: another stage has the parameter. */
+static enum ddp_status gather_hashes(struct ddp_run *run, uint64_t *all)
 {
     const int count = ddp_graph_parameter_count(run->graph);
-    uint64_t *own = all + (size_t)count * (size_t)run->plan.rank;
-    for (int i = 0; i < count; i++) {
+    uint64_t *hashes = all + (size_t)count * (size_t)run->plan.rank;
+    float *values = ddp_array_alloc((size_t)ddp_graph_flat_count(run->graph), sizeof *values);
+    enum ddp_status status = values ? DDP_OK : DDP_ERR_MEMORY;
+    for (int i = 0; status == DDP_OK && i < count; i++) {
         const struct ddp_parameter *parameter = ddp_graph_parameter_at(run->graph, i);
-        own[i] = ddp_hash(weights + parameter->offset, (size_t)parameter->count * sizeof(float));
+        bool own = false;
+        status = ddp_mode_own_weights(run->mode, i, values, &own);
+        hashes[i] = own ? ddp_hash(values, (size_t)parameter->count * sizeof *values) : 0;
     }
-    return ddp_comm_all_gather(run->comm, own, all, (size_t)count, DDP_I64);
+    free(values);
+    return status == DDP_OK ? ddp_comm_all_gather(run->comm, hashes, all, (size_t)count, DDP_I64)
+                            : status;
 }
 
-/* Ranks whose hash of parameter `i` is that of `rank`. */
-static int votes(const uint64_t *all, int ranks, int count, int rank, int i)
+/* Ranks whose hash of parameter `i` is that of `rank`; of the same stage, in pipelines. */
+static int votes(const struct ddp_run *run, const uint64_t *all, int rank, int i)
 {
+    const int stages = ddp_train_plan_stage_workers(&run->plan);
+    const size_t count = (size_t)ddp_graph_parameter_count(run->graph);
     int same = 0;
-    for (int r = 0; r < ranks; r++)
-        same += all[(size_t)r * (size_t)count + (size_t)i] ==
-                all[(size_t)rank * (size_t)count + (size_t)i];
+    for (int r = rank % stages; r < run->plan.world_size; r += stages)
+        same += all[(size_t)r * count + (size_t)i] == all[(size_t)rank * count + (size_t)i];
     return same;
 }
 
-/* Names the ranks that differ in parameter `i`: those against which more than half agree. */
-static void tell(const struct ddp_run *run, const uint64_t *all, int i, int64_t step)
+/* The stage whose replicas differ in parameter `i`; -1: none does. */
+static int differing_stage(const struct ddp_run *run, const uint64_t *all, int i)
 {
-    const int ranks = run->plan.world_size, count = ddp_graph_parameter_count(run->graph);
+    const int stages = ddp_train_plan_stage_workers(&run->plan);
+    for (int stage = 0; stage < stages; stage++)
+        if (votes(run, all, stage, i) != run->plan.world_size / stages)
+            return stage;
+    return -1;
+}
+
+/* Names the ranks that differ in parameter `i`: those against which more than half agree. */
+static void tell(const struct ddp_run *run, const uint64_t *all, int stage, int i, int64_t step)
+{
+    const int stages = ddp_train_plan_stage_workers(&run->plan);
+    const int ranks = run->plan.world_size / stages;
     const char *name = ddp_graph_parameter_at(run->graph, i)->name;
     char list[1024] = "", where[DDP_TRAIN_WHERE];
     size_t used = 0;
     int agreed = 0, odd = 0;
-    for (int r = 0; r < ranks; r++)
-        if (votes(all, ranks, count, r, i) > agreed)
-            agreed = votes(all, ranks, count, r, i);
-    for (int r = 0; r < ranks; r++) {
-        if (2 * agreed > ranks && votes(all, ranks, count, r, i) == agreed)
+    for (int r = stage; r < run->plan.world_size; r += stages)
+        if (votes(run, all, r, i) > agreed)
+            agreed = votes(run, all, r, i);
+    for (int r = stage; r < run->plan.world_size; r += stages) {
+        if (2 * agreed > ranks && votes(run, all, r, i) == agreed)
             continue;
         if (used < sizeof list)
             used += (size_t)snprintf(list + used, sizeof list - used, "%s%d%s", odd ? ", " : "", r,
@@ -73,9 +91,6 @@ enum ddp_status ddp_run_check_replicas(struct ddp_run *run, int64_t step)
 {
     const int64_t every = run->options->check_replicas;
     const int ranks = run->plan.world_size, count = ddp_graph_parameter_count(run->graph);
-    ddp_device *device = ddp_mode_device(run->mode);
-    const float *weights = ddp_mode_weights(run->mode);
-    enum ddp_status status = DDP_OK;
     if (every == 0 || ranks == 1 || step / every == run->compared / every ||
         !ddp_mode_local_synchronises(&run->plan.local, step))
         return DDP_OK;
@@ -84,18 +99,14 @@ enum ddp_status ddp_run_check_replicas(struct ddp_run *run, int64_t step)
     if (!all)
         return DDP_ERR_MEMORY;
     ddp_train_metrics_begin_aside(run->metrics);
-    if (!ddp_device_host_memory(device)) {
-        status = ddp_run_fetch_weights(run);
-        weights = run->weights;
-    }
-    if (status == DDP_OK)
-        status = gather_hashes(run, weights, all);
+    enum ddp_status status = gather_hashes(run, all);
     for (int i = 0; status == DDP_OK && i < count; i++) {
-        if (votes(all, ranks, count, 0, i) == ranks)
+        const int stage = differing_stage(run, all, i);
+        if (stage < 0)
             continue;
         ddp_train_metrics_pause(run->metrics);
         if (run->plan.rank == 0)
-            tell(run, all, i, step);
+            tell(run, all, stage, i, step);
         status = ddp_comm_barrier(run->comm); /* no rank ends the job before it is logged */
         if (status == DDP_OK) /* rank 0 has said why: its end is the one to report */
             status = run->plan.rank == 0 ? DDP_ERR_MISMATCH : DDP_ERR_ABORTED;

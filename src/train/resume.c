@@ -243,8 +243,8 @@ static void take_lanes(struct ddp_run *run)
     ddp_log(DDP_LOG_WARNING,
             "%s: lanes %" PRId64 " (now %" PRId64 ", to fit %d %s%s): the weights agree with those "
             "of a run without interruption within rounding, not to the bit",
-            run->resumed.path, lanes, plan->lanes, units,
-            plan->mode == DDP_MODE_DP ? "replica" : "worker", units == 1 ? "" : "s");
+            run->resumed.path, lanes, plan->lanes, units, ddp_train_plan_unit_name(plan),
+            units == 1 ? "" : "s");
     ddp_checkpoint_fact_add(saved, LANES, "%" PRId64, plan->lanes);
 }
 
@@ -437,18 +437,15 @@ static enum ddp_status take_snapshot(struct ddp_run *run)
     if (status == DDP_OK)
         status = ddp_mode_average(run->mode);
     run->checkpoint_wait_ns += ddp_clock_ns() - start;
-    if (status == DDP_OK && arrays)
-        status =
-            ddp_device_copy_out(ddp_mode_device(run->mode), arrays[0], ddp_mode_weights(run->mode),
-                                (size_t)ddp_graph_flat_count(run->graph) * sizeof(float));
+    if (status == DDP_OK)
+        status = ddp_mode_get_weights(run->mode, 0, ddp_graph_flat_count(run->graph),
+                                      arrays ? arrays[0] : NULL);
     const struct ddp_mode_apart apart = ddp_mode_apart_now(run->mode);
     for (int i = 0; status == DDP_OK && ddp_mode_state_name(run->mode, i); i++)
         if (ddp_mode_has_state(run->mode, i, &apart))
             status = ddp_mode_save_state(run->mode, i, arrays ? arrays[1 + i] : NULL);
         else if (arrays)
             ddp_checkpoint_leave_out(run->checkpoints, 1 + i);
-    if (status == DDP_OK && arrays)
-        status = ddp_device_synchronize(ddp_mode_device(run->mode));
     return status;
 }
 
@@ -519,15 +516,12 @@ void ddp_run_checkpoint_close(struct ddp_run *run)
         ddp_checkpoint_dir_close(&run->checkpoint_dir);
 }
 
-enum ddp_status ddp_run_fetch_weights(struct ddp_run *run)
+enum ddp_status ddp_run_fetch_weights(struct ddp_run *run, bool wanted)
 {
-    ddp_device *device = ddp_mode_device(run->mode);
-    if (!run->weights)
+    if (wanted && !run->weights)
         run->weights = ddp_array_alloc((size_t)ddp_graph_flat_count(run->graph), sizeof(float));
-    if (!run->weights)
+    if (wanted && !run->weights)
         return DDP_ERR_MEMORY;
-    enum ddp_status status =
-        ddp_device_copy_out(device, run->weights, ddp_mode_weights(run->mode),
-                            (size_t)ddp_graph_flat_count(run->graph) * sizeof(float));
-    return status == DDP_OK ? ddp_device_synchronize(device) : status;
+    return ddp_mode_get_weights(run->mode, 0, ddp_graph_flat_count(run->graph),
+                                wanted ? run->weights : NULL);
 }

@@ -11,6 +11,7 @@
 #include "train/load.h"
 #include "report/metrics.h"
 #include "train/options.h"
+#include "train/whole.h"
 
 /* Everything a run opens; closed in reverse. */
 struct ddp_run {
@@ -33,6 +34,7 @@ struct ddp_run {
     ddp_train_evaluator *evaluator;
     ddp_train_metrics *metrics;
     struct ddp_continuation *continuation; /* rank 0 with --sample-every; else NULL */
+    struct ddp_whole sampled;              /* ... the weights that it reads */
     FILE *out;                             /* NULL on all ranks but 0 */
     char *hosts; /* (world_size, DDP_TRAIN_HOST) names of the ranks' machines; NULL: of one only */
     struct ddp_train_guard guard;
@@ -49,6 +51,7 @@ struct ddp_run {
     struct ddp_schedule planned;         /* ... where the rate depends on the number of steps */
     int64_t first_step, end_step;        /* the second may come down: an early end */
     int64_t step;                        /* done */
+    double idle;                         /* ddp_mode_idle_share() of all steps of this run */
     int64_t compared;                    /* of these, when --check-replicas looked last */
     bool own_loop;                       /* the caller's, who gets what a step gives */
     double own_rate;                     /* that the program has set; NaN: the schedule's */
@@ -129,12 +132,13 @@ enum ddp_status ddp_run_apply_config(const struct ddp_run *run, struct ddp_model
 enum ddp_status ddp_run_export(struct ddp_run *run);
 
 /* --sample-every: opens what it takes, after the mode; shows a text where one is due after `step`
- * steps. Not collective: rank 0 does it. */
+ * steps, on rank 0. Collective in a pipeline. */
 enum ddp_status ddp_run_sample_open(struct ddp_run *run);
 enum ddp_status ddp_run_sample(struct ddp_run *run, int64_t step);
 void ddp_run_sample_close(struct ddp_run *run);
 
-/* Copies the mode's current weights into run->weights. */
-enum ddp_status ddp_run_fetch_weights(struct ddp_run *run);
+/* Copies the mode's current weights into run->weights. Collective, as ddp_mode_get_weights() is.
+ *   wanted  on this rank */
+enum ddp_status ddp_run_fetch_weights(struct ddp_run *run, bool wanted);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * --sample-every: rank 0 lets the model in training write, between steps. It reads the current
- * weights where they are, and touches nothing that training has; the other ranks wait for it in
- * their next exchange. */
+ * weights where they are, or a copy that the stages of a pipeline have sent, and touches nothing
+ * that training has; the other ranks wait for it in their next exchange. */
 #include "config.h"
 
 #include "train/run.h"
@@ -21,8 +21,11 @@ enum ddp_status ddp_run_sample_open(struct ddp_run *run)
     run->continuation = ddp_array_alloc(1, sizeof *run->continuation);
     if (!run->continuation)
         return DDP_ERR_MEMORY;
+    enum ddp_status status = ddp_whole_open(&run->sampled, run, true);
+    if (status != DDP_OK)
+        return status;
     return ddp_continuation_open(run->continuation, run->options, &run->model_config,
-                                 ddp_mode_device(run->mode), ddp_mode_weights(run->mode),
+                                 ddp_mode_device(run->mode), run->sampled.weights,
                                  run->options->sample_length);
 }
 
@@ -31,6 +34,7 @@ void ddp_run_sample_close(struct ddp_run *run)
     if (run->continuation)
         ddp_continuation_close(run->continuation);
     free(run->continuation);
+    ddp_whole_close(&run->sampled);
 }
 
 static enum ddp_status write_texts(struct ddp_run *run, int64_t step)
@@ -48,8 +52,12 @@ static enum ddp_status write_texts(struct ddp_run *run, int64_t step)
 enum ddp_status ddp_run_sample(struct ddp_run *run, int64_t step)
 {
     struct ddp_continuation *c = run->continuation;
-    if (!c || step % run->options->sample_every != 0)
+    const int64_t every = run->options->sample_every;
+    if (every == 0 || step % every != 0)
         return DDP_OK;
+    enum ddp_status fetched = ddp_whole_fetch(&run->sampled, run);
+    if (fetched != DDP_OK || !c)
+        return fetched;
     char **texts = ddp_array_alloc((size_t)c->samples, sizeof *texts);
     if (!texts)
         return DDP_ERR_MEMORY;

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The weights of the whole model on this worker's device, for what runs it beside training: the
+ * mode's own, or, in a pipeline, where each stage has a part, a copy. */
+#ifndef DDP_TRAIN_WHOLE_H
+#define DDP_TRAIN_WHOLE_H
+
+#include "mode/mode.h"
+
+struct ddp_run;
+
+struct ddp_whole {
+    const float *weights;         /* flat; NULL: not wanted on this rank */
+    const uint16_t *weights_bf16; /* NULL unless the graphs compute in bf16 */
+    /* A copy, and what frees it; NULL: the mode's are borrowed. */
+    ddp_device *device;
+    float *copy;
+    uint16_t *copy_bf16;
+    size_t bytes;
+};
+
+/* Takes memory for a copy where one is needed.
+ *   wanted  on this rank
+ * On failure ddp_whole_close() frees what there is. */
+enum ddp_status ddp_whole_open(struct ddp_whole *whole, const struct ddp_run *run, bool wanted);
+void ddp_whole_close(struct ddp_whole *whole);
+
+/* Brings the copy up to date. Collective, as ddp_mode_get_weights() is. */
+enum ddp_status ddp_whole_fetch(struct ddp_whole *whole, struct ddp_run *run);
+
+#endif

@@ -464,28 +464,6 @@ static void remove_directory(struct work *work)
     rmdir(work->directory);
 }
 
-/* Of local steps a whole round: the steps that end with a synchronisation take longer. */
-static enum ddp_status set_times(struct measured *measured, int64_t every)
-{
-    struct log_step *steps = measured->steps;
-    struct step_times other, last;
-    size_t others = 0;
-    enum ddp_status status = step_times_of(&measured->times, steps, measured->step_count);
-    if (status != DDP_OK || every == 1)
-        return status;
-    for (size_t i = 0; i < measured->step_count; i++)
-        if (steps[i].step % every != 0) {
-            const struct log_step step = steps[others];
-            steps[others++] = steps[i];
-            steps[i] = step;
-        }
-    status = step_times_of(&other, steps, others);
-    if (status == DDP_OK)
-        status = step_times_of(&last, steps + others, measured->step_count - others);
-    measured->times.median = other.median + (last.median - other.median) / (double)every;
-    return status;
-}
-
 static enum ddp_status run_all(struct work *work)
 {
     struct comparison *comparison = work->comparison;
@@ -497,7 +475,8 @@ static enum ddp_status run_all(struct work *work)
         }
     for (int i = 0; i < comparison->count; i++) {
         struct measured *measured = &comparison->measured[i];
-        enum ddp_status status = set_times(measured, comparison->variants[i].every);
+        enum ddp_status status = step_times_of_rounds(
+            &measured->times, measured->steps, measured->step_count, comparison->variants[i].every);
         if (status != DDP_OK)
             return status;
         const double part = measured->times.median / measured->exposed.steps;

@@ -188,6 +188,16 @@ START_TEST(quantiles)
     ck_assert(times.median == 99 && times.low == 99);
     ck_assert_int_eq(step_times_of(&times, steps, 0), DDP_OK);
     ck_assert(isnan(times.median));
+    struct log_step rounds[12];
+    for (int i = 0; i < 12; i++)
+        rounds[i] = (struct log_step){.step = 9 + i,
+                                      .seconds = (9 + i) % 4 == 0 ? 50
+                                                 : i % 2          ? 3
+                                                                  : 1};
+    ck_assert_int_eq(step_times_of_rounds(&times, rounds, 12, 4), DDP_OK);
+    ck_assert_msg(times.median == 1 + (50 - 1) / 4.0 && times.high == 26.5, "%g", times.median);
+    ck_assert_int_eq(step_times_of_rounds(&times, rounds, 12, 1), DDP_OK);
+    ck_assert(times.median < 4);
     char shown[UNITS_TEXT];
     ck_assert_str_eq(units_bytes(shown, 999.6), "1.0 kB");
     ck_assert_str_eq(units_bytes(shown, NAN), "-");

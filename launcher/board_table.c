@@ -114,41 +114,66 @@ static void write_ranks(const struct ddp_board *board, FILE *out)
     free(cells);
 }
 
-/* Writes ranks that `wanted` picks as "rank 3" or "ranks 0 1 2", at most sixteen of them. */
-static int list_ranks(const struct ddp_board *board, uint64_t furthest,
-                      bool (*wanted)(const struct ddp_board_view *, uint64_t), char *text,
-                      size_t size)
+/* Writes ranks that `wanted` picks as "rank 3" or "ranks 0 1 2", at most sixteen of them.
+ *   front  of a rank in the collective that is asked about */
+static int list_ranks(const struct ddp_board *board, const struct ddp_board_view *front,
+                      bool (*wanted)(const struct ddp_board *, int, const struct ddp_board_view *),
+                      char *text, size_t size)
 {
-    struct ddp_board_view view;
     int count = 0;
     size_t used = 0;
     char numbers[160] = "";
-    for (int rank = 0; rank < board->shape.workers; rank++) {
-        ddp_board_read(board, rank, &view);
-        if (!wanted(&view, furthest))
-            continue;
-        if (count++ < 16)
+    for (int rank = 0; rank < board->shape.workers; rank++)
+        if (wanted(board, rank, front) && count++ < 16)
             used += (size_t)snprintf(numbers + used, sizeof numbers - used, " %d",
                                      ddp_board_first_rank(board) + rank);
-    }
     snprintf(text, size, "rank%s%s%s", count == 1 ? "" : "s", numbers, count > 16 ? " ..." : "");
     return count;
 }
 
-static bool is_waiting(const struct ddp_board_view *view, uint64_t furthest)
+/* Has the worker to come to the collective? */
+static bool is_called(const struct ddp_board *board, int worker, const struct ddp_board_view *front)
 {
-    return view->inside && view->entered == furthest;
+    const struct ddp_job_group *group = &front->group;
+    const int after = ddp_board_first_rank(board) + worker - group->first;
+    return group->size == 0 ||
+           (after >= 0 && after % group->stride == 0 && after / group->stride < group->size);
 }
 
-static bool is_missing(const struct ddp_board_view *view, uint64_t furthest)
+static uint64_t arrivals(const struct ddp_board_view *front)
 {
-    return view->entered < furthest;
+    return front->group.size > 0 ? front->number + 1 : front->entered;
 }
 
-static bool is_stopped(const struct ddp_board_view *view, uint64_t furthest)
+/* Ranks of one group number its collectives alike. */
+static bool is_same_group(const struct ddp_board_view *one, const struct ddp_board_view *other)
 {
-    (void)furthest;
-    return strcmp(process_state(view), "stopped") == 0;
+    return one->group.size == other->group.size && one->group.slot == other->group.slot;
+}
+
+static bool is_waiting(const struct ddp_board *board, int worker,
+                       const struct ddp_board_view *front)
+{
+    struct ddp_board_view view;
+    ddp_board_read(board, worker, &view);
+    return view.inside && is_called(board, worker, front) && is_same_group(&view, front) &&
+           arrivals(&view) == arrivals(front);
+}
+
+static bool is_missing(const struct ddp_board *board, int worker,
+                       const struct ddp_board_view *front)
+{
+    return is_called(board, worker, front) &&
+           ddp_board_arrived(board, worker, &front->group) < arrivals(front);
+}
+
+static bool is_stopped(const struct ddp_board *board, int worker,
+                       const struct ddp_board_view *front)
+{
+    struct ddp_board_view view;
+    (void)front;
+    ddp_board_read(board, worker, &view);
+    return strcmp(process_state(&view), "stopped") == 0;
 }
 
 /* Ranks that arrived and then were stopped hold the others up as well, where each brings a part of
@@ -156,7 +181,7 @@ static bool is_stopped(const struct ddp_board_view *view, uint64_t furthest)
 static void write_stopped(const struct ddp_board *board, FILE *out)
 {
     char stopped[200];
-    const int count = list_ranks(board, 0, is_stopped, stopped, sizeof stopped);
+    const int count = list_ranks(board, NULL, is_stopped, stopped, sizeof stopped);
     if (count > 0)
         fprintf(out, "; %s %s stopped", stopped, count == 1 ? "is" : "are");
     fputc('\n', out);
@@ -207,34 +232,102 @@ static bool write_transfer(const struct ddp_board *board, FILE *out)
     return false;
 }
 
+/* Nobody comes who waits elsewhere: 2; a rank is missing that waits for nothing: 3. */
+static int urgency(const struct ddp_board *board, const struct ddp_board_view *front)
+{
+    int found = 1;
+    for (int rank = 0; rank < board->shape.workers; rank++)
+        if (is_missing(board, rank, front)) {
+            if (!waits(board, ddp_board_first_rank(board) + rank))
+                return 3;
+            found = 2;
+        }
+    return found;
+}
+
+/* Of the collectives that ranks are in, the one that explains most; false: there is none. */
+static bool find_front(const struct ddp_board *board, struct ddp_board_view *front)
+{
+    struct ddp_board_view view;
+    bool sends;
+    int most = 0;
+    for (int rank = 0; rank < board->shape.workers; rank++) {
+        ddp_board_read(board, rank, &view);
+        if (!view.inside || awaited_peer(&view, &sends) >= 0)
+            continue;
+        const int found = urgency(board, &view);
+        if (found > most || (found == most && view.entered > front->entered)) {
+            most = found;
+            *front = view;
+        }
+    }
+    return most > 0;
+}
+
+/* "all-reduce 7", and whose it is unless all ranks call it. */
+static void write_collective(const struct ddp_board *board, const struct ddp_board_view *view,
+                             FILE *out)
+{
+    const struct ddp_job_group *group = &view->group;
+    fprintf(out, "%s %" PRIu64, view->name, view->number);
+    if (group->size == 0 || group->size == ddp_board_job_size(board))
+        return;
+    fputs(" of ranks", out);
+    for (int i = 0; i < group->size && i < 16; i++)
+        fprintf(out, " %d", group->first + i * group->stride);
+    fputs(group->size > 16 ? " ..." : "", out);
+}
+
+/* Where a missing rank waits instead. */
+static void write_elsewhere(const struct ddp_board *board, const struct ddp_board_view *front,
+                            FILE *out)
+{
+    struct ddp_board_view view;
+    for (int rank = 0; rank < board->shape.workers; rank++) {
+        ddp_board_read(board, rank, &view);
+        if (!view.inside || !is_missing(board, rank, front) || is_same_group(&view, front))
+            continue;
+        fprintf(out, "; rank %d is in ", ddp_board_first_rank(board) + rank);
+        write_collective(board, &view, out);
+        return;
+    }
+}
+
+static double waited_least(const struct ddp_board *board, const struct ddp_board_view *front)
+{
+    double waited = -1;
+    struct ddp_board_view view;
+    for (int rank = 0; rank < board->shape.workers; rank++)
+        if (is_waiting(board, rank, front)) {
+            ddp_board_read(board, rank, &view);
+            const double seconds = seconds_since(view.enter_ns);
+            waited = waited < 0 || seconds < waited ? seconds : waited;
+        }
+    return waited < 0 ? 0 : waited;
+}
+
 /* Names the ranks that the others wait for. */
 static void write_reason(const struct ddp_board *board, FILE *out)
 {
-    struct ddp_board_view view, front = {.entered = 0};
-    double waited = 0;
+    struct ddp_board_view front = {.entered = 0};
     char waiting[200], missing[200];
-    for (int rank = 0; rank < board->shape.workers; rank++) {
-        ddp_board_read(board, rank, &view);
-        if (view.inside && view.entered >= front.entered) {
-            double seconds = seconds_since(view.enter_ns);
-            waited = view.entered > front.entered || seconds < waited ? seconds : waited;
-            front = view;
-        }
-    }
-    if (front.entered == 0) {
+    if (!find_front(board, &front)) {
         fprintf(out, "no rank%s is inside a collective operation", here(board));
         write_stopped(board, out);
         return;
     }
-    int waiting_count = list_ranks(board, front.entered, is_waiting, waiting, sizeof waiting);
-    int missing_count = list_ranks(board, front.entered, is_missing, missing, sizeof missing);
+    const int waiting_count = list_ranks(board, &front, is_waiting, waiting, sizeof waiting);
+    const int missing_count = list_ranks(board, &front, is_missing, missing, sizeof missing);
     if (missing_count == 0)
-        fprintf(out, "all ranks%s have arrived at %s %" PRIu64, here(board), front.name,
-                front.number);
+        fprintf(out, "all ranks%s have arrived at ", here(board));
     else
-        fprintf(out, "%s %s not arrived at %s %" PRIu64 "; %s %s waited %.0f s", missing,
-                missing_count == 1 ? "has" : "have", front.name, front.number, waiting,
-                waiting_count == 1 ? "has" : "have", waited);
+        fprintf(out, "%s %s not arrived at ", missing, missing_count == 1 ? "has" : "have");
+    write_collective(board, &front, out);
+    if (missing_count > 0) {
+        fprintf(out, "; %s %s waited %.0f s", waiting, waiting_count == 1 ? "has" : "have",
+                waited_least(board, &front));
+        write_elsewhere(board, &front, out);
+    }
     write_stopped(board, out);
 }
 

@@ -347,7 +347,7 @@ START_TEST(line_view)
     ck_assert_int_eq((int)view.step, -1);
     ddp_job *job = join_job(1);
     ddp_job_report(job, "a phase with a long name", 12);
-    ddp_job_collective_enter(job, "reduce-scatter", 7, 4096);
+    ddp_job_collective_enter(job, NULL, "reduce-scatter", 7, 4096);
     ddp_board_read(&board, 1, &view);
     ck_assert_int_eq(view.pid, getpid());
     ck_assert_str_eq(view.phase, "a phase with a ");
@@ -400,7 +400,7 @@ static void *write_line(void *arg)
     ddp_job *job = arg;
     for (int64_t step = 0; step < 20000; step++) {
         ddp_job_report(job, step % 2 ? "oddoddodd" : "eveneveneven", step);
-        ddp_job_collective_enter(job, step % 2 ? "odd" : "even", (uint64_t)step,
+        ddp_job_collective_enter(job, NULL, step % 2 ? "odd" : "even", (uint64_t)step,
                                  (uint64_t)step * 2);
         ddp_job_collective_leave(job);
     }

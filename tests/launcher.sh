@@ -331,6 +331,9 @@ run 124 -n 3 --timeout 0.5 $helper transfer 0
 says 'rank 0 has not sent message 7; rank 1 has waited [01] s'
 grep -q '^ddprun:  *2 .* recv from 1  *7  *4096 ' "$tmp/err" || fail "no line for rank 2"
 run 124 -n 3 --timeout 0.5 $helper transfer 2; says 'rank 2 has not taken message 7; rank 1 has waited [01] s'
+run 124 -n 4 --timeout 0.5 $helper groups 1; says 'rank 0 has not arrived at all-reduce 7 of ranks 0 2; rank 2 has waited [01] s'
+run 124 -n 4 --timeout 0.5 $helper groups 0
+says 'rank 3 has not arrived at all-reduce 100 of ranks 1 3; rank 1 has waited [01] s; rank 3 is in barrier 0$'
 run 124 -n 2 --timeout 0.3 sleep 60; says "no worker has used CPU time or written anything for 0.3 s"
 run 0 -n 3 --straggler-report $helper straggle 1
 says 'rank 1 arrived last most'

@@ -39,7 +39,7 @@ static int abort_job(int culprit)
     enum ddp_status status = ddp_job_barrier(job, 20000);
     if (ddp_job_rank(job) == culprit) {
         ddp_job_report(job, "backward", 41);
-        ddp_job_collective_enter(job, "all-reduce", 1042, 4096);
+        ddp_job_collective_enter(job, NULL, "all-reduce", 1042, 4096);
         ddp_job_abort(job);
         usleep(100000); /* the others are gone first */
         ddp_job_close(job);
@@ -130,12 +130,12 @@ static int hang(int missing)
     ddp_job *job = join_job();
     ddp_job_report(job, "backward", 12);
     for (uint64_t i = 0; i < 1042; i++) {
-        ddp_job_collective_enter(job, "all-reduce", i, 4096);
+        ddp_job_collective_enter(job, NULL, "all-reduce", i, 4096);
         ddp_job_collective_leave(job);
     }
     if (ddp_job_rank(job) == missing)
         pause();
-    ddp_job_collective_enter(job, "all-reduce", 1042, 4096);
+    ddp_job_collective_enter(job, NULL, "all-reduce", 1042, 4096);
     enum ddp_status status = ddp_job_barrier(job, 60000);
     ddp_job_close(job);
     return ddp_status_exit_code(status);
@@ -154,6 +154,33 @@ static int keep_waiting(int missing)
     return ddp_status_exit_code(status);
 }
 
+/* Four ranks, of which 0 2 and 1 3 are groups. With `pauses` rank 0 does nothing, and 3 waits for a
+ * message of 2; else the others wait for rank 1 in a barrier of all, which is in one of its group.
+ */
+static int hang_groups(bool pauses)
+{
+    ddp_job *job = join_job();
+    const int rank = ddp_job_rank(job);
+    const struct ddp_job_group own = {rank % 2, 2, 2, 3}, all = {0, 1, 4, 1};
+    const uint64_t count = rank % 2 ? 100 : 7;
+    for (uint64_t i = 0; i < count; i++) {
+        ddp_job_collective_enter(job, &own, "all-reduce", i, 4096);
+        ddp_job_collective_leave(job);
+    }
+    if (pauses && rank == 0)
+        pause();
+    if (pauses && rank == 3)
+        ddp_job_transfer_enter(job, false, 2, 7, 4096);
+    else if (pauses || rank == 1)
+        ddp_job_collective_enter(job, &own, "all-reduce", count, 4096);
+    else
+        ddp_job_collective_enter(job, &all, "barrier", 0, 0);
+    char none;
+    enum ddp_status status = ddp_job_get_id(job, 5, &none, 1, 60000); /* nobody puts it */
+    ddp_job_close(job);
+    return ddp_status_exit_code(status);
+}
+
 /* One rank comes late to each of five barriers. */
 static int straggle(int late)
 {
@@ -161,7 +188,7 @@ static int straggle(int late)
     for (uint64_t i = 0; i < 5; i++) {
         if (ddp_job_rank(job) == late)
             usleep(40000);
-        ddp_job_collective_enter(job, "barrier", i, 0);
+        ddp_job_collective_enter(job, NULL, "barrier", i, 0);
         ddp_job_barrier(job, 20000);
         ddp_job_collective_leave(job);
     }
@@ -247,7 +274,7 @@ static int train(long steps)
         }
         ddp_job_report(job, "train", step);
         usleep(1000);
-        ddp_job_collective_enter(job, "barrier", (uint64_t)step, 0);
+        ddp_job_collective_enter(job, NULL, "barrier", (uint64_t)step, 0);
         status = ddp_job_barrier(job, 20000);
         ddp_job_collective_leave(job);
     }
@@ -339,6 +366,8 @@ int main(int argc, char **argv)
         return hang((int)number);
     if (strcmp(word, "transfer") == 0)
         return keep_waiting((int)number);
+    if (strcmp(word, "groups") == 0)
+        return hang_groups(number != 0);
     if (strcmp(word, "straggle") == 0)
         return straggle((int)number);
     if (strcmp(word, "fails") == 0)

@@ -297,13 +297,15 @@ static enum ddp_status check(const ddp_comm *comm, struct ddp_comm_call *call)
 enum ddp_status ddp_comm_enter(ddp_comm *comm, struct ddp_comm_call *call)
 {
     const struct ddp_comm_kind_info *kind = &ddp_comm_kinds[call->kind];
+    const struct ddp_comm_place *place = &comm->place;
+    const struct ddp_job_group group = {place->first, place->stride, place->size, place->id_slot};
     enum ddp_status status = check(comm, call);
     if (status != DDP_OK)
         return status;
     comm->name = kind->name;
     comm->bytes = call->bytes;
-    ddp_job_collective_enter(comm->place.job, kind->board ? kind->board : kind->name,
-                             comm->number++, comm->bytes);
+    ddp_job_collective_enter(place->job, place->id_slot < 0 ? NULL : &group,
+                             kind->board ? kind->board : kind->name, comm->number++, comm->bytes);
     comm->begin_ns = ddp_trace_begin();
     return DDP_OK;
 }

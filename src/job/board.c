@@ -20,7 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
-_Static_assert(sizeof(struct ddp_board_line) == 192, "a line is three cache lines");
+_Static_assert(sizeof(struct ddp_board_line) == 192 + 8 * DDP_ID_SLOTS, "no gaps between lines");
 _Static_assert(sizeof(struct ddp_board_memory) % DDP_CACHE_LINE == 0, "lines start aligned");
 _Static_assert(ATOMIC_INT_LOCK_FREE == 2 && ATOMIC_LLONG_LOCK_FREE == 2,
                "atomics must work between processes");
@@ -236,6 +236,14 @@ static void read_progress(const struct ddp_board_line *line, struct ddp_board_vi
     ddp_board_load_text(line->phase, DDP_BOARD_WORDS, view->phase);
 }
 
+/* What no worker wrote is not taken for a group. */
+static struct ddp_job_group unpack(uint64_t word)
+{
+    const struct ddp_job_group group = {word & 0xffff, word >> 16 & 0xffff, word >> 32 & 0xffff,
+                                        (int)(word >> 48)};
+    return group.stride > 0 && group.slot < DDP_ID_SLOTS ? group : (struct ddp_job_group){0};
+}
+
 static void read_collective(const struct ddp_board_line *line, struct ddp_board_view *view)
 {
     view->inside = LOAD(inside) != 0;
@@ -243,7 +251,15 @@ static void read_collective(const struct ddp_board_line *line, struct ddp_board_
     view->number = LOAD(number);
     view->bytes = LOAD(bytes);
     view->enter_ns = LOAD(enter_ns);
+    view->group = unpack(LOAD(group));
     ddp_board_load_text(line->name, DDP_BOARD_WORDS, view->name);
+}
+
+uint64_t ddp_board_arrived(const struct ddp_board *board, int rank,
+                           const struct ddp_job_group *group)
+{
+    const struct ddp_board_line *line = &board->memory->lines[rank];
+    return group->size > 0 ? LOAD(arrived[group->slot]) : LOAD(entered);
 }
 
 /* Reads until nothing changed meanwhile. A writer that lost its processor in the middle is given a

@@ -117,6 +117,7 @@ struct ddp_board_line {
     _Atomic uint64_t bytes;
     _Atomic int64_t enter_ns;
     _Atomic uint64_t name[DDP_BOARD_WORDS];
+    _Atomic uint64_t group; /* struct ddp_job_group, 16 bits each; 0: all ranks */
 
     _Alignas(64) _Atomic int64_t leave_ns; /* with DDP_BOARD_TIMES only, as are those below */
     _Atomic int64_t wait_ns;               /* in all collectives together */
@@ -127,6 +128,7 @@ struct ddp_board_line {
     _Atomic uint32_t told;         /* 1: it has logged an error, or another rank did for it */
     _Atomic int64_t passed;        /* several nodes: the last step that it may begin */
     uint64_t spare[2];
+    _Atomic uint64_t arrived[DDP_ID_SLOTS]; /* by slot of the group: collectives entered so far */
 };
 
 #define DDP_BOARD_HOST_WORDS 8 /* of the name of a host: 63 bytes and a zero */
@@ -220,6 +222,7 @@ struct ddp_board_view {
     uint64_t bytes;
     int64_t enter_ns;
     char name[DDP_BOARD_NAME];
+    struct ddp_job_group group; /* of size 0: all ranks */
     int64_t wait_ns;
     uint64_t timed;
 };
@@ -249,6 +252,10 @@ void ddp_board_abort(struct ddp_board *board, uint32_t by);
 
 /* Copies the line of a worker in [0, workers): not a rank of the job. */
 void ddp_board_read(const struct ddp_board *board, int rank, struct ddp_board_view *view);
+
+/* How many collectives of a view's group that worker has arrived at. */
+uint64_t ddp_board_arrived(const struct ddp_board *board, int rank,
+                           const struct ddp_job_group *group);
 
 /* --- for both sides -------------------------------------------------------------------------- */
 

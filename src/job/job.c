@@ -341,7 +341,16 @@ void ddp_job_report(ddp_job *job, const char *phase, int64_t step)
         inject(job, step);
 }
 
-static void enter(ddp_job *job, const char *name, uint64_t number, uint64_t bytes, unsigned counts)
+/* In a word; 0: of all ranks. */
+static uint64_t pack(const struct ddp_job_group *group)
+{
+    return group ? (uint64_t)group->first | (uint64_t)group->stride << 16 |
+                       (uint64_t)group->size << 32 | (uint64_t)group->slot << 48
+                 : 0;
+}
+
+static void enter(ddp_job *job, const struct ddp_job_group *group, const char *name,
+                  uint64_t number, uint64_t bytes, unsigned counts)
 {
     struct ddp_board_line *line = job->line;
     uint32_t done = line_begin(&line->collective_sequence);
@@ -350,20 +359,24 @@ static void enter(ddp_job *job, const char *name, uint64_t number, uint64_t byte
     STORE(line->number, number);
     STORE(line->bytes, bytes);
     STORE(line->enter_ns, ddp_clock_ns());
+    STORE(line->group, pack(group));
+    if (group)
+        STORE(line->arrived[group->slot], number + 1);
     ddp_board_store_text(line->name, DDP_BOARD_WORDS, name);
     atomic_store_explicit(&line->collective_sequence, done, memory_order_release);
 }
 
-void ddp_job_collective_enter(ddp_job *job, const char *name, uint64_t number, uint64_t bytes)
+void ddp_job_collective_enter(ddp_job *job, const struct ddp_job_group *group, const char *name,
+                              uint64_t number, uint64_t bytes)
 {
-    enter(job, name, number, bytes, 1);
+    enter(job, group, name, number, bytes, 1);
 }
 
 void ddp_job_transfer_enter(ddp_job *job, bool sends, int peer, uint64_t number, uint64_t bytes)
 {
     char name[DDP_BOARD_NAME + 8];
     snprintf(name, sizeof name, sends ? "send to %d" : "recv from %d", peer);
-    enter(job, name, number, bytes, 0);
+    enter(job, NULL, name, number, bytes, 0);
 }
 
 void ddp_job_collective_leave(ddp_job *job)

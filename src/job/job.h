@@ -53,10 +53,17 @@ void ddp_job_sole_output(ddp_job *job);
  * each process logs its own errors. */
 void ddp_job_share_errors(void);
 
+/* Ranks that call collectives together: first, first + stride, ... of the job. They number them
+ * under one of the machine's id slots. */
+struct ddp_job_group {
+    int first, stride, size, slot;
+};
+
 /* Writes the collective that this rank arrived at to its line: a name such as "all-reduce", its
- * number from 0, its size. And that it left: arrival times show stragglers, a missing arrival
- * explains a hang. Cheap: a few stores and one clock reading. */
-void ddp_job_collective_enter(ddp_job *job, const char *name, uint64_t number, uint64_t bytes);
+ * number from 0, its size, and who calls it (NULL: all ranks). And that it left: arrival times show
+ * stragglers, a missing arrival explains a hang. Cheap: a few stores and one clock reading. */
+void ddp_job_collective_enter(ddp_job *job, const struct ddp_job_group *group, const char *name,
+                              uint64_t number, uint64_t bytes);
 void ddp_job_collective_leave(ddp_job *job);
 
 /* The same of a message that this rank waits to send, or to receive, between two ranks: it is left

@@ -146,10 +146,10 @@ static void find_shared(struct ddp_pipeline_stage *stage)
     for (int i = 0; stage->piece_count == 2 && i < ddp_graph_parameter_count(graph); i++)
         if (ddp_graph_stage_source(graph, i) == stage->pipeline->stages.shared)
             stage->shared = i;
-    stage->pending_count =
-        stage->shared < 0 ? 0
-                          : ddp_schedule_ahead(&stage->schedule, stage->pieces[1].number,
-                                               stage->pieces[0].number);
+    stage->pending_count = stage->shared < 0
+                               ? 0
+                               : ddp_schedule_ahead(&stage->schedule, stage->pieces[1].number,
+                                                    stage->pieces[0].number);
 }
 
 static enum ddp_status alloc_some(ddp_device *device, size_t bytes, void **memory)
@@ -180,11 +180,11 @@ enum ddp_status ddp_stage_open(struct ddp_pipeline_stage *stage, const float *we
     struct ddp_mode_setup *setup = &stage->part->setup;
     ddp_device *device = ddp_stage_replica(stage)->device;
     setup->weights = weights;
-    enum ddp_status status = ddp_schedule_make(&stage->schedule, &pipeline->stages,
-                                               setup->local_shards, stage->number);
+    enum ddp_status status =
+        ddp_schedule_make(&stage->schedule, &pipeline->stages, setup->local_shards, stage->number);
     if (status == DDP_OK)
-        status = ddp_share_open(&stage->share, stage->part, pipeline->peer_wire,
-                                DDP_MODE_WORKER_PARTS);
+        status =
+            ddp_share_open(&stage->share, stage->part, pipeline->peer_wire, DDP_MODE_WORKER_PARTS);
     setup->weights = NULL;
     if (status != DDP_OK)
         return status;

@@ -17,7 +17,7 @@
 struct play {
     const struct ddp_stages *stages;
     int64_t shards;
-    int64_t *ends;     /* (pieces, 2, shards): when a pass ends */
+    int64_t *ends;                       /* (pieces, 2, shards): when a pass ends */
     int64_t next[DDP_STAGES_MAX + 1][2]; /* of each piece: forward, backward passes so far */
     int64_t free_at[DDP_STAGES_MAX];
 };
@@ -31,8 +31,8 @@ static bool is_extra(const struct ddp_stages *stages, int piece)
 /* What lies before the first stage is one shard ahead of it. */
 int ddp_schedule_in_flight(const struct ddp_stages *stages, int64_t shards, int piece)
 {
-    const int most = is_extra(stages, piece) ? stages->count + 1
-                                             : stages->count - stages->pieces[piece].stage;
+    const int most =
+        is_extra(stages, piece) ? stages->count + 1 : stages->count - stages->pieces[piece].stage;
     return shards < most ? (int)shards : most;
 }
 

@@ -124,6 +124,7 @@ enum ddp_status ddp_memory_of_mode(const struct ddp_run *run, struct ddp_memory 
     const struct ddp_mode_place place = place_of(&run->plan, &setup);
     if (run->plan.mode == DDP_MODE_PIPELINE)
         return plan_workers(&run->plan, &setup, &place, memory, &all);
+    memory->worker = (struct ddp_mode_memory){0};
     enum ddp_status status = ddp_mode_memory(run->mode, &memory->worker);
     memory->stages[0] = memory->worker;
     return status;

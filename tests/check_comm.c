@@ -257,14 +257,14 @@ enum { GRIDS = sizeof grids / sizeof grids[0] };
 START_TEST(groups)
 {
     groups_stages = grids[_i].stages;
-    run_ranks_alone(grids[_i].stages * grids[_i].replicas, row_groups, -1);
+    run_ranks(grids[_i].stages * grids[_i].replicas, row_groups, -1);
 }
 END_TEST
 
 START_TEST(groups_named)
 {
     groups_stages = grids[_i].stages;
-    run_ranks_alone(grids[_i].stages * grids[_i].replicas, row_groups_named, -1);
+    run_ranks(grids[_i].stages * grids[_i].replicas, row_groups_named, -1);
 }
 END_TEST
 
@@ -279,7 +279,7 @@ START_TEST(groups_killed)
 {
     const int64_t start = ddp_clock_ns();
     groups_stages = grids[_i].stages;
-    run_ranks_alone(grids[_i].stages * grids[_i].replicas, row_groups_killed, 1);
+    run_ranks(grids[_i].stages * grids[_i].replicas, row_groups_killed, 1);
     ck_assert_int_lt((ddp_clock_ns() - start) / 1000000, 2000);
 }
 END_TEST

@@ -171,6 +171,35 @@ START_TEST(never_comes)
 }
 END_TEST
 
+/* --- groups: replicas of some stages --- */
+
+static void run_grid(int grid, ranks_body *body, int dies)
+{
+    groups_stages = groups_grids[grid].stages;
+    run_nodes(groups_grids[grid].nodes, groups_grids[grid].per_node, body, dies);
+}
+
+START_TEST(groups)
+{
+    choose_streams(_i);
+    run_grid(_i, row_groups, -1);
+}
+END_TEST
+
+START_TEST(groups_fail)
+{
+    choose_streams(_i);
+    run_grid(_i, row_groups_killed, 1);
+    run_nodes_alone(2, 3, row_groups_uneven, -1);
+}
+END_TEST
+
+START_TEST(groups_differ)
+{
+    run_nodes_alone(2, 2, groups_differ_rows[_i], -1);
+}
+END_TEST
+
 Suite *test_suite(void)
 {
     setenv("DDP_CUDASIM_DEVICES", "8", 1);
@@ -183,5 +212,8 @@ Suite *test_suite(void)
     tcase_add_test(tc, mismatch);
     tcase_add_loop_test(tc, killed, 0, SHAPES);
     tcase_add_test(tc, never_comes);
+    tcase_add_loop_test(tc, groups, 0, GROUPS_GRIDS);
+    tcase_add_loop_test(tc, groups_fail, 0, 2);
+    tcase_add_loop_test(tc, groups_differ, 0, GROUPS_DIFFER_ROWS);
     return suite;
 }

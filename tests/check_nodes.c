@@ -516,6 +516,47 @@ START_TEST(channel_failures)
 }
 END_TEST
 
+/* --- groups: replicas of some stages --- */
+
+static void run_grid(int grid, ranks_body *body, int dies)
+{
+    groups_stages = groups_grids[grid].stages;
+    run_nodes(groups_grids[grid].nodes, groups_grids[grid].per_node, body, dies);
+}
+
+START_TEST(groups)
+{
+    run_grid(_i, row_groups, -1);
+}
+END_TEST
+
+START_TEST(groups_named)
+{
+    run_grid(_i, row_groups_named, -1);
+}
+END_TEST
+
+START_TEST(groups_uneven)
+{
+    run_nodes_alone(2, 3, row_groups_uneven, -1);
+}
+END_TEST
+
+START_TEST(groups_killed)
+{
+    const int64_t start = ddp_clock_ns();
+    run_grid(_i, row_groups_killed, 1);
+    ck_assert_int_lt((ddp_clock_ns() - start) / 1000000, 5000);
+}
+END_TEST
+
+START_TEST(groups_differ)
+{
+    run_nodes_alone(2, 2, groups_differ_rows[_i], -1);
+    run_nodes_alone(4, 1, groups_differ_rows[_i], -1);
+}
+END_TEST
+
 Suite *test_suite(void)
 {
     Suite *suite = suite_create("nodes");
@@ -550,5 +591,11 @@ Suite *test_suite(void)
     tcase_add_loop_test(tc, channels, 0, SHAPES);
     tcase_add_test(tc, channels_more);
     tcase_add_test(tc, channel_failures);
+    tc = test_case(suite, "groups", 120);
+    tcase_add_loop_test(tc, groups, 0, GROUPS_GRIDS);
+    tcase_add_loop_test(tc, groups_named, 0, 2);
+    tcase_add_test(tc, groups_uneven);
+    tcase_add_loop_test(tc, groups_killed, 0, GROUPS_GRIDS - 1);
+    tcase_add_loop_test(tc, groups_differ, 0, GROUPS_DIFFER_ROWS);
     return suite;
 }

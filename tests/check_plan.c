@@ -8,7 +8,6 @@
 #include "tests/runner.h"
 #include "tests/scratch.h"
 #include "train/options.h"
-#include "train/pipeline.h"
 
 #define WORDS 12
 

@@ -7,17 +7,18 @@
 #include "tests/graph_test.h"
 #include "tests/stage_test.h"
 
-/* clang-format off */
 static const struct subject subjects[] = {
     {&ddp_model_mlp, {"hidden", "9,8,7"}, {.batch = 5, .features = 7, .classes = 4}},
-    {&ddp_model_cnn, {NULL}, {.batch = 3, .features = 192, .dim_count = 3, .dims = {3, 8, 8}, .classes = 5}},
-    {&ddp_model_resnet, {NULL},
+    {&ddp_model_cnn,
+     {NULL},
+     {.batch = 3, .features = 192, .dim_count = 3, .dims = {3, 8, 8}, .classes = 5}},
+    {&ddp_model_resnet,
+     {NULL},
      {.batch = 3, .features = 192, .dim_count = 3, .dims = {3, 8, 8}, .classes = 5, .size = "20"}},
     {&ddp_model_gpt2,
      {"layers", "2", "heads", "2", "channels", "16", "dropout", "0.2"},
      {.batch = 2, .dim_count = 1, .dims = {6}, .classes = 13, .label_count = 6}},
 };
-/* clang-format on */
 enum { SUBJECTS = sizeof subjects / sizeof *subjects, GPT2 = SUBJECTS - 1 };
 
 static const struct way ways[] = {

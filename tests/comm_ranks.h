@@ -83,13 +83,19 @@ extern ranks_body *const channel_mismatch_rows[CHANNEL_MISMATCH_ROWS]; /* on 3 r
 extern ranks_body *const channel_timeout_rows[2];                      /* on 2 ranks */
 extern ranks_body *const channel_killed_rows[2]; /* on 2 ranks or more, of which 1 dies */
 
-/* --- comm_groups.c: stages of replicas, without a communicator of all --- */
+/* --- comm_groups.c: stages of replicas; arguments, uneven and differ have no comm --- */
 
 extern int groups_stages; /* the ranks are replicas of so many */
 ranks_body row_groups;
 ranks_body row_groups_named;     /* on 2 replicas of 2 stages or more */
 ranks_body row_groups_arguments; /* on 4 ranks of one machine */
 ranks_body row_groups_killed;    /* rank 1 of 4 or more dies */
+ranks_body row_groups_uneven;    /* on 2 machines of 3 ranks */
+/* Machines, and replicas that lie in them, over them, and over several of them whole. */
+extern const struct groups_grid {
+    int nodes, per_node, stages;
+} groups_grids[];
+enum { GROUPS_GRIDS = 7 };
 enum { GROUPS_DIFFER_ROWS = 5 };
 extern ranks_body *const groups_differ_rows[GROUPS_DIFFER_ROWS]; /* on 4 ranks or more */
 

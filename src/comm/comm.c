@@ -67,34 +67,42 @@ struct shape {
     char backend[8];
 };
 
-static enum ddp_status compare(ddp_job *job, const struct shape *mine, int other,
-                               const struct shape *theirs)
+/* `status` of getting theirs. */
+static enum ddp_status compare(ddp_job *job, enum ddp_status status, const struct shape *mine,
+                               int other, const struct shape *theirs)
 {
-    if (memcmp(mine, theirs, sizeof *mine) == 0)
-        return DDP_OK;
-    ddp_job_abort(job); /* the others wait for this rank */
-    return ddp_fail(DDP_ERR_MISMATCH,
-                    "rank %d creates communicators of %d ranks, %d apart (%.8s), rank %d others",
-                    ddp_job_rank(job), mine->size, mine->stride, mine->backend, other);
+    if (status == DDP_OK && memcmp(mine, theirs, sizeof *mine) != 0)
+        status = ddp_fail(DDP_ERR_MISMATCH,
+                          "rank %d creates communicators of %d ranks, %d apart (%.8s), rank %d "
+                          "others",
+                          ddp_job_rank(job), mine->size, mine->stride, mine->backend, other);
+    if (status == DDP_ERR_MISMATCH)
+        ddp_job_abort(job); /* the others wait for this rank */
+    return status;
 }
 
-/* Do all ranks create the same? Those of a machine ask its first rank, which asks rank 0. */
+/* Do the machines create the same? Their first ranks ask rank 0. */
+static enum ddp_status agree_between(ddp_job *job, int slot, const struct shape *mine)
+{
+    struct shape theirs;
+    if (ddp_job_node_count(job) == 1 || ddp_job_node_rank(job) > 0)
+        return DDP_OK;
+    if (ddp_job_rank(job) == 0)
+        return ddp_job_put_id(job, slot, mine, sizeof *mine);
+    enum ddp_status status = ddp_job_get_id(job, slot, &theirs, sizeof theirs, SETUP_MS);
+    return compare(job, status, mine, 0, &theirs);
+}
+
+/* Do all ranks? The others ask the first one of their machine. */
 static enum ddp_status agree(ddp_job *job, int slot, const struct shape *mine)
 {
-    const int node = ddp_job_node(job), first = node * ddp_job_node_size(job);
-    struct shape theirs = *mine;
-    enum ddp_status status = DDP_OK;
-    if (ddp_job_node_rank(job) > 0) {
-        status = ddp_job_get_node_id(job, slot, &theirs, sizeof theirs, SETUP_MS);
-        return status == DDP_OK ? compare(job, mine, first, &theirs) : status;
-    }
-    if (node > 0)
-        status = ddp_job_get_id(job, slot, &theirs, sizeof theirs, SETUP_MS);
-    else if (ddp_job_node_count(job) > 1)
-        status = ddp_job_put_id(job, slot, mine, sizeof *mine);
-    if (status == DDP_OK)
-        status = compare(job, mine, 0, &theirs);
-    return status == DDP_OK ? ddp_job_put_node_id(job, slot, mine, sizeof *mine) : status;
+    const int first = ddp_job_node(job) * ddp_job_node_size(job);
+    struct shape theirs;
+    enum ddp_status status = agree_between(job, slot, mine);
+    if (ddp_job_node_rank(job) == 0)
+        return status == DDP_OK ? ddp_job_put_node_id(job, slot, mine, sizeof *mine) : status;
+    status = ddp_job_get_node_id(job, slot, &theirs, sizeof theirs, SETUP_MS);
+    return compare(job, status, mine, first, &theirs);
 }
 
 /* --- creating --- */
@@ -137,6 +145,22 @@ static enum ddp_status take_slots(int count, int *first)
                           DDP_ID_SLOTS);
 }
 
+static struct shape shape_of(const struct ddp_comm_place *place, const struct ddp_comm_ops *ops)
+{
+    struct shape shape = {.stride = place->stride, .size = place->size};
+    strncpy(shape.backend, ops->name, sizeof shape.backend - 1);
+    return shape;
+}
+
+/* Within a machine the ledger finds who creates something else; NCCL, who has no id for it. */
+static enum ddp_status take_slot(struct ddp_comm_place *place, const struct ddp_comm_ops *ops)
+{
+    const struct shape shape = shape_of(place, ops);
+    enum ddp_status status = take_slots(1, &place->id_slot);
+    return status == DDP_OK && !place->device ? agree_between(place->job, place->id_slot, &shape)
+                                              : status;
+}
+
 /* The groups of a call have a slot each, behind the one in which the ranks agree. On the host they
  * meet inside a machine only, and those of other machines have the same slots. */
 static enum ddp_status take_group_slots(struct ddp_comm_place *place,
@@ -148,16 +172,12 @@ static enum ddp_status take_group_slots(struct ddp_comm_place *place,
     const int ranks = over_job ? ddp_job_world_size(job) : ddp_job_node_size(job);
     const int block = place->stride * place->size;
     const int groups = place->size > 1 ? ranks / (over_job ? place->size : place->node_size) : 0;
-    struct shape shape = {.stride = place->stride, .size = place->size};
+    const struct shape shape = shape_of(place, ops);
     int slot;
     enum ddp_status status = take_slots(1 + groups, &slot);
-    if (status != DDP_OK)
-        return status;
-    strncpy(shape.backend, ops->name, sizeof shape.backend - 1);
-    status = agree(job, slot, &shape);
     if (place->size > 1)
         place->id_slot = slot + 1 + rank / block * place->stride + rank % place->stride;
-    return status;
+    return status == DDP_OK ? agree(job, slot, &shape) : status;
 }
 
 static enum ddp_status create_at(ddp_comm **comm, const struct ddp_comm_place *place,
@@ -199,7 +219,7 @@ static enum ddp_status create(ddp_comm **comm, ddp_job *job, const char *backend
                         "the communicator '%s' does not support %d workers here", ops->name,
                         place.size);
     if (world > 1)
-        status = group ? take_group_slots(&place, ops) : take_slots(1, &place.id_slot);
+        status = group ? take_group_slots(&place, ops) : take_slot(&place, ops);
     return status == DDP_OK ? create_at(comm, &place, ops) : status;
 }
 

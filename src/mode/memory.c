@@ -145,7 +145,7 @@ static enum ddp_status add_piece(const struct ddp_mode_setup *setup,
                                  struct ddp_mode_memory *memory)
 {
     const struct ddp_graph_range range = stages->pieces[piece->number].range;
-    const int in_flight = ddp_schedule_in_flight(stages, setup->local_shards, piece->number);
+    const int in_flight = ddp_passes_in_flight(stages, setup->local_shards, piece->number);
     struct ddp_mode_setup own = *part;
     size_t arenas = 0, messages = 0;
     own.graph = piece->graph;
@@ -153,7 +153,7 @@ static enum ddp_status add_piece(const struct ddp_mode_setup *setup,
     enum ddp_status status = add_arenas(&own, DDP_MODE_WORKER_PARTS, &arenas);
     if (piece->number > 0)
         messages += ddp_graph_cut_values(setup->graph, range.first) *
-                    (size_t)ddp_schedule_in_flight(stages, setup->local_shards, piece->number - 1);
+                    (size_t)ddp_passes_in_flight(stages, setup->local_shards, piece->number - 1);
     if (piece->number < stages->piece_count - 1)
         messages += ddp_graph_cut_gradients(setup->graph, range.end) * (size_t)in_flight;
     memory->activations += (size_t)in_flight * arenas + messages;
@@ -173,7 +173,7 @@ static enum ddp_status add_stage_arrays(const struct ddp_mode_setup *part,
     int slots = 0;
     size_t inputs[2] = {0, 0};
     for (int i = 0; i < count; i++) {
-        const int in_flight = ddp_schedule_in_flight(stages, shards, pieces[i].number);
+        const int in_flight = ddp_passes_in_flight(stages, shards, pieces[i].number);
         slots = in_flight > slots ? in_flight : slots;
         for (int j = 0; j < 2 && !place->host_memory; j++) {
             const size_t bytes = ddp_exec_graph_input_bytes(pieces[i].graph, j);
@@ -186,14 +186,13 @@ static enum ddp_status add_stage_arrays(const struct ddp_mode_setup *part,
     enum ddp_status status = add_optimizer(part, place, &memory->optimizer);
     if (status != DDP_OK || count < 2)
         return status;
-    struct ddp_schedule schedule;
+    struct ddp_passes passes;
     const struct ddp_parameter *shared = ddp_graph_parameter_at(whole, stages->shared);
-    status = ddp_schedule_make(&schedule, stages, shards, number);
+    status = ddp_passes_make(&passes, stages, shards, number);
     if (status == DDP_OK)
-        memory->gradients +=
-            (size_t)ddp_schedule_ahead(&schedule, pieces[1].number, pieces[0].number) *
-            (size_t)(ddp_parameter_end(shared) - shared->offset) * sizeof(float);
-    ddp_schedule_free(&schedule);
+        memory->gradients += (size_t)ddp_passes_ahead(&passes, pieces[1].number, pieces[0].number) *
+                             (size_t)(ddp_parameter_end(shared) - shared->offset) * sizeof(float);
+    ddp_passes_free(&passes);
     return status;
 }
 

@@ -2,7 +2,7 @@
  *
  * Pipeline parallelism: the graph is cut into stages, each of which has its own parameters,
  * gradients, optimizer and activations; the shards of a step pass through them, forward and
- * backward (schedule.h). Each shard computes what it computes in one process, elsewhere, and each
+ * backward (passes.h). Each shard computes what it computes in one process, elsewhere, and each
  * stage adds its shards up in the same lanes: the result has the same bits. Replicas of the whole
  * pipeline exchange gradients as DDP does, stage by stage. */
 #include "config.h"
@@ -135,7 +135,7 @@ static enum ddp_status connect_pieces(struct ddp_pipeline *pipeline)
         struct ddp_stage_piece *behind = piece_here(pipeline, i + 1, &none);
         const int cut = stages->pieces[i].range.end;
         const int from = stages->pieces[i].stage, to = stages->pieces[i + 1].stage;
-        const int slots = ddp_schedule_in_flight(stages, pipeline->mode.setup.local_shards, i);
+        const int slots = ddp_passes_in_flight(stages, pipeline->mode.setup.local_shards, i);
         status =
             ddp_pipeline_connect(pipeline, from, to, ddp_graph_cut_values(pipeline->graph, cut),
                                  slots, &before->values_out, &behind->values_in);

@@ -10,7 +10,7 @@
 
 #include "comm/channel.h"
 #include "mode/replica_threads.h"
-#include "mode/schedule.h"
+#include "mode/passes.h"
 
 #include <pthread.h>
 
@@ -50,7 +50,7 @@ struct ddp_pipeline_stage {
     struct ddp_mode *part;  /* a mode of one replica, whose graph is that of the last piece */
     struct ddp_share share; /* over the same stage of all replicas */
     int number;
-    struct ddp_schedule schedule;
+    struct ddp_passes passes;
     struct ddp_stage_piece pieces[2]; /* in the order of the graph */
     int piece_count;
     int slots;       /* shards in flight in any of the pieces */

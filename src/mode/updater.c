@@ -68,8 +68,7 @@ static enum ddp_status create_optimizer(struct ddp_updater *updater,
 int64_t ddp_updater_blocks(const struct ddp_mode_setup *setup)
 {
     return setup->clip_norm > 0 || setup->gradient_norm
-               ? ddp_norm_blocks(
-                     ddp_graph_flat_count(setup->whole ? setup->whole : setup->graph))
+               ? ddp_norm_blocks(ddp_graph_flat_count(setup->whole ? setup->whole : setup->graph))
                : 0;
 }
 

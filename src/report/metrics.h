@@ -27,7 +27,7 @@ struct ddp_train_facts {
     enum ddp_mode_kind mode;
     int rank, world_size, replicas, threads;
     int stages; /* of a pipeline; else 1 */
-    int nodes; /* machines, with as many workers each, in the order of the ranks */
+    int nodes;  /* machines, with as many workers each, in the order of the ranks */
     int64_t batch_size, tail_rows, global_shards; /* as of struct ddp_train_plan */
     int64_t steps_per_epoch, total_steps;
     int64_t evaluation_steps; /* from one evaluation to the next */

@@ -187,6 +187,17 @@ static inline int ddp_train_plan_node_workers(const struct ddp_train_plan *plan)
 #define DDP_TRAIN_NODES 24
 const char *ddp_train_show_nodes(const struct ddp_train_plan *plan, char text[DDP_TRAIN_NODES]);
 
+/* Of a pipeline that fills and drains once in a step: the share of its time that a stage waits. */
+static inline double ddp_train_plan_bubble(const struct ddp_train_plan *plan)
+{
+    return (double)(plan->stages - 1) / (double)(plan->local_shards + plan->stages - 1);
+}
+
+/* How many stages there are, once the mode is known, and that --stages and --cut belong to it
+ * (plan_stages.c). DDP_ERR_INVALID: names what would fit. */
+enum ddp_status ddp_train_plan_stages(struct ddp_train_plan *plan,
+                                      const struct ddp_train_options *options);
+
 void ddp_train_plan_lanes(struct ddp_train_plan *plan, int64_t wanted);
 
 /* Threads of one of `replicas` in this process: --threads, or OMP_NUM_THREADS, which ddprun sets,

@@ -1,20 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * --mode pipeline: how many stages, where they begin, and what is shown of them. */
+ * --mode pipeline: where stages begin, and what is shown of them. */
 #ifndef DDP_TRAIN_PIPELINE_H
 #define DDP_TRAIN_PIPELINE_H
 
 #include "train/options.h"
 
 struct ddp_run;
-
-/* How many stages there are, once the mode is known, and that --stages and --cut belong to it.
- * DDP_ERR_INVALID: names what would fit. */
-enum ddp_status ddp_train_plan_stages(struct ddp_train_plan *plan,
-                                      const struct ddp_train_options *options);
-
-/* Of a pipeline that fills and drains once in a step: the share of its time that a stage waits. */
-double ddp_train_plan_bubble(const struct ddp_train_plan *plan);
 
 /* Once the model is built: the cuts of --cut, or of stages with about the same amount of work. In
  * other modes nothing, as are the next two. */

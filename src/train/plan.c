@@ -15,7 +15,6 @@
 #include "kernels/reduce.h"
 #include "mode/lanes.h"
 #include "train/devices.h"
-#include "train/pipeline.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -257,7 +257,8 @@ static void pipeline_close(ddp_mode *mode)
 static void name_row(int stage)
 {
     static char names[DDP_STAGES_MAX][16];
-    snprintf(names[stage], sizeof names[stage], "stage %d", stage);
+    if (!*names[stage])
+        snprintf(names[stage], sizeof names[stage], "stage %d", stage);
     ddp_trace_name_thread(names[stage]);
 }
 

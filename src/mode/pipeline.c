@@ -10,10 +10,10 @@
 #include "mode/pipeline.h"
 
 #include "comm/comm.h"
-#include "core/log.h"
 #include "core/memory.h"
 #include "core/trace.h"
 
+#include <assert.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -162,21 +162,6 @@ static enum ddp_status open_feed(struct ddp_pipeline *pipeline)
     return feed->batches && feed->users ? DDP_OK : DDP_ERR_MEMORY;
 }
 
-/* Two pieces of a stage exchange the gradient of a weight shard by shard, and in one process lanes
- * of several shards would be added in another order. */
-static enum ddp_status check_lanes(const struct ddp_pipeline *pipeline)
-{
-    const struct ddp_mode_setup *setup = &pipeline->mode.setup;
-    if (pipeline->stages.shared < 0 || setup->local_lanes == setup->local_shards)
-        return DDP_OK;
-    return ddp_fail(DDP_ERR_UNSUPPORTED,
-                    "stages 0 and %d share the parameter %s, whose gradient is added up in one "
-                    "order only with a lane for each shard: use --lanes %lld",
-                    pipeline->stages.pieces[0].stage,
-                    ddp_graph_parameter_at(pipeline->graph, pipeline->stages.shared)->name,
-                    (long long)setup->global_shards);
-}
-
 static enum ddp_status pipeline_open(ddp_mode *mode)
 {
     struct ddp_pipeline *pipeline = (struct ddp_pipeline *)mode;
@@ -193,8 +178,10 @@ static enum ddp_status pipeline_open(ddp_mode *mode)
     pthread_mutex_init(&pipeline->feed.mutex, NULL);
     enum ddp_status status =
         ddp_stages_make(&pipeline->stages, setup->graph, setup->stages, setup->cuts);
-    if (status == DDP_OK)
-        status = check_lanes(pipeline);
+    /* Two pieces of a stage exchange the gradient of a weight shard by shard, and lanes of several
+     * shards would be added in another order. */
+    assert(status != DDP_OK || pipeline->stages.shared < 0 ||
+           setup->local_lanes == setup->local_shards);
     if (status == DDP_OK)
         status = make_stages(pipeline);
     if (status == DDP_OK)

@@ -126,6 +126,7 @@ static ddp_graph *gpt2(void)
     set_model_option(&config, &ddp_model_gpt2, "layers", "3");
     set_model_option(&config, &ddp_model_gpt2, "heads", "2");
     set_model_option(&config, &ddp_model_gpt2, "channels", "8");
+    ck_assert_int_eq(ddp_model_configure(&ddp_model_gpt2, &config), DDP_OK);
     ck_assert_int_eq(ddp_model_build(&graph, &ddp_model_gpt2, &config), DDP_OK);
     return graph;
 }
@@ -183,9 +184,8 @@ START_TEST(cuts_are_checked)
     const struct {
         int count, cuts[2];
     } bad[] = {{1, {0}}, {2, {0}}, {2, {end}}, {2, {-1}}, {3, {4, 4}}, {3, {5, 4}}, {3, {4, end}}};
-    static const char *const lists[] = {"",        ",",       "h.1",     "h.1,",
-                                        "h.2,h.1", "h.1,h.1", "h.1,h.9", "h.1,h.2,ln_f",
-                                        ",h.1",    "h,h.1",   "h.1 ,h.2"};
+    static const char *const lists[] = {"",        ",",       "h.1",          "h.1,", "h.2,h.1",
+                                        "h.1,h.1", "h.1,h.9", "h.1,h.2,ln_f", ",h.1", "h.1 ,h.2"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         ck_assert_int_eq(ddp_stages_make(&stages, graph, bad[i].count, bad[i].cuts),
                          DDP_ERR_INVALID);

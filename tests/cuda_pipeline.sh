@@ -37,4 +37,30 @@ expect "evaluated: accumulation" 0 "test loss" "$trainer" "$@"
 grep -o "test loss.*" "$work/out" >"$work/accum.loss"
 expect "evaluated: 2 stages" 0 "test loss" "$ddprun" -n 2 $share trainer "$@" --mode pipeline
 grep -o "test loss.*" "$work/out" | cmp -s - "$work/accum.loss" || fail "evaluated: another loss by 2 stages"
+
+# A text by the model in training and the search for a loss that is not finite take a copy of all weights.
+# alike NAME PATTERN CODE COMMAND...: the lines that match are those of the first one in the group
+alike() {
+    name=$1 pattern=$2 code=$3
+    shift 3
+    expect "$name" "$code" "$pattern" "$@"
+    grep -oE "$pattern" "$work/out" >"$work/lines"
+    [ -n "$told" ] || cp "$work/lines" "$work/told"
+    told=$name
+    cmp -s "$work/lines" "$work/told" || fail "$name: $(cat "$work/lines"), expected $(cat "$work/told")"
+}
+for dtype in fp32 bf16; do
+    told=
+    set -- --device cuda $gpt2 --steps 4 --global-batch 8 --batch-size 2 --sample-every 2 --sample-length 20 --prompt line --no-eval --dtype $dtype
+    for start in "$trainer" "$ddprun -n 2 $share trainer --mode pipeline" "$trainer --stages 2"; do
+        alike "text $dtype: $start" '^line.*' 0 $start "$@"
+    done
+    told=
+    set -- --device cuda --hidden 24,12 --data "$work/images" --batch-size 4 --global-batch 16 --lr 1e6 --schedule constant --no-eval \
+        --steps 40 --dtype $dtype
+    for start in "$trainer" "$ddprun -n 2 $share trainer --mode pipeline" "$ddprun -n 4 $share trainer --stages 2" "$trainer --stages 2"; do
+        alike "not finite $dtype: $start" 'the loss is .* shard [0-9]*' 10 $start "$@"
+    done
+done
+expect "compared" 0 '' "$ddprun" -n 4 $share trainer "$@" --stages 2 --check-replicas 1 --lr 0.1 --steps 3
 finish

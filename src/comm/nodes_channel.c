@@ -11,14 +11,16 @@
 
 #include "comm/ring.h"
 #include "core/clock.h"
+#include "core/log.h"
 #include "core/memory.h"
 
 #include <stdlib.h>
 
 #define SETUP_MS     600000
+#define HELLO_MS     60000                /* both ends are there */
 #define FIRST_NUMBER UINT32_C(0xc0000000) /* in keys: calls have lower numbers */
 
-enum { DATA, CREDIT, GOODBYE }; /* in keys */
+enum { DATA, CREDIT, GOODBYE, HELLO }; /* in keys */
 
 struct nodes_channel {
     struct nodes_channel *next;
@@ -133,11 +135,41 @@ static enum ddp_status connect_peer(struct nodes *nodes, int peer)
     return status == DDP_OK ? nodes->ops->connect(nodes->wire, peer, address, bytes) : status;
 }
 
+/* One after the other, the sender first: where both ends connect at once, UCX 1.13 may never finish
+ * (TCP, ranks without a processor of their own). */
+static enum ddp_status connect_ends(struct nodes *nodes, struct nodes_channel *c)
+{
+    const int64_t deadline = ddp_deadline_ns(HELLO_MS);
+    struct ddp_wire_op hello = {0};
+    enum ddp_status status = c->end.sends ? connect_peer(nodes, c->end.peer) : DDP_OK;
+    int idle = 0;
+    if (status != DDP_OK)
+        return status;
+    if (c->end.sends)
+        post_send(nodes, c, &hello, HELLO, NULL, 0);
+    else
+        post_receive(nodes, c, &hello, HELLO, NULL, 0);
+    while (status == DDP_OK && (ddp_wire_state(&hello) == DDP_WIRE_GOING ||
+                                (c->end.sends && !nodes->ops->flushed(nodes->wire))))
+        if (ddp_deadline_passed(deadline))
+            status = ddp_fail(DDP_ERR_TIMEOUT, "waited %d ms for a connection with rank %d",
+                              HELLO_MS, c->end.peer);
+        else if (!nodes->ops->progress(nodes->wire))
+            status = nodes_nap(nodes, &idle, true);
+    if (status == DDP_OK && ddp_wire_state(&hello) == DDP_WIRE_LOST)
+        status = nodes_lost(nodes, c->end.peer);
+    nodes->ops->cancel(nodes->wire, &hello);
+    return status == DDP_OK && !c->end.sends ? connect_peer(nodes, c->end.peer) : status;
+}
+
 static enum ddp_status open_wire_end(struct nodes *nodes, struct nodes_channel *c,
                                      const struct ddp_comm_call *call)
 {
     nodes->shm.ledger.turn = move_on;
     nodes->shm.ledger.turned = nodes;
+    enum ddp_status status = connect_ends(nodes, c); /* the other end waits */
+    if (status != DDP_OK)
+        return status;
     c->end.bytes = call->count;
     c->end.slots = call->slots;
     c->end.stride = ddp_align_up(call->count, 64);
@@ -148,10 +180,9 @@ static enum ddp_status open_wire_end(struct nodes *nodes, struct nodes_channel *
     c->credits = ddp_array_alloc(call->slots, sizeof *c->credits);
     if (!c->end.memory || !c->data || !c->credits)
         return DDP_ERR_MEMORY;
-    enum ddp_status status = connect_peer(nodes, c->end.peer);
-    for (uint32_t i = 0; status == DDP_OK && !c->end.sends && i < call->slots; i++)
+    for (uint32_t i = 0; !c->end.sends && i < call->slots; i++)
         post_receive(nodes, c, &c->data[i], DATA, slot_of(c, i), c->end.bytes);
-    return status;
+    return DDP_OK;
 }
 
 /* All ranks of a machine meet in a ring's; the others have nothing to do with other machines'. */

@@ -66,7 +66,8 @@ struct ddp_wire_ops {
      * another one begins anew. */
     enum ddp_status (*connect)(struct ddp_wire *wire, int peer, const void *address, size_t bytes);
 
-    /* Starts a message (op->head is filled in), and a receive (op->head.key is). */
+    /* Starts a message to a peer that is connected (op->head is filled in), and a receive from any
+     * (op->head.key is). */
     void (*send)(struct ddp_wire *wire, int peer, struct ddp_wire_op *op, const void *data,
                  size_t bytes);
     void (*receive)(struct ddp_wire *wire, int peer, struct ddp_wire_op *op, void *buffer,

@@ -125,12 +125,18 @@ static void disconnect(struct ddp_wire *wire, struct peer *peer)
     peer->endpoint = NULL;
 }
 
-static enum ddp_status connect_peer(struct ddp_wire *wire, int rank, const void *address,
-                                    size_t bytes)
+/* NULL: no memory. A peer may send before this rank has connected to it. */
+static struct peer *peer_of(struct ddp_wire *wire, int rank)
 {
     if (!wire->peers[rank])
         wire->peers[rank] = ddp_array_alloc(1, sizeof *wire->peers[rank]);
-    struct peer *peer = wire->peers[rank];
+    return wire->peers[rank];
+}
+
+static enum ddp_status connect_peer(struct ddp_wire *wire, int rank, const void *address,
+                                    size_t bytes)
+{
+    struct peer *peer = peer_of(wire, rank);
     if (!peer)
         return DDP_ERR_MEMORY;
     if (peer->endpoint && !peer->lost && peer->address_bytes == bytes &&
@@ -228,7 +234,7 @@ static ucs_status_t arrived(void *arg, const void *header, size_t header_bytes, 
     if (header_bytes != sizeof head)
         return UCS_OK; /* no message of ours */
     memcpy(&head, header, sizeof head);
-    struct peer *peer = head.from < (uint32_t)wire->size ? wire->peers[head.from] : NULL;
+    struct peer *peer = head.from < (uint32_t)wire->size ? peer_of(wire, (int)head.from) : NULL;
     wire->moved = true;
     if (!peer)
         return UCS_OK;
@@ -284,13 +290,13 @@ static bool receive_held(struct ddp_wire *wire, struct peer *peer, struct ddp_wi
 static void wire_receive(struct ddp_wire *wire, int rank, struct ddp_wire_op *op, void *buffer,
                          size_t bytes)
 {
-    struct peer *peer = wire->peers[rank];
     op->buffer = buffer;
     op->room = bytes;
     op->peer = rank;
     op->next = NULL;
     finish(op, DDP_WIRE_GOING);
     pthread_mutex_lock(&wire->lock);
+    struct peer *peer = peer_of(wire, rank);
     const bool came = peer && receive_held(wire, peer, op); /* UCX may still fetch it */
     if (!peer || (!came && peer->lost)) {
         finish(op, DDP_WIRE_LOST);

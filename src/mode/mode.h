@@ -73,8 +73,8 @@ struct ddp_mode_setup {
                             the device computes in the host's memory */
     bool sync_batch_norm;     /* DDP with one local shard: batch norm over all workers' shards */
     struct ddp_mode_local local; /* DDP without zero */
-    /* Pipeline: worker r has stage r % stages of replica r / stages; a single worker has all stages,
-     * each on a device of `devices`. Shards and lanes are those of a replica. */
+    /* Pipeline: worker r has stage r % stages of replica r / stages; a single worker has all
+     * stages, each on a device of `devices`. Shards and lanes are those of a replica. */
     int stages;             /* else 1; 0: also 1 */
     const ddp_graph *whole; /* that `graph` is a stage of; set by the mode itself, else NULL */
     const int *cuts;     /* stages - 1 operations of the graph at which a stage begins, ascending */
@@ -192,8 +192,8 @@ enum ddp_status ddp_mode_own_weights(ddp_mode *mode, int parameter, float *value
  * measured. */
 double ddp_mode_idle_share(const ddp_mode *mode);
 
-/* The current weights, flat, on ddp_mode_device(); NULL in a pipeline, where no device has them all.
- * Valid until the next step. */
+/* The current weights, flat, on ddp_mode_device(), valid until the next step; NULL in a pipeline,
+ * where no device has them all. */
 const float *ddp_mode_weights(const ddp_mode *mode);
 /* Their bf16 copy; NULL unless the graphs compute in bf16, and in a pipeline. */
 const uint16_t *ddp_mode_weights_bf16(const ddp_mode *mode);

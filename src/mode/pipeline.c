@@ -185,6 +185,11 @@ static enum ddp_status pipeline_open(ddp_mode *mode)
     pipeline->tail_graph = setup->tail_graph;
     pipeline->world = setup->comm;
     pipeline->idle = -1;
+    if (is_alone(pipeline))
+        snprintf(pipeline->phase, sizeof pipeline->phase, "compute");
+    else
+        snprintf(pipeline->phase, sizeof pipeline->phase, "stage %d",
+                 ddp_comm_rank(setup->comm) % setup->stages);
     pthread_mutex_init(&pipeline->feed.mutex, NULL);
     enum ddp_status status =
         ddp_stages_make(&pipeline->stages, setup->graph, setup->stages, setup->cuts);
@@ -310,7 +315,7 @@ static enum ddp_status pipeline_step(ddp_mode *mode, ddp_loader *loader, double 
     pipeline->feed.taken = 0;
     for (int i = 0; i < pipeline->here_count; i++)
         ddp_stage_replica(&pipeline->here[i])->step = step;
-    ddp_job_report(job, "compute", step);
+    ddp_job_report(job, pipeline->phase, step);
     enum ddp_status status = run_phase(pipeline, run_shards);
     if (status != DDP_OK) {
         release_batches(&pipeline->feed);

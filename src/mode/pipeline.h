@@ -109,6 +109,7 @@ struct ddp_pipeline {
     double idle;  /* share of the last step; -1: not known */
     int64_t step;
     double rate;
+    char phase[24]; /* for the board: which stage computes */
 };
 
 static inline struct ddp_replica *ddp_stage_replica(const struct ddp_pipeline_stage *stage)

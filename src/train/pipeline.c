@@ -40,6 +40,8 @@ static enum ddp_status measure_cuts(struct ddp_run *run)
     if (status == DDP_OK)
         status = ddp_stages_balance(run->graph, device, plan->stages, plan->cuts);
     ddp_device_close(device);
+    if (status == DDP_OK)
+        ddp_job_report(run->job, "start", 0);
     return status;
 }
 
@@ -71,10 +73,14 @@ enum ddp_status ddp_run_balance_cuts(struct ddp_run *run)
     struct ddp_train_plan *plan = &run->plan;
     const bool device = plan->device.host_memory || plan->device.count > 0;
     struct ddp_stages stages;
-    enum ddp_status status = DDP_OK;
     if (plan->mode != DDP_MODE_PIPELINE)
         return DDP_OK;
-    if (!run->options->cut && device && plan->rank == 0)
+    enum ddp_status status = ddp_stages_make(&stages, run->graph, plan->stages, plan->cuts);
+    if (status == DDP_OK)
+        status = check_shared(run, &stages);
+    if (status != DDP_OK || run->options->cut || !device)
+        return status;
+    if (plan->rank == 0)
         status = measure_cuts(run);
     if (status == DDP_OK)
         status = ddp_comm_broadcast(run->comm, plan->cuts, (size_t)plan->stages, DDP_I32, 0);

@@ -70,25 +70,28 @@ static void print_parts(const struct ddp_run *run, const struct ddp_memory *memo
 static void print_traffic(const struct ddp_run *run, const struct ddp_mode_traffic *traffic)
 {
     const struct ddp_train_plan *plan = &run->plan;
-    const bool dp = plan->mode == DDP_MODE_DP;
+    const bool dp = plan->mode == DDP_MODE_DP, pipeline = plan->mode == DDP_MODE_PIPELINE;
     char text[4][DDP_TRAIN_BYTES];
     const double total = ddp_mode_traffic_total(traffic);
-    if (total <= 0 && plan->mode == DDP_MODE_PIPELINE)
-        return; /* what crosses between the stages is in their table */
     if (total <= 0) {
         fprintf(run->out, "\nexchange nothing: one %s\n", dp ? "replica" : "worker");
         return;
     }
     struct ddp_terminal_text line;
     FILE *out = ddp_terminal_begin(&line, run->out);
-    fprintf(out, "\nexchange %s a step %s: gradients %s", ddp_train_show_bytes(total, text[0]),
-            dp ? "between master and replicas" : "sent by each worker",
-            ddp_train_show_bytes(traffic->gradients, text[1]));
+    fprintf(out, "\nexchange %s a step %s: ", ddp_train_show_bytes(total, text[0]),
+            dp         ? "between master and replicas"
+            : pipeline ? "sent by each stage on average"
+                       : "sent by each worker");
+    if (pipeline)
+        fprintf(out, "activations and their gradients %s, ",
+                ddp_train_show_bytes(traffic->scattered, text[3]));
+    fprintf(out, "gradients %s", ddp_train_show_bytes(traffic->gradients, text[1]));
     if (traffic->weights > 0)
         fprintf(out, ", weights %s", ddp_train_show_bytes(traffic->weights, text[2]));
     if (plan->shared_weights)
         fputs(plan->nodes > 1 ? "; weights are one copy a node" : "; weights are one copy", out);
-    if (traffic->scattered > 0)
+    if (dp && traffic->scattered > 0)
         fprintf(out, ", samples and outputs %s", ddp_train_show_bytes(traffic->scattered, text[3]));
     if (traffic->between > 0)
         fprintf(out, "; each node sends %s to others",

@@ -130,8 +130,8 @@ def print_local(bench, rate, runs, rest):
         found[every] = figures
         same = "" if len({run["loss"] for run in many}) == 1 else "; THE LOSSES OF THE ROUNDS DIFFER"
         print(f"  every {every:<3} {figures['bytes'] / 1e3:9.1f} kB ({found[1]['bytes'] / figures['bytes']:5.1f} times less)"
-              f" {figures['ms']:8.1f} ms ({found[1]['ms'] / figures['ms']:.2f} times faster)  test loss {figures['loss']:.4f}{same}",
-              flush=True)
+              f" {figures['ms']:8.1f} ms ({found[1]['ms'] / figures['ms']:.2f} times faster)  test loss"
+              f" {figures['loss']:.4f}{same}", flush=True)
     bench.found.setdefault("local", {})[rate] = found
 
 

@@ -7,8 +7,8 @@ python=${PYTHON:-python3}
 "$python" -c 'import numpy, torch.distributed.algorithms.ddp_comm_hooks.post_localSGD_hook' >/dev/null 2>&1 ||
     skip "$python has no PyTorch with post-local SGD: PYTHON names another Python"
 "$python" "$here/tests/local_steps_live.py" data "$work" || exit 99
-set -- trainer --model mlp --hidden 16 --data "$work/x.npy,$work/y.npy" --no-shuffle --batch-size 3 --seed 3 --no-eval --threads 1 \
-    --schedule constant --quiet
+set -- trainer --model mlp --hidden 16 --data "$work/x.npy,$work/y.npy" --no-shuffle --batch-size 3 --seed 3 --no-eval \
+    --threads 1 --schedule constant --quiet
 expect "initial weights" 0 '' "$ddprun" -n 1 "$@" --lr 0 --steps 1 --save "$work/weights"
 
 # live NAME EVERY FROM MOMENTUM HOOK_FROM AVERAGE_FROM [OUTER_LR OUTER_MOMENTUM]: our options, then when PyTorch's parts begin

@@ -32,10 +32,11 @@ torch() {
 # live STAGES CUTS BLOCKS: our names of the cuts and PyTorch's
 live() {
     rm -f "$work/log"
-    expect "$1 stages" 0 '' "$ddprun" -n "$1" $train --lr 1e-3 --steps 20 --load "$work/model.bin" --mode pipeline --stages "$1" \
-        --cut "$2" --acc-steps 4 --log "$work/log"
+    expect "$1 stages" 0 '' "$ddprun" -n "$1" $train --lr 1e-3 --steps 20 --load "$work/model.bin" --mode pipeline \
+        --stages "$1" --cut "$2" --acc-steps 4 --log "$work/log"
     sed -n 's/.*"event":"step".*"loss":\([0-9.]*\),.*/\1/p' "$work/log" >"$work/ours"
-    peer="$here/bench/pipeline_torch.py $work/model.bin $work/tokens.bin --micro 4 --batch 2 --length 16 --steps 20 --lr 1e-3"
+    peer="$here/bench/pipeline_torch.py $work/model.bin $work/tokens.bin"
+    peer="$peer --micro 4 --batch 2 --length 16 --steps 20 --lr 1e-3"
     torch "$1 stages, PyTorch in one process" "$python" $peer
     if "$python" -c 'import torch.distributed.pipelining' >/dev/null 2>&1; then
         torch "$1 stages, PyTorch's pipeline" "$python" -m torch.distributed.run --standalone --nproc-per-node "$1" $peer --cut "$3"

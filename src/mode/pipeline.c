@@ -253,6 +253,14 @@ static void pipeline_close(ddp_mode *mode)
 
 /* --- a step ----------------------------------------------------------------------------------- */
 
+/* A trace, which keeps the name, shows a row a stage. */
+static void name_row(int stage)
+{
+    static char names[DDP_STAGES_MAX][16];
+    snprintf(names[stage], sizeof names[stage], "stage %d", stage);
+    ddp_trace_name_thread(names[stage]);
+}
+
 /* A phase of a step, of one stage. */
 typedef enum ddp_status phase(struct ddp_pipeline_stage *stage);
 
@@ -266,6 +274,7 @@ static enum ddp_status run_member(void *arg, int member)
 {
     const struct phase_of_all *all = arg;
     struct ddp_pipeline *pipeline = all->pipeline;
+    name_row(member);
     enum ddp_status status = all->run(&pipeline->here[member]);
     if (status != DDP_OK && atomic_exchange(&pipeline->stop, 1) == 0)
         pipeline->cause = status;
@@ -275,8 +284,10 @@ static enum ddp_status run_member(void *arg, int member)
 static enum ddp_status run_phase(struct ddp_pipeline *pipeline, phase *run)
 {
     struct phase_of_all all = {pipeline, run};
-    if (!pipeline->team)
+    if (!pipeline->team) {
+        name_row(pipeline->here[0].number);
         return run(&pipeline->here[0]);
+    }
     return ddp_replica_threads_run(pipeline->team, run_member, &all) == DDP_OK ? DDP_OK
                                                                                : pipeline->cause;
 }

@@ -191,7 +191,8 @@ count=$((count + 1))
 [ "$(wc -l <"$work/options")" -gt 60 ] || fail "--help names few options: $(cat "$work/options")"
 while read -r option; do
     grep -qE -- "--(no-)?$option([^a-z-]|\$)" "$here/tests/cuda_options.sh" "$here/tests/cuda_trainer.sh" \
-        "$here/tests/cuda_same_bits.sh" "$here/tests/cuda_checkpoint.sh" "$here/tests/cuda_plan.sh" ||
+        "$here/tests/cuda_same_bits.sh" "$here/tests/cuda_checkpoint.sh" "$here/tests/cuda_plan.sh" \
+        "$here/tests/cuda_pipeline.sh" ||
         fail "--$option: no test on GPUs"
 done <"$work/options"
 finish

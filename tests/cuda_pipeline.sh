@@ -7,10 +7,10 @@
 gpus 4
 make_data
 
-# model NAME OPTIONS...
+# model NAME CUT OPTIONS...
 model() {
-    model=$1
-    shift
+    model=$1 cut=$2
+    shift 2
     set -- --device cuda "$@" --batch-size 2 --global-batch 16 --steps 4 --seed 3 --no-eval --quiet
     first=
     rm -rf "$work/ck"
@@ -19,13 +19,14 @@ model() {
     same "$model: 4 workers, 2 stages" "$ddprun" -n 4 $share trainer "$@" --stages 2
     same "$model: 2 stages, recomputed" "$ddprun" -n 2 $share trainer "$@" --mode pipeline --recompute
     same "$model: 2 stages, one process" "$trainer" "$@" --stages 2
+    same "$model: 2 stages, given cut" "$ddprun" -n 2 $share trainer "$@" --cut $cut
     same "$model: accumulation, from 2 stages" "$trainer" "$@" --resume-from "$work/ck/step-00000002"
 }
 gpt2="--model gpt2 --data $work/text --seq-len 12 --layers 2 --heads 2 --channels 16"
-model "mlp fp32, clipped" --data "$work/images" --hidden 33,17 --optimizer adamw --clip-grad-norm 0.1
-model "gpt2 fp32" $gpt2 --dropout 0.1
-model "gpt2 bf16" $gpt2 --dropout 0.1 --dtype bf16
-model "resnet bf16" --model resnet --size 20 --data "$work/images" --dtype bf16 --lr 1e-3
+model "mlp fp32, clipped" fc2 --data "$work/images" --hidden 33,17 --optimizer adamw --clip-grad-norm 0.1
+model "gpt2 fp32" h.1 $gpt2 --dropout 0.1
+model "gpt2 bf16" h.0.mlp $gpt2 --dropout 0.1 --dtype bf16
+model "resnet bf16" layer2 --model resnet --size 20 --data "$work/images" --dtype bf16 --lr 1e-3
 
 first=
 set -- --device cuda --hidden 24,12 --data "$work/images" --batch-size 5 --epochs 2 --seed 1 --no-eval --quiet

@@ -61,7 +61,7 @@ says 0 'cannot be written'
 says 1 'was killed by SIGPIPE'
 
 echo "# log files that may not grow"
-run 125 "-t" sh -c 'ulimit -f 128; exec "$@" >/dev/null' sh "$ddprun" -n 3 -t 3 --log-dir "$work/few" sh -c 'seq 20000; seq 20000 >&2'
+run 125 "-t" sh -c 'ulimit -f 512; exec "$@" >/dev/null' sh "$ddprun" -n 3 -t 3 --log-dir "$work/few" sh -c 'seq 60000; seq 60000 >&2'
 says 1 "$work/few/none_.*/attempt_0/[012]/std[a-z]*.log: cannot be written: File too large; the job continues, its log files are incomplete"
 
 # In a small file system of their own: what workers write goes through ddprun (-t) or not (-r).

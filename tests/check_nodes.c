@@ -499,6 +499,7 @@ START_TEST(channels_more)
 {
     run_nodes(2, 1, row_channel_large, -1);
     run_nodes(2, 2, row_channel_crossing, -1);
+    run_nodes(2, 2, row_channel_beside, -1);
     run_nodes(2, 2, row_channel_arguments, -1);
     run_nodes(2, 1, row_channel_arguments, -1);
 }

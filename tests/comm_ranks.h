@@ -87,6 +87,7 @@ extern ranks_body *const channel_killed_rows[2]; /* on 2 ranks or more, of which
 
 extern int groups_stages; /* the ranks are replicas of so many */
 ranks_body row_groups;
+ranks_body row_groups_beside;    /* on 2 replicas of 2 stages */
 ranks_body row_groups_named;     /* on 2 replicas of 2 stages or more */
 ranks_body row_groups_arguments; /* on 4 ranks of one machine */
 ranks_body row_groups_killed;    /* rank 1 of 4 or more dies */

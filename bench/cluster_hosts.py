@@ -4,6 +4,7 @@
 Each has its own network, host name and /etc/hosts; they share processors, memory, files and process numbers. A bridge in a
 namespace of its own joins them, and a token bucket at each host's interface shapes what it sends.
 """
+import json
 import os
 import signal
 import subprocess
@@ -83,6 +84,11 @@ class Hosts:
             if rate != "none":
                 run("tc", "-n", space, "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", rate, "burst", BURST[rate],
                     "latency", "20ms")
+
+    def sent(self, i):
+        """Bytes that host i has sent, with the headers of Ethernet."""
+        link, = json.loads(run("ip", "-n", self.tag + self.name(i), "-s", "-j", "link", "show", "eth0"))
+        return link["stats64"]["tx"]["bytes"]
 
     def cable(self, i, state):
         run("ip", "-n", self.tag + self.name(i), "link", "set", "eth0", state)

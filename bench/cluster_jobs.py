@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""The tables of bench/cluster that start whole jobs: how training scales, how long a start takes, and how a failure ends."""
+"""The tables of bench/cluster that start whole jobs: how training scales, what local steps save, how long a start takes, and
+how a failure ends."""
+import glob
 import importlib.machinery
 import importlib.util
 import json
@@ -58,16 +60,79 @@ def training(bench):
 
 def train(bench, hosts, tokens, nodes, workers):
     """Seconds and loss of each step."""
+    events = events_of(bench, hosts, nodes, workers, [
+        "--size", "124M", "--data", tokens, "--batch-size", "4", "--seq-len", "64", "--no-shuffle", "--no-eval", "--steps",
+        str(STEPS)])
+    return [(event["seconds"], event["loss"]) for event in events if event["event"] == "step"]
+
+
+def events_of(bench, hosts, nodes, workers, options):
+    """The lines of the log of a training of GPT-2."""
     log, figures = os.path.join(bench.work, "train.log"), os.path.join(bench.work, "train.jsonl")
     if os.path.exists(figures):
         os.unlink(figures)
     finish(bench.launch(hosts, nodes, workers, [
-        bench.program("trainer"), "--model", "gpt2", "--size", "124M", "--data", tokens, "--batch-size", "4", "--seq-len", "64",
-        "--no-shuffle", "--optimizer", "adamw", "--no-eval", "--threads", "1", "--steps", str(STEPS), "--log", figures,
-        "--log-every", "1"], log), log)
+        bench.program("trainer"), "--model", "gpt2", "--optimizer", "adamw", "--threads", "1", "--log", figures, "--log-every",
+        "1", *options], log), log)
     with open(figures) as file:
-        events = [json.loads(line) for line in file]
-    return [(event["seconds"], event["loss"]) for event in events if event["event"] == "step"]
+        return [json.loads(line) for line in file]
+
+
+# ---- local steps ----
+
+LOCAL_EVERY, LOCAL_STEPS = (1, 4, 16, 64), 512
+LOCAL_MODEL = ("--layers", "4", "--heads", "4", "--channels", "128", "--seq-len", "128", "--batch-size", "2", "--lr", "1e-3",
+               "--val-split", "0.1", "--eval-every", str(LOCAL_STEPS))
+
+
+def local(bench):
+    """A small GPT-2 on our own source, two nodes of one worker: what a node sends and a step takes with --sync-every H, and
+    the loss of the average after the same samples."""
+    text = os.path.join(bench.work, "source.txt")
+    with open(text, "wb") as file:
+        for name in sorted(glob.glob(os.path.join(HERE, "../*/**/*.[ch]"), recursive=True)):
+            with open(name, "rb") as source:
+                file.write(source.read())
+    with Hosts(2, bench.work) as hosts:
+        for rate in bench.args.rates.split(","):
+            hosts.rate(rate)
+            one, two = (local_run(bench, hosts, text, 1, steps)["bytes"] for steps in (1, 2))
+            rest = 2 * one - two  # what start and end send
+            runs = {every: [] for every in LOCAL_EVERY}
+            for _ in range(bench.args.rounds):
+                for every in LOCAL_EVERY:
+                    runs[every].append(local_run(bench, hosts, text, every, LOCAL_STEPS))
+            print_local(bench, rate, runs, rest)
+
+
+def local_run(bench, hosts, text, every, steps):
+    before = hosts.sent(0)
+    events = events_of(bench, hosts, 2, 1, ["--data", text, *LOCAL_MODEL, "--sync-every", str(every), "--steps", str(steps)])
+    tests = [event["test_loss"] for event in events if "test_loss" in event]
+    return {"bytes": hosts.sent(0) - before, "seconds": [event["seconds"] for event in events if event["event"] == "step"],
+            "loss": tests[-1]}
+
+
+def local_ms(runs, every):
+    """The mean of a round, of medians: its last step synchronises."""
+    steps = [(i + 1, s) for run in runs for i, s in enumerate(run["seconds"]) if i >= every]
+    last = statistics.median(s for i, s in steps if i % every == 0)
+    others = statistics.median(s for i, s in steps if i % every or every == 1)
+    return 1e3 * (others + (last - others) / every)
+
+
+def print_local(bench, rate, runs, rest):
+    print(f"\nlocal steps, small GPT-2, 2 nodes x 1, {rate}: {LOCAL_STEPS} steps; a node's bytes on the wire a step")
+    found = {}
+    for every, many in runs.items():
+        figures = {"bytes": (statistics.median(run["bytes"] for run in many) - rest) / LOCAL_STEPS,
+                   "ms": local_ms(many, every), "loss": many[0]["loss"], "runs": many}
+        found[every] = figures
+        same = "" if len({run["loss"] for run in many}) == 1 else "; THE LOSSES OF THE ROUNDS DIFFER"
+        print(f"  every {every:<3} {figures['bytes'] / 1e3:9.1f} kB ({found[1]['bytes'] / figures['bytes']:5.1f} times less)"
+              f" {figures['ms']:8.1f} ms ({found[1]['ms'] / figures['ms']:.2f} times faster)  test loss {figures['loss']:.4f}{same}",
+              flush=True)
+    bench.found.setdefault("local", {})[rate] = found
 
 
 # ---- start ----

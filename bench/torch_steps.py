@@ -13,6 +13,7 @@ import contextlib
 import json
 import math
 import os
+import struct
 import sys
 import time
 
@@ -23,7 +24,7 @@ from torch.nn import functional
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "golden"))
 import models  # noqa: E402 (found by the line above)
 
-CONTEXT, LAYERS, HEADS, CHANNELS, VOCABULARY, PADDED, LENGTH = 1024, 12, 12, 768, 50257, 50304, 64
+CONTEXT, LAYERS, HEADS, CHANNELS, VOCABULARY, LENGTH = 1024, 12, 12, 768, 50257, 64
 HEADER_BYTES = 1024  # of llm.c's files
 
 
@@ -47,15 +48,32 @@ def load_llmc(model, path):
             values = torch.frombuffer(bytearray(file.read(4 * count)), dtype=torch.float32)
             named[name].copy_(values.view(named[name].shape))
 
+        padded, = struct.unpack("<i", file.read(32)[28:])
         file.seek(HEADER_BYTES)
         take("wte.weight")
-        file.seek(4 * (PADDED - VOCABULARY) * CHANNELS, os.SEEK_CUR)
+        vocabulary, channels = named["wte.weight"].shape
+        file.seek(4 * (padded - vocabulary) * channels, os.SEEK_CUR)
         take("wpe.weight")
         for part in parts:
-            for layer in range(LAYERS):
+            for layer in range(len(model.h)):
                 take(f"h.{layer}.{part}")
         take("ln_f.weight")
         take("ln_f.bias")
+
+
+def adamw(parameters, rate):
+    options = dict(lr=rate, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0)
+    parameters = list(parameters)
+    try:
+        return torch.optim.AdamW(parameters, fused=True, **options)
+    except (TypeError, RuntimeError):  # before 2.4
+        return torch.optim.AdamW(parameters, **options)
+
+
+def read_tokens(path):
+    with open(path, "rb") as file:
+        file.seek(HEADER_BYTES)
+        return torch.frombuffer(bytearray(file.read()), dtype=torch.int16).long() & 0xffff
 
 
 def gpt2(args):
@@ -63,15 +81,9 @@ def gpt2(args):
     model = models.Gpt2(VOCABULARY, CONTEXT, LAYERS, HEADS, CHANNELS)
     if args.weights:
         load_llmc(model, args.weights)
-    options = dict(lr=1e-4, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0)
-    try:
-        optimizer = torch.optim.AdamW(model.parameters(), fused=True, **options)
-    except (TypeError, RuntimeError):  # before 2.4
-        optimizer = torch.optim.AdamW(model.parameters(), **options)
+    optimizer = adamw(model.parameters(), 1e-4)
     if args.tokens:
-        with open(args.tokens, "rb") as file:
-            file.seek(HEADER_BYTES)
-            tokens = torch.frombuffer(bytearray(file.read()), dtype=torch.int16).long() & 0xffff
+        tokens = read_tokens(args.tokens)
     else:
         tokens = torch.randint(0, VOCABULARY, (args.batch * LENGTH * 50 + 1,))
     size = args.batch * LENGTH
@@ -149,4 +161,5 @@ def main():
         torch.distributed.destroy_process_group()
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -29,11 +29,12 @@ static double squares_of_block(const float *x, int64_t n)
     return sum;
 }
 
-/* A block that the range covers in part only: the rest is zero. */
+/* A block of which the range has elements [begin, end) only: the rest is zero.
+ *   x  element `begin` */
 static double sum_part(const float *x, int64_t begin, int64_t end)
 {
     float padded[DDP_NORM_BLOCK] = {0};
-    memcpy(padded + begin, x + begin, (size_t)(end - begin) * sizeof *x);
+    memcpy(padded + begin, x, (size_t)(end - begin) * sizeof *x);
     return squares_of_block(padded, DDP_NORM_BLOCK);
 }
 
@@ -46,9 +47,9 @@ static void norm_task(void *arg, size_t index)
         const int64_t at = b * DDP_NORM_BLOCK;
         const int64_t begin = args->begin > at ? args->begin - at : 0;
         const int64_t end = args->end - at < DDP_NORM_BLOCK ? args->end - at : DDP_NORM_BLOCK;
-        args->sums[b] = begin == 0 && end == DDP_NORM_BLOCK
-                            ? squares_of_block(args->x + at, DDP_NORM_BLOCK)
-                            : sum_part(args->x + at, begin, end);
+        const float *x = args->x + (at + begin - args->begin);
+        args->sums[b] = begin == 0 && end == DDP_NORM_BLOCK ? squares_of_block(x, DDP_NORM_BLOCK)
+                                                            : sum_part(x, begin, end);
     }
 }
 

@@ -24,7 +24,7 @@ static __global__ void __launch_bounds__(DDP_BLOCK)
 #pragma unroll
             for (int j = 0; j < AHEAD; j++) {
                 const int64_t place = i + j * LANES;
-                value[j] = place >= begin && place < end ? x[place] : 0;
+                value[j] = place >= begin && place < end ? x[place - begin] : 0;
             }
 #pragma unroll
             for (int j = 0; j < AHEAD; j++)

@@ -22,7 +22,7 @@ static inline int64_t ddp_norm_blocks(int64_t n)
 struct ddp_norm {
     int64_t begin, end; /* elements to sum; where they are not whole blocks, what is outside counts
                            as zero */
-    const float *x;     /* flat */
+    const float *x;     /* element `begin`, and those behind it */
     double *sums;       /* by block, flat: written for all blocks that have elements in the range */
 };
 

@@ -42,13 +42,36 @@ static void add_variant(struct variant *variants, int *count, const char *mode, 
                         int64_t shards, int baseline)
 {
     struct variant *variant = &variants[(*count)++];
-    *variant =
-        (struct variant){.mode = mode, .units = units, .shards = shards, .baseline = baseline};
+    *variant = (struct variant){
+        .mode = mode, .units = units, .shards = shards, .every = 1, .baseline = baseline};
     const char *name = strcmp(mode, "accum") == 0 ? "accumulation"
                        : strcmp(mode, "dp") == 0  ? "DataParallel"
                                                   : "DDP";
     snprintf(variant->name, sizeof variant->name, "%s %" PRId64 " x %" PRId64, name, units,
              shards / units);
+}
+
+/* DDP with local steps, a shard a worker. */
+static bool add_local_variants(struct variant *variants, int *count,
+                               const struct settings *settings, int64_t workers)
+{
+    for (int i = 0; i < settings->every_count; i++) {
+        const int64_t every = settings->every[i];
+        if (settings->steps % every != 0 || settings->steps < 2 * every) {
+            const int64_t rounds = (settings->steps + every - 1) / every;
+            ddp_fail(DDP_ERR_INVALID,
+                     "--sync-every %" PRId64 ": %" PRId64
+                     " steps are not two or more whole rounds of it: use --steps %" PRId64,
+                     every, settings->steps, (rounds < 2 ? 2 : rounds) * every);
+            return false;
+        }
+        add_variant(variants, count, "ddp", workers, workers, 0);
+        struct variant *variant = &variants[*count - 1];
+        const size_t used = strlen(variant->name);
+        variant->every = every;
+        snprintf(variant->name + used, sizeof variant->name - used, ", every %" PRId64, every);
+    }
+    return true;
 }
 
 static bool is_power_of_two(int64_t value)
@@ -88,6 +111,8 @@ int variants_make(struct variant variants[VARIANTS], const struct settings *sett
         add_variant(variants, &count, "dp", units, most, baseline);
         add_variant(variants, &count, "ddp", units, most, baseline);
     }
+    if (!add_local_variants(variants, &count, settings, most))
+        return 0;
     if (global_batch % (2 * most) == 0) {
         baseline = count;
         add_variant(variants, &count, "accum", 1, 2 * most, baseline);
@@ -147,21 +172,24 @@ static const char *option_of(const char *word, char name[64])
 /* Options that decide what is compared, which are ours to give. */
 static enum ddp_status check_command(const struct settings *settings)
 {
-    static const char *const names[] = {"acc-steps", "checkpoint", "distributed", "epochs",
-                                        "eval-only", "export",     "generate",    "log",
-                                        "log-every", "mode",       "plan",        "plan-memory",
-                                        "predict",   "replicas",   "resume",      "resume-from",
-                                        "save",      "steps",      "trace",       "trace-steps"};
+    static const char *const names[] = {
+        "acc-steps",  "checkpoint", "distributed", "epochs",      "eval-only", "export",
+        "generate",   "log",        "log-every",   "mode",        "plan",      "plan-memory",
+        "predict",    "replicas",   "resume",      "resume-from", "save",      "steps",
+        "sync-every", "trace",      "trace-steps"};
     char text[64];
     for (int i = 1; i < settings->command_count; i++) {
         const char *name = option_of(settings->command[i], text);
-        const bool length = strcmp(name, "steps") == 0 || strcmp(name, "epochs") == 0;
+        const char *ours = strcmp(name, "sync-every") == 0 ? "--sync-every LIST"
+                           : strcmp(name, "steps") == 0 || strcmp(name, "epochs") == 0 ? "--steps N"
+                                                                                       : NULL;
         for (size_t k = 0; k < sizeof names / sizeof names[0]; k++)
             if (strcmp(name, names[k]) == 0)
                 return ddp_fail(DDP_ERR_INVALID,
                                 "compare: the trainer's --%s decides what is compared: leave it "
-                                "out%s",
-                                name, length ? ", and give ddpreport compare --steps N" : "");
+                                "out%s%s",
+                                name, ours ? ", and give ddpreport compare " : "",
+                                ours ? ours : "");
     }
     return DDP_OK;
 }
@@ -223,13 +251,15 @@ static enum ddp_status run_words(struct work *work, struct words *words, const c
     return status;
 }
 
-/* How many steps at the end of so many are traced. */
-static int64_t traced_of(int64_t steps)
+/* How many steps at the end of so many are traced: whole rounds of local steps. */
+static int64_t traced_of(int64_t steps, const struct variant *variant)
 {
-    return steps / 4 < TRACED ? steps / 4 : TRACED;
+    const int64_t traced = steps / 4 < TRACED ? steps / 4 : TRACED;
+    const int64_t whole = traced - traced % variant->every;
+    return whole > 0 ? whole : variant->every;
 }
 
-static enum ddp_status train(struct work *work, const struct variant *variant, bool is_baseline)
+static enum ddp_status train(struct work *work, const struct variant *variant, bool is_first)
 {
     struct words words;
     const struct comparison *comparison = work->comparison;
@@ -238,8 +268,10 @@ static enum ddp_status train(struct work *work, const struct variant *variant, b
     enum ddp_status status = begin_words(&words, work, ddp ? variant->units : 1);
     if (status != DDP_OK)
         return status;
-    const int64_t window = traced_of(comparison->steps);
+    const int64_t window = traced_of(comparison->steps, variant);
     add(&words, "--mode", variant->mode);
+    if (variant->every > 1)
+        add_number(&words, "--sync-every", variant->every);
     if (strcmp(variant->mode, "dp") == 0)
         add_number(&words, "--replicas", variant->units);
     add_number(&words, "--global-batch", comparison->global_batch);
@@ -251,7 +283,7 @@ static enum ddp_status train(struct work *work, const struct variant *variant, b
              comparison->steps);
     add(&words, "--trace", work->trace);
     add(&words, "--trace-steps", traced);
-    add(&words, "--save", is_baseline ? work->baseline : work->weights);
+    add(&words, "--save", is_first ? work->baseline : work->weights);
     return run_words(work, &words, variant->name);
 }
 
@@ -277,9 +309,8 @@ static enum ddp_status compare_files(const char *one, const char *other, bool *s
 
 /* The steps after the first tenth, which warms up, and before the traced ones. */
 static enum ddp_status add_steps(struct measured *measured, const struct log_run *run,
-                                 int64_t steps)
+                                 int64_t steps, int64_t window)
 {
-    const int64_t window = traced_of(steps);
     enum ddp_status status = DDP_OK;
     for (size_t i = 0; status == DDP_OK && i < run->step_count; i++)
         if (run->steps[i].step > steps / 10 + 1 && run->steps[i].step <= steps - window)
@@ -288,14 +319,26 @@ static enum ddp_status add_steps(struct measured *measured, const struct log_run
     return status;
 }
 
+/* The mean over the last tenth of a run's steps. */
+static double last_loss(const struct log_run *run)
+{
+    const size_t count = run->step_count < 10 ? 1 : run->step_count / 10;
+    double sum = 0;
+    for (size_t i = 1; i <= count && i <= run->step_count; i++)
+        sum += run->steps[run->step_count - i].loss;
+    return run->step_count > 0 ? sum / (double)count : NAN;
+}
+
 /* What the run's log and trace say. */
-static enum ddp_status take(const struct work *work, struct measured *measured)
+static enum ddp_status take(const struct work *work, const struct variant *variant,
+                            struct measured *measured)
 {
     struct run_log log = {.count = 0};
     struct trace trace = {.span_count = 0};
     enum ddp_status status = run_log_read(&log, work->log, true);
     if (status == DDP_OK)
-        status = add_steps(measured, &log.runs[0], work->comparison->steps);
+        status = add_steps(measured, &log.runs[0], work->comparison->steps,
+                           traced_of(work->comparison->steps, variant));
     if (status == DDP_OK)
         status = trace_read(&trace, work->trace);
     if (status == DDP_OK) {
@@ -303,6 +346,7 @@ static enum ddp_status take(const struct work *work, struct measured *measured)
         trace_exposed(&trace, &measured->exposed);
         memcpy(measured->memory, run->memory, sizeof run->memory);
         measured->exchange = run->exchange;
+        measured->loss = last_loss(run);
         measured->memory_peak = fmax(measured->memory_peak, run->memory_peak);
         work->comparison->items = run->step_count > 0 ? run->steps[0].items : 0;
         work->comparison->tokens = run->tokens;
@@ -317,16 +361,19 @@ static enum ddp_status run_variant(struct work *work, int i, int64_t repeat)
 {
     struct comparison *comparison = work->comparison;
     const struct variant *variant = &comparison->variants[i];
-    const bool is_baseline = variant->baseline == i;
+    const bool is_local = variant->every > 1;
+    const bool is_first = is_local ? repeat == 0 : variant->baseline == i;
     bool same = true;
     if (isatty(STDERR_FILENO))
         fprintf(stderr, "\r\033[Krun %" PRId64 " of %" PRId64 ": %s",
                 repeat * comparison->count + i + 1, comparison->repeats * comparison->count,
                 variant->name);
-    enum ddp_status status = train(work, variant, is_baseline);
+    snprintf(work->baseline, sizeof work->baseline, "%s/baseline%d", work->directory,
+             is_local ? i : variant->baseline);
+    enum ddp_status status = train(work, variant, is_first);
     if (status == DDP_OK)
-        status = take(work, &comparison->measured[i]);
-    if (status == DDP_OK && !is_baseline)
+        status = take(work, variant, &comparison->measured[i]);
+    if (status == DDP_OK && !is_first)
         status = compare_files(work->weights, work->baseline, &same);
     if (!same) {
         comparison->measured[i].differs = true;
@@ -422,16 +469,14 @@ static enum ddp_status run_all(struct work *work)
     struct comparison *comparison = work->comparison;
     for (int64_t repeat = 0; repeat < comparison->repeats; repeat++)
         for (int i = 0; i < comparison->count; i++) {
-            snprintf(work->baseline, sizeof work->baseline, "%s/baseline%d", work->directory,
-                     comparison->variants[i].baseline);
             enum ddp_status status = run_variant(work, i, repeat);
             if (status != DDP_OK)
                 return status;
         }
     for (int i = 0; i < comparison->count; i++) {
         struct measured *measured = &comparison->measured[i];
-        enum ddp_status status =
-            step_times_of(&measured->times, measured->steps, measured->step_count);
+        enum ddp_status status = step_times_of_rounds(
+            &measured->times, measured->steps, measured->step_count, comparison->variants[i].every);
         if (status != DDP_OK)
             return status;
         const double part = measured->times.median / measured->exposed.steps;

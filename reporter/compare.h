@@ -10,10 +10,12 @@
 #define VARIANTS 64
 
 /* A way to train. All use one global batch. Those with as many shards end in the same weights, bit
- * for bit; the first of them has one worker, and is their baseline. */
+ * for bit, unless they have local steps; the first of them has one worker, and is their
+ * baseline. */
 struct variant {
     const char *mode;      /* as of trainer --mode */
     int64_t units, shards; /* workers or replicas; shards of the global batch, of all of them */
+    int64_t every;         /* steps from one synchronisation to the next; 1: no step is local */
     int baseline;          /* the index of its baseline; its own: it is one */
     char name[48];         /* "DDP 2 x 4": two units run four shards each */
 };
@@ -26,7 +28,8 @@ struct measured {
     struct trace_exposed exposed;  /* of all repeats */
     double communication, waiting; /* seconds: their shares of the traced steps, of the median */
     double memory[MEMORY_PARTS], memory_peak, exchange; /* bytes; the first as planned */
-    bool differs; /* the weights were not those of the baseline */
+    double loss;  /* the mean over the last tenth of the steps */
+    bool differs; /* the weights were not those of the baseline; local steps: of the first repeat */
 };
 
 struct comparison {
@@ -40,8 +43,8 @@ struct comparison {
     double items; /* of a step: samples or tokens */
 };
 
-/* Fills in the variants and returns their number; 0: the numbers of workers do not fit, which is
- * logged. */
+/* Fills in the variants and returns their number; 0: the numbers of workers or of local steps do
+ * not fit, which is logged. */
 int variants_make(struct variant variants[VARIANTS], const struct settings *settings,
                   int64_t global_batch);
 

@@ -24,10 +24,38 @@ static const char notes[] =
     "worker communicates, or waits for others or for data, and does not compute.\n"
     "Weights: compared bit for bit with those of the same accumulation. Memory: of\n"
     "a worker, or of all replicas; planned, and the most that the process held,\n"
-    "with program and data.\n";
+    "with program and data. Loss: the mean of the last tenth of the steps, which have\n"
+    "seen the same samples in all ways.\n";
+
+static const char local_notes[] =
+    "Every H: local steps, as of trainer --sync-every H. Each worker updates weights\n"
+    "of its own, and after H steps all take the average, so that the weights differ\n"
+    "from the others by design; they are the same in each repeat. ms/step, comm and\n"
+    "wait: of whole rounds of H steps.\n";
+
+static const char *local_notes_of(const struct comparison *comparison)
+{
+    for (int i = 0; i < comparison->count; i++)
+        if (comparison->variants[i].every > 1)
+            return local_notes;
+    return "";
+}
 
 /* Columns of the first table. */
-enum { NAME, MS, SPREAD, SPEED, SPEEDUP, EFFICIENCY, SENT, COMMUNICATION, WAITING, SAME, COLUMNS };
+enum {
+    NAME,
+    MS,
+    SPREAD,
+    SPEED,
+    SPEEDUP,
+    EFFICIENCY,
+    SENT,
+    COMMUNICATION,
+    WAITING,
+    LOSS,
+    SAME,
+    COLUMNS
+};
 
 static void set_times(struct table *table, const struct comparison *comparison, int i)
 {
@@ -48,9 +76,11 @@ static void set_times(struct table *table, const struct comparison *comparison, 
     table_set(table, row, SENT, "%s", units_bytes(text[0], measured->exchange));
     table_set(table, row, COMMUNICATION, "%.3f", 1e3 * measured->communication);
     table_set(table, row, WAITING, "%.3f", 1e3 * measured->waiting);
+    table_set(table, row, LOSS, "%.4f", measured->loss);
     table_set(table, row, SAME, "%s",
               variant->baseline == i ? "(baseline)"
               : measured->differs    ? "DIFFER"
+              : variant->every > 1   ? "by design"
                                      : "equal");
 }
 
@@ -75,7 +105,7 @@ static enum ddp_status make_tables(struct table *time, struct table *memory,
     const char *const times[COLUMNS] = {
         "time",     "ms/step",    "25..75 %", comparison->tokens ? "tokens/s" : "samples/s",
         "speed-up", "efficiency", "sent",     "comm ms",
-        "wait ms",  "weights"};
+        "wait ms",  "loss",       "weights"};
     const char *const parts[7] = {"memory",
                                   "weights",
                                   "gradients",
@@ -218,6 +248,8 @@ static enum ddp_status write_page(const struct comparison *comparison, const str
     table_print_html(time, page.out);
     table_print_html(memory, page.out);
     page_paragraph(&page, notes);
+    if (*local_notes_of(comparison))
+        page_paragraph(&page, local_notes_of(comparison));
     return page_end(&page, path, add_pictures(&page, comparison));
 }
 
@@ -234,7 +266,7 @@ static enum ddp_status show(const struct comparison *comparison, const struct se
         fputc('\n', stdout);
         table_print(&memory, stdout);
         fputc('\n', stdout);
-        ddp_terminal_print(stdout, "%s", notes);
+        ddp_terminal_print(stdout, "%s%s", notes, local_notes_of(comparison));
         fflush(stdout);
     }
     if (status == DDP_OK && !comparison->all_equal)

@@ -161,3 +161,24 @@ enum ddp_status step_times_of(struct step_times *times, const struct log_step *s
     free(seconds);
     return DDP_OK;
 }
+
+enum ddp_status step_times_of_rounds(struct step_times *times, struct log_step *steps, size_t count,
+                                     int64_t every)
+{
+    struct step_times local, last;
+    size_t locals = 0;
+    enum ddp_status status = step_times_of(times, steps, count);
+    if (status != DDP_OK || every == 1)
+        return status;
+    for (size_t i = 0; i < count; i++)
+        if (steps[i].step % every != 0) {
+            const struct log_step step = steps[locals];
+            steps[locals++] = steps[i];
+            steps[i] = step;
+        }
+    status = step_times_of(&local, steps, locals);
+    if (status == DDP_OK)
+        status = step_times_of(&last, steps + locals, count - locals);
+    times->median = local.median + (last.median - local.median) / (double)every;
+    return status;
+}

@@ -44,4 +44,10 @@ struct step_times {
 };
 enum ddp_status step_times_of(struct step_times *times, const struct log_step *steps, size_t count);
 
+/* The same where each step whose number is a multiple of `every` ends with a synchronisation: the
+ * median is the mean over a round of `every` steps, of the medians of both kinds. Sorts the steps
+ * by kind. */
+enum ddp_status step_times_of_rounds(struct step_times *times, struct log_step *steps, size_t count,
+                                     int64_t every);
+
 #endif

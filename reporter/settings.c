@@ -26,6 +26,15 @@ static const char *read_workers(void *destination, const char *value)
     return NULL;
 }
 
+static const char *read_every(void *destination, const char *value)
+{
+    struct settings *settings = destination;
+    if (!ddp_option_list(value, SETTINGS_WORKERS, 2, 500000, true, settings->every,
+                         &settings->every_count))
+        return "must be rising numbers of steps from 2 to 500000, with commas between them: 4,16";
+    return NULL;
+}
+
 static const struct ddp_option run_options[] = {
     {OPTION_SECTION("Pictures of runs"), OPTION_TEXT("output", output, "FILE"), .letter = 'o',
      .help = "write pictures to this file, whose name ends in .html, .svg or .png"},
@@ -48,6 +57,8 @@ static const struct ddp_option compare_options[] = {
      .help =
          "numbers of workers and of replicas, each a power of two times the one before (default: "
          "1,2 or up to the number of CPUs, at most 8)"},
+    {OPTION_CUSTOM("sync-every", read_every, "LIST"),
+     .help = "also train with local steps: workers synchronise every so many steps"},
     {OPTION_INT("steps", steps, 10, 1e6, "N"), .help = "steps of each training (default 60)"},
     {OPTION_INT("repeats", repeats, 1, 100, "N"),
      .help = "times that each training runs, in turns (default 3)"},

@@ -24,6 +24,8 @@ struct settings {
     /* Of a comparison. */
     int64_t workers[SETTINGS_WORKERS]; /* rising */
     int worker_count;
+    int64_t every[SETTINGS_WORKERS]; /* local steps between synchronisations; rising */
+    int every_count;
     int64_t steps, repeats;
     char *const *command; /* argv of the trainer, ending in NULL */
     int command_count;

@@ -188,8 +188,8 @@ DDP_API enum ddp_status ddp_train_save(ddp_train *train, const char *path);
  * ddp_train_run(). What is NULL is not called. A status other than DDP_OK ends the run, on all
  * ranks. A hook may call ddp_train_rank(), _steps_left(), _set_rate(), _save(), _tensor(),
  * _get_weights(), _put_weights() and _get_gradients(); save_state, which runs on one rank, only
- * ddp_train_rank(), _steps_left(), _tensor() and _get_weights(). What else steps, evaluates, opens
- * or closes this run gets DDP_ERR_INVALID.
+ * ddp_train_rank(), _steps_left(), _tensor() and, where it is local, _get_weights(). What else
+ * steps, evaluates, opens or closes this run gets DDP_ERR_INVALID.
  *
  * State of the program's own becomes the file own-NAME of each checkpoint. save_state is called on
  * rank 0, and gives bytes that are copied before anything else is called. restore_state is called
@@ -234,7 +234,9 @@ struct ddp_train_tensor {
  * when the run is not open. Valid until ddp_train_close(). Local. */
 DDP_API const struct ddp_train_tensor *ddp_train_tensor(const ddp_train *train, int i);
 
-/* Copies the weights of a tensor out: the same values on all ranks. Local.
+/* Copies the weights of a tensor out: the same values on all ranks. Local. Collective between
+ * synchronisations of local steps (--sync-every), the first time after a step; and, with the same
+ * name on all ranks, in a pipeline whose stages are workers.
  *   values [out]  row-major, float32; also where the graph computes in bf16
  *   count         of the tensor
  * DDP_ERR_INVALID: there is no such tensor, or it has another count. */

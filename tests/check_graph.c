@@ -148,6 +148,27 @@ START_TEST(mse_gradients)
 }
 END_TEST
 
+/* A weight that is made in one shape and read in another. */
+static enum ddp_status build_reshaped(ddp_graph *graph, const struct ddp_model_config *config)
+{
+    const int64_t features = config->features, classes = config->classes;
+    const struct ddp_init normal = {.kind = DDP_INIT_NORMAL, .std = 0.5};
+    ddp_tensor *x =
+        ddp_graph_input(graph, "samples", DDP_F32, 2, (int64_t[]){config->batch, features});
+    ddp_tensor *labels = ddp_graph_input(graph, "labels", DDP_I32, 1, (int64_t[]){config->batch});
+    ddp_tensor *w = ddp_graph_parameter(graph, "w", 1, (int64_t[]){classes * features}, normal);
+    w = ddp_graph_reshape(graph, w, 2, (int64_t[]){classes, features});
+    x = ddp_graph_linear(graph, x, w, NULL, DDP_ACTIVATION_NONE);
+    return ddp_graph_finish(graph, x, ddp_graph_softmax_cross_entropy(graph, x, labels));
+}
+
+START_TEST(reshaped_weight_gradients)
+{
+    static const struct ddp_model model = {.name = "reshaped", .build = build_reshaped};
+    check_gradients(&model);
+}
+END_TEST
+
 START_TEST(article_gradients)
 {
     check_gradients(&ddp_model_article);
@@ -280,8 +301,10 @@ static enum ddp_status note_ready(void *arg, int64_t end)
 /* In the flat order, and not before the last operation has added to them: weights are tied. */
 START_TEST(gradients_become_ready_in_flat_order)
 {
+    static const struct ddp_model reshaped = {.name = "reshaped", .build = build_reshaped};
+    static const struct ddp_model *const models[] = {&ddp_model_mlp, &sharing, &reshaped};
     struct fixture f;
-    open_fixture(&f, _i ? &sharing : &ddp_model_mlp, ALL_PARTS);
+    open_fixture(&f, models[_i], ALL_PARTS);
     const size_t count = (size_t)ddp_graph_flat_count(f.graph);
     struct readiness ready = {&f, 0, ddp_array_alloc(count, sizeof(float))};
     ck_assert_ptr_nonnull(ready.then);
@@ -366,10 +389,11 @@ Suite *test_suite(void)
     tcase_add_test(tc, article_gradients);
     tcase_add_test(tc, mse_gradients);
     tcase_add_test(tc, relu_logits_gradients);
+    tcase_add_test(tc, reshaped_weight_gradients);
     tcase_add_test(tc, shared_tensors_gradients);
     tcase_add_loop_test(tc, random_graphs_gradients, 0, 4);
     tcase_add_test(tc, bf16_graphs_take_bf16);
-    tcase_add_loop_test(tc, gradients_become_ready_in_flat_order, 0, 2);
+    tcase_add_loop_test(tc, gradients_become_ready_in_flat_order, 0, 3);
     tcase_add_test(tc, flat_layout);
     tcase_add_test(tc, bad_graphs_are_refused);
     return suite;

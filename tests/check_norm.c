@@ -23,7 +23,7 @@ START_TEST(blocks)
     random_seed((uint64_t)_i);
     float *x = array_of(end);
     double *expected = calloc((size_t)count + 1, sizeof *expected);
-    struct ddp_norm norm = {.begin = begin, .end = end, .x = x, .sums = expected};
+    struct ddp_norm norm = {.begin = begin, .end = end, .x = x + begin, .sums = expected};
     ck_assert_int_eq(ddp_norm_reference(&norm, NULL), DDP_OK);
     double *first = calloc((size_t)count + 1, sizeof *first);
     for (int pool = 0; pool < POOLS; pool++) {
@@ -42,6 +42,7 @@ START_TEST(blocks)
     norm.sums = parts;
     for (int64_t at = begin; at < end; at = norm.end) {
         norm.begin = at;
+        norm.x = x + at;
         norm.end = (at / B + 1 + random_below(3)) * B;
         norm.end = norm.end > end ? end : norm.end;
         ck_assert_int_eq(ddp_norm(&norm, pools[1]), DDP_OK);

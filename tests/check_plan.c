@@ -144,6 +144,10 @@ static const struct {
      "--global-batch 12",
      "contradicts"},
     {{"--drop-last", "--acc-steps", "8"}, 7, "7 samples", "at least 8"},
+    {{"--stages", "2", "--mode", "accum"}, 100, "--stages belongs to", "the mode is accum"},
+    {{"--cut", "a", "--mode", "dp"}, 100, "--cut belongs to", "the mode is dp"},
+    {{"--stages", "2", "--check-replicas", "3"}, 100, "--check-replicas", "one replica"},
+    {{"--stages", "2", "--zero", "1"}, 100, "--zero 1", "pipeline"},
 };
 
 static enum ddp_status plan_of(const char *const *words, int64_t samples, bool launched,
@@ -284,6 +288,36 @@ START_TEST(default_mode)
 }
 END_TEST
 
+/* Alone all stages are threads of one replica, which has the shards. */
+START_TEST(pipelines)
+{
+    static const struct {
+        const char *words[WORDS];
+        int stages;
+        int64_t shards;
+        double bubble;
+    } rows[] = {
+        {{"--mode", "pipeline"}, 2, 1, 1.0 / 2},
+        {{"--stages", "3", "--acc-steps", "4"}, 3, 4, 2.0 / 6},
+        {{"--cut", "h.1,h.2,h.3", "--acc-steps", "5"}, 4, 5, 3.0 / 8},
+        {{"--stages", "4", "--global-batch", "96", "--batch-size", "8"}, 4, 12, 3.0 / 15},
+    };
+    struct ddp_train_plan plan;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        ck_assert_int_eq(plan_of(rows[i].words, 100, i % 2, &plan), DDP_OK);
+        ck_assert_int_eq(plan.mode, DDP_MODE_PIPELINE);
+        ck_assert_int_eq(plan.stages, rows[i].stages);
+        ck_assert_int_eq(plan.replicas, 1);
+        ck_assert_int_eq(plan.local_shards, rows[i].shards);
+        ck_assert_int_eq(plan.global_shards, rows[i].shards);
+        ck_assert_int_eq(ddp_train_plan_units(&plan), 1);
+        ck_assert_int_eq(ddp_train_plan_stage_workers(&plan), 1);
+        ck_assert_int_eq(ddp_train_plan_local_devices(&plan), rows[i].stages);
+        ck_assert_double_eq_tol(ddp_train_plan_bubble(&plan), rows[i].bubble, 1e-12);
+    }
+}
+END_TEST
+
 /* OMP_NUM_THREADS counts, --threads wins. */
 START_TEST(threads)
 {
@@ -350,6 +384,7 @@ Suite *test_suite(void)
     tcase_add_test(tc, step_schedule);
     tcase_add_loop_test(tc, bad_rows, 0, sizeof bad / sizeof bad[0]);
     tcase_add_test(tc, default_mode);
+    tcase_add_test(tc, pipelines);
     tcase_add_test(tc, threads);
     tcase_add_test(tc, sizes);
     return suite;

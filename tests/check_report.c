@@ -188,6 +188,16 @@ START_TEST(quantiles)
     ck_assert(times.median == 99 && times.low == 99);
     ck_assert_int_eq(step_times_of(&times, steps, 0), DDP_OK);
     ck_assert(isnan(times.median));
+    struct log_step rounds[12];
+    for (int i = 0; i < 12; i++)
+        rounds[i] = (struct log_step){.step = 9 + i,
+                                      .seconds = (9 + i) % 4 == 0 ? 50
+                                                 : i % 2          ? 3
+                                                                  : 1};
+    ck_assert_int_eq(step_times_of_rounds(&times, rounds, 12, 4), DDP_OK);
+    ck_assert_msg(times.median == 1 + (50 - 1) / 4.0 && times.high == 26.5, "%g", times.median);
+    ck_assert_int_eq(step_times_of_rounds(&times, rounds, 12, 1), DDP_OK);
+    ck_assert(times.median < 4);
     char shown[UNITS_TEXT];
     ck_assert_str_eq(units_bytes(shown, 999.6), "1.0 kB");
     ck_assert_str_eq(units_bytes(shown, NAN), "-");
@@ -215,6 +225,24 @@ START_TEST(ways_and_baselines)
 }
 END_TEST
 
+/* Local steps of the most workers, in whole rounds: two at least, of which one is timed. */
+START_TEST(ways_with_local_steps)
+{
+    static struct variant variants[VARIANTS];
+    struct settings settings = {
+        .workers = {1, 2}, .worker_count = 2, .every = {4, 16}, .every_count = 2, .steps = 32};
+    ck_assert_int_eq(variants_make(variants, &settings, 6), 5);
+    for (int i = 0; i < 5; i++)
+        ck_assert(variants[i].every == (i == 3 ? 4 : i == 4 ? 16 : 1));
+    ck_assert_str_eq(variants[4].name, "DDP 2 x 1, every 16");
+    ck_assert(variants[4].baseline == 0 && variants[4].units == 2 && variants[4].shards == 2);
+    settings.steps = 16;
+    ck_assert_int_eq(variants_make(variants, &settings, 6), 0);
+    settings.steps = 36;
+    ck_assert_int_eq(variants_make(variants, &settings, 6), 0);
+}
+END_TEST
+
 Suite *test_suite(void)
 {
     Suite *suite = suite_create("report");
@@ -227,6 +255,7 @@ Suite *test_suite(void)
     tcase_add_test(tcase, exposed_time);
     tcase_add_test(tcase, quantiles);
     tcase_add_test(tcase, ways_and_baselines);
+    tcase_add_test(tcase, ways_with_local_steps);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -60,6 +60,9 @@ expect "local too late" 0 'warning: --local-from 11: the run ends after step 11:
     --sync-every 4 --local-from 11
 expect "the plan" 0 '^sync     each of the first 2 steps, then every 4 steps: weights averaged, outer SGD with rate 0.7, momentum 0$' \
     "$ddprun" -n 2 trainer ${mlp%--quiet*} --no-eval --sync-every 4 --local-from 2 --outer-lr 0.7
+# Beside what rank 0 writes, each other worker holds an array on its way there: 8 and 2 of 7.4 kB.
+expect "the memory of checkpoints" 0 '^ *copies +58.9 kB +73.6 kB$' \
+    "$ddprun" -n 3 trainer ${mlp%--quiet*} --no-eval --sync-every 4 --checkpoint "$work/none" --plan
 
 # A loss that is not finite ends the run, or is left out by all.
 set -- "$ddprun" -n 2 trainer $mlp --hidden 300,300,300 --sync-every 4 --no-eval --lr 1e6 --clip-grad-norm 0 --schedule constant

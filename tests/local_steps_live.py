@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""Local steps as the PyTorch installed here computes them, in two processes with gloo and the averager of its post-local SGD.
+"""Local steps as the PyTorch installed here computes them: DistributedDataParallel in two processes with gloo, the
+communication hook of post-local SGD and its optimizer.
   data DIR                  makes DIR/x.npy and DIR/y.npy
-  check DIR LOG EVERY FROM OUTER_LR OUTER_MOMENTUM   compares the losses of LOG, of a training that began with DIR/weights
+  check DIR LOG EVERY HOOK_FROM AVERAGE_FROM MOMENTUM OUTER_LR OUTER_MOMENTUM
+                            compares the losses of LOG, of a training that began with DIR/weights. HOOK_FROM: the step, from 0,
+                            from which gradients stay local; AVERAGE_FROM: the first after which weights are averaged
 """
 import json
 import struct
@@ -29,20 +32,25 @@ def load(path):
             for name, of in header.items()}
 
 
-def train(rank, directory, every, start, outer_rate, outer_momentum):
+def train(rank, directory, every, hook_from, average_from, momentum, outer_rate, outer_momentum):
     import torch
     from torch import distributed
+    from torch.distributed.algorithms.ddp_comm_hooks.post_localSGD_hook import PostLocalSGDState, post_localSGD_hook
     from torch.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
+    from torch.distributed.optim import PostLocalSGDOptimizer
     torch.set_num_threads(1)
     distributed.init_process_group("gloo", f"file://{directory}/meet", rank=rank, world_size=WORKERS)
-    model = torch.nn.Sequential()
-    model.add_module("fc1", torch.nn.Linear(10, 16))
-    model.add_module("relu", torch.nn.ReLU())
-    model.add_module("fc2", torch.nn.Linear(16, 4))
-    model.load_state_dict(load(directory + "/weights"))
+    module = torch.nn.Sequential()
+    module.add_module("fc1", torch.nn.Linear(10, 16))
+    module.add_module("relu", torch.nn.ReLU())
+    module.add_module("fc2", torch.nn.Linear(16, 4))
+    module.load_state_dict(load(directory + "/weights"))
+    model = torch.nn.parallel.DistributedDataParallel(module)
+    subgroup = [distributed.new_group([r]) for r in range(WORKERS)][rank]  # as one process a machine
+    model.register_comm_hook(PostLocalSGDState(None, subgroup, hook_from), post_localSGD_hook)
     parameters = list(model.parameters())
-    optimizer = torch.optim.SGD(parameters, 0.05, momentum=0.9)
-    averager = PeriodicModelAverager(every, start + every - 1)
+    optimizer = PostLocalSGDOptimizer(torch.optim.SGD(parameters, 0.05, momentum=momentum),
+                                      PeriodicModelAverager(every, average_from))
     anchor = [torch.nn.Parameter(p.detach().clone()) for p in parameters]
     outer = torch.optim.SGD(anchor, outer_rate, momentum=outer_momentum, nesterov=outer_momentum > 0)
     x, y = (torch.tensor(numpy.load(f"{directory}/{name}.npy")[rank::WORKERS]) for name in "xy")
@@ -52,17 +60,12 @@ def train(rank, directory, every, start, outer_rate, outer_momentum):
         part = slice(step * BATCH, (step + 1) * BATCH)
         loss = torch.nn.functional.cross_entropy(model(x[part]), y[part])
         loss.backward()
-        if step < start:
-            for p in parameters:
-                distributed.all_reduce(p.grad)
-                p.grad /= WORKERS
         optimizer.step()
-        averager.average_parameters(parameters)
         with torch.no_grad():
-            if step + 1 <= start:
+            if step < hook_from:
                 for p, a in zip(parameters, anchor):
                     a.copy_(p)
-            elif (step + 1 - start) % every == 0:
+            elif step >= average_from and (step - average_from) % every == 0:
                 for p, a in zip(parameters, anchor):
                     a.grad = a - p
                 outer.step()
@@ -79,14 +82,14 @@ def train(rank, directory, every, start, outer_rate, outer_momentum):
 
 def check(directory, log, *numbers):
     import torch
-    arguments = (directory, int(numbers[0]), int(numbers[1]), float(numbers[2]), float(numbers[3]))
+    arguments = (directory, *map(int, numbers[:3]), *map(float, numbers[3:]))
     torch.multiprocessing.spawn(train, arguments, nprocs=WORKERS)
     expected = numpy.load(directory + "/losses.npy")
     with open(log) as file:
         events = [json.loads(line) for line in file]
     found = numpy.array([event["loss"] for event in events if event["event"] == "step"])
     worst = numpy.abs(found - expected).max() if len(found) == STEPS else numpy.inf
-    print(f"{len(found)} losses, as PyTorch's to {worst:.1e}")
+    print(f"{len(found)} losses, as those of PyTorch {torch.__version__} to {worst:.1e}")
     sys.exit(not worst <= 1e-5)
 
 

@@ -28,6 +28,8 @@ modes() {
     run ddp "$ddprun -n 4" "$@" --no-shared-weights --bucket-mb 0.005
     run ddp "$ddprun -n 2" "$@" --zero 0
     run dp 1 "$@" --mode dp --replicas 4
+    run pipeline "$ddprun -n 4" "$@" --stages 2
+    run pipeline 1 "$@" --stages 2
     [ "$nodes" = no ] || run nodes "nodes 2 2" "$@"
     [ "$nodes" = no ] || run nodes "nodes 2 1" "$@" --no-shared-weights
 }

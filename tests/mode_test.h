@@ -76,7 +76,7 @@ static const struct {
 static bool zero, shared_weights, bf16; /* of setups */
 static int64_t lanes;                   /* of all units, 0: one a shard */
 static int update;                      /* the one of `updates` that setups have */
-static int stages;                      /* of a pipeline */
+static int stages = 2;                  /* of a pipeline */
 static int cuts[DDP_STAGES_MAX];
 
 static ddp_graph *build(int64_t rows)

@@ -22,6 +22,12 @@ spoil "rank 1 of 3" 3 1 'after step [0-9]*[05] rank 1 has other values in fc2.we
 spoil "rank 0 of 3" 3 0 'after step [0-9]*[05] rank 0 has other values in fc2.weight than the other 2:'
 spoil "rank 1 of 2" 2 1 'ranks 0, 1 differ in fc2.weight, and no majority agrees'
 
+# Of pipelines the same stages are compared.
+plain=$common common="$common --cut fc2"
+spoil "rank 3 of 3 pipelines" 6 3 'after step [0-9]*[05] rank 3 has other values in fc2.weight than the other 2:'
+spoil "rank 3 of 2 pipelines" 4 3 'ranks 1, 3 differ in fc2.weight, and no majority agrees'
+common=$plain
+
 # Over two nodes both hear which rank it is, and where.
 if [ -e "$top/.libs/libddp-ucx.so" ]; then
     . "$here/tests/nodes.inc"

@@ -143,6 +143,24 @@ for row in 'accumulation 1 x 2.*\(baseline\)' 'DataParallel 2 x 1.* equal' 'DDP 
 done
 grep -qE '^DDP 2 x 1 +[0-9.]+ k?B +[0-9.]+ k?B +[0-9.]+ k?B +[0-9.]+ k?B +[0-9.]+ k?B +[0-9.]+ MB$' "$work/table" || fail "compare: no memory"
 [ -z "$(ls "$work/tmp")" ] || fail "compare: it leaves $(ls "$work/tmp")"
+# Local steps: other weights, of half of the bytes every 4 steps for they are not shared, and the same in each repeat.
+local="env TMPDIR=$work/tmp $report compare --steps 12 --repeats 2 --workers 1,2 --sync-every"
+expect "local steps" 0 '^DDP 2 x 1, every 4 .* by design$' $local 4 -- $small
+sent() { awk -F '  +' -v row="$1" '$1 == row && NF > 9 { split($7, size, " "); print size[1] * (size[2] == "kB" ? 1000 : 1) }' "$work/out"; }
+awk -v ddp="$(sent 'DDP 2 x 1')" -v local="$(sent 'DDP 2 x 1, every 4')" 'BEGIN { exit !(ddp > 0 && local / ddp > 0.4 && local / ddp < 0.6) }' ||
+    fail "local steps: $(sent 'DDP 2 x 1, every 4') bytes a step beside $(sent 'DDP 2 x 1')"
+cat >"$work/other" <<END
+#!/bin/sh
+case "\$*" in *--sync-every*) exec $trainer "\$@" --seed \$PPID ;; esac
+exec $trainer "\$@"
+END
+chmod +x "$work/other"
+bad "local steps that differ" 8 'weights differ that must be equal' $local 4 -- "$work/other" -d "$work/images" --hidden 8 --batch-size 4
+grep -qE '^DDP 2 x 1, every 4 .* DIFFER$' "$work/out" || fail "local steps that differ: not in the table"
+bad "rounds that are not whole" 2 '--sync-every 5: 12 steps .* use --steps 15' $local 5 -- $small
+bad "a single round" 2 '--sync-every 12: 12 steps .* use --steps 24' $local 12 -- $small
+bad "no local steps" 2 '--sync-every 1: ' $local 1 -- $small
+bad "local steps of the trainer" 2 "--sync-every decides .* ddpreport compare --sync-every LIST" $compare -- trainer --sync-every 4
 # A program whose weights differ: the second worker of DDP is given another seed.
 cat >"$work/other" <<END
 #!/bin/sh

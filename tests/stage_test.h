@@ -31,6 +31,7 @@ struct way {
     const char *device;
     enum ddp_dtype compute, activations;
     bool fuses, recomputes, forward_only;
+    bool in_flight; /* all shards go forward before the first goes backward */
 };
 
 /* Operations that one worker runs; workers are numbered from 0, each has its pieces in order. */
@@ -52,7 +53,7 @@ struct world {
     int count;
     struct piece pieces[MOST_PIECES];
     const ddp_graph *graphs[MOST_PIECES];
-    ddp_exec *execs[MOST_PIECES];
+    ddp_exec *execs[MOST_PIECES][SHARDS]; /* the same one, if shards are not in flight together */
     struct memory weights[MOST_PIECES], rounded[MOST_PIECES],
         gradients[MOST_PIECES]; /* by worker */
     struct memory values_in[MOST_PIECES], values_out[MOST_PIECES];
@@ -191,23 +192,29 @@ static inline void make_graphs(struct world *w, int worker)
     give_weights(w, w->count > 1 ? parts[0] : w->graph, worker);
 }
 
-static inline void make_exec(struct world *w, int p)
+static inline void make_execs(struct world *w, int p)
 {
     const ddp_graph *whole = w->graph;
     const struct piece *piece = &w->pieces[p];
     const int begin = piece->range.first, end = piece->range.end, worker = piece->worker;
-    ck_assert_int_eq(ddp_exec_create(&w->execs[p], w->graphs[p], w->device,
-                                     w->way.forward_only ? SEEN_PARTS : TRAINS,
-                                     w->weights[worker].at),
-                     DDP_OK);
-    if (w->way.compute == DDP_BF16)
-        ddp_exec_set_weights_bf16(w->execs[p], w->rounded[worker].at);
+    for (int shard = 0; shard < SHARDS; shard++) {
+        ddp_exec **exec = &w->execs[p][shard];
+        *exec = w->execs[p][0];
+        if (shard > 0 && !w->way.in_flight)
+            continue;
+        ck_assert_int_eq(ddp_exec_create(exec, w->graphs[p], w->device,
+                                         w->way.forward_only ? SEEN_PARTS : TRAINS,
+                                         w->weights[worker].at),
+                         DDP_OK);
+        if (w->way.compute == DDP_BF16)
+            ddp_exec_set_weights_bf16(*exec, w->rounded[worker].at);
+        if (!w->way.forward_only)
+            ddp_exec_set_gradients(*exec, w->gradients[worker].at);
+    }
     w->values_in[p] = take(w, ddp_graph_cut_values(whole, begin), NULL);
     w->gradients_out[p] = take(w, ddp_graph_cut_gradients(whole, begin), NULL);
     w->values_out[p] = take(w, ddp_graph_cut_values(whole, end), NULL);
     w->gradients_in[p] = take(w, ddp_graph_cut_gradients(whole, end), NULL);
-    if (!w->way.forward_only)
-        ddp_exec_set_gradients(w->execs[p], w->gradients[worker].at);
 }
 
 static inline void open_world(struct world *w, const struct subject *subject, const struct way *way,
@@ -219,14 +226,15 @@ static inline void open_world(struct world *w, const struct subject *subject, co
     for (int worker = 0; worker < count; worker++)
         make_graphs(w, worker);
     for (int p = 0; p < count; p++)
-        make_exec(w, p);
+        make_execs(w, p);
     give_inputs(w, subject);
 }
 
 static inline void close_world(struct world *w)
 {
     for (int p = 0; p < w->count; p++) {
-        ddp_exec_destroy(w->execs[p]);
+        for (int shard = 0; shard < (w->way.in_flight ? SHARDS : 1); shard++)
+            ddp_exec_destroy(w->execs[p][shard]);
         if (w->count > 1)
             ddp_graph_destroy((ddp_graph *)w->graphs[p]);
         give(w, &w->weights[p]);
@@ -255,7 +263,7 @@ static inline void carry(struct world *w, const struct memory *to, const struct 
 
 static inline void run_piece_forward(struct world *w, int p, int shard)
 {
-    ddp_exec *exec = w->execs[p];
+    ddp_exec *exec = w->execs[p][shard];
     for (int i = 0; i < 2; i++)
         ddp_exec_bind_input(exec, i, w->inputs[shard][i].at);
     ddp_exec_set_adding(exec, shard > 0 && !w->way.forward_only);
@@ -270,9 +278,10 @@ static inline void run_piece_forward(struct world *w, int p, int shard)
         carry(w, &w->values_in[p + 1], &w->values_out[p]);
 }
 
-static inline void run_piece_backward(struct world *w, int p, ddp_exec_ready *ready, void *arg)
+static inline void run_piece_backward(struct world *w, int p, int shard, ddp_exec_ready *ready,
+                                      void *arg)
 {
-    ddp_exec *exec = w->execs[p];
+    ddp_exec *exec = w->execs[p][shard];
     ddp_exec_set_messages(exec,
                           &(struct ddp_exec_messages){.gradients_in = w->gradients_in[p].at,
                                                       .gradients_out = w->gradients_out[p].at});
@@ -319,18 +328,32 @@ static inline void keep_gradients(struct world *w, struct result *result)
     }
 }
 
-static inline void run_shard(struct world *w, int shard, struct result *result)
+static inline void run_forward(struct world *w, int shard, struct result *result)
 {
-    const int last = w->count - 1;
     for (int p = 0; p < w->count; p++)
         run_piece_forward(w, p, shard);
-    if (w->way.forward_only) {
-        keep(w, result, ddp_exec_output(w->execs[last]), ddp_exec_output_bytes(w->execs[last]));
-        keep(w, result, ddp_exec_loss_value(w->execs[last]), sizeof(float));
+    const ddp_exec *last = w->execs[w->count - 1][shard];
+    if (!w->way.forward_only)
         return;
+    keep(w, result, ddp_exec_output(last), ddp_exec_output_bytes(last));
+    keep(w, result, ddp_exec_loss_value(last), sizeof(float));
+}
+
+static inline void run_backward(struct world *w, int shard)
+{
+    for (int p = w->count - 1; p >= 0; p--)
+        run_piece_backward(w, p, shard, NULL, NULL);
+}
+
+static inline void run_shards(struct world *w, struct result *result)
+{
+    for (int shard = 0; shard < SHARDS; shard++) {
+        run_forward(w, shard, result);
+        if (!w->way.forward_only && !w->way.in_flight)
+            run_backward(w, shard);
     }
-    for (int p = last; p >= 0; p--)
-        run_piece_backward(w, p, NULL, NULL);
+    for (int shard = 0; shard < SHARDS && w->way.in_flight; shard++)
+        run_backward(w, shard);
 }
 
 static inline struct result run_pieces(const struct subject *subject, const struct way *way,
@@ -342,8 +365,7 @@ static inline struct result run_pieces(const struct subject *subject, const stru
     open_world(&w, subject, way, graph, pieces, count);
     for (int worker = 0; worker < count; worker++)
         spoil(&w, &w.gradients[worker]);
-    for (int shard = 0; shard < SHARDS; shard++)
-        run_shard(&w, shard, &result);
+    run_shards(&w, &result);
     if (!way->forward_only)
         keep_gradients(&w, &result);
     close_world(&w);
@@ -354,7 +376,9 @@ static inline struct result run_whole(const struct subject *subject, const struc
                                       const ddp_graph *graph)
 {
     const struct piece whole = {{0, ddp_graph_operation_count(graph)}, 0};
-    struct result result = run_pieces(subject, way, graph, &whole, 1);
+    struct way one_after_another = *way;
+    one_after_another.in_flight = false;
+    struct result result = run_pieces(subject, &one_after_another, graph, &whole, 1);
     for (size_t i = 0; i < result.count / 4 && !way->forward_only; i++)
         ck_assert(isfinite(((const float *)(const void *)result.bytes)[i]));
     return result;

@@ -24,15 +24,17 @@ struct ddp_graph_range {
  *   parts  [out] `count` graphs
  * A range that ends the graph has its output and its loss; others have neither, and run as
  * networks: ddp_exec_forward() runs all of such a stage, ddp_exec_backward() too. The last cut must
- * not lie behind the output. DDP_ERR_MEMORY, DDP_ERR_UNSUPPORTED, DDP_ERR_INVALID; on failure there
- * is nothing to destroy. */
+ * not lie behind the output. What other workers read too is not asked. DDP_ERR_MEMORY,
+ * DDP_ERR_INVALID; on failure there is nothing to destroy. */
 enum ddp_status ddp_graph_make_stages(const ddp_graph *graph, const struct ddp_graph_range *ranges,
                                       int count, ddp_graph **parts);
 
 /* Of a stage: the number, in the whole graph's table, of its parameter i. */
 int ddp_graph_stage_source(const ddp_graph *stage, int i);
 
-/* Of any graph, beside graph/describe.h. The operations up to the output: a cut lies before one of operations 1 .. that - 1. */
+/* Of any graph, beside what graph/describe.h has. */
+
+/* The operations up to the output: a cut lies before one of operations 1 .. that - 1. */
 int ddp_graph_network_count(const ddp_graph *graph);
 
 /* Bytes of the messages that pass a cut before operation n: tensors one behind the other, at
@@ -64,7 +66,9 @@ struct ddp_exec_messages {
 void ddp_exec_set_messages(ddp_exec *exec, const struct ddp_exec_messages *messages);
 
 /* Backward writes the gradient of this parameter (its number in the graph's table) here, not into
- * the flat array: device memory of so many elements. NULL: into the flat array. One at a time. */
+ * the flat array, also while the exec adds: device memory of so many elements. An earlier stage of
+ * the worker adds to what is there. NULL: into the flat array. One at a time. Added to an array
+ * later, it has other bits than if backward adds to that array: products add blocks of rows. */
 void ddp_exec_set_gradient_of(ddp_exec *exec, int parameter, float *gradient);
 
 #endif

@@ -4,9 +4,10 @@
  * computed here, once. Follows what the modes allocate; check_mode and plan.sh compare. */
 #include "config.h"
 
-#include "mode/share.h"
+#include "mode/pipeline.h"
 
 #include "comm/comm.h"
+#include "core/memory.h"
 #include "mode/lanes.h"
 
 static size_t flat_bytes(const struct ddp_mode_setup *setup)
@@ -136,11 +137,102 @@ static enum ddp_status add_replica(const struct ddp_mode_setup *setup,
     return status == DDP_OK ? add_optimizer(setup, place, &memory->optimizer) : status;
 }
 
+/* A piece's execs, one for each shard in flight, the messages that it receives, and inputs.
+ *   slots  shards in flight in the stage */
+static enum ddp_status add_piece(const struct ddp_mode_setup *setup,
+                                 const struct ddp_mode_setup *part, const struct ddp_stages *stages,
+                                 const struct ddp_stage_piece *piece,
+                                 struct ddp_mode_memory *memory)
+{
+    const struct ddp_graph_range range = stages->pieces[piece->number].range;
+    const int in_flight = ddp_passes_in_flight(stages, setup->local_shards, piece->number);
+    struct ddp_mode_setup own = *part;
+    size_t arenas = 0, messages = 0;
+    own.graph = piece->graph;
+    own.tail_graph = piece->tail_graph;
+    enum ddp_status status = add_arenas(&own, DDP_MODE_WORKER_PARTS, &arenas);
+    if (piece->number > 0)
+        messages += ddp_graph_cut_values(setup->graph, range.first) *
+                    (size_t)ddp_passes_in_flight(stages, setup->local_shards, piece->number - 1);
+    if (piece->number < stages->piece_count - 1)
+        messages += ddp_graph_cut_gradients(setup->graph, range.end) * (size_t)in_flight;
+    memory->activations += (size_t)in_flight * arenas + messages;
+    return status;
+}
+
+/* What a stage's worker or thread has beside the memory of its execs. */
+static enum ddp_status add_stage_arrays(const struct ddp_mode_setup *part,
+                                        const struct ddp_mode_place *place,
+                                        const struct ddp_stages *stages,
+                                        const struct ddp_stage_piece *pieces, int count, int number,
+                                        struct ddp_mode_memory *memory)
+{
+    const int64_t front = DDP_FLAT_ALIGN + ddp_graph_statistics_count(part->graph);
+    const int64_t shards = part->local_shards;
+    const ddp_graph *whole = part->whole;
+    int slots = 0;
+    size_t inputs[2] = {0, 0};
+    for (int i = 0; i < count; i++) {
+        const int in_flight = ddp_passes_in_flight(stages, shards, pieces[i].number);
+        slots = in_flight > slots ? in_flight : slots;
+        for (int j = 0; j < 2 && !place->host_memory; j++) {
+            const size_t bytes = ddp_exec_graph_input_bytes(pieces[i].graph, j);
+            inputs[j] = bytes > inputs[j] ? ddp_align_up(bytes, DDP_CACHE_LINE) : inputs[j];
+        }
+    }
+    add_arrays(part, place, memory);
+    memory->gradients += (size_t)slots * (size_t)front * sizeof(float);
+    memory->inputs += inputs_bytes(part, place, false) + (size_t)slots * (inputs[0] + inputs[1]);
+    enum ddp_status status = add_optimizer(part, place, &memory->optimizer);
+    if (status != DDP_OK || count < 2)
+        return status;
+    struct ddp_passes passes;
+    const struct ddp_parameter *shared = ddp_graph_parameter_at(whole, stages->shared);
+    status = ddp_passes_make(&passes, stages, shards, number);
+    if (status == DDP_OK)
+        memory->gradients += (size_t)ddp_passes_ahead(&passes, pieces[1].number, pieces[0].number) *
+                             (size_t)(ddp_parameter_end(shared) - shared->offset) * sizeof(float);
+    ddp_passes_free(&passes);
+    return status;
+}
+
+static enum ddp_status add_stage(const struct ddp_mode_setup *setup,
+                                 const struct ddp_mode_place *place, int number,
+                                 struct ddp_mode_memory *memory)
+{
+    struct ddp_stage_piece pieces[2] = {{0}};
+    struct ddp_mode_place alone = *place;
+    struct ddp_mode_setup part = *setup;
+    struct ddp_stages stages;
+    int count = 0;
+    enum ddp_status status = ddp_stages_make(&stages, setup->graph, setup->stages, setup->cuts);
+    if (status == DDP_OK)
+        status =
+            ddp_stage_make_graphs(pieces, &count, &stages, setup->graph, setup->tail_graph, number);
+    if (status == DDP_OK) {
+        alone.workers = alone.nodes = 1;
+        part.whole = setup->graph;
+        part.graph = pieces[count - 1].graph;
+        part.tail_graph = pieces[count - 1].tail_graph;
+        status = add_stage_arrays(&part, &alone, &stages, pieces, count, number, memory);
+    }
+    for (int i = 0; status == DDP_OK && i < count; i++)
+        status = add_piece(setup, &part, &stages, &pieces[i], memory);
+    ddp_stage_free_graphs(pieces, count);
+    return status;
+}
+
 enum ddp_status ddp_mode_plan_memory(const struct ddp_mode_setup *setup,
                                      const struct ddp_mode_place *place, int replica,
                                      struct ddp_mode_memory *memory)
 {
     enum ddp_status status = DDP_OK;
+    if (place->kind == DDP_MODE_PIPELINE) {
+        for (int s = 0; status == DDP_OK && s < setup->stages; s++)
+            if (replica < 0 || replica == s)
+                status = add_stage(setup, place, s, memory);
+        return status;
+    }
     if (place->kind == DDP_MODE_DP) {
         for (int r = 0; status == DDP_OK && r < setup->replicas; r++)
             if (replica < 0 || replica == r)
@@ -153,9 +245,30 @@ enum ddp_status ddp_mode_plan_memory(const struct ddp_mode_setup *setup,
     return status == DDP_OK ? add_optimizer(setup, place, &memory->optimizer) : status;
 }
 
+/* The stages of this process. */
+static enum ddp_status pipeline_memory(const ddp_mode *mode, struct ddp_mode_memory *memory)
+{
+    const struct ddp_pipeline *pipeline = (const struct ddp_pipeline *)mode;
+    struct ddp_mode_setup setup = mode->setup;
+    const struct ddp_mode_place place = {
+        .kind = DDP_MODE_PIPELINE,
+        .workers = 1,
+        .nodes = 1,
+        .host_memory = ddp_device_host_memory(mode->replicas->device),
+    };
+    enum ddp_status status = DDP_OK;
+    setup.graph = pipeline->graph;
+    setup.tail_graph = pipeline->tail_graph;
+    for (int i = 0; status == DDP_OK && i < pipeline->here_count; i++)
+        status = ddp_mode_plan_memory(&setup, &place, pipeline->here[i].number, memory);
+    return status;
+}
+
 enum ddp_status ddp_mode_memory(const ddp_mode *mode, struct ddp_mode_memory *memory)
 {
     const bool dp = mode->ops == &ddp_mode_dp;
+    if (mode->ops == &ddp_mode_pipeline)
+        return pipeline_memory(mode, memory);
     const struct ddp_mode_place place = {
         .kind = dp ? DDP_MODE_DP : DDP_MODE_DDP,
         .workers = dp ? 1 : ddp_comm_size(mode->setup.comm),
@@ -212,6 +325,24 @@ static double exchanges(const struct ddp_mode_setup *setup)
     return ((double)local->from + (double)rounds * (1 + states)) / (double)local->steps;
 }
 
+/* On average a worker: messages at each cut, and the gradients of a stage between its replicas. */
+static void plan_pipeline_traffic(const struct ddp_mode_setup *setup,
+                                  const struct ddp_mode_place *place,
+                                  struct ddp_mode_traffic *traffic)
+{
+    const double stages = setup->stages;
+    const double replicas = place->workers > 1 ? place->workers / stages : 1;
+    struct ddp_stages cut;
+    size_t bytes = 0;
+    if (ddp_stages_make(&cut, setup->graph, setup->stages, setup->cuts) != DDP_OK)
+        return;
+    for (int i = 1; i < cut.piece_count; i++)
+        bytes += ddp_graph_cut_values(setup->graph, cut.pieces[i].range.first) +
+                 ddp_graph_cut_gradients(setup->graph, cut.pieces[i].range.first);
+    traffic->scattered = (double)bytes * (double)setup->local_shards / stages;
+    traffic->gradients = 2 * (replicas - 1) / replicas * (double)flat_bytes(setup) / stages;
+}
+
 /* Workers: each sends others their slices of its sums, and what of it all need. Replicas: the
  * master's weights and samples go out, outputs come in, their gradients go back, gradients come in.
  */
@@ -227,6 +358,10 @@ void ddp_mode_plan_traffic(const struct ddp_mode_setup *setup, const struct ddp_
         traffic->weights = others * weights;
         traffic->gradients = others * flat;
         traffic->scattered = others * shards * (samples + 2 * outputs);
+        return;
+    }
+    if (place->kind == DDP_MODE_PIPELINE) {
+        plan_pipeline_traffic(setup, place, traffic);
         return;
     }
     const double share = (place->workers - 1) / (double)place->workers;

@@ -13,9 +13,9 @@
 typedef struct ddp_mode ddp_mode;
 
 enum ddp_mode_kind {
-    DDP_MODE_ACCUM, /* one worker, one shard after another */
-    DDP_MODE_DDP,   /* many workers, a block of shards each; gradients all-reduced in buckets */
-    DDP_MODE_DP,    /* one worker, replicas in threads; a master scatters, gathers and updates */
+    DDP_MODE_ACCUM,    /* one worker, one shard after another */
+    DDP_MODE_DDP,      /* many workers, a block of shards each; gradients all-reduced in buckets */
+    DDP_MODE_DP,       /* one worker, replicas in threads; a master scatters, gathers and updates */
     DDP_MODE_PIPELINE, /* the graph's operations over the workers, or threads: mode/stages.h */
 };
 
@@ -73,12 +73,12 @@ struct ddp_mode_setup {
                             the device computes in the host's memory */
     bool sync_batch_norm;     /* DDP with one local shard: batch norm over all workers' shards */
     struct ddp_mode_local local; /* DDP without zero */
-    /* Pipeline: worker r has stage r % stages of replica r / stages; a single worker has all stages,
-     * each on a device of `devices`. Shards and lanes are those of a replica. */
-    int stages;      /* else 1; 0: also 1 */
+    /* Pipeline: worker r has stage r % stages of replica r / stages; a single worker has all
+     * stages, each on a device of `devices`. Shards and lanes are those of a replica. */
+    int stages;             /* else 1; 0: also 1 */
     const ddp_graph *whole; /* that `graph` is a stage of; set by the mode itself, else NULL */
-    const int *cuts; /* stages - 1 operations of the graph at which a stage begins, ascending */
-    size_t bucket_bytes;         /* DDP: gradients all-reduced together; the first at most 1 MiB */
+    const int *cuts;     /* stages - 1 operations of the graph at which a stage begins, ascending */
+    size_t bucket_bytes; /* DDP: gradients all-reduced together; the first at most 1 MiB */
 };
 
 /* Bytes that a worker holds, by what they are for; and page-locked ones of the host, in which a
@@ -100,7 +100,8 @@ struct ddp_mode_place {
 /* Bytes that one optimizer step moves between workers, or between replicas. */
 struct ddp_mode_traffic {
     double gradients, weights; /* sent by each worker; DataParallel: by all replicas together */
-    double scattered;          /* DataParallel: samples, outputs and their gradients */
+    double scattered;          /* DataParallel: samples, outputs and their gradients; pipeline: what
+                                  crosses its cuts, by each worker on average */
     double between;            /* sent by each machine to others; part of the former */
 };
 
@@ -133,7 +134,8 @@ enum ddp_status ddp_mode_memory(const ddp_mode *mode, struct ddp_mode_memory *me
 
 /* The same from a setup alone, without making anything: neither job, communicator nor weights need
  * be there. Of several workers, the one that holds most.
- *   replica  adds what this one holds, to zeroed or earlier parts; negative: all of them
+ *   replica  adds what this one, or this stage, holds, to zeroed or earlier parts; negative: all of
+ *            them
  * DDP_ERR_MEMORY, DDP_ERR_INVALID. */
 enum ddp_status ddp_mode_plan_memory(const struct ddp_mode_setup *setup,
                                      const struct ddp_mode_place *place, int replica,
@@ -190,8 +192,8 @@ enum ddp_status ddp_mode_own_weights(ddp_mode *mode, int parameter, float *value
  * measured. */
 double ddp_mode_idle_share(const ddp_mode *mode);
 
-/* The current weights, flat, on ddp_mode_device(); NULL in a pipeline, where no device has them all.
- * Valid until the next step. */
+/* The current weights, flat, on ddp_mode_device(), valid until the next step; NULL in a pipeline,
+ * where no device has them all. */
 const float *ddp_mode_weights(const ddp_mode *mode);
 /* Their bf16 copy; NULL unless the graphs compute in bf16, and in a pipeline. */
 const uint16_t *ddp_mode_weights_bf16(const ddp_mode *mode);

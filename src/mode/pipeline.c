@@ -2,7 +2,7 @@
  *
  * Pipeline parallelism: the graph is cut into stages, each of which has its own parameters,
  * gradients, optimizer and activations; the shards of a step pass through them, forward and
- * backward (schedule.h). Each shard computes what it computes in one process, elsewhere, and each
+ * backward (passes.h). Each shard computes what it computes in one process, elsewhere, and each
  * stage adds its shards up in the same lanes: the result has the same bits. Replicas of the whole
  * pipeline exchange gradients as DDP does, stage by stage. */
 #include "config.h"
@@ -135,10 +135,10 @@ static enum ddp_status connect_pieces(struct ddp_pipeline *pipeline)
         struct ddp_stage_piece *behind = piece_here(pipeline, i + 1, &none);
         const int cut = stages->pieces[i].range.end;
         const int from = stages->pieces[i].stage, to = stages->pieces[i + 1].stage;
-        const int slots =
-            ddp_schedule_in_flight(stages, pipeline->mode.setup.local_shards, i);
-        status = ddp_pipeline_connect(pipeline, from, to, ddp_graph_cut_values(pipeline->graph, cut),
-                                      slots, &before->values_out, &behind->values_in);
+        const int slots = ddp_passes_in_flight(stages, pipeline->mode.setup.local_shards, i);
+        status =
+            ddp_pipeline_connect(pipeline, from, to, ddp_graph_cut_values(pipeline->graph, cut),
+                                 slots, &before->values_out, &behind->values_in);
         if (status == DDP_OK)
             status = ddp_pipeline_connect(pipeline, to, from,
                                           ddp_graph_cut_gradients(pipeline->graph, cut), slots,
@@ -185,6 +185,11 @@ static enum ddp_status pipeline_open(ddp_mode *mode)
     pipeline->tail_graph = setup->tail_graph;
     pipeline->world = setup->comm;
     pipeline->idle = -1;
+    if (is_alone(pipeline))
+        snprintf(pipeline->phase, sizeof pipeline->phase, "compute");
+    else
+        snprintf(pipeline->phase, sizeof pipeline->phase, "stage %d",
+                 ddp_comm_rank(setup->comm) % setup->stages);
     pthread_mutex_init(&pipeline->feed.mutex, NULL);
     enum ddp_status status =
         ddp_stages_make(&pipeline->stages, setup->graph, setup->stages, setup->cuts);
@@ -291,6 +296,14 @@ static enum ddp_status update(struct ddp_pipeline_stage *stage)
     return status;
 }
 
+/* Those that a failure has left. */
+static void release_batches(struct ddp_feed *feed)
+{
+    for (int64_t i = 0; i < feed->taken; i++)
+        if (feed->users[i] > 0)
+            ddp_loader_release(feed->loader, feed->batches[i]);
+}
+
 static enum ddp_status pipeline_step(ddp_mode *mode, ddp_loader *loader, double rate, int64_t step,
                                      float *loss)
 {
@@ -302,10 +315,12 @@ static enum ddp_status pipeline_step(ddp_mode *mode, ddp_loader *loader, double 
     pipeline->feed.taken = 0;
     for (int i = 0; i < pipeline->here_count; i++)
         ddp_stage_replica(&pipeline->here[i])->step = step;
-    ddp_job_report(job, "compute", step);
+    ddp_job_report(job, pipeline->phase, step);
     enum ddp_status status = run_phase(pipeline, run_shards);
-    if (status != DDP_OK)
+    if (status != DDP_OK) {
+        release_batches(&pipeline->feed);
         return status; /* the board keeps the phase that failed */
+    }
     ddp_job_report(job, "reduce", step);
     status = ddp_pipeline_decide(pipeline);
     if (status != DDP_OK)

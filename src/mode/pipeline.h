@@ -10,7 +10,7 @@
 
 #include "comm/channel.h"
 #include "mode/replica_threads.h"
-#include "mode/schedule.h"
+#include "mode/passes.h"
 
 #include <pthread.h>
 
@@ -50,13 +50,13 @@ struct ddp_pipeline_stage {
     struct ddp_mode *part;  /* a mode of one replica, whose graph is that of the last piece */
     struct ddp_share share; /* over the same stage of all replicas */
     int number;
-    struct ddp_schedule schedule;
+    struct ddp_passes passes;
     struct ddp_stage_piece pieces[2]; /* in the order of the graph */
     int piece_count;
-    int slots;              /* shards in flight in any of the pieces */
-    int64_t front;          /* elements of the flat array that forward writes: loss, statistics */
-    float *fronts;          /* (slots, front) */
-    char *inputs[2];        /* (slots, bytes) on the device; NULL: it reads the host's memory */
+    int slots;       /* shards in flight in any of the pieces */
+    int64_t front;   /* elements of the flat array that forward writes: loss, statistics */
+    float *fronts;   /* (slots, front) */
+    char *inputs[2]; /* (slots, bytes) on the device; NULL: it reads the host's memory */
     size_t input_bytes[2];
     /* A parameter that both pieces read: its gradients of shards to which the second piece has
      * written and the first has not added. */
@@ -90,13 +90,13 @@ struct ddp_pipeline {
     struct ddp_pipeline_part {
         struct ddp_mode mode;
         struct ddp_replica replica;
-    } *parts;        /* of the stages behind the first */
+    } * parts;       /* of the stages behind the first */
     ddp_comm *comm;  /* the stages of this replica; NULL: all are here */
     ddp_comm *wire;  /* ... for messages: comm, or one for the device's memory */
     ddp_comm *peers; /* the same stage of all replicas; NULL: there is one */
     ddp_comm *peer_wire;
-    ddp_replica_threads *team;           /* with several stages here */
-    _Atomic uint32_t stop;               /* one of them has failed: */
+    ddp_replica_threads *team; /* with several stages here */
+    _Atomic uint32_t stop;     /* one of them has failed: */
     enum ddp_status cause;
     struct ddp_thread_channel *channels; /* between them */
     size_t channel_count;
@@ -104,11 +104,12 @@ struct ddp_pipeline {
     /* Blocks of the norm in which several segments lie, and their elements. */
     int64_t *split_blocks;
     size_t split_count;
-    float *split;  /* (split_count, DDP_NORM_BLOCK) */
-    double *sums;  /* of blocks; behind them the loss, and the share of time that was waited */
-    double idle;   /* share of the last step; -1: not known */
+    float *split; /* (split_count, DDP_NORM_BLOCK) */
+    double *sums; /* of blocks; behind them the loss, and the share of time that was waited */
+    double idle;  /* share of the last step; -1: not known */
     int64_t step;
     double rate;
+    char phase[24]; /* for the board: which stage computes */
 };
 
 static inline struct ddp_replica *ddp_stage_replica(const struct ddp_pipeline_stage *stage)

@@ -69,15 +69,14 @@ static enum ddp_status add_stage(ddp_network *network, const ddp_graph *graph, i
     const struct ddp_pipeline *pipeline = pipeline_of(network);
     struct ddp_stage_piece pieces[2] = {{0}};
     int count;
-    enum ddp_status status =
-        ddp_stage_make_graphs(pieces, &count, &pipeline->stages, graph, NULL,
-                              pipeline->here[stage].number);
+    enum ddp_status status = ddp_stage_make_graphs(pieces, &count, &pipeline->stages, graph, NULL,
+                                                   pipeline->here[stage].number);
     for (int i = 0; status == DDP_OK && i < count; i++) {
         int at = n->link_count++;
         for (; at > 0 && n->links[at - 1].number > pieces[i].number; at--)
             n->links[at] = n->links[at - 1];
-        n->links[at] = (struct link){
-            .number = pieces[i].number, .stage = stage, .graph = pieces[i].graph};
+        n->links[at] =
+            (struct link){.number = pieces[i].number, .stage = stage, .graph = pieces[i].graph};
     }
     return status;
 }
@@ -97,10 +96,10 @@ static enum ddp_status connect_links(struct network *n, const ddp_graph *graph)
     enum ddp_status status = DDP_OK;
     for (int i = 0; status == DDP_OK && i < stages->piece_count - 1; i++) {
         struct link none = {0};
-        status = ddp_pipeline_connect(
-            pipeline, stages->pieces[i].stage, stages->pieces[i + 1].stage,
-            ddp_graph_cut_values(graph, stages->pieces[i].range.end), SLOTS,
-            &link_of(n, i, &none)->out, &link_of(n, i + 1, &none)->in);
+        status =
+            ddp_pipeline_connect(pipeline, stages->pieces[i].stage, stages->pieces[i + 1].stage,
+                                 ddp_graph_cut_values(graph, stages->pieces[i].range.end), SLOTS,
+                                 &link_of(n, i, &none)->out, &link_of(n, i + 1, &none)->in);
     }
     return status;
 }

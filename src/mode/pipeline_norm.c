@@ -81,8 +81,7 @@ static enum ddp_status show(const struct ddp_pipeline_stage *stage,
 {
     const struct ddp_replica *replica = ddp_stage_replica(stage);
     return ddp_device_copy_out(
-        replica->device,
-        stage->pipeline->split + split * DDP_NORM_BLOCK + begin % DDP_NORM_BLOCK,
+        replica->device, stage->pipeline->split + split * DDP_NORM_BLOCK + begin % DDP_NORM_BLOCK,
         replica->gradients + segment->own + (begin - segment->begin),
         (size_t)(end - begin) * sizeof(float));
 }
@@ -117,8 +116,8 @@ enum ddp_status ddp_pipeline_measure(struct ddp_pipeline_stage *stage)
     const struct ddp_pipeline *pipeline = stage->pipeline;
     struct ddp_updater *updater = &stage->part->updater;
     enum ddp_status status = ddp_updater_begin(updater);
-    for (size_t i = 0;
-         updater->block_count > 0 && status == DDP_OK && i < pipeline->segment_count; i++) {
+    for (size_t i = 0; updater->block_count > 0 && status == DDP_OK && i < pipeline->segment_count;
+         i++) {
         const struct ddp_segment *segment = &pipeline->segments[i];
         if (segment->stage == stage->number && is_measured(pipeline, segment))
             status = measure(stage, segment);

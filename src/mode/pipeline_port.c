@@ -66,8 +66,7 @@ static enum ddp_status open_end(struct ddp_port *port, const struct ddp_pipeline
                                 int stage, ddp_channel *channel, size_t bytes, bool sends)
 {
     ddp_device *device = ddp_stage_replica(stage_here(pipeline, stage))->device;
-    *port = (struct ddp_port){
-        .channel = channel, .device = device, .bytes = bytes, .sends = sends};
+    *port = (struct ddp_port){.channel = channel, .device = device, .bytes = bytes, .sends = sends};
     return pipeline->comm || ddp_device_host_memory(device)
                ? DDP_OK
                : ddp_device_alloc(device, bytes, &port->staging);
@@ -92,9 +91,8 @@ enum ddp_status ddp_pipeline_connect(struct ddp_pipeline *pipeline, int from, in
         status = ddp_channel_open(&channel, pipeline->wire, from, to, bytes, slots);
         if (status != DDP_OK || !channel)
             return status;
-        return stage_here(pipeline, from)
-                   ? open_end(sender, pipeline, from, channel, bytes, true)
-                   : open_end(receiver, pipeline, to, channel, bytes, false);
+        return stage_here(pipeline, from) ? open_end(sender, pipeline, from, channel, bytes, true)
+                                          : open_end(receiver, pipeline, to, channel, bytes, false);
     }
     status = ddp_channel_open_threads(pair.ends, bytes, slots, &pipeline->stop);
     if (status != DDP_OK)

@@ -147,9 +147,9 @@ static void find_shared(struct ddp_pipeline_stage *stage)
         if (ddp_graph_stage_source(graph, i) == stage->pipeline->stages.shared)
             stage->shared = i;
     stage->pending_count =
-        stage->shared < 0 ? 0
-                          : ddp_schedule_ahead(&stage->schedule, stage->pieces[1].number,
-                                               stage->pieces[0].number);
+        stage->shared < 0
+            ? 0
+            : ddp_passes_ahead(&stage->passes, stage->pieces[1].number, stage->pieces[0].number);
 }
 
 static enum ddp_status alloc_some(ddp_device *device, size_t bytes, void **memory)
@@ -180,11 +180,11 @@ enum ddp_status ddp_stage_open(struct ddp_pipeline_stage *stage, const float *we
     struct ddp_mode_setup *setup = &stage->part->setup;
     ddp_device *device = ddp_stage_replica(stage)->device;
     setup->weights = weights;
-    enum ddp_status status = ddp_schedule_make(&stage->schedule, &pipeline->stages,
-                                               setup->local_shards, stage->number);
+    enum ddp_status status =
+        ddp_passes_make(&stage->passes, &pipeline->stages, setup->local_shards, stage->number);
     if (status == DDP_OK)
-        status = ddp_share_open(&stage->share, stage->part, pipeline->peer_wire,
-                                DDP_MODE_WORKER_PARTS);
+        status =
+            ddp_share_open(&stage->share, stage->part, pipeline->peer_wire, DDP_MODE_WORKER_PARTS);
     setup->weights = NULL;
     if (status != DDP_OK)
         return status;
@@ -194,7 +194,7 @@ enum ddp_status ddp_stage_open(struct ddp_pipeline_stage *stage, const float *we
     for (int i = 0; i < stage->piece_count; i++) {
         struct ddp_stage_piece *piece = &stage->pieces[i];
         piece->in_flight =
-            ddp_schedule_in_flight(&pipeline->stages, setup->local_shards, piece->number);
+            ddp_passes_in_flight(&pipeline->stages, setup->local_shards, piece->number);
         stage->slots = piece->in_flight > stage->slots ? piece->in_flight : stage->slots;
     }
     for (int i = 0; status == DDP_OK && i < stage->piece_count; i++)
@@ -224,7 +224,7 @@ void ddp_stage_close(struct ddp_pipeline_stage *stage)
         free_execs(stage, piece);
     }
     ddp_share_close(&stage->share);
-    ddp_schedule_free(&stage->schedule);
+    ddp_passes_free(&stage->passes);
 }
 
 /* --- batches ---------------------------------------------------------------------------------- */
@@ -438,8 +438,8 @@ enum ddp_status ddp_stage_run(struct ddp_pipeline_stage *stage)
     enum ddp_status status = DDP_OK;
     stage->next_bucket = 0;
     stage->waited_ns = 0;
-    for (int64_t i = 0; status == DDP_OK && i < stage->schedule.count; i++) {
-        const struct ddp_schedule_pass *pass = &stage->schedule.passes[i];
+    for (int64_t i = 0; status == DDP_OK && i < stage->passes.count; i++) {
+        const struct ddp_pass *pass = &stage->passes.list[i];
         struct ddp_stage_piece *piece = &stage->pieces[0];
         if (pass->piece != piece->number)
             piece = ddp_stage_main(stage);

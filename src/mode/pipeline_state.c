@@ -27,8 +27,8 @@ static enum ddp_status add_segments(struct ddp_pipeline *pipeline, int stage)
 {
     struct ddp_stage_piece pieces[2] = {{0}};
     int count;
-    enum ddp_status status = ddp_stage_make_graphs(pieces, &count, &pipeline->stages,
-                                                   pipeline->graph, NULL, stage);
+    enum ddp_status status =
+        ddp_stage_make_graphs(pieces, &count, &pipeline->stages, pipeline->graph, NULL, stage);
     const ddp_graph *graph = pieces[0].graph;
     for (int i = 0; status == DDP_OK && i < ddp_graph_parameter_count(graph); i++) {
         const struct ddp_parameter *whole =
@@ -146,14 +146,13 @@ enum ddp_status ddp_pipeline_get(struct ddp_pipeline *pipeline, enum ddp_flat wh
     struct part part;
     if (values)
         memset(values, 0, (size_t)count * sizeof *values);
-    for (int64_t at = begin;
-         status == DDP_OK && next_part(pipeline, &at, begin + count, &part);) {
+    for (int64_t at = begin; status == DDP_OK && next_part(pipeline, &at, begin + count, &part);) {
         const struct ddp_pipeline_stage *stage = stage_of(pipeline, &part);
         const size_t bytes = (size_t)part.count * sizeof *values;
         if (stage) {
             ddp_device *device = ddp_stage_replica(stage)->device;
-            status = ddp_device_copy_out(device, bounce,
-                                         array_of(stage, which, i) + own_of(&part), bytes);
+            status = ddp_device_copy_out(device, bounce, array_of(stage, which, i) + own_of(&part),
+                                         bytes);
             if (status == DDP_OK)
                 status = ddp_device_synchronize(device);
         }
@@ -172,8 +171,7 @@ enum ddp_status ddp_pipeline_put(struct ddp_pipeline *pipeline, enum ddp_flat wh
     float *bounce = ddp_array_alloc((size_t)BOUNCE, sizeof *bounce);
     enum ddp_status status = bounce ? DDP_OK : DDP_ERR_MEMORY;
     struct part part;
-    for (int64_t at = begin;
-         status == DDP_OK && next_part(pipeline, &at, begin + count, &part);) {
+    for (int64_t at = begin; status == DDP_OK && next_part(pipeline, &at, begin + count, &part);) {
         struct ddp_pipeline_stage *stage = stage_of(pipeline, &part);
         const size_t bytes = (size_t)part.count * sizeof *values;
         if (values)
@@ -224,8 +222,7 @@ enum ddp_status ddp_pipeline_own(struct ddp_pipeline *pipeline, int64_t begin, i
     enum ddp_status status = DDP_OK;
     struct part part;
     *own = false;
-    for (int64_t at = begin;
-         status == DDP_OK && next_part(pipeline, &at, begin + count, &part);) {
+    for (int64_t at = begin; status == DDP_OK && next_part(pipeline, &at, begin + count, &part);) {
         const struct ddp_pipeline_stage *stage = stage_of(pipeline, &part);
         if (!stage)
             return DDP_OK;

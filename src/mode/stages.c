@@ -63,8 +63,8 @@ static enum ddp_status check_cuts(const ddp_graph *graph, int count, const int *
                         count);
     if (count > end)
         return ddp_fail(DDP_ERR_INVALID,
-                        "the model has %d operations, too few for %d stages: use --stages %d",
-                        end, count, end);
+                        "the model has %d operations, too few for %d stages: use --stages %d", end,
+                        count, end);
     for (int i = 0; i < count - 1; i++)
         if (cuts[i] <= (i ? cuts[i - 1] : 0) || cuts[i] >= end)
             return ddp_fail(DDP_ERR_INVALID, "stage %d of the pipeline would have no operation",
@@ -199,8 +199,8 @@ static void cut_evenly(const ddp_graph *graph, const struct costs *costs, int co
                 own += costs->time[m]; /* what moves to the last stage */
             for (int begin = n - 1; begin >= first; begin--) {
                 own += costs->time[begin];
-                const double before = s == 0 ? (begin == first ? 0 : HUGE_VAL)
-                                             : best[(s - 1) * n_count + begin];
+                const double before =
+                    s == 0 ? (begin == first ? 0 : HUGE_VAL) : best[(s - 1) * n_count + begin];
                 const double longest = before > own ? before : own;
                 if (longest < best[s * n_count + n]) {
                     best[s * n_count + n] = longest;
@@ -398,8 +398,7 @@ static double estimate(const ddp_graph *graph, int operation)
 /*   device  NULL: times are estimated */
 static enum ddp_status balance(const ddp_graph *graph, ddp_device *device, int count, int *cuts)
 {
-    struct costs costs = {.count = ddp_graph_network_count(graph),
-                          .shared_at = find_shared(graph)};
+    struct costs costs = {.count = ddp_graph_network_count(graph), .shared_at = find_shared(graph)};
     enum ddp_status status = DDP_OK;
     costs.time = ddp_array_alloc((size_t)costs.count, sizeof *costs.time);
     if (!costs.time)
@@ -421,8 +420,7 @@ static enum ddp_status balance(const ddp_graph *graph, ddp_device *device, int c
     return status;
 }
 
-enum ddp_status ddp_stages_balance(const ddp_graph *graph, ddp_device *device, int count,
-                                   int *cuts)
+enum ddp_status ddp_stages_balance(const ddp_graph *graph, ddp_device *device, int count, int *cuts)
 {
     return balance(graph, device, count, cuts);
 }

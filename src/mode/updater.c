@@ -68,8 +68,7 @@ static enum ddp_status create_optimizer(struct ddp_updater *updater,
 int64_t ddp_updater_blocks(const struct ddp_mode_setup *setup)
 {
     return setup->clip_norm > 0 || setup->gradient_norm
-               ? ddp_norm_blocks(
-                     ddp_graph_flat_count(setup->whole ? setup->whole : setup->graph))
+               ? ddp_norm_blocks(ddp_graph_flat_count(setup->whole ? setup->whole : setup->graph))
                : 0;
 }
 
@@ -166,9 +165,7 @@ enum ddp_status ddp_updater_measure_at(struct ddp_updater *updater, const float 
     const int64_t began = ddp_trace_begin();
     if (updater->block_count == 0 || begin >= end)
         return DDP_OK;
-    const uintptr_t flat = (uintptr_t)x - (uintptr_t)begin * sizeof *x;
-    struct ddp_norm norm = {
-        .begin = begin, .end = end, .x = (const float *)flat, .sums = updater->blocks};
+    struct ddp_norm norm = {.begin = begin, .end = end, .x = x, .sums = updater->blocks};
     ddp_device_span_begin(device, began);
     enum ddp_status status = ddp_device_kernels(device)->norm(&norm, ddp_device_stream(device));
     ddp_device_span_end(device, began, "norm", NULL, NULL);

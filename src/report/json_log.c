@@ -94,12 +94,13 @@ static json_t *header(const struct ddp_train_facts *facts)
         (json_int_t)facts->steps_per_epoch, "total_steps", (json_int_t)facts->total_steps,
         "flops_of_step", facts->step_flops, "learning_rate", facts->schedule.rate, "schedule",
         ddp_schedule_names[facts->schedule.kind], "seed", ddp_json_uint64(facts->seed));
-    return json_pack(
-        "{s:s, s:i, s:f, s:s, s:I, s:i, s:i, s:i, s:o?, s:o?, s:f, s:o?, s:o?}", "event", "run",
-        "format", FORMAT, "time", ddp_clock_wall(), "host", host, "first_step",
-        (json_int_t)facts->first_step + 1, "world_size", facts->world_size, "nodes", facts->nodes,
-        "replicas", facts->replicas, "config", config, "memory_bytes", memory_parts(&facts->memory),
-        "exchange_bytes", facts->exchange_bytes, "versions", versions(), "command", command_line());
+    return json_pack("{s:s, s:i, s:f, s:s, s:I, s:i, s:i, s:i, s:i, s:o?, s:o?, s:f, s:o?, s:o?}",
+                     "event", "run", "format", FORMAT, "time", ddp_clock_wall(), "host", host,
+                     "first_step", (json_int_t)facts->first_step + 1, "world_size",
+                     facts->world_size, "nodes", facts->nodes, "replicas", facts->replicas,
+                     "stages", facts->stages, "config", config, "memory_bytes",
+                     memory_parts(&facts->memory), "exchange_bytes", facts->exchange_bytes,
+                     "versions", versions(), "command", command_line());
 }
 
 static enum ddp_status json_open(void **state, const struct ddp_train_facts *facts)

@@ -26,7 +26,8 @@ struct ddp_train_facts {
     const ddp_graph *graph;
     enum ddp_mode_kind mode;
     int rank, world_size, replicas, threads;
-    int nodes; /* machines, with as many workers each, in the order of the ranks */
+    int stages; /* of a pipeline; else 1 */
+    int nodes;  /* machines, with as many workers each, in the order of the ranks */
     int64_t batch_size, tail_rows, global_shards; /* as of struct ddp_train_plan */
     int64_t steps_per_epoch, total_steps;
     int64_t evaluation_steps; /* from one evaluation to the next */
@@ -34,7 +35,7 @@ struct ddp_train_facts {
     struct ddp_schedule schedule;
     bool shuffled;
     uint64_t seed;
-    struct ddp_mode_memory memory;
+    struct ddp_mode_memory memory; /* of the worker that holds most */
     const char *device;
     ddp_comm *comm;
     double step_flops, tail_flops; /* of a step, and of the last of an epoch */

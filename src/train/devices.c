@@ -72,29 +72,31 @@ enum ddp_status ddp_train_plan_kind(struct ddp_train_plan *plan,
     return DDP_OK;
 }
 
-static enum ddp_status plan_dp(struct ddp_train_plan *plan, const struct ddp_train_options *options)
+/* Threads of one process with a device each: DataParallel's replicas, or a pipeline's stages. */
+static enum ddp_status plan_threads(struct ddp_train_plan *plan,
+                                    const struct ddp_train_options *options, const char *what)
 {
-    const int given = options->device_count;
-    if (given > 0 && given != plan->replicas)
-        return ddp_fail(DDP_ERR_INVALID, "--devices names %d device%s, and --replicas is %d", given,
-                        given == 1 ? "" : "s", plan->replicas);
-    if (given == 0 && is_gpu(plan) && !is_only_planned(plan) && plan->replicas > plan->device.count)
+    const int given = options->device_count, count = ddp_train_plan_local_devices(plan);
+    if (given > 0 && given != count)
+        return ddp_fail(DDP_ERR_INVALID, "--devices names %d device%s, and --%s is %d", given,
+                        given == 1 ? "" : "s", what, count);
+    if (given == 0 && is_gpu(plan) && !is_only_planned(plan) && count > plan->device.count)
         return ddp_fail(DDP_ERR_UNSUPPORTED,
-                        "--replicas %d: only %d GPU%s visible; several replicas on one need "
+                        "--%s %d: only %d GPU%s visible; several %s on one need "
                         "--devices, such as --devices 0,0",
-                        plan->replicas, plan->device.count,
-                        plan->device.count == 1 ? " is" : "s are");
+                        what, count, plan->device.count, plan->device.count == 1 ? " is" : "s are",
+                        what);
     bool shared = false;
-    for (int r = 0; r < plan->replicas; r++) {
+    for (int r = 0; r < count; r++) {
         plan->devices[r] = given > 0 ? (int)options->devices[r] : r;
         for (int before = 0; before < r; before++)
             shared = shared || plan->devices[before] == plan->devices[r];
     }
     if (shared && is_gpu(plan))
         ddp_log(DDP_LOG_WARNING,
-                "--devices: several of %d replicas share a GPU: they take turns on it, and each "
+                "--devices: several of %d %s share a GPU: they take turns on it, and each "
                 "needs memory of its own there",
-                plan->replicas);
+                count, what);
     return DDP_OK;
 }
 
@@ -136,10 +138,12 @@ enum ddp_status ddp_train_plan_devices(struct ddp_train_plan *plan,
                 "--threads has no effect on GPUs: --data-threads read ahead for them");
     switch (plan->mode) {
     case DDP_MODE_DP:
-        return plan_dp(plan, options);
+        return plan_threads(plan, options, "replicas");
     case DDP_MODE_DDP:
         return plan_ddp(plan, options, ddp_job_local_rank(job));
     case DDP_MODE_PIPELINE:
+        return plan->world_size > 1 ? plan_ddp(plan, options, ddp_job_local_rank(job))
+                                    : plan_threads(plan, options, "stages");
     case DDP_MODE_ACCUM:
         break;
     }

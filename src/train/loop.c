@@ -27,6 +27,7 @@
 enum ddp_status ddp_run_begin(struct ddp_run *run)
 {
     const struct ddp_train_plan *plan = &run->plan;
+    struct ddp_memory memory;
     run->step = run->compared = run->first_step;
     struct ddp_train_facts facts = {
         .options = run->options->report,
@@ -38,6 +39,7 @@ enum ddp_status ddp_run_begin(struct ddp_run *run)
         .world_size = plan->world_size,
         .nodes = plan->nodes,
         .replicas = plan->replicas,
+        .stages = plan->stages,
         .threads = plan->threads,
         .batch_size = plan->batch_size,
         .tail_rows = plan->tail_rows,
@@ -62,14 +64,15 @@ enum ddp_status ddp_run_begin(struct ddp_run *run)
     if (status != DDP_OK)
         return status;
     facts.peak_flops = run->peak_flops;
-    status = ddp_mode_memory(run->mode, &facts.memory);
+    status = ddp_memory_of_mode(run, &memory);
     if (status != DDP_OK)
         return status;
+    facts.memory = memory.worker;
     const bool planned = !ddp_train_evaluates_only(run->options) || run->options->plan;
     if (run->out && !planned)
         ddp_run_print_model(run);
     if (run->out && planned)
-        ddp_train_plan_print(plan, run->options, facts.data, facts.graph, &facts.memory,
+        ddp_train_plan_print(plan, run->options, facts.data, facts.graph, memory.stages,
                              ddp_device_describe(ddp_mode_device(run->mode)), run->out);
     if (run->out && planned && !run->is_resumed)
         ddp_load_print(&run->load, run->options, run->out);
@@ -174,6 +177,7 @@ enum ddp_status ddp_run_step(struct ddp_run *run)
         status = ddp_mode_step(run->mode, run->loader, rate, step, &loss);
     if (status != DDP_OK)
         return status;
+    run->idle += ddp_mode_idle_share(run->mode);
     run->step++;
     if (isnan(loss))
         loss = NAN; /* without a sign, which would be printed */

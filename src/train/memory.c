@@ -50,15 +50,16 @@ static double sum_of(const struct ddp_mode_memory *memory)
            (double)memory->activations + (double)memory->inputs;
 }
 
-/* DataParallel on GPUs: all replicas on one device, of the device that holds most. */
+/* One process with several GPUs: all replicas or stages on one device, of the device that holds
+ * most. */
 static enum ddp_status fullest_device(const struct ddp_mode_setup *setup,
-                                      const struct ddp_mode_place *place,
+                                      const struct ddp_mode_place *place, int count,
                                       struct ddp_mode_memory *fullest)
 {
     enum ddp_status status = DDP_OK;
-    for (int first = 0; status == DDP_OK && first < setup->replicas; first++) {
+    for (int first = 0; status == DDP_OK && first < count; first++) {
         struct ddp_mode_memory memory = {0};
-        for (int r = first; status == DDP_OK && r < setup->replicas; r++)
+        for (int r = first; status == DDP_OK && r < count; r++)
             if (setup->devices[r] == setup->devices[first])
                 status = ddp_mode_plan_memory(setup, place, r, &memory);
         if (status == DDP_OK && sum_of(&memory) > sum_of(fullest))
@@ -67,30 +68,89 @@ static enum ddp_status fullest_device(const struct ddp_mode_setup *setup,
     return status;
 }
 
-static enum ddp_status add_mode(const struct ddp_train_plan *plan,
-                                const struct ddp_mode_setup *setup, struct ddp_memory *memory)
+static struct ddp_mode_place place_of(const struct ddp_train_plan *plan,
+                                      const struct ddp_mode_setup *setup)
 {
-    const struct ddp_mode_place place = {
+    return (struct ddp_mode_place){
         .kind = plan->mode,
         .workers = processes_of(plan),
         .nodes = plan->nodes,
         .fast = setup->fast,
         .host_memory = plan->device.host_memory,
     };
-    enum ddp_status status = ddp_mode_plan_memory(setup, &place, -1, &memory->worker);
+}
+
+static void add_memory(struct ddp_mode_memory *sum, const struct ddp_mode_memory *memory)
+{
+    sum->weights += memory->weights;
+    sum->gradients += memory->gradients;
+    sum->optimizer += memory->optimizer;
+    sum->activations += memory->activations;
+    sum->locked += memory->locked;
+    sum->inputs += memory->inputs;
+}
+
+/* Each stage of a pipeline, and the worker that holds most, which may have all of them.
+ *   all [out]  of all workers that are a replica together */
+static enum ddp_status plan_workers(const struct ddp_train_plan *plan,
+                                    const struct ddp_mode_setup *setup,
+                                    const struct ddp_mode_place *place, struct ddp_memory *memory,
+                                    struct ddp_mode_memory *all)
+{
+    enum ddp_status status = DDP_OK;
+    *all = memory->worker = (struct ddp_mode_memory){0};
+    if (plan->mode != DDP_MODE_PIPELINE) {
+        status = ddp_mode_plan_memory(setup, place, -1, &memory->worker);
+        *all = memory->stages[0] = memory->worker;
+        return status;
+    }
+    for (int s = 0; status == DDP_OK && s < plan->stages; s++) {
+        memory->stages[s] = (struct ddp_mode_memory){0};
+        status = ddp_mode_plan_memory(setup, place, s, &memory->stages[s]);
+        add_memory(all, &memory->stages[s]);
+        if (sum_of(&memory->stages[s]) > sum_of(&memory->worker))
+            memory->worker = memory->stages[s];
+    }
+    if (plan->world_size == 1)
+        memory->worker = *all;
+    return status;
+}
+
+enum ddp_status ddp_memory_of_mode(const struct ddp_run *run, struct ddp_memory *memory)
+{
+    struct ddp_mode_memory all;
+    const struct ddp_mode_setup setup =
+        ddp_run_mode_setup(run, &run->plan, run->graph, run->tail_graph, run->model_config.compute);
+    const struct ddp_mode_place place = place_of(&run->plan, &setup);
+    if (run->plan.mode == DDP_MODE_PIPELINE)
+        return plan_workers(&run->plan, &setup, &place, memory, &all);
+    memory->worker = (struct ddp_mode_memory){0};
+    enum ddp_status status = ddp_mode_memory(run->mode, &memory->worker);
+    memory->stages[0] = memory->worker;
+    return status;
+}
+
+static enum ddp_status add_mode(const struct ddp_train_plan *plan,
+                                const struct ddp_mode_setup *setup, struct ddp_memory *memory)
+{
+    const struct ddp_mode_place place = place_of(plan, setup);
+    const int count = ddp_train_plan_local_devices(plan);
+    struct ddp_mode_memory all;
+    enum ddp_status status = plan_workers(plan, setup, &place, memory, &all);
     if (status != DDP_OK)
         return status;
     ddp_mode_plan_traffic(setup, &place, &memory->traffic);
-    const int processes = node_processes_of(plan);
+    const double teams =
+        (double)node_processes_of(plan) / (double)ddp_train_plan_stage_workers(plan);
     if (place.host_memory) {
         set_mode_parts(memory->unit, &memory->worker, 1);
-        set_mode_parts(memory->host, &memory->worker, processes);
+        set_mode_parts(memory->host, &all, teams);
         return DDP_OK;
     }
-    memory->host[DDP_MEMORY_GRADIENTS] = processes * (double)memory->worker.locked;
-    if (plan->mode == DDP_MODE_DP) {
+    memory->host[DDP_MEMORY_GRADIENTS] = teams * (double)all.locked;
+    if (count > 1) {
         struct ddp_mode_memory fullest = {0};
-        status = fullest_device(setup, &place, &fullest);
+        status = fullest_device(setup, &place, count, &fullest);
         set_mode_parts(memory->unit, &fullest, 1);
         return status;
     }
@@ -103,7 +163,7 @@ static enum ddp_status add_mode(const struct ddp_train_plan *plan,
 static double scratch_bytes(const struct ddp_train_plan *plan, const struct ddp_mode_setup *setup,
                             bool fast)
 {
-    const int workers = processes_of(plan);
+    const int workers = processes_of(plan) / ddp_train_plan_stage_workers(plan);
     const double flat = (double)ddp_graph_flat_count(setup->graph) * sizeof(float);
     if (workers == 1 || plan->device.host_memory || fast)
         return 0;
@@ -120,6 +180,7 @@ static enum ddp_status add_evaluation(const struct ddp_run *run, const struct dd
                                       struct ddp_memory *memory)
 {
     const bool host_memory = plan->device.host_memory;
+    const int stages = ddp_train_plan_stage_workers(plan); /* each has a part of the network */
     size_t device = 0, host = 0;
     if (!run->test || ddp_dataset_info(run->test)->label_count == 0)
         return DDP_OK;
@@ -127,7 +188,8 @@ static enum ddp_status add_evaluation(const struct ddp_run *run, const struct dd
     if (run->plan.eval_samples < test.sample_count)
         test.sample_count = run->plan.eval_samples;
     enum ddp_status status = ddp_train_evaluator_memory(
-        plan->model, config, &test, processes_of(plan), host_memory, &device, &host);
+        plan->model, config, &test, processes_of(plan) / stages, host_memory, &device, &host);
+    device /= (size_t)stages;
     memory->unit[DDP_MEMORY_EVALUATION] = (double)device + (host_memory ? (double)host : 0);
     memory->host[DDP_MEMORY_EVALUATION] =
         node_processes_of(plan) * ((double)host + (host_memory ? (double)device : 0));
@@ -175,6 +237,10 @@ static void add_process(const struct ddp_run *run, const struct ddp_train_plan *
         memory->host[part] = each[part] * (once ? 1 : node_processes_of(plan));
         memory->unit[part] = host ? each[part] : 0;
     }
+    if (run->options->checkpoint && plan->local.every > 1) /* the others' way to rank 0 */
+        memory->host[DDP_MEMORY_COPIES] +=
+            (node_processes_of(plan) - 1) * (double)ddp_graph_flat_count(setup->graph) *
+            sizeof(float);
     memory->unit[DDP_MEMORY_EXCHANGE] = scratch_bytes(plan, setup, run->options->fast);
     if (!host)
         memory->unit[DDP_MEMORY_PROGRAM] = run->device_bytes;
@@ -346,7 +412,7 @@ static void find_advice(const struct ddp_run *run, const struct ddp_memory_limit
     struct ddp_train_plan plan = run->plan;
     struct ddp_model_config config = run->model_config;
     advise_batch(run, limits, advice);
-    if (plan.lanes > units) {
+    if (plan.lanes > units && plan.mode != DDP_MODE_PIPELINE) {
         ddp_train_plan_lanes(&plan, 1);
         if (fits_with(run, &plan, &config, limits))
             advise(advice, "--lanes 1");
@@ -371,6 +437,9 @@ static void find_advice(const struct ddp_run *run, const struct ddp_memory_limit
             advise(advice, "--dtype bf16");
     }
     if (advice->used == 0)
+        advise(advice, "a smaller model%s%s", plan.mode == DDP_MODE_PIPELINE ? ", or more " : "",
+               plan.mode == DDP_MODE_PIPELINE ? "--stages" : "");
+    else
         advise(advice, "a smaller model%s%s",
                plan.device.host_memory && units > 1 ? ", or fewer " : "",
                !plan.device.host_memory || units == 1 ? ""

@@ -32,7 +32,8 @@ struct ddp_memory {
     double unit[DDP_MEMORY_PARTS]; /* of the GPU that holds most; on the CPU of rank 0's process */
     double host[DDP_MEMORY_PARTS]; /* of all processes on the machine together */
     double unit_total, host_total;
-    struct ddp_mode_memory worker; /* what its mode reports */
+    struct ddp_mode_memory worker;                 /* what its mode reports */
+    struct ddp_mode_memory stages[DDP_STAGES_MAX]; /* of a pipeline; else the first is `worker` */
     struct ddp_mode_traffic traffic;
 };
 
@@ -48,6 +49,10 @@ struct ddp_memory_limits {
  * DDP_ERR_MEMORY, DDP_ERR_INVALID (logged). */
 enum ddp_status ddp_memory_plan(const struct ddp_run *run, const struct ddp_train_plan *plan,
                                 const struct ddp_model_config *config, struct ddp_memory *memory);
+
+/* What the run's own mode holds: the members `worker`, of the worker that holds most, and `stages`.
+ */
+enum ddp_status ddp_memory_of_mode(const struct ddp_run *run, struct ddp_memory *memory);
 
 /* Makes it a plan with batches of that size. */
 void ddp_memory_set_batch(const struct ddp_run *run, struct ddp_train_plan *plan, int64_t batch);

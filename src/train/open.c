@@ -18,6 +18,7 @@
 #include "train/memory.h"
 #include "train/nodes.h"
 #include "train/outputs.h"
+#include "train/pipeline.h"
 #include "train/plan_memory.h"
 #include "train/predict.h"
 #include "weights/weights.h"
@@ -379,6 +380,8 @@ enum ddp_status ddp_run_open(struct ddp_run *run)
     if (status == DDP_OK)
         status = build_model(run);
     if (status == DDP_OK)
+        status = ddp_run_plan_cuts(run);
+    if (status == DDP_OK)
         status = check_memory(run, false);
     if (status == DDP_OK)
         status = init_weights(run);
@@ -392,6 +395,8 @@ enum ddp_status ddp_run_open(struct ddp_run *run)
         status = ddp_run_check_devices(run);
     if (status == DDP_OK && (resumes || !options->plan))
         status = ddp_run_resume(run);
+    if (status == DDP_OK)
+        status = ddp_run_balance_cuts(run);
     if (status == DDP_OK)
         status = check_memory(run, true);
     if (status != DDP_OK || options->plan)

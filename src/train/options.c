@@ -248,18 +248,25 @@ static const struct ddp_option rows[] = {
              "probabilities to this .npy; without a test set, of each sample of --data"},
 
     {OPTION_SECTION("Where it runs"), OPTION_CHOICE("mode", mode, ddp_mode_names, "MODE"),
-     .example = "--mode dp", .help = "accum (default alone), ddp (default under ddprun) or dp"},
+     .example = "--mode dp",
+     .help = "accum (default alone), ddp (default under ddprun), dp or pipeline"},
     {OPTION_FLAG("distributed", distributed), .help = "the same as --mode ddp"},
     {OPTION_INT("replicas", replicas, 1, DDP_TRAIN_DEVICES, "N"),
      .help = "dp: number of replicas, a thread each (default: the number of GPUs; 2 on the CPU)"},
+    {OPTION_INT("stages", stages, 2, DDP_STAGES_MAX, "S"), .example = "--stages 2",
+     .help = "pipeline: cut the model into S stages, each a worker under ddprun, else a thread and "
+             "device (default: the number of workers, or of GPUs; 2 on the CPU)"},
+    {OPTION_TEXT("cut", cut, "NAME,NAME,..."),
+     .help = "pipeline: the layers at which the second and later stages begin, such as h.4,h.8 "
+             "(default: stages that take about the same time)"},
     {OPTION_TEXT("device", device, "KIND"), .help = device_help},
     {OPTION_CUSTOM("devices", read_devices, "N,N,..."),
-     .help = "numbers of the GPUs for the replicas or workers; one may be named twice"},
+     .help = "numbers of the GPUs for the replicas, stages or workers; one may be named twice"},
     {OPTION_FLAG("fast", fast),
      .help = "ddp on GPUs: NCCL's own all-reduce; the bits may then depend on the machine"},
     {OPTION_INT("threads", threads, 1, 1024, "N"), .example = "--threads 4", .letter = 't',
-     .help = "computing threads of each worker or replica (default: OMP_NUM_THREADS, or its share "
-             "of the cores)"},
+     .help = "computing threads of each worker, replica or stage (default: OMP_NUM_THREADS, or its "
+             "share of the cores)"},
     {OPTION_REAL("bucket-mb", bucket_mb, 0.001, 1048576, "MB"),
      .help = "ddp: size in MiB of the buckets of gradients that are all-reduced (default 25)"},
     {OPTION_INT("zero", zero, 0, 1, "STAGE"),
@@ -394,8 +401,9 @@ static const struct ddp_option rows[] = {
      .help = "when a loss is not finite: stop and name the first tensor that is not (default), "
              "skip the update, or warn only"},
     {OPTION_INT("check-replicas", check_replicas, 0, DDP_COUNT_MAX, "K"),
-     .help = "ddp: compare the parameters of all workers every K steps, and name a worker that "
-             "differs"},
+     .help =
+         "ddp, pipeline: compare the parameters of all workers, or of all replicas' stages, every "
+         "K steps, and name a worker that differs"},
     {OPTION_TEXT("log", report.log, "FILE"), .example = "--log steps.jsonl",
      .help = "append the figures of each step and evaluation to this file, as JSON lines"},
     {OPTION_TEXT("tensorboard", report.tensorboard, "DIR"),

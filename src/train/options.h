@@ -56,6 +56,8 @@ struct ddp_train_options {
     int64_t batch_size, global_batch, acc_steps;
     int64_t lanes;
     int64_t replicas, threads;
+    int64_t stages;  /* 0: not given */
+    const char *cut; /* NULL: not given */
     const char *device;
     int64_t devices[DDP_TRAIN_DEVICES];
     int device_count; /* --devices; 0: not given */
@@ -185,6 +187,17 @@ static inline int ddp_train_plan_node_workers(const struct ddp_train_plan *plan)
 #define DDP_TRAIN_NODES 24
 const char *ddp_train_show_nodes(const struct ddp_train_plan *plan, char text[DDP_TRAIN_NODES]);
 
+/* Of a pipeline that fills and drains once in a step: the share of its time that a stage waits. */
+static inline double ddp_train_plan_bubble(const struct ddp_train_plan *plan)
+{
+    return (double)(plan->stages - 1) / (double)(plan->local_shards + plan->stages - 1);
+}
+
+/* How many stages there are, once the mode is known, and that --stages and --cut belong to it
+ * (plan_stages.c). DDP_ERR_INVALID: names what would fit. */
+enum ddp_status ddp_train_plan_stages(struct ddp_train_plan *plan,
+                                      const struct ddp_train_options *options);
+
 void ddp_train_plan_lanes(struct ddp_train_plan *plan, int64_t wanted);
 
 /* Threads of one of `replicas` in this process: --threads, or OMP_NUM_THREADS, which ddprun sets,
@@ -224,7 +237,8 @@ void ddp_train_plan_print_optimizer(const struct ddp_train_plan *plan, FILE *out
 #define DDP_TRAIN_BYTES 32
 const char *ddp_train_show_bytes(double bytes, char text[DDP_TRAIN_BYTES]);
 
-/* Prints the plan, a few lines. */
+/* Prints the plan, a few lines.
+ *   memory  of a worker; of a pipeline, of each stage */
 void ddp_train_plan_print(const struct ddp_train_plan *plan,
                           const struct ddp_train_options *options,
                           const struct ddp_dataset_info *data, const ddp_graph *graph,

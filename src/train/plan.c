@@ -68,14 +68,15 @@ static enum ddp_status choose_local(struct ddp_train_plan *plan,
 static enum ddp_status choose_sharing(struct ddp_train_plan *plan,
                                       const struct ddp_train_options *options)
 {
-    const bool ddp = plan->mode == DDP_MODE_DDP;
+    const bool ddp = plan->mode == DDP_MODE_DDP, pipeline = plan->mode == DDP_MODE_PIPELINE;
     const bool zero = ddp_train_given(options, "zero") && options->zero > 0;
     const bool shared = ddp_train_given(options, "shared-weights") && options->shared_weights;
     if (zero && !ddp)
         return ddp_fail(DDP_ERR_INVALID,
                         "--zero 1 splits the update over the workers of --mode ddp, and the "
-                        "mode is %s, which has one process",
-                        ddp_mode_names[plan->mode]);
+                        "mode is %s, which %s",
+                        ddp_mode_names[plan->mode],
+                        pipeline ? "splits it over its stages" : "has one process");
     if (shared && !ddp)
         return ddp_fail(DDP_ERR_INVALID,
                         "--shared-weights belongs to --mode ddp, and the mode is %s",
@@ -85,7 +86,12 @@ static enum ddp_status choose_sharing(struct ddp_train_plan *plan,
                         "--shared-weights needs --zero 1: with --zero 0 each worker updates "
                         "weights of its own");
     const bool compare = options->check_replicas > 0; /* there must be copies */
-    if (compare && !ddp)
+    if (compare && pipeline && ddp_train_plan_units(plan) == 1)
+        return ddp_fail(DDP_ERR_INVALID,
+                        "--check-replicas compares the same stage of several replicas, and there "
+                        "is one replica, of %d stages",
+                        plan->stages);
+    if (compare && !ddp && !pipeline)
         return ddp_fail(DDP_ERR_INVALID,
                         "--check-replicas compares the workers of --mode ddp, and the mode is %s",
                         ddp_mode_names[plan->mode]);
@@ -107,31 +113,36 @@ static enum ddp_status choose_mode(struct ddp_train_plan *plan,
         return ddp_fail(DDP_ERR_INVALID, "--distributed means --mode ddp, but --mode %s was given",
                         ddp_mode_names[options->mode]);
     plan->mode = launched ? DDP_MODE_DDP : DDP_MODE_ACCUM;
+    if (ddp_train_given(options, "stages") || options->cut)
+        plan->mode = DDP_MODE_PIPELINE;
     if (given)
         plan->mode = (enum ddp_mode_kind)options->mode;
     if (options->distributed)
         plan->mode = DDP_MODE_DDP;
     char nodes[DDP_TRAIN_NODES];
-    if (plan->mode != DDP_MODE_DDP && plan->world_size > 1)
+    const bool parallel = plan->mode == DDP_MODE_DDP || plan->mode == DDP_MODE_PIPELINE;
+    if (!parallel && plan->world_size > 1)
         return ddp_fail(DDP_ERR_INVALID,
                         "--mode %s runs in one process, but ddprun started %d workers%s: "
                         "use --mode ddp, or ddprun --nproc 1%s",
                         ddp_mode_names[plan->mode], plan->world_size,
                         ddp_train_show_nodes(plan, nodes), plan->nodes > 1 ? " --nnodes 1" : "");
     const int on_node = ddp_train_plan_node_workers(plan);
-    if (plan->mode == DDP_MODE_DDP && on_node > DDP_REDUCE_MAX)
+    if (parallel && on_node > DDP_REDUCE_MAX)
         return ddp_fail(DDP_ERR_UNSUPPORTED,
-                        "--mode ddp supports at most %d workers on one machine, ddprun started %d: "
+                        "--mode %s supports at most %d workers on one machine, ddprun started %d: "
                         "give ddprun a lower --nproc",
-                        DDP_REDUCE_MAX, on_node);
+                        ddp_mode_names[plan->mode], DDP_REDUCE_MAX, on_node);
     if (ddp_train_given(options, "replicas") && plan->mode != DDP_MODE_DP)
         return ddp_fail(DDP_ERR_INVALID, "--replicas belongs to --mode dp, and the mode is %s",
                         ddp_mode_names[plan->mode]);
     if (ddp_train_given(options, "bucket-mb") && plan->mode != DDP_MODE_DDP)
         return ddp_fail(DDP_ERR_INVALID, "--bucket-mb belongs to --mode ddp, and the mode is %s",
                         ddp_mode_names[plan->mode]);
+    enum ddp_status status = ddp_train_plan_stages(plan, options);
     plan->replicas = plan->mode == DDP_MODE_DP ? plan->replicas : 1;
-    enum ddp_status status = choose_local(plan, options);
+    if (status == DDP_OK)
+        status = choose_local(plan, options);
     return status == DDP_OK ? choose_sharing(plan, options) : status;
 }
 
@@ -139,6 +150,10 @@ static enum ddp_status choose_mode(struct ddp_train_plan *plan,
 static enum ddp_status choose_sync(struct ddp_train_plan *plan,
                                    const struct ddp_train_options *options)
 {
+    if (options->sync_batch_norm && plan->mode == DDP_MODE_PIPELINE)
+        return ddp_fail(DDP_ERR_INVALID,
+                        "--sync-batch-norm needs workers that run a shard each at the same time, "
+                        "and the shards of --mode pipeline run one after another: use --mode ddp");
     if (options->sync_batch_norm && plan->mode != DDP_MODE_DDP)
         return ddp_fail(DDP_ERR_INVALID,
                         "--sync-batch-norm needs workers that run a shard each at the same "
@@ -327,7 +342,13 @@ enum ddp_status ddp_train_plan_workers(struct ddp_train_plan *plan,
                         " --acc-steps: --mode dp holds the batches of a whole step, of at most %d "
                         "shards; --mode accum holds one at a time",
                         units, plan->local_shards, DP_SHARDS_MAX);
-    plan->threads = ddp_train_threads(options, plan->replicas);
+    if (plan->local_shards < plan->stages && plan->rank == 0 && !ddp_train_evaluates_only(options))
+        ddp_log(DDP_LOG_INFO,
+                "note: %" PRId64 " shard%s cannot keep %d stages busy: each waits for %.0f %% of "
+                "the time; a higher --acc-steps lowers that",
+                plan->local_shards, plan->local_shards == 1 ? "" : "s", plan->stages,
+                100 * ddp_train_plan_bubble(plan));
+    plan->threads = ddp_train_threads(options, ddp_train_plan_local_devices(plan));
     status = ddp_train_plan_optimizer(plan, options);
     return status == DDP_OK ? ddp_train_check_options(options, plan) : status;
 }
@@ -473,6 +494,33 @@ static void print_steps(const struct ddp_train_plan *plan, const struct ddp_trai
             ddp_schedule_names[plan->schedule.kind]);
 }
 
+/* Where the stages begin, and how long they wait for one another when a step begins and ends. */
+static void print_stages(const struct ddp_train_plan *plan, const ddp_graph *graph, FILE *out)
+{
+    fprintf(out, "stages   %d, the later ones begin at", plan->stages);
+    for (int i = 0; i < plan->stages - 1; i++)
+        fprintf(out, "%s %s", i ? "," : "", ddp_graph_result_name(graph, plan->cuts[i]));
+    fprintf(out, "; bubble %.0f %% of a step\n", 100 * ddp_train_plan_bubble(plan));
+}
+
+/* Of a worker, or of a stage. */
+static void print_memory(const struct ddp_train_plan *plan, const ddp_graph *graph,
+                         const struct ddp_mode_memory *memory, int stage, FILE *out)
+{
+    char text[4][DDP_TRAIN_BYTES], locked[64] = "", owner[32] = "a worker";
+    if (plan->mode == DDP_MODE_PIPELINE)
+        snprintf(owner, sizeof owner, "in stage %d", stage);
+    if (memory->locked > 0)
+        snprintf(locked, sizeof locked, " (and %s of the host)",
+                 ddp_train_show_bytes((double)memory->locked, text[0]));
+    fprintf(out, "memory   weights %s + gradients %s%s + optimizer %s + %sactivations %s %s\n",
+            ddp_train_show_bytes((double)memory->weights, text[0]),
+            ddp_train_show_bytes((double)memory->gradients, text[1]), locked,
+            ddp_train_show_bytes((double)memory->optimizer, text[2]),
+            ddp_graph_activations(graph) == DDP_BF16 ? "bf16 " : "",
+            ddp_train_show_bytes((double)memory->activations, text[3]), owner);
+}
+
 void ddp_train_plan_print(const struct ddp_train_plan *plan,
                           const struct ddp_train_options *options,
                           const struct ddp_dataset_info *data, const ddp_graph *graph,
@@ -480,15 +528,17 @@ void ddp_train_plan_print(const struct ddp_train_plan *plan,
 {
     struct ddp_terminal_text lines;
     FILE *out = ddp_terminal_begin(&lines, to);
-    char text[4][DDP_TRAIN_BYTES], shown[DDP_TEXT_SHOWN], nodes[DDP_TRAIN_NODES];
-    const bool dp = plan->mode == DDP_MODE_DP;
+    char shown[DDP_TEXT_SHOWN], nodes[DDP_TRAIN_NODES];
     const int units = ddp_train_plan_units(plan);
+    const char *unit = ddp_train_plan_unit_name(plan);
     fprintf(out, "model    %s, %" PRId64 " parameters%s%s\n", plan->model->name,
             ddp_graph_element_count(graph), options->load ? ", from " : "",
             options->load ? ddp_text_show(shown, options->load) : "");
     print_data(plan, data, out);
-    fprintf(out, "workers  %d %s%s%s", units, dp ? "replica" : "worker", units == 1 ? "" : "s",
-            ddp_train_show_nodes(plan, nodes));
+    fprintf(out, "workers  %d %s%s", units, unit, units == 1 ? "" : "s");
+    if (plan->mode == DDP_MODE_PIPELINE)
+        fprintf(out, " x %d stages", plan->stages);
+    fputs(ddp_train_show_nodes(plan, nodes), out);
     if (plan->device.host_memory)
         fprintf(out, " x %d %s thread%s", plan->threads, device, plan->threads == 1 ? "" : "s");
     else
@@ -501,21 +551,14 @@ void ddp_train_plan_print(const struct ddp_train_plan *plan,
             "batch    %" PRId64 " samples x %" PRId64 " shard%s (%" PRId64
             " a %s) = global batch %" PRId64 "\n",
             plan->batch_size, plan->global_shards, plan->global_shards == 1 ? "" : "s",
-            plan->local_shards, dp ? "replica" : "worker", plan->batch_size * plan->global_shards);
+            plan->local_shards, unit, plan->batch_size * plan->global_shards);
+    if (plan->mode == DDP_MODE_PIPELINE)
+        print_stages(plan, graph, out);
     print_lanes(plan, out);
     print_steps(plan, options, data, out);
     ddp_train_plan_print_optimizer(plan, out);
     print_local(&plan->local, out);
-    char locked[64] = "";
-    if (memory->locked > 0)
-        snprintf(locked, sizeof locked, " (and %s of the host)",
-                 ddp_train_show_bytes((double)memory->locked, text[0]));
-    fprintf(out,
-            "memory   weights %s + gradients %s%s + optimizer %s + %sactivations %s a worker\n",
-            ddp_train_show_bytes((double)memory->weights, text[0]),
-            ddp_train_show_bytes((double)memory->gradients, text[1]), locked,
-            ddp_train_show_bytes((double)memory->optimizer, text[2]),
-            ddp_graph_activations(graph) == DDP_BF16 ? "bf16 " : "",
-            ddp_train_show_bytes((double)memory->activations, text[3]));
+    for (int stage = 0; stage < plan->stages; stage++)
+        print_memory(plan, graph, &memory[stage], stage, out);
     ddp_terminal_end(&lines);
 }

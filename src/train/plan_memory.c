@@ -7,6 +7,7 @@
 
 #include "core/terminal.h"
 #include "train/best.h"
+#include "train/pipeline.h"
 #include "train/run.h"
 #include "train/summary.h"
 
@@ -29,7 +30,9 @@ static const char *cell(double bytes, char text[DDP_TRAIN_BYTES])
 
 static const char *column_of_unit(const struct ddp_run *run)
 {
-    return is_gpu(run) ? "GPU" : run->plan.mode == DDP_MODE_DP ? "process" : "worker";
+    return is_gpu(run)                                    ? "GPU"
+           : ddp_train_plan_local_devices(&run->plan) > 1 ? "process"
+                                                          : "worker";
 }
 
 static void print_row(const struct ddp_run *run, const char *name, double unit, double host)
@@ -67,7 +70,7 @@ static void print_parts(const struct ddp_run *run, const struct ddp_memory *memo
 static void print_traffic(const struct ddp_run *run, const struct ddp_mode_traffic *traffic)
 {
     const struct ddp_train_plan *plan = &run->plan;
-    const bool dp = plan->mode == DDP_MODE_DP;
+    const bool dp = plan->mode == DDP_MODE_DP, pipeline = plan->mode == DDP_MODE_PIPELINE;
     char text[4][DDP_TRAIN_BYTES];
     const double total = ddp_mode_traffic_total(traffic);
     if (total <= 0) {
@@ -76,14 +79,19 @@ static void print_traffic(const struct ddp_run *run, const struct ddp_mode_traff
     }
     struct ddp_terminal_text line;
     FILE *out = ddp_terminal_begin(&line, run->out);
-    fprintf(out, "\nexchange %s a step %s: gradients %s", ddp_train_show_bytes(total, text[0]),
-            dp ? "between master and replicas" : "sent by each worker",
-            ddp_train_show_bytes(traffic->gradients, text[1]));
+    fprintf(out, "\nexchange %s a step %s: ", ddp_train_show_bytes(total, text[0]),
+            dp         ? "between master and replicas"
+            : pipeline ? "sent by each stage on average"
+                       : "sent by each worker");
+    if (pipeline)
+        fprintf(out, "activations and their gradients %s, ",
+                ddp_train_show_bytes(traffic->scattered, text[3]));
+    fprintf(out, "gradients %s", ddp_train_show_bytes(traffic->gradients, text[1]));
     if (traffic->weights > 0)
         fprintf(out, ", weights %s", ddp_train_show_bytes(traffic->weights, text[2]));
     if (plan->shared_weights)
         fputs(plan->nodes > 1 ? "; weights are one copy a node" : "; weights are one copy", out);
-    if (traffic->scattered > 0)
+    if (dp && traffic->scattered > 0)
         fprintf(out, ", samples and outputs %s", ddp_train_show_bytes(traffic->scattered, text[3]));
     if (traffic->between > 0)
         fprintf(out, "; each node sends %s to others",
@@ -159,10 +167,13 @@ static enum ddp_status print_all(struct ddp_run *run)
     if (status != DDP_OK)
         return status;
     ddp_train_plan_print(&run->plan, run->options, ddp_dataset_info(run->data), run->graph,
-                         &memory.worker, description, run->out);
+                         memory.stages, description, run->out);
     ddp_run_print_compute(run);
     ddp_run_evaluation_print(run);
     ddp_run_resume_print(run);
+    status = ddp_run_print_stages(run, memory.stages);
+    if (status != DDP_OK)
+        return status;
     print_parts(run, &memory, &limits);
     print_traffic(run, &memory.traffic);
     status = print_largest(run, &limits);

@@ -6,6 +6,7 @@
 
 #include "train/plan_memory.h"
 
+#include "core/log.h"
 #include "train/run.h"
 
 #include <inttypes.h>
@@ -15,7 +16,8 @@
 
 struct row {
     enum ddp_mode_kind mode;
-    int units;
+    int units;                /* workers, replicas or stages */
+    int cuts[DDP_STAGES_MAX]; /* of stages */
     bool zero, bf16;
     int64_t batch, shards; /* of a unit and step; batch 0: nothing fits */
     struct ddp_memory memory;
@@ -29,6 +31,11 @@ static struct ddp_train_plan plan_of(const struct ddp_run *run, const struct row
     const bool dp = row->mode == DDP_MODE_DP;
     plan.mode = row->mode;
     plan.world_size = dp ? 1 : row->units;
+    plan.stages = 1;
+    if (row->mode == DDP_MODE_PIPELINE) {
+        plan.stages = row->units;
+        memcpy(plan.cuts, row->cuts, sizeof plan.cuts);
+    }
     if (plan.world_size % plan.nodes != 0)
         plan.nodes = 1;
     plan.replicas = dp ? row->units : 1;
@@ -38,10 +45,16 @@ static struct ddp_train_plan plan_of(const struct ddp_run *run, const struct row
     plan.zero = row->zero;
     plan.shared_weights = row->zero && run->options->shared_weights && run->plan.device.host_memory;
     plan.local_shards = shards;
-    plan.global_shards = row->units * shards;
+    plan.global_shards = ddp_train_plan_units(&plan) * shards;
     plan.sampler.shard_count = plan.global_shards;
     ddp_train_plan_lanes(&plan, run->plan.wanted_lanes);
     return plan;
+}
+
+/* What the shards are shared out over: all stages run the same ones. */
+static int runners(const struct row *row)
+{
+    return row->mode == DDP_MODE_PIPELINE ? 1 : row->units;
 }
 
 /* With --global-batch: the largest batch up to `most` that divides a unit's part of it, in shards
@@ -50,9 +63,9 @@ static enum ddp_status divide(const struct ddp_run *run, struct row *row,
                               const struct ddp_model_config *config,
                               const struct ddp_memory_limits *limits, int64_t most)
 {
-    const int64_t part = run->options->global_batch / row->units;
+    const int64_t part = run->options->global_batch / runners(row);
     row->batch = 0;
-    if (run->options->global_batch % row->units != 0)
+    if (run->options->global_batch % runners(row) != 0)
         return DDP_OK;
     for (int64_t batch = most < part ? most : part; batch > 0; batch--) {
         if (part % batch != 0)
@@ -71,12 +84,31 @@ static enum ddp_status divide(const struct ddp_run *run, struct row *row,
     return DDP_OK;
 }
 
+/* Into stages of about the same work, or as the run's own. False: there are too many stages. */
+static bool cut(const struct ddp_run *run, struct row *row)
+{
+    char message[256];
+    struct ddp_stages stages;
+    if (row->units == run->plan.stages) {
+        memcpy(row->cuts, run->plan.cuts, sizeof row->cuts);
+        return true;
+    }
+    ddp_log_hold(message, sizeof message);
+    enum ddp_status status = ddp_stages_estimate(run->graph, row->units, row->cuts);
+    if (status == DDP_OK)
+        status = ddp_stages_make(&stages, run->graph, row->units, row->cuts);
+    ddp_log_hold(NULL, 0);
+    return status == DDP_OK;
+}
+
 static enum ddp_status fill_row(const struct ddp_run *run, struct row *row,
                                 const struct ddp_memory_limits *limits)
 {
     const bool divided = ddp_train_given(run->options, "global-batch");
     struct ddp_model_config config = run->model_config;
     row->shards = divided ? 1 : run->options->acc_steps;
+    if (row->mode == DDP_MODE_PIPELINE && !cut(run, row))
+        return DDP_OK;
     struct ddp_train_plan plan = plan_of(run, row, row->shards);
     ddp_train_config_dtype(&config, &plan, row->bf16);
     if (ddp_sampler_shard_samples(&plan.sampler) == 0) /* the data are too few */
@@ -102,6 +134,7 @@ static enum ddp_status add_row(struct table *table, enum ddp_mode_kind mode, int
 {
     const struct ddp_train_options *options = table->run->options;
     if (table->count == ROWS || (ddp_train_given(options, "mode") && options->mode != (int)mode) ||
+        ((ddp_train_given(options, "stages") || options->cut) && mode != DDP_MODE_PIPELINE) ||
         (ddp_train_given(options, "dtype") && (options->dtype == DDP_TRAIN_BF16) != bf16) ||
         (ddp_train_given(options, "zero") && mode == DDP_MODE_DDP && (options->zero > 0) != zero) ||
         (options->sync_every > 1 && (mode != DDP_MODE_DDP || zero)) ||
@@ -122,6 +155,8 @@ static enum ddp_status add_rows(struct table *table, int units, bool bf16)
         status = add_row(table, DDP_MODE_DDP, units, true, bf16);
     if (status == DDP_OK)
         status = add_row(table, DDP_MODE_DP, units, false, bf16);
+    if (status == DDP_OK && table->run->plan.mode == DDP_MODE_PIPELINE)
+        status = add_row(table, DDP_MODE_PIPELINE, units, false, bf16);
     return status;
 }
 
@@ -137,17 +172,22 @@ static int recommended(const struct table *table)
     int best = -1;
     for (int i = 0; i < table->count; i++) {
         const struct row *row = &table->rows[i], *than = best < 0 ? NULL : &table->rows[best];
-        const int64_t samples = row->batch * row->units;
+        const int64_t samples = row->batch * runners(row);
         if (row->batch == 0)
             continue;
-        if (!than || samples > than->batch * than->units ||
-            (samples == than->batch * than->units && exchanged(row) < exchanged(than)))
+        if (!than || samples > than->batch * runners(than) ||
+            (samples == than->batch * runners(than) && exchanged(row) < exchanged(than)))
             best = i;
     }
     return best;
 }
 
 /* --- printing --------------------------------------------------------------------------------- */
+
+static int mode_width(const struct table *table)
+{
+    return table->run->plan.mode == DDP_MODE_PIPELINE ? 8 : 5;
+}
 
 static void print_row(const struct table *table, int number, int best)
 {
@@ -158,10 +198,10 @@ static void print_row(const struct table *table, int number, int best)
     if (row->batch > 0) {
         snprintf(batch, sizeof batch, "%" PRId64, row->batch);
         snprintf(shards, sizeof shards, "%" PRId64, row->shards);
-        snprintf(samples, sizeof samples, "%" PRId64, row->batch * row->shards * row->units);
+        snprintf(samples, sizeof samples, "%" PRId64, row->batch * row->shards * runners(row));
     }
-    fprintf(table->run->out, "%c %-5s %7d %4s %5s %7s %5s %8s %9s %9s %9s\n",
-            number == best ? '*' : ' ', ddp_mode_names[row->mode], row->units,
+    fprintf(table->run->out, "%c %-*s %7d %4s %5s %7s %5s %8s %9s %9s %9s\n",
+            number == best ? '*' : ' ', mode_width(table), ddp_mode_names[row->mode], row->units,
             row->mode != DDP_MODE_DDP ? "-"
             : row->zero               ? "1"
                                       : "0",
@@ -180,8 +220,8 @@ static void print_table(const struct table *table)
     fprintf(run->out, "\nwhat fits %s %s, with the largest batch of each:\n",
             ddp_train_show_bytes(run->options->plan_memory, text),
             gpu ? "of memory of each GPU" : "of memory of the machine");
-    fprintf(run->out, "  %-5s %7s %4s %5s %7s %5s %8s %9s %9s %9s\n", "mode", "workers", "zero",
-            "dtype", "batch", "acc", "samples", gpu ? "a GPU" : "a worker",
+    fprintf(run->out, "  %-*s %7s %4s %5s %7s %5s %8s %9s %9s %9s\n", mode_width(table), "mode",
+            "workers", "zero", "dtype", "batch", "acc", "samples", gpu ? "a GPU" : "a worker",
             gpu ? "the host" : "machine", "exchange");
     for (int i = 0; i < table->count; i++)
         print_row(table, i, best);
@@ -196,7 +236,9 @@ enum ddp_status ddp_run_print_plan_table(const struct ddp_run *run,
                                          const struct ddp_memory_limits *limits)
 {
     static const int units[] = {1, 2, 4, 8};
-    const int own = ddp_train_plan_units(&run->plan), count = sizeof units / sizeof units[0];
+    const bool staged = run->plan.mode == DDP_MODE_PIPELINE;
+    const int own = staged ? run->plan.stages : ddp_train_plan_units(&run->plan),
+              count = sizeof units / sizeof units[0];
     struct table table = {.run = run, .limits = limits};
     enum ddp_status status = DDP_OK;
     for (int bf16 = 0; status == DDP_OK && bf16 < 2; bf16++) {

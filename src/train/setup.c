@@ -40,16 +40,20 @@ struct ddp_mode_setup ddp_run_mode_setup(const struct ddp_run *run,
         .shared_weights = plan->shared_weights,
         .sync_batch_norm = plan->sync_batch_norm,
         .local = plan->local,
+        .stages = plan->stages,
+        .cuts = plan->cuts,
         .bucket_bytes = (size_t)(options->bucket_mb * 1048576),
     };
 }
 
 /* Batches held at once: DataParallel takes all of a step before it begins (the loader's default is
- * enough for that); the others hold one, so that accumulation costs time, not memory. */
+ * enough for that); a pipeline holds those between its ends; the others hold one, so that
+ * accumulation costs time, not memory. */
 int ddp_run_loader_depth(const struct ddp_train_plan *plan)
 {
     const int64_t two_steps = 2 * plan->local_shards + 1;
+    const int64_t depth = LOADER_DEPTH + (plan->stages > 1 ? 2 * plan->stages : 0);
     if (plan->mode == DDP_MODE_DP)
         return 0;
-    return two_steps < LOADER_DEPTH ? (int)two_steps : LOADER_DEPTH;
+    return (int)(two_steps < depth ? two_steps : depth);
 }

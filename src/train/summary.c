@@ -11,6 +11,8 @@
 #include "graph/describe.h"
 #include "kernels/kernels.h"
 #include "kernels/linear.h"
+#include "train/memory.h"
+#include "train/pipeline.h"
 #include "train/run.h"
 
 #include <inttypes.h>
@@ -26,8 +28,7 @@ double ddp_run_step_flops(const struct ddp_run *run)
     return ddp_graph_flops(run->graph) * (double)run->plan.global_shards;
 }
 
-/* "1.23 GFLOP": three digits. */
-static const char *human_count(double value, const char *unit, char *text, size_t size)
+const char *ddp_train_show_count(double value, const char *unit, char *text, size_t size)
 {
     static const char *const prefixes[] = {"", "k", "M", "G", "T", "P", "E"};
     int prefix = 0;
@@ -177,8 +178,9 @@ static void print_operations(const struct ddp_run *run)
         snprintf(parameters, sizeof parameters, "%" PRId64, operation.parameter_count);
         fprintf(run->out, "%-22s %-28s %-22s %12s %14s\n", operation.name, operation.output, shape,
                 operation.parameter_count ? parameters : "",
-                operation.flops > 0 ? human_count(operation.flops, "FLOP", flops, sizeof flops)
-                                    : "");
+                operation.flops > 0
+                    ? ddp_train_show_count(operation.flops, "FLOP", flops, sizeof flops)
+                    : "");
     }
 }
 
@@ -189,12 +191,12 @@ void ddp_run_print_compute(const struct ddp_run *run)
     struct ddp_terminal_text line;
     FILE *out = ddp_terminal_begin(&line, run->out);
     fprintf(out, "compute  %s a step, %s a sample",
-            human_count(step, "FLOP", text[0], sizeof text[0]),
-            human_count(step / (double)(run->plan.batch_size * run->plan.global_shards), "FLOP",
-                        text[1], sizeof text[1]));
+            ddp_train_show_count(step, "FLOP", text[0], sizeof text[0]),
+            ddp_train_show_count(step / (double)(run->plan.batch_size * run->plan.global_shards),
+                                 "FLOP", text[1], sizeof text[1]));
     if (run->peak_flops > 0)
         fprintf(out, ", on a machine of %s (measured)",
-                human_count(run->peak_flops, "FLOP/s", text[2], sizeof text[2]));
+                ddp_train_show_count(run->peak_flops, "FLOP/s", text[2], sizeof text[2]));
     fputc('\n', out);
     ddp_terminal_end(&line);
     if (run->options->plan && run->options->report.verbose)
@@ -202,33 +204,48 @@ void ddp_run_print_compute(const struct ddp_run *run)
     fflush(run->out);
 }
 
+/* What filling and draining the pipeline costs, and what was waited.
+ *   idle  the share of the steps, on average; negative: not measured */
+static void print_idle(const struct ddp_run *run, double idle, FILE *out)
+{
+    fprintf(out, "\npipeline bubble %.0f %% of a step", 100 * ddp_train_plan_bubble(&run->plan));
+    if (idle >= 0)
+        fprintf(out, ", stages idle for %.0f %% (measured)", 100 * idle);
+}
+
 enum ddp_status ddp_run_print_summary(struct ddp_run *run)
 {
-    struct ddp_mode_memory memory = {0};
+    struct ddp_memory memory;
     struct ddp_train_totals totals;
     const bool gpu = !run->plan.device.host_memory;
     int64_t peak = (int64_t)ddp_memory_peak();
     char text[3][DDP_TRAIN_BYTES];
+    double idle = run->idle;
     enum ddp_status status = ddp_comm_allreduce(run->comm, &peak, 1, DDP_I64, DDP_MAX);
+    if (status == DDP_OK && run->plan.mode == DDP_MODE_PIPELINE)
+        status = ddp_comm_allreduce(run->comm, &idle, 1, DDP_F64, DDP_SUM);
     ddp_train_metrics_totals(run->metrics, &totals);
     ddp_train_metrics_memory(run->metrics, (double)peak);
     if (status != DDP_OK || !run->out || totals.steps == 0)
         return status;
-    status = ddp_mode_memory(run->mode, &memory);
+    status = ddp_memory_of_mode(run, &memory);
     if (status != DDP_OK)
         return status;
+    const struct ddp_mode_memory *worker = &memory.worker;
     const double planned =
-        (double)(memory.weights + memory.gradients + memory.optimizer + memory.activations);
+        (double)(worker->weights + worker->gradients + worker->optimizer + worker->activations);
     const double speed = totals.flops / (totals.seconds + 1e-9);
     ddp_train_metrics_pause(run->metrics);
     struct ddp_terminal_text lines;
     FILE *out = ddp_terminal_begin(&lines, run->out);
     fprintf(out, "speed    %" PRId64 " step%s in %.2f s, %s of the model", totals.steps,
             totals.steps == 1 ? "" : "s", totals.seconds,
-            human_count(speed, "FLOP/s", text[0], sizeof text[0]));
+            ddp_train_show_count(speed, "FLOP/s", text[0], sizeof text[0]));
     if (run->peak_flops > 0)
         fprintf(out, ": %.0f %% of %s", 100 * speed / run->peak_flops,
-                human_count(run->peak_flops, "FLOP/s", text[1], sizeof text[1]));
+                ddp_train_show_count(run->peak_flops, "FLOP/s", text[1], sizeof text[1]));
+    if (run->plan.mode == DDP_MODE_PIPELINE)
+        print_idle(run, idle / (double)run->plan.world_size / (double)totals.steps, out);
     fprintf(
         out,
         gpu ? "\nmemory   %s on the host at the peak of a worker, %s on GPUs as planned; of the "

@@ -53,19 +53,6 @@ static enum ddp_status find(const struct ddp_run *run, const char *name, const f
     return DDP_OK;
 }
 
-enum ddp_status ddp_run_get_weights(const struct ddp_run *run, const char *name, float *values,
-                                    size_t count)
-{
-    int i = 0;
-    enum ddp_status status = find(run, name, values, count, &i);
-    if (status == DDP_OK)
-        status = ddp_mode_average(run->mode);
-    return status == DDP_OK
-               ? ddp_mode_get_weights(run->mode, ddp_graph_parameter_at(run->graph, i)->offset,
-                                      (int64_t)count, values)
-               : status;
-}
-
 /* All ranks must mean the same tensor: of two with the same count, the call would not differ. */
 static enum ddp_status agree(const struct ddp_run *run, int i)
 {
@@ -75,6 +62,21 @@ static enum ddp_status agree(const struct ddp_run *run, int i)
         return ddp_fail(DDP_ERR_MISMATCH, "ranks name different tensors: %s and %s",
                         run->tensors[-range[1]].name, run->tensors[range[0]].name);
     return status;
+}
+
+enum ddp_status ddp_run_get_weights(const struct ddp_run *run, const char *name, float *values,
+                                    size_t count)
+{
+    int i = 0;
+    enum ddp_status status = find(run, name, values, count, &i);
+    if (status == DDP_OK && ddp_train_plan_stage_workers(&run->plan) > 1)
+        status = agree(run, i);
+    if (status == DDP_OK)
+        status = ddp_mode_average(run->mode);
+    return status == DDP_OK
+               ? ddp_mode_get_weights(run->mode, ddp_graph_parameter_at(run->graph, i)->offset,
+                                      (int64_t)count, values)
+               : status;
 }
 
 enum ddp_status ddp_run_put_weights(struct ddp_run *run, const char *name, const float *values,

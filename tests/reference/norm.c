@@ -15,7 +15,8 @@ enum ddp_status ddp_norm_reference(const struct ddp_norm *args, void *stream)
         args->sums[b] = 0;
         for (int64_t i = b * DDP_NORM_BLOCK; i < (b + 1) * DDP_NORM_BLOCK; i++)
             if (i >= args->begin && i < args->end)
-                args->sums[b] += (double)args->x[i] * (double)args->x[i];
+                args->sums[b] +=
+                    (double)args->x[i - args->begin] * (double)args->x[i - args->begin];
     }
     return DDP_OK;
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * See schedule.h. The step is played through with a unit of time for each pass: what can begin
+ * See passes.h. The step is played through with a unit of time for each pass: what can begin
  * first does, and of passes that can begin at the same time a backward one. */
 #include "config.h"
 
-#include "mode/schedule.h"
+#include "mode/passes.h"
 
 #include "core/memory.h"
 
@@ -17,7 +17,7 @@
 struct play {
     const struct ddp_stages *stages;
     int64_t shards;
-    int64_t *ends;     /* (pieces, 2, shards): when a pass ends */
+    int64_t *ends;                       /* (pieces, 2, shards): when a pass ends */
     int64_t next[DDP_STAGES_MAX + 1][2]; /* of each piece: forward, backward passes so far */
     int64_t free_at[DDP_STAGES_MAX];
 };
@@ -29,10 +29,10 @@ static bool is_extra(const struct ddp_stages *stages, int piece)
 }
 
 /* What lies before the first stage is one shard ahead of it. */
-int ddp_schedule_in_flight(const struct ddp_stages *stages, int64_t shards, int piece)
+int ddp_passes_in_flight(const struct ddp_stages *stages, int64_t shards, int piece)
 {
-    const int most = is_extra(stages, piece) ? stages->count + 1
-                                             : stages->count - stages->pieces[piece].stage;
+    const int most =
+        is_extra(stages, piece) ? stages->count + 1 : stages->count - stages->pieces[piece].stage;
     return shards < most ? (int)shards : most;
 }
 
@@ -50,7 +50,7 @@ static int64_t begin_of(const struct play *play, int piece, bool backward)
     bool before_backward = backward;
     if (shard == play->shards || (backward && in_flight == 0))
         return -1;
-    if (!backward && in_flight >= ddp_schedule_in_flight(play->stages, play->shards, piece))
+    if (!backward && in_flight >= ddp_passes_in_flight(play->stages, play->shards, piece))
         return -1;
     if (backward && piece == play->stages->piece_count - 1) {
         before = piece;
@@ -65,9 +65,9 @@ static int64_t begin_of(const struct play *play, int piece, bool backward)
 
 /* The pass that begins first. Pieces before the first stage cost next to nothing, and others wait
  * for them. */
-static struct ddp_schedule_pass next_pass(const struct play *play, int64_t *begin)
+static struct ddp_pass next_pass(const struct play *play, int64_t *begin)
 {
-    struct ddp_schedule_pass best = {.piece = -1};
+    struct ddp_pass best = {.piece = -1};
     int64_t best_rank = 0;
     *begin = -1;
     for (int piece = 0; piece < play->stages->piece_count; piece++)
@@ -76,14 +76,14 @@ static struct ddp_schedule_pass next_pass(const struct play *play, int64_t *begi
             const int64_t rank = 2 * is_extra(play->stages, piece) + backward;
             if (at < 0 || (*begin >= 0 && (at > *begin || (at == *begin && rank <= best_rank))))
                 continue;
-            best = (struct ddp_schedule_pass){play->next[piece][backward], piece, backward};
+            best = (struct ddp_pass){play->next[piece][backward], piece, backward};
             best_rank = rank;
             *begin = at;
         }
     return best;
 }
 
-static void play_pass(struct play *play, const struct ddp_schedule_pass *pass, int64_t begin)
+static void play_pass(struct play *play, const struct ddp_pass *pass, int64_t begin)
 {
     const int64_t time = is_extra(play->stages, pass->piece) ? 0
                          : pass->backward                    ? BACKWARD_TIME
@@ -93,39 +93,39 @@ static void play_pass(struct play *play, const struct ddp_schedule_pass *pass, i
     play->next[pass->piece][pass->backward]++;
 }
 
-enum ddp_status ddp_schedule_make(struct ddp_schedule *schedule, const struct ddp_stages *stages,
-                                  int64_t shards, int stage)
+enum ddp_status ddp_passes_make(struct ddp_passes *passes, const struct ddp_stages *stages,
+                                int64_t shards, int stage)
 {
     struct play play = {.stages = stages, .shards = shards};
-    const size_t passes = (size_t)stages->piece_count * 2 * (size_t)shards;
-    *schedule = (struct ddp_schedule){0};
-    play.ends = ddp_array_alloc(passes, sizeof *play.ends);
-    schedule->passes = ddp_array_alloc(4 * (size_t)shards, sizeof *schedule->passes);
-    for (size_t i = 0; play.ends && schedule->passes && i < passes; i++) {
+    const size_t all = (size_t)stages->piece_count * 2 * (size_t)shards;
+    *passes = (struct ddp_passes){0};
+    play.ends = ddp_array_alloc(all, sizeof *play.ends);
+    passes->list = ddp_array_alloc(4 * (size_t)shards, sizeof *passes->list);
+    for (size_t i = 0; play.ends && passes->list && i < all; i++) {
         int64_t begin;
-        const struct ddp_schedule_pass pass = next_pass(&play, &begin);
+        const struct ddp_pass pass = next_pass(&play, &begin);
         play_pass(&play, &pass, begin);
         if (stages->pieces[pass.piece].stage == stage)
-            schedule->passes[schedule->count++] = pass;
+            passes->list[passes->count++] = pass;
     }
-    const bool made = play.ends && schedule->passes;
+    const bool made = play.ends && passes->list;
     free(play.ends);
     if (!made)
-        ddp_schedule_free(schedule);
+        ddp_passes_free(passes);
     return made ? DDP_OK : DDP_ERR_MEMORY;
 }
 
-void ddp_schedule_free(struct ddp_schedule *schedule)
+void ddp_passes_free(struct ddp_passes *passes)
 {
-    free(schedule->passes);
-    *schedule = (struct ddp_schedule){0};
+    free(passes->list);
+    *passes = (struct ddp_passes){0};
 }
 
-int ddp_schedule_ahead(const struct ddp_schedule *schedule, int piece, int earlier)
+int ddp_passes_ahead(const struct ddp_passes *passes, int piece, int earlier)
 {
     int ahead = 0, most = 0;
-    for (int64_t i = 0; i < schedule->count; i++) {
-        const struct ddp_schedule_pass *pass = &schedule->passes[i];
+    for (int64_t i = 0; i < passes->count; i++) {
+        const struct ddp_pass *pass = &passes->list[i];
         if (pass->backward && pass->piece == piece && ++ahead > most)
             most = ahead;
         if (pass->backward && pass->piece == earlier)

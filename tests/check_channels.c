@@ -40,6 +40,7 @@ START_TEST(leaves)
 {
     run_ranks(3, row_channel_leaves, -1);
     run_ranks(3, row_channel_crossing, -1);
+    run_ranks(3, row_channel_beside, -1);
 }
 END_TEST
 

@@ -268,10 +268,11 @@ START_TEST(groups_named)
 }
 END_TEST
 
-START_TEST(groups_arguments)
+START_TEST(groups_more)
 {
     groups_stages = 2;
     run_ranks_alone(4, row_groups_arguments, -1);
+    run_ranks_alone(4, row_groups_beside, -1);
 }
 END_TEST
 
@@ -313,7 +314,7 @@ Suite *test_suite(void)
     tc = test_case(suite, "groups", 120);
     tcase_add_loop_test(tc, groups, 0, GRIDS);
     tcase_add_loop_test(tc, groups_named, 0, 3);
-    tcase_add_test(tc, groups_arguments);
+    tcase_add_test(tc, groups_more);
     tcase_add_loop_test(tc, groups_killed, 0, 3);
     tcase_add_loop_test(tc, groups_differ, 0, GROUPS_DIFFER_ROWS);
     return suite;

@@ -567,6 +567,7 @@ START_TEST(groups_fail)
     groups_stages = 2;
     run_ranks(4, row_groups_named, -1);
     run_ranks_alone(4, row_groups_arguments, -1);
+    run_ranks_alone(4, row_groups_beside, -1);
     run_ranks(4, row_groups_killed, 1);
 }
 END_TEST

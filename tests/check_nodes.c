@@ -499,6 +499,7 @@ START_TEST(channels_more)
 {
     run_nodes(2, 1, row_channel_large, -1);
     run_nodes(2, 2, row_channel_crossing, -1);
+    run_nodes(2, 2, row_channel_beside, -1);
     run_nodes(2, 2, row_channel_arguments, -1);
     run_nodes(2, 1, row_channel_arguments, -1);
 }
@@ -536,9 +537,12 @@ START_TEST(groups_named)
 }
 END_TEST
 
-START_TEST(groups_uneven)
+START_TEST(groups_more)
 {
     run_nodes_alone(2, 3, row_groups_uneven, -1);
+    groups_stages = 2;
+    run_nodes_alone(2, 2, row_groups_beside, -1);
+    run_nodes_alone(4, 1, row_groups_beside, -1);
 }
 END_TEST
 
@@ -594,7 +598,7 @@ Suite *test_suite(void)
     tc = test_case(suite, "groups", 120);
     tcase_add_loop_test(tc, groups, 0, GROUPS_GRIDS);
     tcase_add_loop_test(tc, groups_named, 0, 2);
-    tcase_add_test(tc, groups_uneven);
+    tcase_add_test(tc, groups_more);
     tcase_add_loop_test(tc, groups_killed, 0, GROUPS_GRIDS - 1);
     tcase_add_loop_test(tc, groups_differ, 0, GROUPS_DIFFER_ROWS);
     return suite;

@@ -223,20 +223,35 @@ static void pass_one(ddp_channel *channel, bool sends, size_t bytes, int number)
 
 /* Rank 0 waits in a barrier while what it has sent is on its way; rank 1 comes to the barrier when
  * rank 2 has that. */
-void row_channel_crossing(ddp_comm *comm, ddp_job *job)
+static void cross(ddp_comm *channels, ddp_comm *meets)
 {
     const size_t bytes = ranks_device ? 1000000 : 32000000;
-    const int rank = ddp_comm_rank(comm);
+    const int rank = ddp_comm_rank(channels);
     ddp_channel *first, *second;
-    (void)job;
-    ddp_comm_set_timeout(comm, 20000);
-    NEED(ddp_channel_open(&first, comm, 0, 2, bytes, 1) == DDP_OK);
-    NEED(ddp_channel_open(&second, comm, 2, 1, 4, 1) == DDP_OK);
+    ddp_comm_set_timeout(channels, 20000);
+    ddp_comm_set_timeout(meets, 20000);
+    NEED(ddp_channel_open(&first, channels, 0, 2, bytes, 1) == DDP_OK);
+    NEED(ddp_channel_open(&second, channels, 2, 1, 4, 1) == DDP_OK);
     if (rank == 0 || rank == 2)
         pass_one(first, rank == 0, bytes, 1);
     if (rank == 1 || rank == 2)
         pass_one(second, rank == 2, 4, 2);
-    NEED(ddp_comm_barrier(comm) == DDP_OK);
+    NEED(ddp_comm_barrier(meets) == DDP_OK);
+}
+
+void row_channel_crossing(ddp_comm *comm, ddp_job *job)
+{
+    (void)job;
+    cross(comm, comm);
+}
+
+/* The barrier is another communicator's. */
+void row_channel_beside(ddp_comm *comm, ddp_job *job)
+{
+    ddp_comm *other;
+    NEED(ranks_join_group(&other, job, 0, 1, ddp_comm_size(comm)) == DDP_OK);
+    cross(other, comm);
+    ddp_comm_destroy(other);
 }
 
 /* A sender may be gone before its messages are received. */

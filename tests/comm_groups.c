@@ -174,6 +174,39 @@ void row_groups(ddp_comm *comm, ddp_job *job)
     close_groups(&g);
 }
 
+/* Rank 0 waits for a message that comes when rank 2 has a sum, which takes the part of rank 0. */
+void row_groups_beside(ddp_comm *comm, ddp_job *job)
+{
+    const int rank = ddp_job_rank(job);
+    void *memory;
+    struct groups g;
+    struct ends ends;
+    (void)comm;
+    open_groups(&g, job);
+    open_ends(&ends, g.across);
+    ddp_comm_set_timeout(g.across, 10000);
+    ddp_comm_set_beside(g.across, g.along);
+    NEED(ddp_comm_alloc(g.along, COUNT * 4, &memory) == DDP_OK);
+    char *sum = ranks_expect_of(&g.replicas, COUNT, DDP_F32, DDP_SUM);
+    ranks_fill(memory, COUNT, DDP_F32, rank);
+    if (rank == 3)
+        receive(ends.in, 23);
+    if (rank % 2 == 0)
+        NEED(ddp_comm_allreduce_start(g.along, memory, COUNT, DDP_F32, DDP_SUM) == DDP_OK);
+    else
+        NEED(ddp_comm_allreduce(g.along, memory, COUNT, DDP_F32, DDP_SUM) == DDP_OK);
+    if (rank == 1)
+        send(ends.back_out, 10);
+    if (rank == 0)
+        receive(ends.back_in, 10);
+    settle(g.along);
+    NEED(ranks_same(memory, sum, COUNT * 4));
+    if (rank == 2)
+        send(ends.out, 23);
+    free(sum);
+    close_groups(&g);
+}
+
 /* --- messages name the ranks of the job --- */
 
 /* The last rank of a group of 2 or more: it calls something else, or comes late. */

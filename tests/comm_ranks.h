@@ -76,8 +76,8 @@ ranks_body row_channels;          /* on 2 ranks or more */
 ranks_body row_channel_large;     /* on 2 ranks or more */
 ranks_body row_channel_arguments; /* on any number */
 ranks_body row_channel_overlap, row_channel_leaves;
-ranks_body row_channel_crossing; /* on 3 ranks or more */
-ranks_body row_channel_aborted;  /* on 3 ranks */
+ranks_body row_channel_crossing, row_channel_beside; /* on 3 ranks or more */
+ranks_body row_channel_aborted;                      /* on 3 ranks */
 enum { CHANNEL_MISMATCH_ROWS = 3 };
 extern ranks_body *const channel_mismatch_rows[CHANNEL_MISMATCH_ROWS]; /* on 3 ranks */
 extern ranks_body *const channel_timeout_rows[2];                      /* on 2 ranks */
@@ -87,6 +87,7 @@ extern ranks_body *const channel_killed_rows[2]; /* on 2 ranks or more, of which
 
 extern int groups_stages; /* the ranks are replicas of so many */
 ranks_body row_groups;
+ranks_body row_groups_beside;    /* on 2 replicas of 2 stages */
 ranks_body row_groups_named;     /* on 2 replicas of 2 stages or more */
 ranks_body row_groups_arguments; /* on 4 ranks of one machine */
 ranks_body row_groups_killed;    /* rank 1 of 4 or more dies */

@@ -81,17 +81,24 @@ enum ddp_status ddp_channel_open(ddp_channel **channel, ddp_comm *comm, int from
 
 /* --- waiting --- */
 
+static bool is_pending(const ddp_comm *comm)
+{
+    return comm && comm->overlapping;
+}
+
 /* In slices, where collectives were started: other ranks wait for this one's part of them, and the
  * message may come after. */
 static enum ddp_status wait_for(struct ddp_channel *c, int timeout_ms)
 {
     ddp_comm *comm = c->comm;
     const int64_t deadline = ddp_deadline_ns(timeout_ms);
-    while (comm->overlapping) {
+    while (is_pending(comm) || is_pending(comm->beside)) {
         enum ddp_status status = comm->ops->await(&c->end, c->acquired, SLICE_MS);
         if (status != DDP_ERR_TIMEOUT || ddp_deadline_passed(deadline))
             return status;
-        status = comm->ops->progress(comm->state);
+        status = is_pending(comm) ? comm->ops->progress(comm->state) : DDP_OK;
+        if (status == DDP_OK && is_pending(comm->beside))
+            status = ddp_comm_progress(comm->beside);
         if (status != DDP_OK)
             return status;
     }

@@ -278,6 +278,11 @@ void ddp_comm_set_fast(ddp_comm *comm, bool fast)
     comm->fast = fast;
 }
 
+void ddp_comm_set_beside(ddp_comm *comm, ddp_comm *other)
+{
+    comm->beside = other;
+}
+
 /* --- one way for all calls --- */
 
 /* Checks what the caller gave, and completes it. */

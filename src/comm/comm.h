@@ -153,6 +153,11 @@ struct ddp_comm_group {
 enum ddp_status ddp_comm_create_group(ddp_comm **comm, ddp_job *job, const char *backend,
                                       ddp_device *device, const struct ddp_comm_group *group);
 
+/* While a rank waits in a channel of `comm`, sums move on that it has started on `other` (NULL: no
+ * more), as do those of `comm` itself: ranks that wait for its part of them may be those that it
+ * waits for. `other` lives longer. */
+void ddp_comm_set_beside(ddp_comm *comm, ddp_comm *other);
+
 /* With `fast` the backend may add up in an order of its own, which may differ between machines and
  * numbers of ranks. Without it (the default) sums have the bits of the fixed tree. */
 void ddp_comm_set_fast(ddp_comm *comm, bool fast);

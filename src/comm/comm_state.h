@@ -14,6 +14,7 @@ struct ddp_comm {
     uint64_t number;      /* of the next collective */
     bool fast;            /* see ddp_comm_set_fast() */
     bool overlapping;     /* all-reduces are started and not finished */
+    ddp_comm *beside;     /* see ddp_comm_set_beside() */
     enum ddp_status dead; /* the failure that ended it, or DDP_OK */
     const char *name;     /* of the current collective, its size and begin: for the trace */
     int64_t begin_ns;

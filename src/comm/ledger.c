@@ -299,6 +299,13 @@ void ddp_ledger_missing(const struct ddp_ledger *ledger, uint32_t number, char *
 
 /* --- waiting --- */
 
+static void (*_Atomic process_turn)(void);
+
+void ddp_ledger_set_turn(void (*turn)(void))
+{
+    atomic_store_explicit(&process_turn, turn, memory_order_release);
+}
+
 /* In slices, where there is something to do between them. */
 static enum ddp_status wait_in_turns(const struct ddp_ledger *ledger, _Atomic uint32_t *word,
                                      uint32_t target, _Atomic uint32_t *sleepers)
@@ -308,11 +315,12 @@ static enum ddp_status wait_in_turns(const struct ddp_ledger *ledger, _Atomic ui
                                        .yields = ledger->yields,
                                        .timeout_ms = ledger->place->timeout_ms};
     const int64_t deadline = ddp_deadline_ns(waiting.timeout_ms);
-    if (!ledger->turn)
+    void (*turn)(void) = atomic_load_explicit(&process_turn, memory_order_acquire);
+    if (!turn)
         return ddp_comm_wait(&waiting, word, target, sleepers);
     waiting.timeout_ms = SLICE_MS;
     for (;;) {
-        ledger->turn(ledger->turned);
+        turn();
         enum ddp_status status = ddp_comm_wait(&waiting, word, target, sleepers);
         if (status != DDP_ERR_TIMEOUT || ddp_deadline_passed(deadline))
             return status;

@@ -48,10 +48,11 @@ struct ddp_ledger {
     uint32_t compared; /* calls that ddp_ledger_compare() has found to be the same everywhere */
     int spins;         /* before a wait yields */
     int yields;        /* ... and before it sleeps */
-    void (*turn)(void *turned); /* called every millisecond of a wait; NULL: nothing is */
-    void *turned;
     char difference[DDP_LEDGER_DIFFERENCE]; /* what was said of calls that differ */
 };
+
+/* Called every millisecond of every wait of this process from now on. */
+void ddp_ledger_set_turn(void (*turn)(void));
 
 /* Rank 0 makes the ledger, and the others find it through the communicator's slot of the machine's
  * ids.

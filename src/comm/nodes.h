@@ -122,6 +122,10 @@ static inline struct nodes_range nodes_partial(const struct nodes *nodes,
 enum ddp_status nodes_wire_open(struct nodes *nodes);
 void nodes_wire_leave(struct nodes *nodes);
 
+/* A rank that waits for others of its machine, in any communicator, moves its messages on, for
+ * which ranks of other machines wait: those need not be in the same call. */
+void nodes_move_on(void);
+
 /* A message of a call; `index` counts the call's messages. */
 void nodes_send(struct nodes *nodes, int node, struct ddp_wire_op *op, uint32_t number,
                 uint32_t index, const struct ddp_comm_call *call, const void *data, size_t bytes);

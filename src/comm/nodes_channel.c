@@ -117,14 +117,6 @@ enum ddp_status nodes_channel_pass(struct ddp_channel_end *end, uint64_t message
 
 /* --- opening --- */
 
-/* A rank that waits for the others of its machine moves its messages on, for which ranks of other
- * machines wait: those need not be in the same call. */
-static void move_on(void *turned)
-{
-    struct nodes *nodes = turned;
-    nodes->ops->progress(nodes->wire);
-}
-
 static enum ddp_status connect_peer(struct nodes *nodes, int peer)
 {
     const struct ddp_comm_place *place = nodes->place;
@@ -165,8 +157,7 @@ static enum ddp_status connect_ends(struct nodes *nodes, struct nodes_channel *c
 static enum ddp_status open_wire_end(struct nodes *nodes, struct nodes_channel *c,
                                      const struct ddp_comm_call *call)
 {
-    nodes->shm.ledger.turn = move_on;
-    nodes->shm.ledger.turned = nodes;
+    ddp_ledger_set_turn(nodes_move_on);
     enum ddp_status status = connect_ends(nodes, c); /* the other end waits */
     if (status != DDP_OK)
         return status;

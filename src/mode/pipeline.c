@@ -83,6 +83,8 @@ static enum ddp_status open_comms(struct ddp_pipeline *pipeline)
         pipeline->comm = pipeline->world;
     if (status == DDP_OK && replicas)
         status = open_group(pipeline, false, true, &pipeline->peers);
+    if (status == DDP_OK && replicas)
+        ddp_comm_set_beside(pipeline->comm, pipeline->peers);
     if (host) {
         pipeline->wire = pipeline->comm;
         pipeline->peer_wire = pipeline->peers;

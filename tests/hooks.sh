@@ -35,6 +35,10 @@ done
 whole=$(sum)
 expect "2 workers" 0 'sum 0x' "$ddprun" -n 2 "$client" run "$@"
 [ "$(sum)" = "$whole" ] || fail "2 workers: $(sum), alone $whole"
+for how in run loop; do
+    expect "2 stages, $how" 0 'sum 0x' "$ddprun" -n 2 "$client" "$how" "$@" --mode pipeline
+    [ "$(sum)" = "$whole" ] || fail "2 stages, $how: $(sum), alone $whole"
+done
 expect "dp" 0 'sum 0x' "$client" loop "$@" --mode dp --replicas 2
 [ "$(sum)" = "$whole" ] || fail "dp: $(sum), alone $whole"
 
@@ -96,6 +100,10 @@ done
 expect "misuse" 0 ' calls as they should be, 0 not' "$ddprun" -n 2 "$client" misuse "$@" --checkpoint "$work/dir" --resume
 grep -q 'restored' "$work/out" || fail "misuse: restore_state was not called"
 grep -q 'error: ddp_train_put_weights() cannot be called from the hook save_state' "$work/out" || fail "misuse: save_state"
+rm -rf "$work/staged"
+expect "misuse, 2 stages" 0 ' calls as they should be, 0 not' env STAGED=1 "$ddprun" -n 2 "$client" misuse "$@" --checkpoint "$work/staged" \
+    --mode pipeline
+grep -q 'error: ddp_train_get_weights() cannot be called from the hook save_state' "$work/out" || fail "misuse, 2 stages: save_state"
 expect "older" 0 'before 6' "$client" old "$@"
 ! grep -q after "$work/out" || fail "older: calls hooks that it does not have"
 expect "newer" 0 'later member used: -1' "$client" new "$@"

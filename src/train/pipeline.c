@@ -63,9 +63,12 @@ static enum ddp_status check_shared(const struct ddp_run *run, const struct ddp_
                         name, DDP_TRAIN_LANES, plan->global_shards);
     return ddp_fail(DDP_ERR_INVALID,
                     "--mode pipeline: two parts of the model share %s, and then each of the "
-                    "%" PRId64 " shards needs a lane, and there are %" PRId64 ": use --lanes "
-                    "%" PRId64,
-                    name, plan->global_shards, plan->lanes, lanes);
+                    "%" PRId64 " shards needs a lane, and %s %" PRId64 ": %s --lanes %" PRId64,
+                    name, plan->global_shards, run->is_resumed ? "the checkpoint has" : "there are",
+                    plan->lanes,
+                    run->is_resumed ? "resume in another mode, or train from the beginning with"
+                                    : "use",
+                    lanes);
 }
 
 enum ddp_status ddp_run_balance_cuts(struct ddp_run *run)

@@ -74,8 +74,8 @@ struct ddp_mode_setup {
     bool sync_batch_norm;     /* DDP with one local shard: batch norm over all workers' shards */
     struct ddp_mode_local local; /* DDP without zero */
     /* Pipeline: worker r has stage r % stages of replica r / stages; a single worker has all
-     * stages, each on a device of `devices`. Shards and lanes are those of a replica; as many lanes as
-     * shards where stages share a weight (mode/stages.h). */
+     * stages, each on a device of `devices`. Shards and lanes are those of a replica; as many lanes
+     * as shards where stages share a weight (mode/stages.h). */
     int stages;             /* else 1; 0: also 1 */
     const ddp_graph *whole; /* that `graph` is a stage of; set by the mode itself, else NULL */
     const int *cuts;     /* stages - 1 operations of the graph at which a stage begins, ascending */

@@ -546,38 +546,6 @@ START_TEST(shared_gpu)
 }
 END_TEST
 
-/* --- groups: replicas of some stages --- */
-
-static const struct {
-    int stages, replicas;
-} grids[] = {{2, 2}, {4, 2}, {2, 4}, {3, 1}, {1, 2}};
-enum { GRIDS = sizeof grids / sizeof grids[0] };
-
-START_TEST(groups)
-{
-    choose_streams(_i);
-    groups_stages = grids[_i].stages;
-    run_ranks(grids[_i].stages * grids[_i].replicas, row_groups, -1);
-}
-END_TEST
-
-START_TEST(groups_fail)
-{
-    choose_streams(_i);
-    groups_stages = 2;
-    run_ranks(4, row_groups_named, -1);
-    run_ranks_alone(4, row_groups_arguments, -1);
-    run_ranks_alone(4, row_groups_beside, -1);
-    run_ranks(4, row_groups_killed, 1);
-}
-END_TEST
-
-START_TEST(groups_differ)
-{
-    run_ranks_alone(4, groups_differ_rows[_i], -1);
-}
-END_TEST
-
 Suite *test_suite(void)
 {
     setenv("DDP_CUDASIM_DEVICES", "8", 1);
@@ -610,9 +578,5 @@ Suite *test_suite(void)
     tcase_add_loop_test(tc, channels, 0, 3);
     tcase_add_loop_test(tc, channel_arguments, 0, 2);
     tcase_add_test(tc, channel_failures);
-    tc = test_case(suite, "groups", 120);
-    tcase_add_loop_test(tc, groups, 0, GRIDS);
-    tcase_add_loop_test(tc, groups_fail, 0, 2);
-    tcase_add_loop_test(tc, groups_differ, 0, GROUPS_DIFFER_ROWS);
     return suite;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * NCCL between processes on several machines, which are one here: each has a board and a heap of
- * its own, and NCCL is told that it is another host. */
+ * its own, and NCCL is told that it is another host. And between groups of a job's ranks, also on
+ * one machine. */
 #include "config.h"
 
 #include "core/clock.h"
@@ -200,6 +201,38 @@ START_TEST(groups_differ)
 }
 END_TEST
 
+/* --- on one machine --- */
+
+static const struct {
+    int stages, replicas;
+} grids[] = {{2, 2}, {4, 2}, {2, 4}, {3, 1}, {1, 2}};
+enum { GRIDS = sizeof grids / sizeof grids[0] };
+
+START_TEST(one_groups)
+{
+    choose_streams(_i);
+    groups_stages = grids[_i].stages;
+    run_ranks(grids[_i].stages * grids[_i].replicas, row_groups, -1);
+}
+END_TEST
+
+START_TEST(one_groups_fail)
+{
+    choose_streams(_i);
+    groups_stages = 2;
+    run_ranks(4, row_groups_named, -1);
+    run_ranks_alone(4, row_groups_arguments, -1);
+    run_ranks_alone(4, row_groups_beside, -1);
+    run_ranks(4, row_groups_killed, 1);
+}
+END_TEST
+
+START_TEST(one_groups_differ)
+{
+    run_ranks_alone(4, groups_differ_rows[_i], -1);
+}
+END_TEST
+
 Suite *test_suite(void)
 {
     setenv("DDP_CUDASIM_DEVICES", "8", 1);
@@ -215,5 +248,9 @@ Suite *test_suite(void)
     tcase_add_loop_test(tc, groups, 0, GROUPS_GRIDS);
     tcase_add_loop_test(tc, groups_fail, 0, 2);
     tcase_add_loop_test(tc, groups_differ, 0, GROUPS_DIFFER_ROWS);
+    tc = test_case(suite, "one machine", 120);
+    tcase_add_loop_test(tc, one_groups, 0, GRIDS);
+    tcase_add_loop_test(tc, one_groups_fail, 0, 2);
+    tcase_add_loop_test(tc, one_groups_differ, 0, GROUPS_DIFFER_ROWS);
     return suite;
 }

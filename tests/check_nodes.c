@@ -531,14 +531,10 @@ START_TEST(groups)
 }
 END_TEST
 
-START_TEST(groups_named)
-{
-    run_grid(_i, row_groups_named, -1);
-}
-END_TEST
-
 START_TEST(groups_more)
 {
+    run_grid(0, row_groups_named, -1);
+    run_grid(1, row_groups_named, -1);
     run_nodes_alone(2, 3, row_groups_uneven, -1);
     groups_stages = 2;
     run_nodes_alone(2, 2, row_groups_beside, -1);
@@ -597,7 +593,6 @@ Suite *test_suite(void)
     tcase_add_test(tc, channel_failures);
     tc = test_case(suite, "groups", 120);
     tcase_add_loop_test(tc, groups, 0, GROUPS_GRIDS);
-    tcase_add_loop_test(tc, groups_named, 0, 2);
     tcase_add_test(tc, groups_more);
     tcase_add_loop_test(tc, groups_killed, 0, GROUPS_GRIDS - 1);
     tcase_add_loop_test(tc, groups_differ, 0, GROUPS_DIFFER_ROWS);

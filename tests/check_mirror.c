@@ -350,7 +350,7 @@ START_TEST(posted_refused)
     make_nodes();
     posted = (struct ddp_posted){.number = -1, .bytes = 1};
     ck_assert(!ddp_mirror_put(&node->mirror, &node->board, &posted));
-    posted = (struct ddp_posted){.number = 0, .bytes = DDP_ADDRESS_MAX_BYTES + 1};
+    posted = (struct ddp_posted){.number = 0, .bytes = DDP_ID_MAX_BYTES + 1};
     ck_assert(!ddp_mirror_put(&node->mirror, &node->board, &posted));
     posted = (struct ddp_posted){.number = DDP_ID_SLOTS + RANKS, .bytes = 1};
     ck_assert(!ddp_mirror_put(&node->mirror, &node->board, &posted));
@@ -358,10 +358,10 @@ START_TEST(posted_refused)
     ck_assert(!ddp_mirror_put(&node->mirror, &node->board, &posted));
     memset(node->board.memory->ids, 0xff, sizeof node->board.memory->ids);
     ck_assert(!ddp_mirror_next(&node->mirror, &node->board, &posted));
-    atomic_store(&node->board.memory->ids[3].state, DDP_POST_READY);
+    atomic_store(&node->board.memory->ids[3].post.state, DDP_POST_READY);
     ck_assert(ddp_mirror_next(&node->mirror, &node->board, &posted));
     ck_assert_int_eq(posted.number, 3);
-    ck_assert_uint_eq(posted.bytes, DDP_ADDRESS_MAX_BYTES);
+    ck_assert_uint_eq(posted.bytes, DDP_ID_MAX_BYTES);
     ck_assert(!ddp_mirror_next(&node->mirror, &node->board, &posted));
 }
 END_TEST

@@ -21,6 +21,9 @@
 #include <unistd.h>
 
 _Static_assert(sizeof(struct ddp_board_line) == 192 + 8 * DDP_ID_SLOTS, "no gaps between lines");
+_Static_assert(offsetof(struct ddp_board_id, data) == sizeof(struct ddp_board_post) &&
+                   offsetof(struct ddp_board_address, data) == sizeof(struct ddp_board_post),
+               "data follow their post");
 _Static_assert(sizeof(struct ddp_board_memory) % DDP_CACHE_LINE == 0, "lines start aligned");
 _Static_assert(ATOMIC_INT_LOCK_FREE == 2 && ATOMIC_LLONG_LOCK_FREE == 2,
                "atomics must work between processes");
@@ -29,7 +32,7 @@ static size_t board_bytes(const struct ddp_board_shape *shape)
 {
     const size_t workers = (size_t)shape->workers, nodes = (size_t)shape->nodes;
     return sizeof(struct ddp_board_memory) + workers * sizeof(struct ddp_board_line) +
-           (nodes > 1 ? nodes * workers * sizeof(struct ddp_board_post) +
+           (nodes > 1 ? nodes * workers * sizeof(struct ddp_board_address) +
                             nodes * sizeof(struct ddp_board_node)
                       : 0);
 }
@@ -153,8 +156,8 @@ enum ddp_status ddp_board_attach(struct ddp_board *board, int fd, const char *so
     if (seals < 0 || !(seals & F_SEAL_SHRINK) ||
         info.st_size < (off_t)sizeof(struct ddp_board_memory) ||
         info.st_size > (off_t)board_bytes(&(struct ddp_board_shape){DDP_BOARD_MAX_WORLD, 0, 1}) +
-                           (off_t)(DDP_BOARD_MAX_WORLD *
-                                   (sizeof(struct ddp_board_post) + sizeof(struct ddp_board_node))))
+                           (off_t)(DDP_BOARD_MAX_WORLD * (sizeof(struct ddp_board_address) +
+                                                          sizeof(struct ddp_board_node))))
         return ddp_fail(DDP_ERR_INVALID, "%s: not the board of a ddprun job", source);
     struct ddp_board mapped = {0};
     enum ddp_status status = map(&mapped, fd, (size_t)info.st_size);
@@ -186,8 +189,8 @@ void ddp_board_abort(struct ddp_board *board, uint32_t by)
     ddp_futex_wake(&m->barrier);
     ddp_futex_wake(&m->hold);
     for (int slot = 0; slot < DDP_ID_SLOTS; slot++) {
-        ddp_futex_wake(&m->ids[slot].state);
-        ddp_futex_wake(&m->node_ids[slot].state);
+        ddp_futex_wake(&m->ids[slot].post.state);
+        ddp_futex_wake(&m->node_ids[slot].post.state);
     }
     for (int rank = 0; board->shape.nodes > 1 && rank < ddp_board_job_size(board); rank++)
         ddp_futex_wake(&ddp_board_address(board, rank)->state);
@@ -198,7 +201,7 @@ bool ddp_board_put(struct ddp_board_post *post, const void *data, size_t bytes)
     uint32_t empty = DDP_POST_EMPTY;
     if (!atomic_compare_exchange_strong(&post->state, &empty, DDP_POST_WRITING))
         return false;
-    memcpy(post->data, data, bytes);
+    memcpy(ddp_board_data(post), data, bytes);
     atomic_store(&post->bytes, (uint32_t)bytes);
     atomic_store(&post->state, DDP_POST_READY);
     ddp_futex_wake(&post->state);

@@ -86,10 +86,19 @@ enum ddp_post_state {
 };
 
 /* What one rank writes once and others wait for: an id, or where the rank can be reached from other
- * machines. */
+ * machines. The data lie behind it. */
 struct ddp_board_post {
-    _Alignas(64) _Atomic uint32_t state; /* futex: enum ddp_post_state */
+    _Atomic uint32_t state; /* futex: enum ddp_post_state */
     _Atomic uint32_t bytes;
+};
+
+struct ddp_board_id {
+    _Alignas(64) struct ddp_board_post post;
+    unsigned char data[DDP_ID_MAX_BYTES];
+};
+
+struct ddp_board_address {
+    _Alignas(64) struct ddp_board_post post;
     unsigned char data[DDP_ADDRESS_MAX_BYTES];
 };
 
@@ -169,10 +178,10 @@ struct ddp_board_memory {
 
     struct ddp_board_error errors[DDP_BOARD_ERRORS];
     struct ddp_board_fault faults[DDP_BOARD_FAULTS];
-    struct ddp_board_post ids[DDP_ID_SLOTS];      /* the job's, the same on all boards */
-    struct ddp_board_post node_ids[DDP_ID_SLOTS]; /* this machine's */
-    struct ddp_board_line lines[];                /* (workers) */
-    /* Then, where nodes > 1: addresses, struct ddp_board_post (nodes * workers), by rank, and
+    struct ddp_board_id ids[DDP_ID_SLOTS];      /* the job's, the same on all boards */
+    struct ddp_board_id node_ids[DDP_ID_SLOTS]; /* this machine's */
+    struct ddp_board_line lines[];              /* (workers) */
+    /* Then, where nodes > 1: struct ddp_board_address (nodes * workers), by rank, and
      * struct ddp_board_node (nodes). */
 };
 
@@ -197,7 +206,12 @@ static inline int ddp_board_job_size(const struct ddp_board *board)
 /* Of a rank of the job; nodes > 1. */
 static inline struct ddp_board_post *ddp_board_address(const struct ddp_board *board, int rank)
 {
-    return (struct ddp_board_post *)&board->memory->lines[board->shape.workers] + rank;
+    return &((struct ddp_board_address *)&board->memory->lines[board->shape.workers])[rank].post;
+}
+
+static inline unsigned char *ddp_board_data(struct ddp_board_post *post)
+{
+    return (unsigned char *)(post + 1);
 }
 
 /* Of a node; nodes > 1. */

@@ -32,8 +32,13 @@ void ddp_bell_take(int fd)
 
 static struct ddp_board_post *post_of(const struct ddp_board *board, int number)
 {
-    return number < DDP_ID_SLOTS ? &board->memory->ids[number]
+    return number < DDP_ID_SLOTS ? &board->memory->ids[number].post
                                  : ddp_board_address(board, number - DDP_ID_SLOTS);
+}
+
+static size_t most_bytes(int number)
+{
+    return number < DDP_ID_SLOTS ? DDP_ID_MAX_BYTES : DDP_ADDRESS_MAX_BYTES;
 }
 
 bool ddp_mirror_next(struct ddp_mirror *mirror, const struct ddp_board *board,
@@ -42,14 +47,14 @@ bool ddp_mirror_next(struct ddp_mirror *mirror, const struct ddp_board *board,
     const int first = ddp_board_first_rank(board);
     for (int i = 0; i < DDP_ID_SLOTS + board->shape.workers; i++) {
         const int number = i < DDP_ID_SLOTS ? i : i + first;
-        const struct ddp_board_post *post = post_of(board, number);
+        struct ddp_board_post *post = post_of(board, number);
         if (mirror->posted[number] || atomic_load(&post->state) != DDP_POST_READY)
             continue;
         posted->number = number;
         posted->bytes = atomic_load(&post->bytes);
-        if (posted->bytes > sizeof posted->data)
-            posted->bytes = sizeof posted->data;
-        memcpy(posted->data, post->data, posted->bytes);
+        if (posted->bytes > most_bytes(number))
+            posted->bytes = most_bytes(number);
+        memcpy(posted->data, ddp_board_data(post), posted->bytes);
         return mirror->posted[number] = true;
     }
     return false;
@@ -62,7 +67,7 @@ bool ddp_mirror_put(struct ddp_mirror *mirror, const struct ddp_board *board,
     const int rank = posted->number - DDP_ID_SLOTS, first = ddp_board_first_rank(board);
     if (posted->number < 0 || rank >= ddp_board_job_size(board) ||
         (rank >= first && rank < first + board->shape.workers) ||
-        posted->bytes > sizeof posted->data)
+        posted->bytes > most_bytes(posted->number))
         return false;
     mirror->posted[posted->number] = true;
     ddp_board_put(post_of(board, posted->number), posted->data, posted->bytes);

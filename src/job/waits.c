@@ -169,7 +169,8 @@ static enum ddp_status find_id(ddp_job *job, bool of_node, int slot, size_t byte
     if (bytes > DDP_ID_MAX_BYTES)
         return ddp_fail(DDP_ERR_INVALID, "an id of %zu bytes: at most %d fit", bytes,
                         DDP_ID_MAX_BYTES);
-    *posted = (struct posted){of_node ? &m->node_ids[slot] : &m->ids[slot], "id slot", slot};
+    *posted =
+        (struct posted){of_node ? &m->node_ids[slot].post : &m->ids[slot].post, "id slot", slot};
     return DDP_OK;
 }
 
@@ -196,7 +197,7 @@ static enum ddp_status get_id(ddp_job *job, bool of_node, int slot, void *id, si
     if (atomic_load(&from.post->bytes) != bytes)
         return ddp_fail(DDP_ERR_MISMATCH, "id slot %d holds %u bytes, not %zu", slot,
                         atomic_load(&from.post->bytes), bytes);
-    memcpy(id, from.post->data, bytes);
+    memcpy(id, ddp_board_data(from.post), bytes);
     return DDP_OK;
 }
 
@@ -229,7 +230,7 @@ enum ddp_status ddp_job_put_address(ddp_job *job, const void *address, size_t by
 {
     const struct posted to = address_of(job, job->rank);
     if (atomic_load(&to.post->state) == DDP_POST_READY && atomic_load(&to.post->bytes) == bytes &&
-        memcmp(to.post->data, address, bytes) == 0)
+        memcmp(ddp_board_data(to.post), address, bytes) == 0)
         return DDP_OK;
     if (bytes > DDP_ADDRESS_MAX_BYTES)
         return ddp_fail(DDP_ERR_INVALID, "an address of %zu bytes: at most %d fit", bytes,
@@ -251,6 +252,6 @@ enum ddp_status ddp_job_get_address(ddp_job *job, int rank,
     *bytes = atomic_load(&from.post->bytes);
     if (*bytes > DDP_ADDRESS_MAX_BYTES)
         return ddp_fail(DDP_ERR_MISMATCH, "the address of rank %d has %zu bytes", rank, *bytes);
-    memcpy(address, from.post->data, *bytes);
+    memcpy(address, ddp_board_data(from.post), *bytes);
     return DDP_OK;
 }

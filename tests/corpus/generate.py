@@ -617,7 +617,7 @@ def write_link():
     def frame(kind, data=b"", size=None):
         return struct.pack("=II", len(data) if size is None else size, kind) + data
 
-    def hello(magic=0x6b6e696c70726464, protocol=1, node=1, nodes=4, version=b"0.3.0"):
+    def hello(magic=0x6b6e696c70726464, protocol=2, node=1, nodes=4, version=b"0.3.0"):
         return frame(1, struct.pack("=QIIIIQ32s32s32x", magic, protocol, 2, node, nodes, 7, bytes(range(32)), version))
 
     def join(version=b"0.3.0", host=b"node1"):
@@ -633,7 +633,7 @@ def write_link():
     status = struct.pack("=Iiqqq16sII", 0, 2, 5, 6, 1000, b"backward", 1, 0)
     link("good-hello", hello_phase, hello())
     link("good-hello-bytes", hello_phase, hello(), 1)
-    link("good-hello-other-protocol", hello_phase, hello(protocol=2, node=9, nodes=0, version=b"x" * 32))
+    link("good-hello-other-protocol", hello_phase, hello(protocol=3, node=9, nodes=0, version=b"x" * 32))
     link("good-refused", hello_phase, frame(4, struct.pack("=II1000s", 3, 2, b"")))
     link("good-proof", proof_phase, frame(2, bytes(32)))
     link("good-proof-largest", proof_phase, frame(2, bytes(2048)), 255)
@@ -641,9 +641,9 @@ def write_link():
     link("good-joined-pings", joined, frame(7, status) * 3 + frame(8), 7)
     link("good-welcome", waiting, frame(7, status) + frame(5, b"node0\0node1\0") +
          frame(6, struct.pack("=I", 29500)))
-    link("good-id", running, frame(16, struct.pack("=II", 0, 15) + b"x") + frame(16, struct.pack("=II", 0, 0) + bytes(256)))
+    link("good-id", running, frame(16, struct.pack("=II", 0, 63) + b"x") + frame(16, struct.pack("=II", 0, 0) + bytes(256)))
     link("good-id-empty", running, frame(16, bytes(8)))
-    link("good-address", running, frame(16, struct.pack("=II", 0, 19) + bytes(1016)), 100)
+    link("good-address", running, frame(16, struct.pack("=II", 0, 67) + bytes(1016)), 100)
     link("good-steps", running, b"".join(frame(kind, step) for kind in (18, 19, 20, 21, 22, 25, 26, 27, 28)), 13)
     link("good-texts", running, text(23, b"what\nfailed\0") + text(24, b"\0") + text(24, b"x" * 16383 + b"\0"))
     link("good-lost", running, frame(9, b"node 1 is lost\0"))

@@ -129,7 +129,7 @@ static enum ddp_status build_odd(ddp_graph *graph, const struct ddp_model_config
 }
 
 static const struct ddp_model odd = {.name = "odd", .build = build_odd};
-static const struct subject odd_subject = {.model = &odd, .config = small};
+static const struct subject odd_subject = {&odd, {NULL}, {.batch = 5, .features = 7, .classes = 4}};
 
 START_TEST(odd_graphs)
 {

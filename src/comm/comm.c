@@ -34,7 +34,7 @@ static enum ddp_status locate(struct ddp_comm_place *place, ddp_job *job,
     const int here = ddp_job_node_size(job), size = group->size, stride = group->stride;
     const bool valid = size > 0 && stride > 0 && size <= world / stride;
     const int block = valid ? stride * size : world; /* the groups in it are strewn over it */
-    int members = stride < here ? here / stride : 1; /* of a group on a machine */
+    int members = valid && stride < here ? here / stride : 1; /* of a group on a machine */
     if (!valid || world % block != 0 || group->first != rank / block * block + rank % stride)
         return ddp_fail(DDP_ERR_INVALID,
                         "rank %d of %d cannot be in a group of %d ranks from rank %d, %d apart",

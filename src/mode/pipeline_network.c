@@ -135,7 +135,7 @@ static enum ddp_status run_link(struct link *link, const void *const host[2])
 {
     struct ddp_exec_messages messages = {NULL, NULL, NULL, NULL};
     enum ddp_status status = DDP_OK;
-    void *values;
+    void *values = NULL;
     for (int i = 0; status == DDP_OK && i < 2; i++)
         if (host[i] && ddp_exec_input_bytes(link->exec, i) > 0)
             status = ddp_exec_load_input(link->exec, i, host[i], link->inputs[i]);

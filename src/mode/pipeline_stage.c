@@ -304,7 +304,7 @@ static enum ddp_status forward(struct ddp_pipeline_stage *stage, struct ddp_stag
     struct ddp_replica *replica = ddp_stage_replica(stage);
     struct ddp_exec_messages messages = {NULL, NULL, NULL, NULL};
     const struct ddp_batch *batch;
-    void *values;
+    void *values = NULL;
     enum ddp_status status = take_batch(&stage->pipeline->feed, shard, &batch);
     if (status != DDP_OK)
         return status;
@@ -408,7 +408,7 @@ static enum ddp_status backward(struct ddp_pipeline_stage *stage, struct ddp_sta
 {
     struct ddp_replica *replica = ddp_stage_replica(stage);
     struct ddp_exec_messages messages = {NULL, NULL, NULL, NULL};
-    void *gradients;
+    void *gradients = NULL;
     ddp_exec *exec = replica->current = exec_of(stage, piece, shard);
     ddp_lanes_select(&replica->lanes, shard);
     ddp_exec_set_gradients(exec, ddp_lanes_array(&replica->lanes));

@@ -238,9 +238,9 @@ static void add_process(const struct ddp_run *run, const struct ddp_train_plan *
         memory->unit[part] = host ? each[part] : 0;
     }
     if (run->options->checkpoint && plan->local.every > 1) /* the others' way to rank 0 */
-        memory->host[DDP_MEMORY_COPIES] +=
-            (node_processes_of(plan) - 1) * (double)ddp_graph_flat_count(setup->graph) *
-            sizeof(float);
+        memory->host[DDP_MEMORY_COPIES] += (node_processes_of(plan) - 1) *
+                                           (double)ddp_graph_flat_count(setup->graph) *
+                                           sizeof(float);
     memory->unit[DDP_MEMORY_EXCHANGE] = scratch_bytes(plan, setup, run->options->fast);
     if (!host)
         memory->unit[DDP_MEMORY_PROGRAM] = run->device_bytes;

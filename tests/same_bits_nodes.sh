@@ -50,6 +50,16 @@ same "local steps: 1 x 4" "$ddprun" -n 4 "$@"
 same "local steps: 2 x 2" nodes 2 2 "$@"
 same "local steps: 4 x 1" nodes 4 1 "$@"
 
+# Stages on several nodes, and replicas of stages on each.
+first=
+set -- "$trainer" $gpt2 $few --steps 3 --clip-grad-norm 0.5
+same "pipeline: accumulation" "$@"
+same "pipeline: 1 x 4, 4 stages" "$ddprun" -n 4 "$@" --stages 4
+same "pipeline: 2 x 2, 4 stages" nodes 2 2 "$@" --stages 4
+same "pipeline: 2 x 2, 2 stages" nodes 2 2 "$@" --stages 2
+same "pipeline: 4 x 1, 4 stages" nodes 4 1 "$@" --stages 4
+same "pipeline: 4 x 1, 2 stages" nodes 4 1 "$@" --stages 2
+
 # Resumed on other nodes; the checkpoint holds the optimizer's state, of which no node had all.
 first=
 few="${few%--quiet*}--schedule constant --quiet"

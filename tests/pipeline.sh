@@ -42,6 +42,12 @@ first=
 gpt2="--model gpt2 --data $work/text --seq-len 12 --layers 2 --heads 2 --channels 16 --batch-size 1 --seed 3 --quiet --threads 1"
 same "12 shards: accumulation" "$trainer" $gpt2 --no-eval --steps 3 --acc-steps 12 --lanes 16
 same "12 shards: 2 stages" "$ddprun" -n 2 trainer $gpt2 --no-eval --steps 3 --acc-steps 12 --lanes 16 --stages 2
+# Lanes of several shards: statistics are added up in them.
+first=
+resnet="--model resnet --size 20 --data $work/images --batch-size 2 --global-batch 16 --steps 2 --seed 3 --no-eval --quiet --threads 1"
+same "lanes of 4 shards: accumulation" "$trainer" $resnet --lanes 2
+same "lanes of 4 shards: 2 stages" "$ddprun" -n 2 trainer $resnet --lanes 2 --stages 2
+same "lanes of 4 shards: 3 stages, one process" "$trainer" $resnet --lanes 2 --stages 3
 
 # alike NAME PATTERN COMMAND...: the lines that match are those of the first one in the group
 alike() {

@@ -128,14 +128,6 @@ static enum ddp_status ddp_step(ddp_mode *mode, ddp_loader *loader, double rate,
     return ddp_share_update(&ddp->share);
 }
 
-static int optimizer_arrays(const ddp_mode *mode)
-{
-    int count = 0;
-    while (ddp_mode_state(mode, count))
-        count++;
-    return count;
-}
-
 static const char *array_name(const ddp_mode *mode, int i)
 {
     return ddp_local_array_name(&((const struct ddp *)mode)->local, i);
@@ -157,8 +149,8 @@ static struct ddp_mode_apart apart(const ddp_mode *mode)
 static enum ddp_status save_state(ddp_mode *mode, int i, float *flat)
 {
     struct ddp_local *local = &((struct ddp *)mode)->local;
-    if (i >= optimizer_arrays(mode))
-        return ddp_local_save_array(local, i - optimizer_arrays(mode), flat);
+    if (i >= ddp_mode_state_count(mode))
+        return ddp_local_save_array(local, i - ddp_mode_state_count(mode), flat);
     if (local->state_apart)
         return ddp_local_save_mean(local, i, flat);
     return ddp_share_save_state(&((struct ddp *)mode)->share, i, flat);
@@ -166,7 +158,7 @@ static enum ddp_status save_state(ddp_mode *mode, int i, float *flat)
 
 static enum ddp_status load_state(ddp_mode *mode, int i, const float *flat)
 {
-    const int own = i - optimizer_arrays(mode);
+    const int own = i - ddp_mode_state_count(mode);
     if (own >= 0)
         return ddp_local_load_array(&((struct ddp *)mode)->local, own, flat);
     return ddp_share_load_state(&((struct ddp *)mode)->share, i, flat);

@@ -82,6 +82,7 @@ bool ddp_dp_stages(const struct ddp_mode_setup *setup, bool host_memory, int rep
 
 /* Array i of the optimizer's state, in device memory; NULL after the last. */
 float *ddp_mode_state(const ddp_mode *mode, int i);
+int ddp_mode_state_count(const ddp_mode *mode);
 
 /* The whole array to or from the host's memory, done when these return. */
 enum ddp_status ddp_mode_copy_state_out(const ddp_mode *mode, int i, float *flat);

@@ -95,15 +95,21 @@ float *ddp_mode_state(const ddp_mode *mode, int i)
     return ddp_optimizer_state(mode->updater.optimizer, i, &name);
 }
 
+int ddp_mode_state_count(const ddp_mode *mode)
+{
+    int count = 0;
+    while (ddp_mode_state(mode, count))
+        count++;
+    return count;
+}
+
 const char *ddp_mode_state_name(const ddp_mode *mode, int i)
 {
     const char *name = NULL;
-    int count = 0;
     if (ddp_optimizer_state(mode->updater.optimizer, i, &name))
         return name;
-    while (ddp_mode_state(mode, count))
-        count++;
-    return mode->ops->array_name ? mode->ops->array_name(mode, i - count) : NULL;
+    return mode->ops->array_name ? mode->ops->array_name(mode, i - ddp_mode_state_count(mode))
+                                 : NULL;
 }
 
 struct ddp_mode_apart ddp_mode_apart_now(const ddp_mode *mode)
@@ -113,9 +119,7 @@ struct ddp_mode_apart ddp_mode_apart_now(const ddp_mode *mode)
 
 bool ddp_mode_has_state(const ddp_mode *mode, int i, const struct ddp_mode_apart *apart)
 {
-    int count = 0;
-    while (ddp_mode_state(mode, count))
-        count++;
+    const int count = ddp_mode_state_count(mode);
     return i < count || mode->ops->has_array(mode, i - count, apart);
 }
 

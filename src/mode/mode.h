@@ -89,6 +89,13 @@ struct ddp_mode_memory {
     size_t inputs; /* copies of batches: on a device, or of a replica */
 };
 
+/* Without what is locked, which is not the device's. */
+static inline double ddp_mode_memory_total(const struct ddp_mode_memory *memory)
+{
+    return (double)memory->weights + (double)memory->gradients + (double)memory->optimizer +
+           (double)memory->activations + (double)memory->inputs;
+}
+
 /* What a mode is made on, as far as its memory depends on it. */
 struct ddp_mode_place {
     enum ddp_mode_kind kind;

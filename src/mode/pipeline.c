@@ -157,10 +157,10 @@ static enum ddp_status connect_pieces(struct ddp_pipeline *pipeline)
 static enum ddp_status open_feed(struct ddp_pipeline *pipeline)
 {
     struct ddp_feed *feed = &pipeline->feed;
-    feed->shards = pipeline->mode.setup.local_shards;
+    const size_t shards = (size_t)pipeline->mode.setup.local_shards;
     feed->stages = pipeline->here_count;
-    feed->batches = ddp_array_alloc((size_t)feed->shards, sizeof(const struct ddp_batch *));
-    feed->users = ddp_array_alloc((size_t)feed->shards, sizeof *feed->users);
+    feed->batches = ddp_array_alloc(shards, sizeof(const struct ddp_batch *));
+    feed->users = ddp_array_alloc(shards, sizeof *feed->users);
     return feed->batches && feed->users ? DDP_OK : DDP_ERR_MEMORY;
 }
 

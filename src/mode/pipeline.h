@@ -31,7 +31,7 @@ struct ddp_feed {
     ddp_loader *loader;
     const struct ddp_batch **batches; /* of the step's shards */
     int *users;                       /* of each batch: stages that are not done with it */
-    int64_t taken, shards;
+    int64_t taken;
     int stages;
 };
 

@@ -152,11 +152,6 @@ static void find_shared(struct ddp_pipeline_stage *stage)
             : ddp_passes_ahead(&stage->passes, stage->pieces[1].number, stage->pieces[0].number);
 }
 
-static enum ddp_status alloc_some(ddp_device *device, size_t bytes, void **memory)
-{
-    return bytes ? ddp_device_alloc(device, bytes, memory) : DDP_OK;
-}
-
 /* Where the device cannot read the host's memory, shards in flight have their inputs there. */
 static enum ddp_status alloc_inputs(struct ddp_pipeline_stage *stage)
 {
@@ -168,8 +163,9 @@ static enum ddp_status alloc_inputs(struct ddp_pipeline_stage *stage)
             if (bytes > stage->input_bytes[i])
                 stage->input_bytes[i] = ddp_align_up(bytes, DDP_CACHE_LINE);
         }
-        status = alloc_some(device, (size_t)stage->slots * stage->input_bytes[i],
-                            (void **)&stage->inputs[i]);
+        if (stage->input_bytes[i] > 0)
+            status = ddp_device_alloc(device, (size_t)stage->slots * stage->input_bytes[i],
+                                      (void **)&stage->inputs[i]);
     }
     return status;
 }
@@ -286,16 +282,9 @@ static enum ddp_status load_inputs(struct ddp_pipeline_stage *stage, ddp_exec *e
 static enum ddp_status run_forward(struct ddp_pipeline_stage *stage, struct ddp_stage_piece *piece)
 {
     struct ddp_replica *replica = ddp_stage_replica(stage);
+    const bool last = ddp_piece_is_last(stage->pipeline, piece->number);
     enum ddp_status status = ddp_replica_forward(replica);
-    if (!ddp_piece_is_last(stage->pipeline, piece->number))
-        return status;
-    const int64_t begin = ddp_trace_begin();
-    if (status == DDP_OK)
-        status = ddp_exec_loss(replica->current);
-    if (status == DDP_OK)
-        status = ddp_exec_loss_backward(replica->current);
-    ddp_trace_end("loss", begin, "shard", replica->lanes.shard);
-    return status;
+    return status == DDP_OK && last ? ddp_replica_loss(replica) : status;
 }
 
 static enum ddp_status forward(struct ddp_pipeline_stage *stage, struct ddp_stage_piece *piece,

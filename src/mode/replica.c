@@ -176,6 +176,16 @@ enum ddp_status ddp_replica_forward(struct ddp_replica *replica)
     return status;
 }
 
+enum ddp_status ddp_replica_loss(struct ddp_replica *replica)
+{
+    const int64_t begin = ddp_trace_begin();
+    enum ddp_status status = ddp_exec_loss(replica->current);
+    if (status == DDP_OK)
+        status = ddp_exec_loss_backward(replica->current);
+    ddp_trace_end("loss", begin, "shard", replica->lanes.shard);
+    return status;
+}
+
 /* `ready` is also called with 0, when the array of gradients is about to be written. */
 static enum ddp_status backward(struct ddp_replica *replica, ddp_exec_ready *ready, void *arg)
 {
@@ -197,12 +207,8 @@ enum ddp_status ddp_replica_backward(struct ddp_replica *replica, ddp_exec_ready
 static enum ddp_status run_operations(struct ddp_replica *replica, ddp_exec_ready *ready, void *arg)
 {
     enum ddp_status status = ddp_replica_forward(replica);
-    const int64_t begin = ddp_trace_begin();
     if (status == DDP_OK)
-        status = ddp_exec_loss(replica->current);
-    if (status == DDP_OK)
-        status = ddp_exec_loss_backward(replica->current);
-    ddp_trace_end("loss", begin, "shard", replica->lanes.shard);
+        status = ddp_replica_loss(replica);
     if (status == DDP_OK)
         status = backward(replica, ready, arg);
     return status;

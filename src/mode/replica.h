@@ -74,8 +74,10 @@ enum ddp_status ddp_replica_run(struct ddp_replica *replica, ddp_exec_ready *rea
 enum ddp_status ddp_replica_run_shards(struct ddp_replica *replica, ddp_loader *loader,
                                        ddp_exec_ready *ready, void *arg);
 
-/* The halves of ddp_replica_run(), for DataParallel: the loss happens in between, elsewhere. */
+/* The parts of ddp_replica_run(). DataParallel runs the loss, and its gradient, elsewhere; in a
+ * pipeline the last stage alone has them. */
 enum ddp_status ddp_replica_forward(struct ddp_replica *replica);
+enum ddp_status ddp_replica_loss(struct ddp_replica *replica);
 enum ddp_status ddp_replica_backward(struct ddp_replica *replica, ddp_exec_ready *ready, void *arg);
 
 #endif

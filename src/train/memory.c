@@ -44,12 +44,6 @@ static void set_mode_parts(double parts[], const struct ddp_mode_memory *memory,
     parts[DDP_MEMORY_INPUTS] = times * (double)memory->inputs;
 }
 
-static double sum_of(const struct ddp_mode_memory *memory)
-{
-    return (double)memory->weights + (double)memory->gradients + (double)memory->optimizer +
-           (double)memory->activations + (double)memory->inputs;
-}
-
 /* One process with several GPUs: all replicas or stages on one device, of the device that holds
  * most. */
 static enum ddp_status fullest_device(const struct ddp_mode_setup *setup,
@@ -62,7 +56,7 @@ static enum ddp_status fullest_device(const struct ddp_mode_setup *setup,
         for (int r = first; status == DDP_OK && r < count; r++)
             if (setup->devices[r] == setup->devices[first])
                 status = ddp_mode_plan_memory(setup, place, r, &memory);
-        if (status == DDP_OK && sum_of(&memory) > sum_of(fullest))
+        if (status == DDP_OK && ddp_mode_memory_total(&memory) > ddp_mode_memory_total(fullest))
             *fullest = memory;
     }
     return status;
@@ -108,7 +102,7 @@ static enum ddp_status plan_workers(const struct ddp_train_plan *plan,
         memory->stages[s] = (struct ddp_mode_memory){0};
         status = ddp_mode_plan_memory(setup, place, s, &memory->stages[s]);
         add_memory(all, &memory->stages[s]);
-        if (sum_of(&memory->stages[s]) > sum_of(&memory->worker))
+        if (ddp_mode_memory_total(&memory->stages[s]) > ddp_mode_memory_total(&memory->worker))
             memory->worker = memory->stages[s];
     }
     if (plan->world_size == 1)

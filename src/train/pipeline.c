@@ -94,12 +94,6 @@ enum ddp_status ddp_run_balance_cuts(struct ddp_run *run)
 
 /* --- what is shown ---------------------------------------------------------------------------- */
 
-static double sum_of(const struct ddp_mode_memory *memory)
-{
-    return (double)memory->weights + (double)memory->gradients + (double)memory->optimizer +
-           (double)memory->activations + (double)memory->inputs;
-}
-
 /* "h.4.ln_1 .. h.7.mlp.c_proj" */
 static void name_operations(const ddp_graph *graph, const struct ddp_graph_range *range, char *text,
                             size_t size)
@@ -133,7 +127,7 @@ static void print_piece(const struct ddp_run *run, const struct ddp_piece *piece
     name_operations(graph, &piece->range, names, sizeof names);
     fprintf(run->out, "  %5d  %-44s %12" PRId64 " %12s %10s %10s\n", piece->stage, names,
             parameters, ddp_train_show_count(operations, "FLOP", flops, sizeof flops),
-            memory ? ddp_train_show_bytes(sum_of(memory), text[0]) : "",
+            memory ? ddp_train_show_bytes(ddp_mode_memory_total(memory), text[0]) : "",
             crosses > 0 ? ddp_train_show_bytes((double)crosses, text[1]) : "-");
 }
 

@@ -15,7 +15,7 @@
  * and queries pass by once for each 128 queries or 64 keys, which the second-level cache bears. */
 #include "kernels/attention/cuda.h"
 #include "kernels/cuda/gemm.h"
-#include "kernels/cuda/mma.h"
+#include "kernels/cuda/ptx.h"
 
 #include <math.h>
 

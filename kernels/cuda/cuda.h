@@ -3,7 +3,7 @@
  * What the CUDA versions of the operations share: the context that they get as their stream, the
  * launch macro, and small device functions. The .cu files compile with nvcc and, for tests on
  * machines without a GPU, as C++ against a simulation of the device; so they use the portable
- * subset of CUDA C++ only: no cooperative groups, no atomics, and inline PTX in mma.h alone, beside
+ * subset of CUDA C++ only: no cooperative groups, no atomics, and inline PTX in ptx.h alone, beside
  * its twins for the simulation.
  *
  * Rules for kernels: kernels and their templates are static; blocks do not talk to each other; a

@@ -37,8 +37,8 @@ done
 twice=$(cat kernels/*.cu kernels/*/*.cu | sed -n 's/^struct \([a-z_0-9]*\) {$/\1/p' | sort | uniq -d)
 [ -z "$twice" ] || fail "kernels: more than one file has a struct $twice"
 # PTX stands in one header, beside its twins for the simulation.
-ptx=$(grep -lw 'asm\|__asm__' $(find kernels -name '*.cu' -o -name '*.[ch]') | grep -vx kernels/cuda/mma.h)
-[ -z "$ptx" ] || fail "inline assembly outside kernels/cuda/mma.h: $ptx"
+ptx=$(grep -lw 'asm\|__asm__' $(find kernels -name '*.cu' -o -name '*.[ch]') | grep -vx kernels/cuda/ptx.h)
+[ -z "$ptx" ] || fail "inline assembly outside kernels/cuda/ptx.h: $ptx"
 if command -v ctags >/dev/null && ctags --version | grep -q Universal; then
     functions=$(mktemp) || exit 99
     echo "$code" | ctags -L - --languages=C,C++ --langmap=C++:+.cu.cuh --kinds-C=f --kinds-C++=f --fields=+ne -f "$functions"

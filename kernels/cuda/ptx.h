@@ -10,8 +10,8 @@
  *   a  16 x 16  words: (g, 2t) (g + 8, 2t) (g, 2t + 8) (g + 8, 2t + 8)
  *   b  16 x 8   words: (2t and 2t + 1, g) (2t + 8 and 2t + 9, g)
  *   c  16 x 8   float32: (g, 2t) (g, 2t + 1) (g + 8, 2t) (g + 8, 2t + 1) */
-#ifndef DDP_KERNELS_CUDA_MMA_H
-#define DDP_KERNELS_CUDA_MMA_H
+#ifndef DDP_KERNELS_CUDA_PTX_H
+#define DDP_KERNELS_CUDA_PTX_H
 
 #include "kernels/cuda/cuda.h"
 

@@ -12,10 +12,13 @@
 
 #include "core/log.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define BUCKETS 256 /* of the table of plans */
+#define BUCKETS    256                /* of the table of plans */
+#define CANDIDATES 8                  /* algorithms that cublasLt is asked for */
+#define LIMIT      (INT64_C(1) << 31) /* elements: kernels of the library may count in 32 bits */
 
 /* All that an algorithm depends on: whole words only, compared as memory. */
 struct key {
@@ -29,14 +32,18 @@ struct key {
 struct plan {
     struct key key;
     struct plan *next;
-    bool usable; /* false: cublasLt has no algorithm */
     cublasLtMatmulDesc_t operation;
     cublasLtMatrixLayout_t first, second, result; /* op(B)^T, op(A)^T, C^T */
-    cublasLtMatmulAlgo_t algorithm;
+    cublasLtMatmulAlgo_t candidates[CANDIDATES];  /* in the order in which they are tried */
+    int count, current;                           /* they are equal when none is left */
+    bool proven;                                  /* the current one has run */
+    bool warned;                                  /* of the plain kernel */
 };
 
 struct plans {
-    bool plain; /* DDP_CUDA_PLAIN=1: no cublasLt, to find out where a wrong number comes from */
+    bool plain;    /* DDP_CUDA_PLAIN=1: no cublasLt, to find out where a wrong number comes from */
+    bool warned;   /* of an operand that cannot be cut */
+    int64_t limit; /* elements that an operand may span */
     struct plan *buckets[BUCKETS];
 };
 
@@ -182,26 +189,32 @@ static cublasStatus_t prefer(cublasLtMatmulPreference_t preference, const struct
     return status;
 }
 
-/* The first algorithm that the library proposes; none is not an error. */
-static enum ddp_status choose(struct plan *plan, struct ddp_cuda *cuda)
+static void take(struct plan *plan, const cublasLtMatmulHeuristicResult_t *found)
+{
+    if (found->state == CUBLAS_STATUS_SUCCESS && found->workspaceSize <= DDP_CUDA_BLAS_BYTES)
+        plan->candidates[plan->count++] = found->algo;
+}
+
+/* The algorithms that the library proposes, the best first by its own estimate; none is not an
+ * error. */
+static enum ddp_status propose(struct plan *plan, struct ddp_cuda *cuda)
 {
     cublasLtMatmulPreference_t preference;
     enum ddp_status status =
         failed(cublasLtMatmulPreferenceCreate(&preference), "cublasLtMatmulPreferenceCreate");
     if (status)
         return status;
-    cublasLtMatmulHeuristicResult_t found;
+    cublasLtMatmulHeuristicResult_t found[CANDIDATES];
     int count = 0;
-    memset(&found, 0, sizeof found);
+    memset(found, 0, sizeof found);
     cublasStatus_t answer = prefer(preference, &plan->key);
     status = failed(answer, "cublasLtMatmulPreferenceSetAttribute");
     if (status == DDP_OK) {
         answer = cublasLtMatmulAlgoGetHeuristic(cuda->blas, plan->operation, plan->first,
                                                 plan->second, plan->result, plan->result,
-                                                preference, 1, &found, &count);
-        plan->usable =
-            answer == CUBLAS_STATUS_SUCCESS && count > 0 && found.state == CUBLAS_STATUS_SUCCESS;
-        plan->algorithm = found.algo;
+                                                preference, CANDIDATES, found, &count);
+        for (int i = 0; i < count && answer == CUBLAS_STATUS_SUCCESS; i++)
+            take(plan, &found[i]);
         if (answer != CUBLAS_STATUS_NOT_SUPPORTED && answer != CUBLAS_STATUS_INVALID_VALUE)
             status = failed(answer, "cublasLtMatmulAlgoGetHeuristic");
     }
@@ -234,13 +247,23 @@ static enum ddp_status plan_create(struct plan **out, const struct key *key,
     if (status == DDP_OK)
         status = failed(describe_matrices(plan), "cublasLtMatrixLayoutCreate");
     if (status == DDP_OK)
-        status = choose(plan, cuda);
+        status = propose(plan, cuda);
     if (status) {
         plan_free(plan);
         return status;
     }
     *out = plan;
     return DDP_OK;
+}
+
+static int64_t limit(void)
+{
+#ifdef DDP_CUDASIM
+    const char *lower = getenv("DDP_CUDASIM_SPAN");
+    if (lower)
+        return strtoll(lower, NULL, 10);
+#endif
+    return LIMIT;
 }
 
 static enum ddp_status plans_of(struct ddp_cuda *cuda, struct plans **out)
@@ -251,6 +274,7 @@ static enum ddp_status plans_of(struct ddp_cuda *cuda, struct plans **out)
             return ddp_fail(DDP_ERR_MEMORY, "matrix product: out of memory");
         const char *plain = getenv("DDP_CUDA_PLAIN");
         plans->plain = plain && strcmp(plain, "1") == 0;
+        plans->limit = limit();
         cuda->plans = plans;
     }
     *out = cuda->plans;
@@ -305,6 +329,65 @@ static bool is_small(const struct ddp_cuda_gemm *gemm) /* nothing for a library 
     return gemm->m == 0 || gemm->n == 0 || gemm->k == 0;
 }
 
+/* For messages. */
+static const char *describe(char text[160], const struct key *key)
+{
+    static const char *const names[] = {[DDP_F32] = "float32", [DDP_BF16] = "bf16"};
+    snprintf(text, 160, "matrix product %lld x %lld x %lld%s%s, %s to %s%s%s", (long long)key->m,
+             (long long)key->n, (long long)key->k, key->transpose_a ? ", A transposed" : "",
+             key->transpose_b ? ", B transposed" : "", names[key->type], names[key->result],
+             key->bias ? ", bias" : "", key->gelu ? ", GELU" : "");
+    return text;
+}
+
+/* What one algorithm may answer where another works. */
+static bool is_refusal(cublasStatus_t status)
+{
+    return status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE ||
+           status == CUBLAS_STATUS_ARCH_MISMATCH || status == CUBLAS_STATUS_EXECUTION_FAILED ||
+           status == CUBLAS_STATUS_INTERNAL_ERROR;
+}
+
+static cublasStatus_t run(const struct plan *plan, int candidate, const struct ddp_cuda_gemm *gemm,
+                          struct ddp_cuda *cuda)
+{
+    const float one = 1, beta = gemm->add ? 1 : 0;
+    return cublasLtMatmul(cuda->blas, plan->operation, &one, gemm->b, plan->first, gemm->a,
+                          plan->second, &beta, gemm->c, plan->result, gemm->c, plan->result,
+                          &plan->candidates[candidate], cuda->workspace, DDP_CUDA_BLAS_BYTES,
+                          cuda->stream);
+}
+
+/* An algorithm that is refused when it is first run gives way to the next one, on every device of
+ * the kind alike. */
+static void next_candidate(struct plan *plan, cublasStatus_t answer)
+{
+    char text[160];
+    ddp_log(DDP_LOG_DEBUG, "%s: algorithm %d of %d is refused: cuBLAS status %d",
+            describe(text, &plan->key), plan->current + 1, plan->count, (int)answer);
+    plan->current++;
+}
+
+static void has_run(struct plan *plan)
+{
+    char text[160];
+    if (!plan->proven)
+        ddp_log(DDP_LOG_DEBUG, "%s: algorithm %d of %d, the first that works",
+                describe(text, &plan->key), plan->current + 1, plan->count);
+    plan->proven = true;
+}
+
+static void warn_plain(struct plan *plan, const struct ddp_cuda *cuda)
+{
+    char text[160];
+    if (!plan->warned)
+        ddp_log(DDP_LOG_WARNING,
+                "GPU %d: cublasLt has no algorithm for the %s: it is computed by a plain kernel, "
+                "which is slower (DDP_LOG=debug shows what was tried)",
+                cuda->index, describe(text, &plan->key));
+    plan->warned = true;
+}
+
 /* *done: false when cublasLt has no algorithm for it. */
 static enum ddp_status library(const struct ddp_cuda_gemm *gemm, bool gelu, struct ddp_cuda *cuda,
                                bool *done)
@@ -312,15 +395,113 @@ static enum ddp_status library(const struct ddp_cuda_gemm *gemm, bool gelu, stru
     struct plan *plan = NULL;
     *done = false;
     enum ddp_status status = plan_of(&plan, gemm, gelu, cuda);
-    if (status || !plan->usable)
-        return status;
-    const float one = 1, beta = gemm->add ? 1 : 0;
-    status =
-        failed(cublasLtMatmul(cuda->blas, plan->operation, &one, gemm->b, plan->first, gemm->a,
-                              plan->second, &beta, gemm->c, plan->result, gemm->c, plan->result,
-                              &plan->algorithm, cuda->workspace, DDP_CUDA_BLAS_BYTES, cuda->stream),
-               "cublasLtMatmul");
-    *done = status == DDP_OK;
+    while (status == DDP_OK && !*done && plan->current < plan->count) {
+        const cublasStatus_t answer = run(plan, plan->current, gemm, cuda);
+        *done = answer == CUBLAS_STATUS_SUCCESS;
+        if (*done)
+            has_run(plan);
+        else if (!plan->proven && is_refusal(answer))
+            next_candidate(plan, answer);
+        else
+            status = failed(answer, "cublasLtMatmul");
+    }
+    if (status == DDP_OK && !*done && !gelu)
+        warn_plain(plan, cuda);
+    return status;
+}
+
+static enum ddp_status product(const struct ddp_cuda_gemm *gemm, struct ddp_cuda *cuda,
+                               bool *activated)
+{
+    bool done = false;
+    enum ddp_status status = DDP_OK;
+    if (gemm->gelu) {
+        status = library(gemm, true, cuda, &done);
+        *activated = done;
+    }
+    if (status == DDP_OK && !done)
+        status = library(gemm, false, cuda, &done);
+    return status == DDP_OK && !done ? ddp_cuda_gemm_plain(gemm, cuda) : status;
+}
+
+/* --- operands that the library may not count ---------------------------------------------------
+ *
+ * Where the rows of C, or of an A that is not transposed, span too many elements, the product is
+ * cut into blocks of those rows, whose sums are what they were. Where what spans too many has k
+ * rows, as both operands of a weight's gradient do, k is cut, and the parts are added up in float32
+ * in the order of k. The cuts depend on the shape alone. */
+
+/* Rows of a part; all of them where they fit. */
+static int64_t part_of(int64_t rows, int64_t stride, int64_t limit)
+{
+    const int64_t even = 128; /* keeps the alignment, and suits the library's tiles */
+    if (stride == 0 || rows <= (limit - 1) / stride)
+        return rows;
+    const int64_t fit = (limit - 1) / stride;
+    return fit < 1 ? 1 : fit < even ? fit : fit - fit % even;
+}
+
+static void *element(const void *array, enum ddp_dtype type, int64_t at)
+{
+    return array ? (char *)(uintptr_t)array + at * (type == DDP_BF16 ? 2 : 4) : NULL;
+}
+
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* `rows` of C from `row` on, and of their sums `depth` products from `at` on. No activation: it
+ * would have to be done in all parts or in none. */
+static struct ddp_cuda_gemm cut(const struct ddp_cuda_gemm *gemm, int64_t row, int64_t rows,
+                                int64_t at, int64_t depth)
+{
+    struct ddp_cuda_gemm part = *gemm;
+    part.m = rows < gemm->m - row ? rows : gemm->m - row;
+    part.k = depth < gemm->k - at ? depth : gemm->k - at;
+    part.a = element(gemm->a, gemm->type,
+                     gemm->transpose_a ? at * gemm->lda + row : row * gemm->lda + at);
+    part.b = element(gemm->b, gemm->type, gemm->transpose_b ? at : at * gemm->ldb);
+    part.c = element(gemm->c, gemm->result, row * gemm->ldc);
+    part.add = gemm->add || at > 0;
+    part.bias = at > 0 ? NULL : gemm->bias;
+    part.gelu = false;
+    part.pre = NULL;
+    return part;
+}
+
+static void warn_large(const struct ddp_cuda_gemm *gemm, struct ddp_cuda *cuda)
+{
+    struct plans *plans = cuda->plans;
+    if (!plans->warned)
+        ddp_log(DDP_LOG_WARNING,
+                "GPU %d: the matrices of a product of %lld x %lld x %lld are too large for "
+                "cublasLt: it is computed by a plain kernel, which is slower",
+                cuda->index, (long long)gemm->m, (long long)gemm->n, (long long)gemm->k);
+    plans->warned = true;
+}
+
+static enum ddp_status parts(const struct ddp_cuda_gemm *gemm, struct ddp_cuda *cuda,
+                             bool *activated)
+{
+    const int64_t limit = ((const struct plans *)cuda->plans)->limit;
+    const int64_t down = larger(gemm->ldc, gemm->transpose_a ? 0 : gemm->lda);
+    const int64_t deep =
+        larger(gemm->transpose_a ? gemm->lda : 0, gemm->transpose_b ? 0 : gemm->ldb);
+    const int64_t rows = part_of(gemm->m, down, limit), depth = part_of(gemm->k, deep, limit);
+    const bool columns = gemm->transpose_b && part_of(gemm->n, gemm->ldb, limit) < gemm->n;
+    enum ddp_status status = DDP_OK;
+    if (rows == gemm->m && depth == gemm->k && !columns)
+        return product(gemm, cuda, activated);
+    if (columns || (depth < gemm->k && gemm->result != DDP_F32)) { /* each part would be rounded */
+        warn_large(gemm, cuda);
+        return ddp_cuda_gemm_plain(gemm, cuda);
+    }
+    for (int64_t row = 0; status == DDP_OK && row < gemm->m; row += rows)
+        for (int64_t at = 0; status == DDP_OK && at < gemm->k; at += depth) {
+            const struct ddp_cuda_gemm part = cut(gemm, row, rows, at, depth);
+            status = product(&part, cuda, NULL);
+        }
     return status;
 }
 
@@ -328,20 +509,12 @@ enum ddp_status ddp_cuda_gemm(const struct ddp_cuda_gemm *gemm, struct ddp_cuda 
                               bool *activated)
 {
     struct plans *plans = NULL;
-    bool done = false;
     if (activated)
         *activated = false;
     enum ddp_status status = plans_of(cuda, &plans);
     if (status)
         return status;
-    const bool try = !is_small(gemm) && !plans->plain;
-    if (try && gemm->gelu) {
-        status = library(gemm, true, cuda, &done);
-        *activated = done;
-    }
-    if (try && status == DDP_OK && !done)
-        status = library(gemm, false, cuda, &done);
-    if (status == DDP_OK && !done)
-        status = ddp_cuda_gemm_plain(gemm, cuda);
+    status = is_small(gemm) || plans->plain ? ddp_cuda_gemm_plain(gemm, cuda)
+                                            : parts(gemm, cuda, activated);
     return status ? status : ddp_cuda_launched(cuda, "matrix product");
 }

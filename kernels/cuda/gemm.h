@@ -2,9 +2,9 @@
  *
  * Matrix products on a CUDA device, row-major: C = op(A) op(B) + beta C, with float32 or bf16
  * operands, float32 sums, and a C that is float32 or, with operands of bf16, bf16: rounded once, at
- * the end. cublasLt does them; which of its algorithms is asked once for a shape and then kept, so
- * that a shape gives the same bits every time. What it refuses is done by a plain kernel
- * (cuda_gemm_plain.cu). */
+ * the end. cublasLt does them; it is asked for algorithms once for a shape, and the first that works
+ * is kept, so that a shape gives the same bits every time. What it refuses is done by a plain kernel
+ * (gemm_plain.cu), after a warning. */
 #ifndef DDP_KERNELS_CUDA_GEMM_H
 #define DDP_KERNELS_CUDA_GEMM_H
 

@@ -4,6 +4,7 @@
  * them: a linear layer of small whole numbers, whose products are exact in any order. */
 #include "config.h"
 
+#include "core/crc32c.h"
 #include "kernels/linear.h"
 #include "tests/cuda_test.h"
 #include "tests/scratch.h"
@@ -211,6 +212,88 @@ START_TEST(test_late_error)
 }
 END_TEST
 
+/* A text of choices in which each product has the algorithm of the next. */
+static void exchange_algorithms(char *text)
+{
+    char first[129] = "", *last = NULL;
+    for (char *at = text; (at = strstr(at, "algorithm=")) != NULL; at = last) {
+        if (last)
+            memcpy(last, at + 10, 128);
+        else
+            memcpy(first, at + 10, 128);
+        last = at + 10;
+    }
+    ck_assert_ptr_nonnull(last);
+    memcpy(last, first, 128);
+    for (char *line = text, *at; (at = strstr(line, " crc32c=")) != NULL; line = at + 17) {
+        char sum[9];
+        snprintf(sum, sizeof sum, "%08x", (unsigned)ddp_crc32c(line, (size_t)(at - line)));
+        memcpy(at + 8, sum, 8);
+    }
+}
+
+/* Choices that were made on one device hold on another; those that are none of their products are
+ * not taken, whatever their checksum says. */
+START_TEST(test_choices)
+{
+    static struct layer l, tuned, untuned;
+    size_t damaged = 0;
+    char *text;
+    setenv("DDP_CUDASIM_ALGORITHMS", "4", 1);
+    setenv("DDP_CUDASIM_FAST", "3", 1);
+    ddp_device *device = open_device(), *other = open_device();
+    compute(&untuned, device, DDP_F32, 0.1F);
+    ck_assert_ptr_nonnull(strstr(ddp_device_choices_name(device), "products-Simulated-GPU-0-sm"));
+    ddp_device_tune_begin(device, false);
+    compute(&l, device, DDP_F32, 0.1F);
+    ck_assert_int_eq(ddp_device_tune_end(device), 3);
+    ddp_device_tune_begin(device, true);
+    compute(&l, device, DDP_F32, 0.1F);
+    ck_assert_int_eq(ddp_device_tune_end(device), 3);
+    ddp_device_tune_begin(device, false);
+    compute(&l, device, DDP_F32, 0.1F);
+    ck_assert_int_eq(ddp_device_tune_end(device), 0);
+    ck_assert_int_eq(ddp_device_choices_export(device, &text), DDP_OK);
+    compute(&tuned, device, DDP_F32, 0.1F);
+    ck_assert_int_ne(memcmp(tuned.y, untuned.y, sizeof tuned.y), 0);
+
+    ck_assert_int_eq(ddp_device_choices_import(other, text, false, &damaged), DDP_OK);
+    ck_assert_int_eq((int)damaged, 0);
+    compute(&l, other, DDP_F32, 0.1F);
+    ck_assert_mem_eq(l.y, tuned.y, sizeof l.y);
+    ck_assert_mem_eq(l.dx, tuned.dx, sizeof l.dx);
+    ck_assert_mem_eq(l.dweight, tuned.dweight, sizeof l.dweight);
+
+    exchange_algorithms(text);
+    ck_assert_int_eq(ddp_device_choices_import(other, text, true, &damaged), DDP_OK);
+    ck_assert_int_eq((int)damaged, 0);
+    compute(&l, other, DDP_F32, 0.1F);
+    ck_assert_mem_eq(l.y, untuned.y, sizeof l.y);
+    text[3]++;
+    ck_assert_int_eq(ddp_device_choices_import(other, text, true, &damaged), DDP_OK);
+    ck_assert_int_eq((int)damaged, 1);
+    free(text);
+    ddp_device_close(other);
+    ddp_device_close(device);
+}
+END_TEST
+
+/* With plain kernels, and when it is switched off, nothing is chosen. */
+START_TEST(test_off)
+{
+    setenv(_i ? "DDP_CUDA_PLAIN" : "DDP_CUDA_TUNE", _i ? "1" : "0", 1);
+    setenv("DDP_CUDASIM_ALGORITHMS", "4", 1);
+    static struct layer l;
+    ddp_device *device = open_device();
+    ck_assert_ptr_null(ddp_device_choices_name(device));
+    ddp_device_tune_begin(device, true);
+    compute(&l, device, DDP_F32, 1);
+    expect_exact(&l);
+    ck_assert_int_eq(ddp_device_tune_end(device), 0);
+    ddp_device_close(device);
+}
+END_TEST
+
 Suite *test_suite(void)
 {
     cuda_test_begin();
@@ -223,5 +306,7 @@ Suite *test_suite(void)
     tcase_add_loop_test(tc, test_cut, 0, 8);
     tcase_add_loop_test(tc, test_refused, 0, 4);
     tcase_add_test(tc, test_late_error);
+    tcase_add_test(tc, test_choices);
+    tcase_add_loop_test(tc, test_off, 0, 2);
     return suite;
 }

@@ -11,16 +11,18 @@
 #include "kernels/cuda/gemm.h"
 
 #include "core/log.h"
+#include "kernels/cuda/choices.h"
+#include "kernels/cuda/timing.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define BUCKETS    256                /* of the table of plans */
-#define CANDIDATES 8                  /* algorithms that cublasLt is asked for */
-#define LIMIT      (INT64_C(1) << 31) /* elements: kernels of the library may count in 32 bits */
+#define BUCKETS    256 /* of the table of plans */
+#define CANDIDATES 8   /* algorithms that cublasLt is asked for */
 
-/* All that an algorithm depends on: whole words only, compared as memory. */
+/* All that an algorithm depends on: whole words only, compared as memory; choices.c has their
+ * names. */
 struct key {
     int64_t m, n, k, lda, ldb, ldc;
     int64_t transpose_a, transpose_b, type, result;
@@ -29,6 +31,10 @@ struct key {
     int64_t gelu;
 };
 
+_Static_assert(sizeof(struct key) == DDP_CUDA_KEY_WORDS * sizeof(int64_t), "choices.c: words");
+_Static_assert(sizeof(cublasLtMatmulAlgo_t) == DDP_CUDA_ALGORITHM_BYTES, "choices.h");
+_Static_assert((int)CANDIDATES <= (int)DDP_CUDA_TIMED, "timing.h");
+
 struct plan {
     struct key key;
     struct plan *next;
@@ -36,15 +42,18 @@ struct plan {
     cublasLtMatrixLayout_t first, second, result; /* op(B)^T, op(A)^T, C^T */
     cublasLtMatmulAlgo_t candidates[CANDIDATES];  /* in the order in which they are tried */
     int count, current;                           /* they are equal when none is left */
+    bool chosen;                                  /* the first one was, by timing */
     bool proven;                                  /* the current one has run */
     bool warned;                                  /* of the plain kernel */
 };
 
 struct plans {
-    bool plain;    /* DDP_CUDA_PLAIN=1: no cublasLt, to find out where a wrong number comes from */
-    bool warned;   /* of an operand that cannot be cut */
-    int64_t limit; /* elements that an operand may span */
+    bool plain; /* DDP_CUDA_PLAIN=1: no cublasLt, to find out where a wrong number comes from */
+    bool tunes; /* not DDP_CUDA_TUNE=0 */
     struct plan *buckets[BUCKETS];
+    struct ddp_cuda_choices choices;
+    enum ddp_cuda_tuning tuning;
+    int missing; /* products met while tuning that have no choice */
 };
 
 static enum ddp_status failed(cublasStatus_t status, const char *call)
@@ -256,14 +265,10 @@ static enum ddp_status plan_create(struct plan **out, const struct key *key,
     return DDP_OK;
 }
 
-static int64_t limit(void)
+static bool is_set(const char *variable, const char *value)
 {
-#ifdef DDP_CUDASIM
-    const char *lower = getenv("DDP_CUDASIM_SPAN");
-    if (lower)
-        return strtoll(lower, NULL, 10);
-#endif
-    return LIMIT;
+    const char *set = getenv(variable);
+    return set && strcmp(set, value) == 0;
 }
 
 static enum ddp_status plans_of(struct ddp_cuda *cuda, struct plans **out)
@@ -272,13 +277,47 @@ static enum ddp_status plans_of(struct ddp_cuda *cuda, struct plans **out)
         struct plans *plans = calloc(1, sizeof *plans);
         if (!plans)
             return ddp_fail(DDP_ERR_MEMORY, "matrix product: out of memory");
-        const char *plain = getenv("DDP_CUDA_PLAIN");
-        plans->plain = plain && strcmp(plain, "1") == 0;
-        plans->limit = limit();
+        plans->plain = is_set("DDP_CUDA_PLAIN", "1");
+        plans->tunes = !plans->plain && !is_set("DDP_CUDA_TUNE", "0");
         cuda->plans = plans;
     }
     *out = cuda->plans;
     return DDP_OK;
+}
+
+/* Makes an algorithm the first candidate. */
+static void put_first(struct plan *plan, const cublasLtMatmulAlgo_t *algorithm)
+{
+    int at = 0;
+    while (at < plan->count && memcmp(&plan->candidates[at], algorithm, sizeof *algorithm) != 0)
+        at++;
+    if (at == plan->count && plan->count < CANDIDATES)
+        plan->count++;
+    if (at == CANDIDATES)
+        at--;
+    memmove(&plan->candidates[1], &plan->candidates[0], (size_t)at * sizeof *algorithm);
+    plan->candidates[0] = *algorithm;
+    plan->chosen = true;
+}
+
+/* An algorithm that was found by timing, here or elsewhere, if it is one of this product. */
+static void prefer_choice(struct plan *plan, const struct plans *plans, struct ddp_cuda *cuda)
+{
+    int64_t words[DDP_CUDA_KEY_WORDS];
+    memcpy(words, &plan->key, sizeof words);
+    const struct ddp_cuda_choice *choice = ddp_cuda_choices_find(&plans->choices, words);
+    cublasLtMatmulAlgo_t algorithm;
+    cublasLtMatmulHeuristicResult_t result;
+    if (!choice)
+        return;
+    plan->chosen = true; /* also if it is of no use: it would be found again */
+    memcpy(&algorithm, choice->algorithm, sizeof algorithm);
+    memset(&result, 0, sizeof result);
+    if (cublasLtMatmulAlgoCheck(cuda->blas, plan->operation, plan->first, plan->second,
+                                plan->result, plan->result, &algorithm,
+                                &result) == CUBLAS_STATUS_SUCCESS &&
+        result.workspaceSize <= DDP_CUDA_BLAS_BYTES)
+        put_first(plan, &algorithm);
 }
 
 static enum ddp_status plan_of(struct plan **out, const struct ddp_cuda_gemm *gemm, bool gelu,
@@ -299,6 +338,7 @@ static enum ddp_status plan_of(struct plan **out, const struct ddp_cuda_gemm *ge
     status = plan_create(&plan, &key, gemm, cuda);
     if (status)
         return status;
+    prefer_choice(plan, plans, cuda);
     plan->next = *bucket;
     *bucket = *out = plan;
     return DDP_OK;
@@ -310,24 +350,29 @@ bool ddp_cuda_gemm_is_plain(struct ddp_cuda *cuda)
     return plans_of(cuda, &plans) == DDP_OK && plans->plain;
 }
 
-void ddp_cuda_gemm_forget(struct ddp_cuda *cuda)
+static void drop_plans(struct plans *plans)
 {
-    struct plans *plans = cuda->plans;
-    for (size_t i = 0; plans && i < BUCKETS; i++)
+    for (size_t i = 0; i < BUCKETS; i++) {
         for (struct plan *plan = plans->buckets[i], *next; plan; plan = next) {
             next = plan->next;
             plan_free(plan);
         }
+        plans->buckets[i] = NULL;
+    }
+}
+
+void ddp_cuda_gemm_forget(struct ddp_cuda *cuda)
+{
+    struct plans *plans = cuda->plans;
+    if (!plans)
+        return;
+    drop_plans(plans);
+    ddp_cuda_choices_free(&plans->choices);
     free(plans);
     cuda->plans = NULL;
 }
 
 /* --- products ------------------------------------------------------------------------------- */
-
-static bool is_small(const struct ddp_cuda_gemm *gemm) /* nothing for a library */
-{
-    return gemm->m == 0 || gemm->n == 0 || gemm->k == 0;
-}
 
 /* For messages. */
 static const char *describe(char text[160], const struct key *key)
@@ -372,8 +417,10 @@ static void has_run(struct plan *plan)
 {
     char text[160];
     if (!plan->proven)
-        ddp_log(DDP_LOG_DEBUG, "%s: algorithm %d of %d, the first that works",
-                describe(text, &plan->key), plan->current + 1, plan->count);
+        ddp_log(DDP_LOG_DEBUG, "%s: algorithm %d of %d, %s", describe(text, &plan->key),
+                plan->current + 1, plan->count,
+                plan->chosen && plan->current == 0 ? "the fastest when it was chosen"
+                                                   : "the first that works");
     plan->proven = true;
 }
 
@@ -388,6 +435,57 @@ static void warn_plain(struct plan *plan, const struct ddp_cuda *cuda)
     plan->warned = true;
 }
 
+/* A product that is timed. */
+struct timed {
+    const struct plan *plan;
+    const struct ddp_cuda_gemm *gemm;
+    struct ddp_cuda *cuda;
+};
+
+static bool run_timed(void *arg, int candidate)
+{
+    const struct timed *timed = arg;
+    return run(timed->plan, candidate, timed->gemm, timed->cuda) == CUBLAS_STATUS_SUCCESS;
+}
+
+/* Finds the fastest candidate, which is then the first, and the choice of this shape. */
+static enum ddp_status choose(struct plan *plan, const struct ddp_cuda_gemm *gemm,
+                              struct plans *plans, struct ddp_cuda *cuda)
+{
+    struct timed timed = {plan, gemm, cuda};
+    struct ddp_cuda_choice choice;
+    float ms[DDP_CUDA_TIMED];
+    char text[160];
+    int fastest = -1;
+    enum ddp_status status = ddp_cuda_time(plan->count, run_timed, &timed, cuda, &fastest, ms);
+    if (status || fastest < 0) {
+        plan->current = plan->count;
+        return status;
+    }
+    ddp_log(DDP_LOG_DEBUG, "%s: algorithm %d of %d is the fastest: %.4f ms, the first: %.4f ms",
+            describe(text, &plan->key), fastest + 1, plan->count, (double)ms[fastest],
+            (double)ms[0]);
+    const cublasLtMatmulAlgo_t algorithm = plan->candidates[fastest];
+    put_first(plan, &algorithm);
+    memcpy(choice.key, &plan->key, sizeof choice.key);
+    memcpy(choice.algorithm, &algorithm, sizeof choice.algorithm);
+    return ddp_cuda_choices_add(&plans->choices, &choice);
+}
+
+/* While tuning nothing is computed for its result. *done: false without any algorithm. */
+static enum ddp_status tune(struct plan *plan, const struct ddp_cuda_gemm *gemm, bool gelu,
+                            struct ddp_cuda *cuda, bool *done)
+{
+    struct plans *plans = cuda->plans;
+    enum ddp_status status = DDP_OK;
+    const bool missing = !plan->chosen && plan->count > 1;
+    plans->missing += missing;
+    if (missing && plans->tuning == DDP_CUDA_TUNING_TIME)
+        status = choose(plan, gemm, plans, cuda);
+    *done = plan->current < plan->count || !gelu;
+    return status;
+}
+
 /* *done: false when cublasLt has no algorithm for it. */
 static enum ddp_status library(const struct ddp_cuda_gemm *gemm, bool gelu, struct ddp_cuda *cuda,
                                bool *done)
@@ -395,6 +493,8 @@ static enum ddp_status library(const struct ddp_cuda_gemm *gemm, bool gelu, stru
     struct plan *plan = NULL;
     *done = false;
     enum ddp_status status = plan_of(&plan, gemm, gelu, cuda);
+    if (status == DDP_OK && ((const struct plans *)cuda->plans)->tuning != DDP_CUDA_TUNING_OFF)
+        return tune(plan, gemm, gelu, cuda, done);
     while (status == DDP_OK && !*done && plan->current < plan->count) {
         const cublasStatus_t answer = run(plan, plan->current, gemm, cuda);
         *done = answer == CUBLAS_STATUS_SUCCESS;
@@ -410,8 +510,8 @@ static enum ddp_status library(const struct ddp_cuda_gemm *gemm, bool gelu, stru
     return status;
 }
 
-static enum ddp_status product(const struct ddp_cuda_gemm *gemm, struct ddp_cuda *cuda,
-                               bool *activated)
+enum ddp_status ddp_cuda_gemm_whole(const struct ddp_cuda_gemm *gemm, struct ddp_cuda *cuda,
+                                    bool *activated)
 {
     bool done = false;
     enum ddp_status status = DDP_OK;
@@ -424,97 +524,41 @@ static enum ddp_status product(const struct ddp_cuda_gemm *gemm, struct ddp_cuda
     return status == DDP_OK && !done ? ddp_cuda_gemm_plain(gemm, cuda) : status;
 }
 
-/* --- operands that the library may not count ---------------------------------------------------
- *
- * Where the rows of C, or of an A that is not transposed, span too many elements, the product is
- * cut into blocks of those rows, whose sums are what they were. Where what spans too many has k
- * rows, as both operands of a weight's gradient do, k is cut, and the parts are added up in float32
- * in the order of k. The cuts depend on the shape alone. */
+/* --- choosing by timing ----------------------------------------------------------------------- */
 
-/* Rows of a part; all of them where they fit. */
-static int64_t part_of(int64_t rows, int64_t stride, int64_t limit)
-{
-    const int64_t even = 128; /* keeps the alignment, and suits the library's tiles */
-    if (stride == 0 || rows <= (limit - 1) / stride)
-        return rows;
-    const int64_t fit = (limit - 1) / stride;
-    return fit < 1 ? 1 : fit < even ? fit : fit - fit % even;
-}
-
-static void *element(const void *array, enum ddp_dtype type, int64_t at)
-{
-    return array ? (char *)(uintptr_t)array + at * (type == DDP_BF16 ? 2 : 4) : NULL;
-}
-
-static int64_t larger(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
-/* `rows` of C from `row` on, and of their sums `depth` products from `at` on. No activation: it
- * would have to be done in all parts or in none. */
-static struct ddp_cuda_gemm cut(const struct ddp_cuda_gemm *gemm, int64_t row, int64_t rows,
-                                int64_t at, int64_t depth)
-{
-    struct ddp_cuda_gemm part = *gemm;
-    part.m = rows < gemm->m - row ? rows : gemm->m - row;
-    part.k = depth < gemm->k - at ? depth : gemm->k - at;
-    part.a = element(gemm->a, gemm->type,
-                     gemm->transpose_a ? at * gemm->lda + row : row * gemm->lda + at);
-    part.b = element(gemm->b, gemm->type, gemm->transpose_b ? at : at * gemm->ldb);
-    part.c = element(gemm->c, gemm->result, row * gemm->ldc);
-    part.add = gemm->add || at > 0;
-    part.bias = at > 0 ? NULL : gemm->bias;
-    part.gelu = false;
-    part.pre = NULL;
-    return part;
-}
-
-static void warn_large(const struct ddp_cuda_gemm *gemm, struct ddp_cuda *cuda)
-{
-    struct plans *plans = cuda->plans;
-    if (!plans->warned)
-        ddp_log(DDP_LOG_WARNING,
-                "GPU %d: the matrices of a product of %lld x %lld x %lld are too large for "
-                "cublasLt: it is computed by a plain kernel, which is slower",
-                cuda->index, (long long)gemm->m, (long long)gemm->n, (long long)gemm->k);
-    plans->warned = true;
-}
-
-static enum ddp_status parts(const struct ddp_cuda_gemm *gemm, struct ddp_cuda *cuda,
-                             bool *activated)
-{
-    const int64_t limit = ((const struct plans *)cuda->plans)->limit;
-    const int64_t down = larger(gemm->ldc, gemm->transpose_a ? 0 : gemm->lda);
-    const int64_t deep =
-        larger(gemm->transpose_a ? gemm->lda : 0, gemm->transpose_b ? 0 : gemm->ldb);
-    const int64_t rows = part_of(gemm->m, down, limit), depth = part_of(gemm->k, deep, limit);
-    const bool columns = gemm->transpose_b && part_of(gemm->n, gemm->ldb, limit) < gemm->n;
-    enum ddp_status status = DDP_OK;
-    if (rows == gemm->m && depth == gemm->k && !columns)
-        return product(gemm, cuda, activated);
-    if (columns || (depth < gemm->k && gemm->result != DDP_F32)) { /* each part would be rounded */
-        warn_large(gemm, cuda);
-        return ddp_cuda_gemm_plain(gemm, cuda);
-    }
-    for (int64_t row = 0; status == DDP_OK && row < gemm->m; row += rows)
-        for (int64_t at = 0; status == DDP_OK && at < gemm->k; at += depth) {
-            const struct ddp_cuda_gemm part = cut(gemm, row, rows, at, depth);
-            status = product(&part, cuda, NULL);
-        }
-    return status;
-}
-
-enum ddp_status ddp_cuda_gemm(const struct ddp_cuda_gemm *gemm, struct ddp_cuda *cuda,
-                              bool *activated)
+bool ddp_cuda_gemm_tunes(struct ddp_cuda *cuda)
 {
     struct plans *plans = NULL;
-    if (activated)
-        *activated = false;
+    return plans_of(cuda, &plans) == DDP_OK && plans->tunes;
+}
+
+int ddp_cuda_gemm_tune(struct ddp_cuda *cuda, enum ddp_cuda_tuning tuning)
+{
+    struct plans *plans = NULL;
+    if (plans_of(cuda, &plans) != DDP_OK || !plans->tunes)
+        return 0;
+    const int missing = plans->missing;
+    plans->tuning = tuning;
+    plans->missing = 0;
+    return missing;
+}
+
+enum ddp_status ddp_cuda_gemm_import(struct ddp_cuda *cuda, const char *text, bool replace,
+                                     size_t *damaged)
+{
+    struct plans *plans = NULL;
     enum ddp_status status = plans_of(cuda, &plans);
     if (status)
         return status;
-    status = is_small(gemm) || plans->plain ? ddp_cuda_gemm_plain(gemm, cuda)
-                                            : parts(gemm, cuda, activated);
-    return status ? status : ddp_cuda_launched(cuda, "matrix product");
+    if (replace)
+        ddp_cuda_choices_free(&plans->choices);
+    drop_plans(plans);
+    return ddp_cuda_choices_read(&plans->choices, text, strlen(text), damaged);
+}
+
+enum ddp_status ddp_cuda_gemm_export(struct ddp_cuda *cuda, char **text)
+{
+    struct plans *plans = NULL;
+    enum ddp_status status = plans_of(cuda, &plans);
+    return status ? status : ddp_cuda_choices_text(&plans->choices, text);
 }

@@ -56,8 +56,9 @@ void *cudasim_dlsym(void *library, const char *name);
  * may win), read by the host at the next synchronisation. */
 enum ddp_cuda_fault_code {
     DDP_CUDA_FAULT_NONE = 0,
-    DDP_CUDA_FAULT_LABEL, /* row, value, limit: a label that is not a class */
-    DDP_CUDA_FAULT_TOKEN, /* row, column, value, limit: a token that is not in the vocabulary */
+    DDP_CUDA_FAULT_LABEL,   /* row, value, limit: a label that is not a class */
+    DDP_CUDA_FAULT_TOKEN,   /* row, column, value, limit: a token that is not in the vocabulary */
+    DDP_CUDA_FAULT_PRODUCT, /* row, value: an element and a path of the self-test */
 };
 
 struct ddp_cuda_fault {

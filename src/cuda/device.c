@@ -8,6 +8,7 @@
 #include "core/log.h"
 #include "core/memory.h"
 #include "kernels/cuda/gemm.h"
+#include "kernels/cuda/self_test.h"
 #include "kernels/cuda/cudnn.h"
 #include "kernels/kernels_cuda.h"
 
@@ -168,7 +169,7 @@ static enum ddp_status create(struct ddp_cuda_device *gpu)
     gpu->aside = gpu->cuda;
     gpu->aside.stream = beside;
     use_peers(gpu);
-    return DDP_OK;
+    return ddp_cuda_self_test(&gpu->cuda, gpu->cuda.capability >= 80, gpu->fault);
 }
 
 static bool is_set(const char *variable, const char *value)

@@ -23,8 +23,10 @@ struct key {
     int64_t transpose_a, transpose_b, type, result;
     int64_t align_a, align_b, align_c; /* bytes, at most 16 */
     int64_t bias, pre;                 /* likewise; 0: there is none */
-    int64_t gelu;
+    int64_t gelu;                      /* what follows the product: enum */
 };
+
+enum { GELU_NONE, GELU_FORWARD, GELU_BACKWARD };
 
 struct plan {
     struct key key;
@@ -37,6 +39,7 @@ struct plan {
 
 struct plans {
     bool plain; /* DDP_CUDA_PLAIN=1: no cublasLt, to find out where a wrong number comes from */
+    bool dgelu; /* DDP_CUDA_DGELU=1 */
     struct plan *buckets[BUCKETS];
 };
 
@@ -77,7 +80,9 @@ static struct key key_of(const struct ddp_cuda_gemm *gemm, bool gelu)
         .align_c = gelu && gemm->pre && align_pre < align_c ? align_pre : align_c,
         .bias = gemm->bias ? alignment_of(gemm->bias) : 0,
         .pre = gelu && gemm->pre ? align_pre : 0,
-        .gelu = gelu,
+        .gelu = !gelu         ? GELU_NONE
+                : gemm->dgelu ? GELU_BACKWARD
+                              : GELU_FORWARD,
     };
     return key;
 }
@@ -93,6 +98,8 @@ static size_t bucket_of(const struct key *key)
 
 static cublasLtEpilogue_t epilogue_of(const struct key *key)
 {
+    if (key->gelu == GELU_BACKWARD)
+        return CUBLASLT_EPILOGUE_DGELU;
     if (key->gelu && key->pre)
         return key->bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
     if (key->gelu)
@@ -243,14 +250,20 @@ static enum ddp_status plan_create(struct plan **out, const struct key *key,
     return DDP_OK;
 }
 
+static bool is_set(const char *variable)
+{
+    const char *value = getenv(variable);
+    return value && strcmp(value, "1") == 0;
+}
+
 static enum ddp_status plans_of(struct ddp_cuda *cuda, struct plans **out)
 {
     if (!cuda->plans) {
         struct plans *plans = calloc(1, sizeof *plans);
         if (!plans)
             return ddp_fail(DDP_ERR_MEMORY, "matrix product: out of memory");
-        const char *plain = getenv("DDP_CUDA_PLAIN");
-        plans->plain = plain && strcmp(plain, "1") == 0;
+        plans->plain = is_set("DDP_CUDA_PLAIN");
+        plans->dgelu = is_set("DDP_CUDA_DGELU");
         cuda->plans = plans;
     }
     *out = cuda->plans;
@@ -284,6 +297,12 @@ bool ddp_cuda_gemm_is_plain(struct ddp_cuda *cuda)
 {
     struct plans *plans = NULL;
     return plans_of(cuda, &plans) == DDP_OK && plans->plain;
+}
+
+bool ddp_cuda_gemm_dgelu(struct ddp_cuda *cuda)
+{
+    struct plans *plans = NULL;
+    return plans_of(cuda, &plans) == DDP_OK && plans->dgelu;
 }
 
 void ddp_cuda_gemm_forget(struct ddp_cuda *cuda)
@@ -335,7 +354,7 @@ enum ddp_status ddp_cuda_gemm(const struct ddp_cuda_gemm *gemm, struct ddp_cuda 
     if (status)
         return status;
     const bool try = !is_small(gemm) && !plans->plain;
-    if (try && gemm->gelu) {
+    if (try && (gemm->gelu || gemm->dgelu)) {
         status = library(gemm, true, cuda, &done);
         *activated = done;
     }

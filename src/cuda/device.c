@@ -115,6 +115,7 @@ static cudaError_t describe_gpu(struct ddp_cuda_device *gpu)
     gpu->cuda.capability = properties.major * 10 + properties.minor;
     snprintf(gpu->description, sizeof gpu->description, "%.255s, %.1f GiB", properties.name,
              (double)properties.totalGlobalMem / 0x1p30);
+    ddp_cuda_name_choices(gpu, properties.name);
     return cudaSuccess;
 }
 
@@ -417,6 +418,11 @@ const struct ddp_device_ops ddp_device_cuda = {
     .recording_free = ddp_cuda_recording_free,
     .span_begin = ddp_cuda_trace_begin,
     .span_end = ddp_cuda_trace_end,
+    .choices_name = ddp_cuda_choices_name,
+    .tune_begin = ddp_cuda_tune_begin,
+    .tune_end = ddp_cuda_tune_end,
+    .choices_export = ddp_cuda_choices_export,
+    .choices_import = ddp_cuda_choices_import,
     .reason = cuda_reason,
     .faulty = cuda_faulty,
 };

@@ -67,6 +67,7 @@ struct ddp_op {
     bool is_cast;  /* its output is called as inputs[0] is */
     bool is_norm;  /* of the rows of inputs[0]: may be done with the sum that makes those */
     bool takes_pitch; /* rows of inputs[0] may lie apart */
+    bool multiplies;  /* forward and backward are products of matrices */
     bool is_float32;  /* its output is float32 whatever the graph's activations are: a loss */
     enum ddp_status (*forward)(ddp_exec *exec, const struct node *node);
     /* Does its forward and that of the node behind it in one pass, where the graph has planned for

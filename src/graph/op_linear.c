@@ -101,6 +101,7 @@ static double flops(const struct node *node)
 
 static const struct ddp_op linear = {
     .name = "linear",
+    .multiplies = true,
     .forward = forward,
     .backward = backward,
     .flops = flops,

@@ -23,6 +23,7 @@
 #include "core/memory.h"
 #include "core/trace.h"
 #include "kernels/merge.h"
+#include "mode/tuning.h"
 
 #include <stdlib.h>
 
@@ -149,6 +150,19 @@ static enum ddp_status make_staging(struct dp *dp)
     return status;
 }
 
+static enum ddp_status tune(struct dp *dp)
+{
+    const int count = replica_count(dp);
+    struct ddp_tuning_unit *units = ddp_array_alloc((size_t)count, sizeof *units);
+    if (!units)
+        return DDP_ERR_MEMORY;
+    for (int r = 0; r < count; r++)
+        units[r] = ddp_tuning_unit_of(replica_of(dp, r));
+    enum ddp_status status = ddp_tuning_run(dp->mode.setup.comm, units, count);
+    free(units);
+    return status;
+}
+
 static enum ddp_status dp_open(ddp_mode *mode)
 {
     struct dp *dp = (struct dp *)mode;
@@ -169,6 +183,8 @@ static enum ddp_status dp_open(ddp_mode *mode)
         status = make_staging(dp);
     if (status == DDP_OK)
         status = create_master(dp);
+    if (status == DDP_OK)
+        status = tune(dp);
     return status == DDP_OK ? ddp_replica_threads_create(&dp->team, setup->replicas) : status;
 }
 

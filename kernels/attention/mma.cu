@@ -444,12 +444,48 @@ static void backward(struct ddp_heads g, const struct ddp_attention_gradient *b,
     DDP_LAUNCH(mma_queries_kernel<D>, blocks, THREADS, 0, cuda->stream, g, *b);
 }
 
+/* Compiled for the device, or for an older one, as PTX that the driver then made code of? */
+static bool was_compiled_for_mma(const struct ddp_cuda *cuda, const void *kernel)
+{
+    struct cudaFuncAttributes attributes = {};
+    const cudaError_t error = cudaFuncGetAttributes(&attributes, kernel);
+    if (error == cudaSuccess && attributes.ptxVersion >= DDP_MMA_CAPABILITY &&
+        attributes.binaryVersion >= DDP_MMA_CAPABILITY)
+        return true;
+    (void)cudaGetLastError();
+    static bool told;
+    if (!__atomic_exchange_n(&told, true, __ATOMIC_RELAXED))
+        ddp_log(DDP_LOG_WARNING,
+                "attention leaves the tensor cores unused and is slow: this build has no code for "
+                "compute capability %d.%d: configure with "
+                "NVCC_GENCODE=-gencode=arch=compute_%d,code=sm_%d and build again",
+                cuda->capability / 10, cuda->capability % 10, cuda->capability, cuda->capability);
+    return false;
+}
+
+bool ddp_cuda_has_mma_code(struct ddp_cuda *cuda)
+{
+    static const void *const kernels[] = {
+        (const void *)mma_forward_kernel<32>,  (const void *)mma_keys_kernel<32>,
+        (const void *)mma_queries_kernel<32>,  (const void *)mma_forward_kernel<64>,
+        (const void *)mma_keys_kernel<64>,     (const void *)mma_queries_kernel<64>,
+        (const void *)mma_forward_kernel<128>, (const void *)mma_keys_kernel<128>,
+        (const void *)mma_queries_kernel<128>};
+    if (cuda->mma_code == 0) {
+        bool all = cuda->capability >= DDP_MMA_CAPABILITY;
+        for (size_t i = 0; all && i < sizeof kernels / sizeof *kernels; i++)
+            all = was_compiled_for_mma(cuda, kernels[i]);
+        cuda->mma_code = all ? 1 : -1;
+    }
+    return cuda->mma_code > 0;
+}
+
 bool ddp_cuda_attention_has_mma(struct ddp_cuda *cuda, enum ddp_dtype dtype, int64_t size,
                                 const void *qkv, const void *y, const void *other)
 {
-    return dtype == DDP_BF16 && cuda->capability >= DDP_MMA_CAPABILITY && size <= 128 &&
-           size % 8 == 0 && ddp_aligned(qkv) && ddp_aligned(y) && ddp_aligned(other) &&
-           !ddp_cuda_gemm_is_plain(cuda);
+    return dtype == DDP_BF16 && size <= 128 && size % 8 == 0 && ddp_aligned(qkv) &&
+           ddp_aligned(y) && ddp_aligned(other) && !ddp_cuda_gemm_is_plain(cuda) &&
+           ddp_cuda_has_mma_code(cuda);
 }
 
 void ddp_cuda_attention_mma_forward(struct ddp_heads g, const struct ddp_attention_forward *args,

@@ -15,6 +15,8 @@
 
 #include "kernels/cuda/cuda.h"
 
+#include <math.h>
+
 #define DDP_MMA_CAPABILITY 80
 
 #if !defined(DDP_CUDASIM)
@@ -54,6 +56,14 @@ static __device__ inline void ddp_mma_load_transposed(unsigned (&to)[4], const u
                  : "r"(address)
                  : "memory");
 #endif
+}
+
+/* 2^x, off by up to 2^-22 of itself; 0 where that is below the smallest normal number. */
+static __device__ inline float ddp_exp2(float x)
+{
+    float result;
+    asm("ex2.approx.ftz.f32 %0, %1;\n" : "=f"(result) : "f"(x));
+    return result;
 }
 
 /* Copies on their way to shared memory. */
@@ -138,6 +148,11 @@ static inline void ddp_mma_load_transposed(unsigned (&to)[4], const uint16_t *ro
         to[i] = (unsigned)((const uint16_t *)lanes->of[8 * i + 2 * t])[g] |
                 (unsigned)((const uint16_t *)lanes->of[8 * i + 2 * t + 1])[g] << 16;
     __syncwarp();
+}
+
+static inline float ddp_exp2(float x)
+{
+    return exp2f(x);
 }
 
 struct ddp_copies {

@@ -21,6 +21,7 @@
 
 #define WARPS   4
 #define THREADS (WARPS * DDP_WARP)
+#define PART    16 /* of the rows that pass by, multiplied at once going back */
 #define LOG2_E  1.44269504f
 #define LN_2    0.69314718f
 
@@ -30,14 +31,13 @@ template <int D> struct mma_cut {
     static constexpr int tiles = D <= 64 ? 2 : 1;   /* of 16 rows that a warp owns */
     static constexpr int rows = WARPS * 16 * tiles; /* that a block owns */
     static constexpr int step = D <= 64 ? 64 : 32;  /* that pass by at once */
-    static constexpr int part = 32 / tiles;         /* of these, at once, going back */
     static constexpr int room = 4 * step * D;       /* elements: two of two kinds; two own */
 };
 
 /* --- operands ------------------------------------------------------------------------------- */
 
-/* A tile of rows x D elements, in chunks of eight. Where rows differ by a multiple of eight, and
- * chunks by an even number, places differ by a sum and an exclusive or. */
+/* A tile of rows x D elements, in chunks of eight. In a tile that begins at a multiple of its rows'
+ * size, eight rows more are a sum, and 16 s features more an exclusive or of the address. */
 template <int D> static __device__ inline int place(int row, int chunk)
 {
     return row * D + 8 * (chunk ^ (D >= 64 ? row & 7 : row >> 1 & 3));
@@ -45,61 +45,57 @@ template <int D> static __device__ inline int place(int row, int chunk)
 
 /* The row of 16 bytes that a lane gives for 16 x 16 elements at the begin of a tile: of a left
  * operand or a transposed right one, and of a right one. */
-template <int D> static __device__ inline int left_place(void)
+template <int D> static __device__ inline ddp_shared left_of(const uint16_t *tile)
 {
     const int lane = (int)threadIdx.x % DDP_WARP;
-    return place<D>(lane % 16, lane / 16);
+    return ddp_shared_of(tile + place<D>(lane % 16, lane / 16));
 }
 
-template <int D> static __device__ inline int right_place(void)
+template <int D> static __device__ inline ddp_shared right_of(const uint16_t *tile)
 {
     const int lane = (int)threadIdx.x % DDP_WARP;
-    return place<D>(lane % 8 + lane / 16 * 8, lane / 8 % 2);
+    return ddp_shared_of(tile + place<D>(lane % 8 + lane / 16 * 8, lane / 8 % 2));
 }
 
-/* ROWS rows from `from` on, of which `left` are there, with zeros for what is not. */
+/* ROWS rows from `row` on become a tile, with zeros for what is not there. */
 template <int D, int ROWS>
-static __device__ inline void copy_tile(struct ddp_copies *copies, uint16_t *tile,
-                                        const uint16_t *from, int stride, int left, int size)
+static __device__ inline void copy_tile(const struct ddp_heads *g, struct ddp_copies *copies,
+                                        uint16_t *tile, const uint16_t *from, int64_t stride,
+                                        int row)
 {
-    constexpr int chunks = D / 8, rows = THREADS / chunks; /* at once */
-    const int row = (int)threadIdx.x / chunks, chunk = (int)threadIdx.x % chunks;
-    const bool column = 8 * chunk < size;
-    const uint16_t *mine = from + (column ? 8 * chunk : 0);
-    uint16_t *to = tile + place<D>(row, chunk);
-    if (left >= ROWS) {
+    constexpr int rows = THREADS / (D / 8); /* at once */
+    const int thread = ddp_thread();
+    const int own = thread / (D / 8), chunk = thread % (D / 8);
+    const int left = 8 * chunk < g->size ? (int)g->length - row - own : 0;
+    const uint16_t *mine = from + (unsigned)(row + own) * (uint64_t)stride + 8 * chunk;
+    uint16_t *to = tile + place<D>(own, chunk);
 #pragma unroll
-        for (int i = 0; i < ROWS; i += rows)
-            ddp_copy(copies, to + i * D, mine + (row + i) * stride, column);
-    } else {
-        for (int i = 0; i < ROWS; i += rows) {
-            const bool there = row + i < left;
-            ddp_copy(copies, to + i * D, mine + (there ? (row + i) * stride : 0), column && there);
-        }
-    }
+    for (int i = 0; i < ROWS; i += rows)
+        ddp_copy(copies, to + i * D, mine + i * (int)stride, i < left);
 }
 
 /* The rows of a warp from a tile, as operands. */
 template <int D, int M>
 static __device__ inline void load_own(unsigned (&a)[D / 16][M][4], const uint16_t *tile)
 {
-    const int own = (int)threadIdx.x / DDP_WARP * 16 * M;
+    const ddp_shared own = left_of<D>(tile + (int)threadIdx.x / DDP_WARP * 16 * M * D);
 #pragma unroll
     for (int s = 0; s < D / 16; s++)
 #pragma unroll
         for (int m = 0; m < M; m++)
-            ddp_mma_load(a[s][m], tile + (own + 16 * m) * D + (left_place<D>() ^ 16 * s));
+            ddp_mma_load(a[s][m], (own ^ 32 * s) + 32 * m * D);
 }
 
-/* sums (16 M, 8 N) += a (16 M rows) times 8 N rows of a tile, over 16 features from 16 s on. */
+/* sums (16 M, 8 N) += a (16 M rows) times 8 N rows of a tile, over 16 features from 16 s on.
+ * `right`: right_of() the tile. */
 template <int D, int M, int N>
 static __device__ inline void times_rows(float (&sums)[M][N][4], const unsigned (&a)[M][4],
-                                         const uint16_t *tile, int s)
+                                         ddp_shared right, int s)
 {
 #pragma unroll
     for (int n = 0; n < N; n += 2) {
         unsigned b[4];
-        ddp_mma_load(b, tile + 8 * n * D + (right_place<D>() ^ 16 * s));
+        ddp_mma_load(b, (right ^ 32 * s) + 16 * n * D);
 #pragma unroll
         for (int m = 0; m < M; m++) {
             ddp_mma(sums[m][n], a[m], b[0], b[1]);
@@ -108,11 +104,11 @@ static __device__ inline void times_rows(float (&sums)[M][N][4], const unsigned 
     }
 }
 
-/* sums (16 M, D) += columns 16 s .. of left, rounded, times 16 rows of a tile. */
+/* sums (16 M, D) += columns 16 s .. of left, rounded, times 16 rows, from 16 s on, of a tile.
+ * `rows`: left_of() the tile. */
 template <int D, int M, int N>
 static __device__ inline void times_columns(float (&sums)[M][D / 8][4],
-                                            const float (&left)[M][N][4], const uint16_t *tile,
-                                            int s)
+                                            const float (&left)[M][N][4], ddp_shared rows, int s)
 {
     unsigned a[M][4];
 #pragma unroll
@@ -124,7 +120,7 @@ static __device__ inline void times_columns(float (&sums)[M][D / 8][4],
 #pragma unroll
     for (int n = 0; n < D / 8; n += 2) {
         unsigned b[4];
-        ddp_mma_load_transposed(b, tile + (left_place<D>() ^ 8 * n));
+        ddp_mma_load_transposed(b, (rows ^ 16 * n) + 32 * s * D);
 #pragma unroll
         for (int m = 0; m < M; m++) {
             ddp_mma(sums[m][n], a[m], b[0], b[1]);
@@ -255,20 +251,23 @@ static __device__ inline void finish_queries(const struct ddp_heads *g, const st
 }
 
 template <int D>
-static __global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(THREADS, 2)
     mma_forward_kernel(struct ddp_heads g, const uint16_t *qkv, uint16_t *y, float *lse)
 {
     constexpr int rows = mma_cut<D>::rows, step = mma_cut<D>::step, tiles = mma_cut<D>::tiles;
     /* keys and values, twice; the queries first, where the second of these come */
-    __shared__ __align__(128) uint16_t memory[mma_cut<D>::room];
+    __shared__ __align__(256) uint16_t memory[mma_cut<D>::room];
     const struct ddp_head head = ddp_head_of(&g, g.first + blockIdx.x / g.blocks);
-    const int length = (int)g.length, size = (int)g.size, stride = (int)head.stride;
+    const int length = (int)g.length;
     /* the longest rows first, so that none is left over at the end */
     const int first = (int)(g.blocks - 1 - blockIdx.x % g.blocks) * rows;
     const int end = first + rows < length ? first + rows : length;
     const int lane = (int)threadIdx.x % DDP_WARP;
     const int query = first + (int)threadIdx.x / DDP_WARP * 16 * tiles; /* the warp's first */
-    const uint16_t *q = qkv + head.qkv, *k = q + head.y_stride, *v = k + head.y_stride;
+    const uint16_t *from = qkv + head.qkv;
+    const uint16_t *q = from;
+    const uint16_t *k = from + head.y_stride;
+    const uint16_t *v = from + 2 * head.y_stride;
     struct ddp_copies copies = {};
     struct softmax softmax[tiles];
     unsigned own[D / 16][tiles][4];
@@ -278,10 +277,9 @@ static __global__ void __launch_bounds__(THREADS)
         softmax[m].max[0] = softmax[m].max[1] = -INFINITY;
         softmax[m].sum[0] = softmax[m].sum[1] = 0;
     }
-    copy_tile<D, rows>(&copies, memory + 2 * step * D, q + first * head.stride, stride,
-                       length - first, size);
-    copy_tile<D, step>(&copies, memory, k, stride, length, size);
-    copy_tile<D, step>(&copies, memory + step * D, v, stride, length, size);
+    copy_tile<D, rows>(&g, &copies, memory + 2 * step * D, q, head.stride, first);
+    copy_tile<D, step>(&g, &copies, memory, k, head.stride, 0);
+    copy_tile<D, step>(&g, &copies, memory + step * D, v, head.stride, 0);
     ddp_copies_wait(&copies);
     __syncthreads();
     load_own<D>(own, memory + 2 * step * D);
@@ -291,10 +289,8 @@ static __global__ void __launch_bounds__(THREADS)
         __syncthreads(); /* this tile is there, and nobody reads the one before */
         if (key + step < end) {
             uint16_t *next = memory + (buffer ^ 1) * 2 * step * D;
-            k += step * head.stride;
-            v += step * head.stride;
-            copy_tile<D, step>(&copies, next, k, stride, length - key - step, size);
-            copy_tile<D, step>(&copies, next + step * D, v, stride, length - key - step, size);
+            copy_tile<D, step>(&g, &copies, next, k, head.stride, key + step);
+            copy_tile<D, step>(&g, &copies, next + step * D, v, head.stride, key + step);
         }
         if (key >= query + 16 * tiles)
             continue; /* above the diagonal for all of the warp's */
@@ -302,7 +298,7 @@ static __global__ void __launch_bounds__(THREADS)
         clear(scores);
 #pragma unroll
         for (int s = 0; s < D / 16; s++)
-            times_rows<D>(scores, own[s], keys, s);
+            times_rows<D>(scores, own[s], right_of<D>(keys), s);
         if (key + step > query + 1)
             hide_keys(scores, query + lane / 4 - key - lane % 4 * 2);
 #pragma unroll
@@ -310,7 +306,7 @@ static __global__ void __launch_bounds__(THREADS)
             take_in<D>(&softmax[m], sums[m], scores[m], g.scale * LOG2_E);
 #pragma unroll
         for (int s = 0; s < step / 16; s++)
-            times_columns<D>(sums, scores, values + 16 * s * D, s);
+            times_columns<D>(sums, scores, left_of<D>(values), s);
     }
 #pragma unroll
     for (int m = 0; m < tiles; m++)
@@ -322,13 +318,13 @@ static __global__ void __launch_bounds__(THREADS)
 /* p and dp += what a warp owns times rows of two tiles. */
 template <int D, int M, int N>
 static __device__ inline void
-add_products(float (&p)[M][N][4], const unsigned (&own)[D / 16][M][4], const uint16_t *tile,
-             float (&dp)[M][N][4], const unsigned (&down)[D / 16][M][4], const uint16_t *dtile)
+add_products(float (&p)[M][N][4], const unsigned (&own)[D / 16][M][4], ddp_shared right,
+             float (&dp)[M][N][4], const unsigned (&down)[D / 16][M][4], ddp_shared dright)
 {
 #pragma unroll
     for (int s = 0; s < D / 16; s++) {
-        times_rows<D>(p, own[s], tile, s);
-        times_rows<D>(dp, down[s], dtile, s);
+        times_rows<D>(p, own[s], right, s);
+        times_rows<D>(dp, down[s], dright, s);
     }
 }
 
@@ -347,43 +343,43 @@ static __device__ inline void gradient_of(float *score, float *gradient, float s
     *gradient *= *score;
 }
 
-/* Of `step` queries from `row` on: thread i gets lse, to base 2, of query i, thread step + i the
- * mean, negative. */
+/* Of the queries from `row` on that pass by, thread i gets lse, to base 2, of query i, thread
+ * step + i the mean, negative. */
 template <int D>
-static __device__ inline float column_of(const struct ddp_attention_gradient *b,
-                                         const struct ddp_heads *g, int64_t head, int64_t local,
-                                         int row)
+static __device__ inline float column_of(const struct ddp_heads *g, const float *mine, int row)
 {
-    constexpr int step = mma_cut<D>::step;
-    const int i = (int)threadIdx.x % step;
-    if ((int)threadIdx.x >= 2 * step || row + i >= g->length)
+    const int thread = ddp_thread();
+    const int step = mma_cut<D>::step, at = row + thread % step;
+    if (at >= g->length)
         return 0;
-    return (int)threadIdx.x < step ? b->lse[head * g->length + row + i] * LOG2_E
-                                   : -b->mean[local * g->length + row + i];
+    return mine[at] * (thread < step ? LOG2_E : -1);
 }
 
 template <int D>
-static __global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(THREADS, 2)
     mma_keys_kernel(struct ddp_heads g, struct ddp_attention_gradient b)
 {
     constexpr int rows = mma_cut<D>::rows, step = mma_cut<D>::step, tiles = mma_cut<D>::tiles;
-    constexpr int part = mma_cut<D>::part;
     /* queries and dy, twice; keys and values first */
-    __shared__ __align__(128) uint16_t memory[mma_cut<D>::room];
+    __shared__ __align__(256) uint16_t memory[mma_cut<D>::room];
     __shared__ __align__(16) float columns[2][THREADS]; /* lse and mean */
     const int64_t local = blockIdx.x / g.blocks;        /* the head in this launch */
     const struct ddp_head head = ddp_head_of(&g, g.first + local);
-    const int length = (int)g.length, size = (int)g.size;
-    const int stride = (int)head.stride, y_stride = (int)head.y_stride;
+    const int length = (int)g.length;
     const int first = (int)(blockIdx.x % g.blocks) * rows, lane = (int)threadIdx.x % DDP_WARP;
-    const int key = first + (int)threadIdx.x / DDP_WARP * 16 * tiles; /* the warp's first */
-    const uint16_t *q = (const uint16_t *)b.qkv + head.qkv + first * head.stride;
-    const uint16_t *dy = (const uint16_t *)b.dy + head.y + first * head.y_stride;
+    const int key = first + __shfl_sync(DDP_FULL_MASK, (int)threadIdx.x / DDP_WARP, 0) * 16 * tiles; /* the warp's first */
+    const uint16_t *from = (const uint16_t *)b.qkv + head.qkv;
+    const uint16_t *k = from + head.y_stride;
+    const uint16_t *v = from + 2 * head.y_stride;
+    const uint16_t *q = from;
+    const uint16_t *dy = (const uint16_t *)b.dy + head.y;
+    const float *mine =
+        (int)threadIdx.x < step ? b.lse + head.lse : b.mean + local * g.length;
     struct ddp_copies copies = {};
     unsigned keys[D / 16][tiles][4], values[D / 16][tiles][4];
     float dk[tiles][D / 8][4], dv[tiles][D / 8][4];
-    copy_tile<D, rows>(&copies, memory, q + y_stride, stride, length - first, size);
-    copy_tile<D, rows>(&copies, memory + rows * D, q + 2 * y_stride, stride, length - first, size);
+    copy_tile<D, rows>(&g, &copies, memory, k, head.stride, first);
+    copy_tile<D, rows>(&g, &copies, memory + rows * D, v, head.stride, first);
     ddp_copies_wait(&copies);
     __syncthreads();
     load_own<D>(keys, memory);
@@ -391,44 +387,43 @@ static __global__ void __launch_bounds__(THREADS)
     __syncthreads();
     clear(dk);
     clear(dv);
-    copy_tile<D, step>(&copies, memory, q, stride, length - first, size);
-    copy_tile<D, step>(&copies, memory + step * D, dy, y_stride, length - first, size);
-    columns[0][threadIdx.x] = column_of<D>(&b, &g, g.first + local, local, first);
+    copy_tile<D, step>(&g, &copies, memory, q, head.stride, first);
+    copy_tile<D, step>(&g, &copies, memory + step * D, dy, head.y_stride, first);
+    columns[0][threadIdx.x] = column_of<D>(&g, mine, first);
     for (int query = first, buffer = 0; query < length; query += step, buffer ^= 1) {
         const uint16_t *queries = memory + buffer * 2 * step * D, *dys = queries + step * D;
         ddp_copies_wait(&copies);
         __syncthreads();
         if (query + step < length) {
             uint16_t *next = memory + (buffer ^ 1) * 2 * step * D;
-            q += step * head.stride;
-            dy += step * head.y_stride;
-            copy_tile<D, step>(&copies, next, q, stride, length - query - step, size);
-            copy_tile<D, step>(&copies, next + step * D, dy, y_stride, length - query - step, size);
+            copy_tile<D, step>(&g, &copies, next, q, head.stride, query + step);
+            copy_tile<D, step>(&g, &copies, next + step * D, dy, head.y_stride, query + step);
         }
-        const float column = column_of<D>(&b, &g, g.first + local, local, query + step);
+        const float later = column_of<D>(&g, mine, query + step);
 #pragma unroll 1
-        for (int at = 0; at < step && query + at < length; at += part) {
-            if (query + at + part <= key)
+        for (int at = 0; at < step && query + at < length; at += PART) {
+            if (query + at + PART <= key)
                 continue; /* above the diagonal for all of the warp's */
             const float *lse = columns[buffer] + at + lane % 4 * 2, *mean = lse + step;
-            float p[tiles][part / 8][4], dp[tiles][part / 8][4]; /* (keys, queries) */
+            float p[tiles][PART / 8][4], dp[tiles][PART / 8][4]; /* (keys, queries) */
             clear(p);
 #pragma unroll
             for (int m = 0; m < tiles; m++)
 #pragma unroll
-                for (int n = 0; n < part / 8; n++)
+                for (int n = 0; n < PART / 8; n++)
 #pragma unroll
                     for (int i = 0; i < 4; i++)
                         dp[m][n][i] = mean[8 * n + i % 2];
-            add_products<D>(p, keys, queries + at * D, dp, values, dys + at * D);
+            add_products<D>(p, keys, right_of<D>(queries + at * D), dp, values,
+                            right_of<D>(dys + at * D));
             const int seen = query + at + lane % 4 * 2 - key - lane / 4;
             const int left = length - query - at - lane % 4 * 2;
-            const bool whole = query + at >= key + 16 * tiles - 1 && query + at + part <= length;
+            const bool whole = query + at >= key + 16 * tiles - 1 && query + at + PART <= length;
             if (!whole)
 #pragma unroll
                 for (int m = 0; m < tiles; m++)
 #pragma unroll
-                    for (int n = 0; n < part / 8; n++)
+                    for (int n = 0; n < PART / 8; n++)
 #pragma unroll
                         for (int i = 0; i < 4; i++)
                             hide(&p[m][n][i], &dp[m][n][i],
@@ -437,18 +432,15 @@ static __global__ void __launch_bounds__(THREADS)
 #pragma unroll
             for (int m = 0; m < tiles; m++)
 #pragma unroll
-                for (int n = 0; n < part / 8; n++)
+                for (int n = 0; n < PART / 8; n++)
 #pragma unroll
                     for (int i = 0; i < 4; i++)
                         gradient_of(&p[m][n][i], &dp[m][n][i], g.scale * LOG2_E,
                                     lse[8 * n + i % 2]);
-#pragma unroll
-            for (int s = 0; s < part / 16; s++) {
-                times_columns<D>(dv, p, dys + (at + 16 * s) * D, s);
-                times_columns<D>(dk, dp, queries + (at + 16 * s) * D, s);
-            }
+            times_columns<D>(dv, p, left_of<D>(dys + at * D), 0);
+            times_columns<D>(dk, dp, left_of<D>(queries + at * D), 0);
         }
-        columns[buffer ^ 1][threadIdx.x] = column;
+        columns[buffer ^ 1][threadIdx.x] = later;
     }
     uint16_t *to = (uint16_t *)b.dqkv + head.qkv + head.y_stride;
 #pragma unroll
@@ -459,28 +451,29 @@ static __global__ void __launch_bounds__(THREADS)
 }
 
 template <int D>
-static __global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(THREADS, 2)
     mma_queries_kernel(struct ddp_heads g, struct ddp_attention_gradient b)
 {
     constexpr int rows = mma_cut<D>::rows, step = mma_cut<D>::step, tiles = mma_cut<D>::tiles;
-    constexpr int part = mma_cut<D>::part;
     /* keys and values, twice; queries and dy first */
-    __shared__ __align__(128) uint16_t memory[mma_cut<D>::room];
+    __shared__ __align__(256) uint16_t memory[mma_cut<D>::room];
     const int64_t local = blockIdx.x / g.blocks;
     const struct ddp_head head = ddp_head_of(&g, g.first + local);
-    const int length = (int)g.length, size = (int)g.size, stride = (int)head.stride;
+    const int length = (int)g.length;
     const int first = (int)(g.blocks - 1 - blockIdx.x % g.blocks) * rows;
     const int end = first + rows < length ? first + rows : length;
     const int lane = (int)threadIdx.x % DDP_WARP;
     const int query = first + (int)threadIdx.x / DDP_WARP * 16 * tiles; /* the warp's first */
-    const uint16_t *q = (const uint16_t *)b.qkv + head.qkv, *dy = (const uint16_t *)b.dy + head.y;
-    const uint16_t *k = q + head.y_stride, *v = k + head.y_stride;
+    const uint16_t *from = (const uint16_t *)b.qkv + head.qkv;
+    const uint16_t *q = from;
+    const uint16_t *dy = (const uint16_t *)b.dy + head.y;
+    const uint16_t *k = from + head.y_stride;
+    const uint16_t *v = from + 2 * head.y_stride;
     struct ddp_copies copies = {};
     unsigned queries[D / 16][tiles][4], dys[D / 16][tiles][4];
     float dq[tiles][D / 8][4], lse[tiles][2], mean[tiles][2];
-    copy_tile<D, rows>(&copies, memory, q + first * head.stride, stride, length - first, size);
-    copy_tile<D, rows>(&copies, memory + rows * D, dy + first * head.y_stride, (int)head.y_stride,
-                       length - first, size);
+    copy_tile<D, rows>(&g, &copies, memory, q, head.stride, first);
+    copy_tile<D, rows>(&g, &copies, memory + rows * D, dy, head.y_stride, first);
     ddp_copies_wait(&copies);
     __syncthreads();
     load_own<D>(queries, memory);
@@ -495,37 +488,36 @@ static __global__ void __launch_bounds__(THREADS)
             lse[m][i] = at < length ? b.lse[head.lse + at] * LOG2_E : 0;
             mean[m][i] = at < length ? -b.mean[local * g.length + at] : 0;
         }
-    copy_tile<D, step>(&copies, memory, k, stride, length, size);
-    copy_tile<D, step>(&copies, memory + step * D, v, stride, length, size);
+    copy_tile<D, step>(&g, &copies, memory, k, head.stride, 0);
+    copy_tile<D, step>(&g, &copies, memory + step * D, v, head.stride, 0);
     for (int key = 0, buffer = 0; key < end; key += step, buffer ^= 1) {
         const uint16_t *keys = memory + buffer * 2 * step * D, *values = keys + step * D;
         ddp_copies_wait(&copies);
         __syncthreads();
         if (key + step < end) {
             uint16_t *next = memory + (buffer ^ 1) * 2 * step * D;
-            k += step * head.stride;
-            v += step * head.stride;
-            copy_tile<D, step>(&copies, next, k, stride, length - key - step, size);
-            copy_tile<D, step>(&copies, next + step * D, v, stride, length - key - step, size);
+            copy_tile<D, step>(&g, &copies, next, k, head.stride, key + step);
+            copy_tile<D, step>(&g, &copies, next + step * D, v, head.stride, key + step);
         }
 #pragma unroll 1
-        for (int at = 0; at < step && key + at < query + 16 * tiles; at += part) {
-            float p[tiles][part / 8][4], dp[tiles][part / 8][4]; /* (queries, keys) */
+        for (int at = 0; at < step && key + at < query + 16 * tiles; at += PART) {
+            float p[tiles][PART / 8][4], dp[tiles][PART / 8][4]; /* (queries, keys) */
             clear(p);
 #pragma unroll
             for (int m = 0; m < tiles; m++)
 #pragma unroll
-                for (int n = 0; n < part / 8; n++)
+                for (int n = 0; n < PART / 8; n++)
 #pragma unroll
                     for (int i = 0; i < 4; i++)
                         dp[m][n][i] = mean[m][i / 2];
-            add_products<D>(p, queries, keys + at * D, dp, dys, values + at * D);
+            add_products<D>(p, queries, right_of<D>(keys + at * D), dp, dys,
+                            right_of<D>(values + at * D));
             const int left = query + lane / 4 - key - at - lane % 4 * 2;
-            if (key + at + part > query + 1)
+            if (key + at + PART > query + 1)
 #pragma unroll
                 for (int m = 0; m < tiles; m++)
 #pragma unroll
-                    for (int n = 0; n < part / 8; n++)
+                    for (int n = 0; n < PART / 8; n++)
 #pragma unroll
                         for (int i = 0; i < 4; i++)
                             hide(&p[m][n][i], &dp[m][n][i],
@@ -533,13 +525,11 @@ static __global__ void __launch_bounds__(THREADS)
 #pragma unroll
             for (int m = 0; m < tiles; m++)
 #pragma unroll
-                for (int n = 0; n < part / 8; n++)
+                for (int n = 0; n < PART / 8; n++)
 #pragma unroll
                     for (int i = 0; i < 4; i++)
                         gradient_of(&p[m][n][i], &dp[m][n][i], g.scale * LOG2_E, lse[m][i / 2]);
-#pragma unroll
-            for (int s = 0; s < part / 16; s++)
-                times_columns<D>(dq, dp, keys + (at + 16 * s) * D, s);
+            times_columns<D>(dq, dp, left_of<D>(keys + at * D), 0);
         }
     }
 #pragma unroll

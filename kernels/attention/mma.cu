@@ -34,6 +34,12 @@ template <int D> struct mma_cut {
     static constexpr int room = 4 * step * D;       /* elements: two of two kinds; two own */
 };
 
+/* The warp's index, which the compiler then knows to be the same for its lanes. */
+static __device__ inline int warp_of(void)
+{
+    return __shfl_sync(DDP_FULL_MASK, (int)threadIdx.x / DDP_WARP, 0);
+}
+
 /* --- operands ------------------------------------------------------------------------------- */
 
 /* A tile of rows x D elements, in chunks of eight. In a tile that begins at a multiple of its rows'
@@ -64,7 +70,7 @@ static __device__ inline void copy_tile(const struct ddp_heads *g, struct ddp_co
                                         int row)
 {
     constexpr int rows = THREADS / (D / 8); /* at once */
-    const int thread = ddp_thread();
+    const int thread = ddp_again((int)threadIdx.x);
     const int own = thread / (D / 8), chunk = thread % (D / 8);
     const int left = 8 * chunk < g->size ? (int)g->length - row - own : 0;
     const uint16_t *mine = from + (unsigned)(row + own) * (uint64_t)stride + 8 * chunk;
@@ -78,7 +84,7 @@ static __device__ inline void copy_tile(const struct ddp_heads *g, struct ddp_co
 template <int D, int M>
 static __device__ inline void load_own(unsigned (&a)[D / 16][M][4], const uint16_t *tile)
 {
-    const ddp_shared own = left_of<D>(tile + (int)threadIdx.x / DDP_WARP * 16 * M * D);
+    const ddp_shared own = left_of<D>(tile + warp_of() * 16 * M * D);
 #pragma unroll
     for (int s = 0; s < D / 16; s++)
 #pragma unroll
@@ -263,7 +269,7 @@ static __global__ void __launch_bounds__(THREADS, 2)
     const int first = (int)(g.blocks - 1 - blockIdx.x % g.blocks) * rows;
     const int end = first + rows < length ? first + rows : length;
     const int lane = (int)threadIdx.x % DDP_WARP;
-    const int query = first + (int)threadIdx.x / DDP_WARP * 16 * tiles; /* the warp's first */
+    const int query = first + warp_of() * 16 * tiles; /* the warp's first */
     const uint16_t *from = qkv + head.qkv;
     const uint16_t *q = from;
     const uint16_t *k = from + head.y_stride;
@@ -303,14 +309,16 @@ static __global__ void __launch_bounds__(THREADS, 2)
             hide_keys(scores, query + lane / 4 - key - lane % 4 * 2);
 #pragma unroll
         for (int m = 0; m < tiles; m++)
-            take_in<D>(&softmax[m], sums[m], scores[m], g.scale * LOG2_E);
+            take_in<D>(&softmax[m], sums[m], scores[m], g.log2_scale);
 #pragma unroll
         for (int s = 0; s < step / 16; s++)
             times_columns<D>(sums, scores, left_of<D>(values), s);
     }
+    const struct ddp_head to =
+        ddp_head_of(&g, g.first + ddp_again((int)blockIdx.x) / (int)g.blocks);
 #pragma unroll
     for (int m = 0; m < tiles; m++)
-        finish_queries<D>(&g, &head, &softmax[m], sums[m], query + 16 * m, y, lse);
+        finish_queries<D>(&g, &to, &softmax[m], sums[m], query + 16 * m, y, lse);
 }
 
 /* --- backward ------------------------------------------------------------------------------- */
@@ -348,7 +356,7 @@ static __device__ inline void gradient_of(float *score, float *gradient, float s
 template <int D>
 static __device__ inline float column_of(const struct ddp_heads *g, const float *mine, int row)
 {
-    const int thread = ddp_thread();
+    const int thread = ddp_again((int)threadIdx.x);
     const int step = mma_cut<D>::step, at = row + thread % step;
     if (at >= g->length)
         return 0;
@@ -367,7 +375,7 @@ static __global__ void __launch_bounds__(THREADS, 2)
     const struct ddp_head head = ddp_head_of(&g, g.first + local);
     const int length = (int)g.length;
     const int first = (int)(blockIdx.x % g.blocks) * rows, lane = (int)threadIdx.x % DDP_WARP;
-    const int key = first + __shfl_sync(DDP_FULL_MASK, (int)threadIdx.x / DDP_WARP, 0) * 16 * tiles; /* the warp's first */
+    const int key = first + warp_of() * 16 * tiles; /* the warp's first */
     const uint16_t *from = (const uint16_t *)b.qkv + head.qkv;
     const uint16_t *k = from + head.y_stride;
     const uint16_t *v = from + 2 * head.y_stride;
@@ -435,7 +443,7 @@ static __global__ void __launch_bounds__(THREADS, 2)
                 for (int n = 0; n < PART / 8; n++)
 #pragma unroll
                     for (int i = 0; i < 4; i++)
-                        gradient_of(&p[m][n][i], &dp[m][n][i], g.scale * LOG2_E,
+                        gradient_of(&p[m][n][i], &dp[m][n][i], g.log2_scale,
                                     lse[8 * n + i % 2]);
             times_columns<D>(dv, p, left_of<D>(dys + at * D), 0);
             times_columns<D>(dk, dp, left_of<D>(queries + at * D), 0);
@@ -463,7 +471,7 @@ static __global__ void __launch_bounds__(THREADS, 2)
     const int first = (int)(g.blocks - 1 - blockIdx.x % g.blocks) * rows;
     const int end = first + rows < length ? first + rows : length;
     const int lane = (int)threadIdx.x % DDP_WARP;
-    const int query = first + (int)threadIdx.x / DDP_WARP * 16 * tiles; /* the warp's first */
+    const int query = first + warp_of() * 16 * tiles; /* the warp's first */
     const uint16_t *from = (const uint16_t *)b.qkv + head.qkv;
     const uint16_t *q = from;
     const uint16_t *dy = (const uint16_t *)b.dy + head.y;
@@ -528,7 +536,7 @@ static __global__ void __launch_bounds__(THREADS, 2)
                 for (int n = 0; n < PART / 8; n++)
 #pragma unroll
                     for (int i = 0; i < 4; i++)
-                        gradient_of(&p[m][n][i], &dp[m][n][i], g.scale * LOG2_E, lse[m][i / 2]);
+                        gradient_of(&p[m][n][i], &dp[m][n][i], g.log2_scale, lse[m][i / 2]);
             times_columns<D>(dq, dp, left_of<D>(keys + at * D), 0);
         }
     }

@@ -19,6 +19,16 @@
 
 #define DDP_MMA_CAPABILITY 80
 
+/* The value, as if it came from elsewhere: what is made of it is made here, not before a loop and
+ * kept in registers. */
+static __device__ inline int ddp_again(int value)
+{
+#if defined(__CUDA_ARCH__)
+    asm volatile("" : "+r"(value));
+#endif
+    return value;
+}
+
 #if !defined(DDP_CUDASIM)
 
 /* c += a b */
@@ -62,14 +72,6 @@ static __device__ inline void ddp_mma_load_transposed(unsigned (&to)[4], ddp_sha
                  : "r"(row)
                  : "memory");
 #endif
-}
-
-/* threadIdx.x, read again: what is made of it is not kept in registers from loop to loop. */
-static __device__ inline int ddp_thread(void)
-{
-    int thread;
-    asm volatile("mov.u32 %0, %%tid.x;\n" : "=r"(thread));
-    return thread;
 }
 
 /* 2^x, off by up to 2^-22 of itself; 0 where that is below the smallest normal number. */
@@ -169,11 +171,6 @@ static inline void ddp_mma_load_transposed(unsigned (&to)[4], ddp_shared row)
         to[i] = (unsigned)((const uint16_t *)lanes->of[8 * i + 2 * t])[g] |
                 (unsigned)((const uint16_t *)lanes->of[8 * i + 2 * t + 1])[g] << 16;
     __syncwarp();
-}
-
-static inline int ddp_thread(void)
-{
-    return (int)threadIdx.x;
 }
 
 static inline float ddp_exp2(float x)

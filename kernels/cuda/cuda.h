@@ -154,6 +154,14 @@ static __host__ __device__ inline void ddp_store(T *to, const ddp_pack<T, W> &pa
     *reinterpret_cast<ddp_pack<T, W> *>(to) = pack;
 }
 
+template <int W> static __device__ inline ddp_pack<float, W> ddp_pack_of(float value)
+{
+    ddp_pack<float, W> pack;
+    for (int i = 0; i < W; i++)
+        pack.at[i] = value;
+    return pack;
+}
+
 /* --- bf16 --- */
 
 /* By the rule of bf16.h. */

@@ -155,6 +155,14 @@ static __host__ __device__ inline void ddp_store(T *to, const ddp_pack<T, W> &pa
     *reinterpret_cast<ddp_pack<T, W> *>(to) = pack;
 }
 
+template <int W> static __device__ inline ddp_pack<float, W> ddp_pack_of(float value)
+{
+    ddp_pack<float, W> pack;
+    for (int i = 0; i < W; i++)
+        pack.at[i] = value;
+    return pack;
+}
+
 /* --- bf16 --- */
 
 /* By the rule of bf16.h. */
@@ -244,6 +252,31 @@ template <int W> static __device__ inline ddp_pack<float, W> ddp_read(const uint
         }
     }
     return values;
+}
+
+/* A pack as it lies in memory, for kernels that read several before they use one: what ddp_read()
+ * makes of bf16 waits for the load, and takes twice the registers. */
+template <typename T, int W> struct ddp_raw {
+    ddp_pack<T, W> kept;
+};
+
+template <int W> struct ddp_raw<uint16_t, W> {
+    ddp_words<W / 2> kept;
+};
+
+template <> struct ddp_raw<uint16_t, 1> {
+    uint16_t kept;
+};
+
+template <int W, typename T> static __device__ inline ddp_raw<T, W> ddp_read_raw(const T *from)
+{
+    return {*reinterpret_cast<const decltype(ddp_raw<T, W>::kept) *>(from)};
+}
+
+template <typename T, int W>
+static __device__ inline ddp_pack<float, W> ddp_widened(const ddp_raw<T, W> &raw)
+{
+    return ddp_read<W>(reinterpret_cast<const T *>(&raw.kept));
 }
 
 template <int W>

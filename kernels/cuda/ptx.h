@@ -4,7 +4,7 @@
  * memory. Compute capability 8.0 and newer; kernels of older ones are empty where they call these,
  * and are not launched. The simulation has them with the same distribution over lanes, so that a
  * kernel's indices are tested without a GPU: lanes see each other's registers, and an asynchronous
- * copy happens when it is waited for.
+ * copy happens when it is waited for. Exponentials and reciprocals, to about 2^-22.
  *
  * Lane l holds, with g = l / 4 and t = l % 4, two neighbouring elements of bf16 in a word:
  *   a  16 x 16  words: (g, 2t) (g + 8, 2t) (g, 2t + 8) (g + 8, 2t + 8)
@@ -15,6 +15,7 @@
 
 #include "kernels/cuda/cuda.h"
 
+#include <float.h>
 #include <math.h>
 
 #define DDP_MMA_CAPABILITY 80
@@ -108,7 +109,38 @@ static __device__ inline void ddp_copies_wait(struct ddp_copies *)
 #endif
 }
 
+/* 2^x and 1/x by one instruction each, for numbers that are rounded to bf16 in the end. What is
+ * smaller than 2^-126 becomes 0. */
+static __device__ inline float ddp_fast_exp2(float x)
+{
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;\n" : "=f"(y) : "f"(x));
+    return y;
+}
+
+static __device__ inline float ddp_fast_reciprocal(float x)
+{
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;\n" : "=f"(y) : "f"(x));
+    return y;
+}
+
 #elif defined(__cplusplus)
+
+static inline float ddp_flushed(float y)
+{
+    return fabsf(y) < FLT_MIN ? 0 : y;
+}
+
+static inline float ddp_fast_exp2(float x)
+{
+    return ddp_flushed(exp2f(x));
+}
+
+static inline float ddp_fast_reciprocal(float x)
+{
+    return ddp_flushed(1 / x);
+}
 
 /* What each lane of the warp passed, as long as none has left. */
 struct ddp_mma_lanes {

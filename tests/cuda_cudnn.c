@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: MIT
  *
- * Attention and convolution by cuDNN against the CPU's and against our own kernels; and that our
- * own take over where cuDNN is missing, refuses or has no plan. The other files of tests do without
- * cuDNN. On the simulated device, where its calls can be made to fail, it is also seen that they
- * are made. */
+ * Attention and convolution by cuDNN against the CPU's and against our own kernels, on a GPU; and
+ * that our own take over where cuDNN is missing, refuses or has no plan, on the simulated device,
+ * whose cuDNN computes nothing. The other files of tests do without cuDNN. */
 #include "config.h"
 
+#include "core/log.h"
 #include "kernels/bf16.h"
 #include "tests/cuda_pair.h"
 #include "tests/cuda_test.h"
 #include "tests/reference/reference.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 /* A second device on the same GPU that has our own kernels only. */
 static ddp_device *plain;
@@ -291,86 +294,87 @@ START_TEST(test_conv2d)
 }
 END_TEST
 
-/* --- failures, of the simulation ------------------------------------------------------------ */
+/* --- without it: the library of the simulation computes nothing ------------------------------- */
 
-/* Whatever of cuDNN fails while a plan is made: our own kernels do it. */
-static const char *const tolerated[] = {
-    "dlopen:1",
-    "dlsym:4",
-    "cudnnCreate:1",
-    "cudnnSetStream:1",
-    "cudnnBackendCreateDescriptor:1",
-    "cudnnBackendCreateDescriptor:70",
-    "cudnnBackendSetAttribute:1",
-    "cudnnBackendSetAttribute:100",
-    "cudnnBackendFinalize:1",
-    "cudnnBackendFinalize:60",
-    "cudnnBackendGetAttribute:1",
-    "cudnnBackendGetAttribute:2",
-    "cudnnBackendGetAttribute:3",
-    "cudnnBackendGetAttribute:4",
+/* What is wrong with it, and why it is not used, in the words of DDP_LOG=debug. */
+static const struct {
+    const char *version, *fail, *said;
+} refusals[] = {
+    {NULL, NULL, "cuDNN is not used: libcudnn.so.9 cannot be loaded"},
+    {"91900", "dlsym:4", "cuDNN is not used: libcudnn.so.9 lacks cudnnDestroy"},
+    {"80907", NULL, "cuDNN is not used: version 80907 is too old"},
+    {"91000", NULL, "cuDNN is not used: version 91000 is too old, or has known errors"},
+    {"91900", "cudnnCreate:1", "cuDNN is not used: CUDNN_STATUS_INTERNAL_ERROR"},
+    {"91900", "cudnnSetStream:1", "cuDNN is not used: CUDNN_STATUS_INTERNAL_ERROR"},
+    {"91900", NULL, "attention backward: not done by cuDNN, which has no deterministic plan"},
+    {"91900", NULL, "conv2d backward: not done by cuDNN, which has no deterministic plan"},
+    {"91900", "cudnnBackendCreateDescriptor:1", "attention: not done by cuDNN, which rejects"},
+    {"91900", "cudnnBackendCreateDescriptor:40", "attention: not done by cuDNN, which rejects"},
+    {"91900", "cudnnBackendSetAttribute:1", "attention: not done by cuDNN, which rejects a tensor"},
+    {"91900", "cudnnBackendSetAttribute:100", "attention: not done by cuDNN, which rejects"},
+    {"91900", "cudnnBackendFinalize:1", "attention: not done by cuDNN, which rejects a tensor"},
+    {"91900", "cudnnBackendFinalize:34", "attention: not done by cuDNN, which rejects"},
+    {"91900", "cudnnBackendGetAttribute:1", "attention backward: not done by cuDNN"},
 };
-#define TOLERATED (int)(sizeof tolerated / sizeof *tolerated)
+#define REFUSALS (int)(sizeof refusals / sizeof *refusals)
 
-/* The call is looked up once in a process, so that it is named before the device is opened. */
-static void open_failing(const char *call)
+/* Sends what is logged to a file from now on; returns standard error's own. */
+static int log_to(FILE *file)
 {
-    setenv("DDP_CUDASIM_FAIL", call, 1);
-    setenv("DDP_CUDNN", "1", 1);
-    cuda_open_cudnn();
+    const int own = dup(STDERR_FILENO);
+    ck_assert_int_ge(own, 0);
+    ck_assert_int_ge(dup2(fileno(file), STDERR_FILENO), 0);
+    ddp_log_set_level(DDP_LOG_DEBUG);
+    return own;
 }
 
-START_TEST(test_tolerated)
+/* ... and no further; was it said? */
+static void expect_said(FILE *file, int own, const char *said)
 {
-    open_failing(tolerated[_i]);
-    check_attention(attentions[3], cuda_stream, false, false);
+    char line[512];
+    bool found = false;
+    ck_assert_int_ge(dup2(own, STDERR_FILENO), 0);
+    close(own);
+    rewind(file);
+    while (fgets(line, sizeof line, file)) {
+        found = found || strstr(line, said);
+        ck_assert_msg(!strstr(line, "error:"), "an error was logged: %s", line);
+        fputs(line, stderr);
+    }
+    ck_assert_msg(found, "was not logged: %s", said);
+    fclose(file);
+}
+
+/* Our own kernels do it all, without an error. The environment is read once in a process, so that
+ * it is set before the device is opened. */
+START_TEST(test_refusals)
+{
+    FILE *file = tmpfile();
+    ck_assert_ptr_nonnull(file);
+    if (refusals[_i].version)
+        setenv("DDP_CUDASIM_CUDNN", refusals[_i].version, 1);
+    if (refusals[_i].fail)
+        setenv("DDP_CUDASIM_FAIL", refusals[_i].fail, 1);
+    setenv("DDP_CUDNN", "1", 1);
+    const int own = log_to(file);
+    cuda_open_cudnn();
+    check_attention(attentions[3], cuda_stream, false, true);
     check_conv(&convolutions[2], 0, cuda_stream);
     cuda_close();
-}
-END_TEST
-
-/* What is on its way to the device fails: an error, by which it is also seen that cuDNN does it. */
-START_TEST(test_refused)
-{
-    static const char *const calls[] = {"cudnnBackendExecute:1", "cudnnBackendExecute:2"};
-    struct pair all[ARRAYS];
-    const int64_t *s = attentions[3];
-    open_failing(calls[_i]);
-    attention_arrays(s, all);
-    ck_assert_int_eq(attend(s, all, true, cuda_stream), _i == 0 ? DDP_ERR_SYSTEM : DDP_OK);
-    ck_assert_int_eq(attend_back(s, all, false, cuda_stream), _i == 1 ? DDP_ERR_SYSTEM : DDP_OK);
-    ck_assert_int_eq(attend_back(s, all, true, cuda_stream), DDP_OK);
-    for (int i = 0; i < ARRAYS; i++)
-        pair_free(&all[i]);
-    cuda_close();
-}
-END_TEST
-
-START_TEST(test_conv2d_refused)
-{
-    static const char *const calls[] = {"cudnnBackendExecute:1", "cudnnBackendExecute:2",
-                                        "cudnnBackendExecute:3"};
-    open_failing(calls[_i]); /* y, dx, dweight */
-    struct conv c = conv_of(&convolutions[2], 0);
-    ck_assert_int_eq(conv_forward(&c, cuda_stream), _i == 0 ? DDP_ERR_SYSTEM : DDP_OK);
-    ck_assert_int_eq(conv_backward(&c, cuda_stream), _i > 0 ? DDP_ERR_SYSTEM : DDP_OK);
-    for (int i = 0; i < CONV_ARRAYS; i++)
-        pair_free(&c.all[i]);
-    cuda_close();
+    expect_said(file, own, refusals[_i].said);
 }
 END_TEST
 
 void cuda_cudnn_cases(Suite *suite)
 {
+    if (cuda_test_simulated()) { /* has nothing to compute with */
+        TCase *tc = test_case(suite, "cudnn refuses", 120);
+        tcase_add_loop_test(tc, test_refusals, 0, REFUSALS);
+        return;
+    }
     TCase *tc = test_case(suite, "cudnn", 120);
     tcase_add_checked_fixture(tc, open_both, close_both);
     tcase_add_loop_test(tc, test_attention, 0, ATTENTIONS);
     tcase_add_test(tc, test_attention_mixed);
     tcase_add_loop_test(tc, test_conv2d, 0, CONVOLUTIONS);
-    if (!cuda_test_simulated())
-        return;
-    tc = test_case(suite, "cudnn failures", 120);
-    tcase_add_loop_test(tc, test_tolerated, 0, TOLERATED);
-    tcase_add_loop_test(tc, test_refused, 0, 2);
-    tcase_add_loop_test(tc, test_conv2d_refused, 0, 3);
 }

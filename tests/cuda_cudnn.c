@@ -6,6 +6,7 @@
 #include "config.h"
 
 #include "core/log.h"
+#include "kernels/attention/pieces.h"
 #include "kernels/bf16.h"
 #include "tests/cuda_pair.h"
 #include "tests/cuda_test.h"
@@ -58,9 +59,7 @@ static void expect_near_share(const char *what, const struct pair *pair, double 
 
 /* --- attention ------------------------------------------------------------------------------ */
 
-/* Of batch, length, heads, size. The workspace of the simulation holds about 60 heads of up to 128
- * tokens: more are done in pieces of the batch or of the heads. The last two are left to our own
- * kernels. */
+/* Of batch, length, heads, size. The last two are left to our own kernels. */
 static const int64_t attentions[][4] = {
     {1, 2, 1, 8},    {2, 17, 2, 8}, {1, 64, 3, 32}, {2, 65, 2, 64}, {1, 130, 2, 64}, {3, 33, 1, 80},
     {1, 40, 2, 128}, {43, 8, 2, 8}, {2, 8, 70, 8},  {2, 6, 70, 8},  {3, 5, 1, 12},
@@ -168,6 +167,72 @@ START_TEST(test_attention_mixed)
     expect_near_share("attention dqkv", &all[DQKV], 0x1p-7);
     for (int i = 0; i < ARRAYS; i++)
         pair_free(&all[i]);
+}
+END_TEST
+
+/* Pieces of all sizes give the same bits. The variable is read when a device is opened. */
+START_TEST(test_attention_pieces)
+{
+    const int64_t s[] = {5, 64, 6, 64};
+    float *bits[2];
+    for (int i = 0; i < 2; i++) {
+        struct pair all[ARRAYS];
+        setenv("DDP_CUDNN", "1", 1);
+        setenv("DDP_CUDNN_WORKSPACE", i == 0 ? "100kB" : "100MB", 1); /* 2 heads, and all */
+        cuda_open_cudnn();
+        random_seed(1);
+        attention_arrays(s, all);
+        ck_assert_int_eq(attend(s, all, true, cuda_stream), DDP_OK);
+        ck_assert_int_eq(attend_back(s, all, false, cuda_stream), DDP_OK);
+        bits[i] = cuda_fetch(DDP_BF16, all[DQKV].device, all[DQKV].count);
+        if (i == 1)
+            ck_assert(same_bits(bits[0], bits[1], all[DQKV].count));
+        for (int j = 0; j < ARRAYS; j++)
+            pair_free(&all[j]);
+        cuda_close();
+    }
+    free(bits[0]);
+    free(bits[1]);
+}
+END_TEST
+
+/* What a layer of 64 x 1024, 12 heads takes, and edges. */
+static const struct {
+    int64_t batch, heads, length;
+    double room;
+    int pieces;
+} cuts[] = {
+    {64, 12, 1024, 64 * 0x1p20, 32},
+    {64, 12, 1024, 256 * 0x1p20, 7},
+    {64, 12, 1024, 512 * 0x1p20, 4},
+    {64, 12, 1024, 1.7 * 0x1p30, 1},
+    {3, 12, 1024, 0x1p20, 0},
+    {3, 12, 1024, 2.5e6, 36},
+    {1, 1, 1, 1e6, 1},
+    {7, 5, 100, 2 * 0x1p20, 1},
+    {7, 5, 100, 3 * 33700.0, 35},
+    {7, 6, 100, 3 * 33700.0, 14},
+    {7, 6, 100, 12 * 33700.0, 4},
+};
+
+/* Pieces cover each head once and fit their room. */
+START_TEST(test_pieces)
+{
+    const struct ddp_attention_sizes s = {cuts[_i].batch, cuts[_i].heads, cuts[_i].length};
+    const size_t room = (size_t)cuts[_i].room;
+    int64_t covered = 0;
+    int pieces = 0;
+    struct ddp_attention_piece piece = ddp_attention_first_piece(&s, room);
+    for (; piece.heads > 0 && piece.batch < s.batch; piece = ddp_attention_next_piece(&s, piece)) {
+        ck_assert_int_eq(piece.batch * s.heads + piece.head, covered);
+        ck_assert(piece.batches == 1 || piece.heads == s.heads);
+        ck_assert_int_le(
+            ddp_attention_plan_bytes(&s, &piece) + ddp_attention_sums_bytes(&s, &piece), room);
+        covered += piece.batches * piece.heads;
+        pieces++;
+    }
+    ck_assert_int_eq(pieces, cuts[_i].pieces);
+    ck_assert_int_eq(covered, pieces ? s.batch * s.heads : 0);
 }
 END_TEST
 
@@ -367,6 +432,8 @@ END_TEST
 
 void cuda_cudnn_cases(Suite *suite)
 {
+    tcase_add_loop_test(test_case(suite, "cudnn pieces", 30), test_pieces, 0,
+                        sizeof cuts / sizeof *cuts);
     if (cuda_test_simulated()) { /* has nothing to compute with */
         TCase *tc = test_case(suite, "cudnn refuses", 120);
         tcase_add_loop_test(tc, test_refusals, 0, REFUSALS);
@@ -377,4 +444,5 @@ void cuda_cudnn_cases(Suite *suite)
     tcase_add_loop_test(tc, test_attention, 0, ATTENTIONS);
     tcase_add_test(tc, test_attention_mixed);
     tcase_add_loop_test(tc, test_conv2d, 0, CONVOLUTIONS);
+    tcase_add_test(test_case(suite, "cudnn pieces give the same bits", 120), test_attention_pieces);
 }

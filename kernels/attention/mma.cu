@@ -193,8 +193,7 @@ struct softmax {
 
 /* Keys that a query of the warp does not see. `left`: how many its first sees of those from the
  * lane's first on. */
-template <int M, int N>
-static __device__ inline void hide_keys(float (&scores)[M][N][4], int left)
+template <int M, int N> static __device__ inline void hide_keys(float (&scores)[M][N][4], int left)
 {
 #pragma unroll
     for (int m = 0; m < M; m++)
@@ -220,13 +219,14 @@ static __device__ inline void take_in(struct softmax *softmax, float (&y)[D / 8]
             max = fmaxf(max, fmaxf(scores[n][2 * i], scores[n][2 * i + 1]));
         max = quad_max(max);
         const float below = max * scale;
-        const float old = softmax->max[i] == max ? 1 : ddp_exp2(softmax->max[i] * scale - below);
+        const float old =
+            softmax->max[i] == max ? 1 : ddp_fast_exp2(softmax->max[i] * scale - below);
 #pragma unroll
         for (int n = 0; n < N; n++)
 #pragma unroll
             for (int j = 0; j < 2; j++) {
                 float *score = &scores[n][2 * i + j];
-                *score = ddp_exp2(*score * scale - below);
+                *score = ddp_fast_exp2(*score * scale - below);
                 sum += *score;
             }
         softmax->max[i] = max;
@@ -325,9 +325,9 @@ static __global__ void __launch_bounds__(THREADS, 2)
 
 /* p and dp += what a warp owns times rows of two tiles. */
 template <int D, int M, int N>
-static __device__ inline void
-add_products(float (&p)[M][N][4], const unsigned (&own)[D / 16][M][4], ddp_shared right,
-             float (&dp)[M][N][4], const unsigned (&down)[D / 16][M][4], ddp_shared dright)
+static __device__ inline void add_products(float (&p)[M][N][4], const unsigned (&own)[D / 16][M][4],
+                                           ddp_shared right, float (&dp)[M][N][4],
+                                           const unsigned (&down)[D / 16][M][4], ddp_shared dright)
 {
 #pragma unroll
     for (int s = 0; s < D / 16; s++) {
@@ -347,7 +347,7 @@ static __device__ inline void hide(float *score, float *gradient, bool seen)
  * gradient before the scale. `lse` to base 2. */
 static __device__ inline void gradient_of(float *score, float *gradient, float scale, float lse)
 {
-    *score = ddp_exp2(*score * scale - lse);
+    *score = ddp_fast_exp2(*score * scale - lse);
     *gradient *= *score;
 }
 
@@ -381,8 +381,7 @@ static __global__ void __launch_bounds__(THREADS, 2)
     const uint16_t *v = from + 2 * head.y_stride;
     const uint16_t *q = from;
     const uint16_t *dy = (const uint16_t *)b.dy + head.y;
-    const float *mine =
-        (int)threadIdx.x < step ? b.lse + head.lse : b.mean + local * g.length;
+    const float *mine = (int)threadIdx.x < step ? b.lse + head.lse : b.mean + local * g.length;
     struct ddp_copies copies = {};
     unsigned keys[D / 16][tiles][4], values[D / 16][tiles][4];
     float dk[tiles][D / 8][4], dv[tiles][D / 8][4];
@@ -443,8 +442,7 @@ static __global__ void __launch_bounds__(THREADS, 2)
                 for (int n = 0; n < PART / 8; n++)
 #pragma unroll
                     for (int i = 0; i < 4; i++)
-                        gradient_of(&p[m][n][i], &dp[m][n][i], g.log2_scale,
-                                    lse[8 * n + i % 2]);
+                        gradient_of(&p[m][n][i], &dp[m][n][i], g.log2_scale, lse[8 * n + i % 2]);
             times_columns<D>(dv, p, left_of<D>(dys + at * D), 0);
             times_columns<D>(dk, dp, left_of<D>(queries + at * D), 0);
         }

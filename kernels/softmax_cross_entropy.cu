@@ -74,6 +74,7 @@ template <typename T> struct cross_entropy_row {
     const T *x;
     T *d; /* NULL: not wanted */
     int n, head, packs;
+    int width; /* n and what lies between two rows */
 };
 
 /* The largest logit so far, the sum of e^(x - largest), and where the largest stands. */
@@ -159,9 +160,9 @@ static __device__ inline cross_entropy_row<T> row_of(const struct ddp_softmax_cr
     constexpr int W = ddp_width<T>;
     cross_entropy_row<T> row;
     row.n = (int)a.classes;
-    const int64_t stride = a.stride > 0 ? a.stride : a.classes;
-    row.x = (const T *)a.logits + number * stride;
-    row.d = a.dlogits ? (T *)a.dlogits + number * stride : NULL;
+    row.width = (int)a.stride;
+    row.x = (const T *)a.logits + number * a.stride;
+    row.d = a.dlogits ? (T *)a.dlogits + number * a.stride : NULL;
     const int off = (int)(reinterpret_cast<uintptr_t>(row.x) / sizeof(T) % W);
     const int off_d = row.d ? (int)(reinterpret_cast<uintptr_t>(row.d) / sizeof(T) % W) : off;
     row.head = (W - off) % W;
@@ -170,11 +171,11 @@ static __device__ inline cross_entropy_row<T> row_of(const struct ddp_softmax_cr
     return row;
 }
 
-/* A row without a label: its prediction at most, and a gradient of zeros. */
+/* From place `first` on: all of a row without a label, else what lies behind the row. */
 template <typename T, int TEAM>
-static __device__ inline void put_zeros(const cross_entropy_row<T> &row, int lane)
+static __device__ inline void put_zeros(const cross_entropy_row<T> &row, int lane, int first)
 {
-    for (int i = lane; row.d && i < row.n; i += TEAM)
+    for (int i = first + lane; row.d && i < row.width; i += TEAM)
         row.d[i] = 0;
 }
 
@@ -196,7 +197,7 @@ static __global__ void __launch_bounds__(BLOCK) rows_kernel(struct cross_entropy
     if (lane == 0)
         pass.losses[number - pass.begin] = 0;
     if (!counts && !PREDICT) {
-        put_zeros<T, TEAM>(row, lane);
+        put_zeros<T, TEAM>(row, lane, 0);
         return;
     }
     const float own = counts ? ddp_read_one(row.x + label) : 0;
@@ -213,7 +214,7 @@ static __global__ void __launch_bounds__(BLOCK) rows_kernel(struct cross_entropy
             args.predictions[number] = best < row.n ? best : 0; /* a row of NaN */
     }
     if (!counts) {
-        put_zeros<T, TEAM>(row, lane);
+        put_zeros<T, TEAM>(row, lane, 0);
         return;
     }
     const float sum = ddp_warps_reduce<WARPS, DDP_SUM>(state.sum * expf(state.max - max), partial);
@@ -223,6 +224,7 @@ static __global__ void __launch_bounds__(BLOCK) rows_kernel(struct cross_entropy
         return;
     const float mean = 1.0f / (float)divisor_of(pass);
     put_gradient<T, TEAM>(row, lane, max, mean / sum);
+    put_zeros<T, TEAM>(row, lane, row.n);
     ddp_warps_barrier<WARPS>();
     if (lane == 0)
         ddp_write_one(row.d + label, (expf(own - max) / sum - 1.0f) * mean);
@@ -280,6 +282,7 @@ ddp_cuda_softmax_cross_entropy(const struct ddp_softmax_cross_entropy *args, voi
         return status;
     struct cross_entropy_pass pass;
     pass.args = *args;
+    pass.args.stride = ddp_softmax_cross_entropy_stride(args);
     pass.sums = (struct cross_entropy_sums *)cuda->workspace;
     pass.losses = (double *)(pass.sums + 1);
     pass.begin = pass.end = 0;

@@ -10,6 +10,7 @@
 #include "kernels/bf16.h"
 #include "model/model.h"
 #include "tests/cuda_test.h"
+#include "tests/gaps.h"
 #include "tests/generate_test.h"
 #include "tests/model_option.h"
 
@@ -142,16 +143,6 @@ static void close_pass(struct pass *p)
     ddp_device_free(p->device, p->weights, p->bytes);
     ddp_device_close(p->device);
     ddp_graph_destroy(p->graph);
-}
-
-/* Padding, and what aligns parameters, is zero. */
-static void check_gaps(const ddp_graph *graph, const float *flat)
-{
-    for (int i = 0; i < ddp_graph_parameter_count(graph); i++) {
-        const struct ddp_parameter *p = ddp_graph_parameter_at(graph, i);
-        for (int64_t k = p->offset + p->count; k < ddp_parameter_end(p); k++)
-            ck_assert_msg(flat[k] == 0, "%s is followed by %g", p->name, (double)flat[k]);
-    }
 }
 
 static struct result run(const struct subject *subject, const char *device, enum ddp_dtype compute,

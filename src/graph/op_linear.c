@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * The graph's linear layer: inputs x (...,C), weight (O,C), optional bias (O). Its backward leaves
- * the gradient before the activation where that of its output was. */
+ * the gradient before the activation where that of its output was. Where the graph pads its O
+ * outputs, the layer is just as wide: from rows of zeros it makes zeros, and their gradients are
+ * zeros. */
 #include "config.h"
 
 #include "graph/internal.h"
@@ -26,8 +28,7 @@ static enum ddp_status forward(ddp_exec *exec, const struct node *node)
     struct ddp_linear_forward args = {
         .rows = ddp_tensor_rows(x),
         .in = weight->dims[1],
-        .out = weight->dims[0],
-        .y_stride = node->output->pitch,
+        .out = node->output->pitch,
         .activation = attributes->activation,
         .compute = attributes->compute,
         .dtype = node->output->dtype,
@@ -68,8 +69,7 @@ static enum ddp_status backward(ddp_exec *exec, const struct node *node)
     struct ddp_linear_backward args = {
         .rows = ddp_tensor_rows(x),
         .in = weight->dims[1],
-        .out = weight->dims[0],
-        .y_stride = node->output->pitch,
+        .out = node->output->pitch,
         .activation = before ? DDP_ACTIVATION_NONE : attributes->activation,
         .compute = attributes->compute,
         .dtype = node->output->dtype,
@@ -120,15 +120,17 @@ ddp_tensor *ddp_graph_linear(ddp_graph *graph, ddp_tensor *x, ddp_tensor *weight
                                 weight->name);
     const struct attributes attributes = {activation, graph->compute};
     const int64_t rows = ddp_tensor_rows(x), out = weight->dims[0];
-    const size_t scratch = ddp_linear_scratch_bytes(rows, weight->dims[1], out, graph->compute,
-                                                    graph->activations, true);
+    const bool can_pad = activation == DDP_ACTIVATION_NONE;
+    const size_t scratch = ddp_linear_scratch_bytes(rows, weight->dims[1],
+                                                    can_pad ? ddp_graph_padded(graph, out) : out,
+                                                    graph->compute, graph->activations, true);
     struct node node = {
         .op = &linear,
         .inputs = {x, weight, bias},
         .input_count = 3,
         .keeps_inputs = 1,
         .keeps_output = activation == DDP_ACTIVATION_RELU,
-        .gives_pitch = activation == DDP_ACTIVATION_NONE,
+        .can_pad = can_pad,
         .overwrites_dy = activation != DDP_ACTIVATION_NONE,
         .saved_bytes =
             ddp_linear_is_gelu(activation) ? (size_t)(rows * out) * ddp_dtype_bytes(x->dtype) : 0,

@@ -43,6 +43,7 @@ struct ddp_cuda_device {
     struct ddp_cuda aside;        /* the same GPU by another stream */
     cudaEvent_t ahead, joined;    /* what that waits for, and what waits for it */
     cudaEvent_t done;             /* what the host waits for */
+    cudaEvent_t marked;           /* ... where it does not wait for all */
     cudaEvent_t handed;           /* what another device waits for */
     cudaEvent_t read;             /* copies in from page-locked memory */
     bool reading;                 /* ... there are some */

@@ -156,6 +156,17 @@ enum ddp_status ddp_device_synchronize(ddp_device *device)
     return device->ops->synchronize(device->state);
 }
 
+enum ddp_status ddp_device_mark(ddp_device *device)
+{
+    return device->ops->mark ? device->ops->mark(device->state) : DDP_OK;
+}
+
+enum ddp_status ddp_device_wait_mark(ddp_device *device)
+{
+    return device->ops->wait_mark ? device->ops->wait_mark(device->state)
+                                  : ddp_device_synchronize(device);
+}
+
 const char *ddp_device_describe(const ddp_device *device)
 {
     return device->ops->describe ? device->ops->describe(device->state) : device->ops->name;

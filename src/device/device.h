@@ -37,6 +37,10 @@ struct ddp_device_ops {
     const char *(*describe)(void *state); /* "NVIDIA H200, 139.8 GiB" */
     /* What is put on this stream from now on waits for what is on the other's, of the same kind. */
     enum ddp_status (*wait)(void *state, void *other);
+    /* synchronize() of what was on the stream at the last mark(), which lets what follows run on;
+     * of copy_out() only that to page-locked memory is there then. */
+    enum ddp_status (*mark)(void *state);
+    enum ddp_status (*wait_mark)(void *state);
     /* Called while synchronize() waits; its failure ends the wait and is returned. NULL: none. */
     void (*set_poll)(void *state, enum ddp_status (*poll)(void *arg), void *arg);
     /* Page-locked host memory, from which copy_in() returns at once and overlaps with computing: it
@@ -126,6 +130,11 @@ enum ddp_status ddp_device_copy_out(ddp_device *device, void *host, const void *
 enum ddp_status ddp_device_copy(ddp_device *device, void *destination, const void *source,
                                 size_t bytes);
 enum ddp_status ddp_device_synchronize(ddp_device *device);
+
+/* Waits for what was put on the stream before the last mark, not for what came after. What
+ * copy_out() brought to memory of ddp_device_host_alloc() before it is there then. */
+enum ddp_status ddp_device_mark(ddp_device *device);
+enum ddp_status ddp_device_wait_mark(ddp_device *device);
 
 /* In words; the name where the kind has no more to say. */
 const char *ddp_device_describe(const ddp_device *device);

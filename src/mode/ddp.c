@@ -122,14 +122,7 @@ static enum ddp_status ddp_step(ddp_mode *mode, ddp_loader *loader, double rate,
     ddp_job_report(mode->setup.job, "reduce", step);
     if (wire)
         status = ddp_comm_finish(wire);
-    if (status == DDP_OK)
-        status = ddp_share_measure(&ddp->share);
-    if (status != DDP_OK)
-        return status;
-    ddp_job_report(mode->setup.job, "update", step);
-    ddp_updater_decide(&mode->updater, rate, step);
-    *loss = mode->updater.loss;
-    return ddp_share_update(&ddp->share);
+    return status == DDP_OK ? ddp_share_finish(&ddp->share, rate, step, loss) : status;
 }
 
 static const char *array_name(const ddp_mode *mode, int i)

@@ -2,7 +2,7 @@
  *
  * What the environment asks of the simulation: DDP_CUDASIM_STREAMS, _ORDER, _DEVICES, _MEMORY,
  * _PROTECT, _LEAKS, _PTX, _CUDNN, _WRONG and _FAIL. A value that makes no sense is reported, never
- * ignored. */
+ * ignored. blas.h has those of cublasLt's algorithms. */
 #include "config.h"
 
 #include "tests/cudasim/internal.h"

@@ -71,13 +71,15 @@ struct ddp_cuda_fault {
 struct ddp_cuda {
     cudaStream_t stream; /* compute */
     cublasLtHandle_t blas;
-    void *workspace;              /* DDP_CUDA_WORKSPACE_BYTES on the device, for this stream */
+    void *workspace;    /* on the device, for this stream: DDP_CUDA_WORKSPACE_BYTES */
+    size_t cudnn_bytes; /* ... or this, if it is more: of attention/pieces.h alone */
     struct ddp_cuda_fault *fault; /* device address of host memory */
     int index;                    /* of the device */
     int capability;               /* 90 for compute capability 9.0 */
-    bool synchronous;             /* DDP_CUDA_SYNC: wait after every operation */
-    void *plans;                  /* products that cublasLt has chosen algorithms for, by shape */
-    struct ddp_cudnn *cudnn;      /* cuDNN, once it is wanted (cudnn_library.c) */
+    int mma_code;            /* 1: kernels on tensor cores were built for it; -1: not; 0: ask */
+    bool synchronous;        /* DDP_CUDA_SYNC: wait after every operation */
+    void *plans;             /* products that cublasLt has chosen algorithms for, by shape */
+    struct ddp_cudnn *cudnn; /* cuDNN, once it is wanted (cudnn_library.c) */
 };
 
 /* DDP_CUDA_SPARE_BYTES that no product touches. */
@@ -152,6 +154,14 @@ static __host__ __device__ inline void ddp_store(T *to, const ddp_pack<T, W> &pa
     }
 #endif
     *reinterpret_cast<ddp_pack<T, W> *>(to) = pack;
+}
+
+template <int W> static __device__ inline ddp_pack<float, W> ddp_pack_of(float value)
+{
+    ddp_pack<float, W> pack;
+    for (int i = 0; i < W; i++)
+        pack.at[i] = value;
+    return pack;
 }
 
 /* --- bf16 --- */
@@ -243,6 +253,31 @@ template <int W> static __device__ inline ddp_pack<float, W> ddp_read(const uint
         }
     }
     return values;
+}
+
+/* A pack as it lies in memory, for kernels that read several before they use one: what ddp_read()
+ * makes of bf16 waits for the load, and takes twice the registers. */
+template <typename T, int W> struct ddp_raw {
+    ddp_pack<T, W> kept;
+};
+
+template <int W> struct ddp_raw<uint16_t, W> {
+    ddp_words<W / 2> kept;
+};
+
+template <> struct ddp_raw<uint16_t, 1> {
+    uint16_t kept;
+};
+
+template <int W, typename T> static __device__ inline ddp_raw<T, W> ddp_read_raw(const T *from)
+{
+    return {*reinterpret_cast<const decltype(ddp_raw<T, W>::kept) *>(from)};
+}
+
+template <typename T, int W>
+static __device__ inline ddp_pack<float, W> ddp_widened(const ddp_raw<T, W> &raw)
+{
+    return ddp_read<W>(reinterpret_cast<const T *>(&raw.kept));
 }
 
 template <int W>

@@ -115,6 +115,7 @@ static cudaError_t describe_gpu(struct ddp_cuda_device *gpu)
     gpu->cuda.capability = properties.major * 10 + properties.minor;
     snprintf(gpu->description, sizeof gpu->description, "%.255s, %.1f GiB", properties.name,
              (double)properties.totalGlobalMem / 0x1p30);
+    ddp_cuda_name_choices(gpu, properties.name);
     return cudaSuccess;
 }
 
@@ -146,6 +147,21 @@ static cudaError_t create_fault(struct ddp_cuda_device *gpu)
     return cudaHostGetDevicePointer((void **)&gpu->cuda.fault, gpu->fault, 0);
 }
 
+static enum ddp_status create_workspace(struct ddp_cuda_device *gpu)
+{
+    size_t unused = 0, total = 0, bytes = DDP_CUDA_WORKSPACE_BYTES;
+    cudaError_t error = cudaMemGetInfo(&unused, &total);
+    if (error != cudaSuccess)
+        return ddp_cuda_failed(error, "asking for the size of the GPU's memory");
+    enum ddp_status status = ddp_cudnn_workspace(&gpu->cuda, total, &gpu->cuda.cudnn_bytes);
+    if (status != DDP_OK)
+        return status;
+    if (bytes < gpu->cuda.cudnn_bytes)
+        bytes = gpu->cuda.cudnn_bytes;
+    error = cudaMalloc(&gpu->cuda.workspace, bytes);
+    return error == cudaSuccess ? DDP_OK : ddp_cuda_failed(error, "--device cuda");
+}
+
 static enum ddp_status create(struct ddp_cuda_device *gpu)
 {
     cudaError_t error = cudaSetDevice(gpu->cuda.index);
@@ -161,10 +177,11 @@ static enum ddp_status create(struct ddp_cuda_device *gpu)
         error = create_events(gpu);
     if (error == cudaSuccess)
         error = create_fault(gpu);
-    if (error == cudaSuccess)
-        error = cudaMalloc(&gpu->cuda.workspace, DDP_CUDA_WORKSPACE_BYTES);
     if (error != cudaSuccess)
         return ddp_cuda_failed(error, "--device cuda");
+    enum ddp_status status = create_workspace(gpu);
+    if (status != DDP_OK)
+        return status;
     cublasStatus_t blas = cublasLtCreate(&gpu->cuda.blas);
     if (blas != CUBLAS_STATUS_SUCCESS)
         return ddp_fail(DDP_ERR_SYSTEM, "--device cuda: GPU %d: cuBLAS cannot be used: %s",
@@ -172,6 +189,7 @@ static enum ddp_status create(struct ddp_cuda_device *gpu)
     const cudaStream_t beside = gpu->aside.stream;
     gpu->aside = gpu->cuda;
     gpu->aside.stream = beside;
+    gpu->aside.cudnn = NULL; /* whose handle has the other stream */
     use_peers(gpu);
     return DDP_OK;
 }
@@ -417,6 +435,11 @@ const struct ddp_device_ops ddp_device_cuda = {
     .recording_free = ddp_cuda_recording_free,
     .span_begin = ddp_cuda_trace_begin,
     .span_end = ddp_cuda_trace_end,
+    .choices_name = ddp_cuda_choices_name,
+    .tune_begin = ddp_cuda_tune_begin,
+    .tune_end = ddp_cuda_tune_end,
+    .choices_export = ddp_cuda_choices_export,
+    .choices_import = ddp_cuda_choices_import,
     .reason = cuda_reason,
     .faulty = cuda_faulty,
 };

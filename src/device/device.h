@@ -73,6 +73,17 @@ struct ddp_device_ops {
     /* Around an operation, while a trace records (core/trace.h): shows when the device ran it. */
     void (*span_begin)(void *state);
     void (*span_end)(void *state, const struct ddp_trace_event *event);
+    /* Where a product has several algorithms, which differ in bits: choices of these, found by
+     * timing, by shape. choices_name() says what they are good for, as the name of a file; NULL:
+     * none are made. Between tune_begin() and tune_end() products are not computed; those without a
+     * choice are counted, and with `time` timed and chosen for. Choices travel as text: of all that
+     * there are, freed with free(); import() adds to them, or replaces them, and counts damaged
+     * lines, which it leaves out. Not while recording. */
+    const char *(*choices_name)(void *state);
+    void (*tune_begin)(void *state, bool time);
+    int (*tune_end)(void *state);
+    enum ddp_status (*choices_export)(void *state, char **text);
+    enum ddp_status (*choices_import)(void *state, const char *text, bool replace, size_t *damaged);
     /* Why count() is 0, as the end of a sentence; NULL: there simply is none. */
     const char *(*reason)(void);
     /* Is that a fault which may hide devices, and not that there are none? */
@@ -162,6 +173,15 @@ enum ddp_status ddp_device_record_begin(ddp_device *device);
 enum ddp_status ddp_device_record_end(ddp_device *device, void **recording);
 enum ddp_status ddp_device_replay(ddp_device *device, void *recording);
 void ddp_device_recording_free(ddp_device *device, void *recording);
+
+/* Choices of algorithms; see struct ddp_device_ops. Where the kind has none: false, and nothing. */
+bool ddp_device_has_choices(const ddp_device *device);
+const char *ddp_device_choices_name(ddp_device *device);
+void ddp_device_tune_begin(ddp_device *device, bool time);
+int ddp_device_tune_end(ddp_device *device);
+enum ddp_status ddp_device_choices_export(ddp_device *device, char **text);
+enum ddp_status ddp_device_choices_import(ddp_device *device, const char *text, bool replace,
+                                          size_t *damaged);
 
 /* An operation on the device's stream, for the trace: its time there is shown on a track of the
  * device. `begin` is what ddp_trace_begin() gave; 0: nothing happens. Name, key and text live until

@@ -67,6 +67,7 @@ struct ddp_op {
     bool is_cast;  /* its output is called as inputs[0] is */
     bool is_norm;  /* of the rows of inputs[0]: may be done with the sum that makes those */
     bool takes_pitch; /* rows of inputs[0] may lie apart; its gradient is zero in between */
+    bool multiplies;  /* forward and backward are products of matrices */
     bool is_float32;  /* its output is float32 whatever the graph's activations are: a loss */
     enum ddp_status (*forward)(ddp_exec *exec, const struct node *node);
     /* Does its forward and that of the node behind it in one pass, where the graph has planned for
@@ -229,6 +230,10 @@ const struct ddp_graph_plan *ddp_exec_plan(const ddp_exec *exec);
 enum ddp_status ddp_exec_pass_forward(ddp_exec *exec, int n);
 enum ddp_status ddp_exec_pass_backward(ddp_exec *exec, int pass);
 void *ddp_exec_saved(const ddp_exec *exec, const struct node *node);
+/* The gradient of this tensor, or of the last one that was noted, is already that before the
+ * activation that made it. */
+void ddp_exec_note_before(ddp_exec *exec, const ddp_tensor *tensor);
+bool ddp_exec_is_before(const ddp_exec *exec, const ddp_tensor *tensor);
 void *ddp_exec_forward_scratch(const ddp_exec *exec, const struct node *node);
 void *ddp_exec_backward_scratch(const ddp_exec *exec, const struct node *node);
 /* Shards whose sums are one, 1: only this one's. Where there are more, adds `count` sums up over

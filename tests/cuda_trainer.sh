@@ -79,7 +79,7 @@ for dtype in fp32 bf16; do
 done
 
 # A vocabulary that is padded on GPUs shows in no file: they are the CPU's, byte for byte, before training has changed weights.
-set -- $gpt2 --vocab-size 1030 --lr 0 --steps 1 --no-eval --quiet
+set -- $gpt2 --vocab-size 1030 --lr 0 --steps 1 --no-eval
 for device in cpu cuda; do
     for format in hf llmc llmc-bf16; do
         expect "$format of $device" 0 '' "$trainer" --device $device "$@" --export "$work/$device.$format" --export-format $format

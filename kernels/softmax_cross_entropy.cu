@@ -77,6 +77,7 @@ template <typename T> struct cross_entropy_row {
     const T *x;
     T *d; /* NULL: not wanted */
     int n, head, packs;
+    int width; /* n and what lies between two rows */
 };
 
 /* The largest logit so far, the sum of e^(x - largest), and where the largest stands. */
@@ -178,15 +179,23 @@ static __device__ inline cross_entropy_row<T> row_of(const struct ddp_softmax_cr
     constexpr int W = ddp_width<T>;
     cross_entropy_row<T> row;
     row.n = (int)a.classes;
-    const int64_t stride = a.stride > 0 ? a.stride : a.classes;
-    row.x = (const T *)a.logits + number * stride;
-    row.d = a.dlogits ? (T *)a.dlogits + number * stride : NULL;
+    row.width = (int)a.stride;
+    row.x = (const T *)a.logits + number * a.stride;
+    row.d = a.dlogits ? (T *)a.dlogits + number * a.stride : NULL;
     const int off = (int)(reinterpret_cast<uintptr_t>(row.x) / sizeof(T) % W);
     const int off_d = row.d ? (int)(reinterpret_cast<uintptr_t>(row.d) / sizeof(T) % W) : off;
     row.head = (W - off) % W;
     row.head = row.head < row.n ? row.head : row.n;
     row.packs = off == off_d ? (row.n - row.head) / W : 0;
     return row;
+}
+
+/* What lies behind a row, up to the next one. */
+template <typename T, int TEAM>
+static __device__ inline void clear_rest(const cross_entropy_row<T> &row, int lane)
+{
+    for (int i = row.n + lane; row.d && i < row.width; i += TEAM)
+        row.d[i] = 0;
 }
 
 /* A row without a label: its prediction at most, and a gradient of zeros. */
@@ -200,6 +209,7 @@ static __device__ inline void put_zeros(const cross_entropy_row<T> &row, int lan
         ddp_write<W>(row.d + row.head + W * p, ddp_pack_of<W>(0));
     for (int i = lane; i < row.n - W * row.packs; i += TEAM)
         row.d[i < row.head ? i : i + W * row.packs] = 0;
+    clear_rest<T, TEAM>(row, lane);
 }
 
 template <typename T, int WARPS, int BLOCK, bool PREDICT>
@@ -249,6 +259,7 @@ static __global__ void __launch_bounds__(BLOCK, 1024 / BLOCK)
         return;
     const float mean = 1.0f / (float)divisor_of(pass);
     put_gradient<T, TEAM>(row, lane, max, mean / sum);
+    clear_rest<T, TEAM>(row, lane);
     ddp_warps_barrier<WARPS>();
     if (lane == 0)
         ddp_write_one(row.d + label, (exponential<T>(own - max) / sum - 1.0f) * mean);
@@ -308,6 +319,7 @@ ddp_cuda_softmax_cross_entropy(const struct ddp_softmax_cross_entropy *args, voi
         return status;
     struct cross_entropy_pass pass;
     pass.args = *args;
+    pass.args.stride = ddp_softmax_cross_entropy_stride(args);
     pass.sums = (struct cross_entropy_sums *)cuda->workspace;
     pass.losses = (double *)(pass.sums + 1);
     pass.begin = pass.end = 0;

@@ -236,50 +236,6 @@ START_TEST(test_linear_apart)
 }
 END_TEST
 
-/* Rows of logits that lie apart: what is between them is not touched. */
-START_TEST(test_logits_apart)
-{
-    const int64_t rows = 9, classes = 1003, stride = 1024;
-    random_seed(11);
-    struct pair logits = pair_of_type(DDP_BF16, rows * stride, 0);
-    struct pair close = pair_of_type(DDP_BF16, rows * classes, 0);
-    struct pair loss = pair_out(1, 0, false), again = pair_out(1, 0, false);
-    int32_t labels[9];
-    for (int64_t row = 0; row < rows; row++) {
-        labels[row] = (int32_t)random_below(classes);
-        for (int64_t i = 0; i < stride; i++)
-            logits.host[row * stride + i] = i < classes ? close.host[row * classes + i] : NAN;
-    }
-    pair_send(&logits);
-    struct ddp_softmax_cross_entropy args = {
-        .rows = rows,
-        .classes = classes,
-        .dtype = DDP_BF16,
-        .logits = close.device,
-        .labels = cuda_copy(labels, sizeof labels, 0),
-        .loss = loss.device,
-        .dlogits = close.device,
-    };
-    ck_assert_int_eq(on_cuda->softmax_cross_entropy(&args, cuda_stream), DDP_OK);
-    args.logits = args.dlogits = logits.device;
-    args.stride = stride;
-    args.loss = again.device;
-    ck_assert_int_eq(on_cuda->softmax_cross_entropy(&args, cuda_stream), DDP_OK);
-    pair_same("softmax cross-entropy, apart", &again, pair_fetch(&loss));
-    float *d = pair_fetch(&close);
-    for (int64_t i = 0; i < rows * stride; i++)
-        logits.host[i] = i % stride < classes ? d[i / stride * classes + i % stride] : NAN;
-    free(d);
-    pair_near("softmax cross-entropy's gradient, apart", &logits, 1e-9);
-    args.stride = classes - 1;
-    ck_assert_int_eq(on_cuda->softmax_cross_entropy(&args, cuda_stream), DDP_ERR_INVALID);
-    pair_free(&logits);
-    pair_free(&close);
-    pair_free(&loss);
-    pair_free(&again);
-}
-END_TEST
-
 /* Training that has diverged must be seen. */
 START_TEST(test_linear_nan)
 {
@@ -447,7 +403,6 @@ void cuda_layer_cases(Suite *suite)
     tcase_add_loop_test(tc, test_linear, 0, 2 * (int)(sizeof layers / sizeof *layers));
     tcase_add_test(tc, test_linear_tall);
     tcase_add_test(tc, test_linear_apart);
-    tcase_add_test(tc, test_logits_apart);
     tcase_add_test(tc, test_linear_nan);
     tcase_add_test(tc, test_linear_refused);
     tcase_add_test(tc, test_linear_alignment);

@@ -18,6 +18,7 @@ struct ddp_heads {
     int64_t count;        /* heads of this launch */
     int64_t blocks;       /* of rows, per head */
     float scale;
+    float log2_scale; /* of scores that are exponents of 2 */
     bool wide; /* rows may be read in accesses of four elements */
 };
 
@@ -32,6 +33,10 @@ struct ddp_attention_gradient {
 /* mean[i] = dy . y of query i, of all heads of the launch. */
 void ddp_cuda_attention_means(const struct ddp_heads *g, const struct ddp_attention_backward *args,
                               float *mean, struct ddp_cuda *cuda);
+
+/* The kernels' code was compiled for 8.0 or newer: what the driver makes of older PTX has no
+ * products in it. Warns where a device that could do them lacks it. Remembered. */
+bool ddp_cuda_has_mma_code(struct ddp_cuda *cuda);
 
 /* Tensor cores: bf16 on devices of compute capability 8.0 and newer, heads of up to 128 features,
  * a multiple of eight, arrays aligned to 16 bytes. Probabilities and their gradients are operands
@@ -56,6 +61,7 @@ static inline struct ddp_heads ddp_heads_of(int64_t batch, int64_t length, int64
     g.heads = heads;
     g.count = batch * heads;
     g.scale = 1 / sqrtf((float)size);
+    g.log2_scale = g.scale * 1.44269504f;
     g.wide = size % 4 == 0;
     return g;
 }

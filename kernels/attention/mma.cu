@@ -21,59 +21,87 @@
 
 #define WARPS   4
 #define THREADS (WARPS * DDP_WARP)
+#define PART    16 /* of the rows that pass by, multiplied at once going back */
 #define LOG2_E  1.44269504f
 #define LN_2    0.69314718f
 
-/* How heads of up to D features are cut: 48 KiB of shared memory in each kernel. */
+/* How heads of up to D features are cut. The rows that a warp owns are operands in its registers,
+ * so that the memory they came through is free for those that pass by. */
 template <int D> struct mma_cut {
-    static constexpr int tiles = D <= 64 ? 2 : 1; /* of 16 queries of a warp, forward */
-    static constexpr int queries = WARPS * 16 * tiles;
-    static constexpr int rows = WARPS * 16;        /* backward */
-    static constexpr int step = D <= 64 ? 64 : 32; /* keys that pass by, forward */
-    static constexpr int back = D <= 64 ? 64 : 16; /* rows that pass by, backward */
+    static constexpr int tiles = D <= 64 ? 2 : 1;   /* of 16 rows that a warp owns */
+    static constexpr int rows = WARPS * 16 * tiles; /* that a block owns */
+    static constexpr int step = D <= 64 ? 64 : 32;  /* that pass by at once */
+    static constexpr int room = 4 * step * D;       /* elements: two of two kinds; two own */
 };
+
+/* The warp's index, which the compiler then knows to be the same for its lanes. */
+static __device__ inline int warp_of(void)
+{
+    return __shfl_sync(DDP_FULL_MASK, (int)threadIdx.x / DDP_WARP, 0);
+}
 
 /* --- operands ------------------------------------------------------------------------------- */
 
-/* A tile of rows x D elements, in chunks of eight. */
+/* A tile of rows x D elements, in chunks of eight. In a tile that begins at a multiple of its rows'
+ * size, eight rows more are a sum, and 16 s features more an exclusive or of the address. */
 template <int D> static __device__ inline int place(int row, int chunk)
 {
     return row * D + 8 * (chunk ^ (D >= 64 ? row & 7 : row >> 1 & 3));
 }
 
-/* Rows [row, row + ROWS) of `from`, with zeros for what is not there. */
+/* The row of 16 bytes that a lane gives for 16 x 16 elements at the begin of a tile: of a left
+ * operand or a transposed right one, and of a right one. */
+template <int D> static __device__ inline ddp_shared left_of(const uint16_t *tile)
+{
+    const int lane = (int)threadIdx.x % DDP_WARP;
+    return ddp_shared_of(tile + place<D>(lane % 16, lane / 16));
+}
+
+template <int D> static __device__ inline ddp_shared right_of(const uint16_t *tile)
+{
+    const int lane = (int)threadIdx.x % DDP_WARP;
+    return ddp_shared_of(tile + place<D>(lane % 8 + lane / 16 * 8, lane / 8 % 2));
+}
+
+/* ROWS rows from `row` on become a tile, with zeros for what is not there. */
 template <int D, int ROWS>
 static __device__ inline void copy_tile(const struct ddp_heads *g, struct ddp_copies *copies,
                                         uint16_t *tile, const uint16_t *from, int64_t stride,
-                                        int64_t row)
+                                        int row)
 {
-    for (int i = (int)threadIdx.x; i < ROWS * D / 8; i += THREADS) {
-        const int r = i / (D / 8), chunk = i % (D / 8);
-        const bool there = row + r < g->length && 8 * chunk < g->size;
-        ddp_copy(copies, tile + place<D>(r, chunk),
-                 there ? from + (row + r) * stride + 8 * chunk : from, there);
-    }
+    constexpr int rows = THREADS / (D / 8); /* at once */
+    const int thread = ddp_again((int)threadIdx.x);
+    const int own = thread / (D / 8), chunk = thread % (D / 8);
+    const int left = 8 * chunk < g->size ? (int)g->length - row - own : 0;
+    const uint16_t *mine = from + (unsigned)(row + own) * (uint64_t)stride + 8 * chunk;
+    uint16_t *to = tile + place<D>(own, chunk);
+#pragma unroll
+    for (int i = 0; i < ROWS; i += rows)
+        ddp_copy(copies, to + i * D, mine + i * (int)stride, i < left);
 }
 
-/* 16 rows from `row` on by columns 16 step .. 16 step + 15. */
-template <int D>
-static __device__ inline void load_left(unsigned (&a)[4], const uint16_t *tile, int row, int step)
+/* The rows of a warp from a tile, as operands. */
+template <int D, int M>
+static __device__ inline void load_own(unsigned (&a)[D / 16][M][4], const uint16_t *tile)
 {
-    const int lane = (int)threadIdx.x % DDP_WARP;
-    ddp_mma_load(a, tile + place<D>(row + lane % 16, 2 * step + lane / 16));
+    const ddp_shared own = left_of<D>(tile + warp_of() * 16 * M * D);
+#pragma unroll
+    for (int s = 0; s < D / 16; s++)
+#pragma unroll
+        for (int m = 0; m < M; m++)
+            ddp_mma_load(a[s][m], (own ^ 32 * s) + 32 * m * D);
 }
 
-/* sums (16 M, 8 N) += a (16 M rows of columns 16 step ..) times 8 N rows of a tile, over columns.
- */
+/* sums (16 M, 8 N) += a (16 M rows) times 8 N rows of a tile, over 16 features from 16 s on.
+ * `right`: right_of() the tile. */
 template <int D, int M, int N>
 static __device__ inline void times_rows(float (&sums)[M][N][4], const unsigned (&a)[M][4],
-                                         const uint16_t *tile, int step)
+                                         ddp_shared right, int s)
 {
-    const int lane = (int)threadIdx.x % DDP_WARP;
 #pragma unroll
     for (int n = 0; n < N; n += 2) {
         unsigned b[4];
-        ddp_mma_load(b, tile + place<D>(8 * n + lane % 8 + lane / 16 * 8, 2 * step + lane / 8 % 2));
+        ddp_mma_load(b, (right ^ 32 * s) + 16 * n * D);
 #pragma unroll
         for (int m = 0; m < M; m++) {
             ddp_mma(sums[m][n], a[m], b[0], b[1]);
@@ -82,24 +110,23 @@ static __device__ inline void times_rows(float (&sums)[M][N][4], const unsigned 
     }
 }
 
-/* sums (16 M, D) += columns 16 step .. of left, rounded, times rows 16 step .. of a tile. */
+/* sums (16 M, D) += columns 16 s .. of left, rounded, times 16 rows, from 16 s on, of a tile.
+ * `rows`: left_of() the tile. */
 template <int D, int M, int N>
 static __device__ inline void times_columns(float (&sums)[M][D / 8][4],
-                                            const float (&left)[M][N][4], const uint16_t *tile,
-                                            int step)
+                                            const float (&left)[M][N][4], ddp_shared rows, int s)
 {
-    const int lane = (int)threadIdx.x % DDP_WARP;
     unsigned a[M][4];
 #pragma unroll
     for (int m = 0; m < M; m++)
 #pragma unroll
         for (int i = 0; i < 4; i++) /* the registers of a result are those of an operand */
-            a[m][i] = ddp_cuda_bf16_pair(left[m][2 * step + i / 2][i % 2 * 2],
-                                         left[m][2 * step + i / 2][i % 2 * 2 + 1]);
+            a[m][i] = ddp_cuda_bf16_pair(left[m][2 * s + i / 2][i % 2 * 2],
+                                         left[m][2 * s + i / 2][i % 2 * 2 + 1]);
 #pragma unroll
     for (int n = 0; n < D / 8; n += 2) {
         unsigned b[4];
-        ddp_mma_load_transposed(b, tile + place<D>(16 * step + lane % 16, n + lane / 16));
+        ddp_mma_load_transposed(b, (rows ^ 16 * n) + 32 * s * D);
 #pragma unroll
         for (int m = 0; m < M; m++) {
             ddp_mma(sums[m][n], a[m], b[0], b[1]);
@@ -121,24 +148,24 @@ template <int M, int N> static __device__ inline void clear(float (&sums)[M][N][
  * written by four neighbouring lanes at once. */
 template <int D>
 static __device__ inline void store_tile(const struct ddp_heads *g, uint16_t *to, int64_t stride,
-                                         int64_t row, const float (&sums)[D / 8][4], float low,
+                                         int row, const float (&sums)[D / 8][4], float low,
                                          float high, bool add)
 {
     const int lane = (int)threadIdx.x % DDP_WARP;
 #pragma unroll
     for (int i = 0; i < 2; i++) {
-        const int64_t at = row + lane / 4 + 8 * i;
+        const int at = row + lane / 4 + 8 * i;
         if (at >= g->length)
             continue;
         const float factor = i ? high : low;
+        uint16_t *pair = to + at * stride + lane % 4 * 2;
 #pragma unroll
         for (int n = 0; n < D / 8; n++) {
             if (8 * n >= g->size)
                 break;
-            uint16_t *pair = to + at * stride + 8 * n + lane % 4 * 2;
             const ddp_pack<float, 2> values = {
                 {sums[n][2 * i] * factor, sums[n][2 * i + 1] * factor}};
-            ddp_put(pair, values, add);
+            ddp_put(pair + 8 * n, values, add);
         }
     }
 }
@@ -164,37 +191,42 @@ struct softmax {
     float max[2], sum[2]; /* sum: of this lane's columns */
 };
 
+/* Keys that a query of the warp does not see. `left`: how many its first sees of those from the
+ * lane's first on. */
+template <int M, int N> static __device__ inline void hide_keys(float (&scores)[M][N][4], int left)
+{
+#pragma unroll
+    for (int m = 0; m < M; m++)
+#pragma unroll
+        for (int n = 0; n < N; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                if (8 * n + i % 2 > left + 16 * m + i / 2 * 8)
+                    scores[m][n][i] = -INFINITY;
+}
+
 /* Scores, times the scale, become exponentials below the new maximum, and y is brought to it. NaN
  * in a score is in the sum afterwards: no maximum shows it. */
 template <int D, int N>
 static __device__ inline void take_in(struct softmax *softmax, float (&y)[D / 8][4],
-                                      float (&scores)[N][4], float scale, int64_t query,
-                                      int64_t key)
+                                      float (&scores)[N][4], float scale)
 {
-    const int lane = (int)threadIdx.x % DDP_WARP;
-    const bool whole = key + 8 * N <= query + 1; /* all below the diagonal */
 #pragma unroll
     for (int i = 0; i < 2; i++) {
-        const int left = (int)(query - key) + lane / 4 + 8 * i - lane % 4 * 2; /* keys it sees */
         float max = softmax->max[i], sum = 0;
-        if (!whole)
-#pragma unroll
-            for (int n = 0; n < N; n++)
-#pragma unroll
-                for (int j = 0; j < 2; j++)
-                    scores[n][2 * i + j] = 8 * n + j <= left ? scores[n][2 * i + j] : -INFINITY;
 #pragma unroll
         for (int n = 0; n < N; n++)
             max = fmaxf(max, fmaxf(scores[n][2 * i], scores[n][2 * i + 1]));
         max = quad_max(max);
         const float below = max * scale;
-        const float old = softmax->max[i] == max ? 1 : exp2f(softmax->max[i] * scale - below);
+        const float old =
+            softmax->max[i] == max ? 1 : ddp_fast_exp2(softmax->max[i] * scale - below);
 #pragma unroll
         for (int n = 0; n < N; n++)
 #pragma unroll
             for (int j = 0; j < 2; j++) {
                 float *score = &scores[n][2 * i + j];
-                *score = exp2f(*score * scale - below);
+                *score = ddp_fast_exp2(*score * scale - below);
                 sum += *score;
             }
         softmax->max[i] = max;
@@ -210,12 +242,12 @@ static __device__ inline void take_in(struct softmax *softmax, float (&y)[D / 8]
 template <int D>
 static __device__ inline void finish_queries(const struct ddp_heads *g, const struct ddp_head *head,
                                              struct softmax *softmax, const float (&sums)[D / 8][4],
-                                             int64_t query, uint16_t *y, float *lse)
+                                             int query, uint16_t *y, float *lse)
 {
     const int lane = (int)threadIdx.x % DDP_WARP;
 #pragma unroll
     for (int i = 0; i < 2; i++) {
-        const int64_t at = query + lane / 4 + 8 * i;
+        const int at = query + lane / 4 + 8 * i;
         softmax->sum[i] = quad_sum(softmax->sum[i]);
         if (lse && lane % 4 == 0 && at < g->length)
             lse[head->lse + at] = softmax->max[i] * g->scale + log2f(softmax->sum[i]) * LN_2;
@@ -225,202 +257,291 @@ static __device__ inline void finish_queries(const struct ddp_heads *g, const st
 }
 
 template <int D>
-static __global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(THREADS, 2)
     mma_forward_kernel(struct ddp_heads g, const uint16_t *qkv, uint16_t *y, float *lse)
 {
-    constexpr int rows = mma_cut<D>::queries, step = mma_cut<D>::step, tiles = mma_cut<D>::tiles;
-    __shared__ __align__(16) uint16_t queries[rows * D], keys[2][step * D], values[2][step * D];
+    constexpr int rows = mma_cut<D>::rows, step = mma_cut<D>::step, tiles = mma_cut<D>::tiles;
+    /* keys and values, twice; the queries first, where the second of these come */
+    __shared__ __align__(256) uint16_t memory[mma_cut<D>::room];
     const struct ddp_head head = ddp_head_of(&g, g.first + blockIdx.x / g.blocks);
+    const int length = (int)g.length;
     /* the longest rows first, so that none is left over at the end */
-    const int64_t first = (g.blocks - 1 - blockIdx.x % g.blocks) * rows;
-    const int64_t end = first + rows < g.length ? first + rows : g.length;
-    const int own = (int)threadIdx.x / DDP_WARP * 16 * tiles; /* the warp's first in the block */
-    const uint16_t *q = qkv + head.qkv, *k = q + head.y_stride, *v = k + head.y_stride;
+    const int first = (int)(g.blocks - 1 - blockIdx.x % g.blocks) * rows;
+    const int end = first + rows < length ? first + rows : length;
+    const int lane = (int)threadIdx.x % DDP_WARP;
+    const int query = first + warp_of() * 16 * tiles; /* the warp's first */
+    const uint16_t *from = qkv + head.qkv;
+    const uint16_t *q = from;
+    const uint16_t *k = from + head.y_stride;
+    const uint16_t *v = from + 2 * head.y_stride;
     struct ddp_copies copies = {};
     struct softmax softmax[tiles];
-    unsigned left[D / 16][tiles][4];
+    unsigned own[D / 16][tiles][4];
     float sums[tiles][D / 8][4];
     clear(sums);
     for (int m = 0; m < tiles; m++) {
         softmax[m].max[0] = softmax[m].max[1] = -INFINITY;
         softmax[m].sum[0] = softmax[m].sum[1] = 0;
     }
-    copy_tile<D, rows>(&g, &copies, queries, q, head.stride, first);
-    copy_tile<D, step>(&g, &copies, keys[0], k, head.stride, 0);
-    copy_tile<D, step>(&g, &copies, values[0], v, head.stride, 0);
-    for (int64_t key = 0, buffer = 0; key < end; key += step, buffer ^= 1) {
+    copy_tile<D, rows>(&g, &copies, memory + 2 * step * D, q, head.stride, first);
+    copy_tile<D, step>(&g, &copies, memory, k, head.stride, 0);
+    copy_tile<D, step>(&g, &copies, memory + step * D, v, head.stride, 0);
+    ddp_copies_wait(&copies);
+    __syncthreads();
+    load_own<D>(own, memory + 2 * step * D);
+    for (int key = 0, buffer = 0; key < end; key += step, buffer ^= 1) {
+        const uint16_t *keys = memory + buffer * 2 * step * D, *values = keys + step * D;
         ddp_copies_wait(&copies);
         __syncthreads(); /* this tile is there, and nobody reads the one before */
         if (key + step < end) {
-            copy_tile<D, step>(&g, &copies, keys[buffer ^ 1], k, head.stride, key + step);
-            copy_tile<D, step>(&g, &copies, values[buffer ^ 1], v, head.stride, key + step);
+            uint16_t *next = memory + (buffer ^ 1) * 2 * step * D;
+            copy_tile<D, step>(&g, &copies, next, k, head.stride, key + step);
+            copy_tile<D, step>(&g, &copies, next + step * D, v, head.stride, key + step);
         }
-        if (key == 0)
-#pragma unroll
-            for (int s = 0; s < D / 16; s++)
-#pragma unroll
-                for (int m = 0; m < tiles; m++)
-                    load_left<D>(left[s][m], queries, own + 16 * m, s);
-        if (key >= first + own + 16 * tiles)
+        if (key >= query + 16 * tiles)
             continue; /* above the diagonal for all of the warp's */
         float scores[tiles][step / 8][4];
         clear(scores);
 #pragma unroll
         for (int s = 0; s < D / 16; s++)
-            times_rows<D>(scores, left[s], keys[buffer], s);
+            times_rows<D>(scores, own[s], right_of<D>(keys), s);
+        if (key + step > query + 1)
+            hide_keys(scores, query + lane / 4 - key - lane % 4 * 2);
 #pragma unroll
         for (int m = 0; m < tiles; m++)
-            take_in<D>(&softmax[m], sums[m], scores[m], g.scale * LOG2_E, first + own + 16 * m,
-                       key);
+            take_in<D>(&softmax[m], sums[m], scores[m], g.log2_scale);
 #pragma unroll
         for (int s = 0; s < step / 16; s++)
-            times_columns<D>(sums, scores, values[buffer], s);
+            times_columns<D>(sums, scores, left_of<D>(values), s);
     }
+    const struct ddp_head to =
+        ddp_head_of(&g, g.first + ddp_again((int)blockIdx.x) / (int)g.blocks);
 #pragma unroll
     for (int m = 0; m < tiles; m++)
-        finish_queries<D>(&g, &head, &softmax[m], sums[m], first + own + 16 * m, y, lse);
+        finish_queries<D>(&g, &to, &softmax[m], sums[m], query + 16 * m, y, lse);
 }
 
 /* --- backward ------------------------------------------------------------------------------- */
 
-/* p and dp: 16 rows of two tiles of the block, from row `own` on, times all rows of two others. */
-template <int D, int N>
-static __device__ inline void make_products(float (&p)[1][N][4], const uint16_t *left,
-                                            const uint16_t *right, float (&dp)[1][N][4],
-                                            const uint16_t *dleft, const uint16_t *dright, int own)
+/* p and dp += what a warp owns times rows of two tiles. */
+template <int D, int M, int N>
+static __device__ inline void add_products(float (&p)[M][N][4], const unsigned (&own)[D / 16][M][4],
+                                           ddp_shared right, float (&dp)[M][N][4],
+                                           const unsigned (&down)[D / 16][M][4], ddp_shared dright)
 {
-    clear(p);
-    clear(dp);
 #pragma unroll
     for (int s = 0; s < D / 16; s++) {
-        unsigned rows[1][4];
-        load_left<D>(rows[0], left, own, s);
-        times_rows<D>(p, rows, right, s);
-        load_left<D>(rows[0], dleft, own, s);
-        times_rows<D>(dp, rows, dright, s);
+        times_rows<D>(p, own[s], right, s);
+        times_rows<D>(dp, down[s], dright, s);
     }
 }
 
-/* Scores become probabilities, and what comes to them through dy and the values, the gradient
- * before the scale. `lse` to base 2. */
-static __device__ inline void gradient_of(float *score, float *gradient, bool seen, float scale,
-                                          float lse, float mean)
+/* Before an element that is not seen becomes a probability and a gradient: both will be 0. */
+static __device__ inline void hide(float *score, float *gradient, bool seen)
 {
-    *score = seen ? exp2f(*score * scale - lse) : 0;
-    *gradient = seen ? *score * (*gradient - mean) : 0;
+    *score = seen ? *score : -INFINITY;
+    *gradient = seen ? *gradient : 0;
+}
+
+/* A score becomes a probability, and what came to it through dy and the values, less the mean, the
+ * gradient before the scale. `lse` to base 2. */
+static __device__ inline void gradient_of(float *score, float *gradient, float scale, float lse)
+{
+    *score = ddp_fast_exp2(*score * scale - lse);
+    *gradient *= *score;
+}
+
+/* Of the queries from `row` on that pass by, thread i gets lse, to base 2, of query i, thread
+ * step + i the mean, negative. */
+template <int D>
+static __device__ inline float column_of(const struct ddp_heads *g, const float *mine, int row)
+{
+    const int thread = ddp_again((int)threadIdx.x);
+    const int step = mma_cut<D>::step, at = row + thread % step;
+    if (at >= g->length)
+        return 0;
+    return mine[at] * (thread < step ? LOG2_E : -1);
 }
 
 template <int D>
-static __global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(THREADS, 2)
     mma_keys_kernel(struct ddp_heads g, struct ddp_attention_gradient b)
 {
-    constexpr int rows = mma_cut<D>::rows, step = mma_cut<D>::back;
-    __shared__ __align__(16) uint16_t keys[rows * D], values[rows * D];
-    __shared__ __align__(16) uint16_t queries[2][step * D], dys[2][step * D];
-    const int64_t local = blockIdx.x / g.blocks; /* the head in this launch */
+    constexpr int rows = mma_cut<D>::rows, step = mma_cut<D>::step, tiles = mma_cut<D>::tiles;
+    /* queries and dy, twice; keys and values first */
+    __shared__ __align__(256) uint16_t memory[mma_cut<D>::room];
+    __shared__ __align__(16) float columns[2][THREADS]; /* lse and mean */
+    const int64_t local = blockIdx.x / g.blocks;        /* the head in this launch */
     const struct ddp_head head = ddp_head_of(&g, g.first + local);
-    const int64_t first = blockIdx.x % g.blocks * rows;
-    const int lane = (int)threadIdx.x % DDP_WARP, own = (int)threadIdx.x / DDP_WARP * 16;
-    const uint16_t *q = (const uint16_t *)b.qkv + head.qkv, *dy = (const uint16_t *)b.dy + head.y;
-    const uint16_t *k = q + head.y_stride, *v = k + head.y_stride;
+    const int length = (int)g.length;
+    const int first = (int)(blockIdx.x % g.blocks) * rows, lane = (int)threadIdx.x % DDP_WARP;
+    const int key = first + warp_of() * 16 * tiles; /* the warp's first */
+    const uint16_t *from = (const uint16_t *)b.qkv + head.qkv;
+    const uint16_t *k = from + head.y_stride;
+    const uint16_t *v = from + 2 * head.y_stride;
+    const uint16_t *q = from;
+    const uint16_t *dy = (const uint16_t *)b.dy + head.y;
+    const float *mine = (int)threadIdx.x < step ? b.lse + head.lse : b.mean + local * g.length;
     struct ddp_copies copies = {};
-    float dk[1][D / 8][4], dv[1][D / 8][4];
+    unsigned keys[D / 16][tiles][4], values[D / 16][tiles][4];
+    float dk[tiles][D / 8][4], dv[tiles][D / 8][4];
+    copy_tile<D, rows>(&g, &copies, memory, k, head.stride, first);
+    copy_tile<D, rows>(&g, &copies, memory + rows * D, v, head.stride, first);
+    ddp_copies_wait(&copies);
+    __syncthreads();
+    load_own<D>(keys, memory);
+    load_own<D>(values, memory + rows * D);
+    __syncthreads();
     clear(dk);
     clear(dv);
-    copy_tile<D, rows>(&g, &copies, keys, k, head.stride, first);
-    copy_tile<D, rows>(&g, &copies, values, v, head.stride, first);
-    copy_tile<D, step>(&g, &copies, queries[0], q, head.stride, first);
-    copy_tile<D, step>(&g, &copies, dys[0], dy, head.y_stride, first);
-    for (int64_t query = first, buffer = 0; query < g.length; query += step, buffer ^= 1) {
+    copy_tile<D, step>(&g, &copies, memory, q, head.stride, first);
+    copy_tile<D, step>(&g, &copies, memory + step * D, dy, head.y_stride, first);
+    columns[0][threadIdx.x] = column_of<D>(&g, mine, first);
+    for (int query = first, buffer = 0; query < length; query += step, buffer ^= 1) {
+        const uint16_t *queries = memory + buffer * 2 * step * D, *dys = queries + step * D;
         ddp_copies_wait(&copies);
         __syncthreads();
-        if (query + step < g.length) {
-            copy_tile<D, step>(&g, &copies, queries[buffer ^ 1], q, head.stride, query + step);
-            copy_tile<D, step>(&g, &copies, dys[buffer ^ 1], dy, head.y_stride, query + step);
+        if (query + step < length) {
+            uint16_t *next = memory + (buffer ^ 1) * 2 * step * D;
+            copy_tile<D, step>(&g, &copies, next, q, head.stride, query + step);
+            copy_tile<D, step>(&g, &copies, next + step * D, dy, head.y_stride, query + step);
         }
-        if (query + step <= first + own)
-            continue;                                /* above the diagonal for all of the warp's */
-        float p[1][step / 8][4], dp[1][step / 8][4]; /* (keys, queries) */
-        make_products<D>(p, keys, queries[buffer], dp, values, dys[buffer], own);
+        const float later = column_of<D>(&g, mine, query + step);
+#pragma unroll 1
+        for (int at = 0; at < step && query + at < length; at += PART) {
+            if (query + at + PART <= key)
+                continue; /* above the diagonal for all of the warp's */
+            const float *lse = columns[buffer] + at + lane % 4 * 2, *mean = lse + step;
+            float p[tiles][PART / 8][4], dp[tiles][PART / 8][4]; /* (keys, queries) */
+            clear(p);
 #pragma unroll
-        for (int n = 0; n < step / 8; n++)
+            for (int m = 0; m < tiles; m++)
 #pragma unroll
-            for (int j = 0; j < 2; j++) {
-                const int64_t at = query + 8 * n + lane % 4 * 2 + j;
-                const bool there = at < g.length;
-                const float lse = there ? b.lse[head.lse + at] * LOG2_E : 0;
-                const float mean = there ? b.mean[local * g.length + at] : 0;
+                for (int n = 0; n < PART / 8; n++)
 #pragma unroll
-                for (int i = 0; i < 2; i++)
-                    gradient_of(&p[0][n][2 * i + j], &dp[0][n][2 * i + j],
-                                there && first + own + lane / 4 + 8 * i <= at, g.scale * LOG2_E,
-                                lse, mean);
-            }
+                    for (int i = 0; i < 4; i++)
+                        dp[m][n][i] = mean[8 * n + i % 2];
+            add_products<D>(p, keys, right_of<D>(queries + at * D), dp, values,
+                            right_of<D>(dys + at * D));
+            const int seen = query + at + lane % 4 * 2 - key - lane / 4;
+            const int left = length - query - at - lane % 4 * 2;
+            const bool whole = query + at >= key + 16 * tiles - 1 && query + at + PART <= length;
+            if (!whole)
 #pragma unroll
-        for (int s = 0; s < step / 16; s++) {
-            times_columns<D>(dv, p, dys[buffer], s);
-            times_columns<D>(dk, dp, queries[buffer], s);
+                for (int m = 0; m < tiles; m++)
+#pragma unroll
+                    for (int n = 0; n < PART / 8; n++)
+#pragma unroll
+                        for (int i = 0; i < 4; i++)
+                            hide(&p[m][n][i], &dp[m][n][i],
+                                 8 * n + i % 2 + seen >= 16 * m + i / 2 * 8 &&
+                                     8 * n + i % 2 < left);
+#pragma unroll
+            for (int m = 0; m < tiles; m++)
+#pragma unroll
+                for (int n = 0; n < PART / 8; n++)
+#pragma unroll
+                    for (int i = 0; i < 4; i++)
+                        gradient_of(&p[m][n][i], &dp[m][n][i], g.log2_scale, lse[8 * n + i % 2]);
+            times_columns<D>(dv, p, left_of<D>(dys + at * D), 0);
+            times_columns<D>(dk, dp, left_of<D>(queries + at * D), 0);
         }
+        columns[buffer ^ 1][threadIdx.x] = later;
     }
     uint16_t *to = (uint16_t *)b.dqkv + head.qkv + head.y_stride;
-    store_tile<D>(&g, to, head.stride, first + own, dk[0], g.scale, g.scale, b.add);
-    store_tile<D>(&g, to + head.y_stride, head.stride, first + own, dv[0], 1, 1, b.add);
+#pragma unroll
+    for (int m = 0; m < tiles; m++) {
+        store_tile<D>(&g, to, head.stride, key + 16 * m, dk[m], g.scale, g.scale, b.add);
+        store_tile<D>(&g, to + head.y_stride, head.stride, key + 16 * m, dv[m], 1, 1, b.add);
+    }
 }
 
 template <int D>
-static __global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(THREADS, 2)
     mma_queries_kernel(struct ddp_heads g, struct ddp_attention_gradient b)
 {
-    constexpr int rows = mma_cut<D>::rows, step = mma_cut<D>::back;
-    __shared__ __align__(16) uint16_t queries[rows * D], dys[rows * D];
-    __shared__ __align__(16) uint16_t keys[2][step * D], values[2][step * D];
+    constexpr int rows = mma_cut<D>::rows, step = mma_cut<D>::step, tiles = mma_cut<D>::tiles;
+    /* keys and values, twice; queries and dy first */
+    __shared__ __align__(256) uint16_t memory[mma_cut<D>::room];
     const int64_t local = blockIdx.x / g.blocks;
     const struct ddp_head head = ddp_head_of(&g, g.first + local);
-    const int64_t first = (g.blocks - 1 - blockIdx.x % g.blocks) * rows;
-    const int64_t end = first + rows < g.length ? first + rows : g.length;
-    const int lane = (int)threadIdx.x % DDP_WARP, own = (int)threadIdx.x / DDP_WARP * 16;
-    const uint16_t *q = (const uint16_t *)b.qkv + head.qkv, *dy = (const uint16_t *)b.dy + head.y;
-    const uint16_t *k = q + head.y_stride, *v = k + head.y_stride;
+    const int length = (int)g.length;
+    const int first = (int)(g.blocks - 1 - blockIdx.x % g.blocks) * rows;
+    const int end = first + rows < length ? first + rows : length;
+    const int lane = (int)threadIdx.x % DDP_WARP;
+    const int query = first + warp_of() * 16 * tiles; /* the warp's first */
+    const uint16_t *from = (const uint16_t *)b.qkv + head.qkv;
+    const uint16_t *q = from;
+    const uint16_t *dy = (const uint16_t *)b.dy + head.y;
+    const uint16_t *k = from + head.y_stride;
+    const uint16_t *v = from + 2 * head.y_stride;
     struct ddp_copies copies = {};
-    float dq[1][D / 8][4], lse[2], mean[2];
+    unsigned queries[D / 16][tiles][4], dys[D / 16][tiles][4];
+    float dq[tiles][D / 8][4], lse[tiles][2], mean[tiles][2];
+    copy_tile<D, rows>(&g, &copies, memory, q, head.stride, first);
+    copy_tile<D, rows>(&g, &copies, memory + rows * D, dy, head.y_stride, first);
+    ddp_copies_wait(&copies);
+    __syncthreads();
+    load_own<D>(queries, memory);
+    load_own<D>(dys, memory + rows * D);
+    __syncthreads();
     clear(dq);
-    for (int i = 0; i < 2; i++) {
-        const int64_t at = first + own + lane / 4 + 8 * i;
-        lse[i] = at < g.length ? b.lse[head.lse + at] * LOG2_E : 0;
-        mean[i] = at < g.length ? b.mean[local * g.length + at] : 0;
-    }
-    copy_tile<D, rows>(&g, &copies, queries, q, head.stride, first);
-    copy_tile<D, rows>(&g, &copies, dys, dy, head.y_stride, first);
-    copy_tile<D, step>(&g, &copies, keys[0], k, head.stride, 0);
-    copy_tile<D, step>(&g, &copies, values[0], v, head.stride, 0);
-    for (int64_t key = 0, buffer = 0; key < end; key += step, buffer ^= 1) {
+#pragma unroll
+    for (int m = 0; m < tiles; m++)
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            const int at = query + 16 * m + lane / 4 + 8 * i;
+            lse[m][i] = at < length ? b.lse[head.lse + at] * LOG2_E : 0;
+            mean[m][i] = at < length ? -b.mean[local * g.length + at] : 0;
+        }
+    copy_tile<D, step>(&g, &copies, memory, k, head.stride, 0);
+    copy_tile<D, step>(&g, &copies, memory + step * D, v, head.stride, 0);
+    for (int key = 0, buffer = 0; key < end; key += step, buffer ^= 1) {
+        const uint16_t *keys = memory + buffer * 2 * step * D, *values = keys + step * D;
         ddp_copies_wait(&copies);
         __syncthreads();
         if (key + step < end) {
-            copy_tile<D, step>(&g, &copies, keys[buffer ^ 1], k, head.stride, key + step);
-            copy_tile<D, step>(&g, &copies, values[buffer ^ 1], v, head.stride, key + step);
+            uint16_t *next = memory + (buffer ^ 1) * 2 * step * D;
+            copy_tile<D, step>(&g, &copies, next, k, head.stride, key + step);
+            copy_tile<D, step>(&g, &copies, next + step * D, v, head.stride, key + step);
         }
-        if (key >= first + own + 16)
-            continue;                                /* above the diagonal for all of the warp's */
-        float p[1][step / 8][4], dp[1][step / 8][4]; /* (queries, keys) */
-        make_products<D>(p, queries, keys[buffer], dp, dys, values[buffer], own);
+#pragma unroll 1
+        for (int at = 0; at < step && key + at < query + 16 * tiles; at += PART) {
+            float p[tiles][PART / 8][4], dp[tiles][PART / 8][4]; /* (queries, keys) */
+            clear(p);
 #pragma unroll
-        for (int i = 0; i < 2; i++) {
-            const int64_t at = first + own + lane / 4 + 8 * i;
-            const int64_t left = at < g.length ? at - key - lane % 4 * 2 : -1;
+            for (int m = 0; m < tiles; m++)
 #pragma unroll
-            for (int n = 0; n < step / 8; n++)
+                for (int n = 0; n < PART / 8; n++)
 #pragma unroll
-                for (int j = 0; j < 2; j++)
-                    gradient_of(&p[0][n][2 * i + j], &dp[0][n][2 * i + j], 8 * n + j <= left,
-                                g.scale * LOG2_E, lse[i], mean[i]);
+                    for (int i = 0; i < 4; i++)
+                        dp[m][n][i] = mean[m][i / 2];
+            add_products<D>(p, queries, right_of<D>(keys + at * D), dp, dys,
+                            right_of<D>(values + at * D));
+            const int left = query + lane / 4 - key - at - lane % 4 * 2;
+            if (key + at + PART > query + 1)
+#pragma unroll
+                for (int m = 0; m < tiles; m++)
+#pragma unroll
+                    for (int n = 0; n < PART / 8; n++)
+#pragma unroll
+                        for (int i = 0; i < 4; i++)
+                            hide(&p[m][n][i], &dp[m][n][i],
+                                 8 * n + i % 2 <= left + 16 * m + i / 2 * 8);
+#pragma unroll
+            for (int m = 0; m < tiles; m++)
+#pragma unroll
+                for (int n = 0; n < PART / 8; n++)
+#pragma unroll
+                    for (int i = 0; i < 4; i++)
+                        gradient_of(&p[m][n][i], &dp[m][n][i], g.log2_scale, lse[m][i / 2]);
+            times_columns<D>(dq, dp, left_of<D>(keys + at * D), 0);
         }
-#pragma unroll
-        for (int s = 0; s < step / 16; s++)
-            times_columns<D>(dq, dp, keys[buffer], s);
     }
-    store_tile<D>(&g, (uint16_t *)b.dqkv + head.qkv, head.stride, first + own, dq[0], g.scale,
-                  g.scale, b.add);
+#pragma unroll
+    for (int m = 0; m < tiles; m++)
+        store_tile<D>(&g, (uint16_t *)b.dqkv + head.qkv, head.stride, query + 16 * m, dq[m],
+                      g.scale, g.scale, b.add);
 }
 
 /* --- entries -------------------------------------------------------------------------------- */
@@ -429,7 +550,7 @@ template <int D>
 static void forward(struct ddp_heads g, const struct ddp_attention_forward *args,
                     struct ddp_cuda *cuda)
 {
-    g.blocks = (g.length + mma_cut<D>::queries - 1) / mma_cut<D>::queries;
+    g.blocks = (g.length + mma_cut<D>::rows - 1) / mma_cut<D>::rows;
     DDP_LAUNCH(mma_forward_kernel<D>, (unsigned)(g.count * g.blocks), THREADS, 0, cuda->stream, g,
                (const uint16_t *)args->qkv, (uint16_t *)args->y, args->lse);
 }
@@ -444,12 +565,48 @@ static void backward(struct ddp_heads g, const struct ddp_attention_gradient *b,
     DDP_LAUNCH(mma_queries_kernel<D>, blocks, THREADS, 0, cuda->stream, g, *b);
 }
 
+/* Compiled for the device, or for an older one, as PTX that the driver then made code of? */
+static bool was_compiled_for_mma(const struct ddp_cuda *cuda, const void *kernel)
+{
+    struct cudaFuncAttributes attributes = {};
+    const cudaError_t error = cudaFuncGetAttributes(&attributes, kernel);
+    if (error == cudaSuccess && attributes.ptxVersion >= DDP_MMA_CAPABILITY &&
+        attributes.binaryVersion >= DDP_MMA_CAPABILITY)
+        return true;
+    (void)cudaGetLastError();
+    static bool told;
+    if (!__atomic_exchange_n(&told, true, __ATOMIC_RELAXED))
+        ddp_log(DDP_LOG_WARNING,
+                "attention leaves the tensor cores unused and is slow: this build has no code for "
+                "compute capability %d.%d: configure with "
+                "NVCC_GENCODE=-gencode=arch=compute_%d,code=sm_%d and build again",
+                cuda->capability / 10, cuda->capability % 10, cuda->capability, cuda->capability);
+    return false;
+}
+
+bool ddp_cuda_has_mma_code(struct ddp_cuda *cuda)
+{
+    static const void *const kernels[] = {
+        (const void *)mma_forward_kernel<32>,  (const void *)mma_keys_kernel<32>,
+        (const void *)mma_queries_kernel<32>,  (const void *)mma_forward_kernel<64>,
+        (const void *)mma_keys_kernel<64>,     (const void *)mma_queries_kernel<64>,
+        (const void *)mma_forward_kernel<128>, (const void *)mma_keys_kernel<128>,
+        (const void *)mma_queries_kernel<128>};
+    if (cuda->mma_code == 0) {
+        bool all = cuda->capability >= DDP_MMA_CAPABILITY;
+        for (size_t i = 0; all && i < sizeof kernels / sizeof *kernels; i++)
+            all = was_compiled_for_mma(cuda, kernels[i]);
+        cuda->mma_code = all ? 1 : -1;
+    }
+    return cuda->mma_code > 0;
+}
+
 bool ddp_cuda_attention_has_mma(struct ddp_cuda *cuda, enum ddp_dtype dtype, int64_t size,
                                 const void *qkv, const void *y, const void *other)
 {
-    return dtype == DDP_BF16 && cuda->capability >= DDP_MMA_CAPABILITY && size <= 128 &&
-           size % 8 == 0 && ddp_aligned(qkv) && ddp_aligned(y) && ddp_aligned(other) &&
-           !ddp_cuda_gemm_is_plain(cuda);
+    return dtype == DDP_BF16 && size <= 128 && size % 8 == 0 && ddp_aligned(qkv) &&
+           ddp_aligned(y) && ddp_aligned(other) && !ddp_cuda_gemm_is_plain(cuda) &&
+           ddp_cuda_has_mma_code(cuda);
 }
 
 void ddp_cuda_attention_mma_forward(struct ddp_heads g, const struct ddp_attention_forward *args,

@@ -71,13 +71,15 @@ struct ddp_cuda_fault {
 struct ddp_cuda {
     cudaStream_t stream; /* compute */
     cublasLtHandle_t blas;
-    void *workspace;              /* DDP_CUDA_WORKSPACE_BYTES on the device, for this stream */
+    void *workspace;    /* on the device, for this stream: DDP_CUDA_WORKSPACE_BYTES */
+    size_t cudnn_bytes; /* ... or this, if it is more: of attention/pieces.h alone */
     struct ddp_cuda_fault *fault; /* device address of host memory */
     int index;                    /* of the device */
     int capability;               /* 90 for compute capability 9.0 */
-    bool synchronous;             /* DDP_CUDA_SYNC: wait after every operation */
-    void *plans;                  /* products that cublasLt has chosen algorithms for, by shape */
-    struct ddp_cudnn *cudnn;      /* cuDNN, once it is wanted (cudnn_library.c) */
+    int mma_code;            /* 1: kernels on tensor cores were built for it; -1: not; 0: ask */
+    bool synchronous;        /* DDP_CUDA_SYNC: wait after every operation */
+    void *plans;             /* products that cublasLt has chosen algorithms for, by shape */
+    struct ddp_cudnn *cudnn; /* cuDNN, once it is wanted (cudnn_library.c) */
 };
 
 /* DDP_CUDA_SPARE_BYTES that no product touches. */

@@ -16,8 +16,19 @@
 #include "kernels/cuda/cuda.h"
 
 #include <float.h>
+#include <math.h>
 
 #define DDP_MMA_CAPABILITY 80
+
+/* The value, as if it came from elsewhere: what is made of it is made here, not before a loop and
+ * kept in registers. */
+static __device__ inline int ddp_again(int value)
+{
+#if defined(__CUDA_ARCH__)
+    asm volatile("" : "+r"(value));
+#endif
+    return value;
+}
 
 #if !defined(DDP_CUDASIM)
 
@@ -26,34 +37,40 @@ static __device__ inline void ddp_mma(float (&c)[4], const unsigned (&a)[4], uns
                                       unsigned b1)
 {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
-                 "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};\n"
-                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+        "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};\n"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 #endif
 }
 
-/* Four matrices of 8 x 8: lane l gives the address of row l % 8 of matrix l / 8, 16 bytes in shared
- * memory, and gets of each matrix the word (g, 2t). */
-static __device__ inline void ddp_mma_load(unsigned (&to)[4], const uint16_t *row)
+/* An address in shared memory, in bytes. */
+typedef unsigned ddp_shared;
+
+static __device__ inline ddp_shared ddp_shared_of(const uint16_t *memory)
+{
+    return (unsigned)__cvta_generic_to_shared(memory);
+}
+
+/* Four matrices of 8 x 8: lane l gives the address of row l % 8 of matrix l / 8, 16 bytes, and gets
+ * of each matrix the word (g, 2t). */
+static __device__ inline void ddp_mma_load(unsigned (&to)[4], ddp_shared row)
 {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-    const unsigned address = (unsigned)__cvta_generic_to_shared(row);
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];\n"
                  : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-                 : "r"(address)
+                 : "r"(row)
                  : "memory");
 #endif
 }
 
 /* The same of the transposed matrices: (2t, g) and (2t + 1, g) make the word. */
-static __device__ inline void ddp_mma_load_transposed(unsigned (&to)[4], const uint16_t *row)
+static __device__ inline void ddp_mma_load_transposed(unsigned (&to)[4], ddp_shared row)
 {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-    const unsigned address = (unsigned)__cvta_generic_to_shared(row);
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];\n"
                  : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-                 : "r"(address)
+                 : "r"(row)
                  : "memory");
 #endif
 }
@@ -63,7 +80,7 @@ struct ddp_copies {
     char unused;
 };
 
-/* 16 bytes, or zeros where `there` is false; `from` is readable memory in either case. */
+/* 16 bytes, or zeros where `there` is false; `from` may be anything then. */
 static __device__ inline void ddp_copy(struct ddp_copies *, uint16_t *to, const uint16_t *from,
                                        bool there)
 {
@@ -154,18 +171,25 @@ static inline void ddp_mma(float (&c)[4], const unsigned (&a)[4], unsigned b0, u
     __syncwarp();
 }
 
-static inline void ddp_mma_load(unsigned (&to)[4], const uint16_t *row)
+typedef uintptr_t ddp_shared;
+
+static inline ddp_shared ddp_shared_of(const uint16_t *memory)
 {
-    const struct ddp_mma_lanes *lanes = ddp_mma_meet(row);
+    return (uintptr_t)memory;
+}
+
+static inline void ddp_mma_load(unsigned (&to)[4], ddp_shared row)
+{
+    const struct ddp_mma_lanes *lanes = ddp_mma_meet((const void *)row);
     const int g = (int)threadIdx.x % DDP_WARP / 4, t = (int)threadIdx.x % 4;
     for (int i = 0; i < 4; i++)
         memcpy(&to[i], (const uint16_t *)lanes->of[8 * i + g] + 2 * t, sizeof to[i]);
     __syncwarp();
 }
 
-static inline void ddp_mma_load_transposed(unsigned (&to)[4], const uint16_t *row)
+static inline void ddp_mma_load_transposed(unsigned (&to)[4], ddp_shared row)
 {
-    const struct ddp_mma_lanes *lanes = ddp_mma_meet(row);
+    const struct ddp_mma_lanes *lanes = ddp_mma_meet((const void *)row);
     const int g = (int)threadIdx.x % DDP_WARP / 4, t = (int)threadIdx.x % 4;
     for (int i = 0; i < 4; i++)
         to[i] = (unsigned)((const uint16_t *)lanes->of[8 * i + 2 * t])[g] |

@@ -9,8 +9,7 @@
 
 #define ACROSS     32  /* threads over columns */
 #define DOWN       8   /* over rows */
-#define RESIDENT   3   /* blocks that a multiprocessor has at a time */
-#define MOST       792 /* blocks: on the 132 multiprocessors of an H100 or H200 twice as many */
+#define MOST       792 /* blocks: six for each of the 132 multiprocessors of an H200 */
 #define PIECE_ROWS 64  /* at least */
 #define AHEAD      4   /* rows that a thread reads before it stores one */
 
@@ -207,7 +206,7 @@ static __device__ inline void finish_part(const struct columns_pass *p, int64_t 
 }
 
 template <int ACTIVATION, int W, typename T>
-static __global__ void __launch_bounds__(ACROSS *DOWN, RESIDENT)
+static __global__ void __launch_bounds__(ACROSS *DOWN, sizeof(T) == 2 ? 3 : 2)
     columns_kernel(struct columns_pass p)
 {
     __shared__ float all[DOWN][ACROSS * W];

@@ -53,7 +53,7 @@ static __device__ inline void read_row(const struct ddp_layer_norm_backward &arg
     for (int p = 0; p < PACKS; p++) {
         const int column = first + p * TEAM * W;
         ahead->x[p] = ahead->dy[p] = {};
-        if (there && column < args.features) {
+        if (there && column < (int)args.features) {
             ahead->x[p] = ddp_read_raw<W>(x + column);
             ahead->dy[p] = ddp_read_raw<W>(dy + column);
         }
@@ -70,7 +70,7 @@ static __device__ inline void read_old(const struct ddp_layer_norm_backward &arg
     for (int p = 0; p < PACKS; p++) {
         const int column = first + p * TEAM * W;
         ahead->old[p] = {};
-        if (args.accumulate_dx && column < args.features)
+        if (args.accumulate_dx && column < (int)args.features)
             ahead->old[p] = ddp_read_raw<W>((const T *)args.dx + row * args.features + column);
     }
 }
@@ -129,24 +129,24 @@ do_row(const struct ddp_layer_norm_backward &args, int64_t row, int64_t end, int
 #pragma unroll
     for (int p = 0; p < PACKS; p++) {
         const int pack = p * DDP_WARP + lane;
-        if (pack * W < args.features) {
+        if (pack * W < (int)args.features) {
             x[pack] = ahead->x[p];
             dy[pack] = ahead->dy[p];
             add_to_means<T, W>(args, pack * W, ahead->x[p], ahead->dy[p], mean, rstd, &means);
         }
     }
-    read_old<DDP_WARP>(args, row, lane * W, ahead);
     const int64_t next = row + WARPS_OF_BLOCK;
     read_row<DDP_WARP>(args, next, next < end, lane * W, ahead);
     if (!args.dx)
         return;
     means.g = ddp_warp_reduce<DDP_SUM>(means.g) / (float)args.features;
     means.gx = ddp_warp_reduce<DDP_SUM>(means.gx) / (float)args.features;
+    read_old<DDP_WARP>(args, row, lane * W, ahead);
     __syncwarp(); /* what was left is not taken from registers again */
 #pragma unroll
     for (int p = 0; p < PACKS; p++) {
         const int pack = p * DDP_WARP + lane;
-        if (pack * W < args.features)
+        if (pack * W < (int)args.features)
             put_dx<T, W>(args, row, pack * W, x[pack], dy[pack], ahead->old[p], mean, rstd, means);
     }
 }
@@ -197,7 +197,8 @@ static __global__ void __launch_bounds__(DDP_BLOCK, COLUMNS * sizeof(T) > 1536 ?
     enum { V = W / 2, OWN = PACKS_OF(COLUMNS, DDP_BLOCK * V) }; /* columns of a thread */
     __shared__ ddp_raw<T, W> rows[2][WARPS_OF_BLOCK][PACKS * DDP_WARP];
     const struct ddp_layer_norm_backward &args = pass.args;
-    const int64_t n = args.features, begin = (int64_t)blockIdx.x * pass.size;
+    const int n = (int)args.features;
+    const int64_t begin = (int64_t)blockIdx.x * pass.size;
     const int64_t end = args.rows - begin < pass.size ? args.rows : begin + pass.size;
     const int warp = (int)threadIdx.x / DDP_WARP, lane = (int)threadIdx.x % DDP_WARP;
     ddp_pack<float, V> dgamma[OWN], dbeta[OWN];
@@ -247,7 +248,8 @@ static __global__ void __launch_bounds__(BLOCK, 512 / BLOCK)
     enum { W = ddp_width<T>, PACKS = PACKS_OF(COLUMNS, BLOCK * W), WARPS = BLOCK / DDP_WARP };
     __shared__ struct means partial[2][WARPS];
     const struct ddp_layer_norm_backward &args = pass.args;
-    const int64_t n = args.features, begin = (int64_t)blockIdx.x * pass.size;
+    const int n = (int)args.features;
+    const int64_t begin = (int64_t)blockIdx.x * pass.size;
     const int64_t end = args.rows - begin < pass.size ? args.rows : begin + pass.size;
     const int first = (int)threadIdx.x * W;
     ddp_pack<float, W> dgamma[PACKS], dbeta[PACKS];

@@ -9,8 +9,7 @@
 
 #define ACROSS     32  /* threads over columns */
 #define DOWN       8   /* over rows */
-#define RESIDENT   3   /* blocks that a multiprocessor has at a time */
-#define MOST       792 /* blocks: on the 132 multiprocessors of an H100 or H200 twice as many */
+#define MOST       792 /* blocks: six for each of the 132 multiprocessors of an H200 */
 #define PIECE_ROWS 64  /* at least */
 #define AHEAD      4   /* rows that a thread reads before it stores one */
 
@@ -207,7 +206,7 @@ static __device__ inline void finish_part(const struct columns_pass *p, int64_t 
 }
 
 template <int ACTIVATION, int W, typename T>
-static __global__ void __launch_bounds__(ACROSS *DOWN, RESIDENT)
+static __global__ void __launch_bounds__(ACROSS *DOWN, sizeof(T) == 2 ? 3 : 2)
     columns_kernel(struct columns_pass p)
 {
     __shared__ float all[DOWN][ACROSS * W];
@@ -244,22 +243,23 @@ static __global__ void __launch_bounds__(ACROSS *DOWN, RESIDENT)
     }
 }
 
-/* A block adds the pieces of 32 columns. */
-static __global__ void __launch_bounds__(ACROSS *DOWN)
+/* A block adds the pieces of 32 columns, in 32 threads a column: few blocks, which wait for memory. */
+static __global__ void __launch_bounds__(ACROSS *ACROSS)
     finish_kernel(int64_t columns, int64_t pieces, const float *partial, float *sums, bool add)
 {
-    __shared__ float all[DOWN][ACROSS];
+    __shared__ float all[ACROSS][ACROSS];
     const int across = (int)threadIdx.x % ACROSS, down = (int)threadIdx.x / ACROSS;
     const int64_t column = (int64_t)blockIdx.x * ACROSS + across;
     float sum = 0;
     if (column < columns)
-        for (int64_t piece = down; piece < pieces; piece += DOWN)
+#pragma unroll 8
+        for (int64_t piece = down; piece < pieces; piece += ACROSS)
             sum += partial[piece * columns + column];
     all[down][across] = sum;
     __syncthreads();
     if (down != 0 || column >= columns)
         return;
-    for (int d = 1; d < DOWN; d++)
+    for (int d = 1; d < ACROSS; d++)
         sum += all[d][across];
     sums[column] = add ? sums[column] + sum : sum;
 }
@@ -335,7 +335,7 @@ extern "C" enum ddp_status ddp_cuda_columns(const struct ddp_cuda_columns *args,
     else if (args->rows > 0)
         run_by<float>(args->activation, &p, cuda);
     if (args->sums)
-        DDP_LAUNCH(finish_kernel, ddp_cuda_blocks(p.columns, ACROSS), ACROSS * DOWN, 0,
+        DDP_LAUNCH(finish_kernel, ddp_cuda_blocks(p.columns, ACROSS), ACROSS * ACROSS, 0,
                    cuda->stream, p.columns, p.pieces, p.partial, args->sums, args->add);
     return ddp_cuda_launched(cuda, "gradient of a layer");
 }

@@ -9,7 +9,10 @@
  * its bits change from run to run, although no numerical note of its engines says so. The other,
  * asked for here by naming dq as the product's own result, keeps the scores' gradient in bf16 in
  * the workspace: 2 T T bytes for each head. So the batch, or the heads of one row, are done in
- * pieces that the device's workspace holds. */
+ * pieces that the device's workspace holds.
+ *
+ * Kept beside mma.cu until "bench/gpu --only attention" has run on a GPU; the loser is then
+ * deleted, in the change that commits the figures. */
 #include "config.h"
 
 #include "kernels/attention/cudnn.h"

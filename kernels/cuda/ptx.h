@@ -19,16 +19,6 @@
 
 #define DDP_MMA_CAPABILITY 80
 
-/* The value, as if it came from elsewhere: what is made of it is made here, not before a loop and
- * kept in registers. */
-static __device__ inline int ddp_again(int value)
-{
-#if defined(__CUDA_ARCH__)
-    asm volatile("" : "+r"(value));
-#endif
-    return value;
-}
-
 #if !defined(DDP_CUDASIM)
 
 /* c += a b */
@@ -37,9 +27,9 @@ static __device__ inline void ddp_mma(float (&c)[4], const unsigned (&a)[4], uns
 {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
     asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
-                 "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};\n"
-                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+        "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};\n"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 #endif
 }
 
@@ -72,6 +62,14 @@ static __device__ inline void ddp_mma_load_transposed(unsigned (&to)[4], ddp_sha
                  : "r"(row)
                  : "memory");
 #endif
+}
+
+/* The value, as if it came from elsewhere: what is made of it is made here, not before a loop and
+ * kept in registers. */
+static __device__ inline unsigned ddp_again(unsigned value)
+{
+    asm volatile("" : "+r"(value));
+    return value;
 }
 
 /* 2^x, off by up to 2^-22 of itself; 0 where that is below the smallest normal number. */
@@ -171,6 +169,11 @@ static inline void ddp_mma_load_transposed(unsigned (&to)[4], ddp_shared row)
         to[i] = (unsigned)((const uint16_t *)lanes->of[8 * i + 2 * t])[g] |
                 (unsigned)((const uint16_t *)lanes->of[8 * i + 2 * t + 1])[g] << 16;
     __syncwarp();
+}
+
+static inline unsigned ddp_again(unsigned value)
+{
+    return value;
 }
 
 static inline float ddp_exp2(float x)

@@ -154,6 +154,8 @@ static inline float ddp_mma_element(unsigned word, int half)
 
 static inline void ddp_mma(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1)
 {
+    if (cudasim_wrong("mma"))
+        return; /* as the code for an older device */
     struct fragments {
         unsigned a[4], b[2];
     } mine = {{a[0], a[1], a[2], a[3]}, {b0, b1}};

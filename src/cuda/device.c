@@ -8,6 +8,7 @@
 #include "core/log.h"
 #include "core/memory.h"
 #include "kernels/cuda/gemm.h"
+#include "kernels/cuda/self_test.h"
 #include "kernels/cuda/cudnn.h"
 #include "kernels/kernels_cuda.h"
 
@@ -191,7 +192,7 @@ static enum ddp_status create(struct ddp_cuda_device *gpu)
     gpu->aside.stream = beside;
     gpu->aside.cudnn = NULL; /* whose handle has the other stream */
     use_peers(gpu);
-    return DDP_OK;
+    return ddp_cuda_self_test(&gpu->cuda, ddp_cuda_has_mma_code(&gpu->cuda), gpu->fault);
 }
 
 static bool is_set(const char *variable, const char *value)

@@ -165,7 +165,7 @@ extern "C" enum ddp_status ddp_cuda_activate(void *y, void *pre, int64_t count,
 /* --- gradients and their sums ----------------------------------------------------------------- */
 
 struct columns_pass {
-    int64_t rows, columns, stride;
+    int64_t rows, columns;
     int64_t tiles, pieces, piece; /* of columns; of rows, and the rows of one */
     const void *dy, *kept;
     void *dz;
@@ -221,11 +221,11 @@ static __global__ void __launch_bounds__(ACROSS *DOWN, sizeof(T) == 2 ? 3 : 2)
 #pragma unroll
         for (int i = 0; i < AHEAD; i++)
             if (row + i * DOWN < end)
-                read_part<ACTIVATION, W, T>(&p, (row + i * DOWN) * p.stride + column, &parts[i]);
+                read_part<ACTIVATION, W, T>(&p, (row + i * DOWN) * p.columns + column, &parts[i]);
 #pragma unroll
         for (int i = 0; i < AHEAD; i++)
             if (row + i * DOWN < end)
-                finish_part<ACTIVATION, W, T>(&p, (row + i * DOWN) * p.stride + column, parts[i],
+                finish_part<ACTIVATION, W, T>(&p, (row + i * DOWN) * p.columns + column, parts[i],
                                               sums);
     }
     if (!p.partial)
@@ -287,9 +287,8 @@ static void run(struct columns_pass *p, struct ddp_cuda *cuda)
 template <int ACTIVATION, typename T>
 static void run_wide_or_not(struct columns_pass *p, struct ddp_cuda *cuda)
 {
-    const bool wide = p->columns % ddp_width<T> == 0 && p->stride % ddp_width<T> == 0 &&
-                      ddp_aligned(p->dy) && ddp_aligned(p->kept) && ddp_aligned(p->dz) &&
-                      ddp_aligned(p->dz_bf16);
+    const bool wide = p->columns % ddp_width<T> == 0 && ddp_aligned(p->dy) &&
+                      ddp_aligned(p->kept) && ddp_aligned(p->dz) && ddp_aligned(p->dz_bf16);
     if (wide)
         run<ACTIVATION, ddp_width<T>, T>(p, cuda);
     else
@@ -324,7 +323,6 @@ extern "C" enum ddp_status ddp_cuda_columns(const struct ddp_cuda_columns *args,
     struct columns_pass p = {};
     p.rows = args->rows;
     p.columns = args->columns;
-    p.stride = args->stride > 0 ? args->stride : args->columns;
     p.dy = args->dy;
     p.kept = args->activation == DDP_ACTIVATION_NONE ? NULL : args->kept;
     p.dz = args->dz;

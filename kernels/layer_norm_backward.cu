@@ -371,7 +371,7 @@ static __global__ void __launch_bounds__(1024) add_blocks(struct layer_norm_pass
     if (!out)
         return;
     float sum = 0;
-#pragma unroll 4
+#pragma unroll 8
     for (int block = down; block < blocks; block += DOWN)
         sum += column < n ? pass.partial[((int64_t)block * 2 + blockIdx.y) * n + column] : 0;
     sums[down][across] = sum;

@@ -147,9 +147,9 @@ START_TEST(test_cut)
 {
     static const char *const limits[] = {"100000", "2000", "700", "57"};
     static struct layer l;
+    ddp_device *device = open_device();
     setenv("DDP_CUDASIM_SPAN", limits[_i / 2], 1);
     capture_start();
-    ddp_device *device = open_device();
     compute(&l, device, types[_i % 2], 1);
     ddp_device_close(device);
     const char *said = capture_stop();
@@ -169,8 +169,8 @@ START_TEST(test_refused)
     setenv("DDP_CUDASIM_ALGORITHMS", "4", 1);
     setenv("DDP_CUDASIM_REFUSE", refused[_i], 1);
     setenv("DDP_LOG", "debug", 1);
-    capture_start();
     ddp_device *device = open_device();
+    capture_start();
     compute(&l, device, DDP_F32, 1);
     expect_exact(&l);
     compute(&l, device, DDP_F32, 1);
@@ -194,7 +194,7 @@ START_TEST(test_late_error)
 {
     static struct layer l;
     setenv("DDP_CUDASIM_ALGORITHMS", "4", 1);
-    setenv("DDP_CUDASIM_FAIL", "cublasLtMatmul:1,cublasLtMatmul:5:14", 1);
+    setenv("DDP_CUDASIM_FAIL", "cublasLtMatmul:4,cublasLtMatmul:8:14", 1); /* 3: the self-test's */
     ddp_device *device = open_device();
     compute(&l, device, DDP_F32, 1);
     expect_exact(&l);
@@ -278,6 +278,29 @@ START_TEST(test_choices)
 }
 END_TEST
 
+/* A device that multiplies wrongly is not opened, unless it is to use plain kernels alone. */
+START_TEST(test_self_test)
+{
+    static const struct {
+        const char *wrong, *path, *advice;
+    } cases[] = {
+        {"float32", "by cublasLt in float32", "DDP_CUDA_PLAIN=1"},
+        {"bf16", "by cublasLt in bf16", "DDP_CUDA_PLAIN=1"},
+        {"mma", "by the tensor-core kernels", "NVCC_GENCODE"},
+    };
+    ddp_device *device;
+    setenv("DDP_CUDASIM_WRONG", cases[_i].wrong, 1);
+    capture_start();
+    ck_assert_int_eq(ddp_device_open(&device, "cuda", 0, 1), DDP_ERR_SYSTEM);
+    const char *said = capture_stop();
+    one_message(said, "GPU 0, of compute capability 9.0, multiplies wrongly ", cases[_i].path);
+    ck_assert_ptr_nonnull(strstr(said, cases[_i].advice));
+    setenv("DDP_CUDA_PLAIN", "1", 1);
+    device = open_device();
+    ddp_device_close(device);
+}
+END_TEST
+
 /* With plain kernels, and when it is switched off, nothing is chosen. */
 START_TEST(test_off)
 {
@@ -308,5 +331,6 @@ Suite *test_suite(void)
     tcase_add_test(tc, test_late_error);
     tcase_add_test(tc, test_choices);
     tcase_add_loop_test(tc, test_off, 0, 2);
+    tcase_add_loop_test(tc, test_self_test, 0, 3);
     return suite;
 }

@@ -211,7 +211,9 @@ gpus 2 GPU-aa,GPU-bb -n 2 --oversubscribe; workers '0 0 2 GPU-aa,GPU-bb' '1 1 2 
 gpus 2 - --oversubscribe; workers '0 0 2 unset' '1 1 2 unset'
 gpus 0 - -n 2 --oversubscribe; workers '0 0 2 unset' '1 1 2 unset'
 gpus 1 - -n 2 --oversubscribe --dry-run
-grep -q 'rank 1: GPU 0,.* NCCL_HOSTID=ddprun-1 NCCL_SOCKET_IFNAME=lo' "$tmp/out" || fail "no host ids for NCCL"
+grep -q 'rank 1: GPU 0,.* NCCL_HOSTID=ddprun-1 NCCL_SOCKET_IFNAME=lo NCCL_NET=Socket' "$tmp/out" || fail "no host ids for NCCL"
+NCCL_NET=IB gpus 1 - -n 2 --oversubscribe --dry-run
+grep -q 'NCCL_NET=Socket' "$tmp/out" && fail "the user's NCCL_NET is replaced"
 
 echo "# odd surroundings"
 # shellcheck disable=SC3045

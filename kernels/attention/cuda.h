@@ -19,7 +19,7 @@ struct ddp_heads {
     int64_t blocks;       /* of rows, per head */
     float scale;
     float log2_scale; /* of scores that are exponents of 2 */
-    bool wide; /* rows may be read in accesses of four elements */
+    bool wide;        /* rows may be read in accesses of four elements */
 };
 
 struct ddp_attention_gradient {
@@ -33,10 +33,6 @@ struct ddp_attention_gradient {
 /* mean[i] = dy . y of query i, of all heads of the launch. */
 void ddp_cuda_attention_means(const struct ddp_heads *g, const struct ddp_attention_backward *args,
                               float *mean, struct ddp_cuda *cuda);
-
-/* The kernels' code was compiled for 8.0 or newer: what the driver makes of older PTX has no
- * products in it. Warns where a device that could do them lacks it. Remembered. */
-bool ddp_cuda_has_mma_code(struct ddp_cuda *cuda);
 
 /* Tensor cores: bf16 on devices of compute capability 8.0 and newer, heads of up to 128 features,
  * a multiple of eight, arrays aligned to 16 bytes. Probabilities and their gradients are operands

@@ -56,8 +56,9 @@ void *cudasim_dlsym(void *library, const char *name);
  * may win), read by the host at the next synchronisation. */
 enum ddp_cuda_fault_code {
     DDP_CUDA_FAULT_NONE = 0,
-    DDP_CUDA_FAULT_LABEL, /* row, value, limit: a label that is not a class */
-    DDP_CUDA_FAULT_TOKEN, /* row, column, value, limit: a token that is not in the vocabulary */
+    DDP_CUDA_FAULT_LABEL,   /* row, value, limit: a label that is not a class */
+    DDP_CUDA_FAULT_TOKEN,   /* row, column, value, limit: a token that is not in the vocabulary */
+    DDP_CUDA_FAULT_PRODUCT, /* row, value: an element and a path of the self-test */
 };
 
 struct ddp_cuda_fault {
@@ -71,8 +72,8 @@ struct ddp_cuda_fault {
 struct ddp_cuda {
     cudaStream_t stream; /* compute */
     cublasLtHandle_t blas;
-    void *workspace;    /* on the device, for this stream: DDP_CUDA_WORKSPACE_BYTES */
-    size_t cudnn_bytes; /* ... or this, if it is more: of attention/pieces.h alone */
+    void *workspace;              /* on the device, for this stream: DDP_CUDA_WORKSPACE_BYTES */
+    size_t cudnn_bytes;           /* ... or this, if it is more: of attention/pieces.h alone */
     struct ddp_cuda_fault *fault; /* device address of host memory */
     int index;                    /* of the device */
     int capability;               /* 90 for compute capability 9.0 */
@@ -90,6 +91,11 @@ static inline void *ddp_cuda_spare(const struct ddp_cuda *cuda)
 
 /* After the launches of an operation: reports an error of theirs with the operation's name. */
 enum ddp_status ddp_cuda_launched(struct ddp_cuda *cuda, const char *operation);
+
+/* The code of the kernels that use the tensor cores themselves (attention/mma.cu) was compiled for
+ * 8.0 or newer: what the driver makes of older PTX has no products in it. Warns where a device that
+ * could do them lacks it. Remembered. */
+bool ddp_cuda_has_mma_code(struct ddp_cuda *cuda);
 
 /* Turns an error of a CUDA call into a status, logged as "OPERATION: words of CUDA, what to do". */
 enum ddp_status ddp_cuda_failed(cudaError_t error, const char *operation);

@@ -503,9 +503,10 @@ static enum ddp_status tune(struct plan *plan, const struct ddp_cuda_gemm *gemm,
     return status;
 }
 
-/* *done: false when cublasLt has no algorithm for it. */
+/* *done: false when cublasLt has no algorithm for it.
+ *   warn  of that */
 static enum ddp_status library(const struct ddp_cuda_gemm *gemm, bool gelu, struct ddp_cuda *cuda,
-                               bool *done)
+                               bool *done, bool warn)
 {
     struct plan *plan = NULL;
     *done = false;
@@ -522,9 +523,15 @@ static enum ddp_status library(const struct ddp_cuda_gemm *gemm, bool gelu, stru
         else
             status = failed(answer, "cublasLtMatmul");
     }
-    if (status == DDP_OK && !*done && !gelu)
+    if (status == DDP_OK && !*done && warn)
         warn_plain(plan, cuda);
     return status;
+}
+
+enum ddp_status ddp_cuda_gemm_library(const struct ddp_cuda_gemm *gemm, struct ddp_cuda *cuda,
+                                      bool *done)
+{
+    return library(gemm, false, cuda, done, false);
 }
 
 enum ddp_status ddp_cuda_gemm_whole(const struct ddp_cuda_gemm *gemm, struct ddp_cuda *cuda,
@@ -533,11 +540,11 @@ enum ddp_status ddp_cuda_gemm_whole(const struct ddp_cuda_gemm *gemm, struct ddp
     bool done = false;
     enum ddp_status status = DDP_OK;
     if (gemm->gelu || gemm->dgelu) {
-        status = library(gemm, true, cuda, &done);
+        status = library(gemm, true, cuda, &done, false);
         *activated = done;
     }
     if (status == DDP_OK && !done)
-        status = library(gemm, false, cuda, &done);
+        status = library(gemm, false, cuda, &done, true);
     return status == DDP_OK && !done ? ddp_cuda_gemm_plain(gemm, cuda) : status;
 }
 

@@ -2,9 +2,9 @@
  *
  * Matrix products on a CUDA device, row-major: C = op(A) op(B) + beta C, with float32 or bf16
  * operands, float32 sums, and a C that is float32 or, with operands of bf16, bf16: rounded once, at
- * the end. cublasLt does them; it is asked for algorithms once for a shape, and one is kept, so that
- * a shape gives the same bits every time: the choice that was found by timing where there is one,
- * else the first that works. What it refuses is done by a plain kernel (gemm_plain.cu), after a
+ * the end. cublasLt does them; it is asked for algorithms once for a shape, and one is kept: the
+ * choice that was found by timing where there is one, else the first that works. A shape gives the
+ * same bits every time. What cublasLt refuses is done by a plain kernel (gemm_plain.cu), after a
  * warning. */
 #ifndef DDP_KERNELS_CUDA_GEMM_H
 #define DDP_KERNELS_CUDA_GEMM_H
@@ -31,8 +31,8 @@ struct ddp_cuda_gemm {
     void *pre;        /* (m,n), rows ldc apart: what GELU took; NULL: not needed */
 };
 
-/* *activated (may be NULL without gelu and dgelu): whether C is after that; if not, it is as without
- * it and `pre` is untouched. */
+/* *activated (may be NULL without gelu and dgelu): whether C is after that; if not, it is as if not
+ * asked for, and `pre` is untouched. */
 enum ddp_status ddp_cuda_gemm(const struct ddp_cuda_gemm *gemm, struct ddp_cuda *cuda,
                               bool *activated);
 
@@ -40,6 +40,9 @@ enum ddp_status ddp_cuda_gemm(const struct ddp_cuda_gemm *gemm, struct ddp_cuda 
  * GELU. */
 enum ddp_status ddp_cuda_gemm_whole(const struct ddp_cuda_gemm *gemm, struct ddp_cuda *cuda,
                                     bool *activated);
+/* By cublasLt alone, without GELU. *done: false where it has no algorithm that works. */
+enum ddp_status ddp_cuda_gemm_library(const struct ddp_cuda_gemm *gemm, struct ddp_cuda *cuda,
+                                      bool *done);
 enum ddp_status ddp_cuda_gemm_plain(const struct ddp_cuda_gemm *gemm, struct ddp_cuda *cuda);
 
 /* For few rows: float32, without pre and GELU, op(A) = A, op(B) transposed, their rows k apart, C

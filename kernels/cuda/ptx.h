@@ -20,16 +20,6 @@
 
 #define DDP_MMA_CAPABILITY 80
 
-/* The value, as if it came from elsewhere: what is made of it is made here, not before a loop and
- * kept in registers. */
-static __device__ inline int ddp_again(int value)
-{
-#if defined(__CUDA_ARCH__)
-    asm volatile("" : "+r"(value));
-#endif
-    return value;
-}
-
 #if !defined(DDP_CUDASIM)
 
 /* c += a b */
@@ -73,6 +63,14 @@ static __device__ inline void ddp_mma_load_transposed(unsigned (&to)[4], ddp_sha
                  : "r"(row)
                  : "memory");
 #endif
+}
+
+/* The value, as if it came from elsewhere: what is made of it is made here, not before a loop and
+ * kept in registers. */
+static __device__ inline unsigned ddp_again(unsigned value)
+{
+    asm volatile("" : "+r"(value));
+    return value;
 }
 
 /* Copies on their way to shared memory. */
@@ -156,6 +154,8 @@ static inline float ddp_mma_element(unsigned word, int half)
 
 static inline void ddp_mma(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1)
 {
+    if (cudasim_wrong("mma"))
+        return; /* as the code for an older device */
     struct fragments {
         unsigned a[4], b[2];
     } mine = {{a[0], a[1], a[2], a[3]}, {b0, b1}};
@@ -195,6 +195,11 @@ static inline void ddp_mma_load_transposed(unsigned (&to)[4], ddp_shared row)
         to[i] = (unsigned)((const uint16_t *)lanes->of[8 * i + 2 * t])[g] |
                 (unsigned)((const uint16_t *)lanes->of[8 * i + 2 * t + 1])[g] << 16;
     __syncwarp();
+}
+
+static inline unsigned ddp_again(unsigned value)
+{
+    return value;
 }
 
 struct ddp_copies {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * Which algorithm each product of a device takes (struct ddp_device_ops has choices), decided before
- * training begins: what a file holds, else what timing finds, which the file then holds. All ranks
- * of a job take the same, and so does the next run on such a device: the bits repeat. Without a file
- * that can be written nothing is timed, and the device takes what its library proposes first. */
+ * Which algorithm each product of a device takes (the choices of struct ddp_device_ops), decided
+ * before training begins: what a file holds, else what timing finds, which the file then holds. All
+ * ranks of a job take the same, and so does the next run on such a device: the bits repeat. Without
+ * a file that can be written nothing is timed, and the device takes what its library proposes
+ * first. */
 #ifndef DDP_MODE_TUNING_H
 #define DDP_MODE_TUNING_H
 

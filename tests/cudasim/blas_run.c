@@ -9,6 +9,7 @@
 
 #include "kernels/bf16.h"
 #include "kernels/cpu/gemm.h"
+#include "tests/cudasim/device.h"
 #include "tests/cudasim/sim.h"
 
 #include <math.h>
@@ -294,6 +295,8 @@ static void finish(const struct blas_product *product, int64_t batch, float alph
                 value = forward(product, batch, i, j, value);
             store(element(d, batch, i, j), d->type, value);
         }
+    if (cudasim_wrong(product->matrix[BLAS_A].type == CUDA_R_32F ? "float32" : "bf16"))
+        store(element(d, batch, 0, 0), d->type, 77);
 }
 
 /* Gradient of a bias: sums of op(A)'s rows, of op(B)'s columns, or of D's rows. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * What the environment asks of the simulation: DDP_CUDASIM_STREAMS, _ORDER, _DEVICES, _MEMORY,
- * _PROTECT, _LEAKS, _PTX, _CUDNN and _FAIL. A value that makes no sense is reported, never ignored. */
+ * _PROTECT, _LEAKS, _PTX, _CUDNN, _WRONG and _FAIL. A value that makes no sense is reported, never
+ * ignored. */
 #include "config.h"
 
 #include "tests/cudasim/internal.h"
@@ -127,6 +128,7 @@ static void read_environment(void)
     sim_settings.eager = streams && strcmp(streams, "eager") == 0;
     sim_settings.protect = protect && strcmp(protect, "1") == 0;
     sim_settings.leaks = leaks && strcmp(leaks, "1") == 0;
+    sim_settings.wrong = getenv("DDP_CUDASIM_WRONG");
     sim_settings.memory_bytes = (size_t)8 << 30;
     if (memory)
         sim_settings.memory_bytes = (size_t)number("DDP_CUDASIM_MEMORY", memory, NULL, 1);
@@ -148,6 +150,11 @@ static void read_environment(void)
         read_order(order);
     if (fail)
         read_faults(fail);
+}
+
+bool cudasim_wrong(const char *path)
+{
+    return sim_settings.wrong && strcmp(sim_settings.wrong, path) == 0;
 }
 
 bool sim_fault(const char *name, int *code)

@@ -371,9 +371,10 @@ static __global__ void __launch_bounds__(1024) add_blocks(struct layer_norm_pass
     if (!out)
         return;
     float sum = 0;
+    if (column < n)
 #pragma unroll 8
-    for (int block = down; block < blocks; block += DOWN)
-        sum += column < n ? pass.partial[((int64_t)block * 2 + blockIdx.y) * n + column] : 0;
+        for (int block = down; block < blocks; block += DOWN)
+            sum += pass.partial[((int64_t)block * 2 + blockIdx.y) * n + column];
     sums[down][across] = sum;
     __syncthreads();
     if (down > 0 || column >= n)

@@ -43,10 +43,10 @@ template <int ACTIVATION> static __device__ inline float exactly_deactivated(flo
     return dy;
 }
 
-/* GELU for bf16: y is z times `share`, the derivative `share` plus `slope`. They are two instructions
- * of the special function unit and a few products; the exact ones are bound by arithmetic. Of all
- * numbers that bf16 has, y is off by 6e-6 of itself, and the derivative by 2e-6 and by 0.03 units
- * of its last place in bf16. */
+/* GELU for bf16: y is z times `share`, the derivative `share` plus `slope`. They take two
+ * instructions of the special function unit and a few products; the exact ones are bound by
+ * arithmetic. Of all numbers that bf16 has, y is off by 6e-6 of itself, and the derivative by 2e-6
+ * and by 0.03 units of its last place in bf16. */
 struct gelu_factors {
     float share, slope;
 };
@@ -243,7 +243,7 @@ static __global__ void __launch_bounds__(ACROSS *DOWN, sizeof(T) == 2 ? 3 : 2)
     }
 }
 
-/* A block adds the pieces of 32 columns, in 32 threads a column: few blocks, which wait for memory. */
+/* A block adds the pieces of 32 columns, by 32 threads a column: the blocks are few. */
 static __global__ void __launch_bounds__(ACROSS *ACROSS)
     finish_kernel(int64_t columns, int64_t pieces, const float *partial, float *sums, bool add)
 {

@@ -63,8 +63,9 @@ class Step:
 
     def gpt2(self, *words):
         """Of trainer, all of whose numbers are small with --tiny."""
-        size = ["--size", "d2", "--channels", "64", "--heads", "2", "--batch-size", "2", "--seq-len", "16"] if self.args.tiny else [
-            "--size", "124M", "--batch-size", "64", "--seq-len", "1024"]
+        size = ["--size", "124M", "--batch-size", "64", "--seq-len", "1024"]
+        if self.args.tiny:
+            size = ["--size", "d2", "--channels", "64", "--heads", "2", "--batch-size", "2", "--seq-len", "16"]
         return [self.program("trainer"), "--device", "cuda", "--model", "gpt2", *size, "--data",
                 os.path.join(self.work, "tokens.bin"), "--dtype", "bf16", "--optimizer", "adamw", "--no-eval", *words]
 
@@ -85,7 +86,8 @@ def step_tests(step):
 def step_speed(step):
     step.bench(370, "kernels,gpt2,variants", "--rounds", "1" if step.args.tiny else "2")
     step.add(60, *step.gpt2("--steps", "8", "--trace", step.result("trace.json")))
-    step.add(60, *step.gpt2("--steps", "1"), CUBLASLT_LOG_LEVEL="5", CUBLASLT_LOG_FILE=step.result("cublaslt.txt"), DDP_LOG="debug")
+    step.add(60, *step.gpt2("--steps", "1"), CUBLASLT_LOG_LEVEL="5", CUBLASLT_LOG_FILE=step.result("cublaslt.txt"),
+             DDP_LOG="debug")
 
 
 def step_sizes(step):
@@ -111,7 +113,8 @@ def step_ranks(step):
     for ranks, shards in ((2, 8), (3, 6)):
         def train(workers, name, *more):
             launch = [step.program("ddprun"), "--nproc", str(workers), "--oversubscribe"] if workers > 1 else []
-            step.add(60, *launch, *step.gpt2(*small, "--global-batch", str(shards * (1 if step.args.tiny else 8)), "--save", os.path.join(step.work, name), *more))
+            batch = shards * (1 if step.args.tiny else 8)
+            step.add(60, *launch, *step.gpt2(*small, "--global-batch", str(batch), "--save", os.path.join(step.work, name), *more))
         train(1, "one")
         for name, more in (("zero0", ["--zero", "0"]), ("zero1", ["--zero", "1"])):
             train(ranks, name, *more)

@@ -42,7 +42,8 @@ expect "no time" 0 'no time was left for: kernels, start' python3 "$here/bench/g
     --build "$top" --plugins "$DDP_PLUGIN_PATH"
 
 # The plan, from what it packs; a step that fails says so.
-expect "the plan" 0 '^5\. two and three ranks on one GPU' python3 "$here/bench/gpu" plan --build "$top" --plugins "$DDP_PLUGIN_PATH"
+expect "the plan" 0 '^5\. two and three ranks on one GPU' python3 "$here/bench/gpu" plan --build "$top" \
+    --plugins "$DDP_PLUGIN_PATH"
 expect "packing" 0 'carried: [0-9]+ files' python3 "$here/bench/gpu" plan --build "$top" --plugins "$DDP_PLUGIN_PATH" \
     --pack "$work/carried"
 plan="python3 $here/bench/gpu plan --tiny --build $work/carried --plugins $work/carried/tests/cudasim/.libs --results $work/results"

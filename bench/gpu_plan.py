@@ -114,7 +114,8 @@ def step_ranks(step):
         def train(workers, name, *more):
             launch = [step.program("ddprun"), "--nproc", str(workers), "--oversubscribe"] if workers > 1 else []
             batch = shards * (1 if step.args.tiny else 8)
-            step.add(60, *launch, *step.gpt2(*small, "--global-batch", str(batch), "--save", os.path.join(step.work, name), *more))
+            saved = os.path.join(step.work, name)
+            step.add(60, *launch, *step.gpt2(*small, "--global-batch", str(batch), "--save", saved, *more))
         train(1, "one")
         for name, more in (("zero0", ["--zero", "0"]), ("zero1", ["--zero", "1"])):
             train(ranks, name, *more)

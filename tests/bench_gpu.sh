@@ -46,7 +46,8 @@ expect "the plan" 0 '^5\. two and three ranks on one GPU' python3 "$here/bench/g
     --plugins "$DDP_PLUGIN_PATH"
 expect "packing" 0 'carried: [0-9]+ files' python3 "$here/bench/gpu" plan --build "$top" --plugins "$DDP_PLUGIN_PATH" \
     --pack "$work/carried"
-plan="python3 $here/bench/gpu plan --tiny --build $work/carried --plugins $work/carried/tests/cudasim/.libs --results $work/results"
+plan="python3 $here/bench/gpu plan --tiny --build $work/carried --results $work/results"
+plan="$plan --plugins $work/carried/tests/cudasim/.libs"
 if [ $simulated = yes ]; then
     gpus 3
     for step in 1 4 5; do

@@ -437,3 +437,14 @@ uint64_t board_table_progress(const struct ddp_board *board)
     }
     return joined ? sum | 1 : 0;
 }
+
+bool board_table_stepped(const struct ddp_board *board)
+{
+    struct ddp_board_view view;
+    for (int rank = 0; rank < board->shape.workers; rank++) {
+        ddp_board_read(board, rank, &view);
+        if (view.finished > 0)
+            return true;
+    }
+    return false;
+}

@@ -86,6 +86,9 @@ bool cluster_signal(struct job *job, int signal, bool kills);
 /* When any node made progress last, as far as it is known on node 0; elsewhere, this node. */
 int64_t cluster_moved_ns(const struct job *job);
 
+/* Node 0: has a rank of another node finished a step in this attempt? */
+bool cluster_stepped(const struct job *job);
+
 /* Node 0 ends the job because nothing moves. */
 void cluster_hangs(struct job *job, const char *text);
 

@@ -70,6 +70,7 @@ struct job {
     int64_t deadline_ns;
     uint64_t progress; /* of the board, as last seen */
     int64_t progress_ns;
+    bool stepped;      /* a rank, of any node, has finished a step */
     int64_t watch_ns;  /* when it is looked at next */
     int64_t output_ns; /* when a program that does not use libddp wrote last; 0: not known */
     int64_t absent_ns; /* when to look for a rank that will not join; 0: none, INT64_MAX: told */

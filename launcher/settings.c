@@ -389,6 +389,9 @@ const struct ddp_option settings_table[] = {
      .help = "end the job and show where each rank is, when for this time no rank has begun a step "
              "or collective (libddp), or used CPU time or written anything (other programs) "
              "(default 0: never)"},
+    {OPTION_REAL("setup-timeout", setup_timeout_seconds, 0, 1e7, "SECONDS"),
+     .help = "the time limit of --timeout, if it is longer, for a program that uses libddp until a "
+             "rank has finished a step (default 600)"},
     {OPTION_FLAG("straggler-report", straggler_report),
      .help = "report at the end which rank the others waited for"},
     {OPTION_CUSTOM("inject", read_inject, "FAULT"),
@@ -429,6 +432,7 @@ enum ddp_status settings_read(struct settings *settings, int argc, char *const *
                                   .node_rank = -1,
                                   .node_timeout_seconds = 30,
                                   .grace_seconds = 5,
+                                  .setup_timeout_seconds = 600,
                                   .role = "default",
                                   .run_id = "none"};
     enum ddp_status status =

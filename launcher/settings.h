@@ -52,7 +52,8 @@ struct settings {
     int bind;          /* enum bind_kind */
     bool report_bindings;
     double grace_seconds;
-    double timeout_seconds; /* 0: no limit */
+    double timeout_seconds;       /* 0: no limit */
+    double setup_timeout_seconds; /* the limit until a step is finished, if it is longer */
     bool straggler_report;
     int64_t max_restarts;
     const char *master_addr;     /* of node 0; NULL: not given */

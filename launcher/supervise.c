@@ -178,6 +178,7 @@ static void run_attempt(struct job *job)
     job->failed_rank = job->exited_rank = -1;
     job->start_ns = job->progress_ns = ddp_clock_ns();
     job->watch_ns = job->output_ns = job->absent_ns = 0;
+    job->stepped = false;
     activity_free(&job->activity);
     job->kills_at_start = memory_kills();
     cluster_begin(job);

@@ -324,6 +324,17 @@ int64_t cluster_moved_ns(const struct job *job)
     return latest;
 }
 
+bool cluster_stepped(const struct job *job)
+{
+    const struct cluster *cluster = job->cluster;
+    for (int n = 1; cluster && cluster->node == 0 && n < cluster->count; n++) {
+        const struct link_status *status = link_status(cluster->link, n);
+        if (status->stepped && status->attempt == (uint32_t)job->plan->restart)
+            return true;
+    }
+    return false;
+}
+
 void cluster_hangs(struct job *job, const char *text)
 {
     struct link_text end = {

@@ -172,13 +172,29 @@ static bool has_moved(struct job *job, int64_t now)
     return kind != ACTIVITY_NONE;
 }
 
-static void end_hanging(struct job *job)
+/* Setting up takes longer than a step: GPUs, connections, data. Programs that do not use libddp have
+ * no steps that we know of. */
+static bool sets_up(struct job *job)
 {
-    char text[128];
-    snprintf(text, sizeof text, "%s for %g s; ending the job",
+    job->stepped = job->stepped || board_table_stepped(&job->board) || cluster_stepped(job);
+    return job->progress != 0 && !job->stepped;
+}
+
+static double limit_seconds(struct job *job)
+{
+    const struct settings *settings = job->plan->settings;
+    return sets_up(job) && settings->setup_timeout_seconds > settings->timeout_seconds
+               ? settings->setup_timeout_seconds
+               : settings->timeout_seconds;
+}
+
+static void end_hanging(struct job *job, double limit)
+{
+    char text[160];
+    snprintf(text, sizeof text, "%s for %g s%s; ending the job",
              job->progress ? "no rank has made progress"
                            : "no worker has used CPU time or written anything",
-             job->plan->settings->timeout_seconds);
+             limit, sets_up(job) ? " before the first step was finished (--setup-timeout)" : "");
     if (job->cluster) {
         cluster_hangs(job, text);
         return;
@@ -193,19 +209,19 @@ static void end_hanging(struct job *job)
 
 static void watch_progress(struct job *job)
 {
-    const double limit = job->plan->settings->timeout_seconds;
     const int64_t now = ddp_clock_ns(), interval_ns = watch_interval_ns(job);
+    if (job->plan->settings->timeout_seconds <= 0 || job->state != RUNNING || now < job->watch_ns)
+        return;
+    const double limit = limit_seconds(job);
     /* Of the other nodes we hear later. */
     const int64_t limit_ns = (int64_t)(limit * 1e9) + (job->cluster ? interval_ns + FAR_NS : 0);
-    if (limit <= 0 || job->state != RUNNING || now < job->watch_ns)
-        return;
     /* Very late: ddprun itself was stopped, and perhaps all the job. */
     const bool late = job->watch_ns > 0 && now - job->watch_ns > interval_ns + LATE_NS;
     job->watch_ns = now + interval_ns;
     if ((job->running > 0 && has_moved(job, now)) || late)
         job->progress_ns = now;
     else if (job->plan->node == 0 && now - cluster_moved_ns(job) >= limit_ns)
-        end_hanging(job);
+        end_hanging(job, limit);
 }
 
 /* A worker that ends well without joining leaves those that use libddp waiting. The rank of one

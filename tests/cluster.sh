@@ -276,16 +276,23 @@ done
 
 # --- hangs, status ----------------------------------------------------------------------------------------------------
 
-begin -n 2 --timeout 1 $helper hang 2
+begin -n 2 --timeout 1 --setup-timeout 1 $helper hang 2
 until ./ddprun status "$node0" 2>/dev/null | grep -qE 'node 1 \(.*\): 2 of 2 workers run, step 12, phase backward; heard'; do
     kill -0 "$node0" 2>/dev/null || { wrong 'status does not show node 1'; break; }
     sleep 0.02
 done
 ./ddprun status "$node1" | grep -q 'node 1 of 2, 2 workers' || test ! -d "/proc/$node1" || wrong 'status of node 1'
 ends timeout 124
-says timeout 'no rank has made progress for 1 s'
+says timeout 'no rank has made progress for 1 s before the first step was finished'
 grep -q 'rank 2 has not arrived at all-reduce 1042' "$tmp/err1" || wrong 'node 1 does not say who is missing'
 grep -q '^ddprun:  *1 .* backward ' "$tmp/err0" || wrong 'node 0 has no table'
+
+# Before a step is finished, on any node, it takes longer.
+begin -n 2 --timeout 1 --inject slow:rank=3,step=0,ms=6000 $helper steps 5
+ends 'slow to set up' 0
+begin -n 2 --timeout 1 --inject slow:rank=0,step=1,ms=9000 $helper steps 5
+ends 'slow in a step' 124
+says 'slow in a step' 'no rank has made progress for 1 s; ending'
 
 # One node moves: that is no hang.
 begin -n 1 --timeout 1 sh -c 'test $RANK = 1 || { sleep 4; exit 0; }; for i in 1 2 3 4 5 6 7 8; do echo $i; sleep 0.5; done'

@@ -52,7 +52,7 @@ for how in -n2 -n1 "-n2 --redirects 3 --log-dir $work/logs"; do
     hasnt 'ending the job'
 done
 expect "a rank that does not join" 124 'warning: rank 1 has ended without joining the other ranks, which wait for it' \
-    $ddprun -n 3 --timeout 8 sh -c 'test $RANK = 1 || exec "$0" --model article --device cpu' "$trainer"
+    $ddprun -n 3 --timeout 8 --setup-timeout 8 sh -c 'test $RANK = 1 || exec "$0" --model article --device cpu' "$trainer"
 # ddprun itself was stopped, and the job with it.
 $ddprun -n 1 --timeout 1 sh -c 'kill -STOP $PPID; (sleep 3.5; kill -CONT $PPID) & echo ready; sleep 3.6; echo up; sleep 0.5' \
     >"$work/out" 2>&1 || fail "stopped for longer than the limit: exit code $?"

@@ -42,7 +42,7 @@ elif test -n "$in_space" && $in_space mount -t tmpfs none /proc 2>/dev/null; the
     here $ddprun -n 2 true; ended $? 0 "no /proc"
     test ! -s "$tmp/err" || fail "no /proc, and words"
     here $ddprun -n 2 sh -c 'sleep 61 & test $RANK = 0 && exit 7; sleep 61'; ended $? 7 "no /proc"; gone "no /proc"
-    here $ddprun -n 2 --timeout 0.3 $helper hang 1; ended $? 124 "no /proc"
+    here $ddprun -n 2 --timeout 0.3 --setup-timeout 0.3 $helper hang 1; ended $? 124 "no /proc"
     says 'rank 1 has not arrived at all-reduce 1042'
     here $ddprun status; ended $? 125 "status without /proc"; says 'cannot find jobs because /proc is missing'
     here $ddprun -n 1 sh -c 'setsid sleep 2 & sleep 0.2'; ended $? 0 "no /proc"; says 'because /proc is missing'

@@ -8,12 +8,16 @@
 #include "core/log.h"
 #include "core/memory.h"
 #include "kernels/cuda/gemm.h"
+#include "kernels/cuda/self_test.h"
 #include "kernels/cuda/cudnn.h"
 #include "kernels/kernels_cuda.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#ifdef __linux__
+#include <sys/prctl.h>
+#endif
 
 #define MAX_GPUS 64
 
@@ -115,15 +119,22 @@ static cudaError_t describe_gpu(struct ddp_cuda_device *gpu)
     gpu->cuda.capability = properties.major * 10 + properties.minor;
     snprintf(gpu->description, sizeof gpu->description, "%.255s, %.1f GiB", properties.name,
              (double)properties.totalGlobalMem / 0x1p30);
+    ddp_cuda_name_choices(gpu, properties.name);
     return cudaSuccess;
 }
 
 static cudaError_t create_events(struct ddp_cuda_device *gpu)
 {
-    cudaEvent_t *const events[] = {
-        &gpu->done,          &gpu->handed,          &gpu->read,          &gpu->slots[0].filled,
-        &gpu->slots[0].left, &gpu->slots[1].filled, &gpu->slots[1].left, &gpu->ahead,
-        &gpu->joined};
+    cudaEvent_t *const events[] = {&gpu->done,
+                                   &gpu->marked,
+                                   &gpu->handed,
+                                   &gpu->read,
+                                   &gpu->slots[0].filled,
+                                   &gpu->slots[0].left,
+                                   &gpu->slots[1].filled,
+                                   &gpu->slots[1].left,
+                                   &gpu->ahead,
+                                   &gpu->joined};
     cudaError_t error = cudaSuccess;
     for (size_t i = 0; error == cudaSuccess && i < sizeof events / sizeof *events; i++)
         error = cudaEventCreateWithFlags(events[i], cudaEventDisableTiming);
@@ -184,13 +195,23 @@ static enum ddp_status create(struct ddp_cuda_device *gpu)
     gpu->aside.stream = beside;
     gpu->aside.cudnn = NULL; /* whose handle has the other stream */
     use_peers(gpu);
-    return DDP_OK;
+    return ddp_cuda_self_test(&gpu->cuda, ddp_cuda_has_mma_code(&gpu->cuda), gpu->fault);
 }
 
 static bool is_set(const char *variable, const char *value)
 {
     const char *set = getenv(variable);
     return set && strcmp(set, value) == 0;
+}
+
+/* The thread that opens a GPU waits for it by naps of microseconds (wait.c, nccl_wait.c), which the
+ * kernel otherwise makes 50 us longer. It also starts the threads that use the GPU of a replica,
+ * which inherit it. */
+static void nap_exactly(void)
+{
+#ifdef PR_SET_TIMERSLACK
+    (void)prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL); /* else waits are a little longer */
+#endif
 }
 
 static void cuda_close(void *state);
@@ -205,6 +226,7 @@ static enum ddp_status cuda_open(void **state, int index, int threads)
     gpu->cuda.synchronous = is_set("DDP_CUDA_SYNC", "1");
     gpu->graphs = !gpu->cuda.synchronous && !is_set("DDP_CUDA_GRAPHS", "0");
     ddp_cuda_tracks_open(gpu);
+    nap_exactly();
     enum ddp_status status = create(gpu);
     if (status != DDP_OK) {
         cuda_close(gpu);
@@ -243,6 +265,7 @@ static void cuda_close(void *state)
     destroy_event(gpu->ahead);
     destroy_event(gpu->read);
     destroy_event(gpu->handed);
+    destroy_event(gpu->marked);
     destroy_event(gpu->done);
     if (gpu->filling)
         (void)cudaStreamDestroy(gpu->filling);
@@ -302,26 +325,54 @@ static enum ddp_status take_fault(struct ddp_cuda_device *gpu)
                     (int)fault.value, (long long)fault.row, (int)fault.limit);
 }
 
-static enum ddp_status cuda_synchronize(void *state)
+static enum ddp_status record(struct ddp_cuda_device *gpu, cudaEvent_t event)
 {
-    struct ddp_cuda_device *gpu = state;
-    ddp_cuda_use(gpu);
     if (ddp_cuda_refuse(gpu))
         return DDP_ERR_UNSUPPORTED;
-    cudaError_t error = cudaEventRecord(gpu->done, gpu->cuda.stream);
-    enum ddp_status status = error == cudaSuccess ? ddp_cuda_wait_event(gpu, gpu->done)
-                                                  : ddp_cuda_failed(error, "waiting for the GPU");
+    ddp_cuda_use(gpu);
+    cudaError_t error = cudaEventRecord(event, gpu->cuda.stream);
+    return error == cudaSuccess ? DDP_OK : ddp_cuda_failed(error, "waiting for the GPU");
+}
+
+/* Waits for the event, and looks at what else may have gone wrong by then. */
+static enum ddp_status wait_for(struct ddp_cuda_device *gpu, cudaEvent_t event)
+{
+    enum ddp_status status = ddp_cuda_wait_event(gpu, event);
     if (status == DDP_OK && gpu->poll) /* also to learn that nothing is waited for any more */
         status = gpu->poll(gpu->poll_arg);
     if (status == DDP_OK)
         status = take_fault(gpu);
-    if (status != DDP_OK) {
+    if (status == DDP_OK)
+        ddp_cuda_spans_collect(gpu);
+    else
         ddp_cuda_forget(gpu);
-        return status;
-    }
-    ddp_cuda_deliver(gpu);
-    ddp_cuda_spans_collect(gpu);
-    return DDP_OK;
+    return status;
+}
+
+static enum ddp_status cuda_synchronize(void *state)
+{
+    struct ddp_cuda_device *gpu = state;
+    enum ddp_status status = record(gpu, gpu->done);
+    if (status == DDP_OK)
+        status = wait_for(gpu, gpu->done);
+    if (status == DDP_OK)
+        ddp_cuda_deliver(gpu);
+    return status;
+}
+
+static enum ddp_status cuda_mark(void *state)
+{
+    struct ddp_cuda_device *gpu = state;
+    return record(gpu, gpu->marked);
+}
+
+static enum ddp_status cuda_wait_mark(void *state)
+{
+    struct ddp_cuda_device *gpu = state;
+    if (ddp_cuda_refuse(gpu))
+        return DDP_ERR_UNSUPPORTED;
+    ddp_cuda_use(gpu);
+    return wait_for(gpu, gpu->marked);
 }
 
 static enum ddp_status cuda_wait(void *state, void *other)
@@ -375,6 +426,8 @@ const struct ddp_device_ops ddp_device_cuda = {
     .copy_out = ddp_cuda_copy_out,
     .copy = ddp_cuda_copy,
     .synchronize = cuda_synchronize,
+    .mark = cuda_mark,
+    .wait_mark = cuda_wait_mark,
     .stream = cuda_stream,
     .kernels = &ddp_kernels_cuda,
     .describe = cuda_describe,
@@ -397,6 +450,11 @@ const struct ddp_device_ops ddp_device_cuda = {
     .recording_free = ddp_cuda_recording_free,
     .span_begin = ddp_cuda_trace_begin,
     .span_end = ddp_cuda_trace_end,
+    .choices_name = ddp_cuda_choices_name,
+    .tune_begin = ddp_cuda_tune_begin,
+    .tune_end = ddp_cuda_tune_end,
+    .choices_export = ddp_cuda_choices_export,
+    .choices_import = ddp_cuda_choices_import,
     .reason = cuda_reason,
     .faulty = cuda_faulty,
 };

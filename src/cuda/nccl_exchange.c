@@ -196,6 +196,44 @@ static enum ddp_status move(struct nccl *nccl, const struct ddp_comm_call *call)
     }
 }
 
+static enum ddp_status connect(struct nccl *nccl, struct ddp_comm_call *call)
+{
+    const struct ddp_slices all = ddp_slices_of(call, nccl->place, NCCL_ALIGN);
+    struct ddp_slices whole = all;
+    char *own = all.memory + ddp_slices_part(&all, all.rank, 0, all.count).at;
+    cudaError_t error = cudaMemsetAsync(all.memory, 0, call->bytes, nccl->own.stream);
+    if (error != cudaSuccess)
+        return nccl_call_failed(nccl, error, call);
+    enum ddp_status status = reduce_slices(nccl, &all, own, call);
+    if (status == DDP_OK)
+        status = gather(nccl, &all, own, call);
+    call->fast = true;
+    if (status == DDP_OK)
+        status = reduce_scatter(nccl, &all, own, call);
+    return status == DDP_OK ? allreduce(nccl, &whole, call) : status;
+}
+
+enum ddp_status nccl_connect(struct nccl *nccl)
+{
+    struct ddp_comm_call call = {.kind = DDP_COMM_CREATE,
+                                 .dtype = DDP_F32,
+                                 .op = DDP_SUM,
+                                 .bytes = NCCL_ALIGN * (size_t)nccl->place->size};
+    enum ddp_status status = nccl_take(nccl, call.bytes, &call.receive);
+    call.count = call.bytes / sizeof(float);
+    if (status == DDP_OK)
+        status = nccl_begin_after(nccl, &call, false, NULL);
+    if (status == DDP_OK)
+        status = connect(nccl, &call);
+    if (status == DDP_OK)
+        status = nccl_finish(nccl, false);
+    if (status == DDP_OK)
+        status = nccl_drain(nccl, &call);
+    if (status == DDP_OK)
+        nccl_give_back(nccl, call.receive);
+    return status;
+}
+
 enum ddp_status nccl_collective(struct nccl *nccl, const struct ddp_comm_call *call)
 {
     enum ddp_status status = nccl_begin(nccl, call);

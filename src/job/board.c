@@ -235,6 +235,7 @@ void ddp_board_load_text(const _Atomic uint64_t *words, int count, char *text)
 static void read_progress(const struct ddp_board_line *line, struct ddp_board_view *view)
 {
     view->step = LOAD(step);
+    view->finished = LOAD(finished);
     view->changed_ns = LOAD(changed_ns);
     ddp_board_load_text(line->phase, DDP_BOARD_WORDS, view->phase);
 }

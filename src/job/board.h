@@ -136,7 +136,8 @@ struct ddp_board_line {
     _Atomic uint32_t disk_full;    /* 1: it failed because a disk is full */
     _Atomic uint32_t told;         /* 1: it has logged an error, or another rank did for it */
     _Atomic int64_t passed;        /* several nodes: the last step that it may begin */
-    uint64_t spare[2];
+    _Atomic uint64_t finished;     /* steps: each was reported as one more than that before */
+    uint64_t spare;
     _Atomic uint64_t arrived[DDP_ID_SLOTS]; /* by slot of the group: collectives entered so far */
 };
 
@@ -228,6 +229,7 @@ struct ddp_board_view {
     bool disk_full;
     bool told; /* an error of its own is on standard error */
     int64_t step;
+    uint64_t finished; /* steps */
     int64_t changed_ns;
     char phase[DDP_BOARD_NAME];
     bool inside;

@@ -331,13 +331,15 @@ static void inject(ddp_job *job, int64_t step)
 void ddp_job_report(ddp_job *job, const char *phase, int64_t step)
 {
     struct ddp_board_line *line = job->line;
-    bool new_step = step != atomic_load_explicit(&line->step, memory_order_relaxed);
+    const int64_t before = atomic_load_explicit(&line->step, memory_order_relaxed);
     uint32_t done = line_begin(&line->sequence);
+    if (before >= 0 && step == before + 1)
+        STORE(line->finished, atomic_load_explicit(&line->finished, memory_order_relaxed) + 1);
     STORE(line->step, step);
     STORE(line->changed_ns, ddp_clock_ns());
     ddp_board_store_text(line->phase, DDP_BOARD_WORDS, phase ? phase : "");
     atomic_store_explicit(&line->sequence, done, memory_order_release);
-    if (job->has_faults && new_step)
+    if (job->has_faults && step != before)
         inject(job, step);
 }
 

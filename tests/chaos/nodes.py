@@ -365,7 +365,7 @@ def signals(case, draw):
 def shells(case, draw):
     """Programs of another kind: they sleep, fail, or know nothing of the job."""
     count, workers = shape(draw)
-    options = draw.choice([(), ("--max-restarts", "2"), ("--timeout", "2")])
+    options = draw.choice([(), ("--max-restarts", "2"), ("--timeout", "2", "--setup-timeout", "2")])
     text = draw.choice(["sleep 0.%d; exit $((RANK %% 3))" % draw.randrange(10), "exit $RANK", "kill -9 $$",
                         "sleep 0.2; test $RANK != 1 || exit 7; sleep 30", "trap '' TERM INT; sleep 1; exit 3",
                         "sleep 0.5", "test $RANK = 0 && exit 0; sleep 1; exit 5", "echo x; sleep 0.3; kill -SEGV $$"])
@@ -503,7 +503,7 @@ def unlike(case, draw):
         command = ["/no/such/program"]
     elif kind == "true":
         command = ["true"]
-        options += ("--timeout", "3")  # which alone ends a worker that waits for one that never comes
+        options += ("--timeout", "3", "--setup-timeout", "3")  # they alone end a worker that waits for one that never comes
     elif kind == "id":
         more = ("--rdzv-id", "other")
     elif kind == "model":

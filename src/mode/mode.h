@@ -194,7 +194,7 @@ bool ddp_mode_lacks_weights(const ddp_mode *mode);
 enum ddp_status ddp_mode_complete_weights(ddp_mode *mode);
 
 /* Copies `count` elements of the current weights, from `begin` of the flat array, to host memory.
- * Collective in a pipeline, and where weights are lacking: ranks that do not want them pass NULL. */
+ * Collective in a pipeline, and where weights are lacking: who does not want them passes NULL. */
 enum ddp_status ddp_mode_get_weights(ddp_mode *mode, int64_t begin, int64_t count, float *values);
 
 /* Copies the values of a parameter, of the graph's table, that this worker updates to host memory.

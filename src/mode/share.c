@@ -99,7 +99,7 @@ enum ddp_status ddp_share_packed_count(const struct ddp_mode_setup *setup, int r
     return status;
 }
 
-/* --- what is collected after an update --------------------------------------------------------- */
+/* --- what is collected after an update -------------------------------------------------------- */
 
 /* Of a bucket; what follows the last one directly is added to that. */
 static void add_range(struct ddp_share *share, int bucket, int64_t from, int64_t to,

@@ -32,7 +32,7 @@ static size_t piece_count;
 static double round_seconds = 0.03; /* of a round of calls, at least */
 
 /* From `least` to least + 2: zeros would let a GPU run products faster than any real numbers. */
-static void fill(struct device_bench *bench, void *memory, size_t count, float least)
+static const float *draw(float least)
 {
     static float chunk[CHUNK];
     uint32_t state = 1;
@@ -40,10 +40,29 @@ static void fill(struct device_bench *bench, void *memory, size_t count, float l
         state = state * 1664525u + 1013904223u;
         chunk[i] = (float)(state >> 8) / 8388608.0f + least;
     }
+    return chunk;
+}
+
+void device_fill(struct device_bench *bench, void *memory, size_t count, float least)
+{
+    const float *chunk = draw(least);
     for (size_t at = 0; at < count; at += CHUNK) {
         const size_t left = count - at < CHUNK ? count - at : CHUNK;
         bench_must(
             ddp_device_copy_in(bench->device, (float *)memory + at, chunk, left * sizeof(float)));
+    }
+    bench_must(ddp_device_synchronize(bench->device));
+}
+
+void device_fill_bf16(struct device_bench *bench, uint16_t *memory, size_t count, float least)
+{
+    static uint16_t chunk[CHUNK];
+    const float *numbers = draw(least);
+    for (int i = 0; i < CHUNK; i++)
+        chunk[i] = ddp_bf16_of(numbers[i]);
+    for (size_t at = 0; at < count; at += CHUNK) {
+        const size_t left = count - at < CHUNK ? count - at : CHUNK;
+        bench_must(ddp_device_copy_in(bench->device, memory + at, chunk, left * sizeof *chunk));
     }
     bench_must(ddp_device_synchronize(bench->device));
 }
@@ -57,8 +76,12 @@ void *device_memory(struct device_bench *bench, size_t bytes)
     return piece->memory;
 }
 
-/* Frees all device memory but the first `left` pieces. */
-static void release(struct device_bench *bench, size_t left)
+size_t device_pieces(void)
+{
+    return piece_count;
+}
+
+void device_release(struct device_bench *bench, size_t left)
 {
     while (piece_count > left) {
         piece_count--;
@@ -67,36 +90,36 @@ static void release(struct device_bench *bench, size_t left)
 }
 
 /* Seconds of so many calls, one behind the other on the stream. */
-static double calls_seconds(struct device_bench *bench, device_operation *run, int64_t calls)
+static double calls_seconds(struct device_bench *bench, const struct device_row *row, int64_t calls)
 {
     const int64_t begin = ddp_clock_ns();
+    bench->dtype = row->dtype;
     for (int64_t i = 0; i < calls; i++)
-        bench_must(run(bench));
+        bench_must(row->run(bench));
     bench_must(ddp_device_synchronize(bench->device));
     return (double)(ddp_clock_ns() - begin) * 1e-9;
 }
 
 /* So many calls that the wait at the end does not count. */
-static int64_t calls_of_round(struct device_bench *bench, device_operation *run)
+static int64_t calls_of_round(struct device_bench *bench, const struct device_row *row)
 {
     int64_t calls = 1;
-    calls_seconds(bench, run, 1); /* warms up */
-    while (calls < 1 << 20 && calls_seconds(bench, run, calls) < round_seconds)
+    calls_seconds(bench, row, 1); /* warms up */
+    while (calls < 1 << 20 && calls_seconds(bench, row, calls) < round_seconds)
         calls *= 2;
     return calls;
 }
 
-/* Median seconds of one call of each. */
-static void measure(struct device_bench *bench, const struct device_row *rows, int count,
+void device_measure(struct device_bench *bench, const struct device_row *rows, int count,
                     double *seconds)
 {
     double all[1 + DEVICE_ROWS][ROUNDS];
     int64_t calls[1 + DEVICE_ROWS];
     for (int i = 0; i < count; i++)
-        calls[i] = calls_of_round(bench, rows[i].run);
+        calls[i] = calls_of_round(bench, &rows[i]);
     for (int round = 0; round < ROUNDS; round++)
         for (int i = 0; i < count; i++)
-            all[i][round] = calls_seconds(bench, rows[i].run, calls[i]) / (double)calls[i];
+            all[i][round] = calls_seconds(bench, &rows[i], calls[i]) / (double)calls[i];
     for (int i = 0; i < count; i++)
         seconds[i] = median(all[i], ROUNDS);
 }
@@ -148,40 +171,58 @@ static double product_speed(struct device_bench *bench, int64_t size, enum ddp_d
     bench->y = device_memory(bench, count * sizeof(float));
     bench->weight_bf16 = NULL;
     bench->product_scratch = scratch ? device_memory(bench, scratch) : NULL;
-    fill(bench, bench->x, count, -1);
-    fill(bench, bench->weight, count, -1);
+    device_fill(bench, bench->x, count, -1);
+    device_fill(bench, bench->weight, count, -1);
     if (compute == DDP_BF16) {
         bench->weight_bf16 = device_memory(bench, count * sizeof(uint16_t));
         round_to(bench, bench->weight, bench->weight_bf16, count);
     }
     if (bench->activations == DDP_BF16)
         round_to(bench, bench->weight, bench->x, count);
-    measure(bench, &row, 1, &took);
-    release(bench, begin);
+    device_measure(bench, &row, 1, &took);
+    device_release(bench, begin);
     return 2.0 * (double)size * (double)size * (double)size / took;
 }
 
 static void print_rows(struct device_bench *bench)
 {
+    const int count = 1 + device_row_count(bench);
     struct device_row rows[1 + DEVICE_ROWS] = {{.name = "copy", .bytes = 8, .run = copy}};
     double seconds[1 + DEVICE_ROWS];
-    memcpy(rows + 1, device_rows, sizeof device_rows);
-    measure(bench, rows, 1 + DEVICE_ROWS, seconds);
+    assert(count <= 1 + DEVICE_ROWS);
+    memcpy(rows + 1, device_rows, (size_t)(count - 1) * sizeof *rows);
+    device_measure(bench, rows, count, seconds);
     const double copied = rows[0].bytes * (double)bench->count / seconds[0];
-    printf(
-        "{\"device\": \"%s\", \"array_bytes\": %.0f, \"copy_bytes_per_s\": %.4g,\n \"kernels\": [",
-        ddp_device_describe(bench->device), (double)bench->count * sizeof(float), copied);
-    for (int i = 1; i <= DEVICE_ROWS; i++) {
+    printf(",\n \"array_bytes\": %.0f, \"copy_bytes_per_s\": %.4g,\n \"kernels\": [",
+           (double)bench->count * sizeof(float), copied);
+    for (int i = 1; i < count; i++) {
         const double speed = rows[i].bytes * (double)bench->count / seconds[i];
         printf("%s\n  {\"name\": \"%s\", \"seconds\": %.4g, \"bytes_per_s\": %.4g, "
                "\"share_of_copy\": %.3f}",
                i > 1 ? "," : "", rows[i].name, seconds[i], speed, speed / copied);
     }
+    printf("]");
+}
+
+static void measure_rows(struct device_bench *bench)
+{
+    for (int i = 0; i < BENCH_ARRAYS; i++) {
+        bench->memory[i] = device_memory(bench, (size_t)bench->count * sizeof(float));
+        device_fill(bench, bench->memory[i], (size_t)bench->count, i == BENCH_SQUARES ? 0 : -1);
+    }
+    for (int i = 0; i < BENCH_HALVES && bench->kernels->bf16_activations; i++) {
+        bench->halves[i] = device_memory(bench, (size_t)bench->count * sizeof(uint16_t));
+        device_fill_bf16(bench, bench->halves[i], (size_t)bench->count,
+                         i == BENCH_HALVES - 1 ? -2 : -1);
+    }
+    device_rows_open(bench);
+    print_rows(bench);
+    device_release(bench, 0);
 }
 
 static void print_products(struct device_bench *bench, int64_t least)
 {
-    printf("],\n \"products\": [");
+    printf(",\n \"products\": [");
     for (int i = 0; i < 4; i++) {
         const int64_t size = least << i / 2;
         const enum ddp_dtype compute = i % 2 ? DDP_F32 : DDP_BF16;
@@ -189,43 +230,94 @@ static void print_products(struct device_bench *bench, int64_t least)
                i ? "," : "", size, i % 2 ? "fp32" : "bf16", product_speed(bench, size, compute));
         fflush(stdout);
     }
-    printf("]}\n");
+    printf("]");
+}
+
+/* Of a batch that leaves most of the memory free. */
+static void print_layers(struct device_bench *bench, struct device_sizes *sizes, const char *only)
+{
+    static const char *const kinds[] = {"products", "attention", "convolution"};
+    const double logits = 2.0 * 50304; /* bytes of a token's, the largest */
+    size_t total = 0, unused = 0;
+    bool first = true;
+    bench_must(ddp_device_memory(bench->device, &total, &unused));
+    while (sizes->batch > 1 &&
+           (double)sizes->batch * (double)sizes->length * logits > (double)unused / 4)
+        sizes->batch /= 2;
+    printf(",\n \"batch\": %" PRId64 ", \"length\": %" PRId64 ", \"images\": %" PRId64
+           ",\n \"layers\": [",
+           sizes->batch, sizes->length, sizes->images);
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (strstr(only, kinds[i]))
+            device_layers_print(bench, sizes, kinds[i], &first);
+    printf("]");
+}
+
+struct settings {
+    int64_t mebibytes, product, threads, batch, length, images;
+    const char *kind, *only;
+};
+
+static bool read_settings(struct settings *settings, int argc, char **argv)
+{
+    const struct {
+        const char *name;
+        int64_t *to;
+    } numbers[] = {{"--mebibytes", &settings->mebibytes}, {"--product", &settings->product},
+                   {"--threads", &settings->threads},     {"--batch", &settings->batch},
+                   {"--length", &settings->length},       {"--images", &settings->images}};
+    for (int i = 1; i < argc; i += 2) {
+        bool known = i + 1 < argc;
+        if (known && strcmp(argv[i], "--device") == 0) {
+            settings->kind = argv[i + 1];
+        } else if (known && strcmp(argv[i], "--only") == 0) {
+            settings->only = argv[i + 1];
+        } else {
+            size_t n = 0;
+            while (n < sizeof numbers / sizeof *numbers && strcmp(argv[i], numbers[n].name) != 0)
+                n++;
+            if (!known || n == sizeof numbers / sizeof *numbers ||
+                !ddp_parse_int64(argv[i + 1], 1, 1 << 20, numbers[n].to))
+                return false;
+        }
+    }
+    return true;
 }
 
 int main(int argc, char **argv)
 {
     struct device_bench bench = {0};
-    int64_t mebibytes = 256, product_size = 0, threads = 2;
-    const char *kind = "cpu";
-    for (int i = 1; i < argc; i += 2) {
-        int64_t *const to = strcmp(argv[i], "--mebibytes") == 0 ? &mebibytes
-                            : strcmp(argv[i], "--product") == 0 ? &product_size
-                            : strcmp(argv[i], "--threads") == 0 ? &threads
-                                                                : NULL;
-        if (strcmp(argv[i], "--device") == 0 && i + 1 < argc) {
-            kind = argv[i + 1];
-        } else if (!to || i + 1 == argc || !ddp_parse_int64(argv[i + 1], 1, 1 << 20, to)) {
-            fprintf(stderr, "usage: kernels_perf [--device cpu|cuda] [--threads N] [--mebibytes N] "
-                            "[--product N]\n");
-            return 2;
-        }
+    struct settings s = {
+        .mebibytes = 256, .threads = 2, .batch = 64, .length = 1024, .images = 512, .kind = "cpu"};
+    if (!read_settings(&s, argc, argv)) {
+        fprintf(stderr, "usage: kernels_perf [--device cpu|cuda] [--threads N] [--mebibytes N] "
+                        "[--product N]\n                    [--batch N] [--length N] [--images N] "
+                        "[--only memory,squares,products,attention,convolution]\n");
+        return 2;
     }
-    bench.count = (mebibytes << 20) / (int64_t)sizeof(float);
-    bench_must(ddp_device_open(&bench.device, kind, 0, (int)threads));
+    struct device_sizes sizes = {s.batch, s.length, s.images, s.mebibytes < 16};
+    bench.count = (s.mebibytes << 20) / (int64_t)sizeof(float);
+    bench_must(ddp_device_open(&bench.device, s.kind, 0, (int)s.threads));
     bench.kernels = ddp_device_kernels(bench.device);
     bench.stream = ddp_device_stream(bench.device);
-    if (mebibytes < 16)
+    if (s.mebibytes < 16)
         round_seconds = 0; /* to see that it works */
-    if (product_size == 0)
-        product_size = ddp_device_host_memory(bench.device) ? 1024 : 8192;
-    for (int i = 0; i < BENCH_ARRAYS; i++) {
-        bench.memory[i] = device_memory(&bench, (size_t)bench.count * sizeof(float));
-        fill(&bench, bench.memory[i], (size_t)bench.count, i == BENCH_SQUARES ? 0 : -1);
-    }
-    device_rows_open(&bench);
-    print_rows(&bench);
-    print_products(&bench, product_size);
-    release(&bench, 0);
+    if (s.product == 0)
+        s.product = ddp_device_host_memory(bench.device) ? 1024 : 8192;
+    const char *all = bench.kernels->bf16_activations
+                          ? "memory,squares,products,attention,convolution"
+                          : "memory,squares";
+    if (!s.only)
+        s.only = all;
+    printf("{\"device\": \"%s\"", ddp_device_describe(bench.device));
+    if (strstr(s.only, "memory"))
+        measure_rows(&bench);
+    if (strstr(s.only, "squares"))
+        print_products(&bench, s.product);
+    if (bench.kernels->bf16_activations && strcmp(s.only, "memory") != 0)
+        print_layers(&bench, &sizes, s.only);
+    printf("}\n");
+    device_release(&bench, 0);
     ddp_device_close(bench.device);
     return 0;
 }

@@ -12,6 +12,7 @@
 #include "kernels/dropout.h"
 #include "kernels/embedding.h"
 #include "kernels/layer_norm.h"
+#include "kernels/linear.h"
 #include "kernels/merge.h"
 #include "kernels/norm.h"
 #include "kernels/pool2d.h"
@@ -21,10 +22,17 @@
 #include "kernels/transpose.h"
 
 #define FEATURES   768   /* of GPT-2's rows */
+#define WIDE       3072  /* between the layers of its MLP */
 #define LENGTH     1024  /* of its samples */
 #define VOCABULARY 50257 /* and its classes */
 #define CHANNELS   64    /* of images */
 #define SIDE       32
+
+/* An array of the row's type. */
+static void *numbers(const struct device_bench *b, int i)
+{
+    return b->dtype == DDP_BF16 ? (void *)b->halves[i] : (void *)b->memory[i];
+}
 
 /* Whole rows of a width that the arrays hold. */
 static int64_t rows_of(const struct device_bench *b, int64_t width)
@@ -34,8 +42,8 @@ static int64_t rows_of(const struct device_bench *b, int64_t width)
 
 static enum ddp_status add(struct device_bench *b)
 {
-    const struct ddp_add args = {b->count,     DDP_F32,      b->memory[0],
-                                 b->memory[1], b->memory[2], false};
+    const struct ddp_add args = {b->count,      b->dtype,      numbers(b, 0),
+                                 numbers(b, 1), numbers(b, 2), false};
     return b->kernels->add(&args, b->stream);
 }
 
@@ -70,10 +78,11 @@ static enum ddp_status layer_norm_forward(struct device_bench *b)
     const struct ddp_layer_norm_forward args = {.rows = rows_of(b, FEATURES),
                                                 .features = FEATURES,
                                                 .eps = 1e-5f,
-                                                .x = b->memory[0],
+                                                .dtype = b->dtype,
+                                                .x = numbers(b, 0),
                                                 .gamma = b->channels,
                                                 .beta = b->channels,
-                                                .y = b->memory[1],
+                                                .y = numbers(b, 1),
                                                 .statistics = b->statistics};
     return b->kernels->layer_norm_forward(&args, b->stream);
 }
@@ -82,11 +91,12 @@ static enum ddp_status layer_norm_backward(struct device_bench *b)
 {
     const struct ddp_layer_norm_backward args = {.rows = rows_of(b, FEATURES),
                                                  .features = FEATURES,
-                                                 .x = b->memory[0],
+                                                 .dtype = b->dtype,
+                                                 .x = numbers(b, 0),
                                                  .gamma = b->channels,
                                                  .statistics = b->statistics,
-                                                 .dy = b->memory[1],
-                                                 .dx = b->memory[2],
+                                                 .dy = numbers(b, 1),
+                                                 .dx = numbers(b, 2),
                                                  .dgamma = b->channels + FEATURES,
                                                  .dbeta = b->channels + 2 * FEATURES,
                                                  .scratch = b->scratch};
@@ -114,10 +124,11 @@ static enum ddp_status embedding_forward(struct device_bench *b)
                                                .features = FEATURES,
                                                .vocabulary = vocabulary_of(b),
                                                .positions = length,
+                                               .dtype = b->dtype,
                                                .tokens = b->tokens,
                                                .wte = b->memory[0],
                                                .wpe = b->memory[1],
-                                               .y = b->memory[2]};
+                                               .y = numbers(b, 2)};
     return b->kernels->embedding_forward(&args, b->stream);
 }
 
@@ -129,8 +140,9 @@ static enum ddp_status embedding_backward(struct device_bench *b)
                                                 .features = FEATURES,
                                                 .vocabulary = vocabulary_of(b),
                                                 .positions = length,
+                                                .dtype = b->dtype,
                                                 .tokens = b->tokens,
-                                                .dy = b->memory[2],
+                                                .dy = numbers(b, 2),
                                                 .dwte = b->memory[4],
                                                 .dwpe = b->positions,
                                                 .accumulate_dwte = true};
@@ -139,13 +151,45 @@ static enum ddp_status embedding_backward(struct device_bench *b)
 
 static enum ddp_status softmax_cross_entropy(struct device_bench *b)
 {
+    void *const logits = b->dtype == DDP_BF16 ? (void *)b->halves[2] : (void *)b->memory[4];
     const struct ddp_softmax_cross_entropy args = {.rows = rows_of(b, VOCABULARY),
                                                    .classes = VOCABULARY,
-                                                   .logits = b->memory[4],
+                                                   .dtype = b->dtype,
+                                                   .logits = logits,
                                                    .labels = b->labels,
                                                    .loss = b->statistics,
-                                                   .dlogits = b->memory[4]};
+                                                   .dlogits = logits};
     return b->kernels->softmax_cross_entropy(&args, b->stream);
+}
+
+/* What a linear layer's backward pass does beside its products: the activation's gradient, in
+ * place, and the sums for the bias. */
+static enum ddp_status columns(struct device_bench *b, enum ddp_activation activation, bool bias)
+{
+    const struct ddp_linear_backward args = {.rows = rows_of(b, WIDE),
+                                             .out = WIDE,
+                                             .activation = activation,
+                                             .compute = DDP_BF16,
+                                             .dtype = DDP_BF16,
+                                             .pre = b->halves[3],
+                                             .dy = b->halves[1],
+                                             .dbias = bias ? b->channels : NULL};
+    return b->kernels->linear_backward(&args, b->stream);
+}
+
+static enum ddp_status bias_backward(struct device_bench *b)
+{
+    return columns(b, DDP_ACTIVATION_NONE, true);
+}
+
+static enum ddp_status gelu_backward(struct device_bench *b)
+{
+    return columns(b, DDP_ACTIVATION_GELU_TANH, false);
+}
+
+static enum ddp_status gelu_bias_backward(struct device_bench *b)
+{
+    return columns(b, DDP_ACTIVATION_GELU_TANH, true);
 }
 
 static enum ddp_status update(struct device_bench *b, uint16_t *half)
@@ -302,31 +346,48 @@ static enum ddp_status avg_pool2d_forward(struct device_bench *b)
 }
 
 /* No row's result grows with the number of its calls. Batch norm's halves stand in order. */
-const struct device_row device_rows[DEVICE_ROWS] = {
-    {"add", 12, add},
-    {"relu forward", 8, relu_forward},
-    {"relu backward", 12, relu_backward},
-    {"dropout", 8, dropout},
-    {"to bf16", 6, to_bf16},
-    {"layer norm forward", 8, layer_norm_forward},
-    {"layer norm backward", 12, layer_norm_backward},
-    {"embedding forward", 8, embedding_forward},
-    {"embedding backward, tied", 20, embedding_backward},
-    {"softmax cross-entropy", 8, softmax_cross_entropy},
-    {"gradient norm", 4, norm},
-    {"merge", 12, merge},
-    {"transpose", 8, transpose},
-    {"batch norm sums", 4, batch_norm_sums},
-    {"batch norm forward", 8, batch_norm_forward},
-    {"batch norm backward sums", 8, batch_norm_backward_sums},
-    {"batch norm backward", 12, batch_norm_backward},
-    {"max pool forward", 5.25, max_pool2d_forward},
-    {"max pool backward", 5.25, max_pool2d_backward},
-    {"average pool forward", 5, avg_pool2d_forward},
-    {"sgd with momentum", 20, sgd},
-    {"adamw", 28, adamw},
-    {"adamw with bf16 weights", 30, adamw_bf16},
+const struct device_row device_rows[] = {
+    {"add", 12, add, DDP_F32},
+    {"relu forward", 8, relu_forward, DDP_F32},
+    {"relu backward", 12, relu_backward, DDP_F32},
+    {"dropout", 8, dropout, DDP_F32},
+    {"to bf16", 6, to_bf16, DDP_F32},
+    {"layer norm forward", 8, layer_norm_forward, DDP_F32},
+    {"layer norm backward", 12, layer_norm_backward, DDP_F32},
+    {"embedding forward", 8, embedding_forward, DDP_F32},
+    {"embedding backward, tied", 20, embedding_backward, DDP_F32},
+    {"softmax cross-entropy", 8, softmax_cross_entropy, DDP_F32},
+    {"gradient norm", 4, norm, DDP_F32},
+    {"merge", 12, merge, DDP_F32},
+    {"transpose", 8, transpose, DDP_F32},
+    {"batch norm sums", 4, batch_norm_sums, DDP_F32},
+    {"batch norm forward", 8, batch_norm_forward, DDP_F32},
+    {"batch norm backward sums", 8, batch_norm_backward_sums, DDP_F32},
+    {"batch norm backward", 12, batch_norm_backward, DDP_F32},
+    {"max pool forward", 5.25, max_pool2d_forward, DDP_F32},
+    {"max pool backward", 5.25, max_pool2d_backward, DDP_F32},
+    {"average pool forward", 5, avg_pool2d_forward, DDP_F32},
+    {"sgd with momentum", 20, sgd, DDP_F32},
+    {"adamw", 28, adamw, DDP_F32},
+    {"adamw with bf16 weights", 30, adamw_bf16, DDP_F32},
+    {"add, bf16", 6, add, DDP_BF16},
+    {"layer norm forward, bf16", 4, layer_norm_forward, DDP_BF16},
+    {"layer norm backward, bf16", 6, layer_norm_backward, DDP_BF16},
+    {"embedding forward, bf16", 6, embedding_forward, DDP_BF16},
+    {"embedding backward, tied, bf16", 18, embedding_backward, DDP_BF16},
+    {"softmax cross-entropy, bf16", 4, softmax_cross_entropy, DDP_BF16},
+    {"bias backward, bf16", 2, bias_backward, DDP_BF16},
+    {"gelu backward, bf16", 6, gelu_backward, DDP_BF16},
+    {"gelu and bias backward, bf16", 6, gelu_bias_backward, DDP_BF16},
 };
+
+int device_row_count(const struct device_bench *b)
+{
+    int count = (int)(sizeof device_rows / sizeof *device_rows);
+    while (!b->kernels->bf16_activations && device_rows[count - 1].dtype == DDP_BF16)
+        count--;
+    return count;
+}
 
 /* Labels are zeros; tokens are spread, which makes rows of wte come from all over it. */
 void device_rows_open(struct device_bench *b)
@@ -337,7 +398,7 @@ void device_rows_open(struct device_bench *b)
     b->scratch = device_memory(b, norm_bytes > batch_bytes ? norm_bytes : batch_bytes);
     b->labels = device_memory(b, (size_t)(rows_of(b, VOCABULARY) + 1) * sizeof(int32_t));
     b->statistics = device_memory(b, (size_t)(2 * rows + 2 * CHANNELS) * sizeof(float));
-    b->channels = device_memory(b, 3 * FEATURES * sizeof(float));
+    b->channels = device_memory(b, WIDE * sizeof(float));
     b->positions = device_memory(b, (size_t)length_of(b) * FEATURES * sizeof(float));
     b->sums = device_memory(b, 2 * CHANNELS * sizeof(double));
     b->chosen = device_memory(b, (size_t)b->count / 4 + 1);

@@ -66,9 +66,11 @@ static void run_piece(const void *arg, int64_t begin, int64_t end, bool decay)
 {
     const struct step *step = arg;
     const struct ddp_adamw *args = step->args;
-    const struct ddp_adamw_factors *factors = &step->factors[decay];
-    variant_for(factors)(args->weight + begin, args->gradient + begin, args->exp_avg + begin,
-                         args->exp_avg_sq + begin, end - begin, factors);
+    struct ddp_adamw_factors factors = step->factors[decay];
+    if (args->clipped)
+        factors.scale = args->clipped->scale;
+    variant_for (&factors)(args->weight + begin, args->gradient + begin, args->exp_avg + begin,
+                           args->exp_avg_sq + begin, end - begin, &factors);
 }
 
 static struct ddp_update update_of(const struct step *step)
@@ -91,7 +93,7 @@ enum ddp_status ddp_adamw(const struct ddp_adamw *args, void *stream)
                         {ddp_adamw_factors_of(args, false), ddp_adamw_factors_of(args, true)}};
     const struct ddp_update update = update_of(&step);
     enum ddp_status status = ddp_adamw_check(args);
-    if (status == DDP_OK)
+    if (status == DDP_OK && !(args->clipped && args->clipped->left_out))
         ddp_update_run(&update, stream);
     return status;
 }

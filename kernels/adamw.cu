@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
  * Adam and AdamW on a GPU; see adamw.h. One launch over the whole flat array, with the rounding of
- * the CPU's version, so with its bits. Bound: 28 bytes an element, 30 with the copy in bf16; the
- * division and the roots hide behind them. */
+ * the CPU's version, so with its bits. Bound: 28 bytes an element, 30 with the copy in bf16. In that
+ * time a multiprocessor of an H200 issues 170 instructions, and an element takes 100: the root and
+ * the divisions hide behind memory. A reciprocal root would have other bits than PyTorch's formula;
+ * the division by f.root alone could be a product and two fused ones, since 1 / f.root is known. */
 #include "kernels/adamw.h"
 #include "kernels/adamw_factors.h"
 #include "kernels/cuda/cuda.h"
@@ -15,12 +17,13 @@ struct adamw_step {
     const float *gradient;
     float *exp_avg, *exp_avg_sq;
     struct ddp_adamw_factors f; /* with decay */
+    const struct ddp_clipped *clipped;
 
     /* One element, each operation rounded as in adamw.c. */
-    __device__ void update(float *w, float g, float *m, float *v, bool spared) const
+    __device__ void update(float *w, float g, float *m, float *v, float scale, bool spared) const
     {
         const float keep = spared ? 1 : f.keep, decay = spared ? 0 : f.decay;
-        g = ddp_product(f.scale, g);
+        g = ddp_product(scale, g);
         if (decay != 0) /* 0 * w would spread a weight that is not finite */
             g = g + ddp_product(decay, *w);
         const float way = g - *m;
@@ -36,8 +39,10 @@ struct adamw_step {
         ddp_pack<float, W> m = ddp_load<float, W>(exp_avg + at);
         ddp_pack<float, W> v = ddp_load<float, W>(exp_avg_sq + at);
         const ddp_pack<float, W> g = ddp_load<float, W>(gradient + at);
+        const float scale = clipped ? clipped->scale : f.scale;
         for (int i = 0; i < W; i++)
-            update(&w.at[i], g.at[i], &m.at[i], &v.at[i], ddp_cuda_spares(part, at + i, range));
+            update(&w.at[i], g.at[i], &m.at[i], &v.at[i], scale,
+                   ddp_cuda_spares(part, at + i, range));
         ddp_store<float, W>(weight + at, w);
         ddp_store<float, W>(exp_avg + at, m);
         ddp_store<float, W>(exp_avg_sq + at, v);
@@ -59,6 +64,7 @@ extern "C" enum ddp_status ddp_cuda_adamw(const struct ddp_adamw *args, void *st
     step.exp_avg = args->exp_avg;
     step.exp_avg_sq = args->exp_avg_sq;
     step.f = ddp_adamw_factors_of(args, true);
+    step.clipped = args->clipped;
     const bool aligned = ddp_aligned(args->weight) && ddp_aligned(args->weight_bf16) &&
                          ddp_aligned(args->gradient) && ddp_aligned(args->exp_avg) &&
                          ddp_aligned(args->exp_avg_sq);

@@ -12,7 +12,7 @@
 
 #include "ddp.h"
 
-#include "kernels/check.h"
+#include "kernels/clip.h"
 
 #include <math.h>
 
@@ -24,6 +24,8 @@ struct ddp_adamw {
     float *exp_avg;        /* (n) in, out: m */
     float *exp_avg_sq;     /* (n) in, out: v */
     float scale;           /* 1 / number of shards: the mean is taken here, once */
+    const struct ddp_clipped *clipped; /* of the device: its scale, and whether there is a step;
+                                          NULL: `scale` */
     double rate, beta1, beta2, eps, weight_decay;
     bool decoupled;                   /* AdamW */
     int64_t step;                     /* from 0, when the moments must be zero */

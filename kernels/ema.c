@@ -24,7 +24,7 @@ static void update(const void *arg, int64_t begin, int64_t end)
 enum ddp_status ddp_ema(const struct ddp_ema *args, void *stream)
 {
     enum ddp_status status = ddp_ema_check(args);
-    if (status)
+    if (status || (args->clipped && args->clipped->left_out))
         return status;
     ddp_blocks_run(ddp_blocks_cut(args->count, BLOCK, DDP_LANES), update, args, stream);
     return DDP_OK;

@@ -8,7 +8,7 @@
 static __global__ void update(struct ddp_ema args, float keep)
 {
     const int64_t i = ddp_first_of_pack(1);
-    if (i >= args.count)
+    if (i >= args.count || (args.clipped && args.clipped->left_out))
         return;
     const float old = ddp_product(keep, args.running[i]);
     args.running[i] = old + ddp_product(args.momentum, ddp_product(args.scale, args.sum[i]));

@@ -7,14 +7,15 @@
 
 #include "ddp.h"
 
-#include "kernels/check.h"
+#include "kernels/clip.h"
 
 struct ddp_ema {
     int64_t count;
     float momentum; /* PyTorch's: 0.1 keeps nine tenths */
     float scale;
-    const float *sum; /* (n) */
-    float *running;   /* (n) in and out */
+    const struct ddp_clipped *clipped; /* of the device: is there a step? NULL: yes */
+    const float *sum;                  /* (n) */
+    float *running;                    /* (n) in and out */
 };
 
 static inline enum ddp_status ddp_ema_check(const struct ddp_ema *args)

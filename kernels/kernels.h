@@ -31,6 +31,7 @@
     X(sgd)                        /* one step of the optimizer over a flat array */                \
     X(adamw)                                                                                       \
     X(norm)                       /* sums of squares of blocks, for a gradient's norm */           \
+    X(clip)                       /* from these: the gradient's scale, or no step */                \
     X(conv2d_forward)             /* images, channels-last, with bias and activation */            \
     X(conv2d_backward)                                                                             \
     X(max_pool2d_forward)                                                                          \
@@ -60,6 +61,8 @@ struct ddp_kernels {
     const char *name; /* "cpu", "cuda" */
     /* They take activations and their gradients in bf16: `dtype` may be DDP_BF16. */
     bool bf16_activations;
+    /* Products are faster with a round number of columns: a model's classes are padded. */
+    bool pads_classes;
     /* What takes time or memory once, before a graph with large products is run; NULL: nothing. */
     enum ddp_status (*prepare)(void);
     DDP_KERNELS(DDP_KERNEL_MEMBER)

@@ -10,6 +10,7 @@
 #include "kernels/attention/attention.h"
 #include "kernels/attention/cached.h"
 #include "kernels/batch_norm.h"
+#include "kernels/clip.h"
 #include "kernels/bf16.h"
 #include "kernels/check.h"
 #include "kernels/conv2d/conv2d.h"

@@ -20,5 +20,6 @@ enum ddp_status ddp_check_dtype(const char *operation, enum ddp_dtype dtype)
 
 const struct ddp_kernels ddp_kernels_cuda = {.name = "cuda",
                                              .bf16_activations = true,
+                                             .pads_classes = true,
                                              DDP_KERNELS(ENTRY) ENTRY(add_layer_norm_forward)
                                                  ENTRY(reduce)};

@@ -103,6 +103,7 @@ enum ddp_status ddp_cuda_linear_forward(const struct ddp_linear_forward *args, v
 static enum ddp_status backward_products(const struct ddp_linear_backward *args, const void *dz,
                                          const void *x, const void *weight, struct ddp_cuda *cuda)
 {
+    bool through = false;
     const struct ddp_cuda_gemm dweight = {
         .transpose_a = true,
         .m = args->out,
@@ -130,11 +131,18 @@ static enum ddp_status backward_products(const struct ddp_linear_backward *args,
         .ldb = args->in,
         .ldc = args->in,
         .add = args->accumulate_dx,
+        .dgelu = args->through && args->dtype == DDP_BF16 && !args->accumulate_dx &&
+                 ddp_cuda_gemm_dgelu(cuda),
+        .pre = (void *)args->x_pre, /* which is read */
     };
     enum ddp_status status = DDP_OK;
     if (args->dweight)
         status = ddp_cuda_gemm(&dweight, cuda, NULL);
-    return args->dx && status == DDP_OK ? ddp_cuda_gemm(&dx, cuda, NULL) : status;
+    if (args->dx && status == DDP_OK)
+        status = ddp_cuda_gemm(&dx, cuda, &through);
+    if (args->through)
+        *args->through = through;
+    return status;
 }
 
 /* dz in place, rounded where the products need another type, and its sums. */

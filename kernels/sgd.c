@@ -12,6 +12,11 @@
 
 #include <math.h>
 
+static float scale_of(const struct ddp_sgd *args)
+{
+    return args->clipped ? args->clipped->scale : args->scale;
+}
+
 /* The variants are separate loops so that each is one plain vector loop; restrict holds because
  * weight, gradient and velocity are different arrays by contract. */
 DDP_MULTIVERSION
@@ -19,7 +24,7 @@ static void plain(const struct ddp_sgd *args, float decay, int64_t begin, int64_
 {
     float *restrict w = args->weight;
     const float *restrict gradient = args->gradient;
-    const float scale = args->scale, rate = args->rate;
+    const float scale = scale_of(args), rate = args->rate;
     for (int64_t i = begin; i < end; i++) {
         float g = scale * gradient[i] + decay * w[i];
         w[i] = w[i] - rate * g;
@@ -31,7 +36,7 @@ DDP_INLINE void with_momentum(const struct ddp_sgd *args, float decay, int64_t b
 {
     float *restrict w = args->weight, *restrict velocity = args->velocity;
     const float *restrict gradient = args->gradient;
-    const float scale = args->scale, rate = args->rate, momentum = args->momentum;
+    const float scale = scale_of(args), rate = args->rate, momentum = args->momentum;
     for (int64_t i = begin; i < end; i++) {
         float g = scale * gradient[i] + decay * w[i];
         float v = first ? g : momentum * velocity[i] + g;
@@ -94,7 +99,7 @@ enum ddp_status ddp_sgd(const struct ddp_sgd *args, void *stream)
 {
     const struct ddp_update update = update_of(args);
     enum ddp_status status = ddp_sgd_check(args);
-    if (status == DDP_OK)
+    if (status == DDP_OK && !(args->clipped && args->clipped->left_out))
         ddp_update_run(&update, stream);
     return status;
 }

@@ -15,11 +15,12 @@ struct sgd_step {
     uint16_t *weight_bf16;
     const float *gradient;
     float *velocity; /* NULL: no momentum */
-    float scale, rate, momentum, weight_decay;
+    float own_scale, rate, momentum, weight_decay;
+    const struct ddp_clipped *clipped;
     bool nesterov, first_step;
 
     /* One element, each operation rounded as in sgd.c. */
-    __device__ void update(float *w, float g, float *v, float decay) const
+    __device__ void update(float *w, float g, float *v, float scale, float decay) const
     {
         g = ddp_product(scale, g) + ddp_product(decay, *w);
         if (velocity) {
@@ -34,10 +35,11 @@ struct sgd_step {
     {
         ddp_pack<float, W> w = ddp_load<float, W>(weight + at), v = {};
         const ddp_pack<float, W> g = ddp_load<float, W>(gradient + at);
+        const float scale = clipped ? clipped->scale : own_scale;
         if (velocity && !first_step)
             v = ddp_load<float, W>(velocity + at);
         for (int i = 0; i < W; i++)
-            update(&w.at[i], g.at[i], &v.at[i],
+            update(&w.at[i], g.at[i], &v.at[i], scale,
                    ddp_cuda_spares(part, at + i, range) ? 0 : weight_decay);
         ddp_store<float, W>(weight + at, w);
         if (velocity)
@@ -58,7 +60,8 @@ extern "C" enum ddp_status ddp_cuda_sgd(const struct ddp_sgd *args, void *stream
     step.weight_bf16 = args->weight_bf16;
     step.gradient = args->gradient;
     step.velocity = args->momentum > 0 ? args->velocity : NULL;
-    step.scale = args->scale;
+    step.own_scale = args->scale;
+    step.clipped = args->clipped;
     step.rate = args->rate;
     step.momentum = args->momentum;
     step.weight_decay = args->weight_decay;

@@ -9,7 +9,7 @@
 
 #include "ddp.h"
 
-#include "kernels/check.h"
+#include "kernels/clip.h"
 
 #include <math.h>
 
@@ -20,6 +20,8 @@ struct ddp_sgd {
     const float *gradient; /* (n) a sum over shards */
     float *velocity;       /* (n) in, out; NULL when momentum is 0 */
     float scale;           /* 1 / number of shards: the mean is taken here, once */
+    const struct ddp_clipped *clipped; /* of the device: its scale, and whether there is a step;
+                                          NULL: `scale` */
     float rate, momentum, weight_decay;
     const struct ddp_range *no_decay; /* elements that weight decay leaves alone, counted from */
     int no_decay_count;               /* the beginning of the flat array */

@@ -89,18 +89,20 @@ static double rows_block(const struct pass *pass, int64_t begin, int64_t end)
     const struct ddp_softmax_cross_entropy *args = pass->args;
     const float *logits = args->logits;
     float *dlogits = args->dlogits;
-    const int64_t n = args->classes;
+    const int64_t n = args->classes, stride = ddp_softmax_cross_entropy_stride(args);
     const float mean = 1.0f / (float)pass->divisor;
     double loss = 0;
     for (int64_t row = begin; row < end; row++) {
-        const float *x = logits + row * n;
-        float *d = dlogits ? dlogits + row * n : NULL;
+        const float *x = logits + row * stride;
+        float *d = dlogits ? dlogits + row * stride : NULL;
         const int32_t label = args->labels[row];
         float max = 0;
         if (label != DDP_LABEL_NONE || args->predictions)
             max = row_max(x, n);
         if (args->predictions)
             args->predictions[row] = first_equal(x, n, max);
+        if (d)
+            memset(d + n, 0, (size_t)(stride - n) * sizeof *d);
         if (label == DDP_LABEL_NONE) {
             if (d)
                 memset(d, 0, (size_t)n * sizeof *d);

@@ -5,8 +5,10 @@
  * 1024, has a row: one pass over it for the largest logit and the sum of the exponentials, a second
  * one for the gradient, which finds the row in the cache. Each row's loss goes to the workspace,
  * and one block adds these in one order. Bound: 8 bytes a logit with the gradient, 4 without; half
- * of that in bf16. */
+ * of that in bf16, whose exponentials are the special function unit's: exact ones would take as
+ * long as the memory. */
 #include "kernels/cuda/cuda.h"
+#include "kernels/cuda/ptx.h"
 #include "kernels/cuda/reduce.h"
 #include "kernels/kernels_cuda.h"
 #include "kernels/softmax_cross_entropy.h"
@@ -14,8 +16,9 @@
 #include <math.h>
 
 #define CHUNK  131072 /* rows whose losses are in the workspace together */
-#define AHEAD  16     /* logits of a thread whose loads are on their way together */
+#define AHEAD  4      /* packs of a thread whose loads are on their way together */
 #define ADDERS 1024   /* threads that add losses, and that count labels */
+#define CACHED 131072 /* bytes of a row of which the cache has two for each multiprocessor */
 
 /* In the workspace; the losses are behind it. */
 struct cross_entropy_sums {
@@ -74,6 +77,7 @@ template <typename T> struct cross_entropy_row {
     const T *x;
     T *d; /* NULL: not wanted */
     int n, head, packs;
+    int width; /* n and what lies between two rows */
 };
 
 /* The largest logit so far, the sum of e^(x - largest), and where the largest stands. */
@@ -82,74 +86,90 @@ struct cross_entropy_state {
     int best; /* -1: none yet */
 };
 
-/* Takes COUNT numbers in: packs of W that stand at `first`, first + STRIDE, ... */
-template <int COUNT, int W, int STRIDE, bool PREDICT>
-static __device__ inline void take(struct cross_entropy_state *state, const float (&x)[COUNT],
+/* e^x for a logit of type T. */
+template <typename T> static __device__ inline float exponential(float x)
+{
+    if constexpr (sizeof(T) == sizeof(float))
+        return expf(x);
+    return ddp_fast_exp2(x * 1.44269504f);
+}
+
+/* Takes a pack in, whose first number stands at `first`: one rescaling for all of it. */
+template <typename T, bool PREDICT, int W>
+static __device__ inline void take(struct cross_entropy_state *state, const ddp_pack<float, W> &x,
                                    int first)
 {
     float max = state->max, sum = 0;
-#pragma unroll
-    for (int i = 0; i < COUNT; i++) {
-        if (PREDICT && (x[i] > max || (state->best < 0 && x[i] == max)))
-            state->best = first + i / W * STRIDE + i % W;
-        max = fmaxf(max, x[i]);
+    for (int i = 0; i < W; i++) {
+        if (PREDICT && (x.at[i] > max || (state->best < 0 && x.at[i] == max)))
+            state->best = first + i;
+        max = fmaxf(max, x.at[i]);
     }
     /* e^(-inf - -inf) would be NaN. */
     const float from = max == -INFINITY ? 0 : max;
-#pragma unroll
-    for (int i = 0; i < COUNT; i++)
-        sum += expf(x[i] - from);
-    state->sum = state->sum * expf(state->max - from) + sum;
+    for (int i = 0; i < W; i++)
+        sum += exponential<T>(x.at[i] - from);
+    state->sum = state->sum * exponential<T>(state->max - from) + sum;
     state->max = max;
 }
 
-/* This thread's part of a row; several packs at a time: one rescaling for sixteen exponentials. */
+/* The packs of a thread from `p` on, as many as there are. */
+template <typename T, int TEAM, int W>
+static __device__ inline void read_ahead(const cross_entropy_row<T> &row, int p,
+                                         ddp_raw<T, W> (&read)[AHEAD])
+{
+#pragma unroll
+    for (int q = 0; q < AHEAD; q++)
+        if (p + q * TEAM < row.packs)
+            read[q] = ddp_read_raw<W>(row.x + row.head + W * (p + q * TEAM));
+}
+
+/* This thread's part of a row. */
 template <typename T, int TEAM, bool PREDICT>
 static __device__ inline struct cross_entropy_state state_of(const cross_entropy_row<T> &row,
                                                              int lane)
 {
-    constexpr int W = ddp_width<T>, PACKS = AHEAD / W;
+    constexpr int W = ddp_width<T>;
     struct cross_entropy_state state = {-INFINITY, 0, -1};
-    const T *packs = row.x + row.head;
     if (lane < row.head)
-        take<1, 1, 0, PREDICT>(&state, {ddp_read_one(row.x + lane)}, lane);
-    int p = lane;
-    for (; p + (PACKS - 1) * TEAM < row.packs; p += PACKS * TEAM) {
-        ddp_pack<float, W> read[PACKS];
-        float x[AHEAD];
+        take<T, PREDICT>(&state, ddp_read<1>(row.x + lane), lane);
+    for (int p = lane; p < row.packs; p += AHEAD * TEAM) {
+        ddp_raw<T, W> read[AHEAD];
+        read_ahead<T, TEAM>(row, p, read);
 #pragma unroll
-        for (int q = 0; q < PACKS; q++)
-            read[q] = ddp_read<W>(packs + W * (p + q * TEAM));
-#pragma unroll
-        for (int i = 0; i < AHEAD; i++)
-            x[i] = read[i / W].at[i % W];
-        take<AHEAD, W, W * TEAM, PREDICT>(&state, x, row.head + W * p);
+        for (int q = 0; q < AHEAD; q++)
+            if (p + q * TEAM < row.packs)
+                take<T, PREDICT>(&state, ddp_widened(read[q]), row.head + W * (p + q * TEAM));
     }
-    for (; p < row.packs; p += TEAM)
-        take<W, W, 0, PREDICT>(&state, ddp_read<W>(packs + W * p).at, row.head + W * p);
     for (int i = row.head + W * row.packs + lane; i < row.n; i += TEAM)
-        take<1, 1, 0, PREDICT>(&state, {ddp_read_one(row.x + i)}, i);
+        take<T, PREDICT>(&state, ddp_read<1>(row.x + i), i);
     return state;
 }
 
-/* d = e^(x - max) * factor, elements as in state_of(): each thread reads what it overwrites. */
+/* d = e^(x - max) * factor, elements as in state_of(): each thread reads what it overwrites, and
+ * that before it writes, since d may be x. */
 template <typename T, int TEAM>
 static __device__ inline void put_gradient(const cross_entropy_row<T> &row, int lane, float max,
                                            float factor)
 {
     constexpr int W = ddp_width<T>;
     if (lane < row.head)
-        ddp_write_one(row.d + lane, expf(ddp_read_one(row.x + lane) - max) * factor);
-#pragma unroll 4
-    for (int p = lane; p < row.packs; p += TEAM) {
-        const int at = row.head + W * p;
-        ddp_pack<float, W> value = ddp_read<W>(row.x + at);
-        for (int i = 0; i < W; i++)
-            value.at[i] = expf(value.at[i] - max) * factor;
-        ddp_write<W>(row.d + at, value);
+        ddp_write_one(row.d + lane, exponential<T>(ddp_read_one(row.x + lane) - max) * factor);
+    for (int p = lane; p < row.packs; p += AHEAD * TEAM) {
+        ddp_raw<T, W> read[AHEAD];
+        read_ahead<T, TEAM>(row, p, read);
+#pragma unroll
+        for (int q = 0; q < AHEAD; q++) {
+            if (p + q * TEAM >= row.packs)
+                break;
+            ddp_pack<float, W> value = ddp_widened(read[q]);
+            for (int i = 0; i < W; i++)
+                value.at[i] = exponential<T>(value.at[i] - max) * factor;
+            ddp_write<W>(row.d + row.head + W * (p + q * TEAM), value);
+        }
     }
     for (int i = row.head + W * row.packs + lane; i < row.n; i += TEAM)
-        ddp_write_one(row.d + i, expf(ddp_read_one(row.x + i) - max) * factor);
+        ddp_write_one(row.d + i, exponential<T>(ddp_read_one(row.x + i) - max) * factor);
 }
 
 template <typename T>
@@ -159,9 +179,9 @@ static __device__ inline cross_entropy_row<T> row_of(const struct ddp_softmax_cr
     constexpr int W = ddp_width<T>;
     cross_entropy_row<T> row;
     row.n = (int)a.classes;
-    const int64_t stride = a.stride > 0 ? a.stride : a.classes;
-    row.x = (const T *)a.logits + number * stride;
-    row.d = a.dlogits ? (T *)a.dlogits + number * stride : NULL;
+    row.width = (int)a.stride;
+    row.x = (const T *)a.logits + number * a.stride;
+    row.d = a.dlogits ? (T *)a.dlogits + number * a.stride : NULL;
     const int off = (int)(reinterpret_cast<uintptr_t>(row.x) / sizeof(T) % W);
     const int off_d = row.d ? (int)(reinterpret_cast<uintptr_t>(row.d) / sizeof(T) % W) : off;
     row.head = (W - off) % W;
@@ -170,16 +190,31 @@ static __device__ inline cross_entropy_row<T> row_of(const struct ddp_softmax_cr
     return row;
 }
 
+/* What lies behind a row, up to the next one. */
+template <typename T, int TEAM>
+static __device__ inline void clear_rest(const cross_entropy_row<T> &row, int lane)
+{
+    for (int i = row.n + lane; row.d && i < row.width; i += TEAM)
+        row.d[i] = 0;
+}
+
 /* A row without a label: its prediction at most, and a gradient of zeros. */
 template <typename T, int TEAM>
 static __device__ inline void put_zeros(const cross_entropy_row<T> &row, int lane)
 {
-    for (int i = lane; row.d && i < row.n; i += TEAM)
-        row.d[i] = 0;
+    constexpr int W = ddp_width<T>;
+    if (!row.d)
+        return;
+    for (int p = lane; p < row.packs; p += TEAM)
+        ddp_write<W>(row.d + row.head + W * p, ddp_pack_of<W>(0));
+    for (int i = lane; i < row.n - W * row.packs; i += TEAM)
+        row.d[i < row.head ? i : i + W * row.packs] = 0;
+    clear_rest<T, TEAM>(row, lane);
 }
 
 template <typename T, int WARPS, int BLOCK, bool PREDICT>
-static __global__ void __launch_bounds__(BLOCK) rows_kernel(struct cross_entropy_pass pass)
+static __global__ void __launch_bounds__(BLOCK, 1024 / BLOCK)
+    rows_kernel(struct cross_entropy_pass pass)
 {
     enum { TEAM = WARPS * DDP_WARP };
     __shared__ float partial[DDP_WARPS_MAX];
@@ -216,16 +251,18 @@ static __global__ void __launch_bounds__(BLOCK) rows_kernel(struct cross_entropy
         put_zeros<T, TEAM>(row, lane);
         return;
     }
-    const float sum = ddp_warps_reduce<WARPS, DDP_SUM>(state.sum * expf(state.max - max), partial);
+    const float sum =
+        ddp_warps_reduce<WARPS, DDP_SUM>(state.sum * exponential<T>(state.max - max), partial);
     if (lane == 0)
         pass.losses[number - pass.begin] = log((double)sum) - ((double)own - (double)max);
     if (!row.d)
         return;
     const float mean = 1.0f / (float)divisor_of(pass);
     put_gradient<T, TEAM>(row, lane, max, mean / sum);
+    clear_rest<T, TEAM>(row, lane);
     ddp_warps_barrier<WARPS>();
     if (lane == 0)
-        ddp_write_one(row.d + label, (expf(own - max) / sum - 1.0f) * mean);
+        ddp_write_one(row.d + label, (exponential<T>(own - max) / sum - 1.0f) * mean);
 }
 
 /* The losses of a chunk, in one tree; behind the last chunk the mean. */
@@ -267,6 +304,8 @@ static void launch_rows(const struct cross_entropy_pass &pass, struct ddp_cuda *
         launch_team<T, 1, DDP_BLOCK>(pass, cuda);
     else if (pass.args.classes <= 8192)
         launch_team<T, 8, DDP_BLOCK>(pass, cuda);
+    else if (pass.args.classes * sizeof(T) <= CACHED)
+        launch_team<T, 16, 512>(pass, cuda);
     else
         launch_team<T, 32, 1024>(pass, cuda);
 }
@@ -280,6 +319,7 @@ ddp_cuda_softmax_cross_entropy(const struct ddp_softmax_cross_entropy *args, voi
         return status;
     struct cross_entropy_pass pass;
     pass.args = *args;
+    pass.args.stride = ddp_softmax_cross_entropy_stride(args);
     pass.sums = (struct cross_entropy_sums *)cuda->workspace;
     pass.losses = (double *)(pass.sums + 1);
     pass.begin = pass.end = 0;

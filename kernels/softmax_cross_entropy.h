@@ -17,8 +17,8 @@
 struct ddp_softmax_cross_entropy {
     int64_t rows, classes; /* B, V; V >= 1 */
     int64_t divisor;       /* 0: the number of rows that count */
-    int64_t stride;        /* from row to row of logits and dlogits: V, or 0, which is V; with
-                              DDP_BF16 also more, what lies between is not read nor written */
+    int64_t stride;        /* from row to row of logits and dlogits: V, or 0, which is V, or more:
+                              what lies between is not read, and zero in dlogits */
     enum ddp_dtype dtype;  /* of logits and dlogits: DDP_F32 or DDP_BF16 */
     const void *logits;    /* (B,V) */
     const int32_t *labels; /* (B) each 0 .. V-1 or NONE, else DDP_ERR_INVALID names the row */
@@ -33,13 +33,17 @@ static inline enum ddp_status
 ddp_softmax_cross_entropy_check(const struct ddp_softmax_cross_entropy *args)
 {
     if (args->rows < 0 || args->classes < 1 || args->classes > INT32_MAX || args->divisor < 0 ||
-        (args->stride != 0 && args->stride != args->classes &&
-         (args->stride < args->classes || args->dtype != DDP_BF16)) ||
+        args->stride > INT32_MAX || (args->stride != 0 && args->stride < args->classes) ||
         !args->loss || (args->rows > 0 && (!args->logits || !args->labels)))
         return ddp_fail(DDP_ERR_INVALID,
                         "softmax cross-entropy: bad arguments (%lld rows of %lld classes)",
                         (long long)args->rows, (long long)args->classes);
     return ddp_check_dtype("softmax cross-entropy", args->dtype);
+}
+
+static inline int64_t ddp_softmax_cross_entropy_stride(const struct ddp_softmax_cross_entropy *args)
+{
+    return args->stride > 0 ? args->stride : args->classes;
 }
 
 enum ddp_status ddp_softmax_cross_entropy(const struct ddp_softmax_cross_entropy *args,

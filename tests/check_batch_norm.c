@@ -437,7 +437,7 @@ START_TEST(test_ema)
     for (int i = 0; i < 6; i++) {
         float *sum = array_of(counts[i]), *running = array_of(counts[i]);
         float *expected = array_copy(running, counts[i]), *other = array_copy(running, counts[i]);
-        struct ddp_ema args = {counts[i], 0.1f, 0.25f, sum, expected};
+        struct ddp_ema args = {counts[i], 0.1f, 0.25f, NULL, sum, expected};
         ck_assert_int_eq(ddp_ema_reference(&args, NULL), DDP_OK);
         args.running = running;
         ck_assert_int_eq(ddp_ema(&args, NULL), DDP_OK);
@@ -452,7 +452,7 @@ START_TEST(test_ema)
     }
     float running = 2;
     const float sum = 8;
-    struct ddp_ema args = {1, 0.25f, 0.5f, &sum, &running};
+    struct ddp_ema args = {1, 0.25f, 0.5f, NULL, &sum, &running};
     ck_assert_int_eq(ddp_ema(&args, NULL), DDP_OK);
     ck_assert(running == 0.75f * 2 + 0.25f * 4);
     args.sum = NULL;
@@ -551,7 +551,7 @@ static void run_golden(struct golden_case *c)
         mean[i] = 0;
         var[i] = 1;
     }
-    struct ddp_ema ema = {channels, 0.1f, 1, norm.stat_mean, mean};
+    struct ddp_ema ema = {channels, 0.1f, 1, NULL, norm.stat_mean, mean};
     ck_assert_int_eq(ddp_ema(&ema, NULL), DDP_OK);
     ema.sum = norm.stat_var;
     ema.running = var;

@@ -64,8 +64,8 @@ START_TEST(test_words)
         {"cudaEventQuery:1:999", NULL, "GPU 0: ", "may be lost"},
         {"cudaEventQuery:1:700", NULL, "waiting for the GPU: ", "DDP_CUDA_SYNC=1"},
         {"cudaEventQuery:1:719", NULL, "waiting for the GPU: ", "DDP_CUDA_SYNC=1"},
-        {"cudaStreamSynchronize:1:700", "1", "add: GPU 0: ", "error in the program"},
-        {"cudaStreamSynchronize:1:719", "1", "add: GPU 0: ", "error in the program"},
+        {"cudaStreamSynchronize:2:700", "1", "add: GPU 0: ", "error in the program"},
+        {"cudaStreamSynchronize:2:719", "1", "add: GPU 0: ", "error in the program"},
     };
     setenv("DDP_CUDASIM_FAIL", cases[_i].fail, 1);
     if (cases[_i].sync)
@@ -236,6 +236,7 @@ static const char *const functions[] = {
     "cudaStreamBeginCapture",   "cudaStreamEndCapture",
     "cudaGraphInstantiate",     "cudaGraphLaunch",
     "cudaDeviceCanAccessPeer",  "cudaDeviceEnablePeerAccess",
+    "cudaStreamSynchronize",
 };
 
 START_TEST(test_failures)

@@ -10,6 +10,7 @@
 #include "kernels/bf16.h"
 #include "model/model.h"
 #include "tests/cuda_test.h"
+#include "tests/gaps.h"
 #include "tests/generate_test.h"
 #include "tests/model_option.h"
 
@@ -29,6 +30,9 @@ static const struct subject subjects[] = {
     {&ddp_model_gpt2,
      {"layers", "2", "heads", "2", "channels", "16"},
      {.dim_count = 1, .dims = {12}, .classes = 19, .label_count = 12}},
+    {&ddp_model_gpt2, /* a vocabulary that is padded to whole tiles */
+     {"layers", "1", "heads", "2", "channels", "16"},
+     {.dim_count = 1, .dims = {12}, .classes = 1029, .label_count = 12}},
     {&ddp_model_mlp, {"hidden", "33,17"}, {.features = 24, .classes = 5}},
     {&ddp_model_cnn, {NULL}, {.features = 768, .dim_count = 3, .dims = {3, 16, 16}, .classes = 5}},
     {&ddp_model_resnet,
@@ -112,6 +116,7 @@ static void open_pass(struct pass *p, const struct subject *subject, const char 
     config.compute = compute;
     config.activations = activations;
     config.fuses_norms = fuses;
+    config.pads_classes = true;
     for (int i = 0; i < 6 && subject->options[i]; i += 2)
         set_model_option(&config, subject->model, subject->options[i], subject->options[i + 1]);
     ck_assert_int_eq(ddp_model_configure(subject->model, &config), DDP_OK);
@@ -119,8 +124,9 @@ static void open_pass(struct pass *p, const struct subject *subject, const char 
     ck_assert_int_eq(ddp_device_open(&p->device, device, 0, 1), DDP_OK);
     give_weights(p);
     ck_assert_int_eq(ddp_exec_create(&p->exec, p->graph, p->device, ALL_PARTS, p->weights), DDP_OK);
-    if (activations == DDP_BF16) /* the rows of logits are aligned */
-        ck_assert_uint_eq(ddp_exec_output_bytes(p->exec) % 128, 0);
+    const int64_t rows = ddp_graph_output_count(p->graph) / config.classes;
+    const size_t granule = config.classes > 1024 ? 128 : 8, bytes = ddp_exec_output_bytes(p->exec);
+    ck_assert_uint_eq(bytes / (size_t)rows % (granule * ddp_dtype_bytes(activations)), 0);
     if (compute == DDP_BF16)
         ddp_exec_set_weights_bf16(p->exec, p->rounded);
     ddp_exec_set_gradients(p->exec, p->gradients);
@@ -158,6 +164,7 @@ static struct result run(const struct subject *subject, const char *device, enum
     ck_assert_int_eq(ddp_device_copy_out(p.device, result.gradients, p.gradients, p.bytes), DDP_OK);
     ck_assert_int_eq(ddp_device_synchronize(p.device), DDP_OK);
     result.loss = result.gradients[0];
+    check_gaps(p.graph, result.gradients);
     close_pass(&p);
     return result;
 }

@@ -4,6 +4,7 @@
 #include "config.h"
 
 #include "core/memory.h"
+#include "tests/gaps.h"
 #include "tests/graph_random.h"
 #include "tests/graph_test.h"
 #include "tests/model_option.h"
@@ -24,6 +25,8 @@ struct fixture {
     bool takes_tokens, takes_targets;
 };
 
+static bool pads; /* classes are padded */
+
 static void open_exec(struct fixture *f, unsigned parts)
 {
     ck_assert_int_eq(ddp_exec_create(&f->exec, f->graph, f->device, parts, f->weights), DDP_OK);
@@ -37,6 +40,7 @@ static void open_fixture(struct fixture *f, const struct ddp_model *model, unsig
     struct ddp_rng rng;
     memset(f, 0, sizeof *f);
     struct ddp_model_config config = small;
+    config.pads_classes = pads;
     if (model == &ddp_model_mlp)
         set_model_option(&config, model, "hidden", "6,5");
     ck_assert_int_eq(ddp_model_build(&f->graph, model, &config), DDP_OK);
@@ -75,11 +79,17 @@ static double loss_of(struct fixture *f)
     return (double)*ddp_exec_loss_value(f->exec);
 }
 
-/* Every parameter's gradient against the slope of the loss. */
-static void check_gradients(const struct ddp_model *model)
+/* Every parameter's gradient against the slope of the loss. What backward writes, it does not read:
+ * of gradients that were NaN nothing is left, also where they are padded. */
+static void check_slopes(const struct ddp_model *model)
 {
     struct fixture f;
     open_fixture(&f, model, ALL_PARTS);
+    for (int p = 0; p < ddp_graph_parameter_count(f.graph); p++) {
+        const struct ddp_parameter *parameter = ddp_graph_parameter_at(f.graph, p);
+        for (int64_t i = 0; i < parameter->count + parameter->padding; i++)
+            f.gradients[parameter->offset + i] = NAN;
+    }
     loss_of(&f);
     ck_assert_int_eq(ddp_exec_loss_backward(f.exec), DDP_OK);
     ck_assert_int_eq(ddp_exec_backward(f.exec, NULL, NULL), DDP_OK);
@@ -100,7 +110,17 @@ static void check_gradients(const struct ddp_model *model)
                           analytic, numeric);
         }
     }
+    check_gaps(f.graph, f.gradients);
     close_fixture(&f);
+}
+
+static void check_gradients(const struct ddp_model *model)
+{
+    for (int padded = 0; padded < 2; padded++) {
+        pads = padded;
+        check_slopes(model);
+    }
+    pads = false;
 }
 
 START_TEST(mlp_gradients)
@@ -240,6 +260,7 @@ START_TEST(random_graphs_gradients)
     for (int number = _i * 100; number < _i * 100 + 100; number++) {
         struct fixture f;
         chance = (uint64_t)number * 2654435761u + 1;
+        pads = number % 2;
         open_fixture(&f, &model, ALL_PARTS);
         loss_of(&f);
         ck_assert_int_eq(ddp_exec_loss_backward(f.exec), DDP_OK);
@@ -335,6 +356,54 @@ START_TEST(flat_layout)
 }
 END_TEST
 
+/* A head of so many classes, with a bias or tied to an embedding. */
+static enum ddp_status build_head(ddp_graph *graph, const struct ddp_model_config *config)
+{
+    const struct ddp_init normal = {.kind = DDP_INIT_NORMAL, .std = 0.5};
+    ddp_tensor *tokens = ddp_graph_input(graph, "x", DDP_I32, 2, (int64_t[]){config->batch, 1});
+    ddp_tensor *labels = ddp_graph_input(graph, "y", DDP_I32, 2, (int64_t[]){config->batch, 1});
+    ddp_tensor *wte = ddp_graph_parameter(graph, "wte", 2, (int64_t[]){config->classes, 3}, normal);
+    ddp_tensor *x = ddp_graph_embedding(graph, tokens, wte, NULL);
+    x = config->features > 0 ? ddp_graph_linear_layer(graph, "head", x, config->classes, true,
+                                                      (enum ddp_activation)config->dim_count)
+                             : ddp_graph_linear(graph, x, wte, NULL, DDP_ACTIVATION_NONE);
+    return ddp_graph_finish(graph, x, ddp_graph_softmax_cross_entropy(graph, x, labels));
+}
+
+/* Zeros are counted where memory is, and nowhere else. */
+START_TEST(padded_layout)
+{
+    static const struct ddp_model model = {.name = "head", .build = build_head};
+    static const struct {
+        int64_t classes, padded;
+    } rows[] = {{3, 8}, {16, 16}, {1000, 1000}, {1023, 1024}, {1025, 1152}, {50257, 50304}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const int64_t n = rows[i].classes, padding = rows[i].padded - n;
+        for (int kind = 0; kind < 4; kind++) { /* tied; a layer; with an activation; not asked */
+            struct ddp_model_config config = {.batch = 2, .features = kind, .classes = n};
+            config.dim_count = kind == 2 ? DDP_ACTIVATION_RELU : DDP_ACTIVATION_NONE;
+            config.pads_classes = kind < 3;
+            ddp_graph *graph;
+            ck_assert_int_eq(ddp_model_build(&graph, &model, &config), DDP_OK);
+            const int64_t own = kind < 2 ? padding : 0;
+            const struct ddp_parameter *last =
+                ddp_graph_parameter_at(graph, ddp_graph_parameter_count(graph) - 1);
+            const struct ddp_parameter *wte = ddp_graph_parameter_at(graph, 0);
+            ck_assert_int_eq(wte->count, n * 3);
+            ck_assert_int_eq(wte->padding, kind == 0 ? own * 3 : 0);
+            ck_assert_int_eq(last->padding, kind == 0 ? own * 3 : own);
+            ck_assert_int_eq(ddp_graph_element_count(graph), n * (kind == 0 ? 3 : 7));
+            ck_assert_int_ge(ddp_graph_flat_count(graph),
+                             (n + own) * (kind == 0 ? 3 : 4) + (kind == 0 ? 0 : n * 3));
+            ck_assert_int_eq(ddp_graph_output_count(graph), 2 * n);
+            ck_assert_uint_eq(ddp_exec_graph_output_bytes(graph),
+                              (size_t)(2 * (n + own)) * sizeof(float));
+            ddp_graph_destroy(graph);
+        }
+    }
+}
+END_TEST
+
 START_TEST(bad_graphs_are_refused)
 {
     ddp_graph *graph;
@@ -395,6 +464,7 @@ Suite *test_suite(void)
     tcase_add_test(tc, bf16_graphs_take_bf16);
     tcase_add_loop_test(tc, gradients_become_ready_in_flat_order, 0, 3);
     tcase_add_test(tc, flat_layout);
+    tcase_add_test(tc, padded_layout);
     tcase_add_test(tc, bad_graphs_are_refused);
     return suite;
 }

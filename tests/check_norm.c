@@ -5,7 +5,11 @@
 #include "config.h"
 
 #include "core/rng.h"
+#include "kernels/adamw.h"
+#include "kernels/clip.h"
+#include "kernels/ema.h"
 #include "kernels/norm.h"
+#include "kernels/sgd.h"
 #include "tests/golden.h"
 #include "tests/kernels_test.h"
 #include "tests/reference/reference.h"
@@ -105,6 +109,76 @@ START_TEST(not_finite)
 }
 END_TEST
 
+/* What a step does, near the reference: of every number of blocks about the lanes, with nothing
+ * wrong, a loss or a gradient that is not finite, and a norm on both sides of the limit. */
+START_TEST(clip)
+{
+    static const int64_t counts[] = {0, 1, 2, 255, 256, 257, 1000, 30500};
+    double *sums = calloc(30500, sizeof *sums);
+    for (int i = 0; i < 30500; i++)
+        sums[i] = (i % 97 + 1) * 1e-3;
+    for (int i = 0; i < 8 * 3 * 3 * 2; i++) {
+        const float loss = i / 8 % 3 == 1 ? NAN : 12.5f;
+        struct ddp_clipped own = {0}, plain = {0};
+        struct ddp_clip args = {.blocks = counts[i % 8],
+                                .sums = sums,
+                                .loss = &loss,
+                                .shards = 5,
+                                .most = i / 24 % 3 * 0.05,
+                                .only_finite = i / 72 % 2,
+                                .clipped = &own};
+        sums[0] = i / 8 % 3 == 2 ? INFINITY : 1e-3;
+        ck_assert_int_eq(ddp_clip(&args, NULL), DDP_OK);
+        args.clipped = &plain;
+        ck_assert_int_eq(ddp_clip_reference(&args, NULL), DDP_OK);
+        ck_assert_int_eq(own.left_out, plain.left_out);
+        ck_assert(isnan(loss) ? isnan(own.loss) : own.loss == plain.loss);
+        ck_assert(isfinite(plain.norm) ? fabs(own.norm - plain.norm) <= 1e-13 * fabs(plain.norm)
+                                       : own.norm == plain.norm);
+        ck_assert_float_eq_tol(own.scale, plain.scale, 1e-7f * plain.scale + 1e-30f);
+    }
+    free(sums);
+}
+END_TEST
+
+/* Steps that are left out change nothing; else the scale is the decided one. */
+START_TEST(clipped_steps)
+{
+    for (int i = 0; i < 2; i++) {
+        const struct ddp_clipped clipped = {.scale = 0.5f, .left_out = i};
+        float w[3][2] = {{1, 2}, {1, 2}, {1, 2}}, m[2] = {0}, v[2] = {0};
+        const float g[2] = {2, 4};
+        struct ddp_adamw adamw = {.count = 2,
+                                  .weight = w[0],
+                                  .gradient = g,
+                                  .exp_avg = m,
+                                  .exp_avg_sq = v,
+                                  .scale = 7,
+                                  .clipped = &clipped,
+                                  .rate = 0.5};
+        struct ddp_sgd sgd = {.count = 2,
+                              .weight = w[1],
+                              .gradient = g,
+                              .scale = 7,
+                              .clipped = &clipped,
+                              .rate = 0.5f};
+        struct ddp_ema ema = {.count = 2,
+                              .momentum = 0.5f,
+                              .scale = 1,
+                              .clipped = &clipped,
+                              .sum = g,
+                              .running = w[2]};
+        ck_assert_int_eq(ddp_adamw(&adamw, NULL), DDP_OK);
+        ck_assert_int_eq(ddp_sgd(&sgd, NULL), DDP_OK);
+        ck_assert_int_eq(ddp_ema(&ema, NULL), DDP_OK);
+        ck_assert_float_eq(m[1], i ? 0 : 2); /* beta1 0: the scaled gradient */
+        ck_assert_float_eq(w[0][0], i ? 1 : 0.5f);
+        ck_assert_float_eq(w[1][1], i ? 2 : 1);
+        ck_assert_float_eq(w[2][1], i ? 2 : 3);
+    }
+}
+END_TEST
+
 START_TEST(bad_arguments)
 {
     float x[1] = {1};
@@ -127,6 +201,8 @@ Suite *test_suite(void)
     tcase_add_loop_test(tc, blocks, 0, sizeof ranges / sizeof ranges[0]);
     tcase_add_test(tc, as_pytorch);
     tcase_add_test(tc, not_finite);
+    tcase_add_test(tc, clip);
+    tcase_add_test(tc, clipped_steps);
     tcase_add_test(tc, bad_arguments);
     return suite;
 }

@@ -65,6 +65,38 @@ START_TEST(test_shapes)
 }
 END_TEST
 
+/* Rows that lie apart have the bits of packed ones. What is between logits is not read; between
+ * gradients it becomes zero. */
+START_TEST(test_stride)
+{
+    enum { ROWS = 7, CLASSES = 33, STRIDE = 40 };
+    float *packed = array_of(ROWS * CLASSES), *apart = array_of(ROWS * STRIDE), loss[2];
+    int32_t labels[ROWS];
+    for (int64_t i = 0; i < ROWS; i++) /* one row does not count */
+        labels[i] = i == 3 ? DDP_LABEL_NONE : (int32_t)random_below(CLASSES);
+    for (int64_t i = 0; i < ROWS * STRIDE; i++)
+        apart[i] = i % STRIDE < CLASSES ? packed[i / STRIDE * CLASSES + i % STRIDE] : NAN;
+    struct ddp_softmax_cross_entropy args = {.rows = ROWS, .classes = CLASSES, .labels = labels};
+    args.logits = args.dlogits = packed;
+    args.loss = &loss[0];
+    ck_assert_int_eq(ddp_softmax_cross_entropy(&args, NULL), DDP_OK);
+    args.stride = STRIDE;
+    args.logits = args.dlogits = apart;
+    args.loss = &loss[1];
+    ck_assert_int_eq(ddp_softmax_cross_entropy(&args, NULL), DDP_OK);
+    ck_assert(same_bits(&loss[0], &loss[1], 1));
+    for (int64_t i = 0; i < ROWS; i++) {
+        ck_assert(same_bits(apart + i * STRIDE, packed + i * CLASSES, CLASSES));
+        for (int64_t k = CLASSES; k < STRIDE; k++)
+            ck_assert(apart[i * STRIDE + k] == 0);
+    }
+    args.stride = CLASSES - 1;
+    ck_assert_int_eq(ddp_softmax_cross_entropy(&args, NULL), DDP_ERR_INVALID);
+    array_free(packed, ROWS * CLASSES);
+    array_free(apart, ROWS * STRIDE);
+}
+END_TEST
+
 /* The exponential itself, seen through rows of two: p = e^-x / (1 + e^-x) over its whole range. */
 START_TEST(test_exponential)
 {
@@ -245,6 +277,7 @@ Suite *test_suite(void)
     Suite *suite = suite_create("softmax_cross_entropy");
     TCase *tc = kernel_case(suite, "softmax_cross_entropy");
     tcase_add_loop_test(tc, test_shapes, 0, sizeof shapes / sizeof shapes[0]);
+    tcase_add_test(tc, test_stride);
     tcase_add_test(tc, test_exponential);
     tcase_add_test(tc, test_gradient);
     tcase_add_test(tc, test_extremes);

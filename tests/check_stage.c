@@ -17,7 +17,7 @@ static const struct subject subjects[] = {
      {.batch = 3, .features = 192, .dim_count = 3, .dims = {3, 8, 8}, .classes = 5, .size = "20"}},
     {&ddp_model_gpt2,
      {"layers", "2", "heads", "2", "channels", "16", "dropout", "0.2"},
-     {.batch = 2, .dim_count = 1, .dims = {6}, .classes = 13, .label_count = 6}},
+     {.batch = 2, .dim_count = 1, .dims = {6}, .classes = 61, .label_count = 6}},
 };
 enum { SUBJECTS = sizeof subjects / sizeof *subjects, GPT2 = SUBJECTS - 1 };
 

@@ -5,14 +5,17 @@
 
 #include "kernels/bf16.h"
 #include "tests/cuda_pair.h"
+#include "tests/cuda_test.h"
 #include "tests/reference/reference.h"
 
 /* Of batch, length, heads, size. Lengths around the tiles' borders, sizes around the templates'. */
 static const int64_t attentions[][4] = {
-    {1, 1, 1, 1},    {2, 3, 2, 4},    {1, 17, 2, 8},   {1, 64, 1, 32},  {1, 65, 2, 33},
-    {2, 63, 1, 64},  {1, 128, 2, 64}, {1, 130, 1, 64}, {1, 100, 2, 48}, {1, 31, 1, 80},
-    {1, 33, 1, 128}, {1, 65, 1, 128}, {1, 17, 1, 130}, {1, 35, 1, 256}, {3, 5, 3, 6},
-    {1, 200, 1, 16}, {1, 16, 1, 64},  {0, 3, 2, 4},    {2, 0, 2, 4},
+    {1, 1, 1, 1},    {2, 3, 2, 4},    {1, 17, 2, 8},   {1, 64, 1, 32},   {1, 65, 2, 33},
+    {2, 63, 1, 64},  {1, 128, 2, 64}, {1, 130, 1, 64}, {1, 100, 2, 48},  {1, 31, 1, 80},
+    {1, 33, 1, 128}, {1, 65, 1, 128}, {1, 17, 1, 130}, {1, 35, 1, 256},  {3, 5, 3, 6},
+    {1, 200, 1, 16}, {1, 16, 1, 64},  {0, 3, 2, 4},    {2, 0, 2, 4},     {1, 1, 1, 64},
+    {1, 15, 2, 24},  {1, 127, 2, 64}, {2, 129, 1, 64}, {1, 128, 1, 32},  {1, 130, 1, 40},
+    {1, 64, 1, 128}, {1, 97, 2, 72},  {1, 193, 1, 56}, {1, 127, 1, 120},
 };
 #define ATTENTIONS (int)(sizeof attentions / sizeof *attentions)
 
@@ -159,6 +162,39 @@ START_TEST(test_attention_nan)
 }
 END_TEST
 
+/* The plugin was compiled for 7.5, of which the driver makes code for the device: without products.
+ */
+static void open_old(void)
+{
+    setenv("DDP_CUDASIM_PTX", "75", 1);
+    setenv("DDP_CUDNN", "0", 1);
+    cuda_open_cudnn();
+}
+
+START_TEST(test_attention_old_code)
+{
+    if (!cuda_test_simulated())
+        return;
+    char name[] = "/tmp/ddp-cuda-XXXXXX", text[1000] = "";
+    const int fd = mkstemp(name), before = dup(STDERR_FILENO);
+    ck_assert_int_ge(fd, 0);
+    unlink(name);
+    fflush(NULL);
+    dup2(fd, STDERR_FILENO);
+    for (int i = 0; i < ATTENTIONS; i++)
+        if (attentions[i][3] % 8 == 0 && attentions[i][1] <= 65)
+            check_attention(attentions[i], DDP_BF16, 0, false, false);
+    dup2(before, STDERR_FILENO);
+    ck_assert_int_gt(pread(fd, text, sizeof text - 1, 0), 0);
+    const char *line = strchr(text, '\n');
+    ck_assert_msg(line && line[1] == '\0' && strstr(text, "warning: attention leaves") &&
+                      strstr(text, "9.0: configure with NVCC_GENCODE=") && strstr(text, "=sm_90 "),
+                  "not one warning: %s", text);
+    close(before);
+    close(fd);
+}
+END_TEST
+
 /* The first `prefix` positions at once, the others one by one; all samples, or one alone. */
 static void attend_cached(const int64_t *s, int64_t prefix, bool alone, const float *qkv,
                           float *cache, float *y, bool device)
@@ -238,4 +274,7 @@ void cuda_attention_cases(Suite *suite)
     tcase_add_loop_test(tc, test_attention_nan, 0, 2);
     tcase_add_loop_test(tc, test_attention_cached, 0, ATTENTIONS);
     tcase_add_test(tc, test_attention_refused);
+    TCase *old = test_case(suite, "attention, old code", 120);
+    tcase_add_checked_fixture(old, open_old, cuda_close);
+    tcase_add_test(old, test_attention_old_code);
 }

@@ -1,17 +1,21 @@
 /* SPDX-License-Identifier: MIT
  *
- * Attention and convolution by cuDNN against the CPU's and against our own kernels; and that our
- * own take over where cuDNN is missing, refuses or has no plan. The other files of tests do without
- * cuDNN. On the simulated device, where its calls can be made to fail, it is also seen that they
- * are made. */
+ * Attention and convolution by cuDNN against the CPU's and against our own kernels, on a GPU; and
+ * that our own take over where cuDNN is missing, refuses or has no plan, on the simulated device,
+ * whose cuDNN computes nothing. The other files of tests do without cuDNN. */
 #include "config.h"
 
+#include "core/log.h"
+#include "kernels/attention/pieces.h"
 #include "kernels/bf16.h"
 #include "tests/cuda_pair.h"
 #include "tests/cuda_test.h"
 #include "tests/reference/reference.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 /* A second device on the same GPU that has our own kernels only. */
 static ddp_device *plain;
@@ -55,9 +59,7 @@ static void expect_near_share(const char *what, const struct pair *pair, double 
 
 /* --- attention ------------------------------------------------------------------------------ */
 
-/* Of batch, length, heads, size. The workspace of the simulation holds about 60 heads of up to 128
- * tokens: more are done in pieces of the batch or of the heads. The last two are left to our own
- * kernels. */
+/* Of batch, length, heads, size. The last two are left to our own kernels. */
 static const int64_t attentions[][4] = {
     {1, 2, 1, 8},    {2, 17, 2, 8}, {1, 64, 3, 32}, {2, 65, 2, 64}, {1, 130, 2, 64}, {3, 33, 1, 80},
     {1, 40, 2, 128}, {43, 8, 2, 8}, {2, 8, 70, 8},  {2, 6, 70, 8},  {3, 5, 1, 12},
@@ -165,6 +167,72 @@ START_TEST(test_attention_mixed)
     expect_near_share("attention dqkv", &all[DQKV], 0x1p-7);
     for (int i = 0; i < ARRAYS; i++)
         pair_free(&all[i]);
+}
+END_TEST
+
+/* Pieces of all sizes give the same bits. The variable is read when a device is opened. */
+START_TEST(test_attention_pieces)
+{
+    const int64_t s[] = {5, 64, 6, 64};
+    float *bits[2];
+    for (int i = 0; i < 2; i++) {
+        struct pair all[ARRAYS];
+        setenv("DDP_CUDNN", "1", 1);
+        setenv("DDP_CUDNN_WORKSPACE", i == 0 ? "100kB" : "100MB", 1); /* 2 heads, and all */
+        cuda_open_cudnn();
+        random_seed(1);
+        attention_arrays(s, all);
+        ck_assert_int_eq(attend(s, all, true, cuda_stream), DDP_OK);
+        ck_assert_int_eq(attend_back(s, all, false, cuda_stream), DDP_OK);
+        bits[i] = cuda_fetch(DDP_BF16, all[DQKV].device, all[DQKV].count);
+        if (i == 1)
+            ck_assert(same_bits(bits[0], bits[1], all[DQKV].count));
+        for (int j = 0; j < ARRAYS; j++)
+            pair_free(&all[j]);
+        cuda_close();
+    }
+    free(bits[0]);
+    free(bits[1]);
+}
+END_TEST
+
+/* What a layer of 64 x 1024, 12 heads takes, and edges. */
+static const struct {
+    int64_t batch, heads, length;
+    double room;
+    int pieces;
+} cuts[] = {
+    {64, 12, 1024, 64 * 0x1p20, 32},
+    {64, 12, 1024, 256 * 0x1p20, 7},
+    {64, 12, 1024, 512 * 0x1p20, 4},
+    {64, 12, 1024, 1.7 * 0x1p30, 1},
+    {3, 12, 1024, 0x1p20, 0},
+    {3, 12, 1024, 2.5e6, 36},
+    {1, 1, 1, 1e6, 1},
+    {7, 5, 100, 2 * 0x1p20, 1},
+    {7, 5, 100, 3 * 33700.0, 35},
+    {7, 6, 100, 3 * 33700.0, 14},
+    {7, 6, 100, 12 * 33700.0, 4},
+};
+
+/* Pieces cover each head once and fit their room. */
+START_TEST(test_pieces)
+{
+    const struct ddp_attention_sizes s = {cuts[_i].batch, cuts[_i].heads, cuts[_i].length};
+    const size_t room = (size_t)cuts[_i].room;
+    int64_t covered = 0;
+    int pieces = 0;
+    struct ddp_attention_piece piece = ddp_attention_first_piece(&s, room);
+    for (; piece.heads > 0 && piece.batch < s.batch; piece = ddp_attention_next_piece(&s, piece)) {
+        ck_assert_int_eq(piece.batch * s.heads + piece.head, covered);
+        ck_assert(piece.batches == 1 || piece.heads == s.heads);
+        ck_assert_int_le(
+            ddp_attention_plan_bytes(&s, &piece) + ddp_attention_sums_bytes(&s, &piece), room);
+        covered += piece.batches * piece.heads;
+        pieces++;
+    }
+    ck_assert_int_eq(pieces, cuts[_i].pieces);
+    ck_assert_int_eq(covered, pieces ? s.batch * s.heads : 0);
 }
 END_TEST
 
@@ -291,86 +359,90 @@ START_TEST(test_conv2d)
 }
 END_TEST
 
-/* --- failures, of the simulation ------------------------------------------------------------ */
+/* --- without it: the library of the simulation computes nothing ------------------------------- */
 
-/* Whatever of cuDNN fails while a plan is made: our own kernels do it. */
-static const char *const tolerated[] = {
-    "dlopen:1",
-    "dlsym:4",
-    "cudnnCreate:1",
-    "cudnnSetStream:1",
-    "cudnnBackendCreateDescriptor:1",
-    "cudnnBackendCreateDescriptor:70",
-    "cudnnBackendSetAttribute:1",
-    "cudnnBackendSetAttribute:100",
-    "cudnnBackendFinalize:1",
-    "cudnnBackendFinalize:60",
-    "cudnnBackendGetAttribute:1",
-    "cudnnBackendGetAttribute:2",
-    "cudnnBackendGetAttribute:3",
-    "cudnnBackendGetAttribute:4",
+/* What is wrong with it, and why it is not used, in the words of DDP_LOG=debug. */
+static const struct {
+    const char *version, *fail, *said;
+} refusals[] = {
+    {NULL, NULL, "cuDNN is not used: libcudnn.so.9 cannot be loaded"},
+    {"91900", "dlsym:4", "cuDNN is not used: libcudnn.so.9 lacks cudnnDestroy"},
+    {"80907", NULL, "cuDNN is not used: version 80907 is too old"},
+    {"91000", NULL, "cuDNN is not used: version 91000 is too old, or has known errors"},
+    {"91900", "cudnnCreate:1", "cuDNN is not used: CUDNN_STATUS_INTERNAL_ERROR"},
+    {"91900", "cudnnSetStream:1", "cuDNN is not used: CUDNN_STATUS_INTERNAL_ERROR"},
+    {"91900", NULL, "attention backward: not done by cuDNN, which has no deterministic plan"},
+    {"91900", NULL, "conv2d backward: not done by cuDNN, which has no deterministic plan"},
+    {"91900", "cudnnBackendCreateDescriptor:1", "attention: not done by cuDNN, which rejects"},
+    {"91900", "cudnnBackendCreateDescriptor:40", "attention: not done by cuDNN, which rejects"},
+    {"91900", "cudnnBackendSetAttribute:1", "attention: not done by cuDNN, which rejects a tensor"},
+    {"91900", "cudnnBackendSetAttribute:100", "attention: not done by cuDNN, which rejects"},
+    {"91900", "cudnnBackendFinalize:1", "attention: not done by cuDNN, which rejects a tensor"},
+    {"91900", "cudnnBackendFinalize:34", "attention: not done by cuDNN, which rejects"},
+    {"91900", "cudnnBackendGetAttribute:1", "attention backward: not done by cuDNN"},
 };
-#define TOLERATED (int)(sizeof tolerated / sizeof *tolerated)
+#define REFUSALS (int)(sizeof refusals / sizeof *refusals)
 
-/* The call is looked up once in a process, so that it is named before the device is opened. */
-static void open_failing(const char *call)
+/* Sends what is logged to a file from now on; returns standard error's own. */
+static int log_to(FILE *file)
 {
-    setenv("DDP_CUDASIM_FAIL", call, 1);
-    setenv("DDP_CUDNN", "1", 1);
-    cuda_open_cudnn();
+    const int own = dup(STDERR_FILENO);
+    ck_assert_int_ge(own, 0);
+    ck_assert_int_ge(dup2(fileno(file), STDERR_FILENO), 0);
+    ddp_log_set_level(DDP_LOG_DEBUG);
+    return own;
 }
 
-START_TEST(test_tolerated)
+/* ... and no further; was it said? */
+static void expect_said(FILE *file, int own, const char *said)
 {
-    open_failing(tolerated[_i]);
-    check_attention(attentions[3], cuda_stream, false, false);
+    char line[512];
+    bool found = false;
+    ck_assert_int_ge(dup2(own, STDERR_FILENO), 0);
+    close(own);
+    rewind(file);
+    while (fgets(line, sizeof line, file)) {
+        found = found || strstr(line, said);
+        ck_assert_msg(!strstr(line, "error:"), "an error was logged: %s", line);
+        fputs(line, stderr);
+    }
+    ck_assert_msg(found, "was not logged: %s", said);
+    fclose(file);
+}
+
+/* Our own kernels do it all, without an error. The environment is read once in a process, so that
+ * it is set before the device is opened. */
+START_TEST(test_refusals)
+{
+    FILE *file = tmpfile();
+    ck_assert_ptr_nonnull(file);
+    if (refusals[_i].version)
+        setenv("DDP_CUDASIM_CUDNN", refusals[_i].version, 1);
+    if (refusals[_i].fail)
+        setenv("DDP_CUDASIM_FAIL", refusals[_i].fail, 1);
+    setenv("DDP_CUDNN", "1", 1);
+    const int own = log_to(file);
+    cuda_open_cudnn();
+    check_attention(attentions[3], cuda_stream, false, true);
     check_conv(&convolutions[2], 0, cuda_stream);
     cuda_close();
-}
-END_TEST
-
-/* What is on its way to the device fails: an error, by which it is also seen that cuDNN does it. */
-START_TEST(test_refused)
-{
-    static const char *const calls[] = {"cudnnBackendExecute:1", "cudnnBackendExecute:2"};
-    struct pair all[ARRAYS];
-    const int64_t *s = attentions[3];
-    open_failing(calls[_i]);
-    attention_arrays(s, all);
-    ck_assert_int_eq(attend(s, all, true, cuda_stream), _i == 0 ? DDP_ERR_SYSTEM : DDP_OK);
-    ck_assert_int_eq(attend_back(s, all, false, cuda_stream), _i == 1 ? DDP_ERR_SYSTEM : DDP_OK);
-    ck_assert_int_eq(attend_back(s, all, true, cuda_stream), DDP_OK);
-    for (int i = 0; i < ARRAYS; i++)
-        pair_free(&all[i]);
-    cuda_close();
-}
-END_TEST
-
-START_TEST(test_conv2d_refused)
-{
-    static const char *const calls[] = {"cudnnBackendExecute:1", "cudnnBackendExecute:2",
-                                        "cudnnBackendExecute:3"};
-    open_failing(calls[_i]); /* y, dx, dweight */
-    struct conv c = conv_of(&convolutions[2], 0);
-    ck_assert_int_eq(conv_forward(&c, cuda_stream), _i == 0 ? DDP_ERR_SYSTEM : DDP_OK);
-    ck_assert_int_eq(conv_backward(&c, cuda_stream), _i > 0 ? DDP_ERR_SYSTEM : DDP_OK);
-    for (int i = 0; i < CONV_ARRAYS; i++)
-        pair_free(&c.all[i]);
-    cuda_close();
+    expect_said(file, own, refusals[_i].said);
 }
 END_TEST
 
 void cuda_cudnn_cases(Suite *suite)
 {
+    tcase_add_loop_test(test_case(suite, "cudnn pieces", 30), test_pieces, 0,
+                        sizeof cuts / sizeof *cuts);
+    if (cuda_test_simulated()) { /* has nothing to compute with */
+        TCase *tc = test_case(suite, "cudnn refuses", 120);
+        tcase_add_loop_test(tc, test_refusals, 0, REFUSALS);
+        return;
+    }
     TCase *tc = test_case(suite, "cudnn", 120);
     tcase_add_checked_fixture(tc, open_both, close_both);
     tcase_add_loop_test(tc, test_attention, 0, ATTENTIONS);
     tcase_add_test(tc, test_attention_mixed);
     tcase_add_loop_test(tc, test_conv2d, 0, CONVOLUTIONS);
-    if (!cuda_test_simulated())
-        return;
-    tc = test_case(suite, "cudnn failures", 120);
-    tcase_add_loop_test(tc, test_tolerated, 0, TOLERATED);
-    tcase_add_loop_test(tc, test_refused, 0, 2);
-    tcase_add_loop_test(tc, test_conv2d_refused, 0, 3);
+    tcase_add_test(test_case(suite, "cudnn pieces give the same bits", 120), test_attention_pieces);
 }

@@ -7,8 +7,9 @@
 #include "tests/reference/reference.h"
 
 static const int64_t entropies[][2] = {
-    {0, 10},  {1, 1},    {1, 2},    {15, 10},  {16, 15},  {17, 16},   {33, 17},   {64, 31},
-    {9, 128}, {5, 1000}, {3, 1024}, {3, 1025}, {2, 5000}, {2, 16389}, {3, 50257}, {2000, 10},
+    {0, 10},   {1, 1},     {1, 2},     {15, 10},   {16, 15},   {17, 16},
+    {33, 17},  {64, 31},   {9, 128},   {5, 1000},  {3, 1024},  {3, 1025},
+    {2, 5000}, {2, 16389}, {3, 50257}, {2, 65541}, {2000, 10},
 };
 #define ENTROPIES (sizeof entropies / sizeof *entropies)
 
@@ -104,45 +105,52 @@ START_TEST(test_entropy_chunks)
 }
 END_TEST
 
-/* Rows of bf16 that lie apart: as packed ones, and what is between them stays. */
-START_TEST(test_entropy_stride)
+/* Rows that lie apart: as packed ones. What is between logits is not read, nor written; between
+ * gradients it becomes zero. way: bit 0: bf16; bit 1: in place. */
+static void check_apart(const int64_t *shape, int way)
 {
-    static const int64_t strides[][3] = {
-        {5, 10, 16}, {4, 1000, 1000}, {9, 33, 34}, {3, 1029, 1088}, {2, 9001, 9016}};
-    random_seed(11);
-    const int64_t rows = strides[_i][0], classes = strides[_i][1], stride = strides[_i][2];
-    struct pair dense = pair_of_type(DDP_BF16, rows * classes, 0),
-                d = pair_out(rows * classes, 0, 0);
-    struct pair apart = pair_out_type(DDP_BF16, rows * stride, 0, true),
+    const int64_t rows = shape[0], classes = shape[1], stride = shape[2];
+    const enum ddp_dtype dtype = way & 1 ? DDP_BF16 : DDP_F32;
+    struct pair dense = pair_of_type(dtype, rows * classes, 0), d = pair_out(rows * classes, 0, 0),
                 loss = pair_out(1, 0, false);
+    struct pair apart = pair_out_type(dtype, rows * stride, 0, true),
+                d_apart = pair_out_type(dtype, rows * stride, 0, true);
     for (int64_t i = 0; i < rows * stride; i++)
         apart.host[i] = i % stride < classes ? dense.host[i / stride * classes + i % stride] : NAN;
     pair_send(&apart);
+    float *before = pair_fetch(&apart);
     int32_t *labels = labels_of(rows, classes, false);
     struct ddp_softmax_cross_entropy args = {.rows = rows, .classes = classes};
     run_entropy(args, &dense, &d, &loss, NULL, labels);
-    args.dtype = DDP_BF16;
+    args.dtype = dtype;
     args.stride = stride;
     args.labels = cuda_copy(labels, (size_t)rows * sizeof *labels, 0);
-    args.logits = args.dlogits = apart.device;
+    args.logits = apart.device;
+    args.dlogits = way & 2 ? apart.device : d_apart.device;
     args.loss = loss.device;
     ck_assert_int_eq(on_cuda->softmax_cross_entropy(&args, cuda_stream), DDP_OK);
     pair_near("loss of rows that lie apart", &loss, 1e-6);
     for (int64_t i = 0; i < rows * stride; i++)
-        if (i % stride < classes)
-            apart.host[i] = d.host[i / stride * classes + i % stride];
-    cuda_expect_near_type("dlogits that lie apart", DDP_BF16, apart.device, apart.host, apart.count,
-                          8e-7 / (double)(rows + 1), 0x1p-8);
-    args.dtype = DDP_F32; /* which has none */
-    args.stride = classes + 8;
-    ck_assert_int_eq(on_cuda->softmax_cross_entropy(&args, cuda_stream), DDP_ERR_INVALID);
-    args.dtype = DDP_BF16;
+        d_apart.host[i] = i % stride < classes ? d.host[i / stride * classes + i % stride] : 0;
+    cuda_expect_near_type("dlogits that lie apart", dtype, args.dlogits, d_apart.host, apart.count,
+                          8e-7 / (double)(rows + 1), way & 1 ? 0x1p-8 : 0);
+    if (!(way & 2))
+        pair_same("logits that lie apart", &apart, before);
     args.stride = classes - 1;
     ck_assert_int_eq(on_cuda->softmax_cross_entropy(&args, cuda_stream), DDP_ERR_INVALID);
-    struct pair *const all[] = {&dense, &d, &apart, &loss};
+    struct pair *const all[] = {&dense, &d, &apart, &d_apart, &loss};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         pair_free(all[i]);
     free(labels);
+}
+
+START_TEST(test_entropy_stride)
+{
+    static const int64_t strides[][3] = {
+        {5, 10, 16}, {4, 1000, 1000}, {9, 33, 34}, {3, 1029, 1152}, {2, 9001, 9088}};
+    random_seed(11);
+    for (int way = 0; way < 4; way++)
+        check_apart(strides[_i], way);
 }
 END_TEST
 

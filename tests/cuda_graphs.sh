@@ -18,6 +18,12 @@ for split in 4 7; do
     same "$split shards, traced in the middle" "$trainer" "$@" --trace "$work/trace" --trace-steps 3-4
     [ $split = 7 ] || same "$split shards, 2 workers" "$ddprun" $share $workers "$@" --zero 1
     [ $split = 7 ] || same "$split shards, 2 workers, replicas" "$ddprun" $share $workers "$@" --zero 0
+    [ $split = 7 ] && continue
+    replicas 2
+    same "$split shards, dp" "$trainer" "$@" $dp
+    same "$split shards, dp, one by one" env DDP_CUDA_GRAPHS=0 "$trainer" "$@" $dp
+    replicas 4
+    same "$split shards, dp, 4 replicas" "$trainer" "$@" $dp
 done
 
 # trace NAME FILE ...: as trace_check.py has it, and the tracks of the GPUs
@@ -42,6 +48,8 @@ trace "trace of replicas" "$work/trace" 1 3 step linear "fill input"
 if [ $simulated = yes ]; then
     expect "graphs are used" 1 "a recorded step: GPU 0: " env DDP_CUDASIM_FAIL=cudaGraphLaunch:9 "$trainer" "$@"
     expect "no graphs" 0 "" env DDP_CUDA_GRAPHS=0 DDP_CUDASIM_FAIL=cudaGraphLaunch:1 "$trainer" "$@"
+    replicas 2
+    expect "graphs are used, dp" 1 "a recorded step: GPU [01]: " env DDP_CUDASIM_FAIL=cudaGraphLaunch:9 "$trainer" "$@" $dp
     # What cannot be recorded is run, without a word.
     first=
     same "one by one" env DDP_CUDA_GRAPHS=0 "$trainer" "$@"
@@ -49,6 +57,7 @@ if [ $simulated = yes ]; then
         cudaGraphInstantiate:1 cudaGraphInstantiate:3; do
         same "$call fails" env DDP_CUDASIM_FAIL=$call "$trainer" "$@"
         [ ! -s "$work/out" ] || fail "$call fails: $(head -n 3 "$work/out")"
+        same "$call fails, dp" env DDP_CUDASIM_FAIL=$call "$trainer" "$@" $dp
         same "$call fails, 2 workers" env DDP_CUDASIM_FAIL=$call "$ddprun" $share $workers "$@"
     done
 fi

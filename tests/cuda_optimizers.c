@@ -203,6 +203,68 @@ START_TEST(test_norm)
 }
 END_TEST
 
+/* The same decision, bit for bit. */
+START_TEST(test_clip)
+{
+    static const int64_t counts[] = {0, 1, 31, 256, 257, 5000};
+    random_seed(3);
+    float *numbers = array_of(5000), loss = 3.7f;
+    double *sums = calloc(5000, sizeof *sums);
+    for (int i = 0; i < 5000; i++)
+        sums[i] = (double)numbers[i] * (double)numbers[i];
+    const double *d_sums = cuda_copy(sums, 5000 * sizeof *sums, 0);
+    const float *d_loss = cuda_copy(&loss, sizeof loss, 0);
+    for (int i = 0; i < 6 * 3; i++) {
+        struct ddp_clipped clipped = {0}, got;
+        struct ddp_clip args = {.blocks = counts[i % 6], .sums = sums, .loss = &loss};
+        args.shards = 3;
+        args.most = i / 6 * 0.3;
+        args.only_finite = true;
+        args.clipped = &clipped;
+        ck_assert_int_eq(ddp_kernels_cpu.clip(&args, NULL), DDP_OK);
+        args.sums = d_sums;
+        args.loss = d_loss;
+        args.clipped = cuda_memory(sizeof got, 0);
+        ck_assert_int_eq(on_cuda->clip(&args, cuda_stream), DDP_OK);
+        cuda_get(&got, args.clipped, sizeof got);
+        ck_assert(memcmp(&got.norm, &clipped.norm, sizeof got.norm) == 0);
+        ck_assert(memcmp(&got.scale, &clipped.scale, sizeof got.scale) == 0);
+        ck_assert(got.loss == clipped.loss && got.left_out == clipped.left_out);
+    }
+    free(sums);
+    free(numbers);
+}
+END_TEST
+
+/* Steps that are left out change nothing; else the scale is the decided one. */
+START_TEST(test_clipped)
+{
+    for (int32_t left_out = 0; left_out < 2; left_out++) {
+        const struct ddp_clipped clipped = {.scale = 0.25f, .left_out = left_out};
+        const struct ddp_clipped *there = cuda_copy(&clipped, sizeof clipped, 0);
+        struct arrays a;
+        arrays_make(&a, 5000, 0, 20, 100);
+        cuda_get(a.rounded, a.d_rounded, 5000 * sizeof *a.rounded);
+        struct ddp_adamw adamw = {.count = 5000, .scale = 9, .rate = 0.1, .beta2 = 0.99, .eps = 1};
+        struct ddp_ema ema = {.count = 5000, .momentum = 0.1f, .scale = 1};
+        for (int side = 0; side < 2; side++) {
+            const struct ddp_kernels *kernels = side ? on_cuda : &ddp_kernels_cpu;
+            float **arrays = side ? a.device : a.host;
+            adamw.weight = arrays[0];
+            adamw.gradient = ema.sum = arrays[1];
+            adamw.exp_avg = ema.running = arrays[2];
+            adamw.exp_avg_sq = arrays[3];
+            adamw.weight_bf16 = side ? a.d_rounded : a.rounded;
+            adamw.clipped = ema.clipped = side ? there : &clipped;
+            ck_assert_int_eq(kernels->adamw(&adamw, side ? cuda_stream : NULL), DDP_OK);
+            ck_assert_int_eq(kernels->ema(&ema, side ? cuda_stream : NULL), DDP_OK);
+        }
+        arrays_expect(&a, left_out ? "a step that is left out" : "a scale of the device");
+        arrays_free(&a);
+    }
+}
+END_TEST
+
 static void check_sum(enum ddp_dtype dtype, int64_t count, size_t shift)
 {
     float *x = array_of(count), expected, dy = 3.2568f, *dx = array_of(count);
@@ -329,6 +391,8 @@ void cuda_optimizer_cases(Suite *suite)
     tcase_add_test(tc, test_many_spans);
     tcase_add_test(tc, test_alone);
     tcase_add_test(tc, test_norm);
+    tcase_add_test(tc, test_clip);
+    tcase_add_test(tc, test_clipped);
     tcase_add_test(tc, test_sum);
     tcase_add_loop_test(tc, test_mse, 0, 4);
     tcase_add_test(tc, test_arguments);

@@ -24,8 +24,8 @@ model() {
 }
 gpt2="--model gpt2 --data $work/text --seq-len 12 --layers 2 --heads 2 --channels 16"
 model "mlp fp32, clipped" fc2 --data "$work/images" --hidden 33,17 --optimizer adamw --clip-grad-norm 0.1
-model "gpt2 fp32" h.1 $gpt2 --dropout 0.1
-model "gpt2 bf16" h.0.mlp $gpt2 --dropout 0.1 --dtype bf16
+model "gpt2 fp32" h.1 $gpt2 --vocab-size 1030 --dropout 0.1
+model "gpt2 bf16" h.0.mlp $gpt2 --vocab-size 1030 --dropout 0.1 --dtype bf16
 model "resnet bf16" layer2 --model resnet --size 20 --data "$work/images" --dtype bf16 --lr 1e-3
 
 first=

@@ -157,9 +157,9 @@ END_TEST
 /* --- layer norm ----------------------------------------------------------------------------- */
 
 static const int64_t norms[][2] = {
-    {0, 8},    {1, 1},    {3, 5},    {1, 128},  {9, 12},   {33, 132},  {17, 255},
-    {40, 256}, {20, 512}, {3, 513},  {70, 768}, {5, 1024}, {18, 1028}, {2, 1500},
-    {3, 2048}, {2, 4096}, {2, 4100}, {2, 8192}, {1, 8196}, {600, 7},   {8300, 4},
+    {0, 8},    {1, 1},    {3, 5},    {1, 128},  {9, 12},    {33, 132},  {17, 255},  {40, 256},
+    {20, 512}, {3, 513},  {70, 768}, {5, 1024}, {18, 1028}, {2, 1500},  {3, 2048},  {2, 4096},
+    {2, 4100}, {2, 8192}, {1, 8196}, {600, 7},  {8300, 4},  {37, 1000}, {21, 1600}, {19, 2304},
 };
 #define NORMS (sizeof norms / sizeof *norms)
 
@@ -316,9 +316,10 @@ END_TEST
 /* y may be x, dx may be dy; sums without dx, and dx without sums. */
 START_TEST(test_layer_norm_in_place)
 {
-    static const int64_t shapes[][2] = {{20, 36}, {20, 37}, {7, 1536}, {3, 4100}};
+    static const int64_t shapes[][2] = {{20, 36},  {20, 37},   {29, 256}, {37, 768},
+                                        {7, 1536}, {21, 2304}, {3, 4100}};
     random_seed(5);
-    for (int i = 0; i < 4; i++) {
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         const int64_t rows = shapes[i][0], n = shapes[i][1];
         struct norm_case c = norm_case_of(shapes[i], _i ? 8 : 0);
         norm_forward(&c, true);
@@ -334,10 +335,16 @@ START_TEST(test_layer_norm_in_place)
         args.dgamma = cuda_memory((size_t)n * sizeof(float), 0);
         ck_assert_int_eq(on_cuda->layer_norm_backward(&args, cuda_stream), DDP_OK);
         cuda_expect_bits("dgamma alone", args.dgamma, dgamma, n);
+        float *dgamma_alone = args.dgamma;
         args.dgamma = NULL;
+        args.dx = c.dx.device;
+        ck_assert_int_eq(on_cuda->layer_norm_backward(&args, cuda_stream), DDP_OK);
+        cuda_expect_bits_type("dx alone", c.dtype, c.dx.device, dx, rows * n);
+        args.dgamma = dgamma_alone;
         args.dx = c.dy.device;
         ck_assert_int_eq(on_cuda->layer_norm_backward(&args, cuda_stream), DDP_OK);
         pair_same("dx over dy", &c.dy, dx);
+        cuda_expect_bits("dgamma with dx over dy", args.dgamma, dgamma, n);
         const struct ddp_layer_norm_forward forward = {.rows = rows,
                                                        .features = n,
                                                        .dtype = c.dtype,

@@ -29,7 +29,13 @@ model "mlp fp32" $mlp --nesterov --weight-decay 1e-2
 model "mlp bf16, adamw, clipped" $mlp --dtype bf16 --optimizer adamw --clip-grad-norm 0.1 --weight-decay 0.1
 model "mlp fp32, a part cut off, normalized" --data "$here/tests/golden/npy/names-sklearn.npz" --val-split 1 --normalize --hidden 9
 model "gpt2 fp32" $gpt2 --dropout 0.1
-model "gpt2 bf16" $gpt2 --dropout 0.1 --dtype bf16
+model "gpt2 bf16, a padded vocabulary" $gpt2 --vocab-size 1030 --dropout 0.1 --dtype bf16
+cp "$work/first" "$work/plain"
+DDP_CUDA_DGELU=1 && export DDP_CUDA_DGELU # a product goes back through GELU on its way
+model "gpt2 bf16, dgelu" $gpt2 --vocab-size 1030 --dropout 0.1 --dtype bf16
+unset DDP_CUDA_DGELU
+count=$((count + 1))
+! cmp -s "$work/first" "$work/plain" || fail "DDP_CUDA_DGELU=1 changes nothing"
 model "cnn fp32" --model cnn --data "$work/images"
 model "cnn bf16" --model cnn --data "$work/images" --dtype bf16
 model "resnet bf16" --model resnet --size 20 --data "$work/images" --dtype bf16 --lr 1e-3
@@ -133,4 +139,12 @@ for other in "--device cpu" --fast; do
     "$ddprun" -n 2 $share trainer "$@" --no-eval $other --save "$work/f" >"$work/out" 2>&1 || fail "local steps, $other: $(cat "$work/out")"
     weights_near "$work/f" "$work/first" 1e-3 || fail "local steps, $other: ends elsewhere"
 done
+
+# A padded vocabulary ends near that of the CPU, which pads none; without eps, zeros would not stay zero.
+set -- $gpt2 --vocab-size 1030 --batch-size 2 --global-batch 8 --steps 20 --seed 3 --no-eval --quiet --optimizer adamw \
+    --clip-grad-norm 0.1 --weight-decay 0.1 --eps 1e-3
+expect "padded: CPU" 0 '' "$trainer" "$@" --device cpu --save "$work/cpu"
+expect "padded: GPU" 0 '' "$trainer" "$@" --device cuda --save "$work/f"
+weights_near "$work/f" "$work/cpu" 1e-4 || fail "padded: the CPU ends elsewhere"
+expect "padded: without eps" 0 '' "$trainer" "$@" --device cuda --eps 0
 finish

@@ -78,6 +78,22 @@ for dtype in fp32 bf16; do
     sed 's/^\[0\] //' "$work/out" | grep -A 1 -e '--- step' | cmp - "$work/texts" || fail "2 workers write another text, $dtype"
 done
 
+# A vocabulary that is padded on GPUs shows in no file: they are the CPU's, byte for byte, before training has changed weights.
+set -- $gpt2 --vocab-size 1030 --lr 0 --steps 1 --no-eval
+for device in cpu cuda; do
+    for format in hf llmc llmc-bf16; do
+        expect "$format of $device" 0 '' "$trainer" --device $device "$@" --export "$work/$device.$format" --export-format $format
+    done
+    rm -rf "$work/dir"
+    expect "saved by $device" 0 '' "$trainer" --device $device "$@" --save "$work/$device.saved" --checkpoint "$work/dir"
+    cp "$work/dir/step-00000001/model.safetensors" "$work/$device.checkpoint"
+    expect "planned for $device" 0 '' "$trainer" --device $device "$@" --plan
+    grep "^model" "$work/out" >"$work/$device.plan"
+done
+for file in hf llmc llmc-bf16 saved checkpoint plan; do
+    cmp "$work/cpu.$file" "$work/cuda.$file" && [ -s "$work/cpu.$file" ] || fail "padded: $file"
+done
+
 # What is printed and written.
 expect "plan" 0 'workers  2 replicas on cuda: ' $t $mlp $dp --plan
 expect "plan, bf16" 0 'bf16 activations' $t $gpt2 --dtype bf16 --plan
@@ -104,6 +120,16 @@ paste "$work/cpu.losses" "$work/cuda.losses" | awk '
     { d = $1 - $2; if (d < 0) d = -d; if (!(d < 0.01 * $1)) bad++; same += d == 0; last = $2 }
     END { exit !(NR == 24 && !bad && same < NR && last < 0.8 * first) }' ||
     fail "bf16: the losses differ: $(paste "$work/cpu.losses" "$work/cuda.losses" | tr '\n' ' ')"
+
+# So they do where products go back through GELU on their way.
+expect "bf16, dgelu" 0 '' env DDP_CUDA_DGELU=1 "$trainer" --device cuda --seed 1 $gpt2 --dtype bf16 --steps 24 --lr 1e-2 \
+    --no-eval --log "$work/dgelu.log"
+grep '"event":"step"' "$work/dgelu.log" | sed 's/.*"loss":\([0-9.e+-]*\).*/\1/' >"$work/dgelu.losses"
+count=$((count + 1))
+paste "$work/cuda.losses" "$work/dgelu.losses" | awk '
+    { d = $1 - $2; if (d < 0) d = -d; if (!(d < 0.01 * $1)) bad++; same += d == 0 }
+    END { exit !(NR == 24 && !bad && same < NR) }' ||
+    fail "dgelu: the losses differ: $(paste "$work/cuda.losses" "$work/dgelu.losses" | tr '\n' ' ')"
 
 # Steps that are replayed from a recording are the steps that were recorded.
 set -- $gpt2 --dropout 0.1 --steps 8 --no-eval --quiet --acc-steps 2

@@ -27,8 +27,11 @@ struct generation {
 
 static inline struct ddp_model_config gen_config(int64_t heads, int64_t channels)
 {
-    struct ddp_model_config config = {
-        .batch = 1, .dim_count = 1, .dims = {GEN_CONTEXT}, .classes = GEN_VOCABULARY};
+    struct ddp_model_config config = {.batch = 1,
+                                      .dim_count = 1,
+                                      .dims = {GEN_CONTEXT},
+                                      .classes = GEN_VOCABULARY,
+                                      .pads_classes = true};
     *ddp_gpt2_of(&config.own) = (struct ddp_gpt2){.layers = 2,
                                                   .heads = heads,
                                                   .channels = channels,
@@ -103,7 +106,8 @@ static inline void gen_full_pass(const struct generation *g, const int32_t *toke
     ck_assert_int_eq(ddp_exec_create(&exec, graph, g->cpu, DDP_EXEC_NETWORK, g->weights), DDP_OK);
     ddp_exec_bind_input(exec, 0, tokens);
     ck_assert_int_eq(ddp_exec_forward(exec), DDP_OK);
-    memcpy(logits, (const float *)ddp_exec_output(exec) + (length - 1) * GEN_VOCABULARY,
+    const size_t row_bytes = ddp_exec_output_bytes(exec) / (size_t)length;
+    memcpy(logits, (const char *)ddp_exec_output(exec) + (size_t)(length - 1) * row_bytes,
            GEN_VOCABULARY * sizeof *logits);
     ddp_exec_destroy(exec);
     ddp_graph_destroy(graph);

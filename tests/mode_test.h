@@ -9,6 +9,7 @@
 #include "mode/stages.h"
 #include "mode/updater.h"
 #include "model/model.h"
+#include "tests/gaps.h"
 #include "tests/reference/reference.h"
 #include "tests/model_option.h"
 #include "tests/runner.h"
@@ -82,7 +83,8 @@ static int cuts[DDP_STAGES_MAX];
 static ddp_graph *build(int64_t rows)
 {
     ddp_graph *built;
-    struct ddp_model_config config = {.batch = rows, .features = FEATURES, .classes = CLASSES};
+    struct ddp_model_config config = {
+        .batch = rows, .features = FEATURES, .classes = CLASSES, .pads_classes = update == 1};
     set_model_option(&config, &ddp_model_mlp, "hidden", "7");
     ck_assert_int_eq(ddp_model_build(&built, &ddp_model_mlp, &config), DDP_OK);
     return built;
@@ -173,7 +175,7 @@ static ddp_loader *open_loader(void)
 
 /* What a training ends in. */
 struct result {
-    float weights[128], losses[STEPS];
+    float weights[192], losses[STEPS];
     double norms[STEPS];
     size_t count;
 };
@@ -192,9 +194,10 @@ static struct result train(enum ddp_mode_kind kind, int units, int64_t local_sha
         result.norms[step] = ddp_mode_gradient_norm(mode);
     }
     result.count = (size_t)ddp_graph_flat_count(graph);
-    ck_assert_uint_le(result.count, 128);
+    ck_assert_uint_le(result.count, 192);
     ck_assert_int_eq(ddp_mode_get_weights(mode, 0, (int64_t)result.count, result.weights), DDP_OK);
     ck_assert(memcmp(result.weights, weights, result.count * sizeof(float)) != 0);
+    check_gaps(graph, result.weights);
     for (size_t i = 0; ddp_mode_weights_bf16(mode) && i < result.count; i++)
         ck_assert_uint_eq(ddp_mode_weights_bf16(mode)[i], ddp_bf16_of(result.weights[i]));
     ddp_loader_destroy(loader);

@@ -10,6 +10,7 @@
 
 int main(void)
 {
+    setenv("XDG_CACHE_HOME", "/dev/null", 1); /* no caches, and never the tester's own */
     SRunner *runner = srunner_create(test_suite());
     srunner_run_all(runner, CK_ENV);
     int run = srunner_ntests_run(runner);

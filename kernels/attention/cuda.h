@@ -18,7 +18,8 @@ struct ddp_heads {
     int64_t count;        /* heads of this launch */
     int64_t blocks;       /* of rows, per head */
     float scale;
-    bool wide; /* rows may be read in accesses of four elements */
+    float log2_scale; /* of scores that are exponents of 2 */
+    bool wide;        /* rows may be read in accesses of four elements */
 };
 
 struct ddp_attention_gradient {
@@ -56,6 +57,7 @@ static inline struct ddp_heads ddp_heads_of(int64_t batch, int64_t length, int64
     g.heads = heads;
     g.count = batch * heads;
     g.scale = 1 / sqrtf((float)size);
+    g.log2_scale = g.scale * 1.44269504f;
     g.wide = size % 4 == 0;
     return g;
 }

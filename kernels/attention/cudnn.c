@@ -8,13 +8,18 @@
  * The backward pass has two forms. One sums the queries' gradient in float32 by atomics, so that
  * its bits change from run to run, although no numerical note of its engines says so. The other,
  * asked for here by naming dq as the product's own result, keeps the scores' gradient in bf16 in
- * the workspace: 2 T T bytes for each head. So the batch, or the heads of one row, are done in
- * pieces that the device's workspace holds. */
+ * the workspace, so that it is done in pieces (pieces.h). For GPT-2's shapes cuDNN 9.19 has one
+ * engine for pieces of all sizes, whose workspace is the 2 T T bytes of each head and 256 (asked
+ * for compute capabilities 8.0 and 9.0 without a GPU).
+ *
+ * Kept beside mma.cu until "bench/gpu --only attention" has run on a GPU; the loser is then
+ * deleted, in the change that commits the figures. */
 #include "config.h"
 
 #include "kernels/attention/cudnn.h"
 
-#include "core/memory.h"
+#include "kernels/attention/pieces.h"
+#include "kernels/cuda/cudnn.h"
 #include "kernels/cuda/cudnn_graph.h"
 
 #include <float.h>
@@ -26,11 +31,7 @@ enum { KEY_WHAT, KEY_BATCH, KEY_LENGTH, KEY_HEADS, KEY_ALL_HEADS, KEY_SIZE, KEY_
 /* Backward with other lengths reads beyond the end in versions up to this. */
 #define EVEN_LENGTHS_VERSION 91500
 #define EVEN_LENGTH          128
-/* From this compute capability on NVIDIA's frontend names an engine and its knobs for backward with
- * the same bits every time; heuristics are not asked there. */
-#define NAMED_ENGINE_CAPABILITY 100
-#define WORKSPACE_ALIGN         256
-#define ALIGNMENT               16
+#define ALIGNMENT            16
 
 /* Tensors outside the graphs, in the order in which they are made; forward has those up to STATS.
  */
@@ -216,41 +217,37 @@ static void describe_backward(struct ddp_cudnn_graph *graph, const struct ddp_cu
 
 /* --- the operations ------------------------------------------------------------------------- */
 
-/* Where one piece of the batch lies: rows [batch, batch + batches), heads likewise. */
-struct piece {
-    int64_t batch, batches, head, heads;
-};
-
 /* What both passes take, in elements of bf16. */
 struct attention {
-    int64_t batch, length, heads, size;
+    struct ddp_attention_sizes s;
+    int64_t size;
     const uint16_t *qkv, *y;
     const float *lse;
 };
 
 static struct ddp_cudnn_key key_of(int64_t what, const struct attention *a,
-                                   const struct piece *piece)
+                                   const struct ddp_attention_piece *piece)
 {
     return (struct ddp_cudnn_key){{
         [KEY_WHAT] = what,
         [KEY_BATCH] = piece->batches,
-        [KEY_LENGTH] = a->length,
+        [KEY_LENGTH] = a->s.length,
         [KEY_HEADS] = piece->heads,
-        [KEY_ALL_HEADS] = a->heads,
+        [KEY_ALL_HEADS] = a->s.heads,
         [KEY_SIZE] = a->size,
         [KEY_STATS] = a->lse != NULL,
     }};
 }
 
 /* Element of qkv, or of y, at which a piece begins. */
-static int64_t qkv_at(const struct attention *a, const struct piece *piece)
+static int64_t qkv_at(const struct attention *a, const struct ddp_attention_piece *piece)
 {
-    return (piece->batch * a->length * 3 * a->heads + piece->head) * a->size;
+    return (piece->batch * a->s.length * 3 * a->s.heads + piece->head) * a->size;
 }
 
-static int64_t y_at(const struct attention *a, const struct piece *piece)
+static int64_t y_at(const struct attention *a, const struct ddp_attention_piece *piece)
 {
-    return (piece->batch * a->length * a->heads + piece->head) * a->size;
+    return (piece->batch * a->s.length * a->s.heads + piece->head) * a->size;
 }
 
 /* Later keys' scores: versions before 9.10 want a number. */
@@ -267,15 +264,16 @@ static bool is_aligned(const void *memory)
 static bool is_for_us(const struct ddp_cudnn *cudnn, const struct ddp_cuda *cuda,
                       const struct attention *a)
 {
-    return cudnn->usable && cuda->capability >= 80 && a->length > 1 && a->size % 8 == 0 &&
+    return cudnn->usable && cuda->capability >= 80 && a->s.length > 1 && a->size % 8 == 0 &&
            is_aligned(a->qkv) && is_aligned(a->y);
 }
 
 static void bind_inputs(struct ddp_cudnn_binding *binding, const struct attention *a,
-                        const struct piece *piece, const float *scale, const float *masked)
+                        const struct ddp_attention_piece *piece, const float *scale,
+                        const float *masked)
 {
     const uint16_t *q = a->qkv + qkv_at(a, piece);
-    const int64_t channels = a->heads * a->size;
+    const int64_t channels = a->s.heads * a->size;
     ddp_cudnn_bind(binding, Q, q);
     ddp_cudnn_bind(binding, K, q + channels);
     ddp_cudnn_bind(binding, V, q + 2 * channels);
@@ -284,14 +282,14 @@ static void bind_inputs(struct ddp_cudnn_binding *binding, const struct attentio
     ddp_cudnn_bind(binding, Y, a->y + y_at(a, piece));
     if (a->lse)
         ddp_cudnn_bind(binding, STATS,
-                       a->lse + (piece->batch * a->heads + piece->head) * a->length);
+                       a->lse + (piece->batch * a->s.heads + piece->head) * a->s.length);
 }
 
 enum ddp_status ddp_cudnn_attention_forward(const struct ddp_attention_forward *args,
                                             struct ddp_cuda *cuda, bool *done)
 {
-    const struct attention a = {args->batch, args->length, args->heads, args->head_size,
-                                args->qkv,   args->y,      args->lse};
+    const struct attention a = {
+        {args->batch, args->heads, args->length}, args->head_size, args->qkv, args->y, args->lse};
     struct ddp_cudnn *cudnn = NULL;
     struct ddp_cudnn_plan *plan = NULL;
     *done = false;
@@ -300,7 +298,7 @@ enum ddp_status ddp_cudnn_attention_forward(const struct ddp_attention_forward *
     enum ddp_status status = ddp_cudnn_of(cuda, &cudnn);
     if (status || !is_for_us(cudnn, cuda, &a))
         return status;
-    const struct piece all = {0, a.batch, 0, a.heads};
+    const struct ddp_attention_piece all = {0, a.s.batch, 0, a.s.heads};
     const struct ddp_cudnn_key key = key_of(FORWARD, &a, &all);
     status = ddp_cudnn_plan_of(cudnn, &key, describe_forward, DDP_CUDA_WORKSPACE_BYTES, "attention",
                                &plan);
@@ -313,72 +311,47 @@ enum ddp_status ddp_cudnn_attention_forward(const struct ddp_attention_forward *
     return ddp_cudnn_run(plan, &binding, cuda->workspace, cuda, "attention");
 }
 
-/* Bytes of a head's sums in the workspace of a piece, before what cuDNN has of it. */
-static size_t sums_bytes(const struct attention *a, const struct piece *piece)
+/* No heads: it cannot be done in pieces that fit, and whose statistics are aligned. */
+static struct ddp_attention_piece first_piece(const struct attention *a,
+                                              const struct ddp_cuda *cuda)
 {
-    return ddp_align_up((size_t)(piece->batches * piece->heads * a->length) * sizeof(float),
-                        WORKSPACE_ALIGN);
-}
-
-/* A first piece whose size all have, but for the last; no heads: it cannot be done in pieces that
- * fit, and whose statistics are aligned. */
-static struct piece first_piece(const struct attention *a)
-{
-    const int64_t length = (a->length + EVEN_LENGTH - 1) / EVEN_LENGTH * EVEN_LENGTH;
-    const int64_t head_bytes = 2 * length * length + WORKSPACE_ALIGN + 4 * a->length;
-    const int64_t fit = (int64_t)DDP_CUDA_WORKSPACE_BYTES / head_bytes;
-    struct piece piece = {.batches = 1, .heads = a->heads};
-    if (fit >= a->heads) {
-        const int64_t most = fit / a->heads, pieces = (a->batch + most - 1) / most;
-        piece.batches = (a->batch + pieces - 1) / pieces; /* none much smaller than others */
-    }
-    while (piece.heads > 0 && (piece.heads > fit || a->heads % piece.heads != 0))
-        piece.heads--;
-    const bool one = piece.batches == a->batch && piece.heads == a->heads;
-    if (!one && a->length * (int64_t)sizeof(float) % ALIGNMENT != 0)
+    struct ddp_attention_piece piece = ddp_attention_first_piece(&a->s, cuda->cudnn_bytes);
+    const bool one = piece.batches == a->s.batch && piece.heads == a->s.heads;
+    if (!one && a->s.length * (int64_t)sizeof(float) % ALIGNMENT != 0)
         piece.heads = 0;
     return piece;
 }
 
-static struct piece next_piece(const struct attention *a, struct piece piece)
-{
-    piece.head += piece.heads;
-    if (piece.head == a->heads) {
-        piece.head = 0;
-        piece.batch += piece.batches;
-    }
-    if (a->batch - piece.batch < piece.batches)
-        piece.batches = a->batch - piece.batch;
-    return piece;
-}
-
 static enum ddp_status plan_backward(struct ddp_cudnn *cudnn, const struct attention *a,
-                                     const struct piece *piece, struct ddp_cudnn_plan **plan)
+                                     const struct ddp_attention_piece *piece,
+                                     struct ddp_cudnn_plan **plan)
 {
     const struct ddp_cudnn_key key = key_of(BACKWARD, a, piece);
     return ddp_cudnn_plan_of(cudnn, &key, describe_backward,
-                             DDP_CUDA_WORKSPACE_BYTES - sums_bytes(a, piece), "attention backward",
+                             (size_t)ddp_attention_plan_bytes(&a->s, piece), "attention backward",
                              plan);
 }
 
 /* Are there plans for all pieces? */
-static enum ddp_status has_plans(struct ddp_cudnn *cudnn, const struct attention *a, bool *yes)
+static enum ddp_status has_plans(struct ddp_cudnn *cudnn, const struct ddp_cuda *cuda,
+                                 const struct attention *a, bool *yes)
 {
     struct ddp_cudnn_plan *plan = NULL;
-    struct piece piece = first_piece(a);
+    struct ddp_attention_piece piece = first_piece(a, cuda);
     *yes = piece.heads > 0;
-    while (*yes && piece.batch < a->batch) {
+    while (*yes && piece.batch < a->s.batch) {
         enum ddp_status status = plan_backward(cudnn, a, &piece, &plan);
         if (status)
             return status;
         *yes = plan->plan != NULL;
-        piece = next_piece(a, piece);
+        piece = ddp_attention_next_piece(&a->s, piece);
     }
     return DDP_OK;
 }
 
 static enum ddp_status backward_piece(const struct ddp_attention_backward *args,
-                                      const struct attention *a, const struct piece *piece,
+                                      const struct attention *a,
+                                      const struct ddp_attention_piece *piece,
                                       struct ddp_cuda *cuda)
 {
     struct ddp_cudnn *cudnn = cuda->cudnn;
@@ -387,7 +360,7 @@ static enum ddp_status backward_piece(const struct ddp_attention_backward *args,
     if (status)
         return status;
     const float scale = 1 / sqrtf((float)a->size), masked = masked_by(cudnn), one = 1;
-    const int64_t channels = a->heads * a->size;
+    const int64_t channels = a->s.heads * a->size;
     const uint16_t *dy = args->dy;
     uint16_t *dq = args->dqkv;
     dq += qkv_at(a, piece);
@@ -399,28 +372,30 @@ static enum ddp_status backward_piece(const struct ddp_attention_backward *args,
     ddp_cudnn_bind(&binding, DV, dq + 2 * channels);
     ddp_cudnn_bind(&binding, ONE, &one);
     ddp_cudnn_bind(&binding, SUMS, cuda->workspace);
-    return ddp_cudnn_run(plan, &binding, (char *)cuda->workspace + sums_bytes(a, piece), cuda,
+    return ddp_cudnn_run(plan, &binding,
+                         (char *)cuda->workspace + ddp_attention_sums_bytes(&a->s, piece), cuda,
                          "attention backward");
 }
 
 enum ddp_status ddp_cudnn_attention_backward(const struct ddp_attention_backward *args,
                                              struct ddp_cuda *cuda, bool *done)
 {
-    const struct attention a = {args->batch, args->length, args->heads, args->head_size,
-                                args->qkv,   args->y,      args->lse};
+    const struct attention a = {
+        {args->batch, args->heads, args->length}, args->head_size, args->qkv, args->y, args->lse};
     struct ddp_cudnn *cudnn = NULL;
     *done = false;
     if (args->dtype != DDP_BF16 || args->accumulate_dqkv ||
-        cuda->capability >= NAMED_ENGINE_CAPABILITY)
+        cuda->capability >= DDP_CUDNN_NAMED_ENGINES)
         return DDP_OK;
     enum ddp_status status = ddp_cudnn_of(cuda, &cudnn);
     if (status || !is_for_us(cudnn, cuda, &a) || !is_aligned(args->dy) || !is_aligned(args->dqkv))
         return status;
-    if (cudnn->version <= EVEN_LENGTHS_VERSION && a.length % EVEN_LENGTH != 0)
+    if (cudnn->version <= EVEN_LENGTHS_VERSION && a.s.length % EVEN_LENGTH != 0)
         return DDP_OK;
-    status = has_plans(cudnn, &a, done);
-    for (struct piece piece = first_piece(&a); *done && status == DDP_OK && piece.batch < a.batch;
-         piece = next_piece(&a, piece))
+    status = has_plans(cudnn, cuda, &a, done);
+    for (struct ddp_attention_piece piece = first_piece(&a, cuda);
+         *done && status == DDP_OK && piece.batch < a.s.batch;
+         piece = ddp_attention_next_piece(&a.s, piece))
         status = backward_piece(args, &a, &piece, cuda);
     return status;
 }

@@ -1,160 +1,36 @@
 /* SPDX-License-Identifier: MIT
  *
- * Causal attention on tensor cores; see attention_cuda.h. The same three kernels as in
- * attention.cu, which is their plain twin: a block of four warps keeps the rows of one head that
- * its results belong to, and the rows of the other kind that meet them below the diagonal pass by,
- * copied to shared memory while those before them are multiplied.
+ * Causal attention on tensor cores; see cuda.h. The same three kernels as in attention.cu, which is
+ * their plain twin: a block of four warps owns the rows of one head that its results belong to, and
+ * the rows of the other kind that meet them below the diagonal pass by, copied to shared memory
+ * while those before them are multiplied.
  *
- * A warp owns 16 rows (forward 32 of up to 64 features) with all their columns: scores come out of
- * one product in the registers that the next one takes them from, maxima and sums are those of four
- * neighbouring lanes, and nothing but the operands is in shared memory. Its rows of eight elements
- * are permuted by the row, so that no eight that are read together meet in a bank.
+ * A warp owns 32 rows (16 of more than 64 features), held as operands in its registers, with all
+ * their columns: scores come out of one product in the registers that the next one takes them from,
+ * maxima and sums are those of four neighbouring lanes, and only what passes by is in shared
+ * memory. Rows of eight elements are permuted there by the row, so that no eight that are read
+ * together meet in a bank. Only tiles on the diagonal, and at the end, look at what is to be left
+ * out.
  *
- * Bound by the tensor cores as mma.sync reaches them, two thirds of their peak on Hopper, and by
- * shared memory, from which 16 rows take an operand for each product (forward half as often). Keys
- * and queries pass by once for each 128 queries or 64 keys, which the second-level cache bears. */
-#include "kernels/attention/cuda.h"
+ * Bound by the tensor cores as mma.sync reaches them, two thirds of their peak on Hopper (6.3
+ * cycles a product of 16 x 8 x 16): of 64 features, there are five instructions to a product
+ * forward, and 3.5 backward, of which one is issued a cycle; and shared memory gives four products
+ * an operand in four cycles. Backward makes the scores twice, in a kernel for dk and dv and one for
+ * dq: seven products instead of five, since a dq that all key blocks add to needs either atomics,
+ * whose order changes bits, or its float32 sums in memory for each of them, whose traffic costs
+ * more than the two products.
+ *
+ * Kept beside cudnn.c until "bench/gpu --only attention" has run on a GPU; the loser is then
+ * deleted, in the change that commits the figures. */
+#include "kernels/attention/cuda_tiles.h"
+
 #include "kernels/cuda/gemm.h"
-#include "kernels/cuda/ptx.h"
 
 #include <math.h>
 
-#define WARPS   4
-#define THREADS (WARPS * DDP_WARP)
-#define LOG2_E  1.44269504f
-#define LN_2    0.69314718f
-
-/* How heads of up to D features are cut: 48 KiB of shared memory in each kernel. */
-template <int D> struct mma_cut {
-    static constexpr int tiles = D <= 64 ? 2 : 1; /* of 16 queries of a warp, forward */
-    static constexpr int queries = WARPS * 16 * tiles;
-    static constexpr int rows = WARPS * 16;        /* backward */
-    static constexpr int step = D <= 64 ? 64 : 32; /* keys that pass by, forward */
-    static constexpr int back = D <= 64 ? 64 : 16; /* rows that pass by, backward */
-};
-
-/* --- operands ------------------------------------------------------------------------------- */
-
-/* A tile of rows x D elements, in chunks of eight. */
-template <int D> static __device__ inline int place(int row, int chunk)
-{
-    return row * D + 8 * (chunk ^ (D >= 64 ? row & 7 : row >> 1 & 3));
-}
-
-/* Rows [row, row + ROWS) of `from`, with zeros for what is not there. */
-template <int D, int ROWS>
-static __device__ inline void copy_tile(const struct ddp_heads *g, struct ddp_copies *copies,
-                                        uint16_t *tile, const uint16_t *from, int64_t stride,
-                                        int64_t row)
-{
-    for (int i = (int)threadIdx.x; i < ROWS * D / 8; i += THREADS) {
-        const int r = i / (D / 8), chunk = i % (D / 8);
-        const bool there = row + r < g->length && 8 * chunk < g->size;
-        ddp_copy(copies, tile + place<D>(r, chunk),
-                 there ? from + (row + r) * stride + 8 * chunk : from, there);
-    }
-}
-
-/* 16 rows from `row` on by columns 16 step .. 16 step + 15. */
-template <int D>
-static __device__ inline void load_left(unsigned (&a)[4], const uint16_t *tile, int row, int step)
-{
-    const int lane = (int)threadIdx.x % DDP_WARP;
-    ddp_mma_load(a, tile + place<D>(row + lane % 16, 2 * step + lane / 16));
-}
-
-/* sums (16 M, 8 N) += a (16 M rows of columns 16 step ..) times 8 N rows of a tile, over columns.
- */
-template <int D, int M, int N>
-static __device__ inline void times_rows(float (&sums)[M][N][4], const unsigned (&a)[M][4],
-                                         const uint16_t *tile, int step)
-{
-    const int lane = (int)threadIdx.x % DDP_WARP;
-#pragma unroll
-    for (int n = 0; n < N; n += 2) {
-        unsigned b[4];
-        ddp_mma_load(b, tile + place<D>(8 * n + lane % 8 + lane / 16 * 8, 2 * step + lane / 8 % 2));
-#pragma unroll
-        for (int m = 0; m < M; m++) {
-            ddp_mma(sums[m][n], a[m], b[0], b[1]);
-            ddp_mma(sums[m][n + 1], a[m], b[2], b[3]);
-        }
-    }
-}
-
-/* sums (16 M, D) += columns 16 step .. of left, rounded, times rows 16 step .. of a tile. */
-template <int D, int M, int N>
-static __device__ inline void times_columns(float (&sums)[M][D / 8][4],
-                                            const float (&left)[M][N][4], const uint16_t *tile,
-                                            int step)
-{
-    const int lane = (int)threadIdx.x % DDP_WARP;
-    unsigned a[M][4];
-#pragma unroll
-    for (int m = 0; m < M; m++)
-#pragma unroll
-        for (int i = 0; i < 4; i++) /* the registers of a result are those of an operand */
-            a[m][i] = ddp_cuda_bf16_pair(left[m][2 * step + i / 2][i % 2 * 2],
-                                         left[m][2 * step + i / 2][i % 2 * 2 + 1]);
-#pragma unroll
-    for (int n = 0; n < D / 8; n += 2) {
-        unsigned b[4];
-        ddp_mma_load_transposed(b, tile + place<D>(16 * step + lane % 16, n + lane / 16));
-#pragma unroll
-        for (int m = 0; m < M; m++) {
-            ddp_mma(sums[m][n], a[m], b[0], b[1]);
-            ddp_mma(sums[m][n + 1], a[m], b[2], b[3]);
-        }
-    }
-}
-
-template <int M, int N> static __device__ inline void clear(float (&sums)[M][N][4])
-{
-#pragma unroll
-    for (int m = 0; m < M; m++)
-#pragma unroll
-        for (int n = 0; n < N; n++)
-            sums[m][n][0] = sums[m][n][1] = sums[m][n][2] = sums[m][n][3] = 0;
-}
-
-/* Two rows of a lane's results, eight apart, times their factors. Eight columns of a row are
- * written by four neighbouring lanes at once. */
-template <int D>
-static __device__ inline void store_tile(const struct ddp_heads *g, uint16_t *to, int64_t stride,
-                                         int64_t row, const float (&sums)[D / 8][4], float low,
-                                         float high, bool add)
-{
-    const int lane = (int)threadIdx.x % DDP_WARP;
-#pragma unroll
-    for (int i = 0; i < 2; i++) {
-        const int64_t at = row + lane / 4 + 8 * i;
-        if (at >= g->length)
-            continue;
-        const float factor = i ? high : low;
-#pragma unroll
-        for (int n = 0; n < D / 8; n++) {
-            if (8 * n >= g->size)
-                break;
-            uint16_t *pair = to + at * stride + 8 * n + lane % 4 * 2;
-            const ddp_pack<float, 2> values = {
-                {sums[n][2 * i] * factor, sums[n][2 * i + 1] * factor}};
-            ddp_put(pair, values, add);
-        }
-    }
-}
-
-/* Over the four lanes of a row. */
-static __device__ inline float quad_max(float value)
-{
-    value = fmaxf(value, __shfl_xor_sync(DDP_FULL_MASK, value, 1));
-    return fmaxf(value, __shfl_xor_sync(DDP_FULL_MASK, value, 2));
-}
-
-static __device__ inline float quad_sum(float value)
-{
-    value += __shfl_xor_sync(DDP_FULL_MASK, value, 1);
-    return value + __shfl_xor_sync(DDP_FULL_MASK, value, 2);
-}
+#define PART   16 /* of the rows that pass by, multiplied at once going back */
+#define LOG2_E 1.44269504f
+#define LN_2   0.69314718f
 
 /* --- forward -------------------------------------------------------------------------------- */
 
@@ -168,33 +44,24 @@ struct softmax {
  * in a score is in the sum afterwards: no maximum shows it. */
 template <int D, int N>
 static __device__ inline void take_in(struct softmax *softmax, float (&y)[D / 8][4],
-                                      float (&scores)[N][4], float scale, int64_t query,
-                                      int64_t key)
+                                      float (&scores)[N][4], float scale)
 {
-    const int lane = (int)threadIdx.x % DDP_WARP;
-    const bool whole = key + 8 * N <= query + 1; /* all below the diagonal */
 #pragma unroll
     for (int i = 0; i < 2; i++) {
-        const int left = (int)(query - key) + lane / 4 + 8 * i - lane % 4 * 2; /* keys it sees */
         float max = softmax->max[i], sum = 0;
-        if (!whole)
-#pragma unroll
-            for (int n = 0; n < N; n++)
-#pragma unroll
-                for (int j = 0; j < 2; j++)
-                    scores[n][2 * i + j] = 8 * n + j <= left ? scores[n][2 * i + j] : -INFINITY;
 #pragma unroll
         for (int n = 0; n < N; n++)
             max = fmaxf(max, fmaxf(scores[n][2 * i], scores[n][2 * i + 1]));
         max = quad_max(max);
         const float below = max * scale;
-        const float old = softmax->max[i] == max ? 1 : exp2f(softmax->max[i] * scale - below);
+        const float old =
+            softmax->max[i] == max ? 1 : ddp_fast_exp2(softmax->max[i] * scale - below);
 #pragma unroll
         for (int n = 0; n < N; n++)
 #pragma unroll
             for (int j = 0; j < 2; j++) {
                 float *score = &scores[n][2 * i + j];
-                *score = exp2f(*score * scale - below);
+                *score = ddp_fast_exp2(*score * scale - below);
                 sum += *score;
             }
         softmax->max[i] = max;
@@ -210,12 +77,12 @@ static __device__ inline void take_in(struct softmax *softmax, float (&y)[D / 8]
 template <int D>
 static __device__ inline void finish_queries(const struct ddp_heads *g, const struct ddp_head *head,
                                              struct softmax *softmax, const float (&sums)[D / 8][4],
-                                             int64_t query, uint16_t *y, float *lse)
+                                             int query, uint16_t *y, float *lse)
 {
-    const int lane = (int)threadIdx.x % DDP_WARP;
+    const int lane = lane_of();
 #pragma unroll
     for (int i = 0; i < 2; i++) {
-        const int64_t at = query + lane / 4 + 8 * i;
+        const int at = query + lane / 4 + 8 * i;
         softmax->sum[i] = quad_sum(softmax->sum[i]);
         if (lse && lane % 4 == 0 && at < g->length)
             lse[head->lse + at] = softmax->max[i] * g->scale + log2f(softmax->sum[i]) * LN_2;
@@ -225,202 +92,264 @@ static __device__ inline void finish_queries(const struct ddp_heads *g, const st
 }
 
 template <int D>
-static __global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(THREADS, 2)
     mma_forward_kernel(struct ddp_heads g, const uint16_t *qkv, uint16_t *y, float *lse)
 {
-    constexpr int rows = mma_cut<D>::queries, step = mma_cut<D>::step, tiles = mma_cut<D>::tiles;
-    __shared__ __align__(16) uint16_t queries[rows * D], keys[2][step * D], values[2][step * D];
+    constexpr int rows = mma_cut<D>::rows, step = mma_cut<D>::step, tiles = mma_cut<D>::tiles;
+    /* keys and values, twice; the queries first, where the second of these come */
+    __shared__ __align__(256) uint16_t memory[mma_cut<D>::room];
     const struct ddp_head head = ddp_head_of(&g, g.first + blockIdx.x / g.blocks);
+    const int length = (int)g.length;
     /* the longest rows first, so that none is left over at the end */
-    const int64_t first = (g.blocks - 1 - blockIdx.x % g.blocks) * rows;
-    const int64_t end = first + rows < g.length ? first + rows : g.length;
-    const int own = (int)threadIdx.x / DDP_WARP * 16 * tiles; /* the warp's first in the block */
+    const int first = (int)(g.blocks - 1 - blockIdx.x % g.blocks) * rows;
+    const int end = first + rows < length ? first + rows : length;
+    const int lane = lane_of();
+    const int query = first + warp_of() * 16 * tiles; /* the warp's first */
     const uint16_t *q = qkv + head.qkv, *k = q + head.y_stride, *v = k + head.y_stride;
     struct ddp_copies copies = {};
     struct softmax softmax[tiles];
-    unsigned left[D / 16][tiles][4];
+    unsigned own[D / 16][tiles][4];
     float sums[tiles][D / 8][4];
     clear(sums);
     for (int m = 0; m < tiles; m++) {
         softmax[m].max[0] = softmax[m].max[1] = -INFINITY;
         softmax[m].sum[0] = softmax[m].sum[1] = 0;
     }
-    copy_tile<D, rows>(&g, &copies, queries, q, head.stride, first);
-    copy_tile<D, step>(&g, &copies, keys[0], k, head.stride, 0);
-    copy_tile<D, step>(&g, &copies, values[0], v, head.stride, 0);
-    for (int64_t key = 0, buffer = 0; key < end; key += step, buffer ^= 1) {
+    copy_tile<D, rows>(&g, &copies, memory + 2 * step * D, q, head.stride, first);
+    copy_tile<D, step>(&g, &copies, memory, k, head.stride, 0);
+    copy_tile<D, step>(&g, &copies, memory + step * D, v, head.stride, 0);
+    ddp_copies_wait(&copies);
+    __syncthreads();
+    load_own<D>(own, memory + 2 * step * D);
+    for (int key = 0, buffer = 0; key < end; key += step, buffer ^= 1) {
+        const uint16_t *keys = memory + buffer * 2 * step * D, *values = keys + step * D;
         ddp_copies_wait(&copies);
         __syncthreads(); /* this tile is there, and nobody reads the one before */
         if (key + step < end) {
-            copy_tile<D, step>(&g, &copies, keys[buffer ^ 1], k, head.stride, key + step);
-            copy_tile<D, step>(&g, &copies, values[buffer ^ 1], v, head.stride, key + step);
+            uint16_t *next = memory + (buffer ^ 1) * 2 * step * D;
+            copy_tile<D, step>(&g, &copies, next, k, head.stride, key + step);
+            copy_tile<D, step>(&g, &copies, next + step * D, v, head.stride, key + step);
         }
-        if (key == 0)
-#pragma unroll
-            for (int s = 0; s < D / 16; s++)
-#pragma unroll
-                for (int m = 0; m < tiles; m++)
-                    load_left<D>(left[s][m], queries, own + 16 * m, s);
-        if (key >= first + own + 16 * tiles)
+        if (key >= query + 16 * tiles)
             continue; /* above the diagonal for all of the warp's */
         float scores[tiles][step / 8][4];
         clear(scores);
 #pragma unroll
         for (int s = 0; s < D / 16; s++)
-            times_rows<D>(scores, left[s], keys[buffer], s);
+            times_rows<D>(scores, own[s], right_of<D>(keys), s);
+        /* keys of the lane, from its first on, that its first query sees */
+        const int seen = query + lane / 4 - key - lane % 4 * 2;
+        if (key + step > query + 1)
+            for_results<tiles, step / 8>([&](int m, int n, int i) {
+                if (8 * n + i % 2 > seen + 16 * m + i / 2 * 8)
+                    scores[m][n][i] = -INFINITY;
+            });
 #pragma unroll
         for (int m = 0; m < tiles; m++)
-            take_in<D>(&softmax[m], sums[m], scores[m], g.scale * LOG2_E, first + own + 16 * m,
-                       key);
+            take_in<D>(&softmax[m], sums[m], scores[m], g.log2_scale);
 #pragma unroll
         for (int s = 0; s < step / 16; s++)
-            times_columns<D>(sums, scores, values[buffer], s);
+            times_columns<D>(sums, scores, left_of<D>(values), s);
     }
+    const struct ddp_head to =
+        ddp_head_of(&g, g.first + ddp_again(blockIdx.x) / (unsigned)g.blocks);
 #pragma unroll
     for (int m = 0; m < tiles; m++)
-        finish_queries<D>(&g, &head, &softmax[m], sums[m], first + own + 16 * m, y, lse);
+        finish_queries<D>(&g, &to, &softmax[m], sums[m], query + 16 * m, y, lse);
 }
 
 /* --- backward ------------------------------------------------------------------------------- */
 
-/* p and dp: 16 rows of two tiles of the block, from row `own` on, times all rows of two others. */
-template <int D, int N>
-static __device__ inline void make_products(float (&p)[1][N][4], const uint16_t *left,
-                                            const uint16_t *right, float (&dp)[1][N][4],
-                                            const uint16_t *dleft, const uint16_t *dright, int own)
+/* p and dp += what a warp owns times rows of two tiles. */
+template <int D, int M, int N>
+static __device__ inline void add_products(float (&p)[M][N][4], const unsigned (&own)[D / 16][M][4],
+                                           ddp_shared right, float (&dp)[M][N][4],
+                                           const unsigned (&down)[D / 16][M][4], ddp_shared dright)
 {
-    clear(p);
-    clear(dp);
 #pragma unroll
     for (int s = 0; s < D / 16; s++) {
-        unsigned rows[1][4];
-        load_left<D>(rows[0], left, own, s);
-        times_rows<D>(p, rows, right, s);
-        load_left<D>(rows[0], dleft, own, s);
-        times_rows<D>(dp, rows, dright, s);
+        times_rows<D>(p, own[s], right, s);
+        times_rows<D>(dp, down[s], dright, s);
     }
 }
 
-/* Scores become probabilities, and what comes to them through dy and the values, the gradient
- * before the scale. `lse` to base 2. */
-static __device__ inline void gradient_of(float *score, float *gradient, bool seen, float scale,
-                                          float lse, float mean)
+/* What is not seen, before it becomes a probability and a gradient of 0. */
+static __device__ inline void hide(float *score, float *gradient)
 {
-    *score = seen ? exp2f(*score * scale - lse) : 0;
-    *gradient = seen ? *score * (*gradient - mean) : 0;
+    *score = -INFINITY;
+    *gradient = 0;
+}
+
+/* A score becomes a probability, and what came to it through dy and the values, less the mean, the
+ * gradient before the scale. `lse` to base 2. */
+static __device__ inline void gradient_of(float *score, float *gradient, float scale, float lse)
+{
+    *score = ddp_fast_exp2(*score * scale - lse);
+    *gradient *= *score;
+}
+
+/* Of the queries from `row` on that pass by, thread i gets lse, to base 2, of query i, thread
+ * step + i the mean, negative. */
+template <int D>
+static __device__ inline float
+column_of(const struct ddp_heads *g, const struct ddp_attention_gradient *b, int64_t local, int row)
+{
+    const unsigned thread = ddp_again(threadIdx.x), step = mma_cut<D>::step;
+    const int at = row + (int)(thread % step);
+    if (at >= g->length)
+        return 0;
+    const unsigned head = ddp_again((unsigned)local);
+    return thread < step ? b->lse[(g->first + head) * g->length + at] * LOG2_E
+                         : -b->mean[head * g->length + at];
 }
 
 template <int D>
-static __global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(THREADS, 2)
     mma_keys_kernel(struct ddp_heads g, struct ddp_attention_gradient b)
 {
-    constexpr int rows = mma_cut<D>::rows, step = mma_cut<D>::back;
-    __shared__ __align__(16) uint16_t keys[rows * D], values[rows * D];
-    __shared__ __align__(16) uint16_t queries[2][step * D], dys[2][step * D];
-    const int64_t local = blockIdx.x / g.blocks; /* the head in this launch */
+    constexpr int rows = mma_cut<D>::rows, step = mma_cut<D>::step, tiles = mma_cut<D>::tiles;
+    /* queries and dy, twice; keys and values first */
+    __shared__ __align__(256) uint16_t memory[mma_cut<D>::room];
+    __shared__ __align__(16) float columns[2][THREADS]; /* lse and mean */
+    const int64_t local = blockIdx.x / g.blocks;        /* the head in this launch */
     const struct ddp_head head = ddp_head_of(&g, g.first + local);
-    const int64_t first = blockIdx.x % g.blocks * rows;
-    const int lane = (int)threadIdx.x % DDP_WARP, own = (int)threadIdx.x / DDP_WARP * 16;
+    const int length = (int)g.length;
+    const int first = (int)(blockIdx.x % g.blocks) * rows, lane = lane_of();
+    const int key = first + warp_of() * 16 * tiles; /* the warp's first */
     const uint16_t *q = (const uint16_t *)b.qkv + head.qkv, *dy = (const uint16_t *)b.dy + head.y;
     const uint16_t *k = q + head.y_stride, *v = k + head.y_stride;
     struct ddp_copies copies = {};
-    float dk[1][D / 8][4], dv[1][D / 8][4];
+    unsigned keys[D / 16][tiles][4], values[D / 16][tiles][4];
+    float dk[tiles][D / 8][4], dv[tiles][D / 8][4];
+    copy_tile<D, rows>(&g, &copies, memory, k, head.stride, first);
+    copy_tile<D, rows>(&g, &copies, memory + rows * D, v, head.stride, first);
+    ddp_copies_wait(&copies);
+    __syncthreads();
+    load_own<D>(keys, memory);
+    load_own<D>(values, memory + rows * D);
+    __syncthreads();
     clear(dk);
     clear(dv);
-    copy_tile<D, rows>(&g, &copies, keys, k, head.stride, first);
-    copy_tile<D, rows>(&g, &copies, values, v, head.stride, first);
-    copy_tile<D, step>(&g, &copies, queries[0], q, head.stride, first);
-    copy_tile<D, step>(&g, &copies, dys[0], dy, head.y_stride, first);
-    for (int64_t query = first, buffer = 0; query < g.length; query += step, buffer ^= 1) {
+    copy_tile<D, step>(&g, &copies, memory, q, head.stride, first);
+    copy_tile<D, step>(&g, &copies, memory + step * D, dy, head.y_stride, first);
+    columns[0][threadIdx.x] = column_of<D>(&g, &b, local, first);
+    for (int query = first, buffer = 0; query < length; query += step, buffer ^= 1) {
+        const uint16_t *queries = memory + buffer * 2 * step * D, *dys = queries + step * D;
         ddp_copies_wait(&copies);
         __syncthreads();
-        if (query + step < g.length) {
-            copy_tile<D, step>(&g, &copies, queries[buffer ^ 1], q, head.stride, query + step);
-            copy_tile<D, step>(&g, &copies, dys[buffer ^ 1], dy, head.y_stride, query + step);
+        if (query + step < length) {
+            uint16_t *next = memory + (buffer ^ 1) * 2 * step * D;
+            copy_tile<D, step>(&g, &copies, next, q, head.stride, query + step);
+            copy_tile<D, step>(&g, &copies, next + step * D, dy, head.y_stride, query + step);
         }
-        if (query + step <= first + own)
-            continue;                                /* above the diagonal for all of the warp's */
-        float p[1][step / 8][4], dp[1][step / 8][4]; /* (keys, queries) */
-        make_products<D>(p, keys, queries[buffer], dp, values, dys[buffer], own);
-#pragma unroll
-        for (int n = 0; n < step / 8; n++)
-#pragma unroll
-            for (int j = 0; j < 2; j++) {
-                const int64_t at = query + 8 * n + lane % 4 * 2 + j;
-                const bool there = at < g.length;
-                const float lse = there ? b.lse[head.lse + at] * LOG2_E : 0;
-                const float mean = there ? b.mean[local * g.length + at] : 0;
-#pragma unroll
-                for (int i = 0; i < 2; i++)
-                    gradient_of(&p[0][n][2 * i + j], &dp[0][n][2 * i + j],
-                                there && first + own + lane / 4 + 8 * i <= at, g.scale * LOG2_E,
-                                lse, mean);
+        const float later = column_of<D>(&g, &b, local, query + step);
+#pragma unroll 1
+        for (int at = 0; at < step && query + at < length; at += PART) {
+            if (query + at + PART <= key)
+                continue; /* above the diagonal for all of the warp's */
+            const float *lse = columns[buffer] + at + lane % 4 * 2, *mean = lse + step;
+            float p[tiles][PART / 8][4], dp[tiles][PART / 8][4]; /* (keys, queries) */
+            clear(p);
+            for_results<tiles, PART / 8>(
+                [&](int m, int n, int i) { dp[m][n][i] = mean[8 * n + i % 2]; });
+            add_products<D>(p, keys, right_of<D>(queries + at * D), dp, values,
+                            right_of<D>(dys + at * D));
+            if (query + at < key + 16 * tiles - 1 || query + at + PART > length) {
+                const int own = (int)(ddp_again(threadIdx.x) % DDP_WARP);
+                /* the lane's first query, from its first key and from the end */
+                const int seen = query + at + own % 4 * 2 - key - own / 4;
+                const int left = length - query - at - own % 4 * 2;
+                for_results<tiles, PART / 8>([&](int m, int n, int i) {
+                    if (8 * n + i % 2 + seen < 16 * m + i / 2 * 8 || 8 * n + i % 2 >= left)
+                        hide(&p[m][n][i], &dp[m][n][i]);
+                });
             }
-#pragma unroll
-        for (int s = 0; s < step / 16; s++) {
-            times_columns<D>(dv, p, dys[buffer], s);
-            times_columns<D>(dk, dp, queries[buffer], s);
+            for_results<tiles, PART / 8>([&](int m, int n, int i) {
+                gradient_of(&p[m][n][i], &dp[m][n][i], g.log2_scale, lse[8 * n + i % 2]);
+            });
+            times_columns<D>(dv, p, left_of<D>(dys + at * D), 0);
+            times_columns<D>(dk, dp, left_of<D>(queries + at * D), 0);
         }
+        columns[buffer ^ 1][ddp_again(threadIdx.x)] = later;
     }
     uint16_t *to = (uint16_t *)b.dqkv + head.qkv + head.y_stride;
-    store_tile<D>(&g, to, head.stride, first + own, dk[0], g.scale, g.scale, b.add);
-    store_tile<D>(&g, to + head.y_stride, head.stride, first + own, dv[0], 1, 1, b.add);
+#pragma unroll
+    for (int m = 0; m < tiles; m++) {
+        store_tile<D>(&g, to, head.stride, key + 16 * m, dk[m], g.scale, g.scale, b.add);
+        store_tile<D>(&g, to + head.y_stride, head.stride, key + 16 * m, dv[m], 1, 1, b.add);
+    }
 }
 
 template <int D>
-static __global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(THREADS, 2)
     mma_queries_kernel(struct ddp_heads g, struct ddp_attention_gradient b)
 {
-    constexpr int rows = mma_cut<D>::rows, step = mma_cut<D>::back;
-    __shared__ __align__(16) uint16_t queries[rows * D], dys[rows * D];
-    __shared__ __align__(16) uint16_t keys[2][step * D], values[2][step * D];
+    constexpr int rows = mma_cut<D>::rows, step = mma_cut<D>::step, tiles = mma_cut<D>::tiles;
+    /* keys and values, twice; queries and dy first */
+    __shared__ __align__(256) uint16_t memory[mma_cut<D>::room];
     const int64_t local = blockIdx.x / g.blocks;
     const struct ddp_head head = ddp_head_of(&g, g.first + local);
-    const int64_t first = (g.blocks - 1 - blockIdx.x % g.blocks) * rows;
-    const int64_t end = first + rows < g.length ? first + rows : g.length;
-    const int lane = (int)threadIdx.x % DDP_WARP, own = (int)threadIdx.x / DDP_WARP * 16;
+    const int length = (int)g.length;
+    const int first = (int)(g.blocks - 1 - blockIdx.x % g.blocks) * rows;
+    const int end = first + rows < length ? first + rows : length;
+    const int lane = lane_of();
+    const int query = first + warp_of() * 16 * tiles; /* the warp's first */
     const uint16_t *q = (const uint16_t *)b.qkv + head.qkv, *dy = (const uint16_t *)b.dy + head.y;
     const uint16_t *k = q + head.y_stride, *v = k + head.y_stride;
     struct ddp_copies copies = {};
-    float dq[1][D / 8][4], lse[2], mean[2];
+    unsigned queries[D / 16][tiles][4], dys[D / 16][tiles][4];
+    float dq[tiles][D / 8][4], lse[tiles][2], mean[tiles][2];
+    copy_tile<D, rows>(&g, &copies, memory, q, head.stride, first);
+    copy_tile<D, rows>(&g, &copies, memory + rows * D, dy, head.y_stride, first);
+    ddp_copies_wait(&copies);
+    __syncthreads();
+    load_own<D>(queries, memory);
+    load_own<D>(dys, memory + rows * D);
+    __syncthreads();
     clear(dq);
-    for (int i = 0; i < 2; i++) {
-        const int64_t at = first + own + lane / 4 + 8 * i;
-        lse[i] = at < g.length ? b.lse[head.lse + at] * LOG2_E : 0;
-        mean[i] = at < g.length ? b.mean[local * g.length + at] : 0;
-    }
-    copy_tile<D, rows>(&g, &copies, queries, q, head.stride, first);
-    copy_tile<D, rows>(&g, &copies, dys, dy, head.y_stride, first);
-    copy_tile<D, step>(&g, &copies, keys[0], k, head.stride, 0);
-    copy_tile<D, step>(&g, &copies, values[0], v, head.stride, 0);
-    for (int64_t key = 0, buffer = 0; key < end; key += step, buffer ^= 1) {
+#pragma unroll
+    for (int m = 0; m < tiles; m++)
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            const int at = query + 16 * m + lane / 4 + 8 * i;
+            lse[m][i] = at < length ? b.lse[head.lse + at] * LOG2_E : 0;
+            mean[m][i] = at < length ? -b.mean[local * g.length + at] : 0;
+        }
+    copy_tile<D, step>(&g, &copies, memory, k, head.stride, 0);
+    copy_tile<D, step>(&g, &copies, memory + step * D, v, head.stride, 0);
+    for (int key = 0, buffer = 0; key < end; key += step, buffer ^= 1) {
+        const uint16_t *keys = memory + buffer * 2 * step * D, *values = keys + step * D;
         ddp_copies_wait(&copies);
         __syncthreads();
         if (key + step < end) {
-            copy_tile<D, step>(&g, &copies, keys[buffer ^ 1], k, head.stride, key + step);
-            copy_tile<D, step>(&g, &copies, values[buffer ^ 1], v, head.stride, key + step);
+            uint16_t *next = memory + (buffer ^ 1) * 2 * step * D;
+            copy_tile<D, step>(&g, &copies, next, k, head.stride, key + step);
+            copy_tile<D, step>(&g, &copies, next + step * D, v, head.stride, key + step);
         }
-        if (key >= first + own + 16)
-            continue;                                /* above the diagonal for all of the warp's */
-        float p[1][step / 8][4], dp[1][step / 8][4]; /* (queries, keys) */
-        make_products<D>(p, queries, keys[buffer], dp, dys, values[buffer], own);
-#pragma unroll
-        for (int i = 0; i < 2; i++) {
-            const int64_t at = first + own + lane / 4 + 8 * i;
-            const int64_t left = at < g.length ? at - key - lane % 4 * 2 : -1;
-#pragma unroll
-            for (int n = 0; n < step / 8; n++)
-#pragma unroll
-                for (int j = 0; j < 2; j++)
-                    gradient_of(&p[0][n][2 * i + j], &dp[0][n][2 * i + j], 8 * n + j <= left,
-                                g.scale * LOG2_E, lse[i], mean[i]);
+#pragma unroll 1
+        for (int at = 0; at < step && key + at < query + 16 * tiles; at += PART) {
+            float p[tiles][PART / 8][4], dp[tiles][PART / 8][4]; /* (queries, keys) */
+            clear(p);
+            for_results<tiles, PART / 8>(
+                [&](int m, int n, int i) { dp[m][n][i] = mean[m][i / 2]; });
+            add_products<D>(p, queries, right_of<D>(keys + at * D), dp, dys,
+                            right_of<D>(values + at * D));
+            const int seen = query + lane / 4 - key - at - lane % 4 * 2;
+            if (key + at + PART > query + 1)
+                for_results<tiles, PART / 8>([&](int m, int n, int i) {
+                    if (8 * n + i % 2 > seen + 16 * m + i / 2 * 8)
+                        hide(&p[m][n][i], &dp[m][n][i]);
+                });
+            for_results<tiles, PART / 8>([&](int m, int n, int i) {
+                gradient_of(&p[m][n][i], &dp[m][n][i], g.log2_scale, lse[m][i / 2]);
+            });
+            times_columns<D>(dq, dp, left_of<D>(keys + at * D), 0);
         }
-#pragma unroll
-        for (int s = 0; s < step / 16; s++)
-            times_columns<D>(dq, dp, keys[buffer], s);
     }
-    store_tile<D>(&g, (uint16_t *)b.dqkv + head.qkv, head.stride, first + own, dq[0], g.scale,
-                  g.scale, b.add);
+#pragma unroll
+    for (int m = 0; m < tiles; m++)
+        store_tile<D>(&g, (uint16_t *)b.dqkv + head.qkv, head.stride, query + 16 * m, dq[m],
+                      g.scale, g.scale, b.add);
 }
 
 /* --- entries -------------------------------------------------------------------------------- */
@@ -429,7 +358,7 @@ template <int D>
 static void forward(struct ddp_heads g, const struct ddp_attention_forward *args,
                     struct ddp_cuda *cuda)
 {
-    g.blocks = (g.length + mma_cut<D>::queries - 1) / mma_cut<D>::queries;
+    g.blocks = (g.length + mma_cut<D>::rows - 1) / mma_cut<D>::rows;
     DDP_LAUNCH(mma_forward_kernel<D>, (unsigned)(g.count * g.blocks), THREADS, 0, cuda->stream, g,
                (const uint16_t *)args->qkv, (uint16_t *)args->y, args->lse);
 }
@@ -444,12 +373,48 @@ static void backward(struct ddp_heads g, const struct ddp_attention_gradient *b,
     DDP_LAUNCH(mma_queries_kernel<D>, blocks, THREADS, 0, cuda->stream, g, *b);
 }
 
+/* Compiled for the device, or for an older one, as PTX that the driver then made code of? */
+static bool was_compiled_for_mma(const struct ddp_cuda *cuda, const void *kernel)
+{
+    struct cudaFuncAttributes attributes = {};
+    const cudaError_t error = cudaFuncGetAttributes(&attributes, kernel);
+    if (error == cudaSuccess && attributes.ptxVersion >= DDP_MMA_CAPABILITY &&
+        attributes.binaryVersion >= DDP_MMA_CAPABILITY)
+        return true;
+    (void)cudaGetLastError();
+    static bool told;
+    if (!__atomic_exchange_n(&told, true, __ATOMIC_RELAXED))
+        ddp_log(DDP_LOG_WARNING,
+                "attention leaves the tensor cores unused and is slow: this build has no code for "
+                "compute capability %d.%d: configure with "
+                "NVCC_GENCODE=-gencode=arch=compute_%d,code=sm_%d and build again",
+                cuda->capability / 10, cuda->capability % 10, cuda->capability, cuda->capability);
+    return false;
+}
+
+bool ddp_cuda_has_mma_code(struct ddp_cuda *cuda)
+{
+    static const void *const kernels[] = {
+        (const void *)mma_forward_kernel<32>,  (const void *)mma_keys_kernel<32>,
+        (const void *)mma_queries_kernel<32>,  (const void *)mma_forward_kernel<64>,
+        (const void *)mma_keys_kernel<64>,     (const void *)mma_queries_kernel<64>,
+        (const void *)mma_forward_kernel<128>, (const void *)mma_keys_kernel<128>,
+        (const void *)mma_queries_kernel<128>};
+    if (cuda->mma_code == 0) {
+        bool all = cuda->capability >= DDP_MMA_CAPABILITY;
+        for (size_t i = 0; all && i < sizeof kernels / sizeof *kernels; i++)
+            all = was_compiled_for_mma(cuda, kernels[i]);
+        cuda->mma_code = all ? 1 : -1;
+    }
+    return cuda->mma_code > 0;
+}
+
 bool ddp_cuda_attention_has_mma(struct ddp_cuda *cuda, enum ddp_dtype dtype, int64_t size,
                                 const void *qkv, const void *y, const void *other)
 {
-    return dtype == DDP_BF16 && cuda->capability >= DDP_MMA_CAPABILITY && size <= 128 &&
-           size % 8 == 0 && ddp_aligned(qkv) && ddp_aligned(y) && ddp_aligned(other) &&
-           !ddp_cuda_gemm_is_plain(cuda);
+    return dtype == DDP_BF16 && size <= 128 && size % 8 == 0 && ddp_aligned(qkv) &&
+           ddp_aligned(y) && ddp_aligned(other) && !ddp_cuda_gemm_is_plain(cuda) &&
+           ddp_cuda_has_mma_code(cuda);
 }
 
 void ddp_cuda_attention_mma_forward(struct ddp_heads g, const struct ddp_attention_forward *args,

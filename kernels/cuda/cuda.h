@@ -56,8 +56,9 @@ void *cudasim_dlsym(void *library, const char *name);
  * may win), read by the host at the next synchronisation. */
 enum ddp_cuda_fault_code {
     DDP_CUDA_FAULT_NONE = 0,
-    DDP_CUDA_FAULT_LABEL, /* row, value, limit: a label that is not a class */
-    DDP_CUDA_FAULT_TOKEN, /* row, column, value, limit: a token that is not in the vocabulary */
+    DDP_CUDA_FAULT_LABEL,   /* row, value, limit: a label that is not a class */
+    DDP_CUDA_FAULT_TOKEN,   /* row, column, value, limit: a token that is not in the vocabulary */
+    DDP_CUDA_FAULT_PRODUCT, /* row, value: an element and a path of the self-test */
 };
 
 struct ddp_cuda_fault {
@@ -71,13 +72,15 @@ struct ddp_cuda_fault {
 struct ddp_cuda {
     cudaStream_t stream; /* compute */
     cublasLtHandle_t blas;
-    void *workspace;              /* DDP_CUDA_WORKSPACE_BYTES on the device, for this stream */
+    void *workspace;              /* on the device, for this stream: DDP_CUDA_WORKSPACE_BYTES */
+    size_t cudnn_bytes;           /* ... or this, if it is more: of attention/pieces.h alone */
     struct ddp_cuda_fault *fault; /* device address of host memory */
     int index;                    /* of the device */
     int capability;               /* 90 for compute capability 9.0 */
-    bool synchronous;             /* DDP_CUDA_SYNC: wait after every operation */
-    void *plans;                  /* products that cublasLt has chosen algorithms for, by shape */
-    struct ddp_cudnn *cudnn;      /* cuDNN, once it is wanted (cudnn_library.c) */
+    int mma_code;            /* 1: kernels on tensor cores were built for it; -1: not; 0: ask */
+    bool synchronous;        /* DDP_CUDA_SYNC: wait after every operation */
+    void *plans;             /* products that cublasLt has chosen algorithms for, by shape */
+    struct ddp_cudnn *cudnn; /* cuDNN, once it is wanted (cudnn_library.c) */
 };
 
 /* DDP_CUDA_SPARE_BYTES that no product touches. */
@@ -88,6 +91,11 @@ static inline void *ddp_cuda_spare(const struct ddp_cuda *cuda)
 
 /* After the launches of an operation: reports an error of theirs with the operation's name. */
 enum ddp_status ddp_cuda_launched(struct ddp_cuda *cuda, const char *operation);
+
+/* The code of the kernels that use the tensor cores themselves (attention/mma.cu) was compiled for
+ * 8.0 or newer: what the driver makes of older PTX has no products in it. Warns where a device that
+ * could do them lacks it. Remembered. */
+bool ddp_cuda_has_mma_code(struct ddp_cuda *cuda);
 
 /* Turns an error of a CUDA call into a status, logged as "OPERATION: words of CUDA, what to do". */
 enum ddp_status ddp_cuda_failed(cudaError_t error, const char *operation);
@@ -152,6 +160,14 @@ static __host__ __device__ inline void ddp_store(T *to, const ddp_pack<T, W> &pa
     }
 #endif
     *reinterpret_cast<ddp_pack<T, W> *>(to) = pack;
+}
+
+template <int W> static __device__ inline ddp_pack<float, W> ddp_pack_of(float value)
+{
+    ddp_pack<float, W> pack;
+    for (int i = 0; i < W; i++)
+        pack.at[i] = value;
+    return pack;
 }
 
 /* --- bf16 --- */
@@ -243,6 +259,31 @@ template <int W> static __device__ inline ddp_pack<float, W> ddp_read(const uint
         }
     }
     return values;
+}
+
+/* A pack as it lies in memory, for kernels that read several before they use one: what ddp_read()
+ * makes of bf16 waits for the load, and takes twice the registers. */
+template <typename T, int W> struct ddp_raw {
+    ddp_pack<T, W> kept;
+};
+
+template <int W> struct ddp_raw<uint16_t, W> {
+    ddp_words<W / 2> kept;
+};
+
+template <> struct ddp_raw<uint16_t, 1> {
+    uint16_t kept;
+};
+
+template <int W, typename T> static __device__ inline ddp_raw<T, W> ddp_read_raw(const T *from)
+{
+    return {*reinterpret_cast<const decltype(ddp_raw<T, W>::kept) *>(from)};
+}
+
+template <typename T, int W>
+static __device__ inline ddp_pack<float, W> ddp_widened(const ddp_raw<T, W> &raw)
+{
+    return ddp_read<W>(reinterpret_cast<const T *>(&raw.kept));
 }
 
 template <int W>

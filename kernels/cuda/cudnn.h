@@ -19,10 +19,26 @@
 extern "C" {
 #endif
 
+/* From this compute capability on NVIDIA's frontend names an engine and its knobs for attention's
+ * backward pass with the same bits every time; heuristics are not asked there. */
+#define DDP_CUDNN_NAMED_ENGINES 100
+
 #ifdef DDP_WITH_CUDNN
+/* Bytes of workspace for attention's backward pass: 1/64 of the GPU's memory, from 64 to 512 MiB,
+ * or what DDP_CUDNN_WORKSPACE says; 0 where cuDNN does not compute it. Depends on the kind of GPU
+ * alone, not on what is free. DDP_ERR_INVALID (logged): the variable is not a size.
+ *   memory_bytes  of the GPU, all of it */
+enum ddp_status ddp_cudnn_workspace(struct ddp_cuda *cuda, size_t memory_bytes, size_t *bytes);
 /* Frees what this device has of cuDNN; when the device is closed. */
 void ddp_cudnn_forget(struct ddp_cuda *cuda);
 #else
+static inline enum ddp_status ddp_cudnn_workspace(struct ddp_cuda *cuda, size_t memory_bytes,
+                                                  size_t *bytes)
+{
+    (void)cuda, (void)memory_bytes, *bytes = 0;
+    return DDP_OK;
+}
+
 static inline void ddp_cudnn_forget(struct ddp_cuda *cuda)
 {
     (void)cuda;

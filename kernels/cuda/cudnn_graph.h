@@ -36,6 +36,8 @@ struct ddp_cudnn_plan;
 
 /* What a device has of cuDNN. */
 struct ddp_cudnn {
+    bool loaded; /* the library, of a version that we use */
+    bool opened; /* a handle was asked for */
     bool usable; /* false: our own kernels do everything */
     struct ddp_cudnn_calls calls;
     size_t version; /* 91900 for 9.19.0 */
@@ -48,7 +50,7 @@ struct ddp_cudnn {
 /* Resolves the functions of a loaded library; false: it lacks one, whose name is in *missing. */
 bool ddp_cudnn_resolve(struct ddp_cudnn_calls *calls, void *library, const char **missing);
 
-/* The device's cuDNN, opened at its first use; never NULL on success. */
+/* The device's cuDNN, with a handle from its first use on; never NULL on success. */
 enum ddp_status ddp_cudnn_of(struct ddp_cuda *cuda, struct ddp_cudnn **out);
 
 /* --- graphs --- */

@@ -7,6 +7,7 @@
 #include "kernels/cuda/cudnn_graph.h"
 
 #include "core/log.h"
+#include "core/parse.h"
 #include "kernels/cuda/cudnn.h"
 
 #include <stdlib.h>
@@ -17,6 +18,10 @@
 /* Before 9.0 the descriptors of attention were others; two later ones compute it wrongly. */
 #define OLDEST_VERSION 90000
 static const size_t broken_versions[] = {91000, 91001};
+
+/* Of attention's backward pass. */
+#define LEAST_WORKSPACE DDP_CUDA_WORKSPACE_BYTES
+#define MOST_WORKSPACE  ((size_t)512 << 20)
 
 bool ddp_cudnn_resolve(struct ddp_cudnn_calls *calls, void *library, const char **missing)
 {
@@ -55,10 +60,18 @@ static bool is_broken(size_t version)
     return version < OLDEST_VERSION;
 }
 
-/* Not logged as an error: our own kernels do all that cuDNN does. */
-static void open_library(struct ddp_cudnn *cudnn, struct ddp_cuda *cuda)
+static bool is_set(const char *variable, const char *value)
+{
+    const char *set = getenv(variable);
+    return set && strcmp(set, value) == 0;
+}
+
+/* Its functions and version. Not logged as an error: our own kernels do all that cuDNN does. */
+static void load(struct ddp_cudnn *cudnn)
 {
     const char *missing = NULL;
+    if (is_set("DDP_CUDNN", "0") || is_set("DDP_CUDA_PLAIN", "1"))
+        return;
     void *library = ddp_cuda_dlopen(LIBRARY); /* for good: it cannot be unloaded safely */
     if (!library) {
         ddp_log(DDP_LOG_DEBUG, "cuDNN is not used: %s cannot be loaded", LIBRARY);
@@ -69,41 +82,71 @@ static void open_library(struct ddp_cudnn *cudnn, struct ddp_cuda *cuda)
         return;
     }
     cudnn->version = cudnn->calls.version();
-    if (is_broken(cudnn->version)) {
+    cudnn->loaded = !is_broken(cudnn->version);
+    if (!cudnn->loaded)
         ddp_log(DDP_LOG_DEBUG, "cuDNN is not used: version %zu is too old, or has known errors",
                 cudnn->version);
-        return;
-    }
+}
+
+/* The device's, loaded the first time. */
+static enum ddp_status loaded_of(struct ddp_cuda *cuda)
+{
+    if (cuda->cudnn)
+        return DDP_OK;
+    cuda->cudnn = calloc(1, sizeof *cuda->cudnn);
+    if (!cuda->cudnn)
+        return ddp_fail(DDP_ERR_MEMORY, "cuDNN: out of memory");
+    load(cuda->cudnn);
+    return DDP_OK;
+}
+
+enum ddp_status ddp_cudnn_workspace(struct ddp_cuda *cuda, size_t memory_bytes, size_t *bytes)
+{
+    const char *set = getenv("DDP_CUDNN_WORKSPACE");
+    double wanted = 0;
+    *bytes = 0;
+    if (set && !ddp_parse_bytes(set, &wanted))
+        return ddp_fail(DDP_ERR_INVALID, "DDP_CUDNN_WORKSPACE=%s: not a size, such as 256MiB", set);
+    if (cuda->capability < 80 || cuda->capability >= DDP_CUDNN_NAMED_ENGINES)
+        return DDP_OK;
+    enum ddp_status status = loaded_of(cuda);
+    if (status != DDP_OK || !cuda->cudnn->loaded)
+        return status;
+    *bytes = memory_bytes / 64;
+    if (*bytes < LEAST_WORKSPACE)
+        *bytes = LEAST_WORKSPACE;
+    if (*bytes > MOST_WORKSPACE)
+        *bytes = MOST_WORKSPACE;
+    if (set)
+        *bytes = wanted < (double)memory_bytes ? (size_t)wanted : memory_bytes;
+    return DDP_OK;
+}
+
+static void open_handle(struct ddp_cudnn *cudnn, struct ddp_cuda *cuda)
+{
     cudnnStatus_t status = cudnn->calls.create(&cudnn->handle);
     if (status == CUDNN_STATUS_SUCCESS)
         status = cudnn->calls.set_stream(cudnn->handle, cuda->stream);
+    cudnn->opened = true;
     cudnn->usable = status == CUDNN_STATUS_SUCCESS;
     (void)cudaGetLastError(); /* its failure is not an error of ours */
     if (cudnn->usable)
-        ddp_log(DDP_LOG_DEBUG, "cuDNN %zu.%zu.%zu computes attention and convolution in bf16",
-                cudnn->version / 10000, cudnn->version / 100 % 100, cudnn->version % 100);
+        ddp_log(DDP_LOG_DEBUG,
+                "cuDNN %zu.%zu.%zu computes attention and convolution in bf16, with %zu MiB for "
+                "attention's backward pass",
+                cudnn->version / 10000, cudnn->version / 100 % 100, cudnn->version % 100,
+                cuda->cudnn_bytes >> 20);
     else
         ddp_log(DDP_LOG_DEBUG, "cuDNN is not used: %s", cudnn->calls.error_string(status));
 }
 
-static bool is_set(const char *variable, const char *value)
-{
-    const char *set = getenv(variable);
-    return set && strcmp(set, value) == 0;
-}
-
 enum ddp_status ddp_cudnn_of(struct ddp_cuda *cuda, struct ddp_cudnn **out)
 {
-    if (!cuda->cudnn) {
-        struct ddp_cudnn *cudnn = calloc(1, sizeof *cudnn);
-        if (!cudnn)
-            return ddp_fail(DDP_ERR_MEMORY, "cuDNN: out of memory");
-        cuda->cudnn = cudnn;
-        if (!is_set("DDP_CUDNN", "0") && !is_set("DDP_CUDA_PLAIN", "1"))
-            open_library(cudnn, cuda);
-    }
+    enum ddp_status status = loaded_of(cuda);
+    if (status == DDP_OK && cuda->cudnn->loaded && !cuda->cudnn->opened)
+        open_handle(cuda->cudnn, cuda);
     *out = cuda->cudnn;
-    return DDP_OK;
+    return status;
 }
 
 void ddp_cudnn_forget(struct ddp_cuda *cuda)

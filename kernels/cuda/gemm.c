@@ -11,33 +11,52 @@
 #include "kernels/cuda/gemm.h"
 
 #include "core/log.h"
+#include "kernels/cuda/choices.h"
+#include "kernels/cuda/timing.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define BUCKETS 256 /* of the table of plans */
+#define BUCKETS    256 /* of the table of plans */
+#define CANDIDATES 8   /* algorithms that cublasLt is asked for */
 
-/* All that an algorithm depends on: whole words only, compared as memory. */
+/* All that an algorithm depends on: whole words only, compared as memory; choices.c has their
+ * names. */
 struct key {
     int64_t m, n, k, lda, ldb, ldc;
     int64_t transpose_a, transpose_b, type, result;
     int64_t align_a, align_b, align_c; /* bytes, at most 16 */
     int64_t bias, pre;                 /* likewise; 0: there is none */
-    int64_t gelu;
+    int64_t gelu;                      /* what follows the product: enum */
 };
+
+enum { GELU_NONE, GELU_FORWARD, GELU_BACKWARD };
+
+_Static_assert(sizeof(struct key) == DDP_CUDA_KEY_WORDS * sizeof(int64_t), "choices.c: words");
+_Static_assert(sizeof(cublasLtMatmulAlgo_t) == DDP_CUDA_ALGORITHM_BYTES, "choices.h");
+_Static_assert((int)CANDIDATES <= (int)DDP_CUDA_TIMED, "timing.h");
 
 struct plan {
     struct key key;
     struct plan *next;
-    bool usable; /* false: cublasLt has no algorithm */
     cublasLtMatmulDesc_t operation;
     cublasLtMatrixLayout_t first, second, result; /* op(B)^T, op(A)^T, C^T */
-    cublasLtMatmulAlgo_t algorithm;
+    cublasLtMatmulAlgo_t candidates[CANDIDATES];  /* in the order in which they are tried */
+    int count, current;                           /* they are equal when none is left */
+    bool chosen;                                  /* the first one was, by timing */
+    bool proven;                                  /* the current one has run */
+    bool warned;                                  /* of the plain kernel */
 };
 
 struct plans {
     bool plain; /* DDP_CUDA_PLAIN=1: no cublasLt, to find out where a wrong number comes from */
+    bool dgelu; /* DDP_CUDA_DGELU=1 */
+    bool tunes; /* not DDP_CUDA_TUNE=0 */
     struct plan *buckets[BUCKETS];
+    struct ddp_cuda_choices choices;
+    enum ddp_cuda_tuning tuning;
+    int missing; /* products met while tuning that have no choice */
 };
 
 static enum ddp_status failed(cublasStatus_t status, const char *call)
@@ -77,7 +96,9 @@ static struct key key_of(const struct ddp_cuda_gemm *gemm, bool gelu)
         .align_c = gelu && gemm->pre && align_pre < align_c ? align_pre : align_c,
         .bias = gemm->bias ? alignment_of(gemm->bias) : 0,
         .pre = gelu && gemm->pre ? align_pre : 0,
-        .gelu = gelu,
+        .gelu = !gelu         ? GELU_NONE
+                : gemm->dgelu ? GELU_BACKWARD
+                              : GELU_FORWARD,
     };
     return key;
 }
@@ -93,6 +114,8 @@ static size_t bucket_of(const struct key *key)
 
 static cublasLtEpilogue_t epilogue_of(const struct key *key)
 {
+    if (key->gelu == GELU_BACKWARD)
+        return CUBLASLT_EPILOGUE_DGELU;
     if (key->gelu && key->pre)
         return key->bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
     if (key->gelu)
@@ -182,26 +205,32 @@ static cublasStatus_t prefer(cublasLtMatmulPreference_t preference, const struct
     return status;
 }
 
-/* The first algorithm that the library proposes; none is not an error. */
-static enum ddp_status choose(struct plan *plan, struct ddp_cuda *cuda)
+static void take(struct plan *plan, const cublasLtMatmulHeuristicResult_t *found)
+{
+    if (found->state == CUBLAS_STATUS_SUCCESS && found->workspaceSize <= DDP_CUDA_BLAS_BYTES)
+        plan->candidates[plan->count++] = found->algo;
+}
+
+/* The algorithms that the library proposes, the best first by its own estimate; none is not an
+ * error. */
+static enum ddp_status propose(struct plan *plan, struct ddp_cuda *cuda)
 {
     cublasLtMatmulPreference_t preference;
     enum ddp_status status =
         failed(cublasLtMatmulPreferenceCreate(&preference), "cublasLtMatmulPreferenceCreate");
     if (status)
         return status;
-    cublasLtMatmulHeuristicResult_t found;
+    cublasLtMatmulHeuristicResult_t found[CANDIDATES];
     int count = 0;
-    memset(&found, 0, sizeof found);
+    memset(found, 0, sizeof found);
     cublasStatus_t answer = prefer(preference, &plan->key);
     status = failed(answer, "cublasLtMatmulPreferenceSetAttribute");
     if (status == DDP_OK) {
         answer = cublasLtMatmulAlgoGetHeuristic(cuda->blas, plan->operation, plan->first,
                                                 plan->second, plan->result, plan->result,
-                                                preference, 1, &found, &count);
-        plan->usable =
-            answer == CUBLAS_STATUS_SUCCESS && count > 0 && found.state == CUBLAS_STATUS_SUCCESS;
-        plan->algorithm = found.algo;
+                                                preference, CANDIDATES, found, &count);
+        for (int i = 0; i < count && answer == CUBLAS_STATUS_SUCCESS; i++)
+            take(plan, &found[i]);
         if (answer != CUBLAS_STATUS_NOT_SUPPORTED && answer != CUBLAS_STATUS_INVALID_VALUE)
             status = failed(answer, "cublasLtMatmulAlgoGetHeuristic");
     }
@@ -234,7 +263,7 @@ static enum ddp_status plan_create(struct plan **out, const struct key *key,
     if (status == DDP_OK)
         status = failed(describe_matrices(plan), "cublasLtMatrixLayoutCreate");
     if (status == DDP_OK)
-        status = choose(plan, cuda);
+        status = propose(plan, cuda);
     if (status) {
         plan_free(plan);
         return status;
@@ -243,18 +272,60 @@ static enum ddp_status plan_create(struct plan **out, const struct key *key,
     return DDP_OK;
 }
 
+static bool is_set(const char *variable, const char *value)
+{
+    const char *set = getenv(variable);
+    return set && strcmp(set, value) == 0;
+}
+
 static enum ddp_status plans_of(struct ddp_cuda *cuda, struct plans **out)
 {
     if (!cuda->plans) {
         struct plans *plans = calloc(1, sizeof *plans);
         if (!plans)
             return ddp_fail(DDP_ERR_MEMORY, "matrix product: out of memory");
-        const char *plain = getenv("DDP_CUDA_PLAIN");
-        plans->plain = plain && strcmp(plain, "1") == 0;
+        plans->plain = is_set("DDP_CUDA_PLAIN", "1");
+        plans->tunes = !plans->plain && !is_set("DDP_CUDA_TUNE", "0");
+        plans->dgelu = is_set("DDP_CUDA_DGELU", "1");
         cuda->plans = plans;
     }
     *out = cuda->plans;
     return DDP_OK;
+}
+
+/* Makes an algorithm the first candidate. */
+static void put_first(struct plan *plan, const cublasLtMatmulAlgo_t *algorithm)
+{
+    int at = 0;
+    while (at < plan->count && memcmp(&plan->candidates[at], algorithm, sizeof *algorithm) != 0)
+        at++;
+    if (at == plan->count && plan->count < CANDIDATES)
+        plan->count++;
+    if (at == CANDIDATES)
+        at--;
+    memmove(&plan->candidates[1], &plan->candidates[0], (size_t)at * sizeof *algorithm);
+    plan->candidates[0] = *algorithm;
+    plan->chosen = true;
+}
+
+/* An algorithm that was found by timing, here or elsewhere, if it is one of this product. */
+static void prefer_choice(struct plan *plan, const struct plans *plans, struct ddp_cuda *cuda)
+{
+    int64_t words[DDP_CUDA_KEY_WORDS];
+    memcpy(words, &plan->key, sizeof words);
+    const struct ddp_cuda_choice *choice = ddp_cuda_choices_find(&plans->choices, words);
+    cublasLtMatmulAlgo_t algorithm;
+    cublasLtMatmulHeuristicResult_t result;
+    if (!choice)
+        return;
+    plan->chosen = true; /* also if it is of no use: it would be found again */
+    memcpy(&algorithm, choice->algorithm, sizeof algorithm);
+    memset(&result, 0, sizeof result);
+    if (cublasLtMatmulAlgoCheck(cuda->blas, plan->operation, plan->first, plan->second,
+                                plan->result, plan->result, &algorithm,
+                                &result) == CUBLAS_STATUS_SUCCESS &&
+        result.workspaceSize <= DDP_CUDA_BLAS_BYTES)
+        put_first(plan, &algorithm);
 }
 
 static enum ddp_status plan_of(struct plan **out, const struct ddp_cuda_gemm *gemm, bool gelu,
@@ -275,6 +346,7 @@ static enum ddp_status plan_of(struct plan **out, const struct ddp_cuda_gemm *ge
     status = plan_create(&plan, &key, gemm, cuda);
     if (status)
         return status;
+    prefer_choice(plan, plans, cuda);
     plan->next = *bucket;
     *bucket = *out = plan;
     return DDP_OK;
@@ -286,62 +358,231 @@ bool ddp_cuda_gemm_is_plain(struct ddp_cuda *cuda)
     return plans_of(cuda, &plans) == DDP_OK && plans->plain;
 }
 
-void ddp_cuda_gemm_forget(struct ddp_cuda *cuda)
+bool ddp_cuda_gemm_dgelu(struct ddp_cuda *cuda)
 {
-    struct plans *plans = cuda->plans;
-    for (size_t i = 0; plans && i < BUCKETS; i++)
+    struct plans *plans = NULL;
+    return plans_of(cuda, &plans) == DDP_OK && plans->dgelu;
+}
+
+static void drop_plans(struct plans *plans)
+{
+    for (size_t i = 0; i < BUCKETS; i++) {
         for (struct plan *plan = plans->buckets[i], *next; plan; plan = next) {
             next = plan->next;
             plan_free(plan);
         }
+        plans->buckets[i] = NULL;
+    }
+}
+
+void ddp_cuda_gemm_forget(struct ddp_cuda *cuda)
+{
+    struct plans *plans = cuda->plans;
+    if (!plans)
+        return;
+    drop_plans(plans);
+    ddp_cuda_choices_free(&plans->choices);
     free(plans);
     cuda->plans = NULL;
 }
 
 /* --- products ------------------------------------------------------------------------------- */
 
-static bool is_small(const struct ddp_cuda_gemm *gemm) /* nothing for a library */
+/* For messages. */
+static const char *describe(char text[160], const struct key *key)
 {
-    return gemm->m == 0 || gemm->n == 0 || gemm->k == 0;
+    static const char *const names[] = {[DDP_F32] = "float32", [DDP_BF16] = "bf16"};
+    snprintf(text, 160, "matrix product %lld x %lld x %lld%s%s, %s to %s%s%s", (long long)key->m,
+             (long long)key->n, (long long)key->k, key->transpose_a ? ", A transposed" : "",
+             key->transpose_b ? ", B transposed" : "", names[key->type], names[key->result],
+             key->bias ? ", bias" : "",
+             key->gelu == GELU_BACKWARD ? ", back through GELU"
+             : key->gelu                ? ", GELU"
+                                        : "");
+    return text;
 }
 
-/* *done: false when cublasLt has no algorithm for it. */
+/* What one algorithm may answer where another works. */
+static bool is_refusal(cublasStatus_t status)
+{
+    return status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE ||
+           status == CUBLAS_STATUS_ARCH_MISMATCH || status == CUBLAS_STATUS_EXECUTION_FAILED ||
+           status == CUBLAS_STATUS_INTERNAL_ERROR;
+}
+
+static cublasStatus_t run(const struct plan *plan, int candidate, const struct ddp_cuda_gemm *gemm,
+                          struct ddp_cuda *cuda)
+{
+    const float one = 1, beta = gemm->add ? 1 : 0;
+    return cublasLtMatmul(cuda->blas, plan->operation, &one, gemm->b, plan->first, gemm->a,
+                          plan->second, &beta, gemm->c, plan->result, gemm->c, plan->result,
+                          &plan->candidates[candidate], cuda->workspace, DDP_CUDA_BLAS_BYTES,
+                          cuda->stream);
+}
+
+/* An algorithm that is refused when it is first run gives way to the next one, on every device of
+ * the kind alike. */
+static void next_candidate(struct plan *plan, cublasStatus_t answer)
+{
+    char text[160];
+    ddp_log(DDP_LOG_DEBUG, "%s: algorithm %d of %d is refused: cuBLAS status %d",
+            describe(text, &plan->key), plan->current + 1, plan->count, (int)answer);
+    plan->current++;
+}
+
+static void has_run(struct plan *plan)
+{
+    char text[160];
+    if (!plan->proven)
+        ddp_log(DDP_LOG_DEBUG, "%s: algorithm %d of %d, %s", describe(text, &plan->key),
+                plan->current + 1, plan->count,
+                plan->chosen && plan->current == 0 ? "the fastest when it was chosen"
+                                                   : "the first that works");
+    plan->proven = true;
+}
+
+static void warn_plain(struct plan *plan, const struct ddp_cuda *cuda)
+{
+    char text[160];
+    if (!plan->warned)
+        ddp_log(DDP_LOG_WARNING,
+                "GPU %d: cublasLt has no algorithm for the %s: it is computed by a plain kernel, "
+                "which is slower (DDP_LOG=debug shows what was tried)",
+                cuda->index, describe(text, &plan->key));
+    plan->warned = true;
+}
+
+/* A product that is timed. */
+struct timed {
+    const struct plan *plan;
+    const struct ddp_cuda_gemm *gemm;
+    struct ddp_cuda *cuda;
+};
+
+static bool run_timed(void *arg, int candidate)
+{
+    const struct timed *timed = arg;
+    return run(timed->plan, candidate, timed->gemm, timed->cuda) == CUBLAS_STATUS_SUCCESS;
+}
+
+/* Finds the fastest candidate, which is then the first, and the choice of this shape. */
+static enum ddp_status choose(struct plan *plan, const struct ddp_cuda_gemm *gemm,
+                              struct plans *plans, struct ddp_cuda *cuda)
+{
+    struct timed timed = {plan, gemm, cuda};
+    struct ddp_cuda_choice choice;
+    float ms[DDP_CUDA_TIMED];
+    char text[160];
+    int fastest = -1;
+    enum ddp_status status = ddp_cuda_time(plan->count, run_timed, &timed, cuda, &fastest, ms);
+    if (status || fastest < 0) {
+        plan->current = plan->count;
+        return status;
+    }
+    ddp_log(DDP_LOG_DEBUG, "%s: algorithm %d of %d is the fastest: %.4f ms, the first: %.4f ms",
+            describe(text, &plan->key), fastest + 1, plan->count, (double)ms[fastest],
+            (double)ms[0]);
+    const cublasLtMatmulAlgo_t algorithm = plan->candidates[fastest];
+    put_first(plan, &algorithm);
+    memcpy(choice.key, &plan->key, sizeof choice.key);
+    memcpy(choice.algorithm, &algorithm, sizeof choice.algorithm);
+    return ddp_cuda_choices_add(&plans->choices, &choice);
+}
+
+/* While tuning nothing is computed for its result. *done: false without any algorithm. */
+static enum ddp_status tune(struct plan *plan, const struct ddp_cuda_gemm *gemm, bool gelu,
+                            struct ddp_cuda *cuda, bool *done)
+{
+    struct plans *plans = cuda->plans;
+    enum ddp_status status = DDP_OK;
+    const bool missing = !plan->chosen && plan->count > 1;
+    plans->missing += missing;
+    if (missing && plans->tuning == DDP_CUDA_TUNING_TIME)
+        status = choose(plan, gemm, plans, cuda);
+    *done = plan->current < plan->count || !gelu;
+    return status;
+}
+
+/* *done: false when cublasLt has no algorithm for it.
+ *   warn  of that */
 static enum ddp_status library(const struct ddp_cuda_gemm *gemm, bool gelu, struct ddp_cuda *cuda,
-                               bool *done)
+                               bool *done, bool warn)
 {
     struct plan *plan = NULL;
     *done = false;
     enum ddp_status status = plan_of(&plan, gemm, gelu, cuda);
-    if (status || !plan->usable)
-        return status;
-    const float one = 1, beta = gemm->add ? 1 : 0;
-    status =
-        failed(cublasLtMatmul(cuda->blas, plan->operation, &one, gemm->b, plan->first, gemm->a,
-                              plan->second, &beta, gemm->c, plan->result, gemm->c, plan->result,
-                              &plan->algorithm, cuda->workspace, DDP_CUDA_BLAS_BYTES, cuda->stream),
-               "cublasLtMatmul");
-    *done = status == DDP_OK;
+    if (status == DDP_OK && ((const struct plans *)cuda->plans)->tuning != DDP_CUDA_TUNING_OFF)
+        return tune(plan, gemm, gelu, cuda, done);
+    while (status == DDP_OK && !*done && plan->current < plan->count) {
+        const cublasStatus_t answer = run(plan, plan->current, gemm, cuda);
+        *done = answer == CUBLAS_STATUS_SUCCESS;
+        if (*done)
+            has_run(plan);
+        else if (!plan->proven && is_refusal(answer))
+            next_candidate(plan, answer);
+        else
+            status = failed(answer, "cublasLtMatmul");
+    }
+    if (status == DDP_OK && !*done && warn)
+        warn_plain(plan, cuda);
     return status;
 }
 
-enum ddp_status ddp_cuda_gemm(const struct ddp_cuda_gemm *gemm, struct ddp_cuda *cuda,
-                              bool *activated)
+enum ddp_status ddp_cuda_gemm_library(const struct ddp_cuda_gemm *gemm, struct ddp_cuda *cuda,
+                                      bool *done)
+{
+    return library(gemm, false, cuda, done, false);
+}
+
+enum ddp_status ddp_cuda_gemm_whole(const struct ddp_cuda_gemm *gemm, struct ddp_cuda *cuda,
+                                    bool *activated)
+{
+    bool done = false;
+    enum ddp_status status = DDP_OK;
+    if (gemm->gelu || gemm->dgelu) {
+        status = library(gemm, true, cuda, &done, false);
+        *activated = done;
+    }
+    if (status == DDP_OK && !done)
+        status = library(gemm, false, cuda, &done, true);
+    return status == DDP_OK && !done ? ddp_cuda_gemm_plain(gemm, cuda) : status;
+}
+
+/* --- choosing by timing ----------------------------------------------------------------------- */
+
+bool ddp_cuda_gemm_tunes(struct ddp_cuda *cuda)
 {
     struct plans *plans = NULL;
-    bool done = false;
-    if (activated)
-        *activated = false;
+    return plans_of(cuda, &plans) == DDP_OK && plans->tunes;
+}
+
+int ddp_cuda_gemm_tune(struct ddp_cuda *cuda, enum ddp_cuda_tuning tuning)
+{
+    struct plans *plans = NULL;
+    if (plans_of(cuda, &plans) != DDP_OK || !plans->tunes)
+        return 0;
+    const int missing = plans->missing;
+    plans->tuning = tuning;
+    plans->missing = 0;
+    return missing;
+}
+
+enum ddp_status ddp_cuda_gemm_import(struct ddp_cuda *cuda, const char *text, bool replace,
+                                     size_t *damaged)
+{
+    struct plans *plans = NULL;
     enum ddp_status status = plans_of(cuda, &plans);
     if (status)
         return status;
-    const bool try = !is_small(gemm) && !plans->plain;
-    if (try && gemm->gelu) {
-        status = library(gemm, true, cuda, &done);
-        *activated = done;
-    }
-    if (try && status == DDP_OK && !done)
-        status = library(gemm, false, cuda, &done);
-    if (status == DDP_OK && !done)
-        status = ddp_cuda_gemm_plain(gemm, cuda);
-    return status ? status : ddp_cuda_launched(cuda, "matrix product");
+    if (replace)
+        ddp_cuda_choices_free(&plans->choices);
+    drop_plans(plans);
+    return ddp_cuda_choices_read(&plans->choices, text, strlen(text), damaged);
+}
+
+enum ddp_status ddp_cuda_gemm_export(struct ddp_cuda *cuda, char **text)
+{
+    struct plans *plans = NULL;
+    enum ddp_status status = plans_of(cuda, &plans);
+    return status ? status : ddp_cuda_choices_text(&plans->choices, text);
 }

@@ -2,9 +2,10 @@
  *
  * Matrix products on a CUDA device, row-major: C = op(A) op(B) + beta C, with float32 or bf16
  * operands, float32 sums, and a C that is float32 or, with operands of bf16, bf16: rounded once, at
- * the end. cublasLt does them; which of its algorithms is asked once for a shape and then kept, so
- * that a shape gives the same bits every time. What it refuses is done by a plain kernel
- * (cuda_gemm_plain.cu). */
+ * the end. cublasLt does them; it is asked for algorithms once for a shape, and one is kept: the
+ * choice that was found by timing where there is one, else the first that works. A shape gives the
+ * same bits every time. What cublasLt refuses is done by a plain kernel (gemm_plain.cu), after a
+ * warning. */
 #ifndef DDP_KERNELS_CUDA_GEMM_H
 #define DDP_KERNELS_CUDA_GEMM_H
 
@@ -26,15 +27,22 @@ struct ddp_cuda_gemm {
     bool add;         /* C += ...; else it is overwritten, NaN in it does not matter */
     const void *bias; /* (n) added to each row, or NULL */
     bool gelu;        /* then GELU, by tanh, if cublasLt can */
+    bool dgelu;       /* then times the derivative of that GELU at `pre`, likewise */
     void *pre;        /* (m,n), rows ldc apart: what GELU took; NULL: not needed */
 };
 
-/* *activated (may be NULL without gelu): whether C is after GELU; if not, it is what GELU would
- * take and `pre` is untouched. */
+/* *activated (may be NULL without gelu and dgelu): whether C is after that; if not, it is as if not
+ * asked for, and `pre` is untouched. */
 enum ddp_status ddp_cuda_gemm(const struct ddp_cuda_gemm *gemm, struct ddp_cuda *cuda,
                               bool *activated);
 
-/* The same by the plain kernel alone, without GELU. */
+/* The same of operands that span less than 2^31 elements; and by the plain kernel alone, without
+ * GELU. */
+enum ddp_status ddp_cuda_gemm_whole(const struct ddp_cuda_gemm *gemm, struct ddp_cuda *cuda,
+                                    bool *activated);
+/* By cublasLt alone, without GELU. *done: false where it has no algorithm that works. */
+enum ddp_status ddp_cuda_gemm_library(const struct ddp_cuda_gemm *gemm, struct ddp_cuda *cuda,
+                                      bool *done);
 enum ddp_status ddp_cuda_gemm_plain(const struct ddp_cuda_gemm *gemm, struct ddp_cuda *cuda);
 
 /* For few rows: float32, without pre and GELU, op(A) = A, op(B) transposed, their rows k apart, C
@@ -43,6 +51,21 @@ enum ddp_status ddp_cuda_gemm_rows(const struct ddp_cuda_gemm *gemm, struct ddp_
 
 /* Is this device to use plain kernels where there are faster ones, by DDP_CUDA_PLAIN=1? */
 bool ddp_cuda_gemm_is_plain(struct ddp_cuda *cuda);
+
+/* Is `dgelu` wanted, by DDP_CUDA_DGELU=1? It saves a pass over memory and rounds once less; not yet
+ * measured on a GPU (bench/gpu --only gpt2 with and without). */
+bool ddp_cuda_gemm_dgelu(struct ddp_cuda *cuda);
+
+/* Choosing algorithms by timing, as struct ddp_device_ops has it. Not with DDP_CUDA_TUNE=0 and
+ * DDP_CUDA_PLAIN=1. While the device tunes, products of cublasLt are not computed but listed, or
+ * listed and timed; ddp_cuda_gemm_tune() returns how many without a choice have been met since it
+ * was last called. */
+enum ddp_cuda_tuning { DDP_CUDA_TUNING_OFF, DDP_CUDA_TUNING_LIST, DDP_CUDA_TUNING_TIME };
+bool ddp_cuda_gemm_tunes(struct ddp_cuda *cuda);
+int ddp_cuda_gemm_tune(struct ddp_cuda *cuda, enum ddp_cuda_tuning tuning);
+enum ddp_status ddp_cuda_gemm_import(struct ddp_cuda *cuda, const char *text, bool replace,
+                                     size_t *damaged);
+enum ddp_status ddp_cuda_gemm_export(struct ddp_cuda *cuda, char **text);
 
 /* Frees what the products of this device have kept in cuda->plans; when the device is closed. */
 void ddp_cuda_gemm_forget(struct ddp_cuda *cuda);

@@ -4,7 +4,7 @@
  * memory. Compute capability 8.0 and newer; kernels of older ones are empty where they call these,
  * and are not launched. The simulation has them with the same distribution over lanes, so that a
  * kernel's indices are tested without a GPU: lanes see each other's registers, and an asynchronous
- * copy happens when it is waited for.
+ * copy happens when it is waited for. Exponentials and reciprocals, to about 2^-22.
  *
  * Lane l holds, with g = l / 4 and t = l % 4, two neighbouring elements of bf16 in a word:
  *   a  16 x 16  words: (g, 2t) (g + 8, 2t) (g, 2t + 8) (g + 8, 2t + 8)
@@ -15,6 +15,9 @@
 
 #include "kernels/cuda/cuda.h"
 
+#include <float.h>
+#include <math.h>
+
 #define DDP_MMA_CAPABILITY 80
 
 #if !defined(DDP_CUDASIM)
@@ -24,36 +27,50 @@ static __device__ inline void ddp_mma(float (&c)[4], const unsigned (&a)[4], uns
                                       unsigned b1)
 {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
-                 "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};\n"
-                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+        "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};\n"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 #endif
 }
 
-/* Four matrices of 8 x 8: lane l gives the address of row l % 8 of matrix l / 8, 16 bytes in shared
- * memory, and gets of each matrix the word (g, 2t). */
-static __device__ inline void ddp_mma_load(unsigned (&to)[4], const uint16_t *row)
+/* An address in shared memory, in bytes. */
+typedef unsigned ddp_shared;
+
+static __device__ inline ddp_shared ddp_shared_of(const uint16_t *memory)
+{
+    return (unsigned)__cvta_generic_to_shared(memory);
+}
+
+/* Four matrices of 8 x 8: lane l gives the address of row l % 8 of matrix l / 8, 16 bytes, and gets
+ * of each matrix the word (g, 2t). */
+static __device__ inline void ddp_mma_load(unsigned (&to)[4], ddp_shared row)
 {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-    const unsigned address = (unsigned)__cvta_generic_to_shared(row);
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];\n"
                  : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-                 : "r"(address)
+                 : "r"(row)
                  : "memory");
 #endif
 }
 
 /* The same of the transposed matrices: (2t, g) and (2t + 1, g) make the word. */
-static __device__ inline void ddp_mma_load_transposed(unsigned (&to)[4], const uint16_t *row)
+static __device__ inline void ddp_mma_load_transposed(unsigned (&to)[4], ddp_shared row)
 {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-    const unsigned address = (unsigned)__cvta_generic_to_shared(row);
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];\n"
                  : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-                 : "r"(address)
+                 : "r"(row)
                  : "memory");
 #endif
+}
+
+/* The value, as if it came from elsewhere: what is made of it is made here, not before a loop and
+ * kept in registers. */
+static __device__ inline unsigned ddp_again(unsigned value)
+{
+    asm volatile("" : "+r"(value));
+    return value;
 }
 
 /* Copies on their way to shared memory. */
@@ -61,7 +78,7 @@ struct ddp_copies {
     char unused;
 };
 
-/* 16 bytes, or zeros where `there` is false; `from` is readable memory in either case. */
+/* 16 bytes, or zeros where `there` is false; `from` may be anything then. */
 static __device__ inline void ddp_copy(struct ddp_copies *, uint16_t *to, const uint16_t *from,
                                        bool there)
 {
@@ -82,7 +99,38 @@ static __device__ inline void ddp_copies_wait(struct ddp_copies *)
 #endif
 }
 
+/* 2^x and 1/x by one instruction each, for numbers that are rounded to bf16 in the end. What is
+ * smaller than 2^-126 becomes 0. */
+static __device__ inline float ddp_fast_exp2(float x)
+{
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;\n" : "=f"(y) : "f"(x));
+    return y;
+}
+
+static __device__ inline float ddp_fast_reciprocal(float x)
+{
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;\n" : "=f"(y) : "f"(x));
+    return y;
+}
+
 #elif defined(__cplusplus)
+
+static inline float ddp_flushed(float y)
+{
+    return fabsf(y) < FLT_MIN ? 0 : y;
+}
+
+static inline float ddp_fast_exp2(float x)
+{
+    return ddp_flushed(exp2f(x));
+}
+
+static inline float ddp_fast_reciprocal(float x)
+{
+    return ddp_flushed(1 / x);
+}
 
 /* What each lane of the warp passed, as long as none has left. */
 struct ddp_mma_lanes {
@@ -106,6 +154,8 @@ static inline float ddp_mma_element(unsigned word, int half)
 
 static inline void ddp_mma(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1)
 {
+    if (cudasim_wrong("mma"))
+        return; /* as the code for an older device */
     struct fragments {
         unsigned a[4], b[2];
     } mine = {{a[0], a[1], a[2], a[3]}, {b0, b1}};
@@ -121,23 +171,35 @@ static inline void ddp_mma(float (&c)[4], const unsigned (&a)[4], unsigned b0, u
     __syncwarp();
 }
 
-static inline void ddp_mma_load(unsigned (&to)[4], const uint16_t *row)
+typedef uintptr_t ddp_shared;
+
+static inline ddp_shared ddp_shared_of(const uint16_t *memory)
 {
-    const struct ddp_mma_lanes *lanes = ddp_mma_meet(row);
+    return (uintptr_t)memory;
+}
+
+static inline void ddp_mma_load(unsigned (&to)[4], ddp_shared row)
+{
+    const struct ddp_mma_lanes *lanes = ddp_mma_meet((const void *)row);
     const int g = (int)threadIdx.x % DDP_WARP / 4, t = (int)threadIdx.x % 4;
     for (int i = 0; i < 4; i++)
         memcpy(&to[i], (const uint16_t *)lanes->of[8 * i + g] + 2 * t, sizeof to[i]);
     __syncwarp();
 }
 
-static inline void ddp_mma_load_transposed(unsigned (&to)[4], const uint16_t *row)
+static inline void ddp_mma_load_transposed(unsigned (&to)[4], ddp_shared row)
 {
-    const struct ddp_mma_lanes *lanes = ddp_mma_meet(row);
+    const struct ddp_mma_lanes *lanes = ddp_mma_meet((const void *)row);
     const int g = (int)threadIdx.x % DDP_WARP / 4, t = (int)threadIdx.x % 4;
     for (int i = 0; i < 4; i++)
         to[i] = (unsigned)((const uint16_t *)lanes->of[8 * i + 2 * t])[g] |
                 (unsigned)((const uint16_t *)lanes->of[8 * i + 2 * t + 1])[g] << 16;
     __syncwarp();
+}
+
+static inline unsigned ddp_again(unsigned value)
+{
+    return value;
 }
 
 struct ddp_copies {

@@ -65,8 +65,8 @@ static __device__ inline bool ddp_cuda_spares(const struct ddp_cuda_part &part, 
     return *range < part.count && part.ranges[*range].begin <= at;
 }
 
-/* A step of an optimizer: OP has the arrays and a function run<W>(part, at, &range), which updates
- * W elements from `at` on. A block's elements are adjacent, so that its threads begin their search
+/* A step of an optimizer: OP has the arrays, what was decided about the step (`clipped`, or NULL)
+ * and a function run<W>(part, at, &range), which updates W elements from `at` on. A block's elements are adjacent, so that its threads begin their search
  * for a range at the same one. */
 template <int W, typename OP>
 static __global__ void __launch_bounds__(DDP_BLOCK)
@@ -74,6 +74,8 @@ static __global__ void __launch_bounds__(DDP_BLOCK)
 {
     const int64_t block = part.begin + (int64_t)blockIdx.x * DDP_BLOCK * W;
     const int64_t at = block + (int64_t)threadIdx.x * W;
+    if (op.clipped && op.clipped->left_out)
+        return;
     int range = ddp_cuda_first_range(part, block);
     if (at + W <= part.end)
         op.template run<W>(part, at, &range);

@@ -8,6 +8,7 @@
 #include "core/log.h"
 #include "core/memory.h"
 #include "kernels/cuda/gemm.h"
+#include "kernels/cuda/self_test.h"
 #include "kernels/cuda/cudnn.h"
 #include "kernels/kernels_cuda.h"
 
@@ -118,15 +119,22 @@ static cudaError_t describe_gpu(struct ddp_cuda_device *gpu)
     gpu->cuda.capability = properties.major * 10 + properties.minor;
     snprintf(gpu->description, sizeof gpu->description, "%.255s, %.1f GiB", properties.name,
              (double)properties.totalGlobalMem / 0x1p30);
+    ddp_cuda_name_choices(gpu, properties.name);
     return cudaSuccess;
 }
 
 static cudaError_t create_events(struct ddp_cuda_device *gpu)
 {
-    cudaEvent_t *const events[] = {
-        &gpu->done,          &gpu->handed,          &gpu->read,          &gpu->slots[0].filled,
-        &gpu->slots[0].left, &gpu->slots[1].filled, &gpu->slots[1].left, &gpu->ahead,
-        &gpu->joined};
+    cudaEvent_t *const events[] = {&gpu->done,
+                                   &gpu->marked,
+                                   &gpu->handed,
+                                   &gpu->read,
+                                   &gpu->slots[0].filled,
+                                   &gpu->slots[0].left,
+                                   &gpu->slots[1].filled,
+                                   &gpu->slots[1].left,
+                                   &gpu->ahead,
+                                   &gpu->joined};
     cudaError_t error = cudaSuccess;
     for (size_t i = 0; error == cudaSuccess && i < sizeof events / sizeof *events; i++)
         error = cudaEventCreateWithFlags(events[i], cudaEventDisableTiming);
@@ -141,6 +149,21 @@ static cudaError_t create_fault(struct ddp_cuda_device *gpu)
         return error;
     memset(gpu->fault, 0, sizeof *gpu->fault);
     return cudaHostGetDevicePointer((void **)&gpu->cuda.fault, gpu->fault, 0);
+}
+
+static enum ddp_status create_workspace(struct ddp_cuda_device *gpu)
+{
+    size_t unused = 0, total = 0, bytes = DDP_CUDA_WORKSPACE_BYTES;
+    cudaError_t error = cudaMemGetInfo(&unused, &total);
+    if (error != cudaSuccess)
+        return ddp_cuda_failed(error, "asking for the size of the GPU's memory");
+    enum ddp_status status = ddp_cudnn_workspace(&gpu->cuda, total, &gpu->cuda.cudnn_bytes);
+    if (status != DDP_OK)
+        return status;
+    if (bytes < gpu->cuda.cudnn_bytes)
+        bytes = gpu->cuda.cudnn_bytes;
+    error = cudaMalloc(&gpu->cuda.workspace, bytes);
+    return error == cudaSuccess ? DDP_OK : ddp_cuda_failed(error, "--device cuda");
 }
 
 static enum ddp_status create(struct ddp_cuda_device *gpu)
@@ -158,10 +181,11 @@ static enum ddp_status create(struct ddp_cuda_device *gpu)
         error = create_events(gpu);
     if (error == cudaSuccess)
         error = create_fault(gpu);
-    if (error == cudaSuccess)
-        error = cudaMalloc(&gpu->cuda.workspace, DDP_CUDA_WORKSPACE_BYTES);
     if (error != cudaSuccess)
         return ddp_cuda_failed(error, "--device cuda");
+    enum ddp_status status = create_workspace(gpu);
+    if (status != DDP_OK)
+        return status;
     cublasStatus_t blas = cublasLtCreate(&gpu->cuda.blas);
     if (blas != CUBLAS_STATUS_SUCCESS)
         return ddp_fail(DDP_ERR_SYSTEM, "--device cuda: GPU %d: cuBLAS cannot be used: %s",
@@ -169,8 +193,9 @@ static enum ddp_status create(struct ddp_cuda_device *gpu)
     const cudaStream_t beside = gpu->aside.stream;
     gpu->aside = gpu->cuda;
     gpu->aside.stream = beside;
+    gpu->aside.cudnn = NULL; /* whose handle has the other stream */
     use_peers(gpu);
-    return DDP_OK;
+    return ddp_cuda_self_test(&gpu->cuda, ddp_cuda_has_mma_code(&gpu->cuda), gpu->fault);
 }
 
 static bool is_set(const char *variable, const char *value)
@@ -240,6 +265,7 @@ static void cuda_close(void *state)
     destroy_event(gpu->ahead);
     destroy_event(gpu->read);
     destroy_event(gpu->handed);
+    destroy_event(gpu->marked);
     destroy_event(gpu->done);
     if (gpu->filling)
         (void)cudaStreamDestroy(gpu->filling);
@@ -299,26 +325,54 @@ static enum ddp_status take_fault(struct ddp_cuda_device *gpu)
                     (int)fault.value, (long long)fault.row, (int)fault.limit);
 }
 
-static enum ddp_status cuda_synchronize(void *state)
+static enum ddp_status record(struct ddp_cuda_device *gpu, cudaEvent_t event)
 {
-    struct ddp_cuda_device *gpu = state;
-    ddp_cuda_use(gpu);
     if (ddp_cuda_refuse(gpu))
         return DDP_ERR_UNSUPPORTED;
-    cudaError_t error = cudaEventRecord(gpu->done, gpu->cuda.stream);
-    enum ddp_status status = error == cudaSuccess ? ddp_cuda_wait_event(gpu, gpu->done)
-                                                  : ddp_cuda_failed(error, "waiting for the GPU");
+    ddp_cuda_use(gpu);
+    cudaError_t error = cudaEventRecord(event, gpu->cuda.stream);
+    return error == cudaSuccess ? DDP_OK : ddp_cuda_failed(error, "waiting for the GPU");
+}
+
+/* Waits for the event, and looks at what else may have gone wrong by then. */
+static enum ddp_status wait_for(struct ddp_cuda_device *gpu, cudaEvent_t event)
+{
+    enum ddp_status status = ddp_cuda_wait_event(gpu, event);
     if (status == DDP_OK && gpu->poll) /* also to learn that nothing is waited for any more */
         status = gpu->poll(gpu->poll_arg);
     if (status == DDP_OK)
         status = take_fault(gpu);
-    if (status != DDP_OK) {
+    if (status == DDP_OK)
+        ddp_cuda_spans_collect(gpu);
+    else
         ddp_cuda_forget(gpu);
-        return status;
-    }
-    ddp_cuda_deliver(gpu);
-    ddp_cuda_spans_collect(gpu);
-    return DDP_OK;
+    return status;
+}
+
+static enum ddp_status cuda_synchronize(void *state)
+{
+    struct ddp_cuda_device *gpu = state;
+    enum ddp_status status = record(gpu, gpu->done);
+    if (status == DDP_OK)
+        status = wait_for(gpu, gpu->done);
+    if (status == DDP_OK)
+        ddp_cuda_deliver(gpu);
+    return status;
+}
+
+static enum ddp_status cuda_mark(void *state)
+{
+    struct ddp_cuda_device *gpu = state;
+    return record(gpu, gpu->marked);
+}
+
+static enum ddp_status cuda_wait_mark(void *state)
+{
+    struct ddp_cuda_device *gpu = state;
+    if (ddp_cuda_refuse(gpu))
+        return DDP_ERR_UNSUPPORTED;
+    ddp_cuda_use(gpu);
+    return wait_for(gpu, gpu->marked);
 }
 
 static enum ddp_status cuda_wait(void *state, void *other)
@@ -372,6 +426,8 @@ const struct ddp_device_ops ddp_device_cuda = {
     .copy_out = ddp_cuda_copy_out,
     .copy = ddp_cuda_copy,
     .synchronize = cuda_synchronize,
+    .mark = cuda_mark,
+    .wait_mark = cuda_wait_mark,
     .stream = cuda_stream,
     .kernels = &ddp_kernels_cuda,
     .describe = cuda_describe,
@@ -394,6 +450,11 @@ const struct ddp_device_ops ddp_device_cuda = {
     .recording_free = ddp_cuda_recording_free,
     .span_begin = ddp_cuda_trace_begin,
     .span_end = ddp_cuda_trace_end,
+    .choices_name = ddp_cuda_choices_name,
+    .tune_begin = ddp_cuda_tune_begin,
+    .tune_end = ddp_cuda_tune_end,
+    .choices_export = ddp_cuda_choices_export,
+    .choices_import = ddp_cuda_choices_import,
     .reason = cuda_reason,
     .faulty = cuda_faulty,
 };

@@ -43,6 +43,7 @@ struct ddp_cuda_device {
     struct ddp_cuda aside;        /* the same GPU by another stream */
     cudaEvent_t ahead, joined;    /* what that waits for, and what waits for it */
     cudaEvent_t done;             /* what the host waits for */
+    cudaEvent_t marked;           /* ... where it does not wait for all */
     cudaEvent_t handed;           /* what another device waits for */
     cudaEvent_t read;             /* copies in from page-locked memory */
     bool reading;                 /* ... there are some */
@@ -67,6 +68,7 @@ struct ddp_cuda_device {
     } told[DDP_CUDA_TRACED]; /* until when each stream's spans are in the trace */
     int replica;             /* among the open devices on this GPU */
     char description[320];
+    char choices[192]; /* what choices of algorithms are good for */
 };
 
 /* Makes it the calling thread's device: the first thing in every function that others call. */
@@ -107,6 +109,15 @@ enum ddp_status ddp_cuda_replay(void *state, void *recording);
 void ddp_cuda_recording_free(void *state, void *recording);
 /* Is it recording? Then what was asked for cannot be recorded, and nothing is. */
 bool ddp_cuda_refuse(struct ddp_cuda_device *gpu);
+
+/* tune.c */
+void ddp_cuda_name_choices(struct ddp_cuda_device *gpu, const char *model);
+const char *ddp_cuda_choices_name(void *state);
+void ddp_cuda_tune_begin(void *state, bool time);
+int ddp_cuda_tune_end(void *state);
+enum ddp_status ddp_cuda_choices_export(void *state, char **text);
+enum ddp_status ddp_cuda_choices_import(void *state, const char *text, bool replace,
+                                        size_t *damaged);
 
 /* Several devices may be open on one GPU: each has tracks of its own. */
 void ddp_cuda_tracks_open(struct ddp_cuda_device *gpu);

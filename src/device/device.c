@@ -156,6 +156,17 @@ enum ddp_status ddp_device_synchronize(ddp_device *device)
     return device->ops->synchronize(device->state);
 }
 
+enum ddp_status ddp_device_mark(ddp_device *device)
+{
+    return device->ops->mark ? device->ops->mark(device->state) : DDP_OK;
+}
+
+enum ddp_status ddp_device_wait_mark(ddp_device *device)
+{
+    return device->ops->wait_mark ? device->ops->wait_mark(device->state)
+                                  : ddp_device_synchronize(device);
+}
+
 const char *ddp_device_describe(const ddp_device *device)
 {
     return device->ops->describe ? device->ops->describe(device->state) : device->ops->name;
@@ -267,6 +278,38 @@ void ddp_device_recording_free(ddp_device *device, void *recording)
 {
     if (recording)
         device->ops->recording_free(device->state, recording);
+}
+
+bool ddp_device_has_choices(const ddp_device *device)
+{
+    return device->ops->choices_name != NULL;
+}
+
+const char *ddp_device_choices_name(ddp_device *device)
+{
+    return ddp_device_has_choices(device) ? device->ops->choices_name(device->state) : NULL;
+}
+
+void ddp_device_tune_begin(ddp_device *device, bool time)
+{
+    if (ddp_device_has_choices(device))
+        device->ops->tune_begin(device->state, time);
+}
+
+int ddp_device_tune_end(ddp_device *device)
+{
+    return ddp_device_has_choices(device) ? device->ops->tune_end(device->state) : 0;
+}
+
+enum ddp_status ddp_device_choices_export(ddp_device *device, char **text)
+{
+    return device->ops->choices_export(device->state, text);
+}
+
+enum ddp_status ddp_device_choices_import(ddp_device *device, const char *text, bool replace,
+                                          size_t *damaged)
+{
+    return device->ops->choices_import(device->state, text, replace, damaged);
 }
 
 void ddp_device_span_begin(ddp_device *device, int64_t begin)

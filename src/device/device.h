@@ -37,6 +37,10 @@ struct ddp_device_ops {
     const char *(*describe)(void *state); /* "NVIDIA H200, 139.8 GiB" */
     /* What is put on this stream from now on waits for what is on the other's, of the same kind. */
     enum ddp_status (*wait)(void *state, void *other);
+    /* synchronize() of what was on the stream at the last mark(), which lets what follows run on;
+     * of copy_out() only that to page-locked memory is there then. */
+    enum ddp_status (*mark)(void *state);
+    enum ddp_status (*wait_mark)(void *state);
     /* Called while synchronize() waits; its failure ends the wait and is returned. NULL: none. */
     void (*set_poll)(void *state, enum ddp_status (*poll)(void *arg), void *arg);
     /* Page-locked host memory, from which copy_in() returns at once and overlaps with computing: it
@@ -69,6 +73,17 @@ struct ddp_device_ops {
     /* Around an operation, while a trace records (core/trace.h): shows when the device ran it. */
     void (*span_begin)(void *state);
     void (*span_end)(void *state, const struct ddp_trace_event *event);
+    /* Where a product has several algorithms, which differ in bits: choices of these, found by
+     * timing, by shape. choices_name() says what they are good for, as the name of a file; NULL:
+     * none are made. Between tune_begin() and tune_end() products are not computed; those without a
+     * choice are counted, and with `time` timed and chosen for. Choices travel as text: of all that
+     * there are, freed with free(); import() adds to them, or replaces them, and counts damaged
+     * lines, which it leaves out. Not while recording. */
+    const char *(*choices_name)(void *state);
+    void (*tune_begin)(void *state, bool time);
+    int (*tune_end)(void *state);
+    enum ddp_status (*choices_export)(void *state, char **text);
+    enum ddp_status (*choices_import)(void *state, const char *text, bool replace, size_t *damaged);
     /* Why count() is 0, as the end of a sentence; NULL: there simply is none. */
     const char *(*reason)(void);
     /* Is that a fault which may hide devices, and not that there are none? */
@@ -116,6 +131,11 @@ enum ddp_status ddp_device_copy(ddp_device *device, void *destination, const voi
                                 size_t bytes);
 enum ddp_status ddp_device_synchronize(ddp_device *device);
 
+/* Waits for what was put on the stream before the last mark, not for what came after. What
+ * copy_out() brought to memory of ddp_device_host_alloc() before it is there then. */
+enum ddp_status ddp_device_mark(ddp_device *device);
+enum ddp_status ddp_device_wait_mark(ddp_device *device);
+
 /* In words; the name where the kind has no more to say. */
 const char *ddp_device_describe(const ddp_device *device);
 
@@ -153,6 +173,15 @@ enum ddp_status ddp_device_record_begin(ddp_device *device);
 enum ddp_status ddp_device_record_end(ddp_device *device, void **recording);
 enum ddp_status ddp_device_replay(ddp_device *device, void *recording);
 void ddp_device_recording_free(ddp_device *device, void *recording);
+
+/* Choices of algorithms; see struct ddp_device_ops. Where the kind has none: false, and nothing. */
+bool ddp_device_has_choices(const ddp_device *device);
+const char *ddp_device_choices_name(ddp_device *device);
+void ddp_device_tune_begin(ddp_device *device, bool time);
+int ddp_device_tune_end(ddp_device *device);
+enum ddp_status ddp_device_choices_export(ddp_device *device, char **text);
+enum ddp_status ddp_device_choices_import(ddp_device *device, const char *text, bool replace,
+                                          size_t *damaged);
 
 /* An operation on the device's stream, for the trace: its time there is shown on a track of the
  * device. `begin` is what ddp_trace_begin() gave; 0: nothing happens. Name, key and text live until

@@ -37,6 +37,7 @@ struct ddp_exec {
         int parameter;
         float *memory; /* NULL: in the flat array */
     } gradient_of;
+    const ddp_tensor *before; /* whose gradient is that before its activation; NULL: none */
     struct ddp_graph_plan plan;
     enum { PASS_FORWARD, PASS_AGAIN, PASS_BACKWARD } pass;
     char *arena;
@@ -336,6 +337,16 @@ void *ddp_exec_saved(const ddp_exec *exec, const struct node *node)
     return arena_in(exec, &exec->plan.saved[node - exec->graph->nodes]);
 }
 
+void ddp_exec_note_before(ddp_exec *exec, const ddp_tensor *tensor)
+{
+    exec->before = tensor;
+}
+
+bool ddp_exec_is_before(const ddp_exec *exec, const ddp_tensor *tensor)
+{
+    return exec->before == tensor;
+}
+
 void *ddp_exec_forward_scratch(const ddp_exec *exec, const struct node *node)
 {
     return arena_in(exec, &exec->plan.scratch[node - exec->graph->nodes]);
@@ -538,4 +549,52 @@ enum ddp_status ddp_exec_loss_backward(ddp_exec *exec)
 enum ddp_status ddp_exec_backward(ddp_exec *exec, ddp_exec_ready *ready, void *arg)
 {
     return run_backward(exec, exec->graph->network_count - 1, 0, ready, arg);
+}
+
+/* --- products alone --------------------------------------------------------------------------- */
+
+static bool multiplies(const ddp_exec *exec, int n)
+{
+    const unsigned part = n < exec->graph->network_count ? DDP_EXEC_NETWORK : DDP_EXEC_LOSS;
+    return exec->graph->nodes[n].op->multiplies && (exec->parts & part);
+}
+
+static enum ddp_status run_products(ddp_exec *exec)
+{
+    const struct ddp_graph_plan *plan = &exec->plan;
+    enum ddp_status status = DDP_OK;
+    for (int n = 0; status == DDP_OK && n < exec->graph->node_count; n++)
+        if (multiplies(exec, n))
+            status = ddp_exec_pass_forward(exec, n);
+    for (int i = 0; status == DDP_OK && i < plan->backward_count; i++)
+        if (plan->backward[i] >= 0 && multiplies(exec, plan->backward[i]))
+            status = ddp_exec_pass_backward(exec, plan->backward[i]);
+    return status == DDP_OK ? ddp_device_synchronize(exec->device) : status;
+}
+
+static void exchange_inputs(ddp_exec *exec, const void *from, const void *to)
+{
+    for (int i = 0; i < exec->graph->input_count; i++)
+        if (exec->inputs[i] == from)
+            exec->inputs[i] = to;
+}
+
+enum ddp_status ddp_exec_run_products(ddp_exec *exec, float *gradients)
+{
+    float *const before = exec->gradients;
+    size_t bytes = 1;
+    void *zeros;
+    for (int i = 0; i < exec->graph->input_count; i++)
+        if (!exec->inputs[i] && ddp_exec_input_bytes(exec, i) > bytes)
+            bytes = ddp_exec_input_bytes(exec, i);
+    enum ddp_status status = ddp_device_alloc(exec->device, bytes, &zeros);
+    if (status != DDP_OK)
+        return status;
+    exchange_inputs(exec, NULL, zeros);
+    exec->gradients = gradients;
+    status = run_products(exec);
+    exec->gradients = before;
+    exchange_inputs(exec, zeros, NULL);
+    ddp_device_free(exec->device, zeros, bytes);
+    return status;
 }

@@ -106,6 +106,12 @@ enum ddp_status ddp_exec_loss(ddp_exec *exec);    /* the loss part: the loss and
 enum ddp_status
 ddp_exec_loss_backward(ddp_exec *exec); /* the loss part: the gradient of the output */
 
+/* Runs the operations that are products of matrices alone, forward and backward, on whatever lies
+ * in memory: the device meets their shapes. What this writes the next pass overwrites; inputs that
+ * are not bound are zeros.
+ *   gradients  as ddp_exec_set_gradients() */
+enum ddp_status ddp_exec_run_products(ddp_exec *exec, float *gradients);
+
 /* The network part: writes all gradients. `ready` (may be NULL) is called as they become final, in
  * order: all elements of the flat array below `end` are. */
 typedef enum ddp_status ddp_exec_ready(void *arg, int64_t end);

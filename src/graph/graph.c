@@ -14,7 +14,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ROW_ALIGN 64 /* elements of bf16, of rows that are aligned */
+/* Tensor cores want rows of whole 16 bytes, and large products whole tiles. */
+#define ROW_CLASSES  8
+#define TILE_CLASSES 128
+#define MANY_CLASSES 1024 /* more than these are made whole tiles: an eighth more at most */
 
 enum ddp_status ddp_graph_create(ddp_graph **graph)
 {
@@ -59,6 +62,11 @@ void ddp_graph_set_activations(ddp_graph *graph, enum ddp_dtype activations)
 void ddp_graph_set_fuses_norms(ddp_graph *graph, bool fuses)
 {
     graph->fuses_norms = fuses;
+}
+
+void ddp_graph_set_pads_classes(ddp_graph *graph, bool pads)
+{
+    graph->pads_classes = pads;
 }
 
 void ddp_graph_set_recompute(ddp_graph *graph, bool recompute)
@@ -424,15 +432,29 @@ static enum ddp_status lay_out_parameters(ddp_graph *graph)
     return DDP_OK;
 }
 
-/* Tensor cores want rows of bf16 that are aligned to 16 bytes: a vocabulary is of any size, and its
- * logits are the operand of two large products. */
-static void align_output(const ddp_graph *graph, ddp_tensor *output)
+int64_t ddp_graph_padded(const ddp_graph *graph, int64_t classes)
+{
+    const int64_t granule = classes > MANY_CLASSES ? TILE_CLASSES : ROW_CLASSES;
+    return graph->pads_classes ? (classes + granule - 1) / granule * granule : classes;
+}
+
+/* A number of classes is of any size, and their logits are an operand of two large products. The
+ * rule is the same whatever the dtype: graphs of one model share their weights. */
+static void pad_classes(ddp_graph *graph, ddp_tensor *output)
 {
     const struct node *maker = &graph->nodes[output->producer];
     const struct node *reader = &graph->nodes[output->first_reader];
-    if (output->dtype == DDP_BF16 && !output->base && maker->gives_pitch &&
-        output->reader_count == 1 && reader->op->takes_pitch && reader->inputs[0] == output)
-        output->pitch = (output->pitch + ROW_ALIGN - 1) / ROW_ALIGN * ROW_ALIGN;
+    const int64_t classes = output->dims[output->dim_count - 1];
+    if (output->base || !maker->can_pad || output->reader_count != 1 || !reader->op->takes_pitch ||
+        reader->inputs[0] != output)
+        return;
+    output->pitch = ddp_graph_padded(graph, classes);
+    for (int i = 1; i < maker->input_count; i++) {
+        const ddp_tensor *tensor = ddp_node_parameter(maker, i);
+        if (tensor)
+            graph->parameters[tensor->index].padding =
+                tensor->count / classes * (output->pitch - classes);
+    }
 }
 
 enum ddp_status ddp_graph_finish(ddp_graph *graph, ddp_tensor *output, ddp_tensor *loss)
@@ -458,7 +480,7 @@ enum ddp_status ddp_graph_finish(ddp_graph *graph, ddp_tensor *output, ddp_tenso
     }
     if (graph->status != DDP_OK)
         return graph->status;
-    align_output(graph, output);
+    pad_classes(graph, output);
     graph->output = output;
     graph->loss = loss;
     graph->network_count = output->producer + 1;
@@ -505,6 +527,11 @@ int64_t ddp_graph_element_count(const ddp_graph *graph)
 int64_t ddp_graph_flat_count(const ddp_graph *graph)
 {
     return graph->flat_count;
+}
+
+int64_t ddp_graph_output_count(const ddp_graph *graph)
+{
+    return graph->output->count;
 }
 
 int64_t ddp_graph_cache_width(const ddp_graph *graph)

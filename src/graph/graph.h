@@ -27,6 +27,11 @@ void ddp_graph_set_activations(ddp_graph *graph, enum ddp_dtype activations);
  * devices that have it. The same bits. */
 void ddp_graph_set_fuses_norms(ddp_graph *graph, bool fuses);
 
+/* Before anything is built: where softmax cross-entropy reads a linear layer, the rows of its weight
+ * and bias are followed by zeros up to a round number of classes, and those of its logits too, for
+ * devices whose products are faster so. Names, shapes and counts are those without. */
+void ddp_graph_set_pads_classes(ddp_graph *graph, bool pads);
+
 /* Before an exec is made: what the operations of a block leave to backward, but for what later
  * blocks read, is dropped after forward and computed again before the block's backward. The same
  * bits. */
@@ -59,9 +64,10 @@ struct ddp_parameter {
     const char *name;
     int dim_count;
     int64_t dims[DDP_TENSOR_DIMS];
-    int64_t count;  /* elements */
-    int64_t offset; /* elements from the start of the flat array, a multiple of DDP_FLAT_ALIGN */
-    bool statistic; /* not learned */
+    int64_t count;   /* elements */
+    int64_t offset;  /* elements from the start of the flat array, a multiple of DDP_FLAT_ALIGN */
+    int64_t padding; /* zeros behind it that products read and write */
+    bool statistic;  /* not learned */
     struct ddp_init init;
 };
 
@@ -75,8 +81,8 @@ struct ddp_parameter {
 /* The element after a parameter and the gap behind it. */
 static inline int64_t ddp_parameter_end(const struct ddp_parameter *parameter)
 {
-    return parameter->offset +
-           (parameter->count + DDP_FLAT_ALIGN - 1) / DDP_FLAT_ALIGN * DDP_FLAT_ALIGN;
+    return parameter->offset + (parameter->count + parameter->padding + DDP_FLAT_ALIGN - 1) /
+                                   DDP_FLAT_ALIGN * DDP_FLAT_ALIGN;
 }
 
 /* Before input 0 or 1 is built: it must be `rows` rows of `values` such numbers.
@@ -96,6 +102,7 @@ struct ddp_graph_reads {
 struct ddp_graph_reads ddp_graph_parameter_reads(const ddp_graph *graph, int index);
 int64_t ddp_graph_element_count(const ddp_graph *graph); /* of parameters alone */
 int64_t ddp_graph_flat_count(const ddp_graph *graph);    /* of the flat array */
+int64_t ddp_graph_output_count(const ddp_graph *graph);  /* of the output, without padding */
 /* Elements of the statistics, gaps included: they begin at DDP_FLAT_ALIGN, and parameters where
  * they end. */
 int64_t ddp_graph_statistics_count(const ddp_graph *graph);

@@ -23,7 +23,7 @@ struct ddp_tensor {
     int64_t dims[DDP_TENSOR_DIMS];
     int64_t count;       /* elements */
     int64_t pitch;       /* from one row of the last dimension to the next; more than that is only
-                            where the graph was finished with such an output */
+                            where the graph was finished with logits that it pads */
     int producer;        /* node that makes it, or -1 */
     ddp_tensor *base;    /* a view shares the memory of this tensor; else NULL */
     int index;           /* among the inputs, or among the parameters */
@@ -49,7 +49,7 @@ struct node {
     unsigned keeps_inputs;  /* bit i: reads the value of inputs[i] again */
     unsigned reads_bf16;    /* bit i: of inputs[i], a parameter, it reads the bf16 copy alone */
     bool keeps_output;      /* reads the value of its output again */
-    bool gives_pitch;       /* rows of its output may lie apart */
+    bool can_pad;           /* it makes more columns from parameters with more rows */
     bool overwrites_dy;     /* leaves something else where the gradient of its output was */
     size_t saved_bytes;     /* what forward keeps for backward beside tensors */
     bool saves_once;        /* ... and does not make anew when it is recomputed */
@@ -67,7 +67,8 @@ struct ddp_op {
                     */
     bool is_cast;  /* its output is called as inputs[0] is */
     bool is_norm;  /* of the rows of inputs[0]: may be done with the sum that makes those */
-    bool takes_pitch; /* rows of inputs[0] may lie apart */
+    bool takes_pitch; /* rows of inputs[0] may lie apart; its gradient is zero in between */
+    bool multiplies;  /* forward and backward are products of matrices */
     bool is_float32;  /* its output is float32 whatever the graph's activations are: a loss */
     enum ddp_status (*forward)(ddp_exec *exec, const struct node *node);
     /* Does its forward and that of the node behind it in one pass, where the graph has planned for
@@ -98,7 +99,7 @@ struct ddp_graph {
     const char *own_operation; /* of the program's, which runs on the CPU alone; NULL: none */
     int64_t cache_width;       /* elements of the keys and values of one position */
     enum ddp_dtype compute, activations;
-    bool fuses_norms;
+    bool fuses_norms, pads_classes;
     char *description;
     ddp_tensor *output, *loss; /* NULL: a stage that does not end the graph */
     int network_count;         /* nodes of the network part: those of the loss follow */
@@ -120,6 +121,9 @@ extern const struct ddp_op ddp_graph_receive, ddp_graph_send;
  * order. Of stages, in the order of backward, each goes on where the one before has ended. */
 void ddp_graph_place_statistics(ddp_graph *graph);
 void ddp_graph_place_learned(ddp_graph *graph);
+
+/* The classes that a layer of so many has with its padding, if the graph pads it. */
+int64_t ddp_graph_padded(const ddp_graph *graph, int64_t classes);
 
 /* Notes that node `number` reads this tensor. */
 void ddp_graph_note_reader(ddp_tensor *tensor, int number);
@@ -227,6 +231,10 @@ const struct ddp_graph_plan *ddp_exec_plan(const ddp_exec *exec);
 enum ddp_status ddp_exec_pass_forward(ddp_exec *exec, int n);
 enum ddp_status ddp_exec_pass_backward(ddp_exec *exec, int pass);
 void *ddp_exec_saved(const ddp_exec *exec, const struct node *node);
+/* The gradient of this tensor, or of the last one that was noted, is already that before the
+ * activation that made it. */
+void ddp_exec_note_before(ddp_exec *exec, const ddp_tensor *tensor);
+bool ddp_exec_is_before(const ddp_exec *exec, const ddp_tensor *tensor);
 void *ddp_exec_forward_scratch(const ddp_exec *exec, const struct node *node);
 void *ddp_exec_backward_scratch(const ddp_exec *exec, const struct node *node);
 /* Shards whose sums are one, 1: only this one's. Where there are more, adds `count` sums up over

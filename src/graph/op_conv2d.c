@@ -59,6 +59,7 @@ static double flops(const struct node *node)
 
 static const struct ddp_op conv2d = {
     .name = "conv2d",
+    .multiplies = true,
     .forward = forward,
     .backward = backward,
     .flops = flops,

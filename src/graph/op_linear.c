@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * The graph's linear layer: inputs x (...,C), weight (O,C), optional bias (O). Its backward leaves
- * the gradient before the activation where that of its output was. */
+ * the gradient before the activation where that of its output was. Where the graph pads its O
+ * outputs, the layer is just as wide: from rows of zeros it makes zeros, and their gradients are
+ * zeros. */
 #include "config.h"
 
 #include "graph/internal.h"
@@ -9,6 +11,8 @@
 
 #include <assert.h>
 #include <stdio.h>
+
+static const struct ddp_op linear;
 
 struct attributes {
     enum ddp_activation activation;
@@ -24,8 +28,7 @@ static enum ddp_status forward(ddp_exec *exec, const struct node *node)
     struct ddp_linear_forward args = {
         .rows = ddp_tensor_rows(x),
         .in = weight->dims[1],
-        .out = weight->dims[0],
-        .y_stride = node->output->pitch,
+        .out = node->output->pitch,
         .activation = attributes->activation,
         .compute = attributes->compute,
         .dtype = node->output->dtype,
@@ -42,19 +45,37 @@ static enum ddp_status forward(ddp_exec *exec, const struct node *node)
     return ddp_exec_kernels(exec)->linear_forward(&args, ddp_exec_stream(exec));
 }
 
+/* What GELU, by tanh, made this node's x of, if the node before did, and x is for this one alone;
+ * both are recomputed or neither. NULL: it did not. */
+static const void *x_before_gelu(const ddp_exec *exec, const struct node *node)
+{
+    const ddp_tensor *x = node->inputs[0];
+    if (x->kind != TENSOR_ACTIVATION || x->reader_count != 1 || x->base || x->producer < 0)
+        return NULL;
+    const struct node *maker = &x->graph->nodes[x->producer];
+    if (maker + 1 != node || maker->op != &linear || maker->block != node->block)
+        return NULL;
+    const struct attributes *attributes = maker->attributes;
+    return attributes->activation == DDP_ACTIVATION_GELU_TANH ? ddp_exec_saved(exec, maker) : NULL;
+}
+
 static enum ddp_status backward(ddp_exec *exec, const struct node *node)
 {
     const struct attributes *attributes = node->attributes;
+    const bool before = ddp_exec_is_before(exec, node->output);
+    const void *x_pre = x_before_gelu(exec, node);
+    bool through = false;
     const ddp_tensor *x = node->inputs[0], *weight = node->inputs[1], *bias = node->inputs[2];
     struct ddp_linear_backward args = {
         .rows = ddp_tensor_rows(x),
         .in = weight->dims[1],
-        .out = weight->dims[0],
-        .y_stride = node->output->pitch,
-        .activation = attributes->activation,
+        .out = node->output->pitch,
+        .activation = before ? DDP_ACTIVATION_NONE : attributes->activation,
         .compute = attributes->compute,
         .dtype = node->output->dtype,
         .x = ddp_exec_value(exec, x),
+        .x_pre = x_pre,
+        .through = x_pre ? &through : NULL,
         .y = ddp_exec_value(exec, node->output),
         .pre = ddp_exec_saved(exec, node),
         .weight = ddp_exec_value(exec, weight),
@@ -68,7 +89,9 @@ static enum ddp_status backward(ddp_exec *exec, const struct node *node)
         .accumulate_dbias = bias && ddp_exec_accumulates(exec, node, 2),
         .scratch = ddp_exec_backward_scratch(exec, node),
     };
-    return ddp_exec_kernels(exec)->linear_backward(&args, ddp_exec_stream(exec));
+    enum ddp_status status = ddp_exec_kernels(exec)->linear_backward(&args, ddp_exec_stream(exec));
+    ddp_exec_note_before(exec, through ? x : NULL);
+    return status;
 }
 
 static double flops(const struct node *node)
@@ -78,6 +101,7 @@ static double flops(const struct node *node)
 
 static const struct ddp_op linear = {
     .name = "linear",
+    .multiplies = true,
     .forward = forward,
     .backward = backward,
     .flops = flops,
@@ -96,8 +120,10 @@ ddp_tensor *ddp_graph_linear(ddp_graph *graph, ddp_tensor *x, ddp_tensor *weight
                                 weight->name);
     const struct attributes attributes = {activation, graph->compute};
     const int64_t rows = ddp_tensor_rows(x), out = weight->dims[0];
-    const size_t scratch = ddp_linear_scratch_bytes(rows, weight->dims[1], out, graph->compute,
-                                                    graph->activations, true);
+    const bool can_pad = activation == DDP_ACTIVATION_NONE;
+    const size_t scratch = ddp_linear_scratch_bytes(rows, weight->dims[1],
+                                                    can_pad ? ddp_graph_padded(graph, out) : out,
+                                                    graph->compute, graph->activations, true);
     struct node node = {
         .op = &linear,
         .inputs = {x, weight, bias},
@@ -107,7 +133,7 @@ ddp_tensor *ddp_graph_linear(ddp_graph *graph, ddp_tensor *x, ddp_tensor *weight
                       : graph->activations == DDP_BF16 ? 2 | 4
                                                        : 2, /* weight; bias */
         .keeps_output = activation == DDP_ACTIVATION_RELU,
-        .gives_pitch = activation == DDP_ACTIVATION_NONE,
+        .can_pad = can_pad,
         .overwrites_dy = activation != DDP_ACTIVATION_NONE,
         .saved_bytes =
             ddp_linear_is_gelu(activation) ? (size_t)(rows * out) * ddp_dtype_bytes(x->dtype) : 0,

@@ -211,6 +211,7 @@ static ddp_graph *create_stage(const ddp_graph *whole)
     stage->compute = whole->compute;
     stage->activations = whole->activations;
     stage->fuses_norms = whole->fuses_norms;
+    stage->pads_classes = whole->pads_classes;
     return stage;
 }
 

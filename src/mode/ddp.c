@@ -10,6 +10,7 @@
 #include "mode/local.h"
 
 #include "comm/comm.h"
+#include "mode/tuning.h"
 
 #include <assert.h>
 
@@ -85,7 +86,10 @@ static enum ddp_status ddp_open(ddp_mode *mode)
                             DDP_MODE_WORKER_PARTS);
     if (status == DDP_OK)
         status = ddp_local_open(&ddp->local, &ddp->share);
-    return status == DDP_OK && setup->sync_batch_norm ? open_sync(ddp) : status;
+    if (status == DDP_OK && setup->sync_batch_norm)
+        status = open_sync(ddp);
+    const struct ddp_tuning_unit unit = ddp_tuning_unit_of(mode->replicas);
+    return status == DDP_OK ? ddp_tuning_run(setup->comm, &unit, 1) : status;
 }
 
 /* Called by the last backward pass: everything below `end` is summed locally. */
@@ -118,14 +122,7 @@ static enum ddp_status ddp_step(ddp_mode *mode, ddp_loader *loader, double rate,
     ddp_job_report(mode->setup.job, "reduce", step);
     if (wire)
         status = ddp_comm_finish(wire);
-    if (status == DDP_OK)
-        status = ddp_share_measure(&ddp->share);
-    if (status != DDP_OK)
-        return status;
-    ddp_job_report(mode->setup.job, "update", step);
-    ddp_updater_decide(&mode->updater, rate, step);
-    *loss = mode->updater.loss;
-    return ddp_share_update(&ddp->share);
+    return status == DDP_OK ? ddp_share_finish(&ddp->share, rate, step, loss) : status;
 }
 
 static const char *array_name(const ddp_mode *mode, int i)

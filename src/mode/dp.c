@@ -23,6 +23,7 @@
 #include "core/memory.h"
 #include "core/trace.h"
 #include "kernels/merge.h"
+#include "mode/tuning.h"
 
 #include <stdlib.h>
 
@@ -31,6 +32,7 @@ struct dp {
     ddp_exec *loss_exec, *tail_loss_exec; /* on the master */
     float *loss;     /* where they write the loss: DDP_FLAT_ALIGN floats of the master */
     int32_t *labels; /* staging of labels on the master; NULL when not needed */
+    int64_t cuts[2]; /* of a recorded backward pass: lanes are joined behind them */
     float **staging; /* of each replica: gradients that come from another device; or NULL */
     ddp_replica_threads *team;
     const struct ddp_batch **batches; /* of a step: replica r, shard i: [r * local_shards + i] */
@@ -61,9 +63,10 @@ static size_t labels_bytes(const struct dp *dp)
 static void dp_close(ddp_mode *mode)
 {
     struct dp *dp = (struct dp *)mode;
-    /* No device waits for another one any more when memory is freed. */
-    for (int r = 0; !mode->failed && r < replica_count(dp); r++)
-        (void)ddp_device_synchronize(replica_of(dp, r)->device);
+    /* No device reads another's memory any more when that is freed, also after a failure of one. */
+    for (int r = 0; mode->replicas && r < replica_count(dp); r++)
+        if (replica_of(dp, r)->device)
+            (void)ddp_device_synchronize(replica_of(dp, r)->device);
     ddp_replica_threads_destroy(dp->team);
     if (dp->labels)
         ddp_device_free(master(dp)->device, dp->labels, labels_bytes(dp));
@@ -147,6 +150,19 @@ static enum ddp_status make_staging(struct dp *dp)
     return status;
 }
 
+static enum ddp_status tune(struct dp *dp)
+{
+    const int count = replica_count(dp);
+    struct ddp_tuning_unit *units = ddp_array_alloc((size_t)count, sizeof *units);
+    if (!units)
+        return DDP_ERR_MEMORY;
+    for (int r = 0; r < count; r++)
+        units[r] = ddp_tuning_unit_of(replica_of(dp, r));
+    enum ddp_status status = ddp_tuning_run(dp->mode.setup.comm, units, count);
+    free(units);
+    return status;
+}
+
 static enum ddp_status dp_open(ddp_mode *mode)
 {
     struct dp *dp = (struct dp *)mode;
@@ -156,12 +172,20 @@ static enum ddp_status dp_open(ddp_mode *mode)
     dp->staging = ddp_array_alloc((size_t)setup->replicas, sizeof *dp->staging);
     if (!dp->batches || !dp->staging)
         return DDP_ERR_MEMORY;
-    for (int r = 0; status == DDP_OK && r < setup->replicas; r++)
+    const int64_t count = ddp_graph_flat_count(setup->graph);
+    dp->cuts[0] = count < DDP_UPDATE_GRAIN ? count : DDP_UPDATE_GRAIN;
+    dp->cuts[1] = count;
+    for (int r = 0; status == DDP_OK && r < setup->replicas; r++) {
+        replica_of(dp, r)->cuts = dp->cuts;
+        replica_of(dp, r)->cut_count = 2;
         status = ddp_replica_open(replica_of(dp, r), setup, r, DDP_MODE_REPLICA_PARTS, NULL);
+    }
     if (status == DDP_OK)
         status = make_staging(dp);
     if (status == DDP_OK)
         status = create_master(dp);
+    if (status == DDP_OK)
+        status = tune(dp);
     return status == DDP_OK ? ddp_replica_threads_create(&dp->team, setup->replicas) : status;
 }
 
@@ -199,13 +223,13 @@ static enum ddp_status scatter_inputs(struct dp *dp, int64_t shard)
 static enum ddp_status forward_member(void *arg, int member)
 {
     struct dp *dp = arg;
-    return ddp_replica_forward(replica_of(dp, member));
+    return ddp_replica_run_forward(replica_of(dp, member));
 }
 
 static enum ddp_status backward_member(void *arg, int member)
 {
     struct dp *dp = arg;
-    return ddp_replica_backward(replica_of(dp, member), NULL, NULL);
+    return ddp_replica_run_backward(replica_of(dp, member));
 }
 
 /* Master: one replica's output comes in, its loss is computed, the gradient goes back. The loss
@@ -305,8 +329,10 @@ static enum ddp_status dp_step(ddp_mode *mode, ddp_loader *loader, double rate, 
         status = broadcast_weights(dp);
     for (int64_t i = 0; status == DDP_OK && i < dp->mode.setup.local_shards; i++)
         status = run_shard(dp, i);
-    for (int r = 0; status == DDP_OK && r < replica_count(dp); r++)
-        status = ddp_device_copied(replica_of(dp, r)->device);
+    for (int r = 0; r < replica_count(dp); r++) { /* or a GPU reads on what is given back */
+        const enum ddp_status copied = ddp_device_copied(replica_of(dp, r)->device);
+        status = status == DDP_OK ? copied : status;
+    }
     for (int64_t i = 0; i < taken; i++)
         ddp_loader_release(loader, dp->batches[i]);
     const int64_t begin = ddp_trace_begin();

@@ -12,6 +12,7 @@
 #include "comm/comm.h"
 #include "core/memory.h"
 #include "core/trace.h"
+#include "mode/tuning.h"
 
 #include <assert.h>
 #include <stdatomic.h>
@@ -164,6 +165,26 @@ static enum ddp_status open_feed(struct ddp_pipeline *pipeline)
     return feed->batches && feed->users ? DDP_OK : DDP_ERR_MEMORY;
 }
 
+/* The first exec of each piece has the shapes of the others. */
+static enum ddp_status tune(struct ddp_pipeline *pipeline)
+{
+    struct ddp_tuning_unit *units =
+        ddp_array_alloc(2 * (size_t)pipeline->here_count, sizeof *units);
+    int count = 0;
+    if (!units)
+        return DDP_ERR_MEMORY;
+    for (int s = 0; s < pipeline->here_count; s++)
+        for (int i = 0; i < pipeline->here[s].piece_count; i++) {
+            const struct ddp_stage_piece *piece = &pipeline->here[s].pieces[i];
+            units[count] = ddp_tuning_unit_of(ddp_stage_replica(&pipeline->here[s]));
+            units[count].execs[0] = piece->execs[0];
+            units[count++].execs[1] = piece->tails[0];
+        }
+    enum ddp_status status = ddp_tuning_run(pipeline->world, units, count);
+    free(units);
+    return status;
+}
+
 static enum ddp_status pipeline_open(ddp_mode *mode)
 {
     struct ddp_pipeline *pipeline = (struct ddp_pipeline *)mode;
@@ -198,6 +219,8 @@ static enum ddp_status pipeline_open(ddp_mode *mode)
         status = connect_pieces(pipeline);
     if (status == DDP_OK)
         status = open_feed(pipeline);
+    if (status == DDP_OK)
+        status = tune(pipeline);
     return status == DDP_OK && pipeline->here_count > 1
                ? ddp_replica_threads_create(&pipeline->team, pipeline->here_count)
                : status;

@@ -3,7 +3,7 @@
  * A replica's passes as recorded work (device/device.h), which a step runs again instead of putting
  * operation after operation on the device. All that a pass depends on lies in memory at the same
  * place in every step, or is part of the key: the exec, the slot of the inputs, the shard's place
- * in its lane. Partial sums are joined between the parts. */
+ * in its lane, whether it is backward apart. Partial sums are joined between the parts. */
 #ifndef DDP_MODE_RECORDING_H
 #define DDP_MODE_RECORDING_H
 
@@ -22,9 +22,10 @@ struct ddp_recording {
 
 struct ddp_recordings {
     ddp_device *device;
-    bool off;                            /* nothing is recorded */
-    struct ddp_recording of[2][2][2][2]; /* short shards, slots, the first and last of a lane */
-    bool failed;                         /* the current recording, somewhere */
+    bool off; /* nothing is recorded */
+    /* short shards, slots, the first and last of a lane; backward apart from forward */
+    struct ddp_recording of[2][2][2][2][2];
+    bool failed; /* the current recording, somewhere */
 };
 
 /* A pass from its beginning; in it ddp_recordings_cut() ends parts. */

@@ -204,12 +204,16 @@ enum ddp_status ddp_replica_backward(struct ddp_replica *replica, ddp_exec_ready
     return status == DDP_OK ? ddp_device_leave(replica->device, slot_of(replica)) : status;
 }
 
-static enum ddp_status run_operations(struct ddp_replica *replica, ddp_exec_ready *ready, void *arg)
+/* How much of a pass. */
+enum part { PART_ALL, PART_FORWARD, PART_BACKWARD };
+
+static enum ddp_status run_operations(struct ddp_replica *replica, enum part part,
+                                      ddp_exec_ready *ready, void *arg)
 {
-    enum ddp_status status = ddp_replica_forward(replica);
-    if (status == DDP_OK)
+    enum ddp_status status = part == PART_BACKWARD ? DDP_OK : ddp_replica_forward(replica);
+    if (status == DDP_OK && part == PART_ALL)
         status = ddp_replica_loss(replica);
-    if (status == DDP_OK)
+    if (status == DDP_OK && part != PART_FORWARD)
         status = backward(replica, ready, arg);
     return status;
 }
@@ -218,19 +222,20 @@ static enum ddp_status run_operations(struct ddp_replica *replica, ddp_exec_read
 
 /* The recording that the current shard's pass has, or will have; NULL: none. A trace is of
  * operations, one by one. */
-static struct ddp_recording *recording_of(struct ddp_replica *replica)
+static struct ddp_recording *recording_of(struct ddp_replica *replica, enum part part)
 {
     if (replica->recordings.off || ddp_trace_begin() || ddp_exec_syncs(replica->current))
         return NULL;
     const struct ddp_lanes *lanes = &replica->lanes;
     const bool tail = replica->current == replica->tail_exec;
-    return &replica->recordings
-                .of[tail][slot_of(replica)][ddp_lanes_first(lanes)][ddp_lanes_last(lanes)];
+    return &replica->recordings.of[tail][slot_of(replica)][ddp_lanes_first(lanes)]
+                                  [ddp_lanes_last(lanes)][part == PART_BACKWARD];
 }
 
 struct recorder {
     struct ddp_replica *replica;
     struct ddp_recording *recording;
+    enum part part;
     bool cuts; /* something is done between parts */
     int next_cut;
 };
@@ -257,26 +262,46 @@ static enum ddp_status cut(void *arg, int64_t end)
 static enum ddp_status pass(void *arg)
 {
     struct recorder *recorder = arg;
-    return run_operations(recorder->replica, cut, recorder);
+    return run_operations(recorder->replica, recorder->part, cut, recorder);
 }
 
-enum ddp_status ddp_replica_run(struct ddp_replica *replica, ddp_exec_ready *ready, void *arg)
+static enum ddp_status run(struct ddp_replica *replica, enum part part, ddp_exec_ready *ready,
+                           void *arg)
 {
-    struct ddp_recording *recording = recording_of(replica);
+    struct ddp_recording *recording = recording_of(replica, part);
     struct progress progress = {replica, 0, ready, arg};
     if (recording && recording->uses++ == 1) {
         struct recorder recorder = {
             .replica = replica,
             .recording = recording,
-            .cuts = replica->lanes.count > 1 || (ready && ddp_lanes_ending(&replica->lanes)),
+            .part = part,
+            .cuts = part != PART_FORWARD &&
+                    (replica->lanes.count > 1 || (ready && ddp_lanes_ending(&replica->lanes))),
         };
         ddp_recordings_make(&replica->recordings, recording, pass, &recorder);
     }
     enum ddp_status status =
         recording && recording->part_count > 0
             ? ddp_recordings_run(&replica->recordings, recording, on_ready, &progress)
-            : run_operations(replica, on_ready, &progress);
-    return status == DDP_OK ? ddp_device_leave(replica->device, slot_of(replica)) : status;
+            : run_operations(replica, part, on_ready, &progress);
+    return status == DDP_OK && part != PART_FORWARD
+               ? ddp_device_leave(replica->device, slot_of(replica))
+               : status;
+}
+
+enum ddp_status ddp_replica_run(struct ddp_replica *replica, ddp_exec_ready *ready, void *arg)
+{
+    return run(replica, PART_ALL, ready, arg);
+}
+
+enum ddp_status ddp_replica_run_forward(struct ddp_replica *replica)
+{
+    return run(replica, PART_FORWARD, NULL, NULL);
+}
+
+enum ddp_status ddp_replica_run_backward(struct ddp_replica *replica)
+{
+    return run(replica, PART_BACKWARD, NULL, NULL);
 }
 
 enum ddp_status ddp_replica_run_shards(struct ddp_replica *replica, ddp_loader *loader,

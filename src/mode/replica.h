@@ -74,8 +74,12 @@ enum ddp_status ddp_replica_run(struct ddp_replica *replica, ddp_exec_ready *rea
 enum ddp_status ddp_replica_run_shards(struct ddp_replica *replica, ddp_loader *loader,
                                        ddp_exec_ready *ready, void *arg);
 
-/* The parts of ddp_replica_run(). DataParallel runs the loss, and its gradient, elsewhere; in a
- * pipeline the last stage alone has them. */
+/* Its halves, where the loss and its gradient are made elsewhere in between: DataParallel's. */
+enum ddp_status ddp_replica_run_forward(struct ddp_replica *replica);
+enum ddp_status ddp_replica_run_backward(struct ddp_replica *replica);
+
+/* The parts of ddp_replica_run(), never recorded, for a pipeline: its last stage alone has the loss,
+ * and messages come in between. */
 enum ddp_status ddp_replica_forward(struct ddp_replica *replica);
 enum ddp_status ddp_replica_loss(struct ddp_replica *replica);
 enum ddp_status ddp_replica_backward(struct ddp_replica *replica, ddp_exec_ready *ready, void *arg);

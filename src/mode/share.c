@@ -327,7 +327,7 @@ enum ddp_status ddp_share_reduce(struct ddp_share *share, int bucket)
                : ddp_comm_allreduce_start(share->wire, gradients, count, DDP_F32, DDP_SUM);
 }
 
-enum ddp_status ddp_share_measure(struct ddp_share *share)
+static enum ddp_status measure(struct ddp_share *share)
 {
     struct ddp_updater *updater = &share->mode->updater;
     struct slice slice = {0};
@@ -338,7 +338,7 @@ enum ddp_status ddp_share_measure(struct ddp_share *share)
         status = ddp_updater_measure(updater, slice.begin, slice.end);
     if (status == DDP_OK)
         status = ddp_updater_wait(updater);
-    return status == DDP_OK && count > 0 && share->wire
+    return status == DDP_OK && count > 0
                ? ddp_comm_allreduce(share->mode->setup.comm, sums, count, DDP_F64, DDP_SUM)
                : status;
 }
@@ -378,6 +378,21 @@ enum ddp_status ddp_share_update(struct ddp_share *share)
         return status;
     return share->shared && share->nodes == 1 ? ddp_comm_barrier(share->wire)
                                               : collect_weights(share);
+}
+
+enum ddp_status ddp_share_finish(struct ddp_share *share, double rate, int64_t step, float *loss)
+{
+    struct ddp_updater *updater = &share->mode->updater;
+    const bool host = ddp_device_host_memory(replica_of(share)->device);
+    if (!share->wire || (!share->zero && !host))
+        return ddp_updater_run(updater, rate, step, loss);
+    enum ddp_status status = measure(share);
+    if (status != DDP_OK)
+        return status;
+    ddp_job_report(share->mode->setup.job, "update", step);
+    ddp_updater_decide(updater, rate, step);
+    *loss = updater->loss;
+    return ddp_share_update(share);
 }
 
 /* --- weights in, gradients out ---------------------------------------------------------------- */

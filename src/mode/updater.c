@@ -7,14 +7,13 @@
 
 #include "core/memory.h"
 #include "core/trace.h"
+#include "kernels/clip.h"
 #include "kernels/ema.h"
 
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define CLIP_EPS 1e-6 /* as torch.nn.utils.clip_grad_norm_ */
 
 static int by_begin(const void *a, const void *b)
 {
@@ -79,7 +78,7 @@ static size_t blocks_bytes(const struct ddp_updater *updater)
 
 static size_t host_bytes(const struct ddp_updater *updater)
 {
-    return blocks_bytes(updater) + sizeof(double);
+    return blocks_bytes(updater) + sizeof(struct ddp_clipped) + sizeof(double);
 }
 
 enum ddp_status ddp_updater_open(struct ddp_updater *updater, struct ddp_replica *replica,
@@ -101,10 +100,14 @@ enum ddp_status ddp_updater_open(struct ddp_updater *updater, struct ddp_replica
             ddp_device_alloc(replica->device, blocks_bytes(updater), (void **)&updater->blocks);
     }
     if (status == DDP_OK)
+        status = ddp_device_alloc(replica->device, sizeof *updater->on_device,
+                                  (void **)&updater->on_device);
+    if (status == DDP_OK)
         status =
             ddp_device_host_alloc(replica->device, host_bytes(updater), (void **)&updater->sums);
     if (status == DDP_OK) {
-        updater->loss_sum = (float *)(updater->sums + updater->block_count);
+        updater->clipped = (struct ddp_clipped *)(updater->sums + updater->block_count);
+        updater->loss_sum = (float *)(updater->clipped + 1);
         status = create_optimizer(updater, setup, state_count, state);
     }
     if (status != DDP_OK)
@@ -117,6 +120,8 @@ void ddp_updater_close(struct ddp_updater *updater)
     ddp_optimizer_destroy(updater->optimizer);
     if (updater->blocks)
         ddp_device_free(updater->replica->device, updater->blocks, blocks_bytes(updater));
+    if (updater->on_device)
+        ddp_device_free(updater->replica->device, updater->on_device, sizeof *updater->on_device);
     if (updater->sums)
         ddp_device_host_free(updater->replica->device, updater->sums, host_bytes(updater));
     memset(updater, 0, sizeof *updater);
@@ -157,22 +162,30 @@ enum ddp_status ddp_updater_measure(struct ddp_updater *updater, int64_t begin, 
     return ddp_updater_measure_at(updater, updater->replica->gradients + first, first, end);
 }
 
+static enum ddp_status measure(const struct ddp_updater *updater, const float *x, int64_t begin,
+                               int64_t end)
+{
+    ddp_device *device = updater->replica->device;
+    const struct ddp_norm norm = {.begin = begin, .end = end, .x = x, .sums = updater->blocks};
+    const int64_t began = ddp_trace_begin();
+    ddp_device_span_begin(device, began);
+    enum ddp_status status = ddp_device_kernels(device)->norm(&norm, ddp_device_stream(device));
+    ddp_device_span_end(device, began, "norm", NULL, NULL);
+    ddp_trace_end("norm", began, "elements", end - begin);
+    return status;
+}
+
 enum ddp_status ddp_updater_measure_at(struct ddp_updater *updater, const float *x, int64_t begin,
                                        int64_t end)
 {
     ddp_device *device = updater->replica->device;
     const int64_t block = begin / DDP_NORM_BLOCK;
-    const int64_t began = ddp_trace_begin();
     if (updater->block_count == 0 || begin >= end)
         return DDP_OK;
-    struct ddp_norm norm = {.begin = begin, .end = end, .x = x, .sums = updater->blocks};
-    ddp_device_span_begin(device, began);
-    enum ddp_status status = ddp_device_kernels(device)->norm(&norm, ddp_device_stream(device));
-    ddp_device_span_end(device, began, "norm", NULL, NULL);
+    enum ddp_status status = measure(updater, x, begin, end);
     if (status == DDP_OK)
         status = ddp_device_copy_out(device, updater->sums + block, updater->blocks + block,
                                      (size_t)(ddp_norm_blocks(end) - block) * sizeof(double));
-    ddp_trace_end("norm", began, "elements", end - begin);
     return status;
 }
 
@@ -182,25 +195,38 @@ double *ddp_updater_sums(struct ddp_updater *updater, size_t *count)
     return updater->sums;
 }
 
+static struct ddp_clip clip_of(const struct ddp_updater *updater)
+{
+    return (struct ddp_clip){
+        .blocks = updater->block_count,
+        .shards = updater->global_shards,
+        .most = updater->clip_norm,
+        .only_finite = updater->only_finite,
+    };
+}
+
+static void take(struct ddp_updater *updater, const struct ddp_clipped *clipped)
+{
+    updater->loss = clipped->loss;
+    updater->norm = clipped->norm;
+    updater->scale = clipped->scale;
+    updater->left_out = clipped->left_out;
+}
+
 void ddp_updater_decide(struct ddp_updater *updater, double rate, int64_t step)
 {
-    double total = 0, factor = 1;
-    for (int64_t b = 0; b < updater->block_count; b++)
-        total += updater->sums[b];
-    updater->norm = updater->block_count > 0 ? sqrt(total) / (double)updater->global_shards : -1;
-    if (updater->clip_norm > 0)
-        factor = updater->clip_norm / (updater->norm + CLIP_EPS);
-    updater->scale = 1.0f / (float)updater->global_shards;
-    if (!(factor >= 1)) /* also NaN, which then shows in the weights, as in PyTorch */
-        updater->scale = (float)((double)updater->scale * factor);
+    const struct ddp_clip clip = clip_of(updater);
+    struct ddp_clipped clipped;
+    ddp_clip_decide(&clip, ddp_clip_total(updater->sums, updater->block_count), updater->loss,
+                    &clipped);
+    take(updater, &clipped);
     updater->rate = rate;
     updater->step = step;
-    updater->left_out =
-        updater->only_finite && (!isfinite(updater->loss) || !isfinite(updater->norm));
 }
 
 /* The statistics among elements [begin, end) follow what the shards saw. */
-static enum ddp_status follow_statistics(struct ddp_updater *updater, int64_t begin, int64_t end)
+static enum ddp_status follow_statistics(const struct ddp_updater *updater, int64_t begin,
+                                         int64_t end, const struct ddp_clipped *clipped)
 {
     const struct ddp_replica *replica = updater->replica;
     if (begin >= end)
@@ -209,14 +235,16 @@ static enum ddp_status follow_statistics(struct ddp_updater *updater, int64_t be
         .count = end - begin,
         .momentum = DDP_STATISTIC_MOMENTUM,
         .scale = 1.0f / (float)updater->global_shards,
+        .clipped = clipped,
         .sum = replica->gradients + begin,
         .running = replica->weights + begin,
     };
     return ddp_device_kernels(replica->device)->ema(&ema, ddp_device_stream(replica->device));
 }
 
-enum ddp_status ddp_updater_apply(struct ddp_updater *updater, int64_t begin, int64_t end,
-                                  int64_t state_begin)
+/*   clipped  device memory: what was decided; NULL: it is in *updater */
+static enum ddp_status apply(const struct ddp_updater *updater, int64_t begin, int64_t end,
+                             int64_t state_begin, const struct ddp_clipped *clipped)
 {
     const struct ddp_replica *replica = updater->replica;
     const int64_t first = smaller(end, larger(begin, updater->first_parameter));
@@ -228,13 +256,12 @@ enum ddp_status ddp_updater_apply(struct ddp_updater *updater, int64_t begin, in
         .weights_bf16 = replica->weights_bf16,
         .gradients = replica->gradients,
         .scale = updater->scale,
+        .clipped = clipped,
         .rate = updater->rate,
         .step = updater->step,
     };
-    if (updater->left_out)
-        return DDP_OK;
     enum ddp_status status = follow_statistics(updater, larger(begin, DDP_FLAT_ALIGN),
-                                               smaller(end, updater->first_parameter));
+                                               smaller(end, updater->first_parameter), clipped);
     const int64_t began = ddp_trace_begin();
     ddp_device_span_begin(replica->device, began);
     if (status == DDP_OK)
@@ -243,20 +270,47 @@ enum ddp_status ddp_updater_apply(struct ddp_updater *updater, int64_t begin, in
     return status;
 }
 
+enum ddp_status ddp_updater_apply(struct ddp_updater *updater, int64_t begin, int64_t end,
+                                  int64_t state_begin)
+{
+    return updater->left_out ? DDP_OK : apply(updater, begin, end, state_begin, NULL);
+}
+
+/* The device decides, and tells the host. */
+static enum ddp_status decide_there(struct ddp_updater *updater)
+{
+    ddp_device *device = updater->replica->device;
+    struct ddp_clip clip = clip_of(updater);
+    clip.sums = updater->blocks;
+    clip.loss = updater->replica->gradients;
+    clip.clipped = updater->on_device;
+    enum ddp_status status = ddp_device_kernels(device)->clip(&clip, ddp_device_stream(device));
+    if (status == DDP_OK)
+        status = ddp_device_copy_out(device, updater->clipped, updater->on_device,
+                                     sizeof *updater->clipped);
+    return status == DDP_OK ? ddp_device_mark(device) : status;
+}
+
 enum ddp_status ddp_updater_run(struct ddp_updater *updater, double rate, int64_t step, float *loss)
 {
-    const int64_t count = updater->replica->flat_count;
-    enum ddp_status status = ddp_updater_begin(updater);
+    const int64_t count = updater->replica->flat_count, first = updater->first_parameter;
+    ddp_device *device = updater->replica->device;
+    enum ddp_status status = DDP_OK;
+    if (updater->block_count > 0)
+        status = measure(updater, updater->replica->gradients + first, first, count);
     if (status == DDP_OK)
-        status = ddp_updater_measure(updater, 0, count);
-    if (status == DDP_OK)
-        status = ddp_updater_wait(updater);
+        status = decide_there(updater);
     if (status != DDP_OK)
         return status;
-    ddp_updater_decide(updater, rate, step);
-    *loss = updater->loss;
+    updater->rate = rate;
+    updater->step = step;
     const int64_t began = ddp_trace_begin();
-    status = ddp_updater_apply(updater, 0, count, 0);
+    status = apply(updater, 0, count, 0, updater->on_device);
     ddp_trace_end("update", began, "elements", count);
+    if (status == DDP_OK) /* a trace wants the device idle now and then, for its clock */
+        status = ddp_trace_begin() ? ddp_device_synchronize(device) : ddp_device_wait_mark(device);
+    if (status == DDP_OK)
+        take(updater, updater->clipped);
+    *loss = updater->loss;
     return status;
 }

@@ -7,6 +7,7 @@
  *   of a step at which the host waits for the device;
  *   between workers, when there is a norm: an all-reduce of the ddp_updater_sums();
  *   ddp_updater_decide(); ddp_updater_apply() for each part.
+ * A worker that has all gradients calls ddp_updater_run(), where the device decides by itself.
  * Parts begin at multiples of DDP_UPDATE_GRAIN and end there, or with the flat array. */
 #ifndef DDP_MODE_UPDATER_H
 #define DDP_MODE_UPDATER_H
@@ -25,7 +26,9 @@ struct ddp_updater {
     bool only_finite;    /* no update when loss or norm is not finite */
     int64_t block_count; /* of the norm; 0 when it is not needed */
     double *blocks;      /* device memory: their sums of squares */
-    double *sums;        /* host, page-locked: the same, behind them the sum of the losses */
+    struct ddp_clipped *on_device;
+    double *sums; /* host, page-locked: the same, behind them what follows */
+    struct ddp_clipped *clipped;
     float *loss_sum;
     /* of the current step */
     float loss; /* the mean over the shards */
@@ -62,7 +65,8 @@ void ddp_updater_decide(struct ddp_updater *updater, double rate, int64_t step);
 enum ddp_status ddp_updater_apply(struct ddp_updater *updater, int64_t begin, int64_t end,
                                   int64_t state_begin);
 
-/* All of that at once, for one worker. */
+/* All of that at once, where no other worker has a part. The host waits until the loss and the norm
+ * are known, not for the update. */
 enum ddp_status ddp_updater_run(struct ddp_updater *updater, double rate, int64_t step,
                                 float *loss);
 

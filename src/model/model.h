@@ -29,6 +29,7 @@ struct ddp_model_config {
     /* What the device's kernels offer; of the run, not of the model: */
     enum ddp_dtype activations; /* in memory: DDP_F32, or DDP_BF16 with that compute */
     bool fuses_norms;           /* sums are normalised in one pass */
+    bool pads_classes;          /* products want a round number of classes */
     bool recompute;             /* blocks are computed again in backward */
     enum ddp_dtype x_dtype;     /* of the samples */
     int64_t label_count;

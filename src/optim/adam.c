@@ -27,6 +27,7 @@ static enum ddp_status run(const struct ddp_optimizer_config *config, ddp_device
         .exp_avg = state[0] + args->state_begin,
         .exp_avg_sq = state[1] + args->state_begin,
         .scale = args->scale,
+        .clipped = args->clipped,
         .rate = args->rate,
         .beta1 = config->beta1,
         .beta2 = config->beta2,

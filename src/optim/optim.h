@@ -36,6 +36,8 @@ struct ddp_optimizer_step {
     uint16_t *weights_bf16; /* flat, device memory, out: the weights rounded to bfloat16; NULL */
     const float *gradients; /* flat, device memory: a sum over shards */
     float scale;            /* 1 / shards, times the factor of gradient clipping */
+    const struct ddp_clipped *clipped; /* device memory: in place of `scale`, and whether there is
+                                          a step; or NULL */
     double rate;
     int64_t step; /* from 0 */
 };

@@ -23,6 +23,7 @@ static enum ddp_status step(const struct ddp_optimizer_config *config, ddp_devic
         .gradient = args->gradients + args->begin,
         .velocity = state[0] ? state[0] + args->state_begin : NULL,
         .scale = args->scale,
+        .clipped = args->clipped,
         .rate = (float)args->rate,
         .momentum = (float)config->momentum,
         .weight_decay = (float)config->weight_decay,

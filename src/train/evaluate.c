@@ -46,10 +46,10 @@ struct ddp_train_evaluator {
     ddp_train_visit *visit;
     void *visit_arg;
     void *host_logits;        /* of a batch, as they are on the device; NULL: nobody visits */
-    float *logits;            /* the same in float32 */
+    float *logits;            /* the same as rows of float32; NULL: they are */
     int64_t *confusion;       /* of `classes` classes; NULL: not counted */
     int64_t classes, outputs; /* the second: numbers of a sample that a visitor gets */
-    int64_t pitch; /* from one row of host_logits to the next: those in bf16 may lie apart */
+    int64_t pitch;            /* from one row of host_logits to the next, which may lie apart */
 };
 
 #define LOSS_BYTES (DDP_FLAT_ALIGN * sizeof(float))
@@ -97,17 +97,18 @@ static enum ddp_status alloc_logits(ddp_train_evaluator *e)
     const bool bf16 = ddp_graph_activations(sized->graph) == DDP_BF16;
     const size_t bytes = ddp_exec_output_bytes(ddp_network_exec(sized->network));
     const int64_t values = (int64_t)(bytes / (bf16 ? sizeof(uint16_t) : sizeof(float)));
+    const int64_t outputs = ddp_graph_output_count(sized->graph) / sized->rows;
     e->pitch = values / sized->rows;
-    if (e->outputs < 1 || (e->outputs == e->classes && e->classes < 2) || e->pitch < e->outputs ||
-        (e->pitch > e->outputs && !bf16))
+    if (e->outputs < 1 || (e->outputs == e->classes && e->classes < 2) || outputs != e->outputs)
         return ddp_fail(DDP_ERR_INVALID,
                         "the model's output of %" PRId64 " values a sample is not one for each of "
                         "%" PRId64 " classes",
-                        e->pitch, e->classes);
+                        outputs, e->classes);
+    const bool copies = bf16 || e->pitch > outputs;
     e->host_logits = ddp_array_alloc((size_t)(e->batch_rows * e->pitch), sizeof(float));
-    if (bf16 && e->host_logits)
+    if (copies && e->host_logits)
         e->logits = ddp_array_alloc((size_t)(e->batch_rows * e->outputs), sizeof(float));
-    return !e->host_logits || (bf16 && !e->logits) ? DDP_ERR_MEMORY : DDP_OK;
+    return !e->host_logits || (copies && !e->logits) ? DDP_ERR_MEMORY : DDP_OK;
 }
 
 static enum ddp_status alloc_buffers(ddp_train_evaluator *e)
@@ -254,9 +255,13 @@ static enum ddp_status visit_batch(ddp_train_evaluator *e, const ddp_exec *exec,
         status = ddp_device_synchronize(e->device);
     if (status != DDP_OK)
         return status;
+    const bool bf16 = ddp_graph_activations(any_sized(e)->graph) == DDP_BF16;
     const uint16_t *halves = e->host_logits;
-    for (int64_t i = 0; e->logits && i < batch->rows * e->outputs; i++)
-        e->logits[i] = ddp_bf16_to_f32(halves[i / e->outputs * e->pitch + i % e->outputs]);
+    const float *floats = e->host_logits;
+    for (int64_t i = 0; e->logits && i < batch->rows * e->outputs; i++) {
+        const int64_t at = i / e->outputs * e->pitch + i % e->outputs;
+        e->logits[i] = bf16 ? ddp_bf16_to_f32(halves[at]) : floats[at];
+    }
     return e->visit(e->visit_arg, (e->begin + batch->step) * e->batch_rows, batch,
                     e->logits ? e->logits : e->host_logits);
 }

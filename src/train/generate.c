@@ -271,16 +271,17 @@ static enum ddp_status run(ddp_generator *g, const struct sized *sized, int64_t 
 {
     ddp_device *device = g->config.device;
     struct ddp_exec_cache cache = g->cache;
+    const size_t row_bytes = ddp_exec_output_bytes(sized->exec) / (size_t)sized->batch;
     cache.memory += sample * cache.stride;
     ddp_exec_set_cache(sized->exec, &cache);
     enum ddp_status status = ddp_device_copy_in(
         device, g->device_tokens, tokens, (size_t)(sized->batch * sized->length) * sizeof *tokens);
     if (status == DDP_OK)
         status = ddp_exec_forward(sized->exec);
-    if (status == DDP_OK)
-        status = ddp_device_copy_out(device, g->logits + sample * vocabulary(g),
-                                     ddp_exec_output(sized->exec),
-                                     (size_t)(sized->batch * vocabulary(g)) * sizeof(float));
+    const char *row = ddp_exec_output(sized->exec);
+    for (int64_t i = 0; status == DDP_OK && i < sized->batch; i++, row += row_bytes)
+        status = ddp_device_copy_out(device, g->logits + (sample + i) * vocabulary(g), row,
+                                     (size_t)vocabulary(g) * sizeof(float));
     return status == DDP_OK ? ddp_device_synchronize(device) : status;
 }
 

@@ -252,7 +252,8 @@ bool ddp_train_plan_has_tail(const struct ddp_train_plan *plan)
     return plan->tail_rows != plan->batch_size && plan->total_steps >= plan->steps_per_epoch;
 }
 
-/* A GPU that is only planned for has all that its kernels offer. */
+/* A GPU that is only planned for has all that its kernels offer. Without eps Adam divides zero by
+ * zero, and padding would not stay zero. */
 void ddp_train_config_dtype(struct ddp_model_config *config, const struct ddp_train_plan *plan,
                             bool bf16)
 {
@@ -260,6 +261,7 @@ void ddp_train_config_dtype(struct ddp_model_config *config, const struct ddp_tr
     config->compute = bf16 ? DDP_BF16 : DDP_F32;
     config->activations = bf16 && (!kernels || kernels->bf16_activations) ? DDP_BF16 : DDP_F32;
     config->fuses_norms = !kernels || kernels->add_layer_norm_forward;
+    config->pads_classes = (!kernels || kernels->pads_classes) && (float)plan->optimizer.eps > 0;
 }
 
 int ddp_train_plan_units(const struct ddp_train_plan *plan)

@@ -15,7 +15,9 @@
 #include <math.h>
 #include <string.h>
 
-#define UNSEEN_GPU_USED 1e9 /* of a GPU that is not here: CUDA's, cuBLAS' and NCCL's own memory */
+/* Of a GPU that is not here: CUDA's, cuBLAS' and NCCL's own memory, and cuDNN's workspace. */
+#define UNSEEN_GPU_USED          1e9
+#define UNSEEN_WORKSPACE(memory) fmin(512.0 * 0x1p20, (memory) / 64)
 
 static bool is_gpu(const struct ddp_run *run)
 {
@@ -147,12 +149,12 @@ static enum ddp_status look_at_device(struct ddp_run *run, struct ddp_memory_lim
         snprintf(description, size, "%s", ddp_device_describe(device));
     ddp_memory_of_device(device, limits, &run->device_bytes);
     ddp_device_close(device);
-    if (!device)
-        run->device_bytes = UNSEEN_GPU_USED;
     if (run->options->plan_memory > 0) {
         limits->unit = is_gpu(run) ? run->options->plan_memory : INFINITY;
         limits->host = is_gpu(run) ? INFINITY : run->options->plan_memory;
     }
+    if (!device)
+        run->device_bytes = UNSEEN_GPU_USED + UNSEEN_WORKSPACE(limits->unit);
     return DDP_OK;
 }
 

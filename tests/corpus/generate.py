@@ -487,6 +487,35 @@ def write_description():
     put("description", "bad-long", b"mlp hidden=" + b"1" * 600)
     put("description", "bad-two-spaces", b"mlp  layers=1")
 
+def crc32c(data):
+    crc = 0xffffffff
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82f63b78 if crc & 1 else 0)
+    return crc ^ 0xffffffff
+
+
+def write_choices():
+    words = ("m n k lda ldb ldc transpose_a transpose_b type result align_a align_b align_c bias pre gelu").split()
+
+    def line(signed=True, algorithm=bytes(range(64)).hex(), **changes):
+        text = " ".join("%s=%s" % (word, changes.get(word, i)) for i, word in enumerate(words)) + " algorithm=" + algorithm
+        return ("%s crc32c=%08x\n" % (text, crc32c(text.encode()) if signed else 0)).encode()
+
+    good = {"one": line(), "several": b"# ddprun\n\n" + line() + line(m=2**63 - 1) + line(m=-2**63), "twice": line() + line(),
+            "no-end": line()[:-1]}
+    bad = {"empty": b"", "head": b"# ddprun\n", "text": b"hello\n", "sum": line(signed=False), "cut": line()[:-20],
+           "flipped": flipped(line(), 90), "word": line().replace(b"ldb", b"ldx"), "no-number": line(k=""), "large": line(k=2**63),
+           "leading-zero": line(k="08"), "short": line(algorithm="00" * 63), "long": line(algorithm="00" * 65),
+           "upper": line(algorithm="AB" * 64), "no-hex": line(algorithm="zz" * 64), "zero": line().replace(b" k", b"\0k"),
+           "windows": line().replace(b"\n", b"\r\n"), "behind": line() + b"x", "endless": b"m=" + b"1" * 5000}
+    for name, data in good.items():
+        put("choices", "good-" + name, data)
+    for name, data in bad.items():
+        put("choices", "bad-" + name, data)
+
+
 def chunk(tag, body):
     return struct.pack(">I", len(body)) + tag + body + struct.pack(">I", zlib.crc32(tag + body))
 
@@ -761,6 +790,7 @@ write_hf_config()
 write_index()
 write_checkpoint()
 write_description()
+write_choices()
 write_text()
 write_png()
 write_jpeg()

@@ -43,6 +43,7 @@ struct blas_algo {
     uint16_t alignment[BLAS_MATRICES]; /* bytes that the caller promised */
     uint16_t bias_alignment, aux_alignment;
     int32_t parts;    /* of k, added in the type of D */
+    int32_t number;   /* of the candidate */
     uint64_t problem; /* hash of what it was chosen for */
     uint64_t workspace_bytes;
 };
@@ -67,8 +68,15 @@ struct blas_product {
     int64_t bias_stride, aux_ld, aux_stride;
     void *workspace;
     uint64_t workspace_bytes; /* that the algorithm uses */
-    int32_t parts;            /* likewise */
+    int32_t parts, number;    /* likewise */
 };
+
+/* What the environment asks of algorithms; 0 where it says nothing:
+ *   DDP_CUDASIM_ALGORITHMS=N  so many are proposed (1), which differ in bits
+ *   DDP_CUDASIM_REFUSE=N      the first N of them are refused when they are run
+ *   DDP_CUDASIM_FAST=N        all but the Nth of them take 2 ms longer
+ *   DDP_CUDASIM_SPAN=N        elements that an operand may span (2^31): a report where it does */
+int64_t blas_setting(const char *name);
 
 /* Parts of an epilogue's number. */
 enum {

@@ -7,6 +7,7 @@
 
 #include "tests/cudasim/sim.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define VISIBLE __attribute__((visibility("default")))
@@ -239,6 +240,19 @@ cublasStatus_t blas_shape(struct blas_product *product, const struct blas_desc *
     return status;
 }
 
+/* Kernels of the real library may count elements in 32 bits. */
+static void check_spans(const struct blas_product *product)
+{
+    int64_t limit = blas_setting("DDP_CUDASIM_SPAN");
+    limit = limit ? limit : INT64_C(1) << 31;
+    for (int i = 0; i < BLAS_MATRICES; i++) {
+        const size_t bytes = blas_type_bytes(product->matrix[i].type);
+        if ((int64_t)(blas_matrix_bytes(product, (enum blas_matrix_name)i) / bytes) >= limit)
+            sim_report("cublasLtMatmul: %c spans %lld elements or more", "ABCD"[i],
+                       (long long)limit);
+    }
+}
+
 void blas_check_memory(const char *call, const struct blas_product *product, int device)
 {
     static const char *const names[BLAS_MATRICES] = {"A", "B", "C", "D"};
@@ -304,6 +318,20 @@ static int32_t parts_of(const struct blas_product *product, uint32_t reductions)
                : 1;
 }
 
+int64_t blas_setting(const char *name)
+{
+    const char *text = getenv(name);
+    return text ? strtoll(text, NULL, 10) : 0;
+}
+
+static void propose(cublasLtMatmulHeuristicResult_t *result, const struct blas_algo *algo)
+{
+    memcpy(&result->algo, algo, sizeof *algo);
+    result->workspaceSize = algo->workspace_bytes;
+    result->state = CUBLAS_STATUS_SUCCESS;
+    result->wavesCount = 1;
+}
+
 VISIBLE cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
     cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
     cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
@@ -342,11 +370,41 @@ VISIBLE cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
     algo.workspace_bytes =
         limits->workspace_bytes < WORKSPACE_BYTES ? limits->workspace_bytes : WORKSPACE_BYTES;
     memset(results, 0, sizeof results[0] * (size_t)wanted);
-    memcpy(&results[0].algo, &algo, sizeof algo);
-    results[0].workspaceSize = algo.workspace_bytes;
-    results[0].state = CUBLAS_STATUS_SUCCESS;
-    results[0].wavesCount = 1;
-    *returned = 1;
+    const int64_t count = blas_setting("DDP_CUDASIM_ALGORITHMS");
+    do {
+        algo.number = *returned;
+        propose(&results[(*returned)++], &algo);
+    } while (*returned < wanted && *returned < count);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+/* Whether an algorithm, from wherever, does this product. What it was promised is not checked. */
+VISIBLE cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
+                                               cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                               cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                               const cublasLtMatmulAlgo_t *given,
+                                               cublasLtMatmulHeuristicResult_t *result)
+{
+    int code = CUBLAS_STATUS_INVALID_VALUE;
+    if (sim_fault("cublasLtMatmulAlgoCheck", &code))
+        return (cublasStatus_t)code;
+    const struct blas_desc *own = blas_desc_of(desc);
+    const struct blas_layout *layout[BLAS_MATRICES] = {blas_layout_of(a), blas_layout_of(b),
+                                                       blas_layout_of(c), blas_layout_of(d)};
+    if (!handle || !own || !layout[BLAS_A] || !layout[BLAS_B] || !layout[BLAS_C] ||
+        !layout[BLAS_D] || !given || !result)
+        return blas_refuse(CUBLAS_STATUS_INVALID_VALUE, "check: an argument is missing");
+    struct blas_product product;
+    struct blas_algo algo;
+    cublasStatus_t status = blas_shape(&product, own, layout);
+    if (status != CUBLAS_STATUS_SUCCESS)
+        return status;
+    memcpy(&algo, given, sizeof algo);
+    if (algo.magic != ALGO_MAGIC || algo.problem != problem_of(&product))
+        return blas_refuse(CUBLAS_STATUS_INVALID_VALUE, "check: no algorithm of this product");
+    memset(result, 0, sizeof *result);
+    propose(result, &algo);
+    memset(&result->algo, 0, sizeof result->algo); /* as the library, which fills the rest in */
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -382,6 +440,8 @@ static cublasStatus_t check_algo(struct blas_product *product, const cublasLtMat
             return blas_refuse(CUBLAS_STATUS_INVALID_VALUE,
                                "the algorithm was chosen for another product");
         check_promises(product, &algo);
+        if (algo.number < blas_setting("DDP_CUDASIM_REFUSE"))
+            return blas_refuse(CUBLAS_STATUS_NOT_SUPPORTED, "candidate %d", algo.number);
     }
     if (workspace_bytes < algo.workspace_bytes)
         return blas_refuse(CUBLAS_STATUS_INVALID_VALUE, "workspace of %zu bytes, %llu needed",
@@ -391,6 +451,7 @@ static cublasStatus_t check_algo(struct blas_product *product, const cublasLtMat
                            VECTOR_ALIGNMENT);
     product->workspace_bytes = algo.workspace_bytes;
     product->parts = algo.parts;
+    product->number = algo.number;
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -456,6 +517,7 @@ VISIBLE cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDes
         status = check_algo(&product, algo, workspace_bytes);
     if (status != CUBLAS_STATUS_SUCCESS)
         return status;
+    check_spans(&product);
     blas_check_memory("cublasLtMatmul", &product, sim_stream_device(stream));
     return sim_enqueue(stream, "cublasLtMatmul", SIM_RUN, blas_run, &product, sizeof product) ==
                    cudaSuccess

@@ -7,6 +7,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #ifdef __cplusplus
@@ -56,6 +57,9 @@ uint64_t cudasim_warp(enum cudasim_warp kind, unsigned mask, uint64_t value, int
 
 /* The block's dynamic shared memory; 16-byte aligned. */
 void *cudasim_dynamic_shared(void);
+
+/* Are products by this path to be wrong (DDP_CUDASIM_WRONG)? */
+bool cudasim_wrong(const char *path);
 
 #ifdef __cplusplus
 }

@@ -13,6 +13,8 @@
 #endif
 #ifdef CUDASIM_REAL_CUDNN
 #include <cudnn.h>
+
+#include "kernels/cuda/cudnn_graph.h"
 #endif
 
 #define CUDASIM_CHECK
@@ -66,6 +68,24 @@ CUDASIM_CUDNN_HEURISTICS(SAME)
 CUDASIM_CUDNN_TYPES(SAME)
 CUDASIM_CUDNN_DESCRIPTORS(SAME)
 CUDASIM_CUDNN_ATTRIBUTES(SAME)
+
+/* The functions that are looked up when the plugin runs have NVIDIA's types. */
+#define SAME_TYPE(member, function)                                                                \
+    _Static_assert(__builtin_types_compatible_p(__typeof__(((struct ddp_cudnn_calls *)0)->member), \
+                                                __typeof__(&(function))),                          \
+                   #function);
+
+SAME_TYPE(version, cudnnGetVersion)
+SAME_TYPE(error_string, cudnnGetErrorString)
+SAME_TYPE(create, cudnnCreate)
+SAME_TYPE(destroy, cudnnDestroy)
+SAME_TYPE(set_stream, cudnnSetStream)
+SAME_TYPE(create_descriptor, cudnnBackendCreateDescriptor)
+SAME_TYPE(destroy_descriptor, cudnnBackendDestroyDescriptor)
+SAME_TYPE(set, cudnnBackendSetAttribute)
+SAME_TYPE(get, cudnnBackendGetAttribute)
+SAME_TYPE(finalize, cudnnBackendFinalize)
+SAME_TYPE(execute, cudnnBackendExecute)
 #endif
 
 int main(void)

@@ -29,6 +29,9 @@ struct sim_settings {
     int device_count;     /* DDP_CUDASIM_DEVICES, less what CUDA_VISIBLE_DEVICES leaves out */
     int physical[SIM_MAX_DEVICES]; /* which of them each device is */
     size_t memory_bytes;           /* DDP_CUDASIM_MEMORY, of each device */
+    const char *wrong; /* DDP_CUDASIM_WRONG=float32, bf16 or mma: products by this are wrong */
+    int ptx_version;   /* DDP_CUDASIM_PTX=75: what the kernels were compiled for */
+    int cudnn_version; /* DDP_CUDASIM_CUDNN, as 91900; 0: there is no cuDNN */
     bool leaks; /* DDP_CUDASIM_LEAKS=1: the process ends with a report if it holds anything */
 };
 

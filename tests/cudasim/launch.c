@@ -39,6 +39,22 @@ cudaError_t cudaFuncSetAttribute(const void *function, enum cudaFuncAttribute at
     return sim_leave(cudaSuccess);
 }
 
+/* The code of every kernel is what the driver made for device 9.0 of PTX for an older one, perhaps.
+ */
+cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attributes, const void *function)
+{
+    cudaError_t error = sim_enter("cudaFuncGetAttributes");
+    if (error == cudaSuccess && !function)
+        error = cudaErrorInvalidValue;
+    if (error != cudaSuccess)
+        return sim_leave(error);
+    memset(attributes, 0, sizeof *attributes);
+    attributes->maxThreadsPerBlock = SIM_MAX_THREADS;
+    attributes->ptxVersion = sim_settings.ptx_version;
+    attributes->binaryVersion = 90;
+    return sim_leave(cudaSuccess);
+}
+
 static size_t shared_limit(const void *function)
 {
     for (int i = 0; i < function_count; i++)

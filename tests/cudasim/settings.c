@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * What the environment asks of the simulation: DDP_CUDASIM_STREAMS, _ORDER, _DEVICES, _MEMORY,
- * _PROTECT, _LEAKS and _FAIL. A value that makes no sense is reported, never ignored. */
+ * _PROTECT, _LEAKS, _PTX, _CUDNN, _WRONG and _FAIL. A value that makes no sense is reported, never
+ * ignored. */
 #include "config.h"
 
 #include "tests/cudasim/internal.h"
@@ -120,14 +121,22 @@ static void read_environment(void)
     const char *devices = getenv("DDP_CUDASIM_DEVICES"), *memory = getenv("DDP_CUDASIM_MEMORY");
     const char *protect = getenv("DDP_CUDASIM_PROTECT"), *fail = getenv("DDP_CUDASIM_FAIL");
     const char *visible = getenv("CUDA_VISIBLE_DEVICES"), *leaks = getenv("DDP_CUDASIM_LEAKS");
+    const char *ptx = getenv("DDP_CUDASIM_PTX");
+    const char *cudnn = getenv("DDP_CUDASIM_CUDNN");
     if (streams && strcmp(streams, "eager") != 0 && strcmp(streams, "lazy") != 0)
         sim_report("DDP_CUDASIM_STREAMS=%s: lazy or eager", streams);
     sim_settings.eager = streams && strcmp(streams, "eager") == 0;
     sim_settings.protect = protect && strcmp(protect, "1") == 0;
     sim_settings.leaks = leaks && strcmp(leaks, "1") == 0;
+    sim_settings.wrong = getenv("DDP_CUDASIM_WRONG");
     sim_settings.memory_bytes = (size_t)8 << 30;
     if (memory)
         sim_settings.memory_bytes = (size_t)number("DDP_CUDASIM_MEMORY", memory, NULL, 1);
+    sim_settings.ptx_version = 90;
+    if (ptx)
+        sim_settings.ptx_version = (int)number("DDP_CUDASIM_PTX", ptx, NULL, 50);
+    if (cudnn)
+        sim_settings.cudnn_version = (int)number("DDP_CUDASIM_CUDNN", cudnn, NULL, 1);
     sim_settings.device_count = 2;
     if (devices)
         sim_settings.device_count = (int)number("DDP_CUDASIM_DEVICES", devices, NULL, 0);
@@ -141,6 +150,11 @@ static void read_environment(void)
         read_order(order);
     if (fail)
         read_faults(fail);
+}
+
+bool cudasim_wrong(const char *path)
+{
+    return sim_settings.wrong && strcmp(sim_settings.wrong, path) == 0;
 }
 
 bool sim_fault(const char *name, int *code)

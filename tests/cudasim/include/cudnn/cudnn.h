@@ -8,30 +8,12 @@
 
 #define CUDASIM_CUDNN_STATUSES(X)                                                                  \
     X(CUDNN_STATUS_SUCCESS, 0)                                                                     \
-    X(CUDNN_STATUS_NOT_INITIALIZED, 1001)                                                          \
-    X(CUDNN_STATUS_BAD_PARAM, 2000)                                                                \
-    X(CUDNN_STATUS_BAD_PARAM_NULL_POINTER, 2002)                                                   \
-    X(CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER, 2003)                                             \
-    X(CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED, 2004)                                                  \
-    X(CUDNN_STATUS_BAD_PARAM_OUT_OF_BOUND, 2005)                                                   \
-    X(CUDNN_STATUS_BAD_PARAM_SIZE_INSUFFICIENT, 2006)                                              \
-    X(CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH, 2008)                                                 \
-    X(CUDNN_STATUS_BAD_PARAM_DUPLICATED_ENTRIES, 2009)                                             \
-    X(CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE, 2010)                                                 \
-    X(CUDNN_STATUS_BAD_PARAM_DESCRIPTOR_TYPE, 2012)                                                \
-    X(CUDNN_STATUS_NOT_SUPPORTED, 3000)                                                            \
-    X(CUDNN_STATUS_NOT_SUPPORTED_GRAPH_PATTERN, 3001)                                              \
-    X(CUDNN_STATUS_NOT_SUPPORTED_SHAPE, 3002)                                                      \
-    X(CUDNN_STATUS_INTERNAL_ERROR, 4000)                                                           \
-    X(CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED, 4003)                                    \
-    X(CUDNN_STATUS_EXECUTION_FAILED, 5000)
+    X(CUDNN_STATUS_INTERNAL_ERROR, 4000)
 
 #define CUDASIM_CUDNN_DATA_TYPES(X)                                                                \
     X(CUDNN_DATA_FLOAT, 0)                                                                         \
-    X(CUDNN_DATA_DOUBLE, 1)                                                                        \
     X(CUDNN_DATA_INT32, 4)                                                                         \
     X(CUDNN_DATA_BFLOAT16, 9)                                                                      \
-    X(CUDNN_DATA_INT64, 10)                                                                        \
     X(CUDNN_DATA_BOOLEAN, 11)
 
 #define CUDASIM_CUDNN_REDUCTIONS(X)                                                                \
@@ -39,7 +21,6 @@
     X(CUDNN_REDUCE_TENSOR_MAX, 3)
 
 #define CUDASIM_CUDNN_CONVOLUTIONS(X)                                                              \
-    X(CUDNN_CONVOLUTION, 0)                                                                        \
     X(CUDNN_CROSS_CORRELATION, 1)
 
 #define CUDASIM_CUDNN_POINTWISE(X)                                                                 \
@@ -49,25 +30,17 @@
     X(CUDNN_POINTWISE_DIV, 6)                                                                      \
     X(CUDNN_POINTWISE_EXP, 13)                                                                     \
     X(CUDNN_POINTWISE_LOG, 15)                                                                     \
-    X(CUDNN_POINTWISE_IDENTITY, 21)                                                                \
     X(CUDNN_POINTWISE_RELU_FWD, 100)                                                               \
     X(CUDNN_POINTWISE_CMP_GE, 303)                                                                 \
     X(CUDNN_POINTWISE_GEN_INDEX, 501)                                                              \
     X(CUDNN_POINTWISE_BINARY_SELECT, 601)
 
 #define CUDASIM_CUDNN_NOTES(X)                                                                     \
-    X(CUDNN_NUMERICAL_NOTE_TENSOR_CORE, 0)                                                         \
-    X(CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS, 1)                                                 \
     X(CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION, 2)                                         \
-    X(CUDNN_NUMERICAL_NOTE_FFT, 3)                                                                 \
     X(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC, 4)                                                    \
-    X(CUDNN_NUMERICAL_NOTE_WINOGRAD, 5)                                                            \
-    X(CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP, 9)                                                     \
     X(CUDNN_NUMERICAL_NOTE_TYPE_COUNT, 10)
 
 #define CUDASIM_CUDNN_HEURISTICS(X)                                                                \
-    X(CUDNN_HEUR_MODE_INSTANT, 0)                                                                  \
-    X(CUDNN_HEUR_MODE_B, 1)                                                                        \
     X(CUDNN_HEUR_MODE_FALLBACK, 2)                                                                 \
     X(CUDNN_HEUR_MODE_A, 3)
 
@@ -83,8 +56,7 @@
     X(CUDNN_TYPE_NUMERICAL_NOTE, 11)                                                               \
     X(CUDNN_TYPE_POINTWISE_MODE, 14)                                                               \
     X(CUDNN_TYPE_BACKEND_DESCRIPTOR, 15)                                                           \
-    X(CUDNN_TYPE_REDUCTION_OPERATOR_TYPE, 18)                                                      \
-    X(CUDNN_TYPE_CHAR, 24)
+    X(CUDNN_TYPE_REDUCTION_OPERATOR_TYPE, 18)
 
 #define CUDASIM_CUDNN_DESCRIPTORS(X)                                                               \
     X(CUDNN_BACKEND_POINTWISE_DESCRIPTOR, 0)                                                       \
@@ -104,8 +76,7 @@
     X(CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR, 19)                                               \
     X(CUDNN_BACKEND_REDUCTION_DESCRIPTOR, 21)                                                      \
     X(CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR, 22)                                            \
-    X(CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR, 31)                                              \
-    X(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, 38)
+    X(CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR, 31)
 
 #define CUDASIM_CUDNN_ATTRIBUTES(X)                                                                \
     X(CUDNN_ATTR_POINTWISE_MODE, 0)                                                                \
@@ -162,8 +133,6 @@
     X(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, 1000)                                                    \
     X(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, 1001)                                                 \
     X(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, 1003)                                                     \
-    X(CUDNN_ATTR_ENGINE_OPERATION_GRAPH, 1300)                                                     \
-    X(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, 1301)                                                        \
     X(CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, 1303)                                                      \
     X(CUDNN_ATTR_MATMUL_COMP_TYPE, 1500)                                                           \
     X(CUDNN_ATTR_OPERATION_MATMUL_ADESC, 1520)                                                     \
@@ -176,8 +145,7 @@
     X(CUDNN_ATTR_OPERATION_REDUCTION_YDESC, 1611)                                                  \
     X(CUDNN_ATTR_OPERATION_REDUCTION_DESC, 1612)                                                   \
     X(CUDNN_ATTR_OPERATION_RESHAPE_XDESC, 2200)                                                    \
-    X(CUDNN_ATTR_OPERATION_RESHAPE_YDESC, 2201)                                                    \
-    X(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, 2702)
+    X(CUDNN_ATTR_OPERATION_RESHAPE_YDESC, 2201)
 
 #ifndef CUDASIM_CHECK
 #include <cuda_runtime_api.h>
@@ -203,34 +171,6 @@ typedef enum { CUDASIM_CUDNN_HEURISTICS(CUDASIM_CONSTANT) } cudnnBackendHeurMode
 typedef enum { CUDASIM_CUDNN_TYPES(CUDASIM_CONSTANT) } cudnnBackendAttributeType_t;
 typedef enum { CUDASIM_CUDNN_DESCRIPTORS(CUDASIM_CONSTANT) } cudnnBackendDescriptorType_t;
 typedef enum { CUDASIM_CUDNN_ATTRIBUTES(CUDASIM_CONSTANT) } cudnnBackendAttributeName_t;
-#endif
-
-#ifdef __cplusplus
-extern "C" {
-#endif
-
-size_t cudnnGetVersion(void);
-const char *cudnnGetErrorString(cudnnStatus_t status);
-cudnnStatus_t cudnnCreate(cudnnHandle_t *handle);
-cudnnStatus_t cudnnDestroy(cudnnHandle_t handle);
-cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t stream);
-cudnnStatus_t cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t type,
-                                           cudnnBackendDescriptor_t *descriptor);
-cudnnStatus_t cudnnBackendDestroyDescriptor(cudnnBackendDescriptor_t descriptor);
-cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t descriptor);
-cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t descriptor,
-                                       cudnnBackendAttributeName_t name,
-                                       cudnnBackendAttributeType_t type, int64_t count,
-                                       const void *elements);
-cudnnStatus_t cudnnBackendGetAttribute(const cudnnBackendDescriptor_t descriptor,
-                                       cudnnBackendAttributeName_t name,
-                                       cudnnBackendAttributeType_t type, int64_t requested,
-                                       int64_t *count, void *elements);
-cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
-                                  cudnnBackendDescriptor_t pack);
-
-#ifdef __cplusplus
-}
 #endif
 
 #endif

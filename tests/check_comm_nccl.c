@@ -463,60 +463,6 @@ START_TEST(several_communicators)
 }
 END_TEST
 
-/* A GPU that has room for one operation, and would begin them in another order on each rank. */
-static void ordered_body(ddp_comm *comm, ddp_job *job)
-{
-    ddp_comm *other = NULL;
-    void *memory[2];
-    NEED(ranks_join(&other, job) == DDP_OK);
-    NEED(ddp_comm_alloc(comm, 4000, &memory[0]) == DDP_OK);
-    NEED(ddp_comm_alloc(other, 4000, &memory[1]) == DDP_OK);
-    ddp_comm_set_timeout(comm, 5000);
-    ddp_comm_set_timeout(other, 5000);
-    for (int round = 0; round < 5; round++) {
-        NEED(ddp_comm_allreduce_start(comm, memory[0], 1000, DDP_F32, DDP_SUM) == DDP_OK);
-        NEED(ddp_comm_allreduce_start(other, memory[1], 1000, DDP_F32, DDP_SUM) == DDP_OK);
-        NEED(ddp_comm_finish(round % 2 ? comm : other) == DDP_OK);
-        NEED(ddp_comm_finish(round % 2 ? other : comm) == DDP_OK);
-        NEED(settle() == DDP_OK);
-    }
-    ddp_comm_destroy(other);
-}
-
-START_TEST(ordered)
-{
-    choose_streams(_i);
-    setenv("DDP_CUDASIM_NCCL_ROOM", "1", 1);
-    run_ranks(2 + _i, ordered_body, -1);
-    run_ranks(3, row_channel_crossing, -1);
-}
-END_TEST
-
-/* NCCL connects ranks when something is called first: that is over when there is a communicator. */
-static void connected_body(ddp_comm *comm, ddp_job *job)
-{
-    void *memory;
-    (void)job;
-    NEED(ddp_comm_alloc(comm, 300000, &memory) == DDP_OK);
-    meet(comm);
-    ddp_comm_set_timeout(comm, 400);
-    for (int round = 0; round < 2; round++) {
-        ddp_comm_set_fast(comm, round == 1);
-        NEED(ddp_comm_allreduce_start(comm, memory, 30000, DDP_F32, DDP_SUM) == DDP_OK);
-        NEED(ddp_comm_reduce_slices_start(comm, memory, 30000, 10000, DDP_F32, DDP_SUM) == DDP_OK);
-        NEED(ddp_comm_finish(comm) == DDP_OK);
-        NEED(ddp_comm_gather_slices(comm, memory, 30000, 10000, DDP_F32) == DDP_OK);
-        NEED(settle() == DDP_OK);
-    }
-}
-
-START_TEST(connected)
-{
-    setenv("DDP_CUDASIM_NCCL_CONNECT", "600", 1);
-    run_ranks(3, connected_body, -1);
-}
-END_TEST
-
 /* What goes wrong in any communicator of a device ends the wait for it, whichever was made first;
  * and when one is destroyed the others are watched still. */
 static int broken;
@@ -617,8 +563,6 @@ Suite *test_suite(void)
     tcase_add_loop_test(tc, growing, 0, 2);
     tcase_add_test(tc, fast);
     tcase_add_loop_test(tc, several_communicators, 0, 2);
-    tcase_add_loop_test(tc, ordered, 0, 2);
-    tcase_add_test(tc, connected);
     tc = test_case(suite, "failures", 60);
     tcase_add_test(tc, mismatch);
     tcase_add_test(tc, timeouts);

@@ -44,7 +44,7 @@ down() {
 }
 
 operation='[a-z-]+\+? [0-9]+'
-for options in "$article" "$article --fast" "$article --zero 0" "$resnet" "$resnet --zero 0"; do
+for options in "$article --zero 1" "$article --fast" "$article" "$resnet --zero 1" "$resnet"; do
     name="stopped, $options"
     count=$((count + 1))
     start "$trainer" --device cuda $options

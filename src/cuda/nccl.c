@@ -199,6 +199,7 @@ static enum ddp_status finish(void *state)
 
 const struct ddp_comm_ops ddp_comm_nccl = {
     .name = "nccl",
+    .has_ranges = true,
     .fits = fits,
     .create = create,
     .destroy = destroy,

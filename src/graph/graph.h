@@ -93,6 +93,13 @@ bool ddp_graph_is_finished(const ddp_graph *graph);
 
 int ddp_graph_parameter_count(const ddp_graph *graph);
 const struct ddp_parameter *ddp_graph_parameter_at(const ddp_graph *graph, int index);
+
+/* Which values of a parameter operations read. */
+struct ddp_graph_reads {
+    bool f32;
+    bool bf16; /* the copy that graphs have which compute in bf16 */
+};
+struct ddp_graph_reads ddp_graph_parameter_reads(const ddp_graph *graph, int index);
 int64_t ddp_graph_element_count(const ddp_graph *graph); /* of parameters alone */
 int64_t ddp_graph_flat_count(const ddp_graph *graph);    /* of the flat array */
 int64_t ddp_graph_output_count(const ddp_graph *graph);  /* of the output, without padding */

@@ -2,8 +2,9 @@
  *
  * Inside the simulated NCCL: what its parts share. nccl_shared.c has the memory that ranks meet in,
  * nccl_init.c the life of communicators, nccl_calls.c the collectives as called and groups,
- * nccl_run.c the collectives as they run, nccl_order.c when they begin, nccl_reduce.c the arithmetic. Everything here is called
- * with the simulation's lock held unless it says otherwise. */
+ * nccl_run.c the collectives as they run, nccl_order.c when they begin, nccl_reduce.c the
+ * arithmetic. Everything here is called with the simulation's lock held unless it says otherwise.
+ */
 #ifndef DDP_TESTS_CUDASIM_NCCL_SIM_H
 #define DDP_TESTS_CUDASIM_NCCL_SIM_H
 

@@ -12,7 +12,7 @@
 #include "core/memory.h"
 
 #define SQUARE 32
-#define DOWN   8  /* rows of threads, each of every eighth row of a square */
+#define DOWN   4  /* rows of threads, each of every fourth row of a square */
 #define FEW    16 /* rows or columns that are not worth a square */
 
 template <typename T>
@@ -31,15 +31,24 @@ static __global__ void __launch_bounds__(SQUARE *DOWN)
     const int64_t row = place / across * SQUARE, column = place % across * SQUARE;
     const T *x = (const T *)args.x + matrix * rows * columns;
     const int lane = (int)threadIdx.x % SQUARE, first = (int)threadIdx.x / SQUARE;
+    ddp_raw<T, 1> read[SQUARE / DOWN];
 #pragma unroll
-    for (int i = first; i < SQUARE; i += DOWN)
+    for (int k = 0; k < SQUARE / DOWN; k++) {
+        const int i = first + k * DOWN;
+        read[k] = {};
         if (row + i < rows && column + lane < columns)
-            square[i][lane] = ddp_read_one(x + (row + i) * columns + column + lane);
+            read[k] = ddp_read_raw<1>(x + (row + i) * columns + column + lane);
+    }
+#pragma unroll
+    for (int k = 0; k < SQUARE / DOWN; k++)
+        square[first + k * DOWN][lane] = ddp_widened(read[k]).at[0];
     __syncthreads();
 #pragma unroll
-    for (int i = first; i < SQUARE; i += DOWN)
+    for (int k = 0; k < SQUARE / DOWN; k++) {
+        const int i = first + k * DOWN;
         if (column + i < columns && row + lane < rows)
             put<T>(args, (matrix * columns + column + i) * rows + row + lane, square[lane][i]);
+    }
 }
 
 /* Few rows: neighbouring threads write neighbours. Few columns: they read neighbours. */

@@ -18,7 +18,9 @@
  * loads, which keeps the multipliers about two thirds busy. All tiles fit 48 KiB and 168 registers,
  * three or four blocks to a multiprocessor, which hides the loads. The tensor cores do it many
  * times as fast (mma.cu), in bf16; forward() and backward() choose. Heads of 128 and 256
- * are done right, not fast. */
+ * are done right, not fast. Of three ways to do attention in bf16 (these kernels, mma.cu, cudnn.c)
+ * the loser of "bench/gpu --only attention" on a GPU is deleted, in the change that commits the
+ * figures; float32 and older devices need these kernels in any case. */
 #include "core/log.h"
 #include "kernels/attention/attention.h"
 #include "kernels/attention/cuda.h"

@@ -19,7 +19,7 @@ struct ddp_heads {
     int64_t blocks;       /* of rows, per head */
     float scale;
     float log2_scale; /* of scores that are exponents of 2 */
-    bool wide; /* rows may be read in accesses of four elements */
+    bool wide;        /* rows may be read in accesses of four elements */
 };
 
 struct ddp_attention_gradient {

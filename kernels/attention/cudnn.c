@@ -10,7 +10,10 @@
  * asked for here by naming dq as the product's own result, keeps the scores' gradient in bf16 in
  * the workspace, so that it is done in pieces (pieces.h). For GPT-2's shapes cuDNN 9.19 has one
  * engine for pieces of all sizes, whose workspace is the 2 T T bytes of each head and 256 (asked
- * for compute capabilities 8.0 and 9.0 without a GPU). */
+ * for compute capabilities 8.0 and 9.0 without a GPU).
+ *
+ * Kept beside mma.cu until "bench/gpu --only attention" has run on a GPU; the loser is then
+ * deleted, in the change that commits the figures. */
 #include "config.h"
 
 #include "kernels/attention/cudnn.h"

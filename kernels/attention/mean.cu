@@ -6,18 +6,22 @@
 
 #define THREADS 128
 
-/* dy . y of a query, by as many lanes as have packs of W of it, at most a warp. */
+/* dy . y of a query, by as many lanes as have packs of W of it, at most a warp. A head is done by
+ * `blocks` blocks: they find its place once. */
 template <typename T, int W>
 static __global__ void __launch_bounds__(THREADS)
-    mean_kernel(struct ddp_heads g, int lanes, const T *y, const T *dy, float *mean)
+    mean_kernel(struct ddp_heads g, unsigned blocks, int log2_lanes, const T *y, const T *dy,
+                float *mean)
 {
-    const int64_t query = ((int64_t)blockIdx.x * THREADS + threadIdx.x) / lanes;
-    const int lane = (int)threadIdx.x % lanes;
+    const unsigned own = blockIdx.x / blocks;
+    const int lanes = 1 << log2_lanes, lane = (int)threadIdx.x & (lanes - 1);
+    const int64_t query =
+        (int64_t)(blockIdx.x % blocks) * (THREADS >> log2_lanes) + (threadIdx.x >> log2_lanes);
     float sum = 0;
-    if (query < g.count * g.length) {
-        const struct ddp_head head = ddp_head_of(&g, g.first + query / g.length);
-        const int64_t at = head.y + query % g.length * head.y_stride;
-        for (int64_t j = lane * W; j < g.size; j += lanes * W) {
+    if (query < g.length) {
+        const struct ddp_head head = ddp_head_of(&g, g.first + own);
+        const int64_t at = head.y + query * head.y_stride;
+        for (int j = lane * W; j < g.size; j += lanes * W) {
             const ddp_pack<float, W> a = ddp_read<W>(y + at + j), b = ddp_read<W>(dy + at + j);
             for (int i = 0; i < W; i++)
                 sum += a.at[i] * b.at[i];
@@ -25,19 +29,20 @@ static __global__ void __launch_bounds__(THREADS)
     }
     for (int step = lanes / 2; step > 0; step /= 2)
         sum += __shfl_xor_sync(DDP_FULL_MASK, sum, step);
-    if (lane == 0 && query < g.count * g.length)
-        mean[query] = sum;
+    if (lane == 0 && query < g.length)
+        mean[own * g.length + query] = sum;
 }
 
 template <typename T, int W>
 static void launch_means(const struct ddp_heads *g, const struct ddp_attention_backward *args,
                          float *mean, struct ddp_cuda *cuda)
 {
-    int lanes = 1;
-    while (lanes < DDP_WARP && lanes * W < g->size)
-        lanes *= 2;
-    DDP_LAUNCH((mean_kernel<T, W>), ddp_cuda_blocks(g->count * g->length * lanes, THREADS), THREADS,
-               0, cuda->stream, *g, lanes, (const T *)args->y, (const T *)args->dy, mean);
+    int log2_lanes = 0;
+    while (1 << log2_lanes < DDP_WARP && ((int64_t)W << log2_lanes) < g->size)
+        log2_lanes++;
+    const unsigned blocks = ddp_cuda_blocks(g->length, THREADS >> log2_lanes);
+    DDP_LAUNCH((mean_kernel<T, W>), (unsigned)(g->count * blocks), THREADS, 0, cuda->stream, *g,
+               blocks, log2_lanes, (const T *)args->y, (const T *)args->dy, mean);
 }
 
 template <typename T>

@@ -1,187 +1,36 @@
 /* SPDX-License-Identifier: MIT
  *
- * Causal attention on tensor cores; see attention_cuda.h. The same three kernels as in
- * attention.cu, which is their plain twin: a block of four warps keeps the rows of one head that
- * its results belong to, and the rows of the other kind that meet them below the diagonal pass by,
- * copied to shared memory while those before them are multiplied.
+ * Causal attention on tensor cores; see cuda.h. The same three kernels as in attention.cu, which is
+ * their plain twin: a block of four warps owns the rows of one head that its results belong to, and
+ * the rows of the other kind that meet them below the diagonal pass by, copied to shared memory
+ * while those before them are multiplied.
  *
- * A warp owns 16 rows (forward 32 of up to 64 features) with all their columns: scores come out of
- * one product in the registers that the next one takes them from, maxima and sums are those of four
- * neighbouring lanes, and nothing but the operands is in shared memory. Its rows of eight elements
- * are permuted by the row, so that no eight that are read together meet in a bank.
+ * A warp owns 32 rows (16 of more than 64 features), held as operands in its registers, with all
+ * their columns: scores come out of one product in the registers that the next one takes them from,
+ * maxima and sums are those of four neighbouring lanes, and only what passes by is in shared
+ * memory. Rows of eight elements are permuted there by the row, so that no eight that are read
+ * together meet in a bank. Only tiles on the diagonal, and at the end, look at what is to be left
+ * out.
  *
- * Bound by the tensor cores as mma.sync reaches them, two thirds of their peak on Hopper, and by
- * shared memory, from which 16 rows take an operand for each product (forward half as often). Keys
- * and queries pass by once for each 128 queries or 64 keys, which the second-level cache bears. */
-#include "kernels/attention/cuda.h"
+ * Bound by the tensor cores as mma.sync reaches them, two thirds of their peak on Hopper (6.3
+ * cycles a product of 16 x 8 x 16): of 64 features, there are five instructions to a product
+ * forward, and 3.5 backward, of which one is issued a cycle; and shared memory gives four products
+ * an operand in four cycles. Backward makes the scores twice, in a kernel for dk and dv and one for
+ * dq: seven products instead of five, since a dq that all key blocks add to needs either atomics,
+ * whose order changes bits, or its float32 sums in memory for each of them, whose traffic costs
+ * more than the two products.
+ *
+ * Kept beside cudnn.c until "bench/gpu --only attention" has run on a GPU; the loser is then
+ * deleted, in the change that commits the figures. */
+#include "kernels/attention/cuda_tiles.h"
+
 #include "kernels/cuda/gemm.h"
-#include "kernels/cuda/ptx.h"
 
 #include <math.h>
 
-#define WARPS   4
-#define THREADS (WARPS * DDP_WARP)
-#define PART    16 /* of the rows that pass by, multiplied at once going back */
-#define LOG2_E  1.44269504f
-#define LN_2    0.69314718f
-
-/* How heads of up to D features are cut. The rows that a warp owns are operands in its registers,
- * so that the memory they came through is free for those that pass by. */
-template <int D> struct mma_cut {
-    static constexpr int tiles = D <= 64 ? 2 : 1;   /* of 16 rows that a warp owns */
-    static constexpr int rows = WARPS * 16 * tiles; /* that a block owns */
-    static constexpr int step = D <= 64 ? 64 : 32;  /* that pass by at once */
-    static constexpr int room = 4 * step * D;       /* elements: two of two kinds; two own */
-};
-
-/* The warp's index, which the compiler then knows to be the same for its lanes. */
-static __device__ inline int warp_of(void)
-{
-    return __shfl_sync(DDP_FULL_MASK, (int)threadIdx.x / DDP_WARP, 0);
-}
-
-/* --- operands ------------------------------------------------------------------------------- */
-
-/* A tile of rows x D elements, in chunks of eight. In a tile that begins at a multiple of its rows'
- * size, eight rows more are a sum, and 16 s features more an exclusive or of the address. */
-template <int D> static __device__ inline int place(int row, int chunk)
-{
-    return row * D + 8 * (chunk ^ (D >= 64 ? row & 7 : row >> 1 & 3));
-}
-
-/* The row of 16 bytes that a lane gives for 16 x 16 elements at the begin of a tile: of a left
- * operand or a transposed right one, and of a right one. */
-template <int D> static __device__ inline ddp_shared left_of(const uint16_t *tile)
-{
-    const int lane = (int)threadIdx.x % DDP_WARP;
-    return ddp_shared_of(tile + place<D>(lane % 16, lane / 16));
-}
-
-template <int D> static __device__ inline ddp_shared right_of(const uint16_t *tile)
-{
-    const int lane = (int)threadIdx.x % DDP_WARP;
-    return ddp_shared_of(tile + place<D>(lane % 8 + lane / 16 * 8, lane / 8 % 2));
-}
-
-/* ROWS rows from `row` on become a tile, with zeros for what is not there. */
-template <int D, int ROWS>
-static __device__ inline void copy_tile(const struct ddp_heads *g, struct ddp_copies *copies,
-                                        uint16_t *tile, const uint16_t *from, int64_t stride,
-                                        int row)
-{
-    constexpr int rows = THREADS / (D / 8); /* at once */
-    const int thread = ddp_again((int)threadIdx.x);
-    const int own = thread / (D / 8), chunk = thread % (D / 8);
-    const int left = 8 * chunk < g->size ? (int)g->length - row - own : 0;
-    const uint16_t *mine = from + (unsigned)(row + own) * (uint64_t)stride + 8 * chunk;
-    uint16_t *to = tile + place<D>(own, chunk);
-#pragma unroll
-    for (int i = 0; i < ROWS; i += rows)
-        ddp_copy(copies, to + i * D, mine + i * (int)stride, i < left);
-}
-
-/* The rows of a warp from a tile, as operands. */
-template <int D, int M>
-static __device__ inline void load_own(unsigned (&a)[D / 16][M][4], const uint16_t *tile)
-{
-    const ddp_shared own = left_of<D>(tile + warp_of() * 16 * M * D);
-#pragma unroll
-    for (int s = 0; s < D / 16; s++)
-#pragma unroll
-        for (int m = 0; m < M; m++)
-            ddp_mma_load(a[s][m], (own ^ 32 * s) + 32 * m * D);
-}
-
-/* sums (16 M, 8 N) += a (16 M rows) times 8 N rows of a tile, over 16 features from 16 s on.
- * `right`: right_of() the tile. */
-template <int D, int M, int N>
-static __device__ inline void times_rows(float (&sums)[M][N][4], const unsigned (&a)[M][4],
-                                         ddp_shared right, int s)
-{
-#pragma unroll
-    for (int n = 0; n < N; n += 2) {
-        unsigned b[4];
-        ddp_mma_load(b, (right ^ 32 * s) + 16 * n * D);
-#pragma unroll
-        for (int m = 0; m < M; m++) {
-            ddp_mma(sums[m][n], a[m], b[0], b[1]);
-            ddp_mma(sums[m][n + 1], a[m], b[2], b[3]);
-        }
-    }
-}
-
-/* sums (16 M, D) += columns 16 s .. of left, rounded, times 16 rows, from 16 s on, of a tile.
- * `rows`: left_of() the tile. */
-template <int D, int M, int N>
-static __device__ inline void times_columns(float (&sums)[M][D / 8][4],
-                                            const float (&left)[M][N][4], ddp_shared rows, int s)
-{
-    unsigned a[M][4];
-#pragma unroll
-    for (int m = 0; m < M; m++)
-#pragma unroll
-        for (int i = 0; i < 4; i++) /* the registers of a result are those of an operand */
-            a[m][i] = ddp_cuda_bf16_pair(left[m][2 * s + i / 2][i % 2 * 2],
-                                         left[m][2 * s + i / 2][i % 2 * 2 + 1]);
-#pragma unroll
-    for (int n = 0; n < D / 8; n += 2) {
-        unsigned b[4];
-        ddp_mma_load_transposed(b, (rows ^ 16 * n) + 32 * s * D);
-#pragma unroll
-        for (int m = 0; m < M; m++) {
-            ddp_mma(sums[m][n], a[m], b[0], b[1]);
-            ddp_mma(sums[m][n + 1], a[m], b[2], b[3]);
-        }
-    }
-}
-
-template <int M, int N> static __device__ inline void clear(float (&sums)[M][N][4])
-{
-#pragma unroll
-    for (int m = 0; m < M; m++)
-#pragma unroll
-        for (int n = 0; n < N; n++)
-            sums[m][n][0] = sums[m][n][1] = sums[m][n][2] = sums[m][n][3] = 0;
-}
-
-/* Two rows of a lane's results, eight apart, times their factors. Eight columns of a row are
- * written by four neighbouring lanes at once. */
-template <int D>
-static __device__ inline void store_tile(const struct ddp_heads *g, uint16_t *to, int64_t stride,
-                                         int row, const float (&sums)[D / 8][4], float low,
-                                         float high, bool add)
-{
-    const int lane = (int)threadIdx.x % DDP_WARP;
-#pragma unroll
-    for (int i = 0; i < 2; i++) {
-        const int at = row + lane / 4 + 8 * i;
-        if (at >= g->length)
-            continue;
-        const float factor = i ? high : low;
-        uint16_t *pair = to + at * stride + lane % 4 * 2;
-#pragma unroll
-        for (int n = 0; n < D / 8; n++) {
-            if (8 * n >= g->size)
-                break;
-            const ddp_pack<float, 2> values = {
-                {sums[n][2 * i] * factor, sums[n][2 * i + 1] * factor}};
-            ddp_put(pair + 8 * n, values, add);
-        }
-    }
-}
-
-/* Over the four lanes of a row. */
-static __device__ inline float quad_max(float value)
-{
-    value = fmaxf(value, __shfl_xor_sync(DDP_FULL_MASK, value, 1));
-    return fmaxf(value, __shfl_xor_sync(DDP_FULL_MASK, value, 2));
-}
-
-static __device__ inline float quad_sum(float value)
-{
-    value += __shfl_xor_sync(DDP_FULL_MASK, value, 1);
-    return value + __shfl_xor_sync(DDP_FULL_MASK, value, 2);
-}
+#define PART   16 /* of the rows that pass by, multiplied at once going back */
+#define LOG2_E 1.44269504f
+#define LN_2   0.69314718f
 
 /* --- forward -------------------------------------------------------------------------------- */
 
@@ -190,20 +39,6 @@ static __device__ inline float quad_sum(float value)
 struct softmax {
     float max[2], sum[2]; /* sum: of this lane's columns */
 };
-
-/* Keys that a query of the warp does not see. `left`: how many its first sees of those from the
- * lane's first on. */
-template <int M, int N> static __device__ inline void hide_keys(float (&scores)[M][N][4], int left)
-{
-#pragma unroll
-    for (int m = 0; m < M; m++)
-#pragma unroll
-        for (int n = 0; n < N; n++)
-#pragma unroll
-            for (int i = 0; i < 4; i++)
-                if (8 * n + i % 2 > left + 16 * m + i / 2 * 8)
-                    scores[m][n][i] = -INFINITY;
-}
 
 /* Scores, times the scale, become exponentials below the new maximum, and y is brought to it. NaN
  * in a score is in the sum afterwards: no maximum shows it. */
@@ -244,7 +79,7 @@ static __device__ inline void finish_queries(const struct ddp_heads *g, const st
                                              struct softmax *softmax, const float (&sums)[D / 8][4],
                                              int query, uint16_t *y, float *lse)
 {
-    const int lane = (int)threadIdx.x % DDP_WARP;
+    const int lane = lane_of();
 #pragma unroll
     for (int i = 0; i < 2; i++) {
         const int at = query + lane / 4 + 8 * i;
@@ -268,12 +103,9 @@ static __global__ void __launch_bounds__(THREADS, 2)
     /* the longest rows first, so that none is left over at the end */
     const int first = (int)(g.blocks - 1 - blockIdx.x % g.blocks) * rows;
     const int end = first + rows < length ? first + rows : length;
-    const int lane = (int)threadIdx.x % DDP_WARP;
+    const int lane = lane_of();
     const int query = first + warp_of() * 16 * tiles; /* the warp's first */
-    const uint16_t *from = qkv + head.qkv;
-    const uint16_t *q = from;
-    const uint16_t *k = from + head.y_stride;
-    const uint16_t *v = from + 2 * head.y_stride;
+    const uint16_t *q = qkv + head.qkv, *k = q + head.y_stride, *v = k + head.y_stride;
     struct ddp_copies copies = {};
     struct softmax softmax[tiles];
     unsigned own[D / 16][tiles][4];
@@ -305,8 +137,13 @@ static __global__ void __launch_bounds__(THREADS, 2)
 #pragma unroll
         for (int s = 0; s < D / 16; s++)
             times_rows<D>(scores, own[s], right_of<D>(keys), s);
+        /* keys of the lane, from its first on, that its first query sees */
+        const int seen = query + lane / 4 - key - lane % 4 * 2;
         if (key + step > query + 1)
-            hide_keys(scores, query + lane / 4 - key - lane % 4 * 2);
+            for_results<tiles, step / 8>([&](int m, int n, int i) {
+                if (8 * n + i % 2 > seen + 16 * m + i / 2 * 8)
+                    scores[m][n][i] = -INFINITY;
+            });
 #pragma unroll
         for (int m = 0; m < tiles; m++)
             take_in<D>(&softmax[m], sums[m], scores[m], g.log2_scale);
@@ -315,7 +152,7 @@ static __global__ void __launch_bounds__(THREADS, 2)
             times_columns<D>(sums, scores, left_of<D>(values), s);
     }
     const struct ddp_head to =
-        ddp_head_of(&g, g.first + ddp_again((int)blockIdx.x) / (int)g.blocks);
+        ddp_head_of(&g, g.first + ddp_again(blockIdx.x) / (unsigned)g.blocks);
 #pragma unroll
     for (int m = 0; m < tiles; m++)
         finish_queries<D>(&g, &to, &softmax[m], sums[m], query + 16 * m, y, lse);
@@ -336,11 +173,11 @@ static __device__ inline void add_products(float (&p)[M][N][4], const unsigned (
     }
 }
 
-/* Before an element that is not seen becomes a probability and a gradient: both will be 0. */
-static __device__ inline void hide(float *score, float *gradient, bool seen)
+/* What is not seen, before it becomes a probability and a gradient of 0. */
+static __device__ inline void hide(float *score, float *gradient)
 {
-    *score = seen ? *score : -INFINITY;
-    *gradient = seen ? *gradient : 0;
+    *score = -INFINITY;
+    *gradient = 0;
 }
 
 /* A score becomes a probability, and what came to it through dy and the values, less the mean, the
@@ -354,13 +191,16 @@ static __device__ inline void gradient_of(float *score, float *gradient, float s
 /* Of the queries from `row` on that pass by, thread i gets lse, to base 2, of query i, thread
  * step + i the mean, negative. */
 template <int D>
-static __device__ inline float column_of(const struct ddp_heads *g, const float *mine, int row)
+static __device__ inline float
+column_of(const struct ddp_heads *g, const struct ddp_attention_gradient *b, int64_t local, int row)
 {
-    const int thread = ddp_again((int)threadIdx.x);
-    const int step = mma_cut<D>::step, at = row + thread % step;
+    const unsigned thread = ddp_again(threadIdx.x), step = mma_cut<D>::step;
+    const int at = row + (int)(thread % step);
     if (at >= g->length)
         return 0;
-    return mine[at] * (thread < step ? LOG2_E : -1);
+    const unsigned head = ddp_again((unsigned)local);
+    return thread < step ? b->lse[(g->first + head) * g->length + at] * LOG2_E
+                         : -b->mean[head * g->length + at];
 }
 
 template <int D>
@@ -374,14 +214,10 @@ static __global__ void __launch_bounds__(THREADS, 2)
     const int64_t local = blockIdx.x / g.blocks;        /* the head in this launch */
     const struct ddp_head head = ddp_head_of(&g, g.first + local);
     const int length = (int)g.length;
-    const int first = (int)(blockIdx.x % g.blocks) * rows, lane = (int)threadIdx.x % DDP_WARP;
+    const int first = (int)(blockIdx.x % g.blocks) * rows, lane = lane_of();
     const int key = first + warp_of() * 16 * tiles; /* the warp's first */
-    const uint16_t *from = (const uint16_t *)b.qkv + head.qkv;
-    const uint16_t *k = from + head.y_stride;
-    const uint16_t *v = from + 2 * head.y_stride;
-    const uint16_t *q = from;
-    const uint16_t *dy = (const uint16_t *)b.dy + head.y;
-    const float *mine = (int)threadIdx.x < step ? b.lse + head.lse : b.mean + local * g.length;
+    const uint16_t *q = (const uint16_t *)b.qkv + head.qkv, *dy = (const uint16_t *)b.dy + head.y;
+    const uint16_t *k = q + head.y_stride, *v = k + head.y_stride;
     struct ddp_copies copies = {};
     unsigned keys[D / 16][tiles][4], values[D / 16][tiles][4];
     float dk[tiles][D / 8][4], dv[tiles][D / 8][4];
@@ -396,7 +232,7 @@ static __global__ void __launch_bounds__(THREADS, 2)
     clear(dv);
     copy_tile<D, step>(&g, &copies, memory, q, head.stride, first);
     copy_tile<D, step>(&g, &copies, memory + step * D, dy, head.y_stride, first);
-    columns[0][threadIdx.x] = column_of<D>(&g, mine, first);
+    columns[0][threadIdx.x] = column_of<D>(&g, &b, local, first);
     for (int query = first, buffer = 0; query < length; query += step, buffer ^= 1) {
         const uint16_t *queries = memory + buffer * 2 * step * D, *dys = queries + step * D;
         ddp_copies_wait(&copies);
@@ -406,7 +242,7 @@ static __global__ void __launch_bounds__(THREADS, 2)
             copy_tile<D, step>(&g, &copies, next, q, head.stride, query + step);
             copy_tile<D, step>(&g, &copies, next + step * D, dy, head.y_stride, query + step);
         }
-        const float later = column_of<D>(&g, mine, query + step);
+        const float later = column_of<D>(&g, &b, local, query + step);
 #pragma unroll 1
         for (int at = 0; at < step && query + at < length; at += PART) {
             if (query + at + PART <= key)
@@ -414,39 +250,27 @@ static __global__ void __launch_bounds__(THREADS, 2)
             const float *lse = columns[buffer] + at + lane % 4 * 2, *mean = lse + step;
             float p[tiles][PART / 8][4], dp[tiles][PART / 8][4]; /* (keys, queries) */
             clear(p);
-#pragma unroll
-            for (int m = 0; m < tiles; m++)
-#pragma unroll
-                for (int n = 0; n < PART / 8; n++)
-#pragma unroll
-                    for (int i = 0; i < 4; i++)
-                        dp[m][n][i] = mean[8 * n + i % 2];
+            for_results<tiles, PART / 8>(
+                [&](int m, int n, int i) { dp[m][n][i] = mean[8 * n + i % 2]; });
             add_products<D>(p, keys, right_of<D>(queries + at * D), dp, values,
                             right_of<D>(dys + at * D));
-            const int seen = query + at + lane % 4 * 2 - key - lane / 4;
-            const int left = length - query - at - lane % 4 * 2;
-            const bool whole = query + at >= key + 16 * tiles - 1 && query + at + PART <= length;
-            if (!whole)
-#pragma unroll
-                for (int m = 0; m < tiles; m++)
-#pragma unroll
-                    for (int n = 0; n < PART / 8; n++)
-#pragma unroll
-                        for (int i = 0; i < 4; i++)
-                            hide(&p[m][n][i], &dp[m][n][i],
-                                 8 * n + i % 2 + seen >= 16 * m + i / 2 * 8 &&
-                                     8 * n + i % 2 < left);
-#pragma unroll
-            for (int m = 0; m < tiles; m++)
-#pragma unroll
-                for (int n = 0; n < PART / 8; n++)
-#pragma unroll
-                    for (int i = 0; i < 4; i++)
-                        gradient_of(&p[m][n][i], &dp[m][n][i], g.log2_scale, lse[8 * n + i % 2]);
+            if (query + at < key + 16 * tiles - 1 || query + at + PART > length) {
+                const int own = (int)(ddp_again(threadIdx.x) % DDP_WARP);
+                /* the lane's first query, from its first key and from the end */
+                const int seen = query + at + own % 4 * 2 - key - own / 4;
+                const int left = length - query - at - own % 4 * 2;
+                for_results<tiles, PART / 8>([&](int m, int n, int i) {
+                    if (8 * n + i % 2 + seen < 16 * m + i / 2 * 8 || 8 * n + i % 2 >= left)
+                        hide(&p[m][n][i], &dp[m][n][i]);
+                });
+            }
+            for_results<tiles, PART / 8>([&](int m, int n, int i) {
+                gradient_of(&p[m][n][i], &dp[m][n][i], g.log2_scale, lse[8 * n + i % 2]);
+            });
             times_columns<D>(dv, p, left_of<D>(dys + at * D), 0);
             times_columns<D>(dk, dp, left_of<D>(queries + at * D), 0);
         }
-        columns[buffer ^ 1][threadIdx.x] = later;
+        columns[buffer ^ 1][ddp_again(threadIdx.x)] = later;
     }
     uint16_t *to = (uint16_t *)b.dqkv + head.qkv + head.y_stride;
 #pragma unroll
@@ -468,13 +292,10 @@ static __global__ void __launch_bounds__(THREADS, 2)
     const int length = (int)g.length;
     const int first = (int)(g.blocks - 1 - blockIdx.x % g.blocks) * rows;
     const int end = first + rows < length ? first + rows : length;
-    const int lane = (int)threadIdx.x % DDP_WARP;
+    const int lane = lane_of();
     const int query = first + warp_of() * 16 * tiles; /* the warp's first */
-    const uint16_t *from = (const uint16_t *)b.qkv + head.qkv;
-    const uint16_t *q = from;
-    const uint16_t *dy = (const uint16_t *)b.dy + head.y;
-    const uint16_t *k = from + head.y_stride;
-    const uint16_t *v = from + 2 * head.y_stride;
+    const uint16_t *q = (const uint16_t *)b.qkv + head.qkv, *dy = (const uint16_t *)b.dy + head.y;
+    const uint16_t *k = q + head.y_stride, *v = k + head.y_stride;
     struct ddp_copies copies = {};
     unsigned queries[D / 16][tiles][4], dys[D / 16][tiles][4];
     float dq[tiles][D / 8][4], lse[tiles][2], mean[tiles][2];
@@ -509,32 +330,19 @@ static __global__ void __launch_bounds__(THREADS, 2)
         for (int at = 0; at < step && key + at < query + 16 * tiles; at += PART) {
             float p[tiles][PART / 8][4], dp[tiles][PART / 8][4]; /* (queries, keys) */
             clear(p);
-#pragma unroll
-            for (int m = 0; m < tiles; m++)
-#pragma unroll
-                for (int n = 0; n < PART / 8; n++)
-#pragma unroll
-                    for (int i = 0; i < 4; i++)
-                        dp[m][n][i] = mean[m][i / 2];
+            for_results<tiles, PART / 8>(
+                [&](int m, int n, int i) { dp[m][n][i] = mean[m][i / 2]; });
             add_products<D>(p, queries, right_of<D>(keys + at * D), dp, dys,
                             right_of<D>(values + at * D));
-            const int left = query + lane / 4 - key - at - lane % 4 * 2;
+            const int seen = query + lane / 4 - key - at - lane % 4 * 2;
             if (key + at + PART > query + 1)
-#pragma unroll
-                for (int m = 0; m < tiles; m++)
-#pragma unroll
-                    for (int n = 0; n < PART / 8; n++)
-#pragma unroll
-                        for (int i = 0; i < 4; i++)
-                            hide(&p[m][n][i], &dp[m][n][i],
-                                 8 * n + i % 2 <= left + 16 * m + i / 2 * 8);
-#pragma unroll
-            for (int m = 0; m < tiles; m++)
-#pragma unroll
-                for (int n = 0; n < PART / 8; n++)
-#pragma unroll
-                    for (int i = 0; i < 4; i++)
-                        gradient_of(&p[m][n][i], &dp[m][n][i], g.log2_scale, lse[m][i / 2]);
+                for_results<tiles, PART / 8>([&](int m, int n, int i) {
+                    if (8 * n + i % 2 > seen + 16 * m + i / 2 * 8)
+                        hide(&p[m][n][i], &dp[m][n][i]);
+                });
+            for_results<tiles, PART / 8>([&](int m, int n, int i) {
+                gradient_of(&p[m][n][i], &dp[m][n][i], g.log2_scale, lse[m][i / 2]);
+            });
             times_columns<D>(dq, dp, left_of<D>(keys + at * D), 0);
         }
     }

@@ -15,7 +15,9 @@
  * A window of one pixel needs no matrix if the image has the product's type: it is one. Pieces
  * follow from the shape alone. `scratch` holds the weight with its channels last, or the sums of
  * dweight in that order.
- */
+ *
+ * Kept beside cudnn.c until "bench/gpu --only convolution" has run on a GPU; the loser in bf16 is
+ * then deleted, in the change that commits the figures. float32 needs this file in any case. */
 #include "config.h"
 
 #include "kernels/conv2d/conv2d.h"

@@ -3,7 +3,10 @@
  * Convolution by cuDNN; see cudnn.h. Images are its channels-last tensors as they are. The weight
  * is packed to bf16 with its channels last. Its gradient comes back in that order and rounded to
  * bf16, as torch.autocast has it: engines that leave float32 there are few, and do not split the
- * long sums that these are. */
+ * long sums that these are.
+ *
+ * Kept beside cuda.c until "bench/gpu --only convolution" has run on a GPU; the loser in bf16 is
+ * then deleted, in the change that commits the figures. */
 #include "config.h"
 
 #include "kernels/conv2d/cudnn.h"

@@ -20,16 +20,6 @@
 
 #define DDP_MMA_CAPABILITY 80
 
-/* The value, as if it came from elsewhere: what is made of it is made here, not before a loop and
- * kept in registers. */
-static __device__ inline int ddp_again(int value)
-{
-#if defined(__CUDA_ARCH__)
-    asm volatile("" : "+r"(value));
-#endif
-    return value;
-}
-
 #if !defined(DDP_CUDASIM)
 
 /* c += a b */
@@ -73,6 +63,14 @@ static __device__ inline void ddp_mma_load_transposed(unsigned (&to)[4], ddp_sha
                  : "r"(row)
                  : "memory");
 #endif
+}
+
+/* The value, as if it came from elsewhere: what is made of it is made here, not before a loop and
+ * kept in registers. */
+static __device__ inline unsigned ddp_again(unsigned value)
+{
+    asm volatile("" : "+r"(value));
+    return value;
 }
 
 /* Copies on their way to shared memory. */
@@ -197,6 +195,11 @@ static inline void ddp_mma_load_transposed(unsigned (&to)[4], ddp_shared row)
         to[i] = (unsigned)((const uint16_t *)lanes->of[8 * i + 2 * t])[g] |
                 (unsigned)((const uint16_t *)lanes->of[8 * i + 2 * t + 1])[g] << 16;
     __syncwarp();
+}
+
+static inline unsigned ddp_again(unsigned value)
+{
+    return value;
 }
 
 struct ddp_copies {

@@ -172,8 +172,9 @@ static enum ddp_status dp_open(ddp_mode *mode)
     dp->staging = ddp_array_alloc((size_t)setup->replicas, sizeof *dp->staging);
     if (!dp->batches || !dp->staging)
         return DDP_ERR_MEMORY;
-    dp->cuts[0] = DDP_UPDATE_GRAIN;
-    dp->cuts[1] = ddp_graph_flat_count(setup->graph);
+    const int64_t count = ddp_graph_flat_count(setup->graph);
+    dp->cuts[0] = count < DDP_UPDATE_GRAIN ? count : DDP_UPDATE_GRAIN;
+    dp->cuts[1] = count;
     for (int r = 0; status == DDP_OK && r < setup->replicas; r++) {
         replica_of(dp, r)->cuts = dp->cuts;
         replica_of(dp, r)->cut_count = 2;

@@ -102,12 +102,15 @@ int environment_device(const struct launch_plan *plan, int rank)
 }
 
 /* NCCL refuses two ranks on one device of one host. With ids of their own they count as hosts,
- * which use sockets: on one machine the loopback interface, unless it is set already. */
+ * which use a network: sockets, because a plugin for InfiniBand connects other machines, and on one
+ * machine the loopback interface, unless these are set already. */
 static void add_sharing(struct environment *added, const struct launch_plan *plan, int rank)
 {
     add(added, "NCCL_HOSTID", "ddprun-%d", plan->first_rank + rank);
     if (plan->node_count == 1 && !getenv("NCCL_SOCKET_IFNAME"))
         add(added, "NCCL_SOCKET_IFNAME", "lo");
+    if (!getenv("NCCL_NET"))
+        add(added, "NCCL_NET", "Socket");
 }
 
 /* Where workers meet. Over several nodes libraries are told the interface of the link: gloo takes

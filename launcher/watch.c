@@ -172,8 +172,8 @@ static bool has_moved(struct job *job, int64_t now)
     return kind != ACTIVITY_NONE;
 }
 
-/* Setting up takes longer than a step: GPUs, connections, data. Programs that do not use libddp have
- * no steps that we know of. */
+/* Setting up takes longer than a step: GPUs, connections, data. Of programs that do not use libddp
+ * no steps are known. */
 static bool sets_up(struct job *job)
 {
     job->stepped = job->stepped || board_table_stepped(&job->board) || cluster_stepped(job);

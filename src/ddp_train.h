@@ -236,7 +236,8 @@ DDP_API const struct ddp_train_tensor *ddp_train_tensor(const ddp_train *train, 
 
 /* Copies the weights of a tensor out: the same values on all ranks. Local. Collective between
  * synchronisations of local steps (--sync-every), the first time after a step; and, with the same
- * name on all ranks, in a pipeline whose stages are workers.
+ * name on all ranks, in a pipeline whose stages are workers, and the first time after a step with
+ * --zero 1 and --dtype bf16 on GPUs.
  *   values [out]  row-major, float32; also where the graph computes in bf16
  *   count         of the tensor
  * DDP_ERR_INVALID: there is no such tensor, or it has another count. */

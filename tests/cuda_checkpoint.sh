@@ -23,15 +23,15 @@ from="--resume-from $dir/step-00000009"
 
 first=
 same "uninterrupted" "$trainer" $common $gpu
-written "4 workers" "$ddprun" -n 4 $share trainer $common $gpu
-same "4 workers, then 2" "$ddprun" -n 2 $share trainer $common $gpu $from
+written "4 workers" "$ddprun" -n 4 $share trainer $common $gpu --zero 1
+same "4 workers, then 2" "$ddprun" -n 2 $share trainer $common $gpu $from --zero 1
 same "4 workers, then 1" "$trainer" $common $gpu $from
 replicas 2
 same "4 workers, then 2 replicas" "$trainer" $common $gpu $dp $from
 written "2 replicas" "$trainer" $common $gpu $dp
 same "2 replicas, then 4 workers" "$ddprun" -n 4 $share trainer $common $gpu $from --zero 0
 written "4 workers with replicas" "$ddprun" -n 4 $share trainer $common $gpu --zero 0
-same "4 workers with replicas, then 2 workers" "$ddprun" -n 2 $share trainer $common $gpu $from
+same "4 workers with replicas, then 2 workers" "$ddprun" -n 2 $share trainer $common $gpu $from --zero 1
 
 # resumed NAME COMMAND...: ends near the weights of the GPU
 resumed() {

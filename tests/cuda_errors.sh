@@ -122,13 +122,14 @@ for options in "--model article --epochs 9" "$resnet"; do
     one_broken cudaEventQuery:9:214 'GPU [01]: .*ECC error' $options
     one_broken ncclCommInitRankConfig:1 'NCCL: set-up: ' $options
     one_broken ncclBroadcast:1 'NCCL: broadcast of ' $options
-    one_broken ncclSend:2 'NCCL: all-(reduce|gather) ' $options
+    one_broken ncclAllGather:1 'NCCL: set-up: ' $options # it connects the ranks
+    one_broken ncclSend:3 'NCCL: all-(reduce|gather) ' $options
     one_broken cudaStreamWaitEvent:4:1 'GPU [01]: ' $options
 done
 one_broken ncclCommInitRankConfig:2 'NCCL: set-up: ' $resnet
 one_broken cudaEventCreateWithFlags:200 '' $resnet
 one_broken ncclAllReduce:3 'NCCL: all-reduce ' $resnet --fast
-one_broken ncclReduceScatter:1 'NCCL: reduce-scatter ' $resnet --fast
+one_broken ncclReduceScatter:3 'NCCL: reduce-scatter ' $resnet --fast --zero 1
 # Only rank 0 makes ids.
 count=$((count + (count + 1) % 2))
 one_broken ncclGetUniqueId:1 'NCCL: set-up: ' $resnet

@@ -16,16 +16,17 @@ article="--model article --epochs 100000000"
 # Weights in buckets, sums of batch norm on a communicator of their own.
 resnet="--model resnet --size 20 --data $work/images --batch-size 1 --sync-batch-norm --lr 1e-9 --no-eval --steps 100000000"
 
-# start OPTIONS...: a job of three workers that takes steps
+# start OPTIONS...: a job of three workers, which has finished a step: to set up GPUs takes as long as it takes
 start() {
     "$ddprun" -n 3 $share --timeout 2 --grace 1 "$@" --quiet --save "$work/dir/f" >"$work/out" 2>&1 &
     job=$!
     workers $job 3
     tries=0
-    until "$ddprun" status $job 2>/dev/null | grep -qE '^ +0 +[0-9]+ [a-z]+ +[a-z]+ +[1-9]' || [ $tries -ge 500 ]; do
+    until "$ddprun" status $job 2>/dev/null | grep -qE '^ +0 +[0-9]+ [a-z]+ +[a-z]+ +[1-9]' || [ $tries -ge 6000 ]; do
         sleep 0.02
         tries=$((tries + 1))
     done
+    start=$(now_ms)
 }
 
 # down NAME CODE PATTERN: the job ends in time, says so, and leaves nobody and nothing
@@ -43,11 +44,10 @@ down() {
 }
 
 operation='[a-z-]+\+? [0-9]+'
-for options in "$article" "$article --fast" "$article --zero 0" "$resnet" "$resnet --zero 0"; do
+for options in "$article --zero 1" "$article --fast" "$article" "$resnet --zero 1" "$resnet"; do
     name="stopped, $options"
     count=$((count + 1))
     start "$trainer" --device cuda $options
-    start=$(now_ms)
     victim=$((count % 3))
     kill -STOP "$(echo $list | cut -d ' ' -f $((1 + victim)))"
     # Behind the others when it was stopped; or with them, in what then does not end; or with some of them.
@@ -66,17 +66,12 @@ done
 for options in "$article" "$resnet"; do
     name="gone too early, $options"
     count=$((count + 1))
-    "$ddprun" -n 3 $share --inject exit:rank=1,step=3,code=0 --timeout 2 --grace 1 "$trainer" --device cuda $options \
-        --quiet --save "$work/dir/f" >"$work/out" 2>&1 &
-    job=$!
-    workers $job 3
-    start=$(now_ms)
+    start --inject exit:rank=1,step=3,code=0 "$trainer" --device cuda $options
     down "$name" 124 "rank 1 has not arrived at $operation; ranks 0 2 have waited"
 
     name="killed, $options"
     count=$((count + 1))
     start "$trainer" --device cuda $options
-    start=$(now_ms)
     kill -9 "$(echo $list | cut -d ' ' -f 3)"
     down "$name" 137 'rank 2 .*was killed by SIGKILL'
     ! grep -q ': error: .*NCCL' "$work/out" || fail "$name: the others blame NCCL: $(cat "$work/out")"

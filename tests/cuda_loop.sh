@@ -17,9 +17,9 @@ resnet="--model resnet --size 20 --data $work/images --device cuda --batch-size 
 modes() {
     run accum 1 "$@"
     run "one by one" "env DDP_CUDA_GRAPHS=0" "$@"
-    run ddp "$ddprun -n 2 $share" "$@" --bucket-mb 0.005
+    run ddp "$ddprun -n 2 $share" "$@" --bucket-mb 0.005 --zero 1
     run "ddp, replicas" "$ddprun -n 4 $share" "$@" --zero 0
-    run "ddp, one by one" "env DDP_CUDA_GRAPHS=0 $ddprun -n 2 $share" "$@"
+    run "ddp, one by one" "env DDP_CUDA_GRAPHS=0 $ddprun -n 2 $share" "$@" --zero 1
     replicas 4
     run dp 1 "$@" $dp
 }
@@ -29,7 +29,7 @@ weights "gpt2 in bf16" $gpt2 --dtype bf16
 gradients "gpt2 in bf16" "" $gpt2 --dtype bf16 --optimizer sgd --momentum 0 --lr 0.1
 weights "resnet" $resnet
 modes() {
-    run "fast" "$ddprun -n 4 $share" "$@" --fast
+    run "fast" "$ddprun -n 4 $share" "$@" --fast --zero 1
     run "fast, replicas" "$ddprun -n 4 $share" "$@" --fast --zero 0
 }
 gradients "mlp" "" $mlp --momentum 0
@@ -55,7 +55,7 @@ for dtype in fp32 bf16; do
     [ -n "$seen" ] || fail "$dtype: no hook was called"
     sums "$dtype: loop" "$hooks" loop "$@"
     sums "$dtype: loop, one by one" env DDP_CUDA_GRAPHS=0 "$hooks" loop "$@"
-    sums "$dtype: loop, 4 workers" "$ddprun" -n 4 $share "$hooks" loop "$@"
+    sums "$dtype: loop, 4 workers" "$ddprun" -n 4 $share "$hooks" loop "$@" --zero 1
     sums "$dtype: loop, 2 workers, replicas" "$ddprun" -n 2 $share "$hooks" loop "$@" --zero 0
     replicas 2
     sums "$dtype: loop, dp" "$hooks" loop "$@" $dp

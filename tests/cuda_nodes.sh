@@ -15,7 +15,7 @@ few="--batch-size 2 --global-batch 16 --steps 4 --seed 3 --no-eval --quiet --sch
 for model in "$mlp" "$gpt2"; do
     first=
     same "1 worker" "$trainer" $model $few
-    same "2 x 2" nodes 2 2 $share "$trainer" $model $few --bucket-mb 0.01
+    same "2 x 2" nodes 2 2 $share "$trainer" $model $few --bucket-mb 0.01 --zero 1
     same "4 x 1, replicas" nodes 4 1 "$trainer" $model $few --zero 0 --check-replicas 2
     same "2 x 2, 2 stages" nodes 2 2 $share "$trainer" $model $few --stages 2
     same "4 x 1, 2 stages" nodes 4 1 "$trainer" $model $few --stages 2
@@ -29,14 +29,14 @@ ends "as many names as workers of a node" 2 2 2 $share "$trainer" $mlp $few --de
 said "as many names as workers of a node" '--devices names 1 device for 2 workers on each node'
 
 first=
-same "resumed: 1 x 4" "$ddprun" -n 4 $share "$trainer" $mlp $few --checkpoint "$work/one"
-ends "resumed: first steps on 4 x 1" 0 4 1 "$trainer" $mlp $few --steps 2 --checkpoint "$work/four"
-same "resumed: 4 x 1 on 2 x 2" nodes 2 2 $share "$trainer" $mlp $few --checkpoint "$work/four" --resume
+same "resumed: 1 x 4" "$ddprun" -n 4 $share "$trainer" $mlp $few --checkpoint "$work/one" --zero 1
+ends "resumed: first steps on 4 x 1" 0 4 1 "$trainer" $mlp $few --steps 2 --checkpoint "$work/four" --zero 1
+same "resumed: 4 x 1 on 2 x 2" nodes 2 2 $share "$trainer" $mlp $few --checkpoint "$work/four" --resume --zero 1
 
 # A loop of the program's own (loop_client) puts weights in and takes gradients out.
 modes() {
     run accum 1 "$@"
-    run "2 x 2" "nodes 2 2 $share" "$@"
+    run "2 x 2" "nodes 2 2 $share" "$@" --zero 1
     run "4 x 1, replicas" "nodes 4 1" "$@" --zero 0
 }
 few="--device cuda --data $work/images --hidden 9 --batch-size 2 --global-batch 16 --no-eval --quiet --dtype bf16"

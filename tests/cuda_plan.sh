@@ -34,8 +34,17 @@ edge "accum, sgd" 0.98 "$trainer" $gpt2 --optimizer sgd --batch-size 32
 gpus 2
 edge "dp" 0.98 "$trainer" $gpt2 --mode dp --replicas 2 --devices 0,1 --batch-size 32 --no-eval
 # (NCCL takes its room for the exchange in the first step only.)
-edge "ddp" 0.93 "$ddprun" -n 2 "$trainer" $gpt2 --batch-size 64
+edge "ddp, zero 1" 0.93 "$ddprun" -n 2 "$trainer" $gpt2 --batch-size 64 --zero 1
 edge "ddp, zero 0" 0.93 "$ddprun" -n 2 "$trainer" $gpt2 --batch-size 64 --zero 0
+# Without --zero each worker has all of the update where there is memory for that, and the weights are the same.
+auto="-n 2 $trainer $gpt2 --batch-size 64"
+expect "whole" 0 'update .*, whole in each worker \(--zero 0: there is memory for it\)' "$ddprun" $auto --save "$work/whole"
+bytes=$(planned "$ddprun" $auto --zero 0)
+export DDP_CUDASIM_MEMORY=$((bytes))
+expect "split, planned" 0 'update .*, split over the workers \(--zero 1: the GPUs have no memory for --zero 0\)' "$ddprun" $auto --plan
+expect "split" 0 'update .*, split over the workers \(--zero 1:' "$ddprun" $auto --save "$work/split"
+unset DDP_CUDASIM_MEMORY
+cmp -s "$work/whole" "$work/split" || fail "whole and split: other weights"
 
 # cuDNN's workspace: a 64th of the memory, at most 512 MiB, or what is said; part of the plan, and of what is allocated.
 gpus 1

@@ -16,7 +16,7 @@ model() {
     first=
     same "$model: 1 worker x 8" "$trainer" "$@"
     same "$model: 1 worker x 8, recomputed" "$trainer" "$@" --recompute
-    same "$model: 2 workers x 4" "$ddprun" -n 2 $share trainer "$@" --bucket-mb 0.02
+    same "$model: 2 workers x 4" "$ddprun" -n 2 $share trainer "$@" --bucket-mb 0.02 --zero 1
     same "$model: 2 workers x 4, recomputed" "$ddprun" -n 2 $share trainer "$@" --bucket-mb 0.02 --recompute
     same "$model: 8 workers x 1" "$ddprun" -n 8 $share trainer "$@"
     replicas 4
@@ -68,7 +68,7 @@ for lanes in 1 4; do
         same "$lanes lanes: locked memory fails" env DDP_CUDASIM_FAIL=cudaHostAlloc:3 "$trainer" "$@"
         [ ! -s "$work/out" ] || fail "locked memory fails: $(head -n 3 "$work/out")"
     fi
-    same "$lanes lanes: 2 workers x 6" "$ddprun" -n 2 $share trainer "$@" --bucket-mb 0.02
+    same "$lanes lanes: 2 workers x 6" "$ddprun" -n 2 $share trainer "$@" --bucket-mb 0.02 --zero 1
     same "$lanes lanes: 4 workers x 3" "$ddprun" -n 4 $share trainer "$@"
     replicas 2
     same "$lanes lanes: dp, 2 replicas x 6" "$trainer" $dp "$@"
@@ -78,7 +78,7 @@ done
 set -- --device cuda --model resnet --size 20 --data "$work/images" --seed 1 --optimizer sgd --lr 1e-5 --weight-decay 0 \
     --schedule constant --no-eval --quiet --steps 2
 first=
-same "sync-batch-norm: 2 workers" "$ddprun" -n 2 $share trainer "$@" --batch-size 1 --sync-batch-norm
+same "sync-batch-norm: 2 workers" "$ddprun" -n 2 $share trainer "$@" --batch-size 1 --sync-batch-norm --zero 1
 same "sync-batch-norm: 2 workers, replicas" "$ddprun" -n 2 $share trainer "$@" --batch-size 1 --sync-batch-norm --zero 0
 count=$((count + 1))
 "$trainer" "$@" --batch-size 2 --save "$work/f" >"$work/out" 2>&1 || fail "resnet: $(cat "$work/out")"
@@ -90,7 +90,7 @@ first=
 same "update: 1 worker x 8" "$trainer" "$@"
 same "update: 4 workers x 2, replicas" "$ddprun" -n 4 $share trainer "$@" --zero 0
 same "update: 1 worker under ddprun" "$ddprun" -n 1 trainer "$@"
-same "update: 4 workers x 2" "$ddprun" -n 4 $share trainer "$@" --bucket-mb 0.001
+same "update: 4 workers x 2" "$ddprun" -n 4 $share trainer "$@" --bucket-mb 0.001 --zero 1
 count=$((count + 1))
 "$trainer" "$@" --device cpu --save "$work/f" >"$work/out" 2>&1 || fail "on the CPU: $(cat "$work/out")"
 weights_near "$work/f" "$work/first" 1e-3 || fail "the CPU ends elsewhere"
@@ -98,9 +98,31 @@ count=$((count + 1))
 "$ddprun" -n 4 $share trainer "$@" --fast --save "$work/f" >"$work/out" 2>&1 || fail "--fast: $(cat "$work/out")"
 weights_near "$work/f" "$work/first" 1e-3 || fail "--fast ends elsewhere"
 
+# In bf16 workers collect most weights as they are read, and the others when somebody wants them: a checkpoint, the end.
+gpt2="--device cuda --model gpt2 --data $here/src/mode/share.h --seq-len 12 --layers 2 --heads 2 --channels 32 --dropout 0.1
+    --batch-size 2 --global-batch 16 --steps 5 --seed 3 --quiet --clip-grad-norm 0.5 --optimizer adamw"
+for dtype in fp32 bf16; do
+    first=
+    set -- $gpt2 --dtype $dtype
+    same "$dtype: 1 worker" "$trainer" "$@" --no-eval
+    for split in "2 1" "4 0.01"; do
+        zero="-n ${split% *} $share trainer $* --bucket-mb ${split#* } --zero"
+        rm -rf "$work/zero"
+        same "$dtype, zero 0: $split" "$ddprun" $zero 0 --no-eval
+        same "$dtype, zero 1: $split" "$ddprun" $zero 1 --no-eval
+        same "$dtype, zero 1, evaluated: $split" "$ddprun" $zero 1 --eval-every 1 --checkpoint "$work/zero" --checkpoint-every 2 --keep 0
+        same "$dtype, zero 1, resumed: $split" "$ddprun" $zero 1 --no-eval --resume-from "$work/zero/step-00000002"
+        same "$dtype, zero 0, resumed: $split" "$ddprun" $zero 0 --no-eval --resume-from "$work/zero/step-00000004"
+    done
+done
+# One all-gather a step, of 2 bytes for most of the 34,048 parameters, and 4 for those of norms and embeddings.
+expect "traced" 0 '' "$ddprun" -n 2 $share trainer $gpt2 --dtype bf16 --zero 1 --no-eval --bucket-mb 0.01 --trace "$work/trace" --trace-steps 3-3
+sed -n 's/.*"name":"all-gather".*"pid":0.*"bytes":\([0-9]*\).*/\1/p' "$work/trace" | sort -u >"$work/moved"
+[ "$(wc -l <"$work/moved")" = 1 ] && [ "$(cat "$work/moved")" -lt $((34048 * 3)) ] || fail "traced: all-gathers of $(cat "$work/moved")"
+
 # Shared GPUs.
 [ $simulated = no ] || gpus 2
-same "update: 8 workers on 2 GPUs" "$ddprun" -n 8 --oversubscribe trainer "$@"
+same "update: 8 workers on 2 GPUs" "$ddprun" -n 8 --oversubscribe trainer "$@" --zero 1
 same "update: 2 workers on 1 GPU" "$ddprun" -n 2 trainer "$@" --devices 0,0
 same "update: dp, 2 replicas on 1 GPU" "$trainer" "$@" --mode dp --devices 0,0
 

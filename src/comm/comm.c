@@ -470,6 +470,30 @@ enum ddp_status ddp_comm_gather_slices(ddp_comm *comm, void *buffer, size_t coun
     return run(comm, &call);
 }
 
+bool ddp_comm_has_ranges(const ddp_comm *comm)
+{
+    return comm->ops->has_ranges;
+}
+
+enum ddp_status ddp_comm_gather_ranges(ddp_comm *comm, const struct ddp_comm_range *ranges,
+                                       size_t range_count, size_t grain)
+{
+    struct ddp_comm_call call = {.kind = DDP_COMM_GATHER_RANGES,
+                                 .grain = fitting(grain),
+                                 .ranges = ranges,
+                                 .range_count = range_count};
+    enum ddp_status status = DDP_OK;
+    for (size_t i = 0; i < range_count; i++)
+        call.count += (ranges[i].end - ranges[i].begin) * ddp_dtype_bytes(ranges[i].dtype);
+    if (comm->ops->has_ranges)
+        return run(comm, &call);
+    for (size_t i = 0; status == DDP_OK && i < range_count; i++)
+        if (i == 0 || ranges[i].vector != ranges[i - 1].vector)
+            status = ddp_comm_gather_slices(comm, ranges[i].vector, ranges[i].count, grain,
+                                            ranges[i].dtype);
+    return status;
+}
+
 enum ddp_status ddp_comm_allreduce_start(ddp_comm *comm, void *buffer, size_t count,
                                          enum ddp_dtype dtype, enum ddp_redop op)
 {

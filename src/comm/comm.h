@@ -26,8 +26,17 @@ enum ddp_comm_kind {
     DDP_COMM_REDUCE_SLICES_START,
     DDP_COMM_ALL_GATHER,
     DDP_COMM_GATHER_SLICES,
+    DDP_COMM_GATHER_RANGES,
     DDP_COMM_BROADCAST,
     DDP_COMM_OPEN_CHANNEL,
+};
+
+/* A part of a vector of which each rank has a slice: the elements from `begin` to `end`. */
+struct ddp_comm_range {
+    void *vector;
+    size_t count; /* elements of the vector */
+    size_t begin, end;
+    enum ddp_dtype dtype;
 };
 
 /* A call, from the public function to the backend. What a kind does not use is 0. */
@@ -46,6 +55,8 @@ struct ddp_comm_call {
     /* This rank's own. The same memory where a collective has one buffer. */
     const void *send;
     void *receive; /* also what is to be freed */
+    const struct ddp_comm_range *ranges;
+    size_t range_count;
 };
 
 /* What there is to say and to check of each kind of call. */
@@ -106,6 +117,7 @@ struct ddp_channel_end {
 struct ddp_comm_ops {
     const char *name;
     bool has_shared;                                  /* knows DDP_COMM_ALLOC_SHARED */
+    bool has_ranges;                                  /* ... DDP_COMM_GATHER_RANGES */
     bool (*fits)(const struct ddp_comm_place *place); /* can it be made there? */
     enum ddp_status (*create)(void **state, const struct ddp_comm_place *place); /* collective */
     void (*destroy)(void *state);
@@ -184,6 +196,12 @@ enum ddp_status ddp_comm_reduce_slices_start(ddp_comm *comm, void *buffer, size_
 /* The way back: each rank's slice goes to all others. Collective. */
 enum ddp_status ddp_comm_gather_slices(ddp_comm *comm, void *buffer, size_t count, size_t grain,
                                        enum ddp_dtype dtype);
+
+/* The same for parts of several vectors together, all with slices of that grain, in one operation
+ * where the backend has one. Otherwise it gathers the whole vectors, one by one. Collective. */
+bool ddp_comm_has_ranges(const ddp_comm *comm);
+enum ddp_status ddp_comm_gather_ranges(ddp_comm *comm, const struct ddp_comm_range *ranges,
+                                       size_t range_count, size_t grain);
 
 /* One memory that all ranks of a machine read and write, zeroed and page-aligned; freed with the
  * communicator. It is not registered: collectives treat it as any other memory. Each machine has a

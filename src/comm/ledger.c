@@ -46,6 +46,9 @@ const struct ddp_comm_kind_info ddp_comm_kinds[] = {
                                 .details = "all-gather of slices",
                                 .elements = true,
                                 .slices = true},
+    [DDP_COMM_GATHER_RANGES] = {.name = "all-gather",
+                                .details = "all-gather of parts",
+                                .bytes = true},
     [DDP_COMM_BROADCAST] = {.name = "broadcast", .elements = true},
     [DDP_COMM_OPEN_CHANNEL] = {.name = "open channel", .details = "channel", .bytes = true},
 };

@@ -129,9 +129,12 @@ static enum ddp_status create(void **state, const struct ddp_comm_place *place)
     if (!nccl)
         return DDP_ERR_MEMORY;
     nccl->place = place;
+    nccl->ordered = true;
     enum ddp_status status = open_device(nccl);
     if (status == DDP_OK)
         status = join(nccl);
+    if (status == DDP_OK)
+        status = nccl_connect(nccl);
     if (status != DDP_OK) {
         nccl_end(nccl, status);
         destroy(nccl);
@@ -196,6 +199,7 @@ static enum ddp_status finish(void *state)
 
 const struct ddp_comm_ops ddp_comm_nccl = {
     .name = "nccl",
+    .has_ranges = true,
     .fits = fits,
     .create = create,
     .destroy = destroy,

@@ -144,6 +144,44 @@ static enum ddp_status gather(struct nccl *nccl, const struct ddp_slices *all, c
     return end_group(nccl, result, call);
 }
 
+/* What lies in the range of everybody's slice, to everybody: by broadcasts, of which each crosses
+ * from machine to machine once. */
+static ncclResult_t gather_range(struct nccl *nccl, const struct ddp_comm_range *range,
+                                 uint32_t grain)
+{
+    const struct ddp_comm_call slices = {.kind = DDP_COMM_GATHER_SLICES,
+                                         .receive = range->vector,
+                                         .count = range->count,
+                                         .grain = grain,
+                                         .dtype = range->dtype};
+    const struct ddp_slices all = ddp_slices_of(&slices, nccl->place, NCCL_ALIGN);
+    ncclResult_t result = ncclSuccess;
+    if (range->begin == 0 && range->end == range->count && ddp_slices_even(&all)) {
+        const struct ddp_part own = ddp_slices_part(&all, all.rank, 0, all.count);
+        return ncclAllGather(all.memory + own.at, all.memory, own.bytes, ncclInt8, nccl->comm,
+                             nccl->own.stream);
+    }
+    for (int rank = 0; rank < all.size; rank++) {
+        size_t begin = ddp_slices_begin(&all, rank), end = ddp_slices_begin(&all, rank + 1);
+        begin = begin > range->begin ? begin : range->begin;
+        end = end < range->end ? end : range->end;
+        char *part = all.memory + begin * all.element;
+        if (begin < end)
+            result =
+                first_failure(result, ncclBroadcast(part, part, (end - begin) * all.element,
+                                                    ncclInt8, rank, nccl->comm, nccl->own.stream));
+    }
+    return result;
+}
+
+static enum ddp_status gather_ranges(struct nccl *nccl, const struct ddp_comm_call *call)
+{
+    ncclResult_t result = ncclGroupStart();
+    for (size_t i = 0; i < call->range_count; i++)
+        result = first_failure(result, gather_range(nccl, &call->ranges[i], call->grain));
+    return end_group(nccl, result, call);
+}
+
 /* --- all of them --- */
 
 static enum ddp_status allreduce(struct nccl *nccl, struct ddp_slices *all,
@@ -174,6 +212,8 @@ static enum ddp_status reduce_scatter(struct nccl *nccl, const struct ddp_slices
 
 static enum ddp_status move(struct nccl *nccl, const struct ddp_comm_call *call)
 {
+    if (call->kind == DDP_COMM_GATHER_RANGES)
+        return gather_ranges(nccl, call);
     struct ddp_slices all = ddp_slices_of(call, nccl->place, NCCL_ALIGN);
     char *own = all.memory + ddp_slices_part(&all, all.rank, 0, all.count).at;
     switch (call->kind) {
@@ -194,6 +234,44 @@ static enum ddp_status move(struct nccl *nccl, const struct ddp_comm_call *call)
                                         call->root, nccl->comm, nccl->own.stream),
                           call);
     }
+}
+
+static enum ddp_status connect(struct nccl *nccl, struct ddp_comm_call *call)
+{
+    const struct ddp_slices all = ddp_slices_of(call, nccl->place, NCCL_ALIGN);
+    struct ddp_slices whole = all;
+    char *own = all.memory + ddp_slices_part(&all, all.rank, 0, all.count).at;
+    cudaError_t error = cudaMemsetAsync(all.memory, 0, call->bytes, nccl->own.stream);
+    if (error != cudaSuccess)
+        return nccl_call_failed(nccl, error, call);
+    enum ddp_status status = reduce_slices(nccl, &all, own, call);
+    if (status == DDP_OK)
+        status = gather(nccl, &all, own, call);
+    call->fast = true;
+    if (status == DDP_OK)
+        status = reduce_scatter(nccl, &all, own, call);
+    return status == DDP_OK ? allreduce(nccl, &whole, call) : status;
+}
+
+enum ddp_status nccl_connect(struct nccl *nccl)
+{
+    struct ddp_comm_call call = {.kind = DDP_COMM_CREATE,
+                                 .dtype = DDP_F32,
+                                 .op = DDP_SUM,
+                                 .bytes = NCCL_ALIGN * (size_t)nccl->place->size};
+    enum ddp_status status = nccl_take(nccl, call.bytes, &call.receive);
+    call.count = call.bytes / sizeof(float);
+    if (status == DDP_OK)
+        status = nccl_begin_after(nccl, &call, false, NULL);
+    if (status == DDP_OK)
+        status = connect(nccl, &call);
+    if (status == DDP_OK)
+        status = nccl_finish(nccl, false);
+    if (status == DDP_OK)
+        status = nccl_drain(nccl, &call);
+    if (status == DDP_OK)
+        nccl_give_back(nccl, call.receive);
+    return status;
 }
 
 enum ddp_status nccl_collective(struct nccl *nccl, const struct ddp_comm_call *call)

@@ -65,6 +65,8 @@ static enum ddp_status begin(struct nccl *nccl, const struct ddp_comm_call *call
         error = cudaEventRecord(nccl->computed, nccl->cuda->stream);
     if (error == cudaSuccess && computed)
         error = cudaStreamWaitEvent(nccl->own.stream, nccl->computed, 0);
+    if (error == cudaSuccess && nccl->ordered)
+        error = nccl_wait_others(nccl);
     if (error == cudaSuccess && event)
         error = cudaStreamWaitEvent(nccl->own.stream, event, 0);
     if (error == cudaSuccess)

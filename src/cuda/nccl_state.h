@@ -13,6 +13,13 @@
  * and a deadline remain. The ledger is a machine's: what ranks of different machines have called is
  * compared in alloc and barrier only, by a hash that goes through NCCL.
  *
+ * Collectives of several communicators on one GPU deadlock if their kernels start in different
+ * orders on different ranks and one does not fit beside the other. All ranks call them in the same
+ * order, and each waits, by an event, until those of other communicators before it have ended.
+ * Channels are left out: their operations take little room, and wait for each other in any order.
+ * (NCCL_LAUNCH_ORDER_IMPLICIT=1, of NCCL 2.26, is no way: it orders channels too, and a second send
+ * then holds up the receive for which the peer waits.)
+ *
  * The files call each other one way: nccl_wait.c, nccl_queue.c, nccl_memory.c, nccl_channel.c,
  * nccl_exchange.c, nccl.c. A world of one has no NCCL: comm/self.c serves it. */
 #ifndef DDP_CUDA_NCCL_STATE_H
@@ -66,6 +73,7 @@ struct nccl {
     bool stuck;           /* its work could not be ended in time: nothing of it may be touched */
     bool waits;           /* the board says so */
     bool closing;         /* failures concern nobody any more */
+    bool ordered;         /* begins after what the device's other communicators have begun before */
 
     struct nccl_block *blocks;
     char *scratch;
@@ -108,6 +116,9 @@ enum ddp_status nccl_end(struct nccl *nccl, enum ddp_status status);
 /* Where the job is down, the device's other communicators are ended: to free memory waits for all
  * that is on a device, and theirs may never end. */
 void nccl_leave_others(const struct nccl *nccl);
+
+/* The communicator's stream waits for what the device's other communicators have begun. */
+cudaError_t nccl_wait_others(struct nccl *nccl);
 
 /* Waits, not for ever, until nothing of the communicator's stream runs. False: something does. */
 bool nccl_quiesce(const struct nccl *nccl);
@@ -189,6 +200,11 @@ enum ddp_status nccl_channel_pass(struct ddp_channel_end *end, uint64_t message)
 void nccl_channel_close(struct nccl *link); /* also of one that has none */
 
 /* --- nccl_exchange.c --- */
+
+/* At the end of set-up, whose deadline is long: a little of everything that will be called. NCCL
+ * connects ranks only when they first need it, which takes seconds for many ranks or machines. All
+ * ranks. */
+enum ddp_status nccl_connect(struct nccl *nccl);
 
 /* All calls but alloc, free and barrier. */
 enum ddp_status nccl_collective(struct nccl *nccl, const struct ddp_comm_call *call);

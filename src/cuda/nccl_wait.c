@@ -173,6 +173,20 @@ enum ddp_status nccl_end(struct nccl *nccl, enum ddp_status status)
     return status;
 }
 
+cudaError_t nccl_wait_others(struct nccl *nccl)
+{
+    struct nccl *found[DDP_ID_SLOTS];
+    const int count = watched_on(nccl->place->device_state, found);
+    cudaError_t error = cudaSuccess;
+    for (int i = 0; i < count && error == cudaSuccess; i++) {
+        struct nccl *other = found[i];
+        if (other != nccl && other->ordered && nccl_oldest(other))
+            error = cudaStreamWaitEvent(nccl->own.stream,
+                                        nccl_pending_at(other, other->last - 1)->end, 0);
+    }
+    return error;
+}
+
 bool nccl_quiesce(const struct nccl *nccl)
 {
     const int64_t deadline = ddp_deadline_ns(CLOSE_MS);

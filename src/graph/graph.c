@@ -493,6 +493,22 @@ bool ddp_graph_is_finished(const ddp_graph *graph)
     return graph->network_count > 0;
 }
 
+struct ddp_graph_reads ddp_graph_parameter_reads(const ddp_graph *graph, int index)
+{
+    struct ddp_graph_reads reads = {false, false};
+    for (int n = 0; n < graph->node_count; n++) {
+        const struct node *node = &graph->nodes[n];
+        for (int i = 0; i < node->input_count; i++) {
+            const ddp_tensor *tensor = node->inputs[i] ? ddp_tensor_base(node->inputs[i]) : NULL;
+            if (!tensor || tensor->kind != TENSOR_PARAMETER || tensor->index != index)
+                continue;
+            reads.bf16 |= node->reads_bf16 >> i & 1;
+            reads.f32 |= !(node->reads_bf16 >> i & 1);
+        }
+    }
+    return reads;
+}
+
 int ddp_graph_parameter_count(const ddp_graph *graph)
 {
     return graph->parameter_count;

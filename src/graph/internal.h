@@ -47,6 +47,7 @@ struct node {
 
     /* What backward needs, for the memory plan. */
     unsigned keeps_inputs;  /* bit i: reads the value of inputs[i] again */
+    unsigned reads_bf16;    /* bit i: of inputs[i], a parameter, it reads the bf16 copy alone */
     bool keeps_output;      /* reads the value of its output again */
     bool can_pad;           /* it makes more columns from parameters with more rows */
     bool overwrites_dy;     /* leaves something else where the gradient of its output was */

@@ -129,6 +129,9 @@ ddp_tensor *ddp_graph_linear(ddp_graph *graph, ddp_tensor *x, ddp_tensor *weight
         .inputs = {x, weight, bias},
         .input_count = 3,
         .keeps_inputs = 1,
+        .reads_bf16 = graph->compute != DDP_BF16       ? 0
+                      : graph->activations == DDP_BF16 ? 2 | 4
+                                                       : 2, /* weight; bias */
         .keeps_output = activation == DDP_ACTIVATION_RELU,
         .can_pad = can_pad,
         .overwrites_dy = activation != DDP_ACTIVATION_NONE,

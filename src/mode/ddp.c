@@ -171,6 +171,11 @@ static enum ddp_status put_weights(ddp_mode *mode, int64_t begin, int64_t count,
     return status == DDP_OK ? ddp_local_put_weights(&ddp->local, begin, count) : status;
 }
 
+static enum ddp_status complete_weights(ddp_mode *mode)
+{
+    return ddp_share_complete_weights(&((struct ddp *)mode)->share);
+}
+
 static enum ddp_status average(ddp_mode *mode)
 {
     return ddp_local_average(&((struct ddp *)mode)->local);
@@ -188,6 +193,7 @@ const struct ddp_mode_ops ddp_mode_ddp = {
     .step = ddp_step,
     .save_state = save_state,
     .load_state = load_state,
+    .complete_weights = complete_weights,
     .put_weights = put_weights,
     .array_name = array_name,
     .has_array = has_array,

@@ -14,6 +14,7 @@ struct ddp_mode {
     struct ddp_replica
         *replicas;              /* setup.replicas; the first has the weights to evaluate and save */
     struct ddp_updater updater; /* of the first one's weights */
+    bool lacks_weights;         /* other workers have the new float32 values of some weights */
     bool failed;                /* what is on its way to or from others will not come to an end */
 };
 
@@ -31,6 +32,8 @@ struct ddp_mode_ops {
     enum ddp_status (*load_state)(ddp_mode *mode, int i, const float *flat);
     /* As ddp_mode_get_weights(); NULL: the first replica has them all. */
     enum ddp_status (*get_weights)(ddp_mode *mode, int64_t begin, int64_t count, float *values);
+    /* As ddp_mode_complete_weights(), where weights are lacking. */
+    enum ddp_status (*complete_weights)(ddp_mode *mode);
     /* As ddp_mode_own_weights(); NULL: the first replica has them all. */
     enum ddp_status (*own_weights)(ddp_mode *mode, int parameter, float *values, bool *own);
     /* As ddp_mode_put_weights(). */

@@ -9,6 +9,7 @@
 #include "comm/comm.h"
 #include "core/memory.h"
 #include "mode/lanes.h"
+#include "mode/share.h"
 
 static size_t flat_bytes(const struct ddp_mode_setup *setup)
 {
@@ -19,6 +20,20 @@ static size_t weights_bytes(const struct ddp_mode_setup *setup)
 {
     const size_t flat = flat_bytes(setup);
     return flat + (setup->compute == DDP_BF16 ? flat / 2 : 0);
+}
+
+/* What a worker gets of the weights that others have updated, if it gets all. */
+static double collected_bytes(const struct ddp_mode_setup *setup,
+                              const struct ddp_mode_place *place)
+{
+    const ddp_graph *graph = setup->graph;
+    double bytes = 0;
+    if (setup->compute != DDP_BF16 || place->host_memory)
+        return (double)weights_bytes(setup);
+    for (int i = 0; i < ddp_graph_parameter_count(graph); i++)
+        bytes += (double)ddp_graph_parameter_at(graph, i)->count *
+                 (ddp_share_is_exact(graph, i) ? sizeof(float) : sizeof(uint16_t));
+    return bytes;
 }
 
 static bool is_zero(const struct ddp_mode_setup *setup, const struct ddp_mode_place *place)
@@ -301,7 +316,7 @@ static double between_nodes(const struct ddp_mode_setup *setup, const struct ddp
     const int own = node_workers(place);
     const double share = (place->nodes - 1) / (double)place->nodes,
                  flat = (double)flat_bytes(setup);
-    const double back = is_zero(setup, place) ? (double)weights_bytes(setup) : flat;
+    const double back = is_zero(setup, place) ? collected_bytes(setup, place) : flat;
     int sums = 1, copies = place->host_memory || place->fast ? 1 : own;
     for (int n = 0; n < place->nodes && copies == 1; n++) {
         const int here = subtrees_of(n * own, (n + 1) * own);
@@ -368,6 +383,7 @@ void ddp_mode_plan_traffic(const struct ddp_mode_setup *setup, const struct ddp_
     const double times = exchanges(setup);
     traffic->gradients = times * share * flat * (is_zero(setup, place) ? 1 : 2);
     const double copies = is_shared(setup, place) ? place->nodes - 1 : place->workers - 1;
-    traffic->weights = is_zero(setup, place) ? copies / place->workers * weights : 0;
+    traffic->weights =
+        is_zero(setup, place) ? copies / place->workers * collected_bytes(setup, place) : 0;
     traffic->between = place->nodes > 1 ? times * between_nodes(setup, place) : 0;
 }

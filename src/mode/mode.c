@@ -151,6 +151,18 @@ enum ddp_status ddp_mode_load_state(ddp_mode *mode, int i, const float *flat)
                                  : ddp_mode_copy_state_in(mode, i, flat);
 }
 
+bool ddp_mode_lacks_weights(const ddp_mode *mode)
+{
+    return mode->lacks_weights;
+}
+
+enum ddp_status ddp_mode_complete_weights(ddp_mode *mode)
+{
+    enum ddp_status status = mode->lacks_weights ? mode->ops->complete_weights(mode) : DDP_OK;
+    mode->failed = mode->failed || status != DDP_OK;
+    return status;
+}
+
 enum ddp_status ddp_mode_get_weights(ddp_mode *mode, int64_t begin, int64_t count, float *values)
 {
     const struct ddp_replica *replica = mode->replicas;
@@ -160,7 +172,8 @@ enum ddp_status ddp_mode_get_weights(ddp_mode *mode, int64_t begin, int64_t coun
         mode->failed = status != DDP_OK;
         return status;
     }
-    if (values)
+    status = ddp_mode_complete_weights(mode);
+    if (status == DDP_OK && values)
         status = ddp_device_copy_out(replica->device, values, replica->weights + begin,
                                      (size_t)count * sizeof *values);
     return status == DDP_OK && values ? ddp_device_synchronize(replica->device) : status;

@@ -187,8 +187,14 @@ enum ddp_status ddp_mode_get_gradients(ddp_mode *mode, int64_t begin, int64_t co
  * the second time. */
 enum ddp_status ddp_mode_average(ddp_mode *mode);
 
+/* With zero in bf16 on devices each worker has, after a step, the new float32 values of its own
+ * slices and of what operations read in float32; of all else it has the bf16 copy. Is it so now? */
+bool ddp_mode_lacks_weights(const ddp_mode *mode);
+/* Gathers the others then; otherwise nothing. Collective. */
+enum ddp_status ddp_mode_complete_weights(ddp_mode *mode);
+
 /* Copies `count` elements of the current weights, from `begin` of the flat array, to host memory.
- * Collective in a pipeline, where ranks that do not want them pass NULL. */
+ * Collective in a pipeline, and where weights are lacking: who does not want them passes NULL. */
 enum ddp_status ddp_mode_get_weights(ddp_mode *mode, int64_t begin, int64_t count, float *values);
 
 /* Copies the values of a parameter, of the graph's table, that this worker updates to host memory.

@@ -99,6 +99,119 @@ enum ddp_status ddp_share_packed_count(const struct ddp_mode_setup *setup, int r
     return status;
 }
 
+/* --- what is collected after an update -------------------------------------------------------- */
+
+/* Of a bucket; what follows the last one directly is added to that. */
+static void add_range(struct ddp_share *share, int bucket, int64_t from, int64_t to,
+                      enum ddp_dtype dtype)
+{
+    const struct ddp_replica *replica = replica_of(share);
+    const int64_t first = bucket_begin(share, bucket);
+    const size_t begin = (size_t)(from - first), end = (size_t)(to - first);
+    struct ddp_comm_range *last = share->read_count ? &share->read[share->read_count - 1] : NULL;
+    void *vector = dtype == DDP_BF16 ? (void *)(replica->weights_bf16 + first)
+                                     : (void *)(replica->weights + first);
+    if (last && last->vector == vector && begin >= last->end &&
+        begin - last->end < DDP_FLAT_ALIGN) {
+        last->end = end; /* in the gap there is nothing */
+        return;
+    }
+    share->read[share->read_count++] =
+        (struct ddp_comm_range){vector, bucket_elements(share, bucket), begin, end, dtype};
+}
+
+static void add_buckets(struct ddp_share *share, enum ddp_dtype dtype)
+{
+    for (int bucket = 0; bucket < share->bucket_count; bucket++)
+        add_range(share, bucket, bucket_begin(share, bucket), share->bucket_end[bucket], dtype);
+}
+
+static int by_offset(const void *a, const void *b)
+{
+    const struct ddp_parameter *const *x = a, *const *y = b;
+    return ((*x)->offset > (*y)->offset) - ((*x)->offset < (*y)->offset);
+}
+
+bool ddp_share_is_exact(const ddp_graph *graph, int parameter)
+{
+    const struct ddp_graph_reads reads = ddp_graph_parameter_reads(graph, parameter);
+    return reads.f32 || !reads.bf16;
+}
+
+/* Parameters as they are read, in the order of the flat array. */
+static void add_parameters(struct ddp_share *share, const struct ddp_parameter **sorted)
+{
+    const ddp_graph *graph = share->mode->setup.graph;
+    const struct ddp_parameter *first = ddp_graph_parameter_at(graph, 0);
+    const int count = ddp_graph_parameter_count(graph);
+    int bucket = 0;
+    for (int i = 0; i < count; i++)
+        sorted[i] = first + i;
+    qsort(sorted, (size_t)count, sizeof *sorted, by_offset);
+    for (int i = 0; i < count; i++) {
+        const bool exact = ddp_share_is_exact(graph, (int)(sorted[i] - first));
+        const int64_t end = sorted[i]->offset + sorted[i]->count;
+        for (int64_t at = sorted[i]->offset; at < end;) {
+            while (share->bucket_end[bucket] <= at)
+                bucket++;
+            const int64_t stop = end < share->bucket_end[bucket] ? end : share->bucket_end[bucket];
+            add_range(share, bucket, at, stop, exact ? DDP_F32 : DDP_BF16);
+            at = stop;
+        }
+    }
+}
+
+static enum ddp_status list_ranges(struct ddp_share *share)
+{
+    const size_t parameters = (size_t)ddp_graph_parameter_count(share->mode->setup.graph);
+    const size_t buckets = (size_t)share->bucket_count;
+    const bool bf16 = replica_of(share)->weights_bf16 != NULL;
+    if (!share->zero)
+        return DDP_OK;
+    const struct ddp_parameter **sorted = ddp_array_alloc(parameters + 1, sizeof *sorted);
+    share->ranges = ddp_array_alloc(3 * buckets + parameters, sizeof *share->ranges);
+    if (!share->ranges || !sorted) {
+        free(sorted);
+        return DDP_ERR_MEMORY;
+    }
+    share->splits = bf16 && ddp_comm_has_ranges(share->wire);
+    share->read = share->ranges;
+    add_buckets(share, DDP_F32);
+    if (share->splits) {
+        share->read += buckets;
+        share->read_count = 0;
+        add_parameters(share, sorted);
+    } else if (bf16) {
+        add_buckets(share, DDP_BF16);
+    }
+    free(sorted);
+    return DDP_OK;
+}
+
+/* What came in float32 and is read in bf16 too. */
+static enum ddp_status round_both(struct ddp_share *share)
+{
+    const ddp_graph *graph = share->mode->setup.graph;
+    enum ddp_status status = DDP_OK;
+    for (int i = 0; status == DDP_OK && i < ddp_graph_parameter_count(graph); i++) {
+        const struct ddp_parameter *p = ddp_graph_parameter_at(graph, i);
+        const struct ddp_graph_reads reads = ddp_graph_parameter_reads(graph, i);
+        if (reads.f32 && reads.bf16)
+            status = ddp_replica_round_weights(replica_of(share), p->offset, p->count);
+    }
+    return status;
+}
+
+enum ddp_status ddp_share_complete_weights(struct ddp_share *share)
+{
+    if (!share->mode->lacks_weights)
+        return DDP_OK;
+    enum ddp_status status = ddp_comm_gather_ranges(share->wire, share->ranges,
+                                                    (size_t)share->bucket_count, DDP_UPDATE_GRAIN);
+    share->mode->lacks_weights = status != DDP_OK;
+    return status;
+}
+
 /* --- memory ----------------------------------------------------------------------------------- */
 
 static enum ddp_status alloc_memory(struct ddp_share *share, size_t bytes, void **memory)
@@ -189,7 +302,8 @@ enum ddp_status ddp_share_open(struct ddp_share *share, ddp_mode *mode, ddp_comm
         return status;
     replica_of(share)->cuts = share->bucket_end;
     replica_of(share)->cut_count = share->bucket_count;
-    if (wire)
+    status = list_ranges(share);
+    if (status == DDP_OK && wire)
         status = spread_weights(share, 0, replica_of(share)->flat_count,
                                 share->zero ? setup->weights : NULL);
     return status == DDP_OK ? open_updater(share) : status;
@@ -198,6 +312,7 @@ enum ddp_status ddp_share_open(struct ddp_share *share, ddp_mode *mode, ddp_comm
 void ddp_share_close(struct ddp_share *share)
 {
     free(share->bucket_end);
+    free(share->ranges);
 }
 
 /* --- a step ----------------------------------------------------------------------------------- */
@@ -228,21 +343,13 @@ static enum ddp_status measure(struct ddp_share *share)
                : status;
 }
 
-/* The slices that other workers have updated. */
+/* The slices that other workers have updated, as far as they are read. */
 static enum ddp_status collect_weights(struct ddp_share *share)
 {
-    struct ddp_replica *replica = replica_of(share);
-    enum ddp_status status = DDP_OK;
-    for (int bucket = 0; status == DDP_OK && bucket < share->bucket_count; bucket++) {
-        const int64_t begin = bucket_begin(share, bucket);
-        const size_t count = bucket_elements(share, bucket);
-        status = ddp_comm_gather_slices(share->wire, replica->weights + begin, count,
-                                        DDP_UPDATE_GRAIN, DDP_F32);
-        if (status == DDP_OK && replica->weights_bf16)
-            status = ddp_comm_gather_slices(share->wire, replica->weights_bf16 + begin, count,
-                                            DDP_UPDATE_GRAIN, DDP_BF16);
-    }
-    return status;
+    enum ddp_status status =
+        ddp_comm_gather_ranges(share->wire, share->read, share->read_count, DDP_UPDATE_GRAIN);
+    share->mode->lacks_weights = share->splits;
+    return status == DDP_OK && share->splits ? round_both(share) : status;
 }
 
 /* By now nobody reads the old weights: the last bucket was complete only when all workers had put

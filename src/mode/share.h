@@ -10,6 +10,10 @@
  *              such a copy of the weights: what others updated is collected, and the state is
  *              split as with zero
  *
+ * Where a device computes in bf16 it reads few weights in float32: those of norms and embeddings.
+ * Of the others the workers collect the bf16 copy alone, and each keeps the float32 values of its
+ * slices, until somebody wants to have them all.
+ *
  * Gradients and weights travel by `wire`: on the CPU the worker's communicator, on a device with
  * memory of its own one for that memory, whose work the host only puts in line. Host data (sums of
  * the norm, state for checkpoints) always go by the worker's communicator. */
@@ -26,6 +30,10 @@ struct ddp_share {
     bool packed;         /* this worker has the state of its slices alone */
     int64_t *bucket_end; /* elements of the flat array; the last is its count */
     int bucket_count;
+    struct ddp_comm_range *ranges; /* first all buckets in float32, and then: */
+    struct ddp_comm_range *read;   /* what is read of the weights, which others update parts of */
+    size_t read_count;
+    bool splits; /* ... which is not all of it in float32 */
 };
 
 /* The mode's first replica has a device, and is opened here with the memory that the kind of update
@@ -45,6 +53,12 @@ enum ddp_status ddp_share_finish(struct ddp_share *share, double rate, int64_t s
 
 /* After ddp_updater_decide(): all workers' weights are the new ones. */
 enum ddp_status ddp_share_update(struct ddp_share *share);
+
+/* As ddp_mode_complete_weights(). */
+enum ddp_status ddp_share_complete_weights(struct ddp_share *share);
+
+/* Is this parameter collected in float32, where the workers compute in bf16? */
+bool ddp_share_is_exact(const ddp_graph *graph, int parameter);
 
 /* Elements of an array of state that is split over the workers, without shared memory: those of
  * one rank. */

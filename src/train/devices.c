@@ -195,6 +195,8 @@ static enum ddp_status share_devices(const struct ddp_run *run, int devices)
     int failed = setenv("NCCL_HOSTID", host, 1);
     if (!failed && run->plan.nodes == 1)
         failed = setenv("NCCL_SOCKET_IFNAME", "lo", 0);
+    if (!failed)
+        failed = setenv("NCCL_NET", "Socket", 0);
     if (failed)
         return ddp_fail(DDP_ERR_MEMORY, "out of memory for the environment");
     return DDP_OK;

@@ -17,6 +17,7 @@
 #define BATCH_MAX     1000000 /* the largest --batch-size */
 #define SCRATCH_LEAST (1 << 20)
 #define SCRATCH_GRAIN 256
+#define WHOLE_SHARE   0.95 /* of a GPU: as much as is planned may be taken without need */
 
 const char *const ddp_memory_part_names[] = {"weights", "gradients",  "optimizer", "activations",
                                              "inputs",  "evaluation", "exchange",  "batches",
@@ -465,6 +466,17 @@ enum ddp_status ddp_memory_check(const struct ddp_run *run, double *exchange_byt
                     plan->batch_size, memory.host_total / 1e9, limits.host / 1e9, advice.text,
                     memory.host[DDP_MEMORY_GRADIENTS] / 1e9, arrays, arrays == 1 ? "" : "s", lanes,
                     lanes == 1 ? "" : "s");
+}
+
+enum ddp_status ddp_memory_choose_zero(struct ddp_run *run, const struct ddp_memory_limits *limits)
+{
+    struct ddp_memory memory;
+    if (!run->plan.zero_open)
+        return DDP_OK;
+    run->plan.zero = false;
+    enum ddp_status status = ddp_memory_plan(run, &run->plan, &run->model_config, &memory);
+    run->plan.zero = status == DDP_OK && memory.unit_total > WHOLE_SHARE * limits->unit;
+    return status;
 }
 
 /* A GPU is known to be too small only when it is: what it had before is asked for anew. */

@@ -72,6 +72,9 @@ enum ddp_status ddp_memory_largest_batch(const struct ddp_run *run, struct ddp_t
  *   exchange_bytes [out]  what a step moves, as planned */
 enum ddp_status ddp_memory_check(const struct ddp_run *run, double *exchange_bytes);
 
+/* Without --zero on GPUs: 0, which moves less, where it leaves some memory of them. */
+enum ddp_status ddp_memory_choose_zero(struct ddp_run *run, const struct ddp_memory_limits *limits);
+
 /* After DDP_ERR_MEMORY while a run was opened: the message with what would fit.
  *   message  what was said where memory ran out */
 enum ddp_status ddp_memory_explain(const struct ddp_run *run, const char *message);

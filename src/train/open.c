@@ -242,6 +242,29 @@ static enum ddp_status check_memory(struct ddp_run *run, bool resumed)
     return status;
 }
 
+/* The same on all ranks: all GPUs must have the memory. */
+static enum ddp_status choose_zero(struct ddp_run *run)
+{
+    struct ddp_run after = *run;
+    struct ddp_memory_limits limits;
+    ddp_device *device = NULL;
+    int64_t zero = 0;
+    if (!run->plan.zero_open || run->options->plan || ddp_train_evaluates_only(run->options))
+        return DDP_OK;
+    enum ddp_status status =
+        ddp_device_open(&device, run->plan.device.name, run->plan.devices[0], 1);
+    if (status == DDP_OK)
+        ddp_memory_of_device(device, &limits, &after.device_bytes);
+    ddp_device_close(device);
+    if (status == DDP_OK)
+        status = ddp_memory_choose_zero(&after, &limits);
+    zero = after.plan.zero;
+    if (status == DDP_OK)
+        status = ddp_comm_allreduce(run->comm, &zero, 1, DDP_I64, DDP_MAX);
+    run->plan.zero = zero != 0;
+    return status;
+}
+
 /* Rank 0's, which go to all when the mode is made. */
 static enum ddp_status init_weights(struct ddp_run *run)
 {
@@ -397,6 +420,8 @@ enum ddp_status ddp_run_open(struct ddp_run *run)
         status = ddp_run_resume(run);
     if (status == DDP_OK)
         status = ddp_run_balance_cuts(run);
+    if (status == DDP_OK)
+        status = on_device(run, choose_zero);
     if (status == DDP_OK)
         status = check_memory(run, true);
     if (status != DDP_OK || options->plan)

@@ -270,7 +270,8 @@ static const struct ddp_option rows[] = {
     {OPTION_REAL("bucket-mb", bucket_mb, 0.001, 1048576, "MB"),
      .help = "ddp: size in MiB of the buckets of gradients that are all-reduced (default 25)"},
     {OPTION_INT("zero", zero, 0, 1, "STAGE"),
-     .help = "ddp: 1 splits the update over the workers (default), 0 repeats it in each"},
+     .help = "ddp: 1 splits the update over the workers (default on the CPU), 0 repeats it in each "
+             "(default on GPUs, where their memory allows it)"},
     {OPTION_NEGATABLE("shared-weights", shared_weights),
      .help = "ddp: one copy of weights and optimizer state for all workers (default on the CPU)"},
     {OPTION_FLAG("sync-batch-norm", sync_batch_norm),

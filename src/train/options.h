@@ -138,6 +138,7 @@ struct ddp_train_plan {
     int64_t steps_per_epoch, total_steps;
     int64_t eval_samples;      /* of the test set, at most */
     bool zero, shared_weights; /* how workers share the update out */
+    bool zero_open;            /* on GPUs, without --zero: memory decides */
     bool sync_batch_norm;
     struct ddp_mode_local local;
     struct ddp_optimizer_config optimizer;

@@ -99,8 +99,9 @@ static enum ddp_status choose_sharing(struct ddp_train_plan *plan,
         return ddp_fail(DDP_ERR_INVALID,
                         "--check-replicas compares workers that each update weights of their own: "
                         "it goes with --zero 0");
-    plan->zero =
-        ddp && plan->world_size > 1 && options->zero > 0 && !compare && plan->local.every <= 1;
+    const bool may = ddp && plan->world_size > 1 && !compare && plan->local.every <= 1;
+    plan->zero_open = may && !plan->device.host_memory && !ddp_train_given(options, "zero");
+    plan->zero = may && options->zero > 0 && !plan->zero_open;
     plan->shared_weights = plan->zero && options->shared_weights && plan->device.host_memory;
     return DDP_OK;
 }

@@ -165,6 +165,8 @@ static enum ddp_status print_all(struct ddp_run *run)
     char description[320];
     enum ddp_status status = look_at_device(run, &limits, description, sizeof description);
     if (status == DDP_OK)
+        status = ddp_memory_choose_zero(run, &limits);
+    if (status == DDP_OK)
         status = ddp_memory_plan(run, &run->plan, &run->model_config, &memory);
     if (status != DDP_OK)
         return status;

@@ -147,10 +147,13 @@ void ddp_train_plan_print_optimizer(const struct ddp_train_plan *plan, FILE *out
                 plan->decay_matrices_only ? " of matrices" : "");
     if (plan->clip_norm > 0)
         fprintf(out, ", clipped to norm %g", plan->clip_norm);
+    if (plan->zero_open && !plan->zero)
+        fputs(", whole in each worker (--zero 0: there is memory for it)", out);
     if (plan->zero)
         fprintf(out, ", split over the workers%s",
-                !plan->shared_weights ? ""
-                : plan->nodes > 1     ? " on one copy of the weights a node"
-                                      : " on one copy of the weights");
+                plan->zero_open         ? " (--zero 1: the GPUs have no memory for --zero 0)"
+                : !plan->shared_weights ? ""
+                : plan->nodes > 1       ? " on one copy of the weights a node"
+                                        : " on one copy of the weights");
     fputc('\n', out);
 }

@@ -69,7 +69,8 @@ enum ddp_status ddp_run_get_weights(const struct ddp_run *run, const char *name,
 {
     int i = 0;
     enum ddp_status status = find(run, name, values, count, &i);
-    if (status == DDP_OK && ddp_train_plan_stage_workers(&run->plan) > 1)
+    if (status == DDP_OK &&
+        (ddp_train_plan_stage_workers(&run->plan) > 1 || ddp_mode_lacks_weights(run->mode)))
         status = agree(run, i);
     if (status == DDP_OK)
         status = ddp_mode_average(run->mode);

@@ -395,7 +395,8 @@ const struct ddp_train_tensor *ddp_train_tensor(const ddp_train *train, int i)
 enum ddp_status ddp_train_get_weights(ddp_train *train, const char *name, float *values,
                                       size_t count)
 {
-    const bool local = ddp_train_plan_stage_workers(&train->run.plan) == 1;
+    const bool local = ddp_train_plan_stage_workers(&train->run.plan) == 1 &&
+                       !(train->open && ddp_mode_lacks_weights(train->run.mode));
     enum ddp_status status = local ? need_open(train) : need_all(train, "ddp_train_get_weights");
     return status == DDP_OK ? ddp_run_get_weights(&train->run, name, values, count) : status;
 }

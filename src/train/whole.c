@@ -51,7 +51,7 @@ static enum ddp_status fetch_copy(struct ddp_whole *whole, struct ddp_run *run)
 enum ddp_status ddp_whole_fetch(struct ddp_whole *whole, struct ddp_run *run)
 {
     if (whole->weights && !whole->copy)
-        return DDP_OK;
+        return ddp_mode_complete_weights(run->mode);
     enum ddp_status status =
         whole->copy ? fetch_copy(whole, run) : ddp_run_fetch_weights(run, false);
     if (status != DDP_OK || !whole->copy_bf16)

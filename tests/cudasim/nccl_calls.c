@@ -107,6 +107,8 @@ ncclResult_t nccl_sim_launch(struct nccl_sim_batch *batch)
         comm->outstanding--; /* counts when it runs */
     else
         operation.ticket = ++comm->issued;
+    if (!batch->captured)
+        nccl_sim_place(batch);
     for (int i = batch->stream_count - 1; i >= 0; i--)
         if (sim_enqueue(batch->streams[i], i == 0 ? "NCCL collective" : "NCCL group", SIM_POLL,
                         i == 0 ? nccl_sim_run : nccl_sim_gate, &operation,

@@ -325,6 +325,8 @@ cudaError_t nccl_sim_run(void *args)
         }
         if (batch->gates_arrived < batch->gates || comm->served + 1 != operation->ticket)
             return cudaErrorNotReady;
+        if (!operation->started && !nccl_sim_may_begin(batch))
+            return cudaErrorNotReady;
         if (!operation->started)
             start(batch);
         operation->started = true;
@@ -333,6 +335,8 @@ cudaError_t nccl_sim_run(void *args)
     }
     if (comm->error != ncclSuccess && !comm->aborted)
         spoil(batch);
+    nccl_sim_skip(batch); /* which it has not begun if the communicator has failed */
+    nccl_sim_ended(batch);
     comm->served++;
     if (!batch->captured || operation->ticket != 0)
         comm->outstanding--;

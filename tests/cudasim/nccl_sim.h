@@ -2,8 +2,9 @@
  *
  * Inside the simulated NCCL: what its parts share. nccl_shared.c has the memory that ranks meet in,
  * nccl_init.c the life of communicators, nccl_calls.c the collectives as called and groups,
- * nccl_run.c the collectives as they run, nccl_reduce.c the arithmetic. Everything here is called
- * with the simulation's lock held unless it says otherwise. */
+ * nccl_run.c the collectives as they run, nccl_order.c when they begin, nccl_reduce.c the
+ * arithmetic. Everything here is called with the simulation's lock held unless it says otherwise.
+ */
 #ifndef DDP_TESTS_CUDASIM_NCCL_SIM_H
 #define DDP_TESTS_CUDASIM_NCCL_SIM_H
 
@@ -79,6 +80,8 @@ struct nccl_sim_batch {
     struct ncclComm *comm;
     struct nccl_sim_batch *next; /* in the communicator's list of what has not been launched */
     uint64_t ticket;             /* its turn in the communicator; 0: taken when it first runs */
+    uint64_t place;              /* on the device, until it begins; 0: of a graph */
+    int64_t since_ns;            /* it lets others of the device go first */
     bool captured;               /* belongs to a graph: runs any number of times */
     bool complete;
     int references;                         /* the operation's, and one of each gate */
@@ -115,6 +118,8 @@ struct ncclComm {
     uint64_t collectives;                                /* that have begun */
     uint64_t round;                                      /* of collectives */
     uint64_t *sent, *received;                           /* rounds, for each peer */
+    unsigned connected;                                  /* kinds of calls */
+    int64_t connected_ns;                                /* when what is called now will be */
     int patience;                                        /* polls that still answer "in progress" */
     struct nccl_sim_batch *unlaunched, *unlaunched_last; /* non-blocking: until polled */
     struct nccl_sim_registration *registrations;
@@ -156,6 +161,13 @@ struct nccl_sim_operation {
 };
 cudaError_t nccl_sim_run(void *operation);
 cudaError_t nccl_sim_gate(void *operation);
+
+/* When an operation may begin (nccl_order.c): it is launched; may it begin; it never will, because
+ * its communicator has failed; it has ended. */
+void nccl_sim_place(struct nccl_sim_batch *batch);
+bool nccl_sim_may_begin(struct nccl_sim_batch *batch);
+void nccl_sim_skip(struct nccl_sim_batch *batch);
+void nccl_sim_ended(const struct nccl_sim_batch *batch);
 
 /* sum[i] = the operator over sources[0..n)[i] in this order; false: a type that is not simulated.
  */

@@ -89,9 +89,11 @@ functions=$(sed -n 's/^ *Function \([^:]*\):$/\1/p' "$work/raw" | grep mma_ | so
 awk '$1 == "Fatbin" { arch = "" } $1 == "arch" && $2 == "=" { arch = $3 }
     $1 == "Function" { name = arch " " $3; found[name] += 0 } / HMMA\./ { found[name]++ }
     END { for (name in found) print found[name], name }' "$work/sass" >"$work/products"
-for arch in $(awk '{ print $1 }' "$work/kernels" | sort -u); do
+names=$(echo "$functions" | tr , ' ')
+architectures=$(awk '{ print $1 }' "$work/kernels" | sort -u)
+for arch in $architectures; do
     [ "${arch#sm_}" -ge 80 ] || continue
-    for function in $(echo "$functions" | tr , ' '); do
+    for function in $names; do
         count=$((count + 1))
         grep -qE "^[1-9][0-9]* $arch $function\$" "$work/products" || fail "no product in $function for $arch"
     done

@@ -105,7 +105,7 @@ for dtype in fp32 bf16; do
     first=
     set -- $gpt2 --dtype $dtype
     same "$dtype: 1 worker" "$trainer" "$@" --no-eval
-    for split in "2 1" "4 0.01"; do
+    for split in "2 1" "4 0.05"; do
         zero="-n ${split% *} $share trainer $* --bucket-mb ${split#* } --zero"
         rm -rf "$work/zero"
         same "$dtype, zero 0: $split" "$ddprun" $zero 0 --no-eval

@@ -104,6 +104,9 @@ static double calls_seconds(struct device_bench *bench, const struct device_row 
 static int64_t calls_of_round(struct device_bench *bench, const struct device_row *row)
 {
     int64_t calls = 1;
+    ddp_device_tune_begin(bench->device, true); /* as before a training */
+    calls_seconds(bench, row, 1);
+    (void)ddp_device_tune_end(bench->device);
     calls_seconds(bench, row, 1); /* warms up */
     while (calls < 1 << 20 && calls_seconds(bench, row, calls) < round_seconds)
         calls *= 2;

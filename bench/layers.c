@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * The layers that compute: products of GPT-2 124M, attention, and convolutions of ResNet-18 for small
- * images, each pass by itself, in bf16 and as in training; see kernels_perf.h. FLOP of causal attention
- * are those of the scores that count, half of T x T; its backward pass is 2.5 times forward. */
+ * The layers that compute: products of GPT-2 124M, attention, and convolutions of ResNet-18 for
+ * small images, each pass by itself, in bf16 and as in training; see kernels_perf.h. FLOP of causal
+ * attention are those of the scores that count, half of T x T; its backward pass is 2.5 times
+ * forward. */
 #include "config.h"
 
 #include "bench/bench.h"

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
  * Adam and AdamW on a GPU; see adamw.h. One launch over the whole flat array, with the rounding of
- * the CPU's version, so with its bits. Bound: 28 bytes an element, 30 with the copy in bf16. In that
- * time a multiprocessor of an H200 issues 170 instructions, and an element takes 100: the root and
- * the divisions hide behind memory. A reciprocal root would have other bits than PyTorch's formula;
- * the division by f.root alone could be a product and two fused ones, since 1 / f.root is known. */
+ * the CPU's version, so with its bits. Bound: 28 bytes an element, 30 with the copy in bf16. An
+ * element takes 100 instructions, and an H200 issues 170 in the time of its bytes: the root and the
+ * divisions hide behind memory. A reciprocal root would have other bits than PyTorch's formula; the
+ * division by f.root could be a product and two fused ones, since 1 / f.root is known before. */
 #include "kernels/adamw.h"
 #include "kernels/adamw_factors.h"
 #include "kernels/cuda/cuda.h"

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * Layer norm on a GPU, also of a sum; see layer_norm.h, and layer_norm_backward.cu. A team of
- * threads, a warp or a block of 256, has a row, and keeps it in registers where rows are whole packs
- * of 16 bytes and not too long. Bound: 8 bytes an element, 16 with the sum; half of that in bf16. */
+ * threads, a warp or a block of 256, has a row, and keeps it in registers where rows are whole
+ * packs of 16 bytes and not too long. Bound: 8 bytes an element, 16 with the sum; half of that in
+ * bf16. */
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/reduce.h"
 #include "kernels/kernels_cuda.h"

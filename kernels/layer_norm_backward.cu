@@ -82,18 +82,18 @@ static __device__ inline ddp_pack<float, W> gamma_at(const struct ddp_layer_norm
     return args.gamma ? ddp_read<W>(args.gamma + column) : ddp_pack_of<W>(1);
 }
 
-/* Adds a pack's part of what the means are made of. */
+/* Adds a pack's part of what the means are made of; that of xhat is without rstd. */
 template <typename T, int W>
 static __device__ inline void add_to_means(const struct ddp_layer_norm_backward &args, int column,
                                            const ddp_raw<T, W> &raw_x, const ddp_raw<T, W> &raw_dy,
-                                           float mean, float rstd, struct means *sums)
+                                           float mean, struct means *sums)
 {
     const ddp_pack<float, W> x = ddp_widened(raw_x), dy = ddp_widened(raw_dy);
     const ddp_pack<float, W> gamma = gamma_at<W>(args, column);
     for (int i = 0; i < W; i++) {
         const float g = dy.at[i] * gamma.at[i];
         sums->g += g;
-        sums->gx += g * ((x.at[i] - mean) * rstd);
+        sums->gx += g * (x.at[i] - mean);
     }
 }
 
@@ -106,8 +106,10 @@ static __device__ inline void put_dx(const struct ddp_layer_norm_backward &args,
     const ddp_pack<float, W> x = ddp_widened(raw_x), dy = ddp_widened(raw_dy);
     const ddp_pack<float, W> gamma = gamma_at<W>(args, column);
     ddp_pack<float, W> dx;
+    /* dx_of(), with what is the same for a row worked out once */
+    const float slope = rstd * rstd * means.gx, offset = rstd * means.g;
     for (int i = 0; i < W; i++)
-        dx.at[i] = dx_of(dy.at[i] * gamma.at[i], (x.at[i] - mean) * rstd, means, rstd);
+        dx.at[i] = dy.at[i] * (gamma.at[i] * rstd) - (offset + (x.at[i] - mean) * slope);
     if (args.accumulate_dx) {
         const ddp_pack<float, W> old = ddp_widened(raw_old);
         for (int i = 0; i < W; i++)
@@ -132,7 +134,7 @@ do_row(const struct ddp_layer_norm_backward &args, int64_t row, int64_t end, int
         if (pack * W < (int)args.features) {
             x[pack] = ahead->x[p];
             dy[pack] = ahead->dy[p];
-            add_to_means<T, W>(args, pack * W, ahead->x[p], ahead->dy[p], mean, rstd, &means);
+            add_to_means<T, W>(args, pack * W, ahead->x[p], ahead->dy[p], mean, &means);
         }
     }
     const int64_t next = row + WARPS_OF_BLOCK;
@@ -140,7 +142,7 @@ do_row(const struct ddp_layer_norm_backward &args, int64_t row, int64_t end, int
     if (!args.dx)
         return;
     means.g = ddp_warp_reduce<DDP_SUM>(means.g) / (float)args.features;
-    means.gx = ddp_warp_reduce<DDP_SUM>(means.gx) / (float)args.features;
+    means.gx = ddp_warp_reduce<DDP_SUM>(means.gx) * rstd / (float)args.features;
     read_old<DDP_WARP>(args, row, lane * W, ahead);
     __syncwarp(); /* what was left is not taken from registers again */
 #pragma unroll
@@ -186,11 +188,18 @@ static __device__ inline void put_sums(const struct layer_norm_pass &pass,
     }
 }
 
+/* Bytes of a row up to which registers allow three blocks on a multiprocessor, else two. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+#define THREE_BLOCKS 1024
+#else
+#define THREE_BLOCKS 1536
+#endif
+
 /* Short rows: a warp has one, and leaves it in shared memory, where each thread adds its columns of
  * the block's eight rows. So the sums for gamma and beta take a few registers, and the next row is
  * on its way all the time. */
 template <typename T, int COLUMNS>
-static __global__ void __launch_bounds__(DDP_BLOCK, COLUMNS * sizeof(T) > 1536 ? 2 : 3)
+static __global__ void __launch_bounds__(DDP_BLOCK, COLUMNS * sizeof(T) > THREE_BLOCKS ? 2 : 3)
     backward_rows(struct layer_norm_pass pass)
 {
     enum { W = ddp_width<T>, PACKS = PACKS_OF(COLUMNS, DDP_WARP * W) };
@@ -266,7 +275,7 @@ static __global__ void __launch_bounds__(BLOCK, 512 / BLOCK)
         for (int p = 0; p < PACKS; p++) {
             const int column = first + p * BLOCK * W;
             if (column < n) {
-                add_to_means<T, W>(args, column, now.x[p], now.dy[p], now.mean, now.rstd, &sums);
+                add_to_means<T, W>(args, column, now.x[p], now.dy[p], now.mean, &sums);
                 const auto x = ddp_widened(now.x[p]), dy = ddp_widened(now.dy[p]);
                 for (int i = 0; i < W; i++) {
                     dgamma[p].at[i] += dy.at[i] * ((x.at[i] - now.mean) * now.rstd);
@@ -277,6 +286,7 @@ static __global__ void __launch_bounds__(BLOCK, 512 / BLOCK)
         if (!args.dx)
             continue;
         read_old<BLOCK>(args, row, first, &now);
+        sums.gx *= now.rstd;
         const struct means means = means_of_block<WARPS>(sums, partial[(row - begin) % 2], n);
 #pragma unroll
         for (int p = 0; p < PACKS; p++) {
@@ -361,9 +371,10 @@ static __global__ void __launch_bounds__(1024) add_blocks(struct layer_norm_pass
     if (!out)
         return;
     float sum = 0;
-#pragma unroll 4
-    for (int block = down; block < blocks; block += DOWN)
-        sum += column < n ? pass.partial[((int64_t)block * 2 + blockIdx.y) * n + column] : 0;
+    if (column < n)
+#pragma unroll 8
+        for (int block = down; block < blocks; block += DOWN)
+            sum += pass.partial[((int64_t)block * 2 + blockIdx.y) * n + column];
     sums[down][across] = sum;
     __syncthreads();
     if (down > 0 || column >= n)

@@ -16,8 +16,6 @@
 
 struct ddp_linear_forward {
     int64_t rows, in, out; /* B, C, O */
-    int64_t y_stride; /* from row to row of y: O, or 0, which is O; more with a dtype of DDP_BF16
-                         and without an activation, what lies between is not written */
     enum ddp_activation activation;
     enum ddp_dtype compute;      /* DDP_F32 or DDP_BF16 */
     enum ddp_dtype dtype;        /* of x, y and pre: DDP_F32 or DDP_BF16 */
@@ -36,7 +34,6 @@ struct ddp_linear_forward {
 
 struct ddp_linear_backward {
     int64_t rows, in, out;
-    int64_t y_stride; /* of dy, likewise; what lies between is not read */
     enum ddp_activation activation;
     enum ddp_dtype compute;
     enum ddp_dtype dtype; /* of x, y, pre and their gradients: DDP_F32 or DDP_BF16 */
@@ -57,11 +54,6 @@ struct ddp_linear_backward {
     bool accumulate_dbias;   /* likewise: the sum over rows is made first, then added */
     void *scratch;           /* as in forward, and the same size */
 };
-
-static inline int64_t ddp_linear_stride(int64_t y_stride, int64_t out)
-{
-    return y_stride > 0 ? y_stride : out;
-}
 
 static inline bool ddp_linear_is_gelu(enum ddp_activation activation)
 {
@@ -109,17 +101,6 @@ ddp_linear_rounded_in(void *memory, int64_t rows, int64_t in, int64_t out, enum 
 
 /* --- checks --- */
 
-static inline enum ddp_status ddp_linear_check_stride(int64_t stride, int64_t out,
-                                                      enum ddp_activation activation,
-                                                      enum ddp_dtype dtype)
-{
-    if (stride == 0 || stride == out ||
-        (stride > out && dtype == DDP_BF16 && activation == DDP_ACTIVATION_NONE))
-        return DDP_OK;
-    return ddp_fail(DDP_ERR_INVALID, "linear: rows of %lld elements, %lld apart", (long long)out,
-                    (long long)stride);
-}
-
 static inline enum ddp_status ddp_linear_check_shape(int64_t rows, int64_t in, int64_t out,
                                                      enum ddp_activation activation,
                                                      enum ddp_dtype compute, enum ddp_dtype dtype)
@@ -142,8 +123,6 @@ static inline enum ddp_status ddp_linear_check_forward(const struct ddp_linear_f
 {
     enum ddp_status status = ddp_linear_check_shape(args->rows, args->in, args->out,
                                                     args->activation, args->compute, args->dtype);
-    if (status == DDP_OK)
-        status = ddp_linear_check_stride(args->y_stride, args->out, args->activation, args->dtype);
     if (status)
         return status;
     const bool outputs = args->rows > 0 && args->out > 0, inputs = outputs && args->in > 0;
@@ -164,8 +143,6 @@ static inline enum ddp_status ddp_linear_check_backward(const struct ddp_linear_
 {
     enum ddp_status status = ddp_linear_check_shape(args->rows, args->in, args->out,
                                                     args->activation, args->compute, args->dtype);
-    if (status == DDP_OK)
-        status = ddp_linear_check_stride(args->y_stride, args->out, args->activation, args->dtype);
     if (status)
         return status;
     const bool outputs = args->rows > 0 && args->out > 0, inputs = outputs && args->in > 0;

@@ -95,6 +95,40 @@ AC_DEFUN([DDP_CUDA_PARTS], [
     CUDA_CPPFLAGS="$CUDA_CPPFLAGS${ddp_nccl_cppflags:+ $ddp_nccl_cppflags}"])
   AS_IF([test "x${CUDA_LIBS+set}" != xset], [CUDA_LIBS="$ddp_cuda_ldflags$ddp_cuda_ls"])])
 
+# DDP_CUDA_GENCODE: sets NVCC_GENCODE. What nvcc takes where it is told nothing, or "native" and finds no GPU, is an old GPU,
+# whose code has no products on tensor cores.
+AC_DEFUN([DDP_CUDA_GENCODE], [
+  ddp_example='-gencode=arch=compute_90,code=sm_90'
+  AC_MSG_CHECKING([for the GPUs to compile for])
+  AS_IF([test "x${NVCC_GENCODE+set}" != xset], [
+    # Every major architecture from 7.5 on runs what is compiled for its first; newer ones take the last one's PTX.
+    NVCC_GENCODE= ddp_ptx=
+    for ddp_sm in $("$NVCC" --list-gpu-code 2>/dev/null | sed -n 's/^sm_\(75\|@<:@0-9@:>@*0\)$/\1/p' | sort -n); do
+      # 11.0 is a module with ARM cores.
+      AS_IF([test "$ddp_sm" -lt 75], [], [test "$ddp_sm" -eq 110 && test "$host_cpu" != aarch64], [], [
+        NVCC_GENCODE="$NVCC_GENCODE${NVCC_GENCODE:+ }-gencode=arch=compute_$ddp_sm,code=sm_$ddp_sm"
+        ddp_ptx="-gencode=arch=compute_$ddp_sm,code=compute_$ddp_sm"])
+    done
+    NVCC_GENCODE="$NVCC_GENCODE${ddp_ptx:+ $ddp_ptx}"
+    AC_MSG_RESULT([${NVCC_GENCODE:-none}])
+    AS_IF([test -z "$NVCC_GENCODE"],
+      [DDP_CUDA_MISSING(["$NVCC --list-gpu-code" names no GPU], [set NVCC_GENCODE, as in NVCC_GENCODE=$ddp_example])])], [
+    AC_MSG_RESULT([$NVCC_GENCODE])
+    AS_CASE([$NVCC_GENCODE], [*@<:@!\ @:>@*], [],
+      [AC_MSG_ERROR([NVCC_GENCODE is empty: name a GPU, as in NVCC_GENCODE=$ddp_example, or unset it for all that nvcc knows])])])
+  AS_CASE([" $NVCC_GENCODE $NVCCFLAGS "], [*native*], [
+    AC_MSG_CHECKING([for a GPU, for "native"])
+    echo 'static __global__ void f(int *x) { *x = 1; }' >conftest.cu
+    # nvcc only warns, and finds out by this program.
+    ddp_query=$(dirname "$(command -v "$NVCC")")/__nvcc_device_query
+    AS_IF(["$NVCC" $NVCC_GENCODE $NVCCFLAGS --dryrun -c conftest.cu 2>&1 | grep 'Cannot find valid GPU' >&AS_MESSAGE_LOG_FD ||
+      { test -x "$ddp_query" && ! "$ddp_query" >&AS_MESSAGE_LOG_FD 2>&1; }], [
+      rm -f conftest.cu
+      AC_MSG_RESULT([no])
+      AC_MSG_ERROR([NVCC_GENCODE asks for the GPU of this machine ("native"), and there is none, or the NVIDIA driver does not work (try nvidia-smi): name the GPU that the program is for, as in NVCC_GENCODE=$ddp_example])])
+    rm -f conftest.cu
+    AC_MSG_RESULT([yes])])])
+
 # DDP_CUDA_TRY: that the parts do link and compile.
 AC_DEFUN([DDP_CUDA_TRY], [
   AC_MSG_CHECKING([whether CUDA, cuBLAS and NCCL link])
@@ -110,18 +144,7 @@ AC_DEFUN([DDP_CUDA_TRY], [
     AC_MSG_RESULT([no])
     DDP_CUDA_MISSING([a program with CUDA, cuBLAS and NCCL does not link], [see config.log])])
   CPPFLAGS=$ddp_saved_CPPFLAGS LIBS=$ddp_saved_LIBS
-  AC_MSG_CHECKING([for the GPUs to compile for])
-  AS_IF([test "x${NVCC_GENCODE+set}" != xset], [
-    # Every major architecture from 7.5 on runs what is compiled for its first; newer ones take the last one's PTX.
-    NVCC_GENCODE=
-    for ddp_sm in $("$NVCC" --list-gpu-code 2>/dev/null | sed -n 's/^sm_\(75\|@<:@0-9@:>@*0\)$/\1/p' | sort -n); do
-      # 11.0 is a module with ARM cores.
-      AS_IF([test "$ddp_sm" -lt 75], [], [test "$ddp_sm" -eq 110 && test "$host_cpu" != aarch64], [], [
-        NVCC_GENCODE="$NVCC_GENCODE${NVCC_GENCODE:+ }-gencode=arch=compute_$ddp_sm,code=sm_$ddp_sm"
-        ddp_ptx="-gencode=arch=compute_$ddp_sm,code=compute_$ddp_sm"])
-    done
-    NVCC_GENCODE="$NVCC_GENCODE $ddp_ptx"])
-  AC_MSG_RESULT([$NVCC_GENCODE])
+  DDP_CUDA_GENCODE
   AC_MSG_CHECKING([whether $NVCC works])
   echo 'static __global__ void f(int *x) { *x = 1; } extern "C" void g(int *x) { f<<<1, 1>>>(x); }' >conftest.cu
   AS_IF([AC_RUN_LOG(["$NVCC" $NVCC_GENCODE $NVCCFLAGS -c conftest.cu -o conftest.o >&AS_MESSAGE_LOG_FD])],
@@ -139,7 +162,7 @@ AC_DEFUN([DDP_CHECK_CUDA], [
     [AS_HELP_STRING([--with-nccl=DIR], [where NCCL is, if not beside CUDA; nvidia/nccl of a Python environment will do])],
     [], [with_nccl=check])
   AC_ARG_VAR([NVCC], [CUDA's compiler])
-  AC_ARG_VAR([NVCC_GENCODE], [GPU architectures to compile for, as nvcc's options: "-arch=native" for those of this machine])
+  AC_ARG_VAR([NVCC_GENCODE], [GPU architectures to compile for, as nvcc's options: "-arch=native" for those of this machine (default: every major one)])
   AC_ARG_VAR([NVCCFLAGS], [further options of nvcc])
   AC_ARG_VAR([CUDA_CPPFLAGS], [preprocessor options for CUDA's and NCCL's headers])
   AC_ARG_VAR([CUDA_LIBS], [linker options for cudart, cublasLt and nccl])

@@ -13,7 +13,6 @@ struct layer {
     int64_t rows, in, out;
     enum ddp_activation activation;
     enum ddp_dtype compute, dtype;
-    int64_t y_stride;
     bool bias, add, rounded; /* gradients are added; weight and bias are given in bf16 */
     size_t shift;
     struct pair x, weight, b, y, pre, dy, dx, dweight, dbias;
@@ -84,7 +83,6 @@ static void linear_forward(const struct layer *l, bool device)
         .rows = l->rows,
         .in = l->in,
         .out = l->out,
-        .y_stride = device ? l->y_stride : 0,
         .activation = l->activation,
         .compute = l->compute,
         .dtype = device ? l->dtype : DDP_F32,
@@ -113,7 +111,6 @@ static void linear_backward(const struct layer *l, bool device)
         .rows = l->rows,
         .in = l->in,
         .out = l->out,
-        .y_stride = device ? l->y_stride : 0,
         .activation = l->activation,
         .compute = l->compute,
         .dtype = device ? l->dtype : DDP_F32,
@@ -198,41 +195,6 @@ START_TEST(test_linear_tall)
     check_layer(odd, DDP_ACTIVATION_GELU_TANH, DDP_BF16, 1);
     check_layer(shape, DDP_ACTIVATION_GELU_TANH, DDP_BF16, 16 + 7);
     check_layer(odd, DDP_ACTIVATION_RELU, DDP_BF16, 16 + 3);
-}
-END_TEST
-
-/* Rows of y and dy that lie apart, as those of logits do: what is between them is not touched. */
-START_TEST(test_linear_apart)
-{
-    const int64_t shape[] = {70, 24, 13}, stride = 16;
-    random_seed(7);
-    struct layer l = layer_of(shape, DDP_ACTIVATION_NONE, DDP_BF16, 16 + 4 + 1);
-    struct pair y = pair_out_type(DDP_BF16, l.rows * stride, 0, false), dy = y;
-    dy.device = cuda_memory((size_t)dy.count * sizeof(uint16_t), 0);
-    dy.host = array_of(dy.count);
-    for (int64_t i = 0; i < dy.count; i++)
-        dy.host[i] = i % stride < l.out ? l.dy.host[i / stride * l.out + i % stride] : NAN;
-    pair_send(&dy);
-    struct layer apart = l;
-    apart.y_stride = stride;
-    apart.y = y;
-    apart.dy = dy;
-    linear_forward(&apart, true);
-    linear_forward(&l, false);
-    for (int64_t i = 0; i < y.count; i++)
-        y.host[i] = i % stride < l.out ? l.y.host[i / stride * l.out + i % stride] : NAN;
-    pair_near("linear y, apart", &y, product_tolerance(l.in));
-    linear_backward(&apart, true);
-    linear_backward(&l, false);
-    pair_near("linear dx, apart", &l.dx, product_tolerance(l.out));
-    pair_near("linear dweight, apart", &l.dweight, product_tolerance(l.rows));
-    pair_near("linear dbias, apart", &l.dbias, product_tolerance(l.rows));
-    const struct ddp_linear_forward active = {
-        .activation = DDP_ACTIVATION_RELU, .compute = DDP_BF16, .dtype = DDP_BF16, .y_stride = 1};
-    ck_assert_int_eq(on_cuda->linear_forward(&active, cuda_stream), DDP_ERR_INVALID);
-    pair_free(&y);
-    pair_free(&dy);
-    layer_free(&l);
 }
 END_TEST
 
@@ -402,7 +364,6 @@ void cuda_layer_cases(Suite *suite)
     TCase *tc = cuda_case(suite, "linear");
     tcase_add_loop_test(tc, test_linear, 0, 2 * (int)(sizeof layers / sizeof *layers));
     tcase_add_test(tc, test_linear_tall);
-    tcase_add_test(tc, test_linear_apart);
     tcase_add_test(tc, test_linear_nan);
     tcase_add_test(tc, test_linear_refused);
     tcase_add_test(tc, test_linear_alignment);

@@ -6,8 +6,8 @@
 
 #define THREADS 128
 
-/* dy . y of a query, by as many lanes as have packs of W of it, at most a warp; `blocks` have a head,
- * so that its place is worked out once. */
+/* dy . y of a query, by as many lanes as have packs of W of it, at most a warp. A head is done by
+ * `blocks` blocks: they find its place once. */
 template <typename T, int W>
 static __global__ void __launch_bounds__(THREADS)
     mean_kernel(struct ddp_heads g, unsigned blocks, int log2_lanes, const T *y, const T *dy,

@@ -43,10 +43,10 @@ template <int ACTIVATION> static __device__ inline float exactly_deactivated(flo
     return dy;
 }
 
-/* GELU for bf16: y is z times `share`, the derivative `share` plus `slope`. They are two instructions
- * of the special function unit and a few products; the exact ones are bound by arithmetic. Of all
- * numbers that bf16 has, y is off by 6e-6 of itself, and the derivative by 2e-6 and by 0.03 units
- * of its last place in bf16. */
+/* GELU for bf16: y is z times `share`, the derivative `share` plus `slope`. They take two
+ * instructions of the special function unit and a few products; the exact ones are bound by
+ * arithmetic. Of all numbers that bf16 has, y is off by 6e-6 of itself, and the derivative by 2e-6
+ * and by 0.03 units of its last place in bf16. */
 struct gelu_factors {
     float share, slope;
 };
@@ -165,7 +165,7 @@ extern "C" enum ddp_status ddp_cuda_activate(void *y, void *pre, int64_t count,
 /* --- gradients and their sums ----------------------------------------------------------------- */
 
 struct columns_pass {
-    int64_t rows, columns, stride;
+    int64_t rows, columns;
     int64_t tiles, pieces, piece; /* of columns; of rows, and the rows of one */
     const void *dy, *kept;
     void *dz;
@@ -221,11 +221,11 @@ static __global__ void __launch_bounds__(ACROSS *DOWN, sizeof(T) == 2 ? 3 : 2)
 #pragma unroll
         for (int i = 0; i < AHEAD; i++)
             if (row + i * DOWN < end)
-                read_part<ACTIVATION, W, T>(&p, (row + i * DOWN) * p.stride + column, &parts[i]);
+                read_part<ACTIVATION, W, T>(&p, (row + i * DOWN) * p.columns + column, &parts[i]);
 #pragma unroll
         for (int i = 0; i < AHEAD; i++)
             if (row + i * DOWN < end)
-                finish_part<ACTIVATION, W, T>(&p, (row + i * DOWN) * p.stride + column, parts[i],
+                finish_part<ACTIVATION, W, T>(&p, (row + i * DOWN) * p.columns + column, parts[i],
                                               sums);
     }
     if (!p.partial)
@@ -243,7 +243,7 @@ static __global__ void __launch_bounds__(ACROSS *DOWN, sizeof(T) == 2 ? 3 : 2)
     }
 }
 
-/* A block adds the pieces of 32 columns, in 32 threads a column: few blocks, which wait for memory. */
+/* A block adds the pieces of 32 columns, by 32 threads a column: the blocks are few. */
 static __global__ void __launch_bounds__(ACROSS *ACROSS)
     finish_kernel(int64_t columns, int64_t pieces, const float *partial, float *sums, bool add)
 {
@@ -287,9 +287,8 @@ static void run(struct columns_pass *p, struct ddp_cuda *cuda)
 template <int ACTIVATION, typename T>
 static void run_wide_or_not(struct columns_pass *p, struct ddp_cuda *cuda)
 {
-    const bool wide = p->columns % ddp_width<T> == 0 && p->stride % ddp_width<T> == 0 &&
-                      ddp_aligned(p->dy) && ddp_aligned(p->kept) && ddp_aligned(p->dz) &&
-                      ddp_aligned(p->dz_bf16);
+    const bool wide = p->columns % ddp_width<T> == 0 && ddp_aligned(p->dy) &&
+                      ddp_aligned(p->kept) && ddp_aligned(p->dz) && ddp_aligned(p->dz_bf16);
     if (wide)
         run<ACTIVATION, ddp_width<T>, T>(p, cuda);
     else
@@ -324,7 +323,6 @@ extern "C" enum ddp_status ddp_cuda_columns(const struct ddp_cuda_columns *args,
     struct columns_pass p = {};
     p.rows = args->rows;
     p.columns = args->columns;
-    p.stride = args->stride > 0 ? args->stride : args->columns;
     p.dy = args->dy;
     p.kept = args->activation == DDP_ACTIVATION_NONE ? NULL : args->kept;
     p.dz = args->dz;

@@ -13,7 +13,6 @@ extern "C" {
 
 struct ddp_cuda_columns {
     int64_t rows, columns;
-    int64_t stride; /* elements from row to row; 0: columns */
     enum ddp_activation activation;
     enum ddp_dtype dtype; /* of dy, kept and dz */
     const void *dy;

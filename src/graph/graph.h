@@ -27,9 +27,9 @@ void ddp_graph_set_activations(ddp_graph *graph, enum ddp_dtype activations);
  * devices that have it. The same bits. */
 void ddp_graph_set_fuses_norms(ddp_graph *graph, bool fuses);
 
-/* Before anything is built: where softmax cross-entropy reads a linear layer, the rows of its weight
- * and bias are followed by zeros up to a round number of classes, and those of its logits too, for
- * devices whose products are faster so. Names, shapes and counts are those without. */
+/* Before anything is built: where softmax cross-entropy reads a linear layer, zeros follow its
+ * weight and bias up to a round number of classes, and its logits too, for devices whose products
+ * are faster so. Names, shapes and counts are those without. */
 void ddp_graph_set_pads_classes(ddp_graph *graph, bool pads);
 
 /* Before an exec is made: what the operations of a block leave to backward, but for what later

@@ -31,7 +31,7 @@
     X(sgd)                        /* one step of the optimizer over a flat array */                \
     X(adamw)                                                                                       \
     X(norm)                       /* sums of squares of blocks, for a gradient's norm */           \
-    X(clip)                       /* from these: the gradient's scale, or no step */                \
+    X(clip)                       /* from these: the gradient's scale, or no step */               \
     X(conv2d_forward)             /* images, channels-last, with bias and activation */            \
     X(conv2d_backward)                                                                             \
     X(max_pool2d_forward)                                                                          \

@@ -66,8 +66,8 @@ static __device__ inline bool ddp_cuda_spares(const struct ddp_cuda_part &part, 
 }
 
 /* A step of an optimizer: OP has the arrays, what was decided about the step (`clipped`, or NULL)
- * and a function run<W>(part, at, &range), which updates W elements from `at` on. A block's elements are adjacent, so that its threads begin their search
- * for a range at the same one. */
+ * and a function run<W>(part, at, &range), which updates W elements from `at` on. A block's
+ * elements are adjacent, so that its threads begin their search for a range at the same one. */
 template <int W, typename OP>
 static __global__ void __launch_bounds__(DDP_BLOCK)
     ddp_update_kernel(OP op, struct ddp_cuda_part part)

@@ -78,8 +78,8 @@ enum ddp_status ddp_replica_run_shards(struct ddp_replica *replica, ddp_loader *
 enum ddp_status ddp_replica_run_forward(struct ddp_replica *replica);
 enum ddp_status ddp_replica_run_backward(struct ddp_replica *replica);
 
-/* The parts of ddp_replica_run(), never recorded, for a pipeline: its last stage alone has the loss,
- * and messages come in between. */
+/* The parts of ddp_replica_run(), never recorded, for a pipeline: its last stage alone has the
+ * loss, and messages come in between. */
 enum ddp_status ddp_replica_forward(struct ddp_replica *replica);
 enum ddp_status ddp_replica_loss(struct ddp_replica *replica);
 enum ddp_status ddp_replica_backward(struct ddp_replica *replica, ddp_exec_ready *ready, void *arg);

@@ -47,8 +47,9 @@ void ddp_share_close(struct ddp_share *share);
 /* Starts to sum a bucket up over the workers. */
 enum ddp_status ddp_share_reduce(struct ddp_share *share, int bucket);
 
-/* With the sums there: the loss, the norm, the decision, the update. Where workers have slices, each
- * measures its own; on a device of its own that has all sums it decides alone, as do the others. */
+/* With the sums there: the loss, the norm, the decision, the update. Where workers have slices,
+ * each measures its own; on a device of its own that has all sums it decides alone, as do the
+ * others. */
 enum ddp_status ddp_share_finish(struct ddp_share *share, double rate, int64_t step, float *loss);
 
 /* After ddp_updater_decide(): all workers' weights are the new ones. */

@@ -13,6 +13,9 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#ifdef __linux__
+#include <sys/prctl.h>
+#endif
 
 #define MIB ((size_t)1 << 20)
 
@@ -25,6 +28,17 @@ static void expect_all(ddp_device *device, const float *memory, float value)
     for (int i = 0; i < N; i++)
         ck_assert_float_eq(host[i], value);
 }
+
+/* Who waits for a GPU naps for as long as it says. */
+START_TEST(test_naps)
+{
+    ddp_device *device = open_device(0);
+#ifdef PR_GET_TIMERSLACK
+    ck_assert_int_le(prctl(PR_GET_TIMERSLACK, 0, 0, 0, 0), 1000);
+#endif
+    ddp_device_close(device);
+}
+END_TEST
 
 /* --- copies --- */
 
@@ -391,6 +405,7 @@ Suite *test_suite(void)
     Suite *suite = suite_create("cuda device");
     TCase *tc = test_case(suite, "cuda device", 120);
     tcase_add_loop_test(tc, test_copies, 0, sizeof sizes / sizeof *sizes);
+    tcase_add_test(tc, test_naps);
     tcase_add_test(tc, test_order);
     tcase_add_loop_test(tc, test_slots, 0, 2);
     tcase_add_test(tc, test_arrival);

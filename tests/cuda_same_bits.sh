@@ -98,14 +98,21 @@ count=$((count + 1))
 "$ddprun" -n 4 $share trainer "$@" --fast --save "$work/f" >"$work/out" 2>&1 || fail "--fast: $(cat "$work/out")"
 weights_near "$work/f" "$work/first" 1e-3 || fail "--fast ends elsewhere"
 
+# Shared GPUs.
+[ $simulated = no ] || gpus 2
+same "update: 8 workers on 2 GPUs" "$ddprun" -n 8 --oversubscribe trainer "$@" --zero 1
+same "update: 2 workers on 1 GPU" "$ddprun" -n 2 trainer "$@" --devices 0,0
+same "update: dp, 2 replicas on 1 GPU" "$trainer" "$@" --mode dp --devices 0,0
+
 # In bf16 workers collect most weights as they are read, and the others when somebody wants them: a checkpoint, the end.
-gpt2="--device cuda --model gpt2 --data $here/src/mode/share.h --seq-len 12 --layers 2 --heads 2 --channels 32 --dropout 0.1
+[ $simulated = no ] || gpus 4
+split_gpt2="--device cuda --model gpt2 --data $here/src/mode/share.h --seq-len 12 --layers 2 --heads 2 --channels 32 --dropout 0.1
     --batch-size 2 --global-batch 16 --steps 5 --seed 3 --quiet --clip-grad-norm 0.5 --optimizer adamw"
 for dtype in fp32 bf16; do
     first=
-    set -- $gpt2 --dtype $dtype
+    set -- $split_gpt2 --dtype $dtype
     same "$dtype: 1 worker" "$trainer" "$@" --no-eval
-    for split in "2 1" "4 0.01"; do
+    for split in "2 1" "4 0.05"; do
         zero="-n ${split% *} $share trainer $* --bucket-mb ${split#* } --zero"
         rm -rf "$work/zero"
         same "$dtype, zero 0: $split" "$ddprun" $zero 0 --no-eval
@@ -116,15 +123,9 @@ for dtype in fp32 bf16; do
     done
 done
 # One all-gather a step, of 2 bytes for most of the 34,048 parameters, and 4 for those of norms and embeddings.
-expect "traced" 0 '' "$ddprun" -n 2 $share trainer $gpt2 --dtype bf16 --zero 1 --no-eval --bucket-mb 0.01 --trace "$work/trace" --trace-steps 3-3
+expect "traced" 0 '' "$ddprun" -n 2 $share trainer $split_gpt2 --dtype bf16 --zero 1 --no-eval --bucket-mb 0.01 --trace "$work/trace" --trace-steps 3-3
 sed -n 's/.*"name":"all-gather".*"pid":0.*"bytes":\([0-9]*\).*/\1/p' "$work/trace" | sort -u >"$work/moved"
 [ "$(wc -l <"$work/moved")" = 1 ] && [ "$(cat "$work/moved")" -lt $((34048 * 3)) ] || fail "traced: all-gathers of $(cat "$work/moved")"
-
-# Shared GPUs.
-[ $simulated = no ] || gpus 2
-same "update: 8 workers on 2 GPUs" "$ddprun" -n 8 --oversubscribe trainer "$@" --zero 1
-same "update: 2 workers on 1 GPU" "$ddprun" -n 2 trainer "$@" --devices 0,0
-same "update: dp, 2 replicas on 1 GPU" "$trainer" "$@" --mode dp --devices 0,0
 
 # Local steps: evaluated and resumed in between, on GPUs of their own and on one; the CPU and --fast end near.
 set -- --device cuda --model resnet --size 20 --data "$work/images" --batch-size 2 --acc-steps 2 --steps 7 --seed 3 --quiet --lr 1e-4 \

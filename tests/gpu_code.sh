@@ -17,7 +17,9 @@ table=$here/tests/gpu_registers.nvcc$version
 
 # Kernels that may spill, "ARCHITECTURE KERNEL" one a line. All of these: eight bytes, for one more block on a multiprocessor.
 # In pool2d (indices), layer norm on an older GPU, and the plain attention, which tensor cores replace.
-spilling='sm_120 backward_kernel<float, int, true, 4>
+spilling='sm_100 backward_kernel<float, int, false, 1>
+sm_100 backward_kernel<unsigned short, int, false, 1>
+sm_120 backward_kernel<float, int, true, 4>
 sm_80 forward<unsigned short, 1, 512>
 sm_90 keys_kernel<32, unsigned short>'
 

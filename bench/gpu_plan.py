@@ -98,7 +98,8 @@ def step_profile(step):
     size = "1" if step.args.tiny else "64"
     metrics = ("gpu__time_duration.sum,dram__throughput.avg.pct_of_peak_sustained_elapsed,launch__registers_per_thread,"
                "sm__warps_active.avg.pct_of_peak_sustained_active")
-    step.add(110, "ncu", "--clock-control", "none", "--metrics", metrics, "--kernel-name",
+    step.add(110, "ncu", "--clock-control", "none", "--metrics", metrics,
+             "--kernel-name-base", "demangled", "--kernel-name",
              "regex:entropy|layer_norm|column|embedding|adamw|elements", "--launch-count", "600", "--csv", "--log-file",
              step.result("ncu.csv"), step.program("bench/kernels_perf"), "--device", "cuda", "--only", "memory", "--mebibytes",
              size)

@@ -20,8 +20,7 @@
     X(CUDNN_REDUCE_TENSOR_ADD, 0)                                                                  \
     X(CUDNN_REDUCE_TENSOR_MAX, 3)
 
-#define CUDASIM_CUDNN_CONVOLUTIONS(X)                                                              \
-    X(CUDNN_CROSS_CORRELATION, 1)
+#define CUDASIM_CUDNN_CONVOLUTIONS(X) X(CUDNN_CROSS_CORRELATION, 1)
 
 #define CUDASIM_CUDNN_POINTWISE(X)                                                                 \
     X(CUDNN_POINTWISE_ADD, 0)                                                                      \

@@ -198,17 +198,19 @@ START_TEST(test_late_error)
     ddp_device *device = open_device();
     compute(&l, device, DDP_F32, 1);
     expect_exact(&l);
-    const struct ddp_linear_forward again = {.rows = ROWS,
-                                             .in = IN,
-                                             .out = OUT,
-                                             .x = upload(device, l.x, ROWS * IN),
-                                             .weight = upload(device, l.weight, OUT * IN),
-                                             .bias = upload(device, l.bias, OUT),
-                                             .y = upload(device, NULL, ROWS * OUT)};
+    float *x = upload(device, l.x, ROWS * IN), *weight = upload(device, l.weight, OUT * IN);
+    float *bias = upload(device, l.bias, OUT), *y = upload(device, NULL, ROWS * OUT);
+    const struct ddp_linear_forward again = {
+        .rows = ROWS, .in = IN, .out = OUT, .x = x, .weight = weight, .bias = bias, .y = y};
     capture_start();
     ck_assert_int_eq(ddp_device_kernels(device)->linear_forward(&again, ddp_device_stream(device)),
                      DDP_ERR_SYSTEM);
     one_message(capture_stop(), "cublasLtMatmul failed: ", "cuBLAS status 14");
+    download(device, l.x, x, ROWS * IN);
+    download(device, l.weight, weight, OUT * IN);
+    download(device, l.bias, bias, OUT);
+    download(device, l.y, y, ROWS * OUT);
+    ddp_device_close(device);
 }
 END_TEST
 

@@ -10,11 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Is everything waited for, so that an error is of the operation that is named? */
-static bool synchronous(void)
+bool ddp_cuda_is_set(const char *variable, const char *value)
 {
-    const char *value = getenv("DDP_CUDA_SYNC");
-    return value && strcmp(value, "1") == 0;
+    const char *set = getenv(variable);
+    return set && strcmp(set, value) == 0;
 }
 
 /* What to do about an error; NULL: nothing is known. */
@@ -47,7 +46,7 @@ static const char *advice(cudaError_t error)
     case cudaErrorInvalidPc:
     case cudaErrorAssert:
     case cudaErrorHardwareStackError:
-        return synchronous()
+        return ddp_cuda_is_set("DDP_CUDA_SYNC", "1") /* all is waited for */
                    ? "this is an error in the program"
                    : "in this operation or one before: with DDP_CUDA_SYNC=1 in the environment the "
                      "message names the right one";

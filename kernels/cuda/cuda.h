@@ -89,6 +89,9 @@ static inline void *ddp_cuda_spare(const struct ddp_cuda *cuda)
     return (char *)cuda->workspace + DDP_CUDA_BLAS_BYTES;
 }
 
+/* Has the environment this variable, with this value? */
+bool ddp_cuda_is_set(const char *variable, const char *value);
+
 /* After the launches of an operation: reports an error of theirs with the operation's name. */
 enum ddp_status ddp_cuda_launched(struct ddp_cuda *cuda, const char *operation);
 

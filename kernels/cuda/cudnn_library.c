@@ -60,17 +60,11 @@ static bool is_broken(size_t version)
     return version < OLDEST_VERSION;
 }
 
-static bool is_set(const char *variable, const char *value)
-{
-    const char *set = getenv(variable);
-    return set && strcmp(set, value) == 0;
-}
-
 /* Its functions and version. Not logged as an error: our own kernels do all that cuDNN does. */
 static void load(struct ddp_cudnn *cudnn)
 {
     const char *missing = NULL;
-    if (is_set("DDP_CUDNN", "0") || is_set("DDP_CUDA_PLAIN", "1"))
+    if (ddp_cuda_is_set("DDP_CUDNN", "0") || ddp_cuda_is_set("DDP_CUDA_PLAIN", "1"))
         return;
     void *library = ddp_cuda_dlopen(LIBRARY); /* for good: it cannot be unloaded safely */
     if (!library) {

@@ -272,21 +272,15 @@ static enum ddp_status plan_create(struct plan **out, const struct key *key,
     return DDP_OK;
 }
 
-static bool is_set(const char *variable, const char *value)
-{
-    const char *set = getenv(variable);
-    return set && strcmp(set, value) == 0;
-}
-
 static enum ddp_status plans_of(struct ddp_cuda *cuda, struct plans **out)
 {
     if (!cuda->plans) {
         struct plans *plans = calloc(1, sizeof *plans);
         if (!plans)
             return ddp_fail(DDP_ERR_MEMORY, "matrix product: out of memory");
-        plans->plain = is_set("DDP_CUDA_PLAIN", "1");
-        plans->tunes = !plans->plain && !is_set("DDP_CUDA_TUNE", "0");
-        plans->dgelu = is_set("DDP_CUDA_DGELU", "1");
+        plans->plain = ddp_cuda_is_set("DDP_CUDA_PLAIN", "1");
+        plans->tunes = !plans->plain && !ddp_cuda_is_set("DDP_CUDA_TUNE", "0");
+        plans->dgelu = ddp_cuda_is_set("DDP_CUDA_DGELU", "1");
         cuda->plans = plans;
     }
     *out = cuda->plans;

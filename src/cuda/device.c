@@ -198,12 +198,6 @@ static enum ddp_status create(struct ddp_cuda_device *gpu)
     return ddp_cuda_self_test(&gpu->cuda, ddp_cuda_has_mma_code(&gpu->cuda), gpu->fault);
 }
 
-static bool is_set(const char *variable, const char *value)
-{
-    const char *set = getenv(variable);
-    return set && strcmp(set, value) == 0;
-}
-
 /* The thread that opens a GPU waits for it by naps of microseconds (wait.c, nccl_wait.c), which the
  * kernel otherwise makes 50 us longer. It also starts the threads that use the GPU of a replica,
  * which inherit it. */
@@ -223,8 +217,8 @@ static enum ddp_status cuda_open(void **state, int index, int threads)
     if (!gpu)
         return DDP_ERR_MEMORY;
     gpu->cuda.index = index;
-    gpu->cuda.synchronous = is_set("DDP_CUDA_SYNC", "1");
-    gpu->graphs = !gpu->cuda.synchronous && !is_set("DDP_CUDA_GRAPHS", "0");
+    gpu->cuda.synchronous = ddp_cuda_is_set("DDP_CUDA_SYNC", "1");
+    gpu->graphs = !gpu->cuda.synchronous && !ddp_cuda_is_set("DDP_CUDA_GRAPHS", "0");
     ddp_cuda_tracks_open(gpu);
     nap_exactly();
     enum ddp_status status = create(gpu);

@@ -82,7 +82,7 @@ static struct subject open_subject(int threads, int64_t samples, int64_t positio
     s.count = ddp_graph_flat_count(s.graph);
     s.weights = bench_memory((size_t)s.count * sizeof *s.weights);
     ddp_rng_seed(&rng, 1);
-    ddp_graph_init_parameters(s.graph, &rng, s.weights);
+    ddp_graph_init_parameters(s.graph, &rng, s.weights, NULL);
     s.prompt = bench_memory((size_t)position * sizeof *s.prompt);
     for (int64_t i = 0; i < position; i++)
         s.prompt[i] = (int32_t)(7 * i);

@@ -142,30 +142,35 @@ static void products(struct device_bench *b, const struct device_sizes *sizes, b
 static enum ddp_status attention_forward(struct device_bench *b)
 {
     const struct device_layer *l = b->layer;
-    const struct ddp_attention_forward args = {.batch = l->sizes.batch,
-                                               .length = l->sizes.length,
-                                               .heads = l->in,
-                                               .head_size = HEAD_SIZE,
-                                               .dtype = DDP_BF16,
-                                               .qkv = l->x,
-                                               .y = l->y,
-                                               .lse = l->lse};
+    const int64_t c = l->in * HEAD_SIZE;
+    const uint16_t *q = l->x;
+    const struct ddp_attention_forward args = {
+        .shape = ddp_attention_packed(l->sizes.batch, l->sizes.length, l->in, HEAD_SIZE, DDP_BF16),
+        .q = q,
+        .k = q + c,
+        .v = q + 2 * c,
+        .y = l->y,
+        .lse = l->lse};
     return b->kernels->attention_forward(&args, b->stream);
 }
 
 static enum ddp_status attention_backward(struct device_bench *b)
 {
     const struct device_layer *l = b->layer;
-    const struct ddp_attention_backward args = {.batch = l->sizes.batch,
-                                                .length = l->sizes.length,
-                                                .heads = l->in,
-                                                .head_size = HEAD_SIZE,
-                                                .dtype = DDP_BF16,
-                                                .qkv = l->x,
-                                                .y = l->y,
-                                                .lse = l->lse,
-                                                .dy = l->dy,
-                                                .dqkv = l->dx};
+    const int64_t c = l->in * HEAD_SIZE;
+    const uint16_t *q = l->x;
+    uint16_t *dq = l->dx;
+    const struct ddp_attention_backward args = {
+        .shape = ddp_attention_packed(l->sizes.batch, l->sizes.length, l->in, HEAD_SIZE, DDP_BF16),
+        .q = q,
+        .k = q + c,
+        .v = q + 2 * c,
+        .y = l->y,
+        .lse = l->lse,
+        .dy = l->dy,
+        .dq = dq,
+        .dk = dq + c,
+        .dv = dq + 2 * c};
     return b->kernels->attention_backward(&args, b->stream);
 }
 

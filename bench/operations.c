@@ -42,8 +42,11 @@ static int64_t rows_of(const struct device_bench *b, int64_t width)
 
 static enum ddp_status add(struct device_bench *b)
 {
-    const struct ddp_add args = {b->count,      b->dtype,      numbers(b, 0),
-                                 numbers(b, 1), numbers(b, 2), false};
+    const struct ddp_add args = {.count = b->count,
+                                 .dtype = b->dtype,
+                                 .a = numbers(b, 0),
+                                 .b = numbers(b, 1),
+                                 .y = numbers(b, 2)};
     return b->kernels->add(&args, b->stream);
 }
 

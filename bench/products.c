@@ -194,22 +194,20 @@ static void bench_attention(int64_t length)
     const int64_t n = BATCH * length * C, rows = BATCH * length * HEADS;
     float *qkv = bench_numbers(3 * n), *y = bench_numbers(n), *lse = bench_numbers(rows),
           *dy = bench_numbers(n), *dqkv = bench_numbers(3 * n);
-    struct ddp_attention_forward forward = {.batch = BATCH,
-                                            .length = length,
-                                            .heads = HEADS,
-                                            .head_size = C / HEADS,
-                                            .qkv = qkv,
-                                            .y = y,
-                                            .lse = lse};
-    struct ddp_attention_backward backward = {.batch = BATCH,
-                                              .length = length,
-                                              .heads = HEADS,
-                                              .head_size = C / HEADS,
-                                              .qkv = qkv,
+    const struct ddp_attention_shape shape =
+        ddp_attention_packed(BATCH, length, HEADS, C / HEADS, DDP_F32);
+    struct ddp_attention_forward forward = {
+        .shape = shape, .q = qkv, .k = qkv + C, .v = qkv + 2 * C, .y = y, .lse = lse};
+    struct ddp_attention_backward backward = {.shape = shape,
+                                              .q = qkv,
+                                              .k = qkv + C,
+                                              .v = qkv + 2 * C,
                                               .y = y,
                                               .lse = lse,
                                               .dy = dy,
-                                              .dqkv = dqkv};
+                                              .dq = dqkv,
+                                              .dk = dqkv + C,
+                                              .dv = dqkv + 2 * C};
     const double gflop = 2e-9 * (double)n * (double)(length + 1) / 2;
     print_flops("attention forward", measure(run_attention_forward, &forward), 2 * gflop);
     print_flops("attention backward", measure(run_attention_backward, &backward), 5 * gflop);

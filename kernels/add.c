@@ -42,13 +42,25 @@ static void add_arrays(const float *a, const float *b, float *y, int64_t n, bool
         memcpy(y, a, (size_t)n * sizeof *y);
 }
 
+DDP_MULTIVERSION
+static void scale_block(const float *a, float scale, float *y, int64_t n, bool accumulate)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const float scaled = scale * a[i];
+        y[i] = accumulate ? y[i] + scaled : scaled;
+    }
+}
+
 static void add_range(const void *arg, int64_t begin, int64_t end)
 {
     const struct ddp_add *args = arg;
     const float *a = args->a;
     const float *b = args->b;
     float *y = args->y;
-    add_arrays(a + begin, b ? b + begin : NULL, y + begin, end - begin, args->accumulate);
+    if (args->scale != 0)
+        scale_block(a + begin, args->scale, y + begin, end - begin, args->accumulate);
+    else
+        add_arrays(a + begin, b ? b + begin : NULL, y + begin, end - begin, args->accumulate);
 }
 
 enum ddp_status ddp_add(const struct ddp_add *args, void *stream)

@@ -10,6 +10,7 @@
 template <typename T> struct add_elements {
     const T *a, *b;
     T *y;
+    float scale;
     bool accumulate;
 
     template <int W> __device__ void run(int64_t at) const
@@ -20,13 +21,16 @@ template <typename T> struct add_elements {
             for (int i = 0; i < W; i++)
                 sum.at[i] += other.at[i];
         }
+        if (scale != 0)
+            for (int i = 0; i < W; i++)
+                sum.at[i] *= scale;
         ddp_put(y + at, sum, accumulate);
     }
 };
 
 template <typename T> static void launch(const struct ddp_add *args, struct ddp_cuda *cuda)
 {
-    const add_elements<T> add = {(const T *)args->a, (const T *)args->b, (T *)args->y,
+    const add_elements<T> add = {(const T *)args->a, (const T *)args->b, (T *)args->y, args->scale,
                                  args->accumulate};
     const bool aligned = ddp_aligned(add.a) && ddp_aligned(add.b) && ddp_aligned(add.y);
     ddp_cuda_elements<ddp_width<T>>(add, args->count, aligned, cuda);
@@ -36,7 +40,8 @@ extern "C" enum ddp_status ddp_cuda_add(const struct ddp_add *args, void *stream
 {
     struct ddp_cuda *cuda = (struct ddp_cuda *)stream;
     enum ddp_status status = ddp_add_check(args);
-    if (status || args->count == 0 || (!args->b && !args->accumulate && args->a == args->y))
+    if (status || args->count == 0 ||
+        (!args->b && args->scale == 0 && !args->accumulate && args->a == args->y))
         return status;
     DDP_BY_DTYPE(args->dtype, launch, args, cuda);
     return ddp_cuda_launched(cuda, "add");

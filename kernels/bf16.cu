@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Rounding to bf16 on a GPU; see bf16.h. Bound: 6 bytes an element. */
+ * Rounding to bf16 on a GPU, and back; see bf16.h. Bound: 6 bytes an element. */
 #include "kernels/bf16.h"
 #include "kernels/cuda/cuda.h"
 #include "kernels/kernels_cuda.h"
@@ -29,4 +29,25 @@ extern "C" enum ddp_status ddp_cuda_to_bf16(const struct ddp_to_bf16 *args, void
     /* eight elements a thread, so that its store has 16 bytes too */
     ddp_cuda_elements<8>(elements, args->count, ddp_aligned(args->x) && ddp_aligned(args->y), cuda);
     return ddp_cuda_launched(cuda, "to bf16");
+}
+
+struct bf16_widened {
+    const uint16_t *x;
+    float *y;
+
+    template <int W> __device__ void run(int64_t at) const
+    {
+        ddp_store(y + at, ddp_read<W>(x + at));
+    }
+};
+
+extern "C" enum ddp_status ddp_cuda_from_bf16(const struct ddp_from_bf16 *args, void *stream)
+{
+    struct ddp_cuda *cuda = (struct ddp_cuda *)stream;
+    const struct bf16_widened elements = {args->x, args->y};
+    const enum ddp_status status = ddp_from_bf16_check(args);
+    if (status || args->count == 0)
+        return status;
+    ddp_cuda_elements<8>(elements, args->count, ddp_aligned(args->x) && ddp_aligned(args->y), cuda);
+    return ddp_cuda_launched(cuda, "from bf16");
 }

@@ -22,7 +22,7 @@ enum ddp_status ddp_clip(const struct ddp_clip *args, void *stream)
     enum ddp_status status = ddp_clip_check(args);
     (void)stream;
     if (status == DDP_OK)
-        ddp_clip_decide(args, ddp_clip_total(args->sums, args->blocks),
-                        *args->loss / (float)args->shards, args->clipped);
+        ddp_clip_decide(args, ddp_clip_total(args->sums, args->blocks), args->loss[0],
+                        args->targets > 0 ? args->loss[1] : 0, args->clipped);
     return status;
 }

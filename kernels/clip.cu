@@ -15,7 +15,8 @@ static __global__ void __launch_bounds__(DDP_CLIP_LANES) clip_kernel(struct ddp_
         sum += args.sums[b];
     sum = ddp_warps_reduce<DDP_CLIP_LANES / DDP_WARP, DDP_SUM>(sum, partial);
     if (threadIdx.x == 0)
-        ddp_clip_decide(&args, sum, *args.loss / (float)args.shards, args.clipped);
+        ddp_clip_decide(&args, sum, args.loss[0], args.targets > 0 ? args.loss[1] : 0,
+                        args.clipped);
 }
 
 extern "C" enum ddp_status ddp_cuda_clip(const struct ddp_clip *args, void *stream)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a step does with its gradient, decided from the loss and the sums of norm.h: the factor of
- * torch.nn.utils.clip_grad_norm_(), and whether the step is left out. The result lies where the
- * optimizers read it, so that no host waits between a gradient and its use. */
+ * What a step does with its gradient, decided from the loss and the sums of norm.h: what the sums
+ * over the shards are divided by, the factor of torch.nn.utils.clip_grad_norm_(), and whether the
+ * step is left out. The result lies where the optimizers read it, so that no host waits between a
+ * gradient and its use. */
 #ifndef DDP_KERNELS_CLIP_H
 #define DDP_KERNELS_CLIP_H
 
@@ -17,16 +18,19 @@
 
 struct ddp_clipped {
     double norm;      /* of the mean gradient; -1: not computed */
-    float loss;       /* the mean over the shards */
-    float scale;      /* of the summed gradient: 1 / shards, times the factor of clipping */
+    int64_t counted;  /* targets that loss and gradient are the mean of; 0: both are NaN */
+    float loss;       /* the mean over these targets */
+    float scale;      /* of the summed gradient: shards become a mean, times clipping's factor */
     int32_t left_out; /* the step changes nothing */
 };
 
 struct ddp_clip {
     int64_t blocks;              /* 0: there is no norm */
     const double *sums;          /* (blocks) of squares, as ddp_norm writes them */
-    const float *loss;           /* the sum over the shards */
+    const float *loss;           /* (2) the sum over the shards; the targets that do not count */
     int64_t shards;              /* that loss and gradient are sums over */
+    int64_t targets;             /* of each shard, that it has divided its own sums by; 0: its sums
+                                    are a mean, and all count */
     double most;                 /* the norm that is left alone; 0: any */
     bool only_finite;            /* leave out steps whose loss or norm is not finite */
     struct ddp_clipped *clipped; /* out */
@@ -35,7 +39,7 @@ struct ddp_clip {
 static inline enum ddp_status ddp_clip_check(const struct ddp_clip *args)
 {
     if (args->blocks < 0 || (args->blocks > 0 && !args->sums) || !args->loss || args->shards < 1 ||
-        !args->clipped)
+        args->targets < 0 || !args->clipped)
         return ddp_fail(DDP_ERR_INVALID, "clip: bad arguments (%lld blocks, %lld shards)",
                         (long long)args->blocks, (long long)args->shards);
     return DDP_OK;
@@ -47,19 +51,34 @@ static inline enum ddp_status ddp_clip_check(const struct ddp_clip *args)
 #define DDP_CLIP_DEVICE
 #endif
 
-/* From the total of the sums and the mean loss: one formula for all devices, in double. */
-DDP_CLIP_DEVICE static inline void ddp_clip_decide(const struct ddp_clip *args, double total,
-                                                   float loss, struct ddp_clipped *clipped)
+/* Where all targets count, a step of W shards is divided by W, and otherwise by that share of W
+ * that counts: in double, so that every result is rounded once.
+ *   loss, uncounted  the sums over the shards */
+DDP_CLIP_DEVICE static inline double ddp_clip_divisor(const struct ddp_clip *args, float uncounted,
+                                                      int64_t *counted)
 {
+    const int64_t targets = args->targets > 0 ? args->targets : 1;
+    *counted = args->shards * targets - (args->targets > 0 ? (int64_t)uncounted : 0);
+    return (double)*counted / (double)targets;
+}
+
+/* From the total of the sums and the loss: one formula for all devices. */
+DDP_CLIP_DEVICE static inline void ddp_clip_decide(const struct ddp_clip *args, double total,
+                                                   float loss, float uncounted,
+                                                   struct ddp_clipped *clipped)
+{
+    const double divisor = ddp_clip_divisor(args, uncounted, &clipped->counted);
     double factor = 1;
-    clipped->loss = loss;
-    clipped->norm = args->blocks > 0 ? sqrt(total) / (double)args->shards : -1;
+    clipped->loss = (float)((double)loss / divisor);
+    clipped->norm = args->blocks > 0 ? sqrt(total) / divisor : -1;
     if (args->most > 0 && args->blocks > 0)
         factor = args->most / (clipped->norm + DDP_CLIP_EPS);
-    clipped->scale = 1.0f / (float)args->shards;
+    clipped->scale = (float)(1 / divisor);
     if (!(factor >= 1)) /* also NaN, which then shows in the weights, as in PyTorch */
         clipped->scale = (float)((double)clipped->scale * factor);
-    clipped->left_out = args->only_finite && (!isfinite(loss) || !isfinite(clipped->norm));
+    clipped->left_out =
+        clipped->counted <= 0 ||
+        (args->only_finite && (!isfinite(clipped->loss) || !isfinite(clipped->norm)));
 }
 
 double ddp_clip_total(const double *sums, int64_t blocks);

@@ -6,6 +6,7 @@
 
 #include "kernels/embedding.h"
 
+#include "core/bf16.h"
 #include "core/log.h"
 #include "kernels/cpu/cpu.h"
 
@@ -15,21 +16,32 @@
 /* --- forward ------------------------------------------------------------------------------------
  */
 
+/* A row of a table, of float or of bf16; it is added. */
+DDP_INLINE void put_row(float *restrict y, const float *table, const uint16_t *bf16, int64_t row,
+                        int64_t n, bool add)
+{
+    if (table && !add)
+        memcpy(y, table + row * n, (size_t)n * sizeof *y);
+    else if (table)
+        for (int64_t j = 0; j < n; j++)
+            y[j] += table[row * n + j];
+    else
+        for (int64_t j = 0; j < n; j++)
+            y[j] = add ? y[j] + ddp_bf16_to_f32(bf16[row * n + j])
+                       : ddp_bf16_to_f32(bf16[row * n + j]);
+}
+
 DDP_MULTIVERSION
 static void look_up_rows(const void *arg, int64_t begin, int64_t end)
 {
     const struct ddp_embedding_forward *args = arg;
     const int64_t n = args->features;
+    const bool places = args->wpe || args->wpe_bf16;
     for (int64_t row = begin; row < end; row++) {
-        const float *token = args->wte + args->tokens[row] * n;
-        float *restrict y = (float *)args->y + row * n;
-        if (!args->wpe) {
-            memcpy(y, token, (size_t)n * sizeof *y);
-            continue;
-        }
-        const float *place = args->wpe + (args->first + row % args->length) * n;
-        for (int64_t j = 0; j < n; j++)
-            y[j] = token[j] + place[j];
+        float *y = (float *)args->y + row * n;
+        put_row(y, args->wte, args->wte_bf16, args->tokens[row], n, false);
+        if (places)
+            put_row(y, args->wpe, args->wpe_bf16, args->first + row % args->length, n, true);
     }
 }
 

@@ -50,6 +50,14 @@ static __global__ void __launch_bounds__(CHECKERS)
 
 /* --- forward -------------------------------------------------------------------------------- */
 
+/* Of float, or of bf16. */
+template <int W>
+static __device__ inline ddp_pack<float, W> read_table(const float *table, const uint16_t *bf16,
+                                                       int64_t at)
+{
+    return table ? ddp_read<W>(table + at) : ddp_read<W>(bf16 + at);
+}
+
 /* Zeros where the token is bad. */
 template <typename T, int W>
 static __global__ void __launch_bounds__(DDP_BLOCK) look_up(struct ddp_embedding_forward args)
@@ -60,15 +68,16 @@ static __global__ void __launch_bounds__(DDP_BLOCK) look_up(struct ddp_embedding
         return;
     const int32_t token = args.tokens[row];
     const bool good = is_token(token, args.vocabulary);
-    const float *from = args.wte + (good ? token : 0) * n;
-    const float *place = args.wpe ? args.wpe + (args.first + row % args.length) * n : NULL;
+    const int64_t from = (good ? token : 0) * n;
+    const int64_t place = (args.first + row % args.length) * n;
+    const bool places = args.wpe || args.wpe_bf16;
 #pragma unroll 2
     for (int64_t i = (int)threadIdx.x % DDP_WARP * W; i < n; i += DDP_WARP * W) {
         ddp_pack<float, W> value = {};
         if (good)
-            value = ddp_read<W>(from + i);
-        if (place) {
-            const ddp_pack<float, W> other = ddp_read<W>(place + i);
+            value = read_table<W>(args.wte, args.wte_bf16, from + i);
+        if (places) {
+            const ddp_pack<float, W> other = read_table<W>(args.wpe, args.wpe_bf16, place + i);
             for (int j = 0; j < W; j++)
                 value.at[j] += other.at[j];
         }
@@ -82,7 +91,7 @@ static void launch_look_up(const struct ddp_embedding_forward *args, struct ddp_
     constexpr int W = ddp_width<T>;
     const unsigned blocks = ddp_cuda_blocks(args->batch * args->length, WARPS);
     if (args->features % W == 0 && ddp_aligned(args->wte) && ddp_aligned(args->wpe) &&
-        ddp_aligned(args->y))
+        ddp_aligned(args->wte_bf16) && ddp_aligned(args->wpe_bf16) && ddp_aligned(args->y))
         DDP_LAUNCH((look_up<T, W>), blocks, DDP_BLOCK, 0, cuda->stream, *args);
     else
         DDP_LAUNCH((look_up<T, 1>), blocks, DDP_BLOCK, 0, cuda->stream, *args);

@@ -13,15 +13,16 @@
  * so are more positions than wpe has. */
 
 struct ddp_embedding_forward {
-    int64_t batch, length, features; /* B, T, C */
-    int64_t vocabulary;              /* V */
-    int64_t positions;               /* P, rows of wpe: at least first + T */
-    int64_t first;                   /* position of each row's first token */
-    enum ddp_dtype dtype;            /* of y: DDP_F32 or DDP_BF16 */
-    const int32_t *tokens;           /* (B,T) */
-    const float *wte;                /* (V,C) */
-    const float *wpe;                /* (P,C), or NULL: none */
-    void *y;                         /* (B,T,C) out */
+    int64_t batch, length, features;     /* B, T, C */
+    int64_t vocabulary;                  /* V */
+    int64_t positions;                   /* P, rows of wpe: at least first + T */
+    int64_t first;                       /* position of each row's first token */
+    enum ddp_dtype dtype;                /* of y: DDP_F32 or DDP_BF16 */
+    const int32_t *tokens;               /* (B,T) */
+    const float *wte;                    /* (V,C) */
+    const float *wpe;                    /* (P,C), or NULL: none */
+    const uint16_t *wte_bf16, *wpe_bf16; /* the same of bf16, each where the other is NULL */
+    void *y;                             /* (B,T,C) out */
 };
 
 struct ddp_embedding_backward {
@@ -56,12 +57,13 @@ static inline enum ddp_status ddp_embedding_check(const char *operation, int64_t
 static inline enum ddp_status ddp_embedding_check_forward(const struct ddp_embedding_forward *args)
 {
     const bool any = args->batch > 0 && args->length > 0;
-    if (any && (!args->tokens || (args->features > 0 && (!args->wte || !args->y))))
+    if (any &&
+        (!args->tokens || (args->features > 0 && ((!args->wte && !args->wte_bf16) || !args->y))))
         return ddp_fail(DDP_ERR_INVALID, "embedding: tokens, wte or y is NULL");
-    const enum ddp_status status =
-        ddp_embedding_check("embedding", args->batch, args->length, args->features,
-                            args->vocabulary, args->wpe, args->positions, args->dtype);
-    if (status == DDP_OK && args->wpe &&
+    const enum ddp_status status = ddp_embedding_check(
+        "embedding", args->batch, args->length, args->features, args->vocabulary,
+        args->wpe || args->wpe_bf16, args->positions, args->dtype);
+    if (status == DDP_OK && (args->wpe || args->wpe_bf16) &&
         (args->first < 0 || args->first > args->positions - args->length))
         return ddp_fail(
             DDP_ERR_INVALID, "embedding: %lld tokens from position %lld on, but %lld positions",

@@ -13,11 +13,12 @@
 #define DDP_KERNELS(X)                                                                             \
     X(linear_forward)             /* y = activation(x W^T + b) */                                  \
     X(linear_backward)            /* gradients of x, W and b */                                    \
-    X(layer_norm_forward)         /* each row to mean 0 and variance 1, times gamma plus beta */   \
+    X(layer_norm_forward)         /* each row to mean 0 and variance 1, times gamma plus beta; */  \
+                                  /* or, without a mean, to mean square 1 */                       \
     X(layer_norm_backward)                                                                         \
     X(embedding_forward)          /* rows of a table by token and by position */                   \
     X(embedding_backward)                                                                          \
-    X(attention_forward)          /* causal self-attention on packed qkv */                        \
+    X(attention_forward)          /* causal self-attention */                                      \
     X(attention_backward)                                                                          \
     X(attention_cached)           /* the same of new positions, after those in a cache */          \
     X(add)                        /* y = a + b, a copy, or added to y */                           \
@@ -45,7 +46,10 @@
     X(ema)                        /* running statistics of batch norm */                           \
     X(relu_forward)               /* y = max(x, 0) */                                              \
     X(relu_backward)                                                                               \
-    X(transpose)                  /* between (B,C,H*W) and channels-last */
+    X(transpose)                  /* between (B,C,H*W) and channels-last */                        \
+    X(rotary)                     /* features of heads turned by position, and back */             \
+    X(swiglu_forward)             /* y = silu(gate) * up */                                        \
+    X(swiglu_backward)
 /* clang-format on */
 
 #define DDP_KERNEL_STRUCT(name) struct ddp_##name;

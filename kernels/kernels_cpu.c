@@ -25,9 +25,11 @@
 #include "kernels/norm.h"
 #include "kernels/pool2d.h"
 #include "kernels/relu.h"
+#include "kernels/rotary.h"
 #include "kernels/sgd.h"
 #include "kernels/softmax_cross_entropy.h"
 #include "kernels/sum.h"
+#include "kernels/swiglu.h"
 #include "kernels/transpose.h"
 
 enum ddp_status ddp_check_dtype(const char *operation, enum ddp_dtype dtype)

@@ -5,6 +5,7 @@
 #ifndef DDP_KERNELS_KERNELS_CUDA_H
 #define DDP_KERNELS_KERNELS_CUDA_H
 
+#include "kernels/bf16.h"
 #include "kernels/kernels.h"
 
 #ifdef __cplusplus
@@ -17,6 +18,7 @@ extern "C" {
 DDP_KERNELS(DDP_CUDA_KERNEL)
 DDP_CUDA_KERNEL(add_layer_norm_forward)
 DDP_CUDA_KERNEL(reduce)
+DDP_CUDA_KERNEL(from_bf16) /* kernels/bf16.h */
 
 extern const struct ddp_kernels ddp_kernels_cuda; /* kernels_cuda.c */
 

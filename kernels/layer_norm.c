@@ -88,7 +88,7 @@ static void forward_rows(const void *arg, int64_t begin, int64_t end)
     const int64_t n = args->features;
     for (int64_t row = begin; row < end; row++) {
         const float *x = (const float *)args->x + row * n;
-        const float mean = row_sum(x, n) / (float)n;
+        const float mean = args->rms ? 0 : row_sum(x, n) / (float)n;
         const float rstd = 1 / sqrtf(row_squares(x, n, mean) / (float)n + args->eps);
         scale_row(x, args->gamma, args->beta, y + row * n, n, mean, rstd);
         if (args->statistics) {
@@ -146,6 +146,8 @@ DDP_INLINE void row_backward(const struct ddp_layer_norm_backward *args, int64_t
     float *dx = args->dx ? (float *)args->dx + row * n : NULL, means[2] = {0};
     if (dx)
         row_means(x, dy, gamma, n, mean, rstd, means);
+    if (args->rms)
+        means[0] = 0; /* x has not been centred */
     for (int64_t i = 0; i < n; i += DDP_LANES) {
         const int64_t left = n - i;
         const bool whole = left >= DDP_LANES;
@@ -154,7 +156,8 @@ DDP_INLINE void row_backward(const struct ddp_layer_norm_backward *args, int64_t
         ddp_f32x16 xhat = (xs - mean) * rstd, g = d;
         if (dgamma) {
             ddp_store16(dgamma + i, ddp_load16(dgamma + i) + d * xhat);
-            ddp_store16(dbeta + i, ddp_load16(dbeta + i) + d);
+            if (!args->rms)
+                ddp_store16(dbeta + i, ddp_load16(dbeta + i) + d);
         }
         if (!dx)
             continue;

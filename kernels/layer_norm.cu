@@ -18,6 +18,7 @@
 struct layer_norm_rows {
     int64_t rows, features;
     float eps;
+    bool rms;
     const void *a, *b; /* b NULL: none */
     const float *gamma, *beta;
     void *sum, *y; /* sum: where x goes, rounded; not without b */
@@ -123,7 +124,7 @@ static __global__ void __launch_bounds__(DDP_BLOCK) forward(struct layer_norm_ro
     for (int p = 0; p < PACKS; p++)
         if (first + p * TEAM * W < n)
             sum += sum_of<W>(x[p]);
-    const float mean = ddp_warps_reduce<WARPS, DDP_SUM>(sum, partial) / (float)n;
+    const float mean = args.rms ? 0 : ddp_warps_reduce<WARPS, DDP_SUM>(sum, partial) / (float)n;
 #pragma unroll
     for (int p = 0; p < PACKS; p++)
         if (first + p * TEAM * W < n)
@@ -164,7 +165,7 @@ static __global__ void __launch_bounds__(DDP_BLOCK) forward_any(struct layer_nor
                                   ddp_read<1>((const T *)args.b + row * n + i));
         sum += value.at[0];
     }
-    const float mean = ddp_warps_reduce<WARPS, DDP_SUM>(sum, partial) / (float)n;
+    const float mean = args.rms ? 0 : ddp_warps_reduce<WARPS, DDP_SUM>(sum, partial) / (float)n;
     for (int64_t i = first; i < n; i += TEAM) {
         const float off = ddp_read_one(x + i) - mean;
         squares += off * off;
@@ -224,8 +225,10 @@ static void choose_forward(const struct layer_norm_rows &rows, struct ddp_cuda *
 static enum ddp_status run_forward(const char *name, const struct layer_norm_rows &rows,
                                    enum ddp_dtype dtype, struct ddp_cuda *cuda)
 {
-    const enum ddp_status status =
-        ddp_layer_norm_check(name, rows.rows, rows.features, rows.eps, rows.a && rows.y, dtype);
+    enum ddp_status status = ddp_layer_norm_check_beta(name, rows.rms, rows.beta);
+    if (status == DDP_OK)
+        status =
+            ddp_layer_norm_check(name, rows.rows, rows.features, rows.eps, rows.a && rows.y, dtype);
     if (status || rows.rows == 0 || rows.features == 0)
         return status;
     DDP_BY_DTYPE(dtype, choose_forward, rows, cuda);
@@ -235,18 +238,18 @@ static enum ddp_status run_forward(const char *name, const struct layer_norm_row
 extern "C" enum ddp_status ddp_cuda_layer_norm_forward(const struct ddp_layer_norm_forward *args,
                                                        void *stream)
 {
-    const struct layer_norm_rows rows = {args->rows, args->features,  args->eps,  args->x,
-                                         NULL,       args->gamma,     args->beta, NULL,
-                                         args->y,    args->statistics};
+    const struct layer_norm_rows rows = {args->rows, args->features, args->eps,       args->rms,
+                                         args->x,    NULL,           args->gamma,     args->beta,
+                                         NULL,       args->y,        args->statistics};
     return run_forward("layer norm", rows, args->dtype, (struct ddp_cuda *)stream);
 }
 
 extern "C" enum ddp_status
 ddp_cuda_add_layer_norm_forward(const struct ddp_add_layer_norm_forward *args, void *stream)
 {
-    const struct layer_norm_rows rows = {args->rows, args->features,  args->eps,  args->a,
-                                         args->b,    args->gamma,     args->beta, args->sum,
-                                         args->y,    args->statistics};
+    const struct layer_norm_rows rows = {args->rows, args->features, args->eps,       args->rms,
+                                         args->a,    args->b,        args->gamma,     args->beta,
+                                         args->sum,  args->y,        args->statistics};
     if (args->rows > 0 && args->features > 0 && (!args->b || !args->sum))
         return ddp_fail(DDP_ERR_INVALID, "sum and layer norm: b or the sum is NULL");
     return run_forward("sum and layer norm", rows, args->dtype, (struct ddp_cuda *)stream);

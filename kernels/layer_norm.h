@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * Layer norm over the last dimension, as torch.nn.LayerNorm:
- * y = (x - mean) * rstd * gamma + beta,  rstd = 1 / sqrt(variance + eps), the variance over C. */
+ * y = (x - mean) * rstd * gamma + beta,  rstd = 1 / sqrt(variance + eps), the variance over C.
+ * RMS norm, as torch.nn.RMSNorm, is the same with a mean of 0: y = x * rstd * gamma,
+ * rstd = 1 / sqrt(mean of x^2 + eps). It has no beta. */
 #ifndef DDP_KERNELS_LAYER_NORM_H
 #define DDP_KERNELS_LAYER_NORM_H
 
@@ -13,6 +15,7 @@ struct ddp_layer_norm_forward {
     int64_t rows, features; /* B, C */
     enum ddp_dtype dtype;   /* of x and y: DDP_F32 or DDP_BF16 */
     float eps;
+    bool rms;           /* RMS norm: beta is NULL, and the mean in the statistics 0 */
     const void *x;      /* (B,C) */
     const float *gamma; /* (C), or NULL: ones */
     const float *beta;  /* (C), or NULL: zeros */
@@ -26,6 +29,7 @@ struct ddp_add_layer_norm_forward {
     int64_t rows, features;
     enum ddp_dtype dtype; /* of a, b, sum and y */
     float eps;
+    bool rms;           /* as above */
     const void *a, *b;  /* (B,C) */
     void *sum;          /* (B,C) out: a + b; may be a or b */
     const float *gamma; /* (C), or NULL: ones */
@@ -37,6 +41,7 @@ struct ddp_add_layer_norm_forward {
 struct ddp_layer_norm_backward {
     int64_t rows, features;
     enum ddp_dtype dtype;    /* of x and the gradients of x and y: DDP_F32 or DDP_BF16 */
+    bool rms;                /* RMS norm: dbeta is NULL */
     const void *x;           /* (B,C) the input of forward */
     const float *gamma;      /* (C), or NULL: ones */
     const float *statistics; /* (B,2) from forward */
@@ -66,11 +71,20 @@ static inline enum ddp_status ddp_layer_norm_check(const char *operation, int64_
     return ddp_check_dtype(operation, dtype);
 }
 
+static inline enum ddp_status ddp_layer_norm_check_beta(const char *operation, bool rms,
+                                                        const float *beta)
+{
+    return rms && beta ? ddp_fail(DDP_ERR_INVALID, "%s: an RMS norm has no beta", operation)
+                       : DDP_OK;
+}
+
 static inline enum ddp_status
 ddp_layer_norm_check_forward(const struct ddp_layer_norm_forward *args)
 {
-    return ddp_layer_norm_check("layer norm", args->rows, args->features, args->eps,
-                                args->x && args->y, args->dtype);
+    const enum ddp_status status = ddp_layer_norm_check_beta("layer norm", args->rms, args->beta);
+    return status ? status
+                  : ddp_layer_norm_check("layer norm", args->rows, args->features, args->eps,
+                                         args->x && args->y, args->dtype);
 }
 
 static inline enum ddp_status
@@ -78,8 +92,11 @@ ddp_layer_norm_check_backward(const struct ddp_layer_norm_backward *args)
 {
     if (args->rows > 0 && args->features > 0 && (args->dgamma || args->dbeta) && !args->scratch)
         return ddp_fail(DDP_ERR_INVALID, "layer norm backward: no scratch memory");
-    return ddp_layer_norm_check("layer norm backward", args->rows, args->features, 0,
-                                args->x && args->statistics && args->dy, args->dtype);
+    const enum ddp_status status =
+        ddp_layer_norm_check_beta("layer norm backward", args->rms, args->dbeta);
+    return status ? status
+                  : ddp_layer_norm_check("layer norm backward", args->rows, args->features, 0,
+                                         args->x && args->statistics && args->dy, args->dtype);
 }
 
 enum ddp_status ddp_layer_norm_forward(const struct ddp_layer_norm_forward *args, void *stream);

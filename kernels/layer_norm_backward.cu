@@ -141,7 +141,7 @@ do_row(const struct ddp_layer_norm_backward &args, int64_t row, int64_t end, int
     read_row<DDP_WARP>(args, next, next < end, lane * W, ahead);
     if (!args.dx)
         return;
-    means.g = ddp_warp_reduce<DDP_SUM>(means.g) / (float)args.features;
+    means.g = args.rms ? 0 : ddp_warp_reduce<DDP_SUM>(means.g) / (float)args.features;
     means.gx = ddp_warp_reduce<DDP_SUM>(means.gx) * rstd / (float)args.features;
     read_old<DDP_WARP>(args, row, lane * W, ahead);
     __syncwarp(); /* what was left is not taken from registers again */
@@ -153,20 +153,20 @@ do_row(const struct ddp_layer_norm_backward &args, int64_t row, int64_t end, int
     }
 }
 
-/* Over the threads of a block. The next call has other memory for `partial`: the barrier of this
- * one is behind the last use of its own. */
+/* Over the threads of a block; an RMS norm does not want that of g. The next call has other memory
+ * for `partial`: the barrier of this one is behind the last use of its own. */
 template <int WARPS>
 static __device__ inline struct means means_of_block(struct means sums, struct means *partial,
-                                                     int64_t n)
+                                                     int64_t n, bool rms)
 {
     const int lane = (int)threadIdx.x % DDP_WARP;
-    sums.g = ddp_warp_reduce<DDP_SUM>(sums.g);
+    sums.g = rms ? 0 : ddp_warp_reduce<DDP_SUM>(sums.g);
     sums.gx = ddp_warp_reduce<DDP_SUM>(sums.gx);
     if (lane == 0)
         partial[threadIdx.x / DDP_WARP] = sums;
     __syncthreads();
     sums = lane < WARPS ? partial[lane] : means{0, 0};
-    return {ddp_warp_reduce<DDP_SUM>(sums.g) / (float)n,
+    return {rms ? 0 : ddp_warp_reduce<DDP_SUM>(sums.g) / (float)n,
             ddp_warp_reduce<DDP_SUM>(sums.gx) / (float)n};
 }
 
@@ -183,7 +183,8 @@ static __device__ inline void put_sums(const struct layer_norm_pass &pass,
         const int column = (p * BLOCK + (int)threadIdx.x) * W;
         if (column < n) {
             ddp_write<W>(to + column, dgamma[p]);
-            ddp_write<W>(to + n + column, dbeta[p]);
+            if (!pass.args.rms)
+                ddp_write<W>(to + n + column, dbeta[p]);
         }
     }
 }
@@ -287,7 +288,8 @@ static __global__ void __launch_bounds__(BLOCK, 512 / BLOCK)
             continue;
         read_old<BLOCK>(args, row, first, &now);
         sums.gx *= now.rstd;
-        const struct means means = means_of_block<WARPS>(sums, partial[(row - begin) % 2], n);
+        const struct means means =
+            means_of_block<WARPS>(sums, partial[(row - begin) % 2], n, args.rms);
 #pragma unroll
         for (int p = 0; p < PACKS; p++) {
             const int column = first + p * BLOCK * W;
@@ -319,7 +321,7 @@ static __global__ void __launch_bounds__(DDP_BLOCK) backward_any(struct layer_no
         means.g += g;
         means.gx += g * ((ddp_read_one(x + i) - mean) * rstd);
     }
-    means.g = ddp_warps_reduce<WARPS, DDP_SUM>(means.g, partial) / (float)n;
+    means.g = args.rms ? 0 : ddp_warps_reduce<WARPS, DDP_SUM>(means.g, partial) / (float)n;
     means.gx = ddp_warps_reduce<WARPS, DDP_SUM>(means.gx, partial) / (float)n;
     for (int64_t i = (int)threadIdx.x % TEAM; i < n; i += TEAM) {
         const float g = ddp_read_one(dy + i) * (args.gamma ? args.gamma[i] : 1);

@@ -12,7 +12,10 @@
  * and the products added in float32. The rounded weights may be handed in as weight_bf16, the same
  * values as `weight`; else they are made in the scratch memory. A dtype of DDP_BF16 goes with this
  * only: its tensors are operands as they are, results and the bias that is added to them are
- * rounded once, and what is added to dweight and dbias stays float32. */
+ * rounded once, and what is added to dweight and dbias stays float32.
+ *
+ * With compute DDP_F32 and `weight` NULL the weights are those of weight_bf16, taken as float32:
+ * they are unpacked into the scratch memory, panel by panel. */
 
 struct ddp_linear_forward {
     int64_t rows, in, out; /* B, C, O */
@@ -20,7 +23,8 @@ struct ddp_linear_forward {
     enum ddp_dtype compute;      /* DDP_F32 or DDP_BF16 */
     enum ddp_dtype dtype;        /* of x, y and pre: DDP_F32 or DDP_BF16 */
     const void *x;               /* (B,C) */
-    const float *weight;         /* (O,C); with weight_bf16 not read, may be NULL */
+    const float *weight;         /* (O,C), or NULL: those of weight_bf16; not read in a bf16
+                                    product that has these */
     const uint16_t *weight_bf16; /* (O,C), or NULL */
     const float *bias;           /* (O), or NULL: none */
     const uint16_t *bias_bf16; /* (O) rounded, which saves a pass with a dtype of DDP_BF16; NULL */
@@ -43,7 +47,7 @@ struct ddp_linear_backward {
     const void *x_pre;    /* (B,C) what GELU, by tanh, made x of; NULL: another operation */
     bool *through; /* with x_pre: set to true where dx is the gradient before that GELU already,
                       which a product may do on its way; NULL: dx is that of x */
-    const float *weight;         /* (O,C) */
+    const float *weight;         /* (O,C), or NULL, as in forward */
     const uint16_t *weight_bf16; /* (O,C), or NULL */
     void *dy; /* (B,O) gradient of y; with an activation overwritten by the gradient before it */
     void *dx; /* (B,C) out, or NULL: not needed */
@@ -79,6 +83,25 @@ static inline size_t ddp_linear_scratch_bytes(int64_t rows, int64_t in, int64_t 
                 ? 0
                 : ddp_linear_part_bytes(rows * in) + ddp_linear_part_bytes(rows * out)) +
            (has_weight_bf16 ? 0 : ddp_linear_part_bytes(in * out));
+}
+
+/* Weights of bf16 in float32 products: elements that are unpacked at once. A panel has so many
+ * outputs or, going back, inputs at least, or all of them. */
+#define DDP_LINEAR_PANEL         ((int64_t)1 << 22)
+#define DDP_LINEAR_PANEL_COLUMNS 384
+
+static inline int64_t ddp_linear_panel_count(int64_t in, int64_t out)
+{
+    const int64_t whole = in * out, longer = in > out ? in : out;
+    const int64_t least = longer * DDP_LINEAR_PANEL_COLUMNS;
+    const int64_t most = least > DDP_LINEAR_PANEL ? least : DDP_LINEAR_PANEL;
+    return whole < most ? whole : most;
+}
+
+/* The scratch memory that these need in either pass, in the place of ddp_linear_scratch_bytes(). */
+static inline size_t ddp_linear_unpack_bytes(int64_t in, int64_t out)
+{
+    return ddp_align_up((size_t)ddp_linear_panel_count(in, out) * sizeof(float), 64);
 }
 
 /* Where the operands that are rounded to bf16 lie in the scratch memory. */
@@ -127,13 +150,14 @@ static inline enum ddp_status ddp_linear_check_forward(const struct ddp_linear_f
         return status;
     const bool outputs = args->rows > 0 && args->out > 0, inputs = outputs && args->in > 0;
     const bool bf16 = args->compute == DDP_BF16;
-    const bool weight = args->weight || (bf16 && args->weight_bf16);
-    if ((inputs && (!args->x || !weight)) || (outputs && !args->y))
+    if ((inputs && (!args->x || !(args->weight || args->weight_bf16))) || (outputs && !args->y))
         return ddp_fail(DDP_ERR_INVALID, "linear: x, weight or y is NULL");
     if (inputs && !args->scratch &&
         ddp_linear_scratch_bytes(args->rows, args->in, args->out, args->compute, args->dtype,
                                  args->weight_bf16) > 0)
         return ddp_fail(DDP_ERR_INVALID, "linear: bf16 without scratch memory");
+    if (inputs && !args->scratch && !bf16 && !args->weight)
+        return ddp_fail(DDP_ERR_INVALID, "linear: weights of bf16 without scratch memory");
     if (args->rowwise && bf16)
         return ddp_fail(DDP_ERR_INVALID, "linear: row by row in float32 only");
     return DDP_OK;
@@ -151,13 +175,15 @@ static inline enum ddp_status ddp_linear_check_backward(const struct ddp_linear_
     missing |= outputs && args->activation == DDP_ACTIVATION_RELU && !args->y;
     missing |= outputs && ddp_linear_is_gelu(args->activation) && !args->pre;
     missing |= inputs && args->dweight && !args->x;
-    missing |= inputs && args->dx && !args->weight && !(bf16 && args->weight_bf16);
+    missing |= inputs && args->dx && !args->weight && !args->weight_bf16;
     if (missing)
         return ddp_fail(DDP_ERR_INVALID, "linear backward: dy, y, pre, x or weight is NULL");
     if (inputs && !args->scratch &&
         ddp_linear_scratch_bytes(args->rows, args->in, args->out, args->compute, args->dtype,
                                  args->weight_bf16) > 0)
         return ddp_fail(DDP_ERR_INVALID, "linear backward: bf16 without scratch memory");
+    if (inputs && args->dx && !args->scratch && !bf16 && !args->weight)
+        return ddp_fail(DDP_ERR_INVALID, "linear backward: weights of bf16 without scratch memory");
     return DDP_OK;
 }
 

@@ -24,6 +24,64 @@ static enum ddp_status round_to(uint16_t *to, const float *from, int64_t count, 
     return count > 0 ? ddp_cuda_to_bf16(&args, stream) : DDP_OK;
 }
 
+/* --- weights of bf16 in products of float32 --------------------------------------------------- */
+
+/* Outputs [begin, end), whose weights are unpacked. */
+struct panel {
+    int64_t begin, end;
+    const float *weight;
+};
+
+/* The next panel: rows of the weight, which lie one behind the other. */
+static enum ddp_status next_panel(struct panel *panel, const uint16_t *weight, float *scratch,
+                                  int64_t in, int64_t out, struct ddp_cuda *cuda)
+{
+    const int64_t most = ddp_linear_panel_count(in, out) / in;
+    panel->begin = panel->end;
+    panel->end = out - panel->begin < most ? out : panel->begin + most;
+    panel->weight = scratch;
+    const struct ddp_from_bf16 args = {
+        .count = (panel->end - panel->begin) * in, .x = weight + panel->begin * in, .y = scratch};
+    return ddp_cuda_from_bf16(&args, cuda);
+}
+
+/* y, some columns at a time. */
+static enum ddp_status forward_panels(const struct ddp_linear_forward *args,
+                                      struct ddp_cuda_gemm product, struct ddp_cuda *cuda)
+{
+    struct panel panel = {0};
+    enum ddp_status status = DDP_OK;
+    while (status == DDP_OK && panel.end < args->out) {
+        status = next_panel(&panel, args->weight_bf16, args->scratch, args->in, args->out, cuda);
+        product.n = panel.end - panel.begin;
+        product.b = panel.weight;
+        product.c = (float *)args->y + panel.begin;
+        product.bias = args->bias ? args->bias + panel.begin : NULL;
+        if (status == DDP_OK)
+            status = args->rowwise ? ddp_cuda_gemm_rows(&product, cuda)
+                                   : ddp_cuda_gemm(&product, cuda, NULL);
+    }
+    return status;
+}
+
+/* dx, the sum over the panels. */
+static enum ddp_status backward_panels(const struct ddp_linear_backward *args,
+                                       struct ddp_cuda_gemm dx, struct ddp_cuda *cuda)
+{
+    struct panel panel = {0};
+    enum ddp_status status = DDP_OK;
+    while (status == DDP_OK && panel.end < args->out) {
+        status = next_panel(&panel, args->weight_bf16, args->scratch, args->in, args->out, cuda);
+        dx.k = panel.end - panel.begin;
+        dx.a = (const float *)args->dy + panel.begin;
+        dx.b = panel.weight;
+        dx.add = args->accumulate_dx || panel.begin > 0;
+        if (status == DDP_OK)
+            status = ddp_cuda_gemm(&dx, cuda, NULL);
+    }
+    return status;
+}
+
 /* --- forward -------------------------------------------------------------------------------- */
 
 /* The operands in bf16. */
@@ -88,7 +146,9 @@ enum ddp_status ddp_cuda_linear_forward(const struct ddp_linear_forward *args, v
     status = round_bias(args, &product, cuda);
     if (status == DDP_OK && args->compute == DDP_BF16 && args->in > 0)
         status = round_forward(args, &product, cuda);
-    if (status == DDP_OK)
+    if (status == DDP_OK && args->compute == DDP_F32 && !args->weight && args->in > 0)
+        status = forward_panels(args, product, cuda);
+    else if (status == DDP_OK)
         status = args->rowwise ? ddp_cuda_gemm_rows(&product, cuda)
                                : ddp_cuda_gemm(&product, cuda, &activated);
     if (status || activated || args->activation == DDP_ACTIVATION_NONE)
@@ -138,7 +198,9 @@ static enum ddp_status backward_products(const struct ddp_linear_backward *args,
     enum ddp_status status = DDP_OK;
     if (args->dweight)
         status = ddp_cuda_gemm(&dweight, cuda, NULL);
-    if (args->dx && status == DDP_OK)
+    if (args->dx && status == DDP_OK && !weight && args->rows > 0 && args->out > 0 && args->in > 0)
+        status = backward_panels(args, dx, cuda);
+    else if (args->dx && status == DDP_OK)
         status = ddp_cuda_gemm(&dx, cuda, &through);
     if (args->through)
         *args->through = through;

@@ -15,7 +15,7 @@
 
 struct pass {
     const struct ddp_softmax_cross_entropy *args;
-    int64_t divisor;
+    int64_t counted, divisor;
     struct ddp_blocks blocks;
     double partial[DDP_BLOCKS_MAX]; /* loss of each block of rows */
 };
@@ -127,9 +127,10 @@ static void rows_task(void *arg, size_t index)
                                       ddp_block_end(&pass->blocks, index));
 }
 
-/* *divisor [out]  what the sums are divided by; 0: no row counts. */
-static enum ddp_status count_labels(const struct ddp_softmax_cross_entropy *args, int64_t *divisor)
+/* The rows that count, and what the sums are divided by: 0 where none does. */
+static enum ddp_status count_labels(struct pass *pass)
 {
+    const struct ddp_softmax_cross_entropy *args = pass->args;
     int64_t counted = 0;
     for (int64_t row = 0; row < args->rows; row++) {
         if (args->labels[row] == DDP_LABEL_NONE)
@@ -138,17 +139,23 @@ static enum ddp_status count_labels(const struct ddp_softmax_cross_entropy *args
             return ddp_fail(
                 DDP_ERR_INVALID,
                 "softmax cross-entropy: label %d in row %lld, but there are %lld classes",
-                (int)args->labels[row], (long long)row, (long long)args->classes);
+                (int)args->labels[row], (long long)(args->first_row + row),
+                (long long)args->classes);
         counted++;
     }
-    *divisor = counted > 0 && args->divisor > 0 ? args->divisor : counted;
+    pass->counted = counted;
+    pass->divisor = counted > 0 && args->divisor > 0 ? args->divisor : counted;
     return DDP_OK;
 }
 
-static void put_loss(const struct ddp_softmax_cross_entropy *args, double sum, int64_t divisor)
+static void put_loss(const struct pass *pass, double sum)
 {
-    float mean = divisor ? (float)(sum / (double)divisor) : 0;
+    const struct ddp_softmax_cross_entropy *args = pass->args;
+    const float mean = pass->divisor ? (float)(sum / (double)pass->divisor) : 0;
+    const float uncounted = (float)(args->rows - pass->counted);
     *args->loss = args->accumulate_loss ? *args->loss + mean : mean;
+    if (args->uncounted)
+        *args->uncounted = args->accumulate_loss ? *args->uncounted + uncounted : uncounted;
 }
 
 enum ddp_status ddp_softmax_cross_entropy(const struct ddp_softmax_cross_entropy *args,
@@ -157,7 +164,7 @@ enum ddp_status ddp_softmax_cross_entropy(const struct ddp_softmax_cross_entropy
     struct pass pass = {.args = args};
     enum ddp_status status = ddp_softmax_cross_entropy_check(args);
     if (status == DDP_OK)
-        status = count_labels(args, &pass.divisor);
+        status = count_labels(&pass);
     if (status)
         return status;
     pass.blocks = ddp_blocks_cut(args->rows, ROWS, 1);
@@ -165,6 +172,6 @@ enum ddp_status ddp_softmax_cross_entropy(const struct ddp_softmax_cross_entropy
     double loss = 0;
     for (size_t i = 0; i < pass.blocks.count; i++)
         loss += pass.partial[i];
-    put_loss(args, loss, pass.divisor);
+    put_loss(&pass, loss);
     return DDP_OK;
 }

@@ -60,7 +60,7 @@ static __global__ void __launch_bounds__(ADDERS)
     if (bad < args.rows && fault->code == DDP_CUDA_FAULT_NONE) {
         fault->value = args.labels[bad];
         fault->limit = (int32_t)args.classes;
-        fault->row = bad;
+        fault->row = args.first_row + bad;
         fault->code = DDP_CUDA_FAULT_LABEL;
     }
 }
@@ -283,6 +283,10 @@ static __global__ void __launch_bounds__(ADDERS) add_losses(struct cross_entropy
     const int64_t divisor = divisor_of(pass);
     const float mean = divisor ? (float)(sum / (double)divisor) : 0;
     *pass.args.loss = pass.args.accumulate_loss ? *pass.args.loss + mean : mean;
+    if (!pass.args.uncounted)
+        return;
+    const float uncounted = (float)(pass.args.rows - pass.sums->counted);
+    *pass.args.uncounted = pass.args.accumulate_loss ? *pass.args.uncounted + uncounted : uncounted;
 }
 
 template <typename T, int WARPS, int BLOCK>

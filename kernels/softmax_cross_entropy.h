@@ -7,13 +7,12 @@
 
 #include "ddp.h"
 
+#include "core/label.h"
 #include "kernels/check.h"
 
-#define DDP_LABEL_NONE (-1) /* a row that does not count, such as padding */
-
 /* The mean is over the rows that count: those whose label is not DDP_LABEL_NONE. The others have
- * no loss, and zeros for a gradient. A batch that comes in several chunks of rows gives `divisor`,
- * the rows that count in all of it, and adds the losses up. */
+ * no loss, and zeros for a gradient. With a `divisor` the sums are divided by that instead: parts
+ * of a batch then add up, whatever each of them counts. */
 struct ddp_softmax_cross_entropy {
     int64_t rows, classes; /* B, V; V >= 1 */
     int64_t divisor;       /* 0: the number of rows that count */
@@ -23,7 +22,9 @@ struct ddp_softmax_cross_entropy {
     const void *logits;    /* (B,V) */
     const int32_t *labels; /* (B) each 0 .. V-1 or NONE, else DDP_ERR_INVALID names the row */
     float *loss;           /* (1) out: mean of -log softmax(logits)[label]; 0 when no row counts */
-    bool accumulate_loss;  /* add to what is in loss */
+    float *uncounted;      /* (1) out: the rows that do not count; NULL: not needed */
+    bool accumulate_loss;  /* add to what is in loss and uncounted */
+    int64_t first_row;     /* the number of row 0 in errors: in a chunk, rows come before it */
     void *dlogits;         /* (B,V) out: gradient of loss; may equal logits; NULL: not needed */
     int32_t *predictions;  /* (B) out: the first class with the largest logit; NULL: not needed */
 };

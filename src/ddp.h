@@ -227,6 +227,17 @@ DDP_API ddp_tensor *ddp_graph_input(ddp_graph *graph, const char *name, enum ddp
 /* Float32. Parameters draw their initial values in the order in which they are made. */
 DDP_API ddp_tensor *ddp_graph_parameter(ddp_graph *graph, const char *name, int dim_count,
                                         const int64_t *dims, struct ddp_init init);
+/* A parameter that is not learned: gradients pass through the operations that read it, but it has
+ * none, and no optimizer state. Files of checkpoints do not hold it. The workers of a machine share
+ * one copy on the CPU.
+ *   dtype  that it is held in: DDP_F32 or DDP_BF16. What has one dimension, or more than two, is
+ *          held in float32 either way */
+DDP_API ddp_tensor *ddp_graph_frozen(ddp_graph *graph, const char *name, int dim_count,
+                                     const int64_t *dims, struct ddp_init init,
+                                     enum ddp_dtype dtype);
+/* Parameters that are made between the two, by ddp_graph_parameter() and by layers, are frozen. */
+DDP_API void ddp_graph_begin_frozen(ddp_graph *graph, enum ddp_dtype dtype);
+DDP_API void ddp_graph_end_frozen(ddp_graph *graph);
 /* The same numbers in another shape; no copy. One dimension may be -1: what is left. */
 DDP_API ddp_tensor *ddp_graph_reshape(ddp_graph *graph, ddp_tensor *x, int dim_count,
                                       const int64_t *dims);
@@ -240,9 +251,14 @@ DDP_API const int64_t *ddp_graph_dims(const ddp_tensor *tensor);
 /* (...,C) x (O,C)^T + (O) -> (...,O); bias may be NULL. */
 DDP_API ddp_tensor *ddp_graph_linear(ddp_graph *graph, ddp_tensor *x, ddp_tensor *weight,
                                      ddp_tensor *bias, enum ddp_activation activation);
-/* (...,V) float32 and (...) int32 -> (1): the mean over rows. */
+/* (...,V) float32 and (...) int32 -> (1): the mean over rows. In a global batch it is that over all
+ * rows whose label counts, wherever they are. */
 DDP_API ddp_tensor *ddp_graph_softmax_cross_entropy(ddp_graph *graph, ddp_tensor *logits,
                                                     ddp_tensor *labels);
+/* (...,C), (V,C) and (...) int32 -> (1): the same of the logits x weight^T, which never exist as a
+ * whole. It is both output and loss: ddp_graph_finish(graph, loss, loss). */
+DDP_API ddp_tensor *ddp_graph_head_cross_entropy(ddp_graph *graph, ddp_tensor *x,
+                                                 ddp_tensor *weight, ddp_tensor *labels);
 /* Any float32 and as many targets, input 1 of float32 -> (1): the mean of (output - target)^2 over
  * all elements. */
 DDP_API ddp_tensor *ddp_graph_mse(ddp_graph *graph, ddp_tensor *output, ddp_tensor *targets);
@@ -252,10 +268,36 @@ DDP_API ddp_tensor *ddp_graph_embedding(ddp_graph *graph, ddp_tensor *tokens, dd
                                         ddp_tensor *wpe);
 /* (B,T,3C) -> (B,T,C): causal attention of several heads on packed queries, keys and values. */
 DDP_API ddp_tensor *ddp_graph_attention(ddp_graph *graph, ddp_tensor *qkv, int64_t heads);
+/* (B,T,H*D), (B,T,K*D) twice -> (B,T,H*D): causal attention, in which H / K heads of queries share
+ * a head of keys and values; its cache holds K heads. Query i sees key j <= i if j > i - window,
+ * and if j is not before the begin of i's document.
+ *   documents  (B,T) int32, the first position of each one's document, which never falls within a
+ *              row; NULL: a row is one document. Not with a cache
+ *   window     0: none */
+DDP_API ddp_tensor *ddp_graph_grouped_attention(ddp_graph *graph, ddp_tensor *q, ddp_tensor *k,
+                                                ddp_tensor *v, ddp_tensor *documents, int64_t heads,
+                                                int64_t kv_heads, int64_t window);
+/* (B,N,T) int32 -> (B,T): row `index` of each sample's N. */
+DDP_API ddp_tensor *ddp_graph_select(ddp_graph *graph, ddp_tensor *x, int64_t index);
+/* Rotary positions (RoPE). The table has cosines and sines of position * frequency, times `factor`,
+ * for positions 0 .. positions-1 and size/2 frequencies; all layers may share it. Nothing learns
+ * it.
+ *   size         R, the leading features of a head that are turned: even
+ *   frequencies  (R/2), radians; copied */
+DDP_API ddp_tensor *ddp_graph_rope_table(ddp_graph *graph, int64_t positions, int64_t size,
+                                         const float *frequencies, float factor);
+/* (B,T,C) of several heads, or (B,T,H,D) -> the same shape: in the head of row t, feature i and
+ * feature i + R/2 are turned by the angles of position t. */
+DDP_API ddp_tensor *ddp_graph_rope(ddp_graph *graph, ddp_tensor *x, int64_t heads,
+                                   ddp_tensor *table);
+/* silu(gate) * up of two tensors of one shape, silu(z) = z / (1 + exp(-z)). */
+DDP_API ddp_tensor *ddp_graph_swiglu(ddp_graph *graph, ddp_tensor *gate, ddp_tensor *up);
 /* The sum of two tensors of one shape. */
 DDP_API ddp_tensor *ddp_graph_add(ddp_graph *graph, ddp_tensor *a, ddp_tensor *b);
 /* Zeroes elements with this probability in training and divides the others by (1 - probability). */
 DDP_API ddp_tensor *ddp_graph_dropout(ddp_graph *graph, ddp_tensor *x, double probability);
+/* Each element times the factor, which is finite and not 0. */
+DDP_API ddp_tensor *ddp_graph_scale(ddp_graph *graph, ddp_tensor *x, double factor);
 /* Image operations take channels-last images. (B,C,H,W) -> (B,H,W,C), and back. */
 DDP_API ddp_tensor *ddp_graph_channels_last(ddp_graph *graph, ddp_tensor *x);
 DDP_API ddp_tensor *ddp_graph_channels_first(ddp_graph *graph, ddp_tensor *x);
@@ -271,7 +313,8 @@ DDP_API ddp_tensor *ddp_graph_sum(ddp_graph *graph, ddp_tensor *x);
 
 /* An input of an operation of the program's own, in memory of the host. */
 struct ddp_custom_tensor {
-    enum ddp_dtype dtype; /* DDP_F32; of tokens and labels DDP_I32 */
+    enum ddp_dtype dtype; /* DDP_F32; of tokens and labels DDP_I32, of frozen parameters perhaps
+                             DDP_BF16 */
     int dim_count;
     int64_t dims[DDP_TENSOR_DIMS];
     int64_t count;      /* elements */
@@ -323,6 +366,10 @@ DDP_API ddp_tensor *ddp_graph_linear_layer(ddp_graph *graph, const char *name, d
 /* A whole torch.nn.LayerNorm over the last dimension: makes "NAME.weight" and "NAME.bias" (C). */
 DDP_API ddp_tensor *ddp_graph_layer_norm_layer(ddp_graph *graph, const char *name, ddp_tensor *x,
                                                float eps);
+
+/* A whole torch.nn.RMSNorm over the last dimension: makes "NAME.weight" (C). */
+DDP_API ddp_tensor *ddp_graph_rms_norm_layer(ddp_graph *graph, const char *name, ddp_tensor *x,
+                                             float eps);
 
 /* A whole torch.nn.Conv2d with a square window, (B,H,W,C) -> (B,OH,OW,O): makes "NAME.weight"
  * (O,C,K,K) and, with_bias, "NAME.bias" (O). */

@@ -45,6 +45,9 @@ DDP_API void ddp_train_set_model(ddp_train *train, const char *name, ddp_model_b
  * Returns DDP_OK or an error, which ends the job; ddp_fail() says why. */
 typedef enum ddp_status ddp_data_read(void *arg, int64_t index, void *sample, void *label);
 
+#define DDP_DATA_NO_LABEL                                                                          \
+    (-100) /* does not count in loss and accuracy, as PyTorch's ignore_index */
+
 /* Samples, as a function reads them or as arrays in memory. Begins as DDP_DATA_INIT. */
 struct ddp_data {
     size_t struct_bytes;           /* sizeof(struct ddp_data) */
@@ -52,8 +55,8 @@ struct ddp_data {
     enum ddp_dtype dtype;          /* of a sample: DDP_F32, or DDP_I32 for tokens */
     int dim_count;                 /* of one sample: 1 .. DDP_TENSOR_DIMS */
     int64_t dims[DDP_TENSOR_DIMS]; /* (C,H,W) of images, (T) of tokens, (N) of other numbers */
-    int64_t classes;     /* labels are int32, 0 .. classes-1, of tokens the vocabulary; 0: they are
-                            float32 numbers, or there are none */
+    int64_t classes;               /* labels are int32, 0 .. classes-1, of tokens the vocabulary, or
+                            DDP_DATA_NO_LABEL; 0: they are float32 numbers, or there are none */
     int64_t label_count; /* of one sample: 1 for a class, T for the next tokens; 0: no labels */
     ddp_data_read *read; /* NULL: the arrays are read */
     void *arg;
@@ -99,6 +102,10 @@ DDP_API void ddp_train_help(FILE *out);
 
 /* Prints the options that most people use, each with an example, as `trainer --help` does. */
 DDP_API void ddp_train_help_short(FILE *out);
+
+/* Prints what a directory of Hugging Face holds and what training it would need, as `trainer info`
+ * does. DDP_ERR_INVALID: it is not a directory; DDP_ERR_IO, DDP_ERR_FORMAT, DDP_ERR_MEMORY. */
+DDP_API enum ddp_status ddp_train_info(const char *path, FILE *out);
 
 /* Trains: joins the job, loads the data, runs all steps, evaluates, saves. Collective over the
  * job's workers. When one fails, the job is aborted.

@@ -14,6 +14,7 @@ static void print_help(bool all)
 {
     puts("usage: trainer [options]\n"
          "       ddprun --nproc N trainer [options]\n"
+         "       trainer info DIRECTORY\n"
          "\n"
          "Trains a model with data parallelism:\n"
          "  trainer              in one process\n"
@@ -74,6 +75,16 @@ static void mask_stop_signals(int how)
     sigprocmask(how, &set, NULL);
 }
 
+static enum ddp_status print_info(int argc, char *const *argv)
+{
+    if (argc != 3)
+        return ddp_fail(DDP_ERR_INVALID, "info takes one directory: trainer info DIRECTORY");
+    enum ddp_status status = ddp_train_info(argv[2], stdout);
+    if (status == DDP_OK && (fflush(stdout) != 0 || ferror(stdout)))
+        status = ddp_fail(DDP_ERR_IO, "cannot write to standard output");
+    return status;
+}
+
 int main(int argc, char **argv)
 {
     ddp_train *train = NULL;
@@ -87,6 +98,10 @@ int main(int argc, char **argv)
             return 0;
         fputs("trainer: error: cannot write to standard output\n", stderr);
         return ddp_status_exit_code(DDP_ERR_IO);
+    }
+    if (argc > 1 && strcmp(argv[1], "info") == 0) {
+        mask_stop_signals(SIG_UNBLOCK);
+        return ddp_status_exit_code(print_info(argc, argv));
     }
     enum ddp_status status = ddp_train_create(&train);
     if (status == DDP_OK)

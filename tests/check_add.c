@@ -14,14 +14,15 @@ START_TEST(test_forms)
     const int64_t n = counts[_i];
     random_seed((uint64_t)_i);
     float *a = array_of(n), *b = array_of(n), *before = array_of(n);
-    for (int flags = 0; flags < 4; flags++) {
+    for (int flags = 0; flags < 6; flags++) {
         struct ddp_add args = {.count = n, .a = a, .accumulate = flags & 1};
+        args.scale = flags & 4 ? -0.3f : 0;
         args.b = flags & 2 ? b : NULL;
         float *expected = array_copy(before, n);
         args.y = expected;
         ck_assert_int_eq(ddp_add_reference(&args, NULL), DDP_OK);
         for (int64_t i = 0; i < n; i++) {
-            float sum = flags & 2 ? a[i] + b[i] : a[i];
+            float sum = flags & 2 ? a[i] + b[i] : flags & 4 ? -0.3f * a[i] : a[i];
             ck_assert_float_eq(expected[i], flags & 1 ? before[i] + sum : sum);
         }
         for (int pool = 0; pool < POOLS; pool++) {

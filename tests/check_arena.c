@@ -188,6 +188,48 @@ START_TEST(joins_share_gradients)
 }
 END_TEST
 
+/* Elementwise gradients cost no memory: SwiGLU's go where the values of its inputs were, of which
+ * nothing is needed any more, in the life that backward sees; those of rotations stay where they
+ * are. The table is there all the time. */
+START_TEST(elementwise_gradients_take_a_place)
+{
+    ddp_graph *graph;
+    struct ddp_graph_plan plan;
+    ck_assert_int_eq(ddp_graph_create(&graph), DDP_OK);
+    ddp_tensor *in = ddp_graph_input(graph, "x", DDP_F32, 3, (int64_t[]){1, 2, 6});
+    ddp_tensor *labels = ddp_graph_input(graph, "labels", DDP_I32, 2, (int64_t[]){1, 2});
+    ddp_tensor *table = ddp_graph_rope_table(graph, 2, 2, (const float[]){1}, 1);
+    ddp_graph_begin_block(graph);
+    ddp_tensor *q = ddp_graph_linear_layer(graph, "q", in, 6, true, DDP_ACTIVATION_NONE);
+    ddp_tensor *turned = ddp_graph_rope(graph, q, 3, table);
+    ddp_tensor *gate = ddp_graph_linear_layer(graph, "gate", turned, 8, true, DDP_ACTIVATION_NONE);
+    ddp_tensor *up = ddp_graph_linear_layer(graph, "up", turned, 8, true, DDP_ACTIVATION_NONE);
+    ddp_tensor *y = ddp_graph_swiglu(graph, gate, up);
+    y = ddp_graph_linear_layer(graph, "down", y, 3, true, DDP_ACTIVATION_NONE);
+    ddp_graph_end_block(graph);
+    ddp_tensor *z = ddp_graph_linear_layer(graph, "z", y, 3, true, DDP_ACTIVATION_NONE);
+    ck_assert_int_eq(ddp_graph_finish(graph, z, ddp_graph_softmax_cross_entropy(graph, z, labels)),
+                     DDP_OK);
+    for (int recompute = 0; recompute < 2; recompute++) {
+        ddp_graph_set_recompute(graph, recompute);
+        for (unsigned parts = 1; parts <= ALL_PARTS; parts++)
+            plan_is_disjoint(graph, parts);
+        ck_assert_int_eq(ddp_graph_plan_make(graph, ALL_PARTS, &plan), DDP_OK);
+        const struct lives *gates = &plan.value[gate->id], *ups = &plan.value[up->id];
+        ck_assert(recompute == (gates->again >= 0) && recompute == (ups->again >= 0));
+        ck_assert_int_eq(plan.gradient[gate->id], recompute ? gates->again : gates->forward);
+        ck_assert_int_eq(plan.gradient[up->id], recompute ? ups->again : ups->forward);
+        ck_assert_int_eq(plan.gradient[q->id], plan.gradient[turned->id]);
+        ck_assert_int_eq(plan.value[q->id].forward, plan.value[turned->id].forward);
+        const struct placement *kept = &plan.items[plan.value[table->id].forward];
+        for (int i = 0; i < plan.item_count; i++)
+            ck_assert(kept->first <= plan.items[i].first && kept->last >= plan.items[i].last);
+        ddp_graph_plan_free(&plan);
+    }
+    ddp_graph_destroy(graph);
+}
+END_TEST
+
 Suite *test_suite(void)
 {
     Suite *suite = suite_create("arena");
@@ -198,5 +240,6 @@ Suite *test_suite(void)
     tcase_add_test(tc, recomputation_keeps_what_it_reads);
     tcase_add_test(tc, bf16_activations_halve_the_arena);
     tcase_add_test(tc, joins_share_gradients);
+    tcase_add_test(tc, elementwise_gradients_take_a_place);
     return suite;
 }

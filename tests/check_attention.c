@@ -62,13 +62,18 @@ static void layer_free(struct layer *layer)
     array_free(layer->dqkv, 3 * layer->count);
 }
 
+static struct ddp_attention_shape shape_of(const struct layer *layer)
+{
+    return ddp_attention_packed(layer->batch, layer->length, layer->heads, layer->size, DDP_F32);
+}
+
 static void run_forward(const struct layer *layer, ddp_pool *pool, bool reference)
 {
-    const struct ddp_attention_forward args = {.batch = layer->batch,
-                                               .length = layer->length,
-                                               .heads = layer->heads,
-                                               .head_size = layer->size,
-                                               .qkv = layer->qkv,
+    const int64_t c = layer->heads * layer->size;
+    const struct ddp_attention_forward args = {.shape = shape_of(layer),
+                                               .q = layer->qkv,
+                                               .k = layer->qkv + c,
+                                               .v = layer->qkv + 2 * c,
                                                .y = layer->y,
                                                .lse = layer->lse};
     ck_assert_int_eq(
@@ -77,16 +82,20 @@ static void run_forward(const struct layer *layer, ddp_pool *pool, bool referenc
 
 static void run_backward(const struct layer *layer, ddp_pool *pool, bool reference)
 {
-    const struct ddp_attention_backward args = {.batch = layer->batch,
-                                                .length = layer->length,
-                                                .heads = layer->heads,
-                                                .head_size = layer->size,
-                                                .qkv = layer->qkv,
+    const int64_t c = layer->heads * layer->size;
+    const struct ddp_attention_backward args = {.shape = shape_of(layer),
+                                                .q = layer->qkv,
+                                                .k = layer->qkv + c,
+                                                .v = layer->qkv + 2 * c,
                                                 .y = layer->y,
                                                 .lse = layer->lse,
                                                 .dy = layer->dy,
-                                                .dqkv = layer->dqkv,
-                                                .accumulate_dqkv = layer->accumulate};
+                                                .dq = layer->dqkv,
+                                                .dk = layer->dqkv + c,
+                                                .dv = layer->dqkv + 2 * c,
+                                                .accumulate_dq = layer->accumulate,
+                                                .accumulate_dk = layer->accumulate,
+                                                .accumulate_dv = layer->accumulate};
     ck_assert_int_eq(
         (reference ? ddp_attention_backward_reference : ddp_attention_backward)(&args, pool),
         DDP_OK);
@@ -240,16 +249,16 @@ static void run_cached(const struct layer *layer, int64_t sample, int64_t sample
     for (int64_t b = 0; b < samples; b++)
         memcpy(qkv + b * count * 3 * c, layer->qkv + ((sample + b) * layer->length + first) * 3 * c,
                (size_t)(count * 3 * c) * sizeof *qkv);
-    const struct ddp_attention_cached args = {.batch = samples,
-                                              .length = count,
-                                              .heads = layer->heads,
-                                              .head_size = layer->size,
-                                              .past = first,
-                                              .capacity = capacity,
-                                              .cache_stride = stride,
-                                              .qkv = qkv,
-                                              .cache = cache + sample * stride,
-                                              .y = out};
+    const struct ddp_attention_cached args = {
+        .shape = ddp_attention_packed(samples, count, layer->heads, layer->size, DDP_F32),
+        .past = first,
+        .capacity = capacity,
+        .cache_stride = stride,
+        .q = qkv,
+        .k = qkv + c,
+        .v = qkv + 2 * c,
+        .cache = cache + sample * stride,
+        .y = out};
     ck_assert_int_eq(
         (reference ? ddp_attention_cached_reference : ddp_attention_cached)(&args, pool), DDP_OK);
     for (int64_t b = 0; b < samples; b++)
@@ -302,28 +311,28 @@ END_TEST
 START_TEST(test_cached_arguments)
 {
     float v[6] = {1, 2, 3, 4, 5, 6}, y[4], cache[16] = {0};
-    const struct ddp_attention_cached good = {.batch = 1,
-                                              .length = 1,
-                                              .heads = 1,
-                                              .head_size = 2,
+    const struct ddp_attention_cached good = {.shape = ddp_attention_packed(1, 1, 1, 2, DDP_F32),
                                               .past = 1,
                                               .capacity = 2,
                                               .cache_stride = 8,
-                                              .qkv = v,
+                                              .q = v,
+                                              .k = v + 2,
+                                              .v = v + 4,
                                               .cache = cache,
                                               .y = y};
-    struct ddp_attention_cached bad[] = {good, good, good, good, good, good, good, good};
-    bad[0].batch = -1;
+    struct ddp_attention_cached bad[] = {good, good, good, good, good, good, good, good, good};
+    bad[0].shape.batch = -1;
     bad[1].past = -1;
     bad[2].past = 2; /* full */
     bad[3].capacity = 4;
-    bad[3].length = 2; /* several after others */
-    bad[4].batch = 2;
+    bad[3].shape.length = 2; /* several after others */
+    bad[4].shape.batch = 2;
     bad[4].cache_stride = 7; /* of 8 elements each */
-    bad[5].qkv = NULL;
+    bad[5].k = NULL;
     bad[6].cache = NULL;
     bad[7].y = NULL;
-    for (int i = 0; i < 8; i++) {
+    bad[8].shape.kv_heads = 0;
+    for (int i = 0; i < 9; i++) {
         ck_assert_int_eq(ddp_attention_cached(&bad[i], NULL), DDP_ERR_INVALID);
         ck_assert_int_eq(ddp_attention_cached_reference(&bad[i], NULL), DDP_ERR_INVALID);
     }
@@ -338,26 +347,33 @@ START_TEST(test_arguments)
 {
     float v[6] = {1, 2, 3, 4, 5, 6}, y[2], lse[1], d[6];
     const struct ddp_attention_forward good = {
-        .batch = 1, .length = 1, .heads = 1, .head_size = 2, .qkv = v, .y = y};
-    struct ddp_attention_forward bad[] = {good, good, good, good, good, good};
-    bad[0].batch = -1;
-    bad[1].length = -1;
-    bad[2].heads = -1;
-    bad[3].head_size = -1;
-    bad[4].qkv = NULL;
+        .shape = ddp_attention_packed(1, 1, 1, 2, DDP_F32), .q = v, .k = v + 2, .v = v + 4, .y = y};
+    struct ddp_attention_forward bad[] = {good, good, good, good, good, good,
+                                          good, good, good, good, good};
+    bad[0].shape.batch = -1;
+    bad[1].shape.length = -1;
+    bad[2].shape.heads = -1;
+    bad[3].shape.head_size = -1;
+    bad[4].q = NULL;
     bad[5].y = NULL;
-    for (int i = 0; i < 6; i++) {
+    bad[6].shape.kv_heads = 2; /* more than of queries */
+    bad[7].shape.window = -1;
+    bad[8].v = NULL;
+    bad[9].shape.q_stride = 1;
+    bad[10].shape.kv_heads = 0;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         ck_assert_int_eq(ddp_attention_forward(&bad[i], NULL), DDP_ERR_INVALID);
         ck_assert_int_eq(ddp_attention_forward_reference(&bad[i], NULL), DDP_ERR_INVALID);
-        const struct ddp_attention_backward backward = {.batch = bad[i].batch,
-                                                        .length = bad[i].length,
-                                                        .heads = bad[i].heads,
-                                                        .head_size = bad[i].head_size,
-                                                        .qkv = bad[i].qkv,
+        const struct ddp_attention_backward backward = {.shape = bad[i].shape,
+                                                        .q = bad[i].q,
+                                                        .k = bad[i].k,
+                                                        .v = bad[i].v,
                                                         .y = bad[i].y,
                                                         .lse = lse,
                                                         .dy = y,
-                                                        .dqkv = d};
+                                                        .dq = d,
+                                                        .dk = d + 2,
+                                                        .dv = d + 4};
         ck_assert_int_eq(ddp_attention_backward(&backward, NULL), DDP_ERR_INVALID);
         ck_assert_int_eq(ddp_attention_backward_reference(&backward, NULL), DDP_ERR_INVALID);
     }

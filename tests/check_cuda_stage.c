@@ -35,7 +35,7 @@ END_TEST
 
 START_TEST(shared_tensors)
 {
-    const struct subject subject = {.model = &sharing, .config = small};
+    const struct subject subject = {.model = _i ? &sharing_head : &sharing, .config = small};
     chance = 1;
     for (int way = 0; way < WAYS; way++)
         for (int count = 2; count <= MOST_PIECES; count++)
@@ -60,7 +60,7 @@ Suite *test_suite(void)
     Suite *suite = suite_create("cuda_stage");
     TCase *tc = test_case(suite, "stage", 240);
     tcase_add_loop_test(tc, every_cut_of_every_model, 0, SUBJECTS);
-    tcase_add_test(tc, shared_tensors);
+    tcase_add_loop_test(tc, shared_tensors, 0, 2);
     tcase_add_test(tc, random_graphs);
     return suite;
 }

@@ -110,7 +110,7 @@ static void open_fixture(struct fixture *f, unsigned parts)
     f->weights = ddp_array_alloc(count, sizeof(float));
     f->gradients = ddp_array_alloc(count, sizeof(float));
     ddp_rng_seed(&rng, 5);
-    ddp_graph_init_parameters(f->graph, &rng, f->weights);
+    ddp_graph_init_parameters(f->graph, &rng, f->weights, NULL);
     ddp_rng_fill_normal(&rng, f->x, BATCH * FEATURES, 0, 1);
     for (int i = 0; i < BATCH; i++)
         f->labels[i] = i % CLASSES;

@@ -3,6 +3,7 @@
  * Embedding: against the reference bit for bit, gradient, tokens out of range. */
 #include "config.h"
 
+#include "core/bf16.h"
 #include "kernels/embedding.h"
 #include "tests/kernels_test.h"
 #include "tests/scratch.h"
@@ -24,21 +25,37 @@ static int32_t *tokens_of(int64_t count, int64_t vocabulary)
     return tokens;
 }
 
+/* Rounds an array, and makes a copy of bf16. */
+static uint16_t *rounded_of(float *values, int64_t count)
+{
+    uint16_t *rounded = malloc((size_t)(count + 1) * sizeof *rounded);
+    ck_assert_ptr_nonnull(rounded);
+    for (int64_t i = 0; i < count; i++) {
+        rounded[i] = ddp_bf16_of(values[i]);
+        values[i] = ddp_bf16_to_f32(rounded[i]);
+    }
+    return rounded;
+}
+
 START_TEST(test_forward)
 {
     const int64_t *s = shapes[_i], n = s[0] * s[1] * s[2];
     random_seed((uint64_t)_i);
     int32_t *tokens = tokens_of(s[0] * s[1], s[3]);
     float *wte = array_of(s[3] * s[2]), *wpe = array_of(s[4] * s[2]), *expected = array_of(n);
-    for (int with = 0; with < 2; with++) {
+    uint16_t *wte_bf16 = rounded_of(wte, s[3] * s[2]), *wpe_bf16 = rounded_of(wpe, s[4] * s[2]);
+    for (int way = 0; way < 5; way++) { /* without wpe, with it; tables of bf16 */
+        const bool with = way & 1 || way == 4;
         struct ddp_embedding_forward args = {.batch = s[0],
                                              .length = s[1],
                                              .features = s[2],
                                              .vocabulary = s[3],
                                              .positions = s[4],
                                              .tokens = tokens,
-                                             .wte = wte,
-                                             .wpe = with ? wpe : NULL,
+                                             .wte = way & 2 ? NULL : wte,
+                                             .wpe = with && way < 3 ? wpe : NULL,
+                                             .wte_bf16 = way & 2 ? wte_bf16 : NULL,
+                                             .wpe_bf16 = with && way >= 3 ? wpe_bf16 : NULL,
                                              .y = expected};
         args.first = with ? s[4] - s[1] : 0; /* the last positions that fit */
         ck_assert_int_eq(ddp_embedding_forward_reference(&args, NULL), DDP_OK);
@@ -53,6 +70,8 @@ START_TEST(test_forward)
             array_free(y, n);
         }
     }
+    free(wte_bf16);
+    free(wpe_bf16);
     free(tokens);
     array_free(wte, s[3] * s[2]);
     array_free(wpe, s[4] * s[2]);

@@ -20,9 +20,9 @@ struct fixture {
     ddp_device *device;
     ddp_exec *exec;
     float *weights, *gradients, *x;
-    int32_t labels[32], tokens[32];
+    int32_t labels[32], tokens[64];
     float targets[32];
-    bool takes_tokens, takes_targets;
+    bool takes_tokens, takes_targets, trains;
 };
 
 static bool pads; /* classes are padded */
@@ -33,6 +33,7 @@ static void open_exec(struct fixture *f, unsigned parts)
     ddp_exec_bind_input(f->exec, 0, f->takes_tokens ? (void *)f->tokens : f->x);
     ddp_exec_bind_input(f->exec, 1, f->takes_targets ? (void *)f->targets : f->labels);
     ddp_exec_set_gradients(f->exec, f->gradients);
+    f->trains = parts & DDP_EXEC_BACKWARD;
 }
 
 static void open_fixture(struct fixture *f, const struct ddp_model *model, unsigned parts)
@@ -50,14 +51,16 @@ static void open_fixture(struct fixture *f, const struct ddp_model *model, unsig
     f->gradients = ddp_array_alloc(count, sizeof(float));
     f->x = ddp_array_alloc((size_t)(small.batch * small.features), sizeof(float));
     ddp_rng_seed(&rng, 3);
-    ddp_graph_init_parameters(f->graph, &rng, f->weights);
+    ddp_graph_init_parameters(f->graph, &rng, f->weights, NULL);
     ddp_rng_fill_normal(&rng, f->x, (size_t)(small.batch * small.features), 0, 1);
     for (int i = 0; i < 32; i++) {
         f->labels[i] = i % (int)small.classes;
         f->tokens[i] = i * i % 5;
         f->targets[i] = (float)(i % 7) / 3 - 1;
     }
-    f->takes_tokens = strcmp(model->name, "sharing") == 0;
+    for (size_t i = 0; model == &packed && i < 64; i++)
+        f->tokens[i] = i / DOCUMENTS_LENGTH % 2 ? document_of(i) : (int32_t)(i * i % 7);
+    f->takes_tokens = strcmp(model->name, "sharing") == 0 || model == &packed;
     f->takes_targets = strcmp(model->name, "numbers") == 0;
     open_exec(f, parts);
 }
@@ -72,10 +75,17 @@ static void close_fixture(struct fixture *f)
     free(f->x);
 }
 
-static double loss_of(struct fixture *f)
+static void run_forward(struct fixture *f)
 {
     ck_assert_int_eq(ddp_exec_forward(f->exec), DDP_OK);
     ck_assert_int_eq(ddp_exec_loss(f->exec), DDP_OK);
+}
+
+static double loss_of(struct fixture *f)
+{
+    run_forward(f);
+    if (ddp_graph_outputs_loss(f->graph) && f->trains) /* it is there after backward */
+        ck_assert_int_eq(ddp_exec_backward(f->exec, NULL, NULL), DDP_OK);
     return (double)*ddp_exec_loss_value(f->exec);
 }
 
@@ -90,14 +100,19 @@ static void check_slopes(const struct ddp_model *model)
         for (int64_t i = 0; i < parameter->count + parameter->padding; i++)
             f.gradients[parameter->offset + i] = NAN;
     }
-    loss_of(&f);
+    run_forward(&f);
     ck_assert_int_eq(ddp_exec_loss_backward(f.exec), DDP_OK);
     ck_assert_int_eq(ddp_exec_backward(f.exec, NULL, NULL), DDP_OK);
+    check_gaps(f.graph, f.gradients);
+    const size_t bytes = (size_t)ddp_graph_flat_count(f.graph) * sizeof(float);
+    float *gradients = malloc(bytes);
+    ck_assert_ptr_nonnull(gradients);
+    memcpy(gradients, f.gradients, bytes);
     for (int p = 0; p < ddp_graph_parameter_count(f.graph); p++) {
         const struct ddp_parameter *parameter = ddp_graph_parameter_at(f.graph, p);
         for (int64_t i = 0; i < parameter->count; i++) {
             float *w = &f.weights[parameter->offset + i], saved = *w;
-            double analytic = (double)f.gradients[parameter->offset + i];
+            double analytic = (double)gradients[parameter->offset + i];
             const float h = 1e-3f; /* small: a ReLU may have its kink nearby */
             *w = saved + h;
             double up = loss_of(&f);
@@ -110,7 +125,7 @@ static void check_slopes(const struct ddp_model *model)
                           analytic, numeric);
         }
     }
-    check_gaps(f.graph, f.gradients);
+    free(gradients);
     close_fixture(&f);
 }
 
@@ -201,6 +216,18 @@ START_TEST(shared_tensors_gradients)
 }
 END_TEST
 
+START_TEST(head_gradients)
+{
+    check_gradients(&sharing_head);
+}
+END_TEST
+
+START_TEST(documents_gradients)
+{
+    check_gradients(&packed);
+}
+END_TEST
+
 /* The loss where this parameter is moved by `step` along `direction`. */
 static double loss_along(struct fixture *f, const struct ddp_parameter *p, const double *direction,
                          double step)
@@ -219,7 +246,7 @@ static double loss_along(struct fixture *f, const struct ddp_parameter *p, const
 static void check_slope(struct fixture *f, const struct ddp_parameter *p, int number)
 {
     double direction[128], length = 0, slope = 0, size = 0;
-    const double step = 0x1p-7;
+    const double step = 0x1p-9;
     for (int64_t i = 0; i < p->count; i++) {
         direction[i] = below(2001) / 1000.0 - 1;
         length += direction[i] * direction[i];
@@ -323,13 +350,14 @@ static enum ddp_status note_ready(void *arg, int64_t end)
 START_TEST(gradients_become_ready_in_flat_order)
 {
     static const struct ddp_model reshaped = {.name = "reshaped", .build = build_reshaped};
-    static const struct ddp_model *const models[] = {&ddp_model_mlp, &sharing, &reshaped};
+    static const struct ddp_model *const models[] = {&ddp_model_mlp, &sharing, &reshaped,
+                                                     &sharing_head};
     struct fixture f;
     open_fixture(&f, models[_i], ALL_PARTS);
     const size_t count = (size_t)ddp_graph_flat_count(f.graph);
     struct readiness ready = {&f, 0, ddp_array_alloc(count, sizeof(float))};
     ck_assert_ptr_nonnull(ready.then);
-    loss_of(&f);
+    run_forward(&f);
     ck_assert_int_eq(ddp_exec_loss_backward(f.exec), DDP_OK);
     ck_assert_int_eq(ddp_exec_backward(f.exec, note_ready, &ready), DDP_OK);
     ck_assert_uint_eq((size_t)ready.end, count);
@@ -447,6 +475,30 @@ START_TEST(bad_graphs_are_refused)
     ck_assert_int_eq(ddp_graph_dims(ddp_graph_reshape(graph, x, 3, (int64_t[]){2, -1, 2}))[1], 3);
     ck_assert_ptr_null(ddp_graph_reshape(graph, x, 2, (int64_t[]){5, -1}));
     ddp_graph_destroy(graph);
+
+    for (int bad = 0; bad < 11; bad++) {
+        ck_assert_int_eq(ddp_graph_create(&graph), DDP_OK);
+        ddp_tensor *sample = ddp_graph_input(graph, "sample", DDP_I32, 3, (int64_t[]){2, 2, 5});
+        ddp_tensor *rows = ddp_graph_select(graph, sample, bad == 0 ? 2 : bad == 1 ? -1 : 1);
+        x = ddp_graph_input(graph, "x", DDP_F32, 3, (int64_t[]){2, 5, 12});
+        ddp_tensor *k = ddp_graph_input(graph, "k", DDP_F32, 3, (int64_t[]){2, 5, 6});
+        ddp_tensor *v = ddp_graph_input(graph, "v", DDP_F32, 3, (int64_t[]){2, 4, 6});
+        if (bad == 2)
+            ck_assert_ptr_null(ddp_graph_select(graph, x, 0));
+        else if (bad == 3)
+            ck_assert_ptr_null(ddp_graph_grouped_attention(graph, x, k, v, rows, 4, 2, 0));
+        else if (bad == 4)
+            ck_assert_ptr_null(ddp_graph_grouped_attention(graph, x, k, k, sample, 4, 2, 0));
+        else
+            ck_assert_ptr_null(ddp_graph_grouped_attention(graph, x, k, k, bad == 5 ? k : rows,
+                                                           bad == 6 ? 5 : 4,
+                                                           bad == 7   ? 0
+                                                           : bad == 8 ? 3
+                                                                      : 1 + (bad != 9),
+                                                           bad == 10 ? -1 : 0));
+        ck_assert_int_eq(graph->status, DDP_ERR_INVALID);
+        ddp_graph_destroy(graph);
+    }
 }
 END_TEST
 
@@ -460,9 +512,11 @@ Suite *test_suite(void)
     tcase_add_test(tc, relu_logits_gradients);
     tcase_add_test(tc, reshaped_weight_gradients);
     tcase_add_test(tc, shared_tensors_gradients);
+    tcase_add_test(tc, head_gradients);
+    tcase_add_test(tc, documents_gradients);
     tcase_add_loop_test(tc, random_graphs_gradients, 0, 4);
     tcase_add_test(tc, bf16_graphs_take_bf16);
-    tcase_add_loop_test(tc, gradients_become_ready_in_flat_order, 0, 3);
+    tcase_add_loop_test(tc, gradients_become_ready_in_flat_order, 0, 4);
     tcase_add_test(tc, flat_layout);
     tcase_add_test(tc, padded_layout);
     tcase_add_test(tc, bad_graphs_are_refused);

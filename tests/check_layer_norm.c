@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Layer norm: against the reference in double, gradients by differences, sums added and
- * overwritten, bits over thread counts. */
+ * Layer norm and RMS norm: against the reference in double, gradients by differences, sums added
+ * and overwritten, bits over thread counts. */
 #include "config.h"
 
 #include "kernels/layer_norm.h"
@@ -10,19 +10,19 @@
 
 struct layer {
     int64_t rows, features;
-    bool affine;
+    bool affine, rms;
     float *x, *gamma, *beta, *y, *statistics, *dy, *dx, *dgamma, *dbeta;
 };
 
 static const int64_t shapes[][2] = {
-    {0, 5},   {3, 0},    {1, 1},   {2, 15},   {15, 16},   {16, 17},  {17, 31},
-    {33, 33}, {100, 64}, {7, 768}, {40, 257}, {1025, 48}, {2050, 3}, {128, 96},
+    {0, 5},    {3, 0},   {1, 1},    {2, 15},    {15, 16},  {16, 17},  {17, 31},    {33, 33},
+    {100, 64}, {7, 768}, {40, 257}, {1025, 48}, {2050, 3}, {128, 96}, {1100, 128},
 };
 
-static struct layer layer_of(const int64_t *shape, bool affine)
+static struct layer layer_of(const int64_t *shape, bool affine, bool rms)
 {
     const int64_t rows = shape[0], features = shape[1];
-    struct layer layer = {.rows = rows, .features = features, .affine = affine};
+    struct layer layer = {.rows = rows, .features = features, .affine = affine, .rms = rms};
     layer.x = array_of(rows * features);
     for (int64_t i = 0; i < rows * features; i++)
         layer.x[i] = layer.x[i] * 3 + 2;
@@ -73,9 +73,10 @@ static void run_forward(const struct layer *layer, ddp_pool *pool, bool referenc
         .rows = layer->rows,
         .features = layer->features,
         .eps = 1e-5f,
+        .rms = layer->rms,
         .x = layer->x,
         .gamma = layer->affine ? layer->gamma : NULL,
-        .beta = layer->affine ? layer->beta : NULL,
+        .beta = layer->affine && !layer->rms ? layer->beta : NULL,
         .y = layer->y,
         .statistics = layer->statistics,
     };
@@ -93,13 +94,14 @@ static void run_backward(const struct layer *layer, ddp_pool *pool, bool accumul
     const struct ddp_layer_norm_backward args = {
         .rows = layer->rows,
         .features = layer->features,
+        .rms = layer->rms,
         .x = layer->x,
         .gamma = layer->affine ? layer->gamma : NULL,
         .statistics = layer->statistics,
         .dy = layer->dy,
         .dx = layer->dx,
         .dgamma = layer->dgamma,
-        .dbeta = layer->dbeta,
+        .dbeta = layer->rms ? NULL : layer->dbeta,
         .accumulate_dx = accumulate,
         .accumulate = accumulate,
         .scratch = scratch,
@@ -120,9 +122,9 @@ static bool layers_same(const struct layer *a, const struct layer *b)
 
 START_TEST(test_shapes)
 {
-    for (int flags = 0; flags < 4; flags++) {
+    for (int flags = 0; flags < 8; flags++) {
         random_seed((uint64_t)_i);
-        struct layer expected = layer_of(shapes[_i], flags & 1);
+        struct layer expected = layer_of(shapes[_i], flags & 1, flags & 4);
         const int64_t rows = expected.rows, features = expected.features, n = rows * features;
         struct layer first = layer_copy(&expected), before = layer_copy(&expected);
         run_forward(&expected, NULL, true);
@@ -168,9 +170,10 @@ static bool all_nan(const float *values, int64_t count)
 
 /* A NaN anywhere in a row is in all that comes of the row, in nothing that comes of another, and in
  * every sum over rows that the row is in. */
-static void check_nan(int64_t rows, int64_t features, int64_t at, bool in_dy, bool reference)
+static void check_nan(int64_t rows, int64_t features, int64_t at, int flags)
 {
-    struct layer layer = layer_of((const int64_t[]){rows, features}, true), whole;
+    const bool in_dy = flags & 1, reference = flags & 2, rms = flags & 4;
+    struct layer layer = layer_of((const int64_t[]){rows, features}, true, rms), whole;
     const int64_t row = at / features, column = at % features, before = row * features;
     const int64_t after = (rows - row - 1) * features;
     whole = layer_copy(&layer);
@@ -179,11 +182,11 @@ static void check_nan(int64_t rows, int64_t features, int64_t at, bool in_dy, bo
     run_forward(&whole, pools[1], reference);
     run_backward(&layer, pools[1], false, reference);
     run_backward(&whole, pools[1], false, reference);
-    const bool lost =
-        !in_dy && (!all_nan(layer.y + before, features) ||
-                   !all_nan(layer.statistics + 2 * row, 2) || !all_nan(layer.dgamma, features));
+    const bool lost = !in_dy && (!all_nan(layer.y + before, features) ||
+                                 !all_nan(layer.statistics + 2 * row + rms, 2 - rms) ||
+                                 !all_nan(layer.dgamma, features));
     ck_assert_msg(!lost && all_nan(layer.dx + before, features) && isnan(layer.dgamma[column]) &&
-                      isnan(layer.dbeta[column]) == in_dy,
+                      (rms || isnan(layer.dbeta[column]) == in_dy),
                   "rows of %lld: the NaN in column %lld of %s is lost", (long long)features,
                   (long long)column, in_dy ? "dy" : "x");
     ck_assert(same_bits(layer.y, whole.y, before) && same_bits(layer.dx, whole.dx, before));
@@ -199,9 +202,9 @@ START_TEST(test_nan)
     const int64_t n = widths[_i], columns[] = {0, n / 2, n - 1, n - n % 16 - 1};
     random_seed(13);
     for (int i = 0; i < 4; i++)
-        for (int flags = 0; flags < 4; flags++)
+        for (int flags = 0; flags < 8; flags++)
             if (columns[i] >= 0)
-                check_nan(3, n, n + columns[i], flags & 1, flags & 2);
+                check_nan(3, n, n + columns[i], flags);
 }
 END_TEST
 
@@ -218,13 +221,14 @@ static double loss_of(void *arg)
 START_TEST(test_gradient)
 {
     random_seed(11);
-    struct layer layer = layer_of((const int64_t[]){3, 19}, _i);
+    struct layer layer = layer_of((const int64_t[]){3, 19}, _i & 1, _i & 2);
     run_forward(&layer, NULL, false);
     run_backward(&layer, NULL, false, false);
     check_gradient("x", layer.x, layer.dx, 57, loss_of, &layer, 2e-4);
     if (layer.affine) {
         check_gradient("gamma", layer.gamma, layer.dgamma, 19, loss_of, &layer, 2e-4);
-        check_gradient("beta", layer.beta, layer.dbeta, 19, loss_of, &layer, 2e-4);
+        if (!layer.rms)
+            check_gradient("beta", layer.beta, layer.dbeta, 19, loss_of, &layer, 2e-4);
     }
     layer_free(&layer);
 }
@@ -234,11 +238,13 @@ END_TEST
 START_TEST(test_in_place)
 {
     random_seed(12);
-    struct layer layer = layer_of((const int64_t[]){20, 37}, true), other = layer_copy(&layer);
+    struct layer layer = layer_of((const int64_t[]){20, 37}, true, _i), other = layer_copy(&layer);
     for (int64_t i = 0; i < 20 * 37; i++)
         other.dx[i] = NAN;
     for (int64_t i = 0; i < 37; i++)
-        other.dgamma[i] = other.dbeta[i] = NAN;
+        other.dgamma[i] = NAN;
+    for (int64_t i = 0; i < 37 && !_i; i++)
+        other.dbeta[i] = NAN;
     run_forward(&layer, NULL, false);
     run_backward(&layer, NULL, false, false);
     run_forward(&other, NULL, false);
@@ -246,6 +252,7 @@ START_TEST(test_in_place)
     ck_assert(layers_same(&layer, &other));
     struct ddp_layer_norm_backward backward = {.rows = 20,
                                                .features = 37,
+                                               .rms = _i,
                                                .x = other.x,
                                                .gamma = other.gamma,
                                                .statistics = other.statistics,
@@ -256,9 +263,10 @@ START_TEST(test_in_place)
     struct ddp_layer_norm_forward forward = {.rows = 20,
                                              .features = 37,
                                              .eps = 1e-5f,
+                                             .rms = _i,
                                              .x = other.x,
                                              .gamma = other.gamma,
-                                             .beta = other.beta,
+                                             .beta = _i ? NULL : other.beta,
                                              .y = other.x};
     ck_assert_int_eq(ddp_layer_norm_forward(&forward, pools[1]), DDP_OK);
     ck_assert(same_bits(other.x, layer.y, 20 * 37));
@@ -271,27 +279,31 @@ START_TEST(test_arguments)
 {
     float v[4] = {1, 2, 3, 4}, y[4];
     const struct ddp_layer_norm_forward good = {.rows = 2, .features = 2, .x = v, .y = y};
-    struct ddp_layer_norm_forward bad[] = {good, good, good, good, good, good};
+    struct ddp_layer_norm_forward bad[] = {good, good, good, good, good, good, good};
     bad[0].rows = -1;
     bad[1].features = -1;
     bad[2].eps = -1;
     bad[3].eps = NAN;
     bad[4].x = NULL;
     bad[5].y = NULL;
-    for (int i = 0; i < 6; i++) {
+    bad[6].rms = true;
+    bad[6].beta = v;
+    for (int i = 0; i < 7; i++) {
         ck_assert_int_eq(ddp_layer_norm_forward(&bad[i], NULL), DDP_ERR_INVALID);
         ck_assert_int_eq(ddp_layer_norm_forward_reference(&bad[i], NULL), DDP_ERR_INVALID);
     }
     const struct ddp_layer_norm_backward fine = {
         .rows = 2, .features = 2, .x = v, .statistics = v, .dy = v, .dgamma = y, .scratch = v};
-    struct ddp_layer_norm_backward wrong[] = {fine, fine, fine, fine, fine, fine};
+    struct ddp_layer_norm_backward wrong[] = {fine, fine, fine, fine, fine, fine, fine};
     wrong[0].rows = -1;
     wrong[1].features = -1;
     wrong[2].x = NULL;
     wrong[3].statistics = NULL;
     wrong[4].dy = NULL;
     wrong[5].scratch = NULL;
-    for (int i = 0; i < 6; i++) {
+    wrong[6].rms = true;
+    wrong[6].dbeta = y;
+    for (int i = 0; i < 7; i++) {
         ck_assert_int_eq(ddp_layer_norm_backward(&wrong[i], NULL), DDP_ERR_INVALID);
         ck_assert_int_eq(ddp_layer_norm_backward_reference(&wrong[i], NULL), DDP_ERR_INVALID);
     }
@@ -304,8 +316,8 @@ Suite *test_suite(void)
     TCase *tc = kernel_case(suite, "layer_norm");
     tcase_add_loop_test(tc, test_shapes, 0, sizeof shapes / sizeof shapes[0]);
     tcase_add_loop_test(tc, test_nan, 0, 10);
-    tcase_add_loop_test(tc, test_gradient, 0, 2);
-    tcase_add_test(tc, test_in_place);
+    tcase_add_loop_test(tc, test_gradient, 0, 4);
+    tcase_add_loop_test(tc, test_in_place, 0, 2);
     tcase_add_test(tc, test_arguments);
     return suite;
 }

@@ -29,6 +29,8 @@ static void add_memory(struct layer *layer)
         layer->weight_bf16[i] = ddp_bf16_of(layer->weight[i]);
     size_t bytes = ddp_linear_scratch_bytes(layer->rows, layer->in, layer->out, layer->compute,
                                             DDP_F32, layer->give_rounded);
+    if (layer->compute == DDP_F32 && layer->give_rounded)
+        bytes = ddp_linear_unpack_bytes(layer->in, layer->out);
     layer->scratch = bytes ? aligned_alloc(64, bytes) : NULL;
 }
 
@@ -224,8 +226,8 @@ START_TEST(test_shapes)
 {
     random_seed((uint64_t)_i);
     for (int activation = 0; activation <= DDP_ACTIVATION_GELU_TANH; activation++)
-        for (int flags = 0; flags < 4; flags++)
-            if (!is_large(_i) || flags == activation)
+        for (int flags = 0; flags < 8; flags++)
+            if (!is_large(_i) || flags % 4 == activation)
                 check_layer(shapes[_i], (enum ddp_activation)activation, DDP_F32, flags);
 }
 END_TEST
@@ -355,11 +357,50 @@ START_TEST(test_nan_and_null)
 }
 END_TEST
 
+/* Weights of bf16 have the bits of the same weights of float32, also where they take several
+ * panels. */
+START_TEST(test_unpacked)
+{
+    static const int64_t sizes[][3] = {{0, 3, 2},       {3, 0, 2},       {1, 1, 1},
+                                       {300, 130, 770}, {5, 4099, 1030}, {3, 2048, 4096}};
+    random_seed((uint64_t)_i);
+    struct layer plain = layer_of(sizes[_i], DDP_ACTIVATION_NONE, DDP_F32, 1);
+    for (int64_t i = 0; i < plain.out * plain.in; i++)
+        plain.weight[i] = ddp_bf16_to_f32(plain.weight_bf16[i]);
+    for (int way = 0; way < 4; way++) { /* adding; gradients through it alone */
+        struct layer expected = layer_copy(&plain);
+        expected.accumulate = way & 1;
+        memset(expected.dx, 0, (size_t)(plain.rows * plain.in) * sizeof(float));
+        struct layer packed = layer_copy(&expected);
+        free(packed.scratch);
+        free(packed.weight_bf16);
+        packed.give_rounded = true;
+        add_memory(&packed);
+        for (int i = 0; i < 2; i++) {
+            struct layer *layer = i ? &packed : &expected;
+            struct ddp_linear_forward forward = forward_of(layer);
+            struct ddp_linear_backward backward = backward_of(layer);
+            forward.rowwise = way == 3;
+            if (way & 2)
+                backward.dweight = backward.dbias = NULL;
+            ck_assert_int_eq(ddp_linear_forward(&forward, pools[1]), DDP_OK);
+            ck_assert_int_eq(ddp_linear_backward(&backward, pools[1]), DDP_OK);
+        }
+        ck_assert(same_bits(expected.y, packed.y, plain.rows * plain.out));
+        ck_assert(same_bits(expected.dx, packed.dx, plain.rows * plain.in));
+        layer_free(&expected);
+        layer_free(&packed);
+    }
+    layer_free(&plain);
+}
+END_TEST
+
 /* Row by row: a row's bits are its own, in any company. */
 START_TEST(test_rowwise)
 {
     random_seed((uint64_t)_i);
-    struct layer layer = layer_of(shapes[_i], (enum ddp_activation)(_i % 4), DDP_F32, _i % 2);
+    struct layer layer = layer_of(shapes[_i / 2], (enum ddp_activation)(_i / 2 % 4), DDP_F32,
+                                  _i / 2 % 2 + _i % 2 * 4);
     struct layer first = layer_copy(&layer), other = layer_copy(&layer);
     struct ddp_linear_forward args = forward_of(&layer);
     ck_assert_int_eq(ddp_linear_forward_reference(&args, NULL), DDP_OK);
@@ -446,7 +487,8 @@ Suite *test_suite(void)
     tcase_add_test(tc, test_bf16_rounds);
     tcase_add_loop_test(tc, test_gradient, 0, 8);
     tcase_add_test(tc, test_nan_and_null);
-    tcase_add_loop_test(tc, test_rowwise, 0, sizeof shapes / sizeof shapes[0]);
+    tcase_add_loop_test(tc, test_rowwise, 0, 2 * (int)(sizeof shapes / sizeof shapes[0]));
+    tcase_add_loop_test(tc, test_unpacked, 0, 6);
     tcase_add_test(tc, test_arguments);
     return suite;
 }

@@ -114,12 +114,16 @@ static void close_all(void)
 
 /* --- tests --- */
 
-/* Every mode, and every split over replicas in aligned blocks of a power of two. */
-START_TEST(modes_end_in_the_same_bits)
+static void nothing_left(const char *what, int64_t n)
 {
-    const int shards = _i;
-    update = shards % 3;
-    bf16 = shards % 2; /* the copy that an update leaves */
+    ck_assert_msg(memory_blocks == 0 && devices == 0 && batches == 0,
+                  "%s %lld failed: %lld blocks, %lld devices, %lld batches are left", what,
+                  (long long)n, (long long)memory_blocks, (long long)devices, (long long)batches);
+}
+
+/* Every mode, and every split over replicas in aligned blocks of a power of two. */
+static void compare_modes(int shards)
+{
     struct result accum = train(DDP_MODE_ACCUM, 1, shards), other;
     for (int kind = 0; kind < 3; kind++) {
         zero = kind > 0;
@@ -135,6 +139,114 @@ START_TEST(modes_end_in_the_same_bits)
     }
     other = train(DDP_MODE_PIPELINE, 1, shards);
     same(&accum, &other, "pipeline", shards);
+}
+
+START_TEST(modes_end_in_the_same_bits)
+{
+    update = _i % 3;
+    bf16 = _i % 2; /* the copy that an update leaves */
+    compare_modes(_i);
+}
+END_TEST
+
+/* Labels that do not count, few or many of them in a shard, or all of a step; and a loss that the
+ * network part has. */
+START_TEST(labels_that_do_not_count)
+{
+    static const enum masking all[] = {MASK_UNEVEN, MASK_NONE, MASK_EPOCH, MASK_ALL};
+    for (int i = 0; i < 8; i++) {
+        masking = all[i / 2];
+        head = i % 2;
+        update = (_i + i) % 3;
+        bf16 = update == 1;
+        compare_modes(_i);
+    }
+}
+END_TEST
+
+/* The samples of the first step in the order of its shards, and the loss and gradients of each. */
+struct plain {
+    double loss, gradients[192];
+    int64_t counted;
+};
+
+static void add_shard(struct plain *plain, ddp_exec *exec, float *gradients,
+                      const struct ddp_batch *batch)
+{
+    ddp_exec_bind_input(exec, 0, batch->x);
+    ddp_exec_bind_input(exec, 1, batch->labels);
+    ddp_exec_set_gradients(exec, gradients);
+    ck_assert_int_eq(ddp_exec_forward(exec), DDP_OK);
+    ck_assert_int_eq(ddp_exec_loss(exec), DDP_OK);
+    ck_assert_int_eq(ddp_exec_loss_backward(exec), DDP_OK);
+    ck_assert_int_eq(ddp_exec_backward(exec, NULL, NULL), DDP_OK);
+    int64_t counted = 0;
+    for (int i = 0; i < BATCH; i++)
+        counted += batch->labels[i] != DDP_LABEL_NONE;
+    ck_assert_float_eq(gradients[1], (float)(BATCH - counted));
+    plain->counted += counted;
+    plain->loss += (double)gradients[0] * BATCH;
+    for (int64_t i = 0; i < ddp_graph_flat_count(graph); i++)
+        plain->gradients[i] += (double)gradients[i] * BATCH;
+}
+
+/* Of all shards' samples, one after another. */
+static void sum_plainly(struct plain *plain)
+{
+    float *gradients = calloc((size_t)ddp_graph_flat_count(graph), sizeof *gradients);
+    ddp_loader *loader = open_loader();
+    ddp_device *device;
+    ddp_exec *exec;
+    ck_assert_int_eq(ddp_device_open(&device, "cpu", 0, 1), DDP_OK);
+    ck_assert_int_eq(ddp_exec_create(&exec, graph, device, ALL_PARTS, weights), DDP_OK);
+    for (int64_t i = 0; i < setup.global_shards; i++) {
+        const struct ddp_batch *batch;
+        ck_assert_int_eq(ddp_loader_next(loader, &batch), DDP_OK);
+        add_shard(plain, exec, gradients, batch);
+        ddp_loader_release(loader, batch);
+    }
+    ddp_exec_destroy(exec);
+    ddp_device_close(device);
+    ddp_loader_destroy(loader);
+    free(gradients);
+}
+
+/* Loss and gradient are sums over the labels that count, divided by how many they are in the whole
+ * global batch. */
+START_TEST(loss_is_the_mean_over_labels)
+{
+    const int64_t shards = 9;
+    struct plain plain = {0};
+    ddp_mode *mode;
+    float loss, gradients[192];
+    masking = MASK_UNEVEN;
+    head = _i % 2;
+    update = 2;
+    open_setup(1, shards);
+    if (_i / 2)
+        cut_setup();
+    sum_plainly(&plain);
+    ck_assert_int_gt(plain.counted, 0);
+    ck_assert_int_lt(plain.counted, shards * BATCH);
+    ddp_loader *loader = open_loader();
+    ck_assert_int_eq(ddp_mode_create(&mode, _i / 2 ? DDP_MODE_PIPELINE : DDP_MODE_ACCUM, &setup),
+                     DDP_OK);
+    ck_assert_int_eq(ddp_mode_step(mode, loader, 0.1, 0, &loss), DDP_OK);
+    ck_assert_int_eq(ddp_mode_counted(mode), plain.counted);
+    ck_assert_float_eq_tol(loss, (float)(plain.loss / (double)plain.counted), 1e-6f);
+    const int64_t count = ddp_graph_flat_count(graph) - DDP_FLAT_ALIGN;
+    ck_assert_int_eq(ddp_mode_get_gradients(mode, DDP_FLAT_ALIGN, count, gradients), DDP_OK);
+    double square = 0;
+    for (int64_t i = 0; i < count; i++) {
+        const double expected = plain.gradients[DDP_FLAT_ALIGN + i] / (double)plain.counted;
+        ck_assert_double_eq_tol((double)gradients[i], expected, 1e-6);
+        square += expected * expected;
+    }
+    ck_assert_double_eq_tol(ddp_mode_gradient_norm(mode), sqrt(square), 1e-6);
+    ddp_loader_destroy(loader);
+    ddp_mode_destroy(mode);
+    close_setup();
+    nothing_left("plain", 0);
 }
 END_TEST
 
@@ -193,13 +305,6 @@ START_TEST(clipping_and_decay)
 }
 END_TEST
 
-static void nothing_left(const char *what, int64_t n)
-{
-    ck_assert_msg(memory_blocks == 0 && devices == 0 && batches == 0,
-                  "%s %lld failed: %lld blocks, %lld devices, %lld batches are left", what,
-                  (long long)n, (long long)memory_blocks, (long long)devices, (long long)batches);
-}
-
 /* Statistics follow the mean over the shards and are not part of the norm; no optimizer moves them.
  */
 START_TEST(statistics_follow)
@@ -226,7 +331,7 @@ START_TEST(statistics_follow)
     float *initial = calloc((size_t)ddp_graph_flat_count(graph), sizeof *initial);
     struct ddp_rng rng;
     ddp_rng_seed(&rng, 1);
-    ddp_graph_init_parameters(graph, &rng, initial);
+    ddp_graph_init_parameters(graph, &rng, initial, NULL);
     setup.weights = initial;
     ck_assert_int_eq(ddp_replica_open(&replica, &setup, 0, ALL_PARTS, NULL), DDP_OK);
     ck_assert_int_eq(ddp_updater_open(&updater, &replica, &setup, replica.flat_count, NULL),
@@ -404,6 +509,8 @@ Suite *test_suite(void)
     TCase *tc = test_case(suite, "bits", 60);
     tcase_add_checked_fixture(tc, open_job, close_all);
     tcase_add_loop_test(tc, modes_end_in_the_same_bits, 1, 13);
+    tcase_add_loop_test(tc, labels_that_do_not_count, 1, 9);
+    tcase_add_loop_test(tc, loss_is_the_mean_over_labels, 0, 4);
     tcase_add_test(tc, odd_blocks_agree_within_rounding);
     tcase_add_test(tc, clipping_and_decay);
     tcase_add_test(tc, statistics_follow);

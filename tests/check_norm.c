@@ -117,13 +117,14 @@ START_TEST(clip)
     double *sums = calloc(30500, sizeof *sums);
     for (int i = 0; i < 30500; i++)
         sums[i] = (i % 97 + 1) * 1e-3;
-    for (int i = 0; i < 8 * 3 * 3 * 2; i++) {
-        const float loss = i / 8 % 3 == 1 ? NAN : 12.5f;
+    for (int i = 0; i < 8 * 3 * 3 * 2 * 3; i++) {
+        const float loss[2] = {i / 8 % 3 == 1 ? NAN : 12.5f, 11};
         struct ddp_clipped own = {0}, plain = {0};
         struct ddp_clip args = {.blocks = counts[i % 8],
                                 .sums = sums,
-                                .loss = &loss,
+                                .loss = loss,
                                 .shards = 5,
+                                .targets = i / 144 * 7, /* 35 less 11, 70 less 11 */
                                 .most = i / 24 % 3 * 0.05,
                                 .only_finite = i / 72 % 2,
                                 .clipped = &own};
@@ -132,12 +133,47 @@ START_TEST(clip)
         args.clipped = &plain;
         ck_assert_int_eq(ddp_clip_reference(&args, NULL), DDP_OK);
         ck_assert_int_eq(own.left_out, plain.left_out);
-        ck_assert(isnan(loss) ? isnan(own.loss) : own.loss == plain.loss);
+        ck_assert_int_eq(own.counted, plain.counted);
+        ck_assert_int_eq(own.counted, args.targets ? 5 * args.targets - 11 : 5);
+        ck_assert(isnan(loss[0]) ? isnan(own.loss)
+                                 : fabsf(own.loss - plain.loss) <= 1e-7f * plain.loss);
         ck_assert(isfinite(plain.norm) ? fabs(own.norm - plain.norm) <= 1e-13 * fabs(plain.norm)
                                        : own.norm == plain.norm);
         ck_assert_float_eq_tol(own.scale, plain.scale, 1e-7f * plain.scale + 1e-30f);
     }
     free(sums);
+}
+END_TEST
+
+/* With all targets, loss and scale are those of one division in float, whatever a shard has of
+ * them; without any the step is left out. */
+START_TEST(clip_counts_targets)
+{
+    const double sums[] = {3};
+    struct ddp_clipped clipped;
+    struct ddp_clip args = {.blocks = 1, .sums = sums, .clipped = &clipped};
+    random_seed(4);
+    for (int i = 0; i < 20000; i++) {
+        const float loss[2] = {(float)random_below(1 << 24) * 0x1p-18f, 0};
+        args.loss = loss;
+        args.shards = i < 5000 ? i + 1 : 1 + random_below(100000);
+        args.targets = i % 3 ? 1 + random_below(1 << 20) : 0;
+        ck_assert_int_eq(ddp_clip(&args, NULL), DDP_OK);
+        ck_assert_float_eq(clipped.loss, loss[0] / (float)args.shards);
+        ck_assert_float_eq(clipped.scale, 1.0f / (float)args.shards);
+        ck_assert_double_eq(clipped.norm, sqrt(3) / (double)args.shards);
+        ck_assert(!clipped.left_out);
+    }
+    args.loss = (const float[]){0, 60};
+    args.shards = 6;
+    args.targets = 10;
+    ck_assert_int_eq(ddp_clip(&args, NULL), DDP_OK);
+    ck_assert(clipped.left_out && clipped.counted == 0 && isnan(clipped.loss));
+    args.targets = 0; /* of another loss, which does not say what counts */
+    ck_assert_int_eq(ddp_clip(&args, NULL), DDP_OK);
+    ck_assert(!clipped.left_out && clipped.counted == 6 && clipped.loss == 0);
+    args.targets = -1;
+    ck_assert_int_eq(ddp_clip(&args, NULL), DDP_ERR_INVALID);
 }
 END_TEST
 
@@ -202,6 +238,7 @@ Suite *test_suite(void)
     tcase_add_test(tc, as_pytorch);
     tcase_add_test(tc, not_finite);
     tcase_add_test(tc, clip);
+    tcase_add_test(tc, clip_counts_targets);
     tcase_add_test(tc, clipped_steps);
     tcase_add_test(tc, bad_arguments);
     return suite;

@@ -215,7 +215,7 @@ START_TEST(test_chunks)
     enum { ROWS = 7, CLASSES = 33, FIRST = 3 };
     random_seed(5);
     float *x = array_of(ROWS * CLASSES), *d = array_of(ROWS * CLASSES),
-          *parts = array_of(ROWS * CLASSES), loss, sum = 100;
+          *parts = array_of(ROWS * CLASSES), loss, sum = 100, uncounted = 100;
     int32_t labels[ROWS] = {5, DDP_LABEL_NONE, 0, 32, 8, DDP_LABEL_NONE, 9};
     struct ddp_softmax_cross_entropy args = {.rows = ROWS, .classes = CLASSES, .logits = x};
     args.labels = labels;
@@ -224,6 +224,7 @@ START_TEST(test_chunks)
     ck_assert_int_eq(ddp_softmax_cross_entropy(&args, NULL), DDP_OK);
     args.divisor = 5;
     args.loss = &sum;
+    args.uncounted = &uncounted;
     args.dlogits = parts;
     args.rows = FIRST;
     ck_assert_int_eq(ddp_softmax_cross_entropy(&args, NULL), DDP_OK); /* overwrites the 100 */
@@ -235,6 +236,15 @@ START_TEST(test_chunks)
     ck_assert_int_eq(ddp_softmax_cross_entropy(&args, NULL), DDP_OK);
     ck_assert(same_bits(d, parts, ROWS * CLASSES));
     ck_assert_float_eq_tol(sum, loss, 1e-6f);
+    ck_assert_float_eq(uncounted, 2);
+    ck_assert_int_eq(ddp_softmax_cross_entropy_reference(&args, NULL), DDP_OK);
+    ck_assert_float_eq(uncounted, 3); /* the second chunk's again */
+    labels[FIRST + 1] = CLASSES;
+    args.first_row = FIRST;
+    capture_start();
+    const enum ddp_status status = ddp_softmax_cross_entropy(&args, NULL);
+    one_message(capture_stop(), "label 33 in row 4", "there are 33 classes");
+    ck_assert_int_eq(status, DDP_ERR_INVALID);
     array_free(x, ROWS * CLASSES);
     array_free(d, ROWS * CLASSES);
     array_free(parts, ROWS * CLASSES);

@@ -83,7 +83,7 @@ static void open_setup(enum ddp_mode_kind kind, double dropout, bool gradient_no
     weights = calloc((size_t)ddp_graph_flat_count(graph), sizeof *weights);
     ck_assert_ptr_nonnull(weights);
     ddp_rng_seed(&rng, 1);
-    ddp_graph_init_parameters(graph, &rng, weights);
+    ddp_graph_init_parameters(graph, &rng, weights, NULL);
     const struct ddp_parameter *first = ddp_graph_parameter_at(graph, 0);
     ck_assert_str_eq(first->name, "fc1.weight");
     for (int64_t i = 0; i < first->count; i++)

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * Attention of CUDA against the reference, and against itself. */
+ * Attention of CUDA against the reference, and against itself; with shared heads, windows and
+ * documents too. */
 #include "config.h"
 
 #include "kernels/bf16.h"
 #include "tests/cuda_pair.h"
 #include "tests/cuda_test.h"
+#include "tests/grouped_attention.h"
 #include "tests/reference/reference.h"
 
 /* Of batch, length, heads, size. Lengths around the tiles' borders, sizes around the templates'. */
@@ -22,13 +24,14 @@ static const int64_t attentions[][4] = {
 static void attend(const int64_t *s, const struct pair *qkv, const struct pair *y,
                    const struct pair *lse, bool device)
 {
+    const enum ddp_dtype dtype = device ? qkv->dtype : DDP_F32;
+    const char *q = device ? qkv->device : (char *)qkv->host;
+    const size_t part = (size_t)(s[2] * s[3]) * ddp_dtype_bytes(dtype);
     const struct ddp_attention_forward args = {
-        .batch = s[0],
-        .length = s[1],
-        .heads = s[2],
-        .head_size = s[3],
-        .dtype = device ? qkv->dtype : DDP_F32,
-        .qkv = device ? qkv->device : qkv->host,
+        .shape = ddp_attention_packed(s[0], s[1], s[2], s[3], dtype),
+        .q = q,
+        .k = q + part,
+        .v = q + 2 * part,
         .y = device ? y->device : y->host,
         .lse = !lse     ? NULL
                : device ? lse->device
@@ -40,18 +43,24 @@ static void attend(const int64_t *s, const struct pair *qkv, const struct pair *
 
 static void attend_back(const int64_t *s, const struct pair *all, bool add, bool device)
 {
+    const enum ddp_dtype dtype = device ? all[0].dtype : DDP_F32;
+    const char *q = device ? all[0].device : (char *)all[0].host;
+    char *dq = device ? all[4].device : (char *)all[4].host;
+    const size_t part = (size_t)(s[2] * s[3]) * ddp_dtype_bytes(dtype);
     const struct ddp_attention_backward args = {
-        .batch = s[0],
-        .length = s[1],
-        .heads = s[2],
-        .head_size = s[3],
-        .dtype = device ? all[0].dtype : DDP_F32,
-        .qkv = device ? all[0].device : all[0].host,
+        .shape = ddp_attention_packed(s[0], s[1], s[2], s[3], dtype),
+        .q = q,
+        .k = q + part,
+        .v = q + 2 * part,
         .y = device ? all[1].device : all[1].host,
         .lse = device ? all[2].device : all[2].host,
         .dy = device ? all[3].device : all[3].host,
-        .dqkv = device ? all[4].device : all[4].host,
-        .accumulate_dqkv = add,
+        .dq = dq,
+        .dk = dq + part,
+        .dv = dq + 2 * part,
+        .accumulate_dq = add,
+        .accumulate_dk = add,
+        .accumulate_dv = add,
     };
     const struct ddp_kernels *table = device ? on_cuda : &ddp_kernels_reference;
     ck_assert_int_eq(table->attention_backward(&args, device ? cuda_stream : NULL), DDP_OK);
@@ -197,24 +206,28 @@ static void attend_cached(const int64_t *s, int64_t prefix, bool alone, const fl
     const int64_t c = s[2] * s[3], row = 3 * c, samples = alone ? 1 : s[0];
     const struct ddp_kernels *table = device ? on_cuda : &ddp_kernels_reference;
     float *in = array_of(samples * s[1] * row), *out = array_of(samples * s[1] * c);
-    struct ddp_attention_cached args = {.batch = samples, .heads = s[2], .head_size = s[3]};
+    struct ddp_attention_cached args = {.shape =
+                                            ddp_attention_packed(samples, 1, s[2], s[3], DDP_F32)};
     args.capacity = s[1] + 2;
     args.cache_stride = 2 * c * args.capacity + 3;
     args.cache = cache;
-    for (int64_t t = 0; t < s[1]; t += args.length) {
+    for (int64_t t = 0; t < s[1]; t += args.shape.length) {
         args.past = t;
-        args.length = t == 0 ? prefix : 1;
+        args.shape.length = t == 0 ? prefix : 1;
         for (int64_t b = 0; b < samples; b++)
-            memcpy(in + b * args.length * row, qkv + (b * s[1] + t) * row,
-                   (size_t)(args.length * row) * sizeof *in);
-        args.qkv = device ? cuda_floats(in, samples * args.length * row, 0) : in;
-        args.y = device ? cuda_memory((size_t)(samples * args.length * c) * sizeof *out, 0) : out;
+            memcpy(in + b * args.shape.length * row, qkv + (b * s[1] + t) * row,
+                   (size_t)(args.shape.length * row) * sizeof *in);
+        const int64_t rows = samples * args.shape.length;
+        args.q = device ? cuda_floats(in, rows * row, 0) : in;
+        args.k = args.q + c;
+        args.v = args.q + 2 * c;
+        args.y = device ? cuda_memory((size_t)(rows * c) * sizeof *out, 0) : out;
         ck_assert_int_eq(table->attention_cached(&args, device ? cuda_stream : NULL), DDP_OK);
         if (device)
-            cuda_get(out, args.y, (size_t)(samples * args.length * c) * sizeof *out);
+            cuda_get(out, args.y, (size_t)(rows * c) * sizeof *out);
         for (int64_t b = 0; b < samples; b++)
-            memcpy(y + (b * s[1] + t) * c, out + b * args.length * c,
-                   (size_t)(args.length * c) * sizeof *y);
+            memcpy(y + (b * s[1] + t) * c, out + b * args.shape.length * c,
+                   (size_t)(args.shape.length * c) * sizeof *y);
     }
     array_free(in, samples * s[1] * row);
     array_free(out, samples * s[1] * c);
@@ -245,16 +258,172 @@ START_TEST(test_attention_cached)
 }
 END_TEST
 
+/* --- shared heads, windows, documents --- */
+
+static void *side(const struct pair *pair, bool device)
+{
+    return device ? pair->device : pair->host;
+}
+
+static void attend_grouped(const struct ddp_attention_shape *shape, const struct pair *all,
+                           bool device)
+{
+    const struct ddp_kernels *table = device ? on_cuda : &ddp_kernels_reference;
+    void *stream = device ? cuda_stream : NULL;
+    const struct ddp_attention_forward forward = {.shape = *shape,
+                                                  .q = side(&all[GQ], device),
+                                                  .k = side(&all[GK], device),
+                                                  .v = side(&all[GV], device),
+                                                  .y = side(&all[GY], device),
+                                                  .lse = side(&all[GLSE], device)};
+    ck_assert_int_eq(table->attention_forward(&forward, stream), DDP_OK);
+}
+
+static void attend_grouped_back(const struct ddp_attention_shape *shape, const struct pair *all,
+                                int add, int needed, bool device)
+{
+    const struct ddp_kernels *table = device ? on_cuda : &ddp_kernels_reference;
+    const struct ddp_attention_backward args = {.shape = *shape,
+                                                .q = side(&all[GQ], device),
+                                                .k = side(&all[GK], device),
+                                                .v = side(&all[GV], device),
+                                                .y = side(&all[GY], device),
+                                                .lse = side(&all[GLSE], device),
+                                                .dy = side(&all[GDY], device),
+                                                .dq = needed & 1 ? side(&all[GDQ], device) : NULL,
+                                                .dk = needed & 2 ? side(&all[GDK], device) : NULL,
+                                                .dv = needed & 4 ? side(&all[GDV], device) : NULL,
+                                                .accumulate_dq = add & 1,
+                                                .accumulate_dk = add & 2,
+                                                .accumulate_dv = add & 4};
+    ck_assert_int_eq(table->attention_backward(&args, device ? cuda_stream : NULL), DDP_OK);
+}
+
+static void check_grouped(const struct grouped *c, enum ddp_dtype dtype, int add, int needed,
+                          bool mma)
+{
+    int32_t *documents = grouped_documents(c);
+    struct ddp_attention_shape host = grouped_shape(c, documents), device = host;
+    struct pair all[GARRAYS];
+    device.dtype = dtype;
+    if (host.documents)
+        device.documents =
+            cuda_copy(documents, (size_t)(c->batch * c->length) * sizeof *documents, 0);
+    for (int i = 0; i < GARRAYS; i++) {
+        const int64_t count = grouped_count(&host, i);
+        all[i] = i == GLSE ? pair_out(count, 0, false) : pair_out_type(dtype, count, 0, i != GY);
+    }
+    sharpen(&all[GQ]);
+    attend_grouped(&device, all, true);
+    attend_grouped(&host, all, false);
+    near_or_rounded("attention y", &all[GY], 1e-5, mma);
+    pair_near("attention lse", &all[GLSE], 1e-5);
+    if (dtype == DDP_BF16)
+        pair_send(&all[GY]);
+    attend_grouped_back(&device, all, add, needed, true);
+    attend_grouped_back(&host, all, add, needed, false);
+    near_or_rounded("attention dq", &all[GDQ], 1e-4, mma);
+    near_or_rounded("attention dk", &all[GDK], 1e-4, mma);
+    near_or_rounded("attention dv", &all[GDV], 1e-4, mma);
+    for (int i = 0; i < GARRAYS; i++)
+        pair_free(&all[i]);
+    free(documents);
+}
+
+/* As float32, in bf16 on tensor cores, and in bf16 by the plain kernels. */
+START_TEST(test_grouped)
+{
+    const int i = _i % GROUPED;
+    const struct grouped *c = &grouped_cases[i];
+    const enum ddp_dtype dtype = _i < GROUPED ? DDP_F32 : DDP_BF16;
+    const bool mma = _i / GROUPED == 1 && c->size % 8 == 0;
+    random_seed((uint64_t)_i);
+    if (_i >= 2 * GROUPED)
+        setenv("DDP_CUDA_PLAIN", "1", 1);
+    check_grouped(c, dtype, 0, 7, mma);
+    check_grouped(c, dtype, i & 7, 7 - (i + 1) % 8, mma);
+    unsetenv("DDP_CUDA_PLAIN");
+}
+END_TEST
+
+/* Documents that are not as they should be: nothing is read or written outside, all is finite. */
+START_TEST(test_wrong_documents)
+{
+    const struct grouped c = {2, 150, 4, 2, 32, _i < 2 ? 0 : 20, SOME};
+    int32_t documents[300];
+    random_seed((uint64_t)_i);
+    for (int i = 0; i < 300; i++)
+        documents[i] = i % 3 == 0   ? INT32_MIN + (int32_t)random_below(3)
+                       : i % 3 == 1 ? INT32_MAX - (int32_t)random_below(3)
+                                    : (int32_t)random_below(400) - 100;
+    struct ddp_attention_shape shape = grouped_shape(&c, cuda_copy(documents, sizeof documents, 0));
+    struct pair all[GARRAYS];
+    shape.dtype = _i % 2 ? DDP_BF16 : DDP_F32;
+    for (int i = 0; i < GARRAYS; i++)
+        all[i] = i == GLSE ? pair_out(grouped_count(&shape, i), 0, false)
+                           : pair_out_type(shape.dtype, grouped_count(&shape, i), 0, i != GY);
+    attend_grouped(&shape, all, true);
+    attend_grouped_back(&shape, all, 0, 7, true);
+    float *y = pair_fetch(&all[GY]);
+    for (int64_t i = 0; i < all[GY].count; i++)
+        ck_assert(isfinite(y[i]));
+    free(y);
+    for (int i = 0; i < GARRAYS; i++)
+        pair_free(&all[i]);
+}
+END_TEST
+
+START_TEST(test_grouped_cached)
+{
+    struct grouped c = grouped_cases[_i];
+    random_seed((uint64_t)_i);
+    c.documents = WHOLE;
+    const struct ddp_attention_shape shape = grouped_shape(&c, NULL);
+    const int64_t stride = 2 * c.kv_heads * c.size * (c.length + 1), width = c.heads * c.size;
+    const int64_t n = grouped_count(&shape, GY), prefix = c.length > 12 ? c.length - 9 : 1;
+    struct pair in[3], cache = pair_of(c.batch * stride, 0), y = pair_out(n, 0, false);
+    for (int i = 0; i < 3; i++)
+        in[i] = pair_of(grouped_count(&shape, i), 0);
+    sharpen(&in[0]);
+    for (int device = 0; device < 2; device++)
+        for (int64_t b = 0; b < c.batch; b++) {
+            const int64_t row = b * c.length;
+            struct ddp_attention_cached args = {.shape = shape, .capacity = c.length + 1};
+            args.shape.batch = 1;
+            args.cache_stride = stride;
+            args.cache = (float *)side(&cache, device) + b * stride;
+            for (int64_t t = 0; t < c.length; t += args.shape.length) {
+                args.past = t;
+                args.shape.length = t == 0 ? prefix : 1;
+                args.q = (float *)side(&in[0], device) + (row + t) * shape.q_stride;
+                args.k = (float *)side(&in[1], device) + (row + t) * shape.k_stride;
+                args.v = (float *)side(&in[2], device) + (row + t) * shape.v_stride;
+                args.y = (float *)side(&y, device) + (row + t) * width;
+                ck_assert_int_eq((device ? on_cuda : &ddp_kernels_reference)
+                                     ->attention_cached(&args, device ? cuda_stream : NULL),
+                                 DDP_OK);
+            }
+        }
+    pair_equal("keys and values", &cache);
+    pair_near("with a cache", &y, 1e-5);
+    for (int i = 0; i < 3; i++)
+        pair_free(&in[i]);
+    pair_free(&cache);
+    pair_free(&y);
+}
+END_TEST
+
 START_TEST(test_attention_refused)
 {
     float some[1];
-    struct ddp_attention_forward args = {1, 1, 1, 257, DDP_F32, some, some, NULL};
+    struct ddp_attention_forward args = {
+        ddp_attention_packed(1, 1, 1, 257, DDP_F32), some, some, some, some, NULL};
     ck_assert_int_eq(on_cuda->attention_forward(&args, cuda_stream), DDP_ERR_UNSUPPORTED);
-    args.qkv = NULL;
+    args.q = NULL;
     ck_assert_int_eq(on_cuda->attention_forward(&args, cuda_stream), DDP_ERR_INVALID);
-    struct ddp_attention_cached cached = {.batch = 1, .length = 1, .heads = 1, .head_size = 257};
+    struct ddp_attention_cached cached = {.shape = ddp_attention_packed(1, 1, 1, 257, DDP_F32)};
     cached.capacity = 1;
-    cached.qkv = cached.cache = cached.y = some;
+    cached.q = cached.k = cached.v = cached.cache = cached.y = some;
     ck_assert_int_eq(on_cuda->attention_cached(&cached, cuda_stream), DDP_ERR_UNSUPPORTED);
     cached.capacity = 0;
     ck_assert_int_eq(on_cuda->attention_cached(&cached, cuda_stream), DDP_ERR_INVALID);
@@ -269,6 +438,9 @@ void cuda_attention_cases(Suite *suite)
     tcase_add_loop_test(tc, test_attention_nan, 0, 2);
     tcase_add_loop_test(tc, test_attention_cached, 0, ATTENTIONS);
     tcase_add_test(tc, test_attention_refused);
+    tcase_add_loop_test(tc, test_grouped, 0, 3 * GROUPED);
+    tcase_add_loop_test(tc, test_wrong_documents, 0, 4);
+    tcase_add_loop_test(tc, test_grouped_cached, 0, GROUPED);
     TCase *old = test_case(suite, "attention, old code", 120);
     if (cuda_test_simulated())
         tcase_add_test(old, test_attention_old_code);

@@ -71,13 +71,14 @@ enum { QKV, Y, LSE, DY, DQKV, ARRAYS };
 static enum ddp_status attend(const int64_t *s, const struct pair *all, bool lse, void *stream)
 {
     const bool device = stream != NULL;
+    const enum ddp_dtype dtype = device ? DDP_BF16 : DDP_F32;
+    char *qkv = device ? all[QKV].device : (char *)all[QKV].host;
+    const size_t part = (size_t)(s[2] * s[3]) * ddp_dtype_bytes(dtype);
     const struct ddp_attention_forward args = {
-        .batch = s[0],
-        .length = s[1],
-        .heads = s[2],
-        .head_size = s[3],
-        .dtype = device ? DDP_BF16 : DDP_F32,
-        .qkv = device ? all[QKV].device : all[QKV].host,
+        .shape = ddp_attention_packed(s[0], s[1], s[2], s[3], dtype),
+        .q = qkv,
+        .k = qkv + part,
+        .v = qkv + 2 * part,
         .y = device ? all[Y].device : all[Y].host,
         .lse = !lse     ? NULL
                : device ? all[LSE].device
@@ -89,18 +90,24 @@ static enum ddp_status attend(const int64_t *s, const struct pair *all, bool lse
 static enum ddp_status attend_back(const int64_t *s, const struct pair *all, bool add, void *stream)
 {
     const bool device = stream != NULL;
+    const enum ddp_dtype dtype = device ? DDP_BF16 : DDP_F32;
+    char *qkv = device ? all[QKV].device : (char *)all[QKV].host;
+    char *dqkv = device ? all[DQKV].device : (char *)all[DQKV].host;
+    const size_t part = (size_t)(s[2] * s[3]) * ddp_dtype_bytes(dtype);
     const struct ddp_attention_backward args = {
-        .batch = s[0],
-        .length = s[1],
-        .heads = s[2],
-        .head_size = s[3],
-        .dtype = device ? DDP_BF16 : DDP_F32,
-        .qkv = device ? all[QKV].device : all[QKV].host,
+        .shape = ddp_attention_packed(s[0], s[1], s[2], s[3], dtype),
+        .q = qkv,
+        .k = qkv + part,
+        .v = qkv + 2 * part,
         .y = device ? all[Y].device : all[Y].host,
         .lse = device ? all[LSE].device : all[LSE].host,
         .dy = device ? all[DY].device : all[DY].host,
-        .dqkv = device ? all[DQKV].device : all[DQKV].host,
-        .accumulate_dqkv = add,
+        .dq = dqkv,
+        .dk = dqkv + part,
+        .dv = dqkv + 2 * part,
+        .accumulate_dq = add,
+        .accumulate_dk = add,
+        .accumulate_dv = add,
     };
     return done(table_of(device)->attention_backward(&args, stream));
 }

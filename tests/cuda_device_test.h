@@ -27,7 +27,8 @@ static inline void *allocate(ddp_device *device, size_t bytes)
 static inline enum ddp_status add(ddp_device *device, const float *a, const float *b, float *y,
                                   bool accumulate)
 {
-    const struct ddp_add args = {N, DDP_F32, a, b, y, accumulate};
+    const struct ddp_add args = {
+        .count = N, .dtype = DDP_F32, .a = a, .b = b, .y = y, .accumulate = accumulate};
     return ddp_device_kernels(device)->add(&args, ddp_device_stream(device));
 }
 

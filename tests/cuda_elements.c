@@ -5,6 +5,7 @@
 #include "config.h"
 
 #include "tests/cuda_kernels_test.h"
+#include "tests/cuda_pair.h"
 #include "tests/reference/reference.h"
 
 /* By number of a looped test: a size, each twice: aligned to 16 bytes, and not. */
@@ -39,7 +40,7 @@ static void *numbers_or_nan(enum ddp_dtype dtype, float *host, int64_t n, size_t
     return same ? cuda_numbers(dtype, host, n, shift) : cuda_memory((size_t)n * size, shift * size);
 }
 
-/* b: another array, a itself or none. y: memory of its own, a or b. */
+/* b: another array, a itself or none; or a factor of a. y: memory of its own, a or b. */
 static void check_add(int loop, enum ddp_dtype dtype, int second, int in_place, bool accumulate)
 {
     const int64_t n = size_of(loop);
@@ -48,13 +49,14 @@ static void check_add(int loop, enum ddp_dtype dtype, int second, int in_place, 
     void *d_b = cuda_numbers(dtype, b, n, shift_of(loop + 2));
     void *d_y = numbers_or_nan(dtype, y, n, shift_of(loop), accumulate);
     struct ddp_add args = {.count = n, .a = a, .y = y, .accumulate = accumulate};
-    args.b = second == 0 ? NULL : second == 1 ? b : a;
+    args.b = second == 1 ? b : second == 2 ? a : NULL;
+    args.scale = second == 3 ? -0.3f : 0;
     args.y = in_place == 0 ? y : in_place == 1 ? a : b;
     ck_assert_int_eq(ddp_kernels_reference.add(&args, NULL), DDP_OK);
     const float *expected = args.y;
     args.dtype = dtype;
     args.a = d_a;
-    args.b = second == 0 ? NULL : second == 1 ? d_b : d_a;
+    args.b = second == 1 ? d_b : second == 2 ? d_a : NULL;
     args.y = in_place == 0 ? d_y : in_place == 1 ? d_a : d_b;
     ck_assert_int_eq(on_cuda->add(&args, cuda_stream), DDP_OK);
     cuda_expect_bits_type("add", dtype, args.y, expected, n);
@@ -65,7 +67,7 @@ static void check_add(int loop, enum ddp_dtype dtype, int second, int in_place, 
 
 static void try_add(int loop, enum ddp_dtype dtype)
 {
-    for (int second = 0; second < 3; second++)
+    for (int second = 0; second < 4; second++)
         for (int in_place = 0; in_place < (second == 1 ? 3 : 2); in_place++)
             for (int accumulate = 0; accumulate < 2; accumulate++)
                 check_add(loop, dtype, second, in_place, accumulate);
@@ -110,6 +112,55 @@ static void try_relu_backward(int loop, enum ddp_dtype dtype)
         free(y);
         free(dy);
         free(dx);
+    }
+}
+
+/* Not the bits of the CPU, whose exponential is another. */
+static void try_swiglu(int loop, enum ddp_dtype dtype)
+{
+    const int64_t n = size_of(loop);
+    const size_t shift = shift_of(loop), other = shift_of(loop + 2);
+    for (int in_place = 0; in_place < 3; in_place++) {
+        struct pair gate = pair_of_type(dtype, n, shift), up = pair_of_type(dtype, n, other);
+        struct pair y = pair_out_type(dtype, n, shift, false);
+        struct pair *out = in_place == 0 ? &y : in_place == 1 ? &gate : &up;
+        struct ddp_swiglu_forward args = {n, DDP_F32, gate.host, up.host, out->host};
+        ck_assert_int_eq(ddp_kernels_reference.swiglu_forward(&args, NULL), DDP_OK);
+        args = (struct ddp_swiglu_forward){n, dtype, gate.device, up.device, out->device};
+        ck_assert_int_eq(on_cuda->swiglu_forward(&args, cuda_stream), DDP_OK);
+        pair_near("swiglu", out, 1e-6);
+        pair_free(&gate);
+        pair_free(&up);
+        pair_free(&y);
+    }
+}
+
+/* way: bit 0: accumulated; else bit 1: gradients over the inputs; bit 2: only that of up. */
+static void try_swiglu_backward(int loop, enum ddp_dtype dtype)
+{
+    const int64_t n = size_of(loop);
+    const size_t shift = shift_of(loop), other = shift_of(loop + 2);
+    for (int way = 0; way < 5; way++) {
+        const bool add = way & 1, in_place = way == 2;
+        struct pair gate = pair_of_type(dtype, n, shift), up = pair_of_type(dtype, n, other);
+        struct pair dy = pair_of_type(dtype, n, shift);
+        struct pair own[2] = {pair_out_type(dtype, n, shift, add),
+                              pair_out_type(dtype, n, shift, add)};
+        struct pair *dgate = in_place ? &gate : &own[0], *dup = in_place ? &up : &own[1];
+        struct ddp_swiglu_backward args = {n,    DDP_F32,   gate.host, up.host, dy.host,
+                                           NULL, dup->host, add,       add};
+        args.dgate = way == 4 ? NULL : dgate->host;
+        ck_assert_int_eq(ddp_kernels_reference.swiglu_backward(&args, NULL), DDP_OK);
+        args = (struct ddp_swiglu_backward){n,    dtype,       gate.device, up.device, dy.device,
+                                            NULL, dup->device, add,         add};
+        args.dgate = way == 4 ? NULL : dgate->device;
+        ck_assert_int_eq(on_cuda->swiglu_backward(&args, cuda_stream), DDP_OK);
+        if (way != 4)
+            pair_near("gradient of the gate", dgate, 1e-6);
+        pair_near("gradient of up", dup, 1e-6);
+        struct pair *const all[] = {&gate, &up, &dy, &own[0], &own[1]};
+        for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+            pair_free(all[i]);
     }
 }
 
@@ -297,10 +348,7 @@ static void (*const tries[])(int loop) = {try_to_bf16, try_ema, try_merge, try_r
 
 /* Of activations: with either type. */
 static void (*const activation_tries[])(int loop, enum ddp_dtype dtype) = {
-    try_add,
-    try_relu,
-    try_relu_backward,
-    try_dropout,
+    try_add, try_relu, try_relu_backward, try_dropout, try_swiglu, try_swiglu_backward,
 };
 #define ACTIVATION_TRIES (int)(sizeof activation_tries / sizeof *activation_tries)
 
@@ -347,6 +395,9 @@ START_TEST(test_other_types)
     ck_assert_int_eq(on_cuda->relu_backward(&backward, cuda_stream), DDP_ERR_UNSUPPORTED);
     const struct ddp_dropout dropout = {.count = 4, .dtype = DDP_F64, .x = v, .y = v};
     ck_assert_int_eq(on_cuda->dropout(&dropout, cuda_stream), DDP_ERR_UNSUPPORTED);
+    const struct ddp_swiglu_forward swiglu = {
+        .count = 4, .dtype = DDP_F64, .gate = v, .up = v, .y = v};
+    ck_assert_int_eq(on_cuda->swiglu_forward(&swiglu, cuda_stream), DDP_ERR_UNSUPPORTED);
     const struct ddp_sum_forward sum = {.count = 4, .dtype = DDP_F64, .x = v, .y = v};
     ck_assert_int_eq(on_cuda->sum_forward(&sum, cuda_stream), DDP_ERR_UNSUPPORTED);
     const struct ddp_transpose transpose = {1, 2, 2, .dtype = DDP_F64, .x = v, .y = v};
@@ -381,6 +432,10 @@ START_TEST(test_arguments)
     ck_assert_int_eq(on_cuda->relu_backward(&backward, cuda_stream), DDP_ERR_INVALID);
     const struct ddp_dropout dropout = {.count = 4, .probability = 1, .x = v, .y = v};
     ck_assert_int_eq(on_cuda->dropout(&dropout, cuda_stream), DDP_ERR_INVALID);
+    const struct ddp_swiglu_forward swiglu = {.count = 4, .gate = v, .y = v};
+    ck_assert_int_eq(on_cuda->swiglu_forward(&swiglu, cuda_stream), DDP_ERR_INVALID);
+    const struct ddp_swiglu_backward gradients = {.count = 4, .gate = v, .up = v, .dup = v};
+    ck_assert_int_eq(on_cuda->swiglu_backward(&gradients, cuda_stream), DDP_ERR_INVALID);
     const struct ddp_to_bf16 bf16 = {.count = 4, .x = v};
     ck_assert_int_eq(on_cuda->to_bf16(&bf16, cuda_stream), DDP_ERR_INVALID);
     const struct ddp_ema ema = {.count = 4, .sum = v};

@@ -43,7 +43,7 @@ static void check_entropy(const int64_t *shape, int way)
     const enum ddp_dtype dtype = way & 16 ? DDP_BF16 : DDP_F32;
     struct pair logits = pair_of_type(dtype, n, (size_t)way % 4);
     struct pair d = pair_out_type(dtype, n, 2, false);
-    struct pair loss = pair_out(1, 0, way & 8);
+    struct pair loss = pair_out(1, 0, way & 8), uncounted = pair_out(1, 0, way & 8);
     for (int64_t i = 0; i < n; i++)
         logits.host[i] *= i % 7 == 0 ? 60 : 8;
     for (int64_t row = 0; classes > 40 && row < rows; row++)
@@ -57,7 +57,9 @@ static void check_entropy(const int64_t *shape, int way)
     struct ddp_softmax_cross_entropy args = {.rows = rows, .classes = classes};
     args.divisor = way & 8 ? 3 * rows : 0;
     args.accumulate_loss = way & 8;
+    args.uncounted = uncounted.host;
     run_entropy(args, &logits, &d, &loss, best, labels);
+    args.uncounted = uncounted.device;
     args.labels = cuda_copy(labels, bytes, 0);
     args.dtype = dtype;
     args.logits = logits.device;
@@ -66,6 +68,7 @@ static void check_entropy(const int64_t *shape, int way)
     args.predictions = way & 4 ? NULL : cuda_memory(bytes, 0);
     ck_assert_int_eq(on_cuda->softmax_cross_entropy(&args, cuda_stream), DDP_OK);
     pair_near("loss", &loss, 1e-6);
+    pair_near("uncounted", &uncounted, 0);
     cuda_expect_near_type("dlogits", dtype, args.dlogits, d.host, n, 8e-7 / (double)(rows + 1),
                           dtype == DDP_BF16 ? 0x1p-8 : 0);
     if (args.predictions) {
@@ -82,6 +85,7 @@ static void check_entropy(const int64_t *shape, int way)
     pair_free(&logits);
     pair_free(&d);
     pair_free(&loss);
+    pair_free(&uncounted);
     free(labels);
     free(best);
     free(got);

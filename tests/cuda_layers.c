@@ -48,9 +48,11 @@ static struct layer layer_of(const int64_t *shape, enum ddp_activation activatio
     l.dbias = pair_out(l.out, l.shift, l.add);
     const size_t bytes =
         ddp_linear_scratch_bytes(l.rows, l.in, l.out, l.compute, DDP_F32, l.rounded);
-    l.scratch = bytes ? aligned_alloc(64, bytes) : NULL;
-    l.device_scratch =
-        scratch_of(ddp_linear_scratch_bytes(l.rows, l.in, l.out, l.compute, l.dtype, l.rounded));
+    const size_t unpacked =
+        l.rounded && l.compute == DDP_F32 ? ddp_linear_unpack_bytes(l.in, l.out) : 0;
+    l.scratch = bytes + unpacked ? aligned_alloc(64, bytes + unpacked) : NULL;
+    l.device_scratch = scratch_of(
+        ddp_linear_scratch_bytes(l.rows, l.in, l.out, l.compute, l.dtype, l.rounded) + unpacked);
     if (l.dtype == DDP_BF16) /* the bias that is added is rounded */
         l.device_b_bf16 = cuda_numbers(DDP_BF16, l.b.host, l.out, l.shift);
     l.weight_bf16 = malloc((size_t)(l.out * l.in + 1) * sizeof *l.weight_bf16);

@@ -208,28 +208,32 @@ START_TEST(test_clip)
 {
     static const int64_t counts[] = {0, 1, 31, 256, 257, 5000};
     random_seed(3);
-    float *numbers = array_of(5000), loss = 3.7f;
+    float *numbers = array_of(5000), loss[2] = {3.7f, 0};
     double *sums = calloc(5000, sizeof *sums);
     for (int i = 0; i < 5000; i++)
         sums[i] = (double)numbers[i] * (double)numbers[i];
     const double *d_sums = cuda_copy(sums, 5000 * sizeof *sums, 0);
-    const float *d_loss = cuda_copy(&loss, sizeof loss, 0);
-    for (int i = 0; i < 6 * 3; i++) {
+    const float *d_loss = cuda_copy(loss, sizeof loss, 0);
+    loss[1] = 17;
+    const float *d_masked = cuda_copy(loss, sizeof loss, 0);
+    for (int i = 0; i < 6 * 3 * 3; i++) {
         struct ddp_clipped clipped = {0}, got;
-        struct ddp_clip args = {.blocks = counts[i % 6], .sums = sums, .loss = &loss};
+        struct ddp_clip args = {.blocks = counts[i % 6], .sums = sums, .loss = loss};
         args.shards = 3;
-        args.most = i / 6 * 0.3;
+        args.targets = i / 18 * 8; /* 24 less 17, 48 less 17 */
+        args.most = i / 6 % 3 * 0.3;
         args.only_finite = true;
         args.clipped = &clipped;
         ck_assert_int_eq(ddp_kernels_cpu.clip(&args, NULL), DDP_OK);
         args.sums = d_sums;
-        args.loss = d_loss;
+        args.loss = args.targets > 0 ? d_masked : d_loss;
         args.clipped = cuda_memory(sizeof got, 0);
         ck_assert_int_eq(on_cuda->clip(&args, cuda_stream), DDP_OK);
         cuda_get(&got, args.clipped, sizeof got);
         ck_assert(memcmp(&got.norm, &clipped.norm, sizeof got.norm) == 0);
         ck_assert(memcmp(&got.scale, &clipped.scale, sizeof got.scale) == 0);
         ck_assert(got.loss == clipped.loss && got.left_out == clipped.left_out);
+        ck_assert_int_eq(got.counted, clipped.counted);
     }
     free(sums);
     free(numbers);

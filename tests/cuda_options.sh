@@ -58,6 +58,23 @@ works "text, from a file" $text --config "$work/config.json" --load "$work/x.saf
 works "a model by size" $text --size d2 --channels 16 --heads 2 --steps 1
 works "the article" --model article --data-size 50 --batch-size 2 --epochs 2
 
+# A llama of a directory, in full and with adapters, on chats and on tokens.
+mkdir "$work/shape"
+cat >"$work/shape/config.json" <<'END'
+{"model_type": "llama", "vocab_size": 272, "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 1,
+ "num_attention_heads": 2, "num_key_value_heads": 1, "max_position_embeddings": 32, "tie_word_embeddings": true}
+END
+expect "a directory of weights" 0 '' "$top/hf_llama_tool" fill "$work/shape" "$work/base" f32 0
+for i in 1 2 3 4 5 6 7 8; do
+    echo '{"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "hello"}]}'
+done >"$work/chats.jsonl"
+llama="--load $work/base --batch-size 1 --no-eval --steps 2 --lr 0.01"
+chats="--data $work/chats.jsonl --tokenizer $here/tests/golden/texts --chat-template chatml --seq-len 24"
+works "chats" $llama $chats --packing pad --long-samples cut --show-masks 1 --export "$work/tuned" --export-dtype bf16 --shard-size 2K
+works "adapters" $llama $chats --lora r=2,alpha=4,targets=all-linear,dropout=0.1 --frozen-dtype bf16 --dtype bf16 --recompute \
+    --export "$work/adapters"
+works "adapters, merged" $llama $chats --adapters "$work/adapters" --merge --export "$work/merged"
+
 set -- --device cuda --load "$work/x.bin" --prompt "line 7" --generate 8
 expect "likeliest text" 0 '^line 7' "$trainer" "$@" --temperature 0
 cp "$work/out" "$work/said"

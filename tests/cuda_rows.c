@@ -75,10 +75,12 @@ START_TEST(test_embedding)
     const int64_t count = shape[BATCH] * shape[LENGTH] * n;
     random_seed((uint64_t)_i);
     int32_t *tokens = tokens_of(shape);
-    for (int way = 0; way < 8; way++) { /* bit 0: wpe; bit 1: not aligned; bit 2: y is bf16 */
+    /* bit 0: wpe; bit 1: not aligned; bit 2: y is bf16; bit 3: tables of bf16 */
+    for (int way = 0; way < 16; way++) {
         const enum ddp_dtype dtype = way & 4 ? DDP_BF16 : DDP_F32;
-        struct pair wte = pair_of(shape[VOCABULARY] * n, way & 2 ? 1 : 0);
-        struct pair wpe = pair_of(shape[POSITIONS] * n, 0);
+        const enum ddp_dtype table = way & 8 ? DDP_BF16 : DDP_F32;
+        struct pair wte = pair_of_type(table, shape[VOCABULARY] * n, way & 2 ? 1 : 0);
+        struct pair wpe = pair_of_type(table, shape[POSITIONS] * n, 0);
         struct pair y = pair_out_type(dtype, count, 0, false);
         struct ddp_embedding_forward args = {.batch = shape[BATCH], .length = shape[LENGTH]};
         args.features = n;
@@ -91,8 +93,10 @@ START_TEST(test_embedding)
         args.y = y.host;
         ck_assert_int_eq(ddp_kernels_reference.embedding_forward(&args, NULL), DDP_OK);
         args.tokens = cuda_tokens(tokens, shape);
-        args.wte = wte.device;
-        args.wpe = way & 1 ? wpe.device : NULL;
+        args.wte = way & 8 ? NULL : wte.device;
+        args.wpe = way & 1 && !(way & 8) ? wpe.device : NULL;
+        args.wte_bf16 = way & 8 ? (void *)wte.device : NULL;
+        args.wpe_bf16 = way & 1 && way & 8 ? (void *)wpe.device : NULL;
         args.y = y.device;
         args.dtype = dtype;
         ck_assert_int_eq(on_cuda->embedding_forward(&args, cuda_stream), DDP_OK);
@@ -166,11 +170,12 @@ static const int64_t norms[][2] = {
 struct norm_case {
     int64_t rows, n;
     struct pair x, y, gamma, beta, statistics, dy, dx, dgamma, dbeta;
-    bool affine;
+    bool affine, rms;
     enum ddp_dtype dtype; /* on the device */
 };
 
-/* way: bit 0: without gamma and beta; bit 1: accumulated; bit 2: not aligned; bit 3: bf16. */
+/* way: bit 0: without gamma and beta; bit 1: accumulated; bit 2: not aligned; bit 3: bf16; bit 4:
+ * RMS norm. */
 static struct norm_case norm_case_of(const int64_t *shape, int way)
 {
     const int64_t rows = shape[0], n = shape[1];
@@ -189,6 +194,7 @@ static struct norm_case norm_case_of(const int64_t *shape, int way)
         .dgamma = pair_out(n, 0, way & 2),
         .dbeta = pair_out(n, 0, way & 2),
         .affine = !(way & 1),
+        .rms = way & 16,
         .dtype = dtype,
     };
 }
@@ -205,11 +211,13 @@ static void norm_forward(const struct norm_case *c, bool device)
 {
     struct ddp_layer_norm_forward args = {.rows = c->rows, .features = c->n, .eps = 1e-5f};
     args.dtype = device ? c->dtype : DDP_F32;
+    args.rms = c->rms;
     args.x = device ? c->x.device : c->x.host;
     args.y = device ? c->y.device : c->y.host;
     if (c->affine) {
         args.gamma = device ? c->gamma.device : c->gamma.host;
-        args.beta = device ? c->beta.device : c->beta.host;
+        if (!c->rms)
+            args.beta = device ? c->beta.device : c->beta.host;
     }
     args.statistics = device ? c->statistics.device : c->statistics.host;
     const struct ddp_kernels *kernels = device ? on_cuda : &ddp_kernels_reference;
@@ -220,6 +228,7 @@ static void norm_backward(const struct norm_case *c, bool device, int way, void 
 {
     struct ddp_layer_norm_backward args = {.rows = c->rows, .features = c->n};
     args.dtype = device ? c->dtype : DDP_F32;
+    args.rms = c->rms;
     args.x = device ? c->x.device : c->x.host;
     args.statistics = device ? c->statistics.device : c->statistics.host;
     args.dy = device ? c->dy.device : c->dy.host;
@@ -227,7 +236,8 @@ static void norm_backward(const struct norm_case *c, bool device, int way, void 
     if (c->affine) {
         args.gamma = device ? c->gamma.device : c->gamma.host;
         args.dgamma = device ? c->dgamma.device : c->dgamma.host;
-        args.dbeta = device ? c->dbeta.device : c->dbeta.host;
+        if (!c->rms)
+            args.dbeta = device ? c->dbeta.device : c->dbeta.host;
     }
     args.accumulate = args.accumulate_dx = way & 2;
     args.scratch = scratch;
@@ -254,7 +264,8 @@ static void check_layer_norm(const int64_t *shape, int way)
     pair_near("dx", &c.dx, c.n == 1 ? 1e-2 : 2e-5);
     if (c.affine) {
         pair_near("dgamma", &c.dgamma, 4e-7 * size);
-        pair_near("dbeta", &c.dbeta, 4e-7 * size);
+        if (!c.rms)
+            pair_near("dbeta", &c.dbeta, 4e-7 * size);
     }
     if (!(way & 2)) {
         float *dx = pair_fetch(&c.dx), *dgamma = pair_fetch(&c.dgamma);
@@ -290,7 +301,7 @@ static void check_layer_norm_nan(struct norm_case *c, int64_t row, int64_t colum
                       "rows of %d, a NaN in column %d: element %d is %g, its gradient %g",
                       (int)c->n, (int)column, (int)i, (double)y[i], (double)dx[i]);
     for (int64_t i = 0; i < 2 * c->rows; i++)
-        ck_assert_msg((i / 2 == row) == isnan(all[i]),
+        ck_assert_msg((i / 2 == row && !(c->rms && i % 2 == 0)) == isnan(all[i]),
                       "rows of %d, a NaN in column %d: statistic %d is %g", (int)c->n, (int)column,
                       (int)i, (double)all[i]);
     c->x.host[begin + column] = kept;
@@ -321,13 +332,14 @@ START_TEST(test_layer_norm_in_place)
     random_seed(5);
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         const int64_t rows = shapes[i][0], n = shapes[i][1];
-        struct norm_case c = norm_case_of(shapes[i], _i ? 8 : 0);
+        struct norm_case c = norm_case_of(shapes[i], 8 * _i);
         norm_forward(&c, true);
         void *scratch = cuda_memory(ddp_layer_norm_scratch_bytes(rows, n), 0);
         norm_backward(&c, true, 0, scratch);
         float *y = pair_fetch(&c.y), *dx = pair_fetch(&c.dx), *dgamma = pair_fetch(&c.dgamma);
         struct ddp_layer_norm_backward args = {.rows = rows, .features = n, .x = c.x.device};
         args.dtype = c.dtype;
+        args.rms = c.rms;
         args.scratch = scratch;
         args.gamma = c.gamma.device;
         args.statistics = c.statistics.device;
@@ -349,9 +361,10 @@ START_TEST(test_layer_norm_in_place)
                                                        .features = n,
                                                        .dtype = c.dtype,
                                                        .eps = 1e-5f,
+                                                       .rms = c.rms,
                                                        .x = c.x.device,
                                                        .gamma = c.gamma.device,
-                                                       .beta = c.beta.device,
+                                                       .beta = c.rms ? NULL : c.beta.device,
                                                        .y = c.x.device};
         ck_assert_int_eq(on_cuda->layer_norm_forward(&forward, cuda_stream), DDP_OK);
         pair_same("y over x", &c.x, y);
@@ -382,11 +395,13 @@ static void check_add_layer_norm(const int64_t *shape, int way)
                                                     .features = c.n,
                                                     .dtype = c.dtype,
                                                     .eps = 1e-5f,
+                                                    .rms = c.rms,
                                                     .a = a.device,
                                                     .b = b.device,
                                                     .sum = sum->device,
                                                     .gamma = c.affine ? c.gamma.device : NULL,
-                                                    .beta = c.affine ? c.beta.device : NULL,
+                                                    .beta =
+                                                        c.affine && !c.rms ? c.beta.device : NULL,
                                                     .y = out.device,
                                                     .statistics = out_statistics.device};
     ck_assert_int_eq(on_cuda->add_layer_norm_forward(&args, cuda_stream), DDP_OK);
@@ -404,6 +419,57 @@ START_TEST(test_add_layer_norm)
     for (size_t i = 0; i < NORMS; i++) {
         random_seed(i);
         check_add_layer_norm(norms[i], _i);
+    }
+}
+END_TEST
+
+/* --- rotary positions ----------------------------------------------------------------------- */
+
+/* B, T, H, D, R, first position; where a bf16 pack is whole, where only that of floats is, where
+ * none is. */
+static const int64_t rotations[][6] = {
+    {0, 3, 2, 8, 8, 0},     {1, 1, 1, 2, 2, 0},   {2, 3, 2, 32, 32, 1}, {3, 5, 3, 64, 32, 0},
+    {2, 4, 3, 128, 128, 9}, {1, 33, 2, 24, 8, 0}, {2, 7, 5, 20, 12, 2}, {2, 6, 1, 31, 30, 0},
+};
+
+/* way: bit 0: backwards; bit 1: accumulated; bit 2: not aligned; bit 3: bf16. */
+static void check_rotary(const int64_t *s, int way, bool in_place)
+{
+    const int64_t n = s[0] * s[1] * s[2] * s[3];
+    const enum ddp_dtype dtype = way & 8 ? DDP_BF16 : DDP_F32;
+    struct pair table = pair_of((s[5] + s[1]) * s[4], 0);
+    struct pair x = pair_of_type(dtype, n, way & 4 ? 1 : 0);
+    struct pair y = pair_out_type(dtype, n, 0, way & 2), *out = in_place ? &x : &y;
+    struct ddp_rotary args = {.batch = s[0],
+                              .length = s[1],
+                              .heads = s[2],
+                              .head_size = s[3],
+                              .size = s[4],
+                              .first = s[5],
+                              .positions = s[5] + s[1],
+                              .inverse = way & 1,
+                              .accumulate = way & 2};
+    for (int device = 0; device < 2; device++) {
+        args.dtype = device ? dtype : DDP_F32;
+        args.table = device ? table.device : table.host;
+        args.x = device ? x.device : x.host;
+        args.y = device ? out->device : out->host;
+        const struct ddp_kernels *kernels = device ? on_cuda : &ddp_kernels_reference;
+        ck_assert_int_eq(kernels->rotary(&args, device ? cuda_stream : NULL), DDP_OK);
+    }
+    pair_near("rope", out, 3e-7);
+    pair_free(&table);
+    pair_free(&x);
+    pair_free(&y);
+}
+
+START_TEST(test_rotary)
+{
+    for (size_t i = 0; i < sizeof rotations / sizeof *rotations; i++) {
+        random_seed(i);
+        check_rotary(rotations[i], _i, false);
+        if (!(_i & 2))
+            check_rotary(rotations[i], _i, true);
     }
 }
 END_TEST
@@ -441,6 +507,11 @@ START_TEST(test_arguments)
     ck_assert_int_eq(on_cuda->layer_norm_forward(&norm, cuda_stream), DDP_ERR_INVALID);
     const struct ddp_layer_norm_backward backward = {.rows = 1, .features = 4, .x = v, .dx = v};
     ck_assert_int_eq(on_cuda->layer_norm_backward(&backward, cuda_stream), DDP_ERR_INVALID);
+    const struct ddp_layer_norm_forward rms = {
+        .rows = 1, .features = 4, .rms = true, .x = v, .beta = v, .y = v};
+    ck_assert_int_eq(on_cuda->layer_norm_forward(&rms, cuda_stream), DDP_ERR_INVALID);
+    const struct ddp_rotary rotary = {1, 2, 1, 2, 2, .positions = 1, .table = v, .x = v, .y = v};
+    ck_assert_int_eq(on_cuda->rotary(&rotary, cuda_stream), DDP_ERR_INVALID);
     const struct ddp_softmax_cross_entropy entropy = {.rows = 1, .classes = 0, .logits = v};
     ck_assert_int_eq(on_cuda->softmax_cross_entropy(&entropy, cuda_stream), DDP_ERR_INVALID);
     const struct ddp_embedding_forward long_rows = {
@@ -458,10 +529,11 @@ void cuda_row_cases(Suite *suite)
     tcase_add_loop_test(tc, test_embedding, 0, EMBEDDINGS);
     tcase_add_loop_test(tc, test_embedding_backward, 0, EMBEDDINGS);
     tcase_add_test(tc, test_long_embedding);
-    tcase_add_loop_test(tc, test_layer_norm, 0, 16);
-    tcase_add_loop_test(tc, test_layer_norm_nan, 0, 4);
-    tcase_add_loop_test(tc, test_layer_norm_in_place, 0, 2);
-    tcase_add_loop_test(tc, test_add_layer_norm, 0, 16);
+    tcase_add_loop_test(tc, test_layer_norm, 0, 32);
+    tcase_add_loop_test(tc, test_layer_norm_nan, 0, 8);
+    tcase_add_loop_test(tc, test_layer_norm_in_place, 0, 4);
+    tcase_add_loop_test(tc, test_add_layer_norm, 0, 32);
+    tcase_add_loop_test(tc, test_rotary, 0, 16);
     tcase_add_test(tc, test_bad_numbers);
     tcase_add_test(tc, test_arguments);
 }

@@ -40,6 +40,22 @@ model "cnn fp32" --model cnn --data "$work/images"
 model "cnn bf16" --model cnn --data "$work/images" --dtype bf16
 model "resnet bf16" --model resnet --size 20 --data "$work/images" --dtype bf16 --lr 1e-3
 
+# Most of a model is frozen.
+for FROZEN in f32 bf16; do
+    export FROZEN
+    for dtype in fp32 bf16; do
+        first=
+        set -- --device cuda --data "$work/text" --seq-len 12 --batch-size 2 --global-batch 16 --steps 3 --seed 3 --quiet --dtype $dtype
+        same "$FROZEN frozen, $dtype: 1 worker x 8" "$top/frozen_client" "$@"
+        same "$FROZEN frozen, $dtype: 2 workers x 4, zero" "$ddprun" -n 2 $share "$top/frozen_client" "$@" --zero 1
+        same "$FROZEN frozen, $dtype: 8 workers x 1" "$ddprun" -n 8 $share "$top/frozen_client" "$@"
+        same "$FROZEN frozen, $dtype: a pipeline" "$ddprun" -n 2 $share "$top/frozen_client" "$@" --mode pipeline --stages 2 --lanes 8
+        replicas 4
+        same "$FROZEN frozen, $dtype: dp, 4 replicas x 2" "$top/frozen_client" $dp "$@"
+    done
+done
+unset FROZEN
+
 # Labels that are numbers, of a program's own data.
 for dtype in fp32 bf16; do
     first=

@@ -106,7 +106,7 @@ expect "resumed" 0 '^--- step 6, sample 1 of 2 ---' "$trainer" "$@" $texts --che
 cmp "$work/plain" "$work/told" || fail "--sample-every changes a resumed training"
 expect "texts of a model that diverged" 0 'no text after step 3: .* not finite' "$trainer" "$@" --lr 1e6 --clip-grad-norm 0 \
     --nan warn --sample-every 3
-expect "no model of language" 2 '--sample-every: only gpt2 writes texts, and the model is mlp' "$trainer" --sample-every 3 --data "$work/none"
+expect "no model of language" 2 '--sample-every: only gpt2 and llama write texts, and the model is mlp' "$trainer" --sample-every 3 --data "$work/none"
 expect "length alone" 2 '--sample-length needs --sample-every' "$trainer" --model gpt2 --sample-length 3 --data "$work/text"
 expect "one or the other" 2 'exclude each other: give one' "$trainer" --generate 3 --sample-every 3 --load "$work/w.safetensors"
 

@@ -53,7 +53,7 @@ static inline struct generation gen_open(ddp_device *device, int64_t heads, int6
     g.weights = ddp_array_alloc(count, sizeof(float));
     ck_assert_ptr_nonnull(g.weights);
     ddp_rng_seed(&rng, 7);
-    ddp_graph_init_parameters(graph, &rng, g.weights);
+    ddp_graph_init_parameters(graph, &rng, g.weights, NULL);
     for (size_t i = 0; i < count; i++)
         g.weights[i] *= g.weights[i] == 1 ? 1 : 6;
     ddp_graph_destroy(graph);

@@ -81,7 +81,7 @@ static enum ddp_status convert(const char *text, const char *format, const char 
     while (ddp_export_format_names[chosen] && strcmp(ddp_export_format_names[chosen], format) != 0)
         chosen++;
     if (status == DDP_OK)
-        status = ddp_train_weights_load(from, graph, shape->heads, flat);
+        status = ddp_train_weights_load(from, graph, shape->heads, flat, NULL);
     if (status == DDP_OK && strcmp(format, "load") == 0)
         status = ddp_train_weights_save(to, graph, flat);
     else if (status == DDP_OK)

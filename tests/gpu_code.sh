@@ -15,13 +15,23 @@ command -v c++filt >/dev/null || skip "needs c++filt"
 version=$("$nvcc" --version | sed -n 's/.*release \([0-9]*\)\..*/\1/p')
 table=$here/tests/gpu_registers.nvcc$version
 
-# Kernels that may spill, "ARCHITECTURE KERNEL" one a line. All of these: eight bytes, for one more block on a multiprocessor.
-# In pool2d (indices), layer norm on an older GPU, and the plain attention, which tensor cores replace.
+# Kernels that may spill, "ARCHITECTURE KERNEL" one a line. Most of these: eight bytes, for one more block on a multiprocessor.
+# In pool2d (indices), layer norm on an older GPU, attention's gradient of keys on an older GPU, and the plain attention (up to
+# 48 bytes), which tensor cores replace.
 spilling='sm_100 backward_kernel<float, int, false, 1>
 sm_100 backward_kernel<unsigned short, int, false, 1>
 sm_120 backward_kernel<float, int, true, 4>
 sm_80 forward<unsigned short, 1, 512>
-sm_90 keys_kernel<32, unsigned short>'
+sm_80 keys_kernel<32, float>
+sm_80 keys_kernel<32, unsigned short>
+sm_80 mma_keys_kernel<128>
+sm_80 mma_keys_kernel<64>
+sm_90 forward_kernel<128, unsigned short>
+sm_90 forward_kernel<64, unsigned short>
+sm_90 keys_kernel<128, float>
+sm_90 keys_kernel<128, unsigned short>
+sm_90 keys_kernel<64, unsigned short>
+sm_90 queries_kernel<128, unsigned short>'
 
 # "sm_90 REGISTERS STACK LOCAL KERNEL" for each; of kernels of one name, in several files, the worst. A kernel is its name with
 # what its template is made for: "f<4, float>".

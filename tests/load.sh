@@ -158,7 +158,7 @@ expect "without config.json, --heads" 0 '' "$trainer" $few --load other --data t
 
 train --data tokens.bin --vocab-size 300 $tiny --export other/model.safetensors
 refuse "a text for another vocabulary" \
-    'text is a text, whose bytes .* vocabulary of 300 that --load other has: encode .* tokenizer .*, or train a model of bytes without --load' \
+    'text is a text, whose bytes .* vocabulary of 300 that --load other has: name .* tokenizer .*, or train a model of bytes without --load' \
     --load other --data text
 refuse "a text for a --config" 'whose bytes .* vocabulary of 300 that --config other/config.json has.* without --config' \
     --config other/config.json --data text

@@ -5,6 +5,7 @@
 #define DDP_TESTS_MODE_TEST_H
 
 #include "kernels/reduce.h"
+#include "kernels/softmax_cross_entropy.h"
 #include "mode/lanes.h"
 #include "mode/stages.h"
 #include "mode/updater.h"
@@ -18,13 +19,32 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ALL_PARTS (DDP_EXEC_NETWORK | DDP_EXEC_LOSS | DDP_EXEC_BACKWARD)
-#define SAMPLES   250
-#define FEATURES  5
-#define CLASSES   3
-#define BATCH     4
-#define STEPS     20 /* of several whole epochs: short last batches are among them */
-#define SHARDS    33
+#define ALL_PARTS    (DDP_EXEC_NETWORK | DDP_EXEC_LOSS | DDP_EXEC_BACKWARD)
+#define SAMPLES      250
+#define FEATURES     5
+#define CLASSES      3
+#define BATCH        4
+#define STEPS        20 /* of several whole epochs: short last batches are among them */
+#define SHARDS       33
+#define RESULT_COUNT 8192
+
+/* Which labels do not count. */
+static enum masking { MASK_NONE, MASK_UNEVEN, MASK_EPOCH, MASK_ALL } masking;
+
+static bool is_masked(int64_t sample)
+{
+    switch (masking) {
+    case MASK_NONE:
+        break;
+    case MASK_UNEVEN:
+        return sample * sample % 11 < 5 || sample % 50 > 40;
+    case MASK_EPOCH: /* of most samples: some steps have none that counts */
+        return sample % 97 != 0;
+    case MASK_ALL:
+        return true;
+    }
+    return false;
+}
 
 static enum ddp_status read_samples(const ddp_dataset *dataset, const int64_t *indices,
                                     size_t count, void *data, int32_t *labels)
@@ -35,7 +55,8 @@ static enum ddp_status read_samples(const ddp_dataset *dataset, const int64_t *i
         for (int f = 0; f < FEATURES; f++)
             *x++ = sinf((float)(indices[i] * FEATURES + f));
         if (labels)
-            labels[i] = (int32_t)(indices[i] * 7 % CLASSES);
+            labels[i] =
+                is_masked(indices[i]) ? DDP_LABEL_NONE : (int32_t)(indices[i] * 7 % CLASSES);
     }
     return DDP_OK;
 }
@@ -60,6 +81,8 @@ static ddp_comm *comm;
 static ddp_graph *graph, *tail_graph;
 static float *weights;
 static struct ddp_mode_setup setup;
+static struct ddp_frozen_host frozen;
+static const struct ddp_model *subject = &ddp_model_mlp;
 
 /* How the weights are updated. */
 static const struct {
@@ -80,13 +103,36 @@ static int update;                      /* the one of `updates` that setups have
 static int stages = 2;                  /* of a pipeline */
 static int cuts[DDP_STAGES_MAX];
 
+static bool head; /* the model ends in a head and its loss in one */
+
+static enum ddp_status build_head(ddp_graph *built, const struct ddp_model_config *config)
+{
+    const int64_t rows = config->batch;
+    const struct ddp_init init = {.kind = DDP_INIT_LINEAR, .fan_in = 7};
+    ddp_tensor *x = ddp_graph_input(built, "x", DDP_F32, 2, (int64_t[]){rows, FEATURES});
+    ddp_tensor *labels = ddp_graph_input(built, "labels", DDP_I32, 1, (int64_t[]){rows});
+    ddp_tensor *weight =
+        ddp_graph_parameter(built, "head.weight", 2, (int64_t[]){CLASSES, 7}, init);
+    x = ddp_graph_linear_layer(built, "fc1", x, 6, true, DDP_ACTIVATION_RELU);
+    x = ddp_graph_linear_layer(built, "fc2", x, 7, true, DDP_ACTIVATION_RELU);
+    ddp_tensor *loss = ddp_graph_head_cross_entropy(built, x, weight, labels);
+    return ddp_graph_finish(built, loss, loss);
+}
+
 static ddp_graph *build(int64_t rows)
 {
+    static const struct ddp_model headed = {.name = "headed", .build = build_head};
     ddp_graph *built;
     struct ddp_model_config config = {
         .batch = rows, .features = FEATURES, .classes = CLASSES, .pads_classes = update == 1};
-    set_model_option(&config, &ddp_model_mlp, "hidden", "7");
-    ck_assert_int_eq(ddp_model_build(&built, &ddp_model_mlp, &config), DDP_OK);
+    if (head) {
+        ck_assert_int_eq(ddp_model_build(&built, &headed, &config), DDP_OK);
+        return built;
+    }
+    if (subject == &ddp_model_mlp)
+        set_model_option(&config, subject, "hidden", "7");
+    config.compute = subject != &ddp_model_mlp && bf16 ? DDP_BF16 : DDP_F32;
+    ck_assert_int_eq(ddp_model_build(&built, subject, &config), DDP_OK);
     return built;
 }
 
@@ -107,7 +153,10 @@ static void open_setup(int units, int64_t local_shards)
     weights = calloc((size_t)ddp_graph_flat_count(graph), sizeof *weights);
     ck_assert_ptr_nonnull(weights);
     ddp_rng_seed(&rng, 1);
-    ddp_graph_init_parameters(graph, &rng, weights);
+    ck_assert_int_eq(ddp_frozen_host_alloc(&frozen, graph, NULL, true, bf16 ? DDP_BF16 : DDP_F32),
+                     DDP_OK);
+    ck_assert_int_eq(ddp_graph_init_parameters(graph, &rng, weights, frozen.values), DDP_OK);
+    ck_assert_int_eq(ddp_frozen_host_complete(&frozen, graph, 1), DDP_OK);
     setup = (struct ddp_mode_setup){
         .graph = graph,
         .tail_graph = tail_graph,
@@ -122,6 +171,7 @@ static void open_setup(int units, int64_t local_shards)
         .local_lanes = lanes ? lanes / units : local_shards,
         .global_shards = units * local_shards,
         .weights = weights,
+        .frozen = &frozen,
         .optimizer = updates[update].optimizer,
         .decay_matrices_only = updates[update].decay_matrices_only,
         .clip_norm = updates[update].clip_norm,
@@ -146,6 +196,7 @@ static void close_setup(void)
     ddp_graph_destroy(graph);
     ddp_graph_destroy(tail_graph);
     free(weights);
+    ddp_frozen_host_free(&frozen);
 }
 
 /* A job has few communicators, and a test many setups. */
@@ -175,8 +226,9 @@ static ddp_loader *open_loader(void)
 
 /* What a training ends in. */
 struct result {
-    float weights[192], losses[STEPS];
+    float weights[RESULT_COUNT], losses[STEPS];
     double norms[STEPS];
+    int64_t counted[STEPS];
     size_t count;
 };
 
@@ -192,11 +244,13 @@ static struct result train(enum ddp_mode_kind kind, int units, int64_t local_sha
     for (int64_t step = 0; step < STEPS; step++) {
         ck_assert_int_eq(ddp_mode_step(mode, loader, 0.1, step, &result.losses[step]), DDP_OK);
         result.norms[step] = ddp_mode_gradient_norm(mode);
+        result.counted[step] = ddp_mode_counted(mode);
     }
     result.count = (size_t)ddp_graph_flat_count(graph);
-    ck_assert_uint_le(result.count, 192);
+    ck_assert_uint_le(result.count, RESULT_COUNT);
     ck_assert_int_eq(ddp_mode_get_weights(mode, 0, (int64_t)result.count, result.weights), DDP_OK);
-    ck_assert(memcmp(result.weights, weights, result.count * sizeof(float)) != 0);
+    ck_assert((memcmp(result.weights, weights, result.count * sizeof(float)) != 0) ==
+              (masking != MASK_ALL));
     check_gaps(graph, result.weights);
     for (size_t i = 0; ddp_mode_weights_bf16(mode) && i < result.count; i++)
         ck_assert_uint_eq(ddp_mode_weights_bf16(mode)[i], ddp_bf16_of(result.weights[i]));
@@ -212,6 +266,8 @@ static void same(const struct result *a, const struct result *b, const char *nam
                   "%lld shards: %s ends in other weights", (long long)shards, name);
     ck_assert_msg(memcmp(a->losses, b->losses, sizeof a->losses) == 0,
                   "%lld shards: %s has other losses", (long long)shards, name);
+    ck_assert_msg(memcmp(a->counted, b->counted, sizeof a->counted) == 0,
+                  "%lld shards: %s counts other labels", (long long)shards, name);
     ck_assert_msg(memcmp(a->norms, b->norms, sizeof a->norms) == 0,
                   "%lld shards: %s has other norms", (long long)shards, name);
 }

@@ -81,6 +81,7 @@ static enum ddp_status given_status; /* that read_fails() gives */
 struct kind {
     const char *name;
     bool numbers, reads, test, other_model; /* of the first three kinds */
+    bool head;                              /* a model whose loss has its head in it */
     enum ddp_status status;                 /* of read_fails(); 0: it does not fail */
     void (*spoil)(struct ddp_data *data, struct ddp_data *test);
 };
@@ -194,6 +195,33 @@ static void spoil_next(struct ddp_data *data, struct ddp_data *test)
     next_tokens[BAD][2] = 20;
 }
 
+/* Few of the first places count, more or less of the others, and of some samples none. */
+static void mask(struct ddp_data *data, struct ddp_data *test)
+{
+    make_tokens(data, test);
+    for (int i = 0; i < SAMPLES; i++)
+        for (int k = 0; k < FEATURES; k++)
+            if (k < i % 8 || (i + k) % 7 == 0)
+                next_tokens[i][k] = DDP_DATA_NO_LABEL;
+}
+
+static void mask_most(struct ddp_data *data, struct ddp_data *test)
+{
+    make_tokens(data, test);
+    for (int i = 0; i < SAMPLES; i++)
+        for (int k = 0; k < FEATURES; k++)
+            if (i % 40 || k != 3)
+                next_tokens[i][k] = DDP_DATA_NO_LABEL;
+}
+
+static void mask_all(struct ddp_data *data, struct ddp_data *test)
+{
+    make_tokens(data, test);
+    for (int i = 0; i < SAMPLES; i++)
+        for (int k = 0; k < FEATURES; k++)
+            next_tokens[i][k] = DDP_DATA_NO_LABEL;
+}
+
 static const struct kind kinds[] = {
     {.name = "arrays"},
     {.name = "read", .reads = true},
@@ -203,6 +231,10 @@ static const struct kind kinds[] = {
     {.name = "test", .test = true},
     {.name = "images", .spoil = make_images},
     {.name = "tokens", .spoil = make_tokens},
+    {.name = "masked", .spoil = mask},
+    {.name = "masked-head", .head = true, .spoil = mask},
+    {.name = "mostly-masked", .spoil = mask_most},
+    {.name = "all-masked", .head = true, .spoil = mask_all},
     {.name = "token", .spoil = spoil_token},
     {.name = "next-token", .spoil = spoil_next},
     {.name = "fails", .reads = true, .status = DDP_ERR_IO},
@@ -241,6 +273,23 @@ static enum ddp_status build(ddp_graph *graph, const struct ddp_model_shape *sha
     x = ddp_graph_linear_layer(graph, "out", x, arg ? 1 : shape->label_count, true,
                                DDP_ACTIVATION_NONE);
     return ddp_graph_finish(graph, x, ddp_graph_mse(graph, x, y));
+}
+
+/* Tokens to the next ones, with one table for both. */
+static enum ddp_status build_head(ddp_graph *graph, const struct ddp_model_shape *shape, void *arg)
+{
+    const int64_t dims[] = {shape->batch, shape->dims[0]};
+    const struct ddp_init init = {.kind = DDP_INIT_NORMAL, .std = 0.5};
+    ddp_tensor *x = ddp_graph_input(graph, "tokens", DDP_I32, 2, dims);
+    ddp_tensor *y = ddp_graph_input(graph, "y", DDP_I32, 2, dims);
+    ddp_tensor *table =
+        ddp_graph_parameter(graph, "table", 2, (int64_t[]){shape->classes, 8}, init);
+    x = ddp_graph_embedding(graph, x, table, NULL);
+    (void)arg;
+    x = ddp_graph_linear_layer(graph, "hidden", x, 16, true, DDP_ACTIVATION_GELU);
+    x = ddp_graph_linear_layer(graph, "out", x, 8, true, DDP_ACTIVATION_NONE);
+    ddp_tensor *loss = ddp_graph_head_cross_entropy(graph, x, table, y);
+    return ddp_graph_finish(graph, loss, loss);
 }
 
 static enum ddp_status set_data(ddp_train *train, const struct kind *kind)
@@ -304,6 +353,8 @@ int main(int argc, char **argv)
     enum ddp_status status = ddp_train_create(&train);
     if (status == DDP_OK && kind->numbers)
         ddp_train_set_model(train, "numbers", build, kind->other_model ? &labels : NULL);
+    if (status == DDP_OK && kind->head)
+        ddp_train_set_model(train, "head", build_head, NULL);
     if (status == DDP_OK)
         status = set_data(train, kind);
     if (status == DDP_OK)

@@ -22,10 +22,13 @@ model() {
 }
 
 gpt2="--model gpt2 --data $work/text --seq-len 24 --layers 2 --heads 3 --channels 48"
+llama="--model llama --size d2 --data $work/text --seq-len 24"
 for dtype in fp32 bf16; do
     model "cnn $dtype" --model cnn --data "$work/small" --dtype $dtype
     model "resnet $dtype" --model resnet --data "$work/small" --dataset idx --dtype $dtype
     model "gpt2 $dtype" $gpt2 --dropout 0.1 --dtype $dtype
+    model "llama $dtype" $llama --dtype $dtype
+    model "llama with adapters $dtype" $llama --lora r=4,targets=all-linear,dropout=0.1 --dtype $dtype
 done
 
 # Another seed drops other elements; none at all is another result again.

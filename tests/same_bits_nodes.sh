@@ -19,6 +19,16 @@ same "mlp: 4 x 1" nodes 4 1 "$trainer" $mlp $few --steps 5
 same "mlp: 2 x 2, weights of their own" nodes 2 2 "$trainer" $mlp $few --steps 5 --no-shared-weights --bucket-mb 0.01
 same "mlp: 2 x 2, replicas" nodes 2 2 "$trainer" $mlp $few --steps 5 --zero 0 --check-replicas 1
 same "mlp: 2 x 4" nodes 2 4 "$trainer" $mlp $few --steps 5
+for FROZEN in f32 bf16; do
+    export FROZEN
+    first=
+    frozen="$top/frozen_client --data $work/text --seq-len 12"
+    same "$FROZEN frozen: accumulation" $frozen $few --steps 3
+    same "$FROZEN frozen: 2 x 2" nodes 2 2 $frozen $few --steps 3 --check-replicas 1
+    same "$FROZEN frozen: 4 x 1" nodes 4 1 $frozen $few --steps 3
+    same "$FROZEN frozen: a pipeline over 2 nodes" nodes 2 1 $frozen $few --steps 3 --mode pipeline --stages 2 --lanes 8
+done
+unset FROZEN
 first=
 same "cnn: accumulation" "$trainer" $cnn $few --steps 3
 same "cnn: 2 x 2" nodes 2 2 "$trainer" $cnn $few --steps 3

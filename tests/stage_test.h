@@ -10,6 +10,7 @@
 #include "graph/stage.h"
 #include "kernels/bf16.h"
 #include "model/model.h"
+#include "tests/graph_test.h"
 #include "tests/graph_random.h"
 #include "tests/model_option.h"
 #include "tests/runner.h"
@@ -128,7 +129,7 @@ static inline void give_weights(struct world *w, const ddp_graph *part, int work
     float *own = ddp_array_alloc(count, sizeof *own);
     struct ddp_rng rng;
     ddp_rng_seed(&rng, 5);
-    ddp_graph_init_parameters(w->graph, &rng, whole);
+    ddp_graph_init_parameters(w->graph, &rng, whole, NULL);
     for (int i = 0; i < ddp_graph_parameter_count(part); i++) {
         const struct ddp_parameter *to = ddp_graph_parameter_at(part, i);
         const struct ddp_parameter *from =
@@ -169,6 +170,10 @@ static inline void give_inputs(struct world *w, const struct subject *subject)
             for (size_t k = 0; k < count && dtype == DDP_I32; k++)
                 ((int32_t *)host)[k] =
                     (int32_t)((k * k + (size_t)(i + 3 * shard)) % (size_t)classes);
+            if (i == 0 && strcmp(subject->model->name, "documents") == 0)
+                for (size_t k = 0; k < count; k++)
+                    if (k / DOCUMENTS_LENGTH % 2)
+                        ((int32_t *)host)[k] = document_of(k);
             w->inputs[shard][i] = take(w, bytes, bytes ? host : NULL);
             free(host);
         }

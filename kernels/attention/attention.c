@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
  * Causal attention on the CPU; see attention.h. Scores exist only as a block of 64 queries by 256
- * keys on the stack; blocks above the diagonal are never made. A task of forward is one block of
- * queries of one head; a task of backward one head, since all its queries add to all its keys. */
+ * keys on the stack; blocks that no query sees are never made. A task of forward is one block of
+ * queries of one head; a task of backward one query head, since all its queries add to all its
+ * keys. Query heads that share keys add to arrays of their own, which are added up afterwards in
+ * the order of the heads: as many tasks whatever the number of heads of keys. */
 #include "config.h"
 
 #include "kernels/attention/attention.h"
@@ -15,28 +17,50 @@
 #define QUERIES 64
 #define KEYS    256 /* a multiple of QUERIES and of the lanes */
 
-/* Where head h of sample b lies, and how far its rows are apart. */
+/* Where query head h of sample b lies, and how far its rows are apart. */
 struct head {
     int64_t length, size;
-    int64_t stride;   /* of q, k and v: 3 C */
-    int64_t y_stride; /* of y: C */
-    int64_t qkv, y, lse;
+    int64_t q_stride, k_stride, v_stride, y_stride;
+    int64_t q, k, v, y, lse;
+    struct seen_by seen;
     float scale;
 };
 
-static struct head head_of(int64_t length, int64_t heads, int64_t size, int64_t index)
+static struct head head_of(const struct ddp_attention_shape *s, int64_t index)
 {
-    const int64_t b = index / heads, h = index % heads, c = heads * size;
+    const int64_t b = index / s->heads, h = index % s->heads, row = b * s->length;
+    const int64_t kv = h / (s->heads / s->kv_heads) * s->head_size;
     return (struct head){
-        .length = length,
-        .size = size,
-        .stride = 3 * c,
-        .y_stride = c,
-        .qkv = b * length * 3 * c + h * size,
-        .y = b * length * c + h * size,
-        .lse = index * length,
-        .scale = 1 / sqrtf((float)size),
+        .length = s->length,
+        .size = s->head_size,
+        .q_stride = s->q_stride,
+        .k_stride = s->k_stride,
+        .v_stride = s->v_stride,
+        .y_stride = s->heads * s->head_size,
+        .q = row * s->q_stride + h * s->head_size,
+        .k = row * s->k_stride + kv,
+        .v = row * s->v_stride + kv,
+        .y = (row * s->heads + h) * s->head_size,
+        .lse = index * s->length,
+        .seen = {s->window, s->documents ? s->documents + row : NULL},
+        .scale = 1 / sqrtf((float)s->head_size),
     };
+}
+
+/* Positions of a row begin their documents in order, and at or before themselves. */
+static enum ddp_status check_documents(const struct ddp_attention_shape *s)
+{
+    for (int64_t i = 0; s->documents && i < s->batch * s->length; i++) {
+        const int64_t t = i % s->length, begin = s->documents[i];
+        const int64_t least = t > 0 ? s->documents[i - 1] : 0;
+        if (begin < least || begin > t)
+            return ddp_fail(DDP_ERR_INVALID,
+                            "attention: row %lld, position %lld: its document begins at %lld, "
+                            "which is not from %lld to %lld",
+                            (long long)(i / s->length), (long long)t, (long long)begin,
+                            (long long)least, (long long)t);
+    }
+    return DDP_OK;
 }
 
 /* One product of a task; the first failure of any is kept. */
@@ -64,13 +88,6 @@ static void scores_of(atomic_int *failed, float *scores, const float *from, int6
                                         .ldc = KEYS});
 }
 
-/* How many of the keys [key, key+keys) query `at` sees. */
-static int64_t seen(int64_t at, int64_t key, int64_t keys)
-{
-    const int64_t n = at - key + 1;
-    return n < keys ? n : keys;
-}
-
 /* --- forward ---------------------------------------------------------------------------------- */
 
 struct forward {
@@ -90,9 +107,19 @@ DDP_INLINE void take_in_rows(const struct head *head, float *scores, struct runn
 {
     for (int64_t i = 0; i < queries; i++) {
         float *row = scores + i * KEYS;
-        const int64_t n = seen(query + i, key, keys);
+        const int64_t first = first_seen(&head->seen, query + i);
+        const struct part part = part_of(first, query + i, key, keys);
+        clear_lanes(row, 0, part.start);
+        if (part.start == part.end) {
+            clear_lanes(row, part.start, keys);
+            continue;
+        }
+        for (int64_t j = part.start; j < part.first; j++)
+            row[j] = -INFINITY;
+        row += part.start;
+        const int64_t n = part.end - part.start;
         float max = largest(row, n) * head->scale;
-        if (key > 0) {
+        if (first < key) {
             max = max > running->max[i] ? max : running->max[i];
             const float old = ddp_exp16_negative(ddp_splat16(running->max[i] - max))[0];
             running->sum[i] *= old;
@@ -100,7 +127,7 @@ DDP_INLINE void take_in_rows(const struct head *head, float *scores, struct runn
                 scale_row(y + i * head->y_stride, head->size, old);
         }
         running->max[i] = max;
-        running->sum[i] += exponentials(row, n, keys, head->scale, max);
+        running->sum[i] += exponentials(row, n, keys - part.start, head->scale, max);
     }
 }
 
@@ -126,20 +153,20 @@ static void forward_task(void *arg, size_t index)
 {
     struct forward *forward = arg;
     const struct ddp_attention_forward *args = forward->args;
-    const struct head head =
-        head_of(args->length, args->heads, args->head_size, (int64_t)index / forward->blocks);
+    const struct head head = head_of(&args->shape, (int64_t)index / forward->blocks);
     /* the longest rows first, so that none is left over at the end */
     const int64_t query = (forward->blocks - 1 - (int64_t)index % forward->blocks) * QUERIES;
     const int64_t left = head.length - query, queries = left < QUERIES ? left : QUERIES;
-    const int64_t end = query + queries, c = head.y_stride;
-    const float *q = (const float *)args->qkv + head.qkv + query * head.stride;
-    float *y = (float *)args->y + head.y + query * c;
+    const int64_t first = first_seen(&head.seen, query), end = query + queries;
+    const float *q = (const float *)args->q + head.q + query * head.q_stride;
+    float *y = (float *)args->y + head.y + query * head.y_stride;
     _Alignas(64) float scores[QUERIES * KEYS];
     struct running running = {.sum = {0}};
-    for (int64_t key = 0; key < end; key += KEYS) {
+    for (int64_t key = first; key < end; key += KEYS) {
         const int64_t keys = end - key < KEYS ? end - key : KEYS;
-        const float *k = (const float *)args->qkv + head.qkv + c + key * head.stride, *v = k + c;
-        scores_of(&forward->failed, scores, q, head.stride, queries, k, head.stride, keys,
+        const float *k = (const float *)args->k + head.k + key * head.k_stride;
+        const float *v = (const float *)args->v + head.v + key * head.v_stride;
+        scores_of(&forward->failed, scores, q, head.q_stride, queries, k, head.k_stride, keys,
                   head.size);
         take_in(&head, scores, &running, y, query, queries, key, keys);
         multiply(&forward->failed, &(struct ddp_gemm){.m = queries,
@@ -148,21 +175,22 @@ static void forward_task(void *arg, size_t index)
                                                       .a = scores,
                                                       .lda = KEYS,
                                                       .b = v,
-                                                      .ldb = head.stride,
+                                                      .ldb = head.v_stride,
                                                       .c = y,
-                                                      .ldc = c,
-                                                      .beta = key > 0 ? 1 : 0});
+                                                      .ldc = head.y_stride,
+                                                      .beta = key > first ? 1 : 0});
     }
     finish_rows(&head, &running, y, args->lse ? args->lse + head.lse + query : NULL, queries);
 }
 
 enum ddp_status ddp_attention_forward(const struct ddp_attention_forward *args, void *stream)
 {
+    const struct ddp_attention_shape *s = &args->shape;
     enum ddp_status status = ddp_attention_check_forward(args);
-    if (status || ddp_attention_is_empty(args->batch, args->length, args->heads, args->head_size))
+    if (status || ddp_attention_is_empty(s) || (status = check_documents(s)) != DDP_OK)
         return status;
-    struct forward forward = {.args = args, .blocks = (args->length + QUERIES - 1) / QUERIES};
-    ddp_pool_run(ddp_stream_pool(stream), (size_t)(args->batch * args->heads * forward.blocks),
+    struct forward forward = {.args = args, .blocks = (s->length + QUERIES - 1) / QUERIES};
+    ddp_pool_run(ddp_stream_pool(stream), (size_t)(s->batch * s->heads * forward.blocks),
                  forward_task, &forward);
     return (enum ddp_status)atomic_load(&forward.failed);
 }
@@ -171,13 +199,16 @@ enum ddp_status ddp_attention_forward(const struct ddp_attention_forward *args, 
 
 struct backward {
     const struct ddp_attention_backward *args;
+    bool apart;     /* the gradients of keys and values go to the scratch */
+    int64_t blocks; /* of keys, when they are added up */
     atomic_int failed;
 };
 
-/* One head, as arrays of its own; strides as in struct head. */
+/* One query head, as arrays of its own; strides as in struct head, but for dk and dv. */
 struct rows {
     const float *q, *k, *v, *y, *dy, *lse;
-    float *dq, *dk, *dv;
+    float *dq, *dk, *dv; /* NULL: not needed */
+    int64_t dk_stride, dv_stride;
 };
 
 /* Scores become probabilities p, and dp = dy . v becomes the gradient of the scores,
@@ -188,23 +219,24 @@ DDP_INLINE void score_gradient_rows(const struct head *head, const struct rows *
 {
     const ddp_f32x16 zero = {0};
     for (int64_t i = 0; i < queries; i++) {
-        const int64_t n = seen(query + i, key, keys), at = (query + i) * head->y_stride;
+        const struct part part = part_of(first_seen(&head->seen, query + i), query + i, key, keys);
+        const int64_t at = (query + i) * head->y_stride;
         const float lse = rows->lse[query + i];
         const float mean = row_dot(rows->y + at, rows->dy + at, head->size);
         float *p = scores + i * KEYS, *d = dp + i * KEYS;
-        int64_t j = 0;
-        for (; j < n; j += DDP_LANES) {
-            const ddp_i32x16 mask = lanes_below(n - j);
+        clear_lanes(p, 0, part.start);
+        clear_lanes(d, 0, part.start);
+        int64_t j = part.start;
+        for (; j < part.end; j += DDP_LANES) {
+            const ddp_i32x16 mask = lanes_below(part.end - j) & ~lanes_below(part.first - j);
             ddp_f32x16 e = ddp_exp16(ddp_load16(p + j) * head->scale - lse);
             e = ddp_select16(mask, e, zero);
             ddp_f32x16 gradient = e * (ddp_load16(d + j) - mean) * head->scale;
             ddp_store16(p + j, e);
             ddp_store16(d + j, ddp_select16(mask, gradient, zero));
         }
-        for (; j < keys; j += DDP_LANES) {
-            ddp_store16(p + j, zero);
-            ddp_store16(d + j, zero);
-        }
+        clear_lanes(p, j, keys);
+        clear_lanes(d, j, keys);
     }
 }
 
@@ -217,25 +249,25 @@ static void score_gradients(const struct head *head, const struct rows *rows, fl
 
 static void clear_rows(float *out, int64_t count, int64_t size, int64_t stride)
 {
-    for (int64_t i = 0; i < count; i++)
+    for (int64_t i = 0; out && i < count; i++)
         memset(out + i * stride, 0, (size_t)size * sizeof *out);
 }
 
 /* out (keys, D) += weights^T in, where weights is queries x keys. */
-static void add_to_keys(atomic_int *failed, const struct head *head, float *out,
+static void add_to_keys(atomic_int *failed, int64_t size, float *out, int64_t out_stride,
                         const float *weights, int64_t keys, const float *in, int64_t in_stride,
                         int64_t queries)
 {
     multiply(failed, &(struct ddp_gemm){.transpose_a = true,
                                         .m = keys,
-                                        .n = head->size,
+                                        .n = size,
                                         .k = queries,
                                         .a = weights,
                                         .lda = KEYS,
                                         .b = in,
                                         .ldb = in_stride,
                                         .c = out,
-                                        .ldc = head->stride,
+                                        .ldc = out_stride,
                                         .beta = 1});
 }
 
@@ -244,73 +276,151 @@ static void backward_block(atomic_int *failed, const struct head *head, const st
                            int64_t query, int64_t queries, int64_t key, int64_t keys)
 {
     _Alignas(64) float scores[QUERIES * KEYS], dp[QUERIES * KEYS];
-    const int64_t step = head->stride, c = head->y_stride;
-    const float *q = rows->q + query * step, *dy = rows->dy + query * c;
-    const float *k = rows->k + key * step, *v = rows->v + key * step;
-    scores_of(failed, scores, q, step, queries, k, step, keys, head->size);
-    scores_of(failed, dp, dy, c, queries, v, step, keys, head->size);
+    const int64_t c = head->y_stride;
+    const float *q = rows->q + query * head->q_stride, *dy = rows->dy + query * c;
+    const float *k = rows->k + key * head->k_stride, *v = rows->v + key * head->v_stride;
+    scores_of(failed, scores, q, head->q_stride, queries, k, head->k_stride, keys, head->size);
+    scores_of(failed, dp, dy, c, queries, v, head->v_stride, keys, head->size);
     score_gradients(head, rows, scores, dp, query, queries, key, keys);
-    add_to_keys(failed, head, rows->dv + key * step, scores, keys, dy, c, queries);
-    add_to_keys(failed, head, rows->dk + key * step, dp, keys, q, step, queries);
-    multiply(failed, &(struct ddp_gemm){.m = queries,
-                                        .n = head->size,
-                                        .k = keys,
-                                        .a = dp,
-                                        .lda = KEYS,
-                                        .b = k,
-                                        .ldb = step,
-                                        .c = rows->dq + query * step,
-                                        .ldc = step,
-                                        .beta = 1});
+    if (rows->dv)
+        add_to_keys(failed, head->size, rows->dv + key * rows->dv_stride, rows->dv_stride, scores,
+                    keys, dy, c, queries);
+    if (rows->dk)
+        add_to_keys(failed, head->size, rows->dk + key * rows->dk_stride, rows->dk_stride, dp, keys,
+                    q, head->q_stride, queries);
+    if (rows->dq)
+        multiply(failed, &(struct ddp_gemm){.m = queries,
+                                            .n = head->size,
+                                            .k = keys,
+                                            .a = dp,
+                                            .lda = KEYS,
+                                            .b = k,
+                                            .ldb = head->k_stride,
+                                            .c = rows->dq + query * head->q_stride,
+                                            .ldc = head->q_stride,
+                                            .beta = 1});
 }
 
-static struct rows rows_of(const struct ddp_attention_backward *args, const struct head *head)
+/* The gradients of keys and values that query head `index` has in the scratch. */
+static float *apart_of(const struct ddp_attention_backward *args, int64_t index, bool values)
 {
-    const float *y = args->y;
-    const float *dy = args->dy;
-    const int64_t c = head->y_stride;
-    const float *qkv = (const float *)args->qkv + head->qkv;
-    float *dqkv = (float *)args->dqkv + head->qkv;
-    return (struct rows){
-        .q = qkv,
-        .k = qkv + c,
-        .v = qkv + 2 * c,
-        .y = y + head->y,
-        .dy = dy + head->y,
+    const int64_t count = args->shape.length * args->shape.head_size;
+    return args->scratch + (2 * index + values) * count;
+}
+
+static float *gradient_at(void *gradient, int64_t at)
+{
+    return gradient ? (float *)gradient + at : NULL;
+}
+
+static struct rows rows_of(const struct backward *backward, const struct head *head, int64_t index)
+{
+    const struct ddp_attention_backward *args = backward->args;
+    struct rows rows = {
+        .q = (const float *)args->q + head->q,
+        .k = (const float *)args->k + head->k,
+        .v = (const float *)args->v + head->v,
+        .y = (const float *)args->y + head->y,
+        .dy = (const float *)args->dy + head->y,
         .lse = args->lse + head->lse,
-        .dq = dqkv,
-        .dk = dqkv + c,
-        .dv = dqkv + 2 * c,
+        .dq = gradient_at(args->dq, head->q),
+        .dk = gradient_at(args->dk, head->k),
+        .dv = gradient_at(args->dv, head->v),
+        .dk_stride = head->k_stride,
+        .dv_stride = head->v_stride,
     };
+    if (backward->apart) {
+        rows.dk_stride = rows.dv_stride = head->size;
+        rows.dk = args->dk ? apart_of(args, index, false) : NULL;
+        rows.dv = args->dv ? apart_of(args, index, true) : NULL;
+    }
+    return rows;
 }
 
 static void backward_task(void *arg, size_t index)
 {
     struct backward *backward = arg;
     const struct ddp_attention_backward *args = backward->args;
-    const struct head head = head_of(args->length, args->heads, args->head_size, (int64_t)index);
-    const struct rows rows = rows_of(args, &head);
-    if (!args->accumulate_dqkv) {
-        clear_rows(rows.dq, head.length, head.size, head.stride);
-        clear_rows(rows.dk, head.length, head.size, head.stride);
-        clear_rows(rows.dv, head.length, head.size, head.stride);
-    }
+    const struct head head = head_of(&args->shape, (int64_t)index);
+    const struct rows rows = rows_of(backward, &head, (int64_t)index);
+    if (!args->accumulate_dq)
+        clear_rows(rows.dq, head.length, head.size, head.q_stride);
+    if (backward->apart || !args->accumulate_dk)
+        clear_rows(rows.dk, head.length, head.size, rows.dk_stride);
+    if (backward->apart || !args->accumulate_dv)
+        clear_rows(rows.dv, head.length, head.size, rows.dv_stride);
     for (int64_t query = 0; query < head.length; query += QUERIES) {
         const int64_t left = head.length - query, queries = left < QUERIES ? left : QUERIES;
         const int64_t end = query + queries;
-        for (int64_t key = 0; key < end; key += KEYS)
+        for (int64_t key = first_seen(&head.seen, query); key < end; key += KEYS)
             backward_block(&backward->failed, &head, &rows, query, queries, key,
                            end - key < KEYS ? end - key : KEYS);
     }
 }
 
+/* to = (what is there, if it adds) + the row of each head, in their order; these are `apart`
+ * elements from each other. */
+DDP_INLINE void add_heads_block(float *to, bool add, const float *from, int64_t apart,
+                                int64_t heads, int64_t size)
+{
+    int64_t j = 0;
+    for (; j + DDP_LANES <= size; j += DDP_LANES) {
+        ddp_f32x16 sum = ddp_load16(from + j);
+        for (int64_t h = 1; h < heads; h++)
+            sum += ddp_load16(from + h * apart + j);
+        ddp_store16(to + j, add ? ddp_load16(to + j) + sum : sum);
+    }
+    for (; j < size; j++) {
+        float sum = from[j];
+        for (int64_t h = 1; h < heads; h++)
+            sum += from[h * apart + j];
+        to[j] = add ? to[j] + sum : sum;
+    }
+}
+
+DDP_MULTIVERSION
+static void add_heads(float *to, bool add, const float *from, int64_t apart, int64_t heads,
+                      int64_t size)
+{
+    add_heads_block(to, add, from, apart, heads, size);
+}
+
+/* A block of keys of one of their heads. */
+static void add_up_task(void *arg, size_t index)
+{
+    struct backward *backward = arg;
+    const struct ddp_attention_backward *args = backward->args;
+    const struct ddp_attention_shape *s = &args->shape;
+    const int64_t group = s->heads / s->kv_heads, d = s->head_size;
+    const int64_t first_head = (int64_t)index / backward->blocks * group;
+    const struct head head = head_of(s, first_head);
+    const int64_t first = (int64_t)index % backward->blocks * QUERIES;
+    const int64_t end = first + QUERIES < s->length ? first + QUERIES : s->length;
+    const float *dk = apart_of(args, first_head, false), *dv = apart_of(args, first_head, true);
+    for (int64_t t = first; t < end; t++) {
+        if (args->dk)
+            add_heads(gradient_at(args->dk, head.k + t * head.k_stride), args->accumulate_dk,
+                      dk + t * d, 2 * s->length * d, group, d);
+        if (args->dv)
+            add_heads(gradient_at(args->dv, head.v + t * head.v_stride), args->accumulate_dv,
+                      dv + t * d, 2 * s->length * d, group, d);
+    }
+}
+
 enum ddp_status ddp_attention_backward(const struct ddp_attention_backward *args, void *stream)
 {
+    const struct ddp_attention_shape *s = &args->shape;
     enum ddp_status status = ddp_attention_check_backward(args);
-    if (status || ddp_attention_is_empty(args->batch, args->length, args->heads, args->head_size))
+    if (status || ddp_attention_is_empty(s) || (status = check_documents(s)) != DDP_OK)
         return status;
-    struct backward backward = {.args = args};
-    ddp_pool_run(ddp_stream_pool(stream), (size_t)(args->batch * args->heads), backward_task,
-                 &backward);
+    const bool apart = s->kv_heads < s->heads && (args->dk || args->dv);
+    if (apart && !args->scratch)
+        return ddp_fail(DDP_ERR_INVALID, "attention backward: scratch is NULL");
+    struct backward backward = {
+        .args = args, .apart = apart, .blocks = (s->length + QUERIES - 1) / QUERIES};
+    ddp_pool_run(ddp_stream_pool(stream), (size_t)(s->batch * s->heads), backward_task, &backward);
+    if (apart)
+        ddp_pool_run(ddp_stream_pool(stream), (size_t)(s->batch * s->kv_heads * backward.blocks),
+                     add_up_task, &backward);
     return (enum ddp_status)atomic_load(&backward.failed);
 }

@@ -1,22 +1,21 @@
 /* SPDX-License-Identifier: MIT
  *
- * Causal attention on a CUDA device, in float32 arithmetic, in any CUDA; see attention.h. A block
- * of 128 threads keeps some rows of one head (64 for heads of up to 64) in shared memory, goes over
- * the rows of the other kind that meet them below the diagonal, and holds its results in registers,
- * so nothing is as large as T x T and no two blocks write the same memory:
+ * Causal attention on a CUDA device, in float32; see attention.h. A block of 128 threads keeps some
+ * rows of one head (64 for heads of up to 64) in shared memory, goes over the rows of the other
+ * kind that see them or that they see, and holds its results in registers, so no two blocks write
+ * the same memory:
  *
  *   forward  queries stay; keys, then values, pass by; the softmax is brought along as it grows
- *   dk, dv   keys and values stay; queries and their dy pass by
+ *   dk, dv   keys and values stay; queries and their dy pass by, head by head
  *   dq       queries and their dy stay; keys and values pass by
- *
  * so that the scores are made three times in all. dy . y of each query is made before the backward
  * kernels, in the device's spare memory, heads a group at a time if they do not all fit.
  *
  * Bound by float32 arithmetic on general cores: 2 T^2 D per head forward and 7 T^2 D backward
  * (multiply-adds, half of them above the diagonal left out). Operands come from shared memory as
  * float4 along D, eight rows by four columns to a thread: at 64 features 32 multiply-adds for 2.5
- * loads, which keeps the multipliers about two thirds busy. All tiles fit 48 KiB and 168 registers,
- * three or four blocks to a multiprocessor, which hides the loads. The tensor cores do it many
+ * loads, which keeps the multipliers about two thirds busy. All tiles fit 48 KiB and 212 registers,
+ * two to four blocks to a multiprocessor, which hides the loads. The tensor cores do it many
  * times as fast (mma.cu), in bf16; forward() and backward() choose. Heads of 128 and 256
  * are done right, not fast. Of three ways to do attention in bf16 (these kernels, mma.cu, cudnn.c)
  * the loser of "bench/gpu --only attention" on a GPU is deleted, in the change that commits the
@@ -236,26 +235,30 @@ template <int D> struct running {
 /* Scores become exponentials below the new maximum, and what is there is brought to it. They go to
  * shared memory. */
 template <int D>
-static __device__ void
-take_in(const struct ddp_heads *g, struct running<D> *running, struct results<D> *results,
-        float (&scores)[cut<D>::own][cut<D>::rows / TX], float *weights, int64_t query, int64_t key)
+static __device__ void take_in(const struct ddp_heads *g, int64_t row, struct running<D> *running,
+                               struct results<D> *results,
+                               float (&scores)[cut<D>::own][cut<D>::rows / TX], float *weights,
+                               int64_t query, int64_t key)
 {
     constexpr int rows = cut<D>::rows, own = cut<D>::own;
     const int across = (int)threadIdx.x % TX, down = (int)threadIdx.x / TX;
     for (int i = 0; i < own; i++) {
         const int64_t at = query + down * own + i;
+        const int64_t first = g->bounded ? ddp_first_seen(g, row, (int)at) : 0;
         float max = -INFINITY, sum = 0;
         for (int j = 0; j < rows / TX; j++) {
-            const bool seen = key + across + j * TX <= at;
+            const int64_t column = key + across + j * TX;
+            const bool seen = column <= at && column >= first;
             scores[i][j] = seen ? scores[i][j] * g->scale : -INFINITY;
             max = scores[i][j] > max ? scores[i][j] : max;
         }
         max = row_max(max);
-        /* a row's first key is in the first tile: no maximum stays infinite, but NaN may hide it */
+        /* it stays infinite before the first key, and if all are NaN */
         max = max > running->max[i] ? max : running->max[i];
         const float old = running->max[i] == max ? 1 : expf(running->max[i] - max);
         for (int j = 0; j < rows / TX; j++) {
-            const bool seen = key + across + j * TX <= at;
+            const int64_t column = key + across + j * TX;
+            const bool seen = column <= at && column >= first;
             const float e = seen ? expf(scores[i][j] - max) : 0;
             weights[(down * own + i) * rows + across + j * TX] = e;
             sum += e;
@@ -267,9 +270,16 @@ take_in(const struct ddp_heads *g, struct running<D> *running, struct results<D>
     }
 }
 
+/* Arrays of forward. */
+struct ddp_attention_queries {
+    const void *q, *k, *v;
+    void *y;
+    float *lse;
+};
+
 template <int D, typename T>
 static __global__ void __launch_bounds__(THREADS)
-    forward_kernel(struct ddp_heads g, const T *qkv, T *y, float *lse)
+    forward_kernel(struct ddp_heads g, struct ddp_attention_queries a)
 {
     constexpr int rows = cut<D>::rows, own = cut<D>::own;
     __shared__ __align__(16) float queries[rows * D], others[rows * D], weights[rows * rows];
@@ -277,7 +287,9 @@ static __global__ void __launch_bounds__(THREADS)
     const struct ddp_head head = ddp_head_of(&g, g.first + blockIdx.x / g.blocks);
     /* the longest rows first, so that none is left over at the end */
     const int64_t query = (g.blocks - 1 - blockIdx.x % g.blocks) * rows;
-    const T *q = qkv + head.qkv, *k = q + head.y_stride, *v = k + head.y_stride;
+    const int64_t first = g.bounded ? ddp_first_seen(&g, head.row, (int)query) / rows * rows : 0;
+    const T *q = (const T *)a.q + head.q, *k = (const T *)a.k + head.k;
+    const T *v = (const T *)a.v + head.v;
     struct results<D> results;
     struct running<D> running;
     clear<D>(&results);
@@ -285,15 +297,15 @@ static __global__ void __launch_bounds__(THREADS)
         running.max[i] = -INFINITY;
         running.sum[i] = 0;
     }
-    load_tile<D, rows, T>(&g, queries, q, head.stride, query, false);
-    for (int64_t key = 0; key <= query; key += rows) {
+    load_tile<D, rows, T>(&g, queries, q, g.q_stride, query, false);
+    for (int64_t key = first; key <= query; key += rows) {
         float scores[own][rows / TX];
-        load_tile<D, rows, T>(&g, others, k, head.stride, key, true);
+        load_tile<D, rows, T>(&g, others, k, g.k_stride, key, true);
         __syncthreads();
         products<D, own, rows / TX>(scores, queries, down * own, others, across, TX);
-        take_in<D>(&g, &running, &results, scores, weights, query, key);
+        take_in<D>(&g, head.row, &running, &results, scores, weights, query, key);
         __syncthreads();
-        load_tile<D, rows, T>(&g, others, v, head.stride, key, false);
+        load_tile<D, rows, T>(&g, others, v, g.v_stride, key, false);
         __syncthreads();
         add_down<D, rows>(&results, weights + down * own * rows, rows, others, across, false);
         __syncthreads();
@@ -303,10 +315,10 @@ static __global__ void __launch_bounds__(THREADS)
         const int64_t at = query + down * own + i;
         if (at >= g.length)
             continue;
-        store_row<D, T>(&g, y + head.y + at * head.y_stride, results.at[i], across,
+        store_row<D, T>(&g, (T *)a.y + head.y + at * head.y_stride, results.at[i], across,
                         1 / running.sum[i], false);
-        if (lse && across == 0)
-            lse[head.lse + at] = running.max[i] + logf(running.sum[i]);
+        if (a.lse && across == 0)
+            a.lse[head.lse + at] = running.max[i] + logf(running.sum[i]);
     }
 }
 
@@ -316,22 +328,21 @@ static void forward_launch(struct ddp_heads g, const struct ddp_attention_forwar
 {
     g.blocks = (g.length + cut<D>::rows - 1) / cut<D>::rows;
     const unsigned blocks = (unsigned)(g.count * g.blocks);
-    if (args->dtype == DDP_BF16)
-        DDP_LAUNCH((forward_kernel<D, uint16_t>), blocks, THREADS, 0, cuda->stream, g,
-                   (const uint16_t *)args->qkv, (uint16_t *)args->y, args->lse);
+    const struct ddp_attention_queries a = {args->q, args->k, args->v, args->y, args->lse};
+    if (args->shape.dtype == DDP_BF16)
+        DDP_LAUNCH((forward_kernel<D, uint16_t>), blocks, THREADS, 0, cuda->stream, g, a);
     else
-        DDP_LAUNCH((forward_kernel<D, float>), blocks, THREADS, 0, cuda->stream, g,
-                   (const float *)args->qkv, (float *)args->y, args->lse);
+        DDP_LAUNCH((forward_kernel<D, float>), blocks, THREADS, 0, cuda->stream, g, a);
 }
 
 /* --- backward ------------------------------------------------------------------------------- */
 
 /* What score . and dy . v of one pair become: the probability, and the gradient of the score. */
-static __device__ inline void gradient_of(const struct ddp_heads *g, int64_t query, int64_t key,
-                                          float lse, float mean, float score, float dp, float *p,
-                                          float *gradient)
+static __device__ inline void gradient_of(const struct ddp_heads *g, int64_t query, int64_t first,
+                                          int64_t key, float lse, float mean, float score, float dp,
+                                          float *p, float *gradient)
 {
-    const bool seen = key <= query && query < g->length;
+    const bool seen = key >= first && key <= query && query < g->length;
     *p = seen ? expf(score * g->scale - lse) : 0;
     *gradient = seen ? *p * (dp - mean) * g->scale : 0;
 }
@@ -346,47 +357,51 @@ static __global__ void __launch_bounds__(THREADS)
     __shared__ __align__(16) float queries[step * D], dys[step * D];
     __shared__ __align__(16) float p[step * rows], gradient[step * rows];
     const int across = (int)threadIdx.x % TX, down = (int)threadIdx.x / TX;
-    const int64_t local = blockIdx.x / g.blocks; /* the head in this launch */
-    const struct ddp_head head = ddp_head_of(&g, g.first + local);
+    const int64_t local = blockIdx.x / g.blocks * g.group; /* the first head in this launch */
+    const struct ddp_head to = ddp_head_of(&g, g.first + local);
     const int64_t key = blockIdx.x % g.blocks * rows;
-    const T *q = (const T *)b.qkv + head.qkv, *dy = (const T *)b.dy + head.y;
-    const T *k = q + head.y_stride, *v = k + head.y_stride;
+    const int64_t end = g.bounded ? ddp_end_of_seers(&g, to.row, (int)key + rows - 1) : g.length;
     struct results<D> dk, dv;
     clear<D>(&dk);
     clear<D>(&dv);
-    load_tile<D, rows, T>(&g, keys, k, head.stride, key, true);
-    load_tile<D, rows, T>(&g, values, v, head.stride, key, true);
-    for (int64_t query = key; query < g.length; query += step) {
-        load_tile<D, step, T>(&g, queries, q, head.stride, query, false);
-        load_tile<D, step, T>(&g, dys, dy, head.y_stride, query, false);
-        __syncthreads();
-        if (down * mine < step) {
-            float score[mine][rows / TX], dp[mine][rows / TX];
-            products<D, mine, rows / TX>(score, queries, down * mine, keys, across, TX);
-            products<D, mine, rows / TX>(dp, dys, down * mine, values, across, TX);
-            for (int i = 0; i < mine; i++) {
-                const int64_t at = query + down * mine + i;
-                const float lse = at < g.length ? b.lse[head.lse + at] : 0;
-                const float mean = at < g.length ? b.mean[local * g.length + at] : 0;
-                for (int j = 0; j < rows / TX; j++) {
-                    const int column = across + j * TX, to = (down * mine + i) * rows + column;
-                    gradient_of(&g, at, key + column, lse, mean, score[i][j], dp[i][j], p + to,
-                                gradient + to);
+    load_tile<D, rows, T>(&g, keys, (const T *)b.k + to.k, g.k_stride, key, true);
+    load_tile<D, rows, T>(&g, values, (const T *)b.v + to.v, g.v_stride, key, true);
+    for (int64_t h = local; h < local + g.group; h++) {
+        const struct ddp_head head = ddp_head_of(&g, g.first + h);
+        const T *q = (const T *)b.q + head.q, *dy = (const T *)b.dy + head.y;
+        for (int64_t query = key; query < end; query += step) {
+            load_tile<D, step, T>(&g, queries, q, g.q_stride, query, false);
+            load_tile<D, step, T>(&g, dys, dy, head.y_stride, query, false);
+            __syncthreads();
+            if (down * mine < step) {
+                float score[mine][rows / TX], dp[mine][rows / TX];
+                products<D, mine, rows / TX>(score, queries, down * mine, keys, across, TX);
+                products<D, mine, rows / TX>(dp, dys, down * mine, values, across, TX);
+                for (int i = 0; i < mine; i++) {
+                    const int64_t at = query + down * mine + i;
+                    const int64_t first = g.bounded ? ddp_first_seen(&g, to.row, (int)at) : 0;
+                    const float lse = at < g.length ? b.lse[head.lse + at] : 0;
+                    const float mean = at < g.length ? b.mean[h * g.length + at] : 0;
+                    for (int j = 0; j < rows / TX; j++) {
+                        const int column = across + j * TX, in = (down * mine + i) * rows + column;
+                        gradient_of(&g, at, first, key + column, lse, mean, score[i][j], dp[i][j],
+                                    p + in, gradient + in);
+                    }
                 }
             }
+            __syncthreads();
+            add_across<D, step>(&dv, p + down * own, rows, dys, across);
+            add_across<D, step>(&dk, gradient + down * own, rows, queries, across);
+            __syncthreads();
         }
-        __syncthreads();
-        add_across<D, step>(&dv, p + down * own, rows, dys, across);
-        add_across<D, step>(&dk, gradient + down * own, rows, queries, across);
-        __syncthreads();
     }
 #pragma unroll
     for (int i = 0; i < own; i++) {
-        if (key + down * own + i >= g.length)
-            continue;
-        T *to = (T *)b.dqkv + head.qkv + (key + down * own + i) * head.stride + head.y_stride;
-        store_row<D, T>(&g, to, dk.at[i], across, 1, b.add);
-        store_row<D, T>(&g, to + head.y_stride, dv.at[i], across, 1, b.add);
+        const int64_t at = key + down * own + i;
+        if (b.dk && at < g.length)
+            store_row<D, T>(&g, (T *)b.dk + to.k + at * g.k_stride, dk.at[i], across, 1, b.add_k);
+        if (b.dv && at < g.length)
+            store_row<D, T>(&g, (T *)b.dv + to.v + at * g.v_stride, dv.at[i], across, 1, b.add_v);
     }
 }
 
@@ -406,30 +421,33 @@ static __global__ void __launch_bounds__(THREADS)
     const struct ddp_head head = ddp_head_of(&g, g.first + local);
     const int64_t query = (g.blocks - 1 - blockIdx.x % g.blocks) * rows;
     const int64_t end = query + rows < g.length ? query + rows : g.length;
-    const T *q = (const T *)b.qkv + head.qkv, *dy = (const T *)b.dy + head.y;
-    const T *k = q + head.y_stride, *v = k + head.y_stride;
+    const int64_t begin = g.bounded ? ddp_first_seen(&g, head.row, (int)query) / step * step : 0;
+    const T *q = (const T *)b.q + head.q, *dy = (const T *)b.dy + head.y;
+    const T *k = (const T *)b.k + head.k, *v = (const T *)b.v + head.v;
     struct results<D> dq;
     clear<D>(&dq);
-    load_tile<D, rows, T>(&g, queries, q, head.stride, query, false);
+    load_tile<D, rows, T>(&g, queries, q, g.q_stride, query, false);
     load_tile<D, rows, T>(&g, dys, dy, head.y_stride, query, false);
     float lse[mine], mean[mine];
+    int first[mine];
     for (int i = 0; i < mine; i++) {
         const int64_t at = query + row + i;
         const bool there = row < rows && at < g.length;
+        first[i] = g.bounded ? ddp_first_seen(&g, head.row, (int)at) : 0;
         lse[i] = there ? b.lse[head.lse + at] : 0;
         mean[i] = there ? b.mean[local * g.length + at] : 0;
     }
-    for (int64_t key = 0; key < end; key += step) {
-        load_tile<D, step, T>(&g, keys, k, head.stride, key, true);
-        load_tile<D, step, T>(&g, values, v, head.stride, key, true);
+    for (int64_t key = begin; key < end; key += step) {
+        load_tile<D, step, T>(&g, keys, k, g.k_stride, key, true);
+        load_tile<D, step, T>(&g, values, v, g.v_stride, key, true);
         __syncthreads();
         if (row < rows) {
             float score[mine][1], dp[mine][1], p;
             products<D, mine, 1>(score, queries, row, keys, column, 0);
             products<D, mine, 1>(dp, dys, row, values, column, 0);
             for (int i = 0; i < mine; i++)
-                gradient_of(&g, query + row + i, key + column, lse[i], mean[i], score[i][0],
-                            dp[i][0], &p, gradient + (row + i) * step + column);
+                gradient_of(&g, query + row + i, first[i], key + column, lse[i], mean[i],
+                            score[i][0], dp[i][0], &p, gradient + (row + i) * step + column);
         }
         __syncthreads();
         add_down<D, step>(&dq, gradient + down * own * step, step, keys, across, true);
@@ -438,23 +456,32 @@ static __global__ void __launch_bounds__(THREADS)
 #pragma unroll
     for (int i = 0; i < own; i++)
         if (query + down * own + i < g.length)
-            store_row<D, T>(&g, (T *)b.dqkv + head.qkv + (query + down * own + i) * head.stride,
-                            dq.at[i], across, 1, b.add);
+            store_row<D, T>(&g, (T *)b.dq + head.q + (query + down * own + i) * g.q_stride,
+                            dq.at[i], across, 1, b.add_q);
 }
 
-template <int D>
-static void backward_launch(struct ddp_heads g, const struct ddp_attention_gradient *b,
-                            enum ddp_dtype dtype, struct ddp_cuda *cuda)
+/* Queries first: what they write, one that is keys too adds to. */
+template <int D, typename T>
+static void launch_gradients(struct ddp_heads g, const struct ddp_attention_gradient *b,
+                             struct ddp_cuda *cuda)
 {
     g.blocks = (g.length + cut<D>::rows - 1) / cut<D>::rows;
     const unsigned blocks = (unsigned)(g.count * g.blocks);
-    if (dtype == DDP_BF16) {
-        DDP_LAUNCH((keys_kernel<D, uint16_t>), blocks, THREADS, 0, cuda->stream, g, *b);
-        DDP_LAUNCH((queries_kernel<D, uint16_t>), blocks, THREADS, 0, cuda->stream, g, *b);
-    } else {
-        DDP_LAUNCH((keys_kernel<D, float>), blocks, THREADS, 0, cuda->stream, g, *b);
-        DDP_LAUNCH((queries_kernel<D, float>), blocks, THREADS, 0, cuda->stream, g, *b);
-    }
+    if (b->dq)
+        DDP_LAUNCH((queries_kernel<D, T>), blocks, THREADS, 0, cuda->stream, g, *b);
+    if (b->dk || b->dv)
+        DDP_LAUNCH((keys_kernel<D, T>), blocks / (unsigned)g.group, THREADS, 0, cuda->stream, g,
+                   *b);
+}
+
+template <int D>
+static void backward_launch(const struct ddp_heads *g, const struct ddp_attention_gradient *b,
+                            enum ddp_dtype dtype, struct ddp_cuda *cuda)
+{
+    if (dtype == DDP_BF16)
+        launch_gradients<D, uint16_t>(*g, b, cuda);
+    else
+        launch_gradients<D, float>(*g, b, cuda);
 }
 
 /* --- choice --------------------------------------------------------------------------------- */
@@ -467,10 +494,20 @@ static enum ddp_status too_large(int64_t size)
                     (long long)size, LARGEST);
 }
 
+/* Are all arrays aligned to 16 bytes, and rows of bf16 too? */
+static bool is_aligned(const struct ddp_heads *g, const void *const *arrays, int count)
+{
+    bool aligned = (g->q_stride | g->k_stride | g->v_stride) % 8 == 0;
+    for (int i = 0; i < count; i++)
+        aligned = aligned && ddp_aligned(arrays[i]);
+    return aligned;
+}
+
 static void forward(const struct ddp_heads *g, const struct ddp_attention_forward *args,
                     struct ddp_cuda *cuda)
 {
-    if (ddp_cuda_attention_has_mma(cuda, args->dtype, g->size, args->qkv, args->y, NULL))
+    const void *const arrays[] = {args->q, args->k, args->v, args->y};
+    if (is_aligned(g, arrays, 4) && ddp_cuda_attention_has_mma(cuda, g, args->shape.dtype))
         ddp_cuda_attention_mma_forward(*g, args, cuda);
     else if (g->size <= 32)
         forward_launch<32>(*g, args, cuda);
@@ -485,33 +522,35 @@ static void forward(const struct ddp_heads *g, const struct ddp_attention_forwar
 static void backward(const struct ddp_heads *g, const struct ddp_attention_gradient *b,
                      enum ddp_dtype dtype, struct ddp_cuda *cuda)
 {
-    if (ddp_cuda_attention_has_mma(cuda, dtype, g->size, b->qkv, b->dy, b->dqkv))
+    const void *const arrays[] = {b->q, b->k, b->v, b->dy, b->dq, b->dk, b->dv};
+    if (is_aligned(g, arrays, 7) && ddp_cuda_attention_has_mma(cuda, g, dtype))
         ddp_cuda_attention_mma_backward(*g, b, cuda);
     else if (g->size <= 32)
-        backward_launch<32>(*g, b, dtype, cuda);
+        backward_launch<32>(g, b, dtype, cuda);
     else if (g->size <= 64)
-        backward_launch<64>(*g, b, dtype, cuda);
+        backward_launch<64>(g, b, dtype, cuda);
     else if (g->size <= 128)
-        backward_launch<128>(*g, b, dtype, cuda);
+        backward_launch<128>(g, b, dtype, cuda);
     else
-        backward_launch<256>(*g, b, dtype, cuda);
+        backward_launch<256>(g, b, dtype, cuda);
 }
 
 extern "C" enum ddp_status ddp_cuda_attention_forward(const struct ddp_attention_forward *args,
                                                       void *stream)
 {
+    const struct ddp_attention_shape *s = &args->shape;
     enum ddp_status status = ddp_attention_check_forward(args);
-    if (status || ddp_attention_is_empty(args->batch, args->length, args->heads, args->head_size))
+    if (status || ddp_attention_is_empty(s))
         return status;
     struct ddp_cuda *cuda = (struct ddp_cuda *)stream;
     bool done = false;
     status = ddp_cudnn_attention_forward(args, cuda, &done);
     if (status || done)
         return status;
-    if (args->head_size > LARGEST)
-        return too_large(args->head_size);
-    struct ddp_heads g = ddp_heads_of(args->batch, args->length, args->heads, args->head_size);
-    g.wide = g.wide && ddp_aligned(args->qkv);
+    if (s->head_size > LARGEST)
+        return too_large(s->head_size);
+    struct ddp_heads g = ddp_heads_of(s);
+    g.wide = g.wide && ddp_aligned(args->q) && ddp_aligned(args->k) && ddp_aligned(args->v);
     forward(&g, args, cuda);
     return ddp_cuda_launched(cuda, "attention");
 }
@@ -519,30 +558,42 @@ extern "C" enum ddp_status ddp_cuda_attention_forward(const struct ddp_attention
 extern "C" enum ddp_status ddp_cuda_attention_backward(const struct ddp_attention_backward *args,
                                                        void *stream)
 {
+    const struct ddp_attention_shape *s = &args->shape;
     enum ddp_status status = ddp_attention_check_backward(args);
-    if (status || ddp_attention_is_empty(args->batch, args->length, args->heads, args->head_size))
+    if (status || ddp_attention_is_empty(s))
         return status;
     struct ddp_cuda *cuda = (struct ddp_cuda *)stream;
     bool done = false;
     status = ddp_cudnn_attention_backward(args, cuda, &done);
     if (status || done)
         return status;
-    if (args->head_size > LARGEST)
-        return too_large(args->head_size);
-    struct ddp_heads g = ddp_heads_of(args->batch, args->length, args->heads, args->head_size);
-    g.wide = g.wide && ddp_aligned(args->qkv) && ddp_aligned(args->dy);
+    if (s->head_size > LARGEST)
+        return too_large(s->head_size);
+    struct ddp_heads g = ddp_heads_of(s);
+    g.wide = g.wide && ddp_aligned(args->q) && ddp_aligned(args->k) && ddp_aligned(args->v) &&
+             ddp_aligned(args->dy);
     const int64_t all = g.count;
-    const int64_t fit = (int64_t)(DDP_CUDA_SPARE_BYTES / sizeof(float)) / args->length;
+    const int64_t fit = (int64_t)(DDP_CUDA_SPARE_BYTES / sizeof(float)) / s->length / g.group;
     if (fit < 1)
         return ddp_fail(DDP_ERR_UNSUPPORTED, "attention backward: rows of %lld tokens are too long",
-                        (long long)args->length);
+                        (long long)s->length);
     float *mean = (float *)ddp_cuda_spare(cuda);
-    const struct ddp_attention_gradient b = {args->qkv, args->dy,   args->lse,
-                                             mean,      args->dqkv, args->accumulate_dqkv};
-    for (; g.first < all && status == DDP_OK; g.first += fit) {
-        g.count = all - g.first < fit ? all - g.first : fit;
+    const struct ddp_attention_gradient b = {args->q,
+                                             args->k,
+                                             args->v,
+                                             args->dy,
+                                             args->lse,
+                                             mean,
+                                             args->dq,
+                                             args->dk,
+                                             args->dv,
+                                             args->accumulate_dq,
+                                             args->accumulate_dk,
+                                             args->accumulate_dv};
+    for (; g.first < all && status == DDP_OK; g.first += fit * g.group) {
+        g.count = all - g.first < fit * g.group ? all - g.first : fit * g.group;
         ddp_cuda_attention_means(&g, args, mean, cuda);
-        backward(&g, &b, args->dtype, cuda);
+        backward(&g, &b, s->dtype, cuda);
         status = ddp_cuda_launched(cuda, "attention backward");
     }
     return status;

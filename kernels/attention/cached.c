@@ -2,7 +2,7 @@
  *
  * Attention with a cache on the CPU; see cached.h. The first positions are stored, and done by
  * ddp_attention_forward(). One position is bound by the bytes of its keys and values, which are
- * read once: a task is one head of one sample. */
+ * read once by the heads that share them: a task is one head of keys of one sample. */
 #include "config.h"
 
 #include "kernels/attention/cached.h"
@@ -11,34 +11,29 @@
 
 #define KEYS 256 /* whose scores are made at once; a multiple of the lanes */
 
-/* The cache of keys of one head; those of its values are `values` elements behind. */
+/* The cache of keys of one of their heads; those of its values are `values` elements behind. */
 static float *keys_of(const struct ddp_attention_cached *args, int64_t index)
 {
-    const int64_t b = index / args->heads, h = index % args->heads;
-    return args->cache + b * args->cache_stride + h * args->capacity * args->head_size;
+    const struct ddp_attention_shape *s = &args->shape;
+    return args->cache + index / s->kv_heads * args->cache_stride +
+           index % s->kv_heads * args->capacity * s->head_size;
 }
 
 static int64_t values_behind(const struct ddp_attention_cached *args)
 {
-    return args->heads * args->capacity * args->head_size;
-}
-
-/* The query of one head; its key is C elements behind, its value as far again. */
-static const float *query_of(const struct ddp_attention_cached *args, int64_t index)
-{
-    const int64_t b = index / args->heads, h = index % args->heads;
-    const int64_t c = args->heads * args->head_size;
-    return args->qkv + b * args->length * 3 * c + h * args->head_size;
+    return args->shape.kv_heads * args->capacity * args->shape.head_size;
 }
 
 static void store(const struct ddp_attention_cached *args, int64_t index)
 {
-    const int64_t d = args->head_size, c = args->heads * d;
-    const float *from = query_of(args, index);
+    const struct ddp_attention_shape *s = &args->shape;
+    const int64_t d = s->head_size, row = index / s->kv_heads * s->length;
+    const int64_t head = index % s->kv_heads * d;
     float *keys = keys_of(args, index) + args->past * d, *values = keys + values_behind(args);
-    for (int64_t t = 0; t < args->length; t++, from += 3 * c) {
-        memcpy(keys + t * d, from + c, (size_t)d * sizeof *keys);
-        memcpy(values + t * d, from + 2 * c, (size_t)d * sizeof *values);
+    for (int64_t t = 0; t < s->length; t++) {
+        memcpy(keys + t * d, args->k + (row + t) * s->k_stride + head, (size_t)d * sizeof *keys);
+        memcpy(values + t * d, args->v + (row + t) * s->v_stride + head,
+               (size_t)d * sizeof *values);
     }
 }
 
@@ -72,23 +67,25 @@ DDP_INLINE float exponential(float x)
     return ddp_exp16_negative(ddp_splat16(x))[0];
 }
 
+/* The one new position of query head h of sample b. */
 DDP_MULTIVERSION
-static void decode(const struct ddp_attention_cached *args, int64_t index)
+static void decode(const struct ddp_attention_cached *args, int64_t index, int64_t b, int64_t h)
 {
-    const int64_t d = args->head_size, end = args->past + 1;
-    const float *q = query_of(args, index), *keys = keys_of(args, index);
+    const struct ddp_attention_shape *s = &args->shape;
+    const int64_t d = s->head_size, first = ddp_attention_cached_first(args), end = args->past + 1;
+    const float *q = args->q + b * s->q_stride + h * d, *keys = keys_of(args, index);
     const float *values = keys + values_behind(args);
     const float scale = 1 / sqrtf((float)d);
-    float *y = args->y + index * d; /* (B,1,H,D) */
+    float *y = args->y + (b * s->heads + h) * d; /* (B,1,H,D) */
     _Alignas(64) float scores[KEYS];
     float max = 0, sum = 0;
     memset(y, 0, (size_t)d * sizeof *y);
-    for (int64_t key = 0; key < end; key += KEYS) {
+    for (int64_t key = first; key < end; key += KEYS) {
         const int64_t count = end - key < KEYS ? end - key : KEYS;
         for (int64_t i = 0; i < count; i++)
             scores[i] = row_dot(q, keys + (key + i) * d, d);
         float above = largest(scores, count) * scale, old = 0;
-        if (key > 0) {
+        if (key > first) {
             above = above > max ? above : max;
             old = exponential(max - above);
         }
@@ -101,28 +98,27 @@ static void decode(const struct ddp_attention_cached *args, int64_t index)
 
 static void decode_task(void *arg, size_t index)
 {
-    store(arg, (int64_t)index);
-    decode(arg, (int64_t)index);
+    const struct ddp_attention_cached *args = arg;
+    const struct ddp_attention_shape *s = &args->shape;
+    const int64_t b = (int64_t)index / s->kv_heads, group = s->heads / s->kv_heads;
+    const int64_t first = (int64_t)index % s->kv_heads * group;
+    store(args, (int64_t)index);
+    for (int64_t h = first; h < first + group; h++)
+        decode(args, (int64_t)index, b, h);
 }
 
 enum ddp_status ddp_attention_cached(const struct ddp_attention_cached *args, void *stream)
 {
+    const struct ddp_attention_shape *s = &args->shape;
     const enum ddp_status status = ddp_attention_check_cached(args);
-    if (status || ddp_attention_cached_is_empty(args))
+    if (status || ddp_attention_is_empty(s))
         return status;
     struct ddp_attention_cached copy = *args;
-    ddp_pool_run(ddp_stream_pool(stream), (size_t)(args->batch * args->heads),
+    ddp_pool_run(ddp_stream_pool(stream), (size_t)(s->batch * s->kv_heads),
                  args->past > 0 ? decode_task : store_task, &copy);
     if (args->past > 0)
         return DDP_OK;
     const struct ddp_attention_forward first = {
-        .batch = args->batch,
-        .length = args->length,
-        .heads = args->heads,
-        .head_size = args->head_size,
-        .dtype = DDP_F32,
-        .qkv = args->qkv,
-        .y = args->y,
-    };
+        .shape = *s, .q = args->q, .k = args->k, .v = args->v, .y = args->y};
     return ddp_attention_forward(&first, stream);
 }

@@ -19,13 +19,14 @@
 static __global__ void __launch_bounds__(DDP_BLOCK)
     store_kernel(struct ddp_attention_cached args, int64_t count)
 {
-    const int64_t at = ddp_first_of_pack(1), d = args.head_size, c = args.heads * d;
+    const struct ddp_attention_shape *s = &args.shape;
+    const int64_t at = ddp_first_of_pack(1), d = s->head_size, c = s->kv_heads * d;
     if (at >= count)
         return;
     const int64_t i = at % (2 * c), row = at / (2 * c); /* 2 C features of B T rows */
-    const int64_t b = row / args.length, t = row % args.length;
+    const int64_t b = row / s->length, t = row % s->length;
     args.cache[b * args.cache_stride + (i / d * args.capacity + args.past + t) * d + i % d] =
-        args.qkv[row * 3 * c + c + i];
+        i < c ? args.k[row * s->k_stride + i] : args.v[row * s->v_stride + i - c];
 }
 
 /* The softmax of the keys that a warp has seen, and its part of y: N features of each lane. */
@@ -47,15 +48,16 @@ static __device__ inline void take_in(struct decoded<N> *to, const struct decode
 }
 
 template <int N>
-static __global__ void __launch_bounds__(THREADS) decode_kernel(struct ddp_attention_cached args)
+static __global__ void __launch_bounds__(THREADS)
+    decode_kernel(struct ddp_attention_cached args, int64_t first)
 {
     __shared__ struct decoded<N> parts[WARPS][DDP_WARP];
     const int lane = (int)threadIdx.x % DDP_WARP, warp = (int)threadIdx.x / DDP_WARP;
-    const int64_t d = args.head_size, c = args.heads * d;
-    const int64_t b = blockIdx.x / args.heads, h = blockIdx.x % args.heads;
-    const float *query = args.qkv + b * 3 * c + h * d;
-    const float *keys = args.cache + b * args.cache_stride + h * args.capacity * d;
-    const float *values = keys + c * args.capacity;
+    const int64_t d = args.shape.head_size, heads = args.shape.heads, kv = args.shape.kv_heads;
+    const int64_t b = blockIdx.x / heads, h = blockIdx.x % heads;
+    const float *query = args.q + b * args.shape.q_stride + h * d;
+    const float *keys = args.cache + b * args.cache_stride + h / (heads / kv) * args.capacity * d;
+    const float *values = keys + kv * args.capacity * d;
     const float scale = 1 / sqrtf((float)d);
     float q[N];
     struct decoded<N> part;
@@ -66,7 +68,7 @@ static __global__ void __launch_bounds__(THREADS) decode_kernel(struct ddp_atten
         q[i] = lane + i * DDP_WARP < d ? query[lane + i * DDP_WARP] : 0;
         part.y[i] = 0;
     }
-    for (int64_t key = warp; key <= args.past; key += WARPS) {
+    for (int64_t key = first + warp; key <= args.past; key += WARPS) {
         struct decoded<N> one;
         float score = 0;
 #pragma unroll
@@ -83,39 +85,41 @@ static __global__ void __launch_bounds__(THREADS) decode_kernel(struct ddp_atten
     __syncthreads();
     if (warp > 0)
         return;
-    for (int other = 1; other < WARPS && other <= args.past; other++)
+    for (int other = 1; other < WARPS && first + other <= args.past; other++)
         take_in<N>(&part, &parts[other][lane]);
 #pragma unroll
     for (int i = 0; i < N; i++)
         if (lane + i * DDP_WARP < d)
-            args.y[b * c + h * d + lane + i * DDP_WARP] = part.y[i] / part.sum;
+            args.y[(b * heads + h) * d + lane + i * DDP_WARP] = part.y[i] / part.sum;
 }
 
 static void decode(const struct ddp_attention_cached *args, struct ddp_cuda *cuda)
 {
-    const unsigned blocks = (unsigned)(args->batch * args->heads);
-    if (args->head_size <= 32)
-        DDP_LAUNCH(decode_kernel<1>, blocks, THREADS, 0, cuda->stream, *args);
-    else if (args->head_size <= 64)
-        DDP_LAUNCH(decode_kernel<2>, blocks, THREADS, 0, cuda->stream, *args);
-    else if (args->head_size <= 128)
-        DDP_LAUNCH(decode_kernel<4>, blocks, THREADS, 0, cuda->stream, *args);
+    const unsigned blocks = (unsigned)(args->shape.batch * args->shape.heads);
+    const int64_t size = args->shape.head_size, first = ddp_attention_cached_first(args);
+    if (size <= 32)
+        DDP_LAUNCH(decode_kernel<1>, blocks, THREADS, 0, cuda->stream, *args, first);
+    else if (size <= 64)
+        DDP_LAUNCH(decode_kernel<2>, blocks, THREADS, 0, cuda->stream, *args, first);
+    else if (size <= 128)
+        DDP_LAUNCH(decode_kernel<4>, blocks, THREADS, 0, cuda->stream, *args, first);
     else
-        DDP_LAUNCH(decode_kernel<8>, blocks, THREADS, 0, cuda->stream, *args);
+        DDP_LAUNCH(decode_kernel<8>, blocks, THREADS, 0, cuda->stream, *args, first);
 }
 
 extern "C" enum ddp_status ddp_cuda_attention_cached(const struct ddp_attention_cached *args,
                                                      void *stream)
 {
+    const struct ddp_attention_shape *s = &args->shape;
     struct ddp_cuda *cuda = (struct ddp_cuda *)stream;
     const enum ddp_status status = ddp_attention_check_cached(args);
-    if (status || ddp_attention_cached_is_empty(args))
+    if (status || ddp_attention_is_empty(s))
         return status;
-    if (args->head_size > LARGEST)
+    if (s->head_size > LARGEST)
         return ddp_fail(DDP_ERR_UNSUPPORTED,
                         "attention: heads of %lld features; CUDA has at most %d",
-                        (long long)args->head_size, LARGEST);
-    const int64_t count = args->batch * args->length * 2 * args->heads * args->head_size;
+                        (long long)s->head_size, LARGEST);
+    const int64_t count = s->batch * s->length * 2 * s->kv_heads * s->head_size;
     DDP_LAUNCH(store_kernel, ddp_cuda_blocks(count, DDP_BLOCK), DDP_BLOCK, 0, cuda->stream, *args,
                count);
     if (args->past > 0) {
@@ -123,12 +127,10 @@ extern "C" enum ddp_status ddp_cuda_attention_cached(const struct ddp_attention_
         return ddp_cuda_launched(cuda, "attention with a cache");
     }
     struct ddp_attention_forward first = {};
-    first.batch = args->batch;
-    first.length = args->length;
-    first.heads = args->heads;
-    first.head_size = args->head_size;
-    first.dtype = DDP_F32;
-    first.qkv = args->qkv;
+    first.shape = *s;
+    first.q = args->q;
+    first.k = args->k;
+    first.v = args->v;
     first.y = args->y;
     return ddp_cuda_attention_forward(&first, cuda);
 }

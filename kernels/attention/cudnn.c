@@ -221,7 +221,7 @@ static void describe_backward(struct ddp_cudnn_graph *graph, const struct ddp_cu
 struct attention {
     struct ddp_attention_sizes s;
     int64_t size;
-    const uint16_t *qkv, *y;
+    const uint16_t *qkv, *y; /* (B,T,3,H,D), (B,T,H,D) */
     const float *lse;
 };
 
@@ -261,6 +261,18 @@ static bool is_aligned(const void *memory)
     return (uintptr_t)memory % ALIGNMENT == 0;
 }
 
+/* Do q, k and v, or their gradients, lie side by side, and sees a query all before it? The graphs
+ * here describe no more. */
+static bool is_packed(const struct ddp_attention_shape *s, const void *q, const void *k,
+                      const void *v)
+{
+    const int64_t c = s->heads * s->head_size;
+    const uint16_t *first = q;
+    return s->kv_heads == s->heads && s->window == 0 && !s->documents && s->q_stride == 3 * c &&
+           s->k_stride == 3 * c && s->v_stride == 3 * c && first && k == first + c &&
+           v == first + 2 * c;
+}
+
 static bool is_for_us(const struct ddp_cudnn *cudnn, const struct ddp_cuda *cuda,
                       const struct attention *a)
 {
@@ -288,12 +300,13 @@ static void bind_inputs(struct ddp_cudnn_binding *binding, const struct attentio
 enum ddp_status ddp_cudnn_attention_forward(const struct ddp_attention_forward *args,
                                             struct ddp_cuda *cuda, bool *done)
 {
+    const struct ddp_attention_shape *s = &args->shape;
     const struct attention a = {
-        {args->batch, args->heads, args->length}, args->head_size, args->qkv, args->y, args->lse};
+        {s->batch, s->heads, s->length}, s->head_size, args->q, args->y, args->lse};
     struct ddp_cudnn *cudnn = NULL;
     struct ddp_cudnn_plan *plan = NULL;
     *done = false;
-    if (args->dtype != DDP_BF16)
+    if (s->dtype != DDP_BF16 || !is_packed(s, args->q, args->k, args->v))
         return DDP_OK;
     enum ddp_status status = ddp_cudnn_of(cuda, &cudnn);
     if (status || !is_for_us(cudnn, cuda, &a))
@@ -362,7 +375,7 @@ static enum ddp_status backward_piece(const struct ddp_attention_backward *args,
     const float scale = 1 / sqrtf((float)a->size), masked = masked_by(cudnn), one = 1;
     const int64_t channels = a->s.heads * a->size;
     const uint16_t *dy = args->dy;
-    uint16_t *dq = args->dqkv;
+    uint16_t *dq = args->dq;
     dq += qkv_at(a, piece);
     struct ddp_cudnn_binding binding = {.count = 0};
     bind_inputs(&binding, a, piece, &scale, &masked);
@@ -380,15 +393,17 @@ static enum ddp_status backward_piece(const struct ddp_attention_backward *args,
 enum ddp_status ddp_cudnn_attention_backward(const struct ddp_attention_backward *args,
                                              struct ddp_cuda *cuda, bool *done)
 {
+    const struct ddp_attention_shape *s = &args->shape;
     const struct attention a = {
-        {args->batch, args->heads, args->length}, args->head_size, args->qkv, args->y, args->lse};
+        {s->batch, s->heads, s->length}, s->head_size, args->q, args->y, args->lse};
     struct ddp_cudnn *cudnn = NULL;
     *done = false;
-    if (args->dtype != DDP_BF16 || args->accumulate_dqkv ||
+    if (s->dtype != DDP_BF16 || args->accumulate_dq || args->accumulate_dk || args->accumulate_dv ||
+        !is_packed(s, args->q, args->k, args->v) || !is_packed(s, args->dq, args->dk, args->dv) ||
         cuda->capability >= DDP_CUDNN_NAMED_ENGINES)
         return DDP_OK;
     enum ddp_status status = ddp_cudnn_of(cuda, &cudnn);
-    if (status || !is_for_us(cudnn, cuda, &a) || !is_aligned(args->dy) || !is_aligned(args->dqkv))
+    if (status || !is_for_us(cudnn, cuda, &a) || !is_aligned(args->dy) || !is_aligned(args->dq))
         return status;
     if (cudnn->version <= EVEN_LENGTHS_VERSION && a.s.length % EVEN_LENGTH != 0)
         return DDP_OK;

@@ -58,5 +58,5 @@ static void means(const struct ddp_heads *g, const struct ddp_attention_backward
 void ddp_cuda_attention_means(const struct ddp_heads *g, const struct ddp_attention_backward *args,
                               float *mean, struct ddp_cuda *cuda)
 {
-    DDP_BY_DTYPE(args->dtype, means, g, args, mean, cuda);
+    DDP_BY_DTYPE(args->shape.dtype, means, g, args, mean, cuda);
 }

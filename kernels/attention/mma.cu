@@ -2,15 +2,15 @@
  *
  * Causal attention on tensor cores; see cuda.h. The same three kernels as in attention.cu, which is
  * their plain twin: a block of four warps owns the rows of one head that its results belong to, and
- * the rows of the other kind that meet them below the diagonal pass by, copied to shared memory
+ * the rows of the other kind that see them or that they see pass by, copied to shared memory
  * while those before them are multiplied.
  *
  * A warp owns 32 rows (16 of more than 64 features), held as operands in its registers, with all
  * their columns: scores come out of one product in the registers that the next one takes them from,
  * maxima and sums are those of four neighbouring lanes, and only what passes by is in shared
  * memory. Rows of eight elements are permuted there by the row, so that no eight that are read
- * together meet in a bank. Only tiles on the diagonal, and at the end, look at what is to be left
- * out.
+ * together meet in a bank. Only tiles on the diagonal, at the end, and where windows or documents
+ * begin look at what is to be left out.
  *
  * Bound by the tensor cores as mma.sync reaches them, two thirds of their peak on Hopper (6.3
  * cycles a product of 16 x 8 x 16): of 64 features, there are five instructions to a product
@@ -53,7 +53,7 @@ static __device__ inline void take_in(struct softmax *softmax, float (&y)[D / 8]
         for (int n = 0; n < N; n++)
             max = fmaxf(max, fmaxf(scores[n][2 * i], scores[n][2 * i + 1]));
         max = quad_max(max);
-        const float below = max * scale;
+        const float below = max == -INFINITY ? 0 : max * scale; /* no key yet: zeros, not NaN */
         const float old =
             softmax->max[i] == max ? 1 : ddp_fast_exp2(softmax->max[i] * scale - below);
 #pragma unroll
@@ -91,13 +91,61 @@ static __device__ inline void finish_queries(const struct ddp_heads *g, const st
                   1 / softmax->sum[1], false);
 }
 
+/* Arrays of forward. */
+struct ddp_attention_tiles {
+    const uint16_t *q, *k, *v;
+    uint16_t *y;
+    float *lse;
+};
+
+/* What bounds the keys of queries, in shared memory: registers are full. */
+struct bounds {
+    int64_t row;     /* of the documents */
+    int open[WARPS]; /* from this key on all queries of the warp see what is before them */
+};
+
+/* By the first threads, of a block whose queries begin with `first`, `rows` to a warp. */
+static __device__ inline void note_bounds(struct bounds *bounds, const struct ddp_heads *g,
+                                          int64_t row, int first, int rows)
+{
+    const int warp = (int)threadIdx.x, last = first + (warp + 1) * rows - 1;
+    bounds->row = row;
+    bounds->open[warp] = g->bounded ? ddp_first_seen(g, row, last) : 0;
+}
+
+static __device__ inline unsigned warp_again(void)
+{
+    return ddp_again(threadIdx.x) / DDP_WARP;
+}
+
+/* f(m, n, i) for the scores of keys, from `key` on, that come before the first ones of queries,
+ * from `query` on. */
+template <int M, int N, typename F>
+static __device__ inline void for_before(const struct ddp_heads *g, int64_t row, int query, int key,
+                                         F f)
+{
+    const int lane = (int)(ddp_again(threadIdx.x) % DDP_WARP);
+#pragma unroll
+    for (int m = 0; m < M; m++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const int at = query + 16 * m + lane / 4 + i / 2 * 8;
+            const int first = ddp_first_seen(g, row, at) - key - lane % 4 * 2 - i % 2;
+#pragma unroll
+            for (int n = 0; n < N; n++)
+                if (8 * n < first)
+                    f(m, n, i);
+        }
+}
+
 template <int D>
 static __global__ void __launch_bounds__(THREADS, 2)
-    mma_forward_kernel(struct ddp_heads g, const uint16_t *qkv, uint16_t *y, float *lse)
+    mma_forward_kernel(struct ddp_heads g, struct ddp_attention_tiles a)
 {
     constexpr int rows = mma_cut<D>::rows, step = mma_cut<D>::step, tiles = mma_cut<D>::tiles;
     /* keys and values, twice; the queries first, where the second of these come */
     __shared__ __align__(256) uint16_t memory[mma_cut<D>::room];
+    __shared__ struct bounds bounds;
     const struct ddp_head head = ddp_head_of(&g, g.first + blockIdx.x / g.blocks);
     const int length = (int)g.length;
     /* the longest rows first, so that none is left over at the end */
@@ -105,7 +153,10 @@ static __global__ void __launch_bounds__(THREADS, 2)
     const int end = first + rows < length ? first + rows : length;
     const int lane = lane_of();
     const int query = first + warp_of() * 16 * tiles; /* the warp's first */
-    const uint16_t *q = qkv + head.qkv, *k = q + head.y_stride, *v = k + head.y_stride;
+    const int begin = g.bounded ? ddp_first_seen(&g, head.row, first) / step * step : 0;
+    if (threadIdx.x < WARPS)
+        note_bounds(&bounds, &g, head.row, first, 16 * tiles);
+    const uint16_t *q = a.q + head.q, *k = a.k + head.k, *v = a.v + head.v;
     struct ddp_copies copies = {};
     struct softmax softmax[tiles];
     unsigned own[D / 16][tiles][4];
@@ -115,20 +166,20 @@ static __global__ void __launch_bounds__(THREADS, 2)
         softmax[m].max[0] = softmax[m].max[1] = -INFINITY;
         softmax[m].sum[0] = softmax[m].sum[1] = 0;
     }
-    copy_tile<D, rows>(&g, &copies, memory + 2 * step * D, q, head.stride, first);
-    copy_tile<D, step>(&g, &copies, memory, k, head.stride, 0);
-    copy_tile<D, step>(&g, &copies, memory + step * D, v, head.stride, 0);
+    copy_tile<D, rows>(&g, &copies, memory + 2 * step * D, q, g.q_stride, first);
+    copy_tile<D, step>(&g, &copies, memory, k, g.k_stride, begin);
+    copy_tile<D, step>(&g, &copies, memory + step * D, v, g.v_stride, begin);
     ddp_copies_wait(&copies);
     __syncthreads();
     load_own<D>(own, memory + 2 * step * D);
-    for (int key = 0, buffer = 0; key < end; key += step, buffer ^= 1) {
+    for (int key = begin, buffer = 0; key < end; key += step, buffer ^= 1) {
         const uint16_t *keys = memory + buffer * 2 * step * D, *values = keys + step * D;
         ddp_copies_wait(&copies);
         __syncthreads(); /* this tile is there, and nobody reads the one before */
         if (key + step < end) {
             uint16_t *next = memory + (buffer ^ 1) * 2 * step * D;
-            copy_tile<D, step>(&g, &copies, next, k, head.stride, key + step);
-            copy_tile<D, step>(&g, &copies, next + step * D, v, head.stride, key + step);
+            copy_tile<D, step>(&g, &copies, next, k, g.k_stride, key + step);
+            copy_tile<D, step>(&g, &copies, next + step * D, v, g.v_stride, key + step);
         }
         if (key >= query + 16 * tiles)
             continue; /* above the diagonal for all of the warp's */
@@ -144,6 +195,9 @@ static __global__ void __launch_bounds__(THREADS, 2)
                 if (8 * n + i % 2 > seen + 16 * m + i / 2 * 8)
                     scores[m][n][i] = -INFINITY;
             });
+        if (key < bounds.open[warp_again()])
+            for_before<tiles, step / 8>(&g, bounds.row, query, key,
+                                        [&](int m, int n, int i) { scores[m][n][i] = -INFINITY; });
 #pragma unroll
         for (int m = 0; m < tiles; m++)
             take_in<D>(&softmax[m], sums[m], scores[m], g.log2_scale);
@@ -155,7 +209,7 @@ static __global__ void __launch_bounds__(THREADS, 2)
         ddp_head_of(&g, g.first + ddp_again(blockIdx.x) / (unsigned)g.blocks);
 #pragma unroll
     for (int m = 0; m < tiles; m++)
-        finish_queries<D>(&g, &to, &softmax[m], sums[m], query + 16 * m, y, lse);
+        finish_queries<D>(&g, &to, &softmax[m], sums[m], query + 16 * m, a.y, a.lse);
 }
 
 /* --- backward ------------------------------------------------------------------------------- */
@@ -178,6 +232,44 @@ static __device__ inline void hide(float *score, float *gradient)
 {
     *score = -INFINITY;
     *gradient = 0;
+}
+
+/* Of keys from `key` on and queries from `query` on: what the diagonal and the end leave out. */
+template <int M, int N>
+static __device__ inline void hide_later(const struct ddp_heads *g, int query, int key,
+                                         float (&p)[M][N][4], float (&dp)[M][N][4])
+{
+    const int own = (int)(ddp_again(threadIdx.x) % DDP_WARP);
+    /* the lane's first query, from its first key and from the end */
+    const int seen = query + own % 4 * 2 - key - own / 4;
+    const int left = (int)g->length - query - own % 4 * 2;
+    for_results<M, N>([&](int m, int n, int i) {
+        if (8 * n + i % 2 + seen < 16 * m + i / 2 * 8 || 8 * n + i % 2 >= left)
+            hide(&p[m][n][i], &dp[m][n][i]);
+    });
+}
+
+/* ... and what windows and documents do: keys before a query's first one. */
+template <int M, int N>
+static __device__ inline void hide_from_others(const struct ddp_heads *g, int64_t row, int query,
+                                               int key, float (&p)[M][N][4], float (&dp)[M][N][4])
+{
+    if (ddp_first_seen(g, row, query + 8 * N - 1) <= key)
+        return;
+    const int own = (int)(ddp_again(threadIdx.x) % DDP_WARP);
+#pragma unroll
+    for (int n = 0; n < N; n++)
+#pragma unroll
+        for (int j = 0; j < 2; j++) {
+            const int first =
+                ddp_first_seen(g, row, query + own % 4 * 2 + 8 * n + j) - key - own / 4;
+#pragma unroll
+            for (int m = 0; m < M; m++)
+#pragma unroll
+                for (int i = j; i < 4; i += 2)
+                    if (16 * m + i / 2 * 8 < first)
+                        hide(&p[m][n][i], &dp[m][n][i]);
+        }
 }
 
 /* A score becomes a probability, and what came to it through dy and the values, less the mean, the
@@ -210,73 +302,78 @@ static __global__ void __launch_bounds__(THREADS, 2)
     constexpr int rows = mma_cut<D>::rows, step = mma_cut<D>::step, tiles = mma_cut<D>::tiles;
     /* queries and dy, twice; keys and values first */
     __shared__ __align__(256) uint16_t memory[mma_cut<D>::room];
-    __shared__ __align__(16) float columns[2][THREADS]; /* lse and mean */
-    const int64_t local = blockIdx.x / g.blocks;        /* the head in this launch */
-    const struct ddp_head head = ddp_head_of(&g, g.first + local);
+    __shared__ struct bounds bounds;
+    __shared__ __align__(16) float columns[2][THREADS];    /* lse and mean */
+    const int64_t local = blockIdx.x / g.blocks * g.group; /* the first head in this launch */
+    const struct ddp_head to = ddp_head_of(&g, g.first + local);
     const int length = (int)g.length;
     const int first = (int)(blockIdx.x % g.blocks) * rows, lane = lane_of();
+    const int end = g.bounded ? ddp_end_of_seers(&g, to.row, first + rows - 1) : length;
     const int key = first + warp_of() * 16 * tiles; /* the warp's first */
-    const uint16_t *q = (const uint16_t *)b.qkv + head.qkv, *dy = (const uint16_t *)b.dy + head.y;
-    const uint16_t *k = q + head.y_stride, *v = k + head.y_stride;
+    if (threadIdx.x == 0)
+        bounds.row = to.row;
     struct ddp_copies copies = {};
     unsigned keys[D / 16][tiles][4], values[D / 16][tiles][4];
     float dk[tiles][D / 8][4], dv[tiles][D / 8][4];
-    copy_tile<D, rows>(&g, &copies, memory, k, head.stride, first);
-    copy_tile<D, rows>(&g, &copies, memory + rows * D, v, head.stride, first);
+    copy_tile<D, rows>(&g, &copies, memory, (const uint16_t *)b.k + to.k, g.k_stride, first);
+    copy_tile<D, rows>(&g, &copies, memory + rows * D, (const uint16_t *)b.v + to.v, g.v_stride,
+                       first);
     ddp_copies_wait(&copies);
     __syncthreads();
     load_own<D>(keys, memory);
     load_own<D>(values, memory + rows * D);
-    __syncthreads();
     clear(dk);
     clear(dv);
-    copy_tile<D, step>(&g, &copies, memory, q, head.stride, first);
-    copy_tile<D, step>(&g, &copies, memory + step * D, dy, head.y_stride, first);
-    columns[0][threadIdx.x] = column_of<D>(&g, &b, local, first);
-    for (int query = first, buffer = 0; query < length; query += step, buffer ^= 1) {
-        const uint16_t *queries = memory + buffer * 2 * step * D, *dys = queries + step * D;
-        ddp_copies_wait(&copies);
-        __syncthreads();
-        if (query + step < length) {
-            uint16_t *next = memory + (buffer ^ 1) * 2 * step * D;
-            copy_tile<D, step>(&g, &copies, next, q, head.stride, query + step);
-            copy_tile<D, step>(&g, &copies, next + step * D, dy, head.y_stride, query + step);
-        }
-        const float later = column_of<D>(&g, &b, local, query + step);
 #pragma unroll 1
-        for (int at = 0; at < step && query + at < length; at += PART) {
-            if (query + at + PART <= key)
-                continue; /* above the diagonal for all of the warp's */
-            const float *lse = columns[buffer] + at + lane % 4 * 2, *mean = lse + step;
-            float p[tiles][PART / 8][4], dp[tiles][PART / 8][4]; /* (keys, queries) */
-            clear(p);
-            for_results<tiles, PART / 8>(
-                [&](int m, int n, int i) { dp[m][n][i] = mean[8 * n + i % 2]; });
-            add_products<D>(p, keys, right_of<D>(queries + at * D), dp, values,
-                            right_of<D>(dys + at * D));
-            if (query + at < key + 16 * tiles - 1 || query + at + PART > length) {
-                const int own = (int)(ddp_again(threadIdx.x) % DDP_WARP);
-                /* the lane's first query, from its first key and from the end */
-                const int seen = query + at + own % 4 * 2 - key - own / 4;
-                const int left = length - query - at - own % 4 * 2;
-                for_results<tiles, PART / 8>([&](int m, int n, int i) {
-                    if (8 * n + i % 2 + seen < 16 * m + i / 2 * 8 || 8 * n + i % 2 >= left)
-                        hide(&p[m][n][i], &dp[m][n][i]);
-                });
+    for (int h = 0; h < (int)g.group; h++) {
+        const struct ddp_head head = ddp_head_of(&g, g.first + local + h);
+        const uint16_t *q = (const uint16_t *)b.q + head.q, *dy = (const uint16_t *)b.dy + head.y;
+        __syncthreads(); /* nobody reads what is there */
+        copy_tile<D, step>(&g, &copies, memory, q, g.q_stride, first);
+        copy_tile<D, step>(&g, &copies, memory + step * D, dy, head.y_stride, first);
+        columns[0][threadIdx.x] = column_of<D>(&g, &b, local + h, first);
+        for (int query = first, buffer = 0; query < end; query += step, buffer ^= 1) {
+            const uint16_t *queries = memory + buffer * 2 * step * D, *dys = queries + step * D;
+            ddp_copies_wait(&copies);
+            __syncthreads();
+            if (query + step < end) {
+                uint16_t *next = memory + (buffer ^ 1) * 2 * step * D;
+                copy_tile<D, step>(&g, &copies, next, q, g.q_stride, query + step);
+                copy_tile<D, step>(&g, &copies, next + step * D, dy, head.y_stride, query + step);
             }
-            for_results<tiles, PART / 8>([&](int m, int n, int i) {
-                gradient_of(&p[m][n][i], &dp[m][n][i], g.log2_scale, lse[8 * n + i % 2]);
-            });
-            times_columns<D>(dv, p, left_of<D>(dys + at * D), 0);
-            times_columns<D>(dk, dp, left_of<D>(queries + at * D), 0);
+            const float later = column_of<D>(&g, &b, local + h, query + step);
+#pragma unroll 1
+            for (int at = 0; at < step && query + at < end; at += PART) {
+                if (query + at + PART <= key)
+                    continue; /* above the diagonal for all of the warp's */
+                const float *lse = columns[buffer] + at + lane % 4 * 2, *mean = lse + step;
+                float p[tiles][PART / 8][4], dp[tiles][PART / 8][4]; /* (keys, queries) */
+                clear(p);
+                for_results<tiles, PART / 8>(
+                    [&](int m, int n, int i) { dp[m][n][i] = mean[8 * n + i % 2]; });
+                add_products<D>(p, keys, right_of<D>(queries + at * D), dp, values,
+                                right_of<D>(dys + at * D));
+                if (query + at < key + 16 * tiles - 1 || query + at + PART > length)
+                    hide_later(&g, query + at, key, p, dp);
+                if (g.bounded)
+                    hide_from_others(&g, bounds.row, query + at, key, p, dp);
+                for_results<tiles, PART / 8>([&](int m, int n, int i) {
+                    gradient_of(&p[m][n][i], &dp[m][n][i], g.log2_scale, lse[8 * n + i % 2]);
+                });
+                times_columns<D>(dv, p, left_of<D>(dys + at * D), 0);
+                times_columns<D>(dk, dp, left_of<D>(queries + at * D), 0);
+            }
+            columns[buffer ^ 1][ddp_again(threadIdx.x)] = later;
         }
-        columns[buffer ^ 1][ddp_again(threadIdx.x)] = later;
     }
-    uint16_t *to = (uint16_t *)b.dqkv + head.qkv + head.y_stride;
 #pragma unroll
     for (int m = 0; m < tiles; m++) {
-        store_tile<D>(&g, to, head.stride, key + 16 * m, dk[m], g.scale, g.scale, b.add);
-        store_tile<D>(&g, to + head.y_stride, head.stride, key + 16 * m, dv[m], 1, 1, b.add);
+        if (b.dk)
+            store_tile<D>(&g, (uint16_t *)b.dk + to.k, g.k_stride, key + 16 * m, dk[m], g.scale,
+                          g.scale, b.add_k);
+        if (b.dv)
+            store_tile<D>(&g, (uint16_t *)b.dv + to.v, g.v_stride, key + 16 * m, dv[m], 1, 1,
+                          b.add_v);
     }
 }
 
@@ -287,6 +384,7 @@ static __global__ void __launch_bounds__(THREADS, 2)
     constexpr int rows = mma_cut<D>::rows, step = mma_cut<D>::step, tiles = mma_cut<D>::tiles;
     /* keys and values, twice; queries and dy first */
     __shared__ __align__(256) uint16_t memory[mma_cut<D>::room];
+    __shared__ struct bounds bounds;
     const int64_t local = blockIdx.x / g.blocks;
     const struct ddp_head head = ddp_head_of(&g, g.first + local);
     const int length = (int)g.length;
@@ -294,12 +392,15 @@ static __global__ void __launch_bounds__(THREADS, 2)
     const int end = first + rows < length ? first + rows : length;
     const int lane = lane_of();
     const int query = first + warp_of() * 16 * tiles; /* the warp's first */
-    const uint16_t *q = (const uint16_t *)b.qkv + head.qkv, *dy = (const uint16_t *)b.dy + head.y;
-    const uint16_t *k = q + head.y_stride, *v = k + head.y_stride;
+    const int begin = g.bounded ? ddp_first_seen(&g, head.row, first) / step * step : 0;
+    if (threadIdx.x < WARPS)
+        note_bounds(&bounds, &g, head.row, first, 16 * tiles);
+    const uint16_t *q = (const uint16_t *)b.q + head.q, *dy = (const uint16_t *)b.dy + head.y;
+    const uint16_t *k = (const uint16_t *)b.k + head.k, *v = (const uint16_t *)b.v + head.v;
     struct ddp_copies copies = {};
     unsigned queries[D / 16][tiles][4], dys[D / 16][tiles][4];
     float dq[tiles][D / 8][4], lse[tiles][2], mean[tiles][2];
-    copy_tile<D, rows>(&g, &copies, memory, q, head.stride, first);
+    copy_tile<D, rows>(&g, &copies, memory, q, g.q_stride, first);
     copy_tile<D, rows>(&g, &copies, memory + rows * D, dy, head.y_stride, first);
     ddp_copies_wait(&copies);
     __syncthreads();
@@ -315,16 +416,16 @@ static __global__ void __launch_bounds__(THREADS, 2)
             lse[m][i] = at < length ? b.lse[head.lse + at] * LOG2_E : 0;
             mean[m][i] = at < length ? -b.mean[local * g.length + at] : 0;
         }
-    copy_tile<D, step>(&g, &copies, memory, k, head.stride, 0);
-    copy_tile<D, step>(&g, &copies, memory + step * D, v, head.stride, 0);
-    for (int key = 0, buffer = 0; key < end; key += step, buffer ^= 1) {
+    copy_tile<D, step>(&g, &copies, memory, k, g.k_stride, begin);
+    copy_tile<D, step>(&g, &copies, memory + step * D, v, g.v_stride, begin);
+    for (int key = begin, buffer = 0; key < end; key += step, buffer ^= 1) {
         const uint16_t *keys = memory + buffer * 2 * step * D, *values = keys + step * D;
         ddp_copies_wait(&copies);
         __syncthreads();
         if (key + step < end) {
             uint16_t *next = memory + (buffer ^ 1) * 2 * step * D;
-            copy_tile<D, step>(&g, &copies, next, k, head.stride, key + step);
-            copy_tile<D, step>(&g, &copies, next + step * D, v, head.stride, key + step);
+            copy_tile<D, step>(&g, &copies, next, k, g.k_stride, key + step);
+            copy_tile<D, step>(&g, &copies, next + step * D, v, g.v_stride, key + step);
         }
 #pragma unroll 1
         for (int at = 0; at < step && key + at < query + 16 * tiles; at += PART) {
@@ -340,6 +441,10 @@ static __global__ void __launch_bounds__(THREADS, 2)
                     if (8 * n + i % 2 > seen + 16 * m + i / 2 * 8)
                         hide(&p[m][n][i], &dp[m][n][i]);
                 });
+            if (key + at < bounds.open[warp_again()])
+                for_before<tiles, PART / 8>(
+                    &g, bounds.row, query, key + at,
+                    [&](int m, int n, int i) { hide(&p[m][n][i], &dp[m][n][i]); });
             for_results<tiles, PART / 8>([&](int m, int n, int i) {
                 gradient_of(&p[m][n][i], &dp[m][n][i], g.log2_scale, lse[m][i / 2]);
             });
@@ -348,8 +453,8 @@ static __global__ void __launch_bounds__(THREADS, 2)
     }
 #pragma unroll
     for (int m = 0; m < tiles; m++)
-        store_tile<D>(&g, (uint16_t *)b.dqkv + head.qkv, head.stride, query + 16 * m, dq[m],
-                      g.scale, g.scale, b.add);
+        store_tile<D>(&g, (uint16_t *)b.dq + head.q, g.q_stride, query + 16 * m, dq[m], g.scale,
+                      g.scale, b.add_q);
 }
 
 /* --- entries -------------------------------------------------------------------------------- */
@@ -359,8 +464,11 @@ static void forward(struct ddp_heads g, const struct ddp_attention_forward *args
                     struct ddp_cuda *cuda)
 {
     g.blocks = (g.length + mma_cut<D>::rows - 1) / mma_cut<D>::rows;
+    const struct ddp_attention_tiles a = {(const uint16_t *)args->q, (const uint16_t *)args->k,
+                                          (const uint16_t *)args->v, (uint16_t *)args->y,
+                                          args->lse};
     DDP_LAUNCH(mma_forward_kernel<D>, (unsigned)(g.count * g.blocks), THREADS, 0, cuda->stream, g,
-               (const uint16_t *)args->qkv, (uint16_t *)args->y, args->lse);
+               a);
 }
 
 template <int D>
@@ -369,8 +477,10 @@ static void backward(struct ddp_heads g, const struct ddp_attention_gradient *b,
 {
     g.blocks = (g.length + mma_cut<D>::rows - 1) / mma_cut<D>::rows;
     const unsigned blocks = (unsigned)(g.count * g.blocks);
-    DDP_LAUNCH(mma_keys_kernel<D>, blocks, THREADS, 0, cuda->stream, g, *b);
-    DDP_LAUNCH(mma_queries_kernel<D>, blocks, THREADS, 0, cuda->stream, g, *b);
+    if (b->dq) /* first, as in attention.cu */
+        DDP_LAUNCH(mma_queries_kernel<D>, blocks, THREADS, 0, cuda->stream, g, *b);
+    if (b->dk || b->dv)
+        DDP_LAUNCH(mma_keys_kernel<D>, blocks / (unsigned)g.group, THREADS, 0, cuda->stream, g, *b);
 }
 
 /* Compiled for the device, or for an older one, as PTX that the driver then made code of? */
@@ -409,12 +519,11 @@ bool ddp_cuda_has_mma_code(struct ddp_cuda *cuda)
     return cuda->mma_code > 0;
 }
 
-bool ddp_cuda_attention_has_mma(struct ddp_cuda *cuda, enum ddp_dtype dtype, int64_t size,
-                                const void *qkv, const void *y, const void *other)
+bool ddp_cuda_attention_has_mma(struct ddp_cuda *cuda, const struct ddp_heads *g,
+                                enum ddp_dtype dtype)
 {
-    return dtype == DDP_BF16 && size <= 128 && size % 8 == 0 && ddp_aligned(qkv) &&
-           ddp_aligned(y) && ddp_aligned(other) && !ddp_cuda_gemm_is_plain(cuda) &&
-           ddp_cuda_has_mma_code(cuda);
+    return dtype == DDP_BF16 && g->size <= 128 && g->size % 8 == 0 &&
+           !ddp_cuda_gemm_is_plain(cuda) && ddp_cuda_has_mma_code(cuda);
 }
 
 void ddp_cuda_attention_mma_forward(struct ddp_heads g, const struct ddp_attention_forward *args,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What attention on the CPU does with one row: of scores, of a query, of y. */
+ * What attention on the CPU does with one row: of scores, of a query, of y; and which keys a query
+ * sees. */
 #ifndef DDP_KERNELS_ATTENTION_ROWS_H
 #define DDP_KERNELS_ATTENTION_ROWS_H
 
@@ -13,6 +14,43 @@ DDP_INLINE ddp_i32x16 lanes_below(int64_t n)
 {
     const ddp_i32x16 lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
     return lane < (int32_t)(n < DDP_LANES ? n : DDP_LANES);
+}
+
+/* What limits the keys of a query, beside its position. */
+struct seen_by {
+    int64_t window;           /* 0: none */
+    const int32_t *documents; /* of its row; NULL: none */
+};
+
+/* The first key that query `at` sees; the last is its own. Later queries see no earlier ones. */
+static inline int64_t first_seen(const struct seen_by *seen, int64_t at)
+{
+    const int64_t first = seen->window > 0 && at >= seen->window ? at - seen->window + 1 : 0;
+    const int64_t begin = seen->documents ? seen->documents[at] : 0;
+    return begin > first ? begin : first;
+}
+
+/* What a query sees of a block of keys, from its first one on: [first, end), whose lanes begin at
+ * `start`. Nothing: all are equal. */
+struct part {
+    int64_t start, first, end;
+};
+
+DDP_INLINE struct part part_of(int64_t first, int64_t at, int64_t key, int64_t keys)
+{
+    const int64_t from = first > key ? first - key : 0;
+    const int64_t end = at - key + 1 < keys ? at - key + 1 : keys;
+    if (from >= end)
+        return (struct part){0, 0, 0};
+    return (struct part){from / DDP_LANES * DDP_LANES, from, end};
+}
+
+/* Zeros from `first` on, which begins lanes, to the end of those of `end`. */
+DDP_INLINE void clear_lanes(float *row, int64_t first, int64_t end)
+{
+    const ddp_f32x16 zero = {0};
+    for (; first < end; first += DDP_LANES)
+        ddp_store16(row + first, zero);
 }
 
 DDP_INLINE float largest(const float *scores, int64_t n)
@@ -45,8 +83,7 @@ DDP_INLINE float exponentials(float *scores, int64_t n, int64_t keys, float scal
         ddp_store16(scores + i, e);
         i += DDP_LANES;
     }
-    for (; i < keys; i += DDP_LANES)
-        ddp_store16(scores + i, zero);
+    clear_lanes(scores, i, keys);
     return ddp_sum16(sums);
 }
 

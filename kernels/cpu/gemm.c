@@ -6,6 +6,7 @@
 
 #include "kernels/cpu/gemm.h"
 
+#include "core/bf16.h"
 #include "core/log.h"
 #include "core/thread.h"
 #include "kernels/cpu/cpu.h"
@@ -17,7 +18,7 @@
 /* The largest tile; and how far a product is cut to occupy more threads: to tiles of this much work
  * at least. */
 #define TILE_ROWS     256
-#define TILE_COLUMNS  384
+#define TILE_COLUMNS  DDP_GEMM_COLUMNS
 #define SMALL_ROWS    64
 #define SMALL_COLUMNS 128
 #define TILES_WANTED  4
@@ -32,6 +33,8 @@ struct run {
     const struct ddp_gemm *gemm;
     product_function *product;
     int64_t tile_rows, tile_columns, column_tiles;
+    int64_t first_tile, panel_tiles; /* the columns of tiles that are run together */
+    int64_t first_column;            /* where B begins */
     size_t count;
     atomic_int error; /* of the library, from any thread */
 };
@@ -67,14 +70,21 @@ static void cut_grid(struct run *run)
     run->tile_rows = even_part(m, down, 8);
     run->tile_columns = even_part(n, across, 16);
     run->column_tiles = divide_up(n, run->tile_columns);
-    run->count = (size_t)(divide_up(m, run->tile_rows) * run->column_tiles);
+}
+
+/* Column tiles [first, end). */
+static void select_tiles(struct run *run, int64_t first, int64_t end)
+{
+    run->first_tile = first;
+    run->panel_tiles = end - first;
+    run->count = (size_t)(divide_up(run->gemm->m, run->tile_rows) * run->panel_tiles);
 }
 
 static struct tile tile_at(const struct run *run, size_t index)
 {
     struct tile tile = {
-        .row = (int64_t)index / run->column_tiles * run->tile_rows,
-        .column = (int64_t)index % run->column_tiles * run->tile_columns,
+        .row = (int64_t)index / run->panel_tiles * run->tile_rows,
+        .column = (run->first_tile + (int64_t)index % run->panel_tiles) * run->tile_columns,
     };
     const int64_t rows = run->gemm->m - tile.row, columns = run->gemm->n - tile.column;
     tile.rows = rows < run->tile_rows ? rows : run->tile_rows;
@@ -95,6 +105,9 @@ enum ddp_status ddp_gemm_check(const struct ddp_gemm *gemm)
                         (long long)m, (long long)n, (long long)k);
     if (m == 0 || n == 0)
         return DDP_OK;
+    if (gemm->b_bf16 && k > 0 &&
+        (gemm->bf16 || !gemm->b || gemm->ldb < (gemm->transpose_b ? k : n)))
+        return ddp_fail(DDP_ERR_INVALID, "%s: b cannot be unpacked", name_of(gemm));
     if (!gemm->c || (k > 0 && (!gemm->a || !gemm->b)))
         return ddp_fail(DDP_ERR_INVALID, "%s: a, b or c is NULL", name_of(gemm));
     if (gemm->ldc < n || (k > 0 && (gemm->lda < (gemm->transpose_a ? m : k) ||
@@ -131,7 +144,8 @@ static void run_tile(struct run *run, const struct tile *tile)
     part.m = tile->rows;
     part.n = tile->columns;
     part.a = operand_at(gemm, gemm->a, gemm->transpose_a ? tile->row : tile->row * gemm->lda);
-    part.b = operand_at(gemm, gemm->b, gemm->transpose_b ? tile->column * gemm->ldb : tile->column);
+    const int64_t column = tile->column - run->first_column;
+    part.b = operand_at(gemm, gemm->b, gemm->transpose_b ? column * gemm->ldb : column);
     part.c = gemm->c + tile->row * gemm->ldc + tile->column;
     const int error = run->product(&part);
     if (error)
@@ -148,6 +162,70 @@ static void tile_task(void *arg, size_t index)
         gemm->epilogue(gemm->epilogue_arg, tile.row, tile.rows, tile.column, tile.columns);
 }
 
+/* --- B of bf16 -------------------------------------------------------------------------------- */
+
+#define UNPACK_ELEMENTS 65536 /* of a task, about */
+
+/* Lines of B, from one array to another. */
+struct unpack {
+    const uint16_t *from;
+    float *to;
+    int64_t from_step, to_step, width;
+};
+
+DDP_MULTIVERSION
+static void unpack_lines(const void *arg, int64_t begin, int64_t end)
+{
+    const struct unpack *unpack = arg;
+    for (int64_t line = begin; line < end; line++) {
+        const uint16_t *restrict from = unpack->from + line * unpack->from_step;
+        float *restrict to = unpack->to + line * unpack->to_step;
+        for (int64_t i = 0; i < unpack->width; i++)
+            to[i] = ddp_bf16_to_f32(from[i]);
+    }
+}
+
+/* The columns of op(B) that the selected tiles read become the B of `panel`. */
+static void unpack_panel(struct run *run, struct ddp_gemm *panel, const struct ddp_gemm *whole,
+                         void *stream)
+{
+    const int64_t begin = run->first_tile * run->tile_columns;
+    int64_t end = begin + run->panel_tiles * run->tile_columns;
+    end = end < whole->n ? end : whole->n;
+    const int64_t lines = whole->transpose_b ? end - begin : whole->k;
+    const int64_t width = whole->transpose_b ? whole->k : end - begin;
+    const uint16_t *b = whole->b;
+    const struct unpack unpack = {b + (whole->transpose_b ? begin * whole->ldb : begin),
+                                  whole->panel, whole->ldb, width, width};
+    ddp_blocks_run(ddp_blocks_cut(lines, UNPACK_ELEMENTS / width + 1, 1), unpack_lines, &unpack,
+                   stream);
+    run->first_column = begin;
+    panel->b = whole->panel;
+    panel->ldb = width;
+}
+
+/* Panel after panel: the tiles are those of the whole product. */
+static enum ddp_status run_panels(struct run *run, void *stream)
+{
+    const struct ddp_gemm *whole = run->gemm;
+    struct ddp_gemm panel = *whole;
+    const int64_t tiles = whole->panel_count / whole->k / run->tile_columns;
+    const bool all = whole->panel && whole->panel_count / whole->k >= whole->n;
+    if (!whole->panel || (tiles < 1 && !all))
+        return ddp_fail(DDP_ERR_INVALID, "gemm: no memory to unpack b");
+    run->gemm = &panel;
+    for (int64_t first = 0; first < run->column_tiles; first += tiles) {
+        const bool last = all || run->column_tiles - first < tiles;
+        select_tiles(run, first, last ? run->column_tiles : first + tiles);
+        unpack_panel(run, &panel, whole, stream);
+        ddp_pool_run(ddp_stream_pool(stream), run->count, tile_task, run);
+        if (last)
+            break;
+    }
+    run->gemm = whole;
+    return DDP_OK;
+}
+
 static enum ddp_status run_tiles(const struct ddp_gemm *gemm, product_function *product,
                                  bool serial, void *stream)
 {
@@ -155,15 +233,23 @@ static enum ddp_status run_tiles(const struct ddp_gemm *gemm, product_function *
     enum ddp_status status = ddp_gemm_check(gemm);
     if (status || gemm->m == 0 || gemm->n == 0)
         return status;
+    if (serial && gemm->b_bf16)
+        return ddp_fail(DDP_ERR_INVALID, "gemm: b of bf16 is not for one thread");
     struct ddp_signals signals; /* of this thread, which computes tiles too */
     ddp_signals_hold(&signals);
     if (serial) {
         run_tile(&run, &(struct tile){.rows = gemm->m, .columns = gemm->n});
     } else {
         cut_grid(&run);
-        ddp_pool_run(ddp_stream_pool(stream), run.count, tile_task, &run);
+        select_tiles(&run, 0, run.column_tiles);
+        if (gemm->b_bf16 && gemm->k > 0)
+            status = run_panels(&run, stream);
+        else
+            ddp_pool_run(ddp_stream_pool(stream), run.count, tile_task, &run);
     }
     ddp_signals_release(&signals);
+    if (status != DDP_OK)
+        return status;
     return ddp_onednn_status(atomic_load(&run.error), name_of(gemm));
 }
 

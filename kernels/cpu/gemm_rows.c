@@ -14,9 +14,24 @@
 #define ELEMENTS 65536 /* of B, of a task: about 10 microseconds */
 #define ROWS     4
 
+/* Sixteen elements of B, and its last ones. */
+DDP_INLINE ddp_f32x16 load_b(const void *b, int64_t at, bool bf16)
+{
+    return bf16 ? ddp_load16_bf16((const uint16_t *)b + at) : ddp_load16((const float *)b + at);
+}
+
+DDP_INLINE ddp_f32x16 load_b_tail(const void *b, int64_t at, int64_t n, bool bf16)
+{
+    uint16_t lanes[DDP_LANES] = {0};
+    if (!bf16)
+        return ddp_load16_tail((const float *)b + at, n, 0);
+    memcpy(lanes, (const uint16_t *)b + at, (size_t)n * sizeof *lanes);
+    return ddp_load16_bf16(lanes);
+}
+
 /* c[i,j] for `rows` of A and `columns` of C, numbers known when compiling. */
-DDP_INLINE void dots(const float *a, int64_t lda, int64_t rows, const float *b, int64_t ldb,
-                     int64_t columns, int64_t k, float *c, int64_t ldc)
+DDP_INLINE void dots(const float *a, int64_t lda, int64_t rows, const void *b, int64_t ldb,
+                     int64_t columns, int64_t k, float *c, int64_t ldc, bool bf16)
 {
     ddp_f32x16 sums[ROWS][ROWS] = {0};
     int64_t l = 0;
@@ -24,7 +39,7 @@ DDP_INLINE void dots(const float *a, int64_t lda, int64_t rows, const float *b, 
         ddp_f32x16 right[ROWS];
         DDP_UNROLL
         for (int64_t j = 0; j < columns; j++)
-            right[j] = ddp_load16(b + j * ldb + l);
+            right[j] = load_b(b, j * ldb + l, bf16);
         DDP_UNROLL
         for (int64_t i = 0; i < rows; i++) {
             const ddp_f32x16 left = ddp_load16(a + i * lda + l);
@@ -37,35 +52,45 @@ DDP_INLINE void dots(const float *a, int64_t lda, int64_t rows, const float *b, 
         for (int64_t j = 0; j < columns; j++) {
             if (l < k)
                 sums[i][j] += ddp_load16_tail(a + i * lda + l, k - l, 0) *
-                              ddp_load16_tail(b + j * ldb + l, k - l, 0);
+                              load_b_tail(b, j * ldb + l, k - l, bf16);
             c[i * ldc + j] = ddp_sum16(sums[i][j]);
         }
 }
 
 /* All rows of A. */
-DDP_INLINE void columns_of(const struct ddp_gemm *g, int64_t column, int64_t columns)
+DDP_INLINE void columns_of(const struct ddp_gemm *g, int64_t column, int64_t columns, bool bf16)
 {
-    const float *a = g->a, *b = (const float *)g->b + column * g->ldb;
+    const size_t element = bf16 ? sizeof(uint16_t) : sizeof(float);
+    const float *a = g->a;
+    const void *b = (const char *)g->b + (size_t)(column * g->ldb) * element;
     float *c = g->c + column;
     int64_t i = 0;
     for (; i + ROWS <= g->m; i += ROWS)
-        dots(a + i * g->lda, g->lda, ROWS, b, g->ldb, columns, g->k, c + i * g->ldc, g->ldc);
+        dots(a + i * g->lda, g->lda, ROWS, b, g->ldb, columns, g->k, c + i * g->ldc, g->ldc, bf16);
     if (i + 2 <= g->m) {
-        dots(a + i * g->lda, g->lda, 2, b, g->ldb, columns, g->k, c + i * g->ldc, g->ldc);
+        dots(a + i * g->lda, g->lda, 2, b, g->ldb, columns, g->k, c + i * g->ldc, g->ldc, bf16);
         i += 2;
     }
     if (i < g->m)
-        dots(a + i * g->lda, g->lda, 1, b, g->ldb, columns, g->k, c + i * g->ldc, g->ldc);
+        dots(a + i * g->lda, g->lda, 1, b, g->ldb, columns, g->k, c + i * g->ldc, g->ldc, bf16);
+}
+
+DDP_INLINE void some_columns(const struct ddp_gemm *g, int64_t begin, int64_t end, bool bf16)
+{
+    int64_t column = begin;
+    for (; column + ROWS <= end; column += ROWS)
+        columns_of(g, column, ROWS, bf16);
+    for (; column < end; column++)
+        columns_of(g, column, 1, bf16);
 }
 
 DDP_MULTIVERSION
 static void run_columns(const struct ddp_gemm *g, int64_t begin, int64_t end)
 {
-    int64_t column = begin;
-    for (; column + ROWS <= end; column += ROWS)
-        columns_of(g, column, ROWS);
-    for (; column < end; column++)
-        columns_of(g, column, 1);
+    if (g->b_bf16)
+        some_columns(g, begin, end, true);
+    else
+        some_columns(g, begin, end, false);
 }
 
 struct run {
@@ -90,7 +115,7 @@ enum ddp_status ddp_gemm_rows(const struct ddp_gemm *gemm, void *stream)
     if (status || gemm->m == 0 || gemm->n == 0)
         return status;
     if (gemm->transpose_a || !gemm->transpose_b || gemm->bf16 || gemm->beta != 0)
-        return ddp_fail(DDP_ERR_INVALID, "gemm: row by row, C = A B^T in float32 only");
+        return ddp_fail(DDP_ERR_INVALID, "gemm: row by row, C = A B^T with A of float32 only");
     struct run run = {.gemm = gemm,
                       .blocks = ddp_blocks_cut(gemm->n, ELEMENTS / (gemm->k + 1) + 1, DDP_LANES)};
     ddp_pool_run(ddp_stream_pool(stream), run.blocks.count, task, &run);

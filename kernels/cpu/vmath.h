@@ -21,6 +21,18 @@ DDP_INLINE ddp_f32x16 ddp_load16(const float *p)
     return value;
 }
 
+/* Sixteen of bf16, as float32. */
+DDP_INLINE ddp_f32x16 ddp_load16_bf16(const uint16_t *p)
+{
+    typedef uint16_t halves __attribute__((vector_size(32)));
+    halves upper;
+    ddp_f32x16 value;
+    memcpy(&upper, p, sizeof upper);
+    const ddp_u32x16 bits = __builtin_convertvector(upper, ddp_u32x16) << 16;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
 DDP_INLINE void ddp_store16(float *p, ddp_f32x16 value)
 {
     memcpy(p, &value, sizeof value);

@@ -32,7 +32,8 @@ uint64_t ddp_hash(const void *data, size_t bytes)
             sums[i] = mix(sums[i], words[i]);
     }
     memset(words, 0, sizeof words);
-    memcpy(words, at, left);
+    if (left > 0)
+        memcpy(words, at, left);
     for (int i = 0; i < 4; i++)
         hash = mix(hash, mix(sums[i], words[i]));
     hash ^= hash >> 32;

@@ -4,6 +4,7 @@
  * the program's, which gives its own message, or from its arrays. */
 #include "config.h"
 
+#include "core/label.h"
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/versioned.h"
@@ -100,14 +101,14 @@ static enum ddp_status call_read(const struct custom *c, int64_t index, void *sa
                     index, ddp_status_string(status));
 }
 
-/* Labels that are classes. */
+/* Labels that are classes, or none. */
 static enum ddp_status check_classes(const struct custom *c, int64_t index, const void *labels)
 {
     const int64_t count = c->data.label_count;
     for (int64_t i = 0; c->data.classes > 0 && i < count; i++) {
         int32_t label;
         memcpy(&label, (const char *)labels + (size_t)i * sizeof label, sizeof label);
-        if (label >= 0 && label < c->data.classes)
+        if ((label >= 0 && label < c->data.classes) || label == DDP_DATA_NO_LABEL)
             continue;
         char place[48] = "";
         if (count > 1)
@@ -118,6 +119,14 @@ static enum ddp_status check_classes(const struct custom *c, int64_t index, cons
                         c->what, index, (int)label, place, c->data.classes);
     }
     return DDP_OK;
+}
+
+static void mark_no_labels(const struct custom *c, void *labels)
+{
+    for (int64_t i = 0; c->data.classes > 0 && i < c->data.label_count; i++) {
+        int32_t *label = (int32_t *)labels + i;
+        *label = *label == DDP_DATA_NO_LABEL ? DDP_LABEL_NONE : *label;
+    }
 }
 
 static const void *row(const void *array, int64_t index, size_t bytes)
@@ -137,7 +146,11 @@ static enum ddp_status read_one(const struct custom *c, int64_t index, void *sam
                c->base.info.sample_bytes);
     if (status == DDP_OK && !c->data.read && label)
         memcpy(label, row(c->data.labels, index, label_bytes), label_bytes);
-    return status == DDP_OK && label ? check_classes(c, index, label) : status;
+    if (status == DDP_OK && label)
+        status = check_classes(c, index, label);
+    if (status == DDP_OK && label)
+        mark_no_labels(c, label);
+    return status;
 }
 
 static enum ddp_status custom_read(const ddp_dataset *dataset, const int64_t *indices, size_t count,

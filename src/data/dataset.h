@@ -37,6 +37,27 @@ enum ddp_token_kind {
 
 extern const char *const ddp_token_kind_names[]; /* ends in NULL */
 
+/* How documents come to rows of --seq-len tokens. */
+enum ddp_packing_kind {
+    DDP_PACKING_DOCUMENTS, /* several in a row, with borders */
+    DDP_PACKING_PAD,       /* each has a row of its own */
+};
+extern const char *const ddp_packing_names[]; /* ends in NULL */
+
+/* What is done with documents that are longer than a row. */
+enum ddp_long_kind { DDP_LONG_CUT, DDP_LONG_DROP, DDP_LONG_REFUSE };
+extern const char *const ddp_long_names[]; /* ends in NULL */
+
+/* Called now and then while texts are encoded, or another process does it: a sign of life, and
+ * whether to go on.
+ *   share  done, from 0 to 1; negative: another process works */
+struct ddp_dataset_watch {
+    bool (*goes_on)(void *arg, double share); /* NULL: nobody asks */
+    void *arg;
+};
+
+struct ddp_tokenizer;
+
 struct ddp_dataset_options {
     const char *path; /* a directory, a file, a glob or "X.npy,Y.npy", as the source has it; NULL:
                          DDP_DATASET_DEFAULT_DIR */
@@ -50,6 +71,12 @@ struct ddp_dataset_options {
                             source says */
     int64_t seq_len;     /* tokens: T, of a sample */
     enum ddp_token_kind tokens;
+    const struct ddp_tokenizer *tokenizer; /* of texts; borrowed while they are opened. NULL: their
+                                              bytes are the tokens */
+    const char *chat;                      /* the name of a template; NULL: the tokenizer's own */
+    enum ddp_packing_kind packing;
+    enum ddp_long_kind long_samples;
+    struct ddp_dataset_watch watch;
     int64_t data_size;                 /* article: samples, and numbers of each */
     uint64_t seed;                     /* article: of the generator that draws them */
     int64_t image_height, image_width; /* images: what they are resized to; 0: as they are */
@@ -70,6 +97,7 @@ struct ddp_dataset_info {
     size_t sample_bytes;                /* ... in a batch */
     size_t memory_bytes;                /* what it holds in memory */
     double token_bytes; /* of text that a token stands for, on average; 0: not known */
+    bool bytes;         /* tokens are the bytes of a text */
     bool shuffled;      /* training takes a random order by default */
     bool normalized;    /* by ddp_normalize() */
     /* Of each channel of an image, otherwise the first of each: taken off and divided by, in units

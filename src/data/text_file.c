@@ -71,7 +71,14 @@ static enum ddp_status parse_line(json_t **root, const char *line, size_t bytes,
     if (status == DDP_ERR_FORMAT)
         return ddp_fail(status, "%s: line %" PRId64 ", column %d: %s", name, number, error.column,
                         error.text);
-    if (status == DDP_OK && !json_is_string(json_object_get(*root, "text")))
+    if (status == DDP_OK && !json_is_string(json_object_get(*root, "text")) &&
+        (json_object_get(*root, "messages") || json_object_get(*root, "completion")))
+        status = ddp_fail(DDP_ERR_FORMAT,
+                          "%s: line %" PRId64
+                          ": it has no \"text\": prompts and chats need a tokenizer: name one with "
+                          "--tokenizer PATH, or a directory that has one with --load DIR",
+                          name, number);
+    else if (status == DDP_OK && !json_is_string(json_object_get(*root, "text")))
         status = ddp_fail(DDP_ERR_FORMAT,
                           "%s: line %" PRId64
                           ": no text in it: each line must be an object with a string \"text\", "

@@ -5,7 +5,9 @@
 
 #include "data/token_file.h"
 
+#include "core/atomic_file.h"
 #include "core/log.h"
+#include "core/memory.h"
 #include "core/text.h"
 #include "data/npy_file.h"
 #include "data/text_file.h"
@@ -283,6 +285,87 @@ enum ddp_status ddp_token_file_read(const struct ddp_token_file *tokens, int64_t
             return ddp_fail(DDP_ERR_FORMAT,
                             "%s: token %" PRId64 " is %" PRIu32 ": the vocabulary has %" PRId64
                             " tokens, from 0",
-                            tokens->file.path, first + (int64_t)i, (uint32_t)out[i], vocabulary);
+                            tokens->blob.name, first + (int64_t)i, (uint32_t)out[i], vocabulary);
     return DDP_OK;
+}
+
+/* --- writing ---------------------------------------------------------------------------------- */
+
+#define WRITTEN_AT_ONCE ((size_t)1 << 20)
+
+/* llm.c's header of the kind with tokens of this width. */
+static enum ddp_status make_header(unsigned char header[HEADER_BYTES], const char *path,
+                                   int64_t count, int width)
+{
+    const struct header_kind *kind = header_kinds;
+    while (kind->width != width)
+        kind++;
+    if (count > UINT32_MAX)
+        return ddp_fail(DDP_ERR_INVALID,
+                        "%s: %" PRId64 " tokens are too many for llm.c's header: give a name that "
+                        "ends in .npy",
+                        path, count);
+    const uint32_t words[] = {htole32(kind->magic), htole32(kind->version),
+                              htole32((uint32_t)count)};
+    memset(header, 0, HEADER_BYTES);
+    memcpy(header, words, sizeof words);
+    return DDP_OK;
+}
+
+/* NumPy's header, padded with spaces to HEADER_BYTES / 8. */
+static void make_npy_header(unsigned char header[HEADER_BYTES / 8], int64_t count, int width)
+{
+    const size_t bytes = HEADER_BYTES / 8, before = 10;
+    char text[HEADER_BYTES / 8];
+    const int used = snprintf(
+        text, sizeof text, "{'descr': '<u%d', 'fortran_order': False, 'shape': (%" PRId64 ",), }",
+        width, count);
+    memset(header, ' ', bytes);
+    memcpy(header, npy_magic, sizeof npy_magic - 1);
+    header[6] = 1;
+    header[7] = 0;
+    header[8] = (unsigned char)(bytes - before);
+    header[9] = 0;
+    memcpy(header + before, text, (size_t)used);
+    header[bytes - 1] = '\n';
+}
+
+static enum ddp_status write_tokens(ddp_atomic_file *file, const struct ddp_blob *tokens,
+                                    uint64_t bytes)
+{
+    unsigned char *block = ddp_array_alloc(WRITTEN_AT_ONCE, 1);
+    enum ddp_status status = block ? DDP_OK : DDP_ERR_MEMORY;
+    for (uint64_t at = 0, n; status == DDP_OK && at < bytes; at += n) {
+        const unsigned char *from;
+        n = bytes - at < WRITTEN_AT_ONCE ? bytes - at : WRITTEN_AT_ONCE;
+        status = ddp_blob_at(tokens, at, (size_t)n, block, &from);
+        if (status == DDP_OK)
+            status = ddp_atomic_file_write(file, from, (size_t)n);
+    }
+    free(block);
+    return status;
+}
+
+enum ddp_status ddp_token_file_write(const char *path, const struct ddp_blob *tokens, int64_t count,
+                                     int width)
+{
+    unsigned char header[HEADER_BYTES];
+    const bool npy = ddp_text_ends_with(path, ".npy");
+    ddp_atomic_file *file = NULL;
+    enum ddp_status status = DDP_OK;
+    if (npy)
+        make_npy_header(header, count, width);
+    else
+        status = make_header(header, path, count, width);
+    if (status == DDP_OK)
+        status = ddp_atomic_file_open(&file, path);
+    if (status != DDP_OK)
+        return status;
+    status = ddp_atomic_file_write(file, header, npy ? HEADER_BYTES / 8 : HEADER_BYTES);
+    if (status == DDP_OK)
+        status = write_tokens(file, tokens, (uint64_t)count * (uint64_t)width);
+    if (status == DDP_OK)
+        status = ddp_atomic_file_commit(file);
+    ddp_atomic_file_close(file);
+    return status;
 }

@@ -37,4 +37,12 @@ void ddp_token_file_close(struct ddp_token_file *tokens); /* also a zeroed one *
 enum ddp_status ddp_token_file_read(const struct ddp_token_file *tokens, int64_t first,
                                     size_t count, int64_t vocabulary, void *raw, int32_t *out);
 
+/* Writes tokens: as an array of NumPy's where the name ends in .npy, else with llm.c's header, of
+ * 16 or of 32 bits.
+ *   tokens  begins with them, little-endian
+ *   width   bytes of one: 2 or 4
+ * DDP_ERR_IO, DDP_ERR_MEMORY; DDP_ERR_INVALID: they are too many for the header. */
+enum ddp_status ddp_token_file_write(const char *path, const struct ddp_blob *tokens, int64_t count,
+                                     int width);
+
 #endif

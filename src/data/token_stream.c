@@ -7,6 +7,7 @@
 
 #include "core/log.h"
 #include "core/memory.h"
+#include "data/encode.h"
 
 #include <stdlib.h>
 
@@ -58,12 +59,40 @@ enum ddp_status ddp_token_stream_open(struct ddp_token_stream **stream,
     return DDP_OK;
 }
 
+enum ddp_status ddp_token_stream_take(struct ddp_token_stream **stream, struct ddp_encoded *encoded)
+{
+    struct ddp_token_stream *s = ddp_array_alloc(1, sizeof *s);
+    struct ddp_token_stream_file *file = ddp_array_alloc(1, sizeof *file);
+    if (!s || !file) {
+        free(s);
+        free(file);
+        ddp_encode_close(encoded);
+        return DDP_ERR_MEMORY;
+    }
+    file->tokens = (struct ddp_token_file){
+        .file.fd = -1,
+        .blob = encoded->blob,
+        .count = encoded->facts.token_count,
+        .width = (int)encoded->facts.width,
+        .vocabulary = encoded->facts.largest + 1,
+    };
+    s->users = 1;
+    s->files = file;
+    s->file_count = 1;
+    s->encoded = encoded;
+    place(s);
+    s->memory_bytes = sizeof *file + (encoded->memory ? (size_t)encoded->blob.bytes : 0);
+    *stream = s;
+    return DDP_OK;
+}
+
 void ddp_token_stream_close(struct ddp_token_stream *stream)
 {
     if (!stream || --stream->users > 0)
         return;
     for (size_t i = 0; i < stream->file_count; i++)
         ddp_token_file_close(&stream->files[i].tokens);
+    ddp_encode_close(stream->encoded);
     free(stream->files);
     free(stream);
 }

@@ -6,6 +6,7 @@
 #define DDP_DATA_TOKEN_STREAM_H
 
 #include "data/data_names.h"
+#include "data/encoded.h"
 #include "data/token_file.h"
 
 struct ddp_token_stream_file {
@@ -18,8 +19,9 @@ struct ddp_token_stream {
     size_t file_count;
     int64_t token_count, vocabulary;
     size_t memory_bytes;
-    bool text; /* all are bytes, so that they are joined */
-    int users; /* datasets; the last one frees it */
+    bool text;                   /* all are bytes, so that they are joined */
+    struct ddp_encoded *encoded; /* what the only file is; NULL: none is */
+    int users;                   /* datasets; the last one frees it */
 };
 
 /*   stream [out]  with one user
@@ -27,6 +29,12 @@ struct ddp_token_stream {
  * DDP_ERR_IO, DDP_ERR_FORMAT, DDP_ERR_MEMORY. */
 enum ddp_status ddp_token_stream_open(struct ddp_token_stream **stream,
                                       const struct ddp_data_names *files, enum ddp_token_kind kind);
+/* Texts that were encoded, as a single file.
+ *   encoded  without documents; the stream's own from now on, also after a failure
+ * DDP_ERR_MEMORY. */
+enum ddp_status ddp_token_stream_take(struct ddp_token_stream **stream,
+                                      struct ddp_encoded *encoded);
+
 void ddp_token_stream_close(struct ddp_token_stream *stream); /* for one user; NULL is fine */
 
 /* Reads tokens first .. first+count-1, which are there; the rest as ddp_token_file_read(). */

@@ -7,10 +7,14 @@
 
 #include "core/log.h"
 #include "core/memory.h"
+#include "core/text.h"
 #include "data/data_names.h"
 #include "data/dataset.h"
+#include "data/encode.h"
+#include "data/examples.h"
 #include "data/split.h"
 #include "data/text_directory.h"
+#include "data/text_file.h"
 #include "data/token_stream.h"
 
 #include <inttypes.h>
@@ -31,6 +35,7 @@ struct tokens {
     int64_t begin, end; /* the part of the stream that is ours */
     struct run *runs;
     size_t run_count;
+    bool text; /* not files of tokens: as bytes, or encoded */
     char *notice;
 };
 
@@ -243,22 +248,20 @@ static enum ddp_status find_files(struct named *named, struct named *beside)
 
 /* --- making ----------------------------------------------------------------------------------- */
 
-/* All of the files. */
-static enum ddp_status open_set(ddp_dataset **result, const struct named *named,
-                                const struct ddp_dataset_options *options, int64_t class_count)
+/* A stream of tokens; t->stream is open. */
+static enum ddp_status set_stream(struct tokens *t, const struct ddp_dataset_options *options,
+                                  int64_t class_count)
 {
-    struct tokens *t = ddp_dataset_alloc(sizeof *t, &ops, shown(named));
-    if (!t)
-        return DDP_ERR_MEMORY;
-    *result = &t->base;
-    enum ddp_status status = ddp_token_stream_open(&t->stream, &named->files, options->tokens);
-    if (status != DDP_OK)
-        return status;
+    const struct ddp_encoded *encoded = t->stream->encoded;
+    const int64_t bytes = encoded ? encoded->facts.text_bytes : t->stream->text;
     t->end = t->stream->token_count;
+    t->text = t->stream->text || encoded;
     t->base.info = (struct ddp_dataset_info){
         .source = "tokens",
         .path = t->base.path,
-        .class_count = class_count ? class_count : t->stream->vocabulary,
+        .class_count = class_count ? class_count
+                       : encoded   ? ddp_tokenizer_ids(options->tokenizer)
+                                   : t->stream->vocabulary,
         .label_count = options->seq_len,
         .x_dtype = DDP_I32,
         .dim_count = 1,
@@ -266,11 +269,17 @@ static enum ddp_status open_set(ddp_dataset **result, const struct named *named,
         .sample_values = (size_t)options->seq_len,
         .sample_bytes = (size_t)options->seq_len * sizeof(int32_t),
         .memory_bytes = t->stream->memory_bytes,
-        .token_bytes = t->stream->text ? 1 : 0,
+        .token_bytes = encoded ? (double)bytes / (double)encoded->facts.token_count : (double)bytes,
+        .bytes = t->stream->text,
         .shuffled = true,
         .channel_count = 1,
         .std = {1},
     };
+    if (encoded && encoded->facts.largest >= t->base.info.class_count)
+        return ddp_fail(DDP_ERR_INVALID,
+                        "%s: encoded, it has token %" PRId64 ": the model's vocabulary has %" PRId64
+                        " tokens, from 0: give the tokenizer of this model",
+                        t->base.path, encoded->facts.largest, t->base.info.class_count);
     if (t->stream->file_count > 1 && t->stream->text && t->base.info.class_count <= '\n')
         return ddp_fail(DDP_ERR_INVALID,
                         "--vocab-size %" PRId64 ": between two texts is a newline, which is token "
@@ -279,11 +288,76 @@ static enum ddp_status open_set(ddp_dataset **result, const struct named *named,
     return set_runs(t, "");
 }
 
-/* Says what was found in a directory of texts. */
-static enum ddp_status set_notice(ddp_dataset *train, size_t test_files)
+/* Has the tokenizer work to do? The first file says what all are. */
+static enum ddp_status are_texts(const struct ddp_data_names *files,
+                                 const struct ddp_dataset_options *options, bool *texts)
 {
-    struct tokens *t = (struct tokens *)train;
-    const size_t files = t->stream->file_count;
+    const char *path = files->at[0];
+    struct ddp_token_file file;
+    *texts = false;
+    if (!options->tokenizer || options->tokens != DDP_TOKENS_AUTO)
+        return DDP_OK;
+    if (ddp_text_is_jsonl(path) || ddp_text_ends_with(path, ".txt") ||
+        ddp_text_ends_with(path, ".txt.gz")) {
+        *texts = true;
+        return DDP_OK;
+    }
+    const enum ddp_status status =
+        ddp_token_file_open(&file, path, options->tokens, false, ddp_memory_total() / 2);
+    *texts = status == DDP_OK && file.text;
+    if (status == DDP_OK)
+        ddp_token_file_close(&file);
+    return status;
+}
+
+/* Texts through the tokenizer: examples are a dataset of their own kind.
+ *   stream [out]  stays NULL with examples */
+static enum ddp_status encode(ddp_dataset **result, struct ddp_token_stream **stream,
+                              const struct named *named, const struct ddp_dataset_options *options,
+                              int64_t class_count)
+{
+    struct ddp_encoded *encoded = NULL;
+    const struct ddp_encoding encoding = {.files = &named->files,
+                                          .tokenizer = options->tokenizer,
+                                          .chat = options->chat,
+                                          .watch = options->watch};
+    const enum ddp_status status = ddp_encode_texts(&encoded, &encoding);
+    if (status != DDP_OK)
+        return status;
+    if (encoded->facts.document_count == 0)
+        return ddp_token_stream_take(stream, encoded);
+    return ddp_examples_open(result, encoded, shown(named), &named->files, options,
+                             class_count ? class_count : ddp_tokenizer_ids(options->tokenizer));
+}
+
+/* All of the files. */
+static enum ddp_status open_set(ddp_dataset **result, const struct named *named,
+                                const struct ddp_dataset_options *options, int64_t class_count)
+{
+    struct ddp_token_stream *stream = NULL;
+    bool texts;
+    enum ddp_status status = are_texts(&named->files, options, &texts);
+    if (status == DDP_OK && texts)
+        status = encode(result, &stream, named, options, class_count);
+    else if (status == DDP_OK)
+        status = ddp_token_stream_open(&stream, &named->files, options->tokens);
+    if (status != DDP_OK || *result)
+        return status;
+    struct tokens *t = ddp_dataset_alloc(sizeof *t, &ops, shown(named));
+    if (!t) {
+        ddp_token_stream_close(stream);
+        return DDP_ERR_MEMORY;
+    }
+    *result = &t->base;
+    t->stream = stream;
+    return set_stream(t, options, class_count);
+}
+
+/* Says what was found in a directory of texts. */
+static enum ddp_status set_notice(struct tokens *t, size_t train_count, size_t test_files)
+{
+    ddp_dataset *train = &t->base;
+    const size_t files = train_count;
     char others[64] = "";
     if (test_files > 0)
         snprintf(others, sizeof others, " for training, %zu for evaluation", test_files);
@@ -304,14 +378,15 @@ static enum ddp_status open_both(struct named *train_files, struct named *val_fi
     enum ddp_status status = open_set(train, train_files, options, options->class_count);
     if (status != DDP_OK)
         return status;
-    if (ddp_data_directory_exists(train_files->path) && !train_files->found)
-        status = set_notice(*train, val_files->files.count);
+    struct tokens *t = (*train)->ops == &ops ? (struct tokens *)*train : NULL;
+    if (t && ddp_data_directory_exists(train_files->path) && !train_files->found)
+        status = set_notice(t, train_files->files.count, val_files->files.count);
     if (status == DDP_OK && val_files->path)
         return test ? open_set(test, val_files, options, (*train)->info.class_count) : DDP_OK;
     /* A text gives its last tenth away also when there is to be no evaluation: whether one is
      * printed must not change what is learned. */
-    if (status == DDP_OK && ((struct tokens *)*train)->stream->text && options->val_split == 0)
-        status = cut((struct tokens *)*train, test, TEXT_SPLIT, tenth);
+    if (status == DDP_OK && t && t->text && options->val_split == 0)
+        status = cut(t, test, TEXT_SPLIT, tenth);
     return status;
 }
 
@@ -349,7 +424,7 @@ static bool tokens_recognise(const char *path)
 
 const struct ddp_dataset_source ddp_dataset_tokens = {
     .name = "tokens",
-    .help = "token files of llm.c and nanoGPT, or texts as bytes",
+    .help = "token files of llm.c and nanoGPT, or texts, by a tokenizer or as bytes",
     .looks_for = "train.bin, *_train.bin or *_train_*.bin (tokens); *.txt, *.jsonl or *.gz of "
                  "them (texts)",
     .takes_val = true,

@@ -4,8 +4,9 @@
  * backward in reverse, before the operations of a block those that are computed again. A value, a
  * gradient, or what an operation keeps beside them occupies memory from the first to the last step
  * that touches it; what is computed again lives twice. Some share memory outright: the result of an
- * elementwise operation takes the place of an input that is not needed any more, and a sum passes
- * its gradient on. Then largest first, each at the lowest offset where it meets no other item that
+ * elementwise operation takes the place of an input that is not needed any more, its gradient that
+ * of the output's or of the input, and a sum passes its gradient on. Constants live all the time.
+ * Then largest first, each at the lowest offset where it meets no other item that
  * is alive at the same time: the greedy-by-size rule of Pisarchyk and Lee, "Efficient Memory
  * Management for Deep Neural Net Inference" (2020). */
 #include "config.h"
@@ -58,14 +59,21 @@ static bool is_activation(const ddp_tensor *tensor)
     return tensor && ddp_tensor_base(tensor)->kind == TENSOR_ACTIVATION;
 }
 
+/* Is there a backward of node n at all? Not where nothing before it is learned. */
+static bool has_backward(const struct planner *p, int n)
+{
+    return p->graph->nodes[n].output->needs_gradient;
+}
+
 /* Does backward of node n, or what computes it again, read the value of a tensor? */
 static bool backward_reads(const struct planner *p, const ddp_tensor *tensor, int n, bool again)
 {
     const struct node *node = &p->graph->nodes[n];
-    bool reads = node->output == tensor && node->keeps_output;
+    const bool backward = has_backward(p, n);
+    bool reads = node->output == tensor && node->keeps_output && backward;
     for (int i = 0; i < node->input_count; i++)
         if (node->inputs[i] && ddp_tensor_base(node->inputs[i]) == tensor)
-            reads |= again || (node->keeps_inputs >> i & 1);
+            reads |= again || (backward && (node->keeps_inputs >> i & 1));
     return reads;
 }
 
@@ -119,6 +127,18 @@ static int item_to_take(const struct planner *p, int n, bool again)
     return -1;
 }
 
+/* From before the first step to behind the last. */
+static void place_constants(struct planner *p)
+{
+    const ddp_graph *graph = p->graph;
+    for (int i = 0; i < graph->tensor_count; i++) {
+        const ddp_tensor *tensor = graph->tensors[i];
+        if (tensor->kind == TENSOR_CONSTANT && !tensor->base)
+            p->plan->value[i].forward = add_item(p, -1, graph->node_count + p->plan->backward_count,
+                                                 ddp_tensor_bytes(tensor));
+    }
+}
+
 static void place_values(struct planner *p)
 {
     const ddp_graph *graph = p->graph;
@@ -154,13 +174,16 @@ static void place_again(struct planner *p)
     }
 }
 
-/* Does the gradient of this tensor take the place of its value? It does when its reader writes it
- * in forward already and nothing needs the value again. */
-static bool replaces_value(const struct planner *p, const ddp_tensor *tensor)
+/* The item of a tensor's value, if the gradient takes its place: its last reader writes it in
+ * forward already, or element by element, and nothing needs the value again. Else -1. */
+static int value_to_replace(const struct planner *p, const ddp_tensor *tensor)
 {
-    const int item = p->plan->value[tensor->id].forward;
-    return item >= 0 && p->graph->nodes[tensor->last_reader].op->gradient_in_forward &&
-           p->plan->items[item].last <= tensor->last_reader;
+    const int reader = tensor->last_reader;
+    const struct ddp_op *op = p->graph->nodes[reader].op;
+    const int item = item_of(p, tensor, !op->gradient_in_forward);
+    const int written = op->gradient_in_forward ? reader : backward_step(p, reader);
+    const bool may = op->gradient_in_forward || (op->turns_inputs && tensor != p->graph->output);
+    return may && item >= 0 && p->plan->items[item].last <= written ? item : -1;
 }
 
 /* Is join n the first to touch this input's gradient in backward? */
@@ -219,6 +242,15 @@ static void share_gradients(struct planner *p, int n)
         gradient[early->id] = item;
 }
 
+/* The gradient of node n's output becomes that of its input where it lies. */
+static void pass_gradient(struct planner *p, int n)
+{
+    const ddp_tensor *input = ddp_tensor_base(p->graph->nodes[n].inputs[0]);
+    const int item = p->plan->gradient[p->graph->nodes[n].output->id];
+    if (hands_on(p, input, n) && !held_by_others(p, item, n))
+        p->plan->gradient[input->id] = item;
+}
+
 /* Gradients, in the order of backward, so that a join's inputs see its output's. */
 static void place_gradients(struct planner *p)
 {
@@ -229,8 +261,8 @@ static void place_gradients(struct planner *p)
         const bool reader_runs = tensor->last_reader >= 0 && runs(p, tensor->last_reader);
         if (tensor->last_reader < 0 || !tensor->needs_gradient || (!runs(p, n) && !reader_runs))
             continue;
-        if (p->plan->gradient[tensor->id] < 0 && replaces_value(p, tensor))
-            p->plan->gradient[tensor->id] = p->plan->value[tensor->id].forward;
+        if (p->plan->gradient[tensor->id] < 0)
+            p->plan->gradient[tensor->id] = value_to_replace(p, tensor);
         if (p->plan->gradient[tensor->id] < 0) {
             const int reader = tensor->last_reader;
             const int written =
@@ -240,6 +272,8 @@ static void place_gradients(struct planner *p)
         extend(&p->plan->items[p->plan->gradient[tensor->id]], last);
         if (graph->nodes[n].op->joins && runs(p, n) && p->plan->gradient[tensor->id] >= 0)
             share_gradients(p, n);
+        if (graph->nodes[n].op->turns_dy && runs(p, n))
+            pass_gradient(p, n);
     }
 }
 
@@ -257,12 +291,12 @@ static void place_extras(struct planner *p)
             plan->scratch[n].again = add_item(p, again, again, node->forward_scratch);
         if (p->trains && node->saved_bytes) {
             const bool twice = again >= 0 && !node->saves_once;
-            plan->saved[n].forward =
-                add_item(p, first_step(p, n), twice ? n : backward, node->saved_bytes);
+            const int last = twice || !has_backward(p, n) ? n : backward;
+            plan->saved[n].forward = add_item(p, first_step(p, n), last, node->saved_bytes);
             if (twice)
                 plan->saved[n].again = add_item(p, again, backward, node->saved_bytes);
         }
-        if (p->trains && node->backward_scratch)
+        if (p->trains && node->backward_scratch && has_backward(p, n))
             plan->backward_scratch[n] = add_item(p, backward, backward, node->backward_scratch);
     }
 }
@@ -326,7 +360,8 @@ static bool needs_again(const struct planner *p, int n, const bool *again, bool 
 {
     const ddp_graph *graph = p->graph;
     const ddp_tensor *output = graph->nodes[n].output;
-    bool needed = graph->nodes[n].keeps_output;
+    const bool backward = has_backward(p, n);
+    bool needed = graph->nodes[n].keeps_output && backward;
     *kept = output == graph->output;
     for (int r = n + 1; r <= output->last_reader; r++) {
         if (!backward_reads(p, output, r, again[r]))
@@ -334,7 +369,8 @@ static bool needs_again(const struct planner *p, int n, const bool *again, bool 
         needed = true;
         *kept |= graph->nodes[r].block != graph->nodes[n].block;
     }
-    return (needed && !*kept) || (graph->nodes[n].saved_bytes && !graph->nodes[n].saves_once);
+    return (needed && !*kept) ||
+           (backward && graph->nodes[n].saved_bytes && !graph->nodes[n].saves_once);
 }
 
 /* Marks what is computed again, and what of it lives twice. */
@@ -398,6 +434,7 @@ static enum ddp_status place_all(struct planner *p)
     if (made) {
         choose_again(p, again);
         order_backward(p, again);
+        place_constants(p);
         place_values(p);
         place_again(p);
         if (p->trains)
@@ -416,7 +453,7 @@ enum ddp_status ddp_graph_plan_make(const ddp_graph *graph, unsigned parts,
     const int nodes = graph->node_count, tensors = graph->tensor_count;
     struct planner planner = {graph, parts, parts & DDP_EXEC_BACKWARD, plan, NULL, NULL};
     *plan = (struct ddp_graph_plan){
-        .items = ddp_array_alloc((size_t)nodes * 8 + 1, sizeof *plan->items),
+        .items = ddp_array_alloc((size_t)(nodes * 8 + tensors) + 1, sizeof *plan->items),
         .value = lives(tensors),
         .gradient = indices(tensors),
         .saved = lives(nodes),

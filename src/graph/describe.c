@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * See describe.h. */
+ * See describe.h; and how large the inputs and the output of a graph are, and its flops. */
 #include "config.h"
 
 #include "graph/describe.h"
 
+#include "core/log.h"
 #include "graph/internal.h"
+#include "graph/stage.h"
+
+#include <string.h>
 
 int ddp_graph_operation_count(const ddp_graph *graph)
 {
@@ -23,9 +27,9 @@ void ddp_graph_describe(const ddp_graph *graph, int index, struct ddp_operation 
         .flops = node->op->flops ? node->op->flops(node) : 0,
     };
     for (int i = 0; i < node->input_count; i++) {
-        const ddp_tensor *parameter = ddp_node_parameter(node, i);
-        if (parameter && parameter->first_reader == index)
-            operation->parameter_count += parameter->count;
+        const ddp_tensor *input = node->inputs[i] ? ddp_tensor_base(node->inputs[i]) : NULL;
+        if (input && ddp_tensor_is_parameter(input) && input->first_reader == index)
+            operation->parameter_count += input->count;
     }
 }
 
@@ -37,4 +41,75 @@ enum ddp_dtype ddp_graph_activations(const ddp_graph *graph)
 enum ddp_dtype ddp_graph_compute(const ddp_graph *graph)
 {
     return graph->compute;
+}
+
+/* Backward costs as much as forward for the gradient of the input, if it is needed, and
+ * once more for that of the weight. */
+double ddp_graph_operation_flops(const ddp_graph *graph, int n)
+{
+    const struct node *node = &graph->nodes[n];
+    int products = 1;
+    for (int i = 0; i < 2 && i < node->input_count; i++)
+        products += node->inputs[i] && node->inputs[i]->needs_gradient;
+    return node->op->flops ? products * node->op->flops(node) : 0;
+}
+
+double ddp_graph_flops(const ddp_graph *graph)
+{
+    double sum = 0;
+    for (int n = 0; n < graph->node_count; n++)
+        sum += ddp_graph_operation_flops(graph, n);
+    return sum;
+}
+
+struct ddp_graph_reads ddp_graph_parameter_reads(const ddp_graph *graph, int index)
+{
+    struct ddp_graph_reads reads = {false, false};
+    for (int n = 0; n < graph->node_count; n++) {
+        const struct node *node = &graph->nodes[n];
+        for (int i = 0; i < node->input_count; i++) {
+            const ddp_tensor *tensor = node->inputs[i] ? ddp_tensor_base(node->inputs[i]) : NULL;
+            if (!tensor || tensor->kind != TENSOR_PARAMETER || tensor->index != index)
+                continue;
+            reads.bf16 |= node->reads_bf16 >> i & 1;
+            reads.f32 |= !(node->reads_bf16 >> i & 1);
+        }
+    }
+    return reads;
+}
+
+int64_t ddp_graph_statistics_count(const ddp_graph *graph)
+{
+    return graph->statistics_count;
+}
+
+/* --- what an exec of it takes ----------------------------------------------------------------- */
+
+enum ddp_status ddp_exec_check_device(const ddp_graph *graph, const char *device)
+{
+    if (graph->own_operation && strcmp(device, ddp_device_cpu.name) != 0)
+        return ddp_fail(DDP_ERR_UNSUPPORTED,
+                        "%s is the program's own operation, which runs on the CPU: use --device "
+                        "cpu",
+                        graph->own_operation);
+    return DDP_OK;
+}
+
+static const ddp_tensor *find_input(const ddp_graph *graph, int input)
+{
+    for (int i = 0; i < graph->tensor_count; i++)
+        if (graph->tensors[i]->kind == TENSOR_INPUT && graph->tensors[i]->index == input)
+            return graph->tensors[i];
+    return NULL;
+}
+
+size_t ddp_exec_graph_input_bytes(const ddp_graph *graph, int input)
+{
+    const ddp_tensor *tensor = find_input(graph, input);
+    return tensor ? ddp_tensor_bytes(tensor) : 0;
+}
+
+size_t ddp_exec_graph_output_bytes(const ddp_graph *graph)
+{
+    return graph->output ? ddp_tensor_bytes(graph->output) : 0;
 }

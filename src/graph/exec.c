@@ -6,7 +6,6 @@
 #include "graph/internal.h"
 #include "graph/stage.h"
 
-#include "core/log.h"
 #include "core/memory.h"
 #include "core/trace.h"
 #include "kernels/add.h"
@@ -22,8 +21,11 @@ struct ddp_exec {
     unsigned parts;
     const float *weights;
     const uint16_t *weights_bf16;
+    void *const *frozen; /* by number */
+    uint16_t *const *frozen_bf16;
     float *gradients;
     bool adding;
+    bool reported; /* by this backward, that something is final */
     int32_t *predictions;
     ddp_exec_sync *sync; /* or NULL */
     void *sync_arg;
@@ -56,14 +58,20 @@ static enum ddp_status prepare_kernels(const ddp_device *device)
     return kernels->prepare ? kernels->prepare() : DDP_OK;
 }
 
-enum ddp_status ddp_exec_check_device(const ddp_graph *graph, const char *device)
+/* What lies in the arena all the time: constants, and the gradient of the loss. */
+static enum ddp_status fill_arena(const struct ddp_exec *exec)
 {
-    if (graph->own_operation && strcmp(device, ddp_device_cpu.name) != 0)
-        return ddp_fail(DDP_ERR_UNSUPPORTED,
-                        "%s is the program's own operation, which runs on the CPU: use --device "
-                        "cpu",
-                        graph->own_operation);
-    return DDP_OK;
+    const ddp_graph *graph = exec->graph;
+    enum ddp_status status =
+        ddp_device_copy_in(exec->device, exec->arena + exec->arena_bytes - DDP_CACHE_LINE,
+                           &(const float){1.0f}, sizeof(float));
+    for (int i = 0; status == DDP_OK && i < graph->tensor_count; i++) {
+        const ddp_tensor *tensor = graph->tensors[i];
+        if (tensor->kind == TENSOR_CONSTANT && !tensor->base)
+            status = ddp_device_copy_in(exec->device, ddp_exec_value(exec, tensor), tensor->values,
+                                        ddp_tensor_bytes(tensor));
+    }
+    return status == DDP_OK ? ddp_device_synchronize(exec->device) : status;
 }
 
 enum ddp_status ddp_exec_create(ddp_exec **exec, const ddp_graph *graph, ddp_device *device,
@@ -87,10 +95,7 @@ enum ddp_status ddp_exec_create(ddp_exec **exec, const ddp_graph *graph, ddp_dev
     if (status == DDP_OK)
         status = ddp_device_alloc(device, e->arena_bytes, (void **)&e->arena);
     if (status == DDP_OK)
-        status = ddp_device_copy_in(device, e->arena + e->arena_bytes - DDP_CACHE_LINE,
-                                    &(const float){1.0f}, sizeof(float));
-    if (status == DDP_OK)
-        status = ddp_device_synchronize(device);
+        status = fill_arena(e);
     if (status != DDP_OK) {
         ddp_exec_destroy(e);
         return status;
@@ -120,34 +125,15 @@ enum ddp_status ddp_exec_arena_bytes(const ddp_graph *graph, unsigned parts, siz
     return status;
 }
 
-static const ddp_tensor *find_input(const ddp_graph *graph, int input)
-{
-    for (int i = 0; i < graph->tensor_count; i++)
-        if (graph->tensors[i]->kind == TENSOR_INPUT && graph->tensors[i]->index == input)
-            return graph->tensors[i];
-    return NULL;
-}
-
 void ddp_exec_bind_input(ddp_exec *exec, int input, const void *memory)
 {
     if (input >= 0 && input < exec->graph->input_count)
         exec->inputs[input] = memory;
 }
 
-size_t ddp_exec_graph_input_bytes(const ddp_graph *graph, int input)
-{
-    const ddp_tensor *tensor = find_input(graph, input);
-    return tensor ? ddp_tensor_bytes(tensor) : 0;
-}
-
 size_t ddp_exec_input_bytes(const ddp_exec *exec, int input)
 {
     return ddp_exec_graph_input_bytes(exec->graph, input);
-}
-
-size_t ddp_exec_graph_output_bytes(const ddp_graph *graph)
-{
-    return graph->output ? ddp_tensor_bytes(graph->output) : 0;
 }
 
 enum ddp_status ddp_exec_load_input(ddp_exec *exec, int input, const void *host, void *staging)
@@ -168,6 +154,21 @@ void ddp_exec_set_gradients(ddp_exec *exec, float *gradients)
 void ddp_exec_set_adding(ddp_exec *exec, bool adding)
 {
     exec->adding = adding;
+}
+
+float *ddp_exec_gradients(const ddp_exec *exec)
+{
+    return exec->gradients;
+}
+
+unsigned ddp_exec_parts(const ddp_exec *exec)
+{
+    return exec->parts;
+}
+
+const void *ddp_exec_input(const ddp_exec *exec, int input)
+{
+    return exec->inputs[input];
 }
 
 bool ddp_exec_adding(const ddp_exec *exec)
@@ -199,6 +200,12 @@ void ddp_exec_set_predictions(ddp_exec *exec, int32_t *predictions)
 void ddp_exec_set_weights_bf16(ddp_exec *exec, const uint16_t *weights)
 {
     exec->weights_bf16 = weights;
+}
+
+void ddp_exec_set_frozen(ddp_exec *exec, void *const *values, uint16_t *const *rounded)
+{
+    exec->frozen = values;
+    exec->frozen_bf16 = rounded;
 }
 
 void ddp_exec_set_position(ddp_exec *exec, const struct ddp_exec_position *position)
@@ -285,16 +292,28 @@ void *ddp_exec_value(const ddp_exec *exec, const ddp_tensor *tensor)
         return (void *)exec->inputs[tensor->index];
     case TENSOR_PARAMETER:
         return (void *)(exec->weights + flat_offset(exec, tensor));
+    case TENSOR_FROZEN:
+        return exec->frozen[tensor->index];
+    case TENSOR_CONSTANT:
     case TENSOR_ACTIVATION:
         break;
     }
     if (tensor == exec->graph->loss && exec->gradients && !exec->adding)
-        return exec->gradients; /* element 0: summed over the shards with them */
+        return exec->gradients; /* its first elements: summed over the shards with them */
     return arena_in(exec, &exec->plan.value[tensor->id]);
+}
+
+const float *ddp_exec_value_f32(const ddp_exec *exec, const ddp_tensor *tensor)
+{
+    return tensor && tensor->dtype == DDP_F32 ? ddp_exec_value(exec, tensor) : NULL;
 }
 
 const uint16_t *ddp_exec_value_bf16(const ddp_exec *exec, const ddp_tensor *tensor)
 {
+    if (tensor->kind == TENSOR_FROZEN && tensor->dtype == DDP_BF16)
+        return ddp_exec_value(exec, tensor);
+    if (tensor->kind == TENSOR_FROZEN)
+        return exec->frozen_bf16 ? exec->frozen_bf16[ddp_tensor_base(tensor)->index] : NULL;
     return exec->weights_bf16 ? exec->weights_bf16 + flat_offset(exec, tensor) : NULL;
 }
 
@@ -436,7 +455,7 @@ static enum ddp_status run_forward(ddp_exec *exec, int first, int end)
     for (int n = first; n < end; n++) {
         const bool fused = is_fused(exec, n);
         const struct node *node = &exec->graph->nodes[n];
-        const char *name = fused ? "add, layer_norm" : node->op->name;
+        const char *name = fused ? node[1].op->sum_and_norm : node->op->name;
         const char *output = (node + fused)->output->name;
         const int64_t begin = ddp_trace_begin();
         ddp_device_span_begin(exec->device, begin);
@@ -459,7 +478,7 @@ enum ddp_status ddp_exec_forward(ddp_exec *exec)
 static enum ddp_status add_loss(ddp_exec *exec)
 {
     const struct ddp_add args = {
-        .count = 1,
+        .count = exec->graph->target_count > 0 ? 2 : 1,
         .dtype = DDP_F32,
         .a = ddp_exec_loss_value(exec),
         .y = exec->gradients,
@@ -472,13 +491,13 @@ enum ddp_status ddp_exec_loss(ddp_exec *exec)
 {
     const ddp_graph *graph = exec->graph;
     enum ddp_status status = run_forward(exec, graph->network_count, graph->node_count);
-    return status == DDP_OK && exec->adding && graph->loss ? add_loss(exec) : status;
+    const bool adds = exec->adding && graph->loss && !ddp_graph_outputs_loss(graph);
+    return status == DDP_OK && adds ? add_loss(exec) : status;
 }
 
 /* Reports how far the flat gradients are final after a node's backward: it was the last to add to
  * the parameters that no earlier operation reads. */
-static enum ddp_status report_ready(const ddp_exec *exec, int number, ddp_exec_ready *ready,
-                                    void *arg)
+static enum ddp_status report_ready(ddp_exec *exec, int number, ddp_exec_ready *ready, void *arg)
 {
     const struct node *node = &exec->graph->nodes[number];
     int64_t end = -1;
@@ -491,6 +510,7 @@ static enum ddp_status report_ready(const ddp_exec *exec, int number, ddp_exec_r
         if (!parameter->statistic && last > end)
             end = last;
     }
+    exec->reported |= end >= 0;
     return ready && end >= 0 ? ready(arg, end) : DDP_OK;
 }
 
@@ -548,53 +568,10 @@ enum ddp_status ddp_exec_loss_backward(ddp_exec *exec)
 
 enum ddp_status ddp_exec_backward(ddp_exec *exec, ddp_exec_ready *ready, void *arg)
 {
-    return run_backward(exec, exec->graph->network_count - 1, 0, ready, arg);
-}
-
-/* --- products alone --------------------------------------------------------------------------- */
-
-static bool multiplies(const ddp_exec *exec, int n)
-{
-    const unsigned part = n < exec->graph->network_count ? DDP_EXEC_NETWORK : DDP_EXEC_LOSS;
-    return exec->graph->nodes[n].op->multiplies && (exec->parts & part);
-}
-
-static enum ddp_status run_products(ddp_exec *exec)
-{
-    const struct ddp_graph_plan *plan = &exec->plan;
-    enum ddp_status status = DDP_OK;
-    for (int n = 0; status == DDP_OK && n < exec->graph->node_count; n++)
-        if (multiplies(exec, n))
-            status = ddp_exec_pass_forward(exec, n);
-    for (int i = 0; status == DDP_OK && i < plan->backward_count; i++)
-        if (plan->backward[i] >= 0 && multiplies(exec, plan->backward[i]))
-            status = ddp_exec_pass_backward(exec, plan->backward[i]);
-    return status == DDP_OK ? ddp_device_synchronize(exec->device) : status;
-}
-
-static void exchange_inputs(ddp_exec *exec, const void *from, const void *to)
-{
-    for (int i = 0; i < exec->graph->input_count; i++)
-        if (exec->inputs[i] == from)
-            exec->inputs[i] = to;
-}
-
-enum ddp_status ddp_exec_run_products(ddp_exec *exec, float *gradients)
-{
-    float *const before = exec->gradients;
-    size_t bytes = 1;
-    void *zeros;
-    for (int i = 0; i < exec->graph->input_count; i++)
-        if (!exec->inputs[i] && ddp_exec_input_bytes(exec, i) > bytes)
-            bytes = ddp_exec_input_bytes(exec, i);
-    enum ddp_status status = ddp_device_alloc(exec->device, bytes, &zeros);
-    if (status != DDP_OK)
+    exec->reported = false;
+    enum ddp_status status = run_backward(exec, exec->graph->network_count - 1, 0, ready, arg);
+    if (status != DDP_OK || exec->reported || !ready)
         return status;
-    exchange_inputs(exec, NULL, zeros);
-    exec->gradients = gradients;
-    status = run_products(exec);
-    exec->gradients = before;
-    exchange_inputs(exec, zeros, NULL);
-    ddp_device_free(exec->device, zeros, bytes);
-    return status;
+    /* a stage that learns nothing has the loss and statistics still */
+    return ready(arg, DDP_FLAT_ALIGN + exec->graph->statistics_count);
 }

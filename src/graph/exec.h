@@ -25,6 +25,7 @@ enum ddp_status ddp_exec_check_device(const ddp_graph *graph, const char *device
 enum ddp_status ddp_exec_create(ddp_exec **exec, const ddp_graph *graph, ddp_device *device,
                                 unsigned parts, const float *weights);
 void ddp_exec_destroy(ddp_exec *exec);
+const ddp_graph *ddp_exec_graph(const ddp_exec *exec);
 
 /* Bytes of the arena that such an exec has. */
 enum ddp_status ddp_exec_arena_bytes(const ddp_graph *graph, unsigned parts, size_t *bytes);
@@ -40,8 +41,8 @@ void ddp_exec_bind_input(ddp_exec *exec, int input, const void *memory);
 enum ddp_status ddp_exec_load_input(ddp_exec *exec, int input, const void *host, void *staging);
 size_t ddp_exec_input_bytes(const ddp_exec *exec, int input); /* 0: no such input */
 
-/* Where backward writes (and, element 0, the loss); device memory of ddp_graph_flat_count()
- * elements. */
+/* Where backward writes (and, elements 0 and 1, the loss and what does not count); device memory of
+ * ddp_graph_flat_count() elements. */
 void ddp_exec_set_gradients(ddp_exec *exec, float *gradients);
 
 /* Backward adds to the gradients, and forward to the loss and the statistics, instead of writing
@@ -51,6 +52,12 @@ void ddp_exec_set_adding(ddp_exec *exec, bool adding);
 /* A copy of the flat weights in bf16, which graphs that compute in it must have. Device memory;
  * kept up to date by the caller. */
 void ddp_exec_set_weights_bf16(ddp_exec *exec, const uint16_t *weights);
+
+/* Where the frozen parameters lie, by their number in the graph's table: device memory, NULL where
+ * the graph does not read one. Needed before anything runs; the arrays are borrowed.
+ *   rounded  copies in bf16 of those of float32, where the graph computes in it; or NULL: products
+ *            round them each time */
+void ddp_exec_set_frozen(ddp_exec *exec, void *const *values, uint16_t *const *rounded);
 
 /* What random numbers depend on: nothing of where or how the shard is computed. */
 struct ddp_exec_position {
@@ -97,8 +104,9 @@ void *ddp_exec_output(const ddp_exec *exec);
 void *ddp_exec_output_gradient(const ddp_exec *exec);
 size_t ddp_exec_output_bytes(const ddp_exec *exec);
 
-/* The loss of the last shard (device memory, 1 element): element 0 of the gradients when they are
- * set and written, not added to. */
+/* The loss of the last shard and, where the graph has targets, how many do not count (device
+ * memory, 2 elements): elements 0 and 1 of the gradients when they are set and written, not added
+ * to. */
 const float *ddp_exec_loss_value(const ddp_exec *exec);
 
 enum ddp_status ddp_exec_forward(ddp_exec *exec); /* the network part */

@@ -34,8 +34,10 @@ void ddp_graph_destroy(ddp_graph *graph)
     if (!graph)
         return;
     for (int i = 0; i < graph->tensor_count; i++) {
-        if (!graph->is_stage)
+        if (!graph->is_stage) {
             free(graph->tensors[i]->name);
+            free(graph->tensors[i]->values);
+        }
         free(graph->tensors[i]);
     }
     for (int n = 0; n < graph->node_count && !graph->is_stage; n++)
@@ -46,6 +48,7 @@ void ddp_graph_destroy(ddp_graph *graph)
     free(graph->tensors);
     free(graph->nodes);
     free(graph->parameters);
+    free(graph->frozen);
     free(graph);
 }
 
@@ -94,7 +97,7 @@ bool ddp_graph_fuses(const ddp_graph *graph, int n)
     if (!graph->fuses_norms || n < 0 || n + 1 >= graph->node_count || n + 1 == graph->network_count)
         return false;
     const struct node *node = &graph->nodes[n], *next = node + 1;
-    return node->op->forward_fused && next->op->is_norm && next->inputs[0] == node->output;
+    return node->op->forward_fused && next->op->sum_and_norm && next->inputs[0] == node->output;
 }
 
 void ddp_graph_set_description(ddp_graph *graph, const char *text)
@@ -231,40 +234,83 @@ bool ddp_graph_layer_begins(ddp_graph *graph, const char *name, const ddp_tensor
     return graph->status == DDP_OK && x;
 }
 
-static ddp_tensor *add_parameter(ddp_graph *graph, const char *name, int dim_count,
-                                 const int64_t *dims, struct ddp_init init, bool statistic)
+ddp_tensor *ddp_graph_add_parameter(ddp_graph *graph, const char *name, int dim_count,
+                                    const int64_t *dims, struct ddp_parameter parameter)
 {
-    ddp_tensor *tensor = add_tensor(graph, name, TENSOR_PARAMETER, DDP_F32, dim_count, dims);
-    if (!tensor || !grow(graph, &graph->parameters, graph->parameter_count,
-                         &graph->parameter_capacity, sizeof *graph->parameters))
+    const bool frozen = parameter.frozen;
+    ddp_tensor *tensor = add_tensor(graph, name, frozen ? TENSOR_FROZEN : TENSOR_PARAMETER,
+                                    parameter.dtype, dim_count, dims);
+    if (!tensor ||
+        !grow(graph, &graph->parameters, graph->parameter_count, &graph->parameter_capacity,
+              sizeof *graph->parameters) ||
+        !grow(graph, &graph->frozen, graph->frozen_count, &graph->frozen_capacity,
+              sizeof *graph->frozen))
         return NULL;
-    for (int i = 0; i < graph->parameter_count; i++)
-        if (strcmp(graph->parameters[i].name, name) == 0)
+    for (int i = 0; i < tensor->id; i++)
+        if (ddp_tensor_is_parameter(graph->tensors[i]) &&
+            strcmp(graph->tensors[i]->name, name) == 0)
             return ddp_graph_reject(graph, DDP_ERR_INVALID, "two parameters have the name %s",
                                     name);
-    struct ddp_parameter *parameter = &graph->parameters[graph->parameter_count];
-    *parameter = (struct ddp_parameter){.name = tensor->name,
-                                        .dim_count = dim_count,
-                                        .count = tensor->count,
-                                        .offset = -1,
-                                        .statistic = statistic,
-                                        .init = init};
-    memcpy(parameter->dims, tensor->dims, sizeof parameter->dims);
-    tensor->index = graph->parameter_count++;
-    tensor->needs_gradient = !statistic;
+    parameter.name = tensor->name;
+    parameter.dim_count = dim_count;
+    parameter.count = tensor->count;
+    parameter.offset = -1;
+    memcpy(parameter.dims, tensor->dims, sizeof parameter.dims);
+    tensor->index = frozen ? graph->frozen_count++ : graph->parameter_count++;
+    *ddp_tensor_parameter(graph, tensor) = parameter;
+    tensor->needs_gradient = !parameter.statistic && !frozen;
     return tensor;
+}
+
+/* Vectors are small, and what reads them takes float32. */
+ddp_tensor *ddp_graph_frozen(ddp_graph *graph, const char *name, int dim_count, const int64_t *dims,
+                             struct ddp_init init, enum ddp_dtype dtype)
+{
+    if (graph->status == DDP_OK && dtype != DDP_F32 && dtype != DDP_BF16)
+        return ddp_graph_reject(graph, DDP_ERR_INVALID,
+                                "frozen parameter %s: it is held in DDP_F32 or DDP_BF16",
+                                name ? name : "(null)");
+    return ddp_graph_add_parameter(graph, name, dim_count, dims,
+                                   (struct ddp_parameter){.frozen = true,
+                                                          .dtype = dim_count == 2 ? dtype : DDP_F32,
+                                                          .init = init});
+}
+
+void ddp_graph_begin_frozen(ddp_graph *graph, enum ddp_dtype dtype)
+{
+    graph->freezes = true;
+    graph->frozen_dtype = dtype;
+}
+
+void ddp_graph_end_frozen(ddp_graph *graph)
+{
+    graph->freezes = false;
 }
 
 ddp_tensor *ddp_graph_parameter(ddp_graph *graph, const char *name, int dim_count,
                                 const int64_t *dims, struct ddp_init init)
 {
-    return add_parameter(graph, name, dim_count, dims, init, false);
+    if (graph->freezes)
+        return ddp_graph_frozen(graph, name, dim_count, dims, init, graph->frozen_dtype);
+    return ddp_graph_add_parameter(graph, name, dim_count, dims,
+                                   (struct ddp_parameter){.init = init});
 }
 
 ddp_tensor *ddp_graph_statistic(ddp_graph *graph, const char *name, int64_t count,
                                 enum ddp_init_kind init)
 {
-    return add_parameter(graph, name, 1, &count, (struct ddp_init){.kind = init}, true);
+    return ddp_graph_add_parameter(
+        graph, name, 1, &count, (struct ddp_parameter){.statistic = true, .init = {.kind = init}});
+}
+
+ddp_tensor *ddp_graph_constant(ddp_graph *graph, const char *name, int dim_count,
+                               const int64_t *dims)
+{
+    ddp_tensor *tensor = add_tensor(graph, name, TENSOR_CONSTANT, DDP_F32, dim_count, dims);
+    if (!tensor)
+        return NULL;
+    tensor->values = ddp_array_alloc((size_t)tensor->count, sizeof *tensor->values);
+    return tensor->values ? tensor : ddp_graph_reject(graph, DDP_ERR_MEMORY, "out of memory");
 }
 
 const int64_t *ddp_graph_dims(const ddp_tensor *tensor)
@@ -349,7 +395,7 @@ static void name_output(const struct node *node, char *name, size_t size)
     for (int i = 0; i < node->input_count; i++) {
         const ddp_tensor *input = node->inputs[i];
         const char *dot = input ? strrchr(input->name, '.') : NULL;
-        if (input && input->kind == TENSOR_PARAMETER && dot) {
+        if (input && ddp_tensor_is_parameter(input) && dot) {
             snprintf(name, size, "%.*s", (int)(dot - input->name), input->name);
             return;
         }
@@ -367,7 +413,9 @@ ddp_tensor *ddp_graph_add_node(ddp_graph *graph, const struct node *node, const 
         !note_readers(graph, node, graph->node_count, &learns))
         return NULL;
     name_output(node, name, sizeof name);
-    const enum ddp_dtype dtype = node->op->is_float32 ? DDP_F32 : graph->activations;
+    const enum ddp_dtype dtype = node->op->is_float32 ? DDP_F32
+                                 : node->op->is_int32 ? DDP_I32
+                                                      : graph->activations;
     ddp_tensor *output = add_tensor(graph, name, TENSOR_ACTIVATION, dtype, dim_count, dims);
     if (!output)
         return NULL;
@@ -423,11 +471,15 @@ static enum ddp_status lay_out_parameters(ddp_graph *graph)
 {
     ddp_graph_place_statistics(graph);
     ddp_graph_place_learned(graph);
+    ddp_graph_place_frozen(graph);
     for (int i = 0; i < graph->tensor_count; i++) {
         const ddp_tensor *tensor = graph->tensors[i];
         if (tensor->kind != TENSOR_ACTIVATION && !tensor->base && tensor->reader_count == 0)
             return ddp_fail(DDP_ERR_INVALID, "model: no operation reads the %s %s",
-                            tensor->kind == TENSOR_INPUT ? "input" : "parameter", tensor->name);
+                            tensor->kind == TENSOR_INPUT       ? "input"
+                            : tensor->kind == TENSOR_PARAMETER ? "parameter"
+                                                               : "table",
+                            tensor->name);
     }
     return DDP_OK;
 }
@@ -436,6 +488,12 @@ int64_t ddp_graph_padded(const ddp_graph *graph, int64_t classes)
 {
     const int64_t granule = classes > MANY_CLASSES ? TILE_CLASSES : ROW_CLASSES;
     return graph->pads_classes ? (classes + granule - 1) / granule * granule : classes;
+}
+
+void ddp_graph_pad_parameter(ddp_graph *graph, const ddp_tensor *parameter, int64_t classes)
+{
+    ddp_tensor_parameter(graph, parameter)->padding =
+        parameter->count / classes * (ddp_graph_padded(graph, classes) - classes);
 }
 
 /* A number of classes is of any size, and their logits are an operand of two large products. The
@@ -450,10 +508,9 @@ static void pad_classes(ddp_graph *graph, ddp_tensor *output)
         return;
     output->pitch = ddp_graph_padded(graph, classes);
     for (int i = 1; i < maker->input_count; i++) {
-        const ddp_tensor *tensor = ddp_node_parameter(maker, i);
-        if (tensor)
-            graph->parameters[tensor->index].padding =
-                tensor->count / classes * (output->pitch - classes);
+        const ddp_tensor *tensor = maker->inputs[i] ? ddp_tensor_base(maker->inputs[i]) : NULL;
+        if (tensor && ddp_tensor_is_parameter(tensor))
+            ddp_graph_pad_parameter(graph, tensor, classes);
     }
 }
 
@@ -461,8 +518,11 @@ enum ddp_status ddp_graph_finish(ddp_graph *graph, ddp_tensor *output, ddp_tenso
 {
     if (graph->status == DDP_OK && (!output || !loss))
         ddp_graph_reject(graph, DDP_ERR_INVALID, "it has no output or no loss");
-    if (graph->status == DDP_OK && (loss->count != 1 || output->producer < 0 ||
-                                    loss->producer <= output->producer || loss->last_reader >= 0))
+    const bool is_loss = output == loss && loss && loss->producer >= 0 &&
+                         graph->nodes[loss->producer].op->loss_in_backward;
+    if (graph->status == DDP_OK &&
+        (loss->count != 1 || output->producer < 0 || loss->last_reader >= 0 ||
+         (loss->producer <= output->producer && !is_loss)))
         ddp_graph_reject(
             graph, DDP_ERR_INVALID,
             "the loss must be one number, computed after the output and not read by an operation");
@@ -473,40 +533,36 @@ enum ddp_status ddp_graph_finish(ddp_graph *graph, ddp_tensor *output, ddp_tenso
                              "no operation reads the result of %s (operation %d)", node->op->name,
                              n);
         for (int i = 0; i < node->input_count; i++)
-            if (node->inputs[i] && n > output->producer &&
-                node->inputs[i]->kind == TENSOR_PARAMETER)
+            if (node->inputs[i] && n > output->producer && ddp_tensor_is_parameter(node->inputs[i]))
                 ddp_graph_reject(graph, DDP_ERR_UNSUPPORTED,
                                  "%s: a parameter after the output, in the loss", node->op->name);
     }
     if (graph->status != DDP_OK)
         return graph->status;
-    pad_classes(graph, output);
+    if (!is_loss)
+        pad_classes(graph, output);
     graph->output = output;
     graph->loss = loss;
+    const struct node *last = &graph->nodes[loss->producer];
+    graph->target_count = last->op->labels > 0 ? last->inputs[last->op->labels]->count : 0;
     graph->network_count = output->producer + 1;
     graph->status = lay_out_parameters(graph);
     return graph->status;
 }
 
+int64_t ddp_graph_target_count(const ddp_graph *graph)
+{
+    return graph->target_count;
+}
+
+bool ddp_graph_outputs_loss(const ddp_graph *graph)
+{
+    return graph->loss && graph->loss == graph->output;
+}
+
 bool ddp_graph_is_finished(const ddp_graph *graph)
 {
     return graph->network_count > 0;
-}
-
-struct ddp_graph_reads ddp_graph_parameter_reads(const ddp_graph *graph, int index)
-{
-    struct ddp_graph_reads reads = {false, false};
-    for (int n = 0; n < graph->node_count; n++) {
-        const struct node *node = &graph->nodes[n];
-        for (int i = 0; i < node->input_count; i++) {
-            const ddp_tensor *tensor = node->inputs[i] ? ddp_tensor_base(node->inputs[i]) : NULL;
-            if (!tensor || tensor->kind != TENSOR_PARAMETER || tensor->index != index)
-                continue;
-            reads.bf16 |= node->reads_bf16 >> i & 1;
-            reads.f32 |= !(node->reads_bf16 >> i & 1);
-        }
-    }
-    return reads;
 }
 
 int ddp_graph_parameter_count(const ddp_graph *graph)
@@ -537,55 +593,4 @@ int64_t ddp_graph_output_count(const ddp_graph *graph)
 int64_t ddp_graph_cache_width(const ddp_graph *graph)
 {
     return graph->cache_width;
-}
-
-int64_t ddp_graph_statistics_count(const ddp_graph *graph)
-{
-    return graph->statistics_count;
-}
-
-/* Backward costs as much as forward for the gradient of the input, if it is needed, and
- * once more for that of the weight. */
-double ddp_graph_operation_flops(const ddp_graph *graph, int n)
-{
-    const struct node *node = &graph->nodes[n];
-    int products = 1;
-    for (int i = 0; i < 2 && i < node->input_count; i++)
-        products += node->inputs[i] && node->inputs[i]->needs_gradient;
-    return node->op->flops ? products * node->op->flops(node) : 0;
-}
-
-double ddp_graph_flops(const ddp_graph *graph)
-{
-    double sum = 0;
-    for (int n = 0; n < graph->node_count; n++)
-        sum += ddp_graph_operation_flops(graph, n);
-    return sum;
-}
-
-void ddp_graph_init_parameters(const ddp_graph *graph, struct ddp_rng *rng, float *flat)
-{
-    memset(flat, 0, (size_t)graph->flat_count * sizeof *flat);
-    for (int i = 0; i < graph->parameter_count; i++) {
-        const struct ddp_parameter *parameter = &graph->parameters[i];
-        float *values = flat + parameter->offset;
-        const size_t count = (size_t)parameter->count, fan_in = (size_t)parameter->init.fan_in;
-        switch (parameter->init.kind) {
-        case DDP_INIT_ZEROS:
-            break;
-        case DDP_INIT_ONES:
-            for (size_t k = 0; k < count; k++)
-                values[k] = 1.0f;
-            break;
-        case DDP_INIT_LINEAR:
-            if (parameter->dim_count > 1)
-                ddp_rng_fill_linear_weight(rng, values, count, fan_in);
-            else
-                ddp_rng_fill_linear_bias(rng, values, count, fan_in);
-            break;
-        case DDP_INIT_NORMAL:
-            ddp_rng_fill_normal(rng, values, count, 0.0, parameter->init.std);
-            break;
-        }
-    }
 }

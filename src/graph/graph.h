@@ -65,18 +65,38 @@ struct ddp_parameter {
     int dim_count;
     int64_t dims[DDP_TENSOR_DIMS];
     int64_t count;   /* elements */
-    int64_t offset;  /* elements from the start of the flat array, a multiple of DDP_FLAT_ALIGN */
+    int64_t offset;  /* elements from the start of the flat array, a multiple of DDP_FLAT_ALIGN; of
+                        a frozen one -1 */
     int64_t padding; /* zeros behind it that products read and write */
     bool statistic;  /* not learned */
+    bool frozen;     /* neither, and not in the flat array */
+    enum ddp_dtype dtype;
+    size_t place; /* bytes from the start of the frozen parameters, a multiple of DDP_CACHE_LINE */
     struct ddp_init init;
 };
 
 /* Parameters and gradients are one flat array each, with equal offsets. Its first DDP_FLAT_ALIGN
  * elements are not parameters: element 0 of the gradients is the loss, so that it is summed over
- * shards with them. Then come the statistics: among the weights their running values, among the
- * gradients what was seen in a shard. Parameters follow in the order in which backward finishes
- * their gradients. All are aligned; gaps are zero. */
+ * shards with them, and element 1 how many of the shard's targets do not count. Float32 has the sum
+ * of these exactly up to 2^24; all targets together may be more. Then come the statistics: among
+ * the weights their running values, among the gradients what was seen in a shard. Parameters follow
+ * in the order in which backward finishes their gradients. All are aligned; gaps are zero. */
 #define DDP_FLAT_ALIGN 16
+
+/* Frozen parameters have a table of their own, and memory of their own, of
+ * ddp_graph_frozen_bytes(): first those of float32, then those of bf16, each with its padding.
+ * Graphs of one model have the same places, also stages, which have the whole graph's table. */
+int ddp_graph_frozen_count(const ddp_graph *graph);
+const struct ddp_parameter *ddp_graph_frozen_at(const ddp_graph *graph, int index);
+int64_t ddp_graph_frozen_element_count(const ddp_graph *graph);
+size_t ddp_graph_frozen_bytes(const ddp_graph *graph);
+/* The first so many bytes have those of float32. Where a graph computes in bf16 there may be a copy
+ * of these in bf16, half as large, with half the places. */
+size_t ddp_graph_frozen_f32_bytes(const ddp_graph *graph);
+/* Bytes of one in memory, with its padding. */
+size_t ddp_frozen_bytes(const struct ddp_parameter *frozen);
+/* Does an operation of this graph read it? Of a stage not all. */
+bool ddp_graph_reads_frozen(const ddp_graph *graph, int index);
 
 /* The element after a parameter and the gap behind it. */
 static inline int64_t ddp_parameter_end(const struct ddp_parameter *parameter)
@@ -90,6 +110,14 @@ static inline int64_t ddp_parameter_end(const struct ddp_parameter *parameter)
 void ddp_graph_expect_input(ddp_graph *graph, int input, const char *what, enum ddp_dtype dtype,
                             int64_t rows, int64_t values);
 bool ddp_graph_is_finished(const ddp_graph *graph);
+
+/* Labels of a shard where the loss leaves out those that are DDP_LABEL_NONE. Its loss and gradients
+ * are sums divided by this number; a global batch is divided by what counts in all of it. 0: the
+ * loss is a mean that leaves out nothing. Of a stage: as of the whole graph. */
+int64_t ddp_graph_target_count(const ddp_graph *graph);
+/* Is the loss the output, made of hidden states by an operation with parameters? An exec that
+ * trains has it after backward. */
+bool ddp_graph_outputs_loss(const ddp_graph *graph);
 
 int ddp_graph_parameter_count(const ddp_graph *graph);
 const struct ddp_parameter *ddp_graph_parameter_at(const ddp_graph *graph, int index);
@@ -109,7 +137,23 @@ int64_t ddp_graph_statistics_count(const ddp_graph *graph);
 /* Floating-point operations of forward and backward over one shard. */
 double ddp_graph_flops(const ddp_graph *graph);
 
-/* Fills a flat array of weights with initial values drawn from the generator. */
-void ddp_graph_init_parameters(const ddp_graph *graph, struct ddp_rng *rng, float *flat);
+/* Fills a flat array of weights, and the memory of frozen parameters, with initial values drawn
+ * from the generator, in the order in which parameters were made: what is learned begins alike,
+ * whatever is frozen.
+ *   frozen  host memory of ddp_graph_frozen_bytes(); NULL where there are none
+ * DDP_ERR_MEMORY. */
+enum ddp_status ddp_graph_init_parameters(const ddp_graph *graph, struct ddp_rng *rng, float *flat,
+                                          void *frozen);
+
+/* Where a parameter of either table lies, for readers of files. */
+struct ddp_parameter_place {
+    const struct ddp_parameter *parameter;
+    void *memory; /* for parameter->count elements of parameter->dtype */
+};
+int ddp_graph_place_count(const ddp_graph *graph);
+/* In the order in which they were made, statistics among them.
+ *   flat, frozen  as above */
+struct ddp_parameter_place ddp_graph_place_at(const ddp_graph *graph, int index, float *flat,
+                                              void *frozen);
 
 #endif

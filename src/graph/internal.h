@@ -11,7 +11,14 @@
 
 #define NODE_INPUTS 6
 
-enum tensor_kind { TENSOR_INPUT, TENSOR_PARAMETER, TENSOR_ACTIVATION };
+/* A constant is numbers that the graph has from the start, which lie in the arena of each exec. */
+enum tensor_kind {
+    TENSOR_INPUT,
+    TENSOR_PARAMETER,
+    TENSOR_FROZEN,
+    TENSOR_CONSTANT,
+    TENSOR_ACTIVATION
+};
 
 struct ddp_tensor {
     ddp_graph *graph;
@@ -26,8 +33,9 @@ struct ddp_tensor {
                             where the graph was finished with logits that it pads */
     int producer;        /* node that makes it, or -1 */
     ddp_tensor *base;    /* a view shares the memory of this tensor; else NULL */
-    int index;           /* among the inputs, or among the parameters */
-    bool needs_gradient; /* a parameter lies before it */
+    int index;           /* among the inputs, the parameters, or the frozen ones */
+    bool needs_gradient; /* a learned parameter lies before it */
+    float *values;       /* of a constant, on the host; the whole graph's, not a stage's */
     /* Of a parameter in a stage: other stages of the worker read it too. */
     bool adds;       /* a later one, whose backward has written the gradient */
     bool stays_open; /* an earlier one, whose backward adds to the gradient */
@@ -66,10 +74,20 @@ struct ddp_op {
     bool in_place; /* elementwise: the output may take the place of inputs[0] or, joins, inputs[1]
                     */
     bool is_cast;  /* its output is called as inputs[0] is */
-    bool is_norm;  /* of the rows of inputs[0]: may be done with the sum that makes those */
-    bool takes_pitch; /* rows of inputs[0] may lie apart; its gradient is zero in between */
-    bool multiplies;  /* forward and backward are products of matrices */
-    bool is_float32;  /* its output is float32 whatever the graph's activations are: a loss */
+    bool turns_dy; /* backward is elementwise: the gradient of inputs[0] may take the place of the
+                      output's, and then overwrites_dy */
+    bool turns_inputs; /* likewise: the gradient of an input may take the place of its value */
+    const char *sum_and_norm; /* of a norm of the rows of inputs[0], which may be done with the sum
+                                 that makes those: what the two are called. NULL: it is none */
+    bool takes_pitch;         /* rows of inputs[0] may lie apart; its gradient is zero in between */
+    bool multiplies;          /* forward and backward are products of matrices */
+    bool is_float32; /* its output is float32 whatever the graph's activations are: a loss */
+    bool is_int32;   /* ... int32: what it copies */
+    int labels; /* a loss: inputs[labels] are its labels, of which DDP_LABEL_NONE do not count, and
+                   it writes two numbers: the loss, divided by all its labels, and how many of them
+                   do not count. 0: a loss that leaves out nothing, or no loss */
+    bool loss_in_backward; /* a loss with parameters: an exec that trains computes it in backward
+                              alone, with all that is made of it */
     enum ddp_status (*forward)(ddp_exec *exec, const struct node *node);
     /* Does its forward and that of the node behind it in one pass, where the graph has planned for
      * it (ddp_graph_fuses()) and the device can; NULL: nothing to do that with. */
@@ -87,6 +105,11 @@ struct ddp_graph {
     int node_count, node_capacity;
     struct ddp_parameter *parameters;
     int parameter_count, parameter_capacity;
+    struct ddp_parameter *frozen;
+    int frozen_count, frozen_capacity;
+    size_t frozen_f32_bytes, frozen_bytes; /* those of float32 come first */
+    bool freezes;                          /* parameters are frozen ones, of: */
+    enum ddp_dtype frozen_dtype;
     int input_count;
     struct expected_input {
         const char *what; /* NULL: anything */
@@ -103,6 +126,7 @@ struct ddp_graph {
     char *description;
     ddp_tensor *output, *loss; /* NULL: a stage that does not end the graph */
     int network_count;         /* nodes of the network part: those of the loss follow */
+    int64_t target_count;      /* labels of a shard, of which some may not count; 0: no such loss */
     int64_t element_count, statistics_count, flat_count;
     enum ddp_status status; /* the first error while building */
     /* Of a stage: attributes of its nodes and all names are those of the whole graph. */
@@ -124,9 +148,20 @@ void ddp_graph_place_learned(ddp_graph *graph);
 
 /* The classes that a layer of so many has with its padding, if the graph pads it. */
 int64_t ddp_graph_padded(const ddp_graph *graph, int64_t classes);
+/* What a product with this weight (out,in), learned or frozen, takes in either pass. */
+size_t ddp_graph_linear_scratch(const ddp_graph *graph, const ddp_tensor *weight, int64_t rows,
+                                int64_t in, int64_t out);
+
+/* Zeros follow a parameter of so many classes, up to that number of them. */
+void ddp_graph_pad_parameter(ddp_graph *graph, const ddp_tensor *parameter, int64_t classes);
 
 /* Notes that node `number` reads this tensor. */
 void ddp_graph_note_reader(ddp_tensor *tensor, int number);
+
+/* Float32 numbers that operations read and nothing learns; NULL after an error. Its values, zeros
+ * at first, are the caller's to fill in. */
+ddp_tensor *ddp_graph_constant(ddp_graph *graph, const char *name, int dim_count,
+                               const int64_t *dims);
 
 /* Adds an operation with an output of the given shape; NULL after an error.
  *   node  input_count, inputs and what backward needs are set
@@ -137,6 +172,13 @@ ddp_tensor *ddp_graph_add_node(ddp_graph *graph, const struct node *node, const 
 /* An input as it comes; ddp_graph_input() casts it to what the activations are. */
 ddp_tensor *ddp_graph_add_input(ddp_graph *graph, const char *name, enum ddp_dtype dtype,
                                 int dim_count, const int64_t *dims);
+
+/*   parameter  its statistic, frozen, dtype and init; the rest is zero */
+ddp_tensor *ddp_graph_add_parameter(ddp_graph *graph, const char *name, int dim_count,
+                                    const int64_t *dims, struct ddp_parameter parameter);
+
+/* Gives the frozen parameters their places. */
+void ddp_graph_place_frozen(ddp_graph *graph);
 
 /* Can a layer of this name be built on x? Without a name that is an error. */
 bool ddp_graph_layer_begins(ddp_graph *graph, const char *name, const ddp_tensor *x);
@@ -151,7 +193,22 @@ static inline const ddp_tensor *ddp_tensor_base(const ddp_tensor *tensor)
     return tensor->base ? tensor->base : tensor;
 }
 
-/* The parameter that input i of a node is, or has as its base; NULL: it is none. */
+/* Is it a parameter, learned or frozen, or a statistic? */
+static inline bool ddp_tensor_is_parameter(const ddp_tensor *tensor)
+{
+    return tensor->kind == TENSOR_PARAMETER || tensor->kind == TENSOR_FROZEN;
+}
+
+/* Its entry in the graph's tables. */
+static inline struct ddp_parameter *ddp_tensor_parameter(const ddp_graph *graph,
+                                                         const ddp_tensor *tensor)
+{
+    return tensor->kind == TENSOR_FROZEN ? &graph->frozen[tensor->index]
+                                         : &graph->parameters[tensor->index];
+}
+
+/* The parameter that input i of a node is, or has as its base, and that is not frozen; NULL: it is
+ * none. */
 static inline const ddp_tensor *ddp_node_parameter(const struct node *node, int i)
 {
     const ddp_tensor *input = node->inputs[i] ? ddp_tensor_base(node->inputs[i]) : NULL;
@@ -165,7 +222,7 @@ static inline size_t ddp_tensor_bytes(const ddp_tensor *tensor)
     return (size_t)(tensor->count / width * tensor->pitch) * ddp_dtype_bytes(tensor->dtype);
 }
 
-/* Forward of an add and of the layer norm behind it in one pass. */
+/* Forward of an add and of the layer norm or RMS norm behind it in one pass. */
 enum ddp_status ddp_graph_forward_add_norm(ddp_exec *exec, const struct node *sum,
                                            const struct node *norm);
 
@@ -215,7 +272,9 @@ void ddp_graph_plan_free(struct ddp_graph_plan *plan);
 
 /* For operations: a tensor's value and gradient on the exec's device, and what to call. */
 void *ddp_exec_value(const ddp_exec *exec, const ddp_tensor *tensor); /* NULL for a NULL tensor */
-/* The bf16 copy of a parameter; NULL: there is none. */
+/* The same of a parameter that may be frozen in bf16; NULL then. */
+const float *ddp_exec_value_f32(const ddp_exec *exec, const ddp_tensor *tensor);
+/* The bf16 copy of a parameter, or its values where it is frozen in bf16; NULL: there is none. */
 const uint16_t *ddp_exec_value_bf16(const ddp_exec *exec, const ddp_tensor *tensor);
 /* Float32 of a parameter or the loss, else of the tensor's dtype; NULL: not needed. */
 void *ddp_exec_gradient(const ddp_exec *exec, const ddp_tensor *tensor);
@@ -226,6 +285,8 @@ bool ddp_exec_accumulates(const ddp_exec *exec, const struct node *node, int inp
 bool ddp_exec_recomputes(const ddp_exec *exec);
 /* Are gradients, statistics and the loss added to those of other shards? */
 bool ddp_exec_adding(const ddp_exec *exec);
+/* What a loss in backward writes, or adds to: it begins with the loss and what does not count. */
+float *ddp_exec_gradients(const ddp_exec *exec);
 /* Runs node n of backward, or recomputes it, as plan->backward has it. */
 const struct ddp_graph_plan *ddp_exec_plan(const ddp_exec *exec);
 enum ddp_status ddp_exec_pass_forward(ddp_exec *exec, int n);
@@ -247,7 +308,8 @@ const struct ddp_exec_position *ddp_exec_position(const ddp_exec *exec);
 const uint32_t *ddp_exec_place(const ddp_exec *exec);              /* as kernels/dropout.h has it */
 const struct ddp_exec_cache *ddp_exec_cache(const ddp_exec *exec); /* NULL: none */
 const struct ddp_exec_messages *ddp_exec_messages(const ddp_exec *exec);
-const ddp_graph *ddp_exec_graph(const ddp_exec *exec);
+unsigned ddp_exec_parts(const ddp_exec *exec);
+const void *ddp_exec_input(const ddp_exec *exec, int input); /* NULL: not bound */
 ddp_device *ddp_exec_device(const ddp_exec *exec);
 const struct ddp_kernels *ddp_exec_kernels(const ddp_exec *exec);
 void *ddp_exec_stream(const ddp_exec *exec);

@@ -145,7 +145,7 @@ static ddp_tensor *check(ddp_graph *graph, const struct ddp_custom_op *custom)
         const ddp_tensor *input = custom->inputs[i];
         if (!input)
             return NULL;
-        if (input->base && input->base->kind == TENSOR_PARAMETER)
+        if (input->base && ddp_tensor_is_parameter(input->base))
             return ddp_graph_reject(graph, DDP_ERR_UNSUPPORTED,
                                     "%s: parameter %s is reshaped: give it the shape when it is "
                                     "made",

@@ -19,8 +19,10 @@ static enum ddp_status forward(ddp_exec *exec, const struct node *node)
         .first = cache ? cache->past : 0,
         .dtype = node->output->dtype,
         .tokens = ddp_exec_value(exec, tokens),
-        .wte = ddp_exec_value(exec, wte),
-        .wpe = ddp_exec_value(exec, wpe),
+        .wte = ddp_exec_value_f32(exec, wte),
+        .wpe = ddp_exec_value_f32(exec, wpe),
+        .wte_bf16 = wte->dtype == DDP_BF16 ? ddp_exec_value(exec, wte) : NULL,
+        .wpe_bf16 = wpe && wpe->dtype == DDP_BF16 ? ddp_exec_value(exec, wpe) : NULL,
         .y = ddp_exec_value(exec, node->output),
     };
     return ddp_exec_kernels(exec)->embedding_forward(&args, ddp_exec_stream(exec));
@@ -66,7 +68,8 @@ ddp_tensor *ddp_graph_embedding(ddp_graph *graph, ddp_tensor *tokens, ddp_tensor
         return ddp_graph_reject(graph, DDP_ERR_INVALID,
                                 "embedding: %s has %lld positions, the sequence %lld", wpe->name,
                                 (long long)wpe->dims[0], (long long)tokens->dims[1]);
-    struct node node = {.op = &embedding, .inputs = {tokens, wte, wpe}, .input_count = 3};
+    struct node node = {
+        .op = &embedding, .inputs = {tokens, wte, wpe}, .input_count = 3, .keeps_inputs = 1};
     return ddp_graph_add_node(graph, &node, NULL, 0, 3,
                               (int64_t[]){tokens->dims[0], tokens->dims[1], wte->dims[1]});
 }

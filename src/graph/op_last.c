@@ -33,6 +33,8 @@ ddp_tensor *ddp_graph_last(ddp_graph *graph, ddp_tensor *x)
         return NULL;
     if (x->dim_count != 3)
         return ddp_graph_reject(graph, DDP_ERR_INVALID, "last: %s must be (B,T,C)", x->name);
+    if (x->dims[1] == 1)
+        return x;
     struct node node = {.op = &last, .inputs = {x}, .input_count = 1};
     return ddp_graph_add_node(graph, &node, NULL, 0, 3, (int64_t[]){x->dims[0], 1, x->dims[2]});
 }

@@ -23,7 +23,8 @@ static enum ddp_status forward(ddp_exec *exec, const struct node *node)
 {
     const struct attributes *attributes = node->attributes;
     const ddp_tensor *x = node->inputs[0], *weight = node->inputs[1];
-    assert(attributes->compute != DDP_BF16 || ddp_exec_value_bf16(exec, weight));
+    assert(attributes->compute != DDP_BF16 || weight->kind == TENSOR_FROZEN ||
+           ddp_exec_value_bf16(exec, weight));
     const struct ddp_exec_cache *cache = ddp_exec_cache(exec);
     struct ddp_linear_forward args = {
         .rows = ddp_tensor_rows(x),
@@ -34,7 +35,7 @@ static enum ddp_status forward(ddp_exec *exec, const struct node *node)
         .dtype = node->output->dtype,
         .rowwise = cache && cache->past > 0,
         .x = ddp_exec_value(exec, x),
-        .weight = ddp_exec_value(exec, weight),
+        .weight = ddp_exec_value_f32(exec, weight),
         .weight_bf16 = ddp_exec_value_bf16(exec, weight),
         .bias = ddp_exec_value(exec, node->inputs[2]),
         .bias_bf16 = node->inputs[2] ? ddp_exec_value_bf16(exec, node->inputs[2]) : NULL,
@@ -78,7 +79,7 @@ static enum ddp_status backward(ddp_exec *exec, const struct node *node)
         .through = x_pre ? &through : NULL,
         .y = ddp_exec_value(exec, node->output),
         .pre = ddp_exec_saved(exec, node),
-        .weight = ddp_exec_value(exec, weight),
+        .weight = ddp_exec_value_f32(exec, weight),
         .weight_bf16 = ddp_exec_value_bf16(exec, weight),
         .dy = ddp_exec_gradient(exec, node->output),
         .dx = ddp_exec_gradient(exec, x),
@@ -107,13 +108,25 @@ static const struct ddp_op linear = {
     .flops = flops,
 };
 
+/* Weights of bf16 are unpacked for products of float32; others are rounded for those of bf16, if
+ * they are frozen and there is no copy. */
+size_t ddp_graph_linear_scratch(const ddp_graph *graph, const ddp_tensor *weight, int64_t rows,
+                                int64_t in, int64_t out)
+{
+    const bool frozen = weight->kind == TENSOR_FROZEN, bf16 = weight->dtype == DDP_BF16;
+    if (bf16 && graph->compute == DDP_F32)
+        return ddp_linear_unpack_bytes(in, out);
+    return ddp_linear_scratch_bytes(rows, in, out, graph->compute, graph->activations,
+                                    bf16 || !frozen);
+}
+
 ddp_tensor *ddp_graph_linear(ddp_graph *graph, ddp_tensor *x, ddp_tensor *weight, ddp_tensor *bias,
                              enum ddp_activation activation)
 {
     if (graph->status != DDP_OK || !x || !weight)
         return NULL;
     if (weight->dim_count != 2 || x->dims[x->dim_count - 1] != weight->dims[1] ||
-        x->dtype != graph->activations || weight->kind != TENSOR_PARAMETER ||
+        x->dtype != graph->activations || !ddp_tensor_is_parameter(weight) ||
         (bias && (bias->dim_count != 1 || bias->dims[0] != weight->dims[0])))
         return ddp_graph_reject(graph, DDP_ERR_INVALID,
                                 "linear: the shapes of %s, %s and its bias do not fit", x->name,
@@ -121,14 +134,13 @@ ddp_tensor *ddp_graph_linear(ddp_graph *graph, ddp_tensor *x, ddp_tensor *weight
     const struct attributes attributes = {activation, graph->compute};
     const int64_t rows = ddp_tensor_rows(x), out = weight->dims[0];
     const bool can_pad = activation == DDP_ACTIVATION_NONE;
-    const size_t scratch = ddp_linear_scratch_bytes(rows, weight->dims[1],
-                                                    can_pad ? ddp_graph_padded(graph, out) : out,
-                                                    graph->compute, graph->activations, true);
+    const int64_t in = weight->dims[1], padded = can_pad ? ddp_graph_padded(graph, out) : out;
+    const size_t scratch = ddp_graph_linear_scratch(graph, weight, rows, in, padded);
     struct node node = {
         .op = &linear,
         .inputs = {x, weight, bias},
         .input_count = 3,
-        .keeps_inputs = 1,
+        .keeps_inputs = weight->kind == TENSOR_PARAMETER, /* for its gradient */
         .reads_bf16 = graph->compute != DDP_BF16       ? 0
                       : graph->activations == DDP_BF16 ? 2 | 4
                                                        : 2, /* weight; bias */

@@ -11,14 +11,17 @@
 static enum ddp_status forward(ddp_exec *exec, const struct node *node)
 {
     const ddp_tensor *logits = node->inputs[0];
+    float *loss = ddp_exec_value(exec, node->output);
     struct ddp_softmax_cross_entropy args = {
         .rows = ddp_tensor_rows(logits),
         .classes = logits->dims[logits->dim_count - 1],
+        .divisor = ddp_tensor_rows(logits),
         .stride = logits->pitch,
         .dtype = logits->dtype,
         .logits = ddp_exec_value(exec, logits),
         .labels = ddp_exec_value(exec, node->inputs[1]),
-        .loss = ddp_exec_value(exec, node->output),
+        .loss = loss,
+        .uncounted = loss + 1,
         .dlogits = ddp_exec_gradient(exec, logits),
         .predictions = ddp_exec_predictions(exec),
     };
@@ -30,6 +33,7 @@ static const struct ddp_op softmax_cross_entropy = {
     .gradient_in_forward = true,
     .takes_pitch = true,
     .is_float32 = true,
+    .labels = 1,
     .forward = forward,
 };
 

@@ -64,7 +64,7 @@ static enum ddp_status look_at_given(ddp_exec *exec, struct ddp_scan *scan)
     enum ddp_status status = DDP_OK;
     for (int i = 0; status == DDP_OK && i < graph->tensor_count && !scan->kind; i++) {
         const ddp_tensor *tensor = graph->tensors[i];
-        if (tensor->base || tensor->kind == TENSOR_ACTIVATION)
+        if (tensor->base || tensor->kind == TENSOR_ACTIVATION || tensor->kind == TENSOR_CONSTANT)
             continue;
         status = look(exec, tensor, ddp_exec_value(exec, tensor),
                       tensor->kind == TENSOR_INPUT ? DDP_SCAN_INPUT : DDP_SCAN_WEIGHT, NULL, scan);
@@ -102,7 +102,11 @@ enum ddp_status ddp_exec_scan(ddp_exec *exec, struct ddp_scan *scan)
     for (int i = 0; status == DDP_OK && i < plan->backward_count && !scan->kind; i++) {
         const int pass = plan->backward[i];
         status = ddp_exec_pass_backward(exec, pass);
-        if (status == DDP_OK && pass >= 0 && graph->nodes[pass].output->needs_gradient)
+        if (status == DDP_OK && pass >= 0 && graph->nodes[pass].op->loss_in_backward)
+            status = look(exec, graph->nodes[pass].output, ddp_exec_gradients(exec),
+                          DDP_SCAN_OUTPUT, graph->nodes[pass].op->name, scan);
+        if (status == DDP_OK && !scan->kind && pass >= 0 &&
+            graph->nodes[pass].output->needs_gradient)
             status = look_at_gradients(exec, &graph->nodes[pass], scan);
     }
     return status;

@@ -175,6 +175,21 @@ static bool add_messages(struct builder *b, int n, bool receive)
     return true;
 }
 
+/* All of them: their places are those of the whole graph. */
+static bool add_frozen(const ddp_graph *whole, ddp_graph *stage)
+{
+    const size_t count = (size_t)whole->frozen_count;
+    stage->frozen = ddp_array_alloc(count + 1, sizeof *stage->frozen);
+    if (!stage->frozen)
+        return false;
+    if (count > 0)
+        memcpy(stage->frozen, whole->frozen, count * sizeof *stage->frozen);
+    stage->frozen_count = whole->frozen_count;
+    stage->frozen_bytes = whole->frozen_bytes;
+    stage->frozen_f32_bytes = whole->frozen_f32_bytes;
+    return true;
+}
+
 /* The parameters without offsets, and where they come from. */
 static bool add_parameters(struct builder *b)
 {
@@ -208,6 +223,7 @@ static ddp_graph *create_stage(const ddp_graph *whole)
     stage->recompute = whole->recompute;
     stage->own_operation = whole->own_operation;
     stage->cache_width = whole->cache_width;
+    stage->target_count = whole->target_count;
     stage->compute = whole->compute;
     stage->activations = whole->activations;
     stage->fuses_norms = whole->fuses_norms;
@@ -228,7 +244,7 @@ static bool fill_stage(struct builder *b, const struct ddp_graph_range *range)
     stage->tensors = ddp_array_alloc((size_t)(whole->tensor_count + sent), sizeof *stage->tensors);
     stage->places = ddp_array_alloc((size_t)(received + sent) + 1, sizeof *stage->places);
     if (!stage->nodes || !stage->tensors || !stage->places || !add_parameters(b) ||
-        !add_messages(b, range->first, true))
+        !add_frozen(whole, stage) || !add_messages(b, range->first, true))
         return false;
     for (int n = range->first; n < range->end; n++)
         if (!add_copy(b, &whole->nodes[n]))
@@ -369,8 +385,8 @@ int ddp_graph_find_operation(const ddp_graph *graph, const char *name)
 {
     for (int n = 0; n < graph->node_count; n++)
         for (int i = 0; i < graph->nodes[n].input_count; i++) {
-            const ddp_tensor *parameter = ddp_node_parameter(&graph->nodes[n], i);
-            if (parameter && is_in_layer(parameter->name, name))
+            const ddp_tensor *input = graph->nodes[n].inputs[i];
+            if (input && ddp_tensor_is_parameter(input) && is_in_layer(input->name, name))
                 return n;
         }
     return -1;

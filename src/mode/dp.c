@@ -7,6 +7,8 @@
  *   - the master gathers the outputs, computes the loss, returns its gradient,
  *   - the replicas run backward,
  *   - the master sums the gradients and updates its weights.
+ * A graph whose output is the loss has it computed by each replica, as a module that returns its
+ * loss: the master only sums.
  *
  * With several shards a replica, everything from scattering to backward repeats before the sum. The
  * host puts all of it in line, and waits only for the sum; where a device needs what another made,
@@ -68,7 +70,7 @@ static void dp_close(ddp_mode *mode)
         if (replica_of(dp, r)->device)
             (void)ddp_device_synchronize(replica_of(dp, r)->device);
     ddp_replica_threads_destroy(dp->team);
-    if (dp->labels)
+    if (dp->loss_exec)
         ddp_device_free(master(dp)->device, dp->labels, labels_bytes(dp));
     if (mode->replicas)
         ddp_device_free(master(dp)->device, dp->loss, LOSS_BYTES);
@@ -80,8 +82,8 @@ static void dp_close(ddp_mode *mode)
     free(dp->batches);
 }
 
-/* What only the master has: the loss, the optimizer. */
-static enum ddp_status create_master(struct dp *dp)
+/* What computes the loss on the master. */
+static enum ddp_status create_loss(struct dp *dp)
 {
     const struct ddp_mode_setup *setup = &dp->mode.setup;
     ddp_device *device = master(dp)->device;
@@ -94,6 +96,14 @@ static enum ddp_status create_master(struct dp *dp)
         status = ddp_device_alloc(device, LOSS_BYTES, (void **)&dp->loss);
     if (status == DDP_OK && !ddp_device_host_memory(device))
         status = ddp_device_alloc(device, labels_bytes(dp), (void **)&dp->labels);
+    return status;
+}
+
+/* What only the master has: mostly the loss, and the optimizer. */
+static enum ddp_status create_master(struct dp *dp)
+{
+    const struct ddp_mode_setup *setup = &dp->mode.setup;
+    enum ddp_status status = ddp_graph_outputs_loss(setup->graph) ? DDP_OK : create_loss(dp);
     if (status == DDP_OK)
         status =
             ddp_updater_open(&dp->mode.updater, master(dp), setup, master(dp)->flat_count, NULL);
@@ -233,7 +243,7 @@ static enum ddp_status backward_member(void *arg, int member)
 }
 
 /* Master: one replica's output comes in, its loss is computed, the gradient goes back. The loss
- * itself joins the replica's gradients as their element 0, so that it is summed with them. */
+ * itself joins the replica's gradients as their first elements, so that it is summed with them. */
 static enum ddp_status loss_of(struct dp *dp, int r, const struct ddp_batch *batch)
 {
     struct ddp_replica *replica = replica_of(dp, r);
@@ -248,7 +258,7 @@ static enum ddp_status loss_of(struct dp *dp, int r, const struct ddp_batch *bat
     if (status == DDP_OK)
         status = ddp_device_wait(device, replica->device);
     if (status == DDP_OK && adding)
-        status = ddp_device_copy(device, dp->loss, gradients, sizeof(float));
+        status = ddp_device_copy(device, dp->loss, gradients, 2 * sizeof(float));
     if (status == DDP_OK)
         status = ddp_device_copy(device, ddp_exec_output(exec), ddp_exec_output(replica->current),
                                  bytes);
@@ -260,23 +270,32 @@ static enum ddp_status loss_of(struct dp *dp, int r, const struct ddp_batch *bat
         status = ddp_device_copy(device, ddp_exec_output_gradient(replica->current),
                                  ddp_exec_output_gradient(exec), bytes);
     if (status == DDP_OK)
-        status = ddp_device_copy(device, gradients, dp->loss, sizeof(float));
+        status = ddp_device_copy(device, gradients, dp->loss, 2 * sizeof(float));
     if (status == DDP_OK)
         status = ddp_device_wait(replica->device, device);
     return status;
 }
 
+/* Master: the outputs come in, their gradients go back. */
+static enum ddp_status compute_losses(struct dp *dp, int64_t shard)
+{
+    const int64_t begin = ddp_trace_begin();
+    enum ddp_status status = DDP_OK;
+    for (int r = 0; status == DDP_OK && r < replica_count(dp); r++)
+        status = loss_of(dp, r, batch_of(dp, r, shard));
+    ddp_trace_end("gather, loss", begin, "shard", shard);
+    return status;
+}
+
 static enum ddp_status run_shard(struct dp *dp, int64_t shard)
 {
-    int64_t begin = ddp_trace_begin();
+    const int64_t begin = ddp_trace_begin();
     enum ddp_status status = scatter_inputs(dp, shard);
     ddp_trace_end("scatter", begin, "shard", shard);
     if (status == DDP_OK)
         status = ddp_replica_threads_run(dp->team, forward_member, dp);
-    begin = ddp_trace_begin();
-    for (int r = 0; status == DDP_OK && r < replica_count(dp); r++)
-        status = loss_of(dp, r, batch_of(dp, r, shard));
-    ddp_trace_end("gather, loss", begin, "shard", shard);
+    if (status == DDP_OK && dp->loss_exec)
+        status = compute_losses(dp, shard);
     if (status == DDP_OK)
         status = ddp_replica_threads_run(dp->team, backward_member, dp);
     return status;

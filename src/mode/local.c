@@ -180,17 +180,22 @@ enum ddp_status ddp_local_put_weights(struct ddp_local *local, int64_t begin, in
 
 /* --- a step ----------------------------------------------------------------------------------- */
 
-/* All workers report the same, and leave the same updates out. */
+/* All workers report the same, and leave the same updates out; a worker whose targets all do not
+ * count leaves out its own. */
 static enum ddp_status agree(const struct ddp_local *local)
 {
     struct ddp_updater *updater = &local->share->mode->updater;
-    double sums[2] = {(double)updater->loss, updater->norm};
+    const bool counts = updater->counted > 0;
+    const double share = ddp_updater_divisor(updater) / (double)updater->global_shards;
+    double sums[] = {counts ? share * (double)updater->loss : 0, counts ? updater->norm : 0, share,
+                     (double)counts, (double)updater->counted};
     enum ddp_status status =
-        ddp_comm_allreduce(local->share->mode->setup.comm, sums, 2, DDP_F64, DDP_SUM);
-    updater->loss = (float)(sums[0] / local->share->size);
-    updater->norm = sums[1] / local->share->size;
+        ddp_comm_allreduce(local->share->mode->setup.comm, sums, 5, DDP_F64, DDP_SUM);
+    updater->loss = (float)(sums[0] / sums[2]);
+    updater->norm = sums[1] / sums[3];
+    updater->counted = (int64_t)sums[4];
     updater->left_out =
-        updater->only_finite && (!isfinite(updater->loss) || !isfinite(updater->norm));
+        !counts || (updater->only_finite && (!isfinite(updater->loss) || !isfinite(updater->norm)));
     return status;
 }
 

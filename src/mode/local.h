@@ -27,7 +27,7 @@ struct ddp_local {
 enum ddp_status ddp_local_open(struct ddp_local *local, struct ddp_share *share);
 void ddp_local_close(struct ddp_local *local); /* before the replica */
 
-/* In the place of a step of DDP: the loss is the mean over all workers' shards, the norm the mean
+/* In the place of a step of DDP: the loss is that over all workers' shards, the norm the mean
  * of their norms, and the only exchange, but where the step ends with a synchronisation. */
 enum ddp_status ddp_local_step(struct ddp_local *local, ddp_loader *loader, double rate,
                                int64_t step, float *loss);

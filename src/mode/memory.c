@@ -122,6 +122,15 @@ static enum ddp_status add_optimizer(const struct ddp_mode_setup *setup,
     return DDP_OK;
 }
 
+/*   sharers  of the one copy in a host's memory: all that are counted one by one there */
+static void add_frozen(const struct ddp_mode_setup *setup, const struct ddp_mode_place *place,
+                       int sharers, struct ddp_mode_memory *memory)
+{
+    memory->frozen += place->host_memory
+                          ? part_of(ddp_frozen_host_bytes(setup->graph, setup->compute), sharers)
+                          : ddp_frozen_device_bytes(setup->graph, setup->early, setup->compute);
+}
+
 /* What a worker has and a replica that is not the master: all but the optimizer. */
 static void add_arrays(const struct ddp_mode_setup *setup, const struct ddp_mode_place *place,
                        struct ddp_mode_memory *memory)
@@ -141,14 +150,17 @@ static enum ddp_status add_replica(const struct ddp_mode_setup *setup,
                                    struct ddp_mode_memory *memory)
 {
     add_arrays(setup, place, memory);
+    add_frozen(setup, place, setup->replicas, memory);
     if (ddp_dp_stages(setup, place->host_memory, replica))
         memory->gradients += flat_bytes(setup);
     memory->inputs += inputs_bytes(setup, place, true);
     enum ddp_status status = add_arenas(setup, DDP_MODE_REPLICA_PARTS, &memory->activations);
     if (status != DDP_OK || replica > 0)
         return status;
-    memory->inputs += place->host_memory ? 0 : ddp_exec_graph_input_bytes(setup->graph, 1);
-    status = add_arenas(setup, DDP_MODE_MASTER_PARTS, &memory->activations);
+    if (!ddp_graph_outputs_loss(setup->graph)) { /* the replicas do not have it */
+        memory->inputs += place->host_memory ? 0 : ddp_exec_graph_input_bytes(setup->graph, 1);
+        status = add_arenas(setup, DDP_MODE_MASTER_PARTS, &memory->activations);
+    }
     return status == DDP_OK ? add_optimizer(setup, place, &memory->optimizer) : status;
 }
 
@@ -229,6 +241,8 @@ static enum ddp_status add_stage(const struct ddp_mode_setup *setup,
         part.whole = setup->graph;
         part.graph = pieces[count - 1].graph;
         part.tail_graph = pieces[count - 1].tail_graph;
+        part.early = count > 1 ? pieces[0].graph : NULL;
+        add_frozen(&part, place, place->workers > 1 ? node_workers(place) : setup->stages, memory);
         status = add_stage_arrays(&part, &alone, &stages, pieces, count, number, memory);
     }
     for (int i = 0; status == DDP_OK && i < count; i++)
@@ -255,6 +269,7 @@ enum ddp_status ddp_mode_plan_memory(const struct ddp_mode_setup *setup,
         return status;
     }
     add_arrays(setup, place, memory);
+    add_frozen(setup, place, node_workers(place), memory);
     memory->inputs += inputs_bytes(setup, place, false);
     status = add_arenas(setup, DDP_MODE_WORKER_PARTS, &memory->activations);
     return status == DDP_OK ? add_optimizer(setup, place, &memory->optimizer) : status;
@@ -267,8 +282,8 @@ static enum ddp_status pipeline_memory(const ddp_mode *mode, struct ddp_mode_mem
     struct ddp_mode_setup setup = mode->setup;
     const struct ddp_mode_place place = {
         .kind = DDP_MODE_PIPELINE,
-        .workers = 1,
-        .nodes = 1,
+        .workers = ddp_comm_size(pipeline->world),
+        .nodes = ddp_job_node_count(mode->setup.job),
         .host_memory = ddp_device_host_memory(mode->replicas->device),
     };
     enum ddp_status status = DDP_OK;

@@ -67,6 +67,11 @@ double ddp_mode_gradient_norm(const ddp_mode *mode)
     return mode->updater.norm;
 }
 
+int64_t ddp_mode_counted(const ddp_mode *mode)
+{
+    return mode->updater.counted;
+}
+
 enum ddp_status ddp_mode_average(ddp_mode *mode)
 {
     enum ddp_status status = mode->ops->average ? mode->ops->average(mode) : DDP_OK;
@@ -87,6 +92,11 @@ const float *ddp_mode_weights(const ddp_mode *mode)
 const uint16_t *ddp_mode_weights_bf16(const ddp_mode *mode)
 {
     return mode->ops->get_weights ? NULL : mode->replicas->weights_bf16;
+}
+
+const struct ddp_frozen *ddp_mode_frozen(const ddp_mode *mode)
+{
+    return &mode->replicas->frozen;
 }
 
 float *ddp_mode_state(const ddp_mode *mode, int i)
@@ -201,11 +211,11 @@ enum ddp_status ddp_mode_put_weights(ddp_mode *mode, int64_t begin, int64_t coun
     return status;
 }
 
-/* Times 1/W, as the optimizer reads it. */
+/* Times 1/W, or what the step has in its place, as the optimizer reads it. */
 enum ddp_status ddp_mode_get_gradients(ddp_mode *mode, int64_t begin, int64_t count, float *values)
 {
     const struct ddp_replica *replica = mode->replicas;
-    const float scale = 1.0f / (float)mode->setup.global_shards;
+    const float scale = (float)(1 / ddp_updater_divisor(&mode->updater));
     enum ddp_status status = DDP_OK;
     if (mode->ops->gather_gradients)
         status = mode->ops->gather_gradients(mode, begin, count);

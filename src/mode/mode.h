@@ -8,6 +8,7 @@
 
 #include "data/loader.h"
 #include "graph/graph.h"
+#include "mode/frozen.h"
 #include "optim/optim.h"
 
 typedef struct ddp_mode ddp_mode;
@@ -50,15 +51,18 @@ struct ddp_mode_setup {
     int64_t batch_rows, tail_rows;
     ddp_job *job;
     ddp_comm *comm;
-    const char *device;     /* kind, for ddp_device_open() */
-    const int *devices;     /* of it: the worker's, or each replica's; NULL: the first ones */
-    bool fast;              /* DDP on devices: sums in the order that is fastest there */
-    int threads;            /* host threads a worker (or replica) computes with */
-    int replicas;           /* DataParallel; else 1 */
-    int64_t local_shards;   /* shards that each worker (or replica) runs, one after another */
-    int64_t local_lanes;    /* that these are added up in (mode/lanes.h), 1 .. local_shards */
-    int64_t global_shards;  /* W, of all workers and replicas */
-    const float *weights;   /* flat initial weights (host), of rank 0: NULL in others */
+    const char *device;    /* kind, for ddp_device_open() */
+    const int *devices;    /* of it: the worker's, or each replica's; NULL: the first ones */
+    bool fast;             /* DDP on devices: sums in the order that is fastest there */
+    int threads;           /* host threads a worker (or replica) computes with */
+    int replicas;          /* DataParallel; else 1 */
+    int64_t local_shards;  /* shards that each worker (or replica) runs, one after another */
+    int64_t local_lanes;   /* that these are added up in (mode/lanes.h), 1 .. local_shards */
+    int64_t global_shards; /* W, of all workers and replicas */
+    const float *weights;  /* flat initial weights (host), of rank 0: NULL in others */
+    const struct ddp_frozen_host *frozen; /* of all ranks, complete; the graph's frozen parameters.
+                            Not read after the mode is made where devices have memory of their own.
+                            NULL: there are none */
     enum ddp_dtype compute; /* DDP_BF16: the graphs compute in it, and get the weights so; else
                                DDP_F32 */
     uint64_t seed;          /* of random numbers in the graph: dropout */
@@ -78,6 +82,7 @@ struct ddp_mode_setup {
      * as shards where stages share a weight (mode/stages.h). */
     int stages;             /* else 1; 0: also 1 */
     const ddp_graph *whole; /* that `graph` is a stage of; set by the mode itself, else NULL */
+    const ddp_graph *early; /* ... and the other graph of that stage; likewise */
     const int *cuts;     /* stages - 1 operations of the graph at which a stage begins, ascending */
     size_t bucket_bytes; /* DDP: gradients all-reduced together; the first at most 1 MiB */
 };
@@ -85,15 +90,15 @@ struct ddp_mode_setup {
 /* Bytes that a worker holds, by what they are for; and page-locked ones of the host, in which a
  * device's partial sums wait. */
 struct ddp_mode_memory {
-    size_t weights, gradients, optimizer, activations, locked;
+    size_t weights, frozen, gradients, optimizer, activations, locked;
     size_t inputs; /* copies of batches: on a device, or of a replica */
 };
 
 /* Without what is locked, which is not the device's. */
 static inline double ddp_mode_memory_total(const struct ddp_mode_memory *memory)
 {
-    return (double)memory->weights + (double)memory->gradients + (double)memory->optimizer +
-           (double)memory->activations + (double)memory->inputs;
+    return (double)memory->weights + (double)memory->frozen + (double)memory->gradients +
+           (double)memory->optimizer + (double)memory->activations + (double)memory->inputs;
 }
 
 /* What a mode is made on, as far as its memory depends on it. */
@@ -129,13 +134,19 @@ void ddp_mode_destroy(ddp_mode *mode);
 /* Runs one global batch: takes the batches of its shards from the loader (local_shards x replicas
  * of them), forward and backward, one exchange, one update. Collective in DDP.
  *   step        the optimizer step, from 0
- *   loss [out]  mean of the shards' losses over the global batch, the same on all ranks */
+ *   loss [out]  the mean over the global batch, the same on all ranks: over its targets that count
+ *               where the graph has such (ddp_graph_target_count()), else over its shards
+ * Without any target that counts the loss is NaN, and the step is left out. */
 enum ddp_status ddp_mode_step(ddp_mode *mode, ddp_loader *loader, double rate, int64_t step,
                               float *loss);
 
 /* The norm of the last step's mean gradient, before it was clipped: not finite when the gradient
  * was not; -1 when the setup does not ask for it. The same on all ranks, and in all modes. */
 double ddp_mode_gradient_norm(const ddp_mode *mode);
+
+/* Targets of the last step that count, of all ranks; of a loss that leaves out none, its shards. 0:
+ * the step was left out. */
+int64_t ddp_mode_counted(const ddp_mode *mode);
 
 /* What the mode's worker holds. */
 enum ddp_status ddp_mode_memory(const ddp_mode *mode, struct ddp_mode_memory *memory);
@@ -211,5 +222,8 @@ double ddp_mode_idle_share(const ddp_mode *mode);
 const float *ddp_mode_weights(const ddp_mode *mode);
 /* Their bf16 copy; NULL unless the graphs compute in bf16, and in a pipeline. */
 const uint16_t *ddp_mode_weights_bf16(const ddp_mode *mode);
+/* The frozen parameters on that device: all of them, but in a pipeline on devices with memory of
+ * their own, where it is those of its stage. */
+const struct ddp_frozen *ddp_mode_frozen(const ddp_mode *mode);
 
 #endif

@@ -25,6 +25,8 @@ static enum ddp_status whole_open(ddp_network *network, const ddp_graph *graph, 
     if (status != DDP_OK)
         return status;
     ddp_exec_set_weights_bf16(network->exec, ddp_mode_weights_bf16(mode));
+    ddp_exec_set_frozen(network->exec, mode->replicas->frozen.values,
+                        mode->replicas->frozen.rounded);
     for (int i = 0; status == DDP_OK && i < 2 && !ddp_device_host_memory(network->device); i++) {
         whole->input_bytes[i] =
             i == 0 || (parts & DDP_EXEC_LOSS) ? ddp_exec_input_bytes(network->exec, i) : 0;

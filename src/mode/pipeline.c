@@ -49,6 +49,7 @@ static enum ddp_status make_stages(struct ddp_pipeline *pipeline)
                                        pipeline->graph, pipeline->tail_graph, stage->number);
         stage->part->setup.whole = pipeline->graph;
         stage->part->setup.graph = ddp_stage_main(stage)->graph;
+        stage->part->setup.early = stage->piece_count > 1 ? stage->pieces[0].graph : NULL;
         stage->part->setup.tail_graph = ddp_stage_main(stage)->tail_graph;
         if (status == DDP_OK)
             status = ddp_replica_open_device(stage->part->replicas, &stage->part->setup, i);

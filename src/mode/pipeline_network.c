@@ -49,6 +49,7 @@ static enum ddp_status open_link(ddp_network *network, struct link *link, unsign
     if (status != DDP_OK)
         return status;
     ddp_exec_set_weights_bf16(link->exec, replica->weights_bf16);
+    ddp_exec_set_frozen(link->exec, replica->frozen.values, replica->frozen.rounded);
     for (int i = 0; status == DDP_OK && i < 2 && !ddp_device_host_memory(replica->device); i++) {
         link->input_bytes[i] =
             i == 0 || (parts & DDP_EXEC_LOSS) ? ddp_exec_input_bytes(link->exec, i) : 0;

@@ -13,7 +13,7 @@
 #include <string.h>
 
 /* Behind the sums of blocks. */
-enum { LOSS, IDLE, EXTRAS };
+enum { LOSS, UNCOUNTED, IDLE, EXTRAS };
 
 static size_t block_count(const struct ddp_pipeline *pipeline)
 {
@@ -155,8 +155,10 @@ enum ddp_status ddp_pipeline_decide(struct ddp_pipeline *pipeline)
         const struct ddp_updater *updater = &stage->part->updater;
         for (size_t i = 0; i < blocks; i++)
             sums[i] += updater->sums[i];
-        if (stage->number == pipeline->stages.count - 1)
-            extras[LOSS] = updater->loss;
+        if (stage->number == pipeline->stages.count - 1) {
+            extras[LOSS] = (double)updater->loss;
+            extras[UNCOUNTED] = (double)updater->uncounted;
+        }
         extras[IDLE] += (double)stage->waited_ns / (double)(stage->step_ns + 1);
     }
     enum ddp_status status = sum_split_blocks(pipeline);
@@ -167,6 +169,7 @@ enum ddp_status ddp_pipeline_decide(struct ddp_pipeline *pipeline)
         if (blocks > 0)
             memcpy(updater->sums, sums, blocks * sizeof *sums);
         updater->loss = (float)extras[LOSS];
+        updater->uncounted = (float)extras[UNCOUNTED];
         ddp_updater_decide(updater, pipeline->rate, pipeline->step);
     }
     pipeline->idle = extras[IDLE] / pipeline->stages.count;

@@ -58,8 +58,10 @@ static enum ddp_status make_exec(const struct ddp_pipeline_stage *stage, const d
     const struct ddp_replica *replica = ddp_stage_replica(stage);
     enum ddp_status status =
         ddp_exec_create(exec, graph, replica->device, DDP_MODE_WORKER_PARTS, replica->weights);
-    if (status == DDP_OK)
+    if (status == DDP_OK) {
         ddp_exec_set_weights_bf16(*exec, replica->weights_bf16);
+        ddp_exec_set_frozen(*exec, replica->frozen.values, replica->frozen.rounded);
+    }
     return status;
 }
 
@@ -365,7 +367,9 @@ static enum ddp_status backward_main(struct ddp_pipeline_stage *stage, int64_t s
     ddp_exec_set_adding(replica->current, adding);
     if (stage->shared >= 0)
         ddp_exec_set_gradient_of(replica->current, stage->shared, pending_of(stage, shard));
-    return status == DDP_OK ? ddp_replica_backward(replica, start_buckets, stage) : status;
+    return status == DDP_OK
+               ? ddp_replica_backward(replica, ddp_stage_main(stage)->end, start_buckets, stage)
+               : status;
 }
 
 /* The earlier piece adds to the shared parameter's gradient where the later one has left it; then

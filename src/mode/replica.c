@@ -66,8 +66,10 @@ static enum ddp_status make_exec(struct ddp_replica *replica, const ddp_graph *g
                                  unsigned parts, ddp_exec **exec)
 {
     enum ddp_status status = ddp_exec_create(exec, graph, replica->device, parts, replica->weights);
-    if (status == DDP_OK)
+    if (status == DDP_OK) {
         ddp_exec_set_weights_bf16(*exec, replica->weights_bf16);
+        ddp_exec_set_frozen(*exec, replica->frozen.values, replica->frozen.rounded);
+    }
     return status;
 }
 
@@ -93,9 +95,13 @@ enum ddp_status ddp_replica_open(struct ddp_replica *replica, const struct ddp_m
         return status;
     status = make_weights(replica, setup, given ? given : &none);
     if (status == DDP_OK)
+        status = ddp_frozen_open(&replica->frozen, replica->device, setup->frozen, setup->graph,
+                                 setup->early, setup->compute);
+    if (status == DDP_OK)
         status = make_gradients(replica, setup, given ? given : &none);
     if (status == DDP_OK)
         status = make_exec(replica, setup->graph, parts, &replica->exec);
+    replica->current = replica->exec;
     if (status == DDP_OK && setup->tail_graph)
         status = make_exec(replica, setup->tail_graph, parts, &replica->tail_exec);
     replica->recordings.device = replica->device;
@@ -117,6 +123,7 @@ void ddp_replica_close(struct ddp_replica *replica)
         ddp_device_free(replica->device, replica->gradients, replica->flat_bytes);
     ddp_exec_destroy(replica->tail_exec);
     ddp_exec_destroy(replica->exec);
+    ddp_frozen_close(&replica->frozen);
     if (replica->owns_weights_bf16)
         ddp_device_free(replica->device, replica->weights_bf16, bf16_bytes(replica));
     if (replica->owns_weights)
@@ -197,10 +204,13 @@ static enum ddp_status backward(struct ddp_replica *replica, ddp_exec_ready *rea
     return status;
 }
 
-enum ddp_status ddp_replica_backward(struct ddp_replica *replica, ddp_exec_ready *ready, void *arg)
+enum ddp_status ddp_replica_backward(struct ddp_replica *replica, int64_t end,
+                                     ddp_exec_ready *ready, void *arg)
 {
     struct progress progress = {replica, 0, ready, arg};
     enum ddp_status status = backward(replica, on_ready, &progress);
+    if (status == DDP_OK && progress.done < end) /* the loss alone, say */
+        status = on_ready(&progress, end);
     return status == DDP_OK ? ddp_device_leave(replica->device, slot_of(replica)) : status;
 }
 

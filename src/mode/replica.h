@@ -20,7 +20,8 @@ struct ddp_replica {
     int64_t flat_count;
     float *weights;
     uint16_t *weights_bf16; /* their copy, for graphs that compute in bf16; else NULL */
-    float *gradients;       /* where the local sum ends */
+    struct ddp_frozen frozen;
+    float *gradients;                                     /* where the local sum ends */
     bool owns_weights, owns_weights_bf16, owns_gradients; /* or they are a communicator's */
     struct ddp_lanes lanes;
     uint64_t seed; /* of random numbers in the graph */
@@ -79,9 +80,11 @@ enum ddp_status ddp_replica_run_forward(struct ddp_replica *replica);
 enum ddp_status ddp_replica_run_backward(struct ddp_replica *replica);
 
 /* The parts of ddp_replica_run(), never recorded, for a pipeline: its last stage alone has the
- * loss, and messages come in between. */
+ * loss, and messages come in between.
+ *   end  elements below are final after backward, also where no operation has made them so */
 enum ddp_status ddp_replica_forward(struct ddp_replica *replica);
 enum ddp_status ddp_replica_loss(struct ddp_replica *replica);
-enum ddp_status ddp_replica_backward(struct ddp_replica *replica, ddp_exec_ready *ready, void *arg);
+enum ddp_status ddp_replica_backward(struct ddp_replica *replica, int64_t end,
+                                     ddp_exec_ready *ready, void *arg);
 
 #endif

@@ -260,6 +260,7 @@ struct trial {
     ddp_exec *exec;
     float *weights, *gradients;
     uint16_t *bf16;
+    struct ddp_frozen frozen;
     void *inputs[2];
     struct ddp_exec_messages messages;
     size_t flat, values[2], passed[2]; /* bytes: before and behind the operation */
@@ -268,6 +269,7 @@ struct trial {
 static void close_trial(struct trial *t)
 {
     ddp_exec_destroy(t->exec);
+    ddp_frozen_close(&t->frozen);
     for (int i = 0; i < 2; i++)
         ddp_device_free(t->device, t->inputs[i],
                         t->graph ? ddp_exec_graph_input_bytes(t->graph, i) : 0);
@@ -321,6 +323,9 @@ static enum ddp_status open_trial(struct trial *t, const ddp_graph *graph, int o
     if (status == DDP_OK)
         status = ddp_device_alloc(t->device, t->flat / 2, (void **)&t->bf16);
     if (status == DDP_OK)
+        status = ddp_frozen_open(&t->frozen, t->device, NULL, t->graph, NULL,
+                                 ddp_graph_compute(t->graph));
+    if (status == DDP_OK)
         status = alloc_messages(t, graph, &range);
     for (int i = 0; status == DDP_OK && i < 2; i++)
         status = alloc_some(t->device, ddp_exec_graph_input_bytes(t->graph, i), &t->inputs[i]);
@@ -332,6 +337,7 @@ static enum ddp_status open_trial(struct trial *t, const ddp_graph *graph, int o
         if (t->inputs[i])
             ddp_exec_bind_input(t->exec, i, t->inputs[i]);
     ddp_exec_set_weights_bf16(t->exec, t->bf16);
+    ddp_exec_set_frozen(t->exec, t->frozen.values, t->frozen.rounded);
     ddp_exec_set_gradients(t->exec, t->gradients);
     ddp_exec_set_messages(t->exec, &t->messages);
     return DDP_OK;

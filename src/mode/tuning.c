@@ -10,6 +10,7 @@
 
 #include "comm/comm.h"
 #include "core/atomic_file.h"
+#include "core/cache_folder.h"
 #include "core/clock.h"
 #include "core/input_file.h"
 #include "core/log.h"
@@ -44,18 +45,6 @@ static ddp_device *first_device(const struct tuning *t)
 
 /* --- the file --------------------------------------------------------------------------------- */
 
-/* The folder of caches, as the XDG Base Directory Specification has it. */
-static bool find_folder(char *folder, size_t size)
-{
-    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    int bytes = -1;
-    if (cache && *cache == '/')
-        bytes = snprintf(folder, size, "%s/ddprun", cache);
-    else if (home && *home == '/')
-        bytes = snprintf(folder, size, "%s/.cache/ddprun", home);
-    return bytes > 0 && (size_t)bytes < size;
-}
-
 /* Why there can be no file; NULL: there can. */
 static const char *find_file(struct tuning *t)
 {
@@ -65,15 +54,10 @@ static const char *find_file(struct tuning *t)
     *why = '\0';
     if (!name)
         return "it is switched off";
-    if (!find_folder(folder, sizeof folder))
-        return "neither XDG_CACHE_HOME nor HOME is a folder";
+    if (!ddp_cache_folder(folder, sizeof folder, why, sizeof why))
+        return why;
     snprintf(t->path, sizeof t->path, "%s/%s", folder, name);
-    ddp_log_hold(why, sizeof why);
-    enum ddp_status status = ddp_make_directories(folder, false);
-    ddp_log_hold(NULL, 0);
-    if (status == DDP_OK && access(folder, R_OK | W_OK | X_OK) != 0)
-        snprintf(why, sizeof why, "%.400s: %s", folder, strerror(errno));
-    else if (status == DDP_OK && access(t->path, F_OK) == 0 && access(t->path, R_OK) != 0)
+    if (access(t->path, F_OK) == 0 && access(t->path, R_OK) != 0)
         snprintf(why, sizeof why, "%.400s: %s", t->path, strerror(errno));
     return *why ? why : NULL;
 }

@@ -132,7 +132,7 @@ enum ddp_status ddp_updater_begin(struct ddp_updater *updater)
     for (int64_t b = 0; b < updater->block_count; b++)
         updater->sums[b] = -0.0;
     return ddp_device_copy_out(updater->replica->device, updater->loss_sum,
-                               updater->replica->gradients, sizeof(float));
+                               updater->replica->gradients, 2 * sizeof(float));
 }
 
 enum ddp_status ddp_updater_wait(struct ddp_updater *updater)
@@ -140,8 +140,11 @@ enum ddp_status ddp_updater_wait(struct ddp_updater *updater)
     const int64_t began = ddp_trace_begin();
     enum ddp_status status = ddp_device_synchronize(updater->replica->device);
     ddp_trace_end("wait for gradients", began, NULL, 0);
-    if (status == DDP_OK)
-        updater->loss = *updater->loss_sum / (float)updater->global_shards;
+    updater->targets = ddp_graph_target_count(ddp_exec_graph(updater->replica->current));
+    if (status == DDP_OK) {
+        updater->loss = updater->loss_sum[0];
+        updater->uncounted = updater->targets > 0 ? updater->loss_sum[1] : 0;
+    }
     return status;
 }
 
@@ -200,13 +203,21 @@ static struct ddp_clip clip_of(const struct ddp_updater *updater)
     return (struct ddp_clip){
         .blocks = updater->block_count,
         .shards = updater->global_shards,
+        .targets = updater->targets,
         .most = updater->clip_norm,
         .only_finite = updater->only_finite,
     };
 }
 
+double ddp_updater_divisor(const struct ddp_updater *updater)
+{
+    const double targets = updater->targets > 0 ? (double)updater->targets : 1;
+    return (double)updater->counted / targets;
+}
+
 static void take(struct ddp_updater *updater, const struct ddp_clipped *clipped)
 {
+    updater->counted = clipped->counted;
     updater->loss = clipped->loss;
     updater->norm = clipped->norm;
     updater->scale = clipped->scale;
@@ -218,7 +229,7 @@ void ddp_updater_decide(struct ddp_updater *updater, double rate, int64_t step)
     const struct ddp_clip clip = clip_of(updater);
     struct ddp_clipped clipped;
     ddp_clip_decide(&clip, ddp_clip_total(updater->sums, updater->block_count), updater->loss,
-                    &clipped);
+                    updater->uncounted, &clipped);
     take(updater, &clipped);
     updater->rate = rate;
     updater->step = step;
@@ -280,6 +291,7 @@ enum ddp_status ddp_updater_apply(struct ddp_updater *updater, int64_t begin, in
 static enum ddp_status decide_there(struct ddp_updater *updater)
 {
     ddp_device *device = updater->replica->device;
+    updater->targets = ddp_graph_target_count(ddp_exec_graph(updater->replica->current));
     struct ddp_clip clip = clip_of(updater);
     clip.sums = updater->blocks;
     clip.loss = updater->replica->gradients;

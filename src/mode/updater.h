@@ -29,11 +29,14 @@ struct ddp_updater {
     struct ddp_clipped *on_device;
     double *sums; /* host, page-locked: the same, behind them what follows */
     struct ddp_clipped *clipped;
-    float *loss_sum;
+    float *loss_sum; /* (2), as struct ddp_clip has it */
     /* of the current step */
-    float loss; /* the mean over the shards */
+    int64_t targets; /* of each shard; 0: their losses are means of all there is */
+    float uncounted; /* targets of all shards that do not count */
+    int64_t counted; /* targets that do; 0: the step is left out */
+    float loss;      /* the mean over these */
     double norm, rate;
-    bool left_out; /* because of only_finite */
+    bool left_out; /* also because of only_finite */
     float scale;
     int64_t step;
 };
@@ -46,7 +49,7 @@ enum ddp_status ddp_updater_open(struct ddp_updater *updater, struct ddp_replica
                                  float *const *state);
 void ddp_updater_close(struct ddp_updater *updater); /* before its replica */
 
-/* The loss, which the sum carries in element 0, must be there. */
+/* The loss and what does not count, which the sum carries in elements 0 and 1, must be there. */
 enum ddp_status ddp_updater_begin(struct ddp_updater *updater);
 enum ddp_status ddp_updater_measure(struct ddp_updater *updater, int64_t begin, int64_t end);
 /* Elements [begin, end) of a flat array of which these are a part, blocks where they lie there.
@@ -58,6 +61,9 @@ enum ddp_status ddp_updater_wait(struct ddp_updater *updater);
 /* The parts' sums of squares, in host memory; none without a norm. What a worker has not measured
  * is -0, so that a sum over workers has the bits of the one who has. */
 double *ddp_updater_sums(struct ddp_updater *updater, size_t *count);
+
+/* What the step's sums over all shards are divided by. */
+double ddp_updater_divisor(const struct ddp_updater *updater);
 
 void ddp_updater_decide(struct ddp_updater *updater, double rate, int64_t step);
 

@@ -184,6 +184,11 @@ static enum ddp_status check(struct ddp_model_config *config)
     return DDP_OK;
 }
 
+static int64_t context(const struct ddp_model_config *config)
+{
+    return ddp_gpt2_in(config)->context;
+}
+
 const struct ddp_model ddp_model_gpt2 = {
     .name = "gpt2",
     .dataset = "tokens",
@@ -202,5 +207,6 @@ const struct ddp_model ddp_model_gpt2 = {
     .options = options,
     .fields = fields,
     .check = check,
+    .context = context,
     .build = build,
 };

@@ -10,7 +10,8 @@
 #include <string.h>
 
 static const struct ddp_model *const models[] = {
-    &ddp_model_mlp, &ddp_model_cnn, &ddp_model_resnet, &ddp_model_gpt2, &ddp_model_article, NULL,
+    &ddp_model_mlp,     &ddp_model_cnn, &ddp_model_resnet, &ddp_model_gpt2, &ddp_model_llama,
+    &ddp_model_article, NULL,
 };
 
 const struct ddp_model *ddp_model_at(int index)

@@ -10,7 +10,7 @@
 #include "optim/schedule.h"
 
 #define DDP_MODELS    16 /* in the table, at most */
-#define DDP_MODEL_OWN 192
+#define DDP_MODEL_OWN 512
 
 /* A model's own struct: set from its options and its description. Begins as zeros. */
 union ddp_model_own {
@@ -35,8 +35,9 @@ struct ddp_model_config {
     int64_t label_count;
     enum ddp_dtype label_dtype;
     bool last_only; /* tokens: the output is of the last position only; to generate, not to train */
-    const char *size; /* by name, of a model that has several; NULL: the default */
-    bool described;   /* own is that of weights that are loaded, and leaves nothing open */
+    int64_t positions; /* ... which a cache of keys and values may hold; 0: those of dims */
+    const char *size;  /* by name, of a model that has several; NULL: the default */
+    bool described;    /* own is that of weights that are loaded, and leaves nothing open */
     union ddp_model_own own;
 };
 
@@ -63,6 +64,8 @@ struct ddp_model {
     const struct ddp_option *options;     /* of its own struct; NULL: none */
     const struct ddp_model_field *fields; /* the same; what else the shapes need is in the config */
     double rate;                          /* the default learning rate, and how it changes */
+    double tuned_rate, adapted_rate;      /* ... of weights that are loaded, and of adapters to
+                                             them; 0: the same */
     enum ddp_schedule_kind schedule;
     /* what else people train it with; 0: what PyTorch has as default */
     const char *optimizer; /* NULL: sgd */
@@ -71,6 +74,9 @@ struct ddp_model {
     /* Fills in what is open, for the size if it has several, or says why it cannot be built
      * (DDP_ERR_INVALID). May be NULL. */
     enum ddp_status (*check)(struct ddp_model_config *config);
+    /* Of a completed config: the positions that the model distinguishes. NULL: it does not learn
+     * texts. */
+    int64_t (*context)(const struct ddp_model_config *config);
     enum ddp_status (*build)(ddp_graph *graph, const struct ddp_model_config *config);
 };
 
@@ -86,7 +92,7 @@ enum ddp_status ddp_model_configure(const struct ddp_model *model, struct ddp_mo
 
 /* A completed config as one line of text, "gpt2 classes=256 layers=4 ...", to be kept with weights:
  * what is needed to build the model again for other batches. */
-#define DDP_MODEL_TEXT 512
+#define DDP_MODEL_TEXT 1024
 void ddp_model_describe(const struct ddp_model *model, const struct ddp_model_config *config,
                         char text[DDP_MODEL_TEXT]);
 /* The reverse, for text from a file. DDP_ERR_FORMAT: names it.
@@ -105,7 +111,7 @@ enum ddp_status ddp_model_build(ddp_graph **graph, const struct ddp_model *model
                                 const struct ddp_model_config *config);
 
 extern const struct ddp_model ddp_model_article, ddp_model_mlp, ddp_model_cnn, ddp_model_resnet,
-    ddp_model_gpt2;
+    ddp_model_gpt2, ddp_model_llama;
 extern const struct ddp_model ddp_model_custom; /* has no name of its own, and is not listed */
 
 /* The builder of a custom model, and what it is called with. */

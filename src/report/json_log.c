@@ -74,9 +74,13 @@ static json_t *versions(void)
 
 static json_t *memory_parts(const struct ddp_mode_memory *memory)
 {
-    return json_pack("{s:I, s:I, s:I, s:I}", "weights", (json_int_t)memory->weights, "gradients",
-                     (json_int_t)memory->gradients, "optimizer", (json_int_t)memory->optimizer,
-                     "activations", (json_int_t)memory->activations);
+    json_t *parts =
+        json_pack("{s:I, s:I, s:I, s:I}", "weights", (json_int_t)memory->weights, "gradients",
+                  (json_int_t)memory->gradients, "optimizer", (json_int_t)memory->optimizer,
+                  "activations", (json_int_t)memory->activations);
+    if (parts && memory->frozen > 0)
+        json_object_set_new(parts, "frozen_weights", json_integer((json_int_t)memory->frozen));
+    return parts;
 }
 
 static json_t *header(const struct ddp_train_facts *facts)

@@ -88,12 +88,125 @@ static enum ddp_status make_tokens(const char *flag, char *text, size_t length, 
     return status;
 }
 
+/* --- with a tokenizer ------------------------------------------------------------------------- */
+
+/* The template of the model; NULL, and without a word: there is none that is known. */
+static const ddp_chat_template *find_template(const ddp_tokenizer *tokenizer)
+{
+    char said[1024];
+    const ddp_chat_template *chat = NULL;
+    const struct ddp_log_held before = ddp_log_exchange((struct ddp_log_held){said, sizeof said});
+    if (ddp_chat_template_choose(&chat, tokenizer, NULL) != DDP_OK)
+        chat = NULL;
+    ddp_log_exchange(before);
+    return chat;
+}
+
+/* What ends a text, and what ends a turn of the template. */
+static enum ddp_status find_ends(struct ddp_continuation *c,
+                                 const struct ddp_train_options *options,
+                                 const ddp_chat_template **chat)
+{
+    enum ddp_status status = DDP_OK;
+    if (options->chat_template)
+        status = ddp_chat_template_choose(chat, c->tokenizer, options->chat_template);
+    else
+        *chat = find_template(c->tokenizer);
+    c->end_tokens[0] = ddp_tokenizer_eos(c->tokenizer);
+    if (status == DDP_OK && *chat)
+        c->end_tokens[1] = ddp_chat_template_end(*chat, c->tokenizer);
+    return status;
+}
+
+static enum ddp_status encode(struct ddp_continuation *c, const struct ddp_train_options *options,
+                              const ddp_chat_template *chat, const char *text, size_t length)
+{
+    struct ddp_tokens tokens = {0};
+    uint8_t *trained = NULL;
+    size_t room = 0;
+    enum ddp_status status;
+    if (options->chat_template) {
+        const struct ddp_chat_message message = {"user", text, length};
+        status = ddp_chat_encode(chat, c->tokenizer, "--prompt", &message, 1, true, &tokens,
+                                 &trained, &room);
+    } else {
+        const struct ddp_text_part part = {.at = text, .bytes = length, .name = "--prompt"};
+        status = ddp_tokenizer_encode(c->tokenizer, &part, DDP_ENCODE_BOS, &tokens);
+    }
+    free(trained);
+    c->prompt = tokens.ids;
+    c->prompt_count = (int64_t)tokens.count;
+    return status;
+}
+
+static enum ddp_status check_prompt(const struct ddp_continuation *c, int64_t vocabulary)
+{
+    if (c->prompt_count == 0)
+        return ddp_fail(DDP_ERR_INVALID, "--prompt: the text is empty");
+    for (int64_t i = 0; i < c->prompt_count; i++)
+        if (c->prompt[i] >= vocabulary)
+            return ddp_fail(DDP_ERR_INVALID,
+                            "--prompt: encoded, it has token %" PRId32
+                            ": the model's vocabulary has %" PRId64
+                            " tokens, from 0: give the tokenizer of this model",
+                            c->prompt[i], vocabulary);
+    return DDP_OK;
+}
+
+/* Without a prompt a text begins: with bos, or where there is none behind the end of another. */
+static enum ddp_status read_encoded(struct ddp_continuation *c,
+                                    const struct ddp_train_options *options, int64_t vocabulary)
+{
+    const ddp_chat_template *chat = NULL;
+    const int32_t bos = ddp_tokenizer_bos(c->tokenizer), eos = ddp_tokenizer_eos(c->tokenizer);
+    char *text = NULL;
+    size_t length = 0;
+    enum ddp_status status = find_ends(c, options, &chat);
+    c->stop_text = options->stop;
+    if (status == DDP_OK)
+        status = ddp_decoder_create(&c->decoder, c->tokenizer, true);
+    if (status != DDP_OK)
+        return status;
+    if (!options->prompt && (bos >= 0 || eos >= 0)) {
+        c->prompt = ddp_array_alloc(1, sizeof *c->prompt);
+        if (!c->prompt)
+            return DDP_ERR_MEMORY;
+        c->prompt[c->prompt_count++] = bos >= 0 ? bos : eos;
+        return check_prompt(c, vocabulary);
+    }
+    status = read_prompt(options->prompt ? options->prompt : "\n", &text, &length);
+    if (status == DDP_OK)
+        status = encode(c, options, chat, text, length);
+    free(text);
+    return status == DDP_OK ? check_prompt(c, vocabulary) : status;
+}
+
+/* Has the newest token of a sample completed --stop? What the newest tokens say is looked at: as
+ * many as the text can be made of. */
+static bool says_stop(struct ddp_continuation *c, const int32_t *tokens, int64_t count)
+{
+    const int64_t most = (int64_t)strlen(c->stop_text) + 1;
+    const int64_t begin = count - c->prompt_count > most ? count - most : c->prompt_count;
+    const char *text = "", *rest;
+    size_t bytes = 0, more;
+    bool found = false;
+    if (ddp_decoder_next(c->decoder, tokens + begin, (size_t)(count - begin), &text, &bytes) ==
+        DDP_OK)
+        found = memmem(text, bytes, c->stop_text, strlen(c->stop_text)) != NULL;
+    (void)ddp_decoder_end(c->decoder, &rest, &more);
+    return found;
+}
+
+/* --- opening ---------------------------------------------------------------------------------- */
+
 static enum ddp_status read_texts(struct ddp_continuation *c,
                                   const struct ddp_train_options *options, int64_t vocabulary)
 {
     char *text = NULL;
     size_t length = 0;
     const char *prompt = options->prompt ? options->prompt : c->is_text ? "\n" : "0";
+    if (c->tokenizer)
+        return read_encoded(c, options, vocabulary);
     enum ddp_status status = read_prompt(prompt, &text, &length);
     if (status == DDP_OK)
         status = make_tokens("--prompt", text, length, vocabulary, &c->prompt, &c->prompt_count);
@@ -109,11 +222,16 @@ static enum ddp_status read_texts(struct ddp_continuation *c,
 
 enum ddp_status ddp_continuation_open(struct ddp_continuation *c,
                                       const struct ddp_train_options *options,
+                                      const ddp_tokenizer *tokenizer, const struct ddp_model *model,
                                       const struct ddp_model_config *config, ddp_device *device,
-                                      const float *weights, int64_t length)
+                                      const float *weights, const struct ddp_frozen *frozen,
+                                      int64_t length)
 {
-    *c = (struct ddp_continuation){.samples = options->samples, .length = length};
-    c->is_text = config->classes == BYTE_VOCABULARY;
+    *c = (struct ddp_continuation){.samples = options->samples,
+                                   .length = length,
+                                   .tokenizer = tokenizer,
+                                   .is_text = !tokenizer && config->classes == BYTE_VOCABULARY,
+                                   .end_tokens = {-1, -1}};
     enum ddp_status status = read_texts(c, options, config->classes);
     c->ends = ddp_array_alloc((size_t)c->samples, sizeof *c->ends);
     if (status == DDP_OK && !c->ends)
@@ -121,10 +239,11 @@ enum ddp_status ddp_continuation_open(struct ddp_continuation *c,
     if (status != DDP_OK)
         return status;
     const struct ddp_generator_config generator = {
-        .model = &ddp_model_gpt2,
+        .model = model,
         .model_config = config,
         .device = device,
         .weights = weights,
+        .frozen = frozen,
         .samples = c->samples,
         .prompt_count = c->prompt_count,
         .length = length,
@@ -141,6 +260,7 @@ enum ddp_status ddp_continuation_open(struct ddp_continuation *c,
 void ddp_continuation_close(struct ddp_continuation *c)
 {
     ddp_generator_destroy(c->generator);
+    ddp_decoder_destroy(c->decoder);
     free(c->prompt);
     free(c->stop);
     free(c->ends);
@@ -160,11 +280,16 @@ bool ddp_continuation_goes_on(const struct ddp_continuation *c)
            ddp_generator_count(c->generator) < c->prompt_count + c->length;
 }
 
-/* Is the newest of what was added to the prompt what --stop names? */
-static bool stops(const struct ddp_continuation *c, int64_t sample)
+/* Is the newest of what was added to the prompt what --stop names, or an end? */
+static bool stops(struct ddp_continuation *c, int64_t sample)
 {
     const int64_t count = ddp_generator_count(c->generator);
     const int32_t *tokens = ddp_generator_tokens(c->generator, sample);
+    for (int i = 0; i < 2; i++)
+        if (tokens[count - 1] == c->end_tokens[i])
+            return true;
+    if (c->stop_text)
+        return says_stop(c, tokens, count);
     return c->stop_count > 0 && count - c->prompt_count >= c->stop_count &&
            memcmp(tokens + count - c->stop_count, c->stop,
                   (size_t)c->stop_count * sizeof *tokens) == 0;
@@ -207,10 +332,31 @@ static void clean_lines(char *out, size_t size, const char *text, size_t bytes)
     *out = '\0';
 }
 
+/* Of the tokenizer's text. */
+static char *decode(const struct ddp_continuation *c, const int32_t *tokens, int64_t count)
+{
+    const char *part, *end = "";
+    size_t bytes = 0, end_bytes = 0;
+    char *text = NULL, *copy = NULL;
+    if (ddp_decoder_next(c->decoder, tokens, (size_t)count, &part, &bytes) == DDP_OK &&
+        (copy = ddp_array_alloc(bytes + 1, 1)))
+        memcpy(copy, part, bytes);
+    if (ddp_decoder_end(c->decoder, &end, &end_bytes) == DDP_OK && copy &&
+        (text = ddp_array_alloc(6 * (bytes + end_bytes) + 1, 1))) {
+        const size_t room = 6 * (bytes + end_bytes) + 1;
+        clean_lines(text, room, copy, bytes);
+        clean_lines(text + strlen(text), room - strlen(text), end, end_bytes);
+    }
+    free(copy);
+    return text;
+}
+
 char *ddp_continuation_text(const struct ddp_continuation *c, int64_t sample)
 {
     int64_t count;
     const int32_t *tokens = ddp_continuation_tokens(c, sample, &count);
+    if (c->tokenizer)
+        return decode(c, tokens, count);
     const size_t room = 12 * (size_t)count + 1; /* a number and a space; a byte as \x1b or \u009b */
     char *text = ddp_array_alloc(room, 1);
     char *bytes = c->is_text ? ddp_array_alloc((size_t)count, 1) : NULL;

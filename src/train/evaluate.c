@@ -266,33 +266,42 @@ static enum ddp_status visit_batch(ddp_train_evaluator *e, const ddp_exec *exec,
                     e->logits ? e->logits : e->host_logits);
 }
 
+/* What is counted of labels: correct predictions, and those that do not count. */
+struct tally {
+    int64_t right, uncounted;
+};
+
 /* The loss and the predictions of a batch that went through the network.
- *   right [out]  correct predictions, added */
+ *   tally [out]  added to */
 static enum ddp_status score_batch(ddp_train_evaluator *e, ddp_exec *exec,
-                                   const struct ddp_batch *batch, int64_t *right)
+                                   const struct ddp_batch *batch, struct tally *tally)
 {
     const int64_t predictions = e->numbers ? 0 : batch->rows * e->label_count;
-    float mean;
+    float sums[2] = {0, 0};
     enum ddp_status status = ddp_exec_loss(exec);
     if (status == DDP_OK && predictions > 0)
         status = ddp_device_copy_out(e->device, e->host_predictions, e->predictions,
                                      (size_t)predictions * sizeof *e->host_predictions);
     if (status == DDP_OK)
-        status = ddp_device_copy_out(e->device, &mean, ddp_exec_loss_value(exec), sizeof mean);
+        status = ddp_device_copy_out(
+            e->device, sums, ddp_exec_loss_value(exec),
+            ddp_graph_target_count(ddp_exec_graph(exec)) > 0 ? sizeof sums : sizeof *sums);
     if (status == DDP_OK)
         status = ddp_device_synchronize(e->device);
     if (status != DDP_OK)
         return status;
-    e->sums[e->begin + batch->step] = (double)mean * (double)batch->rows;
+    e->sums[e->begin + batch->step] = (double)sums[0] * (double)batch->rows;
+    tally->uncounted += (int64_t)sums[1];
     for (int64_t i = 0; i < predictions; i++)
-        *right += e->host_predictions[i] == batch->labels[i];
+        tally->right += e->host_predictions[i] == batch->labels[i];
     for (int64_t i = 0; e->confusion && i < predictions; i++)
-        e->confusion[batch->labels[i] * e->classes + e->host_predictions[i]]++;
+        if (batch->labels[i] >= 0)
+            e->confusion[batch->labels[i] * e->classes + e->host_predictions[i]]++;
     return DDP_OK;
 }
 
 static enum ddp_status run_batch(ddp_train_evaluator *e, const struct ddp_batch *batch,
-                                 int64_t *right)
+                                 struct tally *tally)
 {
     const struct sized *sized = batch->rows == e->whole.rows ? &e->whole : &e->tail;
     ddp_exec *exec = ddp_network_exec(sized->network);
@@ -307,7 +316,7 @@ static enum ddp_status run_batch(ddp_train_evaluator *e, const struct ddp_batch 
     if (status == DDP_OK && e->visit) /* the loss may write over the output */
         status = visit_batch(e, exec, batch);
     if (status == DDP_OK && e->label_count > 0)
-        status = score_batch(e, exec, batch, right);
+        status = score_batch(e, exec, batch, tally);
     return status;
 }
 
@@ -318,38 +327,63 @@ static int64_t first_sample(const ddp_train_evaluator *e, int64_t batch)
 }
 
 /* Runs this rank's batches.
- *   right [out]  correct predictions */
-static enum ddp_status run_batches(ddp_train_evaluator *e, int64_t *right)
+ *   tally [out]  zeroed */
+static enum ddp_status run_batches(ddp_train_evaluator *e, struct tally *tally)
 {
     ddp_loader *loader = NULL;
     const int64_t begin = first_sample(e, e->begin), end = first_sample(e, e->end);
     enum ddp_status status =
         ddp_loader_create_range(&loader, e->test, begin, end, e->batch_rows, e->threads);
-    for (*right = 0; status == DDP_OK;) {
+    while (status == DDP_OK) {
         const struct ddp_batch *batch;
         status = ddp_loader_next(loader, &batch);
         if (status != DDP_OK || !batch)
             break;
-        status = run_batch(e, batch, right);
+        status = run_batch(e, batch, tally);
         ddp_loader_release(loader, batch);
     }
     ddp_loader_destroy(loader);
     return status;
 }
 
+/* The loss is of the labels that count, wherever they are: the mean over them, not over batches'
+ * means. A batch's sum is of so many samples as have labels. */
+static void put_scores(const ddp_train_evaluator *e, const struct tally *tally,
+                       struct ddp_train_scores *scores)
+{
+    const struct ddp_dataset_info *info = ddp_dataset_info(e->test);
+    const int64_t labels = e->count * e->label_count, counted = labels - tally->uncounted;
+    double sum = 0;
+    for (int64_t i = 0; i < e->batch_count; i++)
+        sum += e->sums[i];
+    const bool known = counted > 0 && !isnan(sum);
+    const double loss =
+        known ? sum / ((double)counted / (double)e->label_count) : NAN; /* without a sign */
+    *scores = (struct ddp_train_scores){
+        .samples = e->count,
+        .accuracy = e->numbers || counted <= 0 ? NAN : (double)tally->right / (double)counted,
+        .loss = loss,
+        .has_perplexity = info->x_dtype == DDP_I32 && !e->numbers,
+        .has_bits_per_byte = info->token_bytes > 0,
+        .perplexity = exp(loss),
+        .bits_per_byte = info->token_bytes > 0 ? loss / (M_LN2 * info->token_bytes) : 0,
+    };
+}
+
 enum ddp_status ddp_train_evaluator_run(ddp_train_evaluator *evaluator,
                                         struct ddp_train_scores *scores)
 {
     ddp_train_evaluator *e = evaluator;
-    const struct ddp_dataset_info *info = ddp_dataset_info(e->test);
-    int64_t right;
-    double sum = 0;
+    struct tally tally = {0, 0};
+    int64_t counts[2];
     if (e->confusion)
         memset(e->confusion, 0, (size_t)(e->classes * e->classes) * sizeof *e->confusion);
     memset(e->sums, 0, (size_t)e->batch_count * sizeof *e->sums);
-    enum ddp_status status = run_batches(e, &right);
+    enum ddp_status status = run_batches(e, &tally);
+    counts[0] = tally.right;
+    counts[1] = tally.uncounted;
     if (status == DDP_OK)
-        status = ddp_comm_allreduce(e->comm, &right, 1, DDP_I64, DDP_SUM);
+        status = ddp_comm_allreduce(e->comm, counts, 2, DDP_I64, DDP_SUM);
     if (status == DDP_OK) /* exact: of each batch all ranks but one have 0 */
         status = ddp_comm_allreduce(e->comm, e->sums, (size_t)e->batch_count, DDP_F64, DDP_SUM);
     const size_t pairs = e->confusion ? (size_t)(e->classes * e->classes) : 0;
@@ -357,21 +391,8 @@ enum ddp_status ddp_train_evaluator_run(ddp_train_evaluator *evaluator,
         status = ddp_comm_allreduce(e->comm, e->confusion, pairs, DDP_I64, DDP_SUM);
     if (status != DDP_OK)
         return status;
-    for (int64_t i = 0; i < e->batch_count; i++)
-        sum += e->sums[i];
-    const bool known = e->label_count > 0 && !isnan(sum);
-    const double loss = known ? sum / (double)e->count : NAN; /* without a sign */
-    *scores = (struct ddp_train_scores){
-        .samples = e->count,
-        .accuracy = e->numbers || e->label_count == 0
-                        ? NAN
-                        : (double)right / ((double)e->count * (double)e->label_count),
-        .loss = loss,
-        .has_perplexity = info->x_dtype == DDP_I32 && !e->numbers,
-        .has_bits_per_byte = info->token_bytes > 0,
-        .perplexity = exp(loss),
-        .bits_per_byte = info->token_bytes > 0 ? loss / (M_LN2 * info->token_bytes) : 0,
-    };
+    tally = (struct tally){counts[0], counts[1]};
+    put_scores(e, &tally, scores);
     return DDP_OK;
 }
 

@@ -2,7 +2,8 @@
  *
  * Exact evaluation: every test sample counts once, and the result has the same bits for any number
  * of workers. The test set is cut into batches on a fixed grid, each worker runs whole batches, and
- * their losses are added in the order of the batches. */
+ * their losses are added in the order of the batches. Labels that do not count are left out of the
+ * loss, the accuracy and what these are divided by. */
 #ifndef DDP_TRAIN_EVALUATE_H
 #define DDP_TRAIN_EVALUATE_H
 

@@ -11,7 +11,6 @@
 #include "core/memory.h"
 #include "core/philox.h"
 #include "graph/exec.h"
-#include "model/gpt2.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -63,6 +62,11 @@ static void destroy_sized(struct sized *sized)
     *sized = (struct sized){.exec = NULL};
 }
 
+static int64_t at_most(int64_t value, int64_t limit)
+{
+    return value < limit ? value : limit;
+}
+
 static enum ddp_status make_sized(ddp_generator *generator, struct sized *sized, int64_t batch,
                                   int64_t length)
 {
@@ -72,19 +76,18 @@ static enum ddp_status make_sized(ddp_generator *generator, struct sized *sized,
     destroy_sized(sized);
     sized->batch = config.batch = batch;
     sized->length = config.dims[0] = length;
-    config.last_only = length > 1;
+    config.last_only = true;
+    config.positions = at_most(generator->room, generator->context);
     enum ddp_status status = ddp_model_build(&sized->graph, generator->config.model, &config);
     if (status == DDP_OK)
         status = ddp_exec_create(&sized->exec, sized->graph, generator->config.device,
                                  DDP_EXEC_NETWORK, generator->config.weights);
+    if (status == DDP_OK && generator->config.frozen)
+        ddp_exec_set_frozen(sized->exec, generator->config.frozen->values,
+                            generator->config.frozen->rounded);
     if (status == DDP_OK)
         ddp_exec_bind_input(sized->exec, 0, generator->device_tokens);
     return status;
-}
-
-static int64_t at_most(int64_t value, int64_t limit)
-{
-    return value < limit ? value : limit;
 }
 
 /* What a full window is cut down to. */
@@ -127,7 +130,7 @@ enum ddp_status ddp_generator_create(ddp_generator **generator,
         return DDP_ERR_MEMORY;
     g->config = *config;
     g->model_config = *config->model_config;
-    g->context = ddp_gpt2_in(config->model_config)->context;
+    g->context = config->model->context(config->model_config);
     g->room = config->prompt_count + config->length;
     g->model_config.dim_count = 1;
     g->model_config.compute = g->model_config.activations = DDP_F32;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Text from a trained gpt2: one token after another, each drawn from what the model expects next.
- * Several continuations of a prompt are one batch. Keys and values of the tokens so far are kept:
- * a token costs one position of the network.
+ * Text from a trained language model: one token after another, each drawn from what the model
+ * expects next. Several continuations of a prompt are one batch. Keys and values of the tokens so
+ * far are kept: a token costs one position of the network.
  *
  * The model distinguishes `context` positions. When they are all taken, the newer half of the
  * tokens, as the first positions, is what the next tokens are made from; and so on. */
@@ -10,6 +10,7 @@
 #define DDP_TRAIN_GENERATE_H
 
 #include "device/device.h"
+#include "mode/frozen.h"
 #include "model/model.h"
 
 typedef struct ddp_generator ddp_generator;
@@ -19,6 +20,7 @@ struct ddp_generator_config {
     const struct ddp_model_config *model_config; /* batch and dims are chosen here; copied */
     ddp_device *device;                          /* borrowed */
     const float *weights;                        /* flat, on the device; borrowed */
+    const struct ddp_frozen *frozen;             /* its frozen parameters; NULL: none; borrowed */
     int64_t samples;      /* at once; a sample's text does not depend on how many there are */
     int64_t prompt_count; /* tokens, at least one; the last `context` are read */
     int64_t length;       /* tokens that are added to them at most */

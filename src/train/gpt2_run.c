@@ -10,9 +10,17 @@
 #include "core/text.h"
 #include "core/trace.h"
 #include "model/gpt2.h"
+#include "model/llama.h"
+#include "train/llama_run.h"
 #include "weights/weights.h"
 
 #include <inttypes.h>
+
+/* Is there a --config of a GPT-2? That of a Llama has been read with --load. */
+static bool has_config(const struct ddp_run *run)
+{
+    return run->options->config && run->load.model != &ddp_model_llama;
+}
 
 /* --config must describe the weights that are loaded, as far as they tell. */
 static enum ddp_status check_config(const struct ddp_run *run)
@@ -50,8 +58,16 @@ enum ddp_status ddp_run_read_config(struct ddp_run *run)
                        : options->export_path   ? "--export"
                        : options->export_format ? "--export-format"
                                                 : NULL;
+    static const char *const of_llama[] = {"merge", "export-dtype", "shard-size"};
+    if (run->plan.model == &ddp_model_llama)
+        return ddp_llama_check_export(run);
+    for (size_t i = 0; i < sizeof of_llama / sizeof *of_llama; i++)
+        if (ddp_train_given(options, of_llama[i]))
+            return ddp_fail(DDP_ERR_INVALID, "--%s belongs to the model llama, and the model is %s",
+                            of_llama[i], run->plan.model->name);
     if (flag && !gpt2)
-        return ddp_fail(DDP_ERR_INVALID, "%s belongs to the model gpt2, and the model is %s", flag,
+        return ddp_fail(DDP_ERR_INVALID,
+                        "%s belongs to the models gpt2 and llama, and the model is %s", flag,
                         run->plan.model->name);
     enum ddp_status status = DDP_OK;
     if (options->export_path)
@@ -63,7 +79,7 @@ enum ddp_status ddp_run_read_config(struct ddp_run *run)
 
 int64_t ddp_run_model_classes(const struct ddp_run *run)
 {
-    if (run->options->config)
+    if (has_config(run))
         return run->hf_config.shape.vocabulary;
     return run->load.model ? run->load.config.classes : 0;
 }
@@ -72,10 +88,10 @@ int64_t ddp_run_sequence_length(const struct ddp_run *run)
 {
     const struct ddp_train_options *options = run->options;
     int64_t context = 0;
-    if (options->config)
+    if (has_config(run))
         context = run->hf_config.shape.context;
-    else if (run->load.model == &ddp_model_gpt2)
-        context = ddp_gpt2_in(&run->load.config)->context;
+    else if (run->load.model && run->load.model->context)
+        context = run->load.model->context(&run->load.config);
     const bool shorter = context > 0 && context < options->seq_len;
     return shorter && !ddp_train_given(options, "seq-len") ? context : options->seq_len;
 }
@@ -87,7 +103,7 @@ enum ddp_status ddp_run_apply_config(const struct ddp_run *run, struct ddp_model
     const struct ddp_dataset_info *info = ddp_dataset_info(run->data);
     const struct ddp_hf_config *file = &run->hf_config;
     const struct ddp_gpt2_shape *shape = &file->shape;
-    if (options->config) {
+    if (has_config(run)) {
         struct ddp_gpt2 *gpt2 = ddp_gpt2_of(&config->own);
         ddp_gpt2_fill(gpt2, &(struct ddp_gpt2){.layers = shape->layers,
                                                .heads = shape->heads,
@@ -108,6 +124,8 @@ enum ddp_status ddp_run_export(struct ddp_run *run)
     char shown[DDP_TEXT_SHOWN];
     if (!path)
         return DDP_OK;
+    if (run->plan.model == &ddp_model_llama)
+        return ddp_llama_export(run);
     if (run->plan.rank != 0)
         return ddp_run_fetch_weights(run, false);
     if (run->plan.model == &ddp_model_gpt2) {

@@ -20,6 +20,7 @@
 #define SPIKE_KEEP  0.98
 #define SPIKE_SIGMA 10  /* a spike is this many deviations above the average, and twice of it */
 #define QUIET_STEPS 100 /* after a warning */
+#define EMPTY_STEPS 10  /* without a label that counts, when there was no other step */
 
 const char *const ddp_nan_names[] = {
     [DDP_NAN_STOP] = "stop", [DDP_NAN_SKIP] = "skip", [DDP_NAN_WARN] = "warn", NULL};
@@ -48,7 +49,8 @@ static void close_rerun(struct rerun *rerun)
 /* Of the stages of a pipeline the first one runs the shards of the replica. */
 static bool reruns(const struct ddp_run *run)
 {
-    return run->plan.rank % ddp_train_plan_stage_workers(&run->plan) == 0;
+    return ddp_whole_is_there(run) &&
+           run->plan.rank % ddp_train_plan_stage_workers(&run->plan) == 0;
 }
 
 static enum ddp_status open_rerun(struct rerun *rerun, const struct ddp_run *run, int64_t step)
@@ -63,6 +65,7 @@ static enum ddp_status open_rerun(struct rerun *rerun, const struct ddp_run *run
                         DDP_EXEC_NETWORK | DDP_EXEC_LOSS | DDP_EXEC_BACKWARD, rerun->whole.weights);
     if (status == DDP_OK) {
         ddp_exec_set_weights_bf16(rerun->exec, rerun->whole.weights_bf16);
+        ddp_exec_set_frozen(rerun->exec, rerun->whole.frozen->values, rerun->whole.frozen->rounded);
         status = ddp_device_alloc(rerun->device, rerun->gradient_bytes, (void **)&rerun->gradients);
     }
     for (int i = 0; status == DDP_OK && i < 2 && !ddp_device_host_memory(rerun->device); i++) {
@@ -184,12 +187,42 @@ static void watch_spikes(struct ddp_run *run, int64_t step, double loss)
     guard->seen++;
 }
 
+/* A step without a label that counts was left out. When none of the first steps has one, nothing is
+ * learned: the labels are wrong. */
+static enum ddp_status skip_empty(struct ddp_run *run, int64_t step)
+{
+    struct ddp_train_guard *guard = &run->guard;
+    const bool ends = guard->empty_steps + 1 >= EMPTY_STEPS || step + 1 == run->plan.total_steps;
+    const bool fails = guard->full_steps == 0 && ends, says = run->plan.rank == 0;
+    const int64_t number = guard->empty_steps++;
+    if (says && (number == 0 || fails))
+        ddp_train_metrics_pause(run->metrics);
+    if (says && number == 0 && !fails)
+        ddp_log(DDP_LOG_WARNING,
+                "step %" PRId64 " is skipped: none of the labels of its global batch counts",
+                step + 1);
+    if (!fails)
+        return DDP_OK;
+    if (says)
+        (void)ddp_fail(DDP_ERR_INVALID,
+                       "no label counts in any step up to step %" PRId64
+                       ": all of them are masked; look at how the data were made",
+                       step + 1);
+    enum ddp_status status = ddp_comm_barrier(run->comm); /* no rank ends the job before */
+    if (status == DDP_OK)
+        status = says ? DDP_ERR_INVALID : DDP_ERR_ABORTED;
+    return status;
+}
+
 enum ddp_status ddp_train_guard_step(struct ddp_run *run, int64_t step, double loss, double norm)
 {
     const bool bad_loss = !isfinite(loss);
     const bool bad_norm = ddp_mode_gradient_norm(run->mode) != -1 && !isfinite(norm);
     char what[64];
     bool said;
+    if (ddp_mode_counted(run->mode) == 0)
+        return skip_empty(run, step);
+    run->guard.full_steps++;
     if (!bad_loss && !bad_norm) {
         if (run->plan.rank == 0)
             watch_spikes(run, step, loss);
@@ -222,9 +255,14 @@ enum ddp_status ddp_train_guard_step(struct ddp_run *run, int64_t step, double l
 
 void ddp_train_guard_end(const struct ddp_run *run)
 {
-    if (run->plan.rank == 0 && run->guard.bad_steps > 0 && run->options->nan == DDP_NAN_SKIP)
+    const struct ddp_train_guard *guard = &run->guard;
+    if (run->plan.rank == 0 && guard->bad_steps > 0 && run->options->nan == DDP_NAN_SKIP)
         ddp_log(DDP_LOG_WARNING,
                 "%" PRId64 " of %" PRId64 " updates were skipped: their loss or gradient was "
                 "not finite",
-                run->guard.bad_steps, run->plan.total_steps);
+                guard->bad_steps, run->plan.total_steps);
+    if (run->plan.rank == 0 && guard->empty_steps > 1 && guard->full_steps > 0)
+        ddp_log(DDP_LOG_WARNING,
+                "%" PRId64 " of %" PRId64 " updates were skipped: none of their labels counts",
+                guard->empty_steps, run->plan.total_steps);
 }

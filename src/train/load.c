@@ -10,6 +10,7 @@
 #include "core/text.h"
 #include "data/data_names.h"
 #include "model/gpt2.h"
+#include "model/llama.h"
 #include "weights/weights.h"
 
 #include <inttypes.h>
@@ -60,6 +61,27 @@ static enum ddp_status find_in_directory(char **file, const char *directory, boo
     return status;
 }
 
+/* The directory has adapters alone: their base takes its place.
+ *   path  memory of malloc(), replaced */
+static enum ddp_status find_base(struct ddp_load *load, char **path)
+{
+    struct ddp_peft peft;
+    enum ddp_status status = ddp_peft_base(&peft, *path);
+    char *base = peft.base;
+    if (status == DDP_OK && (!base || !ddp_hf_llama_is(base)))
+        status = ddp_fail(DDP_ERR_INVALID,
+                          "--load %s: these are adapters, and their base%s%s is not a directory "
+                          "here: name it, with --load BASE --adapters %s",
+                          *path, base ? " " : "", base ? base : "", *path);
+    if (status != DDP_OK) {
+        free(base);
+        return status;
+    }
+    load->adapters = *path;
+    *path = base;
+    return DDP_OK;
+}
+
 enum ddp_status ddp_load_find(struct ddp_load *load, const struct ddp_train_options *options,
                               bool tell)
 {
@@ -76,7 +98,22 @@ enum ddp_status ddp_load_find(struct ddp_load *load, const struct ddp_train_opti
     }
     for (size_t n = strlen(path); n > 1 && path[n - 1] == '/'; n--)
         path[n - 1] = '\0';
-    status = find_in_directory(&load->file, path, tell);
+    if (ddp_peft_is(path) && options->adapters)
+        status =
+            ddp_fail(DDP_ERR_INVALID,
+                     "--adapters %s: --load %s has adapters already: give the base with --load",
+                     options->adapters, path);
+    else if (ddp_peft_is(path))
+        status = find_base(load, &path);
+    else if (options->adapters && !(load->adapters = strdup(options->adapters)))
+        status = ddp_fail(DDP_ERR_MEMORY, "out of memory");
+    if (status == DDP_OK && ddp_hf_llama_is(path)) {
+        load->file = path;
+        load->directory = strdup(path);
+        return load->directory ? DDP_OK : ddp_fail(DDP_ERR_MEMORY, "out of memory");
+    }
+    if (status == DDP_OK)
+        status = find_in_directory(&load->file, path, tell);
     free(path);
     return status;
 }
@@ -101,12 +138,49 @@ static enum ddp_status check_description(const struct ddp_load *load)
                     load->model->name, unsaid);
 }
 
+/* The model of a config.json with or without weights beside it.
+ *   file  NULL: the directory's */
+static enum ddp_status open_llama(struct ddp_load *load, const char *file)
+{
+    enum ddp_status status = ddp_hf_llama_read(&load->hf, file ? file : load->directory);
+    struct ddp_llama *llama = ddp_llama_of(&load->config.own);
+    if (status == DDP_OK && load->adapters)
+        status = ddp_peft_read(&load->peft, load->adapters, load->hf.shape.layers);
+    if (status != DDP_OK)
+        return status;
+    *llama = load->hf.shape;
+    llama->lora = load->peft.lora;
+    load->model = &ddp_model_llama;
+    load->config.described = true;
+    load->config.classes = load->hf.vocabulary;
+    load->config.x_dtype = DDP_I32;
+    load->config.dim_count = 1;
+    load->config.dims[0] = load->config.features = 1;
+    return DDP_OK;
+}
+
 enum ddp_status ddp_load_open(struct ddp_load *load, const struct ddp_train_options *options,
                               bool tell)
 {
     enum ddp_status status = ddp_load_find(load, options, tell);
-    if (status == DDP_OK && load->file && !options->custom)
+    if (status == DDP_OK && options->adapters && !load->directory)
+        return ddp_fail(DDP_ERR_INVALID,
+                        "--adapters %s: name the model that they belong to, a "
+                        "directory of Hugging Face, with --load",
+                        options->adapters);
+    if (status == DDP_OK && load->directory && !options->custom)
+        status = open_llama(load, NULL);
+    else if (status == DDP_OK && options->config && !load->file && ddp_hf_llama_is(options->config))
+        status = open_llama(load, options->config);
+    else if (status == DDP_OK && load->file && !options->custom)
         status = ddp_train_weights_model(load->file, &load->model, &load->config);
+    if (status == DDP_OK && load->file && !load->directory && load->model == &ddp_model_llama &&
+        ddp_llama_in(&load->config)->lora.rank > 0)
+        return ddp_fail(DDP_ERR_INVALID,
+                        "%s: adapters without their base: continue them with --load BASE --lora "
+                        "SPEC --resume-from CHECKPOINT, and use them elsewhere as --adapters DIR, "
+                        "which --export DIR writes",
+                        load->file);
     if (status == DDP_OK && load->model && load->config.described)
         status = check_description(load);
     return status;
@@ -115,6 +189,9 @@ enum ddp_status ddp_load_open(struct ddp_load *load, const struct ddp_train_opti
 void ddp_load_close(struct ddp_load *load)
 {
     free(load->file);
+    free(load->directory);
+    free(load->adapters);
+    ddp_peft_free(&load->peft);
     *load = (struct ddp_load){0};
 }
 
@@ -155,6 +232,14 @@ static enum ddp_status check_fields(const struct ddp_load *load,
     return DDP_OK;
 }
 
+static bool is_option(const struct ddp_model *model, const char *name)
+{
+    const struct ddp_option *row = model->options;
+    while (row && row->name && strcmp(row->name, name) != 0)
+        row++;
+    return row && row->name;
+}
+
 /* Does --size name the model that is there? */
 static enum ddp_status check_size(const struct ddp_load *load,
                                   const struct ddp_train_options *options)
@@ -164,13 +249,22 @@ static enum ddp_status check_size(const struct ddp_load *load,
     memset(&named.own, 0, sizeof named.own);
     named.described = false;
     named.size = options->size;
-    if (load->model == &ddp_model_gpt2) /* which a size may leave open */
+    /* What a size may leave open. */
+    if (load->model == &ddp_model_gpt2)
         ddp_gpt2_of(&named.own)->context = ddp_gpt2_in(&load->config)->context;
+    named.dims[0] = load->model == &ddp_model_llama ? 1 : named.dims[0];
     enum ddp_status status = ddp_model_configure(load->model, &named);
+    if (load->model == &ddp_model_llama) {
+        struct ddp_llama *llama = ddp_llama_of(&named.own);
+        const struct ddp_llama *loaded = ddp_llama_in(&load->config);
+        llama->lora = loaded->lora;
+        llama->context = llama->context > 1 ? llama->context : loaded->context;
+    }
     for (const struct ddp_model_field *field = load->model->fields;
          status == DDP_OK && field && field->name; field++) {
         const bool guess = !load->config.described && strcmp(field->name, "heads") == 0;
-        if (field->kind != DDP_FIELD_INT || guess || ddp_train_given(options, field->name))
+        const bool own = is_option(load->model, field->name);
+        if (field->kind != DDP_FIELD_INT || guess || (own && ddp_train_given(options, field->name)))
             continue;
         print_field(field, &named.own, wanted);
         print_field(field, &load->config.own, has);
@@ -188,8 +282,18 @@ enum ddp_status ddp_load_choose_model(const struct ddp_load *load,
                                       struct ddp_train_options *options)
 {
     const int64_t classes = load->config.classes;
+    options->adapted = load->adapters != NULL;
     if (options->custom)
         return DDP_OK;
+    if (load->adapters && ddp_train_given(options, "lora"))
+        return ddp_fail(DDP_ERR_INVALID,
+                        "--lora contradicts the adapters %s, which are of a shape of their own: "
+                        "leave --lora out",
+                        load->adapters);
+    if (ddp_train_given(options, "frozen-dtype") && !load->adapters &&
+        !ddp_train_given(options, "lora"))
+        return ddp_fail(DDP_ERR_INVALID, "--frozen-dtype: nothing is frozen: it goes with --lora "
+                                         "or --adapters");
     if (!ddp_train_given(options, "model"))
         options->model = load->model       ? load->model
                          : options->config ? &ddp_model_gpt2
@@ -203,7 +307,7 @@ enum ddp_status ddp_load_choose_model(const struct ddp_load *load,
                         "--model %s contradicts --load %s, which holds the model %s: leave --model "
                         "out, or load other weights",
                         options->model->name, options->load, load->model->name);
-    if (load->model == &ddp_model_gpt2 && options->vocab_size && options->vocab_size != classes)
+    if (load->model->context && options->vocab_size && options->vocab_size != classes)
         return ddp_fail(DDP_ERR_INVALID,
                         "--vocab-size %" PRId64 " contradicts --load %s, whose vocabulary is of "
                         "%" PRId64 " tokens: leave --vocab-size out",
@@ -254,8 +358,12 @@ enum ddp_status ddp_load_apply(const struct ddp_load *load, const struct ddp_tra
 {
     char wanted[160], has[160];
     bool same = true;
-    if (!load->model)
+    if (!load->model) {
+        if (options->model == &ddp_model_llama)
+            ddp_llama_of(&config->own)->lora.frozen_bf16 =
+                options->frozen_dtype == DDP_TRAIN_FILE_BF16;
         return DDP_OK;
+    }
     if (load->model == &ddp_model_gpt2) {
         const struct ddp_gpt2 *loaded = ddp_gpt2_in(&load->config);
         struct ddp_gpt2 *gpt2 = ddp_gpt2_of(&config->own);
@@ -263,6 +371,19 @@ enum ddp_status ddp_load_apply(const struct ddp_load *load, const struct ddp_tra
         if (!options->config && !ddp_train_given(options, "dropout"))
             gpt2->dropout = loaded->dropout;
         config->described = !options->size;
+        return DDP_OK;
+    }
+    if (load->model == &ddp_model_llama) {
+        const struct ddp_lora lora = ddp_llama_in(config)->lora;
+        struct ddp_llama *llama = ddp_llama_of(&config->own);
+        *llama = *ddp_llama_in(&load->config);
+        if (ddp_train_given(options, "lora"))
+            llama->lora = lora;
+        if (load->hf.vocabulary > 0)
+            llama->lora.frozen_bf16 = options->frozen_dtype == DDP_TRAIN_FILE_BF16 ||
+                                      (options->frozen_dtype == DDP_TRAIN_AS_LOADED &&
+                                       load->hf.dtype && strcmp(load->hf.dtype, "BF16") == 0);
+        config->described = true;
         return DDP_OK;
     }
     config->own = load->config.own;

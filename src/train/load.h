@@ -5,11 +5,18 @@
 #define DDP_TRAIN_LOAD_H
 
 #include "train/options.h"
+#include "weights/hf_llama.h"
+#include "weights/peft.h"
 
 struct ddp_load {
     char *file;                    /* of weights; NULL: no --load */
     const struct ddp_model *model; /* NULL: the file does not say */
     struct ddp_model_config config;
+    /* Of a model of the Llama kind in a directory, or in a --config; else zeros. */
+    char *directory; /* with config.json and weights */
+    struct ddp_hf_llama hf;
+    char *adapters; /* PEFT's directory of adapters to it; NULL: none */
+    struct ddp_peft peft;
 };
 
 /* Finds the weights that --load names: a file, a checkpoint, the newest whole checkpoint of a

@@ -19,9 +19,9 @@
 #define SCRATCH_GRAIN 256
 #define WHOLE_SHARE   0.95 /* of a GPU: as much as is planned may be taken without need */
 
-const char *const ddp_memory_part_names[] = {"weights", "gradients",  "optimizer", "activations",
-                                             "inputs",  "evaluation", "exchange",  "batches",
-                                             "data",    "copies",     "program"};
+const char *const ddp_memory_part_names[] = {
+    "weights",    "frozen weights", "gradients", "optimizer", "activations", "inputs",
+    "evaluation", "exchange",       "batches",   "data",      "copies",      "program"};
 
 /* --- one run ---------------------------------------------------------------------------------- */
 
@@ -39,6 +39,7 @@ static int node_processes_of(const struct ddp_train_plan *plan)
 static void set_mode_parts(double parts[], const struct ddp_mode_memory *memory, double times)
 {
     parts[DDP_MEMORY_WEIGHTS] = times * (double)memory->weights;
+    parts[DDP_MEMORY_FROZEN] = times * (double)memory->frozen;
     parts[DDP_MEMORY_GRADIENTS] = times * (double)memory->gradients;
     parts[DDP_MEMORY_OPTIMIZER] = times * (double)memory->optimizer;
     parts[DDP_MEMORY_ACTIVATIONS] = times * (double)memory->activations;
@@ -78,6 +79,7 @@ static struct ddp_mode_place place_of(const struct ddp_train_plan *plan,
 static void add_memory(struct ddp_mode_memory *sum, const struct ddp_mode_memory *memory)
 {
     sum->weights += memory->weights;
+    sum->frozen += memory->frozen;
     sum->gradients += memory->gradients;
     sum->optimizer += memory->optimizer;
     sum->activations += memory->activations;

@@ -12,6 +12,7 @@ struct ddp_run;
 
 enum ddp_memory_part {
     DDP_MEMORY_WEIGHTS,
+    DDP_MEMORY_FROZEN, /* parameters that are not learned */
     DDP_MEMORY_GRADIENTS,
     DDP_MEMORY_OPTIMIZER,
     DDP_MEMORY_ACTIVATIONS,

@@ -116,6 +116,12 @@ static uint64_t hash_parameters(const ddp_graph *graph)
         hash = hash * 31 + ddp_hash(parameter->name, strlen(parameter->name));
         hash = hash * 31 + ddp_hash(parameter->dims, sizeof parameter->dims);
     }
+    for (int i = 0; i < ddp_graph_frozen_count(graph); i++) {
+        const struct ddp_parameter *parameter = ddp_graph_frozen_at(graph, i);
+        hash = hash * 31 + ddp_hash(parameter->name, strlen(parameter->name));
+        hash = hash * 31 + ddp_hash(parameter->dims, sizeof parameter->dims);
+        hash = hash * 31 + (uint64_t)parameter->dtype;
+    }
     return hash;
 }
 

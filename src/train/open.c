@@ -15,12 +15,14 @@
 #include "train/best.h"
 #include "train/data_notes.h"
 #include "train/devices.h"
+#include "train/llama_run.h"
 #include "train/memory.h"
 #include "train/nodes.h"
 #include "train/outputs.h"
 #include "train/pipeline.h"
 #include "train/plan_memory.h"
 #include "train/predict.h"
+#include "train/texts.h"
 #include "weights/weights.h"
 
 #include <inttypes.h>
@@ -44,6 +46,11 @@ static enum ddp_status check_fit(const struct ddp_run *run)
                         options->load ? ""
                         : tokens      ? ": use --model gpt2"
                                       : ": use --model mlp, or cnn or resnet for images");
+    if (model == &ddp_model_gpt2 && info->dim_count == 2)
+        return ddp_fail(DDP_ERR_INVALID,
+                        "%s has prompts or chats, whose borders the model gpt2 does not know: use "
+                        "--model llama, or lines with a \"text\"",
+                        where);
     if (!options->custom && info->float_labels)
         return ddp_fail(DDP_ERR_INVALID,
                         "the model %s learns classes, and %s has numbers for labels: give a model "
@@ -56,7 +63,9 @@ static enum ddp_status check_fit(const struct ddp_run *run)
             : strcmp(info->source, "images") == 0
                 ? ": put the images of each class into a directory of its own"
                 : "");
-    static const char *const of_tokens[] = {"seq-len", "tokens", "vocab-size"};
+    static const char *const of_tokens[] = {"seq-len",      "tokens",        "vocab-size",
+                                            "tokenizer",    "chat-template", "packing",
+                                            "long-samples", "show-masks"};
     for (size_t i = 0; i < sizeof of_tokens / sizeof of_tokens[0]; i++)
         if (!tokens && ddp_train_given(options, of_tokens[i]))
             return ddp_fail(DDP_ERR_INVALID, "--%s belongs to token data, and %s holds numbers",
@@ -64,23 +73,18 @@ static enum ddp_status check_fit(const struct ddp_run *run)
     return DDP_OK;
 }
 
-static bool is_text(const struct ddp_dataset_info *info)
-{
-    return info->x_dtype == DDP_I32 && info->token_bytes == 1;
-}
-
 /* Bytes and other tokens are not the same language. */
 static enum ddp_status check_val(const struct ddp_run *run)
 {
     const struct ddp_dataset_info *info = ddp_dataset_info(run->data);
     const struct ddp_dataset_info *test = run->test ? ddp_dataset_info(run->test) : info;
-    if (is_text(info) == is_text(test))
+    if (info->bytes == test->bytes)
         return DDP_OK;
     return ddp_fail(DDP_ERR_INVALID,
                     "--val %s is %s, and --data %s is %s: both must be of the same kind, encoded "
                     "by the same tokenizer",
-                    test->path, is_text(test) ? "a text" : "a file of tokens", info->path,
-                    is_text(info) ? "a text" : "a file of tokens");
+                    test->path, test->bytes ? "a text" : "a file of tokens", info->path,
+                    info->bytes ? "a text" : "a file of tokens");
 }
 
 /* Would the bytes of a text be taken for tokens of another kind, or are tokens beyond the model's
@@ -96,7 +100,7 @@ static enum ddp_status check_vocabulary(const struct ddp_run *run)
     char unsaid[1024];
     if (info->x_dtype != DDP_I32)
         return DDP_OK;
-    if (is_text(info) && options->vocab_size > BYTES) {
+    if (info->bytes && options->vocab_size > BYTES) {
         if (run->plan.rank == 0)
             ddp_log(DDP_LOG_WARNING,
                     "--vocab-size %" PRId64
@@ -107,11 +111,12 @@ static enum ddp_status check_vocabulary(const struct ddp_run *run)
     }
     if (vocabulary == 0 || options->vocab_size)
         return DDP_OK;
-    if (is_text(info) && vocabulary != BYTES)
+    if (info->bytes && vocabulary != BYTES)
         return ddp_fail(DDP_ERR_INVALID,
                         "%s is a text, whose bytes would be taken as tokens of the vocabulary of "
-                        "%" PRId64 " that --%s %s has: encode the text with the model's tokenizer "
-                        "and give the file of tokens, or train a model of bytes without --%s",
+                        "%" PRId64
+                        " that --%s %s has: name the model's tokenizer with --tokenizer, "
+                        "or train a model of bytes without --%s",
                         info->path, vocabulary, flag, path, flag);
     int32_t *x = ddp_array_alloc(3 * info->sample_values, sizeof *x);
     if (!x)
@@ -129,7 +134,19 @@ static enum ddp_status check_vocabulary(const struct ddp_run *run)
     return DDP_OK;
 }
 
-static enum ddp_status open_data(struct ddp_run *run)
+/* While texts are encoded, until the job is taken down. A new phase is progress, for --timeout. */
+static bool goes_on(void *arg, double share)
+{
+    ddp_job *job = arg;
+    char phase[16] = "await texts";
+    if (share >= 0)
+        snprintf(phase, sizeof phase, "encode %.0f %%", 100 * share);
+    ddp_job_report(job, phase, 0);
+    return *ddp_job_abort_word(job) == 0;
+}
+
+/* Opens the sets that the options name. */
+static enum ddp_status open_sets(struct ddp_run *run)
 {
     const struct ddp_train_options *options = run->options;
     struct ddp_dataset_options data = {
@@ -143,6 +160,10 @@ static enum ddp_status open_data(struct ddp_run *run)
         .class_count = options->vocab_size ? options->vocab_size : ddp_run_model_classes(run),
         .seq_len = ddp_run_sequence_length(run),
         .tokens = (enum ddp_token_kind)options->tokens,
+        .chat = options->chat_template,
+        .packing = (enum ddp_packing_kind)options->packing,
+        .long_samples = (enum ddp_long_kind)options->long_samples,
+        .watch = {goes_on, run->job},
         .data_size = options->data_size,
         .seed = options->seed,
         .image_height = options->image_height,
@@ -151,8 +172,22 @@ static enum ddp_status open_data(struct ddp_run *run)
     const char *source = options->dataset;
     if (!source && !options->data)
         source = run->plan.model->dataset;
-    enum ddp_status status =
-        ddp_dataset_open(source, &data, &run->data, options->evaluate ? &run->test : NULL);
+    enum ddp_status status = DDP_OK;
+    if (!options->own_data)
+        status = ddp_train_open_tokenizer(&run->tokenizer, options, run->plan.rank == 0);
+    data.tokenizer = run->tokenizer;
+    if (status == DDP_OK)
+        status = ddp_dataset_open(source, &data, &run->data, options->evaluate ? &run->test : NULL);
+    ddp_job_report(run->job, "start", 0);
+    if (status == DDP_OK && options->show_masks && run->out)
+        status = ddp_train_show_masks(run->data, run->tokenizer, options->show_masks, run->out);
+    return status;
+}
+
+static enum ddp_status open_data(struct ddp_run *run)
+{
+    const struct ddp_train_options *options = run->options;
+    enum ddp_status status = open_sets(run);
     if (status == DDP_OK)
         status = check_fit(run);
     if (status == DDP_OK)
@@ -208,6 +243,11 @@ static enum ddp_status build_model(struct ddp_run *run)
         status = ddp_model_build(&run->graph, run->plan.model, config);
     if (status == DDP_OK)
         status = ddp_exec_check_device(run->graph, run->plan.device.name);
+    if (status == DDP_OK && !ddp_train_evaluates_only(options) &&
+        ddp_graph_frozen_count(run->graph) > 0 && ddp_graph_element_count(run->graph) == 0)
+        return ddp_fail(DDP_ERR_INVALID,
+                        "the model %s has nothing to learn: all of its parameters are frozen",
+                        run->plan.model->name);
     if (status == DDP_OK && info->label_count == 0 && !ddp_train_evaluates_only(options) &&
         ddp_exec_graph_input_bytes(run->graph, 1) > 0)
         return ddp_fail(DDP_ERR_INVALID, "the model %s has an input of labels, and %s has none",
@@ -265,22 +305,40 @@ static enum ddp_status choose_zero(struct ddp_run *run)
     return status;
 }
 
-/* Rank 0's, which go to all when the mode is made. */
-static enum ddp_status init_weights(struct ddp_run *run)
+/* Rank 0's. */
+static enum ddp_status fill_weights(struct ddp_run *run)
 {
     struct ddp_rng rng;
-    if (run->plan.rank != 0 || run->options->plan)
-        return DDP_OK;
     run->weights = ddp_array_alloc((size_t)ddp_graph_flat_count(run->graph), sizeof(float));
     if (!run->weights)
         return DDP_ERR_MEMORY;
-    const bool gpt2 = run->plan.model == &ddp_model_gpt2;
+    /* A file has all parameters, but for adapters that begin anew and a base beside them. */
+    const bool drawn = !run->load.file || ddp_graph_frozen_count(run->graph) > 0;
     ddp_rng_seed(&rng, run->options->seed);
-    ddp_graph_init_parameters(run->graph, &rng, run->weights);
-    if (!run->load.file)
+    enum ddp_status status =
+        drawn ? ddp_graph_init_parameters(run->graph, &rng, run->weights, run->frozen.values)
+              : DDP_OK;
+    if (status != DDP_OK || !run->load.file)
+        return status;
+    return ddp_run_load_weights(&run->load, run->plan.model, &run->model_config, run->graph,
+                                run->weights, run->frozen.values);
+}
+
+/* What is learned goes to all when the mode is made. */
+static enum ddp_status init_weights(struct ddp_run *run)
+{
+    enum ddp_status status = DDP_OK;
+    if (run->options->plan)
         return DDP_OK;
-    return ddp_train_weights_load(run->load.file, run->graph,
-                                  gpt2 ? ddp_gpt2_in(&run->model_config)->heads : 0, run->weights);
+    status = ddp_frozen_host_alloc(&run->frozen, run->graph, run->comm,
+                                   run->plan.device.host_memory, run->model_config.compute);
+    if (status == DDP_OK && run->plan.rank == 0)
+        status = fill_weights(run);
+    if (status == DDP_OK && run->plan.rank == 0)
+        run->frozen_hash = ddp_frozen_hash(run->graph, run->frozen.values);
+    if (status == DDP_OK)
+        status = ddp_frozen_host_complete(&run->frozen, run->graph, run->plan.nodes);
+    return status;
 }
 
 static enum ddp_status create_mode(struct ddp_run *run)
@@ -290,6 +348,8 @@ static enum ddp_status create_mode(struct ddp_run *run)
     enum ddp_status status = ddp_mode_create(&run->mode, run->plan.mode, &setup);
     free(run->weights); /* the mode has its own */
     run->weights = NULL;
+    if (!run->frozen.shared)
+        ddp_frozen_host_free(&run->frozen);
     return status;
 }
 
@@ -407,8 +467,6 @@ enum ddp_status ddp_run_open(struct ddp_run *run)
     if (status == DDP_OK)
         status = check_memory(run, false);
     if (status == DDP_OK)
-        status = init_weights(run);
-    if (status == DDP_OK)
         status = ddp_comm_create(&run->comm, run->job, NULL);
     if (status == DDP_OK)
         status = ddp_run_meet_nodes(run);
@@ -416,6 +474,8 @@ enum ddp_status ddp_run_open(struct ddp_run *run)
         status = ddp_run_check_directory(run);
     if (status == DDP_OK)
         status = ddp_run_check_devices(run);
+    if (status == DDP_OK)
+        status = init_weights(run);
     if (status == DDP_OK && (resumes || !options->plan))
         status = ddp_run_resume(run);
     if (status == DDP_OK)
@@ -449,6 +509,7 @@ void ddp_run_close(struct ddp_run *run)
     ddp_train_evaluator_destroy(run->evaluator);
     ddp_run_sample_close(run);
     ddp_mode_destroy(run->mode);
+    ddp_frozen_host_free(&run->frozen);
     ddp_comm_destroy(run->comm);
     free(run->weights);
     free(run->hosts);
@@ -457,6 +518,7 @@ void ddp_run_close(struct ddp_run *run)
     ddp_graph_destroy(run->graph);
     ddp_dataset_close(run->test);
     ddp_dataset_close(run->data);
+    ddp_tokenizer_close(run->tokenizer);
     ddp_load_close(&run->load);
     ddp_job_close(run->job);
 }

@@ -21,6 +21,7 @@
 static const char *const device_help =
     "where to compute: auto (a GPU if there is one), cpu or cuda";
 
+static const char *const file_dtype_names[] = {"auto", "fp32", "bf16", NULL};
 static const char *const dtype_names[] = {"fp32", "bf16", NULL};
 
 #define BETA_MAX 0.9999999999
@@ -120,6 +121,15 @@ static const char *read_plan_memory(void *destination, const char *value)
                : "must be a size with its unit, such as 80G, 79.6GiB or 500M";
 }
 
+/* "5G" */
+static const char *read_shard_size(void *member, const char *value)
+{
+    const char last = *value ? value[strlen(value) - 1] : '\0';
+    return ddp_parse_bytes(value, member) && !strchr("0123456789.", last)
+               ? NULL
+               : "must be a size with its unit, such as 5G or 500M";
+}
+
 /* "30,60,80" */
 static const char *read_milestones(void *destination, const char *value)
 {
@@ -167,18 +177,19 @@ static const char *read_image_size(void *destination, const char *value)
 static const struct ddp_option first_rows[] = {
     {OPTION_SECTION("What to train"), OPTION_CUSTOM("model", read_model, "NAME"),
      .example = "--model resnet",
-     .help =
-         "mlp, cnn, resnet, gpt2, or article, the linear model of the example (default: that of "
-         "--load; else gpt2 for text and tokens, mlp for other data)"},
+     .help = "mlp, cnn, resnet, gpt2, llama, or article, the linear model of the example (default: "
+             "that of "
+             "--load; else gpt2 for text and tokens, mlp for other data)"},
     {OPTION_TEXT("size", size, "NAME"), .example = "--size 124M",
      .help = "gpt2: d2, d4 (default), d6, d12 or 124M, d24 or 355M, d36 or 774M, d48 or 1558M; "
+             "llama: d2, d4 (default), d6, smollm2-135m, qwen3-0.6b, llama3.2-1b and others; "
              "resnet: 20 (default), 32, 44, 56, 110, 18 or 34"},
     {0},
 };
 
 static const struct ddp_option rows[] = {
     {OPTION_TEXT("config", config, "FILE"),
-     .help = "gpt2: shape and dropout from this config.json of Hugging Face"},
+     .help = "gpt2, llama: shape from this config.json of Hugging Face"},
     {OPTION_CHOICE("dtype", dtype, dtype_names, "TYPE"), .example = "--dtype bf16",
      .help = "type of the operands of products, and of activations on GPUs: fp32 (default) or "
              "bf16; weights are fp32"},
@@ -202,6 +213,20 @@ static const struct ddp_option rows[] = {
     {OPTION_INT("vocab-size", vocab_size, 2, 1 << 24, "N"),
      .help = "tokens: how many there are (default: 50257 for 16 bits, 128256 for 32, 256 for "
              "bytes)"},
+    {OPTION_TEXT("tokenizer", tokenizer, "PATH"),
+     .help =
+         "texts: encode them with this tokenizer.json, or that of this directory (default: that "
+         "in the directory of --load; without one, bytes are tokens)"},
+    {OPTION_TEXT("chat-template", chat_template, "NAME"),
+     .help = "chats: chatml, qwen2.5, qwen3, qwen3-training, llama3 or llama3.1 (default: the "
+             "tokenizer's own)"},
+    {OPTION_CHOICE("packing", packing, ddp_packing_names, "KIND"),
+     .help = "chats and prompts: documents (default) puts several into a row, with borders; pad "
+             "gives each a row"},
+    {OPTION_CHOICE("long-samples", long_samples, ddp_long_names, "KIND"),
+     .help = "chats and prompts longer than --seq-len: cut (default), drop or refuse"},
+    {OPTION_INT("show-masks", show_masks, 1, 1e6, "N"),
+     .help = "texts: print the first N samples as the model sees them, with what is trained"},
     {OPTION_CUSTOM("image-size", read_image_size, "N|HxW"),
      .help = "images: scale to this height and width, and cut out the middle (default: the size "
              "that all have)"},
@@ -213,23 +238,40 @@ static const struct ddp_option rows[] = {
     {OPTION_INT("data-size", data_size, 1, 1e9, "N"),
      .help = "article: number of samples, and of numbers in each (default 16)"},
     {OPTION_TEXT("load", load, "PATH"), .example = "--load model.safetensors",
-     .help = "start from these weights: a file from --save, a GPT-2 from Hugging Face (file or "
-             "directory) or llm.c, a checkpoint, or a directory of checkpoints"},
+     .help = "start from these weights: a file from --save, a model of Hugging Face (a directory, "
+             "or a file of GPT-2) or llm.c, a checkpoint, or a directory of checkpoints"},
     {OPTION_TEXT("save", save, "FILE"), .example = "--save model.safetensors",
      .help = "write the weights to this safetensors file at the end"},
-    {OPTION_TEXT("export", export_path, "FILE"),
-     .help = "gpt2: write the weights at the end for other programs"},
+    {OPTION_TEXT("export", export_path, "PATH"), .example = "--export tuned",
+     .help = "gpt2, llama: write the weights at the end for other programs: a file, or for llama a "
+             "directory"},
     {OPTION_CHOICE("export-format", export_format, ddp_export_format_names, "FORMAT"),
      .help = "hf (Hugging Face), llmc or llmc-bf16 (default: hf for a FILE.safetensors, llmc for a "
              "FILE.bin)"},
+    {OPTION_TEXT("adapters", adapters, "DIR"),
+     .help = "llama: start from these low-rank adapters, a directory of PEFT, to the model of "
+             "--load"},
+    {OPTION_CHOICE("frozen-dtype", frozen_dtype, file_dtype_names, "TYPE"),
+     .help = "llama with --lora: type of the frozen matrices in memory: as loaded (default; fp32 "
+             "without --load), fp32 or bf16"},
+    {OPTION_FLAG("merge", merge),
+     .help = "llama with --lora or --adapters: --export writes the whole model with the adapters "
+             "merged in, not the adapters alone"},
+    {OPTION_CHOICE("export-dtype", export_dtype, file_dtype_names, "TYPE"),
+     .help = "llama: type of exported weights: as loaded (default; fp32 without --load), fp32 or "
+             "bf16"},
+    {OPTION_CUSTOM_AT("shard-size", shard_bytes, read_shard_size, "SIZE"),
+     .help = "llama: cut exported weights into files of at most this size, such as 5G (default: "
+             "one file)"},
     {OPTION_UINT("seed", seed, "N"),
      .help = "seed of initial weights and sample order, from 0 to 2^64-1 (default 0)"},
 
     {OPTION_SECTION("Generating text, instead of training"),
      OPTION_INT("generate", generate, 1, 1e6, "N"), .example = "--generate 200",
-     .help = "continue the prompt by N tokens with the gpt2 that --load names"},
+     .help = "continue the prompt by N tokens with the gpt2 or llama that --load names"},
     {OPTION_TEXT("prompt", prompt, "TEXT|FILE"),
-     .help = "text to continue, or numbers if tokens are not bytes; or a file with it"},
+     .help = "text to continue, or a file with it; numbers where tokens are neither bytes nor have "
+             "a tokenizer"},
     {OPTION_REAL("temperature", temperature, 0, 100, "X"),
      .help = "values below 1 favour likely tokens; 0 takes the most likely one (default 0.8)"},
     {OPTION_INT("top-k", top_k, 0, 1e6, "K"),
@@ -298,7 +340,7 @@ static const struct ddp_option rows[] = {
     {OPTION_INT("steps", steps, 1, DDP_COUNT_MAX, "N"), .example = "--steps 1000", .letter = 's',
      .help = "optimizer steps instead of epochs"},
     {OPTION_INT("batch-size", batch_size, 1, 1e6, "N"), .example = "--batch-size 32", .letter = 'b',
-     .help = "samples of one shard: one forward and backward pass (default 64, gpt2 8)"},
+     .help = "samples of one shard: one forward and backward pass (default 64; gpt2, llama 8)"},
     {OPTION_INT("acc-steps", acc_steps, 1, 1e6, "N"), .example = "--acc-steps 4", .letter = 'a',
      .help = "shards that a worker or replica runs before each update (default 1)"},
     {OPTION_INT("lanes", lanes, 1, DDP_TRAIN_LANES, "N"),
@@ -392,7 +434,8 @@ static const struct ddp_option rows[] = {
     {OPTION_INT("patience", patience, 1, DDP_COUNT_MAX, "N"),
      .help = "end the training when N evaluations in a row have not lowered the test loss"},
     {OPTION_INT("sample-every", sample_every, 1, DDP_COUNT_MAX, "N"),
-     .help = "gpt2: continue --prompt with the current weights every N steps, and print the text"},
+     .help = "gpt2, llama: continue --prompt with the current weights every N steps, and print the "
+             "text"},
     {OPTION_INT("sample-length", sample_length, 1, 1e6, "N"),
      .help = "tokens of --sample-every (default 200)"},
     {OPTION_INT("log-every", report.log_every, 0, DDP_COUNT_MAX, "N"),

@@ -22,6 +22,9 @@ enum ddp_train_dtype { DDP_TRAIN_FP32, DDP_TRAIN_BF16 };
 
 #define DDP_COUNT_MAX INT64_C(1000000000000000) /* steps, and what is counted in them */
 
+/* Of weights in memory or in files that may be either. */
+enum ddp_train_file_dtype { DDP_TRAIN_AS_LOADED, DDP_TRAIN_FILE_FP32, DDP_TRAIN_FILE_BF16 };
+
 struct ddp_train_options {
     struct ddp_options_given given; /* see ddp_train_given() */
     const struct ddp_model *model;
@@ -35,16 +38,25 @@ struct ddp_train_options {
     const char *data, *dataset, *val; /* NULL: not given */
     double val_split;                 /* 0: not given */
     bool normalize;
-    int tokens;                  /* enum ddp_token_kind */
-    int64_t seq_len, vocab_size; /* vocab_size 0: as the data say */
+    int tokens;                             /* enum ddp_token_kind */
+    const char *tokenizer, *chat_template;  /* NULL: not given */
+    int packing, long_samples;              /* enum ddp_packing_kind, ddp_long_kind */
+    int64_t show_masks;                     /* samples */
+    const char *tokenize_in, *tokenize_out; /* of the command; NULL: another one */
+    int64_t seq_len, vocab_size;            /* vocab_size 0: as the data say */
     int64_t data_threads;
     bool crop, flip;                   /* --augment */
     int64_t image_height, image_width; /* 0: not given */
     int64_t data_size;
     uint64_t seed;
     bool shuffle, drop_last;
-    const char *config, *export_path; /* gpt2 */
+    const char *config, *export_path; /* gpt2, llama */
     int export_format;                /* enum ddp_export_format */
+    const char *adapters;             /* llama: PEFT's directory; NULL: not given */
+    bool adapted;                     /* --load or --adapters has adapters; set with the model */
+    int frozen_dtype, export_dtype;   /* llama: enum ddp_train_file_dtype */
+    double shard_bytes;               /* llama: of one exported file; 0: not given */
+    bool merge;                       /* llama: export adapters in the weights */
     int64_t generate;                 /* tokens; 0: train */
     const char *prompt;
     double temperature;

@@ -16,8 +16,9 @@
 /* What generating takes, alone or in between training ... */
 static const char *const generation[] = {"prompt", "temperature", "top-k", "samples", "stop", NULL};
 /* ... and what it shares with training. */
-static const char *const shared[] = {"generate", "model",   "load",    "seed",  "device",
-                                     "devices",  "threads", "verbose", "quiet", NULL};
+static const char *const shared[] = {
+    "generate", "model", "load",      "seed",          "device",   "devices",      "threads",
+    "verbose",  "quiet", "tokenizer", "chat-template", "adapters", "frozen-dtype", NULL};
 
 static bool contains(const char *const *names, const char *name)
 {
@@ -28,8 +29,9 @@ static bool contains(const char *const *names, const char *name)
 
 /* What training does besides. */
 static const char *const training[] = {
-    "save",         "export",     "checkpoint-every", "keep",           "keep-best", "extend",
-    "sample-every", "eval-every", "patience",         "check-replicas", NULL};
+    "save",   "export",       "checkpoint-every", "keep",     "keep-best",
+    "extend", "sample-every", "eval-every",       "patience", "check-replicas",
+    "merge",  "export-dtype", "shard-size",       NULL};
 
 /* Has this option no effect with --generate, or else with the others that train nothing? */
 static bool is_idle(const char *name, bool generating)
@@ -64,7 +66,6 @@ static const char *const excluding[][2] = {
     {"val", "val-split"},
     {"warmup-steps", "warmup-epochs"},
     {"lr-step-size", "lr-milestones"},
-    {"resume-from", "load"},
     {"shape", "data"},
     {"shape", "seq-len"},
     {"classes", "data"},
@@ -110,9 +111,10 @@ static enum ddp_status check_shape(const struct ddp_train_options *options)
 }
 
 /* What says where the data are, or what. */
-static const char *const of_data[] = {"data",       "dataset",   "val",    "shape",
-                                      "classes",    "seq-len",   "tokens", "vocab-size",
-                                      "image-size", "data-size", NULL};
+static const char *const of_data[] = {"data",       "dataset",      "val",        "shape",
+                                      "classes",    "seq-len",      "tokens",     "vocab-size",
+                                      "image-size", "data-size",    "tokenizer",  "chat-template",
+                                      "packing",    "long-samples", "show-masks", NULL};
 
 static enum ddp_status check_own_data(const struct ddp_train_options *options)
 {
@@ -131,6 +133,9 @@ enum ddp_status ddp_train_check_pairs(const struct ddp_train_options *options)
         if (ddp_train_given(options, excluding[i][0]) && ddp_train_given(options, excluding[i][1]))
             return ddp_fail(DDP_ERR_INVALID, "--%s and --%s exclude each other: give one",
                             excluding[i][0], excluding[i][1]);
+    if (options->resume_from && options->load && !ddp_train_given(options, "lora") &&
+        !options->adapters) /* whose checkpoints are without their base */
+        return ddp_fail(DDP_ERR_INVALID, "--resume-from and --load exclude each other: give one");
     for (size_t i = 0; i < sizeof needing / sizeof needing[0]; i++)
         if (ddp_train_given(options, needing[i].name) &&
             !ddp_train_given(options, needing[i].needs))
@@ -166,9 +171,9 @@ enum ddp_status ddp_train_check_options(const struct ddp_train_options *options,
                             "--%s belongs to --generate N, which continues a text instead of "
                             "training, or to --sample-every N: give one of them too, or none",
                             generation[i]);
-    if (options->sample_every && plan->model != &ddp_model_gpt2)
+    if (options->sample_every && !plan->model->context)
         return ddp_fail(DDP_ERR_INVALID,
-                        "--sample-every: only gpt2 writes texts, and the model is %s",
+                        "--sample-every: only gpt2 and llama write texts, and the model is %s",
                         plan->model->name);
     enum ddp_status status = check_shape(options);
     if (status != DDP_OK || plan->rank != 0)

@@ -19,8 +19,8 @@
 #include <unistd.h>
 
 struct output {
-    const char *option, *path;                /* path NULL: not given */
-    enum { AT_ONCE, AT_END, DIRECTORY } kind; /* a file: when it is opened */
+    const char *option, *path;                               /* path NULL: not given */
+    enum { AT_ONCE, AT_END, DIRECTORY, NEW_DIRECTORY } kind; /* a file: when it is opened */
 };
 
 /* The path without links and dots, also of a file that is yet to be made, in directories that are;
@@ -94,7 +94,8 @@ enum ddp_status ddp_train_check_outputs(const struct ddp_train_options *options,
 {
     const struct output outputs[] = {
         {"--save", options->save, AT_END},
-        {"--export", options->export_path, AT_END},
+        {"--export", options->export_path,
+         options->model == &ddp_model_llama ? NEW_DIRECTORY : AT_END},
         {"--predict", options->predict, AT_END},
         {"--log", options->report.log, AT_ONCE},
         {"--trace", options->report.trace, AT_ONCE},

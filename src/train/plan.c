@@ -510,14 +510,17 @@ static void print_stages(const struct ddp_train_plan *plan, const ddp_graph *gra
 static void print_memory(const struct ddp_train_plan *plan, const ddp_graph *graph,
                          const struct ddp_mode_memory *memory, int stage, FILE *out)
 {
-    char text[4][DDP_TRAIN_BYTES], locked[64] = "", owner[32] = "a worker";
+    char text[4][DDP_TRAIN_BYTES], locked[64] = "", frozen[64] = "", owner[32] = "a worker";
     if (plan->mode == DDP_MODE_PIPELINE)
         snprintf(owner, sizeof owner, "in stage %d", stage);
     if (memory->locked > 0)
         snprintf(locked, sizeof locked, " (and %s of the host)",
                  ddp_train_show_bytes((double)memory->locked, text[0]));
-    fprintf(out, "memory   weights %s + gradients %s%s + optimizer %s + %sactivations %s %s\n",
-            ddp_train_show_bytes((double)memory->weights, text[0]),
+    if (memory->frozen > 0)
+        snprintf(frozen, sizeof frozen, " + frozen weights %s",
+                 ddp_train_show_bytes((double)memory->frozen, text[0]));
+    fprintf(out, "memory   weights %s%s + gradients %s%s + optimizer %s + %sactivations %s %s\n",
+            ddp_train_show_bytes((double)memory->weights, text[0]), frozen,
             ddp_train_show_bytes((double)memory->gradients, text[1]), locked,
             ddp_train_show_bytes((double)memory->optimizer, text[2]),
             ddp_graph_activations(graph) == DDP_BF16 ? "bf16 " : "",
@@ -531,11 +534,14 @@ void ddp_train_plan_print(const struct ddp_train_plan *plan,
 {
     struct ddp_terminal_text lines;
     FILE *out = ddp_terminal_begin(&lines, to);
-    char shown[DDP_TEXT_SHOWN], nodes[DDP_TRAIN_NODES];
+    char shown[DDP_TEXT_SHOWN], nodes[DDP_TRAIN_NODES], frozen[48] = "";
     const int units = ddp_train_plan_units(plan);
     const char *unit = ddp_train_plan_unit_name(plan);
-    fprintf(out, "model    %s, %" PRId64 " parameters%s%s\n", plan->model->name,
-            ddp_graph_element_count(graph), options->load ? ", from " : "",
+    if (ddp_graph_frozen_count(graph) > 0)
+        snprintf(frozen, sizeof frozen, " and %" PRId64 " frozen ones",
+                 ddp_graph_frozen_element_count(graph));
+    fprintf(out, "model    %s, %" PRId64 " parameters%s%s%s\n", plan->model->name,
+            ddp_graph_element_count(graph), frozen, options->load ? ", from " : "",
             options->load ? ddp_text_show(shown, options->load) : "");
     print_data(plan, data, out);
     fprintf(out, "workers  %d %s%s", units, unit, units == 1 ? "" : "s");

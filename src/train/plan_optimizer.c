@@ -48,6 +48,14 @@ static enum ddp_status choose_rate(struct ddp_train_plan *plan,
     return DDP_OK;
 }
 
+/* Fine-tuning takes smaller steps. */
+static double model_rate(const struct ddp_model *model, const struct ddp_train_options *options)
+{
+    if ((ddp_train_given(options, "lora") || options->adapted) && model->adapted_rate > 0)
+        return model->adapted_rate;
+    return options->load && model->tuned_rate > 0 ? model->tuned_rate : model->rate;
+}
+
 enum ddp_status ddp_train_plan_optimizer(struct ddp_train_plan *plan,
                                          const struct ddp_train_options *options)
 {
@@ -85,7 +93,7 @@ enum ddp_status ddp_train_plan_optimizer(struct ddp_train_plan *plan,
     plan->decay_matrices_only = ddp_train_given(options, "decay-on")
                                     ? options->decay_on == DDP_DECAY_MATRICES
                                     : own && model->decay_matrices_only;
-    return choose_rate(plan, options, own ? model->rate : sgd ? 0.1 : 0.001);
+    return choose_rate(plan, options, own ? model_rate(model, options) : sgd ? 0.1 : 0.001);
 }
 
 static enum ddp_status check_schedule(const struct ddp_train_options *options,

@@ -14,14 +14,54 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+/* What is compared: what is learned, then what is frozen. */
+static int count_of(const struct ddp_run *run)
+{
+    return ddp_graph_place_count(run->graph);
+}
+
+static const struct ddp_parameter *parameter_of(const struct ddp_run *run, int i)
+{
+    const int learned = ddp_graph_parameter_count(run->graph);
+    return i < learned ? ddp_graph_parameter_at(run->graph, i)
+                       : ddp_graph_frozen_at(run->graph, i - learned);
+}
+
+/* Of one that is frozen, as the device has it; 0: another stage does. */
+static enum ddp_status hash_frozen(const struct ddp_run *run, int index, uint64_t *hash)
+{
+    const struct ddp_frozen *frozen = ddp_mode_frozen(run->mode);
+    const struct ddp_parameter *parameter = ddp_graph_frozen_at(run->graph, index);
+    const size_t bytes = (size_t)parameter->count * ddp_dtype_bytes(parameter->dtype);
+    void *copy = NULL;
+    const void *values = frozen->values[index];
+    enum ddp_status status = DDP_OK;
+    *hash = 0;
+    if (!values)
+        return DDP_OK;
+    if (!run->plan.device.host_memory) {
+        copy = ddp_array_alloc(bytes, 1);
+        status = copy ? ddp_device_copy_out(frozen->device, copy, values, bytes) : DDP_ERR_MEMORY;
+        if (status == DDP_OK)
+            status = ddp_device_synchronize(frozen->device);
+        values = copy;
+    }
+    if (status == DDP_OK)
+        *hash = ddp_hash(values, bytes);
+    free(copy);
+    return status;
+}
+
 /* A hash for each parameter, then those of all ranks; 0: another stage has the parameter. */
 static enum ddp_status gather_hashes(struct ddp_run *run, uint64_t *all)
 {
-    const int count = ddp_graph_parameter_count(run->graph);
+    const int count = count_of(run), learned = ddp_graph_parameter_count(run->graph);
     uint64_t *hashes = all + (size_t)count * (size_t)run->plan.rank;
     float *values = ddp_array_alloc((size_t)ddp_graph_flat_count(run->graph), sizeof *values);
     enum ddp_status status = values ? DDP_OK : DDP_ERR_MEMORY;
-    for (int i = 0; status == DDP_OK && i < count; i++) {
+    for (int i = learned; status == DDP_OK && i < count; i++)
+        status = hash_frozen(run, i - learned, &hashes[i]);
+    for (int i = 0; status == DDP_OK && i < learned; i++) {
         const struct ddp_parameter *parameter = ddp_graph_parameter_at(run->graph, i);
         bool own = false;
         status = ddp_mode_own_weights(run->mode, i, values, &own);
@@ -36,7 +76,7 @@ static enum ddp_status gather_hashes(struct ddp_run *run, uint64_t *all)
 static int votes(const struct ddp_run *run, const uint64_t *all, int rank, int i)
 {
     const int stages = ddp_train_plan_stage_workers(&run->plan);
-    const size_t count = (size_t)ddp_graph_parameter_count(run->graph);
+    const size_t count = (size_t)count_of(run);
     int same = 0;
     for (int r = rank % stages; r < run->plan.world_size; r += stages)
         same += all[(size_t)r * count + (size_t)i] == all[(size_t)rank * count + (size_t)i];
@@ -58,7 +98,7 @@ static void tell(const struct ddp_run *run, const uint64_t *all, int stage, int 
 {
     const int stages = ddp_train_plan_stage_workers(&run->plan);
     const int ranks = run->plan.world_size / stages;
-    const char *name = ddp_graph_parameter_at(run->graph, i)->name;
+    const char *name = parameter_of(run, i)->name;
     char list[1024] = "", where[DDP_TRAIN_WHERE];
     size_t used = 0;
     int agreed = 0, odd = 0;
@@ -90,7 +130,7 @@ static void tell(const struct ddp_run *run, const uint64_t *all, int stage, int 
 enum ddp_status ddp_run_check_replicas(struct ddp_run *run, int64_t step)
 {
     const int64_t every = run->options->check_replicas;
-    const int ranks = run->plan.world_size, count = ddp_graph_parameter_count(run->graph);
+    const int ranks = run->plan.world_size, count = count_of(run);
     if (every == 0 || ranks == 1 || step / every == run->compared / every ||
         !ddp_mode_local_synchronises(&run->plan.local, step))
         return DDP_OK;

@@ -22,6 +22,7 @@
 #include <sys/stat.h>
 
 #define LANES        "lanes"
+#define FROZEN       "frozen parameters"
 #define LOCK_WAIT_MS 10000 /* a killed worker may take that long to end */
 
 /* --- what makes two runs the same ------------------------------------------------------------- */
@@ -136,6 +137,9 @@ static void collect_facts(const struct ddp_run *run, struct ddp_checkpoint_facts
                plan->model == &ddp_model_gpt2 ? ddp_gpt2_in(&run->model_config)->dropout : 0);
     add_flag(facts, "bf16", run->model_config.compute == DDP_BF16);
     ddp_checkpoint_fact_add(facts, "parameters", "%" PRId64, ddp_graph_element_count(run->graph));
+    if (ddp_graph_frozen_count(run->graph) > 0) /* which checkpoints do not hold */
+        ddp_checkpoint_fact_add(facts, FROZEN, "%d of hash %016" PRIx64,
+                                ddp_graph_frozen_count(run->graph), run->frozen_hash);
     ddp_checkpoint_fact_add(facts, "samples", "%" PRId64,
                             ddp_dataset_info(run->data)->sample_count);
     ddp_checkpoint_fact_add(facts, DDP_CHECKPOINT_DATA, "%016" PRIx64, run->data_fingerprint);
@@ -255,6 +259,9 @@ static enum ddp_status check_checkpoint(struct ddp_run *run)
     take_lanes(run);
     ddp_run_take_schedule(run);
     collect_facts(run, &facts);
+    if (run->options->plan && ddp_graph_frozen_count(run->graph) > 0) /* it has not read them */
+        ddp_checkpoint_fact_add(&facts, FROZEN, "%s",
+                                ddp_checkpoint_fact_value(&run->resumed.state.facts, FROZEN));
     enum ddp_status status = ddp_run_match(run, &facts);
     const struct ddp_checkpoint_cursor now = cursor_at(run, saved->step);
     if (status == DDP_OK && memcmp(&now, saved, sizeof now) != 0)

@@ -5,6 +5,7 @@
 #define DDP_TRAIN_RUN_H
 
 #include "checkpoint/checkpoint.h"
+#include "data/text/tokenizer.h"
 #include "train/evaluate.h"
 #include "weights/hf_config.h"
 #include "train/guard.h"
@@ -20,12 +21,15 @@ struct ddp_run {
     struct ddp_train_plan plan;
     ddp_job *job;
     ddp_comm *comm;
+    ddp_tokenizer *tokenizer; /* NULL: none */
     ddp_dataset *data, *test;
     struct ddp_model_config model_config;
     struct ddp_hf_config hf_config; /* with --config */
     ddp_graph *graph, *tail_graph;
     struct ddp_train_tensor *tensors; /* for the program: one for each of its parameters */
     float *weights; /* flat, host: the initial ones, later what was fetched; NULL in between */
+    struct ddp_frozen_host frozen;
+    uint64_t frozen_hash;  /* of its values, on rank 0 */
     size_t program_bytes;  /* of this process before the run was opened */
     double exchange_bytes; /* that a step moves, as planned */
     double device_bytes;   /* of the GPU, in use before it is trained on; 0: not known */

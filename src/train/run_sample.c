@@ -22,10 +22,15 @@ enum ddp_status ddp_run_sample_open(struct ddp_run *run)
     if (!run->continuation)
         return DDP_ERR_MEMORY;
     enum ddp_status status = ddp_whole_open(&run->sampled, run, true);
+    if (status == DDP_OK && !ddp_whole_is_there(run))
+        status = ddp_fail(DDP_ERR_UNSUPPORTED,
+                          "--sample-every: in a pipeline on GPUs no device has all parameters that "
+                          "are frozen: leave it out, or use another --mode");
     if (status != DDP_OK)
         return status;
-    return ddp_continuation_open(run->continuation, run->options, &run->model_config,
-                                 ddp_mode_device(run->mode), run->sampled.weights,
+    return ddp_continuation_open(run->continuation, run->options, run->tokenizer, run->plan.model,
+                                 &run->model_config, ddp_mode_device(run->mode),
+                                 run->sampled.weights, run->sampled.frozen,
                                  run->options->sample_length);
 }
 

@@ -8,8 +8,10 @@
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/text.h"
-#include "model/gpt2.h"
 #include "train/continuation.h"
+#include "train/llama_run.h"
+#include "train/load.h"
+#include "train/texts.h"
 #include "weights/weights.h"
 
 #include <inttypes.h>
@@ -19,41 +21,53 @@
 
 struct sample {
     const struct ddp_train_options *options;
-    const struct ddp_model *model;
+    struct ddp_load load;
     struct ddp_model_config config;
+    ddp_graph *graph;
+    struct ddp_frozen_host frozen_host;
+    struct ddp_frozen frozen;
     ddp_device *device;
     size_t weights_bytes;
     float *weights, *device_weights; /* the latter NULL where the device reads the host's */
     struct ddp_continuation continuation;
+    ddp_decoder *decoder; /* NULL: tokens are bytes or numbers */
     FILE *out;
     bool terminal;   /* which must not obey what the model writes */
     char pending[4]; /* there: of a character that has not come whole */
     size_t pending_bytes;
 };
 
+/* The weights, in host memory. */
+static enum ddp_status read_weights(struct sample *sample, const ddp_graph *graph)
+{
+    enum ddp_status status =
+        ddp_frozen_host_alloc(&sample->frozen_host, graph, NULL, false, DDP_F32);
+    sample->weights_bytes = (size_t)ddp_graph_flat_count(graph) * sizeof(float);
+    sample->weights = ddp_array_alloc((size_t)ddp_graph_flat_count(graph), sizeof(float));
+    if (status == DDP_OK && !sample->weights)
+        status = DDP_ERR_MEMORY;
+    if (status == DDP_OK)
+        status = ddp_run_load_weights(&sample->load, sample->load.model, &sample->config, graph,
+                                      sample->weights, sample->frozen_host.values);
+    if (status == DDP_OK)
+        status = ddp_frozen_host_complete(&sample->frozen_host, graph, 1);
+    return status;
+}
+
 static enum ddp_status load(struct sample *sample)
 {
     const struct ddp_train_options *options = sample->options;
-    ddp_graph *graph = NULL;
-    enum ddp_status status =
-        ddp_train_weights_model(options->load, &sample->model, &sample->config);
-    if (status == DDP_OK && sample->model != &ddp_model_gpt2)
-        return ddp_fail(DDP_ERR_INVALID, "--generate: %s is not described as a gpt2",
+    enum ddp_status status = ddp_load_open(&sample->load, options, true);
+    if (status == DDP_OK && !(sample->load.model && sample->load.model->context))
+        return ddp_fail(DDP_ERR_INVALID, "--generate: %s is not described as a gpt2 or llama",
                         options->load);
-    if (status == DDP_OK) {
-        sample->config.batch = 1;
-        status = ddp_model_build(&graph, sample->model, &sample->config);
-    }
-    if (status == DDP_OK) {
-        sample->weights_bytes = (size_t)ddp_graph_flat_count(graph) * sizeof(float);
-        sample->weights = ddp_array_alloc((size_t)ddp_graph_flat_count(graph), sizeof(float));
-        status = sample->weights
-                     ? ddp_train_weights_load(options->load, graph,
-                                              ddp_gpt2_in(&sample->config)->heads, sample->weights)
-                     : DDP_ERR_MEMORY;
-    }
-    ddp_graph_destroy(graph);
-    return status;
+    sample->config = sample->load.config;
+    sample->config.batch = 1;
+    if (status == DDP_OK && sample->load.directory)
+        status = ddp_load_apply(&sample->load, options, &sample->config, NULL);
+    if (status == DDP_OK)
+        status = ddp_model_build(&sample->graph, sample->load.model, &sample->config);
+    return status == DDP_OK ? read_weights(sample, sample->graph) : status;
 }
 
 /* Prints the characters that are whole; at the end the rest as well. */
@@ -72,9 +86,28 @@ static void print_pending(struct sample *sample, bool end)
     }
 }
 
-static void print_token(struct sample *sample, const int32_t *tokens, int64_t index)
+/* Of the tokenizer: the characters that are whole. */
+static enum ddp_status print_decoded(struct sample *sample, const char *text, size_t bytes)
+{
+    if (sample->terminal)
+        return ddp_train_print_text(sample->out, text, bytes);
+    fwrite(text, 1, bytes, sample->out);
+    return DDP_OK;
+}
+
+static enum ddp_status decode_token(struct sample *sample, int32_t token)
+{
+    const char *text;
+    size_t bytes;
+    const enum ddp_status status = ddp_decoder_next(sample->decoder, &token, 1, &text, &bytes);
+    return status == DDP_OK ? print_decoded(sample, text, bytes) : status;
+}
+
+static enum ddp_status print_token(struct sample *sample, const int32_t *tokens, int64_t index)
 {
     const bool is_text = sample->continuation.is_text;
+    if (sample->decoder)
+        return decode_token(sample, tokens[index]);
     if (is_text && sample->terminal) {
         sample->pending[sample->pending_bytes++] = (char)tokens[index];
         print_pending(sample, false);
@@ -82,21 +115,32 @@ static void print_token(struct sample *sample, const int32_t *tokens, int64_t in
         fputc(tokens[index], sample->out);
     else
         fprintf(sample->out, "%s%" PRId32, index ? " " : "", tokens[index]);
+    return DDP_OK;
 }
 
 /* What sample `index` has beside the first `printed` tokens. */
-static void print_tokens(struct sample *sample, int64_t index, int64_t *printed)
+static enum ddp_status print_tokens(struct sample *sample, int64_t index, int64_t *printed)
 {
     int64_t count;
     const int32_t *tokens = ddp_continuation_tokens(&sample->continuation, index, &count);
-    while (*printed < count)
-        print_token(sample, tokens, (*printed)++);
+    enum ddp_status status = DDP_OK;
+    while (status == DDP_OK && *printed < count)
+        status = print_token(sample, tokens, (*printed)++);
+    return status;
 }
 
-static void print_end(struct sample *sample)
+static enum ddp_status print_end(struct sample *sample)
 {
+    const char *text = "";
+    size_t bytes = 0;
+    enum ddp_status status = DDP_OK;
     print_pending(sample, true);
+    if (sample->decoder)
+        status = ddp_decoder_end(sample->decoder, &text, &bytes);
+    if (status == DDP_OK)
+        status = print_decoded(sample, text, bytes);
     fputc('\n', sample->out);
+    return status;
 }
 
 /* A single sample is printed as it comes; several one after another, when all are there. */
@@ -108,10 +152,11 @@ static enum ddp_status run(struct sample *sample)
     int64_t printed = 0;
     while (status == DDP_OK && ddp_continuation_goes_on(c)) {
         if (single) {
-            print_tokens(sample, 0, &printed);
+            status = print_tokens(sample, 0, &printed);
             fflush(sample->out);
         }
-        status = ddp_continuation_next(c);
+        if (status == DDP_OK)
+            status = ddp_continuation_next(c);
     }
     if (status == DDP_ERR_FORMAT)
         ddp_fail(status,
@@ -122,8 +167,9 @@ static enum ddp_status run(struct sample *sample)
         if (!single)
             fprintf(sample->out, "--- sample %" PRId64 " of %" PRId64 " ---\n", i + 1, c->samples);
         if (!single || status == DDP_OK)
-            print_tokens(sample, i, &printed);
-        print_end(sample);
+            status = print_tokens(sample, i, &printed);
+        const enum ddp_status ended = print_end(sample);
+        status = status == DDP_OK ? ended : status;
         printed = 0;
     }
     if (status == DDP_OK && (fflush(sample->out) != 0 || ferror(sample->out)))
@@ -138,6 +184,9 @@ static enum ddp_status open_device(struct sample *sample)
     enum ddp_status status = ddp_device_open(
         &sample->device, options->device, options->device_count > 0 ? (int)options->devices[0] : 0,
         ddp_train_threads(options, 1));
+    if (status == DDP_OK)
+        status = ddp_frozen_open(&sample->frozen, sample->device, &sample->frozen_host,
+                                 sample->graph, NULL, DDP_F32);
     if (status != DDP_OK || ddp_device_host_memory(sample->device))
         return status;
     status =
@@ -150,12 +199,14 @@ static enum ddp_status open_device(struct sample *sample)
 
 static void close_device(struct sample *sample)
 {
+    ddp_frozen_close(&sample->frozen);
     if (sample->device)
         ddp_device_free(sample->device, sample->device_weights, sample->weights_bytes);
     ddp_device_close(sample->device);
 }
 
-enum ddp_status ddp_train_sample(const struct ddp_train_options *options, FILE *out)
+enum ddp_status ddp_train_sample(const struct ddp_train_options *options,
+                                 const ddp_tokenizer *tokenizer, FILE *out)
 {
     struct sample sample = {.options = options, .out = out, .terminal = isatty(fileno(out))};
     if (!options->load)
@@ -167,12 +218,19 @@ enum ddp_status ddp_train_sample(const struct ddp_train_options *options, FILE *
         status = open_device(&sample);
     if (status == DDP_OK)
         status = ddp_continuation_open(
-            &sample.continuation, options, &sample.config, sample.device,
-            sample.device_weights ? sample.device_weights : sample.weights, options->generate);
+            &sample.continuation, options, tokenizer, sample.load.model, &sample.config,
+            sample.device, sample.device_weights ? sample.device_weights : sample.weights,
+            &sample.frozen, options->generate);
+    if (status == DDP_OK && tokenizer)
+        status = ddp_decoder_create(&sample.decoder, tokenizer, true);
     if (status == DDP_OK)
         status = run(&sample);
+    ddp_decoder_destroy(sample.decoder);
     ddp_continuation_close(&sample.continuation);
     close_device(&sample);
     free(sample.weights);
+    ddp_frozen_host_free(&sample.frozen_host);
+    ddp_graph_destroy(sample.graph);
+    ddp_load_close(&sample.load);
     return status;
 }

@@ -232,8 +232,8 @@ enum ddp_status ddp_run_print_summary(struct ddp_run *run)
     if (status != DDP_OK)
         return status;
     const struct ddp_mode_memory *worker = &memory.worker;
-    const double planned =
-        (double)(worker->weights + worker->gradients + worker->optimizer + worker->activations);
+    const double planned = (double)(worker->weights + worker->frozen + worker->gradients +
+                                    worker->optimizer + worker->activations);
     const double speed = totals.flops / (totals.seconds + 1e-9);
     ddp_train_metrics_pause(run->metrics);
     struct ddp_terminal_text lines;

@@ -10,10 +10,13 @@
 #include "job/job.h"
 #include "train/best.h"
 #include "train/hooks.h"
+#include "train/llama_run.h"
 #include "train/plan_memory.h"
 #include "train/predict.h"
 #include "train/sample.h"
 #include "train/tensors.h"
+#include "train/texts.h"
+#include "train/tokenize.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -134,8 +137,10 @@ void ddp_train_destroy(ddp_train *train)
 enum ddp_status ddp_train_parse(ddp_train *train, int argc, char *const *argv)
 {
     int rest;
-    return ddp_options_parse(ddp_train_option_table(), &train->options, &train->options.given, argc,
-                             argv, false, &rest);
+    enum ddp_status status = ddp_train_take_tokenize(&train->options, &argc, &argv);
+    return status == DDP_OK ? ddp_options_parse(ddp_train_option_table(), &train->options,
+                                                &train->options.given, argc, argv, false, &rest)
+                            : status;
 }
 
 enum ddp_status ddp_train_set(ddp_train *train, const char *name, const char *value)
@@ -281,6 +286,8 @@ enum ddp_status ddp_train_open(ddp_train *train, FILE *out)
     const struct ddp_train_options *options = &train->options;
     if (train->open)
         return ddp_fail(DDP_ERR_INVALID, "the run is open already: call ddp_train_close() first");
+    if (options->tokenize_in)
+        return ddp_fail(DDP_ERR_INVALID, "tokenize does not train: it needs ddp_train_run()");
     if (options->generate || options->plan || ddp_train_evaluates_only(options))
         return ddp_fail(DDP_ERR_INVALID, "--%s does not train: it needs ddp_train_run()",
                         options->generate    ? "generate"
@@ -444,20 +451,33 @@ static enum ddp_status run_steps(ddp_train *train)
     return status;
 }
 
-/* With the file that --load stands for. Of several workers rank 0 does it: it is not cut up. */
+/* With the file that --load stands for. */
 static enum ddp_status generate(const struct ddp_train_options *options, FILE *out)
 {
     struct ddp_train_options found = *options;
     struct ddp_load load = {0};
+    ddp_tokenizer *tokenizer = NULL;
+    enum ddp_status status = ddp_load_find(&load, options, true);
+    found.load = load.file;
+    found.adapters = load.adapters;
+    if (status == DDP_OK)
+        status = ddp_train_open_tokenizer(&tokenizer, options, true);
+    if (status == DDP_OK)
+        status = ddp_train_sample(&found, tokenizer, out);
+    ddp_tokenizer_close(tokenizer);
+    ddp_load_close(&load);
+    return status;
+}
+
+/* Of several workers rank 0 does it: it is not cut up. */
+static enum ddp_status alone(const struct ddp_train_options *options, FILE *out,
+                             enum ddp_status (*work)(const struct ddp_train_options *options,
+                                                     FILE *out))
+{
     ddp_job *job = NULL;
     enum ddp_status status = ddp_job_open(&job);
-    if (status == DDP_OK && ddp_job_rank(job) == 0) {
-        status = ddp_load_find(&load, options, true);
-        found.load = load.file;
-        if (status == DDP_OK)
-            status = ddp_train_sample(&found, out);
-        ddp_load_close(&load);
-    }
+    if (status == DDP_OK && ddp_job_rank(job) == 0)
+        status = work(options, out);
     ddp_job_close(job);
     return status;
 }
@@ -468,8 +488,12 @@ enum ddp_status ddp_train_run(ddp_train *train, FILE *out)
     enum ddp_status status;
     if (train->open)
         return ddp_fail(DDP_ERR_INVALID, "the run is open: call ddp_train_close() first");
+    if (options->tokenize_in)
+        return alone(options, out, ddp_train_tokenize);
     if (options->generate)
-        return generate(options, out);
+        return alone(options, out, generate);
+    if (ddp_llama_converts(options))
+        return alone(options, out, ddp_llama_convert);
     if (options->plan || ddp_train_evaluates_only(options)) {
         status = open_run(train, out, false);
         if (status == DDP_OK && options->plan)

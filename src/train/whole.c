@@ -9,10 +9,16 @@
 #include "kernels/kernels.h"
 #include "train/run.h"
 
+bool ddp_whole_is_there(const struct ddp_run *run)
+{
+    return ddp_mode_weights(run->mode) || run->plan.device.host_memory ||
+           ddp_graph_frozen_count(run->graph) == 0;
+}
+
 enum ddp_status ddp_whole_open(struct ddp_whole *whole, const struct ddp_run *run, bool wanted)
 {
     const float *own = ddp_mode_weights(run->mode);
-    *whole = (struct ddp_whole){.weights = own};
+    *whole = (struct ddp_whole){.weights = own, .frozen = ddp_mode_frozen(run->mode)};
     if (own || !wanted) {
         whole->weights_bf16 = own ? ddp_mode_weights_bf16(run->mode) : NULL;
         return DDP_OK;

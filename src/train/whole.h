@@ -12,12 +12,17 @@ struct ddp_run;
 struct ddp_whole {
     const float *weights;         /* flat; NULL: not wanted on this rank */
     const uint16_t *weights_bf16; /* NULL unless the graphs compute in bf16 */
+    const struct ddp_frozen *frozen;
     /* A copy, and what frees it; NULL: the mode's are borrowed. */
     ddp_device *device;
     float *copy;
     uint16_t *copy_bf16;
     size_t bytes;
 };
+
+/* Can a worker run the whole model at all? Not where its device has the frozen parameters of a
+ * stage alone. */
+bool ddp_whole_is_there(const struct ddp_run *run);
 
 /* Takes memory for a copy where one is needed.
  *   wanted  on this rank

@@ -9,6 +9,7 @@
 #include "core/input_file.h"
 #include "core/log.h"
 #include "core/json.h"
+#include "weights/hf_keys.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -16,54 +17,7 @@
 
 #define MAX_BYTES 1000000
 
-struct reading {
-    const char *name; /* of the file */
-    const json_t *root;
-};
-
-static enum ddp_status read_count(const struct reading *in, const char *key, int64_t most,
-                                  int64_t *value)
-{
-    const json_t *member = json_object_get(in->root, key);
-    if (!member)
-        return DDP_OK;
-    if (!json_is_integer(member) || json_integer_value(member) < 1 ||
-        json_integer_value(member) > most)
-        return ddp_fail(DDP_ERR_FORMAT, "%s: %s is not a whole number from 1 to %" PRId64, in->name,
-                        key, most);
-    *value = json_integer_value(member);
-    return DDP_OK;
-}
-
-static enum ddp_status read_real(const struct reading *in, const char *key, double least,
-                                 double below, double *value)
-{
-    const json_t *member = json_object_get(in->root, key);
-    if (!member)
-        return DDP_OK;
-    const double number = json_number_value(member);
-    if (!json_is_number(member) || number < least || number >= below)
-        return ddp_fail(DDP_ERR_FORMAT, "%s: %s is not a number from %g to below %g", in->name, key,
-                        least, below);
-    *value = number;
-    return DDP_OK;
-}
-
-/* A field that has only one value we can do. */
-static enum ddp_status require(const struct reading *in, const char *key, bool wanted)
-{
-    const json_t *member = json_object_get(in->root, key);
-    if (!member)
-        return DDP_OK;
-    if (!json_is_boolean(member))
-        return ddp_fail(DDP_ERR_FORMAT, "%s: %s is neither true nor false", in->name, key);
-    if (json_is_true(member) != wanted)
-        return ddp_fail(DDP_ERR_FORMAT, "%s: %s is %s, which is not supported; it must be %s",
-                        in->name, key, wanted ? "false" : "true", wanted ? "true" : "false");
-    return DDP_OK;
-}
-
-static enum ddp_status read_type(const struct reading *in)
+static enum ddp_status read_type(const struct ddp_hf_keys *in)
 {
     const json_t *member = json_object_get(in->root, "model_type");
     const char *type = json_string_value(member);
@@ -73,7 +27,7 @@ static enum ddp_status read_type(const struct reading *in)
     return DDP_OK;
 }
 
-static enum ddp_status read_activation(const struct reading *in, bool *exact)
+static enum ddp_status read_activation(const struct ddp_hf_keys *in, bool *exact)
 {
     const json_t *member = json_object_get(in->root, "activation_function");
     const char *name = json_string_value(member);
@@ -92,12 +46,12 @@ static enum ddp_status read_activation(const struct reading *in, bool *exact)
 }
 
 /* One rate for embedding and blocks: that is what the model has. */
-static enum ddp_status read_dropout(const struct reading *in, struct ddp_hf_config *config)
+static enum ddp_status read_dropout(const struct ddp_hf_keys *in, struct ddp_hf_config *config)
 {
     const char *const keys[] = {"resid_pdrop", "embd_pdrop", "attn_pdrop"};
     double rates[3] = {0.1, 0.1, 0.1};
     for (int i = 0; i < 3; i++) {
-        enum ddp_status status = read_real(in, keys[i], 0, 1, &rates[i]);
+        enum ddp_status status = ddp_hf_keys_real(in, keys[i], 0, 1, &rates[i]);
         if (status != DDP_OK)
             return status;
     }
@@ -110,7 +64,7 @@ static enum ddp_status read_dropout(const struct reading *in, struct ddp_hf_conf
     return DDP_OK;
 }
 
-static enum ddp_status check_inner(const struct reading *in, int64_t channels)
+static enum ddp_status check_inner(const struct ddp_hf_keys *in, int64_t channels)
 {
     const json_t *member = json_object_get(in->root, "n_inner");
     if (!member || json_is_null(member))
@@ -123,24 +77,24 @@ static enum ddp_status check_inner(const struct reading *in, int64_t channels)
 }
 
 /* Older files say n_ctx where others say n_positions. */
-static enum ddp_status read_context(const struct reading *in, int64_t *context)
+static enum ddp_status read_context(const struct ddp_hf_keys *in, int64_t *context)
 {
     int64_t older = 0;
-    enum ddp_status status = read_count(in, "n_ctx", 1 << 24, &older);
+    enum ddp_status status = ddp_hf_keys_count(in, "n_ctx", 1 << 24, &older);
     if (status == DDP_OK && older)
         *context = older;
-    return status == DDP_OK ? read_count(in, "n_positions", 1 << 24, context) : status;
+    return status == DDP_OK ? ddp_hf_keys_count(in, "n_positions", 1 << 24, context) : status;
 }
 
-static enum ddp_status read_shape(const struct reading *in, struct ddp_gpt2_shape *shape)
+static enum ddp_status read_shape(const struct ddp_hf_keys *in, struct ddp_gpt2_shape *shape)
 {
-    enum ddp_status status = read_count(in, "n_layer", 10000, &shape->layers);
+    enum ddp_status status = ddp_hf_keys_count(in, "n_layer", 10000, &shape->layers);
     if (status == DDP_OK)
-        status = read_count(in, "n_head", 1 << 20, &shape->heads);
+        status = ddp_hf_keys_count(in, "n_head", 1 << 20, &shape->heads);
     if (status == DDP_OK)
-        status = read_count(in, "n_embd", 1 << 20, &shape->channels);
+        status = ddp_hf_keys_count(in, "n_embd", 1 << 20, &shape->channels);
     if (status == DDP_OK)
-        status = read_count(in, "vocab_size", 1 << 24, &shape->vocabulary);
+        status = ddp_hf_keys_count(in, "vocab_size", 1 << 24, &shape->vocabulary);
     if (status == DDP_OK)
         status = read_context(in, &shape->context);
     if (status == DDP_OK && shape->channels % shape->heads != 0)
@@ -150,7 +104,7 @@ static enum ddp_status read_shape(const struct reading *in, struct ddp_gpt2_shap
     return status == DDP_OK ? check_inner(in, shape->channels) : status;
 }
 
-static enum ddp_status read_root(const struct reading *in, struct ddp_hf_config *config)
+static enum ddp_status read_root(const struct ddp_hf_keys *in, struct ddp_hf_config *config)
 {
     static const struct {
         const char *key;
@@ -161,38 +115,32 @@ static enum ddp_status read_root(const struct reading *in, struct ddp_hf_config 
         {"add_cross_attention", false},
         {"tie_word_embeddings", true},
     };
-    enum ddp_status status = DDP_OK;
-    if (!json_is_object(in->root))
-        return ddp_fail(DDP_ERR_FORMAT, "%s: not a JSON object", in->name);
-    status = read_type(in);
+    enum ddp_status status = read_type(in);
     if (status == DDP_OK)
         status = read_shape(in, &config->shape);
     if (status == DDP_OK)
         status = read_activation(in, &config->exact_gelu);
     if (status == DDP_OK)
-        status = read_real(in, "layer_norm_epsilon", 1e-12, 1, &config->norm_eps);
+        status = ddp_hf_keys_real(in, "layer_norm_epsilon", 1e-12, 1, &config->norm_eps);
     if (status == DDP_OK)
         status = read_dropout(in, config);
     for (size_t i = 0; status == DDP_OK && i < sizeof required / sizeof required[0]; i++)
-        status = require(in, required[i].key, required[i].wanted);
+        status = ddp_hf_keys_require(in, required[i].key, required[i].wanted);
     return status;
 }
 
 enum ddp_status ddp_hf_config_parse(struct ddp_hf_config *config, const char *name,
                                     const char *text, size_t bytes)
 {
-    json_error_t error;
     struct ddp_hf_config found = {
         .shape = {.layers = 12, .heads = 12, .channels = 768, .vocabulary = 50257, .context = 1024},
         .norm_eps = 1e-5,
     };
     json_t *root;
-    enum ddp_status status = ddp_json_parse(&root, text, bytes, &error);
-    if (status == DDP_ERR_FORMAT)
-        (void)ddp_fail(status, "%s: bad JSON in line %d: %s", name, error.line, error.text);
+    enum ddp_status status = ddp_hf_keys_parse(&root, name, text, bytes);
     if (status != DDP_OK)
         return status;
-    const struct reading in = {name, root};
+    const struct ddp_hf_keys in = {name, "", root};
     status = read_root(&in, &found);
     json_decref(root);
     if (status == DDP_OK)

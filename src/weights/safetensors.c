@@ -22,15 +22,24 @@
 #error "tensors are written as they lie in memory, and the format is little-endian"
 #endif
 
+/* A tensor, and where its values are. */
+struct entry {
+    struct ddp_safetensor tensor; /* first: callers know an entry by it */
+    size_t begin;                 /* byte behind the header */
+    const ddp_safetensors *in;    /* the file itself, or the one that was joined */
+};
+
 struct ddp_safetensors {
     const char *name; /* for messages, while the file is parsed */
-    void *pages;      /* NULL: the bytes are the caller's */
+    void *pages;      /* NULL: the bytes are the caller's, or not in memory */
     size_t page_bytes;
+    struct ddp_input_file input; /* from which values are read that are not in memory */
     json_t *header;              /* owns names and metadata */
-    const unsigned char *buffer; /* the values */
+    const unsigned char *buffer; /* the values; NULL: they are not in memory */
+    size_t buffer_at;            /* where they begin in the file */
     size_t buffer_bytes;
     size_t count;
-    struct ddp_safetensor *tensors; /* in the order of their data */
+    struct entry *tensors; /* in the order of their data */
     const struct ddp_safetensor **by_name;
     ddp_safetensors **shards; /* files that were joined, to which the tensors belong */
     size_t shard_count;
@@ -99,9 +108,10 @@ static bool read_offsets(const json_t *offsets, size_t *begin, size_t *end)
 }
 
 /* Returns what is wrong, or NULL. */
-static const char *read_tensor(const struct ddp_safetensors *file, struct ddp_safetensor *tensor,
+static const char *read_tensor(const struct ddp_safetensors *file, struct entry *read,
                                const json_t *entry)
 {
+    struct ddp_safetensor *tensor = &read->tensor;
     size_t begin, end, bytes;
     if (!json_is_object(entry))
         return "its entry is not a JSON object";
@@ -120,8 +130,10 @@ static const char *read_tensor(const struct ddp_safetensors *file, struct ddp_sa
         return "its shape is too large, or does not fill whole bytes";
     if (bytes != end - begin)
         return "its data_offsets do not agree with its dtype and shape";
-    tensor->data = file->buffer + begin;
+    tensor->data = file->buffer ? file->buffer + begin : NULL;
     tensor->bytes = bytes;
+    read->begin = begin;
+    read->in = file;
     return NULL;
 }
 
@@ -129,12 +141,12 @@ static const char *read_tensor(const struct ddp_safetensors *file, struct ddp_sa
 
 static int compare_data(const void *left, const void *right)
 {
-    const struct ddp_safetensor *a = left, *b = right;
-    if (a->data != b->data)
-        return (const char *)a->data < (const char *)b->data ? -1 : 1;
-    if (a->bytes != b->bytes) /* empty ones come before what starts at the same place */
-        return a->bytes < b->bytes ? -1 : 1;
-    return strcmp(a->name, b->name);
+    const struct entry *a = left, *b = right;
+    if (a->begin != b->begin)
+        return a->begin < b->begin ? -1 : 1;
+    if (a->tensor.bytes != b->tensor.bytes) /* empty ones come before what starts there too */
+        return a->tensor.bytes < b->tensor.bytes ? -1 : 1;
+    return strcmp(a->tensor.name, b->tensor.name);
 }
 
 static int compare_names(const void *left, const void *right)
@@ -146,18 +158,16 @@ static int compare_names(const void *left, const void *right)
 /* The data must follow one another without holes and fill the file. */
 static enum ddp_status check_cover(const struct ddp_safetensors *file)
 {
-    const unsigned char *next = file->buffer;
+    size_t used = 0;
     for (size_t i = 0; i < file->count; i++) {
-        const struct ddp_safetensor *tensor = &file->tensors[i];
-        if ((const unsigned char *)tensor->data != next)
+        const struct entry *entry = &file->tensors[i];
+        if (entry->begin != used)
             return ddp_fail(DDP_ERR_FORMAT, "%s: tensor '%s': its data %s", file->name,
-                            tensor->name,
-                            (const unsigned char *)tensor->data < next
-                                ? "overlaps that of another"
-                                : "leaves a hole behind that of another");
-        next += tensor->bytes;
+                            entry->tensor.name,
+                            entry->begin < used ? "overlaps that of another"
+                                                : "leaves a hole behind that of another");
+        used += entry->tensor.bytes;
     }
-    size_t used = (size_t)(next - file->buffer);
     if (used != file->buffer_bytes)
         return ddp_fail(DDP_ERR_FORMAT, "%s: %zu bytes follow the data of the last tensor",
                         file->name, file->buffer_bytes - used);
@@ -186,10 +196,10 @@ static enum ddp_status read_tensors(struct ddp_safetensors *file)
         return DDP_ERR_MEMORY;
     json_object_foreach(file->header, name, entry)
     {
-        struct ddp_safetensor *tensor = &file->tensors[file->count];
+        struct entry *tensor = &file->tensors[file->count];
         if (strcmp(name, "__metadata__") == 0)
             continue;
-        tensor->name = name;
+        tensor->tensor.name = name;
         const char *wrong = read_tensor(file, tensor, entry);
         if (wrong)
             return ddp_fail(DDP_ERR_FORMAT, "%s: tensor '%s': %s", file->name, name, wrong);
@@ -197,15 +207,16 @@ static enum ddp_status read_tensors(struct ddp_safetensors *file)
     }
     qsort(file->tensors, file->count, sizeof *file->tensors, compare_data);
     for (size_t i = 0; i < file->count; i++)
-        file->by_name[i] = &file->tensors[i];
+        file->by_name[i] = &file->tensors[i].tensor;
     qsort(file->by_name, file->count, sizeof *file->by_name, compare_names);
     return check_cover(file);
 }
 
-static enum ddp_status parse(struct ddp_safetensors *file, const unsigned char *bytes, size_t size)
+/* Bytes of the header, behind its length. */
+static enum ddp_status header_length(const struct ddp_safetensors *file, const void *bytes,
+                                     size_t size, size_t *header_bytes)
 {
     uint64_t length = 0;
-    json_error_t error;
     if (size < LENGTH_BYTES)
         return ddp_fail(DDP_ERR_FORMAT,
                         "%s: not a safetensors file: %zu bytes are fewer than its header has",
@@ -219,20 +230,38 @@ static enum ddp_status parse(struct ddp_safetensors *file, const unsigned char *
     if (length > size - LENGTH_BYTES)
         return ddp_fail(DDP_ERR_FORMAT, "%s: truncated: a header of %llu bytes in a file of %zu",
                         file->name, (unsigned long long)length, size);
-    const char *header = (const char *)bytes + LENGTH_BYTES;
+    *header_bytes = (size_t)length;
+    return DDP_OK;
+}
+
+/* The header of a file of that size. */
+static enum ddp_status parse_header(struct ddp_safetensors *file, const char *header, size_t length,
+                                    size_t size)
+{
+    json_error_t error;
     if (length == 0 || header[0] != '{')
         return ddp_fail(DDP_ERR_FORMAT,
                         "%s: not a safetensors file: its header does not begin with {", file->name);
-    enum ddp_status status = ddp_json_parse(&file->header, header, (size_t)length, &error);
+    enum ddp_status status = ddp_json_parse(&file->header, header, length, &error);
     if (status == DDP_ERR_FORMAT)
         (void)ddp_fail(status, "%s: bad header at byte %d: %s", file->name,
                        LENGTH_BYTES + error.position, error.text);
     if (status != DDP_OK)
         return status;
-    file->buffer = bytes + LENGTH_BYTES + length;
-    file->buffer_bytes = size - LENGTH_BYTES - (size_t)length;
+    file->buffer_at = LENGTH_BYTES + length;
+    file->buffer_bytes = size - LENGTH_BYTES - length;
     status = check_metadata(file);
     return status == DDP_OK ? read_tensors(file) : status;
+}
+
+static enum ddp_status parse(struct ddp_safetensors *file, const unsigned char *bytes, size_t size)
+{
+    size_t length;
+    enum ddp_status status = header_length(file, bytes, size, &length);
+    if (status != DDP_OK)
+        return status;
+    file->buffer = bytes + LENGTH_BYTES + length;
+    return parse_header(file, (const char *)bytes + LENGTH_BYTES, length, size);
 }
 
 enum ddp_status ddp_safetensors_parse(ddp_safetensors **file, const char *name, const void *bytes,
@@ -292,7 +321,7 @@ enum ddp_status ddp_safetensors_join(ddp_safetensors **file, const char *name,
     }
     for (size_t i = 0; i < count; i++)
         for (size_t k = 0; k < shards[i]->count; k++) {
-            f->by_name[f->count] = &f->tensors[f->count];
+            f->by_name[f->count] = &f->tensors[f->count].tensor;
             f->tensors[f->count++] = shards[i]->tensors[k];
         }
     if (f->count > 0)
@@ -328,10 +357,73 @@ enum ddp_status ddp_safetensors_open(ddp_safetensors **file, const char *path)
     return DDP_OK;
 }
 
+/* The header of an open file alone. */
+static enum ddp_status read_header(ddp_safetensors *file)
+{
+    const size_t size = (size_t)file->input.bytes;
+    unsigned char start[LENGTH_BYTES] = {0};
+    size_t length = 0;
+    if (size == 0)
+        return ddp_fail(DDP_ERR_FORMAT, "%s: not a safetensors file: it is empty", file->name);
+    enum ddp_status status =
+        ddp_input_file_read(&file->input, 0, start, size < LENGTH_BYTES ? size : LENGTH_BYTES);
+    if (status == DDP_OK)
+        status = header_length(file, start, size, &length);
+    if (status != DDP_OK)
+        return status;
+    char *header = ddp_array_alloc(length + 1, 1);
+    if (!header)
+        return DDP_ERR_MEMORY;
+    status = ddp_input_file_read(&file->input, LENGTH_BYTES, header, length);
+    if (status == DDP_OK)
+        status = parse_header(file, header, length, size);
+    free(header);
+    return status;
+}
+
+enum ddp_status ddp_safetensors_open_header(ddp_safetensors **file, const char *path, bool keep)
+{
+    ddp_safetensors *f = ddp_array_alloc(1, sizeof *f);
+    if (!f)
+        return DDP_ERR_MEMORY;
+    enum ddp_status status = ddp_input_file_open(&f->input, path, keep);
+    if (status != DDP_OK) {
+        free(f);
+        return status;
+    }
+    f->name = path;
+    status = read_header(f);
+    f->name = NULL;
+    if (status != DDP_OK) {
+        ddp_safetensors_close(f);
+        return status;
+    }
+    *file = f;
+    return DDP_OK;
+}
+
+enum ddp_status ddp_safetensors_read(const struct ddp_safetensor *tensor, size_t first, void *to,
+                                     size_t bytes)
+{
+    const struct entry *entry = (const struct entry *)(const void *)tensor;
+    const ddp_safetensors *file = entry->in;
+    if (!tensor->data)
+        return ddp_input_file_read(&file->input, file->buffer_at + entry->begin + first, to, bytes);
+    if (bytes > 0)
+        memcpy(to, (const char *)tensor->data + first, bytes);
+    return DDP_OK;
+}
+
+const char *ddp_safetensors_path(const struct ddp_safetensor *tensor)
+{
+    return ((const struct entry *)(const void *)tensor)->in->input.path;
+}
+
 void ddp_safetensors_close(ddp_safetensors *file)
 {
     if (!file)
         return;
+    ddp_input_file_close(&file->input);
     json_decref(file->header);
     free(file->tensors);
     free(file->by_name);
@@ -350,7 +442,7 @@ size_t ddp_safetensors_count(const ddp_safetensors *file)
 
 const struct ddp_safetensor *ddp_safetensors_at(const ddp_safetensors *file, size_t i)
 {
-    return i < file->count ? &file->tensors[i] : NULL;
+    return i < file->count ? &file->tensors[i].tensor : NULL;
 }
 
 const struct ddp_safetensor *ddp_safetensors_find(const ddp_safetensors *file, const char *name)

@@ -47,6 +47,18 @@ enum ddp_status ddp_safetensors_write_to(ddp_safetensors_sink *sink, void *arg, 
                                          const struct ddp_safetensors_pair *metadata,
                                          size_t metadata_count);
 
+/* ddp_safetensors_write() of tensors whose values are made while they are written: their data are
+ * not read.
+ *   source  puts all values of tensor `tensor` of the array into the sink, in pieces of any size;
+ *           NULL: they are the tensors' data */
+typedef enum ddp_status ddp_safetensors_source(void *arg, size_t tensor, ddp_safetensors_sink *sink,
+                                               void *sink_arg);
+enum ddp_status ddp_safetensors_write_from(const char *path, ddp_safetensors_source *source,
+                                           void *source_arg, const struct ddp_safetensor *tensors,
+                                           size_t tensor_count,
+                                           const struct ddp_safetensors_pair *metadata,
+                                           size_t metadata_count);
+
 /* Reads a file into memory and checks it.
  *   file [out]  freed with ddp_safetensors_close()
  * DDP_ERR_IO, DDP_ERR_FORMAT (what is wrong, with the file's and the tensor's name),
@@ -58,6 +70,19 @@ enum ddp_status ddp_safetensors_open(ddp_safetensors **file, const char *path);
 enum ddp_status ddp_safetensors_parse(ddp_safetensors **file, const char *name, const void *bytes,
                                       size_t size);
 void ddp_safetensors_close(ddp_safetensors *file);
+
+/* Reads and checks a file's header alone: the tensors' data are NULL, and their values are had with
+ * ddp_safetensors_read(), which reads them from the file.
+ *   keep  keep the file open */
+enum ddp_status ddp_safetensors_open_header(ddp_safetensors **file, const char *path, bool keep);
+
+/* Bytes of a tensor that find() or at() returned, from byte `first`; they must lie in it.
+ * DDP_ERR_IO. */
+enum ddp_status ddp_safetensors_read(const struct ddp_safetensor *tensor, size_t first, void *to,
+                                     size_t bytes);
+
+/* The file of such a tensor, if its header alone was read; else NULL. */
+const char *ddp_safetensors_path(const struct ddp_safetensor *tensor);
 
 /* Several files as one, without metadata.
  *   name    for messages

@@ -87,13 +87,17 @@ static enum ddp_status read_index(struct ddp_safetensors_index *index, const cha
     return status;
 }
 
-static enum ddp_status open_shard(ddp_safetensors **shard, const char *path, const char *name)
+#define KEPT_OPEN 64 /* files at most: a process may have about a thousand */
+
+static enum ddp_status open_shard(ddp_safetensors **shard, const char *path, const char *name,
+                                  bool whole, bool keep)
 {
     const char *slash = strrchr(path, '/');
     char *beside;
     if (asprintf(&beside, "%.*s%s", slash ? (int)(slash - path) + 1 : 0, path, name) < 0)
         return ddp_fail(DDP_ERR_MEMORY, "out of memory");
-    enum ddp_status status = ddp_safetensors_open(shard, beside);
+    enum ddp_status status = whole ? ddp_safetensors_open(shard, beside)
+                                   : ddp_safetensors_open_header(shard, beside, keep);
     free(beside);
     return status;
 }
@@ -122,7 +126,7 @@ static enum ddp_status check_shards(const struct ddp_safetensors_index *index, c
     return DDP_OK;
 }
 
-static enum ddp_status open_index(ddp_safetensors **file, const char *path)
+static enum ddp_status open_index(ddp_safetensors **file, const char *path, bool whole)
 {
     struct ddp_safetensors_index index;
     size_t opened = 0;
@@ -134,7 +138,7 @@ static enum ddp_status open_index(ddp_safetensors **file, const char *path)
     if (!shards)
         status = DDP_ERR_MEMORY;
     for (; status == DDP_OK && opened < count; opened += status == DDP_OK)
-        status = open_shard(&shards[opened], path, index.files[opened]);
+        status = open_shard(&shards[opened], path, index.files[opened], whole, count <= KEPT_OPEN);
     if (status == DDP_OK)
         status = check_shards(&index, path, shards);
     if (status == DDP_OK)
@@ -150,6 +154,12 @@ static enum ddp_status open_index(ddp_safetensors **file, const char *path)
 
 enum ddp_status ddp_safetensors_open_model(ddp_safetensors **file, const char *path)
 {
-    return ddp_text_ends_with(path, ".index.json") ? open_index(file, path)
+    return ddp_text_ends_with(path, ".index.json") ? open_index(file, path, true)
                                                    : ddp_safetensors_open(file, path);
+}
+
+enum ddp_status ddp_safetensors_open_model_header(ddp_safetensors **file, const char *path)
+{
+    return ddp_text_ends_with(path, ".index.json") ? open_index(file, path, false)
+                                                   : ddp_safetensors_open_header(file, path, true);
 }

@@ -28,4 +28,7 @@ void ddp_safetensors_index_free(struct ddp_safetensors_index *index);
  * tensors that it lists, and no others. */
 enum ddp_status ddp_safetensors_open_model(ddp_safetensors **file, const char *path);
 
+/* The same with ddp_safetensors_open_header(). */
+enum ddp_status ddp_safetensors_open_model_header(ddp_safetensors **file, const char *path);
+
 #endif

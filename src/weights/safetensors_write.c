@@ -169,10 +169,25 @@ static enum ddp_status make_header(char **header, size_t *header_bytes, const ch
     return DDP_OK;
 }
 
-enum ddp_status ddp_safetensors_write_to(ddp_safetensors_sink *sink, void *arg, const char *name,
-                                         const struct ddp_safetensor *tensors, size_t tensor_count,
-                                         const struct ddp_safetensors_pair *metadata,
-                                         size_t metadata_count)
+/* Values by `source`, or those that the tensors have where it is NULL. */
+static enum ddp_status write_values(ddp_safetensors_sink *sink, void *arg,
+                                    ddp_safetensors_source *source, void *source_arg,
+                                    const struct ddp_safetensor *tensors,
+                                    const struct ddp_safetensor *const *list, size_t count)
+{
+    enum ddp_status status = DDP_OK;
+    for (size_t i = 0; i < count && status == DDP_OK; i++)
+        status = source ? source(source_arg, (size_t)(list[i] - tensors), sink, arg)
+                        : sink(arg, list[i]->data, list[i]->bytes);
+    return status;
+}
+
+static enum ddp_status write_tensors(ddp_safetensors_sink *sink, void *arg,
+                                     ddp_safetensors_source *source, void *source_arg,
+                                     const char *name, const struct ddp_safetensor *tensors,
+                                     size_t tensor_count,
+                                     const struct ddp_safetensors_pair *metadata,
+                                     size_t metadata_count)
 {
     char *header = NULL;
     size_t header_bytes = 0;
@@ -187,11 +202,20 @@ enum ddp_status ddp_safetensors_write_to(ddp_safetensors_sink *sink, void *arg, 
         make_header(&header, &header_bytes, name, list, tensor_count, metadata, metadata_count);
     if (status == DDP_OK)
         status = sink(arg, header, header_bytes);
-    for (size_t i = 0; i < tensor_count && status == DDP_OK; i++)
-        status = sink(arg, list[i]->data, list[i]->bytes);
+    if (status == DDP_OK)
+        status = write_values(sink, arg, source, source_arg, tensors, list, tensor_count);
     free(header);
     free(list);
     return status;
+}
+
+enum ddp_status ddp_safetensors_write_to(ddp_safetensors_sink *sink, void *arg, const char *name,
+                                         const struct ddp_safetensor *tensors, size_t tensor_count,
+                                         const struct ddp_safetensors_pair *metadata,
+                                         size_t metadata_count)
+{
+    return write_tensors(sink, arg, NULL, NULL, name, tensors, tensor_count, metadata,
+                         metadata_count);
 }
 
 static enum ddp_status to_file(void *arg, const void *data, size_t bytes)
@@ -199,19 +223,29 @@ static enum ddp_status to_file(void *arg, const void *data, size_t bytes)
     return ddp_atomic_file_write(arg, data, bytes);
 }
 
-enum ddp_status ddp_safetensors_write(const char *path, const struct ddp_safetensor *tensors,
-                                      size_t tensor_count,
-                                      const struct ddp_safetensors_pair *metadata,
-                                      size_t metadata_count)
+enum ddp_status ddp_safetensors_write_from(const char *path, ddp_safetensors_source *source,
+                                           void *source_arg, const struct ddp_safetensor *tensors,
+                                           size_t tensor_count,
+                                           const struct ddp_safetensors_pair *metadata,
+                                           size_t metadata_count)
 {
     ddp_atomic_file *file;
     enum ddp_status status = ddp_atomic_file_open(&file, path);
     if (status != DDP_OK)
         return status;
-    status = ddp_safetensors_write_to(to_file, file, path, tensors, tensor_count, metadata,
-                                      metadata_count);
+    status = write_tensors(to_file, file, source, source_arg, path, tensors, tensor_count, metadata,
+                           metadata_count);
     if (status == DDP_OK)
         status = ddp_atomic_file_commit(file);
     ddp_atomic_file_close(file);
     return status;
+}
+
+enum ddp_status ddp_safetensors_write(const char *path, const struct ddp_safetensor *tensors,
+                                      size_t tensor_count,
+                                      const struct ddp_safetensors_pair *metadata,
+                                      size_t metadata_count)
+{
+    return ddp_safetensors_write_from(path, NULL, NULL, tensors, tensor_count, metadata,
+                                      metadata_count);
 }

@@ -6,6 +6,7 @@
 
 #include "weights/weights.h"
 
+#include "core/bf16.h"
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/text.h"
@@ -56,9 +57,10 @@ static enum ddp_status check_tensor(const char *path, const struct ddp_parameter
     if (!tensor)
         return ddp_fail(DDP_ERR_FORMAT, "%s: tensor %s is missing: is it another model's file?",
                         path, parameter->name);
-    if (strcmp(tensor->dtype, "F32") != 0)
-        return ddp_fail(DDP_ERR_FORMAT, "%s: tensor %s is %s, not F32", path, parameter->name,
-                        tensor->dtype);
+    if (strcmp(tensor->dtype, "F32") != 0 &&
+        !(parameter->frozen && strcmp(tensor->dtype, "BF16") == 0))
+        return ddp_fail(DDP_ERR_FORMAT, "%s: tensor %s is %s, not F32%s", path, parameter->name,
+                        tensor->dtype, parameter->frozen ? " or BF16" : "");
     bool same = tensor->dim_count == parameter->dim_count;
     for (int d = 0; same && d < tensor->dim_count; d++)
         same = tensor->dims[d] == parameter->dims[d];
@@ -79,6 +81,8 @@ static enum ddp_status check_extra(const char *path, const ddp_graph *graph,
         bool known = false;
         for (int p = 0; p < ddp_graph_parameter_count(graph); p++)
             known = known || strcmp(ddp_graph_parameter_at(graph, p)->name, name) == 0;
+        for (int p = 0; p < ddp_graph_frozen_count(graph); p++)
+            known = known || strcmp(ddp_graph_frozen_at(graph, p)->name, name) == 0;
         if (!known)
             return ddp_fail(DDP_ERR_FORMAT, "%s: the model has no parameter for tensor %s", path,
                             name);
@@ -86,26 +90,59 @@ static enum ddp_status check_extra(const char *path, const ddp_graph *graph,
     return DDP_OK;
 }
 
+/* Into memory of another type too, where the parameter is frozen. */
+static void take_tensor(const struct ddp_parameter_place *place,
+                        const struct ddp_safetensor *tensor)
+{
+    const struct ddp_parameter *parameter = place->parameter;
+    const bool bf16 = strcmp(tensor->dtype, "BF16") == 0;
+    float value;
+    if (bf16 == (parameter->dtype == DDP_BF16)) {
+        memcpy(place->memory, tensor->data, tensor->bytes);
+        return;
+    }
+    for (int64_t i = 0; i < parameter->count; i++)
+        if (bf16) {
+            ((float *)place->memory)[i] = ddp_bf16_to_f32(((const uint16_t *)tensor->data)[i]);
+        } else {
+            memcpy(&value, (const char *)tensor->data + (size_t)i * sizeof value, sizeof value);
+            ((uint16_t *)place->memory)[i] = ddp_bf16_of(value);
+        }
+}
+
+static bool has_frozen(const ddp_safetensors *file, const ddp_graph *graph)
+{
+    for (int i = 0; i < ddp_graph_frozen_count(graph); i++)
+        if (ddp_safetensors_find(file, ddp_graph_frozen_at(graph, i)->name))
+            return true;
+    return false;
+}
+
 /* A file of ours. */
 static enum ddp_status load_own(const ddp_safetensors *file, const char *path,
-                                const ddp_graph *graph, float *flat)
+                                const ddp_graph *graph, float *flat, void *frozen)
 {
+    const bool all = has_frozen(file, graph);
+    const int count = ddp_graph_place_count(graph);
     enum ddp_status status = DDP_OK;
-    for (int i = 0; status == DDP_OK && i < ddp_graph_parameter_count(graph); i++) {
-        const struct ddp_parameter *parameter = ddp_graph_parameter_at(graph, i);
-        status = check_tensor(path, parameter, ddp_safetensors_find(file, parameter->name));
+    for (int i = 0; status == DDP_OK && i < count; i++) {
+        const struct ddp_parameter_place place = ddp_graph_place_at(graph, i, flat, frozen);
+        if (all || !place.parameter->frozen)
+            status = check_tensor(path, place.parameter,
+                                  ddp_safetensors_find(file, place.parameter->name));
     }
     if (status == DDP_OK)
         status = check_extra(path, graph, file);
-    for (int i = 0; status == DDP_OK && i < ddp_graph_parameter_count(graph); i++) {
-        const struct ddp_parameter *parameter = ddp_graph_parameter_at(graph, i);
-        const struct ddp_safetensor *tensor = ddp_safetensors_find(file, parameter->name);
-        memcpy(flat + parameter->offset, tensor->data, tensor->bytes);
+    for (int i = 0; status == DDP_OK && i < count; i++) {
+        const struct ddp_parameter_place place = ddp_graph_place_at(graph, i, flat, frozen);
+        if (all || !place.parameter->frozen)
+            take_tensor(&place, ddp_safetensors_find(file, place.parameter->name));
     }
     return status;
 }
 
-static enum ddp_status load_safetensors(const char *path, const ddp_graph *graph, float *flat)
+static enum ddp_status load_safetensors(const char *path, const ddp_graph *graph, float *flat,
+                                        void *frozen)
 {
     ddp_safetensors *file;
     struct ddp_gpt2_shape shape = {0};
@@ -115,17 +152,22 @@ static enum ddp_status load_safetensors(const char *path, const ddp_graph *graph
     if (ddp_gpt2_shape_of(&shape, graph) && ddp_hf_gpt2_is(file))
         status = ddp_hf_gpt2_load(file, path, graph, flat);
     else
-        status = load_own(file, path, graph, flat);
+        status = load_own(file, path, graph, flat, frozen);
     ddp_safetensors_close(file);
     return status;
 }
 
-static enum ddp_status check_finite(const char *path, const ddp_graph *graph, const float *flat)
+static enum ddp_status check_finite(const char *path, const ddp_graph *graph, float *flat,
+                                    void *frozen)
 {
-    for (int i = 0; i < ddp_graph_parameter_count(graph); i++) {
-        const struct ddp_parameter *parameter = ddp_graph_parameter_at(graph, i);
+    const int count = ddp_graph_place_count(graph);
+    for (int i = 0; i < count; i++) {
+        const struct ddp_parameter_place place = ddp_graph_place_at(graph, i, flat, frozen);
+        const struct ddp_parameter *parameter = place.parameter;
+        const bool bf16 = parameter->dtype == DDP_BF16;
         for (int64_t k = 0; k < parameter->count; k++)
-            if (!isfinite(flat[parameter->offset + k]))
+            if (!isfinite(bf16 ? ddp_bf16_to_f32(((const uint16_t *)place.memory)[k])
+                               : ((const float *)place.memory)[k]))
                 return ddp_fail(DDP_ERR_FORMAT,
                                 "%s: tensor %s has a value that is not finite, at index %" PRId64,
                                 path, parameter->name, k);
@@ -134,7 +176,7 @@ static enum ddp_status check_finite(const char *path, const ddp_graph *graph, co
 }
 
 enum ddp_status ddp_train_weights_load(const char *path, const ddp_graph *graph, int64_t heads,
-                                       float *flat)
+                                       float *flat, void *frozen)
 {
     struct ddp_input_file file;
     enum ddp_status status;
@@ -142,9 +184,9 @@ enum ddp_status ddp_train_weights_load(const char *path, const ddp_graph *graph,
         status = ddp_llmc_model_load(&file, graph, heads, flat);
         ddp_input_file_close(&file);
     } else {
-        status = load_safetensors(path, graph, flat);
+        status = load_safetensors(path, graph, flat, frozen);
     }
-    return status == DDP_OK ? check_finite(path, graph, flat) : status;
+    return status == DDP_OK ? check_finite(path, graph, flat, frozen) : status;
 }
 
 /* --- for other programs ----------------------------------------------------------------------- */

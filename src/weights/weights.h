@@ -12,7 +12,8 @@
 /* Under which a file's metadata have the description of its model. */
 #define DDP_WEIGHTS_MODEL_KEY "ddprun.model"
 
-/* Writes the flat host weights; the old file stays whole on failure. DDP_ERR_IO. */
+/* Writes the flat host weights, without frozen parameters; the old file stays whole on failure.
+ * DDP_ERR_IO. */
 enum ddp_status ddp_train_weights_save(const char *path, const ddp_graph *graph, const float *flat);
 
 /* What model a saved file says that it holds: by its description, the shapes of a GPT-2's tensors,
@@ -25,11 +26,13 @@ enum ddp_status ddp_train_weights_model(const char *path, const struct ddp_model
 
 /* Reads into the flat host weights. The contents determine the format: ours, or a GPT-2 of Hugging
  * Face or llm.c (interchange.h). It must have exactly the graph's parameters, of its shapes; ours
- * has them in float32. Values that are not finite are refused.
- *   heads  of a GPT-2, which llm.c's files name; 0: not known
+ * has them in float32. Values that are not finite are refused. A file of ours has all frozen
+ * parameters too, in float32 or bf16, or none, which stay as they are then.
+ *   heads   of a GPT-2, which llm.c's files name; 0: not known
+ *   frozen  host memory, as graph.h has it; NULL where the graph has none
  * DDP_ERR_IO, DDP_ERR_FORMAT: names the file and the tensor. */
 enum ddp_status ddp_train_weights_load(const char *path, const ddp_graph *graph, int64_t heads,
-                                       float *flat);
+                                       float *flat, void *frozen);
 
 /* The forms that a GPT-2 is exported in, ending in NULL; the first: as the file's suffix says. */
 enum ddp_export_format { DDP_EXPORT_AUTO, DDP_EXPORT_HF, DDP_EXPORT_LLMC, DDP_EXPORT_LLMC_BF16 };

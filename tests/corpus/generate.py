@@ -380,6 +380,77 @@ def write_hf_config():
         put("hf_config", "bad-" + name, json.dumps({**gpt2, **fields}).encode())
 
 
+def write_hf_llama():
+    llama = {"architectures": ["LlamaForCausalLM"], "attention_bias": False, "bos_token_id": 128000, "eos_token_id": 128001,
+             "hidden_act": "silu", "hidden_size": 4096, "initializer_range": 0.02, "intermediate_size": 14336, "max_position_embeddings": 131072,
+             "mlp_bias": False, "model_type": "llama", "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 8,
+             "pretraining_tp": 1, "rms_norm_eps": 1e-05, "rope_scaling": {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+             "original_max_position_embeddings": 8192, "rope_type": "llama3"}, "rope_theta": 500000.0, "tie_word_embeddings": False,
+             "torch_dtype": "bfloat16", "transformers_version": "4.43.0", "use_cache": True, "vocab_size": 128256}
+    tiny = {"model_type": "llama", "vocab_size": 96, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 4,
+            "num_attention_heads": 4, "num_key_value_heads": 2}
+    new = {"rope_theta": 1e6, "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16, "truncate": False}
+    for name, fields in (("good-llama-3.1-8b", llama), ("good-tiny", tiny), ("good-type-alone", {"model_type": "llama"}),
+                         ("good-qwen2", {**tiny, "model_type": "qwen2", "use_sliding_window": True, "max_window_layers": 2}),
+                         ("good-qwen3", {**tiny, "model_type": "qwen3", "rope_parameters": new, "dtype": "float32"}),
+                         ("good-layer-types", {**tiny, "model_type": "qwen3", "use_sliding_window": True,
+                                               "layer_types": ["full_attention", "sliding_attention"] * 2}),
+                         ("good-mistral", {**tiny, "model_type": "mistral", "sliding_window": None}),
+                         ("good-smollm3", {**tiny, "model_type": "smollm3"}),
+                         ("good-smollm3-list", {**tiny, "model_type": "smollm3", "no_rope_layers": [1, 0, 1, 0]}),
+                         ("good-phi3", {**tiny, "model_type": "phi3", "partial_rotary_factor": 0.5, "rope_scaling": None}),
+                         ("good-unknown-keys", {**tiny, "surely": {"a": [1, 2.5, None]}, "\u00e9\"": "\\"}),
+                         ("good-linear", {**tiny, "rope_scaling": {"type": "linear", "factor": 2}})):
+        put("hf_llama", name, json.dumps(fields, indent=2).encode())
+    for name, text in (("nothing", b""), ("list", b"[]"), ("cut", b'{"model_type": "llama"'), ("not-utf8", b'{"model_type\xff": 1}'),
+                       ("duplicate", b'{"model_type": "llama", "model_type": "llama"}'), ("deep", b'{"a":' + b"[" * 5000),
+                       ("trailing", b'{"model_type": "llama"}x'), ("no-type", b"{}")):
+        put("hf_llama", "bad-" + name, text)
+    for name, fields in (("type", {"model_type": "gemma2"}), ("type-moe", {"model_type": "qwen3_moe"}), ("type-number", {"model_type": 1}),
+                         ("heads-zero", {"num_attention_heads": 0}), ("heads-text", {"num_attention_heads": "4"}),
+                         ("heads-negative", {"num_attention_heads": -4}), ("kv-heads", {"num_key_value_heads": 3}),
+                         ("layers-many", {"num_hidden_layers": 1000}), ("layers-real", {"num_hidden_layers": 2.5}),
+                         ("width-huge", {"hidden_size": 2**62}), ("head-odd", {"head_dim": 7}), ("vocabulary-null", {"vocab_size": None}),
+                         ("eps-zero", {"rms_norm_eps": 0}), ("act", {"hidden_act": "gelu"}), ("dropout", {"attention_dropout": 0.1}),
+                         ("quantised", {"quantization_config": {"quant_method": "gptq"}}), ("dtype", {"dtype": "int8"}),
+                         ("rope-dynamic", {"rope_scaling": {"type": "dynamic", "factor": 2}}),
+                         ("rope-longrope", {"rope_scaling": {"rope_type": "longrope"}}),
+                         ("rope-unknown", {"rope_parameters": {"rope_type": "mrope"}}), ("rope-list", {"rope_scaling": [1]}),
+                         ("rope-nested", {"rope_parameters": {"full_attention": {"rope_theta": 1}}}),
+                         ("rope-no-factor", {"rope_scaling": {"rope_type": "linear"}}), ("theta-zero", {"rope_theta": 0}),
+                         ("layer-types", {"layer_types": ["full_attention"]}), ("tied-text", {"tie_word_embeddings": "yes"})):
+        put("hf_llama", "bad-" + name, json.dumps({**tiny, **fields}).encode())
+
+
+def write_peft():
+    peft = {"base_model_name_or_path": "org/base", "bias": "none", "fan_in_fan_out": False, "inference_mode": True, "init_lora_weights": True,
+            "layers_to_transform": None, "loftq_config": {}, "lora_alpha": 16, "lora_dropout": 0.05, "modules_to_save": None,
+            "peft_type": "LORA", "r": 8, "rank_pattern": {}, "target_modules": ["q_proj", "v_proj"], "task_type": "CAUSAL_LM",
+            "use_dora": False, "use_rslora": False}
+    linear = ["self_attn." + n + "_proj" for n in "qkvo"] + ["mlp." + n + "_proj" for n in ("gate", "up", "down")]
+    for name, fields in (("good-plain", {}), ("good-rslora", {"use_rslora": True, "lora_alpha": 0.5}), ("good-all-linear", {"target_modules": "all-linear"}),
+                         ("good-full-names", {"target_modules": [f"model.layers.{i}.{n}" for i in range(2) for n in linear]}),
+                         ("good-two-parts", {"target_modules": ["mlp.up_proj", "q_proj", "q_proj"]}), ("good-no-base", {"base_model_name_or_path": None}),
+                         ("good-unknown-keys", {"surely": {"a": [1, 2.5, None]}, "\u00e9\"": "\\"}), ("good-gaussian", {"init_lora_weights": "gaussian"}),
+                         ("bad-dora", {"use_dora": True}), ("bad-lora-bias", {"lora_bias": True}), ("bad-bias", {"bias": "all"}), ("bad-bias-number", {"bias": 0}),
+                         ("bad-rank-pattern", {"rank_pattern": {"q_proj": 4}}), ("bad-alpha-pattern", {"alpha_pattern": {"q_proj": 4}}),
+                         ("bad-modules-to-save", {"modules_to_save": ["lm_head"]}), ("bad-layers", {"layers_to_transform": [1]}),
+                         ("bad-parameters", {"target_parameters": ["x"]}), ("bad-type", {"peft_type": "IA3"}), ("bad-pissa", {"init_lora_weights": "pissa"}),
+                         ("bad-r-zero", {"r": 0}), ("bad-r-real", {"r": 2.5}), ("bad-r-huge", {"r": 2**62}), ("bad-alpha", {"lora_alpha": -1}),
+                         ("bad-alpha-huge", {"lora_alpha": 1e300}), ("bad-dropout", {"lora_dropout": 1}), ("bad-flag", {"use_rslora": "yes"}),
+                         ("bad-target", {"target_modules": ["q_proj", "lm_head"]}), ("bad-target-number", {"target_modules": [1]}),
+                         ("bad-target-empty", {"target_modules": [""]}), ("bad-targets-none", {"target_modules": []}),
+                         ("bad-targets-null", {"target_modules": None}), ("bad-targets-object", {"target_modules": {"q_proj": 1}}),
+                         ("bad-regex", {"target_modules": ".*proj"}), ("bad-one-layer", {"target_modules": ["model.layers.1.mlp.up_proj"]}),
+                         ("bad-one-layer-twice", {"target_modules": ["model.layers.1.mlp.up_proj"] * 2}),
+                         ("bad-third-layer", {"target_modules": [f"model.layers.{i}.mlp.up_proj" for i in range(3)]}), ("bad-base", {"base_model_name_or_path": 1})):
+        put("peft", name, json.dumps({**peft, **fields}, indent=2).encode())
+    put("peft", "good-short", b'{"target_modules": ["q_proj"]}')
+    for name, text in (("nothing", b""), ("list", b"[]"), ("cut", b'{"r": 8'), ("not-utf8", b'{"target_modules": ["\xff"]}'), ("no-targets", b"{}"),
+                       ("duplicate", b'{"target_modules": ["q_proj"], "r": 4, "r": 8}'), ("deep", b'{"r":' + b"[" * 5000), ("trailing", b'{"target_modules": ["q_proj"]}x')):
+        put("peft", "bad-" + name, text)
+
+
 def write_index():
     files = [f"model-{i:05}-of-00002.safetensors" for i in (1, 2)]
     weights = {"transformer.wte.weight": files[0], "transformer.wpe.weight": files[0], "transformer.ln_f.bias": files[1]}
@@ -640,6 +711,31 @@ def write_text():
         put("text", "bad-" + name, b'{"text": "good"}\n' + line + b"\n")
 
 
+def write_record():
+    def turn(role, content, **more):
+        return {"role": role, "content": content, **more}
+
+    hi, hello = turn("user", "Hi"), turn("assistant", "Hello \u00e9 \U0001f600")
+    chats = [{"messages": [turn("system", ""), hi, hello, hi, turn("assistant", "", name="x")]}, {"messages": [hello], "id": 2.5e300}]
+    lines = "\n".join(json.dumps(line) for line in (*chats, {"prompt": "Q: ", "completion": "A", "text": 5}, {"text": "a\0b"})).encode()
+    put("record", "good-lines", lines)
+    put("record", "good-windows", b"\xef\xbb\xbf" + lines.replace(b"\n", b"\r\n"))
+    put("record", "good-blank", b"\n \t\r\n\n" + lines + b"\n\n")
+    put("record", "good-gzip", packed(lines))
+    put("record", "bad-gzip-cut", packed(lines)[:-5])
+    put("record", "bad-cut", lines[:-3])
+    bad = {"empty": {}, "list": ["text"], "text-number": {"text": 1}, "prompt-alone": {"prompt": "Q"}, "completion-alone": {"completion": "A"},
+           "completion-null": {"prompt": "Q", "completion": None}, "prompt-list": {"prompt": [hi], "completion": [hello]},
+           "no-messages": {"messages": []}, "messages-text": {"messages": "Hi"}, "message-text": {"messages": ["Hi", hello]},
+           "no-role": {"messages": [{"content": "Hi"}, hello]}, "role-number": {"messages": [turn(5, "Hi"), hello]},
+           "no-content": {"messages": [{"role": "assistant"}]}, "content-parts": {"messages": [turn("assistant", [hi])]},
+           "tool-calls": {"messages": [hi, turn("assistant", "", tool_calls=[])]}, "no-assistant": {"messages": [hi]}}
+    for name, line in bad.items():
+        put("record", "bad-" + name, lines + b"\n" + json.dumps(line).encode() + b"\n")
+    for name, line in (("not-utf8", b'{"text": "\xff"}'), ("surrogate", b'{"text": "\\ud800"}'), ("zero", b'{"text": "a\0"}'),
+                       ("deep", b'{"messages": ' + b"[" * 5000), ("two-objects", b'{"text": "a"} {"text": "b"}')):
+        put("record", "bad-" + name, lines + b"\n" + line)
+
 def write_link():
     hello_phase, proof_phase, join_phase, joined, waiting, running = range(6)
 
@@ -778,6 +874,67 @@ def write_trace():
         put("trace", "bad-" + name, data)
 
 
+def write_tokenizer():
+    def tokenizer(text="a b", added=(), **parts):
+        model = dict(type="BPE", vocab={"a": 0, "b": 1, "ab": 2, "\u2581": 3, "\u2581a": 4, "<unk>": 5, "\u0120": 6}, merges=["a b", ["\u2581", "a"]])
+        for key in list(parts):
+            if key in ("vocab", "merges", "unk_token", "byte_fallback", "fuse_unk", "ignore_merges", "dropout", "kind"):
+                model["type" if key == "kind" else key] = parts.pop(key)
+        root = dict(added_tokens=list(added), normalizer=None, pre_tokenizer=dict(type="ByteLevel"), post_processor=None,
+                    decoder=dict(type="ByteLevel"), model=model)
+        root.update(parts)
+        return (json.dumps(root) + "\n" + text).encode()
+
+    def special(content, id, **more):
+        return dict(dict(id=id, content=content, special=True, normalized=False), **more)
+
+    def split(regex, **more):
+        return dict(dict(type="Split", pattern=dict(Regex=regex), behavior="Isolated", invert=False), **more)
+
+    def steps(*list_):
+        return dict(type="Sequence", pretokenizers=list(list_))
+
+    bytes_ = {"<0x%02X>" % b: 100 + b for b in range(256)}
+    characters = dict(vocab={"<unk>": 0, "a": 1, "\u2581": 2, "\u2581a": 3, **bytes_}, merges=["\u2581 a"], unk_token="<unk>", byte_fallback=True, fuse_unk=True,
+                      decoder=dict(type="Sequence", decoders=[dict(type="Replace", pattern=dict(String="\u2581"), content=" "), dict(type="ByteFallback"),
+                                                             dict(type="Fuse"), dict(type="Strip", content=" ", start=1, stop=0)]))
+    level = dict(type="ByteLevel", use_regex=False)
+    good = {
+        "gpt2": tokenizer("aabb a\u00e9 <s>", [special("<s>", 9, normalized=True)]),
+        "qwen": tokenizer("e\u0301 ab", [special("<s>", 9)], normalizer=dict(type="NFC"), pre_tokenizer=steps(split(r"\p{L}+|[^\s]|\s+(?!\S)|\s+"), level), ignore_merges=True),
+        "legacy": tokenizer("a a \u65e5", pre_tokenizer=None, **characters,
+                            normalizer=dict(type="Sequence", normalizers=[dict(type="Prepend", prepend="\u2581"), dict(type="Replace", pattern=dict(String=" "), content="\u2581")])),
+        "metaspace": tokenizer(" a a", [special("<s>", 9)], pre_tokenizer=dict(type="Metaspace", replacement="\u2581", prepend_scheme="first", split=False), **characters,
+                               post_processor=dict(type="TemplateProcessing", single=[dict(SpecialToken=dict(id="<s>")), dict(Sequence=dict(id="A"))], special_tokens={"<s>": dict(ids=[9])})),
+        "words": tokenizer(pre_tokenizer=dict(type="Metaspace", replacement="\u2581"), **characters),
+        "digits": tokenizer("a12", pre_tokenizer=steps(dict(type="Digits", individual_digits=True), dict(type="ByteLevel"))),
+        "slow": tokenizer("a" * 64, pre_tokenizer=steps(split("(a+)+b"), level)), "not-utf8": tokenizer() + b"\xff",
+        "literal": tokenizer("a ab", pre_tokenizer=steps(split(None, pattern=dict(String="a ")), level)),
+        "empty-text": tokenizer(""), "empty-token": tokenizer(vocab={"": 0, "a": 1}, merges=[]), "long": tokenizer("ab" * 500),
+    }
+    bad = {
+        "empty": b"", "cut": tokenizer()[:200], "list": b"[]\n", "no-model": b"{}\n", "word-piece": tokenizer(kind="WordPiece"), "unigram": tokenizer(kind="Unigram"),
+        "dropout": tokenizer(dropout=0.1), "id-huge": tokenizer(vocab={"a": 2**40}), "id-too-huge": tokenizer().replace(b'"a": 0', b'"a": 99999999999999999999'),
+        "id-negative": tokenizer(vocab={"a": -1}), "id-twice": tokenizer(vocab={"a": 1, "b": 1}), "vocab-list": tokenizer(vocab=["a"]),
+        "merge-unknown": tokenizer(merges=["a z"]), "merge-result": tokenizer(merges=["b a"]), "merge-twice": tokenizer(merges=["a b", "a b"]),
+        "merge-empty": tokenizer(vocab={"": 0, "a": 1}, merges=[["", "a"]]), "merge-three": tokenizer(merges=["a b a"]), "merge-number": tokenizer(merges=[3]),
+        "unknown": tokenizer(unk_token="zz"), "nfkc": tokenizer(normalizer=dict(type="NFKC")), "replace-empty": tokenizer(normalizer=dict(type="Replace", pattern=dict(String=""), content="x")),
+        "punctuation": tokenizer(pre_tokenizer=dict(type="Punctuation")), "split-removed": tokenizer(pre_tokenizer=steps(split("a", behavior="Removed"), level)),
+        "regex": tokenizer(pre_tokenizer=steps(split("(a"), level)), "regex-word": tokenizer(pre_tokenizer=steps(split("\\w+"), level)),
+        "regex-anchor": tokenizer(pre_tokenizer=steps(split("^a"), level)), "regex-class": tokenizer(pre_tokenizer=steps(split("[a[b]]"), level)),
+        "steps": tokenizer(pre_tokenizer=steps(*[split("a")] * 20, level)), "behind": tokenizer(pre_tokenizer=steps(level, split("a"))),
+        "decoder": tokenizer(decoder=dict(type="CTC")), "template": tokenizer(post_processor=dict(type="TemplateProcessing", single=[3])),
+        "template-id": tokenizer(post_processor=dict(type="TemplateProcessing", single=[dict(SpecialToken=dict(id="s"))], special_tokens=dict(s=dict(ids=[77])))),
+        "added-other-id": tokenizer(added=[special("a", 9)]), "added-twice": tokenizer(added=[special("x", 0)]), "added-lstrip": tokenizer(added=[special("x", 9, lstrip=True)]),
+        "added-empty": tokenizer(added=[special("", 9)]), "key-twice": tokenizer().replace(b'"b": 1', b'"a": 1'),
+    }
+    for name, data in good.items():
+        put("tokenizer", "good-" + name, data)
+    for name, data in bad.items():
+        put("tokenizer", "bad-" + name, data)
+
+
+write_tokenizer()
 write_idx()
 write_run_log()
 write_trace()
@@ -787,10 +944,13 @@ write_options()
 write_place()
 write_llmc()
 write_hf_config()
+write_hf_llama()
+write_peft()
 write_index()
 write_checkpoint()
 write_description()
 write_choices()
 write_text()
+write_record()
 write_png()
 write_jpeg()

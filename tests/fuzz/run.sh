@@ -6,7 +6,7 @@
 set -eu
 seconds=${1:-20}
 [ $# -gt 0 ] && shift
-[ $# -gt 0 ] || set -- idx safetensors options npy zip tokens image llmc hf_config index checkpoint description text link place choices run_log trace
+[ $# -gt 0 ] || set -- idx safetensors options npy zip tokens image tokenizer llmc hf_config hf_llama peft index checkpoint description text record link place choices run_log trace
 srcdir=${srcdir:-.}
 clang=${FUZZ_CC:-clang}
 flags="-std=gnu11 -D_GNU_SOURCE -g -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -I. -I$srcdir/src -I$srcdir"
@@ -30,11 +30,20 @@ sources_of() {
     safetensors) echo "$core core/input_file.c core/json.c core/parse.c weights/safetensors.c" ;;
     npy) echo "$core core/input_file.c data/blob.c data/npy_file.c" ;;
     zip) echo "$core core/input_file.c data/blob.c data/zip_file.c" ;;
-    tokens) echo "$core core/input_file.c data/blob.c data/byte_source.c data/npy_file.c data/text_file.c data/token_file.c core/json.c core/parse.c" ;;
+    tokens) echo "$core core/atomic_file.c core/input_file.c core/write.c data/blob.c data/byte_source.c data/npy_file.c data/text_file.c data/token_file.c core/json.c core/parse.c" ;;
+    record) echo "$core core/json.c core/parse.c data/byte_source.c data/line_reader.c data/record.c" ;;
+    tokenizer)
+        echo "$core core/input_file.c core/json.c core/parse.c core/pool.c core/futex.c core/thread.c core/trace.c core/write.c"
+        for part in added alphabet bpe decode encode encode_long encode_many encoder nfc read_steps regex tokenizer tokenizer_open vocabulary; do
+            echo "data/text/$part.c"
+        done
+        ;;
     text) echo "$core core/json.c core/parse.c data/byte_source.c data/text_file.c" ;;
     image) echo "$core core/input_file.c data/blob.c data/image_file.c data/image_jpeg.c data/image_png.c data/image_resize.c" ;;
     llmc) echo "$core weights/gpt2_tensors.c weights/llmc_header.c" ;;
-    hf_config) echo "$core core/atomic_file.c core/input_file.c core/parse.c core/write.c weights/hf_config.c core/json.c" ;;
+    hf_config) echo "$core core/atomic_file.c core/input_file.c core/parse.c core/write.c weights/hf_config.c weights/hf_keys.c core/json.c" ;;
+    hf_llama) echo "$core core/input_file.c core/json.c core/parse.c weights/hf_edit.c weights/hf_keys.c weights/hf_llama_config.c weights/hf_llama_rope.c weights/hf_llama_text.c" ;;
+    peft) echo "$core core/input_file.c core/json.c core/parse.c model/lora.c weights/hf_keys.c weights/peft_config.c" ;;
     index) echo "$core core/input_file.c core/json.c core/parse.c weights/safetensors.c weights/safetensors_index.c" ;;
     checkpoint) echo "$core checkpoint/state.c core/json.c core/parse.c" ;;
     description) echo "$core core/options.c core/parse.c model/describe.c" ;;
@@ -54,7 +63,7 @@ for target in "$@"; do
         sources="$sources $srcdir/src/$file"
     done
     # shellcheck disable=SC2086
-    "$clang" $flags $sources -lz -ljansson -lpng -ljpeg -o "$work/$target"
+    "$clang" $flags $sources -lz -ljansson -lpng -ljpeg -lpcre2-8 -lutf8proc -o "$work/$target"
     mkdir "$work/corpus-$target"
     mkdir -p fuzz-found
     echo "fuzzing $target for $seconds s"

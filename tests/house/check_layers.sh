@@ -26,17 +26,18 @@ kernels/cpu: core
 kernels/cuda: core
 kernels: kernels/cpu kernels/cuda core
 device: kernels kernels/cpu core
-data: core
+data/text: core
+data: data/text core
 comm: job device kernels core
 cuda: comm job device kernels kernels/cuda core
 optim: device kernels core
 graph: device kernels core
 model: optim graph device kernels core
 mode: model graph comm optim data device job kernels core
-weights: model graph core
+weights: model graph data/text core
 checkpoint: weights graph core
 report: mode graph comm optim data core
-train: report checkpoint weights mode model graph comm optim data device job kernels core
+train: report checkpoint weights mode model graph comm optim data data/text device job kernels core
 trainer: train core
 '
 find src kernels launcher reporter \( -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' -o -name '*.cc' \) ! -name '*.pb-c.*' | sort | tr '\n' '\0' |

@@ -15,7 +15,7 @@ enum ddp_status ddp_add_reference(const struct ddp_add *args, void *stream)
     if (status)
         return status;
     for (int64_t i = 0; i < args->count; i++) {
-        float sum = b ? a[i] + b[i] : a[i];
+        float sum = b ? a[i] + b[i] : args->scale != 0 ? args->scale * a[i] : a[i];
         y[i] = args->accumulate ? y[i] + sum : sum;
     }
     return DDP_OK;

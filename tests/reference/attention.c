@@ -8,26 +8,39 @@
 
 #include <math.h>
 
-/* Where head h of sample b lies, and how far its rows are apart. */
+/* Where query head h of sample b lies, and how far its rows are apart. */
 struct head {
-    int64_t length, size;
-    int64_t stride;   /* of q, k and v: 3 C */
-    int64_t y_stride; /* of y: C */
-    int64_t qkv, y, lse;
+    int64_t length, size, window;
+    int64_t q_stride, k_stride, v_stride, y_stride;
+    int64_t q, k, v, y, lse;
+    const int32_t *documents;
 };
 
-static struct head head_of(int64_t length, int64_t heads, int64_t size, int64_t index)
+static struct head head_of(const struct ddp_attention_shape *s, int64_t index)
 {
-    const int64_t b = index / heads, h = index % heads, c = heads * size;
+    const int64_t b = index / s->heads, h = index % s->heads;
+    const int64_t kv = h * s->kv_heads / s->heads;
     return (struct head){
-        .length = length,
-        .size = size,
-        .stride = 3 * c,
-        .y_stride = c,
-        .qkv = b * length * 3 * c + h * size,
-        .y = b * length * c + h * size,
-        .lse = index * length,
+        .length = s->length,
+        .size = s->head_size,
+        .window = s->window,
+        .q_stride = s->q_stride,
+        .k_stride = s->k_stride,
+        .v_stride = s->v_stride,
+        .y_stride = s->heads * s->head_size,
+        .q = b * s->length * s->q_stride + h * s->head_size,
+        .k = b * s->length * s->k_stride + kv * s->head_size,
+        .v = b * s->length * s->v_stride + kv * s->head_size,
+        .y = (b * s->length * s->heads + h) * s->head_size,
+        .lse = index * s->length,
+        .documents = s->documents ? s->documents + b * s->length : NULL,
     };
+}
+
+static bool sees(const struct head *head, int64_t i, int64_t j)
+{
+    return j <= i && (head->window == 0 || j > i - head->window) &&
+           (!head->documents || j >= head->documents[i]);
 }
 
 static double dot(const float *a, const float *b, int64_t n)
@@ -40,26 +53,31 @@ static double dot(const float *a, const float *b, int64_t n)
 
 static double score(const struct head *head, const float *q, const float *k, int64_t t, int64_t s)
 {
-    return dot(q + t * head->stride, k + s * head->stride, head->size) / sqrt((double)head->size);
+    return dot(q + t * head->q_stride, k + s * head->k_stride, head->size) /
+           sqrt((double)head->size);
 }
 
 static void reference_row(const struct ddp_attention_forward *args, const struct head *head,
                           int64_t t)
 {
-    const float *qkv = args->qkv;
-    const float *q = qkv + head->qkv, *k = q + head->y_stride, *v = k + head->y_stride;
+    const float *q = (const float *)args->q + head->q, *k = (const float *)args->k + head->k;
+    const float *v = (const float *)args->v + head->v;
     float *y = (float *)args->y + head->y + t * head->y_stride;
     double max = -INFINITY, sum = 0;
     for (int64_t s = 0; s <= t; s++)
-        max = fmax(max, score(head, q, k, t, s));
+        if (sees(head, t, s))
+            max = fmax(max, score(head, q, k, t, s));
     for (int64_t s = 0; s <= t; s++)
-        sum += exp(score(head, q, k, t, s) - max);
+        if (sees(head, t, s))
+            sum += exp(score(head, q, k, t, s) - max);
     if (args->lse)
         args->lse[head->lse + t] = (float)(max + log(sum));
     for (int64_t j = 0; j < head->size; j++) {
         double value = 0;
         for (int64_t s = 0; s <= t; s++)
-            value += exp(score(head, q, k, t, s) - max) / sum * (double)v[s * head->stride + j];
+            if (sees(head, t, s))
+                value +=
+                    exp(score(head, q, k, t, s) - max) / sum * (double)v[s * head->v_stride + j];
         y[j] = (float)value;
     }
 }
@@ -69,117 +87,117 @@ enum ddp_status ddp_attention_forward_reference(const struct ddp_attention_forwa
 {
     (void)stream;
     enum ddp_status status = ddp_attention_check_forward(args);
-    if (status || args->head_size == 0)
+    if (status || args->shape.head_size == 0)
         return status;
-    for (int64_t i = 0; i < args->batch * args->heads; i++) {
-        const struct head head = head_of(args->length, args->heads, args->head_size, i);
-        for (int64_t t = 0; t < args->length; t++)
+    for (int64_t i = 0; i < args->shape.batch * args->shape.heads; i++) {
+        const struct head head = head_of(&args->shape, i);
+        for (int64_t t = 0; t < args->shape.length; t++)
             reference_row(args, &head, t);
     }
     return DDP_OK;
 }
 
-/* One head, as arrays of its own; strides as in struct head. */
-struct rows {
-    const float *q, *k, *v, *y, *dy, *lse;
-    float *dq, *dk, *dv;
-};
-
-static struct rows rows_of(const struct ddp_attention_backward *args, const struct head *head)
+static void reference_gradients(const struct ddp_attention_backward *args, const struct head *head,
+                                int64_t t)
 {
-    const float *y = args->y;
-    const float *dy = args->dy;
-    const int64_t c = head->y_stride;
-    const float *qkv = (const float *)args->qkv + head->qkv;
-    float *dqkv = (float *)args->dqkv + head->qkv;
-    return (struct rows){
-        .q = qkv,
-        .k = qkv + c,
-        .v = qkv + 2 * c,
-        .y = y + head->y,
-        .dy = dy + head->y,
-        .lse = args->lse + head->lse,
-        .dq = dqkv,
-        .dk = dqkv + c,
-        .dv = dqkv + 2 * c,
-    };
-}
-
-static void reference_gradients(const struct head *head, const struct rows *rows, int64_t t)
-{
-    const float *dy = rows->dy + t * head->y_stride;
-    const double mean = dot(dy, rows->y + t * head->y_stride, head->size);
+    const float *q = (const float *)args->q + head->q + t * head->q_stride;
+    const float *k = (const float *)args->k + head->k, *v = (const float *)args->v + head->v;
+    const float *dy = (const float *)args->dy + head->y + t * head->y_stride;
+    const float *y = (const float *)args->y + head->y + t * head->y_stride;
+    const double mean = dot(dy, y, head->size);
     for (int64_t s = 0; s <= t; s++) {
-        const int64_t key = s * head->stride, query = t * head->stride;
-        const double p = exp(score(head, rows->q, rows->k, t, s) - (double)rows->lse[t]);
-        const double dp = dot(dy, rows->v + key, head->size);
+        if (!sees(head, t, s))
+            continue;
+        const double p = exp(score(head, (const float *)args->q + head->q, k, t, s) -
+                             (double)args->lse[head->lse + t]);
+        const double dp = dot(dy, v + s * head->v_stride, head->size);
         const double gradient = p * (dp - mean) / sqrt((double)head->size);
         for (int64_t j = 0; j < head->size; j++) {
-            rows->dv[key + j] += (float)(p * (double)dy[j]);
-            rows->dk[key + j] += (float)(gradient * (double)rows->q[query + j]);
-            rows->dq[query + j] += (float)(gradient * (double)rows->k[key + j]);
+            if (args->dv)
+                ((float *)args->dv)[head->v + s * head->v_stride + j] += (float)(p * (double)dy[j]);
+            if (args->dk)
+                ((float *)args->dk)[head->k + s * head->k_stride + j] +=
+                    (float)(gradient * (double)q[j]);
+            if (args->dq)
+                ((float *)args->dq)[head->q + t * head->q_stride + j] +=
+                    (float)(gradient * (double)k[s * head->k_stride + j]);
         }
     }
+}
+
+static void clear(float *rows, int64_t count, int64_t width, int64_t stride)
+{
+    for (int64_t i = 0; rows && i < count * width; i++)
+        rows[i / width * stride + i % width] = 0;
 }
 
 enum ddp_status ddp_attention_backward_reference(const struct ddp_attention_backward *args,
                                                  void *stream)
 {
-    float *dqkv = args->dqkv;
+    const struct ddp_attention_shape *s = &args->shape;
     (void)stream;
     enum ddp_status status = ddp_attention_check_backward(args);
     if (status)
         return status;
-    const int64_t elements = args->batch * args->length * 3 * args->heads * args->head_size;
-    for (int64_t i = 0; !args->accumulate_dqkv && i < elements; i++)
-        dqkv[i] = 0;
-    for (int64_t i = 0; i < args->batch * args->heads; i++) {
-        const struct head head = head_of(args->length, args->heads, args->head_size, i);
-        const struct rows rows = rows_of(args, &head);
-        for (int64_t t = 0; t < args->length; t++)
-            reference_gradients(&head, &rows, t);
+    const int64_t rows = s->batch * s->length, width = s->kv_heads * s->head_size;
+    if (!args->accumulate_dq)
+        clear(args->dq, rows, s->heads * s->head_size, s->q_stride);
+    if (!args->accumulate_dk)
+        clear(args->dk, rows, width, s->k_stride);
+    if (!args->accumulate_dv)
+        clear(args->dv, rows, width, s->v_stride);
+    for (int64_t i = 0; i < s->batch * s->heads; i++) {
+        const struct head head = head_of(s, i);
+        for (int64_t t = 0; t < s->length; t++)
+            reference_gradients(args, &head, t);
     }
     return DDP_OK;
 }
 
-/* y of head h of sample b, new position t, from the keys and values in its cache. */
+/* y of query head h of sample b, new position t, from the keys and values in its cache. */
 static void reference_cached(const struct ddp_attention_cached *args, int64_t b, int64_t h,
                              int64_t t)
 {
-    const int64_t d = args->head_size, c = args->heads * d, row = b * args->length + t;
-    const float *q = args->qkv + row * 3 * c + h * d;
-    const float *keys = args->cache + b * args->cache_stride + h * args->capacity * d;
-    const float *values = keys + args->capacity * c;
+    const struct ddp_attention_shape *s = &args->shape;
+    const int64_t d = s->head_size, row = b * s->length + t, at = args->past + t;
+    const int64_t first = s->window > 0 && at >= s->window ? at - s->window + 1 : 0;
+    const float *q = args->q + row * s->q_stride + h * d;
+    const float *keys =
+        args->cache + b * args->cache_stride + h * s->kv_heads / s->heads * args->capacity * d;
+    const float *values = keys + args->capacity * s->kv_heads * d;
     double max = -INFINITY, sum = 0;
-    for (int64_t s = 0; s <= args->past + t; s++)
-        max = fmax(max, dot(q, keys + s * d, d) / sqrt((double)d));
-    for (int64_t s = 0; s <= args->past + t; s++)
-        sum += exp(dot(q, keys + s * d, d) / sqrt((double)d) - max);
+    for (int64_t i = first; i <= at; i++)
+        max = fmax(max, dot(q, keys + i * d, d) / sqrt((double)d));
+    for (int64_t i = first; i <= at; i++)
+        sum += exp(dot(q, keys + i * d, d) / sqrt((double)d) - max);
     for (int64_t j = 0; j < d; j++) {
         double value = 0;
-        for (int64_t s = 0; s <= args->past + t; s++)
-            value += exp(dot(q, keys + s * d, d) / sqrt((double)d) - max) / sum *
-                     (double)values[s * d + j];
-        args->y[row * c + h * d + j] = (float)value;
+        for (int64_t i = first; i <= at; i++)
+            value += exp(dot(q, keys + i * d, d) / sqrt((double)d) - max) / sum *
+                     (double)values[i * d + j];
+        args->y[(row * s->heads + h) * d + j] = (float)value;
     }
 }
 
 enum ddp_status ddp_attention_cached_reference(const struct ddp_attention_cached *args,
                                                void *stream)
 {
+    const struct ddp_attention_shape *s = &args->shape;
     (void)stream;
     enum ddp_status status = ddp_attention_check_cached(args);
-    if (status || ddp_attention_cached_is_empty(args))
+    if (status || ddp_attention_is_empty(s))
         return status;
-    const int64_t d = args->head_size, c = args->heads * d;
-    for (int64_t b = 0; b < args->batch; b++)
-        for (int64_t t = 0; t < args->length; t++)
-            for (int64_t i = 0; i < 2 * c; i++) /* keys, then values, head by head */
-                args->cache[b * args->cache_stride + (i / d * args->capacity + args->past + t) * d +
-                            i % d] = args->qkv[((b * args->length + t) * 3 + 1) * c + i];
-    for (int64_t b = 0; b < args->batch; b++)
-        for (int64_t h = 0; h < args->heads; h++)
-            for (int64_t t = 0; t < args->length; t++)
+    const int64_t d = s->head_size, c = s->kv_heads * d;
+    for (int64_t row = 0; row < s->batch * s->length; row++)
+        for (int64_t i = 0; i < c; i++) {
+            float *to = args->cache + row / s->length * args->cache_stride +
+                        (i / d * args->capacity + args->past + row % s->length) * d + i % d;
+            to[0] = args->k[row * s->k_stride + i];
+            to[c * args->capacity] = args->v[row * s->v_stride + i];
+        }
+    for (int64_t b = 0; b < s->batch; b++)
+        for (int64_t h = 0; h < s->heads; h++)
+            for (int64_t t = 0; t < s->length; t++)
                 reference_cached(args, b, h, t);
     return DDP_OK;
 }

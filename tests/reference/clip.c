@@ -17,11 +17,16 @@ enum ddp_status ddp_clip_reference(const struct ddp_clip *args, void *stream)
         return status;
     for (int64_t b = 0; b < args->blocks; b++)
         total += args->sums[b];
-    clipped->loss = *args->loss / (float)args->shards;
-    clipped->norm = args->blocks > 0 ? sqrt(total) / (double)args->shards : -1;
+    const double each = args->targets > 0 ? (double)args->targets : 1;
+    const double counted =
+        (double)args->shards * each - (args->targets > 0 ? (double)args->loss[1] : 0);
+    clipped->counted = (int64_t)counted;
+    clipped->loss = (float)((double)args->loss[0] * each / counted);
+    clipped->norm = args->blocks > 0 ? sqrt(total) * each / counted : -1;
     if (args->most > 0 && args->blocks > 0 && !(clipped->norm + 1e-6 <= args->most))
         factor = args->most / (clipped->norm + 1e-6);
-    clipped->scale = (float)(factor / (double)args->shards);
-    clipped->left_out = args->only_finite && (!isfinite(clipped->loss) || !isfinite(clipped->norm));
+    clipped->scale = (float)(factor * each / counted);
+    clipped->left_out = counted == 0 || (args->only_finite &&
+                                         (!isfinite(clipped->loss) || !isfinite(clipped->norm)));
     return DDP_OK;
 }

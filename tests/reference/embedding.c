@@ -5,6 +5,13 @@
 
 #include "tests/reference/reference.h"
 
+#include "core/bf16.h"
+
+static float table_at(const float *table, const uint16_t *bf16, int64_t at)
+{
+    return table ? table[at] : bf16 ? ddp_bf16_to_f32(bf16[at]) : 0;
+}
+
 enum ddp_status ddp_embedding_forward_reference(const struct ddp_embedding_forward *args,
                                                 void *stream)
 {
@@ -18,10 +25,10 @@ enum ddp_status ddp_embedding_forward_reference(const struct ddp_embedding_forwa
         return status;
     const int64_t n = args->features;
     for (int64_t row = 0; row < args->batch * args->length; row++)
-        for (int64_t j = 0; j < n; j++) {
-            float place = args->wpe ? args->wpe[(args->first + row % args->length) * n + j] : 0;
-            y[row * n + j] = args->wte[args->tokens[row] * n + j] + place;
-        }
+        for (int64_t j = 0; j < n; j++)
+            y[row * n + j] =
+                table_at(args->wte, args->wte_bf16, args->tokens[row] * n + j) +
+                table_at(args->wpe, args->wpe_bf16, (args->first + row % args->length) * n + j);
     return DDP_OK;
 }
 

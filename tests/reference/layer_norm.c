@@ -19,7 +19,7 @@ enum ddp_status ddp_layer_norm_forward_reference(const struct ddp_layer_norm_for
     for (int64_t row = 0; n > 0 && row < args->rows; row++) {
         const float *x = (const float *)args->x + row * n;
         double mean = 0, variance = 0;
-        for (int64_t j = 0; j < n; j++)
+        for (int64_t j = 0; j < n && !args->rms; j++)
             mean += (double)x[j] / (double)n;
         for (int64_t j = 0; j < n; j++)
             variance += ((double)x[j] - mean) * ((double)x[j] - mean) / (double)n;
@@ -46,7 +46,7 @@ static void reference_dx(const struct ddp_layer_norm_backward *args, int64_t row
     double mean_g = 0, mean_gx = 0;
     for (int64_t j = 0; j < n; j++) {
         double g = (double)dy[j] * (args->gamma ? (double)args->gamma[j] : 1);
-        mean_g += g / (double)n;
+        mean_g += args->rms ? 0 : g / (double)n;
         mean_gx += g * ((double)x[j] - mean) * rstd / (double)n;
     }
     for (int64_t j = 0; j < n; j++) {

@@ -18,7 +18,7 @@ static double operand(float value, enum ddp_dtype compute)
 static double weight_at(const float *weight, const uint16_t *weight_bf16, enum ddp_dtype compute,
                         int64_t at)
 {
-    if (compute == DDP_BF16 && weight_bf16)
+    if (weight_bf16 && (compute == DDP_BF16 || !weight))
         return (double)ddp_bf16_to_f32(weight_bf16[at]);
     return operand(weight[at], compute);
 }

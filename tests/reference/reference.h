@@ -26,9 +26,11 @@
 #include "kernels/pool2d.h"
 #include "kernels/reduce.h"
 #include "kernels/relu.h"
+#include "kernels/rotary.h"
 #include "kernels/sgd.h"
 #include "kernels/softmax_cross_entropy.h"
 #include "kernels/sum.h"
+#include "kernels/swiglu.h"
 #include "kernels/transpose.h"
 
 extern const struct ddp_kernels ddp_kernels_reference;

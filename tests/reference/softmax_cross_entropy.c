@@ -51,5 +51,8 @@ enum ddp_status ddp_softmax_cross_entropy_reference(const struct ddp_softmax_cro
         loss += reference_row(args, row, divisor);
     const float mean = divisor ? (float)(loss / (double)divisor) : 0;
     *args->loss = args->accumulate_loss ? *args->loss + mean : mean;
+    if (args->uncounted)
+        *args->uncounted =
+            (args->accumulate_loss ? *args->uncounted : 0) + (float)(args->rows - counted);
     return DDP_OK;
 }

@@ -1,0 +1,9 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The label that is none: what data give and losses leave out. */
+#ifndef DDP_CORE_LABEL_H
+#define DDP_CORE_LABEL_H
+
+#define DDP_LABEL_NONE (-1) /* does not count, such as padding or what a user wrote in a chat */
+
+#endif

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What a graph's parameters begin as, and where those lie that are frozen; see graph.h. */
+#include "config.h"
+
+#include "core/bf16.h"
+#include "core/memory.h"
+#include "graph/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* --- frozen ----------------------------------------------------------------------------------- */
+
+size_t ddp_frozen_bytes(const struct ddp_parameter *frozen)
+{
+    return (size_t)(frozen->count + frozen->padding) * ddp_dtype_bytes(frozen->dtype);
+}
+
+static void place(ddp_graph *graph, enum ddp_dtype dtype)
+{
+    for (int i = 0; i < graph->frozen_count; i++) {
+        struct ddp_parameter *frozen = &graph->frozen[i];
+        if (frozen->dtype != dtype)
+            continue;
+        frozen->place = graph->frozen_bytes;
+        /* copies of half the size are aligned too */
+        graph->frozen_bytes += ddp_align_up(ddp_frozen_bytes(frozen), 2 * DDP_CACHE_LINE);
+    }
+}
+
+void ddp_graph_place_frozen(ddp_graph *graph)
+{
+    graph->frozen_bytes = 0;
+    place(graph, DDP_F32);
+    graph->frozen_f32_bytes = graph->frozen_bytes;
+    place(graph, DDP_BF16);
+}
+
+int ddp_graph_frozen_count(const ddp_graph *graph)
+{
+    return graph->frozen_count;
+}
+
+const struct ddp_parameter *ddp_graph_frozen_at(const ddp_graph *graph, int index)
+{
+    return &graph->frozen[index];
+}
+
+int64_t ddp_graph_frozen_element_count(const ddp_graph *graph)
+{
+    int64_t count = 0;
+    for (int i = 0; i < graph->frozen_count; i++)
+        count += graph->frozen[i].count;
+    return count;
+}
+
+size_t ddp_graph_frozen_bytes(const ddp_graph *graph)
+{
+    return graph->frozen_bytes;
+}
+
+size_t ddp_graph_frozen_f32_bytes(const ddp_graph *graph)
+{
+    return graph->frozen_f32_bytes;
+}
+
+bool ddp_graph_reads_frozen(const ddp_graph *graph, int index)
+{
+    for (int i = 0; i < graph->tensor_count; i++) {
+        const ddp_tensor *tensor = graph->tensors[i];
+        if (tensor->kind == TENSOR_FROZEN && tensor->index == index && tensor->reader_count > 0)
+            return true;
+    }
+    return false;
+}
+
+/* --- both ------------------------------------------------------------------------------------- */
+
+int ddp_graph_place_count(const ddp_graph *graph)
+{
+    return graph->parameter_count + graph->frozen_count;
+}
+
+struct ddp_parameter_place ddp_graph_place_at(const ddp_graph *graph, int index, float *flat,
+                                              void *frozen)
+{
+    int left = index;
+    for (int i = 0; i < graph->tensor_count; i++) {
+        const ddp_tensor *tensor = graph->tensors[i];
+        if (tensor->base || !ddp_tensor_is_parameter(tensor) || left-- > 0)
+            continue;
+        const struct ddp_parameter *parameter = ddp_tensor_parameter(graph, tensor);
+        void *memory = parameter->frozen ? (void *)((char *)frozen + parameter->place)
+                                         : (void *)(flat + parameter->offset);
+        return (struct ddp_parameter_place){parameter, memory};
+    }
+    return (struct ddp_parameter_place){NULL, NULL};
+}
+
+static void fill(const struct ddp_parameter *parameter, struct ddp_rng *rng, float *values)
+{
+    const size_t count = (size_t)parameter->count, fan_in = (size_t)parameter->init.fan_in;
+    switch (parameter->init.kind) {
+    case DDP_INIT_ZEROS:
+        break;
+    case DDP_INIT_ONES:
+        for (size_t k = 0; k < count; k++)
+            values[k] = 1.0f;
+        break;
+    case DDP_INIT_LINEAR:
+        if (parameter->dim_count > 1)
+            ddp_rng_fill_linear_weight(rng, values, count, fan_in);
+        else
+            ddp_rng_fill_linear_bias(rng, values, count, fan_in);
+        break;
+    case DDP_INIT_NORMAL:
+        ddp_rng_fill_normal(rng, values, count, 0.0, parameter->init.std);
+        break;
+    }
+}
+
+/* The generator makes float32. */
+static enum ddp_status fill_bf16(const struct ddp_parameter *parameter, struct ddp_rng *rng,
+                                 uint16_t *values)
+{
+    float *drawn = ddp_array_alloc((size_t)parameter->count, sizeof *drawn);
+    if (!drawn)
+        return DDP_ERR_MEMORY;
+    fill(parameter, rng, drawn);
+    for (int64_t i = 0; i < parameter->count; i++)
+        values[i] = ddp_bf16_of(drawn[i]);
+    free(drawn);
+    return DDP_OK;
+}
+
+enum ddp_status ddp_graph_init_parameters(const ddp_graph *graph, struct ddp_rng *rng, float *flat,
+                                          void *frozen)
+{
+    enum ddp_status status = DDP_OK;
+    memset(flat, 0, (size_t)graph->flat_count * sizeof *flat);
+    if (graph->frozen_bytes > 0)
+        memset(frozen, 0, graph->frozen_bytes);
+    const int count = ddp_graph_place_count(graph);
+    for (int i = 0; status == DDP_OK && i < count; i++) {
+        const struct ddp_parameter_place at = ddp_graph_place_at(graph, i, flat, frozen);
+        if (at.parameter->dtype == DDP_BF16)
+            status = fill_bf16(at.parameter, rng, at.memory);
+        else
+            fill(at.parameter, rng, at.memory);
+    }
+    return status;
+}

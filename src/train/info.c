@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * See info.h. */
+#include "config.h"
+
+#include "train/info.h"
+
+#include "core/json.h"
+#include "core/log.h"
+#include "core/text.h"
+#include "ddp_train.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define GIB          (1024.0 * 1024 * 1024)
+#define TOKENS       2048 /* of a shard, in the table */
+#define CHUNK        256  /* tokens of logits at a time */
+#define MOST_BYTES   (16 << 20)
+#define F32_BYTES    16.0 /* of a parameter: weight, gradient, two moments */
+#define MASTER_BYTES 18.0 /* and the weight in bf16, with a gradient in float32 */
+#define BF16_BYTES   2.0
+
+enum ddp_status ddp_train_needs(const struct ddp_hf_llama *config, struct ddp_train_needs *needs)
+{
+    const struct ddp_llama *shape = &config->shape;
+    const double queries = (double)(shape->heads * shape->head_size);
+    const double keys = (double)(shape->kv_heads * shape->head_size);
+    double values =
+        4.0 * (double)shape->channels + 2 * queries + 2 * keys + 3.0 * (double)shape->hidden;
+    *needs = (struct ddp_train_needs){0};
+    enum ddp_status status =
+        ddp_hf_llama_count(config, DDP_TRAIN_INFO_RANK, &needs->parameters, &needs->adapters);
+    if (status != DDP_OK)
+        return status;
+    if (shape->qk_norm)
+        values += queries + keys;
+    const double parameters = (double)needs->parameters;
+    needs->full_f32 = F32_BYTES * parameters;
+    needs->full_bf16 = MASTER_BYTES * parameters;
+    needs->lora = BF16_BYTES * parameters + F32_BYTES * (double)needs->adapters;
+    needs->block = sizeof(float) * values;
+    needs->kept = needs->block * (double)shape->layers;
+    needs->recomputed = sizeof(float) * (double)(shape->channels * shape->layers);
+    needs->logits = 2 * sizeof(float) * (double)config->vocabulary;
+    return DDP_OK;
+}
+
+/* --- the files beside ------------------------------------------------------------------------- */
+
+static char *path_in(const char *directory, const char *name)
+{
+    char *path;
+    if (asprintf(&path, "%s/%s", directory, name) >= 0)
+        return path;
+    ddp_fail(DDP_ERR_MEMORY, "out of memory");
+    return NULL;
+}
+
+static bool has(const char *directory, const char *name)
+{
+    char *path = path_in(directory, name);
+    const bool there = path && access(path, F_OK) == 0;
+    free(path);
+    return there;
+}
+
+/* Newer directories have the template in a file, older ones in the tokenizer's config. */
+static const char *find_template(const char *directory)
+{
+    const char *file = "chat_template.jinja", *old = "tokenizer_config.json";
+    struct stat info;
+    json_t *root = NULL;
+    if (has(directory, file))
+        return file;
+    char *path = path_in(directory, old);
+    if (path && stat(path, &info) == 0 && S_ISREG(info.st_mode) && info.st_size <= MOST_BYTES)
+        root = json_load_file(path, 0, NULL);
+    const json_t *member = json_object_get(root, "chat_template");
+    const bool there = json_is_string(member) || json_array_size(member) > 0;
+    json_decref(root);
+    free(path);
+    return there ? old : NULL;
+}
+
+static const char *find_tokenizer(const char *directory)
+{
+    static const char *const names[] = {"tokenizer.json", "tokenizer.model", "vocab.json"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (has(directory, names[i]))
+            return names[i];
+    return NULL;
+}
+
+/* --- printing --------------------------------------------------------------------------------- */
+
+/* "8,030,261,248" */
+static const char *grouped(char text[32], int64_t number)
+{
+    char digits[24];
+    size_t used = 0;
+    const int length = snprintf(digits, sizeof digits, "%" PRId64, number);
+    for (int i = 0; i < length && used < 30; i++) {
+        if (i > 0 && (length - i) % 3 == 0)
+            text[used++] = ',';
+        text[used++] = digits[i];
+    }
+    text[used] = '\0';
+    return text;
+}
+
+static void print_rope(const struct ddp_llama *shape, FILE *out)
+{
+    const struct ddp_rope *rope = &shape->rope;
+    int unrotated = 0;
+    for (int64_t l = 0; l < shape->layers; l++)
+        unrotated += ddp_llama_has_layer(&shape->unrotated, l);
+    fprintf(out, "rope        theta %.12g", rope->theta);
+    if (rope->size != shape->head_size)
+        fprintf(out, ", %" PRId64 " of %" PRId64 " features of a head", rope->size,
+                shape->head_size);
+    if (rope->kind == DDP_ROPE_LINEAR)
+        fprintf(out, ", linear: factor %g", rope->factor);
+    if (rope->kind == DDP_ROPE_LLAMA3)
+        fprintf(out, ", llama3: factor %g, from %g to %g, of %" PRId64 " positions", rope->factor,
+                rope->low_factor, rope->high_factor, rope->original);
+    if (rope->kind == DDP_ROPE_YARN)
+        fprintf(out, ", yarn: factor %g, of %" PRId64 " positions", rope->factor, rope->original);
+    if (unrotated)
+        fprintf(out, ", none in %d layers", unrotated);
+    fputc('\n', out);
+}
+
+static void print_shape(const struct ddp_hf_llama *config, FILE *out)
+{
+    const struct ddp_llama *shape = &config->shape;
+    int windowed = 0;
+    for (int64_t l = 0; l < shape->layers; l++)
+        windowed += ddp_llama_has_layer(&shape->windowed, l);
+    fprintf(out,
+            "model       %s: %" PRId64 " layers of %" PRId64 " channels, perceptrons of %" PRId64
+            "\n",
+            ddp_hf_llama_family(shape->family), shape->layers, shape->channels, shape->hidden);
+    fprintf(out,
+            "attention   %" PRId64 " heads of %" PRId64 " features, %" PRId64
+            " of keys and values%s%s\n",
+            shape->heads, shape->head_size, shape->kv_heads,
+            shape->qk_norm ? ", normed queries and keys" : "", shape->qkv_bias ? ", biases" : "");
+    if (windowed)
+        fprintf(out, "window      %" PRId64 " tokens, in %d of the layers\n", shape->window,
+                windowed);
+    print_rope(shape, out);
+    fprintf(out, "context     %" PRId64 " tokens\n", shape->context);
+    fprintf(out, "vocabulary  %" PRId64 " tokens, %s\n", config->vocabulary,
+            shape->tied ? "the head is the embedding" : "a head of its own");
+}
+
+static const char *dtype_name(const char *dtype)
+{
+    return strcmp(dtype, "F32") == 0 ? "float32" : strcmp(dtype, "F16") == 0 ? "float16" : "bf16";
+}
+
+static void print_files(const char *directory, const struct ddp_hf_llama_files *files, FILE *out)
+{
+    const char *tokenizer = find_tokenizer(directory), *chat = find_template(directory);
+    if (files->count == 0)
+        fprintf(out, "weights     none\n");
+    else
+        fprintf(out, "weights     %s, %zu file%s of %.2f GiB\n", dtype_name(files->dtype),
+                files->count, files->count > 1 ? "s" : "", (double)files->bytes / GIB);
+    fprintf(out, "tokenizer   %s\n", tokenizer ? tokenizer : "none");
+    fprintf(out, "template    %s\n", chat ? chat : "none");
+}
+
+static void print_needs(const struct ddp_train_needs *needs, FILE *out)
+{
+    const double tokens = TOKENS / GIB;
+    char text[32];
+    fprintf(out, "parameters  %s\n", grouped(text, needs->parameters));
+    fprintf(out, "\nGiB to train with AdamW\n");
+    fprintf(out, "  all, float32                     %10.2f\n", needs->full_f32 / GIB);
+    fprintf(out, "  all, bf16 with float32 masters   %10.2f\n", needs->full_bf16 / GIB);
+    fprintf(out, "  LoRA of rank %d, bf16 base       %10.2f  (%s parameters)\n",
+            DDP_TRAIN_INFO_RANK, needs->lora / GIB, grouped(text, needs->adapters));
+    fprintf(out, "and for a shard of %d tokens          float32      bf16\n", TOKENS);
+    fprintf(out, "  activations                      %10.2f%10.2f\n", needs->kept * tokens,
+            needs->kept * tokens / 2);
+    fprintf(out, "  activations, --recompute         %10.2f%10.2f\n",
+            (needs->recomputed + needs->block) * tokens,
+            (needs->recomputed + needs->block) * tokens / 2);
+    fprintf(out, "  logits, %d tokens at a time     %10.2f%10.2f\n", CHUNK,
+            needs->logits * CHUNK / GIB, needs->logits * CHUNK / GIB);
+}
+
+enum ddp_status ddp_train_info(const char *path, FILE *out)
+{
+    struct ddp_hf_llama config;
+    struct ddp_hf_llama_files files;
+    struct ddp_train_needs needs;
+    struct stat info;
+    char shown[DDP_TEXT_SHOWN];
+    if (stat(path, &info) < 0)
+        return ddp_fail_path(path, "read");
+    if (!S_ISDIR(info.st_mode))
+        return ddp_fail(DDP_ERR_INVALID,
+                        "%s: not a directory: info takes a directory of Hugging Face", path);
+    enum ddp_status status = ddp_hf_llama_read(&config, path);
+    if (status == DDP_OK)
+        status = ddp_hf_llama_check(path, &config, &files);
+    if (status == DDP_OK)
+        status = ddp_train_needs(&config, &needs);
+    if (status != DDP_OK)
+        return status;
+    fprintf(out, "directory   %s\n", ddp_text_show(shown, path));
+    print_shape(&config, out);
+    print_files(path, &files, out);
+    print_needs(&needs, out);
+    return DDP_OK;
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * `trainer info`: what a directory of Hugging Face holds, and what training it would need. */
+#ifndef DDP_TRAIN_INFO_H
+#define DDP_TRAIN_INFO_H
+
+#include "weights/hf_llama.h"
+
+/* What training a model needs, in bytes. */
+struct ddp_train_needs {
+    int64_t parameters, adapters; /* adapters: LoRA of rank DDP_TRAIN_INFO_RANK */
+    double full_f32, full_bf16;   /* weights, gradients, AdamW's state; bf16 has fp32 masters */
+    double lora;                  /* over a base in bf16 */
+    /* For each token of a shard: what backward needs, in float32; half of it in bf16. */
+    double kept, recomputed; /* all; or one input of each block, */
+    double block;            /* and beside that one block at work */
+    double logits;           /* and their gradient, in float32 */
+};
+
+#define DDP_TRAIN_INFO_RANK 16
+
+/* DDP_ERR_MEMORY. */
+enum ddp_status ddp_train_needs(const struct ddp_hf_llama *config, struct ddp_train_needs *needs);
+
+#endif

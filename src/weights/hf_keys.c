@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * See hf_keys.h. */
+#include "config.h"
+
+#include "weights/hf_keys.h"
+
+#include "core/log.h"
+
+#include <inttypes.h>
+
+enum ddp_status ddp_hf_keys_parse(json_t **root, const char *name, const char *text, size_t bytes)
+{
+    json_error_t error;
+    enum ddp_status status = ddp_json_parse(root, text, bytes, &error);
+    if (status == DDP_ERR_FORMAT)
+        return ddp_fail(status, "%s: bad JSON in line %d: %s", name, error.line, error.text);
+    if (status != DDP_OK || json_is_object(*root))
+        return status;
+    json_decref(*root);
+    *root = NULL;
+    return ddp_fail(DDP_ERR_FORMAT, "%s: not a JSON object", name);
+}
+
+enum ddp_status ddp_hf_keys_count(const struct ddp_hf_keys *in, const char *key, int64_t most,
+                                  int64_t *value)
+{
+    const json_t *member = json_object_get(in->root, key);
+    if (!member)
+        return DDP_OK;
+    if (!json_is_integer(member) || json_integer_value(member) < 1 ||
+        json_integer_value(member) > most)
+        return ddp_fail(DDP_ERR_FORMAT, "%s: %s%s is not a whole number from 1 to %" PRId64,
+                        in->name, in->prefix, key, most);
+    *value = json_integer_value(member);
+    return DDP_OK;
+}
+
+enum ddp_status ddp_hf_keys_real(const struct ddp_hf_keys *in, const char *key, double least,
+                                 double below, double *value)
+{
+    const json_t *member = json_object_get(in->root, key);
+    if (!member)
+        return DDP_OK;
+    const double number = json_number_value(member);
+    if (!json_is_number(member) || number < least || number >= below)
+        return ddp_fail(DDP_ERR_FORMAT, "%s: %s%s is not a number from %g to below %g", in->name,
+                        in->prefix, key, least, below);
+    *value = number;
+    return DDP_OK;
+}
+
+enum ddp_status ddp_hf_keys_flag(const struct ddp_hf_keys *in, const char *key, bool *value)
+{
+    const json_t *member = json_object_get(in->root, key);
+    if (!member)
+        return DDP_OK;
+    if (!json_is_boolean(member))
+        return ddp_fail(DDP_ERR_FORMAT, "%s: %s%s is neither true nor false", in->name, in->prefix,
+                        key);
+    *value = json_is_true(member);
+    return DDP_OK;
+}
+
+enum ddp_status ddp_hf_keys_require(const struct ddp_hf_keys *in, const char *key, bool wanted)
+{
+    bool value = wanted;
+    enum ddp_status status = ddp_hf_keys_flag(in, key, &value);
+    if (status == DDP_OK && value != wanted)
+        return ddp_fail(DDP_ERR_FORMAT, "%s: %s%s is %s, which is not supported; it must be %s",
+                        in->name, in->prefix, key, value ? "true" : "false",
+                        wanted ? "true" : "false");
+    return status;
+}
+
+const json_t *ddp_hf_keys_get(const struct ddp_hf_keys *in, const char *key)
+{
+    const json_t *member = json_object_get(in->root, key);
+    return json_is_null(member) ? NULL : member;
+}
+
+enum ddp_status ddp_hf_keys_text(const struct ddp_hf_keys *in, const char *key, const char **value)
+{
+    const json_t *member = ddp_hf_keys_get(in, key);
+    if (!member)
+        return DDP_OK;
+    if (!json_is_string(member))
+        return ddp_fail(DDP_ERR_FORMAT, "%s: %s%s is not a string", in->name, in->prefix, key);
+    *value = json_string_value(member);
+    return DDP_OK;
+}

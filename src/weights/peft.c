@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * See peft.h. The keys and names are those of PEFT 0.21. Configurations are read in peft_config.c.
+ */
+#include "config.h"
+
+#include "weights/peft.h"
+
+#include "core/atomic_directory.h"
+#include "core/atomic_file.h"
+#include "core/json.h"
+#include "core/log.h"
+#include "core/memory.h"
+
+#include <dirent.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define CONFIG  "adapter_config.json"
+#define WEIGHTS "adapter_model.safetensors"
+#define PREFIX  "base_model.model."
+
+static enum ddp_status path_in(char **path, const char *directory, const char *name)
+{
+    return asprintf(path, "%s/%s", directory, name) < 0 ? ddp_fail(DDP_ERR_MEMORY, "out of memory")
+                                                        : DDP_OK;
+}
+
+bool ddp_peft_owns(const char *name)
+{
+    return strstr(name, ".lora_A.") || strstr(name, ".lora_B.");
+}
+
+/* --- adapter_model.safetensors ---------------------------------------------------------------- */
+
+static enum ddp_status load_one(const ddp_safetensors *file, const char *path,
+                                const struct ddp_hf_values *value)
+{
+    char name[128];
+    snprintf(name, sizeof name, PREFIX "%s", value->name);
+    const struct ddp_safetensor *tensor = ddp_safetensors_find(file, name);
+    if (!tensor)
+        return ddp_fail(DDP_ERR_FORMAT, "%s: tensor %s is missing", path, name);
+    if (tensor->dim_count != 2 || tensor->dims[0] != value->dims[0] ||
+        tensor->dims[1] != value->dims[1])
+        return ddp_fail(DDP_ERR_FORMAT,
+                        "%s: tensor %s does not have the shape (%" PRId64 ",%" PRId64
+                        "): are these adapters of another base?",
+                        path, name, value->dims[0], value->dims[1]);
+    if (!ddp_hf_values_convert(value->memory, tensor->data, tensor->dtype,
+                               (size_t)(value->dims[0] * value->dims[1])))
+        return ddp_fail(DDP_ERR_FORMAT, "%s: tensor %s is %s; F32, F16 and BF16 can be read", path,
+                        name, tensor->dtype);
+    for (int64_t i = 0; i < value->dims[0] * value->dims[1]; i++)
+        if (!isfinite(((const float *)value->memory)[i]))
+            return ddp_fail(DDP_ERR_FORMAT,
+                            "%s: tensor %s has a value that is not finite, at index %" PRId64, path,
+                            name, i);
+    return DDP_OK;
+}
+
+/* What matches nothing would be lost without a word. */
+static enum ddp_status check_extra(const ddp_safetensors *file, const char *path,
+                                   const struct ddp_hf_values *values, size_t count)
+{
+    for (size_t i = 0; i < ddp_safetensors_count(file); i++) {
+        const char *name = ddp_safetensors_at(file, i)->name;
+        bool known = false;
+        for (size_t v = 0; !known && v < count && strncmp(name, PREFIX, sizeof PREFIX - 1) == 0;
+             v++)
+            known = ddp_peft_owns(values[v].name) &&
+                    strcmp(values[v].name, name + sizeof PREFIX - 1) == 0;
+        if (!known)
+            return ddp_fail(DDP_ERR_FORMAT,
+                            "%s: tensor %s belongs to no adapter that " CONFIG " describes", path,
+                            name);
+    }
+    return DDP_OK;
+}
+
+enum ddp_status ddp_peft_load(const char *directory, const struct ddp_hf_values *values,
+                              size_t count)
+{
+    ddp_safetensors *file = NULL;
+    char *path = NULL;
+    enum ddp_status status = path_in(&path, directory, WEIGHTS);
+    if (status == DDP_OK)
+        status = ddp_safetensors_open(&file, path);
+    for (size_t i = 0; status == DDP_OK && i < count; i++)
+        if (ddp_peft_owns(values[i].name))
+            status = load_one(file, path, &values[i]);
+    if (status == DDP_OK)
+        status = check_extra(file, path, values, count);
+    ddp_safetensors_close(file);
+    free(path);
+    return status;
+}
+
+/* --- writing ---------------------------------------------------------------------------------- */
+
+static json_t *config_of(const struct ddp_lora *lora, const char *base)
+{
+    json_t *targets = json_array();
+    for (int i = 0; i < DDP_LLAMA_LINEARS; i++)
+        if (lora->targets >> i & 1)
+            json_array_append_new(targets, json_string(strchr(ddp_llama_linear_names[i], '.') + 1));
+    const bool whole = lora->alpha == (double)(int64_t)lora->alpha;
+    json_t *name = base ? json_string(base) : NULL; /* a path may be no UTF-8 */
+    return json_pack("{s:o, s:s, s:b, s:b, s:b, s:o, s:f, s:n, s:s, s:i, s:o, s:s, s:b, s:b}",
+                     "base_model_name_or_path", name ? name : json_null(), "bias", "none",
+                     "fan_in_fan_out", 0, "inference_mode", 1, "init_lora_weights", 1, "lora_alpha",
+                     whole ? json_integer((json_int_t)lora->alpha) : json_real(lora->alpha),
+                     "lora_dropout", lora->dropout, "modules_to_save", "peft_type", "LORA", "r",
+                     (int)lora->rank, "target_modules", targets, "task_type", "CAUSAL_LM",
+                     "use_dora", 0, "use_rslora", (int)lora->rslora);
+}
+
+static enum ddp_status write_config(const char *directory, const struct ddp_lora *lora,
+                                    const char *base)
+{
+    char *path = NULL, *text = NULL;
+    ddp_atomic_file *file = NULL;
+    json_t *config = config_of(lora, base);
+    enum ddp_status status = path_in(&path, directory, CONFIG);
+    if (status == DDP_OK && !(config && (text = ddp_json_text(config, JSON_INDENT(2)))))
+        status = ddp_fail(DDP_ERR_MEMORY, "out of memory");
+    if (status == DDP_OK)
+        status = ddp_atomic_file_open(&file, path);
+    if (status == DDP_OK)
+        status = ddp_atomic_file_write(file, text, strlen(text));
+    if (status == DDP_OK)
+        status = ddp_atomic_file_commit(file);
+    ddp_atomic_file_close(file);
+    json_decref(config);
+    free(text);
+    free(path);
+    return status;
+}
+
+static enum ddp_status write_weights(const char *directory, const struct ddp_hf_values *values,
+                                     size_t count)
+{
+    static const struct ddp_safetensors_pair format = {"format", "pt"};
+    struct ddp_safetensor *tensors = ddp_array_alloc(count, sizeof *tensors);
+    char(*names)[128] = ddp_array_alloc(count, sizeof *names), *path = NULL;
+    size_t used = 0;
+    enum ddp_status status = tensors && names ? path_in(&path, directory, WEIGHTS) : DDP_ERR_MEMORY;
+    for (size_t i = 0; status == DDP_OK && i < count; i++) {
+        if (!ddp_peft_owns(values[i].name))
+            continue;
+        snprintf(names[used], sizeof names[used], PREFIX "%s", values[i].name);
+        tensors[used] = (struct ddp_safetensor){
+            .name = names[used],
+            .dtype = "F32",
+            .dim_count = 2,
+            .dims = {values[i].dims[0], values[i].dims[1]},
+            .data = values[i].memory,
+            .bytes = (size_t)(values[i].dims[0] * values[i].dims[1]) * sizeof(float)};
+        used++;
+    }
+    if (status == DDP_OK)
+        status = ddp_safetensors_write(path, tensors, used, &format, 1);
+    free(tensors);
+    free(names);
+    free(path);
+    return status;
+}
+
+static bool is_empty(const char *directory)
+{
+    DIR *open = opendir(directory);
+    int entries = 0;
+    while (open && readdir(open))
+        entries++;
+    if (open)
+        closedir(open);
+    return entries == 2; /* . and .. */
+}
+
+enum ddp_status ddp_peft_save_check(const char *directory)
+{
+    ddp_atomic_directory *made = NULL;
+    if (access(directory, F_OK) == 0 && !ddp_peft_is(directory) && !is_empty(directory))
+        return ddp_fail(DDP_ERR_INVALID,
+                        "--export %s: there is something else than adapters in this directory: "
+                        "name another one, or give --merge to write the whole model",
+                        directory);
+    enum ddp_status status = ddp_atomic_directory_open(&made, directory);
+    ddp_atomic_directory_close(made);
+    return status;
+}
+
+enum ddp_status ddp_peft_save(const char *directory, const struct ddp_lora *lora, const char *base,
+                              const struct ddp_hf_values *values, size_t count)
+{
+    ddp_atomic_directory *made = NULL;
+    enum ddp_status status = ddp_atomic_directory_open(&made, directory);
+    if (status == DDP_OK)
+        status = write_config(ddp_atomic_directory_path(made), lora, base);
+    if (status == DDP_OK)
+        status = write_weights(ddp_atomic_directory_path(made), values, count);
+    if (status == DDP_OK)
+        status = ddp_atomic_directory_commit(made, NULL);
+    ddp_atomic_directory_close(made);
+    return status;
+}

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Directories of PEFT with LoRA adapters of a model of the Llama kind: adapter_config.json and
+ * adapter_model.safetensors. The base model is not in them. */
+#ifndef DDP_WEIGHTS_PEFT_H
+#define DDP_WEIGHTS_PEFT_H
+
+#include "model/llama.h"
+#include "weights/hf_llama.h"
+
+struct ddp_peft {
+    struct ddp_lora lora;
+    char *base; /* base_model_name_or_path: a directory, or a name on a server; NULL: not said */
+};
+
+/* Is there an adapter_config.json in the directory? Says nothing. */
+bool ddp_peft_is(const char *directory);
+
+/* Reads of adapter_config.json only which base they belong to. */
+enum ddp_status ddp_peft_base(struct ddp_peft *peft, const char *directory);
+
+/* Reads adapter_config.json. What our adapters do not do is refused by name.
+ *   layers  of the base: target_modules may name each layer's modules
+ *   peft [out]  freed with ddp_peft_free(), also after a failure
+ * DDP_ERR_IO, DDP_ERR_FORMAT (names the file and the key), DDP_ERR_MEMORY. */
+enum ddp_status ddp_peft_read(struct ddp_peft *peft, const char *directory, int64_t layers);
+
+/* The same for text in memory.
+ *   name  for messages */
+enum ddp_status ddp_peft_parse(struct ddp_peft *peft, const char *name, const char *text,
+                               size_t bytes, int64_t layers);
+void ddp_peft_free(struct ddp_peft *peft);
+
+/* Is this a parameter of an adapter, by its name? */
+bool ddp_peft_owns(const char *name);
+
+/* Reads adapter_model.safetensors into the adapters among the values, which are float32. Each of
+ * them must be there, of its shape, and nothing else.
+ * DDP_ERR_IO, DDP_ERR_FORMAT: names the file and the tensor; DDP_ERR_MEMORY. */
+enum ddp_status ddp_peft_load(const char *directory, const struct ddp_hf_values *values,
+                              size_t count);
+
+/* Can that directory be written? It must not be there, or be empty, or hold adapters.
+ * DDP_ERR_INVALID, DDP_ERR_IO. */
+enum ddp_status ddp_peft_save_check(const char *directory);
+
+/* Writes the directory, all of it or nothing, in float32, as PEFT does.
+ *   base  of the model, for base_model_name_or_path; NULL: not known */
+enum ddp_status ddp_peft_save(const char *directory, const struct ddp_lora *lora, const char *base,
+                              const struct ddp_hf_values *values, size_t count);
+
+#endif

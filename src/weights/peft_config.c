@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * adapter_config.json of PEFT: what is read, and what is refused by name. See peft.h. */
+#include "config.h"
+
+#include "core/input_file.h"
+#include "core/log.h"
+#include "core/text.h"
+#include "weights/hf_keys.h"
+#include "weights/peft.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define CONFIG    "adapter_config.json"
+#define MAX_BYTES 1000000
+
+bool ddp_peft_is(const char *directory)
+{
+    char *path;
+    if (asprintf(&path, "%s/" CONFIG, directory) < 0)
+        return false;
+    const bool is = access(path, F_OK) == 0;
+    free(path);
+    return is;
+}
+
+void ddp_peft_free(struct ddp_peft *peft)
+{
+    free(peft->base);
+    *peft = (struct ddp_peft){.base = NULL};
+}
+
+/* Is the module of that name a target, as PEFT matches them: by its whole name or its end? */
+static bool matches(const char *target, const char *module)
+{
+    const size_t short_by = strlen(module) - strlen(target);
+    if (strlen(target) > strlen(module))
+        return false;
+    return strcmp(module + short_by, target) == 0 && (short_by == 0 || module[short_by - 1] == '.');
+}
+
+/* Marks the linear layers that one target names, in all layers or in one. */
+static enum ddp_status read_target(const struct ddp_hf_keys *in, const json_t *item, int64_t layers,
+                                   uint8_t *marks)
+{
+    const char *target = json_string_value(item);
+    char module[96];
+    bool found = false;
+    if (!target)
+        return ddp_fail(DDP_ERR_FORMAT, "%s: target_modules must be texts", in->name);
+    for (int i = 0; i < DDP_LLAMA_LINEARS; i++) {
+        const char *linear = ddp_llama_linear_names[i];
+        const bool all = matches(target, linear);
+        const bool one = !all && ddp_text_ends_with(target, linear);
+        for (int64_t l = 0; l < layers && (all || one); l++) {
+            snprintf(module, sizeof module, "model.layers.%" PRId64 ".%s", l, linear);
+            const bool is = all || matches(target, module);
+            marks[l] |= (uint8_t)(is << i);
+            found = found || is;
+        }
+    }
+    if (!found)
+        return ddp_fail(DDP_ERR_FORMAT,
+                        "%s: target_modules has %s, and no linear layer of the base's blocks is "
+                        "called so",
+                        in->name, target);
+    return DDP_OK;
+}
+
+static enum ddp_status read_targets(const struct ddp_hf_keys *in, int64_t layers, int64_t *targets)
+{
+    const json_t *list = ddp_hf_keys_get(in, "target_modules");
+    uint8_t marks[DDP_LLAMA_LAYERS] = {0}; /* bits of the linear layers of each layer */
+    enum ddp_status status = DDP_OK;
+    if (json_is_string(list) && strcmp(json_string_value(list), "all-linear") == 0) {
+        *targets = (1 << DDP_LLAMA_LINEARS) - 1;
+        return DDP_OK;
+    }
+    if (!json_is_array(list))
+        return ddp_fail(DDP_ERR_FORMAT,
+                        "%s: target_modules must be a list of names: patterns are not supported",
+                        in->name);
+    for (size_t i = 0; status == DDP_OK && i < json_array_size(list); i++)
+        status = read_target(in, json_array_get(list, i), layers, marks);
+    *targets = marks[0];
+    for (int64_t l = 1; status == DDP_OK && l < layers; l++)
+        if (marks[l] != marks[0])
+            status = ddp_fail(DDP_ERR_FORMAT,
+                              "%s: target_modules names other modules of layer %" PRId64
+                              " than of layer 0: they must be the same in all layers",
+                              in->name, l);
+    if (status == DDP_OK && *targets == 0)
+        return ddp_fail(DDP_ERR_FORMAT, "%s: target_modules is empty", in->name);
+    return status;
+}
+
+/* Is the key absent, or a value that means nothing: null, false, {} or []? */
+static enum ddp_status refuse(const struct ddp_hf_keys *in, const char *key)
+{
+    const json_t *value = ddp_hf_keys_get(in, key);
+    const bool nothing = !value || json_is_false(value) ||
+                         (json_is_object(value) && json_object_size(value) == 0) ||
+                         (json_is_array(value) && json_array_size(value) == 0);
+    return nothing
+               ? DDP_OK
+               : ddp_fail(DDP_ERR_FORMAT, "%s: adapters with %s are not supported", in->name, key);
+}
+
+static enum ddp_status read_text(const struct ddp_hf_keys *in, const char *key, const char *wanted)
+{
+    const char *value = wanted;
+    enum ddp_status status = ddp_hf_keys_text(in, key, &value);
+    if (status == DDP_OK && strcmp(value, wanted) != 0)
+        status = ddp_fail(DDP_ERR_FORMAT, "%s: %s is \"%s\", and only \"%s\" is supported",
+                          in->name, key, value, wanted);
+    return status;
+}
+
+/* Some ways to begin change the base too, when adapters are made and again when they are loaded. */
+static enum ddp_status check_init(const struct ddp_hf_keys *in)
+{
+    static const char *const alone[] = {"gaussian", "eva", "orthogonal"};
+    const json_t *value = ddp_hf_keys_get(in, "init_lora_weights");
+    bool is = !value || json_is_boolean(value);
+    for (size_t i = 0; !is && json_is_string(value) && i < sizeof alone / sizeof *alone; i++)
+        is = strcmp(json_string_value(value), alone[i]) == 0;
+    if (is)
+        return DDP_OK;
+    return ddp_fail(DDP_ERR_FORMAT,
+                    "%s: init_lora_weights is %s, which changes the base too: convert the adapters "
+                    "to plain LoRA with PEFT",
+                    in->name, json_is_string(value) ? json_string_value(value) : "not a text");
+}
+
+static enum ddp_status read_config(struct ddp_peft *peft, const struct ddp_hf_keys *in,
+                                   int64_t layers)
+{
+    static const char *const refused[] = {
+        "use_dora",
+        "lora_bias",
+        "rank_pattern",
+        "alpha_pattern",
+        "modules_to_save",
+        "fan_in_fan_out",
+        "layers_to_transform",
+        "layers_pattern",
+        "target_parameters",
+        "exclude_modules",
+        "layer_replication",
+        "trainable_token_indices",
+        "use_qalora",
+        "use_bdlora",
+        "alora_invocation_tokens",
+        "arrow_config",
+        "kasa_config",
+        "monteclora_config",
+        "velora_config",
+    };
+    struct ddp_lora *lora = &peft->lora;
+    *lora = (struct ddp_lora){.rank = 8, .alpha = 8};
+    enum ddp_status status = read_text(in, "peft_type", "LORA");
+    if (status == DDP_OK)
+        status = read_text(in, "bias", "none");
+    for (size_t i = 0; status == DDP_OK && i < sizeof refused / sizeof refused[0]; i++)
+        status = refuse(in, refused[i]);
+    if (status == DDP_OK)
+        status = check_init(in);
+    if (status == DDP_OK)
+        status = ddp_hf_keys_count(in, "r", 4096, &lora->rank);
+    if (status == DDP_OK)
+        status = ddp_hf_keys_real(in, "lora_alpha", 1e-6, 1e6, &lora->alpha);
+    if (status == DDP_OK)
+        status = ddp_hf_keys_real(in, "lora_dropout", 0, 1, &lora->dropout);
+    if (status == DDP_OK)
+        status = ddp_hf_keys_flag(in, "use_rslora", &lora->rslora);
+    if (status == DDP_OK)
+        status = read_targets(in, layers, &lora->targets);
+    return status;
+}
+
+static enum ddp_status read_base(struct ddp_peft *peft, const struct ddp_hf_keys *in)
+{
+    const char *base = NULL;
+    enum ddp_status status = ddp_hf_keys_text(in, "base_model_name_or_path", &base);
+    if (status == DDP_OK && base && !(peft->base = strdup(base)))
+        status = ddp_fail(DDP_ERR_MEMORY, "out of memory");
+    return status;
+}
+
+/*   layers  0: the base alone is read */
+static enum ddp_status parse(struct ddp_peft *peft, const char *name, const char *text,
+                             size_t bytes, int64_t layers)
+{
+    json_t *root = NULL;
+    *peft = (struct ddp_peft){.base = NULL};
+    enum ddp_status status = ddp_hf_keys_parse(&root, name, text, bytes);
+    const struct ddp_hf_keys in = {name, "", root};
+    if (status == DDP_OK)
+        status = read_base(peft, &in);
+    if (status == DDP_OK && layers > 0)
+        status = read_config(peft, &in, layers);
+    json_decref(root);
+    return status;
+}
+
+enum ddp_status ddp_peft_parse(struct ddp_peft *peft, const char *name, const char *text,
+                               size_t bytes, int64_t layers)
+{
+    return parse(peft, name, text, bytes, layers);
+}
+
+static enum ddp_status read_file(struct ddp_peft *peft, const char *directory, int64_t layers)
+{
+    char *path = NULL, *text = NULL;
+    size_t bytes = 0;
+    *peft = (struct ddp_peft){.base = NULL};
+    if (asprintf(&path, "%s/" CONFIG, directory) < 0)
+        return ddp_fail(DDP_ERR_MEMORY, "out of memory");
+    enum ddp_status status =
+        ddp_input_file_read_whole(path, "a configuration of adapters", MAX_BYTES, &text, &bytes);
+    if (status == DDP_OK)
+        status = parse(peft, path, text, bytes, layers);
+    free(text);
+    free(path);
+    return status;
+}
+
+enum ddp_status ddp_peft_base(struct ddp_peft *peft, const char *directory)
+{
+    return read_file(peft, directory, 0);
+}
+
+enum ddp_status ddp_peft_read(struct ddp_peft *peft, const char *directory, int64_t layers)
+{
+    return read_file(peft, directory, layers);
+}

@@ -269,8 +269,10 @@ START_TEST(long_lines)
     ck_assert_uint_eq(count, 1);
     ck_assert_int_eq(ddp_line_reader_next(reader, lines, 4, &count), DDP_OK);
     ck_assert(count >= 1 && lines[0].bytes == LONG && lines[0].number == 2);
-    for (int i = 0; i < LONG; i++)
-        ck_assert(lines[0].at[i] == 'a' + i % 26);
+    int same = 0;
+    while (same < LONG && lines[0].at[same] == 'a' + same % 26)
+        same++;
+    ck_assert_int_eq(same, LONG);
     if (count == 1)
         ck_assert_int_eq(ddp_line_reader_next(reader, lines + 1, 3, &count), DDP_OK);
     ck_assert(lines[1].bytes == 4 && memcmp(lines[1].at, "last", 4) == 0);

@@ -167,6 +167,12 @@ static const int64_t norms[][2] = {
 };
 #define NORMS (sizeof norms / sizeof *norms)
 
+/* Half of the ways for each shape, neighbours the other half: any four bits take all values. */
+static bool is_tried(size_t shape, int way)
+{
+    return ((size_t)__builtin_popcount((unsigned)way) + shape) % 2 == 0;
+}
+
 struct norm_case {
     int64_t rows, n;
     struct pair x, y, gamma, beta, statistics, dy, dx, dgamma, dbeta;
@@ -281,7 +287,8 @@ START_TEST(test_layer_norm)
 {
     for (size_t i = 0; i < NORMS; i++) {
         random_seed(i);
-        check_layer_norm(norms[i], _i);
+        if (is_tried(i, _i))
+            check_layer_norm(norms[i], _i);
     }
 }
 END_TEST
@@ -297,13 +304,13 @@ static void check_layer_norm_nan(struct norm_case *c, int64_t row, int64_t colum
     norm_backward(c, true, 0, cuda_memory(ddp_layer_norm_scratch_bytes(c->rows, c->n), 0));
     float *y = pair_fetch(&c->y), *dx = pair_fetch(&c->dx), *all = pair_fetch(&c->statistics);
     for (int64_t i = 0; i < c->rows * c->n; i++)
-        ck_assert_msg((i >= begin && i < end) == (isnan(y[i]) && isnan(dx[i])),
-                      "rows of %d, a NaN in column %d: element %d is %g, its gradient %g",
-                      (int)c->n, (int)column, (int)i, (double)y[i], (double)dx[i]);
+        if ((i >= begin && i < end) != (isnan(y[i]) && isnan(dx[i])))
+            ck_abort_msg("rows of %d, a NaN in column %d: element %d is %g, its gradient %g",
+                         (int)c->n, (int)column, (int)i, (double)y[i], (double)dx[i]);
     for (int64_t i = 0; i < 2 * c->rows; i++)
-        ck_assert_msg((i / 2 == row && !(c->rms && i % 2 == 0)) == isnan(all[i]),
-                      "rows of %d, a NaN in column %d: statistic %d is %g", (int)c->n, (int)column,
-                      (int)i, (double)all[i]);
+        if ((i / 2 == row && !(c->rms && i % 2 == 0)) != !!isnan(all[i]))
+            ck_abort_msg("rows of %d, a NaN in column %d: statistic %d is %g", (int)c->n,
+                         (int)column, (int)i, (double)all[i]);
     c->x.host[begin + column] = kept;
     free(y);
     free(dx);
@@ -314,7 +321,7 @@ START_TEST(test_layer_norm_nan)
 {
     for (size_t i = 1; i < NORMS; i++) {
         const int64_t rows = norms[i][0], n = norms[i][1];
-        if (rows > 20)
+        if (rows > 20 || !is_tried(i, _i))
             continue;
         struct norm_case c = norm_case_of(norms[i], 4 * _i);
         check_layer_norm_nan(&c, 0, n - 1);
@@ -418,7 +425,8 @@ START_TEST(test_add_layer_norm)
 {
     for (size_t i = 0; i < NORMS; i++) {
         random_seed(i);
-        check_add_layer_norm(norms[i], _i);
+        if (is_tried(i, _i))
+            check_add_layer_norm(norms[i], _i);
     }
 }
 END_TEST

@@ -355,7 +355,8 @@ enum ddp_status ddp_hf_llama_parse(struct ddp_hf_llama *config, const char *name
 {
     struct ddp_hf_llama found = {0};
     json_t *root;
-    enum ddp_status status = ddp_hf_keys_parse(&root, name, text, bytes);
+    enum ddp_status status =
+        ddp_json_parse_object(&root, name, text, bytes, JSON_REJECT_DUPLICATES);
     if (status != DDP_OK)
         return status;
     const struct ddp_hf_keys in = {name, "", root};

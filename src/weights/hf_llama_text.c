@@ -169,7 +169,8 @@ static enum ddp_status edit(char **text, const char *name, const char *source, s
                             int64_t family, const char *dtype)
 {
     json_t *root, *changes;
-    enum ddp_status status = ddp_hf_keys_parse(&root, name, source, bytes);
+    enum ddp_status status =
+        ddp_json_parse_object(&root, name, source, bytes, JSON_REJECT_DUPLICATES);
     if (status != DDP_OK)
         return status;
     status = find_changes(&(struct ddp_hf_keys){name, "", root}, family, dtype, &changes);

@@ -196,7 +196,8 @@ static enum ddp_status parse(struct ddp_peft *peft, const char *name, const char
 {
     json_t *root = NULL;
     *peft = (struct ddp_peft){.base = NULL};
-    enum ddp_status status = ddp_hf_keys_parse(&root, name, text, bytes);
+    enum ddp_status status =
+        ddp_json_parse_object(&root, name, text, bytes, JSON_REJECT_DUPLICATES);
     const struct ddp_hf_keys in = {name, "", root};
     if (status == DDP_OK)
         status = read_base(peft, &in);

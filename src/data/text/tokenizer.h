@@ -74,6 +74,9 @@ struct ddp_tokens {
     size_t count, room;
 };
 
+/* Makes room for so many more ids. DDP_ERR_MEMORY. */
+enum ddp_status ddp_tokens_reserve(struct ddp_tokens *tokens, size_t count);
+
 /* A part of a text, for encoding.
  *   name    of the file it comes from, for messages
  *   offset  where in that file it begins, in bytes */

@@ -42,9 +42,10 @@ expect "chats and gpt2" 2 'error: .*chats.jsonl has prompts or chats, whose bord
 
 # A row has as many tokens as positions, not twice as many.
 expect "chats and llama" 0 '' "$trainer" --model llama --size d2 --data "$work/chats.jsonl" --tokenizer "$texts" --chat-template chatml \
-    --seq-len 48 --batch-size 1 --packing pad --steps 1 --no-eval --quiet --log "$work/log"
+    --seq-len 48 --batch-size 1 --packing pad --steps 1 --no-eval --quiet --log "$work/log" --export "$work/llama"
 sed -n 's/.*"seconds":\([0-9.e-]*\),"tokens_per_second":\([0-9.e]*\),.*"counted":\([0-9]*\).*/\1 \2 \3/p' "$work/log" |
     awk '{ right = $1 * $2 > 47 && $1 * $2 < 49 && $3 == 2 } END { exit !right }' || fail "other tokens than the 48 of a row, 2 counted: $(cat "$work/log")"
+grep -q '"eos_token_id": [0-9]' "$work/llama/config.json" || fail "an export does not name the tokenizer's eos"
 
 # Texts through the tokenizer: the same weights with 1 and 4 workers, with and without a cache, and from a file of tokens.
 for i in $(seq 80); do echo "{\"text\": \"hello there, the $i end of all the hello, and a hell of other things\"}"; done >"$work/lines.jsonl"

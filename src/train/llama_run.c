@@ -179,9 +179,11 @@ static enum ddp_status export_model(const struct ddp_run *run, struct values *va
 {
     const struct ddp_hf_export to = export_of(run);
     const struct ddp_llama *llama = ddp_llama_in(&run->model_config);
-    const struct ddp_hf_llama config = {.shape = *llama,
-                                        .vocabulary = run->model_config.classes,
-                                        .init_std = run->load.hf.init_std};
+    const struct ddp_hf_llama config = {
+        .shape = *llama,
+        .vocabulary = run->model_config.classes,
+        .init_std = run->load.hf.init_std > 0 ? run->load.hf.init_std : DDP_LLAMA_INIT_STD,
+        .tokenizer = run->tokenizer};
     void **made = ddp_array_alloc(values->base, sizeof *made);
     enum ddp_status status = made ? DDP_OK : DDP_ERR_MEMORY;
     for (size_t i = 0; status == DDP_OK && llama->lora.rank > 0 && i < values->base; i++)

@@ -77,6 +77,15 @@ int ddp_sync(int fd)
     return result < 0 && (errno == EINVAL || errno == EROFS) ? 0 : result;
 }
 
+char *ddp_path_in(const char *directory, const char *name)
+{
+    char *path;
+    if (asprintf(&path, "%s/%s", directory, name) >= 0)
+        return path;
+    (void)ddp_fail(DDP_ERR_MEMORY, "%s: out of memory", directory);
+    return NULL;
+}
+
 char *ddp_directory_of(const char *path)
 {
     const char *slash = strrchr(path, '/');

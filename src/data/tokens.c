@@ -8,6 +8,7 @@
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/text.h"
+#include "core/write.h"
 #include "data/data_names.h"
 #include "data/dataset.h"
 #include "data/encode.h"
@@ -192,7 +193,7 @@ static enum ddp_status find_in(const char *directory, const char *const *names, 
                                struct ddp_data_names *files)
 {
     for (int i = 0; names[i]; i++) {
-        char *tried = ddp_data_path(directory, names[i]);
+        char *tried = ddp_path_in(directory, names[i]);
         if (!tried)
             return DDP_ERR_MEMORY;
         if (ddp_data_names_any(tried)) {

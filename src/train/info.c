@@ -8,6 +8,7 @@
 #include "core/json.h"
 #include "core/log.h"
 #include "core/text.h"
+#include "core/write.h"
 #include "ddp_train.h"
 
 #include <inttypes.h>
@@ -51,18 +52,9 @@ enum ddp_status ddp_train_needs(const struct ddp_hf_llama *config, struct ddp_tr
 
 /* --- the files beside ------------------------------------------------------------------------- */
 
-static char *path_in(const char *directory, const char *name)
-{
-    char *path;
-    if (asprintf(&path, "%s/%s", directory, name) >= 0)
-        return path;
-    ddp_fail(DDP_ERR_MEMORY, "out of memory");
-    return NULL;
-}
-
 static bool has(const char *directory, const char *name)
 {
-    char *path = path_in(directory, name);
+    char *path = ddp_path_in(directory, name);
     const bool there = path && access(path, F_OK) == 0;
     free(path);
     return there;
@@ -76,7 +68,7 @@ static const char *find_template(const char *directory)
     json_t *root = NULL;
     if (has(directory, file))
         return file;
-    char *path = path_in(directory, old);
+    char *path = ddp_path_in(directory, old);
     if (path && stat(path, &info) == 0 && S_ISREG(info.st_mode) && info.st_size <= MOST_BYTES)
         root = json_load_file(path, 0, NULL);
     const json_t *member = json_object_get(root, "chat_template");

@@ -8,6 +8,7 @@
 #include "checkpoint/checkpoint.h"
 #include "core/log.h"
 #include "core/text.h"
+#include "core/write.h"
 #include "data/data_names.h"
 #include "model/gpt2.h"
 #include "model/llama.h"
@@ -23,7 +24,7 @@
 /* The file of that name in a directory. *file stays NULL: there is none. */
 static enum ddp_status find_in(char **file, const char *directory, const char *name)
 {
-    char *path = ddp_data_path(directory, name);
+    char *path = ddp_path_in(directory, name);
     if (!path)
         return DDP_ERR_MEMORY;
     if (access(path, F_OK) == 0)
@@ -66,7 +67,7 @@ static enum ddp_status find_in_directory(char **file, const char *directory, boo
 static enum ddp_status find_base(struct ddp_load *load, char **path)
 {
     struct ddp_peft peft;
-    enum ddp_status status = ddp_peft_base(&peft, *path);
+    enum ddp_status status = ddp_peft_read(&peft, *path, 0);
     char *base = peft.base;
     if (status == DDP_OK && (!base || !ddp_hf_llama_is(base)))
         status = ddp_fail(DDP_ERR_INVALID,

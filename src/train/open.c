@@ -23,7 +23,6 @@
 #include "train/plan_memory.h"
 #include "train/predict.h"
 #include "train/texts.h"
-#include "weights/weights.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -308,20 +307,9 @@ static enum ddp_status choose_zero(struct ddp_run *run)
 /* Rank 0's. */
 static enum ddp_status fill_weights(struct ddp_run *run)
 {
-    struct ddp_rng rng;
     run->weights = ddp_array_alloc((size_t)ddp_graph_flat_count(run->graph), sizeof(float));
-    if (!run->weights)
-        return DDP_ERR_MEMORY;
-    /* A file has all parameters, but for adapters that begin anew and a base beside them. */
-    const bool drawn = !run->load.file || ddp_graph_frozen_count(run->graph) > 0;
-    ddp_rng_seed(&rng, run->options->seed);
-    enum ddp_status status =
-        drawn ? ddp_graph_init_parameters(run->graph, &rng, run->weights, run->frozen.values)
-              : DDP_OK;
-    if (status != DDP_OK || !run->load.file)
-        return status;
-    return ddp_run_load_weights(&run->load, run->plan.model, &run->model_config, run->graph,
-                                run->weights, run->frozen.values);
+    return run->weights ? ddp_run_begin_weights(run, run->weights, run->frozen.values)
+                        : DDP_ERR_MEMORY;
 }
 
 /* What is learned goes to all when the mode is made. */

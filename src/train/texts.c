@@ -8,6 +8,7 @@
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/text.h"
+#include "core/write.h"
 #include "data/data_names.h"
 #include "weights/peft.h"
 
@@ -20,7 +21,7 @@
 
 static bool has_file(const char *directory, const char *name)
 {
-    char *path = ddp_data_path(directory, name);
+    char *path = ddp_path_in(directory, name);
     const bool has = path && ddp_data_file_exists(path);
     free(path);
     return has;
@@ -60,7 +61,7 @@ enum ddp_status ddp_train_open_tokenizer(ddp_tokenizer **tokenizer,
     if (status != DDP_OK || *tokenizer || !ddp_peft_is(options->load))
         return status;
     struct ddp_peft peft; /* adapters alone: their base has it */
-    status = ddp_peft_base(&peft, options->load);
+    status = ddp_peft_read(&peft, options->load, 0);
     if (status == DDP_OK && peft.base)
         status = open_in(tokenizer, peft.base, tell);
     ddp_peft_free(&peft);

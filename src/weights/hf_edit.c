@@ -7,7 +7,6 @@
 #include "weights/hf_edit.h"
 
 #include "core/log.h"
-#include "weights/hf_keys.h"
 
 #include <stdlib.h>
 #include <string.h>

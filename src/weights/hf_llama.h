@@ -79,6 +79,10 @@ struct ddp_hf_values {
     void *memory;         /* row-major */
 };
 
+/* The values of that name; NULL: there are none. */
+const struct ddp_hf_values *ddp_hf_values_find(const struct ddp_hf_values *values, size_t count,
+                                               const char *name);
+
 /* `count` values that lie in `raw` in a dtype of the files; false: it is another than these. */
 bool ddp_hf_values_convert(float *out, const void *raw, const char *dtype, size_t count);
 

@@ -6,6 +6,7 @@
 #include "core/input_file.h"
 #include "core/log.h"
 #include "core/text.h"
+#include "core/write.h"
 #include "weights/hf_keys.h"
 #include "weights/peft.h"
 
@@ -19,10 +20,8 @@
 
 bool ddp_peft_is(const char *directory)
 {
-    char *path;
-    if (asprintf(&path, "%s/" CONFIG, directory) < 0)
-        return false;
-    const bool is = access(path, F_OK) == 0;
+    char *path = ddp_path_in(directory, CONFIG);
+    const bool is = path && access(path, F_OK) == 0;
     free(path);
     return is;
 }
@@ -190,9 +189,8 @@ static enum ddp_status read_base(struct ddp_peft *peft, const struct ddp_hf_keys
     return status;
 }
 
-/*   layers  0: the base alone is read */
-static enum ddp_status parse(struct ddp_peft *peft, const char *name, const char *text,
-                             size_t bytes, int64_t layers)
+enum ddp_status ddp_peft_parse(struct ddp_peft *peft, const char *name, const char *text,
+                               size_t bytes, int64_t layers)
 {
     json_t *root = NULL;
     *peft = (struct ddp_peft){.base = NULL};
@@ -207,34 +205,18 @@ static enum ddp_status parse(struct ddp_peft *peft, const char *name, const char
     return status;
 }
 
-enum ddp_status ddp_peft_parse(struct ddp_peft *peft, const char *name, const char *text,
-                               size_t bytes, int64_t layers)
+enum ddp_status ddp_peft_read(struct ddp_peft *peft, const char *directory, int64_t layers)
 {
-    return parse(peft, name, text, bytes, layers);
-}
-
-static enum ddp_status read_file(struct ddp_peft *peft, const char *directory, int64_t layers)
-{
-    char *path = NULL, *text = NULL;
+    char *path = ddp_path_in(directory, CONFIG), *text = NULL;
     size_t bytes = 0;
     *peft = (struct ddp_peft){.base = NULL};
-    if (asprintf(&path, "%s/" CONFIG, directory) < 0)
-        return ddp_fail(DDP_ERR_MEMORY, "out of memory");
+    if (!path)
+        return DDP_ERR_MEMORY;
     enum ddp_status status =
         ddp_input_file_read_whole(path, "a configuration of adapters", MAX_BYTES, &text, &bytes);
     if (status == DDP_OK)
-        status = parse(peft, path, text, bytes, layers);
+        status = ddp_peft_parse(peft, path, text, bytes, layers);
     free(text);
     free(path);
     return status;
-}
-
-enum ddp_status ddp_peft_base(struct ddp_peft *peft, const char *directory)
-{
-    return read_file(peft, directory, 0);
-}
-
-enum ddp_status ddp_peft_read(struct ddp_peft *peft, const char *directory, int64_t layers)
-{
-    return read_file(peft, directory, layers);
 }

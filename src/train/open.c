@@ -72,18 +72,24 @@ static enum ddp_status check_fit(const struct ddp_run *run)
     return DDP_OK;
 }
 
-/* Bytes and other tokens are not the same language. */
+static const char *kind_of(const struct ddp_dataset_info *info)
+{
+    return info->dim_count == 2 ? "prompts or chats"
+           : info->bytes        ? "a text"
+                                : "a file of tokens, or a text that is encoded";
+}
+
+/* Bytes and other tokens are not the same language, and rows of chats have borders of documents. */
 static enum ddp_status check_val(const struct ddp_run *run)
 {
     const struct ddp_dataset_info *info = ddp_dataset_info(run->data);
     const struct ddp_dataset_info *test = run->test ? ddp_dataset_info(run->test) : info;
-    if (info->bytes == test->bytes)
+    if (info->bytes == test->bytes && info->dim_count == test->dim_count)
         return DDP_OK;
     return ddp_fail(DDP_ERR_INVALID,
                     "--val %s is %s, and --data %s is %s: both must be of the same kind, encoded "
                     "by the same tokenizer",
-                    test->path, test->bytes ? "a text" : "a file of tokens", info->path,
-                    info->bytes ? "a text" : "a file of tokens");
+                    test->path, kind_of(test), info->path, kind_of(info));
 }
 
 /* Would the bytes of a text be taken for tokens of another kind, or are tokens beyond the model's

@@ -81,7 +81,7 @@ static void remove_directory(const char *path)
 
 /* --- leftovers -------------------------------------------------------------------------------- */
 
-/* An entry beside the target that a process left which is no more: "TARGET.PID.tmp". */
+/* Removes "TARGET.PID.tmp" beside the target, if that process has ended. */
 static enum ddp_status remove_stale(void *arg, const char *name, const char *path)
 {
     const struct ddp_atomic_directory *directory = arg;

@@ -86,6 +86,14 @@ char *ddp_path_in(const char *directory, const char *name)
     return NULL;
 }
 
+bool ddp_path_is_in(const char *directory, const char *name)
+{
+    char *path = ddp_path_in(directory, name);
+    const bool is = path && access(path, F_OK) == 0;
+    free(path);
+    return is;
+}
+
 char *ddp_directory_of(const char *path)
 {
     const char *slash = strrchr(path, '/');

@@ -15,7 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #define GIB          (1024.0 * 1024 * 1024)
 #define TOKENS       2048 /* of a shard, in the table */
@@ -52,21 +51,13 @@ enum ddp_status ddp_train_needs(const struct ddp_hf_llama *config, struct ddp_tr
 
 /* --- the files beside ------------------------------------------------------------------------- */
 
-static bool has(const char *directory, const char *name)
-{
-    char *path = ddp_path_in(directory, name);
-    const bool there = path && access(path, F_OK) == 0;
-    free(path);
-    return there;
-}
-
 /* Newer directories have the template in a file, older ones in the tokenizer's config. */
 static const char *find_template(const char *directory)
 {
     const char *file = "chat_template.jinja", *old = "tokenizer_config.json";
     struct stat info;
     json_t *root = NULL;
-    if (has(directory, file))
+    if (ddp_path_is_in(directory, file))
         return file;
     char *path = ddp_path_in(directory, old);
     if (path && stat(path, &info) == 0 && S_ISREG(info.st_mode) && info.st_size <= MOST_BYTES)
@@ -82,7 +73,7 @@ static const char *find_tokenizer(const char *directory)
 {
     static const char *const names[] = {"tokenizer.json", "tokenizer.model", "vocab.json"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (has(directory, names[i]))
+        if (ddp_path_is_in(directory, names[i]))
             return names[i];
     return NULL;
 }

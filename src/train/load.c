@@ -36,7 +36,6 @@ static enum ddp_status find_in(char **file, const char *directory, const char *n
 
 static enum ddp_status find_in_directory(char **file, const char *directory, bool tell)
 {
-    char *pickle = NULL;
     enum ddp_status status = ddp_checkpoint_find_weights(file, directory, tell);
     if (status == DDP_OK && !*file)
         status = find_in(file, directory, "model.safetensors");
@@ -44,22 +43,18 @@ static enum ddp_status find_in_directory(char **file, const char *directory, boo
         status = find_in(file, directory, "model.safetensors.index.json");
     if (status != DDP_OK || *file)
         return status;
-    status = find_in(&pickle, directory, "pytorch_model.bin");
-    if (status == DDP_OK && pickle)
-        status = ddp_fail(DDP_ERR_FORMAT,
-                          "--load %s: pytorch_model.bin cannot be read, because it may contain "
-                          "programs: save the model again as model.safetensors, with "
-                          "save_pretrained(..., safe_serialization=True)",
-                          directory);
-    else if (status == DDP_OK)
-        status = ddp_fail(DDP_ERR_FORMAT,
-                          "--load %s: no weights in this directory: neither a checkpoint "
-                          "(state.json), nor checkpoints (step-...), nor model.safetensors, nor "
-                          "model.safetensors.index.json; a file from --save is given by its own "
-                          "name",
-                          directory);
-    free(pickle);
-    return status;
+    if (ddp_path_is_in(directory, "pytorch_model.bin"))
+        return ddp_fail(DDP_ERR_FORMAT,
+                        "--load %s: pytorch_model.bin cannot be read, because it may contain "
+                        "programs: save the model again as model.safetensors, with "
+                        "save_pretrained(..., safe_serialization=True)",
+                        directory);
+    return ddp_fail(DDP_ERR_FORMAT,
+                    "--load %s: no weights in this directory: neither a checkpoint "
+                    "(state.json), nor checkpoints (step-...), nor model.safetensors, nor "
+                    "model.safetensors.index.json; a file from --save is given by its own "
+                    "name",
+                    directory);
 }
 
 /* The directory has adapters alone: their base takes its place.

@@ -74,9 +74,10 @@ static enum ddp_status check_fit(const struct ddp_run *run)
 
 static const char *kind_of(const struct ddp_dataset_info *info)
 {
-    return info->dim_count == 2 ? "prompts or chats"
-           : info->bytes        ? "a text"
-                                : "a file of tokens, or a text that is encoded";
+    return info->dim_count == 2    ? "prompts or chats"
+           : info->bytes           ? "a text"
+           : info->token_bytes > 0 ? "an encoded text"
+                                   : "a file of tokens";
 }
 
 /* Bytes and other tokens are not the same language, and rows of chats have borders of documents. */

@@ -55,12 +55,7 @@ static enum ddp_status find_path(char **path, const char *directory)
 
 static enum ddp_status fail_no_weights(const char *directory)
 {
-    char *pickle = ddp_path_in(directory, "pytorch_model.bin");
-    if (!pickle)
-        return DDP_ERR_MEMORY;
-    const bool there = access(pickle, F_OK) == 0;
-    free(pickle);
-    if (there)
+    if (ddp_path_is_in(directory, "pytorch_model.bin"))
         return ddp_fail(DDP_ERR_FORMAT,
                         "%s: pytorch_model.bin cannot be read, because it may contain programs: "
                         "save the model again as model.safetensors, with save_pretrained(..., "

@@ -107,7 +107,7 @@ static json_t *config_of(const struct ddp_lora *lora, const char *base)
         return NULL;
     }
     const bool whole = lora->alpha == (double)(int64_t)lora->alpha;
-    json_t *name = base ? json_string(base) : NULL; /* a path may be no UTF-8 */
+    json_t *name = base ? json_string(base) : NULL; /* a path need not be UTF-8 */
     return json_pack("{s:o, s:s, s:b, s:b, s:b, s:o, s:f, s:n, s:s, s:i, s:o, s:s, s:b, s:b}",
                      "base_model_name_or_path", name ? name : json_null(), "bias", "none",
                      "fan_in_fan_out", 0, "inference_mode", 1, "init_lora_weights", 1, "lora_alpha",

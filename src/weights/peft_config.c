@@ -13,17 +13,13 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define CONFIG    "adapter_config.json"
 #define MAX_BYTES 1000000
 
 bool ddp_peft_is(const char *directory)
 {
-    char *path = ddp_path_in(directory, CONFIG);
-    const bool is = path && access(path, F_OK) == 0;
-    free(path);
-    return is;
+    return ddp_path_is_in(directory, CONFIG);
 }
 
 void ddp_peft_free(struct ddp_peft *peft)

@@ -204,6 +204,8 @@ bad 2 '--export .*: there is something else than adapters' $lora --export "$work
 bad 2 'but no config.json' $with --export "$work/adapters"
 bad 2 '--export-format: a llama is exported' $with --export "$work/e" --export-format llmc
 bad 2 '--shard-size 10Q: must be a size with its unit' $with --export "$work/e" --shard-size 10Q
+expect 'a file of weights' 0 '' "$trainer" $eight --model llama --size d2 --vocab-size 96 --save "$work/file.safetensors"
+bad 2 '--lora: .*file.safetensors is a file of weights' --load "$work/file.safetensors" --lora r=4
 bad 2 '--lora contradicts the adapters' $lora --adapters "$work/adapters"
 bad 2 '--lora contradicts the adapters' --load "$work/adapters" --lora r=4
 bad 2 'has adapters already' --load "$work/adapters" --adapters "$work/adapters"

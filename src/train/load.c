@@ -286,6 +286,12 @@ enum ddp_status ddp_load_choose_model(const struct ddp_load *load,
                         "--lora contradicts the adapters %s, which are of a shape of their own: "
                         "leave --lora out",
                         load->adapters);
+    if (ddp_train_given(options, "lora") && load->model == &ddp_model_llama && load->file &&
+        !load->directory)
+        return ddp_fail(DDP_ERR_INVALID,
+                        "--lora: %s is a file of weights, and adapters begin on a directory of "
+                        "Hugging Face: write one with --export DIR at the end of its training",
+                        load->file);
     if (ddp_train_given(options, "frozen-dtype") && !load->adapters &&
         !ddp_train_given(options, "lora"))
         return ddp_fail(DDP_ERR_INVALID, "--frozen-dtype: nothing is frozen: it goes with --lora "

@@ -13,8 +13,7 @@
 #define ELEMENTS 16384 /* of a forward task, about */
 #define COLUMNS  64    /* of a backward task */
 
-/* --- forward ------------------------------------------------------------------------------------
- */
+/* --- forward ---------------------------------------------------------------------------------- */
 
 /* A row of a table, of float or of bf16; it is added. */
 DDP_INLINE void put_row(float *restrict y, const float *table, const uint16_t *bf16, int64_t row,
@@ -58,8 +57,7 @@ enum ddp_status ddp_embedding_forward(const struct ddp_embedding_forward *args, 
     return DDP_OK;
 }
 
-/* --- backward -----------------------------------------------------------------------------------
- */
+/* --- backward --------------------------------------------------------------------------------- */
 
 static void clear_columns(float *table, int64_t rows, int64_t n, int64_t begin, int64_t count)
 {

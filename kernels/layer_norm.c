@@ -32,8 +32,7 @@ size_t ddp_layer_norm_scratch_bytes(int64_t rows, int64_t features)
     return row_blocks(rows).count * 2 * (size_t)padded(features) * sizeof(float);
 }
 
-/* --- forward ------------------------------------------------------------------------------------
- */
+/* --- forward ---------------------------------------------------------------------------------- */
 
 DDP_INLINE float row_sum(const float *x, int64_t n)
 {
@@ -107,8 +106,7 @@ enum ddp_status ddp_layer_norm_forward(const struct ddp_layer_norm_forward *args
     return DDP_OK;
 }
 
-/* --- backward -----------------------------------------------------------------------------------
- */
+/* --- backward --------------------------------------------------------------------------------- */
 
 struct backward {
     const struct ddp_layer_norm_backward *args;

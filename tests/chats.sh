@@ -40,6 +40,24 @@ cmp -s "$work/masks" "$work/got" || { fail "masks of 4 workers"; diff "$work/mas
 expect "chats and gpt2" 2 'error: .*chats.jsonl has prompts or chats, whose borders the model gpt2 does not know' $trainer $tiny --seq-len 48 \
     --data "$work/chats.jsonl" --tokenizer "$texts" --chat-template chatml
 
+# A row has as many tokens as positions, not twice as many.
+expect "chats and llama" 0 '' "$trainer" --model llama --size d2 --data "$work/chats.jsonl" --tokenizer "$texts" --chat-template chatml \
+    --seq-len 48 --batch-size 1 --packing pad --steps 1 --no-eval --quiet --log "$work/log" --export "$work/llama"
+sed -n 's/.*"seconds":\([0-9.e-]*\),"tokens_per_second":\([0-9.e]*\),.*"counted":\([0-9]*\).*/\1 \2 \3/p' "$work/log" |
+    awk '{ right = $1 * $2 > 47 && $1 * $2 < 49 && $3 == 2 } END { exit !right }' || fail "other tokens than the 48 of a row, 2 counted: $(cat "$work/log")"
+grep -q '"eos_token_id": [0-9]' "$work/llama/config.json" || fail "an export does not name the tokenizer's eos"
+
+# Both sets are of one kind.
+for i in 1 2 3 4 5 6; do echo '{"text": "hello there, the end of all the hello"}'; done >"$work/few.jsonl"
+for pair in "chats few" "few chats"; do
+    expect "--data and --val: $pair" 2 'error: --val .* both must be of the same kind' "$trainer" --model llama --size d2 --seq-len 24 --steps 1 \
+        --tokenizer "$texts" --chat-template chatml --quiet --data "$work/${pair% *}.jsonl" --val "$work/${pair#* }.jsonl"
+done
+mkdir "$work/directory"
+for i in 1 2; do echo 'hello there, the end of all the hello' >"$work/directory/$i.txt"; done
+expect "a directory of texts" 0 'note: .*: 2 texts, 76 bytes' "$trainer" --model llama --size d2 --seq-len 8 --steps 1 --batch-size 1 --no-eval \
+    --tokenizer "$texts" --data "$work/directory"
+
 # Texts through the tokenizer: the same weights with 1 and 4 workers, with and without a cache, and from a file of tokens.
 for i in $(seq 80); do echo "{\"text\": \"hello there, the $i end of all the hello, and a hell of other things\"}"; done >"$work/lines.jsonl"
 train() {

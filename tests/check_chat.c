@@ -31,29 +31,28 @@ static void check_chat(const struct golden *g)
     }
     struct ddp_chat_text text = {0};
     ck_assert_int_eq(ddp_chat_render(chat, "a chat", turns, count, prompt, &text), DDP_OK);
-    ck_assert_msg(strcmp(text.text, from_hex(g->answer[0]).at) == 0, "%s:\n%s", g->name, text.text);
+    ck_assert_msg(strcmp(text.text.at, from_hex(g->answer[0]).at) == 0, "%s:\n%s", g->name,
+                  text.text.at);
 
     struct ddp_tokens tokens = {0};
-    uint8_t *trained = NULL;
-    size_t room = 0;
+    struct ddp_buffer trained = {0};
     for (int twice = 0; twice < 2; twice++) { /* the second one behind the first */
         const size_t before = tokens.count;
         ck_assert_int_eq(
-            ddp_chat_encode(chat, t, "a chat", turns, count, prompt, &tokens, &trained, &room),
-            DDP_OK);
+            ddp_chat_encode(chat, t, "a chat", turns, count, prompt, &tokens, &trained), DDP_OK);
         ck_assert_msg(
             strcmp(ids_shown(tokens.ids + before, tokens.count - before), answer_shown(g, 1)) == 0,
             "%s:\n%s\n%s", g->name, ids_shown(tokens.ids, tokens.count), answer_shown(g, 1));
         const char *mask = g->answer[g->answer_count - 1];
         ck_assert_uint_eq(strlen(mask), tokens.count - before);
         for (size_t i = 0; mask[i]; i++)
-            ck_assert_msg(trained[before + i] == mask[i] - '0', "%s: token %zu of %s", g->name, i,
-                          mask);
+            ck_assert_msg(trained.at[before + i] == mask[i] - '0', "%s: token %zu of %s", g->name,
+                          i, mask);
     }
-    free(text.text);
+    free(text.text.at);
     free(text.spans);
     free(tokens.ids);
-    free(trained);
+    free(trained.at);
 }
 
 START_TEST(test_golden)
@@ -153,7 +152,7 @@ START_TEST(test_bad_chats)
     turns[1] = message("assistant", "ab\xff");
     ck_assert_int_eq(ddp_chat_render(chat, "f: line 3", turns, 2, false, &text), DDP_ERR_FORMAT);
     expect_message("f: line 3: message 2: byte 2 (0xff) is not UTF-8");
-    free(text.text);
+    free(text.text.at);
 }
 END_TEST
 

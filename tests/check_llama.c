@@ -7,6 +7,7 @@
 
 #include "core/json.h"
 #include "core/memory.h"
+#include "core/write.h"
 #include "data/data_names.h"
 #include "graph/exec.h"
 #include "kernels/softmax_cross_entropy.h"
@@ -373,8 +374,7 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("llama");
     TCase *tc = tcase_create("llama");
-    char *path =
-        ddp_data_path(getenv("srcdir") ? getenv("srcdir") : ".", "tests/golden/llama.json");
+    char *path = ddp_path_in(getenv("srcdir") ? getenv("srcdir") : ".", "tests/golden/llama.json");
     golden = json_load_file(path, 0, NULL);
     free(path);
     if (!golden)

@@ -350,7 +350,7 @@ START_TEST(what_is_saved_is_read)
     ck_assert_int_eq(got->targets, small.targets);
     ck_assert_str_eq(peft.base, "some/base");
     ddp_peft_free(&peft);
-    ck_assert_int_eq(ddp_peft_base(&peft, directory), DDP_OK);
+    ck_assert_int_eq(ddp_peft_read(&peft, directory, 0), DDP_OK);
     ck_assert_str_eq(peft.base, "some/base");
     ck_assert_int_eq(load(), DDP_OK);
     for (int i = 0; i < 6; i++)
@@ -371,7 +371,7 @@ START_TEST(adapters_are_replaced)
     ck_assert_int_eq(ddp_peft_save_check(scratch_path("a")), DDP_OK);
     save(NULL);
     ck_assert_int_eq(access(scratch_path("a/README.md"), F_OK), 0);
-    ck_assert_int_eq(ddp_peft_base(&peft, scratch_path("a")), DDP_OK);
+    ck_assert_int_eq(ddp_peft_read(&peft, scratch_path("a"), 0), DDP_OK);
     ck_assert(!peft.base);
     /* A path need not be text. */
     save("\xff\xfe");

@@ -307,6 +307,9 @@ START_TEST(test_gpt2_files)
     scratch_write("tokenizer_config.json", "{\"tokenizer_class\": \"Qwen2Tokenizer\"}", 37);
     ck_assert_int_eq(ddp_tokenizer_open(&t, scratch), DDP_ERR_UNSUPPORTED);
     expect_message("the tokenizer is a Qwen2Tokenizer");
+    scratch_write("tokenizer_config.json", "[]", 2);
+    ck_assert_int_eq(ddp_tokenizer_open(&t, scratch), DDP_ERR_FORMAT);
+    expect_message("tokenizer_config.json: it is not a JSON object");
     unlink(scratch_path("tokenizer_config.json"));
     scratch_write("merges.txt", "x\n", 2);
     ck_assert_int_eq(ddp_tokenizer_open(&t, scratch), DDP_ERR_FORMAT);
@@ -317,6 +320,23 @@ START_TEST(test_gpt2_files)
     ck_assert_int_eq(ddp_tokenizer_open(&t, "/nowhere"), DDP_ERR_IO);
     expect_message("/nowhere: cannot open the tokenizer");
     tokenizer_named("");
+}
+END_TEST
+
+/* The hash tells vocabularies apart that differ in their ids alone. */
+START_TEST(test_gpt2_hash)
+{
+    static const char *const files[] = {"{\"a\":0,\"b\":1}", "{\"a\":1,\"b\":0}"};
+    uint64_t hashes[2];
+    scratch_write("merges.txt", "", 0);
+    for (int i = 0; i < 2; i++) {
+        ddp_tokenizer *t = NULL;
+        scratch_write("vocab.json", files[i], strlen(files[i]));
+        ck_assert_int_eq(ddp_tokenizer_open(&t, scratch), DDP_OK);
+        hashes[i] = ddp_tokenizer_hash(t);
+        ddp_tokenizer_close(t);
+    }
+    ck_assert_uint_ne(hashes[0], hashes[1]);
 }
 END_TEST
 
@@ -470,6 +490,7 @@ Suite *test_suite(void)
     tcase_add_test(small, test_tokens);
     tcase_add_test(small, test_stream);
     tcase_add_test(small, test_gpt2_files);
+    tcase_add_test(small, test_gpt2_hash);
     tcase_add_test(small, test_configure);
     tcase_add_test(small, test_not_utf8);
     tcase_add_loop_test(small, test_bad_files, 0, sizeof bad_files / sizeof *bad_files);

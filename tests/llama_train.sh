@@ -159,6 +159,7 @@ expect 'info of bf16 again' 0 '^weights +bf16' "$trainer" info "$work/narrow"
 expect 'bf16 as float32' 0 '' "$trainer" $eight --load "$work/narrow" --export "$work/narrow" --export-dtype fp32
 expect 'info of float32' 0 '^weights +float32' "$trainer" info "$work/narrow"
 expect 'a size' 0 '' "$trainer" $eight --model llama --size d2 --vocab-size 96 --export "$work/sized" --export-dtype bf16
+grep -q '"initializer_range": 0.02[0,]' "$work/sized/config.json" || fail "a size is exported without the deviation of its weights"
 expect 'info of a size' 0 '2 layers of 128 channels' "$trainer" info "$work/sized"
 
 # Checkpoints hold adapters alone. After a kill the run ends with the same bits; with another base it is refused.
@@ -203,6 +204,8 @@ bad 2 '--export .*: there is something else than adapters' $lora --export "$work
 bad 2 'but no config.json' $with --export "$work/adapters"
 bad 2 '--export-format: a llama is exported' $with --export "$work/e" --export-format llmc
 bad 2 '--shard-size 10Q: must be a size with its unit' $with --export "$work/e" --shard-size 10Q
+expect 'a file of weights' 0 '' "$trainer" $eight --model llama --size d2 --vocab-size 96 --save "$work/file.safetensors"
+bad 2 '--lora: .*file.safetensors is a file of weights' --load "$work/file.safetensors" --lora r=4
 bad 2 '--lora contradicts the adapters' $lora --adapters "$work/adapters"
 bad 2 '--lora contradicts the adapters' --load "$work/adapters" --lora r=4
 bad 2 'has adapters already' --load "$work/adapters" --adapters "$work/adapters"

@@ -73,10 +73,13 @@ for kind in "masked --model gpt2 --layers 2 --heads 2 --channels 8" masked-head;
 done
 
 # --- nothing counts ---
+rm -f log
 few="--model gpt2 --layers 1 --heads 2 --channels 8 --batch-size 4 --global-batch 8 --no-eval --seed 5 --threads 1"
-expect "some steps" 0 'warning: step [0-9]+ is skipped: none of the labels of its global batch counts' "$tool" mostly-masked $few --epochs 2 --save one
+expect "some steps" 0 'warning: step [0-9]+ is skipped: none of the labels of its global batch counts' "$tool" mostly-masked $few --epochs 2 --save one --log log
 grep -qE 'warning: [0-9]+ of 76 updates were skipped: none of their labels counts' out || fail "no count of skipped steps: $(cat out)"
 [ "$(grep -c 'is skipped' out)" -eq 1 ] || fail "said more than once"
+grep -q '^epoch 1/2: loss [0-9]' out || fail "skipped steps are in the mean of an epoch: $(grep '^epoch' out)"
+grep -q '"counted":0,' log && grep -q '"counted":[1-9]' log || fail "the log does not say how many labels count"
 expect "some steps, 2 workers" 0 'is skipped' "$ddprun" -n 2 "$tool" mostly-masked $few --epochs 2 --save other
 cmp one other || fail "2 workers: other weights"
 said='error: no label counts in any step up to step'

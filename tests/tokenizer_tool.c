@@ -89,8 +89,8 @@ static int chats(const ddp_tokenizer *t, json_t *list)
         struct ddp_chat_message messages[16];
         struct ddp_chat_text text = {0};
         struct ddp_tokens tokens = {0};
-        uint8_t *trained = NULL;
-        size_t room = 0, count = json_array_size(turns);
+        struct ddp_buffer trained = {0};
+        size_t count = json_array_size(turns);
         const bool prompt = json_is_true(json_object_get(one, "add_generation_prompt"));
         const ddp_chat_template *chat = NULL;
         if (ddp_chat_template_choose(&chat, t,
@@ -104,20 +104,19 @@ static int chats(const ddp_tokenizer *t, json_t *list)
                                           json_string_value(content), json_string_length(content)};
         }
         if (ddp_chat_render(chat, "stdin", messages, count, prompt, &text) != DDP_OK ||
-            ddp_chat_encode(chat, t, "stdin", messages, count, prompt, &tokens, &trained, &room) !=
-                DDP_OK)
+            ddp_chat_encode(chat, t, "stdin", messages, count, prompt, &tokens, &trained) != DDP_OK)
             return 1;
         json_t *line = json_array(), *mask = json_array();
         for (size_t k = 0; k < tokens.count; k++)
-            json_array_append_new(mask, json_integer(trained[k]));
-        json_array_append_new(line, json_stringn(text.text, text.bytes));
+            json_array_append_new(mask, json_integer(trained.at[k]));
+        json_array_append_new(line, json_stringn(text.text.at, text.text.bytes));
         json_array_append_new(line, ids_json(&tokens));
         json_array_append_new(line, mask);
         print_json(line);
-        free(text.text);
+        free(text.text.at);
         free(text.spans);
         free(tokens.ids);
-        free(trained);
+        free(trained.at);
     }
     return 0;
 }

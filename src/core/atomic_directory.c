@@ -32,16 +32,6 @@ struct ddp_atomic_directory {
     bool made;       /* the new one is there, under the temporary name */
 };
 
-/* "directory/name"; NULL (logged) without memory. */
-static char *join(const char *directory, const char *name)
-{
-    char *path;
-    if (asprintf(&path, "%s/%s", directory, name) >= 0)
-        return path;
-    ddp_fail(DDP_ERR_MEMORY, "out of memory");
-    return NULL;
-}
-
 static bool is_directory(const char *path)
 {
     struct stat info;
@@ -59,7 +49,7 @@ static enum ddp_status for_entries(const char *directory, visitor *visit, void *
     for (struct dirent *entry; status == DDP_OK && (entry = readdir(open));) {
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
             continue;
-        char *path = join(directory, entry->d_name);
+        char *path = ddp_path_in(directory, entry->d_name);
         status = path ? visit(arg, entry->d_name, path) : DDP_ERR_MEMORY;
         free(path);
     }
@@ -91,7 +81,7 @@ static void remove_directory(const char *path)
 
 /* --- leftovers -------------------------------------------------------------------------------- */
 
-/* An entry beside the target that a process left which is no more: "TARGET.PID.tmp". */
+/* Removes "TARGET.PID.tmp" beside the target, if that process has ended. */
 static enum ddp_status remove_stale(void *arg, const char *name, const char *path)
 {
     const struct ddp_atomic_directory *directory = arg;
@@ -205,7 +195,7 @@ enum ddp_status ddp_atomic_directory_copy(const ddp_atomic_directory *directory,
 {
     struct ddp_input_file in = {0};
     ddp_atomic_file *out = NULL;
-    char *path = join(directory->temporary, name);
+    char *path = ddp_path_in(directory->temporary, name);
     enum ddp_status status = path ? ddp_input_file_open(&in, from, true) : DDP_ERR_MEMORY;
     if (status == DDP_OK)
         status = ddp_atomic_file_open(&out, path);
@@ -230,7 +220,7 @@ static enum ddp_status keep_file(void *arg, const char *name, const char *path)
     const struct keeping *keeping = arg;
     if (is_directory(path) || (keeping->drops && keeping->drops(name)))
         return DDP_OK;
-    char *to = join(keeping->directory->temporary, name);
+    char *to = ddp_path_in(keeping->directory->temporary, name);
     enum ddp_status status = to ? DDP_OK : DDP_ERR_MEMORY;
     if (to && linkat(AT_FDCWD, path, AT_FDCWD, to, 0) < 0 && errno != EEXIST)
         status = ddp_atomic_directory_copy(keeping->directory, path, name);
@@ -244,7 +234,7 @@ static enum ddp_status move_directory(void *arg, const char *name, const char *p
     const struct ddp_atomic_directory *directory = arg;
     if (!is_directory(path))
         return DDP_OK;
-    char *to = join(directory->path, name);
+    char *to = ddp_path_in(directory->path, name);
     if (to && rename(path, to) < 0)
         ddp_log(DDP_LOG_WARNING, "%s: cannot move it to %s: %s", path, to, strerror(errno));
     free(to);

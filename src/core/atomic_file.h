@@ -18,6 +18,9 @@ enum ddp_status ddp_atomic_file_write(ddp_atomic_file *file, const void *data, s
 /* Makes the file durable and visible under its path. On failure the old file is unchanged. */
 enum ddp_status ddp_atomic_file_commit(ddp_atomic_file *file);
 
+/* All of it with a text. DDP_ERR_IO, DDP_ERR_MEMORY. */
+enum ddp_status ddp_atomic_file_put(const char *path, const char *text);
+
 /* Frees the object; without a commit the temporary file is removed. */
 void ddp_atomic_file_close(ddp_atomic_file *file);
 

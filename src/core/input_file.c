@@ -108,7 +108,9 @@ enum ddp_status ddp_input_file_read_whole(const char *path, const char *what, si
     else
         status = ddp_input_file_read(&file, 0, *text, *bytes);
     ddp_input_file_close(&file);
-    if (status != DDP_OK)
+    if (status != DDP_OK) {
         free(*text);
+        *text = NULL;
+    }
     return status;
 }

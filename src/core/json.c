@@ -35,6 +35,21 @@ enum ddp_status ddp_json_parse_flags(json_t **root, const char *text, size_t byt
     return DDP_ERR_FORMAT;
 }
 
+enum ddp_status ddp_json_parse_object(json_t **root, const char *name, const char *text,
+                                      size_t bytes, size_t flags)
+{
+    json_error_t error;
+    enum ddp_status status = ddp_json_parse_flags(root, text, bytes, flags, &error);
+    if (status == DDP_ERR_FORMAT)
+        return ddp_fail(status, "%s: bad JSON in line %d, column %d: %s", name, error.line,
+                        error.column, error.text);
+    if (status != DDP_OK || json_is_object(*root))
+        return status;
+    json_decref(*root);
+    *root = NULL;
+    return ddp_fail(DDP_ERR_FORMAT, "%s: it is not a JSON object", name);
+}
+
 /* Into memory of the right size, which never has to grow. */
 char *ddp_json_text(const json_t *json, size_t flags)
 {

@@ -18,6 +18,13 @@ enum ddp_status ddp_json_parse(json_t **root, const char *text, size_t bytes, js
 enum ddp_status ddp_json_parse_flags(json_t **root, const char *text, size_t bytes, size_t flags,
                                      json_error_t *error);
 
+/* Parses a text that must be an object, with jansson's flags for decoding.
+ *   root [out]  freed with json_decref(); NULL after a failure
+ *   name        of the file, for messages
+ * DDP_ERR_FORMAT: names the file and the place; DDP_ERR_MEMORY. */
+enum ddp_status ddp_json_parse_object(json_t **root, const char *name, const char *text,
+                                      size_t bytes, size_t flags);
+
 /* The text of a value, with jansson's flags; freed with free(). NULL without memory: json_dumps()
  * returns a damaged text where it finds none for a key. */
 char *ddp_json_text(const json_t *json, size_t flags);

@@ -77,6 +77,23 @@ int ddp_sync(int fd)
     return result < 0 && (errno == EINVAL || errno == EROFS) ? 0 : result;
 }
 
+char *ddp_path_in(const char *directory, const char *name)
+{
+    char *path;
+    if (asprintf(&path, "%s/%s", directory, name) >= 0)
+        return path;
+    (void)ddp_fail(DDP_ERR_MEMORY, "%s: out of memory", directory);
+    return NULL;
+}
+
+bool ddp_path_is_in(const char *directory, const char *name)
+{
+    char *path = ddp_path_in(directory, name);
+    const bool is = path && access(path, F_OK) == 0;
+    free(path);
+    return is;
+}
+
 char *ddp_directory_of(const char *path)
 {
     const char *slash = strrchr(path, '/');

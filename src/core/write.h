@@ -24,6 +24,12 @@ int ddp_write_all(int fd, const void *data, size_t bytes);
 /* fsync() of a file or directory; file systems that have nothing to sync there count as done. */
 int ddp_sync(int fd);
 
+/* "directory/name", freed with free(); NULL (logged) without memory. */
+char *ddp_path_in(const char *directory, const char *name);
+
+/* Is there anything of that name in a directory? */
+bool ddp_path_is_in(const char *directory, const char *name);
+
 /* The directory that a path's last part is in, freed with free(); NULL without memory. */
 char *ddp_directory_of(const char *path);
 

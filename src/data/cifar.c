@@ -9,6 +9,7 @@
 #include "core/input_file.h"
 #include "core/log.h"
 #include "core/memory.h"
+#include "core/write.h"
 #include "data/data_names.h"
 #include "data/dataset.h"
 #include "data/pixels.h"
@@ -128,7 +129,7 @@ static enum ddp_status open_part(struct cifar *cifar, const char *path)
 static enum ddp_status open_parts(struct cifar *cifar, const char *name)
 {
     struct ddp_data_names names = {0};
-    char *path = ddp_data_path(cifar->base.path, name);
+    char *path = ddp_path_in(cifar->base.path, name);
     enum ddp_status status = path ? ddp_data_names_list(&names, path) : DDP_ERR_MEMORY;
     for (size_t i = 0; status == DDP_OK && i < names.count; i++)
         status = open_part(cifar, names.at[i]);
@@ -204,9 +205,9 @@ static enum ddp_status measure(struct cifar *cifar)
  * is also nanoGPT's; there it comes with a val.bin. */
 static bool has_files(const char *directory, const struct kind *kind)
 {
-    char *train = ddp_data_path(directory, kind->train);
-    char *test = ddp_data_path(directory, kind->test);
-    char *val = ddp_data_path(directory, "val.bin");
+    char *train = ddp_path_in(directory, kind->train);
+    char *test = ddp_path_in(directory, kind->test);
+    char *val = ddp_path_in(directory, "val.bin");
     bool found = train && test && val && ddp_data_names_any(train);
     if (found && kind->classes == 100)
         found = ddp_data_file_exists(test) && !ddp_data_file_exists(val);
@@ -224,7 +225,7 @@ static char *find_directory(const char *path, const struct kind **kind)
         *kind = &kinds[i];
         if (has_files(path, *kind))
             return strdup(path);
-        char *inner = ddp_data_path(path, (*kind)->directory);
+        char *inner = ddp_path_in(path, (*kind)->directory);
         if (inner && has_files(inner, *kind))
             return inner;
         free(inner);
@@ -250,7 +251,7 @@ static void set_scale(ddp_dataset *dataset, const ddp_dataset *train)
 static enum ddp_status open_test(ddp_dataset **test, const ddp_dataset *train,
                                  const char *directory, const struct kind *kind, bool may_miss)
 {
-    char *path = ddp_data_path(directory, kind->test);
+    char *path = ddp_path_in(directory, kind->test);
     if (!path)
         return DDP_ERR_MEMORY;
     enum ddp_status status = DDP_OK;

@@ -24,16 +24,6 @@ bool ddp_data_directory_exists(const char *path)
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-char *ddp_data_path(const char *directory, const char *name)
-{
-    char *path;
-    if (asprintf(&path, "%s/%s", directory, name) < 0) {
-        (void)ddp_fail(DDP_ERR_MEMORY, "%s: out of memory", directory);
-        return NULL;
-    }
-    return path;
-}
-
 /* --- names --- */
 
 static int by_name(const void *a, const void *b)

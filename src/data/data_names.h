@@ -10,9 +10,6 @@
 bool ddp_data_file_exists(const char *path);
 bool ddp_data_directory_exists(const char *path);
 
-/* "directory/name", freed with free(); NULL (logged) without memory. */
-char *ddp_data_path(const char *directory, const char *name);
-
 /* File names. */
 struct ddp_data_names {
     char **at;

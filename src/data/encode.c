@@ -28,8 +28,7 @@ struct worked {
     enum ddp_record_kind kind;
     size_t text_bytes; /* of a text */
     struct ddp_tokens tokens;
-    uint8_t *trained;
-    size_t trained_room;
+    struct ddp_buffer trained; /* a byte for each token */
     enum ddp_status status;
     char *message; /* with a status */
 };
@@ -45,8 +44,6 @@ struct work {
     const ddp_chat_template *chat;
     struct ddp_line lines[GROUP];
     struct worked worked[GROUP];
-    uint32_t *words; /* what is written */
-    size_t words_room;
     int64_t text_bytes;
     uint64_t done, total; /* bytes of the files */
 };
@@ -62,11 +59,10 @@ static enum ddp_status look(struct work *work, uint64_t more)
 
 /* --- tokens of a record ----------------------------------------------------------------------- */
 
-/* The token that ends a document, and room for what is trained.
- *   first  of the tokens that are; those before, from `begin`, are not */
-static enum ddp_status end_document(const ddp_tokenizer *tokenizer, size_t begin, size_t first,
-                                    struct ddp_tokens *tokens, uint8_t **trained,
-                                    size_t *trained_room)
+/* Appends the token that ends a document, and which tokens are trained.
+ *   first  of the document's tokens that is; those before are not */
+static enum ddp_status end_document(const ddp_tokenizer *tokenizer, size_t first,
+                                    struct ddp_tokens *tokens, struct ddp_buffer *trained)
 {
     const int32_t eos = ddp_tokenizer_eos(tokenizer);
     if (eos < 0)
@@ -75,25 +71,17 @@ static enum ddp_status end_document(const ddp_tokenizer *tokenizer, size_t begin
                         "with a tokenizer_config.json that has eos_token",
                         ddp_tokenizer_path(tokenizer));
     const bool ended = tokens->count > first && tokens->ids[tokens->count - 1] == eos;
-    if (tokens->count == tokens->room) {
-        const size_t room = 2 * tokens->room + 64;
-        int32_t *ids = reallocarray(tokens->ids, room, sizeof *ids);
-        if (!ids)
-            return ddp_fail(DDP_ERR_MEMORY, "out of memory: %zu tokens", room);
-        tokens->ids = ids;
-        tokens->room = room;
-    }
+    enum ddp_status status = ddp_tokens_reserve(tokens, 1);
+    if (status != DDP_OK)
+        return status;
     if (!ended) /* by the text itself, or by what the tokenizer puts around it */
         tokens->ids[tokens->count++] = eos;
-    if (tokens->count > *trained_room) {
-        uint8_t *grown = realloc(*trained, tokens->room);
-        if (!grown)
-            return ddp_fail(DDP_ERR_MEMORY, "out of memory: %zu tokens", tokens->room);
-        *trained = grown;
-        *trained_room = tokens->room;
-    }
-    memset(*trained + begin, 0, first - begin);
-    memset(*trained + first, 1, tokens->count - first);
+    status = ddp_buffer_reserve(trained, tokens->count - trained->bytes);
+    if (status != DDP_OK)
+        return status;
+    memset(trained->at + trained->bytes, 0, first - trained->bytes);
+    memset(trained->at + first, 1, tokens->count - first);
+    trained->bytes = tokens->count;
     return DDP_OK;
 }
 
@@ -122,14 +110,13 @@ static enum ddp_status encode_prompt(const struct ddp_record *record,
 static enum ddp_status encode_record(const struct ddp_record *record,
                                      const ddp_tokenizer *tokenizer, const ddp_chat_template *chat,
                                      const char *where, struct ddp_tokens *tokens,
-                                     uint8_t **trained, size_t *trained_room)
+                                     struct ddp_buffer *trained)
 {
-    const size_t begin = tokens->count;
-    size_t first = begin;
+    size_t first = tokens->count;
     enum ddp_status status;
     if (record->kind == DDP_RECORD_CHAT)
         return ddp_chat_encode(chat, tokenizer, where, record->messages, record->message_count,
-                               false, tokens, trained, trained_room);
+                               false, tokens, trained);
     if (record->kind == DDP_RECORD_PROMPT)
         status = encode_prompt(record, tokenizer, where, tokens, &first);
     else {
@@ -137,32 +124,25 @@ static enum ddp_status encode_record(const struct ddp_record *record,
             .at = record->text, .bytes = record->text_bytes, .name = where};
         status = ddp_tokenizer_encode(tokenizer, &part, DDP_ENCODE_BOS, tokens);
     }
-    return status == DDP_OK ? end_document(tokenizer, begin, first, tokens, trained, trained_room)
-                            : status;
+    return status == DDP_OK ? end_document(tokenizer, first, tokens, trained) : status;
 }
 
 /* --- writing ---------------------------------------------------------------------------------- */
 
 /* What follows the last token of an example that is trained changes nothing.
+ *   tokens   get the bits of those that are trained
  *   trained  NULL: tokens of a stream */
-static enum ddp_status write_tokens(struct work *work, const struct ddp_tokens *tokens,
-                                    const uint8_t *trained, uint32_t line)
+static enum ddp_status write_tokens(struct work *work, struct ddp_tokens *tokens,
+                                    const char *trained, uint32_t line)
 {
     const struct ddp_encoded_document place = {.file = work->file_number, .line = line};
+    uint32_t *words = (uint32_t *)tokens->ids;
     size_t count = tokens->count;
     while (trained && count > 0 && !trained[count - 1])
         count--;
-    if (count > work->words_room) {
-        uint32_t *grown = reallocarray(work->words, count, sizeof *grown);
-        if (!grown)
-            return ddp_fail(DDP_ERR_MEMORY, "%s: out of memory", work->file);
-        work->words = grown;
-        work->words_room = count;
-    }
-    for (size_t i = 0; i < count; i++)
-        work->words[i] =
-            (uint32_t)tokens->ids[i] | (trained && trained[i] ? DDP_ENCODED_TRAINED : 0);
-    return ddp_encoded_writer_add(work->writer, work->words, count, trained ? &place : NULL);
+    for (size_t i = 0; trained && i < count; i++)
+        words[i] |= trained[i] ? DDP_ENCODED_TRAINED : 0;
+    return ddp_encoded_writer_add(work->writer, words, count, trained ? &place : NULL);
 }
 
 /* --- JSON lines ------------------------------------------------------------------------------- */
@@ -181,7 +161,7 @@ static enum ddp_status work_on(struct work *work, struct worked *w, const char *
                      where, ddp_record_kind_name(record.kind), ddp_record_kind_name(work->kind));
     if (status == DDP_OK)
         status = encode_record(&record, work->encoding->tokenizer, work->chat, where, &w->tokens,
-                               &w->trained, &w->trained_room);
+                               &w->trained);
     ddp_record_free(&record);
     return status;
 }
@@ -193,7 +173,7 @@ static void work_on_line(void *arg, size_t index)
     struct worked *w = &work->worked[index];
     char where[512], said[MESSAGE_BYTES] = "";
     snprintf(where, sizeof where, "%.450s: line %" PRIu32, work->file, w->line.number);
-    w->tokens.count = 0;
+    w->tokens.count = w->trained.bytes = 0;
     const struct ddp_log_held before = ddp_log_exchange((struct ddp_log_held){said, sizeof said});
     w->status = work_on(work, w, where);
     ddp_log_exchange(before);
@@ -229,8 +209,9 @@ static enum ddp_status write_group(struct work *work, size_t count)
         if (status != DDP_OK && w->message && *w->message)
             (void)ddp_fail(status, "%s", w->message);
         if (status == DDP_OK)
-            status = write_tokens(work, &w->tokens, w->kind == DDP_RECORD_TEXT ? NULL : w->trained,
-                                  w->line.number);
+            status =
+                write_tokens(work, &w->tokens, w->kind == DDP_RECORD_TEXT ? NULL : w->trained.at,
+                             w->line.number);
     }
     for (size_t i = 0; i < count; i++) {
         free(work->worked[i].message);
@@ -313,10 +294,9 @@ static void free_work(struct work *work)
 {
     for (size_t i = 0; i < GROUP; i++) {
         free(work->worked[i].tokens.ids);
-        free(work->worked[i].trained);
+        free(work->worked[i].trained.at);
     }
     ddp_pool_destroy(work->pool);
-    free(work->words);
     free(work);
 }
 

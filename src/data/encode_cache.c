@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * The cache of encoded texts: ddp_encode_texts(). A file is named after its key, appears whole or
- * not at all, and is checked when it is opened. Who encodes holds a lock on a byte that the key
- * chooses, in one file for all: the kernel takes a lock back from a process that dies, and locks
- * leave no files behind. */
+ * not at all, and is checked when it is opened. The process that encodes holds a lock on a byte
+ * that the key chooses, in one file for all: the kernel takes a lock back from a process that dies,
+ * and locks leave no files behind. */
 #include "config.h"
 
 #include "core/cache_folder.h"
@@ -192,7 +192,7 @@ static enum ddp_status find_or_encode(struct cache *c, struct ddp_encoded *encod
     if (*c->path)
         status = lock(c);
     if (status == DDP_OK)
-        status = open_kept(c, encoded, true, &found); /* by whom we waited for */
+        status = open_kept(c, encoded, true, &found); /* by the process that had the lock */
     return status == DDP_OK && !found ? encode_and_keep(c, encoded) : status;
 }
 

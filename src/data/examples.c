@@ -6,6 +6,7 @@
 
 #include "data/examples.h"
 
+#include "core/label.h"
 #include "core/log.h"
 #include "core/memory.h"
 #include "data/encode.h"
@@ -14,8 +15,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define NO_LABEL (-1)
 
 const char *const ddp_packing_names[] = {"documents", "pad", NULL};
 const char *const ddp_long_names[] = {"cut", "drop", "refuse", NULL};
@@ -47,7 +46,7 @@ static enum ddp_status read_example(const struct examples *e, int64_t example, i
         if (labels)
             labels[at + i] = words[i + 1] & DDP_ENCODED_TRAINED
                                  ? (int32_t)(words[i + 1] & ~DDP_ENCODED_TRAINED)
-                                 : NO_LABEL;
+                                 : DDP_LABEL_NONE;
     }
     return status;
 }
@@ -68,7 +67,7 @@ static enum ddp_status read_row(const struct examples *e, int64_t row, uint32_t 
         x[at] = e->padding;
         x[seq + at] = (int32_t)at;
         if (labels)
-            labels[at] = NO_LABEL;
+            labels[at] = DDP_LABEL_NONE;
     }
     return status;
 }

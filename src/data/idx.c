@@ -7,6 +7,7 @@
 
 #include "core/log.h"
 #include "core/memory.h"
+#include "core/write.h"
 #include "data/data_names.h"
 #include "data/dataset.h"
 #include "data/idx_file.h"
@@ -88,7 +89,7 @@ static bool has_any(const char *directory, const char *const *names, size_t coun
 {
     bool found = false;
     for (size_t i = 0; !found && i < count; i++) {
-        char *file = ddp_data_path(directory, names[i]);
+        char *file = ddp_path_in(directory, names[i]);
         found = file && ddp_data_file_exists(file);
         free(file);
     }

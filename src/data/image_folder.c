@@ -9,6 +9,7 @@
 #include "core/input_file.h"
 #include "core/log.h"
 #include "core/memory.h"
+#include "core/write.h"
 #include "data/data_names.h"
 #include "data/dataset.h"
 #include "data/image_file.h"
@@ -50,7 +51,7 @@ struct image {
 static enum ddp_status open_image(const struct folder *f, size_t sample, struct image *image)
 {
     *image = (struct image){.file = {.fd = -1}};
-    image->path = ddp_data_path(f->base.path, ddp_image_list_name(&f->list, sample));
+    image->path = ddp_path_in(f->base.path, ddp_image_list_name(&f->list, sample));
     if (!image->path)
         return DDP_ERR_MEMORY;
     enum ddp_status status = ddp_input_file_open(&image->file, image->path, true);
@@ -293,7 +294,7 @@ static enum ddp_status measure(struct folder *f)
 static char *find_part(const char *path, const char *const *names)
 {
     for (size_t i = 0; names[i]; i++) {
-        char *part = ddp_data_path(path, names[i]);
+        char *part = ddp_path_in(path, names[i]);
         if (part && ddp_data_directory_exists(part) && ddp_image_list_any(part, true))
             return part;
         free(part);
@@ -334,7 +335,7 @@ static enum ddp_status folder_open(const struct ddp_dataset_options *options, dd
  * which may be a description or a list of labels, leave it one of images. */
 static bool folder_recognise(const char *path)
 {
-    char *tokens = ddp_data_path(path, "*.bin");
+    char *tokens = ddp_path_in(path, "*.bin");
     const bool found = tokens && ddp_data_directory_exists(path) && !ddp_data_names_any(tokens) &&
                        ddp_image_list_any(path, false);
     free(tokens);

@@ -8,6 +8,7 @@
 
 #include "core/log.h"
 #include "core/memory.h"
+#include "core/write.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -60,7 +61,7 @@ static const struct dirent *next_entry(DIR *directory)
 static char *join(const char *directory, const char *name)
 {
     if (*directory)
-        return ddp_data_path(directory, name);
+        return ddp_path_in(directory, name);
     char *copy = strdup(name);
     if (!copy)
         (void)ddp_fail(DDP_ERR_MEMORY, "%s: out of memory", name);
@@ -148,7 +149,7 @@ static bool holds_itself(const struct level *level)
 static enum ddp_status open_level(DIR **directory, const char *top, struct level *level)
 {
     struct stat info;
-    char *path = *level->path ? ddp_data_path(top, level->path) : join("", top);
+    char *path = *level->path ? ddp_path_in(top, level->path) : join("", top);
     if (!path)
         return DDP_ERR_MEMORY;
     enum ddp_status status = DDP_OK;

@@ -8,6 +8,7 @@
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/text.h"
+#include "core/write.h"
 #include "data/data_names.h"
 #include "data/dataset.h"
 #include "data/encode.h"
@@ -192,7 +193,7 @@ static enum ddp_status find_in(const char *directory, const char *const *names, 
                                struct ddp_data_names *files)
 {
     for (int i = 0; names[i]; i++) {
-        char *tried = ddp_data_path(directory, names[i]);
+        char *tried = ddp_path_in(directory, names[i]);
         if (!tried)
             return DDP_ERR_MEMORY;
         if (ddp_data_names_any(tried)) {
@@ -253,7 +254,6 @@ static enum ddp_status set_stream(struct tokens *t, const struct ddp_dataset_opt
                                   int64_t class_count)
 {
     const struct ddp_encoded *encoded = t->stream->encoded;
-    const int64_t bytes = encoded ? encoded->facts.text_bytes : t->stream->text;
     t->end = t->stream->token_count;
     t->text = t->stream->text || encoded;
     t->base.info = (struct ddp_dataset_info){
@@ -269,7 +269,8 @@ static enum ddp_status set_stream(struct tokens *t, const struct ddp_dataset_opt
         .sample_values = (size_t)options->seq_len,
         .sample_bytes = (size_t)options->seq_len * sizeof(int32_t),
         .memory_bytes = t->stream->memory_bytes,
-        .token_bytes = encoded ? (double)bytes / (double)encoded->facts.token_count : (double)bytes,
+        .token_bytes =
+            encoded ? (double)encoded->facts.text_bytes / (double)t->end : t->stream->text,
         .bytes = t->stream->text,
         .shuffled = true,
         .channel_count = 1,
@@ -354,15 +355,16 @@ static enum ddp_status open_set(ddp_dataset **result, const struct named *named,
 }
 
 /* Says what was found in a directory of texts. */
-static enum ddp_status set_notice(struct tokens *t, size_t train_count, size_t test_files)
+static enum ddp_status set_notice(struct tokens *t, size_t files, size_t test_files)
 {
     ddp_dataset *train = &t->base;
-    const size_t files = train_count;
+    const struct ddp_encoded *encoded = t->stream->encoded;
+    const int64_t bytes = encoded ? encoded->facts.text_bytes : t->stream->token_count;
     char others[64] = "";
     if (test_files > 0)
         snprintf(others, sizeof others, " for training, %zu for evaluation", test_files);
     if (asprintf(&t->notice, "%s: %zu text%s, %" PRId64 " bytes%s", train->info.path, files,
-                 files == 1 ? "" : "s", t->stream->token_count, others) < 0) {
+                 files == 1 ? "" : "s", bytes, others) < 0) {
         t->notice = NULL;
         return ddp_fail(DDP_ERR_MEMORY, "%s: out of memory", train->path);
     }

@@ -91,8 +91,9 @@ struct ddp_parameter_place ddp_graph_place_at(const ddp_graph *graph, int index,
         if (tensor->base || !ddp_tensor_is_parameter(tensor) || left-- > 0)
             continue;
         const struct ddp_parameter *parameter = ddp_tensor_parameter(graph, tensor);
-        void *memory = parameter->frozen ? (void *)((char *)frozen + parameter->place)
-                                         : (void *)(flat + parameter->offset);
+        void *memory = !parameter->frozen ? (void *)(flat + parameter->offset)
+                       : frozen           ? (void *)((char *)frozen + parameter->place)
+                                          : NULL;
         return (struct ddp_parameter_place){parameter, memory};
     }
     return (struct ddp_parameter_place){NULL, NULL};

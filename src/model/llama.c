@@ -284,7 +284,7 @@ static ddp_tensor *adapter(struct build *b, const char *layer, ddp_tensor *x, in
 static ddp_tensor *linear(struct build *b, enum ddp_llama_linear which, ddp_tensor *x, int64_t out,
                           bool biased)
 {
-    const struct ddp_init normal = {.kind = DDP_INIT_NORMAL, .std = 0.02};
+    const struct ddp_init normal = {.kind = DDP_INIT_NORMAL, .std = DDP_LLAMA_INIT_STD};
     const struct ddp_init zeros = {.kind = DDP_INIT_ZEROS};
     const char *layer = ddp_llama_linear_names[which];
     const int64_t in = x ? ddp_graph_dims(x)[2] : 0;
@@ -353,7 +353,7 @@ static enum ddp_status build(ddp_graph *graph, const struct ddp_model_config *co
     const struct ddp_llama *llama = ddp_llama_in(config);
     const int64_t length = config->dims[config->dim_count - 1], batch = config->batch;
     const int64_t table[] = {config->classes, llama->channels};
-    const struct ddp_init normal = {.kind = DDP_INIT_NORMAL, .std = 0.02};
+    const struct ddp_init normal = {.kind = DDP_INIT_NORMAL, .std = DDP_LLAMA_INIT_STD};
     struct build b = {.graph = graph, .llama = llama};
     ddp_tensor *tokens =
         config->dim_count == 2

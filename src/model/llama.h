@@ -33,8 +33,9 @@ struct ddp_rope {
     bool untruncated;               /* yarn: the ramp's ends are not rounded */
 };
 
-#define DDP_LLAMA_LAYERS 256  /* at most */
-#define DDP_LLAMA_HEAD   1024 /* features of a head, at most */
+#define DDP_LLAMA_LAYERS   256  /* at most */
+#define DDP_LLAMA_HEAD     1024 /* features of a head, at most */
+#define DDP_LLAMA_INIT_STD 0.02 /* deviation of new matrices; initializer_range */
 
 /* A set of layers: bit l % 32 of word l / 32. */
 struct ddp_llama_layers {

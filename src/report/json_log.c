@@ -141,6 +141,8 @@ static void json_step(void *state, const struct ddp_train_event *step)
                   ddp_clock_wall(), "loss", real(step->loss), "learning_rate", step->rate,
                   "seconds", step->seconds, rate_name, step->items / (step->seconds + 1e-9),
                   "waiting_for_data", step->wait_seconds / (step->seconds + 1e-9));
+    if (object && ddp_graph_target_count(log->facts->graph) > 0)
+        json_object_set_new(object, "counted", json_integer(step->counted));
     if (object && !isnan(step->gradient_norm))
         json_object_set_new(object, "gradient_norm", real(step->gradient_norm));
     const double speed = step->flops / (step->seconds + 1e-9);

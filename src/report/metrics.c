@@ -99,9 +99,11 @@ enum ddp_status ddp_train_metrics_open(ddp_train_metrics **metrics,
     if (!m)
         return DDP_ERR_MEMORY;
     m->facts = *facts;
-    const bool tokens = facts->data->x_dtype == DDP_I32;
+    const struct ddp_dataset_info *data = facts->data;
+    const bool tokens = data->x_dtype == DDP_I32;
     m->unit = tokens ? "tokens" : "samples";
-    m->items_of_sample = tokens ? (double)facts->data->sample_values : 1;
+    /* Of (2,T) the second row is where documents begin. */
+    m->items_of_sample = tokens ? (double)data->dims[data->dim_count - 1] : 1;
     enum ddp_status status = open_trace(m);
     for (size_t i = 0; status == DDP_OK && i < SINK_COUNT && facts->rank == 0; i++)
         status = sinks[i]->open(&m->states[i], &m->facts);
@@ -124,8 +126,8 @@ static double lap(ddp_train_metrics *metrics)
     return seconds;
 }
 
-void ddp_train_metrics_step(ddp_train_metrics *metrics, int64_t step, double loss, double rate,
-                            double gradient_norm, double wait_seconds)
+void ddp_train_metrics_step(ddp_train_metrics *metrics, int64_t step, double loss, int64_t counted,
+                            double rate, double gradient_norm, double wait_seconds)
 {
     const struct ddp_train_facts *facts = &metrics->facts;
     const int64_t in_epoch = step % facts->steps_per_epoch;
@@ -139,6 +141,7 @@ void ddp_train_metrics_step(ddp_train_metrics *metrics, int64_t step, double los
         .last_of_epoch = tail || step == facts->total_steps - 1,
         .logged = (step + 1) % every == 0 || step == facts->total_steps - 1,
         .loss = loss,
+        .counted = counted,
         .rate = rate,
         .gradient_norm = gradient_norm,
         .seconds = lap(metrics),

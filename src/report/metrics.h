@@ -53,6 +53,7 @@ struct ddp_train_event {
     bool last_of_epoch;      /* or of the run */
     bool logged;             /* one that --log-every picks, or the last */
     double loss, rate;
+    int64_t counted;      /* labels that the loss is the mean of, as ddp_mode_counted() has it */
     double gradient_norm; /* NAN: not computed */
     double seconds;       /* since the end of the step before, evaluations left out */
     double wait_seconds;  /* of these, for data */
@@ -120,9 +121,10 @@ enum ddp_status ddp_train_metrics_open(ddp_train_metrics **metrics,
                                        const struct ddp_train_facts *facts);
 
 /* After each step.
+ *   counted       as in struct ddp_train_event
  *   wait_seconds  that data has been waited for since the start */
-void ddp_train_metrics_step(ddp_train_metrics *metrics, int64_t step, double loss, double rate,
-                            double gradient_norm, double wait_seconds);
+void ddp_train_metrics_step(ddp_train_metrics *metrics, int64_t step, double loss, int64_t counted,
+                            double rate, double gradient_norm, double wait_seconds);
 
 /* The last one; it ends with the metrics. */
 const struct ddp_train_event *ddp_train_metrics_last(const ddp_train_metrics *metrics);

@@ -39,7 +39,7 @@ struct progress {
     double step_seconds, item_rate, weight;
     /* Of the epoch so far. */
     double loss_sum, seconds, wait_seconds, items;
-    int64_t steps;
+    int64_t steps;             /* with a loss */
     double evaluation_seconds; /* the last evaluation */
 };
 
@@ -189,7 +189,7 @@ static void end_epoch(struct progress *p, const struct ddp_train_event *step, in
         snprintf(of, sizeof of, "/%" PRId64, p->facts->epochs);
     ddp_terminal_print(
         p->out, "epoch %" PRId64 "%s: loss %.4f, %.2f s, %.0f %s/s, %.0f %% waiting for data\n",
-        step->epoch + 1, of, p->loss_sum / (double)p->steps, p->seconds,
+        step->epoch + 1, of, p->steps > 0 ? p->loss_sum / (double)p->steps : NAN, p->seconds,
         p->items / (p->seconds + 1e-9), step->unit, 100.0 * p->wait_seconds / (p->seconds + 1e-9));
     fflush(p->out);
     p->loss_sum = p->seconds = p->wait_seconds = p->items = 0;
@@ -228,11 +228,13 @@ static void progress_step(void *state, const struct ddp_train_event *step)
 {
     struct progress *p = state;
     const int64_t now = ddp_clock_ns();
-    p->loss_sum += step->loss;
+    if (step->counted > 0) { /* else there is no loss */
+        p->loss_sum += step->loss;
+        p->steps++;
+    }
     p->seconds += step->seconds;
     p->wait_seconds += step->wait_seconds;
     p->items += step->items;
-    p->steps++;
     average(p, step);
     const struct ddp_report_options *options = &p->facts->options;
     const bool line_due = options->log_every > 0 && (step->step + 1) % options->log_every == 0;

@@ -122,18 +122,17 @@ static enum ddp_status encode(struct ddp_continuation *c, const struct ddp_train
                               const ddp_chat_template *chat, const char *text, size_t length)
 {
     struct ddp_tokens tokens = {0};
-    uint8_t *trained = NULL;
-    size_t room = 0;
+    struct ddp_buffer trained = {0};
     enum ddp_status status;
     if (options->chat_template) {
         const struct ddp_chat_message message = {"user", text, length};
-        status = ddp_chat_encode(chat, c->tokenizer, "--prompt", &message, 1, true, &tokens,
-                                 &trained, &room);
+        status =
+            ddp_chat_encode(chat, c->tokenizer, "--prompt", &message, 1, true, &tokens, &trained);
     } else {
         const struct ddp_text_part part = {.at = text, .bytes = length, .name = "--prompt"};
         status = ddp_tokenizer_encode(c->tokenizer, &part, DDP_ENCODE_BOS, &tokens);
     }
-    free(trained);
+    free(trained.at);
     c->prompt = tokens.ids;
     c->prompt_count = (int64_t)tokens.count;
     return status;

@@ -8,13 +8,13 @@
 #include "core/json.h"
 #include "core/log.h"
 #include "core/text.h"
+#include "core/write.h"
 #include "ddp_train.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #define GIB          (1024.0 * 1024 * 1024)
 #define TOKENS       2048 /* of a shard, in the table */
@@ -51,32 +51,15 @@ enum ddp_status ddp_train_needs(const struct ddp_hf_llama *config, struct ddp_tr
 
 /* --- the files beside ------------------------------------------------------------------------- */
 
-static char *path_in(const char *directory, const char *name)
-{
-    char *path;
-    if (asprintf(&path, "%s/%s", directory, name) >= 0)
-        return path;
-    ddp_fail(DDP_ERR_MEMORY, "out of memory");
-    return NULL;
-}
-
-static bool has(const char *directory, const char *name)
-{
-    char *path = path_in(directory, name);
-    const bool there = path && access(path, F_OK) == 0;
-    free(path);
-    return there;
-}
-
 /* Newer directories have the template in a file, older ones in the tokenizer's config. */
 static const char *find_template(const char *directory)
 {
     const char *file = "chat_template.jinja", *old = "tokenizer_config.json";
     struct stat info;
     json_t *root = NULL;
-    if (has(directory, file))
+    if (ddp_path_is_in(directory, file))
         return file;
-    char *path = path_in(directory, old);
+    char *path = ddp_path_in(directory, old);
     if (path && stat(path, &info) == 0 && S_ISREG(info.st_mode) && info.st_size <= MOST_BYTES)
         root = json_load_file(path, 0, NULL);
     const json_t *member = json_object_get(root, "chat_template");
@@ -90,7 +73,7 @@ static const char *find_tokenizer(const char *directory)
 {
     static const char *const names[] = {"tokenizer.json", "tokenizer.model", "vocab.json"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (has(directory, names[i]))
+        if (ddp_path_is_in(directory, names[i]))
             return names[i];
     return NULL;
 }

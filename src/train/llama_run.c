@@ -73,6 +73,20 @@ enum ddp_status ddp_run_load_weights(const struct ddp_load *load, const struct d
                            : ddp_train_weights_load(load->file, graph, heads, weights, frozen);
 }
 
+enum ddp_status ddp_run_begin_weights(const struct ddp_run *run, float *weights, void *frozen)
+{
+    /* A file has all parameters, but for adapters that begin anew and a base beside them. */
+    const bool drawn = !run->load.file || ddp_graph_frozen_count(run->graph) > 0;
+    struct ddp_rng rng;
+    ddp_rng_seed(&rng, run->options->seed);
+    enum ddp_status status =
+        drawn ? ddp_graph_init_parameters(run->graph, &rng, weights, frozen) : DDP_OK;
+    if (status != DDP_OK || !run->load.file)
+        return status;
+    return ddp_run_load_weights(&run->load, run->plan.model, &run->model_config, run->graph,
+                                weights, frozen);
+}
+
 /* --- export ----------------------------------------------------------------------------------- */
 
 static bool writes_adapters(const struct ddp_run *run)
@@ -139,14 +153,6 @@ static void merge_one(float *weight, const float *up, const float *down, int64_t
     }
 }
 
-static const struct ddp_hf_values *find(const struct values *values, const char *name)
-{
-    for (size_t i = 0; i < values->count; i++)
-        if (strcmp(values->all[i].name, name) == 0)
-            return &values->all[i];
-    return NULL;
-}
-
 /* Replaces a matrix with an adapter by the sum of both, in memory of its own. */
 static enum ddp_status merge_adapter(const struct values *values, struct ddp_hf_values *base,
                                      const struct ddp_lora *lora, void **made)
@@ -157,17 +163,16 @@ static enum ddp_status merge_adapter(const struct values *values, struct ddp_hf_
         return DDP_OK;
     snprintf(down, sizeof down, "%.*s.lora_A.weight", stem, base->name);
     snprintf(up, sizeof up, "%.*s.lora_B.weight", stem, base->name);
-    const struct ddp_hf_values *a = find(values, down), *b = find(values, up);
+    const struct ddp_hf_values *a = ddp_hf_values_find(values->all, values->count, down);
+    const struct ddp_hf_values *b = ddp_hf_values_find(values->all, values->count, up);
     if (!a || !b)
         return DDP_OK;
     const int64_t out = base->dims[0], in = base->dims[1];
     float *sum = ddp_array_alloc((size_t)((out + 1) * in), sizeof *sum); /* and a row at work */
     if (!sum)
         return DDP_ERR_MEMORY;
-    if (base->dtype == DDP_BF16)
-        ddp_hf_values_convert(sum, base->memory, "BF16", (size_t)(out * in));
-    else
-        memcpy(sum, base->memory, (size_t)(out * in) * sizeof *sum);
+    ddp_hf_values_convert(sum, base->memory, base->dtype == DDP_BF16 ? "BF16" : "F32",
+                          (size_t)(out * in));
     merge_one(sum, b->memory, a->memory, out, in, lora->rank, (float)ddp_lora_scale(lora),
               sum + out * in);
     *made = base->memory = sum;
@@ -179,9 +184,11 @@ static enum ddp_status export_model(const struct ddp_run *run, struct values *va
 {
     const struct ddp_hf_export to = export_of(run);
     const struct ddp_llama *llama = ddp_llama_in(&run->model_config);
-    const struct ddp_hf_llama config = {.shape = *llama,
-                                        .vocabulary = run->model_config.classes,
-                                        .init_std = run->load.hf.init_std};
+    const struct ddp_hf_llama config = {
+        .shape = *llama,
+        .vocabulary = run->model_config.classes,
+        .init_std = run->load.hf.init_std > 0 ? run->load.hf.init_std : DDP_LLAMA_INIT_STD,
+        .tokenizer = run->tokenizer};
     void **made = ddp_array_alloc(values->base, sizeof *made);
     enum ddp_status status = made ? DDP_OK : DDP_ERR_MEMORY;
     for (size_t i = 0; status == DDP_OK && llama->lora.rank > 0 && i < values->base; i++)
@@ -199,19 +206,14 @@ static enum ddp_status export_model(const struct ddp_run *run, struct values *va
 static enum ddp_status frozen_values(const struct ddp_run *run, void **values, void **made)
 {
     const size_t bytes = ddp_graph_frozen_bytes(run->graph);
-    struct ddp_rng rng;
     *made = NULL;
     *values = run->frozen.values;
     if (*values || bytes == 0)
         return DDP_OK;
     *values = *made = ddp_array_alloc(bytes, 1);
     float *learned = ddp_array_alloc((size_t)ddp_graph_flat_count(run->graph), sizeof *learned);
-    ddp_rng_seed(&rng, run->options->seed);
-    enum ddp_status status = *made && learned
-                                 ? ddp_graph_init_parameters(run->graph, &rng, learned, *made)
-                                 : DDP_ERR_MEMORY;
-    if (status == DDP_OK && run->load.directory)
-        status = load_directory(&run->load, run->graph, learned, *made);
+    enum ddp_status status =
+        *made && learned ? ddp_run_begin_weights(run, learned, *made) : DDP_ERR_MEMORY;
     free(learned);
     return status;
 }
@@ -223,7 +225,7 @@ static enum ddp_status write_export(const struct ddp_run *run)
     char shown[DDP_TEXT_SHOWN];
     struct values values = {NULL, 0, 0};
     void *frozen = NULL, *made = NULL;
-    enum ddp_status status = frozen_values(run, &frozen, &made);
+    enum ddp_status status = writes_adapters(run) ? DDP_OK : frozen_values(run, &frozen, &made);
     if (status == DDP_OK)
         status = list_values(&values, run->graph, run->weights, frozen);
     if (status == DDP_OK && writes_adapters(run))

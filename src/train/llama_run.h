@@ -13,6 +13,9 @@ enum ddp_status ddp_run_load_weights(const struct ddp_load *load, const struct d
                                      const struct ddp_model_config *config, const ddp_graph *graph,
                                      float *weights, void *frozen);
 
+/* The same with what a run begins with: without --load it is drawn. */
+enum ddp_status ddp_run_begin_weights(const struct ddp_run *run, float *weights, void *frozen);
+
 /* Do --export and what belongs to it fit each other, and can the directory be written? */
 enum ddp_status ddp_llama_check_export(const struct ddp_run *run);
 

@@ -8,6 +8,7 @@
 #include "checkpoint/checkpoint.h"
 #include "core/log.h"
 #include "core/text.h"
+#include "core/write.h"
 #include "data/data_names.h"
 #include "model/gpt2.h"
 #include "model/llama.h"
@@ -23,7 +24,7 @@
 /* The file of that name in a directory. *file stays NULL: there is none. */
 static enum ddp_status find_in(char **file, const char *directory, const char *name)
 {
-    char *path = ddp_data_path(directory, name);
+    char *path = ddp_path_in(directory, name);
     if (!path)
         return DDP_ERR_MEMORY;
     if (access(path, F_OK) == 0)
@@ -35,7 +36,6 @@ static enum ddp_status find_in(char **file, const char *directory, const char *n
 
 static enum ddp_status find_in_directory(char **file, const char *directory, bool tell)
 {
-    char *pickle = NULL;
     enum ddp_status status = ddp_checkpoint_find_weights(file, directory, tell);
     if (status == DDP_OK && !*file)
         status = find_in(file, directory, "model.safetensors");
@@ -43,22 +43,18 @@ static enum ddp_status find_in_directory(char **file, const char *directory, boo
         status = find_in(file, directory, "model.safetensors.index.json");
     if (status != DDP_OK || *file)
         return status;
-    status = find_in(&pickle, directory, "pytorch_model.bin");
-    if (status == DDP_OK && pickle)
-        status = ddp_fail(DDP_ERR_FORMAT,
-                          "--load %s: pytorch_model.bin cannot be read, because it may contain "
-                          "programs: save the model again as model.safetensors, with "
-                          "save_pretrained(..., safe_serialization=True)",
-                          directory);
-    else if (status == DDP_OK)
-        status = ddp_fail(DDP_ERR_FORMAT,
-                          "--load %s: no weights in this directory: neither a checkpoint "
-                          "(state.json), nor checkpoints (step-...), nor model.safetensors, nor "
-                          "model.safetensors.index.json; a file from --save is given by its own "
-                          "name",
-                          directory);
-    free(pickle);
-    return status;
+    if (ddp_path_is_in(directory, "pytorch_model.bin"))
+        return ddp_fail(DDP_ERR_FORMAT,
+                        "--load %s: pytorch_model.bin cannot be read, because it may contain "
+                        "programs: save the model again as model.safetensors, with "
+                        "save_pretrained(..., safe_serialization=True)",
+                        directory);
+    return ddp_fail(DDP_ERR_FORMAT,
+                    "--load %s: no weights in this directory: neither a checkpoint "
+                    "(state.json), nor checkpoints (step-...), nor model.safetensors, nor "
+                    "model.safetensors.index.json; a file from --save is given by its own "
+                    "name",
+                    directory);
 }
 
 /* The directory has adapters alone: their base takes its place.
@@ -66,7 +62,7 @@ static enum ddp_status find_in_directory(char **file, const char *directory, boo
 static enum ddp_status find_base(struct ddp_load *load, char **path)
 {
     struct ddp_peft peft;
-    enum ddp_status status = ddp_peft_base(&peft, *path);
+    enum ddp_status status = ddp_peft_read(&peft, *path, 0);
     char *base = peft.base;
     if (status == DDP_OK && (!base || !ddp_hf_llama_is(base)))
         status = ddp_fail(DDP_ERR_INVALID,
@@ -290,6 +286,12 @@ enum ddp_status ddp_load_choose_model(const struct ddp_load *load,
                         "--lora contradicts the adapters %s, which are of a shape of their own: "
                         "leave --lora out",
                         load->adapters);
+    if (ddp_train_given(options, "lora") && load->model == &ddp_model_llama && load->file &&
+        !load->directory)
+        return ddp_fail(DDP_ERR_INVALID,
+                        "--lora: %s is a file of weights, and adapters begin on a directory of "
+                        "Hugging Face: write one with --export DIR at the end of its training",
+                        load->file);
     if (ddp_train_given(options, "frozen-dtype") && !load->adapters &&
         !ddp_train_given(options, "lora"))
         return ddp_fail(DDP_ERR_INVALID, "--frozen-dtype: nothing is frozen: it goes with --lora "

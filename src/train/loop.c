@@ -182,8 +182,8 @@ enum ddp_status ddp_run_step(struct ddp_run *run)
     if (isnan(loss))
         loss = NAN; /* without a sign, which would be printed */
     const double norm = gradient_norm(run);
-    ddp_train_metrics_step(run->metrics, step, (double)loss, rate, norm,
-                           ddp_loader_wait_seconds(run->loader));
+    ddp_train_metrics_step(run->metrics, step, (double)loss, ddp_mode_counted(run->mode), rate,
+                           norm, ddp_loader_wait_seconds(run->loader));
     status = ddp_train_guard_step(run, step, (double)loss, norm);
     if (status == DDP_OK && run->options->report.verbose)
         status = print_weights(run);

@@ -23,7 +23,6 @@
 #include "train/plan_memory.h"
 #include "train/predict.h"
 #include "train/texts.h"
-#include "weights/weights.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -73,18 +72,25 @@ static enum ddp_status check_fit(const struct ddp_run *run)
     return DDP_OK;
 }
 
-/* Bytes and other tokens are not the same language. */
+static const char *kind_of(const struct ddp_dataset_info *info)
+{
+    return info->dim_count == 2    ? "prompts or chats"
+           : info->bytes           ? "a text"
+           : info->token_bytes > 0 ? "an encoded text"
+                                   : "a file of tokens";
+}
+
+/* Bytes and other tokens are not the same language, and rows of chats have borders of documents. */
 static enum ddp_status check_val(const struct ddp_run *run)
 {
     const struct ddp_dataset_info *info = ddp_dataset_info(run->data);
     const struct ddp_dataset_info *test = run->test ? ddp_dataset_info(run->test) : info;
-    if (info->bytes == test->bytes)
+    if (info->bytes == test->bytes && info->dim_count == test->dim_count)
         return DDP_OK;
     return ddp_fail(DDP_ERR_INVALID,
                     "--val %s is %s, and --data %s is %s: both must be of the same kind, encoded "
                     "by the same tokenizer",
-                    test->path, test->bytes ? "a text" : "a file of tokens", info->path,
-                    info->bytes ? "a text" : "a file of tokens");
+                    test->path, kind_of(test), info->path, kind_of(info));
 }
 
 /* Would the bytes of a text be taken for tokens of another kind, or are tokens beyond the model's
@@ -308,20 +314,9 @@ static enum ddp_status choose_zero(struct ddp_run *run)
 /* Rank 0's. */
 static enum ddp_status fill_weights(struct ddp_run *run)
 {
-    struct ddp_rng rng;
     run->weights = ddp_array_alloc((size_t)ddp_graph_flat_count(run->graph), sizeof(float));
-    if (!run->weights)
-        return DDP_ERR_MEMORY;
-    /* A file has all parameters, but for adapters that begin anew and a base beside them. */
-    const bool drawn = !run->load.file || ddp_graph_frozen_count(run->graph) > 0;
-    ddp_rng_seed(&rng, run->options->seed);
-    enum ddp_status status =
-        drawn ? ddp_graph_init_parameters(run->graph, &rng, run->weights, run->frozen.values)
-              : DDP_OK;
-    if (status != DDP_OK || !run->load.file)
-        return status;
-    return ddp_run_load_weights(&run->load, run->plan.model, &run->model_config, run->graph,
-                                run->weights, run->frozen.values);
+    return run->weights ? ddp_run_begin_weights(run, run->weights, run->frozen.values)
+                        : DDP_ERR_MEMORY;
 }
 
 /* What is learned goes to all when the mode is made. */

@@ -8,6 +8,7 @@
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/text.h"
+#include "core/write.h"
 #include "data/data_names.h"
 #include "weights/peft.h"
 
@@ -18,20 +19,12 @@
 
 /* --- the tokenizer ---------------------------------------------------------------------------- */
 
-static bool has_file(const char *directory, const char *name)
-{
-    char *path = ddp_data_path(directory, name);
-    const bool has = path && ddp_data_file_exists(path);
-    free(path);
-    return has;
-}
-
 /* The tokenizer in this directory, if there is one of a kind that is supported. */
 static enum ddp_status open_in(ddp_tokenizer **tokenizer, const char *directory, bool tell)
 {
     char said[1024] = "";
-    if (!(has_file(directory, "tokenizer.json") ||
-          (has_file(directory, "vocab.json") && has_file(directory, "merges.txt"))))
+    if (!(ddp_path_is_in(directory, "tokenizer.json") ||
+          (ddp_path_is_in(directory, "vocab.json") && ddp_path_is_in(directory, "merges.txt"))))
         return DDP_OK;
     const struct ddp_log_held before = ddp_log_exchange((struct ddp_log_held){said, sizeof said});
     const enum ddp_status status = ddp_tokenizer_open(tokenizer, directory);
@@ -60,7 +53,7 @@ enum ddp_status ddp_train_open_tokenizer(ddp_tokenizer **tokenizer,
     if (status != DDP_OK || *tokenizer || !ddp_peft_is(options->load))
         return status;
     struct ddp_peft peft; /* adapters alone: their base has it */
-    status = ddp_peft_base(&peft, options->load);
+    status = ddp_peft_read(&peft, options->load, 0);
     if (status == DDP_OK && peft.base)
         status = open_in(tokenizer, peft.base, tell);
     ddp_peft_free(&peft);

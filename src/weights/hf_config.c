@@ -137,7 +137,8 @@ enum ddp_status ddp_hf_config_parse(struct ddp_hf_config *config, const char *na
         .norm_eps = 1e-5,
     };
     json_t *root;
-    enum ddp_status status = ddp_hf_keys_parse(&root, name, text, bytes);
+    enum ddp_status status =
+        ddp_json_parse_object(&root, name, text, bytes, JSON_REJECT_DUPLICATES);
     if (status != DDP_OK)
         return status;
     const struct ddp_hf_keys in = {name, "", root};
@@ -173,20 +174,14 @@ enum ddp_status ddp_hf_config_write(const char *path, const struct ddp_hf_config
                   "n_head", (json_int_t)shape->heads, "layer_norm_epsilon", config->norm_eps,
                   "resid_pdrop", config->dropout, "embd_pdrop", config->dropout, "attn_pdrop",
                   config->attention_dropout, "tie_word_embeddings", 1, "torch_dtype", "float32");
-    char *text = root ? ddp_json_text(root, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) : NULL;
+    char *text = root ? ddp_json_text(root, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) : NULL,
+         *line = NULL;
+    const bool made = text && asprintf(&line, "%s\n", text) >= 0;
     json_decref(root);
-    if (!text)
-        return ddp_fail(DDP_ERR_MEMORY, "out of memory");
-    ddp_atomic_file *file;
-    enum ddp_status status = ddp_atomic_file_open(&file, path);
-    if (status == DDP_OK) {
-        status = ddp_atomic_file_write(file, text, strlen(text));
-        if (status == DDP_OK)
-            status = ddp_atomic_file_write(file, "\n", 1);
-        if (status == DDP_OK)
-            status = ddp_atomic_file_commit(file);
-        ddp_atomic_file_close(file);
-    }
     free(text);
+    if (!made)
+        return ddp_fail(DDP_ERR_MEMORY, "out of memory");
+    enum ddp_status status = ddp_atomic_file_put(path, line);
+    free(line);
     return status;
 }

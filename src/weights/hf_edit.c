@@ -7,7 +7,6 @@
 #include "weights/hf_edit.h"
 
 #include "core/log.h"
-#include "weights/hf_keys.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -127,7 +126,8 @@ enum ddp_status ddp_hf_edit(char **edited, const char *name, const char *text, s
                             const json_t *changes)
 {
     json_t *root = NULL, *left = json_deep_copy(changes);
-    enum ddp_status status = ddp_hf_keys_parse(&root, name, text, bytes);
+    enum ddp_status status =
+        ddp_json_parse_object(&root, name, text, bytes, JSON_REJECT_DUPLICATES);
     const bool empty = json_object_size(root) == 0;
     char *made = NULL;
     size_t size = 0;
@@ -140,7 +140,7 @@ enum ddp_status ddp_hf_edit(char **edited, const char *name, const char *text, s
     if (status == DDP_OK && !done)
         status = ddp_fail(DDP_ERR_MEMORY, "out of memory");
     if (status == DDP_OK) /* a key that was spelled with escapes would be there twice */
-        status = ddp_hf_keys_parse(&root, name, made, size);
+        status = ddp_json_parse_object(&root, name, made, size, JSON_REJECT_DUPLICATES);
     json_decref(root);
     if (status != DDP_OK) {
         free(made);

@@ -7,7 +7,7 @@
 
 #include "core/json.h"
 
-/* Sets the keys of `changes`, an object, in a text that ddp_hf_keys_parse() takes: the value of one
+/* Sets the keys of `changes`, an object, in the text of an object: the value of one
  * that is there is replaced, others are added at the end.
  *   edited [out]  ends in 0; freed with free()
  * DDP_ERR_MEMORY; DDP_ERR_FORMAT: a key of `changes` is there in another spelling. */

@@ -9,19 +9,6 @@
 
 #include <inttypes.h>
 
-enum ddp_status ddp_hf_keys_parse(json_t **root, const char *name, const char *text, size_t bytes)
-{
-    json_error_t error;
-    enum ddp_status status = ddp_json_parse(root, text, bytes, &error);
-    if (status == DDP_ERR_FORMAT)
-        return ddp_fail(status, "%s: bad JSON in line %d: %s", name, error.line, error.text);
-    if (status != DDP_OK || json_is_object(*root))
-        return status;
-    json_decref(*root);
-    *root = NULL;
-    return ddp_fail(DDP_ERR_FORMAT, "%s: not a JSON object", name);
-}
-
 enum ddp_status ddp_hf_keys_count(const struct ddp_hf_keys *in, const char *key, int64_t most,
                                   int64_t *value)
 {

@@ -13,9 +13,6 @@ struct ddp_hf_keys {
     const json_t *root;
 };
 
-/* Reads a text that must be an object; freed with json_decref(). DDP_ERR_FORMAT, DDP_ERR_MEMORY. */
-enum ddp_status ddp_hf_keys_parse(json_t **root, const char *name, const char *text, size_t bytes);
-
 /* Each leaves *value alone where there is no such key. DDP_ERR_FORMAT: it is of another kind, or
  * out of range. ddp_hf_keys_real() takes from `least` to below `below`. */
 enum ddp_status ddp_hf_keys_count(const struct ddp_hf_keys *in, const char *key, int64_t most,

@@ -5,6 +5,7 @@
 #ifndef DDP_WEIGHTS_HF_LLAMA_H
 #define DDP_WEIGHTS_HF_LLAMA_H
 
+#include "data/text/tokenizer.h"
 #include "graph/graph.h"
 #include "model/llama.h"
 #include "weights/safetensors.h"
@@ -16,6 +17,8 @@ struct ddp_hf_llama {
     int64_t vocabulary;
     const char *dtype; /* what config.json says, "F32", "F16" or "BF16"; NULL: nothing */
     double init_std;   /* initializer_range */
+    const ddp_tokenizer *tokenizer; /* whose bos and eos a config.json that is made names; or NULL;
+                                       not read */
 };
 
 /* Reads config.json of a directory, or the file of that name. A key that is left out has the
@@ -75,6 +78,10 @@ struct ddp_hf_values {
     enum ddp_dtype dtype; /* DDP_F32 or DDP_BF16 */
     void *memory;         /* row-major */
 };
+
+/* The values of that name; NULL: there are none. */
+const struct ddp_hf_values *ddp_hf_values_find(const struct ddp_hf_values *values, size_t count,
+                                               const char *name);
 
 /* `count` values that lie in `raw` in a dtype of the files; false: it is another than these. */
 bool ddp_hf_values_convert(float *out, const void *raw, const char *dtype, size_t count);

@@ -132,7 +132,7 @@ static enum ddp_status read_sizes(const struct ddp_hf_keys *in, struct ddp_hf_ll
     shape->context = families[family].context;
     shape->norm_eps = families[family].norm_eps;
     config->vocabulary = families[family].vocabulary;
-    config->init_std = 0.02;
+    config->init_std = DDP_LLAMA_INIT_STD;
     enum ddp_status status =
         ddp_hf_keys_count(in, "num_hidden_layers", DDP_LLAMA_LAYERS, &shape->layers);
     if (status == DDP_OK)
@@ -355,7 +355,8 @@ enum ddp_status ddp_hf_llama_parse(struct ddp_hf_llama *config, const char *name
 {
     struct ddp_hf_llama found = {0};
     json_t *root;
-    enum ddp_status status = ddp_hf_keys_parse(&root, name, text, bytes);
+    enum ddp_status status =
+        ddp_json_parse_object(&root, name, text, bytes, JSON_REJECT_DUPLICATES);
     if (status != DDP_OK)
         return status;
     const struct ddp_hf_keys in = {name, "", root};

@@ -12,13 +12,13 @@
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/text.h"
+#include "core/write.h"
 #include "weights/hf_llama.h"
 
 #include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #define CONFIG       "config.json"
 #define CONFIG_BYTES 1000000
@@ -40,25 +40,10 @@ static bool is_weights(const char *name)
     return strcmp(name, "adapter_config.json") == 0;
 }
 
-static char *path_in(const char *directory, const char *name)
-{
-    char *path;
-    if (asprintf(&path, "%s/%s", directory, name) >= 0)
-        return path;
-    ddp_fail(DDP_ERR_MEMORY, "out of memory");
-    return NULL;
-}
-
 static enum ddp_status write_text(const char *directory, const char *name, const char *text)
 {
-    ddp_atomic_file *file = NULL;
-    char *path = path_in(directory, name);
-    enum ddp_status status = path ? ddp_atomic_file_open(&file, path) : DDP_ERR_MEMORY;
-    if (status == DDP_OK)
-        status = ddp_atomic_file_write(file, text, strlen(text));
-    if (status == DDP_OK)
-        status = ddp_atomic_file_commit(file);
-    ddp_atomic_file_close(file);
+    char *path = ddp_path_in(directory, name);
+    enum ddp_status status = path ? ddp_atomic_file_put(path, text) : DDP_ERR_MEMORY;
     free(path);
     return status;
 }
@@ -73,7 +58,7 @@ static enum ddp_status make_config(char **text, const struct ddp_hf_export *to,
     size_t bytes;
     if (!to->source)
         return ddp_hf_llama_config_text(text, config, NULL, NULL, 0, dtype);
-    char *path = path_in(to->source, CONFIG);
+    char *path = ddp_path_in(to->source, CONFIG);
     if (!path)
         return DDP_ERR_MEMORY;
     enum ddp_status status =
@@ -90,7 +75,7 @@ static enum ddp_status copy_file(const ddp_atomic_directory *directory, const ch
                                  const char *name)
 {
     struct stat info;
-    char *path = path_in(source, name);
+    char *path = ddp_path_in(source, name);
     enum ddp_status status = path ? DDP_OK : DDP_ERR_MEMORY;
     if (path && !(stat(path, &info) == 0 && S_ISDIR(info.st_mode)))
         status = ddp_atomic_directory_copy(directory, path, name);
@@ -130,18 +115,11 @@ struct writing {
     float *piece; /* room for PIECE values */
 };
 
-static const struct ddp_hf_values *find_values(const struct writing *writing, const char *name)
-{
-    for (size_t i = 0; i < writing->value_count; i++)
-        if (strcmp(writing->values[i].name, name) == 0)
-            return &writing->values[i];
-    return NULL;
-}
-
 static enum ddp_status check_part(const struct writing *writing,
                                   const struct ddp_hf_llama_tensor *kind, int part)
 {
-    const struct ddp_hf_values *values = find_values(writing, kind->parts[part].name);
+    const struct ddp_hf_values *values =
+        ddp_hf_values_find(writing->values, writing->value_count, kind->parts[part].name);
     if (!values)
         return ddp_fail(DDP_ERR_INVALID, "%s: the model has no parameter %s to be written",
                         writing->to->directory, kind->parts[part].name);
@@ -219,7 +197,8 @@ static enum ddp_status put_tensor(void *arg, size_t tensor, ddp_safetensors_sink
     const size_t width = writing->to->dtype == DDP_BF16 ? 2 : 4;
     enum ddp_status status = DDP_OK;
     for (int p = 0; p < kind->part_count; p++) {
-        const struct ddp_hf_values *values = find_values(writing, kind->parts[p].name);
+        const struct ddp_hf_values *values =
+            ddp_hf_values_find(writing->values, writing->value_count, kind->parts[p].name);
         const int64_t count = kind->parts[p].rows * (kind->dim_count == 2 ? kind->dims[1] : 1);
         for (int64_t done = 0; status == DDP_OK && done < count; done += PIECE) {
             const int64_t some = count - done < PIECE ? count - done : PIECE;
@@ -246,7 +225,7 @@ static enum ddp_status write_shard(struct writing *writing, int shard)
            writing->shards[writing->first + count] == shard)
         count++;
     shard_name(name, shard, writing->shard_count);
-    char *path = path_in(writing->directory, name);
+    char *path = ddp_path_in(writing->directory, name);
     if (!path)
         return DDP_ERR_MEMORY;
     enum ddp_status status = ddp_safetensors_write_from(

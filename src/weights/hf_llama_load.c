@@ -8,6 +8,7 @@
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/text.h"
+#include "core/write.h"
 #include "weights/hf_llama.h"
 #include "weights/safetensors_index.h"
 
@@ -40,9 +41,9 @@ static enum ddp_status find_path(char **path, const char *directory)
     static const char *const names[] = {"model.safetensors", "model.safetensors.index.json"};
     *path = NULL;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        char *found;
-        if (asprintf(&found, "%s/%s", directory, names[i]) < 0)
-            return ddp_fail(DDP_ERR_MEMORY, "out of memory");
+        char *found = ddp_path_in(directory, names[i]);
+        if (!found)
+            return DDP_ERR_MEMORY;
         if (access(found, F_OK) == 0) {
             *path = found;
             return DDP_OK;
@@ -54,12 +55,7 @@ static enum ddp_status find_path(char **path, const char *directory)
 
 static enum ddp_status fail_no_weights(const char *directory)
 {
-    char *pickle;
-    if (asprintf(&pickle, "%s/pytorch_model.bin", directory) < 0)
-        return ddp_fail(DDP_ERR_MEMORY, "out of memory");
-    const bool there = access(pickle, F_OK) == 0;
-    free(pickle);
-    if (there)
+    if (ddp_path_is_in(directory, "pytorch_model.bin"))
         return ddp_fail(DDP_ERR_FORMAT,
                         "%s: pytorch_model.bin cannot be read, because it may contain programs: "
                         "save the model again as model.safetensors, with save_pretrained(..., "
@@ -253,6 +249,15 @@ enum ddp_status ddp_hf_llama_check(const char *directory, const struct ddp_hf_ll
 
 /* --- values ----------------------------------------------------------------------------------- */
 
+const struct ddp_hf_values *ddp_hf_values_find(const struct ddp_hf_values *values, size_t count,
+                                               const char *name)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(values[i].name, name) == 0)
+            return &values[i];
+    return NULL;
+}
+
 /* They may begin at any byte. */
 bool ddp_hf_values_convert(float *out, const void *raw, const char *dtype, size_t count)
 {
@@ -302,15 +307,6 @@ static enum ddp_status read_values(const struct files *files, const struct ddp_s
     return DDP_OK;
 }
 
-static const struct ddp_hf_values *find_values(const struct ddp_hf_values *values, size_t count,
-                                               const char *name)
-{
-    for (size_t i = 0; i < count; i++)
-        if (strcmp(values[i].name, name) == 0)
-            return &values[i];
-    return NULL;
-}
-
 /* The parameters of a tensor that the table has. */
 static enum ddp_status read_tensor(const struct files *files,
                                    const struct ddp_hf_llama_tensor *kind,
@@ -323,7 +319,7 @@ static enum ddp_status read_tensor(const struct files *files,
     int64_t row = 0;
     for (int p = 0; status == DDP_OK && p < kind->part_count; row += kind->parts[p++].rows) {
         const int64_t rows = kind->parts[p].rows;
-        const struct ddp_hf_values *to = find_values(values, count, kind->parts[p].name);
+        const struct ddp_hf_values *to = ddp_hf_values_find(values, count, kind->parts[p].name);
         if (!to)
             continue;
         if (to->dim_count != kind->dim_count || to->dims[0] != rows ||

@@ -276,7 +276,7 @@ static int set_yarn(json_t *object, const struct ddp_rope *rope)
     return failed;
 }
 
-/* Who reads it multiplies and cuts off: where the quotient would lose one, it is a little more. */
+/* A reader multiplies and truncates: where that would lose one, the quotient is a little larger. */
 static double part_of(const struct ddp_llama *shape)
 {
     const double part = (double)shape->rope.size / (double)shape->head_size;

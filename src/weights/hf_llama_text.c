@@ -52,14 +52,20 @@ static int set_unrotated(json_t *root, const struct ddp_llama *shape)
     return failed;
 }
 
-/* Without token numbers: what they mean is the tokenizer's. */
+/* null: the tokenizer names none, or the model does not have it. */
+static json_t *token_id(const struct ddp_hf_llama *config, int32_t id)
+{
+    return id >= 0 && id < config->vocabulary ? json_integer(id) : json_null();
+}
+
 static json_t *make_root(const struct ddp_hf_llama *config)
 {
     const struct ddp_llama *shape = &config->shape;
+    const ddp_tokenizer *tokenizer = config->tokenizer;
     const bool attention = shape->o_bias;
     json_t *root = json_pack(
         "{s:[s], s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:I, s:f, s:f, s:b, s:b, s:b, s:f, "
-        "s:n, s:n, s:n, s:o}",
+        "s:o, s:o, s:n, s:o}",
         "architectures", ddp_hf_llama_class(shape->family), "model_type",
         ddp_hf_llama_family(shape->family), "vocab_size", (json_int_t)config->vocabulary,
         "hidden_size", (json_int_t)shape->channels, "intermediate_size", (json_int_t)shape->hidden,
@@ -68,8 +74,10 @@ static json_t *make_root(const struct ddp_hf_llama *config)
         (json_int_t)shape->head_size, "hidden_act", "silu", "max_position_embeddings",
         (json_int_t)shape->context, "rms_norm_eps", shape->norm_eps, "initializer_range",
         config->init_std, "tie_word_embeddings", shape->tied, "attention_bias", attention,
-        "mlp_bias", shape->mlp_bias, "attention_dropout", 0.0, "bos_token_id", "eos_token_id",
-        "pad_token_id", "rope_parameters", ddp_hf_llama_rope_object(shape));
+        "mlp_bias", shape->mlp_bias, "attention_dropout", 0.0, "bos_token_id",
+        token_id(config, tokenizer ? ddp_tokenizer_bos(tokenizer) : -1), "eos_token_id",
+        token_id(config, tokenizer ? ddp_tokenizer_eos(tokenizer) : -1), "pad_token_id",
+        "rope_parameters", ddp_hf_llama_rope_object(shape));
     if (root && (set_windows(root, shape) || set_unrotated(root, shape))) {
         json_decref(root);
         return NULL;
@@ -169,7 +177,8 @@ static enum ddp_status edit(char **text, const char *name, const char *source, s
                             int64_t family, const char *dtype)
 {
     json_t *root, *changes;
-    enum ddp_status status = ddp_hf_keys_parse(&root, name, source, bytes);
+    enum ddp_status status =
+        ddp_json_parse_object(&root, name, source, bytes, JSON_REJECT_DUPLICATES);
     if (status != DDP_OK)
         return status;
     status = find_changes(&(struct ddp_hf_keys){name, "", root}, family, dtype, &changes);

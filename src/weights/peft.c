@@ -11,6 +11,7 @@
 #include "core/json.h"
 #include "core/log.h"
 #include "core/memory.h"
+#include "core/write.h"
 
 #include <dirent.h>
 #include <inttypes.h>
@@ -22,12 +23,6 @@
 #define CONFIG  "adapter_config.json"
 #define WEIGHTS "adapter_model.safetensors"
 #define PREFIX  "base_model.model."
-
-static enum ddp_status path_in(char **path, const char *directory, const char *name)
-{
-    return asprintf(path, "%s/%s", directory, name) < 0 ? ddp_fail(DDP_ERR_MEMORY, "out of memory")
-                                                        : DDP_OK;
-}
 
 bool ddp_peft_owns(const char *name)
 {
@@ -85,10 +80,8 @@ enum ddp_status ddp_peft_load(const char *directory, const struct ddp_hf_values 
                               size_t count)
 {
     ddp_safetensors *file = NULL;
-    char *path = NULL;
-    enum ddp_status status = path_in(&path, directory, WEIGHTS);
-    if (status == DDP_OK)
-        status = ddp_safetensors_open(&file, path);
+    char *path = ddp_path_in(directory, WEIGHTS);
+    enum ddp_status status = path ? ddp_safetensors_open(&file, path) : DDP_ERR_MEMORY;
     for (size_t i = 0; status == DDP_OK && i < count; i++)
         if (ddp_peft_owns(values[i].name))
             status = load_one(file, path, &values[i]);
@@ -104,11 +97,17 @@ enum ddp_status ddp_peft_load(const char *directory, const struct ddp_hf_values 
 static json_t *config_of(const struct ddp_lora *lora, const char *base)
 {
     json_t *targets = json_array();
+    int failed = 0;
     for (int i = 0; i < DDP_LLAMA_LINEARS; i++)
         if (lora->targets >> i & 1)
-            json_array_append_new(targets, json_string(strchr(ddp_llama_linear_names[i], '.') + 1));
+            failed |= json_array_append_new(
+                targets, json_string(strchr(ddp_llama_linear_names[i], '.') + 1));
+    if (failed) {
+        json_decref(targets);
+        return NULL;
+    }
     const bool whole = lora->alpha == (double)(int64_t)lora->alpha;
-    json_t *name = base ? json_string(base) : NULL; /* a path may be no UTF-8 */
+    json_t *name = base ? json_string(base) : NULL; /* a path need not be UTF-8 */
     return json_pack("{s:o, s:s, s:b, s:b, s:b, s:o, s:f, s:n, s:s, s:i, s:o, s:s, s:b, s:b}",
                      "base_model_name_or_path", name ? name : json_null(), "bias", "none",
                      "fan_in_fan_out", 0, "inference_mode", 1, "init_lora_weights", 1, "lora_alpha",
@@ -121,19 +120,12 @@ static json_t *config_of(const struct ddp_lora *lora, const char *base)
 static enum ddp_status write_config(const char *directory, const struct ddp_lora *lora,
                                     const char *base)
 {
-    char *path = NULL, *text = NULL;
-    ddp_atomic_file *file = NULL;
     json_t *config = config_of(lora, base);
-    enum ddp_status status = path_in(&path, directory, CONFIG);
-    if (status == DDP_OK && !(config && (text = ddp_json_text(config, JSON_INDENT(2)))))
-        status = ddp_fail(DDP_ERR_MEMORY, "out of memory");
-    if (status == DDP_OK)
-        status = ddp_atomic_file_open(&file, path);
-    if (status == DDP_OK)
-        status = ddp_atomic_file_write(file, text, strlen(text));
-    if (status == DDP_OK)
-        status = ddp_atomic_file_commit(file);
-    ddp_atomic_file_close(file);
+    char *path = ddp_path_in(directory, CONFIG);
+    char *text = config ? ddp_json_text(config, JSON_INDENT(2)) : NULL;
+    enum ddp_status status = !text  ? ddp_fail(DDP_ERR_MEMORY, "out of memory")
+                             : path ? ddp_atomic_file_put(path, text)
+                                    : DDP_ERR_MEMORY;
     json_decref(config);
     free(text);
     free(path);
@@ -145,9 +137,10 @@ static enum ddp_status write_weights(const char *directory, const struct ddp_hf_
 {
     static const struct ddp_safetensors_pair format = {"format", "pt"};
     struct ddp_safetensor *tensors = ddp_array_alloc(count, sizeof *tensors);
-    char(*names)[128] = ddp_array_alloc(count, sizeof *names), *path = NULL;
+    char(*names)[128] = ddp_array_alloc(count, sizeof *names);
+    char *path = ddp_path_in(directory, WEIGHTS);
     size_t used = 0;
-    enum ddp_status status = tensors && names ? path_in(&path, directory, WEIGHTS) : DDP_ERR_MEMORY;
+    enum ddp_status status = tensors && names && path ? DDP_OK : DDP_ERR_MEMORY;
     for (size_t i = 0; status == DDP_OK && i < count; i++) {
         if (!ddp_peft_owns(values[i].name))
             continue;

@@ -16,11 +16,9 @@ struct ddp_peft {
 /* Is there an adapter_config.json in the directory? Says nothing. */
 bool ddp_peft_is(const char *directory);
 
-/* Reads of adapter_config.json only which base they belong to. */
-enum ddp_status ddp_peft_base(struct ddp_peft *peft, const char *directory);
-
 /* Reads adapter_config.json. What our adapters do not do is refused by name.
- *   layers  of the base: target_modules may name each layer's modules
+ *   layers  of the base: target_modules may name each layer's modules; 0: reads only which base
+ *           they belong to
  *   peft [out]  freed with ddp_peft_free(), also after a failure
  * DDP_ERR_IO, DDP_ERR_FORMAT (names the file and the key), DDP_ERR_MEMORY. */
 enum ddp_status ddp_peft_read(struct ddp_peft *peft, const char *directory, int64_t layers);

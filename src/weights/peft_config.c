@@ -6,25 +6,20 @@
 #include "core/input_file.h"
 #include "core/log.h"
 #include "core/text.h"
+#include "core/write.h"
 #include "weights/hf_keys.h"
 #include "weights/peft.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define CONFIG    "adapter_config.json"
 #define MAX_BYTES 1000000
 
 bool ddp_peft_is(const char *directory)
 {
-    char *path;
-    if (asprintf(&path, "%s/" CONFIG, directory) < 0)
-        return false;
-    const bool is = access(path, F_OK) == 0;
-    free(path);
-    return is;
+    return ddp_path_is_in(directory, CONFIG);
 }
 
 void ddp_peft_free(struct ddp_peft *peft)
@@ -190,13 +185,13 @@ static enum ddp_status read_base(struct ddp_peft *peft, const struct ddp_hf_keys
     return status;
 }
 
-/*   layers  0: the base alone is read */
-static enum ddp_status parse(struct ddp_peft *peft, const char *name, const char *text,
-                             size_t bytes, int64_t layers)
+enum ddp_status ddp_peft_parse(struct ddp_peft *peft, const char *name, const char *text,
+                               size_t bytes, int64_t layers)
 {
     json_t *root = NULL;
     *peft = (struct ddp_peft){.base = NULL};
-    enum ddp_status status = ddp_hf_keys_parse(&root, name, text, bytes);
+    enum ddp_status status =
+        ddp_json_parse_object(&root, name, text, bytes, JSON_REJECT_DUPLICATES);
     const struct ddp_hf_keys in = {name, "", root};
     if (status == DDP_OK)
         status = read_base(peft, &in);
@@ -206,34 +201,18 @@ static enum ddp_status parse(struct ddp_peft *peft, const char *name, const char
     return status;
 }
 
-enum ddp_status ddp_peft_parse(struct ddp_peft *peft, const char *name, const char *text,
-                               size_t bytes, int64_t layers)
+enum ddp_status ddp_peft_read(struct ddp_peft *peft, const char *directory, int64_t layers)
 {
-    return parse(peft, name, text, bytes, layers);
-}
-
-static enum ddp_status read_file(struct ddp_peft *peft, const char *directory, int64_t layers)
-{
-    char *path = NULL, *text = NULL;
+    char *path = ddp_path_in(directory, CONFIG), *text = NULL;
     size_t bytes = 0;
     *peft = (struct ddp_peft){.base = NULL};
-    if (asprintf(&path, "%s/" CONFIG, directory) < 0)
-        return ddp_fail(DDP_ERR_MEMORY, "out of memory");
+    if (!path)
+        return DDP_ERR_MEMORY;
     enum ddp_status status =
         ddp_input_file_read_whole(path, "a configuration of adapters", MAX_BYTES, &text, &bytes);
     if (status == DDP_OK)
-        status = parse(peft, path, text, bytes, layers);
+        status = ddp_peft_parse(peft, path, text, bytes, layers);
     free(text);
     free(path);
     return status;
-}
-
-enum ddp_status ddp_peft_base(struct ddp_peft *peft, const char *directory)
-{
-    return read_file(peft, directory, 0);
-}
-
-enum ddp_status ddp_peft_read(struct ddp_peft *peft, const char *directory, int64_t layers)
-{
-    return read_file(peft, directory, layers);
 }

@@ -71,8 +71,8 @@ enum ddp_status ddp_safetensors_parse(ddp_safetensors **file, const char *name, 
                                       size_t size);
 void ddp_safetensors_close(ddp_safetensors *file);
 
-/* Reads and checks a file's header alone: the tensors' data are NULL, and their values are had with
- * ddp_safetensors_read(), which reads them from the file.
+/* Reads and checks a file's header alone: the tensors' data are NULL, and ddp_safetensors_read()
+ * reads their values from the file.
  *   keep  keep the file open */
 enum ddp_status ddp_safetensors_open_header(ddp_safetensors **file, const char *path, bool keep);
 

@@ -10,6 +10,7 @@
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/text.h"
+#include "weights/hf_llama.h"
 #include "weights/interchange.h"
 #include "weights/safetensors_index.h"
 
@@ -95,17 +96,15 @@ static void take_tensor(const struct ddp_parameter_place *place,
                         const struct ddp_safetensor *tensor)
 {
     const struct ddp_parameter *parameter = place->parameter;
-    const bool bf16 = strcmp(tensor->dtype, "BF16") == 0;
+    const size_t count = (size_t)parameter->count;
     float value;
-    if (bf16 == (parameter->dtype == DDP_BF16)) {
+    if (parameter->dtype == DDP_F32)
+        ddp_hf_values_convert(place->memory, tensor->data, tensor->dtype, count);
+    else if (strcmp(tensor->dtype, "BF16") == 0)
         memcpy(place->memory, tensor->data, tensor->bytes);
-        return;
-    }
-    for (int64_t i = 0; i < parameter->count; i++)
-        if (bf16) {
-            ((float *)place->memory)[i] = ddp_bf16_to_f32(((const uint16_t *)tensor->data)[i]);
-        } else {
-            memcpy(&value, (const char *)tensor->data + (size_t)i * sizeof value, sizeof value);
+    else
+        for (size_t i = 0; i < count; i++) {
+            memcpy(&value, (const char *)tensor->data + i * sizeof value, sizeof value);
             ((uint16_t *)place->memory)[i] = ddp_bf16_of(value);
         }
 }

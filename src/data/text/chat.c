@@ -7,7 +7,6 @@
 
 #include "core/hash.h"
 #include "core/memory.h"
-#include "data/text/buffer.h"
 #include "data/text/nfc.h"
 
 #include <inttypes.h>
@@ -203,12 +202,8 @@ struct render {
 
 static void put(struct render *r, const char *text, size_t bytes)
 {
-    struct ddp_buffer buffer = {r->out->text, r->out->bytes, r->out->room};
     if (r->status == DDP_OK)
-        r->status = ddp_buffer_append(&buffer, text, bytes);
-    r->out->text = buffer.at;
-    r->out->bytes = buffer.bytes;
-    r->out->room = buffer.room;
+        r->status = ddp_buffer_append(&r->out->text, text, bytes);
 }
 
 static void put_string(struct render *r, const char *text)
@@ -219,18 +214,9 @@ static void put_string(struct render *r, const char *text)
 static void put_mark(struct render *r)
 {
     struct ddp_chat_text *out = r->out;
-    if (r->status == DDP_OK && out->span_count + 2 > out->span_room) {
-        const size_t room = 2 * out->span_room + 8;
-        size_t *grown = realloc(out->spans, room * sizeof *grown);
-        if (grown) {
-            out->spans = grown;
-            out->span_room = room;
-        } else {
-            r->status = ddp_fail(DDP_ERR_MEMORY, "out of memory: a chat");
-        }
-    }
     if (r->status == DDP_OK)
-        out->spans[out->span_count++] = out->bytes;
+        r->status = ddp_array_append(&out->spans, &out->span_count, &out->text.bytes,
+                                     sizeof out->text.bytes);
 }
 
 static void put_header(struct render *r, const char *role)
@@ -377,7 +363,7 @@ enum ddp_status ddp_chat_render(const ddp_chat_template *chat, const char *where
     struct render r = {chat, out, check_messages(where, messages, count)};
     if (r.status != DDP_OK)
         return r.status;
-    out->bytes = out->span_count = 0;
+    out->text.bytes = out->span_count = 0;
     for (size_t i = put_beginning(&r, messages); i < count; i++) {
         if (is_role(&messages[i], "assistant")) {
             put_assistant(&r, messages, count, i);
@@ -396,29 +382,25 @@ enum ddp_status ddp_chat_render(const ddp_chat_template *chat, const char *where
 
 /* --- tokens ----------------------------------------------------------------------------------- */
 
+/*   first  token of each span's begin and end
+ *   count  of all tokens */
 static enum ddp_status mark_trained(const struct ddp_chat_text *text, const size_t *first,
-                                    size_t before, size_t count, uint8_t **trained,
-                                    size_t *trained_room)
+                                    size_t count, struct ddp_buffer *trained)
 {
-    if (count > *trained_room) {
-        const size_t room = count + count / 2 + 64;
-        uint8_t *grown = realloc(*trained, room);
-        if (!grown)
-            return ddp_fail(DDP_ERR_MEMORY, "out of memory: %zu tokens", count);
-        *trained = grown;
-        *trained_room = room;
-    }
-    if (count > before)
-        memset(*trained + before, 0, count - before);
+    enum ddp_status status = ddp_buffer_reserve(trained, count - trained->bytes);
+    if (status != DDP_OK)
+        return status;
+    memset(trained->at + trained->bytes, 0, count - trained->bytes);
     for (size_t i = 0; i < text->span_count; i++)
-        memset(*trained + first[2 * i], 1, first[2 * i + 1] - first[2 * i]);
+        memset(trained->at + first[2 * i], 1, first[2 * i + 1] - first[2 * i]);
+    trained->bytes = count;
     return DDP_OK;
 }
 
 enum ddp_status ddp_chat_encode(const ddp_chat_template *chat, const ddp_tokenizer *tokenizer,
                                 const char *where, const struct ddp_chat_message *messages,
                                 size_t count, bool generation_prompt, struct ddp_tokens *tokens,
-                                uint8_t **trained, size_t *trained_room)
+                                struct ddp_buffer *trained)
 {
     struct ddp_chat_text text = {0};
     size_t *first = NULL;
@@ -426,18 +408,18 @@ enum ddp_status ddp_chat_encode(const ddp_chat_template *chat, const ddp_tokeniz
     enum ddp_status status =
         ddp_chat_render(chat, where, messages, count, generation_prompt, &text);
     if (status == DDP_OK) {
-        const struct ddp_text_part part = {text.text, text.bytes, where, 0};
+        const struct ddp_text_part part = {text.text.at, text.text.bytes, where, 0};
         first = ddp_array_alloc(2 * text.span_count + 1, sizeof *first);
         status = first ? ddp_tokenizer_encode_marked(tokenizer, &part, 0, text.spans,
                                                      2 * text.span_count, tokens, first)
                        : DDP_ERR_MEMORY;
     }
     if (status == DDP_OK)
-        status = mark_trained(&text, first, before, tokens->count, trained, trained_room);
+        status = mark_trained(&text, first, tokens->count, trained);
     if (status != DDP_OK)
         tokens->count = before;
     free(first);
-    free(text.text);
+    free(text.text.at);
     free(text.spans);
     return status;
 }

@@ -6,6 +6,7 @@
 #ifndef DDP_DATA_TEXT_CHAT_H
 #define DDP_DATA_TEXT_CHAT_H
 
+#include "data/text/buffer.h"
 #include "data/text/tokenizer.h"
 
 struct ddp_chat_message {
@@ -36,10 +37,9 @@ int32_t ddp_chat_template_end(const ddp_chat_template *chat, const ddp_tokenizer
 
 /* A chat as text; {0} is empty, and free() frees both arrays. */
 struct ddp_chat_text {
-    char *text; /* with a 0 behind it */
-    size_t bytes, room;
+    struct ddp_buffer text;
     size_t *spans; /* what is to be learned: bytes spans[2i] .. spans[2i+1]-1 */
-    size_t span_count, span_room;
+    size_t span_count;
 };
 
 /* Renders a chat; what *out had is replaced.
@@ -54,13 +54,12 @@ enum ddp_status ddp_chat_render(const ddp_chat_template *chat, const char *where
 /* Appends the tokens of a chat, rendered and then encoded as a whole, without a bos but the
  * template's own. Any number of threads may do so at once.
  *   tokens   {0} or with tokens in it
- *   trained  a byte for each token of `tokens`, grown with it (room of its own is kept in
- *            *trained_room): 1 for the assistant's content and the token that ends its turn; pass
- *            {NULL, 0} first, and free() it
+ *   trained  a byte for each of these tokens, and then for the new ones: 1 for the assistant's
+ *            content and the token that ends its turn, else 0
  * Statuses as for rendering and encoding. */
 enum ddp_status ddp_chat_encode(const ddp_chat_template *chat, const ddp_tokenizer *tokenizer,
                                 const char *where, const struct ddp_chat_message *messages,
                                 size_t count, bool generation_prompt, struct ddp_tokens *tokens,
-                                uint8_t **trained, size_t *trained_room);
+                                struct ddp_buffer *trained);
 
 #endif

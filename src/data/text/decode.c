@@ -81,11 +81,10 @@ static enum ddp_status drain(struct ddp_decoder *d, bool all)
 /* The byte that a token such as <0x0A> stands for; -1: none. */
 static int spelled_byte(const ddp_tokenizer *t, const char *text, size_t bytes)
 {
-    char *end = NULL;
     if (!t->decode.bytes || bytes != 6 || memcmp(text, "<0x", 3) != 0 || text[5] != '>' ||
         !strchr("0123456789ABCDEFabcdef", text[3]) || !strchr("0123456789ABCDEFabcdef", text[4]))
         return -1;
-    return (int)strtol(text + 1, &end, 16);
+    return (int)strtol(text + 1, NULL, 16);
 }
 
 static enum ddp_status emit_token(struct ddp_decoder *d, int32_t id)

@@ -31,9 +31,6 @@ enum ddp_status ddp_encoder_take(struct ddp_encoder **encoder, const ddp_tokeniz
 void ddp_encoder_give_back(struct ddp_encoder *encoder); /* also NULL */
 void ddp_encoders_destroy(const ddp_tokenizer *tokenizer);
 
-/* Makes room for so many more ids. DDP_ERR_MEMORY. */
-enum ddp_status ddp_tokens_reserve(struct ddp_tokens *tokens, size_t count);
-
 /* Appends the ids of a part of a piece of normal text.
  *   begin          where the part begins
  *   limit          it ends at the first border between parts from here on

@@ -63,7 +63,7 @@ int32_t ddp_tokenizer_find(const ddp_tokenizer *tokenizer, const char *text, siz
  *   bytes [out]  may be NULL */
 const char *ddp_tokenizer_token(const ddp_tokenizer *tokenizer, int32_t id, size_t *bytes);
 
-/* Is it a special token such as <|im_end|>, which text to read does not show? */
+/* Is it a special token such as <|im_end|>, which is left out of text for people? */
 bool ddp_tokenizer_is_special(const ddp_tokenizer *tokenizer, int32_t id);
 
 /* --- encoding --------------------------------------------------------------------------------- */
@@ -73,6 +73,9 @@ struct ddp_tokens {
     int32_t *ids; /* freed with free() */
     size_t count, room;
 };
+
+/* Makes room for so many more ids. DDP_ERR_MEMORY. */
+enum ddp_status ddp_tokens_reserve(struct ddp_tokens *tokens, size_t count);
 
 /* A part of a text, for encoding.
  *   name    of the file it comes from, for messages
@@ -102,7 +105,8 @@ enum ddp_status ddp_tokenizer_encode(const ddp_tokenizer *tokenizer,
  *   mark_count  of them
  *   first [out] for each the index in tokens->ids of the token that has the byte there, or the
  *               index behind the last one of this text
- * DDP_ERR_UNSUPPORTED: the text has characters that the vocabulary lacks, so nobody can tell. */
+ * DDP_ERR_UNSUPPORTED: the text has characters that the vocabulary lacks, so its tokens have no
+ * known lengths. */
 enum ddp_status ddp_tokenizer_encode_marked(const ddp_tokenizer *tokenizer,
                                             const struct ddp_text_part *text, unsigned flags,
                                             const size_t *marks, size_t mark_count,

@@ -15,7 +15,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define FILE_MOST ((size_t)256 << 20)
+#define FILE_MOST  ((size_t)256 << 20)
+#define JSON_FLAGS (JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL)
 
 /* --- a tokenizer without anything ------------------------------------------------------------- */
 
@@ -301,27 +302,12 @@ static enum ddp_status read_root(ddp_tokenizer *t, const json_t *root)
     return status;
 }
 
-static enum ddp_status parse(json_t **root, const char *name, const char *text, size_t bytes)
-{
-    json_error_t error;
-    enum ddp_status status =
-        ddp_json_parse_flags(root, text, bytes, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
-    if (status == DDP_ERR_FORMAT)
-        return ddp_fail(status, "%s: line %d, column %d: %s", name, error.line, error.column,
-                        error.text);
-    if (status == DDP_OK && !json_is_object(*root)) {
-        json_decref(*root);
-        return ddp_fail(DDP_ERR_FORMAT, "%s: it is not a JSON object", name);
-    }
-    return status;
-}
-
 enum ddp_status ddp_tokenizer_parse(ddp_tokenizer **tokenizer, const char *name, const char *text,
                                     size_t bytes)
 {
     json_t *root = NULL;
     ddp_tokenizer *t = NULL;
-    enum ddp_status status = parse(&root, name, text, bytes);
+    enum ddp_status status = ddp_json_parse_object(&root, name, text, bytes, JSON_FLAGS);
     if (status != DDP_OK)
         return status;
     status = create(&t, name);
@@ -355,7 +341,7 @@ static enum ddp_status read_json(json_t **root, const char *path)
     enum ddp_status status =
         ddp_input_file_read_whole(path, "not a JSON text", FILE_MOST, &text, &bytes);
     if (status == DDP_OK) {
-        status = parse(root, path, text, bytes);
+        status = ddp_json_parse_object(root, path, text, bytes, JSON_FLAGS);
         free(text);
     }
     return status;
@@ -424,8 +410,10 @@ static enum ddp_status open_gpt2(ddp_tokenizer **tokenizer, const char *director
     }
     if (status == DDP_OK) {
         status = read_merge_lines(t, path->at, merges, bytes);
+        /* The slots say which id each text has. */
         t->hash =
-            ddp_hash(merges, bytes) ^ ddp_hash(t->vocabulary.texts.at, t->vocabulary.texts.bytes);
+            ddp_hash(merges, bytes) ^ ddp_hash(t->vocabulary.texts.at, t->vocabulary.texts.bytes) ^
+            ddp_hash(t->vocabulary.slots, t->vocabulary.slot_count * sizeof *t->vocabulary.slots);
         free(merges);
     }
     const int32_t end =

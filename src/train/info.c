@@ -78,7 +78,7 @@ static const char *find_template(const char *directory)
         return file;
     char *path = path_in(directory, old);
     if (path && stat(path, &info) == 0 && S_ISREG(info.st_mode) && info.st_size <= MOST_BYTES)
-        root = json_load_file(path, 0, NULL);
+        root = json_load_file(path, JSON_DECODE_INT_AS_REAL, NULL);
     const json_t *member = json_object_get(root, "chat_template");
     const bool there = json_is_string(member) || json_array_size(member) > 0;
     json_decref(root);

@@ -138,4 +138,20 @@ done
 count=$((count + 1))
 cmp -s "$work/chat1.safetensors" "$work/chat2.safetensors" || fail "a chat: other weights with 2 workers"
 same "an answer" "$("$trainer" --generate 20 --load "$work/chat1.safetensors" --tokenizer "$texts" --chat-template chatml --prompt Hi --temperature 0 2>&1 | tail -n 1)" hello
+
+# The template beside the tokenizer is used by itself, if it is known.
+mkdir "$work/own"
+cp "$texts/tokenizer.json" "$work/own"
+prompt() { "$trainer" --generate 20 --load "$work/chat1.safetensors" --tokenizer "$work/own" --prompt Hi --temperature 0 "$@" 2>&1 | sed -n "$part"; }
+cat >"$work/own/chat_template.jinja" <<'END'
+{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}
+END
+part='1p;$p'
+same "an answer by the tokenizer's own template" "$(prompt)" "user
+hello"
+same "no template" "$(prompt --chat-template none | head -n 1)" Hi
+echo '{{ messages }}' >"$work/own/chat_template.jinja"
+part=1p
+same "an unknown template" "$(prompt | grep -o 'not a known one.*--chat-template.*none: the prompt is continued as plain text')" \
+    "not a known one: choose the one it resembles with --chat-template (chatml, qwen2.5, qwen3, qwen3-training, llama3, llama3.1), or none: the prompt is continued as plain text"
 finish

@@ -219,7 +219,7 @@ static const struct ddp_option rows[] = {
          "in the directory of --load; without one, bytes are tokens)"},
     {OPTION_TEXT("chat-template", chat_template, "NAME"),
      .help = "chats: chatml, qwen2.5, qwen3, qwen3-training, llama3 or llama3.1 (default: the "
-             "tokenizer's own)"},
+             "tokenizer's own), or none for a --prompt that is plain text"},
     {OPTION_CHOICE("packing", packing, ddp_packing_names, "KIND"),
      .help = "chats and prompts: documents (default) puts several into a row, with borders; pad "
              "gives each a row"},

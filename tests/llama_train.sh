@@ -225,4 +225,12 @@ sed "s|$work/base|an/unknown-base|" "$work/adapters/adapter_config.json" >"$work
 bad 2 'their base an/unknown-base is not a directory here' --load "$work/orphans"
 sed 's/"use_dora": false/"use_dora": true/' "$work/adapters/adapter_config.json" >"$work/orphans/adapter_config.json"
 bad 3 'adapters with use_dora are not supported' $with --adapters "$work/orphans"
+bad 2 "--save $work/e/w is inside of the directory of --export" $with --save "$work/e/w" --export "$work/e"
+cp -r "$work/base" "$work/odd"
+mkfifo "$work/odd/notes"
+bad 4 'odd/notes: cannot read: not a regular file' --load "$work/odd" --export "$work/e" --save "$work/e.safetensors"
+[ ! -e "$work/e.safetensors" ] || fail "trained before it was known that the export fails"
+rm "$work/odd/notes"
+echo '{"model_type": ' >"$work/odd/config.json"
+bad 3 'odd/config.json: bad JSON in line' --load "$work/odd"
 finish

@@ -180,7 +180,22 @@ expect 'resumed with other dropout' 2 'lora_dropout|model' "$trainer" $long $sav
 expect 'resumed' 0 '' "$ddprun" -n 2 trainer $long $saved --resume --load "$work/base" --export "$work/resumed"
 diff -r "$work/whole" "$work/resumed" >/dev/null || fail "resumed: other bits than without interruption"
 
-expect 'a checkpoint of adapters' 2 'adapters without their base' "$trainer" $data --load "$work/saved"
+# Whose adapters can be used with their base: trained on, evaluated, exported and asked for a text.
+expect 'a checkpoint of adapters' 2 'adapters without their base: name it, with --load BASE --adapters' "$trainer" $data --load "$work/saved"
+expect 'exported from checkpoints' 0 '' "$trainer" --load "$work/base" --adapters "$work/saved" --export "$work/last"
+diff -r "$work/whole" "$work/last" >/dev/null || fail "exported from checkpoints: other adapters than at the end of the run"
+evaluate="--data $work/tokens.bin --seq-len 16 --val-split 0.1 --eval-only --load $work/base"
+last=$(ls -d "$work"/saved/step-* | tail -n 1)
+for what in "--adapters $last/model.safetensors" "$adapters --resume-from $last" "$adapters $saved"; do
+    expect "evaluated: $what" 0 'adapters from .*step-.*/model.safetensors' "$ddprun" -n 2 trainer $evaluate $what
+    sed -n 's/.*test loss/loss/p' "$work/out" >>"$work/losses"
+done
+"$trainer" $evaluate --adapters "$work/whole" | sed -n 's/.*test loss/loss/p' >>"$work/losses"
+[ "$(sort -u "$work/losses" | wc -l)" -eq 1 ] && [ "$(wc -l <"$work/losses")" -eq 4 ] || fail "evaluations differ: $(cat "$work/losses")"
+expect 'new adapters are not evaluated' 2 'the adapters of --lora are new' "$trainer" $evaluate $adapters
+expect 'trained on' 0 '' "$trainer" $data --load "$work/base" --adapters "$last" --batch-size 2 --steps 1 --save "$work/more.safetensors"
+expect 'a text' 0 '^1 2 ' "$trainer" --load "$work/base" --adapters "$work/more.safetensors" --generate 3 --prompt "1 2"
+expect 'no adapters' 2 'does not say that it holds adapters' "$trainer" $data --load "$work/base" --adapters "$work/base/model.safetensors"
 
 # bad CODE PATTERN OPTIONS...: one clear line, by one worker and by two
 bad() {
@@ -219,7 +234,7 @@ bad 2 '--vocab-size 97 contradicts' $with --vocab-size 97
 bad 2 '--seq-len 33 is more than' $with --seq-len 33
 bad 2 'the vocabulary has 96 tokens' $with --data "$work/large.bin"
 bad 3 'adapters of another base' --load "$work/wider" --adapters "$work/adapters"
-bad 4 'none/adapter_config.json: .*No such file' $with --adapters "$work/none"
+bad 4 'none: cannot open: No such file' $with --adapters "$work/none"
 cp -r "$work/adapters" "$work/orphans"
 sed "s|$work/base|an/unknown-base|" "$work/adapters/adapter_config.json" >"$work/orphans/adapter_config.json"
 bad 2 'their base an/unknown-base is not a directory here' --load "$work/orphans"

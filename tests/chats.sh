@@ -95,6 +95,14 @@ expect "tokenize chats" 2 'error: tokenize: .*prompts or chats' "$trainer" token
 expect "tokenize nothing there" 4 'error: .*none.txt: cannot open' "$trainer" tokenize "$work/none.txt" "$work/x.bin" --tokenizer "$texts"
 [ ! -e "$work/x.bin" ] || fail "a failed tokenize left a file"
 
+# Lines may be called .json too; an array of chats is not taken for text.
+cp "$work/chats.jsonl" "$work/lines.json"
+{ echo '['; echo "$chat"; echo ']'; } >"$work/array.json"
+expect "lines called .json" 0 '\[hello<\|im_end\|>\]' "$trainer" --model llama --size d2 --data "$work/lines.json" --tokenizer "$texts" \
+    --chat-template chatml --seq-len 48 --show-masks 1 --plan
+expect "an array" 3 'error: .*array.json: line 1, .*each line must be a JSON object' "$trainer" --model llama --size d2 --data "$work/array.json" \
+    --tokenizer "$texts" --chat-template chatml --seq-len 48 --plan
+
 # What is wrong is said once, whatever the number of workers.
 { cat "$work/chats.jsonl"; echo '{"messages": [{"role": "user", "content": "Hi"}]}'; } >"$work/bad.jsonl"
 for start in "$trainer" "$ddprun -n 3 trainer"; do

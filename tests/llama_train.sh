@@ -159,6 +159,9 @@ expect 'info of bf16 again' 0 '^weights +bf16' "$trainer" info "$work/narrow"
 expect 'bf16 as float32' 0 '' "$trainer" $eight --load "$work/narrow" --export "$work/narrow" --export-dtype fp32
 expect 'info of float32' 0 '^weights +float32' "$trainer" info "$work/narrow"
 expect 'a size' 0 '' "$trainer" $eight --model llama --size d2 --vocab-size 96 --export "$work/sized" --export-dtype bf16
+expect 'a published size has its vocabulary' 0 '^model    llama, 8190735360 parameters' "$trainer" --model llama --size qwen3-8b --plan
+expect 'a published size and bytes' 2 'NEWS is a text, .* of the vocabulary of 49152 that --size smollm2-135m has' "$trainer" --model llama \
+    --size smollm2-135m --data "$here/NEWS" --plan
 expect 'info of a size' 0 '2 layers of 128 channels' "$trainer" info "$work/sized"
 
 # Checkpoints hold adapters alone. After a kill the run ends with the same bits; with another base it is refused.

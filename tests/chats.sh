@@ -110,7 +110,7 @@ for start in "$trainer" "$ddprun -n 3 trainer"; do
     [ "$(grep -c 'bad.jsonl: line 3' "$work/out")" -eq 1 ] || fail "$start: said more than once"
 done
 expect "no template" 2 'error: .*--chat-template' $trainer $tiny --data "$work/chats.jsonl" --tokenizer "$texts"
-expect "unknown template" 2 'error: .*chatty' $trainer $tiny --data "$work/chats.jsonl" --tokenizer "$texts" --chat-template chatty
+expect "unknown template" 2 'error: --chat-template chatty: chats need one of chatml, ' $trainer $tiny --data "$work/chats.jsonl" --tokenizer "$texts" --chat-template chatty
 expect "no tokenizer" 3 'error: .*chats.jsonl: line 1: .*--tokenizer' $trainer $tiny --data "$work/chats.jsonl"
 expect "no such tokenizer" 4 'error: .*nowhere' $trainer $tiny --data "$work/chats.jsonl" --tokenizer "$work/nowhere"
 expect "too long" 2 'error: .*chats.jsonl: line 1: 22 tokens are more than --seq-len 16' $trainer $tiny --data "$work/chats.jsonl" \

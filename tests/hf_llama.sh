@@ -37,6 +37,10 @@ cat >"$work/made/chat_template.jinja" <<'END'
 {% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}
 END
 expect 'a template in a file' 0 '^template    chat_template.jinja, chatml$' "$trainer" info "$work/made/"
+mkdir "$work/phi3"
+cp "$corpus/good-phi3" "$work/phi3/config.json"
+expect 'no adapters of phi3' 0 'all, float32' "$trainer" info "$work/phi3"
+! grep -q LoRA "$work/out" || fail "adapters of phi3 are promised"
 mkdir "$work/adapters"
 echo '{}' >"$work/adapters/adapter_config.json"
 expect 'adapters' 2 'adapters: adapters alone: info takes the directory of their base' "$trainer" info "$work/adapters"

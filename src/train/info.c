@@ -178,7 +178,7 @@ static void print_files(const char *directory, const struct ddp_hf_llama_files *
     print_tokenizer(directory, out);
 }
 
-static void print_needs(const struct ddp_train_needs *needs, FILE *out)
+static void print_needs(const struct ddp_train_needs *needs, bool adapters, FILE *out)
 {
     const double tokens = TOKENS / GIB;
     char text[32];
@@ -186,8 +186,9 @@ static void print_needs(const struct ddp_train_needs *needs, FILE *out)
     fprintf(out, "\nGiB to train with AdamW\n");
     fprintf(out, "  all, float32                     %10.2f\n", needs->full_f32 / GIB);
     fprintf(out, "  all, bf16 with float32 masters   %10.2f\n", needs->full_bf16 / GIB);
-    fprintf(out, "  LoRA of rank %d, bf16 base       %10.2f  (%s parameters)\n",
-            DDP_TRAIN_INFO_RANK, needs->lora / GIB, grouped(text, needs->adapters));
+    if (adapters)
+        fprintf(out, "  LoRA of rank %d, bf16 base       %10.2f  (%s parameters)\n",
+                DDP_TRAIN_INFO_RANK, needs->lora / GIB, grouped(text, needs->adapters));
     fprintf(out, "and for a shard of %d tokens          float32      bf16\n", TOKENS);
     fprintf(out, "  activations                      %10.2f%10.2f\n", needs->kept * tokens,
             needs->kept * tokens / 2);
@@ -223,6 +224,6 @@ enum ddp_status ddp_train_info(const char *path, FILE *out)
     fprintf(out, "directory   %s\n", ddp_text_show(shown, path));
     print_shape(&config, out);
     print_files(path, &files, out);
-    print_needs(&needs, out);
+    print_needs(&needs, config.shape.family != DDP_LLAMA_PHI3, out);
     return DDP_OK;
 }

@@ -189,12 +189,12 @@ expect 'exported from checkpoints' 0 '' "$trainer" --load "$work/base" --adapter
 diff -r "$work/whole" "$work/last" >/dev/null || fail "exported from checkpoints: other adapters than at the end of the run"
 evaluate="--data $work/tokens.bin --seq-len 16 --val-split 0.1 --eval-only --load $work/base"
 last=$(ls -d "$work"/saved/step-* | tail -n 1)
-for what in "--adapters $last/model.safetensors" "$adapters --resume-from $last" "$adapters $saved"; do
+for what in "--adapters $last/model.safetensors" "$adapters --resume-from $last" "$adapters $saved" "--adapters $work/adapters --resume-from $last"; do
     expect "evaluated: $what" 0 'adapters from .*step-.*/model.safetensors' "$ddprun" -n 2 trainer $evaluate $what
     sed -n 's/.*test loss/loss/p' "$work/out" >>"$work/losses"
 done
 "$trainer" $evaluate --adapters "$work/whole" | sed -n 's/.*test loss/loss/p' >>"$work/losses"
-[ "$(sort -u "$work/losses" | wc -l)" -eq 1 ] && [ "$(wc -l <"$work/losses")" -eq 4 ] || fail "evaluations differ: $(cat "$work/losses")"
+[ "$(sort -u "$work/losses" | wc -l)" -eq 1 ] && [ "$(wc -l <"$work/losses")" -eq 5 ] || fail "evaluations differ: $(cat "$work/losses")"
 expect 'new adapters are not evaluated' 2 'the adapters of --lora are new' "$trainer" $evaluate $adapters
 expect 'trained on' 0 '' "$trainer" $data --load "$work/base" --adapters "$last" --batch-size 2 --steps 1 --save "$work/more.safetensors"
 expect 'a text' 0 '^1 2 ' "$trainer" --load "$work/base" --adapters "$work/more.safetensors" --generate 3 --prompt "1 2"

@@ -424,8 +424,9 @@ void ddp_run_drop_training(struct ddp_train_options *options)
     const char *trained = options->resume_from ? options->resume_from : options->checkpoint;
     if (!options->load) {
         options->load = trained;
-    } else if (trained && ddp_train_given(options, "lora")) { /* which holds adapters alone */
-        options->adapters = trained;
+    } else if (trained &&
+               (ddp_train_given(options, "lora") || (options->adapters && options->resume_from))) {
+        options->adapters = trained; /* such checkpoints hold adapters alone */
         ddp_options_forget(ddp_train_option_table(), &options->given, "lora");
     }
     options->checkpoint = options->resume_from = NULL;

@@ -113,6 +113,14 @@ expect "tokenize chats" 2 'error: tokenize: .*prompts or chats' "$trainer" token
 expect "tokenize nothing there" 4 'error: .*none.txt: cannot open' "$trainer" tokenize "$work/none.txt" "$work/x.bin" --tokenizer "$texts"
 [ ! -e "$work/x.bin" ] || fail "a failed tokenize left a file"
 
+# Lines may be called .json too; an array of chats is not taken for text.
+cp "$work/chats.jsonl" "$work/lines.json"
+{ echo '['; echo "$chat"; echo ']'; } >"$work/array.json"
+expect "lines called .json" 0 '\[hello<\|im_end\|>\]' "$trainer" --model llama --size d2 --data "$work/lines.json" --tokenizer "$texts" \
+    --chat-template chatml --seq-len 48 --show-masks 1 --plan
+expect "an array" 3 'error: .*array.json: line 1, .*each line must be a JSON object' "$trainer" --model llama --size d2 --data "$work/array.json" \
+    --tokenizer "$texts" --chat-template chatml --seq-len 48 --plan
+
 # What is wrong is said once, whatever the number of workers.
 { cat "$work/chats.jsonl"; echo '{"messages": [{"role": "user", "content": "Hi"}]}'; } >"$work/bad.jsonl"
 for start in "$trainer" "$ddprun -n 3 trainer"; do
@@ -120,7 +128,7 @@ for start in "$trainer" "$ddprun -n 3 trainer"; do
     [ "$(grep -c 'bad.jsonl: line 3' "$work/out")" -eq 1 ] || fail "$start: said more than once"
 done
 expect "no template" 2 'error: .*--chat-template' $trainer $tiny --data "$work/chats.jsonl" --tokenizer "$texts"
-expect "unknown template" 2 'error: .*chatty' $trainer $tiny --data "$work/chats.jsonl" --tokenizer "$texts" --chat-template chatty
+expect "unknown template" 2 'error: --chat-template chatty: chats need one of chatml, ' $trainer $tiny --data "$work/chats.jsonl" --tokenizer "$texts" --chat-template chatty
 expect "no tokenizer" 3 'error: .*chats.jsonl: line 1: .*--tokenizer' $trainer $tiny --data "$work/chats.jsonl"
 expect "no such tokenizer" 4 'error: .*nowhere' $trainer $tiny --data "$work/chats.jsonl" --tokenizer "$work/nowhere"
 expect "too long" 2 'error: .*chats.jsonl: line 1: 22 tokens are more than --seq-len 16' $trainer $tiny --data "$work/chats.jsonl" \
@@ -156,4 +164,20 @@ done
 count=$((count + 1))
 cmp -s "$work/chat1.safetensors" "$work/chat2.safetensors" || fail "a chat: other weights with 2 workers"
 same "an answer" "$("$trainer" --generate 20 --load "$work/chat1.safetensors" --tokenizer "$texts" --chat-template chatml --prompt Hi --temperature 0 2>&1 | tail -n 1)" hello
+
+# The template beside the tokenizer is used by itself, if it is known.
+mkdir "$work/own"
+cp "$texts/tokenizer.json" "$work/own"
+prompt() { "$trainer" --generate 20 --load "$work/chat1.safetensors" --tokenizer "$work/own" --prompt Hi --temperature 0 "$@" 2>&1 | sed -n "$part"; }
+cat >"$work/own/chat_template.jinja" <<'END'
+{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}
+END
+part='1p;$p'
+same "an answer by the tokenizer's own template" "$(prompt)" "user
+hello"
+same "no template" "$(prompt --chat-template none | head -n 1)" Hi
+echo '{{ messages }}' >"$work/own/chat_template.jinja"
+part=1p
+same "an unknown template" "$(prompt | grep -o 'not a known one.*--chat-template.*none: the prompt is continued as plain text')" \
+    "not a known one: choose the one it resembles with --chat-template (chatml, qwen2.5, qwen3, qwen3-training, llama3, llama3.1), or none: the prompt is continued as plain text"
 finish

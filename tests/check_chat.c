@@ -128,7 +128,7 @@ START_TEST(test_choose_refused)
     expect_message("no chat template beside it: choose one with --chat-template (chatml, ");
     ck_assert_int_eq(ddp_chat_template_choose(&chat, tokenizer_named("gpt2"), "qwen4"),
                      DDP_ERR_INVALID);
-    expect_message("there is no \"qwen4\"");
+    expect_message("--chat-template qwen4: chats need one of chatml, ");
     ck_assert_int_eq(ddp_chat_template_choose(&chat, tokenizer_named("gpt2"), "llama3"),
                      DDP_ERR_INVALID);
     expect_message("no token <|begin_of_text|>");

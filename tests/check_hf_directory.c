@@ -436,8 +436,10 @@ START_TEST(a_model_is_told_from_a_gpt2)
     ck_assert(ddp_hf_llama_is(scratch_path("a")));
     scratch_write("a/config.json", "{\"model_type\": \"gpt2\"}", 22);
     ck_assert(!ddp_hf_llama_is(scratch_path("a")));
-    scratch_write("a/config.json", "{", 1);
+    scratch_write("a/config.json", "{}", 2);
     ck_assert(!ddp_hf_llama_is(scratch_path("a")) && !ddp_hf_llama_is(scratch_path("none")));
+    scratch_write("a/config.json", "{", 1); /* what is wrong with it is said when it is read */
+    ck_assert(ddp_hf_llama_is(scratch_path("a")));
     end();
 }
 END_TEST

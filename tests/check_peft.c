@@ -130,6 +130,7 @@ static const struct {
     {"\"layer_replication\": [[0, 2]]", "layer_replication"},
     {"\"trainable_token_indices\": [3]", "trainable_token_indices"},
     {"\"use_qalora\": true", "use_qalora"},
+    {"\"use_what_comes\": true", "use_what_comes"},
     {"\"use_bdlora\": {\"nblocks\": 2}", "use_bdlora"},
     {"\"alora_invocation_tokens\": [3]", "alora_invocation_tokens"},
     {"\"arrow_config\": {\"top_k\": 3}", "arrow_config"},

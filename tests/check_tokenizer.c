@@ -295,9 +295,12 @@ static void write_gpt2(const char *name)
 START_TEST(test_gpt2_files)
 {
     static const char text[] = "the loss, I'll see  it\n<|endoftext|>12";
+    static const char config[] = "{\"tokenizer_class\": \"GPT2TokenizerFast\", "
+                                 "\"model_max_length\": 1000000000000000019884624838656}";
     const struct ddp_text_part part = text_part(text);
     ddp_tokenizer *t = NULL;
     write_gpt2("gpt2");
+    scratch_write("tokenizer_config.json", config, sizeof config - 1);
     ck_assert_int_eq(ddp_tokenizer_open(&t, scratch), DDP_OK);
     ck_assert_str_eq(encoded(t, &part, 0), encoded(tokenizer_named("gpt2"), &part, 0));
     ck_assert_int_eq(ddp_tokenizer_eos(t), ddp_tokenizer_find(t, "<|endoftext|>", 13));

@@ -65,7 +65,7 @@ for i in 1 2 3 4 5 6 7; do
         <"$work/a" | cmp - "$work/b" || fail "sample $i does not end at the stop string"
 done
 set -- --temperature 0 --load "$work/w.safetensors"
-expect "two workers" 0 '^(\[0\]: )?one two three' "$ddprun" -n 2 "$trainer" --generate 15 --prompt "one two three" "$@"
+expect "two workers" 0 '^one two three' "$ddprun" -n 2 "$trainer" --generate 15 --prompt "one two three" "$@"
 [ "$(grep -c one "$work/out")" -eq 1 ] || fail "two workers: not one text"
 expect "stop" 0 '^two th.* four$' "$trainer" --generate 90 --prompt "two" --stop "four" "$@"
 expect "the prompt does not stop" 0 '^two three four five$' "$trainer" --generate 90 --prompt "two three four" --stop "five" "$@"

@@ -29,9 +29,21 @@ expect 'a directory is made' 0 '' ./hf_llama_tool fill "$work/tiny" "$work/made"
 echo '{}' >"$work/made/tokenizer.json"
 echo '{"chat_template": "{{ x }}"}' >"$work/made/tokenizer_config.json"
 expect 'weights' 0 '^weights     bf16, [2-9] files of 0.00 GiB$' "$trainer" info "$work/made"
-said '^tokenizer   tokenizer.json$' '^template    tokenizer_config.json$' 'none in 1 layers$' 'the head is the embedding$'
-: >"$work/made/chat_template.jinja"
-expect 'a template in a file' 0 '^template    chat_template.jinja$' "$trainer" info "$work/made/"
+said '^tokenizer   tokenizer.json, refused: .*made/tokenizer.json: it has no model' '^template    none$' 'none in 1 layers$' 'the head is the embedding$'
+cp "$here/tests/golden/texts/tokenizer.json" "$work/made"
+expect 'a tokenizer' 0 '^tokenizer   tokenizer.json$' "$trainer" info "$work/made"
+said '^template    tokenizer_config.json, not a known one: see --chat-template$'
+cat >"$work/made/chat_template.jinja" <<'END'
+{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}
+END
+expect 'a template in a file' 0 '^template    chat_template.jinja, chatml$' "$trainer" info "$work/made/"
+mkdir "$work/phi3"
+cp "$corpus/good-phi3" "$work/phi3/config.json"
+expect 'no adapters of phi3' 0 'all, float32' "$trainer" info "$work/phi3"
+! grep -q LoRA "$work/out" || fail "adapters of phi3 are promised"
+mkdir "$work/adapters"
+echo '{}' >"$work/adapters/adapter_config.json"
+expect 'adapters' 2 'adapters: adapters alone: info takes the directory of their base' "$trainer" info "$work/adapters"
 
 # Killed at any time, an export onto its own source leaves the old directory or the new one, and the next one cleans up.
 echo mine >"$work/made/notes.txt"

@@ -160,6 +160,9 @@ expect 'bf16 as float32' 0 '' "$trainer" $eight --load "$work/narrow" --export "
 expect 'info of float32' 0 '^weights +float32' "$trainer" info "$work/narrow"
 expect 'a size' 0 '' "$trainer" $eight --model llama --size d2 --vocab-size 96 --export "$work/sized" --export-dtype bf16
 grep -q '"initializer_range": 0.02[0,]' "$work/sized/config.json" || fail "a size is exported without the deviation of its weights"
+expect 'a published size has its vocabulary' 0 '^model    llama, 8190735360 parameters' "$trainer" --model llama --size qwen3-8b --plan
+expect 'a published size and bytes' 2 'NEWS is a text, .* of the vocabulary of 49152 that --size smollm2-135m has' "$trainer" --model llama \
+    --size smollm2-135m --data "$here/NEWS" --plan
 expect 'info of a size' 0 '2 layers of 128 channels' "$trainer" info "$work/sized"
 
 # Checkpoints hold adapters alone. After a kill the run ends with the same bits; with another base it is refused.
@@ -181,7 +184,22 @@ expect 'resumed with other dropout' 2 'lora_dropout|model' "$trainer" $long $sav
 expect 'resumed' 0 '' "$ddprun" -n 2 trainer $long $saved --resume --load "$work/base" --export "$work/resumed"
 diff -r "$work/whole" "$work/resumed" >/dev/null || fail "resumed: other bits than without interruption"
 
-expect 'a checkpoint of adapters' 2 'adapters without their base' "$trainer" $data --load "$work/saved"
+# Whose adapters can be used with their base: trained on, evaluated, exported and asked for a text.
+expect 'a checkpoint of adapters' 2 'adapters without their base: name it, with --load BASE --adapters' "$trainer" $data --load "$work/saved"
+expect 'exported from checkpoints' 0 '' "$trainer" --load "$work/base" --adapters "$work/saved" --export "$work/last"
+diff -r "$work/whole" "$work/last" >/dev/null || fail "exported from checkpoints: other adapters than at the end of the run"
+evaluate="--data $work/tokens.bin --seq-len 16 --val-split 0.1 --eval-only --load $work/base"
+last=$(ls -d "$work"/saved/step-* | tail -n 1)
+for what in "--adapters $last/model.safetensors" "$adapters --resume-from $last" "$adapters $saved" "--adapters $work/adapters --resume-from $last"; do
+    expect "evaluated: $what" 0 'adapters from .*step-.*/model.safetensors' "$ddprun" -n 2 trainer $evaluate $what
+    sed -n 's/.*test loss/loss/p' "$work/out" >>"$work/losses"
+done
+"$trainer" $evaluate --adapters "$work/whole" | sed -n 's/.*test loss/loss/p' >>"$work/losses"
+[ "$(sort -u "$work/losses" | wc -l)" -eq 1 ] && [ "$(wc -l <"$work/losses")" -eq 5 ] || fail "evaluations differ: $(cat "$work/losses")"
+expect 'new adapters are not evaluated' 2 'the adapters of --lora are new' "$trainer" $evaluate $adapters
+expect 'trained on' 0 '' "$trainer" $data --load "$work/base" --adapters "$last" --batch-size 2 --steps 1 --save "$work/more.safetensors"
+expect 'a text' 0 '^1 2 ' "$trainer" --load "$work/base" --adapters "$work/more.safetensors" --generate 3 --prompt "1 2"
+expect 'no adapters' 2 'does not say that it holds adapters' "$trainer" $data --load "$work/base" --adapters "$work/base/model.safetensors"
 
 # bad CODE PATTERN OPTIONS...: one clear line, by one worker and by two
 bad() {
@@ -222,10 +240,18 @@ bad 2 '--vocab-size 97 contradicts' $with --vocab-size 97
 bad 2 '--seq-len 33 is more than' $with --seq-len 33
 bad 2 'the vocabulary has 96 tokens' $with --data "$work/large.bin"
 bad 3 'adapters of another base' --load "$work/wider" --adapters "$work/adapters"
-bad 4 'none/adapter_config.json: .*No such file' $with --adapters "$work/none"
+bad 4 'none: cannot open: No such file' $with --adapters "$work/none"
 cp -r "$work/adapters" "$work/orphans"
 sed "s|$work/base|an/unknown-base|" "$work/adapters/adapter_config.json" >"$work/orphans/adapter_config.json"
 bad 2 'their base an/unknown-base is not a directory here' --load "$work/orphans"
 sed 's/"use_dora": false/"use_dora": true/' "$work/adapters/adapter_config.json" >"$work/orphans/adapter_config.json"
 bad 3 'adapters with use_dora are not supported' $with --adapters "$work/orphans"
+bad 2 "--save $work/e/w is inside of the directory of --export" $with --save "$work/e/w" --export "$work/e"
+cp -r "$work/base" "$work/odd"
+mkfifo "$work/odd/notes"
+bad 4 'odd/notes: cannot read: not a regular file' --load "$work/odd" --export "$work/e" --save "$work/e.safetensors"
+[ ! -e "$work/e.safetensors" ] || fail "trained before it was known that the export fails"
+rm "$work/odd/notes"
+echo '{"model_type": ' >"$work/odd/config.json"
+bad 3 'odd/config.json: bad JSON in line' --load "$work/odd"
 finish

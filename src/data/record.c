@@ -106,7 +106,8 @@ enum ddp_status ddp_record_parse(struct ddp_record *record, const char *line, si
     const enum ddp_status status = ddp_json_parse_flags(
         &record->root, line, bytes, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, &error);
     if (status == DDP_ERR_FORMAT)
-        return ddp_fail(status, "%s, column %d: %s", where, error.column, error.text);
+        return ddp_fail(status, "%s, column %d: %s: each line must be a JSON object of its own",
+                        where, error.column, error.text);
     return status == DDP_OK ? take(record, where) : status;
 }
 

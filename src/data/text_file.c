@@ -21,7 +21,8 @@ static const char byte_order_mark[] = "\xef\xbb\xbf"; /* Windows begins texts wi
 
 bool ddp_text_is_jsonl(const char *path)
 {
-    return ddp_text_ends_with(path, ".jsonl") || ddp_text_ends_with(path, ".jsonl.gz");
+    return ddp_text_ends_with(path, ".jsonl") || ddp_text_ends_with(path, ".jsonl.gz") ||
+           ddp_text_ends_with(path, ".json") || ddp_text_ends_with(path, ".json.gz");
 }
 
 /* --- unpacking -------------------------------------------------------------------------------- */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Texts that are unpacked into memory, because they cannot be read from any place: compressed with
- * gzip (.gz), in JSON lines (.jsonl: an object with a string "text" a line, a document each), or
- * both (.jsonl.gz). */
+ * gzip (.gz), in JSON lines (.jsonl or .json: an object with a string "text" a line, a document
+ * each), or both (.jsonl.gz). */
 #ifndef DDP_DATA_TEXT_FILE_H
 #define DDP_DATA_TEXT_FILE_H
 

@@ -158,6 +158,12 @@ static int find_size(const char *name)
     return -1;
 }
 
+int64_t ddp_llama_vocabulary(const char *size)
+{
+    const int at = size ? find_size(size) : -1;
+    return at < 0 ? 0 : sizes[at].vocabulary;
+}
+
 /* --- options and description ------------------------------------------------------------------ */
 
 _Static_assert(sizeof(struct ddp_llama) <= DDP_MODEL_OWN, "room for it");

@@ -90,27 +90,30 @@ static enum ddp_status make_tokens(const char *flag, char *text, size_t length, 
 
 /* --- with a tokenizer ------------------------------------------------------------------------- */
 
-/* The template of the model; NULL, and without a word: there is none that is known. */
+/* The template of the model; NULL: it has none, or one that is not known, which a note says. */
 static const ddp_chat_template *find_template(const ddp_tokenizer *tokenizer)
 {
-    char said[1024];
+    char said[1024] = "";
     const ddp_chat_template *chat = NULL;
+    const char *file;
     const struct ddp_log_held before = ddp_log_exchange((struct ddp_log_held){said, sizeof said});
-    if (ddp_chat_template_choose(&chat, tokenizer, NULL) != DDP_OK)
-        chat = NULL;
+    const enum ddp_status status = ddp_chat_template_choose(&chat, tokenizer, NULL);
     ddp_log_exchange(before);
-    return chat;
+    if (status != DDP_OK && ddp_tokenizer_chat_template(tokenizer, &file))
+        ddp_log(DDP_LOG_INFO, "note: %s, or none: the prompt is continued as plain text", said);
+    return status == DDP_OK ? chat : NULL;
 }
 
-/* What ends a text, and what ends a turn of the template. */
+/* What ends a text, and what ends a turn of the template; *chat is NULL for plain text. */
 static enum ddp_status find_ends(struct ddp_continuation *c,
                                  const struct ddp_train_options *options,
                                  const ddp_chat_template **chat)
 {
+    const char *name = options->chat_template;
     enum ddp_status status = DDP_OK;
-    if (options->chat_template)
-        status = ddp_chat_template_choose(chat, c->tokenizer, options->chat_template);
-    else
+    if (name && strcmp(name, "none") != 0)
+        status = ddp_chat_template_choose(chat, c->tokenizer, name);
+    else if (!name)
         *chat = find_template(c->tokenizer);
     c->end_tokens[0] = ddp_tokenizer_eos(c->tokenizer);
     if (status == DDP_OK && *chat)
@@ -118,13 +121,13 @@ static enum ddp_status find_ends(struct ddp_continuation *c,
     return status;
 }
 
-static enum ddp_status encode(struct ddp_continuation *c, const struct ddp_train_options *options,
-                              const ddp_chat_template *chat, const char *text, size_t length)
+static enum ddp_status encode(struct ddp_continuation *c, const ddp_chat_template *chat,
+                              const char *text, size_t length)
 {
     struct ddp_tokens tokens = {0};
     struct ddp_buffer trained = {0};
     enum ddp_status status;
-    if (options->chat_template) {
+    if (chat) {
         const struct ddp_chat_message message = {"user", text, length};
         status =
             ddp_chat_encode(chat, c->tokenizer, "--prompt", &message, 1, true, &tokens, &trained);
@@ -175,7 +178,7 @@ static enum ddp_status read_encoded(struct ddp_continuation *c,
     }
     status = read_prompt(options->prompt ? options->prompt : "\n", &text, &length);
     if (status == DDP_OK)
-        status = encode(c, options, chat, text, length);
+        status = encode(c, chat, text, length);
     free(text);
     return status == DDP_OK ? check_prompt(c, vocabulary) : status;
 }

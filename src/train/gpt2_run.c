@@ -81,7 +81,9 @@ int64_t ddp_run_model_classes(const struct ddp_run *run)
 {
     if (has_config(run))
         return run->hf_config.shape.vocabulary;
-    return run->load.model ? run->load.config.classes : 0;
+    if (run->load.model)
+        return run->load.config.classes;
+    return run->plan.model == &ddp_model_llama ? ddp_llama_vocabulary(run->options->size) : 0;
 }
 
 int64_t ddp_run_sequence_length(const struct ddp_run *run)

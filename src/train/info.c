@@ -5,11 +5,12 @@
 
 #include "train/info.h"
 
-#include "core/json.h"
 #include "core/log.h"
 #include "core/text.h"
 #include "core/write.h"
 #include "ddp_train.h"
+#include "train/texts.h"
+#include "weights/peft.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -19,7 +20,6 @@
 #define GIB          (1024.0 * 1024 * 1024)
 #define TOKENS       2048 /* of a shard, in the table */
 #define CHUNK        256  /* tokens of logits at a time */
-#define MOST_BYTES   (16 << 20)
 #define F32_BYTES    16.0 /* of a parameter: weight, gradient, two moments */
 #define MASTER_BYTES 18.0 /* and the weight in bf16, with a gradient in float32 */
 #define BF16_BYTES   2.0
@@ -51,22 +51,6 @@ enum ddp_status ddp_train_needs(const struct ddp_hf_llama *config, struct ddp_tr
 
 /* --- the files beside ------------------------------------------------------------------------- */
 
-/* Newer directories have the template in a file, older ones in the tokenizer's config. */
-static const char *find_template(const char *directory)
-{
-    const char *file = "chat_template.jinja", *old = "tokenizer_config.json";
-    struct stat info;
-    json_t *root = NULL;
-    if (ddp_path_is_in(directory, file))
-        return file;
-    char *path = ddp_path_in(directory, old);
-    if (path && stat(path, &info) == 0 && S_ISREG(info.st_mode) && info.st_size <= MOST_BYTES)
-        root = json_load_file(path, 0, NULL);
-    const json_t *member = json_object_get(root, "chat_template");
-    const bool there = json_is_string(member) || json_array_size(member) > 0;
-    json_decref(root);
-    free(path);
-    return there ? old : NULL;
 }
 
 static const char *find_tokenizer(const char *directory)
@@ -146,19 +130,40 @@ static const char *dtype_name(const char *dtype)
     return strcmp(dtype, "F32") == 0 ? "float32" : strcmp(dtype, "F16") == 0 ? "float16" : "bf16";
 }
 
+/* With what is wrong with them, in so far as texts would meet it. */
+static void print_tokenizer(const char *directory, FILE *out)
+{
+    char said[512] = "";
+    const char *name = find_tokenizer(directory), *file = NULL;
+    const ddp_chat_template *chat = NULL;
+    ddp_tokenizer *tokenizer = NULL;
+    const struct ddp_log_held before = ddp_log_exchange((struct ddp_log_held){said, sizeof said});
+    if (name && ddp_tokenizer_open(&tokenizer, directory) == DDP_OK &&
+        ddp_tokenizer_chat_template(tokenizer, &file))
+        (void)ddp_chat_template_choose(&chat, tokenizer, NULL);
+    ddp_log_exchange(before);
+    fprintf(out, "tokenizer   %s%s", name ? name : "none", name && !tokenizer ? ", refused: " : "");
+    if (!tokenizer)
+        (void)ddp_train_print_text(out, said, strlen(said));
+    file = file && strrchr(file, '/') ? strrchr(file, '/') + 1 : file;
+    fprintf(out, "\ntemplate    %s%s%s\n", file ? file : "none", file ? ", " : "",
+            chat   ? ddp_chat_template_name(chat)
+            : file ? "not a known one: see --chat-template"
+                   : "");
+    ddp_tokenizer_close(tokenizer);
+}
+
 static void print_files(const char *directory, const struct ddp_hf_llama_files *files, FILE *out)
 {
-    const char *tokenizer = find_tokenizer(directory), *chat = find_template(directory);
     if (files->count == 0)
         fprintf(out, "weights     none\n");
     else
         fprintf(out, "weights     %s, %zu file%s of %.2f GiB\n", dtype_name(files->dtype),
                 files->count, files->count > 1 ? "s" : "", (double)files->bytes / GIB);
-    fprintf(out, "tokenizer   %s\n", tokenizer ? tokenizer : "none");
-    fprintf(out, "template    %s\n", chat ? chat : "none");
+    print_tokenizer(directory, out);
 }
 
-static void print_needs(const struct ddp_train_needs *needs, FILE *out)
+static void print_needs(const struct ddp_train_needs *needs, bool adapters, FILE *out)
 {
     const double tokens = TOKENS / GIB;
     char text[32];
@@ -166,8 +171,9 @@ static void print_needs(const struct ddp_train_needs *needs, FILE *out)
     fprintf(out, "\nGiB to train with AdamW\n");
     fprintf(out, "  all, float32                     %10.2f\n", needs->full_f32 / GIB);
     fprintf(out, "  all, bf16 with float32 masters   %10.2f\n", needs->full_bf16 / GIB);
-    fprintf(out, "  LoRA of rank %d, bf16 base       %10.2f  (%s parameters)\n",
-            DDP_TRAIN_INFO_RANK, needs->lora / GIB, grouped(text, needs->adapters));
+    if (adapters)
+        fprintf(out, "  LoRA of rank %d, bf16 base       %10.2f  (%s parameters)\n",
+                DDP_TRAIN_INFO_RANK, needs->lora / GIB, grouped(text, needs->adapters));
     fprintf(out, "and for a shard of %d tokens          float32      bf16\n", TOKENS);
     fprintf(out, "  activations                      %10.2f%10.2f\n", needs->kept * tokens,
             needs->kept * tokens / 2);
@@ -190,6 +196,9 @@ enum ddp_status ddp_train_info(const char *path, FILE *out)
     if (!S_ISDIR(info.st_mode))
         return ddp_fail(DDP_ERR_INVALID,
                         "%s: not a directory: info takes a directory of Hugging Face", path);
+    if (ddp_peft_is(path))
+        return ddp_fail(DDP_ERR_INVALID,
+                        "%s: adapters alone: info takes the directory of their base", path);
     enum ddp_status status = ddp_hf_llama_read(&config, path);
     if (status == DDP_OK)
         status = ddp_hf_llama_check(path, &config, &files);
@@ -200,6 +209,6 @@ enum ddp_status ddp_train_info(const char *path, FILE *out)
     fprintf(out, "directory   %s\n", ddp_text_show(shown, path));
     print_shape(&config, out);
     print_files(path, &files, out);
-    print_needs(&needs, out);
+    print_needs(&needs, config.shape.family != DDP_LLAMA_PHI3, out);
     return DDP_OK;
 }

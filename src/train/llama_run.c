@@ -57,7 +57,9 @@ static enum ddp_status load_directory(const struct ddp_load *load, const ddp_gra
     enum ddp_status status = list_values(&values, graph, weights, frozen);
     if (status == DDP_OK)
         status = ddp_hf_llama_load(load->directory, &load->hf, values.all, values.base);
-    if (status == DDP_OK && load->adapters)
+    if (status == DDP_OK && load->saved)
+        status = ddp_train_weights_load(load->saved, graph, 0, weights, frozen);
+    else if (status == DDP_OK && load->adapters)
         status =
             ddp_peft_load(load->adapters, values.all + values.base, values.count - values.base);
     free(values.all);

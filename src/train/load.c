@@ -134,14 +134,38 @@ static enum ddp_status check_description(const struct ddp_load *load)
                     load->model->name, unsaid);
 }
 
+/* What --adapters names: a directory of PEFT, else weights of ours that are adapters alone. */
+static enum ddp_status read_adapters(struct ddp_load *load, bool tell)
+{
+    struct ddp_model_config config = {.classes = 0};
+    const struct ddp_model *model = NULL;
+    enum ddp_status status = DDP_OK;
+    if (ddp_data_file_exists(load->adapters) && !(load->saved = strdup(load->adapters)))
+        return ddp_fail(DDP_ERR_MEMORY, "out of memory");
+    if (!load->saved && !ddp_peft_is(load->adapters))
+        status = ddp_checkpoint_find_weights(&load->saved, load->adapters, tell);
+    if (status == DDP_OK && !load->saved)
+        return ddp_peft_read(&load->peft, load->adapters, load->hf.shape.layers);
+    if (status == DDP_OK)
+        status = ddp_train_weights_model(load->saved, &model, &config);
+    if (status == DDP_OK && (model != &ddp_model_llama || ddp_llama_in(&config)->lora.rank == 0))
+        status = ddp_fail(DDP_ERR_INVALID,
+                          "--adapters: %s does not say that it holds adapters: name a directory "
+                          "of PEFT, or a checkpoint or file that a run with --lora wrote",
+                          load->saved);
+    if (status == DDP_OK)
+        load->peft.lora = ddp_llama_in(&config)->lora;
+    return status;
+}
+
 /* The model of a config.json with or without weights beside it.
  *   file  NULL: the directory's */
-static enum ddp_status open_llama(struct ddp_load *load, const char *file)
+static enum ddp_status open_llama(struct ddp_load *load, const char *file, bool tell)
 {
     enum ddp_status status = ddp_hf_llama_read(&load->hf, file ? file : load->directory);
     struct ddp_llama *llama = ddp_llama_of(&load->config.own);
     if (status == DDP_OK && load->adapters)
-        status = ddp_peft_read(&load->peft, load->adapters, load->hf.shape.layers);
+        status = read_adapters(load, tell);
     if (status != DDP_OK)
         return status;
     *llama = load->hf.shape;
@@ -165,18 +189,16 @@ enum ddp_status ddp_load_open(struct ddp_load *load, const struct ddp_train_opti
                         "directory of Hugging Face, with --load",
                         options->adapters);
     if (status == DDP_OK && load->directory && !options->custom)
-        status = open_llama(load, NULL);
+        status = open_llama(load, NULL, tell);
     else if (status == DDP_OK && options->config && !load->file && ddp_hf_llama_is(options->config))
-        status = open_llama(load, options->config);
+        status = open_llama(load, options->config, tell);
     else if (status == DDP_OK && load->file && !options->custom)
         status = ddp_train_weights_model(load->file, &load->model, &load->config);
     if (status == DDP_OK && load->file && !load->directory && load->model == &ddp_model_llama &&
         ddp_llama_in(&load->config)->lora.rank > 0)
         return ddp_fail(DDP_ERR_INVALID,
-                        "%s: adapters without their base: continue them with --load BASE --lora "
-                        "SPEC --resume-from CHECKPOINT, and use them elsewhere as --adapters DIR, "
-                        "which --export DIR writes",
-                        load->file);
+                        "%s: adapters without their base: name it, with --load BASE --adapters %s",
+                        load->file, load->file);
     if (status == DDP_OK && load->model && load->config.described)
         status = check_description(load);
     return status;
@@ -187,6 +209,7 @@ void ddp_load_close(struct ddp_load *load)
     free(load->file);
     free(load->directory);
     free(load->adapters);
+    free(load->saved);
     ddp_peft_free(&load->peft);
     *load = (struct ddp_load){0};
 }

@@ -15,7 +15,8 @@ struct ddp_load {
     /* Of a model of the Llama kind in a directory, or in a --config; else zeros. */
     char *directory; /* with config.json and weights */
     struct ddp_hf_llama hf;
-    char *adapters; /* PEFT's directory of adapters to it; NULL: none */
+    char *adapters; /* to it: PEFT's directory, a checkpoint or checkpoints'; NULL: none */
+    char *saved;    /* their file, where it is one of ours */
     struct ddp_peft peft;
 };
 

@@ -101,8 +101,10 @@ static enum ddp_status check_vocabulary(const struct ddp_run *run)
     const struct ddp_dataset_info *info = ddp_dataset_info(run->data);
     const int64_t last = info->sample_count - 1, samples[] = {0, last / 2, last};
     const int64_t vocabulary = ddp_run_model_classes(run);
-    const char *flag = options->config ? "config" : "load";
-    const char *path = options->config ? options->config : options->load;
+    const char *flag = options->config ? "config" : options->load ? "load" : "size";
+    const char *path = options->config ? options->config
+                       : options->load ? options->load
+                                       : options->size;
     char unsaid[1024];
     if (info->x_dtype != DDP_I32)
         return DDP_OK;

@@ -219,7 +219,7 @@ static const struct ddp_option rows[] = {
          "in the directory of --load; without one, bytes are tokens)"},
     {OPTION_TEXT("chat-template", chat_template, "NAME"),
      .help = "chats: chatml, qwen2.5, qwen3, qwen3-training, llama3 or llama3.1 (default: the "
-             "tokenizer's own)"},
+             "tokenizer's own), or none for a --prompt that is plain text"},
     {OPTION_CHOICE("packing", packing, ddp_packing_names, "KIND"),
      .help = "chats and prompts: documents (default) puts several into a row, with borders; pad "
              "gives each a row"},
@@ -248,9 +248,9 @@ static const struct ddp_option rows[] = {
     {OPTION_CHOICE("export-format", export_format, ddp_export_format_names, "FORMAT"),
      .help = "hf (Hugging Face), llmc or llmc-bf16 (default: hf for a FILE.safetensors, llmc for a "
              "FILE.bin)"},
-    {OPTION_TEXT("adapters", adapters, "DIR"),
-     .help = "llama: start from these low-rank adapters, a directory of PEFT, to the model of "
-             "--load"},
+    {OPTION_TEXT("adapters", adapters, "PATH"),
+     .help = "llama: start from these low-rank adapters to the model of --load: a directory of "
+             "PEFT, or a checkpoint or file of a run with --lora"},
     {OPTION_CHOICE("frozen-dtype", frozen_dtype, file_dtype_names, "TYPE"),
      .help = "llama with --lora: type of the frozen matrices in memory: as loaded (default; fp32 "
              "without --load), fp32 or bf16"},

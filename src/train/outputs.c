@@ -64,6 +64,16 @@ static bool are_same(const struct output *a, const struct output *b)
            resolve(b->path, other) && strcmp(one, other) == 0;
 }
 
+/* A directory that is exported is replaced as a whole, and must be a model or empty until then. */
+static bool is_inside(const struct output *inner, const struct output *outer)
+{
+    char one[PATH_MAX], other[PATH_MAX];
+    if (outer->kind != NEW_DIRECTORY || !resolve(inner->path, one) || !resolve(outer->path, other))
+        return false;
+    const size_t length = strlen(other);
+    return strncmp(one, other, length) == 0 && one[length] == '/';
+}
+
 /* Makes the directories above a file that are missing, and says so. */
 static enum ddp_status make_directory_of(const struct output *output, FILE *out)
 {
@@ -90,6 +100,21 @@ static enum ddp_status check_file(const char *path)
     return status;
 }
 
+static enum ddp_status check_pair(const struct output *one, const struct output *other)
+{
+    if (!one->path || !other->path || one == other)
+        return DDP_OK;
+    if (are_same(one, other))
+        return ddp_fail(DDP_ERR_INVALID, "%s and %s name the same file, %s: give each its own",
+                        one->option, other->option, other->path);
+    if (is_inside(other, one))
+        return ddp_fail(DDP_ERR_INVALID,
+                        "%s %s is inside of the directory of %s, which is written as a whole: name "
+                        "a place outside",
+                        other->option, other->path, one->option);
+    return DDP_OK;
+}
+
 enum ddp_status ddp_train_check_outputs(const struct ddp_train_options *options, FILE *out)
 {
     const struct output outputs[] = {
@@ -103,13 +128,10 @@ enum ddp_status ddp_train_check_outputs(const struct ddp_train_options *options,
         {"--tensorboard", options->report.tensorboard, DIRECTORY},
     };
     const size_t count = sizeof outputs / sizeof outputs[0];
-    for (size_t i = 0; i < count; i++)
-        for (size_t k = i + 1; k < count; k++)
-            if (outputs[i].path && outputs[k].path && are_same(&outputs[i], &outputs[k]))
-                return ddp_fail(DDP_ERR_INVALID,
-                                "%s and %s name the same file, %s: give each its own",
-                                outputs[i].option, outputs[k].option, outputs[k].path);
     enum ddp_status status = DDP_OK;
+    for (size_t i = 0; i < count; i++)
+        for (size_t k = 0; status == DDP_OK && k < count; k++)
+            status = check_pair(&outputs[i], &outputs[k]);
     for (size_t i = 0; status == DDP_OK && i < count && !options->plan; i++) {
         if (outputs[i].path && outputs[i].kind != DIRECTORY)
             status = make_directory_of(&outputs[i], out);

@@ -68,7 +68,7 @@ enum ddp_status ddp_run_open_shape(struct ddp_run *run)
         info.dims[0] = options->shape_count ? options->shape[0] : ddp_run_sequence_length(run);
         info.dim_count = 1;
         info.label_count = info.dims[0];
-        const int64_t models = ddp_run_model_classes(run); /* of --config or --load */
+        const int64_t models = ddp_run_model_classes(run); /* of --config, --load or --size */
         if (options->vocab_size || models)
             info.class_count = options->vocab_size ? options->vocab_size : models;
     }

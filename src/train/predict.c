@@ -374,12 +374,15 @@ static enum ddp_status predict(struct ddp_run *run)
 void ddp_run_print_model(const struct ddp_run *run)
 {
     const struct ddp_dataset_info *info = ddp_dataset_info(to_predict(run));
-    char shown[2][DDP_TEXT_SHOWN];
+    const char *adapters = run->load.saved ? run->load.saved : run->load.adapters;
+    char shown[3][DDP_TEXT_SHOWN];
     ddp_terminal_print(run->out,
-                       "model    %s, %" PRId64 " parameters, weights from %s\n"
+                       "model    %s, %" PRId64 " parameters, weights from %s%s%s\n"
                        "data     %s, %" PRId64 " samples%s\n",
                        run->plan.model->name, ddp_graph_element_count(run->graph),
                        ddp_text_show(shown[0], run->options->load),
+                       adapters ? ", adapters from " : "",
+                       adapters ? ddp_text_show(shown[2], adapters) : "",
                        ddp_text_show(shown[1], ddp_dataset_where(info)), info->sample_count,
                        run->test ? " of the test set" : "");
     fflush(run->out);
@@ -418,8 +421,14 @@ static const char *const sharing[] = {"zero",         "shared-weights", "bucket-
 
 void ddp_run_drop_training(struct ddp_train_options *options)
 {
-    if (!options->load)
-        options->load = options->resume_from ? options->resume_from : options->checkpoint;
+    const char *trained = options->resume_from ? options->resume_from : options->checkpoint;
+    if (!options->load) {
+        options->load = trained;
+    } else if (trained &&
+               (ddp_train_given(options, "lora") || (options->adapters && options->resume_from))) {
+        options->adapters = trained; /* such checkpoints hold adapters alone */
+        ddp_options_forget(ddp_train_option_table(), &options->given, "lora");
+    }
     options->checkpoint = options->resume_from = NULL;
     options->resume = options->extend = options->keep_best = false;
     options->save = options->export_path = NULL;
@@ -449,6 +458,11 @@ enum ddp_status ddp_run_check_prediction(const struct ddp_run *run)
         return ddp_fail(DDP_ERR_INVALID,
                         "--%s needs a model that was trained: name its weights with --load, or its "
                         "checkpoints with --checkpoint DIR",
+                        name);
+    if (ddp_train_given(options, "lora"))
+        return ddp_fail(DDP_ERR_INVALID,
+                        "--%s: the adapters of --lora are new, and change nothing: name trained "
+                        "ones with --adapters or --checkpoint, or leave --lora out",
                         name);
     if (options->predict && !ends_well(options->predict))
         return ddp_fail(DDP_ERR_INVALID,

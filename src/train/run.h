@@ -123,9 +123,9 @@ int ddp_run_loader_depth(const struct ddp_train_plan *plan);
 enum ddp_status ddp_run_open_loader(const struct ddp_run *run, int64_t step, int depth,
                                     ddp_loader **loader);
 
-/* What is known of a model before the data are, from --config or --load: its classes, or tokens of
- * its vocabulary (0: they follow the data); and how long a sample of tokens is, as --seq-len says,
- * or by default no longer than its context. */
+/* What is known of a model before the data are, from --config, --load or --size: its classes, or
+ * tokens of its vocabulary (0: they follow the data); and how long a sample of tokens is, as
+ * --seq-len says, or by default no longer than its context. */
 int64_t ddp_run_model_classes(const struct ddp_run *run);
 int64_t ddp_run_sequence_length(const struct ddp_run *run);
 

@@ -476,6 +476,8 @@ static enum ddp_status alone(const struct ddp_train_options *options, FILE *out,
 {
     ddp_job *job = NULL;
     enum ddp_status status = ddp_job_open(&job);
+    if (status == DDP_OK)
+        ddp_job_sole_output(job);
     if (status == DDP_OK && ddp_job_rank(job) == 0)
         status = work(options, out);
     ddp_job_close(job);

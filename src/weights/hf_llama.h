@@ -33,7 +33,7 @@ enum ddp_status ddp_hf_llama_parse(struct ddp_hf_llama *config, const char *name
                                    size_t bytes);
 
 /* Is there a config.json in the directory, or is the file one, with a model_type other than gpt2?
- * Says nothing. */
+ * True also where it cannot be read: who does then says why. Says nothing. */
 bool ddp_hf_llama_is(const char *from);
 
 /* "llama", "qwen2", ...; and the class that architectures names. */
@@ -115,7 +115,8 @@ struct ddp_hf_export {
     uint64_t shard_bytes;  /* tensors of one file; a larger tensor has a file alone; 0: one file */
 };
 
-/* Can that directory be written? For the beginning of a run. DDP_ERR_IO, DDP_ERR_INVALID. */
+/* Can that directory be written, and what is copied be read? For the beginning of a run.
+ * DDP_ERR_IO, DDP_ERR_INVALID, DDP_ERR_MEMORY. */
 enum ddp_status ddp_hf_llama_export_check(const struct ddp_hf_export *to);
 
 /* Writes a directory that transformers and others load, all of it or nothing. config.json is the

@@ -384,11 +384,12 @@ bool ddp_hf_llama_is(const char *from)
     struct stat info;
     if (!path)
         return false;
+    const bool there = stat(path, &info) == 0;
     json_t *root = NULL;
-    if (stat(path, &info) == 0 && S_ISREG(info.st_mode) && info.st_size <= MAX_BYTES)
+    if (there && S_ISREG(info.st_mode) && info.st_size <= MAX_BYTES)
         root = json_load_file(path, 0, NULL);
     const char *type = json_string_value(json_object_get(root, "model_type"));
-    const bool is = type && strcmp(type, "gpt2") != 0;
+    const bool is = root ? type && strcmp(type, "gpt2") != 0 : there;
     json_decref(root);
     free(path);
     return is;

@@ -75,14 +75,19 @@ static enum ddp_status copy_file(const ddp_atomic_directory *directory, const ch
                                  const char *name)
 {
     struct stat info;
+    struct ddp_input_file file;
     char *path = ddp_path_in(source, name);
     enum ddp_status status = path ? DDP_OK : DDP_ERR_MEMORY;
-    if (path && !(stat(path, &info) == 0 && S_ISDIR(info.st_mode)))
+    const bool copied = path && !(stat(path, &info) == 0 && S_ISDIR(info.st_mode));
+    if (copied && directory)
         status = ddp_atomic_directory_copy(directory, path, name);
+    else if (copied && (status = ddp_input_file_open(&file, path, true)) == DDP_OK)
+        ddp_input_file_close(&file);
     free(path);
     return status;
 }
 
+/*   directory  NULL: only look whether each can be copied */
 static enum ddp_status copy_others(const ddp_atomic_directory *directory, const char *source)
 {
     enum ddp_status status = DDP_OK;
@@ -319,6 +324,8 @@ enum ddp_status ddp_hf_llama_export_check(const struct ddp_hf_export *to)
     enum ddp_status status = open_target(&directory, to);
     if (status == DDP_OK)
         ddp_atomic_directory_close(directory);
+    if (status == DDP_OK && to->source)
+        status = copy_others(NULL, to->source);
     return status;
 }
 

@@ -104,6 +104,20 @@ static enum ddp_status refuse(const struct ddp_hf_keys *in, const char *key)
                : ddp_fail(DDP_ERR_FORMAT, "%s: adapters with %s are not supported", in->name, key);
 }
 
+/* Other ways to compute, of this PEFT and later ones, have a switch "use_...". */
+static enum ddp_status refuse_uses(const struct ddp_hf_keys *in, json_t *root)
+{
+    const char *key;
+    json_t *value;
+    enum ddp_status status = DDP_OK;
+    json_object_foreach(root, key, value)
+    {
+        if (status == DDP_OK && strncmp(key, "use_", 4) == 0 && strcmp(key, "use_rslora") != 0)
+            status = refuse(in, key);
+    }
+    return status;
+}
+
 static enum ddp_status read_text(const struct ddp_hf_keys *in, const char *key, const char *wanted)
 {
     const char *value = wanted;
@@ -134,7 +148,6 @@ static enum ddp_status read_config(struct ddp_peft *peft, const struct ddp_hf_ke
                                    int64_t layers)
 {
     static const char *const refused[] = {
-        "use_dora",
         "lora_bias",
         "rank_pattern",
         "alpha_pattern",
@@ -146,8 +159,6 @@ static enum ddp_status read_config(struct ddp_peft *peft, const struct ddp_hf_ke
         "exclude_modules",
         "layer_replication",
         "trainable_token_indices",
-        "use_qalora",
-        "use_bdlora",
         "alora_invocation_tokens",
         "arrow_config",
         "kasa_config",
@@ -197,6 +208,8 @@ enum ddp_status ddp_peft_parse(struct ddp_peft *peft, const char *name, const ch
         status = read_base(peft, &in);
     if (status == DDP_OK && layers > 0)
         status = read_config(peft, &in, layers);
+    if (status == DDP_OK && layers > 0)
+        status = refuse_uses(&in, root);
     json_decref(root);
     return status;
 }

@@ -163,8 +163,8 @@ enum ddp_status ddp_chat_template_choose(const ddp_chat_template **chat,
     enum ddp_status status = DDP_OK;
     const ddp_chat_template *found = NULL;
     if (name && !(found = ddp_chat_template_find(name)))
-        return ddp_fail(DDP_ERR_INVALID, "--chat-template: there is no \"%s\": choose one of %s",
-                        name, ddp_chat_template_names());
+        return ddp_fail(DDP_ERR_INVALID, "--chat-template %s: chats need one of %s", name,
+                        ddp_chat_template_names());
     if (!name)
         status = choose_own(&found, tokenizer);
     if (status != DDP_OK)

@@ -17,6 +17,7 @@
 
 #define FILE_MOST  ((size_t)256 << 20)
 #define JSON_FLAGS (JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL)
+#define CONFIG     JSON_DECODE_INT_AS_REAL /* 10^30 is a usual model_max_length */
 
 /* --- a tokenizer without anything ------------------------------------------------------------- */
 
@@ -334,14 +335,14 @@ static bool file_in(struct ddp_buffer *path, const char *directory, const char *
            ddp_buffer_append(path, name, strlen(name)) == DDP_OK && access(path->at, F_OK) == 0;
 }
 
-static enum ddp_status read_json(json_t **root, const char *path)
+static enum ddp_status read_json(json_t **root, const char *path, size_t flags)
 {
     char *text = NULL;
     size_t bytes = 0;
     enum ddp_status status =
         ddp_input_file_read_whole(path, "not a JSON text", FILE_MOST, &text, &bytes);
     if (status == DDP_OK) {
-        status = ddp_json_parse_object(root, path, text, bytes, JSON_FLAGS);
+        status = ddp_json_parse_object(root, path, text, bytes, flags | JSON_FLAGS);
         free(text);
     }
     return status;
@@ -394,7 +395,7 @@ static enum ddp_status open_gpt2(ddp_tokenizer **tokenizer, const char *director
     char *merges = NULL;
     size_t bytes = 0;
     file_in(path, directory, "vocab.json");
-    enum ddp_status status = read_json(&vocab, path->at);
+    enum ddp_status status = read_json(&vocab, path->at, 0);
     if (status == DDP_OK)
         status = create(&t, path->at);
     if (status == DDP_OK)
@@ -441,7 +442,7 @@ static enum ddp_status read_companions(ddp_tokenizer *t, const char *directory,
         json_t *config = NULL;
         if (!file_in(path, directory, files[i]))
             continue;
-        status = read_json(&config, path->at);
+        status = read_json(&config, path->at, CONFIG);
         if (status == DDP_OK)
             status = ddp_tokenizer_configure(t, path->at, config);
         json_decref(config);
@@ -471,7 +472,7 @@ static enum ddp_status check_class(const char *directory, struct ddp_buffer *pat
     json_t *config = NULL;
     if (!file_in(path, directory, "tokenizer_config.json"))
         return DDP_OK;
-    enum ddp_status status = read_json(&config, path->at);
+    enum ddp_status status = read_json(&config, path->at, CONFIG);
     const char *name = json_string_value(json_object_get(config, "tokenizer_class"));
     if (status == DDP_OK && name && strncmp(name, "GPT2Tokenizer", 13) != 0)
         status = ddp_fail(DDP_ERR_UNSUPPORTED,

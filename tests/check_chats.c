@@ -387,14 +387,70 @@ END_TEST
 
 START_TEST(other_texts_are_encoded_anew)
 {
+    static char text[(1 << 20) + sizeof CHAT " " CHAT];
     put("a.jsonl", CHAT CHAT);
     struct ddp_dataset_options options = options_of("a.jsonl", 24);
     ck_assert(encodes(options));
-    put("a.jsonl", CHAT " " CHAT);
-    ck_assert(encodes(options));
+    for (size_t at = 0; at <= 1 << 20; at += 1 << 20) { /* two as long, that differ from there on */
+        memset(text, ' ', at);
+        strcpy(text + at, CHAT " " CHAT);
+        put("a.jsonl", text);
+        ck_assert(encodes(options));
+        strcpy(text + at, " " CHAT CHAT);
+        put("a.jsonl", text);
+        ck_assert(encodes(options));
+    }
     options.packing = DDP_PACKING_PAD; /* not of what is encoded */
     options.seq_len = 24;
     ck_assert(!encodes(options));
+}
+END_TEST
+
+#define CHATML_JINJA                                                                               \
+    "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] " \
+    "+ '<|im_end|>' + '\n'}}{% endfor %}{% if add_generation_prompt %}{{ "                         \
+    "'<|im_start|>assistant\n' }}{% endif %}"
+
+/* The tokenizer with a file beside it. */
+static void open_beside(const char *name, const char *text)
+{
+    char *source = realpath(ddp_tokenizer_path(tokenizer), NULL);
+    (void)!symlink(source, scratch_path("tokenizer.json")); /* the second time it is there */
+    free(source);
+    put(name, text);
+    ddp_tokenizer_close(tokenizer);
+    ck_assert_int_eq(ddp_tokenizer_open(&tokenizer, scratch), DDP_OK);
+}
+
+START_TEST(another_template_is_not_overlooked)
+{
+    put("a.jsonl", CHAT CHAT);
+    open_beside("chat_template.jinja", CHATML_JINJA);
+    struct ddp_dataset_options options = options_of("a.jsonl", 24);
+    options.chat = NULL;
+    ck_assert(encodes(options));
+    ck_assert(!encodes(options));
+    open_beside("chat_template.jinja", "{{ other }}");
+    options.tokenizer = tokenizer;
+    must_fail(&options, DDP_ERR_INVALID, "chat_template.jinja", "not a known one");
+}
+END_TEST
+
+START_TEST(another_end_is_not_overlooked)
+{
+    static const int32_t ends[] = {END, TURN_END};
+    put("a.jsonl", "{\"text\": \"hello\"}\n{\"text\": \"hello\"}\n");
+    for (int i = 0; i < 2; i++) {
+        int32_t x[2], labels[2];
+        open_beside("tokenizer_config.json",
+                    i ? "{\"eos_token\": \"<|im_end|>\"}" : "{\"eos_token\": \"<|endoftext|>\"}");
+        const struct ddp_dataset_options options = options_of("a.jsonl", 2);
+        ddp_dataset *train = open_set(&options);
+        ck_assert_int_eq(ddp_dataset_read(train, (int64_t[]){0}, 1, x, labels), DDP_OK);
+        ck_assert_int_eq(x[0], HELLO);
+        ck_assert_int_eq(labels[0], ends[i]);
+        ddp_dataset_close(train);
+    }
 }
 END_TEST
 
@@ -446,6 +502,8 @@ Suite *test_suite(void)
     tcase_add_test(tc, a_smaller_vocabulary);
     tcase_add_test(tc, texts_are_encoded_once);
     tcase_add_test(tc, other_texts_are_encoded_anew);
+    tcase_add_test(tc, another_template_is_not_overlooked);
+    tcase_add_test(tc, another_end_is_not_overlooked);
     tcase_add_test(tc, without_a_cache);
     tcase_add_test(tc, the_watch_ends_it);
     return suite;

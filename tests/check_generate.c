@@ -37,24 +37,9 @@ START_TEST(test_company)
 }
 END_TEST
 
-/* Shared keys, and a part of the features that turn; heads that are normed, and a window. */
 START_TEST(test_llama)
 {
-    struct ddp_llama llama = {.layers = 2,
-                              .channels = 24,
-                              .heads = 4,
-                              .kv_heads = 2,
-                              .head_size = 10,
-                              .hidden = 40,
-                              .context = GEN_CONTEXT,
-                              .norm_eps = 1e-5,
-                              .rope = {.size = 6, .theta = 1e4, .attention_factor = 1}};
-    if (_i == 1) {
-        llama.rope.size = llama.head_size;
-        llama.qk_norm = llama.tied = true;
-        llama.window = 5;
-        llama.windowed = (struct ddp_llama_layers){.words = {2}, .count = 1};
-    }
+    const struct ddp_llama llama = gen_llama(_i);
     struct generation g = gen_open_shape(device, NULL, &llama);
     gen_check_logits(&g, 1e-5);
     gen_check_company(&g);

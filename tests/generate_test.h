@@ -74,6 +74,26 @@ static inline struct generation gen_open(ddp_device *device, int64_t heads, int6
     return gen_open_shape(device, &gpt2, NULL);
 }
 
+/* Shared keys, and a part of the features that turn; or heads that are normed, and a window. */
+static inline struct ddp_llama gen_llama(bool windowed)
+{
+    return (struct ddp_llama){
+        .layers = 2,
+        .channels = 24,
+        .heads = 4,
+        .kv_heads = 2,
+        .head_size = 10,
+        .hidden = 40,
+        .context = GEN_CONTEXT,
+        .norm_eps = 1e-5,
+        .rope = {.size = windowed ? 10 : 6, .theta = 1e4, .attention_factor = 1},
+        .qk_norm = windowed,
+        .tied = windowed,
+        .window = windowed ? 5 : 0,
+        .windowed = {.words = {windowed ? 2 : 0}, .count = 1},
+    };
+}
+
 static inline void gen_close(struct generation *g)
 {
     ddp_device_free(g->device, g->device_weights, g->bytes);

@@ -207,6 +207,7 @@ START_TEST(the_index_says_where_and_how_much)
     int64_t parameters, adapters;
     ck_assert_int_eq(ddp_hf_llama_count(&config, 1, &parameters, &adapters), DDP_OK);
     ck_assert_int_eq(json_integer_value(json_object_get(metadata, "total_size")), 2 * parameters);
+    ck_assert_int_eq(json_integer_value(json_object_get(metadata, "total_parameters")), parameters);
     ck_assert_uint_eq(json_object_size(json_object_get(root, "weight_map")), made.tensor_count);
     const char *first = json_string_value(
         json_object_get(json_object_get(root, "weight_map"), "model.embed_tokens.weight"));

@@ -139,7 +139,7 @@ expect "two ways" 2 'error: --tokenizer and --tokens bytes exclude' $trainer $ti
 expect "masks of numbers" 2 'error: --show-masks' $trainer --model article --show-masks 1
 
 # Text that a model writes. It has learned a single line by heart.
-for i in $(seq 300); do echo '{"text": "hello there, caf\u00e9"}'; done >"$work/one.jsonl"
+for i in $(seq 300); do echo '{"text": "hello there, caf\u00e9<|im_end|>!"}'; done >"$work/one.jsonl"
 expect "learn a line" 0 '' "$trainer" --model gpt2 --layers 1 --heads 2 --channels 32 --seq-len 16 --batch-size 8 --threads 1 --quiet \
     --data "$work/one.jsonl" --tokenizer "$texts" --steps 150 --optimizer adamw --lr 0.01 --no-eval --save "$work/line.safetensors"
 say() { "$trainer" --generate 40 --load "$work/line.safetensors" --tokenizer "$texts" --temperature 0 "$@" 2>&1; }
@@ -147,10 +147,20 @@ same() {
     count=$((count + 1))
     [ "$2" = "$3" ] || fail "$1: '$2', expected '$3'"
 }
-same "it ends with the end token" "$(say --prompt hello)" 'hello there, café'
-same "two samples" "$(say --prompt hello --samples 2 | tail -n 1)" 'hello there, café'
+same "it ends with the end token" "$(say --prompt hello)" 'hello there, café!'
+same "two samples" "$(say --prompt hello --samples 2 | tail -n 1)" 'hello there, café!'
 same "--stop" "$(say --prompt hello --stop re,)" 'hello there,'
-same "no prompt" "$(say)" 'hello there, café'
+same "--stop, in the prompt" "$(say --prompt hello --stop hell)" 'hello there, café!'
+same "no prompt" "$(say)" 'hello there, café!'
+mkdir "$work/turns"
+cp "$texts"/* "$work/turns"
+cat >"$work/turns/chat_template.jinja" <<'END'
+{% for message in messages %}{{'<|im_start|>' + message['role'] + '
+' + message['content'] + '<|im_end|>' + '
+'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant
+' }}{% endif %}
+END
+same "it ends with the turn of its template" "$(texts=$work/turns say --prompt hello)" 'hello there, café'
 expect "--sample-every" 0 'hello there, caf' "$trainer" --model gpt2 --data "$work/one.jsonl" --tokenizer "$texts" --load "$work/line.safetensors" \
     --seq-len 16 --steps 2 --lr 0 --no-eval --sample-every 1 --temperature 0 --prompt hello --threads 1
 

@@ -387,14 +387,127 @@ END_TEST
 
 START_TEST(other_texts_are_encoded_anew)
 {
+    static char text[(1 << 20) + sizeof CHAT " " CHAT];
     put("a.jsonl", CHAT CHAT);
     struct ddp_dataset_options options = options_of("a.jsonl", 24);
     ck_assert(encodes(options));
-    put("a.jsonl", CHAT " " CHAT);
-    ck_assert(encodes(options));
+    for (size_t at = 0; at <= 1 << 20; at += 1 << 20) { /* two as long, that differ from there on */
+        memset(text, ' ', at);
+        strcpy(text + at, CHAT " " CHAT);
+        put("a.jsonl", text);
+        ck_assert(encodes(options));
+        strcpy(text + at, " " CHAT CHAT);
+        put("a.jsonl", text);
+        ck_assert(encodes(options));
+    }
     options.packing = DDP_PACKING_PAD; /* not of what is encoded */
     options.seq_len = 24;
     ck_assert(!encodes(options));
+}
+END_TEST
+
+#define CHATML_JINJA                                                                               \
+    "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] " \
+    "+ '<|im_end|>' + '\n'}}{% endfor %}{% if add_generation_prompt %}{{ "                         \
+    "'<|im_start|>assistant\n' }}{% endif %}"
+
+/* The tokenizer with a file beside it. */
+static void open_beside(const char *name, const char *text)
+{
+    char *source = realpath(ddp_tokenizer_path(tokenizer), NULL);
+    (void)!symlink(source, scratch_path("tokenizer.json")); /* the second time it is there */
+    free(source);
+    put(name, text);
+    ddp_tokenizer_close(tokenizer);
+    ck_assert_int_eq(ddp_tokenizer_open(&tokenizer, scratch), DDP_OK);
+}
+
+START_TEST(another_template_is_not_overlooked)
+{
+    put("a.jsonl", CHAT CHAT);
+    open_beside("chat_template.jinja", CHATML_JINJA);
+    struct ddp_dataset_options options = options_of("a.jsonl", 24);
+    options.chat = NULL;
+    ck_assert(encodes(options));
+    ck_assert(!encodes(options));
+    open_beside("chat_template.jinja", "{{ other }}");
+    options.tokenizer = tokenizer;
+    must_fail(&options, DDP_ERR_INVALID, "chat_template.jinja", "not a known one");
+}
+END_TEST
+
+static void end_is(int32_t token)
+{
+    int32_t x[2], labels[2];
+    put("a.jsonl", "{\"text\": \"hello\"}\n{\"text\": \"hello\"}\n");
+    const struct ddp_dataset_options options = options_of("a.jsonl", 2);
+    ddp_dataset *train = open_set(&options);
+    ck_assert_int_eq(ddp_dataset_read(train, (int64_t[]){0}, 1, x, labels), DDP_OK);
+    ck_assert(x[0] == HELLO && labels[0] == token);
+    ddp_dataset_close(train);
+}
+
+START_TEST(another_end_is_not_overlooked)
+{
+    open_beside("tokenizer_config.json", "{\"eos_token\": \"<|endoftext|>\"}");
+    end_is(END);
+    open_beside("tokenizer_config.json", "{\"eos_token\": \"<|im_end|>\"}");
+    end_is(TURN_END);
+}
+END_TEST
+
+/* Of texts and prompts, where the tokenizer puts one there. */
+START_TEST(the_token_that_begins_a_text)
+{
+    static const char *const lines[] = {"{\"text\": \"hello there\"}\n", PROMPT};
+    char path[4096];
+    const char *directory = getenv("srcdir");
+    snprintf(path, sizeof path, "%s/tests/golden/tokenizers/legacy.json",
+             directory ? directory : ".");
+    char *source = realpath(path, NULL);
+    ck_assert_int_eq(symlink(source, scratch_path("tokenizer.json")), 0);
+    free(source);
+    open_beside("tokenizer_config.json", "{\"eos_token\": \"</s>\"}");
+    for (int i = 0; i < 2; i++) {
+        int32_t x[16], labels[8];
+        put("a.jsonl", lines[i]);
+        const struct ddp_dataset_options options = options_of("a.jsonl", i ? 8 : 4);
+        ddp_dataset *train = open_set(&options);
+        ck_assert_int_eq(ddp_dataset_read(train, (int64_t[]){0}, 1, x, labels), DDP_OK);
+        ck_assert_int_eq(x[0], 1); /* <s> */
+        ddp_dataset_close(train);
+    }
+}
+END_TEST
+
+/* A text may end with it. */
+START_TEST(one_token_ends_a_text)
+{
+    put("a.jsonl",
+        "{\"text\": \"hello<|endoftext|>\"}\n{\"text\": \"hello\"}\n{\"text\": \"a\"}\n");
+    const struct ddp_dataset_options options = options_of("a.jsonl", 3);
+    static const int32_t tokens[] = {HELLO, END, HELLO, END};
+    int32_t x[3], labels[3];
+    ddp_dataset *train = open_set(&options);
+    ck_assert_int_eq(ddp_dataset_read(train, (int64_t[]){0}, 1, x, labels), DDP_OK);
+    ck_assert_mem_eq(x, tokens, sizeof x);
+    ck_assert_mem_eq(labels, tokens + 1, sizeof labels);
+    ddp_dataset_close(train);
+}
+END_TEST
+
+/* Not one that 16 bits hold. */
+START_TEST(a_large_token)
+{
+    char all[8192] = "", text[sizeof all + 8];
+    FILE *file = fopen(ddp_tokenizer_path(tokenizer), "rb");
+    ck_assert(file && fread(all, 1, sizeof all - 1, file) > 0 && fclose(file) == 0);
+    const char *id = strstr(all, "\"id\":263");
+    ck_assert_ptr_nonnull(id);
+    snprintf(text, sizeof text, "%.*s\"id\":70000%s", (int)(id - all), all, id + 8);
+    put("tokenizer.json", text);
+    open_beside("tokenizer_config.json", "{\"eos_token\": \"<|endoftext|>\"}");
+    end_is(70000);
 }
 END_TEST
 
@@ -446,6 +559,11 @@ Suite *test_suite(void)
     tcase_add_test(tc, a_smaller_vocabulary);
     tcase_add_test(tc, texts_are_encoded_once);
     tcase_add_test(tc, other_texts_are_encoded_anew);
+    tcase_add_test(tc, another_template_is_not_overlooked);
+    tcase_add_test(tc, another_end_is_not_overlooked);
+    tcase_add_test(tc, the_token_that_begins_a_text);
+    tcase_add_test(tc, one_token_ends_a_text);
+    tcase_add_test(tc, a_large_token);
     tcase_add_test(tc, without_a_cache);
     tcase_add_test(tc, the_watch_ends_it);
     return suite;

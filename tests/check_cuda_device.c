@@ -4,9 +4,11 @@
  * Streams of the simulation do nothing until somebody waits, so that a missing order shows. */
 #include "config.h"
 
+#include "core/bf16.h"
 #include "core/memory.h"
 #include "kernels/embedding.h"
 #include "kernels/softmax_cross_entropy.h"
+#include "mode/frozen.h"
 #include "tests/cuda_device_test.h"
 #include "tests/scratch.h"
 
@@ -390,6 +392,47 @@ START_TEST(test_trace)
 }
 END_TEST
 
+/* Frozen parameters and their copies of bf16; one of them is more than travels at once. */
+START_TEST(test_frozen)
+{
+    enum { IN = 1100, OUT = 1000 };
+    static float values[OUT * IN];
+    static uint16_t rounded[OUT * IN];
+    const struct ddp_init zeros = {.kind = DDP_INIT_ZEROS};
+    ddp_device *device = open_device(0);
+    struct ddp_frozen_host host;
+    struct ddp_frozen frozen;
+    ddp_graph *graph;
+    ck_assert_int_eq(ddp_graph_create(&graph), DDP_OK);
+    ddp_tensor *x = ddp_graph_input(graph, "x", DDP_F32, 2, (int64_t[]){1, IN});
+    ddp_tensor *labels = ddp_graph_input(graph, "labels", DDP_I32, 1, (int64_t[]){1});
+    ddp_graph_begin_frozen(graph, DDP_F32);
+    ddp_tensor *weight = ddp_graph_parameter(graph, "w", 2, (int64_t[]){OUT, IN}, zeros);
+    ddp_graph_end_frozen(graph);
+    x = ddp_graph_linear(graph, x, weight, NULL, DDP_ACTIVATION_NONE);
+    x = ddp_graph_linear_layer(graph, "fc", x, 3, true, DDP_ACTIVATION_NONE);
+    ck_assert_int_eq(ddp_graph_finish(graph, x, ddp_graph_softmax_cross_entropy(graph, x, labels)),
+                     DDP_OK);
+    ck_assert_int_eq(ddp_frozen_host_alloc(&host, graph, NULL, false, DDP_BF16), DDP_OK);
+    for (int i = 0; i < OUT * IN; i++)
+        ((float *)host.values)[i] = (float)i / 7;
+    ck_assert_int_eq(ddp_frozen_host_complete(&host, graph, 1), DDP_OK);
+    ck_assert_int_eq(ddp_frozen_open(&frozen, device, &host, graph, NULL, DDP_BF16), DDP_OK);
+    ck_assert_int_eq(ddp_device_copy_out(device, values, frozen.values[0], sizeof values), DDP_OK);
+    ck_assert_int_eq(ddp_device_copy_out(device, rounded, frozen.rounded[0], sizeof rounded),
+                     DDP_OK);
+    ck_assert_int_eq(ddp_device_synchronize(device), DDP_OK);
+    ck_assert_mem_eq(values, host.values, sizeof values);
+    for (int i = 0; i < OUT * IN; i++)
+        if (rounded[i] != ddp_bf16_of(values[i]))
+            ck_abort_msg("%d is %x", i, rounded[i]);
+    ddp_frozen_close(&frozen);
+    ddp_frozen_host_free(&host);
+    ddp_graph_destroy(graph);
+    ddp_device_close(device);
+}
+END_TEST
+
 START_TEST(test_no_such_device)
 {
     ddp_device *device;
@@ -417,6 +460,7 @@ Suite *test_suite(void)
     tcase_add_test(tc, test_bad_token);
     tcase_add_test(tc, test_bad_label);
     tcase_add_test(tc, test_trace);
+    tcase_add_test(tc, test_frozen);
     tcase_add_test(tc, test_no_such_device);
     return suite;
 }

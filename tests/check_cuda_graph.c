@@ -269,7 +269,8 @@ START_TEST(generation_is_near_the_cpu)
 {
     ddp_device *device;
     ck_assert_int_eq(ddp_device_open(&device, "cuda", 0, 1), DDP_OK);
-    struct generation g = gen_open(device, 2, 32);
+    const struct ddp_llama llama = gen_llama(true);
+    struct generation g = _i ? gen_open_shape(device, NULL, &llama) : gen_open(device, 2, 32);
     gen_check_logits(&g, 1e-5);
     gen_check_company(&g);
     gen_close(&g);
@@ -286,6 +287,6 @@ Suite *test_suite(void)
     tcase_add_loop_test(tc, fused_norms_give_the_same_bits, 0, 3);
     tcase_add_test(tc, the_cpu_refuses_bf16);
     tcase_add_test(tc, float32_heads_are_near_the_cpu);
-    tcase_add_test(tc, generation_is_near_the_cpu);
+    tcase_add_loop_test(tc, generation_is_near_the_cpu, 0, 2);
     return suite;
 }

@@ -37,6 +37,16 @@ START_TEST(test_company)
 }
 END_TEST
 
+START_TEST(test_llama)
+{
+    const struct ddp_llama llama = gen_llama(_i);
+    struct generation g = gen_open_shape(device, NULL, &llama);
+    gen_check_logits(&g, 1e-5);
+    gen_check_company(&g);
+    gen_close(&g);
+}
+END_TEST
+
 /* Each token is then drawn from the one before. */
 START_TEST(test_short_context)
 {
@@ -118,6 +128,7 @@ Suite *test_suite(void)
     tcase_set_timeout(tc, 120);
     tcase_add_loop_test(tc, test_logits, 0, 3);
     tcase_add_loop_test(tc, test_company, 0, 3);
+    tcase_add_loop_test(tc, test_llama, 0, 2);
     tcase_add_test(tc, test_short_context);
     tcase_add_test(tc, test_not_finite);
     tcase_add_test(tc, test_draw);

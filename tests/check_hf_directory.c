@@ -26,8 +26,8 @@ static const char *const families[] = {
     "{\"model_type\":\"phi3\",\"hidden_size\":8,\"intermediate_size\":12,\"num_hidden_layers\":2,"
     "\"num_attention_heads\":4,\"num_key_value_heads\":2,\"vocab_size\":20}",
     "{\"model_type\":\"qwen2\",\"hidden_size\":8,\"intermediate_size\":12,\"num_hidden_layers\":1,"
-    "\"num_attention_heads\":4,\"num_key_value_heads\":1,\"vocab_size\":20,"
-    "\"tie_word_embeddings\":true}",
+    "\"num_attention_heads\":4,\"num_key_value_heads\":1,\"vocab_size\":8200,"
+    "\"tie_word_embeddings\":true}", /* an embedding of two pieces of 65536 values */
 };
 enum { LLAMA, QWEN3, PHI3, QWEN2 };
 
@@ -207,6 +207,7 @@ START_TEST(the_index_says_where_and_how_much)
     int64_t parameters, adapters;
     ck_assert_int_eq(ddp_hf_llama_count(&config, 1, &parameters, &adapters), DDP_OK);
     ck_assert_int_eq(json_integer_value(json_object_get(metadata, "total_size")), 2 * parameters);
+    ck_assert_int_eq(json_integer_value(json_object_get(metadata, "total_parameters")), parameters);
     ck_assert_uint_eq(json_object_size(json_object_get(root, "weight_map")), made.tensor_count);
     const char *first = json_string_value(
         json_object_get(json_object_get(root, "weight_map"), "model.embed_tokens.weight"));
@@ -218,15 +219,16 @@ END_TEST
 
 START_TEST(files_of_others_are_understood)
 {
-    float other[160], ones[4] = {1, 1, 1, 1};
+    static float other[8200 * 8];
+    float ones[4] = {1, 1, 1, 1};
     uint16_t half[64];
     for (int i = 0; i < 64; i++)
         half[i] = 0x3e00; /* 1.5 */
-    begin(QWEN3);
+    begin(QWEN2);
     ck_assert_int_eq(export_to("a", NULL, DDP_F32, 0), DDP_OK);
     /* Names without the prefix, frequencies, a head that is the embedding. */
     const struct ddp_safetensor more[] = {
-        {"lm_head.weight", "F32", 2, {20, 8}, made.values[0].memory, 640},
+        {"lm_head.weight", "F32", 2, {8200, 8}, made.values[0].memory, sizeof other},
         {"model.layers.0.self_attn.rotary_emb.inv_freq", "F32", 1, {4}, ones, 16},
     };
     rewrite(more, 2, "model.");
@@ -239,8 +241,8 @@ START_TEST(files_of_others_are_understood)
     ck_assert_double_eq((double)*(float *)got.values[got.count - 1].memory, 1.5);
     /* A head that differs. */
     memcpy(other, made.values[0].memory, sizeof other);
-    other[159] += 1;
-    const struct ddp_safetensor head = {"lm_head.weight", "F32", 2, {20, 8}, other, 640};
+    other[8200 * 8 - 1] += 1;
+    const struct ddp_safetensor head = {"lm_head.weight", "F32", 2, {8200, 8}, other, sizeof other};
     rewrite(&head, 1, NULL);
     load_fails("lm_head.weight", "tie_word_embeddings");
     end();

@@ -370,6 +370,65 @@ START_TEST(adapters_train_as_peft_does)
 }
 END_TEST
 
+/* Dropout is of what the adapters read: while they add nothing, the loss is the base's. */
+START_TEST(dropout_is_before_the_adapters_alone)
+{
+    const json_t *adapters = json_object_get(json_object_get(golden, "adapters"), "lora");
+    const json_t *model = json_object_get(json_object_get(golden, "models"), "llama3");
+    const json_t *losses = json_object_get(json_object_get(adapters, "adamw"), "losses");
+    const double loss[] = {json_number_value(json_array_get(losses, 0)),
+                           number_of(adapters, "loss")};
+    struct ddp_lora lora = {.frozen_bf16 = false};
+    struct tiny tiny;
+    what = PLAIN;
+    ck_assert_ptr_null(ddp_lora_read(&lora, "r=4,alpha=8,targets=q_proj,v_proj,dropout=0.5"));
+    for (int adds = 0; adds < 2; adds++) {
+        open_tiny(&tiny, model, &splits[0], &lora, adds, 0);
+        const double off = fabs(step(&tiny, &splits[0], 0, 0) - loss[adds]);
+        ck_assert_msg(adds ? off > 1e-4 : off < 2e-6, "%d: off by %g", adds, off);
+        close_tiny(&tiny);
+    }
+}
+END_TEST
+
+/* Norms are 1, biases and B 0, A uniform as of torch.nn.Linear, all else normal. */
+START_TEST(new_weights_are_drawn_as_elsewhere)
+{
+    const char *name;
+    const json_t *model = model_of(_i, &name);
+    struct ddp_lora lora = {.frozen_bf16 = false};
+    struct ddp_rng rng;
+    struct tiny tiny;
+    what = PLAIN;
+    ck_assert_ptr_null(ddp_lora_read(&lora, "r=8,targets=all-linear"));
+    open_tiny(&tiny, model, &splits[0], strcmp(name, "phi3") ? &lora : NULL, false, 0);
+    ddp_rng_seed(&rng, 5);
+    ck_assert_int_eq(ddp_graph_init_parameters(tiny.graph, &rng, tiny.weights, tiny.frozen.values),
+                     DDP_OK);
+    for (int p = 0; p < ddp_graph_place_count(tiny.graph); p++) {
+        const struct ddp_parameter_place place =
+            ddp_graph_place_at(tiny.graph, p, tiny.weights, tiny.frozen.values);
+        const struct ddp_parameter *parameter = place.parameter;
+        const double count = (double)parameter->count, mean = strstr(parameter->name, "norm") != 0;
+        const double fan = 1 / sqrt((double)parameter->dims[1]); /* uniform in +- fan */
+        const bool down = strstr(parameter->name, ".lora_A") != NULL;
+        const bool constant = parameter->dim_count == 1 || strstr(parameter->name, ".lora_B");
+        const double deviation = constant ? 0 : down ? fan / sqrt(3) : 0.02;
+        double sum = 0, squares = 0;
+        for (int64_t i = 0; i < parameter->count; i++) {
+            const double off = (double)((const float *)place.memory)[i] - mean;
+            ck_assert(fabs(off) <= (down ? fan : 6 * deviation));
+            sum += off;
+            squares += off * off;
+        }
+        expect(sum / count, 0, 5 * deviation / sqrt(count), name, parameter->name);
+        expect(sqrt(squares / count), deviation, 5 * deviation / sqrt(2 * count), name,
+               parameter->name);
+    }
+    close_tiny(&tiny);
+}
+END_TEST
+
 Suite *test_suite(void)
 {
     Suite *suite = suite_create("llama");
@@ -385,6 +444,8 @@ Suite *test_suite(void)
     tcase_add_loop_test(tc, documents_do_not_see_each_other, 0, MODELS);
     tcase_add_loop_test(tc, logits_are_those_of_transformers, 0, MODELS);
     tcase_add_loop_test(tc, adapters_train_as_peft_does, 0, 2 * SPLITS);
+    tcase_add_test(tc, dropout_is_before_the_adapters_alone);
+    tcase_add_loop_test(tc, new_weights_are_drawn_as_elsewhere, 0, MODELS);
     suite_add_tcase(suite, tc);
     return suite;
 }

@@ -302,7 +302,7 @@ static const struct ddp_hf_values values[] = {
     {B_NAME, 2, {4, 2}, DDP_F32, b_memory},
 };
 static const struct ddp_lora small = {
-    .rank = 2, .alpha = 3, .targets = 1 << DDP_LLAMA_Q, .dropout = 0.25, .rslora = true};
+    .rank = 2, .alpha = 2.5, .targets = 1 << DDP_LLAMA_Q, .dropout = 0.25, .rslora = true};
 
 static void fill(void)
 {
@@ -347,7 +347,7 @@ START_TEST(what_is_saved_is_read)
     ck_assert(ddp_peft_is(directory));
     ck_assert_int_eq(ddp_peft_read(&peft, directory, 1), DDP_OK);
     const struct ddp_lora *got = &peft.lora;
-    ck_assert(got->rank == 2 && got->alpha == 3 && got->dropout == 0.25 && got->rslora);
+    ck_assert(got->rank == 2 && got->alpha == 2.5 && got->dropout == 0.25 && got->rslora);
     ck_assert_int_eq(got->targets, small.targets);
     ck_assert_str_eq(peft.base, "some/base");
     ddp_peft_free(&peft);

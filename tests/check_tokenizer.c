@@ -147,6 +147,42 @@ START_TEST(test_threads)
 }
 END_TEST
 
+static void same_by_threads(const ddp_tokenizer *t, const char *text, size_t bytes)
+{
+    const struct ddp_text_part part = {text, bytes, "a text", 0};
+    struct ddp_tokens one = {0}, many = {0};
+    ck_assert_int_eq(ddp_tokenizer_encode(t, &part, 0, &one), DDP_OK);
+    ck_assert_int_eq(ddp_tokenizer_encode_many(t, &part, 1, 0, 3, &many, NULL), DDP_OK);
+    ck_assert_uint_eq(one.count, many.count);
+    ck_assert_int_eq(memcmp(one.ids, many.ids, one.count * sizeof *one.ids), 0);
+    free(one.ids);
+    free(many.ids);
+}
+
+/* Threads begin at borders that are none, in groups of three digits, and between two unknown
+ * characters, which are one token. */
+START_TEST(test_borders)
+{
+    enum { LENGTH = 3 << 19 };
+    char *text = malloc(LENGTH);
+    ddp_tokenizer *fuses = NULL;
+    for (size_t i = 0; i < LENGTH; i++)
+        text[i] = (char)('0' + i % 10);
+    same_by_threads(tokenizer_named("llama3"), text, LENGTH);
+    tokenizer_named("");
+    json_t *root = json_load_file(tokenizer_path("unknown"), 0, NULL);
+    json_object_set_new(json_object_get(root, "model"), "fuse_unk", json_true());
+    ck_assert_int_eq(json_dump_file(root, scratch_path("tokenizer.json"), 0), 0);
+    json_decref(root);
+    ck_assert_int_eq(ddp_tokenizer_open(&fuses, scratch), DDP_OK);
+    for (size_t i = 0; i < LENGTH; i++)
+        text[i] = "\xd0\x96"[i % 2];
+    same_by_threads(fuses, text, LENGTH);
+    ddp_tokenizer_close(fuses);
+    free(text);
+}
+END_TEST
+
 /* One piece that nothing cuts takes time in proportion to its length, nearly. */
 START_TEST(test_long_piece)
 {
@@ -172,14 +208,15 @@ START_TEST(test_heap)
 {
     struct ddp_vocabulary v = {0};
     struct ddp_bpe bpe = {0};
-    const char *const texts[] = {"a", "b", "aa", "ab", "ba", "aab", "aaaa", "abab"};
-    for (int i = 0; i < 8; i++)
+    const char *const texts[] = {"a", "b", "aa", "ab", "ba", "aab", "aaaa", "abab", "baa"};
+    for (int i = 0; i < 9; i++)
         ck_assert_int_eq(ddp_vocabulary_add(&v, "test", texts[i], strlen(texts[i]), i), DDP_OK);
     ck_assert_int_eq(ddp_vocabulary_reserve_merges(&v, 8), DDP_OK);
     ck_assert(ddp_vocabulary_add_merge(&v, 0, 0, 0, 2) && ddp_vocabulary_add_merge(&v, 0, 1, 1, 3));
     ck_assert(ddp_vocabulary_add_merge(&v, 1, 0, 2, 4) && ddp_vocabulary_add_merge(&v, 2, 1, 3, 5));
     ck_assert(ddp_vocabulary_add_merge(&v, 2, 2, 4, 6) && ddp_vocabulary_add_merge(&v, 3, 3, 5, 7));
     ck_assert(!ddp_vocabulary_add_merge(&v, 3, 3, 6, 7));
+    ck_assert(ddp_vocabulary_add_merge(&v, 1, 2, 6, 8)); /* "b" "a" was of a lower rank */
     uint32_t state = 5;
     for (size_t count = 1; count < 400; count++) {
         int32_t ids[400], plain[400];
@@ -487,6 +524,8 @@ Suite *test_suite(void)
     tcase_add_test(large, test_threads);
     tcase_add_test(large, test_long_piece);
     tcase_add_test(large, test_heap);
+    tcase_add_test(large, test_borders);
+    tcase_add_unchecked_fixture(large, scratch_make, scratch_remove);
     TCase *small = test_case(suite, "small", 20);
     tcase_add_unchecked_fixture(small, scratch_make, scratch_remove);
     tcase_add_checked_fixture(small, scratch_clear, NULL);

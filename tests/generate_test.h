@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Text of a small GPT, made with a cache on some device, beside the network's full passes on the
+ * Text of a small model, made with a cache on some device, beside the network's full passes on the
  * CPU: for tests. */
 #ifndef DDP_TESTS_GENERATE_TEST_H
 #define DDP_TESTS_GENERATE_TEST_H
@@ -8,6 +8,7 @@
 #include "core/memory.h"
 #include "graph/exec.h"
 #include "model/gpt2.h"
+#include "model/llama.h"
 #include "tests/runner.h"
 #include "train/generate.h"
 
@@ -19,35 +20,33 @@ enum { GEN_CONTEXT = 24, GEN_VOCABULARY = 61, GEN_LENGTH = 70, GEN_SAMPLES = 6 }
 
 struct generation {
     ddp_device *cpu, *device;
+    const struct ddp_model *model;
     struct ddp_model_config config;
     float *weights;        /* host */
     float *device_weights; /* NULL: the host's */
     size_t bytes;
 };
 
-static inline struct ddp_model_config gen_config(int64_t heads, int64_t channels)
+/* The device stays the caller's. Weights are larger than in training, so that logits differ. Of
+ * gpt2 or llama, the other NULL. */
+static inline struct generation gen_open_shape(ddp_device *device, const struct ddp_gpt2 *gpt2,
+                                               const struct ddp_llama *llama)
 {
-    struct ddp_model_config config = {.batch = 1,
+    struct generation g = {.device = device,
+                           .model = gpt2 ? &ddp_model_gpt2 : &ddp_model_llama,
+                           .config = {.batch = 1,
                                       .dim_count = 1,
                                       .dims = {GEN_CONTEXT},
                                       .classes = GEN_VOCABULARY,
-                                      .pads_classes = true};
-    *ddp_gpt2_of(&config.own) = (struct ddp_gpt2){.layers = 2,
-                                                  .heads = heads,
-                                                  .channels = channels,
-                                                  .context = GEN_CONTEXT,
-                                                  .norm_eps = 1e-5};
-    return config;
-}
-
-/* The device stays the caller's. Weights are larger than in training, so that logits differ. */
-static inline struct generation gen_open(ddp_device *device, int64_t heads, int64_t channels)
-{
-    struct generation g = {.device = device, .config = gen_config(heads, channels)};
+                                      .pads_classes = true}};
+    if (gpt2)
+        *ddp_gpt2_of(&g.config.own) = *gpt2;
+    else
+        *ddp_llama_of(&g.config.own) = *llama;
     ddp_graph *graph;
     struct ddp_rng rng;
     ck_assert_int_eq(ddp_device_open(&g.cpu, "cpu", 0, 2), DDP_OK);
-    ck_assert_int_eq(ddp_model_build(&graph, &ddp_model_gpt2, &g.config), DDP_OK);
+    ck_assert_int_eq(ddp_model_build(&graph, g.model, &g.config), DDP_OK);
     const size_t count = (size_t)ddp_graph_flat_count(graph);
     g.bytes = count * sizeof(float);
     g.weights = ddp_array_alloc(count, sizeof(float));
@@ -65,6 +64,36 @@ static inline struct generation gen_open(ddp_device *device, int64_t heads, int6
     return g;
 }
 
+static inline struct generation gen_open(ddp_device *device, int64_t heads, int64_t channels)
+{
+    const struct ddp_gpt2 gpt2 = {.layers = 2,
+                                  .heads = heads,
+                                  .channels = channels,
+                                  .context = GEN_CONTEXT,
+                                  .norm_eps = 1e-5};
+    return gen_open_shape(device, &gpt2, NULL);
+}
+
+/* Shared keys, and a part of the features that turn; or heads that are normed, and a window. */
+static inline struct ddp_llama gen_llama(bool windowed)
+{
+    return (struct ddp_llama){
+        .layers = 2,
+        .channels = 24,
+        .heads = 4,
+        .kv_heads = 2,
+        .head_size = 10,
+        .hidden = 40,
+        .context = GEN_CONTEXT,
+        .norm_eps = 1e-5,
+        .rope = {.size = windowed ? 10 : 6, .theta = 1e4, .attention_factor = 1},
+        .qk_norm = windowed,
+        .tied = windowed,
+        .window = windowed ? 5 : 0,
+        .windowed = {.words = {windowed ? 2 : 0}, .count = 1},
+    };
+}
+
 static inline void gen_close(struct generation *g)
 {
     ddp_device_free(g->device, g->device_weights, g->bytes);
@@ -78,7 +107,7 @@ enum { GEN_PROMPT = sizeof gen_prompt / sizeof *gen_prompt };
 static inline ddp_generator *gen_generator(const struct generation *g, int64_t samples)
 {
     const struct ddp_generator_config config = {
-        .model = &ddp_model_gpt2,
+        .model = g->model,
         .model_config = &g->config,
         .device = g->device,
         .weights = g->device_weights ? g->device_weights : g->weights,
@@ -94,7 +123,7 @@ static inline ddp_generator *gen_generator(const struct generation *g, int64_t s
     return generator;
 }
 
-/* The logits behind `length` tokens, by the ordinary graph. */
+/* The logits behind `length` tokens, by the ordinary graph; a llama's ends in its loss. */
 static inline void gen_full_pass(const struct generation *g, const int32_t *tokens, int64_t length,
                                  float logits[GEN_VOCABULARY])
 {
@@ -102,12 +131,14 @@ static inline void gen_full_pass(const struct generation *g, const int32_t *toke
     ddp_graph *graph;
     ddp_exec *exec;
     config.dims[0] = length;
-    ck_assert_int_eq(ddp_model_build(&graph, &ddp_model_gpt2, &config), DDP_OK);
+    config.last_only = g->model == &ddp_model_llama;
+    ck_assert_int_eq(ddp_model_build(&graph, g->model, &config), DDP_OK);
     ck_assert_int_eq(ddp_exec_create(&exec, graph, g->cpu, DDP_EXEC_NETWORK, g->weights), DDP_OK);
     ddp_exec_bind_input(exec, 0, tokens);
     ck_assert_int_eq(ddp_exec_forward(exec), DDP_OK);
-    const size_t row_bytes = ddp_exec_output_bytes(exec) / (size_t)length;
-    memcpy(logits, (const char *)ddp_exec_output(exec) + (size_t)(length - 1) * row_bytes,
+    const size_t rows = config.last_only ? 1 : (size_t)length;
+    const size_t row_bytes = ddp_exec_output_bytes(exec) / rows;
+    memcpy(logits, (const char *)ddp_exec_output(exec) + (rows - 1) * row_bytes,
            GEN_VOCABULARY * sizeof *logits);
     ddp_exec_destroy(exec);
     ddp_graph_destroy(graph);

@@ -25,7 +25,7 @@ static const struct grouped grouped_cases[] = {
     {1, 257, 2, 1, 32, 0, SOME},    {1, 300, 4, 2, 16, 65, WHOLE}, {1, 321, 2, 2, 8, 255, HALVES},
     {1, 600, 2, 1, 8, 257, SOME},   {1, 600, 2, 1, 8, 0, HALVES},  {0, 4, 4, 2, 8, 3, WHOLE},
     {2, 0, 4, 2, 8, 3, WHOLE},      {1, 200, 8, 2, 40, 128, SOME}, {1, 127, 2, 1, 64, 63, SOME},
-    {1, 161, 2, 1, 72, 40, HALVES}, {1, 600, 1, 1, 16, 1, WHOLE},
+    {1, 161, 2, 1, 72, 40, HALVES}, {1, 600, 1, 1, 16, 1, WHOLE},  {1, 200, 2, 1, 8, 66, WHOLE},
 };
 #define GROUPED (int)(sizeof grouped_cases / sizeof *grouped_cases)
 

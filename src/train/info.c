@@ -51,8 +51,6 @@ enum ddp_status ddp_train_needs(const struct ddp_hf_llama *config, struct ddp_tr
 
 /* --- the files beside ------------------------------------------------------------------------- */
 
-}
-
 static const char *find_tokenizer(const char *directory)
 {
     static const char *const names[] = {"tokenizer.json", "tokenizer.model", "vocab.json"};

@@ -190,7 +190,8 @@ static enum ddp_status export_model(const struct ddp_run *run, struct values *va
         .shape = *llama,
         .vocabulary = run->model_config.classes,
         .init_std = run->load.hf.init_std > 0 ? run->load.hf.init_std : DDP_LLAMA_INIT_STD,
-        .tokenizer = run->tokenizer};
+        .bos = run->tokenizer ? ddp_tokenizer_bos(run->tokenizer) : -1,
+        .eos = run->tokenizer ? ddp_tokenizer_eos(run->tokenizer) : -1};
     void **made = ddp_array_alloc(values->base, sizeof *made);
     enum ddp_status status = made ? DDP_OK : DDP_ERR_MEMORY;
     for (size_t i = 0; status == DDP_OK && llama->lora.rank > 0 && i < values->base; i++)

@@ -5,7 +5,6 @@
 #ifndef DDP_WEIGHTS_HF_LLAMA_H
 #define DDP_WEIGHTS_HF_LLAMA_H
 
-#include "data/text/tokenizer.h"
 #include "graph/graph.h"
 #include "model/llama.h"
 #include "weights/safetensors.h"
@@ -17,8 +16,7 @@ struct ddp_hf_llama {
     int64_t vocabulary;
     const char *dtype; /* what config.json says, "F32", "F16" or "BF16"; NULL: nothing */
     double init_std;   /* initializer_range */
-    const ddp_tokenizer *tokenizer; /* whose bos and eos a config.json that is made names; or NULL;
-                                       not read */
+    int32_t bos, eos;  /* tokens that a config.json that is made names; -1: none, as when read */
 };
 
 /* Reads config.json of a directory, or the file of that name. A key that is left out has the

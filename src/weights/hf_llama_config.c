@@ -133,6 +133,7 @@ static enum ddp_status read_sizes(const struct ddp_hf_keys *in, struct ddp_hf_ll
     shape->norm_eps = families[family].norm_eps;
     config->vocabulary = families[family].vocabulary;
     config->init_std = DDP_LLAMA_INIT_STD;
+    config->bos = config->eos = -1;
     enum ddp_status status =
         ddp_hf_keys_count(in, "num_hidden_layers", DDP_LLAMA_LAYERS, &shape->layers);
     if (status == DDP_OK)

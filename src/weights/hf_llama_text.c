@@ -52,7 +52,7 @@ static int set_unrotated(json_t *root, const struct ddp_llama *shape)
     return failed;
 }
 
-/* null: the tokenizer names none, or the model does not have it. */
+/* null: there is none, or the model does not have it. */
 static json_t *token_id(const struct ddp_hf_llama *config, int32_t id)
 {
     return id >= 0 && id < config->vocabulary ? json_integer(id) : json_null();
@@ -61,7 +61,6 @@ static json_t *token_id(const struct ddp_hf_llama *config, int32_t id)
 static json_t *make_root(const struct ddp_hf_llama *config)
 {
     const struct ddp_llama *shape = &config->shape;
-    const ddp_tokenizer *tokenizer = config->tokenizer;
     const bool attention = shape->o_bias;
     json_t *root = json_pack(
         "{s:[s], s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:I, s:f, s:f, s:b, s:b, s:b, s:f, "
@@ -75,9 +74,8 @@ static json_t *make_root(const struct ddp_hf_llama *config)
         (json_int_t)shape->context, "rms_norm_eps", shape->norm_eps, "initializer_range",
         config->init_std, "tie_word_embeddings", shape->tied, "attention_bias", attention,
         "mlp_bias", shape->mlp_bias, "attention_dropout", 0.0, "bos_token_id",
-        token_id(config, tokenizer ? ddp_tokenizer_bos(tokenizer) : -1), "eos_token_id",
-        token_id(config, tokenizer ? ddp_tokenizer_eos(tokenizer) : -1), "pad_token_id",
-        "rope_parameters", ddp_hf_llama_rope_object(shape));
+        token_id(config, config->bos), "eos_token_id", token_id(config, config->eos),
+        "pad_token_id", "rope_parameters", ddp_hf_llama_rope_object(shape));
     if (root && (set_windows(root, shape) || set_unrotated(root, shape))) {
         json_decref(root);
         return NULL;

@@ -34,7 +34,7 @@ optim: device kernels core
 graph: device kernels core
 model: optim graph device kernels core
 mode: model graph comm optim data device job kernels core
-weights: model graph data/text core
+weights: model graph core
 checkpoint: weights graph core
 report: mode graph comm optim data core
 train: report checkpoint weights mode model graph comm optim data data/text device job kernels core

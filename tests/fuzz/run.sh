@@ -43,7 +43,7 @@ sources_of() {
     llmc) echo "$core weights/gpt2_tensors.c weights/llmc_header.c" ;;
     hf_config) echo "$core core/atomic_file.c core/input_file.c core/parse.c core/write.c weights/hf_config.c weights/hf_keys.c core/json.c" ;;
     hf_llama) echo "$core core/input_file.c core/json.c core/parse.c weights/hf_edit.c weights/hf_keys.c weights/hf_llama_config.c weights/hf_llama_rope.c weights/hf_llama_text.c" ;;
-    peft) echo "$core core/input_file.c core/json.c core/parse.c model/lora.c weights/hf_keys.c weights/peft_config.c" ;;
+    peft) echo "$core core/input_file.c core/json.c core/parse.c core/write.c model/lora.c weights/hf_keys.c weights/peft_config.c" ;;
     index) echo "$core core/input_file.c core/json.c core/parse.c weights/safetensors.c weights/safetensors_index.c" ;;
     checkpoint) echo "$core checkpoint/state.c core/json.c core/parse.c" ;;
     description) echo "$core core/options.c core/parse.c model/describe.c" ;;

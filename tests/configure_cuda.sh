@@ -5,6 +5,7 @@
 . "${srcdir:-.}/tests/cli.inc"
 command -v autoconf >/dev/null || skip "needs autoconf"
 compiler=${CC:-cc}
+unset NVCC_GENCODE
 
 # fake_nvcc FILE: knows the GPUs in $FAKE_CODES, and warns about native where $FAKE_GPU is no
 mkdir -p "$work/cuda/bin" "$work/cuda/include" "$work/cuda/lib64"

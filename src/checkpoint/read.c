@@ -9,6 +9,7 @@
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/text.h"
+#include "core/write.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -320,11 +321,9 @@ static enum ddp_status read_latest(struct ddp_checkpoint *checkpoint,
 {
     for (size_t i = 0; i < count; i++) {
         char name[DDP_CHECKPOINT_NAME], text[2 * DDP_CHECKPOINT_REASON];
-        ddp_checkpoint_name(name, steps[i]);
-        if (asprintf(&checkpoint->path, "%s/%s", dir->path, name) < 0) {
-            checkpoint->path = NULL;
-            return ddp_fail(DDP_ERR_MEMORY, "out of memory");
-        }
+        checkpoint->path = ddp_path_in(dir->path, ddp_checkpoint_name(name, steps[i]));
+        if (!checkpoint->path)
+            return DDP_ERR_MEMORY;
         enum ddp_status status = read_path(checkpoint, dir->fd, name, text, sizeof text);
         if (status == DDP_OK && checkpoint->state.cursor.step != steps[i]) {
             status = DDP_ERR_FORMAT;
@@ -434,12 +433,10 @@ static enum ddp_status check_weights(const char *path, char *text, size_t size)
 static enum ddp_status take_file(char **file, const char *path, char *text, size_t size)
 {
     enum ddp_status status = check_weights(path, text, size);
-    if (status == DDP_OK &&
-        asprintf(file, "%s/%s", path, ddp_checkpoint_part_names[DDP_CHECKPOINT_MODEL]) < 0) {
-        *file = NULL;
-        status = ddp_fail(DDP_ERR_MEMORY, "out of memory");
-    }
-    return status;
+    if (status != DDP_OK)
+        return status;
+    *file = ddp_path_in(path, ddp_checkpoint_part_names[DDP_CHECKPOINT_MODEL]);
+    return *file ? DDP_OK : DDP_ERR_MEMORY;
 }
 
 static enum ddp_status find_latest(char **file, const struct ddp_checkpoint_dir *dir, bool tell)
@@ -448,9 +445,10 @@ static enum ddp_status find_latest(char **file, const struct ddp_checkpoint_dir 
     size_t count = 0;
     enum ddp_status status = ddp_checkpoint_dir_list(dir, &steps, &count);
     for (size_t i = 0; status == DDP_OK && i < count && !*file; i++) {
-        char name[DDP_CHECKPOINT_NAME], text[2 * DDP_CHECKPOINT_REASON], *path;
-        if (asprintf(&path, "%s/%s", dir->path, ddp_checkpoint_name(name, steps[i])) < 0) {
-            status = ddp_fail(DDP_ERR_MEMORY, "out of memory");
+        char name[DDP_CHECKPOINT_NAME], text[2 * DDP_CHECKPOINT_REASON];
+        char *path = ddp_path_in(dir->path, ddp_checkpoint_name(name, steps[i]));
+        if (!path) {
+            status = DDP_ERR_MEMORY;
             break;
         }
         status = take_file(file, path, text, sizeof text);

@@ -188,11 +188,11 @@ static void remove_old(const struct ddp_checkpoint_writer *writer)
 static enum ddp_status write_checkpoint(struct ddp_checkpoint_writer *writer)
 {
     const int64_t step = writer->state.cursor.step;
-    char name[DDP_CHECKPOINT_NAME], *path = NULL;
+    char name[DDP_CHECKPOINT_NAME];
+    char *path = ddp_path_in(writer->dir->path, ddp_checkpoint_name(name, step));
     int fd;
-    ddp_checkpoint_name(name, step);
-    if (asprintf(&path, "%s/%s", writer->dir->path, name) < 0)
-        return ddp_fail(DDP_ERR_MEMORY, "out of memory");
+    if (!path)
+        return DDP_ERR_MEMORY;
     enum ddp_status status = ddp_checkpoint_dir_begin(writer->dir, step, &fd);
     if (status == DDP_OK) {
         for (int i = 0; status == DDP_OK && i < DDP_CHECKPOINT_PARTS; i++)

@@ -211,8 +211,8 @@ static const struct ddp_option rows[] = {
      .help =
          "tokens: format of the files: auto (default), gpt2 (llm.c's), uint16, uint32 or bytes"},
     {OPTION_INT("vocab-size", vocab_size, 2, 1 << 24, "N"),
-     .help = "tokens: how many there are (default: 50257 for 16 bits, 128256 for 32, 256 for "
-             "bytes)"},
+     .help = "tokens: how many there are (default: as --load, --config or --size says, else 50257 "
+             "for 16 bits, 128256 for 32, 256 for bytes)"},
     {OPTION_TEXT("tokenizer", tokenizer, "PATH"),
      .help =
          "texts: encode them with this tokenizer.json, or that of this directory (default: that "

@@ -7,7 +7,7 @@
 #include "job/board.h"
 #include "tests/runner.h"
 #include "tests/scratch.h"
-#include "train/options.h"
+#include "plan/options.h"
 
 #define WORDS 12
 

@@ -9,7 +9,7 @@
 #include "core/text.h"
 #include "core/write.h"
 #include "ddp_train.h"
-#include "train/texts.h"
+#include "generate/texts.h"
 #include "weights/peft.h"
 
 #include <inttypes.h>

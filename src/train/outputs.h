@@ -5,7 +5,7 @@
 #ifndef DDP_TRAIN_OUTPUTS_H
 #define DDP_TRAIN_OUTPUTS_H
 
-#include "train/options.h"
+#include "plan/options.h"
 
 /* DDP_ERR_INVALID names two options with the same file, DDP_ERR_IO what cannot be made or
  * written.

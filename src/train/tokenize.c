@@ -10,7 +10,7 @@
 #include "data/encode.h"
 #include "data/text_directory.h"
 #include "data/token_file.h"
-#include "train/texts.h"
+#include "generate/texts.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 #ifndef DDP_TRAIN_TOKENIZE_H
 #define DDP_TRAIN_TOKENIZE_H
 
-#include "train/options.h"
+#include "plan/options.h"
 
 /* Takes the command's operands off the front of a command line.
  *   argc, argv [in,out]  what is left are its options

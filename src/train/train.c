@@ -10,12 +10,11 @@
 #include "job/job.h"
 #include "train/best.h"
 #include "train/hooks.h"
-#include "train/llama_run.h"
-#include "train/plan_memory.h"
+#include "plan/weights.h"
 #include "train/predict.h"
-#include "train/sample.h"
+#include "generate/sample.h"
 #include "train/tensors.h"
-#include "train/texts.h"
+#include "generate/texts.h"
 #include "train/tokenize.h"
 
 #include <inttypes.h>
@@ -205,7 +204,7 @@ void ddp_train_help_short(FILE *out)
 static enum ddp_status open_run(ddp_train *train, FILE *out, bool own_loop)
 {
     train->running = train->options;
-    train->run = (struct ddp_run){.options = &train->running,
+    train->run = (struct ddp_run){.planned = {.options = &train->running},
                                   .out = out,
                                   .own_loop = own_loop,
                                   .own_rate = NAN,
@@ -299,7 +298,7 @@ enum ddp_status ddp_train_open(ddp_train *train, FILE *out)
 
 int ddp_train_rank(const ddp_train *train)
 {
-    return train->run.plan.rank;
+    return train->run.planned.plan.rank;
 }
 
 int64_t ddp_train_steps_left(const ddp_train *train)
@@ -352,7 +351,7 @@ enum ddp_status ddp_train_evaluate(ddp_train *train, const struct ddp_evaluation
     if (status == DDP_OK && !run->evaluator)
         return ddp_fail(DDP_ERR_INVALID,
                         "there is nothing to evaluate on: %s has no test set with labels",
-                        ddp_dataset_where(ddp_dataset_info(run->data)));
+                        ddp_dataset_where(ddp_dataset_info(run->planned.data)));
     if (status == DDP_OK)
         status = note(train, ddp_run_evaluate(run, run->step, &scores));
     if (status != DDP_OK)
@@ -377,7 +376,7 @@ enum ddp_status ddp_train_checkpoint(ddp_train *train)
 {
     struct ddp_run *run = &train->run;
     enum ddp_status status = need_free(train, "ddp_train_checkpoint");
-    if (status == DDP_OK && !run->options->checkpoint)
+    if (status == DDP_OK && !run->planned.options->checkpoint)
         return ddp_fail(DDP_ERR_INVALID, "no directory is named for checkpoints: set --checkpoint");
     if (status == DDP_OK && run->step != run->saved_step)
         status = note(train, ddp_run_checkpoint(run, run->step));
@@ -396,13 +395,14 @@ const struct ddp_train_tensor *ddp_train_tensor(const ddp_train *train, int i)
 {
     const struct ddp_run *run = &train->run;
     const bool known = train->open && run->tensors;
-    return known && i >= 0 && i < ddp_graph_parameter_count(run->graph) ? &run->tensors[i] : NULL;
+    return known && i >= 0 && i < ddp_graph_parameter_count(run->planned.graph) ? &run->tensors[i]
+                                                                                : NULL;
 }
 
 enum ddp_status ddp_train_get_weights(ddp_train *train, const char *name, float *values,
                                       size_t count)
 {
-    const bool local = ddp_train_plan_stage_workers(&train->run.plan) == 1 &&
+    const bool local = ddp_train_plan_stage_workers(&train->run.planned.plan) == 1 &&
                        !(train->open && ddp_mode_lacks_weights(train->run.mode));
     enum ddp_status status = local ? need_open(train) : need_all(train, "ddp_train_get_weights");
     return status == DDP_OK ? ddp_run_get_weights(&train->run, name, values, count) : status;
@@ -494,8 +494,8 @@ enum ddp_status ddp_train_run(ddp_train *train, FILE *out)
         return alone(options, out, ddp_train_tokenize);
     if (options->generate)
         return alone(options, out, generate);
-    if (ddp_llama_converts(options))
-        return alone(options, out, ddp_llama_convert);
+    if (ddp_planned_converts(options))
+        return alone(options, out, ddp_planned_convert);
     if (options->plan || ddp_train_evaluates_only(options)) {
         status = open_run(train, out, false);
         if (status == DDP_OK && options->plan)

@@ -2,8 +2,8 @@
  *
  * The options of a training run, in one table, and the plan that follows from them: how many shards
  * of how many samples make a global batch, which worker runs them, how many steps there are. */
-#ifndef DDP_TRAIN_OPTIONS_H
-#define DDP_TRAIN_OPTIONS_H
+#ifndef DDP_PLAN_OPTIONS_H
+#define DDP_PLAN_OPTIONS_H
 
 #include "core/options.h"
 #include "data/loader.h"
@@ -11,7 +11,6 @@
 #include "model/model.h"
 #include "optim/schedule.h"
 #include "report/metrics.h"
-#include "train/guard.h"
 
 /* What --dtype takes, in the order of its names. */
 enum ddp_train_dtype { DDP_TRAIN_FP32, DDP_TRAIN_BF16 };
@@ -24,6 +23,15 @@ enum ddp_train_dtype { DDP_TRAIN_FP32, DDP_TRAIN_BF16 };
 
 /* Of weights in memory or in files that may be either. */
 enum ddp_train_file_dtype { DDP_TRAIN_AS_LOADED, DDP_TRAIN_FILE_FP32, DDP_TRAIN_FILE_BF16 };
+
+/* What follows from a loss that is not finite. */
+enum ddp_nan_kind {
+    DDP_NAN_STOP, /* end with DDP_ERR_DIVERGED */
+    DDP_NAN_SKIP, /* skip the update and continue */
+    DDP_NAN_WARN, /* continue, as PyTorch would */
+};
+
+extern const char *const ddp_nan_names[]; /* of the kinds, ending in NULL */
 
 struct ddp_train_options {
     struct ddp_options_given given; /* see ddp_train_given() */

@@ -3,7 +3,7 @@
  * From options to a plan; see options.h. */
 #include "config.h"
 
-#include "train/options.h"
+#include "plan/options.h"
 
 #include "core/log.h"
 #include "core/parse.h"
@@ -14,7 +14,7 @@
 #include "job/job.h"
 #include "kernels/reduce.h"
 #include "mode/lanes.h"
-#include "train/devices.h"
+#include "plan/devices.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
  * What a run has to do with texts: its tokenizer, and --show-masks. */
-#ifndef DDP_TRAIN_TEXTS_H
-#define DDP_TRAIN_TEXTS_H
+#ifndef DDP_GENERATE_TEXTS_H
+#define DDP_GENERATE_TEXTS_H
 
 #include "data/text/chat.h"
-#include "train/options.h"
+#include "plan/options.h"
 
 /* Opens the tokenizer that --tokenizer names, else that of the directory of --load.
  *   tokenizer [out]  NULL: there is neither; closed by the caller

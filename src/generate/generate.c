@@ -5,7 +5,7 @@
  * number of tokens, hence one `past`. */
 #include "config.h"
 
-#include "train/generate.h"
+#include "generate/generate.h"
 
 #include "core/log.h"
 #include "core/memory.h"

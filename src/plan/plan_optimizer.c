@@ -4,7 +4,7 @@
  * rate's schedule. What is not given is the model's own, or PyTorch's default. */
 #include "config.h"
 
-#include "train/options.h"
+#include "plan/options.h"
 
 #include "core/log.h"
 

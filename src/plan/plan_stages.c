@@ -3,7 +3,7 @@
  * From --stages, --cut and the number of workers to stages and replicas; see options.h. */
 #include "config.h"
 
-#include "train/options.h"
+#include "plan/planned.h"
 
 #include "core/log.h"
 
@@ -54,4 +54,18 @@ enum ddp_status ddp_train_plan_stages(struct ddp_train_plan *plan,
         return ddp_fail(DDP_ERR_INVALID, "--%s: a pipeline has at most %d stages: use --stages",
                         options->cut ? "cut" : "mode pipeline", DDP_STAGES_MAX);
     return check_workers(plan);
+}
+
+enum ddp_status ddp_planned_cut(struct ddp_planned *planned)
+{
+    struct ddp_train_plan *plan = &planned->plan;
+    struct ddp_stages stages;
+    if (plan->mode != DDP_MODE_PIPELINE)
+        return DDP_OK;
+    enum ddp_status status =
+        planned->options->cut
+            ? ddp_stages_parse(planned->graph, planned->options->cut, plan->stages, plan->cuts)
+            : ddp_stages_estimate(planned->graph, plan->stages, plan->cuts);
+    return status == DDP_OK ? ddp_stages_make(&stages, planned->graph, plan->stages, plan->cuts)
+                            : status;
 }

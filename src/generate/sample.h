@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
  * `trainer --generate`: from options to text on the output. */
-#ifndef DDP_TRAIN_SAMPLE_H
-#define DDP_TRAIN_SAMPLE_H
+#ifndef DDP_GENERATE_SAMPLE_H
+#define DDP_GENERATE_SAMPLE_H
 
 #include "data/text/tokenizer.h"
-#include "train/options.h"
+#include "plan/options.h"
 
 /* Loads the model and the weights that --load names, continues --prompt by --generate tokens and
  * prints both as they come: as the tokenizer's text; without one, bytes as text and other tokens as

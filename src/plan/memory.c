@@ -3,12 +3,13 @@
  * See memory.h. */
 #include "config.h"
 
-#include "train/memory.h"
+#include "plan/memory.h"
 
 #include "core/log.h"
 #include "core/memory.h"
 #include "mode/lanes.h"
-#include "train/run.h"
+#include "plan/evaluation.h"
+#include "plan/planned.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -113,16 +114,18 @@ static enum ddp_status plan_workers(const struct ddp_train_plan *plan,
     return status;
 }
 
-enum ddp_status ddp_memory_of_mode(const struct ddp_run *run, struct ddp_memory *memory)
+enum ddp_status ddp_memory_of_mode(const struct ddp_planned *planned, const ddp_mode *mode,
+                                   struct ddp_memory *memory)
 {
     struct ddp_mode_memory all;
     const struct ddp_mode_setup setup =
-        ddp_run_mode_setup(run, &run->plan, run->graph, run->tail_graph, run->model_config.compute);
-    const struct ddp_mode_place place = place_of(&run->plan, &setup);
-    if (run->plan.mode == DDP_MODE_PIPELINE)
-        return plan_workers(&run->plan, &setup, &place, memory, &all);
+        ddp_planned_setup(planned, &planned->plan, planned->graph, planned->tail_graph,
+                          planned->model_config.compute);
+    const struct ddp_mode_place place = place_of(&planned->plan, &setup);
+    if (planned->plan.mode == DDP_MODE_PIPELINE)
+        return plan_workers(&planned->plan, &setup, &place, memory, &all);
     memory->worker = (struct ddp_mode_memory){0};
-    enum ddp_status status = ddp_mode_memory(run->mode, &memory->worker);
+    enum ddp_status status = ddp_mode_memory(mode, &memory->worker);
     memory->stages[0] = memory->worker;
     return status;
 }
@@ -172,19 +175,20 @@ static double scratch_bytes(const struct ddp_train_plan *plan, const struct ddp_
     return room;
 }
 
-static enum ddp_status add_evaluation(const struct ddp_run *run, const struct ddp_train_plan *plan,
+static enum ddp_status add_evaluation(const struct ddp_planned *planned,
+                                      const struct ddp_train_plan *plan,
                                       const struct ddp_model_config *config,
                                       struct ddp_memory *memory)
 {
     const bool host_memory = plan->device.host_memory;
     const int stages = ddp_train_plan_stage_workers(plan); /* each has a part of the network */
     size_t device = 0, host = 0;
-    if (!run->test || ddp_dataset_info(run->test)->label_count == 0)
+    if (!planned->test || ddp_dataset_info(planned->test)->label_count == 0)
         return DDP_OK;
-    struct ddp_dataset_info test = *ddp_dataset_info(run->test);
-    if (run->plan.eval_samples < test.sample_count)
-        test.sample_count = run->plan.eval_samples;
-    enum ddp_status status = ddp_train_evaluator_memory(
+    struct ddp_dataset_info test = *ddp_dataset_info(planned->test);
+    if (planned->plan.eval_samples < test.sample_count)
+        test.sample_count = planned->plan.eval_samples;
+    enum ddp_status status = ddp_evaluation_memory(
         plan->model, config, &test, processes_of(plan) / stages, host_memory, &device, &host);
     device /= (size_t)stages;
     memory->unit[DDP_MEMORY_EVALUATION] = (double)device + (host_memory ? (double)host : 0);
@@ -195,10 +199,10 @@ static enum ddp_status add_evaluation(const struct ddp_run *run, const struct dd
 
 /* Checkpoints are written from a copy of weights and state, the other files from one of the
  * weights; a GPU's weights are made in the host's memory. All of that is rank 0's. */
-static double copies_bytes(const struct ddp_run *run, const struct ddp_train_plan *plan,
+static double copies_bytes(const struct ddp_planned *planned, const struct ddp_train_plan *plan,
                            const struct ddp_mode_setup *setup)
 {
-    const struct ddp_train_options *options = run->options;
+    const struct ddp_train_options *options = planned->options;
     const double flat = (double)ddp_graph_flat_count(setup->graph) * sizeof(float);
     int states = 0;
     (void)ddp_optimizer_states(&plan->optimizer, &states);
@@ -212,21 +216,21 @@ static double copies_bytes(const struct ddp_run *run, const struct ddp_train_pla
 }
 
 /* What a process holds in the host's memory whatever its mode. */
-static void add_process(const struct ddp_run *run, const struct ddp_train_plan *plan,
+static void add_process(const struct ddp_planned *planned, const struct ddp_train_plan *plan,
                         const struct ddp_mode_setup *setup, struct ddp_memory *memory)
 {
-    const struct ddp_dataset_info *info = ddp_dataset_info(run->data);
+    const struct ddp_dataset_info *info = ddp_dataset_info(planned->data);
     const int64_t shards = plan->local_shards * plan->replicas;
-    int depth = ddp_run_loader_depth(plan);
+    int depth = ddp_train_plan_loader_depth(plan);
     if (depth == 0)
-        depth = (int)shards * 2 + (int)run->options->data_threads;
+        depth = (int)shards * 2 + (int)planned->options->data_threads;
     const double orders = plan->sampler.shuffle ? 2.0 * sizeof(uint32_t) : 0;
     const double each[] = {
         [DDP_MEMORY_BATCHES] = (double)ddp_loader_slot_bytes(info, plan->batch_size) * depth +
                                orders * (double)info->sample_count,
         [DDP_MEMORY_DATA] = (double)info->memory_bytes,
-        [DDP_MEMORY_COPIES] = copies_bytes(run, plan, setup),
-        [DDP_MEMORY_PROGRAM] = (double)run->program_bytes,
+        [DDP_MEMORY_COPIES] = copies_bytes(planned, plan, setup),
+        [DDP_MEMORY_PROGRAM] = (double)planned->program_bytes,
     };
     const bool host = plan->device.host_memory;
     for (int part = DDP_MEMORY_BATCHES; part < DDP_MEMORY_PARTS; part++) {
@@ -234,25 +238,25 @@ static void add_process(const struct ddp_run *run, const struct ddp_train_plan *
         memory->host[part] = each[part] * (once ? 1 : node_processes_of(plan));
         memory->unit[part] = host ? each[part] : 0;
     }
-    if (run->options->checkpoint && plan->local.every > 1) /* the others' way to rank 0 */
+    if (planned->options->checkpoint && plan->local.every > 1) /* the others' way to rank 0 */
         memory->host[DDP_MEMORY_COPIES] += (node_processes_of(plan) - 1) *
                                            (double)ddp_graph_flat_count(setup->graph) *
                                            sizeof(float);
-    memory->unit[DDP_MEMORY_EXCHANGE] = scratch_bytes(plan, setup, run->options->fast);
+    memory->unit[DDP_MEMORY_EXCHANGE] = scratch_bytes(plan, setup, planned->options->fast);
     if (!host)
-        memory->unit[DDP_MEMORY_PROGRAM] = run->device_bytes;
+        memory->unit[DDP_MEMORY_PROGRAM] = planned->device_bytes;
 }
 
-static enum ddp_status add_all(const struct ddp_run *run, const struct ddp_train_plan *plan,
+static enum ddp_status add_all(const struct ddp_planned *planned, const struct ddp_train_plan *plan,
                                const struct ddp_model_config *config,
                                const struct ddp_mode_setup *setup, struct ddp_memory *memory)
 {
     enum ddp_status status = add_mode(plan, setup, memory);
     if (status == DDP_OK)
-        status = add_evaluation(run, plan, config, memory);
+        status = add_evaluation(planned, plan, config, memory);
     if (status != DDP_OK)
         return status;
-    add_process(run, plan, setup, memory);
+    add_process(planned, plan, setup, memory);
     for (int part = 0; part < DDP_MEMORY_PARTS; part++) {
         memory->unit_total += memory->unit[part];
         memory->host_total += memory->host[part];
@@ -260,7 +264,8 @@ static enum ddp_status add_all(const struct ddp_run *run, const struct ddp_train
     return DDP_OK;
 }
 
-enum ddp_status ddp_memory_plan(const struct ddp_run *run, const struct ddp_train_plan *plan,
+enum ddp_status ddp_memory_plan(const struct ddp_planned *planned,
+                                const struct ddp_train_plan *plan,
                                 const struct ddp_model_config *config, struct ddp_memory *memory)
 {
     struct ddp_model_config whole = *config, tail = *config;
@@ -273,8 +278,8 @@ enum ddp_status ddp_memory_plan(const struct ddp_run *run, const struct ddp_trai
         status = ddp_model_build(&tail_graph, plan->model, &tail);
     if (status == DDP_OK) {
         const struct ddp_mode_setup setup =
-            ddp_run_mode_setup(run, plan, graph, tail_graph, config->compute);
-        status = add_all(run, plan, &whole, &setup, memory);
+            ddp_planned_setup(planned, plan, graph, tail_graph, config->compute);
+        status = add_all(planned, plan, &whole, &setup, memory);
     }
     ddp_graph_destroy(tail_graph);
     ddp_graph_destroy(graph);
@@ -290,47 +295,49 @@ bool ddp_memory_fits(const struct ddp_train_plan *plan, const struct ddp_memory 
            (plan->device.host_memory || memory->unit_total <= limits->unit);
 }
 
-void ddp_memory_set_batch(const struct ddp_run *run, struct ddp_train_plan *plan, int64_t batch)
+void ddp_memory_set_batch(const struct ddp_planned *planned, struct ddp_train_plan *plan,
+                          int64_t batch)
 {
     const int64_t samples = ddp_sampler_shard_samples(&plan->sampler);
     plan->batch_size = plan->tail_rows = batch;
-    if (ddp_dataset_info(run->data)->planned)
+    if (ddp_dataset_info(planned->data)->planned)
         return;
     plan->steps_per_epoch = ddp_loader_steps_per_epoch(&plan->sampler, batch);
     plan->tail_rows = samples - (plan->steps_per_epoch - 1) * batch;
-    if (!run->options->steps)
+    if (!planned->options->steps)
         plan->total_steps = plan->steps_per_epoch;
 }
 
 /* Does it fit with this batch? What cannot be built does not. */
-static enum ddp_status try_batch(const struct ddp_run *run, struct ddp_train_plan *plan,
+static enum ddp_status try_batch(const struct ddp_planned *planned, struct ddp_train_plan *plan,
                                  const struct ddp_model_config *config,
                                  const struct ddp_memory_limits *limits, int64_t batch,
                                  struct ddp_memory *memory, bool *fits)
 {
     char message[256];
-    ddp_memory_set_batch(run, plan, batch);
+    ddp_memory_set_batch(planned, plan, batch);
     if (batch > 1)
         ddp_log_hold(message, sizeof message);
-    enum ddp_status status = ddp_memory_plan(run, plan, config, memory);
+    enum ddp_status status = ddp_memory_plan(planned, plan, config, memory);
     ddp_log_hold(NULL, 0);
     *fits = status == DDP_OK && ddp_memory_fits(plan, memory, limits);
     return batch > 1 ? DDP_OK : status;
 }
 
-enum ddp_status ddp_memory_largest_batch(const struct ddp_run *run, struct ddp_train_plan *plan,
+enum ddp_status ddp_memory_largest_batch(const struct ddp_planned *planned,
+                                         struct ddp_train_plan *plan,
                                          const struct ddp_model_config *config,
                                          const struct ddp_memory_limits *limits,
                                          struct ddp_memory *memory, int64_t *batch)
 {
     const int64_t samples = ddp_sampler_shard_samples(&plan->sampler);
-    const bool planned = ddp_dataset_info(run->data)->planned;
-    const int64_t most = planned || samples > BATCH_MAX ? BATCH_MAX : samples;
+    const bool unknown = ddp_dataset_info(planned->data)->planned;
+    const int64_t most = unknown || samples > BATCH_MAX ? BATCH_MAX : samples;
     int64_t low = 0, high = most + 1; /* the one fits, the other does not */
     for (int64_t next = 1; low + 1 < high;) {
         struct ddp_memory with;
         bool fits;
-        enum ddp_status status = try_batch(run, plan, config, limits, next, &with, &fits);
+        enum ddp_status status = try_batch(planned, plan, config, limits, next, &with, &fits);
         if (status != DDP_OK)
             return status;
         if (fits || next == 1)
@@ -342,7 +349,7 @@ enum ddp_status ddp_memory_largest_batch(const struct ddp_run *run, struct ddp_t
         next = high > most ? (2 * low < most ? 2 * low : most) : low + (high - low) / 2;
     }
     *batch = low;
-    ddp_memory_set_batch(run, plan, low > 0 ? low : 1);
+    ddp_memory_set_batch(planned, plan, low > 0 ? low : 1);
     return DDP_OK;
 }
 
@@ -382,55 +389,56 @@ static void advise(struct advice *advice, const char *format, ...)
                              "%s%s", advice->used ? " or " : "", item);
 }
 
-static bool fits_with(const struct ddp_run *run, const struct ddp_train_plan *plan,
+static bool fits_with(const struct ddp_planned *planned, const struct ddp_train_plan *plan,
                       const struct ddp_model_config *config, const struct ddp_memory_limits *limits)
 {
     struct ddp_memory memory;
-    return ddp_memory_plan(run, plan, config, &memory) == DDP_OK &&
+    return ddp_memory_plan(planned, plan, config, &memory) == DDP_OK &&
            ddp_memory_fits(plan, &memory, limits);
 }
 
-static void advise_batch(const struct ddp_run *run, const struct ddp_memory_limits *limits,
+static void advise_batch(const struct ddp_planned *planned, const struct ddp_memory_limits *limits,
                          struct advice *advice)
 {
-    struct ddp_train_plan plan = run->plan;
+    struct ddp_train_plan plan = planned->plan;
     struct ddp_memory memory;
     int64_t batch;
-    if (ddp_memory_largest_batch(run, &plan, &run->model_config, limits, &memory, &batch) ==
+    if (ddp_memory_largest_batch(planned, &plan, &planned->model_config, limits, &memory, &batch) ==
             DDP_OK &&
         batch > 0)
         advise(advice, "--batch-size %" PRId64, batch);
 }
 
-static void find_advice(const struct ddp_run *run, const struct ddp_memory_limits *limits,
+static void find_advice(const struct ddp_planned *planned, const struct ddp_memory_limits *limits,
                         struct advice *advice)
 {
-    const int units = ddp_train_plan_units(&run->plan);
-    struct ddp_train_plan plan = run->plan;
-    struct ddp_model_config config = run->model_config;
-    advise_batch(run, limits, advice);
+    const int units = ddp_train_plan_units(&planned->plan);
+    struct ddp_train_plan plan = planned->plan;
+    struct ddp_model_config config = planned->model_config;
+    advise_batch(planned, limits, advice);
     if (plan.lanes > units && plan.mode != DDP_MODE_PIPELINE) {
         ddp_train_plan_lanes(&plan, 1);
-        if (fits_with(run, &plan, &config, limits))
+        if (fits_with(planned, &plan, &config, limits))
             advise(advice, "--lanes 1");
-        plan = run->plan;
+        plan = planned->plan;
     }
-    if (plan.mode == DDP_MODE_DDP && units > 1 && !plan.zero && run->options->check_replicas == 0) {
+    if (plan.mode == DDP_MODE_DDP && units > 1 && !plan.zero &&
+        planned->options->check_replicas == 0) {
         plan.zero = true;
         plan.shared_weights = plan.device.host_memory;
-        if (fits_with(run, &plan, &config, limits))
+        if (fits_with(planned, &plan, &config, limits))
             advise(advice, "--zero 1");
-        plan = run->plan;
+        plan = planned->plan;
     }
-    if (!config.recompute && ddp_graph_block_count(run->graph) > 0) {
+    if (!config.recompute && ddp_graph_block_count(planned->graph) > 0) {
         config.recompute = true;
-        if (fits_with(run, &plan, &config, limits))
+        if (fits_with(planned, &plan, &config, limits))
             advise(advice, "--recompute");
         config.recompute = false;
     }
     if (!plan.device.host_memory && config.compute == DDP_F32) {
         ddp_train_config_dtype(&config, &plan, true);
-        if (fits_with(run, &plan, &config, limits))
+        if (fits_with(planned, &plan, &config, limits))
             advise(advice, "--dtype bf16");
     }
     if (advice->used == 0)
@@ -444,57 +452,59 @@ static void find_advice(const struct ddp_run *run, const struct ddp_memory_limit
                                                       : "workers");
 }
 
-enum ddp_status ddp_memory_check(const struct ddp_run *run, double *exchange_bytes)
+enum ddp_status ddp_memory_check(const struct ddp_planned *planned, double *exchange_bytes)
 {
-    const struct ddp_train_plan *plan = &run->plan;
+    const struct ddp_train_plan *plan = &planned->plan;
     const int64_t units = ddp_train_plan_units(plan), lanes = plan->lanes / units;
     const struct ddp_memory_limits limits = {INFINITY, (double)ddp_memory_total()};
     const char *unit = ddp_train_plan_unit_name(plan);
     struct ddp_memory memory;
-    enum ddp_status status = ddp_memory_plan(run, plan, &run->model_config, &memory);
+    enum ddp_status status = ddp_memory_plan(planned, plan, &planned->model_config, &memory);
     if (status == DDP_OK)
         *exchange_bytes = ddp_mode_traffic_total(&memory.traffic);
     if (status != DDP_OK || ddp_memory_fits(plan, &memory, &limits))
         return status;
     struct advice advice = {.used = 0};
-    find_advice(run, &limits, &advice);
+    find_advice(planned, &limits, &advice);
     const int arrays = 1 + ddp_lanes_partials(lanes);
     return ddp_fail(DDP_ERR_MEMORY,
                     "out of memory: %" PRId64 " %s%s with %" PRId64
                     " parameters and batches of %" PRId64
                     " need %.1f GB, and there are %.1f GB: use %s (gradients take %.1f GB of it, "
                     "in %d array%s each for %" PRId64 " lane%s; see --plan)",
-                    units, unit, units == 1 ? "" : "s", ddp_graph_element_count(run->graph),
+                    units, unit, units == 1 ? "" : "s", ddp_graph_element_count(planned->graph),
                     plan->batch_size, memory.host_total / 1e9, limits.host / 1e9, advice.text,
                     memory.host[DDP_MEMORY_GRADIENTS] / 1e9, arrays, arrays == 1 ? "" : "s", lanes,
                     lanes == 1 ? "" : "s");
 }
 
-enum ddp_status ddp_memory_choose_zero(struct ddp_run *run, const struct ddp_memory_limits *limits)
+enum ddp_status ddp_memory_choose_zero(struct ddp_planned *planned,
+                                       const struct ddp_memory_limits *limits)
 {
     struct ddp_memory memory;
-    if (!run->plan.zero_open)
+    if (!planned->plan.zero_open)
         return DDP_OK;
-    run->plan.zero = false;
-    enum ddp_status status = ddp_memory_plan(run, &run->plan, &run->model_config, &memory);
-    run->plan.zero = status == DDP_OK && memory.unit_total > WHOLE_SHARE * limits->unit;
+    planned->plan.zero = false;
+    enum ddp_status status =
+        ddp_memory_plan(planned, &planned->plan, &planned->model_config, &memory);
+    planned->plan.zero = status == DDP_OK && memory.unit_total > WHOLE_SHARE * limits->unit;
     return status;
 }
 
 /* A GPU is known to be too small only when it is: what it had before is asked for anew. */
-enum ddp_status ddp_memory_explain(const struct ddp_run *run, const char *message)
+enum ddp_status ddp_memory_explain(const struct ddp_planned *planned, const char *message)
 {
-    struct ddp_run after = *run;
+    struct ddp_planned after = *planned;
     struct ddp_memory_limits limits;
     struct ddp_memory memory;
     struct advice advice = {.used = 0};
     ddp_device *device = NULL;
     char held[256], needed[DDP_TRAIN_BYTES], there[DDP_TRAIN_BYTES];
-    if (run->plan.device.host_memory)
+    if (planned->plan.device.host_memory)
         return ddp_fail(DDP_ERR_MEMORY, "%s", message);
     ddp_log_hold(held, sizeof held);
     enum ddp_status status =
-        ddp_device_open(&device, run->plan.device.name, run->plan.devices[0], 1);
+        ddp_device_open(&device, planned->plan.device.name, planned->plan.devices[0], 1);
     if (status == DDP_OK)
         ddp_memory_of_device(device, &limits, &after.device_bytes);
     if (status == DDP_OK)

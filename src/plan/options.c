@@ -4,7 +4,7 @@
  * against it. */
 #include "config.h"
 
-#include "train/options.h"
+#include "plan/options.h"
 
 #include "core/parse.h"
 #include "weights/weights.h"
@@ -23,6 +23,8 @@ static const char *const device_help =
 
 static const char *const file_dtype_names[] = {"auto", "fp32", "bf16", NULL};
 static const char *const dtype_names[] = {"fp32", "bf16", NULL};
+const char *const ddp_nan_names[] = {
+    [DDP_NAN_STOP] = "stop", [DDP_NAN_SKIP] = "skip", [DDP_NAN_WARN] = "warn", NULL};
 
 #define BETA_MAX 0.9999999999
 

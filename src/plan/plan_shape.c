@@ -5,39 +5,38 @@
 #include "config.h"
 
 #include "core/log.h"
-#include "train/plan_memory.h"
-#include "train/run.h"
+#include "plan/planned.h"
 
 #include <string.h>
 #include <unistd.h>
 
-bool ddp_run_lacks_data(const struct ddp_run *run)
+bool ddp_planned_lacks_data(const struct ddp_planned *planned)
 {
-    const struct ddp_train_options *options = run->options;
+    const struct ddp_train_options *options = planned->options;
     const bool shape = options->shape_count > 0 || options->classes > 0;
     if (!options->plan || options->data || options->own_data ||
-        run->plan.model == &ddp_model_article)
+        planned->plan.model == &ddp_model_article)
         return false;
-    const bool fashion = !options->dataset && !run->load.model &&
-                         strcmp(run->plan.model->dataset, "idx") == 0 &&
+    const bool fashion = !options->dataset && !planned->load.model &&
+                         strcmp(planned->plan.model->dataset, "idx") == 0 &&
                          access(DDP_DATASET_DEFAULT_DIR, R_OK) == 0;
     return shape || !fashion;
 }
 
 /* Whole batches only: how long the last ones are is not known. */
-static enum ddp_status open_sets(struct ddp_run *run, struct ddp_dataset_info *info)
+static enum ddp_status open_sets(struct ddp_planned *planned, struct ddp_dataset_info *info)
 {
-    info->sample_count = run->plan.batch_size * run->plan.global_shards;
-    enum ddp_status status = ddp_dataset_open_shape(info, &run->data);
-    if (status == DDP_OK && run->options->evaluate && info->label_count > 0)
-        status = ddp_dataset_open_shape(info, &run->test);
+    info->sample_count = planned->plan.batch_size * planned->plan.global_shards;
+    enum ddp_status status = ddp_dataset_open_shape(info, &planned->data);
+    if (status == DDP_OK && planned->options->evaluate && info->label_count > 0)
+        status = ddp_dataset_open_shape(info, &planned->test);
     return status;
 }
 
-enum ddp_status ddp_run_open_shape(struct ddp_run *run)
+enum ddp_status ddp_planned_open_shape(struct ddp_planned *planned)
 {
-    const struct ddp_train_options *options = run->options;
-    const struct ddp_model *model = run->plan.model;
+    const struct ddp_train_options *options = planned->options;
+    const struct ddp_model *model = planned->plan.model;
     const bool tokens = model->x_dtype == DDP_I32;
     struct ddp_dataset_info info = {
         .x_dtype = model->x_dtype,
@@ -52,25 +51,27 @@ enum ddp_status ddp_run_open_shape(struct ddp_run *run)
                         model->name);
     if (tokens && options->classes)
         return ddp_fail(DDP_ERR_INVALID, "--classes: the model %s has a --vocab-size", model->name);
-    if (info.dim_count == 0 && !tokens && !run->load.model)
+    if (info.dim_count == 0 && !tokens && !planned->load.model)
         return ddp_fail(DDP_ERR_INVALID, "--plan: the model %s needs --data, or --shape",
                         model->name);
     memcpy(info.dims, options->shape_count ? options->shape : model->sample_dims, sizeof info.dims);
-    if (run->load.model && options->shape_count == 0) {
-        info.dim_count = run->load.config.dim_count;
-        memcpy(info.dims, run->load.config.dims, sizeof info.dims);
+    if (planned->load.model && options->shape_count == 0) {
+        info.dim_count = planned->load.config.dim_count;
+        memcpy(info.dims, planned->load.config.dims, sizeof info.dims);
     }
     if (options->classes)
         info.class_count = options->classes;
-    else if (ddp_run_model_classes(run))
-        info.class_count = ddp_run_model_classes(run);
+    else if (ddp_planned_model_classes(planned))
+        info.class_count = ddp_planned_model_classes(planned);
     if (tokens) {
-        info.dims[0] = options->shape_count ? options->shape[0] : ddp_run_sequence_length(run);
+        info.dims[0] =
+            options->shape_count ? options->shape[0] : ddp_planned_sequence_length(planned);
         info.dim_count = 1;
         info.label_count = info.dims[0];
-        const int64_t models = ddp_run_model_classes(run); /* of --config, --load or --size */
+        const int64_t models =
+            ddp_planned_model_classes(planned); /* of --config, --load or --size */
         if (options->vocab_size || models)
             info.class_count = options->vocab_size ? options->vocab_size : models;
     }
-    return open_sets(run, &info);
+    return open_sets(planned, &info);
 }

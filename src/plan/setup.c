@@ -3,23 +3,30 @@
  * What a run's mode and loader are made from, as its plan and options say. */
 #include "config.h"
 
-#include "train/run.h"
+#include "plan/planned.h"
 
 #define LOADER_DEPTH 16 /* batches read ahead: what evens out a slow read */
 
-struct ddp_mode_setup ddp_run_mode_setup(const struct ddp_run *run,
-                                         const struct ddp_train_plan *plan, const ddp_graph *graph,
-                                         const ddp_graph *tail_graph, enum ddp_dtype compute)
+void ddp_planned_close(struct ddp_planned *planned)
 {
-    const struct ddp_train_options *options = run->options;
+    ddp_graph_destroy(planned->tail_graph);
+    ddp_graph_destroy(planned->graph);
+    ddp_dataset_close(planned->test);
+    ddp_dataset_close(planned->data);
+    ddp_load_close(&planned->load);
+}
+
+struct ddp_mode_setup ddp_planned_setup(const struct ddp_planned *planned,
+                                        const struct ddp_train_plan *plan, const ddp_graph *graph,
+                                        const ddp_graph *tail_graph, enum ddp_dtype compute)
+{
+    const struct ddp_train_options *options = planned->options;
     return (struct ddp_mode_setup){
         .graph = graph,
         .tail_graph = tail_graph,
         .compute = compute,
         .batch_rows = plan->batch_size,
         .tail_rows = plan->tail_rows,
-        .job = run->job,
-        .comm = run->comm,
         .device = plan->device.name,
         .devices = plan->devices,
         .fast = options->fast,
@@ -28,15 +35,13 @@ struct ddp_mode_setup ddp_run_mode_setup(const struct ddp_run *run,
         .local_shards = plan->local_shards,
         .local_lanes = plan->lanes / ddp_train_plan_units(plan),
         .global_shards = plan->global_shards,
-        .weights = run->weights,
-        .frozen = &run->frozen,
         .seed = options->seed,
         .optimizer = plan->optimizer,
         .decay_matrices_only = plan->decay_matrices_only,
         .clip_norm = plan->clip_norm,
         .only_finite = options->nan != DDP_NAN_WARN,
-        .gradient_norm = options->report.log || options->report.tensorboard ||
-                         options->nan == DDP_NAN_SKIP || run->own_loop || run->hooks->after_step,
+        .gradient_norm =
+            options->report.log || options->report.tensorboard || options->nan == DDP_NAN_SKIP,
         .zero = plan->zero,
         .shared_weights = plan->shared_weights,
         .sync_batch_norm = plan->sync_batch_norm,
@@ -50,7 +55,7 @@ struct ddp_mode_setup ddp_run_mode_setup(const struct ddp_run *run,
 /* Batches held at once: DataParallel takes all of a step before it begins (the loader's default is
  * enough for that); a pipeline holds those between its ends; the others hold one, so that
  * accumulation costs time, not memory. */
-int ddp_run_loader_depth(const struct ddp_train_plan *plan)
+int ddp_train_plan_loader_depth(const struct ddp_train_plan *plan)
 {
     const int64_t two_steps = 2 * plan->local_shards + 1;
     const int64_t depth = LOADER_DEPTH + (plan->stages > 1 ? 2 * plan->stages : 0);

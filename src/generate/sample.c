@@ -3,15 +3,15 @@
  * See sample.h. */
 #include "config.h"
 
-#include "train/sample.h"
+#include "generate/sample.h"
 
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/text.h"
-#include "train/continuation.h"
-#include "train/llama_run.h"
-#include "train/load.h"
-#include "train/texts.h"
+#include "generate/continuation.h"
+#include "plan/weights.h"
+#include "plan/load.h"
+#include "generate/texts.h"
 #include "weights/weights.h"
 
 #include <inttypes.h>
@@ -47,8 +47,8 @@ static enum ddp_status read_weights(struct sample *sample, const ddp_graph *grap
     if (status == DDP_OK && !sample->weights)
         status = DDP_ERR_MEMORY;
     if (status == DDP_OK)
-        status = ddp_run_load_weights(&sample->load, sample->load.model, &sample->config, graph,
-                                      sample->weights, sample->frozen_host.values);
+        status = ddp_load_weights(&sample->load, sample->load.model, &sample->config, graph,
+                                  sample->weights, sample->frozen_host.values);
     if (status == DDP_OK)
         status = ddp_frozen_host_complete(&sample->frozen_host, graph, 1);
     return status;

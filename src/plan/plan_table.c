@@ -4,10 +4,9 @@
  * largest batch that fits. */
 #include "config.h"
 
-#include "train/plan_memory.h"
+#include "plan/planned.h"
 
 #include "core/log.h"
-#include "train/run.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -24,10 +23,10 @@ struct row {
 };
 
 /* The run's plan, as this row has it, with so many shards a unit. */
-static struct ddp_train_plan plan_of(const struct ddp_run *run, const struct row *row,
+static struct ddp_train_plan plan_of(const struct ddp_planned *planned, const struct row *row,
                                      int64_t shards)
 {
-    struct ddp_train_plan plan = run->plan;
+    struct ddp_train_plan plan = planned->plan;
     const bool dp = row->mode == DDP_MODE_DP;
     plan.mode = row->mode;
     plan.world_size = dp ? 1 : row->units;
@@ -43,11 +42,12 @@ static struct ddp_train_plan plan_of(const struct ddp_run *run, const struct row
     for (int r = 0; r < row->units; r++)
         plan.devices[r] = r;
     plan.zero = row->zero;
-    plan.shared_weights = row->zero && run->options->shared_weights && run->plan.device.host_memory;
+    plan.shared_weights =
+        row->zero && planned->options->shared_weights && planned->plan.device.host_memory;
     plan.local_shards = shards;
     plan.global_shards = ddp_train_plan_units(&plan) * shards;
     plan.sampler.shard_count = plan.global_shards;
-    ddp_train_plan_lanes(&plan, run->plan.wanted_lanes);
+    ddp_train_plan_lanes(&plan, planned->plan.wanted_lanes);
     return plan;
 }
 
@@ -59,20 +59,20 @@ static int runners(const struct row *row)
 
 /* With --global-batch: the largest batch up to `most` that divides a unit's part of it, in shards
  * one after another, whose lanes fit too. */
-static enum ddp_status divide(const struct ddp_run *run, struct row *row,
+static enum ddp_status divide(const struct ddp_planned *planned, struct row *row,
                               const struct ddp_model_config *config,
                               const struct ddp_memory_limits *limits, int64_t most)
 {
-    const int64_t part = run->options->global_batch / runners(row);
+    const int64_t part = planned->options->global_batch / runners(row);
     row->batch = 0;
-    if (run->options->global_batch % runners(row) != 0)
+    if (planned->options->global_batch % runners(row) != 0)
         return DDP_OK;
     for (int64_t batch = most < part ? most : part; batch > 0; batch--) {
         if (part % batch != 0)
             continue;
-        struct ddp_train_plan plan = plan_of(run, row, part / batch);
-        ddp_memory_set_batch(run, &plan, batch);
-        enum ddp_status status = ddp_memory_plan(run, &plan, config, &row->memory);
+        struct ddp_train_plan plan = plan_of(planned, row, part / batch);
+        ddp_memory_set_batch(planned, &plan, batch);
+        enum ddp_status status = ddp_memory_plan(planned, &plan, config, &row->memory);
         row->shards = part / batch;
         if (status != DDP_OK)
             return status;
@@ -85,46 +85,47 @@ static enum ddp_status divide(const struct ddp_run *run, struct row *row,
 }
 
 /* Into stages of about the same work, or as the run's own. False: there are too many stages. */
-static bool cut(const struct ddp_run *run, struct row *row)
+static bool cut(const struct ddp_planned *planned, struct row *row)
 {
     char message[256];
     struct ddp_stages stages;
-    if (row->units == run->plan.stages) {
-        memcpy(row->cuts, run->plan.cuts, sizeof row->cuts);
+    if (row->units == planned->plan.stages) {
+        memcpy(row->cuts, planned->plan.cuts, sizeof row->cuts);
         return true;
     }
     ddp_log_hold(message, sizeof message);
-    enum ddp_status status = ddp_stages_estimate(run->graph, row->units, row->cuts);
+    enum ddp_status status = ddp_stages_estimate(planned->graph, row->units, row->cuts);
     if (status == DDP_OK)
-        status = ddp_stages_make(&stages, run->graph, row->units, row->cuts);
+        status = ddp_stages_make(&stages, planned->graph, row->units, row->cuts);
     ddp_log_hold(NULL, 0);
     return status == DDP_OK;
 }
 
-static enum ddp_status fill_row(const struct ddp_run *run, struct row *row,
+static enum ddp_status fill_row(const struct ddp_planned *planned, struct row *row,
                                 const struct ddp_memory_limits *limits)
 {
-    const bool divided = ddp_train_given(run->options, "global-batch");
-    struct ddp_model_config config = run->model_config;
-    row->shards = divided ? 1 : run->options->acc_steps;
-    if (row->mode == DDP_MODE_PIPELINE && !cut(run, row))
+    const bool divided = ddp_train_given(planned->options, "global-batch");
+    struct ddp_model_config config = planned->model_config;
+    row->shards = divided ? 1 : planned->options->acc_steps;
+    if (row->mode == DDP_MODE_PIPELINE && !cut(planned, row))
         return DDP_OK;
-    struct ddp_train_plan plan = plan_of(run, row, row->shards);
+    struct ddp_train_plan plan = plan_of(planned, row, row->shards);
     ddp_train_config_dtype(&config, &plan, row->bf16);
     if (ddp_sampler_shard_samples(&plan.sampler) == 0) /* the data are too few */
         return DDP_OK;
     enum ddp_status status =
-        ddp_memory_largest_batch(run, &plan, &config, limits, &row->memory, &row->batch);
+        ddp_memory_largest_batch(planned, &plan, &config, limits, &row->memory, &row->batch);
     return status == DDP_OK && divided && row->batch > 0
-               ? divide(run, row, &config, limits, row->batch)
+               ? divide(planned, row, &config, limits, row->batch)
                : status;
 }
 
 /* --- which rows there are --------------------------------------------------------------------- */
 
 struct table {
-    const struct ddp_run *run;
+    const struct ddp_planned *planned;
     const struct ddp_memory_limits *limits;
+    FILE *out;
     struct row rows[ROWS];
     int count;
 };
@@ -132,7 +133,7 @@ struct table {
 static enum ddp_status add_row(struct table *table, enum ddp_mode_kind mode, int units, bool zero,
                                bool bf16)
 {
-    const struct ddp_train_options *options = table->run->options;
+    const struct ddp_train_options *options = table->planned->options;
     if (table->count == ROWS || (ddp_train_given(options, "mode") && options->mode != (int)mode) ||
         ((ddp_train_given(options, "stages") || options->cut) && mode != DDP_MODE_PIPELINE) ||
         (ddp_train_given(options, "dtype") && (options->dtype == DDP_TRAIN_BF16) != bf16) ||
@@ -143,7 +144,7 @@ static enum ddp_status add_row(struct table *table, enum ddp_mode_kind mode, int
         return DDP_OK;
     struct row *row = &table->rows[table->count++];
     *row = (struct row){.mode = mode, .units = units, .zero = zero, .bf16 = bf16};
-    return fill_row(table->run, row, table->limits);
+    return fill_row(table->planned, row, table->limits);
 }
 
 static enum ddp_status add_rows(struct table *table, int units, bool bf16)
@@ -155,7 +156,7 @@ static enum ddp_status add_rows(struct table *table, int units, bool bf16)
         status = add_row(table, DDP_MODE_DDP, units, true, bf16);
     if (status == DDP_OK)
         status = add_row(table, DDP_MODE_DP, units, false, bf16);
-    if (status == DDP_OK && table->run->plan.mode == DDP_MODE_PIPELINE)
+    if (status == DDP_OK && table->planned->plan.mode == DDP_MODE_PIPELINE)
         status = add_row(table, DDP_MODE_PIPELINE, units, false, bf16);
     return status;
 }
@@ -186,7 +187,7 @@ static int recommended(const struct table *table)
 
 static int mode_width(const struct table *table)
 {
-    return table->run->plan.mode == DDP_MODE_PIPELINE ? 8 : 5;
+    return table->planned->plan.mode == DDP_MODE_PIPELINE ? 8 : 5;
 }
 
 static void print_row(const struct table *table, int number, int best)
@@ -200,8 +201,8 @@ static void print_row(const struct table *table, int number, int best)
         snprintf(shards, sizeof shards, "%" PRId64, row->shards);
         snprintf(samples, sizeof samples, "%" PRId64, row->batch * row->shards * runners(row));
     }
-    fprintf(table->run->out, "%c %-*s %7d %4s %5s %7s %5s %8s %9s %9s %9s\n",
-            number == best ? '*' : ' ', mode_width(table), ddp_mode_names[row->mode], row->units,
+    fprintf(table->out, "%c %-*s %7d %4s %5s %7s %5s %8s %9s %9s %9s\n", number == best ? '*' : ' ',
+            mode_width(table), ddp_mode_names[row->mode], row->units,
             row->mode != DDP_MODE_DDP ? "-"
             : row->zero               ? "1"
                                       : "0",
@@ -213,33 +214,33 @@ static void print_row(const struct table *table, int number, int best)
 
 static void print_table(const struct table *table)
 {
-    const struct ddp_run *run = table->run;
-    const bool gpu = !run->plan.device.host_memory;
+    const struct ddp_planned *planned = table->planned;
+    const bool gpu = !planned->plan.device.host_memory;
     const int best = recommended(table);
     char text[DDP_TRAIN_BYTES];
-    fprintf(run->out, "\nwhat fits %s %s, with the largest batch of each:\n",
-            ddp_train_show_bytes(run->options->plan_memory, text),
+    fprintf(table->out, "\nwhat fits %s %s, with the largest batch of each:\n",
+            ddp_train_show_bytes(planned->options->plan_memory, text),
             gpu ? "of memory of each GPU" : "of memory of the machine");
-    fprintf(run->out, "  %-*s %7s %4s %5s %7s %5s %8s %9s %9s %9s\n", mode_width(table), "mode",
+    fprintf(table->out, "  %-*s %7s %4s %5s %7s %5s %8s %9s %9s %9s\n", mode_width(table), "mode",
             "workers", "zero", "dtype", "batch", "acc", "samples", gpu ? "a GPU" : "a worker",
             gpu ? "the host" : "machine", "exchange");
     for (int i = 0; i < table->count; i++)
         print_row(table, i, best);
     if (best >= 0)
-        fputs("* has the most samples at once\n", run->out);
+        fputs("* has the most samples at once\n", table->out);
     else
         fputs("nothing fits: a row shows what one sample takes; use a smaller model or --lanes 1\n",
-              run->out);
+              table->out);
 }
 
-enum ddp_status ddp_run_print_plan_table(const struct ddp_run *run,
-                                         const struct ddp_memory_limits *limits)
+enum ddp_status ddp_planned_print_table(const struct ddp_planned *planned,
+                                        const struct ddp_memory_limits *limits, FILE *out)
 {
     static const int units[] = {1, 2, 4, 8};
-    const bool staged = run->plan.mode == DDP_MODE_PIPELINE;
-    const int own = staged ? run->plan.stages : ddp_train_plan_units(&run->plan),
+    const bool staged = planned->plan.mode == DDP_MODE_PIPELINE;
+    const int own = staged ? planned->plan.stages : ddp_train_plan_units(&planned->plan),
               count = sizeof units / sizeof units[0];
-    struct table table = {.run = run, .limits = limits};
+    struct table table = {.planned = planned, .limits = limits, .out = out};
     enum ddp_status status = DDP_OK;
     for (int bf16 = 0; status == DDP_OK && bf16 < 2; bf16++) {
         bool listed = false;

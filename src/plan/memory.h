@@ -3,12 +3,13 @@
  * How much memory a run takes, from its plan alone: what --plan prints, what is refused before
  * anything is allocated, which batch would fit. Modes (mode/memory.c), loaders and evaluators say
  * what they hold; here it is added up, for a worker and for the machine. */
-#ifndef DDP_TRAIN_MEMORY_H
-#define DDP_TRAIN_MEMORY_H
+#ifndef DDP_PLAN_MEMORY_H
+#define DDP_PLAN_MEMORY_H
 
-#include "train/options.h"
+#include "mode/mode.h"
+#include "plan/options.h"
 
-struct ddp_run;
+struct ddp_planned;
 
 enum ddp_memory_part {
     DDP_MEMORY_WEIGHTS,
@@ -48,15 +49,18 @@ struct ddp_memory_limits {
  *   plan    its mode, workers, batch, ...
  *   config  the model's, of this batch
  * DDP_ERR_MEMORY, DDP_ERR_INVALID (logged). */
-enum ddp_status ddp_memory_plan(const struct ddp_run *run, const struct ddp_train_plan *plan,
+enum ddp_status ddp_memory_plan(const struct ddp_planned *planned,
+                                const struct ddp_train_plan *plan,
                                 const struct ddp_model_config *config, struct ddp_memory *memory);
 
 /* What the run's own mode holds: the members `worker`, of the worker that holds most, and `stages`.
  */
-enum ddp_status ddp_memory_of_mode(const struct ddp_run *run, struct ddp_memory *memory);
+enum ddp_status ddp_memory_of_mode(const struct ddp_planned *planned, const ddp_mode *mode,
+                                   struct ddp_memory *memory);
 
 /* Makes it a plan with batches of that size. */
-void ddp_memory_set_batch(const struct ddp_run *run, struct ddp_train_plan *plan, int64_t batch);
+void ddp_memory_set_batch(const struct ddp_planned *planned, struct ddp_train_plan *plan,
+                          int64_t batch);
 
 bool ddp_memory_fits(const struct ddp_train_plan *plan, const struct ddp_memory *memory,
                      const struct ddp_memory_limits *limits);
@@ -64,21 +68,23 @@ bool ddp_memory_fits(const struct ddp_train_plan *plan, const struct ddp_memory 
 /* The largest batch of a shard that fits, with all else as it is; 0: none does. At most all samples
  * of a shard, where the data are known. The plan gets the batch, 1 where none fits.
  *   memory [out]  with that batch */
-enum ddp_status ddp_memory_largest_batch(const struct ddp_run *run, struct ddp_train_plan *plan,
+enum ddp_status ddp_memory_largest_batch(const struct ddp_planned *planned,
+                                         struct ddp_train_plan *plan,
                                          const struct ddp_model_config *config,
                                          const struct ddp_memory_limits *limits,
                                          struct ddp_memory *memory, int64_t *batch);
 
 /* Refuses a run that needs more memory than the machine has, with what would fit.
  *   exchange_bytes [out]  what a step moves, as planned */
-enum ddp_status ddp_memory_check(const struct ddp_run *run, double *exchange_bytes);
+enum ddp_status ddp_memory_check(const struct ddp_planned *planned, double *exchange_bytes);
 
 /* Without --zero on GPUs: 0, which moves less, where it leaves some memory of them. */
-enum ddp_status ddp_memory_choose_zero(struct ddp_run *run, const struct ddp_memory_limits *limits);
+enum ddp_status ddp_memory_choose_zero(struct ddp_planned *planned,
+                                       const struct ddp_memory_limits *limits);
 
 /* After DDP_ERR_MEMORY while a run was opened: the message with what would fit.
  *   message  what was said where memory ran out */
-enum ddp_status ddp_memory_explain(const struct ddp_run *run, const char *message);
+enum ddp_status ddp_memory_explain(const struct ddp_planned *planned, const char *message);
 
 /* Of the device that a plan is for; what a GPU holds before training goes to *used [out].
  *   device  NULL: there is none, or it is not open */

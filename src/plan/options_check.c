@@ -4,7 +4,7 @@
  * have no effect together. See options.h. */
 #include "config.h"
 
-#include "train/options.h"
+#include "plan/options.h"
 
 #include "core/log.h"
 

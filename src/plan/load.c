@@ -3,7 +3,7 @@
  * See load.h. */
 #include "config.h"
 
-#include "train/load.h"
+#include "plan/load.h"
 
 #include "checkpoint/checkpoint.h"
 #include "core/log.h"

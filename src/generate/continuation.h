@@ -2,12 +2,12 @@
  *
  * Continuations of --prompt, as --generate prints them and --sample-every shows them during
  * training: --samples of them, each of so many tokens or until it has --stop in it. */
-#ifndef DDP_TRAIN_CONTINUATION_H
-#define DDP_TRAIN_CONTINUATION_H
+#ifndef DDP_GENERATE_CONTINUATION_H
+#define DDP_GENERATE_CONTINUATION_H
 
 #include "data/text/chat.h"
-#include "train/generate.h"
-#include "train/options.h"
+#include "generate/generate.h"
+#include "plan/options.h"
 
 struct ddp_continuation {
     ddp_generator *generator;

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * See llama_run.h. */
+ * The weights that a run begins with, and what it exports; see weights.h. */
 #include "config.h"
 
-#include "train/llama_run.h"
+#include "plan/weights.h"
 
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/rng.h"
 #include "core/text.h"
-#include "core/trace.h"
 #include "model/gpt2.h"
 #include "model/llama.h"
 #include "weights/weights.h"
@@ -66,56 +65,57 @@ static enum ddp_status load_directory(const struct ddp_load *load, const ddp_gra
     return status;
 }
 
-enum ddp_status ddp_run_load_weights(const struct ddp_load *load, const struct ddp_model *model,
-                                     const struct ddp_model_config *config, const ddp_graph *graph,
-                                     float *weights, void *frozen)
+enum ddp_status ddp_load_weights(const struct ddp_load *load, const struct ddp_model *model,
+                                 const struct ddp_model_config *config, const ddp_graph *graph,
+                                 float *weights, void *frozen)
 {
     const int64_t heads = model == &ddp_model_gpt2 ? ddp_gpt2_in(config)->heads : 0;
     return load->directory ? load_directory(load, graph, weights, frozen)
                            : ddp_train_weights_load(load->file, graph, heads, weights, frozen);
 }
 
-enum ddp_status ddp_run_begin_weights(const struct ddp_run *run, float *weights, void *frozen)
+enum ddp_status ddp_planned_begin_weights(const struct ddp_planned *planned, float *weights,
+                                          void *frozen)
 {
     /* A file has all parameters, but for adapters that begin anew and a base beside them. */
-    const bool drawn = !run->load.file || ddp_graph_frozen_count(run->graph) > 0;
+    const bool drawn = !planned->load.file || ddp_graph_frozen_count(planned->graph) > 0;
     struct ddp_rng rng;
-    ddp_rng_seed(&rng, run->options->seed);
+    ddp_rng_seed(&rng, planned->options->seed);
     enum ddp_status status =
-        drawn ? ddp_graph_init_parameters(run->graph, &rng, weights, frozen) : DDP_OK;
-    if (status != DDP_OK || !run->load.file)
+        drawn ? ddp_graph_init_parameters(planned->graph, &rng, weights, frozen) : DDP_OK;
+    if (status != DDP_OK || !planned->load.file)
         return status;
-    return ddp_run_load_weights(&run->load, run->plan.model, &run->model_config, run->graph,
-                                weights, frozen);
+    return ddp_load_weights(&planned->load, planned->plan.model, &planned->model_config,
+                            planned->graph, weights, frozen);
 }
 
 /* --- export ----------------------------------------------------------------------------------- */
 
-static bool writes_adapters(const struct ddp_run *run)
+static bool writes_adapters(const struct ddp_planned *planned)
 {
-    return ddp_llama_in(&run->model_config)->lora.rank > 0 && !run->options->merge;
+    return ddp_llama_in(&planned->model_config)->lora.rank > 0 && !planned->options->merge;
 }
 
-static struct ddp_hf_export export_of(const struct ddp_run *run)
+static struct ddp_hf_export export_of(const struct ddp_planned *planned)
 {
-    const struct ddp_train_options *options = run->options;
+    const struct ddp_train_options *options = planned->options;
     const bool bf16 = options->export_dtype == DDP_TRAIN_FILE_BF16 ||
-                      (options->export_dtype == DDP_TRAIN_AS_LOADED && run->load.hf.dtype &&
-                       strcmp(run->load.hf.dtype, "BF16") == 0);
+                      (options->export_dtype == DDP_TRAIN_AS_LOADED && planned->load.hf.dtype &&
+                       strcmp(planned->load.hf.dtype, "BF16") == 0);
     return (struct ddp_hf_export){
         .directory = options->export_path,
-        .source = run->load.directory,
+        .source = planned->load.directory,
         .dtype = bf16 ? DDP_BF16 : DDP_F32,
         .shard_bytes = (uint64_t)options->shard_bytes,
     };
 }
 
-enum ddp_status ddp_llama_check_export(const struct ddp_run *run)
+enum ddp_status ddp_planned_check_llama(const struct ddp_planned *planned)
 {
-    const struct ddp_train_options *options = run->options;
+    const struct ddp_train_options *options = planned->options;
     static const char *const of_export[] = {"merge", "export-dtype", "shard-size"};
     const bool lora =
-        ddp_llama_in(&run->load.config)->lora.rank > 0 || ddp_train_given(options, "lora");
+        ddp_llama_in(&planned->load.config)->lora.rank > 0 || ddp_train_given(options, "lora");
     for (size_t i = 0; i < sizeof of_export / sizeof *of_export; i++)
         if (!options->export_path && ddp_train_given(options, of_export[i]))
             return ddp_fail(DDP_ERR_INVALID, "--%s belongs to --export DIR: give it too",
@@ -130,12 +130,12 @@ enum ddp_status ddp_llama_check_export(const struct ddp_run *run)
                                 "--%s: adapters are exported in one file of float32: give --merge "
                                 "to export the whole model",
                                 of_export[i]);
-    if (!options->export_path || options->plan || run->plan.rank != 0)
+    if (!options->export_path || options->plan || planned->plan.rank != 0)
         return DDP_OK;
     if (options->export_format > DDP_EXPORT_HF)
         return ddp_fail(DDP_ERR_INVALID, "--export-format: a llama is exported in the form of "
                                          "Hugging Face alone");
-    const struct ddp_hf_export to = export_of(run);
+    const struct ddp_hf_export to = export_of(planned);
     return lora && !options->merge ? ddp_peft_save_check(to.directory)
                                    : ddp_hf_llama_export_check(&to);
 }
@@ -182,16 +182,17 @@ static enum ddp_status merge_adapter(const struct values *values, struct ddp_hf_
     return DDP_OK;
 }
 
-static enum ddp_status export_model(const struct ddp_run *run, struct values *values)
+static enum ddp_status export_model(const struct ddp_planned *planned, struct values *values,
+                                    const ddp_tokenizer *tokenizer)
 {
-    const struct ddp_hf_export to = export_of(run);
-    const struct ddp_llama *llama = ddp_llama_in(&run->model_config);
+    const struct ddp_hf_export to = export_of(planned);
+    const struct ddp_llama *llama = ddp_llama_in(&planned->model_config);
     const struct ddp_hf_llama config = {
         .shape = *llama,
-        .vocabulary = run->model_config.classes,
-        .init_std = run->load.hf.init_std > 0 ? run->load.hf.init_std : DDP_LLAMA_INIT_STD,
-        .bos = run->tokenizer ? ddp_tokenizer_bos(run->tokenizer) : -1,
-        .eos = run->tokenizer ? ddp_tokenizer_eos(run->tokenizer) : -1};
+        .vocabulary = planned->model_config.classes,
+        .init_std = planned->load.hf.init_std > 0 ? planned->load.hf.init_std : DDP_LLAMA_INIT_STD,
+        .bos = tokenizer ? ddp_tokenizer_bos(tokenizer) : -1,
+        .eos = tokenizer ? ddp_tokenizer_eos(tokenizer) : -1};
     void **made = ddp_array_alloc(values->base, sizeof *made);
     enum ddp_status status = made ? DDP_OK : DDP_ERR_MEMORY;
     for (size_t i = 0; status == DDP_OK && llama->lora.rank > 0 && i < values->base; i++)
@@ -206,59 +207,60 @@ static enum ddp_status export_model(const struct ddp_run *run, struct values *va
 
 /* The frozen parameters of all stages, in host memory: where they are, or made again.
  *   made [out]  freed with free() */
-static enum ddp_status frozen_values(const struct ddp_run *run, void **values, void **made)
+static enum ddp_status frozen_values(const struct ddp_planned *planned, void **values, void **made)
 {
-    const size_t bytes = ddp_graph_frozen_bytes(run->graph);
+    const size_t bytes = ddp_graph_frozen_bytes(planned->graph);
     *made = NULL;
-    *values = run->frozen.values;
     if (*values || bytes == 0)
         return DDP_OK;
     *values = *made = ddp_array_alloc(bytes, 1);
-    float *learned = ddp_array_alloc((size_t)ddp_graph_flat_count(run->graph), sizeof *learned);
+    float *learned = ddp_array_alloc((size_t)ddp_graph_flat_count(planned->graph), sizeof *learned);
     enum ddp_status status =
-        *made && learned ? ddp_run_begin_weights(run, learned, *made) : DDP_ERR_MEMORY;
+        *made && learned ? ddp_planned_begin_weights(planned, learned, *made) : DDP_ERR_MEMORY;
     free(learned);
     return status;
 }
 
-/* What run->weights and the frozen parameters are, to the directory. */
-static enum ddp_status write_export(const struct ddp_run *run)
+static enum ddp_status export_directory(const struct ddp_planned *planned, float *weights,
+                                        void *frozen, const ddp_tokenizer *tokenizer)
 {
-    const char *path = run->options->export_path;
-    char shown[DDP_TEXT_SHOWN];
+    const char *path = planned->options->export_path;
     struct values values = {NULL, 0, 0};
-    void *frozen = NULL, *made = NULL;
-    enum ddp_status status = writes_adapters(run) ? DDP_OK : frozen_values(run, &frozen, &made);
+    void *made = NULL;
+    enum ddp_status status =
+        writes_adapters(planned) ? DDP_OK : frozen_values(planned, &frozen, &made);
     if (status == DDP_OK)
-        status = list_values(&values, run->graph, run->weights, frozen);
-    if (status == DDP_OK && writes_adapters(run))
-        status = ddp_peft_save(path, &ddp_llama_in(&run->model_config)->lora, run->load.directory,
-                               values.all + values.base, values.count - values.base);
+        status = list_values(&values, planned->graph, weights, frozen);
+    if (status == DDP_OK && writes_adapters(planned))
+        status = ddp_peft_save(path, &ddp_llama_in(&planned->model_config)->lora,
+                               planned->load.directory, values.all + values.base,
+                               values.count - values.base);
     else if (status == DDP_OK)
-        status = export_model(run, &values);
+        status = export_model(planned, &values, tokenizer);
     free(values.all);
     free(made);
-    if (status == DDP_OK && run->out)
-        fprintf(run->out, "exported %s\n", ddp_text_show(shown, path));
     return status;
 }
 
-enum ddp_status ddp_llama_export(struct ddp_run *run)
+enum ddp_status ddp_planned_export(const struct ddp_planned *planned, float *weights, void *frozen,
+                                   const ddp_tokenizer *tokenizer)
 {
-    const bool writes = run->plan.rank == 0;
-    const int64_t begin = ddp_trace_begin();
-    if (writes)
-        ddp_job_report(run->job, "export", run->plan.total_steps);
-    enum ddp_status status = ddp_run_fetch_weights(run, writes);
-    if (status == DDP_OK && writes)
-        status = write_export(run);
-    ddp_trace_end("export", begin, NULL, 0);
-    return status;
+    const struct ddp_train_options *options = planned->options;
+    if (planned->plan.model == &ddp_model_llama)
+        return export_directory(planned, weights, frozen, tokenizer);
+    const struct ddp_gpt2 *gpt2 = ddp_gpt2_in(&planned->model_config);
+    const struct ddp_hf_config config = {.shape = {.heads = gpt2->heads},
+                                         .dropout = gpt2->dropout,
+                                         .exact_gelu = gpt2->exact_gelu,
+                                         .norm_eps = gpt2->norm_eps};
+    return ddp_train_weights_export(options->export_path,
+                                    (enum ddp_export_format)options->export_format, planned->graph,
+                                    &config, weights);
 }
 
 /* --- without training ------------------------------------------------------------------------- */
 
-bool ddp_llama_converts(const struct ddp_train_options *options)
+bool ddp_planned_converts(const struct ddp_train_options *options)
 {
     static const char *const own[] = {"load",       "adapters",      "merge",        "export",
                                       "shard-size", "export-format", "export-dtype", "frozen-dtype",
@@ -276,42 +278,48 @@ bool ddp_llama_converts(const struct ddp_train_options *options)
     return true;
 }
 
-static enum ddp_status read_model(struct ddp_run *run)
+/*   weights [out]  freed with free(); frozen [out]  with ddp_frozen_host_free() */
+static enum ddp_status read_model(struct ddp_planned *planned, float **weights,
+                                  struct ddp_frozen_host *frozen)
 {
-    struct ddp_model_config *config = &run->model_config;
-    *config = run->load.config;
+    struct ddp_model_config *config = &planned->model_config;
+    *config = planned->load.config;
     config->batch = 1;
-    enum ddp_status status = ddp_load_apply(&run->load, run->options, config, "");
+    enum ddp_status status = ddp_load_apply(&planned->load, planned->options, config, "");
     if (status == DDP_OK)
-        status = ddp_model_configure(run->plan.model, config);
+        status = ddp_model_configure(planned->plan.model, config);
     if (status == DDP_OK)
-        status = ddp_model_build(&run->graph, run->plan.model, config);
+        status = ddp_model_build(&planned->graph, planned->plan.model, config);
     if (status == DDP_OK)
-        status = ddp_frozen_host_alloc(&run->frozen, run->graph, NULL, false, DDP_F32);
+        status = ddp_frozen_host_alloc(frozen, planned->graph, NULL, false, DDP_F32);
     if (status != DDP_OK)
         return status;
-    run->weights = ddp_array_alloc((size_t)ddp_graph_flat_count(run->graph), sizeof(float));
-    return run->weights ? load_directory(&run->load, run->graph, run->weights, run->frozen.values)
-                        : DDP_ERR_MEMORY;
+    *weights = ddp_array_alloc((size_t)ddp_graph_flat_count(planned->graph), sizeof **weights);
+    return *weights ? load_directory(&planned->load, planned->graph, *weights, frozen->values)
+                    : DDP_ERR_MEMORY;
 }
 
-enum ddp_status ddp_llama_convert(const struct ddp_train_options *options, FILE *out)
+enum ddp_status ddp_planned_convert(const struct ddp_train_options *options, FILE *out)
 {
     struct ddp_train_options chosen = *options;
-    struct ddp_run run = {.options = &chosen, .out = options->quiet ? NULL : out};
-    run.plan.model = &ddp_model_llama;
-    enum ddp_status status = ddp_load_open(&run.load, &chosen, true);
+    struct ddp_planned planned = {.options = &chosen};
+    struct ddp_frozen_host frozen = {.values = NULL};
+    float *weights = NULL;
+    char shown[DDP_TEXT_SHOWN];
+    planned.plan.model = &ddp_model_llama;
+    enum ddp_status status = ddp_load_open(&planned.load, &chosen, true);
     if (status == DDP_OK)
-        status = ddp_load_choose_model(&run.load, &chosen);
+        status = ddp_load_choose_model(&planned.load, &chosen);
     if (status == DDP_OK)
-        status = ddp_llama_check_export(&run);
+        status = ddp_planned_check_llama(&planned);
     if (status == DDP_OK)
-        status = read_model(&run);
+        status = read_model(&planned, &weights, &frozen);
     if (status == DDP_OK)
-        status = write_export(&run);
-    ddp_frozen_host_free(&run.frozen);
-    free(run.weights);
-    ddp_graph_destroy(run.graph);
-    ddp_load_close(&run.load);
+        status = ddp_planned_export(&planned, weights, frozen.values, NULL);
+    if (status == DDP_OK && !options->quiet)
+        fprintf(out, "exported %s\n", ddp_text_show(shown, options->export_path));
+    ddp_frozen_host_free(&frozen);
+    free(weights);
+    ddp_planned_close(&planned);
     return status;
 }

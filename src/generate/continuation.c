@@ -3,7 +3,7 @@
  * See continuation.h. */
 #include "config.h"
 
-#include "train/continuation.h"
+#include "generate/continuation.h"
 
 #include "core/log.h"
 #include "core/memory.h"

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
  * --load: which file of weights is meant, and what follows from the model in it. */
-#ifndef DDP_TRAIN_LOAD_H
-#define DDP_TRAIN_LOAD_H
+#ifndef DDP_PLAN_LOAD_H
+#define DDP_PLAN_LOAD_H
 
-#include "train/options.h"
+#include "plan/options.h"
 #include "weights/hf_llama.h"
 #include "weights/peft.h"
 

@@ -6,8 +6,8 @@
  *
  * The model distinguishes `context` positions. When they are all taken, the newer half of the
  * tokens, as the first positions, is what the next tokens are made from; and so on. */
-#ifndef DDP_TRAIN_GENERATE_H
-#define DDP_TRAIN_GENERATE_H
+#ifndef DDP_GENERATE_GENERATE_H
+#define DDP_GENERATE_GENERATE_H
 
 #include "device/device.h"
 #include "mode/frozen.h"

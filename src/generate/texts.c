@@ -3,7 +3,7 @@
  * See texts.h. */
 #include "config.h"
 
-#include "train/texts.h"
+#include "generate/texts.h"
 
 #include "core/log.h"
 #include "core/memory.h"
